@@ -1,0 +1,135 @@
+// A kernel program: typed loop code that any backend renders. Indices are Expr over loop variables, dims and the lane number, so that
+// their algebra is simplified once, here, and a renderer only has to see whether an index is contiguous, constant or strided in the lane.
+#pragma once
+
+#include "egret/expr.h"
+#include "egret/index_map.h"
+#include "egret/op.h"
+#include "egret/scalar.h"
+#include "kernel/schedule.h"
+
+#include <string>
+#include <vector>
+
+namespace egret::kernel {
+
+struct Type {
+  DType dtype = DType::F32;
+  int lanes = 1; ///< 1: scalar; a power of two, at most 64
+  friend bool operator==(const Type&, const Type&) = default;
+};
+
+/// Where a buffer lives. A pointer in the argument block for Argument, Workspace (shared by the workers of a launch) and Counter; memory of
+/// one worker for Worker; memory of a block on a GPU for Shared.
+enum class Space : std::uint8_t { Argument, Workspace, Worker, Shared };
+
+struct Buffer {
+  std::string name;
+  DType dtype = DType::F32;
+  Space space = Space::Argument;
+  int argument = -1;        ///< Argument: its pointer's number in the block
+  Expr elements;            ///< size (Workspace and Worker: what to provide)
+  bool read = false, written = false;
+  std::int64_t alignment = 64;
+};
+
+using ValueId = int; ///< a value made by an instruction; each is set once and visible in the rest of its block and in nested ones
+using VarId = int;   ///< a mutable register
+
+/// The lane's number inside a vector, for expressions: 0 <= lane < lanes.
+Expr lane_variable(int lanes);
+/// An i64 or i32 value of the program used in an index expression (gathers). For a vector value, that of the lane.
+Expr value_symbol(ValueId value);
+
+enum class InstKind : std::uint8_t {
+  Constant,   ///< `constant`, splat over the lanes
+  Scalar,     ///< scalar number `number` of the argument block, splat
+  Index,      ///< `expr` as an integer (or converted to a float type); may depend on the lane
+  Apply,      ///< elementwise op of the table on args; cast and bitcast convert to `type`
+  Fma,        ///< args[0] * args[1] + args[2] rounded once
+  Load,       ///< buffer[expr]; where `mask` fails: 0 without touching memory
+  ReadVar,    ///< variable `number`
+  Splat,      ///< args[0] in all lanes
+  Extract,    ///< lane `number` of args[0]
+  ReduceLanes,///< combination of the lanes of args[0] by `monoid`, in a fixed tree order (Sum, Max, Prod)
+  Shuffle,    ///< lane i is lane lanes_from[i] of args[0] then args[1] concatenated
+};
+
+struct Inst {
+  InstKind kind = InstKind::Constant;
+  Type type;
+  Scalar constant;
+  int number = 0;
+  Expr expr;
+  Op op = Op::Add;
+  Monoid monoid = Monoid::Sum;
+  int buffer = -1;
+  std::vector<Guard> mask; ///< over loop variables, dims, values and the lane
+  CachePolicy policy = CachePolicy::Default;
+  std::vector<ValueId> args;
+  std::vector<int> lanes_from;
+};
+
+struct Stmt;
+using Block = std::vector<Stmt>;
+
+enum class StmtKind : std::uint8_t {
+  Let,      ///< value `target` = inst
+  Set,      ///< variable `target` = value args[0]
+  Store,    ///< inst.buffer[inst.expr] = value args[0] where inst.mask holds
+  For,      ///< variable axis(number, extent) from begin while < end in steps of step
+  If,       ///< body where all of inst.mask hold (not lane dependent), else `otherwise`
+  Barrier,  ///< all workers of the launch (CPU) or all threads of the block (GPU)
+  Prefetch, ///< inst.buffer[inst.expr] into the cache
+};
+
+struct Stmt {
+  StmtKind kind = StmtKind::Let;
+  int target = -1;
+  Inst inst;
+  std::vector<ValueId> args;
+  // For
+  int number = 0;          ///< of the loop variable; unique in the program
+  Expr extent;             ///< bound of the loop variable, for its interval: 0 <= variable < extent
+  Expr begin, end, step;
+  Bind bind = Bind::Serial; ///< Core: iterations are shared out among the workers in contiguous pieces
+  int unroll = 1;          ///< copies of the body a renderer should make
+  Block body, otherwise;
+};
+
+struct Launch {
+  Expr workers;        ///< workers that can be of use, at least 1
+  Expr grid[3], block[3];
+  Expr shared_bytes;
+};
+
+/// Arguments: pointers in the order of the buffers with Space::Argument, dims in the order of `dims`, scalars in the order of `scalars`.
+struct KernelProgram {
+  std::string name;
+  std::vector<Buffer> buffers;
+  std::vector<Expr> dims;       ///< the symbols whose values come in the argument block
+  std::vector<DType> scalars;   ///< by-value arguments
+  std::vector<Type> variables;  ///< VarId -> type; zero at the start
+  std::vector<Type> values;     ///< ValueId -> type
+  Block body;
+  Launch launch;
+  bool uses_barrier = false;
+  bool deterministic = true;
+};
+
+std::string print(const KernelProgram& program);
+/// Types, visibility of values, buffers in range, masks and lane numbers well formed; throws InternalError.
+void verify(const KernelProgram& program);
+/// Hash of the code itself: equal programs share one compiled artifact.
+std::uint64_t hash_of(const KernelProgram& program);
+
+/// The one calling convention: `void kernel(const ArgBlock*, i64 worker, i64 workers)`.
+struct ArgBlock {
+  void* const* pointers;        ///< Argument buffers, then Workspace buffers, in the order of KernelProgram::buffers
+  const std::int64_t* dims;
+  const std::uint64_t* scalars; ///< bits of each scalar in the low bytes
+  void* const* worker_memory;   ///< by worker: memory for its Worker buffers, laid out in order, each aligned to 64 bytes
+  void* barrier;                ///< backend's barrier object; null when uses_barrier is false
+};
+
+} // namespace egret::kernel

@@ -1,0 +1,120 @@
+// A region: what one kernel computes, with no word about how. Made by the partitioner, read by generators and the evaluator.
+#pragma once
+
+#include "egret/ir.h"
+
+#include <string>
+#include <vector>
+
+namespace egret::kernel {
+
+/// A loop of the region. In the region's expressions it is Expr::axis(number, extent), `number` being its place in Region::axes.
+struct Axis {
+  Expr extent;
+  bool reduction = false; ///< some stage reduces or scans over it; the other axes are the parallel ones, shared by all stages
+  std::string name;       ///< for people: "m", "n", "k", "r0" ...
+};
+
+enum class Role : std::uint8_t {
+  Tensor, ///< an array in memory
+  Scalar, ///< rank 0, passed in the argument block
+};
+
+struct Operand {
+  DType dtype = DType::F32;
+  Shape shape;                ///< the box of coordinates that loads use
+  IndexMap layout;            ///< coordinates -> one coordinate, the element's offset
+  Role role = Role::Tensor;
+  std::int64_t alignment = 64; ///< bytes that divide the base address
+  std::string name;
+};
+
+enum class Source : std::uint8_t { Operand, Stage };
+
+/// A read of one element. The map's box is the stage's axes in the stage's order (so variable i of the map is Stage::axes[i]); its
+/// coordinates are those of the operand, or the result axes of an earlier stage. A coordinate that is data (gather) is written
+/// indirect_symbol(j) and has the value body[indirect[j]]; a hole guards its range.
+struct Load {
+  Source source = Source::Operand;
+  int number = 0;    ///< of the operand or stage
+  int component = 0; ///< of the stage's yields
+  IndexMap map;
+  std::vector<int> indirect;
+};
+
+/// The symbol by which a map refers to its j-th indirect coordinate.
+Expr indirect_symbol(int j);
+
+/// One value of a stage's scalar body; arguments are earlier values of the same body.
+struct BodyValue {
+  enum class Kind : std::uint8_t { Constant, Load, Index, Apply };
+  Kind kind = Kind::Apply;
+  DType dtype = DType::F32;
+  Scalar constant;       ///< Constant
+  int load = -1;         ///< Load: place in Stage::loads
+  Expr index;            ///< Index: over the stage's variables; the value is converted to dtype
+  Op op = Op::Add;       ///< Apply: an elementwise op of the table (cast and bitcast convert to dtype)
+  std::vector<int> args; ///< Apply
+};
+
+enum class StageKind : std::uint8_t { Map, Reduce, Scan };
+
+/// A loop nest over some of the region's axes with one scalar body. Its result has one component for each yield, and is indexed by
+/// `axes` without `over` (in order); a scan keeps its axis.
+struct Stage {
+  StageKind kind = StageKind::Map;
+  std::vector<int> axes; ///< of the region, outermost first; variable i of every map and index of the stage
+  std::vector<int> over; ///< axes reduced or scanned
+  Monoid monoid = Monoid::Sum;
+  DType acc_dtype = DType::F32; ///< of the accumulator; the yield is rounded to its own dtype once at the end
+  std::vector<Load> loads;
+  std::vector<BodyValue> body;
+  std::vector<int> yields;         ///< places in body
+  std::vector<DType> yield_dtypes; ///< of the result's components
+};
+
+enum class Combine : std::uint8_t { Store, Set, Add, Max };
+
+/// A result that leaves the region. `map` goes from the result axes of `stage` to the output's coordinates. With `combine` other than
+/// Store this is a scatter: coordinates may be indirect_symbol(j), with the value of component indirect[j] of the stage; the output
+/// starts as a copy of operand `alias`, points that `map` sends to a hole are dropped, and repeats combine in the order of iteration.
+struct Output {
+  int stage = 0;
+  int component = 0;
+  DType dtype = DType::F32;
+  Shape shape;
+  IndexMap map;
+  IndexMap layout;             ///< coordinates -> offset
+  int alias = -1;              ///< operand whose memory the output may take over, when its last reader is this region
+  Combine combine = Combine::Store;
+  std::vector<int> indirect;
+};
+
+/// What kind of generator the region suits; derived by classify(), never set by hand.
+enum class Form : std::uint8_t { Elementwise, Row, Column, Contraction, Scan, Scatter, General };
+const char* name_of(Form form) noexcept;
+
+struct Region {
+  std::string name; ///< for reports: "softmax-like row of 3 stages" is made from the stages; here a short unique name
+  std::vector<Axis> axes;
+  std::vector<Operand> operands;
+  std::vector<Stage> stages;
+  std::vector<Output> outputs;
+  std::vector<ir::NodeId> nodes; ///< graph nodes that the region computes, for explain(); not part of its identity
+};
+
+/// The result axes of a stage (axes without over; all for a map or scan).
+std::vector<int> result_axes(const Stage& stage);
+Form classify(const Region& region);
+/// Hash of everything but names and node numbers: equal regions share their kernels.
+std::uint64_t hash_of(const Region& region);
+std::string print(const Region& region);
+/// Checks every promise of the form; throws InternalError.
+void verify(const Region& region);
+/// Elements read and written once each, and arithmetic: for reports, cost models and ceilings.
+struct Cost {
+  Expr bytes_read, bytes_written, flops;
+};
+Cost cost_of(const Region& region);
+
+} // namespace egret::kernel
