@@ -1,0 +1,74 @@
+// From a graph to a plan with its compiled kernels: the pipeline, as a list of named stages, stands in compile.cpp.
+#pragma once
+
+#include "backend/common/device.h"
+#include "egret/ir.h"
+#include "kernel/plan.h"
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace egret::compiler {
+
+/// What becomes of a graph output's memory.
+struct OutputSpec {
+  std::int64_t state_input = -1; ///< the graph input (slot) that it replaces in place after the run; -1: memory of its own
+};
+
+struct Options {
+  bool fuse = true;                ///< false: one kernel an operation, as a baseline and for bisection
+  std::vector<OutputSpec> outputs; ///< by graph output; empty: all of their own
+  int workers = 0;                 ///< 0: all of the device's
+};
+
+/// What the compiler did, for explain(), reports and tests.
+struct StageTime {
+  std::string stage;
+  double seconds;
+};
+struct KernelReport {
+  std::string name, form, schedule;
+  std::vector<ir::NodeId> nodes; ///< of CompileReport::graph
+  std::vector<std::string> ops;  ///< their names in order
+  std::int64_t bytes_read = 0, bytes_written = 0;
+  double flops = 0;
+};
+struct Unfused {
+  ir::NodeId producer, consumer; ///< of CompileReport::graph
+  std::string why;
+};
+struct CompileReport {
+  ir::Graph graph; ///< after normalization
+  std::size_t ops_recorded = 0, ops_normalized = 0;
+  std::vector<StageTime> stages;
+  std::vector<KernelReport> kernels; ///< by step
+  std::vector<Unfused> unfused;
+  std::int64_t arena_bytes = 0, liveness_bound_bytes = 0;
+  int kernels_compiled = 0, kernels_from_cache = 0;
+  std::string text() const; ///< for people
+};
+
+/// Compiled kernels by program hash, shared by all plans of a device; bounded, least recently used leave first. Thread-safe.
+class KernelCache {
+public:
+  explicit KernelCache(std::size_t limit = 4096);
+  ~KernelCache();
+  std::shared_ptr<const backend::Artifact> get(const kernel::KernelProgram& program, backend::Device& device, bool* was_cached = nullptr);
+  std::size_t size() const;
+
+private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+struct Compiled {
+  kernel::Plan plan;
+  std::vector<std::shared_ptr<const backend::Artifact>> artifacts; ///< by Plan::kernels
+  CompileReport report;
+};
+
+Compiled compile_graph(const ir::Graph& graph, const Options& options, backend::Device& device, KernelCache& cache);
+
+} // namespace egret::compiler

@@ -1,0 +1,40 @@
+// A generator turns regions of its form into kernel programs.
+#pragma once
+
+#include "kernel/program.h"
+#include "kernel/region.h"
+#include "kernel/target.h"
+
+#include <span>
+#include <string>
+#include <vector>
+
+namespace egret::kernel {
+
+/// A program, or the reason why the generator cannot make one of this region with this schedule.
+struct Lowered {
+  bool ok = false;
+  KernelProgram program;
+  std::string reason;
+};
+
+class Generator {
+public:
+  virtual ~Generator() = default;
+  virtual std::string name() const = 0;
+  /// Schedules worth trying, the likely best first; empty when the region is not of the generator's form.
+  virtual std::vector<Schedule> space(const Region& region, const Target& target) const = 0;
+  virtual Lowered lower(const Region& region, const Schedule& schedule, const Target& target) const = 0;
+};
+
+/// All generators, families before the generic one, which accepts every region. A fixed list.
+std::span<const Generator* const> generators();
+
+/// The program of the first generator that takes the region, with its first schedule that lowers. InternalError when none does.
+struct Chosen {
+  Schedule schedule;
+  KernelProgram program;
+};
+Chosen lower_greedily(const Region& region, const Target& target);
+
+} // namespace egret::kernel
