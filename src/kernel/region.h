@@ -20,6 +20,8 @@ enum class Role : std::uint8_t {
   Scalar, ///< rank 0, passed in the argument block
 };
 
+/// Regions that reach a generator are canonical: every tensor operand and output is flat (shape [n], identity layout, so that the one
+/// coordinate of a load's map is the element's offset), unit axes are gone, and neighbouring axes that always go together are one.
 struct Operand {
   DType dtype = DType::F32;
   Shape shape;                ///< the box of coordinates that loads use
@@ -45,6 +47,9 @@ struct Load {
 /// The symbol by which a map refers to its j-th indirect coordinate.
 Expr indirect_symbol(int j);
 
+/// Loads with Source::Stage are aligned in regions that the partitioner makes: each coordinate is a plain variable of the reading stage,
+/// standing for the same region axis.
+///
 /// One value of a stage's scalar body; arguments are earlier values of the same body.
 struct BodyValue {
   enum class Kind : std::uint8_t { Constant, Load, Index, Apply };
@@ -76,8 +81,9 @@ struct Stage {
 enum class Combine : std::uint8_t { Store, Set, Add, Max };
 
 /// A result that leaves the region. `map` goes from the result axes of `stage` to the output's coordinates. With `combine` other than
-/// Store this is a scatter: coordinates may be indirect_symbol(j), with the value of component indirect[j] of the stage; the output
-/// starts as a copy of operand `alias`, points that `map` sends to a hole are dropped, and repeats combine in the order of iteration.
+/// Store this is a scatter: coordinates may be indirect_symbol(j), with the value of component indirect[j] of the stage; points that `map`
+/// sends to a hole are dropped, and repeats combine in the order of iteration. A scatter's kernel finds the output's memory already filled
+/// with the data to update (the plan shares or copies it), and only applies the updates: operand `alias` is the evaluator's name for it.
 struct Output {
   int stage = 0;
   int component = 0;
