@@ -3,9 +3,11 @@
 #pragma once
 
 #include "egret/dtype.h"
+#include "egret/scalar.h"
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
 
 namespace egret {
@@ -44,7 +46,7 @@ enum class DTypeRule : std::uint8_t {
   Integer,     ///< integers only, result the same
   IntegerBool, ///< integers and bool, result the same
   Number,      ///< floats and integers, result the same
-  Any,         ///< any, result the same
+  Any,         ///< any, result the same (for a movement, a reduction by max, a marker)
   Compare,     ///< any, operands equal, result bool
   Select,      ///< bool, T, T -> T
   Index,       ///< numbers; result i64 (argmax)
@@ -84,5 +86,12 @@ inline bool is_elementwise(Op op) noexcept {
 }
 inline bool is_movement(Op op) noexcept { return info_of(op).cls == OpClass::Movement; }
 Monoid monoid_of(Op op); ///< of a reduction, scan or scatter (ScatterSet has none: InternalError)
+Op op_of(Monoid monoid); ///< the binary op that combines two values: Add, Max, Mul (ArgMax has none: InternalError)
+/// What an empty reduction gives: 0, 1, and for Max the lowest value (-inf, false). ArgMax: 0.
+Scalar identity_of(Monoid monoid, DType type);
+
+/// The meaning of an elementwise op on scalars: what constant folding does and what every backend is compared with. `result` is the
+/// dtype of the result; conversions to bool test != 0, floats to integers saturate with NaN giving 0, integers to integers wrap.
+Scalar apply(Op op, DType result, std::span<const Scalar> operands);
 
 } // namespace egret
