@@ -8,6 +8,7 @@
 #include "egret/scalar.h"
 #include "kernel/schedule.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,9 @@ using VarId = int;   ///< a mutable register
 Expr lane_variable(int lanes);
 /// An i64 or i32 value of the program used in an index expression (gathers). For a vector value, that of the lane.
 Expr value_symbol(ValueId value);
+/// The lanes of a lane variable, the number of a value symbol; nothing for every other expression.
+std::optional<int> lanes_of(const Expr& variable);
+std::optional<ValueId> value_of(const Expr& variable);
 
 enum class InstKind : std::uint8_t {
   Constant,   ///< `constant`, splat over the lanes
@@ -52,7 +56,8 @@ enum class InstKind : std::uint8_t {
   Splat,      ///< args[0] in all lanes
   Extract,    ///< lane `number` of args[0]
   ReduceLanes,///< combination of the lanes of args[0] by `monoid`, in a fixed tree order (Sum, Max, Prod)
-  Shuffle,    ///< lane i is lane lanes_from[i] of args[0] then args[1] concatenated
+  Shuffle,    ///< lane i is lane lanes_from[i] of args[0] then args[1] concatenated (args[0] alone is allowed)
+  Test,       ///< bool: whether all of `mask` hold, lane by lane
 };
 
 struct Inst {

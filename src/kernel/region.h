@@ -3,6 +3,7 @@
 
 #include "egret/ir.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,8 +45,9 @@ struct Load {
   std::vector<int> indirect;
 };
 
-/// The symbol by which a map refers to its j-th indirect coordinate.
+/// The symbol by which a map refers to its j-th indirect coordinate, and the way back (nothing for every other expression).
 Expr indirect_symbol(int j);
+std::optional<int> indirect_of(const Expr& variable);
 
 /// Loads with Source::Stage are aligned in regions that the partitioner makes: each coordinate is a plain variable of the reading stage,
 /// standing for the same region axis.
@@ -64,8 +66,9 @@ struct BodyValue {
 
 enum class StageKind : std::uint8_t { Map, Reduce, Scan };
 
-/// A loop nest over some of the region's axes with one scalar body. Its result has one component for each yield, and is indexed by
-/// `axes` without `over` (in order); a scan keeps its axis.
+/// A loop nest over some of the region's axes (ascending) with one scalar body. Its result has one component for each yield, and is indexed by
+/// `axes` without `over` (in order); a scan keeps its axis. Reductions and scans treat each yield by itself. ArgMax compares the yielded
+/// values and gives, as i64, the number of the first largest in row-major order of `over` (NaN counts as largest; 0 when there is none).
 struct Stage {
   StageKind kind = StageKind::Map;
   std::vector<int> axes; ///< of the region, outermost first; variable i of every map and index of the stage
@@ -82,7 +85,7 @@ enum class Combine : std::uint8_t { Store, Set, Add, Max };
 
 /// A result that leaves the region. `map` goes from the result axes of `stage` to the output's coordinates. With `combine` other than
 /// Store this is a scatter: coordinates may be indirect_symbol(j), with the value of component indirect[j] of the stage; points that `map`
-/// sends to a hole are dropped, and repeats combine in the order of iteration. A scatter's kernel finds the output's memory already filled
+/// sends to a hole are dropped, and repeats combine in the order of iteration, row-major over the stage's axes. A scatter's kernel finds the output's memory already filled
 /// with the data to update (the plan shares or copies it), and only applies the updates: operand `alias` is the evaluator's name for it.
 struct Output {
   int stage = 0;
@@ -91,7 +94,7 @@ struct Output {
   Shape shape;
   IndexMap map;
   IndexMap layout;             ///< coordinates -> offset
-  int alias = -1;              ///< operand whose memory the output may take over, when its last reader is this region
+  int alias = -1;              ///< operand whose memory the output may take over, when its last reader is this region; see may_alias
   Combine combine = Combine::Store;
   std::vector<int> indirect;
 };
@@ -117,6 +120,9 @@ std::uint64_t hash_of(const Region& region);
 std::string print(const Region& region);
 /// Checks every promise of the form; throws InternalError.
 void verify(const Region& region);
+/// Whether programs of the region stay right when the memory of output `output` is that of operand `operand`: same dtype and layout, and
+/// every load of the operand is of the very element that the same point writes.
+bool may_alias(const Region& region, int output, int operand);
 /// Elements read and written once each, and arithmetic: for reports, cost models and ceilings.
 struct Cost {
   Expr bytes_read, bytes_written, flops;
