@@ -17,6 +17,8 @@ namespace egret::ir {
 /// A node's place in its graph. Operands always have smaller numbers than the node that reads them.
 using NodeId = std::uint32_t;
 inline constexpr NodeId kNoNode = 0xffffffffu;
+/// The largest rank of a node; more is refused with Error(Shape).
+inline constexpr std::size_t kMaxRank = 32;
 
 /// What distinguishes two nodes of one op; each op uses the fields that its row's comment in src/ir/shape_rules.cpp names and leaves
 /// the others empty.
@@ -41,9 +43,11 @@ struct Node {
 };
 
 /// A hash-consed graph in static single assignment form. Equal nodes (op, operands, attributes) are one node; inputs are distinct by slot.
-/// add() infers shape and dtype and throws egret::Error naming op, shapes and rule when they do not fit.
+/// add() infers shape and dtype and throws egret::Error naming op, shapes and rule when they do not fit. The builders below it return
+/// their operand itself where nothing would change (a cast to the same dtype, a reshape to the same shape, a reduction over no axis).
 class Graph {
 public:
+  /// For an Input with attrs.slot -1 the next free slot is taken.
   NodeId add(Op op, std::span<const NodeId> inputs, Attrs attrs = {});
 
   NodeId input(std::string name, DType dtype, Shape shape, bool by_value = false);
@@ -53,9 +57,9 @@ public:
   NodeId unary(Op op, NodeId a);
   NodeId binary(Op op, NodeId a, NodeId b);                ///< equal shapes and dtypes; see broadcast()
   NodeId select(NodeId condition, NodeId a, NodeId b);
-  NodeId cast(NodeId a, DType type);                       ///< `a` itself when it has that type
+  NodeId cast(NodeId a, DType type);
   NodeId bitcast(NodeId a, DType type);                    ///< same element size
-  NodeId reduce(Op op, NodeId a, std::vector<std::int64_t> axes);
+  NodeId reduce(Op op, NodeId a, std::vector<std::int64_t> axes); ///< axes in any order; argmax takes exactly one
   NodeId scan(Op op, NodeId a, std::int64_t axis);
   /// result[.., i.., ..] = data[.., index[i..], ..]: the dims of `index` stand in place of `axis`. Out of range reads 0.
   NodeId gather(NodeId data, NodeId index, std::int64_t axis);
@@ -66,16 +70,19 @@ public:
   NodeId expand(NodeId a, Shape shape);                    ///< same rank; dims of size 1 grow
   NodeId pad(NodeId a, std::vector<Expr> before, std::vector<Expr> after, Scalar fill);
   NodeId shrink(NodeId a, std::vector<Expr> begin, std::vector<Expr> end);
-  NodeId flip(NodeId a, std::vector<std::int64_t> axes);
+  NodeId flip(NodeId a, std::vector<std::int64_t> axes);   ///< axes in any order
   /// `a` with dims of size 1 put in front and expanded to `shape`, as NumPy broadcasts.
   NodeId broadcast(NodeId a, const Shape& shape);
 
+  /// Valid until the next node is added.
   const Node& operator[](NodeId id) const { return nodes_[id]; }
   std::size_t size() const noexcept { return nodes_.size(); }
   const std::vector<NodeId>& inputs() const noexcept { return inputs_; } ///< by slot
   std::vector<NodeId> outputs;
 
 private:
+  const Node& operand(Op op, NodeId id) const; ///< throws Error(Value) when there is no such node
+
   std::vector<Node> nodes_;
   std::vector<NodeId> inputs_;
   std::unordered_multimap<std::uint64_t, NodeId> index_;
@@ -91,9 +98,10 @@ Graph parse_graph(std::string_view text); ///< throws Error(Parse) with line and
 /// Checks every promise of the form (operands precede, shapes and dtypes as the rules give them, no duplicate nodes); throws InternalError.
 void verify(const Graph& graph);
 
-/// Structural hash of what the outputs compute, equal for graphs that differ in node numbers, dead nodes and input names only.
+/// Structural hash of what the outputs compute, equal for graphs that differ in node numbers, dead nodes and input names only. The
+/// inputs are the graph's signature: all of them count, read or not.
 std::uint64_t canonical_hash(const Graph& graph);
-/// The graph of what the outputs need, in a canonical order; inputs keep their slots.
+/// The graph of what the outputs need, in a canonical order. All inputs stay, in their slots.
 Graph without_dead_code(const Graph& graph);
 
 } // namespace egret::ir

@@ -1,0 +1,150 @@
+// Views, verification, dead code and hashes of graphs.
+#include "ir/structure.h"
+
+#include "ir/shape_rules.h"
+#include "support/fail.h"
+#include "support/hash.h"
+
+#include <set>
+
+namespace egret::ir {
+
+IndexMap view_of(const Graph& graph, NodeId movement) {
+  const Node& node = graph[movement];
+  ensure(is_movement(node.op), "view_of: %{} is {}, no movement", movement, info_of(node.op).name);
+  const Shape& source = graph[node.inputs[0]].shape;
+  const Attrs& a = node.attrs;
+  switch (node.op) {
+  case Op::Reshape:
+    return IndexMap::reshape(source, node.shape);
+  case Op::Permute:
+    return IndexMap::permute(source, a.axes);
+  case Op::Expand:
+    return IndexMap::expand(source, node.shape);
+  case Op::Pad:
+    return IndexMap::pad(source, a.before, a.after, a.value);
+  case Op::Shrink:
+    return IndexMap::shrink(source, a.before, a.shape);
+  default:
+    return IndexMap::flip(source, a.axes);
+  }
+}
+
+std::vector<bool> live_nodes(const Graph& graph) {
+  std::vector<bool> live(graph.size());
+  for (NodeId id : graph.outputs)
+    live[id] = true;
+  for (NodeId id = static_cast<NodeId>(graph.size()); id-- > 0;)
+    if (live[id])
+      for (NodeId in : graph[id].inputs)
+        live[in] = true;
+  return live;
+}
+
+std::vector<NodeId> canonical_order(const Graph& graph) {
+  std::vector<NodeId> order;
+  std::vector<bool> done(graph.size());
+  struct Visit {
+    NodeId id;
+    std::size_t next;
+  };
+  std::vector<Visit> stack;
+  for (NodeId output : graph.outputs) {
+    stack.push_back({output, 0});
+    while (!stack.empty()) {
+      auto& [id, next] = stack.back();
+      const Node& node = graph[id];
+      if (done[id] || node.op == Op::Input) {
+        stack.pop_back();
+      } else if (next < node.inputs.size()) {
+        stack.push_back({node.inputs[next++], 0});
+      } else {
+        done[id] = true;
+        order.push_back(id);
+        stack.pop_back();
+      }
+    }
+  }
+  return order;
+}
+
+Graph without_dead_code(const Graph& graph) {
+  Graph result;
+  std::vector<NodeId> moved(graph.size(), kNoNode);
+  for (NodeId id : graph.inputs())
+    moved[id] = result.add(Op::Input, {}, graph[id].attrs);
+  std::vector<NodeId> operands;
+  for (NodeId id : canonical_order(graph)) {
+    const Node& node = graph[id];
+    operands.clear();
+    for (NodeId in : node.inputs)
+      operands.push_back(moved[in]);
+    moved[id] = result.add(node.op, operands, node.attrs);
+  }
+  for (NodeId id : graph.outputs)
+    result.outputs.push_back(moved[id]);
+  return result;
+}
+
+std::uint64_t canonical_hash(const Graph& graph) {
+  std::vector<std::uint64_t> hashes(graph.size());
+  std::uint64_t result = mix(graph.inputs().size() + 1);
+  for (NodeId id : graph.inputs()) {
+    hashes[id] = hash_attrs(Op::Input, graph[id].attrs);
+    result = combine(result, hashes[id]);
+  }
+  for (NodeId id : canonical_order(graph)) {
+    std::uint64_t h = hash_attrs(graph[id].op, graph[id].attrs);
+    for (NodeId in : graph[id].inputs)
+      h = combine(h, hashes[in]);
+    hashes[id] = h;
+  }
+  result = combine(result, graph.outputs.size());
+  for (NodeId id : graph.outputs)
+    result = combine(result, hashes[id]);
+  return result;
+}
+
+void verify(const Graph& graph) {
+  std::set<std::pair<std::uint64_t, NodeId>>
+      seen; // by hash, so that only likely twins are compared
+  std::vector<NodeId> inputs;
+  for (NodeId id = 0; id < graph.size(); ++id) {
+    const Node& node = graph[id];
+    std::string_view name = info_of(node.op).name;
+    ensure(node.inputs.size() == static_cast<std::size_t>(info_of(node.op).arity),
+           "verify: %{} ({}) has {} operands", id, name, node.inputs.size());
+    const Node* operands[3] = {};
+    std::uint64_t hash = hash_attrs(node.op, node.attrs);
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      ensure(node.inputs[i] < id, "verify: %{} ({}) reads %{}, which does not precede it", id, name,
+             node.inputs[i]);
+      operands[i] = &graph[node.inputs[i]];
+      hash = combine(hash, node.inputs[i]);
+    }
+    if (node.op == Op::Input) {
+      ensure(node.attrs.slot == static_cast<std::int64_t>(inputs.size()),
+             "verify: %{} is input number {} and has slot {}", id, inputs.size(), node.attrs.slot);
+      inputs.push_back(id);
+    }
+    try {
+      Inferred inferred = infer(node.op, {operands, node.inputs.size()}, node.attrs);
+      ensure(inferred.dtype == node.dtype && inferred.shape == node.shape,
+             "verify: %{} ({}) is {}{}, the rules give {}{}", id, name, name_of(node.dtype),
+             to_string(node.shape), name_of(inferred.dtype), to_string(inferred.shape));
+    } catch (const Error& error) {
+      ensure(false, "verify: %{}: {}", id, error.what());
+    }
+    for (auto it = seen.lower_bound({hash, 0}); it != seen.end() && it->first == hash; ++it) {
+      const Node& other = graph[it->second];
+      ensure(!(other.op == node.op && other.inputs == node.inputs && other.attrs == node.attrs),
+             "verify: %{} and %{} are the same {}", it->second, id, name);
+    }
+    seen.emplace(hash, id);
+  }
+  ensure(inputs == graph.inputs(), "verify: the list of inputs does not fit the nodes");
+  for (NodeId id : graph.outputs)
+    ensure(id < graph.size(), "verify: output %{} does not exist", id);
+}
+
+} // namespace egret::ir

@@ -1,0 +1,25 @@
+// Small questions about graphs that several files of this room ask.
+#pragma once
+
+#include "egret/ir.h"
+
+#include <functional>
+#include <span>
+#include <vector>
+
+namespace egret::ir {
+
+/// Hash of an op with its attributes; an input's name does not count.
+std::uint64_t hash_attrs(Op op, const Attrs& attrs);
+
+/// 0, 1, 2 ..: the order that permutes nothing.
+bool is_ascending_from_zero(std::span<const std::int64_t> axes);
+
+/// By node: whether an output needs it.
+std::vector<bool> live_nodes(const Graph& graph);
+
+/// What the outputs need, in an order that depends on structure only: operands of the first output
+/// first, depth first. Inputs are left out.
+std::vector<NodeId> canonical_order(const Graph& graph);
+
+} // namespace egret::ir
