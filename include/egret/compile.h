@@ -1,1 +1,235 @@
+// compile(function): a C++ function of tensors, traced once for each structure of its arguments and
+// replayed as one plan.
 #pragma once
+
+#include "egret/tensor.h"
+#include "egret/tree.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace egret {
+
+struct CompileOptions {
+  std::string name = "compiled function"; ///< in errors, reports and debug output
+  bool fuse = true;                       ///< false: one kernel an operation
+  std::size_t limit = 64;                 ///< traces kept; the least recently used one leaves
+};
+
+namespace detail {
+
+struct CompiledImpl;
+
+/// What the template part tells of one call: its arguments flattened.
+struct Call {
+  struct Leaf {
+    Tensor* tensor;
+    std::size_t argument; ///< place of the argument it belongs to
+    bool state;           ///< reached by a non-const reference
+  };
+  std::vector<Leaf> leaves;
+  std::vector<std::uint64_t> signature; ///< structure, and every number and text of the arguments
+};
+
+/// Flattens arguments into a Call.
+class Flatten final : public TreeVisitor {
+public:
+  explicit Flatten(Call& call) : call_(call) {}
+  void next(bool state) {
+    state_ = state;
+    ++argument_;
+  }
+  void tensor(const std::string&, Tensor& value) override;
+  void constant(const std::string&, std::uint64_t bits) override;
+  void text(const std::string&, const std::string& value) override;
+  void count(const std::string&, std::size_t size) override;
+  bool wants_paths() const override { return false; }
+
+private:
+  Call& call_;
+  std::size_t argument_ = static_cast<std::size_t>(-1);
+  bool state_ = false;
+};
+
+/// A trace's result, as the template part sees it: the prototype of the returned tree.
+struct Result {
+  std::shared_ptr<void> prototype;
+  std::vector<Tensor> tensors; ///< of the prototype at the trace; of the call afterwards
+};
+
+class CompiledBase {
+public:
+  explicit CompiledBase(CompileOptions options);
+  ~CompiledBase();
+  CompiledBase(CompiledBase&&) noexcept;
+  CompiledBase& operator=(CompiledBase&&) noexcept;
+
+  std::string explain() const;
+  std::string last_report() const;
+  std::string graph_text() const;
+  std::size_t traces() const;
+
+protected:
+  /// Runs the plan for `call`, made by `trace` when there is none yet.
+  Result run(Call& call, const std::function<Result()>& trace);
+  std::unique_ptr<CompiledImpl> impl_;
+};
+
+template <class R>
+std::vector<Tensor> result_tensors(R& result) {
+  struct Collect final : TreeVisitor {
+    std::vector<Tensor> found;
+    void tensor(const std::string&, Tensor& value) override { found.push_back(value); }
+    bool wants_paths() const override { return false; }
+  } collect;
+  visit_tree(result, collect);
+  return std::move(collect.found);
+}
+
+template <class R>
+void put_tensors(R& result, const std::vector<Tensor>& tensors) {
+  struct Put final : TreeVisitor {
+    explicit Put(const std::vector<Tensor>& tensors) : tensors(tensors) {}
+    const std::vector<Tensor>& tensors;
+    std::size_t next = 0;
+    void tensor(const std::string&, Tensor& value) override { value = tensors[next++]; }
+    bool wants_paths() const override { return false; }
+  } put(tensors);
+  visit_tree(result, put);
+}
+
+/// The parameter types of a function, member of a lambda included; Unknown for generic ones.
+template <class F>
+struct Parameters;
+template <class... P>
+struct Pack {};
+struct Unknown {};
+template <class R, class... P>
+struct Parameters<R (*)(P...)> {
+  using type = Pack<P...>;
+};
+template <class C, class R, class... P>
+struct Parameters<R (C::*)(P...)> {
+  using type = Pack<P...>;
+};
+template <class C, class R, class... P>
+struct Parameters<R (C::*)(P...) const> {
+  using type = Pack<P...>;
+};
+template <class F>
+struct ParametersOf {
+  static auto find() {
+    if constexpr (requires { &F::operator(); })
+      return typename Parameters<decltype(&F::operator())>::type{};
+    else if constexpr (std::is_pointer_v<F>)
+      return typename Parameters<F>::type{};
+    else
+      return Unknown{};
+  }
+  using type = decltype(find());
+};
+
+/// Whether an argument of type A (as passed: const T&, T& or T) to parameter P is state.
+template <class P, class A>
+inline constexpr bool is_state =
+    std::is_lvalue_reference_v<P> && !std::is_const_v<std::remove_reference_t<P>>;
+template <class A>
+inline constexpr bool is_state<Unknown, A> =
+    std::is_lvalue_reference_v<A> && !std::is_const_v<std::remove_reference_t<A>>;
+
+} // namespace detail
+
+/// A function of trees of tensors, compiled.
+///
+/// The first call with a structure of arguments (shapes, dtypes, container lengths, every number,
+/// enum and string among them) runs the function once with placeholders, records what it does and
+/// compiles that; later calls run the plan only. What the function reads and writes:
+///
+/// - Arguments by value or const reference are inputs. Changing one is Error(State).
+/// - Arguments by non-const reference are state: read at the start, written at the end, in place
+///   where nobody else holds the old value.
+/// - Tensors that the function reaches by other ways (captures, globals) count the same: their
+/// value
+///   at the time of each call is read, and those that it changes are written. So a captured model
+///   is never frozen.
+/// - A plain number (a float argument, a field of a struct) is part of the structure: another value
+///   traces again, and last_report() says so. What changes from call to call (a learning rate, a
+///   step count) is to be a tensor of rank 0. Generators are trees of such tensors.
+/// - .grad is read from outside as a tensor is, but what backward() adds to it inside stays inside.
+/// - Reading a value (item, to_vector ...) inside the function is Error(State).
+///
+/// Results are values of their own, never overwritten by a later call. They may be void, a Tensor
+/// or any copyable tree. After an exception the arguments are as they were.
+template <class F>
+class Compiled : private detail::CompiledBase {
+public:
+  Compiled(F function, CompileOptions options)
+      : CompiledBase(std::move(options)), function_(std::move(function)) {}
+
+  template <class... A>
+  auto operator()(A&&... arguments) {
+    using R = std::decay_t<std::invoke_result_t<F&, A...>>;
+    detail::Call call;
+    detail::Flatten flatten(call);
+    add<A...>(typename detail::ParametersOf<F>::type{}, flatten, arguments...);
+    auto result = run(call, [&]() -> detail::Result {
+      if constexpr (std::is_void_v<R>) {
+        function_(arguments...);
+        return {};
+      } else {
+        auto prototype = std::make_shared<R>(function_(arguments...));
+        auto tensors = detail::result_tensors(*prototype);
+        return {prototype, std::move(tensors)};
+      }
+    });
+    if constexpr (!std::is_void_v<R>) {
+      R copy = *static_cast<const R*>(result.prototype.get());
+      detail::put_tensors(copy, result.tensors);
+      return copy;
+    }
+  }
+
+  /// What the last call ran: kernels with their operations, why neighbours did not fuse, stage
+  /// times.
+  std::string explain() const { return CompiledBase::explain(); }
+  /// Why the last call traced or not, and what the compiler did when it did.
+  std::string last_report() const { return CompiledBase::last_report(); }
+  /// The graph of the last call, as text (docs/graph.md).
+  std::string graph_text() const { return CompiledBase::graph_text(); }
+  /// Traces kept now.
+  std::size_t traces() const { return CompiledBase::traces(); }
+
+private:
+  template <class... A, class... P>
+  static void add(detail::Pack<P...>, detail::Flatten& flatten, std::remove_reference_t<A>&... a) {
+    static_assert(sizeof...(A) == sizeof...(P), "egret: wrong number of arguments");
+    (one<detail::is_state<P, A>>(flatten, a), ...);
+  }
+  template <class... A>
+  static void add(detail::Unknown, detail::Flatten& flatten, std::remove_reference_t<A>&... a) {
+    (one<detail::is_state<detail::Unknown, A>>(flatten, a), ...);
+  }
+  template <bool State, class T>
+  static void one(detail::Flatten& flatten, T& value) {
+    flatten.next(State);
+    visit_tree(value, flatten);
+  }
+
+  F function_;
+};
+
+/// Makes `function` (a lambda, function pointer or functor) a compiled one. See Compiled.
+template <class F>
+Compiled<std::decay_t<F>> compile(F&& function, CompileOptions options = {}) {
+  return Compiled<std::decay_t<F>>(std::forward<F>(function), std::move(options));
+}
+
+} // namespace egret

@@ -1,1 +1,38 @@
+// What the library has done, in numbers: for tests, reports and curiosity.
 #pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace egret {
+
+/// Counts since the process started, over all threads. Take one before and one after; subtract.
+struct Counters {
+  std::uint64_t ops_recorded = 0; ///< nodes that lazy tensors recorded
+  std::uint64_t kernels_launched = 0;
+  std::uint64_t bytes_read = 0; ///< by launched kernels, as their plans state them
+  std::uint64_t bytes_written = 0;
+  std::uint64_t graphs_traced = 0;    ///< runs of a function by compile()
+  std::uint64_t compiles = 0;         ///< plans made
+  std::uint64_t kernels_compiled = 0; ///< machine code made
+  std::uint64_t plan_hits = 0;        ///< evaluations that found their plan
+  std::uint64_t plan_misses = 0;
+  std::uint64_t plans_evicted = 0;      ///< left the bounded store
+  std::uint64_t device_allocations = 0; ///< asked of the device, not served by the pool
+  std::uint64_t pool_allocations = 0;   ///< served by the pool or the device
+  std::uint64_t host_copies = 0; ///< bytes copied from or to device memory by reads and writes
+
+  std::uint64_t bytes_in_use = 0;   ///< device memory held by tensors and plans now (not a sum)
+  std::uint64_t bytes_reserved = 0; ///< device memory held by the pool now, in use or free
+  std::uint64_t peak_bytes = 0;     ///< largest bytes_in_use since reset_peak_bytes()
+  std::uint64_t plans = 0;          ///< in the store now
+
+  /// The sums' differences; the four states are those of `after`.
+  friend Counters operator-(const Counters& after, const Counters& before);
+  std::string text() const; ///< a line each, for people
+};
+
+Counters counters();
+void reset_peak_bytes();
+
+} // namespace egret

@@ -1,1 +1,51 @@
+// Counter-based random numbers: integer primitives of the graph, so every backend draws the same
+// bits.
 #pragma once
+
+#include "egret/tensor.h"
+
+#include <cstdint>
+
+namespace egret {
+
+/// A stream of random numbers. Number i of the stream with key k is squares(i, k) of B. Widynski,
+/// "Squares: A Fast Counter-Based RNG" (2020), four rounds, 32 bits, in u64 arithmetic; the key is
+/// made from the seed. The state (the key and the count of numbers drawn) is a pair of tensors, so
+/// a compiled function that draws advances it at every call: no mask is ever repeated.
+///
+/// A Generator is a handle like a Tensor: copies share the state. Not for two threads at once.
+class Generator {
+public:
+  explicit Generator(std::uint64_t seed = 0);
+  void seed(std::uint64_t seed); ///< starts the stream of `seed` from its beginning
+
+  /// The next numel(shape) numbers of the stream, u32 values in a u64 tensor.
+  Tensor bits(const Shape& shape);
+
+  Tensor key;     ///< u64, rank 0
+  Tensor counter; ///< u64, rank 0: numbers drawn so far
+
+  template <class V>
+  void visit(V& v) {
+    v("key", key);
+    v("counter", counter);
+  }
+};
+
+/// Uniform in [0, 1): multiples of 2^-24 (f32, f64: 2^-53, f16: 2^-11, bf16: 2^-8).
+Tensor rand(const Shape& shape, Generator& generator, DType dtype = DType::F32);
+/// Uniform in [low, high).
+Tensor uniform(const Shape& shape, double low, double high, Generator& generator,
+               DType dtype = DType::F32);
+/// Standard normal, by Box and Muller: √(-2 ln u) cos 2πv, u in (0, 1].
+Tensor randn(const Shape& shape, Generator& generator, DType dtype = DType::F32);
+Tensor normal(const Shape& shape, double mean, double deviation, Generator& generator,
+              DType dtype = DType::F32);
+/// Integers in [low, high), high - low at most 2^32: the top bits of a 32-bit number times the
+/// width.
+Tensor randint(const Shape& shape, std::int64_t low, std::int64_t high, Generator& generator,
+               DType dtype = DType::I64);
+/// true with probability p (a multiple of 2^-32).
+Tensor bernoulli(const Shape& shape, double p, Generator& generator);
+
+} // namespace egret

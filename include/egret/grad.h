@@ -1,0 +1,55 @@
+// Gradients of lazy tensors: what Tensor::backward() does, as functions.
+#pragma once
+
+#include "egret/tensor.h"
+
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace egret {
+
+/// d(sum of outputs · seeds)/d(input), one an input: tensors that can be differentiated again.
+/// `inputs` may be any tensors on the way, not only leaves. An input that the outputs do not depend
+/// on gets zeros. Seeds default to ones, for outputs of one element only (Error(Shape) else).
+std::vector<Tensor> grad(std::span<const Tensor> outputs, std::span<const Tensor> inputs,
+                         std::span<const Tensor> seeds = {});
+std::vector<Tensor> grad(const Tensor& output, std::initializer_list<Tensor> inputs);
+Tensor grad(const Tensor& output, const Tensor& input);
+
+/// While one lives, what its thread records needs no gradient.
+class NoGrad {
+public:
+  NoGrad() noexcept;
+  ~NoGrad();
+  NoGrad(const NoGrad&) = delete;
+  NoGrad& operator=(const NoGrad&) = delete;
+
+private:
+  bool before_;
+};
+bool grad_enabled() noexcept; ///< on this thread
+
+/// What gradcheck found.
+struct GradCheck {
+  bool ok = true;
+  double max_error = 0; ///< largest |analytic - numeric| / (absolute + relative · |numeric|)
+  std::string first;    ///< "input 0 element 7: analytic 1.5, numeric 2.25", empty when ok
+  explicit operator bool() const noexcept { return ok; }
+};
+
+struct GradCheckOptions {
+  double step = 1e-6;     ///< of the central differences
+  double absolute = 1e-6; ///< tolerance
+  double relative = 1e-4;
+};
+
+/// Compares the gradients of `function` (any number of outputs; each is weighted by fixed random
+/// numbers) with central differences at `inputs`, which must be f64 (Error(DType) else).
+GradCheck gradcheck(const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& function,
+                    const std::vector<Tensor>& inputs, const GradCheckOptions& options = {});
+GradCheck gradcheck(const std::function<Tensor(const Tensor&)>& function, const Tensor& input,
+                    const GradCheckOptions& options = {});
+
+} // namespace egret
