@@ -1,0 +1,63 @@
+// A kernel program with its expressions translated, ready to be interpreted.
+#pragma once
+
+#include "backend/reference/expr_code.h"
+#include "kernel/program.h"
+
+#include <unordered_map>
+#include <vector>
+
+namespace egret::backend::reference {
+
+/// An instruction's index and mask. Those that depend on data take it from value symbols, whose
+/// slots are filled before evaluation.
+struct InstCode {
+  const kernel::Inst* inst = nullptr;
+  int lanes = 1;
+  ExprCode index;
+  GuardCode mask;
+  struct Symbol {
+    int slot;
+    kernel::ValueId value;
+  };
+  std::vector<Symbol> symbols;
+};
+
+struct StmtCode {
+  const kernel::Stmt* stmt = nullptr;
+  InstCode inst;
+  ExprCode extent, begin, end, step; ///< For
+  int slot = -1;                     ///< For: of the loop variable
+  std::vector<StmtCode> body, otherwise;
+};
+
+/// Where the variables of expressions live: dims first, then the lane number, then loop variables
+/// and values as they are met.
+class SlotTable {
+public:
+  explicit SlotTable(const kernel::KernelProgram& program);
+  int lane() const { return lane_; }
+  int loop(int number);
+  int value(kernel::ValueId value);
+  int of(const Expr& variable);
+  int size() const { return count_; }
+
+private:
+  const kernel::KernelProgram& program_;
+  std::unordered_map<int, int> loops_, values_;
+  int lane_, count_;
+};
+
+struct ProgramCode {
+  explicit ProgramCode(const kernel::KernelProgram& program);
+
+  const kernel::KernelProgram& program;
+  SlotTable slots;
+  std::vector<ExprCode> buffer_elements;
+  ExprCode workers;
+  std::vector<StmtCode> body;
+  std::vector<int> value_offset; ///< ValueId -> place of its first lane; the total at the end
+  std::vector<int> variable_offset;
+};
+
+} // namespace egret::backend::reference
