@@ -11,6 +11,10 @@
 
 namespace egret::kernel {
 
+/// What every generator promises of its programs: pointer arguments are the region's tensor operands in order, then its outputs in order,
+/// then workspaces; scalars are its by-value operands in order; dims are the symbols that its expressions mention, in any order. Results
+/// do not depend on the number of workers, and stay right when an output takes over the memory of its `alias`.
+
 /// A program, or the reason why the generator cannot make one of this region with this schedule.
 struct Lowered {
   bool ok = false;

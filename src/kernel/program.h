@@ -49,7 +49,7 @@ enum class InstKind : std::uint8_t {
   Constant,   ///< `constant`, splat over the lanes
   Scalar,     ///< scalar number `number` of the argument block, splat
   Index,      ///< `expr` as an integer (or converted to a float type); may depend on the lane
-  Apply,      ///< elementwise op of the table on args; cast and bitcast convert to `type`
+  Apply,      ///< elementwise op of the table on args; cast and bitcast convert to `type`. Never arithmetic in f16 or bf16: that is f32 and a cast
   Fma,        ///< args[0] * args[1] + args[2] rounded once
   Load,       ///< buffer[expr]; where `mask` fails: 0 without touching memory
   ReadVar,    ///< variable `number`

@@ -1,0 +1,200 @@
+#include "kernel/plan.h"
+
+#include "support/fail.h"
+
+#include <algorithm>
+
+namespace egret::kernel {
+
+namespace {
+
+const char* name_of(SlotKind k) {
+  switch (k) {
+  case SlotKind::Input:
+    return "input";
+  case SlotKind::Output:
+    return "output";
+  case SlotKind::State:
+    return "state";
+  case SlotKind::Arena:
+    return "arena";
+  }
+  return "?";
+}
+
+/// How a launch treats each of its slots, in the order of Step::slots.
+struct Use {
+  int slot;
+  bool read, written;
+  bool updates; ///< needs what was there and writes: the target of a scatter
+};
+
+std::vector<Use> uses_of(const Plan& plan, const Step& step) {
+  if (step.kind == StepKind::Copy)
+    return {{step.slots.at(0), true, false, false}, {step.slots.at(1), false, true, false}};
+  if (step.kind != StepKind::Launch)
+    return {};
+  const KernelEntry& entry = plan.kernels.at(step.kernel);
+  std::vector<Use> uses;
+  std::size_t operands = 0;
+  for (const Operand& o : entry.region.operands)
+    operands += o.role == Role::Tensor;
+  std::size_t n = 0;
+  for (const Buffer& b : entry.program.buffers) {
+    if (b.space != Space::Argument && b.space != Space::Workspace)
+      continue;
+    bool scatter = n >= operands && n - operands < entry.region.outputs.size() &&
+                   entry.region.outputs[n - operands].combine != Combine::Store;
+    // What a kernel reads of its own results and workspaces it has written itself.
+    bool own = n >= operands && !scatter;
+    uses.push_back({step.slots.at(n), b.read && !own, b.written, scatter});
+    ++n;
+  }
+  ensure(n == step.slots.size(), "plan: a launch of {} has {} slots, its kernel takes {}",
+         entry.region.name, step.slots.size(), n);
+  return uses;
+}
+
+/// Whether slot `to` takes over the memory of slot `from` in the one step that both live in.
+bool takes_over(const Plan& plan, int from, int to) {
+  const Slot &a = plan.slots[from], &b = plan.slots[to];
+  if (a.last_step != b.first_step || a.offset != b.offset)
+    return false;
+  const Step& step = plan.steps.at(a.last_step);
+  if (step.kind != StepKind::Launch)
+    return false;
+  const Region& region = plan.kernels.at(step.kernel).region;
+  std::vector<int> operand_slots, output_slots;
+  std::size_t n = 0;
+  for (const Operand& o : region.operands)
+    operand_slots.push_back(o.role == Role::Tensor ? step.slots.at(n++) : -1);
+  for (std::size_t o = 0; o < region.outputs.size(); ++o)
+    output_slots.push_back(step.slots.at(n++));
+  for (std::size_t o = 0; o < region.outputs.size(); ++o)
+    if (output_slots[o] == to)
+      for (std::size_t i = 0; i < operand_slots.size(); ++i)
+        if (operand_slots[i] == from && may_alias(region, int(o), int(i)))
+          return true;
+  return false;
+}
+
+void check_memory(const Plan& plan) {
+  std::vector<int> arena;
+  for (std::size_t i = 0; i < plan.slots.size(); ++i)
+    if (plan.slots[i].kind == SlotKind::Arena)
+      arena.push_back(int(i));
+  for (int i : arena) {
+    const Slot& a = plan.slots[i];
+    ensure(proves_less_equal(Expr(0), a.offset) &&
+               proves_less_equal(a.offset + a.bytes, plan.arena_bytes),
+           "plan: slot {} at {} of {} bytes is not inside the arena of {}", i, a.offset.str(),
+           a.bytes.str(), plan.arena_bytes.str());
+    for (int j : arena) {
+      if (j <= i)
+        continue;
+      const Slot& b = plan.slots[j];
+      if (a.last_step < b.first_step || b.last_step < a.first_step)
+        continue;
+      if (proves_less_equal(a.offset + a.bytes, b.offset) ||
+          proves_less_equal(b.offset + b.bytes, a.offset))
+        continue;
+      ensure(takes_over(plan, i, j) || takes_over(plan, j, i),
+             "plan: slots {} and {} live together in steps {}..{} and overlap in memory", i, j,
+             std::max(a.first_step, b.first_step), std::min(a.last_step, b.last_step));
+    }
+  }
+}
+
+} // namespace
+
+std::string print(const Plan& plan) {
+  std::string out = fmt::format("plan {:016x}: {} steps, {} kernels, arena {} bytes (bound {})\n",
+                                plan.key, plan.steps.size(), plan.kernels.size(),
+                                plan.arena_bytes.str(), plan.liveness_bound_bytes.str());
+  for (const PlanGuard& g : plan.guards)
+    out += fmt::format("  guard {} <= {} < {}: {}\n", g.condition.lo.str(), g.condition.value.str(),
+                       g.condition.hi.str(), g.why);
+  for (std::size_t i = 0; i < plan.slots.size(); ++i) {
+    const Slot& s = plan.slots[i];
+    out += fmt::format("  slot {} {}", i, name_of(s.kind));
+    if (s.number >= 0)
+      out += fmt::format(" {}", s.number);
+    if (s.input >= 0)
+      out += fmt::format(" of input {}", s.input);
+    out +=
+        fmt::format(": {}{}, {} bytes", egret::name_of(s.dtype), to_string(s.shape), s.bytes.str());
+    if (s.kind == SlotKind::Arena)
+      out += " at " + s.offset.str();
+    out += fmt::format(", steps {}..{}\n", s.first_step, s.last_step);
+  }
+  for (std::size_t i = 0; i < plan.steps.size(); ++i) {
+    const Step& s = plan.steps[i];
+    switch (s.kind) {
+    case StepKind::Launch: {
+      const KernelEntry& k = plan.kernels.at(s.kernel);
+      out += fmt::format("  step {} launch {} ({}) on slots {}", i, k.region.name,
+                         to_string(k.schedule), fmt::join(s.slots, " "));
+      if (!s.scalars.empty())
+        out += fmt::format(" scalars {}", fmt::join(s.scalars, " "));
+      break;
+    }
+    case StepKind::Copy:
+      out += fmt::format("  step {} copy slot {} to slot {}", i, s.slots.at(0), s.slots.at(1));
+      break;
+    case StepKind::Wait:
+      out += fmt::format("  step {} wait", i);
+      break;
+    case StepKind::Host:
+      out += fmt::format("  step {} host", i);
+      break;
+    }
+    out += "\n";
+  }
+  return out;
+}
+
+void verify(const Plan& plan) {
+  std::vector<bool> defined(plan.slots.size(), false);
+  for (std::size_t i = 0; i < plan.slots.size(); ++i)
+    defined[i] = plan.slots[i].kind == SlotKind::Input || plan.slots[i].kind == SlotKind::State;
+  for (const auto* list : {&plan.input_slots, &plan.output_slots})
+    for (int s : *list)
+      ensure(s >= -1 && s < int(plan.slots.size()), "plan: no slot {}", s);
+  for (std::size_t i = 0; i < plan.steps.size(); ++i) {
+    const Step& step = plan.steps[i];
+    for (int s : step.slots)
+      ensure(s >= 0 && std::size_t(s) < plan.slots.size(), "plan: step {} has no slot {}", i, s);
+    if (step.kind == StepKind::Launch) {
+      ensure(step.kernel >= 0 && std::size_t(step.kernel) < plan.kernels.size(),
+             "plan: step {} has no kernel {}", i, step.kernel);
+      const KernelProgram& program = plan.kernels[step.kernel].program;
+      ensure(step.scalars.size() == program.scalars.size() &&
+                 step.dims.size() == program.dims.size(),
+             "plan: step {} gives {} scalars and {} dims where its kernel takes {} and {}", i,
+             step.scalars.size(), step.dims.size(), program.scalars.size(), program.dims.size());
+      for (int d : step.dims)
+        ensure(d >= 0 && std::size_t(d) < plan.dims.size(), "plan: step {} has no dim {}", i, d);
+    }
+    auto uses = uses_of(plan, step);
+    for (const Use& u : uses) {
+      ensure(!(u.read || u.updates) || defined[u.slot],
+             "plan: step {} reads slot {} before it is written", i, u.slot);
+      const Slot& slot = plan.slots[u.slot];
+      ensure(slot.first_step <= int(i) && int(i) <= slot.last_step,
+             "plan: step {} uses slot {} outside of its life {}..{}", i, u.slot, slot.first_step,
+             slot.last_step);
+    }
+    for (const Use& u : uses)
+      if (u.written) {
+        ensure(plan.slots[u.slot].kind != SlotKind::Input, "plan: step {} writes input slot {}", i,
+               u.slot);
+        defined[u.slot] = true;
+      }
+  }
+  for (std::size_t o = 0; o < plan.output_slots.size(); ++o)
+    ensure(plan.output_slots[o] >= 0 && defined[plan.output_slots[o]],
+           "plan: output {} is never written", o);
+  check_memory(plan);
+}
+
+} // namespace egret::kernel

@@ -1,0 +1,225 @@
+#include "kernel/expr_text.h"
+#include "kernel/program.h"
+
+#include "support/fail.h"
+
+namespace egret::kernel {
+
+namespace {
+
+const char* name_of(Monoid m) {
+  switch (m) {
+  case Monoid::Sum:
+    return "sum";
+  case Monoid::Max:
+    return "max";
+  case Monoid::Prod:
+    return "prod";
+  case Monoid::ArgMax:
+    return "argmax";
+  }
+  return "?";
+}
+
+const char* name_of(Space s) {
+  switch (s) {
+  case Space::Argument:
+    return "argument";
+  case Space::Workspace:
+    return "workspace";
+  case Space::Worker:
+    return "worker";
+  case Space::Shared:
+    return "shared";
+  }
+  return "?";
+}
+
+const char* name_of(CachePolicy p) {
+  switch (p) {
+  case CachePolicy::Default:
+    return "";
+  case CachePolicy::Streaming:
+    return " streaming";
+  case CachePolicy::EvictFirst:
+    return " evict_first";
+  case CachePolicy::EvictLast:
+    return " evict_last";
+  }
+  return "?";
+}
+
+const char* text_of(Bind b) {
+  switch (b) {
+  case Bind::Serial:
+    return "";
+  case Bind::Unroll:
+    return ", unrolled";
+  case Bind::Vector:
+    return ", vector";
+  case Bind::Core:
+    return ", over cores";
+  case Bind::Grid:
+    return ", over the grid";
+  case Bind::Cluster:
+    return ", over the cluster";
+  case Bind::Warpgroup:
+    return ", over warp groups";
+  case Bind::Warp:
+    return ", over warps";
+  case Bind::Lane:
+    return ", over lanes";
+  }
+  return "?";
+}
+
+class Printer {
+public:
+  explicit Printer(const KernelProgram& program) : p_(program) {}
+
+  std::string run() {
+    out_ = fmt::format("kernel {}", p_.name);
+    if (!p_.dims.empty()) {
+      out_ += " dims";
+      for (const Expr& d : p_.dims)
+        out_ += " " + d.str();
+    }
+    for (std::size_t i = 0; i < p_.scalars.size(); ++i)
+      out_ += fmt::format("{} s{}: {}", i ? "," : " scalars", i, egret::name_of(p_.scalars[i]));
+    out_ += fmt::format(", at most {} workers\n", text(p_.launch.workers));
+    for (std::size_t i = 0; i < p_.buffers.size(); ++i) {
+      const Buffer& b = p_.buffers[i];
+      out_ += fmt::format("  {} {}: {}[{}]{}{}\n", name_of(b.space), buffer(int(i)),
+                          egret::name_of(b.dtype), text(b.elements), b.read ? " read" : "",
+                          b.written ? " written" : "");
+    }
+    block(p_.body, 1);
+    return out_;
+  }
+
+private:
+  std::string text(const Expr& e) const {
+    return kernel::text_of(e, [](const Expr& v) {
+      if (v.is_axis())
+        return fmt::format("i{}", v.axis_number());
+      if (lanes_of(v))
+        return std::string("lane");
+      if (auto id = value_of(v))
+        return fmt::format("v{}", *id);
+      return v.node().name;
+    });
+  }
+
+  std::string buffer(int b) const {
+    const std::string& name = p_.buffers.at(b).name;
+    return name.empty() ? fmt::format("b{}", b) : name;
+  }
+
+  static std::string type(const Type& t) {
+    return t.lanes == 1 ? egret::name_of(t.dtype)
+                        : fmt::format("{}x{}", egret::name_of(t.dtype), t.lanes);
+  }
+
+  std::string mask(const std::vector<Guard>& guards, const char* word) const {
+    std::string out;
+    for (const Guard& g : guards)
+      out += fmt::format(" {} {} <= {} < {}", out.empty() ? word : "and", text(g.lo), text(g.value),
+                         text(g.hi));
+    return out;
+  }
+
+  std::string args(const std::vector<ValueId>& values) const {
+    std::string out;
+    for (ValueId v : values)
+      out += fmt::format("{} v{}", out.empty() ? "" : ",", v);
+    return out;
+  }
+
+  std::string inst(const Inst& i) const {
+    switch (i.kind) {
+    case InstKind::Constant:
+      return i.constant.str();
+    case InstKind::Scalar:
+      return fmt::format("s{}", i.number);
+    case InstKind::Index:
+      return "index " + text(i.expr);
+    case InstKind::Apply:
+      return std::string(info_of(i.op).name) + args(i.args);
+    case InstKind::Fma:
+      return "fma" + args(i.args);
+    case InstKind::Load:
+      return fmt::format("load{} {}[{}]{}", name_of(i.policy), buffer(i.buffer), text(i.expr),
+                         mask(i.mask, "where"));
+    case InstKind::ReadVar:
+      return fmt::format("r{}", i.number);
+    case InstKind::Splat:
+      return "splat" + args(i.args);
+    case InstKind::Extract:
+      return fmt::format("lane {} of{}", i.number, args(i.args));
+    case InstKind::ReduceLanes:
+      return fmt::format("{} of the lanes of{}", name_of(i.monoid), args(i.args));
+    case InstKind::Shuffle:
+      return fmt::format("shuffle{} by [{}]", args(i.args), fmt::join(i.lanes_from, " "));
+    case InstKind::Test:
+      return "test" + mask(i.mask, "");
+    }
+    return "?";
+  }
+
+  void block(const Block& statements, int depth) {
+    for (const Stmt& s : statements)
+      statement(s, depth);
+  }
+
+  void statement(const Stmt& s, int depth) {
+    std::string in(std::size_t(depth) * 2, ' ');
+    switch (s.kind) {
+    case StmtKind::Let:
+      out_ += fmt::format("{}v{}: {} = {}\n", in, s.target, type(s.inst.type), inst(s.inst));
+      break;
+    case StmtKind::Set:
+      out_ += fmt::format("{}r{} ={}\n", in, s.target, args(s.args));
+      break;
+    case StmtKind::Store:
+      out_ +=
+          fmt::format("{}store{} {}[{}] ={}{}\n", in, name_of(s.inst.policy), buffer(s.inst.buffer),
+                      text(s.inst.expr), args(s.args), mask(s.inst.mask, "where"));
+      break;
+    case StmtKind::For:
+      out_ += fmt::format("{}for i{} from {} to {}", in, s.number, text(s.begin), text(s.end));
+      if (s.step != Expr(1))
+        out_ += " step " + text(s.step);
+      out_ += text_of(s.bind);
+      if (s.unroll > 1)
+        out_ += fmt::format(", {} copies", s.unroll);
+      out_ += "\n";
+      block(s.body, depth + 1);
+      break;
+    case StmtKind::If:
+      out_ += fmt::format("{}if{}\n", in, mask(s.inst.mask, ""));
+      block(s.body, depth + 1);
+      if (!s.otherwise.empty()) {
+        out_ += in + "else\n";
+        block(s.otherwise, depth + 1);
+      }
+      break;
+    case StmtKind::Barrier:
+      out_ += in + "barrier\n";
+      break;
+    case StmtKind::Prefetch:
+      out_ += fmt::format("{}prefetch {}[{}]\n", in, buffer(s.inst.buffer), text(s.inst.expr));
+      break;
+    }
+  }
+
+  const KernelProgram& p_;
+  std::string out_;
+};
+
+} // namespace
+
+std::string print(const KernelProgram& program) {
+  return Printer(program).run();
+}
+
+} // namespace egret::kernel

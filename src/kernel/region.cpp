@@ -1,0 +1,272 @@
+#include "kernel/region.h"
+
+#include "support/fail.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace egret::kernel {
+
+namespace {
+
+constexpr std::string_view kIndirectPrefix = "%i";
+
+/// The variables of a stage that a map's expressions mention, indirect coordinates followed into
+/// the values they stand for.
+void collect_axes(const Stage& stage, const Expr& e, const std::vector<int>& indirect,
+                  std::vector<bool>& seen);
+
+void collect_axes_of_value(const Stage& stage, int value, std::vector<bool>& seen) {
+  const BodyValue& v = stage.body[value];
+  switch (v.kind) {
+  case BodyValue::Kind::Constant:
+    return;
+  case BodyValue::Kind::Load: {
+    const Load& load = stage.loads[v.load];
+    for (const Expr& c : load.map.coords)
+      collect_axes(stage, c, load.indirect, seen);
+    for (const Hole& hole : load.map.holes)
+      for (const Guard& g : hole.valid)
+        for (const Expr* e : {&g.value, &g.lo, &g.hi})
+          collect_axes(stage, *e, load.indirect, seen);
+    return;
+  }
+  case BodyValue::Kind::Index:
+    collect_axes(stage, v.index, {}, seen);
+    return;
+  case BodyValue::Kind::Apply:
+    for (int a : v.args)
+      collect_axes_of_value(stage, a, seen);
+    return;
+  }
+}
+
+void collect_axes(const Stage& stage, const Expr& e, const std::vector<int>& indirect,
+                  std::vector<bool>& seen) {
+  for (const Expr& v : variables_of(e)) {
+    if (v.is_axis())
+      seen[stage.axes[v.axis_number()]] = true;
+    else if (auto j = indirect_of(v))
+      collect_axes_of_value(stage, indirect[*j], seen);
+  }
+}
+
+/// Region axes on which body value `value` depends.
+std::vector<bool> axes_of_value(const Region& region, const Stage& stage, int value) {
+  std::vector<bool> seen(region.axes.size(), false);
+  collect_axes_of_value(stage, value, seen);
+  return seen;
+}
+
+/// The two factors of a sum of products, looking through conversions; nothing when the reduction is
+/// no contraction.
+bool is_contraction(const Region& region, const Stage& stage) {
+  if (stage.kind != StageKind::Reduce || stage.monoid != Monoid::Sum || stage.yields.size() != 1)
+    return false;
+  auto through_casts = [&](int v) {
+    while (stage.body[v].kind == BodyValue::Kind::Apply && stage.body[v].op == Op::Cast)
+      v = stage.body[v].args[0];
+    return v;
+  };
+  int product = through_casts(stage.yields[0]);
+  const BodyValue& mul = stage.body[product];
+  if (mul.kind != BodyValue::Kind::Apply || mul.op != Op::Mul)
+    return false;
+  auto left = axes_of_value(region, stage, mul.args[0]);
+  auto right = axes_of_value(region, stage, mul.args[1]);
+  bool left_only = false, right_only = false, shared = false;
+  for (int a : stage.axes) {
+    bool reduced = std::find(stage.over.begin(), stage.over.end(), a) != stage.over.end();
+    if (reduced)
+      shared = shared || (left[a] && right[a]);
+    else {
+      left_only = left_only || (left[a] && !right[a]);
+      right_only = right_only || (right[a] && !left[a]);
+    }
+  }
+  return left_only && right_only && shared;
+}
+
+/// For each region axis, bytes of the loads that are contiguous along it (one element further is
+/// the next in memory).
+std::vector<std::int64_t> contiguous_bytes(const Region& region) {
+  std::vector<std::int64_t> bytes(region.axes.size(), 0);
+  for (const Stage& stage : region.stages)
+    for (const Load& load : stage.loads) {
+      if (load.source != Source::Operand || region.operands[load.number].role != Role::Tensor)
+        continue;
+      const Operand& operand = region.operands[load.number];
+      IndexMap flat = compose(load.map, operand.layout);
+      for (std::size_t i = 0; i < stage.axes.size(); ++i) {
+        auto c =
+            coefficient_of(flat.coords[0], Expr::axis(int(i), region.axes[stage.axes[i]].extent));
+        if (c && c->constant() && std::llabs(*c->constant()) == 1)
+          bytes[stage.axes[i]] += std::int64_t(size_of(operand.dtype));
+      }
+    }
+  return bytes;
+}
+
+} // namespace
+
+Expr indirect_symbol(int j) {
+  return Expr::symbol(std::string(kIndirectPrefix) + std::to_string(j), INT64_MIN, INT64_MAX);
+}
+
+std::optional<int> indirect_of(const Expr& variable) {
+  if (!variable.is_symbol())
+    return std::nullopt;
+  const std::string& name = variable.node().name;
+  if (!name.starts_with(kIndirectPrefix))
+    return std::nullopt;
+  return std::stoi(name.substr(kIndirectPrefix.size()));
+}
+
+std::vector<int> result_axes(const Stage& stage) {
+  if (stage.kind != StageKind::Reduce)
+    return stage.axes;
+  std::vector<int> axes;
+  for (int a : stage.axes)
+    if (std::find(stage.over.begin(), stage.over.end(), a) == stage.over.end())
+      axes.push_back(a);
+  return axes;
+}
+
+const char* name_of(Form form) noexcept {
+  switch (form) {
+  case Form::Elementwise:
+    return "elementwise";
+  case Form::Row:
+    return "row";
+  case Form::Column:
+    return "column";
+  case Form::Contraction:
+    return "contraction";
+  case Form::Scan:
+    return "scan";
+  case Form::Scatter:
+    return "scatter";
+  case Form::General:
+    return "general";
+  }
+  return "unknown";
+}
+
+Form classify(const Region& region) {
+  for (const Output& out : region.outputs)
+    if (out.combine != Combine::Store)
+      return Form::Scatter;
+  const std::vector<int>* over = nullptr;
+  bool same = true, contraction = false;
+  for (const Stage& stage : region.stages) {
+    if (stage.kind == StageKind::Scan)
+      return Form::Scan;
+    if (stage.kind != StageKind::Reduce)
+      continue;
+    contraction = contraction || is_contraction(region, stage);
+    same = same && (!over || *over == stage.over);
+    over = &stage.over;
+  }
+  if (!over)
+    return Form::Elementwise;
+  if (contraction)
+    return Form::Contraction;
+  // Rows and columns: every stage runs over all parallel axes, and over all reduced ones or none.
+  std::vector<int> parallel;
+  for (std::size_t a = 0; a < region.axes.size(); ++a)
+    if (std::find(over->begin(), over->end(), int(a)) == over->end())
+      parallel.push_back(int(a));
+  for (const Stage& stage : region.stages) {
+    bool all = stage.axes.size() == region.axes.size();
+    same = same && (all || (stage.kind == StageKind::Map && stage.axes == parallel));
+  }
+  if (!same)
+    return Form::General;
+  auto bytes = contiguous_bytes(region);
+  std::int64_t along_rows = 0, along_columns = 0;
+  for (std::size_t a = 0; a < region.axes.size(); ++a) {
+    bool reduced = std::find(over->begin(), over->end(), int(a)) != over->end();
+    auto& sum = reduced ? along_rows : along_columns;
+    sum = std::max(sum, bytes[a]);
+  }
+  return along_columns > along_rows ? Form::Column : Form::Row;
+}
+
+bool may_alias(const Region& region, int output, int operand) {
+  const Output& out = region.outputs[output];
+  const Operand& in = region.operands[operand];
+  if (in.role != Role::Tensor || in.dtype != out.dtype)
+    return false;
+  if (out.combine != Combine::Store) {
+    // The data to update; nobody else may read it.
+    for (const Stage& stage : region.stages)
+      for (const Load& load : stage.loads)
+        if (load.source == Source::Operand && load.number == operand)
+          return false;
+    return out.layout == in.layout;
+  }
+  if (!out.map.is_total() || !out.indirect.empty())
+    return false;
+  const Stage& producer = region.stages[out.stage];
+  std::vector<int> written_axes = result_axes(producer);
+  IndexMap written = compose(out.map, out.layout);
+  for (const Stage& stage : region.stages)
+    for (const Load& load : stage.loads) {
+      if (load.source != Source::Operand || load.number != operand)
+        continue;
+      // Same axes, same offset: the load touches the element of its own point only. A stage with
+      // more or fewer axes would read at points that other points have written.
+      if (stage.axes != written_axes || !load.indirect.empty())
+        return false;
+      IndexMap read = compose(load.map, in.layout);
+      if (read.coords != written.coords)
+        return false;
+    }
+  return true;
+}
+
+Cost cost_of(const Region& region) {
+  Cost cost{Expr(0), Expr(0), Expr(0)};
+  std::vector<Expr> touched(region.operands.size(), Expr(0));
+  for (const Stage& stage : region.stages) {
+    Expr points(1);
+    for (int a : stage.axes)
+      points = points * region.axes[a].extent;
+    for (const Load& load : stage.loads) {
+      if (load.source != Source::Operand)
+        continue;
+      std::vector<bool> seen(region.axes.size(), false);
+      for (const Expr& c : load.map.coords)
+        collect_axes(stage, c, load.indirect, seen);
+      Expr reads(1);
+      for (int a : stage.axes)
+        if (seen[a])
+          reads = reads * region.axes[a].extent;
+      touched[load.number] = touched[load.number] + reads;
+    }
+    double flops = stage.kind == StageKind::Map ? 0 : double(stage.yields.size());
+    for (const BodyValue& v : stage.body)
+      if (v.kind == BodyValue::Kind::Apply)
+        flops += info_of(v.op).flops;
+    cost.flops = cost.flops + points * Expr(std::int64_t(std::llround(flops)));
+  }
+  for (std::size_t i = 0; i < region.operands.size(); ++i) {
+    const Operand& operand = region.operands[i];
+    if (operand.role == Role::Tensor)
+      cost.bytes_read = cost.bytes_read + min(touched[i], element_count(operand.shape)) *
+                                              Expr(std::int64_t(size_of(operand.dtype)));
+  }
+  for (const Output& out : region.outputs) {
+    Expr size(std::int64_t(size_of(out.dtype)));
+    Expr points(1);
+    for (int a : result_axes(region.stages[out.stage]))
+      points = points * region.axes[a].extent;
+    Expr elements = out.combine == Combine::Store ? element_count(out.shape) : points;
+    cost.bytes_written = cost.bytes_written + elements * size;
+    if (out.combine == Combine::Add || out.combine == Combine::Max)
+      cost.bytes_read = cost.bytes_read + elements * size;
+  }
+  return cost;
+}
+
+} // namespace egret::kernel
