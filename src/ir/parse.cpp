@@ -1,0 +1,348 @@
+// Graphs from text (grammar: docs/graph.md). The text may come from anywhere: everything that it
+// can make large or deep is bounded.
+#include "egret/ir.h"
+
+#include "ir/cursor.h"
+#include "ir/shape_rules.h"
+#include "ir/text.h"
+
+#include <optional>
+#include <unordered_map>
+
+namespace egret::ir {
+namespace {
+
+constexpr int kMaxDepth = 64;          // of parentheses in a dim
+constexpr std::size_t kMaxTerms = 256; // of a dim, written out as a sum of products
+
+using Symbols = std::unordered_map<std::string, Expr>;
+
+/// Runs `make` and gives errors of the graph's rules the place in the text.
+template <class Make>
+auto located(const Cursor& cursor, std::size_t at, Make make) {
+  try {
+    return make();
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::Parse)
+      throw;
+    cursor.fail_at(at, "{}", error.what());
+  }
+}
+
+/// Integer expressions: + - * // % min max over numbers and declared dims.
+class DimParser {
+public:
+  DimParser(Cursor& cursor, const Symbols& symbols) : cursor_(cursor), symbols_(symbols) {}
+
+  Expr parse() {
+    depth_ = 0;
+    return sum();
+  }
+
+private:
+  static std::size_t terms(const Expr& e) {
+    return e.node().kind == ExprKind::Sum ? e.node().operands.size() + 1 : 1;
+  }
+  void bound(std::size_t begin, std::size_t terms) const {
+    if (terms > kMaxTerms)
+      cursor_.fail_at(begin, "this dim has more than {} terms", kMaxTerms);
+  }
+
+  Expr sum() {
+    std::size_t begin = cursor_.position();
+    if (++depth_ > kMaxDepth)
+      cursor_.fail_here("more than {} nested parentheses", kMaxDepth);
+    Expr total = product();
+    for (;;) {
+      bool plus = cursor_.accept("+");
+      if (!plus && !cursor_.accept("-"))
+        break;
+      Expr next = product();
+      bound(begin, terms(total) + terms(next));
+      total = located(cursor_, begin, [&] { return plus ? total + next : total - next; });
+    }
+    --depth_;
+    return total;
+  }
+
+  Expr product() {
+    std::size_t begin = cursor_.position();
+    Expr total = factor();
+    for (;;) {
+      if (cursor_.accept("*")) {
+        Expr next = factor();
+        bound(begin, terms(total) * terms(next));
+        total = located(cursor_, begin, [&] { return total * next; });
+      } else if (cursor_.accept("//")) {
+        Expr next = factor();
+        total = located(cursor_, begin, [&] { return floordiv(total, next); });
+      } else if (cursor_.accept("%")) {
+        Expr next = factor();
+        total = located(cursor_, begin, [&] { return floormod(total, next); });
+      } else {
+        return total;
+      }
+    }
+  }
+
+  Expr factor() {
+    std::size_t begin = cursor_.position();
+    if (cursor_.at_digit())
+      return Expr(cursor_.integer("a number"));
+    if (cursor_.accept("-")) {
+      if (++depth_ > kMaxDepth)
+        cursor_.fail_here("more than {} nested signs", kMaxDepth);
+      Expr operand = factor();
+      --depth_;
+      return located(cursor_, begin, [&] { return -operand; });
+    }
+    if (cursor_.accept("(")) {
+      Expr inner = sum();
+      cursor_.expect(")");
+      return inner;
+    }
+    std::string name(cursor_.expect_word("a number or a dim"));
+    if ((name == "min" || name == "max") && cursor_.accept("(")) {
+      Expr a = sum();
+      cursor_.expect(",");
+      Expr b = sum();
+      cursor_.expect(")");
+      return located(cursor_, begin, [&] { return name == "min" ? min(a, b) : max(a, b); });
+    }
+    auto found = symbols_.find(name);
+    if (found == symbols_.end())
+      cursor_.fail_at(begin, "dim `{}` is not declared; write `dim {} in 1..4096` above", name,
+                      name);
+    return found->second;
+  }
+
+  Cursor& cursor_;
+  const Symbols& symbols_;
+  int depth_ = 0;
+};
+
+class Parser {
+public:
+  explicit Parser(std::string_view text) : cursor_(text, "graph"), dims_(cursor_, symbols_) {}
+
+  Graph parse() {
+    bool has_outputs = false;
+    while (!cursor_.at_end()) {
+      if (cursor_.accept_line_end())
+        continue;
+      std::size_t begin = cursor_.position();
+      if (has_outputs)
+        cursor_.fail_here("`outputs` must be the last line, found {}", cursor_.found());
+      if (cursor_.peek() == '%') {
+        node();
+      } else if (cursor_.accept_word("dim")) {
+        dim();
+      } else if (cursor_.accept_word("outputs")) {
+        outputs();
+        has_outputs = true;
+      } else {
+        cursor_.fail_at(begin, "expected `%label: type = op(..)`, `dim` or `outputs`, found {}",
+                        cursor_.found());
+      }
+      cursor_.expect_line_end();
+    }
+    if (!has_outputs)
+      cursor_.fail_here("the line `outputs %label, ..` is missing");
+    return std::move(graph_);
+  }
+
+private:
+  void dim() {
+    std::size_t begin = cursor_.position();
+    std::string name(cursor_.expect_word("the name of a dim"));
+    if (name == "min" || name == "max" || name == "in" || name == "by")
+      cursor_.fail_at(begin, "a dim cannot be called `{}`", name);
+    if (symbols_.contains(name))
+      cursor_.fail_at(begin, "dim `{}` is declared twice", name);
+    if (!cursor_.accept_word("in"))
+      cursor_.fail_here("expected `in low..high`, found {}", cursor_.found());
+    std::int64_t low = cursor_.integer("the lowest size");
+    cursor_.expect("..");
+    std::int64_t high = cursor_.integer("the highest size");
+    std::int64_t step = cursor_.accept_word("by") ? cursor_.integer("a divisor") : 1;
+    if (low < 0 || low > high || step < 1)
+      cursor_.fail_at(begin, "dim `{}`: {}..{} by {} is no range of sizes", name, low, high, step);
+    symbols_.emplace(name,
+                     located(cursor_, begin, [&] { return Expr::symbol(name, low, high, step); }));
+  }
+
+  std::string label() {
+    cursor_.expect("%");
+    std::string result;
+    if (cursor_.at_digit())
+      result = std::to_string(cursor_.integer("a label"));
+    else
+      result = cursor_.expect_word("a label");
+    return result;
+  }
+
+  NodeId operand() {
+    std::size_t begin = cursor_.position();
+    std::string name = label();
+    auto found = labels_.find(name);
+    if (found == labels_.end())
+      cursor_.fail_at(begin, "%{} is not defined above", name);
+    return found->second;
+  }
+
+  std::vector<Expr> dim_list() {
+    std::vector<Expr> list;
+    cursor_.expect("[");
+    if (cursor_.accept("]"))
+      return list;
+    do {
+      if (list.size() == kMaxRank)
+        cursor_.fail_here("more than {} dims", kMaxRank);
+      list.push_back(dims_.parse());
+    } while (cursor_.accept(","));
+    cursor_.expect("]");
+    return list;
+  }
+
+  std::vector<std::int64_t> axis_list() {
+    std::vector<std::int64_t> list;
+    cursor_.expect("[");
+    if (cursor_.accept("]"))
+      return list;
+    do {
+      if (list.size() == kMaxRank)
+        cursor_.fail_here("more than {} axes", kMaxRank);
+      list.push_back(cursor_.integer("an axis"));
+    } while (cursor_.accept(","));
+    cursor_.expect("]");
+    return list;
+  }
+
+  struct Type {
+    DType dtype;
+    Shape shape;
+  };
+  Type type() {
+    std::size_t begin = cursor_.position();
+    std::string_view name = cursor_.expect_word("a dtype");
+    DType dtype = located(cursor_, begin, [&] { return dtype_named(name); });
+    return {dtype, cursor_.peek() == '[' ? dim_list() : Shape{}};
+  }
+
+  void node() {
+    std::size_t begin = cursor_.position();
+    std::string name = label();
+    if (labels_.contains(name))
+      cursor_.fail_at(begin, "%{} is defined twice", name);
+    cursor_.expect(":");
+    std::size_t type_begin = cursor_.position();
+    Type declared = type();
+    cursor_.expect("=");
+    std::size_t op_begin = cursor_.position();
+    std::string_view op_name = cursor_.expect_word("an operation");
+    std::optional<Op> op = op_named(op_name);
+    if (!op)
+      cursor_.fail_at(op_begin, "there is no operation `{}` (docs/graph.md lists them)", op_name);
+
+    std::vector<NodeId> operands = operand_list(*op);
+    Attrs attrs = attributes(*op, declared);
+    NodeId id =
+        located(cursor_, op_begin, [&] { return graph_.add(*op, operands, std::move(attrs)); });
+    const Node& made = graph_[id];
+    if (made.dtype != declared.dtype || made.shape != declared.shape)
+      cursor_.fail_at(type_begin, "%{} is declared {}{}, but {} gives {}", name,
+                      name_of(declared.dtype), to_string(declared.shape), op_name, type_text(made));
+    labels_.emplace(std::move(name), id);
+  }
+
+  std::vector<NodeId> operand_list(Op op) {
+    std::vector<NodeId> operands;
+    if (info_of(op).arity == 0)
+      return operands;
+    cursor_.expect("(");
+    do {
+      if (operands.size() == static_cast<std::size_t>(info_of(op).arity))
+        cursor_.fail_here("{} takes {} operands", info_of(op).name, info_of(op).arity);
+      operands.push_back(operand());
+    } while (cursor_.accept(","));
+    cursor_.expect(")");
+    return operands;
+  }
+
+  Scalar scalar(DType dtype) {
+    std::size_t begin = cursor_.position();
+    std::string_view text = cursor_.until_space();
+    try {
+      return parse_scalar(dtype, text);
+    } catch (const Error& error) {
+      cursor_.fail_at(begin, "{}", error.what());
+    }
+  }
+
+  /// What the text need not repeat comes from the declared type: the dtype of a cast, the shape of
+  /// a reshape.
+  Attrs attributes(Op op, const Type& declared) {
+    Attrs attrs;
+    unsigned fields = attrs_of(op);
+    if (fields & kAttrDType)
+      attrs.dtype = declared.dtype;
+    if ((fields & kAttrShape) && op != Op::Shrink)
+      attrs.shape = declared.shape;
+    if (op == Op::Constant)
+      attrs.value = scalar(declared.dtype);
+    if (op == Op::Pad)
+      attrs.value = Scalar::of(declared.dtype, std::int64_t{0});
+    if (op == Op::Input) {
+      attrs.name = cursor_.quoted_text();
+      attrs.by_value = cursor_.accept_word("by_value");
+    }
+    while (cursor_.peek() != '\n' && !cursor_.at_end())
+      attribute(op, declared, attrs);
+    return attrs;
+  }
+
+  void attribute(Op op, const Type& declared, Attrs& attrs) {
+    std::size_t begin = cursor_.position();
+    std::string_view name = cursor_.expect_word("an attribute");
+    unsigned fields = attrs_of(op);
+    cursor_.expect("=");
+    if (name == "axis" && takes_one_axis(op))
+      attrs.axes = {cursor_.integer("an axis")};
+    else if (name == "axes" && (fields & kAttrAxes) && !takes_one_axis(op))
+      attrs.axes = axis_list();
+    else if (name == "fill" && op == Op::Pad)
+      attrs.value = scalar(declared.dtype);
+    else if (name == "before" && op == Op::Pad)
+      attrs.before = dim_list();
+    else if (name == "after" && op == Op::Pad)
+      attrs.after = dim_list();
+    else if (name == "begin" && op == Op::Shrink)
+      attrs.before = dim_list();
+    else if (name == "end" && op == Op::Shrink)
+      attrs.shape = dim_list();
+    else
+      cursor_.fail_at(begin, "{} has no attribute `{}`", info_of(op).name, name);
+  }
+
+  void outputs() {
+    if (cursor_.peek() == '\n' || cursor_.at_end())
+      return;
+    do
+      graph_.outputs.push_back(operand());
+    while (cursor_.accept(","));
+  }
+
+  Cursor cursor_;
+  Symbols symbols_;
+  DimParser dims_;
+  Graph graph_;
+  std::unordered_map<std::string, NodeId> labels_;
+};
+
+} // namespace
+
+Graph parse_graph(std::string_view text) {
+  return Parser(text).parse();
+}
+
+} // namespace egret::ir

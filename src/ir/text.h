@@ -1,0 +1,20 @@
+// Pieces of the text form of graphs that the printer, the parser and reports share.
+#pragma once
+
+#include "egret/ir.h"
+
+#include <string>
+#include <string_view>
+
+namespace egret::ir {
+
+/// Whether the op's text says `axis=1` and not `axes=[1]`.
+bool takes_one_axis(Op op) noexcept;
+/// In double quotes, with \" \\ and \xHH for control characters.
+std::string quoted(std::string_view text);
+/// "f32[2,3]"
+std::string type_text(const Node& node);
+/// The line of one node: "%5: f32[1,5] = sum(%4) axes=[2]".
+std::string node_text(const Graph& graph, NodeId id);
+
+} // namespace egret::ir
