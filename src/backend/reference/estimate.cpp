@@ -1,0 +1,273 @@
+#include "backend/reference/estimate.h"
+
+#include "support/fail.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace egret::backend::reference {
+
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+/// A term's share in the error of a sum of n terms, in units of roundoff, whatever the order of
+/// additions. The worst order has n-1; roundings of random sign, or partial sums by lanes and
+/// blocks, stay far below this.
+double growth(std::int64_t terms) {
+  return terms <= 1 ? 0 : 4 + 2 * std::sqrt(static_cast<double>(terms));
+}
+
+/// Results that are one of the operands, a small integer or a truth value: never rounded.
+bool is_exact(Op op, DType result, DType operand) {
+  switch (op) {
+  case Op::Max:
+  case Op::Select:
+  case Op::StopGradient:
+  case Op::Floor:
+  case Op::Trunc:
+  case Op::Bitcast:
+    return true;
+  case Op::Cast:
+    return is_float(operand) && unit_roundoff(result) <= unit_roundoff(operand);
+  default:
+    return false;
+  }
+}
+
+double rounding(Op op, DType result, DType operand, double exact, double rounded) {
+  if (!is_float(result) || exact == 0 || !std::isfinite(rounded) || is_exact(op, result, operand))
+    return 0;
+  const double accuracy = 2 * info_of(op).ulp_f32 * unit_roundoff(accumulator_of(result));
+  return (unit_roundoff(result) + accuracy) * std::fabs(rounded) + smallest_normal(result);
+}
+
+double distance(DType type, Number a, Number b) {
+  if (!is_float(type)) {
+    double d = std::fabs(as_double(type, a) - as_double(type, b));
+    return d == 0 && a.i != b.i ? 1 : d;
+  }
+  if (same(type, a, b) || a.f == b.f)
+    return 0;
+  double d = std::fabs(a.f - b.f);
+  return std::isnan(d) ? kInf : d;
+}
+
+/// The points of an operand's interval at which an op is tried.
+struct Points {
+  Number at[4];
+  int count = 1;
+
+  Points(DType type, const Estimate& e) {
+    at[0] = e.value;
+    if (e.error == 0 || std::isnan(e.value.f))
+      return;
+    if (type == DType::Bool) {
+      at[count++] = {.i = !e.value.i};
+    } else if (is_float(type)) {
+      at[count++] = {.f = e.value.f - e.error};
+      at[count++] = {.f = e.value.f + e.error};
+      if (std::fabs(e.value.f) < e.error)
+        at[count++] = {};
+    } else {
+      auto by = static_cast<std::int64_t>(std::min(e.error, 9e18));
+      at[count++] =
+          round_to(type, {.i = static_cast<std::int64_t>(static_cast<std::uint64_t>(e.value.i) -
+                                                         static_cast<std::uint64_t>(by))});
+      at[count++] =
+          round_to(type, {.i = static_cast<std::int64_t>(static_cast<std::uint64_t>(e.value.i) +
+                                                         static_cast<std::uint64_t>(by))});
+    }
+  }
+};
+
+/// In the widest float type, so that a deviation is not lost in the rounding.
+DType widest(DType type) {
+  return is_float(type) ? DType::F64 : type;
+}
+
+} // namespace
+
+double unit_roundoff(DType type) {
+  switch (type) {
+  case DType::F16:
+    return 0x1p-11;
+  case DType::BF16:
+    return 0x1p-8;
+  case DType::F32:
+    return 0x1p-24;
+  case DType::F64:
+    return 0x1p-53;
+  default:
+    return 0;
+  }
+}
+
+double largest(DType type) {
+  switch (type) {
+  case DType::F16:
+    return 65504;
+  case DType::BF16:
+    return 0x1.fep127;
+  case DType::F32:
+    return std::numeric_limits<float>::max();
+  default:
+    return std::numeric_limits<double>::max();
+  }
+}
+
+double smallest_normal(DType type) {
+  switch (type) {
+  case DType::F16:
+    return 0x1p-14;
+  case DType::BF16:
+  case DType::F32:
+    return 0x1p-126;
+  default:
+    return 0x1p-1022;
+  }
+}
+
+Estimate apply(Op op, DType result, DType operand, const Estimate& a, const Estimate& b,
+               const Estimate& c) {
+  const Number value = apply(op, result, operand, a.value, b.value, c.value);
+  const DType first = op == Op::Select ? DType::Bool : operand;
+  if (op == Op::Select && a.error == 0)
+    return {value, (a.value.i ? b : c).error};
+  const int arity = info_of(op).arity;
+  if (a.error == kInf || (arity > 1 && b.error == kInf) || (arity > 2 && c.error == kInf))
+    return {value, result == DType::Bool ? 1 : kInf};
+
+  const DType wide = op == Op::Cast && !is_float(result) ? result : widest(result);
+  const DType from = op == Op::Bitcast ? operand : widest(operand);
+  const bool bits = op == Op::Bitcast;
+  auto exact = [&](Number x, Number y, Number z) {
+    return bits ? apply(op, result, operand, x, y, z) : apply(op, wide, from, x, y, z);
+  };
+  const Number centre = exact(a.value, b.value, c.value);
+  double deviation = 0;
+  const Points as(first, a), bs(operand, b), cs(operand, c);
+  for (int i = 0; i < as.count; ++i)
+    for (int j = 0; j < bs.count; ++j)
+      for (int k = 0; k < cs.count; ++k)
+        if (i + j + k > 0)
+          deviation =
+              std::max(deviation, distance(wide, exact(as.at[i], bs.at[j], cs.at[k]), centre));
+  if (!is_float(result))
+    return {value, deviation};
+  double error = deviation + rounding(op, result, operand, centre.f, value.f);
+  // A number just beyond the largest is infinite here and may be finite elsewhere.
+  if (std::isinf(value.f) && std::isfinite(centre.f) &&
+      std::fabs(centre.f) * (1 - 2 * unit_roundoff(result)) - deviation <= largest(result))
+    error = kInf;
+  return {value, error};
+}
+
+Accumulator::Accumulator(Monoid monoid, DType type, DType acc)
+    : monoid_(monoid), type_(type), acc_(acc),
+      value_(number_of(identity_of(monoid, monoid == Monoid::ArgMax ? DType::I64 : type))),
+      highest_(-kInf), lowest_(-kInf) {}
+
+Accumulator::Accumulator(Monoid monoid, DType type, DType acc, const Estimate& start)
+    : Accumulator(monoid, type, acc) {
+  add(start);
+  value_ = start.value; // not 0 + value, which would lose the sign of -0
+  started_ = true;
+}
+
+void Accumulator::add(const Estimate& term) {
+  ++terms_;
+  errors_ += term.error;
+  if (monoid_ == Monoid::ArgMax) {
+    contenders_.push_back(term);
+    return;
+  }
+  value_ = combine(monoid_, is_float(type_) ? DType::F64 : type_, value_, term.value);
+  const double size = std::fabs(as_double(type_, term.value));
+  if (monoid_ == Monoid::Sum) {
+    sizes_ += size;
+  } else if (monoid_ == Monoid::Prod) {
+    (size > 1 ? large_ : small_) *= size > 0 ? size : 1;
+    if (size > 0)
+      relative_ += term.error / size;
+    else
+      zero_in_doubt_ |= term.error > 0;
+  } else {
+    const double value = as_double(type_, term.value);
+    highest_ = std::max(highest_, value + term.error);
+    lowest_ = std::max(lowest_, value - term.error);
+  }
+}
+
+double Accumulator::bound() const {
+  if (!is_float(type_))
+    return errors_ > 0 ? kInf : 0;
+  const double u = unit_roundoff(acc_);
+  const double size = std::fabs(value_.f);
+  switch (monoid_) {
+  case Monoid::Sum:
+    if (!std::isfinite(sizes_)) // a NaN or an infinity decides
+      return errors_ == kInf ? kInf : 0;
+    if (terms_ > 1 && sizes_ > largest(acc_)) // a partial sum may overflow
+      return kInf;
+    return errors_ + growth(terms_) * u * sizes_;
+  case Monoid::Prod:
+    if (!std::isfinite(large_))
+      return errors_ == kInf ? kInf : 0;
+    if (terms_ > 1 && large_ > largest(acc_))
+      return kInf;
+    if (zero_in_doubt_ || relative_ > 1)
+      return errors_ > 0 ? kInf : 0;
+    if (terms_ > 1 && small_ < smallest_normal(acc_)) // a partial product may vanish
+      return size == 0 ? smallest_normal(acc_) * large_ : size + smallest_normal(acc_) * large_;
+    return size * (2 * relative_ + growth(terms_) * u);
+  default:
+    if (errors_ == 0)
+      return 0;
+    if (!std::isfinite(value_.f)) // a NaN or an infinity decides
+      return errors_ == kInf ? kInf : 0;
+    return std::max(highest_ - value_.f, value_.f - lowest_);
+  }
+}
+
+Estimate Accumulator::argmax() const {
+  std::size_t best = 0;
+  auto value = [&](std::size_t i) { return contenders_[i].value; };
+  auto larger = [&](Number a, Number b) {
+    if (!is_float(type_))
+      return apply(Op::Lt, DType::Bool, type_, b, a).i != 0;
+    return std::isnan(a.f) ? !std::isnan(b.f) : a.f > b.f;
+  };
+  for (std::size_t i = 1; i < contenders_.size(); ++i)
+    if (larger(value(i), value(best)))
+      best = i;
+  double error = 0;
+  for (std::size_t i = 0; errors_ > 0 && i < contenders_.size(); ++i) {
+    const double doubt = contenders_[i].error + contenders_[best].error;
+    const double gap =
+        as_double(type_, value(best)) - as_double(type_, value(i)); // NaN when in no doubt
+    if (doubt == kInf || (doubt > 0 && gap <= doubt))
+      error = std::max(error, std::fabs(static_cast<double>(i) - static_cast<double>(best)));
+  }
+  return {{.i = static_cast<std::int64_t>(best)}, error};
+}
+
+Estimate Accumulator::result(DType result) const {
+  if (monoid_ == Monoid::ArgMax)
+    return argmax();
+  if (!is_float(type_))
+    return {round_to(result, value_), bound()};
+  const Number rounded = round_to(result, value_);
+  if (started_ && terms_ == 1)
+    return {rounded, errors_};
+  double error = bound();
+  if (monoid_ != Monoid::Max && terms_ > 1 && std::isfinite(rounded.f))
+    error += unit_roundoff(result) * std::fabs(rounded.f);
+  if (std::isinf(rounded.f) && std::isfinite(value_.f) &&
+      std::fabs(value_.f) * (1 - 2 * unit_roundoff(result)) - error <= largest(result))
+    error = kInf;
+  return {rounded, error};
+}
+
+} // namespace egret::backend::reference

@@ -1,0 +1,70 @@
+// Sources, elementwise ops, reductions and scans.
+#include "backend/reference/node_eval.h"
+
+#include "support/fail.h"
+
+namespace egret::backend::reference {
+
+void eval_source(const ir::Node& node, Cells& result) {
+  if (node.op == Op::Constant)
+    return result.set(0, {number_of(node.attrs.value)});
+  ensure(node.op == Op::Iota, "{} is no source that can be computed", info_of(node.op).name);
+  for (std::int64_t i = 0; i < result.size(); ++i)
+    result.set(i, {convert({.i = i}, DType::I64, node.dtype)});
+}
+
+void eval_elementwise(const ir::Node& node, Operands operands, Cells& result) {
+  const DType type = operands.back()->dtype();
+  for (std::int64_t i = 0; i < result.size(); ++i) {
+    if (result.has_errors()) {
+      Estimate args[3];
+      for (std::size_t k = 0; k < operands.size(); ++k)
+        args[k] = operands[k]->at(i);
+      result.set(i, apply(node.op, node.dtype, type, args[0], args[1], args[2]));
+    } else {
+      Number args[3];
+      for (std::size_t k = 0; k < operands.size(); ++k)
+        args[k] = operands[k]->array.at(i);
+      result.set(i, {apply(node.op, node.dtype, type, args[0], args[1], args[2])});
+    }
+  }
+}
+
+void eval_reduce(const ir::Node& node, Operands operands, Cells& result) {
+  const Cells& from = *operands[0];
+  const Accumulator empty(monoid_of(node.op), from.dtype(), accumulator_of(from.dtype()));
+  std::vector<Accumulator> sums(static_cast<std::size_t>(result.size()), empty);
+  std::vector<bool> reduced(from.dims().size(), false);
+  for (std::int64_t axis : node.attrs.axes)
+    reduced[static_cast<std::size_t>(axis)] = true;
+
+  for_each_point(from.dims(), [&](const Dims& point, std::int64_t number) {
+    Dims kept;
+    for (std::size_t i = 0; i < point.size(); ++i)
+      if (!reduced[i])
+        kept.push_back(point[i]);
+    sums[static_cast<std::size_t>(number_of_point(result.dims(), kept))].add(from.at(number));
+  });
+  for (std::int64_t i = 0; i < result.size(); ++i)
+    result.set(i, sums[static_cast<std::size_t>(i)].result(node.dtype));
+}
+
+void eval_scan(const ir::Node& node, Operands operands, Cells& result) {
+  const Cells& from = *operands[0];
+  const auto axis = static_cast<std::size_t>(node.attrs.axes[0]);
+  const std::int64_t length = from.dims()[axis];
+  Dims starts = from.dims(); // the first element of each line
+  starts[axis] = length > 0 ? 1 : 0;
+  for_each_point(starts, [&](const Dims& start, std::int64_t) {
+    Accumulator sum(monoid_of(node.op), from.dtype(), accumulator_of(from.dtype()));
+    Dims point = start;
+    for (std::int64_t i = 0; i < length; ++i) {
+      point[axis] = i;
+      const std::int64_t number = number_of_point(from.dims(), point);
+      sum.add(from.at(number));
+      result.set(number, sum.result(node.dtype));
+    }
+  });
+}
+
+} // namespace egret::backend::reference
