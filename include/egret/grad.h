@@ -1,6 +1,7 @@
 // Gradients of lazy tensors: what Tensor::backward() does, as functions.
 #pragma once
 
+#include "egret/autodiff.h"
 #include "egret/tensor.h"
 
 #include <functional>
@@ -30,20 +31,6 @@ private:
   bool before_;
 };
 bool grad_enabled() noexcept; ///< on this thread
-
-/// What gradcheck found.
-struct GradCheck {
-  bool ok = true;
-  double max_error = 0; ///< largest |analytic - numeric| / (absolute + relative · |numeric|)
-  std::string first;    ///< "input 0 element 7: analytic 1.5, numeric 2.25", empty when ok
-  explicit operator bool() const noexcept { return ok; }
-};
-
-struct GradCheckOptions {
-  double step = 1e-6;     ///< of the central differences
-  double absolute = 1e-6; ///< tolerance
-  double relative = 1e-4;
-};
 
 /// Compares the gradients of `function` (any number of outputs; each is weighted by fixed random
 /// numbers) with central differences at `inputs`, which must be f64 (Error(DType) else).
