@@ -35,6 +35,7 @@ struct Step {
   std::vector<int> slots;     ///< Launch: by pointer argument, workspaces last; Copy: from, to
   std::vector<int> dims;      ///< Launch: places in Plan::dims of the kernel's dims
   std::vector<int> scalars;   ///< Launch: graph inputs (by value) of the kernel's scalars
+  std::vector<ir::NodeId> nodes; ///< Launch: graph nodes that this launch stores, for reports
 };
 
 /// A fact about a symbolic dim that the plan relies on.

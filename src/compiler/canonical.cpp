@@ -1,0 +1,187 @@
+// The canonical form of regions: flat memory, as few axes as possible.
+#include "compiler/regions.h"
+
+#include <algorithm>
+
+namespace egret::compiler {
+
+using kernel::BodyValue;
+using kernel::Output;
+using kernel::Region;
+using kernel::Source;
+using kernel::Stage;
+
+namespace {
+
+void flatten(Region& region) {
+  for (Stage& stage : region.stages)
+    for (kernel::Load& load : stage.loads)
+      if (load.source == Source::Operand && region.operands[load.number].role == kernel::Role::Tensor)
+        load.map = compose(load.map, region.operands[load.number].layout);
+  for (Output& out : region.outputs)
+    out.map = compose(out.map, out.layout);
+  auto flat = [](auto& memory) {
+    memory.shape = {element_count(memory.shape)};
+    memory.layout = IndexMap::identity(memory.shape);
+  };
+  for (kernel::Operand& operand : region.operands)
+    if (operand.role == kernel::Role::Tensor)
+      flat(operand);
+  for (Output& out : region.outputs)
+    flat(out);
+}
+
+/// Can variables `a` (outer) and `b` (inner, extent `eb`) of `e` be one variable a*eb + b?
+bool go_together(const Expr& e, const Expr& a, const Expr& b, const Expr& eb) {
+  auto ca = coefficient_of(e, a), cb = coefficient_of(e, b);
+  return ca && cb && *ca == *cb * eb;
+}
+
+bool go_together(const IndexMap& map, const Expr& a, const Expr& b, const Expr& eb) {
+  for (const Expr& c : map.coords)
+    if (!go_together(c, a, b, eb))
+      return false;
+  for (const Hole& hole : map.holes)
+    for (const Guard& g : hole.valid)
+      if (!go_together(g.value, a, b, eb) || !go_together(g.lo, a, b, eb) || !go_together(g.hi, a, b, eb))
+        return false;
+  return true;
+}
+
+/// Places of axes `x` and `x + 1` in a list of axes; whether both or neither are there, side by side.
+struct Pair {
+  bool fits, present;
+  int place;
+};
+Pair find_pair(const std::vector<int>& axes, int x) {
+  auto at = std::find(axes.begin(), axes.end(), x), next = std::find(axes.begin(), axes.end(), x + 1);
+  if (at == axes.end() && next == axes.end())
+    return {true, false, 0};
+  return {at != axes.end() && next == at + 1, true, static_cast<int>(at - axes.begin())};
+}
+
+bool may_merge(const Region& region, int x) {
+  if (region.axes[x].reduction != region.axes[x + 1].reduction)
+    return false;
+  const Expr& eb = region.axes[x + 1].extent;
+  auto variable = [&](int place, int axis) { return Expr::axis(place, region.axes[axis].extent); };
+  for (const Stage& stage : region.stages) {
+    const Pair pair = find_pair(stage.axes, x);
+    const Pair over = find_pair(stage.over, x);
+    if (!pair.fits || !over.fits || (over.present && (stage.kind == kernel::StageKind::Scan || stage.monoid == Monoid::ArgMax)))
+      return false;
+    if (!pair.present)
+      continue;
+    const Expr a = variable(pair.place, x), b = variable(pair.place + 1, x + 1);
+    for (const kernel::Load& load : stage.loads)
+      if (load.source == Source::Operand && !go_together(load.map, a, b, eb))
+        return false;
+    for (const BodyValue& v : stage.body)
+      if (v.kind == BodyValue::Kind::Index && !go_together(v.index, a, b, eb))
+        return false;
+  }
+  for (const Output& out : region.outputs) {
+    const Pair pair = find_pair(kernel::result_axes(region.stages[out.stage]), x);
+    if (!pair.fits)
+      return false;
+    if (pair.present && !go_together(out.map, variable(pair.place, x), variable(pair.place + 1, x + 1), eb))
+      return false;
+  }
+  return true;
+}
+
+/// Replaces two neighbouring variables of a box by one.
+struct Renaming {
+  int place;
+  Expr ea, eb;
+  Shape box; ///< after
+
+  Expr operator()(const Expr& e) const {
+    return substitute(e, [&](const Expr& v) -> std::optional<Expr> {
+      if (!v.is_axis() || v.axis_number() < place)
+        return std::nullopt;
+      const Expr merged = Expr::axis(place, ea * eb);
+      if (v.axis_number() == place)
+        return floordiv(merged, eb);
+      if (v.axis_number() == place + 1)
+        return floormod(merged, eb);
+      return Expr::axis(v.axis_number() - 1, box[v.axis_number() - 1]);
+    });
+  }
+  void apply(IndexMap& map) const {
+    map.dims = box;
+    for (Expr& c : map.coords)
+      c = (*this)(c);
+    for (Hole& hole : map.holes)
+      for (Guard& g : hole.valid)
+        g = {(*this)(g.value), (*this)(g.lo), (*this)(g.hi)};
+  }
+};
+
+Shape extents(const Region& region, const std::vector<int>& axes) {
+  Shape s;
+  for (int a : axes)
+    s.push_back(region.axes[a].extent);
+  return s;
+}
+
+void drop_axis(std::vector<int>& axes, int gone) {
+  std::erase(axes, gone);
+  for (int& a : axes)
+    a -= a > gone;
+}
+
+void merge(Region& region, int x) {
+  const Expr ea = region.axes[x].extent, eb = region.axes[x + 1].extent;
+  Region old = region; // result axes of the stages before the change
+  region.axes[x].extent = ea * eb;
+  region.axes.erase(region.axes.begin() + x + 1);
+  for (std::size_t s = 0; s < region.stages.size(); ++s) {
+    Stage& stage = region.stages[s];
+    const Pair pair = find_pair(stage.axes, x);
+    drop_axis(stage.axes, x + 1);
+    drop_axis(stage.over, x + 1);
+    if (!pair.present)
+      continue;
+    const Renaming rename{pair.place, ea, eb, extents(region, stage.axes)};
+    for (kernel::Load& load : stage.loads) {
+      if (load.source == Source::Stage) {
+        // Coordinates are plain variables; the source has both axes or neither.
+        const Pair from = find_pair(kernel::result_axes(old.stages[load.number]), x);
+        if (from.present)
+          load.map.coords.erase(load.map.coords.begin() + from.place + 1);
+        load.map.dims = rename.box;
+        for (std::size_t j = 0; j < load.map.coords.size(); ++j) {
+          int v = load.map.coords[j].axis_number();
+          v -= v > pair.place;
+          load.map.coords[j] = Expr::axis(v, rename.box[v]);
+        }
+      } else {
+        rename.apply(load.map);
+      }
+    }
+    for (BodyValue& v : stage.body)
+      if (v.kind == BodyValue::Kind::Index)
+        v.index = rename(v.index);
+  }
+  for (Output& out : region.outputs) {
+    const Pair pair = find_pair(kernel::result_axes(old.stages[out.stage]), x);
+    if (pair.present)
+      Renaming{pair.place, ea, eb, extents(region, kernel::result_axes(region.stages[out.stage]))}.apply(out.map);
+  }
+}
+
+} // namespace
+
+void canonicalize(Region& region) {
+  flatten(region);
+  for (int x = 0; x + 1 < static_cast<int>(region.axes.size());)
+    if (may_merge(region, x)) {
+      merge(region, x);
+      x = std::max(0, x - 1);
+    } else {
+      ++x;
+    }
+}
+
+} // namespace egret::compiler

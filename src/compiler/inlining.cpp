@@ -1,0 +1,227 @@
+// Which values are stored and which are computed anew in every reader.
+#include "compiler/partition.h"
+
+#include <algorithm>
+#include <set>
+
+namespace egret::compiler {
+
+using ir::NodeId;
+
+namespace {
+
+// A value is computed anew in several readers when that costs at most this many additions an element and reads no more large arrays
+// than reading the value itself would.
+constexpr double kCheapFlops = 12;
+// Values made of indices and constants only (masks, positions) may cost more: they save a whole array.
+constexpr double kCheapLeafFlops = 24;
+// Work that a contraction may do while it packs an operand.
+constexpr double kPrologueFlops = 16;
+constexpr double kLargestCone = 400;
+constexpr std::size_t kMostLoads = 24;
+
+/// What computing a value inside its reader would cost.
+struct Cone {
+  double flops = 0;
+  std::set<NodeId> large; ///< arrays read that are about as large as the value
+  std::set<NodeId> small;
+  bool ends_reduction = false; ///< reads, point by point, a reduction that nothing else reads: it is the natural end of that kernel
+};
+
+class Chooser {
+public:
+  Chooser(const GraphFacts& facts, bool fuse)
+      : facts_(facts), graph_(facts.graph()), fuse_(fuse), stored_(graph_.size(), false), cones_(graph_.size()) {}
+
+  std::vector<bool> run() {
+    std::vector<bool> forced(graph_.size(), false);
+    for (NodeId id = 0; id < graph_.size(); ++id) {
+      auto cls = info_of(graph_[id].op).cls;
+      if (cls == OpClass::Gather || cls == OpClass::Scatter)
+        forced[facts_.view(graph_[id].inputs[0]).base] = true;
+    }
+    for (NodeId id : graph_.outputs)
+      forced[facts_.view(id).base] = true;
+    for (NodeId id = 0; id < graph_.size(); ++id)
+      if (graph_[id].op != Op::Input && !is_movement(graph_[id].op))
+        decide(id, forced[id]);
+    return stored_;
+  }
+
+private:
+  void decide(NodeId id, bool forced) {
+    const ir::Node& node = graph_[id];
+    const OpClass cls = info_of(node.op).cls;
+    if (cls == OpClass::Reduce || cls == OpClass::Scan || cls == OpClass::Scatter) {
+      stored_[id] = true;
+      return;
+    }
+    cones_[id] = cone_of(id);
+    stored_[id] = forced || (cls != OpClass::Source && !facts_.is_product(id) && !inlines(id));
+  }
+
+  Cone cone_of(NodeId id) const {
+    const ir::Node& node = graph_[id];
+    Cone cone;
+    cone.flops = info_of(node.op).cls == OpClass::Source ? 0 : info_of(node.op).flops;
+    const double size = elements_of(node.shape);
+    for (NodeId input : node.inputs) {
+      const View& view = facts_.view(input);
+      const NodeId base = view.base;
+      if (stored_[base] || graph_[base].op == Op::Input) {
+        const double base_size = elements_of(graph_[base].shape);
+        (base_size * 2 >= size && base_size > 1 ? cone.large : cone.small).insert(base);
+        if (stored_[base] && info_of(graph_[base].op).cls == OpClass::Reduce && facts_.uses(base).size() == 1 &&
+            base_size == size)
+          cone.ends_reduction = true;
+      } else {
+        const Cone& from = cones_[base];
+        cone.flops += from.flops;
+        cone.large.insert(from.large.begin(), from.large.end());
+        cone.small.insert(from.small.begin(), from.small.end());
+        cone.ends_reduction = cone.ends_reduction || from.ends_reduction;
+      }
+    }
+    return cone;
+  }
+
+  bool inlines(NodeId id) const {
+    const Cone& cone = cones_[id];
+    const auto& uses = facts_.uses(id);
+    if (uses.empty() || cone.flops > kLargestCone || cone.large.size() + cone.small.size() > kMostLoads)
+      return false;
+    if (cone.large.empty() && cone.small.empty() && cone.flops <= kCheapLeafFlops)
+      return true;
+    if (!fuse_)
+      return false;
+    const std::set<NodeId> readers = [&] {
+      std::set<NodeId> r;
+      for (const Use& use : uses)
+        r.insert(use.reader);
+      return r;
+    }();
+    if (readers.size() > 1)
+      return cone.flops <= kCheapFlops && cone.large.size() <= 1 && repeats(id) * cone.flops <= kCheapFlops;
+    const NodeId reader = *readers.begin();
+    if (facts_.is_product(reader))
+      return cone.flops <= kPrologueFlops && !cone.ends_reduction;
+    if (info_of(graph_[reader].op).cls == OpClass::Scatter && uses[0].operand == 0)
+      return false;
+    return repeats(id) <= 1 || repeats(id) * cone.flops <= kCheapFlops || cone.flops <= 1;
+  }
+
+  /// How many points of the largest reader read one element of the value. Contractions read each element about once, when packing.
+  double repeats(NodeId id) const {
+    double most = 1;
+    const double size = std::max(1.0, elements_of(graph_[id].shape));
+    for (const Use& use : facts_.uses(id)) {
+      if (facts_.is_product(use.reader))
+        continue;
+      const ir::Node& reader = graph_[use.reader];
+      const Shape& box = graph_[reader.inputs[use.operand]].shape;
+      most = std::max(most, elements_of(box) / size);
+    }
+    return most;
+  }
+
+  const GraphFacts& facts_;
+  const ir::Graph& graph_;
+  const bool fuse_;
+  std::vector<bool> stored_;
+  std::vector<Cone> cones_;
+};
+
+} // namespace
+
+std::vector<bool> choose_stored(const GraphFacts& facts, bool fuse) { return Chooser(facts, fuse).run(); }
+
+const Shape& frame_of(const ir::Graph& graph, NodeId stored) {
+  const ir::Node& node = graph[stored];
+  switch (info_of(node.op).cls) {
+  case OpClass::Reduce:
+    return graph[node.inputs[0]].shape;
+  case OpClass::Scatter:
+    return graph[node.inputs[2]].shape;
+  default:
+    return node.shape;
+  }
+}
+
+namespace {
+
+/// Collects the reads of one cone.
+class ReadCollector {
+public:
+  ReadCollector(const GraphFacts& facts, const std::vector<bool>& stored) : facts_(facts), graph_(facts.graph()), stored_(stored) {}
+
+  void operand(NodeId id, const IndexMap& map) {
+    const View& view = facts_.view(id);
+    value(view.base, compose(map, view.map));
+  }
+
+  /// Reads of node `id` itself, its points being map(frame point).
+  void inside(NodeId id, const IndexMap& map) {
+    const ir::Node& node = graph_[id];
+    switch (info_of(node.op).cls) {
+    case OpClass::Source:
+      break;
+    case OpClass::Gather: {
+      found.push_back({facts_.view(node.inputs[0]).base, map, true});
+      const std::size_t axis = node.attrs.axes[0];
+      IndexMap index = map;
+      index.coords.assign(map.coords.begin() + axis, map.coords.begin() + axis + graph_[node.inputs[1]].shape.size());
+      operand(node.inputs[1], index);
+      break;
+    }
+    default:
+      for (NodeId input : node.inputs)
+        operand(input, map);
+    }
+  }
+
+  std::vector<Read> found;
+
+private:
+  void value(NodeId base, const IndexMap& map) {
+    if (!seen_.insert({base, map.hash()}).second)
+      return;
+    if (stored_[base] || graph_[base].op == Op::Input)
+      found.push_back({base, map, false});
+    else
+      inside(base, map);
+  }
+
+  const GraphFacts& facts_;
+  const ir::Graph& graph_;
+  const std::vector<bool>& stored_;
+  std::set<std::pair<NodeId, std::uint64_t>> seen_;
+};
+
+} // namespace
+
+std::vector<Read> reads_of(const GraphFacts& facts, const std::vector<bool>& stored, NodeId id) {
+  const ir::Graph& graph = facts.graph();
+  const ir::Node& node = graph[id];
+  ReadCollector collector(facts, stored);
+  const IndexMap frame = IndexMap::identity(frame_of(graph, id));
+  switch (info_of(node.op).cls) {
+  case OpClass::Reduce:
+  case OpClass::Scan:
+    collector.operand(node.inputs[0], frame);
+    break;
+  case OpClass::Scatter: {
+    collector.found.push_back({facts.view(node.inputs[0]).base, frame, true});
+    const std::size_t axis = node.attrs.axes[0];
+    IndexMap index = frame;
+    index.coords.assign(frame.coords.begin() + axis, frame.coords.begin() + axis + graph[node.inputs[1]].shape.size());
+    collector.operand(node.inputs[1], index);
+    collector.operand(node.inputs[2], frame);
+    break;
+  }
+  default:
+    collector.inside(id, frame);
+  }
+  return std::move(collector.found);
+}
+
+} // namespace egret::compiler

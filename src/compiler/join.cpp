@@ -1,0 +1,232 @@
+// Joining two groups along the axes at which one reads what the other makes.
+#include "compiler/partition.h"
+
+#include "support/fail.h"
+
+#include <algorithm>
+
+namespace egret::compiler {
+
+using ir::NodeId;
+
+namespace {
+
+bool is_unit(const Expr& e) { return e.is_constant() && e.value() == 1; }
+
+double extent_of(const Group& g, bool reduced) {
+  Shape dims;
+  for (std::size_t i = 0; i < g.axes.size(); ++i)
+    if (g.reduced[i] == reduced)
+      dims.push_back(g.axes[i]);
+  return elements_of(dims);
+}
+
+/// A reduction kernel may also store values of every point it visits only if it goes row by row: the reduced axes innermost, and
+/// enough rows (or rows short enough) to keep every worker busy.
+bool goes_by_rows(const Group& g) {
+  if (g.axes.empty() || !g.reduced.back())
+    return false;
+  return extent_of(g, false) >= 64 || extent_of(g, true) <= 65536;
+}
+
+/// Correspondence of the consumer's axes to the producer's.
+class Alignment {
+public:
+  Alignment(const Group& producer, const Group& consumer)
+      : producer_(producer), consumer_(consumer), to_producer(consumer.axes.size(), -1), taken_(producer.axes.size(), false) {}
+
+  bool bind(int consumer_axis, int producer_axis) {
+    if (to_producer[consumer_axis] == producer_axis)
+      return true;
+    if (to_producer[consumer_axis] >= 0 || taken_[producer_axis] ||
+        !(consumer_.axes[consumer_axis] == producer_.axes[producer_axis]))
+      return false;
+    to_producer[consumer_axis] = producer_axis;
+    taken_[producer_axis] = true;
+    return true;
+  }
+
+  bool add_read(const Member& made, const Member& reader, const IndexMap& map) {
+    if (!map.is_total())
+      return false;
+    for (std::size_t j = 0; j < made.place.size(); ++j) {
+      const int p = plain_axis(map.coords[j]);
+      if (made.place[j] == kZeroAxis)
+        continue;
+      if (p < 0 || reader.frame[p] < 0 || !bind(reader.frame[p], made.place[j]))
+        return false;
+    }
+    return true;
+  }
+
+  /// Pairs the axes that no read relates, in order, when they agree in number and extent.
+  void pair_free_axes() {
+    std::vector<int> mine, theirs;
+    for (std::size_t i = 0; i < to_producer.size(); ++i)
+      if (to_producer[i] < 0)
+        mine.push_back(static_cast<int>(i));
+    for (std::size_t i = 0; i < taken_.size(); ++i)
+      if (!taken_[i])
+        theirs.push_back(static_cast<int>(i));
+    if (mine.size() != theirs.size())
+      return;
+    for (std::size_t i = 0; i < mine.size(); ++i)
+      if (!(consumer_.axes[mine[i]] == producer_.axes[theirs[i]]))
+        return;
+    for (std::size_t i = 0; i < mine.size(); ++i)
+      bind(mine[i], theirs[i]);
+  }
+
+  bool covers_producer() const { return std::all_of(taken_.begin(), taken_.end(), [](bool t) { return t; }); }
+  bool covers_consumer() const { return std::all_of(to_producer.begin(), to_producer.end(), [](int a) { return a >= 0; }); }
+
+private:
+  const Group& producer_;
+  const Group& consumer_;
+
+public:
+  std::vector<int> to_producer;
+
+private:
+  std::vector<bool> taken_;
+};
+
+std::vector<int> renamed(const std::vector<int>& axes, const std::vector<int>& to) {
+  std::vector<int> result = axes;
+  for (int& a : result)
+    if (a >= 0)
+      a = to[a];
+  return result;
+}
+
+/// The group with its axes in the order `order` (a permutation: place i holds old axis order[i]).
+Group reordered(const Group& g, const std::vector<int>& order) {
+  Group result = g;
+  std::vector<int> to(order.size());
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    to[order[i]] = static_cast<int>(i);
+    result.axes[i] = g.axes[order[i]];
+    result.reduced[i] = g.reduced[order[i]];
+  }
+  for (Member& m : result.members) {
+    m.frame = renamed(m.frame, to);
+    m.place = renamed(m.place, to);
+  }
+  return result;
+}
+
+/// Why the joined group is no form that a kernel can have; empty when it is.
+std::string objection(const GraphFacts& facts, const Group& g) {
+  if (g.members.size() > 64)
+    return "the kernel would store more than 64 values";
+  std::size_t parallel = std::count(g.reduced.begin(), g.reduced.end(), false);
+  for (const Member& m : g.members) {
+    std::vector<bool> has(g.axes.size(), false);
+    for (int a : m.frame)
+      if (a >= 0)
+        has[a] = true;
+    std::size_t p = 0, k = 0;
+    for (std::size_t i = 0; i < has.size(); ++i)
+      (g.reduced[i] ? k : p) += has[i];
+    if (p != parallel || (k != 0 && k != g.axes.size() - parallel))
+      return "their loops run over different axes";
+    const bool reduces = info_of(facts.graph()[m.node].op).cls == OpClass::Reduce;
+    if (reduces) {
+      // What it sums over must be all that the group sums over.
+      for (int a : m.place)
+        if (a >= 0 && g.reduced[a])
+          return "one of the two sums over axes that the other keeps";
+    }
+    if (g.kind == GroupKind::Reduce && k != 0 && !reduces && !goes_by_rows(g))
+      return "the reduction does not go row by row";
+  }
+  return {};
+}
+
+} // namespace
+
+Group group_of_one(const GraphFacts& facts, NodeId id) {
+  const ir::Graph& graph = facts.graph();
+  const ir::Node& node = graph[id];
+  Group g;
+  Member m{id, {}, {}};
+  const Shape& frame = frame_of(graph, id);
+  const bool reduces = info_of(node.op).cls == OpClass::Reduce;
+  for (std::size_t i = 0; i < frame.size(); ++i) {
+    const bool over = reduces && std::find(node.attrs.axes.begin(), node.attrs.axes.end(), static_cast<std::int64_t>(i)) != node.attrs.axes.end();
+    int axis = kZeroAxis;
+    if (!is_unit(frame[i])) {
+      axis = static_cast<int>(g.axes.size());
+      g.axes.push_back(frame[i]);
+      g.reduced.push_back(over);
+    }
+    m.frame.push_back(axis);
+    if (!over)
+      m.place.push_back(axis);
+  }
+  switch (info_of(node.op).cls) {
+  case OpClass::Reduce:
+    g.kind = facts.product_of(id) != ir::kNoNode ? GroupKind::Contraction : GroupKind::Reduce;
+    break;
+  case OpClass::Scan:
+    g.kind = GroupKind::Scan;
+    break;
+  case OpClass::Scatter:
+    g.kind = GroupKind::Scatter;
+    break;
+  default:
+    g.kind = GroupKind::Map;
+  }
+  g.members.push_back(std::move(m));
+  return g;
+}
+
+Joined join(const GraphFacts& facts, const std::vector<std::vector<Read>>& reads, const Group& producer, const Group& consumer) {
+  auto no = [](std::string why) { return Joined{false, {}, std::move(why)}; };
+  const bool epilogue = producer.kind == GroupKind::Contraction && consumer.kind == GroupKind::Map;
+  const bool both_rows = (producer.kind == GroupKind::Map || producer.kind == GroupKind::Reduce) &&
+                         (consumer.kind == GroupKind::Map || consumer.kind == GroupKind::Reduce);
+  if (!epilogue && !both_rows)
+    return no(consumer.kind == GroupKind::Contraction ? "a contraction packs its operands from memory"
+              : producer.kind == GroupKind::Contraction ? "a reduction cannot end a contraction's kernel"
+                                                        : "scans and scatters have kernels of their own");
+  Alignment align(producer, consumer);
+  for (const Member& reader : consumer.members)
+    for (const Read& read : reads[reader.node])
+      for (const Member& made : producer.members)
+        if (read.base == made.node && (read.indirect || !align.add_read(made, reader, read.map)))
+          return no("it is read at other points than those at which it is made");
+  align.pair_free_axes();
+
+  Group g = producer;
+  std::vector<int> to(consumer.axes.size());
+  for (std::size_t i = 0; i < consumer.axes.size(); ++i) {
+    to[i] = align.to_producer[i];
+    if (to[i] < 0) {
+      to[i] = static_cast<int>(g.axes.size());
+      g.axes.push_back(consumer.axes[i]);
+      g.reduced.push_back(false);
+    }
+    g.reduced[to[i]] = g.reduced[to[i]] || consumer.reduced[i];
+  }
+  if (consumer.kind == GroupKind::Map && !align.covers_consumer())
+    return no("its loops run over more axes than the producer's");
+  if (producer.kind == GroupKind::Map && consumer.kind == GroupKind::Map && !align.covers_producer())
+    return no("their loops run over different axes");
+  if (consumer.kind == GroupKind::Reduce)
+    g.kind = GroupKind::Reduce;
+  for (const Member& m : consumer.members)
+    g.members.push_back({m.node, renamed(m.frame, to), renamed(m.place, to)});
+  // The wider loop nest says which axes are innermost.
+  if (!align.covers_consumer() && align.covers_producer())
+    g = reordered(g, to);
+  if (epilogue)
+    for (std::size_t i = 0; i < consumer.axes.size(); ++i)
+      if (producer.reduced[to[i]])
+        return no("its loops run over the summed axis");
+  if (std::string why = objection(facts, g); !why.empty())
+    return no(why);
+  return {true, std::move(g), {}};
+}
+
+} // namespace egret::compiler

@@ -1,0 +1,249 @@
+#include "compiler/partition.h"
+
+#include "support/fail.h"
+
+#include <algorithm>
+#include <map>
+#include <queue>
+#include <set>
+
+namespace egret::compiler {
+
+using ir::NodeId;
+
+namespace {
+
+constexpr int kNone = -1;
+
+class Partitioner {
+public:
+  Partitioner(const GraphFacts& facts, bool fuse) : facts_(facts), graph_(facts.graph()), fuse_(fuse) {}
+
+  Partition run() {
+    stored_ = choose_stored(facts_, fuse_);
+    reads_.resize(graph_.size());
+    readers_.resize(graph_.size());
+    group_of_.assign(graph_.size(), kNone);
+    for (NodeId id = 0; id < graph_.size(); ++id) {
+      if (!stored_[id])
+        continue;
+      reads_[id] = reads_of(facts_, stored_, id);
+      for (const Read& read : reads_[id])
+        readers_[read.base].push_back(id);
+      group_of_[id] = static_cast<int>(groups_.size());
+      groups_.push_back(group_of_one(facts_, id));
+    }
+    alive_.assign(groups_.size(), true);
+    rank_groups();
+    if (fuse_) {
+      // A contraction's epilogue saves the most, so it chooses first.
+      sweep([](const Group& producer) { return producer.kind == GroupKind::Contraction; });
+      while (sweep([](const Group&) { return true; })) {
+      }
+      join_siblings();
+    }
+    return finish();
+  }
+
+private:
+  bool depends_directly(int later, int earlier) const {
+    for (const Member& m : groups_[later].members)
+      for (const Read& read : reads_[m.node])
+        if (stored_[read.base] && group_of_[read.base] == earlier)
+          return true;
+    return false;
+  }
+
+  std::set<int> consumers_of(int g) const {
+    std::set<int> result;
+    for (const Member& m : groups_[g].members)
+      for (NodeId reader : readers_[m.node])
+        if (group_of_[reader] != g)
+          result.insert(group_of_[reader]);
+    return result;
+  }
+
+  /// Is there a path from `from` to `to` that is longer than the direct read?
+  bool reaches_around(int from, int to) const {
+    std::set<int> seen;
+    std::vector<int> work;
+    auto push = [&](int g) {
+      if (g != to && rank_[g] < rank_[to] && seen.insert(g).second)
+        work.push_back(g);
+    };
+    for (int g : consumers_of(from))
+      push(g);
+    while (!work.empty()) {
+      const int g = work.back();
+      work.pop_back();
+      for (int next : consumers_of(g)) {
+        if (next == to)
+          return true;
+        push(next);
+      }
+    }
+    return false;
+  }
+
+  /// Numbers the groups so that reads go from smaller to larger; ties go by the earliest node.
+  void rank_groups() {
+    rank_.assign(groups_.size(), 0);
+    std::vector<std::set<int>> next(groups_.size());
+    std::vector<int> waiting(groups_.size(), 0);
+    for (std::size_t g = 0; g < groups_.size(); ++g)
+      if (alive_[g]) {
+        next[g] = consumers_of(static_cast<int>(g));
+        for (int c : next[g])
+          ++waiting[c];
+      }
+    auto later = [&](int a, int b) { return groups_[a].members[0].node > groups_[b].members[0].node; };
+    std::priority_queue<int, std::vector<int>, decltype(later)> ready(later);
+    std::size_t alive = 0;
+    for (std::size_t g = 0; g < groups_.size(); ++g)
+      if (alive_[g]) {
+        ++alive;
+        if (waiting[g] == 0)
+          ready.push(static_cast<int>(g));
+      }
+    order_.clear();
+    while (!ready.empty()) {
+      const int g = ready.top();
+      ready.pop();
+      rank_[g] = static_cast<int>(order_.size());
+      order_.push_back(g);
+      for (int c : next[g])
+        if (--waiting[c] == 0)
+          ready.push(c);
+    }
+    ensure(order_.size() == alive, "partition: kernels read each other in a cycle");
+  }
+
+  void replace(int first, int second, Group joined) {
+    std::stable_sort(joined.members.begin(), joined.members.end(),
+                     [](const Member& a, const Member& b) { return a.node < b.node; });
+    for (const Member& m : joined.members)
+      group_of_[m.node] = first;
+    groups_[first] = std::move(joined);
+    groups_[second] = Group{};
+    alive_[second] = false;
+    rank_groups();
+  }
+
+  void remember_refusal(int producer, int consumer, const std::string& why) {
+    refused_[{groups_[producer].members.back().node, groups_[consumer].members.front().node}] = why;
+  }
+
+  bool try_join(int producer, int consumer) {
+    Joined joined = join(facts_, reads_, groups_[producer], groups_[consumer]);
+    if (!joined.ok) {
+      remember_refusal(producer, consumer, joined.why);
+      return false;
+    }
+    if (reaches_around(producer, consumer)) {
+      remember_refusal(producer, consumer, "another kernel between them reads the first and feeds the second");
+      return false;
+    }
+    replace(producer, consumer, std::move(joined.group));
+    return true;
+  }
+
+  template <class Wanted>
+  bool sweep(Wanted wanted) {
+    bool any = false;
+    for (std::size_t at = 0; at < order_.size(); ++at) {
+      const int g = order_[at];
+      if (!wanted(groups_[g]))
+        continue;
+      for (bool again = true; again;) {
+        again = false;
+        std::vector<int> consumers;
+        for (int c : consumers_of(g))
+          consumers.push_back(c);
+        std::sort(consumers.begin(), consumers.end(), [&](int a, int b) { return rank_[a] < rank_[b]; });
+        for (int c : consumers)
+          if (try_join(g, c)) {
+            any = again = true;
+            break;
+          }
+      }
+      at = static_cast<std::size_t>(rank_[g]); // joining may have moved it
+    }
+    return any;
+  }
+
+  /// Kernels of one form that read the same large array over the same loops become one.
+  void join_siblings() {
+    for (NodeId base = 0; base < graph_.size(); ++base) {
+      if (!stored_[base] && graph_[base].op != Op::Input)
+        continue;
+      if (elements_of(graph_[base].shape) < 4096)
+        continue;
+      for (bool again = true; again;) {
+        again = false;
+        std::set<int> reading;
+        for (NodeId reader : readers_[base])
+          reading.insert(group_of_[reader]);
+        std::vector<int> list(reading.begin(), reading.end());
+        for (std::size_t i = 0; i < list.size() && !again; ++i)
+          for (std::size_t j = i + 1; j < list.size() && !again; ++j)
+            again = join_pair(list[i], list[j], base);
+      }
+    }
+  }
+
+  bool join_pair(int a, int b, NodeId base) {
+    if (rank_[a] > rank_[b])
+      std::swap(a, b);
+    const Group &x = groups_[a], &y = groups_[b];
+    if (x.kind != y.kind || (x.kind != GroupKind::Map && x.kind != GroupKind::Reduce) || !(x.axes == y.axes) ||
+        x.reduced != y.reduced || x.members.size() + y.members.size() > 16 || reads_alike(x, base) != reads_alike(y, base) ||
+        depends_directly(b, a) || reaches_around(a, b))
+      return false;
+    Group both = x;
+    both.members.insert(both.members.end(), y.members.begin(), y.members.end());
+    replace(a, b, std::move(both));
+    return true;
+  }
+
+  /// How a group reads `base`: the hash of its maps with its own axes as variables.
+  std::set<std::uint64_t> reads_alike(const Group& g, NodeId base) const {
+    std::set<std::uint64_t> result;
+    for (const Member& m : g.members)
+      for (const Read& read : reads_[m.node])
+        if (read.base == base && !read.indirect) {
+          std::vector<Expr> values;
+          for (int axis : m.frame)
+            values.push_back(axis < 0 ? Expr(0) : Expr::axis(axis, g.axes[axis]));
+          result.insert(rebase(read.map, values, g.axes).hash());
+        }
+    return result;
+  }
+
+  Partition finish() {
+    Partition result;
+    result.stored = stored_;
+    for (int g : order_)
+      result.groups.push_back(std::move(groups_[g]));
+    for (const auto& [pair, why] : refused_)
+      if (group_of_[pair.first] != group_of_[pair.second])
+        result.unfused.push_back({pair.first, pair.second, why});
+    return result;
+  }
+
+  const GraphFacts& facts_;
+  const ir::Graph& graph_;
+  const bool fuse_;
+  std::vector<bool> stored_;
+  std::vector<std::vector<Read>> reads_;
+  std::vector<std::vector<NodeId>> readers_;
+  std::vector<int> group_of_, rank_, order_;
+  std::vector<Group> groups_;
+  std::vector<bool> alive_;
+  std::map<std::pair<NodeId, NodeId>, std::string> refused_;
+};
+
+} // namespace
+
+Partition partition_greedily(const GraphFacts& facts, bool fuse) { return Partitioner(facts, fuse).run(); }
+
+} // namespace egret::compiler

@@ -1,0 +1,160 @@
+// How many kernels well-known programs become, and which values they store.
+#include "compiler/partition.h"
+#include "compiler/prepare.h"
+
+#include <gtest/gtest.h>
+
+namespace egret::compiler {
+namespace {
+
+using ir::Graph;
+using ir::NodeId;
+
+struct Split {
+  Graph graph;
+  Partition partition;
+};
+
+Split split(const Graph& g, bool fuse = true) {
+  Split s;
+  s.graph = prepare_outputs(ir::without_dead_code(g));
+  const GraphFacts facts(s.graph);
+  s.partition = partition_greedily(facts, fuse);
+  return s;
+}
+
+NodeId scalar(Graph& g, double v, const Shape& shape) { return g.broadcast(g.constant(DType::F32, v), shape); }
+
+NodeId matmul(Graph& g, NodeId a, NodeId b) {
+  const Shape sa = g[a].shape, sb = g[b].shape;
+  const Shape box{sa[0], sb[1], sa[1]};
+  NodeId x = g.expand(g.reshape(a, {sa[0], 1, sa[1]}), box);
+  NodeId y = g.expand(g.reshape(g.permute(b, {1, 0}), {1, sb[1], sa[1]}), box);
+  return g.reduce(Op::ReduceSum, g.binary(Op::Mul, x, y), {2});
+}
+
+NodeId relu(Graph& g, NodeId x) {
+  NodeId zero = scalar(g, 0, g[x].shape);
+  return g.select(g.binary(Op::Lt, zero, x), x, zero);
+}
+
+NodeId sub(Graph& g, NodeId a, NodeId b) { return g.binary(Op::Add, a, g.binary(Op::Mul, b, scalar(g, -1, g[b].shape))); }
+
+NodeId keep(Graph& g, NodeId reduced, const Shape& like) {
+  Shape s = like;
+  s.back() = 1;
+  return g.expand(g.reshape(reduced, s), like);
+}
+
+NodeId softmax(Graph& g, NodeId x) {
+  const Shape s = g[x].shape;
+  NodeId m = keep(g, g.reduce(Op::ReduceMax, x, {static_cast<std::int64_t>(s.size()) - 1}), s);
+  NodeId e = g.unary(Op::Exp, sub(g, x, m));
+  NodeId total = keep(g, g.reduce(Op::ReduceSum, e, {static_cast<std::int64_t>(s.size()) - 1}), s);
+  return g.binary(Op::Div, e, total);
+}
+
+TEST(Partition, ElementwiseChainIsOneKernel) {
+  Graph g;
+  NodeId x = g.input("x", DType::F32, {1000});
+  g.outputs = {g.unary(Op::Tanh, g.binary(Op::Add, g.binary(Op::Mul, x, scalar(g, 2, {1000})), scalar(g, 1, {1000})))};
+  Split s = split(g);
+  ASSERT_EQ(s.partition.groups.size(), 1u);
+  EXPECT_EQ(s.partition.groups[0].kind, GroupKind::Map);
+  EXPECT_EQ(s.partition.groups[0].members.size(), 1u);
+}
+
+TEST(Partition, ViewsCostNoKernel) {
+  Graph g;
+  NodeId x = g.input("x", DType::F32, {30, 40});
+  NodeId y = g.unary(Op::Cos, g.permute(x, {1, 0}));
+  NodeId z = g.unary(Op::Exp, g.reshape(y, {1200}));
+  g.outputs = {z};
+  EXPECT_EQ(split(g).partition.groups.size(), 1u);
+}
+
+TEST(Partition, MatmulTakesItsEpilogue) {
+  Graph g;
+  NodeId a = g.input("a", DType::F32, {64, 32}), b = g.input("b", DType::F32, {32, 48}), bias = g.input("bias", DType::F32, {48});
+  NodeId y = relu(g, g.binary(Op::Add, matmul(g, a, b), g.broadcast(bias, {64, 48})));
+  g.outputs = {y};
+  Split s = split(g);
+  ASSERT_EQ(s.partition.groups.size(), 1u);
+  EXPECT_EQ(s.partition.groups[0].kind, GroupKind::Contraction);
+}
+
+TEST(Partition, EpilogueValueThatOthersReadIsStoredToo) {
+  Graph g;
+  NodeId a = g.input("a", DType::F32, {64, 32}), b = g.input("b", DType::F32, {32, 48});
+  NodeId pre = matmul(g, a, b);
+  g.outputs = {g.unary(Op::Tanh, pre), pre};
+  EXPECT_EQ(split(g).partition.groups.size(), 1u);
+}
+
+TEST(Partition, SoftmaxIsOneKernelOverRows) {
+  Graph g;
+  NodeId x = g.input("x", DType::F32, {128, 256});
+  g.outputs = {softmax(g, x)};
+  Split s = split(g);
+  ASSERT_EQ(s.partition.groups.size(), 1u);
+  EXPECT_EQ(s.partition.groups[0].kind, GroupKind::Reduce);
+  EXPECT_EQ(s.partition.groups[0].reduced, (std::vector<bool>{false, true}));
+}
+
+TEST(Partition, LayerNormIsOneKernel) {
+  Graph g;
+  const Shape s{128, 256};
+  NodeId x = g.input("x", DType::F32, s), w = g.input("w", DType::F32, {256});
+  NodeId mean = g.binary(Op::Mul, g.reduce(Op::ReduceSum, x, {1}), scalar(g, 1.0 / 256, {128}));
+  NodeId d = sub(g, x, keep(g, mean, s));
+  NodeId var = g.binary(Op::Mul, g.reduce(Op::ReduceSum, g.binary(Op::Mul, d, d), {1}), scalar(g, 1.0 / 256, {128}));
+  NodeId r = g.unary(Op::Recip, g.unary(Op::Sqrt, g.binary(Op::Add, var, scalar(g, 1e-5, {128}))));
+  g.outputs = {g.binary(Op::Mul, g.binary(Op::Mul, d, keep(g, r, s)), g.broadcast(w, s))};
+  EXPECT_EQ(split(g).partition.groups.size(), 1u);
+}
+
+TEST(Partition, NaiveAttentionIsThreeKernels) {
+  Graph g;
+  const Shape box{128, 128};
+  NodeId q = g.input("q", DType::F32, {128, 64}), k = g.input("k", DType::F32, {128, 64}), v = g.input("v", DType::F32, {128, 64});
+  NodeId scores = g.binary(Op::Mul, matmul(g, q, g.permute(k, {1, 0})), scalar(g, 0.125, box));
+  NodeId rows = g.expand(g.reshape(g.iota(128), {128, 1}), box), cols = g.expand(g.reshape(g.iota(128), {1, 128}), box);
+  NodeId masked = g.select(g.binary(Op::Lt, rows, cols), scalar(g, -1e30, box), scores);
+  g.outputs = {matmul(g, softmax(g, masked), v)};
+  EXPECT_EQ(split(g).partition.groups.size(), 3u);
+}
+
+TEST(Partition, PathAroundPreventsJoining) {
+  // y = exp(x) is read by its row sum and, with the transposed product in between, by z: joining y with z would make a cycle.
+  Graph g;
+  NodeId x = g.input("x", DType::F32, {64, 64});
+  NodeId y = g.unary(Op::Exp, x);
+  NodeId t = matmul(g, y, y);
+  g.outputs = {g.binary(Op::Add, y, t), y};
+  Split s = split(g);
+  EXPECT_EQ(s.partition.groups.size(), 2u);
+}
+
+TEST(Partition, OpByOpWhenFusionIsOff) {
+  Graph g;
+  NodeId x = g.input("x", DType::F32, {1000});
+  g.outputs = {g.unary(Op::Tanh, g.unary(Op::Exp, g.unary(Op::Cos, x)))};
+  EXPECT_EQ(split(g, false).partition.groups.size(), 3u);
+  Graph m;
+  NodeId a = m.input("a", DType::F32, {64, 32}), b = m.input("b", DType::F32, {32, 48});
+  m.outputs = {matmul(m, a, b)};
+  EXPECT_EQ(split(m, false).partition.groups.size(), 1u) << "a product of matrices is one operation";
+}
+
+TEST(Partition, SaysWhyTwoKernelsStayApart) {
+  Graph g;
+  NodeId x = g.input("x", DType::F32, {64, 64});
+  NodeId y = softmax(g, x);
+  g.outputs = {g.unary(Op::Exp, g.permute(y, {1, 0})), y};
+  Split s = split(g);
+  for (const Unfused& u : s.partition.unfused)
+    EXPECT_FALSE(u.why.empty());
+}
+
+} // namespace
+} // namespace egret::compiler
