@@ -3,7 +3,9 @@
 
 #include "egret/dtype.h"
 
+#include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace egret {
 
@@ -12,8 +14,9 @@ struct Scalar {
   DType dtype = DType::F32;
   std::uint64_t bits = 0;
 
-  static Scalar of(DType type, double value);            ///< rounded to nearest even; integers saturate, NaN gives 0
-  static Scalar of(DType type, std::int64_t value);      ///< integers wrap; floats round
+  /// Floats: rounded once to nearest even. Integers: truncated, then saturated; NaN gives 0. bool: value != 0, so NaN gives true.
+  static Scalar of(DType type, double value);
+  static Scalar of(DType type, std::int64_t value);      ///< integers wrap; floats round once to nearest even; bool: value != 0
   static Scalar from_bits(DType type, std::uint64_t bits);
 
   double as_double() const;                              ///< exact for all types but large 64-bit integers
