@@ -68,22 +68,35 @@ std::vector<NodeId> canonical_order(const Graph& graph) {
   return order;
 }
 
-Graph without_dead_code(const Graph& graph) {
+Graph rebuild(const Graph& graph, const Remake& remake) {
   Graph result;
   std::vector<NodeId> moved(graph.size(), kNoNode);
   for (NodeId id : graph.inputs())
     moved[id] = result.add(Op::Input, {}, graph[id].attrs);
   std::vector<NodeId> operands;
   for (NodeId id : canonical_order(graph)) {
-    const Node& node = graph[id];
     operands.clear();
-    for (NodeId in : node.inputs)
+    for (NodeId in : graph[id].inputs)
       operands.push_back(moved[in]);
-    moved[id] = result.add(node.op, operands, node.attrs);
+    moved[id] = remake(result, id, operands);
   }
   for (NodeId id : graph.outputs)
     result.outputs.push_back(moved[id]);
   return result;
+}
+
+Graph without_dead_code(const Graph& graph) {
+  return rebuild(graph, [&](Graph& out, NodeId id, std::span<const NodeId> operands) {
+    return out.add(graph[id].op, operands, graph[id].attrs);
+  });
+}
+
+std::optional<Scalar> known_value(const Graph& graph, NodeId id) {
+  while (is_movement(graph[id].op) && graph[id].op != Op::Pad)
+    id = graph[id].inputs[0];
+  if (graph[id].op != Op::Constant)
+    return std::nullopt;
+  return graph[id].attrs.value;
 }
 
 std::uint64_t canonical_hash(const Graph& graph) {

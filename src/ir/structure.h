@@ -4,6 +4,7 @@
 #include "egret/ir.h"
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -21,5 +22,14 @@ std::vector<bool> live_nodes(const Graph& graph);
 /// What the outputs need, in an order that depends on structure only: operands of the first output
 /// first, depth first. Inputs are left out.
 std::vector<NodeId> canonical_order(const Graph& graph);
+
+/// Makes what stands for a node of the old graph in `out`, where its operands are `operands`.
+using Remake = std::function<NodeId(Graph& out, NodeId id, std::span<const NodeId> operands)>;
+/// The graph made anew without dead code: `remake` gets each node but the inputs, in canonical order.
+Graph rebuild(const Graph& graph, const Remake& remake);
+
+/// The value of every element of a constant that is only moved about (not padded); nothing for
+/// other nodes.
+std::optional<Scalar> known_value(const Graph& graph, NodeId id);
 
 } // namespace egret::ir
