@@ -35,6 +35,12 @@ public:
     fail_at(position_, format, std::forward<Args>(args)...);
   }
 
+  /// Whether an error was thrown by this cursor and so has its place already.
+  bool is_mine(const Error& error) const {
+    return error.kind() == ErrorKind::Parse &&
+           std::string_view(error.what()).starts_with(fmt::format("{}: line ", what_));
+  }
+
   /// The start of the next token.
   std::size_t position() {
     skip_space();
@@ -63,11 +69,11 @@ public:
       fail_here("expected the end of the line, found {}", found());
   }
 
-  /// Letters, digits, _ and . starting with a letter or _; empty when there is none.
+  /// Letters, digits, _ $ and . starting with a letter, _ or $; empty when there is none.
   std::string_view word() {
     std::size_t begin = position(), end = begin;
     auto letter = [](char c) {
-      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '$';
     };
     if (end < text_.size() && letter(text_[end]))
       while (end < text_.size() && (letter(text_[end]) || digit(text_[end]) || dot_in_word(end)))
@@ -107,6 +113,19 @@ public:
   std::string_view until_space() {
     std::size_t begin = position();
     std::size_t end = std::min(text_.find_first_of(" \t\r\n#", begin), text_.size());
+    position_ = end;
+    return text_.substr(begin, end - begin);
+  }
+
+  /// Everything up to the comma or bracket that ends this item of a list, parentheses respected.
+  std::string_view list_item() {
+    std::size_t begin = position(), end = begin;
+    for (int depth = 0; end < text_.size() && text_[end] != '\n' && text_[end] != '#'; ++end) {
+      char c = text_[end];
+      if (depth == 0 && (c == ',' || c == ']'))
+        break;
+      depth += c == '(' ? 1 : c == ')' ? -1 : 0;
+    }
     position_ = end;
     return text_.substr(begin, end - begin);
   }

@@ -12,118 +12,21 @@
 namespace egret::ir {
 namespace {
 
-constexpr int kMaxDepth = 64;          // of parentheses in a dim
-constexpr std::size_t kMaxTerms = 256; // of a dim, written out as a sum of products
-
-using Symbols = std::unordered_map<std::string, Expr>;
-
 /// Runs `make` and gives errors of the graph's rules the place in the text.
 template <class Make>
 auto located(const Cursor& cursor, std::size_t at, Make make) {
   try {
     return make();
   } catch (const Error& error) {
-    if (error.kind() == ErrorKind::Parse)
+    if (cursor.is_mine(error))
       throw;
     cursor.fail_at(at, "{}", error.what());
   }
 }
 
-/// Integer expressions: + - * // % min max over numbers and declared dims.
-class DimParser {
-public:
-  DimParser(Cursor& cursor, const Symbols& symbols) : cursor_(cursor), symbols_(symbols) {}
-
-  Expr parse() {
-    depth_ = 0;
-    return sum();
-  }
-
-private:
-  static std::size_t terms(const Expr& e) {
-    return e.node().kind == ExprKind::Sum ? e.node().operands.size() + 1 : 1;
-  }
-  void bound(std::size_t begin, std::size_t terms) const {
-    if (terms > kMaxTerms)
-      cursor_.fail_at(begin, "this dim has more than {} terms", kMaxTerms);
-  }
-
-  Expr sum() {
-    std::size_t begin = cursor_.position();
-    if (++depth_ > kMaxDepth)
-      cursor_.fail_here("more than {} nested parentheses", kMaxDepth);
-    Expr total = product();
-    for (;;) {
-      bool plus = cursor_.accept("+");
-      if (!plus && !cursor_.accept("-"))
-        break;
-      Expr next = product();
-      bound(begin, terms(total) + terms(next));
-      total = located(cursor_, begin, [&] { return plus ? total + next : total - next; });
-    }
-    --depth_;
-    return total;
-  }
-
-  Expr product() {
-    std::size_t begin = cursor_.position();
-    Expr total = factor();
-    for (;;) {
-      if (cursor_.accept("*")) {
-        Expr next = factor();
-        bound(begin, terms(total) * terms(next));
-        total = located(cursor_, begin, [&] { return total * next; });
-      } else if (cursor_.accept("//")) {
-        Expr next = factor();
-        total = located(cursor_, begin, [&] { return floordiv(total, next); });
-      } else if (cursor_.accept("%")) {
-        Expr next = factor();
-        total = located(cursor_, begin, [&] { return floormod(total, next); });
-      } else {
-        return total;
-      }
-    }
-  }
-
-  Expr factor() {
-    std::size_t begin = cursor_.position();
-    if (cursor_.at_digit())
-      return Expr(cursor_.integer("a number"));
-    if (cursor_.accept("-")) {
-      if (++depth_ > kMaxDepth)
-        cursor_.fail_here("more than {} nested signs", kMaxDepth);
-      Expr operand = factor();
-      --depth_;
-      return located(cursor_, begin, [&] { return -operand; });
-    }
-    if (cursor_.accept("(")) {
-      Expr inner = sum();
-      cursor_.expect(")");
-      return inner;
-    }
-    std::string name(cursor_.expect_word("a number or a dim"));
-    if ((name == "min" || name == "max") && cursor_.accept("(")) {
-      Expr a = sum();
-      cursor_.expect(",");
-      Expr b = sum();
-      cursor_.expect(")");
-      return located(cursor_, begin, [&] { return name == "min" ? min(a, b) : max(a, b); });
-    }
-    auto found = symbols_.find(name);
-    if (found == symbols_.end())
-      cursor_.fail_at(begin, "dim `{}` is not declared; write `dim {} in 1..4096` above", name,
-                      name);
-    return found->second;
-  }
-
-  Cursor& cursor_;
-  const Symbols& symbols_;
-  int depth_ = 0;
-};
-
 class Parser {
 public:
-  explicit Parser(std::string_view text) : cursor_(text, "graph"), dims_(cursor_, symbols_) {}
+  explicit Parser(std::string_view text) : cursor_(text, "graph") {}
 
   Graph parse() {
     bool has_outputs = false;
@@ -190,6 +93,20 @@ private:
     return found->second;
   }
 
+  Expr dim_expression() {
+    std::size_t begin = cursor_.position();
+    std::string_view text = cursor_.list_item();
+    return located(cursor_, begin, [&] {
+      return parse_expr(text, [&](std::string_view name) -> std::optional<Expr> {
+        auto found = symbols_.find(std::string(name));
+        if (found == symbols_.end())
+          cursor_.fail_at(begin, "dim `{}` is not declared; write `dim {} in 1..4096` above", name,
+                          name);
+        return found->second;
+      });
+    });
+  }
+
   std::vector<Expr> dim_list() {
     std::vector<Expr> list;
     cursor_.expect("[");
@@ -198,7 +115,7 @@ private:
     do {
       if (list.size() == kMaxRank)
         cursor_.fail_here("more than {} dims", kMaxRank);
-      list.push_back(dims_.parse());
+      list.push_back(dim_expression());
     } while (cursor_.accept(","));
     cursor_.expect("]");
     return list;
@@ -272,11 +189,7 @@ private:
   Scalar scalar(DType dtype) {
     std::size_t begin = cursor_.position();
     std::string_view text = cursor_.until_space();
-    try {
-      return parse_scalar(dtype, text);
-    } catch (const Error& error) {
-      cursor_.fail_at(begin, "{}", error.what());
-    }
+    return located(cursor_, begin, [&] { return parse_scalar(dtype, text); });
   }
 
   /// What the text need not repeat comes from the declared type: the dtype of a cast, the shape of
@@ -333,8 +246,7 @@ private:
   }
 
   Cursor cursor_;
-  Symbols symbols_;
-  DimParser dims_;
+  std::unordered_map<std::string, Expr> symbols_;
   Graph graph_;
   std::unordered_map<std::string, NodeId> labels_;
 };

@@ -25,7 +25,8 @@ std::vector<NodeId> canonical_order(const Graph& graph);
 
 /// Makes what stands for a node of the old graph in `out`, where its operands are `operands`.
 using Remake = std::function<NodeId(Graph& out, NodeId id, std::span<const NodeId> operands)>;
-/// The graph made anew without dead code: `remake` gets each node but the inputs, in canonical order.
+/// The graph made anew without dead code: `remake` gets each node but the inputs, in canonical
+/// order.
 Graph rebuild(const Graph& graph, const Remake& remake);
 
 /// The value of every element of a constant that is only moved about (not padded); nothing for
