@@ -73,6 +73,7 @@ struct Inst {
   CachePolicy policy = CachePolicy::Default;
   std::vector<ValueId> args;
   std::vector<int> lanes_from;
+  friend bool operator==(const Inst&, const Inst&) = default;
 };
 
 struct Stmt;

@@ -1,5 +1,6 @@
 #include "kernel/region.h"
 
+#include "kernel/analysis.h"
 #include "support/fail.h"
 
 #include <algorithm>
@@ -10,53 +11,6 @@ namespace egret::kernel {
 namespace {
 
 constexpr std::string_view kIndirectPrefix = "%i";
-
-/// The variables of a stage that a map's expressions mention, indirect coordinates followed into
-/// the values they stand for.
-void collect_axes(const Stage& stage, const Expr& e, const std::vector<int>& indirect,
-                  std::vector<bool>& seen);
-
-void collect_axes_of_value(const Stage& stage, int value, std::vector<bool>& seen) {
-  const BodyValue& v = stage.body[value];
-  switch (v.kind) {
-  case BodyValue::Kind::Constant:
-    return;
-  case BodyValue::Kind::Load: {
-    const Load& load = stage.loads[v.load];
-    for (const Expr& c : load.map.coords)
-      collect_axes(stage, c, load.indirect, seen);
-    for (const Hole& hole : load.map.holes)
-      for (const Guard& g : hole.valid)
-        for (const Expr* e : {&g.value, &g.lo, &g.hi})
-          collect_axes(stage, *e, load.indirect, seen);
-    return;
-  }
-  case BodyValue::Kind::Index:
-    collect_axes(stage, v.index, {}, seen);
-    return;
-  case BodyValue::Kind::Apply:
-    for (int a : v.args)
-      collect_axes_of_value(stage, a, seen);
-    return;
-  }
-}
-
-void collect_axes(const Stage& stage, const Expr& e, const std::vector<int>& indirect,
-                  std::vector<bool>& seen) {
-  for (const Expr& v : variables_of(e)) {
-    if (v.is_axis())
-      seen[stage.axes[v.axis_number()]] = true;
-    else if (auto j = indirect_of(v))
-      collect_axes_of_value(stage, indirect[*j], seen);
-  }
-}
-
-/// Region axes on which body value `value` depends.
-std::vector<bool> axes_of_value(const Region& region, const Stage& stage, int value) {
-  std::vector<bool> seen(region.axes.size(), false);
-  collect_axes_of_value(stage, value, seen);
-  return seen;
-}
 
 /// The two factors of a sum of products, looking through conversions; nothing when the reduction is
 /// no contraction.
@@ -92,18 +46,10 @@ bool is_contraction(const Region& region, const Stage& stage) {
 std::vector<std::int64_t> contiguous_bytes(const Region& region) {
   std::vector<std::int64_t> bytes(region.axes.size(), 0);
   for (const Stage& stage : region.stages)
-    for (const Load& load : stage.loads) {
-      if (load.source != Source::Operand || region.operands[load.number].role != Role::Tensor)
-        continue;
-      const Operand& operand = region.operands[load.number];
-      IndexMap flat = compose(load.map, operand.layout);
-      for (std::size_t i = 0; i < stage.axes.size(); ++i) {
-        auto c =
-            coefficient_of(flat.coords[0], Expr::axis(int(i), region.axes[stage.axes[i]].extent));
-        if (c && c->constant() && std::llabs(*c->constant()) == 1)
-          bytes[stage.axes[i]] += std::int64_t(size_of(operand.dtype));
-      }
-    }
+    for (const Load& load : stage.loads)
+      for (int a : stage.axes)
+        if (stride_of(region, stage, load, a) == 1)
+          bytes[a] += std::int64_t(size_of(region.operands[load.number].dtype));
   return bytes;
 }
 
@@ -235,20 +181,14 @@ Cost cost_of(const Region& region) {
     for (const Load& load : stage.loads) {
       if (load.source != Source::Operand)
         continue;
-      std::vector<bool> seen(region.axes.size(), false);
-      for (const Expr& c : load.map.coords)
-        collect_axes(stage, c, load.indirect, seen);
+      std::vector<bool> seen = axes_of_load(region, stage, load);
       Expr reads(1);
       for (int a : stage.axes)
         if (seen[a])
           reads = reads * region.axes[a].extent;
       touched[load.number] = touched[load.number] + reads;
     }
-    double flops = stage.kind == StageKind::Map ? 0 : double(stage.yields.size());
-    for (const BodyValue& v : stage.body)
-      if (v.kind == BodyValue::Kind::Apply)
-        flops += info_of(v.op).flops;
-    cost.flops = cost.flops + points * Expr(std::int64_t(std::llround(flops)));
+    cost.flops = cost.flops + points * Expr(std::int64_t(std::llround(flops_of(stage))));
   }
   for (std::size_t i = 0; i < region.operands.size(); ++i) {
     const Operand& operand = region.operands[i];

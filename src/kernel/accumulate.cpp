@@ -1,0 +1,98 @@
+#include "kernel/accumulate.h"
+
+#include "support/fail.h"
+
+namespace egret::kernel {
+
+Accumulator::Accumulator(Emitter& emitter, int stage, int yield, bool with_fma, const Expr& places)
+    : e_(emitter), b_(emitter.builder()), stage_(stage), yield_(yield) {
+  const Stage& s = emitter.region().stages[stage];
+  monoid_ = s.monoid;
+  dtype_ = compute_dtype(monoid_ == Monoid::ArgMax ? s.body[s.yields[yield]].dtype : s.acc_dtype);
+  place_ = places.upper() <= INT32_MAX ? DType::I32 : DType::I64;
+  with_fma_ = with_fma && monoid_ == Monoid::Sum;
+}
+
+std::vector<Type> Accumulator::types(int lanes) const {
+  if (monoid_ == Monoid::ArgMax)
+    return {{dtype_, lanes}, {place_, lanes}};
+  return {{dtype_, lanes}};
+}
+
+State Accumulator::identity(int lanes) {
+  ValueId v = b_.constant(identity_of(monoid_, dtype_), lanes);
+  if (monoid_ != Monoid::ArgMax)
+    return {v};
+  return {v, b_.constant(Scalar::of(place_, std::int64_t(0)), lanes)};
+}
+
+State Accumulator::choose(ValueId condition, const State& yes, const State& no) {
+  State out;
+  for (std::size_t i = 0; i < yes.size(); ++i)
+    out.push_back(b_.apply(Op::Select, b_.type_of(no[i]).dtype, {condition, yes[i], no[i]}));
+  return out;
+}
+
+State Accumulator::add(const State& state, const Point& point, const Expr& place) {
+  bool masked = false;
+  for (const Guard& g : point.mask)
+    masked = masked || depends_on_lane(g.value) || depends_on_lane(g.lo) || depends_on_lane(g.hi);
+  auto kept = [&](const State& next) {
+    return masked ? choose(b_.test(point.mask, point.lanes), next, state) : next;
+  };
+  if (with_fma_)
+    if (auto f = e_.factors(stage_, yield_, point))
+      return kept({b_.fma(f->first, f->second, state[0])});
+  Value v = e_.yields(stage_, point)[yield_];
+  ValueId id = b_.cast(v.id, dtype_);
+  if (monoid_ != Monoid::ArgMax)
+    return kept({b_.apply(op_of(monoid_), dtype_, {state[0], id})});
+  State candidate{id, b_.index(place, place_, depends_on_lane(place) ? point.lanes : 1)};
+  // Places come in ascending order in every lane, so that a strict comparison keeps the first.
+  return kept(choose(better(candidate, state, false), candidate, state));
+}
+
+ValueId Accumulator::better(const State& candidate, const State& best, bool ties) {
+  auto both = [&](ValueId x, ValueId y) { return b_.apply(Op::And, DType::Bool, {x, y}); };
+  auto either = [&](ValueId x, ValueId y) { return b_.apply(Op::Or, DType::Bool, {x, y}); };
+  ValueId c = candidate[0], k = best[0];
+  ValueId wins = b_.apply(Op::Lt, DType::Bool, {k, c});
+  ValueId same = b_.apply(Op::Eq, DType::Bool, {k, c});
+  if (is_float(dtype_)) {
+    ValueId yes = b_.constant(Scalar::of(DType::Bool, std::int64_t(1)));
+    ValueId number = b_.apply(Op::Eq, DType::Bool, {k, k});
+    ValueId nan = b_.apply(Op::Xor, DType::Bool, {b_.apply(Op::Eq, DType::Bool, {c, c}), yes});
+    wins = either(wins, both(number, nan));
+    if (ties)
+      same = either(same, both(nan, b_.apply(Op::Xor, DType::Bool, {number, yes})));
+  }
+  if (!ties)
+    return wins;
+  return either(wins, both(same, b_.apply(Op::Lt, DType::Bool, {candidate[1], best[1]})));
+}
+
+State Accumulator::merge(const State& a, const State& b) {
+  if (monoid_ != Monoid::ArgMax)
+    return {b_.apply(op_of(monoid_), dtype_, {a[0], b[0]})};
+  return choose(better(b, a, true), b, a);
+}
+
+State Accumulator::across_lanes(const State& state) {
+  int lanes = b_.type_of(state[0]).lanes;
+  if (lanes == 1)
+    return state;
+  if (monoid_ != Monoid::ArgMax)
+    return {b_.reduce_lanes(monoid_, state[0])};
+  State best{b_.extract(state[0], 0), b_.extract(state[1], 0)};
+  for (int l = 1; l < lanes; ++l)
+    best = merge(best, {b_.extract(state[0], l), b_.extract(state[1], l)});
+  return best;
+}
+
+Value Accumulator::finish(const State& state) {
+  DType wanted = e_.region().stages[stage_].yield_dtypes[yield_];
+  ValueId v = monoid_ == Monoid::ArgMax ? state[1] : state[0];
+  return e_.convert({v, b_.type_of(v).dtype}, wanted);
+}
+
+} // namespace egret::kernel

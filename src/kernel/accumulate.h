@@ -1,0 +1,43 @@
+// The running combination of values by a monoid: of numbers, or for argmax of pairs of a number and
+// its place.
+#pragma once
+
+#include "kernel/emit.h"
+
+namespace egret::kernel {
+
+/// What a reduction of one yield has seen so far, as registers: {value}, or {value, place} for
+/// argmax.
+using State = std::vector<ValueId>;
+
+class Accumulator {
+public:
+  /// For one yield of `stage`; `with_fma`: products may be added with one rounding. Places count up
+  /// to `places`.
+  Accumulator(Emitter& emitter, int stage, int yield, bool with_fma, const Expr& places);
+
+  State identity(int lanes);
+  /// `state` with the yield's value at the point; lanes outside of the point's mask change nothing.
+  State add(const State& state, const Point& point, const Expr& place);
+  /// Both combined. Of equal values, argmax takes the one whose place is lower.
+  State merge(const State& a, const State& b);
+  /// The combination of all lanes.
+  State across_lanes(const State& state);
+  /// The yield itself, in its own dtype.
+  Value finish(const State& state);
+  std::vector<Type> types(int lanes) const;
+
+private:
+  ValueId better(const State& candidate, const State& best, bool ties);
+  State choose(ValueId condition, const State& yes, const State& no);
+
+  Emitter& e_;
+  ProgramBuilder& b_;
+  int stage_, yield_;
+  Monoid monoid_;
+  DType dtype_; ///< of the accumulator's register
+  DType place_; ///< of argmax's places
+  bool with_fma_;
+};
+
+} // namespace egret::kernel

@@ -1,0 +1,179 @@
+#include "kernel/analysis.h"
+
+#include "kernel/emit.h"
+
+#include <algorithm>
+
+namespace egret::kernel {
+
+namespace {
+
+void collect(const Stage& stage, const Expr& e, const std::vector<int>& indirect,
+             std::vector<bool>& seen);
+
+void collect(const Stage& stage, const Load& load, std::vector<bool>& seen) {
+  for (const Expr& c : load.map.coords)
+    collect(stage, c, load.indirect, seen);
+  for (const Hole& hole : load.map.holes)
+    for (const Guard& g : hole.valid)
+      for (const Expr* e : {&g.value, &g.lo, &g.hi})
+        collect(stage, *e, load.indirect, seen);
+}
+
+void collect_value(const Stage& stage, int value, std::vector<bool>& seen) {
+  const BodyValue& v = stage.body[value];
+  if (v.kind == BodyValue::Kind::Load)
+    collect(stage, stage.loads[v.load], seen);
+  else if (v.kind == BodyValue::Kind::Index)
+    collect(stage, v.index, {}, seen);
+  else if (v.kind == BodyValue::Kind::Apply)
+    for (int a : v.args)
+      collect_value(stage, a, seen);
+}
+
+void collect(const Stage& stage, const Expr& e, const std::vector<int>& indirect,
+             std::vector<bool>& seen) {
+  for (const Expr& v : variables_of(e)) {
+    if (v.is_axis())
+      seen[stage.axes[v.axis_number()]] = true;
+    else if (auto j = indirect_of(v))
+      collect_value(stage, indirect[*j], seen);
+  }
+}
+
+std::optional<std::int64_t> stride_in(const Region& region, const std::vector<int>& axes,
+                                      const Expr& offset, int axis) {
+  for (std::size_t i = 0; i < axes.size(); ++i)
+    if (axes[i] == axis) {
+      auto c = coefficient_of(offset, Expr::axis(int(i), region.axes[axis].extent));
+      return c ? c->constant() : std::nullopt;
+    }
+  return 0;
+}
+
+} // namespace
+
+std::vector<bool> axes_of_value(const Region& region, const Stage& stage, int value) {
+  std::vector<bool> seen(region.axes.size(), false);
+  collect_value(stage, value, seen);
+  return seen;
+}
+
+std::vector<bool> axes_of_load(const Region& region, const Stage& stage, const Load& load) {
+  std::vector<bool> seen(region.axes.size(), false);
+  for (const Expr& c : load.map.coords)
+    collect(stage, c, load.indirect, seen);
+  return seen;
+}
+
+Expr offset_of(const Region& region, const Load& load) {
+  return compose(load.map, region.operands[load.number].layout).coords[0];
+}
+
+Expr offset_of(const Output& output) {
+  return compose(output.map, output.layout).coords[0];
+}
+
+std::optional<std::int64_t> stride_of(const Region& region, const Stage& stage, const Load& load,
+                                      int axis) {
+  if (load.source == Source::Stage || region.operands[load.number].role == Role::Scalar)
+    return 0;
+  if (!load.indirect.empty()) {
+    // Data-dependent along what the indices depend on; else as written.
+    for (int j : load.indirect)
+      if (axes_of_value(region, stage, j)[axis])
+        return std::nullopt;
+  }
+  return stride_in(region, stage.axes, offset_of(region, load), axis);
+}
+
+std::optional<std::int64_t> stride_of(const Region& region, const Output& output, int axis) {
+  return stride_in(region, result_axes(region.stages[output.stage]), offset_of(output), axis);
+}
+
+double flops_of(const Stage& stage) {
+  double flops = stage.kind == StageKind::Map ? 0 : double(stage.yields.size());
+  for (const BodyValue& v : stage.body)
+    if (v.kind == BodyValue::Kind::Apply)
+      flops += info_of(v.op).flops;
+  return flops;
+}
+
+std::vector<int> readers_of(const Region& region, int stage) {
+  std::vector<int> readers;
+  for (std::size_t s = 0; s < region.stages.size(); ++s)
+    if (std::any_of(region.stages[s].loads.begin(), region.stages[s].loads.end(),
+                    [&](const Load& l) { return l.source == Source::Stage && l.number == stage; }))
+      readers.push_back(int(s));
+  return readers;
+}
+
+bool is_output(const Region& region, int stage) {
+  return std::any_of(region.outputs.begin(), region.outputs.end(),
+                     [&](const Output& o) { return o.stage == stage; });
+}
+
+std::int64_t vector_score(const Region& region, std::span<const int> stages, int axis) {
+  std::int64_t score = 0;
+  auto count = [&](std::optional<std::int64_t> stride, DType dtype) {
+    auto bytes = std::int64_t(size_of(dtype));
+    if (!stride || (*stride != 0 && *stride != 1))
+      score -= 4 * bytes;
+    else if (*stride == 1)
+      score += bytes;
+  };
+  for (int s : stages) {
+    const Stage& stage = region.stages[s];
+    if (!contains(stage.axes, axis))
+      continue;
+    for (const Load& load : stage.loads)
+      if (load.source == Source::Operand)
+        count(stride_of(region, stage, load, axis), region.operands[load.number].dtype);
+    if (!contains(result_axes(stage), axis))
+      continue;
+    for (const Output& out : region.outputs)
+      if (out.stage == s)
+        count(stride_of(region, out, axis), out.dtype);
+  }
+  return score;
+}
+
+int lanes_for(const Region& region, std::span<const int> stages, std::int64_t vector_bytes) {
+  std::size_t widest = 1;
+  for (int s : stages) {
+    const Stage& stage = region.stages[s];
+    // Index arithmetic does not count: it is narrow where it can be, and cheap where it cannot.
+    std::vector<bool> index(stage.body.size(), false);
+    for (std::size_t i = 0; i < stage.body.size(); ++i) {
+      const BodyValue& v = stage.body[i];
+      index[i] = v.kind == BodyValue::Kind::Index;
+    }
+    for (const Load& load : stage.loads)
+      for (int j : load.indirect)
+        index[j] = true;
+    for (std::size_t i = 0; i < stage.body.size(); ++i)
+      if (!index[i])
+        widest = std::max(widest, size_of(compute_dtype(stage.body[i].dtype)));
+    if (stage.kind != StageKind::Map)
+      widest = std::max(widest, size_of(compute_dtype(stage.acc_dtype)));
+  }
+  return int(std::clamp<std::int64_t>(vector_bytes / std::int64_t(widest), 1, 64));
+}
+
+Expr points_of(const Region& region, std::span<const int> axes) {
+  Expr n(1);
+  for (int a : axes)
+    n = n * region.axes[a].extent;
+  return n;
+}
+
+bool contains(std::span<const int> axes, int axis) {
+  return std::find(axes.begin(), axes.end(), axis) != axes.end();
+}
+
+bool is_empty(const Region& region, std::span<const int> axes) {
+  return std::any_of(axes.begin(), axes.end(),
+                     [&](int a) { return region.axes[a].extent == Expr(0); });
+}
+
+} // namespace egret::kernel

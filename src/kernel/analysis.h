@@ -1,0 +1,45 @@
+// What generators ask of a region before they choose loops.
+#pragma once
+
+#include "kernel/region.h"
+#include "kernel/target.h"
+
+#include <span>
+
+namespace egret::kernel {
+
+/// Region axes on which value `value` of a stage's body depends, by axis; indirect coordinates
+/// count with what they depend on.
+std::vector<bool> axes_of_value(const Region& region, const Stage& stage, int value);
+/// Region axes on which the element that a load touches depends, by axis.
+std::vector<bool> axes_of_load(const Region& region, const Stage& stage, const Load& load);
+
+/// The offset in memory of a load of an operand, over the stage's variables; of an output, over the
+/// result axes' variables.
+Expr offset_of(const Region& region, const Load& load);
+Expr offset_of(const Output& output);
+/// Elements from one point to the next along region axis `axis`; nothing when that is no constant.
+/// 0: the axis does not matter.
+std::optional<std::int64_t> stride_of(const Region& region, const Stage& stage, const Load& load,
+                                      int axis);
+std::optional<std::int64_t> stride_of(const Region& region, const Output& output, int axis);
+
+/// Arithmetic of one point of the stage, in additions, without what its loads of other stages cost.
+double flops_of(const Stage& stage);
+/// Stages (each once) that load results of `stage`.
+std::vector<int> readers_of(const Region& region, int stage);
+/// Whether an output takes `stage`.
+bool is_output(const Region& region, int stage);
+
+/// How well vectors along `axis` suit the loads and outputs of the stages: bytes an element that
+/// are contiguous, less four times those that would have to be gathered.
+std::int64_t vector_score(const Region& region, std::span<const int> stages, int axis);
+/// Lanes of a vector in which the widest values that the stages compute fit the target's registers.
+int lanes_for(const Region& region, std::span<const int> stages, std::int64_t vector_bytes);
+
+/// Points of a box; the product of extents.
+Expr points_of(const Region& region, std::span<const int> axes);
+bool contains(std::span<const int> axes, int axis);
+bool is_empty(const Region& region, std::span<const int> axes); ///< some extent is 0
+
+} // namespace egret::kernel

@@ -1,0 +1,409 @@
+#include "kernel/builder.h"
+
+#include "support/fail.h"
+#include "support/hash.h"
+
+#include <algorithm>
+#include <set>
+
+namespace egret::kernel {
+
+namespace {
+
+std::uint64_t hash_of(const Inst& i) {
+  std::uint64_t h = std::uint64_t(i.kind);
+  auto add = [&](std::uint64_t v) { h = combine(h, v); };
+  add(std::uint64_t(i.type.dtype) * 64 + std::uint64_t(i.type.lanes));
+  add(i.constant.bits);
+  add(std::uint64_t(std::int64_t(i.number)));
+  add(i.expr.hash());
+  add(std::uint64_t(i.op));
+  add(std::uint64_t(std::int64_t(i.buffer)));
+  for (const Guard& g : i.mask)
+    add(g.value.hash());
+  for (ValueId a : i.args)
+    add(std::uint64_t(a));
+  for (int l : i.lanes_from)
+    add(std::uint64_t(l));
+  return h;
+}
+
+/// Guards that can fail.
+std::vector<Guard> unproved(std::vector<Guard> mask) {
+  std::erase_if(mask, [](const Guard& g) {
+    return proves_less_equal(g.lo, g.value) && proves_less(g.value, g.hi);
+  });
+  std::vector<Guard> once;
+  for (Guard& g : mask)
+    if (std::find(once.begin(), once.end(), g) == once.end())
+      once.push_back(std::move(g));
+  return once;
+}
+
+void each_expr(const Inst& i, const std::function<void(const Expr&)>& f) {
+  f(i.expr);
+  for (const Guard& g : i.mask) {
+    f(g.value);
+    f(g.lo);
+    f(g.hi);
+  }
+}
+
+void each_expr(const Block& block, const std::function<void(const Expr&)>& f) {
+  for (const Stmt& s : block) {
+    each_expr(s.inst, f);
+    for (const Expr* e : {&s.extent, &s.begin, &s.end, &s.step})
+      f(*e);
+    each_expr(s.body, f);
+    each_expr(s.otherwise, f);
+  }
+}
+
+} // namespace
+
+bool depends_on_lane(const Expr& e) {
+  auto variables = variables_of(e);
+  return std::any_of(variables.begin(), variables.end(),
+                     [](const Expr& v) { return lanes_of(v).has_value(); });
+}
+
+ProgramBuilder::ProgramBuilder(std::string name) {
+  program_.name = std::move(name);
+  scopes_.emplace_back();
+}
+
+int ProgramBuilder::add_buffer(Buffer buffer) {
+  program_.buffers.push_back(std::move(buffer));
+  epoch_.push_back(0);
+  return int(program_.buffers.size()) - 1;
+}
+
+int ProgramBuilder::argument(const std::string& name, DType dtype, const Expr& elements,
+                             std::int64_t alignment, bool written) {
+  int number = 0;
+  for (const Buffer& b : program_.buffers)
+    number += b.space == Space::Argument;
+  return add_buffer({name, dtype, Space::Argument, number, elements, false, written, alignment});
+}
+
+int ProgramBuilder::workspace(const std::string& name, DType dtype, const Expr& elements) {
+  return add_buffer({name, dtype, Space::Workspace, -1, elements, false, true, 64});
+}
+
+int ProgramBuilder::worker_memory(const std::string& name, DType dtype, const Expr& elements) {
+  return add_buffer({name, dtype, Space::Worker, -1, elements, false, true, 64});
+}
+
+int ProgramBuilder::add_scalar(DType dtype) {
+  program_.scalars.push_back(dtype);
+  return int(program_.scalars.size()) - 1;
+}
+
+int ProgramBuilder::depth_of(const Expr& e) const {
+  int depth = 0;
+  for (const Expr& v : variables_of(e)) {
+    if (auto id = value_of(v)) {
+      ensure(visible(*id), "kernel builder: index value {} is out of scope", *id);
+      depth = std::max(depth, value_depth_[*id]);
+    } else if (v.is_axis()) {
+      for (int d = int(scopes_.size()) - 1; d > depth; --d)
+        if (scopes_[d].variable == v)
+          depth = d;
+    }
+  }
+  return depth;
+}
+
+int ProgramBuilder::depth_of(const Inst& inst) const {
+  int here = int(scopes_.size()) - 1;
+  if (inst.kind == InstKind::ReadVar)
+    return here;
+  int depth = 0;
+  for (ValueId a : inst.args) {
+    ensure(visible(a), "kernel builder: value {} is out of scope", a);
+    depth = std::max(depth, value_depth_[a]);
+  }
+  each_expr(inst, [&](const Expr& e) { depth = std::max(depth, depth_of(e)); });
+  if (inst.kind == InstKind::Load) {
+    if (program_.buffers[inst.buffer].written)
+      return here;
+    int out = here;
+    while (out > depth && scopes_[out].loads_may_leave)
+      --out;
+    depth = out;
+  }
+  return depth;
+}
+
+ValueId ProgramBuilder::let(Inst inst) {
+  inst.mask = unproved(std::move(inst.mask));
+  int depth = depth_of(inst);
+  std::uint64_t hash = hash_of(inst);
+  bool memory = inst.kind == InstKind::Load && program_.buffers[inst.buffer].written;
+  if (inst.kind != InstKind::ReadVar) {
+    for (int d = int(scopes_.size()) - 1; d >= 0; --d) {
+      auto [begin, end] = scopes_[d].known.equal_range(hash);
+      for (auto it = begin; it != end; ++it)
+        if (made_by_[it->second] == inst &&
+            (!memory || load_epoch_[it->second] == epoch_[inst.buffer]))
+          return it->second;
+      // What a later iteration stores must not be missed, so loads of writable memory are not
+      // shared across loops.
+      if (memory && scopes_[d].is_loop)
+        break;
+    }
+  }
+  ValueId id = ValueId(program_.values.size());
+  program_.values.push_back(inst.type);
+  value_depth_.push_back(depth);
+  load_epoch_.push_back(inst.kind == InstKind::Load ? epoch_[inst.buffer] : 0);
+  if (inst.kind == InstKind::Load)
+    program_.buffers[inst.buffer].read = true;
+  Scope& scope = scopes_[depth];
+  scope.made.push_back(id);
+  scope.known.emplace(hash, id);
+  Stmt s;
+  s.kind = StmtKind::Let;
+  s.target = id;
+  s.inst = inst;
+  scope.block.push_back(std::move(s));
+  made_by_.push_back(std::move(inst));
+  return id;
+}
+
+ValueId ProgramBuilder::constant(const Scalar& value, int lanes) {
+  Inst i;
+  i.kind = InstKind::Constant;
+  i.type = {value.dtype, lanes};
+  i.constant = value;
+  return let(std::move(i));
+}
+
+ValueId ProgramBuilder::scalar(int number) {
+  Inst i;
+  i.kind = InstKind::Scalar;
+  i.type = {program_.scalars.at(number), 1};
+  i.number = number;
+  return let(std::move(i));
+}
+
+ValueId ProgramBuilder::index(const Expr& e, DType dtype, int lanes) {
+  Inst i;
+  i.kind = InstKind::Index;
+  i.type = {dtype, lanes};
+  i.expr = e;
+  return let(std::move(i));
+}
+
+ValueId ProgramBuilder::apply(Op op, DType result, std::vector<ValueId> args) {
+  int lanes = 1;
+  for (ValueId a : args)
+    lanes = std::max(lanes, type_of(a).lanes);
+  for (ValueId& a : args)
+    a = splat(a, lanes);
+  Inst i;
+  i.kind = InstKind::Apply;
+  i.type = {result, lanes};
+  i.op = op;
+  i.args = std::move(args);
+  return let(std::move(i));
+}
+
+ValueId ProgramBuilder::fma(ValueId a, ValueId b, ValueId c) {
+  int lanes = std::max({type_of(a).lanes, type_of(b).lanes, type_of(c).lanes});
+  Inst i;
+  i.kind = InstKind::Fma;
+  i.type = {type_of(c).dtype, lanes};
+  i.args = {splat(a, lanes), splat(b, lanes), splat(c, lanes)};
+  return let(std::move(i));
+}
+
+ValueId ProgramBuilder::cast(ValueId v, DType dtype) {
+  return type_of(v).dtype == dtype ? v : apply(Op::Cast, dtype, {v});
+}
+
+ValueId ProgramBuilder::load(int buffer, const Expr& offset, int lanes, std::vector<Guard> mask,
+                             CachePolicy policy) {
+  Inst i;
+  i.kind = InstKind::Load;
+  i.type = {program_.buffers.at(buffer).dtype, lanes};
+  i.buffer = buffer;
+  i.expr = offset;
+  i.mask = std::move(mask);
+  i.policy = policy;
+  return let(std::move(i));
+}
+
+ValueId ProgramBuilder::test(std::vector<Guard> mask, int lanes) {
+  Inst i;
+  i.kind = InstKind::Test;
+  i.type = {DType::Bool, lanes};
+  i.mask = std::move(mask);
+  return let(std::move(i));
+}
+
+ValueId ProgramBuilder::splat(ValueId v, int lanes) {
+  Type t = type_of(v);
+  if (t.lanes == lanes)
+    return v;
+  ensure(t.lanes == 1, "kernel builder: {} lanes where {} are needed", t.lanes, lanes);
+  if (made_by_[v].kind == InstKind::Constant)
+    return constant(made_by_[v].constant, lanes);
+  Inst i;
+  i.kind = InstKind::Splat;
+  i.type = {t.dtype, lanes};
+  i.args = {v};
+  return let(std::move(i));
+}
+
+ValueId ProgramBuilder::extract(ValueId v, int lane) {
+  if (type_of(v).lanes == 1)
+    return v;
+  Inst i;
+  i.kind = InstKind::Extract;
+  i.type = {type_of(v).dtype, 1};
+  i.number = lane;
+  i.args = {v};
+  return let(std::move(i));
+}
+
+ValueId ProgramBuilder::reduce_lanes(Monoid monoid, ValueId v) {
+  if (type_of(v).lanes == 1)
+    return v;
+  Inst i;
+  i.kind = InstKind::ReduceLanes;
+  i.type = {type_of(v).dtype, 1};
+  i.monoid = monoid;
+  i.args = {v};
+  return let(std::move(i));
+}
+
+ValueId ProgramBuilder::shuffle(ValueId a, ValueId b, std::vector<int> lanes_from) {
+  Inst i;
+  i.kind = InstKind::Shuffle;
+  i.type = {type_of(a).dtype, int(lanes_from.size())};
+  i.args = {a, b};
+  i.lanes_from = std::move(lanes_from);
+  return let(std::move(i));
+}
+
+VarId ProgramBuilder::variable(Type type) {
+  program_.variables.push_back(type);
+  return VarId(program_.variables.size()) - 1;
+}
+
+void ProgramBuilder::set(VarId variable, ValueId value) {
+  value = splat(value, program_.variables.at(variable).lanes);
+  ensure(visible(value), "kernel builder: value {} is out of scope", value);
+  Stmt s;
+  s.kind = StmtKind::Set;
+  s.target = variable;
+  s.args = {value};
+  scopes_.back().block.push_back(std::move(s));
+}
+
+ValueId ProgramBuilder::read(VarId variable) {
+  Inst i;
+  i.kind = InstKind::ReadVar;
+  i.type = program_.variables.at(variable);
+  i.number = variable;
+  return let(std::move(i));
+}
+
+void ProgramBuilder::store(int buffer, const Expr& offset, ValueId value, std::vector<Guard> mask,
+                           CachePolicy policy) {
+  ensure(visible(value), "kernel builder: value {} is out of scope", value);
+  Stmt s;
+  s.kind = StmtKind::Store;
+  s.inst.type = type_of(value);
+  s.inst.buffer = buffer;
+  s.inst.expr = offset;
+  s.inst.mask = unproved(std::move(mask));
+  s.inst.policy = policy;
+  s.args = {value};
+  ++epoch_.at(buffer);
+  scopes_.back().block.push_back(std::move(s));
+}
+
+void ProgramBuilder::close(Scope& scope) {
+  for (ValueId v : scope.made)
+    value_depth_[v] = -1;
+}
+
+void ProgramBuilder::loop(const Expr& begin, const Expr& end, const Expr& step, const Expr& extent,
+                          Bind bind, const std::function<void(const Expr&)>& body) {
+  if (proves_less_equal(end, begin))
+    return;
+  bool runs = proves_less(begin, end);
+  if (bind != Bind::Core && runs && proves_less_equal(end, begin + step)) {
+    body(begin);
+    return;
+  }
+  Stmt s;
+  s.kind = StmtKind::For;
+  s.number = loops_++;
+  s.extent = extent;
+  s.begin = begin;
+  s.end = end;
+  s.step = step;
+  s.bind = bind;
+  scopes_.emplace_back();
+  scopes_.back().variable = Expr::axis(s.number, extent);
+  scopes_.back().loads_may_leave = runs;
+  scopes_.back().is_loop = true;
+  Expr variable = scopes_.back().variable;
+  body(variable);
+  close(scopes_.back());
+  s.body = std::move(scopes_.back().block);
+  scopes_.pop_back();
+  scopes_.back().block.push_back(std::move(s));
+}
+
+void ProgramBuilder::when(std::vector<Guard> condition, const std::function<void()>& body) {
+  condition = unproved(std::move(condition));
+  if (condition.empty()) {
+    body();
+    return;
+  }
+  for (const Guard& g : condition)
+    if (proves_less_equal(g.hi, g.value) || proves_less(g.value, g.lo))
+      return;
+  Stmt s;
+  s.kind = StmtKind::If;
+  s.inst.mask = std::move(condition);
+  scopes_.emplace_back();
+  body();
+  close(scopes_.back());
+  s.body = std::move(scopes_.back().block);
+  scopes_.pop_back();
+  scopes_.back().block.push_back(std::move(s));
+}
+
+void ProgramBuilder::barrier() {
+  program_.uses_barrier = true;
+  for (auto& e : epoch_)
+    ++e;
+  Stmt s;
+  s.kind = StmtKind::Barrier;
+  scopes_.back().block.push_back(std::move(s));
+}
+
+KernelProgram ProgramBuilder::finish(const Expr& workers) {
+  ensure(scopes_.size() == 1, "kernel builder: finished inside a loop");
+  program_.body = std::move(scopes_.back().block);
+  program_.launch.workers = workers;
+  std::set<std::string> seen;
+  auto collect = [&](const Expr& e) {
+    for (const Expr& v : variables_of(e))
+      if (v.is_symbol() && !lanes_of(v) && !value_of(v) && seen.insert(v.node().name).second)
+        program_.dims.push_back(v);
+  };
+  each_expr(program_.body, collect);
+  for (const Buffer& b : program_.buffers)
+    collect(b.elements);
+  collect(workers);
+  verify(program_);
+  return std::move(program_);
+}
+
+} // namespace egret::kernel

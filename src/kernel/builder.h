@@ -1,0 +1,91 @@
+// Writes kernel programs: values in scopes, each computed once and as far outside of the loops as
+// it can be.
+#pragma once
+
+#include "kernel/program.h"
+
+#include <functional>
+#include <span>
+#include <unordered_map>
+
+namespace egret::kernel {
+
+/// Builds one KernelProgram from the outside in. A pure instruction asked for again gives the value
+/// that is already there, and an instruction that does not depend on the innermost loops is put
+/// before them. A load moves out of a loop only when the loop is known to run and nothing in the
+/// program writes the buffer; out of an If it never moves.
+class ProgramBuilder {
+public:
+  explicit ProgramBuilder(std::string name);
+
+  /// Buffers. Argument buffers must be declared first, in the order of the argument block.
+  int argument(const std::string& name, DType dtype, const Expr& elements, std::int64_t alignment,
+               bool written);
+  int workspace(const std::string& name, DType dtype, const Expr& elements);
+  int worker_memory(const std::string& name, DType dtype, const Expr& elements);
+  int add_scalar(DType dtype); ///< a by-value argument; gives its number
+
+  /// Values.
+  ValueId let(Inst inst);
+  ValueId constant(const Scalar& value, int lanes = 1);
+  ValueId scalar(int number);
+  ValueId index(const Expr& e, DType dtype, int lanes);
+  ValueId apply(Op op, DType result, std::vector<ValueId> args);
+  ValueId fma(ValueId a, ValueId b, ValueId c);
+  ValueId cast(ValueId v, DType dtype);
+  ValueId load(int buffer, const Expr& offset, int lanes, std::vector<Guard> mask = {},
+               CachePolicy policy = CachePolicy::Default);
+  ValueId test(std::vector<Guard> mask, int lanes);
+  ValueId splat(ValueId v, int lanes); ///< `v` itself when it has that many lanes already
+  ValueId extract(ValueId v, int lane);
+  ValueId reduce_lanes(Monoid monoid, ValueId v);
+  ValueId shuffle(ValueId a, ValueId b, std::vector<int> lanes_from);
+  const Type& type_of(ValueId v) const { return program_.values[v]; }
+  bool visible(ValueId v) const { return value_depth_[v] >= 0; }
+
+  /// Mutable registers.
+  VarId variable(Type type);
+  void set(VarId variable, ValueId value);
+  ValueId read(VarId variable);
+
+  /// Effects and control.
+  void store(int buffer, const Expr& offset, ValueId value, std::vector<Guard> mask = {},
+             CachePolicy policy = CachePolicy::Default);
+  /// for var in [begin, end) by step. `extent`: an exclusive bound of the variable. The body gets
+  /// the variable. Emits nothing when the loop provably does not run, and only the body, with
+  /// `begin`, when it provably runs once and is not shared out among workers.
+  void loop(const Expr& begin, const Expr& end, const Expr& step, const Expr& extent, Bind bind,
+            const std::function<void(const Expr&)>& body);
+  void when(std::vector<Guard> condition, const std::function<void()>& body);
+  void barrier();
+
+  /// The finished program, verified. `workers`: how many workers can be of use.
+  KernelProgram finish(const Expr& workers);
+
+private:
+  struct Scope {
+    Block block;
+    Expr variable; ///< of the loop, an axis; 0 for the outermost scope and for an If
+    bool loads_may_leave = false;
+    bool is_loop = false;
+    std::vector<ValueId> made;
+    std::unordered_multimap<std::uint64_t, ValueId> known;
+  };
+  int depth_of(const Expr& e) const;
+  int depth_of(const Inst& inst) const;
+  int add_buffer(Buffer buffer);
+  void close(Scope& scope);
+
+  KernelProgram program_;
+  std::vector<Scope> scopes_;
+  std::vector<int> value_depth_;    ///< by value: the scope it was made in; -1 when that is closed
+  std::vector<Inst> made_by_;       ///< by value
+  std::vector<std::int64_t> epoch_; ///< by buffer: stores so far
+  std::vector<std::int64_t> load_epoch_; ///< by value: its buffer's epoch when loaded
+  int loops_ = 0;
+};
+
+/// Whether `e` mentions a lane variable.
+bool depends_on_lane(const Expr& e);
+
+} // namespace egret::kernel

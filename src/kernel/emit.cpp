@@ -1,0 +1,382 @@
+#include "kernel/emit.h"
+
+#include "support/fail.h"
+
+#include <algorithm>
+
+namespace egret::kernel {
+
+namespace {
+
+/// An expression of a stage with its variables replaced by those of the point and its indirect
+/// coordinates by values.
+Expr at_point(const Expr& e, const Stage& stage, const Point& point,
+              const std::vector<Expr>& indirect) {
+  return substitute(e, [&](const Expr& v) -> std::optional<Expr> {
+    if (v.is_axis())
+      return point.at[stage.axes[v.axis_number()]];
+    if (auto j = indirect_of(v))
+      return indirect.at(*j);
+    return std::nullopt;
+  });
+}
+
+IndexMap at_point(const IndexMap& map, const Stage& stage, const Point& point,
+                  const std::vector<Expr>& indirect) {
+  IndexMap out;
+  for (const Expr& c : map.coords)
+    out.coords.push_back(at_point(c, stage, point, indirect));
+  for (const Hole& hole : map.holes) {
+    Hole h;
+    h.fill = hole.fill;
+    for (const Guard& g : hole.valid) {
+      Guard there{at_point(g.value, stage, point, indirect), at_point(g.lo, stage, point, indirect),
+                  at_point(g.hi, stage, point, indirect)};
+      if (!proves_less_equal(there.lo, there.value) || !proves_less(there.value, there.hi))
+        h.valid.push_back(there);
+    }
+    if (!h.valid.empty())
+      out.holes.push_back(std::move(h));
+  }
+  return out;
+}
+
+void append(std::vector<Guard>& mask, const std::vector<Guard>& more) {
+  mask.insert(mask.end(), more.begin(), more.end());
+}
+
+/// The mask of an access that is made once for all lanes: what differs from lane to lane holds for
+/// one of them at least.
+std::vector<Guard> without_lanes(std::vector<Guard> mask) {
+  std::erase_if(mask, [](const Guard& g) {
+    return depends_on_lane(g.value) || depends_on_lane(g.lo) || depends_on_lane(g.hi);
+  });
+  return mask;
+}
+
+/// Whether an operation on low-precision values needs no rounding: its result is one of them, or no
+/// number, or exact.
+bool is_exact(Op op) {
+  return op == Op::Select || op == Op::Max || op == Op::Floor || op == Op::Trunc;
+}
+
+} // namespace
+
+DType compute_dtype(DType dtype) {
+  return is_low(dtype) ? DType::F32 : dtype;
+}
+
+bool Emitter::KeyLess::operator()(const Key& a, const Key& b) const {
+  if (a.first != b.first)
+    return a.first < b.first;
+  return std::lexicographical_compare(
+      a.second.begin(), a.second.end(), b.second.begin(), b.second.end(),
+      [](const Expr& x, const Expr& y) { return std::less<>()(&x.node(), &y.node()); });
+}
+
+Emitter::Emitter(ProgramBuilder& builder, const Region& region) : b_(builder), region_(region) {
+  for (std::size_t i = 0; i < region.operands.size(); ++i) {
+    const Operand& o = region.operands[i];
+    std::string name = o.name.empty() ? fmt::format("in{}", i) : o.name;
+    bool tensor = o.role == Role::Tensor;
+    operand_buffer_.push_back(
+        tensor ? b_.argument(name, o.dtype, element_count(o.shape), o.alignment, false) : -1);
+    scalar_.push_back(tensor ? -1 : b_.add_scalar(o.dtype));
+  }
+  for (std::size_t i = 0; i < region.outputs.size(); ++i) {
+    const Output& o = region.outputs[i];
+    output_buffer_.push_back(
+        b_.argument(fmt::format("out{}", i), o.dtype, element_count(o.shape), 64, true));
+  }
+}
+
+bool Emitter::varies(const Expr& e) const {
+  auto variables = variables_of(e);
+  return std::any_of(variables.begin(), variables.end(), [&](const Expr& v) {
+    auto id = value_of(v);
+    return lanes_of(v) || (id && b_.type_of(*id).lanes > 1);
+  });
+}
+
+bool Emitter::varies(const std::vector<Guard>& mask) const {
+  return std::any_of(mask.begin(), mask.end(), [&](const Guard& g) {
+    return varies(g.value) || varies(g.lo) || varies(g.hi);
+  });
+}
+
+Value Emitter::widen(ValueId v) {
+  DType dtype = b_.type_of(v).dtype;
+  if (!is_low(dtype))
+    return {v, dtype};
+  ValueId wide = b_.cast(v, DType::F32);
+  narrow_of_[wide] = v;
+  return {wide, dtype};
+}
+
+ValueId Emitter::narrow(Value v) {
+  if (!is_low(v.dtype))
+    return v.id;
+  auto it = narrow_of_.find(v.id);
+  if (it != narrow_of_.end() && b_.visible(it->second) && b_.type_of(it->second).dtype == v.dtype)
+    return it->second;
+  return b_.cast(v.id, v.dtype);
+}
+
+Value Emitter::rounded(ValueId id, DType dtype) {
+  return is_low(dtype) ? widen(b_.cast(id, dtype)) : Value{id, dtype};
+}
+
+Value Emitter::convert(Value v, DType dtype) {
+  if (v.dtype == dtype)
+    return v;
+  return is_low(dtype) ? widen(b_.cast(v.id, dtype)) : Value{b_.cast(v.id, dtype), dtype};
+}
+
+ValueId Emitter::index_value(const Expr& e, DType dtype, int lanes) {
+  if (!varies(e))
+    lanes = 1;
+  // Narrow vectors are cheaper, and conversions from them too.
+  bool small = e.lower() >= INT32_MIN && e.upper() <= INT32_MAX;
+  ValueId v = b_.index(e, dtype == DType::I64 || !small ? DType::I64 : DType::I32, lanes);
+  return b_.cast(v, dtype);
+}
+
+Value Emitter::apply(const BodyValue& v, const std::vector<Value>& args) {
+  if (v.op == Op::StopGradient)
+    return args[0];
+  if (v.op == Op::Cast)
+    return convert(args[0], v.dtype);
+  if (v.op == Op::Bitcast) {
+    ValueId raw = narrow(args[0]);
+    return widen(b_.type_of(raw).dtype == v.dtype ? raw : b_.apply(Op::Bitcast, v.dtype, {raw}));
+  }
+  std::vector<ValueId> ids;
+  for (const Value& a : args)
+    ids.push_back(a.id);
+  ValueId id = b_.apply(v.op, compute_dtype(v.dtype), std::move(ids));
+  return is_exact(v.op) ? Value{id, v.dtype} : rounded(id, v.dtype);
+}
+
+Value Emitter::load_operand(const Load& load, const IndexMap& map, const Point& point) {
+  const Operand& operand = region_.operands[load.number];
+  if (operand.role == Role::Scalar)
+    return widen(b_.scalar(scalar_[load.number]));
+  std::vector<Guard> mask;
+  for (const Hole& hole : map.holes)
+    append(mask, hole.valid);
+  const Expr& offset = map.coords[0];
+  ValueId v;
+  if (varies(offset) || varies(mask)) {
+    append(mask, point.mask);
+    v = b_.load(operand_buffer_[load.number], offset, point.lanes, std::move(mask), load_policy);
+  } else {
+    append(mask, without_lanes(point.mask));
+    v = b_.load(operand_buffer_[load.number], offset, 1, std::move(mask), load_policy);
+  }
+  Value result = widen(v);
+  // A masked load gives 0; other fills are put in from the last hole to the first, which comes
+  // first.
+  bool zeros = std::all_of(map.holes.begin(), map.holes.end(),
+                           [](const Hole& h) { return h.fill.bits == 0; });
+  if (zeros)
+    return result;
+  for (auto hole = map.holes.rbegin(); hole != map.holes.rend(); ++hole) {
+    int lanes = varies(hole->valid) ? point.lanes : 1;
+    ValueId held = b_.test(hole->valid, lanes);
+    Value fill = widen(b_.constant(hole->fill));
+    result = {b_.apply(Op::Select, compute_dtype(result.dtype), {held, result.id, fill.id}),
+              result.dtype};
+  }
+  return result;
+}
+
+/// One emission of a stage's body: values are made when asked for, each once.
+struct Emitter::Body {
+  Emitter& e;
+  const Stage& stage;
+  const Point& point;
+  std::vector<Value> made;
+
+  Body(Emitter& emitter, const Stage& s, const Point& p)
+      : e(emitter), stage(s), point(p), made(s.body.size()) {}
+
+  Expr indirect(int value) {
+    Value v = get(value);
+    ValueId id = v.id;
+    if (v.dtype != DType::I32 && v.dtype != DType::I64)
+      id = e.b_.cast(id, DType::I64);
+    return value_symbol(id);
+  }
+
+  Value load(const Load& load) {
+    std::vector<Expr> coordinates;
+    for (int j : load.indirect)
+      coordinates.push_back(indirect(j));
+    if (load.source == Source::Operand) {
+      IndexMap map = at_point(compose(load.map, e.region_.operands[load.number].layout), stage,
+                              point, coordinates);
+      return e.load_operand(load, map, point);
+    }
+    ensure(load.indirect.empty() && load.map.is_total(),
+           "region {}: a stage's result is read through a hole or an index", e.region_.name);
+    const Stage& source = e.region_.stages[load.number];
+    std::vector<int> axes = result_axes(source);
+    Point there = point;
+    for (std::size_t i = 0; i < axes.size(); ++i)
+      there.at[axes[i]] = at_point(load.map.coords[i], stage, point, {});
+    return e.result(load.number, load.component, there);
+  }
+
+  Value get(int i) {
+    if (made[i].id >= 0)
+      return made[i];
+    const BodyValue& v = stage.body[i];
+    switch (v.kind) {
+    case BodyValue::Kind::Constant:
+      made[i] = e.widen(e.b_.constant(v.constant));
+      break;
+    case BodyValue::Kind::Load:
+      made[i] = load(stage.loads[v.load]);
+      break;
+    case BodyValue::Kind::Index:
+      made[i] = e.widen(e.index_value(at_point(v.index, stage, point, {}), v.dtype, point.lanes));
+      break;
+    case BodyValue::Kind::Apply: {
+      std::vector<Value> args;
+      for (int a : v.args)
+        args.push_back(get(a));
+      made[i] = e.apply(v, args);
+      break;
+    }
+    }
+    return made[i];
+  }
+};
+
+Emitter::Key Emitter::key_of(int stage, const Point& point) const {
+  Key key{stage, {}};
+  for (int a : result_axes(region_.stages[stage]))
+    key.second.push_back(point.at[a]);
+  return key;
+}
+
+const std::vector<Value>* Emitter::provided(const Key& key) const {
+  auto it = provided_.find(key);
+  if (it == provided_.end())
+    return nullptr;
+  for (const Value& v : it->second)
+    if (!b_.visible(v.id))
+      return nullptr;
+  return &it->second;
+}
+
+std::vector<Value> Emitter::yields(int stage, const Point& point) {
+  const Stage& s = region_.stages[stage];
+  Body body(*this, s, point);
+  std::vector<Value> values;
+  for (int y : s.yields)
+    values.push_back(body.get(y));
+  return values;
+}
+
+std::optional<std::pair<ValueId, ValueId>> Emitter::factors(int stage, int yield,
+                                                            const Point& point) {
+  const Stage& s = region_.stages[stage];
+  const BodyValue& v = s.body[s.yields[yield]];
+  if (v.kind != BodyValue::Kind::Apply || v.op != Op::Mul || v.dtype != s.acc_dtype ||
+      (v.dtype != DType::F32 && v.dtype != DType::F64))
+    return std::nullopt;
+  Body body(*this, s, point);
+  return std::pair{body.get(v.args[0]).id, body.get(v.args[1]).id};
+}
+
+void Emitter::provide(int stage, const Point& point, std::vector<Value> values) {
+  provided_[key_of(stage, point)] = std::move(values);
+}
+
+void Emitter::provide_memory(int stage, std::vector<int> buffers, Offset offset) {
+  memory_[stage] = {std::move(buffers), std::move(offset)};
+}
+
+void Emitter::forget_memory(int stage) {
+  memory_.erase(stage);
+}
+
+Value Emitter::result(int stage, int component, const Point& point) {
+  Key key = key_of(stage, point);
+  if (const auto* values = provided(key))
+    return (*values)[component];
+  const Stage& s = region_.stages[stage];
+  if (auto it = memory_.find(stage); it != memory_.end()) {
+    Expr offset = it->second.offset(point);
+    bool vector = depends_on_lane(offset);
+    ValueId v = b_.load(it->second.buffers[component], offset, vector ? point.lanes : 1,
+                        vector ? point.mask : without_lanes(point.mask));
+    return {v, s.yield_dtypes[component]};
+  }
+  ensure(s.kind == StageKind::Map, "region {}: stage {} is read before it is computed",
+         region_.name, stage);
+  std::vector<Value> values = yields(stage, point);
+  provided_[key] = values;
+  return values[component];
+}
+
+void Emitter::store(int output, const Point& point, Value value, CachePolicy policy) {
+  const Output& out = region_.outputs[output];
+  const Stage& stage = region_.stages[out.stage];
+  Stage result; // the map's variables are the result axes
+  result.axes = result_axes(stage);
+  IndexMap map = at_point(compose(out.map, out.layout), result, point, {});
+  std::vector<Guard> mask = point.mask;
+  for (const Hole& hole : map.holes)
+    append(mask, hole.valid);
+  ValueId v = narrow(value);
+  bool vector = depends_on_lane(map.coords[0]);
+  if (vector)
+    v = b_.splat(v, point.lanes);
+  ensure(vector || b_.type_of(v).lanes == 1, "region {}: lanes of output {} share one element",
+         region_.name, output);
+  b_.store(output_buffer_[output], map.coords[0], v,
+           vector ? std::move(mask) : without_lanes(std::move(mask)), policy);
+}
+
+void Emitter::store_memory(int stage, const Point& point, const std::vector<Value>& values) {
+  const Memory& memory = memory_.at(stage);
+  Expr offset = memory.offset(point);
+  bool vector = depends_on_lane(offset);
+  for (std::size_t c = 0; c < values.size(); ++c)
+    b_.store(memory.buffers[c], offset, vector ? b_.splat(values[c].id, point.lanes) : values[c].id,
+             vector ? point.mask : without_lanes(point.mask));
+}
+
+void Emitter::scatter(int output, const Point& point, const std::vector<Value>& values) {
+  const Output& out = region_.outputs[output];
+  Stage result;
+  result.axes = result_axes(region_.stages[out.stage]);
+  std::vector<Expr> indirect;
+  for (int c : out.indirect) {
+    ValueId id = values[c].id;
+    if (values[c].dtype != DType::I32 && values[c].dtype != DType::I64)
+      id = b_.cast(id, DType::I64);
+    ensure(b_.type_of(id).lanes == 1, "region {}: lanes of output {} may meet", region_.name,
+           output);
+    indirect.push_back(value_symbol(id));
+  }
+  IndexMap map = at_point(compose(out.map, out.layout), result, point, indirect);
+  std::vector<Guard> mask = point.mask;
+  for (const Hole& hole : map.holes)
+    append(mask, hole.valid);
+  int lanes = depends_on_lane(map.coords[0]) ? point.lanes : 1;
+  ensure(lanes == point.lanes, "region {}: lanes of output {} share one element", region_.name,
+         output);
+  Value value = values[out.component];
+  if (out.combine != Combine::Set) {
+    Value old = widen(b_.load(output_buffer_[output], map.coords[0], lanes, mask));
+    Op op = out.combine == Combine::Add ? Op::Add : Op::Max;
+    ValueId id = b_.apply(op, compute_dtype(out.dtype), {old.id, value.id});
+    value = op == Op::Max ? Value{id, out.dtype} : rounded(id, out.dtype);
+  }
+  b_.store(output_buffer_[output], map.coords[0], b_.splat(narrow(value), lanes), std::move(mask));
+}
+
+} // namespace egret::kernel

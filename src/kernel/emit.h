@@ -1,0 +1,111 @@
+// A stage's scalar body as instructions at a point of the region: for one element or for the lanes
+// of a vector.
+#pragma once
+
+#include "kernel/builder.h"
+#include "kernel/region.h"
+
+#include <map>
+
+namespace egret::kernel {
+
+/// Where code is being written: an expression for every axis of the region (those that the code has
+/// no loop for are never asked for). With lanes > 1 some of them contain the lane variable, and
+/// every vector that is executed has at least one lane inside of `mask`.
+struct Point {
+  std::vector<Expr> at;
+  int lanes = 1;
+  std::vector<Guard> mask; ///< lanes that exist
+};
+
+/// A value of a stage's body. f16 and bf16 values are carried in f32 registers, rounded after each
+/// operation as the graph says.
+struct Value {
+  ValueId id = -1;
+  DType dtype = DType::F32; ///< as the region says
+};
+
+/// The register type in which values of `dtype` are computed: f32 for f16 and bf16, itself for all
+/// others.
+DType compute_dtype(DType dtype);
+/// Whether register values of `dtype` must be rounded after arithmetic.
+inline bool is_low(DType dtype) {
+  return dtype == DType::F16 || dtype == DType::BF16;
+}
+
+class Emitter {
+public:
+  /// Declares the region's operands and outputs as the program's arguments. Keeps references to
+  /// both.
+  Emitter(ProgramBuilder& builder, const Region& region);
+
+  /// The yields of stage `stage` at `point`, before any reduction.
+  std::vector<Value> yields(int stage, const Point& point);
+  /// The two factors when yield `yield` is a product in an unrounded type, whose addition can be
+  /// fused; else nothing.
+  std::optional<std::pair<ValueId, ValueId>> factors(int stage, int yield, const Point& point);
+
+  /// Says that the result of `stage` at the point is `values`, for as long as they are visible.
+  void provide(int stage, const Point& point, std::vector<Value> values);
+  /// Says that results of `stage` stand in memory from now on: component c at `offset`(point) of
+  /// buffers[c], in compute_dtype.
+  using Offset = std::function<Expr(const Point&)>;
+  void provide_memory(int stage, std::vector<int> buffers, Offset offset);
+  void forget_memory(int stage);
+  /// The result of a stage at a point: provided, in memory, or computed in place (maps).
+  Value result(int stage, int component, const Point& point);
+
+  /// Stores to output `output` the value that belongs to the point. Points in holes of the output's
+  /// map are dropped.
+  void store(int output, const Point& point, Value value,
+             CachePolicy policy = CachePolicy::Default);
+  /// Writes a result into memory that provide_memory describes.
+  void store_memory(int stage, const Point& point, const std::vector<Value>& values);
+  /// The update of a scatter, of one element: `values` are all components of the output's stage.
+  void scatter(int output, const Point& point, const std::vector<Value>& values);
+
+  /// A value converted to an element type; rounds once.
+  Value convert(Value v, DType dtype);
+  /// The value in the element type itself, as memory holds it.
+  ValueId narrow(Value v);
+  /// A value fresh from memory or an accumulator, of element type `dtype`.
+  Value widen(ValueId v);
+
+  int operand_buffer(int operand) const { return operand_buffer_[operand]; }
+  int output_buffer(int output) const { return output_buffer_[output]; }
+  ProgramBuilder& builder() { return b_; }
+  const Region& region() const { return region_; }
+
+  CachePolicy load_policy = CachePolicy::Default;
+
+private:
+  struct Memory {
+    std::vector<int> buffers;
+    Offset offset;
+  };
+  using Key = std::pair<int, std::vector<Expr>>;
+  struct KeyLess {
+    bool operator()(const Key& a, const Key& b) const;
+  };
+  struct Body; // one emission of a stage's body
+  /// Whether an expression differs from lane to lane, by the lane variable or by a vector of
+  /// indices.
+  bool varies(const Expr& e) const;
+  bool varies(const std::vector<Guard>& mask) const;
+  Key key_of(int stage, const Point& point) const;
+  const std::vector<Value>* provided(const Key& key) const;
+  Value load_operand(const Load& load, const IndexMap& map, const Point& point);
+  Value apply(const BodyValue& v, const std::vector<Value>& args);
+  Value rounded(ValueId id, DType dtype);
+  ValueId index_value(const Expr& e, DType dtype, int lanes);
+
+  ProgramBuilder& b_;
+  const Region& region_;
+  std::vector<int> operand_buffer_, output_buffer_, scalar_;
+  std::map<Key, std::vector<Value>, KeyLess> provided_;
+  std::map<int, Memory> memory_;
+  std::unordered_map<ValueId, ValueId>
+      narrow_of_; ///< f32 register -> the low-precision value it was made from
+};
+
+} // namespace egret::kernel

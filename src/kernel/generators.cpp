@@ -1,0 +1,28 @@
+#include "kernel/generator.h"
+
+#include "kernel/families.h"
+#include "support/fail.h"
+
+#include <array>
+
+namespace egret::kernel {
+
+std::span<const Generator* const> generators() {
+  static const std::array list{&generic_generator()};
+  return list;
+}
+
+Chosen lower_greedily(const Region& region, const Target& target) {
+  std::string reasons;
+  for (const Generator* generator : generators())
+    for (Schedule& schedule : generator->space(region, target)) {
+      Lowered lowered = generator->lower(region, schedule, target);
+      if (lowered.ok)
+        return {std::move(schedule), std::move(lowered.program)};
+      reasons += fmt::format("\n  {}: {}", to_string(schedule), lowered.reason);
+    }
+  ensure(false, "no generator takes region {}:{}\n{}", region.name, reasons, print(region));
+  return {};
+}
+
+} // namespace egret::kernel
