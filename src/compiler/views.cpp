@@ -27,12 +27,6 @@ namespace {
 
 bool is_unit(const Expr& e) { return e.is_constant() && e.value() == 1; }
 
-bool mentions(const Expr& e, int axis) {
-  auto vars = variables_of(e);
-  return std::any_of(vars.begin(), vars.end(),
-                     [&](const Expr& v) { return v.is_axis() && v.axis_number() == axis; });
-}
-
 /// Dims of a movement's box along which a view with base dependence `base` can vary.
 std::vector<bool> dependence_through(const IndexMap& map, const std::vector<bool>& base) {
   std::vector<bool> result(map.dims.size(), false);
