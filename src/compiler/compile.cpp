@@ -1,0 +1,190 @@
+#include "compiler/compile.h"
+
+#include "compiler/plan_builder.h"
+#include "compiler/prepare.h"
+#include "egret/passes.h"
+#include "kernel/generator.h"
+#include "support/fail.h"
+
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <thread>
+
+namespace egret::compiler {
+
+using ir::NodeId;
+
+namespace {
+
+/// Runs a stage and notes its time.
+class StageClock {
+public:
+  explicit StageClock(CompileReport& report) : report_(report) {}
+  template <class F>
+  auto operator()(const char* stage, F&& run) {
+    const auto begin = std::chrono::steady_clock::now();
+    auto result = run();
+    report_.stages.push_back({stage, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count()});
+    return result;
+  }
+
+private:
+  CompileReport& report_;
+};
+
+/// Inputs that the caller binds keep their slots, whether used or not; normalization must not lose one.
+ir::Graph normalized(const ir::Graph& graph) {
+  ir::Graph result = prepare_outputs(passes::normalize()(graph));
+  ir::verify(result);
+  ensure(result.inputs().size() == graph.inputs().size() && result.outputs.size() == graph.outputs.size(),
+         "compile: normalization changed the number of inputs or outputs");
+  return result;
+}
+
+std::vector<BuiltRegion> regions_of(const GraphFacts& facts, const Partition& partition) {
+  const ir::Graph& graph = facts.graph();
+  std::vector<int> group_of(graph.size(), -1);
+  for (std::size_t g = 0; g < partition.groups.size(); ++g)
+    for (const Member& m : partition.groups[g].members)
+      group_of[m.node] = static_cast<int>(g);
+  std::vector<bool> keep(graph.size(), false);
+  for (NodeId id : graph.outputs)
+    keep[facts.view(id).base] = true;
+  for (std::size_t g = 0; g < partition.groups.size(); ++g)
+    for (const Member& m : partition.groups[g].members)
+      for (const Read& read : reads_of(facts, partition.stored, m.node))
+        if (group_of[read.base] != static_cast<int>(g))
+          keep[read.base] = true;
+  std::vector<BuiltRegion> built;
+  for (const Group& group : partition.groups) {
+    built.push_back(build_region(facts, partition, group, keep));
+    kernel::verify(built.back().region);
+  }
+  return built;
+}
+
+/// The distinct kernels of a program and, for each region, which of them computes it.
+struct Proposed {
+  std::vector<kernel::KernelEntry> entries;
+  std::vector<int> entry_of; ///< by region
+};
+
+Proposed propose(const std::vector<BuiltRegion>& regions, const kernel::Target& target) {
+  Proposed proposed;
+  std::map<std::uint64_t, int> known;
+  for (const BuiltRegion& built : regions) {
+    const std::uint64_t key = kernel::hash_of(built.region);
+    auto [it, fresh] = known.emplace(key, static_cast<int>(proposed.entries.size()));
+    if (fresh) {
+      kernel::Chosen chosen = kernel::lower_greedily(built.region, target);
+      chosen.program.name = built.region.name;
+      kernel::verify(chosen.program);
+      const std::uint64_t hash = kernel::hash_of(chosen.program);
+      proposed.entries.push_back({built.region, std::move(chosen.schedule), std::move(chosen.program), hash});
+    }
+    proposed.entry_of.push_back(it->second);
+  }
+  return proposed;
+}
+
+struct Built {
+  std::vector<std::shared_ptr<const backend::Artifact>> artifacts;
+  int compiled = 0, cached = 0;
+};
+
+/// Compiles on as many threads as the target has workers.
+Built compile_kernels(const kernel::Plan& plan, backend::Device& device, KernelCache& cache) {
+  const std::size_t n = plan.kernels.size();
+  Built built;
+  built.artifacts.resize(n);
+  std::atomic<std::size_t> next{0};
+  std::atomic<int> compiled{0};
+  std::exception_ptr failure;
+  std::mutex guard;
+  auto work = [&] {
+    for (std::size_t i; (i = next++) < n;) {
+      try {
+        bool was_cached = false;
+        built.artifacts[i] = cache.get(plan.kernels[i].program, device, &was_cached);
+        compiled += !was_cached;
+      } catch (...) {
+        std::lock_guard lock(guard);
+        failure = std::current_exception();
+        next = n;
+      }
+    }
+  };
+  const std::size_t helpers = std::min<std::size_t>(n, static_cast<std::size_t>(std::max(1, device.target().workers)));
+  std::vector<std::jthread> threads;
+  for (std::size_t t = 1; t < helpers; ++t)
+    threads.emplace_back(work);
+  work();
+  threads.clear();
+  if (failure)
+    std::rethrow_exception(failure);
+  built.compiled = compiled;
+  built.cached = static_cast<int>(n) - compiled;
+  return built;
+}
+
+std::int64_t upper_bytes(const Expr& e) { return e.upper(); }
+
+void describe_kernels(const ir::Graph& graph, const kernel::Plan& plan, CompileReport& report) {
+  for (const kernel::Step& step : plan.steps) {
+    if (step.kind != kernel::StepKind::Launch)
+      continue;
+    const kernel::KernelEntry& entry = plan.kernels[step.kernel];
+    const kernel::Cost cost = kernel::cost_of(entry.region);
+    KernelReport k;
+    k.name = entry.region.name;
+    k.form = name_of(kernel::classify(entry.region));
+    k.schedule = kernel::to_string(entry.schedule);
+    k.bytes_read = upper_bytes(cost.bytes_read);
+    k.bytes_written = upper_bytes(cost.bytes_written);
+    k.flops = static_cast<double>(upper_bytes(cost.flops));
+    k.nodes = step.nodes;
+    for (NodeId id : step.nodes)
+      k.ops.emplace_back(info_of(graph[id].op).name);
+    report.kernels.push_back(std::move(k));
+  }
+}
+
+} // namespace
+
+Compiled compile_graph(const ir::Graph& graph, const Options& options, backend::Device& device, KernelCache& cache) {
+  Compiled result;
+  CompileReport& report = result.report;
+  StageClock stage(report);
+  report.ops_recorded = graph.size();
+
+  report.graph = stage("normalize", [&] { return normalized(graph); });
+  const GraphFacts facts = stage("views", [&] { return GraphFacts(report.graph); });
+  const Partition partition = stage("partition", [&] { return partition_greedily(facts, options.fuse); });
+  const std::vector<BuiltRegion> regions = stage("regions", [&] { return regions_of(facts, partition); });
+  Proposed proposed = stage("propose", [&] { return propose(regions, device.target()); });
+  result.plan = stage("plan", [&] {
+    std::vector<PlannedKernel> kernels;
+    for (std::size_t i = 0; i < regions.size(); ++i)
+      kernels.push_back({regions[i], proposed.entry_of[i]});
+    kernel::Plan plan = build_plan(report.graph, kernels, std::move(proposed.entries), options.outputs);
+    kernel::verify(plan);
+    return plan;
+  });
+  Built built = stage("compile", [&] { return compile_kernels(result.plan, device, cache); });
+  result.artifacts = std::move(built.artifacts);
+
+  result.plan.key = ir::canonical_hash(report.graph) ^ device.target().fingerprint;
+  report.ops_normalized = report.graph.size();
+  report.unfused = partition.unfused;
+  report.arena_bytes = upper_bytes(result.plan.arena_bytes);
+  report.liveness_bound_bytes = upper_bytes(result.plan.liveness_bound_bytes);
+  report.kernels_compiled = built.compiled;
+  report.kernels_from_cache = built.cached;
+  describe_kernels(report.graph, result.plan, report);
+  return result;
+}
+
+} // namespace egret::compiler
