@@ -1,4 +1,4 @@
-// Views, verification, dead code and hashes of graphs.
+// Verification, dead code and hashes of graphs.
 #include "ir/structure.h"
 
 #include "ir/shape_rules.h"
@@ -8,27 +8,6 @@
 #include <set>
 
 namespace egret::ir {
-
-IndexMap view_of(const Graph& graph, NodeId movement) {
-  const Node& node = graph[movement];
-  ensure(is_movement(node.op), "view_of: %{} is {}, no movement", movement, info_of(node.op).name);
-  const Shape& source = graph[node.inputs[0]].shape;
-  const Attrs& a = node.attrs;
-  switch (node.op) {
-  case Op::Reshape:
-    return IndexMap::reshape(source, node.shape);
-  case Op::Permute:
-    return IndexMap::permute(source, a.axes);
-  case Op::Expand:
-    return IndexMap::expand(source, node.shape);
-  case Op::Pad:
-    return IndexMap::pad(source, a.before, a.after, a.value);
-  case Op::Shrink:
-    return IndexMap::shrink(source, a.before, a.shape);
-  default:
-    return IndexMap::flip(source, a.axes);
-  }
-}
 
 std::vector<bool> live_nodes(const Graph& graph) {
   std::vector<bool> live(graph.size());
