@@ -1,0 +1,192 @@
+#include "support/thread_pool.h"
+
+#include "support/fail.h"
+
+#include <algorithm>
+#include <chrono>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+namespace egret {
+namespace {
+
+// Long enough to bridge the gap between two kernels of one step, short enough that nobody notices
+// it as load.
+constexpr auto kSpinTime = std::chrono::microseconds(60);
+
+void relax() noexcept {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// Spins until done() or for kSpinTime; true when done() held.
+template <class Done>
+bool spin(Done done) noexcept {
+  for (int i = 0; i < 64; ++i) {
+    if (done())
+      return true;
+    relax();
+  }
+  auto end = std::chrono::steady_clock::now() + kSpinTime;
+  do {
+    for (int i = 0; i < 32; ++i) {
+      if (done())
+        return true;
+      relax();
+    }
+  } while (std::chrono::steady_clock::now() < end);
+  return done();
+}
+
+// The pool whose run this thread is inside of.
+thread_local const ThreadPool* current_pool = nullptr;
+
+class Inside {
+public:
+  explicit Inside(const ThreadPool* pool) noexcept : before_(current_pool) { current_pool = pool; }
+  ~Inside() { current_pool = before_; }
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+
+private:
+  const ThreadPool* before_;
+};
+
+} // namespace
+
+void Barrier::reset(int parties) noexcept {
+  parties_ = parties;
+  arrived_.store(0, std::memory_order_relaxed);
+}
+
+void Barrier::wait() noexcept {
+  std::uint32_t round = round_.load(std::memory_order_relaxed);
+  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == parties_) {
+    arrived_.store(0, std::memory_order_relaxed);
+    // Sequentially consistent with the sleeper's increment: one of the two sees the other.
+    round_.store(round + 1, std::memory_order_seq_cst);
+    if (sleepers_.load(std::memory_order_seq_cst) > 0)
+      round_.notify_all();
+    return;
+  }
+  auto passed = [&] { return round_.load(std::memory_order_acquire) != round; };
+  if (spin(passed))
+    return;
+  sleepers_.fetch_add(1, std::memory_order_seq_cst);
+  while (round_.load(std::memory_order_seq_cst) == round)
+    round_.wait(round, std::memory_order_seq_cst);
+  sleepers_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+// A thread and the mailbox by which it learns of work: `ticket` grows by one for each run that it
+// takes part in.
+struct alignas(64) ThreadPool::Worker {
+  std::atomic<std::uint32_t> ticket{0};
+  std::atomic<bool> sleeps{false};
+  std::atomic<bool> quit{false};
+  std::thread thread;
+
+  void wake() noexcept {
+    ticket.fetch_add(1, std::memory_order_seq_cst);
+    if (sleeps.load(std::memory_order_seq_cst))
+      ticket.notify_one();
+  }
+};
+
+ThreadPool::ThreadPool(int size) : size_(size) {
+  ensure(size >= 1, "a thread pool of {} workers", size);
+}
+
+ThreadPool::~ThreadPool() {
+  for (auto& worker : workers_) {
+    worker->quit.store(true, std::memory_order_relaxed);
+    worker->wake();
+  }
+  for (auto& worker : workers_)
+    worker->thread.join();
+}
+
+bool ThreadPool::inside() const noexcept {
+  return current_pool == this;
+}
+
+void ThreadPool::start(int workers) {
+  while (static_cast<int>(workers_.size()) + 1 < workers) {
+    auto worker = std::make_unique<Worker>();
+    int number = static_cast<int>(workers_.size()) + 1;
+    workers_.reserve(workers_.size() + 1);
+    try {
+      worker->thread = std::thread([this, w = worker.get(), number] { work(*w, number); });
+    } catch (const std::system_error& e) {
+      fail(ErrorKind::Device, "thread pool: thread {} of {} cannot be started: {}", number, size_,
+           e.what());
+    }
+    workers_.push_back(std::move(worker));
+  }
+}
+
+void ThreadPool::work(Worker& worker, int number) noexcept {
+  Inside inside(this);
+  std::uint32_t seen = 0;
+  for (;;) {
+    auto called = [&] { return worker.ticket.load(std::memory_order_acquire) != seen; };
+    if (!spin(called)) {
+      worker.sleeps.store(true, std::memory_order_seq_cst);
+      while (worker.ticket.load(std::memory_order_seq_cst) == seen)
+        worker.ticket.wait(seen, std::memory_order_seq_cst);
+      worker.sleeps.store(false, std::memory_order_relaxed);
+    }
+    ++seen;
+    if (worker.quit.load(std::memory_order_relaxed))
+      return;
+    call(*function_, number, active_);
+    if (remaining_.fetch_sub(1, std::memory_order_seq_cst) == 1 &&
+        caller_sleeps_.load(std::memory_order_seq_cst))
+      remaining_.notify_one();
+  }
+}
+
+void ThreadPool::call(const WorkerFunction& f, int worker, int workers) noexcept {
+  try {
+    f(worker, workers);
+  } catch (...) {
+    std::lock_guard lock(error_mutex_);
+    if (!error_)
+      error_ = std::current_exception();
+  }
+}
+
+void ThreadPool::run(int workers, WorkerFunction f) {
+  if (inside()) {
+    f(0, 1);
+    return;
+  }
+  workers = std::max(1, std::min(workers, size_));
+  std::lock_guard turn(turn_);
+  Inside inside(this);
+  if (workers == 1) {
+    f(0, 1);
+    return;
+  }
+  start(workers);
+  function_ = &f;
+  active_ = workers;
+  remaining_.store(workers - 1, std::memory_order_relaxed);
+  for (int i = 1; i < workers; ++i)
+    workers_[static_cast<std::size_t>(i - 1)]->wake();
+  call(f, 0, workers);
+  if (!spin([&] { return remaining_.load(std::memory_order_acquire) == 0; })) {
+    caller_sleeps_.store(true, std::memory_order_seq_cst);
+    for (int left; (left = remaining_.load(std::memory_order_seq_cst)) != 0;)
+      remaining_.wait(left, std::memory_order_seq_cst);
+    caller_sleeps_.store(false, std::memory_order_relaxed);
+  }
+  if (error_)
+    std::rethrow_exception(std::exchange(error_, nullptr));
+}
+
+} // namespace egret
