@@ -1,0 +1,184 @@
+#include "backend/cpu/cpu_device.h"
+
+#include "backend/cpu/host.h"
+#include "backend/cpu/jit.h"
+#include "backend/cpu/render.h"
+#include "support/checked.h"
+#include "support/fail.h"
+#include "support/memory.h"
+#include "support/thread_pool.h"
+
+#include <algorithm>
+#include <atomic>
+#include <vector>
+
+namespace egret::backend::cpu {
+namespace {
+
+using kernel::ArgBlock;
+using kernel::KernelProgram;
+using Entry = void (*)(const ArgBlock*, std::int64_t, std::int64_t);
+
+// Released blocks that a device keeps for its next requests.
+constexpr std::size_t kCacheLimit = std::size_t{4} << 30;
+
+// An expression over a kernel's dims, with constants found once.
+class LaunchNumber {
+public:
+  LaunchNumber(Expr e, const std::vector<Expr>& dims) : constant_(e.constant()) {
+    if (!constant_) {
+      expr_ = std::move(e);
+      dims_ = dims;
+    }
+  }
+  std::int64_t at(const std::int64_t* values) const {
+    if (constant_)
+      return *constant_;
+    return evaluate(expr_, [&](const Expr& dim) {
+      for (std::size_t i = 0; i < dims_.size(); ++i)
+        if (dims_[i] == dim)
+          return values[i];
+      ensure(false, "cpu launch: {} is no dim of the kernel", dim.str());
+      return std::int64_t{0};
+    });
+  }
+
+private:
+  std::optional<std::int64_t> constant_;
+  Expr expr_ = 0;
+  std::vector<Expr> dims_;
+};
+
+Expr worker_bytes(const KernelProgram& program) {
+  Expr bytes = 0;
+  for (const kernel::Buffer& buffer : program.buffers)
+    if (buffer.space == kernel::Space::Worker)
+      bytes =
+          bytes +
+          ceildiv(buffer.elements * Expr(static_cast<std::int64_t>(size_of(buffer.dtype))), 64) *
+              64;
+  return bytes;
+}
+
+class CpuArtifact final : public Artifact {
+public:
+  CpuArtifact(std::shared_ptr<Jit> jit, const KernelProgram& program)
+      : jit_(std::move(jit)), program_(program), workers_(program.launch.workers, program.dims),
+        worker_bytes_(backend::cpu::worker_bytes(program), program.dims) {
+    code_ = jit_->compile(
+        symbol_of(program_), [&](llvm::Module& module) { render(program_, jit_->isa(), module); },
+        &times_);
+    entry_ = reinterpret_cast<Entry>(code_->entry);
+  }
+
+  std::string code() const override {
+    auto fill = [&](llvm::Module& module) { render(program_, jit_->isa(), module); };
+    return "; LLVM IR\n" + jit_->text(fill, false) + "\n; assembly\n" + jit_->text(fill, true);
+  }
+  double compile_seconds() const override { return times_.total(); }
+
+  Entry entry() const { return entry_; }
+  std::int64_t useful_workers(const std::int64_t* dims) const { return workers_.at(dims); }
+  std::int64_t worker_bytes(const std::int64_t* dims) const { return worker_bytes_.at(dims); }
+  const JitTimes& times() const { return times_; }
+
+private:
+  std::shared_ptr<Jit> jit_; ///< outlives the code
+  KernelProgram program_;
+  LaunchNumber workers_, worker_bytes_;
+  JitTimes times_;
+  std::unique_ptr<Code> code_;
+  Entry entry_ = nullptr;
+};
+
+// What one launch at a time needs, kept from launch to launch.
+struct Scratch {
+  std::vector<void*> memory;      ///< by worker
+  std::vector<std::size_t> sizes; ///< bytes of each
+  Barrier barrier;
+
+  ~Scratch() {
+    for (std::size_t i = 0; i < memory.size(); ++i)
+      release_aligned(memory[i], sizes[i]);
+  }
+  void reserve(std::size_t workers, std::size_t bytes) {
+    memory.resize(std::max(memory.size(), workers), nullptr);
+    sizes.resize(memory.size(), 0);
+    for (std::size_t i = 0; i < workers; ++i)
+      if (sizes[i] < bytes) {
+        std::size_t size = round_up(bytes, std::size_t{4096});
+        void* fresh = allocate_aligned(size);
+        release_aligned(memory[i], sizes[i]);
+        memory[i] = fresh;
+        sizes[i] = size;
+      }
+  }
+};
+
+class CpuDevice final : public Device {
+public:
+  explicit CpuDevice(int workers)
+      : host_(detect_host(workers)), jit_(std::make_shared<Jit>(host_.isa)),
+        pool_(host_.target.workers), memory_(kCacheLimit) {}
+
+  const kernel::Target& target() const override { return host_.target; }
+
+  void* allocate(std::size_t bytes) override { return memory_.allocate(bytes); }
+  void release(void* memory, std::size_t bytes) noexcept override {
+    memory_.release(memory, bytes);
+  }
+
+  std::shared_ptr<const Artifact> compile(const KernelProgram& program) override {
+    return std::make_shared<CpuArtifact>(jit_, program);
+  }
+
+  void launch(const Artifact& artifact, const KernelProgram& program, const ArgBlock& block,
+              int workers) override {
+    const auto& own = static_cast<const CpuArtifact&>(artifact);
+    std::int64_t useful = std::max<std::int64_t>(1, own.useful_workers(block.dims));
+    std::int64_t allowed = workers > 0 ? std::min(workers, pool_.size()) : pool_.size();
+    auto count = static_cast<int>(std::min(useful, allowed));
+    std::int64_t bytes = own.worker_bytes(block.dims);
+    if (pool_.inside())
+      count = 1;
+    if (count == 1 && bytes == 0) {
+      // No other thread takes part and nothing is shared: other launches need not be waited for.
+      own.entry()(&block, 0, 1);
+      return;
+    }
+    std::lock_guard lock(launch_);
+    ArgBlock full = block;
+    if (bytes > 0) {
+      scratch_.reserve(static_cast<std::size_t>(count), static_cast<std::size_t>(bytes));
+      full.worker_memory = scratch_.memory.data();
+    }
+    if (count == 1) {
+      own.entry()(&full, 0, 1);
+      return;
+    }
+    if (program.uses_barrier) {
+      scratch_.barrier.reset(count);
+      full.barrier = &scratch_.barrier;
+    }
+    Entry entry = own.entry();
+    pool_.run(count, [&](int worker, int all) { entry(&full, worker, all); });
+  }
+
+  void synchronize() override {} // launches have ended when launch() returns
+
+private:
+  Host host_;
+  std::shared_ptr<Jit> jit_;
+  ThreadPool pool_;
+  MemoryPool memory_;
+  std::mutex launch_; ///< held while scratch_ is in use
+  Scratch scratch_;
+};
+
+} // namespace
+
+std::unique_ptr<Device> make_cpu_device(int workers) {
+  return std::make_unique<CpuDevice>(workers);
+}
+
+} // namespace egret::backend::cpu

@@ -1,0 +1,33 @@
+// What kind of CPU this is: the instruction set to generate for, and the numbers that the
+// compiler's cost decisions use.
+#pragma once
+
+#include "kernel/target.h"
+
+#include <string>
+
+namespace egret::backend::cpu {
+
+/// The parts of an instruction set that the renderer decides by.
+struct Isa {
+  std::string cpu;      ///< LLVM's name of the CPU to schedule for
+  std::string features; ///< LLVM's feature string, "+avx2,-avx512f,..."
+  int vector_bytes = 16;
+  bool x86 = false;
+  bool sse41 = false, avx2 = false, avx512 = false; ///< avx512: F, BW, DQ and VL together
+  bool fma = false, f16c = false;
+};
+
+struct Host {
+  Isa isa;
+  kernel::Target target;
+};
+
+/// The machine at hand, with `workers` workers (0: EGRET_THREADS, or else the cores that this
+/// process may use: its affinity mask, bounded by its cgroup's share). EGRET_CPU narrows the
+/// instruction set: "native" (the default), "avx2" or "sse2". Throws Error(Value) when one of the
+/// two variables has no sensible value and Error(Device) when the CPU lacks what EGRET_CPU asks
+/// for.
+Host detect_host(int workers = 0);
+
+} // namespace egret::backend::cpu

@@ -1,0 +1,92 @@
+// Index expressions as IR: scalars hoisted to the loop level where they are known, addresses, and
+// vectors over the lanes.
+#pragma once
+
+#include "backend/cpu/num.h"
+#include "kernel/program.h"
+
+#include <functional>
+#include <unordered_map>
+#include <vector>
+
+namespace egret::backend::cpu {
+
+struct ExprHash {
+  std::size_t operator()(const Expr& e) const noexcept {
+    return static_cast<std::size_t>(e.hash());
+  }
+};
+
+/// Renders expressions over dims, loop variables, values and the lane. An expression is emitted in
+/// the prologue of the innermost loop whose variable it reads, once, so that no later pass has to
+/// hoist; those that read values are emitted in place.
+class Indices {
+public:
+  using DimLoader = std::function<llvm::Value*(const Expr& dim)>;
+  Indices(Sink& sink, DimLoader load_dim) : sink_(sink), load_dim_(std::move(load_dim)) {}
+
+  /// Opens the scope of a loop (or, first, of the function): `prologue` is a block with a
+  /// terminator, before which hoisted code goes.
+  void enter(llvm::BasicBlock* prologue);
+  void leave();
+  /// Binds a loop variable to its value in the innermost scope.
+  void bind_loop(int number, llvm::Value* value);
+  /// Replaces a loop variable by an expression until unbound: how bodies are unrolled.
+  void replace_loop(int number, Expr by) { replaced_[number] = std::move(by); }
+  void restore_loop(int number) { replaced_.erase(number); }
+  void bind_value(kernel::ValueId id, llvm::Value* value) { values_[id] = value; }
+
+  /// The expression with unrolled variables replaced.
+  Expr resolve(const Expr& e) const;
+  /// Whether it differs from lane to lane.
+  bool varies(const Expr& e) const;
+  /// An i64; `e` is resolved and must not vary.
+  llvm::Value* scalar(const Expr& e);
+  /// An i1: lo <= value < hi, what is proved left out (null when all is).
+  llvm::Value* holds(const Guard& guard);
+  /// Lane by lane, as integers of `bits` (32 only when fits_32 says so, or 64).
+  llvm::Value* vector(const Expr& e, int lanes, unsigned bits);
+  /// Whether every part of the expression stays within 32 signed bits.
+  bool fits_32(const Expr& e) const;
+  /// Pointer to element `e` (which must not vary) of the array at `base`, which is available in the
+  /// outermost scope. `buffer` names it in caches.
+  llvm::Value* address(int buffer, llvm::Value* base, llvm::Type* element, const Expr& e);
+
+private:
+  struct Scope {
+    llvm::BasicBlock* prologue;
+    std::unordered_map<Expr, llvm::Value*, ExprHash> scalars;
+    std::unordered_map<Expr, std::vector<std::pair<int, llvm::Value*>>, ExprHash> addresses;
+  };
+  static constexpr int kInPlace = 1 << 30;
+
+  int level(const Expr& e) const;
+  /// Sum or product without the parts that are first known at `level` itself; the others go to
+  /// `rest`.
+  Expr lower_part(const Expr& e, int level, Expr& rest) const;
+  llvm::Value* emit(const Expr& e, int level);
+  llvm::Value* emit_division(const Expr& e);
+  llvm::Value* address_of(int buffer, llvm::Value* base, llvm::Type* element, const Expr& e);
+  template <class F>
+  llvm::Value* at_level(int level, F make);
+
+  Sink& sink_;
+  DimLoader load_dim_;
+  std::vector<Scope> scopes_;
+  struct Loop {
+    llvm::Value* value;
+    int level;
+  };
+  std::unordered_map<int, Loop> loops_;
+  std::unordered_map<int, Expr> replaced_;
+  std::unordered_map<kernel::ValueId, llvm::Value*> values_;
+};
+
+/// The lane-free part and the factor of the lane of an affine expression; nothing when it is not
+/// affine in the lane, or the factor varies.
+struct LaneAffine {
+  Expr base, stride;
+};
+std::optional<LaneAffine> lane_affine(const Indices& indices, const Expr& e, int lanes);
+
+} // namespace egret::backend::cpu

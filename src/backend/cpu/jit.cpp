@@ -1,0 +1,246 @@
+#include "backend/cpu/jit.h"
+
+#include "backend/cpu/math_library.h"
+#include "support/fail.h"
+
+#include <llvm/ADT/SmallVector.h>
+#include <llvm/Analysis/CGSCCPassManager.h>
+#include <llvm/Analysis/LoopAnalysisManager.h>
+#include <llvm/ExecutionEngine/Orc/CompileUtils.h>
+#include <llvm/ExecutionEngine/Orc/ExecutionUtils.h>
+#include <llvm/ExecutionEngine/Orc/LLJIT.h>
+#include <llvm/IR/LLVMContext.h>
+#include <llvm/IR/LegacyPassManager.h>
+#include <llvm/IR/Module.h>
+#include <llvm/IR/Verifier.h>
+#include <llvm/Passes/PassBuilder.h>
+#include <llvm/Support/TargetSelect.h>
+#include <llvm/Support/raw_ostream.h>
+#include <llvm/Target/TargetMachine.h>
+#include <llvm/Transforms/InstCombine/InstCombine.h>
+#include <llvm/Transforms/Scalar/EarlyCSE.h>
+#include <llvm/Transforms/Scalar/SROA.h>
+#include <llvm/Transforms/Utils/Mem2Reg.h>
+
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <vector>
+
+namespace egret::backend::cpu {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+std::string words_of(llvm::Error error) {
+  return llvm::toString(std::move(error));
+}
+
+template <class T>
+T take(llvm::Expected<T> result, const char* doing) {
+  if (!result)
+    fail(ErrorKind::Device, "cpu code generator: {}: {}", doing, words_of(result.takeError()));
+  return std::move(*result);
+}
+
+void initialize_llvm() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    llvm::InitializeNativeTarget();
+    llvm::InitializeNativeTargetAsmPrinter();
+  });
+}
+
+// Functions are made of explicit vectors with their invariants hoisted already, so little is left
+// to do: variables into registers, and what addresses and masks have in common.
+void optimize(llvm::Module& module, llvm::TargetMachine& machine) {
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager graph;
+  llvm::ModuleAnalysisManager modules;
+  llvm::PassBuilder builder(&machine);
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(graph);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, graph, modules);
+  llvm::FunctionPassManager passes;
+  passes.addPass(llvm::PromotePass());
+  passes.addPass(llvm::EarlyCSEPass(true));
+  for (llvm::Function& function : module)
+    if (!function.isDeclaration())
+      passes.run(function, functions);
+}
+
+} // namespace
+
+struct Jit::Impl {
+  Isa isa;
+  llvm::orc::JITTargetMachineBuilder machine_builder;
+  std::unique_ptr<llvm::orc::LLJIT> jit;
+  std::atomic<std::uint64_t> next{0};
+  std::mutex mutex;
+  std::vector<std::unique_ptr<llvm::TargetMachine>> machines; // idle ones
+
+  explicit Impl(const Isa& wanted) : isa(wanted), machine_builder(builder_for(wanted)) {
+    jit = take(llvm::orc::LLJITBuilder()
+                   .setJITTargetMachineBuilder(machine_builder)
+                   .setLinkProcessSymbolsByDefault(false)
+                   .setPlatformSetUp(llvm::orc::setUpInactivePlatform)
+                   .create(),
+               "starting");
+    llvm::orc::SymbolMap symbols;
+    for (const LibraryFunction& f : math_library())
+      symbols[jit->mangleAndIntern(f.name)] = {llvm::orc::ExecutorAddr::fromPtr(f.address),
+                                               llvm::JITSymbolFlags::Exported |
+                                                   llvm::JITSymbolFlags::Callable};
+    if (auto error = jit->getMainJITDylib().define(llvm::orc::absoluteSymbols(std::move(symbols))))
+      fail(ErrorKind::Device, "cpu code generator: library symbols: {}",
+           words_of(std::move(error)));
+  }
+
+  static llvm::orc::JITTargetMachineBuilder builder_for(const Isa& isa) {
+    initialize_llvm();
+    llvm::orc::JITTargetMachineBuilder builder{llvm::Triple(LLVM_DEFAULT_TARGET_TRIPLE)};
+    builder.setCPU(isa.cpu);
+    builder.addFeatures(split(isa.features));
+    builder.setCodeGenOptLevel(llvm::CodeGenOptLevel::Default);
+    // As ORC's own linker wants it: data relative to the instruction, far functions through stubs.
+    builder.setCodeModel(llvm::CodeModel::Small);
+    builder.setRelocationModel(llvm::Reloc::PIC_);
+    return builder;
+  }
+
+  static std::vector<std::string> split(const std::string& text) {
+    std::vector<std::string> parts;
+    for (std::size_t at = 0; at < text.size();) {
+      std::size_t comma = std::min(text.find(',', at), text.size());
+      parts.push_back(text.substr(at, comma - at));
+      at = comma + 1;
+    }
+    return parts;
+  }
+
+  std::unique_ptr<llvm::TargetMachine> borrow() {
+    {
+      std::lock_guard lock(mutex);
+      if (!machines.empty()) {
+        auto machine = std::move(machines.back());
+        machines.pop_back();
+        return machine;
+      }
+    }
+    return take(machine_builder.createTargetMachine(), "target machine");
+  }
+
+  void give_back(std::unique_ptr<llvm::TargetMachine> machine) {
+    std::lock_guard lock(mutex);
+    machines.push_back(std::move(machine));
+  }
+};
+
+namespace {
+
+struct OrcCode final : Code {
+  llvm::orc::ResourceTrackerSP tracker;
+  ~OrcCode() override {
+    if (tracker)
+      llvm::consumeError(tracker->remove());
+  }
+};
+
+struct Borrowed {
+  Jit::Impl& impl;
+  std::unique_ptr<llvm::TargetMachine> machine;
+  explicit Borrowed(Jit::Impl& from) : impl(from), machine(from.borrow()) {}
+  ~Borrowed() { impl.give_back(std::move(machine)); }
+};
+
+std::unique_ptr<llvm::Module> build(llvm::LLVMContext& context, llvm::TargetMachine& machine,
+                                    const std::string& name,
+                                    const std::function<void(llvm::Module&)>& fill) {
+  auto module = std::make_unique<llvm::Module>(name, context);
+  module->setDataLayout(machine.createDataLayout());
+  module->setTargetTriple(machine.getTargetTriple().str());
+  fill(*module);
+#ifdef EGRET_CHECKS
+  std::string words;
+  llvm::raw_string_ostream stream(words);
+  ensure(!llvm::verifyModule(*module, &stream), "kernel {}: malformed IR: {}", name, words);
+#endif
+  return module;
+}
+
+} // namespace
+
+Jit::Jit(const Isa& isa) : impl_(std::make_unique<Impl>(isa)) {}
+Jit::~Jit() = default;
+
+const Isa& Jit::isa() const noexcept {
+  return impl_->isa;
+}
+
+std::unique_ptr<Code> Jit::compile(const std::string& name,
+                                   const std::function<void(llvm::Module&)>& fill,
+                                   JitTimes* times) {
+  JitTimes unused;
+  JitTimes& t = times != nullptr ? *times : unused;
+  Borrowed borrowed(*impl_);
+  auto start = Clock::now();
+  llvm::LLVMContext context;
+  auto module = build(context, *borrowed.machine, name, fill);
+  t.render = seconds_since(start);
+
+  start = Clock::now();
+  optimize(*module, *borrowed.machine);
+  t.optimize = seconds_since(start);
+
+  // Every function has a name of its own in the one library that holds them all.
+  std::string symbol = fmt::format("{}.{}", name, impl_->next.fetch_add(1));
+  llvm::Function* function = module->getFunction(name);
+  ensure(function != nullptr, "kernel {}: its module has no such function", name);
+  function->setName(symbol);
+
+  start = Clock::now();
+  auto object = take(llvm::orc::SimpleCompiler(*borrowed.machine)(*module), "emitting");
+  t.emit = seconds_since(start);
+
+  start = Clock::now();
+  auto code = std::make_unique<OrcCode>();
+  code->object_bytes = object->getBufferSize();
+  code->tracker = impl_->jit->getMainJITDylib().createResourceTracker();
+  if (auto error = impl_->jit->addObjectFile(code->tracker, std::move(object)))
+    fail(ErrorKind::Device, "cpu code generator: linking {}: {}", name, words_of(std::move(error)));
+  code->entry = take(impl_->jit->lookup(symbol), "linking").toPtr<void*>();
+  t.link = seconds_since(start);
+  return code;
+}
+
+std::string Jit::text(const std::function<void(llvm::Module&)>& fill, bool assembly) {
+  Borrowed borrowed(*impl_);
+  llvm::LLVMContext context;
+  auto module = build(context, *borrowed.machine, "kernel", fill);
+  optimize(*module, *borrowed.machine);
+  std::string text;
+  {
+    llvm::raw_string_ostream stream(text);
+    if (!assembly)
+      module->print(stream, nullptr);
+  }
+  if (!assembly)
+    return text;
+  llvm::SmallString<0> buffer;
+  llvm::raw_svector_ostream stream(buffer);
+  llvm::legacy::PassManager passes;
+  ensure(!borrowed.machine->addPassesToEmitFile(passes, stream, nullptr,
+                                                llvm::CodeGenFileType::AssemblyFile),
+         "this target cannot write assembly");
+  passes.run(*module);
+  return buffer.str().str();
+}
+
+} // namespace egret::backend::cpu

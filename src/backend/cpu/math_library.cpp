@@ -1,0 +1,110 @@
+#include "backend/cpu/math_library.h"
+
+#include "support/thread_pool.h"
+
+#include <cmath>
+#include <cstdint>
+
+namespace egret::backend::cpu {
+namespace {
+
+// In place: values[i] = f(values[i]) for i < n.
+template <double (*F)(double)>
+void map_f64(double* values, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i)
+    values[i] = F(values[i]);
+}
+
+// In place: a[i] = f(a[i], b[i]).
+template <double (*F)(double, double)>
+void map2_f64(double* a, const double* b, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i)
+    a[i] = F(a[i], b[i]);
+}
+
+double sigmoid(double x) {
+  double e = std::exp(-std::fabs(x));
+  return (x < 0 ? e : 1.0) / (1.0 + e);
+}
+
+double floor_mod(double a, double b) {
+  double r = std::fmod(a, b);
+  if (r == 0)
+    return std::copysign(0.0, b);
+  return (r < 0) != (b < 0) ? r + b : r;
+}
+
+// Arguments too large for the reduction that is inlined; the others are left alone.
+template <double (*F)(double)>
+void map_large_f32(float* values, const float* arguments, float limit, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i)
+    if (!(std::fabs(arguments[i]) <= limit))
+      values[i] = static_cast<float>(F(static_cast<double>(arguments[i])));
+}
+
+void wait_at(Barrier* barrier) {
+  barrier->wait();
+}
+
+#define EGRET_MAP(name, function)                                                                  \
+  { "egret_" name "_f64", reinterpret_cast<void*>(&map_f64<function>) }
+
+double exp2(double x) {
+  return std::exp2(x);
+}
+double log2(double x) {
+  return std::log2(x);
+}
+double sin(double x) {
+  return std::sin(x);
+}
+double cos(double x) {
+  return std::cos(x);
+}
+double exp(double x) {
+  return std::exp(x);
+}
+double log(double x) {
+  return std::log(x);
+}
+double tanh(double x) {
+  return std::tanh(x);
+}
+double erf(double x) {
+  return std::erf(x);
+}
+double log1p(double x) {
+  return std::log1p(x);
+}
+double expm1(double x) {
+  return std::expm1(x);
+}
+double pow(double x, double y) {
+  return std::pow(x, y);
+}
+
+} // namespace
+
+std::span<const LibraryFunction> math_library() {
+  static const LibraryFunction functions[] = {
+      {"egret_barrier", reinterpret_cast<void*>(&wait_at)},
+      EGRET_MAP("exp2", exp2),
+      EGRET_MAP("log2", log2),
+      EGRET_MAP("sin", sin),
+      EGRET_MAP("cos", cos),
+      EGRET_MAP("exp", exp),
+      EGRET_MAP("log", log),
+      EGRET_MAP("tanh", tanh),
+      EGRET_MAP("erf", erf),
+      EGRET_MAP("log1p", log1p),
+      EGRET_MAP("expm1", expm1),
+      EGRET_MAP("sigmoid", sigmoid),
+      {"egret_pow_f64", reinterpret_cast<void*>(&map2_f64<pow>)},
+      {"egret_mod_f64", reinterpret_cast<void*>(&map2_f64<floor_mod>)},
+      {"egret_sin_large_f32", reinterpret_cast<void*>(&map_large_f32<sin>)},
+      {"egret_cos_large_f32", reinterpret_cast<void*>(&map_large_f32<cos>)},
+  };
+  return functions;
+}
+
+} // namespace egret::backend::cpu

@@ -1,0 +1,74 @@
+#include "backend/cpu/num.h"
+
+namespace egret::backend::cpu {
+
+Num fma(Num a, Num b, Num c) {
+  if (a.sink().isa.fma)
+    return a.with(a.b().CreateIntrinsic(llvm::Intrinsic::fma, {a.type()}, {a, b, c}));
+  if (a.bits() == 64)
+    return a * b + c;
+  return to_f32(to_f64(a) * to_f64(b) + to_f64(c));
+}
+
+Num exact_sum_odd(Num a, Num b) {
+  Num sum = a + b;
+  Num bb = sum - a;
+  Num error = (a - (sum - bb)) + (b - bb); // exact, Knuth
+  Num bits = to_bits(sum);
+  Num one = bits.word(1);
+  // When the error points away from zero the neighbour below in magnitude is not wanted: both
+  // neighbours of an even number are odd, and the right one lies in the direction of the error.
+  Num away = (to_bits(error) ^ bits) >= 0.0; // same sign
+  Num odd = select(away, bits + one, bits - one);
+  Num even = (bits & one) == bits.word(0);
+  Num inexact = error.with(error.b().CreateFCmpONE(error, error.like(0)));
+  return from_bits(select(even & inexact, odd, bits));
+}
+
+Num exact_fma(Num a, Num b, Num c) {
+  if (a.sink().isa.fma)
+    return fma(a, b, c);
+  if (a.bits() == 32)
+    return to_f32(exact_sum_odd(to_f64(a) * to_f64(b), to_f64(c)));
+  // Without the instruction LLVM calls the C library's fma.
+  return a.with(a.b().CreateIntrinsic(llvm::Intrinsic::fma, {a.type()}, {a, b, c}));
+}
+
+Num round_small(Num x, Num* as_int) {
+  // Adding 1.5 * 2^(mantissa bits) leaves the integer in the low bits.
+  Num magic = x.like(x.bits() == 32 ? 0x1.8p23 : 0x1.8p52);
+  Num shifted = x + magic;
+  if (as_int != nullptr)
+    *as_int = to_bits(shifted) - to_bits(magic);
+  return shifted - magic;
+}
+
+Num trunc(Num x) {
+  if (x.sink().isa.sse41)
+    return x.with(x.b().CreateUnaryIntrinsic(llvm::Intrinsic::trunc, x));
+  // Beyond 2^mantissa every number is integral, and NaN and infinities stay.
+  Num small = abs(x) < (x.bits() == 32 ? 0x1p23 : 0x1p52);
+  Num safe = select(small, x, 0.0);
+  llvm::Value* whole = x.b().CreateFPToSI(safe, x.as_int_type());
+  Num rounded = copysign(x.with(x.b().CreateSIToFP(whole, x.type())), x);
+  return select(small, rounded, x);
+}
+
+Num floor(Num x) {
+  if (x.sink().isa.sse41)
+    return x.with(x.b().CreateUnaryIntrinsic(llvm::Intrinsic::floor, x));
+  Num t = trunc(x);
+  return select(t > x, t - 1.0, t);
+}
+
+Num to_f32_odd(Num x) {
+  Num nearest = to_f32(x);
+  Num back = to_f64(nearest);
+  Num bits = to_bits(nearest);
+  Num beyond = abs(back) > abs(x);
+  Num toward_zero = select(beyond, bits - bits.word(1), bits);
+  Num inexact = x.with(x.b().CreateFCmpONE(back, x));
+  return from_bits(select(inexact, toward_zero | toward_zero.word(1), toward_zero));
+}
+
+} // namespace egret::backend::cpu

@@ -1,0 +1,128 @@
+// Instructions that touch no memory.
+#include "backend/cpu/renderer.h"
+
+#include "support/fail.h"
+
+namespace egret::backend::cpu {
+
+using kernel::Inst;
+using kernel::InstKind;
+using kernel::Type;
+
+llvm::Value* Renderer::instruction(const Inst& inst, Type type) {
+  auto& b = builder_;
+  auto count = static_cast<unsigned>(type.lanes);
+  switch (inst.kind) {
+  case InstKind::Constant:
+    return constant(context(), inst.constant, type.lanes);
+  case InstKind::Scalar:
+    return scalar_argument(inst.number, type.lanes);
+  case InstKind::Index:
+    return index(inst, type);
+  case InstKind::Apply: {
+    llvm::SmallVector<Value*, 3> args;
+    for (kernel::ValueId id : inst.args)
+      args.push_back(value(id));
+    return apply(sink_, inst.op, type.dtype, dtype_of(inst.args.at(0)), args);
+  }
+  case InstKind::Fma:
+    return apply_fma(sink_, type.dtype, value(inst.args.at(0)), value(inst.args.at(1)),
+                     value(inst.args.at(2)));
+  case InstKind::Load:
+    return load(inst, type);
+  case InstKind::ReadVar:
+    return b.CreateLoad(vector_of(element_type(context(), type.dtype), type.lanes),
+                        variables_[static_cast<std::size_t>(inst.number)]);
+  case InstKind::Splat:
+    return type.lanes == 1 ? value(inst.args.at(0))
+                           : b.CreateVectorSplat(count, value(inst.args.at(0)));
+  case InstKind::Extract: {
+    Value* from = value(inst.args.at(0));
+    return from->getType()->isVectorTy()
+               ? b.CreateExtractElement(from, static_cast<std::uint64_t>(inst.number))
+               : from;
+  }
+  case InstKind::ReduceLanes:
+    return reduce_lanes(inst);
+  case InstKind::Shuffle:
+    return shuffle(inst);
+  case InstKind::Test: {
+    Mask mask = mask_of(inst.mask, type.lanes, 32);
+    if (type.lanes == 1)
+      return mask.scalar == nullptr ? b.getTrue() : mask.scalar;
+    Value* lanes = mask_vector(mask, type.lanes);
+    return lanes == nullptr ? b.CreateVectorSplat(count, b.getTrue()) : lanes;
+  }
+  }
+  ensure(false, "kernel {}: an unknown instruction", program_.name);
+  return nullptr;
+}
+
+llvm::Value* Renderer::scalar_argument(int number, int lanes) {
+  Value*& scalar = scalars_[static_cast<std::size_t>(number)];
+  if (scalar == nullptr) {
+    DType type = program_.scalars[static_cast<std::size_t>(number)];
+    Value* raw = load_at_entry(memory_element(context(), type), argument_field(2), number);
+    scalar = at_entry([&] { return from_memory(raw, type); });
+  }
+  return lanes == 1 ? scalar : builder_.CreateVectorSplat(static_cast<unsigned>(lanes), scalar);
+}
+
+llvm::Value* Renderer::index(const Inst& inst, Type type) {
+  Expr e = indices_.resolve(inst.expr);
+  if (!indices_.varies(e)) {
+    Value* scalar = convert(Num(sink_, indices_.scalar(e)), DType::I64, type.dtype);
+    return type.lanes == 1 ? scalar
+                           : builder_.CreateVectorSplat(static_cast<unsigned>(type.lanes), scalar);
+  }
+  bool narrow = indices_.fits_32(e);
+  return convert(Num(sink_, indices_.vector(e, type.lanes, narrow ? 32 : 64)),
+                 narrow ? DType::I32 : DType::I64, type.dtype);
+}
+
+// The upper half of the lanes is combined with the lower half until one is left: lane i meets lane
+// i + n/2.
+llvm::Value* Renderer::reduce_lanes(const Inst& inst) {
+  Value* v = value(inst.args.at(0));
+  DType type = dtype_of(inst.args.at(0));
+  auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(v->getType());
+  if (vector == nullptr)
+    return v;
+  for (unsigned n = vector->getNumElements() / 2; n >= 1; n /= 2) {
+    llvm::SmallVector<int, 64> low, high;
+    for (unsigned i = 0; i < n; ++i) {
+      low.push_back(static_cast<int>(i));
+      high.push_back(static_cast<int>(i + n));
+    }
+    Value* halves[2];
+    if (n == 1) {
+      halves[0] = builder_.CreateExtractElement(v, std::uint64_t{0});
+      halves[1] = builder_.CreateExtractElement(v, std::uint64_t{1});
+    } else {
+      halves[0] = builder_.CreateShuffleVector(v, low);
+      halves[1] = builder_.CreateShuffleVector(v, high);
+    }
+    v = apply(sink_, op_of(inst.monoid), type, type, halves);
+  }
+  return v;
+}
+
+llvm::Value* Renderer::shuffle(const Inst& inst) {
+  Value* first = value(inst.args.at(0));
+  Value* second = inst.args.size() > 1 ? value(inst.args[1]) : nullptr;
+  auto as_vector = [&](Value* v) {
+    return v == nullptr || v->getType()->isVectorTy() ? v : builder_.CreateVectorSplat(1, v);
+  };
+  first = as_vector(first);
+  second = as_vector(second);
+  if (inst.lanes_from.size() == 1) {
+    auto from = static_cast<unsigned>(inst.lanes_from[0]);
+    unsigned count = llvm::cast<llvm::FixedVectorType>(first->getType())->getNumElements();
+    return from < count ? builder_.CreateExtractElement(first, from)
+                        : builder_.CreateExtractElement(second, from - count);
+  }
+  return second == nullptr ? builder_.CreateShuffleVector(first, inst.lanes_from)
+                           : builder_.CreateShuffleVector(first, second, inst.lanes_from);
+}
+
+} // namespace egret::backend::cpu
