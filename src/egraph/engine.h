@@ -1,0 +1,125 @@
+// The e-graph: declarations, tables, classes, rules. Plain data that can be copied; what happens to
+// it is in the functions below and in match.h, plan.h and schedule.h.
+#pragma once
+
+#include "egraph/action.h"
+#include "egraph/plan.h"
+#include "egraph/pools.h"
+#include "egraph/query.h"
+#include "egraph/signature.h"
+#include "egraph/source.h"
+#include "egraph/table.h"
+#include "egraph/union_find.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace egret::egraph {
+
+/// What a rule cost and found so far.
+struct RuleStats {
+  std::uint64_t matches = 0;
+  std::uint64_t runs = 0;   ///< iterations in which it was asked
+  double match_seconds = 0; ///< its share of the time spent matching
+  double apply_seconds = 0;
+  double idle_seconds = 0; ///< match time in iterations in which it found nothing
+  std::uint64_t rows_added = 0;
+};
+
+struct Rule {
+  std::string name;
+  Span span;
+  Query query;
+  ActionProgram action;
+  std::vector<QueryTerm> inputs; ///< what each input register of the action is
+  bool naive = false;
+  std::uint32_t seen = 0;         ///< rows newer than this time were not matched yet; 0: never run
+  std::uint32_t banned_until = 0; ///< back-off: first iteration in which it may run again
+  std::uint32_t times_banned = 0;
+  RuleStats stats;
+};
+
+struct Ruleset {
+  std::string name;
+  std::vector<RuleId> rules;
+  std::vector<RulesetId> parts; ///< of a combined ruleset
+  bool combined = false;
+  PlanCache plans;
+};
+
+struct Engine {
+  Engine();
+
+  Sources sources;
+  Signature signature;
+  Pools pools;
+  UnionFind classes;
+  std::vector<Table> tables; ///< by FunctionId
+  std::vector<Rule> rules;
+  std::vector<Ruleset> rulesets; ///< 0 is the unnamed one
+  std::uint32_t now = 1;         ///< time of the rows that are appended now
+  std::uint32_t threads = 1;
+  bool seminaive = true;
+  double search_seconds = 0, apply_seconds = 0, rebuild_seconds = 0;
+
+  Table& table(FunctionId id) { return tables[Signature::index(id)]; }
+  const Table& table(FunctionId id) const { return tables[Signature::index(id)]; }
+  FunctionId add_function(Function function);
+  std::optional<RulesetId> find_ruleset(std::string_view name) const;
+
+  /// The value that stands for `value` now: the class it was joined into, the container with its
+  /// contents joined.
+  Value canonical(SortId sort, Value value);
+  Value canonical(SortId sort, Value value) const;
+
+  /// Sum of the changes of every table and of all unions; equal before and after means that nothing
+  /// happened.
+  std::uint64_t changes() const;
+  std::uint64_t live_rows() const;
+  std::size_t bytes() const;
+};
+
+/// Runs an action program once. `registers` are scratch space of at least program.registers words
+/// with the inputs set.
+class Actor {
+public:
+  explicit Actor(Engine& engine) : engine_(engine) {}
+  /// Sets the constants; the inputs are the first words of the result.
+  Value* prepare(const ActionProgram& program);
+  void run(const ActionProgram& program);
+  Value result(const ActionProgram& program) const { return registers_[program.result]; }
+  /// Carries out the deletions that were asked for since begin_phase(): rows that were written
+  /// since stay.
+  void begin_phase();
+  void end_phase();
+
+  Value construct(FunctionId function, const Value* args);
+  void set(FunctionId function, const Value* args, Value value, Span span);
+  void subsume(FunctionId function, const Value* args);
+
+private:
+  void canonical_args(const Function& function, const ActionProgram& program,
+                      const ActionStep& step);
+  void construct_into(FunctionId function, const Value* args, Value target);
+  Engine& engine_;
+  std::vector<Value> registers_;
+  std::vector<Value> args_;
+  std::vector<std::pair<FunctionId, std::vector<Value>>> deletions_;
+  std::vector<std::uint32_t> phase_rows_; ///< per table: rows at the start of the phase
+  std::vector<std::vector<std::uint32_t>>
+      rewritten_; ///< per table: older rows that were written again
+};
+
+/// The value of a :merge of two different outputs of one key. Throws where there is no merge.
+Value merged(Engine& engine, FunctionId function, const Value* key, Value old_value,
+             Value new_value, Span span);
+
+/// Restores congruence: joins classes of equal terms, merges functions whose keys became equal, and
+/// brings every row and container to canonical values.
+void rebuild(Engine& engine);
+
+/// Throws InternalError where a table, class or container breaks an invariant of a rebuilt e-graph.
+void check_invariants(const Engine& engine);
+
+} // namespace egret::egraph

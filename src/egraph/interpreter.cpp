@@ -1,0 +1,279 @@
+#include "egraph/interpreter.h"
+
+#include "egraph/lower.h"
+#include "egraph/print.h"
+#include "support/fail.h"
+
+#include <fstream>
+#include <sstream>
+
+namespace egret::egraph {
+
+const std::map<std::string_view, Interpreter::Handler>& Interpreter::handlers() {
+  using I = Interpreter;
+  static const std::map<std::string_view, Handler> table = {
+      {"sort", &I::sort_command},
+      {"datatype", &I::datatype_command},
+      {"datatype*", &I::datatypes_command},
+      {"function", &I::function_command},
+      {"constructor", &I::constructor_command},
+      {"relation", &I::relation_command},
+      {"ruleset", &I::ruleset_command},
+      {"unstable-combined-ruleset", &I::combined_command},
+      {"rule", &I::rule_command},
+      {"rewrite", &I::rewrite_command},
+      {"birewrite", &I::rewrite_command},
+      {"let", &I::let_command},
+      {"run", &I::run_command},
+      {"run-schedule", &I::schedule_command},
+      {"check", &I::check_command},
+      {"fail", &I::fail_command},
+      {"push", &I::push_command},
+      {"pop", &I::pop_command},
+      {"include", &I::include_command},
+      {"extract", &I::extract_command},
+      {"print-size", &I::print_size_command},
+      {"print-function", &I::print_function_command},
+      {"print-stats", &I::print_stats_command},
+      {"input", &I::input_command},
+      {"output", &I::output_command},
+  };
+  return table;
+}
+
+void Interpreter::run_text(std::string name, std::string text) {
+  run_source(engine.sources.add(std::move(name), std::move(text)), directory_);
+}
+
+void Interpreter::run_file(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in)
+    egret::fail(ErrorKind::File, "{}: cannot be read", path.string());
+  std::stringstream text;
+  text << in.rdbuf();
+  run_source(engine.sources.add(path.string(), std::move(text).str()), path.parent_path());
+}
+
+void Interpreter::run_source(std::uint32_t file, const std::filesystem::path& directory) {
+  Sexps program(engine.sources, file);
+  std::filesystem::path before = std::exchange(directory_, directory);
+  // pop replaces the engine, sources included: the text must outlive that.
+  Sources keep = engine.sources;
+  for (std::size_t i = 0; i < program.size(); ++i)
+    command(program[i]);
+  directory_ = before;
+}
+
+void Interpreter::command(Sexp sexp) {
+  if (!sexp.is_list() || sexp.size() == 0 || !sexp[0].is_symbol())
+    fail(sexp, "expected a command in parentheses");
+  std::string_view head = sexp.head();
+  if (auto at = handlers().find(head); at != handlers().end()) {
+    (this->*at->second)(sexp);
+    return;
+  }
+  static const char* const kUnsupported[] = {"prove",    "prove-exists",  "set-option", "calc",
+                                             "simplify", "query-extract", "declare"};
+  for (const char* name : kUnsupported) {
+    if (head == name && !engine.signature.find_function(head))
+      engine.sources.fail(ErrorKind::Unsupported, sexp[0].span(),
+                          fmt::format("{} is not supported", head));
+  }
+  action_command(sexp);
+}
+
+void Interpreter::run_actions(Typed typed) {
+  LoweredRule lowered = Lowering(engine.signature, engine.sources, typed).rule();
+  Actor actor(engine);
+  if (lowered.action.deletes)
+    actor.begin_phase();
+  actor.prepare(lowered.action);
+  actor.run(lowered.action);
+  if (lowered.action.deletes)
+    actor.end_phase();
+  rebuild(engine);
+#ifdef EGRET_CHECKS
+  check_invariants(engine);
+#endif
+}
+
+void Interpreter::action_command(Sexp sexp) {
+  TypeChecker check = checker();
+  check.allow_reads(true);
+  check.action(sexp);
+  run_actions(check.finish());
+}
+
+std::pair<SortId, Value> Interpreter::evaluate(Sexp sexp) {
+  TypeChecker check = checker();
+  check.allow_reads(true);
+  std::uint32_t node = check.expression(sexp, false);
+  Typed typed = check.finish();
+  ActionProgram program = Lowering(engine.signature, engine.sources, typed).expression(node, {});
+  Actor actor(engine);
+  actor.prepare(program);
+  actor.run(program);
+  SortId sort = typed.nodes[node].sort;
+  rebuild(engine);
+  return {sort, engine.canonical(sort, actor.result(program))};
+}
+
+void Interpreter::let_command(Sexp sexp) {
+  if (sexp.size() != 3 || !sexp[1].is_symbol())
+    fail(sexp, "expected (let name expression)");
+  std::string name(sexp[1].symbol());
+  if (engine.signature.is_taken(name))
+    fail(sexp[1], fmt::format("{} is already declared", name));
+  auto [sort, value] = evaluate(sexp[2]);
+  Function global;
+  global.name = name;
+  global.hidden = true;
+  global.kind = FunctionKind::Function;
+  global.output = sort;
+  global.span = sexp.span();
+  FunctionId id = engine.add_function(std::move(global));
+  engine.table(id).append(nullptr, value);
+}
+
+Query Interpreter::query_of(Sexp sexp, std::size_t first, std::size_t last) {
+  TypeChecker check = checker();
+  for (std::size_t i = first; i < last; ++i)
+    check.fact(sexp[i]);
+  Typed typed = check.finish();
+  return Lowering(engine.signature, engine.sources, typed).rule().query;
+}
+
+void Interpreter::check_command(Sexp sexp) {
+  Query query = query_of(sexp, 1, sexp.size());
+  if (!holds(engine, query))
+    engine.sources.fail(ErrorKind::Value, sexp.span(), "Check failed");
+}
+
+void Interpreter::fail_command(Sexp sexp) {
+  if (sexp.size() != 2)
+    fail(sexp, "expected (fail command)");
+  try {
+    command(sexp[1]);
+  } catch (const Error&) {
+    rebuild(engine); // what the command did before it failed stays
+    return;
+  }
+  engine.sources.fail(ErrorKind::Value, sexp.span(), "this command should have failed");
+}
+
+void Interpreter::push_command(Sexp sexp) {
+  if (sexp.size() > 2)
+    fail(sexp, "expected (push) or (push count)");
+  std::uint64_t count = sexp.size() == 2 ? count_of(sexp[1]) : 1;
+  if (count > 10000)
+    fail(sexp[1], "too many");
+  for (std::uint64_t i = 0; i < count; ++i)
+    stack_.push_back(engine);
+}
+
+void Interpreter::pop_command(Sexp sexp) {
+  if (sexp.size() > 2)
+    fail(sexp, "expected (pop) or (pop count)");
+  std::uint64_t count = sexp.size() == 2 ? count_of(sexp[1]) : 1;
+  if (count > stack_.size())
+    fail(sexp, fmt::format("pop: nothing was pushed ({} of {})", stack_.size(), count));
+  for (std::uint64_t i = 0; i < count; ++i) {
+    // Texts that were read since stay known, so that spans of later commands can be shown.
+    Sources sources = std::move(engine.sources);
+    engine = std::move(stack_.back());
+    engine.sources = std::move(sources);
+    stack_.pop_back();
+  }
+}
+
+void Interpreter::include_command(Sexp sexp) {
+  if (sexp.size() != 2 || sexp[1].kind() != SexpKind::String)
+    fail(sexp, "expected (include \"file\")");
+  constexpr int kDeepest = 100;
+  if (include_depth_ >= kDeepest)
+    fail(sexp, "includes nest too deep");
+  std::filesystem::path path = sexp[1].string();
+  // Relative to the including file, else to the working directory.
+  if (path.is_relative() && std::filesystem::exists(directory_ / path))
+    path = directory_ / path;
+  ++include_depth_;
+  run_file(path);
+  --include_depth_;
+}
+
+std::uint32_t Interpreter::run_node(Schedule& schedule, Sexp sexp) {
+  // (run), (run count), (run ruleset), (run ruleset count), each with :until facts ...
+  ScheduleNode node;
+  std::size_t i = 1;
+  if (i < sexp.size() && sexp[i].is_symbol() && !sexp[i].is_keyword())
+    node.ruleset = ruleset_of(sexp[i++]);
+  if (i < sexp.size() && sexp[i].kind() == SexpKind::Int)
+    node.times = count_of(sexp[i++]);
+  if (i < sexp.size() && sexp[i].is_symbol(":until")) {
+    node.until = query_of(sexp, i + 1, sexp.size());
+    i = sexp.size();
+  }
+  if (i < sexp.size())
+    fail(sexp[i], "expected (run ruleset count :until facts ...)");
+  schedule.nodes.push_back(std::move(node));
+  return static_cast<std::uint32_t>(schedule.nodes.size() - 1);
+}
+
+std::uint32_t Interpreter::schedule_node(Schedule& schedule, Sexp sexp, int depth) {
+  constexpr int kDeepest = 1000;
+  if (depth > kDeepest)
+    fail(sexp, "the schedule is nested too deep");
+  ScheduleNode node;
+  if (sexp.is_symbol()) {
+    node.ruleset = ruleset_of(sexp);
+    schedule.nodes.push_back(std::move(node));
+    return static_cast<std::uint32_t>(schedule.nodes.size() - 1);
+  }
+  std::string_view head = sexp.head();
+  if (head == "run")
+    return run_node(schedule, sexp);
+  std::size_t first = 1;
+  if (head == "seq") {
+    node.kind = ScheduleNode::Kind::Sequence;
+  } else if (head == "saturate") {
+    node.kind = ScheduleNode::Kind::Saturate;
+  } else if (head == "repeat") {
+    node.kind = ScheduleNode::Kind::Repeat;
+    if (sexp.size() < 2)
+      fail(sexp, "expected (repeat count schedules ...)");
+    node.times = count_of(sexp[1]);
+    first = 2;
+  } else {
+    fail(sexp, "expected a schedule: a ruleset, (run ...), (seq ...), (repeat count ...) or "
+               "(saturate ...)");
+  }
+  for (std::size_t i = first; i < sexp.size(); ++i)
+    node.children.push_back(schedule_node(schedule, sexp[i], depth + 1));
+  schedule.nodes.push_back(std::move(node));
+  return static_cast<std::uint32_t>(schedule.nodes.size() - 1);
+}
+
+void Interpreter::run_and_report(const Schedule& schedule) {
+  RunReport report = run_schedule(engine, schedule, budget);
+  if (report.stop != StopReason::Done)
+    line(describe(report));
+}
+
+void Interpreter::run_command(Sexp sexp) {
+  Schedule schedule;
+  schedule.root = run_node(schedule, sexp);
+  run_and_report(schedule);
+}
+
+void Interpreter::schedule_command(Sexp sexp) {
+  Schedule schedule;
+  ScheduleNode root;
+  root.kind = ScheduleNode::Kind::Sequence;
+  for (std::size_t i = 1; i < sexp.size(); ++i)
+    root.children.push_back(schedule_node(schedule, sexp[i], 0));
+  schedule.nodes.push_back(std::move(root));
+  schedule.root = static_cast<std::uint32_t>(schedule.nodes.size() - 1);
+  run_and_report(schedule);
+}
+
+} // namespace egret::egraph

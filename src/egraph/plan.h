@@ -1,0 +1,98 @@
+// How a ruleset is matched: for every rule and every atom that may hold the new row, an order of
+// steps; the orders of all rules merged into a trie, so that shared beginnings run once.
+#pragma once
+
+#include "egraph/query.h"
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace egret::egraph {
+
+struct Engine;
+struct Rule;
+
+enum class StepKind : std::uint8_t {
+  Start,  ///< nothing: the root of rules without tables
+  Scan,   ///< every row in range
+  Probe,  ///< rows found by an index on some columns
+  Lookup, ///< the row of a known key
+  Prim    ///< a primitive
+};
+
+/// Which rows of a table a step may see.
+enum class RowRange : std::uint8_t { All, New, Old };
+
+/// A register or a constant.
+struct Operand {
+  bool is_const = false;
+  std::uint32_t value = 0;
+  bool operator==(const Operand&) const = default;
+};
+
+/// What to do with one column of a row that was found.
+struct ColumnOp {
+  std::uint32_t column = 0;
+  bool bind = false; ///< store it in register operand.value; else it must equal the operand
+  Operand operand;
+  bool operator==(const ColumnOp&) const = default;
+};
+
+struct PlanStep {
+  StepKind kind{};
+  RowRange range = RowRange::All;
+  std::uint32_t target = 0;         ///< function or primitive
+  std::vector<std::uint32_t> index; ///< Probe: columns of the index
+  std::vector<Operand> key;         ///< Probe: their values; Lookup: the key; Prim: the arguments
+  std::vector<ColumnOp> columns;    ///< Scan, Probe, Lookup: the other columns
+  bool binds_out = false; ///< Prim: result goes to register out.value; else it must equal out
+  Operand out;
+  bool operator==(const PlanStep&) const = default;
+};
+
+/// A rule matched here; its action's inputs are these operands.
+struct PlanEmit {
+  std::uint32_t rule = 0; ///< position in Forest::rules
+  std::vector<Operand> inputs;
+};
+
+struct PlanNode {
+  PlanStep step;
+  std::vector<std::uint32_t> children;
+  std::vector<PlanEmit> emits;
+  std::uint32_t rules_below = 0; ///< number of emits in the subtree
+};
+
+/// The merged plans of a set of rules.
+struct Forest {
+  std::vector<PlanNode> nodes;
+  std::vector<std::uint32_t> roots;
+  std::vector<std::uint32_t> rules; ///< indexes in Engine::rules
+  std::uint32_t registers = 0;
+  std::vector<std::uint32_t> tables;    ///< functions that the rules mention
+  std::vector<std::uint8_t> magnitudes; ///< of their sizes when this was planned
+};
+
+/// Forests by their sets of rules, so that a ruleset is planned again only when table sizes have
+/// shifted.
+struct PlanCache {
+  struct Entry {
+    std::vector<std::uint32_t> rules;
+    bool naive = false;
+    Forest forest;
+  };
+  std::vector<Entry> entries;
+};
+
+enum class Evaluation : std::uint8_t { Naive, SemiNaive };
+
+/// Plans the rules. Rules that ask a table without rows are left out: they cannot match until its
+/// size, and so the plan, changes.
+Forest plan_rules(Engine& engine, std::vector<std::uint32_t> rules, Evaluation evaluation);
+/// Whether table sizes are still near those the forest was made for.
+bool still_fits(const Engine& engine, const Forest& forest);
+/// The plan of one query over all rows, subsumed ones included where asked.
+Forest plan_query(Engine& engine, const Query& query, std::span<const QueryTerm> inputs);
+
+} // namespace egret::egraph

@@ -1,0 +1,106 @@
+// Interned values. A value is 32 bits wide; what they mean depends on the sort: an e-class id, a
+// small number in place, or the index of something kept here. Equal things have equal bits, so that
+// joins and keys compare words.
+#pragma once
+
+#include "egraph/bigint.h"
+
+#include "egret/egraph.h"
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace egret::egraph {
+
+/// Interns values of T, numbered in the order of their first appearance.
+template <class T, class Hash = std::hash<T>>
+class Interner {
+public:
+  Value intern(const T& item) {
+    auto [at, added] = ids_.try_emplace(item, static_cast<Value>(items_.size()));
+    if (added)
+      items_.push_back(item);
+    return at->second;
+  }
+  const T& operator[](Value id) const { return items_[id]; }
+  std::size_t size() const { return items_.size(); }
+
+private:
+  std::vector<T> items_;
+  std::unordered_map<T, Value, Hash> ids_;
+};
+
+/// Interned sequences of values: the contents of the containers of one sort. What a sequence means
+/// (elements, sorted elements, key-value pairs) is up to the sort.
+class ContainerPool {
+public:
+  Value intern(std::span<const Value> content);
+  std::span<const Value> operator[](Value id) const {
+    return {words_.data() + begins_[id], begins_[id + 1] - begins_[id]};
+  }
+  std::size_t size() const { return begins_.size() - 1; }
+  /// The container that now stands for `id`, after the ids inside it were joined with others.
+  Value current(Value id) const;
+  void forward(Value from, Value to);
+  bool is_current(Value id) const { return forward_[id] == id; }
+  std::size_t bytes() const;
+
+private:
+  std::vector<Value> words_;
+  std::vector<std::uint64_t> begins_{0};
+  std::vector<Value> forward_;
+  std::unordered_multimap<std::uint64_t, Value> by_hash_;
+};
+
+struct BigIntHash {
+  std::size_t operator()(const BigInt& x) const { return x.hash(); }
+};
+struct BigRatHash {
+  std::size_t operator()(const BigRat& x) const { return x.hash(); }
+};
+
+/// Every pool of an e-graph, and the coding of numbers.
+class Pools {
+public:
+  Value from_i64(std::int64_t x) {
+    constexpr std::int64_t kHalf = std::int64_t{1} << 30;
+    if (x >= -kHalf && x < kHalf)
+      return static_cast<Value>(x + kHalf);
+    return integers_.intern(x) | kInterned;
+  }
+  std::int64_t to_i64(Value v) const {
+    constexpr std::int64_t kHalf = std::int64_t{1} << 30;
+    return v & kInterned ? integers_[v & ~kInterned] : static_cast<std::int64_t>(v) - kHalf;
+  }
+  /// NaNs are one value; 0.0 and -0.0 are two.
+  Value from_f64(double x);
+  double to_f64(Value v) const;
+  Value from_string(std::string_view text) { return strings_.intern(std::string(text)); }
+  const std::string& to_string(Value v) const { return strings_[v]; }
+  Value from_big(const BigInt& x) { return bigs_.intern(x); }
+  const BigInt& to_big(Value v) const { return bigs_[v]; }
+  Value from_rat(const BigRat& x) { return rats_.intern(x); }
+  const BigRat& to_rat(Value v) const { return rats_[v]; }
+
+  ContainerPool& containers(std::uint32_t sort) {
+    if (containers_.size() <= sort)
+      containers_.resize(sort + 1);
+    return containers_[sort];
+  }
+  const ContainerPool& containers(std::uint32_t sort) const { return containers_[sort]; }
+
+private:
+  static constexpr Value kInterned = 0x80000000u;
+  Interner<std::int64_t> integers_;
+  Interner<std::uint64_t> reals_;
+  Interner<std::string> strings_;
+  Interner<BigInt, BigIntHash> bigs_;
+  Interner<BigRat, BigRatHash> rats_;
+  std::vector<ContainerPool> containers_;
+};
+
+} // namespace egret::egraph

@@ -1,0 +1,96 @@
+// Built-in primitives, and a short way to declare one from a C++ function.
+#pragma once
+
+#include "egraph/signature.h"
+
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+namespace egret::egraph {
+
+/// The unit value.
+struct Unit {};
+
+/// How a C++ type stands for a sort.
+template <class T>
+struct Codec;
+template <>
+struct Codec<Unit> {
+  static constexpr SortId kSort = sorts::kUnit;
+  static Unit from(const Pools&, Value) { return {}; }
+  static Value to(Pools&, Unit) { return 0; }
+};
+template <>
+struct Codec<bool> {
+  static constexpr SortId kSort = sorts::kBool;
+  static bool from(const Pools&, Value v) { return v != 0; }
+  static Value to(Pools&, bool x) { return x; }
+};
+template <>
+struct Codec<std::int64_t> {
+  static constexpr SortId kSort = sorts::kI64;
+  static std::int64_t from(const Pools& pools, Value v) { return pools.to_i64(v); }
+  static Value to(Pools& pools, std::int64_t x) { return pools.from_i64(x); }
+};
+template <>
+struct Codec<double> {
+  static constexpr SortId kSort = sorts::kF64;
+  static double from(const Pools& pools, Value v) { return pools.to_f64(v); }
+  static Value to(Pools& pools, double x) { return pools.from_f64(x); }
+};
+template <>
+struct Codec<std::string> {
+  static constexpr SortId kSort = sorts::kString;
+  static const std::string& from(const Pools& pools, Value v) { return pools.to_string(v); }
+  static Value to(Pools& pools, const std::string& x) { return pools.from_string(x); }
+};
+template <>
+struct Codec<BigInt> {
+  static constexpr SortId kSort = sorts::kBigInt;
+  static const BigInt& from(const Pools& pools, Value v) { return pools.to_big(v); }
+  static Value to(Pools& pools, const BigInt& x) { return pools.from_big(x); }
+};
+template <>
+struct Codec<BigRat> {
+  static constexpr SortId kSort = sorts::kBigRat;
+  static const BigRat& from(const Pools& pools, Value v) { return pools.to_rat(v); }
+  static Value to(Pools& pools, const BigRat& x) { return pools.from_rat(x); }
+};
+
+/// Declares the primitive `name` from a function of plain C++ types; an empty optional means that
+/// it fails.
+template <class R, class... Args>
+void define(Signature& signature, const std::string& name, R (*function)(Args...)) {
+  Primitive primitive;
+  primitive.name = name;
+  primitive.params = {Codec<std::remove_cvref_t<Args>>::kSort...};
+  if constexpr (requires(R r) { r.has_value(); })
+    primitive.result = Codec<typename R::value_type>::kSort;
+  else
+    primitive.result = Codec<R>::kSort;
+  primitive.body = [function](PrimContext& context, const Value* args, std::size_t, Value& out) {
+    return [&]<std::size_t... I>(std::index_sequence<I...>) {
+      R result = function(Codec<std::remove_cvref_t<Args>>::from(context.pools, args[I])...);
+      if constexpr (requires(R r) { r.has_value(); }) {
+        if (!result)
+          return false;
+        out = Codec<typename R::value_type>::to(context.pools, *result);
+      } else {
+        out = Codec<R>::to(context.pools, result);
+      }
+      return true;
+    }
+    (std::index_sequence_for<Args...>{});
+  };
+  signature.add_primitive(std::move(primitive));
+}
+
+void add_builtin_primitives(Signature& signature);
+void add_i64_primitives(Signature& signature);
+void add_f64_primitives(Signature& signature);
+void add_text_primitives(Signature& signature);
+void add_big_primitives(Signature& signature);
+
+} // namespace egret::egraph

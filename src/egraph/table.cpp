@@ -1,0 +1,255 @@
+#include "egraph/table.h"
+
+#include "support/fail.h"
+
+#include <algorithm>
+
+namespace egret::egraph {
+namespace {
+constexpr std::uint32_t kEmpty = 0xFFFFFFFFu;
+}
+
+Table::Table(const Table& other)
+    : columns_(other.columns_), states_(other.states_), slots_(other.slots_), mask_(other.mask_),
+      live_(other.live_), changes_(other.changes_), stamps_(other.stamps_) {}
+
+Table& Table::operator=(const Table& other) {
+  if (this != &other)
+    *this = Table(other);
+  return *this;
+}
+
+std::uint32_t Table::hash_key(const Value* key) const {
+  std::uint32_t h = 0x2545F491u;
+  for (std::size_t i = 0; i + 1 < columns_.size(); ++i)
+    h = mix32(h, key[i]);
+  return h;
+}
+
+std::uint32_t Table::hash_row(std::uint32_t row) const {
+  std::uint32_t h = 0x2545F491u;
+  for (std::size_t i = 0; i + 1 < columns_.size(); ++i)
+    h = mix32(h, columns_[i][row]);
+  return h;
+}
+
+bool Table::key_equals(std::uint32_t row, const Value* key) const {
+  for (std::size_t i = 0; i + 1 < columns_.size(); ++i) {
+    if (columns_[i][row] != key[i])
+      return false;
+  }
+  return true;
+}
+
+std::uint32_t Table::find(const Value* key) const {
+  if (slots_.empty())
+    return kNone;
+  std::uint32_t hash = hash_key(key);
+  for (std::uint32_t i = hash & mask_; slots_[i].row != kEmpty; i = (i + 1) & mask_) {
+    if (slots_[i].hash == hash && key_equals(slots_[i].row, key))
+      return slots_[i].row;
+  }
+  return kNone;
+}
+
+void Table::grow() {
+  std::vector<Slot> old = std::move(slots_);
+  slots_.assign(old.empty() ? 8 : old.size() * 2, Slot{0, kEmpty});
+  mask_ = static_cast<std::uint32_t>(slots_.size() - 1);
+  for (const Slot& slot : old) {
+    if (slot.row == kEmpty)
+      continue;
+    std::uint32_t i = slot.hash & mask_;
+    while (slots_[i].row != kEmpty)
+      i = (i + 1) & mask_;
+    slots_[i] = slot;
+  }
+}
+
+std::uint32_t Table::append(const Value* key, Value output, RowState state) {
+  if ((std::size_t{live_} + 1) * 4 > slots_.size() * 3)
+    grow();
+  std::uint32_t row = rows();
+  ensure(row < kNone - 1, "a table has more than 2^32 rows");
+  for (std::size_t i = 0; i + 1 < columns_.size(); ++i)
+    columns_[i].push_back(key[i]);
+  columns_.back().push_back(output);
+  states_.push_back(state);
+  std::uint32_t hash = hash_key(key);
+  std::uint32_t i = hash & mask_;
+  while (slots_[i].row != kEmpty)
+    i = (i + 1) & mask_;
+  slots_[i] = {hash, row};
+  ++live_;
+  ++changes_;
+  return row;
+}
+
+std::uint32_t Table::slot_of(std::uint32_t row) const {
+  std::uint32_t i = hash_row(row) & mask_;
+  while (slots_[i].row != row)
+    i = (i + 1) & mask_;
+  return i;
+}
+
+void Table::kill(std::uint32_t row) {
+  // Removal by shifting back keeps probe sequences free of tombstones.
+  std::uint32_t hole = slot_of(row);
+  for (std::uint32_t i = (hole + 1) & mask_; slots_[i].row != kEmpty; i = (i + 1) & mask_) {
+    std::uint32_t home = slots_[i].hash & mask_;
+    if (((i - home) & mask_) >= ((i - hole) & mask_)) {
+      slots_[hole] = slots_[i];
+      hole = i;
+    }
+  }
+  slots_[hole].row = kEmpty;
+  states_[row] = RowState::Dead;
+  --live_;
+  ++changes_;
+}
+
+void Table::subsume(std::uint32_t row) {
+  if (states_[row] == RowState::Live) {
+    states_[row] = RowState::Subsumed;
+    ++changes_;
+  }
+}
+
+void Table::stamp(std::uint32_t now) {
+  if (!stamps_.empty() && stamps_.back().second == rows())
+    stamps_.back().first = now; // nothing came at the last time
+  else
+    stamps_.emplace_back(now, rows());
+}
+
+std::uint32_t Table::since(std::uint32_t seen) const {
+  auto at =
+      std::upper_bound(stamps_.begin(), stamps_.end(), seen,
+                       [](std::uint32_t time, const auto& stamp) { return time < stamp.first; });
+  return at == stamps_.end() ? rows() : at->second;
+}
+
+std::uint32_t Table::index_key(std::uint32_t row, const std::vector<std::uint32_t>& columns) const {
+  if (columns.size() == 1)
+    return columns_[columns[0]][row];
+  std::uint32_t h = kIndexSeed;
+  for (std::uint32_t c : columns)
+    h = mix32(h, columns_[c][row]);
+  return h;
+}
+
+const ColumnIndex& Table::index(const std::vector<std::uint32_t>& columns) {
+  ColumnIndex* found = nullptr;
+  for (auto& candidate : indexes_) {
+    if (candidate->columns_ == columns)
+      found = candidate.get();
+  }
+  if (!found) {
+    indexes_.push_back(std::make_unique<ColumnIndex>(columns));
+    found = indexes_.back().get();
+  }
+  std::uint32_t from = static_cast<std::uint32_t>(found->next_.size());
+  if (from == rows())
+    return *found;
+  if (rows() > found->next_.capacity())
+    found->next_.reserve(std::max<std::size_t>(rows(), from + from / 2));
+  for (std::uint32_t row = from; row < rows(); ++row) {
+    if (states_[row] == RowState::Dead) {
+      found->next_.push_back(ColumnIndex::kEnd);
+      continue;
+    }
+    std::uint32_t& head = found->heads_.at(index_key(row, columns));
+    found->next_.push_back(head);
+    head = row;
+  }
+  return *found;
+}
+
+bool Table::compact() {
+  std::uint32_t dead = rows() - live_;
+  if (dead < 64 || dead < rows() / 3)
+    return false;
+  std::vector<std::uint32_t> moved(rows() + 1);
+  std::uint32_t to = 0;
+  for (std::uint32_t row = 0; row < rows(); ++row) {
+    moved[row] = to;
+    if (states_[row] == RowState::Dead)
+      continue;
+    for (auto& column : columns_)
+      column[to] = column[row];
+    states_[to] = states_[row];
+    ++to;
+  }
+  moved[rows()] = to;
+  for (auto& [time, row] : stamps_)
+    row = moved[row];
+  // Of stamps that fell together the last one holds.
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < stamps_.size(); ++i) {
+    if (i + 1 < stamps_.size() && stamps_[i + 1].second == stamps_[i].second)
+      continue;
+    stamps_[kept++] = stamps_[i];
+  }
+  stamps_.resize(kept);
+  for (Slot& slot : slots_) {
+    if (slot.row != kEmpty)
+      slot.row = moved[slot.row];
+  }
+  for (auto& column : columns_)
+    column.resize(to);
+  states_.resize(to);
+  indexes_.clear();
+  return true;
+}
+
+double Table::rows_per_value(std::size_t c) const {
+  if (live_ == 0)
+    return 1;
+  constexpr std::uint32_t kSample = 256;
+  std::uint32_t step = std::max(1u, rows() / kSample), taken = 0;
+  std::vector<Value> sample;
+  for (std::uint32_t row = 0; row < rows(); row += step) {
+    if (states_[row] == RowState::Dead)
+      continue;
+    sample.push_back(columns_[c][row]);
+    ++taken;
+  }
+  std::sort(sample.begin(), sample.end());
+  double distinct = static_cast<double>(std::unique(sample.begin(), sample.end()) - sample.begin());
+  double n = taken, all = live_;
+  if (n == 0)
+    return 1;
+  if (step == 1)
+    return n / distinct;
+  // Few repeats in a sample of n mean about n^2/2r different values (the birthday bound); many mean
+  // that all were seen.
+  double repeats = n - distinct;
+  double values = repeats < n / 2 ? n * n / (2 * std::max(repeats, 0.5)) : distinct;
+  return std::max(1.0, all / values);
+}
+
+std::size_t Table::bytes() const {
+  std::size_t total =
+      states_.capacity() + slots_.capacity() * sizeof(Slot) + stamps_.capacity() * 8;
+  for (const auto& column : columns_)
+    total += column.capacity() * sizeof(Value);
+  for (const auto& index : indexes_)
+    total += index->bytes();
+  return total;
+}
+
+void Table::check(const char* name) const {
+  std::uint32_t live = 0;
+  std::vector<Value> key(columns_.size() - 1);
+  for (std::uint32_t row = 0; row < rows(); ++row) {
+    if (states_[row] == RowState::Dead)
+      continue;
+    ++live;
+    for (std::size_t c = 0; c + 1 < columns_.size(); ++c)
+      key[c] = columns_[c][row];
+    ensure(find(key.data()) == row, "table {}: the key index misses row {}", name, row);
+  }
+  ensure(live == live_, "table {}: {} rows live, {} counted", name, live, live_);
+}
+
+} // namespace egret::egraph

@@ -1,0 +1,107 @@
+// A function's rows, column by column, with a hash index on the key. Rows are appended, never
+// changed: an update kills the old row and appends the new one, so the rows since a moment are a
+// suffix, which is what semi-naive evaluation asks for.
+#pragma once
+
+#include "egraph/flat_map.h"
+
+#include "egret/egraph.h"
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace egret::egraph {
+
+enum class RowState : std::uint8_t { Live, Subsumed, Dead };
+
+/// Rows by the value of one column, or by a hash of several: the newest row of each key, and for
+/// every row the one before it.
+class ColumnIndex {
+public:
+  static constexpr std::uint32_t kEnd = 0xFFFFFFFFu;
+  explicit ColumnIndex(std::vector<std::uint32_t> columns) : columns_(std::move(columns)) {}
+  const std::vector<std::uint32_t>& columns() const { return columns_; }
+  std::uint32_t first(std::uint32_t key) const { return heads_.find(key); }
+  std::uint32_t next(std::uint32_t row) const { return next_[row]; }
+  std::size_t keys() const { return heads_.size(); }
+  std::size_t bytes() const { return heads_.bytes() + next_.capacity() * 4; }
+
+private:
+  friend class Table;
+  std::vector<std::uint32_t> columns_;
+  FlatMap32 heads_;
+  std::vector<std::uint32_t> next_;
+};
+
+class Table {
+public:
+  static constexpr std::uint32_t kNone = 0xFFFFFFFFu;
+
+  explicit Table(std::uint32_t key_columns) : columns_(key_columns + 1) {}
+  Table(const Table& other);
+  Table& operator=(const Table& other);
+  Table(Table&&) = default;
+  Table& operator=(Table&&) = default;
+
+  std::uint32_t key_columns() const { return static_cast<std::uint32_t>(columns_.size() - 1); }
+  /// Rows that were ever appended and not yet compacted away; dead ones included.
+  std::uint32_t rows() const { return static_cast<std::uint32_t>(states_.size()); }
+  std::uint32_t live() const { return live_; }
+  const std::uint32_t* column(std::size_t c) const { return columns_[c].data(); }
+  Value at(std::uint32_t row, std::size_t c) const { return columns_[c][row]; }
+  Value output(std::uint32_t row) const { return columns_.back()[row]; }
+  RowState state(std::uint32_t row) const { return states_[row]; }
+  const RowState* states() const { return states_.data(); }
+
+  /// The row with this key (live or subsumed), or kNone.
+  std::uint32_t find(const Value* key) const;
+  /// Appends a row whose key is absent.
+  std::uint32_t append(const Value* key, Value output, RowState state = RowState::Live);
+  void kill(std::uint32_t row);
+  void subsume(std::uint32_t row);
+
+  /// Marks that rows from now on belong to time `now` or later.
+  void stamp(std::uint32_t now);
+  /// The first row that is newer than time `seen`.
+  std::uint32_t since(std::uint32_t seen) const;
+
+  /// An index on the columns, up to date with every row. Pointers stay valid until the table is
+  /// compacted or destroyed.
+  const ColumnIndex& index(const std::vector<std::uint32_t>& columns);
+  /// Key of a row for an index on `columns`.
+  std::uint32_t index_key(std::uint32_t row, const std::vector<std::uint32_t>& columns) const;
+  /// Drops dead rows when they are many. True if rows were renumbered.
+  bool compact();
+  /// Sampled estimate of the mean number of rows that share a value of column `c`.
+  double rows_per_value(std::size_t c) const;
+  std::size_t bytes() const;
+  void drop_indexes() { indexes_.clear(); }
+  /// Counts every change of content, so that a caller can tell whether anything happened.
+  std::uint64_t changes() const { return changes_; }
+  /// Throws InternalError if the key index and the columns disagree.
+  void check(const char* name) const;
+
+private:
+  struct Slot {
+    std::uint32_t hash;
+    std::uint32_t row;
+  };
+  std::uint32_t hash_key(const Value* key) const;
+  std::uint32_t hash_row(std::uint32_t row) const;
+  bool key_equals(std::uint32_t row, const Value* key) const;
+  void grow();
+  std::uint32_t slot_of(std::uint32_t row) const;
+
+  std::vector<std::vector<Value>> columns_;
+  std::vector<RowState> states_;
+  std::vector<Slot> slots_;
+  std::uint32_t mask_ = 0;
+  std::uint32_t live_ = 0;
+  std::uint64_t changes_ = 0;
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> stamps_; ///< (time, first row of that time)
+  std::vector<std::unique_ptr<ColumnIndex>> indexes_;
+};
+
+} // namespace egret::egraph
