@@ -1,0 +1,125 @@
+#include "egret/io.h"
+#include "io/file.h"
+#include "io/safetensors_header.h"
+#include "io/tensor_bytes.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+namespace egret::io {
+
+namespace {
+
+constexpr std::uint64_t kMostHeaderBytes = 100'000'000; // as the format's own reader
+
+} // namespace
+
+struct SafetensorsFile::Impl {
+  explicit Impl(const std::filesystem::path& path) : file("safetensors", path) {
+    std::array<std::byte, 8> length_bytes = {};
+    file.read_at(0, length_bytes);
+    std::uint64_t length = 0;
+    for (std::size_t i = 8; i-- > 0;)
+      length = length << 8 | std::to_integer<std::uint64_t>(length_bytes[i]);
+    if (length > kMostHeaderBytes)
+      file.fail(0, "a header of {} bytes is more than the limit of {}", length, kMostHeaderBytes);
+    if (length > file.size() - 8)
+      file.fail(0, "a header of {} bytes in a file of {}", length, file.size());
+    std::string text(length, '\0');
+    file.read_at(8, std::as_writable_bytes(std::span(text)));
+    data_start = 8 + length;
+    header = parse_safetensors_header(text, file.size() - data_start, path);
+    for (std::size_t i = 0; i < header.tensors.size(); ++i)
+      places.emplace(header.tensors[i].name, i);
+  }
+
+  InputFile file;
+  std::uint64_t data_start = 0;
+  SafetensorsHeader header;
+  std::map<std::string, std::size_t, std::less<>> places;
+};
+
+SafetensorsFile::SafetensorsFile(const std::filesystem::path& path)
+    : impl_(std::make_unique<const Impl>(path)) {}
+SafetensorsFile::~SafetensorsFile() = default;
+SafetensorsFile::SafetensorsFile(SafetensorsFile&&) noexcept = default;
+
+const std::vector<TensorInfo>& SafetensorsFile::tensors() const noexcept {
+  return impl_->header.tensors;
+}
+const Metadata& SafetensorsFile::metadata() const noexcept {
+  return impl_->header.metadata;
+}
+bool SafetensorsFile::contains(std::string_view name) const noexcept {
+  return impl_->places.contains(name);
+}
+
+const TensorInfo& SafetensorsFile::info(std::string_view name) const {
+  auto found = impl_->places.find(name);
+  if (found != impl_->places.end())
+    return impl_->header.tensors[found->second];
+  std::vector<std::string> some;
+  for (const auto& [other, place] : impl_->places)
+    if (some.size() < 5)
+      some.push_back(other);
+  fail(ErrorKind::Value, "safetensors: {}: no tensor '{}' among {} ({}{})",
+       impl_->file.path().string(), name, impl_->places.size(), fmt::join(some, ", "),
+       impl_->places.size() > some.size() ? ", ..." : "");
+}
+
+void SafetensorsFile::read_bytes(std::string_view name, std::uint64_t offset,
+                                 std::span<std::byte> out) const {
+  const TensorInfo& place = info(name);
+  if (offset > place.end - place.begin || out.size() > place.end - place.begin - offset)
+    fail(ErrorKind::Index, "safetensors: {}: bytes {} to {} of tensor '{}', which has {}",
+         impl_->file.path().string(), offset, offset + out.size(), name, place.end - place.begin);
+  impl_->file.read_at(impl_->data_start + place.begin + offset, out);
+}
+
+Tensor SafetensorsFile::read(std::string_view name) const {
+  const TensorInfo& place = info(name);
+  return tensor_filled_by(place.dtype, place.shape,
+                          [&](std::span<std::byte> out) { read_bytes(name, 0, out); });
+}
+
+TensorMap load_safetensors(const std::filesystem::path& path, Metadata* metadata) {
+  SafetensorsFile file(path);
+  TensorMap tensors;
+  for (const auto& info : file.tensors())
+    tensors.emplace(info.name, file.read(info.name));
+  if (metadata != nullptr)
+    *metadata = file.metadata();
+  return tensors;
+}
+
+void save_safetensors(const std::filesystem::path& path, const TensorMap& tensors,
+                      const Metadata& metadata) {
+  SafetensorsHeader header;
+  header.metadata = metadata;
+  for (const auto& [name, tensor] : tensors) {
+    if (name == "__metadata__")
+      fail(ErrorKind::Value, "save_safetensors: a tensor cannot be named '{}'", name);
+    header.tensors.push_back({name, tensor.dtype(), tensor.sizes(), 0, 0});
+  }
+  // Wide elements first, so that every tensor starts at a multiple of its element size.
+  std::stable_sort(
+      header.tensors.begin(), header.tensors.end(),
+      [](const TensorInfo& a, const TensorInfo& b) { return size_of(a.dtype) > size_of(b.dtype); });
+  std::uint64_t end = 0;
+  for (auto& info : header.tensors) {
+    info.begin = end;
+    info.end = end += bytes_of(info.dtype, info.shape);
+  }
+  std::vector<Tensor> values;
+  for (const auto& [name, tensor] : tensors)
+    values.push_back(tensor);
+  eval(values); // in one plan, and before anything is written
+  AtomicFile file("safetensors", path);
+  file.write(safetensors_header_text(header));
+  for (const auto& info : header.tensors)
+    file.write(tensors.at(info.name).to_bytes());
+  file.commit();
+}
+
+} // namespace egret::io
