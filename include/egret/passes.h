@@ -62,7 +62,7 @@ Pass simplify();       ///< exact identities of algebra, selections, conversions
 Pass drop_markers();
 /// Intrinsics become primitives, approximately: for backends without them, and for looking at.
 Pass decompose_intrinsics();
-/// What the compiler runs first: drop_markers | fold_constants | simplify | fold_constants | simplify ... | dead_code.
+/// What the compiler runs first: drop_markers, then fold_constants and simplify together until neither finds anything, then dead_code.
 Pass normalize();
 
 } // namespace passes

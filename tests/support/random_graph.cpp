@@ -26,8 +26,11 @@ constexpr double kLargestInteger = 9.2e18;
 class Maker {
 public:
   Maker(std::uint64_t seed, const RandomGraphOptions& options) : rng_(seed), options_(options) {
-    // a seed's neighbours give unrelated graphs
-    rng_.bits();
+    options_.motifs = options_.motifs && options_.allowed.empty() && options_.views;
+    // few dtypes a graph, so that ops find operands and make chains
+    dtypes_ = options.dtypes;
+    for (std::size_t keep = 2 + static_cast<std::size_t>(rng_.below(3)); dtypes_.size() > keep;)
+      dtypes_.erase(dtypes_.begin() + rng_.below(static_cast<std::int64_t>(dtypes_.size())));
     if (options.symbolic) {
       sizes_.push_back(Expr::symbol("N", 1, 9));
       sizes_.push_back(Expr::symbol("M", 2, 8, 2));
@@ -41,9 +44,10 @@ public:
         ops.push_back(static_cast<Op>(i));
     std::erase_if(ops,
                   [&](Op op) { return op == Op::Input || (!options_.views && is_movement(op)); });
-    new_input(rng_.pick(options_.dtypes), random_shape());
+    new_input(rng_.pick(dtypes_), sizes_.empty() ? random_shape() : Shape(sizes_));
     for (int made = 0, tries = 0; made < options_.ops && tries < 20 * options_.ops; ++tries) {
-      std::optional<NodeId> id = try_op(rng_.pick(ops));
+      std::optional<NodeId> id =
+          options_.motifs && rng_.chance(0.1) ? motif() : try_op(rng_.pick(ops));
       if (!id)
         continue;
       pool_.push_back(*id);
@@ -85,7 +89,8 @@ private:
 
   Shape random_shape() {
     Shape shape;
-    for (std::int64_t rank = rng_.below(options_.max_rank + 1); rank > 0; --rank) {
+    std::int64_t rank = rng_.chance(0.1) ? 0 : 1 + rng_.below(options_.max_rank);
+    for (; rank > 0; --rank) {
       shape.push_back(random_dim());
       if (!fits(shape))
         shape.back() = 1 + rng_.below(2);
@@ -123,20 +128,21 @@ private:
         found.push_back(id);
     if (found.empty())
       return std::nullopt;
-    return rng_.pick(found);
+    auto n = static_cast<std::int64_t>(found.size()); // the later of two: chains grow
+    return found[static_cast<std::size_t>(std::max(rng_.below(n), rng_.below(n)))];
   }
 
   template <class Takes>
   NodeId operand(Takes takes) {
-    if (rng_.chance(0.75))
+    if (rng_.chance(0.9))
       if (auto id = existing([&](const ir::Node& n) { return takes(n.dtype); }))
         return *id;
-    std::vector<DType> dtypes = options_.dtypes;
+    std::vector<DType> dtypes = dtypes_;
     std::erase_if(dtypes, [&](DType d) { return !takes(d); });
     if (dtypes.empty())
       return pool_[0]; // the op's dtype rule refuses it, and another op is tried
     DType dtype = rng_.pick(dtypes);
-    if (rng_.chance(0.3))
+    if (rng_.chance(0.5))
       if (auto id = existing([](const ir::Node&) { return true; }))
         return graph_.cast(*id, dtype);
     return new_input(dtype, random_shape());
@@ -153,7 +159,7 @@ private:
             return n.dtype == dtype && n.shape != shape && broadcasts(n.shape, shape);
           }))
         return graph_.broadcast(*id, shape);
-    if (rng_.chance(0.3))
+    if (rng_.chance(0.4))
       if (auto id = existing([&](const ir::Node& n) { return n.shape == shape; }))
         return graph_.cast(*id, dtype);
     if (options_.views && rng_.chance(0.4))
@@ -258,7 +264,7 @@ private:
   bool has(DType d) const { return std::ranges::find(options_.dtypes, d) != options_.dtypes.end(); }
 
   std::optional<NodeId> source(Op op) {
-    DType dtype = rng_.pick(options_.dtypes);
+    DType dtype = rng_.pick(dtypes_);
     if (op == Op::Constant)
       return graph_.constant(random_scalar(dtype));
     if (dtype == DType::Bool)
@@ -268,7 +274,7 @@ private:
 
   std::optional<NodeId> conversion(Op op) {
     NodeId a = operand([](DType) { return true; });
-    std::vector<DType> dtypes = options_.dtypes;
+    std::vector<DType> dtypes = dtypes_;
     DType from = graph_[a].dtype;
     std::erase_if(dtypes, [&](DType d) {
       return d == from || (op == Op::Bitcast && size_of(d) != size_of(from));
@@ -294,7 +300,7 @@ private:
   /// An integer tensor, mostly with values inside 0..extent-1.
   std::optional<NodeId> index(const Expr& extent, std::optional<Shape> shape) {
     NodeId id;
-    std::vector<DType> dtypes = options_.dtypes;
+    std::vector<DType> dtypes = dtypes_;
     std::erase_if(dtypes, [](DType d) { return !is_integer(d); });
     if (dtypes.empty())
       return std::nullopt;
@@ -404,6 +410,49 @@ private:
     }
   }
 
+  /// What models are made of: products of matrices and normalized rows.
+  std::optional<NodeId> motif() {
+    NodeId a = operand(is_float);
+    Shape shape = graph_[a].shape;
+    DType dtype = graph_[a].dtype;
+    if (!is_float(dtype) || shape.empty())
+      return std::nullopt;
+    return shape.size() > 1 && rng_.chance(0.6) ? product(a, dtype, shape) : softmax(a, shape);
+  }
+
+  std::optional<NodeId> product(NodeId a, DType dtype, const Shape& shape) {
+    Expr k = shape.back(), n = random_dim();
+    bool k_last = rng_.chance(0.5);
+    auto last = static_cast<std::int64_t>(shape.size());
+    Shape box(shape.begin(), shape.end() - 1), a_box = box, b_box(shape.size() - 1, Expr(1));
+    for (const Expr& dim : k_last ? Shape{n, k} : Shape{k, n})
+      box.push_back(dim), b_box.push_back(dim);
+    for (const Expr& dim : k_last ? Shape{1, k} : Shape{k, 1})
+      a_box.push_back(dim);
+    if (!fits(box))
+      return std::nullopt;
+    NodeId b = k_last && rng_.chance(0.5) ? graph_.permute(value(dtype, {k, n}), {1, 0})
+                                          : value(dtype, k_last ? Shape{n, k} : Shape{k, n});
+    NodeId left = graph_.expand(graph_.reshape(a, a_box), box);
+    NodeId right = graph_.expand(graph_.reshape(b, b_box), box);
+    NodeId terms = rng_.chance(0.5) ? graph_.binary(Op::Mul, left, right)
+                                    : graph_.binary(Op::Mul, right, left);
+    return graph_.reduce(Op::ReduceSum, terms, {k_last ? last : last - 1});
+  }
+
+  std::optional<NodeId> softmax(NodeId a, const Shape& shape) {
+    Axes axis{random_axis(shape)};
+    Shape kept = shape;
+    kept[static_cast<std::size_t>(axis[0])] = 1;
+    auto spread = [&](NodeId row) { return graph_.expand(graph_.reshape(row, kept), shape); };
+    NodeId minus = graph_.broadcast(graph_.constant(graph_[a].dtype, -1), shape);
+    NodeId top = spread(graph_.reduce(Op::ReduceMax, a, axis));
+    NodeId shifted = graph_.binary(Op::Add, a, graph_.binary(Op::Mul, top, minus));
+    NodeId e = graph_.unary(Op::Exp, shifted);
+    NodeId total = spread(graph_.reduce(Op::ReduceSum, e, axis));
+    return graph_.binary(Op::Div, e, total);
+  }
+
   /// Neighbouring dims merged, dims split, ones put in and taken out.
   Shape reshaped(const Shape& shape) {
     Shape result;
@@ -432,6 +481,7 @@ private:
 
   Rng rng_;
   RandomGraphOptions options_;
+  std::vector<DType> dtypes_;
   Graph graph_;
   std::vector<NodeId> pool_;
   std::vector<Expr> sizes_;

@@ -39,6 +39,7 @@ struct RandomGraphOptions {
                             DType::I64, DType::Bool, DType::F64, DType::U32};
   std::vector<Op> allowed; ///< empty: every op
   bool views = true;       ///< movements, also those that helpers would need
+  bool motifs = true;      ///< matrix products and softmax now and then; needs views and all ops
   bool zero_dims = true;   ///< sizes 0 now and then
   bool symbolic = false;   ///< some dims are the symbols N (1..9) and M (2..8, even)
   std::int64_t max_rank = 4;

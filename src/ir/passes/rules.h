@@ -42,6 +42,9 @@ struct Rule {
   NodeId (*apply)(const Site& site);
 };
 
+/// The value of all the site's elements when what is known of its operands tells it.
+std::optional<Scalar> folded_value(const Site& site);
+
 std::span<const Rule> arithmetic_rules();
 std::span<const Rule> logic_rules();
 std::span<const Rule> conversion_rules();

@@ -33,14 +33,6 @@ bool all_zero(const std::vector<Expr>& list) {
   return std::ranges::all_of(list, [](const Expr& e) { return e == Expr(0); });
 }
 
-NodeId of_known(const Site& s) {
-  auto value = ir::known_value(s.out, s.in[0]);
-  if (!value)
-    return kNo;
-  NodeId filled = s.filled(*value);
-  return filled == s.out.add(s.op, s.in, s.attrs) ? kNo : filled;
-}
-
 NodeId unmoved(const Site& s) {
   return s.operand(0).shape == s.shape ? s.in[0] : kNo;
 }
@@ -125,13 +117,6 @@ NodeId flip_of_flip(const Site& s) {
 }
 
 constexpr Rule kRules[] = {
-    {Op::Reshape, "a moved constant is a constant", of_known},
-    {Op::Permute, "a moved constant is a constant", of_known},
-    {Op::Expand, "a moved constant is a constant", of_known},
-    {Op::Shrink, "a moved constant is a constant", of_known},
-    {Op::Flip, "a moved constant is a constant", of_known},
-    {Op::Pad, "a constant padded with itself is a constant",
-     [](const Site& s) { return s.known(0) == s.attrs.value ? s.filled(s.attrs.value) : kNo; }},
     {Op::Reshape, "a reshape to the same shape vanishes", unmoved},
     {Op::Expand, "an expand to the same shape vanishes", unmoved},
     {Op::Permute, "a permute in order vanishes",

@@ -26,10 +26,13 @@ const RulesByOp& rules_by_op() {
   return kByOp;
 }
 
-/// Adds nodes, each simplified as far as its operands (which already are) tell.
+enum class Use { Folding, Rules, Both };
+
+/// Adds nodes, each folded or simplified as far as its operands (which already are) tell.
 class Simplifier {
 public:
-  explicit Simplifier(std::map<std::string_view, int>& counts) : counts_(counts) {}
+  using Counts = std::map<std::string_view, int>;
+  Simplifier(Use use, Counts& counts) : use_(use), counts_(counts) {}
 
   NodeId add(Graph& out, Op op, std::span<const NodeId> operands, const ir::Attrs& attrs) {
     const ir::Node* nodes[3] = {};
@@ -37,32 +40,55 @@ public:
       nodes[i] = &out[operands[i]];
     ir::Inferred inferred = ir::infer(op, {nodes, operands.size()}, attrs);
     Site site{out, op, operands, attrs, inferred.dtype, std::move(inferred.shape)};
-    for (const Rule* rule : rules_by_op()[static_cast<std::size_t>(op)]) {
-      NodeId made = rule->apply(site);
-      if (made == ir::kNoNode)
-        continue;
-      ++counts_[rule->name];
-      has_fired_ = true;
-      return made;
-    }
-    return out.add(op, operands, attrs);
+    NodeId made = use_ == Use::Rules ? ir::kNoNode : fold(site);
+    if (made == ir::kNoNode && use_ != Use::Folding)
+      made = by_rule(site);
+    return made == ir::kNoNode ? out.add(op, operands, attrs) : made;
   }
 
   bool has_fired() const { return has_fired_; }
 
 private:
-  std::map<std::string_view, int>& counts_;
+  void fired(std::string_view name) {
+    ++counts_[name];
+    has_fired_ = true;
+  }
+
+  NodeId fold(const Site& site) {
+    auto value = folded_value(site);
+    if (!value)
+      return ir::kNoNode;
+    NodeId made = site.filled(*value);
+    if (made !=
+        site.out.add(site.op, site.in, site.attrs)) // not what a constant's broadcast is made of
+      fired("known values");
+    return made;
+  }
+
+  NodeId by_rule(const Site& site) {
+    for (const Rule* rule : rules_by_op()[static_cast<std::size_t>(site.op)]) {
+      NodeId made = rule->apply(site);
+      if (made == ir::kNoNode)
+        continue;
+      fired(rule->name);
+      return made;
+    }
+    return ir::kNoNode;
+  }
+
+  Use use_;
+  Counts& counts_;
   bool has_fired_ = false;
 };
 
 /// A rule's result may let another rule fire (two reshapes around a flip that vanishes), so rounds
 /// follow until none does.
-Graph simplified(const Graph& graph, Notes& notes) {
+Graph simplified(const Graph& graph, Use use, Notes& notes) {
   constexpr int kMaxRounds = 16;
   Graph current = graph;
-  std::map<std::string_view, int> counts;
+  Simplifier::Counts counts;
   for (int round = 0; round < kMaxRounds; ++round) {
-    Simplifier simplifier(counts);
+    Simplifier simplifier(use, counts);
     current = ir::rebuild(current, [&](Graph& out, NodeId id, std::span<const NodeId> operands) {
       return simplifier.add(out, current[id].op, operands, current[id].attrs);
     });
@@ -72,6 +98,10 @@ Graph simplified(const Graph& graph, Notes& notes) {
   for (const auto& [name, count] : counts)
     notes.push_back(fmt::format("{}: {}", name, count));
   return ir::without_dead_code(current);
+}
+
+Pass simplifying(const char* name, Use use) {
+  return {name, [use](const Graph& graph, Notes& notes) { return simplified(graph, use, notes); }};
 }
 
 Graph without_markers(const Graph& graph, Notes& notes) {
@@ -89,8 +119,11 @@ Graph without_markers(const Graph& graph, Notes& notes) {
 
 } // namespace
 
+Pass fold_constants() {
+  return simplifying("fold_constants", Use::Folding);
+}
 Pass simplify() {
-  return {"simplify", simplified};
+  return simplifying("simplify", Use::Rules);
 }
 Pass drop_markers() {
   return {"drop_markers", without_markers};
@@ -101,10 +134,7 @@ Pass dead_code() {
 }
 
 Pass normalize() {
-  // Folding meets new constants after simplification and the other way round; once more each is
-  // enough for all but contrived graphs, and no later stage relies on there being none left.
-  return drop_markers() | fold_constants() | simplify() | fold_constants() | simplify() |
-         dead_code();
+  return drop_markers() | simplifying("fold_and_simplify", Use::Both) | dead_code();
 }
 
 } // namespace egret::passes
