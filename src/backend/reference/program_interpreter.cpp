@@ -213,6 +213,7 @@ private:
 
 void interpret(const KernelProgram& program, const ArgBlock& block,
                const InterpreterOptions& options) {
+  kernel::verify(program);
   const ProgramCode code(program);
   std::vector<std::int64_t> slots(static_cast<std::size_t>(code.slots.size()));
   std::copy(block.dims, block.dims + program.dims.size(), slots.begin());

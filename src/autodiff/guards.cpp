@@ -1,0 +1,96 @@
+#include "autodiff/guards.h"
+
+#include <cmath>
+#include <limits>
+
+namespace egret::autodiff {
+
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+Value source_of_view(Value a) {
+  for (;;) {
+    const ir::Node& node = a.node();
+    if (node.op != Op::Expand && node.op != Op::Reshape && node.op != Op::StopGradient)
+      return a;
+    a.id = node.inputs[0];
+  }
+}
+
+Value operand(Value a, std::size_t i) {
+  return {a.graph, a.node().inputs[i]};
+}
+
+/// -m of a shifted exponential: m is a maximum over `x` itself.
+bool is_minus_max_of(Value a, Value x) {
+  if (a.node().op != Op::Mul)
+    return false;
+  for (std::size_t i : {0, 1}) {
+    const Value largest = source_of_view(operand(a, i));
+    if (constant_of(operand(a, 1 - i)) == -1.0 && largest.node().op == Op::ReduceMax &&
+        largest.node().inputs[0] == x.id)
+      return true;
+  }
+  return false;
+}
+
+/// Known to be at most 0: x - max(x), and squares times a negative number.
+bool is_at_most_zero(Value a) {
+  const ir::Node& node = a.node();
+  if (node.op == Op::Expand || node.op == Op::Reshape)
+    return is_at_most_zero(operand(a, 0));
+  if (node.op == Op::Add)
+    return is_minus_max_of(operand(a, 0), operand(a, 1)) ||
+           is_minus_max_of(operand(a, 1), operand(a, 0));
+  if (node.op == Op::Mul)
+    for (std::size_t i : {0, 1}) {
+      const auto factor = constant_of(operand(a, i));
+      const Value other = source_of_view(operand(a, 1 - i));
+      if (factor && *factor < 0 && other.node().op == Op::Mul &&
+          other.node().inputs[0] == other.node().inputs[1])
+        return true;
+    }
+  return false;
+}
+
+} // namespace
+
+Value square(Value a) {
+  return a * a;
+}
+
+Value positive_or(Value a, double otherwise) {
+  return select(less(full_like(a, 0), a), a, full_like(a, otherwise));
+}
+
+Value positive(Value a) {
+  return positive_or(a, kInf);
+}
+
+Value nonzero(Value a) {
+  if (auto known = constant_of(a); known && *known != 0)
+    return a;
+  return select(equal(a, full_like(a, 0)), full_like(a, kInf), a);
+}
+
+Value finite_or(Value a, double otherwise) {
+  return select(less(a, full_like(a, kInf)), a, full_like(a, otherwise));
+}
+
+Value finite(Value a) {
+  if (auto known = constant_of(a); known && std::isfinite(*known))
+    return a;
+  const Value size = binary(Op::Max, a, -a);
+  return select(less(size, full_like(a, kInf)), a, full_like(a, 0));
+}
+
+Value finite_exp(const Site& s) {
+  return is_at_most_zero(s.a) ? s.y : finite_or(s.y, 0);
+}
+
+Value max_share(Value g, Value a, Value b) {
+  return select(less(b, a), g, select(equal(a, b), g * 0.5, full_like(g, 0)));
+}
+
+} // namespace egret::autodiff

@@ -1,0 +1,168 @@
+#include "autodiff/long_rules.h"
+
+#include <limits>
+
+namespace egret::autodiff {
+
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+std::vector<Expr> zeros(std::size_t rank) {
+  return std::vector<Expr>(rank, Expr(0));
+}
+
+/// `a` moved by one along its last axis; `fill` comes in at the front.
+Value shifted(Value a, double fill) {
+  const Shape shape = a.shape();
+  std::vector<Expr> before = zeros(shape.size());
+  before.back() = 1;
+  return shrink(pad(a, before, zeros(shape.size()), fill), zeros(shape.size()), shape);
+}
+
+/// Along the last axis, the product of all elements before each.
+Value product_before(Value a) {
+  return shifted(scan(Op::ScanProd, a, static_cast<std::int64_t>(a.rank()) - 1), 1);
+}
+
+/// `a` with an axis of size 1 put in at place `axis`.
+Value with_axis(Value a, std::size_t axis) {
+  Shape shape = a.shape();
+  shape.insert(shape.begin() + static_cast<std::ptrdiff_t>(axis), Expr(1));
+  return reshape(a, shape);
+}
+
+/// A value for each element of the index, repeated over the other dims of the updates.
+Value over_updates(Value by_index, const Shape& updates, std::int64_t axis) {
+  const Shape index = by_index.shape();
+  Shape shape(updates.size(), Expr(1));
+  std::copy(index.begin(), index.end(), shape.begin() + axis);
+  return expand(reshape(by_index, shape), updates);
+}
+
+/// Each element that attains the maximum gets an equal share of g: g / count, where attained.
+struct ScatterMaxShares {
+  Value of_data, of_updates, share;
+
+  explicit ScatterMaxShares(const Site& s) {
+    const std::int64_t axis = s.attrs.axes[0];
+    of_data = equal(s.a, s.y);
+    of_updates = equal(s.c, gather(s.y, s.b, axis));
+    const Value count = scatter(Op::ScatterAdd, cast(of_data, s.g.dtype()), s.b,
+                                cast(of_updates, s.g.dtype()), axis);
+    share = s.g / count;
+  }
+};
+
+} // namespace
+
+/// g / count of largest elements, where x is largest.
+Value reduce_max_rule(const Site& s) {
+  const Shape shape = s.a.shape();
+  const Value largest = equal(s.a, unreduce(s.y, shape, s.attrs.axes));
+  const Value share = s.g / sum(cast(largest, s.g.dtype()), s.attrs.axes);
+  return select(largest, unreduce(share, shape, s.attrs.axes), full_like(s.a, 0));
+}
+
+/// g times the product of all other elements, which is the product of those before and of those
+/// behind: right with zeros.
+Value reduce_prod_rule(const Site& s) {
+  const Shape shape = s.a.shape();
+  const Value x = with_axes_last(s.a, s.attrs.axes);
+  const Axes last{static_cast<std::int64_t>(x.rank()) - 1};
+  const Value others = product_before(x) * flip(product_before(flip(x, last)), last);
+  return unreduce(s.g, shape, s.attrs.axes) * with_axes_back(others, shape, s.attrs.axes);
+}
+
+/// Each gradient goes to the element that first reached the running maximum.
+Value scan_max_rule(const Site& s) {
+  const Shape shape = s.a.shape();
+  const Value x = with_axes_last(s.a, s.attrs.axes), y = with_axes_last(s.y, s.attrs.axes);
+  const Value place = numbers(*s.a.graph, x.shape());
+  const Value is_new = less(shifted(y, -kInf), x);
+  const Value source = scan(Op::ScanMax, select(is_new, place, full_like(place, -1)),
+                            static_cast<std::int64_t>(x.rank()) - 1);
+  const Shape flat{element_count(shape)};
+  const Value g = reshape(with_axes_last(s.g, s.attrs.axes), flat);
+  const Value sums = scatter(Op::ScatterAdd, full_like(g, 0), reshape(source, flat), g, 0);
+  return with_axes_back(reshape(sums, x.shape()), shape, s.attrs.axes);
+}
+
+/// Element k gets the sum over i >= k of g[i] times the product of x[0..i] without x[k]. The
+/// products are formed for every pair, which is quadratic and right with zeros at every order of
+/// differentiation.
+Value scan_prod_rule(const Site& s) {
+  const Shape shape = s.a.shape();
+  const Value x = with_axes_last(s.a, s.attrs.axes), g = with_axes_last(s.g, s.attrs.axes);
+  const std::size_t k = x.rank() - 1, i = x.rank(); // axes of the pairs
+  Shape pairs = x.shape();
+  pairs.push_back(pairs.back());
+  const Value place = numbers(*s.a.graph, {pairs.back()});
+  Shape row(pairs.size(), Expr(1)), column = row;
+  row[i] = column[k] = pairs.back();
+  const Value at_i = expand(reshape(place, row), pairs),
+              at_k = expand(reshape(place, column), pairs);
+
+  const Value repeated = expand(with_axis(x, k), pairs);
+  const Value others = select(equal(at_i, at_k), full_like(repeated, 1), repeated);
+  const Value products = scan(Op::ScanProd, others, static_cast<std::int64_t>(i));
+  const Value terms = expand(with_axis(g, k), pairs) * products;
+  const Value total =
+      sum(select(less(at_i, at_k), full_like(terms, 0), terms), {static_cast<std::int64_t>(i)});
+  return with_axes_back(total, shape, s.attrs.axes);
+}
+
+/// g at the place of an update that is the last one there, 0 for those that were overwritten.
+Value scatter_set_rule(const Site& s) {
+  const std::int64_t axis = s.attrs.axes[0];
+  const Expr length = s.a.shape()[static_cast<std::size_t>(axis)];
+  const Value number = numbers(*s.a.graph, s.b.shape());
+  const Value nobody = full(*s.a.graph, {length}, DType::I64, -1);
+  const Value last = gather(scatter(Op::ScatterSet, nobody, s.b, number, 0), s.b, 0);
+  const Value from_g = gather(s.g, s.b, axis);
+  return select(over_updates(equal(last, number), from_g.shape(), axis), from_g,
+                full_like(from_g, 0));
+}
+
+Value scatter_max_data_rule(const Site& s) {
+  const ScatterMaxShares shares(s);
+  return select(shares.of_data, shares.share, full_like(shares.share, 0));
+}
+
+Value scatter_max_updates_rule(const Site& s) {
+  const ScatterMaxShares shares(s);
+  const Value share = gather(shares.share, s.b, s.attrs.axes[0]);
+  return select(shares.of_updates, share, full_like(share, 0));
+}
+
+Value permute_rule(const Site& s) {
+  Axes inverse(s.attrs.axes.size());
+  for (std::size_t i = 0; i < inverse.size(); ++i)
+    inverse[static_cast<std::size_t>(s.attrs.axes[i])] = static_cast<std::int64_t>(i);
+  return permute(s.g, inverse);
+}
+
+Value expand_rule(const Site& s) {
+  const Shape from = s.a.shape(), to = s.g.shape();
+  Axes repeated;
+  for (std::size_t i = 0; i < from.size(); ++i)
+    if (!(from[i] == to[i]))
+      repeated.push_back(static_cast<std::int64_t>(i));
+  return reshape(sum(s.g, repeated), from);
+}
+
+Value pad_rule(const Site& s) {
+  std::vector<Expr> end = s.a.shape();
+  for (std::size_t i = 0; i < end.size(); ++i)
+    end[i] = s.attrs.before[i] + end[i];
+  return shrink(s.g, s.attrs.before, end);
+}
+
+Value shrink_rule(const Site& s) {
+  std::vector<Expr> after = s.a.shape();
+  for (std::size_t i = 0; i < after.size(); ++i)
+    after[i] = after[i] - s.attrs.shape[i];
+  return pad(s.g, s.attrs.before, after, 0);
+}
+
+} // namespace egret::autodiff

@@ -1,0 +1,149 @@
+#include "backend/reference/reference.h"
+#include "support/graph_runner.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+namespace egret {
+namespace {
+
+using namespace backend::reference;
+using ir::Graph;
+using ir::NodeId;
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+const double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+Expected exactly(DType type, Dims dims, std::initializer_list<double> values) {
+  return {HostArray(type, std::move(dims), values), {}};
+}
+
+Expected expected_of(const Graph& g, NodeId node, const std::vector<HostArray>& inputs) {
+  const NodeId nodes[] = {node};
+  return expect(g, inputs, nodes)[0];
+}
+
+TEST(Compare, NamesTheFirstWrongElement) {
+  Expected want{HostArray(DType::F32, {2, 2}, {1, 2, 3, 4}), {0, 0.5, 0, 0}};
+  Comparison c = compare(HostArray(DType::F32, {2, 2}, {1, 2.25, 5, 7}), want, "output 0");
+  EXPECT_FALSE(c.ok);
+  EXPECT_EQ(c.first, 2);
+  EXPECT_EQ(c.wrong, 2);
+  EXPECT_EQ(c.message, "output 0: element [1,0] is 5, expected 3 (tolerance 0, f32); 2 of 4 "
+                       "elements are wrong");
+  EXPECT_EQ(c.worst, 0.5);
+}
+
+TEST(Compare, WantsNaNsAndInfinitiesWhereTheReferenceHasThem) {
+  Expected want = exactly(DType::F32, {3}, {kNaN, kInf, 1});
+  EXPECT_TRUE(compare(HostArray(DType::F32, {3}, {kNaN, kInf, 1}), want, "y").ok);
+  EXPECT_FALSE(compare(HostArray(DType::F32, {3}, {0, kInf, 1}), want, "y").ok);
+  EXPECT_FALSE(compare(HostArray(DType::F32, {3}, {kNaN, -kInf, 1}), want, "y").ok);
+  EXPECT_FALSE(compare(HostArray(DType::F32, {3}, {kNaN, 3e38, 1}), want, "y").ok);
+  EXPECT_FALSE(compare(HostArray(DType::F32, {3}, {kNaN, kInf, kNaN}), want, "y").ok);
+  want.error = {0, 0, 1e30};
+  EXPECT_FALSE(compare(HostArray(DType::F32, {3}, {kNaN, kInf, kNaN}), want, "y").ok);
+}
+
+TEST(Compare, RefusesAnotherShapeOrDtype) {
+  Expected want = exactly(DType::F32, {2}, {1, 2});
+  EXPECT_EQ(compare(HostArray(DType::F64, {2}, {1, 2}), want, "y").message,
+            "y: got f64[2], expected f32[2]");
+  EXPECT_FALSE(compare(HostArray(DType::F32, {1, 2}, {1, 2}), want, "y").ok);
+}
+
+TEST(Compare, ZeroSignsCountOnRequest) {
+  Expected want = exactly(DType::F32, {1}, {0});
+  EXPECT_TRUE(compare(HostArray(DType::F32, {1}, {-0.0}), want, "y").ok);
+  EXPECT_FALSE(compare(HostArray(DType::F32, {1}, {-0.0}), want, "y", {.zero_signs = true}).ok);
+}
+
+TEST(Estimate, ASumMayErrInProportionToItsTermsNotToItself) {
+  Graph g;
+  NodeId x = g.input("x", DType::F32, {4});
+  NodeId sum = g.reduce(Op::ReduceSum, x, {0});
+  Expected e = expected_of(g, sum, {HostArray(DType::F32, {4}, {1e6, -1e6, 1e6, -1e6})});
+  EXPECT_EQ(e.value.doubles(), std::vector<double>{0});
+  EXPECT_GE(e.error[0], 4e6 * 0x1p-24);
+  EXPECT_LE(e.error[0], 4e6 * 0x1p-24 * 10);
+}
+
+TEST(Estimate, MovementInputsAndIntegersAreExact) {
+  Graph g;
+  NodeId x = g.input("x", DType::F32, {4}), i = g.input("i", DType::I32, {4});
+  std::vector<HostArray> in{HostArray(DType::F32, {4}, {1, 2, 3, 4}),
+                            HostArray(DType::I32, {4}, {1, 2, 3, 4})};
+  EXPECT_EQ(expected_of(g, g.flip(x, {0}), in).error, std::vector<double>(4, 0));
+  EXPECT_EQ(expected_of(g, g.binary(Op::Max, x, g.flip(x, {0})), in).error,
+            std::vector<double>(4, 0));
+  EXPECT_EQ(expected_of(g, g.binary(Op::Mul, i, i), in).error, std::vector<double>(4, 0));
+}
+
+TEST(Estimate, AComparisonOfRoundedValuesIsInDoubtOnlyWhenTheyAreClose) {
+  Graph g;
+  NodeId x = g.input("x", DType::F32, {2});
+  NodeId y = g.unary(Op::Exp, x); // carries an error
+  NodeId limit = g.broadcast(g.constant(DType::F32, std::exp(1.0)), {2});
+  Expected e = expected_of(g, g.binary(Op::Lt, y, limit), {HostArray(DType::F32, {2}, {1, 0})});
+  EXPECT_EQ(e.error, (std::vector<double>{1, 0}));
+}
+
+TEST(Estimate, NothingIsKnownBehindAPoleWithinTheError) {
+  Graph g;
+  NodeId x = g.input("x", DType::F32, {2});
+  NodeId difference = g.binary(
+      Op::Add, g.unary(Op::Sin, x),
+      g.unary(Op::Sin, g.binary(Op::Mul, x, g.broadcast(g.constant(DType::F32, -1), {2}))));
+  Expected e = expected_of(g, g.unary(Op::Recip, difference), {HostArray(DType::F32, {2}, {1, 0})});
+  EXPECT_EQ(e.error[0], kInf); // 1 / (0 with an error)
+  EXPECT_EQ(e.error[1], 0);    // sin(0) - sin(0) is exact, so its reciprocal is infinite
+  EXPECT_EQ(e.value.doubles()[1], kInf);
+  Comparison c = compare(HostArray(DType::F32, {2}, {12, kInf}), e, "y");
+  EXPECT_TRUE(c.ok);
+  EXPECT_EQ(c.vacuous, 1);
+}
+
+TEST(Estimate, OverflowJustBeyondTheLargestNumberIsInDoubt) {
+  Graph g;
+  NodeId x = g.input("x", DType::F32, {3});
+  const double to_largest = largest(DType::F32) / double(float(std::exp(44.0)));
+  NodeId y =
+      g.binary(Op::Mul, g.unary(Op::Exp, x), g.broadcast(g.constant(DType::F32, to_largest), {3}));
+  Expected e = expected_of(g, y, {HostArray(DType::F32, {3}, {44, 43, 45})});
+  EXPECT_TRUE(accepts(DType::F32, e.at(0), {.f = kInf}));
+  EXPECT_TRUE(accepts(DType::F32, e.at(0), {.f = largest(DType::F32)}));
+  EXPECT_FALSE(accepts(DType::F32, e.at(1), {.f = kInf}));
+  EXPECT_FALSE(accepts(DType::F32, e.at(2), {.f = largest(DType::F32)}));
+}
+
+// What float arithmetic in other orders gives stays within the tolerance, and a wrong term does
+// not.
+TEST(Estimate, AcceptsOtherOrdersAndRefusesAMissingTerm) {
+  constexpr int n = 3000;
+  std::vector<double> a, b;
+  for (int i = 0; i < n; ++i) {
+    a.push_back(float(std::sin(i * 0.7) + 0.3));
+    b.push_back(float(std::cos(i * 1.3)));
+  }
+  Graph g;
+  NodeId x = g.input("x", DType::F32, {n}), y = g.input("y", DType::F32, {n});
+  NodeId dot = g.reduce(Op::ReduceSum, g.binary(Op::Mul, x, y), {0});
+  Expected e = expected_of(g, dot, {HostArray(DType::F32, {n}, a), HostArray(DType::F32, {n}, b)});
+  float forward = 0, fused = 0, lanes[8] = {};
+  for (int i = 0; i < n; ++i) {
+    forward += float(a[i]) * float(b[i]);
+    fused = std::fma(float(a[i]), float(b[i]), fused);
+    lanes[i % 8] += float(a[i]) * float(b[i]);
+  }
+  float by_lane = 0;
+  for (float lane : lanes)
+    by_lane += lane;
+  for (float value : {forward, fused, by_lane})
+    EXPECT_TRUE(accepts(DType::F32, e.at(0), {.f = value})) << value << " " << e.error[0];
+  EXPECT_FALSE(accepts(DType::F32, e.at(0), {.f = forward - a[5] * b[5]}));
+}
+
+} // namespace
+} // namespace egret
