@@ -84,15 +84,13 @@ Division divide_terms(const Expr& x, const Term& m) {
   }
   for (const Term& term : source.terms) {
     const std::int64_t times = truncated_quotient(term.coefficient, m.coefficient);
-    const auto rest = times == 0 ? std::nullopt : divide_monomials(term.monomial, m.monomial);
-    if (!rest) {
+    const auto rest = times * m.coefficient == term.coefficient
+                          ? divide_monomials(term.monomial, m.monomial)
+                          : std::nullopt;
+    if (rest)
+      quotient.add(*rest, times);
+    else
       remainder.terms.push_back(term);
-      continue;
-    }
-    quotient.add(*rest, times);
-    const std::int64_t left = term.coefficient - times * m.coefficient;
-    if (left != 0)
-      remainder.terms.push_back({term.monomial, left});
   }
   return {std::move(quotient).build(), std::move(remainder).build()};
 }

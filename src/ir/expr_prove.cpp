@@ -38,13 +38,13 @@ Affine affine_in(const Expr& e, const Expr& atom) {
 
 int priority(const Expr& atom) noexcept {
   switch (atom.node().kind) {
-  case ExprKind::Axis:
-    return 0;
-  case ExprKind::FloorDiv:
-  case ExprKind::FloorMod:
-    return 1;
   case ExprKind::Min:
   case ExprKind::Max:
+    return 0;
+  case ExprKind::Axis:
+    return 1;
+  case ExprKind::FloorDiv:
+  case ExprKind::FloorMod:
     return 2;
   default:
     return 3;
@@ -67,7 +67,7 @@ std::vector<Expr> atoms_in(const Expr& e) {
 Expr with_axes_at_end(Expr e, bool largest) {
   for (const Expr& atom : atoms_in(e)) {
     if (!atom.is_axis())
-      break;
+      continue;
     const Affine parts = affine_in(e, atom);
     const bool rising = parts.coefficient.lower() >= 0, falling = parts.coefficient.upper() <= 0;
     if (rising || falling)
