@@ -1,0 +1,77 @@
+#include "egret/counters.h"
+
+#include "runtime/count.h"
+
+#include <fmt/format.h>
+
+namespace egret {
+namespace runtime {
+
+Counts& count() noexcept {
+  static Counts counts;
+  return counts;
+}
+
+} // namespace runtime
+
+namespace {
+
+// The sums, which subtract; the states (bytes in use ...) are the newer ones.
+constexpr std::uint64_t Counters::*kSums[] = {
+    &Counters::ops_recorded,     &Counters::kernels_launched,   &Counters::bytes_read,
+    &Counters::bytes_written,    &Counters::graphs_traced,      &Counters::compiles,
+    &Counters::kernels_compiled, &Counters::plan_hits,          &Counters::plan_misses,
+    &Counters::plans_evicted,    &Counters::device_allocations, &Counters::pool_allocations,
+    &Counters::host_copies,
+};
+
+} // namespace
+
+Counters counters() {
+  const auto& c = runtime::count();
+  Counters now;
+  now.ops_recorded = c.ops_recorded.get();
+  now.kernels_launched = c.kernels_launched.get();
+  now.bytes_read = c.bytes_read.get();
+  now.bytes_written = c.bytes_written.get();
+  now.graphs_traced = c.graphs_traced.get();
+  now.compiles = c.compiles.get();
+  now.kernels_compiled = c.kernels_compiled.get();
+  now.plan_hits = c.plan_hits.get();
+  now.plan_misses = c.plan_misses.get();
+  now.plans_evicted = c.plans_evicted.get();
+  now.device_allocations = c.device_allocations.get();
+  now.pool_allocations = c.pool_allocations.get();
+  now.host_copies = c.host_copies.get();
+  now.bytes_in_use = c.in_use();
+  now.bytes_reserved = c.bytes_reserved.get();
+  now.peak_bytes = c.peak();
+  now.plans = c.plans.get();
+  return now;
+}
+
+void reset_peak_bytes() {
+  runtime::count().reset_peak();
+}
+
+Counters operator-(const Counters& after, const Counters& before) {
+  Counters difference = after;
+  for (auto field : kSums)
+    difference.*field -= before.*field;
+  return difference;
+}
+
+std::string Counters::text() const {
+  return fmt::format("ops recorded       {}\nkernels launched   {}\nbytes read         {}\n"
+                     "bytes written      {}\ngraphs traced      {}\ncompiles           {}\n"
+                     "kernels compiled   {}\nplan hits          {}\nplan misses        {}\n"
+                     "plans evicted      {}\ndevice allocations {}\npool allocations   {}\n"
+                     "host copies        {}\nbytes in use       {}\nbytes reserved     {}\n"
+                     "peak bytes         {}\nplans              {}\n",
+                     ops_recorded, kernels_launched, bytes_read, bytes_written, graphs_traced,
+                     compiles, kernels_compiled, plan_hits, plan_misses, plans_evicted,
+                     device_allocations, pool_allocations, host_copies, bytes_in_use,
+                     bytes_reserved, peak_bytes, plans);
+}
+
+} // namespace egret

@@ -1,0 +1,35 @@
+// A compiled graph that can be run again and again.
+#pragma once
+
+#include "compiler/compile.h"
+#include "runtime/storage.h"
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace egret::runtime {
+
+/// What a graph input gets in one run.
+struct RunInput {
+  StoragePtr storage;           ///< of inputs in memory
+  std::uint64_t bits = 0;       ///< of by-value inputs
+  const Shape* shape = nullptr; ///< the actual shape; needed where the graph's is symbolic
+};
+
+/// A graph with everything needed to run it. Thread-safe: several threads may run one program at
+/// once.
+class Program {
+public:
+  virtual ~Program() = default;
+  /// Runs on `inputs` (by slot) and gives the outputs' memory, by graph output. For an output that
+  /// replaces an input in place (OutputSpec), that input's storage is written and given back.
+  virtual std::vector<StoragePtr> run(std::span<const RunInput> inputs) const = 0;
+  virtual const compiler::CompileReport& report() const = 0;
+  virtual std::string loops() const { return {}; } ///< loop nests of all kernels, for EGRET_DEBUG=3
+  virtual std::string code() const { return {}; }  ///< their generated code, for EGRET_DEBUG=4
+};
+
+} // namespace egret::runtime

@@ -1,0 +1,193 @@
+#include "runtime/runtime.h"
+
+#include "backend/cpu/cpu_device.h"
+#include "runtime/count.h"
+#include "runtime/debug.h"
+#include "runtime/interpreter_device.h"
+#include "runtime/plan_program.h"
+#include "runtime/reference_program.h"
+#include "support/fail.h"
+#include "support/hash.h"
+
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <list>
+#include <mutex>
+#include <unordered_map>
+
+namespace egret::runtime {
+namespace {
+
+Engine engine_of_environment() {
+  const char* name = std::getenv("EGRET_ENGINE");
+  if (!name || std::strcmp(name, "cpu") == 0)
+    return Engine::Cpu;
+  if (std::strcmp(name, "interpreter") == 0)
+    return Engine::Interpreter;
+  if (std::strcmp(name, "reference") == 0)
+    return Engine::Reference;
+  fail(ErrorKind::Value, "EGRET_ENGINE: `{}` is none of cpu, interpreter, reference", name);
+}
+
+std::uint64_t key_of(const ir::Graph& graph, const compiler::Options& options, Engine engine) {
+  std::uint64_t key = combine(ir::canonical_hash(graph), static_cast<std::uint64_t>(engine));
+  key = combine(key, options.fuse);
+  key = combine(key, static_cast<std::uint64_t>(options.workers));
+  for (const compiler::OutputSpec& output : options.outputs)
+    key = combine(key, static_cast<std::uint64_t>(output.state_input));
+  return key;
+}
+
+} // namespace
+
+// What belongs to one engine's memory.
+struct DeviceSet {
+  std::unique_ptr<backend::Device> device;
+  std::shared_ptr<Pool> pool;
+  compiler::KernelCache kernels;
+
+  explicit DeviceSet(std::unique_ptr<backend::Device> d)
+      : device(std::move(d)), pool(std::make_shared<Pool>(*device)) {}
+};
+
+struct Runtime::Impl {
+  struct Entry {
+    std::uint64_t key;
+    std::shared_ptr<const Program> program;
+  };
+  mutable std::mutex mutex;
+  Engine engine = engine_of_environment();
+  std::unique_ptr<DeviceSet> cpu, interpreter;
+  std::list<Entry> entries; // most recently used first
+  std::unordered_map<std::uint64_t, std::list<Entry>::iterator> index;
+  std::size_t limit = 1024;
+
+  // All engines share one address space, so memory of any of them serves every other one.
+  DeviceSet& devices() {
+    if (engine == Engine::Cpu) {
+      if (!cpu)
+        cpu = std::make_unique<DeviceSet>(backend::cpu::make_cpu_device());
+      return *cpu;
+    }
+    if (!interpreter)
+      interpreter = std::make_unique<DeviceSet>(make_interpreter_device());
+    return *interpreter;
+  }
+  void shrink() {
+    while (entries.size() > limit) {
+      index.erase(entries.back().key);
+      entries.pop_back();
+      count().plans_evicted.add(1);
+    }
+    count().plans.set(entries.size());
+  }
+};
+
+Runtime::Runtime() : impl_(new Impl) {}
+
+Runtime& Runtime::instance() {
+  static auto* const runtime = new Runtime;
+  return *runtime;
+}
+
+Pool& Runtime::pool() {
+  std::lock_guard lock(impl_->mutex);
+  return *impl_->devices().pool;
+}
+
+StoragePtr Runtime::allocate(std::size_t bytes) {
+  return pool().allocate(bytes);
+}
+
+void Runtime::copy_in(const StoragePtr& to, const void* from, std::size_t bytes) {
+  std::memcpy(to->data(), from, bytes);
+  count().host_copies.add(bytes);
+}
+
+void Runtime::copy_out(void* to, const StoragePtr& from, std::size_t bytes) {
+  std::memcpy(to, from->data(), bytes);
+  count().host_copies.add(bytes);
+}
+
+void Runtime::copy(const StoragePtr& to, const StoragePtr& from, std::size_t bytes) {
+  std::memcpy(to->data(), from->data(), bytes);
+}
+
+std::shared_ptr<const Program> Runtime::program(const ir::Graph& graph,
+                                                const compiler::Options& options) {
+  Engine engine;
+  DeviceSet* set;
+  {
+    std::lock_guard lock(impl_->mutex);
+    engine = impl_->engine;
+    set = &impl_->devices();
+  }
+  const std::uint64_t key = key_of(graph, options, engine);
+  {
+    std::lock_guard lock(impl_->mutex);
+    if (auto found = impl_->index.find(key); found != impl_->index.end()) {
+      impl_->entries.splice(impl_->entries.begin(), impl_->entries, found->second);
+      count().plan_hits.add(1);
+      debug(1, "plan {:016x} found in the store", key);
+      return found->second->program;
+    }
+  }
+  count().plan_misses.add(1);
+  const auto begin = std::chrono::steady_clock::now();
+  std::shared_ptr<const Program> program =
+      engine == Engine::Reference
+          ? make_reference_program(graph, options, set->pool)
+          : make_plan_program(graph, options, *set->device, set->kernels, set->pool);
+  count().compiles.add(1);
+  const compiler::CompileReport& report = program->report();
+  count().kernels_compiled.add(static_cast<std::uint64_t>(report.kernels_compiled));
+  if (debug_level() >= 1) {
+    const double ms =
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+    debug(1, "plan {:016x} made in {:.1f} ms: {} ops, {} kernels ({} compiled, {} found)", key, ms,
+          report.ops_recorded, report.kernels.size(), report.kernels_compiled,
+          report.kernels_from_cache);
+  }
+  if (debug_level() >= 3)
+    write_debug(program->loops());
+  if (debug_level() >= 4)
+    write_debug(program->code());
+  std::lock_guard lock(impl_->mutex);
+  if (auto found = impl_->index.find(key); found != impl_->index.end())
+    return found->second->program; // another thread was faster
+  impl_->entries.push_front({key, program});
+  impl_->index.emplace(key, impl_->entries.begin());
+  impl_->shrink();
+  return program;
+}
+
+void Runtime::set_plan_limit(std::size_t limit) {
+  std::lock_guard lock(impl_->mutex);
+  impl_->limit = limit > 0 ? limit : 1;
+  impl_->shrink();
+}
+
+void Runtime::clear_plans() {
+  std::lock_guard lock(impl_->mutex);
+  impl_->index.clear();
+  impl_->entries.clear();
+  impl_->shrink();
+}
+
+Engine Runtime::engine() const {
+  std::lock_guard lock(impl_->mutex);
+  return impl_->engine;
+}
+
+void Runtime::use(Engine engine) {
+  std::lock_guard lock(impl_->mutex);
+  impl_->engine = engine;
+}
+
+const kernel::Target& Runtime::target() {
+  std::lock_guard lock(impl_->mutex);
+  return impl_->devices().device->target();
+}
+
+} // namespace egret::runtime

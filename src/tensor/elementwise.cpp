@@ -1,0 +1,400 @@
+// Functions that work element by element.
+#include "support/fail.h"
+#include "tensor/ops.h"
+
+#include <cmath>
+#include <limits>
+
+namespace egret {
+
+using namespace detail;
+
+namespace {
+
+// Unsigned and signed integers reverse their order by ~a, without the overflow that -a has.
+Tensor inverted_bits(const Tensor& a, const char* who) {
+  const Tensor ones = constant(Scalar::of(a.dtype(), std::int64_t{-1}));
+  return binary(Op::Xor, a, broadcast_to(ones, a.shape(), who), who);
+}
+
+Tensor compare(Op op, const Arg& a, const Arg& b, const char* who) {
+  auto [x, y] = matched(a, b, who);
+  return binary(op, x, y, who);
+}
+
+Tensor arithmetic(Op op, const Arg& a, const Arg& b, const char* who) {
+  auto [x, y] = matched(a, b, who);
+  if (x.dtype() == DType::Bool)
+    fail(ErrorKind::DType,
+         "{}: takes numbers, got bool and bool; use & | ^ or logical_and ..., or convert with "
+         "to(DType::I64)",
+         who);
+  return binary(op, x, y, who);
+}
+
+Tensor bitwise(Op op, const Arg& a, const Arg& b, const char* who) {
+  auto [x, y] = matched(a, b, who);
+  if (is_float(x.dtype()))
+    fail(ErrorKind::DType, "{}: takes bools and integers, got {}", who, name_of(x.dtype()));
+  return binary(op, x, y, who);
+}
+
+Tensor shift(Op op, const Arg& a, const Arg& b, const char* who) {
+  auto [x, y] = matched(a, b, who);
+  if (!is_integer(x.dtype()))
+    fail(ErrorKind::DType, "{}: takes integers, got {}", who, name_of(x.dtype()));
+  return binary(op, x, y, who);
+}
+
+Tensor calculus(Op op, const Tensor& a, const char* who) {
+  return unary(op, as_float(a, who), who);
+}
+
+Tensor as_bool(const Arg& a) {
+  return as_tensor(a, DType::Bool);
+}
+
+} // namespace
+
+Tensor add(const Arg& a, const Arg& b) {
+  return arithmetic(Op::Add, a, b, "add");
+}
+
+Tensor sub(const Arg& a, const Arg& b) {
+  if (a.is_tensor() && !b.is_tensor() && b.number().category() != Number::Category::Bool) {
+    const Number n = b.number();
+    return add(a, n.category() == Number::Category::Float ? Number(-n.as_double())
+                                                          : Number(-n.as_int()));
+  }
+  auto [x, y] = matched(a, b, "sub");
+  if (x.dtype() == DType::Bool)
+    fail(ErrorKind::DType, "sub: takes numbers, got bool and bool; use ^, or convert with "
+                           "to(DType::I64)");
+  return binary(Op::Add, x, neg(y), "sub");
+}
+
+Tensor mul(const Arg& a, const Arg& b) {
+  return arithmetic(Op::Mul, a, b, "mul");
+}
+
+Tensor div(const Arg& a, const Arg& b) {
+  auto [x, y] = matched(a, b, "div");
+  return binary(Op::Div, as_float(x, "div"), as_float(y, "div"), "div");
+}
+
+Tensor floor_divide(const Arg& a, const Arg& b) {
+  auto [x, y] = matched(a, b, "floor_divide");
+  if (is_integer(x.dtype()))
+    return binary(Op::IDiv, x, y, "floor_divide");
+  return floor(
+      binary(Op::Div, as_float(x, "floor_divide"), as_float(y, "floor_divide"), "floor_divide"));
+}
+
+Tensor mod(const Arg& a, const Arg& b) {
+  return arithmetic(Op::Mod, a, b, "mod");
+}
+
+Tensor pow(const Arg& a, const Arg& b) {
+  if (a.is_tensor() && !b.is_tensor()) {
+    const Tensor& x = a.tensor();
+    const double exponent = b.number().as_double();
+    const bool integer = b.number().category() != Number::Category::Float;
+    if (exponent == 1)
+      return integer ? x.clone() : as_float(x, "pow");
+    if (exponent == 2)
+      return integer ? square(x) : square(as_float(x, "pow"));
+    if (exponent == 3) {
+      const Tensor y = integer ? x : as_float(x, "pow");
+      return y * y * y;
+    }
+    if (exponent == 0.5)
+      return sqrt(x);
+    if (exponent == -0.5)
+      return rsqrt(x);
+    if (exponent == -1)
+      return reciprocal(x);
+  }
+  auto [x, y] = matched(a, b, "pow");
+  return binary(Op::Pow, as_float(x, "pow"), as_float(y, "pow"), "pow");
+}
+
+Tensor maximum(const Arg& a, const Arg& b) {
+  auto [x, y] = matched(a, b, "maximum");
+  return binary(Op::Max, x, y, "maximum");
+}
+
+Tensor minimum(const Arg& a, const Arg& b) {
+  auto [x, y] = matched(a, b, "minimum");
+  if (is_float(x.dtype()))
+    return neg(binary(Op::Max, neg(x), neg(y), "minimum"));
+  if (x.dtype() == DType::Bool)
+    return binary(Op::And, x, y, "minimum");
+  return inverted_bits(
+      binary(Op::Max, inverted_bits(x, "minimum"), inverted_bits(y, "minimum"), "minimum"),
+      "minimum");
+}
+
+Tensor neg(const Tensor& a) {
+  Access::raw(a, "neg");
+  if (a.dtype() == DType::Bool)
+    fail(ErrorKind::DType, "neg: takes numbers, got bool; use ! or logical_not");
+  return a * -1;
+}
+
+Tensor abs(const Tensor& a) {
+  Access::raw(a, "abs");
+  if (a.dtype() == DType::Bool || (is_integer(a.dtype()) && !is_signed(a.dtype())))
+    return a.clone();
+  return binary(Op::Max, a, neg(a), "abs");
+}
+
+Tensor sign(const Tensor& a) {
+  Access::raw(a, "sign");
+  if (a.dtype() == DType::Bool)
+    return a.clone();
+  const Tensor positive = (a > 0).to(a.dtype());
+  Tensor result =
+      is_float(a.dtype()) || is_signed(a.dtype()) ? positive - (a < 0).to(a.dtype()) : positive;
+  return is_float(a.dtype()) ? where(isnan(a), a, result) : result;
+}
+
+Tensor square(const Tensor& a) {
+  return arithmetic(Op::Mul, a, a, "square");
+}
+Tensor reciprocal(const Tensor& a) {
+  return calculus(Op::Recip, a, "reciprocal");
+}
+Tensor sqrt(const Tensor& a) {
+  return calculus(Op::Sqrt, a, "sqrt");
+}
+Tensor rsqrt(const Tensor& a) {
+  return unary(Op::Recip, calculus(Op::Sqrt, a, "rsqrt"), "rsqrt");
+}
+Tensor exp(const Tensor& a) {
+  return calculus(Op::Exp, a, "exp");
+}
+Tensor exp2(const Tensor& a) {
+  return calculus(Op::Exp2, a, "exp2");
+}
+Tensor expm1(const Tensor& a) {
+  return calculus(Op::Expm1, a, "expm1");
+}
+Tensor log(const Tensor& a) {
+  return calculus(Op::Log, a, "log");
+}
+Tensor log2(const Tensor& a) {
+  return calculus(Op::Log2, a, "log2");
+}
+Tensor log1p(const Tensor& a) {
+  return calculus(Op::Log1p, a, "log1p");
+}
+Tensor sin(const Tensor& a) {
+  return calculus(Op::Sin, a, "sin");
+}
+Tensor cos(const Tensor& a) {
+  return calculus(Op::Cos, a, "cos");
+}
+Tensor tan(const Tensor& a) {
+  const Tensor x = as_float(a, "tan");
+  return sin(x) / cos(x);
+}
+Tensor tanh(const Tensor& a) {
+  return calculus(Op::Tanh, a, "tanh");
+}
+Tensor erf(const Tensor& a) {
+  return calculus(Op::Erf, a, "erf");
+}
+
+Tensor floor(const Tensor& a) {
+  Access::raw(a, "floor");
+  return is_float(a.dtype()) ? unary(Op::Floor, a, "floor") : a.clone();
+}
+Tensor ceil(const Tensor& a) {
+  Access::raw(a, "ceil");
+  return is_float(a.dtype()) ? neg(unary(Op::Floor, neg(a), "ceil")) : a.clone();
+}
+Tensor trunc(const Tensor& a) {
+  Access::raw(a, "trunc");
+  return is_float(a.dtype()) ? unary(Op::Trunc, a, "trunc") : a.clone();
+}
+Tensor round(const Tensor& a) {
+  Access::raw(a, "round");
+  if (!is_float(a.dtype()))
+    return a.clone();
+  // floor(a + 1/2) would round up what lies just below a half, and halves always up.
+  const Tensor low = floor(a);
+  const Tensor rest = a - low;
+  const Tensor odd = low - floor(low * 0.5) * 2 == 1;
+  const Tensor up = (rest > 0.5) | ((rest == 0.5) & odd);
+  return where(up, low + 1, low);
+}
+
+Tensor isnan(const Tensor& a) {
+  Access::raw(a, "isnan");
+  return a != a;
+}
+Tensor isinf(const Tensor& a) {
+  Access::raw(a, "isinf");
+  if (!is_float(a.dtype()))
+    return zeros(a.shape(), DType::Bool);
+  return abs(a) == std::numeric_limits<double>::infinity();
+}
+Tensor isfinite(const Tensor& a) {
+  Access::raw(a, "isfinite");
+  if (!is_float(a.dtype()))
+    return ones(a.shape(), DType::Bool);
+  return abs(a) < std::numeric_limits<double>::infinity();
+}
+
+Tensor clamp(const Tensor& a, std::optional<Number> low, std::optional<Number> high) {
+  Access::raw(a, "clamp");
+  if (!low && !high)
+    fail(ErrorKind::Value, "clamp: neither a low nor a high bound is given; give at least one");
+  Tensor result = a;
+  if (low)
+    result = maximum(result, *low);
+  if (high)
+    result = minimum(result, *high);
+  return result;
+}
+
+Tensor where(const Tensor& condition, const Arg& a, const Arg& b) {
+  Access::raw(condition, "where");
+  if (condition.dtype() != DType::Bool)
+    fail(ErrorKind::DType, "where: the condition must be bool, got {}; compare it (x != 0)",
+         name_of(condition.dtype()));
+  auto [x, y] = promoted(a, b, "where");
+  Shape shape = broadcast_shapes(x.shape(), y.shape(), "where");
+  shape = broadcast_shapes(condition.shape(), shape, "where");
+  const Tensor c = broadcast_to(condition, shape, "where");
+  x = broadcast_to(x, shape, "where");
+  y = broadcast_to(y, shape, "where");
+  return apply(Op::Select, {&c, &x, &y}, {}, "where");
+}
+
+Tensor masked_fill(const Tensor& a, const Tensor& mask, Number value) {
+  Access::raw(a, "masked_fill");
+  return where(mask, literal(a.dtype(), value), a);
+}
+
+Tensor eq(const Arg& a, const Arg& b) {
+  return compare(Op::Eq, a, b, "eq");
+}
+Tensor ne(const Arg& a, const Arg& b) {
+  return logical_not(compare(Op::Eq, a, b, "ne"));
+}
+Tensor lt(const Arg& a, const Arg& b) {
+  return compare(Op::Lt, a, b, "lt");
+}
+Tensor gt(const Arg& a, const Arg& b) {
+  auto [x, y] = matched(a, b, "gt");
+  return binary(Op::Lt, y, x, "gt");
+}
+
+namespace {
+
+// x <= y: for floats not (y < x), which would be true for NaN.
+Tensor less_equal(const Tensor& x, const Tensor& y, const char* who) {
+  if (!is_float(x.dtype()))
+    return logical_not(binary(Op::Lt, y, x, who));
+  return binary(Op::Or, binary(Op::Lt, x, y, who), binary(Op::Eq, x, y, who), who);
+}
+
+} // namespace
+
+Tensor le(const Arg& a, const Arg& b) {
+  auto [x, y] = matched(a, b, "le");
+  return less_equal(x, y, "le");
+}
+Tensor ge(const Arg& a, const Arg& b) {
+  auto [x, y] = matched(a, b, "ge");
+  return less_equal(y, x, "ge");
+}
+
+Tensor logical_and(const Arg& a, const Arg& b) {
+  return bitwise(Op::And, as_bool(a), as_bool(b), "logical_and");
+}
+Tensor logical_or(const Arg& a, const Arg& b) {
+  return bitwise(Op::Or, as_bool(a), as_bool(b), "logical_or");
+}
+Tensor logical_not(const Tensor& a) {
+  Access::raw(a, "logical_not");
+  return bitwise(Op::Xor, a.to(DType::Bool), true, "logical_not");
+}
+
+// --- activations
+
+Tensor sigmoid(const Tensor& a) {
+  return calculus(Op::Sigmoid, a, "sigmoid");
+}
+Tensor relu(const Tensor& a) {
+  Access::raw(a, "relu");
+  return where(a > 0, a, 0);
+}
+Tensor leaky_relu(const Tensor& a, double slope) {
+  const Tensor x = as_float(a, "leaky_relu");
+  return where(x > 0, x, x * slope);
+}
+Tensor elu(const Tensor& a, double alpha) {
+  const Tensor x = as_float(a, "elu");
+  return where(x > 0, x, expm1(x) * alpha);
+}
+
+Tensor gelu(const Tensor& a, Gelu form) {
+  const Tensor x = as_float(a, "gelu");
+  const DType type = x.dtype();
+  if (form == Gelu::Erf)
+    return x * 0.5 * (erf(x * constant(type, std::sqrt(0.5))) + 1);
+  const Tensor inner =
+      (x + x * x * x * constant(type, 0.044715)) * constant(type, std::sqrt(2 / M_PI));
+  return x * 0.5 * (tanh(inner) + 1);
+}
+
+Tensor silu(const Tensor& a) {
+  const Tensor x = as_float(a, "silu");
+  return x * sigmoid(x);
+}
+
+Tensor softplus(const Tensor& a) {
+  const Tensor x = as_float(a, "softplus");
+  return maximum(x, 0) + log1p(exp(neg(abs(x))));
+}
+
+// --- operators
+
+Tensor operator-(const Tensor& a) {
+  return neg(a);
+}
+Tensor operator!(const Tensor& a) {
+  return logical_not(a);
+}
+
+#define EGRET_OPERATOR(op, call)                                                                   \
+  Tensor operator op(const Tensor& a, const Tensor& b) {                                           \
+    return call;                                                                                   \
+  }                                                                                                \
+  Tensor operator op(const Tensor& a, Number b) {                                                  \
+    return call;                                                                                   \
+  }                                                                                                \
+  Tensor operator op(Number a, const Tensor& b) {                                                  \
+    return call;                                                                                   \
+  }
+EGRET_OPERATOR(+, add(a, b))
+EGRET_OPERATOR(-, sub(a, b))
+EGRET_OPERATOR(*, mul(a, b))
+EGRET_OPERATOR(/, div(a, b))
+EGRET_OPERATOR(%, mod(a, b))
+EGRET_OPERATOR(==, eq(a, b))
+EGRET_OPERATOR(!=, ne(a, b))
+EGRET_OPERATOR(<, lt(a, b))
+EGRET_OPERATOR(<=, le(a, b))
+EGRET_OPERATOR(>, gt(a, b))
+EGRET_OPERATOR(>=, ge(a, b))
+EGRET_OPERATOR(&, bitwise(Op::And, a, b, "bitwise_and"))
+EGRET_OPERATOR(|, bitwise(Op::Or, a, b, "bitwise_or"))
+EGRET_OPERATOR(^, bitwise(Op::Xor, a, b, "bitwise_xor"))
+EGRET_OPERATOR(<<, shift(Op::Shl, a, b, "shift_left"))
+EGRET_OPERATOR(>>, shift(Op::Shr, a, b, "shift_right"))
+#undef EGRET_OPERATOR
+
+} // namespace egret

@@ -1,0 +1,373 @@
+#include "tensor/engine.h"
+
+#include "runtime/count.h"
+#include "runtime/runtime.h"
+#include "support/fail.h"
+#include "support/hash.h"
+
+#include <condition_variable>
+#include <limits>
+#include <list>
+#include <unordered_map>
+
+namespace egret::detail {
+namespace {
+
+constexpr std::uint32_t kLeafBit = 0x80000000u;
+std::uint64_t last_epoch = 0; // (lock)
+
+std::condition_variable& landed() {
+  static auto* const variable = new std::condition_variable;
+  return *variable;
+}
+
+// --- the structure of a walk in words
+
+void push(std::vector<std::uint64_t>& words, const Expr& e) {
+  if (auto value = e.constant()) {
+    words.push_back(static_cast<std::uint64_t>(*value));
+  } else {
+    words.push_back(static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::min()));
+    words.push_back(e.hash());
+  }
+}
+
+void push(std::vector<std::uint64_t>& words, const Shape& shape) {
+  words.push_back(shape.size());
+  for (const Expr& dim : shape)
+    push(words, dim);
+}
+
+void push_leaf(std::vector<std::uint64_t>& words, const Node& node) {
+  words.push_back(0xffu | static_cast<std::uint64_t>(node.form.dtype) << 8 |
+                  static_cast<std::uint64_t>(node.kind == Node::Kind::Number) << 16);
+  push(words, node.form.shape);
+}
+
+void push_op(std::vector<std::uint64_t>& words, const Node& node) {
+  const ir::Attrs& attrs = node.form.attrs;
+  words.push_back(static_cast<std::uint64_t>(node.form.op) |
+                  static_cast<std::uint64_t>(node.form.dtype) << 8 |
+                  static_cast<std::uint64_t>(attrs.dtype) << 16 |
+                  static_cast<std::uint64_t>(attrs.value.dtype) << 24 |
+                  static_cast<std::uint64_t>(node.inputs.size()) << 32 |
+                  static_cast<std::uint64_t>(attrs.axes.size()) << 40);
+  for (const NodePtr& input : node.inputs)
+    words.push_back(input->place);
+  words.push_back(attrs.value.bits);
+  for (std::int64_t axis : attrs.axes)
+    words.push_back(static_cast<std::uint64_t>(axis));
+  push(words, attrs.shape);
+  push(words, attrs.before);
+  push(words, attrs.after);
+}
+
+[[noreturn]] void refuse_placeholder(const Node& node, const char* who) {
+  if (node.scope->kind == Scope::Kind::Graph)
+    fail(ErrorKind::State,
+         "{}: the value depends on input `{}` of {}, which runs when told to: mark the tensor with "
+         "retrieve(), compile() the graph and execute() it",
+         who, node.form.attrs.name, node.scope->name);
+  fail(ErrorKind::State,
+       "{}: the value is not known while {} is traced, or after: it stands for what every call "
+       "computes anew (return it, or assign it to a tensor that lives outside)",
+       who, node.scope->name);
+}
+
+// Moves the operands of a node with a value to `dropped`, unless a gradient may need them.
+void drop_recipe(Node& node, std::vector<NodePtr>& dropped) {
+  if (node.needs_grad.load(std::memory_order_relaxed) && !node.spent.load())
+    return;
+  for (NodePtr& input : node.inputs)
+    dropped.push_back(std::move(input));
+  node.inputs.clear();
+}
+
+// A reshape or marker of a value in memory is that memory.
+void adopt(Node& node, std::vector<NodePtr>& dropped) {
+  if (node.is_leaf_value() || node.in_flight ||
+      (node.form.op != Op::Reshape && node.form.op != Op::StopGradient) || !node.inputs[0]->storage)
+    return;
+  node.storage = node.inputs[0]->storage;
+  drop_recipe(node, dropped);
+}
+
+} // namespace
+
+Walk walk(std::span<const NodePtr> roots, WalkOutputs outputs, const Scope* scope,
+          const char* who) {
+  struct Frame {
+    Node* node;
+    std::size_t next;
+  };
+  Walk w;
+  const std::uint64_t epoch = ++last_epoch;
+  std::vector<Frame> stack;
+
+  auto meet_leaf = [&](Node& node) {
+    if (node.kind == Node::Kind::Placeholder && node.scope.get() != scope)
+      refuse_placeholder(node, who);
+    node.epoch = epoch;
+    node.place = static_cast<std::uint32_t>(w.leaves.size()) | kLeafBit;
+    w.leaves.push_back(node.shared_from_this());
+    push_leaf(w.signature, node);
+  };
+  auto finish = [&](Node& node) {
+    node.epoch = epoch;
+    node.place = static_cast<std::uint32_t>(w.order.size());
+    w.order.push_back(&node);
+    push_op(w.signature, node);
+    if (outputs == WalkOutputs::RootsAndHeld && node.handles.load(std::memory_order_relaxed) > 0)
+      w.outputs.push_back(node.shared_from_this());
+  };
+
+  for (const NodePtr& root : roots) {
+    if (root->epoch == epoch)
+      continue;
+    stack.push_back({root.get(), 0});
+    while (!stack.empty()) {
+      Node& node = *stack.back().node;
+      if (node.epoch == epoch) { // met again by another way while it waited
+        stack.pop_back();
+        continue;
+      }
+      if (node.in_flight) {
+        w.busy = &node;
+        return w;
+      }
+      if (node.is_leaf_value()) {
+        meet_leaf(node);
+        stack.pop_back();
+        continue;
+      }
+      std::size_t& next = stack.back().next;
+      while (next < node.inputs.size() && node.inputs[next]->epoch == epoch)
+        ++next;
+      if (next < node.inputs.size()) {
+        stack.push_back({node.inputs[next].get(), 0});
+        continue;
+      }
+      stack.pop_back();
+      finish(node);
+    }
+  }
+  // Roots are outputs once, whether or not a handle holds them.
+  std::vector<bool> listed(w.order.size());
+  for (const NodePtr& output : w.outputs)
+    listed[output->place] = true;
+  for (const NodePtr& root : roots) {
+    if (root->is_leaf_value() || listed[root->place])
+      continue;
+    listed[root->place] = true;
+    w.outputs.push_back(root);
+  }
+  w.signature.push_back(~std::uint64_t{0});
+  for (const NodePtr& output : w.outputs)
+    w.signature.push_back(output->place);
+  return w;
+}
+
+ir::Graph graph_of(const Walk& w) {
+  ir::Graph graph;
+  std::vector<ir::NodeId> leaves, ops;
+  leaves.reserve(w.leaves.size());
+  ops.reserve(w.order.size());
+  for (std::size_t slot = 0; slot < w.leaves.size(); ++slot) {
+    const Node& leaf = *w.leaves[slot];
+    const bool by_value = leaf.kind == Node::Kind::Number || leaf.form.attrs.by_value;
+    std::string name = leaf.form.attrs.name;
+    if (name.empty())
+      name = fmt::format("{}{}", by_value ? "s" : "x", slot);
+    leaves.push_back(graph.input(std::move(name), leaf.form.dtype, leaf.form.shape, by_value));
+  }
+  std::vector<ir::NodeId> inputs;
+  for (const Node* node : w.order) {
+    inputs.clear();
+    for (const NodePtr& input : node->inputs)
+      inputs.push_back(input->place & kLeafBit ? leaves[input->place & ~kLeafBit]
+                                               : ops[input->place]);
+    ops.push_back(graph.add(node->form.op, inputs, node->form.attrs));
+    ensure(graph[ops.back()].shape == node->form.shape &&
+               graph[ops.back()].dtype == node->form.dtype,
+           "{} was recorded as {}{}", info_of(node->form.op).name, name_of(node->form.dtype),
+           to_string(node->form.shape));
+  }
+  for (const NodePtr& output : w.outputs)
+    graph.outputs.push_back(ops[output->place]);
+  return graph;
+}
+
+namespace {
+
+// --- programs by the structure that was recorded: a hit saves building the graph and its key
+
+class SignatureCache {
+public:
+  std::shared_ptr<const runtime::Program> find(const std::vector<std::uint64_t>& words) {
+    auto found = index_.find(hash(words));
+    if (found == index_.end())
+      return nullptr;
+    if (found->second->words != words)
+      return nullptr;
+    entries_.splice(entries_.begin(), entries_, found->second);
+    return found->second->program;
+  }
+  void put(std::vector<std::uint64_t> words, std::shared_ptr<const runtime::Program> program) {
+    const std::uint64_t key = hash(words);
+    if (auto found = index_.find(key); found != index_.end())
+      erase(found->second);
+    words_ += words.size();
+    entries_.push_front({key, std::move(words), std::move(program)});
+    index_.emplace(key, entries_.begin());
+    while (entries_.size() > kEntries || (words_ > kWords && entries_.size() > 1))
+      erase(std::prev(entries_.end()));
+  }
+  void clear() {
+    entries_.clear();
+    index_.clear();
+    words_ = 0;
+  }
+
+private:
+  static constexpr std::size_t kEntries = 512;
+  static constexpr std::size_t kWords = std::size_t{4} << 20; // 32 MiB of signatures
+  struct Entry {
+    std::uint64_t key;
+    std::vector<std::uint64_t> words;
+    std::shared_ptr<const runtime::Program> program;
+  };
+  using Place = std::list<Entry>::iterator;
+
+  static std::uint64_t hash(const std::vector<std::uint64_t>& words) {
+    std::uint64_t h = words.size();
+    for (std::uint64_t word : words)
+      h = combine(h, word);
+    return h;
+  }
+  void erase(Place place) {
+    words_ -= place->words.size();
+    index_.erase(place->key);
+    entries_.erase(place);
+  }
+
+  std::list<Entry> entries_; // most recently used first
+  std::unordered_map<std::uint64_t, Place> index_;
+  std::size_t words_ = 0;
+};
+
+SignatureCache& signatures() { // (lock)
+  static auto* const cache = new SignatureCache;
+  return *cache;
+}
+
+} // namespace
+
+void forget_signatures() {
+  std::lock_guard lock(engine_mutex());
+  signatures().clear();
+}
+
+namespace {
+
+runtime::RunInput run_input_locked(const Node& node) {
+  runtime::RunInput input;
+  input.shape = &node.form.shape;
+  if (node.kind == Node::Kind::Number)
+    input.bits = node.number.bits;
+  else
+    input.storage = node.storage;
+  return input;
+}
+
+// Sets values, lets recipes go that no gradient needs, and wakes who waits.
+void publish(const std::vector<NodePtr>& outputs, std::vector<runtime::StoragePtr> values) {
+  std::vector<NodePtr> dropped; // let go after the lock
+  {
+    std::lock_guard lock(engine_mutex());
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      Node& node = *outputs[i];
+      node.in_flight = false;
+      node.storage = std::move(values[i]);
+      drop_recipe(node, dropped);
+    }
+  }
+  landed().notify_all();
+}
+
+void withdraw(const std::vector<NodePtr>& outputs) {
+  {
+    std::lock_guard lock(engine_mutex());
+    for (const NodePtr& node : outputs)
+      node->in_flight = false;
+  }
+  landed().notify_all();
+}
+
+} // namespace
+
+void evaluate(std::span<const NodePtr> roots, const char* who) {
+  Walk w;
+  std::shared_ptr<const runtime::Program> program;
+  ir::Graph graph;
+  std::vector<runtime::RunInput> inputs;
+  std::vector<NodePtr> dropped; // let go after the lock
+  {
+    std::unique_lock lock(engine_mutex());
+    for (const NodePtr& root : roots)
+      adopt(*root, dropped);
+    for (;;) {
+      w = walk(roots, WalkOutputs::RootsAndHeld, nullptr, who);
+      if (!w.busy)
+        break;
+      landed().wait(lock);
+    }
+    if (w.outputs.empty())
+      return;
+    program = signatures().find(w.signature);
+    if (!program)
+      graph = graph_of(w);
+    inputs.reserve(w.leaves.size());
+    for (const NodePtr& leaf : w.leaves)
+      inputs.push_back(run_input_locked(*leaf));
+    for (const NodePtr& output : w.outputs)
+      output->in_flight = true;
+    w.order.clear(); // raw pointers end with the lock
+  }
+  try {
+    if (program) {
+      runtime::count().plan_hits.add(1);
+    } else {
+      program = runtime::Runtime::instance().program(graph, {});
+      std::lock_guard lock(engine_mutex());
+      signatures().put(std::move(w.signature), program);
+    }
+    auto values = program->run(inputs);
+    publish(w.outputs, std::move(values));
+  } catch (...) {
+    withdraw(w.outputs);
+    throw;
+  }
+}
+
+void evaluate(const NodePtr& root, const char* who) {
+  evaluate(std::span(&root, 1), who);
+}
+
+runtime::StoragePtr storage_of(const NodePtr& node) {
+  if (node->kind == Node::Kind::Number) {
+    auto& runtime = runtime::Runtime::instance();
+    auto storage = runtime.allocate(size_of(node->form.dtype));
+    runtime.copy_in(storage, &node->number.bits, size_of(node->form.dtype));
+    return storage;
+  }
+  std::lock_guard lock(engine_mutex());
+  ensure(node->storage != nullptr, "a value is read before it is computed");
+  return node->storage;
+}
+
+runtime::RunInput run_input(const NodePtr& node) {
+  std::lock_guard lock(engine_mutex());
+  return run_input_locked(*node);
+}
+
+} // namespace egret::detail

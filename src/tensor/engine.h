@@ -1,0 +1,46 @@
+// From pending nodes to values: collects what some roots need, finds or compiles its program, runs
+// it and turns what it computed into leaves.
+#pragma once
+
+#include "runtime/program.h"
+#include "tensor/node.h"
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace egret::detail {
+
+/// The pending operations below some roots. Needs engine_mutex() while it is made and while its raw
+/// pointers are used.
+struct Walk {
+  std::vector<Node*> order;     ///< operations, operands first
+  std::vector<NodePtr> leaves;  ///< by input slot of the graph
+  std::vector<NodePtr> outputs; ///< operations whose values are wanted
+  std::vector<std::uint64_t>
+      signature;        ///< all that the program depends on: equal for equal structures
+  Node* busy = nullptr; ///< a node that another thread is computing; the rest is then void
+};
+
+enum class WalkOutputs : std::uint8_t {
+  Roots,       ///< the roots that are operations
+  RootsAndHeld ///< and every operation on the way that a user handle holds
+};
+
+/// `scope`: the one whose placeholders may be met; any other is Error(State) in the name of `who`.
+Walk walk(std::span<const NodePtr> roots, WalkOutputs outputs, const Scope* scope, const char* who);
+
+/// The graph of a walk: inputs by leaf (numbers by value), outputs in order.
+ir::Graph graph_of(const Walk& walk);
+
+/// Computes the values of `roots` and keeps them. `who` is for errors.
+void evaluate(std::span<const NodePtr> roots, const char* who);
+void evaluate(const NodePtr& root, const char* who);
+
+/// The value of a leaf or of a node that evaluate() has computed. Numbers get memory of their own.
+runtime::StoragePtr storage_of(const NodePtr& node);
+/// The same for a run: memory, or bits of a number.
+runtime::RunInput run_input(const NodePtr& node);
+
+} // namespace egret::detail

@@ -1,0 +1,378 @@
+// Gradients of lazy tensors: the recipe becomes a graph, autodiff extends it, and what it added is
+// recorded as lazy operations again.
+#include "egret/grad.h"
+
+#include "support/fail.h"
+#include "tensor/engine.h"
+#include "tensor/ops.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace egret {
+
+using namespace detail;
+
+namespace {
+
+thread_local bool recording_gradients = true;
+
+// The part of the recipe that gradients flow through, as a graph; everything else enters as inputs.
+struct Recipe {
+  ir::Graph graph;
+  std::vector<NodePtr> nodes;                        // by graph node; null for what autodiff adds
+  std::unordered_map<const Node*, ir::NodeId> place; // of lazy nodes
+  std::vector<NodePtr> leaves;                       // those with a slot, in order of discovery
+
+  ir::NodeId enter(const NodePtr& node) {
+    if (auto found = place.find(node.get()); found != place.end())
+      return found->second;
+    const ir::NodeId id =
+        graph.input(fmt::format("x{}", graph.inputs().size()), node->form.dtype, node->form.shape);
+    return put(node, id);
+  }
+  ir::NodeId put(const NodePtr& node, ir::NodeId id) {
+    if (nodes.size() <= id)
+      nodes.resize(id + 1);
+    if (!nodes[id])
+      nodes[id] = node;
+    place.emplace(node.get(), id);
+    return id;
+  }
+};
+
+bool has_recipe(const Node& node) {
+  return node.kind == Node::Kind::Op && !node.slot && node.needs_grad.load() &&
+         !node.inputs.empty();
+}
+
+Recipe recipe_of(const std::vector<NodePtr>& roots) {
+  struct Frame {
+    NodePtr node;
+    std::size_t next;
+  };
+  Recipe recipe;
+  std::lock_guard lock(engine_mutex());
+  std::vector<Frame> stack;
+  std::vector<ir::NodeId> inputs;
+  for (const NodePtr& root : roots) {
+    stack.push_back({root, 0});
+    while (!stack.empty()) {
+      const NodePtr node = stack.back().node;
+      if (recipe.place.count(node.get())) {
+        stack.pop_back();
+        continue;
+      }
+      if (!has_recipe(*node)) {
+        recipe.enter(node);
+        if (node->slot)
+          recipe.leaves.push_back(node);
+        stack.pop_back();
+        continue;
+      }
+      std::size_t& next = stack.back().next;
+      while (next < node->inputs.size() && recipe.place.count(node->inputs[next].get()))
+        ++next;
+      if (next < node->inputs.size()) {
+        stack.push_back({node->inputs[next], 0});
+        continue;
+      }
+      inputs.clear();
+      for (const NodePtr& input : node->inputs)
+        inputs.push_back(recipe.place.at(input.get()));
+      recipe.put(node, recipe.graph.add(node->form.op, inputs, node->form.attrs));
+      stack.pop_back();
+    }
+  }
+  return recipe;
+}
+
+// The nodes that autodiff added below `results`, as lazy operations.
+std::vector<Tensor> raised(Recipe& recipe, const std::vector<ir::NodeId>& results) {
+  const ir::Graph& graph = recipe.graph;
+  recipe.nodes.resize(graph.size());
+  std::vector<bool> needed(graph.size());
+  for (ir::NodeId id : results)
+    needed[id] = true;
+  for (ir::NodeId id = static_cast<ir::NodeId>(graph.size()); id-- > 0;)
+    if (needed[id] && !recipe.nodes[id])
+      for (ir::NodeId input : graph[id].inputs)
+        needed[input] = true;
+  for (ir::NodeId id = 0; id < graph.size(); ++id) {
+    if (!needed[id] || recipe.nodes[id])
+      continue;
+    const ir::Node& node = graph[id];
+    std::vector<NodePtr> inputs;
+    for (ir::NodeId input : node.inputs)
+      inputs.push_back(recipe.nodes[input]);
+    recipe.nodes[id] = record_known(node.op, node.dtype, node.shape, std::move(inputs), node.attrs);
+  }
+  std::vector<Tensor> tensors;
+  for (ir::NodeId id : results)
+    tensors.push_back(Access::wrap(recipe.nodes[id]));
+  return tensors;
+}
+
+// The seed of an output as a node of the recipe's graph: ones when none is given.
+ir::NodeId seed_of(Recipe& recipe, const NodePtr& output, const Tensor& seed, const char* who) {
+  const Shape& shape = output->form.shape;
+  if (!seed.defined()) {
+    if (!(element_count(shape) == Expr(1)))
+      fail(ErrorKind::Shape,
+           "{}: {} has more than one element; give a seed of its shape, or sum it first", who,
+           to_string(shape));
+    return recipe.graph.broadcast(recipe.graph.constant(output->form.dtype, 1), shape);
+  }
+  if (seed.shape() != shape)
+    fail(ErrorKind::Shape, "{}: the seed is {} and the value {}; they must be equal", who,
+         shape_of(seed), to_string(shape));
+  if (seed.dtype() != output->form.dtype)
+    fail(ErrorKind::DType, "{}: the seed is {} and the value {}; they must be equal", who,
+         name_of(seed.dtype()), name_of(output->form.dtype));
+  return recipe.enter(Access::node(seed, who));
+}
+
+std::vector<Tensor> differentiate(Recipe& recipe, const std::vector<NodePtr>& outputs,
+                                  const std::vector<Tensor>& seeds, const std::vector<NodePtr>& wrt,
+                                  const char* who) {
+  std::vector<ir::NodeId> output_ids, seed_ids, wrt_ids;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    output_ids.push_back(recipe.place.at(outputs[i].get()));
+    seed_ids.push_back(seed_of(recipe, outputs[i], seeds[i], who));
+  }
+  for (const NodePtr& node : wrt)
+    wrt_ids.push_back(recipe.enter(node));
+  const auto results = gradients(recipe.graph, output_ids, seed_ids, wrt_ids);
+  return raised(recipe, results);
+}
+
+} // namespace
+
+NoGrad::NoGrad() noexcept : before_(recording_gradients) {
+  recording_gradients = false;
+}
+NoGrad::~NoGrad() {
+  recording_gradients = before_;
+}
+bool grad_enabled() noexcept {
+  return recording_gradients;
+}
+
+std::vector<Tensor> grad(std::span<const Tensor> outputs, std::span<const Tensor> inputs,
+                         std::span<const Tensor> seeds) {
+  if (!seeds.empty() && seeds.size() != outputs.size())
+    fail(ErrorKind::Value, "grad: {} outputs and {} seeds; give one for each, or none",
+         outputs.size(), seeds.size());
+  std::vector<NodePtr> from, to;
+  std::vector<Tensor> given;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const NodePtr node = Access::node(outputs[i], "grad");
+    if (node->spent.load())
+      fail(ErrorKind::State,
+           "grad: backward() has let the recipe of output {} go; pass retain = "
+           "true to it",
+           i);
+    if (!node->needs_grad.load())
+      continue; // it depends on nothing that requires a gradient
+    from.push_back(node);
+    given.push_back(seeds.empty() ? Tensor() : seeds[i]);
+  }
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    to.push_back(Access::node(inputs[i], "grad"));
+    if (!to.back()->needs_grad.load())
+      fail(ErrorKind::State,
+           "grad: input {} ({}{}) does not require a gradient; call set_requires_grad() on it "
+           "before it is used",
+           i, name_of(to.back()->form.dtype), to_string(to.back()->form.shape));
+  }
+  Recipe recipe = recipe_of(from);
+  return differentiate(recipe, from, given, to, "grad");
+}
+
+std::vector<Tensor> grad(const Tensor& output, std::initializer_list<Tensor> inputs) {
+  return grad(std::span(&output, 1), std::span(inputs.begin(), inputs.size()));
+}
+
+Tensor grad(const Tensor& output, const Tensor& input) {
+  return grad(std::span(&output, 1), std::span(&input, 1))[0];
+}
+
+// --- Tensor's side
+
+bool Tensor::requires_grad() const {
+  return Access::node(*this, "requires_grad")->needs_grad.load();
+}
+
+Tensor& Tensor::set_requires_grad(bool on) {
+  NodePtr node = Access::node(*this, "set_requires_grad");
+  if (!is_float(node->form.dtype))
+    fail(ErrorKind::DType, "set_requires_grad: {} has no gradients; only floats have",
+         name_of(node->form.dtype));
+  if (node->needs_grad.load() == on)
+    return *this;
+  if (on) {
+    if (node->handles.load() > 1 || node->kind == Node::Kind::Number) {
+      node = node->kind == Node::Kind::Number ? number_node(node->number) : alias_node(node);
+      handle_->set(node);
+    }
+    std::lock_guard lock(engine_mutex());
+    node->slot = std::make_shared<GradSlot>();
+    node->needs_grad.store(true);
+    return *this;
+  }
+  if (!is_leaf())
+    fail(ErrorKind::State, "set_requires_grad: this value is computed from tensors that require "
+                           "gradients; use detach()");
+  handle_->set(alias_node(node));
+  return *this;
+}
+
+namespace {
+
+std::shared_ptr<GradSlot> slot_of(const NodePtr& node) {
+  std::lock_guard lock(engine_mutex());
+  return node->slot;
+}
+
+// Where a slot's gradient stands for this thread: within a traced function it is the trace's own.
+std::shared_ptr<Handle>& place_of(GradSlot& slot) {
+  return current_scope() ? current_scope()->gradient(slot) : slot.gradient;
+}
+
+} // namespace
+
+bool Tensor::is_leaf() const {
+  const NodePtr node = Access::node(*this, "is_leaf");
+  return !node->needs_grad.load() || slot_of(node) != nullptr;
+}
+
+Tensor Tensor::grad() const {
+  const auto slot = slot_of(Access::node(*this, "grad"));
+  if (!slot)
+    return {};
+  std::lock_guard lock(slot->mutex);
+  const auto& handle = place_of(*slot);
+  return handle ? Access::share(handle) : Tensor();
+}
+
+void Tensor::set_grad(const Tensor& gradient) {
+  const auto slot = slot_of(Access::node(*this, "set_grad"));
+  if (!slot)
+    fail(ErrorKind::State, "set_grad: this is no leaf that requires a gradient");
+  if (gradient.defined() && (gradient.shape() != shape() || gradient.dtype() != dtype()))
+    fail(ErrorKind::Shape, "set_grad: the gradient is {}{} and the tensor {}{}; they must be equal",
+         name_of(gradient.dtype()), shape_of(gradient), name_of(dtype()), shape_of(*this));
+  std::lock_guard lock(slot->mutex);
+  place_of(*slot) = gradient.defined() ? Access::handle(gradient) : nullptr;
+}
+
+void Tensor::zero_grad() {
+  if (const auto slot = slot_of(Access::node(*this, "zero_grad"))) {
+    std::lock_guard lock(slot->mutex);
+    place_of(*slot) = nullptr;
+  }
+}
+
+void Tensor::backward(const Tensor& seed, bool retain) const {
+  const NodePtr root = Access::node(*this, "backward");
+  if (!root->needs_grad.load())
+    fail(ErrorKind::State, "backward: the value does not depend on any tensor that requires a "
+                           "gradient; call set_requires_grad() on the leaves first");
+  if (root->spent.load())
+    fail(ErrorKind::State, "backward: it was called before on this value, which let the recipe go; "
+                           "pass retain = true to the first call");
+  NoGrad guard;
+  Recipe recipe = recipe_of({root});
+  const std::vector<NodePtr> leaves = recipe.leaves;
+  const std::vector<Tensor> found = differentiate(recipe, {root}, {seed}, leaves, "backward");
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    const auto slot = slot_of(leaves[i]);
+    std::lock_guard lock(slot->mutex);
+    std::shared_ptr<Handle>& place = place_of(*slot);
+    place = Access::handle(place ? Access::share(place) + found[i] : found[i]);
+  }
+  if (retain)
+    return;
+  std::vector<NodePtr> dropped; // let go after the lock
+  std::lock_guard lock(engine_mutex());
+  if (root->slot)
+    return;
+  root->spent.store(true);
+  if (root->storage && !root->in_flight)
+    dropped.swap(root->inputs);
+}
+
+// --- gradcheck
+
+namespace {
+
+// Fixed numbers in [0.5, 1.5) that weigh the elements of the outputs.
+Tensor weights_of(const Tensor& output, std::uint64_t seed) {
+  Generator generator(seed);
+  return rand(output.shape(), generator, DType::F64) + 0.5;
+}
+
+} // namespace
+
+GradCheck gradcheck(const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& function,
+                    const std::vector<Tensor>& inputs, const GradCheckOptions& options) {
+  for (const Tensor& input : inputs)
+    if (Access::raw(input, "gradcheck")->form.dtype != DType::F64)
+      fail(ErrorKind::DType, "gradcheck: inputs must be f64, got {}; convert with to(DType::F64)",
+           name_of(input.dtype()));
+  auto weighed = [&](const std::vector<Tensor>& at) {
+    Tensor total = zeros({}, DType::F64);
+    std::uint64_t number = 1;
+    for (const Tensor& output : function(at))
+      total = total + sum(output.to(DType::F64) * weights_of(output, number++));
+    return total;
+  };
+  std::vector<Tensor> leaves;
+  std::vector<std::vector<double>> values;
+  for (const Tensor& input : inputs) {
+    values.push_back(input.to_vector<double>());
+    leaves.push_back(egret::tensor(values.back(), input.shape()).set_requires_grad());
+  }
+  const Tensor total = weighed(leaves);
+  GradCheck result;
+  double worst = -1;
+  const std::vector<Tensor> analytic = grad(std::span(&total, 1), leaves);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const auto found = analytic[i].to_vector<double>();
+    for (std::size_t e = 0; e < found.size(); ++e) {
+      NoGrad guard;
+      auto shifted = [&](double by) {
+        std::vector<Tensor> at = inputs;
+        auto moved = values[i];
+        moved[e] += by;
+        at[i] = egret::tensor(moved, inputs[i].shape());
+        return weighed(at).item<double>();
+      };
+      const double numeric = (shifted(options.step) - shifted(-options.step)) / (2 * options.step);
+      const double error =
+          std::abs(found[e] - numeric) / (options.absolute + options.relative * std::abs(numeric));
+      const bool bad = !(error <= 1);
+      const std::string text =
+          fmt::format("input {} element {}: analytic {}, numeric {}", i, e, found[e], numeric);
+      if (bad && result.ok) {
+        result.ok = false;
+        result.first = text;
+      }
+      if (!(error <= worst)) {
+        worst = error;
+        result.max_error = error;
+        result.worst = text;
+      }
+    }
+  }
+  return result;
+}
+
+GradCheck gradcheck(const std::function<Tensor(const Tensor&)>& function, const Tensor& input,
+                    const GradCheckOptions& options) {
+  return gradcheck(
+      [&](const std::vector<Tensor>& in) { return std::vector<Tensor>{function(in[0])}; },
+      std::vector<Tensor>{input}, options);
+}
+
+} // namespace egret

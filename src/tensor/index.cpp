@@ -1,0 +1,392 @@
+// Positions, slices and integer indices.
+#include "support/fail.h"
+#include "tensor/ops.h"
+
+#include <algorithm>
+
+namespace egret {
+
+using namespace detail;
+
+namespace {
+
+// What an index list means for one axis of the operand: begin + step * i for 0 <= i < count.
+struct Range {
+  std::int64_t begin = 0, count = 0, step = 1, size = 0;
+  bool whole() const { return begin == 0 && step == 1 && count == size; }
+};
+
+// An index list worked out: ranges by axis of the operand, and the shape of the result.
+struct Selection {
+  std::vector<Range> ranges;
+  Shape shape;
+};
+
+Range range_of(const Slice& slice, std::int64_t size, const char* who) {
+  if (slice.step == 0)
+    fail(ErrorKind::Index, "{}: a slice with step 0 goes nowhere; give a positive or negative step",
+         who);
+  const bool back = slice.step < 0;
+  const std::int64_t lowest = back ? -1 : 0, highest = back ? size - 1 : size;
+  auto cut = [&](std::optional<std::int64_t> end, std::int64_t otherwise) {
+    if (!end)
+      return otherwise;
+    const std::int64_t at = *end < 0 ? *end + size : *end;
+    return std::clamp(at, lowest, highest);
+  };
+  Range range;
+  range.size = size;
+  range.step = slice.step;
+  range.begin = cut(slice.begin, back ? highest : lowest);
+  const std::int64_t end = cut(slice.end, back ? lowest : highest);
+  const std::int64_t distance = back ? range.begin - end : end - range.begin;
+  const std::int64_t stride = back ? -slice.step : slice.step;
+  range.count = distance > 0 ? (distance + stride - 1) / stride : 0;
+  return range;
+}
+
+Selection select_of(const Shape& shape, std::span<const Index> indices, const char* who) {
+  const auto sizes = concrete(shape, who);
+  std::size_t used = 0, ellipses = 0;
+  for (const Index& index : indices) {
+    used += index.kind() == Index::Kind::Position || index.kind() == Index::Kind::Slice;
+    ellipses += index.kind() == Index::Kind::Ellipsis;
+  }
+  if (ellipses > 1)
+    fail(ErrorKind::Index, "{}: more than one ellipsis; only one can be filled", who);
+  if (used > sizes.size())
+    fail(ErrorKind::Index, "{}: {} indices for {}, which has {} axes", who, used, to_string(shape),
+         sizes.size());
+  Selection selection;
+  auto take_whole = [&](std::size_t count) {
+    for (; count > 0; --count) {
+      const std::int64_t size = sizes[selection.ranges.size()];
+      selection.ranges.push_back({0, size, 1, size});
+      selection.shape.push_back(size);
+    }
+  };
+  for (const Index& index : indices) {
+    const std::size_t axis = selection.ranges.size();
+    switch (index.kind()) {
+    case Index::Kind::Position: {
+      const std::int64_t size = sizes[axis];
+      const std::int64_t at = index.position() < 0 ? index.position() + size : index.position();
+      if (at < 0 || at >= size)
+        fail(ErrorKind::Index, "{}: position {} is out of range for axis {} of {} (size {})", who,
+             index.position(), axis, to_string(shape), size);
+      selection.ranges.push_back({at, 1, 1, size});
+      break;
+    }
+    case Index::Kind::Slice:
+      selection.ranges.push_back(range_of(index.slice(), sizes[axis], who));
+      selection.shape.push_back(selection.ranges.back().count);
+      break;
+    case Index::Kind::NewAxis:
+      selection.shape.push_back(1);
+      break;
+    case Index::Kind::Ellipsis:
+      take_whole(sizes.size() - used);
+      break;
+    }
+  }
+  take_whole(sizes.size() - selection.ranges.size());
+  return selection;
+}
+
+// The elements that a range names begin, in ascending order, here; and how far apart they are.
+struct Ascending {
+  std::int64_t begin, stride, span; ///< span: from the first to behind the last
+};
+Ascending ascending(const Range& r) {
+  const std::int64_t stride = r.step < 0 ? -r.step : r.step;
+  const std::int64_t span = r.count == 0 ? 0 : (r.count - 1) * stride + 1;
+  const std::int64_t begin = r.count == 0 ? 0 : r.step < 0 ? r.begin - span + 1 : r.begin;
+  return {begin, stride, span};
+}
+
+bool steps(const std::vector<Range>& ranges) {
+  return std::any_of(ranges.begin(), ranges.end(),
+                     [](const Range& r) { return r.step > 1 || r.step < -1; });
+}
+
+std::vector<std::int64_t> backward_axes(const std::vector<Range>& ranges) {
+  std::vector<std::int64_t> axes;
+  for (std::size_t i = 0; i < ranges.size(); ++i)
+    if (ranges[i].step < 0)
+      axes.push_back(static_cast<std::int64_t>(i));
+  return axes;
+}
+
+// Every stride-th element: the axis is padded to whole strides, split, and the first of each kept.
+Tensor strided(const Tensor& a, const std::vector<Range>& ranges, const char* who) {
+  Shape split, whole;
+  ir::Attrs pad, keep;
+  for (const Range& r : ranges) {
+    const Ascending up = ascending(r);
+    pad.before.push_back(0);
+    pad.after.push_back(r.count * up.stride - up.span);
+    split.insert(split.end(), {Expr(r.count), Expr(up.stride)});
+    keep.before.insert(keep.before.end(), {Expr(0), Expr(0)});
+    keep.shape.insert(keep.shape.end(), {Expr(r.count), Expr(1)});
+    whole.push_back(r.count);
+  }
+  pad.value = Scalar::of(a.dtype(), std::int64_t{0});
+  Tensor result = apply(Op::Pad, {&a}, std::move(pad), who);
+  result = apply(Op::Reshape, {&result}, {.shape = std::move(split)}, who);
+  result = apply(Op::Shrink, {&result}, std::move(keep), who);
+  return apply(Op::Reshape, {&result}, {.shape = std::move(whole)}, who);
+}
+
+// The elements that the ranges name, same rank.
+Tensor picked(const Tensor& a, const std::vector<Range>& ranges, const char* who) {
+  Tensor result = a;
+  if (!std::all_of(ranges.begin(), ranges.end(), [](const Range& r) { return r.whole(); })) {
+    ir::Attrs attrs;
+    for (const Range& r : ranges) {
+      const Ascending up = ascending(r);
+      attrs.before.push_back(up.begin);
+      attrs.shape.push_back(up.begin + up.span);
+    }
+    result = apply(Op::Shrink, {&result}, std::move(attrs), who);
+  }
+  if (steps(ranges))
+    result = strided(result, ranges, who);
+  if (auto axes = backward_axes(ranges); !axes.empty())
+    result = apply(Op::Flip, {&result}, {.axes = std::move(axes)}, who);
+  return result;
+}
+
+// The reverse of picked: a tensor of the operand's shape with `a` at the named elements, else 0.
+Tensor placed(const Tensor& a, const std::vector<Range>& ranges, const char* who) {
+  Tensor result = a;
+  const Scalar zero = Scalar::of(a.dtype(), std::int64_t{0});
+  if (auto axes = backward_axes(ranges); !axes.empty())
+    result = apply(Op::Flip, {&result}, {.axes = std::move(axes)}, who);
+  if (steps(ranges)) {
+    Shape split, whole;
+    ir::Attrs pad, cut;
+    for (const Range& r : ranges) {
+      const Ascending up = ascending(r);
+      split.insert(split.end(), {Expr(r.count), Expr(1)});
+      pad.before.insert(pad.before.end(), {Expr(0), Expr(0)});
+      pad.after.insert(pad.after.end(), {Expr(0), Expr(up.stride - 1)});
+      whole.push_back(r.count * up.stride);
+      cut.before.push_back(0);
+      cut.shape.push_back(up.span);
+    }
+    pad.value = zero;
+    result = apply(Op::Reshape, {&result}, {.shape = std::move(split)}, who);
+    result = apply(Op::Pad, {&result}, std::move(pad), who);
+    result = apply(Op::Reshape, {&result}, {.shape = std::move(whole)}, who);
+    result = apply(Op::Shrink, {&result}, std::move(cut), who);
+  }
+  ir::Attrs attrs;
+  for (const Range& r : ranges) {
+    const Ascending up = ascending(r);
+    attrs.before.push_back(up.begin);
+    attrs.after.push_back(r.size - up.begin - up.span);
+  }
+  attrs.value = zero;
+  return apply(Op::Pad, {&result}, std::move(attrs), who);
+}
+
+// Coordinates along `axis` of a box, broadcast to it.
+Tensor coordinate(const Shape& shape, std::size_t axis, const char* who) {
+  Shape line(shape.size(), Expr(1));
+  line[axis] = shape[axis];
+  const Tensor steps = iota(shape[axis], DType::I64);
+  return broadcast_to(apply(Op::Reshape, {&steps}, {.shape = line}, who), shape, who);
+}
+
+} // namespace
+
+Tensor Tensor::operator[](std::int64_t position) const {
+  const Index list[] = {Index(position)};
+  return index(list);
+}
+
+Tensor Tensor::operator[](Slice slice) const {
+  const Index list[] = {Index(slice)};
+  return index(list);
+}
+
+Tensor Tensor::operator[](std::initializer_list<Index> indices) const {
+  return index({indices.begin(), indices.size()});
+}
+
+Tensor Tensor::index(std::span<const Index> indices) const {
+  Access::raw(*this, "index");
+  const Selection selection = select_of(shape(), indices, "index");
+  const Tensor result = picked(*this, selection.ranges, "index");
+  return egret::reshape(result, selection.shape);
+}
+
+Tensor Tensor::select(std::int64_t axis, std::int64_t position) const {
+  Access::raw(*this, "select");
+  axis = axis_of(axis, rank(), shape(), "select");
+  std::vector<Index> list(static_cast<std::size_t>(axis), Index(Slice::all()));
+  list.push_back(Index(position));
+  const Selection selection = select_of(shape(), list, "select");
+  return egret::reshape(picked(*this, selection.ranges, "select"), selection.shape);
+}
+
+Tensor Tensor::narrow(std::int64_t axis, std::int64_t begin, std::int64_t length) const {
+  Access::raw(*this, "narrow");
+  axis = axis_of(axis, rank(), shape(), "narrow");
+  const std::int64_t size = this->size(axis);
+  if (begin < 0 || length < 0 || length > size || begin > size - length)
+    fail(ErrorKind::Index, "narrow: {} elements from {} do not lie within axis {} of {} (size {})",
+         length, begin, axis, shape_of(*this), size);
+  std::vector<Range> ranges;
+  for (std::int64_t n : sizes())
+    ranges.push_back({0, n, 1, n});
+  ranges[static_cast<std::size_t>(axis)] = {begin, length, 1, size};
+  return picked(*this, ranges, "narrow").clone();
+}
+
+Tensor& Tensor::assign(std::initializer_list<Index> where, const Arg& value) {
+  return assign(std::span<const Index>(where.begin(), where.size()), value);
+}
+
+Tensor& Tensor::assign(std::span<const Index> where, const Arg& value) {
+  Access::raw(*this, "assign");
+  const Selection selection = select_of(shape(), where, "assign");
+  const Tensor given = as_tensor(value, dtype());
+  if (broadcast_shapes(given.shape(), selection.shape, "assign") != selection.shape)
+    fail(ErrorKind::Shape, "assign: {} does not broadcast to {}, the shape of what is indexed",
+         shape_of(given), to_string(selection.shape));
+  Shape box;
+  for (const Range& r : selection.ranges)
+    box.push_back(r.count);
+  const Tensor piece = egret::reshape(broadcast_to(given, selection.shape, "assign"), box);
+  const Tensor mask =
+      placed(broadcast_to(constant(DType::Bool, 1), box, "assign"), selection.ranges, "assign");
+  return assign(egret::where(mask, placed(piece, selection.ranges, "assign"), *this));
+}
+
+Tensor take(const Tensor& data, const Tensor& index, std::int64_t axis) {
+  Access::raw(data, "take");
+  Access::raw(index, "take");
+  require_integer(index, "take", "the indices");
+  axis = axis_of(axis, data.rank(), data.shape(), "take");
+  return apply(Op::Gather, {&data, &index}, {.axes = {axis}}, "take");
+}
+
+Tensor embedding(const Tensor& weight, const Tensor& index) {
+  Access::raw(weight, "embedding");
+  Access::raw(index, "embedding");
+  if (weight.rank() != 2)
+    fail(ErrorKind::Shape, "embedding: weight is {}; it must be [entries, width]",
+         shape_of(weight));
+  require_integer(index, "embedding", "the indices");
+  return apply(Op::Gather, {&weight, &index}, {.axes = {0}}, "embedding");
+}
+
+Tensor gather(const Tensor& data, std::int64_t axis, const Tensor& index) {
+  Access::raw(data, "gather");
+  Access::raw(index, "gather");
+  require_integer(index, "gather", "the indices");
+  axis = axis_of(axis, data.rank(), data.shape(), "gather");
+  const auto along = static_cast<std::size_t>(axis);
+  const auto have = concrete(data.shape(), "gather"), want = concrete(index.shape(), "gather");
+  bool fits = have.size() == want.size();
+  for (std::size_t i = 0; fits && i < have.size(); ++i)
+    fits = i == along || want[i] <= have[i];
+  if (!fits)
+    fail(ErrorKind::Shape,
+         "gather: index {} does not fit data {} along axis {}; ranks must be equal and its other "
+         "dims not larger",
+         shape_of(index), shape_of(data), axis);
+  // The number of the element in row-major order, -1 (which reads 0) where the index is out of
+  // range.
+  const Tensor wide = index.to(DType::I64);
+  Tensor number = zeros(index.shape(), DType::I64);
+  std::int64_t stride = 1;
+  for (std::size_t i = have.size(); i-- > 0;) {
+    const Tensor at = i == along ? wide : coordinate(index.shape(), i, "gather");
+    number = number + at * stride;
+    stride *= have[i];
+  }
+  const Tensor valid = (wide >= 0) & (wide < have[along]);
+  const Tensor flat = data.flatten();
+  const Tensor place = where(valid, number, -1);
+  return apply(Op::Gather, {&flat, &place}, {.axes = {0}}, "gather");
+}
+
+namespace {
+
+Tensor scatter(Op op, const Tensor& data, const Tensor& index, const Tensor& updates,
+               std::int64_t axis, const char* who) {
+  Access::raw(data, who);
+  Access::raw(index, who);
+  Access::raw(updates, who);
+  require_integer(index, who, "the indices");
+  axis = axis_of(axis, data.rank(), data.shape(), who);
+  Shape wanted(data.shape().begin(), data.shape().begin() + axis);
+  wanted.insert(wanted.end(), index.shape().begin(), index.shape().end());
+  wanted.insert(wanted.end(), data.shape().begin() + axis + 1, data.shape().end());
+  if (broadcast_shapes(updates.shape(), wanted, who) != wanted)
+    fail(ErrorKind::Shape, "{}: updates {} do not broadcast to {}, the shape of what is indexed",
+         who, shape_of(updates), to_string(wanted));
+  const Tensor given = broadcast_to(updates.to(data.dtype()), wanted, who);
+  return apply(op, {&data, &index, &given}, {.axes = {axis}}, who);
+}
+
+} // namespace
+
+Tensor index_put(const Tensor& data, const Tensor& index, const Tensor& updates,
+                 std::int64_t axis) {
+  return scatter(Op::ScatterSet, data, index, updates, axis, "index_put");
+}
+
+Tensor index_add(const Tensor& data, const Tensor& index, const Tensor& updates,
+                 std::int64_t axis) {
+  return scatter(Op::ScatterAdd, data, index, updates, axis, "index_add");
+}
+
+Tensor one_hot(const Tensor& index, std::int64_t classes, DType dtype) {
+  Access::raw(index, "one_hot");
+  require_integer(index, "one_hot", "the indices");
+  if (classes < 0)
+    fail(ErrorKind::Value, "one_hot: {} classes; the number must not be negative", classes);
+  return eq(unsqueeze(index, -1), iota(classes, index.dtype())).to(dtype);
+}
+
+namespace {
+
+// bool: column - row <= diagonal, over the last two axes.
+Tensor lower_mask(const Expr& rows, const Expr& columns, std::int64_t diagonal, const char* who) {
+  const Shape box = {rows, columns};
+  return coordinate(box, 1, who) < coordinate(box, 0, who) + (diagonal + 1);
+}
+
+void require_matrix(const Tensor& a, const char* who) {
+  Access::raw(a, who);
+  if (a.rank() < 2)
+    fail(ErrorKind::Shape, "{}: {} has no last two axes; a matrix or a batch of them is needed",
+         who, shape_of(a));
+}
+
+} // namespace
+
+Tensor tril(const Tensor& a, std::int64_t diagonal) {
+  require_matrix(a, "tril");
+  const Shape& s = a.shape();
+  return where(lower_mask(s[s.size() - 2], s[s.size() - 1], diagonal, "tril"), a, false);
+}
+
+Tensor triu(const Tensor& a, std::int64_t diagonal) {
+  require_matrix(a, "triu");
+  const Shape& s = a.shape();
+  return where(lower_mask(s[s.size() - 2], s[s.size() - 1], diagonal - 1, "triu"), zeros_like(a),
+               a);
+}
+
+Tensor causal_mask(std::int64_t queries, std::int64_t keys) {
+  if (queries < 0 || keys < 0)
+    fail(ErrorKind::Value, "causal_mask: {} queries and {} keys; sizes must not be negative",
+         queries, keys);
+  return lower_mask(queries, keys, keys - queries, "causal_mask");
+}
+
+} // namespace egret

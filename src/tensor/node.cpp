@@ -1,0 +1,194 @@
+#include "tensor/node.h"
+
+#include "egret/grad.h"
+#include "ir/shape_rules.h"
+#include "runtime/count.h"
+#include "support/fail.h"
+
+namespace egret::detail {
+namespace {
+
+// Nodes that the outermost destructor on this thread still has to let go; null when none runs.
+thread_local std::vector<NodePtr>* dying = nullptr;
+thread_local Scope* scope_of_thread = nullptr;
+
+// The scope that a node recorded from `inputs` belongs to.
+std::shared_ptr<Scope> scope_for(Op op, const std::vector<NodePtr>& inputs) {
+  std::shared_ptr<Scope> scope;
+  for (const NodePtr& input : inputs) {
+    if (!input->scope || input->scope == scope)
+      continue;
+    if (scope)
+      fail(ErrorKind::State, "{}: one operand belongs to {}, the other to {}; they do not mix",
+           info_of(op).name, scope->name, input->scope->name);
+    scope = input->scope;
+  }
+  return scope;
+}
+
+} // namespace
+
+std::mutex& engine_mutex() noexcept {
+  static auto* const mutex = new std::mutex; // outlives tensors of static duration
+  return *mutex;
+}
+
+Scope*& current_scope() noexcept {
+  return scope_of_thread;
+}
+
+Node::~Node() {
+  if (inputs.empty())
+    return;
+  if (dying) {
+    for (NodePtr& input : inputs)
+      dying->push_back(std::move(input));
+    return;
+  }
+  std::vector<NodePtr> list = std::move(inputs);
+  dying = &list;
+  while (!list.empty()) {
+    NodePtr next = std::move(list.back());
+    list.pop_back();
+    next.reset(); // may push its inputs
+  }
+  dying = nullptr;
+}
+
+Handle::Handle(NodePtr node)
+    : shape(node->form.shape), dtype(node->form.dtype), node_(std::move(node)) {
+  node_->handles.fetch_add(1, std::memory_order_relaxed);
+}
+
+Handle::~Handle() {
+  node_->handles.fetch_sub(1, std::memory_order_relaxed);
+}
+
+NodePtr Handle::node() const {
+  std::lock_guard lock(mutex_);
+  return node_;
+}
+
+void Handle::set(NodePtr node) {
+  node->handles.fetch_add(1, std::memory_order_relaxed);
+  {
+    std::lock_guard lock(mutex_);
+    node_.swap(node);
+  }
+  node->handles.fetch_sub(1, std::memory_order_relaxed);
+}
+
+const Handle& Access::held(const Tensor& a, const char* who) {
+  if (!a.defined())
+    fail(ErrorKind::State, "{}: the tensor is empty (default constructed or moved from)", who);
+  return *a.handle_;
+}
+
+NodePtr Access::raw(const Tensor& a, const char* who) {
+  return held(a, who).node();
+}
+
+NodePtr Access::node(const Tensor& a, const char* who) {
+  NodePtr node = raw(a, who);
+  Scope* scope = current_scope();
+  if (scope && node->scope.get() != scope)
+    return scope->capture(a.handle_, std::move(node));
+  return node;
+}
+
+NodePtr record_known(Op op, DType dtype, Shape shape, std::vector<NodePtr> inputs,
+                     ir::Attrs attrs) {
+  auto node = std::make_shared<Node>();
+  node->scope = scope_for(op, inputs);
+  if (!node->scope && current_scope())
+    node->scope = current_scope()->shared_from_this();
+  if (is_float(dtype) && op != Op::StopGradient && grad_enabled())
+    for (const NodePtr& input : inputs)
+      if (input->needs_grad.load(std::memory_order_relaxed)) {
+        node->needs_grad.store(true, std::memory_order_relaxed);
+        break;
+      }
+  node->form.op = op;
+  node->form.dtype = dtype;
+  node->form.shape = std::move(shape);
+  node->form.attrs = std::move(attrs);
+  node->inputs = std::move(inputs);
+  runtime::count().ops_recorded.add(1);
+  return node;
+}
+
+NodePtr record(Op op, std::vector<NodePtr> inputs, ir::Attrs attrs) {
+  const ir::Node* operands[3];
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    operands[i] = &inputs[i]->form;
+  auto inferred = ir::infer(op, {operands, inputs.size()}, attrs);
+  return record_known(op, inferred.dtype, std::move(inferred.shape), std::move(inputs),
+                      std::move(attrs));
+}
+
+namespace {
+
+std::shared_ptr<Node> leaf(Node::Kind kind, DType dtype, Shape shape) {
+  auto node = std::make_shared<Node>();
+  node->kind = kind;
+  node->form.op = Op::Input;
+  node->form.dtype = dtype;
+  node->form.attrs.dtype = dtype;
+  node->form.attrs.shape = shape;
+  node->form.shape = std::move(shape);
+  if (current_scope() && kind != Node::Kind::Placeholder)
+    node->scope = current_scope()->shared_from_this();
+  return node;
+}
+
+} // namespace
+
+NodePtr number_node(Scalar value) {
+  auto node = leaf(Node::Kind::Number, value.dtype, {});
+  node->number = value;
+  return node;
+}
+
+NodePtr data_node(DType dtype, Shape shape, runtime::StoragePtr storage) {
+  auto node = leaf(Node::Kind::Data, dtype, std::move(shape));
+  node->storage = std::move(storage);
+  return node;
+}
+
+NodePtr placeholder_node(std::shared_ptr<Scope> scope, DType dtype, Shape shape, std::string name) {
+  auto node = leaf(Node::Kind::Placeholder, dtype, std::move(shape));
+  node->scope = std::move(scope);
+  node->form.attrs.name = std::move(name);
+  return node;
+}
+
+NodePtr alias_node(const NodePtr& node) {
+  if (node->kind == Node::Kind::Number)
+    return number_node(node->number);
+  runtime::StoragePtr storage;
+  {
+    std::lock_guard lock(engine_mutex());
+    storage = node->storage;
+  }
+  if (storage) {
+    auto copy = data_node(node->form.dtype, node->form.shape, std::move(storage));
+    copy->scope = node->scope;
+    return copy;
+  }
+  return record(Op::StopGradient, {node});
+}
+
+std::vector<std::int64_t> concrete(const Shape& shape, const char* who) {
+  std::vector<std::int64_t> sizes;
+  sizes.reserve(shape.size());
+  for (const Expr& dim : shape) {
+    auto size = dim.constant();
+    if (!size)
+      fail(ErrorKind::Shape, "{}: dim {} of {} is symbolic; its size is known only at run time",
+           who, dim.str(), to_string(shape));
+    sizes.push_back(*size);
+  }
+  return sizes;
+}
+
+} // namespace egret::detail

@@ -1,0 +1,129 @@
+// What lazy tensors are made of: nodes that record operations, handles that users hold, and the
+// scopes (a traced function, an explicit graph) that nodes belong to.
+#pragma once
+
+#include "egret/ir.h"
+#include "egret/tensor.h"
+#include "runtime/storage.h"
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace egret::detail {
+
+struct Node;
+using NodePtr = std::shared_ptr<Node>;
+
+/// Where the gradient of a leaf is summed. It outlives the leaf's values: an in-place update gives
+/// the handle another node with the same slot.
+struct GradSlot {
+  std::mutex mutex;
+  std::shared_ptr<Handle> gradient; ///< null: none
+};
+
+/// A region of recording whose placeholders have no value of their own.
+class Scope : public std::enable_shared_from_this<Scope> {
+public:
+  enum class Kind : std::uint8_t { Trace, Graph };
+  Scope(Kind kind, std::string name) : kind(kind), name(std::move(name)) {}
+  virtual ~Scope() = default;
+  /// A handle from outside met while the scope's thread records: gives the node to record with.
+  virtual NodePtr capture(const std::shared_ptr<Handle>& handle, NodePtr node) = 0;
+  /// The gradient of a leaf met while recording; null: none.
+  virtual std::shared_ptr<Handle>& gradient(GradSlot& slot) { return slot.gradient; }
+
+  const Kind kind;
+  const std::string name;
+};
+
+/// One value: an operation on other values, or a leaf. form, inputs and scope never change, but
+/// that materialization drops the inputs of nodes that no gradient needs. What is marked (lock)
+/// belongs to engine_mutex().
+struct Node : std::enable_shared_from_this<Node> {
+  ir::Node form;                  ///< op, dtype, shape, attributes; its inputs are not used
+  std::vector<NodePtr> inputs;    ///< (lock) once the node is shared
+  std::shared_ptr<Scope> scope;   ///< null for plain lazy tensors
+  std::shared_ptr<GradSlot> slot; ///< (lock) of a leaf that requires a gradient
+  runtime::StoragePtr storage;    ///< (lock) the value, row-major; null while pending
+  Scalar number{};                ///< value of a number
+  enum class Kind : std::uint8_t { Op, Data, Number, Placeholder } kind = Kind::Op;
+  std::atomic<bool> needs_grad{false};
+  std::atomic<bool> spent{false}; ///< backward() has let its recipe go
+  std::atomic<int> handles{0};    ///< user handles that hold this value
+  bool in_flight = false;         ///< (lock) some thread is computing it
+  std::uint64_t epoch = 0;        ///< (lock) of the traversal that met it last
+  std::uint32_t place = 0;        ///< (lock) its number in that traversal
+
+  Node() = default;
+  Node(const Node&) = delete;
+  ~Node(); ///< iterative: a chain of any length may go at once
+
+  bool is_leaf_value() const noexcept { return kind != Kind::Op || storage != nullptr; }
+};
+
+/// What copies of a Tensor share.
+class Handle {
+public:
+  explicit Handle(NodePtr node);
+  ~Handle();
+  Handle(const Handle&) = delete;
+  NodePtr node() const;
+  void set(NodePtr node); ///< of equal shape and dtype
+
+  const Shape shape;
+  const DType dtype;
+
+private:
+  mutable std::mutex mutex_;
+  NodePtr node_;
+};
+
+/// The way from Tensors to nodes and back.
+struct Access {
+  static const std::shared_ptr<Handle>& handle(const Tensor& a) noexcept { return a.handle_; }
+  static Tensor wrap(NodePtr node) { return Tensor(std::make_shared<Handle>(std::move(node))); }
+  static Tensor share(std::shared_ptr<Handle> handle) { return Tensor(std::move(handle)); }
+  /// The node as it is. Throws Error(State) naming `who` for an empty tensor.
+  static NodePtr raw(const Tensor& a, const char* who);
+  static const Handle& held(const Tensor& a, const char* who);
+  /// The node to record with: within a scope, what stands for a handle from outside.
+  static NodePtr node(const Tensor& a, const char* who);
+};
+
+/// Guards the fields marked (lock) of all nodes.
+std::mutex& engine_mutex() noexcept;
+
+/// The scope in which this thread records; null most of the time.
+Scope*& current_scope() noexcept;
+/// Sets it for as long as the object lives.
+class ScopeGuard {
+public:
+  explicit ScopeGuard(Scope* scope) : before_(current_scope()) { current_scope() = scope; }
+  ~ScopeGuard() { current_scope() = before_; }
+  ScopeGuard(const ScopeGuard&) = delete;
+
+private:
+  Scope* before_;
+};
+
+/// Records an operation; shape and dtype are inferred and checked by the rules of the op table.
+NodePtr record(Op op, std::vector<NodePtr> inputs, ir::Attrs attrs = {});
+/// Records one whose shape and dtype are known.
+NodePtr record_known(Op op, DType dtype, Shape shape, std::vector<NodePtr> inputs, ir::Attrs attrs);
+/// A rank-0 leaf that is passed to kernels by value.
+NodePtr number_node(Scalar value);
+/// A leaf with a value in memory.
+NodePtr data_node(DType dtype, Shape shape, runtime::StoragePtr storage);
+NodePtr placeholder_node(std::shared_ptr<Scope> scope, DType dtype, Shape shape, std::string name);
+/// Another node for the same value, without gradient.
+NodePtr alias_node(const NodePtr& node);
+
+/// shape as integers; throws Error(Shape) naming `who` when a dim is symbolic.
+std::vector<std::int64_t> concrete(const Shape& shape, const char* who);
+
+} // namespace egret::detail

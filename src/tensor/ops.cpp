@@ -1,0 +1,208 @@
+#include "tensor/ops.h"
+
+#include "support/fail.h"
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+namespace egret::detail {
+
+Tensor apply(Op op, std::initializer_list<const Tensor*> operands, ir::Attrs attrs,
+             const char* who) {
+  std::vector<NodePtr> inputs;
+  inputs.reserve(operands.size());
+  for (const Tensor* operand : operands)
+    inputs.push_back(Access::node(*operand, who));
+  return Access::wrap(record(op, std::move(inputs), std::move(attrs)));
+}
+
+Tensor unary(Op op, const Tensor& a, const char* who) {
+  auto node = Access::node(a, who);
+  const DType type = node->form.dtype;
+  Shape shape = node->form.shape;
+  if (info_of(op).dtypes == DTypeRule::Float && !is_float(type))
+    fail(ErrorKind::DType, "{}: takes floats, got {}; convert with to(DType::F32)", who,
+         name_of(type));
+  return Access::wrap(record_known(op, type, std::move(shape), {std::move(node)}, {}));
+}
+
+Tensor binary(Op op, const Tensor& a, const Tensor& b, const char* who) {
+  return apply(op, {&a, &b}, {}, who);
+}
+
+Tensor reduce(Op op, const Tensor& a, std::vector<std::int64_t> axes, bool keepdim,
+              const char* who) {
+  const Shape shape = a.shape();
+  Tensor result = a;
+  if (!axes.empty())
+    result = apply(op, {&a}, {.axes = axes}, who);
+  if (!keepdim || axes.empty())
+    return result;
+  Shape kept = shape;
+  for (std::int64_t axis : axes)
+    kept[static_cast<std::size_t>(axis)] = 1;
+  return apply(Op::Reshape, {&result}, {.shape = std::move(kept)}, who);
+}
+
+Tensor constant(Scalar value) {
+  return Access::wrap(record_known(Op::Constant, value.dtype, {}, {}, {.value = value}));
+}
+
+Tensor constant(DType type, double value) {
+  return constant(Scalar::of(type, value));
+}
+
+Tensor literal(DType type, Number value) {
+  const double v = value.as_double();
+  const bool kept = type == DType::Bool || v == 0 || v == 1 || v == -1 || v == 2 || v == 0.5 ||
+                    std::abs(v) == std::numeric_limits<double>::infinity();
+  return kept ? constant(value.in(type)) : Access::wrap(number_node(value.in(type)));
+}
+
+Tensor iota(const Expr& n, DType type) {
+  return Access::wrap(record(Op::Iota, {}, {.dtype = type, .shape = {n}}));
+}
+
+std::string shape_of(const Tensor& a) {
+  return to_string(a.shape());
+}
+
+DType default_dtype(Number::Category category) {
+  switch (category) {
+  case Number::Category::Bool:
+    return DType::Bool;
+  case Number::Category::Integer:
+    return DType::I64;
+  default:
+    return DType::F32;
+  }
+}
+
+DType with_number(DType type, Number number) {
+  if (number.category() == Number::Category::Float && !is_float(type))
+    return DType::F32;
+  if (number.category() == Number::Category::Integer && type == DType::Bool)
+    return DType::I64;
+  return type;
+}
+
+Shape broadcast_shapes(const Shape& a, const Shape& b, const char* who) {
+  const std::size_t rank = std::max(a.size(), b.size());
+  Shape result(rank, Expr(1));
+  for (std::size_t i = 0; i < rank; ++i) {
+    const Expr da = i + a.size() >= rank ? a[i + a.size() - rank] : Expr(1);
+    const Expr db = i + b.size() >= rank ? b[i + b.size() - rank] : Expr(1);
+    if (da == db || db == Expr(1))
+      result[i] = da;
+    else if (da == Expr(1))
+      result[i] = db;
+    else
+      fail(ErrorKind::Shape,
+           "{}: shapes do not broadcast: {} and {} ({} != {} at axis {}); counted from the last "
+           "axis, dims must be equal or 1",
+           who, to_string(a), to_string(b), da.str(), db.str(),
+           static_cast<std::int64_t>(i) - static_cast<std::int64_t>(rank));
+  }
+  return result;
+}
+
+Tensor broadcast_to(const Tensor& a, const Shape& shape, const char* who) {
+  if (a.shape() == shape)
+    return a;
+  Tensor result = a;
+  if (a.shape().size() != shape.size()) {
+    Shape front(shape.size() - a.shape().size(), Expr(1));
+    front.insert(front.end(), a.shape().begin(), a.shape().end());
+    result = apply(Op::Reshape, {&result}, {.shape = std::move(front)}, who);
+  }
+  if (result.shape() == shape)
+    return result;
+  return apply(Op::Expand, {&result}, {.shape = shape}, who);
+}
+
+Tensor as_tensor(const Arg& a, std::optional<DType> type) {
+  if (a.is_tensor())
+    return type ? a.tensor().to(*type) : a.tensor();
+  return literal(type ? *type : default_dtype(a.number().category()), a.number());
+}
+
+Pair promoted(const Arg& a, const Arg& b, const char* who) {
+  DType type;
+  if (a.is_tensor() && b.is_tensor()) {
+    const DType ta = Access::raw(a.tensor(), who)->form.dtype;
+    const DType tb = Access::raw(b.tensor(), who)->form.dtype;
+    type = promote(ta, tb);
+  } else if (a.is_tensor()) {
+    type = with_number(Access::raw(a.tensor(), who)->form.dtype, b.number());
+  } else if (b.is_tensor()) {
+    type = with_number(Access::raw(b.tensor(), who)->form.dtype, a.number());
+  } else {
+    type = promote(default_dtype(a.number().category()), default_dtype(b.number().category()));
+  }
+  return {as_tensor(a, type), as_tensor(b, type)};
+}
+
+Pair matched(const Arg& a, const Arg& b, const char* who) {
+  Pair pair = promoted(a, b, who);
+  const Shape shape = broadcast_shapes(pair.a.shape(), pair.b.shape(), who);
+  return {broadcast_to(pair.a, shape, who), broadcast_to(pair.b, shape, who)};
+}
+
+Tensor as_float(const Tensor& a, const char* who) {
+  Access::raw(a, who);
+  return is_float(a.dtype()) ? a : a.to(DType::F32);
+}
+
+Tensor widened(const Tensor& a) {
+  return a.to(accumulator_of(a.dtype()));
+}
+
+std::int64_t axis_of(std::int64_t axis, std::int64_t rank, const Shape& shape, const char* who) {
+  if (axis < -rank || axis >= rank)
+    fail(ErrorKind::Axis, "{}: axis {} is out of range for {}; {}", who, axis, to_string(shape),
+         rank == 0 ? std::string("it has no axes")
+                   : fmt::format("axes go from {} to {}", -rank, rank - 1));
+  return axis < 0 ? axis + rank : axis;
+}
+
+std::vector<std::int64_t> axes_of(const Axes& axes, const Shape& shape, const char* who) {
+  const auto rank = static_cast<std::int64_t>(shape.size());
+  std::vector<std::int64_t> list;
+  if (axes.all()) {
+    for (std::int64_t i = 0; i < rank; ++i)
+      list.push_back(i);
+    return list;
+  }
+  for (std::int64_t axis : axes.list())
+    list.push_back(axis_of(axis, rank, shape, who));
+  std::sort(list.begin(), list.end());
+  for (std::size_t i = 1; i < list.size(); ++i)
+    if (list[i] == list[i - 1])
+      fail(ErrorKind::Axis, "{}: axis {} is given twice for {}; name each axis once", who, list[i],
+           to_string(shape));
+  return list;
+}
+
+std::int64_t count_along(const Shape& shape, const std::vector<std::int64_t>& axes,
+                         const char* who) {
+  const auto sizes = concrete(shape, who);
+  std::int64_t count = 1;
+  for (std::int64_t axis : axes)
+    count *= sizes[static_cast<std::size_t>(axis)];
+  return count;
+}
+
+void require_float(const Tensor& a, const char* who) {
+  if (!is_float(a.dtype()))
+    fail(ErrorKind::DType, "{}: takes floats, got {}; convert with to(DType::F32)", who,
+         name_of(a.dtype()));
+}
+
+void require_integer(const Tensor& a, const char* who, const char* what) {
+  if (!is_integer(a.dtype()))
+    fail(ErrorKind::DType, "{}: {} must be integers, got {}; convert with to(DType::I64)", who,
+         what, name_of(a.dtype()));
+}
+
+} // namespace egret::detail

@@ -1,0 +1,68 @@
+// Building blocks of the functions of tensors: recording with broadcasting, promotion and checked
+// axes. `who` is the user's function, for errors.
+#pragma once
+
+#include "egret/functional.h"
+#include "tensor/node.h"
+
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace egret::detail {
+
+/// One operation of the table on tensors as they are.
+Tensor apply(Op op, std::initializer_list<const Tensor*> operands, ir::Attrs attrs,
+             const char* who);
+Tensor unary(Op op, const Tensor& a, const char* who);
+Tensor binary(Op op, const Tensor& a, const Tensor& b, const char* who);
+Tensor reduce(Op op, const Tensor& a, std::vector<std::int64_t> axes, bool keepdim,
+              const char* who);
+
+/// A constant of the graph, rank 0: for numbers that belong to a formula.
+Tensor constant(DType type, double value);
+Tensor constant(Scalar value);
+/// A number that the user wrote, rank 0: 0, 1, -1, 2, 1/2 and infinities are constants (rules look
+/// for them), all others are passed by value so that programs differing in them share a plan.
+Tensor literal(DType type, Number value);
+/// 0, 1, .. n-1.
+Tensor iota(const Expr& n, DType type);
+
+/// "[2,3]"
+std::string shape_of(const Tensor& a);
+/// The dtype of an operation on a tensor of `type` and a number.
+DType with_number(DType type, Number number);
+DType default_dtype(Number::Category category);
+
+/// The shape to which two broadcast; Error(Shape).
+Shape broadcast_shapes(const Shape& a, const Shape& b, const char* who);
+/// `a` broadcast to `shape`, which must be possible.
+Tensor broadcast_to(const Tensor& a, const Shape& shape, const char* who);
+
+/// Operands of one dtype and one shape.
+struct Pair {
+  Tensor a, b;
+};
+Pair promoted(const Arg& a, const Arg& b, const char* who); ///< dtypes equal, shapes as they were
+Pair matched(const Arg& a, const Arg& b, const char* who);  ///< dtypes and shapes equal
+/// A number becomes a literal of `like`'s dtype (or a higher category's).
+Tensor as_tensor(const Arg& a, std::optional<DType> type = {});
+
+/// Integers and bools as f32, floats as they are.
+Tensor as_float(const Tensor& a, const char* who);
+/// In the type in which sums are formed: f16 and bf16 as f32.
+Tensor widened(const Tensor& a);
+
+/// An axis counted from the front; Error(Axis).
+std::int64_t axis_of(std::int64_t axis, std::int64_t rank, const Shape& shape, const char* who);
+/// Ascending, each once; Error(Axis).
+std::vector<std::int64_t> axes_of(const Axes& axes, const Shape& shape, const char* who);
+/// The number of elements along axes, as an integer.
+std::int64_t count_along(const Shape& shape, const std::vector<std::int64_t>& axes,
+                         const char* who);
+
+void require_float(const Tensor& a, const char* who);
+void require_integer(const Tensor& a, const char* who, const char* what);
+
+} // namespace egret::detail

@@ -1,0 +1,98 @@
+// Matrix products: expand, multiply, sum.
+#include "support/fail.h"
+#include "tensor/ops.h"
+
+namespace egret {
+
+using namespace detail;
+
+namespace {
+
+[[noreturn]] void refuse_inner(const Tensor& a, const Tensor& b, const Expr& left,
+                               const Expr& right) {
+  const Shape& s = b.shape();
+  const bool turned = s.size() >= 2 && s.back() == left;
+  fail(ErrorKind::Shape, "matmul: inner dimensions differ: {} x {} ({} != {}); {}", shape_of(a),
+       shape_of(b), left.str(), right.str(),
+       turned ? "did you mean matmul(a, b.transpose())?"
+              : "the last dim of the left operand must equal the dim before the last of the right "
+                "one");
+}
+
+} // namespace
+
+Tensor matmul(const Tensor& a, const Tensor& b) {
+  Access::raw(a, "matmul");
+  Access::raw(b, "matmul");
+  if (a.rank() == 0 || b.rank() == 0)
+    fail(ErrorKind::Shape, "matmul: {} x {}: an operand is a single number; multiply with *",
+         shape_of(a), shape_of(b));
+  const DType type = promote(a.dtype(), b.dtype());
+  if (type == DType::Bool)
+    fail(ErrorKind::DType, "matmul: takes numbers, got bool; convert with to(DType::F32)");
+  const bool row = a.rank() == 1, column = b.rank() == 1;
+  const Expr inner_a = a.shape().back();
+  const Expr inner_b = column ? b.shape()[0] : b.shape()[b.shape().size() - 2];
+  if (!(inner_a == inner_b))
+    refuse_inner(a, b, inner_a, inner_b);
+
+  // Products and sums of f16 and bf16 are formed in f32: what is stored is rounded once.
+  const DType wide = accumulator_of(type);
+  const Tensor left = row ? unsqueeze(a.to(wide), 0) : a.to(wide);
+  const Tensor right = column ? unsqueeze(b.to(wide), 1) : b.to(wide);
+  const Shape& sa = left.shape();
+  const Shape& sb = right.shape();
+  const Expr m = sa[sa.size() - 2], k = sa.back(), n = sb.back();
+  const Shape batch = broadcast_shapes(Shape(sa.begin(), sa.end() - 2),
+                                       Shape(sb.begin(), sb.end() - 2), "matmul (batch axes)");
+  Shape box = batch;
+  box.insert(box.end(), {m, n, k});
+
+  // left [.., m, k] -> [.., m, 1, k] and right [.., k, n] -> [.., 1, n, k], both broadcast to the
+  // box
+  const Tensor x = broadcast_to(unsqueeze(left, -2), box, "matmul");
+  const Tensor y = broadcast_to(unsqueeze(transpose(right), -3), box, "matmul");
+  const Tensor products = binary(Op::Mul, x, y, "matmul");
+  Tensor result =
+      reduce(Op::ReduceSum, products, {static_cast<std::int64_t>(box.size()) - 1}, false, "matmul")
+          .to(type);
+  if (row)
+    result = squeeze(result, -2);
+  return column ? squeeze(result, -1) : result;
+}
+
+Tensor dot(const Tensor& a, const Tensor& b) {
+  Access::raw(a, "dot");
+  Access::raw(b, "dot");
+  if (a.rank() != 1 || b.rank() != 1)
+    fail(ErrorKind::Shape, "dot: {} and {}: both must have one axis; use matmul for others",
+         shape_of(a), shape_of(b));
+  return matmul(a, b);
+}
+
+Tensor outer(const Tensor& a, const Tensor& b) {
+  Access::raw(a, "outer");
+  Access::raw(b, "outer");
+  if (a.rank() != 1 || b.rank() != 1)
+    fail(ErrorKind::Shape, "outer: {} and {}: both must have one axis", shape_of(a), shape_of(b));
+  return unsqueeze(a, 1) * unsqueeze(b, 0);
+}
+
+Tensor linear(const Tensor& a, const Tensor& weight, const Tensor& bias) {
+  Access::raw(a, "linear");
+  Access::raw(weight, "linear");
+  if (weight.rank() != 2 || a.rank() < 1 || !(a.shape().back() == weight.shape()[1]))
+    fail(ErrorKind::Shape,
+         "linear: weight {} does not fit {}; it must be [outputs, inputs] with as many inputs as "
+         "the last dim",
+         shape_of(weight), shape_of(a));
+  const Tensor product = matmul(a, transpose(weight));
+  if (!bias.defined())
+    return product;
+  if (bias.rank() != 1 || !(bias.shape()[0] == weight.shape()[0]))
+    fail(ErrorKind::Shape, "linear: bias {} does not fit weight {}; it must be [outputs]",
+         shape_of(bias), shape_of(weight));
+  return product + bias;
+}
+
+} // namespace egret

@@ -1,0 +1,187 @@
+// Reductions and scans, and what is made of them.
+#include "support/fail.h"
+#include "tensor/ops.h"
+
+namespace egret {
+
+using namespace detail;
+
+namespace {
+
+// The dtype in which integers and bools sum: i64, and u64 for unsigned ones.
+Tensor summable(const Tensor& a) {
+  if (is_float(a.dtype()))
+    return a;
+  return a.to(is_integer(a.dtype()) && !is_signed(a.dtype()) ? DType::U64 : DType::I64);
+}
+
+// A maximum of nothing is no number of the tensor.
+void require_elements(const Tensor& a, const std::vector<std::int64_t>& axes, const char* who) {
+  for (std::int64_t axis : axes)
+    if (a.shape()[static_cast<std::size_t>(axis)] == Expr(0))
+      fail(ErrorKind::Shape, "{}: axis {} of {} is empty; at least one element is needed", who,
+           axis, shape_of(a));
+}
+
+// The operand in reverse order: the largest becomes the smallest. Its own inverse.
+Tensor reversed_order(const Tensor& a, const char* who) {
+  if (is_float(a.dtype()))
+    return neg(a);
+  if (a.dtype() == DType::Bool)
+    return logical_not(a);
+  const Tensor ones = constant(Scalar::of(a.dtype(), std::int64_t{-1}));
+  return binary(Op::Xor, a, broadcast_to(ones, a.shape(), who), who);
+}
+
+Tensor scan(Op op, const Tensor& a, std::int64_t axis, const char* who) {
+  Access::raw(a, who);
+  axis = axis_of(axis, a.rank(), a.shape(), who);
+  const Tensor x = summable(a);
+  return apply(op, {&x}, {.axes = {axis}}, who);
+}
+
+Tensor arg_extreme(const Tensor& a, std::optional<std::int64_t> axis, bool keepdim, bool largest,
+                   const char* who) {
+  Access::raw(a, who);
+  Tensor x = a.dtype() == DType::Bool ? a.to(DType::U8) : a;
+  if (!largest)
+    x = reversed_order(x, who);
+  if (!axis) {
+    const Shape ones(static_cast<std::size_t>(a.rank()), Expr(1));
+    x = x.flatten();
+    require_elements(x, {0}, who);
+    const Tensor result = reduce(Op::ReduceArgMax, x, {0}, false, who);
+    return keepdim ? result.reshape(ones) : result;
+  }
+  const std::int64_t along = axis_of(*axis, a.rank(), a.shape(), who);
+  require_elements(a, {along}, who);
+  return reduce(Op::ReduceArgMax, x, {along}, keepdim, who);
+}
+
+} // namespace
+
+Tensor sum(const Tensor& a, const Axes& axes, bool keepdim) {
+  Access::raw(a, "sum");
+  const auto list = axes_of(axes, a.shape(), "sum");
+  return reduce(Op::ReduceSum, summable(a), list, keepdim, "sum");
+}
+
+Tensor mean(const Tensor& a, const Axes& axes, bool keepdim) {
+  const Tensor x = as_float(a, "mean");
+  const auto list = axes_of(axes, x.shape(), "mean");
+  const double count = static_cast<double>(count_along(x.shape(), list, "mean"));
+  const Tensor total = reduce(Op::ReduceSum, widened(x), list, keepdim, "mean");
+  return (total / constant(total.dtype(), count)).to(x.dtype());
+}
+
+Tensor var(const Tensor& a, const Axes& axes, bool keepdim, double correction) {
+  const Tensor x = as_float(a, "var");
+  const auto list = axes_of(axes, x.shape(), "var");
+  const double count = static_cast<double>(count_along(x.shape(), list, "var"));
+  const Tensor wide = widened(x);
+  const Tensor squares = square(wide - mean(wide, list, true));
+  const Tensor total = reduce(Op::ReduceSum, squares, list, keepdim, "var");
+  const double freedom = count - correction > 0 ? count - correction : 0;
+  return (total / constant(total.dtype(), freedom)).to(x.dtype());
+}
+
+Tensor stddev(const Tensor& a, const Axes& axes, bool keepdim, double correction) {
+  const Tensor x = as_float(a, "std");
+  return sqrt(var(widened(x), axes, keepdim, correction)).to(x.dtype());
+}
+
+Tensor prod(const Tensor& a, const Axes& axes, bool keepdim) {
+  Access::raw(a, "prod");
+  const auto list = axes_of(axes, a.shape(), "prod");
+  return reduce(Op::ReduceProd, summable(a), list, keepdim, "prod");
+}
+
+Tensor max(const Tensor& a, const Axes& axes, bool keepdim) {
+  Access::raw(a, "max");
+  const auto list = axes_of(axes, a.shape(), "max");
+  require_elements(a, list, "max");
+  return reduce(Op::ReduceMax, a, list, keepdim, "max");
+}
+
+Tensor min(const Tensor& a, const Axes& axes, bool keepdim) {
+  Access::raw(a, "min");
+  const auto list = axes_of(axes, a.shape(), "min");
+  require_elements(a, list, "min");
+  const Tensor largest = reduce(Op::ReduceMax, reversed_order(a, "min"), list, keepdim, "min");
+  return reversed_order(largest, "min");
+}
+
+Tensor argmax(const Tensor& a, std::optional<std::int64_t> axis, bool keepdim) {
+  return arg_extreme(a, axis, keepdim, true, "argmax");
+}
+
+Tensor argmin(const Tensor& a, std::optional<std::int64_t> axis, bool keepdim) {
+  return arg_extreme(a, axis, keepdim, false, "argmin");
+}
+
+Tensor any(const Tensor& a, const Axes& axes, bool keepdim) {
+  Access::raw(a, "any");
+  const auto list = axes_of(axes, a.shape(), "any");
+  return reduce(Op::ReduceMax, a.to(DType::Bool), list, keepdim, "any");
+}
+
+Tensor all(const Tensor& a, const Axes& axes, bool keepdim) {
+  Access::raw(a, "all");
+  return logical_not(any(logical_not(a), axes, keepdim));
+}
+
+Tensor norm(const Tensor& a, const Axes& axes, bool keepdim) {
+  const Tensor x = as_float(a, "norm");
+  return sqrt(sum(square(widened(x)), axes, keepdim)).to(x.dtype());
+}
+
+Tensor cumsum(const Tensor& a, std::int64_t axis) {
+  return scan(Op::ScanSum, a, axis, "cumsum");
+}
+
+Tensor cumprod(const Tensor& a, std::int64_t axis) {
+  return scan(Op::ScanProd, a, axis, "cumprod");
+}
+
+namespace {
+
+// x minus its largest along the axis, which the gradient does not see: it cancels.
+struct Shifted {
+  Tensor x, top;
+};
+Shifted shifted(const Tensor& a, std::int64_t axis, const char* who) {
+  const Tensor wide = widened(a);
+  const Tensor highest = reduce(Op::ReduceMax, wide, {axis}, true, who);
+  const Tensor top = unary(Op::StopGradient, highest, who);
+  return {wide - top, top};
+}
+
+} // namespace
+
+Tensor softmax(const Tensor& a, std::int64_t axis) {
+  const Tensor x = as_float(a, "softmax");
+  axis = axis_of(axis, x.rank(), x.shape(), "softmax");
+  const Tensor e = exp(shifted(x, axis, "softmax").x);
+  return (e / sum(e, axis, true)).to(x.dtype());
+}
+
+Tensor log_softmax(const Tensor& a, std::int64_t axis) {
+  const Tensor x = as_float(a, "log_softmax");
+  axis = axis_of(axis, x.rank(), x.shape(), "log_softmax");
+  const Tensor low = shifted(x, axis, "log_softmax").x;
+  return (low - log(sum(exp(low), axis, true))).to(x.dtype());
+}
+
+Tensor logsumexp(const Tensor& a, std::int64_t axis, bool keepdim) {
+  const Tensor x = as_float(a, "logsumexp");
+  axis = axis_of(axis, x.rank(), x.shape(), "logsumexp");
+  // Where the largest is infinite, x - x would be NaN; 0 is as good a shift as any.
+  const Tensor wide = widened(x);
+  const Tensor highest =
+      unary(Op::StopGradient, reduce(Op::ReduceMax, wide, {axis}, true, "logsumexp"), "logsumexp");
+  const Tensor top = where(isfinite(highest), highest, 0);
+  const Tensor total = log(sum(exp(wide - top), axis, true)) + top;
+  return (keepdim ? total : total.squeeze(axis)).to(x.dtype());
+}
+
+} // namespace egret

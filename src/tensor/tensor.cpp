@@ -1,0 +1,344 @@
+// The handle's own members: queries, reading, in-place updates, and the short forms of functions.
+#include "egret/tensor.h"
+
+#include "egret/grad.h"
+#include "runtime/count.h"
+#include "runtime/runtime.h"
+#include "support/fail.h"
+#include "tensor/engine.h"
+#include "tensor/ops.h"
+
+#include <cstring>
+
+namespace egret {
+
+using namespace detail;
+
+Tensor::~Tensor() = default;
+Tensor::Tensor(const Tensor&) noexcept = default;
+Tensor::Tensor(Tensor&&) noexcept = default;
+Tensor& Tensor::operator=(const Tensor&) noexcept = default;
+Tensor& Tensor::operator=(Tensor&&) noexcept = default;
+Tensor::Tensor(std::shared_ptr<Handle> handle) noexcept : handle_(std::move(handle)) {}
+
+// --- queries
+
+const Shape& Tensor::shape() const {
+  return Access::held(*this, "shape").shape;
+}
+DType Tensor::dtype() const {
+  return Access::held(*this, "dtype").dtype;
+}
+std::int64_t Tensor::rank() const {
+  return static_cast<std::int64_t>(Access::held(*this, "rank").shape.size());
+}
+std::int64_t Tensor::size(std::int64_t axis) const {
+  const Shape& shape = Access::held(*this, "size").shape;
+  const auto at = axis_of(axis, static_cast<std::int64_t>(shape.size()), shape, "size");
+  const Expr& dim = shape[static_cast<std::size_t>(at)];
+  if (!dim.is_constant())
+    fail(ErrorKind::Shape, "size: dim {} of {} is symbolic; its size is known only at run time",
+         dim.str(), to_string(shape));
+  return dim.value();
+}
+std::int64_t Tensor::numel() const {
+  std::int64_t count = 1;
+  for (std::int64_t size : sizes())
+    count *= size;
+  return count;
+}
+std::vector<std::int64_t> Tensor::sizes() const {
+  return concrete(Access::held(*this, "sizes").shape, "sizes");
+}
+bool Tensor::is_materialized() const {
+  const NodePtr node = Access::raw(*this, "is_materialized");
+  std::lock_guard lock(engine_mutex());
+  return node->kind == Node::Kind::Number || node->storage != nullptr;
+}
+
+// --- reading
+
+namespace detail {
+
+void read_elements(const Tensor& a, DType dtype, void* out, std::size_t count, const char* who) {
+  NodePtr node = Access::node(a, who);
+  const auto sizes = concrete(node->form.shape, who);
+  std::size_t have = 1;
+  for (std::int64_t size : sizes)
+    have *= static_cast<std::size_t>(size);
+  if (have != count)
+    fail(ErrorKind::Shape, "{}: {} has {} elements; one is needed (to_vector() reads all)", who,
+         to_string(node->form.shape), have);
+  if (node->kind == Node::Kind::Number) {
+    const Scalar value = Access::wrap(node).dtype() == dtype
+                             ? node->number
+                             : egret::apply(Op::Cast, dtype, std::span(&node->number, 1));
+    std::memcpy(out, &value.bits, size_of(dtype));
+    return;
+  }
+  if (have == 0)
+    return;
+  auto& runtime = runtime::Runtime::instance();
+  if (node->form.dtype == dtype) {
+    evaluate(node, who);
+    runtime.copy_out(out, storage_of(node), count * size_of(dtype));
+    return;
+  }
+  // Evaluated as it is, so that it is kept; converted on this side.
+  evaluate(node, who);
+  const DType from = node->form.dtype;
+  const std::size_t width = size_of(from);
+  std::vector<std::byte> bytes(count * width);
+  runtime.copy_out(bytes.data(), storage_of(node), bytes.size());
+  auto* to = static_cast<std::byte*>(out);
+  for (std::size_t i = 0; i < count; ++i) {
+    std::uint64_t bits = 0;
+    std::memcpy(&bits, bytes.data() + i * width, width);
+    const Scalar value = Scalar::from_bits(from, bits);
+    const Scalar converted = egret::apply(Op::Cast, dtype, std::span(&value, 1));
+    std::memcpy(to + i * size_of(dtype), &converted.bits, size_of(dtype));
+  }
+}
+
+} // namespace detail
+
+std::vector<std::byte> Tensor::to_bytes() const {
+  const NodePtr node = Access::node(*this, "to_bytes");
+  std::vector<std::byte> bytes(static_cast<std::size_t>(numel()) * size_of(node->form.dtype));
+  if (!bytes.empty())
+    read_elements(*this, node->form.dtype, bytes.data(), static_cast<std::size_t>(numel()),
+                  "to_bytes");
+  return bytes;
+}
+
+const Tensor& Tensor::eval() const {
+  evaluate(Access::node(*this, "eval"), "eval");
+  return *this;
+}
+
+void eval(std::span<const Tensor> tensors) {
+  std::vector<NodePtr> roots;
+  for (const Tensor& t : tensors)
+    roots.push_back(Access::node(t, "eval"));
+  evaluate(roots, "eval");
+}
+
+void eval(std::initializer_list<Tensor> tensors) {
+  eval(std::span<const Tensor>(tensors.begin(), tensors.size()));
+}
+
+// --- conversions
+
+Tensor Tensor::to(DType type) const {
+  const NodePtr node = Access::node(*this, "to");
+  if (node->form.dtype == type)
+    return Access::wrap(node);
+  if (node->kind == Node::Kind::Number)
+    return Access::wrap(number_node(egret::apply(Op::Cast, type, std::span(&node->number, 1))));
+  return Access::wrap(record_known(Op::Cast, type, node->form.shape, {node}, {.dtype = type}));
+}
+
+Tensor Tensor::clone() const {
+  return Access::wrap(Access::node(*this, "clone"));
+}
+
+Tensor Tensor::detach() const {
+  const NodePtr node = Access::node(*this, "detach");
+  return Access::wrap(node->needs_grad.load() ? alias_node(node) : node);
+}
+
+Tensor Tensor::bitcast(DType type) const {
+  Access::raw(*this, "bitcast");
+  if (size_of(type) != size_of(dtype()))
+    fail(ErrorKind::DType, "bitcast: {} has {} bytes an element and {} has {}; they must be equal",
+         name_of(dtype()), size_of(dtype()), name_of(type), size_of(type));
+  return apply(Op::Bitcast, {this}, {.dtype = type}, "bitcast");
+}
+
+// --- in place
+
+namespace {
+
+// The handle's new value. A leaf that requires a gradient stays one, if the update is not recorded.
+void update(const Tensor& target, NodePtr value, const char* who) {
+  const auto& handle = Access::handle(target);
+  const NodePtr old = Access::node(target, who); // within a scope this marks the handle as touched
+  std::shared_ptr<GradSlot> slot;
+  {
+    std::lock_guard lock(engine_mutex());
+    slot = old->slot;
+  }
+  if (slot && grad_enabled())
+    fail(ErrorKind::State,
+         "{}: in-place update of a leaf that requires a gradient; do it while a NoGrad lives", who);
+  if (value == old)
+    return;
+  if (slot) {
+    if (value->needs_grad.load() || value.use_count() > 1)
+      value = alias_node(value);
+    std::lock_guard lock(engine_mutex());
+    value->slot = std::move(slot);
+    value->needs_grad.store(true);
+  }
+  handle->set(std::move(value));
+}
+
+NodePtr fitted(const Tensor& target, const Tensor& value, const char* who) {
+  const Shape shape = target.shape();
+  if (broadcast_shapes(value.shape(), shape, who) != shape)
+    fail(ErrorKind::Shape, "{}: {} does not broadcast to {}, the shape of what is updated", who,
+         shape_of(value), to_string(shape));
+  const Tensor result = broadcast_to(value.to(target.dtype()), shape, who);
+  return Access::raw(result, who);
+}
+
+} // namespace
+
+#define EGRET_UPDATE(op, function, who)                                                            \
+  Tensor& Tensor::operator op(const Arg& other) {                                                  \
+    update(*this, fitted(*this, function(*this, other), who), who);                                \
+    return *this;                                                                                  \
+  }
+EGRET_UPDATE(+=, egret::add, "+=")
+EGRET_UPDATE(-=, egret::sub, "-=")
+EGRET_UPDATE(*=, egret::mul, "*=")
+EGRET_UPDATE(/=, egret::div, "/=")
+#undef EGRET_UPDATE
+
+Tensor& Tensor::assign(const Arg& value) {
+  Access::raw(*this, "assign");
+  const Tensor given = value.is_tensor() ? value.tensor() : literal(dtype(), value.number());
+  Access::raw(given, "assign");
+  update(*this, fitted(*this, given.clone(), "assign"), "assign");
+  return *this;
+}
+
+// --- short forms
+
+Tensor Tensor::reshape(const Shape& shape) const {
+  return egret::reshape(*this, shape);
+}
+
+Tensor Tensor::flatten(std::int64_t first, std::int64_t last) const {
+  const Shape from = shape();
+  if (from.empty())
+    return egret::reshape(*this, {Expr(1)});
+  const auto rank = static_cast<std::int64_t>(from.size());
+  first = axis_of(first, rank, from, "flatten");
+  last = axis_of(last, rank, from, "flatten");
+  if (first > last)
+    fail(ErrorKind::Axis, "flatten: axis {} comes after axis {} in {}", first, last,
+         to_string(from));
+  Shape merged(from.begin(), from.begin() + first);
+  merged.push_back(element_count(Shape(from.begin() + first, from.begin() + last + 1)));
+  merged.insert(merged.end(), from.begin() + last + 1, from.end());
+  return egret::reshape(*this, merged);
+}
+
+Tensor Tensor::permute(std::vector<std::int64_t> axes) const {
+  return egret::permute(*this, std::move(axes));
+}
+Tensor Tensor::transpose(std::int64_t a, std::int64_t b) const {
+  return egret::transpose(*this, a, b);
+}
+Tensor Tensor::squeeze(std::optional<std::int64_t> axis) const {
+  return egret::squeeze(*this, axis);
+}
+Tensor Tensor::unsqueeze(std::int64_t axis) const {
+  return egret::unsqueeze(*this, axis);
+}
+Tensor Tensor::expand(const Shape& shape) const {
+  return egret::expand(*this, shape);
+}
+Tensor Tensor::flip(Axes axes) const {
+  return egret::flip(*this, axes);
+}
+Tensor Tensor::sum(const Axes& axes, bool keepdim) const {
+  return egret::sum(*this, axes, keepdim);
+}
+Tensor Tensor::mean(const Axes& axes, bool keepdim) const {
+  return egret::mean(*this, axes, keepdim);
+}
+Tensor Tensor::var(const Axes& axes, bool keepdim, double correction) const {
+  return egret::var(*this, axes, keepdim, correction);
+}
+Tensor Tensor::std(const Axes& axes, bool keepdim, double correction) const {
+  return egret::stddev(*this, axes, keepdim, correction);
+}
+Tensor Tensor::prod(const Axes& axes, bool keepdim) const {
+  return egret::prod(*this, axes, keepdim);
+}
+Tensor Tensor::max(const Axes& axes, bool keepdim) const {
+  return egret::max(*this, axes, keepdim);
+}
+Tensor Tensor::min(const Axes& axes, bool keepdim) const {
+  return egret::min(*this, axes, keepdim);
+}
+Tensor Tensor::argmax(std::optional<std::int64_t> axis, bool keepdim) const {
+  return egret::argmax(*this, axis, keepdim);
+}
+Tensor Tensor::argmin(std::optional<std::int64_t> axis, bool keepdim) const {
+  return egret::argmin(*this, axis, keepdim);
+}
+Tensor Tensor::any(const Axes& axes, bool keepdim) const {
+  return egret::any(*this, axes, keepdim);
+}
+Tensor Tensor::all(const Axes& axes, bool keepdim) const {
+  return egret::all(*this, axes, keepdim);
+}
+Tensor Tensor::cumsum(std::int64_t axis) const {
+  return egret::cumsum(*this, axis);
+}
+Tensor Tensor::pow(const Arg& exponent) const {
+  return egret::pow(*this, exponent);
+}
+Tensor Tensor::exp() const {
+  return egret::exp(*this);
+}
+Tensor Tensor::log() const {
+  return egret::log(*this);
+}
+Tensor Tensor::sqrt() const {
+  return egret::sqrt(*this);
+}
+Tensor Tensor::rsqrt() const {
+  return egret::rsqrt(*this);
+}
+Tensor Tensor::square() const {
+  return egret::square(*this);
+}
+Tensor Tensor::abs() const {
+  return egret::abs(*this);
+}
+Tensor Tensor::sin() const {
+  return egret::sin(*this);
+}
+Tensor Tensor::cos() const {
+  return egret::cos(*this);
+}
+Tensor Tensor::tanh() const {
+  return egret::tanh(*this);
+}
+Tensor Tensor::sigmoid() const {
+  return egret::sigmoid(*this);
+}
+Tensor Tensor::relu() const {
+  return egret::relu(*this);
+}
+Tensor Tensor::clamp(std::optional<Number> low, std::optional<Number> high) const {
+  return egret::clamp(*this, low, high);
+}
+Tensor Tensor::softmax(std::int64_t axis) const {
+  return egret::softmax(*this, axis);
+}
+Tensor Tensor::log_softmax(std::int64_t axis) const {
+  return egret::log_softmax(*this, axis);
+}
+Tensor Tensor::logsumexp(std::int64_t axis, bool keepdim) const {
+  return egret::logsumexp(*this, axis, keepdim);
+}
+Tensor Tensor::matmul(const Tensor& other) const {
+  return egret::matmul(*this, other);
+}
+
+} // namespace egret
