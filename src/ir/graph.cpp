@@ -50,7 +50,8 @@ const Node& Graph::operand(Op op, NodeId id) const {
 NodeId Graph::add(Op op, std::span<const NodeId> inputs, Attrs attrs) {
   const OpInfo& row = info_of(op);
   if (inputs.size() != static_cast<std::size_t>(row.arity))
-    fail(ErrorKind::Value, "{}: takes {} operands, got {}", row.name, row.arity, inputs.size());
+    fail(ErrorKind::Value, "{}: takes {} operand{}, got {}", row.name, row.arity,
+         row.arity == 1 ? "" : "s", inputs.size());
   const Node* operands[3] = {};
   for (std::size_t i = 0; i < inputs.size(); ++i)
     operands[i] = &operand(op, inputs[i]);

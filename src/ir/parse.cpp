@@ -179,7 +179,8 @@ private:
     cursor_.expect("(");
     do {
       if (operands.size() == static_cast<std::size_t>(info_of(op).arity))
-        cursor_.fail_here("{} takes {} operands", info_of(op).name, info_of(op).arity);
+        cursor_.fail_here("{} takes {} operand{}", info_of(op).name, info_of(op).arity,
+                          info_of(op).arity == 1 ? "" : "s");
       operands.push_back(operand());
     } while (cursor_.accept(","));
     cursor_.expect(")");
