@@ -1,4 +1,5 @@
 // Transcendental functions.
+#include "backend/cpu/math_f32.h"
 #include "backend/cpu/ops.h"
 
 #include "support/fail.h"
@@ -39,22 +40,46 @@ Num call_library(const char* name, Num x, llvm::Value* second) {
 }
 
 Num math(Op op, Num x) {
-  std::string name = "egret_" + std::string(info_of(op).name) + "_f64";
-  if (x.bits() == 64)
+  if (x.bits() == 64) {
+    std::string name = "egret_" + std::string(info_of(op).name) + "_f64";
     return call_library(name.c_str(), x);
-  return to_f32(call_library(name.c_str(), to_f64(x)));
+  }
+  switch (op) {
+  case Op::Exp:
+    return exp_f32(x);
+  case Op::Exp2:
+    return exp2_f32(x);
+  case Op::Expm1:
+    return expm1_f32(x);
+  case Op::Log:
+    return log_f32(x);
+  case Op::Log2:
+    return log2_f32(x);
+  case Op::Log1p:
+    return log1p_f32(x);
+  case Op::Sin:
+    return sin_f32(x);
+  case Op::Cos:
+    return cos_f32(x);
+  case Op::Tanh:
+    return tanh_f32(x);
+  case Op::Erf:
+    return erf_f32(x);
+  case Op::Sigmoid:
+    return sigmoid_f32(x);
+  default:
+    break;
+  }
+  ensure(false, "cpu renderer: {} has no code for floats", info_of(op).name);
+  return x;
 }
 
 Num power(Num x, Num y) {
-  if (x.bits() == 64)
-    return call_library("egret_pow_f64", x, y);
-  return to_f32(call_library("egret_pow_f64", to_f64(x), to_f64(y)));
+  return x.bits() == 64 ? call_library("egret_pow_f64", x, y) : power_f32(x, y);
 }
 
 Num floor_mod(Num x, Num y) {
-  if (x.bits() == 64)
-    return call_library("egret_mod_f64", x, y);
-  return to_f32(call_library("egret_mod_f64", to_f64(x), to_f64(y)));
+  return x.bits() == 64 ? call_library("egret_mod_f64", x, y) : floor_mod_f32(x, y);
 }
 
 } // namespace egret::backend::cpu

@@ -61,6 +61,11 @@ Num floor(Num x) {
   return select(t > x, t - 1.0, t);
 }
 
+Num any(Num condition) {
+  return condition.type()->isVectorTy() ? condition.with(condition.b().CreateOrReduce(condition))
+                                        : condition;
+}
+
 Num to_f32_odd(Num x) {
   Num nearest = to_f32(x);
   Num back = to_f64(nearest);

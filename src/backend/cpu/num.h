@@ -7,6 +7,7 @@
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/MDBuilder.h>
 
 #include <cstdint>
 
@@ -188,5 +189,30 @@ Num trunc(Num x);
 /// f64 to f32 so that a later rounding to a narrower type rounds as if from the f64: towards zero,
 /// with the last bit set when inexact.
 Num to_f32_odd(Num x);
+
+/// Whether any lane of an i1 holds, as one i1.
+Num any(Num condition);
+
+/// `usual`, but make() in the lanes where the condition holds; make()'s code runs only when some
+/// lane needs it.
+template <class F>
+Num where_rare(Num condition, Num usual, F make) {
+  llvm::IRBuilder<>& b = usual.b();
+  llvm::BasicBlock* before = b.GetInsertBlock();
+  llvm::Function* function = before->getParent();
+  auto* rare = llvm::BasicBlock::Create(b.getContext(), "rare", function);
+  auto* after = llvm::BasicBlock::Create(b.getContext(), "usual", function);
+  llvm::MDNode* weights = llvm::MDBuilder(b.getContext()).createBranchWeights(1, 2000);
+  b.CreateCondBr(any(condition), rare, after, weights);
+  b.SetInsertPoint(rare);
+  Num replaced = select(condition, make(), usual);
+  llvm::BasicBlock* end = b.GetInsertBlock();
+  b.CreateBr(after);
+  b.SetInsertPoint(after);
+  llvm::PHINode* joined = b.CreatePHI(usual.type(), 2);
+  joined->addIncoming(usual, before);
+  joined->addIncoming(replaced, end);
+  return usual.with(joined);
+}
 
 } // namespace egret::backend::cpu

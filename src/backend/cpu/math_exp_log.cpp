@@ -1,0 +1,167 @@
+// Exponentials and logarithms in f32. The polynomials are minimax fits made by
+// tools/math/coefficients.py; docs/math.md has their errors.
+#include "backend/cpu/math_f32.h"
+
+#include <limits>
+
+namespace egret::backend::cpu {
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kLog2E = 0x1.715476p+0, kLog2ELow = 0x1.4ae0cp-26; // 1/ln 2 in two parts
+constexpr double kLn2 = 0x1.62e43p-1, kLn2Low = -0x1.05c61p-29; // ln 2, nearest f32 and the rest
+constexpr double
+    kLn2Short = 0x1.62e4p-1,
+    kLn2Rest = 0x1.7f7d1cp-20; // ln 2 with 15 bits, so that multiples by an exponent are exact
+
+// 2^n for an integer n from -126 to 127, from the bits of n.
+Num power_of_two(Num n) {
+  return from_bits((n + n.word(127)) << 23);
+}
+
+// p * 2^n for n from -252 to 254, rounded once even where the result is denormal: p is of moderate
+// size, so only the second product can be inexact.
+Num scale(Num p, Num n) {
+  Num half = sar(n, 1);
+  return p * power_of_two(half) * power_of_two(n - half);
+}
+
+// NaN stays.
+Num clamp(Num x, double low, double high) {
+  x = select(x > high, high, x);
+  return select(x < low, low, x);
+}
+
+// x = n ln 2 + r with |r| <= ln 2 / 2; n as an integer.
+struct Reduced {
+  Num r, n;
+};
+Reduced reduce(Num x) {
+  Num n(x);
+  Num whole = round_small(x * kLog2E, &n);
+  Num r = fma(whole, x.like(-kLn2), x);
+  return {fma(whole, x.like(-kLn2Low), r), n};
+}
+
+// e^r - 1 = r + r^2 p(r)
+Num expm1_polynomial(Num r) {
+  Num p =
+      polynomial(r, {0x1.fffffep-2, 0x1.5554a4p-3, 0x1.555788p-5, 0x1.123186p-7, 0x1.6ad6fp-10});
+  return fma(r * r, p, r);
+}
+
+// log(1+f) - f = -f^2/2 + f^3 p(f) for sqrt(1/2) <= 1+f <= sqrt(2)
+Num log1p_tail(Num f) {
+  Num p = polynomial(f, {0x1.555548p-2, -0x1.00007p-2, 0x1.99a54p-3, -0x1.552f18p-3, 0x1.23036cp-3,
+                         -0x1.010122p-3, 0x1.f00f4p-4, -0x1.be7a68p-4, 0x1.b0242ep-5});
+  return f * f * fma(f, p, f.like(-0.5));
+}
+
+// x = 2^e (1+f) with sqrt(1/2) <= 1+f < sqrt(2), for positive finite x; e as an f32. Others give
+// something finite.
+struct Split {
+  Num e, f;
+};
+Split split(Num x) {
+  Num tiny = x < 0x1p-126;
+  Num bits = to_bits(select(tiny, x * 0x1p23, x));
+  Num moved = bits - bits.word(0x3f3504f3); // the bits of sqrt(1/2): the exponent changes there
+  Num mantissa = from_bits((moved & bits.word(0x7fffff)) + bits.word(0x3f3504f3));
+  Num e = sar(moved, 23);
+  e = select(tiny, e - e.word(23), e);
+  return {x.with(x.b().CreateSIToFP(e, x.type())), mantissa - 1.0};
+}
+
+// The logarithm of what is not a positive finite number.
+Num log_edges(Num x, Num result) {
+  result = select(x == kInf, x, result);
+  result = select(x == 0.0, -kInf, result);
+  return select(x.with(x.b().CreateFCmpULT(x, x.like(0))), kNan, result); // negative or NaN
+}
+
+} // namespace
+
+Num exp_f32(Num x) {
+  auto [r, n] = reduce(clamp(x, -105, 90));
+  return scale(expm1_polynomial(r) + 1.0, n);
+}
+
+Num exp2_f32(Num x) {
+  x = clamp(x, -151, 129);
+  Num n(x);
+  Num r = x - round_small(x, &n);
+  Num p = polynomial(
+      r, {0x1.62e43p-1, 0x1.ebfb92p-3, 0x1.c6af98p-5, 0x1.3b687p-7, 0x1.5ef97p-10, 0x1.1844bap-13});
+  return scale(fma(p, r, r.like(1)), n);
+}
+
+Num expm1_f32(Num y) {
+  // 2^n (e^r - 1) + 2^n - 1, halved until the end so that n = 128 does not overflow early.
+  auto [r, n] = reduce(clamp(y, -20, 89));
+  Num half = power_of_two(n - n.word(1));
+  Num x = fma(half, expm1_polynomial(r), half - 0.5);
+  return copysign(x + x, y);
+}
+
+Num log_f32(Num x) {
+  auto [e, f] = split(x);
+  Num low = fma(e, x.like(kLn2Rest), log1p_tail(f));
+  return log_edges(x, fma(e, x.like(kLn2Short), f + low));
+}
+
+Num log2_f32(Num x) {
+  auto [e, f] = split(x);
+  Num low = fma(log1p_tail(f), x.like(kLog2E), f * kLog2ELow);
+  return log_edges(x, e + fma(f, x.like(kLog2E), low));
+}
+
+Num log1p_f32(Num x) {
+  Num sum = x + 1.0;
+  auto [e, rounded] = split(sum);
+  // (1+x) 2^-e - 1 rounded once; for large x the 1 is below the last bit of x, and 2^-e might not
+  // be representable.
+  Num n = x.with(x.b().CreateFPToSI(select(x < 0x1p24, e, 0.0), x.as_int_type()));
+  Num factor = power_of_two(-n);
+  Num f = select(x < 0x1p24, fma(x, factor, factor - 1.0), rounded);
+  Num low = fma(e, x.like(kLn2Rest), log1p_tail(f));
+  Num result = fma(e, x.like(kLn2Short), f + low);
+  return copysign(log_edges(sum, result), x);
+}
+
+Num sigmoid_f32(Num x) {
+  // With z = e^-|x| <= 1 nothing overflows: 1/(1+z), or z/(1+z) for negative x. What rounding 1+z
+  // loses is given back, times a factor near 1/(1+z), which lies between 1/2 and 1.
+  Num z = exp_f32(-abs(x));
+  Num d = z + 1.0;
+  Num lost = z - (d - 1.0);
+  Num q = select(x < 0.0, z, 1.0) / d;
+  return fma(q * -0.75, lost, q);
+}
+
+Num tanh_f32(Num x) {
+  Num a = abs(x);
+  Num z = x * x;
+  Num p = polynomial(z, {-0x1.555554p-2, 0x1.111076p-3, -0x1.b9f046p-5, 0x1.639406p-6,
+                         -0x1.0bfc64p-7, 0x1.189a78p-9});
+  Num small = fma(z * p, a, a);
+  Num e = exp_f32(a + a);
+  Num large = fma(a.like(-2), a.like(1) / (e + 1.0), a.like(1));
+  return copysign(select(a < 0.625, small, large), x); // NaN takes the second way and stays
+}
+
+Num erf_f32(Num x) {
+  Num a = abs(x);
+  Num z = x * x;
+  Num p = polynomial(z, {0x1.06eba8p-3, -0x1.81274p-2, 0x1.ce2d64p-4, -0x1.b8011ap-6, 0x1.544a1ap-8,
+                         -0x1.a60a2ep-11, 0x1.4f676p-14});
+  Num small = fma(p, a, a);
+  // erfc(b) = e^-(b + b q(b)) up to 4, where 1 - erfc rounds to 1.
+  Num b = select(a > 4.0, 4.0, a);
+  Num q = polynomial(b, {0x1.0740bcp-3, 0x1.4576f4p-1, 0x1.aec61ep-4, -0x1.71e04p-6, 0x1.78098ap-9,
+                         -0x1.ca8becp-16, -0x1.a32ee6p-15, 0x1.63b67p-18});
+  Num large = a.like(1) - exp_f32(-fma(q, b, b));
+  return copysign(select(a < 0.92, small, large), x);
+}
+
+} // namespace egret::backend::cpu
