@@ -26,13 +26,13 @@ constexpr Row kRules[] = {
 
   {Op::Exp2,       D(s.g * finite_exp(s) * kLn2)},
   {Op::Log2,       D(s.g / (positive(s.a) * kLn2))},
-  {Op::Sin,        D(s.g * unary(Op::Cos, s.a))},
+  {Op::Sin,        D(s.g * finite_or(unary(Op::Cos, s.a), 0))},
   {Op::Sqrt,       D(s.g * 0.5 / positive(s.y))},
   {Op::Recip,      D(-(s.g * square(finite(s.y))))},
 
   {Op::Exp,        D(s.g * finite_exp(s))},
   {Op::Log,        D(s.g / positive(s.a))},
-  {Op::Cos,        D(-(s.g * unary(Op::Sin, s.a)))},
+  {Op::Cos,        D(-(s.g * finite_or(unary(Op::Sin, s.a), 0)))},
   {Op::Tanh,       D(s.g * (-square(s.y) + 1))},
   {Op::Erf,        D(s.g * unary(Op::Exp, -square(s.a)) * kErf)},
   {Op::Log1p,      D(s.g / positive(s.a + 1))},
