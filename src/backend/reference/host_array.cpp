@@ -78,9 +78,10 @@ void Bindings::bind(const Expr& dim, std::int64_t size, const std::string& where
     origins_.push_back(where);
     return;
   }
+  if (dim.is_constant() && dim.value() != size)
+    fail(ErrorKind::Shape, "{} is {}; it must be {}", where, size, dim.value());
   if (value_of(dim) != size)
-    fail(ErrorKind::Shape, "{}: a dim is {}; it must be {} = {}", where, size, dim.str(),
-         value_of(dim));
+    fail(ErrorKind::Shape, "{} is {}; it must be {} = {}", where, size, dim.str(), value_of(dim));
 }
 
 void Bindings::set(const Expr& symbol, std::int64_t value) {
