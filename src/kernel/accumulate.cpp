@@ -33,10 +33,11 @@ State Accumulator::choose(ValueId condition, const State& yes, const State& no) 
   return out;
 }
 
-State Accumulator::add(const State& state, const Point& point, const Expr& place) {
+State Accumulator::add(const State& state, const Point& point, const Expr& place, bool check_mask) {
   bool masked = false;
   for (const Guard& g : point.mask)
-    masked = masked || depends_on_lane(g.value) || depends_on_lane(g.lo) || depends_on_lane(g.hi);
+    masked = masked || (check_mask && (depends_on_lane(g.value) || depends_on_lane(g.lo) ||
+                                       depends_on_lane(g.hi)));
   auto kept = [&](const State& next) {
     return masked ? choose(b_.test(point.mask, point.lanes), next, state) : next;
   };
@@ -50,6 +51,11 @@ State Accumulator::add(const State& state, const Point& point, const Expr& place
   State candidate{id, b_.index(place, place_, depends_on_lane(place) ? point.lanes : 1)};
   // Places come in ascending order in every lane, so that a strict comparison keeps the first.
   return kept(choose(better(candidate, state, false), candidate, state));
+}
+
+State Accumulator::where(const std::vector<Guard>& mask, const State& state) {
+  int lanes = b_.type_of(state[0]).lanes;
+  return mask.empty() ? state : choose(b_.test(mask, lanes), state, identity(lanes));
 }
 
 ValueId Accumulator::better(const State& candidate, const State& best, bool ties) {

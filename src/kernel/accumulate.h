@@ -17,8 +17,11 @@ public:
   Accumulator(Emitter& emitter, int stage, int yield, bool with_fma, const Expr& places);
 
   State identity(int lanes);
-  /// `state` with the yield's value at the point; lanes outside of the point's mask change nothing.
-  State add(const State& state, const Point& point, const Expr& place);
+  /// `state` with the yield's value at the point. With `check_mask`, lanes outside of the point's
+  /// mask change nothing; else they may.
+  State add(const State& state, const Point& point, const Expr& place, bool check_mask);
+  /// `state` in the lanes where `mask` holds, the identity in the others.
+  State where(const std::vector<Guard>& mask, const State& state);
   /// Both combined. Of equal values, argmax takes the one whose place is lower.
   State merge(const State& a, const State& b);
   /// The combination of all lanes.

@@ -165,6 +165,9 @@ Value Emitter::load_operand(const Load& load, const IndexMap& map, const Point& 
   for (const Hole& hole : map.holes)
     append(mask, hole.valid);
   const Expr& offset = map.coords[0];
+  if (auto it = provided_loads_.find({load.number, {offset}});
+      it != provided_loads_.end() && b_.visible(it->second))
+    return widen(it->second);
   ValueId v;
   if (varies(offset) || varies(mask)) {
     append(mask, point.mask);
@@ -292,6 +295,10 @@ std::optional<std::pair<ValueId, ValueId>> Emitter::factors(int stage, int yield
 
 void Emitter::provide(int stage, const Point& point, std::vector<Value> values) {
   provided_[key_of(stage, point)] = std::move(values);
+}
+
+void Emitter::provide_load(int operand, const Expr& offset, ValueId vector) {
+  provided_loads_[{operand, {offset}}] = vector;
 }
 
 void Emitter::provide_memory(int stage, std::vector<int> buffers, Offset offset) {

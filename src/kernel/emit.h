@@ -55,6 +55,9 @@ public:
   /// The result of a stage at a point: provided, in memory, or computed in place (maps).
   Value result(int stage, int component, const Point& point);
 
+  /// Says what loads of operand `operand` at `offset` give, for as long as the vector is visible.
+  void provide_load(int operand, const Expr& offset, ValueId vector);
+
   /// Stores to output `output` the value that belongs to the point. Points in holes of the output's
   /// map are dropped.
   void store(int output, const Point& point, Value value,
@@ -103,6 +106,7 @@ private:
   const Region& region_;
   std::vector<int> operand_buffer_, output_buffer_, scalar_;
   std::map<Key, std::vector<Value>, KeyLess> provided_;
+  std::map<Key, ValueId, KeyLess> provided_loads_; ///< by operand and offset
   std::map<int, Memory> memory_;
   std::unordered_map<ValueId, ValueId>
       narrow_of_; ///< f32 register -> the low-precision value it was made from

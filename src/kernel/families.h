@@ -5,6 +5,16 @@
 
 namespace egret::kernel {
 
+/// Maps over one box, any views, several outputs.
+const Generator& elementwise_generator();
+
+/// Reductions over one set of axes, one or several passes, with maps before, between and after:
+/// lanes along the reduced axis (rows) or along a parallel one (columns), or the reduction cut into
+/// pieces that workers share.
+const Generator& rows_generator();
+const Generator& columns_generator();
+const Generator& pieces_generator();
+
 /// Any region: one loop nest a stage, with a barrier between stages that feed each other through
 /// memory.
 const Generator& generic_generator();

@@ -283,7 +283,8 @@ private:
             const Point& p, const Expr& place) {
     std::vector<State> next;
     for (std::size_t y = 0; y < accs.size(); ++y)
-      next.push_back(accs[y].add(read(variables[y]), p, place));
+      next.push_back(
+          accs[y].add(read(variables[y]), p, place, false)); // lanes are points of the result
     for (std::size_t y = 0; y < accs.size(); ++y)
       for (std::size_t i = 0; i < next[y].size(); ++i)
         b_.set(variables[y][i], next[y][i]);

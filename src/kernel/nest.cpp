@@ -7,6 +7,9 @@ namespace {
 /// Work (element operations) below which another worker costs more to wake than it saves.
 constexpr std::int64_t kLeastWork = 16384;
 
+/// Pieces that share out evenly enough among a few workers.
+constexpr std::int64_t kEnoughPieces = 64;
+
 } // namespace
 
 void vector_loop(ProgramBuilder& b, const Expr& begin, const Expr& end, const Expr& extent,
@@ -57,6 +60,21 @@ void core_loop(ProgramBuilder& b, std::span<const Expr> extents,
   });
 }
 
+void core_nest(ProgramBuilder& b, std::span<const Expr> extents,
+               const std::function<void(std::span<const Expr>)>& body) {
+  std::size_t outer = 0;
+  Expr pieces(1);
+  while (outer < extents.size() && !(pieces.lower() >= kEnoughPieces))
+    pieces = pieces * extents[outer++];
+  core_loop(b, extents.subspan(0, outer), [&](std::span<const Expr> first) {
+    serial_loops(b, extents.subspan(outer), [&](std::span<const Expr> rest) {
+      std::vector<Expr> at(first.begin(), first.end());
+      at.insert(at.end(), rest.begin(), rest.end());
+      body(at);
+    });
+  });
+}
+
 void serial_loops(ProgramBuilder& b, std::span<const Expr> extents,
                   const std::function<void(std::span<const Expr>)>& body) {
   std::vector<Expr> at(extents.size());
@@ -73,8 +91,8 @@ void serial_loops(ProgramBuilder& b, std::span<const Expr> extents,
   open(0);
 }
 
-Expr useful_workers(const Expr& iterations, const Expr& total_work) {
-  return max(Expr(1), min(iterations, floordiv(total_work, Expr(kLeastWork))));
+Expr useful_workers(const Expr& iterations, const Expr& work) {
+  return max(Expr(1), min(iterations, floordiv(work, Expr(kLeastWork))));
 }
 
 } // namespace egret::kernel

@@ -1,0 +1,140 @@
+#include "kernel/passes.h"
+
+#include "kernel/analysis.h"
+
+#include <algorithm>
+#include <set>
+
+namespace egret::kernel {
+
+namespace {
+
+/// What one more use of a stage's value costs at a point: its arithmetic and that of the maps it
+/// reads, down to what is at hand.
+double recompute_flops(const Region& region, int stage, const std::set<int>& at_hand,
+                       std::size_t axes) {
+  if (at_hand.contains(stage) || region.stages[stage].kind != StageKind::Map)
+    return 0;
+  const Stage& s = region.stages[stage];
+  if (s.axes.size() < axes)
+    return 0; // the same for the whole row
+  double flops = flops_of(s);
+  std::set<int> sources;
+  for (const Load& l : s.loads)
+    if (l.source == Source::Stage && sources.insert(l.number).second)
+      flops += recompute_flops(region, l.number, at_hand, axes);
+  return flops;
+}
+
+/// The maps over all axes that a pass evaluates, starting from its roots and stopping at what is at
+/// hand.
+void reach(const Region& region, int stage, const std::set<int>& at_hand, std::set<int>& seen) {
+  if (at_hand.contains(stage) || !seen.insert(stage).second)
+    return;
+  for (const Load& l : region.stages[stage].loads)
+    if (l.source == Source::Stage && region.stages[l.number].kind == StageKind::Map)
+      reach(region, l.number, at_hand, seen);
+}
+
+} // namespace
+
+Passes plan_passes(const Region& region) {
+  Passes p;
+  const Stage* first = nullptr;
+  for (const Stage& s : region.stages) {
+    if (s.kind == StageKind::Scan) {
+      p.reason = "has a scan";
+      return p;
+    }
+    if (s.kind != StageKind::Reduce)
+      continue;
+    if (s.axes.size() != region.axes.size() || (first && s.over != first->over)) {
+      p.reason = "its reductions do not all run over the same axes";
+      return p;
+    }
+    if (!first)
+      first = &s;
+  }
+  if (!first) {
+    p.reason = "has no reduction";
+    return p;
+  }
+  p.reduced = first->over;
+  p.parallel = result_axes(*first);
+
+  p.level.assign(region.stages.size(), 0);
+  for (std::size_t s = 0; s < region.stages.size(); ++s) {
+    const Stage& stage = region.stages[s];
+    for (const Load& l : stage.loads)
+      if (l.source == Source::Stage)
+        p.level[s] = std::max(p.level[s], p.level[l.number] +
+                                              (region.stages[l.number].kind == StageKind::Reduce));
+    if (stage.kind == StageKind::Reduce)
+      p.count = std::max(p.count, p.level[s] + 1);
+  }
+  std::vector<int> over_all;
+  for (std::size_t o = 0; o < region.outputs.size(); ++o) {
+    const Output& out = region.outputs[o];
+    if (out.combine != Combine::Store) {
+      p.reason = "has a scatter";
+      return p;
+    }
+    std::vector<int> axes = result_axes(region.stages[out.stage]);
+    if (axes == p.parallel) {
+      p.point_outputs.push_back(int(o));
+    } else if (axes.size() == region.axes.size()) {
+      over_all.push_back(int(o));
+      p.count = std::max(p.count, p.level[out.stage] + 1);
+    } else {
+      p.reason = "an output runs over some of the axes only";
+      return p;
+    }
+  }
+  p.reductions.resize(p.count);
+  p.outputs.resize(p.count);
+  for (std::size_t s = 0; s < region.stages.size(); ++s)
+    if (region.stages[s].kind == StageKind::Reduce)
+      p.reductions[p.level[s]].push_back(int(s));
+  // An output that takes over an operand's memory waits for the last pass, which reads each element
+  // for the last time.
+  for (int o : over_all)
+    p.outputs[region.outputs[o].alias >= 0 ? p.count - 1 : p.level[region.outputs[o].stage]]
+        .push_back(o);
+  return p;
+}
+
+std::vector<Kept> worth_keeping(const Region& region, const Passes& passes, double least_flops) {
+  std::vector<Kept> kept;
+  std::set<int> at_hand;
+  std::size_t axes = region.axes.size();
+  for (int pass = 0; pass < passes.count; ++pass) {
+    auto needs = [&](int later) {
+      std::set<int> seen;
+      for (int s : passes.reductions[later])
+        reach(region, s, at_hand, seen);
+      for (int o : passes.outputs[later])
+        reach(region, region.outputs[o].stage, at_hand, seen);
+      return seen;
+    };
+    std::set<int> here = needs(pass), later;
+    for (int p = pass + 1; p < passes.count; ++p)
+      later.merge(needs(p));
+    // Later stages first: keeping one makes those it is made of unnecessary, unless something else
+    // needs them.
+    for (auto s = here.rbegin(); s != here.rend(); ++s) {
+      const Stage& stage = region.stages[*s];
+      if (stage.kind != StageKind::Map || stage.axes.size() != axes || !later.contains(*s))
+        continue;
+      if (recompute_flops(region, *s, at_hand, axes) < least_flops)
+        continue;
+      kept.push_back({*s, pass});
+      at_hand.insert(*s);
+      later.clear();
+      for (int p = pass + 1; p < passes.count; ++p)
+        later.merge(needs(p));
+    }
+  }
+  return kept;
+}
+
+} // namespace egret::kernel

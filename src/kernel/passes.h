@@ -1,0 +1,33 @@
+// Regions whose reductions all run over the same axes, as passes over those axes: which stage is
+// computed in which pass, what is stored when, and which values are worth keeping from one pass to
+// the next.
+#pragma once
+
+#include "kernel/region.h"
+
+#include <string>
+
+namespace egret::kernel {
+
+struct Passes {
+  std::vector<int> parallel, reduced;       ///< region axes
+  int count = 0;                            ///< passes over the reduced axes
+  std::vector<std::vector<int>> reductions; ///< by pass: stages finished at its end
+  std::vector<std::vector<int>> outputs;    ///< by pass: outputs over all axes that it stores
+  std::vector<int>
+      point_outputs;      ///< outputs over the parallel axes, stored after the last reduction
+  std::vector<int> level; ///< by stage: the first pass that may compute it
+  std::string reason;     ///< why the region is not of this form; empty when it is
+};
+
+Passes plan_passes(const Region& region);
+
+/// Maps over all axes that several passes need and that cost at least `least_flops` additions to
+/// compute again, with the pass that makes them. What they need is then no longer computed in later
+/// passes.
+struct Kept {
+  int stage, pass;
+};
+std::vector<Kept> worth_keeping(const Region& region, const Passes& passes, double least_flops);
+
+} // namespace egret::kernel

@@ -1,0 +1,299 @@
+// Regions that reduce over one set of axes, in three families. Rows: lanes along the reduced axis,
+// a worker does whole rows (softmax, norms, losses). Columns: lanes along a parallel axis (bias
+// gradients, short rows). Pieces: either of them with the reduction cut into a fixed number of
+// pieces, for few rows or columns and much to sum (losses, gradient norms).
+#include "kernel/analysis.h"
+#include "kernel/families.h"
+#include "kernel/reduce_nest.h"
+
+#include <algorithm>
+
+namespace egret::kernel {
+
+namespace {
+
+/// Footprint above which results are written past the caches.
+constexpr std::int64_t kStreamingBytes = 64 << 20;
+/// Elements that one piece of a split reduction has at the least, and the largest number of pieces.
+constexpr std::int64_t kPiece = 32768, kMostPieces = 128;
+/// Work per turn of a worker, in elements.
+constexpr std::int64_t kTurn = 8192;
+/// Tiles that are enough to go without splitting.
+constexpr std::int64_t kFewTiles = 16;
+
+/// What the families know of a region before they choose.
+struct Facts {
+  Passes passes;
+  int reduced_axis = -1;  ///< best reduced axis for lanes, with its score
+  int parallel_axis = -1; ///< best parallel axis for lanes
+  std::int64_t reduced_score = 0, parallel_score = 0;
+  bool argmax = false;
+  double flops = 1; ///< of a point
+
+  Facts(const Region& region) : passes(plan_passes(region)) {
+    if (!passes.reason.empty())
+      return;
+    std::vector<int> stages;
+    for (std::size_t s = 0; s < region.stages.size(); ++s) {
+      stages.push_back(int(s));
+      const Stage& stage = region.stages[s];
+      argmax = argmax || (stage.kind == StageKind::Reduce && stage.monoid == Monoid::ArgMax);
+      flops += flops_of(stage);
+    }
+    reduced_axis = passes.reduced.back();
+    reduced_score = vector_score(region, stages, reduced_axis);
+    for (int a : passes.reduced)
+      // Places must come in ascending order, so that argmax can only run along the last axis.
+      if (auto s = vector_score(region, stages, a); s > reduced_score && !argmax) {
+        reduced_axis = a;
+        reduced_score = s;
+      }
+    for (int a : passes.parallel) {
+      bool apart = std::all_of(region.outputs.begin(), region.outputs.end(),
+                               [&](const Output& o) { return stride_of(region, o, a) != 0; });
+      if (auto s = vector_score(region, stages, a);
+          apart && (parallel_axis < 0 || s >= parallel_score)) {
+        parallel_axis = a;
+        parallel_score = s;
+      }
+    }
+  }
+};
+
+std::vector<int> all_stages(const Region& region) {
+  std::vector<int> stages(region.stages.size());
+  for (std::size_t s = 0; s < stages.size(); ++s)
+    stages[s] = int(s);
+  return stages;
+}
+
+/// An extent's size for decisions: its value, or what it is at most, or "large".
+std::int64_t about(const Expr& e) {
+  return std::min<std::int64_t>(e.constant().value_or(e.upper()), std::int64_t(1) << 40);
+}
+
+CachePolicy usual_policy(const Region& region, const Target& target) {
+  Cost cost = cost_of(region);
+  bool streams = proves_less(Expr(std::min(kStreamingBytes, target.l3_bytes)),
+                             cost.bytes_read + cost.bytes_written);
+  return streams ? CachePolicy::Streaming : CachePolicy::Default;
+}
+
+/// Lanes along the reduced axis.
+ReduceShape row_shape(const Region& region, const Facts& facts, const Schedule& schedule,
+                      const Target& target) {
+  ReduceShape shape;
+  std::int64_t bytes = schedule.vector_bytes ? schedule.vector_bytes : target.vector_bytes;
+  shape.lanes = lanes_for(region, all_stages(region), bytes);
+  shape.inner_axis = facts.reduced_axis;
+  shape.tile_axis = facts.passes.parallel.empty() ? -1 : facts.passes.parallel.back();
+  std::int64_t length = about(region.axes[shape.inner_axis].extent);
+  std::int64_t vectors = std::max<std::int64_t>(1, length / shape.lanes);
+  // A short row is straight code whose values stay in registers from pass to pass.
+  shape.copies = int(schedule.knob("copies", vectors <= 8 ? vectors : 4));
+  std::int64_t rows = vectors <= 4 ? 4 : vectors <= 8 ? 2 : 1;
+  shape.points = int(shape.tile_axis < 0 ? 1 : schedule.knob("rows", rows));
+  std::int64_t row = about(points_of(region, facts.passes.reduced));
+  shape.chunk = std::max<std::int64_t>(1, kTurn / std::max<std::int64_t>(1, row * shape.points)) *
+                shape.points;
+  return shape;
+}
+
+/// Lanes along a parallel axis.
+ReduceShape column_shape(const Region& region, const Facts& facts, const Schedule& schedule,
+                         const Target& target) {
+  ReduceShape shape;
+  std::int64_t bytes = schedule.vector_bytes ? schedule.vector_bytes : target.vector_bytes;
+  shape.lanes_parallel = true;
+  shape.lanes = lanes_for(region, all_stages(region), bytes);
+  shape.tile_axis = facts.parallel_axis;
+  shape.inner_axis = facts.passes.reduced.back();
+  std::int64_t width = about(region.axes[shape.tile_axis].extent);
+  std::int64_t vectors = std::clamp<std::int64_t>(width / shape.lanes, 1, 4);
+  shape.points = int(schedule.knob("vectors", vectors));
+  shape.copies = int(schedule.knob("copies", shape.points >= 4 ? 1 : 4 / shape.points));
+  std::int64_t tile = std::int64_t(shape.points) * shape.lanes;
+  std::int64_t depth = about(points_of(region, facts.passes.reduced));
+  shape.chunk = std::max<std::int64_t>(1, kTurn / std::max<std::int64_t>(1, depth * tile)) * tile;
+  return shape;
+}
+
+/// Values are kept from pass to pass while a row of them fits into half of the second-level cache.
+void set_common(ReduceShape& shape, const Region& region, const Facts& facts,
+                const Schedule& schedule, const Target& target) {
+  shape.fma = target.has_fma;
+  shape.store_policy = schedule.store_policy;
+  std::int64_t scratch = about(points_of(region, facts.passes.reduced)) * 4 * shape.points *
+                         (shape.lanes_parallel ? shape.lanes : 1);
+  bool fits = scratch <= target.l2_bytes / 2;
+  shape.keep_flops = double(schedule.knob("keep", fits ? 12 : 1 << 20));
+}
+
+/// Iterations that unsplit tiles would give to the workers.
+std::int64_t tiles_of(const Region& region, const Facts& facts, const ReduceShape& shape) {
+  std::int64_t n = 1;
+  for (int a : facts.passes.parallel) {
+    std::int64_t extent = about(region.axes[a].extent);
+    n *= a == shape.tile_axis ? (extent + shape.chunk - 1) / shape.chunk : extent;
+    n = std::min<std::int64_t>(n, std::int64_t(1) << 30);
+  }
+  return n;
+}
+
+bool prefers_rows(const Facts& facts, const Region& region, const Target& target) {
+  int lanes = lanes_for(region, all_stages(region), target.vector_bytes);
+  bool short_rows = about(region.axes[facts.reduced_axis].extent) * 2 < lanes;
+  if (facts.passes.parallel.empty() || facts.parallel_axis < 0)
+    return true;
+  return facts.reduced_score >= facts.parallel_score && !(short_rows && facts.parallel_score >= 0);
+}
+
+class RowsGenerator : public Generator {
+public:
+  std::string name() const override { return "rows"; }
+
+  std::vector<Schedule> space(const Region& region, const Target& target) const override {
+    Facts facts(region);
+    if (!facts.passes.reason.empty() || facts.reduced_score <= 0 ||
+        !prefers_rows(facts, region, target))
+      return {};
+    std::vector<Schedule> out;
+    CachePolicy usual = usual_policy(region, target);
+    CachePolicy other =
+        usual == CachePolicy::Default ? CachePolicy::Streaming : CachePolicy::Default;
+    for (CachePolicy policy : {usual, other})
+      for (int rows : {0, 1, 2, 4}) {
+        Schedule s;
+        s.generator = name();
+        s.store_policy = policy;
+        if (rows)
+          s.knobs["rows"] = rows;
+        out.push_back(std::move(s));
+      }
+    return out;
+  }
+
+  Lowered lower(const Region& region, const Schedule& schedule,
+                const Target& target) const override {
+    Facts facts(region);
+    if (!facts.passes.reason.empty())
+      return {false, {}, facts.passes.reason};
+    ReduceShape shape = row_shape(region, facts, schedule, target);
+    set_common(shape, region, facts, schedule, target);
+    return {true, lower_reduction(region, facts.passes, shape), ""};
+  }
+};
+
+class ColumnsGenerator : public Generator {
+public:
+  std::string name() const override { return "columns"; }
+
+  std::vector<Schedule> space(const Region& region, const Target&) const override {
+    Facts facts(region);
+    if (!facts.passes.reason.empty() || facts.parallel_axis < 0)
+      return {};
+    std::vector<Schedule> out;
+    for (int vectors : {0, 1, 2, 8}) {
+      Schedule s;
+      s.generator = name();
+      if (vectors)
+        s.knobs["vectors"] = vectors;
+      out.push_back(std::move(s));
+    }
+    return out;
+  }
+
+  Lowered lower(const Region& region, const Schedule& schedule,
+                const Target& target) const override {
+    Facts facts(region);
+    if (!facts.passes.reason.empty())
+      return {false, {}, facts.passes.reason};
+    if (facts.parallel_axis < 0)
+      return {false, {}, "has no parallel axis for lanes"};
+    ReduceShape shape = column_shape(region, facts, schedule, target);
+    set_common(shape, region, facts, schedule, target);
+    return {true, lower_reduction(region, facts.passes, shape), ""};
+  }
+};
+
+class PiecesGenerator : public Generator {
+public:
+  std::string name() const override { return "pieces"; }
+
+  std::vector<Schedule> space(const Region& region, const Target& target) const override {
+    Facts facts(region);
+    if (!facts.passes.reason.empty() || facts.reduced_score + facts.parallel_score <= -1000)
+      return {};
+    std::int64_t points = about(points_of(region, facts.passes.parallel));
+    std::int64_t all =
+        points * std::min(about(points_of(region, facts.passes.reduced)),
+                          (std::int64_t(1) << 40) / std::max<std::int64_t>(1, points));
+    ReduceShape shape = shape_for(region, facts, Schedule{}, target);
+    if (all < 4 * kPiece || tiles_of(region, facts, shape) >= kFewTiles)
+      return {};
+    Schedule s;
+    s.generator = name();
+    // The number of pieces follows from the region alone, so that results do not depend on the
+    // workers.
+    s.split_reduce = std::clamp<std::int64_t>(all / kPiece, 2, kMostPieces);
+    s.store_policy = usual_policy(region, target);
+    std::vector<Schedule> out{s};
+    s.split_reduce = std::max<std::int64_t>(2, s.split_reduce / 4);
+    out.push_back(s);
+    return out;
+  }
+
+  Lowered lower(const Region& region, const Schedule& schedule,
+                const Target& target) const override {
+    Facts facts(region);
+    if (!facts.passes.reason.empty())
+      return {false, {}, facts.passes.reason};
+    if (schedule.split_reduce < 2)
+      return {false, {}, "pieces need @split_reduce of 2 at least"};
+    ReduceShape shape = shape_for(region, facts, schedule, target);
+    set_common(shape, region, facts, schedule, target);
+    for (int a : facts.passes.reduced)
+      if (shape.split_axis < 0 ||
+          about(region.axes[a].extent) > about(region.axes[shape.split_axis].extent))
+        shape.split_axis = a;
+    auto extent = region.axes[shape.split_axis].extent.constant();
+    if (!extent)
+      return {false, {}, "the axis to cut has no constant extent"};
+    if (facts.argmax && shape.split_axis != facts.passes.reduced.front())
+      return {false, {}, "argmax is cut along its first axis only"};
+    bool along_lanes = !shape.lanes_parallel && shape.split_axis == shape.inner_axis;
+    std::int64_t unit = along_lanes ? std::int64_t(shape.lanes) * shape.copies : 1;
+    std::int64_t piece = (*extent + schedule.split_reduce - 1) / schedule.split_reduce;
+    shape.piece = std::max<std::int64_t>(unit, (piece + unit - 1) / unit * unit);
+    shape.pieces = (*extent + shape.piece - 1) / shape.piece;
+    if (shape.pieces < 2)
+      return {false, {}, "too short to be cut"};
+    return {true, lower_reduction(region, facts.passes, shape), ""};
+  }
+
+private:
+  static ReduceShape shape_for(const Region& region, const Facts& facts, const Schedule& schedule,
+                               const Target& target) {
+    return prefers_rows(facts, region, target) ? row_shape(region, facts, schedule, target)
+                                               : column_shape(region, facts, schedule, target);
+  }
+};
+
+} // namespace
+
+const Generator& rows_generator() {
+  static const RowsGenerator generator;
+  return generator;
+}
+
+const Generator& columns_generator() {
+  static const ColumnsGenerator generator;
+  return generator;
+}
+
+const Generator& pieces_generator() {
+  static const PiecesGenerator generator;
+  return generator;
+}
+
+} // namespace egret::kernel
