@@ -64,6 +64,9 @@ bool may_merge(const Region& region, int x) {
   if (region.axes[x].reduction != region.axes[x + 1].reduction)
     return false;
   const Expr& eb = region.axes[x + 1].extent;
+  // The variable of an axis without points, or with one, is a constant.
+  if (!Expr::axis(0, region.axes[x].extent).is_axis() || !Expr::axis(0, eb).is_axis())
+    return false;
   auto variable = [&](int place, int axis) { return Expr::axis(place, region.axes[axis].extent); };
   for (const Stage& stage : region.stages) {
     const Pair pair = find_pair(stage.axes, x);

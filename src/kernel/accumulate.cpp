@@ -20,7 +20,9 @@ std::vector<Type> Accumulator::types(int lanes) const {
 }
 
 State Accumulator::identity(int lanes) {
-  ValueId v = b_.constant(identity_of(monoid_, dtype_), lanes);
+  // Of argmax, the value that every other one beats.
+  ValueId v =
+      b_.constant(identity_of(monoid_ == Monoid::ArgMax ? Monoid::Max : monoid_, dtype_), lanes);
   if (monoid_ != Monoid::ArgMax)
     return {v};
   return {v, b_.constant(Scalar::of(place_, std::int64_t(0)), lanes)};

@@ -45,6 +45,8 @@ std::optional<std::int64_t> stride_in(const Region& region, const std::vector<in
                                       const Expr& offset, int axis) {
   for (std::size_t i = 0; i < axes.size(); ++i)
     if (axes[i] == axis) {
+      if (!Expr::axis(int(i), region.axes[axis].extent).is_axis())
+        return 0; // at most one point
       auto c = coefficient_of(offset, Expr::axis(int(i), region.axes[axis].extent));
       return c ? c->constant() : std::nullopt;
     }

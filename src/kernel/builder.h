@@ -40,6 +40,7 @@ public:
   ValueId extract(ValueId v, int lane);
   ValueId reduce_lanes(Monoid monoid, ValueId v);
   ValueId shuffle(ValueId a, ValueId b, std::vector<int> lanes_from);
+  DType buffer_dtype(int buffer) const { return program_.buffers[buffer].dtype; }
   const Type& type_of(ValueId v) const { return program_.values[v]; }
   bool visible(ValueId v) const { return value_depth_[v] >= 0; }
 

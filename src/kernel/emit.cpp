@@ -356,7 +356,8 @@ void Emitter::store_memory(int stage, const Point& point, const std::vector<Valu
              vector ? point.mask : without_lanes(point.mask));
 }
 
-void Emitter::scatter(int output, const Point& point, const std::vector<Value>& values) {
+void Emitter::scatter(int output, int memory, const Point& point,
+                      const std::vector<Value>& values) {
   const Output& out = region_.outputs[output];
   Stage result;
   result.axes = result_axes(region_.stages[out.stage]);
@@ -377,13 +378,14 @@ void Emitter::scatter(int output, const Point& point, const std::vector<Value>& 
   ensure(lanes == point.lanes, "region {}: lanes of output {} share one element", region_.name,
          output);
   Value value = values[out.component];
-  if (out.combine != Combine::Set) {
-    Value old = widen(b_.load(output_buffer_[output], map.coords[0], lanes, mask));
-    Op op = out.combine == Combine::Add ? Op::Add : Op::Max;
-    ValueId id = b_.apply(op, compute_dtype(out.dtype), {old.id, value.id});
-    value = op == Op::Max ? Value{id, out.dtype} : rounded(id, out.dtype);
+  if (out.combine == Combine::Set) {
+    b_.store(memory, map.coords[0], b_.splat(narrow(value), lanes), std::move(mask));
+    return;
   }
-  b_.store(output_buffer_[output], map.coords[0], b_.splat(narrow(value), lanes), std::move(mask));
+  ValueId old = widen(b_.load(memory, map.coords[0], lanes, mask)).id;
+  Op op = out.combine == Combine::Add ? Op::Add : Op::Max;
+  ValueId sum = b_.apply(op, compute_dtype(out.dtype), {old, value.id});
+  b_.store(memory, map.coords[0], b_.cast(sum, b_.buffer_dtype(memory)), std::move(mask));
 }
 
 } // namespace egret::kernel

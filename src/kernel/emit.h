@@ -64,8 +64,9 @@ public:
              CachePolicy policy = CachePolicy::Default);
   /// Writes a result into memory that provide_memory describes.
   void store_memory(int stage, const Point& point, const std::vector<Value>& values);
-  /// The update of a scatter, of one element: `values` are all components of the output's stage.
-  void scatter(int output, const Point& point, const std::vector<Value>& values);
+  /// The update of a scatter: `values` are all components of the output's stage, `memory` the
+  /// buffer that is updated, of the output's dtype or the one it is computed in.
+  void scatter(int output, int memory, const Point& point, const std::vector<Value>& values);
 
   /// A value converted to an element type; rounds once.
   Value convert(Value v, DType dtype);

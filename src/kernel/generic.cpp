@@ -11,6 +11,7 @@
 #include "support/fail.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace egret::kernel {
 
@@ -31,6 +32,11 @@ public:
     stored_.resize(region.stages.size(), false);
     for (std::size_t s = 0; s < region.stages.size(); ++s)
       stored_[s] = must_store(int(s));
+    for (std::size_t o = 0; o < region.outputs.size(); ++o)
+      if (must_wait(region.outputs[o])) {
+        waiting_.push_back(int(o));
+        stored_[region.outputs[o].stage] = true;
+      }
   }
 
   KernelProgram run() {
@@ -44,6 +50,13 @@ public:
         if (stored_[s] && s != last)
           b_.barrier();
       }
+    if (!waiting_.empty()) {
+      b_.barrier();
+      copying_ = true;
+      for (int o : waiting_)
+        if (!is_empty(r_, result_axes(r_.stages[r_.outputs[o].stage])))
+          loops(r_.outputs[o].stage);
+    }
     return b_.finish(workers_);
   }
 
@@ -63,6 +76,19 @@ private:
     bool loads_stages = std::any_of(stage.loads.begin(), stage.loads.end(),
                                     [](const Load& l) { return l.source == Source::Stage; });
     return flops_of(stage) > kCheap || loads_stages;
+  }
+
+  /// An output that may take over the memory of an operand must not be written while later nests
+  /// still read that operand.
+  bool must_wait(const Output& out) const {
+    if (out.alias < 0 || out.combine != Combine::Store)
+      return false;
+    for (std::size_t s = 0; s < r_.stages.size(); ++s)
+      for (const Load& l : r_.stages[s].loads)
+        if (l.source == Source::Operand && l.number == out.alias &&
+            (int(s) != out.stage || !readers_of(r_, int(s)).empty()))
+          return true;
+    return false;
   }
 
   /// Declares the workspaces of a stage, row-major over its result axes.
@@ -146,12 +172,64 @@ private:
     });
   }
 
+  /// Low-precision sums of scatters are made in f32: a workspace takes the place of the output
+  /// while it is updated.
+  void open_updates(int s) {
+    updated_.resize(r_.outputs.size(), -1);
+    bool copied = false;
+    for (std::size_t o = 0; o < r_.outputs.size(); ++o) {
+      const Output& out = r_.outputs[o];
+      if (out.stage != s || out.combine == Combine::Store)
+        continue;
+      updated_[o] = e_.output_buffer(int(o));
+      if (out.combine != Combine::Add || !is_low(out.dtype))
+        continue;
+      updated_[o] = b_.workspace(fmt::format("sums{}", o), DType::F32, element_count(out.shape));
+      convert(e_.output_buffer(int(o)), updated_[o], element_count(out.shape));
+      copied = true;
+    }
+    if (copied)
+      b_.barrier();
+  }
+
+  void close_updates(int s) {
+    bool barrier = false;
+    for (std::size_t o = 0; o < r_.outputs.size(); ++o)
+      if (r_.outputs[o].stage == s && updated_[o] >= 0 && updated_[o] != e_.output_buffer(int(o))) {
+        if (!std::exchange(barrier, true))
+          b_.barrier();
+        convert(updated_[o], e_.output_buffer(int(o)), element_count(r_.outputs[o].shape));
+      }
+  }
+
+  /// Copies all elements of one buffer to another, converted.
+  void convert(int from, int to, const Expr& elements) {
+    int lanes = int(std::max<std::int64_t>(1, vector_bytes_ / 4));
+    Expr chunk(kChunk * lanes);
+    std::vector<Expr> pieces{ceildiv(elements, chunk)};
+    core_loop(b_, pieces, [&](std::span<const Expr> at) {
+      Expr begin = at[0] * chunk;
+      vector_loop(b_, begin, min(elements, begin + chunk), elements, lanes, 1,
+                  [&](std::span<const Position> p) {
+                    ValueId v = b_.load(from, p[0].at, lanes, p[0].mask);
+                    b_.store(to, p[0].at, b_.cast(v, b_.buffer_dtype(to)), p[0].mask);
+                  });
+    });
+  }
+
   void nest(int s) {
     const Stage& stage = r_.stages[s];
     if (stored_[s])
       make_memory(s);
     if (is_empty(r_, result_axes(stage)))
       return;
+    open_updates(s);
+    loops(s);
+    close_updates(s);
+  }
+
+  void loops(int s) {
+    const Stage& stage = r_.stages[s];
     std::vector<int> free = free_axes(s);
     int vector = vector_axis(s, free);
     std::vector<int> stages{s};
@@ -205,7 +283,8 @@ private:
     std::vector<int> free = free_axes(s), axes;
     std::vector<Expr> extents;
     for (int a : result_axes(stage))
-      if (!contains(free, a) && !(stage.kind == StageKind::Scan && a == stage.over[0])) {
+      if (!contains(free, a) &&
+          (copying_ || !(stage.kind == StageKind::Scan && a == stage.over[0]))) {
         axes.push_back(a);
         extents.push_back(r_.axes[a].extent);
       }
@@ -213,6 +292,12 @@ private:
       Point p = point;
       for (std::size_t i = 0; i < axes.size(); ++i)
         p.at[axes[i]] = at[i];
+      if (copying_) {
+        for (int o : waiting_)
+          if (r_.outputs[o].stage == s)
+            e_.store(o, p, e_.result(s, r_.outputs[o].component, p));
+        return;
+      }
       switch (stage.kind) {
       case StageKind::Map:
         deliver(s, p, e_.yields(s, p));
@@ -310,12 +395,12 @@ private:
   void deliver(int s, const Point& p, const std::vector<Value>& values) {
     for (std::size_t o = 0; o < r_.outputs.size(); ++o) {
       const Output& out = r_.outputs[o];
-      if (out.stage != s)
+      if (out.stage != s || contains(waiting_, int(o)))
         continue;
       if (out.combine == Combine::Store)
         e_.store(int(o), p, values[out.component]);
       else
-        e_.scatter(int(o), p, values);
+        e_.scatter(int(o), updated_[o], p, values);
     }
     if (stored_[s])
       e_.store_memory(s, p, values);
@@ -327,6 +412,9 @@ private:
   bool fma_;
   std::int64_t vector_bytes_ = 0;
   std::vector<bool> stored_;
+  std::vector<int> waiting_; ///< outputs that are stored last, from a workspace
+  bool copying_ = false;     ///< now
+  std::vector<int> updated_; ///< by output: the buffer that a scatter updates
   Expr workers_ = Expr(1);
 };
 

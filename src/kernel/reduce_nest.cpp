@@ -339,6 +339,10 @@ private:
   void in_pieces() {
     const Expr& extent = r_.axes[shape_.split_axis].extent;
     bool stored_points = false;
+    // Workers read the operand of a point for each of its pieces, so an output in its memory waits
+    // for all of them.
+    bool points_wait = std::any_of(p_.point_outputs.begin(), p_.point_outputs.end(),
+                                   [&](int o) { return r_.outputs[o].alias >= 0; });
     for (int pass = 0; pass < p_.count; ++pass) {
       bool reduces = !p_.reductions[pass].empty();
       for (int stage : p_.reductions[pass])
@@ -351,11 +355,11 @@ private:
         for (std::size_t i = 0; i < tile.size(); ++i)
           for (std::size_t s = 0; s < p_.reductions[pass].size(); ++s)
             store_partial(p_.reductions[pass][s], tile[i], number, states[i][s]);
-        if (!reduces)
+        if (!reduces && !points_wait)
           b_.when({{number, Expr(0), Expr(1)}}, [&] { point_outputs(tile); });
       });
-      stored_points = !reduces;
-      if (reduces && (pass + 1 < p_.count || !p_.point_outputs.empty()))
+      stored_points = !reduces && !points_wait;
+      if (pass + 1 < p_.count || !(p_.point_outputs.empty() || stored_points))
         b_.barrier();
     }
     if (!stored_points && !p_.point_outputs.empty())

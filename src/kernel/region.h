@@ -12,7 +12,7 @@ namespace egret::kernel {
 /// A loop of the region. In the region's expressions it is Expr::axis(number, extent), `number` being its place in Region::axes.
 struct Axis {
   Expr extent;
-  bool reduction = false; ///< some stage reduces or scans over it; the other axes are the parallel ones, shared by all stages
+  bool reduction = false; ///< some stage reduces over it; the other axes are the parallel ones (a scan keeps its axis, which may be either)
   std::string name;       ///< for people: "m", "n", "k", "r0" ...
 };
 
@@ -86,7 +86,8 @@ enum class Combine : std::uint8_t { Store, Set, Add, Max };
 /// A result that leaves the region. `map` goes from the result axes of `stage` to the output's coordinates. With `combine` other than
 /// Store this is a scatter: coordinates may be indirect_symbol(j), with the value of component indirect[j] of the stage; points that `map`
 /// sends to a hole are dropped, and repeats combine in the order of iteration, row-major over the stage's axes. A scatter's kernel finds the output's memory already filled
-/// with the data to update (the plan shares or copies it), and only applies the updates: operand `alias` is the evaluator's name for it.
+/// with the data to update (the plan copies it, or shares it where may_alias), and only applies the updates: operand `alias` is the
+/// evaluator's name for it.
 struct Output {
   int stage = 0;
   int component = 0;

@@ -129,7 +129,7 @@ void check_stage(const Region& region, std::size_t s) {
     ensure(std::find(stage.axes.begin(), stage.axes.end(), a) != stage.axes.end() &&
                (i == 0 || stage.over[i - 1] < a),
            "{}: reduced axes are not some of its axes, ascending", where);
-    ensure(region.axes[a].reduction, "{}: axis {} is reduced but marked parallel", where, a);
+    ensure(region.axes[a].reduction || stage.kind == StageKind::Scan, "{}: axis {} is reduced but marked parallel", where, a);
   }
   for (std::size_t l = 0; l < stage.loads.size(); ++l)
     check_load(region, s, l);
@@ -167,7 +167,7 @@ void check_output(const Region& region, std::size_t o) {
            "{}: indirect coordinate {} is no integer component", where, c);
   ensure(out.alias >= -1 && out.alias < int(region.operands.size()), "{}: no operand {}", where,
          out.alias);
-  ensure(out.alias < 0 || may_alias(region, int(o), out.alias),
+  ensure(out.alias < 0 || out.combine != Combine::Store || may_alias(region, int(o), out.alias),
          "{}: may not share the memory of operand {}", where, out.alias);
 }
 

@@ -1,0 +1,85 @@
+// Regions of random graphs: every generator's programs against the reference.
+#include "support/random_graph.h"
+#include "support/region_runner.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+namespace egret {
+namespace {
+
+using testing::random_graph;
+using testing::random_inputs;
+using testing::RandomGraphOptions;
+
+/// EGRET_TEST_SCALE=100 makes the run a hundred times longer.
+std::uint64_t scaled(std::uint64_t count) {
+  const char* scale = std::getenv("EGRET_TEST_SCALE");
+  return scale ? count * std::strtoull(scale, nullptr, 10) : count;
+}
+
+/// Lets outputs take the memory of operands wherever that is allowed.
+void alias(kernel::Region& region) {
+  std::vector<bool> taken(region.operands.size(), false);
+  for (std::size_t o = 0; o < region.outputs.size(); ++o)
+    for (std::size_t i = 0; i < region.operands.size(); ++i)
+      if (region.outputs[o].alias < 0 && !taken[i] && kernel::may_alias(region, int(o), int(i)) &&
+          region.outputs[o].shape == region.operands[i].shape) {
+        region.outputs[o].alias = int(i);
+        taken[i] = true;
+      }
+}
+
+void check(std::uint64_t first, std::uint64_t count, const RandomGraphOptions& options, bool fuse, bool keep_all) {
+  count = scaled(count);
+  auto targets = testing::test_targets();
+  std::size_t checked = 0;
+  for (std::uint64_t seed = first; seed < first + count; ++seed) {
+    ir::Graph graph = random_graph(seed, options);
+    auto inputs = random_inputs(graph, seed);
+    std::vector<testing::RegionCase> cases;
+    try {
+      cases = testing::region_cases(graph, inputs, fuse, keep_all);
+    } catch (const Error&) {
+      ASSERT_TRUE(options.symbolic) << "seed " << seed; // a size that no input has
+      continue;
+    }
+    for (auto& c : cases) {
+      if (seed % 2)
+        alias(c.region);
+      const kernel::Target& target = targets[(seed + checked++) % targets.size()];
+      std::string wrong = testing::check_generators(c, target, {.workers = 1 + int(seed % 3), .in_place = true});
+      ASSERT_TRUE(wrong.empty()) << "seed " << seed << ": " << wrong;
+    }
+  }
+  EXPECT_GT(checked, count);
+}
+
+TEST(RandomRegions, FusedAgreeWithTheReference) {
+  RandomGraphOptions options;
+  options.max_elements = 400;
+  check(1, 60, options, true, false);
+}
+
+TEST(RandomRegions, EveryStoredValueAnOutput) {
+  RandomGraphOptions options;
+  options.max_elements = 300;
+  check(1000, 40, options, true, true);
+}
+
+TEST(RandomRegions, OpByOp) {
+  RandomGraphOptions options;
+  options.max_elements = 300;
+  check(2000, 40, options, false, false);
+}
+
+TEST(RandomRegions, SymbolicSizes) {
+  RandomGraphOptions options;
+  options.symbolic = true;
+  options.max_elements = 300;
+  check(3000, 60, options, true, false);
+}
+
+} // namespace
+} // namespace egret

@@ -1,0 +1,175 @@
+#include "support/region_runner.h"
+
+#include "backend/reference/program_interpreter.h"
+#include "backend/reference/reference.h"
+#include "compiler/partition.h"
+#include "compiler/prepare.h"
+#include "compiler/regions.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <memory>
+
+namespace egret::testing {
+
+using backend::reference::HostArray;
+
+namespace {
+
+/// What each group must leave in memory, as the compiler decides it.
+std::vector<bool> kept_values(const compiler::GraphFacts& facts, const compiler::Partition& partition, bool keep_all) {
+  if (keep_all)
+    return partition.stored;
+  std::vector<int> group_of(facts.graph().size(), -1);
+  for (std::size_t g = 0; g < partition.groups.size(); ++g)
+    for (const compiler::Member& m : partition.groups[g].members)
+      group_of[m.node] = static_cast<int>(g);
+  std::vector<bool> keep(facts.graph().size(), false);
+  for (ir::NodeId id : facts.graph().outputs)
+    keep[facts.view(id).base] = true;
+  for (std::size_t g = 0; g < partition.groups.size(); ++g)
+    for (const compiler::Member& m : partition.groups[g].members)
+      for (const compiler::Read& read : compiler::reads_of(facts, partition.stored, m.node))
+        if (group_of[read.base] != static_cast<int>(g))
+          keep[read.base] = true;
+  return keep;
+}
+
+/// Memory that begins on a cache line, filled with a pattern no result has by accident.
+class Memory {
+public:
+  explicit Memory(std::size_t bytes) : bytes_(bytes + 128, std::byte{0xA5}) {}
+  void* data() {
+    auto at = reinterpret_cast<std::uintptr_t>(bytes_.data());
+    return bytes_.data() + (64 - at % 64) % 64;
+  }
+
+private:
+  std::vector<std::byte> bytes_;
+};
+
+} // namespace
+
+std::vector<RegionCase> region_cases(const ir::Graph& graph, std::span<const HostArray> inputs, bool fuse, bool keep_all) {
+  const ir::Graph g = compiler::prepare_outputs(ir::without_dead_code(graph));
+  const compiler::GraphFacts facts(g);
+  const compiler::Partition partition = compiler::partition_greedily(facts, fuse);
+  const std::vector<bool> keep = kept_values(facts, partition, keep_all);
+  std::vector<RegionCase> cases;
+  for (const compiler::Group& group : partition.groups) {
+    compiler::BuiltRegion built = compiler::build_region(facts, partition, group, keep);
+    kernel::verify(built.region);
+    RegionCase c;
+    c.operands = backend::reference::execute(g, inputs, built.operands);
+    c.outputs = backend::reference::expect(g, inputs, built.outputs);
+    c.dims = backend::reference::bind_inputs(g, inputs);
+    c.region = std::move(built.region);
+    cases.push_back(std::move(c));
+  }
+  return cases;
+}
+
+std::string run_and_compare(const RegionCase& c, const kernel::KernelProgram& program, const RunOptions& options) {
+  std::vector<std::unique_ptr<Memory>> memory;
+  std::vector<void*> pointers;
+  std::vector<std::uint64_t> scalars;
+  std::vector<void*> operand_memory;
+  auto copy_of = [&](const HostArray& a) {
+    memory.push_back(std::make_unique<Memory>(a.bytes.size()));
+    if (!a.bytes.empty())
+      std::memcpy(memory.back()->data(), a.bytes.data(), a.bytes.size());
+    return memory.back()->data();
+  };
+  for (std::size_t i = 0; i < c.operands.size(); ++i) {
+    operand_memory.push_back(nullptr);
+    if (c.region.operands[i].role == kernel::Role::Scalar) {
+      std::uint64_t bits = 0;
+      std::memcpy(&bits, c.operands[i].bytes.data(), c.operands[i].bytes.size());
+      scalars.push_back(bits);
+    } else {
+      pointers.push_back(operand_memory.back() = copy_of(c.operands[i]));
+    }
+  }
+  std::vector<void*> outputs;
+  for (std::size_t o = 0; o < c.outputs.size(); ++o) {
+    const kernel::Output& out = c.region.outputs[o];
+    const HostArray& value = c.outputs[o].value;
+    if (out.combine != kernel::Combine::Store) {
+      outputs.push_back(copy_of(c.operands.at(out.alias)));
+    } else if (options.in_place && out.alias >= 0) {
+      outputs.push_back(operand_memory.at(out.alias));
+    } else {
+      memory.push_back(std::make_unique<Memory>(value.bytes.size()));
+      outputs.push_back(memory.back()->data());
+    }
+  }
+  pointers.insert(pointers.end(), outputs.begin(), outputs.end());
+  for (const kernel::Buffer& b : program.buffers)
+    if (b.space == kernel::Space::Workspace) {
+      memory.push_back(std::make_unique<Memory>(static_cast<std::size_t>(c.dims.value_of(b.elements)) * size_of(b.dtype)));
+      pointers.push_back(memory.back()->data());
+    }
+  std::vector<std::int64_t> dims;
+  for (const Expr& d : program.dims)
+    dims.push_back(c.dims.value_of(d));
+  const kernel::ArgBlock block{pointers.data(), dims.data(), scalars.data(), nullptr, nullptr};
+  try {
+    if (options.device)
+      options.device->launch(*options.device->compile(program), program, block, options.workers);
+    else
+      backend::reference::interpret(program, block, {.workers = options.workers});
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+  for (std::size_t o = 0; o < outputs.size(); ++o) {
+    HostArray actual(c.outputs[o].value.dtype, c.outputs[o].value.dims);
+    if (!actual.bytes.empty())
+      std::memcpy(actual.bytes.data(), outputs[o], actual.bytes.size());
+    auto compared = backend::reference::compare(actual, c.outputs[o], fmt::format("output {}", o));
+    if (!compared.ok)
+      return compared.message;
+  }
+  return "";
+}
+
+std::string check_generators(const RegionCase& c, const kernel::Target& target, const RunOptions& options, std::size_t most) {
+  for (const kernel::Generator* generator : kernel::generators()) {
+    auto schedules = generator->space(c.region, target);
+    for (std::size_t i = 0; i < schedules.size() && i < most; ++i) {
+      std::string text = to_string(schedules[i]);
+      auto where = [&] { return fmt::format("{} for vectors of {} bytes on\n{}", text, target.vector_bytes, print(c.region)); };
+      if (kernel::parse_schedule(text) != schedules[i])
+        return "schedule does not read back: " + text;
+      kernel::Lowered lowered;
+      try {
+        lowered = generator->lower(c.region, schedules[i], target);
+        if (!lowered.ok)
+          continue;
+        kernel::verify(lowered.program);
+      } catch (const std::exception& e) {
+        return fmt::format("{}\n{}", e.what(), where());
+      }
+      std::string wrong = run_and_compare(c, lowered.program, options);
+      if (!wrong.empty())
+        return fmt::format("{}\n{}\n{}", wrong, where(), print(lowered.program));
+    }
+  }
+  return "";
+}
+
+std::vector<kernel::Target> test_targets() {
+  std::vector<kernel::Target> targets;
+  for (int bytes : {64, 32, 16}) {
+    kernel::Target t;
+    t.device = "cpu";
+    t.workers = 2;
+    t.vector_bytes = bytes;
+    t.vector_registers = bytes == 64 ? 32 : 16;
+    t.has_fma = bytes > 16;
+    targets.push_back(t);
+  }
+  return targets;
+}
+
+} // namespace egret::testing

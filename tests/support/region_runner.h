@@ -1,0 +1,43 @@
+// Regions of graphs with the reference's values of what they read and write, for testing generators: each program of a region is run by
+// the interpreter or on a device and compared.
+#pragma once
+
+#include "backend/common/device.h"
+#include "backend/reference/compare.h"
+#include "backend/reference/host_array.h"
+#include "compiler/compile.h"
+#include "kernel/generator.h"
+
+#include <span>
+#include <string>
+#include <vector>
+
+namespace egret::testing {
+
+struct RegionCase {
+  kernel::Region region;
+  std::vector<backend::reference::HostArray> operands; ///< by operand; of rank 0 when by value
+  std::vector<backend::reference::Expected> outputs;
+  backend::reference::Bindings dims;
+};
+
+/// The regions into which the greedy partitioner takes the graph apart. `keep_all`: every stored value is an output.
+std::vector<RegionCase> region_cases(const ir::Graph& graph, std::span<const backend::reference::HostArray> inputs,
+                                     bool fuse = true, bool keep_all = false);
+
+struct RunOptions {
+  backend::Device* device = nullptr; ///< null: the interpreter
+  int workers = 2;
+  bool in_place = false; ///< outputs with an alias lie in the memory of that operand
+};
+
+/// Runs a program of the case's region; empty when all outputs are as expected, else what is wrong.
+std::string run_and_compare(const RegionCase& c, const kernel::KernelProgram& program, const RunOptions& options = {});
+
+/// Every generator with every schedule (at most `most` each) on the region; gives the first thing that is wrong, with region and program.
+std::string check_generators(const RegionCase& c, const kernel::Target& target, const RunOptions& options = {}, std::size_t most = 1000);
+
+/// Machines with registers of 64, 32 and 16 bytes.
+std::vector<kernel::Target> test_targets();
+
+} // namespace egret::testing
