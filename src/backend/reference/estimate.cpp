@@ -40,7 +40,8 @@ double rounding(Op op, DType result, DType operand, double exact, double rounded
   if (!is_float(result) || exact == 0 || !std::isfinite(rounded) || is_exact(op, result, operand))
     return 0;
   const double accuracy = 2 * info_of(op).ulp_f32 * unit_roundoff(accumulator_of(result));
-  return (unit_roundoff(result) + accuracy) * std::fabs(rounded) + smallest_normal(result);
+  // Both results are rounded: values that differ by nothing worth mentioning may fall to either side.
+  return (2 * unit_roundoff(result) + accuracy) * std::fabs(rounded) + smallest_normal(result);
 }
 
 double distance(DType type, Number a, Number b) {
@@ -154,6 +155,9 @@ Estimate apply(Op op, DType result, DType operand, const Estimate& a, const Esti
         if (i + j + k > 0)
           deviation =
               std::max(deviation, distance(wide, exact(as.at[i], bs.at[j], cs.at[k]), centre));
+  // Not monotone, so that the ends say little; their slope is at most 1.
+  if (op == Op::Sin || op == Op::Cos)
+    deviation = std::max(deviation, std::min(2.0, a.error));
   if (!is_float(result))
     return {value, deviation};
   double error = deviation + rounding(op, result, operand, centre.f, value.f);
@@ -186,7 +190,10 @@ void Accumulator::add(const Estimate& term) {
   value_ = combine(monoid_, is_float(type_) ? DType::F64 : type_, value_, term.value);
   const double size = std::fabs(as_double(type_, term.value));
   if (monoid_ == Monoid::Sum) {
-    sizes_ += size;
+    if (std::isfinite(size))
+      sizes_ += size;
+    else
+      infinite_ = true;
   } else if (monoid_ == Monoid::Prod) {
     (size > 1 ? large_ : small_) *= size > 0 ? size : 1;
     if (size > 0)
@@ -207,14 +214,14 @@ double Accumulator::bound() const {
   const double size = std::fabs(value_.f);
   switch (monoid_) {
   case Monoid::Sum:
-    if (!std::isfinite(sizes_)) // a NaN or an infinity decides
-      return errors_ == kInf ? kInf : 0;
-    if (terms_ > 1 && sizes_ > largest(acc_)) // a partial sum may overflow
+    if (terms_ > 1 && sizes_ > largest(acc_) && !std::isnan(value_.f)) // a partial sum may overflow
       return kInf;
+    if (infinite_) // a NaN or an infinity decides
+      return errors_ == kInf ? kInf : 0;
     return errors_ + growth(terms_) * u * sizes_;
   case Monoid::Prod:
-    if (!std::isfinite(large_))
-      return errors_ == kInf ? kInf : 0;
+    if (!std::isfinite(large_)) // unless a partial product vanishes before it meets the infinity
+      return errors_ == kInf || (!std::isnan(value_.f) && small_ < smallest_normal(acc_)) ? kInf : 0;
     if (terms_ > 1 && large_ > largest(acc_))
       return kInf;
     if (zero_in_doubt_ || relative_ > 1)
@@ -263,7 +270,7 @@ Estimate Accumulator::result(DType result) const {
     return {rounded, errors_};
   double error = bound();
   if (monoid_ != Monoid::Max && terms_ > 1 && std::isfinite(rounded.f))
-    error += unit_roundoff(result) * std::fabs(rounded.f);
+    error += 2 * unit_roundoff(result) * std::fabs(rounded.f);
   if (std::isinf(rounded.f) && std::isfinite(value_.f) &&
       std::fabs(value_.f) * (1 - 2 * unit_roundoff(result)) - error <= largest(result))
     error = kInf;

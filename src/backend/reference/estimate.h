@@ -52,7 +52,8 @@ private:
   std::int64_t terms_ = 0;
   bool started_ = false;             ///< from a value: without terms it stays as it is
   double errors_ = 0;                ///< sum of the terms' errors
-  double sizes_ = 0;                 ///< Sum: of the terms' sizes
+  double sizes_ = 0;                 ///< Sum: of the finite terms' sizes
+  bool infinite_ = false;            ///< Sum: a term is infinite or NaN
   double large_ = 1;                 ///< Prod: product of the sizes above 1
   double small_ = 1;                 ///< Prod: product of the sizes below 1
   double relative_ = 0;              ///< Prod: sum of relative errors
