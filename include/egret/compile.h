@@ -7,7 +7,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -34,6 +33,7 @@ struct Call {
     Tensor* tensor;
     std::size_t argument; ///< place of the argument it belongs to
     bool state;           ///< reached by a non-const reference
+    std::string path;     ///< within the argument; empty unless asked for
   };
   std::vector<Leaf> leaves;
   std::vector<std::uint64_t> signature; ///< structure, and every number and text of the arguments
@@ -42,27 +42,38 @@ struct Call {
 /// Flattens arguments into a Call.
 class Flatten final : public TreeVisitor {
 public:
-  explicit Flatten(Call& call) : call_(call) {}
+  Flatten(Call& call, bool paths) : call_(call), paths_(paths) {}
   void next(bool state) {
     state_ = state;
     ++argument_;
   }
-  void tensor(const std::string&, Tensor& value) override;
-  void constant(const std::string&, std::uint64_t bits) override;
-  void text(const std::string&, const std::string& value) override;
-  void count(const std::string&, std::size_t size) override;
-  bool wants_paths() const override { return false; }
+  void tensor(const std::string& path, Tensor& value) override;
+  void constant(const std::string& path, std::uint64_t bits) override;
+  void text(const std::string& path, const std::string& value) override;
+  void count(const std::string& path, std::size_t size) override;
+  bool wants_paths() const override { return paths_; }
 
 private:
   Call& call_;
+  bool paths_;
   std::size_t argument_ = static_cast<std::size_t>(-1);
   bool state_ = false;
 };
 
-/// A trace's result, as the template part sees it: the prototype of the returned tree.
+/// What a call returns: the tree, with its tensors apart.
 struct Result {
-  std::shared_ptr<void> prototype;
-  std::vector<Tensor> tensors; ///< of the prototype at the trace; of the call afterwards
+  std::shared_ptr<void> prototype; ///< the tree with empty tensors
+  std::vector<Tensor> tensors;
+};
+
+/// One call as the untyped part sees it.
+class Caller {
+public:
+  virtual Call flatten(bool paths) = 0; ///< the arguments as they are now
+  virtual Result trace() = 0;           ///< runs the function
+
+protected:
+  ~Caller() = default;
 };
 
 class CompiledBase {
@@ -78,8 +89,8 @@ public:
   std::size_t traces() const;
 
 protected:
-  /// Runs the plan for `call`, made by `trace` when there is none yet.
-  Result run(Call& call, const std::function<Result()>& trace);
+  /// Runs the plan for a call; traces when there is none yet.
+  Result run(Caller& caller);
   std::unique_ptr<CompiledImpl> impl_;
 };
 
@@ -177,19 +188,25 @@ public:
   template <class... A>
   auto operator()(A&&... arguments) {
     using R = std::decay_t<std::invoke_result_t<F&, A...>>;
-    detail::Call call;
-    detail::Flatten flatten(call);
-    add<A...>(typename detail::ParametersOf<F>::type{}, flatten, arguments...);
-    auto result = run(call, [&]() -> detail::Result {
+    auto flatten = [&](bool paths) {
+      detail::Call call;
+      detail::Flatten visitor(call, paths);
+      add<A...>(typename detail::ParametersOf<F>::type{}, visitor, arguments...);
+      return call;
+    };
+    auto trace = [&]() -> detail::Result {
       if constexpr (std::is_void_v<R>) {
         function_(arguments...);
         return {};
       } else {
         auto prototype = std::make_shared<R>(function_(arguments...));
         auto tensors = detail::result_tensors(*prototype);
+        detail::put_tensors(*prototype, std::vector<Tensor>(tensors.size()));
         return {prototype, std::move(tensors)};
       }
-    });
+    };
+    CallOf<decltype(flatten), decltype(trace)> caller(flatten, trace);
+    auto result = run(caller);
     if constexpr (!std::is_void_v<R>) {
       R copy = *static_cast<const R*>(result.prototype.get());
       detail::put_tensors(copy, result.tensors);
@@ -208,6 +225,15 @@ public:
   std::size_t traces() const { return CompiledBase::traces(); }
 
 private:
+  template <class Flat, class Trace>
+  struct CallOf final : detail::Caller {
+    CallOf(Flat& flat, Trace& run) : flat_(flat), run_(run) {}
+    detail::Call flatten(bool paths) override { return flat_(paths); }
+    detail::Result trace() override { return run_(); }
+    Flat& flat_;
+    Trace& run_;
+  };
+
   template <class... A, class... P>
   static void add(detail::Pack<P...>, detail::Flatten& flatten, std::remove_reference_t<A>&... a) {
     static_assert(sizeof...(A) == sizeof...(P), "egret: wrong number of arguments");

@@ -234,9 +234,15 @@ std::shared_ptr<GradSlot> slot_of(const NodePtr& node) {
   return node->slot;
 }
 
-// Where a slot's gradient stands for this thread: within a traced function it is the trace's own.
-std::shared_ptr<Handle>& place_of(GradSlot& slot) {
-  return current_scope() ? current_scope()->gradient(slot) : slot.gradient;
+// A slot's gradient as this thread sees it: within a traced function it is the trace's own.
+std::shared_ptr<Handle> gradient_in(GradSlot& slot) {
+  return current_scope() ? current_scope()->read_gradient(slot) : slot.gradient;
+}
+void put_gradient(GradSlot& slot, std::shared_ptr<Handle> gradient) {
+  if (current_scope())
+    current_scope()->write_gradient(slot, std::move(gradient));
+  else
+    slot.gradient = std::move(gradient);
 }
 
 } // namespace
@@ -251,7 +257,7 @@ Tensor Tensor::grad() const {
   if (!slot)
     return {};
   std::lock_guard lock(slot->mutex);
-  const auto& handle = place_of(*slot);
+  const auto handle = gradient_in(*slot);
   return handle ? Access::share(handle) : Tensor();
 }
 
@@ -263,13 +269,13 @@ void Tensor::set_grad(const Tensor& gradient) {
     fail(ErrorKind::Shape, "set_grad: the gradient is {}{} and the tensor {}{}; they must be equal",
          name_of(gradient.dtype()), shape_of(gradient), name_of(dtype()), shape_of(*this));
   std::lock_guard lock(slot->mutex);
-  place_of(*slot) = gradient.defined() ? Access::handle(gradient) : nullptr;
+  put_gradient(*slot, gradient.defined() ? Access::handle(gradient) : nullptr);
 }
 
 void Tensor::zero_grad() {
   if (const auto slot = slot_of(Access::node(*this, "zero_grad"))) {
     std::lock_guard lock(slot->mutex);
-    place_of(*slot) = nullptr;
+    put_gradient(*slot, nullptr);
   }
 }
 
@@ -288,8 +294,8 @@ void Tensor::backward(const Tensor& seed, bool retain) const {
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     const auto slot = slot_of(leaves[i]);
     std::lock_guard lock(slot->mutex);
-    std::shared_ptr<Handle>& place = place_of(*slot);
-    place = Access::handle(place ? Access::share(place) + found[i] : found[i]);
+    const auto before = gradient_in(*slot);
+    put_gradient(*slot, Access::handle(before ? Access::share(before) + found[i] : found[i]));
   }
   if (retain)
     return;

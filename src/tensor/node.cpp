@@ -88,6 +88,14 @@ NodePtr Access::raw(const Tensor& a, const char* who) {
   return held(a, who).node();
 }
 
+NodePtr Access::readable(const Tensor& a, const char* who) {
+  NodePtr node = Access::node(a, who);
+  if (node->scope)
+    if (NodePtr value = node->scope->value_of(*node))
+      return value;
+  return node;
+}
+
 NodePtr Access::node(const Tensor& a, const char* who) {
   NodePtr node = raw(a, who);
   Scope* scope = current_scope();

@@ -21,7 +21,7 @@ using NodePtr = std::shared_ptr<Node>;
 
 /// Where the gradient of a leaf is summed. It outlives the leaf's values: an in-place update gives
 /// the handle another node with the same slot.
-struct GradSlot {
+struct GradSlot : std::enable_shared_from_this<GradSlot> {
   std::mutex mutex;
   std::shared_ptr<Handle> gradient; ///< null: none
 };
@@ -34,8 +34,16 @@ public:
   virtual ~Scope() = default;
   /// A handle from outside met while the scope's thread records: gives the node to record with.
   virtual NodePtr capture(const std::shared_ptr<Handle>& handle, NodePtr node) = 0;
-  /// The gradient of a leaf met while recording; null: none.
-  virtual std::shared_ptr<Handle>& gradient(GradSlot& slot) { return slot.gradient; }
+  /// A node with the value of one of the scope's nodes; null when it has none.
+  virtual NodePtr value_of(const Node& node) {
+    (void)node;
+    return nullptr;
+  }
+  /// The gradient of a leaf while the scope's thread records. Needs slot.mutex.
+  virtual std::shared_ptr<Handle> read_gradient(GradSlot& slot) { return slot.gradient; }
+  virtual void write_gradient(GradSlot& slot, std::shared_ptr<Handle> gradient) {
+    slot.gradient = std::move(gradient);
+  }
 
   const Kind kind;
   const std::string name;
@@ -91,6 +99,8 @@ struct Access {
   /// The node as it is. Throws Error(State) naming `who` for an empty tensor.
   static NodePtr raw(const Tensor& a, const char* who);
   static const Handle& held(const Tensor& a, const char* who);
+  /// The node to read: for tensors of a graph that has run, one with the value.
+  static NodePtr readable(const Tensor& a, const char* who);
   /// The node to record with: within a scope, what stands for a handle from outside.
   static NodePtr node(const Tensor& a, const char* who);
 };

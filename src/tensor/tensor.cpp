@@ -51,7 +51,7 @@ std::vector<std::int64_t> Tensor::sizes() const {
   return concrete(Access::held(*this, "sizes").shape, "sizes");
 }
 bool Tensor::is_materialized() const {
-  const NodePtr node = Access::raw(*this, "is_materialized");
+  const NodePtr node = Access::readable(*this, "is_materialized");
   std::lock_guard lock(engine_mutex());
   return node->kind == Node::Kind::Number || node->storage != nullptr;
 }
@@ -61,7 +61,7 @@ bool Tensor::is_materialized() const {
 namespace detail {
 
 void read_elements(const Tensor& a, DType dtype, void* out, std::size_t count, const char* who) {
-  NodePtr node = Access::node(a, who);
+  NodePtr node = Access::readable(a, who);
   const auto sizes = concrete(node->form.shape, who);
   std::size_t have = 1;
   for (std::int64_t size : sizes)
@@ -112,14 +112,14 @@ std::vector<std::byte> Tensor::to_bytes() const {
 }
 
 const Tensor& Tensor::eval() const {
-  evaluate(Access::node(*this, "eval"), "eval");
+  evaluate(Access::readable(*this, "eval"), "eval");
   return *this;
 }
 
 void eval(std::span<const Tensor> tensors) {
   std::vector<NodePtr> roots;
   for (const Tensor& t : tensors)
-    roots.push_back(Access::node(t, "eval"));
+    roots.push_back(Access::readable(t, "eval"));
   evaluate(roots, "eval");
 }
 

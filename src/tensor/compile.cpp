@@ -1,0 +1,216 @@
+// Compiled functions: which trace a call replays, and why it traced anew.
+#include "egret/compile.h"
+
+#include "egret/grad.h"
+#include "runtime/count.h"
+#include "runtime/debug.h"
+#include "support/fail.h"
+#include "support/hash.h"
+#include "tensor/trace.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <mutex>
+
+namespace egret::detail {
+namespace {
+
+// Marks that keep words of different meaning apart.
+constexpr std::uint64_t kConstant = 0x63, kText = 0x74, kCount = 0x6e, kTensor = 0x7a;
+
+} // namespace
+
+void Flatten::tensor(const std::string& path, Tensor& value) {
+  call_.signature.push_back(kTensor | static_cast<std::uint64_t>(state_) << 8);
+  call_.leaves.push_back({&value, argument_, state_, path});
+}
+void Flatten::constant(const std::string&, std::uint64_t bits) {
+  call_.signature.insert(call_.signature.end(), {kConstant, bits});
+}
+void Flatten::text(const std::string&, const std::string& value) {
+  call_.signature.insert(call_.signature.end(), {kText, hash_text(value)});
+}
+void Flatten::count(const std::string&, std::size_t size) {
+  call_.signature.insert(call_.signature.end(), {kCount, size});
+}
+
+namespace {
+
+// Everything about the tensors of a call that a trace depends on.
+struct Key {
+  std::vector<std::uint64_t> structure; // as the call gives it, and whether gradients are recorded
+  std::vector<std::uint64_t> tensors;
+  friend bool operator==(const Key&, const Key&) = default;
+};
+
+Key key_of(const Call& call) {
+  Key key{call.signature, {}};
+  key.structure.push_back(grad_enabled());
+  for (std::size_t i = 0; i < call.leaves.size(); ++i) {
+    const Tensor& t = *call.leaves[i].tensor;
+    if (!t.defined()) {
+      key.tensors.push_back(~std::uint64_t{0});
+      continue;
+    }
+    const Handle& handle = *Access::handle(t);
+    std::size_t first = i; // handles that occur twice must do so in every call
+    for (std::size_t j = 0; j < i && first == i; ++j)
+      if (call.leaves[j].tensor->defined() &&
+          Access::handle(*call.leaves[j].tensor).get() == &handle)
+        first = j;
+    const NodePtr node = handle.node();
+    key.tensors.push_back(static_cast<std::uint64_t>(handle.dtype) |
+                          static_cast<std::uint64_t>(node->needs_grad.load()) << 8 |
+                          static_cast<std::uint64_t>(handle.shape.size()) << 16 |
+                          static_cast<std::uint64_t>(first) << 32);
+    for (const Expr& dim : handle.shape)
+      key.tensors.push_back(dim.is_constant() ? static_cast<std::uint64_t>(dim.value())
+                                              : dim.hash());
+  }
+  return key;
+}
+
+std::string describe(const Tensor& t) {
+  return t.defined() ? fmt::format("{}{}", name_of(t.dtype()), to_string(t.shape())) : "empty";
+}
+
+} // namespace
+
+struct CompiledImpl {
+  struct Entry {
+    Key key;
+    std::vector<std::string> leaves; // "f32[2,3]", to tell what changed
+    std::shared_ptr<const TracedProgram> traced;
+  };
+  CompileOptions options;
+  std::mutex mutex;
+  std::vector<Entry> entries; // most recently used last
+  std::shared_ptr<const TracedProgram> last;
+  std::uint64_t calls = 0;
+  std::string report;
+
+  // Why no trace fits: what differs from the one used last.
+  std::string reason(const Call& call, const Key& key) const {
+    if (entries.empty())
+      return "the first call";
+    const Entry& last_used = entries.back();
+    if (last_used.key.structure != key.structure)
+      return "the structure of the arguments, or a number among them, differs";
+    for (std::size_t i = 0; i < call.leaves.size() && i < last_used.leaves.size(); ++i) {
+      const std::string now = describe(*call.leaves[i].tensor);
+      if (now != last_used.leaves[i])
+        return fmt::format("{} is {} now and was {}", name(call.leaves[i]), now,
+                           last_used.leaves[i]);
+    }
+    if (last_used.key.tensors != key.tensors)
+      return "other tensors require gradients, or are one and the same";
+    return "a captured tensor, or the gradient of one, came or went";
+  }
+  static std::string name(const Call::Leaf& leaf) {
+    return leaf.path.empty() ? fmt::format("argument {}", leaf.argument)
+                             : fmt::format("argument {}, {},", leaf.argument, leaf.path);
+  }
+
+  std::shared_ptr<const TracedProgram> find(const Call& call, const Key& key) {
+    for (std::size_t i = entries.size(); i-- > 0;) {
+      if (!(entries[i].key == key) || !still_holds(*entries[i].traced, call))
+        continue;
+      std::rotate(entries.begin() + static_cast<std::ptrdiff_t>(i),
+                  entries.begin() + static_cast<std::ptrdiff_t>(i) + 1, entries.end());
+      return entries.back().traced;
+    }
+    return nullptr;
+  }
+  void put(const Call& call, Key key, std::shared_ptr<const TracedProgram> traced) {
+    Entry entry{std::move(key), {}, std::move(traced)};
+    for (const Call::Leaf& leaf : call.leaves)
+      entry.leaves.push_back(describe(*leaf.tensor));
+    entries.push_back(std::move(entry));
+    if (entries.size() > std::max<std::size_t>(1, options.limit))
+      entries.erase(entries.begin());
+  }
+};
+
+CompiledBase::CompiledBase(CompileOptions options) : impl_(std::make_unique<CompiledImpl>()) {
+  impl_->options = std::move(options);
+}
+CompiledBase::~CompiledBase() = default;
+CompiledBase::CompiledBase(CompiledBase&&) noexcept = default;
+CompiledBase& CompiledBase::operator=(CompiledBase&&) noexcept = default;
+
+Result CompiledBase::run(Caller& caller) {
+  if (current_scope())
+    return caller.trace(); // within another traced function this one is part of it
+  const Call call = caller.flatten(false);
+  Key key = key_of(call);
+  std::shared_ptr<const TracedProgram> traced;
+  {
+    std::lock_guard lock(impl_->mutex);
+    ++impl_->calls;
+    traced = impl_->find(call, key);
+    if (traced) {
+      impl_->last = traced;
+      impl_->report.clear();
+    }
+  }
+  if (traced) {
+    if (traced->program)
+      runtime::count().plan_hits.add(1);
+    return replay(*traced, call);
+  }
+  const Call named = caller.flatten(true);
+  std::string reason;
+  {
+    std::lock_guard lock(impl_->mutex);
+    reason = impl_->reason(named, key);
+  }
+  runtime::debug(1, "{}: traced, {}", impl_->options.name, reason);
+  traced = trace_function(caller, impl_->options);
+  {
+    std::lock_guard lock(impl_->mutex);
+    impl_->put(named, std::move(key), traced);
+    impl_->last = traced;
+    impl_->report = reason;
+  }
+  return replay(*traced, caller.flatten(false));
+}
+
+std::string CompiledBase::explain() const {
+  std::lock_guard lock(impl_->mutex);
+  if (!impl_->last)
+    return fmt::format("{}: not called yet\n", impl_->options.name);
+  if (!impl_->last->program)
+    return fmt::format("{}: nothing to compute\n", impl_->options.name);
+  return impl_->last->program->report().text();
+}
+
+std::string CompiledBase::last_report() const {
+  std::lock_guard lock(impl_->mutex);
+  if (!impl_->last)
+    return fmt::format("{}: not called yet\n", impl_->options.name);
+  if (impl_->report.empty())
+    return fmt::format("{}: call {} replayed a trace ({} kept)\n", impl_->options.name,
+                       impl_->calls, impl_->entries.size());
+  std::string text =
+      fmt::format("{}: call {} traced: {}\n", impl_->options.name, impl_->calls, impl_->report);
+  std::size_t donated = 0;
+  for (const auto& state : impl_->last->states)
+    donated += state.value.donated;
+  text += fmt::format("{} inputs, {} results, {} states of which {} updated in place\n",
+                      impl_->last->sources.size(), impl_->last->results.size(),
+                      impl_->last->states.size(), donated);
+  return impl_->last->program ? text + impl_->last->program->report().text() : text;
+}
+
+std::string CompiledBase::graph_text() const {
+  std::lock_guard lock(impl_->mutex);
+  return impl_->last ? ir::print(impl_->last->graph) : std::string();
+}
+
+std::size_t CompiledBase::traces() const {
+  std::lock_guard lock(impl_->mutex);
+  return impl_->entries.size();
+}
+
+} // namespace egret::detail

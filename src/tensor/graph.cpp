@@ -1,0 +1,269 @@
+// The explicit front door: what is recorded on a graph's tensors runs when told to.
+#include "egret/graph.h"
+
+#include "runtime/runtime.h"
+#include "support/fail.h"
+#include "tensor/graph_debug.h"
+#include "tensor/ops.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace egret {
+namespace detail {
+
+namespace {
+
+// What the graph's nodes refer to; the state, which refers to nodes, belongs to the Graph.
+class GraphScope final : public Scope {
+public:
+  explicit GraphScope(std::string name) : Scope(Kind::Graph, std::move(name)) {}
+  NodePtr capture(const std::shared_ptr<Handle>&, NodePtr node) override { return node; }
+  NodePtr value_of(const Node& node) override;
+  std::weak_ptr<GraphState> state;
+};
+
+} // namespace
+
+struct GraphState {
+  struct Input {
+    NodePtr placeholder;
+    NodePtr value; // null: none (yet, or any more)
+    bool kept = false;
+  };
+  std::shared_ptr<GraphScope> scope;
+  std::vector<Input> inputs;
+  std::vector<NodePtr> marked;                     // what survives a run
+  std::unordered_map<const Node*, NodePtr> values; // of marked, after a run
+
+  std::optional<Pass> passes;
+  std::vector<PassReport> reports;
+  bool compiled = false;
+  ir::Graph recorded, graph; // before and after the passes
+  std::vector<NodePtr> leaves;
+  std::shared_ptr<const runtime::Program> program;
+
+  Input* input_of(const Node& node) {
+    for (Input& input : inputs)
+      if (input.placeholder.get() == &node)
+        return &input;
+    return nullptr;
+  }
+  void mark(const NodePtr& node) {
+    if (std::find(marked.begin(), marked.end(), node) != marked.end())
+      return;
+    marked.push_back(node);
+    compiled = false;
+  }
+  void lower();
+  void compile(const Pass& pass);
+  std::vector<runtime::RunInput> bind();
+  void finish(const std::vector<runtime::StoragePtr>& outputs);
+};
+
+namespace {
+
+NodePtr GraphScope::value_of(const Node& node) {
+  const auto owner = state.lock();
+  if (!owner)
+    return nullptr;
+  if (auto found = owner->values.find(&node); found != owner->values.end())
+    return found->second;
+  GraphState::Input* input = owner->input_of(node);
+  return input ? input->value : nullptr;
+}
+
+// The state behind a tensor of a graph; Error(State) for any other tensor.
+std::shared_ptr<GraphState> state_of(const NodePtr& node, const char* who) {
+  if (!node->scope || node->scope->kind != Scope::Kind::Graph)
+    fail(ErrorKind::State, "{}: this tensor belongs to no Graph; plain tensors compute when read",
+         who);
+  auto state = std::static_pointer_cast<GraphScope>(node->scope)->state.lock();
+  if (!state)
+    fail(ErrorKind::State, "{}: the Graph of this tensor is gone", who);
+  return state;
+}
+
+bool has_step(const Pass& pass, std::string_view step) {
+  const std::string name = " | " + pass.name() + " |";
+  return name.find(" | " + std::string(step) + " |") != std::string::npos;
+}
+
+} // namespace
+
+void GraphState::lower() {
+  if (marked.empty())
+    fail(ErrorKind::State, "Graph: nothing is to be computed; mark what you need with retrieve()");
+  std::vector<NodePtr> roots;
+  for (const NodePtr& node : marked)
+    if (node->kind == Node::Kind::Op)
+      roots.push_back(node);
+  std::lock_guard lock(engine_mutex());
+  const Walk w = walk(roots, WalkOutputs::Roots, scope.get(), "Graph");
+  ensure(!w.busy, "another thread computes a value of a graph");
+  recorded = graph_of(w);
+  leaves = w.leaves;
+}
+
+void GraphState::compile(const Pass& pass) {
+  lower();
+  reports.clear();
+  graph = pass(recorded, &reports);
+  program = runtime::Runtime::instance().program(graph, {.fuse = has_step(pass, "fusion")});
+  passes = pass;
+  compiled = true;
+}
+
+std::vector<runtime::RunInput> GraphState::bind() {
+  std::vector<runtime::RunInput> bound;
+  for (const NodePtr& leaf : leaves) {
+    const Input* input = input_of(*leaf);
+    if (!input) { // a plain tensor
+      bound.push_back(run_input(leaf));
+      continue;
+    }
+    if (!input->value)
+      fail(ErrorKind::State,
+           "Graph: input `{}` has no value; set() it before every execute(), or keep() it once",
+           leaf->form.attrs.name);
+    evaluate(input->value, "Graph");
+    runtime::RunInput value = run_input(input->value);
+    if (!value.storage)
+      value.storage = storage_of(input->value);
+    bound.push_back(std::move(value));
+  }
+  return bound;
+}
+
+void GraphState::finish(const std::vector<runtime::StoragePtr>& outputs) {
+  values.clear();
+  std::size_t next = 0;
+  for (const NodePtr& node : marked)
+    if (node->kind == Node::Kind::Op)
+      values[node.get()] = data_node(node->form.dtype, node->form.shape, outputs[next++]);
+}
+
+} // namespace detail
+
+using namespace detail;
+
+Generic::Generic() : Pass(passes::normalize()) {}
+
+Fusion::Fusion()
+    : Pass("fusion", [](const ir::Graph& graph, Notes& notes) {
+        notes.push_back("neighbouring operations share kernels; explain() lists them");
+        return graph;
+      }) {}
+
+Graph::Graph() : state_(std::make_shared<GraphState>()) {
+  state_->scope = std::make_shared<GraphScope>("a Graph");
+  state_->scope->state = state_;
+}
+Graph::~Graph() = default;
+Graph::Graph(Graph&&) noexcept = default;
+Graph& Graph::operator=(Graph&&) noexcept = default;
+
+Tensor Graph::tensor(const Shape& shape, DType dtype, std::string name) {
+  for (const Expr& dim : shape)
+    if (dim.lower() < 0)
+      fail(ErrorKind::Shape, "Graph::tensor: {} has a negative dim", to_string(shape));
+  if (name.empty())
+    name = fmt::format("input{}", state_->inputs.size());
+  NodePtr node = placeholder_node(state_->scope, dtype, shape, std::move(name));
+  state_->inputs.push_back({node, nullptr, false});
+  return Access::wrap(std::move(node));
+}
+
+void Graph::compile_marked(const Pass& pass, std::initializer_list<Tensor*> outputs) {
+  for (Tensor* output : outputs)
+    output->retrieve();
+  state_->compile(pass);
+}
+
+void Graph::execute() {
+  if (!state_->compiled)
+    state_->compile(state_->passes ? *state_->passes : Generic{} | Fusion{});
+  auto bound = state_->bind();
+  state_->values.clear(); // results of the run before need not wait for the new ones
+  for (GraphState::Input& input : state_->inputs)
+    if (!input.kept)
+      input.value = nullptr;
+  state_->finish(state_->program->run(bound));
+}
+
+DebugReport Graph::execute_debug() {
+  if (!state_->compiled)
+    state_->compile(state_->passes ? *state_->passes : Generic{} | Fusion{});
+  auto bound = state_->bind();
+  OpByOp run = run_op_by_op(state_->graph, bound);
+  for (GraphState::Input& input : state_->inputs)
+    if (!input.kept)
+      input.value = nullptr;
+  state_->finish(run.outputs);
+  return std::move(run.report);
+}
+
+std::string Graph::text() const {
+  if (state_->compiled)
+    return ir::print(state_->graph);
+  state_->lower();
+  return ir::print(state_->recorded);
+}
+
+std::string Graph::report() const {
+  std::string text;
+  for (const PassReport& report : state_->reports)
+    text += report.text() + "\n";
+  return text;
+}
+
+std::string Graph::explain() const {
+  if (!state_->compiled)
+    return "not compiled yet\n";
+  return state_->program->report().text();
+}
+
+// --- the tensors' side
+
+Tensor& Tensor::set(const Tensor& value) {
+  const NodePtr node = Access::raw(*this, "set");
+  const auto state = state_of(node, "set");
+  GraphState::Input* input = state->input_of(*node);
+  if (!input)
+    fail(ErrorKind::State, "set: this tensor is computed; only inputs of a Graph can be set");
+  const NodePtr given = Access::raw(value.to(dtype()), "set");
+  if (given->scope)
+    fail(ErrorKind::State, "set: the value belongs to {}; give a tensor with a value",
+         given->scope->name);
+  if (given->form.shape != shape())
+    fail(ErrorKind::Shape, "set: the value is {} and the input {}; they must be equal",
+         to_string(given->form.shape), to_string(shape()));
+  input->value = given;
+  return *this;
+}
+
+Tensor& Tensor::set(std::initializer_list<float> values) {
+  std::int64_t count = 1;
+  for (std::int64_t size : sizes())
+    count *= size;
+  if (static_cast<std::size_t>(count) != values.size())
+    fail(ErrorKind::Shape, "set: {} values do not fill {}, which has {} elements", values.size(),
+         to_string(shape()), count);
+  return set(egret::tensor(std::vector<float>(values), shape()).to(dtype()));
+}
+
+Tensor& Tensor::retrieve() {
+  const NodePtr node = Access::raw(*this, "retrieve");
+  const auto state = state_of(node, "retrieve");
+  if (GraphState::Input* input = state->input_of(*node))
+    input->kept = true;
+  else
+    state->mark(node);
+  return *this;
+}
+
+Tensor& Tensor::keep() {
+  return retrieve();
+}
+
+} // namespace egret

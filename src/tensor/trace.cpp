@@ -1,0 +1,593 @@
+#include "tensor/trace.h"
+
+#include "runtime/count.h"
+#include "runtime/runtime.h"
+#include "support/fail.h"
+#include "tensor/engine.h"
+
+#include <fmt/format.h>
+
+namespace egret::detail {
+
+// --- the scope
+
+NodePtr Trace::add(TraceSource source, const std::shared_ptr<Handle>& handle, const NodePtr& node,
+                   std::string name) {
+  auto self = std::static_pointer_cast<Scope>(shared_from_this());
+  NodePtr placeholder =
+      placeholder_node(std::move(self), node->form.dtype, node->form.shape, std::move(name));
+  std::shared_ptr<GradSlot> slot;
+  {
+    std::lock_guard lock(engine_mutex());
+    slot = node->slot;
+  }
+  const bool needs_grad = slot != nullptr;
+  if (needs_grad) {
+    owner_of_.emplace(slot.get(), entries_.size());
+    placeholder->slot = std::move(slot);
+    placeholder->needs_grad.store(true);
+  }
+  entries_.push_back({std::move(source), handle, node, placeholder, needs_grad});
+  handle->set(placeholder);
+  return placeholder;
+}
+
+void Trace::enter(const std::shared_ptr<Handle>& handle, std::size_t leaf,
+                  const std::string& name) {
+  const NodePtr node = handle->node();
+  if (node->scope.get() == this)
+    return; // a handle that occurs twice
+  if (node->scope)
+    fail(ErrorKind::State, "{}: argument `{}` belongs to {}; pass a tensor with a value",
+         this->name, name, node->scope->name);
+  TraceSource source;
+  source.kind = TraceSource::Kind::Argument;
+  source.leaf = leaf;
+  add(std::move(source), handle, node, name);
+}
+
+NodePtr Trace::capture(const std::shared_ptr<Handle>& handle, NodePtr node) {
+  if (node->scope)
+    fail(ErrorKind::State, "{}: a tensor of {} is used inside; they do not mix", name,
+         node->scope->name);
+  TraceSource source;
+  source.kind = TraceSource::Kind::Captured;
+  source.handle = handle;
+  return add(std::move(source), handle, node, fmt::format("captured{}", entries_.size()));
+}
+
+std::shared_ptr<Handle> Trace::read_gradient(GradSlot& slot) {
+  if (auto found = gradients_.find(&slot); found != gradients_.end())
+    return found->second;
+  std::shared_ptr<Handle> own;
+  if (auto owner = owner_of_.find(&slot); owner != owner_of_.end()) {
+    gradient_reads_.push_back({owner->second, slot.gradient != nullptr});
+    if (slot.gradient) {
+      TraceSource source;
+      source.kind = TraceSource::Kind::Gradient;
+      source.owner = owner->second;
+      const NodePtr node = slot.gradient->node();
+      own = std::make_shared<Handle>(node);
+      add(std::move(source), own, node,
+          entries_[owner->second].placeholder->form.attrs.name + ".grad");
+    }
+  }
+  gradients_.emplace(&slot, own);
+  return own;
+}
+
+void Trace::write_gradient(GradSlot& slot, std::shared_ptr<Handle> gradient) {
+  gradients_[&slot] = std::move(gradient);
+}
+
+void Trace::restore() noexcept {
+  for (Entry& entry : entries_)
+    entry.handle->set(entry.original);
+}
+
+void Trace::clear() noexcept {
+  entries_.clear();
+  owner_of_.clear();
+  gradients_.clear();
+}
+
+// --- tracing
+
+namespace {
+
+using Value = TracedProgram::Value;
+
+// What the function left behind, by node, before it is lowered.
+struct Left {
+  std::vector<NodePtr> results;  // null: empty
+  std::vector<NodePtr> leaves;   // by leaf of the call; null: empty
+  std::vector<NodePtr> captured; // by entry of the trace
+};
+
+std::string leaf_name(const Call::Leaf& leaf) {
+  return leaf.path.empty() ? fmt::format("argument{}", leaf.argument)
+                           : fmt::format("argument{}.{}", leaf.argument, leaf.path);
+}
+
+// Handles and their owners as they were, also when the function throws.
+class Restorer {
+public:
+  Restorer(Trace& trace, Caller& caller, const Call& call) : trace_(trace), caller_(caller) {
+    for (const Call::Leaf& leaf : call.leaves)
+      owners_.push_back(*leaf.tensor);
+    signature_ = call.signature;
+  }
+  ~Restorer() {
+    trace_.restore();
+    try { // pointers of before may be void by now
+      const Call now = caller_.flatten(false);
+      if (now.leaves.size() == owners_.size())
+        for (std::size_t i = 0; i < owners_.size(); ++i)
+          if (now.leaves[i].state)
+            *now.leaves[i].tensor = owners_[i];
+    } catch (...) { // a tree that cannot be walked any more keeps what it has
+    }
+    trace_.clear();
+  }
+  Restorer(const Restorer&) = delete;
+  const std::vector<Tensor>& owners() const { return owners_; }
+
+private:
+  Trace& trace_;
+  Caller& caller_;
+  std::vector<Tensor> owners_;
+  std::vector<std::uint64_t> signature_;
+};
+
+Left what_is_left(const Trace& trace, const Call& before, const Call& after,
+                  const std::vector<Tensor>& results) {
+  if (after.signature != before.signature || after.leaves.size() != before.leaves.size())
+    fail(ErrorKind::State,
+         "{}: the function changes the structure of its arguments (a container grew, a number "
+         "changed); create what it needs before the first call, and keep numbers that change in "
+         "tensors of rank 0",
+         trace.name);
+  Left left;
+  for (const Tensor& result : results)
+    left.results.push_back(result.defined() ? Access::node(result, "compile") : nullptr);
+  for (const Call::Leaf& leaf : after.leaves)
+    left.leaves.push_back(leaf.tensor->defined() ? Access::node(*leaf.tensor, "compile") : nullptr);
+  for (const Trace::Entry& entry : trace.entries())
+    left.captured.push_back(entry.handle->node());
+  return left;
+}
+
+// Turns nodes into values of the traced program: outputs of the graph, sources, constants.
+class Lowering {
+public:
+  explicit Lowering(const Trace& trace) {
+    for (std::size_t i = 0; i < trace.entries().size(); ++i)
+      source_of_.emplace(trace.entries()[i].placeholder.get(), i);
+  }
+  Value value_of(const NodePtr& node) {
+    Value value;
+    if (!node)
+      return value;
+    if (auto source = source_of_.find(node.get()); source != source_of_.end()) {
+      value.kind = Value::Kind::Source;
+      value.number = source->second;
+      passed_on_.push_back(source->second);
+    } else if (is_leaf(*node)) {
+      value.kind = Value::Kind::Constant;
+      value.constant = node;
+    } else {
+      auto [place, fresh] = output_of_.emplace(node.get(), roots.size());
+      if (fresh)
+        roots.push_back(node);
+      value.kind = Value::Kind::Output;
+      value.number = place->second;
+    }
+    return value;
+  }
+  bool passed_on(std::size_t source) const {
+    return std::find(passed_on_.begin(), passed_on_.end(), source) != passed_on_.end();
+  }
+  const std::unordered_map<const Node*, std::size_t>& sources() const { return source_of_; }
+
+  std::vector<NodePtr> roots;
+
+private:
+  static bool is_leaf(const Node& node) {
+    std::lock_guard lock(engine_mutex());
+    return node.is_leaf_value();
+  }
+  std::unordered_map<const Node*, std::size_t> source_of_, output_of_;
+  std::vector<std::size_t> passed_on_;
+};
+
+// The tensors that the function changed.
+std::vector<TracedProgram::State> states_of(const Trace& trace, const Call& call, const Left& left,
+                                            const std::vector<Tensor>& owners, Lowering& lowering) {
+  std::vector<TracedProgram::State> states;
+  std::unordered_map<const Handle*, std::size_t> entry_of;
+  for (std::size_t i = 0; i < trace.entries().size(); ++i)
+    entry_of.emplace(trace.entries()[i].handle.get(), i);
+  std::vector<bool> done(trace.entries().size());
+
+  for (std::size_t i = 0; i < call.leaves.size(); ++i) {
+    TracedProgram::State state;
+    state.leaf = i;
+    state.is_leaf = true;
+    const NodePtr& now = left.leaves[i];
+    if (!owners[i].defined()) {
+      if (!now)
+        continue;
+      state.value = lowering.value_of(now);
+      states.push_back(std::move(state));
+      continue;
+    }
+    const std::size_t entry = entry_of.at(Access::handle(owners[i]).get());
+    const NodePtr& before = trace.entries()[entry].placeholder;
+    if (now == before || done[entry])
+      continue;
+    if (!call.leaves[i].state)
+      fail(ErrorKind::State,
+           "{}: the function changes {}, which it takes by value or const reference; take it by "
+           "non-const reference",
+           trace.name, leaf_name(call.leaves[i]));
+    done[entry] = true;
+    state.has_source = true;
+    state.source = entry;
+    state.reshaped =
+        !now || now->form.shape != before->form.shape || now->form.dtype != before->form.dtype;
+    state.value = lowering.value_of(now);
+    states.push_back(std::move(state));
+  }
+  for (std::size_t i = 0; i < trace.entries().size(); ++i) {
+    const Trace::Entry& entry = trace.entries()[i];
+    if (entry.source.kind != TraceSource::Kind::Captured || left.captured[i] == entry.placeholder)
+      continue;
+    TracedProgram::State state;
+    state.has_source = true;
+    state.source = i;
+    state.value = lowering.value_of(left.captured[i]);
+    states.push_back(std::move(state));
+  }
+  return states;
+}
+
+// Which states receive their new value in the memory of the old one: computed ones whose old value
+// nothing gives on, one for each output.
+void choose_donations(TracedProgram& traced, const Trace& trace, const Walk& w,
+                      const Lowering& lowering) {
+  std::unordered_map<const Node*, std::size_t> slot_of;
+  for (std::size_t slot = 0; slot < w.leaves.size(); ++slot)
+    slot_of.emplace(w.leaves[slot].get(), slot);
+  traced.options.outputs.assign(lowering.roots.size(), {});
+  for (TracedProgram::State& state : traced.states) {
+    if (!state.has_source || state.reshaped || state.value.kind != Value::Kind::Output ||
+        lowering.passed_on(state.source))
+      continue;
+    auto& spec = traced.options.outputs[state.value.number];
+    const auto slot = slot_of.find(trace.entries()[state.source].placeholder.get());
+    if (spec.state_input >= 0 || slot == slot_of.end())
+      continue;
+    spec.state_input = static_cast<std::int64_t>(slot->second);
+    traced.bindings[slot->second].donated = true;
+    state.value.donated = true;
+  }
+}
+
+// Numbers that are read and not changed are passed by value.
+void pass_numbers_by_value(Trace& trace, const std::vector<TracedProgram::State>& states) {
+  std::vector<bool> changed(trace.entries().size());
+  for (const TracedProgram::State& state : states)
+    if (state.has_source)
+      changed[state.source] = true;
+  for (std::size_t i = 0; i < trace.entries().size(); ++i) {
+    const Trace::Entry& entry = trace.entries()[i];
+    if (!changed[i] && entry.original->kind == Node::Kind::Number)
+      entry.placeholder->form.attrs.by_value = true;
+  }
+}
+
+std::shared_ptr<TracedProgram> lower(Trace& trace, const Call& call, const Left& left,
+                                     const std::vector<Tensor>& owners,
+                                     const CompileOptions& options) {
+  auto traced = std::make_shared<TracedProgram>();
+  Lowering lowering(trace);
+  for (const NodePtr& result : left.results)
+    traced->results.push_back(lowering.value_of(result));
+  traced->states = states_of(trace, call, left, owners, lowering);
+  pass_numbers_by_value(trace, traced->states);
+  for (const Trace::Entry& entry : trace.entries()) {
+    traced->sources.push_back(entry.source);
+    traced->needs_grad.push_back(entry.needs_grad);
+  }
+  traced->gradient_reads = trace.gradient_reads();
+  if (lowering.roots.empty())
+    return traced;
+
+  Walk w;
+  {
+    std::lock_guard lock(engine_mutex());
+    w = walk(lowering.roots, WalkOutputs::Roots, &trace, trace.name.c_str());
+    ensure(!w.busy, "another thread computes a value of a trace");
+    traced->graph = graph_of(w);
+  }
+  for (const NodePtr& leaf : w.leaves) {
+    TracedProgram::Binding binding;
+    if (auto source = lowering.sources().find(leaf.get()); source != lowering.sources().end()) {
+      binding.source = source->second;
+      binding.by_value = leaf->form.attrs.by_value;
+    } else {
+      binding.kind = leaf->kind == Node::Kind::Number ? TracedProgram::Binding::Kind::Number
+                                                      : TracedProgram::Binding::Kind::Data;
+      binding.constant = leaf;
+    }
+    traced->bindings.push_back(std::move(binding));
+  }
+  traced->options.fuse = options.fuse;
+  choose_donations(*traced, trace, w, lowering);
+  traced->program = runtime::Runtime::instance().program(traced->graph, traced->options);
+  return traced;
+}
+
+// A constant must not keep the trace's nodes alive.
+void release_constants(TracedProgram& traced) {
+  auto release = [](NodePtr& constant) {
+    if (!constant)
+      return;
+    NodePtr free =
+        constant->kind == Node::Kind::Number
+            ? number_node(constant->number)
+            : data_node(constant->form.dtype, constant->form.shape, storage_of(constant));
+    free->scope = nullptr;
+    constant = std::move(free);
+  };
+  for (auto& binding : traced.bindings)
+    release(binding.constant);
+  for (auto& state : traced.states)
+    release(state.value.constant);
+  for (auto& value : traced.results)
+    release(value.constant);
+}
+
+} // namespace
+
+std::shared_ptr<const TracedProgram> trace_function(Caller& caller, const CompileOptions& options) {
+  auto trace = std::make_shared<Trace>(options.name);
+  const Call call = caller.flatten(true);
+  runtime::count().graphs_traced.add(1);
+  std::shared_ptr<TracedProgram> traced;
+  {
+    Restorer restorer(*trace, caller, call);
+    ScopeGuard guard(trace.get());
+    for (std::size_t i = 0; i < call.leaves.size(); ++i)
+      if (call.leaves[i].tensor->defined())
+        trace->enter(Access::handle(*call.leaves[i].tensor), i, leaf_name(call.leaves[i]));
+    Result result = caller.trace();
+    const Left left = what_is_left(*trace, call, caller.flatten(false), result.tensors);
+    traced = lower(*trace, call, left, restorer.owners(), options);
+    traced->prototype = std::move(result.prototype);
+  }
+  release_constants(*traced);
+  return traced;
+}
+
+// --- replaying
+
+namespace {
+
+std::shared_ptr<Handle> handle_of(const TracedProgram& traced, const Call& call,
+                                  std::size_t source) {
+  const TraceSource& from = traced.sources[source];
+  switch (from.kind) {
+  case TraceSource::Kind::Argument:
+    return Access::handle(*call.leaves[from.leaf].tensor);
+  case TraceSource::Kind::Captured:
+    return from.handle;
+  default: {
+    const auto owner = handle_of(traced, call, from.owner)->node();
+    std::shared_ptr<GradSlot> slot;
+    {
+      std::lock_guard lock(engine_mutex());
+      slot = owner->slot;
+    }
+    ensure(slot != nullptr, "the gradient of a tensor without one is read");
+    std::lock_guard lock(slot->mutex);
+    return slot->gradient;
+  }
+  }
+}
+
+NodePtr leaf_with_slot(DType dtype, const Shape& shape, runtime::StoragePtr storage,
+                       std::shared_ptr<GradSlot> slot) {
+  NodePtr node = data_node(dtype, shape, std::move(storage));
+  if (slot) {
+    node->slot = std::move(slot);
+    node->needs_grad.store(true);
+  }
+  return node;
+}
+
+// One call of a traced program.
+class Replay {
+public:
+  Replay(const TracedProgram& traced, const Call& call) : traced_(traced), call_(call) {
+    for (std::size_t i = 0; i < traced.sources.size(); ++i) {
+      handles_.push_back(handle_of(traced, call, i));
+      nodes_.push_back(handles_.back()->node());
+    }
+  }
+
+  Result run() {
+    materialize();
+    if (traced_.program) {
+      bind();
+      outputs_ = traced_.program->run(inputs_);
+      inputs_.clear();
+    }
+    Result result;
+    result.prototype = traced_.prototype;
+    for (const Value& value : traced_.results)
+      result.tensors.push_back(value.kind == Value::Kind::Empty ? Tensor()
+                                                                : Access::wrap(node_for(value)));
+    write_states();
+    return result;
+  }
+
+private:
+  void materialize() {
+    std::vector<NodePtr> pending;
+    {
+      std::lock_guard lock(engine_mutex());
+      for (const NodePtr& node : nodes_)
+        if (!node->is_leaf_value())
+          pending.push_back(node);
+    }
+    if (!pending.empty())
+      evaluate(pending, "compile");
+  }
+
+  void bind() {
+    auto& runtime = runtime::Runtime::instance();
+    for (const TracedProgram::Binding& binding : traced_.bindings) {
+      if (binding.kind != TracedProgram::Binding::Kind::Source) {
+        inputs_.push_back(run_input(binding.constant));
+        continue;
+      }
+      NodePtr& node = nodes_[binding.source];
+      if (binding.donated) {
+        inputs_.push_back(donated(binding.source));
+      } else if (binding.by_value) {
+        runtime::RunInput input = run_input(node);
+        if (input.storage) {
+          runtime.copy_out(&input.bits, input.storage, size_of(node->form.dtype));
+          input.storage = nullptr;
+        }
+        inputs_.push_back(std::move(input));
+      } else {
+        runtime::RunInput input;
+        input.shape = &node->form.shape;
+        input.storage = storage_of(node);
+        inputs_.push_back(std::move(input));
+      }
+    }
+  }
+
+  // Memory that may be overwritten: that of the value when nobody else holds it, else a copy.
+  runtime::RunInput donated(std::size_t source) {
+    auto& runtime = runtime::Runtime::instance();
+    NodePtr& node = nodes_[source];
+    const DType dtype = node->form.dtype;
+    std::shared_ptr<GradSlot> slot;
+    bool ours = false;
+    {
+      std::lock_guard lock(engine_mutex());
+      slot = node->slot;
+      // Two owners: the handle and nodes_.
+      ours = node->storage && node->inputs.empty() && node.use_count() == 2 &&
+             node->storage.use_count() == 1;
+    }
+    if (!ours) {
+      auto old = storage_of(node);
+      auto fresh = old;
+      if (node->kind != Node::Kind::Number) {
+        fresh = runtime.allocate(old->bytes());
+        runtime.copy(fresh, old, old->bytes());
+      }
+      const Shape shape = node->form.shape;
+      node = leaf_with_slot(dtype, shape, std::move(fresh), std::move(slot));
+    }
+    runtime::RunInput input;
+    input.shape = &node->form.shape;
+    input.storage = storage_of(node);
+    return input;
+  }
+
+  NodePtr node_for(const Value& value) {
+    switch (value.kind) {
+    case Value::Kind::Output: {
+      if (made_.size() <= value.number)
+        made_.resize(outputs_.size());
+      NodePtr& node = made_[value.number];
+      if (!node) {
+        const ir::Node& form = traced_.graph[traced_.graph.outputs[value.number]];
+        node = data_node(form.dtype, form.shape, outputs_[value.number]);
+      }
+      return node;
+    }
+    case Value::Kind::Source: {
+      const NodePtr& node = nodes_[value.number];
+      return node->needs_grad.load() ? alias_node(node) : node;
+    }
+    default:
+      return value.constant;
+    }
+  }
+
+  void write_states() {
+    for (const TracedProgram::State& state : traced_.states) {
+      if (state.value.donated) { // written in place, or into the copy that stands for it
+        if (handles_[state.source]->node() != nodes_[state.source])
+          handles_[state.source]->set(nodes_[state.source]);
+        continue;
+      }
+      if (state.value.kind == Value::Kind::Empty) {
+        *call_.leaves[state.leaf].tensor = Tensor();
+        continue;
+      }
+      NodePtr node = node_for(state.value);
+      if (!state.has_source || state.reshaped) {
+        *call_.leaves[state.leaf].tensor = Access::wrap(std::move(node));
+        continue;
+      }
+      std::shared_ptr<GradSlot> slot;
+      {
+        std::lock_guard lock(engine_mutex());
+        slot = nodes_[state.source]->slot;
+      }
+      if (slot)
+        node =
+            leaf_with_slot(node->form.dtype, node->form.shape, storage_of(node), std::move(slot));
+      handles_[state.source]->set(std::move(node));
+    }
+  }
+
+  const TracedProgram& traced_;
+  const Call& call_;
+  std::vector<std::shared_ptr<Handle>> handles_;
+  std::vector<NodePtr> nodes_; // by source: values at the start of the call
+  std::vector<runtime::RunInput> inputs_;
+  std::vector<runtime::StoragePtr> outputs_;
+  std::vector<NodePtr> made_; // by output
+};
+
+} // namespace
+
+bool still_holds(const TracedProgram& traced, const Call& call) {
+  for (std::size_t i = 0; i < traced.sources.size(); ++i) {
+    if (traced.sources[i].kind != TraceSource::Kind::Captured)
+      continue;
+    const NodePtr node = traced.sources[i].handle->node();
+    std::lock_guard lock(engine_mutex());
+    if ((node->slot != nullptr) != traced.needs_grad[i])
+      return false;
+  }
+  for (const Trace::GradientRead& read : traced.gradient_reads) {
+    const NodePtr owner = handle_of(traced, call, read.owner)->node();
+    std::shared_ptr<GradSlot> slot;
+    {
+      std::lock_guard lock(engine_mutex());
+      slot = owner->slot;
+    }
+    if (!slot)
+      return false;
+    std::lock_guard lock(slot->mutex);
+    if ((slot->gradient != nullptr) != read.present)
+      return false;
+  }
+  return true;
+}
+
+Result replay(const TracedProgram& traced, const Call& call) {
+  return Replay(traced, call).run();
+}
+
+} // namespace egret::detail

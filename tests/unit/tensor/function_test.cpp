@@ -1,0 +1,277 @@
+// Functions on small known values, edge cases included.
+#include "egret/functional.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+namespace egret {
+namespace {
+
+using Floats = std::vector<float>;
+using Ints = std::vector<std::int64_t>;
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+void expect_near(const Tensor& a, const std::vector<double>& want, double tolerance = 1e-5) {
+  const auto have = a.to_vector<double>();
+  ASSERT_EQ(have.size(), want.size());
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    if (std::isnan(want[i]))
+      EXPECT_TRUE(std::isnan(have[i])) << i << ": " << have[i];
+    else if (std::isinf(want[i]))
+      EXPECT_EQ(have[i], want[i]) << i;
+    else
+      EXPECT_NEAR(have[i], want[i], tolerance) << i;
+  }
+}
+const double kNan = std::nan("");
+
+TEST(Create, ListsVectorsAndFormulas) {
+  EXPECT_EQ(tensor({1, 2}).dtype(), DType::I64);
+  EXPECT_EQ(tensor({1.5, 2.0}).dtype(), DType::F32);
+  EXPECT_EQ(tensor({true, false}).dtype(), DType::Bool);
+  EXPECT_EQ(tensor(std::vector<double>{1, 2}).dtype(), DType::F64);
+  EXPECT_EQ(tensor(std::vector<std::uint8_t>{1, 2}).dtype(), DType::U8);
+  EXPECT_EQ(tensor(std::vector<bool>{true, false}).to_vector<bool>(),
+            (std::vector<bool>{true, false}));
+  EXPECT_EQ(tensor({{1, 2, 3}, {4, 5, 6}}).shape(), (Shape{2, 3}));
+  EXPECT_EQ(tensor({{{1}, {2}}}).shape(), (Shape{1, 2, 1}));
+  EXPECT_EQ(tensor({{{{1, 2}}}}).shape(), (Shape{1, 1, 1, 2}));
+  EXPECT_EQ(tensor({1, 2, 3, 4}, Shape{2, 2}).shape(), (Shape{2, 2}));
+  EXPECT_EQ(arange(5).to_vector<std::int64_t>(), (Ints{0, 1, 2, 3, 4}));
+  EXPECT_EQ(arange(5, 0, -2).to_vector<std::int64_t>(), (Ints{5, 3, 1}));
+  EXPECT_EQ(arange(3, 3).numel(), 0);
+  EXPECT_EQ(arange(0.0, 1.0, 0.25).to_vector(), (Floats{0, 0.25, 0.5, 0.75}));
+  EXPECT_EQ(linspace(0, 1, 5).to_vector(), (Floats{0, 0.25, 0.5, 0.75, 1}));
+  EXPECT_EQ(linspace(3, 9, 1).to_vector(), (Floats{3}));
+  EXPECT_EQ(eye(2, 3).to_vector(), (Floats{1, 0, 0, 0, 1, 0}));
+  EXPECT_EQ(full({2}, 7).dtype(), DType::I64);
+  EXPECT_EQ(zeros({0, 3}).to_vector(), Floats{});
+  const std::vector<float> raw = {1, 2};
+  EXPECT_EQ(from_bytes(DType::F32, {2}, std::as_bytes(std::span(raw))).to_vector(), raw);
+  EXPECT_EQ(from_bytes(DType::F32, {2}, std::as_bytes(std::span(raw))).to_bytes().size(), 8u);
+}
+
+TEST(Promotion, NumbersTakeTheTensorsDtypeUnlessTheirCategoryIsHigher) {
+  EXPECT_EQ((tensor({1, 2}).to(DType::I32) + 1).dtype(), DType::I32);
+  EXPECT_EQ((tensor({1, 2}).to(DType::I32) * 0.5).dtype(), DType::F32);
+  EXPECT_EQ((tensor({true}) + 1).dtype(), DType::I64);
+  EXPECT_EQ((tensor({1.0}).to(DType::BF16) * 2.5).dtype(), DType::BF16);
+  EXPECT_EQ((tensor({1.0}) + tensor(std::vector<double>{1})).dtype(), DType::F64);
+  EXPECT_EQ((tensor({1}) / tensor({2})).dtype(), DType::F32);
+  EXPECT_EQ((tensor({1}) == 1).dtype(), DType::Bool);
+}
+
+TEST(Elementwise, ArithmeticOfIntegersAndFloats) {
+  const Tensor a = tensor({7, -7, 5}), b = tensor({2, 2, 0});
+  EXPECT_EQ((a - b).to_vector<std::int64_t>(), (Ints{5, -9, 5}));
+  EXPECT_EQ(floor_divide(a, b).to_vector<std::int64_t>(), (Ints{3, -4, 0}));
+  EXPECT_EQ((a % b).to_vector<std::int64_t>(), (Ints{1, 1, 0}));
+  EXPECT_EQ((a & 3).to_vector<std::int64_t>(), (Ints{3, 1, 1}));
+  EXPECT_EQ((a << 1).to_vector<std::int64_t>(), (Ints{14, -14, 10}));
+  EXPECT_EQ(minimum(a, b).to_vector<std::int64_t>(), (Ints{2, -7, 0}));
+  EXPECT_EQ(minimum(tensor(std::vector<std::int64_t>{std::numeric_limits<std::int64_t>::min()}), 1)
+                .item<std::int64_t>(),
+            std::numeric_limits<std::int64_t>::min());
+  EXPECT_EQ(
+      minimum(tensor(std::vector<std::uint8_t>{200, 3}), tensor(std::vector<std::uint8_t>{4, 4}))
+          .to_vector<int>(),
+      (std::vector<int>{4, 3}));
+  EXPECT_EQ(abs(a).to_vector<std::int64_t>(), (Ints{7, 7, 5}));
+  EXPECT_EQ(sign(a).to_vector<std::int64_t>(), (Ints{1, -1, 1}));
+  EXPECT_EQ((1 - tensor({0.25})).item(), 0.75);
+  EXPECT_EQ((2 / tensor({4.0})).item(), 0.5);
+  EXPECT_EQ((tensor({3, 5}) - 4).to_vector<std::int64_t>(), (Ints{-1, 1}));
+}
+
+TEST(Elementwise, RoundingFunctions) {
+  const Tensor x = tensor({-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 0.49999997, 3.7, -3.7});
+  expect_near(round(x), {-2, -2, 0, 0, 2, 2, 0, 4, -4}, 0);
+  expect_near(floor(x), {-3, -2, -1, 0, 1, 2, 0, 3, -4}, 0);
+  expect_near(ceil(x), {-2, -1, 0, 1, 2, 3, 1, 4, -3}, 0);
+  expect_near(trunc(x), {-2, -1, 0, 0, 1, 2, 0, 3, -3}, 0);
+}
+
+TEST(Elementwise, NanAndInfinity) {
+  const Tensor x = tensor({kNan, kInf, -kInf, 0.0});
+  EXPECT_EQ(isnan(x).to_vector<bool>(), (std::vector<bool>{true, false, false, false}));
+  EXPECT_EQ(isinf(x).to_vector<bool>(), (std::vector<bool>{false, true, true, false}));
+  EXPECT_EQ(isfinite(x).to_vector<bool>(), (std::vector<bool>{false, false, false, true}));
+  EXPECT_EQ((x <= x).to_vector<bool>(), (std::vector<bool>{false, true, true, true}));
+  EXPECT_EQ((x >= x).to_vector<bool>(), (std::vector<bool>{false, true, true, true}));
+  EXPECT_EQ((x != x).to_vector<bool>(), (std::vector<bool>{true, false, false, false}));
+  expect_near(maximum(x, 1), {kNan, kInf, 1, 1});
+  expect_near(minimum(x, 1), {kNan, 1, -kInf, 0});
+  expect_near(abs(x), {kNan, kInf, kInf, 0});
+  expect_near(sign(x), {kNan, 1, -1, 0});
+  expect_near(max(x), {kNan});
+  expect_near(clamp(tensor({-2.0, 0.5, 2.0}), -1, 1), {-1, 0.5, 1});
+}
+
+TEST(Elementwise, PowersBecomeProductsAndRoots) {
+  const Tensor x = tensor({1.0, 4.0, 9.0});
+  expect_near(pow(x, 2), {1, 16, 81});
+  expect_near(pow(x, 3), {1, 64, 729});
+  expect_near(pow(x, 0.5), {1, 2, 3});
+  expect_near(pow(x, -0.5), {1, 0.5, 1.0 / 3});
+  expect_near(pow(x, -1), {1, 0.25, 1.0 / 9});
+  expect_near(pow(x, 1.5), {1, 8, 27}, 1e-4);
+  expect_near(pow(2, x), {2, 16, 512}, 1e-3);
+  EXPECT_EQ(pow(tensor({3}), 2).dtype(), DType::I64);
+  EXPECT_EQ(graph_text(pow(x, 3)).find("pow"), std::string::npos);
+}
+
+TEST(Elementwise, Activations) {
+  const Tensor x = tensor({-3.0, -0.5, 0.0, 0.5, 3.0});
+  expect_near(relu(x), {0, 0, 0, 0.5, 3});
+  expect_near(leaky_relu(x, 0.1), {-0.3, -0.05, 0, 0.5, 3});
+  expect_near(gelu(x), {-0.00404951, -0.15426877, 0, 0.34573123, 2.99595049});
+  expect_near(gelu(x, Gelu::Tanh), {-0.00363739, -0.15428599, 0, 0.34571401, 2.99636261});
+  expect_near(silu(x), {-0.14227762, -0.18877033, 0, 0.31122967, 2.85772238});
+  expect_near(softplus(tensor({-100.0, 0.0, 100.0})), {0, 0.6931472, 100});
+  expect_near(elu(x), {std::expm1(-3), std::expm1(-0.5), 0, 0.5, 3});
+}
+
+TEST(Reduce, AxesKeepdimAndTypes) {
+  const Tensor x = tensor({{1.0, 2.0, 3.0}, {4.0, 5.0, 6.0}});
+  EXPECT_EQ(x.sum().item(), 21);
+  EXPECT_EQ(x.sum(0).to_vector(), (Floats{5, 7, 9}));
+  EXPECT_EQ(x.sum(-1, true).shape(), (Shape{2, 1}));
+  EXPECT_EQ(x.sum({0, 1}, true).shape(), (Shape{1, 1}));
+  EXPECT_EQ(x.mean(1).to_vector(), (Floats{2, 5}));
+  expect_near(x.var(1), {1, 1});
+  expect_near(x.var(1, false, 0), {2.0 / 3, 2.0 / 3});
+  expect_near(x.std(0), {2.1213203, 2.1213203, 2.1213203});
+  EXPECT_EQ(x.prod().item(), 720);
+  EXPECT_EQ(x.max(0).to_vector(), (Floats{4, 5, 6}));
+  EXPECT_EQ(x.min(1).to_vector(), (Floats{1, 4}));
+  EXPECT_EQ(x.argmax().item<std::int64_t>(), 5);
+  EXPECT_EQ(x.argmax(1).to_vector<std::int64_t>(), (Ints{2, 2}));
+  EXPECT_EQ(x.argmin(0, true).shape(), (Shape{1, 3}));
+  EXPECT_EQ(argmin(tensor({3, 1, 2})).item<std::int64_t>(), 1);
+  EXPECT_EQ(tensor({true, true, false}).sum().item<std::int64_t>(), 2);
+  EXPECT_EQ(tensor({1, 2}).to(DType::I8).sum().dtype(), DType::I64);
+  EXPECT_EQ(tensor({1, 2}).mean().dtype(), DType::F32);
+  EXPECT_TRUE((x > 5).any().item<bool>());
+  EXPECT_FALSE((x > 5).all().item<bool>());
+  EXPECT_EQ(min(tensor({3, -2, 9})).item<std::int64_t>(), -2);
+  EXPECT_EQ(x.cumsum(1).to_vector(), (Floats{1, 3, 6, 4, 9, 15}));
+  EXPECT_EQ(cumprod(x, 0).to_vector(), (Floats{1, 2, 3, 4, 10, 18}));
+  expect_near(norm(tensor({3.0, 4.0})), {5});
+  EXPECT_EQ(zeros({0, 2}).sum(0).to_vector(), (Floats{0, 0}));
+}
+
+TEST(Reduce, SoftmaxFamily) {
+  const Tensor x = tensor({{1.0, 2.0, 3.0}, {1000.0, 1000.0, -kInf}});
+  expect_near(softmax(x), {0.09003057, 0.24472847, 0.66524096, 0.5, 0.5, 0});
+  expect_near(log_softmax(x), {-2.4076059, -1.4076059, -0.4076059, -0.6931472, -0.6931472, -kInf});
+  expect_near(logsumexp(x), {3.4076059, 1000.6931}, 1e-3);
+  expect_near(logsumexp(tensor({-kInf, -kInf})), {-kInf});
+  expect_near(logsumexp(tensor({kInf, 1.0})), {kInf});
+}
+
+TEST(Views, ReshapePermuteSliceAndJoin) {
+  const Tensor x = arange(24).reshape({2, 3, -1});
+  EXPECT_EQ(x.shape(), (Shape{2, 3, 4}));
+  EXPECT_EQ(x.permute({2, 0, 1}).shape(), (Shape{4, 2, 3}));
+  EXPECT_EQ((x.transpose()[{1, 2, 0}].item<std::int64_t>()), 14);
+  EXPECT_EQ((x[{Slice(1, 2), 0, Slice::all()}].shape()), (Shape{1, 4}));
+  EXPECT_EQ((x[{Ellipsis{}, -1}].to_vector<std::int64_t>()), (Ints{3, 7, 11, 15, 19, 23}));
+  EXPECT_EQ((x[{NewAxis{}, 1}].shape()), (Shape{1, 3, 4}));
+  EXPECT_EQ((x[{0, 0, Slice({}, {}, -2)}].to_vector<std::int64_t>()), (Ints{3, 1}));
+  EXPECT_EQ((x[{0, 0, Slice(1, {}, 2)}].to_vector<std::int64_t>()), (Ints{1, 3}));
+  EXPECT_EQ((x[{0, Slice(2, 1)}].shape()), (Shape{0, 4}));
+  EXPECT_EQ((x[{0, 0, Slice(-3, 100)}].to_vector<std::int64_t>()), (Ints{1, 2, 3}));
+  EXPECT_EQ(x.select(1, -1).shape(), (Shape{2, 4}));
+  EXPECT_EQ(x.narrow(2, 1, 2).shape(), (Shape{2, 3, 2}));
+  EXPECT_EQ(x.unsqueeze(-1).squeeze().shape(), x.shape());
+  EXPECT_EQ(x.flatten(1).shape(), (Shape{2, 12}));
+  EXPECT_EQ(arange(3).flip(0).to_vector<std::int64_t>(), (Ints{2, 1, 0}));
+  EXPECT_EQ(arange(2).reshape({2, 1}).expand({3, -1, 2}).shape(), (Shape{3, 2, 2}));
+  EXPECT_EQ(cat({tensor({{1, 2}}), tensor({{3, 4}, {5, 6}})}).to_vector<std::int64_t>(),
+            (Ints{1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(cat({tensor({-0.0}), tensor({-0.0})}).to_vector<double>()[0], 0);
+  EXPECT_TRUE(std::signbit(cat({tensor({-0.0}), tensor({1.0})}).to_vector()[0]));
+  EXPECT_EQ(stack({arange(2), arange(2)}, 1).to_vector<std::int64_t>(), (Ints{0, 0, 1, 1}));
+  EXPECT_EQ(split(arange(5), 2).size(), 3u);
+  EXPECT_EQ(split(arange(5), 2)[2].to_vector<std::int64_t>(), (Ints{4}));
+  EXPECT_EQ(chunk(arange(6), 3)[1].to_vector<std::int64_t>(), (Ints{2, 3}));
+  EXPECT_EQ(pad(tensor({1.0}), {1}, {2}, 9).to_vector(), (Floats{9, 1, 9, 9}));
+  EXPECT_EQ(repeat(arange(2), {2, 2}).to_vector<std::int64_t>(), (Ints{0, 1, 0, 1, 0, 1, 0, 1}));
+}
+
+TEST(Product, EveryRankAndBroadcastBatch) {
+  const Tensor a = arange(6).reshape({2, 3}).to(DType::F32);
+  const Tensor b = arange(12).reshape({3, 4}).to(DType::F32);
+  EXPECT_EQ(matmul(a, b).to_vector(), (Floats{20, 23, 26, 29, 56, 68, 80, 92}));
+  EXPECT_EQ(matmul(a[0], b).shape(), (Shape{4}));
+  EXPECT_EQ(matmul(b.transpose(), a[1]).shape(), (Shape{4}));
+  EXPECT_EQ(dot(a[0], a[1]).item(), 14);
+  EXPECT_EQ(outer(a[0], a[1]).shape(), (Shape{3, 3}));
+  const Tensor batch = ones({5, 1, 2, 3}), other = ones({7, 3, 4});
+  EXPECT_EQ(matmul(batch, other).shape(), (Shape{5, 7, 2, 4}));
+  EXPECT_EQ(matmul(batch, other).mean().item(), 3);
+  EXPECT_EQ(matmul(tensor({{1, 2}}), tensor({{3}, {4}})).item<std::int64_t>(), 11);
+  EXPECT_EQ(linear(a, ones({5, 3}), ones({5})).to_vector()[0], 4);
+  EXPECT_EQ(matmul(ones({2, 0}), ones({0, 3})).to_vector(), (Floats(6, 0.0f)));
+  // 1 + 2^-9 in bf16 sums: kept in f32 until the end
+  const Tensor low = full({1, 512}, 0.5, DType::BF16);
+  EXPECT_EQ(matmul(low, low.transpose()).item(), 128);
+}
+
+TEST(Indices, GatherTakeScatter) {
+  const Tensor x = tensor({{1.0, 2.0}, {3.0, 4.0}, {5.0, 6.0}});
+  EXPECT_EQ(embedding(x, tensor({2, 0})).to_vector(), (Floats{5, 6, 1, 2}));
+  EXPECT_EQ(embedding(x, tensor({{2}, {0}})).shape(), (Shape{2, 1, 2}));
+  EXPECT_EQ(take(x, tensor({1}), 1).to_vector(), (Floats{2, 4, 6}));
+  EXPECT_EQ(gather(x, 1, tensor({{0}, {1}, {0}})).to_vector(), (Floats{1, 4, 5}));
+  EXPECT_EQ(gather(x, 0, tensor({{2, 0}})).to_vector(), (Floats{5, 2}));
+  EXPECT_EQ(gather(x, 0, tensor({{3, -1}})).to_vector(), (Floats{0, 0}));
+  EXPECT_EQ(index_put(x, tensor({1}), tensor({{9.0, 9.0}}), 0).to_vector(),
+            (Floats{1, 2, 9, 9, 5, 6}));
+  EXPECT_EQ(index_add(x, tensor({0, 0}), ones({2, 2}), 0).to_vector(), (Floats{3, 4, 3, 4, 5, 6}));
+  EXPECT_EQ(one_hot(tensor({1, 0}), 3).to_vector(), (Floats{0, 1, 0, 1, 0, 0}));
+  EXPECT_EQ(tril(ones({2, 3})).to_vector(), (Floats{1, 0, 0, 1, 1, 0}));
+  EXPECT_EQ(triu(ones({2, 3}), 1).to_vector(), (Floats{0, 1, 1, 0, 0, 1}));
+  EXPECT_EQ(causal_mask(2, 3).to_vector<bool>(),
+            (std::vector<bool>{true, true, false, true, true, true}));
+}
+
+TEST(Layers, NormsAndAttention) {
+  const Tensor x = tensor({{1.0, 2.0, 3.0, 4.0}});
+  expect_near(layer_norm(x, ones({4}), zeros({4})), {-1.3416355, -0.4472118, 0.4472118, 1.3416355});
+  expect_near(rms_norm(x, ones({4})), {0.36514834, 0.73029667, 1.095445, 1.4605933});
+  const Tensor q = tensor({{1.0, 0.0}, {0.0, 1.0}});
+  const Tensor causal = scaled_dot_product_attention(q, q, q, {.causal = true});
+  const double e = std::exp(1 / std::sqrt(2.0));
+  expect_near(causal, {1, 0, 1 / (1 + e), e / (1 + e)});
+  AttentionOptions masked;
+  masked.mask = tensor({{true, false}, {true, true}});
+  expect_near(scaled_dot_product_attention(q, q, q, masked), causal.to_vector<double>());
+}
+
+TEST(Losses, KnownValues) {
+  const Tensor logits = tensor({{1.0, 2.0, 3.0}, {1.0, 2.0, 3.0}}), target = tensor({2, 0});
+  expect_near(cross_entropy(logits, target), {(0.4076059 + 2.4076059) / 2});
+  expect_near(cross_entropy(logits, target, {.reduction = Reduction::None}),
+              {0.4076059, 2.4076059});
+  expect_near(cross_entropy(logits, target, {.ignore_index = 0}), {0.4076059});
+  expect_near(cross_entropy(logits, target, {.label_smoothing = 0.3}), {1.4076059});
+  expect_near(nll_loss(log_softmax(logits), target), {1.4076059});
+  expect_near(mse_loss(tensor({1.0, 2.0}), tensor({3.0, 2.0})), {2});
+  expect_near(l1_loss(tensor({1.0, 2.0}), tensor({3.0, 2.0}), Reduction::Sum), {2});
+  expect_near(binary_cross_entropy(tensor({0.25, 0.0}), tensor({1.0, 0.0})), {1.3862944 / 2});
+  expect_near(binary_cross_entropy_with_logits(tensor({100.0, -1.0}), tensor({1.0, 1.0})),
+              {1.3132617 / 2});
+}
+
+TEST(Text, ValuesShapesAndCuts) {
+  EXPECT_EQ(to_string(tensor({{1, 2}, {3, 4}})), "[[1, 2],\n [3, 4]] i64[2,2]");
+  EXPECT_EQ(to_string(scalar(0.1)), "0.1 f32[]");
+  EXPECT_EQ(to_string(Tensor()), "tensor(empty)");
+  EXPECT_NE(to_string(arange(5000)).find("0, 1, 2, ..., 4997, 4998, 4999"), std::string::npos);
+}
+
+} // namespace
+} // namespace egret
