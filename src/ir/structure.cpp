@@ -23,23 +23,28 @@ std::vector<bool> live_nodes(const Graph& graph) {
 std::vector<NodeId> canonical_order(const Graph& graph) {
   std::vector<NodeId> order;
   std::vector<bool> done(graph.size());
+  for (NodeId id : graph.inputs())
+    done[id] = true;
   struct Visit {
     NodeId id;
+    const std::vector<NodeId>* operands;
     std::size_t next;
   };
   std::vector<Visit> stack;
+  auto visit = [&](NodeId id) {
+    if (!done[id])
+      stack.push_back({id, &graph[id].inputs, 0});
+  };
   for (NodeId output : graph.outputs) {
-    stack.push_back({output, 0});
+    visit(output);
     while (!stack.empty()) {
-      auto& [id, next] = stack.back();
-      const Node& node = graph[id];
-      if (done[id] || node.op == Op::Input) {
-        stack.pop_back();
-      } else if (next < node.inputs.size()) {
-        stack.push_back({node.inputs[next++], 0});
+      Visit& top = stack.back();
+      if (top.next < top.operands->size()) {
+        visit((*top.operands)[top.next++]);
       } else {
-        done[id] = true;
-        order.push_back(id);
+        if (!done[top.id]) // else a node that was met twice on the way down
+          order.push_back(top.id);
+        done[top.id] = true;
         stack.pop_back();
       }
     }
@@ -97,6 +102,23 @@ std::uint64_t canonical_hash(const Graph& graph) {
   return result;
 }
 
+namespace {
+
+void check_type(const Graph& graph, NodeId id, std::span<const Node* const> operands) {
+  const Node& node = graph[id];
+  try {
+    Inferred inferred = infer(node.op, operands, node.attrs);
+    if (inferred.dtype != node.dtype || inferred.shape != node.shape)
+      ensure(false, "verify: %{} ({}) is {}{}, the rules give {}{}", id, info_of(node.op).name,
+             name_of(node.dtype), to_string(node.shape), name_of(inferred.dtype),
+             to_string(inferred.shape));
+  } catch (const Error& error) {
+    ensure(false, "verify: %{}: {}", id, error.what());
+  }
+}
+
+} // namespace
+
 void verify(const Graph& graph) {
   std::set<std::pair<std::uint64_t, NodeId>>
       seen; // by hash, so that only likely twins are compared
@@ -119,14 +141,7 @@ void verify(const Graph& graph) {
              "verify: %{} is input number {} and has slot {}", id, inputs.size(), node.attrs.slot);
       inputs.push_back(id);
     }
-    try {
-      Inferred inferred = infer(node.op, {operands, node.inputs.size()}, node.attrs);
-      ensure(inferred.dtype == node.dtype && inferred.shape == node.shape,
-             "verify: %{} ({}) is {}{}, the rules give {}{}", id, name, name_of(node.dtype),
-             to_string(node.shape), name_of(inferred.dtype), to_string(inferred.shape));
-    } catch (const Error& error) {
-      ensure(false, "verify: %{}: {}", id, error.what());
-    }
+    check_type(graph, id, {operands, node.inputs.size()});
     for (auto it = seen.lower_bound({hash, 0}); it != seen.end() && it->first == hash; ++it) {
       const Node& other = graph[it->second];
       ensure(!(other.op == node.op && other.inputs == node.inputs && other.attrs == node.attrs),

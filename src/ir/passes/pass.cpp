@@ -65,6 +65,7 @@ Pass::Pass(pattern::Rewrite rule) {
 
 ir::Graph Pass::operator()(const ir::Graph& graph, std::vector<PassReport>* reports) const {
   ir::Graph current = graph;
+  std::uint64_t hash = ir::canonical_hash(current);
   for (const Step& step : steps_) {
     PassReport report;
     report.pass = step.name;
@@ -76,8 +77,9 @@ ir::Graph Pass::operator()(const ir::Graph& graph, std::vector<PassReport>* repo
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     check_result(step.name, current, next);
     report.nodes_after = next.size();
-    report.changed =
-        next.size() != current.size() || ir::canonical_hash(next) != ir::canonical_hash(current);
+    std::uint64_t next_hash = ir::canonical_hash(next);
+    report.changed = next.size() != current.size() || next_hash != hash;
+    hash = next_hash;
     if (reports != nullptr)
       reports->push_back(std::move(report));
     current = std::move(next);

@@ -59,8 +59,8 @@ private:
     if (!value)
       return ir::kNoNode;
     NodeId made = site.filled(*value);
-    if (made !=
-        site.out.add(site.op, site.in, site.attrs)) // not what a constant's broadcast is made of
+    // a broadcast constant is made of movements that fold to themselves
+    if (made != site.out.add(site.op, site.in, site.attrs))
       fired("known values");
     return made;
   }
@@ -87,17 +87,17 @@ Graph simplified(const Graph& graph, Use use, Notes& notes) {
   constexpr int kMaxRounds = 16;
   Graph current = graph;
   Simplifier::Counts counts;
-  for (int round = 0; round < kMaxRounds; ++round) {
+  bool settled = false; // a round in which nothing fires leaves no dead node
+  for (int round = 0; round < kMaxRounds && !settled; ++round) {
     Simplifier simplifier(use, counts);
     current = ir::rebuild(current, [&](Graph& out, NodeId id, std::span<const NodeId> operands) {
       return simplifier.add(out, current[id].op, operands, current[id].attrs);
     });
-    if (!simplifier.has_fired())
-      break;
+    settled = !simplifier.has_fired();
   }
   for (const auto& [name, count] : counts)
     notes.push_back(fmt::format("{}: {}", name, count));
-  return ir::without_dead_code(current);
+  return settled ? current : ir::without_dead_code(current);
 }
 
 Pass simplifying(const char* name, Use use) {
@@ -106,14 +106,16 @@ Pass simplifying(const char* name, Use use) {
 
 Graph without_markers(const Graph& graph, Notes& notes) {
   int dropped = 0;
+  for (NodeId id = 0; id < graph.size(); ++id)
+    dropped += graph[id].op == Op::StopGradient;
+  if (dropped == 0)
+    return graph;
   Graph result = ir::rebuild(graph, [&](Graph& out, NodeId id, std::span<const NodeId> operands) {
     if (graph[id].op != Op::StopGradient)
       return out.add(graph[id].op, operands, graph[id].attrs);
-    ++dropped;
     return operands[0];
   });
-  if (dropped != 0)
-    notes.push_back(fmt::format("stop_gradient: {}", dropped));
+  notes.push_back(fmt::format("stop_gradient: {}", dropped));
   return ir::without_dead_code(result);
 }
 
