@@ -7,6 +7,8 @@
 #include "egret/op.h"
 #include "egret/scalar.h"
 
+#include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -103,5 +105,10 @@ void verify(const Graph& graph);
 std::uint64_t canonical_hash(const Graph& graph);
 /// The graph of what the outputs need, in a canonical order. All inputs stay, in their slots.
 Graph without_dead_code(const Graph& graph);
+/// The graph with symbols of its dims replaced, all or some, by sizes or other expressions: `replace` is asked for each symbol and returns
+/// what to put, or nothing to keep it. Dead code goes. Throws as add() does where a replaced dim breaks a rule.
+Graph with_dims(const Graph& graph, const std::function<std::optional<Expr>(const Expr& symbol)>& replace);
+/// The symbols of a graph's dims, each once, by name.
+std::vector<Expr> symbols_of(const Graph& graph);
 
 } // namespace egret::ir

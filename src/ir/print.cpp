@@ -7,7 +7,6 @@
 #include <fmt/ranges.h>
 
 #include <iterator>
-#include <map>
 
 namespace egret::ir {
 namespace {
@@ -44,17 +43,8 @@ void print_attrs(Out out, const Node& node) {
 }
 
 void print_dims(Out out, const Graph& graph) {
-  std::map<std::string, Expr> symbols;
-  for (NodeId id = 0; id < graph.size(); ++id) {
-    const Attrs& a = graph[id].attrs;
-    for (const auto* list : {&graph[id].shape, &a.shape, &a.before, &a.after})
-      for (const Expr& e : *list)
-        if (!e.is_constant())
-          for (const Expr& symbol : variables_of(e))
-            symbols.emplace(symbol.str(), symbol);
-  }
-  for (const auto& [name, symbol] : symbols) {
-    fmt::format_to(out, "dim {} in {}..{}", name, symbol.lower(), symbol.upper());
+  for (const Expr& symbol : symbols_of(graph)) {
+    fmt::format_to(out, "dim {} in {}..{}", symbol.str(), symbol.lower(), symbol.upper());
     if (symbol.divisor() != 1)
       fmt::format_to(out, " by {}", symbol.divisor());
     fmt::format_to(out, "\n");
@@ -80,6 +70,12 @@ std::string quoted(std::string_view text) {
       result += c;
   }
   return result + '"';
+}
+
+std::string attrs_text(const Node& node) {
+  std::string result;
+  print_attrs(std::back_inserter(result), node);
+  return result;
 }
 
 std::string type_text(const Node& node) {

@@ -12,6 +12,8 @@ namespace egret::ir {
 bool takes_one_axis(Op op) noexcept;
 /// In double quotes, with \" \\ and \xHH for control characters.
 std::string quoted(std::string_view text);
+/// What follows the operands in the text: " axes=[2]"; empty when there is nothing.
+std::string attrs_text(const Node& node);
 /// "f32[2,3]"
 std::string type_text(const Node& node);
 /// The line of one node: "%5: f32[1,5] = sum(%4) axes=[2]".
