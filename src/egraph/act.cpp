@@ -115,6 +115,44 @@ void Actor::end_phase() {
   rewritten_.clear();
 }
 
+void Actor::run_all(const ActionProgram& program, const Value* words, std::size_t width,
+                    std::uint64_t count) {
+  // Most time goes to waiting for hash slots and rows, so these are asked for some matches ahead.
+  constexpr std::uint64_t kSlotsAhead = 16, kRowsAhead = 8;
+  const std::size_t leading = program.leading.size();
+  hashes_.assign(kSlotsAhead * leading, 0);
+  Value* registers = prepare(program);
+  auto key_hash = [&](const ActionStep& step, const Value* match) {
+    bool into = step.op != ActionOp::Construct;
+    args_.resize(step.count);
+    for (std::uint32_t a = 0; a + into < step.count; ++a) {
+      std::uint32_t reg = program.args[step.first + a];
+      args_[a] = reg < width ? match[reg] : registers[reg];
+    }
+    return engine_.table(FunctionId{step.target}).hash_key(args_.data());
+  };
+  for (std::uint64_t m = 0; m < count + kSlotsAhead; ++m) {
+    for (std::size_t l = 0; l < leading && m < count; ++l) {
+      const ActionStep& step = program.steps[program.leading[l]];
+      std::uint32_t hash = key_hash(step, words + m * width);
+      hashes_[m % kSlotsAhead * leading + l] = hash;
+      engine_.table(FunctionId{step.target}).prefetch_slot(hash);
+    }
+    if (m >= kSlotsAhead - kRowsAhead && m - (kSlotsAhead - kRowsAhead) < count) {
+      std::uint64_t near = m - (kSlotsAhead - kRowsAhead);
+      for (std::size_t l = 0; l < leading; ++l)
+        engine_.table(FunctionId{program.steps[program.leading[l]].target})
+            .prefetch_row(hashes_[near % kSlotsAhead * leading + l]);
+    }
+    // The ring entry of match m is free again once match m - kSlotsAhead + 1 has run.
+    if (m + 1 >= kSlotsAhead && m + 1 - kSlotsAhead < count) {
+      std::copy(words + (m + 1 - kSlotsAhead) * width, words + (m + 2 - kSlotsAhead) * width,
+                registers);
+      run(program);
+    }
+  }
+}
+
 void Actor::run(const ActionProgram& program) {
   Engine& engine = engine_;
   for (const ActionStep& step : program.steps) {

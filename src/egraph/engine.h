@@ -88,6 +88,9 @@ public:
   /// Sets the constants; the inputs are the first words of the result.
   Value* prepare(const ActionProgram& program);
   void run(const ActionProgram& program);
+  /// Runs the program for each of `count` matches of `width` words.
+  void run_all(const ActionProgram& program, const Value* words, std::size_t width,
+               std::uint64_t count);
   Value result(const ActionProgram& program) const { return registers_[program.result]; }
   /// Carries out the deletions that were asked for since begin_phase(): rows that were written
   /// since stay.
@@ -105,6 +108,7 @@ private:
   Engine& engine_;
   std::vector<Value> registers_;
   std::vector<Value> args_;
+  std::vector<std::uint32_t> hashes_; ///< of the leading keys of the next matches, a ring
   std::vector<std::pair<FunctionId, std::vector<Value>>> deletions_;
   std::vector<std::uint32_t> phase_rows_; ///< per table: rows at the start of the phase
   std::vector<std::vector<std::uint32_t>>

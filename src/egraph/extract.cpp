@@ -93,9 +93,11 @@ Choice best_trees(const Extraction& problem) {
   std::vector<std::uint32_t> missing(problem.nodes.size());
   std::vector<double> sum(problem.nodes.size());
   std::vector<std::uint32_t> begin(problem.classes() + 1, 0), users(problem.children.size());
-  for (std::uint32_t child : problem.children) {
-    if (child != Extraction::kNone)
-      ++begin[child + 1];
+  for (const Extraction::Node& node : problem.nodes) {
+    for (std::uint32_t child : problem.kids(node)) {
+      if (child != Extraction::kNone)
+        ++begin[child + 1];
+    }
   }
   for (std::size_t c = 0; c < problem.classes(); ++c)
     begin[c + 1] += begin[c];

@@ -47,6 +47,10 @@ public:
     }
     return slots_[i].value;
   }
+  void prefetch(std::uint32_t key) const {
+    if (!slots_.empty())
+      __builtin_prefetch(&slots_[mix32(key) & mask_]);
+  }
   std::size_t size() const { return size_; }
   std::size_t bytes() const { return slots_.capacity() * sizeof(Slot); }
   void clear() {

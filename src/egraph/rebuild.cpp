@@ -59,8 +59,13 @@ private:
       find_by_index(table, columns, displaced);
     else
       find_by_scan(table, function, columns);
-    for (std::uint32_t row : stale_)
-      rewrite(id, row);
+    // As in Actor::run_all: what the rewrites will look up is asked for some rows ahead.
+    constexpr std::size_t kAhead = 12;
+    for (std::size_t i = 0; i < stale_.size(); ++i) {
+      if (i + kAhead < stale_.size())
+        prefetch(id, stale_[i + kAhead]);
+      rewrite(id, stale_[i]);
+    }
   }
 
   void find_by_index(Table& table, const std::vector<std::uint32_t>& columns,
@@ -94,6 +99,18 @@ private:
         }
       }
     }
+  }
+
+  void prefetch(FunctionId id, std::uint32_t row) {
+    const Table& table = engine_.table(id);
+    const Function& function = engine_.signature.function(id);
+    if (row >= table.rows())
+      return;
+    table.prefetch_slot_of(row);
+    key_.resize(function.inputs.size());
+    for (std::size_t c = 0; c < key_.size(); ++c)
+      key_[c] = engine_.canonical(function.inputs[c], table.at(row, c));
+    table.prefetch_slot(table.hash_key(key_.data()));
   }
 
   /// Replaces a row by its canonical form, merging it with the row that has that form already.
@@ -142,6 +159,7 @@ private:
 
   Engine& engine_;
   std::vector<std::uint32_t> stale_;
+  std::vector<Value> key_;
 };
 
 } // namespace

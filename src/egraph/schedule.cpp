@@ -92,13 +92,8 @@ void act_on(Engine& engine, const std::vector<RuleMatches>& all) {
       continue;
     Clock::time_point start = Clock::now();
     Rule& rule = engine.rules[item.rule];
-    Value* registers = actor.prepare(rule.action);
     std::uint64_t rows = engine.live_rows();
-    const Value* words = item.matches.words.data();
-    for (std::uint64_t m = 0; m < item.matches.count; ++m, words += item.matches.width) {
-      std::copy(words, words + item.matches.width, registers);
-      actor.run(rule.action);
-    }
+    actor.run_all(rule.action, item.matches.words.data(), item.matches.width, item.matches.count);
     rule.stats.apply_seconds += seconds_since(start);
     rule.stats.rows_added += std::max(engine.live_rows(), rows) - rows;
   }

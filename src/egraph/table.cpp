@@ -153,7 +153,10 @@ const ColumnIndex& Table::index(const std::vector<std::uint32_t>& columns) {
     return *found;
   if (rows() > found->next_.capacity())
     found->next_.reserve(std::max<std::size_t>(rows(), from + from / 2));
+  constexpr std::uint32_t kAhead = 16;
   for (std::uint32_t row = from; row < rows(); ++row) {
+    if (row + kAhead < rows())
+      found->heads_.prefetch(index_key(row + kAhead, columns));
     if (states_[row] == RowState::Dead) {
       found->next_.push_back(ColumnIndex::kEnd);
       continue;

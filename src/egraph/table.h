@@ -57,6 +57,19 @@ public:
 
   /// The row with this key (live or subsumed), or kNone.
   std::uint32_t find(const Value* key) const;
+  /// Hash of a key, for the two hints below: they bring what find() will read into the cache.
+  std::uint32_t hash_key(const Value* key) const;
+  void prefetch_slot(std::uint32_t hash) const {
+    if (!slots_.empty())
+      __builtin_prefetch(&slots_[hash & mask_]);
+  }
+  void prefetch_row(std::uint32_t hash) const {
+    if (slots_.empty() || slots_[hash & mask_].row == kNone)
+      return;
+    for (const auto& column : columns_)
+      __builtin_prefetch(&column[slots_[hash & mask_].row]);
+  }
+  void prefetch_slot_of(std::uint32_t row) const { prefetch_slot(hash_row(row)); }
   /// Appends a row whose key is absent.
   std::uint32_t append(const Value* key, Value output, RowState state = RowState::Live);
   void kill(std::uint32_t row);
@@ -88,7 +101,6 @@ private:
     std::uint32_t hash;
     std::uint32_t row;
   };
-  std::uint32_t hash_key(const Value* key) const;
   std::uint32_t hash_row(std::uint32_t row) const;
   bool key_equals(std::uint32_t row, const Value* key) const;
   void grow();
