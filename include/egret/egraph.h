@@ -89,4 +89,264 @@ struct TermGraph {
   double cost = 0; ///< of what was asked: tree cost, or DAG cost with shared classes paid once
 };
 
+/// What a user primitive sees: literals by value. It must not outlive the call.
+class PrimitiveCall {
+public:
+  std::int64_t to_i64(Value v) const;
+  double to_f64(Value v) const;
+  bool to_bool(Value v) const { return v != 0; }
+  std::string to_string(Value v) const;
+  Value from_i64(std::int64_t x);
+  Value from_f64(double x);
+  Value from_bool(bool x) { return x; }
+  Value from_string(std::string_view x);
+
+private:
+  friend class EGraph;
+  explicit PrimitiveCall(void* pools) : pools_(pools) {}
+  void* pools_;
+};
+
+/// Computes a primitive; an empty result means that it has none (the query does not match).
+using PrimitiveBody = std::function<std::optional<Value>(PrimitiveCall&, std::span<const Value>)>;
+
+/// Whether a primitive depends on its arguments alone. Equal pure calls in one rule are computed
+/// once.
+enum class Purity : std::uint8_t { Pure, Impure };
+
+struct ConstructorOptions {
+  std::uint64_t cost = 1; ///< of a node, for extraction
+  bool unextractable = false;
+};
+
+/// What happens when a function gets a second value for the same arguments: an error that names
+/// both facts, an expression over `old` and `new`, or a C++ function of (old, new), which must be
+/// pure.
+struct Merge {
+  static Merge none() { return {}; }
+  static Merge expression(std::string text) { return {std::move(text), {}}; }
+  static Merge function(std::function<Value(PrimitiveCall&, Value, Value)> body) {
+    return {{}, std::move(body)};
+  }
+  std::string text;
+  std::function<Value(PrimitiveCall&, Value, Value)> body;
+};
+
+struct RuleOptions {
+  std::string name;
+  RulesetId ruleset{};
+  bool naive = false; ///< match all rows every time; functions may then be read in actions
+};
+
+/// A rule built from C++: facts over terms, then actions. Terms belong to the builder that made
+/// them.
+class RuleBuilder {
+public:
+  struct Term {
+    std::uint32_t node = 0;
+  };
+  explicit RuleBuilder(const class EGraph& egraph);
+  RuleBuilder(RuleBuilder&&) noexcept;
+  RuleBuilder& operator=(RuleBuilder&&) noexcept;
+  ~RuleBuilder();
+
+  /// A variable; a second call with the same name gives the same variable.
+  Term var(const std::string& name, SortId sort);
+  Term constant(SortId sort, Value value);
+  /// A constructor, relation or function applied to terms. Throws Error where number or sorts do
+  /// not fit.
+  Term call(FunctionId function, const std::vector<Term>& args);
+  /// A primitive, its overload chosen by the sorts of the arguments (and by `result` where those do
+  /// not decide).
+  Term primitive(std::string_view name, const std::vector<Term>& args,
+                 std::optional<SortId> result = std::nullopt);
+
+  RuleBuilder& where(Term holds);
+  RuleBuilder& where_equal(Term a, Term b);
+  RuleBuilder& then_add(Term term);
+  RuleBuilder& then_union(Term a, Term b);
+  RuleBuilder& then_set(Term call, Term value);
+  RuleBuilder& then_delete(Term call);
+  RuleBuilder& then_subsume(Term call);
+
+private:
+  friend class EGraph;
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+/// Postpones rules that match too much: one with more than `match_limit` matches is left out for
+/// `ban_length` iterations, and both double each time (the scheme of egg).
+struct BackOff {
+  std::uint64_t match_limit = 1000;
+  std::uint32_t ban_length = 5;
+};
+
+/// When to run which rules.
+struct Plan {
+  enum class Kind : std::uint8_t { Run, Sequence, Repeat, Saturate } kind = Kind::Sequence;
+  RulesetId ruleset{};
+  std::uint64_t times = 1;
+  std::vector<Plan> parts;
+  std::optional<BackOff> back_off; ///< of a Run
+  static Plan run(RulesetId ruleset, std::uint64_t times = 1) {
+    return {Kind::Run, ruleset, times, {}, {}};
+  }
+  static Plan run(RulesetId ruleset, std::uint64_t times, BackOff back_off) {
+    return {Kind::Run, ruleset, times, {}, back_off};
+  }
+  static Plan sequence(std::vector<Plan> parts) {
+    return {Kind::Sequence, {}, 1, std::move(parts), {}};
+  }
+  static Plan repeat(std::uint64_t times, std::vector<Plan> parts) {
+    return {Kind::Repeat, {}, times, std::move(parts), {}};
+  }
+  static Plan saturate(std::vector<Plan> parts) {
+    return {Kind::Saturate, {}, 1, std::move(parts), {}};
+  }
+};
+
+/// The cost of one node by itself, not negative; its children are paid apart.
+using CostModel = std::function<double(FunctionId, std::span<const Value> args)>;
+
+enum class CostKind : std::uint8_t {
+  Tree, ///< every use of a class is paid
+  Dag   ///< a class is paid once, however many use it
+};
+
+struct ExtractOptions {
+  CostKind kind = CostKind::Dag;
+  CostModel cost;                    ///< the declared costs where empty
+  std::size_t count = 1;             ///< at most this many different results, best first
+  std::uint64_t exact_steps = 20000; ///< Dag: search steps for each independent group of choices
+};
+
+/// A value with its sort.
+struct Root {
+  SortId sort{};
+  Value value = 0;
+};
+
+/// One row of a function.
+struct Row {
+  std::span<const Value> args;
+  Value output = 0;
+  bool subsumed = false;
+};
+
+/// An e-graph with its rules. Copying copies everything: a copy is a snapshot that goes its own
+/// way. One object is used by one thread at a time; different objects are independent.
+class EGraph {
+public:
+  EGraph();
+  EGraph(const EGraph& other);
+  EGraph(EGraph&&) noexcept;
+  EGraph& operator=(const EGraph& other);
+  EGraph& operator=(EGraph&&) noexcept;
+  ~EGraph();
+  EGraph clone() const { return *this; }
+
+  /// Runs a program in egglog's language (docs/egraph.md) and returns what it prints. Throws
+  /// SourceError.
+  std::string run_program(std::string_view text, std::string name = "program");
+  std::string run_file(const std::string& path);
+  /// Where (input ...) looks for relative names.
+  void set_fact_directory(std::string path);
+  /// Limit of every run that a program asks for.
+  void set_budget(const Budget& budget);
+  /// Threads for matching; results do not depend on it.
+  void set_threads(std::uint32_t count);
+
+  SortId declare_sort(const std::string& name);
+  FunctionId declare_constructor(const std::string& name, std::vector<SortId> inputs, SortId output,
+                                 ConstructorOptions options = {});
+  FunctionId declare_relation(const std::string& name, std::vector<SortId> inputs);
+  FunctionId declare_function(const std::string& name, std::vector<SortId> inputs, SortId output,
+                              Merge merge);
+  void declare_primitive(const std::string& name, std::vector<SortId> params, SortId result,
+                         PrimitiveBody body, Purity purity = Purity::Pure);
+  RulesetId declare_ruleset(const std::string& name);
+  /// Throw Error where there is none of that name.
+  SortId sort(std::string_view name) const;
+  FunctionId function(std::string_view name) const;
+  RulesetId ruleset(std::string_view name) const;
+  const std::string& name(FunctionId function) const;
+  const std::string& name(SortId sort) const;
+  std::span<const SortId> inputs(FunctionId function) const;
+  SortId output(FunctionId function) const;
+
+  RuleId add_rule(RuleBuilder builder, RuleOptions options = {});
+
+  Value i64(std::int64_t x);
+  Value f64(double x);
+  Value string(std::string_view x);
+  static Value boolean(bool x) { return x; }
+  std::int64_t to_i64(Value v) const;
+  double to_f64(Value v) const;
+  const std::string& to_string(Value v) const;
+
+  /// The class of a constructor's term, made if absent; for a relation, inserts the fact and
+  /// returns unit.
+  Value add(FunctionId function, std::span<const Value> args);
+  Value add(FunctionId function, std::initializer_list<Value> args) {
+    return add(function, std::span<const Value>(args.begin(), args.size()));
+  }
+  void set(FunctionId function, std::span<const Value> args, Value value);
+  void set(FunctionId function, std::initializer_list<Value> args, Value value) {
+    set(function, std::span<const Value>(args.begin(), args.size()), value);
+  }
+  /// Joins two classes. Call rebuild() before asking anything; runs do it by themselves.
+  void unite(Value a, Value b);
+  void rebuild();
+  /// The value of a term that exists, or nothing.
+  std::optional<Value> lookup(FunctionId function, std::span<const Value> args) const;
+  std::optional<Value> lookup(FunctionId function, std::initializer_list<Value> args) const {
+    return lookup(function, std::span<const Value>(args.begin(), args.size()));
+  }
+  /// The value that stands for `value` after what was joined.
+  Value canonical(SortId sort, Value value) const;
+  bool equal(SortId sort, Value a, Value b) const {
+    return canonical(sort, a) == canonical(sort, b);
+  }
+
+  RunReport run(RulesetId ruleset, std::uint64_t times = 1, const Budget& budget = {});
+  RunReport run(const Plan& plan, const Budget& budget = {});
+
+  /// Throws Error where a root has no term.
+  TermGraph extract(std::span<const Root> roots, const ExtractOptions& options = {}) const;
+  TermGraph extract(Root root, const ExtractOptions& options = {}) const {
+    return extract(std::span(&root, 1), options);
+  }
+  /// options.count results, best first.
+  std::vector<TermGraph> extract_best(std::span<const Root> roots,
+                                      const ExtractOptions& options) const;
+  /// Results drawn at random, cheaper ones more often; `heat` spreads the choice (0: always the
+  /// cheapest tree).
+  std::vector<TermGraph> sample(std::span<const Root> roots, std::size_t count, std::uint64_t seed,
+                                double heat = 1, const CostModel& cost = {}) const;
+  /// A root of a term graph as text: a tree while that is short, else with (let ...) for what is
+  /// shared.
+  std::string show(const TermGraph& graph, std::size_t root = 0) const;
+
+  /// Number of rows of a function; of all functions.
+  std::size_t size(FunctionId function) const;
+  std::size_t size() const;
+  /// Calls `visit` for every row, oldest first.
+  void for_each_row(FunctionId function, const std::function<void(const Row&)>& visit) const;
+  /// Bytes held by tables, indexes and classes.
+  std::size_t bytes() const;
+
+  /// The e-graph in the form of egraph-serialize, and as a Graphviz graph.
+  std::string to_json() const;
+  std::string to_dot() const;
+  /// Throws InternalError where an invariant is broken. The developer build calls it after every
+  /// step.
+  void check() const;
+
+private:
+  friend class RuleBuilder;
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
 } // namespace egret::egraph

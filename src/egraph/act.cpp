@@ -115,7 +115,7 @@ void Actor::end_phase() {
   rewritten_.clear();
 }
 
-void Actor::run_all(const ActionProgram& program, const Value* words, std::size_t width,
+bool Actor::run_all(const ActionProgram& program, const Value* words, std::size_t width,
                     std::uint64_t count) {
   // Most time goes to waiting for hash slots and rows, so these are asked for some matches ahead.
   constexpr std::uint64_t kSlotsAhead = 16, kRowsAhead = 8;
@@ -149,8 +149,13 @@ void Actor::run_all(const ActionProgram& program, const Value* words, std::size_
       std::copy(words + (m + 1 - kSlotsAhead) * width, words + (m + 2 - kSlotsAhead) * width,
                 registers);
       run(program);
+      constexpr std::uint64_t kBetweenLooks = 4096;
+      if (m % kBetweenLooks == 0 &&
+          (engine_.limits.late() || engine_.live_rows() > engine_.limits.rows))
+        return false;
     }
   }
+  return true;
 }
 
 void Actor::run(const ActionProgram& program) {

@@ -11,7 +11,9 @@
 #include "egraph/table.h"
 #include "egraph/union_find.h"
 
+#include <chrono>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -35,7 +37,7 @@ struct Rule {
   std::vector<QueryTerm> inputs; ///< what each input register of the action is
   bool naive = false;
   std::uint32_t seen = 0;         ///< rows newer than this time were not matched yet; 0: never run
-  std::uint32_t banned_until = 0; ///< back-off: first iteration in which it may run again
+  std::uint32_t banned_until = 0; ///< back-off: first time at which it may run again
   std::uint32_t times_banned = 0;
   RuleStats stats;
 };
@@ -48,8 +50,20 @@ struct Ruleset {
   PlanCache plans;
 };
 
+/// Bounds of the run in progress, looked at now and then while matching and acting.
+struct Limits {
+  std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
+  std::uint64_t rows = std::numeric_limits<std::uint64_t>::max();
+  bool late() const {
+    return deadline != std::chrono::steady_clock::time_point::max() &&
+           std::chrono::steady_clock::now() > deadline;
+  }
+};
+
 struct Engine {
   Engine();
+
+  Limits limits;
 
   Sources sources;
   Signature signature;
@@ -88,8 +102,9 @@ public:
   /// Sets the constants; the inputs are the first words of the result.
   Value* prepare(const ActionProgram& program);
   void run(const ActionProgram& program);
-  /// Runs the program for each of `count` matches of `width` words.
-  void run_all(const ActionProgram& program, const Value* words, std::size_t width,
+  /// Runs the program for each of `count` matches of `width` words. False if a limit of the engine
+  /// cut that short.
+  bool run_all(const ActionProgram& program, const Value* words, std::size_t width,
                std::uint64_t count);
   Value result(const ActionProgram& program) const { return registers_[program.result]; }
   /// Carries out the deletions that were asked for since begin_phase(): rows that were written

@@ -157,7 +157,10 @@ void Matcher::walk(std::uint32_t root) {
   if (!first(root, stack[0]))
     return;
   emit(forest_.nodes[root]);
+  constexpr std::uint64_t kBetweenLooks = std::uint64_t{1} << 16;
   while (!stack.empty() && !stopped_) {
+    if (++steps_ % kBetweenLooks == 0 && engine_.limits.late())
+      stopped_ = cut_short_ = true;
     Frame& top = stack.back();
     const PlanNode& plan = forest_.nodes[top.node];
     if (top.child < plan.children.size()) {

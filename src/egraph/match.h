@@ -28,6 +28,8 @@ public:
   std::vector<Matches> run();
   /// Steps taken below each rule: its share of the work.
   const std::vector<double>& work() const { return work_; }
+  /// Whether the time limit ended the matching early: then not all matches were found.
+  bool cut_short() const { return cut_short_; }
 
 private:
   struct Node {
@@ -65,7 +67,9 @@ private:
   std::vector<Matches> matches_;
   std::vector<double> work_;
   std::uint64_t found_ = 0;
+  std::uint64_t steps_ = 0;
   bool stopped_ = false;
+  bool cut_short_ = false;
 };
 
 } // namespace egret::egraph

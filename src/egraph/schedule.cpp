@@ -3,6 +3,7 @@
 #include "support/fail.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace egret::egraph {
 namespace {
@@ -54,6 +55,7 @@ const Forest& planned(Engine& engine, RulesetId ruleset, std::vector<std::uint32
 struct RuleMatches {
   std::uint32_t rule;
   Matches matches;
+  bool complete = true; ///< all matches were found
 };
 
 /// Matches the rules that were last run at the same time, together.
@@ -76,24 +78,30 @@ void match_group(Engine& engine, RulesetId ruleset, const std::vector<std::uint3
     stats.match_seconds += share;
     stats.matches += found[i].count;
     stats.idle_seconds += found[i].count == 0 ? share : 0;
-    out.push_back({rules[i], std::move(found[i])});
+    out.push_back({rules[i], std::move(found[i]), !matcher.cut_short()});
   }
 }
 
-void act_on(Engine& engine, const std::vector<RuleMatches>& all) {
+/// Acts on the matches, rule by rule in the order of declaration. Rules that a limit cut short will
+/// match the same rows again.
+void act_on(Engine& engine, std::vector<RuleMatches>& all) {
   Actor actor(engine);
   bool deletes = false;
   for (const RuleMatches& item : all)
     deletes |= item.matches.count != 0 && engine.rules[item.rule].action.deletes;
   if (deletes)
     actor.begin_phase();
-  for (const RuleMatches& item : all) {
-    if (item.matches.count == 0)
+  bool within = true;
+  for (RuleMatches& item : all) {
+    item.complete &= within;
+    if (item.matches.count == 0 || !within)
       continue;
     Clock::time_point start = Clock::now();
-    Rule& rule = engine.rules[item.rule];
     std::uint64_t rows = engine.live_rows();
-    actor.run_all(rule.action, item.matches.words.data(), item.matches.width, item.matches.count);
+    Rule& rule = engine.rules[item.rule];
+    within = actor.run_all(rule.action, item.matches.words.data(), item.matches.width,
+                           item.matches.count);
+    item.complete &= within;
     rule.stats.apply_seconds += seconds_since(start);
     rule.stats.rows_added += std::max(engine.live_rows(), rows) - rows;
   }
@@ -101,16 +109,38 @@ void act_on(Engine& engine, const std::vector<RuleMatches>& all) {
     actor.end_phase();
 }
 
+/// Drops the matches of rules that match too much, and bans these for a while. Their new rows stay
+/// new for them.
+void hold_back(Engine& engine, const BackOff& back_off, std::vector<RuleMatches>& all) {
+  constexpr std::uint32_t kMostDoublings = 20;
+  std::erase_if(all, [&](RuleMatches& item) {
+    Rule& rule = engine.rules[item.rule];
+    std::uint32_t doublings = std::min(rule.times_banned, kMostDoublings);
+    if (item.matches.count <= back_off.match_limit << doublings)
+      return false;
+    rule.banned_until = engine.now + 1 + (back_off.ban_length << doublings);
+    ++rule.times_banned;
+    rule.stats.matches -= item.matches.count;
+    return true;
+  });
+}
+
 } // namespace
 
-bool run_ruleset(Engine& engine, RulesetId ruleset, ScheduleState& state) {
+bool run_ruleset(Engine& engine, RulesetId ruleset, ScheduleState& state,
+                 const std::optional<BackOff>& back_off) {
   std::uint64_t before = engine.changes();
   Clock::time_point start = Clock::now();
   std::vector<std::uint32_t> rules = rules_of(engine, ruleset);
+  std::uint32_t next_release = std::numeric_limits<std::uint32_t>::max();
   // Rules that were last run at the same time see the same new rows and are matched together.
   std::map<std::pair<bool, std::uint32_t>, std::vector<std::uint32_t>> groups;
   for (std::uint32_t r : rules) {
     const Rule& rule = engine.rules[r];
+    if (back_off && rule.banned_until > engine.now) {
+      next_release = std::min(next_release, rule.banned_until);
+      continue;
+    }
     bool naive = rule.naive || !engine.seminaive;
     if (rule.query.atoms.empty() && rule.seen != 0 && !naive)
       continue; // it can find nothing new
@@ -119,17 +149,26 @@ bool run_ruleset(Engine& engine, RulesetId ruleset, ScheduleState& state) {
   std::vector<RuleMatches> matches;
   for (const auto& [key, group] : groups)
     match_group(engine, ruleset, group, key.first, key.second, matches);
+  if (back_off) {
+    hold_back(engine, *back_off, matches);
+    for (std::uint32_t r : rules) {
+      if (engine.rules[r].banned_until > engine.now)
+        next_release = std::min(next_release, engine.rules[r].banned_until);
+    }
+  }
   std::stable_sort(matches.begin(), matches.end(),
                    [](const auto& a, const auto& b) { return a.rule < b.rule; });
-  for (std::uint32_t r : rules)
-    engine.rules[r].seen = engine.now;
-  ++engine.now;
+  std::uint32_t seen = engine.now++;
   for (Table& table : engine.tables)
     table.stamp(engine.now);
   engine.search_seconds += seconds_since(start);
 
   start = Clock::now();
   act_on(engine, matches);
+  for (const RuleMatches& item : matches) {
+    if (item.complete)
+      engine.rules[item.rule].seen = seen;
+  }
   engine.apply_seconds += seconds_since(start);
   std::vector<RuleMatches>().swap(matches);
   start = Clock::now();
@@ -139,7 +178,17 @@ bool run_ruleset(Engine& engine, RulesetId ruleset, ScheduleState& state) {
   check_invariants(engine);
 #endif
   ++state.report.iterations;
-  return engine.changes() != before;
+  if (engine.changes() != before)
+    return true;
+  if (next_release == std::numeric_limits<std::uint32_t>::max())
+    return false;
+  // Nothing else moves, so the rules that are held back come sooner.
+  std::uint32_t sooner = next_release > engine.now ? next_release - engine.now : 0;
+  for (std::uint32_t r : rules) {
+    if (engine.rules[r].banned_until > engine.now)
+      engine.rules[r].banned_until -= sooner;
+  }
+  return true;
 }
 
 bool holds(Engine& engine, const Query& query) {
@@ -165,7 +214,7 @@ public:
       for (std::uint64_t i = 0; i < node.times && !exhausted(); ++i) {
         if (node.until && holds(engine_, *node.until))
           break;
-        bool step = run_ruleset(engine_, node.ruleset, state_);
+        bool step = run_ruleset(engine_, node.ruleset, state_, node.back_off);
         changed |= step;
         if (!step)
           break;
@@ -225,7 +274,14 @@ RunReport run_schedule(Engine& engine, const Schedule& schedule, const Budget& b
   state.budget = budget;
   std::uint64_t before = engine.changes();
   std::vector<RuleStats> stats = rule_stats(engine);
+  engine.limits = {};
+  engine.limits.rows = budget.rows;
+  constexpr double kLongest = 1e8; // seconds; beyond this there is no deadline
+  if (budget.seconds < kLongest)
+    engine.limits.deadline = state.started + std::chrono::duration_cast<Clock::duration>(
+                                                 std::chrono::duration<double>(budget.seconds));
   Runner(engine, schedule, state).run(schedule.root);
+  engine.limits = {};
   state.report.updated = engine.changes() != before;
   state.report.rules = rule_reports(engine, stats);
   state.report.rows = engine.live_rows();

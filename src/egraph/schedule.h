@@ -25,6 +25,7 @@ struct ScheduleNode {
   std::uint64_t times = 1;
   std::vector<std::uint32_t> children;
   std::optional<Query> until;
+  std::optional<BackOff> back_off;
 };
 
 struct Schedule {
