@@ -24,6 +24,7 @@ Value operand(Value a, std::size_t i) {
 
 /// -m of a shifted exponential: m is a maximum over `x` itself.
 bool is_minus_max_of(Value a, Value x) {
+  a = source_of_view(a);
   if (a.node().op != Op::Mul)
     return false;
   for (std::size_t i : {0, 1}) {

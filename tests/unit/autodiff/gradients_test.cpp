@@ -196,19 +196,27 @@ TEST(Gradients, WorkWithSymbolicDims) {
 // A softmax is recognized by the compiler when its backward pass is plain: no guard against an
 // overflow that cannot be.
 TEST(Gradients, OfASoftmaxHaveNoGuardOnTheExponential) {
-  Graph g;
-  NodeId x = g.input("x", DType::F32, {8, 16});
-  NodeId largest = g.unary(Op::StopGradient, g.reshape(g.reduce(Op::ReduceMax, x, {1}), {8, 1}));
-  NodeId shift = g.binary(Op::Mul, g.expand(largest, {8, 16}),
-                          g.broadcast(g.constant(DType::F32, -1), {8, 16}));
-  NodeId e = g.unary(Op::Exp, g.binary(Op::Add, x, shift));
-  NodeId total = g.expand(g.reshape(g.reduce(Op::ReduceSum, e, {1}), {8, 1}), {8, 16});
-  NodeId y = g.binary(Op::Mul, g.binary(Op::Div, e, total), g.input("w", DType::F32, {8, 16}));
-  const std::size_t before = g.size();
-  gradients_of_sum(g, y, {x});
-  for (NodeId id = NodeId(before); id < g.size(); ++id) {
-    if (g[id].op == Op::Select || g[id].op == Op::Lt) {
-      EXPECT_LE(element_count(g[id].shape).value(), 8) << print(g);
+  for (bool negated_before_expansion : {false, true}) {
+    Graph g;
+    const Shape shape{8, 16}, column{8, 1};
+    NodeId x = g.input("x", DType::F32, shape);
+    NodeId top = g.unary(Op::StopGradient, g.reshape(g.reduce(Op::ReduceMax, x, {1}), column));
+    auto negated = [&](NodeId a) {
+      const Shape own = g[a].shape;
+      return g.binary(Op::Mul, a, g.broadcast(g.constant(DType::F32, -1), own));
+    };
+    NodeId shift =
+        negated_before_expansion ? g.expand(negated(top), shape) : negated(g.expand(top, shape));
+    NodeId e = g.unary(Op::Exp, g.binary(Op::Add, x, shift));
+    NodeId total = g.expand(g.reshape(g.reduce(Op::ReduceSum, e, {1}), column), shape);
+    NodeId weights = g.input("w", DType::F32, shape);
+    NodeId y = g.binary(Op::Mul, g.binary(Op::Div, e, total), weights);
+    const std::size_t before = g.size();
+    gradients_of_sum(g, y, {x});
+    for (NodeId id = NodeId(before); id < g.size(); ++id) {
+      if (g[id].op == Op::Select || g[id].op == Op::Lt) {
+        EXPECT_LE(element_count(g[id].shape).value(), 8) << print(g);
+      }
     }
   }
 }
