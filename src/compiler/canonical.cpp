@@ -63,6 +63,8 @@ Pair find_pair(const std::vector<int>& axes, int x) {
 bool may_merge(const Region& region, int x) {
   if (region.axes[x].reduction != region.axes[x + 1].reduction)
     return false;
+  if (region.axes[x].extent.upper() <= 1 || region.axes[x + 1].extent.upper() <= 1) // no variables to speak of
+    return false;
   const Expr& eb = region.axes[x + 1].extent;
   // The variable of an axis without points, or with one, is a constant.
   if (!Expr::axis(0, region.axes[x].extent).is_axis() || !Expr::axis(0, eb).is_axis())

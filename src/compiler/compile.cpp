@@ -37,7 +37,7 @@ private:
 
 /// Inputs that the caller binds keep their slots, whether used or not; normalization must not lose one.
 ir::Graph normalized(const ir::Graph& graph) {
-  ir::Graph result = prepare_outputs(passes::normalize()(graph));
+  ir::Graph result = prepare(passes::normalize()(graph));
   ir::verify(result);
   ensure(result.inputs().size() == graph.inputs().size() && result.outputs.size() == graph.outputs.size(),
          "compile: normalization changed the number of inputs or outputs");

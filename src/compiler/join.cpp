@@ -151,9 +151,10 @@ Group group_of_one(const GraphFacts& facts, NodeId id) {
   Group g;
   Member m{id, {}, {}};
   const Shape& frame = frame_of(graph, id);
-  const bool reduces = info_of(node.op).cls == OpClass::Reduce;
+  const OpClass cls = info_of(node.op).cls;
+  const bool reduces = cls == OpClass::Reduce;
   for (std::size_t i = 0; i < frame.size(); ++i) {
-    const bool over = reduces && std::find(node.attrs.axes.begin(), node.attrs.axes.end(), static_cast<std::int64_t>(i)) != node.attrs.axes.end();
+    const bool over = (reduces || cls == OpClass::Scan) && std::find(node.attrs.axes.begin(), node.attrs.axes.end(), static_cast<std::int64_t>(i)) != node.attrs.axes.end();
     int axis = kZeroAxis;
     if (!is_unit(frame[i])) {
       axis = static_cast<int>(g.axes.size());
@@ -161,10 +162,10 @@ Group group_of_one(const GraphFacts& facts, NodeId id) {
       g.reduced.push_back(over);
     }
     m.frame.push_back(axis);
-    if (!over)
+    if (!over || !reduces)
       m.place.push_back(axis);
   }
-  switch (info_of(node.op).cls) {
+  switch (cls) {
   case OpClass::Reduce:
     g.kind = facts.product_of(id) != ir::kNoNode ? GroupKind::Contraction : GroupKind::Reduce;
     break;

@@ -120,10 +120,14 @@ private:
       return true;
     if (region.outputs[output].combine != kernel::Combine::Store)
       return region.outputs[output].alias == operand && kernel::may_alias(region, output, operand);
-    for (std::size_t s = region.outputs[output].stage + 1; s < region.stages.size(); ++s)
+    // A generator may compute a stage anew inside a later one, so what a later stage depends on must not be overwritten.
+    std::vector<bool> depends(region.stages.size(), false);
+    for (std::size_t s = 0; s < region.stages.size(); ++s) {
       for (const kernel::Load& load : region.stages[s].loads)
-        if (load.source == kernel::Source::Operand && load.number == operand)
-          return false;
+        depends[s] = depends[s] || (load.source == kernel::Source::Operand ? load.number == operand : depends[load.number]);
+      if (depends[s] && static_cast<int>(s) > region.outputs[output].stage)
+        return false;
+    }
     return kernel::may_alias(region, output, operand);
   }
 

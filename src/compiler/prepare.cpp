@@ -1,5 +1,7 @@
 #include "compiler/prepare.h"
 
+#include <algorithm>
+#include <optional>
 #include <set>
 
 namespace egret::compiler {
@@ -20,30 +22,88 @@ bool is_stored_value(const ir::Graph& graph, NodeId id) {
   return !is_movement(op) && info_of(op).cls != OpClass::Source;
 }
 
+bool has_zero(const Shape& shape) {
+  return std::any_of(shape.begin(), shape.end(), [](const Expr& d) { return d.is_constant() && d.value() == 0; });
+}
+
+/// The value of a node that has no elements, or reduces none; nothing for others.
+std::optional<Scalar> value_of_nothing(const ir::Graph& graph, const ir::Node& node) {
+  if (node.op == Op::Input)
+    return std::nullopt;
+  if (has_zero(node.shape))
+    return Scalar{node.dtype, 0};
+  if (info_of(node.op).cls == OpClass::Reduce && has_zero(graph[node.inputs[0]].shape))
+    return identity_of(monoid_of(node.op), node.dtype);
+  return std::nullopt;
+}
+
 } // namespace
 
-ir::Graph prepare_outputs(const ir::Graph& graph) {
-  ir::Graph result;
-  std::vector<NodeId> to(graph.size());
-  for (NodeId id = 0; id < graph.size(); ++id) {
-    const ir::Node& node = graph[id];
+namespace {
+
+/// Copies a graph node by node, changing what needs to be changed on the way.
+class Preparer {
+public:
+  explicit Preparer(const ir::Graph& graph) : graph_(graph), to_(graph.size()), uses_(graph.size(), 0) {
+    for (NodeId id = 0; id < graph.size(); ++id)
+      for (NodeId input : graph[id].inputs)
+        ++uses_[input];
+    for (NodeId id : graph.outputs)
+      ++uses_[id];
+  }
+
+  ir::Graph run() {
+    for (NodeId id = 0; id < graph_.size(); ++id)
+      to_[id] = copied(id);
+    std::set<NodeId> taken;
+    for (NodeId id : graph_.outputs) {
+      NodeId output = to_[id];
+      while (!is_stored_value(result_, same_memory(result_, output)) || taken.count(same_memory(result_, output)))
+        output = identity(output);
+      taken.insert(same_memory(result_, output));
+      result_.outputs.push_back(output);
+    }
+    return std::move(result_);
+  }
+
+private:
+  NodeId identity(NodeId id) { return result_.unary(Op::StopGradient, id); }
+
+  NodeId copied(NodeId id) {
+    const ir::Node& node = graph_[id];
+    if (node.op == Op::Input)
+      return result_.input(node.attrs.name, node.dtype, node.shape, node.attrs.by_value);
+    if (auto value = value_of_nothing(graph_, node))
+      return result_.broadcast(result_.constant(*value), node.shape);
     std::vector<NodeId> inputs;
     for (NodeId input : node.inputs)
-      inputs.push_back(to[input]);
-    if (info_of(node.op).cls == OpClass::Scatter && !is_stored_value(result, inputs[0]))
-      inputs[0] = result.add(Op::StopGradient, std::vector<NodeId>{inputs[0]});
-    to[id] = node.op == Op::Input ? result.input(node.attrs.name, node.dtype, node.shape, node.attrs.by_value)
-                                  : result.add(node.op, inputs, node.attrs);
+      inputs.push_back(to_[input]);
+    if (info_of(node.op).cls == OpClass::Scatter)
+      return scatter(node, inputs);
+    return result_.add(node.op, inputs, node.attrs);
   }
-  std::set<NodeId> taken;
-  for (NodeId id : graph.outputs) {
-    NodeId output = to[id];
-    while (!is_stored_value(result, same_memory(result, output)) || taken.count(same_memory(result, output)))
-      output = result.add(Op::StopGradient, std::vector<NodeId>{output});
-    taken.insert(same_memory(result, output));
-    result.outputs.push_back(output);
+
+  /// A scatter works on its data in place: the data must be a value that only the scatter reads. Sums are made in the accumulator's type.
+  NodeId scatter(const ir::Node& node, std::vector<NodeId> inputs) {
+    const DType sums = accumulator_of(node.dtype);
+    const bool shared = uses_[node.inputs[0]] > 1;
+    if (node.op == Op::ScatterAdd && sums != node.dtype) {
+      inputs[0] = result_.cast(inputs[0], sums);
+      inputs[2] = result_.cast(inputs[2], sums);
+    }
+    if (shared || (!is_stored_value(result_, inputs[0]) && result_[inputs[0]].op != Op::Input))
+      inputs[0] = identity(inputs[0]);
+    return result_.cast(result_.add(node.op, inputs, node.attrs), node.dtype);
   }
-  return result;
-}
+
+  const ir::Graph& graph_;
+  ir::Graph result_;
+  std::vector<NodeId> to_;
+  std::vector<int> uses_;
+};
+
+} // namespace
+
+ir::Graph prepare(const ir::Graph& graph) { return Preparer(graph).run(); }
 
 } // namespace egret::compiler

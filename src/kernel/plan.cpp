@@ -177,6 +177,10 @@ void verify(const Plan& plan) {
     }
     auto uses = uses_of(plan, step);
     for (const Use& u : uses) {
+      // A scatter that works in place finds its data in the slot whose memory it takes over.
+      for (std::size_t j = 0; u.updates && !defined[u.slot] && j < plan.slots.size(); ++j)
+        if (defined[j] && plan.slots[j].kind == SlotKind::Arena && takes_over(plan, int(j), u.slot))
+          defined[u.slot] = true;
       ensure(!(u.read || u.updates) || defined[u.slot],
              "plan: step {} reads slot {} before it is written", i, u.slot);
       const Slot& slot = plan.slots[u.slot];

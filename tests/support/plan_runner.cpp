@@ -9,32 +9,38 @@ namespace egret::testing {
 
 using backend::reference::HostArray;
 
+namespace {
+
+/// Bytes at an address that kernels may assume to be a multiple of 64, filled with a pattern that is no sensible number.
+class AlignedMemory {
+public:
+  explicit AlignedMemory(std::size_t bytes) : bytes_(bytes + 64, std::byte{0xA5}) {}
+  std::byte* data() { return bytes_.data() + (64 - reinterpret_cast<std::uintptr_t>(bytes_.data()) % 64) % 64; }
+
+private:
+  std::vector<std::byte> bytes_;
+};
+
+} // namespace
+
 std::vector<HostArray> run_plan(const compiler::Compiled& compiled, const ir::Graph& graph, std::span<HostArray> inputs,
                                 backend::Device* device) {
   const kernel::Plan& plan = compiled.plan;
   const auto bindings = backend::reference::bind_inputs(graph, inputs);
-  std::vector<std::byte> arena(static_cast<std::size_t>(plan.arena_bytes.value()) + 64, std::byte{0xA5});
-  std::byte* base = arena.data() + (64 - reinterpret_cast<std::uintptr_t>(arena.data()) % 64) % 64;
-  std::vector<HostArray> outputs(plan.output_slots.size());
+  AlignedMemory arena(static_cast<std::size_t>(plan.arena_bytes.value()));
+  std::vector<AlignedMemory> own;
   std::vector<void*> memory(plan.slots.size(), nullptr);
   for (std::size_t s = 0; s < plan.slots.size(); ++s) {
     const kernel::Slot& slot = plan.slots[s];
-    switch (slot.kind) {
-    case kernel::SlotKind::Input:
-      memory[s] = inputs[slot.number].bytes.data();
-      break;
-    case kernel::SlotKind::State:
-      memory[s] = inputs[slot.input].bytes.data();
-      break;
-    case kernel::SlotKind::Output:
-      outputs[slot.number] = HostArray(slot.dtype, bindings.values_of(slot.shape));
-      std::fill(outputs[slot.number].bytes.begin(), outputs[slot.number].bytes.end(), std::byte{0xA5});
-      memory[s] = outputs[slot.number].bytes.data();
-      break;
-    case kernel::SlotKind::Arena:
-      memory[s] = base + slot.offset.value();
-      break;
+    if (slot.kind == kernel::SlotKind::Arena) {
+      memory[s] = arena.data() + slot.offset.value();
+      continue;
     }
+    own.emplace_back(static_cast<std::size_t>(bindings.value_of(slot.bytes)));
+    memory[s] = own.back().data();
+    const std::int64_t input = slot.kind == kernel::SlotKind::Input ? slot.number : slot.input;
+    if (slot.kind != kernel::SlotKind::Output)
+      std::copy(inputs[input].bytes.begin(), inputs[input].bytes.end(), own.back().data());
   }
   for (const kernel::Step& step : plan.steps) {
     if (step.kind == kernel::StepKind::Copy) {
@@ -61,9 +67,15 @@ std::vector<HostArray> run_plan(const compiler::Compiled& compiled, const ir::Gr
     else
       backend::reference::interpret(entry.program, block, {.workers = 2});
   }
-  for (std::size_t o = 0; o < outputs.size(); ++o)
-    if (const kernel::Slot& slot = plan.slots[plan.output_slots[o]]; slot.kind == kernel::SlotKind::State)
-      outputs[o] = inputs[slot.input];
+  std::vector<HostArray> outputs;
+  for (int number : plan.output_slots) {
+    const kernel::Slot& slot = plan.slots[number];
+    HostArray array(slot.dtype, bindings.values_of(slot.shape));
+    std::memcpy(array.bytes.data(), memory[number], array.bytes.size());
+    if (slot.kind == kernel::SlotKind::State)
+      inputs[slot.input] = array;
+    outputs.push_back(std::move(array));
+  }
   return outputs;
 }
 

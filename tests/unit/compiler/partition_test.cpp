@@ -17,13 +17,13 @@ struct Split {
 
 Split split(const Graph& g, bool fuse = true) {
   Split s;
-  s.graph = prepare_outputs(ir::without_dead_code(g));
+  s.graph = prepare(ir::without_dead_code(g));
   const GraphFacts facts(s.graph);
   s.partition = partition_greedily(facts, fuse);
   return s;
 }
 
-NodeId scalar(Graph& g, double v, const Shape& shape) { return g.broadcast(g.constant(DType::F32, v), shape); }
+NodeId scalar(Graph& g, double v, Shape shape) { return g.broadcast(g.constant(DType::F32, v), shape); }
 
 NodeId matmul(Graph& g, NodeId a, NodeId b) {
   const Shape sa = g[a].shape, sb = g[b].shape;
@@ -40,7 +40,7 @@ NodeId relu(Graph& g, NodeId x) {
 
 NodeId sub(Graph& g, NodeId a, NodeId b) { return g.binary(Op::Add, a, g.binary(Op::Mul, b, scalar(g, -1, g[b].shape))); }
 
-NodeId keep(Graph& g, NodeId reduced, const Shape& like) {
+NodeId keep(Graph& g, NodeId reduced, Shape like) {
   Shape s = like;
   s.back() = 1;
   return g.expand(g.reshape(reduced, s), like);
