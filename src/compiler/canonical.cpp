@@ -16,7 +16,8 @@ namespace {
 void flatten(Region& region) {
   for (Stage& stage : region.stages)
     for (kernel::Load& load : stage.loads)
-      if (load.source == Source::Operand && region.operands[load.number].role == kernel::Role::Tensor)
+      if (load.source == Source::Operand &&
+          region.operands[load.number].role == kernel::Role::Tensor)
         load.map = compose(load.map, region.operands[load.number].layout);
   for (Output& out : region.outputs)
     out.map = compose(out.map, out.layout);
@@ -43,18 +44,21 @@ bool go_together(const IndexMap& map, const Expr& a, const Expr& b, const Expr& 
       return false;
   for (const Hole& hole : map.holes)
     for (const Guard& g : hole.valid)
-      if (!go_together(g.value, a, b, eb) || !go_together(g.lo, a, b, eb) || !go_together(g.hi, a, b, eb))
+      if (!go_together(g.value, a, b, eb) || !go_together(g.lo, a, b, eb) ||
+          !go_together(g.hi, a, b, eb))
         return false;
   return true;
 }
 
-/// Places of axes `x` and `x + 1` in a list of axes; whether both or neither are there, side by side.
+/// Places of axes `x` and `x + 1` in a list of axes; whether both or neither are there, side by
+/// side.
 struct Pair {
   bool fits, present;
   int place;
 };
 Pair find_pair(const std::vector<int>& axes, int x) {
-  auto at = std::find(axes.begin(), axes.end(), x), next = std::find(axes.begin(), axes.end(), x + 1);
+  auto at = std::find(axes.begin(), axes.end(), x),
+       next = std::find(axes.begin(), axes.end(), x + 1);
   if (at == axes.end() && next == axes.end())
     return {true, false, 0};
   return {at != axes.end() && next == at + 1, true, static_cast<int>(at - axes.begin())};
@@ -63,7 +67,8 @@ Pair find_pair(const std::vector<int>& axes, int x) {
 bool may_merge(const Region& region, int x) {
   if (region.axes[x].reduction != region.axes[x + 1].reduction)
     return false;
-  if (region.axes[x].extent.upper() <= 1 || region.axes[x + 1].extent.upper() <= 1) // no variables to speak of
+  if (region.axes[x].extent.upper() <= 1 ||
+      region.axes[x + 1].extent.upper() <= 1) // no variables to speak of
     return false;
   const Expr& eb = region.axes[x + 1].extent;
   // The variable of an axis without points, or with one, is a constant.
@@ -73,7 +78,8 @@ bool may_merge(const Region& region, int x) {
   for (const Stage& stage : region.stages) {
     const Pair pair = find_pair(stage.axes, x);
     const Pair over = find_pair(stage.over, x);
-    if (!pair.fits || !over.fits || (over.present && (stage.kind == kernel::StageKind::Scan || stage.monoid == Monoid::ArgMax)))
+    if (!pair.fits || !over.fits ||
+        (over.present && (stage.kind == kernel::StageKind::Scan || stage.monoid == Monoid::ArgMax)))
       return false;
     if (!pair.present)
       continue;
@@ -89,7 +95,8 @@ bool may_merge(const Region& region, int x) {
     const Pair pair = find_pair(kernel::result_axes(region.stages[out.stage]), x);
     if (!pair.fits)
       return false;
-    if (pair.present && !go_together(out.map, variable(pair.place, x), variable(pair.place + 1, x + 1), eb))
+    if (pair.present &&
+        !go_together(out.map, variable(pair.place, x), variable(pair.place + 1, x + 1), eb))
       return false;
   }
   return true;
@@ -172,7 +179,8 @@ void merge(Region& region, int x) {
   for (Output& out : region.outputs) {
     const Pair pair = find_pair(kernel::result_axes(old.stages[out.stage]), x);
     if (pair.present)
-      Renaming{pair.place, ea, eb, extents(region, kernel::result_axes(region.stages[out.stage]))}.apply(out.map);
+      Renaming{pair.place, ea, eb, extents(region, kernel::result_axes(region.stages[out.stage]))}
+          .apply(out.map);
   }
 }
 

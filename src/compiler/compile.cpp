@@ -27,7 +27,8 @@ public:
   auto operator()(const char* stage, F&& run) {
     const auto begin = std::chrono::steady_clock::now();
     auto result = run();
-    report_.stages.push_back({stage, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count()});
+    report_.stages.push_back(
+        {stage, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count()});
     return result;
   }
 
@@ -35,11 +36,13 @@ private:
   CompileReport& report_;
 };
 
-/// Inputs that the caller binds keep their slots, whether used or not; normalization must not lose one.
+/// Inputs that the caller binds keep their slots, whether used or not; normalization must not lose
+/// one.
 ir::Graph normalized(const ir::Graph& graph) {
   ir::Graph result = prepare(passes::normalize()(graph));
   ir::verify(result);
-  ensure(result.inputs().size() == graph.inputs().size() && result.outputs.size() == graph.outputs.size(),
+  ensure(result.inputs().size() == graph.inputs().size() &&
+             result.outputs.size() == graph.outputs.size(),
          "compile: normalization changed the number of inputs or outputs");
   return result;
 }
@@ -83,7 +86,8 @@ Proposed propose(const std::vector<BuiltRegion>& regions, const kernel::Target& 
       chosen.program.name = built.region.name;
       kernel::verify(chosen.program);
       const std::uint64_t hash = kernel::hash_of(chosen.program);
-      proposed.entries.push_back({built.region, std::move(chosen.schedule), std::move(chosen.program), hash});
+      proposed.entries.push_back(
+          {built.region, std::move(chosen.schedule), std::move(chosen.program), hash});
     }
     proposed.entry_of.push_back(it->second);
   }
@@ -117,7 +121,8 @@ Built compile_kernels(const kernel::Plan& plan, backend::Device& device, KernelC
       }
     }
   };
-  const std::size_t helpers = std::min<std::size_t>(n, static_cast<std::size_t>(std::max(1, device.target().workers)));
+  const std::size_t helpers =
+      std::min<std::size_t>(n, static_cast<std::size_t>(std::max(1, device.target().workers)));
   std::vector<std::jthread> threads;
   for (std::size_t t = 1; t < helpers; ++t)
     threads.emplace_back(work);
@@ -130,7 +135,9 @@ Built compile_kernels(const kernel::Plan& plan, backend::Device& device, KernelC
   return built;
 }
 
-std::int64_t upper_bytes(const Expr& e) { return e.upper(); }
+std::int64_t upper_bytes(const Expr& e) {
+  return e.upper();
+}
 
 void describe_kernels(const ir::Graph& graph, const kernel::Plan& plan, CompileReport& report) {
   for (const kernel::Step& step : plan.steps) {
@@ -154,7 +161,8 @@ void describe_kernels(const ir::Graph& graph, const kernel::Plan& plan, CompileR
 
 } // namespace
 
-Compiled compile_graph(const ir::Graph& graph, const Options& options, backend::Device& device, KernelCache& cache) {
+Compiled compile_graph(const ir::Graph& graph, const Options& options, backend::Device& device,
+                       KernelCache& cache) {
   Compiled result;
   CompileReport& report = result.report;
   StageClock stage(report);
@@ -162,14 +170,17 @@ Compiled compile_graph(const ir::Graph& graph, const Options& options, backend::
 
   report.graph = stage("normalize", [&] { return normalized(graph); });
   const GraphFacts facts = stage("views", [&] { return GraphFacts(report.graph); });
-  const Partition partition = stage("partition", [&] { return partition_greedily(facts, options.fuse); });
-  const std::vector<BuiltRegion> regions = stage("regions", [&] { return regions_of(facts, partition); });
+  const Partition partition =
+      stage("partition", [&] { return partition_greedily(facts, options.fuse); });
+  const std::vector<BuiltRegion> regions =
+      stage("regions", [&] { return regions_of(facts, partition); });
   Proposed proposed = stage("propose", [&] { return propose(regions, device.target()); });
   result.plan = stage("plan", [&] {
     std::vector<PlannedKernel> kernels;
     for (std::size_t i = 0; i < regions.size(); ++i)
       kernels.push_back({regions[i], proposed.entry_of[i]});
-    kernel::Plan plan = build_plan(report.graph, kernels, std::move(proposed.entries), options.outputs);
+    kernel::Plan plan =
+        build_plan(report.graph, kernels, std::move(proposed.entries), options.outputs);
     kernel::verify(plan);
     return plan;
   });

@@ -1,4 +1,5 @@
-// From a graph to a plan with its compiled kernels: the pipeline, as a list of named stages, stands in compile.cpp.
+// From a graph to a plan with its compiled kernels: the pipeline, as a list of named stages, stands
+// in compile.cpp.
 #pragma once
 
 #include "backend/common/device.h"
@@ -14,11 +15,12 @@ namespace egret::compiler {
 
 /// What becomes of a graph output's memory.
 struct OutputSpec {
-  std::int64_t state_input = -1; ///< the graph input (slot) that it replaces in place after the run; -1: memory of its own
+  std::int64_t state_input =
+      -1; ///< the graph input (slot) that it replaces in place after the run; -1: memory of its own
 };
 
 struct Options {
-  bool fuse = true;                ///< false: one kernel an operation, as a baseline and for bisection
+  bool fuse = true; ///< false: one kernel an operation, as a baseline and for bisection
   std::vector<OutputSpec> outputs; ///< by graph output; empty: all of their own
   int workers = 0;                 ///< 0: all of the device's
 };
@@ -50,12 +52,14 @@ struct CompileReport {
   std::string text() const; ///< for people
 };
 
-/// Compiled kernels by program hash, shared by all plans of a device; bounded, least recently used leave first. Thread-safe.
+/// Compiled kernels by program hash, shared by all plans of a device; bounded, least recently used
+/// leave first. Thread-safe.
 class KernelCache {
 public:
   explicit KernelCache(std::size_t limit = 4096);
   ~KernelCache();
-  std::shared_ptr<const backend::Artifact> get(const kernel::KernelProgram& program, backend::Device& device, bool* was_cached = nullptr);
+  std::shared_ptr<const backend::Artifact> get(const kernel::KernelProgram& program,
+                                               backend::Device& device, bool* was_cached = nullptr);
   std::size_t size() const;
 
 private:
@@ -69,6 +73,7 @@ struct Compiled {
   CompileReport report;
 };
 
-Compiled compile_graph(const ir::Graph& graph, const Options& options, backend::Device& device, KernelCache& cache);
+Compiled compile_graph(const ir::Graph& graph, const Options& options, backend::Device& device,
+                       KernelCache& cache);
 
 } // namespace egret::compiler

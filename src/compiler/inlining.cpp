@@ -10,10 +10,11 @@ using ir::NodeId;
 
 namespace {
 
-// A value is computed anew in several readers when that costs at most this many additions an element and reads no more large arrays
-// than reading the value itself would.
+// A value is computed anew in several readers when that costs at most this many additions an
+// element and reads no more large arrays than reading the value itself would.
 constexpr double kCheapFlops = 12;
-// Values made of indices and constants only (masks, positions) may cost more: they save a whole array.
+// Values made of indices and constants only (masks, positions) may cost more: they save a whole
+// array.
 constexpr double kCheapLeafFlops = 24;
 // Work that a contraction may do while it packs an operand.
 constexpr double kPrologueFlops = 16;
@@ -25,13 +26,15 @@ struct Cone {
   double flops = 0;
   std::set<NodeId> large; ///< arrays read that are about as large as the value
   std::set<NodeId> small;
-  bool ends_reduction = false; ///< reads, point by point, a reduction that nothing else reads: it is the natural end of that kernel
+  bool ends_reduction = false; ///< reads, point by point, a reduction that nothing else reads: it
+                               ///< is the natural end of that kernel
 };
 
 class Chooser {
 public:
   Chooser(const GraphFacts& facts, bool fuse)
-      : facts_(facts), graph_(facts.graph()), fuse_(fuse), stored_(graph_.size(), false), cones_(graph_.size()) {}
+      : facts_(facts), graph_(facts.graph()), fuse_(fuse), stored_(graph_.size(), false),
+        cones_(graph_.size()) {}
 
   std::vector<bool> run() {
     std::vector<bool> forced(graph_.size(), false);
@@ -71,8 +74,8 @@ private:
       if (stored_[base] || graph_[base].op == Op::Input) {
         const double base_size = elements_of(graph_[base].shape);
         (base_size * 2 >= size && base_size > 1 ? cone.large : cone.small).insert(base);
-        if (stored_[base] && info_of(graph_[base].op).cls == OpClass::Reduce && facts_.uses(base).size() == 1 &&
-            base_size == size)
+        if (stored_[base] && info_of(graph_[base].op).cls == OpClass::Reduce &&
+            facts_.uses(base).size() == 1 && base_size == size)
           cone.ends_reduction = true;
       } else {
         const Cone& from = cones_[base];
@@ -88,7 +91,8 @@ private:
   bool inlines(NodeId id) const {
     const Cone& cone = cones_[id];
     const auto& uses = facts_.uses(id);
-    if (uses.empty() || cone.flops > kLargestCone || cone.large.size() + cone.small.size() > kMostLoads)
+    if (uses.empty() || cone.flops > kLargestCone ||
+        cone.large.size() + cone.small.size() > kMostLoads)
       return false;
     if (cone.large.empty() && cone.small.empty() && cone.flops <= kCheapLeafFlops)
       return true;
@@ -101,7 +105,8 @@ private:
       return r;
     }();
     if (readers.size() > 1)
-      return cone.flops <= kCheapFlops && cone.large.size() <= 1 && repeats(id) * cone.flops <= kCheapFlops;
+      return cone.flops <= kCheapFlops && cone.large.size() <= 1 &&
+             repeats(id) * cone.flops <= kCheapFlops;
     const NodeId reader = *readers.begin();
     if (facts_.is_product(reader))
       return cone.flops <= kPrologueFlops && !cone.ends_reduction;
@@ -110,7 +115,8 @@ private:
     return repeats(id) <= 1 || repeats(id) * cone.flops <= kCheapFlops || cone.flops <= 1;
   }
 
-  /// How many points of the largest reader read one element of the value. Contractions read each element about once, when packing.
+  /// How many points of the largest reader read one element of the value. Contractions read each
+  /// element about once, when packing.
   double repeats(NodeId id) const {
     double most = 1;
     const double size = std::max(1.0, elements_of(graph_[id].shape));
@@ -133,7 +139,9 @@ private:
 
 } // namespace
 
-std::vector<bool> choose_stored(const GraphFacts& facts, bool fuse) { return Chooser(facts, fuse).run(); }
+std::vector<bool> choose_stored(const GraphFacts& facts, bool fuse) {
+  return Chooser(facts, fuse).run();
+}
 
 const Shape& frame_of(const ir::Graph& graph, NodeId stored) {
   const ir::Node& node = graph[stored];
@@ -152,7 +160,8 @@ namespace {
 /// Collects the reads of one cone.
 class ReadCollector {
 public:
-  ReadCollector(const GraphFacts& facts, const std::vector<bool>& stored) : facts_(facts), graph_(facts.graph()), stored_(stored) {}
+  ReadCollector(const GraphFacts& facts, const std::vector<bool>& stored)
+      : facts_(facts), graph_(facts.graph()), stored_(stored) {}
 
   void operand(NodeId id, const IndexMap& map) {
     const View& view = facts_.view(id);
@@ -169,7 +178,8 @@ public:
       found.push_back({facts_.view(node.inputs[0]).base, map, true});
       const std::size_t axis = node.attrs.axes[0];
       IndexMap index = map;
-      index.coords.assign(map.coords.begin() + axis, map.coords.begin() + axis + graph_[node.inputs[1]].shape.size());
+      index.coords.assign(map.coords.begin() + axis,
+                          map.coords.begin() + axis + graph_[node.inputs[1]].shape.size());
       operand(node.inputs[1], index);
       break;
     }
@@ -213,7 +223,8 @@ std::vector<Read> reads_of(const GraphFacts& facts, const std::vector<bool>& sto
     collector.found.push_back({facts.view(node.inputs[0]).base, frame, true});
     const std::size_t axis = node.attrs.axes[0];
     IndexMap index = frame;
-    index.coords.assign(frame.coords.begin() + axis, frame.coords.begin() + axis + graph[node.inputs[1]].shape.size());
+    index.coords.assign(frame.coords.begin() + axis,
+                        frame.coords.begin() + axis + graph[node.inputs[1]].shape.size());
     collector.operand(node.inputs[1], index);
     collector.operand(node.inputs[2], frame);
     break;

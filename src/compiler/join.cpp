@@ -11,7 +11,9 @@ using ir::NodeId;
 
 namespace {
 
-bool is_unit(const Expr& e) { return e.is_constant() && e.value() == 1; }
+bool is_unit(const Expr& e) {
+  return e.is_constant() && e.value() == 1;
+}
 
 double extent_of(const Group& g, bool reduced) {
   Shape dims;
@@ -21,8 +23,8 @@ double extent_of(const Group& g, bool reduced) {
   return elements_of(dims);
 }
 
-/// A reduction kernel may also store values of every point it visits only if it goes row by row: the reduced axes innermost, and
-/// enough rows (or rows short enough) to keep every worker busy.
+/// A reduction kernel may also store values of every point it visits only if it goes row by row:
+/// the reduced axes innermost, and enough rows (or rows short enough) to keep every worker busy.
 bool goes_by_rows(const Group& g) {
   if (g.axes.empty() || !g.reduced.back())
     return false;
@@ -33,7 +35,8 @@ bool goes_by_rows(const Group& g) {
 class Alignment {
 public:
   Alignment(const Group& producer, const Group& consumer)
-      : producer_(producer), consumer_(consumer), to_producer(consumer.axes.size(), -1), taken_(producer.axes.size(), false) {}
+      : producer_(producer), consumer_(consumer), to_producer(consumer.axes.size(), -1),
+        taken_(producer.axes.size(), false) {}
 
   bool bind(int consumer_axis, int producer_axis) {
     if (to_producer[consumer_axis] == producer_axis)
@@ -77,8 +80,12 @@ public:
       bind(mine[i], theirs[i]);
   }
 
-  bool covers_producer() const { return std::all_of(taken_.begin(), taken_.end(), [](bool t) { return t; }); }
-  bool covers_consumer() const { return std::all_of(to_producer.begin(), to_producer.end(), [](int a) { return a >= 0; }); }
+  bool covers_producer() const {
+    return std::all_of(taken_.begin(), taken_.end(), [](bool t) { return t; });
+  }
+  bool covers_consumer() const {
+    return std::all_of(to_producer.begin(), to_producer.end(), [](int a) { return a >= 0; });
+  }
 
 private:
   const Group& producer_;
@@ -154,7 +161,9 @@ Group group_of_one(const GraphFacts& facts, NodeId id) {
   const OpClass cls = info_of(node.op).cls;
   const bool reduces = cls == OpClass::Reduce;
   for (std::size_t i = 0; i < frame.size(); ++i) {
-    const bool over = (reduces || cls == OpClass::Scan) && std::find(node.attrs.axes.begin(), node.attrs.axes.end(), static_cast<std::int64_t>(i)) != node.attrs.axes.end();
+    const bool over = (reduces || cls == OpClass::Scan) &&
+                      std::find(node.attrs.axes.begin(), node.attrs.axes.end(),
+                                static_cast<std::int64_t>(i)) != node.attrs.axes.end();
     int axis = kZeroAxis;
     if (!is_unit(frame[i])) {
       axis = static_cast<int>(g.axes.size());
@@ -182,15 +191,17 @@ Group group_of_one(const GraphFacts& facts, NodeId id) {
   return g;
 }
 
-Joined join(const GraphFacts& facts, const std::vector<std::vector<Read>>& reads, const Group& producer, const Group& consumer) {
+Joined join(const GraphFacts& facts, const std::vector<std::vector<Read>>& reads,
+            const Group& producer, const Group& consumer) {
   auto no = [](std::string why) { return Joined{false, {}, std::move(why)}; };
   const bool epilogue = producer.kind == GroupKind::Contraction && consumer.kind == GroupKind::Map;
   const bool both_rows = (producer.kind == GroupKind::Map || producer.kind == GroupKind::Reduce) &&
                          (consumer.kind == GroupKind::Map || consumer.kind == GroupKind::Reduce);
   if (!epilogue && !both_rows)
-    return no(consumer.kind == GroupKind::Contraction ? "a contraction packs its operands from memory"
-              : producer.kind == GroupKind::Contraction ? "a reduction cannot end a contraction's kernel"
-                                                        : "scans and scatters have kernels of their own");
+    return no(
+        consumer.kind == GroupKind::Contraction   ? "a contraction packs its operands from memory"
+        : producer.kind == GroupKind::Contraction ? "a reduction cannot end a contraction's kernel"
+                                                  : "scans and scatters have kernels of their own");
   Alignment align(producer, consumer);
   for (const Member& reader : consumer.members)
     for (const Read& read : reads[reader.node])
@@ -212,7 +223,8 @@ Joined join(const GraphFacts& facts, const std::vector<std::vector<Read>>& reads
   }
   if (consumer.kind == GroupKind::Map && !align.covers_consumer())
     return no("its loops run over more axes than the producer's");
-  if (producer.kind == GroupKind::Map && consumer.kind == GroupKind::Map && !align.covers_producer())
+  if (producer.kind == GroupKind::Map && consumer.kind == GroupKind::Map &&
+      !align.covers_producer())
     return no("their loops run over different axes");
   if (consumer.kind == GroupKind::Reduce)
     g.kind = GroupKind::Reduce;

@@ -20,7 +20,9 @@ struct KernelCache::Impl {
   std::unordered_map<std::uint64_t, Entry> entries;
 };
 
-KernelCache::KernelCache(std::size_t limit) : impl_(std::make_unique<Impl>()) { impl_->limit = std::max<std::size_t>(limit, 1); }
+KernelCache::KernelCache(std::size_t limit) : impl_(std::make_unique<Impl>()) {
+  impl_->limit = std::max<std::size_t>(limit, 1);
+}
 KernelCache::~KernelCache() = default;
 
 std::size_t KernelCache::size() const {
@@ -28,7 +30,8 @@ std::size_t KernelCache::size() const {
   return impl_->entries.size();
 }
 
-Artifact KernelCache::get(const kernel::KernelProgram& program, backend::Device& device, bool* was_cached) {
+Artifact KernelCache::get(const kernel::KernelProgram& program, backend::Device& device,
+                          bool* was_cached) {
   const std::uint64_t key = kernel::hash_of(program) ^ device.target().fingerprint;
   std::promise<Artifact> promise;
   {
@@ -43,7 +46,8 @@ Artifact KernelCache::get(const kernel::KernelProgram& program, backend::Device&
       return artifact.get(); // another thread may still be compiling it
     }
     impl_->recent.push_back(key);
-    impl_->entries.emplace(key, Impl::Entry{promise.get_future().share(), std::prev(impl_->recent.end())});
+    impl_->entries.emplace(
+        key, Impl::Entry{promise.get_future().share(), std::prev(impl_->recent.end())});
     if (impl_->entries.size() > impl_->limit) {
       impl_->entries.erase(impl_->recent.front());
       impl_->recent.pop_front();

@@ -17,7 +17,8 @@ constexpr int kNone = -1;
 
 class Partitioner {
 public:
-  Partitioner(const GraphFacts& facts, bool fuse) : facts_(facts), graph_(facts.graph()), fuse_(fuse) {}
+  Partitioner(const GraphFacts& facts, bool fuse)
+      : facts_(facts), graph_(facts.graph()), fuse_(fuse) {}
 
   Partition run() {
     stored_ = choose_stored(facts_, fuse_);
@@ -96,7 +97,9 @@ private:
         for (int c : next[g])
           ++waiting[c];
       }
-    auto later = [&](int a, int b) { return groups_[a].members[0].node > groups_[b].members[0].node; };
+    auto later = [&](int a, int b) {
+      return groups_[a].members[0].node > groups_[b].members[0].node;
+    };
     std::priority_queue<int, std::vector<int>, decltype(later)> ready(later);
     std::size_t alive = 0;
     for (std::size_t g = 0; g < groups_.size(); ++g)
@@ -140,7 +143,8 @@ private:
       return false;
     }
     if (reaches_around(producer, consumer)) {
-      remember_refusal(producer, consumer, "another kernel between them reads the first and feeds the second");
+      remember_refusal(producer, consumer,
+                       "another kernel between them reads the first and feeds the second");
       return false;
     }
     replace(producer, consumer, std::move(joined.group));
@@ -159,7 +163,8 @@ private:
         std::vector<int> consumers;
         for (int c : consumers_of(g))
           consumers.push_back(c);
-        std::sort(consumers.begin(), consumers.end(), [&](int a, int b) { return rank_[a] < rank_[b]; });
+        std::sort(consumers.begin(), consumers.end(),
+                  [&](int a, int b) { return rank_[a] < rank_[b]; });
         for (int c : consumers)
           if (try_join(g, c)) {
             any = again = true;
@@ -195,9 +200,10 @@ private:
     if (rank_[a] > rank_[b])
       std::swap(a, b);
     const Group &x = groups_[a], &y = groups_[b];
-    if (x.kind != y.kind || (x.kind != GroupKind::Map && x.kind != GroupKind::Reduce) || !(x.axes == y.axes) ||
-        x.reduced != y.reduced || x.members.size() + y.members.size() > 16 || reads_alike(x, base) != reads_alike(y, base) ||
-        depends_directly(b, a) || reaches_around(a, b))
+    if (x.kind != y.kind || (x.kind != GroupKind::Map && x.kind != GroupKind::Reduce) ||
+        !(x.axes == y.axes) || x.reduced != y.reduced || x.members.size() + y.members.size() > 16 ||
+        reads_alike(x, base) != reads_alike(y, base) || depends_directly(b, a) ||
+        reaches_around(a, b))
       return false;
     Group both = x;
     both.members.insert(both.members.end(), y.members.begin(), y.members.end());
@@ -244,6 +250,8 @@ private:
 
 } // namespace
 
-Partition partition_greedily(const GraphFacts& facts, bool fuse) { return Partitioner(facts, fuse).run(); }
+Partition partition_greedily(const GraphFacts& facts, bool fuse) {
+  return Partitioner(facts, fuse).run();
+}
 
 } // namespace egret::compiler

@@ -6,21 +6,24 @@
 
 namespace egret::compiler {
 
-/// Decides for every node whether its value is stored (in memory or as a stage of a kernel) or computed anew inside each reader.
-/// Always stored: reductions, scans, scatters, outputs, data that is gathered from. Stored or not by cost: elementwise values.
+/// Decides for every node whether its value is stored (in memory or as a stage of a kernel) or
+/// computed anew inside each reader. Always stored: reductions, scans, scatters, outputs, data that
+/// is gathered from. Stored or not by cost: elementwise values.
 std::vector<bool> choose_stored(const GraphFacts& facts, bool fuse);
 
-/// A read by a stored node of another stored node or graph input, through the elementwise nodes inlined between them. `map` goes from the
-/// reader's frame to the box of `base`.
+/// A read by a stored node of another stored node or graph input, through the elementwise nodes
+/// inlined between them. `map` goes from the reader's frame to the box of `base`.
 struct Read {
   ir::NodeId base;
   IndexMap map;
   bool indirect; ///< through a gather: not a map
 };
 
-/// The box over which a stored node's loops run: its own, except that a reduction runs over its operand's and a scatter over its updates'.
+/// The box over which a stored node's loops run: its own, except that a reduction runs over its
+/// operand's and a scatter over its updates'.
 const Shape& frame_of(const ir::Graph& graph, ir::NodeId stored);
-std::vector<Read> reads_of(const GraphFacts& facts, const std::vector<bool>& stored, ir::NodeId node);
+std::vector<Read> reads_of(const GraphFacts& facts, const std::vector<bool>& stored,
+                           ir::NodeId node);
 
 enum class GroupKind : std::uint8_t { Map, Reduce, Contraction, Scan, Scatter };
 
@@ -31,7 +34,8 @@ struct Member {
   std::vector<int> place; ///< by dim of the node's box: the group's axis
 };
 
-/// Stored nodes that one kernel computes, over common axes. Every member runs over all parallel axes, alone or with all reduced ones.
+/// Stored nodes that one kernel computes, over common axes. Every member runs over all parallel
+/// axes, alone or with all reduced ones.
 struct Group {
   GroupKind kind = GroupKind::Map;
   std::vector<Expr> axes;      ///< extents, in loop order
@@ -45,17 +49,20 @@ struct Partition {
   std::vector<Unfused> unfused;
 };
 
-/// Every stored node that is no graph input is a member of exactly one group, and reads between groups form no cycle.
+/// Every stored node that is no graph input is a member of exactly one group, and reads between
+/// groups form no cycle.
 Partition partition_greedily(const GraphFacts& facts, bool fuse);
 
 /// The group of one stored node.
 Group group_of_one(const GraphFacts& facts, ir::NodeId node);
-/// `producer` and `consumer` as one group, joined where `consumer` reads the same point that `producer` makes; or why not.
+/// `producer` and `consumer` as one group, joined where `consumer` reads the same point that
+/// `producer` makes; or why not.
 struct Joined {
   bool ok = false;
   Group group;
   std::string why;
 };
-Joined join(const GraphFacts& facts, const std::vector<std::vector<Read>>& reads, const Group& producer, const Group& consumer);
+Joined join(const GraphFacts& facts, const std::vector<std::vector<Read>>& reads,
+            const Group& producer, const Group& consumer);
 
 } // namespace egret::compiler

@@ -16,7 +16,9 @@ struct Piece {
   int first = 0, last = 0;
 };
 
-std::int64_t rounded(std::int64_t bytes) { return (std::max<std::int64_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment; }
+std::int64_t rounded(std::int64_t bytes) {
+  return (std::max<std::int64_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
+}
 
 } // namespace
 
@@ -38,7 +40,8 @@ void place_slots(kernel::Plan& plan, const std::vector<int>& same_as) {
   }
   std::vector<int> order(pieces.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return pieces[a].bytes > pieces[b].bytes; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int a, int b) { return pieces[a].bytes > pieces[b].bytes; });
 
   std::int64_t total = 0;
   std::vector<int> placed; // by offset
@@ -55,9 +58,10 @@ void place_slots(kernel::Plan& plan, const std::vector<int>& same_as) {
     }
     piece.offset = at;
     total = std::max(total, at + piece.bytes);
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), p,
-                                   [&](int a, int b) { return pieces[a].offset < pieces[b].offset; }),
-                  p);
+    placed.insert(
+        std::upper_bound(placed.begin(), placed.end(), p,
+                         [&](int a, int b) { return pieces[a].offset < pieces[b].offset; }),
+        p);
   }
   for (std::size_t i = 0; i < plan.slots.size(); ++i)
     if (piece_of[i] >= 0)

@@ -18,9 +18,11 @@ using kernel::StepKind;
 namespace {
 
 Expr bytes_of(const ir::Node& node) {
-  const Expr bytes = element_count(node.shape) * Expr(static_cast<std::int64_t>(size_of(node.dtype)));
+  const Expr bytes =
+      element_count(node.shape) * Expr(static_cast<std::int64_t>(size_of(node.dtype)));
   if (bytes.upper() == INT64_MAX)
-    fail(ErrorKind::Unsupported, "compile: a value of shape {} has no largest size; give its symbolic dims an upper bound",
+    fail(ErrorKind::Unsupported,
+         "compile: a value of shape {} has no largest size; give its symbolic dims an upper bound",
          to_string(node.shape));
   return bytes;
 }
@@ -34,8 +36,8 @@ Step copy_step(int from, int to) {
 
 class PlanBuilder {
 public:
-  PlanBuilder(const ir::Graph& graph, const std::vector<PlannedKernel>& kernels, std::vector<kernel::KernelEntry> entries,
-              const std::vector<OutputSpec>& outputs)
+  PlanBuilder(const ir::Graph& graph, const std::vector<PlannedKernel>& kernels,
+              std::vector<kernel::KernelEntry> entries, const std::vector<OutputSpec>& outputs)
       : graph_(graph), kernels_(kernels), specs_(outputs) {
     plan_.kernels = std::move(entries);
   }
@@ -79,7 +81,8 @@ private:
       for (NodeId base : kernels_[k].built.operands)
         if (auto w = writer_.find(base); w != writer_.end() && w->second != static_cast<int>(k))
           next_[w->second].insert(static_cast<int>(k));
-    // A state is replaced in place when everything else that reads the old value can run before; else it is copied back at the end.
+    // A state is replaced in place when everything else that reads the old value can run before;
+    // else it is copied back at the end.
     for (std::size_t o = 0; o < graph_.outputs.size(); ++o) {
       const std::int64_t slot = state_of(static_cast<int>(o));
       if (slot < 0)
@@ -120,11 +123,13 @@ private:
       return true;
     if (region.outputs[output].combine != kernel::Combine::Store)
       return region.outputs[output].alias == operand && kernel::may_alias(region, output, operand);
-    // A generator may compute a stage anew inside a later one, so what a later stage depends on must not be overwritten.
+    // A generator may compute a stage anew inside a later one, so what a later stage depends on
+    // must not be overwritten.
     std::vector<bool> depends(region.stages.size(), false);
     for (std::size_t s = 0; s < region.stages.size(); ++s) {
       for (const kernel::Load& load : region.stages[s].loads)
-        depends[s] = depends[s] || (load.source == kernel::Source::Operand ? load.number == operand : depends[load.number]);
+        depends[s] = depends[s] || (load.source == kernel::Source::Operand ? load.number == operand
+                                                                           : depends[load.number]);
       if (depends[s] && static_cast<int>(s) > region.outputs[output].stage)
         return false;
     }
@@ -146,7 +151,8 @@ private:
     return false;
   }
 
-  /// Among the kernels that can run, the one that leaves the least memory alive; ties go by the graph's order.
+  /// Among the kernels that can run, the one that leaves the least memory alive; ties go by the
+  /// graph's order.
   void order_kernels() {
     std::vector<int> waiting(kernels_.size(), 0);
     for (const auto& targets : next_)
@@ -163,10 +169,12 @@ private:
       double bytes = 0;
       for (NodeId node : kernels_[k].built.outputs)
         if (!output_of_.count(node))
-          bytes += elements_of(graph_[node].shape) * static_cast<double>(size_of(graph_[node].dtype));
+          bytes +=
+              elements_of(graph_[node].shape) * static_cast<double>(size_of(graph_[node].dtype));
       for (NodeId base : kernels_[k].built.operands)
         if (graph_[base].op != Op::Input && !output_of_.count(base) && readers_left[base] == 1)
-          bytes -= elements_of(graph_[base].shape) * static_cast<double>(size_of(graph_[base].dtype));
+          bytes -=
+              elements_of(graph_[base].shape) * static_cast<double>(size_of(graph_[base].dtype));
       return bytes;
     };
     while (!ready.empty()) {
@@ -188,7 +196,8 @@ private:
     ensure(order_.size() == kernels_.size(), "plan: kernels wait for each other in a cycle");
   }
 
-  int add_slot(SlotKind kind, const ir::Node& node, std::int64_t number = -1, std::int64_t input = -1) {
+  int add_slot(SlotKind kind, const ir::Node& node, std::int64_t number = -1,
+               std::int64_t input = -1) {
     Slot slot;
     slot.kind = kind;
     slot.dtype = node.dtype;
@@ -245,9 +254,10 @@ private:
   void take_over(int k, NodeId node, int slot) {
     for (NodeId base : kernels_[k].built.operands) {
       auto from = slot_of_.find(base);
-      if (from == slot_of_.end() || plan_.slots[from->second].kind != SlotKind::Arena || given_away_.count(from->second) ||
-          !(plan_.slots[from->second].bytes == plan_.slots[slot].bytes) || left_[base] > 1 || must_survive(from->second) ||
-          !writes_over(k, node, base))
+      if (from == slot_of_.end() || plan_.slots[from->second].kind != SlotKind::Arena ||
+          given_away_.count(from->second) ||
+          !(plan_.slots[from->second].bytes == plan_.slots[slot].bytes) || left_[base] > 1 ||
+          must_survive(from->second) || !writes_over(k, node, base))
         continue;
       same_as_[slot] = from->second;
       given_away_.insert(from->second);
@@ -256,7 +266,8 @@ private:
   }
 
   bool must_survive(int slot) const {
-    return std::any_of(copies_.begin(), copies_.end(), [&](const auto& c) { return c.first == slot; });
+    return std::any_of(copies_.begin(), copies_.end(),
+                       [&](const auto& c) { return c.first == slot; });
   }
 
   void launch(int k) {
@@ -358,10 +369,10 @@ private:
 
 } // namespace
 
-Plan build_plan(const ir::Graph& graph, const std::vector<PlannedKernel>& kernels, std::vector<kernel::KernelEntry> entries,
-                const std::vector<OutputSpec>& outputs) {
-  ensure(outputs.empty() || outputs.size() == graph.outputs.size(), "plan: {} output specs for {} outputs", outputs.size(),
-         graph.outputs.size());
+Plan build_plan(const ir::Graph& graph, const std::vector<PlannedKernel>& kernels,
+                std::vector<kernel::KernelEntry> entries, const std::vector<OutputSpec>& outputs) {
+  ensure(outputs.empty() || outputs.size() == graph.outputs.size(),
+         "plan: {} output specs for {} outputs", outputs.size(), graph.outputs.size());
   return PlanBuilder(graph, kernels, std::move(entries), outputs).run();
 }
 

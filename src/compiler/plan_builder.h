@@ -6,18 +6,21 @@
 
 namespace egret::compiler {
 
-/// A kernel of the partition with the code that was chosen for it; `entry` is its place among the distinct ones.
+/// A kernel of the partition with the code that was chosen for it; `entry` is its place among the
+/// distinct ones.
 struct PlannedKernel {
   BuiltRegion built;
   int entry;
 };
 
-/// `graph` is the prepared graph, `kernels` are in an order that respects reads, `outputs` tell what becomes of each graph output.
-kernel::Plan build_plan(const ir::Graph& graph, const std::vector<PlannedKernel>& kernels, std::vector<kernel::KernelEntry> entries,
+/// `graph` is the prepared graph, `kernels` are in an order that respects reads, `outputs` tell
+/// what becomes of each graph output.
+kernel::Plan build_plan(const ir::Graph& graph, const std::vector<PlannedKernel>& kernels,
+                        std::vector<kernel::KernelEntry> entries,
                         const std::vector<OutputSpec>& outputs);
 
-/// Gives every arena slot an offset such that slots that live at the same time do not overlap; `same_as[i]` >= 0 puts slot i where that
-/// slot is. Fills arena_bytes and liveness_bound_bytes.
+/// Gives every arena slot an offset such that slots that live at the same time do not overlap;
+/// `same_as[i]` >= 0 puts slot i where that slot is. Fills arena_bytes and liveness_bound_bytes.
 void place_slots(kernel::Plan& plan, const std::vector<int>& same_as);
 
 } // namespace egret::compiler

@@ -23,7 +23,8 @@ bool is_stored_value(const ir::Graph& graph, NodeId id) {
 }
 
 bool has_zero(const Shape& shape) {
-  return std::any_of(shape.begin(), shape.end(), [](const Expr& d) { return d.is_constant() && d.value() == 0; });
+  return std::any_of(shape.begin(), shape.end(),
+                     [](const Expr& d) { return d.is_constant() && d.value() == 0; });
 }
 
 /// The value of a node that has no elements, or reduces none; nothing for others.
@@ -44,7 +45,8 @@ namespace {
 /// Copies a graph node by node, changing what needs to be changed on the way.
 class Preparer {
 public:
-  explicit Preparer(const ir::Graph& graph) : graph_(graph), to_(graph.size()), uses_(graph.size(), 0) {
+  explicit Preparer(const ir::Graph& graph)
+      : graph_(graph), to_(graph.size()), uses_(graph.size(), 0) {
     for (NodeId id = 0; id < graph.size(); ++id)
       for (NodeId input : graph[id].inputs)
         ++uses_[input];
@@ -58,7 +60,8 @@ public:
     std::set<NodeId> taken;
     for (NodeId id : graph_.outputs) {
       NodeId output = to_[id];
-      while (!is_stored_value(result_, same_memory(result_, output)) || taken.count(same_memory(result_, output)))
+      while (!is_stored_value(result_, same_memory(result_, output)) ||
+             taken.count(same_memory(result_, output)))
         output = identity(output);
       taken.insert(same_memory(result_, output));
       result_.outputs.push_back(output);
@@ -83,7 +86,8 @@ private:
     return result_.add(node.op, inputs, node.attrs);
   }
 
-  /// A scatter works on its data in place: the data must be a value that only the scatter reads. Sums are made in the accumulator's type.
+  /// A scatter works on its data in place: the data must be a value that only the scatter reads.
+  /// Sums are made in the accumulator's type.
   NodeId scatter(const ir::Node& node, std::vector<NodeId> inputs) {
     const DType sums = accumulator_of(node.dtype);
     const bool shared = uses_[node.inputs[0]] > 1;
@@ -104,6 +108,8 @@ private:
 
 } // namespace
 
-ir::Graph prepare(const ir::Graph& graph) { return Preparer(graph).run(); }
+ir::Graph prepare(const ir::Graph& graph) {
+  return Preparer(graph).run();
+}
 
 } // namespace egret::compiler

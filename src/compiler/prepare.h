@@ -1,14 +1,16 @@
-// The last change to the graph before it is partitioned: memory for outputs, nothing left that has no elements.
+// The last change to the graph before it is partitioned: memory for outputs, nothing left that has
+// no elements.
 #pragma once
 
 #include "egret/ir.h"
 
 namespace egret::compiler {
 
-/// The same graph in which each output is a value that one kernel can store where the caller wants it: a node that is no input, no
-/// constant and no other output, or a reshape of one. Where that is not so, an identity (stop_gradient) is put in between, which becomes a
-/// copying kernel or the end of the one that makes the value. The data of scatters are made values of their own in the same way.
-/// Values without elements, and reductions of none, become constants.
+/// The same graph in which each output is a value that one kernel can store where the caller wants
+/// it: a node that is no input, no constant and no other output, or a reshape of one. Where that is
+/// not so, an identity (stop_gradient) is put in between, which becomes a copying kernel or the end
+/// of the one that makes the value. The data of scatters are made values of their own in the same
+/// way. Values without elements, and reductions of none, become constants.
 ir::Graph prepare(const ir::Graph& graph);
 
 } // namespace egret::compiler

@@ -22,7 +22,8 @@ namespace {
 
 class RegionBuilder;
 
-/// Where a value is wanted: a point of its box as expressions over the stage's variables, and the conditions under which it is used at all.
+/// Where a value is wanted: a point of its box as expressions over the stage's variables, and the
+/// conditions under which it is used at all.
 struct Point {
   std::vector<Expr> coords;
   std::vector<Guard> used_if;
@@ -31,7 +32,8 @@ struct Point {
 /// Writes one stage's body by walking the cone of its root.
 class StageWriter {
 public:
-  StageWriter(RegionBuilder& builder, Stage& stage, Shape box) : builder_(builder), stage_(stage), box_(std::move(box)) {}
+  StageWriter(RegionBuilder& builder, Stage& stage, Shape box)
+      : builder_(builder), stage_(stage), box_(std::move(box)) {}
 
   /// Body value of operand `id` (any node) at `p`.
   int operand(NodeId id, const Point& p);
@@ -78,7 +80,8 @@ private:
 
 class RegionBuilder {
 public:
-  RegionBuilder(const GraphFacts& facts, const Partition& partition, const Group& group, const std::vector<bool>& keep)
+  RegionBuilder(const GraphFacts& facts, const Partition& partition, const Group& group,
+                const std::vector<bool>& keep)
       : facts(facts), graph(facts.graph()), stored(partition.stored), group_(group), keep_(keep) {}
 
   BuiltRegion run() {
@@ -97,9 +100,11 @@ public:
     operand.dtype = node.dtype;
     operand.shape = node.shape;
     operand.layout = IndexMap::row_major(node.shape);
-    operand.role = node.op == Op::Input && node.attrs.by_value ? kernel::Role::Scalar : kernel::Role::Tensor;
+    operand.role =
+        node.op == Op::Input && node.attrs.by_value ? kernel::Role::Scalar : kernel::Role::Tensor;
     operand.alignment = node.op == Op::Input ? static_cast<std::int64_t>(size_of(node.dtype)) : 64;
-    operand.name = node.op == Op::Input && !node.attrs.name.empty() ? node.attrs.name : fmt::format("v{}", base);
+    operand.name = node.op == Op::Input && !node.attrs.name.empty() ? node.attrs.name
+                                                                    : fmt::format("v{}", base);
     built.region.operands.push_back(std::move(operand));
     built.operands.push_back(base);
     return operand_number_[base] = static_cast<int>(built.operands.size()) - 1;
@@ -120,7 +125,9 @@ private:
       for (std::size_t i = 0; i < group_.axes.size(); ++i)
         if (group_.reduced[i] == wanted) {
           region_axis_[i] = static_cast<int>(built.region.axes.size());
-          built.region.axes.push_back({group_.axes[i], wanted, fmt::format("{}{}", wanted ? 'r' : 'p', wanted ? reduced++ : parallel++)});
+          built.region.axes.push_back(
+              {group_.axes[i], wanted,
+               fmt::format("{}{}", wanted ? 'r' : 'p', wanted ? reduced++ : parallel++)});
         }
   }
 
@@ -151,7 +158,13 @@ private:
       if (stage.monoid == Monoid::ArgMax) {
         stage.acc_dtype = graph[node.inputs[0]].dtype;
         if (stage.over.empty()) {
-          stage.body.push_back({BodyValue::Kind::Constant, DType::I64, Scalar::of(DType::I64, std::int64_t{0}), -1, Expr(0), Op::Add, {}});
+          stage.body.push_back({BodyValue::Kind::Constant,
+                                DType::I64,
+                                Scalar::of(DType::I64, std::int64_t{0}),
+                                -1,
+                                Expr(0),
+                                Op::Add,
+                                {}});
           stage.yields = {0};
           break;
         }
@@ -171,7 +184,8 @@ private:
     case OpClass::Scatter: {
       const std::size_t axis = node.attrs.axes[0];
       Point at;
-      at.coords.assign(frame.coords.begin() + axis, frame.coords.begin() + axis + graph[node.inputs[1]].shape.size());
+      at.coords.assign(frame.coords.begin() + axis,
+                       frame.coords.begin() + axis + graph[node.inputs[1]].shape.size());
       const int value = writer.operand(node.inputs[2], frame);
       const int index = writer.operand(node.inputs[1], at);
       stage.yields = {value, index};
@@ -194,12 +208,14 @@ private:
   }
 
   static bool is_summed(const ir::Node& node, std::size_t dim) {
-    return std::find(node.attrs.axes.begin(), node.attrs.axes.end(), static_cast<std::int64_t>(dim)) != node.attrs.axes.end();
+    return std::find(node.attrs.axes.begin(), node.attrs.axes.end(),
+                     static_cast<std::int64_t>(dim)) != node.attrs.axes.end();
   }
 
   /// The stage's variable that stands for a region axis.
   Expr variable(const Stage& stage, int region_axis) const {
-    const int place = static_cast<int>(std::find(stage.axes.begin(), stage.axes.end(), region_axis) - stage.axes.begin());
+    const int place = static_cast<int>(
+        std::find(stage.axes.begin(), stage.axes.end(), region_axis) - stage.axes.begin());
     return Expr::axis(place, built.region.axes[region_axis].extent);
   }
 
@@ -312,7 +328,8 @@ int StageWriter::load(NodeId base, const Point& p, const IndexMap& map, std::vec
   Load load;
   load.map = map;
   if (!p.used_if.empty())
-    load.map.holes.insert(load.map.holes.begin(), {p.used_if, Scalar::of(builder_.graph[base].dtype, 0.0)});
+    load.map.holes.insert(load.map.holes.begin(),
+                          {p.used_if, Scalar::of(builder_.graph[base].dtype, 0.0)});
   load.indirect = std::move(indirect);
   if (auto it = builder_.stage_of.find(base); it != builder_.stage_of.end()) {
     load.source = Source::Stage;
@@ -323,8 +340,10 @@ int StageWriter::load(NodeId base, const Point& p, const IndexMap& map, std::vec
     load.map.coords.clear();
     for (int axis : kernel::result_axes(source)) {
       const auto place = std::find(stage_.axes.begin(), stage_.axes.end(), axis);
-      ensure(place != stage_.axes.end(), "regions: a stage reads another one that runs over more axes");
-      load.map.coords.push_back(Expr::axis(static_cast<int>(place - stage_.axes.begin()), builder_.built.region.axes[axis].extent));
+      ensure(place != stage_.axes.end(),
+             "regions: a stage reads another one that runs over more axes");
+      load.map.coords.push_back(Expr::axis(static_cast<int>(place - stage_.axes.begin()),
+                                           builder_.built.region.axes[axis].extent));
     }
   } else {
     load.source = Source::Operand;
@@ -360,7 +379,8 @@ int StageWriter::inside(NodeId id, const Point& p) {
 
 int StageWriter::gather(NodeId id, const Point& p) {
   const ir::Node& node = builder_.graph[id];
-  const std::size_t axis = node.attrs.axes[0], index_rank = builder_.graph[node.inputs[1]].shape.size();
+  const std::size_t axis = node.attrs.axes[0],
+                    index_rank = builder_.graph[node.inputs[1]].shape.size();
   Point at{{p.coords.begin() + axis, p.coords.begin() + axis + index_rank}, p.used_if};
   const int index = operand(node.inputs[1], at);
   const ir::Node& data = builder_.graph[node.inputs[0]];
@@ -380,7 +400,8 @@ int StageWriter::condition(const std::vector<Guard>& guards) {
     const int value = index(g.value, DType::I64);
     const int below = apply(Op::Lt, DType::Bool, {value, index(g.hi, DType::I64)});
     const int one = constant(Scalar::of(DType::Bool, std::int64_t{1}));
-    const int above = apply(Op::Xor, DType::Bool, {apply(Op::Lt, DType::Bool, {value, index(g.lo, DType::I64)}), one});
+    const int above = apply(Op::Xor, DType::Bool,
+                            {apply(Op::Lt, DType::Bool, {value, index(g.lo, DType::I64)}), one});
     const int both = apply(Op::And, DType::Bool, {above, below});
     all = all < 0 ? both : apply(Op::And, DType::Bool, {all, both});
   }
@@ -389,7 +410,8 @@ int StageWriter::condition(const std::vector<Guard>& guards) {
 
 } // namespace
 
-BuiltRegion build_region(const GraphFacts& facts, const Partition& partition, const Group& group, const std::vector<bool>& keep) {
+BuiltRegion build_region(const GraphFacts& facts, const Partition& partition, const Group& group,
+                         const std::vector<bool>& keep) {
   BuiltRegion built = RegionBuilder(facts, partition, group, keep).run();
   canonicalize(built.region);
   return built;

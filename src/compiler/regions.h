@@ -13,10 +13,13 @@ struct BuiltRegion {
   std::vector<ir::NodeId> outputs;  ///< by output: a stored node
 };
 
-/// `keep` tells which stored nodes must be in memory after the kernel (graph outputs and what other groups read).
-BuiltRegion build_region(const GraphFacts& facts, const Partition& partition, const Group& group, const std::vector<bool>& keep);
+/// `keep` tells which stored nodes must be in memory after the kernel (graph outputs and what other
+/// groups read).
+BuiltRegion build_region(const GraphFacts& facts, const Partition& partition, const Group& group,
+                         const std::vector<bool>& keep);
 
-/// The canonical form that generators rely on: flat operands and outputs, neighbouring axes that always go together merged.
+/// The canonical form that generators rely on: flat operands and outputs, neighbouring axes that
+/// always go together merged.
 void canonicalize(kernel::Region& region);
 
 } // namespace egret::compiler

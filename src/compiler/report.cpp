@@ -24,9 +24,11 @@ std::string node_name(const ir::Graph& graph, ir::NodeId id) {
 } // namespace
 
 std::string CompileReport::text() const {
-  std::string out = fmt::format("{} ops recorded, {} after normalization, {} kernels ({} compiled, {} from the cache)\n", ops_recorded,
-                                ops_normalized, kernels.size(), kernels_compiled, kernels_from_cache);
-  out += fmt::format("arena {}, at least {} by liveness\n", human_bytes(static_cast<double>(arena_bytes)),
+  std::string out = fmt::format(
+      "{} ops recorded, {} after normalization, {} kernels ({} compiled, {} from the cache)\n",
+      ops_recorded, ops_normalized, kernels.size(), kernels_compiled, kernels_from_cache);
+  out += fmt::format("arena {}, at least {} by liveness\n",
+                     human_bytes(static_cast<double>(arena_bytes)),
                      human_bytes(static_cast<double>(liveness_bound_bytes)));
   out += "stages:";
   for (const StageTime& s : stages)
@@ -34,13 +36,15 @@ std::string CompileReport::text() const {
   out += "\nkernels:\n";
   int number = 0;
   for (const KernelReport& k : kernels)
-    out += fmt::format("  {:3} {} [{}] reads {}, writes {}, {:.3g} flops: {} | {}\n", number++, k.name, k.form,
-                       human_bytes(static_cast<double>(k.bytes_read)), human_bytes(static_cast<double>(k.bytes_written)), k.flops,
+    out += fmt::format("  {:3} {} [{}] reads {}, writes {}, {:.3g} flops: {} | {}\n", number++,
+                       k.name, k.form, human_bytes(static_cast<double>(k.bytes_read)),
+                       human_bytes(static_cast<double>(k.bytes_written)), k.flops,
                        fmt::join(k.ops, " "), k.schedule);
   if (!unfused.empty())
     out += "not fused:\n";
   for (const Unfused& u : unfused)
-    out += fmt::format("  {} -> {}: {}\n", node_name(graph, u.producer), node_name(graph, u.consumer), u.why);
+    out += fmt::format("  {} -> {}: {}\n", node_name(graph, u.producer),
+                       node_name(graph, u.consumer), u.why);
   return out;
 }
 

@@ -25,7 +25,9 @@ double elements_of(const Shape& shape) {
 
 namespace {
 
-bool is_unit(const Expr& e) { return e.is_constant() && e.value() == 1; }
+bool is_unit(const Expr& e) {
+  return e.is_constant() && e.value() == 1;
+}
 
 /// Dims of a movement's box along which a view with base dependence `base` can vary.
 std::vector<bool> dependence_through(const IndexMap& map, const std::vector<bool>& base) {
@@ -89,7 +91,8 @@ void GraphFacts::find_dependence(NodeId id) {
     const auto& from = depends_[node.inputs[0]];
     std::size_t out = 0;
     for (std::size_t i = 0; i < from.size(); ++i)
-      if (std::find(node.attrs.axes.begin(), node.attrs.axes.end(), static_cast<std::int64_t>(i)) == node.attrs.axes.end())
+      if (std::find(node.attrs.axes.begin(), node.attrs.axes.end(), static_cast<std::int64_t>(i)) ==
+          node.attrs.axes.end())
         dep[out++] = from[i];
     break;
   }
@@ -110,7 +113,8 @@ void GraphFacts::find_product(NodeId id) {
   const ir::Node& reduce = graph_[id];
   const View& operand = views_[reduce.inputs[0]];
   const ir::Node& product = graph_[operand.base];
-  if (product.op != Op::Mul || !operand.map.is_total() || output_[operand.base] || uses_[operand.base].size() != 1)
+  if (product.op != Op::Mul || !operand.map.is_total() || output_[operand.base] ||
+      uses_[operand.base].size() != 1)
     return;
   // Each dim of the reduced box must be one dim of the product's box.
   std::vector<int> dim_of(product.shape.size(), -1);
@@ -126,7 +130,8 @@ void GraphFacts::find_product(NodeId id) {
   for (std::size_t j = 0; j < product.shape.size(); ++j) {
     if (is_unit(product.shape[j]))
       continue;
-    bool summed = std::find(reduce.attrs.axes.begin(), reduce.attrs.axes.end(), dim_of[j]) != reduce.attrs.axes.end();
+    bool summed = std::find(reduce.attrs.axes.begin(), reduce.attrs.axes.end(), dim_of[j]) !=
+                  reduce.attrs.axes.end();
     if (summed) {
       if (!a[j] || !b[j])
         return;

@@ -1,4 +1,5 @@
-// What the partitioner needs to know of a graph: values seen through movement nodes, their readers, and the axes they depend on.
+// What the partitioner needs to know of a graph: values seen through movement nodes, their readers,
+// and the axes they depend on.
 #pragma once
 
 #include "egret/ir.h"
@@ -7,7 +8,8 @@
 
 namespace egret::compiler {
 
-/// A value read through a chain of movement nodes: element p of the view is element map(p) of `base`, or a fill.
+/// A value read through a chain of movement nodes: element p of the view is element map(p) of
+/// `base`, or a fill.
 struct View {
   ir::NodeId base = ir::kNoNode; ///< never a movement node
   IndexMap map;
@@ -29,10 +31,13 @@ public:
   const View& view(ir::NodeId id) const { return views_[id]; }
   /// Readers of a non-movement node, looking through movement.
   const std::vector<Use>& uses(ir::NodeId id) const { return uses_[id]; }
-  bool is_output(ir::NodeId id) const { return output_[id]; } ///< it or a view of it is a graph output
+  bool is_output(ir::NodeId id) const {
+    return output_[id];
+  } ///< it or a view of it is a graph output
   /// By dim of the node's box: can the value differ along it? (False along expanded dims.)
   const std::vector<bool>& depends(ir::NodeId id) const { return depends_[id]; }
-  /// For a sum of products whose factors share the summed axes and each have axes of their own: the product's node; else kNoNode.
+  /// For a sum of products whose factors share the summed axes and each have axes of their own: the
+  /// product's node; else kNoNode.
   ir::NodeId product_of(ir::NodeId reduce) const { return product_[reduce]; }
   bool is_product(ir::NodeId id) const { return is_product_[id]; }
 
@@ -49,11 +54,13 @@ private:
   std::vector<bool> is_product_;
 };
 
-/// The axis number when `e` is exactly one axis variable, -1 when it is the constant 0, -2 otherwise.
+/// The axis number when `e` is exactly one axis variable, -1 when it is the constant 0, -2
+/// otherwise.
 int plain_axis(const Expr& e);
 inline constexpr int kZeroAxis = -1, kNotPlain = -2;
 
-/// Upper bound of an element count, for heuristics: unknown dims count as their largest value, at most 2^40.
+/// Upper bound of an element count, for heuristics: unknown dims count as their largest value, at
+/// most 2^40.
 double elements_of(const Shape& shape);
 
 } // namespace egret::compiler

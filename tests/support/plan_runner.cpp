@@ -11,11 +11,14 @@ using backend::reference::HostArray;
 
 namespace {
 
-/// Bytes at an address that kernels may assume to be a multiple of 64, filled with a pattern that is no sensible number.
+/// Bytes at an address that kernels may assume to be a multiple of 64, filled with a pattern that
+/// is no sensible number.
 class AlignedMemory {
 public:
   explicit AlignedMemory(std::size_t bytes) : bytes_(bytes + 64, std::byte{0xA5}) {}
-  std::byte* data() { return bytes_.data() + (64 - reinterpret_cast<std::uintptr_t>(bytes_.data()) % 64) % 64; }
+  std::byte* data() {
+    return bytes_.data() + (64 - reinterpret_cast<std::uintptr_t>(bytes_.data()) % 64) % 64;
+  }
 
 private:
   std::vector<std::byte> bytes_;
@@ -23,8 +26,8 @@ private:
 
 } // namespace
 
-std::vector<HostArray> run_plan(const compiler::Compiled& compiled, const ir::Graph& graph, std::span<HostArray> inputs,
-                                backend::Device* device) {
+std::vector<HostArray> run_plan(const compiler::Compiled& compiled, const ir::Graph& graph,
+                                std::span<HostArray> inputs, backend::Device* device) {
   const kernel::Plan& plan = compiled.plan;
   const auto bindings = backend::reference::bind_inputs(graph, inputs);
   AlignedMemory arena(static_cast<std::size_t>(plan.arena_bytes.value()));

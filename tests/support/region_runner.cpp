@@ -52,7 +52,7 @@ private:
 } // namespace
 
 std::vector<RegionCase> region_cases(const ir::Graph& graph, std::span<const HostArray> inputs, bool fuse, bool keep_all) {
-  const ir::Graph g = compiler::prepare_outputs(ir::without_dead_code(graph));
+  const ir::Graph g = compiler::prepare(ir::without_dead_code(graph));
   const compiler::GraphFacts facts(g);
   const compiler::Partition partition = compiler::partition_greedily(facts, fuse);
   const std::vector<bool> keep = kept_values(facts, partition, keep_all);

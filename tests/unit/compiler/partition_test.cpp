@@ -23,7 +23,9 @@ Split split(const Graph& g, bool fuse = true) {
   return s;
 }
 
-NodeId scalar(Graph& g, double v, Shape shape) { return g.broadcast(g.constant(DType::F32, v), shape); }
+NodeId scalar(Graph& g, double v, Shape shape) {
+  return g.broadcast(g.constant(DType::F32, v), shape);
+}
 
 NodeId matmul(Graph& g, NodeId a, NodeId b) {
   const Shape sa = g[a].shape, sb = g[b].shape;
@@ -38,7 +40,9 @@ NodeId relu(Graph& g, NodeId x) {
   return g.select(g.binary(Op::Lt, zero, x), x, zero);
 }
 
-NodeId sub(Graph& g, NodeId a, NodeId b) { return g.binary(Op::Add, a, g.binary(Op::Mul, b, scalar(g, -1, g[b].shape))); }
+NodeId sub(Graph& g, NodeId a, NodeId b) {
+  return g.binary(Op::Add, a, g.binary(Op::Mul, b, scalar(g, -1, g[b].shape)));
+}
 
 NodeId keep(Graph& g, NodeId reduced, Shape like) {
   Shape s = like;
@@ -57,7 +61,8 @@ NodeId softmax(Graph& g, NodeId x) {
 TEST(Partition, ElementwiseChainIsOneKernel) {
   Graph g;
   NodeId x = g.input("x", DType::F32, {1000});
-  g.outputs = {g.unary(Op::Tanh, g.binary(Op::Add, g.binary(Op::Mul, x, scalar(g, 2, {1000})), scalar(g, 1, {1000})))};
+  g.outputs = {g.unary(Op::Tanh, g.binary(Op::Add, g.binary(Op::Mul, x, scalar(g, 2, {1000})),
+                                          scalar(g, 1, {1000})))};
   Split s = split(g);
   ASSERT_EQ(s.partition.groups.size(), 1u);
   EXPECT_EQ(s.partition.groups[0].kind, GroupKind::Map);
@@ -75,7 +80,8 @@ TEST(Partition, ViewsCostNoKernel) {
 
 TEST(Partition, MatmulTakesItsEpilogue) {
   Graph g;
-  NodeId a = g.input("a", DType::F32, {64, 32}), b = g.input("b", DType::F32, {32, 48}), bias = g.input("bias", DType::F32, {48});
+  NodeId a = g.input("a", DType::F32, {64, 32}), b = g.input("b", DType::F32, {32, 48}),
+         bias = g.input("bias", DType::F32, {48});
   NodeId y = relu(g, g.binary(Op::Add, matmul(g, a, b), g.broadcast(bias, {64, 48})));
   g.outputs = {y};
   Split s = split(g);
@@ -107,7 +113,8 @@ TEST(Partition, LayerNormIsOneKernel) {
   NodeId x = g.input("x", DType::F32, s), w = g.input("w", DType::F32, {256});
   NodeId mean = g.binary(Op::Mul, g.reduce(Op::ReduceSum, x, {1}), scalar(g, 1.0 / 256, {128}));
   NodeId d = sub(g, x, keep(g, mean, s));
-  NodeId var = g.binary(Op::Mul, g.reduce(Op::ReduceSum, g.binary(Op::Mul, d, d), {1}), scalar(g, 1.0 / 256, {128}));
+  NodeId var = g.binary(Op::Mul, g.reduce(Op::ReduceSum, g.binary(Op::Mul, d, d), {1}),
+                        scalar(g, 1.0 / 256, {128}));
   NodeId r = g.unary(Op::Recip, g.unary(Op::Sqrt, g.binary(Op::Add, var, scalar(g, 1e-5, {128}))));
   g.outputs = {g.binary(Op::Mul, g.binary(Op::Mul, d, keep(g, r, s)), g.broadcast(w, s))};
   EXPECT_EQ(split(g).partition.groups.size(), 1u);
@@ -116,16 +123,19 @@ TEST(Partition, LayerNormIsOneKernel) {
 TEST(Partition, NaiveAttentionIsThreeKernels) {
   Graph g;
   const Shape box{128, 128};
-  NodeId q = g.input("q", DType::F32, {128, 64}), k = g.input("k", DType::F32, {128, 64}), v = g.input("v", DType::F32, {128, 64});
+  NodeId q = g.input("q", DType::F32, {128, 64}), k = g.input("k", DType::F32, {128, 64}),
+         v = g.input("v", DType::F32, {128, 64});
   NodeId scores = g.binary(Op::Mul, matmul(g, q, g.permute(k, {1, 0})), scalar(g, 0.125, box));
-  NodeId rows = g.expand(g.reshape(g.iota(128), {128, 1}), box), cols = g.expand(g.reshape(g.iota(128), {1, 128}), box);
+  NodeId rows = g.expand(g.reshape(g.iota(128), {128, 1}), box),
+         cols = g.expand(g.reshape(g.iota(128), {1, 128}), box);
   NodeId masked = g.select(g.binary(Op::Lt, rows, cols), scalar(g, -1e30, box), scores);
   g.outputs = {matmul(g, softmax(g, masked), v)};
   EXPECT_EQ(split(g).partition.groups.size(), 3u);
 }
 
 TEST(Partition, PathAroundPreventsJoining) {
-  // y = exp(x) is read by its row sum and, with the transposed product in between, by z: joining y with z would make a cycle.
+  // y = exp(x) is read by its row sum and, with the transposed product in between, by z: joining y
+  // with z would make a cycle.
   Graph g;
   NodeId x = g.input("x", DType::F32, {64, 64});
   NodeId y = g.unary(Op::Exp, x);
@@ -143,7 +153,8 @@ TEST(Partition, OpByOpWhenFusionIsOff) {
   Graph m;
   NodeId a = m.input("a", DType::F32, {64, 32}), b = m.input("b", DType::F32, {32, 48});
   m.outputs = {matmul(m, a, b)};
-  EXPECT_EQ(split(m, false).partition.groups.size(), 1u) << "a product of matrices is one operation";
+  EXPECT_EQ(split(m, false).partition.groups.size(), 1u)
+      << "a product of matrices is one operation";
 }
 
 TEST(Partition, SaysWhyTwoKernelsStayApart) {
