@@ -37,6 +37,9 @@ public:
 
   /// Body value of operand `id` (any node) at `p`.
   int operand(NodeId id, const Point& p);
+  int plus_zero(int value, DType type) {
+    return apply(Op::Add, type, {value, constant(Scalar{type, 0})});
+  }
   /// Body value computed by non-movement node `id` itself at `p`, whether or not it is stored.
   int inside(NodeId id, const Point& p);
 
@@ -170,7 +173,11 @@ private:
         }
       }
       stage.kind = stage.over.empty() ? StageKind::Map : StageKind::Reduce;
-      stage.yields = {writer.operand(node.inputs[0], frame)};
+      int value = writer.operand(node.inputs[0], frame);
+      if (stage.over.empty() && stage.monoid == Monoid::Sum && is_float(node.dtype))
+        value = writer.plus_zero(
+            value, node.dtype); // a sum starts from 0, also a sum of one: -0 becomes 0
+      stage.yields = {value};
       break;
     }
     case OpClass::Scan:
