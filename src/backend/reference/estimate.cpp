@@ -158,12 +158,20 @@ Estimate apply(Op op, DType result, DType operand, const Estimate& a, const Esti
   // Not monotone, so that the ends say little; their slope is at most 1.
   if (op == Op::Sin || op == Op::Cos)
     deviation = std::max(deviation, std::min(2.0, a.error));
+  // A remainder in doubt about the quotient may be anything below the divisor.
+  if (op == Op::Mod && deviation > 0 && is_float(operand))
+    for (int i = 0; i < as.count; ++i)
+      for (int j = 0; j < bs.count; ++j)
+        if (std::floor(as.at[i].f / bs.at[j].f) != std::floor(a.value.f / b.value.f))
+          deviation = std::max(deviation, std::fabs(bs.at[j].f));
   if (!is_float(result))
     return {value, deviation};
   double error = deviation + rounding(op, result, operand, centre.f, value.f);
-  // A number just beyond the largest is infinite here and may be finite elsewhere.
+  // A number just beyond the largest is infinite here and may be finite elsewhere, as may any
+  // product that is added to a sum without being rounded first.
   if (std::isinf(value.f) && std::isfinite(centre.f) &&
-      std::fabs(centre.f) * (1 - 2 * unit_roundoff(result)) - deviation <= largest(result))
+      (op == Op::Mul ||
+       std::fabs(centre.f) * (1 - 2 * unit_roundoff(result)) - deviation <= largest(result)))
     error = kInf;
   return {value, error};
 }

@@ -57,22 +57,22 @@ void run(std::uint64_t first, std::uint64_t count, const testing::RandomGraphOpt
 }
 
 TEST(RandomGraphs, FusedPlansOnTheCpu) {
-  run(1, 700, {.ops = 16}, true, false);
+  run(1, 150, {.ops = 16}, true, false);
 }
 TEST(RandomGraphs, LargerGraphs) {
-  run(20001, 100, {.ops = 60}, true, false);
+  run(20001, 20, {.ops = 60}, true, false);
 }
 TEST(RandomGraphs, FloatsOnly) {
-  run(30001, 400, {.ops = 20, .dtypes = {DType::F32}}, true, false);
+  run(30001, 100, {.ops = 20, .dtypes = {DType::F32}}, true, false);
 }
 TEST(RandomGraphs, OpByOp) {
-  run(40001, 300, {.ops = 10}, false, false);
+  run(40001, 60, {.ops = 10}, false, false);
 }
 TEST(RandomGraphs, SymbolicSizes) {
-  run(50001, 200, {.ops = 12, .symbolic = true}, true, false);
+  run(50001, 60, {.ops = 12, .symbolic = true}, true, false);
 }
 TEST(RandomGraphs, ThroughTheInterpreter) {
-  run(60001, 300, {.ops = 12}, true, true);
+  run(60001, 60, {.ops = 12}, true, true);
 }
 
 } // namespace
