@@ -136,6 +136,8 @@ Estimate apply(Op op, DType result, DType operand, const Estimate& a, const Esti
   const DType first = op == Op::Select ? DType::Bool : operand;
   if (op == Op::Select && a.error == 0)
     return {value, (a.value.i ? b : c).error};
+  if (op == Op::Bitcast && is_float(operand) && std::isnan(a.value.f)) // which NaN it is, is open
+    return {value, result == DType::Bool ? 1 : kInf};
   const int arity = info_of(op).arity;
   if (a.error == kInf || (arity > 1 && b.error == kInf) || (arity > 2 && c.error == kInf))
     return {value, result == DType::Bool ? 1 : kInf};
