@@ -195,7 +195,7 @@ public:
   template <Arithmetic T = float>
   std::vector<T> to_vector() const;        ///< all elements in row-major order, converted to T
   std::vector<std::byte> to_bytes() const; ///< all elements in row-major order, as stored
-  const Tensor& eval() const;              ///< computes the value and keeps it; returns *this
+  Tensor eval() const;                     ///< computes the value and keeps it; returns this handle
   bool is_materialized() const;            ///< the value stands in memory (or is a number)
 
   // --- conversions

@@ -252,7 +252,7 @@ Tensor& Tensor::assign(std::span<const Index> where, const Arg& value) {
   Access::raw(*this, "assign");
   const Selection selection = select_of(shape(), where, "assign");
   const Tensor given = as_tensor(value, dtype());
-  if (broadcast_shapes(given.shape(), selection.shape, "assign") != selection.shape)
+  if (!broadcasts_to(given.shape(), selection.shape))
     fail(ErrorKind::Shape, "assign: {} does not broadcast to {}, the shape of what is indexed",
          shape_of(given), to_string(selection.shape));
   Shape box;
@@ -325,7 +325,7 @@ Tensor scatter(Op op, const Tensor& data, const Tensor& index, const Tensor& upd
   Shape wanted(data.shape().begin(), data.shape().begin() + axis);
   wanted.insert(wanted.end(), index.shape().begin(), index.shape().end());
   wanted.insert(wanted.end(), data.shape().begin() + axis + 1, data.shape().end());
-  if (broadcast_shapes(updates.shape(), wanted, who) != wanted)
+  if (!broadcasts_to(updates.shape(), wanted))
     fail(ErrorKind::Shape, "{}: updates {} do not broadcast to {}, the shape of what is indexed",
          who, shape_of(updates), to_string(wanted));
   const Tensor given = broadcast_to(updates.to(data.dtype()), wanted, who);

@@ -86,7 +86,7 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
   if (options.causal)
     scores = where(causal_mask(q.size(-2), k.size(-2)), scores, lowest);
   if (options.mask.defined()) {
-    if (broadcast_shapes(options.mask.shape(), scores.shape(), who) != scores.shape())
+    if (!broadcasts_to(options.mask.shape(), scores.shape()))
       fail(ErrorKind::Shape, "{}: mask {} does not broadcast to the scores' {}", who,
            shape_of(options.mask), shape_of(scores));
     if (options.mask.dtype() == DType::Bool)

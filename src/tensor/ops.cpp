@@ -107,6 +107,16 @@ Shape broadcast_shapes(const Shape& a, const Shape& b, const char* who) {
   return result;
 }
 
+bool broadcasts_to(const Shape& from, const Shape& to) {
+  if (from.size() > to.size())
+    return false;
+  const std::size_t front = to.size() - from.size();
+  for (std::size_t i = 0; i < from.size(); ++i)
+    if (!(from[i] == to[i + front]) && !(from[i] == Expr(1)))
+      return false;
+  return true;
+}
+
 Tensor broadcast_to(const Tensor& a, const Shape& shape, const char* who) {
   if (a.shape() == shape)
     return a;

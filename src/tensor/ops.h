@@ -37,6 +37,8 @@ DType default_dtype(Number::Category category);
 
 /// The shape to which two broadcast; Error(Shape).
 Shape broadcast_shapes(const Shape& a, const Shape& b, const char* who);
+/// Whether a tensor of shape `from` broadcasts to exactly `to`.
+bool broadcasts_to(const Shape& from, const Shape& to);
 /// `a` broadcast to `shape`, which must be possible.
 Tensor broadcast_to(const Tensor& a, const Shape& shape, const char* who);
 

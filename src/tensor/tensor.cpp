@@ -111,7 +111,7 @@ std::vector<std::byte> Tensor::to_bytes() const {
   return bytes;
 }
 
-const Tensor& Tensor::eval() const {
+Tensor Tensor::eval() const {
   evaluate(Access::readable(*this, "eval"), "eval");
   return *this;
 }
@@ -185,7 +185,7 @@ void update(const Tensor& target, NodePtr value, const char* who) {
 
 NodePtr fitted(const Tensor& target, const Tensor& value, const char* who) {
   const Shape shape = target.shape();
-  if (broadcast_shapes(value.shape(), shape, who) != shape)
+  if (!broadcasts_to(value.shape(), shape))
     fail(ErrorKind::Shape, "{}: {} does not broadcast to {}, the shape of what is updated", who,
          shape_of(value), to_string(shape));
   const Tensor result = broadcast_to(value.to(target.dtype()), shape, who);

@@ -1,0 +1,144 @@
+// The explicit front door: build, compile by composed passes, execute.
+#include "egret/graph.h"
+
+#include "egret/counters.h"
+#include "egret/functional.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace egret {
+namespace {
+
+using Floats = std::vector<float>;
+
+TEST(Graph, BuildCompileExecuteRead) {
+  Graph cx;
+  auto a = cx.tensor({3, 1}).set({1, 2, 3});
+  auto b = cx.tensor({1, 4}).set({1, 2, 3, 4});
+  auto c = matmul(a, b).retrieve();
+  cx.compile(Generic{} | Fusion{}, &c);
+  cx.execute();
+  EXPECT_EQ(c.data(), (Floats{1, 2, 3, 4, 2, 4, 6, 8, 3, 6, 9, 12}));
+}
+
+TEST(Graph, OnlyWhatIsRetrievedOrKeptSurvives) {
+  constexpr std::int64_t n = 1 << 16;
+  Graph cx;
+  auto a = cx.tensor({n}).set(ones({n})), w = cx.tensor({n}).set(full({n}, 3.0)).keep();
+  auto inner = exp(a * w), out = (inner + 1).retrieve();
+  cx.execute();
+  EXPECT_NEAR(out.data()[7], std::exp(3.0) + 1, 1e-4);
+  EXPECT_THROW(inner.data(), Error);
+  EXPECT_THROW(a.data(), Error); // used up
+  EXPECT_EQ(w.data()[0], 3);
+  EXPECT_THROW(cx.execute(), Error);
+  a.set(zeros({n}));
+  cx.execute();
+  EXPECT_EQ(out.data()[7], 2);
+}
+
+TEST(Graph, PeakBytesShowThatTheRestIsGone) {
+  constexpr std::uint64_t n = 1 << 16, bytes = 4 * n;
+  Graph cx;
+  auto x = cx.tensor({n});
+  auto y = x;
+  for (int i = 0; i < 6; ++i) // each step is a reduction, so that it cannot be one kernel
+    y = y * y.sum() + 1;
+  y.retrieve();
+  cx.compile(Generic{} | Fusion{}, &y);
+  const std::uint64_t before = counters().bytes_in_use;
+  x.set(full({n}, 1e-6).eval());
+  reset_peak_bytes();
+  cx.execute();
+  EXPECT_LE(counters().peak_bytes - before, 3 * bytes); // input, output, one in between at most
+  EXPECT_LE(counters().bytes_in_use - before, bytes + 256);
+}
+
+TEST(Graph, MarkingMoreCompilesAnew) {
+  Graph cx;
+  auto a = cx.tensor({2}).set({1, 2}).keep();
+  auto b = a + 1, c = b * 2;
+  c.retrieve();
+  cx.execute();
+  EXPECT_EQ(c.data(), (Floats{4, 6}));
+  b.retrieve();
+  cx.execute();
+  EXPECT_EQ(b.data(), (Floats{2, 3}));
+  EXPECT_EQ(c.data(), (Floats{4, 6}));
+}
+
+TEST(Graph, PassesComposeRunInOrderAndReport) {
+  Graph cx;
+  auto a = cx.tensor({2}).set({1, 2}).keep();
+  auto c = ((a * 1 + 0) * 2 + (a * 1) * 2).retrieve();
+  int seen = 0;
+  const Pass mine("count_muls", [&](const ir::Graph& graph, Notes& notes) {
+    for (ir::NodeId id = 0; id < graph.size(); ++id)
+      seen += graph[id].op == Op::Mul;
+    notes.push_back("counted");
+    return graph;
+  });
+  cx.compile(mine | Generic{} | mine | Fusion{}, &c);
+  cx.execute();
+  EXPECT_EQ(c.data(), (Floats{4, 8}));
+  const std::string report = cx.report();
+  EXPECT_LT(report.find("count_muls"), report.find("simplify"));
+  EXPECT_NE(report.find("counted"), std::string::npos);
+  EXPECT_GT(report.find("fusion"), report.find("simplify"));
+  EXPECT_GT(seen, 0);
+}
+
+TEST(Graph, WithoutFusionEachOperationIsAKernel) {
+  auto kernels = [](const Pass& passes) {
+    Graph cx;
+    auto a = cx.tensor({64}).set(ones({64}).eval());
+    auto c = tanh(exp(a) + a).retrieve();
+    cx.compile(passes, &c);
+    const Counters before = counters();
+    cx.execute();
+    EXPECT_NEAR(c.data()[0], std::tanh(std::exp(1.0) + 1), 1e-5);
+    return (counters() - before).kernels_launched;
+  };
+  EXPECT_EQ(kernels(Generic{} | Fusion{}), 1u);
+  EXPECT_EQ(kernels(Generic{}), 3u);
+}
+
+TEST(Graph, ExecuteDebugTellsOfEveryOperation) {
+  Graph cx;
+  auto a = cx.tensor({3}).set({-1, 0, 4});
+  auto c = (sqrt(a) * 2).sum().retrieve();
+  const DebugReport report = cx.execute_debug();
+  ASSERT_EQ(report.ops.size(), 3u);
+  bool found = false;
+  for (std::size_t i = 0; i < report.ops.size(); ++i) {
+    if (i > 0) {
+      EXPECT_GE(report.ops[i - 1].seconds, report.ops[i].seconds);
+    }
+    if (report.ops[i].op != "sqrt")
+      continue;
+    found = true;
+    EXPECT_EQ(report.ops[i].inputs, (std::vector<std::string>{"f32[3]"}));
+    EXPECT_EQ(report.ops[i].shape, "f32[3]");
+    EXPECT_EQ(report.ops[i].summary, "min 0 mean 1 max 2, 1 nan, 0 inf");
+  }
+  EXPECT_TRUE(found) << report.text();
+  EXPECT_TRUE(std::isnan(c.data()[0]));
+  EXPECT_NE(report.text().find("total of 3 operations"), std::string::npos);
+}
+
+TEST(Graph, PlainTensorsJoinAsKeptInputs) {
+  const Tensor w = tensor({10.0, 20.0});
+  Graph cx;
+  auto a = cx.tensor({2}).set({1, 2}).keep();
+  auto c = (a * w).retrieve();
+  cx.execute();
+  cx.execute();
+  EXPECT_EQ(c.data(), (Floats{10, 40}));
+  EXPECT_NE(cx.text().find("mul"), std::string::npos);
+  EXPECT_NE(cx.explain().find("kernels"), std::string::npos);
+}
+
+} // namespace
+} // namespace egret
