@@ -75,6 +75,12 @@ TEST(VerifyKernel, AcceptsWhatTheGeneratorsMake) {
       },
       [](Graph& g) { return matmul(g, 9, 10, 11); },
       [](Graph& g) {
+        return g.scan(Op::ScanSum, g.input("x", DType::F32, {3, 19}), 1);
+      },
+      [](Graph& g) {
+        return g.reduce(Op::ReduceArgMax, g.input("x", DType::F32, {4, 9}), {1});
+      },
+      [](Graph& g) {
         return g.gather(g.input("x", DType::F32, {10, 6}), g.input("i", DType::I32, {7}), 0);
       },
       [](Graph& g) {
