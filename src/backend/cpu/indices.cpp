@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 namespace egret::backend::cpu {
 namespace {
@@ -29,8 +30,38 @@ void Indices::leave() {
   scopes_.pop_back();
 }
 
-void Indices::bind_loop(int number, llvm::Value* value) {
-  loops_[number] = {value, static_cast<int>(scopes_.size()) - 1};
+void Indices::bind_loop(int number, llvm::Value* value, std::int64_t multiple) {
+  loops_[number] = {value, static_cast<int>(scopes_.size()) - 1, multiple};
+}
+
+std::int64_t Indices::multiple_of(const Expr& e) const {
+  const ExprNode& node = e.node();
+  // Only powers of two are asked for, and small ones: larger factors are cut, so that nothing
+  // overflows.
+  auto cut = [](std::int64_t x) {
+    return x == 0 ? 0
+                  : std::int64_t{1} << std::min(__builtin_ctzll(static_cast<std::uint64_t>(x)), 16);
+  };
+  switch (node.kind) {
+  case ExprKind::Axis: {
+    auto found = loops_.find(e.axis_number());
+    return found == loops_.end() ? 1 : cut(found->second.multiple);
+  }
+  case ExprKind::Sum: {
+    std::int64_t all = cut(node.value);
+    for (std::size_t i = 0; i < node.operands.size(); ++i)
+      all = std::gcd(all, cut(node.coefficients[i]) * multiple_of(node.operands[i]));
+    return all;
+  }
+  case ExprKind::Product: {
+    std::int64_t all = 1;
+    for (const Expr& factor : node.operands)
+      all = cut(all * multiple_of(factor));
+    return all;
+  }
+  default:
+    return cut(node.divisor);
+  }
 }
 
 Expr Indices::resolve(const Expr& e) const {
@@ -202,7 +233,7 @@ llvm::Value* Indices::emit_division(const Expr& e) {
 
 llvm::Value* Indices::holds(const Guard& guard) {
   llvm::IRBuilder<>& b = sink_.b;
-  Expr value = resolve(guard.value), lo = resolve(guard.lo), hi = resolve(guard.hi);
+  const auto& [value, lo, hi] = guard;
   llvm::Value* result = nullptr;
   if (!proves_less_equal(lo, value))
     result = b.CreateICmpSLE(scalar(lo), scalar(value));

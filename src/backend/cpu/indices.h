@@ -29,8 +29,8 @@ public:
   /// terminator, before which hoisted code goes.
   void enter(llvm::BasicBlock* prologue);
   void leave();
-  /// Binds a loop variable to its value in the innermost scope.
-  void bind_loop(int number, llvm::Value* value);
+  /// Binds a loop variable, always a multiple of `multiple`, to its value in the innermost scope.
+  void bind_loop(int number, llvm::Value* value, std::int64_t multiple = 1);
   /// Replaces a loop variable by an expression until unbound: how bodies are unrolled.
   void replace_loop(int number, Expr by) { replaced_[number] = std::move(by); }
   void restore_loop(int number) { replaced_.erase(number); }
@@ -42,12 +42,15 @@ public:
   bool varies(const Expr& e) const;
   /// An i64; `e` is resolved and must not vary.
   llvm::Value* scalar(const Expr& e);
-  /// An i1: lo <= value < hi, what is proved left out (null when all is).
+  /// An i1: lo <= value < hi of a resolved guard, what is proved left out (null when all is).
   llvm::Value* holds(const Guard& guard);
   /// Lane by lane, as integers of `bits` (32 only when fits_32 says so, or 64).
   llvm::Value* vector(const Expr& e, int lanes, unsigned bits);
   /// Whether every part of the expression stays within 32 signed bits.
   bool fits_32(const Expr& e) const;
+  /// A number that divides every value of the resolved expression, from what is known of dims and
+  /// of the loops' steps; 0 for the constant 0.
+  std::int64_t multiple_of(const Expr& e) const;
   /// Pointer to element `e` (which must not vary) of the array at `base`, which is available in the
   /// outermost scope. `buffer` names it in caches.
   llvm::Value* address(int buffer, llvm::Value* base, llvm::Type* element, const Expr& e);
@@ -76,6 +79,7 @@ private:
   struct Loop {
     llvm::Value* value;
     int level;
+    std::int64_t multiple;
   };
   std::unordered_map<int, Loop> loops_;
   std::unordered_map<int, Expr> replaced_;

@@ -93,6 +93,9 @@ struct Jit::Impl {
                    .setPlatformSetUp(llvm::orc::setUpInactivePlatform)
                    .create(),
                "starting");
+    // Errors come back from the calls that caused them; ORC would print them, too.
+    jit->getExecutionSession().setErrorReporter(
+        [](llvm::Error error) { llvm::consumeError(std::move(error)); });
     llvm::orc::SymbolMap symbols;
     for (const LibraryFunction& f : math_library())
       symbols[jit->mangleAndIntern(f.name)] = {llvm::orc::ExecutorAddr::fromPtr(f.address),

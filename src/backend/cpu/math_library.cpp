@@ -22,6 +22,12 @@ void map2_f64(double* a, const double* b, std::int64_t n) {
     a[i] = F(a[i], b[i]);
 }
 
+// In place: a[i] = a[i] * b[i] + c[i] rounded once.
+void fma_f64(double* a, const double* b, const double* c, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i)
+    a[i] = std::fma(a[i], b[i], c[i]);
+}
+
 double sigmoid(double x) {
   double e = std::exp(-std::fabs(x));
   return (x < 0 ? e : 1.0) / (1.0 + e);
@@ -98,6 +104,7 @@ std::span<const LibraryFunction> math_library() {
       EGRET_MAP("log1p", log1p),
       EGRET_MAP("expm1", expm1),
       EGRET_MAP("sigmoid", sigmoid),
+      {"egret_fma_f64", reinterpret_cast<void*>(&fma_f64)},
       {"egret_pow_f64", reinterpret_cast<void*>(&map2_f64<pow>)},
       {"egret_mod_f64", reinterpret_cast<void*>(&map2_f64<floor_mod>)},
       {"egret_sin_large_f32", reinterpret_cast<void*>(&map_f32<sin>)},

@@ -71,7 +71,7 @@ Num floor_mod_f32(Num x, Num y) {
   rest = select((rest < 0.0) ^ (b < 0.0), rest + b, rest);
   Num result = to_f32(select(a == q * b, copysign(b.like(0), b), rest));
   Num usual = (abs(q) < 0x1p28) & (abs(b) < kInf);
-  return where_rare(~usual, result, [&] { return to_f32(call_library("egret_mod_f64", a, b)); });
+  return where_rare(~usual, result, [&] { return to_f32(call_library("egret_mod_f64", a, {b})); });
 }
 
 } // namespace egret::backend::cpu

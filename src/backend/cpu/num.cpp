@@ -1,5 +1,7 @@
 #include "backend/cpu/num.h"
 
+#include <llvm/IR/Module.h>
+
 namespace egret::backend::cpu {
 
 Num fma(Num a, Num b, Num c) {
@@ -30,8 +32,7 @@ Num exact_fma(Num a, Num b, Num c) {
     return fma(a, b, c);
   if (a.bits() == 32)
     return to_f32(exact_sum_odd(to_f64(a) * to_f64(b), to_f64(c)));
-  // Without the instruction LLVM calls the C library's fma.
-  return a.with(a.b().CreateIntrinsic(llvm::Intrinsic::fma, {a.type()}, {a, b, c}));
+  return call_library("egret_fma_f64", a, {b, c});
 }
 
 Num round_small(Num x, Num* as_int) {
@@ -59,6 +60,33 @@ Num floor(Num x) {
     return x.with(x.b().CreateUnaryIntrinsic(llvm::Intrinsic::floor, x));
   Num t = trunc(x);
   return select(t > x, t - 1.0, t);
+}
+
+Num call_library(const char* name, Num x, std::initializer_list<Num> others) {
+  llvm::IRBuilder<>& b = x.b();
+  llvm::Function* function = b.GetInsertBlock()->getParent();
+  llvm::BasicBlock& entry = function->getEntryBlock();
+  llvm::IRBuilder<> at_entry(&entry, entry.begin());
+  llvm::SmallVector<llvm::Value*, 4> args;
+  llvm::SmallVector<llvm::Type*, 4> types;
+  auto spill = [&](Num v) {
+    llvm::AllocaInst* slot = at_entry.CreateAlloca(v.type());
+    slot->setAlignment(llvm::Align(64));
+    b.CreateAlignedStore(v, slot, llvm::Align(64));
+    args.push_back(slot);
+  };
+  spill(x);
+  for (Num other : others)
+    spill(other);
+  args.push_back(b.getInt64(static_cast<std::uint64_t>(x.lanes())));
+  for (llvm::Value* arg : args)
+    types.push_back(arg->getType());
+  llvm::FunctionCallee callee = function->getParent()->getOrInsertFunction(
+      name, llvm::FunctionType::get(b.getVoidTy(), types, false));
+  llvm::CallInst* call = b.CreateCall(callee, args);
+  call->setDoesNotThrow();
+  call->setMemoryEffects(llvm::MemoryEffects::argMemOnly());
+  return x.with(b.CreateAlignedLoad(x.type(), args[0], llvm::Align(64)));
 }
 
 Num any(Num condition) {

@@ -10,6 +10,7 @@
 #include <llvm/IR/MDBuilder.h>
 
 #include <cstdint>
+#include <initializer_list>
 
 namespace egret::backend::cpu {
 
@@ -189,6 +190,10 @@ Num trunc(Num x);
 /// f64 to f32 so that a later rounding to a narrower type rounds as if from the f64: towards zero,
 /// with the last bit set when inexact.
 Num to_f32_odd(Num x);
+
+/// Calls the library function `name` (math_library.h) on the lanes of `x`: it takes an array of
+/// them, arrays of the others, and their number, and works in place on the first.
+Num call_library(const char* name, Num x, std::initializer_list<Num> others = {});
 
 /// Whether any lane of an i1 holds, as one i1.
 Num any(Num condition);

@@ -38,8 +38,4 @@ Num power(Num x, Num y);
 /// x - y*floor(x/y).
 Num floor_mod(Num x, Num y);
 
-/// Calls the library function `name`, which works in place on an array of `n` numbers (and a second
-/// one, unless null), on the lanes of `x`.
-Num call_library(const char* name, Num x, llvm::Value* second = nullptr);
-
 } // namespace egret::backend::cpu

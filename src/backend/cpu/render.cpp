@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <numeric>
 
 namespace egret::backend::cpu {
 
@@ -224,9 +225,11 @@ llvm::Value* Renderer::rolled_once(const Stmt& stmt, Value* first, Value* limit,
   b.CreateBr(body);
   b.SetInsertPoint(body);
   indices_.enter(prologue);
-  indices_.bind_loop(stmt.number, i);
   Expr variable = Expr::axis(stmt.number, stmt.extent);
   Expr step = indices_.resolve(stmt.step);
+  indices_.bind_loop(
+      stmt.number, i,
+      std::gcd(indices_.multiple_of(indices_.resolve(stmt.begin)), indices_.multiple_of(step)));
   for (int copy = 0; copy < copies; ++copy) {
     if (copy > 0)
       indices_.replace_loop(stmt.number, variable + step * Expr(copy));

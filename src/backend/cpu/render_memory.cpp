@@ -75,7 +75,7 @@ llvm::Align Renderer::alignment(int buffer, const Expr& e) const {
   std::uint64_t known = own.space == Space::Argument
                             ? static_cast<std::uint64_t>(std::max<std::int64_t>(own.alignment, 1))
                             : 64;
-  std::int64_t divisor = e.divisor();
+  std::int64_t divisor = indices_.multiple_of(e);
   auto low_bit = [](std::uint64_t x) { return x & (~x + 1); };
   std::uint64_t index = divisor == 0 ? 4096 : low_bit(static_cast<std::uint64_t>(divisor)) * size;
   return llvm::Align(

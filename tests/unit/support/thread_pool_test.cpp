@@ -1,0 +1,169 @@
+#include "support/thread_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <ctime>
+#include <numeric>
+#include <stdexcept>
+#include <thread>
+
+namespace egret {
+namespace {
+
+TEST(ThreadPool, RunsEachWorkerOnce) {
+  ThreadPool pool(4);
+  for (int workers : {1, 2, 3, 4, 9}) {
+    std::vector<std::atomic<int>> calls(4);
+    int seen = 0;
+    pool.run(workers, [&](int worker, int all) {
+      ++calls[static_cast<std::size_t>(worker)];
+      if (worker == 0)
+        seen = all;
+    });
+    EXPECT_EQ(seen, std::min(workers, 4));
+    for (int i = 0; i < 4; ++i)
+      EXPECT_EQ(calls[static_cast<std::size_t>(i)], i < seen ? 1 : 0);
+  }
+}
+
+TEST(ThreadPool, CallingThreadIsWorkerZero) {
+  ThreadPool pool(3);
+  std::thread::id zero;
+  pool.run(3, [&](int worker, int) {
+    if (worker == 0)
+      zero = std::this_thread::get_id();
+  });
+  EXPECT_EQ(zero, std::this_thread::get_id());
+}
+
+TEST(ThreadPool, WhatWorkersWroteIsVisibleAfterTheRun) {
+  ThreadPool pool(4);
+  std::vector<std::int64_t> sums(4);
+  for (int round = 0; round < 300; ++round) {
+    pool.run(4, [&](int worker, int) { sums[static_cast<std::size_t>(worker)] += worker + round; });
+    std::int64_t expected = 0;
+    for (int r = 0; r <= round; ++r)
+      expected += r;
+    ASSERT_EQ(sums[3], expected + 3 * (round + 1));
+  }
+}
+
+TEST(ThreadPool, WorkersMeetAtABarrier) {
+  constexpr int kWorkers = 3, kRounds = 100;
+  ThreadPool pool(kWorkers);
+  Barrier barrier(kWorkers);
+  std::vector<int> value(kWorkers);
+  std::atomic<int> wrong{0};
+  pool.run(kWorkers, [&](int worker, int all) {
+    for (int round = 0; round < kRounds; ++round) {
+      value[static_cast<std::size_t>(worker)] = round;
+      barrier.wait();
+      for (int i = 0; i < all; ++i)
+        wrong += value[static_cast<std::size_t>(i)] != round;
+      barrier.wait();
+    }
+  });
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST(ThreadPool, FirstExceptionIsThrownOnAndThePoolGoesOn) {
+  ThreadPool pool(4);
+  for (int thrower = 0; thrower < 4; ++thrower) {
+    std::atomic<int> ended{0};
+    try {
+      pool.run(4, [&](int worker, int) {
+        if (worker == thrower)
+          throw std::runtime_error("worker " + std::to_string(worker));
+        ++ended;
+      });
+      FAIL() << "nothing was thrown";
+    } catch (const std::runtime_error& e) {
+      EXPECT_EQ(e.what(), "worker " + std::to_string(thrower));
+    }
+    EXPECT_EQ(ended, 3);
+  }
+  int ran = 0;
+  pool.run(1, [&](int, int) { ++ran; });
+  EXPECT_EQ(ran, 1);
+}
+
+TEST(ThreadPool, NestedRunHappensOnTheCallingThreadAlone) {
+  ThreadPool pool(4);
+  std::atomic<int> inner{0};
+  EXPECT_FALSE(pool.inside());
+  pool.run(4, [&](int, int) {
+    EXPECT_TRUE(pool.inside());
+    pool.run(4, [&](int worker, int all) {
+      EXPECT_EQ(worker, 0);
+      EXPECT_EQ(all, 1);
+      ++inner;
+    });
+  });
+  EXPECT_EQ(inner, 4);
+  EXPECT_FALSE(pool.inside());
+}
+
+TEST(ThreadPool, AnotherPoolCanRunInside) {
+  ThreadPool outer(2), other(2);
+  std::atomic<int> calls{0};
+  outer.run(2, [&](int, int) { other.run(2, [&](int, int) { ++calls; }); });
+  EXPECT_EQ(calls, 4);
+}
+
+TEST(ThreadPool, RunsFromManyThreadsDoNotMix) {
+  ThreadPool pool(3);
+  std::atomic<int> inside{0}, mixed{0};
+  std::vector<std::thread> callers;
+  std::vector<std::vector<int>> order(4);
+  for (int c = 0; c < 4; ++c)
+    callers.emplace_back([&, c] {
+      for (int round = 0; round < 60; ++round)
+        pool.run(1 + round % 3, [&, c, round](int worker, int) {
+          if (worker == 0) {
+            mixed += inside.fetch_add(1) != 0;
+            order[static_cast<std::size_t>(c)].push_back(round);
+            inside.fetch_sub(1);
+          }
+        });
+    });
+  for (std::thread& t : callers)
+    t.join();
+  EXPECT_EQ(mixed, 0);
+  std::vector<int> expected(60);
+  std::iota(expected.begin(), expected.end(), 0);
+  for (const auto& own : order)
+    EXPECT_EQ(own, expected);
+}
+
+double process_seconds() {
+  timespec t{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+TEST(ThreadPool, IdleWorkersSleep) {
+  ThreadPool pool(4);
+  pool.run(4, [](int, int) {});
+  std::this_thread::sleep_for(std::chrono::milliseconds(50)); // let them stop spinning
+  double before = process_seconds();
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  EXPECT_LT(process_seconds() - before, 0.03);
+  // And wake again.
+  std::atomic<int> calls{0};
+  pool.run(4, [&](int, int) { ++calls; });
+  EXPECT_EQ(calls, 4);
+}
+
+TEST(ThreadPool, PoolsComeAndGo) {
+  for (int i = 0; i < 50; ++i) {
+    ThreadPool pool(1 + i % 4);
+    std::atomic<int> calls{0};
+    if (i % 3 != 0) // some never start their threads
+      pool.run(4, [&](int, int) { ++calls; });
+    EXPECT_EQ(calls, i % 3 != 0 ? 1 + i % 4 : 0);
+  }
+}
+
+} // namespace
+} // namespace egret
