@@ -60,11 +60,23 @@ Expr worker_bytes(const KernelProgram& program) {
   return bytes;
 }
 
+// Pointers that must be aligned because the kernel stores around the caches: number in the block
+// and bytes.
+std::vector<std::pair<int, std::int64_t>> aligned_pointers(const KernelProgram& program) {
+  std::vector<std::pair<int, std::int64_t>> all;
+  if (has_streaming_store(program.body))
+    for (const kernel::Buffer& buffer : program.buffers)
+      if (buffer.space == kernel::Space::Argument && buffer.written)
+        all.emplace_back(buffer.argument, std::max<std::int64_t>(1, buffer.alignment));
+  return all;
+}
+
 class CpuArtifact final : public Artifact {
 public:
   CpuArtifact(std::shared_ptr<Jit> jit, const KernelProgram& program)
       : jit_(std::move(jit)), program_(program), workers_(program.launch.workers, program.dims),
-        worker_bytes_(backend::cpu::worker_bytes(program), program.dims) {
+        worker_bytes_(backend::cpu::worker_bytes(program), program.dims),
+        aligned_(aligned_pointers(program)) {
     code_ = jit_->compile(
         symbol_of(program_), [&](llvm::Module& module) { render(program_, jit_->isa(), module); },
         &times_);
@@ -80,12 +92,20 @@ public:
   Entry entry() const { return entry_; }
   std::int64_t useful_workers(const std::int64_t* dims) const { return workers_.at(dims); }
   std::int64_t worker_bytes(const std::int64_t* dims) const { return worker_bytes_.at(dims); }
-  const JitTimes& times() const { return times_; }
+  /// A promise of the program that would otherwise be a fault of the CPU.
+  void check_alignment(void* const* pointers) const {
+    for (auto [number, bytes] : aligned_)
+      ensure(reinterpret_cast<std::uintptr_t>(pointers[number]) %
+                     static_cast<std::uintptr_t>(bytes) ==
+                 0,
+             "kernel {}: argument {} is not aligned to {} bytes", program_.name, number, bytes);
+  }
 
 private:
   std::shared_ptr<Jit> jit_; ///< outlives the code
   KernelProgram program_;
   LaunchNumber workers_, worker_bytes_;
+  std::vector<std::pair<int, std::int64_t>> aligned_;
   JitTimes times_;
   std::unique_ptr<Code> code_;
   Entry entry_ = nullptr;
@@ -135,6 +155,7 @@ public:
   void launch(const Artifact& artifact, const KernelProgram& program, const ArgBlock& block,
               int workers) override {
     const auto& own = static_cast<const CpuArtifact&>(artifact);
+    own.check_alignment(block.pointers);
     std::int64_t useful = std::max<std::int64_t>(1, own.useful_workers(block.dims));
     std::int64_t allowed = workers > 0 ? std::min(workers, pool_.size()) : pool_.size();
     auto count = static_cast<int>(std::min(useful, allowed));

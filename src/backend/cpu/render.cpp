@@ -15,16 +15,12 @@ using kernel::Bind;
 using kernel::Stmt;
 using kernel::StmtKind;
 
-namespace {
-
 bool has_streaming_store(const kernel::Block& stmts) {
   return std::any_of(stmts.begin(), stmts.end(), [](const Stmt& stmt) {
     return (stmt.kind == StmtKind::Store && stmt.inst.policy == kernel::CachePolicy::Streaming) ||
            has_streaming_store(stmt.body) || has_streaming_store(stmt.otherwise);
   });
 }
-
-} // namespace
 
 Renderer::Renderer(const kernel::KernelProgram& program, const Isa& isa, llvm::Module& module)
     : program_(program), module_(module), builder_(module.getContext()), sink_{builder_, isa},

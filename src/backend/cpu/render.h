@@ -14,6 +14,9 @@ namespace egret::backend::cpu {
 /// returns NAME. InternalError when the program breaks a promise of its form.
 std::string render(const kernel::KernelProgram& program, const Isa& isa, llvm::Module& module);
 
+/// Whether some store asks to go around the caches.
+bool has_streaming_store(const kernel::Block& stmts);
+
 /// The function's name: the program's, with what an assembler would not take replaced.
 std::string symbol_of(const kernel::KernelProgram& program);
 

@@ -69,17 +69,22 @@ llvm::Value* Renderer::address(int buffer, const Expr& e) {
   return indices_.address(buffer, base_of(buffer), memory_element(context(), type), e);
 }
 
-llvm::Align Renderer::alignment(int buffer, const Expr& e) const {
+// Loads and stores promise no more than the element's size: unaligned vectors cost nothing where
+// they happen to be aligned, and memory that a caller brought along may be.
+llvm::Align Renderer::element_alignment(int buffer) const {
+  return llvm::Align(size_of(program_.buffers[static_cast<std::size_t>(buffer)].dtype));
+}
+
+llvm::Align Renderer::known_alignment(int buffer, const Expr& e) const {
   const kernel::Buffer& own = program_.buffers[static_cast<std::size_t>(buffer)];
   auto size = static_cast<std::uint64_t>(size_of(own.dtype));
-  std::uint64_t known = own.space == Space::Argument
-                            ? static_cast<std::uint64_t>(std::max<std::int64_t>(own.alignment, 1))
-                            : 64;
-  std::int64_t divisor = indices_.multiple_of(e);
+  std::uint64_t base = own.space == Space::Argument
+                           ? static_cast<std::uint64_t>(std::max<std::int64_t>(own.alignment, 1))
+                           : 64;
+  std::int64_t multiple = indices_.multiple_of(e);
   auto low_bit = [](std::uint64_t x) { return x & (~x + 1); };
-  std::uint64_t index = divisor == 0 ? 4096 : low_bit(static_cast<std::uint64_t>(divisor)) * size;
-  return llvm::Align(
-      std::max<std::uint64_t>(1, std::min<std::uint64_t>({low_bit(known), index, 4096})));
+  std::uint64_t index = multiple == 0 ? 4096 : low_bit(static_cast<std::uint64_t>(multiple)) * size;
+  return llvm::Align(std::min<std::uint64_t>({low_bit(base), index, 4096}));
 }
 
 // Enough zero bytes for one vector of any type: what a load reads whose condition fails.
@@ -178,7 +183,7 @@ llvm::Value* Renderer::mask_vector(const Mask& mask, int lanes) {
 
 // ---- loads --------------------------------------------------------------------------------------
 
-llvm::Value* Renderer::load_one(const Inst&, Value* pointer, Value* condition, llvm::Type* type,
+llvm::Value* Renderer::load_one(Value* pointer, Value* condition, llvm::Type* type,
                                 llvm::Align align) {
   // A failing condition reads zeros instead: no branch.
   if (condition != nullptr)
@@ -202,7 +207,7 @@ llvm::Value* Renderer::load(const Inst& inst, Type type) {
     condition = condition == nullptr ? any : b.CreateAnd(condition, any);
   }
   Value* one =
-      load_one(inst, address(inst.buffer, e), condition, element, alignment(inst.buffer, e));
+      load_one(address(inst.buffer, e), condition, element, element_alignment(inst.buffer));
   one = from_memory(one, type.dtype);
   if (type.lanes == 1)
     return one;
@@ -223,11 +228,11 @@ llvm::Value* Renderer::load_lanes(const Inst& inst, const Expr& e, const Mask& m
   bool backward = affine && affine->stride == Expr(-1);
   if (forward || backward) {
     Expr first = forward ? affine->base : affine->base - Expr(lanes - 1);
-    llvm::Align align = alignment(inst.buffer, first);
+    llvm::Align align = element_alignment(inst.buffer);
     Value* pointer = address(inst.buffer, first);
     Value* loaded;
     if (mask.lanes == nullptr) {
-      loaded = load_one(inst, pointer, mask.scalar, vector, align);
+      loaded = load_one(pointer, mask.scalar, vector, align);
     } else {
       Value* lanes_on = mask_vector(mask, lanes);
       loaded =
@@ -237,7 +242,7 @@ llvm::Value* Renderer::load_lanes(const Inst& inst, const Expr& e, const Mask& m
   }
   Value* lanes_on = mask_vector(mask, lanes);
   return b.CreateMaskedGather(vector, lane_addresses(inst.buffer, e, lanes),
-                              llvm::Align(size_of(dtype)), lanes_on,
+                              element_alignment(inst.buffer), lanes_on,
                               lanes_on == nullptr ? nullptr : zero);
 }
 
@@ -275,7 +280,7 @@ void Renderer::store(const Inst& inst, Value* value) {
   if (lanes > 1)
     value = builder_.CreateExtractElement(value, static_cast<std::uint64_t>(lanes - 1));
   guarded(mask.scalar, [&] {
-    builder_.CreateAlignedStore(value, address(inst.buffer, e), alignment(inst.buffer, e));
+    builder_.CreateAlignedStore(value, address(inst.buffer, e), element_alignment(inst.buffer));
   });
 }
 
@@ -288,12 +293,12 @@ void Renderer::store_lanes(const Inst& inst, const Expr& e, const Mask& mask, Va
   bool backward = affine && affine->stride == Expr(-1);
   if (!forward && !backward) {
     // Lanes are stored in order, so of equal addresses the last one stays.
-    b.CreateMaskedScatter(value, lane_addresses(inst.buffer, e, lanes), llvm::Align(size_of(dtype)),
-                          mask_vector(mask, lanes));
+    b.CreateMaskedScatter(value, lane_addresses(inst.buffer, e, lanes),
+                          element_alignment(inst.buffer), mask_vector(mask, lanes));
     return;
   }
   Expr first = forward ? affine->base : affine->base - Expr(lanes - 1);
-  llvm::Align align = alignment(inst.buffer, first);
+  llvm::Align align = element_alignment(inst.buffer);
   if (backward)
     value = reverse(value);
   if (mask.lanes != nullptr) {
@@ -304,14 +309,18 @@ void Renderer::store_lanes(const Inst& inst, const Expr& e, const Mask& mask, Va
   }
   guarded(mask.scalar, [&] {
     llvm::StoreInst* stored = b.CreateAlignedStore(value, address(inst.buffer, first), align);
+    if (inst.policy != CachePolicy::Streaming)
+      return;
+    // Around the caches only whole aligned vectors pay, and others are not possible.
     auto bytes = static_cast<std::uint64_t>(lanes) * size_of(dtype);
     auto needed =
         std::min<std::uint64_t>(bytes, static_cast<std::uint64_t>(sink_.isa.vector_bytes));
-    // Around the caches only whole aligned vectors pay.
-    if (inst.policy == CachePolicy::Streaming && needed >= 16 && align.value() >= needed)
-      stored->setMetadata(
-          llvm::LLVMContext::MD_nontemporal,
-          llvm::MDNode::get(context(), llvm::ConstantAsMetadata::get(b.getInt32(1))));
+    llvm::Align known = known_alignment(inst.buffer, first);
+    if (needed < 16 || known.value() < needed)
+      return;
+    stored->setAlignment(known);
+    stored->setMetadata(llvm::LLVMContext::MD_nontemporal,
+                        llvm::MDNode::get(context(), llvm::ConstantAsMetadata::get(b.getInt32(1))));
   });
 }
 

@@ -51,8 +51,7 @@ private:
   Value* lane_guard(const Guard& guard, int lanes, unsigned compare_bits);
   Value* mask_vector(const Mask& mask, int lanes);
   Value* load(const kernel::Inst& inst, kernel::Type type);
-  Value* load_one(const kernel::Inst& inst, Value* pointer, Value* condition, llvm::Type* type,
-                  llvm::Align align);
+  Value* load_one(Value* pointer, Value* condition, llvm::Type* type, llvm::Align align);
   Value* load_lanes(const kernel::Inst& inst, const Expr& e, const Mask& mask, int lanes);
   void store(const kernel::Inst& inst, Value* value);
   void store_lanes(const kernel::Inst& inst, const Expr& e, const Mask& mask, Value* value,
@@ -62,7 +61,8 @@ private:
   Value* to_memory(Value* value, DType type);
   Value* address(int buffer, const Expr& e);
   Value* lane_addresses(int buffer, const Expr& e, int lanes);
-  llvm::Align alignment(int buffer, const Expr& e) const;
+  llvm::Align element_alignment(int buffer) const;
+  llvm::Align known_alignment(int buffer, const Expr& e) const;
   Value* base_of(int buffer);
   Value* zeros();
   Value* reverse(Value* vector);
