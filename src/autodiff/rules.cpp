@@ -13,6 +13,13 @@ namespace {
 constexpr double kLn2 = std::numbers::ln2;
 constexpr double kErf = 2 * std::numbers::inv_sqrtpi;
 
+Value zeros(Value like) {
+  return full_like(like, 0);
+}
+std::int64_t axis(const Site& s) {
+  return s.attrs.axes[0];
+}
+
 struct Row {
   Op op;
   Rule of_a = nullptr, of_b = nullptr, of_c = nullptr;
@@ -46,18 +53,19 @@ constexpr Row kRules[] = {
   {Op::Max,        D(max_share(s.g, s.a, s.b)), D(max_share(s.g, s.b, s.a))},
   {Op::Pow,        D(s.g * (finite(s.b) * finite(binary(Op::Pow, s.a, s.b + -1)))),
                    D(s.g * (finite(s.y) * unary(Op::Log, positive_or(s.a, 1))))},
-  {Op::Select,     nullptr, D(select(s.a, s.g, full_like(s.g, 0))), D(select(s.a, full_like(s.g, 0), s.g))},
+  {Op::Select,     nullptr, D(select(s.a, s.g, zeros(s.g))), D(select(s.a, zeros(s.g), s.g))},
 
   {Op::ReduceSum,  D(unreduce(s.g, s.a.shape(), s.attrs.axes))},
   {Op::ReduceMax,  reduce_max_rule},
   {Op::ReduceProd, reduce_prod_rule},
-  {Op::ScanSum,    D(flip(scan(Op::ScanSum, flip(s.g, s.attrs.axes), s.attrs.axes[0]), s.attrs.axes))},
+  {Op::ScanSum,    D(flip(scan(Op::ScanSum, flip(s.g, s.attrs.axes), axis(s)), s.attrs.axes))},
   {Op::ScanMax,    scan_max_rule},
   {Op::ScanProd,   scan_prod_rule},
 
-  {Op::Gather,     D(scatter(Op::ScatterAdd, full_like(s.a, 0), s.b, s.g, s.attrs.axes[0]))},
-  {Op::ScatterSet, D(scatter(Op::ScatterSet, s.g, s.b, full_like(s.c, 0), s.attrs.axes[0])), nullptr, scatter_set_rule},
-  {Op::ScatterAdd, D(s.g), nullptr, D(gather(s.g, s.b, s.attrs.axes[0]))},
+  {Op::Gather,     D(scatter(Op::ScatterAdd, zeros(s.a), s.b, s.g, axis(s)))},
+  {Op::ScatterSet, D(scatter(Op::ScatterSet, s.g, s.b, zeros(s.c), axis(s))), nullptr,
+                   scatter_set_rule},
+  {Op::ScatterAdd, D(s.g), nullptr, D(gather(s.g, s.b, axis(s)))},
   {Op::ScatterMax, scatter_max_data_rule, nullptr, scatter_max_updates_rule},
 
   {Op::Reshape,    D(reshape(s.g, s.a.shape()))},

@@ -40,7 +40,7 @@ double rounding(Op op, DType result, DType operand, double exact, double rounded
   if (!is_float(result) || exact == 0 || !std::isfinite(rounded) || is_exact(op, result, operand))
     return 0;
   const double accuracy = 2 * info_of(op).ulp_f32 * unit_roundoff(accumulator_of(result));
-  // Both results are rounded: values that differ by nothing worth mentioning may fall to either side.
+  // Both results are rounded: values that hardly differ may fall to either side.
   return (2 * unit_roundoff(result) + accuracy) * std::fabs(rounded) + smallest_normal(result);
 }
 
@@ -231,7 +231,8 @@ double Accumulator::bound() const {
     return errors_ + growth(terms_) * u * sizes_;
   case Monoid::Prod:
     if (!std::isfinite(large_)) // unless a partial product vanishes before it meets the infinity
-      return errors_ == kInf || (!std::isnan(value_.f) && small_ < smallest_normal(acc_)) ? kInf : 0;
+      return errors_ == kInf || (!std::isnan(value_.f) && small_ < smallest_normal(acc_)) ? kInf
+                                                                                          : 0;
     if (terms_ > 1 && large_ > largest(acc_))
       return kInf;
     if (zero_in_doubt_ || relative_ > 1)

@@ -50,6 +50,18 @@ TEST(Gradients, OfAProductWithSeeds) {
   EXPECT_EQ(values_of(g, got[1], in), (List{2, 30}));
 }
 
+// The example of docs/autodiff.md.
+TEST(Gradients, OfASquareAndOfItsGradient) {
+  Graph g;
+  auto x = g.input("x", DType::F32, {3});
+  auto y = g.binary(Op::Mul, x, x);
+  auto one = g.broadcast(g.constant(DType::F32, 1), {3});
+  auto dx = gradients(g, {{y}}, {{one}}, {{x}})[0];
+  auto ddx = gradients(g, {{dx}}, {{one}}, {{x}})[0];
+  EXPECT_EQ(g[dx].op, Op::Add);
+  EXPECT_EQ(values_of(g, ddx, {HostArray(DType::F32, {3}, {1, 2, 3})}), (List{2, 2, 2}));
+}
+
 TEST(Gradients, OfAMatmulAreTwoContractions) {
   Graph g;
   NodeId a = g.input("a", DType::F32, {2, 3}), b = g.input("b", DType::F32, {3, 4}),
