@@ -16,6 +16,8 @@ Accumulator::Accumulator(Emitter& emitter, int stage, int yield, bool with_fma, 
 std::vector<Type> Accumulator::types(int lanes) const {
   if (monoid_ == Monoid::ArgMax)
     return {{dtype_, lanes}, {place_, lanes}};
+  if (watches_nan())
+    return {{dtype_, lanes}, {dtype_, lanes}};
   return {{dtype_, lanes}};
 }
 
@@ -23,6 +25,8 @@ State Accumulator::identity(int lanes) {
   // Of argmax, the value that every other one beats.
   ValueId v =
       b_.constant(identity_of(monoid_ == Monoid::ArgMax ? Monoid::Max : monoid_, dtype_), lanes);
+  if (watches_nan())
+    return {v, b_.constant(Scalar::of(dtype_, 0.0), lanes)};
   if (monoid_ != Monoid::ArgMax)
     return {v};
   return {v, b_.constant(Scalar::of(place_, std::int64_t(0)), lanes)};
@@ -48,6 +52,8 @@ State Accumulator::add(const State& state, const Point& point, const Expr& place
       return kept({b_.fma(f->first, f->second, state[0])});
   Value v = e_.yields(stage_, point)[yield_];
   ValueId id = b_.cast(v.id, dtype_);
+  if (watches_nan())
+    return kept(merge(state, {id, id}));
   if (monoid_ != Monoid::ArgMax)
     return kept({b_.apply(op_of(monoid_), dtype_, {state[0], id})});
   State candidate{id, b_.index(place, place_, depends_on_lane(place) ? point.lanes : 1)};
@@ -80,6 +86,12 @@ ValueId Accumulator::better(const State& candidate, const State& best, bool ties
 }
 
 State Accumulator::merge(const State& a, const State& b) {
+  if (watches_nan()) {
+    ValueId larger = b_.apply(Op::Lt, DType::Bool, {a[0], b[0]});
+    ValueId number = b_.apply(Op::Eq, DType::Bool, {b[1], b[1]});
+    return {b_.apply(Op::Select, dtype_, {larger, b[0], a[0]}),
+            b_.apply(Op::Select, dtype_, {number, a[1], b[1]})};
+  }
   if (monoid_ != Monoid::ArgMax)
     return {b_.apply(op_of(monoid_), dtype_, {a[0], b[0]})};
   return choose(better(b, a, true), b, a);
@@ -89,6 +101,10 @@ State Accumulator::across_lanes(const State& state) {
   int lanes = b_.type_of(state[0]).lanes;
   if (lanes == 1)
     return state;
+  if (watches_nan()) {
+    ValueId v = b_.reduce_lanes(Monoid::Max, value(state));
+    return {v, v};
+  }
   if (monoid_ != Monoid::ArgMax)
     return {b_.reduce_lanes(monoid_, state[0])};
   State best{b_.extract(state[0], 0), b_.extract(state[1], 0)};
@@ -97,9 +113,18 @@ State Accumulator::across_lanes(const State& state) {
   return best;
 }
 
+ValueId Accumulator::value(const State& state) {
+  if (monoid_ == Monoid::ArgMax)
+    return state[1];
+  if (!watches_nan())
+    return state[0];
+  ValueId number = b_.apply(Op::Eq, DType::Bool, {state[1], state[1]});
+  return b_.apply(Op::Select, dtype_, {number, state[0], state[1]});
+}
+
 Value Accumulator::finish(const State& state) {
   DType wanted = e_.region().stages[stage_].yield_dtypes[yield_];
-  ValueId v = monoid_ == Monoid::ArgMax ? state[1] : state[0];
+  ValueId v = value(state);
   return e_.convert({v, b_.type_of(v).dtype}, wanted);
 }
 

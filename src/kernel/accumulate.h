@@ -31,6 +31,9 @@ public:
   std::vector<Type> types(int lanes) const;
 
 private:
+  bool watches_nan() const { return monoid_ == Monoid::Max && is_float(dtype_); }
+  /// The value that a state stands for.
+  ValueId value(const State& state);
   ValueId better(const State& candidate, const State& best, bool ties);
   State choose(ValueId condition, const State& yes, const State& no);
 

@@ -162,6 +162,14 @@ int lanes_for(const Region& region, std::span<const int> stages, std::int64_t ve
   return int(std::clamp<std::int64_t>(vector_bytes / std::int64_t(widest), 1, 64));
 }
 
+CachePolicy usual_store_policy(const Region& region, const Target& target) {
+  // A last-level cache is shared with others: of a very large one not all can be counted on.
+  std::int64_t enough = std::clamp<std::int64_t>(2 * target.l3_bytes, 16 << 20, 64 << 20);
+  Cost cost = cost_of(region);
+  bool exceeds = proves_less(Expr(enough), cost.bytes_read + cost.bytes_written);
+  return exceeds ? CachePolicy::Streaming : CachePolicy::Default;
+}
+
 Expr points_of(const Region& region, std::span<const int> axes) {
   Expr n(1);
   for (int a : axes)

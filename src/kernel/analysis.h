@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernel/region.h"
+#include "kernel/schedule.h"
 #include "kernel/target.h"
 
 #include <span>
@@ -36,6 +37,10 @@ bool is_output(const Region& region, int stage);
 std::int64_t vector_score(const Region& region, std::span<const int> stages, int axis);
 /// Lanes of a vector in which the widest values that the stages compute fit the target's registers.
 int lanes_for(const Region& region, std::span<const int> stages, std::int64_t vector_bytes);
+
+/// Streaming for results of regions that are much larger than the caches, so that the next kernel
+/// could not find them there.
+CachePolicy usual_store_policy(const Region& region, const Target& target);
 
 /// Points of a box; the product of extents.
 Expr points_of(const Region& region, std::span<const int> axes);

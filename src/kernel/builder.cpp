@@ -325,6 +325,14 @@ void ProgramBuilder::store(int buffer, const Expr& offset, ValueId value, std::v
   scopes_.back().block.push_back(std::move(s));
 }
 
+void ProgramBuilder::prefetch(int buffer, const Expr& offset) {
+  Stmt s;
+  s.kind = StmtKind::Prefetch;
+  s.inst.buffer = buffer;
+  s.inst.expr = offset;
+  scopes_.back().block.push_back(std::move(s));
+}
+
 void ProgramBuilder::close(Scope& scope) {
   for (ValueId v : scope.made)
     value_depth_[v] = -1;

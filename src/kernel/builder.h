@@ -52,6 +52,7 @@ public:
   /// Effects and control.
   void store(int buffer, const Expr& offset, ValueId value, std::vector<Guard> mask = {},
              CachePolicy policy = CachePolicy::Default);
+  void prefetch(int buffer, const Expr& offset);
   /// for var in [begin, end) by step. `extent`: an exclusive bound of the variable. The body gets
   /// the variable. Emits nothing when the loop provably does not run, and only the body, with
   /// `begin`, when it provably runs once and is not shared out among workers.

@@ -282,9 +282,7 @@ public:
     double flops = 0;
     for (const Stage& s : region.stages)
       flops += flops_of(s);
-    Cost cost = cost_of(region);
-    bool streams = proves_less(Expr(std::min(kStreamingBytes, target.l3_bytes)),
-                               cost.bytes_read + cost.bytes_written);
+    bool streams = usual_store_policy(region, target) == CachePolicy::Streaming;
     int vector = best_axis(region);
     bool turns = vector >= 0 && turned_axis(region, vector) >= 0;
     std::vector<Schedule> schedules;

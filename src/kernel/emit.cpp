@@ -62,6 +62,15 @@ bool is_exact(Op op) {
 
 } // namespace
 
+std::optional<Expr> element_at(const Region& region, const Stage& stage, const Load& load,
+                               const Point& point) {
+  if (load.source != Source::Operand || !load.indirect.empty() ||
+      region.operands[load.number].role == Role::Scalar)
+    return std::nullopt;
+  return at_point(compose(load.map, region.operands[load.number].layout), stage, point, {})
+      .coords[0];
+}
+
 DType compute_dtype(DType dtype) {
   return is_low(dtype) ? DType::F32 : dtype;
 }

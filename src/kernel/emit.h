@@ -33,6 +33,10 @@ inline bool is_low(DType dtype) {
   return dtype == DType::F16 || dtype == DType::BF16;
 }
 
+/// The element of an operand that a load touches at the point; nothing when that depends on data.
+std::optional<Expr> element_at(const Region& region, const Stage& stage, const Load& load,
+                               const Point& point);
+
 class Emitter {
 public:
   /// Declares the region's operands and outputs as the program's arguments. Keeps references to

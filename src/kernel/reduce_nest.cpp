@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 namespace egret::kernel {
 
@@ -198,6 +199,8 @@ private:
       Value value;
     };
     std::vector<Pending> stores;
+    if (pass == shape_.prefetch_pass)
+      fetch_next_tile(points);
     for (std::size_t row = 0; row < points.size(); ++row) {
       remember_row(pass, int(row));
       for (std::size_t c = 0; c < points[row].size(); ++c) {
@@ -222,6 +225,32 @@ private:
     // Everything is read before anything is written: an output may lie in the memory of an operand.
     for (const Pending& s : stores)
       e_.store(s.output, *s.point, s.value, shape_.store_policy);
+  }
+
+  /// Asks for what the next tile along the tile axis reads at these positions, one line a vector.
+  /// The last tile asks for itself.
+  void fetch_next_tile(const std::vector<std::vector<Point>>& points) {
+    std::set<std::pair<int, std::uint64_t>> asked;
+    Expr last = r_.axes[shape_.tile_axis].extent - Expr(1);
+    for (const auto& row : points)
+      for (Point p : row) {
+        p.at[shape_.tile_axis] =
+            min(p.at[shape_.tile_axis] + Expr(std::int64_t(points.size())), last);
+        Expr lane = lane_variable(shape_.lanes);
+        for (Expr& e : p.at)
+          e = substitute(e, [&](const Expr& v) {
+            return v == lane ? std::optional<Expr>(Expr(0)) : std::nullopt;
+          });
+        for (const Stage& stage : r_.stages)
+          for (const Load& load : stage.loads) {
+            if (stride_of(r_, stage, load, shape_.inner_axis) != 1 ||
+                stride_of(r_, stage, load, shape_.tile_axis) == 0)
+              continue;
+            auto element = element_at(r_, stage, load, p);
+            if (element && asked.insert({load.number, element->hash()}).second)
+              b_.prefetch(e_.operand_buffer(load.number), *element);
+          }
+      }
   }
 
   Expr place_of(const Point& p) const {

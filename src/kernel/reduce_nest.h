@@ -24,6 +24,8 @@ struct ReduceShape {
   std::int64_t piece = 0; ///< iterations of split_axis in one piece
   double keep_flops = 12; ///< values that cost this much are kept from pass to pass
   CachePolicy store_policy = CachePolicy::Default;
+  int prefetch_pass = -1; ///< pass that fetches the next tile's operands ahead, while there is
+                          ///< arithmetic to hide that behind
   bool fma = false;
 };
 

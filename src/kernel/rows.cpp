@@ -12,8 +12,6 @@ namespace egret::kernel {
 
 namespace {
 
-/// Footprint above which results are written past the caches.
-constexpr std::int64_t kStreamingBytes = 64 << 20;
 /// Elements that one piece of a split reduction has at the least, and the largest number of pieces.
 constexpr std::int64_t kPiece = 32768, kMostPieces = 128;
 /// Work per turn of a worker, in elements.
@@ -72,13 +70,6 @@ std::int64_t about(const Expr& e) {
   return std::min<std::int64_t>(e.constant().value_or(e.upper()), std::int64_t(1) << 40);
 }
 
-CachePolicy usual_policy(const Region& region, const Target& target) {
-  Cost cost = cost_of(region);
-  bool streams = proves_less(Expr(std::min(kStreamingBytes, target.l3_bytes)),
-                             cost.bytes_read + cost.bytes_written);
-  return streams ? CachePolicy::Streaming : CachePolicy::Default;
-}
-
 /// Lanes along the reduced axis.
 ReduceShape row_shape(const Region& region, const Facts& facts, const Schedule& schedule,
                       const Target& target) {
@@ -118,6 +109,23 @@ ReduceShape column_shape(const Region& region, const Facts& facts, const Schedul
   return shape;
 }
 
+/// Long rows are read in one pass and worked on in the next: the pass with the most arithmetic
+/// fetches the next row meanwhile.
+int prefetch_pass(const ReduceShape& shape, const Region& region, const Facts& facts,
+                  const Schedule& schedule, const Target& target) {
+  std::int64_t row = about(points_of(region, facts.passes.reduced)) * 4 * shape.points;
+  bool useful = row >= 2048 && row <= target.l2_bytes / 4;
+  if (shape.lanes_parallel || shape.pieces > 1 || shape.tile_axis < 0 || facts.passes.count < 2 ||
+      !schedule.knob("prefetch", useful))
+    return -1;
+  std::vector<double> flops(facts.passes.count, 0);
+  for (std::size_t s = 0; s < region.stages.size(); ++s)
+    if (region.stages[s].axes.size() == region.axes.size())
+      flops[facts.passes.level[s]] += flops_of(region.stages[s]);
+  auto best = std::max_element(flops.begin(), flops.end());
+  return best == flops.begin() ? -1 : int(best - flops.begin());
+}
+
 /// Values are kept from pass to pass while a row of them fits into half of the second-level cache.
 void set_common(ReduceShape& shape, const Region& region, const Facts& facts,
                 const Schedule& schedule, const Target& target) {
@@ -126,6 +134,7 @@ void set_common(ReduceShape& shape, const Region& region, const Facts& facts,
   std::int64_t scratch = about(points_of(region, facts.passes.reduced)) * 4 * shape.points *
                          (shape.lanes_parallel ? shape.lanes : 1);
   bool fits = scratch <= target.l2_bytes / 2;
+  shape.prefetch_pass = prefetch_pass(shape, region, facts, schedule, target);
   shape.keep_flops = double(schedule.knob("keep", fits ? 12 : 1 << 20));
 }
 
@@ -158,18 +167,21 @@ public:
         !prefers_rows(facts, region, target))
       return {};
     std::vector<Schedule> out;
-    CachePolicy usual = usual_policy(region, target);
+    CachePolicy usual = usual_store_policy(region, target);
     CachePolicy other =
         usual == CachePolicy::Default ? CachePolicy::Streaming : CachePolicy::Default;
     for (CachePolicy policy : {usual, other})
-      for (int rows : {0, 1, 2, 4}) {
-        Schedule s;
-        s.generator = name();
-        s.store_policy = policy;
-        if (rows)
-          s.knobs["rows"] = rows;
-        out.push_back(std::move(s));
-      }
+      for (int rows : {0, 1, 2, 4})
+        for (int prefetch : {-1, 0, 1}) {
+          Schedule s;
+          s.generator = name();
+          s.store_policy = policy;
+          if (rows)
+            s.knobs["rows"] = rows;
+          if (prefetch >= 0)
+            s.knobs["prefetch"] = prefetch;
+          out.push_back(std::move(s));
+        }
     return out;
   }
 
@@ -236,7 +248,7 @@ public:
     // The number of pieces follows from the region alone, so that results do not depend on the
     // workers.
     s.split_reduce = std::clamp<std::int64_t>(all / kPiece, 2, kMostPieces);
-    s.store_policy = usual_policy(region, target);
+    s.store_policy = usual_store_policy(region, target);
     std::vector<Schedule> out{s};
     s.split_reduce = std::max<std::int64_t>(2, s.split_reduce / 4);
     out.push_back(s);
@@ -252,6 +264,7 @@ public:
       return {false, {}, "pieces need @split_reduce of 2 at least"};
     ReduceShape shape = shape_for(region, facts, schedule, target);
     set_common(shape, region, facts, schedule, target);
+    shape.prefetch_pass = -1;
     for (int a : facts.passes.reduced)
       if (shape.split_axis < 0 ||
           about(region.axes[a].extent) > about(region.axes[shape.split_axis].extent))
