@@ -109,7 +109,8 @@ private:
 } // namespace
 
 ir::Graph prepare(const ir::Graph& graph) {
-  return Preparer(graph).run();
+  // What only values without elements needed is dead now.
+  return ir::without_dead_code(Preparer(graph).run());
 }
 
 } // namespace egret::compiler

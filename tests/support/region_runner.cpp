@@ -5,6 +5,7 @@
 #include "compiler/partition.h"
 #include "compiler/prepare.h"
 #include "compiler/regions.h"
+#include "egret/passes.h"
 
 #include <fmt/format.h>
 
