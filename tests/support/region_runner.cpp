@@ -19,7 +19,8 @@ using backend::reference::HostArray;
 namespace {
 
 /// What each group must leave in memory, as the compiler decides it.
-std::vector<bool> kept_values(const compiler::GraphFacts& facts, const compiler::Partition& partition, bool keep_all) {
+std::vector<bool> kept_values(const compiler::GraphFacts& facts,
+                              const compiler::Partition& partition, bool keep_all) {
   if (keep_all)
     return partition.stored;
   std::vector<int> group_of(facts.graph().size(), -1);
@@ -52,7 +53,8 @@ private:
 
 } // namespace
 
-std::vector<RegionCase> region_cases(const ir::Graph& graph, std::span<const HostArray> inputs, bool fuse, bool keep_all) {
+std::vector<RegionCase> region_cases(const ir::Graph& graph, std::span<const HostArray> inputs,
+                                     bool fuse, bool keep_all) {
   const ir::Graph g = compiler::prepare(ir::without_dead_code(graph));
   const compiler::GraphFacts facts(g);
   const compiler::Partition partition = compiler::partition_greedily(facts, fuse);
@@ -71,7 +73,8 @@ std::vector<RegionCase> region_cases(const ir::Graph& graph, std::span<const Hos
   return cases;
 }
 
-std::string run_and_compare(const RegionCase& c, const kernel::KernelProgram& program, const RunOptions& options) {
+std::vector<HostArray> run_region(const RegionCase& c, const kernel::KernelProgram& program,
+                                  const RunOptions& options) {
   std::vector<std::unique_ptr<Memory>> memory;
   std::vector<void*> pointers;
   std::vector<std::uint64_t> scalars;
@@ -108,38 +111,54 @@ std::string run_and_compare(const RegionCase& c, const kernel::KernelProgram& pr
   pointers.insert(pointers.end(), outputs.begin(), outputs.end());
   for (const kernel::Buffer& b : program.buffers)
     if (b.space == kernel::Space::Workspace) {
-      memory.push_back(std::make_unique<Memory>(static_cast<std::size_t>(c.dims.value_of(b.elements)) * size_of(b.dtype)));
+      memory.push_back(std::make_unique<Memory>(
+          static_cast<std::size_t>(c.dims.value_of(b.elements)) * size_of(b.dtype)));
       pointers.push_back(memory.back()->data());
     }
   std::vector<std::int64_t> dims;
   for (const Expr& d : program.dims)
     dims.push_back(c.dims.value_of(d));
   const kernel::ArgBlock block{pointers.data(), dims.data(), scalars.data(), nullptr, nullptr};
+  if (options.device)
+    options.device->launch(*options.device->compile(program), program, block, options.workers);
+  else
+    backend::reference::interpret(program, block, {.workers = options.workers});
+  std::vector<HostArray> results;
+  for (std::size_t o = 0; o < outputs.size(); ++o) {
+    results.emplace_back(c.outputs[o].value.dtype, c.outputs[o].value.dims);
+    if (!results.back().bytes.empty())
+      std::memcpy(results.back().bytes.data(), outputs[o], results.back().bytes.size());
+  }
+  return results;
+}
+
+std::string run_and_compare(const RegionCase& c, const kernel::KernelProgram& program,
+                            const RunOptions& options) {
+  std::vector<HostArray> results;
   try {
-    if (options.device)
-      options.device->launch(*options.device->compile(program), program, block, options.workers);
-    else
-      backend::reference::interpret(program, block, {.workers = options.workers});
+    results = run_region(c, program, options);
   } catch (const std::exception& e) {
     return e.what();
   }
-  for (std::size_t o = 0; o < outputs.size(); ++o) {
-    HostArray actual(c.outputs[o].value.dtype, c.outputs[o].value.dims);
-    if (!actual.bytes.empty())
-      std::memcpy(actual.bytes.data(), outputs[o], actual.bytes.size());
-    auto compared = backend::reference::compare(actual, c.outputs[o], fmt::format("output {}", o));
+  for (std::size_t o = 0; o < results.size(); ++o) {
+    auto compared =
+        backend::reference::compare(results[o], c.outputs[o], fmt::format("output {}", o));
     if (!compared.ok)
       return compared.message;
   }
   return "";
 }
 
-std::string check_generators(const RegionCase& c, const kernel::Target& target, const RunOptions& options, std::size_t most) {
+std::string check_generators(const RegionCase& c, const kernel::Target& target,
+                             const RunOptions& options, std::size_t most) {
   for (const kernel::Generator* generator : kernel::generators()) {
     auto schedules = generator->space(c.region, target);
     for (std::size_t i = 0; i < schedules.size() && i < most; ++i) {
       std::string text = to_string(schedules[i]);
-      auto where = [&] { return fmt::format("{} for vectors of {} bytes on\n{}", text, target.vector_bytes, print(c.region)); };
+      auto where = [&] {
+        return fmt::format("{} for vectors of {} bytes on\n{}", text, target.vector_bytes,
+                           print(c.region));
+      };
       if (kernel::parse_schedule(text) != schedules[i])
         return "schedule does not read back: " + text;
       kernel::Lowered lowered;

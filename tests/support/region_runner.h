@@ -1,5 +1,5 @@
-// Regions of graphs with the reference's values of what they read and write, for testing generators: each program of a region is run by
-// the interpreter or on a device and compared.
+// Regions of graphs with the reference's values of what they read and write, for testing
+// generators: each program of a region is run by the interpreter or on a device and compared.
 #pragma once
 
 #include "backend/common/device.h"
@@ -21,8 +21,10 @@ struct RegionCase {
   backend::reference::Bindings dims;
 };
 
-/// The regions into which the greedy partitioner takes the graph apart. `keep_all`: every stored value is an output.
-std::vector<RegionCase> region_cases(const ir::Graph& graph, std::span<const backend::reference::HostArray> inputs,
+/// The regions into which the greedy partitioner takes the graph apart. `keep_all`: every stored
+/// value is an output.
+std::vector<RegionCase> region_cases(const ir::Graph& graph,
+                                     std::span<const backend::reference::HostArray> inputs,
                                      bool fuse = true, bool keep_all = false);
 
 struct RunOptions {
@@ -31,11 +33,20 @@ struct RunOptions {
   bool in_place = false; ///< outputs with an alias lie in the memory of that operand
 };
 
-/// Runs a program of the case's region; empty when all outputs are as expected, else what is wrong.
-std::string run_and_compare(const RegionCase& c, const kernel::KernelProgram& program, const RunOptions& options = {});
+/// Runs a program of the case's region and gives what it left in the outputs. Throws what the
+/// interpreter or the device throws.
+std::vector<backend::reference::HostArray> run_region(const RegionCase& c,
+                                                      const kernel::KernelProgram& program,
+                                                      const RunOptions& options = {});
 
-/// Every generator with every schedule (at most `most` each) on the region; gives the first thing that is wrong, with region and program.
-std::string check_generators(const RegionCase& c, const kernel::Target& target, const RunOptions& options = {}, std::size_t most = 1000);
+/// Runs a program of the case's region; empty when all outputs are as expected, else what is wrong.
+std::string run_and_compare(const RegionCase& c, const kernel::KernelProgram& program,
+                            const RunOptions& options = {});
+
+/// Every generator with every schedule (at most `most` each) on the region; gives the first thing
+/// that is wrong, with region and program.
+std::string check_generators(const RegionCase& c, const kernel::Target& target,
+                             const RunOptions& options = {}, std::size_t most = 1000);
 
 /// Machines with registers of 64, 32 and 16 bytes.
 std::vector<kernel::Target> test_targets();

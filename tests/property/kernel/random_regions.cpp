@@ -31,7 +31,8 @@ void alias(kernel::Region& region) {
       }
 }
 
-void check(std::uint64_t first, std::uint64_t count, const RandomGraphOptions& options, bool fuse, bool keep_all) {
+void check(std::uint64_t first, std::uint64_t count, const RandomGraphOptions& options, bool fuse,
+           bool keep_all) {
   count = scaled(count);
   auto targets = testing::test_targets();
   std::size_t checked = 0;
@@ -42,14 +43,16 @@ void check(std::uint64_t first, std::uint64_t count, const RandomGraphOptions& o
       auto inputs = random_inputs(graph, seed, {.special = seed % 4 == 0});
       cases = testing::region_cases(graph, inputs, fuse, keep_all);
     } catch (const Error& e) {
-      ASSERT_TRUE(options.symbolic) << "seed " << seed << ": " << e.what(); // a size that no input has
+      ASSERT_TRUE(options.symbolic)
+          << "seed " << seed << ": " << e.what(); // a size that no input has
       continue;
     }
     for (auto& c : cases) {
       if (seed % 2)
         alias(c.region);
       const kernel::Target& target = targets[(seed + checked++) % targets.size()];
-      std::string wrong = testing::check_generators(c, target, {.workers = 1 + int(seed % 3), .in_place = true});
+      std::string wrong =
+          testing::check_generators(c, target, {.workers = 1 + int(seed % 3), .in_place = true});
       ASSERT_TRUE(wrong.empty()) << "seed " << seed << ": " << wrong;
     }
   }

@@ -1,0 +1,172 @@
+// Which generator takes which region, and what its programs are made of.
+#include "kernel/generator.h"
+#include "support/random_graph.h"
+#include "support/region_runner.h"
+
+#include <gtest/gtest.h>
+
+namespace egret::kernel {
+namespace {
+
+using ir::Graph;
+using ir::NodeId;
+
+NodeId scalar(Graph& g, double v, Shape shape) {
+  return g.broadcast(g.constant(DType::F32, v), shape);
+}
+
+NodeId softmax(Graph& g, NodeId x) {
+  Shape s = g[x].shape, one = s;
+  one.back() = 1;
+  auto along = [&](NodeId r) { return g.expand(g.reshape(r, one), s); };
+  NodeId m = along(g.reduce(Op::ReduceMax, x, {1}));
+  NodeId e = g.unary(Op::Exp, g.binary(Op::Add, x, g.binary(Op::Mul, m, scalar(g, -1, s))));
+  return g.binary(Op::Div, e, along(g.reduce(Op::ReduceSum, e, {1})));
+}
+
+/// The region of a graph that is one kernel, without inputs or values.
+testing::RegionCase only_region(const Graph& g) {
+  auto inputs = testing::random_inputs(g, 1, {.special = false});
+  auto cases = testing::region_cases(g, inputs);
+  EXPECT_EQ(cases.size(), 1u);
+  return std::move(cases.at(0));
+}
+
+Target target() {
+  return testing::test_targets()[0];
+}
+
+template <class Match>
+int count(const Block& block, Match match) {
+  int n = 0;
+  for (const Stmt& s : block)
+    n += int(match(s)) + count(s.body, match) + count(s.otherwise, match);
+  return n;
+}
+int loads_of(const KernelProgram& p, int buffer) {
+  return count(p.body, [&](const Stmt& s) {
+    return s.kind == StmtKind::Let && s.inst.kind == InstKind::Load && s.inst.buffer == buffer;
+  });
+}
+int stores(const KernelProgram& p) {
+  return count(p.body, [](const Stmt& s) { return s.kind == StmtKind::Store; });
+}
+int applied(const KernelProgram& p, Op op) {
+  return count(p.body, [&](const Stmt& s) {
+    return s.kind == StmtKind::Let && s.inst.kind == InstKind::Apply && s.inst.op == op;
+  });
+}
+
+TEST(Generators, GenericComesLastAndTakesEverything) {
+  EXPECT_EQ(generators().back()->name(), "generic");
+}
+
+TEST(Generators, MapReadsOnceAndWritesOnce) {
+  Graph g;
+  Shape s{4096};
+  NodeId x = g.input("x", DType::F32, s);
+  g.outputs = {
+      g.unary(Op::Tanh, g.binary(Op::Add, g.binary(Op::Mul, x, scalar(g, 2, s)), scalar(g, 1, s)))};
+  Chosen c = lower_greedily(only_region(g).region, target());
+  EXPECT_EQ(c.schedule.generator, "elementwise");
+  EXPECT_EQ(loads_of(c.program, 0), int(c.schedule.knob("vectors", 4)));
+  EXPECT_EQ(stores(c.program), int(c.schedule.knob("vectors", 4)));
+}
+
+TEST(Generators, ContiguousAxesAreOneLoop) {
+  Graph g;
+  NodeId x = g.input("x", DType::F32, {16, 32, 8});
+  g.outputs = {g.unary(Op::Exp, x)};
+  auto c = only_region(g);
+  EXPECT_EQ(c.region.axes.size(), 1u);
+  KernelProgram p = lower_greedily(c.region, target()).program;
+  EXPECT_EQ(count(p.body, [](const Stmt& s) { return s.kind == StmtKind::For; }), 2)
+      << "the workers' loop and the vectors'";
+}
+
+TEST(Generators, TransposedReadsAreContiguousVectors) {
+  Graph g;
+  NodeId x = g.input("x", DType::F32, {64, 64});
+  g.outputs = {g.unary(Op::Exp, g.permute(x, {1, 0}))};
+  Chosen c = lower_greedily(only_region(g).region, target());
+  EXPECT_EQ(c.schedule.knob("turn", 0), 1);
+  int shuffles = count(c.program.body, [](const Stmt& s) {
+    return s.kind == StmtKind::Let && s.inst.kind == InstKind::Shuffle;
+  });
+  EXPECT_EQ(shuffles, 64) << "16 x log2(16)";
+  EXPECT_EQ(loads_of(c.program, 0), 16);
+}
+
+TEST(Generators, ShortRowsStayInRegisters) {
+  Graph g;
+  NodeId x = g.input("x", DType::F32, {64, 64});
+  g.outputs = {softmax(g, x)};
+  Chosen c = lower_greedily(only_region(g).region, target());
+  EXPECT_EQ(c.schedule.generator, "rows");
+  int rows = 4, vectors = 4;
+  EXPECT_EQ(loads_of(c.program, 0), rows * vectors) << "each element once for three passes";
+  EXPECT_EQ(applied(c.program, Op::Exp), rows * vectors);
+}
+
+TEST(Generators, LongRowsKeepTheirExponentials) {
+  Graph g;
+  NodeId x = g.input("x", DType::F32, {64, 4096});
+  g.outputs = {softmax(g, x)};
+  Chosen c = lower_greedily(only_region(g).region, target());
+  EXPECT_EQ(c.schedule.generator, "rows");
+  EXPECT_EQ(applied(c.program, Op::Exp), 4) << "computed in one pass only";
+  int scratch = 0;
+  for (const Buffer& b : c.program.buffers)
+    scratch += b.space == Space::Worker;
+  EXPECT_EQ(scratch, 1);
+}
+
+TEST(Generators, SumsOfColumnsRunAlongTheRows) {
+  Graph g;
+  NodeId x = g.input("x", DType::F32, {128, 2048});
+  g.outputs = {g.reduce(Op::ReduceSum, x, {0})};
+  auto c = only_region(g);
+  EXPECT_EQ(classify(c.region), Form::Column);
+  EXPECT_EQ(lower_greedily(c.region, target()).schedule.generator, "columns");
+}
+
+TEST(Generators, LargeSumsAreCutIntoPieces) {
+  Graph g;
+  NodeId x = g.input("x", DType::F32, {1 << 18});
+  g.outputs = {g.reduce(Op::ReduceSum, x, {0})};
+  Chosen c = lower_greedily(only_region(g).region, target());
+  EXPECT_EQ(c.schedule.generator, "pieces");
+  EXPECT_TRUE(c.program.uses_barrier);
+  Target many = target();
+  many.workers = 64;
+  EXPECT_EQ(hash_of(lower_greedily(only_region(g).region, many).program), hash_of(c.program))
+      << "the pieces follow from the region, not from the machine's workers";
+}
+
+TEST(Generators, ResultsDoNotDependOnTheWorkers) {
+  Graph g;
+  NodeId x = g.input("x", DType::F32, {200000});
+  g.outputs = {g.reduce(Op::ReduceSum, g.unary(Op::Sin, x), {0})};
+  auto c = only_region(g);
+  KernelProgram p = lower_greedily(c.region, target()).program;
+  auto first = testing::run_region(c, p, {.workers = 1});
+  for (int workers : {2, 3, 7})
+    EXPECT_EQ(testing::run_region(c, p, {.workers = workers})[0].bytes, first[0].bytes) << workers;
+}
+
+TEST(Generators, ScattersShareOutIndependentColumns) {
+  Graph g;
+  NodeId data = g.input("data", DType::F32, {100, 4096}),
+         index = g.input("index", DType::I64, {64});
+  NodeId updates = g.input("updates", DType::F32, {64, 4096});
+  g.outputs = {g.scatter(Op::ScatterAdd, data, index, updates, 0)};
+  auto inputs = testing::random_inputs(g, 1, {.special = false});
+  auto cases = testing::region_cases(g, inputs);
+  const Region& region = cases.back().region;
+  EXPECT_EQ(classify(region), Form::Scatter);
+  KernelProgram p = lower_greedily(region, target()).program;
+  EXPECT_GT(p.launch.workers.value(), 1);
+}
+
+} // namespace
+} // namespace egret::kernel
