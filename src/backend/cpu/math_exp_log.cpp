@@ -2,6 +2,9 @@
 // tools/math/coefficients.py; docs/math.md has their errors.
 #include "backend/cpu/math_f32.h"
 
+#include <llvm/IR/IntrinsicsX86.h>
+
+#include <algorithm>
 #include <limits>
 
 namespace egret::backend::cpu {
@@ -20,9 +23,24 @@ Num power_of_two(Num n) {
   return from_bits((n + n.word(127)) << 23);
 }
 
+// One instruction of AVX-512, for the vectors that it has: p * 2^whole, rounded once.
+Num scale_by_instruction(Num p, Num whole, llvm::Intrinsic::ID id) {
+  llvm::IRBuilder<>& b = p.b();
+  llvm::Value* all = llvm::ConstantInt::get(b.getIntNTy(std::max(8, p.lanes())), -1, true);
+  if (p.lanes() == 16) // with the rounding mode that is set
+    return p.with(b.CreateIntrinsic(id, {}, {p, whole, p.like(0), all, b.getInt32(4)}));
+  return p.with(b.CreateIntrinsic(id, {}, {p, whole, p.like(0), all}));
+}
+
 // p * 2^n for n from -252 to 254, rounded once even where the result is denormal: p is of moderate
-// size, so only the second product can be inexact.
-Num scale(Num p, Num n) {
+// size, so only the second product can be inexact. `whole` is n as an f32.
+Num scale(Num p, Num whole, Num n) {
+  if (p.sink().isa.avx512 && p.lanes() == 16)
+    return scale_by_instruction(p, whole, llvm::Intrinsic::x86_avx512_mask_scalef_ps_512);
+  if (p.sink().isa.avx512 && p.lanes() == 8)
+    return scale_by_instruction(p, whole, llvm::Intrinsic::x86_avx512_mask_scalef_ps_256);
+  if (p.sink().isa.avx512 && p.lanes() == 4)
+    return scale_by_instruction(p, whole, llvm::Intrinsic::x86_avx512_mask_scalef_ps_128);
   Num half = sar(n, 1);
   return p * power_of_two(half) * power_of_two(n - half);
 }
@@ -33,15 +51,15 @@ Num clamp(Num x, double low, double high) {
   return select(x < low, low, x);
 }
 
-// x = n ln 2 + r with |r| <= ln 2 / 2; n as an integer.
+// x = n ln 2 + r with |r| <= ln 2 / 2; n as an f32 and as an integer.
 struct Reduced {
-  Num r, n;
+  Num r, whole, n;
 };
 Reduced reduce(Num x) {
   Num n(x);
   Num whole = round_small(x * kLog2E, &n);
   Num r = fma(whole, x.like(-kLn2), x);
-  return {fma(whole, x.like(-kLn2Low), r), n};
+  return {fma(whole, x.like(-kLn2Low), r), whole, n};
 }
 
 // e^r - 1 = r + r^2 p(r)
@@ -83,25 +101,27 @@ Num log_edges(Num x, Num result) {
 } // namespace
 
 Num exp_f32(Num x) {
-  auto [r, n] = reduce(clamp(x, -105, 90));
+  auto [r, whole, n] = reduce(clamp(x, -105, 90));
   Num p = expm1_polynomial(r) + 1.0;
   // What rounds to 0, masked scores of attention above all, is 0 before it is scaled: an underflow
   // would cost some CPUs a hundred cycles.
-  return scale(select(x < -104.0, 0.0, p), n);
+  return scale(select(x < -104.0, 0.0, p), whole, n);
 }
 
 Num exp2_f32(Num x) {
   x = clamp(x, -151, 129);
   Num n(x);
-  Num r = x - round_small(x, &n);
+  Num whole = round_small(x, &n);
+  Num r = x - whole;
   Num p = polynomial(
       r, {0x1.62e43p-1, 0x1.ebfb92p-3, 0x1.c6af98p-5, 0x1.3b687p-7, 0x1.5ef97p-10, 0x1.1844bap-13});
-  return scale(fma(p, r, r.like(1)), n);
+  return scale(fma(p, r, r.like(1)), whole, n);
 }
 
 Num expm1_f32(Num y) {
   // 2^n (e^r - 1) + 2^n - 1, halved until the end so that n = 128 does not overflow early.
-  auto [r, n] = reduce(clamp(y, -20, 89));
+  auto [r, whole, n] = reduce(clamp(y, -20, 89));
+  (void)whole;
   Num half = power_of_two(n - n.word(1));
   Num x = fma(half, expm1_polynomial(r), half - 0.5);
   return copysign(x + x, y);
