@@ -208,6 +208,8 @@ std::vector<Expr> variables_of(const Expr& e) {
 }
 
 std::optional<Expr> coefficient_of(const Expr& e, const Expr& variable) {
+  if (variable.is_constant()) // an axis of size 1, or of an empty box
+    return Expr(0);
   ensure(variable.is_symbol() || variable.is_axis(), "coefficient_of: {} is no variable",
          variable.str());
   const auto mentions = [&](const Expr& part) {

@@ -291,6 +291,10 @@ std::vector<Value> Emitter::yields(int stage, const Point& point) {
   return values;
 }
 
+Value Emitter::value(int stage, int value, const Point& point) {
+  return Body(*this, region_.stages[stage], point).get(value);
+}
+
 std::optional<std::pair<ValueId, ValueId>> Emitter::factors(int stage, int yield,
                                                             const Point& point) {
   const Stage& s = region_.stages[stage];

@@ -45,6 +45,8 @@ public:
 
   /// The yields of stage `stage` at `point`, before any reduction.
   std::vector<Value> yields(int stage, const Point& point);
+  /// One value of a stage's body at `point`.
+  Value value(int stage, int value, const Point& point);
   /// The two factors when yield `yield` is a product in an unrounded type, whose addition can be
   /// fused; else nothing.
   std::optional<std::pair<ValueId, ValueId>> factors(int stage, int yield, const Point& point);

@@ -15,6 +15,9 @@ const Generator& rows_generator();
 const Generator& columns_generator();
 const Generator& pieces_generator();
 
+/// Sums of products (matmuls in any layout, batched) with register tiles, packing and an epilogue.
+const Generator& contraction_generator();
+
 /// Any region: one loop nest a stage, with a barrier between stages that feed each other through
 /// memory.
 const Generator& generic_generator();

@@ -8,8 +8,9 @@
 namespace egret::kernel {
 
 std::span<const Generator* const> generators() {
-  static const std::array list{&elementwise_generator(), &pieces_generator(), &rows_generator(),
-                               &columns_generator(), &generic_generator()};
+  static const std::array list{&elementwise_generator(), &contraction_generator(),
+                               &pieces_generator(),      &rows_generator(),
+                               &columns_generator(),     &generic_generator()};
   return list;
 }
 

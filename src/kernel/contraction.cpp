@@ -1,0 +1,394 @@
+// The generator of contractions: products of matrices in any layout, batched, with work on the
+// operands before and on the result after. Both sides are copied into panels (or read where they
+// are, when that costs nothing), a register tile of rows by vectors of columns goes along the
+// depth, and the maps that follow are applied to the tile before it is stored.
+#include "kernel/contraction_pack.h"
+#include "kernel/contraction_tiles.h"
+
+#include "kernel/analysis.h"
+#include "kernel/families.h"
+#include "kernel/nest.h"
+#include "support/fail.h"
+
+#include <algorithm>
+
+namespace egret::kernel {
+
+namespace {
+
+/// Maps of more work than this (in additions an element) are written as a loop over the tile
+/// instead of once for each register.
+constexpr double kHeavyEpilogue = 8;
+
+class Contraction {
+public:
+  Contraction(const Region& region, const ContractionForm& form, const Tiles& tiles,
+              const Target& target)
+      : r_(region), f_(form), t_(tiles), b_(region.name), e_(b_, region), fma_(target.has_fma),
+        left_(e_, f_, f_.left, f_.rows, t_.mr, t_),
+        right_(e_, f_, f_.right, f_.columns, t_.nr(), t_) {}
+
+  KernelProgram run() {
+    const std::vector<int> result = result_axes(r_.stages[f_.stage]);
+    if (is_empty(r_, result))
+      return b_.finish(Expr(1));
+    blocks_ =
+        f_.depth.extent.constant() == 0 ? Expr(1) : max(ceildiv(f_.depth.extent, t_.kc), Expr(1));
+    row_panels_ = ceildiv(f_.rows.extent, t_.mr);
+    column_panels_ = ceildiv(f_.columns.extent, t_.nr());
+    panels_down_ = t_.mc / t_.mr;
+    panels_across_ = t_.nc / t_.nr();
+    if (auto n = row_panels_.constant())
+      panels_down_ = std::min(panels_down_, *n);
+    if (auto n = column_panels_.constant())
+      panels_across_ = std::min(panels_across_, *n);
+    down_ = ceildiv(row_panels_, panels_down_);
+    across_ = ceildiv(column_panels_, panels_across_);
+    declare_memory();
+    if (t_.shared)
+      together();
+    else
+      apart();
+    const Expr work = f_.batch.extent * f_.rows.extent * f_.columns.extent *
+                      (2 * f_.depth.extent + Expr(std::int64_t(f_.epilogue_flops) + 2));
+    const Expr tasks = (t_.shared ? Expr(1) : f_.batch.extent) * down_ * across_;
+    return b_.finish(useful_workers(tasks, floordiv(work, 8)));
+  }
+
+private:
+  bool several_blocks() const { return !(blocks_ == Expr(1)); }
+
+  void declare_memory() {
+    const auto panels = [&](const char* name, const Expr& count, const PackedSide& side) {
+      const Expr elements = blocks_ * count * side.panel_elements();
+      return t_.shared ? b_.workspace(name, f_.accumulator, elements)
+                       : b_.worker_memory(name, f_.accumulator, elements);
+    };
+    if (t_.pack_left)
+      left_buffer_ = panels("left", t_.shared ? row_panels_ : Expr(panels_down_), left_);
+    if (t_.pack_right)
+      right_buffer_ = panels("right", t_.shared ? column_panels_ : Expr(panels_across_), right_);
+    const std::int64_t tile = std::int64_t(t_.mr) * t_.nr();
+    if (several_blocks())
+      sums_buffer_ =
+          b_.worker_memory("sums", f_.accumulator, Expr(panels_down_ * panels_across_ * tile));
+    tile_buffer_ = b_.worker_memory("tile", f_.accumulator, Expr(tile));
+  }
+
+  Point batch_point(const Expr& batch) const {
+    Point p;
+    p.at.resize(r_.axes.size());
+    put_index(p, r_, f_.batch, batch);
+    return p;
+  }
+
+  /// All workers pack for all: one batch element after the other.
+  void together() {
+    b_.loop(
+        Expr(0), f_.batch.extent, Expr(1), f_.batch.extent, Bind::Serial, [&](const Expr& batch) {
+          const Point p = batch_point(batch);
+          if (!(batch == Expr(0)))
+            b_.barrier(); // the panels of the last batch element are still being read
+          const auto pack = [&](bool wanted, PackedSide& side, int buffer, const Expr& count) {
+            if (!wanted)
+              return;
+            const std::vector<Expr> extents{blocks_, count};
+            core_loop(b_, extents, [&](std::span<const Expr> at) {
+              side.pack(buffer, (at[0] * count + at[1]) * side.panel_elements(), p, at[1], at[0]);
+            });
+          };
+          pack(t_.pack_left, left_, left_buffer_, row_panels_);
+          pack(t_.pack_right, right_, right_buffer_, column_panels_);
+          b_.barrier();
+          const std::vector<Expr> extents{down_, across_};
+          core_loop(b_, extents, [&](std::span<const Expr> at) { block(p, at[0], at[1]); });
+        });
+  }
+
+  /// Every worker packs what its block needs.
+  void apart() {
+    const std::vector<Expr> extents{f_.batch.extent, down_, across_};
+    core_loop(b_, extents, [&](std::span<const Expr> at) {
+      const Point p = batch_point(at[0]);
+      const auto pack = [&](bool wanted, PackedSide& side, int buffer, const Expr& first,
+                            std::int64_t count, const Expr& all) {
+        if (!wanted)
+          return;
+        b_.loop(Expr(0), blocks_, Expr(1), blocks_, Bind::Serial, [&](const Expr& c) {
+          b_.loop(Expr(0), min(Expr(count), all - first), Expr(1), Expr(count), Bind::Serial,
+                  [&](const Expr& i) {
+                    side.pack(buffer, (c * Expr(count) + i) * side.panel_elements(), p, first + i,
+                              c);
+                  });
+        });
+      };
+      pack(t_.pack_left, left_, left_buffer_, at[1] * Expr(panels_down_), panels_down_,
+           row_panels_);
+      pack(t_.pack_right, right_, right_buffer_, at[2] * Expr(panels_across_), panels_across_,
+           column_panels_);
+      block(p, at[1], at[2]);
+    });
+  }
+
+  /// Where a tile is: its panels, counted from the first of all and from the first of its block,
+  /// and its part of the depth.
+  struct Place {
+    Point batch;
+    Expr row_panel, column_panel, row_local, column_local, depth_block;
+    Expr first_row, first_column;
+    int vectors = 1;     ///< of columns
+    bool narrow = false; ///< the last column panel, where columns may be missing
+  };
+
+  void block(const Point& batch, const Expr& down, const Expr& across) {
+    b_.loop(Expr(0), blocks_, Expr(1), blocks_, Bind::Serial, [&](const Expr& c) {
+      Place place;
+      place.batch = batch;
+      place.depth_block = c;
+      const Expr first_row_panel = down * Expr(panels_down_),
+                 first_column_panel = across * Expr(panels_across_);
+      const auto rows = [&](Place at) {
+        const Expr count = min(Expr(panels_down_), row_panels_ - first_row_panel);
+        b_.loop(Expr(0), count, Expr(1), Expr(panels_down_), Bind::Serial, [&](const Expr& i) {
+          at.row_local = i;
+          at.row_panel = first_row_panel + i;
+          at.first_row = at.row_panel * Expr(t_.mr);
+          tile(at);
+        });
+      };
+      // Panels with all their columns, and the last one when it is narrower.
+      const Expr whole = floordiv(f_.columns.extent, t_.nr());
+      const Expr end = min(Expr(panels_across_), whole - first_column_panel);
+      b_.loop(Expr(0), end, Expr(1), Expr(panels_across_), Bind::Serial, [&](const Expr& j) {
+        put_column(place, first_column_panel, j);
+        place.vectors = t_.nv;
+        rows(place);
+      });
+      if (whole == column_panels_)
+        return;
+      const Expr rest = floormod(f_.columns.extent, t_.nr());
+      const auto here = [&] {
+        put_column(place, first_column_panel, whole - first_column_panel);
+        place.vectors = int((rest.upper() + t_.lanes - 1) / t_.lanes);
+        place.narrow = true;
+        rows(place);
+      };
+      b_.when({{first_column_panel, whole - Expr(panels_across_ - 1), whole + Expr(1)},
+               {rest, Expr(1), Expr(t_.nr())}},
+              here);
+    });
+  }
+
+  void put_column(Place& place, const Expr& first, const Expr& local) const {
+    place.column_local = local;
+    place.column_panel = first + local;
+    place.first_column = place.column_panel * Expr(t_.nr());
+  }
+
+  Expr lane() const { return t_.lanes > 1 ? lane_variable(t_.lanes) : Expr(0); }
+
+  /// Offset of a packed panel.
+  Expr packed(const PackedSide& side, const Expr& block, const Expr& global, const Expr& all,
+              const Expr& local, std::int64_t some) const {
+    return (t_.shared ? block * all + global : block * Expr(some) + local) * side.panel_elements();
+  }
+
+  /// One register tile along its part of the depth.
+  void tile(const Place& at) {
+    std::vector<VarId> sums;
+    for (int i = 0; i < t_.mr * at.vectors; ++i)
+      sums.push_back(sum_register(i));
+    start(at, sums);
+    const Expr from = at.depth_block * Expr(t_.kc);
+    const Expr count = min(Expr(t_.kc), f_.depth.extent - from);
+    const Expr whole = floordiv(count, t_.unroll) * Expr(t_.unroll);
+    b_.loop(Expr(0), whole, Expr(t_.unroll), Expr(t_.kc), Bind::Serial, [&](const Expr& k) {
+      for (int u = 0; u < t_.unroll; ++u)
+        step(at, sums, from, k + Expr(u));
+    });
+    b_.loop(whole, count, Expr(1), Expr(t_.kc), Bind::Serial,
+            [&](const Expr& k) { step(at, sums, from, k); });
+    finish(at, sums);
+  }
+
+  /// Registers are shared by all tiles that are written.
+  VarId sum_register(int i) {
+    while (int(registers_.size()) <= i)
+      registers_.push_back(b_.variable({f_.accumulator, t_.lanes}));
+    return registers_[std::size_t(i)];
+  }
+
+  Expr sum_offset(const Place& at, int i) const {
+    const std::int64_t tile = std::int64_t(t_.mr) * t_.nr();
+    return (at.column_local * Expr(panels_down_) + at.row_local) * Expr(tile) +
+           Expr(std::int64_t(i) * t_.lanes) + lane();
+  }
+
+  void start(const Place& at, const std::vector<VarId>& sums) {
+    const auto zeros = [&] {
+      const ValueId zero = b_.constant(Scalar::of(f_.accumulator, 0.0), t_.lanes);
+      for (const VarId v : sums)
+        b_.set(v, zero);
+    };
+    if (!several_blocks()) {
+      zeros();
+      return;
+    }
+    b_.when({{at.depth_block, Expr(0), Expr(1)}}, zeros);
+    b_.when({{at.depth_block, Expr(1), blocks_}}, [&] {
+      for (std::size_t i = 0; i < sums.size(); ++i)
+        b_.set(sums[i], b_.load(sums_buffer_, sum_offset(at, int(i)), t_.lanes));
+    });
+  }
+
+  void step(const Place& at, const std::vector<VarId>& sums, const Expr& from, const Expr& k) {
+    std::vector<ValueId> right;
+    for (int v = 0; v < at.vectors; ++v)
+      right.push_back(right_vector(at, v, from, k));
+    for (int r = 0; r < t_.mr; ++r) {
+      const ValueId left = b_.splat(left_element(at, r, from, k), t_.lanes);
+      for (int v = 0; v < at.vectors; ++v) {
+        const VarId sum = sums[std::size_t(r * at.vectors + v)];
+        b_.set(sum, add_product(left, right[std::size_t(v)], b_.read(sum)));
+      }
+    }
+  }
+
+  ValueId add_product(ValueId a, ValueId b, ValueId sum) {
+    if (fma_ && is_float(f_.accumulator))
+      return b_.fma(a, b, sum);
+    return b_.apply(Op::Add, f_.accumulator, {sum, b_.apply(Op::Mul, f_.accumulator, {a, b})});
+  }
+
+  ValueId left_element(const Place& at, int r, const Expr& from, const Expr& k) {
+    if (t_.pack_left) {
+      const Expr panel =
+          packed(left_, at.depth_block, at.row_panel, row_panels_, at.row_local, panels_down_);
+      return b_.load(left_buffer_, panel + k * Expr(t_.mr) + Expr(r), 1);
+    }
+    Point p = at.batch;
+    // Behind the last row it is read again; what comes of it is never stored.
+    put_index(p, r_, f_.rows, min(at.first_row + Expr(r), f_.rows.extent - Expr(1)));
+    put_index(p, r_, f_.depth, from + k);
+    return e_.value(f_.stage, f_.left.value, p).id;
+  }
+
+  ValueId right_vector(const Place& at, int v, const Expr& from, const Expr& k) {
+    const Expr column = Expr(std::int64_t(v) * t_.lanes) + lane();
+    if (t_.pack_right) {
+      const Expr panel = packed(right_, at.depth_block, at.column_panel, column_panels_,
+                                at.column_local, panels_across_);
+      return b_.load(right_buffer_, panel + k * Expr(t_.nr()) + column, t_.lanes);
+    }
+    Point p = at.batch;
+    p.lanes = t_.lanes;
+    put_index(p, r_, f_.columns, at.first_column + column);
+    put_index(p, r_, f_.depth, from + k);
+    if (at.narrow)
+      p.mask.push_back({at.first_column + column, Expr(0), f_.columns.extent});
+    return b_.splat(e_.value(f_.stage, f_.right.value, p).id, t_.lanes);
+  }
+
+  /// Keeps the sums for the next part of the depth, or hands the results on.
+  void finish(const Place& at, const std::vector<VarId>& sums) {
+    if (!several_blocks()) {
+      results(at, sums);
+      return;
+    }
+    b_.when({{at.depth_block, Expr(0), blocks_ - Expr(1)}}, [&] {
+      for (std::size_t i = 0; i < sums.size(); ++i)
+        b_.store(sums_buffer_, sum_offset(at, int(i)), b_.read(sums[i]));
+    });
+    b_.when({{at.depth_block, blocks_ - Expr(1), blocks_}}, [&] { results(at, sums); });
+  }
+
+  void results(const Place& at, const std::vector<VarId>& sums) {
+    // Missing rows or columns of a tile, if any: negative.
+    Expr missing = f_.rows.extent - at.first_row - Expr(t_.mr);
+    if (at.narrow)
+      missing = min(missing, f_.columns.extent - at.first_column -
+                                 Expr(std::int64_t(at.vectors) * t_.lanes));
+    const Guard whole{missing, Expr(0), Expr(INT64_MAX)},
+        cut{missing, Expr(INT64_MIN / 2), Expr(0)};
+    const bool light = f_.epilogue_flops <= kHeavyEpilogue;
+    if (light)
+      b_.when({whole}, [&] {
+        for (int r = 0; r < t_.mr; ++r)
+          for (int v = 0; v < at.vectors; ++v)
+            deliver(at, Expr(r), Expr(v), b_.read(sums[std::size_t(r * at.vectors + v)]), false);
+      });
+    b_.when({light ? cut : Guard{Expr(0), Expr(0), Expr(1)}}, [&] {
+      for (std::size_t i = 0; i < sums.size(); ++i)
+        b_.store(tile_buffer_, Expr(std::int64_t(i) * t_.lanes) + lane(), b_.read(sums[i]));
+      const Expr rows = min(Expr(t_.mr), f_.rows.extent - at.first_row);
+      b_.loop(Expr(0), rows, Expr(1), Expr(t_.mr), Bind::Serial, [&](const Expr& r) {
+        b_.loop(Expr(0), Expr(at.vectors), Expr(1), Expr(at.vectors), Bind::Serial,
+                [&](const Expr& v) {
+                  const Expr place = (r * Expr(at.vectors) + v) * Expr(t_.lanes) + lane();
+                  deliver(at, r, v, b_.load(tile_buffer_, place, t_.lanes), at.narrow);
+                });
+      });
+    });
+  }
+
+  /// Everything that is made of one vector of sums, stored to where it belongs.
+  void deliver(const Place& at, const Expr& row, const Expr& vector, ValueId sum, bool masked) {
+    Point p = at.batch;
+    p.lanes = t_.lanes;
+    const Expr column = at.first_column + vector * Expr(t_.lanes) + lane();
+    put_index(p, r_, f_.rows, at.first_row + row);
+    put_index(p, r_, f_.columns, column);
+    if (masked)
+      p.mask.push_back({column, Expr(0), f_.columns.extent});
+    e_.provide(f_.stage, p,
+               {e_.convert({sum, f_.accumulator}, r_.stages[f_.stage].yield_dtypes[0])});
+    // All values before the first store: an output may take over the memory of an operand.
+    std::vector<Value> values;
+    for (const Output& out : r_.outputs)
+      values.push_back(e_.result(out.stage, out.component, p));
+    for (std::size_t o = 0; o < values.size(); ++o)
+      e_.store(int(o), p, values[o]);
+  }
+
+  const Region& r_;
+  const ContractionForm& f_;
+  const Tiles& t_;
+  ProgramBuilder b_;
+  Emitter e_;
+  bool fma_;
+  PackedSide left_, right_;
+  int left_buffer_ = -1, right_buffer_ = -1, sums_buffer_ = -1, tile_buffer_ = -1;
+  Expr blocks_; ///< parts of the depth
+  Expr row_panels_, column_panels_;
+  std::int64_t panels_down_ = 1, panels_across_ = 1; ///< panels in a block of results
+  Expr down_, across_;                               ///< blocks of results
+  std::vector<VarId> registers_;
+};
+
+class ContractionGenerator : public Generator {
+public:
+  std::string name() const override { return "contraction"; }
+
+  std::vector<Schedule> space(const Region& region, const Target& target) const override {
+    const FoundContraction found = find_contraction(region);
+    return found.ok ? contraction_space(found.form, target) : std::vector<Schedule>{};
+  }
+
+  Lowered lower(const Region& region, const Schedule& schedule,
+                const Target& target) const override {
+    const FoundContraction found = find_contraction(region);
+    if (!found.ok)
+      return {false, {}, found.reason};
+    const Tiles tiles = tiles_of(schedule, found.form, target);
+    return {true, Contraction(region, found.form, tiles, target).run(), ""};
+  }
+};
+
+} // namespace
+
+const Generator& contraction_generator() {
+  static const ContractionGenerator generator;
+  return generator;
+}
+
+} // namespace egret::kernel

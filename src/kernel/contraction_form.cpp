@@ -1,0 +1,222 @@
+#include "kernel/contraction_form.h"
+
+#include "kernel/analysis.h"
+#include "kernel/emit.h"
+#include "support/fail.h"
+
+#include <algorithm>
+#include <set>
+
+namespace egret::kernel {
+
+namespace {
+
+/// The loads that a value of the body reads, each once.
+std::set<int> loads_of(const Stage& stage, int value) {
+  std::set<int> loads;
+  std::vector<int> waiting{value};
+  std::vector<bool> seen(stage.body.size(), false);
+  while (!waiting.empty()) {
+    const int at = waiting.back();
+    waiting.pop_back();
+    if (seen[at])
+      continue;
+    seen[at] = true;
+    const BodyValue& v = stage.body[at];
+    waiting.insert(waiting.end(), v.args.begin(), v.args.end());
+    if (v.kind != BodyValue::Kind::Load)
+      continue;
+    loads.insert(v.load);
+    const auto& indirect = stage.loads[v.load].indirect;
+    waiting.insert(waiting.end(), indirect.begin(), indirect.end());
+  }
+  return loads;
+}
+
+class Finder {
+public:
+  explicit Finder(const Region& region) : r_(region) {}
+
+  FoundContraction run() {
+    FoundContraction found;
+    found.reason = fill();
+    found.ok = found.reason.empty();
+    if (found.ok)
+      found.form = std::move(f_);
+    return found;
+  }
+
+private:
+  /// Fills the form; gives the reason why it cannot.
+  std::string fill() {
+    int reducing = -1;
+    for (std::size_t s = 0; s < r_.stages.size(); ++s) {
+      if (r_.stages[s].kind == StageKind::Map)
+        continue;
+      if (reducing >= 0 || r_.stages[s].kind != StageKind::Reduce)
+        return "it has more than one reduction, or a scan";
+      reducing = int(s);
+    }
+    if (reducing < 0)
+      return "it reduces nothing";
+    f_.stage = reducing;
+    const Stage& stage = r_.stages[reducing];
+    if (stage.monoid != Monoid::Sum || stage.yields.size() != 1)
+      return "it does not sum one value";
+    for (const Load& load : stage.loads)
+      if (load.source == Source::Stage)
+        return "the product reads the result of another stage";
+    if (std::string reason = find_factors(stage); !reason.empty())
+      return reason;
+    if (std::string reason = check_epilogue(stage); !reason.empty())
+      return reason;
+    return find_groups(stage);
+  }
+
+  std::string find_factors(const Stage& stage) {
+    f_.accumulator = compute_dtype(stage.acc_dtype);
+    if (size_of(f_.accumulator) < 4 || f_.accumulator == DType::Bool)
+      return fmt::format("it accumulates in {}", name_of(f_.accumulator));
+    int at = stage.yields[0];
+    while (stage.body[at].kind == BodyValue::Kind::Apply && stage.body[at].op == Op::Cast)
+      at = stage.body[at].args[0];
+    const BodyValue& product = stage.body[at];
+    if (product.kind != BodyValue::Kind::Apply || product.op != Op::Mul)
+      return "the summed value is no product";
+    // A product of floats may be kept in more bits than it asks for, one of integers may not.
+    const bool widens = is_float(product.dtype) && is_float(f_.accumulator) &&
+                        size_of(product.dtype) <= size_of(f_.accumulator);
+    if (product.dtype != f_.accumulator && !widens)
+      return fmt::format("products in {} are summed in {}", name_of(product.dtype),
+                         name_of(f_.accumulator));
+    f_.left.value = product.args[0];
+    f_.right.value = product.args[1];
+    return "";
+  }
+
+  /// Everything else must be a map of the result at the same point.
+  std::string check_epilogue(const Stage& stage) {
+    const std::vector<int> parallel = result_axes(stage);
+    for (std::size_t s = 0; s < r_.stages.size(); ++s)
+      if (int(s) != f_.stage) {
+        f_.epilogue_flops += flops_of(r_.stages[s]);
+        for (int a : r_.stages[s].axes)
+          if (!contains(parallel, a))
+            return "a map runs over an axis that the result does not have";
+      }
+    for (const Output& out : r_.outputs) {
+      if (out.combine != Combine::Store)
+        return "an output is a scatter";
+      if (result_axes(r_.stages[out.stage]).size() != parallel.size())
+        return "an output does not have all axes of the result";
+    }
+    return "";
+  }
+
+  std::string find_groups(const Stage& stage) {
+    auto left = axes_of_value(r_, stage, f_.left.value);
+    auto right = axes_of_value(r_, stage, f_.right.value);
+    std::vector<int> only_left, only_right, both;
+    for (int a : result_axes(stage))
+      (left[a] == right[a] ? both : left[a] ? only_left : only_right).push_back(a);
+    if (only_left.empty() || only_right.empty())
+      return "one side has no axis of its own";
+    if (stage.over.empty())
+      return "nothing is summed";
+    if (swaps(stage, only_left, only_right)) {
+      std::swap(only_left, only_right);
+      std::swap(f_.left, f_.right);
+    }
+    f_.rows.axes = only_left;
+    f_.columns.axes = only_right;
+    f_.batch.axes = both;
+    f_.depth.axes = stage.over;
+    put_best_last(f_.rows, [&](int a) { return score(stage, f_.left.value, a); });
+    put_best_last(f_.columns,
+                  [&](int a) { return 4 * output_score(a) + score(stage, f_.right.value, a); });
+    put_best_last(f_.depth, [&](int a) {
+      return score(stage, f_.left.value, a) + score(stage, f_.right.value, a);
+    });
+    for (AxisGroup* group : {&f_.rows, &f_.columns, &f_.batch, &f_.depth})
+      group->extent = points_of(r_, group->axes);
+    describe(stage, f_.left, f_.rows.axes.back());
+    describe(stage, f_.right, f_.columns.axes.back());
+    return "";
+  }
+
+  /// Whether the left side's axes should be the columns: those along which results are contiguous,
+  /// or else along which the side itself is.
+  bool swaps(const Stage& stage, const std::vector<int>& left, const std::vector<int>& right) {
+    const auto best = [&](const std::vector<int>& axes, auto&& score_of) {
+      std::int64_t most = 0;
+      for (int a : axes)
+        most = std::max(most, score_of(a));
+      return most;
+    };
+    const auto outputs = [&](int a) { return output_score(a); };
+    const std::int64_t l = best(left, outputs), r = best(right, outputs);
+    if (l != r)
+      return l > r;
+    return best(left, [&](int a) { return score(stage, f_.left.value, a); }) >
+           best(right, [&](int a) { return score(stage, f_.right.value, a); });
+  }
+
+  /// Bytes an element that are contiguous along an axis, in the outputs and in the loads of a
+  /// value.
+  std::int64_t output_score(int axis) const {
+    std::int64_t bytes = 0;
+    for (const Output& out : r_.outputs)
+      if (stride_of(r_, out, axis) == 1)
+        bytes += std::int64_t(size_of(out.dtype));
+    return bytes;
+  }
+  std::int64_t score(const Stage& stage, int value, int axis) const {
+    std::int64_t bytes = 0;
+    for (int l : loads_of(stage, value))
+      if (stride_of(r_, stage, stage.loads[l], axis) == 1)
+        bytes += std::int64_t(size_of(r_.operands[stage.loads[l].number].dtype));
+    return bytes;
+  }
+
+  template <class Score>
+  static void put_best_last(AxisGroup& group, Score score_of) {
+    auto best = group.axes.end();
+    std::int64_t most = 0;
+    for (auto it = group.axes.begin(); it != group.axes.end(); ++it)
+      if (const std::int64_t s = score_of(*it); s > most) {
+        most = s;
+        best = it;
+      }
+    if (best != group.axes.end())
+      std::rotate(best, best + 1, group.axes.end());
+  }
+
+  void describe(const Stage& stage, Side& side, int panel) const {
+    const int depth = f_.depth.axes.back();
+    const std::int64_t along_panel = score(stage, side.value, panel),
+                       along_depth = score(stage, side.value, depth);
+    side.order = along_panel == 0 && along_depth == 0 ? Side::Order::Neither
+                 : along_panel >= along_depth         ? Side::Order::Panel
+                                                      : Side::Order::Depth;
+    const BodyValue& v = stage.body[side.value];
+    if (v.kind != BodyValue::Kind::Load)
+      return;
+    const Load& load = stage.loads[v.load];
+    const Operand& operand = r_.operands[load.number];
+    side.plain = operand.role == Role::Tensor && operand.dtype == f_.accumulator &&
+                 load.map.is_total() && load.indirect.empty();
+    side.panel_stride = stride_of(r_, stage, load, panel).value_or(0);
+    side.depth_stride = stride_of(r_, stage, load, depth).value_or(0);
+  }
+
+  const Region& r_;
+  ContractionForm f_;
+};
+
+} // namespace
+
+FoundContraction find_contraction(const Region& region) {
+  return Finder(region).run();
+}
+
+} // namespace egret::kernel

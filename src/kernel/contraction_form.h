@@ -1,0 +1,49 @@
+// Regions that multiply and sum: which axes are rows, columns, depth and batch, and how the two
+// sides lie in memory.
+#pragma once
+
+#include "kernel/region.h"
+
+#include <string>
+#include <vector>
+
+namespace egret::kernel {
+
+/// Region axes seen as one index in row-major order, the last one varying fastest.
+struct AxisGroup {
+  std::vector<int> axes;
+  Expr extent; ///< the product of theirs
+};
+
+/// One factor of the product. Its panel axes are the rows (left) or the columns (right).
+struct Side {
+  /// Along which index neighbours are neighbours in memory.
+  enum class Order : std::uint8_t { Panel, Depth, Neither };
+  int value = -1; ///< of the reducing stage's body
+  Order order = Order::Neither;
+  /// The element is just loaded, in the accumulator's type and without holes: it can be read again
+  /// and again where it is.
+  bool plain = false;
+  std::int64_t panel_stride = 0, depth_stride = 0; ///< of the innermost axes; 0: no constant
+};
+
+/// result[batch, row, column] = sum over depth of left[batch, row, depth] * right[batch, column,
+/// depth], followed by maps of the result. The columns are those along which the outputs are
+/// contiguous, if any.
+struct ContractionForm {
+  int stage = 0; ///< the one that reduces
+  AxisGroup batch, rows, columns, depth;
+  Side left, right;
+  DType accumulator = DType::F32; ///< a register type
+  double epilogue_flops = 0;      ///< of one element, in additions
+};
+
+/// The form of a region, or the reason why it has none.
+struct FoundContraction {
+  bool ok = false;
+  ContractionForm form;
+  std::string reason;
+};
+FoundContraction find_contraction(const Region& region);
+
+} // namespace egret::kernel

@@ -1,0 +1,138 @@
+#include "kernel/contraction_pack.h"
+
+#include "support/fail.h"
+
+#include <algorithm>
+
+namespace egret::kernel {
+
+namespace {
+
+/// Whether every lane of the vector starting at `first` is below `extent`.
+Guard whole(const Expr& first, std::int64_t count, const Expr& extent) {
+  return {extent - first - Expr(count), Expr(0), Expr(INT64_MAX)};
+}
+Guard cut(const Expr& first, std::int64_t count, const Expr& extent) {
+  return {extent - first - Expr(count), Expr(INT64_MIN / 2), Expr(0)};
+}
+
+/// Rows become columns: log2(n) rounds, each interleaving the upper with the lower half of the
+/// rows.
+std::vector<ValueId> transpose(ProgramBuilder& b, std::vector<ValueId> rows) {
+  const int n = int(rows.size());
+  std::vector<int> low, high;
+  for (int i = 0; i < n / 2; ++i) {
+    low.insert(low.end(), {i, n + i});
+    high.insert(high.end(), {n / 2 + i, n + n / 2 + i});
+  }
+  for (int round = 1; round < n; round *= 2) {
+    std::vector<ValueId> next;
+    for (int i = 0; i < n / 2; ++i) {
+      next.push_back(b.shuffle(rows[i], rows[i + n / 2], low));
+      next.push_back(b.shuffle(rows[i], rows[i + n / 2], high));
+    }
+    rows = std::move(next);
+  }
+  return rows;
+}
+
+} // namespace
+
+void put_index(Point& point, const Region& region, const AxisGroup& group, const Expr& index) {
+  Expr rest = index;
+  for (std::size_t i = group.axes.size(); i-- > 0;) {
+    const Expr& extent = region.axes[group.axes[i]].extent;
+    if (i == 0) {
+      point.at[group.axes[i]] = rest;
+      return;
+    }
+    // In an empty box nothing runs, so the divisor may be taken as 1.
+    const Expr divisor = extent.lower() >= 1 ? extent : max(extent, Expr(1));
+    point.at[group.axes[i]] = floormod(rest, divisor);
+    rest = floordiv(rest, divisor);
+  }
+}
+
+PackedSide::PackedSide(Emitter& emitter, const ContractionForm& form, const Side& side,
+                       const AxisGroup& panels, int width, const Tiles& tiles)
+    : e_(emitter), b_(emitter.builder()), form_(form), side_(side), panels_(panels), width_(width),
+      t_(tiles) {
+  const std::int64_t steps = (t_.kc + t_.lanes - 1) / t_.lanes * t_.lanes;
+  const std::int64_t spill = width_ % t_.lanes == 0 ? 0 : t_.lanes;
+  panel_elements_ = Expr(steps * width_ + spill);
+}
+
+ValueId PackedSide::vector_at(Point point) {
+  const Value v = e_.value(form_.stage, side_.value, point);
+  return b_.splat(b_.cast(v.id, form_.accumulator), point.lanes);
+}
+
+void PackedSide::pack(int buffer, const Expr& offset, const Point& batch, const Expr& panel,
+                      const Expr& block) {
+  const Expr first = panel * Expr(width_), start = block * Expr(t_.kc);
+  const Expr count = min(Expr(t_.kc), form_.depth.extent - start);
+  if (t_.lanes > 1 && side_.order == Side::Order::Depth)
+    along_depth(buffer, offset, batch, first, start, count);
+  else
+    along_panel(buffer, offset, batch, first, start, count);
+}
+
+void PackedSide::along_panel(int buffer, const Expr& offset, const Point& batch, const Expr& first,
+                             const Expr& start, const Expr& count) {
+  const Expr lane = t_.lanes > 1 ? lane_variable(t_.lanes) : Expr(0);
+  const std::int64_t touched = (width_ + t_.lanes - 1) / t_.lanes * t_.lanes;
+  const auto rows = [&](bool masked) {
+    b_.loop(Expr(0), count, Expr(1), Expr(t_.kc), Bind::Serial, [&](const Expr& k) {
+      for (std::int64_t v = 0; v < touched; v += t_.lanes) {
+        Point point = batch;
+        point.lanes = t_.lanes;
+        const Expr index = first + Expr(v) + lane;
+        put_index(point, e_.region(), panels_, index);
+        put_index(point, e_.region(), form_.depth, start + k);
+        if (masked)
+          point.mask.push_back({index, Expr(0), panels_.extent});
+        b_.store(buffer, offset + k * Expr(width_) + Expr(v) + lane, vector_at(point));
+      }
+    });
+  };
+  b_.when({whole(first, touched, panels_.extent)}, [&] { rows(false); });
+  b_.when({cut(first, touched, panels_.extent)}, [&] { rows(true); });
+}
+
+void PackedSide::along_depth(int buffer, const Expr& offset, const Point& batch, const Expr& first,
+                             const Expr& start, const Expr& count) {
+  const Expr lanes(t_.lanes);
+  const Expr full = floordiv(count, lanes) * lanes;
+  b_.loop(Expr(0), full, lanes, Expr(t_.kc), Bind::Serial,
+          [&](const Expr& k) { transposed(buffer, offset, batch, first, start, k, false); });
+  b_.when({{count - full, Expr(1), lanes}},
+          [&] { transposed(buffer, offset, batch, first, start, full, true); });
+}
+
+void PackedSide::transposed(int buffer, const Expr& offset, const Point& batch, const Expr& first,
+                            const Expr& start, const Expr& at, bool tail) {
+  const Expr lane = lane_variable(t_.lanes);
+  const ValueId zero = b_.constant(Scalar::of(form_.accumulator, 0.0), t_.lanes);
+  std::vector<std::vector<ValueId>> groups;
+  for (int v = 0; v < width_; v += t_.lanes) {
+    std::vector<ValueId> rows(std::size_t(t_.lanes), zero);
+    for (int i = 0; i < t_.lanes && v + i < width_; ++i) {
+      Point point = batch;
+      point.lanes = t_.lanes;
+      // Behind the last panel element the last one is repeated: what comes of it is never stored.
+      put_index(point, e_.region(), panels_, min(first + Expr(v + i), panels_.extent - Expr(1)));
+      put_index(point, e_.region(), form_.depth, start + at + lane);
+      if (tail)
+        point.mask.push_back({start + at + lane, Expr(0), form_.depth.extent});
+      rows[std::size_t(i)] = vector_at(point);
+    }
+    groups.push_back(transpose(b_, std::move(rows)));
+  }
+  for (int i = 0; i < t_.lanes; ++i)
+    for (std::size_t g = 0; g < groups.size(); ++g)
+      b_.store(buffer,
+               offset + (at + Expr(i)) * Expr(width_) + Expr(std::int64_t(g) * t_.lanes) + lane,
+               groups[g][std::size_t(i)]);
+}
+
+} // namespace egret::kernel

@@ -1,0 +1,47 @@
+// Copies one side of a contraction into panels, in the order in which tiles read it.
+#pragma once
+
+#include "kernel/contraction_form.h"
+#include "kernel/contraction_tiles.h"
+#include "kernel/emit.h"
+
+namespace egret::kernel {
+
+/// Sets the axes of a group at a point from the group's index.
+void put_index(Point& point, const Region& region, const AxisGroup& group, const Expr& index);
+
+/// A side in panels of `width` elements, zeros or repeats behind the last: panel p of depth block c
+/// holds element (p * width + i, c * kc + k) at i + k * width. A panel has room for one vector more
+/// than it holds, so that vectors may be stored over its end.
+class PackedSide {
+public:
+  PackedSide(Emitter& emitter, const ContractionForm& form, const Side& side,
+             const AxisGroup& panels, int width, const Tiles& tiles);
+
+  /// Elements of a panel, and from one panel to the next.
+  Expr panel_elements() const { return panel_elements_; }
+  /// Writes the code that packs one panel. `batch`: a point with the batch axes set; `panel`,
+  /// `block`: numbers of the panel and of the depth block; `offset`: the panel's place in `buffer`.
+  void pack(int buffer, const Expr& offset, const Point& batch, const Expr& panel,
+            const Expr& block);
+
+private:
+  void along_panel(int buffer, const Expr& offset, const Point& batch, const Expr& first,
+                   const Expr& start, const Expr& count);
+  void along_depth(int buffer, const Expr& offset, const Point& batch, const Expr& first,
+                   const Expr& start, const Expr& count);
+  void transposed(int buffer, const Expr& offset, const Point& batch, const Expr& first,
+                  const Expr& start, const Expr& at, bool tail);
+  ValueId vector_at(Point point);
+
+  Emitter& e_;
+  ProgramBuilder& b_;
+  const ContractionForm& form_;
+  const Side& side_;
+  const AxisGroup& panels_;
+  int width_;
+  const Tiles& t_;
+  Expr panel_elements_;
+};
+
+} // namespace egret::kernel

@@ -1,0 +1,32 @@
+// Sizes of the blocks in which a contraction is computed.
+#pragma once
+
+#include "kernel/contraction_form.h"
+#include "kernel/schedule.h"
+#include "kernel/target.h"
+
+#include <vector>
+
+namespace egret::kernel {
+
+/// A tile of mr rows by nv vectors of columns stays in registers while it goes along kc of the
+/// depth; tiles make up blocks of mc rows by nc columns, one after the other on one worker.
+struct Tiles {
+  int lanes = 1;      ///< of a vector of accumulators
+  int mr = 1, nv = 1; ///< rows and vectors of the register tile
+  int unroll = 1;     ///< steps along the depth in one iteration
+  std::int64_t kc = 1;
+  std::int64_t mc = 1, nc = 1;              ///< multiples of mr and of nr()
+  bool pack_left = true, pack_right = true; ///< copied into the order in which tiles read them
+  bool shared =
+      true; ///< workers pack together, behind a barrier; else each packs what its block needs
+  int nr() const { return nv * lanes; }
+};
+
+/// The sizes that a schedule asks for, made fit for the region and the target.
+Tiles tiles_of(const Schedule& schedule, const ContractionForm& form, const Target& target);
+
+/// Schedules worth trying, the likely best first.
+std::vector<Schedule> contraction_space(const ContractionForm& form, const Target& target);
+
+} // namespace egret::kernel

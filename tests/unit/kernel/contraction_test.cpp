@@ -1,0 +1,277 @@
+#include "backend/reference/kernel_check.h"
+#include "backend/reference/program_interpreter.h"
+#include "compiler/compile.h"
+#include "kernel/contraction_form.h"
+#include "kernel/families.h"
+#include "support/contractions.h"
+#include "support/cpu_levels.h"
+#include "support/null_device.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+namespace egret {
+namespace {
+
+using backend::reference::KernelCheckOptions;
+using backend::reference::verify_kernel;
+using ir::Graph;
+using ir::NodeId;
+using testing::Einsum;
+
+kernel::Region region_of(const std::function<std::vector<NodeId>(Graph&)>& make) {
+  Graph g;
+  g.outputs = make(g);
+  testing::NullDevice device;
+  compiler::KernelCache cache;
+  auto kernels = compiler::compile_graph(g, {}, device, cache).plan.kernels;
+  EXPECT_EQ(kernels.size(), 1u);
+  return kernels.at(0).region;
+}
+
+/// Checks the first schedules on the CPU at each level (at lesser levels one), or interpreted with
+/// its checks of bounds and races.
+void check(const kernel::Region& region, std::size_t schedules = 2, bool interpreted = false,
+           const backend::reference::Bindings& sizes = {}, const KernelCheckOptions& options = {}) {
+  const kernel::Generator& generator = kernel::contraction_generator();
+  for (const std::string level : testing::kCpuLevels) {
+    backend::Device& device = testing::cpu_at(level);
+    auto space = generator.space(region, device.target());
+    ASSERT_FALSE(space.empty()) << kernel::find_contraction(region).reason << "\n"
+                                << kernel::print(region);
+    space.resize(std::min<std::size_t>(space.size(), level == "native" ? schedules : 1));
+    for (const kernel::Schedule& schedule : space) {
+      const kernel::Lowered lowered = generator.lower(region, schedule, device.target());
+      ASSERT_TRUE(lowered.ok) << lowered.reason;
+      const auto launch = [&](const kernel::KernelProgram& program, const kernel::ArgBlock& block) {
+        if (interpreted)
+          backend::reference::interpret(program, block, {.workers = 2});
+        else
+          device.launch(*device.compile(program), program, block);
+      };
+      const auto result = verify_kernel(region, lowered.program, launch, sizes, options);
+      ASSERT_TRUE(result.ok) << level << " " << to_string(schedule) << "\n"
+                             << result.message << "\n"
+                             << kernel::print(region);
+    }
+  }
+}
+
+NodeId input(Graph& g, const std::string& name, const std::string& letters, const Einsum& e,
+             DType dtype = DType::F32) {
+  return g.input(name, dtype, e.shape_of(letters));
+}
+
+kernel::Region plain(const Einsum& e, DType dtype = DType::F32) {
+  return region_of([&](Graph& g) {
+    return std::vector{
+        testing::einsum(g, input(g, "a", e.left, e, dtype), input(g, "b", e.right, e, dtype), e)};
+  });
+}
+
+Einsum sizes(const std::string& left, const std::string& right, const std::string& result, Expr m,
+             Expr n, Expr k, Expr b = 1) {
+  return {left, right, result, {{'m', m}, {'n', n}, {'k', k}, {'b', b}}};
+}
+
+TEST(ContractionForm, ColumnsAreWhatTheOutputIsContiguousAlong) {
+  const auto region = plain(sizes("mk", "kn", "mn", 6, 7, 8));
+  const auto found = kernel::find_contraction(region);
+  ASSERT_TRUE(found.ok) << found.reason;
+  EXPECT_EQ(found.form.rows.extent, Expr(6));
+  EXPECT_EQ(found.form.columns.extent, Expr(7));
+  EXPECT_EQ(found.form.depth.extent, Expr(8));
+  EXPECT_EQ(found.form.left.order, kernel::Side::Order::Depth);
+  EXPECT_EQ(found.form.right.order, kernel::Side::Order::Panel);
+  EXPECT_TRUE(found.form.left.plain && found.form.right.plain);
+  // Written transposed, the sides change places.
+  const auto swapped = kernel::find_contraction(plain(sizes("mk", "kn", "nm", 6, 7, 8)));
+  ASSERT_TRUE(swapped.ok);
+  EXPECT_EQ(swapped.form.columns.extent, Expr(6));
+}
+
+TEST(ContractionForm, SaysWhyARegionIsNone) {
+  const auto reason = [](const std::function<NodeId(Graph&)>& make) {
+    const auto found =
+        kernel::find_contraction(region_of([&](Graph& g) { return std::vector{make(g)}; }));
+    EXPECT_FALSE(found.ok);
+    return found.reason;
+  };
+  EXPECT_EQ(reason([](Graph& g) { return g.unary(Op::Sqrt, g.input("x", DType::F32, {4})); }),
+            "it reduces nothing");
+  EXPECT_EQ(reason([](Graph& g) {
+              return g.reduce(Op::ReduceMax, g.input("x", DType::F32, {4, 5}), {1});
+            }),
+            "it does not sum one value");
+  EXPECT_EQ(reason([](Graph& g) {
+              return g.reduce(Op::ReduceSum, g.input("x", DType::F32, {4, 5}), {1});
+            }),
+            "the summed value is no product");
+  EXPECT_EQ(reason([](Graph& g) {
+              NodeId x = g.input("x", DType::F32, {4, 5});
+              return g.reduce(Op::ReduceSum, g.binary(Op::Mul, x, x), {1});
+            }),
+            "one side has no axis of its own");
+  const Einsum e = sizes("mk", "kn", "mn", 3, 4, 5);
+  EXPECT_EQ(reason([&](Graph& g) {
+              return testing::einsum(g, input(g, "a", "mk", e, DType::I8),
+                                     input(g, "b", "kn", e, DType::I8), e);
+            }),
+            "it accumulates in i8");
+}
+
+TEST(Contraction, EverySchedulePassesAtEveryLevel) {
+  check(plain(sizes("mk", "kn", "mn", 37, 70, 300)), 100);
+  check(plain(sizes("mk", "nk", "mn", 20, 100, 64)));
+  check(plain(sizes("km", "kn", "mn", 33, 48, 100)));
+  check(plain(sizes("km", "nk", "mn", 17, 35, 19)));
+}
+
+TEST(Contraction, LongDepthsGoInParts) {
+  check(plain(sizes("mk", "kn", "mn", 70, 90, 1030)));
+  check(plain(sizes("km", "nk", "mn", 64, 128, 1024)));
+}
+
+TEST(Contraction, InterpreterFindsNoBadAccess) {
+  for (const char* form : {"mk", "km"})
+    for (const char* other : {"kn", "nk"}) {
+      check(plain(sizes(form, other, "mn", 19, 37, 21)), 100, true);
+      check(plain(sizes(form, other, "mn", 8, 32, 16)), 3, true);
+    }
+  check(plain(sizes("bmk", "bkn", "bmn", 5, 20, 9, 7)), 100, true);
+  check(plain(sizes("mk", "kn", "mn", 5, 18, 700)), 2, true);
+}
+
+TEST(Contraction, Batches) {
+  check(plain(sizes("bmk", "bkn", "bmn", 20, 36, 24, 3)));
+  check(plain(sizes("bmk", "bnk", "bmn", 16, 32, 8, 9)));
+  check(plain(sizes("mbk", "bkn", "mbn", 18, 24, 12, 5)));
+}
+
+TEST(Contraction, SmallAndOddSizes) {
+  for (const int m : {2, 3, 9})
+    for (const int n : {2, 5, 17})
+      for (const int k : {2, 7})
+        check(plain(sizes("mk", "kn", "mn", m, n, k)), 2);
+}
+
+TEST(Contraction, EmptyShapes) {
+  const Expr k = Expr::symbol("K", 0, 100), m = Expr::symbol("M", 0, 100);
+  backend::reference::Bindings none;
+  none.set(k, 0);
+  none.set(m, 5);
+  check(plain(sizes("mk", "kn", "mn", m, 5, k)), 2, false, none);
+  backend::reference::Bindings nothing;
+  nothing.set(k, 3);
+  nothing.set(m, 0);
+  check(plain(sizes("mk", "kn", "mn", m, 5, k)), 2, false, nothing);
+  // Where a size is known to be 0 there is nothing to compute.
+  const auto region = plain(sizes("mk", "kn", "mn", 0, 5, 3));
+  for (const auto& schedule :
+       kernel::contraction_generator().space(region, testing::cpu_at("native").target()))
+    EXPECT_TRUE(kernel::contraction_generator()
+                    .lower(region, schedule, testing::cpu_at("native").target())
+                    .ok);
+}
+
+TEST(Contraction, OtherTypes) {
+  const Einsum e = sizes("mk", "kn", "mn", 21, 40, 33);
+  check(plain(e, DType::F64));
+  check(plain(e, DType::I32));
+  check(plain(e, DType::I64));
+  for (const DType low : {DType::BF16, DType::F16}) {
+    const auto region = region_of([&](Graph& g) {
+      const NodeId a = g.cast(input(g, "a", "mk", e, low), DType::F32);
+      const NodeId b = g.cast(input(g, "b", "kn", e, low), DType::F32);
+      return std::vector{g.cast(testing::einsum(g, a, b, e), low)};
+    });
+    // A sum near the middle of two neighbours may go to either.
+    check(region, 2, false, {}, {.scale = 2});
+  }
+}
+
+TEST(Contraction, PrologueAndEpilogue) {
+  const Einsum e = sizes("mk", "kn", "mn", 26, 40, 35);
+  const auto region = region_of([&](Graph& g) {
+    const NodeId a = input(g, "a", "mk", e), x = input(g, "x", "mk", e), b = input(g, "b", "nk", e);
+    const NodeId zero = g.broadcast(g.constant(DType::F32, 0), e.shape_of("mk"));
+    const NodeId masked = g.select(g.binary(Op::Lt, zero, x), a, zero);
+    Einsum transposed = e;
+    transposed.right = "nk";
+    const NodeId product = testing::einsum(g, masked, b, transposed);
+    const NodeId bias = g.broadcast(g.input("bias", DType::F32, {e.extent('n')}), e.shape_of("mn"));
+    const NodeId before = g.binary(Op::Add, product, bias);
+    const NodeId after = g.binary(Op::Mul, g.unary(Op::Tanh, before),
+                                  g.input("scale", DType::F32, e.shape_of("mn")));
+    return std::vector{before, after};
+  });
+  ASSERT_EQ(region.outputs.size(), 2u);
+  check(region);
+  check(region, 2, true);
+}
+
+TEST(Contraction, PaddedOperandsReadTheirFill) {
+  const Einsum e = sizes("mk", "kn", "mn", 24, 36, 20);
+  check(region_of([&](Graph& g) {
+    const NodeId a =
+        g.pad(g.input("a", DType::F32, {20, 17}), {1, 2}, {3, 1}, Scalar::of(DType::F32, 0.5));
+    return std::vector{testing::einsum(g, a, input(g, "b", "kn", e), e)};
+  }));
+}
+
+TEST(Contraction, HeadsOfAttention) {
+  // [B,T,H,D] read as [B,H,T,D]; scores, values, and the projection of the joined heads.
+  const Einsum scores{
+      "bthd", "bshd", "bhts", {{'b', 2}, {'t', 18}, {'s', 18}, {'h', 3}, {'d', 16}}};
+  check(plain(scores));
+  const Einsum values{"bhts", "bshd", "bthd", scores.extents};
+  check(plain(values));
+  const Einsum project{"bhtd", "hdn", "btn", {{'b', 2}, {'t', 18}, {'h', 3}, {'d', 16}, {'n', 40}}};
+  check(plain(project));
+  const Einsum gradient{"bhtd", "btn", "hdn", project.extents};
+  check(plain(gradient));
+}
+
+TEST(Contraction, ResultsDoNotDependOnTheNumberOfWorkers) {
+  const auto region = plain(sizes("mk", "kn", "mn", 150, 130, 300));
+  backend::Device& device = testing::cpu_at("native");
+  const kernel::Generator& generator = kernel::contraction_generator();
+  const auto lowered =
+      generator.lower(region, generator.space(region, device.target())[0], device.target());
+  const auto artifact = device.compile(lowered.program);
+  std::vector<std::vector<float>> memory;
+  for (const kernel::Buffer& buffer : lowered.program.buffers)
+    memory.emplace_back(std::size_t(buffer.elements.value()) + 16);
+  for (std::size_t i = 0; i < 2; ++i)
+    for (std::size_t j = 0; j < memory[i].size(); ++j)
+      memory[i][j] = float((j * 2654435761u >> 7) % 1000) / 997.0f - 0.5f;
+  std::vector<std::vector<float>> results;
+  for (const int workers : {1, 2}) {
+    std::vector<void*> pointers;
+    for (std::size_t i = 0; i < memory.size(); ++i)
+      if (lowered.program.buffers[i].space == kernel::Space::Argument ||
+          lowered.program.buffers[i].space == kernel::Space::Workspace)
+        pointers.push_back(memory[i].data());
+    kernel::ArgBlock block{pointers.data(), nullptr, nullptr, nullptr, nullptr};
+    device.launch(*artifact, lowered.program, block, workers);
+    results.push_back(memory[2]);
+  }
+  EXPECT_EQ(results[0], results[1]);
+}
+
+TEST(Contraction, SymbolicSizes) {
+  const Expr m = Expr::symbol("M", 1, 4096), n = Expr::symbol("N", 1, 4096),
+             k = Expr::symbol("K", 1, 4096);
+  const auto region = plain(sizes("mk", "kn", "mn", m, n, k));
+  for (const auto& [a, b, c] : {std::tuple{37, 70, 41}, {8, 64, 300}, {1, 1, 1}, {100, 16, 520}}) {
+    backend::reference::Bindings bound;
+    bound.set(m, a);
+    bound.set(n, b);
+    bound.set(k, c);
+    check(region, 2, false, bound);
+  }
+}
+
+} // namespace
+} // namespace egret
