@@ -1,0 +1,43 @@
+// EGRET_DEBUG=1..4 each print something of their own; without it nothing is printed.
+#include "egret/compile.h"
+#include "egret/functional.h"
+#include "runtime/debug.h"
+#include "runtime/runtime.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace egret {
+namespace {
+
+// What a small program writes to stderr (and nothing may go to stdout) at a debug level.
+std::string output_at(int level) {
+  runtime::Runtime::instance().clear_plans();
+  runtime::set_debug_level(level);
+  ::testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStdout();
+  auto f = compile([](const Tensor& x) { return exp(x) * 3; }, {.name = "debugged"});
+  f(ones({8}).eval()).eval();
+  runtime::set_debug_level(0);
+  EXPECT_EQ(::testing::internal::GetCapturedStdout(), "");
+  return ::testing::internal::GetCapturedStderr();
+}
+
+bool has(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
+
+TEST(Debug, EachLevelAddsSomething) {
+  const std::string level[] = {output_at(0), output_at(1), output_at(2), output_at(3),
+                               output_at(4)};
+  EXPECT_EQ(level[0], "");
+  for (int i = 1; i <= 4; ++i) {
+    EXPECT_TRUE(has(level[i], "egret: plan ")) << i << ": " << level[i];
+    EXPECT_TRUE(has(level[i], "egret: debugged: traced, the first call")) << level[i];
+    EXPECT_EQ(has(level[i], "egret: kernel map"), i >= 2) << i << ": " << level[i];
+    EXPECT_EQ(has(level[i], "for "), i >= 3) << i << ": " << level[i];
+    EXPECT_EQ(has(level[i], "define"), i >= 4) << i << ": " << level[i];
+  }
+}
+
+} // namespace
+} // namespace egret
