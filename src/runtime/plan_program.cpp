@@ -3,6 +3,7 @@
 #include "runtime/count.h"
 #include "runtime/debug.h"
 #include "runtime/dims.h"
+#include "runtime/profile.h"
 #include "support/fail.h"
 
 #include <chrono>
@@ -118,6 +119,12 @@ std::vector<StoragePtr> PlanProgram::run(std::span<const RunInput> inputs) const
   return outputs;
 }
 
+void tell(const compiler::KernelReport& kernel, double seconds) {
+  const double bytes = static_cast<double>(kernel.bytes_read + kernel.bytes_written);
+  debug(2, "kernel {} [{}] {:.1f} us, {:.2f} GB/s, {:.2f} GFLOP/s: {}", kernel.name, kernel.form,
+        seconds * 1e6, bytes / seconds * 1e-9, kernel.flops / seconds * 1e-9, kernel.schedule);
+}
+
 void PlanProgram::launch(std::size_t number, const DimValues& dims,
                          std::span<const RunInput> inputs, Scratch& scratch) const {
   const kernel::Step& step = compiled_.plan.steps[number];
@@ -135,16 +142,16 @@ void PlanProgram::launch(std::size_t number, const DimValues& dims,
   const kernel::ArgBlock block{scratch.pointers.data(), scratch.dims.data(), scratch.scalars.data(),
                                nullptr, nullptr};
   const auto& report = compiled_.report.kernels[static_cast<std::size_t>(launch_of_step_[number])];
-  const bool timed = debug_level() >= 2;
+  const auto hook = launch_hook();
+  const bool timed = hook || debug_level() >= 2;
   const auto begin = timed ? Clock::now() : Clock::time_point{};
   device_.launch(*compiled_.artifacts[which], program, block, workers_);
   if (timed) {
     device_.synchronize();
-    const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-    debug(2, "kernel {} [{}] {:.1f} us, {:.2f} GB/s, {:.2f} GFLOP/s: {}", report.name, report.form,
-          seconds * 1e6,
-          static_cast<double>(report.bytes_read + report.bytes_written) / seconds * 1e-9,
-          report.flops / seconds * 1e-9, report.schedule);
+    const auto end = Clock::now();
+    if (hook)
+      (*hook)({report, begin, end});
+    tell(report, std::chrono::duration<double>(end - begin).count());
   }
   count().kernels_launched.add(1);
   if (static_dims_) {

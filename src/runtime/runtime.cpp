@@ -9,6 +9,7 @@
 #include "support/fail.h"
 #include "support/hash.h"
 
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -62,6 +63,7 @@ struct Runtime::Impl {
   std::list<Entry> entries; // most recently used first
   std::unordered_map<std::uint64_t, std::list<Entry>::iterator> index;
   std::size_t limit = 1024;
+  std::atomic<std::uint64_t> generation{0};
 
   // All engines share one address space, so memory of any of them serves every other one.
   DeviceSet& devices() {
@@ -172,6 +174,7 @@ void Runtime::clear_plans() {
   std::lock_guard lock(impl_->mutex);
   impl_->index.clear();
   impl_->entries.clear();
+  ++impl_->generation;
   impl_->shrink();
 }
 
@@ -183,6 +186,11 @@ Engine Runtime::engine() const {
 void Runtime::use(Engine engine) {
   std::lock_guard lock(impl_->mutex);
   impl_->engine = engine;
+  ++impl_->generation;
+}
+
+std::uint64_t Runtime::generation() const noexcept {
+  return impl_->generation.load(std::memory_order_relaxed);
 }
 
 const kernel::Target& Runtime::target() {

@@ -40,6 +40,8 @@ public:
   Engine engine() const;
   void use(Engine engine);
   const kernel::Target& target();
+  /// Another number after use() and clear_plans(): what keeps programs beside the store asks it.
+  std::uint64_t generation() const noexcept;
 
 private:
   Runtime();

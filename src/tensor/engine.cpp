@@ -222,11 +222,6 @@ public:
     while (entries_.size() > kEntries || (words_ > kWords && entries_.size() > 1))
       erase(std::prev(entries_.end()));
   }
-  void clear() {
-    entries_.clear();
-    index_.clear();
-    words_ = 0;
-  }
 
 private:
   static constexpr std::size_t kEntries = 512;
@@ -261,11 +256,6 @@ SignatureCache& signatures() { // (lock)
 }
 
 } // namespace
-
-void forget_signatures() {
-  std::lock_guard lock(engine_mutex());
-  signatures().clear();
-}
 
 namespace {
 
@@ -305,24 +295,78 @@ void withdraw(const std::vector<NodePtr>& outputs) {
 
 } // namespace
 
-void evaluate(std::span<const NodePtr> roots, const char* who) {
+namespace {
+
+// Programs of more operations are run in pieces, so that the compiler's time stays in proportion.
+constexpr std::size_t kMostOps = 8192;
+
+double bytes_of(const Node& node) {
+  double bytes = static_cast<double>(size_of(node.form.dtype));
+  for (const Expr& dim : node.form.shape)
+    bytes *= static_cast<double>(dim.is_constant() ? dim.value() : dim.upper());
+  return bytes;
+}
+
+// A first piece of a walk that is too long: the values that cross from its first operations to the
+// others. The place of the cut, in the second half of what is allowed, is where they have the
+// fewest bytes: not between the product and the sum of a matmul.
+std::vector<NodePtr> first_piece(const Walk& w) {
+  std::vector<std::size_t> last_use(w.order.size());
+  for (std::size_t i = 0; i < w.order.size(); ++i)
+    for (const NodePtr& input : w.order[i]->inputs)
+      if (!(input->place & kLeafBit))
+        last_use[input->place] = i;
+  for (const NodePtr& output : w.outputs)
+    last_use[output->place] = w.order.size();
+  std::vector<double> change(w.order.size() +
+                             2); // of the bytes that cross a cut before operation i
+  for (std::size_t i = 0; i < w.order.size(); ++i) {
+    change[i + 1] += bytes_of(*w.order[i]);
+    change[last_use[i] + 1] -= bytes_of(*w.order[i]);
+  }
+  std::size_t cut = kMostOps;
+  double crossing = 0, fewest = std::numeric_limits<double>::infinity();
+  for (std::size_t i = 0; i <= kMostOps; ++i) {
+    crossing += change[i];
+    if (i >= kMostOps / 2 && crossing <= fewest) {
+      fewest = crossing;
+      cut = i;
+    }
+  }
+  std::vector<NodePtr> piece;
+  for (std::size_t i = 0; i < cut; ++i)
+    if (last_use[i] >= cut)
+      piece.push_back(w.order[i]->shared_from_this());
+  return piece;
+}
+
+// One program's worth: everything below `roots` that is pending, or else the first piece of it.
+// False when there is more to do.
+bool evaluate_once(std::span<const NodePtr> roots, const char* who) {
   Walk w;
   std::shared_ptr<const runtime::Program> program;
   ir::Graph graph;
   std::vector<runtime::RunInput> inputs;
   std::vector<NodePtr> dropped; // let go after the lock
+  std::vector<NodePtr> piece;
   {
     std::unique_lock lock(engine_mutex());
     for (const NodePtr& root : roots)
       adopt(*root, dropped);
     for (;;) {
       w = walk(roots, WalkOutputs::RootsAndHeld, nullptr, who);
-      if (!w.busy)
+      if (w.busy) {
+        landed().wait(lock);
+        continue;
+      }
+      if (w.order.size() <= kMostOps)
         break;
-      landed().wait(lock);
+      piece = first_piece(w);
+      roots = piece;
     }
     if (w.outputs.empty())
-      return;
+      return true;
+    w.signature.push_back(runtime::Runtime::instance().generation());
     program = signatures().find(w.signature);
     if (!program)
       graph = graph_of(w);
@@ -346,6 +390,14 @@ void evaluate(std::span<const NodePtr> roots, const char* who) {
   } catch (...) {
     withdraw(w.outputs);
     throw;
+  }
+  return piece.empty();
+}
+
+} // namespace
+
+void evaluate(std::span<const NodePtr> roots, const char* who) {
+  while (!evaluate_once(roots, who)) {
   }
 }
 

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <functional>
 #include <random>
+#include <thread>
 
 namespace egret {
 namespace {
@@ -322,6 +323,21 @@ TEST(Programs, LazyEqualsPlainInAnyOrderOfReadsDropsAndUpdates) {
     if (::testing::Test::HasFatalFailure())
       return;
   }
+}
+
+TEST(Programs, ThreadsDoNotDisturbOneAnother) {
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < 4; ++t)
+    threads.emplace_back([t] {
+      for (unsigned seed = 100 + t % 2; seed < 110; seed += 2) { // pairs race for the same plans
+        Program program(seed);
+        for (int i = 0; i < 25; ++i)
+          program.step();
+        program.check_all();
+      }
+    });
+  for (auto& thread : threads)
+    thread.join();
 }
 
 // The gradient of a random chain, lazily and through compile().

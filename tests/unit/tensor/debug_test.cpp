@@ -2,6 +2,7 @@
 #include "egret/compile.h"
 #include "egret/functional.h"
 #include "runtime/debug.h"
+#include "runtime/profile.h"
 #include "runtime/runtime.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +25,9 @@ std::string output_at(int level) {
   return ::testing::internal::GetCapturedStderr();
 }
 
-bool has(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
+bool has(const std::string& text, const char* part) {
+  return text.find(part) != std::string::npos;
+}
 
 TEST(Debug, EachLevelAddsSomething) {
   const std::string level[] = {output_at(0), output_at(1), output_at(2), output_at(3),
@@ -37,6 +40,19 @@ TEST(Debug, EachLevelAddsSomething) {
     EXPECT_EQ(has(level[i], "for "), i >= 3) << i << ": " << level[i];
     EXPECT_EQ(has(level[i], "define"), i >= 4) << i << ": " << level[i];
   }
+}
+
+TEST(Debug, AHookSeesEveryLaunch) {
+  std::vector<std::string> seen;
+  runtime::set_launch_hook([&](const runtime::LaunchRecord& record) {
+    EXPECT_LE(record.begin, record.end);
+    seen.push_back(record.kernel.name);
+  });
+  const Tensor x = ones({8}).eval();
+  softmax(x * 2).eval();
+  runtime::set_launch_hook(nullptr);
+  (x + 1).eval();
+  EXPECT_EQ(seen.size(), 2u);
 }
 
 } // namespace
