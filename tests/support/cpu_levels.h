@@ -3,10 +3,12 @@
 #pragma once
 
 #include "backend/cpu/cpu_device.h"
+#include "egret/error.h"
 
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace egret::testing {
 
@@ -34,8 +36,6 @@ private:
   bool had_ = false;
 };
 
-inline constexpr const char* kCpuLevels[] = {"native", "avx2", "sse2"};
-
 /// One device a level, kept for the process.
 inline backend::Device& cpu_at(const std::string& level) {
   static std::unique_ptr<backend::Device> devices[3];
@@ -45,6 +45,20 @@ inline backend::Device& cpu_at(const std::string& level) {
     devices[index] = backend::cpu::make_cpu_device(2);
   }
   return *devices[index];
+}
+
+/// The levels that this machine can run.
+inline std::vector<const char*> cpu_levels() {
+  std::vector<const char*> levels;
+  for (const char* level : {"native", "avx2", "sse2"})
+    try {
+      cpu_at(level);
+      levels.push_back(level);
+    } catch (const Error& e) {
+      if (e.kind() != ErrorKind::Device)
+        throw;
+    }
+  return levels;
 }
 
 } // namespace egret::testing

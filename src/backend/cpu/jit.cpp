@@ -27,6 +27,11 @@
 #include <mutex>
 #include <vector>
 
+#if defined(__GNUC__) && !defined(__clang__)
+// With sanitizers GCC 12 takes LLVM's small-function buffer for uninitialized.
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+
 namespace egret::backend::cpu {
 namespace {
 

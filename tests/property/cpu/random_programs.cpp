@@ -411,7 +411,7 @@ TEST_P(RandomPrograms, GiveTheInterpretersBits) {
     compare(seed, GetParam());
 }
 
-INSTANTIATE_TEST_SUITE_P(Levels, RandomPrograms, ::testing::ValuesIn(egret::testing::kCpuLevels),
+INSTANTIATE_TEST_SUITE_P(Levels, RandomPrograms, ::testing::ValuesIn(egret::testing::cpu_levels()),
                          [](const auto& info) { return std::string(info.param); });
 
 } // namespace

@@ -289,7 +289,7 @@ TEST_P(Elementwise, HalvesRoundToNearestEven) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Levels, Elementwise, ::testing::ValuesIn(egret::testing::kCpuLevels),
+INSTANTIATE_TEST_SUITE_P(Levels, Elementwise, ::testing::ValuesIn(egret::testing::cpu_levels()),
                          [](const auto& info) { return std::string(info.param); });
 
 } // namespace

@@ -132,7 +132,7 @@ TEST(MathAccuracy, StaysWithinTheStatedBounds) {
 
 TEST(MathAccuracy, HoldsOnNarrowerVectors) {
   auto stated = stated_bounds();
-  for (const char* level : {"avx2", "sse2"})
+  for (const char* level : egret::testing::cpu_levels())
     for (Op op : functions()) {
       Worst worst = sweep(level, op, stride_of(99991));
       EXPECT_LE(worst.error, stated[std::string(info_of(op).name)])
@@ -184,7 +184,7 @@ TEST(MathAccuracy, PowerStaysWithinItsBound) {
   auto stated = stated_bounds();
   ASSERT_TRUE(stated.count("pow"));
   EXPECT_LE(stated["pow"], info_of(Op::Pow).ulp_f32);
-  for (const char* level : egret::testing::kCpuLevels) {
+  for (const char* level : egret::testing::cpu_levels()) {
     Worst worst = sweep_pairs(level, Op::Pow, 100);
     EXPECT_LE(worst.error, stated["pow"]) << level << " at a base of " << worst.at;
     RecordProperty("pow", std::to_string(worst.error));
@@ -192,7 +192,7 @@ TEST(MathAccuracy, PowerStaysWithinItsBound) {
 }
 
 TEST(MathAccuracy, ModIsRoundedOnce) {
-  for (const char* level : egret::testing::kCpuLevels) {
+  for (const char* level : egret::testing::cpu_levels()) {
     Worst worst = sweep_pairs(level, Op::Mod, 40);
     EXPECT_LE(worst.error, 0.5) << level << " at a dividend of " << worst.at;
   }
