@@ -103,6 +103,14 @@ Passes plan_passes(const Region& region) {
   return p;
 }
 
+std::vector<double> flops_by_pass(const Region& region, const Passes& passes) {
+  std::vector<double> flops(passes.count, 0);
+  for (std::size_t s = 0; s < region.stages.size(); ++s)
+    if (region.stages[s].axes.size() == region.axes.size())
+      flops[passes.level[s]] += flops_of(region.stages[s]);
+  return flops;
+}
+
 std::vector<Kept> worth_keeping(const Region& region, const Passes& passes, double least_flops) {
   std::vector<Kept> kept;
   std::set<int> at_hand;

@@ -22,6 +22,10 @@ struct Passes {
 
 Passes plan_passes(const Region& region);
 
+/// Arithmetic of each pass at one of its points, values counted in the pass that may compute them
+/// first.
+std::vector<double> flops_by_pass(const Region& region, const Passes& passes);
+
 /// Maps over all axes that several passes need and that cost at least `least_flops` additions to
 /// compute again, with the pass that makes them. What they need is then no longer computed in later
 /// passes.

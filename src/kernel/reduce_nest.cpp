@@ -14,10 +14,14 @@ namespace egret::kernel {
 
 namespace {
 
+/// Arithmetic of a point (in additions) from which a pass is a heavy one.
+constexpr double kHeavy = 16;
+
 class ReduceNest {
 public:
   ReduceNest(const Region& region, const Passes& passes, const ReduceShape& shape)
-      : r_(region), p_(passes), shape_(shape), b_(region.name), e_(b_, region) {
+      : r_(region), p_(passes), shape_(shape), b_(region.name), e_(b_, region),
+        flops_(flops_by_pass(region, passes)) {
     for (int a : p_.parallel)
       if (a != shape.tile_axis)
         outer_.push_back(a);
@@ -134,7 +138,7 @@ private:
   /// Gives the combined states: [point of the tile][reduction of the pass][yield].
   std::vector<std::vector<std::vector<State>>> run_pass(int pass, const std::vector<Point>& tile,
                                                         const Expr& begin, const Expr& end) {
-    int copies = shape_.copies;
+    int copies = flops_[pass] > kHeavy ? shape_.heavy_copies : shape_.copies;
     std::vector<std::vector<Running>> running(tile.size());
     for (auto& of_point : running)
       for (int c = 0; c < copies; ++c)
@@ -474,7 +478,8 @@ private:
   const ReduceShape& shape_;
   ProgramBuilder b_;
   Emitter e_;
-  std::vector<int> outer_; ///< parallel axes but the tile axis
+  std::vector<double> flops_; ///< by pass
+  std::vector<int> outer_;    ///< parallel axes but the tile axis
   std::map<int, Keeping> kept_;
   std::map<int, std::vector<std::vector<int>>> partials_; ///< by stage: [yield][part of the state]
   Expr iterations_ = Expr(1);

@@ -17,6 +17,7 @@ struct ReduceShape {
   int inner_axis = 0;     ///< reduced axis of the innermost loop
   int points = 1;         ///< of a tile
   int copies = 1;         ///< accumulators a point and yield has along the inner axis
+  int heavy_copies = 1;   ///< the same in passes with much arithmetic
   std::int64_t chunk = 1; ///< of the tile axis, what one worker does in a row
   std::int64_t pieces =
       1; ///< that split_axis is cut into, a fixed number; their results are combined in order

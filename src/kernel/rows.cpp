@@ -82,7 +82,10 @@ ReduceShape row_shape(const Region& region, const Facts& facts, const Schedule& 
   std::int64_t vectors = std::max<std::int64_t>(1, length / shape.lanes);
   // A short row is straight code whose values stay in registers from pass to pass.
   shape.copies = int(schedule.knob("copies", vectors <= 8 ? vectors : 4));
-  std::int64_t rows = vectors <= 4 ? 4 : vectors <= 8 ? 2 : 1;
+  // Much arithmetic hides latency by itself, and less code compiles faster.
+  shape.heavy_copies = vectors <= 8 ? shape.copies : std::max(1, shape.copies / 2);
+  // The steps that combine the lanes of one row overlap with those of the next.
+  std::int64_t rows = vectors <= 2 ? 4 : vectors <= 8 ? 2 : 1;
   shape.points = int(shape.tile_axis < 0 ? 1 : schedule.knob("rows", rows));
   std::int64_t row = about(points_of(region, facts.passes.reduced));
   shape.chunk = std::max<std::int64_t>(1, kTurn / std::max<std::int64_t>(1, row * shape.points)) *
@@ -103,6 +106,7 @@ ReduceShape column_shape(const Region& region, const Facts& facts, const Schedul
   std::int64_t vectors = std::clamp<std::int64_t>(width / shape.lanes, 1, 4);
   shape.points = int(schedule.knob("vectors", vectors));
   shape.copies = int(schedule.knob("copies", shape.points >= 4 ? 1 : 4 / shape.points));
+  shape.heavy_copies = shape.copies;
   std::int64_t tile = std::int64_t(shape.points) * shape.lanes;
   std::int64_t depth = about(points_of(region, facts.passes.reduced));
   shape.chunk = std::max<std::int64_t>(1, kTurn / std::max<std::int64_t>(1, depth * tile)) * tile;
@@ -118,10 +122,7 @@ int prefetch_pass(const ReduceShape& shape, const Region& region, const Facts& f
   if (shape.lanes_parallel || shape.pieces > 1 || shape.tile_axis < 0 || facts.passes.count < 2 ||
       !schedule.knob("prefetch", useful))
     return -1;
-  std::vector<double> flops(facts.passes.count, 0);
-  for (std::size_t s = 0; s < region.stages.size(); ++s)
-    if (region.stages[s].axes.size() == region.axes.size())
-      flops[facts.passes.level[s]] += flops_of(region.stages[s]);
+  std::vector<double> flops = flops_by_pass(region, facts.passes);
   auto best = std::max_element(flops.begin(), flops.end());
   return best == flops.begin() ? -1 : int(best - flops.begin());
 }
