@@ -2,6 +2,10 @@
 #include "runtime/runtime.h"
 #include "tensor/engine.h"
 
+#include <fmt/format.h>
+
+#include <unordered_set>
+
 namespace egret {
 
 using namespace detail;
@@ -16,9 +20,35 @@ ir::Graph graph_below(const Tensor& a, const char* who) {
 
 } // namespace
 
+namespace {
+
+// How many operations of the recipe of a known value are kept for a gradient.
+std::size_t kept_operations(const Tensor& a) {
+  const NodePtr root = Access::raw(a, "explain");
+  std::lock_guard lock(engine_mutex());
+  std::unordered_set<const Node*> seen;
+  std::vector<const Node*> open = {root.get()};
+  while (!open.empty()) {
+    const Node* node = open.back();
+    open.pop_back();
+    if (!node->inputs.empty() && seen.insert(node).second)
+      for (const NodePtr& input : node->inputs)
+        open.push_back(input.get());
+  }
+  return seen.size();
+}
+
+} // namespace
+
 std::string explain(const Tensor& a) {
-  if (a.is_materialized())
-    return "the value is known: nothing runs\n";
+  if (a.is_materialized()) {
+    const std::size_t kept = kept_operations(a);
+    return kept == 0
+               ? "the value is known: nothing runs\n"
+               : fmt::format("the value is known: nothing runs\nits recipe of {} operations is "
+                             "kept, because a gradient may need it\n",
+                             kept);
+  }
   const ir::Graph graph = graph_below(a, "explain");
   return runtime::Runtime::instance().program(graph)->report().text();
 }

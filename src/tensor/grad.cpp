@@ -46,7 +46,33 @@ bool has_recipe(const Node& node) {
          !node.inputs.empty();
 }
 
-Recipe recipe_of(const std::vector<NodePtr>& roots) {
+// A value that needs a gradient and cannot pass it on.
+[[noreturn]] void refuse_dead_end(const Node& node, const char* who) {
+  const std::string what = name_of(node.form.dtype) + to_string(node.form.shape);
+  switch (node.kind) {
+  case Node::Kind::Placeholder:
+    fail(ErrorKind::State,
+         "{}: `{}` ({}) was computed from tensors that require gradients, outside of {}; detach() "
+         "it before the call",
+         who, node.form.attrs.name, what, node.scope->name);
+  case Node::Kind::Data:
+    fail(ErrorKind::State,
+         "{}: a value on the way ({}) is the result of a compiled function, which carries no "
+         "recipe; "
+         "call backward() inside the function, or detach() the result",
+         who, what);
+  default:
+    fail(ErrorKind::State,
+         "{}: backward() was called before on a value on the way ({}), which let its recipe go; "
+         "pass "
+         "retain = true to that call",
+         who, what);
+  }
+}
+
+// `ends`: nodes at which gradients may stop.
+Recipe recipe_of(const std::vector<NodePtr>& roots, const std::vector<NodePtr>& ends,
+                 const char* who) {
   struct Frame {
     NodePtr node;
     std::size_t next;
@@ -64,6 +90,9 @@ Recipe recipe_of(const std::vector<NodePtr>& roots) {
         continue;
       }
       if (!has_recipe(*node)) {
+        if (node->needs_grad.load() && !node->slot &&
+            std::find(ends.begin(), ends.end(), node) == ends.end())
+          refuse_dead_end(*node, who);
         recipe.enter(node);
         if (node->slot)
           recipe.leaves.push_back(node);
@@ -185,7 +214,7 @@ std::vector<Tensor> grad(std::span<const Tensor> outputs, std::span<const Tensor
            "before it is used",
            i, name_of(to.back()->form.dtype), to_string(to.back()->form.shape));
   }
-  Recipe recipe = recipe_of(from);
+  Recipe recipe = recipe_of(from, to, "grad");
   return differentiate(recipe, from, given, to, "grad");
 }
 
@@ -288,7 +317,7 @@ void Tensor::backward(const Tensor& seed, bool retain) const {
     fail(ErrorKind::State, "backward: it was called before on this value, which let the recipe go; "
                            "pass retain = true to the first call");
   NoGrad guard;
-  Recipe recipe = recipe_of({root});
+  Recipe recipe = recipe_of({root}, {}, "backward");
   const std::vector<NodePtr> leaves = recipe.leaves;
   const std::vector<Tensor> found = differentiate(recipe, {root}, {seed}, leaves, "backward");
   for (std::size_t i = 0; i < leaves.size(); ++i) {

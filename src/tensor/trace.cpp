@@ -21,11 +21,11 @@ NodePtr Trace::add(TraceSource source, const std::shared_ptr<Handle>& handle, co
     std::lock_guard lock(engine_mutex());
     slot = node->slot;
   }
-  const bool needs_grad = slot != nullptr;
-  if (needs_grad) {
+  const bool needs_grad = node->needs_grad.load();
+  placeholder->needs_grad.store(needs_grad);
+  if (slot) {
     owner_of_.emplace(slot.get(), entries_.size());
     placeholder->slot = std::move(slot);
-    placeholder->needs_grad.store(true);
   }
   entries_.push_back({std::move(source), handle, node, placeholder, needs_grad});
   handle->set(placeholder);
@@ -291,8 +291,11 @@ std::shared_ptr<TracedProgram> lower(Trace& trace, const Call& call, const Left&
                                      const CompileOptions& options) {
   auto traced = std::make_shared<TracedProgram>();
   Lowering lowering(trace);
-  for (const NodePtr& result : left.results)
+  for (const NodePtr& result : left.results) {
     traced->results.push_back(lowering.value_of(result));
+    traced->results.back().needs_grad =
+        result && result->needs_grad.load() && !result->spent.load();
+  }
   traced->states = states_of(trace, call, left, owners, lowering);
   pass_numbers_by_value(trace, traced->states);
   for (const Trace::Entry& entry : trace.entries()) {
@@ -427,7 +430,7 @@ public:
     result.prototype = traced_.prototype;
     for (const Value& value : traced_.results)
       result.tensors.push_back(value.kind == Value::Kind::Empty ? Tensor()
-                                                                : Access::wrap(node_for(value)));
+                                                                : Access::wrap(result_for(value)));
     write_states();
     return result;
   }
@@ -501,6 +504,17 @@ private:
     return input;
   }
 
+  // A result that depends on leaves says so, and has no recipe: backward() through it is an error,
+  // not a gradient that is silently zero.
+  NodePtr result_for(const Value& value) {
+    NodePtr node = node_for(value);
+    if (value.needs_grad && value.kind == Value::Kind::Output) {
+      node = alias_node(node);
+      node->needs_grad.store(true);
+    }
+    return node;
+  }
+
   NodePtr node_for(const Value& value) {
     switch (value.kind) {
     case Value::Kind::Output: {
@@ -566,8 +580,7 @@ bool still_holds(const TracedProgram& traced, const Call& call) {
     if (traced.sources[i].kind != TraceSource::Kind::Captured)
       continue;
     const NodePtr node = traced.sources[i].handle->node();
-    std::lock_guard lock(engine_mutex());
-    if ((node->slot != nullptr) != traced.needs_grad[i])
+    if (node->needs_grad.load() != traced.needs_grad[i])
       return false;
   }
   for (const Trace::GradientRead& read : traced.gradient_reads) {

@@ -77,7 +77,8 @@ struct TracedProgram {
     enum class Kind : std::uint8_t { Empty, Output, Source, Constant } kind = Kind::Empty;
     std::size_t number = 0; ///< Output: of the program; Source: place in sources
     NodePtr constant;
-    bool donated = false; ///< Output: written into the memory of the state's old value
+    bool donated = false;    ///< Output: written into the memory of the state's old value
+    bool needs_grad = false; ///< a result that depends on leaves, by a recipe that is not kept
   };
   /// A tensor that the call changes.
   struct State {

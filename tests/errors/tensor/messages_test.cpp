@@ -364,6 +364,32 @@ TEST(Messages, CompiledFunctions) {
   EXPECT_EQ(list[0].sum().item(), 2);
 }
 
+TEST(Messages, GradientsThatCannotGoOn) {
+  Tensor w = ones({2}).set_requires_grad();
+  auto forward = compile([&](const Tensor& x) { return x * w; }, {.name = "forward"});
+  auto inside = compile([](const Tensor& x) { x.sum().backward(); }, {.name = "inside"});
+  const Tensor h = forward(ones({2})), root = (w * 2).sum();
+  EXPECT_TRUE(h.requires_grad());
+  root.backward();
+  root.eval();
+  expect_all({
+      {ErrorKind::State,
+       "backward: a value on the way (f32[2]) is the result of a compiled function, which carries "
+       "no recipe; call backward() inside the function, or detach() the result",
+       [&] { (h * w).sum().backward(); }},
+      {ErrorKind::State,
+       "backward: `argument0` (f32[2]) was computed from tensors that require gradients, outside "
+       "of "
+       "inside; detach() it before the call",
+       [&] { inside(w * 3); }},
+      {ErrorKind::State, "backward: backward() was called before on a value on the way (f32[])",
+       [&] { (root * 2).backward(); }},
+  });
+  w.zero_grad();
+  (h.detach() * w).sum().backward();
+  EXPECT_EQ(w.grad().to_vector(), (std::vector<float>{1, 1}));
+}
+
 TEST(Messages, ExplicitGraphs) {
   Graph a, b;
   Tensor x = a.tensor({2}, DType::F32, "x"), y = b.tensor({2}, DType::F32, "y");

@@ -35,8 +35,11 @@ TEST(Grad, ALossReadBeforeBackwardStillHasItsGradient) {
   Tensor w = tensor({{0.5, -0.5}, {0.25, 1.0}}).set_requires_grad();
   const Tensor x = tensor({{1.0, 2.0}});
   const Tensor loss = tanh(matmul(x, w)).sum();
+  EXPECT_EQ(explain(loss).find("its recipe"), std::string::npos);
   const double value = loss.item();
+  EXPECT_NE(explain(loss).find("its recipe of"), std::string::npos);
   loss.backward();
+  EXPECT_EQ(explain(loss).find("its recipe"), std::string::npos);
   const Tensor again = tanh(matmul(x, w)).sum();
   EXPECT_EQ(again.item(), value);
   again.backward(); // not read before in this form
