@@ -45,15 +45,17 @@ Value Actor::construct(FunctionId id, const Value* args) {
   const Function& function = engine_.signature.function(id);
   Value output = function.kind == FunctionKind::Constructor ? engine_.classes.make() : 0;
   table.append(args, output);
+  ++appended_;
   return output;
 }
 
 void Actor::construct_into(FunctionId id, const Value* args, Value target) {
   Table& table = engine_.table(id);
   std::uint32_t row = table.find(args);
-  if (row == Table::kNone)
+  if (row == Table::kNone) {
     table.append(args, engine_.classes.find(target));
-  else
+    ++appended_;
+  } else
     engine_.classes.join(table.output(row), target);
 }
 
@@ -62,6 +64,7 @@ void Actor::set(FunctionId id, const Value* args, Value value, Span span) {
   std::uint32_t row = table.find(args);
   if (row == Table::kNone) {
     table.append(args, value);
+    ++appended_;
     return;
   }
   const Function& function = engine_.signature.function(id);

@@ -18,7 +18,18 @@ Engine::Engine() {
 FunctionId Engine::add_function(Function function) {
   tables.emplace_back(static_cast<std::uint32_t>(function.inputs.size()));
   tables.back().stamp(now);
+  if (!function.hidden)
+    ordinary.push_back(static_cast<std::uint32_t>(tables.size() - 1));
   return signature.add_function(std::move(function));
+}
+
+FunctionId Engine::add_global(Function function, Value value) {
+  function.hidden = true;
+  function.kind = FunctionKind::Function;
+  FunctionId id = add_function(std::move(function));
+  table(id).append(nullptr, value);
+  globals.emplace_back(id, value);
+  return id;
 }
 
 std::optional<RulesetId> Engine::find_ruleset(std::string_view name) const {
@@ -44,16 +55,16 @@ Value Engine::canonical(SortId sort, Value value) const {
 }
 
 std::uint64_t Engine::changes() const {
-  std::uint64_t total = 0;
-  for (const Table& table : tables)
-    total += table.changes();
+  std::uint64_t total = classes.joins();
+  for (std::uint32_t f : ordinary)
+    total += tables[f].changes();
   return total;
 }
 
 std::uint64_t Engine::live_rows() const {
   std::uint64_t total = 0;
-  for (std::size_t f = 0; f < tables.size(); ++f)
-    total += signature.functions()[f].hidden ? 0 : tables[f].live();
+  for (std::uint32_t f : ordinary)
+    total += tables[f].live();
   return total;
 }
 

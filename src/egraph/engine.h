@@ -70,6 +70,10 @@ struct Engine {
   Pools pools;
   UnionFind classes;
   std::vector<Table> tables; ///< by FunctionId
+  /// Functions that are not globals. Programs may have thousands of globals, so what is done in every iteration goes over these.
+  std::vector<std::uint32_t> ordinary;
+  /// The globals with their values, which are also in their tables.
+  std::vector<std::pair<FunctionId, Value>> globals;
   std::vector<Rule> rules;
   std::vector<Ruleset> rulesets; ///< 0 is the unnamed one
   std::uint32_t now = 1;         ///< time of the rows that are appended now
@@ -80,6 +84,7 @@ struct Engine {
   Table& table(FunctionId id) { return tables[Signature::index(id)]; }
   const Table& table(FunctionId id) const { return tables[Signature::index(id)]; }
   FunctionId add_function(Function function);
+  FunctionId add_global(Function function, Value value);
   std::optional<RulesetId> find_ruleset(std::string_view name) const;
 
   /// The value that stands for `value` now: the class it was joined into, the container with its
@@ -107,6 +112,8 @@ public:
   bool run_all(const ActionProgram& program, const Value* words, std::size_t width,
                std::uint64_t count);
   Value result(const ActionProgram& program) const { return registers_[program.result]; }
+  /// Rows appended by this actor so far.
+  std::uint64_t appended() const { return appended_; }
   /// Carries out the deletions that were asked for since begin_phase(): rows that were written
   /// since stay.
   void begin_phase();
@@ -123,6 +130,7 @@ private:
   Engine& engine_;
   std::vector<Value> registers_;
   std::vector<Value> args_;
+  std::uint64_t appended_ = 0;
   std::vector<std::uint32_t> hashes_; ///< of the leading keys of the next matches, a ring
   std::vector<std::pair<FunctionId, std::vector<Value>>> deletions_;
   std::vector<std::uint32_t> phase_rows_; ///< per table: rows at the start of the phase

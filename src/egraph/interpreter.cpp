@@ -127,12 +127,9 @@ void Interpreter::let_command(Sexp sexp) {
   auto [sort, value] = evaluate(sexp[2]);
   Function global;
   global.name = name;
-  global.hidden = true;
-  global.kind = FunctionKind::Function;
   global.output = sort;
   global.span = sexp.span();
-  FunctionId id = engine.add_function(std::move(global));
-  engine.table(id).append(nullptr, value);
+  engine.add_global(std::move(global), value);
 }
 
 Query Interpreter::query_of(Sexp sexp, std::size_t first, std::size_t last) {

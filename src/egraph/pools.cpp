@@ -45,6 +45,8 @@ std::size_t ContainerPool::bytes() const {
 Value Pools::from_f64(double x) {
   if (std::isnan(x))
     x = std::numeric_limits<double>::quiet_NaN();
+  if (x == 0)
+    x = 0; // -0.0 too: values that compare equal are one
   return reals_.intern(std::bit_cast<std::uint64_t>(x));
 }
 

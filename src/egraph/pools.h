@@ -76,7 +76,7 @@ public:
     constexpr std::int64_t kHalf = std::int64_t{1} << 30;
     return v & kInterned ? integers_[v & ~kInterned] : static_cast<std::int64_t>(v) - kHalf;
   }
-  /// NaNs are one value; 0.0 and -0.0 are two.
+  /// Values that compare equal are one, so -0.0 becomes 0.0; NaNs are one, too.
   Value from_f64(double x);
   double to_f64(Value v) const;
   Value from_string(std::string_view text) { return strings_.intern(std::string(text)); }

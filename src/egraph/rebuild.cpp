@@ -29,14 +29,19 @@ public:
   explicit Rebuilder(Engine& engine) : engine_(engine) {}
 
   void run() {
+    bool moved = false;
     while (!engine_.classes.displaced().empty()) {
       std::vector<Value> displaced = std::exchange(engine_.classes.displaced(), {});
       rebuild_containers(engine_);
-      for (std::uint32_t f = 0; f < engine_.tables.size(); ++f)
+      for (std::uint32_t f : engine_.ordinary)
         rebuild_table(FunctionId{f}, displaced);
+      rebuild_globals();
+      moved = true;
     }
-    for (Table& table : engine_.tables)
-      table.compact();
+    if (!moved)
+      return;
+    for (std::uint32_t f : engine_.ordinary)
+      engine_.tables[f].compact();
   }
 
 private:
@@ -65,6 +70,19 @@ private:
       if (i + kAhead < stale_.size())
         prefetch(id, stale_[i + kAhead]);
       rewrite(id, stale_[i]);
+    }
+  }
+
+  void rebuild_globals() {
+    for (auto& [id, value] : engine_.globals) {
+      Value current = engine_.canonical(engine_.signature.function(id).output, value);
+      if (current == value)
+        continue;
+      Table& table = engine_.table(id);
+      table.stamp(engine_.now);
+      table.kill(table.find(nullptr));
+      table.append(nullptr, current);
+      value = current;
     }
   }
 

@@ -97,13 +97,13 @@ void act_on(Engine& engine, std::vector<RuleMatches>& all) {
     if (item.matches.count == 0 || !within)
       continue;
     Clock::time_point start = Clock::now();
-    std::uint64_t rows = engine.live_rows();
+    std::uint64_t rows = actor.appended();
     Rule& rule = engine.rules[item.rule];
     within = actor.run_all(rule.action, item.matches.words.data(), item.matches.width,
                            item.matches.count);
     item.complete &= within;
     rule.stats.apply_seconds += seconds_since(start);
-    rule.stats.rows_added += std::max(engine.live_rows(), rows) - rows;
+    rule.stats.rows_added += actor.appended() - rows;
   }
   if (deletes)
     actor.end_phase();
@@ -159,8 +159,8 @@ bool run_ruleset(Engine& engine, RulesetId ruleset, ScheduleState& state,
   std::stable_sort(matches.begin(), matches.end(),
                    [](const auto& a, const auto& b) { return a.rule < b.rule; });
   std::uint32_t seen = engine.now++;
-  for (Table& table : engine.tables)
-    table.stamp(engine.now);
+  for (std::uint32_t f : engine.ordinary)
+    engine.tables[f].stamp(engine.now);
   engine.search_seconds += seconds_since(start);
 
   start = Clock::now();

@@ -37,9 +37,12 @@ public:
       std::swap(a, b);
     parent_[b] = a;
     displaced_.push_back(b);
+    ++joins_;
     return a;
   }
   std::size_t size() const { return parent_.size(); }
+  /// How many joins there were in all.
+  std::uint64_t joins() const { return joins_; }
   std::size_t bytes() const { return parent_.capacity() * 4 + displaced_.capacity() * 4; }
   /// Ids that ceased to be canonical since the queue was last taken.
   std::vector<std::uint32_t>& displaced() { return displaced_; }
@@ -48,6 +51,7 @@ public:
 private:
   std::vector<std::uint32_t> parent_;
   std::vector<std::uint32_t> displaced_;
+  std::uint64_t joins_ = 0;
 };
 
 } // namespace egret::egraph
