@@ -254,8 +254,6 @@ public:
   void set_fact_directory(std::string path);
   /// Limit of every run that a program asks for.
   void set_budget(const Budget& budget);
-  /// Threads for matching; results do not depend on it.
-  void set_threads(std::uint32_t count);
 
   SortId declare_sort(const std::string& name);
   FunctionId declare_constructor(const std::string& name, std::vector<SortId> inputs, SortId output,

@@ -87,9 +87,6 @@ void EGraph::set_fact_directory(std::string path) {
 void EGraph::set_budget(const Budget& budget) {
   impl_->interpreter.budget = budget;
 }
-void EGraph::set_threads(std::uint32_t count) {
-  impl_->engine().threads = std::max(1u, count);
-}
 
 SortId EGraph::declare_sort(const std::string& name) {
   require_fresh(impl_->engine(), name);

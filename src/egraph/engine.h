@@ -77,7 +77,6 @@ struct Engine {
   std::vector<Rule> rules;
   std::vector<Ruleset> rulesets; ///< 0 is the unnamed one
   std::uint32_t now = 1;         ///< time of the rows that are appended now
-  std::uint32_t threads = 1;
   bool seminaive = true;
   double search_seconds = 0, apply_seconds = 0, rebuild_seconds = 0;
 

@@ -109,6 +109,17 @@ void act_on(Engine& engine, std::vector<RuleMatches>& all) {
     actor.end_phase();
 }
 
+constexpr std::size_t kMostAtoms = 128;
+
+bool has_news(const Engine& engine, const Rule& rule) {
+  for (const TableAtom& atom : rule.query.atoms) {
+    const Table& table = engine.table(atom.function);
+    if (table.since(rule.seen) < table.rows())
+      return true;
+  }
+  return false;
+}
+
 /// Drops the matches of rules that match too much, and bans these for a while. Their new rows stay
 /// new for them.
 void hold_back(Engine& engine, const BackOff& back_off, std::vector<RuleMatches>& all) {
@@ -141,7 +152,12 @@ bool run_ruleset(Engine& engine, RulesetId ruleset, ScheduleState& state,
       next_release = std::min(next_release, rule.banned_until);
       continue;
     }
-    bool naive = rule.naive || !engine.seminaive;
+    // Semi-naive evaluation has a plan for each atom, which is quadratic: huge premises are matched as a whole when anything
+    // they ask for is new.
+    bool huge = rule.query.atoms.size() > kMostAtoms;
+    if (huge && !rule.naive && engine.seminaive && !has_news(engine, rule))
+      continue;
+    bool naive = rule.naive || !engine.seminaive || huge;
     if (rule.query.atoms.empty() && rule.seen != 0 && !naive)
       continue; // it can find nothing new
     groups[{naive, naive ? 0 : rule.seen}].push_back(r);

@@ -77,7 +77,6 @@ std::string beside(const std::string& file, const char* extension) {
 void configure(Interpreter& interpreter, const Options& options) {
   interpreter.fact_directory = options.facts;
   interpreter.budget = options.budget;
-  interpreter.engine.threads = options.threads;
   interpreter.engine.seminaive = !options.naive;
   interpreter.print = [](const std::string& line) { fmt::print("{}\n", line); };
 }
@@ -183,7 +182,7 @@ void add_egraph_command(CLI::App& app) {
   run->add_option("--max-calls-per-function", options->serialize.max_calls_per_function,
                   "export at most so many rows of each");
   run->add_option("--threads,-j", options->threads,
-                  "threads for matching; results do not depend on it");
+                  "accepted as egglog has it; matching uses one thread");
   run->add_flag("--naive", options->naive, "match all rows in every iteration");
   run->add_option("--time-limit", options->budget.seconds, "seconds for each run");
   run->add_option("--row-limit", options->budget.rows, "rows at which a run stops");

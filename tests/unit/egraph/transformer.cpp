@@ -1,0 +1,104 @@
+// A graph as the search compiler will make it: many identical transformer blocks, built and extracted from C++.
+#include "egret/egraph.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+
+namespace egret::egraph {
+namespace {
+
+const char* const kRules = R"(
+  (datatype E
+    (In String) (MatMul E E :cost 10) (Add E E) (Mul E E) (Silu E) (Square E) (Mean E) (RecipSqrt E) (Softmax E)
+    (MatMulAdd E E E :cost 10) (SwiGlu E E E :cost 19) (RmsNorm E E))
+  (rewrite (Add (MatMul a b) c) (MatMulAdd a b c) :name "matmul-add")
+  (rewrite (Add a b) (Add b a) :name "add-commutes")
+  (rewrite (Mul (Silu (MatMul x g)) (MatMul x u)) (SwiGlu x g u) :name "swiglu")
+  (rewrite (Mul (Mul x (RecipSqrt (Mean (Square x)))) w) (RmsNorm x w) :name "norm"))";
+
+/// x -> x + attention(norm x), then x + mlp(norm x); about 24 nodes a layer.
+struct Model {
+  EGraph graph;
+  Value out = 0;
+  SortId sort{};
+
+  explicit Model(int layers) {
+    graph.run_program(kRules);
+    sort = graph.sort("E");
+    Value x = input("x");
+    for (int l = 0; l < layers; ++l) {
+      std::string n = std::to_string(l) + ".";
+      Value h = norm(x, input(n + "n1"));
+      Value q = call("MatMul", {h, input(n + "wq")}), k = call("MatMul", {h, input(n + "wk")});
+      Value v = call("MatMul", {h, input(n + "wv")});
+      Value a = call("MatMul", {call("Softmax", {call("MatMul", {q, k})}), v});
+      x = call("Add", {call("MatMul", {a, input(n + "wo")}), x});
+      h = norm(x, input(n + "n2"));
+      Value gate = call("Silu", {call("MatMul", {h, input(n + "wg")})});
+      Value up = call("MatMul", {h, input(n + "wu")});
+      x = call("Add", {call("MatMul", {call("Mul", {gate, up}), input(n + "wd")}), x});
+    }
+    out = x;
+  }
+  Value call(const char* name, std::initializer_list<Value> args) { return graph.add(graph.function(name), args); }
+  Value input(const std::string& name) { return call("In", {graph.string(name)}); }
+  Value norm(Value x, Value w) {
+    return call("Mul", {call("Mul", {x, call("RecipSqrt", {call("Mean", {call("Square", {x})})})}), w});
+  }
+  RunReport saturate() { return graph.run(Plan::saturate({Plan::run(graph.ruleset(""))})); }
+};
+
+std::size_t count(const EGraph& g, const TermGraph& term, const char* function) {
+  return static_cast<std::size_t>(std::count_if(term.nodes.begin(), term.nodes.end(), [&](const TermGraph::Node& n) {
+    return !n.is_literal && n.function == g.function(function);
+  }));
+}
+
+TEST(Transformer, EveryLayerIsFusedAndTheResultIsADag) {
+  Model model(100);
+  EXPECT_GT(model.graph.size(), 2400u);
+  model.saturate();
+  TermGraph best = model.graph.extract({model.sort, model.out});
+  EXPECT_EQ(count(model.graph, best, "MatMulAdd"), 200u);
+  EXPECT_EQ(count(model.graph, best, "SwiGlu"), 100u);
+  EXPECT_EQ(count(model.graph, best, "RmsNorm"), 200u);
+  EXPECT_EQ(count(model.graph, best, "Add"), 0u);
+  EXPECT_EQ(count(model.graph, best, "MatMul"), 500u); // q, k, v, scores, context
+  // x is used three times in each half of a layer: as a tree it would have more nodes than there are atoms.
+  EXPECT_LT(best.nodes.size(), 4000u);
+  EXPECT_LT(model.graph.show(best).size(), 200000u);
+}
+
+/// The least of several runs, in seconds of processor time: the machine may be busy.
+double seconds_for(int layers, int tries) {
+  double best = 1e9;
+  for (int i = 0; i < tries; ++i) {
+    Model model(layers);
+    std::clock_t start = std::clock();
+    model.saturate();
+    model.graph.extract({model.sort, model.out});
+    best = std::min(best, static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC);
+  }
+  return best;
+}
+
+TEST(Transformer, TimeGrowsInProportionToTheLayers) {
+  double small = seconds_for(50, 3), large = seconds_for(400, 3);
+  RecordProperty("ms_50", std::to_string(small * 1e3));
+  RecordProperty("ms_400", std::to_string(large * 1e3));
+  EXPECT_LT(large, 8 * small * 3) << "50 layers " << small << " s, 400 layers " << large << " s";
+}
+
+TEST(Transformer, FiguresWhenAsked) {
+  if (!std::getenv("EGRET_FIGURES"))
+    GTEST_SKIP() << "set EGRET_FIGURES to print times";
+  for (int layers : {100, 1000})
+    std::printf("%d layers: saturate and extract %.2f ms\n", layers, seconds_for(layers, 5) * 1e3);
+}
+
+} // namespace
+} // namespace egret::egraph
