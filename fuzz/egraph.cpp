@@ -1,4 +1,5 @@
-// Feeds texts to the parser, the type checker and a short run: whatever comes, the only outcome is an egret::Error.
+// Feeds texts to the parser, the type checker and a short run: whatever comes, the only outcome is
+// an egret::Error.
 #include "egret/egraph.h"
 
 #include <cstddef>
@@ -15,7 +16,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   static const EGraph kDeclared = [] {
     EGraph g;
-    g.run_program("(datatype M (N i64) (V String) (A M M)) (relation r (M i64)) (function f (M) i64 :merge (min old new))"
+    g.run_program("(datatype M (N i64) (V String) (A M M)) (relation r (M i64)) (function f (M) "
+                  "i64 :merge (min old new))"
                   "(sort IV (Vec i64)) (sort MM (Map i64 M)) (ruleset s)");
     return g;
   }();

@@ -70,7 +70,8 @@ struct Engine {
   Pools pools;
   UnionFind classes;
   std::vector<Table> tables; ///< by FunctionId
-  /// Functions that are not globals. Programs may have thousands of globals, so what is done in every iteration goes over these.
+  /// Functions that are not globals. Programs may have thousands of globals, so what is done in
+  /// every iteration goes over these.
   std::vector<std::uint32_t> ordinary;
   /// The globals with their values, which are also in their tables.
   std::vector<std::pair<FunctionId, Value>> globals;

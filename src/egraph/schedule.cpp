@@ -152,8 +152,8 @@ bool run_ruleset(Engine& engine, RulesetId ruleset, ScheduleState& state,
       next_release = std::min(next_release, rule.banned_until);
       continue;
     }
-    // Semi-naive evaluation has a plan for each atom, which is quadratic: huge premises are matched as a whole when anything
-    // they ask for is new.
+    // Semi-naive evaluation has a plan for each atom, which is quadratic: huge premises are matched
+    // as a whole when anything they ask for is new.
     bool huge = rule.query.atoms.size() > kMostAtoms;
     if (huge && !rule.naive && engine.seminaive && !has_news(engine, rule))
       continue;

@@ -35,13 +35,15 @@ INSTANTIATE_TEST_SUITE_P(
     Programs, Rejected,
     ::testing::Values(
         Case{"(datatype Math", 1, 1, "not closed"}, Case{"(run 1))", 1, 8, "closes nothing"},
-        Case{"(let $x \"abc", 1, 9, "not closed"}, Case{"(let $x \"\\q\")", 1, 10, "unknown escape"},
+        Case{"(let $x \"abc", 1, 9, "not closed"},
+        Case{"(let $x \"\\q\")", 1, 10, "unknown escape"},
         Case{MATH "(Add (Num 1))", 3, 1, "Add takes 2 arguments, found 1"},
         Case{MATH "(Add (Num 1) 2)", 3, 14, "argument 2 of Add: expected Math, found i64"},
         Case{MATH "(Ad (Num 1) (Num 2))", 3, 2, "unknown function Ad (did you mean Add?)"},
         Case{MATH "(rewrite (Add a b) (Add b c))", 3, 27, "unbound variable c"},
         Case{MATH "(rule ((> x 1)) ((Num x)))", 3, 11, "x is not bound"},
-        Case{MATH "(rule ((= x (f y)) (Num z)) ((Num (f 1))))", 3, 35, "cannot be read in an action"},
+        Case{MATH "(rule ((= x (f y)) (Num z)) ((Num (f 1))))", 3, 35,
+             "cannot be read in an action"},
         Case{MATH "(set (Num 1) (Num 2))", 3, 6, "only functions can be set"},
         Case{MATH "(set (f 1) \"a\")", 3, 12, "value of f: expected i64, found String"},
         Case{MATH "(union 1 2)", 3, 1, "expected an equality sort, found i64"},
@@ -50,19 +52,25 @@ INSTANTIATE_TEST_SUITE_P(
         Case{MATH "(fail (check (= 1 1)))", 3, 1, "should have failed"},
         Case{MATH "(rule ((= x (Num a))) ((let a (Num 1))))", 3, 29, "already bound"},
         Case{MATH "(rewrite (Add a b) (Add b a) :ruleset none)", 3, 39, "unknown ruleset none"},
-        Case{MATH "(sort Math)", 3, 7, "already declared"}, Case{MATH "(pop)", 3, 1, "nothing was pushed"},
-        Case{MATH "(extract (Num 1) -1)", 3, 18, "negative"}, Case{MATH "(prove (Num 1))", 3, 2, "prove is not supported"},
-        Case{MATH "(+ 1 \"a\")", 3, 1, "found (+ i64 String)"}, Case{"(sort V (Vek i64))", 1, 10, "unknown kind of sort"},
+        Case{MATH "(sort Math)", 3, 7, "already declared"},
+        Case{MATH "(pop)", 3, 1, "nothing was pushed"},
+        Case{MATH "(extract (Num 1) -1)", 3, 18, "negative"},
+        Case{MATH "(prove (Num 1))", 3, 2, "prove is not supported"},
+        Case{MATH "(+ 1 \"a\")", 3, 1, "found (+ i64 String)"},
+        Case{"(sort V (Vek i64))", 1, 10, "unknown kind of sort"},
         Case{"(function g (i64) i64)", 1, 1, "needs :merge or :no-merge"},
         Case{"(function g (i64) i64 :merge old :no-merge)", 1, 34, "exclude each other"},
         Case{"(constructor g (i64) i64)", 1, 22, "expected an equality sort"},
-        Case{"(relation r (i64))\n(rule ((r x)) ((panic \"stop\")))\n(r 1)\n(run 1)", 2, 16, "Panic: stop"},
+        Case{"(relation r (i64))\n(rule ((r x)) ((panic \"stop\")))\n(r 1)\n(run 1)", 2, 16,
+             "Panic: stop"},
         Case{MATH "(let $a (/ 1 0))", 3, 9, "primitive failed: (/ 1 0)"},
-        Case{MATH "(let $a (f 1))", 3, 9, "(f 1) has no value"}, Case{MATH "(run-schedule (loop (run)))", 3, 15, "expected a schedule"}));
+        Case{MATH "(let $a (f 1))", 3, 9, "(f 1) has no value"},
+        Case{MATH "(run-schedule (loop (run)))", 3, 15, "expected a schedule"}));
 
 TEST(Budgets, ADivergingRunStopsAndNamesTheRulesThatGrew) {
   EGraph g;
-  g.run_program("(datatype N (Z) (S N)) (rule ((= e (S n))) ((S e)) :name \"grow\") (rule ((= e (Z))) ((S e)) :name \"start\") (Z)");
+  g.run_program("(datatype N (Z) (S N)) (rule ((= e (S n))) ((S e)) :name \"grow\") (rule ((= e "
+                "(Z))) ((S e)) :name \"start\") (Z)");
   RunReport report = g.run(Plan::saturate({Plan::run(g.ruleset(""))}), {.rows = 500});
   EXPECT_EQ(report.stop, StopReason::Rows);
   ASSERT_FALSE(report.rules.empty());

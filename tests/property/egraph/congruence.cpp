@@ -1,4 +1,5 @@
-// The e-graph against naive references: congruence closure by definition, and semi-naive evaluation against naive evaluation.
+// The e-graph against naive references: congruence closure by definition, and semi-naive evaluation
+// against naive evaluation.
 #include "egret/egraph.h"
 
 #include "egraph/interpreter.h"
@@ -11,7 +12,8 @@
 namespace egret::egraph {
 namespace {
 
-/// Congruence closure by its definition: terms are equal if they were united or if their parts are equal, until nothing changes.
+/// Congruence closure by its definition: terms are equal if they were united or if their parts are
+/// equal, until nothing changes.
 struct NaiveClosure {
   struct Term {
     int function;
@@ -62,7 +64,8 @@ TEST(CongruenceProperty, RebuildGivesTheCongruenceClosure) {
     std::vector<FunctionId> functions;
     const int arities[] = {0, 0, 0, 1, 1, 2};
     for (int f = 0; f < 6; ++f)
-      functions.push_back(g.declare_constructor(fmt::format("f{}", f), std::vector<SortId>(arities[f], sort), sort));
+      functions.push_back(g.declare_constructor(fmt::format("f{}", f),
+                                                std::vector<SortId>(arities[f], sort), sort));
     NaiveClosure naive;
     std::vector<Value> values;
     for (int i = 0; i < 40; ++i) {
@@ -80,7 +83,8 @@ TEST(CongruenceProperty, RebuildGivesTheCongruenceClosure) {
     }
     for (int batch = 0; batch < 3; ++batch) {
       for (int u = 0; u < 3; ++u) {
-        int a = static_cast<int>(random() % values.size()), b = static_cast<int>(random() % values.size());
+        int a = static_cast<int>(random() % values.size()),
+            b = static_cast<int>(random() % values.size());
         naive.unite(a, b);
         g.unite(values[a], values[b]);
       }
@@ -89,7 +93,8 @@ TEST(CongruenceProperty, RebuildGivesTheCongruenceClosure) {
       g.check();
       for (std::size_t i = 0; i < values.size(); ++i) {
         for (std::size_t j = 0; j < i; ++j)
-          ASSERT_EQ(g.equal(sort, values[i], values[j]), naive.cls[i] == naive.cls[j]) << "round " << round;
+          ASSERT_EQ(g.equal(sort, values[i], values[j]), naive.cls[i] == naive.cls[j])
+              << "round " << round;
       }
     }
   }

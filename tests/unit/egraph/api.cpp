@@ -45,7 +45,8 @@ TEST(Api, AnalysesMergeByACppFunctionAndConflictsNameBothFacts) {
   EGraph g;
   SortId expr = g.declare_sort("Expr"), i64 = g.sort("i64");
   FunctionId num = g.declare_constructor("Num", {i64}, expr);
-  FunctionId best = g.declare_function("best", {expr}, i64, Merge::function([](PrimitiveCall& c, Value x, Value y) {
+  FunctionId best = g.declare_function("best", {expr}, i64,
+                                       Merge::function([](PrimitiveCall& c, Value x, Value y) {
                                          return c.from_i64(std::max(c.to_i64(x), c.to_i64(y)));
                                        }));
   FunctionId fixed = g.declare_function("fixed", {expr}, i64, Merge::none());
@@ -69,10 +70,11 @@ TEST(Api, AnalysesMergeByACppFunctionAndConflictsNameBothFacts) {
 TEST(Api, UserPrimitivesMayFail) {
   EGraph g;
   SortId i64 = g.sort("i64");
-  g.declare_primitive("half", {i64}, i64, [](PrimitiveCall& c, std::span<const Value> args) -> std::optional<Value> {
-    std::int64_t x = c.to_i64(args[0]);
-    return x % 2 == 0 ? std::optional(c.from_i64(x / 2)) : std::nullopt;
-  });
+  g.declare_primitive("half", {i64}, i64,
+                      [](PrimitiveCall& c, std::span<const Value> args) -> std::optional<Value> {
+                        std::int64_t x = c.to_i64(args[0]);
+                        return x % 2 == 0 ? std::optional(c.from_i64(x / 2)) : std::nullopt;
+                      });
   g.run_program("(relation n (i64)) (rule ((n x) (= y (half x))) ((n y))) (n 48) (run 100)");
   EXPECT_EQ(g.size(g.function("n")), 5u); // 48 24 12 6 3
 }
@@ -111,7 +113,8 @@ TEST(Api, SharedTermsPrintWithLet) {
   EGraph g;
   std::string program = "(datatype E (X) (P E E)) (let $a0 (X))";
   for (int i = 0; i < 60; ++i)
-    program += " (let $a" + std::to_string(i + 1) + " (P $a" + std::to_string(i) + " $a" + std::to_string(i) + "))";
+    program += " (let $a" + std::to_string(i + 1) + " (P $a" + std::to_string(i) + " $a" +
+               std::to_string(i) + "))";
   std::string out = g.run_program(program + " (extract $a60)"); // 2^61 nodes as a tree
   EXPECT_LT(out.size(), 3000u);
   EXPECT_NE(out.find("(let s1 (P (X) (X)))"), std::string::npos) << out.substr(0, 200);

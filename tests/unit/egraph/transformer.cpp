@@ -1,4 +1,5 @@
-// A graph as the search compiler will make it: many identical transformer blocks, built and extracted from C++.
+// A graph as the search compiler will make it: many identical transformer blocks, built and
+// extracted from C++.
 #include "egret/egraph.h"
 
 #include <gtest/gtest.h>
@@ -44,18 +45,22 @@ struct Model {
     }
     out = x;
   }
-  Value call(const char* name, std::initializer_list<Value> args) { return graph.add(graph.function(name), args); }
+  Value call(const char* name, std::initializer_list<Value> args) {
+    return graph.add(graph.function(name), args);
+  }
   Value input(const std::string& name) { return call("In", {graph.string(name)}); }
   Value norm(Value x, Value w) {
-    return call("Mul", {call("Mul", {x, call("RecipSqrt", {call("Mean", {call("Square", {x})})})}), w});
+    return call("Mul",
+                {call("Mul", {x, call("RecipSqrt", {call("Mean", {call("Square", {x})})})}), w});
   }
   RunReport saturate() { return graph.run(Plan::saturate({Plan::run(graph.ruleset(""))})); }
 };
 
 std::size_t count(const EGraph& g, const TermGraph& term, const char* function) {
-  return static_cast<std::size_t>(std::count_if(term.nodes.begin(), term.nodes.end(), [&](const TermGraph::Node& n) {
-    return !n.is_literal && n.function == g.function(function);
-  }));
+  return static_cast<std::size_t>(
+      std::count_if(term.nodes.begin(), term.nodes.end(), [&](const TermGraph::Node& n) {
+        return !n.is_literal && n.function == g.function(function);
+      }));
 }
 
 TEST(Transformer, EveryLayerIsFusedAndTheResultIsADag) {
@@ -68,7 +73,8 @@ TEST(Transformer, EveryLayerIsFusedAndTheResultIsADag) {
   EXPECT_EQ(count(model.graph, best, "RmsNorm"), 200u);
   EXPECT_EQ(count(model.graph, best, "Add"), 0u);
   EXPECT_EQ(count(model.graph, best, "MatMul"), 500u); // q, k, v, scores, context
-  // x is used three times in each half of a layer: as a tree it would have more nodes than there are atoms.
+  // x is used three times in each half of a layer: as a tree it would have more nodes than there
+  // are atoms.
   EXPECT_LT(best.nodes.size(), 4000u);
   EXPECT_LT(model.graph.show(best).size(), 200000u);
 }
