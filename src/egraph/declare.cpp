@@ -277,10 +277,14 @@ void Interpreter::rule_command(Sexp sexp) {
     fail(sexp, "expected (rule (facts ...) (actions ...))");
   RulesetId ruleset{};
   std::string name;
-  bool naive = false;
+  bool naive = false, unsafe = false;
   for_options(sexp, 3, [&](Sexp option, std::size_t value) -> std::size_t {
-    if (option.is_symbol(":naive"))
-      return naive = true, 0;
+    if (option.is_symbol(":naive") || option.is_symbol(":unsafe-seminaive")) {
+      (option.is_symbol(":naive") ? naive : unsafe) = true;
+      if (naive && unsafe)
+        fail(option, ":naive and :unsafe-seminaive exclude each other");
+      return 0;
+    }
     if (option.is_symbol(":no-decomp"))
       return 0;
     if (value >= sexp.size() || (!option.is_symbol(":ruleset") && !option.is_symbol(":name")))
@@ -294,7 +298,7 @@ void Interpreter::rule_command(Sexp sexp) {
   if (engine.rulesets[Signature::index(ruleset)].combined)
     fail(sexp, "rules cannot be added to a combined ruleset");
   TypeChecker check = checker();
-  check.allow_reads(naive);
+  check.allow_reads(naive || unsafe);
   check.facts(sexp[1]);
   for (std::size_t i = 0; i < sexp[2].size(); ++i)
     check.action(sexp[2][i]);

@@ -124,6 +124,8 @@ void Interpreter::let_command(Sexp sexp) {
   std::string name(sexp[1].symbol());
   if (engine.signature.is_taken(name))
     fail(sexp[1], fmt::format("{} is already declared", name));
+  if (name.starts_with('$') && engine.signature.is_taken(std::string_view(name).substr(1)))
+    fail(sexp[1], fmt::format("{} shadows the declaration of {}", name, name.substr(1)));
   auto [sort, value] = evaluate(sexp[2]);
   Function global;
   global.name = name;

@@ -63,6 +63,13 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"(constructor g (i64) i64)", 1, 22, "expected an equality sort"},
         Case{"(relation r (i64))\n(rule ((r x)) ((panic \"stop\")))\n(r 1)\n(run 1)", 2, 16,
              "Panic: stop"},
+        Case{MATH "(let $Add 3)", 3, 6, "$Add shadows the declaration of Add"},
+        Case{MATH "(rule ((Num x)) ((let a (f x))) :naive :unsafe-seminaive)", 3, 40,
+             "exclude each other"},
+        Case{MATH "(rule ((Num 1)) ((let z (Num 2)) (let z (Num 2))))", 3, 39, "already bound"},
+        Case{"(rule ((= 1 (+ x x))) ())", 1, 16, "x is not bound"},
+        Case{"(function a () i64 :no-merge)\n(function b () i64 :merge (a))", 2, 27,
+             "cannot be read"},
         Case{MATH "(let $a (/ 1 0))", 3, 9, "primitive failed: (/ 1 0)"},
         Case{MATH "(let $a (f 1))", 3, 9, "(f 1) has no value"},
         Case{MATH "(run-schedule (loop (run)))", 3, 15, "expected a schedule"}));
