@@ -299,7 +299,7 @@ TEST_P(Forms, SpecialNumbersAgreeWithTheReference) {
 }
 
 TEST_P(Forms, UsualSchedulesRunOnTheCpu) {
-  for (const char* level : testing::kCpuLevels) {
+  for (const char* level : testing::cpu_levels()) {
     backend::Device& device = testing::cpu_at(level);
     auto [m, n] = GetParam().sizes.back();
     Graph g;

@@ -25,7 +25,7 @@ TEST_P(RandomRegionsOnCpu, AgreeWithTheReference) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Levels, RandomRegionsOnCpu, ::testing::ValuesIn(testing::kCpuLevels));
+INSTANTIATE_TEST_SUITE_P(Levels, RandomRegionsOnCpu, ::testing::ValuesIn(testing::cpu_levels()));
 
 } // namespace
 } // namespace egret

@@ -35,7 +35,7 @@ kernel::Region region_of(const std::function<std::vector<NodeId>(Graph&)>& make)
 void check(const kernel::Region& region, std::size_t schedules = 2, bool interpreted = false,
            const backend::reference::Bindings& sizes = {}, const KernelCheckOptions& options = {}) {
   const kernel::Generator& generator = kernel::contraction_generator();
-  for (const std::string level : testing::kCpuLevels) {
+  for (const std::string level : testing::cpu_levels()) {
     backend::Device& device = testing::cpu_at(level);
     auto space = generator.space(region, device.target());
     ASSERT_FALSE(space.empty()) << kernel::find_contraction(region).reason << "\n"
