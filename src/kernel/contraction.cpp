@@ -19,6 +19,8 @@ namespace {
 /// Maps of more work than this (in additions an element) are written as a loop over the tile
 /// instead of once for each register.
 constexpr double kHeavyEpilogue = 8;
+/// Steps of the depth that one worker packs in a row.
+constexpr std::int64_t kSteps = 16;
 
 class Contraction {
 public:
@@ -92,9 +94,21 @@ private:
           const auto pack = [&](bool wanted, PackedSide& side, int buffer, const Expr& count) {
             if (!wanted)
               return;
+            const Expr size = side.panel_elements();
+            if (side.by_depth()) {
+              const std::vector<Expr> extents{blocks_, Expr((t_.kc + kSteps - 1) / kSteps)};
+              core_loop(b_, extents, [&](std::span<const Expr> at) {
+                const Expr steps = min(Expr(t_.kc), f_.depth.extent - at[0] * Expr(t_.kc));
+                b_.loop(at[1] * Expr(kSteps), min(steps, at[1] * Expr(kSteps) + Expr(kSteps)),
+                        Expr(1), Expr(t_.kc), Bind::Serial, [&](const Expr& k) {
+                          side.pack_step(buffer, at[0] * count * size, p, Expr(0), count, at[0], k);
+                        });
+              });
+              return;
+            }
             const std::vector<Expr> extents{blocks_, count};
             core_loop(b_, extents, [&](std::span<const Expr> at) {
-              side.pack(buffer, (at[0] * count + at[1]) * side.panel_elements(), p, at[1], at[0]);
+              side.pack_panel(buffer, (at[0] * count + at[1]) * size, p, at[1], at[0]);
             });
           };
           pack(t_.pack_left, left_, left_buffer_, row_panels_);
@@ -114,12 +128,19 @@ private:
                             std::int64_t count, const Expr& all) {
         if (!wanted)
           return;
+        const Expr size = side.panel_elements();
+        const Expr end = min(first + Expr(count), all);
         b_.loop(Expr(0), blocks_, Expr(1), blocks_, Bind::Serial, [&](const Expr& c) {
-          b_.loop(Expr(0), min(Expr(count), all - first), Expr(1), Expr(count), Bind::Serial,
-                  [&](const Expr& i) {
-                    side.pack(buffer, (c * Expr(count) + i) * side.panel_elements(), p, first + i,
-                              c);
-                  });
+          const Expr offset = c * Expr(count) * size;
+          if (side.by_depth()) {
+            const Expr steps = min(Expr(t_.kc), f_.depth.extent - c * Expr(t_.kc));
+            b_.loop(Expr(0), steps, Expr(1), Expr(t_.kc), Bind::Serial,
+                    [&](const Expr& k) { side.pack_step(buffer, offset, p, first, end, c, k); });
+            return;
+          }
+          b_.loop(first, end, Expr(1), all, Bind::Serial, [&](const Expr& i) {
+            side.pack_panel(buffer, offset + (i - first) * size, p, i, c);
+          });
         });
       };
       pack(t_.pack_left, left_, left_buffer_, at[1] * Expr(panels_down_), panels_down_,

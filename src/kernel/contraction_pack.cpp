@@ -67,9 +67,37 @@ ValueId PackedSide::vector_at(Point point) {
   return b_.splat(b_.cast(v.id, form_.accumulator), point.lanes);
 }
 
-void PackedSide::pack(int buffer, const Expr& offset, const Point& batch, const Expr& panel,
-                      const Expr& block) {
-  const Expr first = panel * Expr(width_), start = block * Expr(t_.kc);
+bool PackedSide::by_depth() const {
+  // Vectors that are stored over the end of a row must not meet the work of others.
+  return side_.order != Side::Order::Depth && width_ % t_.lanes == 0;
+}
+
+void PackedSide::pack_step(int buffer, const Expr& offset, const Point& batch, const Expr& first,
+                           const Expr& end, const Expr& part, const Expr& k) {
+  const Expr lane = t_.lanes > 1 ? lane_variable(t_.lanes) : Expr(0);
+  const auto panel = [&](const Expr& p, bool masked) {
+    for (int v = 0; v < width_; v += t_.lanes) {
+      Point point = batch;
+      point.lanes = t_.lanes;
+      const Expr index = p * Expr(width_) + Expr(v) + lane;
+      put_index(point, e_.region(), panels_, index);
+      put_index(point, e_.region(), form_.depth, part * Expr(t_.kc) + k);
+      if (masked)
+        point.mask.push_back({index, Expr(0), panels_.extent});
+      const Expr place = offset + (p - first) * panel_elements_ + k * Expr(width_) + Expr(v) + lane;
+      b_.store(buffer, place, vector_at(point));
+    }
+  };
+  const Expr whole = floordiv(panels_.extent, width_);
+  b_.loop(first, min(end, whole), Expr(1), max(whole, Expr(1)), Bind::Serial,
+          [&](const Expr& p) { panel(p, false); });
+  if (!proves_less_equal(end, whole))
+    b_.when({{whole, first, end}}, [&] { panel(whole, true); });
+}
+
+void PackedSide::pack_panel(int buffer, const Expr& offset, const Point& batch, const Expr& panel,
+                            const Expr& part) {
+  const Expr first = panel * Expr(width_), start = part * Expr(t_.kc);
   const Expr count = min(Expr(t_.kc), form_.depth.extent - start);
   if (t_.lanes > 1 && side_.order == Side::Order::Depth)
     along_depth(buffer, offset, batch, first, start, count);

@@ -20,10 +20,19 @@ public:
 
   /// Elements of a panel, and from one panel to the next.
   Expr panel_elements() const { return panel_elements_; }
-  /// Writes the code that packs one panel. `batch`: a point with the batch axes set; `panel`,
-  /// `block`: numbers of the panel and of the depth block; `offset`: the panel's place in `buffer`.
-  void pack(int buffer, const Expr& offset, const Point& batch, const Expr& panel,
-            const Expr& block);
+
+  /// How the work of packing is cut up: by panels, or by steps of the depth when neighbours along
+  /// the panels are neighbours in memory, so that memory is read row by row.
+  bool by_depth() const;
+
+  /// Writes the code that packs one panel of one part of the depth. `batch`: a point with the batch
+  /// axes set; `offset`: the panel's place in `buffer`.
+  void pack_panel(int buffer, const Expr& offset, const Point& batch, const Expr& panel,
+                  const Expr& part);
+  /// The same for one step `k` of the part, and the panels from `first` to `end`; the place of
+  /// panel p is offset + (p - first) * panel_elements().
+  void pack_step(int buffer, const Expr& offset, const Point& batch, const Expr& first,
+                 const Expr& end, const Expr& part, const Expr& k);
 
 private:
   void along_panel(int buffer, const Expr& offset, const Point& batch, const Expr& first,

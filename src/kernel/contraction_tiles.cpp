@@ -46,12 +46,15 @@ Problem problem_of(const ContractionForm& form, const Target& target, std::int64
   return p;
 }
 
-/// Cycles of the whole problem with a register tile: two products or two loads a cycle, and results
-/// that are ready four cycles later.
+/// Cycles of the whole problem with a register tile: two products or two loads a cycle, results
+/// that are ready four cycles later, vectors of the right side that often come from the second
+/// cache, and a left side whose many rows are many addresses. The small terms are fitted to
+/// measurements.
 double cycles(const Problem& p, int mr, int nv) {
   const std::int64_t nr = std::int64_t(nv) * p.lanes;
   const auto panel = [&](int vectors) {
-    return std::max({mr * vectors / 2.0, (mr + vectors) / 2.0 * 1.15, 4.0}) + 0.15;
+    const double busy = std::max({mr * vectors / 2.0, (mr + vectors) / 2.0 * 1.15, 4.0});
+    return busy + 0.3 * vectors + 0.12 * std::max(mr - 6, 0) + 0.15;
   };
   const std::int64_t full = p.columns / nr, rest = ceil_quotient(p.columns % nr, p.lanes);
   const double columns = double(full) * panel(nv) + (rest > 0 ? panel(int(rest)) : 0.0);
@@ -71,7 +74,7 @@ std::vector<RegisterTile> register_tiles(const Problem& p) {
   const auto widest = int(std::min<std::int64_t>(6, ceil_quotient(p.columns, p.lanes)));
   for (int nv = 1; nv <= widest; ++nv)
     for (int mr = 1; mr <= 24 && mr <= p.rows; ++mr)
-      if (mr * nv + nv + 1 <= p.registers - 1)
+      if (mr * nv + nv + 1 <= std::max(p.registers - 3, 3))
         tiles.push_back({mr, nv, cycles(p, mr, nv)});
   if (tiles.empty())
     tiles.push_back({1, 1, 0});
@@ -89,53 +92,46 @@ std::int64_t even_piece(std::int64_t units, std::int64_t most, std::int64_t work
   return std::max<std::int64_t>(ceil_quotient(units, pieces), 1);
 }
 
-/// Whether a side can be read where it is, `rows` panel elements by `depth`, without its lines
-/// driving each other out of the cache.
-bool reads_in_place(const Problem& p, std::int64_t stride, std::int64_t count, std::int64_t limit) {
-  return stride * count * p.bytes <= limit;
+/// The left side is read element by element, so it needs no copy as long as neighbours share lines.
+bool left_in_place(const ContractionForm& form) {
+  return form.left.plain && (form.left.depth_stride == 1 || form.left.panel_stride == 1);
+}
+
+/// The right side is read in vectors; lines far apart drive each other out of the cache.
+bool right_in_place(const ContractionForm& form, const Problem& p, std::int64_t kc) {
+  return form.right.plain && form.right.panel_stride == 1 && form.right.depth_stride > 0 &&
+         form.right.depth_stride * kc * p.bytes <= p.l2;
 }
 
 Schedule make_schedule(const ContractionForm& form, const Problem& p, int mr, int nv) {
+  const std::int64_t nr = std::int64_t(nv) * p.lanes;
+  // Parts of the depth, of equal size, such that a panel of the right side and one of the left stay
+  // near while the rows go by.
+  const std::int64_t most = std::max<std::int64_t>(p.l1 * 4 / 3 / (p.bytes * 64), p.lanes);
+  std::int64_t kc = p.depth;
+  if (p.depth > 2 * most)
+    kc = ceil_to(ceil_quotient(p.depth, ceil_quotient(p.depth, most)), std::max(p.lanes, 4));
+  const bool one_part = kc >= p.depth;
+  const bool left_here = left_in_place(form), right_here = right_in_place(form, p, kc);
+  const bool many = p.batch >= 2 * p.workers;
+
+  // A block of rows stays in the second cache while the columns go by, beside sums that wait.
+  const std::int64_t row_panels = ceil_quotient(p.rows, mr),
+                     column_panels = ceil_quotient(p.columns, nr);
+  const std::int64_t rows = p.l2 / 4 / (kc * p.bytes);
+  const std::int64_t columns = one_part ? p.columns : 528;
   Schedule s;
   s.generator = "contraction";
   auto& k = s.knobs;
-  const std::int64_t nr = std::int64_t(nv) * p.lanes;
   k["mr"] = mr;
   k["nr"] = nr;
-  k["unroll"] = 4;
-  // A panel of the right side should stay near while the rows go by.
-  std::int64_t kc = 256;
-  if (p.depth <= kc + kc / 2)
-    kc = p.depth;
-  else
-    kc = ceil_to(ceil_quotient(p.depth, ceil_quotient(p.depth, kc)), std::max(p.lanes, 4));
   k["kc"] = kc;
-
-  // A left side with its depth in order is read where it is when the rows of a block lie close
-  // together.
-  const std::int64_t panels = ceil_quotient(p.rows, mr);
-  const bool one_block = kc >= p.depth;
-  std::int64_t row_bytes = kc * p.bytes;
-  const bool left_here =
-      form.left.plain && form.left.order == Side::Order::Depth && form.left.depth_stride == 1 &&
-      form.left.panel_stride > 0 && one_block &&
-      reads_in_place(p, form.left.panel_stride, std::min<std::int64_t>(p.rows, 96), p.l2 / 2);
-  const bool right_here = form.right.plain && form.right.order == Side::Order::Panel &&
-                          form.right.panel_stride == 1 && form.right.depth_stride > 0 &&
-                          one_block &&
-                          reads_in_place(p, form.right.depth_stride, p.depth, p.l2 / 2);
+  k["mc"] = mr * even_piece(row_panels, rows / mr, many ? 1 : p.workers);
+  k["nc"] = nr * even_piece(column_panels, ceil_quotient(columns, nr), 1);
+  k["unroll"] = 2;
   k["pack_left"] = left_here ? 0 : 1;
   k["pack_right"] = right_here ? 0 : 1;
-  const bool many = p.batch >= 2 * p.workers;
   k["shared"] = many || (left_here && right_here) ? 0 : 1;
-
-  const std::int64_t sharing = many ? 1 : p.workers;
-  const std::int64_t block_rows =
-      std::max<std::int64_t>(p.l2 / 3 / std::max<std::int64_t>(row_bytes, 1), mr);
-  const std::int64_t column_panels = ceil_quotient(p.columns, nr);
-  std::int64_t nc = std::max<std::int64_t>(512 / nr, 1);
-  k["nc"] = nr * even_piece(column_panels, one_block ? column_panels : nc, 1);
-  k["mc"] = mr * even_piece(panels, std::max<std::int64_t>(block_rows / mr, 1), sharing);
   return s;
 }
 
@@ -150,7 +146,7 @@ Tiles tiles_of(const Schedule& schedule, const ContractionForm& form, const Targ
   t.mr = int(std::clamp<std::int64_t>(schedule.knob("mr", 6), 1, 2 * p.lanes));
   t.nv =
       int(std::clamp<std::int64_t>(ceil_quotient(schedule.knob("nr", 4 * p.lanes), p.lanes), 1, 8));
-  t.unroll = int(std::clamp<std::int64_t>(schedule.knob("unroll", 4), 1, 16));
+  t.unroll = int(std::clamp<std::int64_t>(schedule.knob("unroll", 2), 1, 16));
   const std::int64_t depth = form.depth.extent.constant().value_or(0);
   t.kc = std::max<std::int64_t>(schedule.knob("kc", 256), 1);
   if (depth > 0 && t.kc >= depth)
@@ -181,9 +177,11 @@ std::vector<Schedule> contraction_space(const ContractionForm& form, const Targe
     s.knobs[knob] = value;
     add(std::move(s));
   };
-  for (const std::int64_t kc : {128, 384, 512})
+  for (const std::int64_t kc : {128, 256, 512})
     if (kc < p.depth)
       with("kc", kc);
+  with("unroll", 1);
+  with("unroll", 4);
   for (const char* pack : {"pack_left", "pack_right"})
     if (pack[5] == 'l' ? form.left.plain : form.right.plain)
       with(pack, 1 - best.knob(pack, 1));
