@@ -50,9 +50,7 @@ void Renderer::run() {
   function_->getArg(1)->setName("worker");
   function_->getArg(2)->setName("workers");
   function_->setDoesNotThrow();
-  function_->addFnAttr("target-cpu", sink_.isa.cpu);
-  if (!sink_.isa.features.empty())
-    function_->addFnAttr("target-features", sink_.isa.features);
+  // Else LLVM would halve the widest vectors on some CPUs. (CPU and features are the target machine's.)
   function_->addFnAttr("prefer-vector-width", std::to_string(8 * sink_.isa.vector_bytes));
   function_->addFnAttr("no-trapping-math", "true");
 
