@@ -95,13 +95,15 @@ Tensor clip_grad_norm(const std::vector<NamedTensor>& parameters, double most) {
   if (!(most > 0))
     fail(ErrorKind::Value, "clip_grad_norm: the largest norm must be positive, not {}", most);
   NoGrad no_grad;
-  std::vector<Tensor> squares;
+  Tensor total;
   for (const auto& [name, p] : parameters)
-    if (Tensor g = p.grad(); g.defined())
-      squares.push_back(square(g).sum());
-  if (squares.empty())
+    if (Tensor g = p.grad(); g.defined()) {
+      Tensor square_sum = square(g).sum();
+      total = total.defined() ? total + square_sum : square_sum;
+    }
+  if (!total.defined())
     return scalar(0.0, DType::F32);
-  Tensor norm = sqrt(stack(squares).sum());
+  Tensor norm = sqrt(total);
   // The small number is torch's: a norm of 0 must not divide by 0.
   Tensor factor = minimum(most / (norm + 1e-6), 1.0);
   for (auto [name, p] : parameters)
