@@ -1,5 +1,8 @@
 # What other projects get: libegret.so with every room in it, the public headers, a relocatable package and the command.
 # docs/install.md shows its use; tests/consume installs it, moves it and builds against it.
+if(EGRET_STATIC_LLVM)
+  return() # the self-contained binary is copied, not installed
+endif()
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 

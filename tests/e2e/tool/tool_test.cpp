@@ -1,0 +1,196 @@
+// The egret command as people and scripts see it.
+#include "egret/functional.h"
+#include "egret/io.h"
+#include "support/files.h"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sys/wait.h>
+
+namespace egret {
+namespace {
+
+struct Ran {
+  int code = -1;
+  std::string out, err;
+};
+
+/// Runs the command through a shell; arguments are given as a shell reads them.
+Ran egret_command(const std::string& arguments, const std::string& before = "") {
+  test::TempFolder folder;
+  std::string line = before + " " + EGRET_TEST_TOOL + " " + arguments + " >" +
+                     (folder / "out").string() + " 2>" + (folder / "err").string();
+  int status = std::system(line.c_str());
+  Ran ran;
+  ran.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  ran.out = test::read_file(folder / "out");
+  ran.err = test::read_file(folder / "err");
+  return ran;
+}
+
+void expect_contains(const std::string& text, std::string_view part) {
+  EXPECT_NE(text.find(part), std::string::npos) << text << "\n  lacks: " << part;
+}
+
+TEST(Tool, HelpTeachesAndGoesToStdout) {
+  Ran help = egret_command("--help");
+  EXPECT_EQ(help.code, 0);
+  for (const char* part : {"train", "ask", "run", "bench", "info", "egraph",
+                           "Exit code: 0 done, 1 failed, 2 wrong usage"})
+    expect_contains(help.out, part);
+  EXPECT_EQ(help.err, "");
+  for (const char* command : {"train addition", "train digits", "ask", "run", "bench", "info"}) {
+    Ran of = egret_command(std::string(command) + " --help");
+    EXPECT_EQ(of.code, 0) << command;
+    expect_contains(of.out, "Usage");
+  }
+  EXPECT_EQ(egret_command("--version").out, "egret 0.1.0\n");
+}
+
+TEST(Tool, WrongUsageIsExitCode2AndSaysWhat) {
+  for (const char* arguments :
+       {"", "frobnicate", "train", "train addition --steps no", "train addition --steps 0",
+        "train addition --width 10 --heads 3", "train digits",
+        "train digits --data /no/such/folder", "bench no_such_workload", "bench --device tpu",
+        "run", "run --frob"}) {
+    Ran ran = egret_command(arguments);
+    EXPECT_EQ(ran.code, 2) << arguments << "\n" << ran.err;
+    EXPECT_NE(ran.err, "") << arguments;
+    EXPECT_EQ(ran.out, "") << arguments;
+  }
+  expect_contains(egret_command("bench no_such_workload").err,
+                  "no workload is named 'no_such_workload'; egret bench --list");
+}
+
+TEST(Tool, FailuresAreExitCode1AndOneLine) {
+  Ran ran = egret_command("ask --model /no/such/file.safetensors 1+2");
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_EQ(
+      ran.err,
+      "egret: safetensors: /no/such/file.safetensors: cannot open: No such file or directory\n");
+  EXPECT_EQ(ran.out, "");
+  test::TempFolder folder;
+  EXPECT_EQ(egret_command("train digits --data " + folder.path().string()).code, 1);
+}
+
+TEST(Tool, ResultsThatCannotBeWrittenAreAFailure) {
+  if (!std::filesystem::exists("/dev/full"))
+    GTEST_SKIP();
+  int status = std::system((std::string(EGRET_TEST_TOOL) + " info >/dev/full 2>/dev/null").c_str());
+  EXPECT_EQ(WEXITSTATUS(status), 1);
+}
+
+TEST(Tool, InfoAsTextAndJson) {
+  expect_contains(egret_command("info").out, "device       cpu");
+  auto json = nlohmann::json::parse(egret_command("info --json").out);
+  EXPECT_EQ(json["device"], "cpu");
+  EXPECT_GE(json["workers"].get<int>(), 1);
+}
+
+TEST(Tool, RunReadsAndWritesArrays) {
+  test::TempFolder folder;
+  test::write_file(folder / "g.txt", "%x: f32[2,3] = input \"x\"\n%y: f32[2,3] = mul(%x, %x)\n%s: "
+                                     "f32[2] = sum(%y) axes=[1]\noutputs %y, %s\n");
+  io::save_npy(folder / "x.npy", tensor({{1., 2., 3.}, {4., 5., 6.}}));
+  std::string f = folder.path().string();
+  Ran ran = egret_command("run " + f + "/g.txt --input x=" + f + "/x.npy --output y=" + f +
+                          "/y.npy --json");
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  EXPECT_EQ(io::load_npy(folder / "y.npy").to_vector(), (std::vector<float>{1, 4, 9, 16, 25, 36}));
+  EXPECT_EQ(ran.out, "{\"name\":\"s\",\"dtype\":\"f32\",\"shape\":[2],\"values\":[14.0,77.0]}\n");
+
+  auto refused = [&](const std::string& arguments, int code, std::string_view part) {
+    Ran bad = egret_command("run " + f + "/g.txt " + arguments);
+    EXPECT_EQ(bad.code, code) << bad.err;
+    expect_contains(bad.err, part);
+  };
+  refused("", 2, "input 'x' has no file: give --input x=FILE.npy (f32[2,3])");
+  refused("--input z=" + f + "/x.npy", 2, "the graph has no input 'z'; its inputs: x");
+  refused("--input x", 2, "--input takes NAME=FILE");
+  refused("--input x=" + f + "/x.npy --output q=" + f + "/q.npy", 2,
+          "the graph has no output 'q'; its outputs: y, s");
+  io::save_npy(folder / "i.npy", arange(6).reshape({2, 3}));
+  refused("--input x=" + f + "/i.npy", 1, "input 'x' is f32 in the graph and i64 in");
+  io::save_npy(folder / "w.npy", ones({2, 2}));
+  refused("--input x=" + f + "/w.npy", 1, "input 'x' is [2,3] in the graph and [2,2] in the file");
+  test::write_file(folder / "g.txt", "%x: f32[2,3] = frob()\n");
+  refused("", 1, "g.txt");
+}
+
+TEST(Tool, RunBindsSymbolicSizes) {
+  test::TempFolder folder;
+  test::write_file(
+      folder / "g.txt",
+      "dim n in 1..100\n%x: f32[n] = input \"x\"\n%y: f32[n] = add(%x, %x)\noutputs %y\n");
+  io::save_npy(folder / "x.npy", tensor({1., 2., 3.}));
+  std::string f = folder.path().string();
+  Ran ran = egret_command("run " + f + "/g.txt -i x=" + f + "/x.npy --json");
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  expect_contains(ran.out, "\"values\":[2.0,4.0,6.0]");
+}
+
+TEST(Tool, BenchListsAndPrintsEveryField) {
+  std::string list = egret_command("bench --list").out;
+  for (const char* name : {"matmul_f32_512", "softmax_f32_4096x4096", "gpt_tiny_train_f32",
+                           "peak_fma_f32", "dispatch_f32_8"})
+    expect_contains(list, name);
+  Ran ran = egret_command("bench dispatch_f32_8 --json --seconds 0.01 --reps 3 --threads 1");
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  auto json = nlohmann::json::parse(ran.out);
+  for (const char* field : {"name", "device", "dtype", "ms_median", "ms_min", "reps", "flops",
+                            "bytes", "kernels", "phases", "peak_bytes", "search_seconds",
+                            "compile_seconds", "candidates", "verified", "max_error", "cache_hit"})
+    EXPECT_TRUE(json.contains(field)) << field;
+  EXPECT_EQ(json["verified"], true);
+  EXPECT_EQ(json["kernels"], 1);
+}
+
+TEST(Tool, TrainsAsksAndAnswers) {
+  test::TempFolder folder;
+  std::string model = (folder / "m.safetensors").string();
+  Ran train = egret_command("train addition --steps 4 --batch 8 --width 8 --heads 2 --layers 1 "
+                            "--held-out 20 --evaluate-every 2 --compare --json --out " +
+                            model);
+  ASSERT_EQ(train.code, 0) << train.err;
+  EXPECT_EQ(train.err.find('\033'), std::string::npos) << "colours without a terminal";
+  EXPECT_EQ(train.err.find('\r'), std::string::npos) << "a moving line without a terminal";
+  auto json = nlohmann::json::parse(train.out);
+  EXPECT_EQ(json["held_out"], 20);
+  EXPECT_LT(json["fused"]["kernels"].get<int>(), json["op_by_op"]["kernels"].get<int>());
+  EXPECT_GT(json["operations"].get<int>(), 100);
+
+  Ran ask = egret_command("ask --model " + model + " --json 12+30 ' 999 + 999 ='");
+  ASSERT_EQ(ask.code, 0) << ask.err;
+  std::istringstream lines(ask.out);
+  std::string line;
+  std::getline(lines, line);
+  auto first = nlohmann::json::parse(line);
+  EXPECT_EQ(first["a"], 12);
+  EXPECT_EQ(first["b"], 30);
+  EXPECT_EQ(first["correct"], first["answer"] == 42);
+  Ran piped = egret_command("ask --model " + model, "printf '1+2\\n3+4\\n' |");
+  EXPECT_EQ(piped.code, 0);
+  EXPECT_EQ(std::count(piped.out.begin(), piped.out.end(), '\n'), 2);
+  Ran wrong = egret_command("ask --model " + model + " 12*3");
+  EXPECT_EQ(wrong.code, 1);
+  expect_contains(wrong.err,
+                  "'12*3' is no problem of this model: it adds two numbers from 0 to 999");
+  io::save_safetensors(folder / "other", {{"x", ones({1})}});
+  expect_contains(egret_command("ask --model " + (folder / "other").string() + " 1+2").err,
+                  "no model that 'egret train addition' wrote");
+}
+
+TEST(Tool, EqualSeedsTrainEqualModels) {
+  test::TempFolder folder;
+  for (const char* name : {"a", "b"})
+    ASSERT_EQ(egret_command("train addition --steps 3 --batch 8 --width 8 --heads 2 --layers 1 "
+                            "--held-out 5 --out " +
+                            (folder / name).string())
+                  .code,
+              0);
+  EXPECT_EQ(test::read_file(folder / "a"), test::read_file(folder / "b"));
+}
+
+} // namespace
+} // namespace egret

@@ -1,0 +1,105 @@
+// Workloads that speed is judged on, and how one is measured.
+#pragma once
+
+#include "egret/tensor.h"
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace egret::tool::bench {
+
+/// What a check against the reference found.
+struct Check {
+  bool ok = false;
+  double max_error = 0; ///< largest difference from the reference, over the reference's largest
+                        ///< value among those compared
+  void include(const Check& other);
+};
+
+/// What a workload is divided by: a figure of this machine, measured in the same run with egret's
+/// own kernels.
+enum class Limit { None, PeakFma, Copy, Read };
+
+/// The rate that limits a workload: f32 operations a second, or bytes a second of a copy or read of
+/// as many bytes. Measured when first asked for and then remembered; 0 for None.
+double ceiling(Limit limit, double bytes);
+
+/// A workload that is ready to run. Everything it needs stands in memory.
+struct Case {
+  std::function<std::vector<Tensor>()> run; ///< once; returns what it computed
+  double flops = 0, bytes = 0; ///< of one run: arithmetic that the definition asks for; inputs and
+                               ///< outputs once each
+  /// Compares what a run returned (or left in its state) with the reference.
+  std::function<Check(const std::vector<Tensor>& outputs)> check;
+};
+
+struct Workload {
+  std::string name, what, dtype;
+  Limit limit = Limit::None;
+  std::function<Case()> make; ///< empty for the ceilings themselves
+  double ceiling_bytes = 0;   ///< of a ceiling
+};
+
+/// All of them, in the order of the list. Names are unique.
+const std::vector<Workload>& workloads();
+
+// --- parts of the list, each in a file of its own
+std::vector<Workload> ceiling_workloads();
+std::vector<Workload> elementwise_workloads();
+std::vector<Workload> matmul_workloads();
+std::vector<Workload> training_workloads();
+
+/// Inputs of a sample and, for each element of what the workload's function makes of them, the
+/// place of the same element in the full output.
+struct Sample {
+  std::vector<Tensor> inputs;
+  std::vector<std::int64_t> elements;
+};
+
+using Function = std::function<Tensor(const std::vector<Tensor>&)>;
+
+/// A case whose run is one compiled function of inputs, checked by the reference on a sample of
+/// them.
+Case pure_case(const std::string& name, const Function& function, const std::vector<Tensor>& inputs,
+               std::function<Sample()> sample, double tolerance);
+
+/// Runs `make` with the reference executor in place of the compiler.
+std::vector<double> by_reference(const std::function<Tensor()>& make);
+/// Differences of values at the same places.
+Check compare(const std::vector<double>& actual, const std::vector<double>& expected,
+              double tolerance);
+
+/// Standard normal numbers in memory, the same for the same seed.
+Tensor random_tensor(const std::vector<std::int64_t>& shape, std::uint64_t seed,
+                     DType dtype = DType::F32, double deviation = 1);
+/// Some rows of a matrix, copied.
+Tensor some_rows(const Tensor& matrix, const std::vector<std::int64_t>& rows);
+/// First, last and a few rows between.
+std::vector<std::int64_t> sample_rows(std::int64_t rows, std::int64_t count);
+
+struct Measurement {
+  std::string name, device, dtype;
+  double ms_median = 0, ms_min = 0;
+  std::int64_t reps = 0;
+  double flops = 0, bytes = 0;
+  std::uint64_t kernels = 0, phases = 0, peak_bytes = 0;
+  double search_seconds = 0, compile_seconds = 0;
+  std::uint64_t candidates = 0;
+  bool verified = false;
+  double max_error = 0;
+  bool cache_hit = false;
+  double ceiling = 0,
+         of_ceiling = 0; ///< of the workload's limit, and the share of it that was reached; 0: none
+  std::string json() const; ///< one line
+};
+
+struct MeasureOptions {
+  double seconds = 1; ///< of timed runs, at least
+  int reps = 20;      ///< at least
+};
+
+Measurement measure(const Workload& workload, const MeasureOptions& options);
+
+} // namespace egret::tool::bench

@@ -1,0 +1,147 @@
+// egret bench: times workloads by name and verifies each in the same run.
+#include "bench.h"
+#include "commands.h"
+#include "console.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+
+namespace egret::tool {
+
+namespace {
+
+struct BenchOptions {
+  std::vector<std::string> names;
+  std::string device = "cpu", effort = "none";
+  int threads = 0;
+  bench::MeasureOptions measure;
+  bool list = false, json = false;
+};
+
+/// Names as given, or those that a name with * stands for.
+std::vector<const bench::Workload*> chosen(const std::vector<std::string>& names) {
+  std::vector<const bench::Workload*> list;
+  for (const auto& workload : bench::workloads())
+    if (names.empty())
+      list.push_back(&workload);
+  for (const auto& name : names) {
+    std::size_t before = list.size();
+    auto star = name.find('*');
+    for (const auto& workload : bench::workloads())
+      if (workload.name == name ||
+          (star != std::string::npos && workload.name.starts_with(name.substr(0, star)) &&
+           workload.name.ends_with(name.substr(star + 1))))
+        list.push_back(&workload);
+    if (list.size() == before)
+      throw UsageError(
+          fmt::format("no workload is named '{}'; egret bench --list shows them", name));
+  }
+  return list;
+}
+
+std::string speed(const bench::Measurement& m) {
+  double seconds = m.ms_median / 1e3;
+  return m.flops > 8 * m.bytes ? fmt::format("{:.1f} GFLOP/s", m.flops / seconds / 1e9)
+                               : fmt::format("{:.1f} GB/s", m.bytes / seconds / 1e9);
+}
+
+const char* shown(bench::Limit limit) {
+  switch (limit) {
+  case bench::Limit::PeakFma:
+    return "of FMA peak";
+  case bench::Limit::Copy:
+    return "of copy";
+  case bench::Limit::Read:
+    return "of read";
+  case bench::Limit::None:
+    break;
+  }
+  return "";
+}
+
+void run_bench(const BenchOptions& options) {
+  if (options.list) {
+    for (const auto& workload : bench::workloads())
+      fmt::print("{:<36} {}\n", workload.name, workload.what);
+    return;
+  }
+  if (options.threads > 0)
+    setenv("EGRET_THREADS", std::to_string(options.threads).c_str(),
+           1); // read when the device is made, which is below
+  auto list = chosen(options.names);
+  if (!options.json)
+    fmt::print("{:<34} {:>10} {:>10} {:>15} {:>17} {:>7} {:>9}  {}\n", "workload", "median ms",
+               "best ms", "speed", "", "kernels", "compile s", "verified (error)");
+  bool all = true;
+  for (const auto* workload : list) {
+    auto m = bench::measure(*workload, options.measure);
+    bool is_ceiling = !workload->make;
+    all = all && (m.verified || is_ceiling);
+    if (options.json) {
+      fmt::print("{}\n", m.json());
+    } else {
+      std::string share = m.ceiling > 0 && !is_ceiling
+                              ? fmt::format("{:.2f} {}", m.of_ceiling, shown(workload->limit))
+                              : "";
+      std::string verified =
+          is_ceiling ? "" : fmt::format("{} ({:.1e})", m.verified ? "yes" : "NO", m.max_error);
+      fmt::print("{:<34} {:>10.4f} {:>10.4f} {:>15} {:>17} {:>7} {:>9.2f}  {}\n", m.name,
+                 m.ms_median, m.ms_min, speed(m), share, m.kernels, m.compile_seconds, verified);
+    }
+    std::fflush(stdout);
+  }
+  if (!all)
+    throw Error(ErrorKind::Value,
+                "bench: a result differs from the reference (see the column 'verified')");
+}
+
+} // namespace
+
+namespace bench {
+
+const std::vector<Workload>& workloads() {
+  static const std::vector<Workload> list = [] {
+    std::vector<Workload> all;
+    for (auto part :
+         {ceiling_workloads, matmul_workloads, elementwise_workloads, training_workloads})
+      for (auto& workload : part())
+        all.push_back(std::move(workload));
+    return all;
+  }();
+  return list;
+}
+
+} // namespace bench
+
+void add_bench_command(CLI::App& app) {
+  auto options = std::make_shared<BenchOptions>();
+  auto* command = app.add_subcommand("bench", "Time workloads, and verify each in the same run");
+  command->footer(
+      "A name may hold one *, as in matmul_f32_*. Without names all are run.\n"
+      "Times are of a run whose plan is made; the first call's extra time is compile_seconds.");
+  command->add_option("names", options->names, "Workloads");
+  command->add_flag("--list", options->list, "List them");
+  command->add_option("--device", options->device, "Where to run")
+      ->check(CLI::IsMember({"cpu"}))
+      ->capture_default_str();
+  command->add_option("--threads", options->threads, "Threads to use; 0: one a core")
+      ->check(CLI::Range(0, 4096))
+      ->capture_default_str();
+  command
+      ->add_option("--effort", options->effort,
+                   "Of the compiler; this version has 'none': one schedule a kernel")
+      ->check(CLI::IsMember({"none"}))
+      ->capture_default_str();
+  command->add_option("--seconds", options->measure.seconds, "Time at least as long")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--reps", options->measure.reps, "Time at least as many runs")
+      ->check(CLI::Range(3, 1000000))
+      ->capture_default_str();
+  command->add_flag("--json", options->json, "One JSON object a line");
+  command->callback([options] { run_bench(*options); });
+}
+
+} // namespace egret::tool

@@ -1,0 +1,158 @@
+// Whole training steps, and the cost of a launch.
+#include "bench.h"
+
+#include "egret/compile.h"
+#include "egret/functional.h"
+#include "egret/models.h"
+#include "egret/optim.h"
+#include "train.h"
+
+#include <cmath>
+#include <memory>
+
+namespace egret::tool::bench {
+
+namespace {
+
+/// A model, its optimizer, and one step on a batch.
+template <class Model, class Optimizer>
+struct Training {
+  Model model;
+  Optimizer optimizer;
+  EGRET_FIELDS(model, optimizer)
+};
+
+Tensor loss_of(const Tensor& logits, const Tensor& targets) {
+  Tensor log_p = logits - logits.max(-1, true);
+  log_p = log_p - log(exp(log_p).sum(-1, true));
+  return -(log_p * one_hot(targets, logits.size(-1))).sum() / static_cast<double>(targets.numel());
+}
+
+template <class T>
+Tensor step_of(T& training, const Tensor& x, const Tensor& y) {
+  Tensor loss = loss_of(training.model(x), y);
+  training.optimizer.zero_grad();
+  loss.backward();
+  training.optimizer.step();
+  return loss;
+}
+
+using MlpTraining = Training<nn::Mlp, optim::Sgd>;
+using GptTraining = Training<models::Gpt, optim::AdamW>;
+
+MlpTraining make_mlp() {
+  Generator g(1);
+  nn::Mlp model({784, 128, 10}, g);
+  return {model, optim::Sgd(nn::named_parameters(model), {.lr = 0.01})};
+}
+
+GptTraining make_gpt() {
+  Generator g(1);
+  models::Gpt model(
+      {.vocabulary = 256, .context = 128, .layers = 4, .width = 128, .heads = 4, .tied = true}, g);
+  return {model, optim::AdamW(nn::named_parameters(model), {.lr = 1e-3})};
+}
+
+/// The loss and all parameters after one step, one after the other.
+template <class T>
+Tensor after_one_step(T training, const Tensor& x, const Tensor& y) {
+  std::vector<Tensor> parts = {step_of(training, x, y).reshape({1})};
+  for (const auto& named : training.optimizer.parameters())
+    parts.push_back(named.tensor.detach().flatten());
+  return cat(parts);
+}
+
+/// The same step from the same start, by the compiler and by the reference.
+template <class T>
+Check check_step(T (*make)(), const Tensor& x, const Tensor& y, double tolerance) {
+  auto actual = after_one_step(make(), x, y).template to_vector<double>();
+  return compare(actual, by_reference([&] { return after_one_step(make(), x, y); }), tolerance);
+}
+
+template <class T>
+Case training_case(const std::string& name, T (*make)(), const Tensor& x, const Tensor& y,
+                   const Tensor& small_x, const Tensor& small_y) {
+  auto training = std::make_shared<T>(make());
+  auto step = std::make_shared<Compiled<Tensor (*)(T&, const Tensor&, const Tensor&)>>(
+      compile(&step_of<T>, {.name = name}));
+  Case c;
+  c.run = [=] { return std::vector<Tensor>{(*step)(*training, x, y)}; };
+  c.check = [=](const std::vector<Tensor>& outputs) {
+    // At a size that the reference can do, every parameter; at full size, the loss beside that of
+    // the same step op by op.
+    Check check = check_step<T>(make, small_x, small_y, 1e-4);
+    T fresh = make();
+    T plain = make();
+    auto by_ops = compile(&step_of<T>, {.name = name + ", op by op", .fuse = false});
+    Tensor fused_loss = (*step)(fresh, x, y);
+    check.include(compare({fused_loss.item()}, {by_ops(plain, x, y).item()}, 1e-5));
+    check.ok = check.ok && std::isfinite(outputs[0].item());
+    return check;
+  };
+  double parameters = 0;
+  for (const auto& named : training->optimizer.parameters())
+    parameters += static_cast<double>(named.tensor.numel());
+  c.bytes = 4 * parameters * 2;
+  return c;
+}
+
+Case mlp_case() {
+  Tensor x = random_tensor({64, 784}, 1);
+  Generator g(2);
+  Tensor y = randint({64}, 0, 10, g);
+  y.eval();
+  Case c = training_case("mnist_mlp_train_f32_b64", &make_mlp, x, y, x.narrow(0, 0, 8),
+                         y.narrow(0, 0, 8));
+  // Forward, and twice that backward but for the gradient of the first input.
+  c.flops = 2.0 * 64 * (784 * 128 * 2 + 128 * 10 * 3);
+  return c;
+}
+
+Case gpt_case() {
+  Generator g(3);
+  Tensor x = randint({16, 128}, 0, 256, g);
+  Tensor y = randint({16, 128}, 0, 256, g);
+  eval({x, y});
+  Case c = training_case("gpt_tiny_train_f32", &make_gpt, x, y, x.narrow(0, 0, 2).narrow(1, 0, 8),
+                         y.narrow(0, 0, 2).narrow(1, 0, 8));
+  const double tokens = 16 * 128;
+  const double matrices = 4 * 12 * 128.0 * 128 + 128 * 256;
+  const double scores =
+      4 * 2 * 2 * 128.0 * 128; // both products of each layer, not halved by the mask
+  c.flops = 3 * tokens * (2 * matrices + scores);
+  return c;
+}
+
+Case dispatch_case() {
+  auto x = std::make_shared<Tensor>(random_tensor({8}, 1));
+  auto before = std::make_shared<std::vector<float>>();
+  auto step = std::make_shared<Compiled<void (*)(Tensor&)>>(
+      compile(+[](Tensor& t) { t = t * 0.5 + 1.0; }, {.name = "dispatch"}));
+  Case c;
+  c.run = [=] {
+    (*step)(*x);
+    return std::vector<Tensor>{*x};
+  };
+  c.check = [](const std::vector<Tensor>& outputs) {
+    // From any start x -> x/2 + 1 ends at 2.
+    return compare(outputs[0].to_vector<double>(), std::vector<double>(8, 2.0), 1e-6);
+  };
+  c.flops = 16;
+  c.bytes = 64;
+  return c;
+}
+
+} // namespace
+
+std::vector<Workload> training_workloads() {
+  return {
+      {"mnist_mlp_train_f32_b64", "784-128-10, SGD, a whole step", "f32", Limit::PeakFma, mlp_case},
+      {"gpt_tiny_train_f32",
+       "4 layers, width 128, 4 heads, 128 positions, batch 16, AdamW, a whole step", "f32",
+       Limit::PeakFma, gpt_case},
+      {"dispatch_f32_8", "a compiled step on 8 floats in place: the cost of a launch", "f32",
+       Limit::None, dispatch_case},
+  };
+}
+
+} // namespace egret::tool::bench

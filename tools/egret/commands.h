@@ -1,0 +1,17 @@
+// The subcommands. Each adds itself to the application and runs when the command line is parsed;
+// errors are thrown.
+#pragma once
+
+namespace CLI {
+class App;
+}
+
+namespace egret::tool {
+
+void add_train_command(CLI::App& app); ///< train addition, train digits
+void add_ask_command(CLI::App& app);
+void add_run_command(CLI::App& app);
+void add_bench_command(CLI::App& app);
+void add_info_command(CLI::App& app);
+
+} // namespace egret::tool

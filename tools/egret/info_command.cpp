@@ -1,0 +1,56 @@
+// egret info: the machine and the build, as the compiler sees them.
+#include "commands.h"
+#include "console.h"
+
+#include "runtime/runtime.h"
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+namespace egret::tool {
+
+namespace {
+
+void info(bool json) {
+  const kernel::Target& t = runtime::Runtime::instance().target();
+  if (json) {
+    fmt::print("{}\n",
+               nlohmann::ordered_json{{"version", EGRET_VERSION},
+                                      {"llvm", EGRET_LLVM_VERSION},
+                                      {"device", t.device},
+                                      {"target", t.name},
+                                      {"workers", t.workers},
+                                      {"vector_bytes", t.vector_bytes},
+                                      {"vector_registers", t.vector_registers},
+                                      {"fma", t.has_fma},
+                                      {"bf16_dot", t.has_bf16_dot},
+                                      {"amx", t.has_amx},
+                                      {"l1_bytes", t.l1_bytes},
+                                      {"l2_bytes", t.l2_bytes},
+                                      {"l3_bytes", t.l3_bytes},
+                                      {"fingerprint", fmt::format("{:016x}", t.fingerprint)}}
+                   .dump());
+    return;
+  }
+  std::string features = fmt::format("{}{}{}", t.has_fma ? " fma" : "",
+                                     t.has_bf16_dot ? " bf16" : "", t.has_amx ? " amx" : "");
+  fmt::print("egret        {} (LLVM {})\n", EGRET_VERSION, EGRET_LLVM_VERSION);
+  fmt::print("device       {}: {}, {} workers\n", t.device, t.name, t.workers);
+  fmt::print("vectors      {} registers of {} bytes,{}\n", t.vector_registers, t.vector_bytes,
+             features.empty() ? " no fma" : features);
+  fmt::print("caches       {} kB, {} kB, {} kB\n", t.l1_bytes / 1024, t.l2_bytes / 1024,
+             t.l3_bytes / 1024);
+  fmt::print("fingerprint  {:016x}\n", t.fingerprint);
+}
+
+} // namespace
+
+void add_info_command(CLI::App& app) {
+  auto json = std::make_shared<bool>(false);
+  auto* command = app.add_subcommand("info", "Show this machine, as the compiler sees it");
+  command->add_flag("--json", *json, "Print it as JSON");
+  command->callback([json] { info(*json); });
+}
+
+} // namespace egret::tool

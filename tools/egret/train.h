@@ -1,0 +1,47 @@
+// The trainings that the command offers, with their options.
+#pragma once
+
+#include "egret/models.h"
+#include "egret/tree.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace egret::tool {
+
+struct AdditionOptions {
+  models::GptOptions shape{.vocabulary = 12, .context = 11, .layers = 2, .width = 64, .heads = 4};
+  std::int64_t steps = 2000, batch = 256;
+  double lr = 3e-3;
+  std::int64_t held_out = 1000;
+  std::int64_t evaluate_every = 100;
+  std::uint64_t seed = 1;
+  std::string out = "addition.safetensors";
+  bool compare = false; ///< time the step beside the same graph op by op
+  bool json = false;
+};
+void train_addition(const AdditionOptions& options);
+
+struct DigitsOptions {
+  std::string data;
+  std::int64_t held_out = 2000; ///< the last ones of the files
+  std::int64_t width = 256, batch = 64, epochs = 15;
+  double lr = 1e-3, dropout = 0.2;
+  std::int64_t shift = 1; ///< pixels by which training images are moved at random
+  std::uint64_t seed = 1;
+  std::string out; ///< empty: not saved
+  bool json = false;
+};
+void train_digits(const DigitsOptions& options);
+
+/// The tensors of a tree, without their names.
+template <class T>
+std::vector<Tensor> named_values(T& tree) {
+  std::vector<Tensor> values;
+  for (auto& named : named_tensors(tree))
+    values.push_back(named.tensor);
+  return values;
+}
+
+} // namespace egret::tool

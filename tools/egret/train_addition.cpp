@@ -1,0 +1,206 @@
+// egret train addition: a small transformer learns to add, and what the compiler did for it is
+// told.
+#include "train.h"
+
+#include "addition.h"
+#include "console.h"
+
+#include "egret/checkpoint.h"
+#include "egret/compile.h"
+#include "egret/counters.h"
+#include "egret/optim.h"
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+namespace egret::tool {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+struct Training {
+  models::Gpt model;
+  optim::AdamW optimizer;
+  EGRET_FIELDS(model, optimizer)
+
+  Training(const models::GptOptions& shape, Generator generator)
+      : model(shape, generator),
+        optimizer(nn::named_parameters(model), {.beta2 = 0.98, .decay_matrices_only = true}) {}
+};
+
+/// One step; returns the loss.
+Tensor train_step(Training& training, const Tensor& tokens, const Tensor& answers) {
+  Tensor loss = cross_entropy(addition::answer_logits(training.model, tokens), answers);
+  training.optimizer.zero_grad();
+  loss.backward();
+  optim::clip_grad_norm(training.optimizer.parameters(), 1.0);
+  training.optimizer.step();
+  return loss;
+}
+
+/// What one step costs, measured on a training of its own so that the real one is not touched.
+struct StepCost {
+  std::uint64_t operations = 0, kernels = 0;
+  std::uint64_t peak_bytes =
+      0; ///< of the training's own memory, its parameters and optimizer state included
+  double step_seconds = 0;
+};
+
+StepCost measure(const AdditionOptions& options, bool fuse, int repetitions) {
+  const std::uint64_t others = counters().bytes_in_use;
+  Generator generator(options.seed);
+  Training training(options.shape, generator);
+  std::vector<std::int64_t> problems(static_cast<std::size_t>(options.batch));
+  for (std::size_t i = 0; i < problems.size(); ++i)
+    problems[i] = static_cast<std::int64_t>(i * 3571) % addition::kProblems;
+  auto batch = addition::batch_of(problems);
+  eval(named_values(training));
+
+  auto step = compile(&train_step, {.name = fuse ? "step" : "step, op by op", .fuse = fuse});
+  StepCost cost;
+  Counters before = counters();
+  step(training, batch.tokens, batch.answers).item();
+  cost.operations = (counters() - before).ops_recorded;
+  std::vector<double> times;
+  reset_peak_bytes();
+  before = counters();
+  for (int i = 0; i < repetitions; ++i) {
+    auto start = Clock::now();
+    step(training, batch.tokens, batch.answers).item();
+    times.push_back(since(start));
+  }
+  cost.kernels = (counters() - before).kernels_launched / static_cast<std::uint64_t>(repetitions);
+  cost.peak_bytes = counters().peak_bytes - others;
+  std::nth_element(times.begin(), times.begin() + repetitions / 2, times.end());
+  cost.step_seconds = times[static_cast<std::size_t>(repetitions) / 2];
+  return cost;
+}
+
+void tell_comparison(const AdditionOptions& options, nlohmann::ordered_json& result) {
+  log("Comparing with the same step run operation by operation ...");
+  StepCost fused = measure(options, true, 10);
+  StepCost plain = measure(options, false, 10);
+  double tokens =
+      static_cast<double>(options.batch * (addition::kQuestion + addition::kAnswer - 1));
+  log("{}", styled(Style::Bold, "What the compiler did"));
+  log("  operations recorded in one step   {}", fused.operations);
+  log("  kernels after fusion              {}  (op by op: {})", fused.kernels, plain.kernels);
+  log("  peak memory of a step             {}  (op by op: {})",
+      bytes_text(static_cast<double>(fused.peak_bytes)),
+      bytes_text(static_cast<double>(plain.peak_bytes)));
+  log("  time of a step                    {:.2f} ms  (op by op: {:.2f} ms, {:.1f} times as long)",
+      1e3 * fused.step_seconds, 1e3 * plain.step_seconds, plain.step_seconds / fused.step_seconds);
+  log("  tokens a second                   {}  (op by op: {})",
+      count_text(tokens / fused.step_seconds), count_text(tokens / plain.step_seconds));
+  auto json = [&](const StepCost& cost) {
+    return nlohmann::ordered_json{{"kernels", cost.kernels},
+                                  {"peak_bytes", cost.peak_bytes},
+                                  {"step_seconds", cost.step_seconds},
+                                  {"tokens_per_second", tokens / cost.step_seconds}};
+  };
+  result["operations"] = fused.operations;
+  result["fused"] = json(fused);
+  result["op_by_op"] = json(plain);
+}
+
+} // namespace
+
+void train_addition(const AdditionOptions& options) {
+  Generator generator(options.seed);
+  Training training(options.shape, generator);
+  addition::Split split(options.seed, options.held_out);
+  auto parameters = training.optimizer.parameters();
+  log("A transformer of {} layers, width {}, {} heads: {} parameters. {} problems, {} of them "
+      "never trained on.",
+      options.shape.layers, options.shape.width, options.shape.heads, nn::count(parameters),
+      addition::kProblems, options.held_out);
+
+  optim::WarmupCosine schedule{.peak = options.lr,
+                               .warmup = std::max<std::int64_t>(1, options.steps / 20),
+                               .total = options.steps,
+                               .least = options.lr / 100};
+  auto step = compile(&train_step, {.name = "addition training"});
+  addition::Solver solver(training.model);
+  std::span<const std::int64_t> quick =
+      std::span(split.held_out).first(std::min<std::size_t>(split.held_out.size(), 250));
+
+  const double tokens_a_step =
+      static_cast<double>(options.batch * (addition::kQuestion + addition::kAnswer - 1));
+  const auto start = Clock::now();
+  double loss = 0;
+  double match = 0;
+  Counters first_counts;
+  double first_step = 0; // seconds of the first one, which compiles
+  double stepping = 0;   // of the others
+  Progress progress;
+  for (std::int64_t i = 0; i < options.steps; ++i) {
+    std::vector<std::int64_t> problems(static_cast<std::size_t>(options.batch));
+    for (std::size_t k = 0; k < problems.size(); ++k)
+      problems[k] = split.training[(static_cast<std::size_t>(i) * problems.size() + k) %
+                                   split.training.size()];
+    auto batch = addition::batch_of(problems);
+    training.optimizer.set_lr(schedule.at(i));
+    const Counters before = counters();
+    auto step_start = Clock::now();
+    loss = step(training, batch.tokens, batch.answers).item();
+    (i > 0 ? stepping : first_step) += since(step_start);
+    if (i == 0)
+      first_counts = counters() - before;
+    bool last = i + 1 == options.steps;
+    if ((i + 1) % options.evaluate_every == 0 || last)
+      match = solver.exact_match(quick);
+    progress.update(
+        [&] {
+          double rate = i > 0 ? tokens_a_step * static_cast<double>(i) / stepping : 0;
+          return fmt::format(
+              "step {:>5}/{}  loss {:.4f}  {:>6} tokens/s  exact match {:5.1f} %  {}", i + 1,
+              options.steps, loss, count_text(rate), 100 * match, seconds_text(since(start)));
+        },
+        last);
+  }
+  progress.finish();
+  const double seconds = since(start);
+  match = solver.exact_match(split.held_out);
+  log("{} of {} problems that were never trained on are answered exactly: {}",
+      std::llround(match * static_cast<double>(options.held_out)), options.held_out,
+      styled(match >= 0.99 ? Style::Good : Style::Bad, fmt::format("{:.1f} %", 100 * match)));
+
+  auto metadata = addition::metadata_of(options.shape);
+  metadata["steps"] = std::to_string(options.steps);
+  save_checkpoint(options.out, training, metadata);
+  log("Saved to {}. The first step, which compiled {} kernels, took {}", options.out,
+      first_counts.kernels_compiled, seconds_text(first_step));
+
+  std::vector<std::string> questions;
+  for (std::size_t i = 0; i < 5 && i < split.held_out.size(); ++i)
+    questions.push_back(addition::text_of(split.held_out[i]).substr(0, addition::kQuestion));
+  auto answers = solver.solve(questions);
+  for (std::size_t i = 0; i < questions.size(); ++i)
+    log("  {}{:04}", questions[i], addition::number_of(answers[i]));
+  log("Ask it yourself: egret ask --model {} 123+456", options.out);
+
+  nlohmann::ordered_json result = {
+      {"task", "addition"},
+      {"steps", options.steps},
+      {"seconds", seconds},
+      {"loss", loss},
+      {"exact_match", match},
+      {"held_out", options.held_out},
+      {"parameters", nn::count(parameters)},
+      {"tokens_per_second",
+       options.steps > 1 ? tokens_a_step * static_cast<double>(options.steps - 1) / stepping : 0},
+      {"compile_seconds", first_step},
+      {"checkpoint", options.out}};
+  if (options.compare)
+    tell_comparison(options, result);
+  if (options.json)
+    fmt::print("{}\n", result.dump());
+  else
+    fmt::print("exact match {:.1f} %\n", 100 * match);
+}
+
+} // namespace egret::tool

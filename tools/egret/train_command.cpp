@@ -1,0 +1,110 @@
+// egret train: the options of each training.
+#include "commands.h"
+#include "console.h"
+#include "train.h"
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+namespace egret::tool {
+
+namespace {
+
+void add_addition(CLI::App& train) {
+  auto options = std::make_shared<AdditionOptions>();
+  auto* command = train.add_subcommand(
+      "addition", "A transformer learns to add numbers up to 999, one character at a time");
+  command->footer(
+      "The answer is written last digit first, so that each digit follows from what stands before "
+      "it.\n"
+      "Problems are split before training: those that measure success are never trained on.");
+  command->add_option("--steps", options->steps, "Training steps")
+      ->check(CLI::Range(1, 1000000))
+      ->capture_default_str();
+  command->add_option("--batch", options->batch, "Problems a step")
+      ->check(CLI::Range(1, 65536))
+      ->capture_default_str();
+  command->add_option("--layers", options->shape.layers, "Transformer blocks")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  command->add_option("--width", options->shape.width, "Numbers that stand for one character")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  command->add_option("--heads", options->shape.heads, "Attention heads; must divide the width")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  command->add_option("--lr", options->lr, "Largest learning rate")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--seed", options->seed, "Start of all random numbers")
+      ->capture_default_str();
+  command->add_option("--held-out", options->held_out, "Problems never trained on")
+      ->check(CLI::Range(1, 100000))
+      ->capture_default_str();
+  command
+      ->add_option("--evaluate-every", options->evaluate_every,
+                   "Steps between measurements of success")
+      ->check(CLI::Range(1, 1000000))
+      ->capture_default_str();
+  command->add_option("--out", options->out, "Where the checkpoint goes")->capture_default_str();
+  command->add_flag("--compare", options->compare,
+                    "Afterwards, time a step beside the same graph run operation by operation");
+  command->add_flag("--json", options->json, "Print the result as JSON");
+  command->callback([options] {
+    if (options->shape.width % options->shape.heads != 0)
+      throw UsageError(fmt::format("--heads {} does not divide --width {}", options->shape.heads,
+                                   options->shape.width));
+    train_addition(*options);
+  });
+}
+
+void add_digits(CLI::App& train) {
+  auto options = std::make_shared<DigitsOptions>();
+  auto* command =
+      train.add_subcommand("digits", "A network of three layers learns to read handwritten digits");
+  command->footer("The folder holds the MNIST files, train-* or t10k-*, plain or .gz, for example\n"
+                  "  t10k-images-idx3-ubyte.gz  t10k-labels-idx1-ubyte.gz");
+  command->add_option("--data", options->data, "Folder of the MNIST files")
+      ->required()
+      ->check(CLI::ExistingDirectory);
+  command
+      ->add_option("--held-out", options->held_out,
+                   "The last digits of the files, never trained on")
+      ->check(CLI::Range(1, 1000000))
+      ->capture_default_str();
+  command->add_option("--epochs", options->epochs, "Rounds over the training digits")
+      ->check(CLI::Range(1, 10000))
+      ->capture_default_str();
+  command->add_option("--batch", options->batch, "Digits a step")
+      ->check(CLI::Range(1, 65536))
+      ->capture_default_str();
+  command->add_option("--width", options->width, "Size of the hidden layers")
+      ->check(CLI::Range(1, 65536))
+      ->capture_default_str();
+  command->add_option("--lr", options->lr, "Largest learning rate")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--dropout", options->dropout, "Share of hidden values zeroed while training")
+      ->check(CLI::Range(0.0, 0.95))
+      ->capture_default_str();
+  command
+      ->add_option("--shift", options->shift, "Pixels by which training images are moved at random")
+      ->check(CLI::Range(0, 8))
+      ->capture_default_str();
+  command->add_option("--seed", options->seed, "Start of all random numbers")
+      ->capture_default_str();
+  command->add_option("--out", options->out, "Where the checkpoint goes; none is written without");
+  command->add_flag("--json", options->json, "Print the result as JSON");
+  command->callback([options] { train_digits(*options); });
+}
+
+} // namespace
+
+void add_train_command(CLI::App& app) {
+  auto* train = app.add_subcommand("train", "Train a model");
+  train->require_subcommand(1);
+  add_addition(*train);
+  add_digits(*train);
+}
+
+} // namespace egret::tool
