@@ -404,18 +404,18 @@ std::vector<T> Tensor::to_vector() const {
 
 template <Arithmetic T>
 Tensor tensor(std::span<const T> values, std::optional<Shape> shape) {
-  return detail::from_elements(dtype_of<T>(),
-                               shape ? *shape : Shape{static_cast<std::int64_t>(values.size())},
-                               values.data(), values.size_bytes());
+  return detail::from_elements(
+      dtype_of<T>(), shape ? *shape : Shape{Expr(static_cast<std::int64_t>(values.size()))},
+      values.data(), values.size_bytes());
 }
 
 template <Arithmetic T>
 Tensor tensor(const std::vector<T>& values, std::optional<Shape> shape) {
   if constexpr (std::is_same_v<T, bool>) {
     std::vector<unsigned char> bytes(values.begin(), values.end());
-    return detail::from_elements(DType::Bool,
-                                 shape ? *shape : Shape{static_cast<std::int64_t>(bytes.size())},
-                                 bytes.data(), bytes.size());
+    return detail::from_elements(
+        DType::Bool, shape ? *shape : Shape{Expr(static_cast<std::int64_t>(bytes.size()))},
+        bytes.data(), bytes.size());
   } else {
     return tensor(std::span<const T>(values), std::move(shape));
   }
@@ -429,7 +429,7 @@ Tensor tensor(std::initializer_list<T> values, const Shape& shape) {
 
 template <Arithmetic T>
 Tensor tensor(std::initializer_list<T> values) {
-  return tensor(values, Shape{static_cast<std::int64_t>(values.size())});
+  return tensor(values, Shape{Expr(static_cast<std::int64_t>(values.size()))});
 }
 
 template <Arithmetic T>
