@@ -13,7 +13,6 @@ using kernel::Bind;
 using kernel::CachePolicy;
 using kernel::KernelProgram;
 using kernel::ProgramBuilder;
-using kernel::Type;
 using kernel::ValueId;
 using kernel::VarId;
 

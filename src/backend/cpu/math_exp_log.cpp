@@ -153,13 +153,15 @@ Num log1p_f32(Num x) {
 }
 
 Num sigmoid_f32(Num x) {
-  // With z = e^-|x| <= 1 nothing overflows: 1/(1+z), or z/(1+z) for negative x. What rounding 1+z
-  // loses is given back, times a factor near 1/(1+z), which lies between 1/2 and 1.
+  // With z = e^-|x| <= 1 nothing overflows: q = 1/(1+z), or z/(1+z) for negative x. What rounding
+  // 1+z loses is given back: it changes q by that times -q/(1+z), and 1/(1+z) is q or 1-q.
   Num z = exp_f32(-abs(x));
   Num d = z + 1.0;
   Num lost = z - (d - 1.0);
-  Num q = select(x < 0.0, z, 1.0) / d;
-  return fma(q * -0.75, lost, q);
+  Num negative = x < 0.0;
+  Num q = select(negative, z, 1.0) / d;
+  Num reciprocal = select(negative, q.like(1) - q, q);
+  return fma(-(q * reciprocal), lost, q);
 }
 
 Num tanh_f32(Num x) {
