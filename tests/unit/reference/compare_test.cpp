@@ -108,14 +108,25 @@ TEST(Estimate, NothingIsKnownBehindAPoleWithinTheError) {
 TEST(Estimate, OverflowJustBeyondTheLargestNumberIsInDoubt) {
   Graph g;
   NodeId x = g.input("x", DType::F32, {3});
-  const double to_largest = largest(DType::F32) / double(float(std::exp(44.0)));
+  const double to_largest = double(float(std::exp(44.0))) / largest(DType::F32);
   NodeId y =
-      g.binary(Op::Mul, g.unary(Op::Exp, x), g.broadcast(g.constant(DType::F32, to_largest), {3}));
+      g.binary(Op::Div, g.unary(Op::Exp, x), g.broadcast(g.constant(DType::F32, to_largest), {3}));
   Expected e = expected_of(g, y, {HostArray(DType::F32, {3}, {44, 43, 45})});
   EXPECT_TRUE(accepts(DType::F32, e.at(0), {.f = kInf}));
   EXPECT_TRUE(accepts(DType::F32, e.at(0), {.f = largest(DType::F32)}));
   EXPECT_FALSE(accepts(DType::F32, e.at(1), {.f = kInf}));
   EXPECT_FALSE(accepts(DType::F32, e.at(2), {.f = largest(DType::F32)}));
+}
+
+// A fused multiply-add takes the product unrounded, so that it need not overflow where a sum reads
+// it.
+TEST(Estimate, OverflowOfAProductIsInDoubt) {
+  Graph g;
+  NodeId x = g.input("x", DType::F32, {1});
+  NodeId y = g.reduce(Op::ReduceSum, g.binary(Op::Mul, x, x), {0});
+  Expected e = expected_of(g, y, {HostArray(DType::F32, {1}, {1e30})});
+  EXPECT_TRUE(accepts(DType::F32, e.at(0), {.f = kInf}));
+  EXPECT_TRUE(accepts(DType::F32, e.at(0), {.f = largest(DType::F32)}));
 }
 
 // What float arithmetic in other orders gives stays within the tolerance, and a wrong term does
