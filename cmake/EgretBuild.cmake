@@ -44,6 +44,12 @@ find_package(nlohmann_json REQUIRED)
 find_package(ZLIB REQUIRED)
 find_package(SQLite3 REQUIRED)
 find_package(LLVM 19.1 REQUIRED CONFIG HINTS /usr/lib/llvm-19/lib/cmake/llvm)
+# LLVM's own archives name the shared zstd; where only archives are wanted, its place is taken by the static one.
+if(EGRET_STATIC_LLVM AND NOT TARGET zstd::libzstd_shared)
+  find_library(EGRET_ZSTD_ARCHIVE NAMES libzstd.a REQUIRED)
+  add_library(zstd::libzstd_shared INTERFACE IMPORTED)
+  target_link_libraries(zstd::libzstd_shared INTERFACE ${EGRET_ZSTD_ARCHIVE})
+endif()
 find_path(EGRET_XXHASH_INCLUDE xxhash.h REQUIRED)
 
 # LLVM: one shared library for everyday builds (links in a second), static parts for ./x dist.
