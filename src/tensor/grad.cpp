@@ -42,7 +42,7 @@ struct Recipe {
 };
 
 bool has_recipe(const Node& node) {
-  return node.kind == Node::Kind::Op && !node.slot && node.needs_grad.load() &&
+  return node.kind == Node::Kind::Op && !node.grad_leaf && node.needs_grad.load() &&
          !node.inputs.empty();
 }
 
@@ -90,11 +90,11 @@ Recipe recipe_of(const std::vector<NodePtr>& roots, const std::vector<NodePtr>& 
         continue;
       }
       if (!has_recipe(*node)) {
-        if (node->needs_grad.load() && !node->slot &&
+        if (node->needs_grad.load() && !node->grad_leaf &&
             std::find(ends.begin(), ends.end(), node) == ends.end())
           refuse_dead_end(*node, who);
         recipe.enter(node);
-        if (node->slot)
+        if (node->grad_leaf)
           recipe.leaves.push_back(node);
         stack.pop_back();
         continue;
@@ -237,31 +237,34 @@ Tensor& Tensor::set_requires_grad(bool on) {
   if (!is_float(node->form.dtype))
     fail(ErrorKind::DType, "set_requires_grad: {} has no gradients; only floats have",
          name_of(node->form.dtype));
-  if (node->needs_grad.load() == on)
+  if (node->needs_grad.load() == on) {
+    if (on && is_leaf()) { // a clone of a leaf: this handle keeps the gradient too
+      auto slot = slot_of(node);
+      if (!slot)
+        make_grad_leaf(*node, slot = std::make_shared<GradSlot>());
+      handle_->own(std::move(slot));
+    }
     return *this;
+  }
   if (on) {
     if (node->handles.load() > 1 || node->kind == Node::Kind::Number) {
       node = node->kind == Node::Kind::Number ? number_node(node->number) : alias_node(node);
       handle_->set(node);
     }
-    std::lock_guard lock(engine_mutex());
-    node->slot = std::make_shared<GradSlot>();
-    node->needs_grad.store(true);
+    auto slot = std::make_shared<GradSlot>();
+    make_grad_leaf(*node, slot);
+    handle_->own(std::move(slot));
     return *this;
   }
   if (!is_leaf())
     fail(ErrorKind::State, "set_requires_grad: this value is computed from tensors that require "
                            "gradients; use detach()");
   handle_->set(alias_node(node));
+  handle_->own(nullptr);
   return *this;
 }
 
 namespace {
-
-std::shared_ptr<GradSlot> slot_of(const NodePtr& node) {
-  std::lock_guard lock(engine_mutex());
-  return node->slot;
-}
 
 // A slot's gradient as this thread sees it: within a traced function it is the trace's own.
 std::shared_ptr<Handle> gradient_in(GradSlot& slot) {
@@ -278,7 +281,8 @@ void put_gradient(GradSlot& slot, std::shared_ptr<Handle> gradient) {
 
 bool Tensor::is_leaf() const {
   const NodePtr node = Access::node(*this, "is_leaf");
-  return !node->needs_grad.load() || slot_of(node) != nullptr;
+  std::lock_guard lock(engine_mutex());
+  return !node->needs_grad.load() || node->grad_leaf;
 }
 
 Tensor Tensor::grad() const {
@@ -322,6 +326,8 @@ void Tensor::backward(const Tensor& seed, bool retain) const {
   const std::vector<Tensor> found = differentiate(recipe, {root}, {seed}, leaves, "backward");
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     const auto slot = slot_of(leaves[i]);
+    if (!slot)
+      continue; // no handle is left that could see it
     std::lock_guard lock(slot->mutex);
     const auto before = gradient_in(*slot);
     put_gradient(*slot, Access::handle(before ? Access::share(before) + found[i] : found[i]));
@@ -330,7 +336,7 @@ void Tensor::backward(const Tensor& seed, bool retain) const {
     return;
   std::vector<NodePtr> dropped; // let go after the lock
   std::lock_guard lock(engine_mutex());
-  if (root->slot)
+  if (root->grad_leaf)
     return;
   root->spent.store(true);
   if (root->storage && !root->in_flight)

@@ -78,6 +78,23 @@ void Handle::set(NodePtr node) {
   node->handles.fetch_sub(1, std::memory_order_relaxed);
 }
 
+void Handle::own(std::shared_ptr<GradSlot> slot) {
+  std::lock_guard lock(mutex_);
+  slot_.swap(slot); // the old one goes after the lock
+}
+
+void make_grad_leaf(Node& node, const std::shared_ptr<GradSlot>& slot) {
+  std::lock_guard lock(engine_mutex());
+  node.slot = slot;
+  node.grad_leaf = true;
+  node.needs_grad.store(true);
+}
+
+std::shared_ptr<GradSlot> slot_of(const NodePtr& node) {
+  std::lock_guard lock(engine_mutex());
+  return node->slot.lock();
+}
+
 const Handle& Access::held(const Tensor& a, const char* who) {
   if (!a.defined())
     fail(ErrorKind::State, "{}: the tensor is empty (default constructed or moved from)", who);

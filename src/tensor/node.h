@@ -53,12 +53,16 @@ public:
 /// that materialization drops the inputs of nodes that no gradient needs. What is marked (lock)
 /// belongs to engine_mutex().
 struct Node : std::enable_shared_from_this<Node> {
-  ir::Node form;                  ///< op, dtype, shape, attributes; its inputs are not used
-  std::vector<NodePtr> inputs;    ///< (lock) once the node is shared
-  std::shared_ptr<Scope> scope;   ///< null for plain lazy tensors
-  std::shared_ptr<GradSlot> slot; ///< (lock) of a leaf that requires a gradient
-  runtime::StoragePtr storage;    ///< (lock) the value, row-major; null while pending
-  Scalar number{};                ///< value of a number
+  ir::Node form;                ///< op, dtype, shape, attributes; its inputs are not used
+  std::vector<NodePtr> inputs;  ///< (lock) once the node is shared
+  std::shared_ptr<Scope> scope; ///< null for plain lazy tensors
+  /// (lock) Of a leaf that requires a gradient. The handle owns it: the gradient's recipe refers to
+  /// the leaf, which must not own the gradient in turn.
+  std::weak_ptr<GradSlot> slot;
+  bool grad_leaf =
+      false; ///< (lock) a leaf that requires a gradient, whether or not a handle is left
+  runtime::StoragePtr storage; ///< (lock) the value, row-major; null while pending
+  Scalar number{};             ///< value of a number
   enum class Kind : std::uint8_t { Op, Data, Number, Placeholder } kind = Kind::Op;
   std::atomic<bool> needs_grad{false};
   std::atomic<bool> spent{false}; ///< backward() has let its recipe go
@@ -82,6 +86,8 @@ public:
   Handle(const Handle&) = delete;
   NodePtr node() const;
   void set(NodePtr node); ///< of equal shape and dtype
+  /// Keeps a slot alive for as long as the handle lives.
+  void own(std::shared_ptr<GradSlot> slot);
 
   const Shape shape;
   const DType dtype;
@@ -89,6 +95,7 @@ public:
 private:
   mutable std::mutex mutex_;
   NodePtr node_;
+  std::shared_ptr<GradSlot> slot_;
 };
 
 /// The way from Tensors to nodes and back.
@@ -132,6 +139,11 @@ NodePtr data_node(DType dtype, Shape shape, runtime::StoragePtr storage);
 NodePtr placeholder_node(std::shared_ptr<Scope> scope, DType dtype, Shape shape, std::string name);
 /// Another node for the same value, without gradient.
 NodePtr alias_node(const NodePtr& node);
+
+/// Makes a node a leaf that requires a gradient, summed in `slot`.
+void make_grad_leaf(Node& node, const std::shared_ptr<GradSlot>& slot);
+/// The slot of a leaf; null when it is none, or when no handle is left to see its gradient.
+std::shared_ptr<GradSlot> slot_of(const NodePtr& node);
 
 /// shape as integers; throws Error(Shape) naming `who` when a dim is symbolic.
 std::vector<std::int64_t> concrete(const Shape& shape, const char* who);

@@ -19,12 +19,7 @@ std::shared_ptr<Handle> handle_of(const TracedProgram& traced, const Call& call,
   case TraceSource::Kind::Captured:
     return from.handle;
   default: {
-    const auto owner = handle_of(traced, call, from.owner)->node();
-    std::shared_ptr<GradSlot> slot;
-    {
-      std::lock_guard lock(engine_mutex());
-      slot = owner->slot;
-    }
+    const auto slot = slot_of(handle_of(traced, call, from.owner)->node());
     ensure(slot != nullptr, "the gradient of a tensor without one is read");
     std::lock_guard lock(slot->mutex);
     return slot->gradient;
@@ -33,12 +28,10 @@ std::shared_ptr<Handle> handle_of(const TracedProgram& traced, const Call& call,
 }
 
 NodePtr leaf_with_slot(DType dtype, const Shape& shape, runtime::StoragePtr storage,
-                       std::shared_ptr<GradSlot> slot) {
+                       const std::shared_ptr<GradSlot>& slot) {
   NodePtr node = data_node(dtype, shape, std::move(storage));
-  if (slot) {
-    node->slot = std::move(slot);
-    node->needs_grad.store(true);
-  }
+  if (slot)
+    make_grad_leaf(*node, slot);
   return node;
 }
 
@@ -112,11 +105,10 @@ private:
     auto& runtime = runtime::Runtime::instance();
     NodePtr& node = nodes_[source];
     const DType dtype = node->form.dtype;
-    std::shared_ptr<GradSlot> slot;
+    const std::shared_ptr<GradSlot> slot = slot_of(node);
     bool ours = false;
     {
       std::lock_guard lock(engine_mutex());
-      slot = node->slot;
       // Two owners: the handle and nodes_.
       ours = node->storage && node->inputs.empty() && node.use_count() == 2 &&
              node->storage.use_count() == 1;
@@ -129,7 +121,7 @@ private:
         runtime.copy(fresh, old, old->bytes());
       }
       const Shape shape = node->form.shape;
-      node = leaf_with_slot(dtype, shape, std::move(fresh), std::move(slot));
+      node = leaf_with_slot(dtype, shape, std::move(fresh), slot);
     }
     runtime::RunInput input;
     input.shape = &node->form.shape;
@@ -185,14 +177,8 @@ private:
         *call_.leaves[state.leaf].tensor = Access::wrap(std::move(node));
         continue;
       }
-      std::shared_ptr<GradSlot> slot;
-      {
-        std::lock_guard lock(engine_mutex());
-        slot = nodes_[state.source]->slot;
-      }
-      if (slot)
-        node =
-            leaf_with_slot(node->form.dtype, node->form.shape, storage_of(node), std::move(slot));
+      if (const auto slot = slot_of(nodes_[state.source]))
+        node = leaf_with_slot(node->form.dtype, node->form.shape, storage_of(node), slot);
       handles_[state.source]->set(std::move(node));
     }
   }
@@ -217,12 +203,7 @@ bool still_holds(const TracedProgram& traced, const Call& call) {
       return false;
   }
   for (const Trace::GradientRead& read : traced.gradient_reads) {
-    const NodePtr owner = handle_of(traced, call, read.owner)->node();
-    std::shared_ptr<GradSlot> slot;
-    {
-      std::lock_guard lock(engine_mutex());
-      slot = owner->slot;
-    }
+    const auto slot = slot_of(handle_of(traced, call, read.owner)->node());
     if (!slot)
       return false;
     std::lock_guard lock(slot->mutex);

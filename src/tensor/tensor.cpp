@@ -163,11 +163,7 @@ namespace {
 void update(const Tensor& target, NodePtr value, const char* who) {
   const auto& handle = Access::handle(target);
   const NodePtr old = Access::node(target, who); // within a scope this marks the handle as touched
-  std::shared_ptr<GradSlot> slot;
-  {
-    std::lock_guard lock(engine_mutex());
-    slot = old->slot;
-  }
+  const auto slot = slot_of(old);
   if (slot && grad_enabled())
     fail(ErrorKind::State,
          "{}: in-place update of a leaf that requires a gradient; do it while a NoGrad lives", who);
@@ -176,9 +172,7 @@ void update(const Tensor& target, NodePtr value, const char* who) {
   if (slot) {
     if (value->needs_grad.load() || value.use_count() > 1)
       value = alias_node(value);
-    std::lock_guard lock(engine_mutex());
-    value->slot = std::move(slot);
-    value->needs_grad.store(true);
+    make_grad_leaf(*value, slot);
   }
   handle->set(std::move(value));
 }

@@ -16,16 +16,12 @@ NodePtr Trace::add(TraceSource source, const std::shared_ptr<Handle>& handle, co
   auto self = std::static_pointer_cast<Scope>(shared_from_this());
   NodePtr placeholder =
       placeholder_node(std::move(self), node->form.dtype, node->form.shape, std::move(name));
-  std::shared_ptr<GradSlot> slot;
-  {
-    std::lock_guard lock(engine_mutex());
-    slot = node->slot;
-  }
+  const auto slot = slot_of(node);
   const bool needs_grad = node->needs_grad.load();
   placeholder->needs_grad.store(needs_grad);
   if (slot) {
     owner_of_.emplace(slot.get(), entries_.size());
-    placeholder->slot = std::move(slot);
+    make_grad_leaf(*placeholder, slot);
   }
   entries_.push_back({std::move(source), handle, node, placeholder, needs_grad});
   handle->set(placeholder);

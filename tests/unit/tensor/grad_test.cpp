@@ -164,6 +164,27 @@ TEST(Grad, RecipesGoWhenNoGradientNeedsThem) {
   EXPECT_LE(counters().bytes_in_use - start, 2u * (4u << 16) + 3 * 64);
 }
 
+TEST(Grad, AGradientThatNothingReadsGoesWithItsLeaf) {
+  const std::uint64_t start = counters().bytes_in_use;
+  {
+    Tensor w = full({1 << 12}, 2.0).eval().set_requires_grad();
+    (w * w).sum().backward();
+    EXPECT_TRUE(w.grad().defined()); // pending: its recipe refers to w, which refers to it
+  }
+  EXPECT_EQ(counters().bytes_in_use, start);
+}
+
+TEST(Grad, ACloneThatRequiresAGradientKeepsItWhenTheFirstHandleGoes) {
+  Tensor clone;
+  {
+    const Tensor first = tensor({3.0}).set_requires_grad();
+    clone = first.clone().set_requires_grad();
+  }
+  (clone * clone).sum().backward();
+  ASSERT_TRUE(clone.grad().defined());
+  EXPECT_EQ(clone.grad().item(), 6);
+}
+
 TEST(Grad, EveryLayerPassesGradcheck) {
   Generator g(5);
   const Tensor x = randn({2, 3, 4}, g, DType::F64), w = randn({4}, g, DType::F64);
