@@ -63,6 +63,35 @@ void check_dims(Op op, const Shape& shape) {
            to_string(shape), shape[i].str(), shape[i].lower());
 }
 
+// Names that the text form can write and read, and no loop variables.
+bool is_name(std::string_view name) {
+  auto letter = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '$';
+  };
+  if (name.empty() || !letter(name[0]) || name.back() == '.' || name == "min" || name == "max" ||
+      name == "in" || name == "by")
+    return false;
+  for (std::size_t i = 1; i < name.size(); ++i)
+    if (!letter(name[i]) && !(name[i] >= '0' && name[i] <= '9') &&
+        !(name[i] == '.' && name[i + 1] != '.'))
+      return false;
+  return true;
+}
+
+void check_symbols(Op op, const Attrs& attrs) {
+  for (const auto* list : {&attrs.shape, &attrs.before, &attrs.after})
+    for (const Expr& e : *list) {
+      if (e.is_constant())
+        continue;
+      for (const Expr& variable : variables_of(e))
+        if (!variable.is_symbol() || !is_name(variable.node().name))
+          fail(ErrorKind::Value,
+               "{}: `{}` cannot be the name of a dim; letters, digits, _ and . can, other than "
+               "min, max, in, by",
+               name(op), variable.str());
+    }
+}
+
 // Addresses and strides are 64-bit numbers: a box whose bytes cannot be counted in one is refused,
 // also one with a dim of size 0, since its strides are products of the others.
 void check_size(Op op, DType dtype, const Shape& shape) {
@@ -383,6 +412,7 @@ unsigned attrs_of(Op op) noexcept {
 
 Inferred infer(Op op, Operands operands, const Attrs& attrs) {
   check_unused(op, attrs);
+  check_symbols(op, attrs);
   Inferred result{infer_dtype(op, operands, attrs), infer_shape(op, operands, attrs)};
   check_size(op, result.dtype, result.shape);
   return result;

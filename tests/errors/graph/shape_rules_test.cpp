@@ -203,6 +203,20 @@ TEST_F(ShapeRules, SymbolicDimsAreRefusedWhereTheyProveNothing) {
                [&] { g.binary(Op::Add, f32({n}), f32({8})); });
 }
 
+TEST_F(ShapeRules, DimsHaveNamesThatTheTextFormCanWrite) {
+  for (const char* name : {"two words", "min", "by", "a..b", "end.", "1st", "né"})
+    expect_error(ErrorKind::Value,
+                 "input: `" + std::string(name) +
+                     "` cannot be the name of a dim; letters, digits, _ and . can, other than min, "
+                     "max, in, by",
+                 [&] { f32({Expr::symbol(name, 1, 4)}); });
+  expect_error(ErrorKind::Value,
+               "reshape: `d0` cannot be the name of a dim; letters, digits, _ and . can, other "
+               "than min, max, in, by",
+               [&] { g.reshape(f32({4}), {Expr::axis(0, 8)}); });
+  f32({Expr::symbol("block.0$rows_2", 1, 4)});
+}
+
 TEST_F(ShapeRules, AttributesThatAnOpDoesNotUseAreRefused) {
   NodeId a = f32({2});
   struct Case {
