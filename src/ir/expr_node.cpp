@@ -192,15 +192,16 @@ public:
         if (auto owner = it->second->weak_from_this().lock())
           return owner;
     auto* const raw = new ExprNode(std::move(node));
-    std::shared_ptr<const ExprNode> owner(raw, [raw](const ExprNode*) { release(raw); });
     shard.nodes.emplace(raw->hash, raw);
-    return owner;
+    return {raw, [](ExprNode* unowned) { release(unowned); }};
   }
 
 private:
   struct Shard {
     std::mutex mutex;
-    std::unordered_multimap<std::uint64_t, const ExprNode*> nodes;
+    /// Not to const: making a weak_ptr<const T> of a weak_ptr<T> takes a shared_ptr for a moment,
+    /// and were that the last one, it would free the node under the lock that freeing takes.
+    std::unordered_multimap<std::uint64_t, ExprNode*> nodes;
   };
 
   static bool same(const ExprNode& a, const ExprNode& b) noexcept {
