@@ -1,0 +1,22 @@
+// Where the CUDA backend keeps files: the user's cache folder.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace egret::backend::cuda {
+
+/// $XDG_CACHE_HOME/egret or ~/.cache/egret; nothing when neither variable helps.
+std::optional<std::filesystem::path> cache_folder();
+
+/// Writes a whole file under another name and renames it: readers see all of it or nothing, and of
+/// several writers the last one wins. False when that fails, with nothing left behind.
+bool write_atomically(const std::filesystem::path& path, std::string_view bytes) noexcept;
+
+/// Keeps a text that people may want to look at, below the cache folder or else the folder for
+/// temporary files. Gives the path, empty when it could not be written.
+std::string keep_text(const std::string& name, std::string_view text) noexcept;
+
+} // namespace egret::backend::cuda

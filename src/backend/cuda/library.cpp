@@ -1,0 +1,54 @@
+#include "backend/cuda/library.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+
+namespace egret::backend::cuda {
+
+LibraryPaths default_paths() {
+  LibraryPaths paths;
+  if (const char* only = std::getenv("EGRET_CUDA_DRIVER"))
+    paths.driver = {only};
+  else
+    paths.driver = {"libcuda.so.1", "/usr/local/nvidia/lib64/libcuda.so.1",
+                    "/usr/lib/wsl/lib/libcuda.so.1"};
+  if (const char* only = std::getenv("EGRET_NVRTC")) {
+    paths.nvrtc = {only};
+    return paths;
+  }
+  const char* versions[] = {".so.13", ".so.12", ".so"};
+  for (const char* version : versions)
+    paths.nvrtc.push_back(std::string("libnvrtc") + version);
+  std::vector<std::string> folders;
+  for (const char* variable : {"CUDA_HOME", "CUDA_PATH"})
+    if (const char* home = std::getenv(variable))
+      folders.push_back(std::string(home) + "/lib64/");
+  folders.insert(folders.end(),
+                 {"/usr/local/cuda/lib64/", "/usr/local/cuda-13/lib64/",
+                  "/usr/local/cuda-12/lib64/", "/usr/local/cuda-13.0/lib64/", "/opt/cuda/lib64/"});
+  for (const std::string& folder : folders)
+    for (const char* version : versions)
+      paths.nvrtc.push_back(folder + "libnvrtc" + version);
+  return paths;
+}
+
+Library Library::open_first(std::span<const std::string> paths) {
+  Library library;
+  for (const std::string& path : paths) {
+    library.handle_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library.handle_) {
+      library.path_ = path;
+      return library;
+    }
+    const char* why = dlerror();
+    library.failures_ += (library.failures_.empty() ? "" : "; ") + std::string(why ? why : path);
+  }
+  return library;
+}
+
+void* Library::symbol(const char* name) const noexcept {
+  return handle_ ? dlsym(handle_, name) : nullptr;
+}
+
+} // namespace egret::backend::cuda

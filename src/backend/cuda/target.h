@@ -1,0 +1,31 @@
+// GPUs as the compiler sees them.
+#pragma once
+
+#include "kernel/target.h"
+
+#include <cstdint>
+#include <string>
+
+namespace egret::backend::cuda {
+
+/// What generated text may use.
+struct CudaTarget {
+  int capability = 80; ///< compute capability times ten: 90 for 9.0
+  /// Instructions that only this very capability has are allowed ("sm_90a").
+  bool specific = false;
+
+  std::string arch() const; ///< "sm_90a", as NVRTC and ptxas name it
+  friend bool operator==(const CudaTarget&, const CudaTarget&) = default;
+};
+
+/// A GPU of this capability by its published figures, for work without one: 80 (A100), 86, 89, 90
+/// (H100, H200), 100 (B200), 120; of others, the nearest below. Error(Value) below 80.
+kernel::Target known_target(int capability);
+
+/// What the renderer may use on a target; Error(Value) when it is no GPU of CUDA.
+CudaTarget cuda_target(const kernel::Target& target);
+
+/// Name and fingerprint from the other fields; `versions` is a hash of the compiler's and driver's.
+void name_target(kernel::Target& target, std::uint64_t versions);
+
+} // namespace egret::backend::cuda
