@@ -5,12 +5,14 @@
 //   struct EgretArgs { void* p[NP]; long long d[ND]; unsigned long long s[NS]; };
 //   extern "C" __global__ void NAME(const __grid_constant__ EgretArgs args [, tensor maps])
 //
-// NP is the number of Argument buffers plus that of Workspace buffers, in the order in which each
-// stands in KernelProgram::buffers, arguments first; ND and NS are the numbers of dims and scalars;
-// each is at least 1. A scalar's bits are in the low bytes of its word. NAME is kernel_symbol().
-// Tensor maps follow as `const __grid_constant__ CUtensorMap map0, map1 ...`, 64-byte aligned.
-// The device launches min(launch.grid[0], 2^31-1) blocks of launch.block[0] threads,
-// one-dimensional, with launch.shared_bytes of dynamic shared memory.
+// p holds the pointers of the program's Argument buffers, then of its Workspace buffers, then of
+// its Counter buffers, each in the order in which they stand in KernelProgram::buffers; d and s
+// hold its dims and scalars; each array has at least one element. A scalar's bits are in the low
+// bytes of its word. NAME is kernel_symbol(). Tensor maps follow as `const __grid_constant__
+// CUtensorMap map0, map1 ...`, 64-byte aligned. Blocks and grid are one-dimensional: launch.threads
+// threads, launch.workers blocks, or as many as are resident if launch.resident says so. Each block
+// gets dynamic_shared_bytes() of dynamic shared memory, aligned to 1024 bytes, or
+// launch.least_shared if that is more.
 #pragma once
 
 #include "backend/cuda/target.h"
@@ -25,5 +27,9 @@ std::string kernel_symbol(const kernel::KernelProgram& program);
 
 /// Complete text for NVRTC; Error(Unsupported) when the program has something that a GPU lacks.
 std::string render_cuda(const kernel::KernelProgram& program, const CudaTarget& target);
+
+/// The dynamic shared memory that the text of render_cuda() expects, in bytes: that of the Shared
+/// buffers and of what the renderer needs for itself.
+std::int64_t dynamic_shared_bytes(const kernel::KernelProgram& program);
 
 } // namespace egret::backend::cuda
