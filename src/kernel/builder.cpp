@@ -94,6 +94,15 @@ int ProgramBuilder::worker_memory(const std::string& name, DType dtype, const Ex
   return add_buffer({name, dtype, Space::Worker, -1, elements, false, true, 64});
 }
 
+int ProgramBuilder::shared(const std::string& name, DType dtype, std::int64_t elements,
+                           std::int64_t alignment) {
+  return add_buffer({name, dtype, Space::Shared, -1, Expr(elements), false, true, alignment});
+}
+
+int ProgramBuilder::counter(const std::string& name, std::int64_t elements) {
+  return add_buffer({name, DType::U32, Space::Counter, -1, Expr(elements), false, true, 16});
+}
+
 int ProgramBuilder::add_scalar(DType dtype) {
   program_.scalars.push_back(dtype);
   return int(program_.scalars.size()) - 1;
@@ -278,6 +287,16 @@ ValueId ProgramBuilder::reduce_lanes(Monoid monoid, ValueId v) {
   return let(std::move(i));
 }
 
+ValueId ProgramBuilder::reduce_threads(Monoid monoid, ValueId v, int threads) {
+  Inst i;
+  i.kind = InstKind::ReduceThreads;
+  i.type = type_of(v);
+  i.monoid = monoid;
+  i.number = threads;
+  i.args = {v};
+  return let(std::move(i));
+}
+
 ValueId ProgramBuilder::shuffle(ValueId a, ValueId b, std::vector<int> lanes_from) {
   Inst i;
   i.kind = InstKind::Shuffle;
@@ -343,7 +362,7 @@ void ProgramBuilder::loop(const Expr& begin, const Expr& end, const Expr& step, 
   if (proves_less_equal(end, begin))
     return;
   bool runs = proves_less(begin, end);
-  if (bind != Bind::Core && runs && proves_less_equal(end, begin + step)) {
+  if (bind != Bind::Core && bind != Bind::Grid && runs && proves_less_equal(end, begin + step)) {
     body(begin);
     return;
   }
@@ -355,16 +374,69 @@ void ProgramBuilder::loop(const Expr& begin, const Expr& end, const Expr& step, 
   s.end = end;
   s.step = step;
   s.bind = bind;
-  scopes_.emplace_back();
-  scopes_.back().variable = Expr::axis(s.number, extent);
-  scopes_.back().loads_may_leave = runs;
-  scopes_.back().is_loop = true;
-  Expr variable = scopes_.back().variable;
-  body(variable);
+  Scope scope;
+  scope.variable = Expr::axis(s.number, extent);
+  scope.loads_may_leave = runs;
+  scope.is_loop = true;
+  Expr variable = scope.variable;
+  inside(std::move(s), std::move(scope), [&] { body(variable); });
+}
+
+void ProgramBuilder::inside(Stmt statement, Scope scope, const std::function<void()>& body) {
+  scopes_.push_back(std::move(scope));
+  body();
   close(scopes_.back());
-  s.body = std::move(scopes_.back().block);
+  statement.body = std::move(scopes_.back().block);
   scopes_.pop_back();
+  scopes_.back().block.push_back(std::move(statement));
+}
+
+void ProgramBuilder::grid_loop(const Expr& end, const std::function<void(const Expr&)>& body,
+                               int counter) {
+  if (proves_less_equal(end, Expr(0)))
+    return;
+  Stmt s;
+  s.kind = StmtKind::For;
+  s.number = loops_++;
+  s.extent = s.end = end;
+  s.begin = Expr(0);
+  s.step = Expr(1);
+  s.bind = Bind::Grid;
+  if (counter >= 0) {
+    s.order = WorkOrder::Drawn;
+    s.inst.buffer = counter;
+    s.inst.expr = Expr(0);
+  }
+  Scope scope;
+  scope.variable = Expr::axis(s.number, end);
+  scope.loads_may_leave = proves_less(Expr(0), end);
+  scope.is_loop = true;
+  Expr variable = scope.variable;
+  inside(std::move(s), std::move(scope), [&] { body(variable); });
+}
+
+void ProgramBuilder::grid_barrier(int counter, const Expr& place) {
+  for (auto& e : epoch_)
+    ++e;
+  Stmt s;
+  s.kind = StmtKind::GridBarrier;
+  s.inst.buffer = counter;
+  s.inst.expr = place;
   scopes_.back().block.push_back(std::move(s));
+}
+
+void ProgramBuilder::last(int counter, const Expr& place, const Expr& arrivals,
+                          const std::function<void()>& body) {
+  for (auto& e : epoch_)
+    ++e;
+  Stmt s;
+  s.kind = StmtKind::Last;
+  s.inst.buffer = counter;
+  s.inst.expr = place;
+  s.end = arrivals;
+  inside(std::move(s), Scope{}, body);
+  for (auto& e : epoch_)
+    ++e;
 }
 
 void ProgramBuilder::when(std::vector<Guard> condition, const std::function<void()>& body) {
@@ -379,12 +451,7 @@ void ProgramBuilder::when(std::vector<Guard> condition, const std::function<void
   Stmt s;
   s.kind = StmtKind::If;
   s.inst.mask = std::move(condition);
-  scopes_.emplace_back();
-  body();
-  close(scopes_.back());
-  s.body = std::move(scopes_.back().block);
-  scopes_.pop_back();
-  scopes_.back().block.push_back(std::move(s));
+  inside(std::move(s), Scope{}, body);
 }
 
 void ProgramBuilder::barrier() {
@@ -397,19 +464,24 @@ void ProgramBuilder::barrier() {
 }
 
 KernelProgram ProgramBuilder::finish(const Expr& workers) {
+  return finish(Launch{.workers = workers});
+}
+
+KernelProgram ProgramBuilder::finish(Launch launch) {
   ensure(scopes_.size() == 1, "kernel builder: finished inside a loop");
   program_.body = std::move(scopes_.back().block);
-  program_.launch.workers = workers;
+  program_.launch = std::move(launch);
   std::set<std::string> seen;
   auto collect = [&](const Expr& e) {
     for (const Expr& v : variables_of(e))
-      if (v.is_symbol() && !lanes_of(v) && !value_of(v) && seen.insert(v.node().name).second)
+      if (v.is_symbol() && !lanes_of(v) && !threads_of(v) && !value_of(v) &&
+          seen.insert(v.node().name).second)
         program_.dims.push_back(v);
   };
   each_expr(program_.body, collect);
   for (const Buffer& b : program_.buffers)
     collect(b.elements);
-  collect(workers);
+  collect(program_.launch.workers);
   verify(program_);
   return std::move(program_);
 }

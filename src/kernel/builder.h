@@ -23,6 +23,12 @@ public:
                bool written);
   int workspace(const std::string& name, DType dtype, const Expr& elements);
   int worker_memory(const std::string& name, DType dtype, const Expr& elements);
+  /// Of a GPU's block, `elements` of them; u32 counters that are zero between launches.
+  int shared(const std::string& name, DType dtype, std::int64_t elements,
+             std::int64_t alignment = 16);
+  int counter(const std::string& name, std::int64_t elements);
+  /// Says that an output may take over the memory of `argument`.
+  void mark_aliased(int argument) { program_.buffers.at(argument).aliased = true; }
   int add_scalar(DType dtype); ///< a by-value argument; gives its number
 
   /// Values.
@@ -39,6 +45,7 @@ public:
   ValueId splat(ValueId v, int lanes); ///< `v` itself when it has that many lanes already
   ValueId extract(ValueId v, int lane);
   ValueId reduce_lanes(Monoid monoid, ValueId v);
+  ValueId reduce_threads(Monoid monoid, ValueId v, int threads);
   ValueId shuffle(ValueId a, ValueId b, std::vector<int> lanes_from);
   DType buffer_dtype(int buffer) const { return program_.buffers[buffer].dtype; }
   const Type& type_of(ValueId v) const { return program_.values[v]; }
@@ -61,8 +68,18 @@ public:
   void when(std::vector<Guard> condition, const std::function<void()>& body);
   void barrier();
 
+  // Of a GPU.
+  /// A loop over the grid. With a counter, of two elements, its iterations are drawn from it.
+  void grid_loop(const Expr& end, const std::function<void(const Expr&)>& body, int counter = -1);
+  /// A barrier of all blocks by elements `place` and place + 1 of the counter.
+  void grid_barrier(int counter, const Expr& place);
+  /// `body` in the last of `arrivals` blocks that come here with this element of the counter.
+  void last(int counter, const Expr& place, const Expr& arrivals,
+            const std::function<void()>& body);
+
   /// The finished program, verified. `workers`: how many workers can be of use.
   KernelProgram finish(const Expr& workers);
+  KernelProgram finish(Launch launch);
 
 private:
   struct Scope {
@@ -76,6 +93,7 @@ private:
   int depth_of(const Expr& e) const;
   int depth_of(const Inst& inst) const;
   int add_buffer(Buffer buffer);
+  void inside(Stmt statement, Scope scope, const std::function<void()>& body);
   void close(Scope& scope);
 
   KernelProgram program_;

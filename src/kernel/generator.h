@@ -31,8 +31,8 @@ public:
   virtual Lowered lower(const Region& region, const Schedule& schedule, const Target& target) const = 0;
 };
 
-/// All generators, families before the generic one, which accepts every region. A fixed list.
-std::span<const Generator* const> generators();
+/// The generators of a target's device, families before the generic one, which accepts every region. Fixed lists.
+std::span<const Generator* const> generators(const Target& target);
 
 /// The program of the first generator that takes the region, with its first schedule that lowers. InternalError when none does.
 struct Chosen {

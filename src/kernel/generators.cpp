@@ -7,16 +7,18 @@
 
 namespace egret::kernel {
 
-std::span<const Generator* const> generators() {
+std::span<const Generator* const> generators(const Target& target) {
   static const std::array list{&elementwise_generator(), &contraction_generator(),
                                &pieces_generator(),      &rows_generator(),
                                &columns_generator(),     &generic_generator()};
-  return list;
+  // Those of a GPU follow with its families.
+  return target.device == "cuda" ? std::span<const Generator* const>()
+                                 : std::span<const Generator* const>(list);
 }
 
 Chosen lower_greedily(const Region& region, const Target& target) {
   std::string reasons;
-  for (const Generator* generator : generators())
+  for (const Generator* generator : generators(target))
     for (Schedule& schedule : generator->space(region, target)) {
       Lowered lowered = generator->lower(region, schedule, target);
       if (lowered.ok)

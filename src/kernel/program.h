@@ -20,9 +20,11 @@ struct Type {
   friend bool operator==(const Type&, const Type&) = default;
 };
 
-/// Where a buffer lives. A pointer in the argument block for Argument, Workspace (shared by the workers of a launch) and Counter; memory of
-/// one worker for Worker; memory of a block on a GPU for Shared.
-enum class Space : std::uint8_t { Argument, Workspace, Worker, Shared };
+/// Where a buffer lives. A pointer in the argument block for Argument and Workspace (shared by the workers or blocks of a launch); memory of
+/// one worker for Worker (CPU). On a GPU: memory of a block for Shared, of constant size and undefined at the start; Counter is u32 memory
+/// that the device keeps with the loaded kernel (its pointers stand behind the workspaces'), zero when it is loaded and left zero by every
+/// launch, so that only one launch at a time may use it.
+enum class Space : std::uint8_t { Argument, Workspace, Worker, Shared, Counter };
 
 struct Buffer {
   std::string name;
@@ -32,6 +34,7 @@ struct Buffer {
   Expr elements;            ///< size (Workspace and Worker: what to provide)
   bool read = false, written = false;
   std::int64_t alignment = 64;
+  bool aliased = false;     ///< an operand whose memory an output may take over: what is read may change during the launch
 };
 
 using ValueId = int; ///< a value made by an instruction; each is set once and visible in the rest of its block and in nested ones
@@ -41,8 +44,11 @@ using VarId = int;   ///< a mutable register
 Expr lane_variable(int lanes);
 /// An i64 or i32 value of the program used in an index expression (gathers). For a vector value, that of the lane.
 Expr value_symbol(ValueId value);
-/// The lanes of a lane variable, the number of a value symbol; nothing for every other expression.
+/// This thread's number in its block, for programs of a GPU: 0 <= thread < threads.
+Expr thread_variable(int threads);
+/// The lanes of a lane variable, the threads of a thread variable, the number of a value symbol; nothing for every other expression.
 std::optional<int> lanes_of(const Expr& variable);
+std::optional<int> threads_of(const Expr& variable);
 std::optional<ValueId> value_of(const Expr& variable);
 
 enum class InstKind : std::uint8_t {
@@ -58,6 +64,10 @@ enum class InstKind : std::uint8_t {
   ReduceLanes,///< combination of the lanes of args[0] by `monoid`, in a fixed tree order (Sum, Max, Prod)
   Shuffle,    ///< lane i is lane lanes_from[i] of args[0] then args[1] concatenated (args[0] alone is allowed)
   Test,       ///< bool: whether all of `mask` hold, lane by lane
+  // GPU
+  ReduceThreads, ///< args[0] combined by `monoid` (Sum, Max, Prod) over aligned groups of `number` threads: a power of two up to 32, or all
+                 ///< threads of the block. All of the group come here, and all get the result. Fixed tree order: over a warp, thread i with
+                 ///< thread i xor 16, 8, 4, 2, 1; over a block, then the warps' results likewise, padded with the identity to a power of two.
 };
 
 struct Inst {
@@ -87,6 +97,10 @@ enum class StmtKind : std::uint8_t {
   If,       ///< body where all of inst.mask hold (not lane dependent), else `otherwise`
   Barrier,  ///< all workers of the launch (CPU) or all threads of the block (GPU)
   Prefetch, ///< inst.buffer[inst.expr] into the cache
+  // GPU
+  GridBarrier, ///< all threads of all blocks, through the counter inst.buffer[inst.expr] and the next one; asks for launch.resident
+  Last,        ///< body where this block is the last of `end` that come here with this counter, inst.buffer[inst.expr], which is then zero
+               ///< again. What the others wrote before is visible in the body. A barrier of the block.
 };
 
 struct Stmt {
@@ -98,15 +112,22 @@ struct Stmt {
   int number = 0;          ///< of the loop variable; unique in the program
   Expr extent;             ///< bound of the loop variable, for its interval: 0 <= variable < extent
   Expr begin, end, step;
-  Bind bind = Bind::Serial; ///< Core: iterations are shared out among the workers in contiguous pieces
+  /// Core: iterations are shared out among the workers in contiguous pieces. Grid: dealt to the blocks in turn (block b does iterations b,
+  /// b + blocks ...), or drawn by them (`order` Drawn) from the counter inst.buffer[inst.expr] and the next one.
+  Bind bind = Bind::Serial;
+  WorkOrder order = WorkOrder::Fixed;
   int unroll = 1;          ///< copies of the body a renderer should make
   Block body, otherwise;
 };
 
+/// A program with threads == 0 is one worker's code on a CPU. Else it is the code of one thread of a GPU, right for any number of blocks from
+/// 1 on: code outside of Grid loops runs in every block.
 struct Launch {
-  Expr workers;        ///< workers that can be of use, at least 1
-  Expr grid[3], block[3];
-  Expr shared_bytes;
+  Expr workers;             ///< CPU: workers that can be of use, at least 1. GPU: blocks that can be
+  int threads = 0;          ///< GPU: threads of a block, a multiple of 32
+  bool resident = false;    ///< GPU: no more blocks than run at the same time (grid barriers need it; drawn and dealt work may profit)
+  int blocks_per_core = 0;  ///< GPU: blocks of a multiprocessor to compile for, and with `resident` to launch; 0: as many as fit
+  std::int64_t least_shared = 0; ///< GPU: bytes of shared memory a block asks for at the least
 };
 
 /// Arguments: pointers in the order of the buffers with Space::Argument, dims in the order of `dims`, scalars in the order of `scalars`.

@@ -31,6 +31,8 @@ const char* name_of(Space s) {
     return "worker";
   case Space::Shared:
     return "shared";
+  case Space::Counter:
+    return "counter";
   }
   return "?";
 }
@@ -86,7 +88,16 @@ public:
     }
     for (std::size_t i = 0; i < p_.scalars.size(); ++i)
       out_ += fmt::format("{} s{}: {}", i ? "," : " scalars", i, egret::name_of(p_.scalars[i]));
-    out_ += fmt::format(", at most {} workers\n", text(p_.launch.workers));
+    const Launch& l = p_.launch;
+    if (l.threads == 0)
+      out_ += fmt::format(", at most {} workers\n", text(l.workers));
+    else
+      out_ += fmt::format(
+          ", {} blocks{} of {} threads{}{}\n", text(l.workers), l.resident ? " at most" : "",
+          l.threads,
+          l.blocks_per_core ? fmt::format(", {} on a multiprocessor", l.blocks_per_core) : "",
+          l.least_shared ? fmt::format(", {} bytes of shared memory at the least", l.least_shared)
+                         : "");
     for (std::size_t i = 0; i < p_.buffers.size(); ++i) {
       const Buffer& b = p_.buffers[i];
       out_ += fmt::format("  {} {}: {}[{}]{}{}\n", name_of(b.space), buffer(int(i)),
@@ -104,6 +115,8 @@ private:
         return fmt::format("i{}", v.axis_number());
       if (lanes_of(v))
         return std::string("lane");
+      if (threads_of(v))
+        return std::string("thread");
       if (auto id = value_of(v))
         return fmt::format("v{}", *id);
       return v.node().name;
@@ -162,6 +175,8 @@ private:
       return fmt::format("shuffle{} by [{}]", args(i.args), fmt::join(i.lanes_from, " "));
     case InstKind::Test:
       return "test" + mask(i.mask, "");
+    case InstKind::ReduceThreads:
+      return fmt::format("{} over {} threads of{}", name_of(i.monoid), i.number, args(i.args));
     }
     return "?";
   }
@@ -190,6 +205,8 @@ private:
       if (s.step != Expr(1))
         out_ += " step " + text(s.step);
       out_ += text_of(s.bind);
+      if (s.order == WorkOrder::Drawn)
+        out_ += fmt::format(", drawn from {}[{}]", buffer(s.inst.buffer), text(s.inst.expr));
       if (s.unroll > 1)
         out_ += fmt::format(", {} copies", s.unroll);
       out_ += "\n";
@@ -205,6 +222,15 @@ private:
       break;
     case StmtKind::Barrier:
       out_ += in + "barrier\n";
+      break;
+    case StmtKind::GridBarrier:
+      out_ += fmt::format("{}barrier of the grid by {}[{}]\n", in, buffer(s.inst.buffer),
+                          text(s.inst.expr));
+      break;
+    case StmtKind::Last:
+      out_ += fmt::format("{}last of {} by {}[{}]\n", in, text(s.end), buffer(s.inst.buffer),
+                          text(s.inst.expr));
+      block(s.body, depth + 1);
       break;
     case StmtKind::Prefetch:
       out_ += fmt::format("{}prefetch {}[{}]\n", in, buffer(s.inst.buffer), text(s.inst.expr));

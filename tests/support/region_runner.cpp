@@ -151,7 +151,7 @@ std::string run_and_compare(const RegionCase& c, const kernel::KernelProgram& pr
 
 std::string check_generators(const RegionCase& c, const kernel::Target& target,
                              const RunOptions& options, std::size_t most) {
-  for (const kernel::Generator* generator : kernel::generators()) {
+  for (const kernel::Generator* generator : kernel::generators(target)) {
     auto schedules = generator->space(c.region, target);
     for (std::size_t i = 0; i < schedules.size() && i < most; ++i) {
       std::string text = to_string(schedules[i]);

@@ -50,7 +50,8 @@ void Renderer::run() {
   function_->getArg(1)->setName("worker");
   function_->getArg(2)->setName("workers");
   function_->setDoesNotThrow();
-  // Else LLVM would halve the widest vectors on some CPUs. (CPU and features are the target machine's.)
+  // Else LLVM would halve the widest vectors on some CPUs. (CPU and features are the target
+  // machine's.)
   function_->addFnAttr("prefer-vector-width", std::to_string(8 * sink_.isa.vector_bytes));
   function_->addFnAttr("no-trapping-math", "true");
 
@@ -132,7 +133,11 @@ void Renderer::statement(const Stmt& stmt) {
   case StmtKind::Prefetch:
     prefetch(stmt.inst);
     return;
+  case StmtKind::GridBarrier:
+  case StmtKind::Last:
+    break;
   }
+  ensure(false, "kernel {}: a statement of a GPU's program", program_.name);
 }
 
 void Renderer::loop(const Stmt& stmt) {

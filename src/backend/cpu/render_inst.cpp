@@ -53,6 +53,8 @@ llvm::Value* Renderer::instruction(const Inst& inst, Type type) {
     Value* lanes = mask_vector(mask, type.lanes);
     return lanes == nullptr ? b.CreateVectorSplat(count, b.getTrue()) : lanes;
   }
+  case InstKind::ReduceThreads:
+    break;
   }
   ensure(false, "kernel {}: an unknown instruction", program_.name);
   return nullptr;

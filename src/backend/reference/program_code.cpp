@@ -93,7 +93,7 @@ std::vector<int> offsets_of(const std::vector<Type>& types) {
 } // namespace
 
 SlotTable::SlotTable(const KernelProgram& program)
-    : program_(program), lane_(static_cast<int>(program.dims.size())), count_(lane_ + 1) {}
+    : program_(program), lane_(static_cast<int>(program.dims.size())), count_(lane_ + 2) {}
 
 int SlotTable::loop(int number) {
   auto [it, fresh] = loops_.try_emplace(number, count_);
@@ -110,6 +110,8 @@ int SlotTable::value(kernel::ValueId value) {
 int SlotTable::of(const Expr& variable) {
   if (kernel::lanes_of(variable))
     return lane_;
+  if (kernel::threads_of(variable))
+    return lane_ + 1;
   if (auto value = kernel::value_of(variable))
     return this->value(*value);
   if (variable.is_axis())

@@ -31,12 +31,13 @@ struct StmtCode {
   std::vector<StmtCode> body, otherwise;
 };
 
-/// Where the variables of expressions live: dims first, then the lane number, then loop variables
-/// and values as they are met.
+/// Where the variables of expressions live: dims first, then the lane number, the thread number,
+/// then loop variables and values as they are met.
 class SlotTable {
 public:
   explicit SlotTable(const kernel::KernelProgram& program);
   int lane() const { return lane_; }
+  int thread() const { return lane_ + 1; }
   int loop(int number);
   int value(kernel::ValueId value);
   int of(const Expr& variable);

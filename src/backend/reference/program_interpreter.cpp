@@ -59,7 +59,11 @@ private:
       return;
     case StmtKind::Prefetch:
       return;
+    case StmtKind::GridBarrier:
+    case StmtKind::Last:
+      break;
     }
+    ensure(false, "program {}: a statement of a GPU's program", program_.name);
   }
 
   void loop(const StmtCode& code) {
@@ -161,6 +165,8 @@ private:
       return shuffled(inst, inst.lanes_from.at(static_cast<std::size_t>(lane)));
     case InstKind::Test:
       return {.i = enabled(code, lane)};
+    case InstKind::ReduceThreads:
+      ensure(false, "program {}: an instruction of a GPU's program", program_.name);
     }
     return {};
   }

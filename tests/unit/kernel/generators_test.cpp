@@ -58,7 +58,7 @@ int applied(const KernelProgram& p, Op op) {
 }
 
 TEST(Generators, GenericComesLastAndTakesEverything) {
-  EXPECT_EQ(generators().back()->name(), "generic");
+  EXPECT_EQ(generators(target()).back()->name(), "generic");
 }
 
 TEST(Generators, MapReadsOnceAndWritesOnce) {

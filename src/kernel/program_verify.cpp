@@ -1,0 +1,415 @@
+// What every kernel program promises, checked statement by statement.
+#include "kernel/program.h"
+
+#include "support/fail.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+namespace egret::kernel {
+
+namespace {
+
+/// Walks a program with what is visible at each place, and on a GPU with what is the same in which
+/// threads: a level is the size of the aligned groups of threads in which a value or the way to a
+/// statement is equal, from all threads of the block down to 1.
+class Verifier {
+public:
+  explicit Verifier(const KernelProgram& program)
+      : p_(program), visible_(program.values.size(), false), set_(program.values.size(), false),
+        threads_(program.launch.threads), level_(threads_), value_level_(program.values.size(), 1) {
+  }
+
+  void run() {
+    for (std::size_t b = 0; b < p_.buffers.size(); ++b)
+      check(b == 0 || p_.buffers[b].space != Space::Argument ||
+                p_.buffers[b - 1].space == Space::Argument,
+            "argument buffer {} comes after other buffers", p_.buffers[b].name);
+    int pointers = 0;
+    for (const Buffer& b : p_.buffers)
+      if (b.space == Space::Argument)
+        check(b.argument == pointers++, "buffer {} has argument number {}", b.name, b.argument);
+    launch();
+    for (const Type& t : p_.values)
+      check_type(t);
+    for (const Type& t : p_.variables)
+      check_type(t);
+    block(p_.body);
+  }
+
+private:
+  void launch() const {
+    const Launch& l = p_.launch;
+    check(l.threads >= 0 && l.threads <= 1024 && l.threads % 32 == 0,
+          "{} threads of a block are no multiple of 32 up to 1024", l.threads);
+    for (const Buffer& b : p_.buffers) {
+      bool shared = b.space == Space::Shared, counter = b.space == Space::Counter;
+      check(threads_ > 0 || !(shared || counter), "buffer {} is of a GPU's memory", b.name);
+      check(threads_ == 0 || b.space != Space::Worker, "buffer {} is of a CPU's worker", b.name);
+      check(!shared || b.elements.is_constant(), "shared buffer {} has no constant size", b.name);
+      check(!counter || (b.dtype == DType::U32 && b.elements.is_constant()),
+            "counter {} is not of u32 and of constant size", b.name);
+    }
+  }
+
+  // --- What is equal in which threads
+
+  /// Of `e`, whose variables have levels of their own.
+  int level_of(const Expr& e) const {
+    if (threads_ == 0)
+      return 0;
+    int level = threads_;
+    for (const Expr& v : variables_of(e)) {
+      if (threads_of(v)) {
+        level = std::min(level, group_of(e, v));
+      } else if (v.is_axis()) {
+        auto it = loop_level_.find(v.axis_number());
+        level = std::min(level, it == loop_level_.end() ? 1 : it->second);
+      } else if (auto id = value_of(v)) {
+        level = std::min(level, value_level_.at(*id));
+      }
+    }
+    return level;
+  }
+
+  /// The largest group of threads in which an expression of the thread's number is equal.
+  int group_of(const Expr& e, const Expr& thread) const {
+    for (int g = 32; g > 1; g /= 2) {
+      Expr group = Expr::symbol(fmt::format("%group{}", threads_ / g), 0, threads_ / g - 1);
+      Expr rest = Expr::symbol(fmt::format("%rest{}", g), 0, g - 1);
+      Expr split = substitute(e, [&](const Expr& v) -> std::optional<Expr> {
+        return v == thread ? std::optional<Expr>(group * Expr(g) + rest) : std::nullopt;
+      });
+      std::vector<Expr> variables = variables_of(split);
+      if (std::find(variables.begin(), variables.end(), rest) == variables.end())
+        return g;
+    }
+    return 1;
+  }
+
+  int level_of(const std::vector<Guard>& guards) const {
+    int level = threads_;
+    for (const Guard& g : guards)
+      for (const Expr* e : {&g.value, &g.lo, &g.hi})
+        level = std::min(level, level_of(*e));
+    return level;
+  }
+
+  int level_of(const Inst& i) const {
+    switch (i.kind) {
+    case InstKind::Constant:
+    case InstKind::Scalar:
+      return threads_;
+    case InstKind::Load:
+    case InstKind::ReadVar:
+      return 1;
+    case InstKind::ReduceThreads:
+      return i.number;
+    default:
+      break;
+    }
+    int level = std::min(level_of(i.expr), level_of(i.mask));
+    for (ValueId a : i.args)
+      level = std::min(level, value_level_[a]);
+    return level;
+  }
+
+  /// Checks that groups of `threads` threads come to this place together.
+  void together(int threads, const char* what) const {
+    check(level_ >= threads && (threads == threads_ || threads <= 32 || level_ == threads_),
+          "{} of {} threads where only {} come together", what, threads, level_);
+  }
+
+  void counter(const Inst& i) const {
+    const Buffer& b = buffer(i.buffer);
+    check(b.space == Space::Counter, "buffer {} is no counter", b.name);
+    expr(i.expr, 1);
+    check(level_of(i.expr) == threads_, "the place in counter {} differs by thread", b.name);
+  }
+
+  template <class... Args>
+  void check(bool held, fmt::format_string<Args...> format, Args&&... args) const {
+    if (!held)
+      ensure(false, "kernel {}: {}", p_.name, fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  void check_type(const Type& t) const {
+    check(t.lanes >= 1 && t.lanes <= 64 && (t.lanes & (t.lanes - 1)) == 0,
+          "{} lanes are not a power of two below 65", t.lanes);
+  }
+
+  const Type& value(ValueId v) const {
+    check(v >= 0 && std::size_t(v) < p_.values.size() && visible_[v], "value {} is not visible", v);
+    return p_.values[v];
+  }
+
+  void expr(const Expr& e, int lanes) const {
+    for (const Expr& v : variables_of(e)) {
+      if (v.is_axis()) {
+        check(std::find(loops_.begin(), loops_.end(), v) != loops_.end(),
+              "variable {} of {} is no enclosing loop's", v.str(), e.str());
+      } else if (auto l = lanes_of(v)) {
+        check(*l == lanes, "{} is used with {} lanes", v.str(), lanes);
+      } else if (auto t = threads_of(v)) {
+        check(*t == threads_ && threads_ > 0, "{} is used with {} threads", v.str(), threads_);
+      } else if (auto id = value_of(v)) {
+        const Type& t = value(*id);
+        check(t.dtype == DType::I64 || t.dtype == DType::I32, "index value {} is no i32 or i64",
+              *id);
+        check(t.lanes == 1 || t.lanes == lanes, "index value {} has {} lanes, not {}", *id, t.lanes,
+              lanes);
+      } else {
+        check(std::find(p_.dims.begin(), p_.dims.end(), v) != p_.dims.end(),
+              "symbol {} is not among the dims", v.str());
+      }
+    }
+  }
+
+  void mask(const std::vector<Guard>& guards, int lanes) const {
+    for (const Guard& g : guards)
+      for (const Expr* e : {&g.value, &g.lo, &g.hi})
+        expr(*e, lanes);
+  }
+
+  const Buffer& buffer(int b) const {
+    check(b >= 0 && std::size_t(b) < p_.buffers.size(), "no buffer {}", b);
+    return p_.buffers[b];
+  }
+
+  void apply(const Inst& i) const {
+    const OpInfo& info = info_of(i.op);
+    check(is_elementwise(i.op), "{} is not elementwise", info.name);
+    check(i.args.size() == std::size_t(info.arity), "{} has {} operands", info.name, i.args.size());
+    for (std::size_t a = 0; a < i.args.size(); ++a) {
+      const Type& t = value(i.args[a]);
+      check(t.lanes == i.type.lanes, "{} of {} lanes has an operand of {}", info.name, i.type.lanes,
+            t.lanes);
+      switch (info.dtypes) {
+      case DTypeRule::Attribute:
+        check(i.op != Op::Bitcast || size_of(t.dtype) == size_of(i.type.dtype),
+              "bitcast from {} to {}", name_of(t.dtype), name_of(i.type.dtype));
+        break;
+      case DTypeRule::Compare:
+        check(i.type.dtype == DType::Bool && t.dtype == value(i.args[0]).dtype,
+              "{} compares different types", info.name);
+        break;
+      case DTypeRule::Select:
+        check(t.dtype == (a == 0 ? DType::Bool : i.type.dtype), "select mixes types");
+        break;
+      default:
+        check(t.dtype == i.type.dtype, "{} of {} has an operand of {}", info.name,
+              name_of(i.type.dtype), name_of(t.dtype));
+      }
+    }
+    if (info.cls == OpClass::Unary || info.cls == OpClass::Binary)
+      check(i.type.dtype != DType::F16 && i.type.dtype != DType::BF16,
+            "{} in {}: low precision is computed in f32 and cast", info.name,
+            name_of(i.type.dtype));
+  }
+
+  void inst(const Inst& i) const {
+    auto args = [&](std::size_t n) {
+      check(i.args.size() == n, "an instruction with {} operands instead of {}", i.args.size(), n);
+    };
+    switch (i.kind) {
+    case InstKind::Constant:
+      check(i.constant.dtype == i.type.dtype, "a constant of another dtype");
+      break;
+    case InstKind::Scalar:
+      check(i.number >= 0 && std::size_t(i.number) < p_.scalars.size() &&
+                p_.scalars[i.number] == i.type.dtype,
+            "no scalar {} of that type", i.number);
+      break;
+    case InstKind::Index:
+      expr(i.expr, i.type.lanes);
+      break;
+    case InstKind::Apply:
+      apply(i);
+      break;
+    case InstKind::Fma:
+      args(3);
+      for (ValueId a : i.args)
+        check(value(a) == i.type, "fma mixes types");
+      break;
+    case InstKind::Load:
+      check(buffer(i.buffer).read, "buffer {} is read", buffer(i.buffer).name);
+      check(buffer(i.buffer).dtype == i.type.dtype, "a load of another dtype than buffer {}'s",
+            buffer(i.buffer).name);
+      expr(i.expr, i.type.lanes);
+      mask(i.mask, i.type.lanes);
+      break;
+    case InstKind::ReadVar:
+      check(i.number >= 0 && std::size_t(i.number) < p_.variables.size() &&
+                p_.variables[i.number] == i.type,
+            "no variable {} of that type", i.number);
+      break;
+    case InstKind::Splat:
+      args(1);
+      check(value(i.args[0]) == Type{i.type.dtype, 1}, "splat of a vector or another dtype");
+      break;
+    case InstKind::Extract:
+      args(1);
+      check(i.type.lanes == 1 && i.number >= 0 && i.number < value(i.args[0]).lanes &&
+                value(i.args[0]).dtype == i.type.dtype,
+            "no lane {} to extract", i.number);
+      break;
+    case InstKind::ReduceLanes:
+      args(1);
+      check(i.type.lanes == 1 && value(i.args[0]).dtype == i.type.dtype &&
+                i.monoid != Monoid::ArgMax,
+            "lanes cannot be combined that way");
+      break;
+    case InstKind::Shuffle: {
+      int lanes = 0;
+      for (ValueId a : i.args) {
+        check(value(a).dtype == i.type.dtype, "shuffle mixes types");
+        lanes += value(a).lanes;
+      }
+      check(!i.args.empty() && i.args.size() <= 2 &&
+                i.lanes_from.size() == std::size_t(i.type.lanes),
+            "shuffle of {} values into {} lanes", i.args.size(), i.type.lanes);
+      for (int l : i.lanes_from)
+        check(l >= 0 && l < lanes, "shuffle takes lane {} of {}", l, lanes);
+      break;
+    }
+    case InstKind::Test:
+      check(i.type.dtype == DType::Bool, "a test is bool");
+      mask(i.mask, i.type.lanes);
+      break;
+    case InstKind::ReduceThreads:
+      args(1);
+      check(threads_ > 0, "threads are combined in a program without threads");
+      check(i.type == value(i.args[0]) && i.monoid != Monoid::ArgMax,
+            "threads cannot be combined that way");
+      check(i.number == threads_ ||
+                (i.number >= 2 && i.number <= 32 && (i.number & (i.number - 1)) == 0),
+            "groups of {} threads cannot be combined", i.number);
+      together(i.number, "a combination");
+      break;
+    }
+  }
+
+  void block(const Block& statements) {
+    std::vector<ValueId> made;
+    for (const Stmt& s : statements)
+      statement(s, made);
+    for (ValueId v : made)
+      visible_[v] = false;
+  }
+
+  void statement(const Stmt& s, std::vector<ValueId>& made) {
+    switch (s.kind) {
+    case StmtKind::Let:
+      check(s.target >= 0 && std::size_t(s.target) < p_.values.size() && !set_[s.target],
+            "value {} is set twice", s.target);
+      inst(s.inst);
+      check(p_.values[s.target] == s.inst.type, "value {} has another type", s.target);
+      visible_[s.target] = set_[s.target] = true;
+      value_level_[s.target] = threads_ ? std::min(level_of(s.inst), level_) : 0;
+      made.push_back(s.target);
+      break;
+    case StmtKind::Set:
+      check(s.args.size() == 1 && s.target >= 0 && std::size_t(s.target) < p_.variables.size() &&
+                p_.variables[s.target] == value(s.args[0]),
+            "variable {} is set to another type", s.target);
+      break;
+    case StmtKind::Store: {
+      check(s.args.size() == 1, "a store of {} values", s.args.size());
+      const Type& t = value(s.args[0]);
+      check(buffer(s.inst.buffer).written, "buffer {} is written", buffer(s.inst.buffer).name);
+      check(buffer(s.inst.buffer).dtype == t.dtype, "a store of another dtype than buffer {}'s",
+            buffer(s.inst.buffer).name);
+      expr(s.inst.expr, t.lanes);
+      mask(s.inst.mask, t.lanes);
+      break;
+    }
+    case StmtKind::Prefetch:
+      buffer(s.inst.buffer);
+      expr(s.inst.expr, 1);
+      break;
+    case StmtKind::For: {
+      for (const Expr* e : {&s.begin, &s.end, &s.step})
+        expr(*e, 1);
+      check(s.step.lower() >= 1, "loop {} has step {}", s.number, s.step.str());
+      check(numbers_.insert(s.number).second, "loop variable {} is used twice", s.number);
+      bool core = s.bind == Bind::Core, grid = s.bind == Bind::Grid;
+      check(!core || !in_core_, "loop {}: a core loop in a core loop", s.number);
+      check(!core || threads_ == 0, "loop {}: a core loop on a GPU", s.number);
+      check(!grid || threads_ > 0, "loop {}: a grid loop on a CPU", s.number);
+      check(!grid || !in_core_, "loop {}: a grid loop in a grid loop", s.number);
+      check(s.order == WorkOrder::Fixed || grid, "loop {}: only a grid's work is drawn", s.number);
+      int bounds = std::min({level_of(s.begin), level_of(s.end), level_of(s.step)});
+      if (grid) {
+        check(std::min(bounds, level_) == threads_, "grid loop {} differs by thread", s.number);
+        if (s.order == WorkOrder::Drawn)
+          counter(s.inst);
+      }
+      bool was = std::exchange(in_core_, in_core_ || core || grid);
+      int level = std::exchange(level_, std::min(level_, bounds));
+      loop_level_[s.number] = level_;
+      loops_.push_back(Expr::axis(s.number, s.extent));
+      block(s.body);
+      loops_.pop_back();
+      in_core_ = was;
+      level_ = level;
+      break;
+    }
+    case StmtKind::If: {
+      mask(s.inst.mask, 1);
+      int level = std::exchange(level_, std::min(level_, level_of(s.inst.mask)));
+      block(s.body);
+      block(s.otherwise);
+      level_ = level;
+      break;
+    }
+    case StmtKind::Barrier:
+      check(p_.uses_barrier, "a barrier in a program that says it has none");
+      if (threads_ == 0) {
+        check(!in_core_, "a barrier that not all workers reach");
+        check(s.number == 0, "a barrier of some workers");
+      } else if (s.number == 0) {
+        together(threads_, "a barrier");
+      } else {
+        check(s.number > 0 && s.number < 16 && s.end.constant().value_or(0) >= 32 &&
+                  s.end.value() % 32 == 0 && s.end.value() <= threads_,
+              "barrier {} of {} threads", s.number, s.end.str());
+        together(32, "a barrier");
+      }
+      break;
+    case StmtKind::GridBarrier:
+      check(threads_ > 0 && !in_core_, "a barrier of the grid that not all blocks reach");
+      check(p_.launch.resident, "a barrier of the grid in a program whose blocks may wait for it");
+      together(threads_, "a barrier of the grid");
+      counter(s.inst);
+      break;
+    case StmtKind::Last:
+      check(threads_ > 0, "blocks on a CPU");
+      together(threads_, "the choice of a last block");
+      counter(s.inst);
+      expr(s.end, 1);
+      check(level_of(s.end) == threads_, "the number of arrivals differs by thread");
+      block(s.body);
+      break;
+    }
+  }
+
+  const KernelProgram& p_;
+  std::vector<bool> visible_, set_;
+  std::vector<Expr> loops_;
+  std::set<int> numbers_;
+  bool in_core_ = false; ///< or in a grid loop
+  int threads_;
+  int level_; ///< of the way to the current statement
+  std::vector<int> value_level_;
+  std::map<int, int> loop_level_;
+};
+
+} // namespace
+
+void verify(const KernelProgram& program) {
+  Verifier(program).run();
+}
+
+} // namespace egret::kernel

@@ -1,0 +1,152 @@
+// Programs of a GPU: what the builder writes and what verification refuses.
+#include "kernel/builder.h"
+
+#include "egret/error.h"
+
+#include <gtest/gtest.h>
+
+namespace egret::kernel {
+namespace {
+
+constexpr int kThreads = 64;
+
+Launch launch_of(const Expr& blocks) {
+  Launch l;
+  l.workers = blocks;
+  l.threads = kThreads;
+  return l;
+}
+
+/// A builder with one input and one output of `n` f32.
+struct Draft {
+  ProgramBuilder b{"draft"};
+  Expr t = thread_variable(kThreads);
+  int in = b.argument("in", DType::F32, Expr(1024), 64, false);
+  int out = b.argument("out", DType::F32, Expr(1024), 64, true);
+};
+
+TEST(GpuProgram, ThreadsSumARowPerWarpAndPrint) {
+  Draft d;
+  Expr warp = floordiv(d.t, Expr(32)), lane = floormod(d.t, Expr(32));
+  d.b.grid_loop(Expr(16), [&](const Expr& i) {
+    Expr row = i * Expr(2) + warp;
+    ValueId sum = d.b.reduce_threads(Monoid::Sum, d.b.load(d.in, row * Expr(32) + lane, 1), 32);
+    d.b.store(d.out, row, sum, {{lane, Expr(0), Expr(1)}});
+  });
+  KernelProgram p = d.b.finish(launch_of(Expr(16)));
+  std::string text = print(p);
+  EXPECT_NE(text.find("16 blocks of 64 threads"), std::string::npos) << text;
+  EXPECT_NE(text.find("over the grid"), std::string::npos) << text;
+  EXPECT_NE(text.find("sum over 32 threads of v0"), std::string::npos) << text;
+  EXPECT_TRUE(p.dims.empty());
+}
+
+TEST(GpuProgram, GridLoopOfOneIterationStaysALoop) {
+  Draft d;
+  d.b.grid_loop(Expr(1), [&](const Expr&) { d.b.store(d.out, d.t, d.b.load(d.in, d.t, 1)); });
+  KernelProgram p = d.b.finish(launch_of(Expr(1)));
+  ASSERT_EQ(p.body.size(), 1u);
+  EXPECT_EQ(p.body[0].bind, Bind::Grid);
+}
+
+TEST(GpuProgram, BarrierWhereThreadsPartIsRefused) {
+  Draft d;
+  EXPECT_THROW(
+      {
+        d.b.when({{d.t, Expr(0), Expr(8)}}, [&] { d.b.barrier(); });
+        d.b.finish(launch_of(Expr(1)));
+      },
+      InternalError);
+}
+
+TEST(GpuProgram, BarrierUnderALoadedConditionIsRefused) {
+  ProgramBuilder b("draft");
+  int in = b.argument("in", DType::I32, Expr(1), 64, false);
+  Expr loaded = value_symbol(b.load(in, Expr(0), 1));
+  b.when({{loaded, Expr(0), Expr(8)}}, [&] { b.barrier(); });
+  EXPECT_THROW(b.finish(launch_of(Expr(1))), InternalError);
+}
+
+TEST(GpuProgram, BarrierInsideOfGridLoopIsTaken) {
+  Draft d;
+  int s = d.b.shared("tile", DType::F32, kThreads);
+  d.b.grid_loop(Expr(16), [&](const Expr& i) {
+    Expr at = i * Expr(kThreads) + d.t;
+    d.b.store(s, d.t, d.b.load(d.in, at, 1));
+    d.b.barrier();
+    d.b.store(d.out, at, d.b.load(s, Expr(kThreads - 1) - d.t, 1));
+    d.b.barrier();
+  });
+  EXPECT_NO_THROW(d.b.finish(launch_of(Expr(16))));
+}
+
+TEST(GpuProgram, CombinationWithinAWarpWhereWarpsPartIsTakenOverTheBlockNot) {
+  for (int threads : {32, kThreads}) {
+    Draft d;
+    ValueId v = d.b.load(d.in, d.t, 1);
+    VarId kept = d.b.variable({DType::F32, 1});
+    d.b.set(kept, v);
+    d.b.when({{floordiv(d.t, Expr(32)), Expr(0), Expr(1)}}, [&] {
+      ValueId sum = d.b.reduce_threads(Monoid::Sum, d.b.read(kept), threads);
+      d.b.store(d.out, Expr(0), sum, {{d.t, Expr(0), Expr(1)}});
+    });
+    if (threads == 32)
+      EXPECT_NO_THROW(d.b.finish(launch_of(Expr(1))));
+    else
+      EXPECT_THROW(d.b.finish(launch_of(Expr(1))), InternalError);
+  }
+}
+
+TEST(GpuProgram, GridLoopInAGridLoopIsRefused) {
+  Draft d;
+  d.b.grid_loop(Expr(2), [&](const Expr&) {
+    d.b.grid_loop(Expr(2), [&](const Expr& i) { d.b.store(d.out, i, d.b.load(d.in, i, 1)); });
+  });
+  EXPECT_THROW(d.b.finish(launch_of(Expr(2))), InternalError);
+}
+
+TEST(GpuProgram, GridBarrierAsksForResidentBlocks) {
+  for (bool resident : {false, true}) {
+    Draft d;
+    int c = d.b.counter("arrived", 2);
+    d.b.grid_barrier(c, Expr(0));
+    d.b.store(d.out, d.t, d.b.load(d.in, d.t, 1));
+    Launch l = launch_of(Expr(2));
+    l.resident = resident;
+    if (resident)
+      EXPECT_NO_THROW(d.b.finish(l));
+    else
+      EXPECT_THROW(d.b.finish(l), InternalError);
+  }
+}
+
+TEST(GpuProgram, ThreadsOnACpuAreRefused) {
+  Draft d;
+  d.b.store(d.out, d.t, d.b.load(d.in, d.t, 1));
+  EXPECT_THROW(d.b.finish(Expr(1)), InternalError);
+}
+
+TEST(GpuProgram, CoreLoopOnAGpuIsRefused) {
+  Draft d;
+  d.b.loop(Expr(0), Expr(4), Expr(1), Expr(4), Bind::Core,
+           [&](const Expr& i) { d.b.store(d.out, i, d.b.load(d.in, i, 1)); });
+  EXPECT_THROW(d.b.finish(launch_of(Expr(1))), InternalError);
+}
+
+TEST(GpuProgram, HashTellsLaunchesAndOrdersApart) {
+  auto make = [](int per_core, bool drawn) {
+    Draft d;
+    int c = d.b.counter("next", 2);
+    d.b.grid_loop(
+        Expr(4), [&](const Expr& i) { d.b.store(d.out, i, d.b.load(d.in, i, 1)); }, drawn ? c : -1);
+    Launch l = launch_of(Expr(4));
+    l.blocks_per_core = per_core;
+    return hash_of(d.b.finish(l));
+  };
+  EXPECT_EQ(make(0, false), make(0, false));
+  EXPECT_NE(make(0, false), make(1, false));
+  EXPECT_NE(make(0, false), make(0, true));
+}
+
+} // namespace
+} // namespace egret::kernel
