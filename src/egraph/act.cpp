@@ -38,22 +38,26 @@ Value* Actor::prepare(const ActionProgram& program) {
 }
 
 Value Actor::construct(FunctionId id, const Value* args) {
+  return construct(id, args, engine_.table(id).hash_key(args));
+}
+
+Value Actor::construct(FunctionId id, const Value* args, std::uint32_t hash) {
   Table& table = engine_.table(id);
-  std::uint32_t row = table.find(args);
+  std::uint32_t row = table.find(args, hash);
   if (row != Table::kNone)
     return table.output(row);
   const Function& function = engine_.signature.function(id);
   Value output = function.kind == FunctionKind::Constructor ? engine_.classes.make() : 0;
-  table.append(args, output);
+  table.append(args, hash, output, RowState::Live);
   ++appended_;
   return output;
 }
 
-void Actor::construct_into(FunctionId id, const Value* args, Value target) {
+void Actor::construct_into(FunctionId id, const Value* args, std::uint32_t hash, Value target) {
   Table& table = engine_.table(id);
-  std::uint32_t row = table.find(args);
+  std::uint32_t row = table.find(args, hash);
   if (row == Table::kNone) {
-    table.append(args, engine_.classes.find(target));
+    table.append(args, hash, engine_.classes.find(target), RowState::Live);
     ++appended_;
   } else
     engine_.classes.join(table.output(row), target);
@@ -118,47 +122,11 @@ void Actor::end_phase() {
   rewritten_.clear();
 }
 
-bool Actor::run_all(const ActionProgram& program, const Value* words, std::size_t width,
-                    std::uint64_t count) {
-  // Most time goes to waiting for hash slots and rows, so these are asked for some matches ahead.
-  constexpr std::uint64_t kSlotsAhead = 16, kRowsAhead = 8;
-  const std::size_t leading = program.leading.size();
-  hashes_.assign(kSlotsAhead * leading, 0);
-  Value* registers = prepare(program);
-  auto key_hash = [&](const ActionStep& step, const Value* match) {
-    bool into = step.op != ActionOp::Construct;
-    args_.resize(step.count);
-    for (std::uint32_t a = 0; a + into < step.count; ++a) {
-      std::uint32_t reg = program.args[step.first + a];
-      args_[a] = reg < width ? match[reg] : registers[reg];
-    }
-    return engine_.table(FunctionId{step.target}).hash_key(args_.data());
-  };
-  for (std::uint64_t m = 0; m < count + kSlotsAhead; ++m) {
-    for (std::size_t l = 0; l < leading && m < count; ++l) {
-      const ActionStep& step = program.steps[program.leading[l]];
-      std::uint32_t hash = key_hash(step, words + m * width);
-      hashes_[m % kSlotsAhead * leading + l] = hash;
-      engine_.table(FunctionId{step.target}).prefetch_slot(hash);
-    }
-    if (m >= kSlotsAhead - kRowsAhead && m - (kSlotsAhead - kRowsAhead) < count) {
-      std::uint64_t near = m - (kSlotsAhead - kRowsAhead);
-      for (std::size_t l = 0; l < leading; ++l)
-        engine_.table(FunctionId{program.steps[program.leading[l]].target})
-            .prefetch_row(hashes_[near % kSlotsAhead * leading + l]);
-    }
-    // The ring entry of match m is free again once match m - kSlotsAhead + 1 has run.
-    if (m + 1 >= kSlotsAhead && m + 1 - kSlotsAhead < count) {
-      std::copy(words + (m + 1 - kSlotsAhead) * width, words + (m + 2 - kSlotsAhead) * width,
-                registers);
-      run(program);
-      constexpr std::uint64_t kBetweenLooks = 4096;
-      if (m % kBetweenLooks == 0 &&
-          (engine_.limits.late() || engine_.live_rows() > engine_.limits.rows))
-        return false;
-    }
-  }
-  return true;
+void Actor::primitive_failed(const Primitive& primitive, const ActionStep& step) {
+  std::string call = "(" + primitive.name;
+  for (std::uint32_t i = 0; i < step.count && !primitive.any; ++i)
+    call += " " + show_value(engine_, primitive.param(i), args_[i]);
+  engine_.sources.fail(ErrorKind::Value, step.span, fmt::format("primitive failed: {})", call));
 }
 
 void Actor::run(const ActionProgram& program) {
@@ -173,13 +141,8 @@ void Actor::run(const ActionProgram& program) {
       PrimContext context{engine.pools, &engine, true};
       Value out = 0;
       // Impure primitives may run actions of their own: they get an engine, not this actor.
-      if (!primitive.body(context, args_.data(), args_.size(), out)) {
-        std::string call = "(" + primitive.name;
-        for (std::uint32_t i = 0; i < step.count && !primitive.any; ++i)
-          call += " " + show_value(engine, primitive.param(i), args_[i]);
-        engine.sources.fail(ErrorKind::Value, step.span,
-                            fmt::format("primitive failed: {})", call));
-      }
+      if (!primitive.body(context, args_.data(), args_.size(), out))
+        primitive_failed(primitive, step);
       registers_[step.dst] = out;
       continue;
     }
@@ -215,7 +178,8 @@ void Actor::run(const ActionProgram& program) {
       break;
     }
     case ActionOp::UnionInto:
-      construct_into(id, args_.data(), args_[function.inputs.size()]);
+      construct_into(id, args_.data(), engine.table(id).hash_key(args_.data()),
+                     args_[function.inputs.size()]);
       break;
     case ActionOp::Delete:
       deletions_.emplace_back(id, std::vector<Value>(args_.begin(), args_.end()));

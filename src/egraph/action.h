@@ -44,8 +44,6 @@ struct ActionProgram {
   std::vector<std::uint32_t> args;
   std::vector<std::string> messages;
   bool deletes = false; ///< has a Delete step
-  std::vector<std::uint32_t>
-      leading; ///< steps that look up a key made of inputs and constants only
 };
 
 } // namespace egret::egraph

@@ -126,12 +126,20 @@ public:
 private:
   void canonical_args(const Function& function, const ActionProgram& program,
                       const ActionStep& step);
-  void construct_into(FunctionId function, const Value* args, Value target);
+  Value construct(FunctionId function, const Value* args, std::uint32_t hash);
+  void construct_into(FunctionId function, const Value* args, std::uint32_t hash, Value target);
+  [[noreturn]] void primitive_failed(const Primitive& primitive, const ActionStep& step);
+  bool runs_in_blocks(const ActionProgram& program) const;
+  void run_block(const ActionProgram& program, std::size_t count);
+  void primitive_block(const ActionProgram& program, const ActionStep& step, std::size_t count);
+  void table_block(const ActionProgram& program, const ActionStep& step, std::size_t count);
   Engine& engine_;
   std::vector<Value> registers_;
   std::vector<Value> args_;
   std::uint64_t appended_ = 0;
-  std::vector<std::uint32_t> hashes_; ///< of the leading keys of the next matches, a ring
+  std::vector<Value> block_;          ///< registers of a block of matches, register by register
+  std::vector<Value> keys_;           ///< of a block, match by match
+  std::vector<std::uint32_t> hashes_; ///< of those
   std::vector<std::pair<FunctionId, std::vector<Value>>> deletions_;
   std::vector<std::uint32_t> phase_rows_; ///< per table: rows at the start of the phase
   std::vector<std::vector<std::uint32_t>>

@@ -2,8 +2,9 @@
 // never exposed.
 #pragma once
 
+#include "egraph/words.h"
+
 #include <cstdint>
-#include <vector>
 
 namespace egret::egraph {
 
@@ -52,10 +53,9 @@ public:
       __builtin_prefetch(&slots_[mix32(key) & mask_]);
   }
   std::size_t size() const { return size_; }
-  std::size_t bytes() const { return slots_.capacity() * sizeof(Slot); }
+  std::size_t bytes() const { return slots_.bytes(); }
   void clear() {
-    slots_.clear();
-    slots_.shrink_to_fit();
+    slots_ = {};
     size_ = 0;
     mask_ = 0;
   }
@@ -66,7 +66,7 @@ private:
     std::uint32_t value = kNone;
   };
   void grow() {
-    std::vector<Slot> old = std::move(slots_);
+    Words<Slot> old = std::move(slots_);
     slots_.assign(old.empty() ? 16 : old.size() * 2, Slot{});
     mask_ = static_cast<std::uint32_t>(slots_.size() - 1);
     for (const Slot& slot : old) {
@@ -78,7 +78,7 @@ private:
       slots_[i] = slot;
     }
   }
-  std::vector<Slot> slots_;
+  Words<Slot> slots_;
   std::size_t size_ = 0;
   std::uint32_t mask_ = 0;
 };

@@ -124,7 +124,10 @@ void Interpreter::let_command(Sexp sexp) {
   std::string name(sexp[1].symbol());
   if (engine.signature.is_taken(name))
     fail(sexp[1], fmt::format("{} is already declared", name));
-  if (name.starts_with('$') && engine.signature.is_taken(std::string_view(name).substr(1)))
+  // A primitive of that name is no conflict: primitives are only ever called.
+  std::string_view bare = std::string_view(name).substr(1);
+  if (name.starts_with('$') &&
+      (engine.signature.find_function(bare) || engine.signature.find_sort(bare)))
     fail(sexp[1], fmt::format("{} shadows the declaration of {}", name, name.substr(1)));
   auto [sort, value] = evaluate(sexp[2]);
   Function global;

@@ -188,15 +188,6 @@ void Lowering::finish_registers() {
   place(program_.result);
   program_.inputs = inputs;
   program_.registers = inputs + constants + temporaries_;
-  for (std::uint32_t i = 0; i < program_.steps.size(); ++i) {
-    const ActionStep& step = program_.steps[i];
-    bool into = step.op == ActionOp::UnionInto || step.op == ActionOp::Set;
-    bool leads = into || step.op == ActionOp::Construct;
-    for (std::uint32_t a = 0; a < step.count - into; ++a)
-      leads &= program_.args[step.first + a] < inputs + constants;
-    if (leads)
-      program_.leading.push_back(i);
-  }
 }
 
 ActionProgram Lowering::expression(std::uint32_t node,

@@ -29,7 +29,7 @@ void Matcher::prepare() {
   for (std::uint32_t i = static_cast<std::uint32_t>(nodes_.size()); i-- > 0;)
     nodes_[i].active = activate(i);
   // Only what can be reached is indexed.
-  std::vector<std::uint32_t> stack;
+  std::vector<std::uint32_t> stack, reached;
   for (std::uint32_t root : forest_.roots)
     stack.push_back(root);
   while (!stack.empty()) {
@@ -40,7 +40,47 @@ void Matcher::prepare() {
     const PlanNode& plan = forest_.nodes[i];
     if (plan.step.kind == StepKind::Probe)
       nodes_[i].index = &nodes_[i].table->index(plan.step.index);
+    reached.push_back(i);
     stack.insert(stack.end(), plan.children.begin(), plan.children.end());
+  }
+  for (std::uint32_t i : reached)
+    look_ahead(i);
+}
+
+/// Notes which index lookups of the children follow from a scanned row alone, so that they can be
+/// asked for some rows ahead.
+void Matcher::look_ahead(std::uint32_t index) {
+  Node& node = nodes_[index];
+  const PlanNode& plan = forest_.nodes[index];
+  if (plan.step.kind != StepKind::Scan)
+    return;
+  for (std::uint32_t child : plan.children) {
+    const PlanStep& step = forest_.nodes[child].step;
+    if (!nodes_[child].index || step.key.size() != 1 || step.key[0].is_const)
+      continue;
+    for (const ColumnOp& op : plan.step.columns) {
+      if (op.bind && op.operand == step.key[0])
+        node.ahead.push_back(
+            {nodes_[child].index, node.table->column(op.column), nodes_[child].table});
+    }
+  }
+}
+
+/// Far ahead the hash slots of the children's keys, nearer the rows that are found there.
+inline void Matcher::prefetch_children(const Node& node, std::uint32_t row) {
+  constexpr std::uint32_t kSlotsAhead = 24, kRowsAhead = 12;
+  if (row + kSlotsAhead < node.high) {
+    for (const Ahead& ahead : node.ahead)
+      ahead.index->prefetch(ahead.column[row + kSlotsAhead]);
+  }
+  if (row + kRowsAhead < node.high) {
+    for (const Ahead& ahead : node.ahead) {
+      std::uint32_t found = ahead.index->first(ahead.column[row + kRowsAhead]);
+      if (found != ColumnIndex::kEnd) {
+        ahead.index->prefetch_next(found);
+        ahead.table->prefetch_columns(found);
+      }
+    }
   }
 }
 
@@ -117,6 +157,7 @@ bool Matcher::advance(Frame& frame) {
   if (step.kind == StepKind::Scan) {
     while (frame.row < node.high) {
       std::uint32_t row = frame.row++;
+      prefetch_children(node, row);
       if (accept(step, node, row)) {
         frame.child = 0;
         return true;
@@ -131,6 +172,10 @@ bool Matcher::advance(Frame& frame) {
     std::uint32_t row = frame.row;
     frame.row = node.index->next(row);
     ++node.visits;
+    if (frame.row != ColumnIndex::kEnd) {
+      node.index->prefetch_next(frame.row);
+      node.table->prefetch_columns(frame.row);
+    }
     if (row < node.high && accept(step, node, row)) {
       frame.child = 0;
       return true;

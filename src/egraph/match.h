@@ -11,7 +11,7 @@ namespace egret::egraph {
 struct Matches {
   std::uint32_t width = 0;
   std::uint64_t count = 0;
-  std::vector<Value> words;
+  Words<Value> words;
 };
 
 struct MatchOptions {
@@ -32,9 +32,16 @@ public:
   bool cut_short() const { return cut_short_; }
 
 private:
+  /// A column of this node's rows that a child looks up in an index.
+  struct Ahead {
+    const ColumnIndex* index = nullptr;
+    const Value* column = nullptr;
+    const Table* table = nullptr; ///< the child's
+  };
   struct Node {
     Table* table = nullptr;
     const ColumnIndex* index = nullptr;
+    std::vector<Ahead> ahead;
     std::uint32_t low = 0, high = 0; ///< rows in range
     bool active = false;
     std::uint64_t visits = 0;
@@ -46,6 +53,8 @@ private:
   };
   bool activate(std::uint32_t node);
   void prepare();
+  void look_ahead(std::uint32_t node);
+  static void prefetch_children(const Node& node, std::uint32_t row);
   void walk(std::uint32_t root);
   bool first(std::uint32_t node, Frame& frame);
   bool advance(Frame& frame);

@@ -32,10 +32,13 @@ public:
     bool moved = false;
     while (!engine_.classes.displaced().empty()) {
       std::vector<Value> displaced = std::exchange(engine_.classes.displaced(), {});
+      mark(displaced);
       rebuild_containers(engine_);
       for (std::uint32_t f : engine_.ordinary)
         rebuild_table(FunctionId{f}, displaced);
       rebuild_globals();
+      for (Value id : displaced)
+        displaced_bits_[id / 64] = 0;
       moved = true;
     }
     if (!moved)
@@ -45,6 +48,13 @@ public:
   }
 
 private:
+  void mark(const std::vector<Value>& displaced) {
+    displaced_bits_.resize(engine_.classes.size() / 64 + 1, 0);
+    for (Value id : displaced)
+      displaced_bits_[id / 64] |= std::uint64_t{1} << id % 64;
+  }
+  bool is_displaced(Value id) const { return (displaced_bits_[id / 64] >> id % 64 & 1) != 0; }
+
   SortId column_sort(const Function& function, std::uint32_t c) const {
     return c < function.inputs.size() ? function.inputs[c] : function.output;
   }
@@ -55,22 +65,37 @@ private:
     std::vector<std::uint32_t> columns = changing_columns(engine_, function);
     if (columns.empty() || table.live() == 0)
       return;
+    mark(engine_.classes.displaced()); // what the tables before this one joined
     stale_.clear();
     bool only_classes = true;
     for (std::uint32_t c : columns)
       only_classes &= engine_.signature.sort(column_sort(function, c)).is_eq();
-    // Few displaced ids: ask the indexes. Many: look at every row.
-    if (only_classes && displaced.size() * columns.size() * 4 < table.live())
+    if (!only_classes)
+      find_by_canonical_form(table, function, columns);
+    else if (indexes_pay(table, columns, displaced.size()))
       find_by_index(table, columns, displaced);
     else
-      find_by_scan(table, function, columns);
+      find_by_scan(table, columns);
     // As in Actor::run_all: what the rewrites will look up is asked for some rows ahead.
-    constexpr std::size_t kAhead = 12;
-    for (std::size_t i = 0; i < stale_.size(); ++i) {
-      if (i + kAhead < stale_.size())
-        prefetch(id, stale_[i + kAhead]);
-      rewrite(id, stale_[i]);
+    constexpr std::size_t kAhead = 16;
+    const std::size_t count = stale_.size();
+    for (std::size_t i = 0; i < count + kAhead; ++i) {
+      if (i < count)
+        prefetch(table, function, stale_[i]);
+      if (i >= kAhead)
+        rewrite(id, function, stale_[i - kAhead]);
     }
+  }
+
+  /// Few displaced ids: ask the indexes, unless they would have to take in many rows first. Many:
+  /// look at every row.
+  static bool indexes_pay(const Table& table, const std::vector<std::uint32_t>& columns,
+                          std::size_t displaced) {
+    constexpr std::size_t kLookup = 24, kInsert = 12; // in the time that a row's column takes
+    std::size_t by_index = 0;
+    for (std::uint32_t c : columns)
+      by_index += displaced * kLookup + table.unindexed({c}) * kInsert;
+    return by_index < columns.size() * std::size_t{table.rows()};
   }
 
   void rebuild_globals() {
@@ -101,15 +126,27 @@ private:
     stale_.erase(std::unique(stale_.begin(), stale_.end()), stale_.end());
   }
 
-  void find_by_scan(const Table& table, const Function& function,
-                    const std::vector<std::uint32_t>& columns) {
+  void find_by_scan(const Table& table, const std::vector<std::uint32_t>& columns) {
+    const std::uint32_t rows = table.rows();
+    const RowState* states = table.states();
+    for (std::uint32_t row = 0; row < rows; ++row) {
+      bool stale = false;
+      for (std::uint32_t c : columns)
+        stale |= is_displaced(table.column(c)[row]);
+      if (stale && states[row] != RowState::Dead)
+        stale_.push_back(row);
+    }
+  }
+
+  void find_by_canonical_form(const Table& table, const Function& function,
+                              const std::vector<std::uint32_t>& columns) {
     for (std::uint32_t row = 0; row < table.rows(); ++row) {
       if (table.state(row) == RowState::Dead)
         continue;
       for (std::uint32_t c : columns) {
         SortId sort = column_sort(function, c);
         Value v = table.at(row, c);
-        bool stale = engine_.signature.sort(sort).is_eq() ? !engine_.classes.is_canonical(v)
+        bool stale = engine_.signature.sort(sort).is_eq() ? is_displaced(v)
                                                           : engine_.canonical(sort, v) != v;
         if (stale) {
           stale_.push_back(row);
@@ -119,34 +156,43 @@ private:
     }
   }
 
-  void prefetch(FunctionId id, std::uint32_t row) {
-    const Table& table = engine_.table(id);
-    const Function& function = engine_.signature.function(id);
-    if (row >= table.rows())
-      return;
-    table.prefetch_slot_of(row);
-    key_.resize(function.inputs.size());
-    for (std::size_t c = 0; c < key_.size(); ++c)
-      key_[c] = engine_.canonical(function.inputs[c], table.at(row, c));
+  /// Asks for the hash slots of a row's present and future key.
+  void prefetch(const Table& table, const Function& function, std::uint32_t row) {
+    table.prefetch_slot(table.hash_row(row));
+    canonical_key(table, function, row);
     table.prefetch_slot(table.hash_key(key_.data()));
   }
 
+  /// Leaves the canonical key of a row in key_; true if it differs from the row's.
+  bool canonical_key(const Table& table, const Function& function, std::uint32_t row) {
+    bool moved = false;
+    key_.resize(function.inputs.size());
+    for (std::size_t c = 0; c < key_.size(); ++c) {
+      Value v = table.at(row, c);
+      key_[c] = engine_.canonical(function.inputs[c], v);
+      moved |= key_[c] != v;
+    }
+    return moved;
+  }
+
   /// Replaces a row by its canonical form, merging it with the row that has that form already.
-  void rewrite(FunctionId id, std::uint32_t row) {
-    const Function& function = engine_.signature.function(id);
+  void rewrite(FunctionId id, const Function& function, std::uint32_t row) {
     Table* table = &engine_.table(id);
-    if (table->state(row) == RowState::Dead)
-      return; // merged away meanwhile
-    std::size_t keys = function.inputs.size();
-    std::vector<Value> key(keys);
-    for (std::size_t c = 0; c < keys; ++c)
-      key[c] = engine_.canonical(function.inputs[c], table->at(row, c));
-    Value output = engine_.canonical(function.output, table->output(row));
     RowState state = table->state(row);
+    if (state == RowState::Dead)
+      return; // merged away meanwhile
+    bool moved = canonical_key(*table, function, row);
+    Value output = engine_.canonical(function.output, table->output(row));
+    std::uint32_t hash = table->hash_key(key_.data());
+    if (!moved) {
+      if (output != table->output(row))
+        table->replace(row, hash, output, state);
+      return;
+    }
     table->kill(row);
-    std::uint32_t other = table->find(key.data());
+    std::uint32_t other = table->find(key_.data(), hash);
     if (other == Table::kNone) {
-      table->append(key.data(), output, state);
+      table->append(key_.data(), hash, output, state);
       return;
     }
     if (table->state(other) == RowState::Subsumed)
@@ -159,23 +205,25 @@ private:
       } else if (function.kind == FunctionKind::Function) {
         // The older row counts as the old value.
         bool older = row < other;
+        std::vector<Value> key = key_; // what a merge runs may come back here
         result = merged(engine_, id, key.data(), older ? output : other_output,
                         older ? other_output : output, {});
         table = &engine_.table(id);
-        other = table->find(key.data());
+        key_ = std::move(key);
+        other = table->find(key_.data(), hash);
       }
     }
-    if (other != Table::kNone && table->output(other) == result) {
-      if (state == RowState::Subsumed)
-        table->subsume(other);
-      return;
+    if (other == Table::kNone) {
+      table->append(key_.data(), hash, result, state);
+    } else if (table->output(other) != result) {
+      table->replace(other, hash, result, state);
+    } else if (state == RowState::Subsumed) {
+      table->subsume(other);
     }
-    if (other != Table::kNone)
-      table->kill(other);
-    table->append(key.data(), result, state);
   }
 
   Engine& engine_;
+  std::vector<std::uint64_t> displaced_bits_; ///< per class id: in the round's queue
   std::vector<std::uint32_t> stale_;
   std::vector<Value> key_;
 };

@@ -19,20 +19,6 @@ Table& Table::operator=(const Table& other) {
   return *this;
 }
 
-std::uint32_t Table::hash_key(const Value* key) const {
-  std::uint32_t h = 0x2545F491u;
-  for (std::size_t i = 0; i + 1 < columns_.size(); ++i)
-    h = mix32(h, key[i]);
-  return h;
-}
-
-std::uint32_t Table::hash_row(std::uint32_t row) const {
-  std::uint32_t h = 0x2545F491u;
-  for (std::size_t i = 0; i + 1 < columns_.size(); ++i)
-    h = mix32(h, columns_[i][row]);
-  return h;
-}
-
 bool Table::key_equals(std::uint32_t row, const Value* key) const {
   for (std::size_t i = 0; i + 1 < columns_.size(); ++i) {
     if (columns_[i][row] != key[i])
@@ -41,10 +27,9 @@ bool Table::key_equals(std::uint32_t row, const Value* key) const {
   return true;
 }
 
-std::uint32_t Table::find(const Value* key) const {
+std::uint32_t Table::find(const Value* key, std::uint32_t hash) const {
   if (slots_.empty())
     return kNone;
-  std::uint32_t hash = hash_key(key);
   for (std::uint32_t i = hash & mask_; slots_[i].row != kEmpty; i = (i + 1) & mask_) {
     if (slots_[i].hash == hash && key_equals(slots_[i].row, key))
       return slots_[i].row;
@@ -53,7 +38,7 @@ std::uint32_t Table::find(const Value* key) const {
 }
 
 void Table::grow() {
-  std::vector<Slot> old = std::move(slots_);
+  Words<Slot> old = std::move(slots_);
   slots_.assign(old.empty() ? 8 : old.size() * 2, Slot{0, kEmpty});
   mask_ = static_cast<std::uint32_t>(slots_.size() - 1);
   for (const Slot& slot : old) {
@@ -66,7 +51,7 @@ void Table::grow() {
   }
 }
 
-std::uint32_t Table::append(const Value* key, Value output, RowState state) {
+std::uint32_t Table::append(const Value* key, std::uint32_t hash, Value output, RowState state) {
   if ((std::size_t{live_} + 1) * 4 > slots_.size() * 3)
     grow();
   std::uint32_t row = rows();
@@ -75,7 +60,6 @@ std::uint32_t Table::append(const Value* key, Value output, RowState state) {
     columns_[i].push_back(key[i]);
   columns_.back().push_back(output);
   states_.push_back(state);
-  std::uint32_t hash = hash_key(key);
   std::uint32_t i = hash & mask_;
   while (slots_[i].row != kEmpty)
     i = (i + 1) & mask_;
@@ -85,16 +69,16 @@ std::uint32_t Table::append(const Value* key, Value output, RowState state) {
   return row;
 }
 
-std::uint32_t Table::slot_of(std::uint32_t row) const {
-  std::uint32_t i = hash_row(row) & mask_;
+std::uint32_t Table::slot_of(std::uint32_t row, std::uint32_t hash) const {
+  std::uint32_t i = hash & mask_;
   while (slots_[i].row != row)
     i = (i + 1) & mask_;
   return i;
 }
 
-void Table::kill(std::uint32_t row) {
+void Table::kill(std::uint32_t row, std::uint32_t hash) {
   // Removal by shifting back keeps probe sequences free of tombstones.
-  std::uint32_t hole = slot_of(row);
+  std::uint32_t hole = slot_of(row, hash);
   for (std::uint32_t i = (hole + 1) & mask_; slots_[i].row != kEmpty; i = (i + 1) & mask_) {
     std::uint32_t home = slots_[i].hash & mask_;
     if (((i - home) & mask_) >= ((i - hole) & mask_)) {
@@ -106,6 +90,19 @@ void Table::kill(std::uint32_t row) {
   states_[row] = RowState::Dead;
   --live_;
   ++changes_;
+}
+
+std::uint32_t Table::replace(std::uint32_t old, std::uint32_t hash, Value output, RowState state) {
+  std::uint32_t row = rows();
+  ensure(row < kNone - 1, "a table has more than 2^32 rows");
+  slots_[slot_of(old, hash)].row = row;
+  for (std::size_t i = 0; i + 1 < columns_.size(); ++i)
+    columns_[i].push_back(Value{columns_[i][old]});
+  columns_.back().push_back(output);
+  states_.push_back(state);
+  states_[old] = RowState::Dead;
+  changes_ += 2;
+  return row;
 }
 
 void Table::subsume(std::uint32_t row) {
@@ -151,8 +148,7 @@ const ColumnIndex& Table::index(const std::vector<std::uint32_t>& columns) {
   std::uint32_t from = static_cast<std::uint32_t>(found->next_.size());
   if (from == rows())
     return *found;
-  if (rows() > found->next_.capacity())
-    found->next_.reserve(std::max<std::size_t>(rows(), from + from / 2));
+  found->next_.reserve(rows());
   constexpr std::uint32_t kAhead = 16;
   for (std::uint32_t row = from; row < rows(); ++row) {
     if (row + kAhead < rows())
@@ -166,6 +162,14 @@ const ColumnIndex& Table::index(const std::vector<std::uint32_t>& columns) {
     head = row;
   }
   return *found;
+}
+
+std::uint32_t Table::unindexed(const std::vector<std::uint32_t>& columns) const {
+  for (const auto& candidate : indexes_) {
+    if (candidate->columns_ == columns)
+      return rows() - static_cast<std::uint32_t>(candidate->next_.size());
+  }
+  return rows();
 }
 
 bool Table::compact() {
@@ -232,10 +236,9 @@ double Table::rows_per_value(std::size_t c) const {
 }
 
 std::size_t Table::bytes() const {
-  std::size_t total =
-      states_.capacity() + slots_.capacity() * sizeof(Slot) + stamps_.capacity() * 8;
+  std::size_t total = states_.bytes() + slots_.bytes() + stamps_.capacity() * 8;
   for (const auto& column : columns_)
-    total += column.capacity() * sizeof(Value);
+    total += column.bytes();
   for (const auto& index : indexes_)
     total += index->bytes();
   return total;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "egraph/flat_map.h"
+#include "egraph/words.h"
 
 #include "egret/egraph.h"
 
@@ -25,14 +26,17 @@ public:
   const std::vector<std::uint32_t>& columns() const { return columns_; }
   std::uint32_t first(std::uint32_t key) const { return heads_.find(key); }
   std::uint32_t next(std::uint32_t row) const { return next_[row]; }
+  void prefetch_next(std::uint32_t row) const { __builtin_prefetch(&next_[row]); }
   std::size_t keys() const { return heads_.size(); }
-  std::size_t bytes() const { return heads_.bytes() + next_.capacity() * 4; }
+  std::size_t bytes() const { return heads_.bytes() + next_.bytes(); }
+  /// Brings what first() and then the row's readers will touch into the cache.
+  void prefetch(std::uint32_t key) const { heads_.prefetch(key); }
 
 private:
   friend class Table;
   std::vector<std::uint32_t> columns_;
   FlatMap32 heads_;
-  std::vector<std::uint32_t> next_;
+  Words<std::uint32_t> next_;
 };
 
 class Table {
@@ -56,23 +60,52 @@ public:
   const RowState* states() const { return states_.data(); }
 
   /// The row with this key (live or subsumed), or kNone.
-  std::uint32_t find(const Value* key) const;
-  /// Hash of a key, for the two hints below: they bring what find() will read into the cache.
-  std::uint32_t hash_key(const Value* key) const;
+  std::uint32_t find(const Value* key) const { return find(key, hash_key(key)); }
+  std::uint32_t find(const Value* key, std::uint32_t hash) const;
+  /// Hash of a key, also for the two hints below: they bring what find() will read into the cache.
+  std::uint32_t hash_key(const Value* key) const {
+    std::uint32_t h = kKeySeed;
+    for (std::size_t i = 0; i + 1 < columns_.size(); ++i)
+      h = mix32(h, key[i]);
+    return h;
+  }
+  std::uint32_t hash_row(std::uint32_t row) const {
+    std::uint32_t h = kKeySeed;
+    for (std::size_t i = 0; i + 1 < columns_.size(); ++i)
+      h = mix32(h, columns_[i][row]);
+    return h;
+  }
   void prefetch_slot(std::uint32_t hash) const {
     if (!slots_.empty())
       __builtin_prefetch(&slots_[hash & mask_]);
   }
   void prefetch_row(std::uint32_t hash) const {
-    if (slots_.empty() || slots_[hash & mask_].row == kNone)
+    if (slots_.empty())
+      return;
+    Slot slot = slots_[hash & mask_];
+    if (slot.row == kNone)
+      return;
+    if (slot.hash != hash)
+      slot = slots_[(hash + 1) & mask_];
+    if (slot.hash != hash || slot.row == kNone)
       return;
     for (const auto& column : columns_)
-      __builtin_prefetch(&column[slots_[hash & mask_].row]);
+      __builtin_prefetch(&column[slot.row]);
   }
-  void prefetch_slot_of(std::uint32_t row) const { prefetch_slot(hash_row(row)); }
+  void prefetch_columns(std::uint32_t row) const {
+    for (const auto& column : columns_)
+      __builtin_prefetch(&column[row]);
+    __builtin_prefetch(&states_[row]);
+  }
   /// Appends a row whose key is absent.
-  std::uint32_t append(const Value* key, Value output, RowState state = RowState::Live);
-  void kill(std::uint32_t row);
+  std::uint32_t append(const Value* key, Value output, RowState state = RowState::Live) {
+    return append(key, hash_key(key), output, state);
+  }
+  std::uint32_t append(const Value* key, std::uint32_t hash, Value output, RowState state);
+  void kill(std::uint32_t row) { kill(row, hash_row(row)); }
+  void kill(std::uint32_t row, std::uint32_t hash);
+  /// Kills a row and appends it anew with another output; returns the new one.
+  std::uint32_t replace(std::uint32_t row, std::uint32_t hash, Value output, RowState state);
   void subsume(std::uint32_t row);
 
   /// Marks that rows from now on belong to time `now` or later.
@@ -83,6 +116,8 @@ public:
   /// An index on the columns, up to date with every row. Pointers stay valid until the table is
   /// compacted or destroyed.
   const ColumnIndex& index(const std::vector<std::uint32_t>& columns);
+  /// How many rows index() would have to add.
+  std::uint32_t unindexed(const std::vector<std::uint32_t>& columns) const;
   /// Key of a row for an index on `columns`.
   std::uint32_t index_key(std::uint32_t row, const std::vector<std::uint32_t>& columns) const;
   /// Drops dead rows when they are many. True if rows were renumbered.
@@ -101,14 +136,14 @@ private:
     std::uint32_t hash;
     std::uint32_t row;
   };
-  std::uint32_t hash_row(std::uint32_t row) const;
+  static constexpr std::uint32_t kKeySeed = 0x2545F491u;
   bool key_equals(std::uint32_t row, const Value* key) const;
   void grow();
-  std::uint32_t slot_of(std::uint32_t row) const;
+  std::uint32_t slot_of(std::uint32_t row, std::uint32_t hash) const;
 
-  std::vector<std::vector<Value>> columns_;
-  std::vector<RowState> states_;
-  std::vector<Slot> slots_;
+  std::vector<Words<Value>> columns_;
+  Words<RowState> states_;
+  Words<Slot> slots_;
   std::uint32_t mask_ = 0;
   std::uint32_t live_ = 0;
   std::uint64_t changes_ = 0;

@@ -2,6 +2,8 @@
 // depend on the order of unions.
 #pragma once
 
+#include "egraph/words.h"
+
 #include <cstdint>
 #include <vector>
 
@@ -43,13 +45,13 @@ public:
   std::size_t size() const { return parent_.size(); }
   /// How many joins there were in all.
   std::uint64_t joins() const { return joins_; }
-  std::size_t bytes() const { return parent_.capacity() * 4 + displaced_.capacity() * 4; }
+  std::size_t bytes() const { return parent_.bytes() + displaced_.capacity() * 4; }
   /// Ids that ceased to be canonical since the queue was last taken.
   std::vector<std::uint32_t>& displaced() { return displaced_; }
   const std::vector<std::uint32_t>& displaced() const { return displaced_; }
 
 private:
-  std::vector<std::uint32_t> parent_;
+  Words<std::uint32_t> parent_;
   std::vector<std::uint32_t> displaced_;
   std::uint64_t joins_ = 0;
 };
