@@ -10,6 +10,8 @@ namespace egret {
 struct Counters {
   std::uint64_t ops_recorded = 0; ///< nodes that lazy tensors recorded
   std::uint64_t kernels_launched = 0;
+  std::uint64_t submissions =
+      0;                        ///< of work to a device: a launch, a copy, or a whole recorded step
   std::uint64_t bytes_read = 0; ///< by launched kernels, as their plans state them
   std::uint64_t bytes_written = 0;
   std::uint64_t graphs_traced = 0;    ///< runs of a function by compile()

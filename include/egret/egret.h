@@ -6,6 +6,7 @@
 #include "egret/compile.h"
 #include "egret/counters.h"
 #include "egret/data.h"
+#include "egret/device.h"
 #include "egret/functional.h"
 #include "egret/grad.h"
 #include "egret/io.h"

@@ -99,7 +99,7 @@ struct Built {
   int compiled = 0, cached = 0;
 };
 
-/// Compiles on as many threads as the target has workers.
+/// Compiles on as many threads as the device has a use for.
 Built compile_kernels(const kernel::Plan& plan, backend::Device& device, KernelCache& cache) {
   const std::size_t n = plan.kernels.size();
   Built built;
@@ -122,7 +122,7 @@ Built compile_kernels(const kernel::Plan& plan, backend::Device& device, KernelC
     }
   };
   const std::size_t helpers =
-      std::min<std::size_t>(n, static_cast<std::size_t>(std::max(1, device.target().workers)));
+      std::min<std::size_t>(n, static_cast<std::size_t>(std::max(1, device.compile_threads())));
   std::vector<std::jthread> threads;
   for (std::size_t t = 1; t < helpers; ++t)
     threads.emplace_back(work);

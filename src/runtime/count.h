@@ -21,9 +21,9 @@ private:
 };
 
 struct Counts {
-  Count ops_recorded, kernels_launched, bytes_read, bytes_written, graphs_traced, compiles,
-      kernels_compiled, plan_hits, plan_misses, plans_evicted, device_allocations, pool_allocations,
-      host_copies, bytes_reserved, plans;
+  Count ops_recorded, kernels_launched, submissions, bytes_read, bytes_written, graphs_traced,
+      compiles, kernels_compiled, plan_hits, plan_misses, plans_evicted, device_allocations,
+      pool_allocations, host_copies, bytes_reserved, plans;
 
   void use(std::uint64_t bytes) noexcept {
     const std::uint64_t now = in_use_.fetch_add(bytes, std::memory_order_relaxed) + bytes;

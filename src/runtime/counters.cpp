@@ -18,11 +18,11 @@ namespace {
 
 // The sums, which subtract; the states (bytes in use ...) are the newer ones.
 constexpr std::uint64_t Counters::*kSums[] = {
-    &Counters::ops_recorded,     &Counters::kernels_launched,   &Counters::bytes_read,
-    &Counters::bytes_written,    &Counters::graphs_traced,      &Counters::compiles,
-    &Counters::kernels_compiled, &Counters::plan_hits,          &Counters::plan_misses,
-    &Counters::plans_evicted,    &Counters::device_allocations, &Counters::pool_allocations,
-    &Counters::host_copies,
+    &Counters::ops_recorded,     &Counters::kernels_launched, &Counters::submissions,
+    &Counters::bytes_read,       &Counters::bytes_written,    &Counters::graphs_traced,
+    &Counters::compiles,         &Counters::kernels_compiled, &Counters::plan_hits,
+    &Counters::plan_misses,      &Counters::plans_evicted,    &Counters::device_allocations,
+    &Counters::pool_allocations, &Counters::host_copies,
 };
 
 } // namespace
@@ -32,6 +32,7 @@ Counters counters() {
   Counters now;
   now.ops_recorded = c.ops_recorded.get();
   now.kernels_launched = c.kernels_launched.get();
+  now.submissions = c.submissions.get();
   now.bytes_read = c.bytes_read.get();
   now.bytes_written = c.bytes_written.get();
   now.graphs_traced = c.graphs_traced.get();
@@ -62,16 +63,16 @@ Counters operator-(const Counters& after, const Counters& before) {
 }
 
 std::string Counters::text() const {
-  return fmt::format("ops recorded       {}\nkernels launched   {}\nbytes read         {}\n"
-                     "bytes written      {}\ngraphs traced      {}\ncompiles           {}\n"
-                     "kernels compiled   {}\nplan hits          {}\nplan misses        {}\n"
-                     "plans evicted      {}\ndevice allocations {}\npool allocations   {}\n"
-                     "host copies        {}\nbytes in use       {}\nbytes reserved     {}\n"
-                     "peak bytes         {}\nplans              {}\n",
-                     ops_recorded, kernels_launched, bytes_read, bytes_written, graphs_traced,
-                     compiles, kernels_compiled, plan_hits, plan_misses, plans_evicted,
-                     device_allocations, pool_allocations, host_copies, bytes_in_use,
-                     bytes_reserved, peak_bytes, plans);
+  return fmt::format(
+      "ops recorded       {}\nkernels launched   {}\nsubmissions        {}\nbytes read         {}\n"
+      "bytes written      {}\ngraphs traced      {}\ncompiles           {}\n"
+      "kernels compiled   {}\nplan hits          {}\nplan misses        {}\n"
+      "plans evicted      {}\ndevice allocations {}\npool allocations   {}\n"
+      "host copies        {}\nbytes in use       {}\nbytes reserved     {}\n"
+      "peak bytes         {}\nplans              {}\n",
+      ops_recorded, kernels_launched, submissions, bytes_read, bytes_written, graphs_traced,
+      compiles, kernels_compiled, plan_hits, plan_misses, plans_evicted, device_allocations,
+      pool_allocations, host_copies, bytes_in_use, bytes_reserved, peak_bytes, plans);
 }
 
 } // namespace egret

@@ -7,7 +7,8 @@
 #include "support/fail.h"
 
 #include <chrono>
-#include <cstring>
+#include <mutex>
+#include <utility>
 
 namespace egret::runtime {
 namespace {
@@ -41,13 +42,25 @@ public:
 private:
   // What one run works with; kept by each thread so that a steady state allocates nothing.
   struct Scratch {
-    std::vector<void*> memory, pointers;
+    std::vector<void*> memory, pointers; ///< by slot; of all launches
     std::vector<std::int64_t> dims;
     std::vector<std::uint64_t> scalars;
+    std::vector<backend::Work> work; ///< by step
+    std::vector<StoragePtr> copies;  ///< of inputs in another device's memory
   };
 
-  void launch(std::size_t step, const DimValues& dims, std::span<const RunInput> inputs,
-              Scratch& scratch) const;
+  std::vector<StoragePtr> place_slots(const DimValues& dims, std::span<const RunInput> inputs,
+                                      Scratch& scratch, StoragePtr& arena) const;
+  StoragePtr allocate(const DimValues& dims, const Expr& bytes) const;
+  void* input_memory(std::span<const RunInput> inputs, const kernel::Slot& slot,
+                     Scratch& scratch) const;
+  void list_work(const DimValues& dims, std::span<const RunInput> inputs, Scratch& scratch) const;
+  void submit(std::span<const backend::Work> work) const;
+  void run_timed(std::span<const backend::Work> work) const;
+  void count_step(std::size_t step, const backend::Work& work, const DimValues& dims) const;
+  const compiler::KernelReport& report_of(std::size_t step) const {
+    return compiled_.report.kernels[static_cast<std::size_t>(launch_of_step_[step])];
+  }
 
   backend::Device& device_;
   std::shared_ptr<Pool> pool_;
@@ -56,34 +69,67 @@ private:
   bool static_dims_ = false;
   int launches_ = 0;
   std::vector<int> launch_of_step_;
+  mutable std::mutex recording_mutex_; ///< held by the thread that uses the recording
+  mutable std::unique_ptr<backend::Recording> recording_;
+  mutable bool ran_ = false; ///< before, so that recording pays
 };
 
-std::vector<StoragePtr> PlanProgram::run(std::span<const RunInput> inputs) const {
-  const kernel::Plan& plan = compiled_.plan;
-  const ir::Graph& graph = compiled_.report.graph;
-  ensure(inputs.size() == graph.inputs().size(), "a program of {} inputs was given {}",
-         graph.inputs().size(), inputs.size());
-  const DimValues dims(graph, plan, inputs);
-  thread_local Scratch scratch;
-  scratch.memory.assign(plan.slots.size(), nullptr);
+// A plan that does not fit: what it needs, and what would help.
+StoragePtr PlanProgram::allocate(const DimValues& dims, const Expr& bytes) const {
+  try {
+    return pool_->allocate(static_cast<std::size_t>(dims(bytes)));
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::Memory)
+      throw;
+    std::int64_t results = 0;
+    for (const kernel::Slot& slot : compiled_.plan.slots)
+      if (slot.kind == kernel::SlotKind::Output)
+        results += dims(slot.bytes);
+    const backend::MemoryState now = device_.memory();
+    fail(ErrorKind::Memory,
+         "memory: a program of {} kernels needs {} bytes for intermediate values and {} for "
+         "results on {}{}; a smaller batch, or fewer tensors that are held, would help ({})",
+         launches_, dims(compiled_.plan.arena_bytes), results, device_.name(),
+         now.total > 0 ? fmt::format(", of which {} bytes are free", now.free) : "", error.what());
+  }
+}
 
+void* PlanProgram::input_memory(std::span<const RunInput> inputs, const kernel::Slot& slot,
+                                Scratch& scratch) const {
+  const bool state = slot.kind == kernel::SlotKind::State;
+  const StoragePtr& storage =
+      inputs[static_cast<std::size_t>(state ? slot.input : slot.number)].storage;
+  if (share_memory(device_, storage->device()))
+    return storage->data();
+  if (state)
+    fail(ErrorKind::State, "run: a state is in memory of {}, the program is for {}",
+         storage->device().name(), device_.name());
+  scratch.copies.push_back(pool_->allocate(storage->bytes()));
+  copy_storage(*scratch.copies.back(), *storage, storage->bytes());
+  return scratch.copies.back()->data();
+}
+
+// Fills scratch.memory; gives the outputs.
+std::vector<StoragePtr> PlanProgram::place_slots(const DimValues& dims,
+                                                 std::span<const RunInput> inputs, Scratch& scratch,
+                                                 StoragePtr& arena) const {
+  const kernel::Plan& plan = compiled_.plan;
+  scratch.memory.assign(plan.slots.size(), nullptr);
   std::vector<StoragePtr> outputs(plan.output_slots.size());
-  const auto arena_bytes = static_cast<std::size_t>(dims(plan.arena_bytes));
-  StoragePtr arena = arena_bytes > 0 ? pool_->allocate(arena_bytes) : nullptr;
+  if (dims(plan.arena_bytes) > 0)
+    arena = allocate(dims, plan.arena_bytes);
   for (std::size_t s = 0; s < plan.slots.size(); ++s) {
     const kernel::Slot& slot = plan.slots[s];
     switch (slot.kind) {
+    case kernel::SlotKind::State:
+      outputs[static_cast<std::size_t>(slot.number)] =
+          inputs[static_cast<std::size_t>(slot.input)].storage;
+      [[fallthrough]];
     case kernel::SlotKind::Input:
-      scratch.memory[s] = inputs[static_cast<std::size_t>(slot.number)].storage->data();
+      scratch.memory[s] = input_memory(inputs, slot, scratch);
       break;
-    case kernel::SlotKind::State: {
-      const StoragePtr& state = inputs[static_cast<std::size_t>(slot.input)].storage;
-      outputs[static_cast<std::size_t>(slot.number)] = state;
-      scratch.memory[s] = state->data();
-      break;
-    }
     case kernel::SlotKind::Output: {
-      auto storage = pool_->allocate(static_cast<std::size_t>(dims(slot.bytes)));
+      auto storage = allocate(dims, slot.bytes);
       scratch.memory[s] = storage->data();
       outputs[static_cast<std::size_t>(slot.number)] = std::move(storage);
       break;
@@ -94,29 +140,59 @@ std::vector<StoragePtr> PlanProgram::run(std::span<const RunInput> inputs) const
       break;
     }
   }
-  for (std::size_t step = 0; step < plan.steps.size(); ++step) {
-    switch (plan.steps[step].kind) {
-    case kernel::StepKind::Launch:
-      launch(step, dims, inputs, scratch);
-      break;
-    case kernel::StepKind::Copy: {
-      const int from = plan.steps[step].slots[0], to = plan.steps[step].slots[1];
-      const auto bytes =
-          static_cast<std::size_t>(dims(plan.slots[static_cast<std::size_t>(from)].bytes));
-      std::memcpy(scratch.memory[static_cast<std::size_t>(to)],
-                  scratch.memory[static_cast<std::size_t>(from)], bytes);
-      count().bytes_read.add(bytes);
-      count().bytes_written.add(bytes);
-      break;
-    }
-    case kernel::StepKind::Wait:
-      device_.synchronize();
-      break;
-    case kernel::StepKind::Host:
-      break;
-    }
-  }
   return outputs;
+}
+
+void PlanProgram::list_work(const DimValues& dims, std::span<const RunInput> inputs,
+                            Scratch& scratch) const {
+  const kernel::Plan& plan = compiled_.plan;
+  // Blocks point into these, so they must not move while they are filled.
+  std::size_t pointers = 0, numbers = 0, scalars = 0;
+  for (const kernel::Step& step : plan.steps) {
+    pointers += step.slots.size();
+    numbers += step.dims.size();
+    scalars += step.scalars.size();
+  }
+  scratch.pointers.clear();
+  scratch.dims.clear();
+  scratch.scalars.clear();
+  scratch.work.clear();
+  scratch.pointers.reserve(pointers);
+  scratch.dims.reserve(numbers);
+  scratch.scalars.reserve(scalars);
+  auto memory = [&](int slot) { return scratch.memory[static_cast<std::size_t>(slot)]; };
+  for (const kernel::Step& step : plan.steps) {
+    backend::Work& work = scratch.work.emplace_back();
+    if (step.kind == kernel::StepKind::Copy) {
+      work.from = memory(step.slots[0]);
+      work.to = memory(step.slots[1]);
+      work.bytes =
+          static_cast<std::size_t>(dims(plan.slots[static_cast<std::size_t>(step.slots[0])].bytes));
+      continue;
+    }
+    if (step.kind != kernel::StepKind::Launch)
+      continue;
+    const auto kernel = static_cast<std::size_t>(step.kernel);
+    work.artifact = compiled_.artifacts[kernel].get();
+    work.program = &plan.kernels[kernel].program;
+    work.block.pointers = scratch.pointers.data() + scratch.pointers.size();
+    work.block.dims = scratch.dims.data() + scratch.dims.size();
+    work.block.scalars = scratch.scalars.data() + scratch.scalars.size();
+    for (int slot : step.slots)
+      scratch.pointers.push_back(memory(slot));
+    for (int dim : step.dims)
+      scratch.dims.push_back(dims.values()[static_cast<std::size_t>(dim)]);
+    for (int input : step.scalars)
+      scratch.scalars.push_back(inputs[static_cast<std::size_t>(input)].bits);
+  }
+}
+
+// As one submission where the device can, from the second run on: recording costs more than a run.
+void PlanProgram::submit(std::span<const backend::Work> work) const {
+  std::unique_lock lock(recording_mutex_, std::try_to_lock);
+  const bool record = lock.owns_lock() && std::exchange(ran_, true);
+  count().submissions.add(
+      static_cast<std::uint64_t>(device_.submit(work, record ? &recording_ : nullptr, workers_)));
 }
 
 void tell(const compiler::KernelReport& kernel, double seconds) {
@@ -125,43 +201,61 @@ void tell(const compiler::KernelReport& kernel, double seconds) {
         seconds * 1e6, bytes / seconds * 1e-9, kernel.flops / seconds * 1e-9, kernel.schedule);
 }
 
-void PlanProgram::launch(std::size_t number, const DimValues& dims,
-                         std::span<const RunInput> inputs, Scratch& scratch) const {
-  const kernel::Step& step = compiled_.plan.steps[number];
-  const auto which = static_cast<std::size_t>(step.kernel);
-  const kernel::KernelProgram& program = compiled_.plan.kernels[which].program;
-  scratch.pointers.clear();
-  for (int slot : step.slots)
-    scratch.pointers.push_back(scratch.memory[static_cast<std::size_t>(slot)]);
-  scratch.dims.clear();
-  for (int dim : step.dims)
-    scratch.dims.push_back(dims.values()[static_cast<std::size_t>(dim)]);
-  scratch.scalars.clear();
-  for (int input : step.scalars)
-    scratch.scalars.push_back(inputs[static_cast<std::size_t>(input)].bits);
-  const kernel::ArgBlock block{scratch.pointers.data(), scratch.dims.data(), scratch.scalars.data(),
-                               nullptr, nullptr};
-  const auto& report = compiled_.report.kernels[static_cast<std::size_t>(launch_of_step_[number])];
+// One by one, each waited for.
+void PlanProgram::run_timed(std::span<const backend::Work> work) const {
   const auto hook = launch_hook();
-  const bool timed = hook || debug_level() >= 2;
-  const auto begin = timed ? Clock::now() : Clock::time_point{};
-  device_.launch(*compiled_.artifacts[which], program, block, workers_);
-  if (timed) {
+  device_.synchronize();
+  for (std::size_t step = 0; step < work.size(); ++step) {
+    const auto begin = Clock::now();
+    count().submissions.add(
+        static_cast<std::uint64_t>(device_.submit(work.subspan(step, 1), nullptr, workers_)));
+    if (!work[step].artifact)
+      continue;
     device_.synchronize();
     const auto end = Clock::now();
     if (hook)
-      (*hook)({report, begin, end});
-    tell(report, std::chrono::duration<double>(end - begin).count());
+      (*hook)({report_of(step), begin, end});
+    tell(report_of(step), std::chrono::duration<double>(end - begin).count());
+  }
+}
+
+void PlanProgram::count_step(std::size_t step, const backend::Work& work,
+                             const DimValues& dims) const {
+  if (!work.artifact) {
+    count().bytes_read.add(work.bytes);
+    count().bytes_written.add(work.bytes);
+    return;
   }
   count().kernels_launched.add(1);
   if (static_dims_) {
-    count().bytes_read.add(static_cast<std::uint64_t>(report.bytes_read));
-    count().bytes_written.add(static_cast<std::uint64_t>(report.bytes_written));
+    count().bytes_read.add(static_cast<std::uint64_t>(report_of(step).bytes_read));
+    count().bytes_written.add(static_cast<std::uint64_t>(report_of(step).bytes_written));
   } else {
-    const kernel::Cost cost = kernel::cost_of(compiled_.plan.kernels[which].region);
+    const auto kernel = static_cast<std::size_t>(compiled_.plan.steps[step].kernel);
+    const kernel::Cost cost = kernel::cost_of(compiled_.plan.kernels[kernel].region);
     count().bytes_read.add(static_cast<std::uint64_t>(dims(cost.bytes_read)));
     count().bytes_written.add(static_cast<std::uint64_t>(dims(cost.bytes_written)));
   }
+}
+
+std::vector<StoragePtr> PlanProgram::run(std::span<const RunInput> inputs) const {
+  const ir::Graph& graph = compiled_.report.graph;
+  ensure(inputs.size() == graph.inputs().size(), "a program of {} inputs was given {}",
+         graph.inputs().size(), inputs.size());
+  const DimValues dims(graph, compiled_.plan, inputs);
+  thread_local Scratch scratch;
+  scratch.copies.clear();
+  StoragePtr arena;
+  auto outputs = place_slots(dims, inputs, scratch, arena);
+  list_work(dims, inputs, scratch);
+  if (launch_hook() || debug_level() >= 2)
+    run_timed(scratch.work);
+  else
+    submit(scratch.work);
+  for (std::size_t step = 0; step < scratch.work.size(); ++step)
+    count_step(step, scratch.work[step], dims);
+  scratch.copies.clear();
+  return outputs;
 }
 
 std::string PlanProgram::loops() const {

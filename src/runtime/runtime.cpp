@@ -1,8 +1,10 @@
 #include "runtime/runtime.h"
 
 #include "backend/cpu/cpu_device.h"
+#include "backend/cuda/cuda_device.h"
 #include "runtime/count.h"
 #include "runtime/debug.h"
+#include "runtime/device_name.h"
 #include "runtime/interpreter_device.h"
 #include "runtime/plan_program.h"
 #include "runtime/reference_program.h"
@@ -14,25 +16,41 @@
 #include <cstdlib>
 #include <cstring>
 #include <list>
+#include <map>
 #include <mutex>
 #include <unordered_map>
 
 namespace egret::runtime {
 namespace {
 
-Engine engine_of_environment() {
-  const char* name = std::getenv("EGRET_ENGINE");
-  if (!name || std::strcmp(name, "cpu") == 0)
-    return Engine::Cpu;
-  if (std::strcmp(name, "interpreter") == 0)
-    return Engine::Interpreter;
-  if (std::strcmp(name, "reference") == 0)
-    return Engine::Reference;
-  fail(ErrorKind::Value, "EGRET_ENGINE: `{}` is none of cpu, interpreter, reference", name);
+// An engine and the number of its device.
+struct Place {
+  Engine engine = Engine::Cpu;
+  int index = 0;
+  std::uint64_t number() const {
+    return static_cast<std::uint64_t>(engine) << 32 | static_cast<std::uint32_t>(index);
+  }
+};
+
+Place place_of_environment() {
+  if (const char* name = std::getenv("EGRET_ENGINE")) {
+    if (std::strcmp(name, "cpu") == 0)
+      return {Engine::Cpu};
+    if (std::strcmp(name, "interpreter") == 0)
+      return {Engine::Interpreter};
+    if (std::strcmp(name, "reference") == 0)
+      return {Engine::Reference};
+    fail(ErrorKind::Value, "EGRET_ENGINE: `{}` is none of cpu, interpreter, reference", name);
+  }
+  if (const char* name = std::getenv("EGRET_DEVICE")) {
+    const DeviceName device = parse_device(name, "EGRET_DEVICE");
+    return {device.cuda ? Engine::Cuda : Engine::Cpu, device.index};
+  }
+  return {};
 }
 
-std::uint64_t key_of(const ir::Graph& graph, const compiler::Options& options, Engine engine) {
-  std::uint64_t key = combine(ir::canonical_hash(graph), static_cast<std::uint64_t>(engine));
+std::uint64_t key_of(const ir::Graph& graph, const compiler::Options& options, Place place) {
+  std::uint64_t key = combine(ir::canonical_hash(graph), place.number());
   key = combine(key, options.fuse);
   key = combine(key, static_cast<std::uint64_t>(options.workers));
   for (const compiler::OutputSpec& output : options.outputs)
@@ -58,16 +76,26 @@ struct Runtime::Impl {
     std::shared_ptr<const Program> program;
   };
   mutable std::mutex mutex;
-  Engine engine = engine_of_environment();
+  Place place = place_of_environment();
+  std::atomic<std::uint64_t> place_number{place.number()};
+  std::atomic<const backend::Device*> current{nullptr}; // of place; null before it is made
   std::unique_ptr<DeviceSet> cpu, interpreter;
-  std::list<Entry> entries; // most recently used first
+  std::map<int, std::unique_ptr<DeviceSet>> cuda; // by index
+  std::list<Entry> entries;                       // most recently used first
   std::unordered_map<std::uint64_t, std::list<Entry>::iterator> index;
   std::size_t limit = 1024;
   std::atomic<std::uint64_t> generation{0};
 
-  // All engines share one address space, so memory of any of them serves every other one.
-  DeviceSet& devices() {
-    if (engine == Engine::Cpu) {
+  // Made at first use. The engines of the host share one address space, so memory of any of them
+  // serves every other one.
+  DeviceSet& devices(Place which) {
+    if (which.engine == Engine::Cuda) {
+      auto& set = cuda[which.index];
+      if (!set)
+        set = std::make_unique<DeviceSet>(backend::cuda::make_cuda_device(which.index));
+      return *set;
+    }
+    if (which.engine == Engine::Cpu) {
       if (!cpu)
         cpu = std::make_unique<DeviceSet>(backend::cpu::make_cpu_device());
       return *cpu;
@@ -75,6 +103,11 @@ struct Runtime::Impl {
     if (!interpreter)
       interpreter = std::make_unique<DeviceSet>(make_interpreter_device());
     return *interpreter;
+  }
+  DeviceSet& devices() {
+    DeviceSet& set = devices(place);
+    current.store(set.device.get(), std::memory_order_release);
+    return set;
   }
   void shrink() {
     while (entries.size() > limit) {
@@ -103,29 +136,44 @@ StoragePtr Runtime::allocate(std::size_t bytes) {
 }
 
 void Runtime::copy_in(const StoragePtr& to, const void* from, std::size_t bytes) {
-  std::memcpy(to->data(), from, bytes);
+  if (bytes > 0)
+    to->device().copy_in(to->data(), from, bytes);
   count().host_copies.add(bytes);
 }
 
 void Runtime::copy_out(void* to, const StoragePtr& from, std::size_t bytes) {
-  std::memcpy(to, from->data(), bytes);
+  if (bytes > 0)
+    from->device().copy_out(to, from->data(), bytes);
   count().host_copies.add(bytes);
 }
 
 void Runtime::copy(const StoragePtr& to, const StoragePtr& from, std::size_t bytes) {
-  std::memcpy(to->data(), from->data(), bytes);
+  copy_storage(*to, *from, bytes);
+}
+
+void Runtime::bring_here(StoragePtr& storage) {
+  const backend::Device* now = impl_->current.load(std::memory_order_acquire);
+  if (now && share_memory(*now, storage->device()))
+    return;
+  Pool& own = pool();
+  if (share_memory(own.device(), storage->device()))
+    return;
+  auto copy = own.allocate(storage->bytes());
+  copy_storage(*copy, *storage, storage->bytes());
+  count().host_copies.add(storage->bytes());
+  storage = std::move(copy);
 }
 
 std::shared_ptr<const Program> Runtime::program(const ir::Graph& graph,
                                                 const compiler::Options& options) {
-  Engine engine;
+  Place place;
   DeviceSet* set;
   {
     std::lock_guard lock(impl_->mutex);
-    engine = impl_->engine;
+    place = impl_->place;
     set = &impl_->devices();
   }
-  const std::uint64_t key = key_of(graph, options, engine);
+  const std::uint64_t key = key_of(graph, options, place);
   {
     std::lock_guard lock(impl_->mutex);
     if (auto found = impl_->index.find(key); found != impl_->index.end()) {
@@ -138,7 +186,7 @@ std::shared_ptr<const Program> Runtime::program(const ir::Graph& graph,
   count().plan_misses.add(1);
   const auto begin = std::chrono::steady_clock::now();
   std::shared_ptr<const Program> program =
-      engine == Engine::Reference
+      place.engine == Engine::Reference
           ? make_reference_program(graph, options, set->pool)
           : make_plan_program(graph, options, *set->device, set->kernels, set->pool);
   count().compiles.add(1);
@@ -180,22 +228,34 @@ void Runtime::clear_plans() {
 
 Engine Runtime::engine() const {
   std::lock_guard lock(impl_->mutex);
-  return impl_->engine;
+  return impl_->place.engine;
 }
 
-void Runtime::use(Engine engine) {
+void Runtime::use(Engine engine, int index) {
   std::lock_guard lock(impl_->mutex);
-  impl_->engine = engine;
+  const Place place{engine, index};
+  impl_->devices(place); // may throw
+  impl_->place = place;
+  impl_->devices();
+  impl_->place_number = place.number();
   ++impl_->generation;
+}
+
+std::uint64_t Runtime::place() const noexcept {
+  return impl_->place_number.load(std::memory_order_relaxed);
 }
 
 std::uint64_t Runtime::generation() const noexcept {
   return impl_->generation.load(std::memory_order_relaxed);
 }
 
-const kernel::Target& Runtime::target() {
+backend::Device& Runtime::device() {
   std::lock_guard lock(impl_->mutex);
-  return impl_->devices().device->target();
+  return *impl_->devices().device;
+}
+
+const kernel::Target& Runtime::target() {
+  return device().target();
 }
 
 } // namespace egret::runtime

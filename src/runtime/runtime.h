@@ -13,6 +13,7 @@ namespace egret::runtime {
 /// How graphs are run.
 enum class Engine : std::uint8_t {
   Cpu,         ///< compiled to machine code
+  Cuda,        ///< compiled to kernels of an NVIDIA GPU
   Interpreter, ///< compiled to kernel programs, which are interpreted and checked: slow
   Reference,   ///< by the reference executor, node by node: slow, the oracle of tests
 };
@@ -28,6 +29,8 @@ public:
   void copy_in(const StoragePtr& to, const void* from, std::size_t bytes);
   void copy_out(void* to, const StoragePtr& from, std::size_t bytes);
   void copy(const StoragePtr& to, const StoragePtr& from, std::size_t bytes);
+  /// Replaces a storage that the device in use cannot work with by a copy that it can work with.
+  void bring_here(StoragePtr& storage);
 
   /// The program for a graph; compiled when the store has none.
   std::shared_ptr<const Program> program(const ir::Graph& graph,
@@ -36,10 +39,16 @@ public:
   void set_plan_limit(std::size_t limit);
   void clear_plans();
 
-  /// Cpu at the start, or what EGRET_ENGINE names (cpu, interpreter, reference).
+  /// Cpu at the start, or what EGRET_ENGINE names (cpu, interpreter, reference), or else
+  /// EGRET_DEVICE (cpu, cuda, cuda:1).
   Engine engine() const;
-  void use(Engine engine);
+  /// For all that is evaluated from now on. `index` is that of the GPU. What cannot be had is an
+  /// Error(Device), and nothing changes.
+  void use(Engine engine, int index = 0);
   const kernel::Target& target();
+  backend::Device& device();
+  /// Another number for each device and engine: programs that are kept were made for one of them.
+  std::uint64_t place() const noexcept;
   /// Another number after use() and clear_plans(): what keeps programs beside the store asks it.
   std::uint64_t generation() const noexcept;
 

@@ -15,6 +15,32 @@ std::size_t rounded_size(std::size_t bytes) noexcept {
   return step < kLeast ? (bytes + kLeast - 1) / kLeast * kLeast : (bytes + step - 1) / step * step;
 }
 
+bool share_memory(const backend::Device& a, const backend::Device& b) noexcept {
+  return &a == &b || (a.host_memory() && b.host_memory());
+}
+
+void copy_storage(const Storage& to, const Storage& from, std::size_t bytes) {
+  if (bytes == 0)
+    return;
+  backend::Device& target = to.device();
+  backend::Device& source = from.device();
+  if (&target == &source)
+    target.copy(to.data(), from.data(), bytes);
+  else if (source.host_memory())
+    target.copy_in(to.data(), from.data(), bytes);
+  else if (target.host_memory())
+    source.copy_out(to.data(), from.data(), bytes);
+  else {
+    std::vector<std::byte> between(bytes);
+    source.copy_out(between.data(), from.data(), bytes);
+    target.copy_in(to.data(), between.data(), bytes);
+  }
+}
+
+backend::Device& Storage::device() const noexcept {
+  return pool_->device();
+}
+
 Storage::~Storage() {
   pool_->put_back(data_, bytes_, reserved_);
 }

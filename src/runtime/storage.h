@@ -24,6 +24,7 @@ public:
 
   void* data() const noexcept { return data_; }
   std::size_t bytes() const noexcept { return bytes_; } ///< as asked for
+  backend::Device& device() const noexcept;             ///< in whose memory it is
 
 private:
   std::shared_ptr<Pool> pool_;
@@ -45,6 +46,7 @@ public:
 
   /// Throws Error(Memory) when the device has none, or when `limit` would be passed.
   StoragePtr allocate(std::size_t bytes);
+  backend::Device& device() const noexcept { return device_; }
   /// Gives all free blocks back to the device.
   void trim();
   /// Largest number of bytes to hold from the device; 0: no limit.
@@ -60,6 +62,11 @@ private:
   std::map<std::size_t, std::vector<void*>> free_;
   std::size_t held_ = 0, limit_ = 0;
 };
+
+/// Whether a device's kernels may use memory of the other one.
+bool share_memory(const backend::Device& a, const backend::Device& b) noexcept;
+/// Between any two storages: within a device, from or to the host, or through it.
+void copy_storage(const Storage& to, const Storage& from, std::size_t bytes);
 
 /// The size of the block that serves a request of `bytes`.
 std::size_t rounded_size(std::size_t bytes) noexcept;

@@ -4,6 +4,7 @@
 #include "egret/grad.h"
 #include "runtime/count.h"
 #include "runtime/debug.h"
+#include "runtime/runtime.h"
 #include "support/fail.h"
 #include "support/hash.h"
 #include "tensor/trace.h"
@@ -39,7 +40,8 @@ namespace {
 
 // Everything about the tensors of a call that a trace depends on.
 struct Key {
-  std::vector<std::uint64_t> structure; // as the call gives it, and whether gradients are recorded
+  // As the call gives it, whether gradients are recorded, and the device.
+  std::vector<std::uint64_t> structure;
   std::vector<std::uint64_t> tensors;
   friend bool operator==(const Key&, const Key&) = default;
 };
@@ -47,6 +49,7 @@ struct Key {
 Key key_of(const Call& call) {
   Key key{call.signature, {}};
   key.structure.push_back(grad_enabled());
+  key.structure.push_back(runtime::Runtime::instance().place());
   for (std::size_t i = 0; i < call.leaves.size(); ++i) {
     const Tensor& t = *call.leaves[i].tensor;
     if (!t.defined()) {
@@ -96,7 +99,7 @@ struct CompiledImpl {
       return "the first call";
     const Entry& last_used = entries.back();
     if (last_used.key.structure != key.structure)
-      return "the structure of the arguments, or a number among them, differs";
+      return "the structure of the arguments, a number among them, or the device differs";
     for (std::size_t i = 0; i < call.leaves.size() && i < last_used.leaves.size(); ++i) {
       const std::string now = describe(*call.leaves[i].tensor);
       if (now != last_used.leaves[i])

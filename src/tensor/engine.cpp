@@ -259,13 +259,20 @@ SignatureCache& signatures() { // (lock)
 
 namespace {
 
-runtime::RunInput run_input_locked(const Node& node) {
+// The value in memory that the device in use can work with, where it stays from now on.
+runtime::StoragePtr storage_here_locked(Node& node) {
+  if (node.storage)
+    runtime::Runtime::instance().bring_here(node.storage);
+  return node.storage;
+}
+
+runtime::RunInput run_input_locked(Node& node) {
   runtime::RunInput input;
   input.shape = &node.form.shape;
   if (node.kind == Node::Kind::Number)
     input.bits = node.number.bits;
   else
-    input.storage = node.storage;
+    input.storage = storage_here_locked(node);
   return input;
 }
 
@@ -415,6 +422,11 @@ runtime::StoragePtr storage_of(const NodePtr& node) {
   std::lock_guard lock(engine_mutex());
   ensure(node->storage != nullptr, "a value is read before it is computed");
   return node->storage;
+}
+
+void settle(const NodePtr& node) {
+  std::lock_guard lock(engine_mutex());
+  storage_here_locked(*node);
 }
 
 runtime::RunInput run_input(const NodePtr& node) {

@@ -40,7 +40,9 @@ void evaluate(const NodePtr& root, const char* who);
 
 /// The value of a leaf or of a node that evaluate() has computed. Numbers get memory of their own.
 runtime::StoragePtr storage_of(const NodePtr& node);
-/// The same for a run: memory, or bits of a number.
+/// Brings a value in memory to the device in use; it stays there.
+void settle(const NodePtr& node);
+/// The same for a run, on the device in use: memory, or bits of a number.
 runtime::RunInput run_input(const NodePtr& node);
 
 } // namespace egret::detail

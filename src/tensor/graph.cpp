@@ -39,6 +39,7 @@ struct GraphState {
   std::optional<Pass> passes;
   std::vector<PassReport> reports;
   bool compiled = false;
+  std::uint64_t place = 0;   // of the runtime, when it was compiled
   ir::Graph recorded, graph; // before and after the passes
   std::vector<NodePtr> leaves;
   std::shared_ptr<const runtime::Program> program;
@@ -57,6 +58,11 @@ struct GraphState {
   }
   void lower();
   void compile(const Pass& pass);
+  /// Compiles when that was not done yet, or for another device.
+  void ensure_compiled() {
+    if (!compiled || place != runtime::Runtime::instance().place())
+      compile(passes ? *passes : Generic{} | Fusion{});
+  }
   std::vector<runtime::RunInput> bind();
   void finish(const std::vector<runtime::StoragePtr>& outputs);
 };
@@ -109,6 +115,7 @@ void GraphState::compile(const Pass& pass) {
   lower();
   reports.clear();
   graph = pass(recorded, &reports);
+  place = runtime::Runtime::instance().place();
   program = runtime::Runtime::instance().program(graph, {.fuse = has_step(pass, "fusion")});
   passes = pass;
   compiled = true;
@@ -181,8 +188,7 @@ void Graph::compile_marked(const Pass& pass, std::initializer_list<Tensor*> outp
 }
 
 void Graph::execute() {
-  if (!state_->compiled)
-    state_->compile(state_->passes ? *state_->passes : Generic{} | Fusion{});
+  state_->ensure_compiled();
   auto bound = state_->bind();
   state_->values.clear(); // results of the run before need not wait for the new ones
   for (GraphState::Input& input : state_->inputs)
@@ -192,8 +198,7 @@ void Graph::execute() {
 }
 
 DebugReport Graph::execute_debug() {
-  if (!state_->compiled)
-    state_->compile(state_->passes ? *state_->passes : Generic{} | Fusion{});
+  state_->ensure_compiled();
   auto bound = state_->bind();
   OpByOp run = run_op_by_op(state_->graph, bound);
   for (GraphState::Input& input : state_->inputs)

@@ -92,6 +92,7 @@ private:
         }
         inputs_.push_back(std::move(input));
       } else {
+        settle(node);
         runtime::RunInput input;
         input.shape = &node->form.shape;
         input.storage = storage_of(node);
@@ -106,6 +107,7 @@ private:
     NodePtr& node = nodes_[source];
     const DType dtype = node->form.dtype;
     const std::shared_ptr<GradSlot> slot = slot_of(node);
+    settle(node);
     bool ours = false;
     {
       std::lock_guard lock(engine_mutex());

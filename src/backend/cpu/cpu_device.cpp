@@ -1,5 +1,6 @@
 #include "backend/cpu/cpu_device.h"
 
+#include "backend/common/launch_number.h"
 #include "backend/cpu/host.h"
 #include "backend/cpu/jit.h"
 #include "backend/cpu/render.h"
@@ -21,33 +22,6 @@ using Entry = void (*)(const ArgBlock*, std::int64_t, std::int64_t);
 
 // Released blocks that a device keeps for its next requests.
 constexpr std::size_t kCacheLimit = std::size_t{4} << 30;
-
-// An expression over a kernel's dims, with constants found once.
-class LaunchNumber {
-public:
-  LaunchNumber(Expr e, const std::vector<Expr>& dims) : constant_(e.constant()) {
-    if (!constant_) {
-      expr_ = std::move(e);
-      dims_ = dims;
-    }
-  }
-  std::int64_t at(const std::int64_t* values) const {
-    if (constant_)
-      return *constant_;
-    return evaluate(expr_, [&](const Expr& dim) {
-      for (std::size_t i = 0; i < dims_.size(); ++i)
-        if (dims_[i] == dim)
-          return values[i];
-      ensure(false, "cpu launch: {} is no dim of the kernel", dim.str());
-      return std::int64_t{0};
-    });
-  }
-
-private:
-  std::optional<std::int64_t> constant_;
-  Expr expr_ = 0;
-  std::vector<Expr> dims_;
-};
 
 Expr worker_bytes(const KernelProgram& program) {
   Expr bytes = 0;

@@ -1,0 +1,37 @@
+// Where tensors are computed.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace egret {
+
+/// The device in use: "cpu" at the start, or what the environment variable EGRET_DEVICE names.
+std::string device();
+
+/// Everything that is evaluated from now on, by any thread, is evaluated on this device: "cpu",
+/// "cuda" (the first GPU) or "cuda:1". Values that are in memory of another device are copied when
+/// they are used next; compiled functions trace anew once. Error(Value) for a name that is none of
+/// these, Error(Device) that says what is missing when the device cannot be had; nothing has
+/// changed then.
+void use_device(const std::string& name);
+
+struct DeviceInfo {
+  std::string name;        ///< "cpu", "cuda:0"
+  std::string description; ///< "NVIDIA H200, sm_90a, 132 multiprocessors, 139.8 GiB"
+};
+/// The devices that can be used here, the CPU first.
+std::vector<DeviceInfo> devices();
+
+/// What is there of CUDA, and what not.
+struct CudaStatus {
+  bool usable = false;
+  std::string
+      why_not; ///< the first thing that is missing, as an error would say it; empty if usable
+  std::string driver; ///< "CUDA 13.0 (libcuda.so.1)"; empty when there is none
+  std::string nvrtc;  ///< the run-time compiler, likewise
+};
+CudaStatus cuda_status();
+
+} // namespace egret

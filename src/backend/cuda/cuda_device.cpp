@@ -1,0 +1,137 @@
+#include "backend/cuda/cuda_device.h"
+
+#include "backend/cuda/step_graph.h"
+#include "support/fail.h"
+
+#include <chrono>
+#include <mutex>
+#include <thread>
+
+namespace egret::backend::cuda {
+namespace {
+
+using kernel::ArgBlock;
+using kernel::KernelProgram;
+
+class CudaDevice final : public Device {
+public:
+  CudaDevice(std::shared_ptr<const Context> context, CudaOptions options)
+      : core_(std::make_shared<DeviceCore>(std::move(context))), options_(std::move(options)) {}
+
+  const kernel::Target& target() const override { return core_->context->target(); }
+  std::string name() const override { return core_->context->name(); }
+
+  void* allocate(std::size_t bytes) override { return core_->memory.allocate(bytes); }
+  void release(void* memory, std::size_t) noexcept override { core_->memory.release(memory); }
+  MemoryState memory() const override { return core_->memory.state(); }
+  bool host_memory() const override { return false; }
+
+  void copy_in(void* to, const void* from, std::size_t bytes) override {
+    core_->staging.copy_in(reinterpret_cast<DevicePointer>(to), from, bytes);
+  }
+  void copy_out(void* to, const void* from, std::size_t bytes) override {
+    core_->staging.copy_out(to, reinterpret_cast<DevicePointer>(from), bytes);
+  }
+  void copy(void* to, const void* from, std::size_t bytes) override {
+    const Context& context = *core_->context;
+    const Context::Use use(context);
+    context.driver().check(context.api().cuMemcpyDtoDAsync_v2(reinterpret_cast<DevicePointer>(to),
+                                                              reinterpret_cast<DevicePointer>(from),
+                                                              bytes, context.stream()),
+                           "copying {} bytes on {}", bytes, context.name());
+  }
+
+  std::shared_ptr<const Artifact> compile(const KernelProgram& program) override {
+    const auto begin = std::chrono::steady_clock::now();
+    const CudaTarget target = cuda_target(core_->context->target());
+    if (!options_.text)
+      fail(ErrorKind::Unsupported, "{}: no renderer of kernels was given", name());
+    KernelText text = options_.text(program, target);
+    const Nvrtc& compiler = nvrtc();
+    const std::string architecture = compiler.architecture_for(target.capability, target.specific);
+    Cubin cubin = options_.cache
+                      ? options_.cache->get(compiler, text.text, architecture, {}, text.symbol)
+                      : compiler.compile(text.text, architecture, {}, text.symbol);
+    const double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    return std::make_shared<KernelArtifact>(core_, program, std::move(text), std::move(cubin),
+                                            seconds);
+  }
+  int compile_threads() const override {
+    return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  }
+
+  void launch(const Artifact& artifact, const KernelProgram&, const ArgBlock& block, int) override {
+    std::lock_guard lock(mutex_);
+    const Context::Use use(*core_->context);
+    launch_locked(static_cast<const KernelArtifact&>(artifact), block);
+  }
+
+  int submit(std::span<const Work> work, std::unique_ptr<Recording>* recording,
+             int workers) override {
+    std::lock_guard lock(mutex_);
+    if (!recording || work.size() < 2 || !all_have_work(work))
+      return submit_each(work, workers);
+    if (!*recording)
+      *recording = std::make_unique<StepGraph>(core_, work);
+    static_cast<StepGraph&>(**recording).run(work);
+    return 1;
+  }
+
+  void synchronize() override { core_->context->synchronize(); }
+
+private:
+  const Nvrtc& nvrtc() {
+    std::lock_guard lock(nvrtc_mutex_);
+    if (!nvrtc_)
+      nvrtc_ = Nvrtc::load(options_.paths);
+    return *nvrtc_;
+  }
+
+  void launch_locked(const KernelArtifact& kernel, const ArgBlock& block) {
+    kernel.pack(block, args_);
+    if (args_.blocks > 0)
+      kernel.launch(args_, core_->context->stream());
+  }
+
+  // A graph cannot hold a launch of no blocks.
+  bool all_have_work(std::span<const Work> work) {
+    for (const Work& item : work) {
+      if (!item.artifact) {
+        if (item.bytes == 0)
+          return false;
+        continue;
+      }
+      static_cast<const KernelArtifact&>(*item.artifact).pack(item.block, args_);
+      if (args_.blocks == 0)
+        return false;
+    }
+    return true;
+  }
+
+  int submit_each(std::span<const Work> work, int) {
+    const Context::Use use(*core_->context);
+    for (const Work& item : work)
+      if (item.artifact)
+        launch_locked(static_cast<const KernelArtifact&>(*item.artifact), item.block);
+      else if (item.bytes > 0)
+        copy(item.to, item.from, item.bytes);
+    return static_cast<int>(work.size());
+  }
+
+  std::shared_ptr<DeviceCore> core_;
+  CudaOptions options_;
+  std::mutex nvrtc_mutex_;
+  std::shared_ptr<const Nvrtc> nvrtc_;
+  std::mutex mutex_; ///< keeps the parts of a step together in the stream; guards args_
+  LaunchArgs args_;
+};
+
+} // namespace
+
+std::unique_ptr<Device> make_cuda_device(int index, CudaOptions options) {
+  auto context = std::make_shared<const Context>(Driver::load(options.paths), index);
+  return std::make_unique<CudaDevice>(std::move(context), std::move(options));
+}
+
+} // namespace egret::backend::cuda

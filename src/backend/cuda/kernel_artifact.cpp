@@ -1,0 +1,164 @@
+#include "backend/cuda/kernel_artifact.h"
+
+#include "support/fail.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace egret::backend::cuda {
+namespace {
+
+using kernel::KernelProgram;
+using kernel::Space;
+
+std::size_t count_of(const KernelProgram& program, Space space) {
+  return static_cast<std::size_t>(
+      std::count_if(program.buffers.begin(), program.buffers.end(),
+                    [&](const kernel::Buffer& b) { return b.space == space; }));
+}
+
+// The largest struct of parameters that every architecture takes.
+constexpr std::size_t kMostParameterBytes = 4096;
+
+} // namespace
+
+KernelArtifact::KernelArtifact(std::shared_ptr<DeviceCore> core, const KernelProgram& program,
+                               KernelText text, Cubin cubin, double seconds)
+    : core_(std::move(core)), name_(program.name), text_(std::move(text)),
+      log_(std::move(cubin.log)), seconds_(seconds), cached_(cubin.cached),
+      pointers_(count_of(program, Space::Argument) + count_of(program, Space::Workspace)),
+      dims_(program.dims.size()), scalars_(program.scalars.size()),
+      blocks_(program.launch.workers, program.dims),
+      threads_(static_cast<unsigned>(program.launch.threads)) {
+  const Context& context = *core_->context;
+  const DriverApi& api = context.api();
+  const Context::Use use(context);
+  for (const KernelResources& r : cubin.kernels)
+    if (r.kernel == text_.symbol)
+      resources_ = r;
+  text_.shared_bytes = std::max(text_.shared_bytes, program.launch.least_shared);
+  const std::int64_t shared = text_.shared_bytes + resources_.shared_bytes;
+  if (shared > context.target().block_shared_bytes)
+    fail(ErrorKind::Unsupported,
+         "{}: kernel {} asks for {} bytes of shared memory a block, {} are there", context.name(),
+         name_, shared, context.target().block_shared_bytes);
+  if (threads_ == 0 || threads_ > 1024)
+    fail(ErrorKind::Unsupported, "{}: kernel {} asks for blocks of {} threads (1 to 1024)",
+         context.name(), name_, threads_);
+  context.driver().check(api.cuModuleLoadData(&module_, cubin.code.c_str()),
+                         "loading kernel {} on {}", name_, context.name());
+  try {
+    context.driver().check(api.cuModuleGetFunction(&function_, module_, text_.symbol.c_str()),
+                           "looking for {} in kernel {}", text_.symbol, name_);
+    if (text_.shared_bytes > 0)
+      context.driver().check(api.cuFuncSetAttribute(function_, kMaxDynamicShared,
+                                                    static_cast<int>(text_.shared_bytes)),
+                             "asking for {} bytes of shared memory for kernel {}",
+                             text_.shared_bytes, name_);
+    for (const kernel::Buffer& buffer : program.buffers)
+      if (buffer.space == Space::Counter) {
+        const auto bytes =
+            static_cast<std::size_t>(buffer.elements.upper()) * size_of(buffer.dtype);
+        counters_.push_back(core_->memory.allocate(bytes));
+        context.driver().check(
+            api.cuMemsetD8Async(reinterpret_cast<DevicePointer>(counters_.back()), 0, bytes,
+                                context.stream()),
+            "clearing the counters of kernel {}", name_);
+      }
+    most_blocks_ = program.launch.resident ? resident_blocks(program) : 0x7fffffffu;
+    const std::size_t words = std::max<std::size_t>(1, pointers_ + counters_.size()) +
+                              std::max<std::size_t>(1, dims_) + std::max<std::size_t>(1, scalars_);
+    if (words * 8 > kMostParameterBytes)
+      fail(ErrorKind::Unsupported, "{}: kernel {} has {} bytes of parameters, {} are allowed",
+           context.name(), name_, words * 8, kMostParameterBytes);
+  } catch (...) {
+    for (void* counter : counters_)
+      core_->memory.release(counter);
+    api.cuModuleUnload(module_);
+    throw;
+  }
+}
+
+KernelArtifact::~KernelArtifact() {
+  const DriverApi& api = core_->context->api();
+  for (void* counter : counters_)
+    core_->memory.release(counter);
+  if (api.cuCtxPushCurrent_v2(core_->context->handle()) != kSuccess)
+    return;
+  // Launches of it may still be queued.
+  api.cuStreamSynchronize(core_->context->stream());
+  api.cuModuleUnload(module_);
+  ContextHandle popped = nullptr;
+  api.cuCtxPopCurrent_v2(&popped);
+}
+
+unsigned KernelArtifact::resident_blocks(const KernelProgram& program) const {
+  const Context& context = *core_->context;
+  int fit = 0;
+  context.driver().check(context.api().cuOccupancyMaxActiveBlocksPerMultiprocessor(
+                             &fit, function_, static_cast<int>(threads_),
+                             static_cast<std::size_t>(text_.shared_bytes)),
+                         "asking how many blocks of kernel {} fit", name_);
+  if (fit == 0)
+    fail(ErrorKind::Unsupported,
+         "{}: a block of kernel {} does not fit a multiprocessor: {} threads of {} registers",
+         context.name(), name_, threads_, resources_.registers);
+  if (program.launch.blocks_per_core > 0)
+    fit = std::min(fit, program.launch.blocks_per_core);
+  return static_cast<unsigned>(fit) * static_cast<unsigned>(context.target().workers);
+}
+
+std::string KernelArtifact::code() const {
+  return fmt::format("// {}: {} registers, {} bytes of stack, {} + {} bytes of spills, {} + {} "
+                     "bytes of shared memory, {} threads\n{}\n{}",
+                     name_, resources_.registers, resources_.stack_bytes, resources_.spill_stores,
+                     resources_.spill_loads, resources_.shared_bytes, text_.shared_bytes, threads_,
+                     text_.text, log_.empty() ? "" : "/*\n" + log_ + "\n*/\n");
+}
+
+void KernelArtifact::pack(const kernel::ArgBlock& block, LaunchArgs& args) const {
+  const std::size_t pointers = std::max<std::size_t>(1, pointers_ + counters_.size());
+  const std::size_t dims = std::max<std::size_t>(1, dims_);
+  const std::size_t scalars = std::max<std::size_t>(1, scalars_);
+  args.bytes.assign((pointers + dims + scalars) * 8, std::byte{0});
+  std::byte* at = args.bytes.data();
+  auto put = [&](const void* from, std::size_t words) {
+    if (words > 0)
+      std::memcpy(at, from, words * 8);
+    at += words * 8;
+  };
+  put(block.pointers, pointers_);
+  put(counters_.data(), counters_.size());
+  at = args.bytes.data() + pointers * 8;
+  put(block.dims, dims_);
+  at = args.bytes.data() + (pointers + dims) * 8;
+  put(block.scalars, scalars_);
+  const std::int64_t blocks = std::max<std::int64_t>(0, blocks_.at(block.dims));
+  args.blocks = static_cast<unsigned>(std::min<std::int64_t>(blocks, most_blocks_));
+}
+
+KernelNodeParams KernelArtifact::node_params(const LaunchArgs& args, void** parameters) const {
+  parameters[0] = const_cast<std::byte*>(args.bytes.data());
+  KernelNodeParams params;
+  params.function = function_;
+  params.grid[0] = args.blocks;
+  params.block[0] = threads_;
+  params.shared_bytes = static_cast<unsigned>(text_.shared_bytes);
+  params.parameters = parameters;
+  return params;
+}
+
+void KernelArtifact::launch(const LaunchArgs& args, StreamHandle stream) const {
+  void* parameters[] = {const_cast<std::byte*>(args.bytes.data())};
+  LaunchConfig config;
+  config.grid[0] = args.blocks;
+  config.block[0] = threads_;
+  config.shared_bytes = static_cast<unsigned>(text_.shared_bytes);
+  config.stream = stream;
+  const Context& context = *core_->context;
+  context.driver().check(context.api().cuLaunchKernelEx(&config, function_, parameters, nullptr),
+                         "launching kernel {} on {} ({} blocks of {} threads)", name_,
+                         context.name(), args.blocks, threads_);
+}
+
+} // namespace egret::backend::cuda

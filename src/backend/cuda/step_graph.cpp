@@ -1,0 +1,135 @@
+#include "backend/cuda/step_graph.h"
+
+#include "support/fail.h"
+
+namespace egret::backend::cuda {
+namespace {
+
+const KernelArtifact& kernel_of(const Work& item) {
+  return static_cast<const KernelArtifact&>(*item.artifact);
+}
+
+} // namespace
+
+StepGraph::StepGraph(std::shared_ptr<DeviceCore> core, std::span<const Work> work)
+    : core_(std::move(core)) {
+  const Context& context = *core_->context;
+  const DriverApi& api = context.api();
+  const Context::Use use(context);
+  StreamHandle stream = nullptr; // of its own: other threads go on using the context's
+  context.driver().check(api.cuStreamCreate(&stream, 1), "making a stream on {}", context.name());
+  struct DestroyStream {
+    const DriverApi& api;
+    StreamHandle stream;
+    ~DestroyStream() { api.cuStreamDestroy_v2(stream); }
+  } destroy_stream{api, stream};
+  constexpr int kRelaxed = 2;
+  context.driver().check(api.cuStreamBeginCapture_v2(stream, kRelaxed),
+                         "beginning to record {} parts of a step", work.size());
+  GraphHandle graph = nullptr;
+  try {
+    capture(work, stream);
+  } catch (...) {
+    api.cuStreamEndCapture(stream, &graph);
+    if (graph)
+      api.cuGraphDestroy(graph);
+    throw;
+  }
+  context.driver().check(api.cuStreamEndCapture(stream, &graph), "recording a step of {} parts",
+                         work.size());
+  const Result made = api.cuGraphInstantiateWithFlags(&exec_, graph, 0);
+  api.cuGraphDestroy(graph);
+  context.driver().check(made, "making a graph of {} parts", work.size());
+}
+
+StepGraph::~StepGraph() {
+  const DriverApi& api = core_->context->api();
+  if (api.cuCtxPushCurrent_v2(core_->context->handle()) != kSuccess)
+    return;
+  api.cuGraphExecDestroy(exec_);
+  ContextHandle popped = nullptr;
+  api.cuCtxPopCurrent_v2(&popped);
+}
+
+void StepGraph::capture(std::span<const Work> work, StreamHandle stream) {
+  const Context& context = *core_->context;
+  const DriverApi& api = context.api();
+  for (const Work& item : work) {
+    Node node;
+    if (item.artifact) {
+      node.artifact = item.artifact;
+      kernel_of(item).pack(item.block, node.args);
+      kernel_of(item).launch(node.args, stream);
+    } else {
+      node.to = item.to;
+      node.from = item.from;
+      node.bytes = item.bytes;
+      context.driver().check(api.cuMemcpyDtoDAsync_v2(reinterpret_cast<DevicePointer>(item.to),
+                                                      reinterpret_cast<DevicePointer>(item.from),
+                                                      item.bytes, stream),
+                             "recording a copy of {} bytes", item.bytes);
+    }
+    // What the stream waits for now is the node that was just added.
+    int status = 0;
+    std::uint64_t id = 0;
+    GraphHandle graph = nullptr;
+    const GraphNode* last = nullptr;
+    std::size_t count = 0;
+    context.driver().check(
+        api.cuStreamGetCaptureInfo_v2(stream, &status, &id, &graph, &last, &count),
+        "recording part {} of a step", nodes_.size());
+    ensure(count == 1, "part {} of a recorded step became {} nodes", nodes_.size(), count);
+    node.handle = last[0];
+    nodes_.push_back(std::move(node));
+  }
+}
+
+void StepGraph::patch_launch(Node& node, const Work& item) {
+  kernel_of(item).pack(item.block, scratch_);
+  if (scratch_ == node.args)
+    return;
+  std::swap(node.args, scratch_);
+  void* parameters[1];
+  const KernelNodeParams params = kernel_of(item).node_params(node.args, parameters);
+  const Context& context = *core_->context;
+  context.driver().check(
+      context.api().cuGraphExecKernelNodeSetParams_v2(exec_, node.handle, &params),
+      "changing the arguments of kernel {} in a recorded step", kernel_of(item).name());
+  ++patched_;
+}
+
+void StepGraph::patch_copy(Node& node, const Work& item) {
+  if (node.to == item.to && node.from == item.from && node.bytes == item.bytes)
+    return;
+  node.to = item.to;
+  node.from = item.from;
+  node.bytes = item.bytes;
+  CopyParams params;
+  params.from.device = reinterpret_cast<DevicePointer>(item.from);
+  params.to.device = reinterpret_cast<DevicePointer>(item.to);
+  params.width = params.from.pitch = params.to.pitch = item.bytes;
+  const Context& context = *core_->context;
+  context.driver().check(
+      context.api().cuGraphExecMemcpyNodeSetParams(exec_, node.handle, &params, context.handle()),
+      "changing a copy of {} bytes in a recorded step", item.bytes);
+  ++patched_;
+}
+
+void StepGraph::run(std::span<const Work> work) {
+  ensure(work.size() == nodes_.size(), "a step of {} parts was recorded, {} are to be run",
+         nodes_.size(), work.size());
+  const Context& context = *core_->context;
+  const Context::Use use(context);
+  for (std::size_t i = 0; i < work.size(); ++i) {
+    ensure(work[i].artifact == nodes_[i].artifact, "part {} of a recorded step is another kernel",
+           i);
+    if (work[i].artifact)
+      patch_launch(nodes_[i], work[i]);
+    else
+      patch_copy(nodes_[i], work[i]);
+  }
+  context.driver().check(context.api().cuGraphLaunch(exec_, context.stream()),
+                         "launching a step of {} parts on {}", work.size(), context.name());
+}
+
+} // namespace egret::backend::cuda
