@@ -128,7 +128,7 @@ constexpr std::array<OpInfo, kOps> kTable = {{
    "natural logarithm; 0 and -0 give -inf, negatives give NaN"},
   {Op::Cos, "cos", C::Unary, 1, T::Float, EGRET_FLOAT(std::cos(a)), kNoInt, true, true, 24, 2, "(Cos a)",
    "cosine of radians at any size of the argument; infinities give NaN"},
-  {Op::Tanh, "tanh", C::Unary, 1, T::Float, EGRET_FLOAT(std::tanh(a)), kNoInt, true, true, 24, 2, "(Tanh a)",
+  {Op::Tanh, "tanh", C::Unary, 1, T::Float, EGRET_FLOAT(std::tanh(a)), kNoInt, true, true, 24, 3, "(Tanh a)",
    "hyperbolic tangent; infinities give 1 and -1, -0 gives -0"},
   {Op::Erf, "erf", C::Unary, 1, T::Float, EGRET_FLOAT(std::erf(a)), kNoInt, true, true, 30, 2, "(Erf a)",
    "error function; infinities give 1 and -1, -0 gives -0"},
@@ -136,7 +136,7 @@ constexpr std::array<OpInfo, kOps> kTable = {{
    "log(1 + a), accurate near 0; -1 gives -inf, less gives NaN, -0 gives -0"},
   {Op::Expm1, "expm1", C::Unary, 1, T::Float, EGRET_FLOAT(std::expm1(a)), kNoInt, true, true, 24, 2, "(Expm1 a)",
    "e^a - 1, accurate near 0; -inf gives -1, -0 gives -0"},
-  {Op::Sigmoid, "sigmoid", C::Unary, 1, T::Float, EGRET_FLOAT(sigmoid(a)), kNoInt, true, true, 26, 2, "(Sigmoid a)",
+  {Op::Sigmoid, "sigmoid", C::Unary, 1, T::Float, EGRET_FLOAT(sigmoid(a)), kNoInt, true, true, 26, 3, "(Sigmoid a)",
    "1 / (1 + e^-a); infinities give 0 and 1"},
 
   {Op::Add, "add", C::Binary, 2, T::Number, EGRET_FLOAT(a + b), EGRET_INT(wrap(word(a) + word(b))), false, true, 1, 0, "(Add a b)",

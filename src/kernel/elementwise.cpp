@@ -288,7 +288,7 @@ public:
     std::vector<Schedule> schedules;
     for (CachePolicy policy : {streams ? CachePolicy::Streaming : CachePolicy::Default,
                                streams ? CachePolicy::Default : CachePolicy::Streaming})
-      for (int vectors : flops > 28 ? std::vector{2, 1, 4} : std::vector{4, 2, 8}) {
+      for (int vectors : std::vector{4, 2, 8}) {
         Schedule s;
         s.generator = name();
         s.knobs["vectors"] = vectors;

@@ -107,14 +107,9 @@ l = mp.log(2)
 print("ln2 parts", [float(x).hex() for x in (to_f32(l), to_f32(l - to_f32(l)))])
 short = mp.mpf(int(l * 2 ** 15)) / 2 ** 15
 print("ln2 short parts", float(short).hex(), float(to_f32(l - short)).hex())
-# tanh x = x + x^3 p(x^2)
-fit("tanh p", lambda z: series(lambda t: (mp.tanh(mp.sqrt(t)) / mp.sqrt(t) - 1) / t, z, 1e-12, -mp.mpf(1) / 3),
-    lambda z: z / (mp.tanh(mp.sqrt(z)) / mp.sqrt(z)) if z > 1e-12 else mp.mpf(0), range(6), 0, mp.mpf("0.63") ** 2, to_f32)
-# erf x = x + x p(x^2) for |x| <= 0.92; erf x = 1 - exp(-x q(x)) above, to 4
-fit("erf p", lambda z: series(lambda t: mp.erf(mp.sqrt(t)) / mp.sqrt(t) - 1, z, 1e-14, 2 / mp.sqrt(mp.pi) - 1),
-    lambda z: 1 / (mp.erf(mp.sqrt(z)) / mp.sqrt(z)) if z > 1e-14 else mp.sqrt(mp.pi) / 2, range(7), 0, mp.mpf("0.93") ** 2, to_f32)
-fit("erf q", lambda x: -mp.log(mp.erfc(x)) / x - 1,
-    lambda x: x * mp.erfc(x) / mp.erf(x), range(8), mp.mpf("0.9"), 4, to_f32)
+# erf x = 1 - exp(-(x + x q(x))) for 0 <= x <= 4
+fit("erf q", lambda x: -mp.log(mp.erfc(x)) / x - 1 if x > 1e-12 else 2 / mp.sqrt(mp.pi) - 1,
+    lambda x: x * mp.erfc(x) / mp.erf(x) if x > 1e-12 else mp.sqrt(mp.pi) / 2, range(9), 0, 4, to_f32)
 # For pow, in f64: log2(m) = s p(s^2), s = (m-1)/(m+1); 2^r = p(r)
 s_top = ((mp.sqrt(2) - 1) / (mp.sqrt(2) + 1)) ** 2
 fit("pow log2 p", lambda z: series(lambda t: 2 * mp.atanh(mp.sqrt(t)) / mp.sqrt(t) * c, z, 1e-14, 2 * c),

@@ -1,5 +1,6 @@
 #include "backend/cpu/jit.h"
 
+#include "backend/cpu/interleave.h"
 #include "backend/cpu/math_library.h"
 #include "support/fail.h"
 
@@ -62,7 +63,7 @@ void initialize_llvm() {
 
 // Functions are made of explicit vectors with their invariants hoisted already, so little is left
 // to do: variables into registers, and what addresses and masks have in common.
-void optimize(llvm::Module& module, llvm::TargetMachine& machine) {
+void optimize(llvm::Module& module, llvm::TargetMachine& machine, const Isa& isa) {
   llvm::LoopAnalysisManager loops;
   llvm::FunctionAnalysisManager functions;
   llvm::CGSCCAnalysisManager graph;
@@ -77,8 +78,11 @@ void optimize(llvm::Module& module, llvm::TargetMachine& machine) {
   passes.addPass(llvm::PromotePass());
   passes.addPass(llvm::EarlyCSEPass(true));
   for (llvm::Function& function : module)
-    if (!function.isDeclaration())
+    if (!function.isDeclaration()) {
       passes.run(function, functions);
+      // As many as registers suffice for.
+      interleave_chains(function, isa.avx512 ? 4 : 2);
+    }
 }
 
 } // namespace
@@ -204,7 +208,7 @@ std::unique_ptr<Code> Jit::compile(const std::string& name,
   t.render = seconds_since(start);
 
   start = Clock::now();
-  optimize(*module, *borrowed.machine);
+  optimize(*module, *borrowed.machine, impl_->isa);
   t.optimize = seconds_since(start);
 
   // Every function has a name of its own in the one library that holds them all.
@@ -232,7 +236,7 @@ std::string Jit::text(const std::function<void(llvm::Module&)>& fill, bool assem
   Borrowed borrowed(*impl_);
   llvm::LLVMContext context;
   auto module = build(context, *borrowed.machine, "kernel", fill);
-  optimize(*module, *borrowed.machine);
+  optimize(*module, *borrowed.machine, impl_->isa);
   std::string text;
   {
     llvm::raw_string_ostream stream(text);

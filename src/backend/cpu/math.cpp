@@ -1,4 +1,5 @@
 // Transcendental functions.
+#include "backend/cpu/interleave.h"
 #include "backend/cpu/math_f32.h"
 #include "backend/cpu/ops.h"
 
@@ -8,11 +9,25 @@
 
 namespace egret::backend::cpu {
 
+namespace {
+
+Num inlined(Op op, Num x);
+
+} // namespace
+
 Num math(Op op, Num x) {
   if (x.bits() == 64) {
     std::string name = "egret_" + std::string(info_of(op).name) + "_f64";
     return call_library(name.c_str(), x);
   }
+  Num result = inlined(op, x);
+  mark_chain(result);
+  return result;
+}
+
+namespace {
+
+Num inlined(Op op, Num x) {
   switch (op) {
   case Op::Exp:
     return exp_f32(x);
@@ -42,6 +57,8 @@ Num math(Op op, Num x) {
   ensure(false, "cpu renderer: {} has no code for floats", info_of(op).name);
   return x;
 }
+
+} // namespace
 
 Num power(Num x, Num y) {
   return x.bits() == 64 ? call_library("egret_pow_f64", x, {y}) : power_f32(x, y);

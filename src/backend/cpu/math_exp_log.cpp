@@ -23,32 +23,44 @@ Num power_of_two(Num n) {
   return from_bits((n + n.word(127)) << 23);
 }
 
-// One instruction of AVX-512, for the vectors that it has: p * 2^whole, rounded once.
-Num scale_by_instruction(Num p, Num whole, llvm::Intrinsic::ID id) {
+// Whether p * 2^whole is one instruction: AVX-512 has it, for these vectors.
+bool has_scale(Num p) {
+  return p.sink().isa.avx512 && (p.lanes() == 16 || p.lanes() == 8 || p.lanes() == 4);
+}
+
+// That instruction: rounded once, for any `whole`. Lanes where `kept` (a bit each) is 0 become 0.
+Num scale_by_instruction(Num p, Num whole, llvm::Value* kept) {
   llvm::IRBuilder<>& b = p.b();
-  llvm::Value* all = llvm::ConstantInt::get(b.getIntNTy(std::max(8, p.lanes())), -1, true);
   if (p.lanes() == 16) // with the rounding mode that is set
-    return p.with(b.CreateIntrinsic(id, {}, {p, whole, p.like(0), all, b.getInt32(4)}));
-  return p.with(b.CreateIntrinsic(id, {}, {p, whole, p.like(0), all}));
+    return p.with(b.CreateIntrinsic(llvm::Intrinsic::x86_avx512_mask_scalef_ps_512, {},
+                                    {p, whole, p.like(0), kept, b.getInt32(4)}));
+  return p.with(b.CreateIntrinsic(p.lanes() == 8 ? llvm::Intrinsic::x86_avx512_mask_scalef_ps_256
+                                                 : llvm::Intrinsic::x86_avx512_mask_scalef_ps_128,
+                                  {}, {p, whole, p.like(0), kept}));
+}
+
+llvm::Value* all_lanes(Num p) {
+  return llvm::ConstantInt::get(p.b().getIntNTy(p.lanes() == 16 ? 16 : 8), -1, true);
 }
 
 // p * 2^n for n from -252 to 254, rounded once even where the result is denormal: p is of moderate
 // size, so only the second product can be inexact. `whole` is n as an f32.
 Num scale(Num p, Num whole, Num n) {
-  if (p.sink().isa.avx512 && p.lanes() == 16)
-    return scale_by_instruction(p, whole, llvm::Intrinsic::x86_avx512_mask_scalef_ps_512);
-  if (p.sink().isa.avx512 && p.lanes() == 8)
-    return scale_by_instruction(p, whole, llvm::Intrinsic::x86_avx512_mask_scalef_ps_256);
-  if (p.sink().isa.avx512 && p.lanes() == 4)
-    return scale_by_instruction(p, whole, llvm::Intrinsic::x86_avx512_mask_scalef_ps_128);
+  if (has_scale(p))
+    return scale_by_instruction(p, whole, all_lanes(p));
   Num half = sar(n, 1);
   return p * power_of_two(half) * power_of_two(n - half);
 }
 
-// NaN stays.
-Num clamp(Num x, double low, double high) {
-  x = select(x > high, high, x);
+// NaN stays in all three.
+Num at_most(Num x, double high) {
+  return select(x > high, high, x);
+}
+Num at_least(Num x, double low) {
   return select(x < low, low, x);
+}
+Num clamp(Num x, double low, double high) {
+  return at_least(at_most(x, high), low);
 }
 
 // x = n ln 2 + r with |r| <= ln 2 / 2; n as an f32 and as an integer.
@@ -57,16 +69,16 @@ struct Reduced {
 };
 Reduced reduce(Num x) {
   Num n(x);
-  Num whole = round_small(x * kLog2E, &n);
+  Num whole = round_small_product(x, kLog2E, &n);
   Num r = fma(whole, x.like(-kLn2), x);
   return {fma(whole, x.like(-kLn2Low), r), whole, n};
 }
 
 // e^r - 1 = r + r^2 p(r)
+constexpr double kExp0 = 0x1.fffffep-2, kExp1 = 0x1.5554a4p-3, kExp2 = 0x1.555788p-5,
+                 kExp3 = 0x1.123186p-7, kExp4 = 0x1.6ad6fp-10;
 Num expm1_polynomial(Num r) {
-  Num p =
-      polynomial(r, {0x1.fffffep-2, 0x1.5554a4p-3, 0x1.555788p-5, 0x1.123186p-7, 0x1.6ad6fp-10});
-  return fma(r * r, p, r);
+  return fma(r * r, polynomial(r, {kExp0, kExp1, kExp2, kExp3, kExp4}), r);
 }
 
 // log(1+f) - f = -f^2/2 + f^3 p(f) for sqrt(1/2) <= 1+f <= sqrt(2)
@@ -101,11 +113,17 @@ Num log_edges(Num x, Num result) {
 } // namespace
 
 Num exp_f32(Num x) {
-  auto [r, whole, n] = reduce(clamp(x, -105, 90));
-  Num p = expm1_polynomial(r) + 1.0;
   // What rounds to 0, masked scores of attention above all, is 0 before it is scaled: an underflow
   // would cost some CPUs a hundred cycles.
-  return scale(select(x < -104.0, 0.0, p), whole, n);
+  bool masked = has_scale(x) && x.lanes() >= 8; // where a mask is as many bits as there are lanes
+  auto [r, whole, n] = reduce(masked ? at_most(x, 90) : clamp(x, -105, 90));
+  Num p = polynomial(r, {1, 1, kExp0, kExp1, kExp2, kExp3, kExp4});
+  if (!masked)
+    return scale(select(x < -104.0, 0.0, p), whole, n);
+  // Below the mask r and p are anything.
+  llvm::Value* kept = x.b().CreateFCmpUGE(x, x.like(-104));
+  return scale_by_instruction(
+      p, whole, x.b().CreateBitCast(kept, x.b().getIntNTy(static_cast<unsigned>(x.lanes()))));
 }
 
 Num exp2_f32(Num x) {
@@ -153,40 +171,41 @@ Num log1p_f32(Num x) {
 }
 
 Num sigmoid_f32(Num x) {
-  // With z = e^-|x| <= 1 nothing overflows: q = 1/(1+z), or z/(1+z) for negative x. What rounding
-  // 1+z loses is given back: it changes q by that times -q/(1+z), and 1/(1+z) is q or 1-q.
-  Num z = exp_f32(-abs(x));
-  Num d = z + 1.0;
-  Num lost = z - (d - 1.0);
-  Num negative = x < 0.0;
-  Num q = select(negative, z, 1.0) / d;
-  Num reciprocal = select(negative, q.like(1) - q, q);
-  return fma(-(q * reciprocal), lost, q);
+  // 1/(1+z), or z/(1+z) for negative x, with z = e^-|x| <= 1, so that nothing overflows. Both z and
+  // 1+z come from e^r - 1 with one rounding each.
+  auto [r, whole, n] = reduce(at_least(-abs(x), -105));
+  Num p = expm1_polynomial(r);
+  Num s = scale(x.like(1), whole, n);
+  Num z = fma(s, p, s);
+  Num d = fma(s, p, s + 1.0);
+  return select(x < 0.0, z, x.like(1)) / d;
 }
 
 Num tanh_f32(Num x) {
-  Num a = abs(x);
-  Num z = x * x;
-  Num p = polynomial(z, {-0x1.555554p-2, 0x1.111076p-3, -0x1.b9f046p-5, 0x1.639406p-6,
-                         -0x1.0bfc64p-7, 0x1.189a78p-9});
-  Num small = fma(z * p, a, a);
-  Num e = exp_f32(a + a);
-  Num large = fma(a.like(-2), a.like(1) / (e + 1.0), a.like(1));
-  return copysign(select(a < 0.625, small, large), x); // NaN takes the second way and stays
+  // With t = 2|x| and m = e^t - 1, which keeps its relative accuracy down to 0, it is m/(m+2).
+  // m = 2^n (e^r - 1) + 2^n - 1 with r = t - n ln2; where n is not 0 what the product loses without
+  // a second part of ln2 is little beside 2^n - 1.
+  Num t = at_most(abs(x + x), 24); // 1 from 18.1 on
+  Num n(x);
+  Num whole = round_small_product(t, kLog2E, &n);
+  Num p = expm1_polynomial(fma(whole, x.like(-kLn2), t));
+  Num s = power_of_two(n);
+  Num m = fma(s, p, s - 1.0);
+  return copysign(m / (m + 2.0), x);
 }
 
 Num erf_f32(Num x) {
-  Num a = abs(x);
-  Num z = x * x;
-  Num p = polynomial(z, {0x1.06eba8p-3, -0x1.81274p-2, 0x1.ce2d64p-4, -0x1.b8011ap-6, 0x1.544a1ap-8,
-                         -0x1.a60a2ep-11, 0x1.4f676p-14});
-  Num small = fma(p, a, a);
-  // erfc(b) = e^-(b + b q(b)) up to 4, where 1 - erfc rounds to 1.
-  Num b = select(a > 4.0, 4.0, a);
-  Num q = polynomial(b, {0x1.0740bcp-3, 0x1.4576f4p-1, 0x1.aec61ep-4, -0x1.71e04p-6, 0x1.78098ap-9,
-                         -0x1.ca8becp-16, -0x1.a32ee6p-15, 0x1.63b67p-18});
-  Num large = a.like(1) - exp_f32(-fma(q, b, b));
-  return copysign(select(a < 0.92, small, large), x);
+  // 1 - erfc(b), erfc(b) = e^-(b + b q(b)) = 2^n e^r; the difference as in tanh, up to 4, where it
+  // rounds to 1.
+  Num b = at_most(abs(x), 4);
+  Num q = polynomial(b, {0x1.06eba8p-3, 0x1.45f3p-1, 0x1.a4f8c4p-4, -0x1.39b7cep-6, -0x1.636f78p-13,
+                         0x1.b74266p-10, -0x1.4e25eap-11, 0x1.f280c4p-14, -0x1.3af866p-17});
+  Num y = -fma(q, b, b);
+  Num n(x);
+  Num whole = round_small_product(y, kLog2E, &n);
+  Num p = expm1_polynomial(fma(whole, x.like(-kLn2), y));
+  Num s = power_of_two(n);
+  return copysign(fma(s, p, s - 1.0), x);
 }
 
 } // namespace egret::backend::cpu

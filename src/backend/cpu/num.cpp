@@ -2,6 +2,8 @@
 
 #include <llvm/IR/Module.h>
 
+#include <bit>
+
 namespace egret::backend::cpu {
 
 Num fma(Num a, Num b, Num c) {
@@ -35,13 +37,35 @@ Num exact_fma(Num a, Num b, Num c) {
   return call_library("egret_fma_f64", a, {b, c});
 }
 
-Num round_small(Num x, Num* as_int) {
-  // Adding 1.5 * 2^(mantissa bits) leaves the integer in the low bits.
-  Num magic = x.like(x.bits() == 32 ? 0x1.8p23 : 0x1.8p52);
-  Num shifted = x + magic;
-  if (as_int != nullptr)
-    *as_int = to_bits(shifted) - to_bits(magic);
+namespace {
+
+// Adding 1.5 * 2^(mantissa bits) leaves the integer in the low bits.
+double rounding_summand(Num x) {
+  return x.bits() == 32 ? 0x1.8p23 : 0x1.8p52;
+}
+
+Num unshift(Num shifted, Num* as_int) {
+  Num magic = shifted.like(rounding_summand(shifted));
+  if (as_int != nullptr) {
+    // Added, so that it joins what callers add to it.
+    double summand = rounding_summand(shifted);
+    std::uint64_t bits = shifted.bits() == 32
+                             ? std::bit_cast<std::uint32_t>(static_cast<float>(summand))
+                             : std::bit_cast<std::uint64_t>(summand);
+    *as_int = to_bits(shifted) + to_bits(shifted).word(-bits);
+  }
   return shifted - magic;
+}
+
+} // namespace
+
+Num round_small(Num x, Num* as_int) {
+  return unshift(x + rounding_summand(x), as_int);
+}
+
+Num round_small_product(Num x, double c, Num* as_int) {
+  Num magic = x.like(rounding_summand(x));
+  return unshift(x.sink().isa.fma ? fma(x, x.like(c), magic) : x * c + magic, as_int);
 }
 
 Num trunc(Num x) {

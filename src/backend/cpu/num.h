@@ -185,6 +185,8 @@ Num exact_sum_odd(Num a, Num b);
 /// Rounded to nearest integral value, |x| < 2^22 (f32) or 2^51 (f64); `as_int` gets it as an
 /// integer. NaN gives NaN and some integer.
 Num round_small(Num x, Num* as_int = nullptr);
+/// The same of x * c, where the CPU has fma without rounding the product.
+Num round_small_product(Num x, double c, Num* as_int);
 Num floor(Num x);
 Num trunc(Num x);
 /// f64 to f32 so that a later rounding to a narrower type rounds as if from the f64: towards zero,
