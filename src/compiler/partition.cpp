@@ -86,7 +86,7 @@ private:
     return false;
   }
 
-  /// Numbers the groups so that reads go from smaller to larger; ties go by the earliest node.
+  /// Numbers all groups so that reads go from smaller to larger; ties go by the earliest node.
   void rank_groups() {
     rank_.assign(groups_.size(), 0);
     std::vector<std::set<int>> next(groups_.size());
@@ -129,7 +129,39 @@ private:
     groups_[first] = std::move(joined);
     groups_[second] = Group{};
     alive_[second] = false;
-    rank_groups();
+    close_ranks(first, second);
+  }
+
+  /// Orders the groups again after `second` went into `first`. Only ranks between the two change:
+  /// what reads `first` goes behind it, in the order it had; the rest, among which are those that
+  /// feed `second`, stays before it.
+  void close_ranks(int first, int second) {
+    const int begin = rank_[first], end = rank_[second];
+    ensure(begin < end, "partition: a kernel of rank {} joined one of rank {}", begin, end);
+    std::set<int> behind;
+    std::vector<int> before, after;
+    for (int r = begin; r <= end; ++r) {
+      const int g = order_[r];
+      if (g == kNone || g == second)
+        continue;
+      if (g != first && !behind.contains(g)) {
+        before.push_back(g);
+        continue;
+      }
+      if (g != first)
+        after.push_back(g);
+      for (int c : consumers_of(g))
+        if (c != first && rank_[c] <= end)
+          behind.insert(c);
+    }
+    before.push_back(first);
+    before.insert(before.end(), after.begin(), after.end());
+    for (int r = begin; r <= end; ++r) {
+      const auto i = static_cast<std::size_t>(r - begin);
+      order_[r] = i < before.size() ? before[i] : kNone;
+      if (i < before.size())
+        rank_[before[i]] = r;
+    }
   }
 
   void remember_refusal(int producer, int consumer, const std::string& why) {
@@ -154,10 +186,12 @@ private:
   template <class Wanted>
   bool sweep(Wanted wanted) {
     bool any = false;
-    for (std::size_t at = 0; at < order_.size(); ++at) {
+    for (std::size_t at = 0; at < order_.size();) {
       const int g = order_[at];
-      if (!wanted(groups_[g]))
+      if (g == kNone || !wanted(groups_[g])) {
+        ++at;
         continue;
+      }
       for (bool again = true; again;) {
         again = false;
         std::vector<int> consumers;
@@ -171,7 +205,8 @@ private:
             break;
           }
       }
-      at = static_cast<std::size_t>(rank_[g]); // joining may have moved it
+      if (rank_[g] == static_cast<int>(at)) // else it moved back, and another stands here
+        ++at;
     }
     return any;
   }
@@ -226,6 +261,7 @@ private:
   }
 
   Partition finish() {
+    rank_groups();
     Partition result;
     result.stored = stored_;
     for (int g : order_)
@@ -242,7 +278,8 @@ private:
   std::vector<bool> stored_;
   std::vector<std::vector<Read>> reads_;
   std::vector<std::vector<NodeId>> readers_;
-  std::vector<int> group_of_, rank_, order_;
+  std::vector<int> group_of_, rank_;
+  std::vector<int> order_; ///< by rank; kNone where a group went into another
   std::vector<Group> groups_;
   std::vector<bool> alive_;
   std::map<std::pair<NodeId, NodeId>, std::string> refused_;
