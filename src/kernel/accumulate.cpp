@@ -113,6 +113,42 @@ State Accumulator::across_lanes(const State& state) {
   return best;
 }
 
+State Accumulator::keep(const std::vector<Guard>& mask, const State& next, const State& state) {
+  if (mask.empty())
+    return next;
+  bool by_lane = false;
+  for (const Guard& g : mask)
+    by_lane = by_lane || depends_on_lane(g.value) || depends_on_lane(g.lo) || depends_on_lane(g.hi);
+  return choose(b_.test(mask, by_lane ? b_.type_of(state[0]).lanes : 1), next, state);
+}
+
+State Accumulator::across_threads(const State& state, int threads) {
+  if (watches_nan()) {
+    ValueId v = b_.reduce_threads(Monoid::Max, value(state), threads);
+    return {v, v};
+  }
+  if (monoid_ != Monoid::ArgMax)
+    return {b_.reduce_threads(monoid_, state[0], threads)};
+  // Of those that have the largest value (NaN is the largest), the lowest place: the largest of the
+  // places' negatives.
+  ValueId best = b_.reduce_threads(Monoid::Max, state[0], threads);
+  ValueId mine = b_.apply(Op::Eq, DType::Bool, {state[0], best});
+  if (is_float(dtype_)) {
+    ValueId yes = b_.constant(Scalar::of(DType::Bool, std::int64_t(1)));
+    auto nan = [&](ValueId v) {
+      return b_.apply(Op::Xor, DType::Bool, {b_.apply(Op::Eq, DType::Bool, {v, v}), yes});
+    };
+    mine = b_.apply(Op::Or, DType::Bool,
+                    {mine, b_.apply(Op::And, DType::Bool, {nan(state[0]), nan(best)})});
+  }
+  ValueId minus = b_.constant(Scalar::of(place_, std::int64_t(-1)));
+  ValueId least = b_.constant(identity_of(Monoid::Max, place_));
+  ValueId negative =
+      b_.apply(Op::Select, place_, {mine, b_.apply(Op::Mul, place_, {state[1], minus}), least});
+  ValueId place = b_.reduce_threads(Monoid::Max, negative, threads);
+  return {best, b_.apply(Op::Mul, place_, {place, minus})};
+}
+
 ValueId Accumulator::value(const State& state) {
   if (monoid_ == Monoid::ArgMax)
     return state[1];

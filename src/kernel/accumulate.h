@@ -22,10 +22,14 @@ public:
   State add(const State& state, const Point& point, const Expr& place, bool check_mask);
   /// `state` in the lanes where `mask` holds, the identity in the others.
   State where(const std::vector<Guard>& mask, const State& state);
+  /// `next` where `mask` holds, which may differ by lane and by thread, else `state`.
+  State keep(const std::vector<Guard>& mask, const State& next, const State& state);
   /// Both combined. Of equal values, argmax takes the one whose place is lower.
   State merge(const State& a, const State& b);
   /// The combination of all lanes.
   State across_lanes(const State& state);
+  /// The combination over groups of `threads` threads of a GPU's block, of states of one lane.
+  State across_threads(const State& state, int threads);
   /// The yield itself, in its own dtype.
   Value finish(const State& state);
   std::vector<Type> types(int lanes) const;

@@ -4,6 +4,7 @@
 #include "kernel/analysis.h"
 #include "kernel/emit.h"
 #include "kernel/families.h"
+#include "kernel/map_axes.h"
 #include "kernel/nest.h"
 #include "kernel/transpose.h"
 
@@ -19,79 +20,15 @@ constexpr std::int64_t kChunk = 8192;
 /// and cannot be counted on.
 constexpr std::int64_t kStreamingBytes = 64 << 20;
 
-std::vector<int> all_stages(const Region& region) {
-  std::vector<int> stages(region.stages.size());
-  for (std::size_t s = 0; s < stages.size(); ++s)
-    stages[s] = int(s);
-  return stages;
-}
-
-bool fits(const Region& region) {
-  for (const Stage& s : region.stages)
-    if (s.kind != StageKind::Map)
-      return false;
-  return std::all_of(region.outputs.begin(), region.outputs.end(), [&](const Output& o) {
-    return o.combine == Combine::Store && region.stages[o.stage].axes.size() == region.axes.size();
-  });
-}
-
-/// The axis of the vectors: outputs must be written apart, and contiguous accesses outweigh the
-/// others. Outputs count double, because turning blocks helps loads only.
-int best_axis(const Region& region) {
-  std::vector<int> stages = all_stages(region);
-  int best = -1;
-  std::int64_t best_score = INT64_MIN;
-  for (int a = 0; a < int(region.axes.size()); ++a) {
-    if (std::any_of(region.outputs.begin(), region.outputs.end(),
-                    [&](const Output& o) { return stride_of(region, o, a) == 0; }))
-      continue;
-    std::int64_t score = vector_score(region, stages, a);
-    for (const Output& o : region.outputs)
-      if (stride_of(region, o, a) == 1)
-        score += 16 * std::int64_t(size_of(o.dtype));
-    // A short axis leaves lanes empty.
-    if (auto n = region.axes[a].extent.constant(); n && *n < 8)
-      score -= 16;
-    if (score >= best_score) {
-      best = a;
-      best_score = score;
-    }
-  }
-  return best;
-}
-
-/// The axis along which the most bytes are contiguous that are strided along `vector`; -1 when
-/// there is none.
-int turned_axis(const Region& region, int vector) {
-  int best = -1;
-  std::int64_t best_bytes = 0;
-  for (int a = 0; a < int(region.axes.size()); ++a) {
-    std::int64_t bytes = 0;
-    for (const Stage& stage : region.stages)
-      for (const Load& load : stage.loads)
-        if (load.source == Source::Operand && load.map.is_total() && load.indirect.empty() &&
-            stride_of(region, stage, load, a) == 1) {
-          auto s = stride_of(region, stage, load, vector);
-          if (s && *s != 0 && *s != 1)
-            bytes += std::int64_t(size_of(region.operands[load.number].dtype));
-        }
-    if (a != vector && bytes > best_bytes) {
-      best = a;
-      best_bytes = bytes;
-    }
-  }
-  return best;
-}
-
 class Elementwise {
 public:
   Elementwise(const Region& region, const Schedule& schedule, const Target& target)
       : r_(region), schedule_(schedule), b_(region.name), e_(b_, region) {
-    vector_ = best_axis(region);
+    vector_ = map_vector_axis(region);
     std::int64_t bytes = schedule.vector_bytes ? schedule.vector_bytes : target.vector_bytes;
     lanes_ = vector_ < 0 ? 1 : lanes_for(region, all_stages(region), bytes);
     copies_ = int(schedule.knob("vectors", 4));
-    turned_ = schedule.knob("turn", 0) && lanes_ > 1 ? turned_axis(region, vector_) : -1;
+    turned_ = schedule.knob("turn", 0) && lanes_ > 1 ? map_turned_axis(region, vector_) : -1;
     e_.load_policy = schedule.load_policy;
   }
 
@@ -277,14 +214,14 @@ public:
   std::string name() const override { return "elementwise"; }
 
   std::vector<Schedule> space(const Region& region, const Target& target) const override {
-    if (!fits(region))
+    if (!is_plain_map(region))
       return {};
     double flops = 0;
     for (const Stage& s : region.stages)
       flops += flops_of(s);
     bool streams = usual_store_policy(region, target) == CachePolicy::Streaming;
-    int vector = best_axis(region);
-    bool turns = vector >= 0 && turned_axis(region, vector) >= 0;
+    int vector = map_vector_axis(region);
+    bool turns = vector >= 0 && map_turned_axis(region, vector) >= 0;
     std::vector<Schedule> schedules;
     for (CachePolicy policy : {streams ? CachePolicy::Streaming : CachePolicy::Default,
                                streams ? CachePolicy::Default : CachePolicy::Streaming})
@@ -305,7 +242,7 @@ public:
 
   Lowered lower(const Region& region, const Schedule& schedule,
                 const Target& target) const override {
-    if (!fits(region))
+    if (!is_plain_map(region))
       return {false, {}, "not a map over one box that stores its results"};
     return {true, Elementwise(region, schedule, target).run(), ""};
   }

@@ -22,4 +22,10 @@ const Generator& contraction_generator();
 /// memory.
 const Generator& generic_generator();
 
+/// A GPU's: the same forms, and its own generic one.
+const Generator& gpu_elementwise_generator();
+const Generator& gpu_rows_generator();
+const Generator& gpu_columns_generator();
+const Generator& gpu_generic_generator();
+
 } // namespace egret::kernel

@@ -7,6 +7,7 @@
 #include "kernel/families.h"
 #include "kernel/nest.h"
 #include "kernel/scatter_axes.h"
+#include "kernel/stored_stages.h"
 
 #include "support/fail.h"
 
@@ -17,8 +18,6 @@ namespace egret::kernel {
 
 namespace {
 
-/// A map this cheap (in additions) is computed again for each reader instead of being stored.
-constexpr double kCheap = 4;
 /// Vectors that one worker does in a row along the vector axis.
 constexpr std::int64_t kChunk = 128;
 
@@ -29,14 +28,9 @@ public:
     vector_bytes_ = schedule.vector_bytes ? schedule.vector_bytes : target.vector_bytes;
     if (schedule.knob("vector", 1) == 0)
       vector_bytes_ = 0;
-    stored_.resize(region.stages.size(), false);
-    for (std::size_t s = 0; s < region.stages.size(); ++s)
-      stored_[s] = must_store(int(s));
-    for (std::size_t o = 0; o < region.outputs.size(); ++o)
-      if (must_wait(region.outputs[o])) {
-        waiting_.push_back(int(o));
-        stored_[region.outputs[o].stage] = true;
-      }
+    StoredStages stored = stored_stages(region);
+    stored_ = std::move(stored.stages);
+    waiting_ = std::move(stored.waiting);
   }
 
   KernelProgram run() {
@@ -61,36 +55,6 @@ public:
   }
 
 private:
-  bool must_store(int s) const {
-    auto readers = readers_of(r_, s);
-    const Stage& stage = r_.stages[s];
-    if (readers.empty())
-      return false;
-    if (stage.kind != StageKind::Map)
-      return true;
-    bool same_points = std::all_of(readers.begin(), readers.end(), [&](int reader) {
-      return r_.stages[reader].axes == stage.axes;
-    });
-    if (same_points && readers.size() == 1)
-      return false;
-    bool loads_stages = std::any_of(stage.loads.begin(), stage.loads.end(),
-                                    [](const Load& l) { return l.source == Source::Stage; });
-    return flops_of(stage) > kCheap || loads_stages;
-  }
-
-  /// An output that may take over the memory of an operand must not be written while later nests
-  /// still read that operand.
-  bool must_wait(const Output& out) const {
-    if (out.alias < 0 || out.combine != Combine::Store)
-      return false;
-    for (std::size_t s = 0; s < r_.stages.size(); ++s)
-      for (const Load& l : r_.stages[s].loads)
-        if (l.source == Source::Operand && l.number == out.alias &&
-            (int(s) != out.stage || !readers_of(r_, int(s)).empty()))
-          return true;
-    return false;
-  }
-
   /// Declares the workspaces of a stage, row-major over its result axes.
   void make_memory(int s) {
     const Stage& stage = r_.stages[s];

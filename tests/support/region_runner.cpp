@@ -192,4 +192,22 @@ std::vector<kernel::Target> test_targets() {
   return targets;
 }
 
+kernel::Target test_gpu() {
+  kernel::Target t;
+  t.device = "cuda";
+  t.name = "sm_80";
+  t.capability = 80;
+  t.workers = 4;
+  t.warp = 32;
+  t.vector_bytes = 16;
+  t.vector_registers = 255;
+  t.has_fma = true;
+  t.block_shared_bytes = t.shared_bytes = 99 << 10;
+  t.registers = 65536;
+  t.threads = 1536;
+  t.blocks = 16;
+  t.l2_bytes = t.l3_bytes = 64 << 10;
+  return t;
+}
+
 } // namespace egret::testing

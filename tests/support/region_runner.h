@@ -50,5 +50,7 @@ std::string check_generators(const RegionCase& c, const kernel::Target& target,
 
 /// Machines with registers of 64, 32 and 16 bytes.
 std::vector<kernel::Target> test_targets();
+/// A GPU with few multiprocessors and little shared memory, so that small regions are split.
+kernel::Target test_gpu();
 
 } // namespace egret::testing

@@ -26,7 +26,7 @@ struct InstCode {
 struct StmtCode {
   const kernel::Stmt* stmt = nullptr;
   InstCode inst;
-  ExprCode extent, begin, end, step; ///< For
+  ExprCode extent, begin, end, step; ///< For; of Barrier and Last the end
   int slot = -1;                     ///< For: of the loop variable
   std::vector<StmtCode> body, otherwise;
 };

@@ -1,5 +1,6 @@
 #include "backend/reference/program_interpreter.h"
 
+#include "backend/reference/gpu_turns.h"
 #include "backend/reference/number.h"
 #include "backend/reference/program_code.h"
 #include "backend/reference/program_memory.h"
@@ -8,6 +9,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <utility>
 
 namespace egret::backend::reference {
 
@@ -21,119 +24,237 @@ using kernel::Type;
 
 namespace {
 
-/// The state of one worker: its registers and its place between barriers.
+/// Runs statements for threads that go in step: a warp of a GPU, or the one of a CPU's worker. Each
+/// has registers and loop variables of its own; a bit of `Mask` says whether it takes part.
 class Worker {
 public:
-  Worker(const ProgramCode& code, const ArgBlock& block, std::vector<std::int64_t> slots,
-         ProgramMemory& memory, WorkerTurns& turns, int number, int workers)
-      : code_(code), program_(code.program), block_(block), slots_(std::move(slots)),
-        memory_(memory), turns_(turns), number_(number), workers_(workers),
-        values_(static_cast<std::size_t>(code.value_offset.back())),
-        variables_(static_cast<std::size_t>(code.variable_offset.back())) {}
+  using Mask = std::uint32_t;
+  struct Place {
+    int block = 0, blocks = 1; ///< of a GPU; a CPU's workers are numbered so
+    int warp = 0;
+  };
 
-  void run() { execute(code_.body); }
-
-private:
-  void execute(const std::vector<StmtCode>& block) {
-    for (const StmtCode& stmt : block)
-      execute(stmt);
+  Worker(const ProgramCode& code, const ArgBlock& block, const std::vector<std::int64_t>& slots,
+         ProgramMemory& memory, WorkerTurns* cpu, GpuTurns* gpu, Place place)
+      : code_(code), program_(code.program), block_(block), memory_(memory), cpu_(cpu), gpu_(gpu),
+        place_(place), width_(gpu ? 32 : 1),
+        stride_(static_cast<std::size_t>(code.value_offset.back())),
+        variable_stride_(static_cast<std::size_t>(code.variable_offset.back())),
+        slots_(static_cast<std::size_t>(width_), slots),
+        values_(stride_ * static_cast<std::size_t>(width_)),
+        variables_(variable_stride_ * static_cast<std::size_t>(width_)) {
+    for (int i = 0; i < width_; ++i)
+      slots_[static_cast<std::size_t>(i)][static_cast<std::size_t>(code.slots.thread())] =
+          32 * place.warp + i;
   }
 
-  void execute(const StmtCode& code) {
+  void run() { execute(code_.body, all()); }
+
+private:
+  Mask all() const { return width_ == 32 ? ~Mask{0} : Mask{1}; }
+  template <class F>
+  void each(Mask mask, F f) {
+    for (int i = 0; i < width_; ++i)
+      if (mask >> i & 1)
+        f(i);
+  }
+  std::int64_t* slots(int i) { return slots_[static_cast<std::size_t>(i)].data(); }
+
+  void execute(const std::vector<StmtCode>& block, Mask mask) {
+    if (mask != 0)
+      for (const StmtCode& stmt : block)
+        execute(stmt, mask);
+  }
+
+  void execute(const StmtCode& code, Mask mask) {
     const kernel::Stmt& stmt = *code.stmt;
     switch (stmt.kind) {
     case StmtKind::Let:
-      return evaluate(code.inst, value(stmt.target));
+      if (stmt.inst.kind == InstKind::ReduceThreads)
+        return reduce_threads(stmt, mask);
+      return each(mask, [&](int i) { evaluate(code.inst, i, value(stmt.target, i)); });
     case StmtKind::Set:
-      return set_variable(stmt.target, stmt.args.at(0));
+      return each(mask, [&](int i) { set_variable(stmt.target, stmt.args.at(0), i); });
     case StmtKind::Store:
-      return store(code.inst, stmt.args.at(0));
+      return each(mask, [&](int i) { store(code.inst, stmt.args.at(0), i); });
     case StmtKind::For:
-      return loop(code);
-    case StmtKind::If:
-      fill_symbols(code.inst, 0);
-      return execute(code.inst.mask.holds(slots_.data()) ? code.body : code.otherwise);
+      return loop(code, mask);
+    case StmtKind::If: {
+      Mask held = 0;
+      each(mask, [&](int i) { held |= Mask{enabled(code.inst, i, 0)} << i; });
+      execute(code.body, held);
+      return execute(code.otherwise, mask & ~held);
+    }
     case StmtKind::Barrier:
-      turns_.barrier(number_);
-      ++phase_;
+      return barrier(code);
+    case StmtKind::GridBarrier:
+      gpu_->grid_barrier(place_.block, place_.warp);
+      ++grid_phase_;
       return;
+    case StmtKind::Last:
+      return last(code, mask);
     case StmtKind::Prefetch:
       return;
-    case StmtKind::GridBarrier:
-    case StmtKind::Last:
-      break;
     }
-    ensure(false, "program {}: a statement of a GPU's program", program_.name);
   }
 
-  void loop(const StmtCode& code) {
+  void barrier(const StmtCode& code) {
+    if (cpu_)
+      cpu_->barrier(place_.block);
+    else
+      gpu_->barrier(place_.block, place_.warp, code.stmt->number,
+                    static_cast<int>(code.end(slots(0)) / 32));
+    if (code.stmt->number == 0)
+      ++phase_;
+  }
+
+  void last(const StmtCode& code, Mask mask) {
+    fill_symbols(code.inst, 0, 0);
+    const std::int64_t key =
+        code.inst.index(slots(0)) * std::int64_t{1024} + code.stmt->inst.buffer;
+    const bool here = gpu_->last(place_.block, place_.warp, key, code.end(slots(0)));
+    ++phase_;
+    if (!here)
+      return;
+    const bool was = std::exchange(acquired_, true);
+    execute(code.body, mask);
+    acquired_ = was;
+  }
+
+  // --- Loops
+
+  void loop(const StmtCode& code, Mask mask) {
     const kernel::Stmt& stmt = *code.stmt;
-    const std::int64_t extent = code.extent(slots_.data());
-    std::int64_t begin = code.begin(slots_.data()), end = code.end(slots_.data());
-    const std::int64_t step = code.step(slots_.data());
-    ensure(step > 0, "program {}: loop d{} has step {}", program_.name, stmt.number, step);
-    const bool shared = stmt.bind == Bind::Core;
-    if (shared) {
-      ensure(!in_core_loop_, "program {}: Core loop d{} stands within a Core loop", program_.name,
-             stmt.number);
-      const std::int64_t count = begin < end ? (end - begin + step - 1) / step : 0;
-      const std::int64_t first = begin + count * number_ / workers_ * step;
-      end = std::min(end, begin + count * (number_ + 1) / workers_ * step);
-      begin = first;
-      in_core_loop_ = true;
+    if (stmt.bind == Bind::Core)
+      return core_loop(code);
+    if (stmt.bind == Bind::Grid)
+      return grid_loop(code, mask);
+    struct Range {
+      std::int64_t at, end, step;
+    };
+    std::vector<Range> ranges(static_cast<std::size_t>(width_));
+    each(mask, [&](int i) {
+      ranges[static_cast<std::size_t>(i)] = {code.begin(slots(i)), code.end(slots(i)),
+                                             code.step(slots(i))};
+      ensure(ranges[static_cast<std::size_t>(i)].step > 0, "program {}: loop d{} has step {}",
+             program_.name, stmt.number, ranges[static_cast<std::size_t>(i)].step);
+    });
+    for (;;) {
+      Mask going = 0;
+      each(mask, [&](int i) {
+        Range& r = ranges[static_cast<std::size_t>(i)];
+        if (r.at >= r.end)
+          return;
+        going |= Mask{1} << i;
+        set_loop(code, i, r.at);
+        r.at += r.step;
+      });
+      if (going == 0)
+        return;
+      execute(code.body, going);
     }
-    for (std::int64_t i = begin; i < end; i += step) {
-      ensure(i >= 0 && i < extent, "program {}: loop variable d{} = {} is outside its extent {}",
-             program_.name, stmt.number, i, extent);
-      slots_[static_cast<std::size_t>(code.slot)] = i;
-      execute(code.body);
-    }
-    if (shared)
-      in_core_loop_ = false;
   }
 
-  Number* value(kernel::ValueId id) {
-    return values_.data() + code_.value_offset.at(static_cast<std::size_t>(id));
+  void set_loop(const StmtCode& code, int i, std::int64_t at) {
+    const std::int64_t extent = code.extent(slots(i));
+    ensure(at >= 0 && at < extent, "program {}: loop variable d{} = {} is outside its extent {}",
+           program_.name, code.stmt->number, at, extent);
+    slots(i)[code.slot] = at;
+  }
+
+  void core_loop(const StmtCode& code) {
+    const kernel::Stmt& stmt = *code.stmt;
+    const std::int64_t begin = code.begin(slots(0)), end = code.end(slots(0)),
+                       step = code.step(slots(0));
+    ensure(step > 0, "program {}: loop d{} has step {}", program_.name, stmt.number, step);
+    ensure(!in_core_loop_, "program {}: Core loop d{} stands within a Core loop", program_.name,
+           stmt.number);
+    const std::int64_t count = begin < end ? (end - begin + step - 1) / step : 0;
+    const std::int64_t first = begin + count * place_.block / place_.blocks * step;
+    const std::int64_t stop =
+        std::min(end, begin + count * (place_.block + 1) / place_.blocks * step);
+    in_core_loop_ = true;
+    for (std::int64_t at = first; at < stop; at += step) {
+      set_loop(code, 0, at);
+      execute(code.body, all());
+    }
+    in_core_loop_ = false;
+  }
+
+  void grid_loop(const StmtCode& code, Mask mask) {
+    const kernel::Stmt& stmt = *code.stmt;
+    const std::int64_t begin = code.begin(slots(0)), end = code.end(slots(0)),
+                       step = code.step(slots(0));
+    ensure(step > 0, "program {}: loop d{} has step {}", program_.name, stmt.number, step);
+    const bool drawn = stmt.order == kernel::WorkOrder::Drawn;
+    for (std::size_t n = 0;; ++n) {
+      const std::int64_t item = drawn ? gpu_->draw(place_.block, stmt.number, n)
+                                      : place_.block + static_cast<std::int64_t>(n) * place_.blocks;
+      const std::int64_t at = begin + item * step;
+      if (at >= end)
+        return;
+      each(mask, [&](int i) { set_loop(code, i, at); });
+      execute(code.body, mask);
+      if (drawn) { // the rendered loop has a barrier here
+        gpu_->barrier(place_.block, place_.warp, 0, 0);
+        ++phase_;
+      }
+    }
+  }
+
+  // --- Registers
+
+  Number* value(kernel::ValueId id, int i) {
+    return values_.data() + stride_ * static_cast<std::size_t>(i) +
+           code_.value_offset.at(static_cast<std::size_t>(id));
   }
   const Type& type_of(kernel::ValueId id) const {
     return program_.values.at(static_cast<std::size_t>(id));
   }
   /// Lane `lane` of an operand of an elementwise instruction.
-  Number operand(kernel::ValueId id, int lane) {
-    return value(id)[type_of(id).lanes == 1 ? 0 : lane];
+  Number operand(kernel::ValueId id, int i, int lane) {
+    return value(id, i)[type_of(id).lanes == 1 ? 0 : lane];
   }
 
-  void set_variable(int variable, kernel::ValueId source) {
-    const Number* from = value(source);
-    std::copy(from, from + type_of(source).lanes, variable_lanes(variable));
+  void set_variable(int variable, kernel::ValueId source, int i) {
+    const Number* from = value(source, i);
+    std::copy(from, from + type_of(source).lanes, variable_lanes(variable, i));
   }
-  Number* variable_lanes(int variable) {
-    return variables_.data() + code_.variable_offset.at(static_cast<std::size_t>(variable));
+  Number* variable_lanes(int variable, int i) {
+    return variables_.data() + variable_stride_ * static_cast<std::size_t>(i) +
+           code_.variable_offset.at(static_cast<std::size_t>(variable));
   }
 
-  void fill_symbols(const InstCode& code, int lane) {
-    slots_[static_cast<std::size_t>(code_.slots.lane())] = lane;
+  void fill_symbols(const InstCode& code, int i, int lane) {
+    slots(i)[code_.slots.lane()] = lane;
     for (const InstCode::Symbol& symbol : code.symbols)
-      slots_[static_cast<std::size_t>(symbol.slot)] = operand(symbol.value, lane).i;
+      slots(i)[symbol.slot] = operand(symbol.value, i, lane).i;
   }
-  bool enabled(const InstCode& code, int lane) {
-    fill_symbols(code, lane);
-    return code.mask.holds(slots_.data());
+  bool enabled(const InstCode& code, int i, int lane) {
+    fill_symbols(code, i, lane);
+    return code.mask.holds(slots(i));
+  }
+  Actor actor(int i) const {
+    if (cpu_)
+      return {place_.block, 0, phase_, 0, false};
+    const int thread = place_.block * program_.launch.threads + 32 * place_.warp + i;
+    return {thread, place_.block, phase_, grid_phase_, acquired_};
   }
 
-  void store(const InstCode& code, kernel::ValueId source) {
+  void store(const InstCode& code, kernel::ValueId source, int i) {
     for (int lane = 0; lane < code.lanes; ++lane)
-      if (enabled(code, lane))
-        memory_.store(code.inst->buffer, code.index(slots_.data()), value(source)[lane], number_,
-                      phase_);
+      if (enabled(code, i, lane))
+        memory_.store(code.inst->buffer, code.index(slots(i)), value(source, i)[lane], actor(i));
   }
 
-  void evaluate(const InstCode& code, Number* result) {
+  // --- Instructions
+
+  void evaluate(const InstCode& code, int i, Number* result) {
     for (int lane = 0; lane < code.lanes; ++lane)
-      result[lane] = evaluate(code, lane);
+      result[lane] = evaluate(code, i, lane);
   }
 
-  Number evaluate(const InstCode& code, int lane) {
+  Number evaluate(const InstCode& code, int i, int lane) {
     const Inst& inst = *code.inst;
     const DType dtype = inst.type.dtype;
     switch (inst.kind) {
@@ -143,76 +264,107 @@ private:
       return read_number(program_.scalars.at(static_cast<std::size_t>(inst.number)),
                          &block_.scalars[inst.number]);
     case InstKind::Index:
-      fill_symbols(code, lane);
-      return convert({.i = code.index(slots_.data())}, DType::I64, dtype);
+      fill_symbols(code, i, lane);
+      return convert({.i = code.index(slots(i))}, DType::I64, dtype);
     case InstKind::Apply:
-      return apply_op(inst, lane);
+      return apply_op(inst, i, lane);
     case InstKind::Fma:
-      return fma(inst, lane);
+      return fma(inst, i, lane);
     case InstKind::Load:
-      return enabled(code, lane)
-                 ? memory_.load(inst.buffer, code.index(slots_.data()), number_, phase_)
-                 : Number{};
+      return enabled(code, i, lane) ? memory_.load(inst.buffer, code.index(slots(i)), actor(i))
+                                    : Number{};
     case InstKind::ReadVar:
-      return variable_lanes(inst.number)[lane];
+      return variable_lanes(inst.number, i)[lane];
     case InstKind::Splat:
-      return value(inst.args.at(0))[0];
+      return value(inst.args.at(0), i)[0];
     case InstKind::Extract:
-      return value(inst.args.at(0))[inst.number];
-    case InstKind::ReduceLanes:
-      return reduce_lanes(inst);
+      return value(inst.args.at(0), i)[inst.number];
+    case InstKind::ReduceLanes: {
+      const Type& type = type_of(inst.args.at(0));
+      const Number* from = value(inst.args[0], i);
+      return tree(inst.monoid, type.dtype, {from, from + type.lanes});
+    }
     case InstKind::Shuffle:
-      return shuffled(inst, inst.lanes_from.at(static_cast<std::size_t>(lane)));
+      return shuffled(inst, i, inst.lanes_from.at(static_cast<std::size_t>(lane)));
     case InstKind::Test:
-      return {.i = enabled(code, lane)};
+      return {.i = enabled(code, i, lane)};
     case InstKind::ReduceThreads:
-      ensure(false, "program {}: an instruction of a GPU's program", program_.name);
+      break; // executed for all threads at once
     }
     return {};
   }
 
-  Number apply_op(const Inst& inst, int lane) {
+  Number apply_op(const Inst& inst, int i, int lane) {
     Number args[3];
-    for (std::size_t i = 0; i < inst.args.size() && i < 3; ++i)
-      args[i] = operand(inst.args[i], lane);
+    for (std::size_t a = 0; a < inst.args.size() && a < 3; ++a)
+      args[a] = operand(inst.args[a], i, lane);
     return apply(inst.op, inst.type.dtype, type_of(inst.args.back()).dtype, args[0], args[1],
                  args[2]);
   }
 
-  Number fma(const Inst& inst, int lane) {
-    double a = operand(inst.args.at(0), lane).f, b = operand(inst.args.at(1), lane).f,
-           c = operand(inst.args.at(2), lane).f;
+  Number fma(const Inst& inst, int i, int lane) {
+    double a = operand(inst.args.at(0), i, lane).f, b = operand(inst.args.at(1), i, lane).f,
+           c = operand(inst.args.at(2), i, lane).f;
     if (inst.type.dtype == DType::F32) // rounding f64's result again would round twice
       return {.f = std::fma(static_cast<float>(a), static_cast<float>(b), static_cast<float>(c))};
     return round_to(inst.type.dtype, {.f = std::fma(a, b, c)});
   }
 
-  /// Halves are combined until one lane is left: lane i with lane i + lanes/2.
-  Number reduce_lanes(const Inst& inst) {
-    const Type& type = type_of(inst.args.at(0));
-    const Number* from = value(inst.args[0]);
-    std::vector<Number> lanes(from, from + type.lanes);
-    for (std::size_t half = lanes.size() / 2; half > 0; half /= 2)
+  /// Halves are combined until one is left: number i with number i + half.
+  static Number tree(Monoid monoid, DType type, std::vector<Number> parts) {
+    for (std::size_t half = parts.size() / 2; half > 0; half /= 2)
       for (std::size_t i = 0; i < half; ++i)
-        lanes[i] = combine(inst.monoid, type.dtype, lanes[i], lanes[i + half]);
-    return lanes[0];
+        parts[i] = combine(monoid, type, parts[i], parts[i + half]);
+    return parts[0];
   }
 
-  Number shuffled(const Inst& inst, int from) {
+  void reduce_threads(const kernel::Stmt& stmt, Mask mask) {
+    const Inst& inst = stmt.inst;
+    const DType type = inst.type.dtype;
+    const int group = std::min(inst.number, 32);
+    for (int lane = 0; lane < inst.type.lanes; ++lane) {
+      std::vector<Number> result(32);
+      for (int first = 0; first < 32; first += group) {
+        const Mask wanted = (group == 32 ? ~Mask{0} : (Mask{1} << group) - 1) << first;
+        if ((mask & wanted) == 0)
+          continue;
+        ensure((mask & wanted) == wanted, "program {}: some threads of a group do not come to v{}",
+               program_.name, stmt.target);
+        std::vector<Number> parts;
+        for (int i = first; i < first + group; ++i)
+          parts.push_back(operand(inst.args.at(0), i, lane));
+        std::fill_n(result.begin() + first, group, tree(inst.monoid, type, std::move(parts)));
+      }
+      if (inst.number > 32) {
+        std::vector<Number> parts;
+        for (const auto& warp : gpu_->exchange(place_.block, place_.warp, {result[0]}))
+          parts.push_back(warp.at(0));
+        while ((parts.size() & (parts.size() - 1)) != 0)
+          parts.push_back(number_of(identity_of(inst.monoid, type)));
+        std::fill(result.begin(), result.end(), tree(inst.monoid, type, std::move(parts)));
+      }
+      each(mask, [&](int i) { value(stmt.target, i)[lane] = result[static_cast<std::size_t>(i)]; });
+    }
+  }
+
+  Number shuffled(const Inst& inst, int i, int from) {
     const int first = type_of(inst.args.at(0)).lanes;
-    return from < first ? value(inst.args[0])[from] : value(inst.args.at(1))[from - first];
+    return from < first ? value(inst.args[0], i)[from] : value(inst.args.at(1), i)[from - first];
   }
 
   const ProgramCode& code_;
   const KernelProgram& program_;
   const ArgBlock& block_;
-  std::vector<std::int64_t> slots_;
   ProgramMemory& memory_;
-  WorkerTurns& turns_;
-  int number_, workers_;
-  int phase_ = 0;
-  bool in_core_loop_ = false;
-  std::vector<Number> values_, variables_;
+  WorkerTurns* cpu_;
+  GpuTurns* gpu_;
+  Place place_;
+  int width_;
+  std::size_t stride_, variable_stride_;
+  int phase_ = 0, grid_phase_ = 0;
+  bool in_core_loop_ = false, acquired_ = false;
+  std::vector<std::vector<std::int64_t>> slots_; ///< by thread
+  std::vector<Number> values_, variables_;       ///< thread after thread
 };
 
 } // namespace
@@ -227,8 +379,17 @@ void interpret(const KernelProgram& program, const ArgBlock& block,
   const int workers = static_cast<int>(std::clamp<std::int64_t>(options.workers, 1, useful));
 
   ProgramMemory memory(code, block, slots.data(), workers, options);
-  WorkerTurns turns(workers);
-  turns.run([&](int number) { Worker(code, block, slots, memory, turns, number, workers).run(); });
+  if (program.launch.threads == 0) {
+    WorkerTurns turns(workers);
+    turns.run([&](int number) {
+      Worker(code, block, slots, memory, &turns, nullptr, {number, workers, 0}).run();
+    });
+    return;
+  }
+  GpuTurns turns(workers, program.launch.threads / 32);
+  turns.run([&](int number, int warp) {
+    Worker(code, block, slots, memory, nullptr, &turns, {number, workers, warp}).run();
+  });
 }
 
 } // namespace egret::backend::reference

@@ -7,7 +7,7 @@
 namespace egret::backend::reference {
 
 struct InterpreterOptions {
-  int workers = 1; ///< at most what the program's launch says it can use
+  int workers = 1; ///< or blocks of a GPU; at most what the program's launch says it can use
   bool check_races =
       true; ///< two workers touch one element between barriers and one of them writes it
   bool check_uninitialized =
@@ -16,7 +16,8 @@ struct InterpreterOptions {
 
 /// Executes `program`. Of `block` it uses the pointers of Argument buffers, dims and scalars;
 /// workspaces and worker memory are its own, filled with 0xA5 bytes. Workers run one after the
-/// other from barrier to barrier, so that a run always does the same.
+/// other from barrier to barrier, so that a run always does the same. Of a GPU's program, the 32
+/// threads of a warp go in step, and warps take turns as workers do.
 ///
 /// Floats are computed as the op table says (in f64, rounded once to the type of the instruction).
 /// Throws InternalError naming the program, the buffer and the index for: an access outside a

@@ -11,19 +11,33 @@
 
 namespace egret::backend::reference {
 
+/// Who touches an element, and when. A CPU's workers are threads of one block.
+struct Actor {
+  int thread = 0, block = 0;
+  int phase = 0;         ///< barriers that the block has passed
+  int grid_phase = 0;    ///< barriers that all blocks have passed
+  bool acquired = false; ///< what other blocks wrote is visible: in a last block
+};
+
 class ProgramMemory {
 public:
+  /// `owners`: of memory of their own, workers of a CPU or blocks of a GPU.
   ProgramMemory(const ProgramCode& code, const kernel::ArgBlock& block, const std::int64_t* slots,
-                int workers, const InterpreterOptions& options);
+                int owners, const InterpreterOptions& options);
 
-  /// `phase` is the number of barriers that the worker has passed.
-  Number load(int buffer, std::int64_t index, int worker, int phase);
-  void store(int buffer, std::int64_t index, Number value, int worker, int phase);
+  Number load(int buffer, std::int64_t index, const Actor& actor);
+  void store(int buffer, std::int64_t index, Number value, const Actor& actor);
 
 private:
+  struct Touch {
+    int thread = -1; ///< kSeveral: more than one in that phase
+    int block = -1;  ///< kSeveral: of more than one
+    int phase = -1, grid_phase = -1;
+    /// Whether something that another thread does now is not ordered behind it.
+    bool races_with(const Actor& actor) const;
+  };
   struct Stamp {
-    int writer = -1, write_phase = -1;
-    int reader = -1, read_phase = -1; ///< kSeveral: more than one worker in that phase
+    Touch write, read;
     bool written = false;
   };
   struct Piece { ///< memory of a buffer, or of one worker's part of it
@@ -34,14 +48,15 @@ private:
   };
   static constexpr int kSeveral = -2;
 
-  Piece& piece(int buffer, int worker);
-  Stamp& checked(int buffer, std::int64_t index, int worker, const char* what);
+  Piece& piece(int buffer, const Actor& actor);
+  Stamp& checked(int buffer, std::int64_t index, const Actor& actor, const char* what);
   [[noreturn]] void race(int buffer, std::int64_t index, const char* what, int first,
                          const char* then, int second) const;
 
   const kernel::KernelProgram& program_;
   InterpreterOptions options_;
-  std::vector<std::vector<Piece>> pieces_; ///< [buffer][worker], one entry for shared ones
+  std::vector<std::vector<Piece>>
+      pieces_; ///< [buffer][worker or block], one entry for those of all
 };
 
 } // namespace egret::backend::reference

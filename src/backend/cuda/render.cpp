@@ -1,0 +1,282 @@
+#include "backend/cuda/render.h"
+
+#include "backend/cuda/renderer.h"
+
+#include <algorithm>
+
+namespace egret::backend::cuda {
+
+using kernel::Bind;
+using kernel::Block;
+using kernel::Inst;
+using kernel::InstKind;
+using kernel::KernelProgram;
+using kernel::Space;
+using kernel::Stmt;
+using kernel::StmtKind;
+using kernel::Type;
+using kernel::WorkOrder;
+
+namespace {
+
+void each_stmt(const Block& block, const std::function<void(const Stmt&)>& f) {
+  for (const Stmt& s : block) {
+    f(s);
+    each_stmt(s.body, f);
+    each_stmt(s.otherwise, f);
+  }
+}
+
+std::int64_t aligned(std::int64_t offset, std::int64_t alignment) {
+  return (offset + alignment - 1) / alignment * alignment;
+}
+
+} // namespace
+
+SharedLayout shared_layout(const KernelProgram& program) {
+  SharedLayout layout;
+  int lanes = 0;
+  bool drawn = false;
+  each_stmt(program.body, [&](const Stmt& s) {
+    if (s.kind == StmtKind::Let && s.inst.kind == InstKind::ReduceThreads &&
+        s.inst.number == program.launch.threads && s.inst.number > 32)
+      lanes = std::max(lanes, s.inst.type.lanes);
+    drawn = drawn || (s.kind == StmtKind::For && s.order == WorkOrder::Drawn);
+  });
+  // What asks for more alignment comes first, so that little is lost.
+  layout.offset.assign(program.buffers.size(), -1);
+  std::vector<std::size_t> order;
+  for (std::size_t b = 0; b < program.buffers.size(); ++b)
+    if (program.buffers[b].space == Space::Shared)
+      order.push_back(b);
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return program.buffers[a].alignment > program.buffers[b].alignment;
+  });
+  for (std::size_t b : order) {
+    const kernel::Buffer& buffer = program.buffers[b];
+    layout.bytes = aligned(layout.bytes, std::max<std::int64_t>(16, buffer.alignment));
+    layout.offset[b] = layout.bytes;
+    layout.bytes += buffer.elements.value() * static_cast<std::int64_t>(size_of(buffer.dtype));
+  }
+  layout.bytes = aligned(layout.bytes, 16);
+  if (lanes > 0) {
+    layout.scratch = layout.bytes;
+    layout.scratch_half = 32 * 8 * std::int64_t{lanes};
+    layout.bytes += 2 * layout.scratch_half;
+  }
+  if (drawn) {
+    layout.ticket = layout.bytes;
+    layout.bytes += 16;
+  }
+  return layout;
+}
+
+std::int64_t dynamic_shared_bytes(const KernelProgram& program) {
+  return shared_layout(program).bytes;
+}
+
+std::string render_cuda(const KernelProgram& program, const CudaTarget& target) {
+  return CudaRenderer(program, target).run();
+}
+
+CudaRenderer::CudaRenderer(const KernelProgram& program, const CudaTarget& target)
+    : program_(program), target_(target),
+      index_(program, [this](kernel::ValueId value, int lane) { return lane_of(value, lane); }),
+      values_(program.values.size()) {}
+
+std::string CudaRenderer::run() {
+  ensure(program_.launch.threads > 0, "cuda renderer: kernel {} is a CPU's", program_.name);
+  arguments();
+  for (std::size_t v = 0; v < program_.variables.size(); ++v)
+    for (int l = 0; l < program_.variables[v].lanes; ++l)
+      line("{} r{}_{} = 0;", register_type(program_.variables[v].dtype), v, l);
+  block(program_.body);
+  const std::string body = std::move(out_);
+  std::string bounds =
+      program_.launch.blocks_per_core > 0
+          ? fmt::format("{}, {}", program_.launch.threads, program_.launch.blocks_per_core)
+          : fmt::format("{}", program_.launch.threads);
+  return fmt::format("{}{}\nextern \"C\" __global__ void __launch_bounds__({})\n{}(const "
+                     "__grid_constant__ EgretArgs args) {{\n{}}}\n",
+                     prelude_for(body), parameters(), bounds, kernel_symbol(program_), body);
+}
+
+std::string CudaRenderer::parameters() const {
+  std::size_t pointers = 0;
+  for (const kernel::Buffer& b : program_.buffers)
+    pointers += b.space != Space::Shared;
+  return fmt::format("struct EgretArgs {{\n  void* p[{}];\n  long long d[{}];\n  unsigned long "
+                     "long s[{}];\n}};\n",
+                     std::max<std::size_t>(1, pointers),
+                     std::max<std::size_t>(1, program_.dims.size()),
+                     std::max<std::size_t>(1, program_.scalars.size()));
+}
+
+void CudaRenderer::arguments() {
+  const SharedLayout shared = shared_layout(program_);
+  line("const int t = threadIdx.x;");
+  if (shared.bytes > 0)
+    line("extern __shared__ __align__(1024) unsigned char eg_shared[];");
+  int place = 0;
+  for (Space space : {Space::Argument, Space::Workspace, Space::Counter})
+    for (std::size_t b = 0; b < program_.buffers.size(); ++b) {
+      const kernel::Buffer& buffer = program_.buffers[b];
+      if (buffer.space != space)
+        continue;
+      const bool constant = space == Space::Argument && !buffer.written;
+      line("{0}{1}* const b{2} = ({0}{1}*)args.p[{3}]; // {4}", constant ? "const " : "",
+           memory_type(buffer.dtype), b, place++, buffer.name);
+    }
+  for (std::size_t b = 0; b < program_.buffers.size(); ++b)
+    if (shared.offset[b] >= 0)
+      line("{0}* const b{1} = ({0}*)(eg_shared + {2}); // {3}",
+           memory_type(program_.buffers[b].dtype), b, shared.offset[b], program_.buffers[b].name);
+  if (shared.scratch >= 0)
+    line("int eg_turn = 0;");
+  if (shared.ticket >= 0) {
+    line("unsigned* const eg_ticket = (unsigned*)(eg_shared + {});", shared.ticket);
+    line("int eg_draw = 0;");
+  }
+  for (std::size_t d = 0; d < program_.dims.size(); ++d) {
+    const char* type = IndexText::fits(program_.dims[d]) ? "int" : "long long";
+    line("const {0} d{1} = ({0})args.d[{1}]; // {2}", type, d, program_.dims[d].str());
+  }
+}
+
+const CudaRenderer::Lanes& CudaRenderer::value(kernel::ValueId id) const {
+  const Lanes& lanes = values_.at(static_cast<std::size_t>(id));
+  ensure(!lanes.empty(), "cuda renderer: kernel {} uses value {} before it is made", program_.name,
+         id);
+  return lanes;
+}
+
+const std::string& CudaRenderer::lane_of(kernel::ValueId id, int lane) const {
+  const Lanes& lanes = value(id);
+  return lanes[lanes.size() == 1 ? 0 : static_cast<std::size_t>(lane)];
+}
+
+void CudaRenderer::define(kernel::ValueId target, int lane, const std::string& text) {
+  Lanes& lanes = values_[static_cast<std::size_t>(target)];
+  const Type& type = program_.values[static_cast<std::size_t>(target)];
+  std::string name =
+      type.lanes == 1 ? fmt::format("v{}", target) : fmt::format("v{}_{}", target, lane);
+  line("const {} {} = {};", register_type(type.dtype), name, text);
+  lanes.push_back(std::move(name));
+}
+
+void CudaRenderer::block(const Block& stmts) {
+  for (const Stmt& stmt : stmts)
+    statement(stmt);
+}
+
+void CudaRenderer::statement(const Stmt& stmt) {
+  switch (stmt.kind) {
+  case StmtKind::Let:
+    return let(stmt.target, stmt.inst);
+  case StmtKind::Set: {
+    const Type& type = program_.variables[static_cast<std::size_t>(stmt.target)];
+    for (int l = 0; l < type.lanes; ++l)
+      line("r{}_{} = {};", stmt.target, l, lane_of(stmt.args.at(0), l));
+    return;
+  }
+  case StmtKind::Store:
+    return store(stmt);
+  case StmtKind::For:
+    return loop(stmt);
+  case StmtKind::If:
+    return condition(stmt);
+  case StmtKind::Barrier:
+    return barrier(stmt);
+  case StmtKind::Prefetch:
+    return prefetch(stmt.inst);
+  case StmtKind::GridBarrier:
+    line("eg_grid_barrier({});", counter(stmt.inst));
+    return;
+  case StmtKind::Last:
+    return last(stmt);
+  }
+  ensure(false, "cuda renderer: kernel {}: an unknown statement", program_.name);
+}
+
+void CudaRenderer::loop(const Stmt& stmt) {
+  if (stmt.bind == Bind::Grid)
+    return stmt.order == WorkOrder::Drawn ? drawn_loop(stmt) : grid_loop(stmt);
+  if (stmt.bind == Bind::Unroll)
+    line("#pragma unroll");
+  else
+    line("#pragma unroll {}", std::max(1, stmt.unroll));
+  open(fmt::format("for ({0} i{1} = {2}; i{1} < {3}; i{1} += {4})", IndexText::type_of(stmt.extent),
+                   stmt.number, index_.text(stmt.begin), index_.text(stmt.end),
+                   index_.text(stmt.step)));
+  block(stmt.body);
+  close();
+}
+
+void CudaRenderer::grid_loop(const Stmt& stmt) {
+  const char* type = IndexText::type_of(stmt.extent);
+  const std::string step = stmt.step == Expr(1) ? "" : " * " + index_.text(stmt.step);
+  const std::string begin = stmt.begin == Expr(0) ? "" : " + " + index_.text(stmt.begin);
+  line("#pragma unroll 1");
+  open(fmt::format("for ({0} i{1} = ({0})blockIdx.x{2}{3}; i{1} < {4}; i{1} += ({0})gridDim.x{2})",
+                   type, stmt.number, step, begin, index_.text(stmt.end)));
+  block(stmt.body);
+  close();
+}
+
+// The first iteration of a block is its own number; the others are drawn behind those. A draw is
+// asked for at the start of an iteration and needed at its end. The last block to end clears the
+// counter for the next launch.
+void CudaRenderer::drawn_loop(const Stmt& stmt) {
+  const char* type = IndexText::type_of(stmt.extent);
+  const std::string c = counter(stmt.inst);
+  const int n = names_++;
+  open("");
+  line("unsigned eg_item{} = blockIdx.x;", n);
+  open("for (;;)");
+  line("const {0} i{1} = {2} + ({0})eg_item{3} * {4};", type, stmt.number, index_.text(stmt.begin),
+       n, index_.text(stmt.step));
+  line("if (i{} >= {}) break;", stmt.number, index_.text(stmt.end));
+  line("unsigned eg_next{} = 0;", n);
+  line("if (t == 0) eg_next{} = gridDim.x + atomicAdd({}, 1u);", n, c);
+  block(stmt.body);
+  line("if (t == 0) eg_ticket[eg_draw] = eg_next{};", n);
+  line("__syncthreads();");
+  line("eg_item{} = eg_ticket[eg_draw];", n);
+  line("eg_draw ^= 1;");
+  close();
+  line("if (t == 0 && atomicAdd({0} + 1, 1u) == gridDim.x - 1) {{ ({0})[0] = 0; ({0})[1] = 0; }}",
+       c);
+  close();
+}
+
+void CudaRenderer::condition(const Stmt& stmt) {
+  const std::string held = index_.condition(stmt.inst.mask);
+  open(fmt::format("if ({})", held.empty() ? "true" : held));
+  block(stmt.body);
+  if (!stmt.otherwise.empty()) {
+    --depth_;
+    line("}} else {{");
+    ++depth_;
+    block(stmt.otherwise);
+  }
+  close();
+}
+
+void CudaRenderer::barrier(const Stmt& stmt) {
+  if (stmt.number == 0)
+    line("__syncthreads();");
+  else
+    line("asm volatile(\"bar.sync {}, {};\" ::: \"memory\");", stmt.number, stmt.end.value());
+}
+
+void CudaRenderer::last(const Stmt& stmt) {
+  open(fmt::format("if (eg_last({}, (unsigned){}))", counter(stmt.inst), index_.text(stmt.end)));
+  block(stmt.body);
+  close();
+}
+
+std::string CudaRenderer::counter(const Inst& inst) const {
+  return fmt::format("(b{} + {})", inst.buffer, index_.text(inst.expr));
+}
+
+} // namespace egret::backend::cuda

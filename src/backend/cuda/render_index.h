@@ -1,0 +1,49 @@
+// Index expressions as C text: 32-bit arithmetic where the expression's bounds prove that it is
+// enough, 64-bit elsewhere.
+#pragma once
+
+#include "kernel/program.h"
+
+#include <functional>
+#include <map>
+#include <string>
+
+namespace egret::backend::cuda {
+
+class IndexText {
+public:
+  /// `value_text` gives the text of a lane of a value.
+  using ValueText = std::function<std::string(kernel::ValueId value, int lane)>;
+  IndexText(const kernel::KernelProgram& program, ValueText value_text);
+
+  /// The expression for lane `lane` of its lane variable, in parentheses unless it is one word.
+  std::string text(const Expr& e, int lane = 0) const;
+  /// Always of type long long.
+  std::string wide_text(const Expr& e, int lane = 0) const;
+  /// A condition, empty when it is proved.
+  std::string condition(const std::vector<Guard>& guards, int lane = 0) const;
+  /// The type of variables in which every value of the expression fits with room to step on:
+  /// "int" or "long long".
+  static const char* type_of(const Expr& bound);
+  static bool fits(const Expr& e);
+
+  /// With the lane replaced by its number.
+  static Expr at_lane(const Expr& e, int lane);
+
+private:
+  struct Text {
+    std::string text;
+    bool wide;
+  };
+  Text render(const Expr& e, int lane) const;
+  Text sum(const Expr& e, int lane) const;
+  Text product(const Expr& e, int lane) const;
+  Text division(const Expr& e, int lane) const;
+  Text symbol(const Expr& e, int lane) const;
+  static std::string widened(const Text& t);
+
+  const kernel::KernelProgram& program_;
+  ValueText value_text_;
+};
+
+} // namespace egret::backend::cuda

@@ -1,0 +1,180 @@
+// Instructions: each lane of a value becomes a C constant, or the name of one that is there.
+#include "backend/cuda/renderer.h"
+
+#include <numeric>
+
+namespace egret::backend::cuda {
+
+using kernel::Inst;
+using kernel::InstKind;
+using kernel::ValueId;
+
+void CudaRenderer::let(ValueId target, const Inst& inst) {
+  const int lanes = inst.type.lanes;
+  Lanes& made = values_[static_cast<std::size_t>(target)];
+  switch (inst.kind) {
+  case InstKind::Constant:
+    made.assign(1, constant_text(inst.constant));
+    return;
+  case InstKind::Scalar:
+    return define(target, 0,
+                  inst.type.dtype == DType::Bool
+                      ? fmt::format("args.s[{}] != 0", inst.number)
+                      : fmt::format("eg_scalar<{}>(args.s[{}])", register_type(inst.type.dtype),
+                                    inst.number));
+  case InstKind::Index:
+    for (int l = 0; l < lanes; ++l) {
+      const bool wide = inst.type.dtype == DType::I64;
+      define(target, l,
+             wide || inst.type.dtype == DType::I32
+                 ? fmt::format("({}){}", register_type(inst.type.dtype), index_.text(inst.expr, l))
+                 : cast_text(index_.wide_text(inst.expr, l), DType::I64, inst.type.dtype));
+    }
+    return;
+  case InstKind::Apply:
+    return apply(target, inst);
+  case InstKind::Fma: {
+    const char* name = inst.type.dtype == DType::F64 ? "fma" : "fmaf";
+    ensure(inst.type.dtype == DType::F32 || inst.type.dtype == DType::F64,
+           "cuda renderer: fma of {}", name_of(inst.type.dtype));
+    for (int l = 0; l < lanes; ++l)
+      define(target, l,
+             fmt::format("{}({}, {}, {})", name, lane_of(inst.args[0], l), lane_of(inst.args[1], l),
+                         lane_of(inst.args[2], l)));
+    return;
+  }
+  case InstKind::Load:
+    return load(target, inst);
+  case InstKind::ReadVar:
+    for (int l = 0; l < lanes; ++l)
+      define(target, l, fmt::format("r{}_{}", inst.number, l));
+    return;
+  case InstKind::Splat:
+    made.assign(1, lane_of(inst.args.at(0), 0));
+    return;
+  case InstKind::Extract:
+    made.assign(1, lane_of(inst.args.at(0), inst.number));
+    return;
+  case InstKind::ReduceLanes:
+    return reduce_lanes(target, inst);
+  case InstKind::Shuffle: {
+    const int first = program_.values[static_cast<std::size_t>(inst.args.at(0))].lanes;
+    for (int from : inst.lanes_from)
+      made.push_back(from < first ? lane_of(inst.args[0], from)
+                                  : lane_of(inst.args.at(1), from - first));
+    return;
+  }
+  case InstKind::Test:
+    for (int l = 0; l < lanes; ++l) {
+      const std::string held = index_.condition(inst.mask, l);
+      define(target, l, held.empty() ? "true" : held);
+    }
+    return;
+  case InstKind::ReduceThreads:
+    return reduce_threads(target, inst);
+  }
+  ensure(false, "cuda renderer: kernel {}: an unknown instruction", program_.name);
+}
+
+// Two roundings of f32 to a 16-bit type are one instruction.
+bool CudaRenderer::pairwise_cast(ValueId target, const Inst& inst) {
+  if (inst.op != Op::Cast || inst.type.lanes < 2 || dtype_of(inst.args[0]) != DType::F32 ||
+      (inst.type.dtype != DType::BF16 && inst.type.dtype != DType::F16) ||
+      value(inst.args[0]).size() == 1)
+    return false;
+  const char* name = inst.type.dtype == DType::BF16 ? "eg_bf16x2" : "eg_f16x2";
+  for (int l = 0; l < inst.type.lanes; l += 2) {
+    const std::string pair = fmt::format("w{}", names_++);
+    line("const unsigned {} = {}({}, {});", pair, name, lane_of(inst.args[0], l),
+         lane_of(inst.args[0], l + 1));
+    define(target, l, fmt::format("(unsigned short){}", pair));
+    define(target, l + 1, fmt::format("(unsigned short)({} >> 16)", pair));
+  }
+  return true;
+}
+
+void CudaRenderer::apply(ValueId target, const Inst& inst) {
+  if (pairwise_cast(target, inst))
+    return;
+  bool same = true; // in all lanes
+  for (ValueId a : inst.args)
+    same = same && value(a).size() == 1;
+  for (int l = 0; l < (same ? 1 : inst.type.lanes); ++l) {
+    std::vector<std::string> args;
+    for (ValueId a : inst.args)
+      args.push_back(lane_of(a, l));
+    define(target, l, op_text(inst.op, inst.type.dtype, dtype_of(inst.args.back()), args));
+  }
+}
+
+// Lane i with lane i + lanes/2, and so on.
+void CudaRenderer::reduce_lanes(ValueId target, const Inst& inst) {
+  const int lanes = program_.values[static_cast<std::size_t>(inst.args.at(0))].lanes;
+  std::vector<std::string> parts;
+  for (int l = 0; l < lanes; ++l)
+    parts.push_back(lane_of(inst.args[0], l));
+  for (std::size_t half = parts.size() / 2; half > 0; half /= 2)
+    for (std::size_t i = 0; i < half; ++i) {
+      std::string name = fmt::format("w{}", names_++);
+      line("const {} {} = {};", register_type(inst.type.dtype), name,
+           combine_text(inst.monoid, inst.type.dtype, parts[i], parts[i + half]));
+      parts[i] = std::move(name);
+    }
+  values_[static_cast<std::size_t>(target)] = {parts[0]};
+}
+
+void CudaRenderer::reduce_threads(ValueId target, const Inst& inst) {
+  const DType dtype = inst.type.dtype;
+  const char* type = register_type(dtype);
+  const bool over_block = inst.number > 32;
+  const int width = over_block ? 32 : inst.number;
+  const int lanes = inst.type.lanes;
+  std::vector<std::string> parts;
+  auto butterfly = [&](int from) {
+    for (int distance = from; distance > 0; distance /= 2)
+      for (std::string& p : parts)
+        line("{0} = {1};", p,
+             combine_text(inst.monoid, dtype, p,
+                          fmt::format("eg_shuffle_xor({}, {}, {})", p, distance,
+                                      over_block || width == 32 ? "0xffffffffu" : "eg_group")));
+  };
+  for (int l = 0; l < lanes; ++l) {
+    parts.push_back(fmt::format("w{}", names_++));
+    line("{} {} = {};", type, parts.back(), lane_of(inst.args.at(0), l));
+  }
+  if (over_block || width == 32) {
+    butterfly(width / 2);
+  } else {
+    // Other groups of the warp may be elsewhere.
+    open("");
+    line("const unsigned eg_group = {}u << (t & {});", (1u << width) - 1u, 32 - width);
+    butterfly(width / 2);
+    close();
+  }
+  const int warps = program_.launch.threads / 32;
+  if (over_block) {
+    // The halves of the scratch take turns, so that one barrier is enough.
+    const SharedLayout shared = shared_layout(program_);
+    int padded = 1;
+    while (padded < warps)
+      padded *= 2;
+    const std::string at = fmt::format("(({}*)(eg_shared + {} + eg_turn * {}))", type,
+                                       shared.scratch, shared.scratch_half);
+    for (int l = 0; l < lanes; ++l)
+      line("if ((t & 31) == 0) {}[{} + t / 32] = {};", at, 32 * l,
+           parts[static_cast<std::size_t>(l)]);
+    line("__syncthreads();");
+    for (int l = 0; l < lanes; ++l) {
+      const std::string mine = fmt::format("{}[{} + (t & {})]", at, 32 * l, padded - 1);
+      line("{} = {};", parts[static_cast<std::size_t>(l)],
+           padded == warps ? mine
+                           : fmt::format("(t & {}) < {} ? {} : {}", padded - 1, warps, mine,
+                                         constant_text(identity_of(inst.monoid, dtype))));
+    }
+    line("eg_turn ^= 1;");
+    butterfly(padded / 2);
+  }
+  values_[static_cast<std::size_t>(target)] = parts;
+}
+
+} // namespace egret::backend::cuda

@@ -1,0 +1,238 @@
+// The functions that generated text may use. Only those that it does use go before it.
+#include "backend/cuda/renderer.h"
+
+namespace egret::backend::cuda {
+
+namespace {
+
+struct Piece {
+  std::string_view names; ///< separated by blanks; the text is needed when one of them is used
+  std::string_view text;
+};
+
+constexpr Piece kPieces[] = {
+    {"eg_floordiv eg_floormod", R"(
+template <class A, class B> __device__ __forceinline__ auto eg_floordiv(A a, B b) -> decltype(a / b) {
+  auto q = a / b;
+  return a % b < 0 ? q - 1 : q;
+}
+template <class A, class B> __device__ __forceinline__ auto eg_floormod(A a, B b) -> decltype(a % b) {
+  auto r = a % b;
+  return r < 0 ? r + b : r;
+}
+)"},
+    {"eg_scalar", R"(
+template <class T> __device__ __forceinline__ T eg_scalar(unsigned long long bits) { return (T)bits; }
+template <> __device__ __forceinline__ float eg_scalar<float>(unsigned long long bits) {
+  return __uint_as_float((unsigned)bits);
+}
+template <> __device__ __forceinline__ double eg_scalar<double>(unsigned long long bits) {
+  return __longlong_as_double((long long)bits);
+}
+)"},
+    {"eg_split", R"(
+__device__ __forceinline__ void eg_split(unsigned* w, uint4 q) {
+  w[0] = q.x; w[1] = q.y; w[2] = q.z; w[3] = q.w;
+}
+__device__ __forceinline__ void eg_split(unsigned* w, uint2 q) { w[0] = q.x; w[1] = q.y; }
+)"},
+    {"eg_put8", R"(
+__device__ __forceinline__ void eg_put8(unsigned* w, unsigned long long v) {
+  w[0] = (unsigned)v; w[1] = (unsigned)(v >> 32);
+}
+__device__ __forceinline__ void eg_put8(unsigned* w, long long v) { eg_put8(w, (unsigned long long)v); }
+__device__ __forceinline__ void eg_put8(unsigned* w, double v) {
+  eg_put8(w, (unsigned long long)__double_as_longlong(v));
+}
+)"},
+    // Round to nearest even, denormals kept.
+    {"eg_bf16x2", R"(
+__device__ __forceinline__ unsigned eg_bf16x2(float low, float high) {
+  unsigned d;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(d) : "f"(high), "f"(low));
+  return d;
+}
+)"},
+    {"eg_f16x2", R"(
+__device__ __forceinline__ unsigned eg_f16x2(float low, float high) {
+  unsigned d;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(d) : "f"(high), "f"(low));
+  return d;
+}
+)"},
+    {"eg_to_bf16", R"(
+__device__ __forceinline__ unsigned short eg_to_bf16(float x) {
+  unsigned short d;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(d) : "f"(x));
+  return d;
+}
+)"},
+    {"eg_to_f16", R"(
+__device__ __forceinline__ unsigned short eg_to_f16(float x) {
+  unsigned short d;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(d) : "f"(x));
+  return d;
+}
+)"},
+    {"eg_from_bf16", R"(
+__device__ __forceinline__ float eg_from_bf16(unsigned short h) {
+  return __uint_as_float((unsigned)h << 16);
+}
+)"},
+    {"eg_from_f16", R"(
+__device__ __forceinline__ float eg_from_f16(unsigned short h) {
+  float d;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(d) : "h"(h));
+  return d;
+}
+)"},
+    // Towards zero with the last bit set when inexact, so that a later rounding is the only one.
+    {"eg_odd", R"(
+__device__ __forceinline__ float eg_odd(double x) {
+  const float f = __double2float_rz(x);
+  return x == x && (double)f != x ? __uint_as_float(__float_as_uint(f) | 1u) : f;
+}
+__device__ __forceinline__ float eg_odd(long long x) {
+  const float f = __ll2float_rz(x);
+  return (f < 9.2233720368547758e18f && (long long)f == x) ? f
+         : x == (long long)0x8000000000000000ull ? f : __uint_as_float(__float_as_uint(f) | 1u);
+}
+__device__ __forceinline__ float eg_odd(unsigned long long x) {
+  const float f = __ull2float_rz(x);
+  return (unsigned long long)f == x ? f : __uint_as_float(__float_as_uint(f) | 1u);
+}
+)"},
+    // NaN if one is NaN, and -0 below 0.
+    {"eg_max", R"(
+__device__ __forceinline__ float eg_max(float a, float b) {
+  float d;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(d) : "f"(a), "f"(b));
+  return d;
+}
+__device__ __forceinline__ double eg_max(double a, double b) {
+  if (a != a || b != b) return __longlong_as_double(0x7ff8000000000000ll);
+  if (a == b) return __double_as_longlong(a) < 0 ? b : a;
+  return a > b ? a : b;
+}
+)"},
+    // The result has the sign of b.
+    {"eg_mod", R"(
+__device__ __forceinline__ float eg_mod(float a, float b) {
+  const float r = fmodf(a, b);
+  if (r == 0) return copysignf(0.0f, b);
+  return (r < 0) != (b < 0) ? r + b : r;
+}
+__device__ __forceinline__ double eg_mod(double a, double b) {
+  const double r = fmod(a, b);
+  if (r == 0) return copysign(0.0, b);
+  return (r < 0) != (b < 0) ? r + b : r;
+}
+)"},
+    {"eg_sigmoid", R"(
+__device__ __forceinline__ float eg_sigmoid(float x) {
+  const float e = expf(-fabsf(x));
+  return (x < 0 ? e : 1.0f) / (1.0f + e);
+}
+__device__ __forceinline__ double eg_sigmoid(double x) {
+  const double e = exp(-fabs(x));
+  return (x < 0 ? e : 1.0) / (1.0 + e);
+}
+)"},
+    // Rounded down; 0 where b is 0; the lowest value by -1 wraps to itself.
+    {"eg_idiv eg_imod", R"(
+template <class T> __device__ __forceinline__ T eg_idiv(T a, T b) {
+  if (b == 0) return 0;
+  if ((T)-1 < (T)0) {
+    if (b == (T)-1) return (T)(0 - (unsigned long long)a);
+    const T q = a / b;
+    return a % b != 0 && (a < 0) != (b < 0) ? (T)(q - 1) : q;
+  }
+  return a / b;
+}
+template <class T> __device__ __forceinline__ T eg_imod(T a, T b) {
+  if (b == 0) return 0;
+  return (T)((unsigned long long)a - (unsigned long long)eg_idiv<T>(a, b) * (unsigned long long)b);
+}
+)"},
+    // Counts beyond the width shift everything out; negative ones are beyond it.
+    {"eg_shl eg_shr", R"(
+template <class T> __device__ __forceinline__ T eg_shl(T a, T n) {
+  const bool over = n < 0 || (unsigned long long)n >= 8 * sizeof(T);
+  return over ? (T)0 : (T)((unsigned long long)a << (int)n);
+}
+template <class T> __device__ __forceinline__ T eg_shr(T a, T n) {
+  const bool over = n < 0 || (unsigned long long)n >= 8 * sizeof(T);
+  if ((T)-1 < (T)0) return (T)(a >> (over ? (int)(8 * sizeof(T) - 1) : (int)n));
+  return over ? (T)0 : (T)(a >> (int)n);
+}
+)"},
+    {"eg_shuffle_xor", R"(
+template <class T> __device__ __forceinline__ T eg_shuffle_xor(T v, int distance, unsigned mask) {
+  return (T)__shfl_xor_sync(mask, v, distance);
+}
+)"},
+    // Two words: how many blocks have come, and how often all have.
+    {"eg_grid_barrier", R"(
+__device__ __forceinline__ void eg_grid_barrier(unsigned* c) {
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    __threadfence();
+    volatile unsigned* const round = c + 1;
+    const unsigned before = *round;
+    __threadfence();
+    if (atomicAdd(c, 1u) == gridDim.x - 1) {
+      *(volatile unsigned*)c = 0;
+      __threadfence();
+      *round = before + 1;
+    } else {
+      while (*round == before) __nanosleep(32);
+    }
+    __threadfence();
+  }
+  __syncthreads();
+}
+)"},
+    {"eg_last", R"(
+__device__ __forceinline__ bool eg_last(unsigned* c, unsigned arrivals) {
+  __threadfence();
+  __syncthreads();
+  bool last = false;
+  if (threadIdx.x == 0) {
+    last = atomicAdd(c, 1u) == arrivals - 1;
+    if (last) *(volatile unsigned*)c = 0;
+  }
+  last = __syncthreads_or(last);
+  if (last) __threadfence();
+  return last;
+}
+)"},
+};
+
+bool uses(const std::string& text, std::string_view names) {
+  while (!names.empty()) {
+    const std::size_t end = std::min(names.find(' '), names.size());
+    const std::string_view name = names.substr(0, end);
+    names.remove_prefix(std::min(end + 1, names.size()));
+    for (std::size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + 1)) {
+      const char next = at + name.size() < text.size() ? text[at + name.size()] : ' ';
+      if (next == '(' || next == '<')
+        return true;
+    }
+  }
+  return false;
+}
+
+} // namespace
+
+std::string prelude_for(const std::string& text) {
+  // A piece uses only pieces before it.
+  std::string needed = text, prelude;
+  for (std::size_t i = std::size(kPieces); i-- > 0;)
+    if (uses(needed, kPieces[i].names)) {
+      prelude = std::string(kPieces[i].text.substr(1)) + prelude;
+      needed += kPieces[i].text;
+    }
+  return prelude;
+}
+
+} // namespace egret::backend::cuda

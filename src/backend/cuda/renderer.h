@@ -1,0 +1,114 @@
+// The CUDA renderer's state, shared by its parts: statements (render.cpp), instructions
+// (render_inst.cpp), the op table (render_ops.cpp), memory (render_memory.cpp). Every lane of a
+// value is a C variable of its own, so that the compiler sees nothing but scalars.
+#pragma once
+
+#include "backend/cuda/render.h"
+#include "backend/cuda/render_index.h"
+
+#include "support/fail.h"
+
+#include <string>
+#include <vector>
+
+namespace egret::backend::cuda {
+
+class CudaRenderer {
+public:
+  CudaRenderer(const kernel::KernelProgram& program, const CudaTarget& target);
+  std::string run();
+
+private:
+  using Lanes = std::vector<std::string>;
+
+  // Statements (render.cpp).
+  std::string parameters() const;
+  void arguments();
+  void block(const kernel::Block& stmts);
+  void statement(const kernel::Stmt& stmt);
+  void loop(const kernel::Stmt& stmt);
+  void grid_loop(const kernel::Stmt& stmt);
+  void drawn_loop(const kernel::Stmt& stmt);
+  void condition(const kernel::Stmt& stmt);
+  void barrier(const kernel::Stmt& stmt);
+  void last(const kernel::Stmt& stmt);
+  std::string counter(const kernel::Inst& inst) const;
+
+  // Instructions (render_inst.cpp).
+  void let(kernel::ValueId target, const kernel::Inst& inst);
+  void apply(kernel::ValueId target, const kernel::Inst& inst);
+  bool pairwise_cast(kernel::ValueId target, const kernel::Inst& inst);
+  void reduce_lanes(kernel::ValueId target, const kernel::Inst& inst);
+  void reduce_threads(kernel::ValueId target, const kernel::Inst& inst);
+
+  // Memory (render_memory.cpp).
+  struct Access { ///< how the lanes of a load or store lie
+    Expr base;    ///< of lane 0
+    int bytes;    ///< of one access, 0 when the lanes do not lie one after the other
+  };
+  Access access_of(const kernel::Inst& inst, int lanes) const;
+  std::vector<Guard> without_lanes(const std::vector<Guard>& mask, int lanes) const;
+  std::string all_lanes(const std::vector<Guard>& mask, int lanes) const;
+  void load(kernel::ValueId target, const kernel::Inst& inst);
+  void load_words(kernel::ValueId target, const kernel::Inst& inst, const Access& access);
+  void store(const kernel::Stmt& stmt);
+  void store_words(const kernel::Inst& inst, const Lanes& values, const Access& access);
+  void prefetch(const kernel::Inst& inst);
+  std::string element(int buffer, const Expr& e, int lane) const;
+  std::string read(int buffer, const std::string& place, kernel::CachePolicy policy) const;
+
+  /// Declares one lane of a value as a constant.
+  void define(kernel::ValueId target, int lane, const std::string& text);
+  const Lanes& value(kernel::ValueId id) const;
+  const std::string& lane_of(kernel::ValueId id, int lane) const;
+  DType dtype_of(kernel::ValueId id) const {
+    return program_.values[static_cast<std::size_t>(id)].dtype;
+  }
+  template <class... Args>
+  void line(fmt::format_string<Args...> format, Args&&... args) {
+    out_.append(static_cast<std::size_t>(depth_) * 2, ' ');
+    fmt::format_to(std::back_inserter(out_), format, std::forward<Args>(args)...);
+    out_ += '\n';
+  }
+  void open(const std::string& head) {
+    line("{} {{", head);
+    ++depth_;
+  }
+  void close() {
+    --depth_;
+    line("}}");
+  }
+
+  const kernel::KernelProgram& program_;
+  CudaTarget target_;
+  IndexText index_;
+  std::vector<Lanes> values_;
+  std::string out_;
+  int depth_ = 1;
+  int names_ = 0; ///< of helper variables
+};
+
+/// The C type in which values of an element type are held: f16 and bf16 as their bits.
+const char* register_type(DType type);
+/// An element as it lies in memory.
+const char* memory_type(DType type);
+std::string constant_text(const Scalar& value);
+/// One lane of an elementwise op. `operand` is the dtype of the last operand.
+std::string op_text(Op op, DType result, DType operand, const std::vector<std::string>& args);
+std::string cast_text(const std::string& value, DType from, DType to);
+/// Of a reduction: the combination of two values.
+std::string combine_text(Monoid monoid, DType type, const std::string& a, const std::string& b);
+/// The functions that `text` and they themselves use, in an order in which they can be defined.
+std::string prelude_for(const std::string& text);
+
+/// Where the renderer puts things in a block's dynamic shared memory.
+struct SharedLayout {
+  std::vector<std::int64_t> offset; ///< by buffer; -1 for those elsewhere
+  std::int64_t scratch = -1;        ///< of combinations over the block
+  std::int64_t scratch_half = 0;    ///< bytes of one of its two halves
+  std::int64_t ticket = -1;         ///< of drawn loops
+  std::int64_t bytes = 0;
+};
+SharedLayout shared_layout(const kernel::KernelProgram& program);
+
+} // namespace egret::backend::cuda

@@ -1,0 +1,72 @@
+#include "kernel/gpu_nest.h"
+
+#include "kernel/analysis.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace egret::kernel {
+
+std::vector<Expr> unflatten(const Expr& flat, std::span<const Expr> extents) {
+  std::vector<Expr> at(extents.size());
+  Expr rest = flat;
+  for (std::size_t i = extents.size(); i-- > 0;) {
+    if (i == 0) {
+      at[i] = rest;
+      break;
+    }
+    // An empty box has no points to number, so the divisor may be taken as 1.
+    Expr divisor = extents[i].lower() >= 1 ? extents[i] : max(extents[i], Expr(1));
+    at[i] = floormod(rest, divisor);
+    rest = floordiv(rest, divisor);
+  }
+  return at;
+}
+
+int gpu_lanes(const Region& region, int axis, std::int64_t vector_bytes) {
+  std::int64_t narrowest = 8, widest = 1;
+  bool found = false, alone = region.axes.size() == 1;
+  auto count = [&](std::optional<std::int64_t> stride, DType dtype) {
+    const auto size = std::int64_t(size_of(dtype));
+    widest = std::max(widest, size);
+    if (stride != 1)
+      return;
+    found = true;
+    narrowest = std::min(narrowest, std::max<std::int64_t>(size, 2));
+  };
+  for (const Stage& stage : region.stages) {
+    if (!contains(stage.axes, axis))
+      continue;
+    for (const Load& load : stage.loads)
+      if (load.source == Source::Operand)
+        count(stride_of(region, stage, load, axis), region.operands[load.number].dtype);
+  }
+  for (const Output& out : region.outputs)
+    if (contains(result_axes(region.stages[out.stage]), axis))
+      count(stride_of(region, out, axis), out.dtype);
+  if (!found)
+    return 1;
+  const int lanes =
+      power_of_two_upto(std::min<std::int64_t>(vector_bytes / narrowest, 64 / widest));
+  const std::int64_t divisor = region.axes[axis].extent.divisor();
+  return alone ? lanes : int(std::gcd<std::int64_t>(lanes, divisor == 0 ? lanes : divisor));
+}
+
+std::int64_t about(const Expr& e) {
+  return std::min<std::int64_t>(e.constant().value_or(e.upper()), std::int64_t(1) << 40);
+}
+
+CachePolicy gpu_store_policy(const Region& region, const Target& target) {
+  Cost cost = cost_of(region);
+  bool exceeds = proves_less(Expr(2 * target.l2_bytes), cost.bytes_read + cost.bytes_written);
+  return exceeds ? CachePolicy::Streaming : CachePolicy::Default;
+}
+
+int power_of_two_upto(std::int64_t n) {
+  int p = 1;
+  while (2 * std::int64_t(p) <= n && p < (1 << 20))
+    p *= 2;
+  return p;
+}
+
+} // namespace egret::kernel

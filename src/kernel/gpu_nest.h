@@ -1,0 +1,32 @@
+// What the generators of a GPU share: lanes of its accesses, and points numbered in row-major order
+// and dealt to threads.
+#pragma once
+
+#include "kernel/builder.h"
+#include "kernel/region.h"
+#include "kernel/schedule.h"
+#include "kernel/target.h"
+
+#include <span>
+#include <vector>
+
+namespace egret::kernel {
+
+/// Coordinates in a box, outermost first, of its point number `flat`.
+std::vector<Expr> unflatten(const Expr& flat, std::span<const Expr> extents);
+
+/// Lanes along `axis` with which the narrowest type that lies contiguously along it fills an access
+/// of `vector_bytes`. Rows that begin at any element get 1, because their lanes would be accessed
+/// one by one, each apart from its neighbours in the warp.
+int gpu_lanes(const Region& region, int axis, std::int64_t vector_bytes);
+
+/// The largest constant that the expression is known not to exceed, at most 2^40.
+std::int64_t about(const Expr& e);
+
+/// Streaming stores for results that the next kernel could not find in the cache.
+CachePolicy gpu_store_policy(const Region& region, const Target& target);
+
+/// A power of two: the largest up to `n`, at least 1.
+int power_of_two_upto(std::int64_t n);
+
+} // namespace egret::kernel

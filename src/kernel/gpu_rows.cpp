@@ -1,0 +1,557 @@
+// Reductions over contiguous axes on a GPU, one or several in a chain: a group of threads does a
+// row (some lanes of a warp, a warp, or a block). What the passes read more than once is kept in
+// registers or in shared memory, so that memory is read once. Few long rows are cut into pieces for
+// several blocks, the last of which combines them in order.
+#include "kernel/accumulate.h"
+#include "kernel/analysis.h"
+#include "kernel/families.h"
+#include "kernel/gpu_nest.h"
+#include "kernel/map_axes.h"
+#include "kernel/passes.h"
+
+#include "support/fail.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+namespace egret::kernel {
+
+namespace {
+
+/// Where what is read once is kept from pass to pass.
+enum Keep : std::int64_t { kRegisters, kShared, kNowhere };
+
+/// What decides the form of a schedule.
+struct RowFacts {
+  Passes passes;
+  int inner = -1; ///< reduced axis of the vectors
+  std::int64_t score = 0;
+  bool argmax = false;
+
+  explicit RowFacts(const Region& region) : passes(plan_passes(region)) {
+    if (!passes.reason.empty())
+      return;
+    std::vector<int> stages = all_stages(region);
+    for (const Stage& s : region.stages)
+      argmax = argmax || (s.kind == StageKind::Reduce && s.monoid == Monoid::ArgMax);
+    inner = passes.reduced.back();
+    score = vector_score(region, stages, inner);
+    // Places must come in ascending order, so that argmax runs along the last axis only.
+    for (int a : passes.reduced)
+      if (auto s = vector_score(region, stages, a); s > score && !argmax) {
+        inner = a;
+        score = s;
+      }
+  }
+
+  /// Vectors of `lanes` in a row.
+  Expr vectors(const Region& region, int lanes) const {
+    Expr n(1);
+    for (int a : passes.reduced)
+      n = n * (a == inner ? ceildiv(region.axes[a].extent, Expr(lanes)) : region.axes[a].extent);
+    return n;
+  }
+};
+
+class GpuRows {
+public:
+  GpuRows(const Region& region, const RowFacts& facts, const Schedule& schedule,
+          const Target& target)
+      : r_(region), f_(facts), p_(facts.passes), schedule_(schedule), b_(region.name),
+        e_(b_, region), threads_(int(schedule.knob("threads", 256))),
+        group_(int(schedule.knob("group", threads_))), t_(thread_variable(threads_)) {
+    std::int64_t bytes = schedule.vector_bytes ? schedule.vector_bytes : target.vector_bytes;
+    lanes_ = gpu_lanes(region, f_.inner, bytes);
+    fma_ = target.has_fma;
+    e_.load_policy = schedule.load_policy;
+    keep_ = Keep(schedule.knob("keep", kRegisters));
+    vectors_ = f_.vectors(region, lanes_);
+    pieces_ = schedule.split_reduce;
+    mine_ = group_ == threads_ ? t_ : floormod(t_, Expr(group_));
+    for (int a : p_.parallel)
+      parallel_.push_back(r_.axes[a].extent);
+    rows_ = points_of(r_, p_.parallel);
+    for (int a : p_.reduced)
+      if (a != f_.inner)
+        order_.push_back(a);
+    order_.push_back(f_.inner);
+  }
+
+  KernelProgram run() {
+    Launch launch;
+    launch.threads = threads_;
+    launch.blocks_per_core = schedule_.blocks_per_core;
+    launch.least_shared = schedule_.least_shared;
+    launch.workers = Expr(1);
+    if (is_empty(r_, p_.parallel))
+      return b_.finish(launch);
+    const std::int64_t together = threads_ / group_;
+    Expr groups = ceildiv(rows_, Expr(together));
+    if (pieces_ > 1) {
+      make_partials();
+      arrivals_ = b_.counter("arrivals", rows_.value());
+      launch.workers = rows_ * Expr(pieces_);
+    } else {
+      launch.workers = max(Expr(1), groups);
+    }
+    int counter = -1;
+    if (schedule_.order == WorkOrder::Drawn) {
+      counter = b_.counter("next", 2);
+      launch.resident = true;
+    }
+    if (keep_ == kShared)
+      make_stash();
+    b_.grid_loop(
+        launch.workers,
+        [&](const Expr& item) {
+          if (pieces_ > 1) {
+            piece(row_at(floordiv(item, Expr(pieces_))), floormod(item, Expr(pieces_)),
+                  floordiv(item, Expr(pieces_)));
+            return;
+          }
+          Expr row = together == 1 ? item : item * Expr(together) + floordiv(t_, Expr(group_));
+          Point p = row_at(row);
+          if (together > 1)
+            p.mask.push_back({row, Expr(0), rows_});
+          whole(p);
+        },
+        counter);
+    return b_.finish(launch);
+  }
+
+private:
+  using Running = std::vector<std::vector<State>>; ///< [reduction of the pass][yield]
+
+  Point row_at(const Expr& row) const {
+    Point p;
+    p.at.resize(r_.axes.size());
+    std::vector<Expr> at = unflatten(row, parallel_);
+    for (std::size_t i = 0; i < p_.parallel.size(); ++i)
+      p.at[p_.parallel[i]] = at[i];
+    return p;
+  }
+
+  Accumulator accumulator(int stage, int yield) {
+    return Accumulator(e_, stage, yield, fma_, points_of(r_, p_.reduced));
+  }
+
+  /// A vector of a row; `own` says which of its lanes are the row's.
+  struct Spot {
+    Point point;
+    std::vector<Guard> own;
+  };
+  Spot spot(const Point& row, const Expr& vector, const Expr& end) const {
+    std::vector<Expr> extents;
+    for (int a : order_)
+      extents.push_back(a == f_.inner ? ceildiv(r_.axes[a].extent, Expr(lanes_))
+                                      : r_.axes[a].extent);
+    std::vector<Expr> at = unflatten(vector, extents);
+    Spot s{row, {}};
+    s.point.lanes = lanes_;
+    for (std::size_t i = 0; i < order_.size(); ++i)
+      s.point.at[order_[i]] = at[i];
+    Expr& inner = s.point.at[f_.inner];
+    inner = inner * Expr(lanes_) + (lanes_ > 1 ? lane_variable(lanes_) : Expr(0));
+    s.own.push_back({vector, Expr(0), end});
+    s.own.push_back({inner, Expr(0), r_.axes[f_.inner].extent});
+    std::erase_if(s.own, [](const Guard& g) {
+      return proves_less_equal(g.lo, g.value) && proves_less(g.value, g.hi);
+    });
+    s.point.mask.insert(s.point.mask.end(), s.own.begin(), s.own.end());
+    return s;
+  }
+
+  Expr place_of(const Point& p) const {
+    Expr place(0);
+    for (int a : p_.reduced)
+      place = place * r_.axes[a].extent + p.at[a];
+    return place;
+  }
+
+  // --- A row by one group
+
+  void whole(const Point& row) {
+    for (int pass = 0; pass < p_.count; ++pass) {
+      if (pass > 0 && keep_ == kShared)
+        for (int memory : stash_memory_)
+          b_.forget_loads(memory);
+      finish(pass, row, run_pass(pass, row, Expr(0), vectors_));
+    }
+    point_outputs(row);
+  }
+
+  /// One pass over vectors [begin, end) of the row. Gives the states of this thread.
+  Running run_pass(int pass, const Point& row, const Expr& begin, const Expr& end) {
+    if (keep_ == kNowhere)
+      return rolled_pass(pass, row, begin, end);
+    const std::int64_t turns = ceildiv(end - begin, Expr(group_)).value();
+    Running states = start(pass);
+    std::vector<Spot> spots;
+    for (std::int64_t j = 0; j < turns; ++j)
+      spots.push_back(spot(row, begin + Expr(j * group_) + mine_, end));
+    if (keep_ == kShared)
+      for (std::size_t j = 0; j < spots.size(); ++j)
+        stash(pass, spots[j], std::int64_t(j));
+    constexpr std::size_t kBatch = 4; // of points whose outputs are stored together
+    for (std::size_t j = 0; j < spots.size(); j += kBatch)
+      step(pass, std::span(spots).subspan(j, std::min(kBatch, spots.size() - j)), states);
+    return states;
+  }
+
+  Running rolled_pass(int pass, const Point& row, const Expr& begin, const Expr& end) {
+    const int copies = int(schedule_.knob("copies", 4));
+    Running initial = start(pass);
+    std::vector<std::vector<std::vector<VarId>>> variables(initial.size());
+    for (std::size_t s = 0; s < initial.size(); ++s)
+      for (const State& state : initial[s]) {
+        variables[s].emplace_back();
+        for (ValueId v : state) {
+          variables[s].back().push_back(b_.variable(b_.type_of(v)));
+          b_.set(variables[s].back().back(), v);
+        }
+      }
+    auto read = [&] {
+      Running states(variables.size());
+      for (std::size_t s = 0; s < variables.size(); ++s)
+        for (const auto& parts : variables[s]) {
+          State state;
+          for (VarId v : parts)
+            state.push_back(b_.read(v));
+          states[s].push_back(std::move(state));
+        }
+      return states;
+    };
+    const std::int64_t span = std::int64_t(group_) * copies;
+    Expr turns = ceildiv(end - begin, Expr(span));
+    b_.loop(Expr(0), turns, Expr(1), ceildiv(vectors_, Expr(span)), Bind::Serial,
+            [&](const Expr& turn) {
+              std::vector<Spot> spots;
+              for (int c = 0; c < copies; ++c)
+                spots.push_back(spot(
+                    row, begin + turn * Expr(span) + Expr(std::int64_t(c) * group_) + mine_, end));
+              Running states = read();
+              step(pass, spots, states);
+              for (std::size_t s = 0; s < variables.size(); ++s)
+                for (std::size_t y = 0; y < variables[s].size(); ++y)
+                  for (std::size_t i = 0; i < variables[s][y].size(); ++i)
+                    b_.set(variables[s][y][i], states[s][y][i]);
+            });
+    return read();
+  }
+
+  Running start(int pass) {
+    Running states;
+    for (int stage : p_.reductions[pass]) {
+      states.emplace_back();
+      for (std::size_t y = 0; y < r_.stages[stage].yields.size(); ++y)
+        states.back().push_back(accumulator(stage, int(y)).identity(lanes_));
+    }
+    return states;
+  }
+
+  void step(int pass, std::span<const Spot> spots, Running& states) {
+    std::vector<Value> values;
+    for (const Spot& s : spots) {
+      for (std::size_t r = 0; r < p_.reductions[pass].size(); ++r)
+        for (std::size_t y = 0; y < states[r].size(); ++y) {
+          Accumulator acc = accumulator(p_.reductions[pass][r], int(y));
+          State next = acc.add(states[r][y], s.point, place_of(s.point), false);
+          states[r][y] = acc.keep(s.own, next, states[r][y]);
+        }
+      for (int o : p_.outputs[pass])
+        values.push_back(e_.result(r_.outputs[o].stage, r_.outputs[o].component, s.point));
+    }
+    // Everything is read before anything is written: an output may lie in the memory of an operand.
+    auto value = values.begin();
+    for (const Spot& s : spots)
+      for (int o : p_.outputs[pass])
+        e_.store(o, s.point, *value++, schedule_.store_policy);
+  }
+
+  /// The results of a pass, at hand in every thread of the group.
+  void finish(int pass, const Point& row, const Running& states) {
+    for (std::size_t r = 0; r < states.size(); ++r) {
+      const int stage = p_.reductions[pass][r];
+      std::vector<Value> values;
+      for (std::size_t y = 0; y < states[r].size(); ++y) {
+        Accumulator acc = accumulator(stage, int(y));
+        values.push_back(acc.finish(acc.across_threads(acc.across_lanes(states[r][y]), group_)));
+      }
+      e_.provide(stage, row, std::move(values));
+    }
+  }
+
+  void point_outputs(const Point& row) {
+    std::vector<Value> values;
+    for (int o : p_.point_outputs)
+      values.push_back(e_.result(r_.outputs[o].stage, r_.outputs[o].component, row));
+    Point first = row;
+    first.mask.push_back({mine_, Expr(0), Expr(1)});
+    for (std::size_t i = 0; i < values.size(); ++i)
+      e_.store(p_.point_outputs[i], first, values[i]);
+  }
+
+  // --- Kept in shared memory
+
+  struct Stashed {
+    const Stage* stage;
+    const Load* load;
+  };
+
+  /// Operands that the first pass reads along the row and others may read again. Every thread finds
+  /// again what it has put there itself, so no barrier is needed.
+  void make_stash() {
+    const std::int64_t turns = ceildiv(vectors_, Expr(group_)).value();
+    for (std::size_t s = 0; s < r_.stages.size(); ++s) {
+      const Stage& stage = r_.stages[s];
+      if (p_.level[s] > 0 || stage.axes.size() != r_.axes.size())
+        continue;
+      for (const Load& load : stage.loads) {
+        if (load.source != Source::Operand || !load.indirect.empty() || !load.map.is_total() ||
+            stride_of(r_, stage, load, f_.inner) != 1)
+          continue;
+        stash_.push_back({&stage, &load});
+        stash_memory_.push_back(b_.shared(fmt::format("row{}", stash_.size() - 1),
+                                          r_.operands[load.number].dtype,
+                                          turns * threads_ * lanes_));
+      }
+    }
+  }
+
+  void stash(int pass, const Spot& s, std::int64_t turn) {
+    for (std::size_t i = 0; i < stash_.size(); ++i) {
+      const Stashed& kept = stash_[i];
+      auto offset = element_at(r_, *kept.stage, *kept.load, s.point);
+      if (!offset)
+        continue;
+      Expr place = (Expr(turn * threads_) + t_) * Expr(lanes_) +
+                   (lanes_ > 1 ? lane_variable(lanes_) : Expr(0));
+      if (pass == 0) {
+        ValueId v = b_.load(e_.operand_buffer(kept.load->number), *offset, lanes_, s.point.mask,
+                            schedule_.load_policy);
+        b_.store(stash_memory_[i], place, v);
+        e_.provide_load(kept.load->number, *offset, v);
+      } else {
+        e_.provide_load(kept.load->number, *offset, b_.load(stash_memory_[i], place, lanes_));
+      }
+    }
+  }
+
+  // --- Pieces
+
+  void make_partials() {
+    for (int stage : p_.reductions[0]) {
+      partials_.emplace_back();
+      for (std::size_t y = 0; y < r_.stages[stage].yields.size(); ++y) {
+        partials_.back().emplace_back();
+        for (const Type& t : accumulator(stage, int(y)).types(1))
+          partials_.back().back().push_back(
+              b_.workspace(fmt::format("partial{}_{}_{}", stage, y, partials_.back().back().size()),
+                           t.dtype, rows_ * Expr(pieces_)));
+      }
+    }
+  }
+
+  void piece(const Point& row, const Expr& number, const Expr& flat_row) {
+    const std::int64_t each = ceildiv(vectors_, Expr(pieces_)).value();
+    Expr begin = number * Expr(each);
+    Running states = rolled_piece(row, begin, min(begin + Expr(each), vectors_), each);
+    std::vector<Guard> first{{mine_, Expr(0), Expr(1)}};
+    for (std::size_t r = 0; r < states.size(); ++r)
+      for (std::size_t y = 0; y < states[r].size(); ++y) {
+        Accumulator acc = accumulator(p_.reductions[0][r], int(y));
+        State all = acc.across_threads(acc.across_lanes(states[r][y]), group_);
+        for (std::size_t i = 0; i < all.size(); ++i)
+          b_.store(partials_[r][y][i], flat_row * Expr(pieces_) + number, all[i], first);
+      }
+    b_.last(arrivals_, flat_row, Expr(pieces_), [&] {
+      for (std::size_t r = 0; r < partials_.size(); ++r) {
+        const int stage = p_.reductions[0][r];
+        std::vector<Value> values;
+        for (std::size_t y = 0; y < partials_[r].size(); ++y) {
+          Accumulator acc = accumulator(stage, int(y));
+          State state = acc.identity(1);
+          for (std::int64_t from = 0; from < pieces_; from += group_) {
+            Expr at = Expr(from) + mine_;
+            std::vector<Guard> mask{{at, Expr(0), Expr(pieces_)}};
+            State part;
+            for (int buffer : partials_[r][y])
+              part.push_back(b_.load(buffer, flat_row * Expr(pieces_) + at, 1, mask));
+            if (from + group_ <= pieces_)
+              mask.clear();
+            state = acc.keep(mask, acc.merge(state, part), state);
+          }
+          values.push_back(acc.finish(acc.across_threads(state, group_)));
+        }
+        e_.provide(stage, row, std::move(values));
+      }
+      point_outputs(row);
+    });
+  }
+
+  Running rolled_piece(const Point& row, const Expr& begin, const Expr& end, std::int64_t each) {
+    // The number of turns is that of a whole piece in every block, so that it is known here.
+    const int copies = int(schedule_.knob("copies", 4));
+    const std::int64_t span = std::int64_t(group_) * copies;
+    if (each <= span)
+      return straight(row, begin, end, (each + group_ - 1) / group_);
+    return rolled_pass(0, row, begin, end);
+  }
+
+  Running straight(const Point& row, const Expr& begin, const Expr& end, std::int64_t turns) {
+    Running states = start(0);
+    std::vector<Spot> spots;
+    for (std::int64_t j = 0; j < turns; ++j)
+      spots.push_back(spot(row, begin + Expr(j * group_) + mine_, end));
+    step(0, spots, states);
+    return states;
+  }
+
+  const Region& r_;
+  const RowFacts& f_;
+  const Passes& p_;
+  const Schedule& schedule_;
+  ProgramBuilder b_;
+  Emitter e_;
+  int threads_, group_;
+  Expr t_;
+  Expr mine_; ///< number of this thread in its group
+  int lanes_ = 1;
+  bool fma_ = false;
+  Keep keep_ = kRegisters;
+  std::int64_t pieces_ = 1;
+  Expr vectors_, rows_;
+  std::vector<Expr> parallel_;
+  std::vector<int> order_; ///< reduced axes, that of the vectors last
+  std::vector<Stashed> stash_;
+  std::vector<int> stash_memory_;
+  std::vector<std::vector<std::vector<int>>> partials_; ///< [reduction][yield][part of the state]
+  int arrivals_ = -1;
+};
+
+/// Values of 32 bits that a thread may keep of a row.
+constexpr std::int64_t kKeptElements = 64;
+constexpr std::int64_t kMostUnrolled = 512; ///< elements of a thread's code without loops
+
+class GpuRowsGenerator : public Generator {
+public:
+  std::string name() const override { return "gpu_rows"; }
+
+  std::vector<Schedule> space(const Region& region, const Target& target) const override {
+    RowFacts f(region);
+    if (!f.passes.reason.empty() || f.score <= 0)
+      return {};
+    const int lanes = gpu_lanes(region, f.inner, target.vector_bytes);
+    const Expr count = f.vectors(region, lanes);
+    const bool known = count.is_constant();
+    const std::int64_t vectors = about(count), rows = about(points_of(region, f.passes.parallel));
+    const CachePolicy policy = gpu_store_policy(region, target);
+    std::vector<Schedule> out;
+    auto add = [&](std::int64_t threads, std::int64_t group, std::int64_t keep, WorkOrder order,
+                   std::int64_t pieces) {
+      Schedule s;
+      s.generator = name();
+      s.knobs["threads"] = threads;
+      s.knobs["group"] = group;
+      s.knobs["keep"] = keep;
+      s.order = order;
+      s.split_reduce = pieces;
+      s.store_policy = policy;
+      if (std::find(out.begin(), out.end(), s) == out.end())
+        out.push_back(std::move(s));
+    };
+    auto threads_for = [&](std::int64_t each) { // of a block that does a row
+      const std::int64_t wanted = (vectors + each - 1) / each;
+      return std::clamp<std::int64_t>((wanted + 31) / 32 * 32, 32, 1024);
+    };
+    // Few rows and much to sum: several blocks a row.
+    const bool splits = f.passes.count == 1 && f.passes.outputs[0].empty() && known &&
+                        points_of(region, f.passes.parallel).is_constant();
+    if (splits && rows < target.workers && vectors >= 4 * 1024)
+      for (std::int64_t share : {2, 4, 1}) {
+        const std::int64_t pieces = std::clamp<std::int64_t>(
+            std::min(share * target.workers / rows, vectors / 512), 2, 1024);
+        add(256, 256, kNowhere, WorkOrder::Fixed, pieces);
+      }
+    for (std::int64_t each : {4, 2, 8, 1}) {
+      const std::int64_t per_thread =
+          std::max<std::int64_t>(1, (vectors + threads_for(each) - 1) / threads_for(each));
+      const bool fits = known && per_thread * lanes <= kKeptElements;
+      const bool unrolls = known && per_thread * lanes <= kMostUnrolled;
+      const bool stashes =
+          f.passes.count > 1 && unrolls &&
+          per_thread * threads_for(each) * lanes * 4 <= target.block_shared_bytes / 2;
+      const std::int64_t keep = fits ? kRegisters : stashes ? kShared : kNowhere;
+      if (vectors <= 32 * each) {
+        // A warp or a part of it does a row.
+        std::int64_t group = 2;
+        while (group < 32 && group * each < vectors)
+          group *= 2;
+        if (vectors <= 1)
+          group = 2;
+        for (std::int64_t threads : {128, 256})
+          add(threads, group, known ? kRegisters : kNowhere, WorkOrder::Fixed, 1);
+        continue;
+      }
+      add(threads_for(each), threads_for(each), keep, WorkOrder::Fixed, 1);
+      add(threads_for(each), threads_for(each), keep, WorkOrder::Drawn, 1);
+      if (fits && stashes)
+        add(threads_for(each), threads_for(each), kShared, WorkOrder::Fixed, 1);
+    }
+    add(256, 256, kNowhere, WorkOrder::Fixed, 1);
+    return out;
+  }
+
+  Lowered lower(const Region& region, const Schedule& schedule,
+                const Target& target) const override {
+    RowFacts f(region);
+    if (!f.passes.reason.empty())
+      return {false, {}, f.passes.reason};
+    const std::int64_t threads = schedule.knob("threads", 256),
+                       group = schedule.knob("group", threads);
+    if (threads < 32 || threads > 1024 || threads % 32 != 0)
+      return {false, {}, "threads are no multiple of 32 up to 1024"};
+    if (group != threads && (group < 2 || group > 32 || (group & (group - 1)) != 0))
+      return {false, {}, "a group is a power of two up to 32, or the block"};
+    const int lanes = gpu_lanes(
+        region, f.inner, schedule.vector_bytes ? schedule.vector_bytes : target.vector_bytes);
+    const Expr vectors = f.vectors(region, lanes);
+    if (schedule.knob("keep", kRegisters) != kNowhere) {
+      if (!vectors.is_constant())
+        return {false, {}, "a row of unknown length is kept nowhere"};
+      if ((vectors.value() + group - 1) / group * lanes > kMostUnrolled)
+        return {false, {}, "a thread's part of a row is too long to be kept"};
+    }
+    if (schedule.split_reduce > 1) {
+      if (f.passes.count != 1 || !f.passes.outputs[0].empty())
+        return {false, {}, "only one pass without results of its own is cut into pieces"};
+      if (!vectors.is_constant() || !points_of(region, f.passes.parallel).is_constant())
+        return {false, {}, "rows of unknown number or length are not cut into pieces"};
+      if (group != threads)
+        return {false, {}, "pieces are done by whole blocks"};
+      // Places of argmax ascend from piece to piece only along the one reduced axis.
+      const std::int64_t each =
+          (vectors.value() + schedule.split_reduce - 1) / schedule.split_reduce;
+      if (each * (schedule.split_reduce - 1) >= vectors.value())
+        return {false, {}, "too short for so many pieces"};
+    }
+    KernelProgram program = GpuRows(region, f, schedule, target).run();
+    std::int64_t shared = 0;
+    for (const Buffer& b : program.buffers)
+      if (b.space == Space::Shared)
+        shared += b.elements.value() * std::int64_t(size_of(b.dtype));
+    if (shared > target.block_shared_bytes - 8192)
+      return {false, {}, "more shared memory than a block can have"};
+    return {true, std::move(program), ""};
+  }
+};
+
+} // namespace
+
+const Generator& gpu_rows_generator() {
+  static const GpuRowsGenerator generator;
+  return generator;
+}
+
+} // namespace egret::kernel

@@ -1,0 +1,260 @@
+#include "support/region_forms.h"
+
+#include "support/random_graph.h"
+
+namespace egret::testing {
+
+namespace {
+
+using ir::Graph;
+using ir::NodeId;
+
+NodeId scalar(Graph& g, double v, Shape shape, DType type = DType::F32) {
+  return g.broadcast(g.constant(type, v), shape);
+}
+
+NodeId sub(Graph& g, NodeId a, NodeId b) {
+  Shape s = g[a].shape;
+  return g.binary(Op::Add, a, g.binary(Op::Mul, b, scalar(g, -1, s, g[b].dtype)));
+}
+
+/// The result of a reduction over the last axis, repeated along it.
+NodeId along(Graph& g, NodeId reduced, Shape like) {
+  Shape s = like;
+  s.back() = 1;
+  return g.expand(g.reshape(reduced, s), like);
+}
+
+NodeId softmax(Graph& g, NodeId x) {
+  Shape s = g[x].shape;
+  std::int64_t last = std::int64_t(s.size()) - 1;
+  NodeId e = g.unary(Op::Exp, sub(g, x, along(g, g.reduce(Op::ReduceMax, x, {last}), s)));
+  return g.binary(Op::Div, e, along(g, g.reduce(Op::ReduceSum, e, {last}), s));
+}
+
+NodeId layer_norm(Graph& g, NodeId x, NodeId weight) {
+  Shape s = g[x].shape;
+  std::int64_t n = s.back().value();
+  NodeId mean = g.reduce(Op::ReduceSum, x, {1});
+  mean = g.binary(Op::Mul, mean, scalar(g, 1.0 / double(n), {s[0]}));
+  NodeId d = sub(g, x, along(g, mean, s));
+  NodeId var = g.reduce(Op::ReduceSum, g.binary(Op::Mul, d, d), {1});
+  var = g.binary(Op::Add, g.binary(Op::Mul, var, scalar(g, 1.0 / double(n), {s[0]})),
+                 scalar(g, 1e-5, {s[0]}));
+  NodeId r = g.unary(Op::Recip, g.unary(Op::Sqrt, var));
+  return g.binary(Op::Mul, g.binary(Op::Mul, d, along(g, r, s)), g.broadcast(weight, s));
+}
+
+const std::vector<std::pair<std::int64_t, std::int64_t>> kSmall{
+    {1, 1},  {1, 7},   {5, 1},   {3, 8},   {4, 15}, {7, 16},
+    {2, 17}, {17, 33}, {33, 63}, {16, 64}, {5, 65}, {3, 129}};
+
+const std::vector<FormCase> kForms{
+    {"map",
+     [](Graph& g, auto m, auto n) {
+       NodeId x = g.input("x", DType::F32, {m, n}), b = g.input("b", DType::F32, {n});
+       g.outputs = {g.unary(Op::Tanh, g.binary(Op::Add, x, g.broadcast(b, {m, n})))};
+     },
+     kSmall},
+    {"long_map",
+     [](Graph& g, auto m, auto n) {
+       NodeId x = g.input("x", DType::F32, {m * n});
+       g.outputs = {g.binary(Op::Mul, x, x)};
+     },
+     {{1, 8191}, {1, 8192}, {1, 8193}, {2, 8200}, {3, 16384 + 5}}},
+    {"two_outputs",
+     [](Graph& g, auto m, auto n) {
+       NodeId x = g.input("x", DType::F32, {m, n});
+       NodeId y = g.unary(Op::Exp, x);
+       g.outputs = {y, g.binary(Op::Mul, y, x)};
+     },
+     kSmall},
+    {"turned",
+     [](Graph& g, auto m, auto n) {
+       NodeId x = g.input("x", DType::F32, {n, m}), y = g.input("y", DType::F32, {m, n});
+       g.outputs = {g.binary(Op::Add, g.permute(x, {1, 0}), y)};
+     },
+     kSmall},
+    {"turned_bytes",
+     [](Graph& g, auto m, auto n) {
+       NodeId x = g.input("x", DType::U8, {3, n, m});
+       g.outputs = {
+           g.binary(Op::Xor, g.permute(x, {0, 2, 1}), scalar(g, 85, {3, m, n}, DType::U8))};
+     },
+     {{65, 70}, {33, 17}, {64, 64}}},
+    {"flipped",
+     [](Graph& g, auto m, auto n) {
+       NodeId x = g.input("x", DType::F32, {m, n}), y = g.input("y", DType::F32, {m, n});
+       g.outputs = {g.binary(Op::Add, g.flip(x, {1}), g.flip(y, {0}))};
+     },
+     kSmall},
+    {"padded",
+     [](Graph& g, auto m, auto n) {
+       NodeId x = g.input("x", DType::F32, {m, n});
+       NodeId p = g.pad(x, {1, 3}, {2, 1}, Scalar::of(DType::F32, 2.5));
+       NodeId q = g.pad(p, {0, 1}, {0, 0}, Scalar::of(DType::F32, 0.0));
+       g.outputs = {g.unary(Op::Exp, q)};
+     },
+     kSmall},
+    {"every_third",
+     [](Graph& g, auto m, auto n) {
+       NodeId x = g.input("x", DType::F32, {m, 3 * n});
+       NodeId t = g.shrink(g.reshape(x, {m, n, 3}), {0, 0, 1}, {m, n, 2});
+       g.outputs = {
+           g.unary(Op::Sqrt, g.binary(Op::Mul, g.reshape(t, {m, n}), g.reshape(t, {m, n})))};
+     },
+     kSmall},
+    {"low_precision",
+     [](Graph& g, auto m, auto n) {
+       NodeId x = g.input("x", DType::BF16, {m, n}), y = g.input("y", DType::BF16, {m, n});
+       g.outputs = {g.binary(Op::Add, g.binary(Op::Mul, x, y), g.unary(Op::Tanh, x))};
+     },
+     kSmall},
+    {"rows_gathered",
+     [](Graph& g, auto m, auto n) {
+       NodeId table = g.input("table", DType::F32, {9, n}),
+              index = g.input("index", DType::I64, {m});
+       g.outputs = {g.unary(Op::Exp, g.gather(table, index, 0))};
+     },
+     kSmall},
+    {"columns_gathered",
+     [](Graph& g, auto m, auto n) {
+       NodeId table = g.input("table", DType::F32, {m, 9}),
+              index = g.input("index", DType::I32, {n});
+       g.outputs = {g.unary(Op::Exp, g.gather(table, index, 1))};
+     },
+     kSmall},
+    {"row_sum",
+     [](Graph& g, auto m, auto n) {
+       NodeId x = g.input("x", DType::F32, {m, n});
+       g.outputs = {g.reduce(Op::ReduceSum, x, {1})};
+     },
+     kSmall},
+    {"column_sum",
+     [](Graph& g, auto m, auto n) {
+       NodeId x = g.input("x", DType::F32, {m, n});
+       g.outputs = {g.reduce(Op::ReduceSum, x, {0})};
+     },
+     kSmall},
+    {"middle_sum",
+     [](Graph& g, auto m, auto n) {
+       NodeId x = g.input("x", DType::F32, {3, m, n}), y = g.input("y", DType::F32, {3, m, n});
+       g.outputs = {g.reduce(Op::ReduceSum, g.binary(Op::Mul, x, y), {1})};
+     },
+     kSmall},
+    {"outer_sum",
+     [](Graph& g, auto m, auto n) {
+       NodeId x = g.input("x", DType::F32, {m, 5, n});
+       g.outputs = {g.reduce(Op::ReduceSum, x, {0, 2})};
+     },
+     kSmall},
+    {"argmax_rows",
+     [](Graph& g, auto m, auto n) {
+       NodeId x = g.input("x", DType::F32, {m, n});
+       g.outputs = {g.reduce(Op::ReduceArgMax, x, {1})};
+     },
+     kSmall},
+    {"argmax_columns",
+     [](Graph& g, auto m, auto n) {
+       NodeId x = g.input("x", DType::I32, {m, n});
+       g.outputs = {g.reduce(Op::ReduceArgMax, x, {0})};
+     },
+     kSmall},
+    {"softmax",
+     [](Graph& g, auto m, auto n) {
+       NodeId x = g.input("x", DType::F32, {m, n});
+       g.outputs = {softmax(g, x)};
+     },
+     kSmall},
+    {"softmax_of_columns",
+     [](Graph& g, auto m, auto n) {
+       NodeId x = g.input("x", DType::F32, {n, m});
+       g.outputs = {g.permute(softmax(g, g.permute(x, {1, 0})), {1, 0})};
+     },
+     kSmall},
+    {"layer_norm",
+     [](Graph& g, auto m, auto n) {
+       NodeId x = g.input("x", DType::F32, {m, n}), r = g.input("r", DType::F32, {m, n}),
+              w = g.input("w", DType::F32, {n});
+       NodeId h = g.binary(Op::Add, x, r);
+       g.outputs = {layer_norm(g, h, w), h};
+     },
+     kSmall},
+    {"long_rows",
+     [](Graph& g, auto m, auto n) {
+       NodeId x = g.input("x", DType::F32, {m, n});
+       g.outputs = {softmax(g, x)};
+     },
+     {{2, 1000}, {3, 1024}}},
+    {"pieces_of_all",
+     [](Graph& g, auto m, auto n) {
+       NodeId x = g.input("x", DType::F32, {m * n});
+       NodeId total = g.reduce(Op::ReduceSum, g.binary(Op::Mul, x, x), {0});
+       NodeId most = g.reduce(Op::ReduceMax, x, {0});
+       NodeId factor = g.unary(Op::Recip, g.binary(Op::Add, g.unary(Op::Sqrt, total), most));
+       g.outputs = {g.binary(Op::Mul, x, g.broadcast(factor, {m * n})), total};
+     },
+     {{1, 140001}}},
+    {"pieces_of_rows",
+     [](Graph& g, auto m, auto n) {
+       NodeId x = g.input("x", DType::F32, {m, n});
+       NodeId mean =
+           g.binary(Op::Mul, g.reduce(Op::ReduceSum, x, {1}), scalar(g, 1.0 / double(n), {m}));
+       NodeId d = sub(g, x, along(g, mean, {m, n}));
+       g.outputs = {g.reduce(Op::ReduceSum, g.binary(Op::Mul, d, d), {1})};
+     },
+     {{3, 50001}}},
+    {"pieces_of_columns",
+     [](Graph& g, auto m, auto n) {
+       NodeId x = g.input("x", DType::F32, {m, n});
+       g.outputs = {g.reduce(Op::ReduceSum, x, {0})};
+     },
+     {{3000, 50}, {9001, 16}}},
+    {"argmax_of_all",
+     [](Graph& g, auto m, auto n) {
+       NodeId x = g.input("x", DType::F32, {m * n});
+       g.outputs = {g.reduce(Op::ReduceArgMax, x, {0})};
+     },
+     {{1, 140001}}},
+    {"scan",
+     [](Graph& g, auto m, auto n) {
+       NodeId x = g.input("x", DType::F32, {m, n});
+       g.outputs = {g.scan(Op::ScanSum, x, 1), g.scan(Op::ScanMax, x, 0)};
+     },
+     kSmall},
+    {"scatter_rows",
+     [](Graph& g, auto m, auto n) {
+       NodeId data = g.input("data", DType::F32, {9, n}), index = g.input("index", DType::I64, {m});
+       NodeId updates = g.input("updates", DType::F32, {m, n});
+       g.outputs = {g.scatter(Op::ScatterAdd, data, index, updates, 0)};
+     },
+     kSmall},
+    {"scatter_columns",
+     [](Graph& g, auto m, auto n) {
+       NodeId data = g.input("data", DType::BF16, {m, 9}),
+              index = g.input("index", DType::I64, {n});
+       NodeId updates = g.input("updates", DType::BF16, {m, n});
+       g.outputs = {g.scatter(Op::ScatterAdd, data, index, updates, 1),
+                    g.scatter(Op::ScatterSet, data, index, updates, 1)};
+     },
+     kSmall},
+};
+
+} // namespace
+
+const std::vector<FormCase>& region_forms() {
+  return kForms;
+}
+
+std::vector<backend::reference::HostArray> inputs_of(const Graph& g, std::uint64_t seed,
+                                                     bool special) {
+  auto arrays = random_inputs(g, seed, {.special = special});
+  Rng rng(seed);
+  for (auto& a : arrays)
+    if (a.dtype == DType::I64 || (a.dtype == DType::I32 && a.dims.size() == 1))
+      for (std::int64_t i = 0; i < a.size(); ++i)
+        a.set(i, {.i = rng.below(11) - 1});
+  return arrays;
+}
+
+} // namespace egret::testing
