@@ -33,10 +33,12 @@ SortId element_sort(const Engine& engine, const Sort& sort, std::span<const Valu
     return sort.args[word % 2];
   case SortKind::Pair:
     return sort.args[word];
+  case SortKind::Either:
+    return sort.args[content[0]];
   case SortKind::Fn: {
     Value target = content[0];
     if (target & 1)
-      return engine.signature.primitive(target >> 1).param(word - 1);
+      return bound_sort(engine.signature.primitive(target >> 1), sort, word - 1);
     return engine.signature.function(FunctionId{target >> 1}).inputs[word - 1];
   }
   default:
@@ -61,6 +63,12 @@ void container_parts(const Engine& engine, const Sort& sort, std::span<const Val
     break;
   case SortKind::Pair:
     name = "pair";
+    break;
+  case SortKind::Either:
+    name = content[0] == 0 ? "either-left" : "either-right";
+    break;
+  case SortKind::Maybe:
+    name = content.empty() ? "maybe-none" : "maybe-some";
     break;
   default: {
     Value target = content[0];

@@ -18,7 +18,8 @@ void Interpreter::fresh_name(Sexp name) const {
   if (!name.is_symbol())
     fail(name, "expected a name");
   if (engine.signature.find_sort(name.symbol()) || engine.signature.find_function(name.symbol()))
-    fail(name, fmt::format("{} is already declared", name.symbol()));
+    fail(name, fmt::format("{} is already declared{}", name.symbol(),
+                           declared_at(engine.signature, engine.sources, name.symbol())));
 }
 
 SortId Interpreter::sort_of(Sexp name) const {
@@ -68,13 +69,15 @@ void Interpreter::add_sort(const std::string& name, Sexp definition, Span span) 
   if (definition.size() == 0)
     engine.sources.fail(ErrorKind::Parse, span, "expected a container sort such as (Vec i64)");
   static const std::map<std::string_view, std::pair<SortKind, std::size_t>> kinds = {
-      {"Vec", {SortKind::Vec, 1}},   {"Set", {SortKind::Set, 1}},
-      {"Map", {SortKind::Map, 2}},   {"MultiSet", {SortKind::MultiSet, 1}},
-      {"Pair", {SortKind::Pair, 2}}, {"UnstableFn", {SortKind::Fn, 2}}};
+      {"Vec", {SortKind::Vec, 1}},     {"Set", {SortKind::Set, 1}},
+      {"Map", {SortKind::Map, 2}},     {"MultiSet", {SortKind::MultiSet, 1}},
+      {"Pair", {SortKind::Pair, 2}},   {"Either", {SortKind::Either, 2}},
+      {"Maybe", {SortKind::Maybe, 1}}, {"UnstableFn", {SortKind::Fn, 2}}};
   auto at = kinds.find(definition.head());
   if (at == kinds.end())
     fail(definition[0],
-         "unknown kind of sort: expected Vec, Set, Map, MultiSet, Pair or UnstableFn");
+         "unknown kind of sort: expected Vec, Set, Map, MultiSet, Pair, Either, Maybe or "
+         "UnstableFn");
   auto [kind, arity] = at->second;
   sort.kind = kind;
   if (definition.size() != arity + 1)
@@ -93,14 +96,20 @@ void Interpreter::add_sort(const std::string& name, Sexp definition, Span span) 
 }
 
 void Interpreter::sort_command(Sexp sexp) {
-  if (sexp.size() != 2 && sexp.size() != 3)
+  bool represented =
+      sexp.size() == 4 && (sexp[2].is_symbol(":internal-uf") || sexp[2].is_symbol(":uf"));
+  if (sexp.size() != 2 && sexp.size() != 3 && !represented)
     fail(sexp, "expected (sort name) or (sort name (Container sorts ...))");
   fresh_name(sexp[1]);
   std::string name(sexp[1].symbol());
-  if (sexp.size() == 3)
+  if (sexp.size() == 3) {
     add_sort(name, sexp[2], sexp[2].span());
-  else
-    engine.signature.add_sort({name, SortKind::Eq, {}, true});
+    return;
+  }
+  Sort sort{name, SortKind::Eq, {}, true, {}};
+  if (represented)
+    sort.union_find = text_of(sexp[3]);
+  engine.signature.add_sort(std::move(sort));
 }
 
 void Interpreter::add_variant(SortId sort, Sexp variant) {
@@ -129,7 +138,8 @@ void Interpreter::datatype_command(Sexp sexp) {
   if (sexp.size() < 2)
     fail(sexp, "expected (datatype name variants ...)");
   fresh_name(sexp[1]);
-  SortId sort = engine.signature.add_sort({std::string(sexp[1].symbol()), SortKind::Eq, {}, true});
+  SortId sort =
+      engine.signature.add_sort({std::string(sexp[1].symbol()), SortKind::Eq, {}, true, {}});
   for (std::size_t i = 2; i < sexp.size(); ++i)
     add_variant(sort, sexp[i]);
 }
@@ -147,7 +157,7 @@ void Interpreter::datatypes_command(Sexp sexp) {
     fresh_name(item[container ? 1 : 0]);
     ids.push_back(container ? SortId{}
                             : engine.signature.add_sort(
-                                  {std::string(item[0].symbol()), SortKind::Eq, {}, true}));
+                                  {std::string(item[0].symbol()), SortKind::Eq, {}, true, {}}));
   }
   for (std::size_t i = 1; i < sexp.size(); ++i) {
     if (is_container(sexp[i]))
@@ -179,6 +189,8 @@ void Interpreter::function_command(Sexp sexp) {
       fail(option, ":merge and :no-merge exclude each other");
     if (option.is_symbol(":no-merge"))
       return no_merge = true, 0;
+    if (option.is_symbol(":unextractable")) // functions never are
+      return 0;
     if (!is_merge || value >= sexp.size())
       fail(option, "expected :merge expression or :no-merge");
     merge = sexp[value];
@@ -188,6 +200,7 @@ void Interpreter::function_command(Sexp sexp) {
     fail(sexp, fmt::format("the function {} needs :merge or :no-merge", function.name));
   if (merge) {
     TypeChecker check = checker();
+    check.in_merge();
     std::uint32_t old_value = check.declare("old", function.output, merge->span());
     std::uint32_t new_value = check.declare("new", function.output, merge->span());
     std::uint32_t node = check.expression(*merge, false);

@@ -8,36 +8,39 @@
 
 namespace egret::egraph {
 
+/// Whether an overload cannot be meant, given what is known so far.
+bool TypeChecker::contradicts(const Pending& pending, PrimId id) {
+  const Primitive& primitive = signature_.primitive(id);
+  std::span<const std::uint32_t> args = typed_.args(typed_.nodes[pending.node]);
+  std::optional<SortId> result = sort_of(node_types_[pending.node]);
+  if (primitive.any) {
+    std::vector<SortId> known;
+    if (primitive.result_is_arg && result)
+      known.push_back(*result);
+    for (std::uint32_t arg : args) {
+      if (std::optional<SortId> sort = sort_of(node_types_[arg]))
+        known.push_back(*sort);
+    }
+    if (std::adjacent_find(known.begin(), known.end(), std::not_equal_to<>()) != known.end())
+      return true;
+    return !primitive.result_is_arg && result && *result != primitive.result;
+  }
+  if (result && *result != primitive.result)
+    return true;
+  for (std::size_t i = 0; i < args.size(); ++i) {
+    std::optional<SortId> known = sort_of(node_types_[args[i]]);
+    if (known && *known != primitive.param(i))
+      return true;
+  }
+  return false;
+}
+
 /// Removes the candidates that contradict what is known. False once the primitive is settled.
 bool TypeChecker::narrow(Pending& pending) {
-  const ExprNode node = typed_.nodes[pending.node];
-  std::span<const std::uint32_t> args = typed_.args(node);
-  auto contradicts = [&](PrimId id) {
-    const Primitive& primitive = signature_.primitive(id);
-    std::optional<SortId> result = sort_of(node_types_[pending.node]);
-    if (primitive.any) {
-      std::vector<SortId> known;
-      if (primitive.result_is_arg && result)
-        known.push_back(*result);
-      for (std::uint32_t arg : args) {
-        if (std::optional<SortId> sort = sort_of(node_types_[arg]))
-          known.push_back(*sort);
-      }
-      if (std::adjacent_find(known.begin(), known.end(), std::not_equal_to<>()) != known.end())
-        return true;
-      return !primitive.result_is_arg && result && *result != primitive.result;
-    }
-    if (result && *result != primitive.result)
-      return true;
-    for (std::size_t i = 0; i < args.size(); ++i) {
-      std::optional<SortId> known = sort_of(node_types_[args[i]]);
-      if (known && *known != primitive.param(i))
-        return true;
-    }
-    return false;
-  };
+  if (!pending.targets.empty())
+    return narrow_fn(pending);
   std::vector<PrimId> before = pending.candidates;
-  std::erase_if(pending.candidates, contradicts);
+  std::erase_if(pending.candidates, [&](PrimId id) { return contradicts(pending, id); });
   if (pending.candidates.empty()) {
     pending.candidates = std::move(before);
     no_overload(pending);
@@ -45,6 +48,65 @@ bool TypeChecker::narrow(Pending& pending) {
   if (pending.candidates.size() > 1)
     return true;
   settle(pending, pending.candidates[0]);
+  return false;
+}
+
+/// The same for (unstable-fn "name" bound arguments ...): the sorts of its arguments are those of
+/// the function it names.
+bool TypeChecker::narrow_fn(Pending& pending) {
+  const ExprNode node = typed_.nodes[pending.node];
+  std::span<const std::uint32_t> bound = typed_.args(node).subspan(1);
+  std::optional<SortId> result = sort_of(node_types_[pending.node]);
+  std::string expected;
+  std::size_t kept = 0;
+  for (std::size_t c = 0; c < pending.candidates.size(); ++c) {
+    SortId made = signature_.primitive(pending.candidates[c]).result;
+    bool fits = !result || *result == made;
+    for (std::size_t i = 0; i < bound.size() && fits; ++i) {
+      std::optional<SortId> known = sort_of(node_types_[bound[i]]);
+      fits = !known || *known == pending.targets[c].bound[i];
+    }
+    if (!fits) {
+      expected += (expected.empty() ? "" : " or ") + sort_name(made);
+      for (SortId sort : pending.targets[c].bound)
+        expected += " with " + sort_name(sort);
+      continue;
+    }
+    pending.candidates[kept] = pending.candidates[c];
+    pending.targets[kept++] = pending.targets[c];
+  }
+  if (kept == 0) {
+    std::string found = result ? sort_name(*result) : "?";
+    for (std::uint32_t arg : bound) {
+      std::optional<SortId> known = sort_of(node_types_[arg]);
+      found += " with " + (known ? sort_name(*known) : std::string("?"));
+    }
+    fail(node.span, fmt::format("unstable-fn: expected {}, found {}", expected, found));
+  }
+  pending.candidates.resize(kept);
+  pending.targets.resize(kept);
+  auto same_sort = [&](auto of) {
+    for (std::size_t c = 1; c < kept; ++c) {
+      if (of(c) != of(0))
+        return false;
+    }
+    return true;
+  };
+  auto made = [&](std::size_t c) { return signature_.primitive(pending.candidates[c]).result; };
+  if (same_sort(made))
+    assign(node_types_[pending.node], made(0), node.span, "unstable-fn");
+  for (std::size_t i = 0; i < bound.size(); ++i) {
+    auto of = [&](std::size_t c) { return pending.targets[c].bound[i]; };
+    if (same_sort(of))
+      assign(node_types_[bound[i]], of(0), typed_.nodes[bound[i]].span,
+             fmt::format("bound argument {}", i + 1));
+  }
+  if (kept > 1)
+    return true;
+  typed_.nodes[pending.node].target = pending.candidates[0];
+  ExprNode& name = typed_.nodes[typed_.args(node)[0]];
+  name.target =
+      pools_.from_string(encode_fn_target(pools_.to_string(name.target), pending.targets[0]));
   return false;
 }
 
@@ -99,46 +161,37 @@ std::uint32_t TypeChecker::unstable_fn(Sexp sexp, std::span<const std::uint32_t>
   if (sexp.size() < 2 || sexp[1].kind() != SexpKind::String)
     fail(sexp.span(), "expected (unstable-fn \"name\" arguments ...)");
   const std::string& name = sexp[1].string();
-  struct Shape {
-    std::vector<SortId> inputs;
-    SortId output;
-  };
-  std::vector<Shape> shapes;
-  if (auto id = signature_.find_function(name); id)
-    shapes.push_back({signature_.function(*id).inputs, signature_.function(*id).output});
-  for (PrimId id : signature_.find_primitives(name)) {
-    if (const Primitive& primitive = signature_.primitive(id); !primitive.any && !primitive.rest)
-      shapes.push_back({primitive.params, primitive.result});
-  }
-  if (shapes.empty())
+  auto function = signature_.find_function(name);
+  if (!(function && !signature_.function(*function).hidden) &&
+      signature_.find_primitives(name).empty())
     fail(sexp[1].span(), fmt::format("unknown function {}{}", name, suggestion(signature_, name)));
-  std::size_t bound = children.size() - 1;
-  Pending pending{0, {}};
+  Pending pending{0, {}, {}};
+  std::string known;
   for (PrimId id : signature_.find_primitives("unstable-fn")) {
     const Sort& sort = signature_.sort(signature_.primitive(id).result);
-    for (const Shape& shape : shapes) {
-      std::size_t open = sort.args.size() - 1;
-      if (shape.inputs.size() != bound + open || shape.output != sort.args.back() ||
-          !std::equal(sort.args.begin(), sort.args.end() - 1,
-                      shape.inputs.begin() + static_cast<std::ptrdiff_t>(bound)))
-        continue;
-      bool fits = true;
-      for (std::size_t i = 0; i < bound; ++i) {
-        std::optional<SortId> known = sort_of(node_types_[children[i + 1]]);
-        fits &= !known || *known == shape.inputs[i];
-      }
-      if (fits && (pending.candidates.empty() || pending.candidates.back() != id))
-        pending.candidates.push_back(id);
+    for (FnTarget& target : fn_targets(signature_, name, sort, children.size() - 1)) {
+      pending.candidates.push_back(id);
+      pending.targets.push_back(std::move(target));
     }
+    known += (known.empty() ? "" : ", ") + sort.name + " (";
+    for (std::size_t i = 0; i + 1 < sort.args.size(); ++i)
+      known += (i == 0 ? "" : " ") + sort_name(sort.args[i]);
+    known += ") -> " + sort_name(sort.args.back());
   }
-  if (pending.candidates.empty())
-    fail(sexp.span(), fmt::format("no function sort fits {} with {} bound argument{}", name, bound,
-                                  bound == 1 ? "" : "s"));
-  // A constructor's bound arguments have its sorts; a primitive's are what they are.
-  if (shapes.size() == 1) {
-    for (std::size_t i = 0; i < bound; ++i)
-      assign(node_types_[children[i + 1]], shapes[0].inputs[i], typed_.nodes[children[i + 1]].span,
-             fmt::format("argument {} of {}", i + 1, name));
+  if (pending.candidates.empty()) {
+    std::string found = name;
+    if (function) {
+      found += " (";
+      const Function& f = signature_.function(*function);
+      for (std::size_t i = 0; i < f.inputs.size(); ++i)
+        found += (i == 0 ? "" : " ") + sort_name(f.inputs[i]);
+      found += ") -> " + sort_name(f.output);
+    }
+    fail(sexp.span(),
+         fmt::format("unstable-fn: expected a function of {}, found {} with {} bound "
+                     "argument{}",
+                     known.empty() ? "some UnstableFn sort, and none is declared" : known, found,
+                     children.size() - 1, children.size() == 2 ? "" : "s"));
   }
   ExprNode node;
   node.kind = ExprKind::Primitive;
@@ -147,14 +200,10 @@ std::uint32_t TypeChecker::unstable_fn(Sexp sexp, std::span<const std::uint32_t>
   node.count = static_cast<std::uint32_t>(children.size());
   typed_.children.insert(typed_.children.end(), children.begin(), children.end());
   pending.node = add(node, fresh_type());
-  if (pending.candidates.size() == 1) {
-    typed_.nodes[pending.node].target = pending.candidates[0];
-    assign(node_types_[pending.node], signature_.primitive(pending.candidates[0]).result, node.span,
-           "unstable-fn");
-  } else {
+  std::uint32_t index = pending.node;
+  if (narrow(pending))
     pending_.push_back(std::move(pending));
-  }
-  return static_cast<std::uint32_t>(typed_.nodes.size() - 1);
+  return index;
 }
 
 Typed TypeChecker::finish() {
@@ -171,24 +220,8 @@ Typed TypeChecker::finish() {
     if (!forward)
       std::reverse(todo.begin(), todo.end());
     for (Pending& pending : todo) {
-      bool is_fn = signature_.primitive(pending.candidates[0]).name == "unstable-fn";
-      if (is_fn) { // its arguments are not those of its overloads
-        std::optional<SortId> sort = sort_of(node_types_[pending.node]);
-        std::erase_if(pending.candidates,
-                      [&](PrimId id) { return sort && signature_.primitive(id).result != *sort; });
-        if (pending.candidates.empty())
-          fail(typed_.nodes[pending.node].span,
-               fmt::format("expected {}, found a function of another sort", sort_name(*sort)));
-        if (pending.candidates.size() == 1) {
-          typed_.nodes[pending.node].target = pending.candidates[0];
-          assign(node_types_[pending.node], signature_.primitive(pending.candidates[0]).result,
-                 typed_.nodes[pending.node].span, "unstable-fn");
-          continue;
-        }
-      } else if (!narrow(pending)) {
-        continue;
-      }
-      pending_.push_back(std::move(pending));
+      if (narrow(pending))
+        pending_.push_back(std::move(pending));
     }
     if (!forward)
       std::reverse(pending_.begin(), pending_.end());

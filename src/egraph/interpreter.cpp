@@ -59,8 +59,13 @@ void Interpreter::run_source(std::uint32_t file, const std::filesystem::path& di
   std::filesystem::path before = std::exchange(directory_, directory);
   // pop replaces the engine, sources included: the text must outlive that.
   Sources keep = engine.sources;
-  for (std::size_t i = 0; i < program.size(); ++i)
-    command(program[i]);
+  try {
+    for (std::size_t i = 0; i < program.size(); ++i)
+      command(program[i]);
+  } catch (...) { // a session goes on after an error
+    directory_ = before;
+    throw;
+  }
   directory_ = before;
 }
 
@@ -123,7 +128,8 @@ void Interpreter::let_command(Sexp sexp) {
     fail(sexp, "expected (let name expression)");
   std::string name(sexp[1].symbol());
   if (engine.signature.is_taken(name))
-    fail(sexp[1], fmt::format("{} is already declared", name));
+    fail(sexp[1], fmt::format("{} is already declared{}", name,
+                              declared_at(engine.signature, engine.sources, name)));
   // A primitive of that name is no conflict: primitives are only ever called.
   std::string_view bare = std::string_view(name).substr(1);
   if (name.starts_with('$') &&
@@ -188,18 +194,41 @@ void Interpreter::pop_command(Sexp sexp) {
   }
 }
 
+/// A file that a program names: relative to the working directory, else to the folder of the
+/// program or to a folder above that.
+std::filesystem::path Interpreter::find_file(const std::filesystem::path& path) const {
+  std::error_code ignored;
+  if (path.is_absolute() || std::filesystem::exists(path, ignored))
+    return path;
+  std::filesystem::path folder = std::filesystem::absolute(directory_, ignored);
+  for (std::filesystem::path before; folder != before; folder = folder.parent_path()) {
+    if (std::filesystem::exists(folder / path, ignored))
+      return folder / path;
+    before = folder;
+  }
+  return path;
+}
+
 void Interpreter::include_command(Sexp sexp) {
   if (sexp.size() != 2 || sexp[1].kind() != SexpKind::String)
     fail(sexp, "expected (include \"file\")");
   constexpr int kDeepest = 100;
   if (include_depth_ >= kDeepest)
     fail(sexp, "includes nest too deep");
+  // Beside the including file first.
   std::filesystem::path path = sexp[1].string();
-  // Relative to the including file, else to the working directory.
-  if (path.is_relative() && std::filesystem::exists(directory_ / path))
-    path = directory_ / path;
+  std::error_code ignored;
+  bool beside = path.is_relative() && std::filesystem::exists(directory_ / path, ignored);
+  path = beside ? directory_ / path : find_file(path);
+  if (!std::filesystem::is_regular_file(path, ignored))
+    engine.sources.fail(ErrorKind::File, sexp[1].span(), path.string() + ": cannot be read");
   ++include_depth_;
-  run_file(path);
+  try {
+    run_file(path);
+  } catch (...) {
+    --include_depth_;
+    throw;
+  }
   --include_depth_;
 }
 

@@ -76,6 +76,8 @@ private:
   void run_actions(Typed typed);
   /// Evaluates an expression now; what it mentions is built.
   std::pair<SortId, Value> evaluate(Sexp sexp);
+  Value represented(SortId sort, Value value) const;
+  std::filesystem::path find_file(const std::filesystem::path& path) const;
   Query query_of(Sexp sexp, std::size_t first, std::size_t last);
   std::uint32_t schedule_node(Schedule& schedule, Sexp sexp, int depth);
   std::uint32_t run_node(Schedule& schedule, Sexp sexp);

@@ -1,4 +1,5 @@
 // Commands that show or exchange: extract, print-*, input and output.
+#include "egraph/dag.h"
 #include "egraph/extract.h"
 #include "egraph/interpreter.h"
 #include "egraph/print.h"
@@ -9,11 +10,60 @@
 
 namespace egret::egraph {
 
+namespace {
+
+/// The cheapest term where what is shared is paid once.
+TermGraph extract_dag(const Engine& engine, SortId sort, Value value, const NodeCost& cost) {
+  Extraction problem(engine, cost);
+  std::vector<Value> ids;
+  mentioned_classes(engine, sort, value, ids);
+  std::vector<std::uint32_t> classes;
+  for (Value id : ids)
+    classes.push_back(problem.dense[id]);
+  DagSolution solution = best_dag(problem, classes);
+  TermGraph graph;
+  graph.roots.push_back(TermBuilder(engine, problem, solution.node).build(graph, sort, value));
+  return graph;
+}
+
+} // namespace
+
+/// The representative of a value in the user's own union-find, where its sort names one.
+Value Interpreter::represented(SortId sort, Value value) const {
+  const std::string& name = engine.signature.sort(sort).union_find;
+  auto id = engine.signature.find_function(name);
+  if (name.empty() || !id)
+    return value;
+  const Function& function = engine.signature.function(*id);
+  if (function.inputs != std::vector<SortId>{sort, sort})
+    return value;
+  const Table& table = engine.table(*id);
+  for (bool moved = true; moved;) { // each step goes to a smaller id, so this ends
+    moved = false;
+    for (std::uint32_t row = 0; row < table.rows() && !moved; ++row) {
+      if (table.state(row) == RowState::Dead || table.at(row, 0) != value)
+        continue;
+      moved = table.at(row, 1) < value;
+      value = std::min(value, table.at(row, 1));
+    }
+  }
+  return value;
+}
+
 void Interpreter::extract_command(Sexp sexp) {
-  if (sexp.size() != 2 && sexp.size() != 3)
-    fail(sexp, "expected (extract expression) or (extract expression variants)");
+  std::size_t end = sexp.size();
+  bool shares = false; // a term that several places use is paid once
+  if (end > 3 && sexp[end - 2].is_symbol(":extractor")) {
+    if (!sexp[end - 1].is_symbol("greedy-dag"))
+      fail(sexp[end - 1], "unknown extractor: expected greedy-dag");
+    shares = true;
+    end -= 2;
+  }
+  if (end != 2 && end != 3)
+    fail(sexp, "expected (extract expression variants :extractor greedy-dag), the last three "
+               "optional");
   std::uint64_t variants = 0;
-  if (sexp.size() == 3) {
+  if (end == 3) {
     auto [sort, count] = evaluate(sexp[2]);
     if (sort != sorts::kI64)
       fail(sexp[2], "expected the number of variants");
@@ -23,9 +73,11 @@ void Interpreter::extract_command(Sexp sexp) {
     variants = static_cast<std::uint64_t>(n);
   }
   auto [sort, value] = evaluate(sexp[1]);
+  value = represented(sort, value);
   try {
     if (variants == 0) {
-      TermGraph graph = extract_tree(engine, sort, value, declared_costs(engine));
+      TermGraph graph = shares ? extract_dag(engine, sort, value, declared_costs(engine))
+                               : extract_tree(engine, sort, value, declared_costs(engine));
       line(show_term(engine, graph, graph.roots[0]));
       return;
     }
@@ -160,26 +212,25 @@ void Interpreter::print_stats_command(Sexp sexp) {
 
 namespace {
 
-/// Fields of a line: separated by tabs; by commas or blanks where there is no tab.
-std::vector<std::string> fields_of(const std::string& text) {
+/// Fields of a line, without blanks around them: separated by tabs; where there is no tab, by
+/// commas or blanks. A line that is one field is taken whole.
+std::vector<std::string> fields_of(std::string_view text, std::size_t wanted) {
+  constexpr std::string_view kBlank = " \t\r\n";
+  auto trimmed = [&](std::string_view field) {
+    std::size_t begin = std::min(field.find_first_not_of(kBlank), field.size());
+    return std::string(field.substr(begin, field.find_last_not_of(kBlank) + 1 - begin));
+  };
   std::vector<std::string> out;
-  char separator = text.find('\t') != std::string::npos ? '\t' : '\0';
-  std::string field;
-  bool open = false;
-  for (char c : text) {
-    bool splits = separator ? c == separator : c == ' ' || c == ',';
-    if (c == '\r')
-      continue;
-    if (!splits) {
-      field += c;
-      open = true;
-    } else if (open || separator) {
-      out.push_back(std::exchange(field, {}));
-      open = false;
-    }
+  bool tabs = text.find('\t') != std::string_view::npos;
+  if (wanted == 1 && !tabs)
+    return {trimmed(text)};
+  for (std::size_t at = 0; at <= text.size();) {
+    std::size_t end =
+        std::min(tabs ? text.find('\t', at) : text.find_first_of(" ,\r", at), text.size());
+    if (tabs || end > at)
+      out.push_back(trimmed(text.substr(at, end - at)));
+    at = end + 1;
   }
-  if (open || (separator && !text.empty()))
-    out.push_back(field);
   return out;
 }
 
@@ -228,18 +279,18 @@ void Interpreter::input_command(Sexp sexp) {
                        function.name, engine.signature.sort(sort).name));
   }
   std::filesystem::path path = fact_directory / sexp[2].string();
-  if (fact_directory.empty() && path.is_relative() && !std::filesystem::exists(path) &&
-      std::filesystem::exists(directory_ / path))
-    path = directory_ / path;
+  if (fact_directory.empty())
+    path = find_file(path);
   std::ifstream in(path);
-  if (!in)
+  std::error_code ignored;
+  if (!in || std::filesystem::is_directory(path, ignored))
     engine.sources.fail(ErrorKind::File, sexp[2].span(), path.string() + ": cannot be read");
   Actor actor(engine);
   std::string text;
   for (std::uint64_t number = 1; std::getline(in, text); ++number) {
     if (text.find_first_not_of(" \t\r") == std::string::npos)
       continue;
-    std::vector<std::string> fields = fields_of(text);
+    std::vector<std::string> fields = fields_of(text, columns.size());
     if (fields.size() != columns.size())
       engine.sources.fail(ErrorKind::File, sexp.span(),
                           fmt::format("{}:{}: expected {} fields, found {}", path.string(), number,

@@ -67,14 +67,14 @@ struct BigRatHash {
 class Pools {
 public:
   Value from_i64(std::int64_t x) {
-    constexpr std::int64_t kHalf = std::int64_t{1} << 30;
-    if (x >= -kHalf && x < kHalf)
-      return static_cast<Value>(x + kHalf);
+    // The order of values is seen by programs (the elements of a set are numbered in it): small
+    // numbers from zero on are themselves, all others follow in the order of their appearance.
+    if (x >= 0 && x < std::int64_t{kInterned})
+      return static_cast<Value>(x);
     return integers_.intern(x) | kInterned;
   }
   std::int64_t to_i64(Value v) const {
-    constexpr std::int64_t kHalf = std::int64_t{1} << 30;
-    return v & kInterned ? integers_[v & ~kInterned] : static_cast<std::int64_t>(v) - kHalf;
+    return v & kInterned ? integers_[v & ~kInterned] : std::int64_t{v};
   }
   /// Values that compare equal are one, so -0.0 becomes 0.0; NaNs are one, too.
   Value from_f64(double x);

@@ -3,6 +3,7 @@
 #include "egraph/primitives.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace egret::egraph {
 namespace {
@@ -114,9 +115,8 @@ void add_vec(Signature& s, SortId self) {
   d.makes("vec-push", {self, element},
           [](PrimContext&, Content& c, auto args) { return c.push_back(args[1]), true; });
   d.makes("vec-pop", {self}, [](PrimContext&, Content& c, auto) {
-    if (c.empty())
-      return false;
-    c.pop_back();
+    if (!c.empty())
+      c.pop_back();
     return true;
   });
   d.makes(
@@ -246,8 +246,7 @@ void add_multiset(Signature& s, SortId self) {
     c.insert(c.end(), more.begin(), more.end());
     return true;
   });
-  d.makes("multiset-subtract", {self, self}, [d](PrimContext& context, Content& c, auto args) {
-    auto less = d.other(context, args[1]);
+  auto subtract = [](Content& c, std::span<const Value> less) {
     for (Value v : less) {
       auto at = std::find(c.begin(), c.end(), v);
       if (at == c.end())
@@ -255,7 +254,17 @@ void add_multiset(Signature& s, SortId self) {
       c.erase(at);
     }
     return true;
+  };
+  d.makes("multiset-subtract", {self, self}, [=](PrimContext& context, Content& c, auto args) {
+    return subtract(c, d.other(context, args[1]));
   });
+  d.makes("multiset-subtract-swapped", {self, self},
+          [=](PrimContext& context, Content& c, auto args) {
+            Content less = std::move(c);
+            auto content = d.other(context, args[1]);
+            c.assign(content.begin(), content.end());
+            return subtract(c, less);
+          });
   d.makes("multiset-intersection", {self, self}, [d](PrimContext& context, Content& c, auto args) {
     auto both = d.other(context, args[1]);
     Content out;
@@ -287,6 +296,39 @@ void add_multiset(Signature& s, SortId self) {
            out = best;
            return most != 0;
          });
+  for (bool wanted : {true, false}) {
+    d.add(wanted ? "multiset-contains-swapped" : "multiset-not-contains-swapped", {element, self},
+          sorts::kUnit, [=](PrimContext& context, const Value* args, std::size_t, Value& out) {
+            out = 0;
+            return contains(d.other(context, args[1]), args[0]) == wanted;
+          });
+  }
+  if (s.sort(element).kind == SortKind::MultiSet) {
+    d.add("multiset-sum-multisets", {self}, element,
+          [=](PrimContext& context, const Value* args, std::size_t, Value& out) {
+            ContainerPool& inner = context.pools.containers(static_cast<std::uint32_t>(element));
+            Content sum;
+            for (Value part : d.other(context, args[0]))
+              sum.insert(sum.end(), inner[part].begin(), inner[part].end());
+            normalize(SortKind::MultiSet, sum);
+            out = inner.intern(sum);
+            return true;
+          });
+  }
+  if (s.sort(element).is_eq()) { // joins all elements
+    d.add(
+        "multiset-union-values", {self}, element,
+        [=](PrimContext& context, const Value* args, std::size_t, Value& out) {
+          auto content = d.other(context, args[0]);
+          if (!context.may_write || content.empty())
+            return false;
+          for (Value v : content)
+            context.engine->classes.join(content[0], v);
+          out = content[0];
+          return true;
+        },
+        std::nullopt, false);
+  }
   d.asks("multiset-count", {self, element}, sorts::kI64,
          [](PrimContext& context, auto content, const Value* args, Value& out) {
            out = context.pools.from_i64(std::count(content.begin(), content.end(), args[1]));
@@ -357,6 +399,54 @@ void add_pair(Signature& s, SortId self) {
   });
 }
 
+void add_either(Signature& s, SortId self) {
+  Definer d(s, self);
+  std::uint32_t sort = static_cast<std::uint32_t>(self);
+  for (Value side : {0u, 1u}) {
+    SortId held = s.sort(self).args[side];
+    d.add(side == 0 ? "either-left" : "either-right", {held}, self,
+          [=](PrimContext& context, const Value* args, std::size_t, Value& out) {
+            Value content[2] = {side, args[0]};
+            out = context.pools.containers(sort).intern(content);
+            return true;
+          });
+    d.asks(side == 0 ? "either-unwrap-left" : "either-unwrap-right", {self}, held,
+           [=](PrimContext&, auto content, const Value*, Value& out) {
+             out = content[1];
+             return content[0] == side;
+           });
+  }
+}
+
+void add_maybe(Signature& s, SortId self) {
+  SortId element = s.sort(self).args[0];
+  Definer d(s, self);
+  d.makes("maybe-none", {}, [](PrimContext&, Content&, auto) { return true; });
+  d.makes("maybe-some", {element},
+          [](PrimContext&, Content& c, auto args) { return c.push_back(args[0]), true; });
+  d.asks("maybe-unwrap", {self}, element, [](PrimContext&, auto content, const Value*, Value& out) {
+    if (!content.empty())
+      out = content[0];
+    return !content.empty();
+  });
+  d.asks("maybe-unwrap-or", {self, element}, element,
+         [](PrimContext&, auto content, const Value* args, Value& out) {
+           out = content.empty() ? args[1] : content[0];
+           return true;
+         });
+  if (element == sorts::kF64) { // as a :merge: none wins, and two numbers must be close
+    d.add("maybe-f64-merge-with-tol", {self, self, sorts::kF64}, self,
+          [=](PrimContext& context, const Value* args, std::size_t, Value& out) {
+            auto a = d.other(context, args[0]), b = d.other(context, args[1]);
+            out = a.empty() ? args[0] : b.empty() ? args[1] : args[0];
+            if (a.empty() || b.empty())
+              return true;
+            double x = context.pools.to_f64(a[0]), y = context.pools.to_f64(b[0]);
+            return x == y || std::abs(x - y) <= std::abs(context.pools.to_f64(args[2]));
+          });
+  }
+}
+
 } // namespace
 
 void add_container_primitives(Signature& signature, SortId sort) {
@@ -375,6 +465,12 @@ void add_container_primitives(Signature& signature, SortId sort) {
     break;
   case SortKind::Pair:
     add_pair(signature, sort);
+    break;
+  case SortKind::Either:
+    add_either(signature, sort);
+    break;
+  case SortKind::Maybe:
+    add_maybe(signature, sort);
     break;
   case SortKind::Fn:
     add_fn_primitives(signature, sort);

@@ -2,6 +2,7 @@
 #include "egraph/primitives.h"
 
 #include <cmath>
+#include <limits>
 
 namespace egret::egraph {
 namespace {
@@ -60,10 +61,13 @@ void add_f64_primitives(Signature& s) {
   define(
       s, "bool->=", +[](double a, double b) { return a >= b; });
   define(
-      s, "to-i64", +[](double a) -> std::optional<std::int64_t> {
-        return a >= -9223372036854775808.0 && a < 9223372036854775808.0
-                   ? std::optional(static_cast<std::int64_t>(a))
-                   : std::nullopt;
+      s, "to-i64", +[](double a) { // towards zero; the nearest number where there is no such
+        constexpr std::int64_t kLeast = std::numeric_limits<std::int64_t>::min();
+        if (std::isnan(a))
+          return std::int64_t{0};
+        if (a >= 9223372036854775808.0)
+          return ~kLeast;
+        return a <= -9223372036854775808.0 ? kLeast : static_cast<std::int64_t>(a);
       });
 }
 

@@ -6,27 +6,6 @@
 namespace egret::egraph {
 namespace {
 
-/// The words of the value that names `name` for function sort `sort` with `bound` arguments, or
-/// nothing.
-std::optional<Value> find_target(const Signature& signature, const std::string& name,
-                                 const Sort& sort, std::size_t bound) {
-  std::size_t open = sort.args.size() - 1;
-  auto fits = [&](const std::vector<SortId>& inputs, SortId output) {
-    return inputs.size() == bound + open && output == sort.args.back() &&
-           std::equal(sort.args.begin(), sort.args.end() - 1,
-                      inputs.begin() + static_cast<std::ptrdiff_t>(bound));
-  };
-  if (auto id = signature.find_function(name);
-      id && fits(signature.function(*id).inputs, signature.function(*id).output))
-    return static_cast<Value>(*id) << 1;
-  for (PrimId id : signature.find_primitives(name)) {
-    const Primitive& primitive = signature.primitive(id);
-    if (!primitive.any && !primitive.rest && fits(primitive.params, primitive.result))
-      return id << 1 | 1;
-  }
-  return std::nullopt;
-}
-
 Primitive app(const Signature& signature, SortId self) {
   const Sort& sort = signature.sort(self);
   Primitive p;
@@ -37,30 +16,6 @@ Primitive app(const Signature& signature, SortId self) {
   p.pure = false;
   p.body = [self](PrimContext& context, const Value* args, std::size_t count, Value& out) {
     return apply_function(context, args[0], self, {args + 1, count - 1}, out);
-  };
-  return p;
-}
-
-/// (name function container): applies a function to every element of a Vec, Set or MultiSet.
-Primitive mapped(const std::string& name, SortId fn, SortId from, SortId to, SortKind kind) {
-  Primitive p;
-  p.name = name;
-  p.params = {fn, from};
-  p.result = to;
-  p.pure = false;
-  p.body = [=](PrimContext& context, const Value* args, std::size_t, Value& out) {
-    std::span<const Value> view =
-        context.pools.containers(static_cast<std::uint32_t>(from))[args[1]];
-    std::vector<Value> elements(view.begin(), view.end()), results;
-    for (Value element : elements) {
-      Value result = 0;
-      if (!apply_function(context, args[0], fn, {&element, 1}, result))
-        return false;
-      results.push_back(result);
-    }
-    normalize(kind, results);
-    out = context.pools.containers(static_cast<std::uint32_t>(to)).intern(results);
-    return true;
   };
   return p;
 }
@@ -92,6 +47,55 @@ bool apply_function(PrimContext& context, Value function, SortId fn_sort,
   return true;
 }
 
+SortId bound_sort(const Primitive& primitive, const Sort& sort, std::size_t i) {
+  return primitive.any ? sort.args[0] : primitive.param(i);
+}
+
+std::vector<FnTarget> fn_targets(const Signature& signature, std::string_view name,
+                                 const Sort& sort, std::size_t bound) {
+  std::vector<FnTarget> out;
+  std::span<const SortId> open(sort.args.data(), sort.args.size() - 1);
+  SortId result = sort.args.back();
+  if (auto id = signature.find_function(name); id && !signature.function(*id).hidden) {
+    const std::vector<SortId>& inputs = signature.function(*id).inputs;
+    if (signature.function(*id).output == result && inputs.size() == bound + open.size() &&
+        std::equal(open.begin(), open.end(), inputs.begin() + static_cast<std::ptrdiff_t>(bound)))
+      out.push_back({static_cast<Value>(*id) << 1,
+                     {inputs.begin(), inputs.begin() + static_cast<std::ptrdiff_t>(bound)}});
+    return out;
+  }
+  if (name == "unstable-fn")
+    return out;
+  for (PrimId id : signature.find_primitives(name)) {
+    const Primitive& primitive = signature.primitive(id);
+    if (!primitive.accepts(bound + open.size()))
+      continue;
+    bool fits = true;
+    if (primitive.any) { // all arguments have one sort, which an open one has to show
+      fits = !open.empty() && (primitive.result_is_arg ? open[0] : primitive.result) == result;
+      for (SortId arg : open)
+        fits &= arg == open[0];
+    } else {
+      fits = primitive.result == result;
+      for (std::size_t i = 0; i < open.size(); ++i)
+        fits &= primitive.param(bound + i) == open[i];
+    }
+    if (!fits)
+      continue;
+    FnTarget target{id << 1 | 1, {}};
+    for (std::size_t i = 0; i < bound; ++i)
+      target.bound.push_back(bound_sort(primitive, sort, i));
+    out.push_back(std::move(target));
+  }
+  return out;
+}
+
+std::string encode_fn_target(std::string_view name, const FnTarget& target) {
+  std::string text(name);
+  text += '\0';
+  return text + std::to_string(target.word);
+}
+
 void add_fn_primitives(Signature& signature, SortId self) {
   Primitive make;
   make.name = "unstable-fn"; // its arguments are checked by the type checker
@@ -99,41 +103,23 @@ void add_fn_primitives(Signature& signature, SortId self) {
   make.rest = sorts::kString;
   make.result = self;
   make.body = [self](PrimContext& context, const Value* args, std::size_t count, Value& out) {
+    // The name, and after a zero byte which of its meanings; without that the first one that fits.
+    std::string_view text = context.pools.to_string(args[0]);
+    std::size_t end = text.find('\0');
     const Signature& known = context.engine->signature;
-    auto target = find_target(known, context.pools.to_string(args[0]), known.sort(self), count - 1);
-    if (!target)
-      return false;
-    std::vector<Value> content{*target};
-    content.insert(content.end(), args + 1, args + count);
-    out = context.pools.containers(static_cast<std::uint32_t>(self)).intern(content);
-    return true;
+    for (const FnTarget& target :
+         fn_targets(known, text.substr(0, end), known.sort(self), count - 1)) {
+      if (end != std::string_view::npos && text.substr(end + 1) != std::to_string(target.word))
+        continue;
+      std::vector<Value> content{target.word};
+      content.insert(content.end(), args + 1, args + count);
+      out = context.pools.containers(static_cast<std::uint32_t>(self)).intern(content);
+      return true;
+    }
+    return false;
   };
   signature.add_primitive(std::move(make));
   signature.add_primitive(app(signature, self));
-}
-
-void add_mapping_primitives(Signature& signature, SortId added) {
-  std::vector<Primitive> maps;
-  const std::vector<Sort>& all = signature.sorts();
-  for (std::uint32_t f = 0; f < all.size(); ++f) {
-    if (all[f].kind != SortKind::Fn || all[f].args.size() != 2)
-      continue;
-    for (std::uint32_t a = 0; a < all.size(); ++a) {
-      const char* name = all[a].kind == SortKind::MultiSet ? "unstable-multiset-map"
-                         : all[a].kind == SortKind::Vec    ? "unstable-vec-map"
-                         : all[a].kind == SortKind::Set    ? "unstable-set-map"
-                                                           : nullptr;
-      if (!name || all[a].args[0] != all[f].args[0])
-        continue;
-      for (std::uint32_t b = 0; b < all.size(); ++b) {
-        bool is_new = SortId{f} == added || SortId{a} == added || SortId{b} == added;
-        if (is_new && all[b].kind == all[a].kind && all[b].args[0] == all[f].args[1])
-          maps.push_back(mapped(name, SortId{f}, SortId{a}, SortId{b}, all[a].kind));
-      }
-    }
-  }
-  for (Primitive& map : maps)
-    signature.add_primitive(std::move(map));
 }
 
 } // namespace egret::egraph

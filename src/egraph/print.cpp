@@ -67,16 +67,11 @@ std::string show_value(const Engine& engine, SortId sort, Value value) {
   case SortKind::String:
     return show_string(engine.pools.to_string(value));
   case SortKind::BigInt: {
-    const BigInt& big = engine.pools.to_big(value);
-    return big.to_i64() ? "(bigint " + big.to_string() + ")"
-                        : "(from-string \"" + big.to_string() + "\")";
+    return "(from-string \"" + engine.pools.to_big(value).to_string() + "\")";
   }
   case SortKind::BigRat: {
     const BigRat& rat = engine.pools.to_rat(value);
-    auto part = [](const BigInt& x) {
-      return x.to_i64() ? "(bigint " + x.to_string() + ")"
-                        : "(from-string \"" + x.to_string() + "\")";
-    };
+    auto part = [](const BigInt& x) { return "(from-string \"" + x.to_string() + "\")"; };
     return "(bigrat " + part(rat.numerator()) + " " + part(rat.denominator()) + ")";
   }
   default:

@@ -31,6 +31,8 @@ enum class SortKind : std::uint8_t {
   Map,
   MultiSet,
   Pair,
+  Either,
+  Maybe,
   Fn
 };
 
@@ -40,6 +42,7 @@ struct Sort {
   SortKind kind = SortKind::Eq;
   std::vector<SortId> args;
   bool holds_ids = false; ///< its values change when classes are joined
+  std::string union_find; ///< the function that the program keeps representatives in, if any
   bool is_container() const { return kind >= SortKind::Vec; }
   bool is_eq() const { return kind == SortKind::Eq; }
 };

@@ -116,9 +116,18 @@ std::uint32_t TypeChecker::leaf(Sexp sexp, bool in_query) {
                            : suggestion(signature_, name);
     fail(sexp.span(), fmt::format("unbound variable {}{}", name, hint));
   }
+  not_a_global(name, sexp.span());
   node.target = new_variable(name, sexp.span());
   scope_.emplace(std::move(name), node.target);
   return add(node, variable_types_[node.target]);
+}
+
+/// A variable x beside a global $x would be taken for it by readers.
+void TypeChecker::not_a_global(std::string_view name, Span span) const {
+  auto global = signature_.find_function("$" + std::string(name));
+  if (global && signature_.function(*global).hidden)
+    fail(span, fmt::format("{} shadows the global ${}, which is declared at {}", name, name,
+                           sources_.where(signature_.function(*global).span)));
 }
 
 std::uint32_t TypeChecker::call(Sexp sexp, std::span<const std::uint32_t> children, bool in_query) {
@@ -142,9 +151,12 @@ std::uint32_t TypeChecker::call(Sexp sexp, std::span<const std::uint32_t> childr
                        function.inputs.size() == 1 ? "" : "s", children.size()));
     if (!in_query && !reads_allowed_ && function.kind == FunctionKind::Function)
       fail(sexp.span(),
-           fmt::format("the function {} cannot be read in an action: bind its value in the query, "
-                       "or mark the rule :naive",
-                       name));
+           in_merge_ ? fmt::format("the function {} cannot be read in :merge: expected old, new, "
+                                   "constructors and primitives of these",
+                                   name)
+                     : fmt::format("the function {} cannot be read in an action: bind its value in "
+                                   "the query, or mark the rule :naive",
+                                   name));
     sorts_[type] = function.output;
     for (std::size_t i = 0; i < children.size(); ++i)
       assign(node_types_[children[i]], function.inputs[i], typed_.nodes[children[i]].span,
@@ -260,8 +272,10 @@ void TypeChecker::action(Sexp sexp) {
     action.a = expression(sexp[2], false);
     if (scope_.contains(name))
       fail(sexp[1].span(), fmt::format("{} is already bound here", name));
-    if (signature_.is_taken(name))
-      fail(sexp[1].span(), fmt::format("{} shadows a name that is already declared", name));
+    if (signature_.find_function(name) || signature_.find_sort(name))
+      fail(sexp[1].span(), fmt::format("{} shadows a name that is already declared{}", name,
+                                       declared_at(signature_, sources_, name)));
+    not_a_global(name, sexp[1].span());
     action.variable = new_variable(name, sexp[1].span());
     typed_.variables[action.variable].bound_by_let = true;
     unify(variable_types_[action.variable], node_types_[action.a], sexp.span());
@@ -338,6 +352,13 @@ void TypeChecker::rewrite(Sexp lhs, Sexp rhs, const std::vector<Sexp>& condition
   action.b = expression(rhs, false);
   unify(node_types_[use], node_types_[action.b], rhs.span());
   typed_.actions.push_back(std::move(action));
+}
+
+std::string declared_at(const Signature& signature, const Sources& sources, std::string_view name) {
+  auto id = signature.find_function(name);
+  if (!id || signature.function(*id).span.end == 0)
+    return "";
+  return " at " + sources.where(signature.function(*id).span);
 }
 
 std::string suggestion(const Signature& signature, std::string_view name) {

@@ -2,6 +2,7 @@
 // sorts, scopes.
 #pragma once
 
+#include "egraph/containers.h"
 #include "egraph/sexp.h"
 #include "egraph/signature.h"
 
@@ -71,6 +72,8 @@ public:
 
   /// Functions may be read in actions (at top level and in :naive rules).
   void allow_reads(bool allowed) { reads_allowed_ = allowed; }
+  /// The expression is a :merge, which nothing can allow to read functions.
+  void in_merge() { in_merge_ = true; }
   void facts(Sexp list);
   void fact(Sexp sexp);
   void action(Sexp sexp);
@@ -86,9 +89,11 @@ public:
   Typed finish();
 
 private:
+  /// A primitive whose overload is still open.
   struct Pending {
     std::uint32_t node;
     std::vector<PrimId> candidates;
+    std::vector<FnTarget> targets; ///< of (unstable-fn "name" ...): one for each candidate
   };
   std::uint32_t add(ExprNode node, std::uint32_t type);
   std::uint32_t leaf(Sexp sexp, bool in_query);
@@ -96,7 +101,7 @@ private:
   std::uint32_t unstable_fn(Sexp sexp, std::span<const std::uint32_t> children);
   std::uint32_t new_variable(std::string name, Span span);
   std::uint32_t target_call(Sexp sexp, const char* action);
-  void mentioned(const ExprNode& node);
+  void not_a_global(std::string_view name, Span span) const;
 
   std::uint32_t fresh_type();
   std::uint32_t find_type(std::uint32_t type);
@@ -104,6 +109,8 @@ private:
   void assign(std::uint32_t type, SortId sort, Span span, const std::string& what);
   void unify(std::uint32_t a, std::uint32_t b, Span span);
   bool narrow(Pending& pending);
+  bool narrow_fn(Pending& pending);
+  bool contradicts(const Pending& pending, PrimId id);
   void settle(const Pending& pending, PrimId chosen);
   [[noreturn]] void no_overload(const Pending& pending);
   [[noreturn]] void fail(Span span, const std::string& message) const;
@@ -120,9 +127,13 @@ private:
   std::vector<Pending> pending_;
   std::unordered_map<std::string, std::uint32_t> scope_;
   bool reads_allowed_ = false;
+  bool in_merge_ = false;
 };
 
 /// The nearest of some names to a misspelt one, as ` (did you mean "x"?)`, or "".
 std::string suggestion(const Signature& signature, std::string_view name);
+
+/// " at file:line:column" of a function's declaration, or "" where it has none.
+std::string declared_at(const Signature& signature, const Sources& sources, std::string_view name);
 
 } // namespace egret::egraph
