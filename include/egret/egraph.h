@@ -71,6 +71,7 @@ struct RunReport {
   std::uint64_t iterations = 0;
   std::uint64_t rows = 0; ///< live rows at the end
   double seconds = 0;
+  std::uint64_t match_steps = 0; ///< rows and primitives looked at while matching
   std::vector<RuleReport> rules; ///< those that matched or took time, by rows added, most first
 };
 
@@ -254,6 +255,9 @@ public:
   void set_fact_directory(std::string path);
   /// Limit of every run that a program asks for.
   void set_budget(const Budget& budget);
+  /// How many threads may match rules (1 at first, at most 64), where there is enough to match.
+  /// Results do not depend on it.
+  void set_threads(int threads);
 
   SortId declare_sort(const std::string& name);
   FunctionId declare_constructor(const std::string& name, std::vector<SortId> inputs, SortId output,

@@ -87,6 +87,11 @@ void EGraph::set_fact_directory(std::string path) {
 void EGraph::set_budget(const Budget& budget) {
   impl_->interpreter.budget = budget;
 }
+void EGraph::set_threads(int threads) {
+  if (threads < 1 || threads > kMostThreads)
+    fail(ErrorKind::Value, "set_threads: {} is not from 1 to {}", threads, kMostThreads);
+  impl_->engine().threads = threads;
+}
 
 SortId EGraph::declare_sort(const std::string& name) {
   require_fresh(impl_->engine(), name);

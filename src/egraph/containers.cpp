@@ -1,6 +1,7 @@
 #include "egraph/containers.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace egret::egraph {
 
@@ -84,39 +85,91 @@ void container_parts(const Engine& engine, const Sort& sort, std::span<const Val
   }
 }
 
-void rebuild_containers(Engine& engine) {
-  // A sort is declared after those inside it, so one pass in order settles nested containers;
-  // function values may hold any sort, so passes go on until nothing moves.
-  std::vector<Value> content;
-  for (bool moved = true; moved;) {
-    moved = false;
-    for (std::uint32_t s = 0; s < engine.signature.sorts().size(); ++s) {
-      const Sort& sort = engine.signature.sorts()[s];
-      if (!sort.is_container() || !sort.holds_ids)
+namespace {
+
+/// Follows what moved from the containers that hold it to the containers that hold those.
+class ContainerRebuilder {
+public:
+  explicit ContainerRebuilder(Engine& engine)
+      : engine_(engine), moved_(engine.signature.sorts().size()) {}
+
+  std::vector<std::vector<Value>> run(const std::vector<Value>& displaced) {
+    if (!moved_.empty())
+      engine_.pools.containers(static_cast<std::uint32_t>(moved_.size() - 1)); // all pools exist
+    for (std::uint32_t s = 0; s < moved_.size(); ++s) {
+      if (!follows(s))
         continue;
-      ContainerPool& pool = engine.pools.containers(s);
-      std::size_t count = pool.size();
-      for (Value id = 0; id < count; ++id) {
-        if (!pool.is_current(id))
+      ContainerPool& pool = engine_.pools.containers(s);
+      for (Value id : displaced)
+        note_holders(s, id);
+      // What was made since the last time may hold anything.
+      for (std::size_t id = pool.exchange_seen(pool.size()); id < pool.size(); ++id)
+        candidates_.push_back(static_cast<Value>(id));
+      settle(s);
+    }
+    // A sort is declared after those inside it, so that was enough for nested containers; function
+    // values may hold any sort, so passes go on until nothing moves.
+    while (!news_.empty()) {
+      std::vector<Value> news = std::exchange(news_, {});
+      for (std::uint32_t s = 0; s < moved_.size(); ++s) {
+        if (!follows(s))
           continue;
-        std::span<const Value> words = pool[id];
-        bool stale = false;
-        for (std::size_t i = 0; i < words.size() && !stale; ++i)
-          stale = is_element(sort, i) &&
-                  engine.canonical(element_sort(engine, sort, words, i), words[i]) != words[i];
-        if (!stale)
-          continue;
-        content.assign(words.begin(), words.end());
-        for (std::size_t i = 0; i < content.size(); ++i) {
-          if (is_element(sort, i))
-            content[i] = engine.canonical(element_sort(engine, sort, words, i), content[i]);
-        }
-        normalize(sort.kind, content);
-        pool.forward(id, pool.intern(content));
-        moved = true;
+        for (Value id : news)
+          note_holders(s, id);
+        settle(s);
       }
     }
+    return std::move(moved_);
   }
+
+private:
+  bool follows(std::uint32_t s) const {
+    const Sort& sort = engine_.signature.sorts()[s];
+    return sort.is_container() && sort.holds_ids;
+  }
+  /// Containers with this word; whether it means the class or container that moved is looked at in
+  /// settle().
+  void note_holders(std::uint32_t s, Value word) {
+    engine_.pools.containers(s).for_each_with(word, [&](Value id) { candidates_.push_back(id); });
+  }
+  void settle(std::uint32_t s) {
+    std::sort(candidates_.begin(), candidates_.end());
+    candidates_.erase(std::unique(candidates_.begin(), candidates_.end()), candidates_.end());
+    const Sort& sort = engine_.signature.sorts()[s];
+    ContainerPool& pool = engine_.pools.containers(s);
+    for (Value id : std::exchange(candidates_, {})) {
+      if (!pool.is_current(id))
+        continue;
+      std::span<const Value> words = pool[id];
+      content_.assign(words.begin(), words.end());
+      bool stale = false;
+      for (std::size_t i = 0; i < content_.size(); ++i) {
+        if (!is_element(sort, i))
+          continue;
+        Value now = engine_.canonical(element_sort(engine_, sort, words, i), words[i]);
+        stale |= now != words[i];
+        content_[i] = now;
+      }
+      if (!stale)
+        continue;
+      normalize(sort.kind, content_);
+      pool.forward(id, pool.intern(content_));
+      moved_[s].push_back(id);
+      news_.push_back(id);
+    }
+  }
+
+  Engine& engine_;
+  std::vector<std::vector<Value>> moved_;
+  std::vector<Value> news_; ///< containers that moved and whose holders were not looked for yet
+  std::vector<Value> candidates_, content_;
+};
+
+} // namespace
+
+std::vector<std::vector<Value>> rebuild_containers(Engine& engine,
+                                                   const std::vector<Value>& displaced) {
+  return ContainerRebuilder(engine).run(displaced);
 }
 
 } // namespace egret::egraph

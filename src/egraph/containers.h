@@ -29,8 +29,10 @@ SortId element_sort(const Engine& engine, const Sort& sort, std::span<const Valu
 void container_parts(const Engine& engine, const Sort& sort, std::span<const Value> content,
                      std::string& name, std::vector<std::pair<SortId, Value>>& parts);
 
-/// Re-interns every container that holds something which is no longer canonical.
-void rebuild_containers(Engine& engine);
+/// Re-interns every container that holds something which is no longer canonical: one of the classes
+/// `displaced`, or a container that moved itself. Returns, by sort, the containers that moved.
+std::vector<std::vector<Value>> rebuild_containers(Engine& engine,
+                                                   const std::vector<Value>& displaced);
 
 /// Declares the primitives of a container sort that was just added.
 void add_container_primitives(Signature& signature, SortId sort);

@@ -27,9 +27,12 @@ struct DagSolution {
 /// What is left of an extraction problem once nodes that no best solution needs are gone.
 class DagProblem {
 public:
-  /// `forbidden` nodes (by number, may be empty) are not used.
+  enum class Keep : std::uint8_t {
+    Needed, ///< nodes that some best solution may need
+    All     ///< every node that some solution can have
+  };
   DagProblem(const Extraction& problem, std::span<const std::uint32_t> roots,
-             const std::vector<bool>& forbidden);
+             Keep keep = Keep::Needed);
 
   const Extraction& problem;
   std::vector<std::uint32_t> roots;
@@ -46,17 +49,24 @@ public:
   bool feasible = true;
 
 private:
-  void prune(const std::vector<bool>& forbidden);
+  void prune(Keep keep);
   void drop_dominated(std::uint32_t cls);
   void mark_mandatory();
+  std::vector<std::uint32_t> surely_needed(std::uint32_t node, std::size_t siblings) const;
   std::vector<std::uint32_t> strong_components() const;
   void split();
 };
 
+/// How many steps of exact search all components may take together, so that extraction stays near
+/// linear.
+inline std::uint64_t exact_steps_in_all(const DagProblem& problem) {
+  return 1000000 + 20 * std::uint64_t{problem.options.size()};
+}
+
 /// The best solution found. Throws Error where a root has no term.
 DagSolution best_dag(const Extraction& problem, std::span<const std::uint32_t> roots,
                      const DagOptions& options = {});
-/// The `count` best different solutions, best first (as far as best_dag is exact).
+/// The `count` best different solutions, best first; exact where every component could be searched.
 std::vector<DagSolution> best_dags(const Extraction& problem, std::span<const std::uint32_t> roots,
                                    std::size_t count, const DagOptions& options = {});
 /// Solutions drawn at random, cheaper ones more often; `heat` is the spread of the noise on each

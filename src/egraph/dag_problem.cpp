@@ -10,12 +10,11 @@ namespace {
 constexpr std::uint32_t kNone = Extraction::kNone;
 }
 
-DagProblem::DagProblem(const Extraction& p, std::span<const std::uint32_t> root_classes,
-                       const std::vector<bool>& forbidden)
+DagProblem::DagProblem(const Extraction& p, std::span<const std::uint32_t> root_classes, Keep keep)
     : problem(p), roots(root_classes.begin(), root_classes.end()) {
   std::sort(roots.begin(), roots.end());
   roots.erase(std::unique(roots.begin(), roots.end()), roots.end());
-  prune(forbidden);
+  prune(keep);
   for (std::uint32_t root : roots)
     feasible &= root != kNone && trees.node[root] != kNone;
   if (!feasible)
@@ -24,21 +23,8 @@ DagProblem::DagProblem(const Extraction& p, std::span<const std::uint32_t> root_
   split();
 }
 
-void DagProblem::prune(const std::vector<bool>& forbidden) {
-  if (forbidden.empty()) {
-    trees = best_trees(problem);
-  } else {
-    // A forbidden node is one that can never be completed.
-    Extraction reduced = problem;
-    for (std::size_t n = 0; n < reduced.nodes.size(); ++n) {
-      if (forbidden[n]) {
-        reduced.nodes[n].first = static_cast<std::uint32_t>(reduced.children.size());
-        reduced.nodes[n].count = 1;
-        reduced.children.push_back(kNone);
-      }
-    }
-    trees = best_trees(reduced);
-  }
+void DagProblem::prune(Keep keep) {
+  trees = best_trees(problem);
   kids.resize(problem.nodes.size());
   options.resize(problem.classes());
   std::vector<bool> seen(problem.classes(), false);
@@ -56,8 +42,6 @@ void DagProblem::prune(const std::vector<bool>& forbidden) {
     stack.pop_back();
     std::vector<std::pair<double, std::uint32_t>> ranked;
     for (std::uint32_t n = problem.class_nodes[cls]; n < problem.class_nodes[cls + 1]; ++n) {
-      if (!forbidden.empty() && forbidden[n])
-        continue;
       double tree = problem.nodes[n].cost;
       bool usable = true;
       for (std::uint32_t child : problem.kids(problem.nodes[n])) {
@@ -76,7 +60,8 @@ void DagProblem::prune(const std::vector<bool>& forbidden) {
     std::sort(ranked.begin(), ranked.end());
     for (auto [tree, n] : ranked)
       options[cls].push_back(n);
-    drop_dominated(cls);
+    if (keep == Keep::Needed)
+      drop_dominated(cls);
     for (std::uint32_t n : options[cls]) {
       for (std::uint32_t child : kids[n])
         visit(child);
@@ -118,9 +103,9 @@ void DagProblem::mark_mandatory() {
   while (!stack.empty()) {
     std::uint32_t cls = stack.back();
     stack.pop_back();
-    std::vector<std::uint32_t> common = kids[options[cls][0]], next;
+    std::vector<std::uint32_t> common = surely_needed(options[cls][0], options[cls].size()), next;
     for (std::size_t i = 1; i < options[cls].size() && !common.empty(); ++i) {
-      const auto& other = kids[options[cls][i]];
+      std::vector<std::uint32_t> other = surely_needed(options[cls][i], options[cls].size());
       next.clear();
       std::set_intersection(common.begin(), common.end(), other.begin(), other.end(),
                             std::back_inserter(next));
@@ -129,6 +114,26 @@ void DagProblem::mark_mandatory() {
     for (std::uint32_t child : common)
       mark(child);
   }
+}
+
+/// Classes that a node cannot do without, in order: its children and, where that is not too much,
+/// what those need that have no choice.
+std::vector<std::uint32_t> DagProblem::surely_needed(std::uint32_t node,
+                                                     std::size_t siblings) const {
+  constexpr std::size_t kMost = 64, kMostSiblings = 16;
+  std::vector<std::uint32_t> out = kids[node];
+  if (siblings < 2 || siblings > kMostSiblings)
+    return out;
+  for (std::size_t i = 0; i < out.size() && out.size() < kMost; ++i) {
+    if (options[out[i]].size() != 1)
+      continue;
+    for (std::uint32_t kid : kids[options[out[i]][0]]) {
+      if (std::find(out.begin(), out.end(), kid) == out.end())
+        out.push_back(kid);
+    }
+  }
+  std::sort(out.begin(), out.end());
+  return out;
 }
 
 /// Number of the strongly connected component of each class (Tarjan's algorithm, without

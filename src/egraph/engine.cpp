@@ -1,6 +1,7 @@
 #include "egraph/engine.h"
 
 #include "egraph/primitives.h"
+#include "support/thread_pool.h"
 
 namespace egret::egraph {
 
@@ -30,6 +31,14 @@ FunctionId Engine::add_global(Function function, Value value) {
   table(id).append(nullptr, value);
   globals.emplace_back(id, value);
   return id;
+}
+
+ThreadPool* Engine::pool() {
+  if (threads <= 1)
+    return nullptr;
+  if (!pool_ || pool_->size() != threads)
+    pool_ = std::make_shared<ThreadPool>(threads);
+  return pool_.get();
 }
 
 std::optional<RulesetId> Engine::find_ruleset(std::string_view name) const {

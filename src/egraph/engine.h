@@ -14,8 +14,13 @@
 #include <chrono>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <string>
 #include <vector>
+
+namespace egret {
+class ThreadPool;
+}
 
 namespace egret::egraph {
 
@@ -60,6 +65,9 @@ struct Limits {
   }
 };
 
+/// The most threads an engine may be given.
+inline constexpr int kMostThreads = 64;
+
 struct Engine {
   Engine();
 
@@ -79,7 +87,11 @@ struct Engine {
   std::vector<Ruleset> rulesets; ///< 0 is the unnamed one
   std::uint32_t now = 1;         ///< time of the rows that are appended now
   bool seminaive = true;
+  int threads = 1; ///< for matching
+  /// A pool of so many threads, made when it is first asked for; null where there is to be but one.
+  ThreadPool* pool();
   double search_seconds = 0, apply_seconds = 0, rebuild_seconds = 0;
+  std::uint64_t match_steps = 0; ///< rows and primitives looked at while matching
 
   Table& table(FunctionId id) { return tables[Signature::index(id)]; }
   const Table& table(FunctionId id) const { return tables[Signature::index(id)]; }
@@ -97,6 +109,9 @@ struct Engine {
   std::uint64_t changes() const;
   std::uint64_t live_rows() const;
   std::size_t bytes() const;
+
+private:
+  std::shared_ptr<ThreadPool> pool_; ///< shared with the copies
 };
 
 /// Runs an action program once. `registers` are scratch space of at least program.registers words

@@ -160,13 +160,20 @@ void Interpreter::check_command(Sexp sexp) {
 void Interpreter::fail_command(Sexp sexp) {
   if (sexp.size() != 2)
     fail(sexp, "expected (fail command)");
+  // These may nest, in a loop rather than by recursion: a program is as deep as it likes.
+  bool should_fail = true;
+  Sexp inner = sexp[1];
+  for (; inner.head() == "fail" && inner.size() == 2; inner = inner[1])
+    should_fail = !should_fail;
+  bool failed = false;
   try {
-    command(sexp[1]);
+    command(inner);
   } catch (const Error&) {
+    failed = true;
     rebuild(engine); // what the command did before it failed stays
-    return;
   }
-  engine.sources.fail(ErrorKind::Value, sexp.span(), "this command should have failed");
+  if (failed != should_fail)
+    engine.sources.fail(ErrorKind::Value, sexp.span(), "this command should have failed");
 }
 
 void Interpreter::push_command(Sexp sexp) {

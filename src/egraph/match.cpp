@@ -1,50 +1,100 @@
 #include "egraph/match.h"
 
+#include "egraph/walk.h"
+#include "support/thread_pool.h"
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
 namespace egret::egraph {
+namespace {
+/// Fewer rows than this are matched faster than threads wake up.
+constexpr std::size_t kWorthSharing = 16384;
+constexpr std::uint32_t kPieceRows = 2048, kMostPieces = 64; // of one root
+} // namespace
 
 Matcher::Matcher(Engine& engine, const Forest& forest, MatchOptions options)
-    : engine_(engine), forest_(forest), options_(options), context_{engine.pools, &engine},
-      nodes_(forest.nodes.size()), registers_(forest.registers + 1) {}
+    : engine_(engine), forest_(forest), options_(options), nodes_(forest.nodes.size()),
+      visits_(forest.nodes.size(), 0) {}
 
-/// A node is worth entering if its table has rows in range and it emits or has an active child.
-bool Matcher::activate(std::uint32_t index) {
+/// Looks up a node's rows; false if there are none, and then what is below it does not matter.
+bool Matcher::in_range(std::uint32_t index) {
   const PlanNode& plan = forest_.nodes[index];
-  Node& node = nodes_[index];
-  bool useful = !plan.emits.empty();
-  for (std::uint32_t child : plan.children)
-    useful |= nodes_[child].active;
-  if (!useful)
-    return false;
   if (plan.step.kind == StepKind::Start || plan.step.kind == StepKind::Prim)
     return true;
+  Node& node = nodes_[index];
   node.table = &engine_.tables[plan.step.target];
+  if (node.table->live() == 0)
+    return false;
   std::uint32_t border = node.table->since(options_.seen);
   node.low = plan.step.range == RowRange::New ? border : 0;
   node.high = plan.step.range == RowRange::Old ? border : node.table->rows();
-  return node.low < node.high && node.table->live() > 0;
+  return node.low < node.high;
 }
 
+/// Plans whose first table has no new rows are passed over at their root; others down to the first
+/// table without rows in range.
 void Matcher::prepare() {
-  // Children come after their parents in the node list.
-  for (std::uint32_t i = static_cast<std::uint32_t>(nodes_.size()); i-- > 0;)
-    nodes_[i].active = activate(i);
-  // Only what can be reached is indexed.
-  std::vector<std::uint32_t> stack, reached;
-  for (std::uint32_t root : forest_.roots)
-    stack.push_back(root);
+  std::vector<std::uint32_t> stack(forest_.roots.rbegin(), forest_.roots.rend()), reached, probes;
   while (!stack.empty()) {
     std::uint32_t i = stack.back();
     stack.pop_back();
-    if (!nodes_[i].active)
+    if (!in_range(i))
       continue;
-    const PlanNode& plan = forest_.nodes[i];
-    if (plan.step.kind == StepKind::Probe)
-      nodes_[i].index = &nodes_[i].table->index(plan.step.index);
     reached.push_back(i);
-    stack.insert(stack.end(), plan.children.begin(), plan.children.end());
+    const auto& children = forest_.nodes[i].children;
+    stack.insert(stack.end(), children.rbegin(), children.rend());
   }
+  prepared_ = reached.size();
+  for (auto at = reached.rbegin(); at != reached.rend(); ++at) { // children before parents
+    const PlanNode& plan = forest_.nodes[*at];
+    Node& node = nodes_[*at];
+    node.active = !plan.emits.empty();
+    node.concurrent = plan.step.kind != StepKind::Prim ||
+                      engine_.signature.primitive(plan.step.target).concurrent;
+    for (std::uint32_t child : plan.children) {
+      node.active |= nodes_[child].active;
+      node.concurrent &= !nodes_[child].active || nodes_[child].concurrent;
+    }
+  }
+  for (std::uint32_t i : reached) {
+    if (nodes_[i].active && forest_.nodes[i].step.kind == StepKind::Probe)
+      probes.push_back(i);
+  }
+  build_indexes(probes);
   for (std::uint32_t i : reached)
     look_ahead(i);
+}
+
+void Matcher::build_indexes(const std::vector<std::uint32_t>& probes) {
+  struct Job {
+    Table* table;
+    ColumnIndex* index;
+  };
+  std::vector<Job> jobs;
+  std::size_t missing = 0;
+  for (std::uint32_t i : probes) {
+    const PlanStep& step = forest_.nodes[i].step;
+    Table& table = engine_.tables[step.target];
+    ColumnIndex& index = table.find_index(step.index);
+    nodes_[i].index = &index;
+    if (std::none_of(jobs.begin(), jobs.end(), [&](Job job) { return job.index == &index; })) {
+      missing += table.unindexed(step.index);
+      jobs.push_back({&table, &index});
+    }
+  }
+  ThreadPool* pool = missing >= kWorthSharing && jobs.size() > 1 ? engine_.pool() : nullptr;
+  if (!pool) {
+    for (Job job : jobs)
+      job.table->extend(*job.index);
+    return;
+  }
+  std::atomic<std::size_t> next{0};
+  pool->run(pool->size(), [&](int, int) {
+    for (std::size_t i = next++; i < jobs.size(); i = next++)
+      jobs[i].table->extend(*jobs[i].index);
+  });
 }
 
 /// Notes which index lookups of the children follow from a scanned row alone, so that they can be
@@ -52,7 +102,7 @@ void Matcher::prepare() {
 void Matcher::look_ahead(std::uint32_t index) {
   Node& node = nodes_[index];
   const PlanNode& plan = forest_.nodes[index];
-  if (plan.step.kind != StepKind::Scan)
+  if (plan.step.kind != StepKind::Scan || !node.active)
     return;
   for (std::uint32_t child : plan.children) {
     const PlanStep& step = forest_.nodes[child].step;
@@ -66,169 +116,109 @@ void Matcher::look_ahead(std::uint32_t index) {
   }
 }
 
-/// Far ahead the hash slots of the children's keys, nearer the rows that are found there.
-inline void Matcher::prefetch_children(const Node& node, std::uint32_t row) {
-  constexpr std::uint32_t kSlotsAhead = 24, kRowsAhead = 12;
-  if (row + kSlotsAhead < node.high) {
-    for (const Ahead& ahead : node.ahead)
-      ahead.index->prefetch(ahead.column[row + kSlotsAhead]);
+std::vector<Matcher::Piece> Matcher::pieces() const {
+  std::size_t rows = 0;
+  for (std::uint32_t root : forest_.roots) {
+    const Node& node = nodes_[root];
+    if (node.active && node.concurrent && forest_.nodes[root].step.kind == StepKind::Scan)
+      rows += node.high - node.low;
   }
-  if (row + kRowsAhead < node.high) {
-    for (const Ahead& ahead : node.ahead) {
-      std::uint32_t found = ahead.index->first(ahead.column[row + kRowsAhead]);
-      if (found != ColumnIndex::kEnd) {
-        ahead.index->prefetch_next(found);
-        ahead.table->prefetch_columns(found);
-      }
-    }
-  }
-}
-
-bool Matcher::primitive(const PlanStep& step) {
-  key_.clear();
-  for (Operand operand : step.key)
-    key_.push_back(value(operand));
-  Value out = 0;
-  if (!engine_.signature.primitive(step.target).body(context_, key_.data(), key_.size(), out))
-    return false;
-  if (step.binds_out) {
-    registers_[step.out.value] = out;
-    return true;
-  }
-  return out == value(step.out);
-}
-
-inline bool Matcher::accept(const PlanStep& step, const Node& node, std::uint32_t row) {
-  RowState state = node.table->state(row);
-  if (state != RowState::Live && (state == RowState::Dead || !options_.include_subsumed))
-    return false;
-  for (const ColumnOp& op : step.columns) {
-    Value v = node.table->at(row, op.column);
-    if (op.bind)
-      registers_[op.operand.value] = v;
-    else if (v != value(op.operand))
-      return false;
-  }
-  return true;
-}
-
-/// Enters a node: finds its first candidate. For steps with at most one result the work is done
-/// here.
-bool Matcher::first(std::uint32_t index, Frame& frame) {
-  const PlanStep& step = forest_.nodes[index].step;
-  Node& node = nodes_[index];
-  ++node.visits;
-  frame = {index, ColumnIndex::kEnd, 0};
-  switch (step.kind) {
-  case StepKind::Start:
-    return true;
-  case StepKind::Prim:
-    return primitive(step);
-  case StepKind::Lookup: {
-    key_.clear();
-    for (Operand operand : step.key)
-      key_.push_back(value(operand));
-    std::uint32_t row = node.table->find(key_.data());
-    return row != Table::kNone && row >= node.low && row < node.high && accept(step, node, row);
-  }
-  case StepKind::Scan:
-    frame.row = node.low;
-    return advance(frame);
-  case StepKind::Probe: {
-    std::uint32_t key = 0;
-    if (step.key.size() == 1) {
-      key = value(step.key[0]);
-    } else {
-      key = kIndexSeed;
-      for (Operand operand : step.key)
-        key = mix32(key, value(operand));
-    }
-    frame.row = node.index->first(key);
-    return advance(frame);
-  }
-  }
-  return false;
-}
-
-/// Moves to the next row that fits and binds it.
-bool Matcher::advance(Frame& frame) {
-  const PlanStep& step = forest_.nodes[frame.node].step;
-  Node& node = nodes_[frame.node];
-  if (step.kind == StepKind::Scan) {
-    while (frame.row < node.high) {
-      std::uint32_t row = frame.row++;
-      prefetch_children(node, row);
-      if (accept(step, node, row)) {
-        frame.child = 0;
-        return true;
-      }
-    }
-    node.visits += frame.row - node.low;
-    return false;
-  }
-  if (step.kind != StepKind::Probe)
-    return false;
-  while (frame.row != ColumnIndex::kEnd && frame.row >= node.low) { // rows come newest first
-    std::uint32_t row = frame.row;
-    frame.row = node.index->next(row);
-    ++node.visits;
-    if (frame.row != ColumnIndex::kEnd) {
-      node.index->prefetch_next(frame.row);
-      node.table->prefetch_columns(frame.row);
-    }
-    if (row < node.high && accept(step, node, row)) {
-      frame.child = 0;
-      return true;
-    }
-  }
-  return false;
-}
-
-void Matcher::emit(const PlanNode& node) {
-  for (const PlanEmit& emit : node.emits) {
-    Matches& matches = matches_[emit.rule];
-    for (Operand operand : emit.inputs)
-      matches.words.push_back(value(operand));
-    ++matches.count;
-    ++found_;
-  }
-  stopped_ = options_.stop_after != 0 && found_ >= options_.stop_after;
-}
-
-void Matcher::walk(std::uint32_t root) {
-  if (!nodes_[root].active)
-    return;
-  std::vector<Frame> stack(1);
-  if (!first(root, stack[0]))
-    return;
-  emit(forest_.nodes[root]);
-  constexpr std::uint64_t kBetweenLooks = std::uint64_t{1} << 16;
-  while (!stack.empty() && !stopped_) {
-    if (++steps_ % kBetweenLooks == 0 && engine_.limits.late())
-      stopped_ = cut_short_ = true;
-    Frame& top = stack.back();
-    const PlanNode& plan = forest_.nodes[top.node];
-    if (top.child < plan.children.size()) {
-      std::uint32_t child = plan.children[top.child++];
-      if (!nodes_[child].active)
-        continue;
-      Frame next;
-      if (first(child, next)) {
-        emit(forest_.nodes[child]);
-        if (!forest_.nodes[child].children.empty() || nodes_[child].index ||
-            forest_.nodes[child].step.kind == StepKind::Scan)
-          stack.push_back(next);
-      }
+  const bool share = engine_.threads > 1 && options_.stop_after == 0 && rows >= kWorthSharing;
+  std::vector<Piece> out;
+  for (std::uint32_t root : forest_.roots) {
+    const Node& node = nodes_[root];
+    if (!node.active)
+      continue;
+    bool split = share && node.concurrent && forest_.nodes[root].step.kind == StepKind::Scan;
+    if (!split) {
+      out.push_back({root, node.low, node.high, false});
       continue;
     }
-    if (advance(top))
-      emit(plan);
-    else
-      stack.pop_back();
+    std::uint32_t step = std::max(kPieceRows, (node.high - node.low) / kMostPieces);
+    for (std::uint32_t low = node.low; low < node.high;) {
+      std::uint32_t high = node.high - low > step ? low + step : node.high;
+      out.push_back({root, low, high, true});
+      low = high;
+    }
+  }
+  return out;
+}
+
+std::vector<Matches> Matcher::empty_matches() const {
+  std::vector<Matches> out(std::max<std::size_t>(1, forest_.rules.size()));
+  for (std::size_t i = 0; i < forest_.rules.size(); ++i)
+    out[i].width = static_cast<std::uint32_t>(engine_.rules[forest_.rules[i]].inputs.size());
+  return out;
+}
+
+void Matcher::run_alone(const std::vector<Piece>& pieces, std::vector<Matches>& out) {
+  Walker walker(*this);
+  walker.collect(out);
+  for (const Piece& piece : pieces) {
+    if (!walker.stopped())
+      walker.walk(piece.root, piece.low, piece.high);
+  }
+  cut_short_ = walker.cut_short();
+  visits_ = walker.visits();
+}
+
+/// Any thread takes the next piece; what they found is put together in the order of the pieces.
+/// Pieces whose primitives may intern values stay with the caller.
+void Matcher::run_shared(const std::vector<Piece>& pieces, std::vector<Matches>& out) {
+  ThreadPool* pool = engine_.pool();
+  const std::size_t workers = static_cast<std::size_t>(pool->size());
+  std::vector<std::vector<std::pair<std::uint32_t, Matches>>> found(pieces.size());
+  std::vector<std::vector<Matches>> scratch(workers, empty_matches());
+  std::vector<Walker> walkers;
+  walkers.reserve(workers);
+  for (std::size_t i = 0; i < workers; ++i) {
+    walkers.emplace_back(*this);
+    walkers[i].collect(scratch[i]);
+  }
+  auto take = [&](std::size_t worker, std::size_t piece) {
+    Walker& walker = walkers[worker];
+    if (walker.stopped())
+      return;
+    walker.walk(pieces[piece].root, pieces[piece].low, pieces[piece].high);
+    for (std::uint32_t rule : walker.take_touched()) {
+      std::uint32_t width = scratch[worker][rule].width;
+      found[piece].emplace_back(rule, std::exchange(scratch[worker][rule], {width, 0, {}}));
+    }
+  };
+  std::atomic<std::size_t> next{0};
+  pool->run(pool->size(), [&](int worker, int) {
+    for (std::size_t i = next++; i < pieces.size(); i = next++) {
+      if (pieces[i].shared)
+        take(static_cast<std::size_t>(worker), i);
+    }
+  });
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    shared_pieces_ += pieces[i].shared;
+    if (!pieces[i].shared)
+      take(0, i);
+  }
+  for (const Walker& walker : walkers) {
+    cut_short_ |= walker.cut_short();
+    for (std::size_t n = 0; n < visits_.size(); ++n)
+      visits_[n] += walker.visits()[n];
+  }
+  std::vector<std::size_t> words(out.size(), 0);
+  for (const auto& parts : found) {
+    for (const auto& [rule, part] : parts)
+      words[rule] += part.words.size();
+  }
+  for (std::size_t rule = 0; rule < out.size(); ++rule)
+    out[rule].words.reserve(words[rule]);
+  for (auto& parts : found) {
+    for (const auto& [rule, part] : parts) {
+      out[rule].count += part.count;
+      out[rule].words.append(part.words);
+    }
+    parts.clear();
   }
 }
 
-void Matcher::share_work() {
+void Matcher::share_work(const std::vector<std::uint64_t>& visits) {
   work_.assign(forest_.rules.size(), 0);
   // Every node's visits are shared out evenly among the rules below it.
   struct Item {
@@ -242,8 +232,7 @@ void Matcher::share_work() {
     auto [index, inherited] = stack.back();
     stack.pop_back();
     const PlanNode& plan = forest_.nodes[index];
-    double each =
-        inherited + static_cast<double>(nodes_[index].visits) / std::max(1u, plan.rules_below);
+    double each = inherited + static_cast<double>(visits[index]) / std::max(1u, plan.rules_below);
     for (const PlanEmit& emit : plan.emits) {
       if (emit.rule < work_.size())
         work_[emit.rule] += each;
@@ -254,16 +243,18 @@ void Matcher::share_work() {
 }
 
 std::vector<Matches> Matcher::run() {
-  matches_.assign(std::max<std::size_t>(1, forest_.rules.size()), {});
-  for (std::size_t i = 0; i < forest_.rules.size(); ++i)
-    matches_[i].width = static_cast<std::uint32_t>(engine_.rules[forest_.rules[i]].inputs.size());
+  std::vector<Matches> out = empty_matches();
   prepare();
-  for (std::uint32_t root : forest_.roots) {
-    if (!stopped_)
-      walk(root);
-  }
-  share_work();
-  return std::move(matches_);
+  std::vector<Piece> work = pieces();
+  if (std::any_of(work.begin(), work.end(), [](const Piece& piece) { return piece.shared; }) &&
+      engine_.pool() != nullptr)
+    run_shared(work, out);
+  else
+    run_alone(work, out);
+  share_work(visits_);
+  for (std::uint64_t visits : visits_)
+    engine_.match_steps += visits;
+  return out;
 }
 
 } // namespace egret::egraph

@@ -3,7 +3,8 @@
 
 #include "egraph/engine.h"
 
-#include <functional>
+#include <cstdint>
+#include <vector>
 
 namespace egret::egraph {
 
@@ -20,6 +21,8 @@ struct MatchOptions {
   std::uint64_t stop_after = 0; ///< stop once so many matches were found; 0: never
 };
 
+/// One run of the matcher. Uses the threads of the engine where many rows have to be looked at; the
+/// matches and their order are the same for every number of threads.
 class Matcher {
 public:
   Matcher(Engine& engine, const Forest& forest, MatchOptions options);
@@ -30,8 +33,13 @@ public:
   const std::vector<double>& work() const { return work_; }
   /// Whether the time limit ended the matching early: then not all matches were found.
   bool cut_short() const { return cut_short_; }
+  /// How many pieces of the work were handed to threads; 0: all was done by the caller alone.
+  std::size_t shared_pieces() const { return shared_pieces_; }
+  /// How many nodes of the plan were looked at before matching.
+  std::size_t prepared() const { return prepared_; }
 
 private:
+  friend class Walker;
   /// A column of this node's rows that a child looks up in an index.
   struct Ahead {
     const ColumnIndex* index = nullptr;
@@ -39,45 +47,37 @@ private:
     const Table* table = nullptr; ///< the child's
   };
   struct Node {
-    Table* table = nullptr;
+    const Table* table = nullptr;
     const ColumnIndex* index = nullptr;
     std::vector<Ahead> ahead;
     std::uint32_t low = 0, high = 0; ///< rows in range
     bool active = false;
-    std::uint64_t visits = 0;
+    bool concurrent = false; ///< nothing below it writes
   };
-  struct Frame {
-    std::uint32_t node;
-    std::uint32_t row;   ///< the next candidate
-    std::uint32_t child; ///< the next child to enter, for the current row
+  /// A root, or for a scan a part of its rows.
+  struct Piece {
+    std::uint32_t root = 0;
+    std::uint32_t low = 0, high = 0;
+    bool shared = false; ///< for any thread
   };
-  bool activate(std::uint32_t node);
+
+  bool in_range(std::uint32_t node);
   void prepare();
+  void build_indexes(const std::vector<std::uint32_t>& probes);
   void look_ahead(std::uint32_t node);
-  static void prefetch_children(const Node& node, std::uint32_t row);
-  void walk(std::uint32_t root);
-  bool first(std::uint32_t node, Frame& frame);
-  bool advance(Frame& frame);
-  bool accept(const PlanStep& step, const Node& node, std::uint32_t row);
-  bool primitive(const PlanStep& step);
-  void emit(const PlanNode& node);
-  Value value(Operand operand) const {
-    return operand.is_const ? operand.value : registers_[operand.value];
-  }
-  void share_work();
+  std::vector<Piece> pieces() const;
+  std::vector<Matches> empty_matches() const;
+  void run_alone(const std::vector<Piece>& pieces, std::vector<Matches>& out);
+  void run_shared(const std::vector<Piece>& pieces, std::vector<Matches>& out);
+  void share_work(const std::vector<std::uint64_t>& visits);
 
   Engine& engine_;
   const Forest& forest_;
   MatchOptions options_;
-  PrimContext context_;
   std::vector<Node> nodes_;
-  std::vector<Value> registers_;
-  std::vector<Value> key_;
-  std::vector<Matches> matches_;
   std::vector<double> work_;
-  std::uint64_t found_ = 0;
-  std::uint64_t steps_ = 0;
-  bool stopped_ = false;
+  std::vector<std::uint64_t> visits_; ///< per node
+  std::size_t shared_pieces_ = 0, prepared_ = 0;
   bool cut_short_ = false;
 };
 

@@ -38,8 +38,23 @@ void ContainerPool::forward(Value from, Value to) {
   forward_[from] = to;
 }
 
+void ContainerPool::index_words() {
+  if (next_with_.size() == words_.size())
+    return;
+  Value id = owners_.empty() ? 0 : owners_.back() + 1;
+  for (; id < size(); ++id) {
+    for (std::uint64_t at = begins_[id]; at < begins_[id + 1]; ++at) {
+      std::uint32_t& head = with_word_.at(words_[at]);
+      next_with_.push_back(head);
+      owners_.push_back(id);
+      head = static_cast<std::uint32_t>(at);
+    }
+  }
+}
+
 std::size_t ContainerPool::bytes() const {
-  return words_.capacity() * sizeof(Value) + begins_.capacity() * 8 + by_hash_.size() * 40;
+  return words_.capacity() * sizeof(Value) + begins_.capacity() * 8 + by_hash_.size() * 40 +
+         with_word_.bytes() + (owners_.capacity() + next_with_.capacity()) * 4;
 }
 
 Value Pools::from_f64(double x) {

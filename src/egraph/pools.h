@@ -4,6 +4,7 @@
 #pragma once
 
 #include "egraph/bigint.h"
+#include "egraph/flat_map.h"
 
 #include "egret/egraph.h"
 
@@ -12,6 +13,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace egret::egraph {
@@ -49,11 +51,29 @@ public:
   bool is_current(Value id) const { return forward_[id] == id; }
   std::size_t bytes() const;
 
+  /// Calls `visit(id)` for every container whose content has the word `word` (and perhaps for some
+  /// twice), found by an index that takes in what is new first.
+  template <class Visit>
+  void for_each_with(Value word, const Visit& visit) {
+    index_words();
+    for (std::uint32_t at = with_word_.find(word); at != FlatMap32::kNone; at = next_with_[at])
+      visit(owners_[at]);
+  }
+  /// How many containers there were at the last call, for the caller's own use.
+  std::size_t exchange_seen(std::size_t count) { return std::exchange(seen_, count); }
+
 private:
+  void index_words();
+
   std::vector<Value> words_;
   std::vector<std::uint64_t> begins_{0};
   std::vector<Value> forward_;
   std::unordered_multimap<std::uint64_t, Value> by_hash_;
+  // For every word of words_: the container it is in, and the next place with the same word.
+  FlatMap32 with_word_;
+  std::vector<Value> owners_;
+  std::vector<std::uint32_t> next_with_;
+  std::size_t seen_ = 0;
 };
 
 struct BigIntHash {
@@ -92,6 +112,7 @@ public:
     return containers_[sort];
   }
   const ContainerPool& containers(std::uint32_t sort) const { return containers_[sort]; }
+  bool has_containers(std::uint32_t sort) const { return sort < containers_.size(); }
 
 private:
   static constexpr Value kInterned = 0x80000000u;

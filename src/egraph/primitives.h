@@ -70,6 +70,8 @@ void define(Signature& signature, const std::string& name, R (*function)(Args...
     primitive.result = Codec<typename R::value_type>::kSort;
   else
     primitive.result = Codec<R>::kSort;
+  primitive.concurrent =
+      primitive.result == Codec<Unit>::kSort || primitive.result == Codec<bool>::kSort;
   primitive.body = [function](PrimContext& context, const Value* args, std::size_t, Value& out) {
     return [&]<std::size_t... I>(std::index_sequence<I...>) {
       R result = function(Codec<std::remove_cvref_t<Args>>::from(context.pools, args[I])...);

@@ -114,6 +114,7 @@ void add_builtin_primitives(Signature& s) {
   different.name = "!=";
   different.params = {sorts::kUnit, sorts::kUnit};
   different.any = true;
+  different.concurrent = true;
   different.result = sorts::kUnit;
   different.body = [](PrimContext&, const Value* args, std::size_t, Value& out) {
     out = 0;

@@ -33,7 +33,7 @@ public:
     while (!engine_.classes.displaced().empty()) {
       std::vector<Value> displaced = std::exchange(engine_.classes.displaced(), {});
       mark(displaced);
-      rebuild_containers(engine_);
+      moved_ = rebuild_containers(engine_, displaced);
       for (std::uint32_t f : engine_.ordinary)
         rebuild_table(FunctionId{f}, displaced);
       rebuild_globals();
@@ -67,15 +67,10 @@ private:
       return;
     mark(engine_.classes.displaced()); // what the tables before this one joined
     stale_.clear();
-    bool only_classes = true;
-    for (std::uint32_t c : columns)
-      only_classes &= engine_.signature.sort(column_sort(function, c)).is_eq();
-    if (!only_classes)
-      find_by_canonical_form(table, function, columns);
-    else if (indexes_pay(table, columns, displaced.size()))
-      find_by_index(table, columns, displaced);
+    if (indexes_pay(table, function, columns, displaced))
+      find_by_index(table, function, columns, displaced);
     else
-      find_by_scan(table, columns);
+      find_by_scan(table, function, columns);
     // As in Actor::run_all: what the rewrites will look up is asked for some rows ahead.
     constexpr std::size_t kAhead = 16;
     const std::size_t count = stale_.size();
@@ -87,14 +82,23 @@ private:
     }
   }
 
+  /// What ceased to be canonical among the values of a sort.
+  const std::vector<Value>& gone(SortId sort, const std::vector<Value>& displaced) const {
+    return engine_.signature.sort(sort).is_eq() ? displaced : moved_[Signature::index(sort)];
+  }
+
   /// Few displaced ids: ask the indexes, unless they would have to take in many rows first. Many:
   /// look at every row.
-  static bool indexes_pay(const Table& table, const std::vector<std::uint32_t>& columns,
-                          std::size_t displaced) {
+  bool indexes_pay(const Table& table, const Function& function,
+                   const std::vector<std::uint32_t>& columns,
+                   const std::vector<Value>& displaced) const {
     constexpr std::size_t kLookup = 24, kInsert = 12; // in the time that a row's column takes
     std::size_t by_index = 0;
-    for (std::uint32_t c : columns)
-      by_index += displaced * kLookup + table.unindexed({c}) * kInsert;
+    for (std::uint32_t c : columns) {
+      std::size_t lookups = gone(column_sort(function, c), displaced).size();
+      if (lookups != 0)
+        by_index += lookups * kLookup + table.unindexed({c}) * kInsert;
+    }
     return by_index < columns.size() * std::size_t{table.rows()};
   }
 
@@ -111,11 +115,15 @@ private:
     }
   }
 
-  void find_by_index(Table& table, const std::vector<std::uint32_t>& columns,
+  void find_by_index(Table& table, const Function& function,
+                     const std::vector<std::uint32_t>& columns,
                      const std::vector<Value>& displaced) {
     for (std::uint32_t c : columns) {
+      const std::vector<Value>& ids = gone(column_sort(function, c), displaced);
+      if (ids.empty())
+        continue;
       const ColumnIndex& index = table.index({c});
-      for (Value id : displaced) {
+      for (Value id : ids) {
         for (std::uint32_t row = index.first(id); row != ColumnIndex::kEnd; row = index.next(row)) {
           if (table.state(row) != RowState::Dead)
             stale_.push_back(row);
@@ -126,33 +134,28 @@ private:
     stale_.erase(std::unique(stale_.begin(), stale_.end()), stale_.end());
   }
 
-  void find_by_scan(const Table& table, const std::vector<std::uint32_t>& columns) {
+  void find_by_scan(const Table& table, const Function& function,
+                    const std::vector<std::uint32_t>& columns) {
     const std::uint32_t rows = table.rows();
     const RowState* states = table.states();
+    bool only_classes = true;
+    for (std::uint32_t c : columns)
+      only_classes &= engine_.signature.sort(column_sort(function, c)).is_eq();
     for (std::uint32_t row = 0; row < rows; ++row) {
       bool stale = false;
-      for (std::uint32_t c : columns)
-        stale |= is_displaced(table.column(c)[row]);
-      if (stale && states[row] != RowState::Dead)
-        stale_.push_back(row);
-    }
-  }
-
-  void find_by_canonical_form(const Table& table, const Function& function,
-                              const std::vector<std::uint32_t>& columns) {
-    for (std::uint32_t row = 0; row < table.rows(); ++row) {
-      if (table.state(row) == RowState::Dead)
-        continue;
-      for (std::uint32_t c : columns) {
-        SortId sort = column_sort(function, c);
-        Value v = table.at(row, c);
-        bool stale = engine_.signature.sort(sort).is_eq() ? is_displaced(v)
-                                                          : engine_.canonical(sort, v) != v;
-        if (stale) {
-          stale_.push_back(row);
-          break;
+      if (only_classes) {
+        for (std::uint32_t c : columns)
+          stale |= is_displaced(table.column(c)[row]);
+      } else {
+        for (std::uint32_t c : columns) {
+          SortId sort = column_sort(function, c);
+          Value v = table.at(row, c);
+          stale |= engine_.signature.sort(sort).is_eq() ? is_displaced(v)
+                                                        : engine_.canonical(sort, v) != v;
         }
       }
+      if (stale && states[row] != RowState::Dead)
+        stale_.push_back(row);
     }
   }
 
@@ -224,6 +227,7 @@ private:
 
   Engine& engine_;
   std::vector<std::uint64_t> displaced_bits_; ///< per class id: in the round's queue
+  std::vector<std::vector<Value>> moved_;     ///< by sort: containers that moved in this round
   std::vector<std::uint32_t> stale_;
   std::vector<Value> key_;
 };
@@ -247,6 +251,18 @@ void check_invariants(const Engine& engine) {
         ensure(engine.canonical(sort, table.at(row, c)) == table.at(row, c),
                "{} row {} column {} is not canonical", function.name, row, c);
       }
+    }
+  }
+  for (std::uint32_t s = 0; s < engine.signature.sorts().size(); ++s) {
+    const Sort& sort = engine.signature.sorts()[s];
+    if (!sort.is_container() || !sort.holds_ids || !engine.pools.has_containers(s))
+      continue;
+    const ContainerPool& pool = engine.pools.containers(s);
+    for (Value id = 0; id < pool.size(); ++id) {
+      for (std::size_t i = 0; i < pool[id].size() && pool.is_current(id); ++i)
+        ensure(!is_element(sort, i) || engine.canonical(element_sort(engine, sort, pool[id], i),
+                                                        pool[id][i]) == pool[id][i],
+               "container {} of {} holds something that is not canonical", id, sort.name);
     }
   }
   ensure(engine.classes.displaced().empty(), "{} joined classes wait for a rebuild",

@@ -289,6 +289,7 @@ RunReport run_schedule(Engine& engine, const Schedule& schedule, const Budget& b
   ScheduleState state;
   state.budget = budget;
   std::uint64_t before = engine.changes();
+  std::uint64_t steps_before = engine.match_steps;
   std::vector<RuleStats> stats = rule_stats(engine);
   engine.limits = {};
   engine.limits.rows = budget.rows;
@@ -300,6 +301,7 @@ RunReport run_schedule(Engine& engine, const Schedule& schedule, const Budget& b
   engine.limits = {};
   state.report.updated = engine.changes() != before;
   state.report.rules = rule_reports(engine, stats);
+  state.report.match_steps = engine.match_steps - steps_before;
   state.report.rows = engine.live_rows();
   state.report.seconds = seconds_since(state.started);
   return std::move(state.report);

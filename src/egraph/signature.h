@@ -87,6 +87,7 @@ struct Primitive {
   bool any = false; ///< all arguments have one sort, whichever (`params` gives only their number)
   bool result_is_arg = false; ///< with `any`: the result has that sort too
   bool pure = true;           ///< depends on its arguments only, and writes nothing
+  bool concurrent = false;    ///< does not even intern a value: several threads may run it
   bool accepts(std::size_t count) const {
     return rest ? count >= params.size() : count == params.size();
   }

@@ -135,33 +135,38 @@ std::uint32_t Table::index_key(std::uint32_t row, const std::vector<std::uint32_
   return h;
 }
 
-const ColumnIndex& Table::index(const std::vector<std::uint32_t>& columns) {
-  ColumnIndex* found = nullptr;
+ColumnIndex& Table::find_index(const std::vector<std::uint32_t>& columns) {
   for (auto& candidate : indexes_) {
     if (candidate->columns_ == columns)
-      found = candidate.get();
+      return *candidate;
   }
-  if (!found) {
-    indexes_.push_back(std::make_unique<ColumnIndex>(columns));
-    found = indexes_.back().get();
-  }
-  std::uint32_t from = static_cast<std::uint32_t>(found->next_.size());
+  indexes_.push_back(std::make_unique<ColumnIndex>(columns));
+  return *indexes_.back();
+}
+
+const ColumnIndex& Table::index(const std::vector<std::uint32_t>& columns) {
+  ColumnIndex& found = find_index(columns);
+  extend(found);
+  return found;
+}
+
+void Table::extend(ColumnIndex& index) const {
+  std::uint32_t from = static_cast<std::uint32_t>(index.next_.size());
   if (from == rows())
-    return *found;
-  found->next_.reserve(rows());
+    return;
+  index.next_.reserve(rows());
   constexpr std::uint32_t kAhead = 16;
   for (std::uint32_t row = from; row < rows(); ++row) {
     if (row + kAhead < rows())
-      found->heads_.prefetch(index_key(row + kAhead, columns));
+      index.heads_.prefetch(index_key(row + kAhead, index.columns_));
     if (states_[row] == RowState::Dead) {
-      found->next_.push_back(ColumnIndex::kEnd);
+      index.next_.push_back(ColumnIndex::kEnd);
       continue;
     }
-    std::uint32_t& head = found->heads_.at(index_key(row, columns));
-    found->next_.push_back(head);
+    std::uint32_t& head = index.heads_.at(index_key(row, index.columns_));
+    index.next_.push_back(head);
     head = row;
   }
-  return *found;
 }
 
 std::uint32_t Table::unindexed(const std::vector<std::uint32_t>& columns) const {

@@ -116,6 +116,10 @@ public:
   /// An index on the columns, up to date with every row. Pointers stay valid until the table is
   /// compacted or destroyed.
   const ColumnIndex& index(const std::vector<std::uint32_t>& columns);
+  /// The two halves of index(): the index as it is, made if need be, and the rows that it lacks.
+  /// Different indexes may be extended at the same time.
+  ColumnIndex& find_index(const std::vector<std::uint32_t>& columns);
+  void extend(ColumnIndex& index) const;
   /// How many rows index() would have to add.
   std::uint32_t unindexed(const std::vector<std::uint32_t>& columns) const;
   /// Key of a row for an index on `columns`.

@@ -95,6 +95,13 @@ public:
     std::fill(data_, data_ + count, value);
     size_ = count;
   }
+  void append(const Words& other) {
+    if (other.size_ == 0)
+      return;
+    reserve(size_ + other.size_);
+    std::memcpy(static_cast<void*>(data_ + size_), other.data_, other.size_ * sizeof(T));
+    size_ += other.size_;
+  }
   void clear() { size_ = 0; }
   /// What the elements take; room that was never touched takes nothing.
   std::size_t bytes() const { return size_ * sizeof(T); }

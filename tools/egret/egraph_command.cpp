@@ -14,6 +14,7 @@
 #include <fstream>
 #include <iostream>
 #include <memory>
+#include <thread>
 
 namespace {
 
@@ -78,6 +79,10 @@ void configure(Interpreter& interpreter, const Options& options) {
   interpreter.fact_directory = options.facts;
   interpreter.budget = options.budget;
   interpreter.engine.seminaive = !options.naive;
+  std::uint32_t threads =
+      options.threads != 0 ? options.threads : std::thread::hardware_concurrency();
+  interpreter.engine.threads =
+      std::clamp(static_cast<int>(std::min(threads, 1024u)), 1, egret::egraph::kMostThreads);
   interpreter.print = [](const std::string& line) { fmt::print("{}\n", line); };
 }
 
@@ -182,7 +187,7 @@ void add_egraph_command(CLI::App& app) {
   run->add_option("--max-calls-per-function", options->serialize.max_calls_per_function,
                   "export at most so many rows of each");
   run->add_option("--threads,-j", options->threads,
-                  "accepted as egglog has it; matching uses one thread");
+                  "threads for matching (0: one for each processor); results do not depend on it");
   run->add_flag("--naive", options->naive, "match all rows in every iteration");
   run->add_option("--time-limit", options->budget.seconds, "seconds for each run");
   run->add_option("--row-limit", options->budget.rows, "rows at which a run stops");

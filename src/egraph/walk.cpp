@@ -1,0 +1,173 @@
+#include "egraph/walk.h"
+
+namespace egret::egraph {
+
+/// Far ahead the hash slots of the children's keys, nearer the rows that are found there.
+inline void Walker::prefetch_children(const Matcher::Node& node, std::uint32_t row) {
+  constexpr std::uint32_t kSlotsAhead = 24, kRowsAhead = 12;
+  if (row + kSlotsAhead < node.high) {
+    for (const Matcher::Ahead& ahead : node.ahead)
+      ahead.index->prefetch(ahead.column[row + kSlotsAhead]);
+  }
+  if (row + kRowsAhead < node.high) {
+    for (const Matcher::Ahead& ahead : node.ahead) {
+      std::uint32_t found = ahead.index->first(ahead.column[row + kRowsAhead]);
+      if (found != ColumnIndex::kEnd) {
+        ahead.index->prefetch_next(found);
+        ahead.table->prefetch_columns(found);
+      }
+    }
+  }
+}
+
+bool Walker::primitive(const PlanStep& step) {
+  key_.clear();
+  for (Operand operand : step.key)
+    key_.push_back(value(operand));
+  Value out = 0;
+  if (!matcher_.engine_.signature.primitive(step.target)
+           .body(context_, key_.data(), key_.size(), out))
+    return false;
+  if (step.binds_out) {
+    registers_[step.out.value] = out;
+    return true;
+  }
+  return out == value(step.out);
+}
+
+inline bool Walker::accept(const PlanStep& step, const Matcher::Node& node, std::uint32_t row) {
+  RowState state = node.table->state(row);
+  if (state != RowState::Live && (state == RowState::Dead || !matcher_.options_.include_subsumed))
+    return false;
+  for (const ColumnOp& op : step.columns) {
+    Value v = node.table->at(row, op.column);
+    if (op.bind)
+      registers_[op.operand.value] = v;
+    else if (v != value(op.operand))
+      return false;
+  }
+  return true;
+}
+
+/// Enters a node: finds its first candidate. For steps with at most one result the work is done
+/// here.
+bool Walker::first(std::uint32_t index, Frame& frame) {
+  const PlanStep& step = matcher_.forest_.nodes[index].step;
+  const Matcher::Node& node = matcher_.nodes_[index];
+  ++visits_[index];
+  frame = {index, ColumnIndex::kEnd, node.high, 0};
+  switch (step.kind) {
+  case StepKind::Start:
+    return true;
+  case StepKind::Prim:
+    return primitive(step);
+  case StepKind::Lookup: {
+    key_.clear();
+    for (Operand operand : step.key)
+      key_.push_back(value(operand));
+    std::uint32_t row = node.table->find(key_.data());
+    return row != Table::kNone && row >= node.low && row < node.high && accept(step, node, row);
+  }
+  case StepKind::Scan:
+    frame.row = node.low;
+    return advance(frame);
+  case StepKind::Probe: {
+    std::uint32_t key = 0;
+    if (step.key.size() == 1) {
+      key = value(step.key[0]);
+    } else {
+      key = kIndexSeed;
+      for (Operand operand : step.key)
+        key = mix32(key, value(operand));
+    }
+    frame.row = node.index->first(key);
+    return advance(frame);
+  }
+  }
+  return false;
+}
+
+/// Moves to the next row that fits and binds it.
+bool Walker::advance(Frame& frame) {
+  const PlanStep& step = matcher_.forest_.nodes[frame.node].step;
+  const Matcher::Node& node = matcher_.nodes_[frame.node];
+  if (step.kind == StepKind::Scan) {
+    while (frame.row < frame.end) {
+      std::uint32_t row = frame.row++;
+      ++visits_[frame.node];
+      prefetch_children(node, row);
+      if (accept(step, node, row)) {
+        frame.child = 0;
+        return true;
+      }
+    }
+    return false;
+  }
+  if (step.kind != StepKind::Probe)
+    return false;
+  while (frame.row != ColumnIndex::kEnd && frame.row >= node.low) { // rows come newest first
+    std::uint32_t row = frame.row;
+    frame.row = node.index->next(row);
+    ++visits_[frame.node];
+    if (frame.row != ColumnIndex::kEnd) {
+      node.index->prefetch_next(frame.row);
+      node.table->prefetch_columns(frame.row);
+    }
+    if (row < node.high && accept(step, node, row)) {
+      frame.child = 0;
+      return true;
+    }
+  }
+  return false;
+}
+
+void Walker::emit(const PlanNode& node) {
+  for (const PlanEmit& emit : node.emits) {
+    Matches& matches = (*matches_)[emit.rule];
+    for (Operand operand : emit.inputs)
+      matches.words.push_back(value(operand));
+    if (matches.count++ == 0)
+      touched_.push_back(emit.rule);
+    ++found_;
+  }
+  stopped_ = matcher_.options_.stop_after != 0 && found_ >= matcher_.options_.stop_after;
+}
+
+void Walker::walk(std::uint32_t root, std::uint32_t low, std::uint32_t high) {
+  std::vector<Frame> stack(1);
+  if (matcher_.forest_.nodes[root].step.kind == StepKind::Scan) {
+    visits_[root] += low == matcher_.nodes_[root].low; // once, however the rows are split
+    stack[0] = {root, low, high, 0};
+    if (!advance(stack[0]))
+      return;
+  } else if (!first(root, stack[0])) {
+    return;
+  }
+  emit(matcher_.forest_.nodes[root]);
+  constexpr std::uint64_t kBetweenLooks = std::uint64_t{1} << 16;
+  while (!stack.empty() && !stopped_) {
+    if (++steps_ % kBetweenLooks == 0 && matcher_.engine_.limits.late())
+      stopped_ = cut_short_ = true;
+    Frame& top = stack.back();
+    const PlanNode& plan = matcher_.forest_.nodes[top.node];
+    if (top.child < plan.children.size()) {
+      std::uint32_t child = plan.children[top.child++];
+      if (!matcher_.nodes_[child].active)
+        continue;
+      Frame next;
+      if (first(child, next)) {
+        emit(matcher_.forest_.nodes[child]);
+        if (!matcher_.forest_.nodes[child].children.empty() || matcher_.nodes_[child].index ||
+            matcher_.forest_.nodes[child].step.kind == StepKind::Scan)
+          stack.push_back(next);
+      }
+      continue;
+    }
+    if (advance(top))
+      emit(plan);
+    else
+      stack.pop_back();
+  }
+}
+
+} // namespace egret::egraph

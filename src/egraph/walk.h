@@ -1,0 +1,57 @@
+// Walks a plan over the tables, depth first: one thread's part of matching.
+#pragma once
+
+#include "egraph/match.h"
+
+#include <utility>
+
+namespace egret::egraph {
+
+class Walker {
+public:
+  explicit Walker(const Matcher& matcher)
+      : matcher_(matcher), context_{matcher.engine_.pools, &matcher.engine_},
+        registers_(matcher.forest_.registers + 1), visits_(matcher.nodes_.size(), 0) {}
+
+  /// Where the matches go: for every rule of the forest.
+  void collect(std::vector<Matches>& matches) { matches_ = &matches; }
+  /// Adds the matches below an active root; for a scan those of the rows low .. high.
+  void walk(std::uint32_t root, std::uint32_t low, std::uint32_t high);
+  /// The rules that got their first matches since the last call, in the order of those.
+  std::vector<std::uint32_t> take_touched() { return std::exchange(touched_, {}); }
+  /// Enough was found, or time is up.
+  bool stopped() const { return stopped_; }
+  bool cut_short() const { return cut_short_; }
+  const std::vector<std::uint64_t>& visits() const { return visits_; }
+
+private:
+  struct Frame {
+    std::uint32_t node;
+    std::uint32_t row;   ///< the next candidate
+    std::uint32_t end;   ///< Scan: where the rows end
+    std::uint32_t child; ///< the next child to enter, for the current row
+  };
+  bool first(std::uint32_t node, Frame& frame);
+  bool advance(Frame& frame);
+  bool accept(const PlanStep& step, const Matcher::Node& node, std::uint32_t row);
+  bool primitive(const PlanStep& step);
+  void emit(const PlanNode& node);
+  static void prefetch_children(const Matcher::Node& node, std::uint32_t row);
+  Value value(Operand operand) const {
+    return operand.is_const ? operand.value : registers_[operand.value];
+  }
+
+  const Matcher& matcher_;
+  PrimContext context_;
+  std::vector<Value> registers_;
+  std::vector<Value> key_;
+  std::vector<Matches>* matches_ = nullptr;
+  std::vector<std::uint64_t> visits_; ///< per node
+  std::vector<std::uint32_t> touched_;
+  std::uint64_t found_ = 0;
+  std::uint64_t steps_ = 0;
+  bool stopped_ = false;
+  bool cut_short_ = false;
+};
+
+} // namespace egret::egraph

@@ -1,0 +1,182 @@
+// How matching spends its work: what it passes over, shares and plans anew, and that threads change
+// nothing.
+#include "egraph/match.h"
+#include "egraph/serialize.h"
+#include "egret/egraph.h"
+#include "programs.h"
+
+#include <algorithm>
+
+namespace egret::egraph {
+namespace {
+
+using test::Session;
+
+std::vector<std::uint32_t> all_rules(const Engine& engine) {
+  std::vector<std::uint32_t> rules(engine.rules.size());
+  for (std::uint32_t i = 0; i < rules.size(); ++i)
+    rules[i] = i;
+  return rules;
+}
+
+/// Paths in a graph, and some algebra whose rules use primitives.
+const char* const kPaths = R"(
+  (relation edge (i64 i64)) (relation path (i64 i64))
+  (rule ((edge a b)) ((path a b)))
+  (rule ((path a b) (edge b c)) ((path a c)))
+  (datatype M (Num i64) (Add M M) (Mul M M))
+  (rewrite (Add a b) (Add b a))
+  (rewrite (Add a (Add b c)) (Add (Add a b) c))
+  (rewrite (Mul a (Add b c)) (Add (Mul a b) (Mul a c)))
+  (rule ((= e (Add (Num x) (Num y))) (< x y)) ((union e (Num (+ x y)))))
+  (Mul (Num 2) (Add (Num 1) (Add (Num 3) (Add (Num 5) (Add (Num 7) (Num 11))))))
+)";
+
+/// `count` chains of three edges each.
+std::string chains(int count) {
+  std::string out;
+  for (int i = 0; i < count * 4; ++i) {
+    if (i % 4 != 3)
+      out += "(edge " + std::to_string(i) + " " + std::to_string(i + 1) + ")";
+  }
+  return out;
+}
+/// So many that their edges alone are worth sharing.
+constexpr int kManyChains = 5600;
+
+TEST(Matching, ResultsAreTheSameForEveryNumberOfThreads) {
+  std::vector<std::string> dumps;
+  for (int threads : {1, 2, 4}) {
+    Session session;
+    session.interpreter.engine.threads = threads;
+    session.run(kPaths + chains(kManyChains) + "(run 6)");
+    dumps.push_back(to_json(session.interpreter.engine, {}));
+  }
+  EXPECT_GT(dumps[0].size(), 1000000u);
+  EXPECT_EQ(dumps[0], dumps[1]);
+  EXPECT_EQ(dumps[0], dumps[2]);
+}
+
+TEST(Matching, ManyRowsAreSharedAmongThreadsInTheOrderOfOne) {
+  Session session;
+  session.run(kPaths + chains(kManyChains) + "(run 3)");
+  Engine& engine = session.interpreter.engine;
+  Forest forest = plan_rules(engine, all_rules(engine), Evaluation::Naive);
+  Matcher alone(engine, forest, {});
+  std::vector<Matches> expected = alone.run();
+  EXPECT_EQ(alone.shared_pieces(), 0u);
+  engine.threads = 3;
+  Matcher shared(engine, forest, {});
+  std::vector<Matches> found = shared.run();
+  EXPECT_GT(shared.shared_pieces(), 1u);
+  EXPECT_EQ(shared.work(), alone.work());
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t r = 0; r < found.size(); ++r) {
+    EXPECT_EQ(found[r].count, expected[r].count);
+    EXPECT_TRUE(std::equal(found[r].words.begin(), found[r].words.end(), expected[r].words.begin(),
+                           expected[r].words.end()));
+  }
+}
+
+TEST(Matching, FewRowsStayWithOneThread) {
+  Session session;
+  session.run(kPaths + chains(20) + "(run 3)");
+  Engine& engine = session.interpreter.engine;
+  engine.threads = 4;
+  Forest forest = plan_rules(engine, all_rules(engine), Evaluation::Naive);
+  Matcher matcher(engine, forest, {});
+  matcher.run();
+  EXPECT_EQ(matcher.shared_pieces(), 0u);
+}
+
+TEST(Matching, NumbersOfThreadsOutOfRangeAreErrors) {
+  EGraph g;
+  EXPECT_THROW(g.set_threads(0), Error);
+  EXPECT_THROW(g.set_threads(65), Error);
+  g.set_threads(2);
+}
+
+TEST(Matching, RulesWithoutNewRowsArePassedOverAtTheirRoot) {
+  // 300 rules over 300 tables; one table gets a row.
+  std::string program;
+  for (int i = 0; i < 300; ++i) {
+    std::string n = std::to_string(i);
+    program += "(relation A" + n + " (i64)) (relation B" + n + " (i64)) (A" + n + " 1) (B" + n +
+               " 1) (rule ((A" + n + " x) (B" + n + " x) (A" + n + " y)) ((B" + n + " y)))";
+  }
+  Session session;
+  session.run(program + "(run 2) (A7 5)");
+  Engine& engine = session.interpreter.engine;
+  Forest forest = plan_rules(engine, all_rules(engine), Evaluation::SemiNaive);
+  EXPECT_GT(forest.nodes.size(), 1800u);
+  MatchOptions options;
+  options.seen = engine.rules[7].seen;
+  Matcher matcher(engine, forest, options);
+  std::vector<Matches> found = matcher.run();
+  EXPECT_LT(matcher.prepared(), 10u);
+  for (std::size_t r = 0; r < found.size(); ++r) {
+    EXPECT_EQ(found[r].count != 0, r == 7) << r;
+    EXPECT_EQ(matcher.work()[r] != 0, r == 7) << r;
+  }
+}
+
+TEST(Matching, EqualPremisesOfSeveralRulesAreMatchedOnce) {
+  std::string program = "(relation P (i64 i64)) (relation Q (i64)) (relation R (i64 i64))";
+  for (int i = 0; i < 50; ++i)
+    program += "(relation S" + std::to_string(i) + " (i64)) (rule ((P x y) (P y z)) ((S" +
+               std::to_string(i) + " z)))";
+  Session session;
+  session.run(program + "(P 1 2) (P 2 3) (P 3 4)");
+  Engine& engine = session.interpreter.engine;
+  Forest forest = plan_rules(engine, all_rules(engine), Evaluation::SemiNaive);
+  EXPECT_EQ(forest.nodes.size(), 4u); // two atoms that may be new, one step more for each
+  Matcher one_for_all(engine, forest, {});
+  one_for_all.run();
+  Forest single = plan_rules(engine, {0}, Evaluation::SemiNaive);
+  Matcher one(engine, single, {});
+  one.run();
+  double all = 0;
+  for (double work : one_for_all.work())
+    all += work;
+  EXPECT_NEAR(all, one.work()[0], 1e-6);
+}
+
+TEST(Matching, PlansFollowTheSizesOfTables) {
+  Session session;
+  session.run(R"((relation Big (i64 i64)) (relation Small (i64 i64)) (relation Out (i64))
+    (rule ((Big x y) (Small y z)) ((Out z))) (Big 1 2) (Small 2 3))");
+  Engine& engine = session.interpreter.engine;
+  Forest forest = plan_rules(engine, {0}, Evaluation::Naive);
+  EXPECT_TRUE(still_fits(engine, forest));
+  FunctionId big = *engine.signature.find_function("Big");
+  FunctionId small = *engine.signature.find_function("Small");
+  auto first_table = [](const Forest& f) { return f.nodes[f.roots[0]].step.target; };
+  std::string rows;
+  for (int i = 0; i < 200; ++i)
+    rows += "(Big " + std::to_string(i) + " " + std::to_string(i % 7) + ")";
+  session.run(rows);
+  EXPECT_FALSE(still_fits(engine, forest));
+  EXPECT_EQ(first_table(plan_rules(engine, {0}, Evaluation::Naive)),
+            static_cast<std::uint32_t>(small));
+  rows.clear();
+  for (int i = 0; i < 5000; ++i)
+    rows += "(Small " + std::to_string(i) + " 1)";
+  session.run(rows);
+  EXPECT_EQ(first_table(plan_rules(engine, {0}, Evaluation::Naive)),
+            static_cast<std::uint32_t>(big));
+}
+
+TEST(Matching, ARuleSetThatDivergesNamesTheRulesThatGrew) {
+  EGraph g;
+  g.run_program(R"((datatype E (Zero) (S E) (T E))
+    (rewrite (S x) (S (S x)) :name "harmless") (rule ((= e (T x))) ((T e)) :name "diverges") (T (Zero)))");
+  RunReport report = g.run(g.ruleset(""), 1000000, {.rows = 500});
+  EXPECT_EQ(report.stop, StopReason::Rows);
+  ASSERT_FALSE(report.rules.empty());
+  EXPECT_EQ(report.rules[0].name, "diverges");
+  EXPECT_GT(report.rules[0].rows_added, 400u);
+  EXPECT_GT(report.match_steps, 0u);
+}
+
+} // namespace
+} // namespace egret::egraph
