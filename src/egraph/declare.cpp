@@ -272,7 +272,7 @@ void Interpreter::combined_command(Sexp sexp) {
 
 void Interpreter::add_rule(Typed typed, std::string name, RulesetId ruleset, bool naive,
                            Span span) {
-  LoweredRule lowered = Lowering(engine.signature, engine.sources, typed).rule();
+  LoweredRule lowered = Lowering(engine.signature, engine.sources, typed).rule(span);
   Rule rule;
   rule.name = std::move(name);
   rule.span = span;

@@ -47,7 +47,8 @@ void Interpreter::run_text(std::string name, std::string text) {
 
 void Interpreter::run_file(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);
-  if (!in)
+  std::error_code ignored;
+  if (!in || std::filesystem::is_directory(path, ignored))
     egret::fail(ErrorKind::File, "{}: cannot be read", path.string());
   std::stringstream text;
   text << in.rdbuf();
@@ -64,6 +65,7 @@ void Interpreter::run_source(std::uint32_t file, const std::filesystem::path& di
       command(program[i]);
   } catch (...) { // a session goes on after an error
     directory_ = before;
+    settle();
     throw;
   }
   directory_ = before;
@@ -157,6 +159,15 @@ void Interpreter::check_command(Sexp sexp) {
     engine.sources.fail(ErrorKind::Value, sexp.span(), "Check failed");
 }
 
+/// Brings the tables in order after a command that failed half-way. Where that is what fails (two
+/// values of a :no-merge function), a later command will meet it again.
+void Interpreter::settle() {
+  try {
+    rebuild(engine);
+  } catch (const Error&) {
+  }
+}
+
 void Interpreter::fail_command(Sexp sexp) {
   if (sexp.size() != 2)
     fail(sexp, "expected (fail command)");
@@ -170,7 +181,7 @@ void Interpreter::fail_command(Sexp sexp) {
     command(inner);
   } catch (const Error&) {
     failed = true;
-    rebuild(engine); // what the command did before it failed stays
+    settle(); // what the command did before it failed stays
   }
   if (failed != should_fail)
     engine.sources.fail(ErrorKind::Value, sexp.span(), "this command should have failed");

@@ -82,6 +82,7 @@ private:
   std::uint32_t schedule_node(Schedule& schedule, Sexp sexp, int depth);
   std::uint32_t run_node(Schedule& schedule, Sexp sexp);
   void run_and_report(const Schedule& schedule);
+  void settle();
   void line(const std::string& text) const {
     if (print)
       print(text);

@@ -20,8 +20,9 @@ public:
   Lowering(const Signature& signature, const Sources& sources, const Typed& typed)
       : signature_(signature), sources_(sources), typed_(typed) {}
 
-  /// Facts and actions. Throws SourceError where a variable is not bound by the facts.
-  LoweredRule rule();
+  /// Facts and actions. Throws SourceError where a variable is not bound by the facts; the message
+  /// says where the `whole` begins, a rule or command, if that is on another line.
+  LoweredRule rule(Span whole = {});
   /// An expression as a program over the given variables (registers 0, 1, ...), with its value as
   /// the result.
   ActionProgram expression(std::uint32_t node, const std::vector<std::uint32_t>& variables);
@@ -34,7 +35,7 @@ private:
   void lower_facts();
   bool merge_duplicates();
   void simplify();
-  void check_grounded();
+  void check_grounded(Span whole);
   void renumber(std::vector<QueryTerm>& inputs);
   // Action side.
   std::uint32_t constant(Value value, SortId sort);

@@ -148,7 +148,7 @@ void Lowering::simplify() {
 }
 
 /// Every variable must get its value from a table, or from a primitive whose arguments do.
-void Lowering::check_grounded() {
+void Lowering::check_grounded(Span whole) {
   std::vector<bool> grounded(bindings_.size(), false);
   std::vector<std::vector<std::uint32_t>> waiting(bindings_.size());
   std::vector<std::size_t> missing(query_.prims.size(), 0);
@@ -188,12 +188,15 @@ void Lowering::check_grounded() {
     if (!variable_terms_[i])
       continue;
     QueryTerm term = resolve(*variable_terms_[i]);
-    if (!term.is_const && !grounded[term.value])
-      sources_.fail(
-          ErrorKind::Parse, typed_.variables[i].span,
-          fmt::format(
-              "the variable {} is not bound: no function or relation in the query gives it a value",
-              typed_.variables[i].name));
+    if (term.is_const || grounded[term.value])
+      continue;
+    Span span = typed_.variables[i].span;
+    std::string message = fmt::format(
+        "the variable {} is not bound: no function or relation in the query gives it a value",
+        typed_.variables[i].name);
+    if (whole.end != 0 && sources_.position(whole).line != sources_.position(span).line)
+      message += fmt::format(" (in what begins at {})", sources_.where(whole));
+    sources_.fail(ErrorKind::Parse, span, message);
   }
 }
 
@@ -216,10 +219,10 @@ void Lowering::renumber(std::vector<QueryTerm>& inputs) {
   std::for_each(inputs.begin(), inputs.end(), rename);
 }
 
-LoweredRule Lowering::rule() {
+LoweredRule Lowering::rule(Span whole) {
   lower_facts();
   simplify();
-  check_grounded();
+  check_grounded(whole);
   lower_actions();
   renumber(inputs_);
   return {std::move(query_), std::move(program_), std::move(inputs_)};

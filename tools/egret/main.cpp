@@ -46,6 +46,8 @@ int main(int argc, char** argv) {
   add_egraph_command(app);
   try {
     app.parse(argc, argv);
+  } catch (const CLI::RuntimeError& error) { // a command that has said what failed
+    return error.get_exit_code();
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kDone : kUsage;
   } catch (const UsageError& error) {

@@ -118,6 +118,78 @@ TEST(Tool, RunReadsAndWritesArrays) {
   refused("", 1, "g.txt");
 }
 
+TEST(Tool, EgraphRunsProgramsAndWritesThem) {
+  test::TempFolder folder;
+  auto path = [&](const char* name) { return (folder / name).string(); };
+  test::write_file(folder / "p.egg",
+                   "(datatype M (Num i64) (Add M M)) (relation e (i64))\n"
+                   "(rewrite (Add (Num a) (Num b)) (Num (+ a b)) :name \"fold\")\n"
+                   "(let $t (Add (Num 1) (Num 2))) (run 3) (input e \"e.csv\")\n"
+                   "(extract $t) (print-size e)\n");
+  test::write_file(folder / "e.csv", "4\n5\n4\n");
+  Ran ran = egret_command("egraph run " + path("p.egg") + " --stats --json " + path("o.json") +
+                          " --dot " + path("o.dot") + " --facts " + path(""));
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_EQ(ran.out, "(Num 3)\n2\n");
+  expect_contains(ran.err, "fold");
+  nlohmann::json graph = nlohmann::json::parse(test::read_file(folder / "o.json"));
+  EXPECT_FALSE(graph.at("nodes").empty());
+  EXPECT_TRUE(graph.contains("class_data"));
+  expect_contains(test::read_file(folder / "o.dot"), "digraph");
+
+  Ran limited = egret_command("egraph run --row-limit 50 " + path("d.egg"));
+  EXPECT_EQ(limited.code, 1); // there is no such file
+  expect_contains(limited.err, "d.egg");
+  test::write_file(folder / "d.egg", "(relation n (i64)) (rule ((n x)) ((n (+ x 1))) :name \"up\") "
+                                     "(n 0) (run 1000000)");
+  limited = egret_command("egraph run --row-limit 50 " + path("d.egg"));
+  EXPECT_EQ(limited.code, 0);
+  expect_contains(limited.out, "up");
+}
+
+TEST(Tool, EgraphFailuresShowTheLineAndAreExitCode1) {
+  test::TempFolder folder;
+  auto path = [&](const char* name) { return (folder / name).string(); };
+  struct Case {
+    const char *program, *facts, *message;
+  };
+  const std::string hostile(3000, '\t');
+  for (const Case& c :
+       {Case{"(datatype M (A))\n(rule ((A)) ((B)))", "", "p.egg:2:15: unknown function B"},
+        Case{"(print-size)\n(check (= 1 2))", "", "p.egg:2:1: Check failed"},
+        Case{"(run", "", ":1:1:"}, Case{"\xff\xfe(\0", "", ":1:"},
+        Case{"(relation e (i64))\n(input e \"f.csv\")", "1\n9999999999999999999999\n", "f.csv:2: "},
+        Case{"(relation e (i64 i64))\n(input e \"f.csv\")", "1\t2\n1\n",
+             "expected 2 fields, found 1"},
+        Case{"(relation e (f64))\n(input e \"f.csv\")", "\x01\x80\n", "expected f64"},
+        Case{"(relation e (i64))\n(input e \"f.csv\")", hostile.c_str(), ""}}) {
+    test::write_file(folder / "p.egg", c.program);
+    test::write_file(folder / "f.csv", c.facts);
+    Ran ran = egret_command("egraph run " + path("p.egg") + " --facts " + path(""));
+    if (*c.message != 0) {
+      EXPECT_EQ(ran.code, 1) << c.program;
+      expect_contains(ran.err, c.message);
+    } else {
+      EXPECT_LE(ran.code, 1) << ran.err;
+    }
+  }
+  EXPECT_EQ(egret_command("egraph run " + path("")).code, 1); // a folder
+}
+
+TEST(Tool, EgraphReplTakesLinesAndSurvivesErrors) {
+  test::TempFolder folder;
+  test::write_file(folder / "in",
+                   "(datatype M (A) ; comment with ( and \"\n  (B))\n(let $x (A\n))\n"
+                   "(oops)\n(union $x (B))\n(check (= (A) (B)))\n(check (= 1 2))\n"
+                   "(print-size)\n(extract \"a ( b\")\n(extract 1");
+  Ran ran = egret_command("egraph run < " + (folder / "in").string());
+  EXPECT_EQ(ran.out, "((A 1)\n (B 1))\n\"a ( b\"\n");
+  expect_contains(ran.err, "unknown function oops");
+  expect_contains(ran.err, "Check failed");
+  expect_contains(ran.err, "not closed");
+  EXPECT_EQ(ran.code, 1); // something failed, and nobody was there to see it
+}
+
 TEST(Tool, RunBindsSymbolicSizes) {
   test::TempFolder folder;
   test::write_file(

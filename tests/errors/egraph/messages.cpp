@@ -72,7 +72,47 @@ INSTANTIATE_TEST_SUITE_P(
              "cannot be read"},
         Case{MATH "(let $a (/ 1 0))", 3, 9, "primitive failed: (/ 1 0)"},
         Case{MATH "(let $a (f 1))", 3, 9, "(f 1) has no value"},
-        Case{MATH "(run-schedule (loop (run)))", 3, 15, "expected a schedule"}));
+        Case{MATH "(run-schedule (loop (run)))", 3, 15, "expected a schedule"},
+        Case{"(sort S (Either i64))", 1, 9, "Either takes 2 sorts, found 1"},
+        Case{"(sort S :nounion)", 1, 9, "expected a container sort"},
+        Case{MATH "(let $a (Num 1))\n(rule ((Num 1)) ((let a (Num 1))))", 4, 23,
+             "a shadows the global $a, which is declared at "},
+        Case{MATH "(let $a (Num 1))\n(rewrite (Add a b) b)", 4, 15, "shadows the global $a"},
+        Case{MATH "(let $a 1)\n(let $a 2)", 4, 6, "$a is already declared at "},
+        Case{"(function a () i64 :no-merge)\n(function b () i64 :merge (+ (a) new))", 2, 30,
+             "cannot be read in :merge: expected old, new"},
+        Case{
+            "(sort V (Vec String)) (relation r (V))\n(rule\n ((r (vec-of \"a\" b)))\n ())", 3, 18,
+            "b is not bound: no function or relation in the query gives it a value (in what begins "
+            "at "},
+        Case{MATH "(sort F (UnstableFn (i64) i64))\n(unstable-fn \"Num\")", 4, 1,
+             "expected a function of F (i64) -> i64, found Num (i64) -> Math with 0 bound "
+             "arguments"},
+        Case{MATH
+             "(sort F (UnstableFn (Math) Math))\n(unstable-app (unstable-fn \"Add\" 1) (Num 1))",
+             4, 15, "expected F with Math, found ? with i64"},
+        Case{MATH "(sort F (UnstableFn (Math) Math))\n(unstable-app (unstable-fn \"Ad\") (Num 1))",
+             4, 28, "unknown function Ad (did you mean Add?)"},
+        Case{MATH "(sort F (UnstableFn () i64))\n(unstable-fn \"+\")", 4, 1,
+             "found + with 0 bound"},
+        Case{MATH "(extract (Num 1) :extractor ilp)", 3, 29,
+             "unknown extractor: expected greedy-dag"},
+        Case{MATH "(include \"no/such/file.egg\")", 3, 10, "no/such/file.egg: cannot be read"},
+        Case{MATH "(input f \"no/such.csv\")", 3, 10, "no/such.csv: cannot be read"},
+        Case{MATH "(input Add \"x.csv\")", 3, 8, "cannot be read from a file"},
+        Case{MATH "(set (+ 1 2) 3)", 3, 7, "+ is not a function"},
+        Case{MATH "(subsume (f 1))", 3, 10, "f is a function"},
+        Case{MATH "(union (f 1) (f 2))", 3, 1, "expected an equality sort, found i64"},
+        Case{"(relation e (i64))\n(union (e 1) (e 2))", 2, 1, "expected an equality sort"},
+        Case{"(relation e (i64))\n(set (e 1) (e 2))", 2, 6, "only functions can be set"},
+        Case{MATH "(rule ((Num x)) ((extract x)))", 3, 18, "extract is a command"},
+        Case{MATH "(constructor K () Math :term)", 3, 24,
+             "expected :cost number or :unextractable"},
+        Case{MATH "(with-ruleset r (run 1))", 3, 15, "unbound variable r"},
+        Case{MATH "(prove-exists Num)", 3, 2, "prove-exists is not supported"},
+        Case{MATH "(unstable-combined-ruleset a b)", 3, 30, "unknown ruleset b"},
+        Case{MATH "(pop 2)", 3, 1, "nothing was pushed"},
+        Case{MATH "(print-size Nim)", 3, 13, "unknown function (did you mean Num?)"}));
 
 TEST(Budgets, ADivergingRunStopsAndNamesTheRulesThatGrew) {
   EGraph g;
