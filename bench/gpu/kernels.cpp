@@ -1,0 +1,485 @@
+// Kernels of the GPU's generators on a GPU: first every form that regions come in against the
+// region evaluator, then the time of element-wise, row and column kernels beside a copy of as many
+// bytes. Prints one line a check that fails and one a schedule that was timed.
+//   gpu_kernels [check] [time]
+#include "backend/cuda/cuda_device.h"
+#include "backend/cuda/render.h"
+#include "backend/reference/kernel_check.h"
+#include "compiler/partition.h"
+#include "compiler/prepare.h"
+#include "compiler/regions.h"
+#include "egret/passes.h"
+#include "kernel/generator.h"
+#include "support/random_graph.h"
+#include "support/region_forms.h"
+#include "support/region_runner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <map>
+#include <string>
+#include <thread>
+
+namespace egret {
+namespace {
+
+using backend::Artifact;
+using backend::Device;
+using ir::Graph;
+using ir::NodeId;
+using kernel::KernelProgram;
+using kernel::Region;
+
+std::int64_t size_in(const Expr& e, const KernelProgram& p, const std::int64_t* dims) {
+  return evaluate(e, [&](const Expr& v) {
+    auto at = std::find(p.dims.begin(), p.dims.end(), v);
+    return at == p.dims.end() ? 0 : dims[at - p.dims.begin()];
+  });
+}
+
+/// Runs a program with arguments in host memory.
+void launch_with_copies(Device& device, const Artifact& artifact, const KernelProgram& p,
+                        const kernel::ArgBlock& block) {
+  std::map<void*, std::pair<void*, std::size_t>> copies;
+  std::vector<void*> pointers;
+  std::size_t i = 0;
+  for (const kernel::Buffer& b : p.buffers) {
+    if (b.space != kernel::Space::Argument && b.space != kernel::Space::Workspace)
+      continue;
+    void* host = block.pointers[i++];
+    const std::size_t bytes = std::size_t(size_in(b.elements, p, block.dims)) * size_of(b.dtype);
+    auto [it, fresh] = copies.try_emplace(host, nullptr, bytes);
+    if (fresh) {
+      it->second.first = device.allocate(std::max<std::size_t>(bytes, 64));
+      device.copy_in(it->second.first, host, bytes);
+    }
+    pointers.push_back(it->second.first);
+  }
+  kernel::ArgBlock there = block;
+  there.pointers = pointers.data();
+  device.launch(artifact, p, there, 0);
+  device.synchronize();
+  for (auto& [host, copy] : copies) {
+    device.copy_out(host, copy.first, copy.second);
+    device.release(copy.first, copy.second);
+  }
+}
+
+/// Runs `body(i)` for i below `count` on all threads of the host.
+void in_parallel(std::size_t count, const std::function<void(std::size_t)>& body) {
+  std::atomic<std::size_t> next{0};
+  std::vector<std::jthread> threads;
+  for (unsigned t = 0; t < std::max(1u, std::thread::hardware_concurrency()); ++t)
+    threads.emplace_back([&] {
+      for (std::size_t i; (i = next++) < count;)
+        body(i);
+    });
+}
+
+struct Job {
+  Region region;
+  backend::reference::Bindings sizes;
+  kernel::Schedule schedule;
+  KernelProgram program;
+  std::shared_ptr<const Artifact> artifact;
+  std::string error;
+};
+
+void compile_all(Device& device, std::vector<Job>& jobs) {
+  in_parallel(jobs.size(), [&](std::size_t i) {
+    try {
+      jobs[i].artifact = device.compile(jobs[i].program);
+    } catch (const std::exception& e) {
+      jobs[i].error = e.what();
+    }
+  });
+}
+
+std::vector<Region> regions_of(const Graph& graph) {
+  const Graph g = compiler::prepare(ir::without_dead_code(graph));
+  const compiler::GraphFacts facts(g);
+  const compiler::Partition partition = compiler::partition_greedily(facts, true);
+  std::vector<bool> keep(g.size(), false);
+  for (NodeId id : g.outputs)
+    keep[facts.view(id).base] = true;
+  std::vector<int> group_of(g.size(), -1);
+  for (std::size_t i = 0; i < partition.groups.size(); ++i)
+    for (const compiler::Member& m : partition.groups[i].members)
+      group_of[m.node] = int(i);
+  for (std::size_t i = 0; i < partition.groups.size(); ++i)
+    for (const compiler::Member& m : partition.groups[i].members)
+      for (const compiler::Read& read : compiler::reads_of(facts, partition.stored, m.node))
+        if (group_of[read.base] != int(i))
+          keep[read.base] = true;
+  std::vector<Region> regions;
+  for (const compiler::Group& group : partition.groups)
+    regions.push_back(compiler::build_region(facts, partition, group, keep).region);
+  return regions;
+}
+
+void add_jobs(std::vector<Job>& jobs, const Region& region,
+              const backend::reference::Bindings& sizes, const kernel::Target& target,
+              std::size_t most) {
+  for (const kernel::Generator* generator : kernel::generators(target)) {
+    auto schedules = generator->space(region, target);
+    for (std::size_t i = 0; i < schedules.size() && i < most; ++i) {
+      auto lowered = generator->lower(region, schedules[i], target);
+      if (lowered.ok)
+        jobs.push_back({region, sizes, schedules[i], std::move(lowered.program), nullptr, ""});
+    }
+  }
+}
+
+int check(Device& device) {
+  std::vector<Job> jobs;
+  for (const auto& form : testing::region_forms())
+    for (std::size_t i : {form.sizes.size() - 1, form.sizes.size() / 2}) {
+      Graph g;
+      form.make(g, form.sizes[i].first, form.sizes[i].second);
+      for (const Region& region : regions_of(g)) {
+        add_jobs(jobs, region, {}, device.target(), 2);
+        add_jobs(jobs, region, {}, testing::test_gpu(), 1); // splits more
+      }
+    }
+  testing::RandomGraphOptions options;
+  options.max_elements = 2000;
+  for (std::uint64_t seed = 1; seed <= 120; ++seed) {
+    Graph graph = testing::random_graph(seed, options);
+    for (const Region& region : regions_of(graph))
+      add_jobs(jobs, region, {}, device.target(), 1);
+  }
+  // Equal programs once.
+  std::map<std::uint64_t, bool> seen;
+  std::erase_if(jobs, [&](const Job& j) { return !seen.try_emplace(hash_of(j.program)).second; });
+  compile_all(device, jobs);
+  int wrong = 0;
+  for (Job& job : jobs) {
+    std::string message = job.error;
+    if (message.empty())
+      try {
+        auto result = backend::reference::verify_kernel(
+            job.region, job.program,
+            [&](const KernelProgram& p, const kernel::ArgBlock& block) {
+              launch_with_copies(device, *job.artifact, p, block);
+            },
+            job.sizes, {.seed = 7, .complete_work = 1 << 16, .sample_work = 1 << 17});
+        message = result.ok ? "" : result.message;
+      } catch (const std::exception& e) {
+        message = e.what();
+      }
+    if (!message.empty() && ++wrong <= 12)
+      fmt::print("WRONG {}: {}\n", to_string(job.schedule), message.substr(0, 600));
+  }
+  fmt::print("checked {} kernels, {} wrong\n", jobs.size(), wrong);
+  return wrong;
+}
+
+// --- Times
+
+NodeId constant(Graph& g, double v, const Shape& shape, DType type) {
+  return g.broadcast(g.constant(type, v), shape);
+}
+NodeId sub(Graph& g, NodeId a, NodeId b) {
+  Shape s = g[a].shape;
+  return g.binary(Op::Add, a, g.binary(Op::Mul, b, constant(g, -1, s, g[b].dtype)));
+}
+NodeId along(Graph& g, NodeId reduced, const Shape& like) {
+  Shape s = like;
+  s.back() = 1;
+  return g.expand(g.reshape(reduced, s), like);
+}
+NodeId f32(Graph& g, NodeId x) {
+  return g[x].dtype == DType::F32 ? x : g.cast(x, DType::F32);
+}
+NodeId to(Graph& g, NodeId x, DType type) {
+  return type == DType::F32 ? x : g.cast(x, type);
+}
+
+struct Timed {
+  std::string name;
+  std::function<void(Graph&, std::int64_t rows)> make;
+  std::int64_t rows;
+};
+
+std::vector<Timed> timed_cases() {
+  std::vector<Timed> cases;
+  const std::int64_t many = 1 << 26;
+  cases.push_back({"copy_u32_64M",
+                   [](Graph& g, auto n) {
+                     NodeId x = g.input("x", DType::U32, {n});
+                     g.outputs = {
+                         g.binary(Op::Xor, x, g.broadcast(g.constant(DType::U32, 77.0), {n}))};
+                   },
+                   many});
+  cases.push_back({"relu_f32_64M",
+                   [](Graph& g, auto n) {
+                     NodeId x = g.input("x", DType::F32, {n});
+                     g.outputs = {g.binary(Op::Max, x, constant(g, 0, {n}, DType::F32))};
+                   },
+                   many});
+  cases.push_back({"add_bf16_128M",
+                   [](Graph& g, auto n) {
+                     NodeId x = g.input("x", DType::BF16, {n}), y = g.input("y", DType::BF16, {n});
+                     g.outputs = {g.binary(Op::Add, x, y)};
+                   },
+                   2 * many});
+  cases.push_back({"exp_cos_f32_64M",
+                   [](Graph& g, auto n) {
+                     NodeId x = g.input("x", DType::F32, {n});
+                     g.outputs = {g.unary(Op::Exp, g.unary(Op::Cos, x))};
+                   },
+                   many});
+  cases.push_back(
+      {"bias_gelu_bf16_16384x4096",
+       [](Graph& g, auto m) {
+         const Shape s{m, 4096};
+         NodeId x = f32(g, g.input("x", DType::BF16, s));
+         NodeId b = g.broadcast(f32(g, g.input("b", DType::BF16, {4096})), s);
+         NodeId h = g.binary(Op::Add, x, b);
+         NodeId cube = g.binary(Op::Mul, g.binary(Op::Mul, h, h), h);
+         NodeId inner = g.binary(
+             Op::Mul, constant(g, 0.7978845608, s, DType::F32),
+             g.binary(Op::Add, h, g.binary(Op::Mul, cube, constant(g, 0.044715, s, DType::F32))));
+         NodeId y =
+             g.binary(Op::Mul, g.binary(Op::Mul, h, constant(g, 0.5, s, DType::F32)),
+                      g.binary(Op::Add, g.unary(Op::Tanh, inner), constant(g, 1, s, DType::F32)));
+         g.outputs = {to(g, y, DType::BF16)};
+       },
+       16384});
+  cases.push_back({"transpose_bf16_8192x8192",
+                   [](Graph& g, auto m) {
+                     NodeId x = g.input("x", DType::BF16, {8192, m});
+                     g.outputs = {g.binary(Op::Add, g.permute(x, {1, 0}),
+                                           constant(g, 1, {m, 8192}, DType::BF16))};
+                   },
+                   8192});
+  for (DType type : {DType::F32, DType::BF16})
+    for (auto [m, n] : {std::pair{16384, 4096}, {65536, 1024}, {4096, 32768}})
+      cases.push_back(
+          {fmt::format("softmax_{}_{}x{}", name_of(type), m, n),
+           [type, n = n](Graph& g, auto rows) {
+             const Shape s{rows, n};
+             NodeId x = f32(g, g.input("x", type, s));
+             NodeId e = g.unary(Op::Exp, sub(g, x, along(g, g.reduce(Op::ReduceMax, x, {1}), s)));
+             NodeId y = g.binary(Op::Div, e, along(g, g.reduce(Op::ReduceSum, e, {1}), s));
+             g.outputs = {to(g, y, type)};
+           },
+           m});
+  for (bool layer : {false, true})
+    for (auto [m, n] : {std::pair{16384, 4096}, {65536, 1024}, {4096, 32768}})
+      cases.push_back(
+          {fmt::format("{}_bf16_{}x{}", layer ? "layernorm" : "rmsnorm", m, n),
+           [layer, n = n](Graph& g, auto rows) {
+             const Shape s{rows, n};
+             NodeId x = f32(g, g.input("x", DType::BF16, s));
+             NodeId w = f32(g, g.input("w", DType::BF16, {n}));
+             auto mean = [&](NodeId v) {
+               return g.binary(Op::Mul, g.reduce(Op::ReduceSum, v, {1}),
+                               constant(g, 1.0 / double(n), {rows}, DType::F32));
+             };
+             if (layer)
+               x = sub(g, x, along(g, mean(x), s));
+             NodeId var = g.binary(Op::Add, mean(g.binary(Op::Mul, x, x)),
+                                   constant(g, 1e-5, {rows}, DType::F32));
+             NodeId r = g.unary(Op::Recip, g.unary(Op::Sqrt, var));
+             NodeId y = g.binary(Op::Mul, g.binary(Op::Mul, x, along(g, r, s)), g.broadcast(w, s));
+             if (layer)
+               y = g.binary(Op::Add, y, g.broadcast(f32(g, g.input("b", DType::BF16, {n})), s));
+             g.outputs = {to(g, y, DType::BF16)};
+           },
+           m});
+  cases.push_back({"logsumexp_bf16_8192x50304",
+                   [](Graph& g, auto rows) {
+                     const Shape s{rows, 50304};
+                     NodeId x = f32(g, g.input("x", DType::BF16, s));
+                     NodeId top = g.reduce(Op::ReduceMax, x, {1});
+                     NodeId e = g.unary(Op::Exp, sub(g, x, along(g, top, s)));
+                     g.outputs = {
+                         g.binary(Op::Add, g.unary(Op::Log, g.reduce(Op::ReduceSum, e, {1})), top)};
+                   },
+                   8192});
+  cases.push_back({"bias_grad_bf16_16384x4096",
+                   [](Graph& g, auto rows) {
+                     NodeId x = f32(g, g.input("x", DType::BF16, {rows, 4096}));
+                     g.outputs = {g.reduce(Op::ReduceSum, x, {0})};
+                   },
+                   16384});
+  cases.push_back({"sum_of_squares_f32_64M",
+                   [](Graph& g, auto n) {
+                     NodeId x = g.input("x", DType::F32, {n});
+                     g.outputs = {g.reduce(Op::ReduceSum, g.binary(Op::Mul, x, x), {0})};
+                   },
+                   many});
+  return cases;
+}
+
+/// Numbers in [-2, 2), a different one almost everywhere; integers are any bits.
+std::vector<std::byte> random_bytes(DType type, std::size_t elements, std::uint64_t seed) {
+  std::vector<std::byte> bytes(elements * size_of(type));
+  const std::size_t block = std::min<std::size_t>(elements, 1 << 20);
+  std::uint64_t s = seed * 0x9e3779b97f4a7c15u + 1;
+  for (std::size_t i = 0; i < block; ++i) {
+    s ^= s << 13, s ^= s >> 7, s ^= s << 17;
+    const Scalar v = is_float(type) ? Scalar::of(type, double(std::int64_t(s >> 40)) * 0x1p-22 - 2)
+                                    : Scalar::from_bits(type, s >> 32);
+    std::memcpy(bytes.data() + i * size_of(type), &v.bits, size_of(type));
+  }
+  for (std::size_t at = block * size_of(type); at < bytes.size();
+       at += std::min(at, bytes.size() - at))
+    std::memcpy(bytes.data() + at, bytes.data(), std::min(at, bytes.size() - at));
+  return bytes;
+}
+
+void time_all(Device& device, const std::string& only) {
+  double copy_rate = 0;
+  std::vector<std::string> table;
+  for (const Timed& c : timed_cases()) {
+    if (!only.empty() && c.name.find(only) == std::string::npos && c.name.find("copy") != 0)
+      continue;
+    auto region_at = [&](std::int64_t rows) {
+      Graph g;
+      c.make(g, rows);
+      return regions_of(g);
+    };
+    auto regions = region_at(c.rows);
+    if (regions.size() != 1) {
+      fmt::print("{}: {} regions\n", c.name, regions.size());
+      continue;
+    }
+    std::vector<Job> jobs;
+    add_jobs(jobs, regions[0], {}, device.target(), 8);
+    if (jobs.size() > 1)
+      std::erase_if(jobs, [](const Job& j) { return j.schedule.generator == "gpu_generic"; });
+    compile_all(device, jobs);
+    // Right at fewer rows, with the same schedule.
+    const Region small = region_at(c.rows > 100000 ? 100003 : 67)[0];
+    std::vector<Job> checks;
+    for (const Job& j : jobs)
+      for (const kernel::Generator* generator : kernel::generators(device.target()))
+        if (generator->name() == j.schedule.generator)
+          if (auto lowered = generator->lower(small, j.schedule, device.target()); lowered.ok)
+            checks.push_back({small, {}, j.schedule, std::move(lowered.program), nullptr, ""});
+    if (checks.size() > 2)
+      checks.resize(2);
+    compile_all(device, checks);
+    std::string verdict = checks.empty() ? "unchecked" : "ok";
+    for (Job& j : checks) {
+      if (!j.error.empty()) {
+        verdict = "WRONG " + j.error.substr(0, 300);
+        break;
+      }
+      auto result = backend::reference::verify_kernel(
+          small, j.program,
+          [&](const KernelProgram& p, const kernel::ArgBlock& block) {
+            launch_with_copies(device, *j.artifact, p, block);
+          },
+          {}, {.seed = 3, .complete_work = 1 << 17, .sample_work = 1 << 18});
+      if (!result.ok)
+        verdict = "WRONG " + to_string(j.schedule) + result.message.substr(0, 300);
+    }
+    // Two sets of arguments in turn.
+    std::vector<std::vector<void*>> sets(2);
+    std::int64_t bytes = 0;
+    std::vector<std::pair<void*, std::size_t>> held;
+    const KernelProgram& first = jobs.at(0).program;
+    for (std::size_t set = 0; set < sets.size(); ++set)
+      for (const kernel::Buffer& b : first.buffers)
+        if (b.space == kernel::Space::Argument) {
+          const auto elements = std::size_t(b.elements.value());
+          const std::size_t size = elements * size_of(b.dtype);
+          void* memory = device.allocate(size);
+          held.push_back({memory, size});
+          if (!b.written) {
+            auto data = random_bytes(b.dtype, elements, set + 1);
+            device.copy_in(memory, data.data(), size);
+          }
+          sets[set].push_back(memory);
+          bytes += set == 0 ? std::int64_t(size) : 0;
+        }
+    double best = 0;
+    std::string best_schedule;
+    for (std::size_t i = 0; i < jobs.size(); ++i) {
+      Job& j = jobs[i];
+      if (!j.error.empty()) {
+        fmt::print("{}: {}\n", to_string(j.schedule), j.error.substr(0, 300));
+        continue;
+      }
+      std::vector<void*> work;
+      for (const kernel::Buffer& b : j.program.buffers)
+        if (b.space == kernel::Space::Workspace) {
+          const std::size_t size = std::size_t(b.elements.value()) * size_of(b.dtype);
+          work.push_back(device.allocate(size));
+          held.push_back({work.back(), size});
+        }
+      auto run = [&](int n) {
+        for (int k = 0; k < n; ++k) {
+          std::vector<void*> pointers = sets[std::size_t(k) % 2];
+          pointers.insert(pointers.end(), work.begin(), work.end());
+          device.launch(*j.artifact, j.program,
+                        {pointers.data(), nullptr, nullptr, nullptr, nullptr}, 0);
+        }
+        device.synchronize();
+      };
+      run(2);
+      std::vector<double> times;
+      for (int repeat = 0; repeat < 3; ++repeat) {
+        const auto begin = std::chrono::steady_clock::now();
+        run(20);
+        times.push_back(
+            std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / 20);
+      }
+      std::sort(times.begin(), times.end());
+      const double rate = double(bytes) / times[1] / 1e12;
+      if (c.name.find("copy") == 0)
+        copy_rate = std::max(copy_rate, rate);
+      if (rate > best) {
+        best = rate;
+        best_schedule = to_string(j.schedule);
+      }
+      fmt::print("{:28} {:7.1f} us {:5.2f} TB/s {:5.3f} {}\n", i == 0 ? c.name : "", times[1] * 1e6,
+                 rate, rate / copy_rate, to_string(j.schedule));
+    }
+    table.push_back(fmt::format("{:28} {:5.2f} TB/s {:5.3f} of copy, {}  {}", c.name, best,
+                                best / copy_rate, verdict, best_schedule));
+    for (auto [memory, size] : held)
+      device.release(memory, size);
+  }
+  fmt::print("--- best\n");
+  for (const std::string& line : table)
+    fmt::print("{}\n", line);
+}
+
+int run(int argc, char** argv) {
+  const std::string what = argc > 1 ? argv[1] : "all";
+  auto text = [](const KernelProgram& p, const backend::cuda::CudaTarget& t) {
+    return backend::cuda::KernelText{backend::cuda::render_cuda(p, t),
+                                     backend::cuda::kernel_symbol(p),
+                                     backend::cuda::dynamic_shared_bytes(p)};
+  };
+  backend::cuda::CudaOptions options;
+  options.text = text;
+  auto device = backend::cuda::make_cuda_device(0, options);
+  fmt::print("{} {}\n", device->name(), device->target().name);
+  int wrong = 0;
+  if (what == "all" || what == "check")
+    wrong = check(*device);
+  if (what == "all" || what == "time")
+    time_all(*device, argc > 2 ? argv[2] : "");
+  return wrong ? 1 : 0;
+}
+
+} // namespace
+} // namespace egret
+
+int main(int argc, char** argv) {
+  try {
+    return egret::run(argc, argv);
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "{}\n", e.what());
+    return 2;
+  }
+}
