@@ -1,10 +1,10 @@
 #include "runtime/runtime.h"
 
+#include "backend/common/device_name.h"
 #include "backend/cpu/cpu_device.h"
 #include "backend/cuda/cuda_device.h"
 #include "runtime/count.h"
 #include "runtime/debug.h"
-#include "runtime/device_name.h"
 #include "runtime/interpreter_device.h"
 #include "runtime/plan_program.h"
 #include "runtime/reference_program.h"
@@ -43,7 +43,7 @@ Place place_of_environment() {
     fail(ErrorKind::Value, "EGRET_ENGINE: `{}` is none of cpu, interpreter, reference", name);
   }
   if (const char* name = std::getenv("EGRET_DEVICE")) {
-    const DeviceName device = parse_device(name, "EGRET_DEVICE");
+    const backend::DeviceName device = backend::parse_device(name, "EGRET_DEVICE");
     return {device.cuda ? Engine::Cuda : Engine::Cpu, device.index};
   }
   return {};

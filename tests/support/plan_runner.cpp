@@ -1,5 +1,6 @@
 #include "support/plan_runner.h"
 
+#include "backend/common/host_launch.h"
 #include "backend/reference/program_interpreter.h"
 #include "backend/reference/reference.h"
 
@@ -66,7 +67,8 @@ std::vector<HostArray> run_plan(const compiler::Compiled& compiled, const ir::Gr
     }
     const kernel::ArgBlock block{pointers.data(), dims.data(), scalars.data(), nullptr, nullptr};
     if (device)
-      device->launch(*compiled.artifacts[step.kernel], entry.program, block);
+      backend::launch_on_host_memory(*device, *compiled.artifacts[step.kernel], entry.program,
+                                     block);
     else
       backend::reference::interpret(entry.program, block, {.workers = 2});
   }

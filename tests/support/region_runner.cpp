@@ -1,5 +1,6 @@
 #include "support/region_runner.h"
 
+#include "backend/common/host_launch.h"
 #include "backend/reference/program_interpreter.h"
 #include "backend/reference/reference.h"
 #include "compiler/partition.h"
@@ -120,7 +121,8 @@ std::vector<HostArray> run_region(const RegionCase& c, const kernel::KernelProgr
     dims.push_back(c.dims.value_of(d));
   const kernel::ArgBlock block{pointers.data(), dims.data(), scalars.data(), nullptr, nullptr};
   if (options.device)
-    options.device->launch(*options.device->compile(program), program, block, options.workers);
+    backend::launch_on_host_memory(*options.device, *options.device->compile(program), program,
+                                   block, options.workers);
   else
     backend::reference::interpret(program, block, {.workers = options.workers});
   std::vector<HostArray> results;

@@ -13,5 +13,6 @@ void add_ask_command(CLI::App& app);
 void add_run_command(CLI::App& app);
 void add_bench_command(CLI::App& app);
 void add_info_command(CLI::App& app);
+void add_worker_command(CLI::App& app); ///< hidden
 
 } // namespace egret::tool

@@ -2,6 +2,7 @@
 #include "commands.h"
 #include "console.h"
 
+#include "egret/device.h"
 #include "runtime/runtime.h"
 
 #include <CLI/CLI.hpp>
@@ -14,7 +15,11 @@ namespace {
 
 void info(bool json) {
   const kernel::Target& t = runtime::Runtime::instance().target();
+  const CudaStatus cuda = cuda_status();
   if (json) {
+    nlohmann::ordered_json all = nlohmann::ordered_json::array();
+    for (const DeviceInfo& d : devices())
+      all.push_back({{"name", d.name}, {"description", d.description}});
     fmt::print("{}\n",
                nlohmann::ordered_json{{"version", EGRET_VERSION},
                                       {"llvm", EGRET_LLVM_VERSION},
@@ -29,7 +34,13 @@ void info(bool json) {
                                       {"l1_bytes", t.l1_bytes},
                                       {"l2_bytes", t.l2_bytes},
                                       {"l3_bytes", t.l3_bytes},
-                                      {"fingerprint", fmt::format("{:016x}", t.fingerprint)}}
+                                      {"fingerprint", fmt::format("{:016x}", t.fingerprint)},
+                                      {"devices", all},
+                                      {"cuda",
+                                       {{"usable", cuda.usable},
+                                        {"driver", cuda.driver},
+                                        {"nvrtc", cuda.nvrtc},
+                                        {"why_not", cuda.why_not}}}}
                    .dump());
     return;
   }
@@ -42,6 +53,12 @@ void info(bool json) {
   fmt::print("caches       {} kB, {} kB, {} kB\n", t.l1_bytes / 1024, t.l2_bytes / 1024,
              t.l3_bytes / 1024);
   fmt::print("fingerprint  {:016x}\n", t.fingerprint);
+  for (const DeviceInfo& d : devices())
+    if (d.name != "cpu")
+      fmt::print("{:<12} {}\n", d.name, d.description);
+  fmt::print("CUDA         {}\n",
+             cuda.usable ? "driver " + cuda.driver : "not usable: " + cuda.why_not);
+  fmt::print("NVRTC        {}\n", cuda.nvrtc.empty() ? "none" : cuda.nvrtc);
 }
 
 } // namespace

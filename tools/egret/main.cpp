@@ -44,6 +44,7 @@ int main(int argc, char** argv) {
   add_bench_command(app);
   add_info_command(app);
   add_egraph_command(app);
+  add_worker_command(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::RuntimeError& error) { // a command that has said what failed

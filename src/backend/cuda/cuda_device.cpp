@@ -44,8 +44,6 @@ public:
   std::shared_ptr<const Artifact> compile(const KernelProgram& program) override {
     const auto begin = std::chrono::steady_clock::now();
     const CudaTarget target = cuda_target(core_->context->target());
-    if (!options_.text)
-      fail(ErrorKind::Unsupported, "{}: no renderer of kernels was given", name());
     KernelText text = options_.text(program, target);
     const Nvrtc& compiler = nvrtc();
     const std::string architecture = compiler.architecture_for(target.capability, target.specific);

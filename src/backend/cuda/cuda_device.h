@@ -14,8 +14,11 @@ namespace egret::backend::cuda {
 /// From a program to the text of its kernel, as render.h asks for it.
 using MakeText = std::function<KernelText(const kernel::KernelProgram&, const CudaTarget&)>;
 
+/// The text of render_cuda().
+KernelText rendered_text(const kernel::KernelProgram& program, const CudaTarget& target);
+
 struct CudaOptions {
-  MakeText text;
+  MakeText text = rendered_text;
   LibraryPaths paths = default_paths();
   CubinCache* cache = &CubinCache::instance(); ///< null: none
 };

@@ -26,19 +26,19 @@ StepGraph::StepGraph(std::shared_ptr<DeviceCore> core, std::span<const Work> wor
   constexpr int kRelaxed = 2;
   context.driver().check(api.cuStreamBeginCapture_v2(stream, kRelaxed),
                          "beginning to record {} parts of a step", work.size());
-  GraphHandle graph = nullptr;
   try {
     capture(work, stream);
   } catch (...) {
-    api.cuStreamEndCapture(stream, &graph);
-    if (graph)
-      api.cuGraphDestroy(graph);
+    api.cuStreamEndCapture(stream, &graph_);
+    if (graph_)
+      api.cuGraphDestroy(graph_);
     throw;
   }
-  context.driver().check(api.cuStreamEndCapture(stream, &graph), "recording a step of {} parts",
+  context.driver().check(api.cuStreamEndCapture(stream, &graph_), "recording a step of {} parts",
                          work.size());
-  const Result made = api.cuGraphInstantiateWithFlags(&exec_, graph, 0);
-  api.cuGraphDestroy(graph);
+  const Result made = api.cuGraphInstantiateWithFlags(&exec_, graph_, 0);
+  if (made != kSuccess)
+    api.cuGraphDestroy(graph_);
   context.driver().check(made, "making a graph of {} parts", work.size());
 }
 
@@ -47,6 +47,7 @@ StepGraph::~StepGraph() {
   if (api.cuCtxPushCurrent_v2(core_->context->handle()) != kSuccess)
     return;
   api.cuGraphExecDestroy(exec_);
+  api.cuGraphDestroy(graph_);
   ContextHandle popped = nullptr;
   api.cuCtxPopCurrent_v2(&popped);
 }

@@ -33,6 +33,7 @@ private:
   void patch_copy(Node& node, const Work& item);
 
   std::shared_ptr<DeviceCore> core_;
+  GraphHandle graph_ = nullptr; ///< kept: its nodes name those of exec_ when they are patched
   GraphExec exec_ = nullptr;
   std::vector<Node> nodes_;
   LaunchArgs scratch_;

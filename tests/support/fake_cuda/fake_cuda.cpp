@@ -33,6 +33,7 @@ struct OpaqueGraphNode {
   unsigned blocks = 0, threads = 0, shared = 0;
   DevicePointer from = 0, to = 0;
   std::size_t bytes = 0;
+  bool alive = true; ///< its graph is
 };
 struct OpaqueGraph {
   std::vector<OpaqueGraphNode*> nodes;
@@ -362,6 +363,8 @@ Result cuGraphInstantiateWithFlags(GraphExec* exec, GraphHandle graph, unsigned 
   return kSuccess;
 }
 Result cuGraphDestroy(GraphHandle graph) {
+  for (OpaqueGraphNode* node : graph->nodes)
+    node->alive = false; // still run by what was made of the graph, but no name for it any more
   delete graph;
   return kSuccess;
 }
@@ -372,7 +375,7 @@ Result cuGraphExecDestroy(GraphExec exec) {
 Result cuGraphExecKernelNodeSetParams_v2(GraphExec, GraphNode node,
                                          const KernelNodeParams* params) {
   FAKE("cuGraphExecKernelNodeSetParams_v2")
-  if (node->function != params->function || params->grid[0] == 0)
+  if (!node->alive || node->function != params->function || params->grid[0] == 0)
     return kInvalidValue;
   node->args = copy_args(params->parameters[0]);
   node->blocks = params->grid[0];
@@ -381,8 +384,8 @@ Result cuGraphExecKernelNodeSetParams_v2(GraphExec, GraphNode node,
 }
 Result cuGraphExecMemcpyNodeSetParams(GraphExec, GraphNode node, const CopyParams* params,
                                       ContextHandle) {
-  if (node->function || params->from.memory_type != 2 || params->to.memory_type != 2 ||
-      params->height != 1 || params->depth != 1)
+  if (!node->alive || node->function || params->from.memory_type != 2 ||
+      params->to.memory_type != 2 || params->height != 1 || params->depth != 1)
     return kInvalidValue;
   node->from = params->from.device;
   node->to = params->to.device;

@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-namespace egret::runtime {
+namespace egret::backend {
 
 struct DeviceName {
   bool cuda = false;
@@ -14,4 +14,4 @@ struct DeviceName {
 /// `who`.
 DeviceName parse_device(std::string_view name, std::string_view who);
 
-} // namespace egret::runtime
+} // namespace egret::backend

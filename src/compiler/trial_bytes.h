@@ -1,0 +1,28 @@
+// Trials and verdicts as bytes, and how they go over a socket: eight bytes with the length, then
+// the message.
+#pragma once
+
+#include "compiler/trial.h"
+
+#include <chrono>
+#include <string>
+#include <string_view>
+
+namespace egret::compiler {
+
+std::string to_bytes(const Trial& trial, const std::string& device);
+/// Error(File) when the bytes are none. `device` gets the device's name.
+Trial trial_of_bytes(std::string_view bytes, std::string& device);
+std::string to_bytes(const Verdict& verdict);
+Verdict verdict_of_bytes(std::string_view bytes);
+
+using Clock = std::chrono::steady_clock;
+enum class Exchange : std::uint8_t { Done, Late, Closed };
+/// Sends a message and waits for the answer.
+Exchange exchange(int socket, const std::string& message, std::string& answer,
+                  Clock::time_point deadline);
+/// Both wait as long as it takes; false when the other side has gone.
+bool send_message(int socket, const std::string& message);
+bool receive_message(int socket, std::string& message);
+
+} // namespace egret::compiler

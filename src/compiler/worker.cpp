@@ -1,0 +1,134 @@
+#include "compiler/worker.h"
+
+#include "compiler/trial_bytes.h"
+#include "support/fail.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+extern char** environ;
+
+namespace egret::compiler {
+
+namespace fs = std::filesystem;
+
+std::string find_worker() {
+  if (const char* named = std::getenv("EGRET_WORKER")) {
+    if (access(named, X_OK) == 0)
+      return named;
+    fail(ErrorKind::File, "worker: EGRET_WORKER names {}, which cannot be run", named);
+  }
+  Dl_info info{};
+  fs::path folder;
+  if (dladdr(reinterpret_cast<const void*>(&find_worker), &info) != 0 && info.dli_fname) {
+    std::error_code error;
+    folder = fs::canonical(info.dli_fname, error).parent_path();
+    if (error) // a program that was started by its name alone
+      folder = fs::canonical("/proc/self/exe", error).parent_path();
+  }
+  for (const fs::path& file : {folder / "egret", folder / ".." / "bin" / "egret"})
+    if (access(file.c_str(), X_OK) == 0 && !fs::is_directory(file))
+      return file.string();
+  fail(ErrorKind::File,
+       "worker: there is no egret command in {0} or {0}/../bin; set EGRET_WORKER to its path",
+       folder.string());
+}
+
+Worker::Worker(WorkerOptions options) : options_(std::move(options)) {}
+
+Worker::~Worker() {
+  stop();
+}
+
+void Worker::start() {
+  if (options_.binary.empty())
+    options_.binary = find_worker();
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+    fail(ErrorKind::File, "worker: no sockets: {}", std::strerror(errno));
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], STDIN_FILENO);
+  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+  std::string command = "worker";
+  char* arguments[] = {options_.binary.data(), command.data(), nullptr};
+  const int failed =
+      posix_spawn(&process_, options_.binary.c_str(), &actions, nullptr, arguments, environ);
+  posix_spawn_file_actions_destroy(&actions);
+  close(ends[1]);
+  if (failed != 0) {
+    close(ends[0]);
+    process_ = -1;
+    fail(ErrorKind::File, "worker: {} cannot be started: {}", options_.binary,
+         std::strerror(failed));
+  }
+  socket_ = ends[0];
+  ++started_;
+}
+
+void Worker::stop() noexcept {
+  if (process_ < 0)
+    return;
+  close(socket_);
+  kill(process_, SIGKILL);
+  while (waitpid(process_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  socket_ = process_ = -1;
+}
+
+std::string Worker::lost() {
+  int status = 0;
+  close(socket_);
+  while (waitpid(process_, &status, 0) < 0 && errno == EINTR) {
+  }
+  socket_ = process_ = -1;
+  return WIFSIGNALED(status)
+             ? fmt::format("it ended the process that ran it: signal {} ({})", WTERMSIG(status),
+                           strsignal(WTERMSIG(status)))
+             : fmt::format("the process that ran it ended with code {}", WEXITSTATUS(status));
+}
+
+Verdict Worker::run(const Trial& trial) {
+  auto rejected = [](Verdict::Reason reason, std::string message) {
+    Verdict verdict;
+    verdict.state = Verdict::State::Rejected;
+    verdict.reason = reason;
+    verdict.message = std::move(message);
+    return verdict;
+  };
+  const std::string name = trial.program.name;
+  if (process_ < 0)
+    start();
+  const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                           std::chrono::duration<double>(options_.timeout_seconds));
+  std::string answer;
+  switch (exchange(socket_, to_bytes(trial, options_.device), answer, deadline)) {
+  case Exchange::Done: {
+    Verdict verdict = verdict_of_bytes(answer);
+    if (verdict.reason == Verdict::Reason::Crash || verdict.reason == Verdict::Reason::Wrong)
+      stop(); // its device is lost, or its memory may have been written to
+    return verdict;
+  }
+  case Exchange::Late:
+    stop();
+    return rejected(Verdict::Reason::Hang, fmt::format("kernel {}: it did not end within {} s",
+                                                       name, options_.timeout_seconds));
+  case Exchange::Closed:
+    break;
+  }
+  return rejected(Verdict::Reason::Crash, fmt::format("kernel {}: {}", name, lost()));
+}
+
+} // namespace egret::compiler

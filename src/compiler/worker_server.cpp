@@ -1,0 +1,51 @@
+// The worker's side.
+#include "backend/common/device_name.h"
+#include "backend/cpu/cpu_device.h"
+#include "backend/cuda/cuda_device.h"
+#include "compiler/trial_bytes.h"
+#include "compiler/worker.h"
+#include "support/fail.h"
+
+#include <map>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+namespace egret::compiler {
+namespace {
+
+std::unique_ptr<backend::Device> open(const std::string& name) {
+  const backend::DeviceName device = backend::parse_device(name, "worker");
+  return device.cuda ? backend::cuda::make_cuda_device(device.index)
+                     : backend::cpu::make_cpu_device();
+}
+
+} // namespace
+
+int serve_trials(int socket) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL); // nobody waits for a kernel whose caller is gone
+  std::map<std::string, std::unique_ptr<backend::Device>> devices;
+  std::string message;
+  while (receive_message(socket, message)) {
+    Verdict verdict;
+    verdict.state = Verdict::State::Rejected;
+    verdict.reason = Verdict::Reason::Device;
+    try {
+      std::string name;
+      const Trial trial = trial_of_bytes(message, name);
+      auto& device = devices[name];
+      if (!device)
+        device = open(name);
+      verdict = run_trial(*device, trial);
+    } catch (const std::exception& error) {
+      verdict.message = error.what();
+    }
+    if (!send_message(socket, to_bytes(verdict)))
+      return 1;
+    if (verdict.reason == Verdict::Reason::Crash)
+      _exit(3); // the device's context is lost, and with it all that its objects would do now
+  }
+  return 0;
+}
+
+} // namespace egret::compiler

@@ -1,0 +1,301 @@
+#include "kernel/serialize.h"
+
+#include "support/fail.h"
+#include "support/hash.h"
+
+#include <cstring>
+#include <type_traits>
+#include <unordered_map>
+
+namespace egret::kernel {
+namespace {
+
+// Each struct's members are listed once, for both directions: an archive is called with each.
+
+class Writer {
+public:
+  template <class T>
+  requires std::is_arithmetic_v<T> || std::is_enum_v<T>
+  void operator()(const T& value) {
+    const auto at = out_.size();
+    out_.resize(at + sizeof value);
+    std::memcpy(out_.data() + at, &value, sizeof value);
+  }
+  void operator()(const std::string& text) {
+    (*this)(text.size());
+    out_ += text;
+  }
+  void operator()(const Expr& e) {
+    const ExprNode& node = e.node();
+    auto [place, fresh] = numbers_.emplace(&node, std::uint32_t(numbers_.size()));
+    (*this)(place->second);
+    if (!fresh)
+      return;
+    (*this)(node.kind);
+    (*this)(node.value);
+    (*this)(node.name);
+    if (node.kind == ExprKind::Symbol) {
+      (*this)(node.lower);
+      (*this)(node.upper);
+      (*this)(node.divisor);
+    }
+    (*this)(node.operands);
+    (*this)(node.coefficients);
+  }
+  template <class T>
+  void operator()(const std::vector<T>& list) {
+    (*this)(list.size());
+    for (const T& item : list)
+      (*this)(item);
+  }
+  template <class T>
+  requires std::is_class_v<T>
+  void operator()(const T& value) { members(*this, const_cast<T&>(value)); }
+  std::string take() { return std::move(out_); }
+
+private:
+  std::string out_;
+  std::unordered_map<const ExprNode*, std::uint32_t> numbers_; ///< of expressions already written
+};
+
+class Reader {
+public:
+  explicit Reader(std::string_view bytes) : bytes_(bytes) {}
+
+  template <class T>
+  requires std::is_arithmetic_v<T> || std::is_enum_v<T>
+  void operator()(T& value) { std::memcpy(&value, piece(sizeof value).data(), sizeof value); }
+  void operator()(std::string& text) { text = piece(count()); }
+  void operator()(Expr& e) {
+    std::uint32_t number = 0;
+    (*this)(number);
+    if (number < expressions_.size()) {
+      e = expressions_[number];
+      return;
+    }
+    // Numbers were given before operands were written, so a place is kept until they are read.
+    expressions_.emplace_back();
+    const std::size_t own = expressions_.size() - 1;
+    e = expressions_[own] = expression();
+  }
+  template <class T>
+  void operator()(std::vector<T>& list) {
+    list.resize(count());
+    for (T& item : list)
+      (*this)(item);
+  }
+  void operator()(std::vector<bool>&) = delete;
+  template <class T>
+  requires std::is_class_v<T>
+  void operator()(T& value) { members(*this, value); }
+  bool at_end() const { return bytes_.empty(); }
+
+private:
+  std::string_view piece(std::size_t size) {
+    if (size > bytes_.size())
+      fail(ErrorKind::File, "kernel bytes: {} bytes are missing", size - bytes_.size());
+    const std::string_view result = bytes_.substr(0, size);
+    bytes_.remove_prefix(size);
+    return result;
+  }
+  // Of things that take a byte each at the least.
+  std::size_t count() {
+    std::size_t n = 0;
+    (*this)(n);
+    if (n > bytes_.size())
+      fail(ErrorKind::File, "kernel bytes: {} of something in {} bytes", n, bytes_.size());
+    return n;
+  }
+  Expr expression() {
+    ExprKind kind{};
+    std::int64_t value = 0, lower = 0, upper = 0, divisor = 1;
+    std::string name;
+    std::vector<Expr> operands;
+    std::vector<std::int64_t> coefficients;
+    (*this)(kind);
+    (*this)(value);
+    (*this)(name);
+    if (kind == ExprKind::Symbol) {
+      (*this)(lower);
+      (*this)(upper);
+      (*this)(divisor);
+    }
+    (*this)(operands);
+    (*this)(coefficients);
+    const std::size_t least =
+        kind == ExprKind::Constant || kind == ExprKind::Symbol                         ? 0
+        : kind == ExprKind::Axis || kind == ExprKind::Sum || kind == ExprKind::Product ? 1
+                                                                                       : 2;
+    if (operands.size() < least ||
+        (kind == ExprKind::Sum && coefficients.size() != operands.size()))
+      fail(ErrorKind::File, "kernel bytes: an expression of {} operands", operands.size());
+    switch (kind) {
+    case ExprKind::Constant:
+      return value;
+    case ExprKind::Symbol:
+      return Expr::symbol(name, lower, upper, divisor);
+    case ExprKind::Axis:
+      return Expr::axis(static_cast<int>(value), operands[0]);
+    case ExprKind::Sum: {
+      Expr sum = value;
+      for (std::size_t i = 0; i < operands.size(); ++i)
+        sum = sum + Expr(coefficients[i]) * operands[i];
+      return sum;
+    }
+    case ExprKind::Product: {
+      Expr product = operands[0];
+      for (std::size_t i = 1; i < operands.size(); ++i)
+        product = product * operands[i];
+      return product;
+    }
+    case ExprKind::FloorDiv:
+      return floordiv(operands[0], operands[1]);
+    case ExprKind::FloorMod:
+      return floormod(operands[0], operands[1]);
+    case ExprKind::Min:
+      return min(operands[0], operands[1]);
+    case ExprKind::Max:
+      return max(operands[0], operands[1]);
+    }
+    fail(ErrorKind::File, "kernel bytes: an expression of an unknown kind");
+  }
+
+  std::string_view bytes_;
+  std::vector<Expr> expressions_;
+};
+
+template <class A, class... T>
+void all(A& archive, T&... fields) {
+  (archive(fields), ...);
+}
+
+template <class A>
+void members(A& a, Scalar& x) {
+  all(a, x.dtype, x.bits);
+}
+template <class A>
+void members(A& a, Guard& x) {
+  all(a, x.value, x.lo, x.hi);
+}
+template <class A>
+void members(A& a, Hole& x) {
+  all(a, x.valid, x.fill);
+}
+template <class A>
+void members(A& a, IndexMap& x) {
+  all(a, x.dims, x.coords, x.holes);
+}
+
+// --- programs
+
+template <class A>
+void members(A& a, Type& x) {
+  all(a, x.dtype, x.lanes);
+}
+template <class A>
+void members(A& a, Buffer& x) {
+  all(a, x.name, x.dtype, x.space, x.argument, x.elements, x.read, x.written, x.alignment,
+      x.aliased);
+}
+template <class A>
+void members(A& a, Inst& x) {
+  all(a, x.kind, x.type, x.constant, x.number, x.expr, x.op, x.monoid, x.buffer, x.mask, x.policy,
+      x.args, x.lanes_from);
+}
+template <class A>
+void members(A& a, Stmt& x) {
+  all(a, x.kind, x.target, x.inst, x.args, x.number, x.extent, x.begin, x.end, x.step, x.bind,
+      x.order, x.unroll, x.body, x.otherwise);
+}
+template <class A>
+void members(A& a, Launch& x) {
+  all(a, x.workers, x.threads, x.resident, x.blocks_per_core, x.least_shared);
+}
+template <class A>
+void members(A& a, KernelProgram& x) {
+  all(a, x.name, x.buffers, x.dims, x.scalars, x.variables, x.values, x.body, x.launch,
+      x.uses_barrier, x.deterministic);
+}
+
+// --- regions
+
+template <class A>
+void members(A& a, Axis& x) {
+  all(a, x.extent, x.reduction, x.name);
+}
+template <class A>
+void members(A& a, Operand& x) {
+  all(a, x.dtype, x.shape, x.layout, x.role, x.alignment, x.name);
+}
+template <class A>
+void members(A& a, Load& x) {
+  all(a, x.source, x.number, x.component, x.map, x.indirect);
+}
+template <class A>
+void members(A& a, BodyValue& x) {
+  all(a, x.kind, x.dtype, x.constant, x.load, x.index, x.op, x.args);
+}
+template <class A>
+void members(A& a, Stage& x) {
+  all(a, x.kind, x.axes, x.over, x.monoid, x.acc_dtype, x.loads, x.body, x.yields, x.yield_dtypes);
+}
+template <class A>
+void members(A& a, Output& x) {
+  all(a, x.stage, x.component, x.dtype, x.shape, x.map, x.layout, x.alias, x.combine, x.indirect);
+}
+template <class A>
+void members(A& a, Region& x) {
+  all(a, x.name, x.axes, x.operands, x.stages, x.outputs, x.nodes);
+}
+
+// --- the whole: a mark with the version, a hash of the rest, the rest
+
+template <class T>
+constexpr std::string_view kMark =
+    std::is_same_v<T, Region> ? "egret region 1\n" : "egret kernel 1\n";
+
+template <class T>
+std::string bytes_of(const T& value) {
+  Writer body;
+  body(value);
+  const std::string rest = body.take();
+  Writer head;
+  head(hash_text(rest));
+  return std::string(kMark<T>) + head.take() + rest;
+}
+
+template <class T>
+T of_bytes(std::string_view bytes) {
+  if (!bytes.starts_with(kMark<T>))
+    fail(ErrorKind::File, "kernel bytes: they do not begin with \"{}\"",
+         kMark<T>.substr(0, kMark<T>.size() - 1));
+  Reader head(bytes.substr(kMark<T>.size()));
+  std::uint64_t hash = 0;
+  head(hash);
+  const std::string_view rest = bytes.substr(kMark<T>.size() + sizeof hash);
+  if (hash_text(rest) != hash)
+    fail(ErrorKind::File, "kernel bytes: damaged: their hash differs");
+  Reader reader(rest);
+  T value;
+  reader(value);
+  if (!reader.at_end())
+    fail(ErrorKind::File, "kernel bytes: something follows them");
+  return value;
+}
+
+} // namespace
+
+std::string to_bytes(const KernelProgram& program) {
+  return bytes_of(program);
+}
+std::string to_bytes(const Region& region) {
+  return bytes_of(region);
+}
+KernelProgram program_of_bytes(std::string_view bytes) {
+  return of_bytes<KernelProgram>(bytes);
+}
+Region region_of_bytes(std::string_view bytes) {
+  return of_bytes<Region>(bytes);
+}
+
+} // namespace egret::kernel
