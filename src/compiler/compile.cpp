@@ -47,7 +47,8 @@ ir::Graph normalized(const ir::Graph& graph) {
   return result;
 }
 
-std::vector<BuiltRegion> regions_of(const GraphFacts& facts, const Partition& partition) {
+std::vector<BuiltRegion> regions_of(const GraphFacts& facts, const Partition& partition,
+                                    const kernel::Target& target) {
   const ir::Graph& graph = facts.graph();
   std::vector<int> group_of(graph.size(), -1);
   for (std::size_t g = 0; g < partition.groups.size(); ++g)
@@ -64,6 +65,10 @@ std::vector<BuiltRegion> regions_of(const GraphFacts& facts, const Partition& pa
   std::vector<BuiltRegion> built;
   for (const Group& group : partition.groups) {
     built.push_back(build_region(facts, partition, group, keep));
+    // A GPU's tensors are whole allocations of its device.
+    if (target.device == "cuda")
+      for (kernel::Operand& operand : built.back().region.operands)
+        operand.alignment = std::max<std::int64_t>(operand.alignment, 64);
     kernel::verify(built.back().region);
   }
   return built;
@@ -173,7 +178,7 @@ Compiled compile_graph(const ir::Graph& graph, const Options& options, backend::
   const Partition partition =
       stage("partition", [&] { return partition_greedily(facts, options.fuse); });
   const std::vector<BuiltRegion> regions =
-      stage("regions", [&] { return regions_of(facts, partition); });
+      stage("regions", [&] { return regions_of(facts, partition, device.target()); });
   Proposed proposed = stage("propose", [&] { return propose(regions, device.target()); });
   result.plan = stage("plan", [&] {
     std::vector<PlannedKernel> kernels;

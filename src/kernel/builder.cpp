@@ -25,6 +25,7 @@ std::uint64_t hash_of(const Inst& i) {
     add(std::uint64_t(a));
   for (int l : i.lanes_from)
     add(std::uint64_t(l));
+  add(std::uint64_t(i.element) * 2 + std::uint64_t(i.transposed));
   return h;
 }
 
@@ -42,6 +43,9 @@ std::vector<Guard> unproved(std::vector<Guard> mask) {
 
 void each_expr(const Inst& i, const std::function<void(const Expr&)>& f) {
   f(i.expr);
+  f(i.source_expr);
+  for (const Expr& e : i.at)
+    f(e);
   for (const Guard& g : i.mask) {
     f(g.value);
     f(g.lo);
@@ -133,7 +137,7 @@ int ProgramBuilder::depth_of(const Inst& inst) const {
     depth = std::max(depth, value_depth_[a]);
   }
   each_expr(inst, [&](const Expr& e) { depth = std::max(depth, depth_of(e)); });
-  if (inst.kind == InstKind::Load) {
+  if (inst.kind == InstKind::Load || inst.kind == InstKind::LoadMatrix) {
     if (program_.buffers[inst.buffer].written)
       return here;
     int out = here;
@@ -148,7 +152,8 @@ ValueId ProgramBuilder::let(Inst inst) {
   inst.mask = unproved(std::move(inst.mask));
   int depth = depth_of(inst);
   std::uint64_t hash = hash_of(inst);
-  bool memory = inst.kind == InstKind::Load && program_.buffers[inst.buffer].written;
+  bool memory = (inst.kind == InstKind::Load || inst.kind == InstKind::LoadMatrix) &&
+                program_.buffers[inst.buffer].written;
   if (inst.kind != InstKind::ReadVar) {
     for (int d = int(scopes_.size()) - 1; d >= 0; --d) {
       auto [begin, end] = scopes_[d].known.equal_range(hash);
@@ -165,8 +170,8 @@ ValueId ProgramBuilder::let(Inst inst) {
   ValueId id = ValueId(program_.values.size());
   program_.values.push_back(inst.type);
   value_depth_.push_back(depth);
-  load_epoch_.push_back(inst.kind == InstKind::Load ? epoch_[inst.buffer] : 0);
-  if (inst.kind == InstKind::Load)
+  load_epoch_.push_back(inst.buffer >= 0 ? epoch_[inst.buffer] : 0);
+  if (inst.buffer >= 0)
     program_.buffers[inst.buffer].read = true;
   Scope& scope = scopes_[depth];
   scope.made.push_back(id);
@@ -344,6 +349,87 @@ void ProgramBuilder::store(int buffer, const Expr& offset, ValueId value, std::v
   scopes_.back().block.push_back(std::move(s));
 }
 
+ValueId ProgramBuilder::load_matrix(int buffer, const Expr& row, int matrices, bool transposed) {
+  Inst i;
+  i.kind = InstKind::LoadMatrix;
+  i.type = {DType::U32, matrices};
+  i.number = matrices;
+  i.buffer = buffer;
+  i.expr = row;
+  i.transposed = transposed;
+  return let(std::move(i));
+}
+
+ValueId ProgramBuilder::mma(DType element, ValueId a, ValueId b, ValueId c) {
+  Inst i;
+  i.kind = InstKind::Mma;
+  i.type = type_of(c);
+  i.element = element;
+  i.args = {a, b, c};
+  return let(std::move(i));
+}
+
+void ProgramBuilder::copy_async(int to, const Expr& place, int from, const Expr& offset, int lanes,
+                                std::vector<Guard> mask) {
+  Stmt s;
+  s.kind = StmtKind::CopyAsync;
+  s.inst.type = {buffer_dtype(to), lanes};
+  s.inst.buffer = to;
+  s.inst.expr = place;
+  s.inst.source = from;
+  s.inst.source_expr = offset;
+  s.inst.mask = unproved(std::move(mask));
+  ++epoch_.at(to);
+  program_.buffers.at(from).read = true;
+  scopes_.back().block.push_back(std::move(s));
+}
+
+void ProgramBuilder::warp_barrier() {
+  for (auto& e : epoch_)
+    ++e;
+  Stmt s;
+  s.kind = StmtKind::WarpBarrier;
+  scopes_.back().block.push_back(std::move(s));
+}
+
+void ProgramBuilder::commit_copies() {
+  Stmt s;
+  s.kind = StmtKind::CommitCopies;
+  scopes_.back().block.push_back(std::move(s));
+}
+
+void ProgramBuilder::wait_copies(int groups) {
+  for (auto& e : epoch_)
+    ++e;
+  Stmt s;
+  s.kind = StmtKind::WaitCopies;
+  s.number = groups;
+  scopes_.back().block.push_back(std::move(s));
+}
+
+int ProgramBuilder::tensor_map(TensorMap map) {
+  program_.buffers.at(map.buffer).read = true;
+  program_.tensor_maps.push_back(std::move(map));
+  return int(program_.tensor_maps.size()) - 1;
+}
+
+void ProgramBuilder::tensor_copy(int map, std::vector<Expr> at, int to, const Expr& place,
+                                 int signals, const Expr& signal) {
+  Stmt s;
+  s.kind = StmtKind::TensorCopy;
+  s.number = map;
+  s.inst.at = std::move(at);
+  s.inst.buffer = to;
+  s.inst.expr = place;
+  s.inst.source = signals;
+  s.inst.source_expr = signal;
+  scopes_.back().block.push_back(std::move(s));
+}
+
+void ProgramBuilder::effect(Stmt statement) {
+  scopes_.back().block.push_back(std::move(statement));
+}
+
 void ProgramBuilder::prefetch(int buffer, const Expr& offset) {
   Stmt s;
   s.kind = StmtKind::Prefetch;
@@ -454,6 +540,23 @@ void ProgramBuilder::when(std::vector<Guard> condition, const std::function<void
   inside(std::move(s), Scope{}, body);
 }
 
+void ProgramBuilder::either(std::vector<Guard> condition, const std::function<void()>& body,
+                            const std::function<void()>& otherwise) {
+  condition = unproved(std::move(condition));
+  ensure(!condition.empty(), "kernel builder: a choice that is none");
+  Stmt s;
+  s.kind = StmtKind::If;
+  s.inst.mask = std::move(condition);
+  inside(std::move(s), Scope{}, body);
+  Stmt both = std::move(scopes_.back().block.back());
+  scopes_.back().block.pop_back();
+  Block first = std::move(both.body);
+  inside(std::move(both), Scope{}, otherwise);
+  Stmt& made = scopes_.back().block.back();
+  made.otherwise = std::move(made.body);
+  made.body = std::move(first);
+}
+
 void ProgramBuilder::barrier() {
   program_.uses_barrier = true;
   for (auto& e : epoch_)
@@ -481,6 +584,12 @@ KernelProgram ProgramBuilder::finish(Launch launch) {
   each_expr(program_.body, collect);
   for (const Buffer& b : program_.buffers)
     collect(b.elements);
+  for (const TensorMap& m : program_.tensor_maps) {
+    collect(m.offset);
+    for (const auto* list : {&m.extents, &m.strides})
+      for (const Expr& e : *list)
+        collect(e);
+  }
   collect(program_.launch.workers);
   verify(program_);
   return std::move(program_);

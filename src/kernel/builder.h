@@ -68,6 +68,9 @@ public:
   void loop(const Expr& begin, const Expr& end, const Expr& step, const Expr& extent, Bind bind,
             const std::function<void(const Expr&)>& body);
   void when(std::vector<Guard> condition, const std::function<void()>& body);
+  /// `body` where the condition holds, which must be able to hold and to fail, else `otherwise`.
+  void either(std::vector<Guard> condition, const std::function<void()>& body,
+              const std::function<void()>& otherwise);
   void barrier();
 
   // Of a GPU.
@@ -78,6 +81,20 @@ public:
   /// `body` in the last of `arrivals` blocks that come here with this element of the counter.
   void last(int counter, const Expr& place, const Expr& arrivals,
             const std::function<void()>& body);
+
+  /// See InstKind and StmtKind.
+  ValueId load_matrix(int buffer, const Expr& row, int matrices, bool transposed);
+  ValueId mma(DType element, ValueId a, ValueId b, ValueId c);
+  void copy_async(int to, const Expr& place, int from, const Expr& offset, int lanes,
+                  std::vector<Guard> mask = {});
+  void commit_copies();
+  void warp_barrier();
+  void wait_copies(int groups);
+  int tensor_map(TensorMap map); ///< gives its number
+  void tensor_copy(int map, std::vector<Expr> at, int to, const Expr& place, int signals,
+                   const Expr& signal);
+  /// Any statement without a body that makes no value.
+  void effect(Stmt statement);
 
   /// The finished program, verified. `workers`: how many workers can be of use.
   KernelProgram finish(const Expr& workers);

@@ -35,7 +35,7 @@ std::set<int> loads_of(const Stage& stage, int value) {
 
 class Finder {
 public:
-  explicit Finder(const Region& region) : r_(region) {}
+  Finder(const Region& region, bool vectors) : r_(region), vectors_(vectors) {}
 
   FoundContraction run() {
     FoundContraction found;
@@ -119,11 +119,11 @@ private:
     std::vector<int> only_left, only_right, both;
     for (int a : result_axes(stage))
       (left[a] == right[a] ? both : left[a] ? only_left : only_right).push_back(a);
-    if (only_left.empty() || only_right.empty())
+    if (only_left.empty() + only_right.empty() > (vectors_ ? 1 : 0))
       return "one side has no axis of its own";
     if (stage.over.empty())
       return "nothing is summed";
-    if (swaps(stage, only_left, only_right)) {
+    if (only_right.empty() || (!only_left.empty() && swaps(stage, only_left, only_right))) {
       std::swap(only_left, only_right);
       std::swap(f_.left, f_.right);
     }
@@ -139,7 +139,8 @@ private:
     });
     for (AxisGroup* group : {&f_.rows, &f_.columns, &f_.batch, &f_.depth})
       group->extent = points_of(r_, group->axes);
-    describe(stage, f_.left, f_.rows.axes.back());
+    if (!f_.rows.axes.empty())
+      describe(stage, f_.left, f_.rows.axes.back());
     describe(stage, f_.right, f_.columns.axes.back());
     return "";
   }
@@ -210,13 +211,14 @@ private:
   }
 
   const Region& r_;
+  bool vectors_;
   ContractionForm f_;
 };
 
 } // namespace
 
-FoundContraction find_contraction(const Region& region) {
-  return Finder(region).run();
+FoundContraction find_contraction(const Region& region, bool vectors) {
+  return Finder(region, vectors).run();
 }
 
 } // namespace egret::kernel

@@ -44,6 +44,7 @@ struct FoundContraction {
   ContractionForm form;
   std::string reason;
 };
-FoundContraction find_contraction(const Region& region);
+/// `vectors`: also products of a vector with a matrix, as one row without axes.
+FoundContraction find_contraction(const Region& region, bool vectors = false);
 
 } // namespace egret::kernel

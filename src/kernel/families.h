@@ -18,6 +18,13 @@ const Generator& pieces_generator();
 /// Sums of products (matmuls in any layout, batched) with register tiles, packing and an epilogue.
 const Generator& contraction_generator();
 
+/// The same on a GPU: tiles in shared memory, sums in registers, fused multiply-adds or matrix
+/// instructions.
+const Generator& gpu_contraction_generator();
+
+/// Products of up to eight rows with a matrix on a GPU: as fast as the matrix can be read.
+const Generator& gpu_skinny_generator();
+
 /// Any region: one loop nest a stage, with a barrier between stages that feed each other through
 /// memory.
 const Generator& generic_generator();

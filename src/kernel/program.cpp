@@ -54,6 +54,13 @@ public:
     add(std::uint64_t(i.policy));
     add(i.args);
     add(i.lanes_from);
+    add(std::uint64_t(i.element) * 2 + std::uint64_t(i.transposed));
+    add(std::uint64_t(std::int64_t(i.source)));
+    add(i.source_expr);
+    add(std::uint64_t(i.source_transposed));
+    add(i.at.size());
+    for (const Expr& e : i.at)
+      add(e);
   }
   void add(const Block& block) {
     add(block.size());
@@ -67,6 +74,7 @@ public:
         add(*e);
       add(std::uint64_t(s.bind) * 8 + std::uint64_t(s.order));
       add(std::uint64_t(s.unroll));
+      add(s.variables);
       add(s.body);
       add(s.otherwise);
     }
@@ -123,6 +131,18 @@ std::uint64_t hash_of(const KernelProgram& program) {
       h.add(t);
   }
   h.add(program.body);
+  h.add(program.tensor_maps.size());
+  for (const TensorMap& m : program.tensor_maps) {
+    h.add(std::uint64_t(m.buffer));
+    h.add(m.offset);
+    for (const auto* list : {&m.extents, &m.strides}) {
+      h.add(list->size());
+      for (const Expr& e : *list)
+        h.add(e);
+    }
+    h.add(m.box);
+    h.add(std::uint64_t(m.swizzle));
+  }
   h.add(program.launch.workers);
   h.add(std::uint64_t(program.launch.threads) * 2 + std::uint64_t(program.launch.resident));
   h.add(std::uint64_t(program.launch.blocks_per_core));

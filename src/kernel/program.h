@@ -68,6 +68,12 @@ enum class InstKind : std::uint8_t {
   ReduceThreads, ///< args[0] combined by `monoid` (Sum, Max, Prod) over aligned groups of `number` threads: a power of two up to 32, or all
                  ///< threads of the block. All of the group come here, and all get the result. Fixed tree order: over a warp, thread i with
                  ///< thread i xor 16, 8, 4, 2, 1; over a block, then the warps' results likewise, padded with the identity to a power of two.
+  LoadMatrix,    ///< `number` (1, 2 or 4) matrices of 8 x 8 elements of two bytes from Shared memory: lane l of the warp says where row l % 8
+                 ///< of matrix l / 8 begins (buffer[expr], 8 neighbours). Gives u32 x number: of matrix i the elements (l / 4, 2 * (l % 4))
+                 ///< and its right neighbour, the first in the low half; `transposed`: of the matrix mirrored at its diagonal
+  Mma,           ///< a warp's product of a 16 x 16 by a 16 x 8 matrix of `element` (bf16, f16), added to 16 x 8 of f32. args: a (u32 x 4: LoadMatrix's
+                 ///< quarters upper left, lower left, upper right, lower right), b (u32 x 2: upper and lower half of the transposed), c (f32 x 4: of
+                 ///< row l / 4 columns 2 * (l % 4) and the next, then the same of the row 8 below)
 };
 
 struct Inst {
@@ -83,6 +89,13 @@ struct Inst {
   CachePolicy policy = CachePolicy::Default;
   std::vector<ValueId> args;
   std::vector<int> lanes_from;
+  // GPU: copies and matrices
+  DType element = DType::F32;
+  bool transposed = false;
+  int source = -1;         ///< a second buffer, and the place in it
+  Expr source_expr;
+  bool source_transposed = false;
+  std::vector<Expr> at;    ///< coordinates in a tensor map, innermost first
   friend bool operator==(const Inst&, const Inst&) = default;
 };
 
@@ -101,6 +114,27 @@ enum class StmtKind : std::uint8_t {
   GridBarrier, ///< all threads of all blocks, through the counter inst.buffer[inst.expr] and the next one; asks for launch.resident
   Last,        ///< body where this block is the last of `end` that come here with this counter, inst.buffer[inst.expr], which is then zero
                ///< again. What the others wrote before is visible in the body. A barrier of the block.
+  WarpBarrier, ///< the threads of the warp
+  CopyAsync,   ///< Shared inst.buffer[inst.expr ...] = inst.source[inst.source_expr ...]: type.lanes neighbours, together 4, 8 or 16 bytes and
+               ///< aligned so; zeros where inst.mask fails. It happens at any time up to the thread's WaitCopies for the group of copies it is in
+  CommitCopies, ///< the thread's copies since the last one are a group
+  // Compute capability 9.0a. A signal is an element of a u64 Shared buffer; it goes through phases, numbered from 0. A phase ends when all
+  // arrivals have come and all bytes that were announced.
+  InitSignal,  ///< signal inst.buffer[inst.expr] has `number` arrivals a phase; a barrier must follow
+  Arrive,      ///< at signal inst.buffer[inst.expr]; announces `number` bytes for this phase first
+  Await,       ///< until the phase of signal inst.buffer[inst.expr] whose number has the parity args[0] (i32) has ended. The one before it counts
+               ///< as ended at the start
+  TensorCopy,  ///< the box at inst.at of tensor map `number` to Shared inst.buffer[inst.expr], zeros where it leaves the tensor; the bytes of the
+               ///< whole box then count at signal inst.source[inst.source_expr]
+  FenceProducts,  ///< registers and shared memory are as the next products want them
+  MultiplyAsync,  ///< variables (f32 x 4 each, 8 columns of a warp group's 64 rows as in Mma) += A * B in steps of 16 along the depth; = where
+                  ///< inst.mask fails. inst.element are A's at inst.buffer[inst.expr] and B's at inst.source[inst.source_expr], both in the swizzled
+                  ///< order of tensor maps: rows of 64 neighbours along the depth, or (transposed) groups of 64 along the rows or columns, each as
+                  ///< long as `target` (A) and `number` (B) elements. All four warps come here
+  CommitProducts, ///< the products since the last one are a group
+  WaitProducts,   ///< until at most `number` groups of products are still under way; before that nothing may touch their variables
+  SetRegisters,   ///< of a thread, `number` of them, more (target 1) or less (target 0) than before; all four warps
+  WaitCopies,  ///< until at most `number` of the thread's groups of copies are still under way; others see them after a barrier
 };
 
 struct Stmt {
@@ -116,6 +150,7 @@ struct Stmt {
   /// b + blocks ...), or drawn by them (`order` Drawn) from the counter inst.buffer[inst.expr] and the next one.
   Bind bind = Bind::Serial;
   WorkOrder order = WorkOrder::Fixed;
+  std::vector<VarId> variables; ///< MultiplyAsync
   int unroll = 1;          ///< copies of the body a renderer should make
   Block body, otherwise;
 };
@@ -130,6 +165,18 @@ struct Launch {
   std::int64_t least_shared = 0; ///< GPU: bytes of shared memory a block asks for at the least
 };
 
+/// How the copy engine of compute capability 9.0 sees a buffer: a tensor of `extents`, innermost first, whose neighbours along the others are
+/// `strides` elements apart (strides[0] is 1), from element `offset` on. Copies move boxes; in shared memory these lie with `swizzle` bytes
+/// (0 or 128): of each 1024 bytes, bits 4 to 6 of an address are changed by its bits 7 to 9. Indices in programs do not know of that.
+struct TensorMap {
+  int buffer = 0;
+  Expr offset;
+  std::vector<Expr> extents, strides;
+  std::vector<int> box;
+  int swizzle = 128;
+  friend bool operator==(const TensorMap&, const TensorMap&) = default;
+};
+
 /// Arguments: pointers in the order of the buffers with Space::Argument, dims in the order of `dims`, scalars in the order of `scalars`.
 struct KernelProgram {
   std::string name;
@@ -140,6 +187,7 @@ struct KernelProgram {
   std::vector<Type> values;     ///< ValueId -> type
   Block body;
   Launch launch;
+  std::vector<TensorMap> tensor_maps; ///< further arguments, encoded by the device from pointers and dims
   bool uses_barrier = false;
   bool deterministic = true;
 };

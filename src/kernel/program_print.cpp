@@ -104,11 +104,21 @@ public:
                           egret::name_of(b.dtype), text(b.elements), b.read ? " read" : "",
                           b.written ? " written" : "");
     }
+    for (std::size_t i = 0; i < p_.tensor_maps.size(); ++i)
+      tensor_map(int(i));
     block(p_.body, 1);
     return out_;
   }
 
 private:
+  void tensor_map(int number) {
+    const TensorMap& m = p_.tensor_maps[std::size_t(number)];
+    out_ += fmt::format("  map {} of {} from {}:", number, buffer(m.buffer), text(m.offset));
+    for (std::size_t i = 0; i < m.box.size(); ++i)
+      out_ += fmt::format(" {} of {} by {}", m.box[i], text(m.extents[i]), text(m.strides[i]));
+    out_ += "\n";
+  }
+
   std::string text(const Expr& e) const {
     return kernel::text_of(e, [](const Expr& v) {
       if (v.is_axis())
@@ -126,6 +136,10 @@ private:
   std::string buffer(int b) const {
     const std::string& name = p_.buffers.at(b).name;
     return name.empty() ? fmt::format("b{}", b) : name;
+  }
+
+  std::string place(int b, const Expr& e) const {
+    return fmt::format("{}[{}]", buffer(b), text(e));
   }
 
   static std::string type(const Type& t) {
@@ -173,6 +187,11 @@ private:
       return fmt::format("{} of the lanes of{}", name_of(i.monoid), args(i.args));
     case InstKind::Shuffle:
       return fmt::format("shuffle{} by [{}]", args(i.args), fmt::join(i.lanes_from, " "));
+    case InstKind::LoadMatrix:
+      return fmt::format("matrices {} {}[{}]{}", i.number, buffer(i.buffer), text(i.expr),
+                         i.transposed ? " transposed" : "");
+    case InstKind::Mma:
+      return fmt::format("mma {}{}", egret::name_of(i.element), args(i.args));
     case InstKind::Test:
       return "test" + mask(i.mask, "");
     case InstKind::ReduceThreads:
@@ -231,6 +250,61 @@ private:
       out_ += fmt::format("{}last of {} by {}[{}]\n", in, text(s.end), buffer(s.inst.buffer),
                           text(s.inst.expr));
       block(s.body, depth + 1);
+      break;
+    case StmtKind::WarpBarrier:
+      out_ += in + "barrier of the warp\n";
+      break;
+    case StmtKind::CopyAsync:
+      out_ += fmt::format("{}copy async {} of {}[{}] to {}[{}]{}\n", in, s.inst.type.lanes,
+                          buffer(s.inst.source), text(s.inst.source_expr), buffer(s.inst.buffer),
+                          text(s.inst.expr), mask(s.inst.mask, "where"));
+      break;
+    case StmtKind::InitSignal:
+      out_ += fmt::format("{}signal {} has {} arrivals\n", in, place(s.inst.buffer, s.inst.expr),
+                          s.number);
+      break;
+    case StmtKind::Arrive:
+      out_ += fmt::format("{}arrive at {}", in, place(s.inst.buffer, s.inst.expr));
+      if (s.number > 0)
+        out_ += fmt::format(" before {} bytes", s.number);
+      out_ += "\n";
+      break;
+    case StmtKind::Await:
+      out_ += fmt::format("{}await {} in phase{}\n", in, place(s.inst.buffer, s.inst.expr),
+                          args(s.args));
+      break;
+    case StmtKind::TensorCopy: {
+      out_ += fmt::format("{}copy box of map {} at [", in, s.number);
+      for (std::size_t i = 0; i < s.inst.at.size(); ++i)
+        out_ += (i ? ", " : "") + text(s.inst.at[i]);
+      out_ += fmt::format("] to {}, signal {}\n", place(s.inst.buffer, s.inst.expr),
+                          place(s.inst.source, s.inst.source_expr));
+      break;
+    }
+    case StmtKind::FenceProducts:
+      out_ += in + "fence products\n";
+      break;
+    case StmtKind::MultiplyAsync:
+      out_ += fmt::format("{}multiply async {}{} by {}{} into r{} to r{}{}\n", in,
+                          place(s.inst.buffer, s.inst.expr), s.inst.transposed ? " transposed" : "",
+                          place(s.inst.source, s.inst.source_expr),
+                          s.inst.source_transposed ? " transposed" : "", s.variables.front(),
+                          s.variables.back(), mask(s.inst.mask, "added where"));
+      break;
+    case StmtKind::CommitProducts:
+      out_ += in + "commit products\n";
+      break;
+    case StmtKind::WaitProducts:
+      out_ += fmt::format("{}wait until {} groups of products are under way\n", in, s.number);
+      break;
+    case StmtKind::SetRegisters:
+      out_ += fmt::format("{}{} registers to {}\n", in, s.target ? "raise" : "lower", s.number);
+      break;
+    case StmtKind::CommitCopies:
+      out_ += in + "commit copies\n";
+      break;
+    case StmtKind::WaitCopies:
+      out_ += fmt::format("{}wait until {} groups of copies are under way\n", in, s.number);
       break;
     case StmtKind::Prefetch:
       out_ += fmt::format("{}prefetch {}[{}]\n", in, buffer(s.inst.buffer), text(s.inst.expr));

@@ -288,7 +288,87 @@ private:
             "groups of {} threads cannot be combined", i.number);
       together(i.number, "a combination");
       break;
+    case InstKind::LoadMatrix:
+      check(buffer(i.buffer).space == Space::Shared && size_of(buffer(i.buffer).dtype) == 2,
+            "matrices are read from buffer {}", buffer(i.buffer).name);
+      check((i.number == 1 || i.number == 2 || i.number == 4) &&
+                i.type == Type{DType::U32, i.number},
+            "{} matrices are read as {} words", i.number, i.type.lanes);
+      expr(i.expr, i.type.lanes);
+      check((i.expr.divisor()) % 8 == 0, "rows of a matrix in {} begin at {}",
+            buffer(i.buffer).name, i.expr.str());
+      together(32, "a load of matrices");
+      break;
+    case InstKind::Mma:
+      args(3);
+      check(i.element == DType::BF16 || i.element == DType::F16, "a matrix product in {}",
+            name_of(i.element));
+      check(value(i.args[0]) == Type{DType::U32, 4} && value(i.args[1]) == Type{DType::U32, 2} &&
+                value(i.args[2]) == Type{DType::F32, 4} && i.type == Type{DType::F32, 4},
+            "a matrix product of other types");
+      together(32, "a matrix product");
+      break;
     }
+  }
+
+  void copy(const Inst& i) const {
+    const Buffer &to = buffer(i.buffer), &from = buffer(i.source);
+    check(to.space == Space::Shared && to.written, "an asynchronous copy to {}", to.name);
+    check(from.space == Space::Argument || from.space == Space::Workspace,
+          "an asynchronous copy from {}", from.name);
+    check(from.read && from.dtype == to.dtype && i.type.dtype == to.dtype,
+          "a copy from {} to {} changes the type", from.name, to.name);
+    const auto size = std::int64_t(size_of(to.dtype));
+    const std::int64_t bytes = i.type.lanes * size;
+    check(bytes == 4 || bytes == 8 || bytes == 16, "a copy of {} bytes", bytes);
+    for (const auto& [place, buffer] : {std::pair{&i.expr, &to}, {&i.source_expr, &from}}) {
+      expr(*place, 1);
+      check(place->divisor() % i.type.lanes == 0 && buffer->alignment % bytes == 0,
+            "a copy of {} bytes at {}[{}]", bytes, buffer->name, place->str());
+    }
+    mask(i.mask, 1);
+  }
+
+  void signal(int b, const Expr& place) const {
+    check(buffer(b).space == Space::Shared && buffer(b).dtype == DType::U64,
+          "a signal in buffer {}", buffer(b).name);
+    expr(place, 1);
+  }
+
+  void tensor_copy(const Stmt& s) const {
+    check(s.number >= 0 && std::size_t(s.number) < p_.tensor_maps.size(), "no tensor map {}",
+          s.number);
+    const TensorMap& m = p_.tensor_maps[std::size_t(s.number)];
+    check(m.extents.size() == m.box.size() && m.strides.size() == m.box.size() &&
+              s.inst.at.size() == m.box.size() && !m.box.empty() && m.box.size() <= 5,
+          "tensor map {} has another rank", s.number);
+    const Buffer &from = buffer(m.buffer), &to = buffer(s.inst.buffer);
+    check(from.space == Space::Argument && from.read, "a tensor map of {}", from.name);
+    check(to.space == Space::Shared && to.dtype == from.dtype && to.alignment % 128 == 0 &&
+              (m.swizzle == 0 || to.alignment % 1024 == 0),
+          "a tensor map's box goes to {}", to.name);
+    expr(s.inst.expr, 1);
+    for (const Expr& e : s.inst.at)
+      expr(e, 1);
+    signal(s.inst.source, s.inst.source_expr);
+  }
+
+  void multiply(const Stmt& s) const {
+    const auto size = s.variables.size();
+    check(size >= 1 && size <= 32, "an asynchronous product of {} columns", 8 * size);
+    for (VarId v : s.variables)
+      check(v >= 0 && std::size_t(v) < p_.variables.size() &&
+                p_.variables[std::size_t(v)] == Type{DType::F32, 4},
+            "an asynchronous product into variable {}", v);
+    for (int b : {s.inst.buffer, s.inst.source})
+      check(buffer(b).space == Space::Shared && buffer(b).dtype == s.inst.element &&
+                size_of(s.inst.element) == 2 && is_float(s.inst.element) &&
+                buffer(b).alignment % 1024 == 0,
+            "an asynchronous product of {}", buffer(b).name);
+    expr(s.inst.expr, 1);
+    expr(s.inst.source_expr, 1);
+    mask(s.inst.mask, 1);
+    together(32, "an asynchronous product");
   }
 
   void block(const Block& statements) {
@@ -342,9 +422,11 @@ private:
       check(s.order == WorkOrder::Fixed || grid, "loop {}: only a grid's work is drawn", s.number);
       int bounds = std::min({level_of(s.begin), level_of(s.end), level_of(s.step)});
       if (grid) {
-        check(std::min(bounds, level_) == threads_, "grid loop {} differs by thread", s.number);
-        if (s.order == WorkOrder::Drawn)
+        check(bounds == threads_, "grid loop {} differs by thread", s.number);
+        if (s.order == WorkOrder::Drawn) {
+          check(level_ == threads_, "drawn grid loop {} differs by thread", s.number);
           counter(s.inst);
+        }
       }
       bool was = std::exchange(in_core_, in_core_ || core || grid);
       int level = std::exchange(level_, std::min(level_, bounds));
@@ -377,6 +459,40 @@ private:
               "barrier {} of {} threads", s.number, s.end.str());
         together(32, "a barrier");
       }
+      break;
+    case StmtKind::WarpBarrier:
+      together(32, "a barrier of a warp");
+      break;
+    case StmtKind::CopyAsync:
+      copy(s.inst);
+      break;
+    case StmtKind::CommitCopies:
+    case StmtKind::WaitCopies:
+      check(threads_ > 0 && s.number >= 0, "a wait for copies");
+      break;
+    case StmtKind::InitSignal:
+    case StmtKind::Arrive:
+      signal(s.inst.buffer, s.inst.expr);
+      check(s.number >= (s.kind == StmtKind::InitSignal ? 1 : 0), "a signal of {}", s.number);
+      break;
+    case StmtKind::Await:
+      signal(s.inst.buffer, s.inst.expr);
+      check(s.args.size() == 1 && value(s.args[0]) == Type{DType::I32, 1}, "a parity is one i32");
+      break;
+    case StmtKind::TensorCopy:
+      tensor_copy(s);
+      break;
+    case StmtKind::MultiplyAsync:
+      multiply(s);
+      break;
+    case StmtKind::FenceProducts:
+    case StmtKind::CommitProducts:
+    case StmtKind::WaitProducts:
+      together(32, "an asynchronous product");
+      break;
+    case StmtKind::SetRegisters:
+      check(s.number >= 24 && s.number <= 256 && s.number % 8 == 0, "{} registers", s.number);
+      together(32, "a change of registers");
       break;
     case StmtKind::GridBarrier:
       check(threads_ > 0 && !in_core_, "a barrier of the grid that not all blocks reach");

@@ -200,21 +200,26 @@ void members(A& a, Buffer& x) {
 template <class A>
 void members(A& a, Inst& x) {
   all(a, x.kind, x.type, x.constant, x.number, x.expr, x.op, x.monoid, x.buffer, x.mask, x.policy,
-      x.args, x.lanes_from);
+      x.args, x.lanes_from, x.element, x.transposed, x.source, x.source_expr, x.source_transposed,
+      x.at);
 }
 template <class A>
 void members(A& a, Stmt& x) {
   all(a, x.kind, x.target, x.inst, x.args, x.number, x.extent, x.begin, x.end, x.step, x.bind,
-      x.order, x.unroll, x.body, x.otherwise);
+      x.order, x.variables, x.unroll, x.body, x.otherwise);
 }
 template <class A>
 void members(A& a, Launch& x) {
   all(a, x.workers, x.threads, x.resident, x.blocks_per_core, x.least_shared);
 }
 template <class A>
+void members(A& a, TensorMap& x) {
+  all(a, x.buffer, x.offset, x.extents, x.strides, x.box, x.swizzle);
+}
+template <class A>
 void members(A& a, KernelProgram& x) {
   all(a, x.name, x.buffers, x.dims, x.scalars, x.variables, x.values, x.body, x.launch,
-      x.uses_barrier, x.deterministic);
+      x.tensor_maps, x.uses_barrier, x.deterministic);
 }
 
 // --- regions
@@ -252,7 +257,7 @@ void members(A& a, Region& x) {
 
 template <class T>
 constexpr std::string_view kMark =
-    std::is_same_v<T, Region> ? "egret region 1\n" : "egret kernel 1\n";
+    std::is_same_v<T, Region> ? "egret region 1\n" : "egret kernel 2\n";
 
 template <class T>
 std::string bytes_of(const T& value) {

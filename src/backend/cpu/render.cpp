@@ -133,8 +133,7 @@ void Renderer::statement(const Stmt& stmt) {
   case StmtKind::Prefetch:
     prefetch(stmt.inst);
     return;
-  case StmtKind::GridBarrier:
-  case StmtKind::Last:
+  default:
     break;
   }
   ensure(false, "kernel {}: a statement of a GPU's program", program_.name);

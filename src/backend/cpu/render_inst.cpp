@@ -53,7 +53,7 @@ llvm::Value* Renderer::instruction(const Inst& inst, Type type) {
     Value* lanes = mask_vector(mask, type.lanes);
     return lanes == nullptr ? b.CreateVectorSplat(count, b.getTrue()) : lanes;
   }
-  case InstKind::ReduceThreads:
+  default:
     break;
   }
   ensure(false, "kernel {}: an unknown instruction", program_.name);

@@ -28,7 +28,7 @@ KernelArtifact::KernelArtifact(std::shared_ptr<DeviceCore> core, const KernelPro
       log_(std::move(cubin.log)), seconds_(seconds), cached_(cubin.cached),
       pointers_(count_of(program, Space::Argument) + count_of(program, Space::Workspace)),
       dims_(program.dims.size()), scalars_(program.scalars.size()),
-      blocks_(program.launch.workers, program.dims),
+      blocks_(program.launch.workers, program.dims), maps_(program),
       threads_(static_cast<unsigned>(program.launch.threads)) {
   const Context& context = *core_->context;
   const DriverApi& api = context.api();
@@ -68,9 +68,10 @@ KernelArtifact::KernelArtifact(std::shared_ptr<DeviceCore> core, const KernelPro
     most_blocks_ = program.launch.resident ? resident_blocks(program) : 0x7fffffffu;
     const std::size_t words = std::max<std::size_t>(1, pointers_ + counters_.size()) +
                               std::max<std::size_t>(1, dims_) + std::max<std::size_t>(1, scalars_);
-    if (words * 8 > kMostParameterBytes)
+    const std::size_t bytes = words * 8 + maps_.count() * (TensorMaps::kBytes + 64);
+    if (bytes > kMostParameterBytes)
       fail(ErrorKind::Unsupported, "{}: kernel {} has {} bytes of parameters, {} are allowed",
-           context.name(), name_, words * 8, kMostParameterBytes);
+           context.name(), name_, bytes, kMostParameterBytes);
   } catch (...) {
     for (void* counter : counters_)
       core_->memory.release(counter);
@@ -120,7 +121,8 @@ void KernelArtifact::pack(const kernel::ArgBlock& block, LaunchArgs& args) const
   const std::size_t pointers = std::max<std::size_t>(1, pointers_ + counters_.size());
   const std::size_t dims = std::max<std::size_t>(1, dims_);
   const std::size_t scalars = std::max<std::size_t>(1, scalars_);
-  args.bytes.assign((pointers + dims + scalars) * 8, std::byte{0});
+  args.bytes.assign((pointers + dims + scalars) * 8 + maps_.count() * TensorMaps::kBytes,
+                    std::byte{0});
   std::byte* at = args.bytes.data();
   auto put = [&](const void* from, std::size_t words) {
     if (words > 0)
@@ -135,10 +137,20 @@ void KernelArtifact::pack(const kernel::ArgBlock& block, LaunchArgs& args) const
   put(block.scalars, scalars_);
   const std::int64_t blocks = std::max<std::int64_t>(0, blocks_.at(block.dims));
   args.blocks = static_cast<unsigned>(std::min<std::int64_t>(blocks, most_blocks_));
+  if (args.blocks > 0)
+    maps_.encode(*core_->context, block.pointers, block.dims,
+                 args.bytes.data() + (pointers + dims + scalars) * 8);
+}
+
+void KernelArtifact::put_parameters(const LaunchArgs& args, void** parameters) const {
+  auto* const bytes = const_cast<std::byte*>(args.bytes.data());
+  parameters[0] = bytes;
+  for (std::size_t i = 0; i < maps_.count(); ++i)
+    parameters[1 + i] = bytes + args.bytes.size() - (maps_.count() - i) * TensorMaps::kBytes;
 }
 
 KernelNodeParams KernelArtifact::node_params(const LaunchArgs& args, void** parameters) const {
-  parameters[0] = const_cast<std::byte*>(args.bytes.data());
+  put_parameters(args, parameters);
   KernelNodeParams params;
   params.function = function_;
   params.grid[0] = args.blocks;
@@ -149,7 +161,8 @@ KernelNodeParams KernelArtifact::node_params(const LaunchArgs& args, void** para
 }
 
 void KernelArtifact::launch(const LaunchArgs& args, StreamHandle stream) const {
-  void* parameters[] = {const_cast<std::byte*>(args.bytes.data())};
+  void* parameters[kMostParameters];
+  put_parameters(args, parameters);
   LaunchConfig config;
   config.grid[0] = args.blocks;
   config.block[0] = threads_;

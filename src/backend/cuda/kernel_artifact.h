@@ -4,6 +4,7 @@
 #include "backend/common/launch_number.h"
 #include "backend/cuda/cubin_cache.h"
 #include "backend/cuda/memory.h"
+#include "backend/cuda/tensor_maps.h"
 
 #include <memory>
 #include <string>
@@ -29,13 +30,14 @@ struct KernelText {
 
 /// One launch in the driver's terms: the parameter struct and the shape.
 struct LaunchArgs {
-  std::vector<std::byte> bytes; ///< of EgretArgs, see render.h
+  std::vector<std::byte> bytes; ///< of EgretArgs, see render.h, then of the tensor maps
   unsigned blocks = 0;          ///< 0: nothing is to be done
   friend bool operator==(const LaunchArgs&, const LaunchArgs&) = default;
 };
 
 class KernelArtifact final : public Artifact {
 public:
+  static constexpr std::size_t kMostParameters = 1 + TensorMaps::kMost;
   /// Loads `cubin` on the device. Error(Unsupported) when the kernel asks for more than a block can
   /// have.
   KernelArtifact(std::shared_ptr<DeviceCore> core, const kernel::KernelProgram& program,
@@ -50,11 +52,12 @@ public:
   /// `args` keeps its memory from launch to launch.
   void pack(const kernel::ArgBlock& block, LaunchArgs& args) const;
   void launch(const LaunchArgs& args, StreamHandle stream) const;
-  /// The same launch as parameters of a graph's node; `parameters` must hold one pointer.
+  /// The same launch as parameters of a graph's node; `parameters` must hold kMostParameters.
   KernelNodeParams node_params(const LaunchArgs& args, void** parameters) const;
   const std::string& name() const noexcept { return name_; }
 
 private:
+  void put_parameters(const LaunchArgs& args, void** parameters) const;
   unsigned resident_blocks(const kernel::KernelProgram& program) const;
 
   std::shared_ptr<DeviceCore> core_;
@@ -69,6 +72,7 @@ private:
   std::size_t pointers_ = 0, dims_ = 0, scalars_ = 0;
   std::vector<void*> counters_; ///< memory of the Counter buffers
   LaunchNumber blocks_;
+  TensorMaps maps_;
   unsigned threads_ = 0, most_blocks_ = 0;
 };
 

@@ -96,9 +96,10 @@ std::string CudaRenderer::run() {
       program_.launch.blocks_per_core > 0
           ? fmt::format("{}, {}", program_.launch.threads, program_.launch.blocks_per_core)
           : fmt::format("{}", program_.launch.threads);
-  return fmt::format("{}{}\nextern \"C\" __global__ void __launch_bounds__({})\n{}(const "
-                     "__grid_constant__ EgretArgs args) {{\n{}}}\n",
-                     prelude_for(body), parameters(), bounds, kernel_symbol(program_), body);
+  return fmt::format("{}{}{}\nextern \"C\" __global__ void __launch_bounds__({})\n{}(const "
+                     "__grid_constant__ EgretArgs args{}) {{\n{}}}\n",
+                     prelude_for(body), matrix_prelude(body), parameters(), bounds,
+                     kernel_symbol(program_), tensor_map_parameters(), body);
 }
 
 std::string CudaRenderer::parameters() const {
@@ -194,8 +195,10 @@ void CudaRenderer::statement(const Stmt& stmt) {
     return;
   case StmtKind::Last:
     return last(stmt);
+  default:
+    break;
   }
-  ensure(false, "cuda renderer: kernel {}: an unknown statement", program_.name);
+  ensure(matrix_statement(stmt), "cuda renderer: kernel {}: an unknown statement", program_.name);
 }
 
 void CudaRenderer::loop(const Stmt& stmt) {

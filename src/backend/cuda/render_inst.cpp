@@ -72,8 +72,10 @@ void CudaRenderer::let(ValueId target, const Inst& inst) {
     return;
   case InstKind::ReduceThreads:
     return reduce_threads(target, inst);
+  default:
+    break;
   }
-  ensure(false, "cuda renderer: kernel {}: an unknown instruction", program_.name);
+  ensure(matrix_value(target, inst), "cuda renderer: kernel {}: an unknown instruction", program_.name);
 }
 
 // Two roundings of f32 to a 16-bit type are one instruction.

@@ -57,6 +57,17 @@ private:
   std::string element(int buffer, const Expr& e, int lane) const;
   std::string read(int buffer, const std::string& place, kernel::CachePolicy policy) const;
 
+  // Asynchronous copies, signals and matrix instructions (render_matrix.cpp). The first two tell
+  // whether the instruction or statement was one of these.
+  bool matrix_value(kernel::ValueId target, const kernel::Inst& inst);
+  bool matrix_statement(const kernel::Stmt& stmt);
+  void copy_async(const kernel::Inst& inst);
+  void tensor_copy(const kernel::Stmt& stmt);
+  void multiply_async(const kernel::Stmt& stmt);
+  std::string address(int buffer, const Expr& place) const;
+  std::string matrix_prelude(const std::string& body) const;
+  std::string tensor_map_parameters() const;
+
   /// Declares one lane of a value as a constant.
   void define(kernel::ValueId target, int lane, const std::string& text);
   const Lanes& value(kernel::ValueId id) const;

@@ -90,7 +90,7 @@ void StepGraph::patch_launch(Node& node, const Work& item) {
   if (scratch_ == node.args)
     return;
   std::swap(node.args, scratch_);
-  void* parameters[1];
+  void* parameters[KernelArtifact::kMostParameters];
   const KernelNodeParams params = kernel_of(item).node_params(node.args, parameters);
   const Context& context = *core_->context;
   context.driver().check(

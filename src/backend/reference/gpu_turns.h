@@ -23,6 +23,10 @@ public:
   /// All warps of the block; barrier `number` > 0: of `warps` of them.
   void barrier(int block, int warp, int number, int warps);
   void grid_barrier(int block, int warp);
+  /// Until `ready` holds.
+  void wait(int block, int warp, std::function<bool()> ready, const char* what) {
+    turns_.wait(block * warps_ + warp, std::move(ready), what);
+  }
   /// What all warps of the block put in, by warp. Each warp comes as often as the others.
   std::vector<std::vector<Number>> exchange(int block, int warp, std::vector<Number> mine);
   /// Whether the block is the last of `arrivals` with this key. A barrier of the block.

@@ -64,6 +64,12 @@ private:
     code.index = ExprCode(inst.expr, slot_of);
     code.mask = GuardCode(inst.mask, slot_of);
     collect_symbols(inst.expr, code);
+    code.source = ExprCode(inst.source_expr, slot_of);
+    collect_symbols(inst.source_expr, code);
+    for (const Expr& e : inst.at) {
+      code.at.emplace_back(e, slot_of);
+      collect_symbols(e, code);
+    }
     for (const Guard& guard : inst.mask)
       for (const Expr* e : {&guard.value, &guard.lo, &guard.hi})
         collect_symbols(*e, code);
@@ -130,6 +136,15 @@ ProgramCode::ProgramCode(const KernelProgram& p)
   Translator translate(p, slots);
   for (const kernel::Buffer& buffer : p.buffers)
     buffer_elements.push_back(translate.expr(buffer.elements));
+  for (const kernel::TensorMap& m : p.tensor_maps) {
+    Map map;
+    map.offset = translate.expr(m.offset);
+    for (const Expr& e : m.extents)
+      map.extents.push_back(translate.expr(e));
+    for (const Expr& e : m.strides)
+      map.strides.push_back(translate.expr(e));
+    tensor_maps.push_back(std::move(map));
+  }
   workers = translate.expr(p.launch.workers);
   body = translate.block(p.body);
 }

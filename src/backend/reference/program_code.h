@@ -16,6 +16,8 @@ struct InstCode {
   int lanes = 1;
   ExprCode index;
   GuardCode mask;
+  ExprCode source;          ///< the second place
+  std::vector<ExprCode> at; ///< coordinates
   struct Symbol {
     int slot;
     kernel::ValueId value;
@@ -55,6 +57,11 @@ struct ProgramCode {
   const kernel::KernelProgram& program;
   SlotTable slots;
   std::vector<ExprCode> buffer_elements;
+  struct Map {
+    ExprCode offset;
+    std::vector<ExprCode> extents, strides;
+  };
+  std::vector<Map> tensor_maps;
   ExprCode workers;
   std::vector<StmtCode> body;
   std::vector<int> value_offset; ///< ValueId -> place of its first lane; the total at the end

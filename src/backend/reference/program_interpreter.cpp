@@ -1,5 +1,6 @@
 #include "backend/reference/program_interpreter.h"
 
+#include "backend/reference/gpu_matrix.h"
 #include "backend/reference/gpu_turns.h"
 #include "backend/reference/number.h"
 #include "backend/reference/program_code.h"
@@ -35,9 +36,9 @@ public:
   };
 
   Worker(const ProgramCode& code, const ArgBlock& block, const std::vector<std::int64_t>& slots,
-         ProgramMemory& memory, WorkerTurns* cpu, GpuTurns* gpu, Place place)
+         ProgramMemory& memory, WorkerTurns* cpu, GpuTurns* gpu, Signals* signals, Place place)
       : code_(code), program_(code.program), block_(block), memory_(memory), cpu_(cpu), gpu_(gpu),
-        place_(place), width_(gpu ? 32 : 1),
+        signals_(signals), matrices_(code.program, memory), place_(place), width_(gpu ? 32 : 1),
         stride_(static_cast<std::size_t>(code.value_offset.back())),
         variable_stride_(static_cast<std::size_t>(code.variable_offset.back())),
         slots_(static_cast<std::size_t>(width_), slots),
@@ -48,7 +49,10 @@ public:
           32 * place.warp + i;
   }
 
-  void run() { execute(code_.body, all()); }
+  void run() {
+    below_ -= (place_.block * 32 + place_.warp) * 100'000;
+    execute(code_.body, all());
+  }
 
 private:
   Mask all() const { return width_ == 32 ? ~Mask{0} : Mask{1}; }
@@ -72,6 +76,8 @@ private:
     case StmtKind::Let:
       if (stmt.inst.kind == InstKind::ReduceThreads)
         return reduce_threads(stmt, mask);
+      if (stmt.inst.kind == InstKind::LoadMatrix || stmt.inst.kind == InstKind::Mma)
+        return warp_value(code, mask);
       return each(mask, [&](int i) { evaluate(code.inst, i, value(stmt.target, i)); });
     case StmtKind::Set:
       return each(mask, [&](int i) { set_variable(stmt.target, stmt.args.at(0), i); });
@@ -95,7 +101,141 @@ private:
       return last(code, mask);
     case StmtKind::Prefetch:
       return;
+    case StmtKind::WarpBarrier:
+      whole_warp(mask, "a barrier of the warp");
+      return order();
+    case StmtKind::CopyAsync:
+      return each(mask, [&](int i) {
+        const bool held = enabled(code.inst, i, 0);
+        matrices_.copy(i, stmt.inst, code.inst.index(slots(i)),
+                       held ? code.inst.source(slots(i)) : 0, held, actor(i));
+      });
+    case StmtKind::CommitCopies:
+      return each(mask, [&](int i) { matrices_.commit_copies(i); });
+    case StmtKind::WaitCopies:
+      return each(mask, [&](int i) { matrices_.wait_copies(i, stmt.number, actor(i)); });
+    case StmtKind::InitSignal:
+    case StmtKind::Arrive:
+    case StmtKind::Await:
+    case StmtKind::TensorCopy:
+      return signal(code, mask);
+    case StmtKind::MultiplyAsync:
+      whole_warp(mask, "an asynchronous product");
+      return multiply_async(code);
+    case StmtKind::CommitProducts:
+      return matrices_.commit_products();
+    case StmtKind::WaitProducts:
+      whole_warp(mask, "a wait for products");
+      return matrices_.wait_products(stmt.number, unordered(0), [&](int variable, int i) {
+        return variable_lanes(variable, i);
+      });
+    case StmtKind::FenceProducts:
+    case StmtKind::SetRegisters:
+      return;
     }
+  }
+
+  // --- Copies, signals and matrices
+
+  void whole_warp(Mask mask, const char* what) const {
+    ensure(mask == all(), "program {}: some threads of a warp do not come to {}", program_.name,
+           what);
+  }
+  /// What comes now is ordered behind what these threads did, and is not compared with what other
+  /// warps do until the next barrier of the block.
+  void order() { phase_ = --below_; }
+  /// Accesses that signals order.
+  Actor unordered(int i) {
+    Actor a = actor(i);
+    a.phase = --below_;
+    return a;
+  }
+
+  void signal(const StmtCode& code, Mask mask) {
+    const kernel::Stmt& stmt = *code.stmt;
+    const Inst& inst = stmt.inst;
+    each(mask, [&](int i) {
+      fill_symbols(code.inst, i, 0);
+      const std::int64_t place = code.inst.index(slots(i));
+      switch (stmt.kind) {
+      case StmtKind::InitSignal:
+        return signals_->init(place_.block, inst.buffer, place, stmt.number);
+      case StmtKind::Arrive:
+        return signals_->arrive(place_.block, inst.buffer, place, stmt.number);
+      case StmtKind::Await: {
+        const auto parity = static_cast<int>(operand(stmt.args.at(0), i, 0).i);
+        const auto ended = [this, &inst, place, parity] {
+          return signals_->ended(place_.block, inst.buffer, place, parity);
+        };
+        if (!ended())
+          gpu_->wait(place_.block, place_.warp, ended, "a signal");
+        return order();
+      }
+      default:
+        return tensor_copy(code, i, place);
+      }
+    });
+  }
+
+  void tensor_copy(const StmtCode& code, int i, std::int64_t to) {
+    const Inst& inst = code.stmt->inst;
+    const auto number = static_cast<std::size_t>(code.stmt->number);
+    const ProgramCode::Map& map = code_.tensor_maps.at(number);
+    std::vector<std::int64_t> extents, strides, at;
+    for (std::size_t d = 0; d < map.extents.size(); ++d) {
+      extents.push_back(map.extents[d](slots(i)));
+      strides.push_back(map.strides[d](slots(i)));
+      at.push_back(code.inst.at[d](slots(i)));
+    }
+    const std::int64_t bytes =
+        matrices_.copy_box(program_.tensor_maps[number], map.offset(slots(i)), extents, strides, at,
+                           inst.buffer, to, unordered(i));
+    signals_->bring(place_.block, inst.source, code.inst.source(slots(i)), bytes);
+  }
+
+  void warp_value(const StmtCode& code, Mask mask) {
+    const kernel::Stmt& stmt = *code.stmt;
+    const Inst& inst = stmt.inst;
+    whole_warp(mask, "a matrix");
+    std::vector<std::array<Number, 4>> result;
+    if (inst.kind == InstKind::LoadMatrix) {
+      std::array<std::int64_t, WarpMatrices::kThreads> rows{};
+      WarpMatrices::Actors actors;
+      each(mask, [&](int i) {
+        fill_symbols(code.inst, i, 0);
+        rows[static_cast<std::size_t>(i)] = code.inst.index(slots(i));
+        actors[static_cast<std::size_t>(i)] = actor(i);
+      });
+      result = matrices_.load(inst, rows, actors);
+    } else {
+      std::vector<std::array<Number, 4>> args[3];
+      for (int a = 0; a < 3; ++a)
+        each(mask, [&](int i) {
+          const kernel::ValueId id = inst.args.at(static_cast<std::size_t>(a));
+          std::array<Number, 4> lanes{};
+          for (int l = 0; l < type_of(id).lanes; ++l)
+            lanes[static_cast<std::size_t>(l)] = operand(id, i, l);
+          args[a].push_back(lanes);
+        });
+      result = WarpMatrices::multiply(inst.element, args[0], args[1], args[2]);
+    }
+    each(mask, [&](int i) {
+      std::copy_n(result[static_cast<std::size_t>(i)].begin(), inst.type.lanes,
+                  value(stmt.target, i));
+    });
+  }
+
+  void multiply_async(const StmtCode& code) {
+    const kernel::Stmt& stmt = *code.stmt;
+    const Inst& inst = stmt.inst;
+    WarpMatrices::Product p;
+    p.add = enabled(code.inst, 0, 0);
+    p.left = {inst.buffer, code.inst.index(slots(0)), inst.transposed, stmt.target};
+    p.right = {inst.source, code.inst.source(slots(0)), inst.source_transposed, stmt.number};
+    p.element = inst.element;
+    p.first_row = 16 * (place_.warp % 4);
+    p.variables = stmt.variables;
+    matrices_.multiply_async(std::move(p));
   }
 
   void barrier(const StmtCode& code) {
@@ -105,15 +245,18 @@ private:
       gpu_->barrier(place_.block, place_.warp, code.stmt->number,
                     static_cast<int>(code.end(slots(0)) / 32));
     if (code.stmt->number == 0)
-      ++phase_;
+      next_phase();
+    else
+      order();
   }
+  void next_phase() { phase_ = ++barriers_; }
 
   void last(const StmtCode& code, Mask mask) {
     fill_symbols(code.inst, 0, 0);
     const std::int64_t key =
         code.inst.index(slots(0)) * std::int64_t{1024} + code.stmt->inst.buffer;
     const bool here = gpu_->last(place_.block, place_.warp, key, code.end(slots(0)));
-    ++phase_;
+    next_phase();
     if (!here)
       return;
     const bool was = std::exchange(acquired_, true);
@@ -197,7 +340,7 @@ private:
       execute(code.body, mask);
       if (drawn) { // the rendered loop has a barrier here
         gpu_->barrier(place_.block, place_.warp, 0, 0);
-        ++phase_;
+        next_phase();
       }
     }
   }
@@ -289,6 +432,8 @@ private:
     case InstKind::Test:
       return {.i = enabled(code, i, lane)};
     case InstKind::ReduceThreads:
+    case InstKind::LoadMatrix:
+    case InstKind::Mma:
       break; // executed for all threads at once
     }
     return {};
@@ -358,10 +503,14 @@ private:
   ProgramMemory& memory_;
   WorkerTurns* cpu_;
   GpuTurns* gpu_;
+  Signals* signals_;
+  WarpMatrices matrices_;
   Place place_;
   int width_;
   std::size_t stride_, variable_stride_;
   int phase_ = 0, grid_phase_ = 0;
+  int barriers_ = 0; ///< of the block, that this warp has passed
+  int below_ = -2;   ///< phases of no other warp: numbers below that of none
   bool in_core_loop_ = false, acquired_ = false;
   std::vector<std::vector<std::int64_t>> slots_; ///< by thread
   std::vector<Number> values_, variables_;       ///< thread after thread
@@ -382,13 +531,14 @@ void interpret(const KernelProgram& program, const ArgBlock& block,
   if (program.launch.threads == 0) {
     WorkerTurns turns(workers);
     turns.run([&](int number) {
-      Worker(code, block, slots, memory, &turns, nullptr, {number, workers, 0}).run();
+      Worker(code, block, slots, memory, &turns, nullptr, nullptr, {number, workers, 0}).run();
     });
     return;
   }
+  Signals signals(program);
   GpuTurns turns(workers, program.launch.threads / 32);
   turns.run([&](int number, int warp) {
-    Worker(code, block, slots, memory, nullptr, &turns, {number, workers, warp}).run();
+    Worker(code, block, slots, memory, nullptr, &turns, &signals, {number, workers, warp}).run();
   });
 }
 

@@ -1,0 +1,281 @@
+// Asynchronous copies, signals and matrix instructions as PTX.
+#include "backend/cuda/renderer.h"
+
+#include <set>
+
+namespace egret::backend::cuda {
+
+using kernel::Inst;
+using kernel::InstKind;
+using kernel::Stmt;
+using kernel::StmtKind;
+using kernel::ValueId;
+
+namespace {
+
+struct Piece {
+  std::string_view name, text;
+};
+
+constexpr Piece kPieces[] = {
+    {"eg_address(", R"(__device__ __forceinline__ unsigned eg_address(const void* p) {
+  return (unsigned)__cvta_generic_to_shared(p);
+}
+)"},
+    {"eg_copy16(", R"(__device__ __forceinline__ void eg_copy16(unsigned to, const void* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(to), "l"(from) : "memory");
+}
+__device__ __forceinline__ void eg_copy16(unsigned to, const void* from, bool held) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+               :: "r"(to), "l"(from), "r"(held ? 16 : 0) : "memory");
+}
+)"},
+    {"eg_copy8(",
+     R"(__device__ __forceinline__ void eg_copy8(unsigned to, const void* from, bool held = true) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;"
+               :: "r"(to), "l"(from), "r"(held ? 8 : 0) : "memory");
+}
+)"},
+    {"eg_copy4(",
+     R"(__device__ __forceinline__ void eg_copy4(unsigned to, const void* from, bool held = true) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
+               :: "r"(to), "l"(from), "r"(held ? 4 : 0) : "memory");
+}
+)"},
+    {"eg_signal(", R"(__device__ __forceinline__ void eg_signal(unsigned s, int arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(s), "r"(arrivals) : "memory");
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+)"},
+    {"eg_arrive(", R"(__device__ __forceinline__ void eg_arrive(unsigned s) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(s) : "memory");
+}
+__device__ __forceinline__ void eg_arrive(unsigned s, int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(s), "r"(bytes) : "memory");
+}
+)"},
+    {"eg_await(", R"(__device__ __forceinline__ void eg_await(unsigned s, int parity) {
+  asm volatile("{\n"
+               ".reg .pred p;\n"
+               "AGAIN:\n"
+               "mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
+               "@!p bra AGAIN;\n"
+               "}" :: "r"(s), "r"(parity) : "memory");
+}
+)"},
+    // Rows of 128 bytes in the swizzled order: 8 of them are 1024 bytes apart from the next 8.
+    {"eg_matrix(",
+     R"(__device__ __forceinline__ unsigned long long eg_matrix(unsigned address, unsigned group) {
+  return (unsigned long long)((address & 0x3ffffu) >> 4) | (unsigned long long)(group >> 4) << 16 |
+         (unsigned long long)(1024 >> 4) << 32 | 1ull << 62;
+}
+)"},
+};
+
+/// A warp group's product of 64 rows by 8 * `pieces` columns, all sums as operands.
+std::string product_text(const std::string& name, int pieces, bool bf16, bool left_transposed,
+                         bool right_transposed) {
+  const int sums = 4 * pieces;
+  std::string parameters, registers, operands;
+  for (int i = 0; i < sums; ++i) {
+    parameters += fmt::format("float& d{}, ", i);
+    registers += fmt::format("{}%{}", i ? ", " : "", i);
+    operands += fmt::format("{}\"+f\"(d{})", i ? ", " : "", i);
+  }
+  const char* type = bf16 ? "bf16" : "f16";
+  return fmt::format("__device__ __forceinline__ void {}({}unsigned long long a, unsigned long "
+                     "long b, int add) {{\n"
+                     "  asm volatile(\"{{ .reg .pred p; setp.ne.b32 p, %{}, 0; \"\n"
+                     "    \"wgmma.mma_async.sync.aligned.m64n{}k16.f32.{}.{} {{{}}}, %{}, %{}, p, "
+                     "1, 1, {}, {}; }}\"\n"
+                     "    : {} : \"l\"(a), \"l\"(b), \"r\"(add));\n}}\n",
+                     name, parameters, sums + 2, 8 * pieces, type, type, registers, sums, sums + 1,
+                     int(left_transposed), int(right_transposed), operands);
+}
+
+std::string mma_text(bool bf16) {
+  const char* type = bf16 ? "bf16" : "f16";
+  return fmt::format(
+      "__device__ __forceinline__ void eg_mma_{0}(float& d0, float& d1, float& d2, float& d3,\n"
+      "    unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1,\n"
+      "    float c0, float c1, float c2, float c3) {{\n"
+      "  asm(\"mma.sync.aligned.m16n8k16.row.col.f32.{0}.{0}.f32 {{%0, %1, %2, %3}}, \"\n"
+      "      \"{{%4, %5, %6, %7}}, {{%8, %9}}, {{%10, %11, %12, %13}};\"\n"
+      "      : \"=f\"(d0), \"=f\"(d1), \"=f\"(d2), \"=f\"(d3)\n"
+      "      : \"r\"(a0), \"r\"(a1), \"r\"(a2), \"r\"(a3), \"r\"(b0), \"r\"(b1),\n"
+      "        \"f\"(c0), \"f\"(c1), \"f\"(c2), \"f\"(c3));\n}}\n",
+      type);
+}
+
+std::string product_name(const Stmt& s) {
+  return fmt::format("eg_product_{}_{}_{}{}", name_of(s.inst.element), 8 * s.variables.size(),
+                     int(s.inst.transposed), int(s.inst.source_transposed));
+}
+
+void each_product(const kernel::Block& block, const std::function<void(const Stmt&)>& f) {
+  for (const Stmt& s : block) {
+    if (s.kind == StmtKind::MultiplyAsync)
+      f(s);
+    each_product(s.body, f);
+    each_product(s.otherwise, f);
+  }
+}
+
+} // namespace
+
+std::string CudaRenderer::matrix_prelude(const std::string& body) const {
+  std::string text;
+  for (const Piece& p : kPieces)
+    if (body.find(p.name) != std::string::npos)
+      text += p.text;
+  for (bool bf16 : {true, false})
+    if (body.find(bf16 ? "eg_mma_bf16(" : "eg_mma_f16(") != std::string::npos)
+      text += mma_text(bf16);
+  std::set<std::string> made;
+  each_product(program_.body, [&](const Stmt& s) {
+    if (made.insert(product_name(s)).second)
+      text += product_text(product_name(s), int(s.variables.size()), s.inst.element == DType::BF16,
+                           s.inst.transposed, s.inst.source_transposed);
+  });
+  if (!program_.tensor_maps.empty())
+    text += "struct __align__(64) CUtensorMap { unsigned long long opaque[16]; };\n";
+  return text;
+}
+
+std::string CudaRenderer::tensor_map_parameters() const {
+  std::string text;
+  for (std::size_t i = 0; i < program_.tensor_maps.size(); ++i)
+    text += fmt::format(", const __grid_constant__ CUtensorMap map{}", i);
+  return text;
+}
+
+std::string CudaRenderer::address(int buffer, const Expr& place) const {
+  return fmt::format("eg_address(b{} + {})", buffer, index_.text(place));
+}
+
+bool CudaRenderer::matrix_value(ValueId target, const Inst& inst) {
+  if (inst.kind != InstKind::LoadMatrix && inst.kind != InstKind::Mma)
+    return false;
+  Lanes& made = values_[static_cast<std::size_t>(target)];
+  for (int l = 0; l < inst.type.lanes; ++l)
+    made.push_back(inst.type.lanes == 1 ? fmt::format("v{}", target)
+                                        : fmt::format("v{}_{}", target, l));
+  line("{} {};", register_type(inst.type.dtype), fmt::join(made, ", "));
+  if (inst.kind == InstKind::Mma) {
+    std::vector<std::string> args = made;
+    const int words[] = {4, 2, 4};
+    for (std::size_t a = 0; a < 3; ++a)
+      for (int l = 0; l < words[a]; ++l)
+        args.push_back(lane_of(inst.args[a], l));
+    line("eg_mma_{}({});", name_of(inst.element), fmt::join(args, ", "));
+    return true;
+  }
+  std::string places, outputs;
+  for (int l = 0; l < inst.number; ++l) {
+    places += fmt::format("{}%{}", l ? ", " : "", l);
+    outputs += fmt::format("{}\"=r\"({})", l ? ", " : "", made[static_cast<std::size_t>(l)]);
+  }
+  line("asm volatile(\"ldmatrix.sync.aligned.m8n8.x{}{}.shared.b16 {{{}}}, [%{}];\" : {} : "
+       "\"r\"({}) : \"memory\");",
+       inst.number, inst.transposed ? ".trans" : "", places, inst.number, outputs,
+       address(inst.buffer, inst.expr));
+  return true;
+}
+
+void CudaRenderer::copy_async(const Inst& inst) {
+  const auto bytes = std::size_t(inst.type.lanes) * size_of(inst.type.dtype);
+  const std::string held = index_.condition(inst.mask);
+  line("eg_copy{}({}, b{} + {}{}{});", bytes, address(inst.buffer, inst.expr), inst.source,
+       index_.text(inst.source_expr), held.empty() ? "" : ", ", held);
+}
+
+void CudaRenderer::tensor_copy(const Stmt& stmt) {
+  const std::size_t rank = stmt.inst.at.size();
+  std::string places, operands;
+  for (std::size_t i = 0; i < rank; ++i) {
+    places += fmt::format("{}%{}", i ? ", " : "", i + 3);
+    operands += fmt::format(", \"r\"((int){})", index_.text(stmt.inst.at[i]));
+  }
+  line(
+      "asm volatile(\"cp.async.bulk.tensor.{}d.shared::cluster.global.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {{{}}}], [%2];\" :: \"r\"({}), \"l\"(&map{}), \"r\"({}){} : \"memory\");",
+      rank, places, address(stmt.inst.buffer, stmt.inst.expr), stmt.number,
+      address(stmt.inst.source, stmt.inst.source_expr), operands);
+}
+
+void CudaRenderer::multiply_async(const Stmt& stmt) {
+  const Inst& i = stmt.inst;
+  std::string sums;
+  for (kernel::VarId v : stmt.variables)
+    for (int l = 0; l < 4; ++l)
+      sums += fmt::format("r{}_{}, ", v, l);
+  const auto matrix = [&](int buffer, const Expr& place, bool transposed, int group) {
+    return fmt::format("eg_matrix({}, {})", address(buffer, place), transposed ? 2 * group : 16);
+  };
+  const std::string add = index_.condition(i.mask);
+  line("{}({}{}, {}, {});", product_name(stmt), sums,
+       matrix(i.buffer, i.expr, i.transposed, stmt.target),
+       matrix(i.source, i.source_expr, i.source_transposed, stmt.number),
+       add.empty() ? "1" : "(int)(" + add + ")");
+}
+
+bool CudaRenderer::matrix_statement(const Stmt& stmt) {
+  const Inst& i = stmt.inst;
+  if (stmt.kind >= StmtKind::InitSignal && stmt.kind <= StmtKind::SetRegisters &&
+      (target_.capability != 90 || !target_.specific))
+    fail(ErrorKind::Unsupported, "cuda: kernel {} is for sm_90a, not for {}", program_.name,
+         target_.arch());
+  const auto plain = [&](const std::string& instruction) {
+    line("asm volatile(\"{};\" ::: \"memory\");", instruction);
+  };
+  switch (stmt.kind) {
+  case StmtKind::WarpBarrier:
+    line("__syncwarp();");
+    break;
+  case StmtKind::CopyAsync:
+    copy_async(i);
+    break;
+  case StmtKind::CommitCopies:
+    plain("cp.async.commit_group");
+    break;
+  case StmtKind::WaitCopies:
+    plain(fmt::format("cp.async.wait_group {}", stmt.number));
+    break;
+  case StmtKind::InitSignal:
+    line("eg_signal({}, {});", address(i.buffer, i.expr), stmt.number);
+    break;
+  case StmtKind::Arrive:
+    if (stmt.number > 0)
+      line("eg_arrive({}, {});", address(i.buffer, i.expr), stmt.number);
+    else
+      line("eg_arrive({});", address(i.buffer, i.expr));
+    break;
+  case StmtKind::Await:
+    line("eg_await({}, {});", address(i.buffer, i.expr), lane_of(stmt.args.at(0), 0));
+    break;
+  case StmtKind::TensorCopy:
+    tensor_copy(stmt);
+    break;
+  case StmtKind::FenceProducts:
+    plain("wgmma.fence.sync.aligned");
+    break;
+  case StmtKind::MultiplyAsync:
+    multiply_async(stmt);
+    break;
+  case StmtKind::CommitProducts:
+    plain("wgmma.commit_group.sync.aligned");
+    break;
+  case StmtKind::WaitProducts:
+    plain(fmt::format("wgmma.wait_group.sync.aligned {}", stmt.number));
+    break;
+  case StmtKind::SetRegisters:
+    plain(fmt::format("setmaxnreg.{}.sync.aligned.u32 {}", stmt.target != 0 ? "inc" : "dec",
+                      stmt.number));
+    break;
+  default:
+    return false;
+  }
+  return true;
+}
+
+} // namespace egret::backend::cuda

@@ -1,0 +1,115 @@
+// What the warps of an interpreted launch do besides loads and arithmetic: asynchronous copies,
+// signals and products of matrices. Late is late: copies and products happen when they are waited
+// for, so that what uses them too early, or frees their operands too early, sees wrong values.
+#pragma once
+
+#include "backend/reference/gpu_turns.h"
+#include "backend/reference/program_memory.h"
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <span>
+#include <vector>
+
+namespace egret::backend::reference {
+
+/// The signals of all blocks, by block, buffer and place.
+class Signals {
+public:
+  explicit Signals(const kernel::KernelProgram& program) : program_(program) {}
+  void init(int block, int buffer, std::int64_t place, int arrivals);
+  /// One arrival, after announcing `bytes`.
+  void arrive(int block, int buffer, std::int64_t place, std::int64_t bytes);
+  /// Announced bytes that have come.
+  void bring(int block, int buffer, std::int64_t place, std::int64_t bytes);
+  /// Whether the phase of this parity has ended.
+  bool ended(int block, int buffer, std::int64_t place, int parity) const;
+
+private:
+  struct Signal {
+    int arrivals = 0, pending = 0;
+    std::int64_t bytes =
+        0; ///< announced and not here; less than 0: here before they were announced
+    std::int64_t phase = 0;
+  };
+  Signal& at(int block, int buffer, std::int64_t place);
+  static void settle(Signal& signal);
+
+  const kernel::KernelProgram& program_;
+  std::map<std::array<std::int64_t, 3>, Signal> signals_;
+};
+
+/// One matrix operand of a product in the order of tensor maps.
+struct SwizzledMatrix {
+  int buffer = -1;
+  std::int64_t first = 0;
+  bool transposed = false;
+  std::int64_t group = 0;
+  std::int64_t at(int panel, int k) const {
+    return first + (transposed ? panel / 64 * group + k * 64 + panel % 64 : panel * 64 + k);
+  }
+};
+
+class WarpMatrices {
+public:
+  static constexpr int kThreads = 32;
+  using Actors = std::array<Actor, kThreads>;
+
+  WarpMatrices(const kernel::KernelProgram& program, ProgramMemory& memory)
+      : program_(program), memory_(memory) {}
+
+  /// Copies `lanes` elements, or zeros where `held` is false.
+  void copy(int thread, const kernel::Inst& inst, std::int64_t to, std::int64_t from, bool held,
+            const Actor& actor);
+  void commit_copies(int thread);
+  void wait_copies(int thread, int groups, const Actor& actor);
+
+  /// The box at `at` of a tensor map to `buffer` from `to` on; gives its bytes. `offset`, `extents`
+  /// and `strides` as the map has them.
+  std::int64_t copy_box(const kernel::TensorMap& map, std::int64_t offset,
+                        std::span<const std::int64_t> extents,
+                        std::span<const std::int64_t> strides, std::span<const std::int64_t> at,
+                        int buffer, std::int64_t to, const Actor& actor);
+
+  /// LoadMatrix: `rows` by thread; gives the words by thread.
+  std::vector<std::array<Number, 4>> load(const kernel::Inst& inst,
+                                          const std::array<std::int64_t, kThreads>& rows,
+                                          const Actors& actors);
+  /// Mma, by thread.
+  static std::vector<std::array<Number, 4>> multiply(DType element,
+                                                     const std::vector<std::array<Number, 4>>& a,
+                                                     const std::vector<std::array<Number, 4>>& b,
+                                                     const std::vector<std::array<Number, 4>>& c);
+
+  /// MultiplyAsync. `variables` gives the first of the four lanes of a variable in a thread.
+  struct Product {
+    SwizzledMatrix left, right;
+    DType element = DType::BF16;
+    bool add = true;
+    int first_row = 0; ///< of the warp
+    std::vector<kernel::VarId> variables;
+  };
+  void multiply_async(Product product) { open_products_.push_back(std::move(product)); }
+  void commit_products();
+  using Variable = std::function<Number*(kernel::VarId variable, int thread)>;
+  void wait_products(int groups, const Actor& actor, const Variable& variable);
+
+private:
+  struct Copy {
+    int buffer;
+    std::int64_t to;
+    std::vector<Number> values;
+  };
+  void run(const Product& product, const Actor& actor, const Variable& variable);
+
+  const kernel::KernelProgram& program_;
+  ProgramMemory& memory_;
+  std::array<std::vector<Copy>, kThreads> open_copies_;
+  std::array<std::deque<std::vector<Copy>>, kThreads> copies_;
+  std::vector<Product> open_products_;
+  std::deque<std::vector<Product>> products_;
+};
+
+} // namespace egret::backend::reference

@@ -1,0 +1,184 @@
+// The generator of contractions on a GPU: products of matrices in any layout, batched, with work on
+// the operands before and on the result after. A block goes along the depth through a ring of tiles
+// in shared memory; sums stay in registers, and the maps that follow are applied to them before
+// they are stored.
+#include "kernel/analysis.h"
+#include "kernel/contraction_pack.h"
+#include "kernel/families.h"
+#include "kernel/gpu_contraction_side.h"
+#include "kernel/gpu_sums.h"
+#include "kernel/gpu_wgmma.h"
+#include "support/fail.h"
+
+#include <algorithm>
+
+namespace egret::kernel {
+
+namespace {
+
+class GpuContraction {
+public:
+  GpuContraction(const Region& region, const ContractionForm& form, const GpuTiles& tiles,
+                 const Schedule& schedule)
+      : r_(region), f_(form), t_(tiles), s_(schedule), b_(region.name), e_(b_, region),
+        left_(e_, f_, f_.left, f_.rows, "left", t_.bm, along_depth(f_.left), dtype_of(f_.left), t_),
+        right_(e_, f_, f_.right, f_.columns, "right", t_.bn, along_depth(f_.right),
+               dtype_of(f_.right), t_),
+        sums_(make_sums(e_, f_, t_, left_, right_)) {}
+
+  KernelProgram run() {
+    const std::vector<int> result = result_axes(r_.stages[f_.stage]);
+    Launch launch;
+    launch.threads = t_.threads();
+    launch.blocks_per_core = s_.blocks_per_core;
+    launch.least_shared = s_.least_shared;
+    launch.workers = Expr(1);
+    if (is_empty(r_, result))
+      return b_.finish(launch);
+    parts_ = max(ceildiv(f_.depth.extent, t_.bk), Expr(1));
+    const TileOrder order(f_, t_.bm, t_.bn, t_.group);
+    const Expr tiles = order.count();
+    launch.workers = tiles * Expr(t_.split);
+    if (t_.split > 1) {
+      partial_ = b_.workspace("partial", f_.accumulator,
+                              launch.workers * Expr(std::int64_t(t_.bm) * t_.bn));
+      const auto counters = tiles.constant();
+      ensure(counters.has_value(), "region {}: a split depth needs a known number of tiles",
+             r_.name);
+      counter_ = b_.counter("arrived", *counters);
+    }
+    b_.grid_loop(launch.workers, [&](const Expr& number) {
+      const Expr tile = floordiv(number, t_.split), share = floormod(number, t_.split);
+      const GpuTile at = order.at(r_, tile);
+      main_loop(at, share);
+      if (t_.split > 1)
+        combine(at, tile, share);
+      else
+        sums_->deliver(at);
+      b_.barrier(); // the ring is still being read
+    });
+    return b_.finish(launch);
+  }
+
+private:
+  /// Fragments are read along either axis; single elements along the panels.
+  bool along_depth(const Side& side) const {
+    return t_.unit != GpuUnit::Fma && side.order != Side::Order::Panel;
+  }
+  DType dtype_of(const Side& side) const {
+    return t_.unit == GpuUnit::Fma ? f_.accumulator : factor_of(r_, f_, side).dtype;
+  }
+
+  void main_loop(const GpuTile& at, const Expr& share) {
+    const Expr each = ceildiv(parts_, t_.split);
+    const Expr begin = t_.split > 1 ? share * each : Expr(0);
+    const Expr count = t_.split > 1 ? max(min(each, parts_ - begin), Expr(0)) : parts_;
+    const Expr last = parts_ - Expr(1);
+    const bool registers = !left_.is_async() || !right_.is_async();
+    const int ahead = registers ? 1 : t_.stages - 1;
+    sums_->clear();
+    const auto copies = [&](const Expr& i, const Expr& stage) {
+      const Expr depth = min(begin + i, last) * Expr(t_.bk);
+      if (left_.is_async())
+        left_.copy(at.batch, at.first_row, depth, stage);
+      if (right_.is_async())
+        right_.copy(at.batch, at.first_column, depth, stage);
+    };
+    for (int i = 0; i < ahead; ++i) {
+      b_.when({{Expr(i), Expr(0), count}}, [&] { copies(Expr(i), Expr(i)); });
+      b_.commit_copies();
+    }
+    const auto fetch = [&](const Expr& i) {
+      const Expr depth = min(begin + i, last) * Expr(t_.bk);
+      std::vector<ValueId> l, r;
+      if (!left_.is_async())
+        l = left_.fetch(at.batch, at.first_row, depth);
+      if (!right_.is_async())
+        r = right_.fetch(at.batch, at.first_column, depth);
+      return std::pair{l, r};
+    };
+    if (registers) {
+      const auto [l, r] = fetch(Expr(0));
+      left_.put(l, Expr(0));
+      right_.put(r, Expr(0));
+    }
+    b_.loop(Expr(0), count, Expr(1), each, Bind::Serial, [&](const Expr& i) {
+      b_.wait_copies(ahead - 1);
+      b_.barrier();
+      const Expr next = i + Expr(ahead), stage = floormod(next, t_.stages);
+      b_.when({{next, Expr(0), count}}, [&] { copies(next, stage); });
+      b_.commit_copies();
+      std::pair<std::vector<ValueId>, std::vector<ValueId>> values;
+      if (registers)
+        values = fetch(next);
+      sums_->add(floormod(i, t_.stages));
+      if (registers) {
+        left_.put(values.first, stage);
+        right_.put(values.second, stage);
+      }
+    });
+    b_.wait_copies(0);
+  }
+
+  /// Shares of one tile's depth meet in memory: the block that comes last adds them up in order.
+  void combine(const GpuTile& at, const Expr& tile, const Expr& share) {
+    const Expr elements(std::int64_t(t_.bm) * t_.bn);
+    sums_->save(partial_, (tile * Expr(t_.split) + share) * elements);
+    b_.last(counter_, tile, Expr(t_.split), [&] {
+      sums_->clear();
+      b_.loop(Expr(0), Expr(t_.split), Expr(1), Expr(t_.split), Bind::Serial, [&](const Expr& s) {
+        sums_->restore(partial_, (tile * Expr(t_.split) + s) * elements);
+      });
+      sums_->deliver(at);
+    });
+  }
+
+  const Region& r_;
+  const ContractionForm& f_;
+  const GpuTiles& t_;
+  const Schedule& s_;
+  ProgramBuilder b_;
+  Emitter e_;
+  SharedSide left_, right_;
+  std::unique_ptr<RingSums> sums_;
+  Expr parts_; ///< steps along the depth
+  int partial_ = -1, counter_ = -1;
+};
+
+class GpuContractionGenerator : public Generator {
+public:
+  std::string name() const override { return "gpu_contraction"; }
+
+  std::vector<Schedule> space(const Region& region, const Target& target) const override {
+    const FoundContraction found = find_contraction(region);
+    return found.ok ? gpu_contraction_space(region, found.form, target) : std::vector<Schedule>{};
+  }
+
+  Lowered lower(const Region& region, const Schedule& schedule,
+                const Target& target) const override {
+    const FoundContraction found = find_contraction(region);
+    if (!found.ok)
+      return {false, {}, found.reason};
+    const FoundTiles tiles = gpu_tiles_of(schedule, region, found.form, target);
+    if (!tiles.reason.empty())
+      return {false, {}, tiles.reason};
+    if (tiles.tiles.unit == GpuUnit::Wgmma) {
+      ContractionForm form = found.form;
+      if (schedule.knob("swap", 0) != 0) {
+        std::swap(form.rows, form.columns);
+        std::swap(form.left, form.right);
+      }
+      return lower_wgmma(region, form, tiles.tiles, schedule);
+    }
+    return {true, GpuContraction(region, found.form, tiles.tiles, schedule).run(), ""};
+  }
+};
+
+} // namespace
+
+const Generator& gpu_contraction_generator() {
+  static const GpuContractionGenerator generator;
+  return generator;
+}
+
+} // namespace egret::kernel

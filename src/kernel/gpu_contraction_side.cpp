@@ -1,0 +1,197 @@
+#include "kernel/gpu_contraction_side.h"
+
+#include "kernel/analysis.h"
+#include "kernel/contraction_pack.h"
+#include "support/fail.h"
+
+#include <algorithm>
+
+namespace egret::kernel {
+
+namespace {
+
+/// Bytes of the widest access of a thread.
+constexpr int kWide = 16;
+
+} // namespace
+
+void put_lanes(Point& point, const Region& region, const AxisGroup& group, const Expr& first,
+               int lanes) {
+  if (lanes == 1 || group.axes.empty()) {
+    put_index(point, region, group, first);
+    return;
+  }
+  const int inner = group.axes.back();
+  if (group.axes.size() > 1 && region.axes[inner].extent.divisor() % lanes != 0) {
+    put_index(point, region, group, first + lane_variable(lanes));
+    return;
+  }
+  put_index(point, region, group, first);
+  point.at[inner] = point.at[inner] + lane_variable(lanes);
+}
+
+std::vector<Guard> lanes_inside(const AxisGroup& group, const Expr& first, int lanes) {
+  std::vector<Guard> guards;
+  if (proves_less_equal(first + Expr(lanes), group.extent))
+    return guards;
+  guards.push_back({first, Expr(0), group.extent});
+  if (lanes > 1 && group.extent.divisor() % lanes != 0)
+    guards.push_back({first + lane_variable(lanes), Expr(0), group.extent});
+  return guards;
+}
+
+SharedSide::SharedSide(Emitter& emitter, const ContractionForm& form, const Side& side,
+                       const AxisGroup& group, const std::string& name, int panel, bool along_depth,
+                       DType dtype, const GpuTiles& tiles)
+    : e_(emitter), b_(emitter.builder()), f_(form), side_(side), group_(group),
+      factor_(factor_of(emitter.region(), form, side)), t_(tiles), panel_(panel),
+      along_depth_(along_depth), dtype_(dtype) {
+  const int size = int(size_of(dtype));
+  // Rows of 16 bytes more than a multiple of 128 keep the rows that a warp reads at once in
+  // different banks.
+  pitch_ = (along_depth ? t_.bk : panel) + kWide / size;
+  const int lines = along_depth ? panel : t_.bk;
+  buffer_ = b_.shared(name, dtype, std::int64_t(t_.stages) * lines * pitch_, 16);
+  reads_depth_ =
+      side.order == Side::Order::Depth || (side.order == Side::Order::Neither && along_depth);
+  const int widest = widest_copy();
+  async_ = widest * size >= 4;
+  chunk_ = async_ ? widest : 1;
+  if (!async_ && reads_depth_ == along_depth)
+    chunk_ = std::min({kWide / size, along_depth ? t_.bk : panel_, 8});
+}
+
+/// Elements that one asynchronous copy can move: neighbours here and there, at aligned addresses.
+/// 0 when the elements are not copies of memory.
+int SharedSide::widest_copy() const {
+  const Region& r = e_.region();
+  if (!factor_.is_load || factor_.dtype != dtype_)
+    return 0;
+  const Stage& stage = r.stages[f_.stage];
+  const Load& load = stage.loads[stage.body[factor_.value].load];
+  if (reads_depth_ != along_depth_ || side_.order == Side::Order::Neither)
+    return 1;
+  const AxisGroup& along = along_depth_ ? f_.depth : group_;
+  const int axis = along.axes.back();
+  const Expr offset = offset_of(r, load);
+  Expr variable(0);
+  for (std::size_t i = 0; i < stage.axes.size(); ++i)
+    if (stage.axes[i] == axis)
+      variable = Expr::axis(int(i), r.axes[axis].extent);
+  const auto slope = coefficient_of(offset, variable);
+  if (!slope || !(*slope == Expr(1)))
+    return 1;
+  const Expr rest = offset - variable;
+  const int size = int(size_of(dtype_));
+  int lanes = kWide / size;
+  while (lanes > 1 && (rest.divisor() % lanes != 0 || r.axes[axis].extent.divisor() % lanes != 0 ||
+                       r.operands[load.number].alignment % (lanes * size) != 0 ||
+                       (along_depth_ ? t_.bk : panel_) % lanes != 0))
+    lanes /= 2;
+  return lanes;
+}
+
+Expr SharedSide::at(const Expr& stage, const Expr& p, const Expr& k) const {
+  const int lines = along_depth_ ? panel_ : t_.bk;
+  return stage * Expr(std::int64_t(lines) * pitch_) +
+         (along_depth_ ? p * Expr(pitch_) + k : k * Expr(pitch_) + p);
+}
+
+int SharedSide::chunks_of_thread() const {
+  const int chunks = panel_ * t_.bk / chunk_;
+  return (chunks + t_.threads() - 1) / t_.threads();
+}
+
+SharedSide::Chunk SharedSide::chunk(int i) const {
+  const int chunks = panel_ * t_.bk / chunk_;
+  const Expr number = thread_variable(t_.threads()) + Expr(std::int64_t(i) * t_.threads());
+  Chunk c;
+  if ((i + 1) * t_.threads() > chunks)
+    c.exists.push_back({number, Expr(0), Expr(chunks)});
+  if (reads_depth_) {
+    const int line = t_.bk / chunk_;
+    c.k = floormod(number, line) * Expr(chunk_);
+    c.p = floordiv(number, line);
+  } else {
+    const int line = panel_ / chunk_;
+    c.p = floormod(number, line) * Expr(chunk_);
+    c.k = floordiv(number, line);
+  }
+  return c;
+}
+
+void SharedSide::copy(const Point& batch, const Expr& first, const Expr& first_depth,
+                      const Expr& stage) {
+  if (!async_) {
+    put(fetch(batch, first, first_depth), stage);
+    return;
+  }
+  const Region& r = e_.region();
+  const Stage& reducing = r.stages[f_.stage];
+  const Load& load = reducing.loads[reducing.body[factor_.value].load];
+  for (int i = 0; i < chunks_of_thread(); ++i) {
+    const Chunk c = chunk(i);
+    b_.when(c.exists, [&] {
+      Point p = batch;
+      put_index(p, r, group_, first + c.p);
+      put_index(p, r, f_.depth, first_depth + c.k);
+      std::vector<Guard> mask{{first + c.p, Expr(0), group_.extent},
+                              {first_depth + c.k, Expr(0), f_.depth.extent}};
+      const auto element = element_at(r, reducing, load, p);
+      ensure(element.has_value(), "region {}: an element to copy depends on data", r.name);
+      b_.copy_async(buffer_, at(stage, c.p, c.k), e_.operand_buffer(load.number), *element, chunk_,
+                    std::move(mask));
+    });
+  }
+}
+
+ValueId SharedSide::value_at(const Point& batch, const Expr& first, const Expr& first_depth,
+                             const Chunk& c) {
+  Point p = batch;
+  p.lanes = chunk_;
+  const Region& r = e_.region();
+  std::vector<Guard> inside;
+  if (along_depth_ && chunk_ > 1) {
+    put_index(p, r, group_, first + c.p);
+    put_lanes(p, r, f_.depth, first_depth + c.k, chunk_);
+    p.mask = {{first + c.p, Expr(0), group_.extent}};
+    inside = lanes_inside(f_.depth, first_depth + c.k, chunk_);
+  } else {
+    put_lanes(p, r, group_, first + c.p, chunk_);
+    put_index(p, r, f_.depth, first_depth + c.k);
+    p.mask = lanes_inside(group_, first + c.p, chunk_);
+    inside = {{first_depth + c.k, Expr(0), f_.depth.extent}};
+  }
+  p.mask.insert(p.mask.end(), c.exists.begin(), c.exists.end());
+  p.mask.insert(p.mask.end(), inside.begin(), inside.end());
+  const Value v = e_.value(f_.stage, factor_.value, p);
+  ValueId id = is_low(dtype_) ? e_.narrow(v) : b_.cast(v.id, dtype_);
+  id = b_.splat(id, chunk_);
+  // Behind the depth's end both factors are zero; what is computed of zeros may be anything.
+  std::erase_if(inside, [](const Guard& g) {
+    return proves_less_equal(g.lo, g.value) && proves_less(g.value, g.hi);
+  });
+  if (!factor_.is_load && !inside.empty()) {
+    const ValueId held = b_.splat(b_.test(inside, chunk_), chunk_);
+    id = b_.apply(Op::Select, dtype_, {held, id, b_.constant(Scalar::of(dtype_, 0.0), chunk_)});
+  }
+  return id;
+}
+
+std::vector<ValueId> SharedSide::fetch(const Point& batch, const Expr& first,
+                                       const Expr& first_depth) {
+  std::vector<ValueId> values;
+  for (int i = 0; i < chunks_of_thread(); ++i)
+    values.push_back(value_at(batch, first, first_depth, chunk(i)));
+  return values;
+}
+
+void SharedSide::put(const std::vector<ValueId>& values, const Expr& stage) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const Chunk c = chunk(int(i));
+    const Expr lane = chunk_ > 1 ? lane_variable(chunk_) : Expr(0);
+    b_.store(buffer_, at(stage, c.p, c.k) + lane, values[i], c.exists);
+  }
+}
+
+} // namespace egret::kernel

@@ -1,0 +1,73 @@
+// One side of a contraction in the shared memory of a block: how a tile of it lies there, and who
+// copies what.
+#pragma once
+
+#include "kernel/contraction_form.h"
+#include "kernel/emit.h"
+#include "kernel/gpu_contraction_tiles.h"
+
+#include <vector>
+
+namespace egret::kernel {
+
+/// Sets the axes of a group at a point to `lanes` neighbours beginning with `first`, a multiple of
+/// `lanes`. The vector stays within the innermost axis where that is possible.
+void put_lanes(Point& point, const Region& region, const AxisGroup& group, const Expr& first,
+               int lanes);
+
+/// Guards that tell which of `lanes` neighbours from `first` on (a multiple of `lanes`) lie in the
+/// group. Nothing that differs from lane to lane when all or none do.
+std::vector<Guard> lanes_inside(const AxisGroup& group, const Expr& first, int lanes);
+
+/// A ring of tiles of `panel` rows (or columns) by `depth` steps. Elements go there by asynchronous
+/// copies, or through registers when they must be computed, converted or gathered first.
+class SharedSide {
+public:
+  /// `along_depth`: which neighbours are neighbours in shared memory. `dtype`: of the elements
+  /// there.
+  SharedSide(Emitter& emitter, const ContractionForm& form, const Side& side,
+             const AxisGroup& group, const std::string& name, int panel, bool along_depth,
+             DType dtype, const GpuTiles& tiles);
+
+  bool is_async() const { return async_; }
+  bool along_depth() const { return along_depth_; }
+  int buffer() const { return buffer_; }
+  int pitch() const { return pitch_; }
+  DType dtype() const { return dtype_; }
+  /// Where element (p, k) of the tile in piece `stage` lies.
+  Expr at(const Expr& stage, const Expr& p, const Expr& k) const;
+
+  /// Copies the part of the depth beginning with `first_depth` of the panels from `first` on.
+  /// `batch`: a point with the batch axes set.
+  void copy(const Point& batch, const Expr& first, const Expr& first_depth, const Expr& stage);
+  /// The same in two steps, for sides that are not asynchronous.
+  std::vector<ValueId> fetch(const Point& batch, const Expr& first, const Expr& first_depth);
+  void put(const std::vector<ValueId>& values, const Expr& stage);
+
+private:
+  struct Chunk { ///< of this thread: its place in the tile, and whether every thread has it
+    Expr p, k;
+    std::vector<Guard> exists;
+  };
+  Chunk chunk(int i) const;
+  int chunks_of_thread() const;
+  int widest_copy() const;
+  ValueId value_at(const Point& batch, const Expr& first, const Expr& first_depth, const Chunk& c);
+
+  Emitter& e_;
+  ProgramBuilder& b_;
+  const ContractionForm& f_;
+  const Side& side_;
+  const AxisGroup& group_;
+  GpuFactor factor_;
+  const GpuTiles& t_;
+  int panel_;
+  bool along_depth_;
+  DType dtype_;
+  int pitch_ = 0, buffer_ = -1;
+  bool reads_depth_ = false; ///< neighbouring threads take neighbours along the depth
+  bool async_ = false;
+  int chunk_ = 1; ///< elements that are copied at once
+};
+
+} // namespace egret::kernel

@@ -1,0 +1,253 @@
+#include "kernel/gpu_contraction_tiles.h"
+
+#include "kernel/emit.h"
+#include "kernel/gpu_wgmma.h"
+#include "support/fail.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace egret::kernel {
+
+namespace {
+
+/// Multiprocessors of a target that does not say.
+constexpr int kCores = 132;
+/// Shared memory that a block of every machine since 8.0 may have.
+constexpr std::int64_t kSharedBytes = 99 << 10;
+/// Rows of results that each warp collects, when staged, and their bytes with padding.
+constexpr std::int64_t kStagingBytes = 16 * (128 + 16);
+
+std::int64_t ceil_quotient(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
+
+bool widens(DType from, DType to) {
+  if (from == to)
+    return true;
+  return is_float(from) && is_float(to) && size_of(from) < size_of(to);
+}
+
+struct Problem {
+  std::int64_t rows, columns, depth, batch;
+  std::int64_t cores;
+};
+
+Problem problem_of(const ContractionForm& form, const Target& target) {
+  Problem p;
+  p.rows = usual_size(form.rows.extent);
+  p.columns = usual_size(form.columns.extent);
+  p.depth = usual_size(form.depth.extent);
+  p.batch = usual_size(form.batch.extent);
+  p.cores = target.workers > 1 ? target.workers : kCores;
+  return p;
+}
+
+/// A tile that is offered to every problem, and how much slower than the best one it is when there
+/// is work for all.
+struct Offer {
+  int bm, bn, bk, stages, warps_m, warps_n;
+  double cost; ///< of a product, relative
+};
+
+constexpr Offer kFmaOffers[] = {
+    {128, 128, 16, 3, 4, 2, 1.0}, {128, 64, 16, 3, 4, 1, 1.1},  {64, 128, 16, 3, 2, 2, 1.1},
+    {64, 64, 16, 3, 2, 2, 1.25},  {32, 64, 16, 4, 1, 2, 1.5},   {32, 32, 32, 4, 1, 1, 1.9},
+    {16, 64, 32, 4, 1, 2, 2.2},   {128, 128, 8, 4, 4, 2, 1.02},
+};
+constexpr Offer kWgmmaOffers[] = {
+    {128, 256, 64, 4, 2, 1, 1.0},  {256, 128, 64, 4, 2, 1, 1.0}, {128, 192, 64, 5, 2, 1, 1.05},
+    {128, 128, 64, 6, 2, 1, 1.12}, {128, 64, 64, 8, 2, 1, 1.45}, {64, 128, 64, 8, 1, 1, 1.6},
+    {64, 64, 64, 10, 1, 1, 2.2},   {64, 32, 64, 12, 1, 1, 3.6},  {64, 16, 64, 14, 1, 1, 6.5},
+    {128, 32, 64, 9, 2, 1, 2.5},   {128, 16, 64, 10, 2, 1, 4.6}, {64, 8, 64, 14, 1, 1, 12.0},
+};
+constexpr Offer kMmaOffers[] = {
+    {128, 128, 64, 3, 2, 2, 1.02}, {128, 256, 32, 4, 2, 4, 1.0}, {128, 128, 32, 4, 2, 2, 1.05},
+    {128, 64, 64, 4, 2, 2, 1.15},  {64, 128, 64, 4, 2, 2, 1.15}, {64, 64, 64, 4, 2, 2, 1.35},
+    {32, 64, 64, 5, 1, 4, 1.8},    {64, 32, 64, 5, 4, 1, 1.8},   {16, 64, 128, 4, 1, 4, 2.6},
+    {32, 32, 128, 4, 2, 2, 2.4},   {16, 32, 256, 3, 1, 4, 3.5},
+};
+
+/// Time of the whole problem with a tile, in products of one core: what the busiest core does.
+double time_of(const Problem& p, const Offer& o, std::int64_t split) {
+  const double tiles = double(ceil_quotient(p.rows, o.bm)) *
+                       double(ceil_quotient(p.columns, o.bn)) * double(p.batch) * double(split);
+  const double depth = std::ceil(double(p.depth) / double(split) / o.bk) * o.bk;
+  // A second block on a core costs less than a second core would gain.
+  const double waves = std::ceil(tiles / double(p.cores));
+  const double fill = (o.stages + 2.0) * o.bk; // before the first and after the last product
+  return waves * double(o.bm) * o.bn * o.cost * (depth + fill) +
+         (split > 1 ? double(o.bm) * o.bn * double(split) * 24 : 0.0);
+}
+
+std::int64_t best_split(const Problem& p, const Offer& o) {
+  std::int64_t best = 1;
+  for (std::int64_t split = 2; split <= 16; split *= 2)
+    if (p.depth / split >= 4 * o.bk && time_of(p, o, split) < 0.8 * time_of(p, o, best))
+      best = split;
+  return best;
+}
+
+Schedule schedule_of(const Problem& p, const Offer& o, GpuUnit unit, std::int64_t split) {
+  Schedule s;
+  s.generator = "gpu_contraction";
+  auto& k = s.knobs;
+  k["bm"] = o.bm;
+  k["bn"] = o.bn;
+  k["bk"] = o.bk;
+  k["stages"] = o.stages;
+  k["wm"] = o.warps_m;
+  k["wn"] = o.warps_n;
+  s.split_reduce = split;
+  s.order_group = std::min<std::int64_t>(8, ceil_quotient(p.rows, o.bm));
+  if (unit == GpuUnit::Mma)
+    s.mma = "m16n8k16";
+  if (unit == GpuUnit::Wgmma) {
+    s.mma = "wgmma";
+    s.order_group = std::min<std::int64_t>(16, ceil_quotient(p.rows, o.bm));
+    s.knobs.erase("wn");
+  }
+  if (unit != GpuUnit::Fma)
+    k["staged"] = 1;
+  return s;
+}
+
+} // namespace
+
+std::int64_t usual_size(const Expr& extent) {
+  constexpr std::int64_t kUsual = 1024;
+  return std::max<std::int64_t>(
+      extent.constant().value_or(std::clamp(kUsual, extent.lower(), extent.upper())), 1);
+}
+
+GpuFactor factor_of(const Region& region, const ContractionForm& form, const Side& side) {
+  const Stage& stage = region.stages[form.stage];
+  int at = side.value;
+  while (stage.body[at].kind == BodyValue::Kind::Apply && stage.body[at].op == Op::Cast &&
+         widens(stage.body[stage.body[at].args[0]].dtype, stage.body[at].dtype))
+    at = stage.body[at].args[0];
+  GpuFactor f;
+  f.value = at;
+  f.dtype = stage.body[at].dtype;
+  if (stage.body[at].kind == BodyValue::Kind::Load) {
+    const Load& load = stage.loads[stage.body[at].load];
+    f.is_load = region.operands[load.number].role == Role::Tensor && load.map.is_total() &&
+                load.indirect.empty();
+  }
+  return f;
+}
+
+FoundTiles gpu_tiles_of(const Schedule& schedule, const Region& region, const ContractionForm& form,
+                        const Target& target) {
+  FoundTiles found;
+  GpuTiles& t = found.tiles;
+  const auto knob = [&](const char* name, int otherwise, int most) {
+    return int(std::clamp<std::int64_t>(schedule.knob(name, otherwise), 1, most));
+  };
+  t.bm = knob("bm", 64, 1024);
+  t.bn = knob("bn", 64, 1024);
+  t.bk = knob("bk", 16, 1024);
+  t.stages = knob("stages", 2, 16);
+  t.warps_m = knob("wm", 2, 32);
+  t.warps_n = knob("wn", 2, 32);
+  t.group = std::max<std::int64_t>(schedule.order_group, 1);
+  t.split = std::clamp<std::int64_t>(schedule.split_reduce, 1, 256);
+  const std::int64_t shared =
+      target.block_shared_bytes > 0 ? target.block_shared_bytes : kSharedBytes;
+  std::int64_t bytes = std::int64_t(size_of(form.accumulator));
+  const GpuFactor left = factor_of(region, form, form.left),
+                  right = factor_of(region, form, form.right);
+  if (!schedule.mma.empty()) {
+    bytes = 2;
+    t.staged = schedule.knob("staged", 0) != 0;
+    if (left.dtype != right.dtype || (left.dtype != DType::BF16 && left.dtype != DType::F16) ||
+        form.accumulator != DType::F32)
+      found.reason = "its factors are not both bf16 or both f16";
+  }
+  if (schedule.mma.empty()) {
+    t.unit = GpuUnit::Fma;
+    if (t.bm % (4 * t.warps_m) != 0 || t.bn % (32 * t.warps_n) != 0)
+      found.reason = "a warp's part is no multiple of 4 by 32";
+  } else if (schedule.mma == "m16n8k16") {
+    t.unit = GpuUnit::Mma;
+    if (t.bm % (16 * t.warps_m) != 0 || t.bn % (16 * t.warps_n) != 0 || t.bk % 16 != 0)
+      found.reason = "a warp's part is no multiple of 16 by 16";
+  } else if (schedule.mma == "wgmma") {
+    t.unit = GpuUnit::Wgmma;
+    t.producers = 1;
+    t.warps_n = 1;
+    t.bk = 64;
+    if (target.capability != 90)
+      found.reason = "wgmma is of compute capability 9.0 alone";
+    else if (t.bm % (64 * t.warps_m) != 0 || t.bn % 8 != 0 || t.bn > 256 ||
+             t.bm / t.warps_m / 64 * t.bn > 384)
+      found.reason = "a warp group's part is no multiple of 64 by 8, or too large";
+    else if (t.split > 1)
+      found.reason = "the depth is not split";
+  } else {
+    found.reason = "no matrix instruction " + schedule.mma;
+  }
+  if (t.stages < 2)
+    found.reason = "less than two pieces of shared memory";
+  if (t.threads() > 1024)
+    found.reason = "more than 1024 threads";
+  const std::int64_t staging = t.staged ? t.threads() / 32 * kStagingBytes : 0;
+  const std::int64_t ring = t.unit == GpuUnit::Wgmma ? std::int64_t(t.bm + t.bn) * t.bk * 2 + 16
+                                                     : (t.bm + t.bn + 16) * (t.bk + 8) * bytes;
+  if (t.stages * ring + staging + 1024 > shared)
+    found.reason = "more shared memory than a block can have";
+  return found;
+}
+
+std::vector<Schedule> gpu_contraction_space(const Region& region, const ContractionForm& form,
+                                            const Target& target) {
+  const Problem p = problem_of(form, target);
+  struct Choice {
+    Schedule schedule;
+    double time;
+  };
+  std::vector<Choice> choices;
+  const auto add = [&](std::span<const Offer> offers, GpuUnit unit, double scale) {
+    for (const Offer& o : offers) {
+      if (unit == GpuUnit::Wgmma) {
+        // Few rows are better the columns of the instruction, whose rows are never less than 64.
+        const Problem turned{p.columns, p.rows, p.depth, p.batch, p.cores};
+        choices.push_back({schedule_of(p, o, unit, 1), scale * time_of(p, o, 1)});
+        choices.push_back({schedule_of(turned, o, unit, 1), scale * 1.02 * time_of(turned, o, 1)});
+        choices.back().schedule.knobs["swap"] = 1;
+        continue;
+      }
+      const std::int64_t split = best_split(p, o);
+      choices.push_back({schedule_of(p, o, unit, split), scale * time_of(p, o, split)});
+      if (split > 1)
+        choices.push_back({schedule_of(p, o, unit, 1), scale * time_of(p, o, 1)});
+    }
+  };
+  const GpuFactor left = factor_of(region, form, form.left),
+                  right = factor_of(region, form, form.right);
+  if (left.dtype == right.dtype && (left.dtype == DType::BF16 || left.dtype == DType::F16) &&
+      form.accumulator == DType::F32) {
+    if (target.capability == 90)
+      add(kWgmmaOffers, GpuUnit::Wgmma, 0.6);
+    add(kMmaOffers, GpuUnit::Mma, 1.0);
+  }
+  add(kFmaOffers, GpuUnit::Fma, 12.0);
+  std::stable_sort(choices.begin(), choices.end(),
+                   [](const Choice& a, const Choice& b) { return a.time < b.time; });
+  std::vector<Schedule> space;
+  for (Choice& c : choices) {
+    const FoundTiles found = gpu_tiles_of(c.schedule, region, form, target);
+    if (!found.reason.empty())
+      continue;
+    const GpuTiles& t = found.tiles;
+    const bool swap = c.schedule.knob("swap", 0) != 0;
+    if (t.unit == GpuUnit::Wgmma &&
+        (!tensor_map_reason(region, form, form.left, form.rows, swap ? t.bn : t.bm).empty() ||
+         !tensor_map_reason(region, form, form.right, form.columns, swap ? t.bm : t.bn).empty()))
+      continue;
+    space.push_back(std::move(c.schedule));
+  }
+  return space;
+}
+
+} // namespace egret::kernel

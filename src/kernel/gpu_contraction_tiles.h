@@ -1,0 +1,59 @@
+// Sizes of the tiles in which a GPU computes a contraction.
+#pragma once
+
+#include "kernel/contraction_form.h"
+#include "kernel/schedule.h"
+#include "kernel/target.h"
+
+#include <string>
+#include <vector>
+
+namespace egret::kernel {
+
+/// What multiplies: each thread its own sums by fused multiply-adds, a warp fragments of 16 x 8 by
+/// `mma`, or a group of four warps whole tiles by `wgmma`.
+enum class GpuUnit : std::uint8_t { Fma, Mma, Wgmma };
+
+/// One factor as it comes from memory, before it is widened to the accumulator's type.
+struct GpuFactor {
+  int value = -1; ///< of the reducing stage's body
+  DType dtype = DType::F32;
+  /// Nothing but a load of a tensor, without holes or indirection.
+  bool is_load = false;
+};
+/// The factor of a side without conversions that lose nothing.
+GpuFactor factor_of(const Region& region, const ContractionForm& form, const Side& side);
+
+/// A block computes tiles of bm rows by bn columns, one after the other, going along the depth in
+/// steps of bk through a ring of `stages` pieces in shared memory. Its warps lie in a grid of
+/// warps_m by warps_n over the tile; with wgmma, warps_m are groups of four warps.
+struct GpuTiles {
+  GpuUnit unit = GpuUnit::Fma;
+  int bm = 64, bn = 64, bk = 16;
+  int stages = 2;
+  int warps_m = 2, warps_n = 2;
+  std::int64_t group = 1; ///< tiles along the rows that are walked before the columns move on
+  std::int64_t split = 1; ///< blocks that share the depth of one tile
+  bool staged = false;    ///< results go through shared memory, to be stored in wide pieces
+  int producers = 0;      ///< warp groups that only copy
+  int consumer_threads() const { return (unit == GpuUnit::Wgmma ? 128 : 32 * warps_n) * warps_m; }
+  int threads() const { return 128 * producers + consumer_threads(); }
+};
+
+/// The sizes that a schedule asks for; `reason` is set when they do not fit together or are not for
+/// this form or target.
+struct FoundTiles {
+  GpuTiles tiles;
+  std::string reason;
+};
+FoundTiles gpu_tiles_of(const Schedule& schedule, const Region& region, const ContractionForm& form,
+                        const Target& target);
+
+/// Schedules worth trying, the likely best first.
+std::vector<Schedule> gpu_contraction_space(const Region& region, const ContractionForm& form,
+                                            const Target& target);
+
+/// What a symbolic extent is taken for when sizes are chosen.
+std::int64_t usual_size(const Expr& extent);
+
+} // namespace egret::kernel

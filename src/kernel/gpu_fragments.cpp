@@ -1,0 +1,123 @@
+#include "kernel/analysis.h"
+#include "kernel/gpu_sums.h"
+#include "support/fail.h"
+
+#include <algorithm>
+
+namespace egret::kernel {
+
+namespace {
+
+/// Bytes of a row of results that a warp collects before it stores them.
+constexpr int kRowBytes = 128;
+constexpr int kWide = 16;
+
+} // namespace
+
+Fragments::Fragments(Emitter& emitter, const ContractionForm& form, const GpuTiles& tiles)
+    : e_(emitter), b_(emitter.builder()), f_(form), t_(tiles),
+      warp_(floordiv(thread_variable(tiles.threads()), 32)),
+      lane_(floormod(thread_variable(tiles.threads()), 32)) {
+  const Region& r = e_.region();
+  const int axis = f_.columns.axes.back();
+  across_ = std::any_of(r.outputs.begin(), r.outputs.end(),
+                        [&](const Output& o) { return stride_of(r, o, axis) == 1; });
+  if (!tiles.staged || !across_)
+    return;
+  // One piece for all outputs in turn, of rows that lie in different banks.
+  int buffer = -1;
+  for (const Output& out : r.outputs) {
+    const int size = int(size_of(out.dtype));
+    Staging s;
+    if (stride_of(r, out, axis) == 1 && size <= 4) {
+      s.columns = std::min(kRowBytes / size, t_.bn / (t_.unit == GpuUnit::Wgmma ? 1 : t_.warps_n));
+      s.pitch = s.columns + kWide / size;
+      s.buffer = buffer >= 0 && b_.buffer_dtype(buffer) == out.dtype
+                     ? buffer
+                     : b_.shared(fmt::format("results{}", staging_.size()), out.dtype,
+                                 std::int64_t(t_.threads() / 32) * 16 * s.pitch, kWide);
+      buffer = s.buffer;
+    }
+    staging_.push_back(s);
+  }
+}
+
+void Fragments::deliver(const GpuTile& tile, const Expr& row, const Expr& column,
+                        std::span<const VarId> variables) {
+  if (staging_.empty())
+    direct(tile, row, column, variables);
+  else
+    staged(tile, row, column, variables);
+}
+
+void Fragments::direct(const GpuTile& tile, const Expr& row, const Expr& column,
+                       std::span<const VarId> variables) {
+  const Expr first = column + floormod(lane_, 4) * Expr(2);
+  const int step = across_ ? 2 : 1;
+  for (int half = 0; half < 2; ++half)
+    for (std::size_t j = 0; j < variables.size(); ++j)
+      for (int i = 0; i < 2; i += step) {
+        const ValueId sums = b_.read(variables[j]);
+        const Delivery d = results_of(e_, f_, tile, row + floordiv(lane_, 4) + Expr(8 * half),
+                                      first + Expr(8 * int(j) + i),
+                                      step == 2 ? b_.shuffle(sums, sums, {2 * half, 2 * half + 1})
+                                                : b_.extract(sums, 2 * half + i));
+        for (std::size_t o = 0; o < d.values.size(); ++o)
+          e_.store(int(o), d.point, d.values[o]);
+      }
+}
+
+void Fragments::staged(const GpuTile& tile, const Expr& row, const Expr& column,
+                       std::span<const VarId> variables) {
+  const Region& r = e_.region();
+  std::size_t together = variables.size(); // fragments that are collected
+  for (const Staging& s : staging_)
+    if (s.buffer >= 0)
+      together = std::min(together, std::size_t(s.columns / 8));
+  const Expr pair = floormod(lane_, 4) * Expr(2), line = floordiv(lane_, 4);
+  for (std::size_t first = 0; first < variables.size(); first += together) {
+    const auto part = variables.subspan(first, std::min(together, variables.size() - first));
+    std::vector<Delivery> results;
+    for (int half = 0; half < 2; ++half)
+      for (std::size_t j = 0; j < part.size(); ++j) {
+        const ValueId sums = b_.read(part[j]);
+        results.push_back(results_of(e_, f_, tile, row + line + Expr(8 * half),
+                                     column + pair + Expr(8 * std::int64_t(first + j)),
+                                     b_.shuffle(sums, sums, {2 * half, 2 * half + 1})));
+      }
+    for (std::size_t o = 0; o < staging_.size(); ++o) {
+      const Staging& s = staging_[o];
+      if (s.buffer < 0) {
+        for (const Delivery& d : results)
+          e_.store(int(o), d.point, d.values[o]);
+        continue;
+      }
+      const Expr piece = warp_ * Expr(16 * s.pitch);
+      b_.warp_barrier(); // the last results have been read
+      for (std::size_t i = 0; i < results.size(); ++i) {
+        const Expr at = piece + (line + Expr(8 * std::int64_t(i / part.size()))) * Expr(s.pitch) +
+                        pair + Expr(8 * std::int64_t(i % part.size())) + lane_variable(2);
+        b_.store(s.buffer, at, b_.splat(e_.narrow(results[i].values[o]), 2));
+      }
+      b_.warp_barrier();
+      const int lanes = kWide / int(size_of(r.outputs[o].dtype));
+      const int columns = 8 * int(part.size()), across = columns / lanes;
+      for (int i = 0; i < 16 * across; i += 32) {
+        const Expr number = lane_ + Expr(i);
+        const Expr down = floordiv(number, across), right = floormod(number, across) * Expr(lanes);
+        Point p = point_at(r, f_, tile, row + down, column + Expr(8 * std::int64_t(first)) + right,
+                           lanes);
+        std::vector<Guard> exists;
+        if (i + 32 > 16 * across)
+          exists.push_back({number, Expr(0), Expr(16 * across)});
+        p.mask.insert(p.mask.end(), exists.begin(), exists.end());
+        const ValueId v =
+            b_.load(s.buffer, piece + down * Expr(s.pitch) + right + lane_variable(lanes), lanes,
+                    std::move(exists));
+        e_.store(int(o), p, e_.widen(v));
+      }
+    }
+  }
+}
+
+} // namespace egret::kernel

@@ -1,0 +1,330 @@
+// Products of a few rows with a large matrix, on a GPU: the matrix is read once, in wide pieces,
+// and everything else has to keep out of the way. The depth is shared out among lanes and warps,
+// whose sums are added in a fixed order.
+#include "kernel/analysis.h"
+#include "kernel/contraction_pack.h"
+#include "kernel/families.h"
+#include "kernel/gpu_sums.h"
+#include "support/fail.h"
+
+#include <algorithm>
+
+namespace egret::kernel {
+
+namespace {
+
+constexpr int kMostRows = 8;
+constexpr int kWide = 16; ///< bytes of an access
+
+/// How a block shares out its work.
+struct SkinnyTiles {
+  int lanes = 1;   ///< neighbours of the matrix that a thread reads at once
+  int deep = 32;   ///< threads of a warp that share the depth
+  int outputs = 1; ///< columns of a thread, or vectors of columns
+  int warps_k = 1; ///< warps that share the depth
+  int warps_n = 1; ///< warps with columns of their own
+  int unroll = 1;  ///< steps whose reads are under way together
+  bool along_depth = true;
+  int threads() const { return 32 * warps_k * warps_n; }
+  int columns_of_warp() const { return along_depth ? outputs : 32 / deep * lanes * outputs; }
+  int columns() const { return warps_n * columns_of_warp(); }
+  int step() const { return warps_k * deep * (along_depth ? lanes : 1); } ///< along the depth
+};
+
+int power_below(std::int64_t n, int most) {
+  int p = 1;
+  while (p * 2 <= n && p * 2 <= most)
+    p *= 2;
+  return p;
+}
+
+DType memory_type(const Region& r, const ContractionForm& f) {
+  return factor_of(r, f, f.right).dtype;
+}
+
+SkinnyTiles tiles_of(const Schedule& s, const Region& r, const ContractionForm& f) {
+  SkinnyTiles t;
+  const auto knob = [&](const char* name, int otherwise, int most) {
+    return power_below(s.knob(name, otherwise), most);
+  };
+  t.along_depth = f.right.order != Side::Order::Panel;
+  const auto bytes = s.vector_bytes > 0 ? s.vector_bytes : kWide;
+  t.lanes = power_below(bytes / std::int64_t(size_of(memory_type(r, f))), 16);
+  t.deep = t.along_depth ? 32 : knob("deep", 8, 32);
+  t.outputs = knob("outputs", 2, 16);
+  t.warps_k = knob("wk", 4, 16);
+  t.warps_n = knob("wn", 1, 16);
+  t.unroll = knob("unroll", 2, 32);
+  return t;
+}
+
+class GpuSkinny {
+public:
+  GpuSkinny(const Region& region, const ContractionForm& form, const SkinnyTiles& tiles,
+            const Schedule& schedule)
+      : r_(region), f_(form), t_(tiles), s_(schedule), b_(region.name), e_(b_, region),
+        rows_(int(form.rows.extent.value())), thread_(thread_variable(tiles.threads())) {
+    const Expr warp = floordiv(thread_, 32), lane = floormod(thread_, 32);
+    warp_k_ = floordiv(warp, t_.warps_n);
+    warp_n_ = floormod(warp, t_.warps_n);
+    lane_n_ = floordiv(lane, t_.deep);
+    lane_k_ = floormod(lane, t_.deep);
+    e_.load_policy = CachePolicy::Default;
+  }
+
+  KernelProgram run() {
+    Launch launch;
+    launch.threads = t_.threads();
+    launch.blocks_per_core = s_.blocks_per_core;
+    launch.least_shared = s_.least_shared;
+    launch.workers = Expr(1);
+    if (is_empty(r_, result_axes(r_.stages[f_.stage])))
+      return b_.finish(launch);
+    const Expr across = ceildiv(f_.columns.extent, t_.columns());
+    launch.workers = f_.batch.extent * across;
+    part_ = b_.shared("part", f_.accumulator, std::int64_t(t_.warps_k) * rows_ * t_.columns());
+    // Of a thread: by row the sums of its columns, in vectors when these are neighbours.
+    for (int i = 0; i < rows_ * t_.outputs; ++i)
+      sums_.push_back(b_.variable({f_.accumulator, t_.along_depth ? 1 : t_.lanes}));
+    b_.grid_loop(launch.workers, [&](const Expr& number) {
+      GpuTile tile;
+      tile.batch.at.resize(r_.axes.size());
+      put_index(tile.batch, r_, f_.batch, floordiv(number, max(across, Expr(1))));
+      tile.first_row = Expr(0);
+      tile.first_column = floormod(number, max(across, Expr(1))) * Expr(t_.columns());
+      add_up(tile);
+      collect();
+      b_.barrier();
+      finish(tile);
+      b_.barrier(); // the parts have been read
+    });
+    return b_.finish(launch);
+  }
+
+private:
+  /// First of the columns of output `i` of this thread, in the block's.
+  Expr column(int i) const {
+    const Expr first = warp_n_ * Expr(t_.columns_of_warp());
+    return t_.along_depth ? first + Expr(i)
+                          : first + (Expr(i * (32 / t_.deep)) + lane_n_) * Expr(t_.lanes);
+  }
+
+  void add_up(const GpuTile& tile) {
+    const ValueId zero =
+        b_.constant(Scalar::of(f_.accumulator, 0.0), t_.along_depth ? 1 : t_.lanes);
+    for (const VarId v : sums_)
+      b_.set(v, zero);
+    const std::int64_t piece = std::int64_t(t_.step()) * t_.unroll;
+    const Expr pieces = ceildiv(f_.depth.extent, piece);
+    const Expr here = (warp_k_ * Expr(t_.deep) + lane_k_) * Expr(t_.along_depth ? t_.lanes : 1);
+    b_.loop(Expr(0), pieces, Expr(1), pieces, Bind::Serial, [&](const Expr& i) {
+      b_.loop(Expr(0), Expr(t_.unroll), Expr(1), Expr(t_.unroll), Bind::Unroll,
+              [&](const Expr& u) { step(tile, i * Expr(piece) + u * Expr(t_.step()) + here); });
+    });
+  }
+
+  /// A factor at depth `k`: `lanes` neighbours along the depth or, with `column`, along the
+  /// columns.
+  ValueId factor(const Side& side, const GpuTile& tile, const Expr& row, const Expr* column,
+                 const Expr& k, int lanes) {
+    const GpuFactor made = factor_of(r_, f_, side);
+    Point p = tile.batch;
+    p.lanes = lanes;
+    std::vector<Guard> inside;
+    if (!f_.rows.axes.empty())
+      put_index(p, r_, f_.rows, row);
+    if (t_.along_depth) {
+      put_lanes(p, r_, f_.depth, k, lanes);
+      inside = lanes_inside(f_.depth, k, lanes);
+      if (column != nullptr) {
+        put_index(p, r_, f_.columns, tile.first_column + *column);
+        p.mask.push_back({tile.first_column + *column, Expr(0), f_.columns.extent});
+      }
+    } else {
+      put_index(p, r_, f_.depth, k);
+      inside = {{k, Expr(0), f_.depth.extent}};
+      if (column != nullptr) {
+        put_lanes(p, r_, f_.columns, tile.first_column + *column, lanes);
+        p.mask = lanes_inside(f_.columns, tile.first_column + *column, lanes);
+      }
+    }
+    p.mask.insert(p.mask.end(), inside.begin(), inside.end());
+    ValueId v = b_.cast(e_.value(f_.stage, made.value, p).id, f_.accumulator);
+    std::erase_if(inside, [](const Guard& g) {
+      return proves_less_equal(g.lo, g.value) && proves_less(g.value, g.hi);
+    });
+    if (!made.is_load && !inside.empty()) { // of what is not there, anything could be made
+      const int n = std::max(b_.type_of(v).lanes, t_.along_depth ? lanes : 1);
+      v = b_.apply(Op::Select, f_.accumulator,
+                   {b_.splat(b_.test(inside, n), n), b_.splat(v, n),
+                    b_.constant(Scalar::of(f_.accumulator, 0.0), n)});
+    }
+    return v;
+  }
+
+  ValueId fma(ValueId a, ValueId b, ValueId c) {
+    if (is_float(f_.accumulator))
+      return b_.fma(a, b, c);
+    return b_.apply(Op::Add, f_.accumulator, {c, b_.apply(Op::Mul, f_.accumulator, {a, b})});
+  }
+
+  void step(const GpuTile& tile, const Expr& k) {
+    std::vector<ValueId> matrix, rows;
+    for (int i = 0; i < t_.outputs; ++i) {
+      const Expr at = column(i);
+      matrix.push_back(b_.splat(factor(f_.right, tile, Expr(0), &at, k, t_.lanes), t_.lanes));
+    }
+    for (int r = 0; r < rows_; ++r)
+      rows.push_back(b_.splat(
+          factor(f_.left, tile, Expr(r), nullptr, k, t_.along_depth ? t_.lanes : 1), t_.lanes));
+    for (int r = 0; r < rows_; ++r)
+      for (int i = 0; i < t_.outputs; ++i) {
+        const VarId sum = sums_[std::size_t(r * t_.outputs + i)];
+        const ValueId x = rows[std::size_t(r)], w = matrix[std::size_t(i)];
+        if (!t_.along_depth) {
+          b_.set(sum, fma(x, w, b_.read(sum)));
+          continue;
+        }
+        ValueId s = b_.read(sum);
+        for (int l = 0; l < t_.lanes; ++l)
+          s = fma(b_.extract(x, l), b_.extract(w, l), s);
+        b_.set(sum, s);
+      }
+  }
+
+  Expr place(const Expr& share, int row, const Expr& at) const {
+    return (share * Expr(rows_) + Expr(row)) * Expr(t_.columns()) + at;
+  }
+
+  /// What a warp has summed goes to shared memory.
+  void collect() {
+    for (int r = 0; r < rows_; ++r)
+      for (int i = 0; i < t_.outputs; ++i) {
+        const ValueId sum = b_.read(sums_[std::size_t(r * t_.outputs + i)]);
+        const ValueId all = t_.deep > 1 ? b_.reduce_threads(Monoid::Sum, sum, t_.deep) : sum;
+        const Expr lane = t_.along_depth || t_.lanes == 1 ? Expr(0) : lane_variable(t_.lanes);
+        b_.store(part_, place(warp_k_, r, column(i)) + lane, all, {{lane_k_, Expr(0), Expr(1)}});
+      }
+  }
+
+  /// Sums of the warps, in order, and what becomes of them.
+  void finish(const GpuTile& tile) {
+    const int results = rows_ * t_.columns();
+    for (int first = 0; first < results; first += t_.threads()) {
+      const Expr number = thread_ + Expr(first);
+      b_.when({{number, Expr(0), Expr(results)}}, [&] {
+        ValueId sum = -1;
+        for (int w = 0; w < t_.warps_k; ++w) {
+          const ValueId part = b_.load(part_, number + Expr(std::int64_t(w) * results), 1);
+          sum = w == 0 ? part : b_.apply(Op::Add, f_.accumulator, {sum, part});
+        }
+        const Delivery d = results_of(e_, f_, tile, floordiv(number, t_.columns()),
+                                      floormod(number, t_.columns()), sum);
+        for (std::size_t o = 0; o < d.values.size(); ++o)
+          e_.store(int(o), d.point, d.values[o]);
+      });
+    }
+  }
+
+  const Region& r_;
+  const ContractionForm& f_;
+  const SkinnyTiles& t_;
+  const Schedule& s_;
+  ProgramBuilder b_;
+  Emitter e_;
+  int rows_;
+  Expr thread_, warp_k_, warp_n_, lane_n_, lane_k_;
+  int part_ = -1;
+  std::vector<VarId> sums_; ///< by row and output
+};
+
+/// The form when the region is one that this generator takes.
+FoundContraction find_skinny(const Region& region) {
+  FoundContraction found = find_contraction(region, true);
+  if (!found.ok)
+    return found;
+  const auto few = [](const AxisGroup& g) {
+    return g.extent.constant() && g.extent.value() <= kMostRows;
+  };
+  if (!few(found.form.rows) && few(found.form.columns)) {
+    std::swap(found.form.rows, found.form.columns);
+    std::swap(found.form.left, found.form.right);
+  }
+  if (!few(found.form.rows) || found.form.columns.axes.empty())
+    found = {false, {}, fmt::format("it has more than {} rows", kMostRows)};
+  return found;
+}
+
+class GpuSkinnyGenerator : public Generator {
+public:
+  std::string name() const override { return "gpu_skinny"; }
+
+  std::vector<Schedule> space(const Region& region, const Target& target) const override {
+    const FoundContraction found = find_skinny(region);
+    if (!found.ok)
+      return {};
+    const ContractionForm& f = found.form;
+    const bool deep = f.right.order != Side::Order::Panel;
+    const std::int64_t columns = usual_size(f.columns.extent) * usual_size(f.batch.extent),
+                       depth = usual_size(f.depth.extent), rows = f.rows.extent.value();
+    const std::int64_t cores = target.workers > 1 ? target.workers : 132;
+    const auto lanes = std::int64_t(kWide / size_of(memory_type(region, f)));
+    std::vector<Schedule> space;
+    const auto add = [&](std::int64_t outputs, std::int64_t wk, std::int64_t unroll,
+                         std::int64_t lanes_deep) {
+      Schedule s;
+      s.generator = "gpu_skinny";
+      s.knobs = {{"outputs", std::max<std::int64_t>(outputs, 1)},
+                 {"wk", std::max<std::int64_t>(wk, 1)},
+                 {"wn", 1},
+                 {"unroll", std::max<std::int64_t>(unroll, 1)}};
+      if (!deep)
+        s.knobs["deep"] = lanes_deep;
+      if (std::find(space.begin(), space.end(), s) == space.end())
+        space.push_back(std::move(s));
+    };
+    if (deep) {
+      // A few steps for each warp, and blocks enough that none waits long for the last.
+      const std::int64_t steps = std::max<std::int64_t>(depth / (32 * lanes), 1);
+      const std::int64_t outputs =
+          power_below(std::max<std::int64_t>(columns / (4 * cores), 1), rows > 4 ? 2 : 4);
+      const std::int64_t wk = power_below(std::max<std::int64_t>(steps / 2, 1), 8);
+      add(outputs, wk, 2, 0);
+      add(outputs, wk, 1, 0);
+      add(outputs, wk, 4, 0);
+      add(outputs, wk / 2, 4, 0);
+      add(outputs * 2, wk, 1, 0);
+      add(outputs / 2, wk, 4, 0);
+      add(outputs, std::min<std::int64_t>(2 * wk, 16), 1, 0);
+    } else {
+      for (const std::int64_t lanes_deep : {8, 4, 16})
+        for (const std::int64_t unroll : {8, 4}) {
+          const std::int64_t wk =
+              power_below(std::max<std::int64_t>(depth / (lanes_deep * unroll), 1), 8);
+          add(1, wk, rows > 4 ? unroll / 2 : unroll, lanes_deep);
+        }
+      add(1, 16, 4, 8);
+      add(2, 8, 4, 8);
+    }
+    return space;
+  }
+
+  Lowered lower(const Region& region, const Schedule& schedule, const Target&) const override {
+    const FoundContraction found = find_skinny(region);
+    if (!found.ok)
+      return {false, {}, found.reason};
+    const SkinnyTiles tiles = tiles_of(schedule, region, found.form);
+    if (tiles.threads() > 1024)
+      return {false, {}, "more than 1024 threads"};
+    return {true, GpuSkinny(region, found.form, tiles, schedule).run(), ""};
+  }
+};
+
+} // namespace
+
+const Generator& gpu_skinny_generator() {
+  static const GpuSkinnyGenerator generator;
+  return generator;
+}
+
+} // namespace egret::kernel

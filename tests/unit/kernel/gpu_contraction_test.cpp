@@ -1,0 +1,241 @@
+// Contractions on a GPU without one: every kind of product through the interpreter, which copies
+// and multiplies as late as the program allows, and against the region's own semantics.
+#include "backend/cuda/target.h"
+#include "backend/reference/kernel_check.h"
+#include "backend/reference/program_interpreter.h"
+#include "compiler/compile.h"
+#include "kernel/contraction_form.h"
+#include "kernel/families.h"
+#include "kernel/serialize.h"
+#include "support/contractions.h"
+#include "support/null_device.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+namespace egret {
+namespace {
+
+using backend::reference::verify_kernel;
+using ir::Graph;
+using ir::NodeId;
+using testing::Einsum;
+
+kernel::Region region_of(const std::function<std::vector<NodeId>(Graph&)>& make) {
+  Graph g;
+  g.outputs = make(g);
+  testing::NullDevice device;
+  compiler::KernelCache cache;
+  auto kernels = compiler::compile_graph(g, {}, device, cache).plan.kernels;
+  EXPECT_EQ(kernels.size(), 1u);
+  kernel::Region region = kernels.at(0).region;
+  for (kernel::Operand& operand : region.operands)
+    operand.alignment = 64; // as on a GPU
+  return region;
+}
+
+Einsum sizes(const std::string& left, const std::string& right, const std::string& result, Expr m,
+             Expr n, Expr k, Expr b = 1) {
+  return {left, right, result, {{'m', m}, {'n', n}, {'k', k}, {'b', b}}};
+}
+
+NodeId input(Graph& g, const std::string& name, const std::string& letters, const Einsum& e,
+             DType dtype) {
+  return g.input(name, dtype, e.shape_of(letters));
+}
+
+kernel::Region plain(const Einsum& e, DType dtype) {
+  return region_of([&](Graph& g) {
+    return std::vector{
+        testing::einsum(g, input(g, "a", e.left, e, dtype), input(g, "b", e.right, e, dtype), e)};
+  });
+}
+
+/// relu((a + 0.5) b + bias) + rest: where the sum begins behind the depth's end, a is not 0.
+kernel::Region busy(const Einsum& e, DType dtype) {
+  return region_of([&](Graph& g) {
+    const NodeId x = input(g, "a", e.left, e, dtype);
+    const NodeId half = g.broadcast(g.constant(dtype, 0.5), e.shape_of(e.left));
+    const NodeId a = g.binary(Op::Add, x, half), b = input(g, "b", e.right, e, dtype);
+    const NodeId product = testing::einsum(g, a, b, e);
+    const Shape shape = g[product].shape;
+    const NodeId bias = g.broadcast(g.input("bias", dtype, {e.extent('n')}), shape);
+    const NodeId sum = g.binary(Op::Add, product, bias);
+    const NodeId zero = g.broadcast(g.constant(dtype, 0.0), shape);
+    return std::vector{
+        g.binary(Op::Add, g.binary(Op::Max, sum, zero), g.input("rest", dtype, shape))};
+  });
+}
+
+kernel::Target gpu(int capability = 90) {
+  return backend::cuda::known_target(capability);
+}
+
+/// Checks one schedule with as many blocks as `workers` says, so that some take several tiles.
+void check(const kernel::Region& region, const std::string& schedule, int workers = 2,
+           const backend::reference::Bindings& dims = {}) {
+  const kernel::Lowered lowered = kernel::gpu_contraction_generator().lower(
+      region, kernel::parse_schedule("gpu_contraction " + schedule), gpu());
+  ASSERT_TRUE(lowered.ok) << schedule << ": " << lowered.reason << "\n" << kernel::print(region);
+  const auto again = kernel::program_of_bytes(kernel::to_bytes(lowered.program));
+  EXPECT_EQ(hash_of(again), hash_of(lowered.program));
+  const auto launch = [&](const kernel::KernelProgram& program, const kernel::ArgBlock& block) {
+    backend::reference::interpret(program, block, {.workers = workers});
+  };
+  try {
+    const auto result = verify_kernel(region, lowered.program, launch, dims);
+    ASSERT_TRUE(result.ok) << schedule << "\n" << result.message << "\n" << kernel::print(region);
+  } catch (const std::exception& e) {
+    FAIL() << schedule << "\n" << e.what() << "\n" << kernel::print(lowered.program);
+  }
+}
+
+const char* const kForms[][2] = {{"mk", "kn"}, {"mk", "nk"}, {"km", "kn"}, {"km", "nk"}};
+
+const std::string kFma = "bk=8 bm=32 bn=32 stages=3 wm=1 wn=1",
+                  kMma = "bk=16 bm=32 bn=32 stages=3 wm=1 wn=2 @mma=m16n8k16",
+                  kWgmma = "bm=64 bn=64 stages=2 wm=1 @mma=wgmma";
+
+TEST(GpuContraction, MultiplyAddsInEveryLayout) {
+  for (const auto& form : kForms) {
+    check(plain(sizes(form[0], form[1], "mn", 37, 41, 19), DType::F32), kFma);
+    check(plain(sizes(form[0], form[1], "mn", 64, 32, 40), DType::F32), kFma);
+  }
+  check(plain(sizes("bmk", "bkn", "bmn", 33, 36, 12, 3), DType::F32), kFma);
+  check(plain(sizes("mk", "kn", "mn", 20, 40, 9), DType::F64), kFma);
+  check(plain(sizes("mk", "kn", "mn", 20, 40, 9), DType::I32), kFma);
+  check(plain(sizes("mk", "kn", "mn", 20, 40, 9), DType::BF16), kFma);
+}
+
+TEST(GpuContraction, WorkBeforeAndAfterTheProductIsInlined) {
+  check(busy(sizes("mk", "kn", "mn", 37, 44, 18), DType::F32), kFma);
+  check(busy(sizes("mk", "nk", "mn", 37, 44, 24), DType::BF16), kMma);
+  check(busy(sizes("km", "kn", "mn", 37, 44, 24), DType::BF16), kMma + " staged=1");
+}
+
+TEST(GpuContraction, MatrixInstructionsInEveryLayout) {
+  for (const auto& form : kForms) {
+    check(plain(sizes(form[0], form[1], "mn", 40, 48, 40), DType::BF16), kMma);
+    check(plain(sizes(form[0], form[1], "mn", 33, 35, 19), DType::BF16), kMma + " staged=1");
+  }
+  check(plain(sizes("bmk", "bkn", "bmn", 32, 40, 24, 3), DType::F16), kMma);
+}
+
+TEST(GpuContraction, SharesOfTheDepthAreAddedInOrder) {
+  for (int workers : {1, 3, 7}) {
+    check(plain(sizes("mk", "kn", "mn", 37, 41, 70), DType::F32), kFma + " @split_reduce=3",
+          workers);
+    check(busy(sizes("mk", "nk", "mn", 37, 44, 100), DType::BF16),
+          kMma + " staged=1 @split_reduce=4", workers);
+  }
+  // More shares than steps.
+  check(plain(sizes("mk", "kn", "mn", 20, 33, 9), DType::F32), kFma + " @split_reduce=4");
+}
+
+TEST(GpuContraction, WarpGroupsMultiplyWhatTheCopyEngineBrings) {
+  for (const auto& form : kForms) {
+    check(plain(sizes(form[0], form[1], "mn", 72, 136, 136), DType::BF16), kWgmma);
+    check(plain(sizes(form[0], form[1], "mn", 64, 64, 192), DType::F16), kWgmma + " staged=1");
+  }
+  check(plain(sizes("bmk", "bkn", "bmn", 72, 72, 72, 3), DType::BF16), kWgmma, 3);
+  check(plain(sizes("mk", "kn", "mn", 200, 136, 72), DType::BF16),
+        "bm=128 bn=64 staged=1 stages=2 wm=2 @mma=wgmma");
+  // The few rows are the columns of the instruction.
+  check(plain(sizes("mk", "nk", "mn", 24, 136, 200), DType::BF16),
+        "bm=64 bn=16 stages=3 wm=1 swap=1 @mma=wgmma");
+}
+
+TEST(GpuContraction, TheCopyEngineTakesOnlyWhatItCan) {
+  const auto reason = [](const kernel::Region& region, const std::string& schedule) {
+    const auto lowered = kernel::gpu_contraction_generator().lower(
+        region, kernel::parse_schedule("gpu_contraction " + schedule), gpu());
+    EXPECT_FALSE(lowered.ok);
+    return lowered.reason;
+  };
+  EXPECT_EQ(reason(plain(sizes("mk", "kn", "mn", 64, 64, 60), DType::BF16), kWgmma),
+            "a factor's rows do not begin at multiples of 16 bytes");
+  EXPECT_EQ(reason(plain(sizes("mk", "kn", "mn", 64, 64, 64), DType::F32), kWgmma),
+            "its factors are not both bf16 or both f16");
+  EXPECT_EQ(reason(busy(sizes("mk", "kn", "mn", 64, 64, 64), DType::BF16), kWgmma),
+            "a factor is no array of two-byte elements");
+}
+
+TEST(GpuContraction, SizesMayBeSymbols) {
+  const Expr m = Expr::symbol("m", 1, 1000), k = Expr::symbol("k", 8, 1000, 8);
+  backend::reference::Bindings dims;
+  dims.set(m, 45);
+  dims.set(k, 24);
+  check(plain(sizes("mk", "kn", "mn", m, 40, k), DType::F32), kFma, 2, dims);
+  check(plain(sizes("mk", "kn", "mn", m, 40, k), DType::BF16), kMma, 2, dims);
+  check(plain(sizes("mk", "kn", "mn", m, 72, k), DType::BF16), kWgmma, 2, dims);
+}
+
+TEST(GpuContraction, SchedulesOfTheSpacePass) {
+  for (const auto& region : {plain(sizes("mk", "kn", "mn", 72, 72, 72), DType::BF16),
+                             plain(sizes("mk", "nk", "mn", 50, 36, 36), DType::F32)}) {
+    const auto space = kernel::gpu_contraction_generator().space(region, gpu());
+    for (std::size_t i = 0; i < space.size(); ++i) {
+      const std::string text = to_string(space[i]);
+      EXPECT_EQ(kernel::parse_schedule(text), space[i]);
+      if (i % 3 == 0) // large tiles take their time here
+        check(region, text.substr(text.find(' ') + 1), 3);
+    }
+  }
+}
+
+TEST(GpuContraction, SpaceIsForTheTarget) {
+  const auto region = plain(sizes("mk", "kn", "mn", 4096, 4096, 4096), DType::BF16);
+  const auto hopper = kernel::gpu_contraction_generator().space(region, gpu(90)),
+             ampere = kernel::gpu_contraction_generator().space(region, gpu(80));
+  ASSERT_FALSE(hopper.empty());
+  ASSERT_FALSE(ampere.empty());
+  EXPECT_EQ(hopper[0].mma, "wgmma");
+  EXPECT_EQ(ampere[0].mma, "m16n8k16");
+  for (const auto& s : kernel::gpu_contraction_generator().space(
+           plain(sizes("mk", "kn", "mn", 512, 512, 512), DType::F32), gpu(90)))
+    EXPECT_TRUE(s.mma.empty()); // f32 stays f32
+}
+
+/// One to eight rows.
+void check_skinny(const kernel::Region& region, std::size_t schedules = 3) {
+  const auto space = kernel::gpu_skinny_generator().space(region, gpu());
+  ASSERT_FALSE(space.empty()) << kernel::print(region);
+  for (std::size_t i = 0; i < space.size() && i < schedules; ++i) {
+    const kernel::Lowered lowered = kernel::gpu_skinny_generator().lower(region, space[i], gpu());
+    ASSERT_TRUE(lowered.ok) << lowered.reason;
+    const auto launch = [&](const kernel::KernelProgram& program, const kernel::ArgBlock& block) {
+      backend::reference::interpret(program, block, {.workers = 3});
+    };
+    try {
+      const auto result = verify_kernel(region, lowered.program, launch);
+      ASSERT_TRUE(result.ok) << to_string(space[i]) << "\n"
+                             << result.message << "\n"
+                             << kernel::print(region);
+    } catch (const std::exception& e) {
+      FAIL() << to_string(space[i]) << "\n" << e.what() << "\n" << kernel::print(lowered.program);
+    }
+  }
+}
+
+TEST(GpuSkinny, AVectorTimesAMatrixInEveryLayout) {
+  for (const DType dtype : {DType::F32, DType::BF16}) {
+    check_skinny(plain(sizes("k", "nk", "n", 1, 70, 600), dtype), 100);
+    check_skinny(plain(sizes("k", "kn", "n", 1, 70, 600), dtype), 100);
+    check_skinny(plain(sizes("k", "nk", "n", 1, 9, 77), dtype));
+    check_skinny(plain(sizes("k", "kn", "n", 1, 9, 77), dtype));
+  }
+}
+
+TEST(GpuSkinny, SeveralRowsAndWorkAround) {
+  check_skinny(plain(sizes("mk", "nk", "mn", 3, 70, 260), DType::BF16));
+  check_skinny(plain(sizes("mk", "kn", "mn", 8, 72, 260), DType::BF16));
+  check_skinny(busy(sizes("mk", "kn", "mn", 2, 72, 70), DType::BF16));
+  check_skinny(busy(sizes("mk", "nk", "mn", 2, 72, 70), DType::F32));
+  check_skinny(plain(sizes("bmk", "bnk", "bmn", 2, 40, 96, 3), DType::F32));
+  // Few columns are rows as well.
+  check_skinny(plain(sizes("mk", "nk", "mn", 70, 2, 96), DType::F32));
+}
+
+} // namespace
+} // namespace egret
