@@ -1,6 +1,7 @@
 // Kernel programs and regions as bytes.
 #include "kernel/serialize.h"
 
+#include "backend/cuda/target.h"
 #include "egret/error.h"
 #include "kernel/generator.h"
 #include "support/random_graph.h"
@@ -14,6 +15,7 @@ namespace {
 std::vector<Target> targets() {
   auto all = egret::testing::test_targets();
   all.resize(1);
+  all.push_back(backend::cuda::known_target(90));
   return all;
 }
 
