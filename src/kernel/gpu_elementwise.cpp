@@ -256,10 +256,10 @@ public:
       for (const Load& load : stage.loads)
         loads += load.source == Source::Operand;
     const std::int64_t enough = vectors / std::max<std::int64_t>(1, 256 * 4 * target.workers);
-    const int best = power_of_two_upto(std::clamp<std::int64_t>(enough, 1,
-                                                                loads <= 1   ? 4
-                                                                : loads <= 3 ? 2
-                                                                             : 1));
+    // Measured: small blocks for one operand, large ones with more in flight for several.
+    const int best = power_of_two_upto(std::clamp<std::int64_t>(enough, 1, loads <= 1 ? 2 : 4));
+    const std::vector<int> sizes =
+        loads <= 1 ? std::vector{128, 512, 256} : std::vector{512, 256, 128};
     const CachePolicy usual = gpu_store_policy(region, target);
     const CachePolicy other =
         usual == CachePolicy::Default ? CachePolicy::Streaming : CachePolicy::Default;
@@ -280,7 +280,7 @@ public:
         add(256, 1, policy, true);
         add(512, 1, policy, true);
       }
-      for (int threads : {256, 512, 128})
+      for (int threads : sizes)
         for (int copies : {best, best / 2, 2 * best})
           if (copies >= 1)
             add(threads, copies, policy, false);

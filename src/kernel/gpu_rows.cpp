@@ -95,6 +95,7 @@ public:
     } else {
       launch.workers = max(Expr(1), groups);
     }
+    launch.resident = schedule_.knob("resident", 0) != 0;
     int counter = -1;
     if (schedule_.order == WorkOrder::Drawn) {
       counter = b_.counter("next", 2);
@@ -448,13 +449,17 @@ public:
     const std::int64_t vectors = about(count), rows = about(points_of(region, f.passes.parallel));
     const CachePolicy policy = gpu_store_policy(region, target);
     std::vector<Schedule> out;
+    // What every row reads (weights) stays in the registers of blocks that do many rows.
+    const bool weights = known && reads_weights(region, f);
     auto add = [&](std::int64_t threads, std::int64_t group, std::int64_t keep, WorkOrder order,
-                   std::int64_t pieces) {
+                   std::int64_t pieces, bool resident = false) {
       Schedule s;
       s.generator = name();
       s.knobs["threads"] = threads;
       s.knobs["group"] = group;
       s.knobs["keep"] = keep;
+      if (resident)
+        s.knobs["resident"] = 1;
       s.order = order;
       s.split_reduce = pieces;
       s.store_policy = policy;
@@ -491,16 +496,33 @@ public:
         if (vectors <= 1)
           group = 2;
         for (std::int64_t threads : {128, 256})
-          add(threads, group, known ? kRegisters : kNowhere, WorkOrder::Fixed, 1);
+          for (bool resident : {weights, !weights})
+            add(threads, group, known ? kRegisters : kNowhere, WorkOrder::Fixed, 1, resident);
         continue;
       }
-      add(threads_for(each), threads_for(each), keep, WorkOrder::Fixed, 1);
-      add(threads_for(each), threads_for(each), keep, WorkOrder::Drawn, 1);
+      for (WorkOrder order : {weights ? WorkOrder::Drawn : WorkOrder::Fixed,
+                              weights ? WorkOrder::Fixed : WorkOrder::Drawn})
+        add(threads_for(each), threads_for(each), keep, order, 1);
       if (fits && stashes)
         add(threads_for(each), threads_for(each), kShared, WorkOrder::Fixed, 1);
     }
     add(256, 256, kNowhere, WorkOrder::Fixed, 1);
     return out;
+  }
+
+  /// Whether some operand is read along the rows and is the same for all of them.
+  static bool reads_weights(const Region& region, const RowFacts& f) {
+    for (const Stage& stage : region.stages)
+      for (const Load& load : stage.loads) {
+        if (load.source != Source::Operand)
+          continue;
+        const std::vector<bool> axes = axes_of_load(region, stage, load);
+        const bool by_row = std::any_of(f.passes.parallel.begin(), f.passes.parallel.end(),
+                                        [&](int a) { return axes[a]; });
+        if (axes[f.inner] && !by_row)
+          return true;
+      }
+    return false;
   }
 
   Lowered lower(const Region& region, const Schedule& schedule,
