@@ -57,7 +57,7 @@ constexpr Offer kFmaOffers[] = {
 };
 constexpr Offer kWgmmaOffers[] = {
     {128, 256, 64, 4, 2, 1, 1.0},  {256, 128, 64, 4, 2, 1, 1.0}, {128, 192, 64, 5, 2, 1, 1.05},
-    {128, 128, 64, 6, 2, 1, 1.12}, {128, 64, 64, 8, 2, 1, 1.45}, {64, 128, 64, 8, 1, 1, 1.6},
+    {128, 128, 64, 6, 2, 1, 1.12}, {128, 64, 64, 8, 2, 1, 1.6},  {64, 128, 64, 8, 1, 1, 1.45},
     {64, 64, 64, 10, 1, 1, 2.2},   {64, 32, 64, 12, 1, 1, 3.6},  {64, 16, 64, 14, 1, 1, 6.5},
     {128, 32, 64, 9, 2, 1, 2.5},   {128, 16, 64, 10, 2, 1, 4.6}, {64, 8, 64, 14, 1, 1, 12.0},
 };
@@ -229,7 +229,7 @@ std::vector<Schedule> gpu_contraction_space(const Region& region, const Contract
       form.accumulator == DType::F32) {
     if (target.capability == 90)
       add(kWgmmaOffers, GpuUnit::Wgmma, 0.6);
-    add(kMmaOffers, GpuUnit::Mma, 1.0);
+    add(kMmaOffers, GpuUnit::Mma, target.capability == 90 ? 1.4 : 1.0);
   }
   add(kFmaOffers, GpuUnit::Fma, 12.0);
   std::stable_sort(choices.begin(), choices.end(),

@@ -5,6 +5,7 @@
 #include "kernel/contraction_pack.h"
 #include "kernel/families.h"
 #include "kernel/gpu_sums.h"
+#include "kernel/gpu_wgmma.h"
 #include "support/fail.h"
 
 #include <algorithm>
@@ -268,6 +269,11 @@ public:
     const std::int64_t columns = usual_size(f.columns.extent) * usual_size(f.batch.extent),
                        depth = usual_size(f.depth.extent), rows = f.rows.extent.value();
     const std::int64_t cores = target.workers > 1 ? target.workers : 132;
+    // Of several rows the arithmetic takes longer than the reading, unless matrix units do it.
+    if (target.capability == 90 && rows > (deep ? 4 : 1) && f.accumulator == DType::F32 &&
+        tensor_map_reason(region, f, f.left, f.rows, 16).empty() &&
+        tensor_map_reason(region, f, f.right, f.columns, 64).empty())
+      return {};
     const auto lanes = std::int64_t(kWide / size_of(memory_type(region, f)));
     std::vector<Schedule> space;
     const auto add = [&](std::int64_t outputs, std::int64_t wk, std::int64_t unroll,
@@ -297,7 +303,13 @@ public:
       add(outputs / 2, wk, 4, 0);
       add(outputs, std::min<std::int64_t>(2 * wk, 16), 1, 0);
     } else {
-      for (const std::int64_t lanes_deep : {8, 4, 16})
+      // Threads along the columns read whole lines; with few columns the depth has to be shared.
+      if (columns < 64 * cores)
+        add(1, 16, 4, 8);
+      const std::vector<std::int64_t> order = columns >= 256 * cores
+                                                  ? std::vector<std::int64_t>{4, 8, 16}
+                                                  : std::vector<std::int64_t>{8, 16, 4};
+      for (const std::int64_t lanes_deep : order)
         for (const std::int64_t unroll : {8, 4}) {
           const std::int64_t wk =
               power_below(std::max<std::int64_t>(depth / (lanes_deep * unroll), 1), 8);
