@@ -1,0 +1,66 @@
+// Products of matrices for the GPUs there are: the text of every kind of kernel compiles without
+// spills. NVRTC needs no GPU; where it is not installed there is nothing to test.
+#include "backend/cuda/nvrtc.h"
+#include "backend/cuda/render.h"
+#include "compiler/compile.h"
+#include "egret/error.h"
+#include "kernel/families.h"
+#include "support/contractions.h"
+#include "support/null_device.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+namespace egret {
+namespace {
+
+using backend::cuda::Nvrtc;
+using testing::Einsum;
+
+std::shared_ptr<const Nvrtc> nvrtc() {
+  try {
+    return Nvrtc::instance();
+  } catch (const Error&) {
+    return nullptr;
+  }
+}
+
+TEST(CudaContractions, TextCompilesWithoutSpills) {
+  const auto compiler = nvrtc();
+  if (!compiler)
+    GTEST_SKIP() << "NVRTC is not installed";
+  const Einsum e{"mk", "kn", "mn", {{'m', 1024}, {'n', 1024}, {'k', 128}}};
+  for (const DType dtype : {DType::F32, DType::BF16}) {
+    ir::Graph g;
+    const ir::NodeId a = g.input("a", dtype, e.shape_of("mk")),
+                     b = g.input("b", dtype, e.shape_of("kn"));
+    g.outputs = {testing::einsum(g, a, b, e)};
+    testing::NullDevice device;
+    compiler::KernelCache cache;
+    kernel::Region region = compiler::compile_graph(g, {}, device, cache).plan.kernels.at(0).region;
+    for (kernel::Operand& operand : region.operands)
+      operand.alignment = 64; // as on a GPU
+    for (const int capability : {80, 90, compiler->architectures().back()}) {
+      const kernel::Target target = backend::cuda::known_target(capability);
+      std::set<std::string> seen; // one schedule of each instruction
+      for (const auto& s : kernel::gpu_contraction_generator().space(region, target)) {
+        if (!seen.insert(s.mma).second)
+          continue;
+        const auto lowered = kernel::gpu_contraction_generator().lower(region, s, target);
+        ASSERT_TRUE(lowered.ok) << lowered.reason;
+        const auto cuda = backend::cuda::cuda_target(target);
+        const auto cubin =
+            compiler->compile(render_cuda(lowered.program, cuda),
+                              compiler->architecture_for(cuda.capability, cuda.specific));
+        for (const auto& k : cubin.kernels) {
+          EXPECT_EQ(k.spill_stores, 0) << capability << " " << to_string(s);
+          RecordProperty(to_string(s) + " " + cuda.arch(), k.registers);
+        }
+      }
+    }
+  }
+}
+
+} // namespace
+} // namespace egret
