@@ -4,6 +4,7 @@
 #include "compiler/prepare.h"
 #include "egret/passes.h"
 #include "kernel/generator.h"
+#include "kernel/phases.h"
 #include "support/fail.h"
 
 #include <atomic>
@@ -157,6 +158,7 @@ void describe_kernels(const ir::Graph& graph, const kernel::Plan& plan, CompileR
     k.bytes_read = upper_bytes(cost.bytes_read);
     k.bytes_written = upper_bytes(cost.bytes_written);
     k.flops = static_cast<double>(upper_bytes(cost.flops));
+    k.phases = kernel::phases_of(entry.program);
     k.nodes = step.nodes;
     for (NodeId id : step.nodes)
       k.ops.emplace_back(info_of(graph[id].op).name);

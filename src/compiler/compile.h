@@ -36,6 +36,7 @@ struct KernelReport {
   std::vector<std::string> ops;  ///< their names in order
   std::int64_t bytes_read = 0, bytes_written = 0;
   double flops = 0;
+  std::int64_t phases = 1; ///< parts between which all workers meet (kernel/phases.h)
 };
 struct Unfused {
   ir::NodeId producer, consumer; ///< of CompileReport::graph

@@ -36,10 +36,10 @@ std::string CompileReport::text() const {
   out += "\nkernels:\n";
   int number = 0;
   for (const KernelReport& k : kernels)
-    out += fmt::format("  {:3} {} [{}] reads {}, writes {}, {:.3g} flops: {} | {}\n", number++,
-                       k.name, k.form, human_bytes(static_cast<double>(k.bytes_read)),
-                       human_bytes(static_cast<double>(k.bytes_written)), k.flops,
-                       fmt::join(k.ops, " "), k.schedule);
+    out += fmt::format("  {:3} {} [{}] reads {}, writes {}, {:.3g} flops, {} phase{}: {} | {}\n",
+                       number++, k.name, k.form, human_bytes(static_cast<double>(k.bytes_read)),
+                       human_bytes(static_cast<double>(k.bytes_written)), k.flops, k.phases,
+                       k.phases == 1 ? "" : "s", fmt::join(k.ops, " "), k.schedule);
   if (!unfused.empty())
     out += "not fused:\n";
   for (const Unfused& u : unfused)

@@ -392,7 +392,11 @@ public:
 
   std::vector<Schedule> space(const Region& region, const Target& target) const override {
     const FoundContraction found = find_contraction(region);
-    return found.ok ? contraction_space(found.form, target) : std::vector<Schedule>{};
+    // One row times a matrix that is contiguous along the depth: each of its elements is used once,
+    // so it is read where it is, as dot products (rows), and never packed.
+    const bool dots = found.ok && found.form.rows.extent == Expr(1) &&
+                      found.form.right.order == Side::Order::Depth;
+    return found.ok && !dots ? contraction_space(found.form, target) : std::vector<Schedule>{};
   }
 
   Lowered lower(const Region& region, const Schedule& schedule,

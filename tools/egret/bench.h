@@ -50,6 +50,7 @@ std::vector<Workload> ceiling_workloads();
 std::vector<Workload> elementwise_workloads();
 std::vector<Workload> matmul_workloads();
 std::vector<Workload> training_workloads();
+std::vector<Workload> llama_workloads();
 
 /// Inputs of a sample and, for each element of what the workload's function makes of them, the
 /// place of the same element in the full output.

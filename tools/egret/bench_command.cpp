@@ -105,7 +105,7 @@ const std::vector<Workload>& workloads() {
   static const std::vector<Workload> list = [] {
     std::vector<Workload> all;
     for (auto part :
-         {ceiling_workloads, matmul_workloads, elementwise_workloads, training_workloads})
+         {ceiling_workloads, matmul_workloads, elementwise_workloads, training_workloads, llama_workloads})
       for (auto& workload : part())
         all.push_back(std::move(workload));
     return all;

@@ -3,9 +3,11 @@
 #include "egret/compile.h"
 #include "egret/counters.h"
 #include "egret/random.h"
+#include "runtime/profile.h"
 #include "runtime/runtime.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -40,6 +42,23 @@ void poison(std::vector<Tensor> outputs) {
   outputs.clear();
   eval(fills);
 }
+
+/// Adds up the phases of what is launched while it lives.
+class Phases {
+public:
+  Phases() {
+    runtime::set_launch_hook([this](const runtime::LaunchRecord& launch) {
+      seen_ += static_cast<std::uint64_t>(launch.kernel.phases);
+    });
+  }
+  ~Phases() { runtime::set_launch_hook({}); }
+  Phases(const Phases&) = delete;
+  Phases& operator=(const Phases&) = delete;
+  std::uint64_t seen() const { return seen_; }
+
+private:
+  std::atomic<std::uint64_t> seen_ = 0;
+};
 
 /// A ceiling as a row of the table: its kernels check nothing, so it is not verified.
 Measurement measure_ceiling(const Workload& workload, Measurement m) {
@@ -153,9 +172,12 @@ Measurement measure(const Workload& workload, const MeasureOptions& options) {
 
   reset_peak_bytes();
   before = counters();
-  run_again(c, outputs);
+  {
+    Phases phases;
+    run_again(c, outputs);
+    m.phases = phases.seen();
+  }
   m.kernels = (counters() - before).kernels_launched;
-  m.phases = m.kernels;
   m.peak_bytes = counters().peak_bytes;
 
   // Short runs are timed several at a time, so that the clock is not what is measured.
