@@ -74,7 +74,7 @@ public:
   NodeId shrink(NodeId a, std::vector<Expr> begin, std::vector<Expr> end);
   NodeId flip(NodeId a, std::vector<std::int64_t> axes);   ///< axes in any order
   /// `a` with dims of size 1 put in front and expanded to `shape`, as NumPy broadcasts.
-  NodeId broadcast(NodeId a, const Shape& shape);
+  NodeId broadcast(NodeId a, Shape shape);
 
   /// Valid until the next node is added.
   const Node& operator[](NodeId id) const { return nodes_[id]; }

@@ -228,7 +228,7 @@ NodeId Graph::flip(NodeId a, std::vector<std::int64_t> axes) {
   return add(Op::Flip, {&a, 1}, std::move(attrs));
 }
 
-NodeId Graph::broadcast(NodeId a, const Shape& shape) {
+NodeId Graph::broadcast(NodeId a, Shape shape) {
   Shape from = operand(Op::Expand, a).shape;
   if (from.size() > shape.size())
     fail(ErrorKind::Shape, "broadcast: {} to {}: the rank can only grow ({} > {})", to_string(from),
@@ -239,7 +239,7 @@ NodeId Graph::broadcast(NodeId a, const Shape& shape) {
     if (!(from[i] == shape[i]) && !(from[i] == Expr(1)))
       fail(ErrorKind::Shape, "broadcast: {} to {}: dim {} is {} and must be 1 or {}",
            to_string(nodes_[a].shape), to_string(shape), i, from[i].str(), shape[i].str());
-  return expand(reshape(a, std::move(from)), shape);
+  return expand(reshape(a, std::move(from)), std::move(shape));
 }
 
 bool is_ascending_from_zero(std::span<const std::int64_t> axes) {
