@@ -75,7 +75,8 @@ void CudaRenderer::let(ValueId target, const Inst& inst) {
   default:
     break;
   }
-  ensure(matrix_value(target, inst), "cuda renderer: kernel {}: an unknown instruction", program_.name);
+  ensure(matrix_value(target, inst), "cuda renderer: kernel {}: an unknown instruction",
+         program_.name);
 }
 
 // Two roundings of f32 to a 16-bit type are one instruction.
@@ -132,13 +133,16 @@ void CudaRenderer::reduce_threads(ValueId target, const Inst& inst) {
   const int width = over_block ? 32 : inst.number;
   const int lanes = inst.type.lanes;
   std::vector<std::string> parts;
+  // Into a name first: an operation may mention its operand twice, and every thread has to shuffle
+  // once.
   auto butterfly = [&](int from) {
+    const char* mask = over_block || width == 32 ? "0xffffffffu" : "eg_group";
     for (int distance = from; distance > 0; distance /= 2)
-      for (std::string& p : parts)
-        line("{0} = {1};", p,
-             combine_text(inst.monoid, dtype, p,
-                          fmt::format("eg_shuffle_xor({}, {}, {})", p, distance,
-                                      over_block || width == 32 ? "0xffffffffu" : "eg_group")));
+      for (std::string& p : parts) {
+        const std::string other = fmt::format("w{}", names_++);
+        line("const {} {} = eg_shuffle_xor({}, {}, {});", type, other, p, distance, mask);
+        line("{} = {};", p, combine_text(inst.monoid, dtype, p, other));
+      }
   };
   for (int l = 0; l < lanes; ++l) {
     parts.push_back(fmt::format("w{}", names_++));
