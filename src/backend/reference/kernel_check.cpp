@@ -152,8 +152,8 @@ private:
     for (std::size_t w = 0; w < workspaces_.size(); ++w)
       whole(*workspaces_[w], "workspace", w);
     for (std::size_t i = 0; i < buffers_.size(); ++i)
-      if (!is_shared(i) && std::memcmp(buffers_[i]->data(), operands_[i].bytes.data(),
-                                       operands_[i].bytes.size()) != 0)
+      if (!is_shared(i) &&
+          !std::equal(operands_[i].bytes.begin(), operands_[i].bytes.end(), buffers_[i]->data()))
         wrong("changes operand {}", i);
   }
 

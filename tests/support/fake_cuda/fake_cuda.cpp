@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <string>
@@ -39,7 +40,7 @@ struct OpaqueGraph {
   std::vector<OpaqueGraphNode*> nodes;
 };
 struct OpaqueGraphExec {
-  std::vector<OpaqueGraphNode*> nodes; ///< kept for ever: tests are short
+  std::vector<OpaqueGraphNode*> nodes;
 };
 struct OpaqueStream {
   OpaqueGraph* capturing = nullptr;
@@ -91,8 +92,10 @@ std::vector<char> copy_args(void* args) {
 }
 
 void handle(StreamHandle stream, OpaqueGraphNode node) {
+  // Nodes outlive their graph, so that a use after its end is seen and refused.
+  static std::deque<OpaqueGraphNode> kept;
   if (stream->capturing)
-    stream->capturing->nodes.push_back(new OpaqueGraphNode(std::move(node)));
+    stream->capturing->nodes.push_back(&kept.emplace_back(std::move(node)));
   else
     run_node(node);
 }

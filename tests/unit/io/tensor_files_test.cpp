@@ -46,7 +46,8 @@ TEST(Safetensors, EveryTensorStartsAtAMultipleOfItsElementSize) {
   save_safetensors(
       folder / "a",
       {{"a", ones({3}, DType::U8)}, {"b", ones({3}, DType::F16)}, {"c", ones({3}, DType::I64)}});
-  for (const auto& info : SafetensorsFile(folder / "a").tensors())
+  const SafetensorsFile file(folder / "a");
+  for (const auto& info : file.tensors())
     EXPECT_EQ(info.begin % size_of(info.dtype), 0U) << info.name;
 }
 
