@@ -4,6 +4,7 @@
 #include "backend/reference/program_interpreter.h"
 #include "backend/reference/reference.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace egret::testing {
@@ -76,7 +77,8 @@ std::vector<HostArray> run_plan(const compiler::Compiled& compiled, const ir::Gr
   for (int number : plan.output_slots) {
     const kernel::Slot& slot = plan.slots[number];
     HostArray array(slot.dtype, bindings.values_of(slot.shape));
-    std::memcpy(array.bytes.data(), memory[number], array.bytes.size());
+    std::copy_n(static_cast<const std::byte*>(memory[number]), array.bytes.size(),
+                array.bytes.begin());
     if (slot.kind == kernel::SlotKind::State)
       inputs[slot.input] = array;
     outputs.push_back(std::move(array));

@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 
@@ -129,7 +130,8 @@ std::vector<HostArray> run_region(const RegionCase& c, const kernel::KernelProgr
   for (std::size_t o = 0; o < outputs.size(); ++o) {
     results.emplace_back(c.outputs[o].value.dtype, c.outputs[o].value.dims);
     if (!results.back().bytes.empty())
-      std::memcpy(results.back().bytes.data(), outputs[o], results.back().bytes.size());
+      std::copy_n(static_cast<const std::byte*>(outputs[o]), results.back().bytes.size(),
+                  results.back().bytes.begin());
   }
   return results;
 }
