@@ -22,11 +22,12 @@ namespace egret::backend::cuda {
 struct OpaqueContext {};
 struct OpaqueEvent {};
 struct OpaquePool {};
-struct OpaqueModule {
-  std::string text;
-};
 struct OpaqueFunction {
   std::string symbol, text;
+};
+struct OpaqueModule {
+  std::string text;
+  std::deque<OpaqueFunction> functions;
 };
 struct OpaqueGraphNode {
   FunctionHandle function = nullptr; ///< null: a copy
@@ -313,7 +314,7 @@ Result cuEventElapsedTime(float* ms, EventHandle, EventHandle) {
 }
 Result cuModuleLoadData(ModuleHandle* module, const void* code) {
   FAKE("cuModuleLoadData")
-  *module = new OpaqueModule{static_cast<const char*>(code)};
+  *module = new OpaqueModule{static_cast<const char*>(code), {}};
   ++state.modules;
   return kSuccess;
 }
@@ -326,7 +327,7 @@ Result cuModuleUnload(ModuleHandle module) {
 Result cuModuleGetFunction(FunctionHandle* function, ModuleHandle module, const char* name) {
   if (module->text.find(name) == std::string::npos)
     return 500;
-  *function = new OpaqueFunction{name, module->text};
+  *function = &module->functions.emplace_back(OpaqueFunction{name, module->text});
   return kSuccess;
 }
 Result cuFuncGetAttribute(int* value, int, FunctionHandle) {
