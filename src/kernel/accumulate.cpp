@@ -164,4 +164,69 @@ Value Accumulator::finish(const State& state) {
   return e_.convert({v, b_.type_of(v).dtype}, wanted);
 }
 
+std::vector<int> Accumulator::workspaces(const Expr& states) {
+  std::vector<int> buffers;
+  for (const Type& t : types(1))
+    buffers.push_back(b_.workspace(fmt::format("partial{}_{}_{}", stage_, yield_, buffers.size()),
+                                   t.dtype, states));
+  return buffers;
+}
+
+State load_state(ProgramBuilder& b, const std::vector<int>& buffers, const Expr& offset, int lanes,
+                 const std::vector<Guard>& mask) {
+  State state;
+  for (int buffer : buffers)
+    state.push_back(b.load(buffer, offset, lanes, mask));
+  return state;
+}
+
+void store_state(ProgramBuilder& b, const std::vector<int>& buffers, const Expr& offset,
+                 const State& state, const std::vector<Guard>& mask) {
+  for (std::size_t i = 0; i < state.size(); ++i)
+    b.store(buffers[i], offset, state[i], mask);
+}
+
+StateVariables::StateVariables(ProgramBuilder& builder, const State& initial) : b_(&builder) {
+  for (ValueId part : initial) {
+    variables_.push_back(b_->variable(b_->type_of(part)));
+    b_->set(variables_.back(), part);
+  }
+}
+
+State StateVariables::read() const {
+  State state;
+  for (VarId v : variables_)
+    state.push_back(b_->read(v));
+  return state;
+}
+
+void StateVariables::write(const State& next) const {
+  for (std::size_t i = 0; i < next.size(); ++i)
+    b_->set(variables_[i], next[i]);
+}
+
+RunningVariables::RunningVariables(ProgramBuilder& builder, const Running& initial) {
+  for (const auto& yields : initial) {
+    states_.emplace_back();
+    for (const State& state : yields)
+      states_.back().emplace_back(builder, state);
+  }
+}
+
+Running RunningVariables::read() const {
+  Running running;
+  for (const auto& yields : states_) {
+    running.emplace_back();
+    for (const StateVariables& state : yields)
+      running.back().push_back(state.read());
+  }
+  return running;
+}
+
+void RunningVariables::write(const Running& next) const {
+  for (std::size_t r = 0; r < next.size(); ++r)
+    for (std::size_t y = 0; y < next[r].size(); ++y)
+      states_[r][y].write(next[r][y]);
+}
+
 } // namespace egret::kernel

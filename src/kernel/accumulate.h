@@ -34,6 +34,9 @@ public:
   Value finish(const State& state);
   std::vector<Type> types(int lanes) const;
 
+  /// Workspaces with room for `states` states of one lane, one buffer for each of their parts.
+  std::vector<int> workspaces(const Expr& states);
+
 private:
   bool watches_nan() const { return monoid_ == Monoid::Max && is_float(dtype_); }
   /// The value that a state stands for.
@@ -48,6 +51,38 @@ private:
   DType dtype_; ///< of the accumulator's register
   DType place_; ///< of argmax's places
   bool with_fma_;
+};
+
+/// A state in one buffer for each of its parts.
+State load_state(ProgramBuilder& b, const std::vector<int>& buffers, const Expr& offset, int lanes,
+                 const std::vector<Guard>& mask = {});
+void store_state(ProgramBuilder& b, const std::vector<int>& buffers, const Expr& offset,
+                 const State& state, const std::vector<Guard>& mask = {});
+
+/// Registers that hold a state from one turn of a loop to the next.
+class StateVariables {
+public:
+  StateVariables(ProgramBuilder& builder, const State& initial);
+  State read() const;
+  void write(const State& next) const;
+
+private:
+  ProgramBuilder* b_;
+  std::vector<VarId> variables_;
+};
+
+/// The states of all reductions of a pass: [reduction][yield].
+using Running = std::vector<std::vector<State>>;
+
+/// Registers for them.
+class RunningVariables {
+public:
+  RunningVariables(ProgramBuilder& builder, const Running& initial);
+  Running read() const;
+  void write(const Running& next) const;
+
+private:
+  std::vector<std::vector<StateVariables>> states_;
 };
 
 } // namespace egret::kernel

@@ -98,8 +98,6 @@ public:
   }
 
 private:
-  using Running = std::vector<std::vector<State>>; ///< [reduction of the pass][yield]
-
   Expr lane() const { return lanes_ > 1 ? lane_variable(lanes_) : Expr(0); }
   Expr column(const Expr& tile) const {
     return (tile * Expr(across_) + x_) * Expr(lanes_) + lane();
@@ -130,28 +128,7 @@ private:
   /// The reduced places y, y + down ... of [begin, end).
   Running run_pass(int pass, const Point& p, const Expr& begin, const Expr& end) {
     const int copies = int(schedule_.knob("copies", 4));
-    std::vector<std::vector<std::vector<VarId>>> variables;
-    for (int stage : p_.reductions[pass]) {
-      variables.emplace_back();
-      for (std::size_t y = 0; y < r_.stages[stage].yields.size(); ++y) {
-        variables.back().emplace_back();
-        for (ValueId v : accumulator(stage, int(y)).identity(lanes_)) {
-          variables.back().back().push_back(b_.variable(b_.type_of(v)));
-          b_.set(variables.back().back().back(), v);
-        }
-      }
-    }
-    auto read = [&] {
-      Running states(variables.size());
-      for (std::size_t r = 0; r < variables.size(); ++r)
-        for (const auto& parts : variables[r]) {
-          State state;
-          for (VarId v : parts)
-            state.push_back(b_.read(v));
-          states[r].push_back(std::move(state));
-        }
-      return states;
-    };
+    const RunningVariables running(b_, start(pass));
     auto at_place = [&](const Expr& k, bool whole) {
       Point q = p;
       std::vector<Expr> at = unflatten(k, reduced_);
@@ -162,7 +139,7 @@ private:
       return q;
     };
     auto body = [&](std::span<const Expr> places, bool whole) {
-      Running states = read();
+      Running states = running.read();
       std::vector<Value> values;
       std::vector<Point> points;
       for (const Expr& k : places)
@@ -184,10 +161,7 @@ private:
       for (const Point& q : points)
         for (int o : p_.outputs[pass])
           e_.store(o, q, *value++, schedule_.store_policy);
-      for (std::size_t r = 0; r < states.size(); ++r)
-        for (std::size_t y = 0; y < states[r].size(); ++y)
-          for (std::size_t i = 0; i < states[r][y].size(); ++i)
-            b_.set(variables[r][y][i], states[r][y][i]);
+      running.write(states);
     };
     // Whole turns without tests, then one with them.
     const std::int64_t span = std::int64_t(down_) * copies;
@@ -202,7 +176,17 @@ private:
             [&](const Expr& turn) { body(places_of(begin + turn * Expr(span)), true); });
     Expr rest = begin + turns * Expr(span);
     b_.when({{rest, Expr(0), end}}, [&] { body(places_of(rest), false); });
-    return read();
+    return running.read();
+  }
+
+  Running start(int pass) {
+    Running states;
+    for (int stage : p_.reductions[pass]) {
+      states.emplace_back();
+      for (std::size_t y = 0; y < r_.stages[stage].yields.size(); ++y)
+        states.back().push_back(accumulator(stage, int(y)).identity(lanes_));
+    }
+    return states;
   }
 
   // --- The threads of a column
@@ -223,9 +207,8 @@ private:
     const Expr mine = x_ * Expr(lanes_) + lane();
     for (std::size_t r = 0; r < states.size(); ++r)
       for (std::size_t y = 0; y < states[r].size(); ++y)
-        for (std::size_t i = 0; i < states[r][y].size(); ++i)
-          b_.store(scratch_.at({p_.reductions[pass][r], int(y)})[i], y_ * row + mine,
-                   states[r][y][i]);
+        store_state(b_, scratch_.at({p_.reductions[pass][r], int(y)}), y_ * row + mine,
+                    states[r][y]);
     b_.barrier();
     Running out(states.size());
     for (std::size_t r = 0; r < states.size(); ++r)
@@ -233,9 +216,8 @@ private:
         Accumulator acc = accumulator(p_.reductions[pass][r], int(y));
         State all;
         for (int d = 0; d < down_; ++d) {
-          State part;
-          for (int buffer : scratch_.at({p_.reductions[pass][r], int(y)}))
-            part.push_back(b_.load(buffer, Expr(d) * row + mine, lanes_));
+          State part = load_state(b_, scratch_.at({p_.reductions[pass][r], int(y)}),
+                                  Expr(d) * row + mine, lanes_);
           all = d == 0 ? part : acc.merge(all, part);
         }
         out[r].push_back(std::move(all));
@@ -270,13 +252,8 @@ private:
     Expr elements = places * Expr(pieces_) * Expr(std::int64_t(across_) * lanes_);
     for (int stage : p_.reductions[0]) {
       partials_.emplace_back();
-      for (std::size_t y = 0; y < r_.stages[stage].yields.size(); ++y) {
-        partials_.back().emplace_back();
-        for (const Type& t : accumulator(stage, int(y)).types(1))
-          partials_.back().back().push_back(
-              b_.workspace(fmt::format("partial{}_{}_{}", stage, y, partials_.back().back().size()),
-                           t.dtype, elements));
-      }
+      for (std::size_t y = 0; y < r_.stages[stage].yields.size(); ++y)
+        partials_.back().push_back(accumulator(stage, int(y)).workspaces(elements));
     }
   }
 
@@ -290,8 +267,7 @@ private:
     };
     for (std::size_t r = 0; r < states.size(); ++r)
       for (std::size_t y = 0; y < states[r].size(); ++y)
-        for (std::size_t i = 0; i < states[r][y].size(); ++i)
-          b_.store(partials_[r][y][i], offset(number), states[r][y][i], {{y_, Expr(0), Expr(1)}});
+        store_state(b_, partials_[r][y], offset(number), states[r][y], {{y_, Expr(0), Expr(1)}});
     b_.last(arrivals_, place, Expr(pieces_), [&] {
       Running all(partials_.size());
       for (std::size_t r = 0; r < partials_.size(); ++r)
@@ -303,9 +279,7 @@ private:
             std::vector<Guard> mask;
             if (from + down_ > pieces_)
               mask.push_back({n, Expr(0), Expr(pieces_)});
-            State part;
-            for (int buffer : partials_[r][y])
-              part.push_back(b_.load(buffer, offset(n), lanes_, mask));
+            State part = load_state(b_, partials_[r][y], offset(n), lanes_, mask);
             state = acc.keep(mask, acc.merge(state, part), state);
           }
           all[r].push_back(std::move(state));
@@ -395,8 +369,8 @@ public:
     if (f.tile < 0)
       return {false, {}, "has no parallel axis for lanes"};
     const std::int64_t threads = schedule.knob("across", 32) * schedule.knob("down", 8);
-    if (threads < 32 || threads > 1024 || threads % 32 != 0)
-      return {false, {}, "threads are no multiple of 32 up to 1024"};
+    if (auto why = gpu_threads_refused(threads); !why.empty())
+      return {false, {}, why};
     if (schedule.split_reduce > 1) {
       if (f.passes.count != 1 || !f.passes.outputs[0].empty() || f.argmax)
         return {false, {}, "only one pass without results of its own is cut into pieces"};

@@ -62,6 +62,12 @@ CachePolicy gpu_store_policy(const Region& region, const Target& target) {
   return exceeds ? CachePolicy::Streaming : CachePolicy::Default;
 }
 
+std::string gpu_threads_refused(std::int64_t threads) {
+  return threads < 32 || threads > 1024 || threads % 32 != 0
+             ? "a block's threads are no multiple of 32 up to 1024"
+             : "";
+}
+
 int power_of_two_upto(std::int64_t n) {
   int p = 1;
   while (2 * std::int64_t(p) <= n && p < (1 << 20))

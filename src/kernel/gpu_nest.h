@@ -8,6 +8,7 @@
 #include "kernel/target.h"
 
 #include <span>
+#include <string>
 #include <vector>
 
 namespace egret::kernel {
@@ -25,6 +26,9 @@ std::int64_t about(const Expr& e);
 
 /// Streaming stores for results that the next kernel could not find in the cache.
 CachePolicy gpu_store_policy(const Region& region, const Target& target);
+
+/// Why a block cannot have so many threads; empty when it can.
+std::string gpu_threads_refused(std::int64_t threads);
 
 /// A power of two: the largest up to `n`, at least 1.
 int power_of_two_upto(std::int64_t n);

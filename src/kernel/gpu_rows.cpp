@@ -122,8 +122,6 @@ public:
   }
 
 private:
-  using Running = std::vector<std::vector<State>>; ///< [reduction of the pass][yield]
-
   Point row_at(const Expr& row) const {
     Point p;
     p.at.resize(r_.axes.size());
@@ -202,27 +200,7 @@ private:
 
   Running rolled_pass(int pass, const Point& row, const Expr& begin, const Expr& end) {
     const int copies = int(schedule_.knob("copies", 4));
-    Running initial = start(pass);
-    std::vector<std::vector<std::vector<VarId>>> variables(initial.size());
-    for (std::size_t s = 0; s < initial.size(); ++s)
-      for (const State& state : initial[s]) {
-        variables[s].emplace_back();
-        for (ValueId v : state) {
-          variables[s].back().push_back(b_.variable(b_.type_of(v)));
-          b_.set(variables[s].back().back(), v);
-        }
-      }
-    auto read = [&] {
-      Running states(variables.size());
-      for (std::size_t s = 0; s < variables.size(); ++s)
-        for (const auto& parts : variables[s]) {
-          State state;
-          for (VarId v : parts)
-            state.push_back(b_.read(v));
-          states[s].push_back(std::move(state));
-        }
-      return states;
-    };
+    const RunningVariables running(b_, start(pass));
     const std::int64_t span = std::int64_t(group_) * copies;
     Expr turns = ceildiv(end - begin, Expr(span));
     b_.loop(Expr(0), turns, Expr(1), ceildiv(vectors_, Expr(span)), Bind::Serial,
@@ -231,14 +209,11 @@ private:
               for (int c = 0; c < copies; ++c)
                 spots.push_back(spot(
                     row, begin + turn * Expr(span) + Expr(std::int64_t(c) * group_) + mine_, end));
-              Running states = read();
+              Running states = running.read();
               step(pass, spots, states);
-              for (std::size_t s = 0; s < variables.size(); ++s)
-                for (std::size_t y = 0; y < variables[s].size(); ++y)
-                  for (std::size_t i = 0; i < variables[s][y].size(); ++i)
-                    b_.set(variables[s][y][i], states[s][y][i]);
+              running.write(states);
             });
-    return read();
+    return running.read();
   }
 
   Running start(int pass) {
@@ -344,13 +319,8 @@ private:
   void make_partials() {
     for (int stage : p_.reductions[0]) {
       partials_.emplace_back();
-      for (std::size_t y = 0; y < r_.stages[stage].yields.size(); ++y) {
-        partials_.back().emplace_back();
-        for (const Type& t : accumulator(stage, int(y)).types(1))
-          partials_.back().back().push_back(
-              b_.workspace(fmt::format("partial{}_{}_{}", stage, y, partials_.back().back().size()),
-                           t.dtype, rows_ * Expr(pieces_)));
-      }
+      for (std::size_t y = 0; y < r_.stages[stage].yields.size(); ++y)
+        partials_.back().push_back(accumulator(stage, int(y)).workspaces(rows_ * Expr(pieces_)));
     }
   }
 
@@ -363,8 +333,7 @@ private:
       for (std::size_t y = 0; y < states[r].size(); ++y) {
         Accumulator acc = accumulator(p_.reductions[0][r], int(y));
         State all = acc.across_threads(acc.across_lanes(states[r][y]), group_);
-        for (std::size_t i = 0; i < all.size(); ++i)
-          b_.store(partials_[r][y][i], flat_row * Expr(pieces_) + number, all[i], first);
+        store_state(b_, partials_[r][y], flat_row * Expr(pieces_) + number, all, first);
       }
     b_.last(arrivals_, flat_row, Expr(pieces_), [&] {
       for (std::size_t r = 0; r < partials_.size(); ++r) {
@@ -376,9 +345,7 @@ private:
           for (std::int64_t from = 0; from < pieces_; from += group_) {
             Expr at = Expr(from) + mine_;
             std::vector<Guard> mask{{at, Expr(0), Expr(pieces_)}};
-            State part;
-            for (int buffer : partials_[r][y])
-              part.push_back(b_.load(buffer, flat_row * Expr(pieces_) + at, 1, mask));
+            State part = load_state(b_, partials_[r][y], flat_row * Expr(pieces_) + at, 1, mask);
             if (from + group_ <= pieces_)
               mask.clear();
             state = acc.keep(mask, acc.merge(state, part), state);
@@ -532,8 +499,8 @@ public:
       return {false, {}, f.passes.reason};
     const std::int64_t threads = schedule.knob("threads", 256),
                        group = schedule.knob("group", threads);
-    if (threads < 32 || threads > 1024 || threads % 32 != 0)
-      return {false, {}, "threads are no multiple of 32 up to 1024"};
+    if (auto why = gpu_threads_refused(threads); !why.empty())
+      return {false, {}, why};
     if (group != threads && (group < 2 || group > 32 || (group & (group - 1)) != 0))
       return {false, {}, "a group is a power of two up to 32, or the block"};
     const int lanes = gpu_lanes(

@@ -46,9 +46,8 @@ public:
   }
 
 private:
-  /// Variables of the running states: [stage of the pass][yield][part of the state], for one point
-  /// and one copy.
-  using Running = std::vector<std::vector<std::vector<VarId>>>;
+  /// The running states of one point and one copy: [reduction of the pass][yield].
+  using Copy = std::vector<std::vector<StateVariables>>;
 
   // --- Tiles of parallel points
   // -------------------------------------------------------------------------------------------------
@@ -139,7 +138,7 @@ private:
   std::vector<std::vector<std::vector<State>>> run_pass(int pass, const std::vector<Point>& tile,
                                                         const Expr& begin, const Expr& end) {
     int copies = flops_[pass] > kHeavy ? shape_.heavy_copies : shape_.copies;
-    std::vector<std::vector<Running>> running(tile.size());
+    std::vector<std::vector<Copy>> running(tile.size());
     for (auto& of_point : running)
       for (int c = 0; c < copies; ++c)
         of_point.push_back(start(pass));
@@ -196,7 +195,7 @@ private:
 
   /// The body of a pass: points[row][copy].
   void step(int pass, const std::vector<std::vector<Point>>& points,
-            const std::vector<std::vector<Running>>& running) {
+            const std::vector<std::vector<Copy>>& running) {
     struct Pending {
       int output;
       const Point* point;
@@ -215,11 +214,9 @@ private:
         for (std::size_t s = 0; s < p_.reductions[pass].size(); ++s) {
           int stage = p_.reductions[pass][s];
           for (std::size_t y = 0; y < r_.stages[stage].yields.size(); ++y) {
-            const auto& variables = running[row][c][s][y];
-            State next = accumulator(stage, int(y))
-                             .add(read(variables), p, place_of(p), !shape_.lanes_parallel);
-            for (std::size_t i = 0; i < next.size(); ++i)
-              b_.set(variables[i], next[i]);
+            const StateVariables& state = running[row][c][s][y];
+            state.write(accumulator(stage, int(y))
+                            .add(state.read(), p, place_of(p), !shape_.lanes_parallel));
           }
         }
         for (int o : p_.outputs[pass])
@@ -264,36 +261,20 @@ private:
     return place;
   }
 
-  Running start(int pass) {
-    int lanes = shape_.lanes;
-    Running running;
+  Copy start(int pass) {
+    Copy running;
     for (int stage : p_.reductions[pass]) {
       running.emplace_back();
-      for (std::size_t y = 0; y < r_.stages[stage].yields.size(); ++y) {
-        Accumulator acc = accumulator(stage, int(y));
-        State initial = acc.identity(lanes);
-        std::vector<VarId> variables;
-        for (const Type& t : acc.types(lanes)) {
-          variables.push_back(b_.variable(t));
-          b_.set(variables.back(), initial[variables.size() - 1]);
-        }
-        running.back().push_back(std::move(variables));
-      }
+      for (std::size_t y = 0; y < r_.stages[stage].yields.size(); ++y)
+        running.back().emplace_back(b_, accumulator(stage, int(y)).identity(shape_.lanes));
     }
     return running;
-  }
-
-  State read(const std::vector<VarId>& variables) {
-    State state;
-    for (VarId v : variables)
-      state.push_back(b_.read(v));
-    return state;
   }
 
   /// The copies of each state combined in pairs, and its lanes when they lie along the reduced
   /// axis.
   std::vector<std::vector<std::vector<State>>>
-  combine(int pass, const std::vector<std::vector<Running>>& running) {
+  combine(int pass, const std::vector<std::vector<Copy>>& running) {
     std::vector<std::vector<std::vector<State>>> out;
     for (const auto& of_point : running) {
       out.emplace_back();
@@ -303,8 +284,8 @@ private:
         for (std::size_t y = 0; y < r_.stages[stage].yields.size(); ++y) {
           Accumulator acc = accumulator(stage, int(y));
           std::vector<State> states;
-          for (const Running& copy : of_point)
-            states.push_back(read(copy[s][y]));
+          for (const Copy& copy : of_point)
+            states.push_back(copy[s][y].read());
           while (states.size() > 1) {
             std::vector<State> half;
             for (std::size_t i = 0; i + 1 < states.size(); i += 2)
@@ -404,13 +385,8 @@ private:
 
   void make_partials(int stage) {
     Expr elements = points_of(r_, p_.parallel) * Expr(shape_.pieces);
-    for (std::size_t y = 0; y < r_.stages[stage].yields.size(); ++y) {
-      std::vector<int> buffers;
-      for (const Type& t : accumulator(stage, int(y)).types(1))
-        buffers.push_back(b_.workspace(fmt::format("partial{}_{}_{}", stage, y, buffers.size()),
-                                       t.dtype, elements));
-      partials_[stage].push_back(std::move(buffers));
-    }
+    for (std::size_t y = 0; y < r_.stages[stage].yields.size(); ++y)
+      partials_[stage].push_back(accumulator(stage, int(y)).workspaces(elements));
   }
 
   /// Partial results lie so that a vector of them is contiguous: of points with lanes on the
@@ -431,8 +407,7 @@ private:
   void store_partial(int stage, const Point& p, const Expr& number,
                      const std::vector<State>& yields) {
     for (std::size_t y = 0; y < yields.size(); ++y)
-      for (std::size_t i = 0; i < yields[y].size(); ++i)
-        b_.store(partials_[stage][y][i], partial_offset(p, number), yields[y][i], p.mask);
+      store_state(b_, partials_[stage][y], partial_offset(p, number), yields[y], p.mask);
   }
 
   /// Combines the pieces of all reductions before `pass`, in order, and provides their results at
@@ -452,25 +427,15 @@ private:
     Accumulator acc = accumulator(stage, yield);
     int lanes = shape_.lanes;
     const std::vector<int>& buffers = partials_[stage][yield];
-    std::vector<VarId> variables;
-    State initial = acc.identity(lanes);
-    for (const Type& t : acc.types(lanes)) {
-      variables.push_back(b_.variable(t));
-      b_.set(variables.back(), initial[variables.size() - 1]);
-    }
+    const StateVariables all(b_, acc.identity(lanes));
     Expr count(shape_.pieces);
     vector_loop(b_, Expr(0), count, count, shape_.lanes_parallel ? 1 : lanes, 1,
                 [&](std::span<const Position> at) {
                   std::vector<Guard> mask = shape_.lanes_parallel ? p.mask : at[0].mask;
-                  State part;
-                  for (int buffer : buffers)
-                    part.push_back(b_.load(buffer, partial_offset(p, at[0].at), lanes, mask));
-                  State next = acc.merge(read(variables), acc.where(at[0].mask, part));
-                  for (std::size_t i = 0; i < next.size(); ++i)
-                    b_.set(variables[i], next[i]);
+                  State part = load_state(b_, buffers, partial_offset(p, at[0].at), lanes, mask);
+                  all.write(acc.merge(all.read(), acc.where(at[0].mask, part)));
                 });
-    State all = read(variables);
-    return shape_.lanes_parallel ? all : acc.across_lanes(all);
+    return shape_.lanes_parallel ? all.read() : acc.across_lanes(all.read());
   }
 
   const Region& r_;
