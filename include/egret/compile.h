@@ -2,6 +2,7 @@
 // replayed as one plan.
 #pragma once
 
+#include "egret/effort.h"
 #include "egret/tensor.h"
 #include "egret/tree.h"
 
@@ -21,6 +22,8 @@ struct CompileOptions {
   std::string name = "compiled function"; ///< in errors, reports and debug output
   bool fuse = true;                       ///< false: one kernel an operation
   std::size_t limit = 64;                 ///< traces kept; the least recently used one leaves
+  std::optional<Effort> effort = {};      ///< empty: what set_effort() says at each call
+  std::optional<double> budget_seconds = {}; ///< of the search of one trace; likewise
 };
 
 namespace detail {

@@ -7,6 +7,7 @@
 #include "egret/counters.h"
 #include "egret/data.h"
 #include "egret/device.h"
+#include "egret/effort.h"
 #include "egret/functional.h"
 #include "egret/grad.h"
 #include "egret/io.h"

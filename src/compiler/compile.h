@@ -3,11 +3,13 @@
 #pragma once
 
 #include "backend/common/device.h"
+#include "egret/effort.h"
 #include "egret/ir.h"
 #include "kernel/plan.h"
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +25,8 @@ struct Options {
   bool fuse = true; ///< false: one kernel an operation, as a baseline and for bisection
   std::vector<OutputSpec> outputs; ///< by graph output; empty: all of their own
   int workers = 0;                 ///< 0: all of the device's
+  std::optional<Effort> effort;    ///< empty: the runtime's; None where there is no runtime
+  std::optional<double> budget_seconds; ///< of a search; empty: the runtime's
 };
 
 /// What the compiler did, for explain(), reports and tests.

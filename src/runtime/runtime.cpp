@@ -12,7 +12,9 @@
 #include "support/hash.h"
 
 #include <atomic>
+#include <bit>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <list>
@@ -31,6 +33,33 @@ struct Place {
     return static_cast<std::uint64_t>(engine) << 32 | static_cast<std::uint32_t>(index);
   }
 };
+
+// How much work goes into what is compiled.
+struct EffortSetting {
+  Effort effort = Effort::None;
+  double budget_seconds = 60;
+};
+
+double checked_budget(double seconds, std::string_view who) {
+  if (!(seconds > 0) || !std::isfinite(seconds))
+    fail(ErrorKind::Value, "{}: a budget of {} seconds; it is to be a positive number", who,
+         seconds);
+  return seconds;
+}
+
+EffortSetting effort_of_environment() {
+  EffortSetting setting;
+  if (const char* word = std::getenv("EGRET_EFFORT"))
+    setting.effort = parse_effort(word, "EGRET_EFFORT");
+  if (const char* text = std::getenv("EGRET_BUDGET")) {
+    char* end = nullptr;
+    const double seconds = std::strtod(text, &end);
+    if (end == text || *end != 0)
+      fail(ErrorKind::Value, "EGRET_BUDGET: `{}` is not a number of seconds", text);
+    setting.budget_seconds = checked_budget(seconds, "EGRET_BUDGET");
+  }
+  return setting;
+}
 
 Place place_of_environment() {
   if (const char* name = std::getenv("EGRET_ENGINE")) {
@@ -53,6 +82,8 @@ std::uint64_t key_of(const ir::Graph& graph, const compiler::Options& options, P
   std::uint64_t key = combine(ir::canonical_hash(graph), place.number());
   key = combine(key, options.fuse);
   key = combine(key, static_cast<std::uint64_t>(options.workers));
+  key = combine(key, static_cast<std::uint64_t>(*options.effort));
+  key = combine(key, std::bit_cast<std::uint64_t>(*options.budget_seconds));
   for (const compiler::OutputSpec& output : options.outputs)
     key = combine(key, static_cast<std::uint64_t>(output.state_input));
   return key;
@@ -77,7 +108,8 @@ struct Runtime::Impl {
   };
   mutable std::mutex mutex;
   Place place = place_of_environment();
-  std::atomic<std::uint64_t> place_number{place.number()};
+  EffortSetting effort = effort_of_environment();
+  std::atomic<std::uint64_t> place_number{number()};
   std::atomic<const backend::Device*> current{nullptr}; // of place; null before it is made
   std::unique_ptr<DeviceSet> cpu, interpreter;
   std::map<int, std::unique_ptr<DeviceSet>> cuda; // by index
@@ -86,6 +118,10 @@ struct Runtime::Impl {
   std::size_t limit = 1024;
   std::atomic<std::uint64_t> generation{0};
 
+  std::uint64_t number() const {
+    return combine(combine(place.number(), static_cast<std::uint64_t>(effort.effort)),
+                   std::bit_cast<std::uint64_t>(effort.budget_seconds));
+  }
   // Made at first use. The engines of the host share one address space, so memory of any of them
   // serves every other one.
   DeviceSet& devices(Place which) {
@@ -165,13 +201,17 @@ void Runtime::bring_here(StoragePtr& storage) {
 }
 
 std::shared_ptr<const Program> Runtime::program(const ir::Graph& graph,
-                                                const compiler::Options& options) {
+                                                const compiler::Options& asked) {
   Place place;
   DeviceSet* set;
+  compiler::Options options = asked;
   {
     std::lock_guard lock(impl_->mutex);
     place = impl_->place;
     set = &impl_->devices();
+    options.effort = asked.effort.value_or(impl_->effort.effort);
+    options.budget_seconds =
+        checked_budget(asked.budget_seconds.value_or(impl_->effort.budget_seconds), "compile");
   }
   const std::uint64_t key = key_of(graph, options, place);
   {
@@ -237,8 +277,27 @@ void Runtime::use(Engine engine, int index) {
   impl_->devices(place); // may throw
   impl_->place = place;
   impl_->devices();
-  impl_->place_number = place.number();
+  impl_->place_number = impl_->number();
   ++impl_->generation;
+}
+
+void Runtime::set_effort(Effort effort, std::optional<double> budget_seconds) {
+  std::lock_guard lock(impl_->mutex);
+  if (budget_seconds)
+    impl_->effort.budget_seconds = checked_budget(*budget_seconds, "set_effort");
+  impl_->effort.effort = effort;
+  impl_->place_number = impl_->number();
+  ++impl_->generation;
+}
+
+Effort Runtime::effort() const {
+  std::lock_guard lock(impl_->mutex);
+  return impl_->effort.effort;
+}
+
+double Runtime::budget_seconds() const {
+  std::lock_guard lock(impl_->mutex);
+  return impl_->effort.budget_seconds;
 }
 
 std::uint64_t Runtime::place() const noexcept {

@@ -47,9 +47,14 @@ public:
   void use(Engine engine, int index = 0);
   const kernel::Target& target();
   backend::Device& device();
-  /// Another number for each device and engine: programs that are kept were made for one of them.
+  /// For what is compiled from now on by options that name none. Error(Value) for a budget that is
+  /// not positive, and nothing changes.
+  void set_effort(Effort effort, std::optional<double> budget_seconds);
+  Effort effort() const;
+  double budget_seconds() const;
+  /// Another number for each device, engine and effort: programs that are kept were made for one.
   std::uint64_t place() const noexcept;
-  /// Another number after use() and clear_plans(): what keeps programs beside the store asks it.
+  /// Another number after use(), set_effort() and clear_plans(): what keeps programs beside the store asks it.
   std::uint64_t generation() const noexcept;
 
 private:

@@ -322,6 +322,8 @@ std::shared_ptr<TracedProgram> lower(Trace& trace, const Call& call, const Left&
     traced->bindings.push_back(std::move(binding));
   }
   traced->options.fuse = options.fuse;
+  traced->options.effort = options.effort;
+  traced->options.budget_seconds = options.budget_seconds;
   choose_donations(*traced, trace, w, lowering);
   traced->program = runtime::Runtime::instance().program(traced->graph, traced->options);
   return traced;

@@ -1,0 +1,63 @@
+// The compiler's effort as a setting: what is valid, and what it changes.
+#include "egret/effort.h"
+
+#include "egret/compile.h"
+#include "egret/counters.h"
+#include "egret/functional.h"
+#include "support/cpu_levels.h"
+#include "support/cuda_kernels.h"
+
+#include <gtest/gtest.h>
+
+namespace egret {
+namespace {
+
+using testing::error_of;
+
+// Puts the setting back.
+struct SameAgain {
+  Effort before = effort();
+  double seconds = budget_seconds();
+  ~SameAgain() { set_effort(before, seconds); }
+};
+
+TEST(EffortSetting, WordsAreReadBack) {
+  for (Effort e : {Effort::None, Effort::Quick, Effort::Search, Effort::Exhaustive})
+    EXPECT_EQ(parse_effort(name_of(e), "test"), e);
+  EXPECT_EQ(error_of(ErrorKind::Value, [] { parse_effort("fast", "EGRET_EFFORT"); }),
+            "EGRET_EFFORT: `fast` is none of none, quick, search, exhaustive");
+}
+
+TEST(EffortSetting, ABudgetIsAPositiveNumberOfSeconds) {
+  SameAgain guard;
+  for (double bad : {0.0, -1.0, std::numeric_limits<double>::infinity(),
+                     std::numeric_limits<double>::quiet_NaN()}) {
+    const auto said = error_of(ErrorKind::Value, [&] { set_effort(Effort::Search, bad); });
+    EXPECT_NE(said.find("positive"), std::string::npos) << said;
+    EXPECT_EQ(effort(), guard.before);
+  }
+  set_effort(Effort::Quick, 2.5);
+  EXPECT_EQ(effort(), Effort::Quick);
+  EXPECT_EQ(budget_seconds(), 2.5);
+  set_effort(Effort::None);
+  EXPECT_EQ(budget_seconds(), 2.5);
+  auto step = compile([](const Tensor& x) { return x + 1; }, {.budget_seconds = -1});
+  error_of(ErrorKind::Value, [&] { step(tensor({1.f})); });
+}
+
+TEST(EffortSetting, IsPartOfWhatAPlanIsKeptUnder) {
+  SameAgain guard;
+  auto step = compile([](const Tensor& x) { return exp(x) * 3; });
+  const Tensor x = tensor({1.f, 2.f});
+  step(x);
+  EXPECT_EQ(step.traces(), 1u);
+  set_effort(Effort::Quick);
+  step(x);
+  EXPECT_EQ(step.traces(), 2u);
+  set_effort(guard.before);
+  step(x);
+  EXPECT_EQ(step.traces(), 2u);
+}
+
+} // namespace
+} // namespace egret
