@@ -1,9 +1,12 @@
 // Kernels of the GPU's generators on a GPU: first every form that regions come in against the
 // region evaluator, then the time of element-wise, row and column kernels beside a copy of as many
 // bytes. Prints one line a check that fails and one a schedule that was timed.
-//   gpu_kernels [check] [time]
+//   gpu_kernels check
+//   gpu_kernels time [NAME]    cases whose names contain NAME
+//   gpu_kernels text NAME      needs no GPU: the CUDA C++ of each schedule for an H200
 #include "backend/cuda/cuda_device.h"
 #include "backend/cuda/render.h"
+#include "backend/cuda/target.h"
 #include "backend/reference/kernel_check.h"
 #include "compiler/partition.h"
 #include "compiler/prepare.h"
@@ -101,25 +104,13 @@ void compile_all(Device& device, std::vector<Job>& jobs) {
   });
 }
 
-std::vector<Region> regions_of(const Graph& graph) {
+std::vector<Region> regions_of(const Graph& graph, const kernel::Target& target) {
   const Graph g = compiler::prepare(ir::without_dead_code(graph));
   const compiler::GraphFacts facts(g);
-  const compiler::Partition partition = compiler::partition_greedily(facts, true);
-  std::vector<bool> keep(g.size(), false);
-  for (NodeId id : g.outputs)
-    keep[facts.view(id).base] = true;
-  std::vector<int> group_of(g.size(), -1);
-  for (std::size_t i = 0; i < partition.groups.size(); ++i)
-    for (const compiler::Member& m : partition.groups[i].members)
-      group_of[m.node] = int(i);
-  for (std::size_t i = 0; i < partition.groups.size(); ++i)
-    for (const compiler::Member& m : partition.groups[i].members)
-      for (const compiler::Read& read : compiler::reads_of(facts, partition.stored, m.node))
-        if (group_of[read.base] != int(i))
-          keep[read.base] = true;
   std::vector<Region> regions;
-  for (const compiler::Group& group : partition.groups)
-    regions.push_back(compiler::build_region(facts, partition, group, keep).region);
+  for (auto& built :
+       compiler::build_regions(facts, compiler::partition_greedily(facts, true), target))
+    regions.push_back(std::move(built.region));
   return regions;
 }
 
@@ -142,7 +133,7 @@ int check(Device& device) {
     for (std::size_t i : {form.sizes.size() - 1}) {
       Graph g;
       form.make(g, form.sizes[i].first, form.sizes[i].second);
-      for (const Region& region : regions_of(g)) {
+      for (const Region& region : regions_of(g, device.target())) {
         add_jobs(jobs, region, {}, device.target(), 1);
         add_jobs(jobs, region, {}, testing::test_gpu(), 1); // splits more
       }
@@ -151,7 +142,7 @@ int check(Device& device) {
   options.max_elements = 2000;
   for (std::uint64_t seed = 1; seed <= 8; ++seed) {
     Graph graph = testing::random_graph(seed, options);
-    for (const Region& region : regions_of(graph))
+    for (const Region& region : regions_of(graph, device.target()))
       add_jobs(jobs, region, {}, device.target(), 1);
   }
   // Equal programs once.
@@ -348,7 +339,7 @@ void time_all(Device& device, const std::string& only) {
     auto region_at = [&](std::int64_t rows) {
       Graph g;
       c.make(g, rows);
-      return regions_of(g);
+      return regions_of(g, device.target());
     };
     auto regions = region_at(c.rows);
     if (regions.size() != 1) {
@@ -458,9 +449,29 @@ void time_all(Device& device, const std::string& only) {
     fmt::print("{}\n", line);
 }
 
+void print_texts(const std::string& name) {
+  const kernel::Target target = backend::cuda::known_target(90);
+  for (const Timed& c : timed_cases()) {
+    if (c.name.find(name) == std::string::npos)
+      continue;
+    Graph g;
+    c.make(g, c.rows);
+    std::vector<Job> jobs;
+    for (const Region& region : regions_of(g, target))
+      add_jobs(jobs, region, {}, target, 8);
+    for (const Job& j : jobs)
+      fmt::print("// {}: {}\n{}\n", c.name, to_string(j.schedule),
+                 backend::cuda::render_cuda(j.program, backend::cuda::cuda_target(target)));
+  }
+}
+
 int run(int argc, char** argv) {
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   const std::string what = argc > 1 ? argv[1] : "all";
+  if (what == "text") {
+    print_texts(argc > 2 ? argv[2] : "");
+    return 0;
+  }
   auto text = [](const KernelProgram& p, const backend::cuda::CudaTarget& t) {
     return backend::cuda::KernelText{backend::cuda::render_cuda(p, t),
                                      backend::cuda::kernel_symbol(p),

@@ -48,33 +48,6 @@ ir::Graph normalized(const ir::Graph& graph) {
   return result;
 }
 
-std::vector<BuiltRegion> regions_of(const GraphFacts& facts, const Partition& partition,
-                                    const kernel::Target& target) {
-  const ir::Graph& graph = facts.graph();
-  std::vector<int> group_of(graph.size(), -1);
-  for (std::size_t g = 0; g < partition.groups.size(); ++g)
-    for (const Member& m : partition.groups[g].members)
-      group_of[m.node] = static_cast<int>(g);
-  std::vector<bool> keep(graph.size(), false);
-  for (NodeId id : graph.outputs)
-    keep[facts.view(id).base] = true;
-  for (std::size_t g = 0; g < partition.groups.size(); ++g)
-    for (const Member& m : partition.groups[g].members)
-      for (const Read& read : reads_of(facts, partition.stored, m.node))
-        if (group_of[read.base] != static_cast<int>(g))
-          keep[read.base] = true;
-  std::vector<BuiltRegion> built;
-  for (const Group& group : partition.groups) {
-    built.push_back(build_region(facts, partition, group, keep));
-    // A GPU's tensors are whole allocations of its device.
-    if (target.device == "cuda")
-      for (kernel::Operand& operand : built.back().region.operands)
-        operand.alignment = std::max<std::int64_t>(operand.alignment, 64);
-    kernel::verify(built.back().region);
-  }
-  return built;
-}
-
 /// The distinct kernels of a program and, for each region, which of them computes it.
 struct Proposed {
   std::vector<kernel::KernelEntry> entries;
@@ -180,7 +153,7 @@ Compiled compile_graph(const ir::Graph& graph, const Options& options, backend::
   const Partition partition =
       stage("partition", [&] { return partition_greedily(facts, options.fuse); });
   const std::vector<BuiltRegion> regions =
-      stage("regions", [&] { return regions_of(facts, partition, device.target()); });
+      stage("regions", [&] { return build_regions(facts, partition, device.target()); });
   Proposed proposed = stage("propose", [&] { return propose(regions, device.target()); });
   result.plan = stage("plan", [&] {
     std::vector<PlannedKernel> kernels;

@@ -424,4 +424,36 @@ BuiltRegion build_region(const GraphFacts& facts, const Partition& partition, co
   return built;
 }
 
+std::vector<bool> kept_values(const GraphFacts& facts, const Partition& partition) {
+  const ir::Graph& graph = facts.graph();
+  std::vector<int> group_of(graph.size(), -1);
+  for (std::size_t g = 0; g < partition.groups.size(); ++g)
+    for (const Member& m : partition.groups[g].members)
+      group_of[m.node] = static_cast<int>(g);
+  std::vector<bool> keep(graph.size(), false);
+  for (NodeId id : graph.outputs)
+    keep[facts.view(id).base] = true;
+  for (std::size_t g = 0; g < partition.groups.size(); ++g)
+    for (const Member& m : partition.groups[g].members)
+      for (const Read& read : reads_of(facts, partition.stored, m.node))
+        if (group_of[read.base] != static_cast<int>(g))
+          keep[read.base] = true;
+  return keep;
+}
+
+std::vector<BuiltRegion> build_regions(const GraphFacts& facts, const Partition& partition,
+                                       const kernel::Target& target) {
+  const std::vector<bool> keep = kept_values(facts, partition);
+  std::vector<BuiltRegion> built;
+  for (const Group& group : partition.groups) {
+    built.push_back(build_region(facts, partition, group, keep));
+    // A GPU's tensors are whole allocations of its device.
+    if (target.device == "cuda")
+      for (kernel::Operand& operand : built.back().region.operands)
+        operand.alignment = std::max<std::int64_t>(operand.alignment, 64);
+    kernel::verify(built.back().region);
+  }
+  return built;
+}
+
 } // namespace egret::compiler

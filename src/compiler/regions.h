@@ -3,6 +3,7 @@
 
 #include "compiler/partition.h"
 #include "kernel/region.h"
+#include "kernel/target.h"
 
 namespace egret::compiler {
 
@@ -13,10 +14,16 @@ struct BuiltRegion {
   std::vector<ir::NodeId> outputs;  ///< by output: a stored node
 };
 
-/// `keep` tells which stored nodes must be in memory after the kernel (graph outputs and what other
-/// groups read).
+/// `keep`: see kept_values().
 BuiltRegion build_region(const GraphFacts& facts, const Partition& partition, const Group& group,
                          const std::vector<bool>& keep);
+
+/// Which nodes must be in memory after their kernels: graph outputs and what other groups read.
+std::vector<bool> kept_values(const GraphFacts& facts, const Partition& partition);
+
+/// The regions of all groups, verified, with operands aligned as the target's memory is.
+std::vector<BuiltRegion> build_regions(const GraphFacts& facts, const Partition& partition,
+                                       const kernel::Target& target);
 
 /// The canonical form that generators rely on: flat operands and outputs, neighbouring axes that
 /// always go together merged.

@@ -4,13 +4,18 @@
 
 namespace egret::kernel {
 
-Accumulator::Accumulator(Emitter& emitter, int stage, int yield, bool with_fma, const Expr& places)
-    : e_(emitter), b_(emitter.builder()), stage_(stage), yield_(yield) {
+Arithmetic arithmetic_of(const Target& target) {
+  return {target.has_fma, target.capability >= 80};
+}
+
+Accumulator::Accumulator(Emitter& emitter, int stage, int yield, const Arithmetic& arithmetic,
+                         const Expr& places)
+    : e_(emitter), b_(emitter.builder()), stage_(stage), yield_(yield), arithmetic_(arithmetic) {
   const Stage& s = emitter.region().stages[stage];
   monoid_ = s.monoid;
   dtype_ = compute_dtype(monoid_ == Monoid::ArgMax ? s.body[s.yields[yield]].dtype : s.acc_dtype);
   place_ = places.upper() <= INT32_MAX ? DType::I32 : DType::I64;
-  with_fma_ = with_fma && monoid_ == Monoid::Sum;
+  arithmetic_.fma = arithmetic.fma && monoid_ == Monoid::Sum;
 }
 
 std::vector<Type> Accumulator::types(int lanes) const {
@@ -47,7 +52,7 @@ State Accumulator::add(const State& state, const Point& point, const Expr& place
   auto kept = [&](const State& next) {
     return masked ? choose(b_.test(point.mask, point.lanes), next, state) : next;
   };
-  if (with_fma_)
+  if (arithmetic_.fma)
     if (auto f = e_.factors(stage_, yield_, point))
       return kept({b_.fma(f->first, f->second, state[0])});
   Value v = e_.yields(stage_, point)[yield_];

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernel/emit.h"
+#include "kernel/target.h"
 
 namespace egret::kernel {
 
@@ -10,11 +11,18 @@ namespace egret::kernel {
 /// argmax.
 using State = std::vector<ValueId>;
 
+/// What the machine does in one instruction.
+struct Arithmetic {
+  bool fma = false;     ///< products may be added with one rounding
+  bool nan_max = false; ///< the larger of two floats, or NaN when one is NaN
+};
+Arithmetic arithmetic_of(const Target& target);
+
 class Accumulator {
 public:
-  /// For one yield of `stage`; `with_fma`: products may be added with one rounding. Places count up
-  /// to `places`.
-  Accumulator(Emitter& emitter, int stage, int yield, bool with_fma, const Expr& places);
+  /// For one yield of `stage`. Places count up to `places`.
+  Accumulator(Emitter& emitter, int stage, int yield, const Arithmetic& arithmetic,
+              const Expr& places);
 
   State identity(int lanes);
   /// `state` with the yield's value at the point. With `check_mask`, lanes outside of the point's
@@ -38,7 +46,10 @@ public:
   std::vector<int> workspaces(const Expr& states);
 
 private:
-  bool watches_nan() const { return monoid_ == Monoid::Max && is_float(dtype_); }
+  /// Whether NaN is kept beside the maximum of the numbers.
+  bool watches_nan() const {
+    return monoid_ == Monoid::Max && is_float(dtype_) && !arithmetic_.nan_max;
+  }
   /// The value that a state stands for.
   ValueId value(const State& state);
   ValueId better(const State& candidate, const State& best, bool ties);
@@ -50,7 +61,7 @@ private:
   Monoid monoid_;
   DType dtype_; ///< of the accumulator's register
   DType place_; ///< of argmax's places
-  bool with_fma_;
+  Arithmetic arithmetic_;
 };
 
 /// A state in one buffer for each of its parts.

@@ -19,7 +19,7 @@ constexpr std::int64_t kChunk = 128;
 class Generic : StageNests {
 public:
   Generic(const Region& region, const Schedule& schedule, const Target& target)
-      : StageNests(region, target.has_fma),
+      : StageNests(region, arithmetic_of(target)),
         vector_bytes_(schedule.vector_bytes ? schedule.vector_bytes : target.vector_bytes) {
     if (schedule.knob("vector", 1) == 0)
       vector_bytes_ = 0;

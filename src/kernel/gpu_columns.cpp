@@ -51,7 +51,7 @@ public:
         down_(int(schedule.knob("down", 8))), t_(thread_variable(across_ * down_)) {
     std::int64_t bytes = schedule.vector_bytes ? schedule.vector_bytes : target.vector_bytes;
     lanes_ = gpu_lanes(region, f_.tile, bytes);
-    fma_ = target.has_fma;
+    arithmetic_ = arithmetic_of(target);
     e_.load_policy = schedule.load_policy;
     pieces_ = schedule.split_reduce;
     x_ = floormod(t_, Expr(across_));
@@ -116,7 +116,7 @@ private:
   }
 
   Accumulator accumulator(int stage, int yield) {
-    return Accumulator(e_, stage, yield, fma_, depth_);
+    return Accumulator(e_, stage, yield, arithmetic_, depth_);
   }
 
   void whole(const Point& p) {
@@ -298,7 +298,7 @@ private:
   int across_, down_; ///< threads
   Expr t_, x_, y_;
   int lanes_ = 1;
-  bool fma_ = false;
+  Arithmetic arithmetic_;
   std::int64_t pieces_ = 1;
   std::vector<int> outer_;    ///< parallel axes but that of the vectors
   std::vector<Expr> extents_; ///< of them, and the tiles of columns

@@ -19,7 +19,7 @@ namespace {
 class GpuGeneric : StageNests {
 public:
   GpuGeneric(const Region& region, const Schedule& schedule, const Target& target)
-      : StageNests(region, target.has_fma), threads_(int(schedule.knob("threads", 128))),
+      : StageNests(region, arithmetic_of(target)), threads_(int(schedule.knob("threads", 128))),
         t_(thread_variable(threads_)), owners_(schedule.knob("owners", 0)) {}
 
   KernelProgram run() {

@@ -63,7 +63,7 @@ public:
         group_(int(schedule.knob("group", threads_))), t_(thread_variable(threads_)) {
     std::int64_t bytes = schedule.vector_bytes ? schedule.vector_bytes : target.vector_bytes;
     lanes_ = gpu_lanes(region, f_.inner, bytes);
-    fma_ = target.has_fma;
+    arithmetic_ = arithmetic_of(target);
     e_.load_policy = schedule.load_policy;
     keep_ = Keep(schedule.knob("keep", kRegisters));
     vectors_ = f_.vectors(region, lanes_);
@@ -132,7 +132,7 @@ private:
   }
 
   Accumulator accumulator(int stage, int yield) {
-    return Accumulator(e_, stage, yield, fma_, points_of(r_, p_.reduced));
+    return Accumulator(e_, stage, yield, arithmetic_, points_of(r_, p_.reduced));
   }
 
   /// A vector of a row; `own` says which of its lanes are the row's.
@@ -386,7 +386,7 @@ private:
   Expr t_;
   Expr mine_; ///< number of this thread in its group
   int lanes_ = 1;
-  bool fma_ = false;
+  Arithmetic arithmetic_;
   Keep keep_ = kRegisters;
   std::int64_t pieces_ = 1;
   Expr vectors_, rows_;

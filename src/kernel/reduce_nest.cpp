@@ -130,7 +130,7 @@ private:
   }
 
   Accumulator accumulator(int stage, int yield) {
-    return Accumulator(e_, stage, yield, shape_.fma, points_of(r_, p_.reduced));
+    return Accumulator(e_, stage, yield, shape_.arithmetic, points_of(r_, p_.reduced));
   }
 
   /// One pass over the reduced axes, over [begin, end) of the split axis when there are pieces.

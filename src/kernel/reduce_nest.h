@@ -2,9 +2,9 @@
 // and pieces of both.
 #pragma once
 
+#include "kernel/accumulate.h"
 #include "kernel/passes.h"
 #include "kernel/program.h"
-#include "kernel/target.h"
 
 namespace egret::kernel {
 
@@ -27,7 +27,7 @@ struct ReduceShape {
   CachePolicy store_policy = CachePolicy::Default;
   int prefetch_pass = -1; ///< pass that fetches the next tile's operands ahead, while there is
                           ///< arithmetic to hide that behind
-  bool fma = false;
+  Arithmetic arithmetic;
 };
 
 KernelProgram lower_reduction(const Region& region, const Passes& passes, const ReduceShape& shape);

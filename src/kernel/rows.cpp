@@ -130,7 +130,7 @@ int prefetch_pass(const ReduceShape& shape, const Region& region, const Facts& f
 /// Values are kept from pass to pass while a row of them fits into half of the second-level cache.
 void set_common(ReduceShape& shape, const Region& region, const Facts& facts,
                 const Schedule& schedule, const Target& target) {
-  shape.fma = target.has_fma;
+  shape.arithmetic = arithmetic_of(target);
   shape.store_policy = schedule.store_policy;
   std::int64_t scratch = about(points_of(region, facts.passes.reduced)) * 4 * shape.points *
                          (shape.lanes_parallel ? shape.lanes : 1);

@@ -10,8 +10,9 @@
 
 namespace egret::kernel {
 
-StageNests::StageNests(const Region& region, bool with_fma)
-    : r_(region), b_(region.name), e_(b_, region), stored_(stored_stages(region)), fma_(with_fma) {}
+StageNests::StageNests(const Region& region, const Arithmetic& arithmetic)
+    : r_(region), b_(region.name), e_(b_, region), stored_(stored_stages(region)),
+      arithmetic_(arithmetic) {}
 
 void StageNests::all() {
   int last = -1;
@@ -142,7 +143,7 @@ StageNests::Reduction StageNests::start(int s, int lanes) {
   const Stage& stage = r_.stages[s];
   Reduction reduction;
   for (std::size_t y = 0; y < stage.yields.size(); ++y) {
-    reduction.accumulators.emplace_back(e_, s, int(y), fma_, points_of(r_, stage.over));
+    reduction.accumulators.emplace_back(e_, s, int(y), arithmetic_, points_of(r_, stage.over));
     reduction.states.emplace_back(b_, reduction.accumulators.back().identity(lanes));
   }
   return reduction;

@@ -12,7 +12,7 @@ namespace egret::kernel {
 
 class StageNests {
 protected:
-  StageNests(const Region& region, bool with_fma);
+  StageNests(const Region& region, const Arithmetic& arithmetic);
   ~StageNests() = default;
 
   /// The nests of all stages that have one, in order, with a barrier behind each whose results
@@ -61,7 +61,7 @@ private:
   std::vector<Value> reduce(int s, const Point& point);
   void scan(int s, const Point& point);
 
-  bool fma_;
+  Arithmetic arithmetic_;
   std::vector<int> updated_; ///< by output: the buffer that a scatter updates
 };
 

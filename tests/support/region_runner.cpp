@@ -20,26 +20,6 @@ using backend::reference::HostArray;
 
 namespace {
 
-/// What each group must leave in memory, as the compiler decides it.
-std::vector<bool> kept_values(const compiler::GraphFacts& facts,
-                              const compiler::Partition& partition, bool keep_all) {
-  if (keep_all)
-    return partition.stored;
-  std::vector<int> group_of(facts.graph().size(), -1);
-  for (std::size_t g = 0; g < partition.groups.size(); ++g)
-    for (const compiler::Member& m : partition.groups[g].members)
-      group_of[m.node] = static_cast<int>(g);
-  std::vector<bool> keep(facts.graph().size(), false);
-  for (ir::NodeId id : facts.graph().outputs)
-    keep[facts.view(id).base] = true;
-  for (std::size_t g = 0; g < partition.groups.size(); ++g)
-    for (const compiler::Member& m : partition.groups[g].members)
-      for (const compiler::Read& read : compiler::reads_of(facts, partition.stored, m.node))
-        if (group_of[read.base] != static_cast<int>(g))
-          keep[read.base] = true;
-  return keep;
-}
-
 /// Memory that begins on a cache line, filled with a pattern no result has by accident.
 class Memory {
 public:
@@ -60,7 +40,8 @@ std::vector<RegionCase> region_cases(const ir::Graph& graph, std::span<const Hos
   const ir::Graph g = compiler::prepare(ir::without_dead_code(graph));
   const compiler::GraphFacts facts(g);
   const compiler::Partition partition = compiler::partition_greedily(facts, fuse);
-  const std::vector<bool> keep = kept_values(facts, partition, keep_all);
+  const std::vector<bool> keep =
+      keep_all ? partition.stored : compiler::kept_values(facts, partition);
   std::vector<RegionCase> cases;
   for (const compiler::Group& group : partition.groups) {
     compiler::BuiltRegion built = compiler::build_region(facts, partition, group, keep);

@@ -3,9 +3,8 @@
 #include "compiler/compile.h"
 #include "kernel/contraction_form.h"
 #include "kernel/families.h"
-#include "support/contractions.h"
+#include "support/contraction_regions.h"
 #include "support/cpu_levels.h"
-#include "support/null_device.h"
 
 #include <gtest/gtest.h>
 
@@ -19,16 +18,10 @@ using backend::reference::verify_kernel;
 using ir::Graph;
 using ir::NodeId;
 using testing::Einsum;
-
-kernel::Region region_of(const std::function<std::vector<NodeId>(Graph&)>& make) {
-  Graph g;
-  g.outputs = make(g);
-  testing::NullDevice device;
-  compiler::KernelCache cache;
-  auto kernels = compiler::compile_graph(g, {}, device, cache).plan.kernels;
-  EXPECT_EQ(kernels.size(), 1u);
-  return kernels.at(0).region;
-}
+using testing::input;
+using testing::product_region;
+using testing::region_of;
+using testing::sizes;
 
 /// Checks the first schedules on the CPU at each level (at lesser levels one), or interpreted with
 /// its checks of bounds and races.
@@ -58,25 +51,8 @@ void check(const kernel::Region& region, std::size_t schedules = 2, bool interpr
   }
 }
 
-NodeId input(Graph& g, const std::string& name, const std::string& letters, const Einsum& e,
-             DType dtype = DType::F32) {
-  return g.input(name, dtype, e.shape_of(letters));
-}
-
-kernel::Region plain(const Einsum& e, DType dtype = DType::F32) {
-  return region_of([&](Graph& g) {
-    return std::vector{
-        testing::einsum(g, input(g, "a", e.left, e, dtype), input(g, "b", e.right, e, dtype), e)};
-  });
-}
-
-Einsum sizes(const std::string& left, const std::string& right, const std::string& result, Expr m,
-             Expr n, Expr k, Expr b = 1) {
-  return {left, right, result, {{'m', m}, {'n', n}, {'k', k}, {'b', b}}};
-}
-
 TEST(ContractionForm, ColumnsAreWhatTheOutputIsContiguousAlong) {
-  const auto region = plain(sizes("mk", "kn", "mn", 6, 7, 8));
+  const auto region = product_region(sizes("mk", "kn", "mn", 6, 7, 8));
   const auto found = kernel::find_contraction(region);
   ASSERT_TRUE(found.ok) << found.reason;
   EXPECT_EQ(found.form.rows.extent, Expr(6));
@@ -86,7 +62,7 @@ TEST(ContractionForm, ColumnsAreWhatTheOutputIsContiguousAlong) {
   EXPECT_EQ(found.form.right.order, kernel::Side::Order::Panel);
   EXPECT_TRUE(found.form.left.plain && found.form.right.plain);
   // Written transposed, the sides change places.
-  const auto swapped = kernel::find_contraction(plain(sizes("mk", "kn", "nm", 6, 7, 8)));
+  const auto swapped = kernel::find_contraction(product_region(sizes("mk", "kn", "nm", 6, 7, 8)));
   ASSERT_TRUE(swapped.ok);
   EXPECT_EQ(swapped.form.columns.extent, Expr(6));
 }
@@ -122,38 +98,38 @@ TEST(ContractionForm, SaysWhyARegionIsNone) {
 }
 
 TEST(Contraction, EverySchedulePassesAtEveryLevel) {
-  check(plain(sizes("mk", "kn", "mn", 37, 70, 300)), 100);
-  check(plain(sizes("mk", "nk", "mn", 20, 100, 64)));
-  check(plain(sizes("km", "kn", "mn", 33, 48, 100)));
-  check(plain(sizes("km", "nk", "mn", 17, 35, 19)));
+  check(product_region(sizes("mk", "kn", "mn", 37, 70, 300)), 100);
+  check(product_region(sizes("mk", "nk", "mn", 20, 100, 64)));
+  check(product_region(sizes("km", "kn", "mn", 33, 48, 100)));
+  check(product_region(sizes("km", "nk", "mn", 17, 35, 19)));
 }
 
 TEST(Contraction, LongDepthsGoInParts) {
-  check(plain(sizes("mk", "kn", "mn", 70, 90, 1030)));
-  check(plain(sizes("km", "nk", "mn", 64, 128, 1024)));
+  check(product_region(sizes("mk", "kn", "mn", 70, 90, 1030)));
+  check(product_region(sizes("km", "nk", "mn", 64, 128, 1024)));
 }
 
 TEST(Contraction, InterpreterFindsNoBadAccess) {
   for (const char* form : {"mk", "km"})
     for (const char* other : {"kn", "nk"}) {
-      check(plain(sizes(form, other, "mn", 19, 37, 21)), 100, true);
-      check(plain(sizes(form, other, "mn", 8, 32, 16)), 3, true);
+      check(product_region(sizes(form, other, "mn", 19, 37, 21)), 100, true);
+      check(product_region(sizes(form, other, "mn", 8, 32, 16)), 3, true);
     }
-  check(plain(sizes("bmk", "bkn", "bmn", 5, 20, 9, 7)), 100, true);
-  check(plain(sizes("mk", "kn", "mn", 5, 18, 700)), 2, true);
+  check(product_region(sizes("bmk", "bkn", "bmn", 5, 20, 9, 7)), 100, true);
+  check(product_region(sizes("mk", "kn", "mn", 5, 18, 700)), 2, true);
 }
 
 TEST(Contraction, Batches) {
-  check(plain(sizes("bmk", "bkn", "bmn", 20, 36, 24, 3)));
-  check(plain(sizes("bmk", "bnk", "bmn", 16, 32, 8, 9)));
-  check(plain(sizes("mbk", "bkn", "mbn", 18, 24, 12, 5)));
+  check(product_region(sizes("bmk", "bkn", "bmn", 20, 36, 24, 3)));
+  check(product_region(sizes("bmk", "bnk", "bmn", 16, 32, 8, 9)));
+  check(product_region(sizes("mbk", "bkn", "mbn", 18, 24, 12, 5)));
 }
 
 TEST(Contraction, SmallAndOddSizes) {
   for (const int m : {2, 3, 9})
     for (const int n : {2, 5, 17})
       for (const int k : {2, 7})
-        check(plain(sizes("mk", "kn", "mn", m, n, k)), 2);
+        check(product_region(sizes("mk", "kn", "mn", m, n, k)), 2);
 }
 
 TEST(Contraction, EmptyShapes) {
@@ -161,13 +137,13 @@ TEST(Contraction, EmptyShapes) {
   backend::reference::Bindings none;
   none.set(k, 0);
   none.set(m, 5);
-  check(plain(sizes("mk", "kn", "mn", m, 5, k)), 2, false, none);
+  check(product_region(sizes("mk", "kn", "mn", m, 5, k)), 2, false, none);
   backend::reference::Bindings nothing;
   nothing.set(k, 3);
   nothing.set(m, 0);
-  check(plain(sizes("mk", "kn", "mn", m, 5, k)), 2, false, nothing);
+  check(product_region(sizes("mk", "kn", "mn", m, 5, k)), 2, false, nothing);
   // Where a size is known to be 0 there is nothing to compute.
-  const auto region = plain(sizes("mk", "kn", "mn", 0, 5, 3));
+  const auto region = product_region(sizes("mk", "kn", "mn", 0, 5, 3));
   for (const auto& schedule :
        kernel::contraction_generator().space(region, testing::cpu_at("native").target()))
     EXPECT_TRUE(kernel::contraction_generator()
@@ -177,9 +153,9 @@ TEST(Contraction, EmptyShapes) {
 
 TEST(Contraction, OtherTypes) {
   const Einsum e = sizes("mk", "kn", "mn", 21, 40, 33);
-  check(plain(e, DType::F64));
-  check(plain(e, DType::I32));
-  check(plain(e, DType::I64));
+  check(product_region(e, DType::F64));
+  check(product_region(e, DType::I32));
+  check(product_region(e, DType::I64));
   for (const DType low : {DType::BF16, DType::F16}) {
     const auto region = region_of([&](Graph& g) {
       const NodeId a = g.cast(input(g, "a", "mk", e, low), DType::F32);
@@ -224,17 +200,17 @@ TEST(Contraction, HeadsOfAttention) {
   // [B,T,H,D] read as [B,H,T,D]; scores, values, and the projection of the joined heads.
   const Einsum scores{
       "bthd", "bshd", "bhts", {{'b', 2}, {'t', 18}, {'s', 18}, {'h', 3}, {'d', 16}}};
-  check(plain(scores));
+  check(product_region(scores));
   const Einsum values{"bhts", "bshd", "bthd", scores.extents};
-  check(plain(values));
+  check(product_region(values));
   const Einsum project{"bhtd", "hdn", "btn", {{'b', 2}, {'t', 18}, {'h', 3}, {'d', 16}, {'n', 40}}};
-  check(plain(project));
+  check(product_region(project));
   const Einsum gradient{"bhtd", "btn", "hdn", project.extents};
-  check(plain(gradient));
+  check(product_region(gradient));
 }
 
 TEST(Contraction, ResultsDoNotDependOnTheNumberOfWorkers) {
-  const auto region = plain(sizes("mk", "kn", "mn", 150, 130, 300));
+  const auto region = product_region(sizes("mk", "kn", "mn", 150, 130, 300));
   backend::Device& device = testing::cpu_at("native");
   const kernel::Generator& generator = kernel::contraction_generator();
   const auto lowered =
@@ -263,7 +239,7 @@ TEST(Contraction, ResultsDoNotDependOnTheNumberOfWorkers) {
 TEST(Contraction, SymbolicSizes) {
   const Expr m = Expr::symbol("M", 1, 4096), n = Expr::symbol("N", 1, 4096),
              k = Expr::symbol("K", 1, 4096);
-  const auto region = plain(sizes("mk", "kn", "mn", m, n, k));
+  const auto region = product_region(sizes("mk", "kn", "mn", m, n, k));
   for (const auto& [a, b, c] : {std::tuple{37, 70, 41}, {8, 64, 300}, {1, 1, 1}, {100, 16, 520}}) {
     backend::reference::Bindings bound;
     bound.set(m, a);

@@ -7,8 +7,7 @@
 #include "kernel/contraction_form.h"
 #include "kernel/families.h"
 #include "kernel/serialize.h"
-#include "support/contractions.h"
-#include "support/null_device.h"
+#include "support/contraction_regions.h"
 
 #include <gtest/gtest.h>
 
@@ -21,35 +20,15 @@ using backend::reference::verify_kernel;
 using ir::Graph;
 using ir::NodeId;
 using testing::Einsum;
+using testing::input;
+using testing::sizes;
 
 kernel::Region region_of(const std::function<std::vector<NodeId>(Graph&)>& make) {
-  Graph g;
-  g.outputs = make(g);
-  testing::NullDevice device;
-  compiler::KernelCache cache;
-  auto kernels = compiler::compile_graph(g, {}, device, cache).plan.kernels;
-  EXPECT_EQ(kernels.size(), 1u);
-  kernel::Region region = kernels.at(0).region;
-  for (kernel::Operand& operand : region.operands)
-    operand.alignment = 64; // as on a GPU
-  return region;
-}
-
-Einsum sizes(const std::string& left, const std::string& right, const std::string& result, Expr m,
-             Expr n, Expr k, Expr b = 1) {
-  return {left, right, result, {{'m', m}, {'n', n}, {'k', k}, {'b', b}}};
-}
-
-NodeId input(Graph& g, const std::string& name, const std::string& letters, const Einsum& e,
-             DType dtype) {
-  return g.input(name, dtype, e.shape_of(letters));
+  return testing::region_of(make, 64); // as memory is aligned on a GPU
 }
 
 kernel::Region plain(const Einsum& e, DType dtype) {
-  return region_of([&](Graph& g) {
-    return std::vector{
-        testing::einsum(g, input(g, "a", e.left, e, dtype), input(g, "b", e.right, e, dtype), e)};
-  });
+  return testing::product_region(e, dtype, 64);
 }
 
 /// relu((a + 0.5) b + bias) + rest: where the sum begins behind the depth's end, a is not 0.
