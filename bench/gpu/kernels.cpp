@@ -2,7 +2,7 @@
 // region evaluator, then the time of element-wise, row and column kernels beside a copy of as many
 // bytes. Prints one line a check that fails and one a schedule that was timed.
 //   gpu_kernels check
-//   gpu_kernels time [NAME]    cases whose names contain NAME
+//   gpu_kernels time [NAME [SCHEDULE...]]    cases whose names contain NAME, with these schedules
 //   gpu_kernels text NAME      needs no GPU: the CUDA C++ of each schedule for an H200
 #include "backend/cuda/cuda_device.h"
 #include "backend/cuda/render.h"
@@ -124,6 +124,21 @@ void add_jobs(std::vector<Job>& jobs, const Region& region,
       if (lowered.ok)
         jobs.push_back({region, sizes, schedules[i], std::move(lowered.program), nullptr, ""});
     }
+  }
+}
+
+void add_schedules(std::vector<Job>& jobs, const Region& region,
+                   const std::vector<std::string>& texts, const kernel::Target& target) {
+  for (const std::string& text : texts) {
+    const kernel::Schedule schedule = kernel::parse_schedule(text);
+    for (const kernel::Generator* generator : kernel::generators(target))
+      if (generator->name() == schedule.generator) {
+        auto lowered = generator->lower(region, schedule, target);
+        if (lowered.ok)
+          jobs.push_back({region, {}, schedule, std::move(lowered.program), nullptr, ""});
+        else
+          fmt::print("{}: {}\n", text, lowered.reason);
+      }
   }
 }
 
@@ -330,7 +345,7 @@ std::vector<std::byte> random_bytes(DType type, std::size_t elements, std::uint6
   return bytes;
 }
 
-void time_all(Device& device, const std::string& only) {
+void time_all(Device& device, const std::string& only, const std::vector<std::string>& schedules) {
   double copy_rate = 0;
   std::vector<std::string> table;
   for (const Timed& c : timed_cases()) {
@@ -347,7 +362,10 @@ void time_all(Device& device, const std::string& only) {
       continue;
     }
     std::vector<Job> jobs;
-    add_jobs(jobs, regions[0], {}, device.target(), 8);
+    if (schedules.empty() || c.name.find(only) == std::string::npos)
+      add_jobs(jobs, regions[0], {}, device.target(), 8);
+    else
+      add_schedules(jobs, regions[0], schedules, device.target());
     if (jobs.size() > 1)
       std::erase_if(jobs, [](const Job& j) { return j.schedule.generator == "gpu_generic"; });
     compile_all(device, jobs);
@@ -485,7 +503,7 @@ int run(int argc, char** argv) {
   if (what == "all" || what == "check")
     wrong = check(*device);
   if (what == "all" || what == "time")
-    time_all(*device, argc > 2 ? argv[2] : "");
+    time_all(*device, argc > 2 ? argv[2] : "", {argv + std::min(argc, 3), argv + argc});
   return wrong ? 1 : 0;
 }
 

@@ -256,8 +256,8 @@ public:
       for (const Load& load : stage.loads)
         loads += load.source == Source::Operand;
     const std::int64_t enough = vectors / std::max<std::int64_t>(1, 256 * 4 * target.workers);
-    // Measured: small blocks for one operand, large ones with more in flight for several.
-    const int best = power_of_two_upto(std::clamp<std::int64_t>(enough, 1, loads <= 1 ? 2 : 4));
+    // Measured: small blocks for one operand, large ones for several; two vectors in flight.
+    const int best = power_of_two_upto(std::clamp<std::int64_t>(enough, 1, 2));
     const std::vector<int> sizes =
         loads <= 1 ? std::vector{128, 512, 256} : std::vector{512, 256, 128};
     const CachePolicy usual = gpu_store_policy(region, target);

@@ -1,7 +1,8 @@
 // Reductions over contiguous axes on a GPU, one or several in a chain: a group of threads does a
 // row (some lanes of a warp, a warp, or a block). What the passes read more than once is kept in
-// registers or in shared memory, so that memory is read once. Few long rows are cut into pieces for
-// several blocks, the last of which combines them in order.
+// registers or in shared memory, so that memory is read once. Of long rows, which leave no room for
+// a second block on the same multiprocessor, the next one is fetched while one is worked on. Few
+// long rows are cut into pieces for several blocks, the last of which combines them in order.
 #include "kernel/accumulate.h"
 #include "kernel/analysis.h"
 #include "kernel/families.h"
@@ -54,6 +55,37 @@ struct RowFacts {
   }
 };
 
+struct RowLoad {
+  const Stage* stage;
+  const Load* load;
+};
+
+/// Operands that the first pass reads along the rows and others may read again; with `lanes`, those
+/// that asynchronous copies can move in vectors of so many.
+std::vector<RowLoad> row_loads(const Region& r, const RowFacts& f, int lanes = 0) {
+  const auto copied = [&](const Stage& stage, const Load& load) {
+    const Operand& operand = r.operands[load.number];
+    const std::int64_t bytes = lanes * std::int64_t(size_of(operand.dtype));
+    if ((bytes != 4 && bytes != 8 && bytes != 16) || operand.alignment % bytes != 0)
+      return false;
+    const auto axis = std::find(stage.axes.begin(), stage.axes.end(), f.inner);
+    const Expr along = Expr::axis(int(axis - stage.axes.begin()), r.axes[f.inner].extent);
+    return (offset_of(r, load) - along).divisor() % lanes == 0 &&
+           r.axes[f.inner].extent.divisor() % lanes == 0;
+  };
+  std::vector<RowLoad> loads;
+  for (std::size_t s = 0; s < r.stages.size(); ++s) {
+    const Stage& stage = r.stages[s];
+    if (f.passes.level[s] > 0 || stage.axes.size() != r.axes.size())
+      continue;
+    for (const Load& load : stage.loads)
+      if (load.source == Source::Operand && load.indirect.empty() && load.map.is_total() &&
+          stride_of(r, stage, load, f.inner) == 1 && (lanes == 0 || copied(stage, load)))
+        loads.push_back({&stage, &load});
+  }
+  return loads;
+}
+
 class GpuRows {
 public:
   GpuRows(const Region& region, const RowFacts& facts, const Schedule& schedule,
@@ -66,6 +98,7 @@ public:
     arithmetic_ = arithmetic_of(target);
     e_.load_policy = schedule.load_policy;
     keep_ = Keep(schedule.knob("keep", kRegisters));
+    run_ = schedule.knob("run", 0);
     vectors_ = f_.vectors(region, lanes_);
     pieces_ = schedule.split_reduce;
     mine_ = group_ == threads_ ? t_ : floormod(t_, Expr(group_));
@@ -86,6 +119,11 @@ public:
     launch.workers = Expr(1);
     if (is_empty(r_, p_.parallel))
       return b_.finish(launch);
+    if (run_ > 0) {
+      runs();
+      launch.workers = ceildiv(rows_, Expr(run_));
+      return b_.finish(launch);
+    }
     const std::int64_t together = threads_ / group_;
     Expr groups = ceildiv(rows_, Expr(together));
     if (pieces_ > 1) {
@@ -102,7 +140,7 @@ public:
       launch.resident = true;
     }
     if (keep_ == kShared)
-      make_stash();
+      make_stash(1);
     b_.grid_loop(
         launch.workers,
         [&](const Expr& item) {
@@ -180,6 +218,49 @@ private:
     point_outputs(row);
   }
 
+  // --- Neighbouring rows by one block, each fetched while the one before is worked on
+
+  void runs() {
+    make_stash(2);
+    b_.grid_loop(ceildiv(rows_, Expr(run_)), [&](const Expr& item) {
+      const Expr first = item * Expr(run_);
+      const Expr count = min(Expr(run_), rows_ - first);
+      fetch(first, Expr(0));
+      b_.commit_copies();
+      b_.loop(Expr(0), count, Expr(1), Expr(run_), Bind::Serial, [&](const Expr& i) {
+        b_.when({{i + Expr(1), Expr(0), count}},
+                [&] { fetch(first + i + Expr(1), floormod(i + Expr(1), Expr(2))); });
+        b_.commit_copies(); // an empty group behind the last row, so that the count stays the same
+        b_.wait_copies(1);
+        for (int memory : stash_memory_)
+          b_.forget_loads(memory);
+        slot_ = floormod(i, Expr(2));
+        whole(row_at(first + i));
+      });
+    });
+  }
+
+  /// Begins to bring what the row's passes read to a half of the stash.
+  void fetch(const Expr& row, const Expr& slot) {
+    const Point p = row_at(row);
+    for (std::int64_t turn = 0; turn < turns(); ++turn) {
+      const Expr vector = Expr(turn * group_) + mine_;
+      const Point first = first_lane(spot(p, vector, vectors_).point);
+      for (std::size_t i = 0; i < stash_.size(); ++i)
+        if (auto offset = element_at(r_, *stash_[i].stage, *stash_[i].load, first))
+          b_.copy_async(stash_memory_[i], stash_place(slot, turn),
+                        e_.operand_buffer(stash_[i].load->number), *offset, lanes_,
+                        {{vector, Expr(0), vectors_}}); // whole vectors: lanes divide the row
+    }
+  }
+
+  Point first_lane(Point p) const {
+    Expr& inner = p.at[f_.inner];
+    if (lanes_ > 1)
+      inner = inner - lane_variable(lanes_);
+    return p;
+  }
+
   /// One pass over vectors [begin, end) of the row. Gives the states of this thread.
   Running run_pass(int pass, const Point& row, const Expr& begin, const Expr& end) {
     if (keep_ == kNowhere)
@@ -189,7 +270,7 @@ private:
     std::vector<Spot> spots;
     for (std::int64_t j = 0; j < turns; ++j)
       spots.push_back(spot(row, begin + Expr(j * group_) + mine_, end));
-    if (keep_ == kShared)
+    if (keep_ == kShared || run_ > 0)
       for (std::size_t j = 0; j < spots.size(); ++j)
         stash(pass, spots[j], std::int64_t(j));
     constexpr std::size_t kBatch = 4; // of points whose outputs are stored together
@@ -270,40 +351,30 @@ private:
 
   // --- Kept in shared memory
 
-  struct Stashed {
-    const Stage* stage;
-    const Load* load;
-  };
+  /// Every thread finds again what it has put there itself, so no barrier is needed.
+  void make_stash(int slots) {
+    stash_ = row_loads(r_, f_, run_ > 0 ? lanes_ : 0);
+    for (const RowLoad& kept : stash_)
+      stash_memory_.push_back(b_.shared(fmt::format("row{}", stash_memory_.size()),
+                                        r_.operands[kept.load->number].dtype,
+                                        slots * turns() * threads_ * lanes_));
+  }
 
-  /// Operands that the first pass reads along the row and others may read again. Every thread finds
-  /// again what it has put there itself, so no barrier is needed.
-  void make_stash() {
-    const std::int64_t turns = ceildiv(vectors_, Expr(group_)).value();
-    for (std::size_t s = 0; s < r_.stages.size(); ++s) {
-      const Stage& stage = r_.stages[s];
-      if (p_.level[s] > 0 || stage.axes.size() != r_.axes.size())
-        continue;
-      for (const Load& load : stage.loads) {
-        if (load.source != Source::Operand || !load.indirect.empty() || !load.map.is_total() ||
-            stride_of(r_, stage, load, f_.inner) != 1)
-          continue;
-        stash_.push_back({&stage, &load});
-        stash_memory_.push_back(b_.shared(fmt::format("row{}", stash_.size() - 1),
-                                          r_.operands[load.number].dtype,
-                                          turns * threads_ * lanes_));
-      }
-    }
+  /// Of a thread along a row.
+  std::int64_t turns() const { return ceildiv(vectors_, Expr(group_)).value(); }
+
+  Expr stash_place(const Expr& slot, std::int64_t turn) const {
+    return (slot * Expr(turns() * threads_) + Expr(turn * threads_) + t_) * Expr(lanes_);
   }
 
   void stash(int pass, const Spot& s, std::int64_t turn) {
     for (std::size_t i = 0; i < stash_.size(); ++i) {
-      const Stashed& kept = stash_[i];
+      const RowLoad& kept = stash_[i];
       auto offset = element_at(r_, *kept.stage, *kept.load, s.point);
       if (!offset)
         continue;
-      Expr place = (Expr(turn * threads_) + t_) * Expr(lanes_) +
-                   (lanes_ > 1 ? lane_variable(lanes_) : Expr(0));
-      if (pass == 0) {
+      const Expr place = stash_place(slot_, turn) + (lanes_ > 1 ? lane_variable(lanes_) : Expr(0));
+      if (pass == 0 && run_ == 0) {
         ValueId v = b_.load(e_.operand_buffer(kept.load->number), *offset, lanes_, s.point.mask,
                             schedule_.load_policy);
         b_.store(stash_memory_[i], place, v);
@@ -389,10 +460,12 @@ private:
   Arithmetic arithmetic_;
   Keep keep_ = kRegisters;
   std::int64_t pieces_ = 1;
+  std::int64_t run_ = 0; ///< rows that a block does one after the other, fetching ahead
+  Expr slot_ = Expr(0);  ///< half of the stash that holds the row
   Expr vectors_, rows_;
   std::vector<Expr> parallel_;
   std::vector<int> order_; ///< reduced axes, that of the vectors last
-  std::vector<Stashed> stash_;
+  std::vector<RowLoad> stash_;
   std::vector<int> stash_memory_;
   std::vector<std::vector<std::vector<int>>> partials_; ///< [reduction][yield][part of the state]
   int arrivals_ = -1;
@@ -401,6 +474,7 @@ private:
 /// Values of 32 bits that a thread may keep of a row.
 constexpr std::int64_t kKeptElements = 64;
 constexpr std::int64_t kMostUnrolled = 512; ///< elements of a thread's code without loops
+constexpr std::int64_t kLongRow = 32 << 10; ///< bytes
 
 class GpuRowsGenerator : public Generator {
 public:
@@ -415,11 +489,14 @@ public:
     const bool known = count.is_constant();
     const std::int64_t vectors = about(count), rows = about(points_of(region, f.passes.parallel));
     const CachePolicy policy = gpu_store_policy(region, target);
+    std::int64_t row_bytes = 0; // of what is fetched ahead
+    for (const RowLoad& l : row_loads(region, f, lanes))
+      row_bytes += vectors * lanes * std::int64_t(size_of(region.operands[l.load->number].dtype));
     std::vector<Schedule> out;
     // What every row reads (weights) stays in the registers of blocks that do many rows.
     const bool weights = known && reads_weights(region, f);
     auto add = [&](std::int64_t threads, std::int64_t group, std::int64_t keep, WorkOrder order,
-                   std::int64_t pieces, bool resident = false) {
+                   std::int64_t pieces, bool resident = false, std::int64_t run = 0) {
       Schedule s;
       s.generator = name();
       s.knobs["threads"] = threads;
@@ -427,6 +504,8 @@ public:
       s.knobs["keep"] = keep;
       if (resident)
         s.knobs["resident"] = 1;
+      if (run > 0)
+        s.knobs["run"] = run;
       s.order = order;
       s.split_reduce = pieces;
       s.store_policy = policy;
@@ -446,6 +525,19 @@ public:
             std::min(share * target.workers / rows, vectors / 512), 2, 1024);
         add(256, 256, kNowhere, WorkOrder::Fixed, pieces);
       }
+    // A block that has a multiprocessor to itself would leave the memory idle while it computes.
+    if (known && row_bytes >= kLongRow && f.passes.count > 1)
+      for (std::int64_t each : {4, 8, 2})
+        for (std::int64_t keep : {kRegisters, kShared}) {
+          const std::int64_t threads = threads_for(each);
+          if ((vectors + threads - 1) / threads * lanes > kMostUnrolled)
+            continue;
+          const std::int64_t blocks = std::max<std::int64_t>(
+              1, std::min(target.shared_bytes / (2 * row_bytes + 2048), target.threads / threads));
+          const std::int64_t run = (rows + blocks * target.workers - 1) / (blocks * target.workers);
+          if (run > 1 && 2 * row_bytes + 8192 <= target.block_shared_bytes)
+            add(threads, threads, keep, WorkOrder::Fixed, 1, false, run);
+        }
     for (std::int64_t each : {4, 2, 8, 1}) {
       const std::int64_t per_thread =
           std::max<std::int64_t>(1, (vectors + threads_for(each) - 1) / threads_for(each));
@@ -511,6 +603,13 @@ public:
         return {false, {}, "a row of unknown length is kept nowhere"};
       if ((vectors.value() + group - 1) / group * lanes > kMostUnrolled)
         return {false, {}, "a thread's part of a row is too long to be kept"};
+    }
+    if (schedule.knob("run", 0) != 0) {
+      if (schedule.knob("run", 0) < 0 || schedule.knob("keep", kRegisters) == kNowhere ||
+          group != threads || schedule.split_reduce > 1 || schedule.order != WorkOrder::Fixed)
+        return {false, {}, "rows are fetched ahead by whole blocks, in order, and are kept"};
+      if (target.capability < 80 || row_loads(region, f, lanes).empty())
+        return {false, {}, "there is nothing that asynchronous copies could fetch ahead"};
     }
     if (schedule.split_reduce > 1) {
       if (f.passes.count != 1 || !f.passes.outputs[0].empty())

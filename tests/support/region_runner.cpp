@@ -134,31 +134,46 @@ std::string run_and_compare(const RegionCase& c, const kernel::KernelProgram& pr
   return "";
 }
 
+RegionCase aligned_for(const RegionCase& c, const kernel::Target& target) {
+  RegionCase aligned = c;
+  if (target.device == "cuda")
+    for (kernel::Operand& operand : aligned.region.operands)
+      operand.alignment = std::max<std::int64_t>(operand.alignment, 64);
+  return aligned;
+}
+
+std::string check_schedule(const RegionCase& c, const kernel::Generator& generator,
+                           const kernel::Schedule& schedule, const kernel::Target& target,
+                           const RunOptions& options, bool must_lower) {
+  const std::string text = to_string(schedule);
+  auto where = [&] {
+    return fmt::format("{} for vectors of {} bytes on\n{}", text, target.vector_bytes,
+                       print(c.region));
+  };
+  if (kernel::parse_schedule(text) != schedule)
+    return "schedule does not read back: " + text;
+  kernel::Lowered lowered;
+  try {
+    lowered = generator.lower(c.region, schedule, target);
+    if (!lowered.ok)
+      return must_lower ? lowered.reason + "\n" + where() : "";
+    kernel::verify(lowered.program);
+  } catch (const std::exception& e) {
+    return fmt::format("{}\n{}", e.what(), where());
+  }
+  const std::string wrong = run_and_compare(c, lowered.program, options);
+  return wrong.empty() ? "" : fmt::format("{}\n{}\n{}", wrong, where(), print(lowered.program));
+}
+
 std::string check_generators(const RegionCase& c, const kernel::Target& target,
                              const RunOptions& options, std::size_t most) {
+  const RegionCase aligned = aligned_for(c, target);
   for (const kernel::Generator* generator : kernel::generators(target)) {
-    auto schedules = generator->space(c.region, target);
-    for (std::size_t i = 0; i < schedules.size() && i < most; ++i) {
-      std::string text = to_string(schedules[i]);
-      auto where = [&] {
-        return fmt::format("{} for vectors of {} bytes on\n{}", text, target.vector_bytes,
-                           print(c.region));
-      };
-      if (kernel::parse_schedule(text) != schedules[i])
-        return "schedule does not read back: " + text;
-      kernel::Lowered lowered;
-      try {
-        lowered = generator->lower(c.region, schedules[i], target);
-        if (!lowered.ok)
-          continue;
-        kernel::verify(lowered.program);
-      } catch (const std::exception& e) {
-        return fmt::format("{}\n{}", e.what(), where());
-      }
-      std::string wrong = run_and_compare(c, lowered.program, options);
-      if (!wrong.empty())
-        return fmt::format("{}\n{}\n{}", wrong, where(), print(lowered.program));
-    }
+    auto schedules = generator->space(aligned.region, target);
+    for (std::size_t i = 0; i < schedules.size() && i < most; ++i)
+      if (auto wrong = check_schedule(aligned, *generator, schedules[i], target, options);
+          !wrong.empty())
+        return wrong;
   }
   return "";
 }

@@ -43,6 +43,15 @@ std::vector<backend::reference::HostArray> run_region(const RegionCase& c,
 std::string run_and_compare(const RegionCase& c, const kernel::KernelProgram& program,
                             const RunOptions& options = {});
 
+/// The case with operands aligned as the target's memory is.
+RegionCase aligned_for(const RegionCase& c, const kernel::Target& target);
+
+/// One schedule on the region: what is wrong, with region and program; empty when nothing is. A
+/// region or schedule that the generator refuses is wrong only if it `must_lower`.
+std::string check_schedule(const RegionCase& c, const kernel::Generator& generator,
+                           const kernel::Schedule& schedule, const kernel::Target& target,
+                           const RunOptions& options = {}, bool must_lower = false);
+
 /// Every generator with every schedule (at most `most` each) on the region; gives the first thing
 /// that is wrong, with region and program.
 std::string check_generators(const RegionCase& c, const kernel::Target& target,

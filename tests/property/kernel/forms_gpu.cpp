@@ -1,5 +1,6 @@
 // Programs of a GPU's generators through the interpreter, which runs threads in turns and watches
 // for races: every form at small sizes, and regions of random graphs.
+#include "kernel/generator.h"
 #include "support/random_graph.h"
 #include "support/region_forms.h"
 #include "support/region_runner.h"
@@ -39,6 +40,67 @@ TEST_P(GpuForms, SpecialNumbersAgreeWithTheReference) {
 
 INSTANTIATE_TEST_SUITE_P(All, GpuForms, ::testing::ValuesIn(testing::region_forms()),
                          [](const auto& info) { return std::string(info.param.name); });
+
+kernel::Schedule ahead(std::int64_t threads, std::int64_t keep, std::int64_t run) {
+  kernel::Schedule s;
+  s.generator = "gpu_rows";
+  s.knobs = {{"threads", threads}, {"group", threads}, {"keep", keep}, {"run", run}};
+  return s;
+}
+
+const kernel::Generator& rows_generator() {
+  for (const kernel::Generator* g : kernel::generators(testing::test_gpu()))
+    if (g->name() == "gpu_rows")
+      return *g;
+  throw InternalError("no gpu_rows");
+}
+
+/// The sum of exponentials above the row's maximum, and the softmax.
+ir::Graph exponentials(DType type, std::int64_t rows, std::int64_t columns) {
+  ir::Graph g;
+  const Shape shape{rows, columns};
+  const ir::NodeId x = g.input("x", type, shape);
+  auto along = [&](ir::NodeId r) { return g.expand(g.reshape(r, {rows, 1}), shape); };
+  const ir::NodeId minus = g.broadcast(g.constant(type, -1.0), shape);
+  const ir::NodeId top = along(g.reduce(Op::ReduceMax, x, {1}));
+  const ir::NodeId e = g.unary(Op::Exp, g.binary(Op::Add, x, g.binary(Op::Mul, top, minus)));
+  const ir::NodeId sum = g.reduce(Op::ReduceSum, e, {1});
+  g.outputs = {sum, g.binary(Op::Div, e, along(sum))};
+  return g;
+}
+
+TEST(GpuRows, FetchedAheadAgreeWithTheReference) {
+  const kernel::Target target = testing::test_gpu();
+  for (DType type : {DType::F32, DType::BF16})
+    for (auto [rows, columns] : {std::pair{7, 256}, {6, 264}, {1, 1024}, {5, 8}})
+      for (bool special : {false, true}) {
+        const ir::Graph g = exponentials(type, rows, columns);
+        for (const auto& c : testing::region_cases(g, testing::inputs_of(g, 5, special)))
+          for (std::int64_t keep : {0, 1})
+            for (std::int64_t run : {2, 3}) {
+              auto wrong =
+                  testing::check_schedule(testing::aligned_for(c, target), rows_generator(),
+                                          ahead(32, keep, run), target, {.workers = 2}, true);
+              ASSERT_TRUE(wrong.empty()) << wrong;
+            }
+      }
+}
+
+TEST(GpuRows, WhatCannotBeFetchedAheadIsRefused) {
+  const kernel::Target target = testing::test_gpu();
+  auto reason = [&](std::int64_t columns, kernel::Schedule s) {
+    const ir::Graph g = exponentials(DType::BF16, 4, columns);
+    const auto cases = testing::region_cases(g, testing::inputs_of(g, 1, false));
+    return rows_generator()
+        .lower(testing::aligned_for(cases.at(0), target).region, s, target)
+        .reason;
+  };
+  EXPECT_EQ(reason(64, ahead(32, 0, 2)), "");
+  EXPECT_EQ(reason(63, ahead(32, 0, 2)),
+            "there is nothing that asynchronous copies could fetch ahead");
+  for (kernel::Schedule s : {ahead(32, 2, 2), ahead(32, 0, -1)})
+    EXPECT_EQ(reason(64, s), "rows are fetched ahead by whole blocks, in order, and are kept");
+}
 
 /// Lets outputs take the memory of operands wherever that is allowed.
 void alias(kernel::Region& region) {
