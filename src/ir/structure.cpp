@@ -154,4 +154,47 @@ void verify(const Graph& graph) {
     ensure(id < graph.size(), "verify: output %{} does not exist", id);
 }
 
+namespace {
+
+/// Bits of a significand; what integers need of it.
+int digits(DType type) {
+  switch (type) {
+  case DType::F16:
+    return 11;
+  case DType::BF16:
+    return 8;
+  case DType::F32:
+    return 24;
+  case DType::F64:
+    return 53;
+  case DType::Bool:
+    return 1;
+  default:
+    return static_cast<int>(8 * size_of(type)) - (is_signed(type) ? 1 : 0);
+  }
+}
+
+/// Every value of `from` is a value of `to`.
+bool holds_all(DType from, DType to) {
+  if (from == to || from == DType::Bool)
+    return true;
+  if (to == DType::Bool)
+    return false;
+  if (is_float(from))
+    return is_float(to) && digits(from) <= digits(to) && !(from == DType::BF16 && to == DType::F16);
+  if (is_float(
+          to)) // the largest f16 is below 2^16; the others reach beyond any integer they can count
+    return digits(from) <= digits(to);
+  return is_signed(from) ? is_signed(to) && digits(from) <= digits(to) : digits(from) <= digits(to);
+}
+
+} // namespace
+
+bool cast_passes_through(DType from, DType between, DType to) noexcept {
+  if (!holds_all(from, between))
+    return false;
+  // integers wrap into each other, but saturate when they come from a float
+  return !(is_integer(from) && is_float(between) && is_integer(to)) || holds_all(from, to);
+}
+
 } // namespace egret::ir

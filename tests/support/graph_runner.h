@@ -5,6 +5,7 @@
 #include "egret/autodiff.h"
 
 #include <initializer_list>
+#include <string>
 #include <vector>
 
 namespace egret::testing {
@@ -32,6 +33,18 @@ inline ir::NodeId vector_of(ir::Graph& graph, DType type, std::initializer_list<
     result = graph.select(at, graph.broadcast(graph.constant(scalar), {n}), result);
   }
   return result;
+}
+
+/// Empty when equal in every bit, NaNs being alike; else the first difference.
+inline std::string difference(const backend::reference::HostArray& a,
+                              const backend::reference::HostArray& b) {
+  if (a.dtype != b.dtype || a.dims != b.dims)
+    return "dtype or shape differ";
+  for (std::int64_t i = 0; i < a.size(); ++i)
+    if (!backend::reference::same(a.dtype, a.at(i), b.at(i)))
+      return "element " + std::to_string(i) + ": " + backend::reference::text_of(a.dtype, a.at(i)) +
+             " became " + backend::reference::text_of(a.dtype, b.at(i));
+  return {};
 }
 
 /// gradcheck against the reference.

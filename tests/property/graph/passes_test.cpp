@@ -1,6 +1,7 @@
 // Passes keep values: random graphs before and after, by the reference executor, to the last bit.
 #include "backend/reference/reference.h"
 #include "egret/passes.h"
+#include "support/graph_runner.h"
 #include "support/random_graph.h"
 
 #include <gtest/gtest.h>
@@ -9,17 +10,6 @@ namespace egret::testing {
 namespace {
 
 using backend::reference::HostArray;
-
-/// Empty when equal in every bit, NaNs being alike; else the first difference.
-std::string difference(const HostArray& a, const HostArray& b) {
-  if (a.dtype != b.dtype || a.dims != b.dims)
-    return "dtype or shape differ";
-  for (std::int64_t i = 0; i < a.size(); ++i)
-    if (!backend::reference::same(a.dtype, a.at(i), b.at(i)))
-      return "element " + std::to_string(i) + ": " + backend::reference::text_of(a.dtype, a.at(i)) +
-             " became " + backend::reference::text_of(a.dtype, b.at(i));
-  return {};
-}
 
 bool has_pow(const ir::Graph& graph) {
   for (ir::NodeId id = 0; id < graph.size(); ++id)

@@ -1,0 +1,13 @@
+# egret_embed_rules(TARGET FILES): the rule files become a source of TARGET that defines saturate::builtin_rules().
+function(egret_embed_rules TARGET)
+  set(entries "")
+  foreach(file ${ARGN})
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+    file(READ ${file} text)
+    cmake_path(GET file FILENAME name)
+    string(APPEND entries "    {\"${name}\", R\"egg(${text})egg\"},\n")
+  endforeach()
+  set(EGRET_RULE_FILES "${entries}")
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/builtin_rules.cpp.in ${CMAKE_CURRENT_BINARY_DIR}/builtin_rules.cpp @ONLY)
+  target_sources(${TARGET} PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/builtin_rules.cpp)
+endfunction()

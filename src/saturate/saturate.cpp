@@ -1,0 +1,198 @@
+#include "saturate/saturate.h"
+
+#include "support/fail.h"
+
+#include <algorithm>
+#include <chrono>
+#include <fmt/ranges.h>
+#include <map>
+
+namespace egret::saturate {
+
+using egraph::Plan;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+/// The groups that the prelude declares, all exact.
+constexpr const char* kGenerated[] = {kPull, kFold};
+
+bool wanted(const SaturateOptions& options, const std::string& name, Tag tag) {
+  return options.allowed.has(tag) &&
+         (options.groups.empty() || std::ranges::find(options.groups, name) != options.groups.end());
+}
+
+/// The names of the groups that run, in order.
+std::vector<std::string> order_of(const SaturateOptions& options,
+                                  const std::vector<Group>& groups) {
+  std::vector<std::string> names;
+  for (const Group& group : groups)
+    names.push_back(group.name);
+  for (const char* name : kGenerated)
+    if (wanted(options, name, Tag::Exact))
+      names.emplace_back(name);
+  return names;
+}
+
+void shuffle(std::vector<Rule>& rules, std::uint64_t& state) {
+  for (std::size_t i = rules.size(); i > 1; --i) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    std::swap(rules[i - 1], rules[(state >> 33) % i]);
+  }
+}
+
+} // namespace
+
+std::vector<Group> chosen_groups(const SaturateOptions& options) {
+  std::vector<Group> groups;
+  std::vector<std::string> known(std::begin(kGenerated), std::end(kGenerated));
+  auto take = [&](const RuleFile& file) {
+    Group group = parse_group(file);
+    if (std::ranges::find(known, group.name) != known.end())
+      fail(ErrorKind::Value, "{}: there is a group {} already", file.name, group.name);
+    known.push_back(group.name);
+    if (wanted(options, group.name, group.tag))
+      groups.push_back(std::move(group));
+  };
+  std::ranges::for_each(builtin_rules(), take);
+  std::ranges::for_each(options.files, take);
+  for (const std::string& name : options.groups)
+    if (std::ranges::find(known, name) == known.end())
+      fail(ErrorKind::Value, "there is no group of rules `{}`; groups: {}", name,
+           fmt::join(known, ", "));
+  std::uint64_t state = options.shuffle;
+  if (state != 0)
+    for (Group& group : groups)
+      shuffle(group.rules, state);
+  return groups;
+}
+
+Saturated::Saturated(const ir::Graph& graph, const SaturateOptions& options) : signature_(graph) {
+  const auto begin = Clock::now();
+  load(options);
+  roots_ = terms_.add(graph);
+  report_.load_seconds = seconds_since(begin);
+  run(options);
+  report_.run_seconds = seconds_since(begin) - report_.load_seconds;
+}
+
+void Saturated::load(const SaturateOptions& options) {
+  groups_ = chosen_groups(options);
+  for (const Group& group : groups_) {
+    if (options.shuffle == 0) { // as one text, so that errors name the place
+      terms_.egraph().run_program(group.file.text, group.file.name);
+      continue;
+    }
+    terms_.egraph().run_program(group.declarations, group.file.name);
+    for (const Rule& rule : group.rules)
+      terms_.egraph().run_program(rule.text, group.file.name);
+  }
+}
+
+void Saturated::run(const SaturateOptions& options) {
+  egraph::EGraph& egraph = terms_.egraph();
+  const auto begin = Clock::now();
+  std::map<std::string, std::pair<std::string, Tag>> group_of;
+  for (const Group& group : groups_)
+    for (const Rule& rule : group.rules)
+      group_of.emplace(rule.name, std::pair(group.name, group.tag));
+  std::map<std::string, RuleUse> uses;
+  double matching = 0, idle = 0;
+  bool updated = true;
+  auto run = [&](const Plan& plan, const std::string& group) {
+    const egraph::RunReport run =
+        egraph.run(plan, {.seconds = std::max(0.0, options.seconds - seconds_since(begin)),
+                          .rows = options.rows});
+    for (const egraph::RuleReport& rule : run.rules) {
+      matching += rule.match_seconds;
+      idle += rule.idle_seconds;
+      if (group == kAnalysis)
+        continue;
+      RuleUse& use = uses[rule.name];
+      use.rule = rule.name;
+      use.group = group;
+      if (auto found = group_of.find(rule.name); found != group_of.end())
+        use.tag = found->second.second;
+      use.fired += rule.matches;
+      use.rows_added += rule.rows_added;
+      use.seconds += rule.match_seconds + rule.apply_seconds;
+      use.idle_seconds += rule.idle_seconds;
+    }
+    if (run.stop == egraph::StopReason::Rows || run.stop == egraph::StopReason::Time)
+      report_.stopped = run.stop == egraph::StopReason::Rows ? "rows" : "time";
+    return run.updated;
+  };
+  const Plan analyses = Plan::saturate({Plan::run(egraph.ruleset(kAnalysis))});
+  run(analyses, kAnalysis);
+  for (; updated && report_.stopped.empty() && report_.rounds < options.rounds; ++report_.rounds) {
+    updated = false;
+    for (const std::string& group : order_of(options, groups_)) {
+      if (!report_.stopped.empty())
+        break;
+      if (run(Plan::run(egraph.ruleset(group)), group)) {
+        updated = true;
+        if (report_.stopped.empty())
+          run(analyses, kAnalysis);
+      }
+    }
+  }
+  report_.saturated = !updated && report_.stopped.empty();
+  if (!report_.saturated && report_.stopped.empty())
+    report_.stopped = "rounds";
+  egraph.rebuild();
+  report_.zero_match_share = matching > 0 ? idle / matching : 0;
+  for (auto& [name, use] : uses)
+    if (use.fired > 0)
+      report_.rules.push_back(std::move(use));
+  std::ranges::stable_sort(report_.rules, std::greater<>(), &RuleUse::fired);
+  report_.classes = terms_.types().size();
+  std::vector<egraph::FunctionId> counted;
+  for (int i = 0; i < kOps; ++i) {
+    const egraph::FunctionId function = terms_.function_of(static_cast<Op>(i));
+    if (std::ranges::find(counted, function) != counted.end())
+      continue;
+    counted.push_back(function);
+    report_.nodes += egraph.size(function);
+  }
+}
+
+std::vector<ir::Graph> Saturated::extract(std::size_t count) {
+  egraph::ExtractOptions options;
+  options.cost = cost_model(terms_);
+  options.count = count;
+  std::vector<ir::Graph> graphs;
+  for (const egraph::TermGraph& terms : terms_.egraph().extract_best(roots_, options)) {
+    ir::Graph graph = terms_.graph_of(terms, signature_);
+    ir::verify(graph);
+    for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
+      const ir::Node &is = graph[graph.outputs[i]], &was = signature_[signature_.outputs[i]];
+      ensure(is.dtype == was.dtype && is.shape == was.shape, "extract: output {} changed its type",
+             i);
+    }
+    graphs.push_back(std::move(graph));
+  }
+  return graphs;
+}
+
+std::string program_text(const ir::Graph& graph, const SaturateOptions& options) {
+  const std::vector<Group> groups = chosen_groups(options);
+  std::string text = prelude();
+  for (const Group& group : groups)
+    text += "\n" + group.file.text;
+  const ProgramText program = program_of(graph);
+  text += "\n; the graph\n" + program.text + "\n(run-schedule (saturate (run analysis))\n  (repeat " +
+          std::to_string(options.rounds);
+  for (const std::string& group : order_of(options, groups))
+    text += fmt::format("\n    (run {}) (saturate (run analysis))", group);
+  text += "))\n(print-size)\n";
+  for (const std::string& output : program.outputs)
+    text += fmt::format("(extract {} :extractor greedy-dag)\n", output);
+  return text;
+}
+
+} // namespace egret::saturate
