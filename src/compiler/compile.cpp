@@ -48,6 +48,19 @@ ir::Graph normalized(const ir::Graph& graph) {
   return result;
 }
 
+/// The cheapest graph that the rules find for it.
+ir::Graph rewritten(const ir::Graph& graph, const Options& options, StageClock& stage,
+                    CompileReport& report) {
+  const ir::Graph simple = stage("simplify", [&] { return passes::normalize()(graph); });
+  saturate::Saturated saturated =
+      stage("saturate", [&] { return saturate::Saturated(simple, options.rules); });
+  ir::Graph best = stage("extract", [&] { return std::move(saturated.extract().at(0)); });
+  report.saturation = saturated.report();
+  report.ops_before_rules = simple.size();
+  report.ops_extracted = best.size();
+  return best;
+}
+
 /// The distinct kernels of a program and, for each region, which of them computes it.
 struct Proposed {
   std::vector<kernel::KernelEntry> entries;
@@ -148,7 +161,9 @@ Compiled compile_graph(const ir::Graph& graph, const Options& options, backend::
   StageClock stage(report);
   report.ops_recorded = graph.size();
 
-  report.graph = stage("normalize", [&] { return normalized(graph); });
+  const bool search = options.effort.value_or(Effort::None) != Effort::None;
+  const ir::Graph chosen = search ? rewritten(graph, options, stage, report) : graph;
+  report.graph = stage("normalize", [&] { return normalized(chosen); });
   const GraphFacts facts = stage("views", [&] { return GraphFacts(report.graph); });
   const Partition partition =
       stage("partition", [&] { return partition_greedily(facts, options.fuse); });

@@ -6,6 +6,7 @@
 #include "egret/effort.h"
 #include "egret/ir.h"
 #include "kernel/plan.h"
+#include "saturate/saturate.h"
 
 #include <map>
 #include <memory>
@@ -26,6 +27,7 @@ struct Options {
   std::vector<OutputSpec> outputs; ///< by graph output; empty: all of their own
   int workers = 0;                 ///< 0: all of the device's
   std::optional<Effort> effort;    ///< empty: the runtime's; None where there is no runtime
+  saturate::SaturateOptions rules; ///< that rewrite the graph first, with any effort above None
   std::optional<double> budget_seconds; ///< of a search; empty: the runtime's
 };
 
@@ -49,6 +51,10 @@ struct Unfused {
 struct CompileReport {
   ir::Graph graph; ///< after normalization
   std::size_t ops_recorded = 0, ops_normalized = 0;
+  /// With any effort above None: what the rules did, and the ops before them and in what was
+  /// extracted.
+  std::optional<saturate::SaturateReport> saturation;
+  std::size_t ops_before_rules = 0, ops_extracted = 0;
   std::vector<StageTime> stages;
   std::vector<KernelReport> kernels; ///< by step
   std::vector<Unfused> unfused;

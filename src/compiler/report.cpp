@@ -21,6 +21,19 @@ std::string node_name(const ir::Graph& graph, ir::NodeId id) {
   return fmt::format("%{} {}{}", id, info_of(graph[id].op).name, to_string(graph[id].shape));
 }
 
+std::string text_of(const saturate::SaturateReport& s, std::size_t before, std::size_t after) {
+  std::string out = fmt::format(
+      "rules: {} ops became {}; {} e-classes, {} e-nodes, {} rounds, {}; loaded in {:.2f} ms, ran "
+      "{:.2f} ms, {:.0f} % of matching found nothing\n",
+      before, after, s.classes, s.nodes, s.rounds,
+      s.saturated ? "saturated" : "stopped by " + s.stopped, s.load_seconds * 1e3,
+      s.run_seconds * 1e3, s.zero_match_share * 100);
+  for (const saturate::RuleUse& use : s.rules)
+    out += fmt::format("  {:6} {} [{}, {}] {} new, {:.2f} ms\n", use.fired, use.rule, use.group,
+                       name_of(use.tag), use.rows_added, use.seconds * 1e3);
+  return out;
+}
+
 } // namespace
 
 std::string CompileReport::text() const {
@@ -30,6 +43,8 @@ std::string CompileReport::text() const {
   out += fmt::format("arena {}, at least {} by liveness\n",
                      human_bytes(static_cast<double>(arena_bytes)),
                      human_bytes(static_cast<double>(liveness_bound_bytes)));
+  if (saturation)
+    out += text_of(*saturation, ops_before_rules, ops_extracted);
   out += "stages:";
   for (const StageTime& s : stages)
     out += fmt::format(" {} {:.2f} ms", s.stage, s.seconds * 1e3);

@@ -83,6 +83,7 @@ std::uint64_t key_of(const ir::Graph& graph, const compiler::Options& options, P
   key = combine(key, options.fuse);
   key = combine(key, static_cast<std::uint64_t>(options.workers));
   key = combine(key, static_cast<std::uint64_t>(*options.effort));
+  key = combine(key, saturate::hash_of(options.rules));
   key = combine(key, std::bit_cast<std::uint64_t>(*options.budget_seconds));
   for (const compiler::OutputSpec& output : options.outputs)
     key = combine(key, static_cast<std::uint64_t>(output.state_input));

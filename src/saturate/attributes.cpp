@@ -177,8 +177,7 @@ Steps Attributes::parse_moves(const std::string& text) const {
       step.attrs.shape = exprs();
       break;
     default:
-      step.attrs.axes =
-          read_list<std::int64_t>(cursor, [&] { return cursor.integer("an axis"); });
+      step.attrs.axes = read_list<std::int64_t>(cursor, [&] { return cursor.integer("an axis"); });
     }
     steps.push_back(std::move(step));
   }

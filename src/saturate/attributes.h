@@ -1,6 +1,7 @@
-// What stands beside the operands in a term of the tensor e-graph, as text: types ("f32[2,N]"), numbers ("f32:0.5"), sets of axes (bits
-// of an i64) and chains of movements ("permute[1,0]; expand[4,3]"). Rules compute with these texts by primitives; here they are read,
-// written and computed with. Everything is remembered, so that equal layers cost little after the first.
+// What stands beside the operands in a term of the tensor e-graph, as text: types ("f32[2,N]"),
+// numbers ("f32:0.5"), sets of axes (bits of an i64) and chains of movements ("permute[1,0];
+// expand[4,3]"). Rules compute with these texts by primitives; here they are read, written and
+// computed with. Everything is remembered, so that equal layers cost little after the first.
 #pragma once
 
 #include "egret/ir.h"
@@ -36,7 +37,8 @@ struct Step {
 using Steps = std::vector<Step>;
 std::string to_text(const Steps& steps);
 
-/// The movement nodes from a node that is no movement down to `node`, in the order in which they apply, and that node.
+/// The movement nodes from a node that is no movement down to `node`, in the order in which they
+/// apply, and that node.
 std::pair<ir::NodeId, Steps> movements_of(const ir::Graph& graph, ir::NodeId node);
 /// Adds the movements to a graph; those that would change nothing are left out.
 ir::NodeId add_movements(ir::Graph& graph, ir::NodeId node, const Steps& steps);
@@ -48,8 +50,8 @@ struct Moved {
   Shape shape;  ///< of the result
 };
 
-/// Reads and computes attributes. Functions throw Error(Parse or Shape) for texts that are none or do not fit; primitives built on them have
-/// no result then. Not for several threads at once.
+/// Reads and computes attributes. Functions throw Error(Parse or Shape) for texts that are none or
+/// do not fit; primitives built on them have no result then. Not for several threads at once.
 class Attributes {
 public:
   /// Makes a symbol known by its name, for types and movements that mention it.
@@ -60,7 +62,8 @@ public:
   Scalar scalar(std::string_view text) const;
   const Moved& moved(const std::string& type, const std::string& moves);
 
-  /// One text for all chains with the same index map from a type: equal views are equal terms. Empty for the identity.
+  /// One text for all chains with the same index map from a type: equal views are equal terms.
+  /// Empty for the identity.
   std::string canonical_moves(const std::string& type, const Steps& steps);
   std::string canonical_moves(const std::string& type, const std::string& moves) {
     return canonical_moves(type, moved(type, moves).steps);
@@ -77,7 +80,8 @@ public:
   std::string type_of_moved(const std::string& type, const std::string& moves);
   /// Dims of the result along which it can differ, where the source differs along `dep`.
   std::int64_t dep_of_moved(const std::string& type, const std::string& moves, std::int64_t dep);
-  /// The one value that everywhere stands in the result, where `value` everywhere stands in the source.
+  /// The one value that everywhere stands in the result, where `value` everywhere stands in the
+  /// source.
   std::optional<std::string> value_of_moved(const std::string& type, const std::string& moves,
                                             const std::string& value);
   bool is_total(const std::string& type, const std::string& moves);
@@ -89,10 +93,11 @@ public:
   bool has_elements(const std::string& type, std::int64_t axes);
   /// Element 0 along `axes`, which leave the shape. Nothing where a dim might be empty.
   std::optional<std::string> first_along(const std::string& type, std::int64_t axes);
-  /// A tensor without `axes` repeated along them: the view that brings a reduction's result back to the shape it came from.
+  /// A tensor without `axes` repeated along them: the view that brings a reduction's result back to
+  /// the shape it came from.
   std::optional<std::string> spread_along(const std::string& type, std::int64_t axes);
-  /// A reduction over `axes` of a view, as a view of a reduction over other axes: those axes, and that view. Nothing where the axes are not
-  /// whole axes of the source in the same order.
+  /// A reduction over `axes` of a view, as a view of a reduction over other axes: those axes, and
+  /// that view. Nothing where the axes are not whole axes of the source in the same order.
   std::optional<std::pair<std::int64_t, std::string>>
   reduced_source(const std::string& type, const std::string& moves, std::int64_t axes);
 
@@ -111,7 +116,8 @@ private:
   std::unordered_map<std::string, std::vector<Known>> known_; ///< by source type
 };
 
-/// The axes of an inner reduction and of an outer one that follows it, as axes of the inner one's operand.
+/// The axes of an inner reduction and of an outer one that follows it, as axes of the inner one's
+/// operand.
 std::int64_t joined_axes(std::int64_t inner, std::int64_t outer);
 /// A set of axes of a box as it stands after `axes` left the box.
 std::int64_t without_axes(std::int64_t set, std::int64_t axes);

@@ -15,8 +15,9 @@ bool is_unit(const Expr& e) {
   return e == Expr(1);
 }
 
-/// For each dim of the source: the dim of the result that it is (kUnit: a dim of size 1 that is none). Empty when the map is anything but
-/// whole dims in some order with repeated ones between them.
+/// For each dim of the source: the dim of the result that it is (kUnit: a dim of size 1 that is
+/// none). Empty when the map is anything but whole dims in some order with repeated ones between
+/// them.
 constexpr int kUnit = -1;
 std::optional<std::vector<int>> whole_axes(const IndexMap& map, const Shape& source) {
   if (!map.is_total())
@@ -74,7 +75,6 @@ Steps simplified(const Type& source, const Steps& steps) {
   auto [base, shorter] = movements_of(simple, simple.outputs[0]);
   return simple[base].op == Op::Input ? shorter : steps;
 }
-
 
 std::int64_t axes_in(const Expr& e) {
   std::int64_t mask = 0;

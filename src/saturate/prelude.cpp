@@ -53,7 +53,8 @@ public:
       sorts.insert(sorts.end(), static_cast<std::size_t>(form.operands), "Tensor");
       line("(constructor {} ({}) Tensor)", form.head, fmt::join(sorts, " "));
     }
-    line("; What is known of a tensor: its type; the number that it holds everywhere, if one does;");
+    line(
+        "; What is known of a tensor: its type; the number that it holds everywhere, if one does;");
     line("; the dims along which it can differ.");
     line("(function type (Tensor) String :no-merge)");
     line("(function value (Tensor) String :merge old)");
@@ -78,7 +79,8 @@ private:
     fmt::format_to(std::back_inserter(text_), format, std::forward<Args>(args)...);
     text_ += '\n';
   }
-  /// An analysis rule about `e`, which is the op's term; its attributes go by their names, its operands are a, b and c.
+  /// An analysis rule about `e`, which is the op's term; its attributes go by their names, its
+  /// operands are a, b and c.
   void analysis(const char* what, const std::string& facts, const std::string& value) {
     line("(rule ((= e {}) {}) ((set ({} e) {})) :ruleset analysis :name \"{} of {}\")",
          info_of(op_).term, facts, what, value, what, form_of(op_).head);
@@ -96,7 +98,8 @@ private:
              "analysis :name \"value of Fill\")");
         break;
       }
-      line("(rule ((= e {0})) ((set (dep e) (dims-dep type_))) :ruleset analysis :name \"dep of {1}\")",
+      line("(rule ((= e {0})) ((set (dep e) (dims-dep type_))) :ruleset analysis :name \"dep of "
+           "{1}\")",
            renamed(row.term), form_of(op_).head);
       break;
     case OpClass::Convert:
@@ -159,13 +162,14 @@ private:
     }
     analysis("dep", deps, dep);
     analysis("value",
-             values + fmt::format("(= t (type e)) (= w (apply \"{}\" t{}))", info_of(op_).name,
-                                  numbers),
+             values +
+                 fmt::format("(= t (type e)) (= w (apply \"{}\" t{}))", info_of(op_).name, numbers),
              "w");
     pull(arity);
   }
 
-  /// f(view x, view y) = view f(x, y), some operands being constants, where the source is no larger. One rule for each choice of operands.
+  /// f(view x, view y) = view f(x, y), some operands being constants, where the source is no
+  /// larger. One rule for each choice of operands.
   void pull(int arity) {
     for (int moved = 1; moved < 1 << arity; ++moved) {
       std::vector<std::string> before, after;

@@ -35,11 +35,18 @@ T from(const PrimitiveCall& call, Value v) {
     return call.to_i64(v);
 }
 
-Value to(PrimitiveCall& call, const Text& x) { return call.from_string(x); }
-Value to(PrimitiveCall& call, Int x) { return call.from_i64(x); }
-Value to(PrimitiveCall&, Unit) { return 0; }
+Value to(PrimitiveCall& call, const Text& x) {
+  return call.from_string(x);
+}
+Value to(PrimitiveCall& call, Int x) {
+  return call.from_i64(x);
+}
+Value to(PrimitiveCall&, Unit) {
+  return 0;
+}
 
-/// Declares one primitive from a function of the attributes and plain values. What is no attribute at all, or does not fit, has no result.
+/// Declares one primitive from a function of the attributes and plain values. What is no attribute
+/// at all, or does not fit, has no result.
 class Declarer {
 public:
   Declarer(egraph::EGraph& egraph, std::shared_ptr<Attributes> attributes)
@@ -49,8 +56,8 @@ public:
   void operator()(const char* name, std::optional<R> (*function)(Attributes&, Args...)) {
     egraph_.declare_primitive(
         name, {egraph_.sort(sort_of<std::remove_cvref_t<Args>>())...}, egraph_.sort(sort_of<R>()),
-        [function, attributes = attributes_](
-            PrimitiveCall& call, std::span<const Value> args) -> std::optional<Value> {
+        [function, attributes = attributes_](PrimitiveCall& call,
+                                             std::span<const Value> args) -> std::optional<Value> {
           try {
             return [&]<std::size_t... I>(std::index_sequence<I...>)->std::optional<Value> {
               std::optional<R> result =
@@ -97,14 +104,14 @@ void declare_types(Declarer& declare) {
   declare(
       "is-float", +[](Attributes&, const Text& t) { return holds(is_float(dtype_at_front(t))); });
   declare(
-      "is-integer", +[](Attributes&, const Text& t) { return holds(is_integer(dtype_at_front(t))); });
+      "is-integer",
+      +[](Attributes&, const Text& t) { return holds(is_integer(dtype_at_front(t))); });
   declare(
       "is-bool",
       +[](Attributes&, const Text& t) { return holds(dtype_at_front(t) == DType::Bool); });
   declare(
-      "dtype-of", +[](Attributes&, const Text& t) {
-        return std::optional<Text>(name_of(dtype_at_front(t)));
-      });
+      "dtype-of",
+      +[](Attributes&, const Text& t) { return std::optional<Text>(name_of(dtype_at_front(t))); });
   declare(
       "with-dtype", +[](Attributes& a, const Text& t, const Text& d) {
         return std::optional(to_text(Type{dtype_at_front(d), a.type(t).shape}));
@@ -149,15 +156,13 @@ void declare_numbers(Declarer& declare) {
         return holds(x > 0 && std::isfinite(x));
       });
   declare(
-      "is-finite", +[](Attributes& a, const Text& v) {
-        return holds(std::isfinite(a.scalar(v).as_double()));
-      });
+      "is-finite",
+      +[](Attributes& a, const Text& v) { return holds(std::isfinite(a.scalar(v).as_double())); });
   declare(
       "is-zero", +[](Attributes& a, const Text& v) { return holds(a.scalar(v).as_double() == 0); });
   declare(
-      "is-unit", +[](Attributes& a, const Text& v) {
-        return holds(std::fabs(a.scalar(v).as_double()) == 1);
-      });
+      "is-unit",
+      +[](Attributes& a, const Text& v) { return holds(std::fabs(a.scalar(v).as_double()) == 1); });
   declare(
       "is-lowest", +[](Attributes& a, const Text& v) {
         const Scalar s = a.scalar(v);
@@ -187,7 +192,9 @@ void declare_numbers(Declarer& declare) {
       });
   declare(
       "apply", +[](Attributes& a, const Text& op, const Text& t, const Text& u, const Text& v,
-                   const Text& w) { return applied(a, op, t, {&u, &v, &w}); });
+                   const Text& w) {
+        return applied(a, op, t, {&u, &v, &w});
+      });
   declare(
       "count-along", +[](Attributes& a, const Text& t, Int axes) -> std::optional<Text> {
         const Type& type = a.type(t);
@@ -218,14 +225,13 @@ void declare_views(Declarer& declare) {
         return a.value_of_moved(t, m, v);
       });
   declare(
-      "is-total", +[](Attributes& a, const Text& t, const Text& m) { return holds(a.is_total(t, m)); });
+      "is-total",
+      +[](Attributes& a, const Text& t, const Text& m) { return holds(a.is_total(t, m)); });
   declare(
       "keeps-size",
       +[](Attributes& a, const Text& t, const Text& m) { return holds(a.keeps_size(t, m)); });
   declare(
-      "grows", +[](Attributes& a, const Text& t, const Text& m) {
-        return holds(a.grows(t, m));
-      });
+      "grows", +[](Attributes& a, const Text& t, const Text& m) { return holds(a.grows(t, m)); });
   declare(
       "has-elements",
       +[](Attributes& a, const Text& t, Int axes) { return holds(a.has_elements(t, axes)); });

@@ -1,4 +1,5 @@
-// Files of rules: groups with a tag, rules with a name and a comment. Those of src/rules are part of the library.
+// Files of rules: groups with a tag, rules with a name and a comment. Those of src/rules are part
+// of the library.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +30,7 @@ public:
   }
   void add(Tag tag) { bits_ |= 1u << static_cast<unsigned>(tag); }
   bool has(Tag tag) const { return (bits_ >> static_cast<unsigned>(tag) & 1u) != 0; }
+  std::uint64_t bits() const { return bits_; } ///< for keys
   friend bool operator==(Tags, Tags) = default;
 
 private:
@@ -53,8 +55,9 @@ struct Group {
   std::vector<Rule> rules;
 };
 
-/// Reads a file. Throws Error(Parse) with file, line and column where the first line is no head, a rule has no name, no comment or another
-/// group's ruleset, or parentheses do not match. Types are checked when the rules are loaded (Saturator).
+/// Reads a file. Throws Error(Parse) with file, line and column where the first line is no head, a
+/// rule has no name, no comment or another group's ruleset, or parentheses do not match. Types are
+/// checked when the rules are loaded (Saturator).
 Group parse_group(const RuleFile& file);
 
 /// The files of src/rules, in the order in which their groups run.

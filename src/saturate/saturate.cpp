@@ -1,8 +1,10 @@
 #include "saturate/saturate.h"
 
 #include "support/fail.h"
+#include "support/hash.h"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <fmt/ranges.h>
 #include <map>
@@ -24,7 +26,8 @@ constexpr const char* kGenerated[] = {kPull, kFold};
 
 bool wanted(const SaturateOptions& options, const std::string& name, Tag tag) {
   return options.allowed.has(tag) &&
-         (options.groups.empty() || std::ranges::find(options.groups, name) != options.groups.end());
+         (options.groups.empty() ||
+          std::ranges::find(options.groups, name) != options.groups.end());
 }
 
 /// The names of the groups that run, in order.
@@ -47,6 +50,18 @@ void shuffle(std::vector<Rule>& rules, std::uint64_t& state) {
 }
 
 } // namespace
+
+std::uint64_t hash_of(const SaturateOptions& options) {
+  std::uint64_t hash = std::bit_cast<std::uint64_t>(options.seconds);
+  for (const std::uint64_t x :
+       {options.allowed.bits(), options.rows, options.rounds, options.shuffle})
+    hash = combine(hash, x);
+  for (const std::string& group : options.groups)
+    hash = combine(hash, hash_text(group));
+  for (const RuleFile& file : options.files)
+    hash = combine(hash, hash_text(file.text));
+  return hash;
+}
 
 std::vector<Group> chosen_groups(const SaturateOptions& options) {
   std::vector<Group> groups;
@@ -73,12 +88,11 @@ std::vector<Group> chosen_groups(const SaturateOptions& options) {
 }
 
 Saturated::Saturated(const ir::Graph& graph, const SaturateOptions& options) : signature_(graph) {
-  const auto begin = Clock::now();
   load(options);
   roots_ = terms_.add(graph);
-  report_.load_seconds = seconds_since(begin);
+  report_.load_seconds = seconds_since(begin_);
   run(options);
-  report_.run_seconds = seconds_since(begin) - report_.load_seconds;
+  report_.run_seconds = seconds_since(begin_) - report_.load_seconds;
 }
 
 void Saturated::load(const SaturateOptions& options) {
@@ -185,8 +199,8 @@ std::string program_text(const ir::Graph& graph, const SaturateOptions& options)
   for (const Group& group : groups)
     text += "\n" + group.file.text;
   const ProgramText program = program_of(graph);
-  text += "\n; the graph\n" + program.text + "\n(run-schedule (saturate (run analysis))\n  (repeat " +
-          std::to_string(options.rounds);
+  text += "\n; the graph\n" + program.text +
+          "\n(run-schedule (saturate (run analysis))\n  (repeat " + std::to_string(options.rounds);
   for (const std::string& group : order_of(options, groups))
     text += fmt::format("\n    (run {}) (saturate (run analysis))", group);
   text += "))\n(print-size)\n";

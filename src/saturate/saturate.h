@@ -1,9 +1,11 @@
-// Equality saturation of a graph and extraction of the cheapest graph from it: two phases of the compiler (docs/search.md).
+// Equality saturation of a graph and extraction of the cheapest graph from it: two phases of the
+// compiler (docs/search.md).
 #pragma once
 
 #include "saturate/rules.h"
 #include "saturate/terms.h"
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -11,13 +13,17 @@ namespace egret::saturate {
 
 struct SaturateOptions {
   Tags allowed{Tag::Exact};        ///< groups with other tags are left out
-  std::vector<std::string> groups; ///< only these; empty: all that are allowed. Error(Value) names one that does not exist
+  std::vector<std::string> groups; ///< only these; empty: all that are allowed. Error(Value) names
+                                   ///< one that does not exist
   double seconds = 1;              ///< when time is up, what was found by then is used
   std::uint64_t rows = 400000;     ///< of all tables of the e-graph; likewise
   std::uint64_t rounds = 12;       ///< of all groups in order
   std::uint64_t shuffle = 0;       ///< not 0: load rules in an order drawn with this seed
   std::vector<RuleFile> files;     ///< beside the built-in ones
 };
+
+/// Equal for equal options, for keys of what was compiled with them.
+std::uint64_t hash_of(const SaturateOptions& options);
 
 struct RuleUse {
   std::string rule, group;
@@ -35,7 +41,8 @@ struct SaturateReport {
   std::string stopped;    ///< why, where not: "rounds", "rows", "time"
   double load_seconds = 0, run_seconds = 0;
   double zero_match_share = 0; ///< share of matching time in which rules found nothing
-  std::vector<RuleUse> rules;  ///< that fired, most often first; rules that only compute analyses are left out
+  std::vector<RuleUse>
+      rules; ///< that fired, most often first; rules that only compute analyses are left out
 };
 
 /// A saturated e-graph with the graph it came from.
@@ -47,13 +54,15 @@ public:
   Terms& terms() { return terms_; }
   const std::vector<egraph::Root>& roots() const { return roots_; }
 
-  /// The `count` cheapest graphs at most, best first, each verified. Inputs and the order, dtypes and shapes of outputs are the graph's.
+  /// The `count` cheapest graphs at most, best first, each verified. Inputs and the order, dtypes
+  /// and shapes of outputs are the graph's.
   std::vector<ir::Graph> extract(std::size_t count = 1);
 
 private:
   void load(const SaturateOptions& options);
   void run(const SaturateOptions& options);
 
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   ir::Graph signature_;
   Terms terms_;
   std::vector<Group> groups_;
@@ -64,10 +73,12 @@ private:
 /// The groups that these options allow, built-in ones first.
 std::vector<Group> chosen_groups(const SaturateOptions& options);
 
-/// The whole saturation as a program that `egret egraph run` replays: terms, rules, schedule, and an extraction of each output.
+/// The whole saturation as a program that `egret egraph run` replays: terms, rules, schedule, and
+/// an extraction of each output.
 std::string program_text(const ir::Graph& graph, const SaturateOptions& options);
 
-/// The cost of one e-node as if its value were stored: bytes written and work, in bytes. Movements are free.
+/// The cost of one e-node as if its value were stored: bytes written and work, in bytes. Movements
+/// are free.
 egraph::CostModel cost_model(Terms& terms);
 
 } // namespace egret::saturate

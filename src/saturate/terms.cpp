@@ -162,9 +162,9 @@ ProgramText program_of(const ir::Graph& graph) {
   ProgramText program;
   for (const Expr& symbol : ir::symbols_of(graph)) {
     attributes.declare_dim(symbol);
-    program.text += fmt::format("(let $dim-{0} (declare-dim {1} {2} {3} {4}))\n", symbol.str(),
-                                ir::quoted(symbol.str()), symbol.lower(), symbol.upper(),
-                                symbol.divisor());
+    program.text +=
+        fmt::format("(let $dim-{0} (declare-dim {1} {2} {3} {4}))\n", symbol.str(),
+                    ir::quoted(symbol.str()), symbol.lower(), symbol.upper(), symbol.divisor());
   }
   const std::vector<bool> live = ir::live_nodes(graph);
   for (NodeId id = 0; id < graph.size(); ++id) {

@@ -12,7 +12,8 @@
 
 namespace egret::saturate {
 
-/// The term of an op, from its row in the op table: "(Gather axis a b)" is the constructor Gather with an attribute and two operands.
+/// The term of an op, from its row in the op table: "(Gather axis a b)" is the constructor Gather
+/// with an attribute and two operands.
 struct Form {
   std::string head;
   std::vector<std::string> attributes; ///< slot, axes, axis, by_value are i64, all others String
@@ -20,15 +21,16 @@ struct Form {
 };
 const Form& form_of(Op op);
 
-/// Declarations of all terms and analyses, with the rules that compute analyses, fold constants and move views outwards, generated from the
-/// op table. What hand-written rules (src/rules) stand on.
+/// Declarations of all terms and analyses, with the rules that compute analyses, fold constants and
+/// move views outwards, generated from the op table. What hand-written rules (src/rules) stand on.
 std::string prelude();
 /// The groups of rules that prelude() declares.
 inline constexpr const char* kAnalysis = "analysis";
 inline constexpr const char* kFold = "fold";
 inline constexpr const char* kPull = "pull";
 
-/// One node as a term over other nodes of the graph. A movement is a View of the node below its whole chain.
+/// One node as a term over other nodes of the graph. A movement is a View of the node below its
+/// whole chain.
 struct Term {
   const Form* form = nullptr;
   std::vector<std::variant<std::int64_t, std::string>> attributes;
@@ -49,7 +51,8 @@ public:
 
   /// Adds what the outputs need; the classes of the outputs.
   std::vector<egraph::Root> add(const ir::Graph& graph);
-  /// The graph of extracted terms. `signature` gives the inputs, of which all stay; roots become the outputs.
+  /// The graph of extracted terms. `signature` gives the inputs, of which all stay; roots become
+  /// the outputs.
   ir::Graph graph_of(const egraph::TermGraph& terms, const ir::Graph& signature);
   /// Types of all classes, by class.
   std::unordered_map<egraph::Value, Type> types();
@@ -65,7 +68,8 @@ private:
   std::unordered_map<std::uint32_t, Op> op_of_; ///< by function
 };
 
-/// The terms of a graph as a program: dims, one (let $n.. ) a node, and the names of the outputs' variables.
+/// The terms of a graph as a program: dims, one (let $n.. ) a node, and the names of the outputs'
+/// variables.
 struct ProgramText {
   std::string text;
   std::vector<std::string> outputs;

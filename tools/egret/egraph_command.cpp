@@ -2,6 +2,7 @@
 
 #include "egraph/interpreter.h"
 #include "egraph/serialize.h"
+#include "saturate/primitives.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -23,7 +24,7 @@ using namespace egret::egraph;
 struct Options {
   std::vector<std::string> files;
   std::string facts, json, dot;
-  bool stats = false, to_json = false, to_dot = false, naive = false;
+  bool stats = false, to_json = false, to_dot = false, naive = false, tensors = false;
   std::uint32_t threads = 1;
   Budget budget;
   SerializeOptions serialize;
@@ -110,6 +111,27 @@ int run_file(const Options& options, const std::string& file) {
   return code;
 }
 
+/// A program about tensors, as `egret compile --program` writes it: rules may call the functions
+/// over attributes.
+int run_tensors(const Options& options, const std::string& file) {
+  try {
+    EGraph egraph;
+    egret::saturate::declare_primitives(egraph, std::make_shared<egret::saturate::Attributes>());
+    egraph.set_budget(options.budget);
+    egraph.set_fact_directory(options.facts);
+    fmt::print("{}", egraph.run_file(file));
+    if (options.to_json || !options.json.empty())
+      write_text(options.json.empty() ? beside(file, ".json") : options.json, egraph.to_json());
+    if (options.to_dot || !options.dot.empty())
+      write_text(options.dot.empty() ? beside(file, ".dot") : options.dot, egraph.to_dot());
+  } catch (const std::exception& error) {
+    std::fflush(stdout);
+    fmt::print(stderr, "[ERROR] {}\n", error.what());
+    return 1;
+  }
+  return 0;
+}
+
 /// Whether a text leaves no parenthesis or string open, so that it can be run.
 bool is_complete(const std::string& text) {
   int depth = 0;
@@ -188,6 +210,8 @@ void add_egraph_command(CLI::App& app) {
                   "export at most so many rows of each");
   run->add_option("--threads,-j", options->threads,
                   "threads for matching (0: one for each processor); results do not depend on it");
+  run->add_flag("--tensors", options->tensors,
+                "the programs are about tensors (docs/search.md): declare their primitives");
   run->add_flag("--naive", options->naive, "match all rows in every iteration");
   run->add_option("--time-limit", options->budget.seconds, "seconds for each run");
   run->add_option("--row-limit", options->budget.rows, "rows at which a run stops");
@@ -197,7 +221,8 @@ void add_egraph_command(CLI::App& app) {
     if (options->files.empty())
       code = run_repl(*options);
     for (const std::string& file : options->files)
-      code = std::max(code, run_file(*options, file));
+      code =
+          std::max(code, options->tensors ? run_tensors(*options, file) : run_file(*options, file));
     if (code != 0)
       throw CLI::RuntimeError(code);
   });

@@ -41,6 +41,7 @@ int main(int argc, char** argv) {
   add_train_command(app);
   add_ask_command(app);
   add_run_command(app);
+  add_compile_command(app);
   add_bench_command(app);
   add_info_command(app);
   add_egraph_command(app);

@@ -1,6 +1,7 @@
 // egret run: a graph in its text form, with arrays from and to NPY files.
 #include "commands.h"
 #include "console.h"
+#include "graph_file.h"
 
 #include "egret/io.h"
 #include "egret/ir.h"
@@ -23,14 +24,6 @@ struct RunOptions {
   std::vector<std::string> inputs, outputs;
   bool fuse = true, explain = false, json = false;
 };
-
-std::string text_of_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::string text((std::istreambuf_iterator<char>(in)), {});
-  if (!in.good() && !in.eof())
-    fail(ErrorKind::File, "{}: cannot read it", path);
-  return text;
-}
 
 /// "x=x.npy" and the like, by name.
 std::map<std::string, std::string> files_by_name(const std::vector<std::string>& pairs,
@@ -153,12 +146,7 @@ nlohmann::ordered_json json_of(const std::string& name, const Tensor& value) {
 
 void run(const RunOptions& options) {
   std::string text = text_of_file(options.graph);
-  ir::Graph graph;
-  try {
-    graph = ir::parse_graph(text);
-  } catch (const Error& error) {
-    throw Error(error.kind(), options.graph + ": " + error.what());
-  }
+  const ir::Graph graph = graph_of_text(options.graph, text);
   auto labels = output_labels(text);
   auto files = files_by_name(options.outputs, "--output");
   for (const auto& [name, file] : files)

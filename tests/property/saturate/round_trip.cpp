@@ -48,7 +48,8 @@ TEST(Terms, EveryOpInEveryLayoutComesBack) {
     ASSERT_EQ(changed_by_terms(c.graph, 1), "") << c.name;
 }
 
-// What the e-graph says of a class must hold for the values: its type, the number it holds, the dims along which it is constant.
+// What the e-graph says of a class must hold for the values: its type, the number it holds, the
+// dims along which it is constant.
 TEST(Terms, AnalysesHold) {
   int numbers = 0, repeated = 0;
   for (std::uint64_t seed = 0; seed < 200; ++seed) {

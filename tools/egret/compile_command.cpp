@@ -1,0 +1,152 @@
+// egret compile: what the compiler makes of a graph, and why, without running it.
+#include "commands.h"
+#include "console.h"
+#include "graph_file.h"
+
+#include "egret/passes.h"
+#include "runtime/runtime.h"
+#include "saturate/saturate.h"
+#include "support/fail.h"
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+namespace egret::tool {
+
+namespace {
+
+using compiler::CompileReport;
+using saturate::SaturateReport;
+using Json = nlohmann::ordered_json;
+
+struct CompileCommand {
+  std::string graph, effort = "quick", program, optimized;
+  std::vector<std::string> allowed, rules;
+  saturate::SaturateOptions saturate;
+  double budget = 0;
+  bool report = false, json = false;
+};
+
+Json json_of(const SaturateReport& s) {
+  Json rules = Json::array();
+  for (const saturate::RuleUse& use : s.rules)
+    rules.push_back({{"rule", use.rule},
+                     {"group", use.group},
+                     {"tag", name_of(use.tag)},
+                     {"fired", use.fired},
+                     {"rows_added", use.rows_added},
+                     {"seconds", use.seconds},
+                     {"idle_seconds", use.idle_seconds}});
+  return {{"classes", s.classes},
+          {"nodes", s.nodes},
+          {"rounds", s.rounds},
+          {"saturated", s.saturated},
+          {"stopped", s.stopped},
+          {"load_seconds", s.load_seconds},
+          {"run_seconds", s.run_seconds},
+          {"zero_match_share", s.zero_match_share},
+          {"rules", rules}};
+}
+
+Json json_of(const CompileReport& r) {
+  Json json = {{"ops_recorded", r.ops_recorded}, {"ops_normalized", r.ops_normalized}};
+  for (const auto& stage : r.stages)
+    json["stages"].push_back({{"stage", stage.stage}, {"seconds", stage.seconds}});
+  if (r.saturation) {
+    json["ops_before_rules"] = r.ops_before_rules;
+    json["ops_extracted"] = r.ops_extracted;
+    json["saturation"] = json_of(*r.saturation);
+  }
+  json["kernels"] = Json::array();
+  for (const auto& k : r.kernels)
+    json["kernels"].push_back({{"name", k.name},
+                               {"form", k.form},
+                               {"schedule", k.schedule},
+                               {"nodes", k.nodes},
+                               {"ops", k.ops},
+                               {"bytes_read", k.bytes_read},
+                               {"bytes_written", k.bytes_written},
+                               {"flops", k.flops}});
+  json["not_fused"] = Json::array();
+  for (const auto& u : r.unfused)
+    json["not_fused"].push_back(
+        {{"producer", u.producer}, {"consumer", u.consumer}, {"why", u.why}});
+  json["arena_bytes"] = r.arena_bytes;
+  json["liveness_bound_bytes"] = r.liveness_bound_bytes;
+  json["kernels_compiled"] = r.kernels_compiled;
+  json["kernels_from_cache"] = r.kernels_from_cache;
+  return json;
+}
+
+void compile(const CompileCommand& command) {
+  const ir::Graph graph = graph_of_text(command.graph, text_of_file(command.graph));
+  compiler::Options options;
+  options.effort = parse_effort(command.effort, "--effort");
+  options.rules = command.saturate;
+  for (const std::string& tag : command.allowed)
+    options.rules.allowed.add(saturate::tag_named(tag));
+  for (const std::string& path : command.rules)
+    options.rules.files.push_back(
+        {std::filesystem::path(path).filename().string(), text_of_file(path)});
+  if (command.budget != 0)
+    options.budget_seconds = command.budget;
+  if (!command.program.empty())
+    write_file(command.program, saturate::program_text(passes::normalize()(graph), options.rules));
+  auto program = runtime::Runtime::instance().program(graph, options);
+  const CompileReport& report = program->report();
+  if (!command.optimized.empty())
+    write_file(command.optimized, ir::print(report.graph));
+  if (command.json)
+    fmt::print("{}\n", json_of(report).dump(2));
+  else if (command.report)
+    fmt::print("{}", report.text());
+  else
+    fmt::print("{} ops, {} kernels\n", report.ops_normalized, report.kernels.size());
+}
+
+} // namespace
+
+void add_compile_command(CLI::App& app) {
+  auto options = std::make_shared<CompileCommand>();
+  auto* command = app.add_subcommand("compile", "Compile a graph in its text form and say how");
+  command->footer("For example\n"
+                  "  egret compile graph.txt --effort quick --report\n"
+                  "  egret compile graph.txt --allow reassociates --json\n"
+                  "  egret compile graph.txt --program rules.egg\n"
+                  "  egret egraph run --tensors rules.egg");
+  command->add_option("graph", options->graph, "The graph's text (docs/graph.md)")
+      ->required()
+      ->check(CLI::ExistingFile);
+  command->add_option("--effort", options->effort, "none, quick, search or exhaustive")
+      ->check(CLI::IsMember({"none", "quick", "search", "exhaustive"}))
+      ->capture_default_str();
+  command->add_option("--budget", options->budget, "Seconds for a search")
+      ->check(CLI::PositiveNumber);
+  command
+      ->add_option("--allow", options->allowed,
+                   "Rules with this tag beside the exact ones: reassociates, approximate, "
+                   "inference-only")
+      ->check(CLI::IsMember({"exact", "reassociates", "approximate", "inference-only"}))
+      ->take_all();
+  command->add_option("--group", options->saturate.groups, "Only these groups of rules")
+      ->take_all();
+  command->add_option("--rules", options->rules, "Files with more rules (docs/search.md)")
+      ->check(CLI::ExistingFile)
+      ->take_all();
+  command->add_option("--rule-seconds", options->saturate.seconds, "Time for the rules")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--rule-rows", options->saturate.rows, "Size at which the rules stop")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_flag("--report", options->report, "Say what each phase did");
+  command->add_flag("--json", options->json, "The report as JSON");
+  command->add_option("--program", options->program,
+                      "Write the rules, the graph's terms and the schedule to this file");
+  command->add_option("--graph-out", options->optimized, "Write the graph that is compiled");
+  command->callback([options] { compile(*options); });
+}
+
+} // namespace egret::tool
