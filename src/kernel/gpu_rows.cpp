@@ -527,17 +527,18 @@ public:
       }
     // A block that has a multiprocessor to itself would leave the memory idle while it computes.
     if (known && row_bytes >= kLongRow && f.passes.count > 1)
-      for (std::int64_t each : {4, 8, 2})
-        for (std::int64_t keep : {kRegisters, kShared}) {
-          const std::int64_t threads = threads_for(each);
-          if ((vectors + threads - 1) / threads * lanes > kMostUnrolled)
-            continue;
-          const std::int64_t blocks = std::max<std::int64_t>(
-              1, std::min(target.shared_bytes / (2 * row_bytes + 2048), target.threads / threads));
-          const std::int64_t run = (rows + blocks * target.workers - 1) / (blocks * target.workers);
-          if (run > 1 && 2 * row_bytes + 8192 <= target.block_shared_bytes)
-            add(threads, threads, keep, WorkOrder::Fixed, 1, false, run);
-        }
+      for (std::int64_t threads : {512, 1024, 256}) {
+        const std::int64_t elements = (vectors + threads - 1) / threads * lanes; // of a thread
+        const std::int64_t blocks =
+            std::clamp<std::int64_t>(target.shared_bytes / (2 * row_bytes + 2048), 1,
+                                     std::max<std::int64_t>(target.threads / threads, 1));
+        const std::int64_t run = (rows + blocks * target.workers - 1) / (blocks * target.workers);
+        if (run < 2 || elements > kMostUnrolled || 2 * row_bytes + 8192 > target.block_shared_bytes)
+          continue;
+        const bool fits = elements <= kKeptElements;
+        for (std::int64_t keep : {fits ? kRegisters : kShared, fits ? kShared : kRegisters})
+          add(threads, threads, keep, WorkOrder::Fixed, 1, false, run);
+      }
     for (std::int64_t each : {4, 2, 8, 1}) {
       const std::int64_t per_thread =
           std::max<std::int64_t>(1, (vectors + threads_for(each) - 1) / threads_for(each));

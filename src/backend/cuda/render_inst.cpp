@@ -106,7 +106,12 @@ void CudaRenderer::apply(ValueId target, const Inst& inst) {
     std::vector<std::string> args;
     for (ValueId a : inst.args)
       args.push_back(lane_of(a, l));
-    define(target, l, op_text(inst.op, inst.type.dtype, dtype_of(inst.args.back()), args));
+    std::string text;
+    if (narrow_[static_cast<std::size_t>(target)])
+      text = narrow_text(inst.op, args);
+    define(target, l,
+           text.empty() ? op_text(inst.op, inst.type.dtype, dtype_of(inst.args.back()), args)
+                        : text);
   }
 }
 

@@ -128,6 +128,22 @@ __device__ __forceinline__ double eg_mod(double a, double b) {
   return (r < 0) != (b < 0) ? r + b : r;
 }
 )"},
+    // What depends on the divisor only is made once where one divides many: with it scaled to where
+    // its reciprocal is a normal number, a quotient is two products.
+    {"eg_narrow_div", R"(
+__device__ __forceinline__ float eg_narrow_div(float a, float b) {
+  const float size = fabsf(b);
+  const float scale = size > 0x1p125f ? 0x1p-64f : size < 0x1p-100f ? 0x1p64f : 1.0f;
+  return a * __fdividef(1.0f, b * scale) * scale;
+}
+)"},
+    {"eg_narrow_sigmoid", R"(
+__device__ __forceinline__ float eg_narrow_sigmoid(float x) {
+  float d;
+  asm("rcp.approx.f32 %0, %1;" : "=f"(d) : "f"(1.0f + __expf(-x)));
+  return d;
+}
+)"},
     {"eg_sigmoid", R"(
 __device__ __forceinline__ float eg_sigmoid(float x) {
   const float e = expf(-fabsf(x));

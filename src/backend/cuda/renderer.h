@@ -94,6 +94,7 @@ private:
   CudaTarget target_;
   IndexText index_;
   std::vector<Lanes> values_;
+  std::vector<bool> narrow_; ///< by value: see narrow_values()
   std::string out_;
   int depth_ = 1;
   int names_ = 0; ///< of helper variables
@@ -106,6 +107,12 @@ const char* memory_type(DType type);
 std::string constant_text(const Scalar& value);
 /// One lane of an elementwise op. `operand` is the dtype of the last operand.
 std::string op_text(Op op, DType result, DType operand, const std::vector<std::string>& args);
+/// By value: whether it is an f32 that has its effect only through roundings to 16 bits, by way of
+/// products, quotients and choices (render_narrow.cpp).
+std::vector<bool> narrow_values(const kernel::KernelProgram& program);
+/// One lane of an op on f32 with a relative error of up to 2^-17; empty for an op that has no such
+/// form.
+std::string narrow_text(Op op, const std::vector<std::string>& args);
 std::string cast_text(const std::string& value, DType from, DType to);
 /// Of a reduction: the combination of two values.
 std::string combine_text(Monoid monoid, DType type, const std::string& a, const std::string& b);

@@ -35,5 +35,56 @@ TEST(CudaText, EveryThreadShufflesOnceAStepWhateverTheOperation) {
     }
 }
 
+/// The text of out = op(in), multiplied by in, perhaps with 1 added, rounded to `stored`.
+std::string text_of(Op op, DType stored, bool adds) {
+  kernel::ProgramBuilder b("narrow");
+  const Expr t = kernel::thread_variable(32);
+  const int in = b.argument("in", DType::F32, Expr(32), 64, false);
+  const int out = b.argument("out", stored, Expr(32), 64, true);
+  const kernel::ValueId x = b.load(in, t, 1);
+  std::vector<kernel::ValueId> args{x};
+  if (op == Op::Div)
+    args.push_back(b.constant(Scalar::of(DType::F32, 3.0)));
+  kernel::ValueId y = b.apply(Op::Mul, DType::F32, {b.apply(op, DType::F32, args), x});
+  if (adds)
+    y = b.apply(Op::Add, DType::F32, {y, b.constant(Scalar::of(DType::F32, 1.0))});
+  b.store(out, t, b.cast(y, stored));
+  kernel::Launch launch;
+  launch.workers = 1;
+  launch.threads = 32;
+  return render_cuda(b.finish(launch), CudaTarget{});
+}
+
+// A sum can make a small relative error a large one, and f32 in memory is what the op table says.
+TEST(CudaText, OnlyWhatIsRoundedToSixteenBitsIsMadeQuickly) {
+  for (auto [op, quick] : {std::pair{Op::Div, "eg_narrow_div("},
+                           {Op::Recip, "eg_narrow_div("},
+                           {Op::Exp, "__expf("},
+                           {Op::Sigmoid, "eg_narrow_sigmoid("}}) {
+    for (DType stored : {DType::BF16, DType::F16})
+      EXPECT_NE(text_of(op, stored, false).find(quick), std::string::npos);
+    EXPECT_EQ(text_of(op, DType::F32, false).find(quick), std::string::npos);
+    EXPECT_EQ(text_of(op, DType::BF16, true).find(quick), std::string::npos);
+  }
+}
+
+// The sum of a softmax needs the exact exponentials that its quotients are made of.
+TEST(CudaText, AValueWithAnotherUseStaysExact) {
+  kernel::ProgramBuilder b("shared");
+  const Expr t = kernel::thread_variable(32);
+  const int in = b.argument("in", DType::F32, Expr(32), 64, false);
+  const int low = b.argument("low", DType::BF16, Expr(32), 64, true);
+  const int full = b.argument("full", DType::F32, Expr(32), 64, true);
+  const kernel::ValueId e = b.apply(Op::Exp, DType::F32, {b.load(in, t, 1)});
+  b.store(low, t, b.cast(e, DType::BF16));
+  b.store(full, t, e);
+  kernel::Launch launch;
+  launch.workers = 1;
+  launch.threads = 32;
+  const std::string text = render_cuda(b.finish(launch), CudaTarget{});
+  EXPECT_NE(text.find(" expf("), std::string::npos) << text;
+  EXPECT_EQ(text.find("__expf("), std::string::npos) << text;
+}
+
 } // namespace
 } // namespace egret::backend::cuda
