@@ -60,7 +60,7 @@ void container_parts(const Engine& engine, const Sort& sort, std::span<const Val
     name = "multiset-of";
     break;
   case SortKind::Map:
-    name = content.empty() ? "map-empty" : "map-insert";
+    name = content.empty() ? "map-empty" : "map-of";
     break;
   case SortKind::Pair:
     name = "pair";

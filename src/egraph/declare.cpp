@@ -7,6 +7,14 @@
 #include <algorithm>
 
 namespace egret::egraph {
+namespace {
+
+/// Options of functions and constructors by which `print-size` passes over them.
+bool is_unlisting(Sexp option) {
+  return option.is_symbol(":internal-hidden") || option.is_symbol(":internal-let");
+}
+
+} // namespace
 
 void for_options(Sexp sexp, std::size_t first,
                  const std::function<std::size_t(Sexp, std::size_t)>& take) {
@@ -191,6 +199,8 @@ void Interpreter::function_command(Sexp sexp) {
       return no_merge = true, 0;
     if (option.is_symbol(":unextractable")) // functions never are
       return 0;
+    if (is_unlisting(option))
+      return function.unlisted = true, 0;
     if (!is_merge || value >= sexp.size())
       fail(option, "expected :merge expression or :no-merge");
     merge = sexp[value];
@@ -227,6 +237,8 @@ void Interpreter::constructor_command(Sexp sexp) {
   for_options(sexp, 4, [&](Sexp option, std::size_t value) -> std::size_t {
     if (option.is_symbol(":unextractable"))
       return function.unextractable = true, 0;
+    if (is_unlisting(option))
+      return function.unlisted = true, 0;
     if (!option.is_symbol(":cost") || value >= sexp.size())
       fail(option, "expected :cost number or :unextractable");
     function.cost = count_of(sexp[value]);
@@ -270,17 +282,17 @@ void Interpreter::combined_command(Sexp sexp) {
   engine.rulesets.push_back(std::move(ruleset));
 }
 
-void Interpreter::add_rule(Typed typed, std::string name, RulesetId ruleset, bool naive,
-                           Span span) {
+void Interpreter::add_rule(Typed typed, RuleHow how, Span span) {
   LoweredRule lowered = Lowering(engine.signature, engine.sources, typed).rule(span);
   Rule rule;
-  rule.name = std::move(name);
+  rule.name = std::move(how.name);
   rule.span = span;
   rule.query = std::move(lowered.query);
   rule.action = std::move(lowered.action);
   rule.inputs = std::move(lowered.inputs);
-  rule.naive = naive;
-  engine.rulesets[Signature::index(ruleset)].rules.push_back(
+  rule.naive = how.naive;
+  rule.include_subsumed = how.include_subsumed;
+  engine.rulesets[Signature::index(how.ruleset)].rules.push_back(
       RuleId{static_cast<std::uint32_t>(engine.rules.size())});
   engine.rules.push_back(std::move(rule));
 }
@@ -288,36 +300,37 @@ void Interpreter::add_rule(Typed typed, std::string name, RulesetId ruleset, boo
 void Interpreter::rule_command(Sexp sexp) {
   if (sexp.size() < 3 || !sexp[2].is_list())
     fail(sexp, "expected (rule (facts ...) (actions ...))");
-  RulesetId ruleset{};
-  std::string name;
-  bool naive = false, unsafe = false;
+  RuleHow how;
+  bool unsafe = false;
   for_options(sexp, 3, [&](Sexp option, std::size_t value) -> std::size_t {
     if (option.is_symbol(":naive") || option.is_symbol(":unsafe-seminaive")) {
-      (option.is_symbol(":naive") ? naive : unsafe) = true;
-      if (naive && unsafe)
+      (option.is_symbol(":naive") ? how.naive : unsafe) = true;
+      if (how.naive && unsafe)
         fail(option, ":naive and :unsafe-seminaive exclude each other");
       return 0;
     }
     if (option.is_symbol(":no-decomp"))
       return 0;
+    if (option.is_symbol(":internal-include-subsumed"))
+      return how.include_subsumed = true, 0;
     if (value >= sexp.size() || (!option.is_symbol(":ruleset") && !option.is_symbol(":name")))
       fail(option, "expected :ruleset name, :name \"name\", :naive or :no-decomp");
     if (option.is_symbol(":name"))
-      name = text_of(sexp[value]);
+      how.name = text_of(sexp[value]);
     else
-      ruleset = ruleset_of(sexp[value]);
+      how.ruleset = ruleset_of(sexp[value]);
     return 1;
   });
-  if (engine.rulesets[Signature::index(ruleset)].combined)
+  if (engine.rulesets[Signature::index(how.ruleset)].combined)
     fail(sexp, "rules cannot be added to a combined ruleset");
   TypeChecker check = checker();
-  check.allow_reads(naive || unsafe);
+  check.allow_reads(how.naive || unsafe);
   check.facts(sexp[1]);
   for (std::size_t i = 0; i < sexp[2].size(); ++i)
     check.action(sexp[2][i]);
-  if (name.empty())
-    name = std::string(engine.sources.text(sexp.span()));
-  add_rule(check.finish(), std::move(name), ruleset, naive, sexp.span());
+  if (how.name.empty())
+    how.name = std::string(engine.sources.text(sexp.span()));
+  add_rule(check.finish(), std::move(how), sexp.span());
 }
 
 void Interpreter::rewrite_command(Sexp sexp) {
@@ -354,8 +367,8 @@ void Interpreter::rewrite_command(Sexp sexp) {
   for (int direction = 0; direction < (both ? 2 : 1); ++direction) {
     TypeChecker check = checker();
     check.rewrite(sexp[direction == 0 ? 1 : 2], sexp[direction == 0 ? 2 : 1], conditions, subsume);
-    add_rule(check.finish(), both ? name + (direction == 0 ? "=>" : "<=") : name, ruleset, false,
-             sexp.span());
+    RuleHow how{both ? name + (direction == 0 ? "=>" : "<=") : name, ruleset};
+    add_rule(check.finish(), std::move(how), sexp.span());
   }
 }
 

@@ -150,7 +150,7 @@ Query Interpreter::query_of(Sexp sexp, std::size_t first, std::size_t last) {
   for (std::size_t i = first; i < last; ++i)
     check.fact(sexp[i]);
   Typed typed = check.finish();
-  return Lowering(engine.signature, engine.sources, typed).rule().query;
+  return Lowering(engine.signature, engine.sources, typed).rule(sexp.span()).query;
 }
 
 void Interpreter::check_command(Sexp sexp) {

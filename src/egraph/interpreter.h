@@ -69,7 +69,14 @@ private:
   SortId sort_of(Sexp name) const;
   std::vector<SortId> sorts_of(Sexp list) const;
   RulesetId ruleset_of(Sexp name) const;
-  void add_rule(Typed typed, std::string name, RulesetId ruleset, bool naive, Span span);
+  /// What a rule's options say.
+  struct RuleHow {
+    std::string name;
+    RulesetId ruleset{};
+    bool naive = false;
+    bool include_subsumed = false;
+  };
+  void add_rule(Typed typed, RuleHow how, Span span);
   std::uint64_t count_of(Sexp sexp) const;
   std::string text_of(Sexp sexp) const;
   TypeChecker checker() { return {engine.signature, engine.sources, engine.pools}; }

@@ -194,8 +194,11 @@ void Lowering::check_grounded(Span whole) {
     std::string message = fmt::format(
         "the variable {} is not bound: no function or relation in the query gives it a value",
         typed_.variables[i].name);
-    if (whole.end != 0 && sources_.position(whole).line != sources_.position(span).line)
-      message += fmt::format(" (in what begins at {})", sources_.where(whole));
+    // No single place is at fault, so a rule of several lines is named by its first.
+    if (whole.end != 0 && sources_.position(whole).line != sources_.position(span).line) {
+      message += fmt::format(" (it is used at {})", sources_.where(span));
+      span = whole;
+    }
     sources_.fail(ErrorKind::Parse, span, message);
   }
 }

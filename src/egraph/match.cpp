@@ -27,9 +27,9 @@ bool Matcher::in_range(std::uint32_t index) {
   node.table = &engine_.tables[plan.step.target];
   if (node.table->live() == 0)
     return false;
-  std::uint32_t border = node.table->since(options_.seen);
-  node.low = plan.step.range == RowRange::New ? border : 0;
-  node.high = plan.step.range == RowRange::Old ? border : node.table->rows();
+  node.border = node.table->since(options_.seen);
+  node.low = plan.step.range == RowRange::New ? node.border : 0;
+  node.high = plan.step.range == RowRange::Old ? node.border : node.table->rows();
   return node.low < node.high;
 }
 

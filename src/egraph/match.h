@@ -51,6 +51,7 @@ private:
     const ColumnIndex* index = nullptr;
     std::vector<Ahead> ahead;
     std::uint32_t low = 0, high = 0; ///< rows in range
+    std::uint32_t border = 0;        ///< the first new row
     bool active = false;
     bool concurrent = false; ///< nothing below it writes
   };

@@ -107,7 +107,8 @@ void Interpreter::print_size_command(Sexp sexp) {
   }
   std::map<std::string, std::uint32_t> sizes;
   for (std::size_t f = 0; f < engine.tables.size(); ++f) {
-    if (const Function& function = engine.signature.functions()[f]; !function.hidden)
+    const Function& function = engine.signature.functions()[f];
+    if (!function.hidden && !function.unlisted)
       sizes.emplace(function.name, engine.tables[f].live());
   }
   std::string out = "(";

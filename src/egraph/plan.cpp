@@ -304,14 +304,14 @@ std::uint8_t magnitude(std::uint32_t rows) {
 }
 
 void add_plan(Engine& engine, Forest& forest, const Query& query,
-              std::optional<std::uint32_t> focus, std::uint32_t rule,
+              std::optional<std::uint32_t> focus, bool only_news, std::uint32_t rule,
               std::span<const QueryTerm> inputs,
               std::map<std::pair<std::uint32_t, std::uint32_t>, double>& fanouts) {
   Planner planner(engine, query, inputs, fanouts);
   std::vector<PlanStep> steps = planner.order(focus);
   if (steps.empty() || (steps[0].kind != StepKind::Scan && steps[0].kind != StepKind::Probe))
     steps.insert(steps.begin(), PlanStep{}); // nothing to iterate over: starts from one empty match
-  PlanEmit emit{rule, {}};
+  PlanEmit emit{rule, only_news, {}};
   for (QueryTerm term : inputs)
     emit.inputs.push_back(planner.operand(term));
   forest.registers = std::max(forest.registers, planner.registers());
@@ -339,12 +339,14 @@ Forest plan_rules(Engine& engine, std::vector<std::uint32_t> rules, Evaluation e
       hopeless |= engine.table(atom.function).live() == 0;
     if (hopeless)
       continue;
-    if (evaluation == Evaluation::Naive || rule.query.atoms.empty()) {
-      add_plan(engine, forest, rule.query, std::nullopt, i, rule.inputs, fanouts);
+    const std::size_t atoms = rule.query.atoms.size();
+    if (evaluation == Evaluation::Naive || atoms == 0 || atoms > kMostFocused) {
+      bool only_news = evaluation == Evaluation::SemiNaive && atoms != 0;
+      add_plan(engine, forest, rule.query, std::nullopt, only_news, i, rule.inputs, fanouts);
       continue;
     }
-    for (std::uint32_t a = 0; a < rule.query.atoms.size(); ++a)
-      add_plan(engine, forest, rule.query, a, i, rule.inputs, fanouts);
+    for (std::uint32_t a = 0; a < atoms; ++a)
+      add_plan(engine, forest, rule.query, a, false, i, rule.inputs, fanouts);
   }
   return forest;
 }
@@ -361,7 +363,7 @@ Forest plan_query(Engine& engine, const Query& query, std::span<const QueryTerm>
   Forest forest;
   std::map<std::pair<std::uint32_t, std::uint32_t>, double> fanouts;
   if (!query.impossible)
-    add_plan(engine, forest, query, std::nullopt, 0, inputs, fanouts);
+    add_plan(engine, forest, query, std::nullopt, false, 0, inputs, fanouts);
   return forest;
 }
 

@@ -54,6 +54,7 @@ struct PlanStep {
 /// A rule matched here; its action's inputs are these operands.
 struct PlanEmit {
   std::uint32_t rule = 0; ///< position in Forest::rules
+  bool only_news = false; ///< a plan over all rows: a match counts if one of its rows is new
   std::vector<Operand> inputs;
 };
 
@@ -86,6 +87,10 @@ struct PlanCache {
 };
 
 enum class Evaluation : std::uint8_t { Naive, SemiNaive };
+
+/// A plan for each atom that may hold the new row takes a number of steps quadratic in the atoms.
+/// Longer premises get one plan over all rows, whose matches are asked for a new row at the end.
+inline constexpr std::size_t kMostFocused = 128;
 
 /// Plans the rules. Rules that ask a table without rows are left out: they cannot match until its
 /// size, and so the plan, changes.

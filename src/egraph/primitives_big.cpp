@@ -171,7 +171,9 @@ void add_bigrat(Signature& s) {
   define(
       s, "pow", +[](Rat a, Rat b) { return power(a, b); });
   define(
-      s, "sqrt", +[](Rat a) { return root(a, 2); });
+      s, "sqrt", +[](Rat a) { // of positive squares
+        return a.numerator().is_zero() ? std::nullopt : root(a, 2);
+      });
   define(
       s, "cbrt", +[](Rat a) { return root(a, 3); });
   define(
@@ -184,6 +186,10 @@ void add_bigrat(Signature& s) {
       s, "denom", +[](Rat a) { return a.denominator(); });
   define(
       s, "to-f64", +[](Rat a) { return a.to_double(); });
+  define(
+      s, "to-i64", +[](Rat a) {
+        return a.denominator() == kOne ? a.numerator().to_i64() : std::nullopt;
+      });
   define(
       s, "<", +[](Rat a, Rat b) { return when(a < b); });
   define(

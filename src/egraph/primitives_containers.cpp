@@ -17,12 +17,12 @@ public:
       : signature_(signature), self_(self), kind_(signature.sort(self).kind) {}
 
   void add(const std::string& name, std::vector<SortId> params, SortId result, PrimBody body,
-           std::optional<SortId> rest = std::nullopt, bool pure = true) {
+           std::vector<SortId> rest = {}, bool pure = true) {
     Primitive primitive;
     primitive.name = name;
     primitive.params = std::move(params);
     primitive.result = result;
-    primitive.rest = rest;
+    primitive.rest = std::move(rest);
     primitive.pure = pure;
     primitive.body = std::move(body);
     signature_.add_primitive(std::move(primitive));
@@ -32,7 +32,7 @@ public:
   /// from nothing) and changes it; false means failure.
   template <class Edit>
   void makes(const std::string& name, std::vector<SortId> params, Edit edit,
-             std::optional<SortId> rest = std::nullopt) {
+             std::vector<SortId> rest = {}) {
     std::uint32_t self = static_cast<std::uint32_t>(self_);
     SortKind kind = kind_;
     bool starts = !params.empty() && params[0] == self_;
@@ -49,7 +49,7 @@ public:
           out = pool.intern(content);
           return true;
         },
-        rest);
+        std::move(rest));
   }
 
   /// A primitive that asks a container: `ask` gets its content.
@@ -111,7 +111,7 @@ void add_vec(Signature& s, SortId self) {
   d.makes("vec-empty", {}, [](PrimContext&, Content&, auto) { return true; });
   d.makes(
       "vec-of", {},
-      [](PrimContext&, Content& c, auto args) { return append_args(c, args, 0), true; }, element);
+      [](PrimContext&, Content& c, auto args) { return append_args(c, args, 0), true; }, {element});
   d.makes("vec-push", {self, element},
           [](PrimContext&, Content& c, auto args) { return c.push_back(args[1]), true; });
   d.makes("vec-pop", {self}, [](PrimContext&, Content& c, auto) {
@@ -128,7 +128,7 @@ void add_vec(Signature& s, SortId self) {
         }
         return true;
       },
-      self);
+      {self});
   d.makes("vec-set", {self, sorts::kI64, element}, [](PrimContext& context, Content& c, auto args) {
     auto at = position(context, args[1], c.size());
     if (at)
@@ -167,7 +167,7 @@ void add_vec(Signature& s, SortId self) {
       out = args[0];
       return true;
     };
-    d.add("vec-union", {self, self}, self, join, std::nullopt, false);
+    d.add("vec-union", {self, self}, self, join, {}, false);
   }
 }
 
@@ -177,7 +177,7 @@ void add_set(Signature& s, SortId self) {
   d.makes("set-empty", {}, [](PrimContext&, Content&, auto) { return true; });
   d.makes(
       "set-of", {},
-      [](PrimContext&, Content& c, auto args) { return append_args(c, args, 0), true; }, element);
+      [](PrimContext&, Content& c, auto args) { return append_args(c, args, 0), true; }, {element});
   d.makes("set-insert", {self, element},
           [](PrimContext&, Content& c, auto args) { return c.push_back(args[1]), true; });
   d.makes("set-remove", {self, element},
@@ -212,7 +212,7 @@ void add_multiset(Signature& s, SortId self) {
   Definer d(s, self);
   d.makes(
       "multiset-of", {},
-      [](PrimContext&, Content& c, auto args) { return append_args(c, args, 0), true; }, element);
+      [](PrimContext&, Content& c, auto args) { return append_args(c, args, 0), true; }, {element});
   d.makes("multiset-empty", {}, [](PrimContext&, Content&, auto) { return true; });
   d.makes("multiset-single", {element, sorts::kI64},
           [](PrimContext& context, Content& c, auto args) {
@@ -327,7 +327,7 @@ void add_multiset(Signature& s, SortId self) {
           out = content[0];
           return true;
         },
-        std::nullopt, false);
+        {}, false);
   }
   d.asks("multiset-count", {self, element}, sorts::kI64,
          [](PrimContext& context, auto content, const Value* args, Value& out) {
@@ -349,6 +349,10 @@ void add_map(Signature& s, SortId self) {
   SortId key = s.sort(self).args[0], value = s.sort(self).args[1];
   Definer d(s, self);
   d.makes("map-empty", {}, [](PrimContext&, Content&, auto) { return true; });
+  d.makes(
+      "map-of", {},
+      [](PrimContext&, Content& c, auto args) { return append_args(c, args, 0), true; },
+      {key, value});
   d.makes("map-insert", {self, key, value}, [](PrimContext&, Content& c, auto args) {
     c.push_back(args[1]);
     c.push_back(args[2]);

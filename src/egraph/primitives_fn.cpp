@@ -100,7 +100,7 @@ void add_fn_primitives(Signature& signature, SortId self) {
   Primitive make;
   make.name = "unstable-fn"; // its arguments are checked by the type checker
   make.params = {sorts::kString};
-  make.rest = sorts::kString;
+  make.rest = {sorts::kString};
   make.result = self;
   make.body = [self](PrimContext& context, const Value* args, std::size_t count, Value& out) {
     // The name, and after a zero byte which of its meanings; without that the first one that fits.

@@ -121,6 +121,13 @@ void add_builtin_primitives(Signature& s) {
     return args[0] != args[1];
   };
   s.add_primitive(different);
+  Primitive same = different;
+  same.name = "value-eq";
+  same.body = [](PrimContext&, const Value* args, std::size_t, Value& out) {
+    out = 0;
+    return args[0] == args[1];
+  };
+  s.add_primitive(same);
   Primitive equal = different;
   equal.name = "bool-eq";
   equal.result = sorts::kBool;

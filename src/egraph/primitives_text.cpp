@@ -8,7 +8,7 @@ void add_text_primitives(Signature& s) {
   Primitive concat;
   concat.name = "+";
   concat.params = {sorts::kString, sorts::kString};
-  concat.rest = sorts::kString;
+  concat.rest = {sorts::kString};
   concat.result = sorts::kString;
   concat.body = [](PrimContext& context, const Value* args, std::size_t count, Value& out) {
     std::string text;

@@ -139,8 +139,6 @@ private:
     return engine_.signature.function(node.function).name;
   }
 
-  static bool is_map(const TermGraph::Node& node) { return node.container == "map-insert"; }
-
   void append(std::string& out, std::uint32_t root) {
     struct Frame {
       std::uint32_t node;
@@ -154,11 +152,7 @@ private:
       } else if (node.is_literal) {
         out += show_value(engine_, node.sort, node.value);
       } else {
-        // A map is written as one insertion inside the next.
-        std::size_t opened = is_map(node) ? node.children.size() / 2 : 1;
-        for (std::size_t i = 0; i < opened; ++i)
-          out += (i == 0 ? "(" : " (") + head(node);
-        out += is_map(node) ? " (map-empty)" : "";
+        out += "(" + head(node);
         stack.push_back({index, 0});
       }
     };
@@ -171,7 +165,7 @@ private:
         stack.pop_back();
         continue;
       }
-      out += is_map(node) && frame.next > 0 && frame.next % 2 == 0 ? ") " : " ";
+      out += " ";
       enter(node.children[frame.next++]);
     }
   }

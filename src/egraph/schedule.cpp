@@ -3,6 +3,7 @@
 #include "support/fail.h"
 
 #include <algorithm>
+#include <compare>
 #include <limits>
 
 namespace egret::egraph {
@@ -58,13 +59,22 @@ struct RuleMatches {
   bool complete = true; ///< all matches were found
 };
 
-/// Matches the rules that were last run at the same time, together.
+/// How rules are matched; those that agree in it see the same rows and are matched together.
+struct Group {
+  bool naive = false;
+  bool whole = false; ///< by one plan over all rows
+  bool include_subsumed = false;
+  std::uint32_t seen = 0; ///< when they were last run
+  auto operator<=>(const Group&) const = default;
+};
+
 void match_group(Engine& engine, RulesetId ruleset, const std::vector<std::uint32_t>& rules,
-                 bool naive, std::uint32_t seen, std::vector<RuleMatches>& out) {
+                 const Group& group, std::vector<RuleMatches>& out) {
   Clock::time_point start = Clock::now();
-  const Forest& forest = planned(engine, ruleset, rules, naive);
+  const Forest& forest = planned(engine, ruleset, rules, group.naive);
   MatchOptions options;
-  options.seen = naive ? 0 : seen;
+  options.seen = group.seen;
+  options.include_subsumed = group.include_subsumed;
   Matcher matcher(engine, forest, options);
   std::vector<Matches> found = matcher.run();
   double seconds = seconds_since(start);
@@ -109,8 +119,6 @@ void act_on(Engine& engine, std::vector<RuleMatches>& all) {
     actor.end_phase();
 }
 
-constexpr std::size_t kMostAtoms = 128;
-
 bool has_news(const Engine& engine, const Rule& rule) {
   for (const TableAtom& atom : rule.query.atoms) {
     const Table& table = engine.table(atom.function);
@@ -144,27 +152,25 @@ bool run_ruleset(Engine& engine, RulesetId ruleset, ScheduleState& state,
   Clock::time_point start = Clock::now();
   std::vector<std::uint32_t> rules = rules_of(engine, ruleset);
   std::uint32_t next_release = std::numeric_limits<std::uint32_t>::max();
-  // Rules that were last run at the same time see the same new rows and are matched together.
-  std::map<std::pair<bool, std::uint32_t>, std::vector<std::uint32_t>> groups;
+  std::map<Group, std::vector<std::uint32_t>> groups;
   for (std::uint32_t r : rules) {
     const Rule& rule = engine.rules[r];
     if (back_off && rule.banned_until > engine.now) {
       next_release = std::min(next_release, rule.banned_until);
       continue;
     }
-    // Semi-naive evaluation has a plan for each atom, which is quadratic: huge premises are matched
-    // as a whole when anything they ask for is new.
-    bool huge = rule.query.atoms.size() > kMostAtoms;
-    if (huge && !rule.naive && engine.seminaive && !has_news(engine, rule))
-      continue;
-    bool naive = rule.naive || !engine.seminaive || huge;
+    bool naive = rule.naive || !engine.seminaive;
     if (rule.query.atoms.empty() && rule.seen != 0 && !naive)
       continue; // it can find nothing new
-    groups[{naive, naive ? 0 : rule.seen}].push_back(r);
+    // A premise that is matched as a whole has no root to be passed over at, so that is done here.
+    bool whole = !naive && rule.query.atoms.size() > kMostFocused;
+    if (whole && !has_news(engine, rule))
+      continue;
+    groups[{naive, whole, rule.include_subsumed, naive ? 0 : rule.seen}].push_back(r);
   }
   std::vector<RuleMatches> matches;
-  for (const auto& [key, group] : groups)
-    match_group(engine, ruleset, group, key.first, key.second, matches);
+  for (const auto& [group, members] : groups)
+    match_group(engine, ruleset, members, group, matches);
   if (back_off) {
     hold_back(engine, *back_off, matches);
     for (std::uint32_t r : rules) {

@@ -11,7 +11,7 @@ bool is_space(char c) {
   return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f' || c == '\v';
 }
 bool ends_token(char c) {
-  return is_space(c) || c == '(' || c == ')' || c == ';' || c == '"';
+  return is_space(c) || c == '(' || c == ')' || c == ';'; // a quote inside a name belongs to it
 }
 
 /// Fills `node` from a bare token: an integer, a float, or else a symbol.

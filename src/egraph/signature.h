@@ -62,7 +62,8 @@ struct Function {
   SortId output{};
   std::uint64_t cost = 1;
   bool unextractable = false;
-  bool hidden = false; ///< a global: absent from sizes, extraction and listings
+  bool hidden = false;   ///< a global: absent from sizes, extraction and listings
+  bool unlisted = false; ///< absent from the listing of all sizes
   std::optional<ActionProgram>
       merge; ///< Function: registers 0 and 1 are old and new; absent for :no-merge
   Span span;
@@ -82,16 +83,19 @@ using PrimBody =
 struct Primitive {
   std::string name;
   std::vector<SortId> params;
-  std::optional<SortId> rest; ///< sort of any further arguments
+  std::vector<SortId> rest; ///< sorts of further arguments, which come any number of times
   SortId result{};
   bool any = false; ///< all arguments have one sort, whichever (`params` gives only their number)
   bool result_is_arg = false; ///< with `any`: the result has that sort too
   bool pure = true;           ///< depends on its arguments only, and writes nothing
   bool concurrent = false;    ///< does not even intern a value: several threads may run it
   bool accepts(std::size_t count) const {
-    return rest ? count >= params.size() : count == params.size();
+    return rest.empty() ? count == params.size()
+                        : count >= params.size() && (count - params.size()) % rest.size() == 0;
   }
-  SortId param(std::size_t i) const { return i < params.size() ? params[i] : *rest; }
+  SortId param(std::size_t i) const {
+    return i < params.size() ? params[i] : rest[(i - params.size()) % rest.size()];
+  }
   PrimBody body;
 };
 

@@ -51,11 +51,11 @@ inline bool Walker::accept(const PlanStep& step, const Matcher::Node& node, std:
 
 /// Enters a node: finds its first candidate. For steps with at most one result the work is done
 /// here.
-bool Walker::first(std::uint32_t index, Frame& frame) {
+bool Walker::first(std::uint32_t index, bool news_above, Frame& frame) {
   const PlanStep& step = matcher_.forest_.nodes[index].step;
   const Matcher::Node& node = matcher_.nodes_[index];
   ++visits_[index];
-  frame = {index, ColumnIndex::kEnd, node.high, 0};
+  frame = {index, ColumnIndex::kEnd, node.high, 0, news_above, news_above};
   switch (step.kind) {
   case StepKind::Start:
     return true;
@@ -66,6 +66,7 @@ bool Walker::first(std::uint32_t index, Frame& frame) {
     for (Operand operand : step.key)
       key_.push_back(value(operand));
     std::uint32_t row = node.table->find(key_.data());
+    frame.news |= row >= node.border;
     return row != Table::kNone && row >= node.low && row < node.high && accept(step, node, row);
   }
   case StepKind::Scan:
@@ -98,6 +99,7 @@ bool Walker::advance(Frame& frame) {
       prefetch_children(node, row);
       if (accept(step, node, row)) {
         frame.child = 0;
+        frame.news = frame.news_above || row >= node.border;
         return true;
       }
     }
@@ -115,14 +117,17 @@ bool Walker::advance(Frame& frame) {
     }
     if (row < node.high && accept(step, node, row)) {
       frame.child = 0;
+      frame.news = frame.news_above || row >= node.border;
       return true;
     }
   }
   return false;
 }
 
-void Walker::emit(const PlanNode& node) {
+void Walker::emit(const PlanNode& node, bool news) {
   for (const PlanEmit& emit : node.emits) {
+    if (emit.only_news && !news)
+      continue;
     Matches& matches = (*matches_)[emit.rule];
     for (Operand operand : emit.inputs)
       matches.words.push_back(value(operand));
@@ -137,13 +142,13 @@ void Walker::walk(std::uint32_t root, std::uint32_t low, std::uint32_t high) {
   std::vector<Frame> stack(1);
   if (matcher_.forest_.nodes[root].step.kind == StepKind::Scan) {
     visits_[root] += low == matcher_.nodes_[root].low; // once, however the rows are split
-    stack[0] = {root, low, high, 0};
+    stack[0] = {root, low, high, 0, false, false};
     if (!advance(stack[0]))
       return;
-  } else if (!first(root, stack[0])) {
+  } else if (!first(root, false, stack[0])) {
     return;
   }
-  emit(matcher_.forest_.nodes[root]);
+  emit(matcher_.forest_.nodes[root], stack[0].news);
   constexpr std::uint64_t kBetweenLooks = std::uint64_t{1} << 16;
   while (!stack.empty() && !stopped_) {
     if (++steps_ % kBetweenLooks == 0 && matcher_.engine_.limits.late())
@@ -155,8 +160,8 @@ void Walker::walk(std::uint32_t root, std::uint32_t low, std::uint32_t high) {
       if (!matcher_.nodes_[child].active)
         continue;
       Frame next;
-      if (first(child, next)) {
-        emit(matcher_.forest_.nodes[child]);
+      if (first(child, top.news, next)) {
+        emit(matcher_.forest_.nodes[child], next.news);
         if (!matcher_.forest_.nodes[child].children.empty() || matcher_.nodes_[child].index ||
             matcher_.forest_.nodes[child].step.kind == StepKind::Scan)
           stack.push_back(next);
@@ -164,7 +169,7 @@ void Walker::walk(std::uint32_t root, std::uint32_t low, std::uint32_t high) {
       continue;
     }
     if (advance(top))
-      emit(plan);
+      emit(plan, top.news);
     else
       stack.pop_back();
   }

@@ -30,12 +30,14 @@ private:
     std::uint32_t row;   ///< the next candidate
     std::uint32_t end;   ///< Scan: where the rows end
     std::uint32_t child; ///< the next child to enter, for the current row
+    bool news_above;     ///< a row of an enclosing step is new
+    bool news;           ///< that, or the current row is
   };
-  bool first(std::uint32_t node, Frame& frame);
+  bool first(std::uint32_t node, bool news_above, Frame& frame);
   bool advance(Frame& frame);
   bool accept(const PlanStep& step, const Matcher::Node& node, std::uint32_t row);
   bool primitive(const PlanStep& step);
-  void emit(const PlanNode& node);
+  void emit(const PlanNode& node, bool news);
   static void prefetch_children(const Matcher::Node& node, std::uint32_t row);
   Value value(Operand operand) const {
     return operand.is_const ? operand.value : registers_[operand.value];

@@ -43,8 +43,7 @@ std::vector<std::uint32_t> count_uses(const Graph& graph, const std::vector<bool
   }
   std::vector<NodeId> outputs = graph.outputs;
   std::ranges::sort(outputs);
-  auto repeats = std::ranges::unique(outputs);
-  outputs.erase(repeats.begin(), repeats.end());
+  outputs.erase(std::unique(outputs.begin(), outputs.end()), outputs.end());
   for (NodeId id : outputs)
     uses[id] += 2;
   return uses;

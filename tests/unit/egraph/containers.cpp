@@ -36,7 +36,15 @@ TEST(Containers, SetsMapsMultisetsAndPairs) {
     (check (= (pair-second (pair 1 "x")) "x"))
     (union (Num 1) (Num 2)) (check (= (set-length $s) 1)))");
   EXPECT_EQ(s.run("(extract $m)"),
-            "(map-insert (map-insert (map-empty) \"b\" (Num 1)) \"a\" (Num 1))\n");
+            "(map-of \"b\" (Num 1) \"a\" (Num 1))\n");
+}
+
+TEST(Containers, AMapIsPrintedAsItCanBeRead) {
+  Session s;
+  std::string map = s.run(R"((sort Mp (Map i64 String)) (let $m (map-of 2 "b" 1 "x" 1 "a")) (extract $m))");
+  EXPECT_EQ(map, "(map-of 1 \"a\" 2 \"b\")\n"); // of two entries with one key the later one holds
+  s.run("(check (= $m " + map + ")) (check (= (map-of) (map-empty)))");
+  EXPECT_NE(test::error_of("(sort Mp (Map i64 String)) (map-of 1 \"a\" 2)"), "");
 }
 
 TEST(Containers, FunctionValuesAreAppliedAndMapped) {
@@ -60,7 +68,9 @@ TEST(BigNumbers, ArithmeticIsExact) {
     (let $third (bigrat (bigint 1) (bigint 3)))
     (check (= (+ $third (+ $third $third)) (bigrat (bigint 5) (bigint 5))))
     (check (= (floor (bigrat (bigint -1) (bigint 2))) (bigrat (bigint -1) (bigint 1))))
-    (check (= (sqrt (bigrat (bigint 4) (bigint 9))) (bigrat (bigint 2) (bigint 3)))))");
+    (check (= (sqrt (bigrat (bigint 4) (bigint 9))) (bigrat (bigint 2) (bigint 3))))
+    (fail (sqrt (bigrat (bigint 0) (bigint 1)))) (fail (to-i64 $third))
+    (check (= (to-i64 (* $third (bigrat (bigint 6) (bigint 1)))) 2)))");
   EXPECT_EQ(s.run("(extract (* $a (bigint 1000)))"),
             "(from-string \"123456789012345678901234567890000\")\n");
 }

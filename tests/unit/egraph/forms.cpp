@@ -105,6 +105,22 @@ TEST(Forms, DeletedAndSubsumedRowsInRules) {
   EXPECT_EQ(s.size("again"), 1u);
 }
 
+TEST(Forms, InternalOptionsHideTablesAndShowSubsumedRows) {
+  Session s;
+  s.run(R"((datatype M (N i64)) (relation live (M)) (relation any (M))
+    (function f (M) i64 :merge old :internal-hidden) (constructor K () M :internal-let)
+    (N 1) (N 2) (subsume (N 1)) (set (f (K)) 3)
+    (rule ((= x (N _))) ((live x)))
+    (rule ((= x (N _))) ((any x)) :internal-include-subsumed)
+    (run 1) (check (= (f (K)) 3)))");
+  EXPECT_EQ(s.run("(print-size)"), "((N 2)\n (any 2)\n (live 1))\n");
+}
+
+TEST(Forms, NamesMayHoldQuotesAndValuesAreCompared) {
+  Session s;
+  s.run(R"((let f"2 1) (check (= f"2 1)) (check (value-eq f"2 1)) (fail (check (value-eq f"2 2))))");
+}
+
 TEST(Forms, FailKeepsWhatTheCommandDidBeforeItFailed) {
   Session s;
   s.run(R"((datatype M (A) (B) (C)) (function f () M :no-merge)

@@ -78,6 +78,64 @@ TEST(Matching, ManyRowsAreSharedAmongThreadsInTheOrderOfOne) {
   }
 }
 
+/// Rules whose premises make containers, apply functions and intern numbers, beside some that do
+/// not: only the latter may be shared among threads.
+const char* const kValues = R"(
+  (datatype M (Num i64)) (sort V (Vec i64)) (sort S (Set i64)) (sort F (UnstableFn (i64) i64))
+  (sort T (MultiSet i64)) (relation n (i64)) (relation pairs (V i64)) (relation out (S))
+  (relation small (i64)) (relation texts (String)) (relation halves (f64)) (relation bags (T))
+  (function twice (i64) i64 :merge old)
+  (rule ((n x) (= v (vec-of x (* x 1000003))) (= y (vec-get v 1))) ((pairs v y)))
+  (rule ((pairs v y) (= s (set-of y (vec-length v)))) ((out s)))
+  (rule ((n x) (< x 20000) (!= x 7)) ((small x)))
+  (rule ((n x) (= t (to-string x)) (= h (/ (to-f64 x) 2.0))) ((texts t) (halves h)))
+  (rule ((n x) (= y (unstable-app (unstable-fn "*" 3000000) x)) (> y 0)) ((set (twice x) y)))
+  (rule ((small x)
+         (= b (unstable-multiset-map (unstable-fn "+" 5000000000) (multiset-of x x 1)))) ((bags b)))
+)";
+
+TEST(Matching, PremisesThatMakeValuesGiveTheSameForEveryNumberOfThreads) {
+  std::string facts;
+  for (int i = 0; i < 18000; ++i)
+    facts += "(n " + std::to_string(i) + ")";
+  std::vector<std::string> dumps;
+  for (int threads : {1, 4}) {
+    Session session;
+    session.interpreter.engine.threads = threads;
+    session.run(kValues + facts + "(run 3)");
+    EXPECT_EQ(session.size("out"), 18000u);
+    EXPECT_EQ(session.size("bags"), 17999u);
+    dumps.push_back(to_json(session.interpreter.engine, {}));
+  }
+  EXPECT_EQ(dumps[0], dumps[1]);
+}
+
+/// A premise of `atoms` facts over as many relations, with two matches; a merge adds up what is
+/// set, so a match that comes twice shows.
+std::string long_premise(int atoms) {
+  std::string relations, premise, facts;
+  for (int i = 0; i < atoms; ++i) {
+    std::string name = "r" + std::to_string(i);
+    relations += "(relation " + name + " (i64))";
+    premise += "(" + name + " x)";
+    facts += "(" + name + " 10)(" + name + " 20)";
+  }
+  return relations + "(function sum () i64 :merge (+ old new))(set (sum) 0)" + "(rule (" +
+         premise + ") ((set (sum) x)))" + facts;
+}
+
+TEST(Matching, PremisesOfAnyLengthMatchOnlyWhatIsNew) {
+  for (int atoms : {3, 128, 129, 300}) {
+    Session s;
+    s.run(long_premise(atoms) + "(run 3)(check (= (sum) 30))");
+    s.run("(r0 40)(r2 40)(run 2)(check (= (sum) 30))"); // matches nothing yet
+    std::string rest;
+    for (int i = 1; i < atoms; ++i)
+      rest += "(r" + std::to_string(i) + " 40)";
+    s.run(rest + "(run 2)(check (= (sum) 70))");
+  }
+}
+
 TEST(Matching, FewRowsStayWithOneThread) {
   Session session;
   session.run(kPaths + chains(20) + "(run 3)");
