@@ -55,13 +55,46 @@ Node::~Node() {
   dying = nullptr;
 }
 
+namespace {
+
+// All handles. Nothing is locked while its mutex is held but a handle's own.
+struct HandleList {
+  std::mutex mutex;
+  Handle* first = nullptr;
+};
+
+HandleList& all_handles() noexcept {
+  static auto* const list = new HandleList; // outlives tensors of static duration
+  return *list;
+}
+
+} // namespace
+
 Handle::Handle(NodePtr node)
     : shape(node->form.shape), dtype(node->form.dtype), node_(std::move(node)) {
   node_->handles.fetch_add(1, std::memory_order_relaxed);
+  HandleList& list = all_handles();
+  std::lock_guard lock(list.mutex);
+  behind_ = list.first;
+  if (behind_)
+    behind_->before_ = this;
+  list.first = this;
 }
 
 Handle::~Handle() {
   node_->handles.fetch_sub(1, std::memory_order_relaxed);
+  HandleList& list = all_handles();
+  std::lock_guard lock(list.mutex); // let go before the members are destroyed
+  (before_ ? before_->behind_ : list.first) = behind_;
+  if (behind_)
+    behind_->before_ = before_;
+}
+
+void for_each_handle(const std::function<void(const Handle&)>& visit) {
+  HandleList& list = all_handles();
+  std::lock_guard lock(list.mutex);
+  for (const Handle* h = list.first; h; h = h->behind_)
+    visit(*h);
 }
 
 NodePtr Handle::node() const {

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -93,10 +94,15 @@ public:
   const DType dtype;
 
 private:
+  friend void for_each_handle(const std::function<void(const Handle&)>& visit);
   mutable std::mutex mutex_;
   NodePtr node_;
   std::shared_ptr<GradSlot> slot_;
+  Handle *before_ = nullptr, *behind_ = nullptr; ///< in the list of all handles
 };
+
+/// Visits all handles of all threads. `visit` must not make or drop handles.
+void for_each_handle(const std::function<void(const Handle&)>& visit);
 
 /// The way from Tensors to nodes and back.
 struct Access {

@@ -2,6 +2,8 @@
 #include "egret/counters.h"
 #include "egret/functional.h"
 #include "egret/grad.h"
+#include "egret/nn.h"
+#include "egret/optim.h"
 #include "egret/passes.h"
 #include "runtime/runtime.h"
 
@@ -209,6 +211,51 @@ TEST(InPlace, AllCopiesOfAHandleSeeAnUpdateAndNothingElseDoes) {
   EXPECT_EQ(view.to_vector(), (std::vector<float>{1, 2}));
   EXPECT_EQ(earlier.to_vector(), (std::vector<float>{10, 20}));
   EXPECT_EQ(clone.to_vector(), (std::vector<float>{1, 2}));
+}
+
+TEST(Lazy, HeldValuesOfWhatAReadComputesAndForgetsComeWithIt) {
+  const Tensor x = tensor({1.0, 2.0}), other = tensor({3.0, 4.0});
+  Tensor shared = (x * 2).exp(); // forgotten below: nobody holds it
+  const Tensor read = shared.sum(), beside = shared * 3, apart = other * 3;
+  const Tensor held = x + 1, on_held = held * 2, also_on_held = held * 3;
+  shared = Tensor();
+  EXPECT_NEAR(read.item(), std::exp(2.0) + std::exp(4.0), 1e-3);
+  EXPECT_TRUE(beside.is_materialized());
+  EXPECT_FALSE(apart.is_materialized());
+  on_held.eval();
+  EXPECT_TRUE(held.is_materialized());
+  EXPECT_FALSE(also_on_held.is_materialized()); // it costs no more later
+}
+
+// What a step reads is a loss; parameters, optimizer and generator go on from step to step unread.
+TEST(Lazy, ATrainingLoopWithoutCompileMakesNoPlansAfterItsFirstSteps) {
+  for (bool reads_before_backward : {false, true}) {
+    Generator g(1);
+    nn::Mlp model({8, 16, 4}, g);
+    optim::AdamW optimizer(nn::named_parameters(model), {.lr = 0.01});
+    auto step = [&] {
+      const Tensor x = dropout(randn({4, 8}, g), 0.1, g), y = randint({4}, 0, 4, g);
+      const Tensor loss = cross_entropy(model(x), y);
+      if (reads_before_backward)
+        loss.item();
+      optimizer.zero_grad();
+      loss.backward();
+      optim::clip_grad_norm(optimizer.parameters(), 1.0);
+      optimizer.step();
+      return loss.item();
+    };
+    for (int i = 0; i < 3; ++i)
+      step();
+    Counters before = counters();
+    step();
+    const std::uint64_t kernels = (counters() - before).kernels_launched;
+    before = counters();
+    for (int i = 0; i < 5; ++i)
+      step();
+    const Counters spent = counters() - before;
+    EXPECT_EQ(spent.compiles, 0u) << reads_before_backward;
+    EXPECT_EQ(spent.kernels_launched, 5 * kernels) << reads_before_backward;
+  }
 }
 
 TEST(InPlace, UpdatesKeepShapeAndDType) {
