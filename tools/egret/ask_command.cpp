@@ -2,6 +2,7 @@
 #include "addition.h"
 #include "commands.h"
 #include "console.h"
+#include "device_option.h"
 
 #include "egret/checkpoint.h"
 
@@ -15,6 +16,7 @@ namespace egret::tool {
 namespace {
 
 struct AskOptions {
+  std::string device;
   std::string model = "addition.safetensors";
   std::vector<std::string> sums;
   bool json = false;
@@ -90,7 +92,11 @@ void add_ask_command(CLI::App& app) {
                       "Sums such as 123+456; without any they are read from stdin, one a line");
   command->add_option("--model", options->model, "The checkpoint")->capture_default_str();
   command->add_flag("--json", options->json, "One JSON object a line");
-  command->callback([options] { ask(*options); });
+  add_device_option(*command, options->device);
+  command->callback([options] {
+    turn_to(options->device);
+    ask(*options);
+  });
 }
 
 } // namespace egret::tool

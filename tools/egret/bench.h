@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,24 +23,39 @@ struct Check {
 /// own kernels.
 enum class Limit { None, PeakFma, Copy, Read };
 
-/// The rate that limits a workload: f32 operations a second, or bytes a second of a copy or read of
-/// as many bytes. Measured when first asked for and then remembered; 0 for None.
+/// The rate that limits a workload on the device in use: f32 operations a second (of a CPU), or
+/// bytes a second of a copy or read of as many bytes. Measured when first asked for and then
+/// remembered; 0 for None and for what is not known of the device.
 double ceiling(Limit limit, double bytes);
+
+/// One product of matrices: what cuBLAS is asked for beside a workload that is made of it.
+struct Product {
+  std::int64_t m = 0, n = 0, k = 0;
+  DType dtype = DType::F32; ///< of all three; sums are in f32
+  bool turned = false;      ///< the right factor is [n, k]
+};
 
 /// A workload that is ready to run. Everything it needs stands in memory.
 struct Case {
   std::function<std::vector<Tensor>()> run; ///< once; returns what it computed
   double flops = 0, bytes = 0; ///< of one run: arithmetic that the definition asks for; inputs and
                                ///< outputs once each
+  double tokens = 0;           ///< of one run; 0: it has none
+  std::optional<Product> product = std::nullopt; ///< cuBLAS's share of it
   /// Compares what a run returned (or left in its state) with the reference.
   std::function<Check(const std::vector<Tensor>& outputs)> check;
 };
+
+/// The machine that a workload is judged on. It runs on any other with the memory for it.
+enum class Judged { Cpu, Cuda, Both };
 
 struct Workload {
   std::string name, what, dtype;
   Limit limit = Limit::None;
   std::function<Case()> make; ///< empty for the ceilings themselves
   double ceiling_bytes = 0;   ///< of a ceiling
+  Judged judged = Judged::Cpu;
+  double memory = 0; ///< bytes of the device that a run takes, roughly; 0: few
 };
 
 /// All of them, in the order of the list. Names are unique.
@@ -61,10 +77,16 @@ struct Sample {
 
 using Function = std::function<Tensor(const std::vector<Tensor>&)>;
 
+/// Inputs of a run; other ones for each number.
+using MakeInputs = std::function<std::vector<Tensor>(std::uint64_t set)>;
+
 /// A case whose run is one compiled function of inputs, checked by the reference on a sample of
-/// them.
-Case pure_case(const std::string& name, const Function& function, const std::vector<Tensor>& inputs,
-               std::function<Sample()> sample, double tolerance);
+/// them. On a GPU as many sets of inputs take turns as it takes to go beyond its cache.
+Case pure_case(const std::string& name, const Function& function, const MakeInputs& make,
+               std::function<Sample(const std::vector<Tensor>&)> sample, double tolerance);
+
+/// How many sets of inputs of so many bytes take turns on the device in use.
+std::size_t sets_of(double bytes);
 
 /// Runs `make` with the reference executor in place of the compiler.
 std::vector<double> by_reference(const std::function<Tensor()>& make);
@@ -93,7 +115,9 @@ struct Measurement {
   bool cache_hit = false;
   double ceiling = 0,
          of_ceiling = 0; ///< of the workload's limit, and the share of it that was reached; 0: none
-  std::string json() const; ///< one line
+  double tokens_per_second = 0;
+  double cublas_ms = 0, of_cublas = 0; ///< its product by cuBLAS, and that over ms_median; 0: none
+  std::string json() const;            ///< one line
 };
 
 struct MeasureOptions {
@@ -101,6 +125,22 @@ struct MeasureOptions {
   int reps = 20;      ///< at least
 };
 
+/// Throws Error(Memory) when the device in use is too small for the workload.
 Measurement measure(const Workload& workload, const MeasureOptions& options);
+
+/// Seconds of one run, sorted, and how many runs they were taken from.
+struct Times {
+  std::vector<double> seconds;
+  std::int64_t runs = 0;
+  double median() const { return seconds[seconds.size() / 2]; }
+};
+/// On a CPU each run is waited for. On a GPU rounds of `reps` runs or more are queued behind a
+/// stream that is kept busy meanwhile, and timed by the device: what is measured is the device's
+/// work.
+Times time_runs(const std::function<void()>& run, const MeasureOptions& options);
+
+/// Seconds that cuBLAS takes for a product of random matrices on the GPU in use, timed as
+/// time_runs() does; 0 where there is no GPU or no cuBLAS.
+double cublas_seconds(const Product& product, const MeasureOptions& options);
 
 } // namespace egret::tool::bench

@@ -2,6 +2,9 @@
 #include "bench.h"
 #include "commands.h"
 #include "console.h"
+#include "device_option.h"
+
+#include "egret/device.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -14,17 +17,28 @@ namespace {
 
 struct BenchOptions {
   std::vector<std::string> names;
-  std::string device = "cpu", effort = "none";
+  std::string device, effort = "none";
   int threads = 0;
   bench::MeasureOptions measure;
   bool list = false, json = false;
 };
 
-/// Names as given, or those that a name with * stands for.
+const char* shown(bench::Judged judged) {
+  return judged == bench::Judged::Cpu ? "cpu" : judged == bench::Judged::Cuda ? "cuda" : "both";
+}
+
+bool judged_here(const bench::Workload& workload) {
+  const bool cpu = device() == "cpu";
+  return workload.judged == bench::Judged::Both ||
+         workload.judged == (cpu ? bench::Judged::Cpu : bench::Judged::Cuda);
+}
+
+/// Names as given, or those that a name with * stands for; without names, what is judged on the
+/// device in use.
 std::vector<const bench::Workload*> chosen(const std::vector<std::string>& names) {
   std::vector<const bench::Workload*> list;
   for (const auto& workload : bench::workloads())
-    if (names.empty())
+    if (names.empty() && judged_here(workload))
       list.push_back(&workload);
   for (const auto& name : names) {
     std::size_t before = list.size();
@@ -42,9 +56,14 @@ std::vector<const bench::Workload*> chosen(const std::vector<std::string>& names
 }
 
 std::string speed(const bench::Measurement& m) {
-  double seconds = m.ms_median / 1e3;
-  return m.flops > 8 * m.bytes ? fmt::format("{:.1f} GFLOP/s", m.flops / seconds / 1e9)
-                               : fmt::format("{:.1f} GB/s", m.bytes / seconds / 1e9);
+  const double seconds = m.ms_median / 1e3;
+  if (m.tokens_per_second > 0)
+    return count_text(m.tokens_per_second) + " tokens/s";
+  const bool arithmetic = m.flops > 8 * m.bytes;
+  const double rate = (arithmetic ? m.flops : m.bytes) / seconds / 1e9;
+  const char* unit = arithmetic ? "FLOP/s" : "B/s";
+  return rate >= 1e4 ? fmt::format("{:.2f} T{}", rate / 1e3, unit)
+                     : fmt::format("{:.1f} G{}", rate, unit);
 }
 
 const char* shown(bench::Limit limit) {
@@ -64,12 +83,13 @@ const char* shown(bench::Limit limit) {
 void run_bench(const BenchOptions& options) {
   if (options.list) {
     for (const auto& workload : bench::workloads())
-      fmt::print("{:<36} {}\n", workload.name, workload.what);
+      fmt::print("{:<37} {:<5} {}\n", workload.name, shown(workload.judged), workload.what);
     return;
   }
   if (options.threads > 0)
     setenv("EGRET_THREADS", std::to_string(options.threads).c_str(),
            1); // read when the device is made, which is below
+  turn_to(options.device);
   auto list = chosen(options.names);
   if (!options.json)
     fmt::print("{:<34} {:>10} {:>10} {:>15} {:>17} {:>7} {:>9}  {}\n", "workload", "median ms",
@@ -84,7 +104,8 @@ void run_bench(const BenchOptions& options) {
     } else {
       std::string share = m.ceiling > 0 && !is_ceiling
                               ? fmt::format("{:.2f} {}", m.of_ceiling, shown(workload->limit))
-                              : "";
+                          : m.of_cublas > 0 ? fmt::format("{:.3f} of cuBLAS", m.of_cublas)
+                                            : "";
       std::string verified =
           is_ceiling ? "" : fmt::format("{} ({:.1e})", m.verified ? "yes" : "NO", m.max_error);
       fmt::print("{:<34} {:>10.4f} {:>10.4f} {:>15} {:>17} {:>7} {:>9.2f}  {}\n", m.name,
@@ -104,8 +125,8 @@ namespace bench {
 const std::vector<Workload>& workloads() {
   static const std::vector<Workload> list = [] {
     std::vector<Workload> all;
-    for (auto part :
-         {ceiling_workloads, matmul_workloads, elementwise_workloads, training_workloads, llama_workloads})
+    for (auto part : {ceiling_workloads, matmul_workloads, elementwise_workloads,
+                      training_workloads, llama_workloads})
       for (auto& workload : part())
         all.push_back(std::move(workload));
     return all;
@@ -119,14 +140,13 @@ void add_bench_command(CLI::App& app) {
   auto options = std::make_shared<BenchOptions>();
   auto* command = app.add_subcommand("bench", "Time workloads, and verify each in the same run");
   command->footer(
-      "A name may hold one *, as in matmul_f32_*. Without names all are run.\n"
+      "A name may hold one *, as in matmul_f32_*. Without names those are run that are judged\n"
+      "on the device.\n"
       "Times are of a run whose plan is made; the first call's extra time is compile_seconds.");
   command->add_option("names", options->names, "Workloads");
   command->add_flag("--list", options->list, "List them");
-  command->add_option("--device", options->device, "Where to run")
-      ->check(CLI::IsMember({"cpu"}))
-      ->capture_default_str();
-  command->add_option("--threads", options->threads, "Threads to use; 0: one a core")
+  add_device_option(*command, options->device);
+  command->add_option("--threads", options->threads, "Threads of the CPU; 0: one a core")
       ->check(CLI::Range(0, 4096))
       ->capture_default_str();
   command

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <fmt/format.h>
 #include <limits>
-#include <numeric>
 
 namespace egret::tool::bench {
 
@@ -15,25 +14,57 @@ namespace {
 Tensor matmul_ab(const std::vector<Tensor>& in) {
   return matmul(in[0], in[1]);
 }
+Tensor matmul_abt(const std::vector<Tensor>& in) {
+  return matmul(in[0], in[1].transpose());
+}
 Tensor linear_relu(const std::vector<Tensor>& in) {
   return relu(matmul(in[0], in[1]) + in[2]);
 }
-
-Tensor attention(const std::vector<Tensor>& in) {
-  Tensor scores =
-      matmul(in[0], in[1].transpose()) / std::sqrt(static_cast<double>(in[0].size(-1))) + in[3];
-  Tensor e = exp(scores - scores.max(-1, true));
-  return matmul(e / e.sum(-1, true), in[2]);
+Tensor linear_gelu(const std::vector<Tensor>& in) {
+  return gelu(matmul(in[0], in[1]) + in[2], Gelu::Tanh);
 }
 
+/// (silu(x gate) * (x up)) down
+Tensor swiglu_mlp(const std::vector<Tensor>& in) {
+  Tensor g = matmul(in[0], in[1]);
+  return matmul(g * sigmoid(g) * matmul(in[0], in[2]), in[3]);
+}
+
+Tensor attention(const std::vector<Tensor>& in) {
+  Tensor scores = matmul(in[0], in[1].transpose()).to(DType::F32) /
+                      std::sqrt(static_cast<double>(in[0].size(-1))) +
+                  in[3];
+  Tensor e = exp(scores - scores.max(-1, true));
+  return matmul((e / e.sum(-1, true)).to(in[2].dtype()), in[2]);
+}
+
+double tolerance_of(DType dtype, std::int64_t k) {
+  // Rounding of the result, and of k sums in f32.
+  return dtype == DType::BF16 ? 8e-3 : 1e-6 * std::sqrt(static_cast<double>(k));
+}
+
+/// act(a b), or act(a b + bias), for matrices [m,k] and [k,n] (turned: [n,k]).
+struct Linear {
+  std::string what;
+  Function function;
+  bool turned = false, bias = false;
+};
+
+const Linear kProduct{"A@B", matmul_ab};
+const Linear kTurned{"A@B^T", matmul_abt, true};
+const Linear kRelu{"relu(a@w+b)", linear_relu, false, true};
+const Linear kGelu{"gelu(a@w+b) in its tanh form", linear_gelu, false, true};
+
 /// Rows of the left factor and columns of what stands on the right.
-Sample product_sample(const std::vector<Tensor>& inputs) {
-  const std::int64_t columns = inputs[1].size(1);
+Sample product_sample(const Linear& kind, const std::vector<Tensor>& inputs) {
+  const std::int64_t columns = inputs[1].size(kind.turned ? 0 : 1);
   auto rows = sample_rows(inputs[0].size(0), 4);
   auto chosen = sample_rows(columns, 64);
   Sample s;
-  s.inputs = {some_rows(inputs[0], rows), some_rows(inputs[1].transpose(), chosen).transpose()};
-  if (inputs.size() > 2)
+  s.inputs = {some_rows(inputs[0], rows),
+              kind.turned ? some_rows(inputs[1], chosen)
+                          : some_rows(inputs[1].transpose(), chosen).transpose()};
+  if (kind.bias)
     s.inputs.push_back(some_rows(inputs[2], chosen));
   for (std::int64_t row : rows)
     for (std::int64_t column : chosen)
@@ -41,69 +72,132 @@ Sample product_sample(const std::vector<Tensor>& inputs) {
   return s;
 }
 
-Workload product(const std::string& name, const std::string& what, Function function,
-                 std::int64_t m, std::int64_t k, std::int64_t n, DType dtype, bool bias) {
+Workload product(const std::string& name, const Linear& kind, const Product& p, Limit limit,
+                 Judged judged = Judged::Cpu) {
+  const double bytes =
+      static_cast<double>(size_of(p.dtype)) *
+      static_cast<double>(p.m * p.k + p.k * p.n + p.m * p.n + (kind.bias ? p.n : 0));
   auto make = [=] {
-    std::vector<Tensor> inputs = {
-        random_tensor({m, k}, 1, dtype),
-        random_tensor({k, n}, 2, dtype, 1 / std::sqrt(static_cast<double>(k)))};
-    if (bias)
-      inputs.push_back(random_tensor({n}, 3, dtype));
-    // Rounding of the result, and of k sums in f32.
-    double tolerance = dtype == DType::BF16 ? 8e-3 : 1e-6 * std::sqrt(static_cast<double>(k));
+    auto inputs = [=](std::uint64_t set) {
+      std::vector<Tensor> all = {
+          random_tensor({p.m, p.k}, 16 * set + 1, p.dtype),
+          random_tensor(kind.turned ? std::vector{p.n, p.k} : std::vector{p.k, p.n}, 16 * set + 2,
+                        p.dtype, 1 / std::sqrt(static_cast<double>(p.k)))};
+      if (kind.bias)
+        all.push_back(random_tensor({p.n}, 16 * set + 3, p.dtype));
+      return all;
+    };
     Case c = pure_case(
-        name, function, inputs, [inputs] { return product_sample(inputs); }, tolerance);
-    c.flops = 2.0 * static_cast<double>(m * n * k);
-    c.bytes = static_cast<double>(size_of(dtype)) *
-              static_cast<double>(m * k + k * n + m * n + (bias ? n : 0));
+        name, kind.function, inputs,
+        [=](const std::vector<Tensor>& in) { return product_sample(kind, in); },
+        tolerance_of(p.dtype, p.k));
+    c.flops = 2.0 * static_cast<double>(p.m * p.n * p.k);
+    c.bytes = bytes;
+    c.product = p;
+    c.product->turned = kind.turned;
     return c;
   };
-  return {name, what, name_of(dtype), dtype == DType::F32 ? Limit::PeakFma : Limit::None, make};
+  Workload w{name, kind.what, name_of(p.dtype), limit, make};
+  w.judged = judged;
+  w.memory = 1.5 * bytes;
+  return w;
 }
 
-Case attention_case(const std::string& name, std::int64_t heads, std::int64_t positions,
-                    std::int64_t width) {
+Case mlp_case(const std::string& name, std::int64_t tokens, std::int64_t width,
+              std::int64_t hidden) {
+  auto make = [=](std::uint64_t set) {
+    auto matrix = [&](std::int64_t rows, std::int64_t columns, std::uint64_t seed) {
+      return random_tensor({rows, columns}, 16 * set + seed, DType::BF16,
+                           1 / std::sqrt(static_cast<double>(rows)));
+    };
+    return std::vector<Tensor>{random_tensor({tokens, width}, 16 * set + 1, DType::BF16),
+                               matrix(width, hidden, 2), matrix(width, hidden, 3),
+                               matrix(hidden, width, 4)};
+  };
+  auto sample = [=](const std::vector<Tensor>& in) {
+    auto rows = sample_rows(tokens, 2);
+    auto columns = sample_rows(width, 16);
+    Sample s{in, {}};
+    s.inputs[0] = some_rows(in[0], rows);
+    s.inputs[3] = some_rows(in[3].transpose(), columns).transpose();
+    for (std::int64_t row : rows)
+      for (std::int64_t column : columns)
+        s.elements.push_back(row * width + column);
+    return s;
+  };
+  Case c = pure_case(name, swiglu_mlp, make, sample, 1.6e-2); // two products, one after the other
+  c.flops = 6.0 * static_cast<double>(tokens * width * hidden);
+  c.bytes = 2.0 * static_cast<double>(2 * tokens * width + 3 * width * hidden);
+  return c;
+}
+
+struct Attention {
+  std::int64_t batch, heads, positions, width;
+};
+
+Case attention_case(const std::string& name, const Attention& a, DType dtype) {
   Tensor mask =
-      where(causal_mask(positions, positions), 0.0, -std::numeric_limits<float>::infinity());
+      where(causal_mask(a.positions, a.positions), 0.0, -std::numeric_limits<float>::infinity());
   mask.eval();
-  std::vector<Tensor> inputs;
-  for (std::uint64_t i = 1; i <= 3; ++i)
-    inputs.push_back(random_tensor({1, heads, positions, width}, i));
-  inputs.push_back(mask);
-  auto sample = [=] {
-    auto rows = sample_rows(positions, 8);
+  auto make = [=](std::uint64_t set) {
+    std::vector<Tensor> inputs;
+    for (std::uint64_t i = 1; i <= 3; ++i)
+      inputs.push_back(
+          random_tensor({a.batch, a.heads, a.positions, a.width}, 16 * set + i, dtype));
+    inputs.push_back(mask);
+    return inputs;
+  };
+  auto sample = [=](const std::vector<Tensor>& inputs) {
+    auto rows = sample_rows(a.positions, 8);
     Sample s;
-    const std::int64_t head = heads - 1;
-    auto of_head = [&](const Tensor& t) { return t.select(1, head).reshape({positions, width}); };
-    auto as_input = [&](const Tensor& t) { return t.reshape({1, 1, t.size(0), width}); };
+    auto of_head = [&](const Tensor& t) { // the last one
+      return t.select(0, a.batch - 1).select(0, a.heads - 1);
+    };
+    auto as_input = [&](const Tensor& t) { return t.reshape({1, 1, t.size(0), a.width}); };
     s.inputs = {as_input(some_rows(of_head(inputs[0]), rows)), as_input(of_head(inputs[1])),
                 as_input(of_head(inputs[2])), some_rows(mask, rows)};
     for (std::int64_t row : rows)
-      for (std::int64_t i = 0; i < width; ++i)
-        s.elements.push_back((head * positions + row) * width + i);
+      for (std::int64_t i = 0; i < a.width; ++i)
+        s.elements.push_back(((a.batch * a.heads - 1) * a.positions + row) * a.width + i);
     return s;
   };
-  Case c = pure_case(name, attention, inputs, sample, 1e-5);
-  auto n = static_cast<double>(positions);
-  c.flops = 2.0 * static_cast<double>(heads * width) * n * n; // the causal half of two products
-  c.bytes = 16.0 * static_cast<double>(heads * width) * n;
+  Case c = pure_case(name, attention, make, sample, dtype == DType::F32 ? 1e-5 : 1.6e-2);
+  const auto n = static_cast<double>(a.positions);
+  const auto columns = static_cast<double>(a.batch * a.heads * a.width);
+  c.flops = 2.0 * columns * n * n; // the causal half of two products
+  c.bytes = 4.0 * static_cast<double>(size_of(dtype)) * columns * n;
   return c;
+}
+
+Workload attention_workload(const std::string& name, const Attention& a, DType dtype,
+                            Judged judged) {
+  Workload w{name, "softmax(q@k^T/sqrt(d)+mask)@v", name_of(dtype),
+             dtype == DType::F32 ? Limit::PeakFma : Limit::None,
+             [=] { return attention_case(name, a, dtype); }};
+  w.judged = judged;
+  // Should the scores be stored.
+  w.memory = 3.0 * static_cast<double>(size_of(dtype)) *
+             static_cast<double>(a.batch * a.heads * a.positions * (a.positions + 2 * a.width));
+  return w;
 }
 
 /// A vector times several matrices, each given with the output as rows.
 Case gemv_case(const std::string& name, std::int64_t matrices, std::int64_t rows,
                std::int64_t columns) {
-  std::vector<Tensor> inputs = {random_tensor({1, columns}, 1, DType::BF16)};
-  for (std::int64_t i = 0; i < matrices; ++i)
-    inputs.push_back(random_tensor({rows, columns}, static_cast<std::uint64_t>(2 + i), DType::BF16,
-                                   1 / std::sqrt(static_cast<double>(columns))));
+  auto make = [=](std::uint64_t set) {
+    std::vector<Tensor> inputs = {random_tensor({1, columns}, 16 * set + 1, DType::BF16)};
+    for (std::int64_t i = 0; i < matrices; ++i)
+      inputs.push_back(random_tensor({rows, columns}, 16 * set + static_cast<std::uint64_t>(2 + i),
+                                     DType::BF16, 1 / std::sqrt(static_cast<double>(columns))));
+    return inputs;
+  };
   Function function = [](const std::vector<Tensor>& in) {
     std::vector<Tensor> products;
     for (std::size_t i = 1; i < in.size(); ++i)
       products.push_back(matmul(in[0], in[i].transpose()));
     return cat(products, 0);
   };
-  auto sample = [=] {
+  auto sample = [=](const std::vector<Tensor>& inputs) {
     auto chosen = sample_rows(rows, 16);
     Sample s;
     s.inputs = {inputs[0]};
@@ -114,7 +208,7 @@ Case gemv_case(const std::string& name, std::int64_t matrices, std::int64_t rows
     }
     return s;
   };
-  Case c = pure_case(name, function, inputs, sample, 8e-3);
+  Case c = pure_case(name, function, make, sample, 8e-3);
   c.flops = 2.0 * static_cast<double>(matrices * rows * columns);
   c.bytes = 2.0 * static_cast<double>(matrices * rows * columns + columns + matrices * rows);
   return c;
@@ -124,24 +218,54 @@ Case gemv_case(const std::string& name, std::int64_t matrices, std::int64_t rows
 
 std::vector<Workload> matmul_workloads() {
   std::vector<Workload> list;
-  for (std::int64_t n : {256, 512, 1024, 2048})
+  auto square = [&](const Linear& kind, std::int64_t n, DType dtype, Judged judged) {
     list.push_back(
-        product(fmt::format("matmul_f32_{}", n), "A@B", matmul_ab, n, n, n, DType::F32, false));
+        product(fmt::format("matmul_{}_{}{}", name_of(dtype), n, kind.turned ? "_nt" : ""), kind,
+                {n, n, n, dtype}, dtype == DType::F32 ? Limit::PeakFma : Limit::None, judged));
+  };
+  for (std::int64_t n : {256, 512, 1024, 2048})
+    square(kProduct, n, DType::F32, n == 1024 ? Judged::Both : Judged::Cpu);
+  square(kProduct, 4096, DType::F32, Judged::Cuda);
   for (std::int64_t n : {512, 1024, 2048})
-    list.push_back(product(fmt::format("matmul_bf16_{}", n), "A@B, sums in f32", matmul_ab, n, n, n,
-                           DType::BF16, false));
-  list.push_back(product("linear_relu_f32_256x784x512", "relu(a@w+b)", linear_relu, 256, 784, 512,
-                         DType::F32, true));
-  list.push_back(Workload{
-      "attention_causal_f32_b1h8s1024d64",
-      "softmax(q@k^T/sqrt(d)+mask)@v",
-      "f32",
-      Limit::PeakFma,
-      [] { return attention_case("attention_causal_f32_b1h8s1024d64", 8, 1024, 64); },
-  });
+    square(kProduct, n, DType::BF16, n == 512 ? Judged::Cpu : Judged::Both);
+  for (std::int64_t n : {4096, 8192})
+    square(kProduct, n, DType::BF16, Judged::Cuda);
+  for (std::int64_t n : {1024, 2048, 4096, 8192})
+    square(kTurned, n, DType::BF16, Judged::Cuda);
+  list.push_back(
+      product("linear_relu_f32_256x784x512", kRelu, {256, 512, 784, DType::F32}, Limit::PeakFma));
+  list.push_back(product("linear_relu_bf16_4096x4096x4096", kRelu, {4096, 4096, 4096, DType::BF16},
+                         Limit::None, Judged::Cuda));
+  list.push_back(product("linear_gelu_bf16_8192x4096x14336", kGelu,
+                         {8192, 14336, 4096, DType::BF16}, Limit::None, Judged::Cuda));
+  Workload mlp{"swiglu_mlp_bf16_4096",
+               "(silu(x@gate)*(x@up))@down, 4096 tokens of width 4096, hidden 14336",
+               "bf16",
+               Limit::None,
+               [] { return mlp_case("swiglu_mlp_bf16_4096", 4096, 4096, 14336); },
+               0,
+               Judged::Cuda,
+               1.2e9};
+  list.push_back(mlp);
+  list.push_back(attention_workload("attention_causal_f32_b1h8s1024d64", {1, 8, 1024, 64},
+                                    DType::F32, Judged::Cpu));
+  list.push_back(attention_workload("attention_causal_bf16_b4h32s4096d128", {4, 32, 4096, 128},
+                                    DType::BF16, Judged::Cuda));
+  list.push_back(attention_workload("attention_causal_bf16_b16h12s1024d64", {16, 12, 1024, 64},
+                                    DType::BF16, Judged::Cuda));
   list.push_back(Workload{"gemv_bf16_4096x4096_x8", "a vector times eight matrices", "bf16",
                           Limit::Read,
                           [] { return gemv_case("gemv_bf16_4096x4096_x8", 8, 4096, 4096); }});
+  struct Skinny {
+    std::int64_t m, k, n;
+  };
+  for (const Skinny& s : {Skinny{1, 4096, 14336},
+                          {1, 14336, 4096},
+                          {1, 4096, 128256},
+                          {16, 4096, 14336},
+                          {64, 4096, 14336}})
+    list.push_back(product(fmt::format("gemv_bf16_{}x{}x{}", s.m, s.k, s.n), kTurned,
+                           {s.m, s.n, s.k, DType::BF16}, Limit::Read, Judged::Cuda));
   return list;
 }
 

@@ -1,16 +1,20 @@
 #include "bench.h"
+#include "console.h"
 
 #include "egret/compile.h"
 #include "egret/counters.h"
+#include "egret/device.h"
 #include "egret/random.h"
 #include "runtime/profile.h"
 #include "runtime/runtime.h"
+#include "support/fail.h"
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cmath>
-#include <cstring>
+#include <cstdlib>
+#include <fstream>
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -60,12 +64,36 @@ private:
   std::atomic<std::uint64_t> seen_ = 0;
 };
 
+/// What the device in use has left: of a CPU, what the system says is available; 0: unknown.
+double free_memory() {
+  const backend::Device& device = runtime::Runtime::instance().device();
+  if (!device.host_memory())
+    return static_cast<double>(device.memory().free);
+  std::ifstream file("/proc/meminfo");
+  for (std::string word; file >> word;)
+    if (word == "MemAvailable:" && file >> word)
+      return 1024 * std::strtod(word.c_str(), nullptr);
+  return 0;
+}
+
+/// A host gives out more memory than it has and then ends whoever uses it, so it is asked first.
+void check_memory(const Workload& workload) {
+  const double free = free_memory();
+  if (workload.memory > 0 && free > 0 && workload.memory > 0.95 * free)
+    fail(ErrorKind::Memory,
+         "bench: {} needs about {} of memory on {}, where {} is free; a device with more, or fewer "
+         "programs on this one, would help",
+         workload.name, bytes_text(workload.memory), device(), bytes_text(free));
+}
+
 /// A ceiling as a row of the table: its kernels check nothing, so it is not verified.
 Measurement measure_ceiling(const Workload& workload, Measurement m) {
   m.ceiling = ceiling(workload.limit, workload.ceiling_bytes);
   m.of_ceiling = 1;
   (workload.limit == Limit::PeakFma ? m.flops : m.bytes) =
       workload.limit == Limit::PeakFma ? 1e9 : workload.ceiling_bytes;
+  if (m.ceiling == 0)
+    fail(ErrorKind::Value, "bench: {} is not known of {}", workload.name, m.device);
   m.ms_median = m.ms_min = 1e3 * (m.flops + m.bytes) / m.ceiling;
   m.kernels = m.phases = m.candidates = 1;
   return m;
@@ -83,8 +111,14 @@ std::vector<double> by_reference(const std::function<Tensor()>& make) {
   struct Restore {
     runtime::Runtime& runtime;
     runtime::Engine engine;
-    ~Restore() { runtime.use(engine); }
-  } restore{runtime, runtime.engine()};
+    std::string device; ///< with the GPU's number
+    ~Restore() {
+      if (engine == runtime::Engine::Cuda)
+        use_device(device);
+      else
+        runtime.use(engine);
+    }
+  } restore{runtime, runtime.engine(), device()};
   runtime.use(runtime::Engine::Reference);
   return make().to_vector<double>();
 }
@@ -115,12 +149,11 @@ Tensor random_tensor(const std::vector<std::int64_t>& shape, std::uint64_t seed,
 }
 
 Tensor some_rows(const Tensor& matrix, const std::vector<std::int64_t>& rows) {
-  auto bytes = matrix.to_bytes();
-  std::size_t row = bytes.size() / static_cast<std::size_t>(matrix.size(0));
-  std::vector<std::byte> chosen(row * rows.size());
-  for (std::size_t i = 0; i < rows.size(); ++i)
-    std::memcpy(chosen.data() + i * row, bytes.data() + static_cast<std::size_t>(rows[i]) * row,
-                row);
+  std::vector<std::byte> chosen;
+  for (std::int64_t row : rows) {
+    auto bytes = matrix.narrow(0, row, 1).to_bytes();
+    chosen.insert(chosen.end(), bytes.begin(), bytes.end());
+  }
   Shape shape = matrix.shape();
   shape[0] = static_cast<std::int64_t>(rows.size());
   return from_bytes(matrix.dtype(), shape, chosen);
@@ -133,14 +166,24 @@ std::vector<std::int64_t> sample_rows(std::int64_t rows, std::int64_t count) {
   return chosen;
 }
 
-Case pure_case(const std::string& name, const Function& function, const std::vector<Tensor>& inputs,
-               std::function<Sample()> sample, double tolerance) {
+Case pure_case(const std::string& name, const Function& function, const MakeInputs& make,
+               std::function<Sample(const std::vector<Tensor>&)> sample, double tolerance) {
   auto compiled = std::make_shared<Compiled<Function>>(compile(function, {.name = name}));
+  auto sets = std::make_shared<std::vector<std::vector<Tensor>>>();
+  sets->push_back(make(0));
+  double bytes = 0;
+  for (const Tensor& input : sets->front())
+    bytes += static_cast<double>(input.numel()) * static_cast<double>(size_of(input.dtype()));
+  for (std::uint64_t i = 1; i < sets_of(bytes); ++i)
+    sets->push_back(make(i));
+  auto last = std::make_shared<std::size_t>(0); // the set of the run before
   Case result;
-  result.run = [compiled, inputs] { return std::vector<Tensor>{(*compiled)(inputs)}; };
-  result.check = [function, sample = std::move(sample),
-                  tolerance](const std::vector<Tensor>& outputs) {
-    Sample s = sample();
+  result.run = [=] {
+    *last = (*last + 1) % sets->size();
+    return std::vector<Tensor>{(*compiled)((*sets)[*last])};
+  };
+  result.check = [=, sample = std::move(sample)](const std::vector<Tensor>& outputs) {
+    Sample s = sample((*sets)[*last]);
     auto expected = by_reference([&] { return function(s.inputs); });
     auto all = outputs[0].to_vector<float>();
     std::vector<double> actual;
@@ -154,10 +197,11 @@ Case pure_case(const std::string& name, const Function& function, const std::vec
 Measurement measure(const Workload& workload, const MeasureOptions& options) {
   Measurement m;
   m.name = workload.name;
-  m.device = runtime::Runtime::instance().target().device;
+  m.device = device();
   m.dtype = workload.dtype;
   if (!workload.make)
     return measure_ceiling(workload, std::move(m));
+  check_memory(workload);
   Case c = workload.make();
   m.flops = c.flops;
   m.bytes = c.bytes;
@@ -180,33 +224,12 @@ Measurement measure(const Workload& workload, const MeasureOptions& options) {
   m.kernels = (counters() - before).kernels_launched;
   m.peak_bytes = counters().peak_bytes;
 
-  // Short runs are timed several at a time, so that the clock is not what is measured.
-  start = Clock::now();
-  run_again(c, outputs);
-  const int together = std::max(1, static_cast<int>(1e-3 / std::max(1e-9, since(start))));
-  for (double spent = 0; spent < 0.1;) { // warm up
-    start = Clock::now();
-    for (int i = 0; i < together; ++i)
-      run_again(c, outputs);
-    spent += since(start);
-  }
-  std::vector<double> times;
-  double spent = 0;
-  while (spent < options.seconds || times.size() < static_cast<std::size_t>(options.reps)) {
-    start = Clock::now();
-    for (int i = 0; i < together; ++i)
-      run_again(c, outputs);
-    double t = since(start);
-    spent += t;
-    times.push_back(t / together);
-    if (spent > 10 * options.seconds && times.size() >= 3)
-      break;
-  }
-  std::sort(times.begin(), times.end());
-  m.reps = static_cast<std::int64_t>(times.size()) * together;
-  m.ms_median = 1e3 * times[times.size() / 2];
-  m.ms_min = 1e3 * times.front();
-  m.compile_seconds = std::max(0.0, first - times[times.size() / 2]);
+  const Times times = time_runs([&] { run_again(c, outputs); }, options);
+  m.reps = times.runs;
+  m.ms_median = 1e3 * times.median();
+  m.ms_min = 1e3 * times.seconds.front();
+  m.compile_seconds = std::max(0.0, first - times.median());
+  m.tokens_per_second = c.tokens / times.median();
 
   poison(std::move(outputs));
   outputs = c.run();
@@ -217,32 +240,41 @@ Measurement measure(const Workload& workload, const MeasureOptions& options) {
   if (m.ceiling > 0)
     m.of_ceiling =
         (workload.limit == Limit::PeakFma ? m.flops : m.bytes) / (1e-3 * m.ms_median) / m.ceiling;
+  if (c.product)
+    m.cublas_ms = 1e3 * cublas_seconds(*c.product, options);
+  m.of_cublas = m.cublas_ms / m.ms_median;
   return m;
 }
 
 std::string Measurement::json() const {
-  return nlohmann::ordered_json{{"name", name},
-                                {"device", device},
-                                {"dtype", dtype},
-                                {"ms_median", ms_median},
-                                {"ms_min", ms_min},
-                                {"reps", reps},
-                                {"flops", flops},
-                                {"bytes", bytes},
-                                {"kernels", kernels},
-                                {"phases", phases},
-                                {"peak_bytes", peak_bytes},
-                                {"search_seconds", search_seconds},
-                                {"compile_seconds", compile_seconds},
-                                {"candidates", candidates},
-                                {"verified", verified},
-                                {"max_error", std::isfinite(max_error)
-                                                  ? nlohmann::ordered_json(max_error)
-                                                  : nlohmann::ordered_json("inf")},
-                                {"cache_hit", cache_hit},
-                                {"ceiling", ceiling},
-                                {"of_ceiling", of_ceiling}}
-      .dump();
+  nlohmann::ordered_json fields = {{"name", name},
+                                   {"device", device},
+                                   {"dtype", dtype},
+                                   {"ms_median", ms_median},
+                                   {"ms_min", ms_min},
+                                   {"reps", reps},
+                                   {"flops", flops},
+                                   {"bytes", bytes},
+                                   {"kernels", kernels},
+                                   {"phases", phases},
+                                   {"peak_bytes", peak_bytes},
+                                   {"search_seconds", search_seconds},
+                                   {"compile_seconds", compile_seconds},
+                                   {"candidates", candidates},
+                                   {"verified", verified},
+                                   {"max_error", std::isfinite(max_error)
+                                                     ? nlohmann::ordered_json(max_error)
+                                                     : nlohmann::ordered_json("inf")},
+                                   {"cache_hit", cache_hit},
+                                   {"ceiling", ceiling},
+                                   {"of_ceiling", of_ceiling}};
+  if (tokens_per_second > 0)
+    fields["tokens_per_second"] = tokens_per_second;
+  if (cublas_ms > 0) {
+    fields["cublas_ms"] = cublas_ms;
+    fields["of_cublas"] = of_cublas;
+  }
+  return fields.dump();
 }
 
 } // namespace egret::tool::bench

@@ -2,6 +2,7 @@
 #include "commands.h"
 #include "console.h"
 #include "graph_file.h"
+#include "device_option.h"
 
 #include "egret/io.h"
 #include "egret/ir.h"
@@ -22,6 +23,7 @@ namespace {
 struct RunOptions {
   std::string graph;
   std::vector<std::string> inputs, outputs;
+  std::string device;
   bool fuse = true, explain = false, json = false;
 };
 
@@ -201,7 +203,11 @@ void add_run_command(CLI::App& app) {
   command->add_flag("!--no-fuse", options->fuse, "One kernel an operation");
   command->add_flag("--explain", options->explain, "Say on stderr what the compiler did");
   command->add_flag("--json", options->json, "Print outputs as JSON, one a line");
-  command->callback([options] { run(*options); });
+  add_device_option(*command, options->device);
+  command->callback([options] {
+    turn_to(options->device);
+    run(*options);
+  });
 }
 
 } // namespace egret::tool

@@ -20,6 +20,7 @@ struct AdditionOptions {
   std::string out = "addition.safetensors";
   bool compare = false; ///< time the step beside the same graph op by op
   bool json = false;
+  std::string device; ///< as turn_to() takes it
 };
 void train_addition(const AdditionOptions& options);
 
@@ -32,6 +33,7 @@ struct DigitsOptions {
   std::uint64_t seed = 1;
   std::string out; ///< empty: not saved
   bool json = false;
+  std::string device; ///< as turn_to() takes it
 };
 void train_digits(const DigitsOptions& options);
 

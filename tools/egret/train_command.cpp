@@ -1,6 +1,7 @@
 // egret train: the options of each training.
 #include "commands.h"
 #include "console.h"
+#include "device_option.h"
 #include "train.h"
 
 #include <CLI/CLI.hpp>
@@ -50,10 +51,12 @@ void add_addition(CLI::App& train) {
   command->add_flag("--compare", options->compare,
                     "Afterwards, time a step beside the same graph run operation by operation");
   command->add_flag("--json", options->json, "Print the result as JSON");
+  add_device_option(*command, options->device);
   command->callback([options] {
     if (options->shape.width % options->shape.heads != 0)
       throw UsageError(fmt::format("--heads {} does not divide --width {}", options->shape.heads,
                                    options->shape.width));
+    turn_to(options->device);
     train_addition(*options);
   });
 }
@@ -95,7 +98,11 @@ void add_digits(CLI::App& train) {
       ->capture_default_str();
   command->add_option("--out", options->out, "Where the checkpoint goes; none is written without");
   command->add_flag("--json", options->json, "Print the result as JSON");
-  command->callback([options] { train_digits(*options); });
+  add_device_option(*command, options->device);
+  command->callback([options] {
+    turn_to(options->device);
+    train_digits(*options);
+  });
 }
 
 } // namespace

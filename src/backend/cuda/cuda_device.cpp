@@ -77,6 +77,7 @@ public:
   }
 
   void synchronize() override { core_->context->synchronize(); }
+  const Context& context() const { return *core_->context; }
 
 private:
   const Nvrtc& nvrtc() {
@@ -130,6 +131,11 @@ private:
 std::unique_ptr<Device> make_cuda_device(int index, CudaOptions options) {
   auto context = std::make_shared<const Context>(Driver::load(options.paths), index);
   return std::make_unique<CudaDevice>(std::move(context), std::move(options));
+}
+
+const Context* context_of(const Device& device) {
+  const auto* cuda = dynamic_cast<const CudaDevice*>(&device);
+  return cuda ? &cuda->context() : nullptr;
 }
 
 } // namespace egret::backend::cuda

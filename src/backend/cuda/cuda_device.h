@@ -27,4 +27,8 @@ struct CudaOptions {
 /// looked for at the first compilation.
 std::unique_ptr<Device> make_cuda_device(int index, CudaOptions options = {});
 
+/// Of a device that make_cuda_device() made, for events and foreign work in its stream; null for
+/// any other device.
+const Context* context_of(const Device& device);
+
 } // namespace egret::backend::cuda

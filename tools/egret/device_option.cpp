@@ -1,0 +1,31 @@
+#include "device_option.h"
+
+#include "backend/common/device_name.h"
+#include "egret/device.h"
+#include "egret/error.h"
+
+#include <CLI/CLI.hpp>
+
+namespace egret::tool {
+
+void add_device_option(CLI::App& command, std::string& device) {
+  const CLI::Validator is_device(
+      [](const std::string& name) -> std::string {
+        try {
+          backend::parse_device(name, "device");
+          return {};
+        } catch (const Error& error) {
+          return error.what();
+        }
+      },
+      "cpu, cuda or cuda:N");
+  command.add_option("--device", device, "Where to compute (default: EGRET_DEVICE, or cpu)")
+      ->check(is_device);
+}
+
+void turn_to(const std::string& device) {
+  if (!device.empty())
+    use_device(device);
+}
+
+} // namespace egret::tool
