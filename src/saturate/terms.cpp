@@ -71,20 +71,15 @@ std::vector<egraph::Root> Terms::add(const ir::Graph& graph) {
     attributes_->declare_dim(symbol);
   const std::vector<bool> live = ir::live_nodes(graph);
   std::vector<egraph::Value> classes(graph.size());
-  std::vector<egraph::Value> args;
+  std::vector<egraph::Value> operands;
   for (NodeId id = 0; id < graph.size(); ++id) {
     if (!live[id])
       continue;
     const Term term = term_of(graph, id, *attributes_);
-    args.clear();
-    for (const auto& attribute : term.attributes)
-      if (const auto* number = std::get_if<std::int64_t>(&attribute))
-        args.push_back(egraph_.i64(*number));
-      else
-        args.push_back(egraph_.string(std::get<std::string>(attribute)));
+    operands.clear();
     for (NodeId operand : term.operands)
-      args.push_back(classes[operand]);
-    classes[id] = egraph_.add(function_of(graph[id].op), args);
+      operands.push_back(classes[operand]);
+    classes[id] = add(graph[id].op, term, operands);
   }
   std::vector<egraph::Root> roots;
   for (NodeId id : graph.outputs)
@@ -92,19 +87,24 @@ std::vector<egraph::Root> Terms::add(const ir::Graph& graph) {
   return roots;
 }
 
-NodeId Terms::node_of(ir::Graph& graph, const egraph::TermGraph& terms, std::uint32_t number,
-                      const std::vector<NodeId>& made) {
-  const egraph::TermGraph::Node& node = terms.nodes[number];
-  const Op op = op_of_.at(static_cast<std::uint32_t>(node.function));
+egraph::Value Terms::add(Op op, const Term& term, std::span<const egraph::Value> operands) {
+  std::vector<egraph::Value> args;
+  for (const auto& attribute : term.attributes)
+    if (const auto* number = std::get_if<std::int64_t>(&attribute))
+      args.push_back(egraph_.i64(*number));
+    else
+      args.push_back(egraph_.string(std::get<std::string>(attribute)));
+  args.insert(args.end(), operands.begin(), operands.end());
+  return egraph_.add(function_of(op), args);
+}
+
+NodeId Terms::add_node(ir::Graph& graph, egraph::FunctionId function,
+                       std::span<const egraph::Value> literals, std::span<const NodeId> operands) {
+  const Op op = op_of_.at(static_cast<std::uint32_t>(function));
   const Form& form = form_of(op);
-  const std::size_t count = form.attributes.size();
-  auto literal = [&](std::size_t i) { return terms.nodes[node.children[i]].value; };
-  auto text = [&](std::size_t i) -> const std::string& { return egraph_.to_string(literal(i)); };
-  std::vector<NodeId> operands;
-  for (std::size_t i = count; i < node.children.size(); ++i)
-    operands.push_back(made[node.children[i]]);
+  auto text = [&](std::size_t i) -> const std::string& { return egraph_.to_string(literals[i]); };
   if (op == Op::Input) {
-    const auto slot = static_cast<std::size_t>(egraph_.to_i64(literal(0)));
+    const auto slot = static_cast<std::size_t>(egraph_.to_i64(literals[0]));
     ensure(slot < graph.inputs().size(), "term: input {} is not in the graph", slot);
     return graph.inputs()[slot];
   }
@@ -121,11 +121,11 @@ NodeId Terms::node_of(ir::Graph& graph, const egraph::TermGraph& terms, std::uin
     return add_movements(graph, operands[0], moved.steps);
   }
   ir::Attrs attrs;
-  for (std::size_t i = 0; i < count; ++i)
+  for (std::size_t i = 0; i < literals.size(); ++i)
     if (form.attributes[i] == "axes")
-      attrs.axes = axes_of(egraph_.to_i64(literal(i)));
+      attrs.axes = axes_of(egraph_.to_i64(literals[i]));
     else if (form.attributes[i] == "axis")
-      attrs.axes = {egraph_.to_i64(literal(i))};
+      attrs.axes = {egraph_.to_i64(literals[i])};
     else
       attrs.dtype = dtype_named(text(i));
   if (op == Op::Cast)
@@ -140,9 +140,21 @@ ir::Graph Terms::graph_of(const egraph::TermGraph& terms, const ir::Graph& signa
     graph.input(node.attrs.name, node.dtype, node.shape, node.attrs.by_value);
   }
   std::vector<NodeId> made(terms.nodes.size(), ir::kNoNode);
-  for (std::uint32_t i = 0; i < terms.nodes.size(); ++i)
-    if (!terms.nodes[i].is_literal)
-      made[i] = node_of(graph, terms, i, made);
+  std::vector<egraph::Value> literals;
+  std::vector<NodeId> operands;
+  for (std::uint32_t i = 0; i < terms.nodes.size(); ++i) {
+    const egraph::TermGraph::Node& node = terms.nodes[i];
+    if (node.is_literal)
+      continue;
+    literals.clear();
+    operands.clear();
+    for (std::uint32_t child : node.children)
+      if (terms.nodes[child].is_literal)
+        literals.push_back(terms.nodes[child].value);
+      else
+        operands.push_back(made[child]);
+    made[i] = add_node(graph, node.function, literals, operands);
+  }
   for (std::uint32_t root : terms.roots)
     graph.outputs.push_back(made[root]);
   return graph;

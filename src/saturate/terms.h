@@ -6,6 +6,7 @@
 
 #include <array>
 #include <memory>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -51,16 +52,20 @@ public:
 
   /// Adds what the outputs need; the classes of the outputs.
   std::vector<egraph::Root> add(const ir::Graph& graph);
+  /// Adds one term whose operands are these classes.
+  egraph::Value add(Op op, const Term& term, std::span<const egraph::Value> operands);
   /// The graph of extracted terms. `signature` gives the inputs, of which all stay; roots become
   /// the outputs.
   ir::Graph graph_of(const egraph::TermGraph& terms, const ir::Graph& signature);
+  /// Adds the node of one e-node to a graph that has its inputs: `attributes` are the literals
+  /// among its arguments, `operands` stand for the others.
+  ir::NodeId add_node(ir::Graph& graph, egraph::FunctionId function,
+                      std::span<const egraph::Value> attributes,
+                      std::span<const ir::NodeId> operands);
   /// Types of all classes, by class.
   std::unordered_map<egraph::Value, Type> types();
 
 private:
-  ir::NodeId node_of(ir::Graph& graph, const egraph::TermGraph& terms, std::uint32_t node,
-                     const std::vector<ir::NodeId>& made);
-
   std::shared_ptr<Attributes> attributes_;
   egraph::EGraph egraph_;
   egraph::SortId tensor_;
