@@ -36,7 +36,7 @@ void expect_contains(const std::string& text, std::string_view part) {
 TEST(Tool, HelpTeachesAndGoesToStdout) {
   Ran help = egret_command("--help");
   EXPECT_EQ(help.code, 0);
-  for (const char* part : {"train", "ask", "run", "bench", "info", "egraph",
+  for (const char* part : {"train", "ask", "run", "compile", "bench", "info", "egraph",
                            "Exit code: 0 done, 1 failed, 2 wrong usage"})
     expect_contains(help.out, part);
   EXPECT_EQ(help.err, "");
@@ -116,6 +116,79 @@ TEST(Tool, RunReadsAndWritesArrays) {
   refused("--input x=" + f + "/w.npy", 1, "input 'x' is [2,3] in the graph and [2,2] in the file");
   test::write_file(folder / "g.txt", "%x: f32[2,3] = frob()\n");
   refused("", 1, "g.txt");
+}
+
+TEST(Tool, CompileSaysWhatEachPhaseDid) {
+  test::TempFolder folder;
+  const std::string f = folder.path().string();
+  test::write_file(folder / "g.txt", R"(dim n in 1..64
+%x: f32[n,16] = input "x"
+%w: f32[16,8] = input "w"
+%r: f32[n] = input "r"
+%r1: f32[n,1] = reshape(%r)
+%s: f32[n,16] = expand(%r1)
+%y: f32[n,16] = mul(%x, %s)
+%a1: f32[n,16,1] = reshape(%y)
+%a: f32[n,16,8] = expand(%a1)
+%b1: f32[1,16,8] = reshape(%w)
+%b: f32[n,16,8] = expand(%b1)
+%p: f32[n,16,8] = mul(%a, %b)
+%z: f32[n,8] = sum(%p) axes=[1]
+outputs %z
+)");
+  Ran text = egret_command("compile " + f + "/g.txt --allow reassociates --report");
+  ASSERT_EQ(text.code, 0) << text.err;
+  for (const char* part : {"rules: ", "e-classes", "e-nodes", "saturated",
+                           "hoist-factor [hoisting, reassociates]", "saturate", "extract"})
+    expect_contains(text.out, part);
+  Ran json = egret_command("compile " + f + "/g.txt --allow reassociates --json");
+  ASSERT_EQ(json.code, 0) << json.err;
+  const auto report = nlohmann::json::parse(json.out);
+  EXPECT_GT(report["saturation"]["nodes"], report["saturation"]["classes"]);
+  EXPECT_EQ(report["saturation"]["saturated"], true);
+  EXPECT_EQ(report["kernels"].size(), 1u);
+  std::set<std::string> fired;
+  for (const auto& rule : report["saturation"]["rules"])
+    fired.insert(rule["rule"]);
+  EXPECT_TRUE(fired.contains("hoist-factor"));
+  // Without leave, and without effort, the sum keeps its order.
+  Ran exact = egret_command("compile " + f + "/g.txt --report");
+  EXPECT_EQ(exact.out.find("hoist-factor"), std::string::npos);
+  Ran none = egret_command("compile " + f + "/g.txt --effort none --report");
+  EXPECT_EQ(none.out.find("rules: "), std::string::npos);
+  // The program replays to the same choice.
+  Ran written = egret_command("compile " + f + "/g.txt --allow reassociates --program " + f +
+                              "/p.egg --graph-out " + f + "/o.txt");
+  ASSERT_EQ(written.code, 0) << written.err;
+  expect_contains(test::read_file(folder / "o.txt"), "outputs");
+  Ran replayed = egret_command("egraph run --tensors " + f + "/p.egg");
+  ASSERT_EQ(replayed.code, 0) << replayed.err;
+  expect_contains(replayed.out, "(Mul (View \"reshape[n,1]; expand[n,8]\" (Input 2 \"r\" 0 "
+                                "\"f32[n]\")) (Sum 2 (Mul ");
+}
+
+TEST(Tool, CompileRefusesWhatIsWrong) {
+  test::TempFolder folder;
+  const std::string f = folder.path().string();
+  const auto refused = [&](const std::string& arguments, int code, std::string_view part) {
+    Ran ran = egret_command("compile " + arguments);
+    EXPECT_EQ(ran.code, code) << arguments << "\n" << ran.err;
+    expect_contains(ran.err, part);
+    EXPECT_EQ(ran.out, "");
+  };
+  test::write_file(folder / "bad.txt", "%x: f32[2] = input \"x\"\n%y: f32[2] = frob(%x)\n");
+  refused(f + "/bad.txt", 1, "line 2, column 14: there is no operation `frob`");
+  refused(f + "/none.txt", 2, "none.txt");
+  test::write_file(folder / "g.txt",
+                   "%x: f32[2] = input \"x\"\n%y: f32[2] = exp(%x)\noutputs %y\n");
+  refused(f + "/g.txt --effort much", 2, "--effort");
+  refused(f + "/g.txt --allow everything", 2, "--allow");
+  refused(f + "/g.txt --rule-seconds 0", 2, "--rule-seconds");
+  refused(f + "/g.txt --group nothing", 1, "there is no group of rules `nothing`");
+  test::write_file(folder / "r.egg", "; group mine: exact\n(ruleset mine)\n; x\n(rewrite (Exp x) "
+                                     "(Sum x x) :ruleset mine :name \"e\")\n");
+  refused(f + "/g.txt --rules " + f + "/r.egg", 1, "r.egg:4:");
+  refused(f + "/g.txt --program " + f + "/no/such/folder.egg", 1, "cannot be written");
 }
 
 TEST(Tool, EgraphRunsProgramsAndWritesThem) {

@@ -1,0 +1,297 @@
+// Rewrites seen firing, and seen refused where a side condition fails.
+#include "saturate/saturate.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace egret::saturate {
+namespace {
+
+const Tags kExact{Tag::Exact};
+const Tags kReassociates{Tag::Exact, Tag::Reassociates};
+const Tags kApproximate{Tag::Exact, Tag::Reassociates, Tag::Approximate};
+
+struct After {
+  ir::Graph graph;
+  SaturateReport report;
+
+  bool fired(const std::string& rule) const {
+    return std::ranges::any_of(report.rules, [&](const RuleUse& use) { return use.rule == rule; });
+  }
+  int count(Op op) const {
+    int n = 0;
+    for (ir::NodeId id = 0; id < graph.size(); ++id)
+      n += graph[id].op == op;
+    return n;
+  }
+  /// Elements of the results of all nodes of this op.
+  std::int64_t elements(Op op) const {
+    std::int64_t n = 0;
+    for (ir::NodeId id = 0; id < graph.size(); ++id)
+      if (graph[id].op == op)
+        n += element_count(graph[id].shape).upper();
+    return n;
+  }
+};
+
+After rewritten(const char* text, Tags allowed = kExact) {
+  Saturated saturated(ir::parse_graph(text), {.allowed = allowed, .seconds = 60});
+  return {saturated.extract().at(0), saturated.report()};
+}
+
+/// (x scaled) @ w, the scale being %s of the shape that x has or one of its own.
+std::string scaled_product(const std::string& scale_type, const std::string& shape_with_ones) {
+  return R"(%x: f32[4,16] = input "x"
+%w: f32[16,8] = input "w"
+%r: )" + scale_type +
+         R"( = input "r"
+%r1: f32)" +
+         shape_with_ones +
+         R"( = reshape(%r)
+%s: f32[4,16] = expand(%r1)
+%n: f32[4,16] = mul(%x, %s)
+%a1: f32[4,16,1] = reshape(%n)
+%a: f32[4,16,8] = expand(%a1)
+%b1: f32[1,16,8] = reshape(%w)
+%b: f32[4,16,8] = expand(%b1)
+%p: f32[4,16,8] = mul(%a, %b)
+%y: f32[4,8] = sum(%p) axes=[1]
+outputs %y
+)";
+}
+
+TEST(Rules, AScaleOfRowsLeavesTheProductThatFollows) {
+  const After after = rewritten(scaled_product("f32[4]", "[4,1]").c_str(), kReassociates);
+  EXPECT_TRUE(after.fired("hoist-factor"));
+  EXPECT_EQ(after.elements(Op::Mul), 4 * 16 * 8 + 4 * 8) << print(after.graph);
+}
+TEST(Rules, AScaleOfColumnsStays) {
+  const After after = rewritten(scaled_product("f32[16]", "[1,16]").c_str(), kReassociates);
+  EXPECT_FALSE(after.fired("hoist-factor"));
+  EXPECT_EQ(after.elements(Op::Mul), 4 * 16 * 8 + 4 * 16) << print(after.graph);
+}
+TEST(Rules, AScaleOfRowsStaysWhereOrderMustBeKept) {
+  const After after = rewritten(scaled_product("f32[4]", "[4,1]").c_str(), kExact);
+  EXPECT_EQ(after.elements(Op::Mul), 4 * 16 * 8 + 4 * 16);
+}
+
+std::string two_products(const char* second) {
+  return std::string(R"(%x: f32[4,16] = input "x"
+%z: f32[4,16] = input "z"
+%w: f32[16,8] = input "w"
+%v: f32[16,8] = input "v"
+%a1: f32[4,16,1] = reshape(%x)
+%a: f32[4,16,8] = expand(%a1)
+%c1: f32[4,16,1] = reshape(%z)
+%c: f32[4,16,8] = expand(%c1)
+%b1: f32[1,16,8] = reshape(%w)
+%b: f32[4,16,8] = expand(%b1)
+%d1: f32[1,16,8] = reshape()") +
+         second + R"()
+%d: f32[4,16,8] = expand(%d1)
+%p: f32[4,16,8] = mul(%a, %b)
+%q: f32[4,16,8] = mul(%c, %d)
+%y: f32[4,8] = sum(%p) axes=[1]
+%u: f32[4,8] = sum(%q) axes=[1]
+%s: f32[4,8] = add(%y, %u)
+outputs %s
+)";
+}
+
+TEST(Rules, TwoProductsWithOneFactorAreOne) {
+  const After after = rewritten(two_products("%w").c_str(), kReassociates);
+  EXPECT_TRUE(after.fired("factor-sums"));
+  EXPECT_EQ(after.count(Op::ReduceSum), 1) << print(after.graph);
+  EXPECT_EQ(after.elements(Op::Add), 4 * 16) << print(after.graph);
+}
+TEST(Rules, TwoProductsWithTwoFactorsStay) {
+  EXPECT_EQ(rewritten(two_products("%v").c_str(), kReassociates).count(Op::ReduceSum), 2);
+  EXPECT_EQ(rewritten(two_products("%w").c_str(), kExact).count(Op::ReduceSum), 2);
+}
+
+TEST(Rules, ADivisionOfRowsFollowsTheProduct) {
+  const char* text = R"(%e: f32[4,16] = input "e"
+%w: f32[16,8] = input "w"
+%t: f32[4] = sum(%e) axes=[1]
+%t1: f32[4,1] = reshape(%t)
+%s: f32[4,16] = expand(%t1)
+%n: f32[4,16] = div(%e, %s)
+%a1: f32[4,16,1] = reshape(%n)
+%a: f32[4,16,8] = expand(%a1)
+%b1: f32[1,16,8] = reshape(%w)
+%b: f32[4,16,8] = expand(%b1)
+%p: f32[4,16,8] = mul(%a, %b)
+%y: f32[4,8] = sum(%p) axes=[1]
+outputs %y
+)";
+  const After after = rewritten(text, kApproximate);
+  EXPECT_EQ(after.elements(Op::Div) + after.elements(Op::Recip), 4) << print(after.graph);
+  EXPECT_EQ(rewritten(text, kReassociates).elements(Op::Div), 4 * 16);
+}
+
+TEST(Rules, WhatIsRepeatedIsComputedOnce) {
+  const After after = rewritten(R"(%x: f32[4] = input "x"
+%r: f32[4,1] = reshape(%x)
+%b: f32[4,9] = expand(%r)
+%y: f32[4,9] = exp(%b)
+outputs %y
+)");
+  EXPECT_EQ(after.elements(Op::Exp), 4) << print(after.graph);
+}
+TEST(Rules, WhatIsFramedIsNot) {
+  const After after = rewritten(R"(%x: f32[4] = input "x"
+%b: f32[9] = pad(%x) before=[2] after=[3] fill=0
+%y: f32[9] = exp(%b)
+outputs %y
+)");
+  EXPECT_EQ(after.elements(Op::Exp), 9) << print(after.graph);
+}
+
+TEST(Rules, ASumOfRepeatedRowsSumsThemOnce) {
+  const After after = rewritten(R"(%x: f32[8] = input "x"
+%r: f32[1,8] = reshape(%x)
+%b: f32[16,8] = expand(%r)
+%y: f32[16] = sum(%b) axes=[1]
+outputs %y
+)");
+  EXPECT_TRUE(after.fired("sum-of-view"));
+  EXPECT_EQ(after.elements(Op::ReduceSum), 1) << print(after.graph);
+}
+
+constexpr const char* kRepeatedSum = R"(%x: f32[8] = input "x"
+%r: f32[1,8] = reshape(%x)
+%b: f32[16,8] = expand(%r)
+%y: f32[8] = sum(%b) axes=[0]
+outputs %y
+)";
+TEST(Rules, ASumOfEqualFloatsIsAProductOnlyWhereRoundingMayChange) {
+  EXPECT_EQ(rewritten(kRepeatedSum, kReassociates).count(Op::ReduceSum), 0);
+  EXPECT_EQ(rewritten(kRepeatedSum, kExact).count(Op::ReduceSum), 1);
+}
+TEST(Rules, ASumOfEqualIntegersIsAProduct) {
+  std::string integers = kRepeatedSum;
+  for (std::size_t at; (at = integers.find("f32")) != std::string::npos;)
+    integers.replace(at, 3, "i32");
+  EXPECT_EQ(rewritten(integers.c_str(), kExact).count(Op::ReduceSum), 0);
+}
+
+TEST(Rules, TransposesCancel) {
+  const After after = rewritten(R"(%x: f32[2,3,4] = input "x"
+%a: f32[4,2,3] = permute(%x) axes=[2,0,1]
+%b: f32[2,3,4] = permute(%a) axes=[1,2,0]
+%y: f32[2,3,4] = exp(%b)
+outputs %y
+)");
+  EXPECT_EQ(after.count(Op::Permute), 0) << print(after.graph);
+}
+TEST(Rules, OtherTransposesStay) {
+  const After after = rewritten(R"(%x: f32[2,3,4] = input "x"
+%a: f32[4,2,3] = permute(%x) axes=[2,0,1]
+%b: f32[3,4,2] = permute(%a) axes=[2,0,1]
+%y: f32[3,4,2] = exp(%b)
+outputs %y
+)");
+  EXPECT_EQ(after.count(Op::Permute), 1) << print(after.graph);
+}
+
+std::string largest_of_scaled(const char* factor) {
+  return std::string(R"(%x: f32[4,9] = input "x"
+%c: f32[] = const )") +
+         factor + R"(
+%c1: f32[1,1] = reshape(%c)
+%c2: f32[4,9] = expand(%c1)
+%s: f32[4,9] = mul(%x, %c2)
+%y: f32[4] = amax(%s) axes=[1]
+outputs %y
+)";
+}
+TEST(Rules, ScalingByAPositiveNumberFollowsTheLargest) {
+  EXPECT_EQ(rewritten(largest_of_scaled("0.125").c_str()).elements(Op::Mul), 4);
+}
+TEST(Rules, ScalingByAnyOtherNumberPrecedesTheLargest) {
+  for (const char* factor : {"-2", "0", "inf", "nan"})
+    EXPECT_EQ(rewritten(largest_of_scaled(factor).c_str()).elements(Op::Mul), 36) << factor;
+}
+
+TEST(Rules, ReluOfReluIsOne) {
+  const char* text = R"(%x: f32[4] = input "x"
+%z: f32[4] = input "z"
+%a: f32[4] = max(%x, %z)
+%b: f32[4] = max(%z, %a)
+outputs %b
+)";
+  EXPECT_EQ(rewritten(text).count(Op::Max), 1);
+  std::string other = text;
+  other.replace(other.find("max(%z, %a)"), 11, "add(%z, %a)");
+  EXPECT_EQ(rewritten(other.c_str()).count(Op::Max), 1);
+}
+
+TEST(Rules, AddingZeroNeedsLeaveForFloats) {
+  const char* text = R"(%x: f32[4] = input "x"
+%c: f32[] = const 0
+%c1: f32[1] = reshape(%c)
+%c2: f32[4] = expand(%c1)
+%y: f32[4] = add(%x, %c2)
+%z: f32[4] = exp(%y)
+outputs %z
+)";
+  EXPECT_EQ(rewritten(text, kExact).count(Op::Add), 1); // -0 + 0 is 0
+  EXPECT_EQ(rewritten(text, kApproximate).count(Op::Add), 0);
+}
+
+TEST(Rules, MarkersOfGradientsLeaveForInferenceOnly) {
+  const char* text = R"(%x: f32[4] = input "x"
+%a: f32[4] = stop_gradient(%x)
+%y: f32[4] = exp(%a)
+outputs %y
+)";
+  EXPECT_EQ(rewritten(text, kExact).count(Op::StopGradient), 1);
+  EXPECT_EQ(rewritten(text, {Tag::InferenceOnly}).count(Op::StopGradient), 0);
+}
+
+TEST(Rules, SelectionsByOneConditionAreOne) {
+  const char* text = R"(%p: bool[4] = input "p"
+%q: bool[4] = input "q"
+%a: f32[4] = input "a"
+%b: f32[4] = input "b"
+%c: f32[4] = input "c"
+%s: f32[4] = select(%p, %a, %b)
+%t: f32[4] = select(%p, %s, %c)
+outputs %t
+)";
+  EXPECT_EQ(rewritten(text).count(Op::Select), 1);
+  std::string other = text;
+  other.replace(other.find("select(%p, %s"), 13, "select(%q, %s");
+  EXPECT_EQ(rewritten(other.c_str()).count(Op::Select), 2);
+}
+
+TEST(Saturation, AFullBudgetIsToldAndGivesARightGraph) {
+  const std::string text = scaled_product("f32[4]", "[4,1]");
+  Saturated few(ir::parse_graph(text), {.allowed = kApproximate, .rows = 20});
+  EXPECT_FALSE(few.report().saturated);
+  EXPECT_EQ(few.report().stopped, "rows");
+  EXPECT_EQ(few.extract().size(), 1u);
+  Saturated none(ir::parse_graph(text), {.allowed = kApproximate, .rounds = 0});
+  EXPECT_EQ(none.report().stopped, "rounds");
+  EXPECT_EQ(none.extract().at(0).size(), ir::parse_graph(text).size());
+}
+
+TEST(Saturation, GroupsCanBeChosen) {
+  const std::string text = scaled_product("f32[4]", "[4,1]");
+  Saturated chosen(ir::parse_graph(text),
+                   {.allowed = kReassociates, .groups = {"views", "hoisting"}, .seconds = 60});
+  for (const RuleUse& use : chosen.report().rules)
+    EXPECT_TRUE(use.group == "views" || use.group == "hoisting") << use.rule;
+}
+
+TEST(Saturation, SeveralFormsComeBestFirst) {
+  Saturated saturated(ir::parse_graph(scaled_product("f32[4]", "[4,1]")),
+                      {.allowed = kReassociates, .seconds = 60});
+  const auto forms = saturated.extract(4);
+  ASSERT_GT(forms.size(), 1u);
+  EXPECT_NE(ir::canonical_hash(forms[0]), ir::canonical_hash(forms[1]));
+}
+
+} // namespace
+} // namespace egret::saturate
