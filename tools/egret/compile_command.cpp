@@ -1,6 +1,7 @@
 // egret compile: what the compiler makes of a graph, and why, without running it.
 #include "commands.h"
 #include "console.h"
+#include "device_option.h"
 #include "graph_file.h"
 
 #include "egret/passes.h"
@@ -22,7 +23,7 @@ using saturate::SaturateReport;
 using Json = nlohmann::ordered_json;
 
 struct CompileCommand {
-  std::string graph, effort = "quick", program, optimized;
+  std::string graph, effort = "quick", program, optimized, device;
   std::vector<std::string> allowed, rules;
   saturate::SaturateOptions saturate;
   double budget = 0;
@@ -146,7 +147,11 @@ void add_compile_command(CLI::App& app) {
   command->add_option("--program", options->program,
                       "Write the rules, the graph's terms and the schedule to this file");
   command->add_option("--graph-out", options->optimized, "Write the graph that is compiled");
-  command->callback([options] { compile(*options); });
+  add_device_option(*command, options->device);
+  command->callback([options] {
+    turn_to(options->device);
+    compile(*options);
+  });
 }
 
 } // namespace egret::tool

@@ -1,8 +1,8 @@
 // egret run: a graph in its text form, with arrays from and to NPY files.
 #include "commands.h"
 #include "console.h"
-#include "graph_file.h"
 #include "device_option.h"
+#include "graph_file.h"
 
 #include "egret/io.h"
 #include "egret/ir.h"

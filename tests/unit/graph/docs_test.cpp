@@ -3,6 +3,7 @@
 #include "backend/reference/reference.h"
 #include "egret/passes.h"
 #include "ir/passes/rules.h"
+#include "support/docs.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -15,13 +16,9 @@
 namespace egret {
 namespace {
 
-const std::string kDocs = std::string(EGRET_TEST_SOURCE_DIR) + "/../docs/";
-
-std::string read(const std::string& path) {
-  std::ifstream file(path);
-  EXPECT_TRUE(file) << path;
-  return {std::istreambuf_iterator<char>(file), {}};
-}
+using testing::expect_generated;
+using testing::kDocs;
+using testing::read;
 
 const char* kind_of(DTypeRule rule) {
   switch (rule) {
@@ -72,23 +69,6 @@ std::string rule_list() {
       result += fmt::format("| `{}` | {} |\n", info_of(rule.op).name, name);
     }
   return result;
-}
-
-/// Compares a generated part of a page, or writes it when EGRET_UPDATE_DOCS is set.
-void expect_generated(const std::string& page, const std::string& part, const std::string& text) {
-  std::string whole = read(kDocs + page);
-  std::string open = "<!-- " + part + " -->\n", close = "<!-- /" + part + " -->";
-  std::size_t begin = whole.find(open), end = whole.find(close);
-  ASSERT_NE(begin, std::string::npos) << page;
-  ASSERT_NE(end, std::string::npos) << page;
-  begin += open.size();
-  if (std::getenv("EGRET_UPDATE_DOCS") != nullptr) {
-    whole.replace(begin, end - begin, text);
-    std::ofstream(kDocs + page) << whole;
-    return;
-  }
-  EXPECT_EQ(whole.substr(begin, end - begin), text)
-      << "run with EGRET_UPDATE_DOCS=1 and look at the change";
 }
 
 TEST(Docs, TheListOfOpsIsThatOfTheTable) {
