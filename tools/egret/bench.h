@@ -67,6 +67,7 @@ std::vector<Workload> elementwise_workloads();
 std::vector<Workload> matmul_workloads();
 std::vector<Workload> training_workloads();
 std::vector<Workload> llama_workloads();
+std::vector<Workload> loss_workloads(); ///< and gradients of norms
 
 /// Inputs of a sample and, for each element of what the workload's function makes of them, the
 /// place of the same element in the full output.
@@ -90,6 +91,7 @@ std::size_t sets_of(double bytes);
 
 /// Runs `make` with the reference executor in place of the compiler.
 std::vector<double> by_reference(const std::function<Tensor()>& make);
+std::vector<double> values_by_reference(const std::function<std::vector<double>()>& make);
 /// Differences of values at the same places.
 Check compare(const std::vector<double>& actual, const std::vector<double>& expected,
               double tolerance);

@@ -125,7 +125,7 @@ namespace bench {
 const std::vector<Workload>& workloads() {
   static const std::vector<Workload> list = [] {
     std::vector<Workload> all;
-    for (auto part : {ceiling_workloads, matmul_workloads, elementwise_workloads,
+    for (auto part : {ceiling_workloads, matmul_workloads, elementwise_workloads, loss_workloads,
                       training_workloads, llama_workloads})
       for (auto& workload : part())
         all.push_back(std::move(workload));

@@ -107,6 +107,10 @@ void Check::include(const Check& other) {
 }
 
 std::vector<double> by_reference(const std::function<Tensor()>& make) {
+  return values_by_reference([&] { return make().to_vector<double>(); });
+}
+
+std::vector<double> values_by_reference(const std::function<std::vector<double>()>& make) {
   auto& runtime = runtime::Runtime::instance();
   struct Restore {
     runtime::Runtime& runtime;
@@ -120,7 +124,7 @@ std::vector<double> by_reference(const std::function<Tensor()>& make) {
     }
   } restore{runtime, runtime.engine(), device()};
   runtime.use(runtime::Engine::Reference);
-  return make().to_vector<double>();
+  return make();
 }
 
 Check compare(const std::vector<double>& actual, const std::vector<double>& expected,

@@ -5,6 +5,7 @@
 #include "egret/functional.h"
 #include "egret/models.h"
 #include "egret/optim.h"
+#include "gpt_mixed.h"
 #include "train.h"
 
 #include <cmath>
@@ -13,6 +14,15 @@
 namespace egret::tool::bench {
 
 namespace {
+
+/// A GPT with products in bf16, for the same training step.
+struct MixedGpt {
+  models::Gpt master; ///< f32
+  EGRET_FIELDS(master)
+  Tensor operator()(const Tensor& tokens) const {
+    return mixed_logits(master, tokens, DType::BF16).to(DType::F32);
+  }
+};
 
 /// A model, its optimizer, and one step on a batch.
 template <class Model, class Optimizer>
@@ -23,9 +33,9 @@ struct Training {
 };
 
 Tensor loss_of(const Tensor& logits, const Tensor& targets) {
-  Tensor log_p = logits - logits.max(-1, true);
+  Tensor log_p = logits - logits.max(-1, true).detach();
   log_p = log_p - log(exp(log_p).sum(-1, true));
-  return -(log_p * one_hot(targets, logits.size(-1))).sum() / static_cast<double>(targets.numel());
+  return -(log_p * one_hot(targets, logits.size(-1))).sum(-1).mean();
 }
 
 template <class T>
@@ -39,6 +49,7 @@ Tensor step_of(T& training, const Tensor& x, const Tensor& y) {
 
 using MlpTraining = Training<nn::Mlp, optim::Sgd>;
 using GptTraining = Training<models::Gpt, optim::AdamW>;
+using MixedTraining = Training<MixedGpt, optim::AdamW>;
 
 MlpTraining make_mlp() {
   Generator g(1);
@@ -51,6 +62,17 @@ GptTraining make_gpt() {
   models::Gpt model(
       {.vocabulary = 256, .context = 128, .layers = 4, .width = 128, .heads = 4, .tied = true}, g);
   return {model, optim::AdamW(nn::named_parameters(model), {.lr = 1e-3})};
+}
+
+constexpr models::GptOptions kGpt2{
+    .vocabulary = 50304, .context = 1024, .layers = 12, .width = 768, .heads = 12, .tied = true};
+
+MixedTraining make_mixed(const models::GptOptions& options) {
+  Generator g(1);
+  MixedGpt model{models::Gpt(options, g)};
+  for (nn::TransformerBlock& block : model.master.blocks)
+    block.activation = nn::Activation::GeluTanh;
+  return {model, optim::AdamW(nn::named_parameters(model), {.lr = 1e-4})};
 }
 
 /// The loss and all parameters after one step, one after the other.
@@ -96,6 +118,16 @@ Case training_case(const std::string& name, T (*make)(), const Tensor& x, const 
   return c;
 }
 
+/// Token numbers [batch, positions] and those that follow.
+std::pair<Tensor, Tensor> token_batch(std::int64_t batch, std::int64_t positions,
+                                      std::int64_t vocabulary) {
+  Generator g(3);
+  Tensor x = randint({batch, positions}, 0, vocabulary, g);
+  Tensor y = randint({batch, positions}, 0, vocabulary, g);
+  eval({x, y});
+  return {x, y};
+}
+
 Case mlp_case() {
   Tensor x = random_tensor({64, 784}, 1);
   Generator g(2);
@@ -109,10 +141,7 @@ Case mlp_case() {
 }
 
 Case gpt_case() {
-  Generator g(3);
-  Tensor x = randint({16, 128}, 0, 256, g);
-  Tensor y = randint({16, 128}, 0, 256, g);
-  eval({x, y});
+  auto [x, y] = token_batch(16, 128, 256);
   Case c = training_case("gpt_tiny_train_f32", &make_gpt, x, y, x.narrow(0, 0, 2).narrow(1, 0, 8),
                          y.narrow(0, 0, 2).narrow(1, 0, 8));
   const double tokens = 16 * 128;
@@ -120,6 +149,65 @@ Case gpt_case() {
   const double scores =
       4 * 2 * 2 * 128.0 * 128; // both products of each layer, not halved by the mask
   c.flops = 3 * tokens * (2 * matrices + scores);
+  return c;
+}
+
+/// The loss of one step and the first means of all gradients: of rounded products the parameters
+/// themselves would not do, as Adam's first step is about as long for the smallest gradient as for
+/// the largest.
+std::pair<double, std::vector<double>> gradients(MixedTraining t, const Tensor& x,
+                                                 const Tensor& y) {
+  auto step = compile(&step_of<MixedTraining>, {.name = "small GPT"});
+  const double loss = step(t, x, y).item();
+  std::vector<double> all;
+  for (const auto& [name, mean] : t.optimizer.exp_avg) {
+    auto values = mean.template to_vector<double>();
+    all.insert(all.end(), values.begin(), values.end());
+  }
+  return {loss, all};
+}
+
+Check check_small_mixed() {
+  const models::GptOptions few{
+      .vocabulary = 40, .context = 8, .layers = 2, .width = 32, .heads = 4, .tied = true};
+  auto [x, y] = token_batch(2, 8, few.vocabulary);
+  auto [loss, means] = gradients(make_mixed(few), x, y);
+  double expected_loss = 0;
+  auto expected = values_by_reference([&] {
+    auto [l, m] = gradients(make_mixed(few), x, y);
+    expected_loss = l;
+    return m;
+  });
+  Check check = compare({loss}, {expected_loss}, 5e-3);
+  check.include(compare(means, expected, 3e-2));
+  return check;
+}
+
+Case gpt2_case(const std::string& name) {
+  using Step = Compiled<Tensor (*)(MixedTraining&, const Tensor&, const Tensor&)>;
+  auto [x, y] = token_batch(32, 1024, kGpt2.vocabulary);
+  auto training = std::make_shared<MixedTraining>(make_mixed(kGpt2));
+  auto step = std::make_shared<Step>(compile(&step_of<MixedTraining>, {.name = name}));
+  Case c;
+  c.run = [=, x = x, y = y] { return std::vector<Tensor>{(*step)(*training, x, y)}; };
+  c.check = [=, x = x, y = y](const std::vector<Tensor>& outputs) {
+    Check check = check_small_mixed();
+    // A fresh model knows nothing: about as likely as any token; and it learns the batch by heart.
+    MixedTraining fresh = make_mixed(kGpt2);
+    const double chance = std::log(static_cast<double>(kGpt2.vocabulary));
+    const double before = (*step)(fresh, x, y).item(), after = outputs[0].item();
+    check.include(compare({before}, {chance}, 0.03));
+    check.ok = check.ok && after < before;
+    return check;
+  };
+  double parameters = 0;
+  for (const auto& named : training->optimizer.parameters())
+    parameters += static_cast<double>(named.tensor.numel());
+  const double matrices = 12.0 * 12 * 768 * 768 + 768.0 * 50304;
+  const double scores = 12.0 * 2 * 2 * 1024 * 768; // as in gpt_case
+  c.tokens = 32.0 * 1024;
+  c.flops = 3 * c.tokens * (2 * matrices + scores);
+  c.bytes = 4 * parameters * 2 * 3; // parameters and Adam's two means, read and written
   return c;
 }
 
@@ -145,8 +233,19 @@ Case dispatch_case() {
 } // namespace
 
 std::vector<Workload> training_workloads() {
+  Workload mlp{"mnist_mlp_train_f32_b64", "784-128-10, SGD, a whole step", "f32", Limit::PeakFma,
+               mlp_case};
+  mlp.judged = Judged::Both;
+  const std::string name = "gpt2_124m_train_bf16_b32t1024";
+  Workload gpt2{name,
+                "GPT-2 with 124M parameters in f32, products in bf16, batch 32 of 1024 tokens, "
+                "AdamW, a whole step",
+                "bf16", Limit::None, [name] { return gpt2_case(name); }};
+  gpt2.judged = Judged::Cuda;
+  gpt2.memory = 50e9;
   return {
-      {"mnist_mlp_train_f32_b64", "784-128-10, SGD, a whole step", "f32", Limit::PeakFma, mlp_case},
+      mlp,
+      gpt2,
       {"gpt_tiny_train_f32",
        "4 layers, width 128, 4 heads, 128 positions, batch 16, AdamW, a whole step", "f32",
        Limit::PeakFma, gpt_case},

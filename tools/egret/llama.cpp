@@ -1,0 +1,112 @@
+#include "llama.h"
+
+#include "bench.h"
+
+#include "egret/functional.h"
+
+#include <cmath>
+
+namespace egret::tool::llama {
+
+using bench::random_tensor;
+
+std::int64_t Sizes::matrices() const {
+  return layers * (2 * width * width + 2 * width * kv_width() + 3 * width * hidden) +
+         vocabulary * width;
+}
+
+Weights make_weights(const Sizes& s) {
+  std::uint64_t seed = 1;
+  auto matrix = [&](std::int64_t out, std::int64_t in) {
+    return random_tensor({out, in}, seed++, s.dtype, 1 / std::sqrt(static_cast<double>(in)));
+  };
+  auto vector = [&] { return random_tensor({s.width}, seed++, s.dtype); };
+  Weights w;
+  w.rope_base = s.rope_base;
+  w.embedding = matrix(s.vocabulary, s.width);
+  for (std::int64_t i = 0; i < s.layers; ++i) {
+    Layer l;
+    l.attention_norm = vector();
+    l.wq = matrix(s.width, s.width);
+    l.wk = matrix(s.kv_width(), s.width);
+    l.wv = matrix(s.kv_width(), s.width);
+    l.wo = matrix(s.width, s.width);
+    l.mlp_norm = vector();
+    l.gate = matrix(s.hidden, s.width);
+    l.up = matrix(s.hidden, s.width);
+    l.down = matrix(s.width, s.hidden);
+    w.layers.push_back(std::move(l));
+  }
+  w.norm = vector();
+  if (!s.tied)
+    w.head = matrix(s.vocabulary, s.width);
+  return w;
+}
+
+Cache make_cache(const Sizes& s, std::int64_t position) {
+  Cache c;
+  c.position = full({1}, position, DType::I64);
+  c.position.eval();
+  for (std::int64_t i = 0; i < s.layers; ++i) {
+    auto seed = static_cast<std::uint64_t>(1000 + 2 * i);
+    c.keys.push_back(random_tensor({s.kv_heads, s.context, s.of_head()}, seed, s.dtype));
+    c.values.push_back(random_tensor({s.kv_heads, s.context, s.of_head()}, seed + 1, s.dtype));
+  }
+  return c;
+}
+
+namespace {
+
+Tensor rms_normalized(const Tensor& x, const Tensor& weight) {
+  const Tensor wide = x.to(DType::F32);
+  return (wide * rsqrt((wide * wide).mean(-1, true) + 1e-5) * weight.to(DType::F32)).to(x.dtype());
+}
+
+/// Rotary position embedding: pairs (i, i + d/2) of each head turn by position / base^(2i/d).
+Tensor rotated(const Tensor& x, const Tensor& position, double base) {
+  const std::int64_t half = x.size(-1) / 2;
+  Tensor frequency =
+      exp(arange(half).to(DType::F32) * (-std::log(base) / static_cast<double>(half)));
+  Tensor angle = position.to(DType::F32) * frequency;
+  Tensor c = cos(angle), s = sin(angle);
+  const Tensor wide = x.to(DType::F32);
+  Tensor a = wide.narrow(-1, 0, half), b = wide.narrow(-1, half, half);
+  return cat({a * c - b * s, a * s + b * c}, -1).to(x.dtype());
+}
+
+} // namespace
+
+Tensor decode(Decoder& decoder, const Tensor& token) {
+  const Weights& w = decoder.weights;
+  Cache& cache = decoder.cache;
+  const std::int64_t kv_heads = cache.keys[0].size(0), context = cache.keys[0].size(1),
+                     of_head = cache.keys[0].size(2);
+  const DType dtype = w.embedding.dtype();
+  Tensor x = embedding(w.embedding, token); // [1, width]
+  Tensor seen = arange(context) <= cache.position;
+  for (std::size_t i = 0; i < w.layers.size(); ++i) {
+    const Layer& l = w.layers[i];
+    Tensor n = rms_normalized(x, l.attention_norm);
+    // [kv_heads, heads that share a key, of_head]
+    auto projected = [&](const Tensor& weight) {
+      return matmul(n, weight.transpose()).reshape({kv_heads, -1, of_head});
+    };
+    Tensor q = rotated(projected(l.wq), cache.position, w.rope_base);
+    cache.keys[i] = index_put(cache.keys[i], cache.position,
+                              rotated(projected(l.wk), cache.position, w.rope_base), 1);
+    cache.values[i] = index_put(cache.values[i], cache.position, projected(l.wv), 1);
+    Tensor scores = matmul(q, cache.keys[i].transpose()).to(DType::F32) /
+                    std::sqrt(static_cast<double>(of_head));
+    scores = where(seen, scores, -1e30);
+    Tensor e = exp(scores - scores.max(-1, true));
+    Tensor mixed = matmul((e / e.sum(-1, true)).to(dtype), cache.values[i]).reshape({1, -1});
+    x = x + matmul(mixed, l.wo.transpose());
+    n = rms_normalized(x, l.mlp_norm);
+    Tensor g = matmul(n, l.gate.transpose());
+    x = x + matmul(g * sigmoid(g) * matmul(n, l.up.transpose()), l.down.transpose());
+  }
+  cache.position = cache.position + 1;
+  return matmul(rms_normalized(x, w.norm), (w.head ? *w.head : w.embedding).transpose());
+}
+
+} // namespace egret::tool::llama
