@@ -8,6 +8,7 @@
 #include <chrono>
 #include <fmt/ranges.h>
 #include <map>
+#include <set>
 
 namespace egret::saturate {
 
@@ -90,6 +91,7 @@ std::vector<Group> chosen_groups(const SaturateOptions& options) {
 Saturated::Saturated(const ir::Graph& graph, const SaturateOptions& options) : signature_(graph) {
   load(options);
   roots_ = terms_.add(graph);
+  remember_nodes();
   report_.load_seconds = seconds_since(begin_);
   run(options);
   report_.run_seconds = seconds_since(begin_) - report_.load_seconds;
@@ -165,23 +167,70 @@ void Saturated::run(const SaturateOptions& options) {
       report_.rules.push_back(std::move(use));
   std::ranges::stable_sort(report_.rules, std::greater<>(), &RuleUse::fired);
   report_.classes = terms_.types().size();
-  std::vector<egraph::FunctionId> counted;
-  for (int i = 0; i < kOps; ++i) {
-    const egraph::FunctionId function = terms_.function_of(static_cast<Op>(i));
-    if (std::ranges::find(counted, function) != counted.end())
-      continue;
-    counted.push_back(function);
+  for (const egraph::FunctionId function : terms_.functions())
     report_.nodes += egraph.size(function);
-  }
 }
 
+void Saturated::remember_nodes() {
+  for (const egraph::FunctionId function : terms_.functions())
+    terms_.egraph().for_each_row(function, [&](const egraph::Row& row) {
+      given_.emplace_back(function, std::vector<egraph::Value>(row.args.begin(), row.args.end()));
+    });
+}
+
+Saturated::ENode Saturated::canonical(const ENode& node) const {
+  ENode result = node;
+  const auto sorts = terms_.egraph().inputs(node.first);
+  for (std::size_t i = 0; i < sorts.size(); ++i)
+    if (sorts[i] == terms_.tensor())
+      result.second[i] = terms_.egraph().canonical(sorts[i], result.second[i]);
+  return result;
+}
+
+double Saturated::cost_of(const egraph::TermGraph& terms, const egraph::CostModel& cost) const {
+  double total = 0;
+  std::vector<egraph::Value> args;
+  for (const egraph::TermGraph::Node& node : terms.nodes) {
+    if (node.is_literal)
+      continue;
+    args.clear();
+    for (std::uint32_t child : node.children)
+      args.push_back(terms.nodes[child].value);
+    total += cost(node.function, args);
+  }
+  return total;
+}
+
+// Extraction changes one class at a time, and what several readers share pays only when all of them
+// change. So it also starts closer to the graph as it was given, whose e-nodes then seem cheaper;
+// of all that is found the truly cheapest are taken.
 std::vector<ir::Graph> Saturated::extract(std::size_t count) {
-  egraph::ExtractOptions options;
-  options.cost = cost_model(terms_);
-  options.count = count;
+  constexpr double kSeem[] = {1, 0.9, 0.5};
+  const egraph::CostModel cost = cost_model(terms_);
+  std::set<ENode> given;
+  for (const ENode& node : given_)
+    given.insert(canonical(node));
+  std::vector<std::pair<double, egraph::TermGraph>> found;
+  for (const double seem : kSeem) {
+    egraph::ExtractOptions options;
+    options.count = count;
+    options.cost = [&](egraph::FunctionId function, std::span<const egraph::Value> args) {
+      const bool was =
+          seem < 1 && given.contains(canonical({function, {args.begin(), args.end()}}));
+      return cost(function, args) * (was ? seem : 1);
+    };
+    for (egraph::TermGraph& terms : terms_.egraph().extract_best(roots_, options)) {
+      const double total = cost_of(terms, cost);
+      found.emplace_back(total, std::move(terms));
+    }
+  }
+  std::ranges::stable_sort(found, {}, &std::pair<double, egraph::TermGraph>::first);
   std::vector<ir::Graph> graphs;
-  for (const egraph::TermGraph& terms : terms_.egraph().extract_best(roots_, options)) {
+  std::set<std::uint64_t> seen;
+  for (const auto& [total, terms] : found) {
     ir::Graph graph = terms_.graph_of(terms, signature_);
+    if (graphs.size() == count || !seen.insert(ir::canonical_hash(graph)).second)
+      continue;
     ir::verify(graph);
     for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
       const ir::Node &is = graph[graph.outputs[i]], &was = signature_[signature_.outputs[i]];

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace egret::saturate {
@@ -54,19 +55,25 @@ public:
   Terms& terms() { return terms_; }
   const std::vector<egraph::Root>& roots() const { return roots_; }
 
-  /// The `count` cheapest graphs at most, best first, each verified. Inputs and the order, dtypes
+  /// `count` cheap graphs at most, best first, each verified. Inputs and the order, dtypes
   /// and shapes of outputs are the graph's.
   std::vector<ir::Graph> extract(std::size_t count = 1);
 
 private:
+  using ENode = std::pair<egraph::FunctionId, std::vector<egraph::Value>>;
+
   void load(const SaturateOptions& options);
   void run(const SaturateOptions& options);
+  void remember_nodes();
+  ENode canonical(const ENode& node) const;
+  double cost_of(const egraph::TermGraph& terms, const egraph::CostModel& cost) const;
 
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   ir::Graph signature_;
   Terms terms_;
   std::vector<Group> groups_;
   std::vector<egraph::Root> roots_;
+  std::vector<ENode> given_; ///< the e-nodes of the graph itself
   SaturateReport report_;
 };
 

@@ -5,6 +5,7 @@
 #include "saturate/primitives.h"
 #include "support/fail.h"
 
+#include <algorithm>
 #include <fmt/ranges.h>
 
 namespace egret::saturate {
@@ -64,6 +65,14 @@ Terms::Terms() : attributes_(std::make_shared<Attributes>()) {
     functions_[static_cast<std::size_t>(i)] = function;
     op_of_.emplace(static_cast<std::uint32_t>(function), op); // of movements, the first
   }
+}
+
+std::vector<egraph::FunctionId> Terms::functions() const {
+  std::vector<egraph::FunctionId> each;
+  for (const egraph::FunctionId function : functions_)
+    if (std::ranges::find(each, function) == each.end())
+      each.push_back(function);
+  return each;
 }
 
 std::vector<egraph::Root> Terms::add(const ir::Graph& graph) {

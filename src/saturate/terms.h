@@ -50,6 +50,8 @@ public:
   egraph::SortId tensor() const { return tensor_; }
   egraph::FunctionId function_of(Op op) const { return functions_[static_cast<std::size_t>(op)]; }
 
+  /// The constructors, each once.
+  std::vector<egraph::FunctionId> functions() const;
   /// Adds what the outputs need; the classes of the outputs.
   std::vector<egraph::Root> add(const ir::Graph& graph);
   /// Adds one term whose operands are these classes.

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace egret::testing {
@@ -57,16 +58,14 @@ private:
 
   bool more() {
     const std::size_t known = first_.size(), pairs = pairs_.size();
-    std::set<std::uint32_t> done;
-    for (int i = 0; i < kOps; ++i) {
-      const egraph::FunctionId function = instances_.terms().function_of(static_cast<Op>(i));
-      if (done.insert(static_cast<std::uint32_t>(function)).second)
-        rows_of(function, saturate::form_of(static_cast<Op>(i)).attributes.size());
-    }
+    for (const egraph::FunctionId function : instances_.terms().functions())
+      rows_of(function, instances_.terms().egraph().inputs(function));
     return first_.size() != known || pairs_.size() != pairs;
   }
 
-  void rows_of(egraph::FunctionId function, std::size_t attributes) {
+  void rows_of(egraph::FunctionId function, std::span<const egraph::SortId> inputs) {
+    const auto attributes = static_cast<std::size_t>(
+        std::ranges::find(inputs, instances_.terms().tensor()) - inputs.begin());
     struct Found {
       std::vector<Value> literals;
       std::vector<NodeId> operands;

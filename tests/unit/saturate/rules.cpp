@@ -76,6 +76,24 @@ TEST(Rules, AScaleOfRowsStaysWhereOrderMustBeKept) {
   EXPECT_EQ(after.elements(Op::Mul), 4 * 16 * 8 + 4 * 16);
 }
 
+// What three products share is scaled once, and would be scaled thrice behind them.
+TEST(Rules, AScaleStaysInFrontOfProductsThatShareIt) {
+  std::string text = "%x: f32[1,64] = input \"x\"\n%r: f32[1] = input \"r\"\n%r1: f32[1,1] = "
+                     "reshape(%r)\n%s: f32[1,64] = expand(%r1)\n%n: f32[1,64] = mul(%x, %s)\n"
+                     "%a1: f32[1,64,1] = reshape(%n)\n%a: f32[1,64,64] = expand(%a1)\n";
+  std::string outputs = "outputs ";
+  for (const char* name : {"q", "k", "v"}) {
+    const std::string n = name;
+    text += "%" + n + "w: f32[64,64] = input \"w" + n + "\"\n%" + n +
+            "b: f32[1,64,64] = reshape(%" + n + "w)\n%" + n + "p: f32[1,64,64] = mul(%a, %" + n +
+            "b)\n%" + n + "y: f32[1,64] = sum(%" + n + "p) axes=[1]\n";
+    outputs += (n == "q" ? "%" : ", %") + n + "y";
+  }
+  const After after = rewritten((text + outputs + "\n").c_str(), kReassociates);
+  EXPECT_TRUE(after.fired("hoist-factor"));
+  EXPECT_EQ(after.elements(Op::Mul), 3 * 64 * 64 + 64) << print(after.graph);
+}
+
 std::string two_products(const char* second) {
   return std::string(R"(%x: f32[4,16] = input "x"
 %z: f32[4,16] = input "z"
