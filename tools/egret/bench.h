@@ -1,6 +1,7 @@
 // Workloads that speed is judged on, and how one is measured.
 #pragma once
 
+#include "egret/compile.h"
 #include "egret/tensor.h"
 
 #include <cstdint>
@@ -56,7 +57,18 @@ struct Workload {
   double ceiling_bytes = 0;   ///< of a ceiling
   Judged judged = Judged::Cpu;
   double memory = 0; ///< bytes of the device that a run takes, roughly; 0: few
+  /// The same program at sizes that a test can do: its graph, as text. May be empty when another
+  /// workload's is the same.
+  std::function<std::string()> small = {};
 };
+
+/// The graph that a function becomes when it is called with these arguments, as text.
+template <class F, class... A>
+std::string traced(F function, A&&... arguments) {
+  auto compiled = compile(std::move(function));
+  compiled(arguments...);
+  return compiled.graph_text();
+}
 
 /// All of them, in the order of the list. Names are unique.
 const std::vector<Workload>& workloads();

@@ -120,22 +120,6 @@ void run_bench(const BenchOptions& options) {
 
 } // namespace
 
-namespace bench {
-
-const std::vector<Workload>& workloads() {
-  static const std::vector<Workload> list = [] {
-    std::vector<Workload> all;
-    for (auto part : {ceiling_workloads, matmul_workloads, elementwise_workloads, loss_workloads,
-                      training_workloads, llama_workloads})
-      for (auto& workload : part())
-        all.push_back(std::move(workload));
-    return all;
-  }();
-  return list;
-}
-
-} // namespace bench
-
 void add_bench_command(CLI::App& app) {
   auto options = std::make_shared<BenchOptions>();
   auto* command = app.add_subcommand("bench", "Time workloads, and verify each in the same run");

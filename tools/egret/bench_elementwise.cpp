@@ -67,16 +67,19 @@ const Rows kSoftmax{"softmax of the last axis, from max, exp and sum", softmax_r
 const Rows kRmsNorm{"RMS norm of the last axis, from mean and rsqrt", rmsnorm_rows, 1, 1, 5};
 const Rows kLayerNorm{"layer norm of the last axis, from mean and rsqrt", layernorm_rows, 1, 2, 8};
 
+std::vector<Tensor> inputs_of(const Rows& kind, const std::vector<std::int64_t>& shape, DType dtype,
+                              std::uint64_t set) {
+  std::vector<Tensor> inputs;
+  for (int i = 0; i < kind.matrices + kind.vectors; ++i)
+    inputs.push_back(
+        random_tensor(i < kind.matrices ? shape : std::vector<std::int64_t>{shape.back()},
+                      16 * set + 1 + static_cast<std::uint64_t>(i), dtype));
+  return inputs;
+}
+
 Case rows_case(const std::string& name, const Rows& kind, const std::vector<std::int64_t>& shape,
                DType dtype) {
-  auto make = [=](std::uint64_t set) {
-    std::vector<Tensor> inputs;
-    for (int i = 0; i < kind.matrices + kind.vectors; ++i)
-      inputs.push_back(
-          random_tensor(i < kind.matrices ? shape : std::vector<std::int64_t>{shape.back()},
-                        16 * set + 1 + static_cast<std::uint64_t>(i), dtype));
-    return inputs;
-  };
+  auto make = [=](std::uint64_t set) { return inputs_of(kind, shape, dtype, set); };
   auto sample = [=](const std::vector<Tensor>& inputs) {
     auto rows = sample_rows(shape[0], 8);
     Sample s{inputs, {}};
@@ -103,6 +106,7 @@ Workload rows(const std::string& name, const Rows& kind, const std::vector<std::
   // Once more for the results that are poisoned beside them.
   w.memory = static_cast<double>(size_of(dtype)) * (kind.matrices + 2) *
              static_cast<double>(shape[0] * shape[1]);
+  w.small = [=] { return traced(kind.function, inputs_of(kind, {5, 264}, dtype, 0)); };
   return w;
 }
 

@@ -108,6 +108,10 @@ Workload decoding(const std::string& name, const std::string& what, const Sizes&
       static_cast<double>(size_of(sizes.dtype)) *
           (static_cast<double>(sizes.matrices() + 2 * sizes.cached()) + (sizes.tied ? 0 : table)) +
       16 * table;
+  w.small = [few = small(sizes)] {
+    Decoder decoder{make_weights(few), make_cache(few, few.context / 2)};
+    return traced(&llama::decode, decoder, full({1}, std::int64_t(7), DType::I64).eval());
+  };
   return w;
 }
 

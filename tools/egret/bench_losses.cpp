@@ -67,13 +67,18 @@ std::vector<double> at(const Tensor& tensor, const std::vector<std::int64_t>& pl
   return values;
 }
 
-Case norm_gradient_case(const std::string& name, bool layer, std::int64_t rows,
-                        std::int64_t width) {
+Tensors norm_inputs(bool layer, std::int64_t rows, std::int64_t width) {
   const DType dtype = DType::BF16;
   Tensors inputs = {random_tensor({rows, width}, 1, dtype), random_tensor({width}, 2, dtype)};
   if (layer)
     inputs.push_back(random_tensor({width}, 3, dtype));
   inputs.push_back(random_tensor({rows, width}, 4, dtype));
+  return inputs;
+}
+
+Case norm_gradient_case(const std::string& name, bool layer, std::int64_t rows,
+                        std::int64_t width) {
+  const Tensors inputs = norm_inputs(layer, rows, width);
   auto compiled =
       std::make_shared<Compiled<ManyFunction>>(compile(ManyFunction(norm_gradients), {name}));
   Case c;
@@ -180,22 +185,32 @@ Case loss_gradient_case(const Losses& sizes) {
 
 std::vector<Workload> loss_workloads() {
   auto make = [](const std::string& name, const char* what, Limit limit, double memory,
-                 std::function<Case()> of) {
-    return Workload{name, what, "bf16", limit, std::move(of), 0, Judged::Cuda, memory};
+                 std::function<Case()> of, std::function<std::string()> small) {
+    return Workload{name, what,         "bf16", limit,           std::move(of),
+                    0,    Judged::Cuda, memory, std::move(small)};
   };
+  const Losses few{"", 6, 264};
   const double rows = 2.0 * 16384 * 4096;
   const double logits = 2.0 * 8192 * 50304;
   const std::string rms = "rmsnorm_bwd_bf16_16384x4096", layer = "layernorm_bwd_bf16_16384x4096";
   const Losses forward{"xent_bf16_8192x50304", 8192, 50304};
   const Losses backward{"xent_bwd_bf16_8192x50304", 8192, 50304};
-  return {make(rms, "the gradients of an RMS norm: of its rows and its weight", Limit::Copy,
-               5 * rows, [rms] { return norm_gradient_case(rms, false, 16384, 4096); }),
-          make(layer, "the gradients of a layer norm: of its rows, weight and bias", Limit::Copy,
-               5 * rows, [layer] { return norm_gradient_case(layer, true, 16384, 4096); }),
-          make(forward.name, "the mean cross-entropy of logits, computed in f32", Limit::Read,
-               2 * logits, [forward] { return loss_case(forward); }),
-          make(backward.name, "the gradient of the mean cross-entropy by its logits", Limit::Copy,
-               4 * logits, [backward] { return loss_gradient_case(backward); })};
+  return {make(
+              rms, "the gradients of an RMS norm: of its rows and its weight", Limit::Copy,
+              5 * rows, [rms] { return norm_gradient_case(rms, false, 16384, 4096); },
+              [] { return traced(norm_gradients, norm_inputs(false, 12, 264)); }),
+          make(
+              layer, "the gradients of a layer norm: of its rows, weight and bias", Limit::Copy,
+              5 * rows, [layer] { return norm_gradient_case(layer, true, 16384, 4096); },
+              [] { return traced(norm_gradients, norm_inputs(true, 12, 264)); }),
+          make(
+              forward.name, "the mean cross-entropy of logits, computed in f32", Limit::Read,
+              2 * logits, [forward] { return loss_case(forward); },
+              [few] { return traced(cross_entropy_of, few.inputs()); }),
+          make(
+              backward.name, "the gradient of the mean cross-entropy by its logits", Limit::Copy,
+              4 * logits, [backward] { return loss_gradient_case(backward); },
+              [few] { return traced(cross_entropy_gradient, few.inputs()); })};
 }
 
 } // namespace egret::tool::bench

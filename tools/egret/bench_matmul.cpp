@@ -72,23 +72,24 @@ Sample product_sample(const Linear& kind, const std::vector<Tensor>& inputs) {
   return s;
 }
 
+std::vector<Tensor> inputs_of(const Linear& kind, const Product& p, std::uint64_t set) {
+  std::vector<Tensor> all = {
+      random_tensor({p.m, p.k}, 16 * set + 1, p.dtype),
+      random_tensor(kind.turned ? std::vector{p.n, p.k} : std::vector{p.k, p.n}, 16 * set + 2,
+                    p.dtype, 1 / std::sqrt(static_cast<double>(p.k)))};
+  if (kind.bias)
+    all.push_back(random_tensor({p.n}, 16 * set + 3, p.dtype));
+  return all;
+}
+
 Workload product(const std::string& name, const Linear& kind, const Product& p, Limit limit,
                  Judged judged = Judged::Cpu) {
   const double bytes =
       static_cast<double>(size_of(p.dtype)) *
       static_cast<double>(p.m * p.k + p.k * p.n + p.m * p.n + (kind.bias ? p.n : 0));
   auto make = [=] {
-    auto inputs = [=](std::uint64_t set) {
-      std::vector<Tensor> all = {
-          random_tensor({p.m, p.k}, 16 * set + 1, p.dtype),
-          random_tensor(kind.turned ? std::vector{p.n, p.k} : std::vector{p.k, p.n}, 16 * set + 2,
-                        p.dtype, 1 / std::sqrt(static_cast<double>(p.k)))};
-      if (kind.bias)
-        all.push_back(random_tensor({p.n}, 16 * set + 3, p.dtype));
-      return all;
-    };
     Case c = pure_case(
-        name, kind.function, inputs,
+        name, kind.function, [=](std::uint64_t set) { return inputs_of(kind, p, set); },
         [=](const std::vector<Tensor>& in) { return product_sample(kind, in); },
         tolerance_of(p.dtype, p.k));
     c.flops = 2.0 * static_cast<double>(p.m * p.n * p.k);
@@ -100,20 +101,24 @@ Workload product(const std::string& name, const Linear& kind, const Product& p, 
   Workload w{name, kind.what, name_of(p.dtype), limit, make};
   w.judged = judged;
   w.memory = 1.5 * bytes;
+  const Product few{std::min<std::int64_t>(p.m, 40), 72, 136, p.dtype};
+  w.small = [=] { return traced(kind.function, inputs_of(kind, few, 0)); };
   return w;
+}
+
+std::vector<Tensor> mlp_inputs(std::int64_t tokens, std::int64_t width, std::int64_t hidden,
+                               std::uint64_t set) {
+  auto matrix = [&](std::int64_t rows, std::int64_t columns, std::uint64_t seed) {
+    return random_tensor({rows, columns}, 16 * set + seed, DType::BF16,
+                         1 / std::sqrt(static_cast<double>(rows)));
+  };
+  return {random_tensor({tokens, width}, 16 * set + 1, DType::BF16), matrix(width, hidden, 2),
+          matrix(width, hidden, 3), matrix(hidden, width, 4)};
 }
 
 Case mlp_case(const std::string& name, std::int64_t tokens, std::int64_t width,
               std::int64_t hidden) {
-  auto make = [=](std::uint64_t set) {
-    auto matrix = [&](std::int64_t rows, std::int64_t columns, std::uint64_t seed) {
-      return random_tensor({rows, columns}, 16 * set + seed, DType::BF16,
-                           1 / std::sqrt(static_cast<double>(rows)));
-    };
-    return std::vector<Tensor>{random_tensor({tokens, width}, 16 * set + 1, DType::BF16),
-                               matrix(width, hidden, 2), matrix(width, hidden, 3),
-                               matrix(hidden, width, 4)};
-  };
+  auto make = [=](std::uint64_t set) { return mlp_inputs(tokens, width, hidden, set); };
   auto sample = [=](const std::vector<Tensor>& in) {
     auto rows = sample_rows(tokens, 2);
     auto columns = sample_rows(width, 16);
@@ -135,18 +140,24 @@ struct Attention {
   std::int64_t batch, heads, positions, width;
 };
 
-Case attention_case(const std::string& name, const Attention& a, DType dtype) {
+Tensor mask_of(std::int64_t positions) {
   Tensor mask =
-      where(causal_mask(a.positions, a.positions), 0.0, -std::numeric_limits<float>::infinity());
-  mask.eval();
-  auto make = [=](std::uint64_t set) {
-    std::vector<Tensor> inputs;
-    for (std::uint64_t i = 1; i <= 3; ++i)
-      inputs.push_back(
-          random_tensor({a.batch, a.heads, a.positions, a.width}, 16 * set + i, dtype));
-    inputs.push_back(mask);
-    return inputs;
-  };
+      where(causal_mask(positions, positions), 0.0, -std::numeric_limits<float>::infinity());
+  return mask.eval();
+}
+
+std::vector<Tensor> attention_inputs(const Attention& a, DType dtype, const Tensor& mask,
+                                     std::uint64_t set) {
+  std::vector<Tensor> inputs;
+  for (std::uint64_t i = 1; i <= 3; ++i)
+    inputs.push_back(random_tensor({a.batch, a.heads, a.positions, a.width}, 16 * set + i, dtype));
+  inputs.push_back(mask);
+  return inputs;
+}
+
+Case attention_case(const std::string& name, const Attention& a, DType dtype) {
+  const Tensor mask = mask_of(a.positions);
+  auto make = [=](std::uint64_t set) { return attention_inputs(a, dtype, mask, set); };
   auto sample = [=](const std::vector<Tensor>& inputs) {
     auto rows = sample_rows(a.positions, 8);
     Sample s;
@@ -178,6 +189,9 @@ Workload attention_workload(const std::string& name, const Attention& a, DType d
   // Should the scores be stored.
   w.memory = 3.0 * static_cast<double>(size_of(dtype)) *
              static_cast<double>(a.batch * a.heads * a.positions * (a.positions + 2 * a.width));
+  w.small = [=] {
+    return traced(attention, attention_inputs({1, 2, 24, 16}, dtype, mask_of(24), 0));
+  };
   return w;
 }
 
@@ -246,6 +260,7 @@ std::vector<Workload> matmul_workloads() {
                0,
                Judged::Cuda,
                1.2e9};
+  mlp.small = [] { return traced(swiglu_mlp, mlp_inputs(24, 32, 56, 0)); };
   list.push_back(mlp);
   list.push_back(attention_workload("attention_causal_f32_b1h8s1024d64", {1, 8, 1024, 64},
                                     DType::F32, Judged::Cpu));

@@ -167,9 +167,11 @@ std::pair<double, std::vector<double>> gradients(MixedTraining t, const Tensor& 
   return {loss, all};
 }
 
+constexpr models::GptOptions kSmallGpt{
+    .vocabulary = 40, .context = 8, .layers = 2, .width = 32, .heads = 4, .tied = true};
+
 Check check_small_mixed() {
-  const models::GptOptions few{
-      .vocabulary = 40, .context = 8, .layers = 2, .width = 32, .heads = 4, .tied = true};
+  const models::GptOptions& few = kSmallGpt;
   auto [x, y] = token_batch(2, 8, few.vocabulary);
   auto [loss, means] = gradients(make_mixed(few), x, y);
   double expected_loss = 0;
@@ -236,6 +238,12 @@ std::vector<Workload> training_workloads() {
   Workload mlp{"mnist_mlp_train_f32_b64", "784-128-10, SGD, a whole step", "f32", Limit::PeakFma,
                mlp_case};
   mlp.judged = Judged::Both;
+  mlp.small = [] {
+    MlpTraining training = make_mlp();
+    auto [x, y] = token_batch(1, 4, 10);
+    return traced(&step_of<MlpTraining>, training, random_tensor({4, 784}, 1),
+                  y.flatten().eval());
+  };
   const std::string name = "gpt2_124m_train_bf16_b32t1024";
   Workload gpt2{name,
                 "GPT-2 with 124M parameters in f32, products in bf16, batch 32 of 1024 tokens, "
@@ -243,6 +251,11 @@ std::vector<Workload> training_workloads() {
                 "bf16", Limit::None, [name] { return gpt2_case(name); }};
   gpt2.judged = Judged::Cuda;
   gpt2.memory = 50e9;
+  gpt2.small = [] {
+    MixedTraining training = make_mixed(kSmallGpt);
+    auto [x, y] = token_batch(2, 8, kSmallGpt.vocabulary);
+    return traced(&step_of<MixedTraining>, training, x, y);
+  };
   return {
       mlp,
       gpt2,

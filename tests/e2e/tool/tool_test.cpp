@@ -291,6 +291,51 @@ TEST(Tool, BenchListsAndPrintsEveryField) {
   EXPECT_EQ(json["kernels"], 1);
 }
 
+TEST(Tool, BenchSaysWhereAWorkloadIsJudged) {
+  const std::string list = egret_command("bench --list").out;
+  for (const char* line :
+       {"matmul_f32_256                        cpu ", "mnist_mlp_train_f32_b64               both",
+        "llama3_8b_decode_bf16_ctx1024         cuda", "gpt2_124m_train_bf16_b32t1024         cuda"})
+    expect_contains(list, line);
+}
+
+TEST(Tool, WithoutCudaADeviceThatIsAskedForIsAFailureThatSaysWhatIsMissing) {
+  test::TempFolder folder;
+  const std::string graph = (folder / "g.txt").string();
+  test::write_file(graph, "%x: f32[2] = iota()\noutputs %x\n");
+  for (const std::string& command : {std::string("bench dispatch_f32_8"), std::string("ask 1+2"),
+                                     std::string("train addition --steps 1"), "run " + graph}) {
+    Ran ran = egret_command(command + " --device cuda", "EGRET_CUDA_DRIVER=/nowhere/libcuda.so.1");
+    EXPECT_EQ(ran.code, 1) << command;
+    expect_contains(ran.err, "egret: cuda: no driver: /nowhere/libcuda.so.1");
+    EXPECT_EQ(ran.out, "") << command;
+  }
+  EXPECT_EQ(egret_command("run " + graph + " --device cuda:x").code, 2);
+  expect_contains(egret_command("ask --device tpu").err, "`tpu` is no device: cpu, cuda, or");
+}
+
+// The driver of tests has memory and a clock, and runs no kernel.
+TEST(Tool, BenchFindsResultsThatNothingComputed) {
+  test::TempFolder folder;
+  const std::string fake = "EGRET_CUDA_DRIVER=" EGRET_FAKE_CUDA " EGRET_NVRTC=" EGRET_FAKE_CUDA
+                           " EGRET_CUBLAS=/nowhere XDG_CACHE_HOME=" +
+                           folder.path().string();
+  Ran ran = egret_command("bench dispatch_f32_8 --json --device cuda --seconds 0.01", fake);
+  EXPECT_EQ(ran.code, 1);
+  auto json = nlohmann::json::parse(ran.out);
+  EXPECT_EQ(json["device"], "cuda:0");
+  EXPECT_EQ(json["verified"], false);
+  EXPECT_EQ(json["kernels"], 1);
+  EXPECT_GE(json["reps"].get<int>(), 20);
+  EXPECT_GT(json["ms_min"].get<double>(), 0);
+  EXPECT_FALSE(json.contains("of_cublas")) << "there is no cuBLAS";
+  expect_contains(ran.err, "differs from the reference");
+
+  ran = egret_command("bench exp_cos_f32_256m --device cuda", fake);
+  EXPECT_EQ(ran.code, 1);
+  expect_contains(ran.err, "exp_cos_f32_256m needs about 3.2 GB of memory on cuda:0, where 1.1 GB");
+}
+
 TEST(Tool, TrainsAsksAndAnswers) {
   test::TempFolder folder;
   std::string model = (folder / "m.safetensors").string();

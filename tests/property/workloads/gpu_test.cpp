@@ -1,0 +1,177 @@
+// The workloads as programs of a GPU, at small sizes and without one: their kernels are
+// interpreted and compared with the reference, and their text compiles for the GPUs there are.
+#include "backend/cuda/nvrtc.h"
+#include "backend/cuda/render.h"
+#include "backend/reference/reference.h"
+#include "bench.h"
+#include "compiler/compile.h"
+#include "egret/functional.h"
+#include "support/null_device.h"
+#include "support/plan_runner.h"
+#include "support/random_graph.h"
+#include "support/region_runner.h"
+
+#include <gtest/gtest.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <thread>
+
+namespace egret {
+namespace {
+
+using tool::bench::traced;
+using tool::bench::Workload;
+
+struct Program {
+  std::string name;
+  ir::Graph graph;
+};
+
+/// Of all workloads, each once: many differ in their sizes only.
+const std::vector<Program>& programs() {
+  static const std::vector<Program> list = [] {
+    std::map<std::string, std::string> names; // by graph
+    for (const Workload& workload : tool::bench::workloads())
+      if (workload.small)
+        names.emplace(workload.small(), workload.name);
+    std::vector<Program> all;
+    for (const auto& [text, name] : names)
+      all.push_back({name, ir::parse_graph(text)});
+    return all;
+  }();
+  return list;
+}
+
+compiler::Compiled compiled_for(const ir::Graph& graph, const kernel::Target& target) {
+  testing::NullDevice device(target);
+  compiler::KernelCache cache;
+  return compiler::compile_graph(graph, {}, device, cache);
+}
+
+TEST(WorkloadsOnGpus, InterpretedKernelsAgreeWithTheReference) {
+  ASSERT_GE(programs().size(), 20u);
+  for (const Program& program : programs()) {
+    auto inputs = testing::random_inputs(program.graph, 5, {.range = 1});
+    const auto expected = backend::reference::expect(program.graph, inputs);
+    const auto compiled = compiled_for(program.graph, testing::test_gpu());
+    const auto actual = testing::run_plan(compiled, program.graph, inputs);
+    ASSERT_EQ(actual.size(), expected.size()) << program.name;
+    for (std::size_t o = 0; o < actual.size(); ++o) {
+      const auto result =
+          backend::reference::compare(actual[o], expected[o], fmt::format("output {}", o));
+      EXPECT_TRUE(result.ok) << program.name << ": " << result.message;
+      if (!result.ok)
+        break;
+    }
+  }
+}
+
+std::shared_ptr<const backend::cuda::Nvrtc> nvrtc() {
+  try {
+    return backend::cuda::Nvrtc::instance();
+  } catch (const Error&) {
+    return nullptr;
+  }
+}
+
+struct Text {
+  std::string name, text, architecture;
+};
+
+/// The different kernels of all programs as the compiler chooses them for a GPU.
+void add_texts(std::vector<Text>& texts, const kernel::Target& target,
+               const backend::cuda::Nvrtc& compiler) {
+  const auto cuda = backend::cuda::cuda_target(target);
+  std::map<std::uint64_t, bool> seen;
+  for (const Program& program : programs())
+    for (const kernel::KernelEntry& entry : compiled_for(program.graph, target).plan.kernels)
+      if (seen.try_emplace(hash_of(entry.program)).second)
+        texts.push_back({program.name + " " + to_string(entry.schedule),
+                         backend::cuda::render_cuda(entry.program, cuda),
+                         compiler.architecture_for(cuda.capability, cuda.specific)});
+}
+
+// Registers that nvcc cannot hold at the edges of a loop; more would show in a kernel's time.
+constexpr std::int64_t kFewBytes = 32;
+
+TEST(WorkloadsOnGpus, TextCompilesAndSpillsNextToNothing) {
+  const auto compiler = nvrtc();
+  if (!compiler)
+    GTEST_SKIP() << "NVRTC is not installed";
+  std::vector<Text> texts;
+  for (const int capability : {80, 90, compiler->architectures().back()})
+    add_texts(texts, backend::cuda::known_target(capability), *compiler);
+  std::vector<std::string> problems(texts.size());
+  std::atomic<std::size_t> next{0};
+  std::atomic<int> registers{0}, shared{0};
+  auto work = [&] {
+    for (std::size_t i; (i = next++) < texts.size();)
+      try {
+        for (const auto& k : compiler->compile(texts[i].text, texts[i].architecture).kernels) {
+          if (k.spill_stores > kFewBytes)
+            problems[i] = fmt::format("{} bytes are spilled", k.spill_stores);
+          registers = std::max<int>(registers, k.registers);
+          shared = std::max<int>(shared, static_cast<int>(k.shared_bytes));
+        }
+      } catch (const Error& error) {
+        problems[i] = error.what();
+      }
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (unsigned t = 0; t < std::max(1u, std::thread::hardware_concurrency()); ++t)
+      threads.emplace_back(work);
+  }
+  for (std::size_t i = 0; i < texts.size(); ++i)
+    EXPECT_EQ(problems[i], "") << texts[i].name << " " << texts[i].architecture;
+  RecordProperty("kernels", static_cast<int>(texts.size()));
+  RecordProperty("most registers", registers);
+  RecordProperty("most static shared bytes", shared);
+}
+
+struct Size {
+  std::size_t launches, phases;
+};
+
+/// What a function of matrices becomes on an H200.
+template <class F>
+Size size_of_program(F function, std::vector<Tensor> inputs) {
+  const auto compiled =
+      compiled_for(ir::parse_graph(traced(function, inputs)), backend::cuda::known_target(90));
+  Size size{compiled.plan.steps.size(), 0};
+  for (const auto& kernel : compiled.report.kernels)
+    size.phases += static_cast<std::size_t>(kernel.phases);
+  return size;
+}
+
+using In = const std::vector<Tensor>&;
+
+TEST(WorkloadsOnGpus, WhatIsToBeOneKernelIsOne) {
+  using tool::bench::random_tensor;
+  const Tensor x = random_tensor({64, 1024}, 1), w = random_tensor({1024, 256}, 2),
+               b = random_tensor({256}, 3), scale = random_tensor({1024}, 4);
+  const Tensor targets = (arange(64) * 7).eval();
+  auto is_one = [](const char* what, Size size) {
+    EXPECT_EQ(size.launches, 1u) << what;
+    return size.phases;
+  };
+  EXPECT_EQ(is_one("exp(cos)", size_of_program([](In in) { return exp(cos(in[0])); }, {x})), 1u);
+  EXPECT_EQ(
+      is_one("relu(a@b+bias)",
+             size_of_program([](In in) { return relu(matmul(in[0], in[1]) + in[2]); }, {x, w, b})),
+      1u);
+  is_one("softmax", size_of_program([](In in) { return softmax(in[0], -1); }, {x}));
+  is_one("layer norm",
+         size_of_program([](In in) { return layer_norm(in[0], in[1], in[1]); }, {x, scale}));
+  is_one("cross-entropy of rows",
+         size_of_program(
+             [](In in) { return cross_entropy(in[0], in[1], {.reduction = Reduction::None}); },
+             {x, targets}));
+}
+
+} // namespace
+} // namespace egret

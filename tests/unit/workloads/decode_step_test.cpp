@@ -1,0 +1,51 @@
+// A whole decode step on a GPU is one launch of a recorded graph; on a driver that runs no kernel.
+#include "egret/compile.h"
+#include "egret/counters.h"
+#include "egret/device.h"
+#include "llama.h"
+#include "support/cpu_levels.h"
+#include "support/cuda_kernels.h"
+
+#include <gtest/gtest.h>
+
+namespace egret::tool::llama {
+namespace {
+
+using egret::testing::ScopedEnvironment;
+
+TEST(DecodeStep, IsOneGraphLaunchThatAllocatesAndCopiesNothing) {
+  ScopedEnvironment driver("EGRET_CUDA_DRIVER", EGRET_FAKE_CUDA);
+  ScopedEnvironment nvrtc("EGRET_NVRTC", EGRET_FAKE_CUDA);
+  egret::testing::TemporaryFolder folder;
+  ScopedEnvironment cache("XDG_CACHE_HOME", folder.path().c_str());
+  auto& fake = egret::testing::fake_cuda(EGRET_FAKE_CUDA);
+  use_device("cuda");
+  const Sizes sizes{2, 32, 4, 2, 48, 64, 16, 500000, false, DType::BF16};
+  Decoder decoder{make_weights(sizes), make_cache(sizes, 8)};
+  const Tensor token = full({1}, std::int64_t(7), DType::I64).eval();
+  auto step = compile(&decode);
+  Tensor logits;
+  auto run = [&] {
+    logits = Tensor();
+    logits = step(decoder, token);
+  };
+  for (int i = 0; i < 3; ++i)
+    run();
+  const Counters before = counters();
+  const auto launches = fake.graph_launches, copies = fake.copies;
+  for (int i = 0; i < 5; ++i)
+    run();
+  const Counters used = counters() - before;
+  EXPECT_EQ(used.submissions, 5u);
+  EXPECT_EQ(fake.graph_launches - launches, 5u);
+  EXPECT_EQ(fake.copies - copies, 0u);
+  EXPECT_EQ(used.device_allocations, 0u);
+  EXPECT_EQ(used.host_copies, 0u);
+  EXPECT_EQ(used.compiles, 0u);
+  logits = Tensor();
+  decoder = {};
+  use_device("cpu");
+}
+
+} // namespace
+} // namespace egret::tool::llama
