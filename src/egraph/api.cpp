@@ -385,7 +385,7 @@ std::vector<TermGraph> EGraph::extract_best(std::span<const Root> roots,
     if (roots.size() != 1)
       fail(ErrorKind::Value, "extract: several results of tree cost are for one root");
     return extract_variants(engine, roots[0].sort, roots[0].value, options.count,
-                            cost_or_declared(engine, options.cost));
+                            {engine, cost_or_declared(engine, options.cost)});
   }
   DagOptions dag;
   dag.exact_steps = options.exact_steps;

@@ -210,9 +210,8 @@ std::uint32_t TermBuilder::build_node(TermGraph& graph, std::uint32_t index) {
   return static_cast<std::uint32_t>(graph.nodes.size() - 1);
 }
 
-TermGraph extract_tree(const Engine& engine, SortId sort, Value value, const NodeCost& cost) {
-  Extraction problem(engine, cost);
-  Choice choice = best_trees(problem);
+TermGraph extract_tree(const Engine& engine, SortId sort, Value value, const Trees& trees) {
+  const auto& [problem, choice] = trees;
   TermGraph graph;
   TermBuilder builder(engine, problem, choice.node);
   graph.roots.push_back(builder.build(graph, sort, value));
@@ -224,11 +223,10 @@ TermGraph extract_tree(const Engine& engine, SortId sort, Value value, const Nod
 }
 
 std::vector<TermGraph> extract_variants(const Engine& engine, SortId sort, Value value,
-                                        std::size_t count, const NodeCost& cost) {
+                                        std::size_t count, const Trees& trees) {
   if (!engine.signature.sort(sort).is_eq())
-    return {extract_tree(engine, sort, value, cost)};
-  Extraction problem(engine, cost);
-  Choice choice = best_trees(problem);
+    return {extract_tree(engine, sort, value, trees)};
+  const auto& [problem, choice] = trees;
   std::uint32_t cls = problem.dense[engine.classes.find(value)];
   std::vector<std::pair<double, std::uint32_t>> found;
   for (std::uint32_t n = cls == Extraction::kNone ? 0 : problem.class_nodes[cls];

@@ -70,10 +70,18 @@ double mentioned_classes(const Engine& engine, SortId sort, Value value,
 /// From the :cost of the declarations.
 NodeCost declared_costs(const Engine& engine);
 
+/// The cheapest trees of all classes: enough to extract any value until the e-graph changes.
+struct Trees {
+  Extraction problem;
+  Choice choice;
+  Trees(const Engine& engine, const NodeCost& cost)
+      : problem(engine, cost), choice(best_trees(problem)) {}
+};
+
 /// The cheapest tree of a value, as egglog's extract.
-TermGraph extract_tree(const Engine& engine, SortId sort, Value value, const NodeCost& cost);
+TermGraph extract_tree(const Engine& engine, SortId sort, Value value, const Trees& trees);
 /// At most `count` terms of a class with different nodes at the root, cheapest first.
 std::vector<TermGraph> extract_variants(const Engine& engine, SortId sort, Value value,
-                                        std::size_t count, const NodeCost& cost);
+                                        std::size_t count, const Trees& trees);
 
 } // namespace egret::egraph

@@ -75,6 +75,8 @@ void Interpreter::command(Sexp sexp) {
   if (!sexp.is_list() || sexp.size() == 0 || !sexp[0].is_symbol())
     fail(sexp, "expected a command in parentheses");
   std::string_view head = sexp.head();
+  if (head != "extract")
+    extracted_.reset();
   if (auto at = handlers().find(head); at != handlers().end()) {
     (this->*at->second)(sexp);
     return;

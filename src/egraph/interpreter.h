@@ -2,12 +2,14 @@
 #pragma once
 
 #include "egraph/engine.h"
+#include "egraph/extract.h"
 #include "egraph/schedule.h"
 #include "egraph/sexp.h"
 #include "egraph/typecheck.h"
 
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -98,7 +100,16 @@ private:
     engine.sources.fail(ErrorKind::Parse, at.span(), message);
   }
 
+  const Trees& trees();
+
   std::vector<Engine> stack_;
+  /// What `extract` found out, for the commands of its kind that follow it; others drop it.
+  struct Extracted {
+    std::uint64_t changes, rows;
+    std::size_t classes;
+    Trees trees;
+  };
+  std::shared_ptr<const Extracted> extracted_;
   std::filesystem::path directory_; ///< of the file that is running
   int include_depth_ = 0;
 };

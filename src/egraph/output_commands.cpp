@@ -50,6 +50,18 @@ Value Interpreter::represented(SortId sort, Value value) const {
   return value;
 }
 
+/// The best trees of the e-graph as it is. Many extractions in a row are asked of the same e-graph.
+const Trees& Interpreter::trees() {
+  std::uint64_t rows = 0;
+  for (const Table& table : engine.tables)
+    rows += table.rows();
+  if (!extracted_ || extracted_->changes != engine.changes() || extracted_->rows != rows ||
+      extracted_->classes != engine.classes.size())
+    extracted_ = std::make_shared<const Extracted>(
+        Extracted{engine.changes(), rows, engine.classes.size(), {engine, declared_costs(engine)}});
+  return extracted_->trees;
+}
+
 void Interpreter::extract_command(Sexp sexp) {
   std::size_t end = sexp.size();
   bool shares = false; // a term that several places use is paid once
@@ -77,13 +89,12 @@ void Interpreter::extract_command(Sexp sexp) {
   try {
     if (variants == 0) {
       TermGraph graph = shares ? extract_dag(engine, sort, value, declared_costs(engine))
-                               : extract_tree(engine, sort, value, declared_costs(engine));
+                               : extract_tree(engine, sort, value, trees());
       line(show_term(engine, graph, graph.roots[0]));
       return;
     }
     line("(");
-    for (const TermGraph& graph :
-         extract_variants(engine, sort, value, variants, declared_costs(engine)))
+    for (const TermGraph& graph : extract_variants(engine, sort, value, variants, trees()))
       line("   " + show_term(engine, graph, graph.roots[0]));
     line(")");
   } catch (const SourceError&) {
@@ -321,7 +332,7 @@ void Interpreter::output_command(Sexp sexp) {
   std::ofstream out(path, std::ios::app);
   for (std::size_t i = 2; i < sexp.size(); ++i) {
     auto [sort, value] = evaluate(sexp[i]);
-    TermGraph graph = extract_tree(engine, sort, value, declared_costs(engine));
+    TermGraph graph = extract_tree(engine, sort, value, trees());
     out << show_term(engine, graph, graph.roots[0]) << "\n";
   }
   if (!out)

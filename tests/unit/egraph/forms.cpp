@@ -105,6 +105,19 @@ TEST(Forms, DeletedAndSubsumedRowsInRules) {
   EXPECT_EQ(s.size("again"), 1u);
 }
 
+TEST(Forms, ExtractionsInARowSeeWhatChangesBetweenThem) {
+  Session s;
+  s.run("(datatype M (N i64) (Add M M) (Big M :cost 50)) (let $a (Add (N 1) (N 2))) (let $b (Big $a))");
+  EXPECT_EQ(s.run("(extract $b) (extract $a) (extract (N 7)) (extract $b)"),
+            "(Big (Add (N 1) (N 2)))\n(Add (N 1) (N 2))\n(N 7)\n(Big (Add (N 1) (N 2)))\n");
+  EXPECT_EQ(s.run("(extract $b) (union $b (N 3)) (extract $b)"),
+            "(Big (Add (N 1) (N 2)))\n(N 3)\n");
+  EXPECT_EQ(s.run("(push) (union $a (N 4)) (extract $a) (pop) (extract $a)"),
+            "(N 4)\n(Add (N 1) (N 2))\n");
+  EXPECT_EQ(s.run("(extract $b) (subsume (N 3)) (extract $b 3)"),
+            "(N 3)\n(\n   (Big (Add (N 1) (N 2)))\n)\n");
+}
+
 TEST(Forms, InternalOptionsHideTablesAndShowSubsumedRows) {
   Session s;
   s.run(R"((datatype M (N i64)) (relation live (M)) (relation any (M))
