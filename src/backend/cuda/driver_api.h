@@ -26,6 +26,7 @@ enum : Result {
   kOutOfMemory = 2,
   kStubLibrary = 34,
   kNoDevice = 100,
+  kInvalidContext = 201,
   kNoBinaryForGpu = 209,
   kInvalidPtx = 218,
   kUnsupportedPtxVersion = 222,

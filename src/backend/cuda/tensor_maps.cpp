@@ -53,6 +53,9 @@ TensorMaps::TensorMaps(const kernel::KernelProgram& program) : kernel_(program.n
 
 void TensorMaps::encode(const Context& context, void* const* pointers, const std::int64_t* dims,
                         std::byte* to) const {
+  if (maps_.empty())
+    return;
+  const Context::Use use(context); // the driver asks for a context, whatever the caller does
   struct alignas(64) Encoded {
     std::array<std::byte, kBytes> bytes;
   };

@@ -62,6 +62,12 @@ Result fails(const char* name) {
   return state.failures_after-- > 0 ? kSuccess : state.failure;
 }
 
+// As the driver: only a thread that has turned to the device may ask for these.
+thread_local int contexts_pushed = 0;
+#define NEEDS_CONTEXT                                                                              \
+  if (contexts_pushed == 0)                                                                        \
+    return kInvalidContext;
+
 #define FAKE(name)                                                                                 \
   std::lock_guard lock(mutex);                                                                     \
   if (const Result injected = fails(name); injected != kSuccess)                                   \
@@ -170,9 +176,11 @@ Result cuDevicePrimaryCtxRelease_v2(DeviceNumber) {
   return kSuccess;
 }
 Result cuCtxPushCurrent_v2(ContextHandle) {
+  ++contexts_pushed;
   return kSuccess;
 }
 Result cuCtxPopCurrent_v2(ContextHandle* handle) {
+  --contexts_pushed;
   *handle = &context;
   return kSuccess;
 }
@@ -201,6 +209,7 @@ Result cuMemPoolTrimTo(PoolHandle, std::size_t) {
   return kSuccess;
 }
 Result cuMemAllocFromPoolAsync(DevicePointer* memory, std::size_t bytes, PoolHandle, StreamHandle) {
+  NEEDS_CONTEXT
   FAKE("cuMemAllocFromPoolAsync")
   if (state.used + bytes > state.memory)
     return kOutOfMemory;
@@ -232,11 +241,13 @@ Result cuMemFreeHost(void* memory) {
   return kSuccess;
 }
 Result cuMemcpyHtoDAsync_v2(DevicePointer to, const void* from, std::size_t bytes, StreamHandle) {
+  NEEDS_CONTEXT
   FAKE("cuMemcpyHtoDAsync_v2")
   std::memcpy(host(to), from, bytes);
   return kSuccess;
 }
 Result cuMemcpyDtoHAsync_v2(void* to, DevicePointer from, std::size_t bytes, StreamHandle) {
+  NEEDS_CONTEXT
   FAKE("cuMemcpyDtoHAsync_v2")
   std::memcpy(to, host(from), bytes);
   return kSuccess;
@@ -256,6 +267,7 @@ Result cuMemsetD8Async(DevicePointer to, unsigned char value, std::size_t bytes,
   return kSuccess;
 }
 Result cuStreamCreate(StreamHandle* stream, unsigned) {
+  NEEDS_CONTEXT
   FAKE("cuStreamCreate")
   *stream = new OpaqueStream;
   return kSuccess;
@@ -272,6 +284,7 @@ Result cuStreamWaitEvent(StreamHandle, EventHandle, unsigned) {
   return kSuccess;
 }
 Result cuStreamBeginCapture_v2(StreamHandle stream, int) {
+  NEEDS_CONTEXT
   FAKE("cuStreamBeginCapture_v2")
   stream->capturing = new OpaqueGraph;
   return kSuccess;
@@ -291,6 +304,7 @@ Result cuStreamGetCaptureInfo_v2(StreamHandle stream, int* status, std::uint64_t
   return kSuccess;
 }
 Result cuEventCreate(EventHandle* event, unsigned) {
+  NEEDS_CONTEXT
   *event = new OpaqueEvent;
   return kSuccess;
 }
@@ -313,6 +327,7 @@ Result cuEventElapsedTime(float* ms, EventHandle, EventHandle) {
   return kSuccess;
 }
 Result cuModuleLoadData(ModuleHandle* module, const void* code) {
+  NEEDS_CONTEXT
   FAKE("cuModuleLoadData")
   *module = new OpaqueModule{static_cast<const char*>(code), {}};
   ++state.modules;
@@ -348,6 +363,7 @@ Result cuOccupancyMaxActiveClusters(int* fit, FunctionHandle, const LaunchConfig
 }
 Result cuLaunchKernelEx(const LaunchConfig* config, FunctionHandle function, void** parameters,
                         void**) {
+  NEEDS_CONTEXT
   FAKE("cuLaunchKernelEx")
   if (config->grid[0] == 0 || config->block[0] == 0 || config->block[0] > 1024)
     return kInvalidValue;
@@ -361,6 +377,7 @@ Result cuLaunchKernelEx(const LaunchConfig* config, FunctionHandle function, voi
   return kSuccess;
 }
 Result cuGraphInstantiateWithFlags(GraphExec* exec, GraphHandle graph, unsigned long long) {
+  NEEDS_CONTEXT
   FAKE("cuGraphInstantiateWithFlags")
   *exec = new OpaqueGraphExec{graph->nodes};
   ++state.graphs_made;
@@ -398,6 +415,7 @@ Result cuGraphExecMemcpyNodeSetParams(GraphExec, GraphNode node, const CopyParam
   return kSuccess;
 }
 Result cuGraphLaunch(GraphExec exec, StreamHandle) {
+  NEEDS_CONTEXT
   FAKE("cuGraphLaunch")
   ++state.graph_launches;
   for (const OpaqueGraphNode* node : exec->nodes)
@@ -407,6 +425,8 @@ Result cuGraphLaunch(GraphExec exec, StreamHandle) {
 Result cuTensorMapEncodeTiled(void*, int, unsigned, void*, const std::uint64_t*,
                               const std::uint64_t*, const std::uint32_t*, const std::uint32_t*, int,
                               int, int, int) {
+  NEEDS_CONTEXT
+  ++state.tensor_maps;
   return kSuccess;
 }
 

@@ -155,6 +155,22 @@ TEST_F(CudaDeviceTest, ARecordedStepIsOneSubmissionAndOnlyWhatChangedIsPatched) 
     device->release(memory, 40);
 }
 
+// The driver makes tensor maps for a thread that has turned to the device only.
+TEST_F(CudaDeviceTest, ARecordedStepMakesItsTensorMapsForTheDevice) {
+  program.tensor_maps.push_back({0, Expr(0), {Expr(64)}, {Expr(1)}, {64}, 128});
+  const auto with_map = device->compile(program);
+  void* a = device->allocate(256);
+  const Axpb axpb(a, a, 64, 2, 1);
+  Work item = work(axpb);
+  item.artifact = with_map.get();
+  const std::vector<Work> step = {item};
+  std::unique_ptr<Recording> recording;
+  for (int i = 0; i < 2; ++i)
+    EXPECT_EQ(device->submit(step, &recording), 1);
+  EXPECT_GE(fake.tensor_maps, 2u);
+  device->release(a, 256);
+}
+
 TEST_F(CudaDeviceTest, ARecordedStepFollowsSizes) {
   void* a = device->allocate(4000);
   void* b = device->allocate(4000);
