@@ -288,7 +288,7 @@ void add_multiset(Signature& s, SortId self) {
            std::size_t most = 0, run = 0;
            for (std::size_t i = 0; i < content.size(); ++i) {
              run = i > 0 && content[i] == content[i - 1] ? run + 1 : 1;
-             if (run > most) {
+             if (run >= most) { // of several that are most frequent the last, as egglog's
                most = run;
                best = content[i];
              }

@@ -39,6 +39,15 @@ TEST(Containers, SetsMapsMultisetsAndPairs) {
             "(map-of \"b\" (Num 1) \"a\" (Num 1))\n");
 }
 
+TEST(Containers, OfTheMostFrequentElementsTheLastIsPicked) {
+  Session s;
+  s.run(R"((sort T (MultiSet i64))
+    (check (= (multiset-pick-max (multiset-of 3 1 2 3 1)) 3))
+    (check (= (multiset-pick-max (multiset-of 5 1 1 9)) 1))
+    (check (= (multiset-pick-max (multiset-of 4 2 8)) 8))
+    (fail (multiset-pick-max (multiset-of))))");
+}
+
 TEST(Containers, AMapIsPrintedAsItCanBeRead) {
   Session s;
   std::string map = s.run(R"((sort Mp (Map i64 String)) (let $m (map-of 2 "b" 1 "x" 1 "a")) (extract $m))");
