@@ -18,6 +18,9 @@ constexpr double kCheapFlops = 12;
 constexpr double kCheapLeafFlops = 24;
 // Work that a contraction may do while it packs an operand.
 constexpr double kPrologueFlops = 16;
+// A factor of 16 bits is stored when the product reads both of its factors so many times: it can
+// then fetch them as they are.
+constexpr double kManyReads = 128;
 constexpr double kLargestCone = 400;
 constexpr std::size_t kMostLoads = 24;
 
@@ -88,15 +91,43 @@ private:
     return cone;
   }
 
-  bool inlines(NodeId id) const {
-    const Cone& cone = cones_[id];
+  /// A value that is only widened has that conversion's readers: were they to make it be stored
+  /// behind the conversion, it would take more bytes, and products would have wider factors.
+  NodeId widened(NodeId id) const {
+    while (facts_.uses(id).size() == 1) {
+      const NodeId reader = facts_.uses(id)[0].reader;
+      if (graph_[reader].op != Op::Cast ||
+          size_of(graph_[reader].dtype) <= size_of(graph_[id].dtype))
+        break;
+      id = reader;
+    }
+    return id;
+  }
+
+  /// How many times a product that reads the value reads an element of either factor, at least.
+  double reads_by_products(NodeId id) const {
+    double most = 0;
+    for (const Use& use : facts_.uses(id)) {
+      if (!facts_.is_product(use.reader))
+        continue;
+      double largest = 1;
+      for (NodeId input : graph_[use.reader].inputs)
+        largest = std::max(largest, elements_of(graph_[facts_.view(input).base].shape));
+      most = std::max(most, elements_of(graph_[use.reader].shape) / largest);
+    }
+    return most;
+  }
+
+  bool inlines(NodeId made) const {
+    const Cone& cone = cones_[made];
+    const NodeId id = widened(made);
     const auto& uses = facts_.uses(id);
     if (uses.empty() || cone.flops > kLargestCone ||
         cone.large.size() + cone.small.size() > kMostLoads)
       return false;
     if (cone.large.empty() && cone.small.empty() && cone.flops <= kCheapLeafFlops)
       return true;
-    if (!fuse_)
+    if (!fuse_ || (id != made && reads_by_products(id) >= kManyReads))
       return false;
     const std::set<NodeId> readers = [&] {
       std::set<NodeId> r;

@@ -145,6 +145,40 @@ TEST(Partition, PathAroundPreventsJoining) {
   EXPECT_EQ(s.partition.groups.size(), 2u);
 }
 
+/// The types of the values that are stored, the products' own apart, when a value of f32 is rounded
+/// to 16 bits for two products of n x n matrices.
+std::vector<DType> stored_factors(std::int64_t n) {
+  Graph g;
+  auto rounded = [&](NodeId x) { return g.cast(g.cast(x, DType::BF16), DType::F32); };
+  NodeId x = g.input("x", DType::F32, {n, n}), y = g.input("y", DType::F32, {n, n});
+  NodeId a = g.cast(g.input("a", DType::BF16, {n, n}), DType::F32),
+         b = g.cast(g.input("b", DType::BF16, {n, n}), DType::F32);
+  NodeId factor = rounded(g.unary(Op::Exp, g.binary(Op::Add, x, y)));
+  g.outputs = {matmul(g, factor, a), matmul(g, b, factor)};
+  Split s = split(g);
+  std::vector<DType> types;
+  for (NodeId id = 0; id < s.graph.size(); ++id)
+    if (s.partition.stored[id] && s.graph[id].op != Op::ReduceSum)
+      types.push_back(s.graph[id].dtype);
+  return types;
+}
+
+TEST(Partition, AFactorThatProductsReadOftenIsStoredAsTheyFetchIt) {
+  EXPECT_EQ(stored_factors(256), std::vector<DType>{DType::BF16});
+  // Cheap for one product; of two, the one array costs less than reading both that it is made of.
+  EXPECT_EQ(stored_factors(32), std::vector<DType>{DType::BF16});
+}
+
+TEST(Partition, AFactorThatProductsReadSeldomIsComputedInThem) {
+  for (std::int64_t n : {32, 256}) {
+    Graph g;
+    NodeId x = g.input("x", DType::F32, {n, n});
+    NodeId a = g.cast(g.input("a", DType::BF16, {n, n}), DType::F32);
+    g.outputs = {matmul(g, g.cast(g.cast(x, DType::BF16), DType::F32), a)};
+    EXPECT_EQ(split(g).partition.groups.size(), n < 128 ? 1u : 2u) << n;
+  }
+}
+
 TEST(Partition, OpByOpWhenFusionIsOff) {
   Graph g;
   NodeId x = g.input("x", DType::F32, {1000});
