@@ -1,5 +1,7 @@
 #include "egraph/walk.h"
 
+#include <algorithm>
+
 namespace egret::egraph {
 
 /// Far ahead the hash slots of the children's keys, nearer the rows that are found there.
@@ -51,11 +53,11 @@ inline bool Walker::accept(const PlanStep& step, const Matcher::Node& node, std:
 
 /// Enters a node: finds its first candidate. For steps with at most one result the work is done
 /// here.
-bool Walker::first(std::uint32_t index, bool news_above, Frame& frame) {
+bool Walker::first(std::uint32_t index, Frame& frame) {
   const PlanStep& step = matcher_.forest_.nodes[index].step;
   const Matcher::Node& node = matcher_.nodes_[index];
   ++visits_[index];
-  frame = {index, ColumnIndex::kEnd, node.high, 0, news_above, news_above};
+  frame = {index, ColumnIndex::kEnd, node.high, 0, 0};
   switch (step.kind) {
   case StepKind::Start:
     return true;
@@ -66,7 +68,7 @@ bool Walker::first(std::uint32_t index, bool news_above, Frame& frame) {
     for (Operand operand : step.key)
       key_.push_back(value(operand));
     std::uint32_t row = node.table->find(key_.data());
-    frame.news |= row >= node.border;
+    frame.found = row;
     return row != Table::kNone && row >= node.low && row < node.high && accept(step, node, row);
   }
   case StepKind::Scan:
@@ -99,7 +101,7 @@ bool Walker::advance(Frame& frame) {
       prefetch_children(node, row);
       if (accept(step, node, row)) {
         frame.child = 0;
-        frame.news = frame.news_above || row >= node.border;
+        frame.found = row;
         return true;
       }
     }
@@ -117,16 +119,22 @@ bool Walker::advance(Frame& frame) {
     }
     if (row < node.high && accept(step, node, row)) {
       frame.child = 0;
-      frame.news = frame.news_above || row >= node.border;
+      frame.found = row;
       return true;
     }
   }
   return false;
 }
 
-void Walker::emit(const PlanNode& node, bool news) {
-  for (const PlanEmit& emit : node.emits) {
-    if (emit.only_news && !news)
+bool Walker::is_new(const Frame& frame) const {
+  const Matcher::Node& node = matcher_.nodes_[frame.node];
+  return node.table && frame.found >= node.border;
+}
+
+void Walker::emit(const std::vector<Frame>& stack, const Frame& last) {
+  for (const PlanEmit& emit : matcher_.forest_.nodes[last.node].emits) {
+    if (emit.only_news && !is_new(last) &&
+        std::none_of(stack.begin(), stack.end(), [&](const Frame& f) { return is_new(f); }))
       continue;
     Matches& matches = (*matches_)[emit.rule];
     for (Operand operand : emit.inputs)
@@ -142,13 +150,13 @@ void Walker::walk(std::uint32_t root, std::uint32_t low, std::uint32_t high) {
   std::vector<Frame> stack(1);
   if (matcher_.forest_.nodes[root].step.kind == StepKind::Scan) {
     visits_[root] += low == matcher_.nodes_[root].low; // once, however the rows are split
-    stack[0] = {root, low, high, 0, false, false};
+    stack[0] = {root, low, high, 0, 0};
     if (!advance(stack[0]))
       return;
-  } else if (!first(root, false, stack[0])) {
+  } else if (!first(root, stack[0])) {
     return;
   }
-  emit(matcher_.forest_.nodes[root], stack[0].news);
+  emit(stack, stack[0]);
   constexpr std::uint64_t kBetweenLooks = std::uint64_t{1} << 16;
   while (!stack.empty() && !stopped_) {
     if (++steps_ % kBetweenLooks == 0 && matcher_.engine_.limits.late())
@@ -160,8 +168,8 @@ void Walker::walk(std::uint32_t root, std::uint32_t low, std::uint32_t high) {
       if (!matcher_.nodes_[child].active)
         continue;
       Frame next;
-      if (first(child, top.news, next)) {
-        emit(matcher_.forest_.nodes[child], next.news);
+      if (first(child, next)) {
+        emit(stack, next);
         if (!matcher_.forest_.nodes[child].children.empty() || matcher_.nodes_[child].index ||
             matcher_.forest_.nodes[child].step.kind == StepKind::Scan)
           stack.push_back(next);
@@ -169,7 +177,7 @@ void Walker::walk(std::uint32_t root, std::uint32_t low, std::uint32_t high) {
       continue;
     }
     if (advance(top))
-      emit(plan, top.news);
+      emit(stack, top);
     else
       stack.pop_back();
   }

@@ -30,14 +30,15 @@ private:
     std::uint32_t row;   ///< the next candidate
     std::uint32_t end;   ///< Scan: where the rows end
     std::uint32_t child; ///< the next child to enter, for the current row
-    bool news_above;     ///< a row of an enclosing step is new
-    bool news;           ///< that, or the current row is
+    std::uint32_t found; ///< the current row
   };
-  bool first(std::uint32_t node, bool news_above, Frame& frame);
+  bool first(std::uint32_t node, Frame& frame);
   bool advance(Frame& frame);
   bool accept(const PlanStep& step, const Matcher::Node& node, std::uint32_t row);
   bool primitive(const PlanStep& step);
-  void emit(const PlanNode& node, bool news);
+  /// Takes the matches at the node of `last`, which is entered from the frames of `stack`.
+  void emit(const std::vector<Frame>& stack, const Frame& last);
+  bool is_new(const Frame& frame) const;
   static void prefetch_children(const Matcher::Node& node, std::uint32_t row);
   Value value(Operand operand) const {
     return operand.is_const ? operand.value : registers_[operand.value];
