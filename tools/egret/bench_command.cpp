@@ -5,6 +5,7 @@
 #include "device_option.h"
 
 #include "egret/device.h"
+#include "egret/effort.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -17,7 +18,7 @@ namespace {
 
 struct BenchOptions {
   std::vector<std::string> names;
-  std::string device, effort = "none";
+  std::string device, effort;
   int threads = 0;
   bench::MeasureOptions measure;
   bool list = false, json = false;
@@ -90,6 +91,8 @@ void run_bench(const BenchOptions& options) {
     setenv("EGRET_THREADS", std::to_string(options.threads).c_str(),
            1); // read when the device is made, which is below
   turn_to(options.device);
+  if (!options.effort.empty())
+    set_effort(parse_effort(options.effort, "--effort"));
   auto list = chosen(options.names);
   if (!options.json)
     fmt::print("{:<34} {:>10} {:>10} {:>15} {:>17} {:>7} {:>9}  {}\n", "workload", "median ms",
@@ -134,10 +137,8 @@ void add_bench_command(CLI::App& app) {
       ->check(CLI::Range(0, 4096))
       ->capture_default_str();
   command
-      ->add_option("--effort", options->effort,
-                   "Of the compiler; this version has 'none': one schedule a kernel")
-      ->check(CLI::IsMember({"none"}))
-      ->capture_default_str();
+      ->add_option("--effort", options->effort, "Of the compiler (default: EGRET_EFFORT, or none)")
+      ->check(CLI::IsMember({"none", "quick", "search", "exhaustive"}));
   command->add_option("--seconds", options->measure.seconds, "Time at least as long")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();

@@ -53,7 +53,7 @@ TEST(Tool, WrongUsageIsExitCode2AndSaysWhat) {
        {"", "frobnicate", "train", "train addition --steps no", "train addition --steps 0",
         "train addition --width 10 --heads 3", "train digits",
         "train digits --data /no/such/folder", "bench no_such_workload", "bench --device tpu",
-        "run", "run --frob"}) {
+        "bench --effort much", "run", "run --frob"}) {
     Ran ran = egret_command(arguments);
     EXPECT_EQ(ran.code, 2) << arguments << "\n" << ran.err;
     EXPECT_NE(ran.err, "") << arguments;
