@@ -5,6 +5,7 @@
 #include "egret/passes.h"
 #include "kernel/generator.h"
 #include "kernel/phases.h"
+#include "saturate/saturate.h"
 #include "support/fail.h"
 
 #include <atomic>

@@ -6,7 +6,7 @@
 #include "egret/effort.h"
 #include "egret/ir.h"
 #include "kernel/plan.h"
-#include "saturate/saturate.h"
+#include "saturate/options.h"
 
 #include <map>
 #include <memory>

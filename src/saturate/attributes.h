@@ -101,6 +101,20 @@ public:
   std::optional<std::pair<std::int64_t, std::string>>
   reduced_source(const std::string& type, const std::string& moves, std::int64_t axes);
 
+  /// How sum_l(view(sum_k(a * b)) * c) becomes sum_k(a * sum_l(b * c)): the inner product is made
+  /// in the box of the outer one with the axes k behind it. Nothing where the view moves more than
+  /// whole axes.
+  struct Lift {
+    std::int64_t along = 0;  ///< axes of the inner box that lie along l: a must not vary there
+    std::string inner;       ///< view of b (or a) in the larger box
+    std::string outer;       ///< view of c in it
+    std::string first, rest; ///< views of a without `along`, and of that in the box without l
+    std::int64_t summed = 0; ///< the axes k in the box without l
+  };
+  /// `inner` is the type of a * b, `moves` the view of its sum over `k`, `l` are axes of that view.
+  std::optional<Lift> lift(const std::string& inner, const std::string& moves, std::int64_t k,
+                           std::int64_t l);
+
 private:
   struct Known {
     IndexMap map;

@@ -4,6 +4,7 @@
 #include "support/fail.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace egret::saturate {
 
@@ -279,6 +280,61 @@ Attributes::reduced_source(const std::string& type_text, const std::string& move
       place = moved_place[static_cast<std::size_t>(place)];
   const std::string inner_type = to_text(Type{source.dtype, inner});
   return std::pair(mask, canonical_moves(inner_type, steps_of_axes(inner, left, outer)));
+}
+
+std::optional<Attributes::Lift> Attributes::lift(const std::string& inner, const std::string& moves,
+                                                 std::int64_t k, std::int64_t l) {
+  const Type product = type(inner);
+  Shape summed, extents;
+  for (std::size_t i = 0; i < product.shape.size(); ++i)
+    ((k >> i & 1) != 0 ? extents : summed).push_back(product.shape[i]);
+  const Moved view = moved(to_text(Type{product.dtype, summed}), moves);
+  const auto places_of_sum = whole_axes(view.map, summed);
+  if (!places_of_sum)
+    return std::nullopt;
+  Shape box = view.shape;
+  box.insert(box.end(), extents.begin(), extents.end());
+  const auto place = [](const Expr& dim, std::size_t at) {
+    return is_unit(dim) ? kUnit : static_cast<int>(at);
+  };
+  Lift lift;
+  std::vector<int> places, own;
+  std::size_t next_summed = 0, next_k = view.shape.size();
+  for (std::size_t i = 0; i < product.shape.size(); ++i)
+    places.push_back((k >> i & 1) != 0 ? place(product.shape[i], next_k++)
+                                       : (*places_of_sum)[next_summed++]);
+  for (std::size_t i = 0; i < view.shape.size(); ++i)
+    own.push_back(place(view.shape[i], i));
+  lift.inner = canonical_moves(inner, steps_of_axes(product.shape, places, box));
+  lift.outer = canonical_moves(to_text(Type{product.dtype, view.shape}),
+                               steps_of_axes(view.shape, own, box));
+
+  Shape rest, rest_box;
+  std::vector<int> rest_places;
+  for (std::size_t i = 0; i < box.size(); ++i)
+    if (i >= view.shape.size() || (l >> i & 1) == 0) {
+      if (i >= view.shape.size())
+        lift.summed |= std::int64_t{1} << rest_box.size();
+      rest_box.push_back(box[i]);
+    }
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    const int at = places[i];
+    if (at != kUnit && (l >> at & 1) != 0) {
+      lift.along |= std::int64_t{1} << i;
+      continue;
+    }
+    rest.push_back(product.shape[i]);
+    const std::int64_t before = at == kUnit ? 0 : l & ((std::int64_t{1} << at) - 1);
+    rest_places.push_back(at == kUnit ? kUnit
+                                      : at - std::popcount(static_cast<std::uint64_t>(before)));
+  }
+  const auto first = first_along(inner, lift.along);
+  if (!first)
+    return std::nullopt;
+  lift.first = *first;
+  lift.rest = canonical_moves(to_text(Type{product.dtype, rest}),
+                              steps_of_axes(rest, rest_places, rest_box));
+  return lift;
 }
 
 } // namespace egret::saturate

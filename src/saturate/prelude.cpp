@@ -166,6 +166,22 @@ private:
                  fmt::format("(= t (type e)) (= w (apply \"{}\" t{}))", info_of(op_).name, numbers),
              "w");
     pull(arity);
+    narrow(arity);
+  }
+
+  /// Where f(x, y) does not vary along some dims, it is computed for their first elements and then
+  /// repeated.
+  void narrow(int arity) {
+    std::vector<std::string> whole, first;
+    for (int i = 0; i < arity; ++i) {
+      whole.emplace_back(1, static_cast<char>('a' + i));
+      first.push_back(fmt::format("(View m {})", whole.back()));
+    }
+    // The operands have e's shape, so that moves of its type are moves of theirs.
+    line("(rule ((= e {}) (= t (type e)) (= d (dep e)) (= s (repeated-dims t d)) (= m (first-along "
+         "t "
+         "s)) (= n (spread-along t s))) ((union e (View n {}))) :ruleset pull :name \"narrow-{}\")",
+         over(whole), over(first), info_of(op_).name);
   }
 
   /// f(view x, view y) = view f(x, y), some operands being constants, where the source is no

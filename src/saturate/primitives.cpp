@@ -239,6 +239,18 @@ void declare_views(Declarer& declare) {
       "first-along",
       +[](Attributes& a, const Text& t, Int axes) { return a.first_along(t, axes); });
   declare(
+      "spread-along",
+      +[](Attributes& a, const Text& t, Int axes) { return a.spread_along(t, axes); });
+  declare(
+      "repeated-dims", +[](Attributes& a, const Text& t, Int dep) -> std::optional<Int> {
+        const Shape& shape = a.type(t).shape;
+        Int repeated = 0;
+        for (std::size_t i = 0; i < shape.size(); ++i)
+          if ((dep >> i & 1) == 0 && !(shape[i] == Expr(1)) && shape[i].lower() >= 1)
+            repeated |= Int{1} << i;
+        return repeated != 0 ? std::optional(repeated) : std::nullopt;
+      });
+  declare(
       "source-axes", +[](Attributes& a, const Text& t, const Text& m, Int axes) {
         auto found = a.reduced_source(t, m, axes);
         return found ? std::optional(found->first) : std::nullopt;
@@ -247,6 +259,28 @@ void declare_views(Declarer& declare) {
       "source-view", +[](Attributes& a, const Text& t, const Text& m, Int axes) {
         auto found = a.reduced_source(t, m, axes);
         return found ? std::optional(found->second) : std::nullopt;
+      });
+  declare(
+      "lift-along", +[](Attributes& a, const Text& t, const Text& m, Int k, Int l) {
+        auto lift = a.lift(t, m, k, l);
+        return lift ? std::optional(lift->along) : std::nullopt;
+      });
+  declare(
+      "lift-summed", +[](Attributes& a, const Text& t, const Text& m, Int k, Int l) {
+        auto lift = a.lift(t, m, k, l);
+        return lift ? std::optional(lift->summed) : std::nullopt;
+      });
+  declare(
+      "lift",
+      +[](Attributes& a, const Text& which, const Text& t, const Text& m, Int k,
+          Int l) -> std::optional<Text> {
+        auto lift = a.lift(t, m, k, l);
+        if (!lift)
+          return std::nullopt;
+        return which == "inner"   ? lift->inner
+               : which == "outer" ? lift->outer
+               : which == "first" ? lift->first
+                                  : lift->rest;
       });
   declare(
       "axes-join",

@@ -109,8 +109,21 @@ std::string lines_for(const ir::Graph& graph, NodeId node) {
   return text;
 }
 
-/// Of rules that are not exact: neither estimate knows the rounding of a constant that was folded.
-constexpr double kScale = 16;
+/// Several roundings of the largest constant in what a node needs: of one that was folded, no
+/// estimate knows how it was rounded.
+double rounding_of_constants(const ir::Graph& graph, NodeId node) {
+  ir::Graph part = graph;
+  part.outputs = {node};
+  const std::vector<bool> live = ir::live_nodes(part);
+  double largest = 0;
+  for (NodeId id = 0; id < part.size(); ++id)
+    if (live[id] && part[id].op == Op::Constant && std::isfinite(part[id].attrs.value.as_double()))
+      largest = std::max(largest, std::abs(part[id].attrs.value.as_double()));
+  return 8 * largest * (graph[node].dtype == DType::F64 ? 0x1p-53 : 0x1p-24);
+}
+
+/// Of rules that are not exact.
+constexpr double kScale = 4;
 
 /// What a batch of instances got wrong; empty when nothing.
 std::string wrong(Instances& instances, Tag tag, std::uint64_t seed, std::uint64_t& compared) {
@@ -147,8 +160,16 @@ std::string wrong(Instances& instances, Tag tag, std::uint64_t seed, std::uint64
       // Both may differ from what is true by their own roundings.
       for (std::size_t at = 0; at < expected[i].error.size() && !also[i].error.empty(); ++at)
         expected[i].error[at] += also[i].error[at];
-      const auto result =
-          backend::reference::compare(limited, expected[i], "class", {.scale = kScale});
+      const auto compared_now = [&] {
+        return backend::reference::compare(limited, expected[i], "class", {.scale = kScale});
+      };
+      auto result = compared_now();
+      if (!result.ok && !expected[i].error.empty()) {
+        const double more = rounding_of_constants(graph, firsts[i]);
+        for (double& error : expected[i].error)
+          error += more;
+        result = compared_now();
+      }
       problem = result.ok ? "" : result.message;
     }
     if (!problem.empty())

@@ -128,6 +128,49 @@ TEST(Rules, TwoProductsWithTwoFactorsStay) {
   EXPECT_EQ(rewritten(two_products("%w").c_str(), kExact).count(Op::ReduceSum), 2);
 }
 
+/// (A B) v, the matrices being read at [m,j,k] through `a` and `b`.
+std::string chain(const std::string& a, const std::string& b) {
+  return a + b + R"(%v: f32[20] = input "v"
+%p: f32[16,12,20] = mul(%a, %b)
+%s: f32[16,20] = sum(%p) axes=[1]
+%v1: f32[1,20] = reshape(%v)
+%w: f32[16,20] = expand(%v1)
+%q: f32[16,20] = mul(%s, %w)
+%y: f32[16] = sum(%q) axes=[1]
+outputs %y
+)";
+}
+const std::string kA = "%x: f32[16,12] = input \"a\"\n%x1: f32[16,12,1] = reshape(%x)\n%a: "
+                       "f32[16,12,20] = expand(%x1)\n";
+const std::string kB = "%z: f32[12,20] = input \"b\"\n%z1: f32[1,12,20] = reshape(%z)\n%b: "
+                       "f32[16,12,20] = expand(%z1)\n";
+
+TEST(Rules, AProductOfAProductWithAVectorIsTwoProductsWithVectors) {
+  const After after = rewritten(chain(kA, kB).c_str(), kReassociates);
+  EXPECT_TRUE(after.fired("product-of-plain-product"));
+  EXPECT_EQ(after.elements(Op::Mul), 12 * 20 + 16 * 12) << print(after.graph);
+}
+TEST(Rules, AProductWhoseFactorsBothMeetTheVectorStays) {
+  const After after = rewritten(
+      chain("%a: f32[16,12,20] = input \"a\"\n", "%b: f32[16,12,20] = input \"b\"\n").c_str(),
+      kReassociates);
+  EXPECT_FALSE(after.fired("product-of-plain-product"));
+  EXPECT_EQ(rewritten(chain(kA, kB).c_str(), kExact).elements(Op::Mul), 16 * 12 * 20 + 16 * 20);
+}
+
+TEST(Rules, WhatDoesNotVaryIsComputedOnceWhateverItsOperandsLookLike) {
+  const After after = rewritten(R"(%x: f32[3,4] = input "x"
+%z: f32[4] = input "z"
+%a1: f32[1,3,4] = reshape(%x)
+%a: f32[5,3,4] = expand(%a1)
+%b1: f32[1,1,4] = reshape(%z)
+%b: f32[5,3,4] = expand(%b1)
+%y: f32[5,3,4] = mul(%a, %b)
+outputs %y
+)");
+  EXPECT_EQ(after.elements(Op::Mul), 12) << print(after.graph);
+}
+
 TEST(Rules, ADivisionOfRowsFollowsTheProduct) {
   const char* text = R"(%e: f32[4,16] = input "e"
 %w: f32[16,8] = input "w"
