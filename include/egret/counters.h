@@ -14,10 +14,14 @@ struct Counters {
       0;                        ///< of work to a device: a launch, a copy, or a whole recorded step
   std::uint64_t bytes_read = 0; ///< by launched kernels, as their plans state them
   std::uint64_t bytes_written = 0;
-  std::uint64_t graphs_traced = 0;    ///< runs of a function by compile()
-  std::uint64_t compiles = 0;         ///< plans made
-  std::uint64_t kernels_compiled = 0; ///< machine code made
-  std::uint64_t plan_hits = 0;        ///< evaluations that found their plan
+  std::uint64_t graphs_traced = 0;      ///< runs of a function by compile()
+  std::uint64_t compiles = 0;           ///< plans made
+  std::uint64_t kernels_compiled = 0;   ///< machine code made
+  std::uint64_t candidates_tried = 0;   ///< by searches: schedules that were looked at
+  std::uint64_t measurements = 0;       ///< by searches: trials in a worker process
+  std::uint64_t choices_remembered = 0; ///< kernels whose schedule was found in the database
+  std::uint64_t search_microseconds = 0;
+  std::uint64_t plan_hits = 0; ///< evaluations that found their plan
   std::uint64_t plan_misses = 0;
   std::uint64_t plans_evicted = 0;      ///< left the bounded store
   std::uint64_t device_allocations = 0; ///< asked of the device, not served by the pool

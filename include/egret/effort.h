@@ -2,14 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <string>
 #include <string_view>
 
 namespace egret {
 
 enum class Effort : std::uint8_t {
   None,      ///< greedy: the first schedule of the first generator; milliseconds
-  Quick,     ///< candidates are ranked by a model of the machine; nothing is measured
+  Quick,     ///< rules, and schedules that searches found before; nothing is measured
   Search,    ///< candidates are compiled, verified and timed, within a budget of seconds
   Exhaustive ///< as Search, over everything that the generators propose
 };
@@ -27,5 +29,22 @@ Effort parse_effort(std::string_view word, std::string_view who);
 void set_effort(Effort effort, std::optional<double> budget_seconds = {});
 Effort effort();
 double budget_seconds();
+
+/// Frozen: what searches have found before is used and nothing is measured or written, so that the
+/// same program always gets the same plan. At the start as EGRET_FROZEN says: 0 or 1.
+void set_frozen(bool frozen);
+bool frozen();
+
+/// How far a search is.
+struct SearchProgress {
+  std::string kernel;                        ///< that is being searched
+  std::size_t done = 0, kernels = 0;         ///< kernels that are decided, of how many
+  std::size_t candidate = 0, candidates = 0; ///< of this kernel
+  double seconds = 0, budget_seconds = 0;
+};
+/// `hook` is called a few times a second while a search goes on, by the thread that compiles; when
+/// it gives false the search ends, and what is not decided keeps its greedy schedule. An empty one
+/// takes it away. It must not call into egret.
+void on_search_progress(std::function<bool(const SearchProgress&)> hook);
 
 } // namespace egret

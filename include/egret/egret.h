@@ -11,6 +11,7 @@
 #include "egret/functional.h"
 #include "egret/grad.h"
 #include "egret/io.h"
+#include "egret/log.h"
 #include "egret/models.h"
 #include "egret/nn.h"
 #include "egret/optim.h"

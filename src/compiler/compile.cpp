@@ -2,6 +2,7 @@
 
 #include "compiler/plan_builder.h"
 #include "compiler/prepare.h"
+#include "compiler/search/tuner.h"
 #include "egret/passes.h"
 #include "kernel/generator.h"
 #include "kernel/phases.h"
@@ -68,21 +69,41 @@ struct Proposed {
   std::vector<int> entry_of; ///< by region
 };
 
-Proposed propose(const std::vector<BuiltRegion>& regions, const kernel::Target& target) {
+/// Schedules and programs of distinct regions, greedy or searched.
+std::vector<kernel::Chosen> choose(const std::vector<WantedKernel>& wanted, const Options& options,
+                                   const kernel::Target& target, SearchReport& report) {
+  const Effort effort = options.effort.value_or(Effort::None);
+  if (effort != Effort::None && options.tuner)
+    return options.tuner->choose(
+        wanted, {effort, options.budget_seconds.value_or(60), options.frozen, options.progress},
+        report);
+  std::vector<kernel::Chosen> chosen;
+  for (const WantedKernel& kernel : wanted)
+    chosen.push_back(kernel::lower_greedily(*kernel.region, target));
+  return chosen;
+}
+
+Proposed propose(const std::vector<BuiltRegion>& regions, const Options& options,
+                 const kernel::Target& target, SearchReport& report) {
   Proposed proposed;
   std::map<std::uint64_t, int> known;
+  std::vector<WantedKernel> wanted;
   for (const BuiltRegion& built : regions) {
-    const std::uint64_t key = kernel::hash_of(built.region);
-    auto [it, fresh] = known.emplace(key, static_cast<int>(proposed.entries.size()));
-    if (fresh) {
-      kernel::Chosen chosen = kernel::lower_greedily(built.region, target);
-      chosen.program.name = built.region.name;
-      kernel::verify(chosen.program);
-      const std::uint64_t hash = kernel::hash_of(chosen.program);
-      proposed.entries.push_back(
-          {built.region, std::move(chosen.schedule), std::move(chosen.program), hash});
-    }
+    auto [it, fresh] =
+        known.emplace(kernel::hash_of(built.region), static_cast<int>(wanted.size()));
+    if (fresh)
+      wanted.push_back({&built.region, 0});
+    wanted[static_cast<std::size_t>(it->second)].launches += 1;
     proposed.entry_of.push_back(it->second);
+  }
+  std::vector<kernel::Chosen> chosen = choose(wanted, options, target, report);
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    kernel::Chosen& c = chosen[i];
+    c.program.name = wanted[i].region->name;
+    kernel::verify(c.program);
+    const std::uint64_t hash = kernel::hash_of(c.program);
+    proposed.entries.push_back(
+        {*wanted[i].region, std::move(c.schedule), std::move(c.program), hash});
   }
   return proposed;
 }
@@ -170,7 +191,8 @@ Compiled compile_graph(const ir::Graph& graph, const Options& options, backend::
       stage("partition", [&] { return partition_greedily(facts, options.fuse); });
   const std::vector<BuiltRegion> regions =
       stage("regions", [&] { return build_regions(facts, partition, device.target()); });
-  Proposed proposed = stage("propose", [&] { return propose(regions, device.target()); });
+  Proposed proposed =
+      stage("propose", [&] { return propose(regions, options, device.target(), report.search); });
   result.plan = stage("plan", [&] {
     std::vector<PlannedKernel> kernels;
     for (std::size_t i = 0; i < regions.size(); ++i)

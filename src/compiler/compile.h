@@ -3,11 +3,13 @@
 #pragma once
 
 #include "backend/common/device.h"
+#include "compiler/search/report.h"
 #include "egret/effort.h"
 #include "egret/ir.h"
 #include "kernel/plan.h"
 #include "saturate/options.h"
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -15,6 +17,8 @@
 #include <vector>
 
 namespace egret::compiler {
+
+class Tuner;
 
 /// What becomes of a graph output's memory.
 struct OutputSpec {
@@ -29,6 +33,9 @@ struct Options {
   std::optional<Effort> effort;    ///< empty: the runtime's; None where there is no runtime
   saturate::SaturateOptions rules; ///< that rewrite the graph first, with any effort above None
   std::optional<double> budget_seconds; ///< of a search; empty: the runtime's
+  Tuner* tuner = nullptr; ///< who searches; without one the greedy schedules are taken
+  bool frozen = false;    ///< what is remembered is used, and nothing is measured
+  std::function<bool(const SearchProgress&)> progress; ///< of a search; false ends it
 };
 
 /// What the compiler did, for explain(), reports and tests.
@@ -60,6 +67,7 @@ struct CompileReport {
   std::vector<Unfused> unfused;
   std::int64_t arena_bytes = 0, liveness_bound_bytes = 0;
   int kernels_compiled = 0, kernels_from_cache = 0;
+  SearchReport search;
   std::string text() const; ///< for people
 };
 

@@ -60,7 +60,7 @@ std::string CompileReport::text() const {
   for (const Unfused& u : unfused)
     out += fmt::format("  {} -> {}: {}\n", node_name(graph, u.producer),
                        node_name(graph, u.consumer), u.why);
-  return out;
+  return out + search.text();
 }
 
 } // namespace egret::compiler

@@ -6,6 +6,7 @@
 #include "kernel/program.h"
 #include "kernel/region.h"
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,10 +15,20 @@ namespace egret::compiler {
 struct Trial {
   kernel::Region region;
   kernel::KernelProgram program;
+  /// Programs of the same region that are timed beside it, in turn, so that whatever else the
+  /// machine does meets all of them alike. They are not checked.
+  std::vector<kernel::KernelProgram> rivals;
   backend::reference::Bindings sizes; ///< of the region's symbols
   bool verify = true;
   backend::reference::KernelCheckOptions check;
-  int repetitions = 0; ///< timed samples; 0: no timing
+  int workers = 0; ///< that launches may use, of those that the process has; 0: all
+  int repetitions =
+      0; ///< timed rounds, in each of which every program gives a sample; 0: no timing
+  double sample_seconds = 2e-3; ///< a sample is of launches that together take about as long
+  double give_up = 0; ///< no more rounds when after two or more the program's best time is this
+                      ///< many times the first rival's; 0: never
+  bool cold = false;  ///< launches take turns on copies of the arguments that together are more
+                      ///< than the caches hold
 };
 
 struct Verdict {
@@ -35,16 +46,33 @@ struct Verdict {
   Reason reason = Reason::None;
   std::string message; ///< of a rejection, for people
   double compile_seconds = 0;
-  std::vector<double> seconds; ///< of a launch, by sample
-  std::int64_t checked = 0;    ///< elements that were compared
-  bool complete = true;        ///< every element was
+  std::vector<double> seconds;                    ///< of a launch, by round
+  std::vector<std::vector<double>> rival_seconds; ///< by rival, by round
+  std::int64_t checked = 0;                       ///< elements that were compared
+  bool complete = true;                           ///< every element was
+  double worst = 0;                               ///< largest ratio of difference to tolerance
 
   bool ok() const { return state != State::Rejected; }
 };
 
 const char* name_of(Verdict::Reason reason) noexcept;
 
-/// Runs a trial in this process, which a bad kernel may end: see worker.h.
+/// Runs trials in this process, which a bad kernel may end: see worker.h. Compiled programs, and
+/// the inputs and right results of the region that was tried last, are kept for the next trial.
+class TrialRoom {
+public:
+  explicit TrialRoom(backend::Device& device);
+  ~TrialRoom();
+  TrialRoom(const TrialRoom&) = delete;
+  TrialRoom& operator=(const TrialRoom&) = delete;
+  Verdict run(const Trial& trial);
+
+private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// One trial, with nothing kept.
 Verdict run_trial(backend::Device& device, const Trial& trial);
 
 } // namespace egret::compiler

@@ -36,14 +36,34 @@ public:
   explicit In(std::string_view bytes) : bytes_(bytes) {}
   template <class T>
   T word() {
-    T value;
-    std::memcpy(&value, piece(sizeof value).data(), sizeof value);
-    return value;
+    if constexpr (std::is_same_v<T, bool>) { // other bytes would be no bool
+      return word<std::uint8_t>() != 0;
+    } else {
+      T value;
+      std::memcpy(&value, piece(sizeof value).data(), sizeof value);
+      return value;
+    }
+  }
+  /// A word of an enumeration that ends with `last`.
+  template <class E>
+  E word_of(E last) {
+    const int number = word<int>();
+    if (number < 0 || number > static_cast<int>(last))
+      fail(ErrorKind::File, "worker: a message with the unknown word {}", number);
+    return static_cast<E>(number);
+  }
+  void end() const {
+    if (!bytes_.empty())
+      fail(ErrorKind::File, "worker: a message with {} bytes too many", bytes_.size());
   }
   std::string_view text() { return piece(word<std::size_t>()); }
   template <class T>
   std::vector<T> list() {
-    std::vector<T> all(std::min(word<std::size_t>(), bytes_.size() / sizeof(T)));
+    const auto count = word<std::size_t>();
+    if (count > bytes_.size() / sizeof(T))
+      fail(ErrorKind::File, "worker: a message with a list of {} in {} bytes", count,
+           bytes_.size());
+    std::vector<T> all(count);
     for (T& item : all)
       item = word<T>();
     return all;
@@ -59,6 +79,26 @@ private:
   }
   std::string_view bytes_;
 };
+
+void add_sizes(Out& out, const backend::reference::Bindings& sizes) {
+  out.add(sizes.values().size());
+  for (const auto& [symbol, value] : sizes.values()) {
+    out.add(symbol.str());
+    for (std::int64_t fact : {symbol.lower(), symbol.upper(), symbol.divisor(), value})
+      out.add(fact);
+  }
+}
+
+void add_check(Out& out, const backend::reference::KernelCheckOptions& check) {
+  out.add(check.seed);
+  out.add(check.special_values);
+  out.add(check.share_aliases);
+  out.add(check.scale);
+  out.add(check.complete_work);
+  out.add(check.sample_work);
+  out.add(check.samples);
+  out.add(check.tiles);
+}
 
 // Waits until the socket can do what `events` says; false when time is over first.
 bool ready(int socket, short events, Clock::time_point deadline) {
@@ -121,8 +161,18 @@ Exchange receive_until(int socket, std::string& message, Clock::time_point deadl
     return head;
   if (size > kMost)
     return Exchange::Closed;
-  message.resize(size);
-  return receive_all(socket, message.data(), size, deadline);
+  // Memory for what comes, not for what was announced.
+  constexpr std::uint64_t kPiece = std::uint64_t{1} << 20;
+  message.clear();
+  while (message.size() < size) {
+    const std::size_t before = message.size();
+    message.resize(std::min(size, before + std::max<std::uint64_t>(kPiece, before)));
+    const Exchange piece =
+        receive_all(socket, message.data() + before, message.size() - before, deadline);
+    if (piece != Exchange::Done)
+      return piece;
+  }
+  return Exchange::Done;
 }
 
 } // namespace
@@ -132,23 +182,34 @@ std::string to_bytes(const Trial& trial, const std::string& device) {
   out.add(device);
   out.add(kernel::to_bytes(trial.region));
   out.add(kernel::to_bytes(trial.program));
-  out.add(trial.sizes.values().size());
-  for (const auto& [symbol, value] : trial.sizes.values()) {
-    out.add(symbol.str());
-    for (std::int64_t fact : {symbol.lower(), symbol.upper(), symbol.divisor(), value})
-      out.add(fact);
-  }
-  const auto& check = trial.check;
+  out.add(trial.rivals.size());
+  for (const kernel::KernelProgram& rival : trial.rivals)
+    out.add(kernel::to_bytes(rival));
+  add_sizes(out, trial.sizes);
+  add_check(out, trial.check);
   out.add(trial.verify);
+  out.add(trial.workers);
   out.add(trial.repetitions);
-  out.add(check.seed);
-  out.add(check.special_values);
-  out.add(check.share_aliases);
-  out.add(check.scale);
-  out.add(check.complete_work);
-  out.add(check.sample_work);
-  out.add(check.samples);
-  out.add(check.tiles);
+  out.add(trial.sample_seconds);
+  out.add(trial.give_up);
+  out.add(trial.cold);
+  return std::move(out.bytes);
+}
+
+std::string check_key(const Trial& trial) {
+  Out out;
+  out.add(kernel::to_bytes(trial.region));
+  add_sizes(out, trial.sizes);
+  add_check(out, trial.check);
+  return std::move(out.bytes);
+}
+
+std::string timing_key(const Trial& trial) {
+  Out out;
+  out.add(kernel::to_bytes(trial.region));
+  add_sizes(out, trial.sizes);
+  out.add(trial.check.seed);
+  out.add(trial.cold);
   return std::move(out.bytes);
 }
 
@@ -158,15 +219,17 @@ Trial trial_of_bytes(std::string_view bytes, std::string& device) {
   device = in.text();
   trial.region = kernel::region_of_bytes(in.text());
   trial.program = kernel::program_of_bytes(in.text());
+  for (auto count = in.word<std::size_t>(); count > 0; --count)
+    trial.rivals.push_back(kernel::program_of_bytes(in.text()));
   for (auto count = in.word<std::size_t>(); count > 0; --count) {
     const std::string name(in.text());
     const auto lower = in.word<std::int64_t>(), upper = in.word<std::int64_t>(),
                divisor = in.word<std::int64_t>(), value = in.word<std::int64_t>();
+    if (lower > upper || divisor < 1 || value < lower || value > upper || value % divisor != 0)
+      fail(ErrorKind::File, "worker: size {} is {}, which cannot be", name, value);
     trial.sizes.set(Expr::symbol(name, lower, upper, divisor), value);
   }
   auto& check = trial.check;
-  trial.verify = in.word<bool>();
-  trial.repetitions = in.word<int>();
   check.seed = in.word<std::uint64_t>();
   check.special_values = in.word<bool>();
   check.share_aliases = in.word<bool>();
@@ -175,6 +238,13 @@ Trial trial_of_bytes(std::string_view bytes, std::string& device) {
   check.sample_work = in.word<std::int64_t>();
   check.samples = in.word<std::int64_t>();
   check.tiles = in.list<std::int64_t>();
+  trial.verify = in.word<bool>();
+  trial.workers = in.word<int>();
+  trial.repetitions = in.word<int>();
+  trial.sample_seconds = in.word<double>();
+  trial.give_up = in.word<double>();
+  trial.cold = in.word<bool>();
+  in.end();
   return trial;
 }
 
@@ -185,21 +255,29 @@ std::string to_bytes(const Verdict& verdict) {
   out.add(verdict.message);
   out.add(verdict.compile_seconds);
   out.add(verdict.seconds);
+  out.add(verdict.rival_seconds.size());
+  for (const auto& seconds : verdict.rival_seconds)
+    out.add(seconds);
   out.add(verdict.checked);
   out.add(verdict.complete);
+  out.add(verdict.worst);
   return std::move(out.bytes);
 }
 
 Verdict verdict_of_bytes(std::string_view bytes) {
   In in(bytes);
   Verdict verdict;
-  verdict.state = static_cast<Verdict::State>(in.word<int>());
-  verdict.reason = static_cast<Verdict::Reason>(in.word<int>());
+  verdict.state = in.word_of(Verdict::State::Rejected);
+  verdict.reason = in.word_of(Verdict::Reason::Device);
   verdict.message = in.text();
   verdict.compile_seconds = in.word<double>();
   verdict.seconds = in.list<double>();
+  for (auto count = in.word<std::size_t>(); count > 0; --count)
+    verdict.rival_seconds.push_back(in.list<double>());
   verdict.checked = in.word<std::int64_t>();
   verdict.complete = in.word<bool>();
+  verdict.worst = in.word<double>();
+  in.end();
   return verdict;
 }
 

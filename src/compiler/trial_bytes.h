@@ -16,6 +16,11 @@ Trial trial_of_bytes(std::string_view bytes, std::string& device);
 std::string to_bytes(const Verdict& verdict);
 Verdict verdict_of_bytes(std::string_view bytes);
 
+/// What a trial's inputs and right results depend on, and what its timed arguments do: trials with
+/// equal keys may share them.
+std::string check_key(const Trial& trial);
+std::string timing_key(const Trial& trial);
+
 using Clock = std::chrono::steady_clock;
 enum class Exchange : std::uint8_t { Done, Late, Closed };
 /// Sends a message and waits for the answer.

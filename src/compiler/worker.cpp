@@ -101,6 +101,10 @@ std::string Worker::lost() {
 }
 
 Verdict Worker::run(const Trial& trial) {
+  return run(trial, options_.timeout_seconds);
+}
+
+Verdict Worker::run(const Trial& trial, double timeout_seconds) {
   auto rejected = [](Verdict::Reason reason, std::string message) {
     Verdict verdict;
     verdict.state = Verdict::State::Rejected;
@@ -112,19 +116,26 @@ Verdict Worker::run(const Trial& trial) {
   if (process_ < 0)
     start();
   const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                           std::chrono::duration<double>(options_.timeout_seconds));
+                                           std::chrono::duration<double>(timeout_seconds));
   std::string answer;
   switch (exchange(socket_, to_bytes(trial, options_.device), answer, deadline)) {
   case Exchange::Done: {
-    Verdict verdict = verdict_of_bytes(answer);
+    Verdict verdict;
+    try {
+      verdict = verdict_of_bytes(answer);
+    } catch (const Error&) { // its memory was written to
+      stop();
+      return rejected(Verdict::Reason::Crash,
+                      fmt::format("kernel {}: the process that ran it answers nonsense", name));
+    }
     if (verdict.reason == Verdict::Reason::Crash || verdict.reason == Verdict::Reason::Wrong)
       stop(); // its device is lost, or its memory may have been written to
     return verdict;
   }
   case Exchange::Late:
     stop();
-    return rejected(Verdict::Reason::Hang, fmt::format("kernel {}: it did not end within {} s",
-                                                       name, options_.timeout_seconds));
+    return rejected(Verdict::Reason::Hang, fmt::format("kernel {}: it did not end within {:.3g} s",
+                                                       name, timeout_seconds));
   case Exchange::Closed:
     break;
   }

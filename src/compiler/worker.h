@@ -31,6 +31,7 @@ public:
   /// Error(File) when the process cannot be started; all that concerns the kernel or the device is
   /// in the verdict.
   Verdict run(const Trial& trial);
+  Verdict run(const Trial& trial, double timeout_seconds);
   int processes_started() const noexcept { return started_; }
 
 private:

@@ -24,7 +24,11 @@ std::unique_ptr<backend::Device> open(const std::string& name) {
 
 int serve_trials(int socket) {
   prctl(PR_SET_PDEATHSIG, SIGKILL); // nobody waits for a kernel whose caller is gone
-  std::map<std::string, std::unique_ptr<backend::Device>> devices;
+  struct Opened {
+    std::unique_ptr<backend::Device> device;
+    std::unique_ptr<TrialRoom> room;
+  };
+  std::map<std::string, Opened> devices;
   std::string message;
   while (receive_message(socket, message)) {
     Verdict verdict;
@@ -33,10 +37,12 @@ int serve_trials(int socket) {
     try {
       std::string name;
       const Trial trial = trial_of_bytes(message, name);
-      auto& device = devices[name];
-      if (!device)
-        device = open(name);
-      verdict = run_trial(*device, trial);
+      Opened& opened = devices[name];
+      if (!opened.device)
+        opened.device = open(name);
+      if (!opened.room)
+        opened.room = std::make_unique<TrialRoom>(*opened.device);
+      verdict = opened.room->run(trial);
     } catch (const std::exception& error) {
       verdict.message = error.what();
     }

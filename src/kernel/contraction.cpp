@@ -7,6 +7,7 @@
 
 #include "kernel/analysis.h"
 #include "kernel/families.h"
+#include "kernel/knobs.h"
 #include "kernel/nest.h"
 #include "support/fail.h"
 
@@ -386,6 +387,25 @@ private:
   std::vector<VarId> registers_;
 };
 
+constexpr Knob kKnobs[] = {{"mr", 1, 24},       {"nr", 1, 512},       {"kc", 1, 1 << 20},
+                           {"mc", 1, 1 << 20},  {"nc", 1, 1 << 20},   {"unroll", 1, 16},
+                           {"pack_left", 0, 1}, {"pack_right", 0, 1}, {"shared", 0, 1}};
+/// Products that one iteration may be written out as, and bytes of panels and sums that a worker
+/// may have.
+constexpr std::int64_t kMostProducts = 1024, kMostBytes = 512 << 20;
+
+/// Of packed panels and waiting sums, about; unknown sizes are taken for a thousand.
+double worker_bytes(const ContractionForm& form, const Tiles& t) {
+  const auto size = [](const Expr& e) { return double(e.constant().value_or(1024)); };
+  const double rows = std::min(double(t.mc), size(form.rows.extent) + t.mr),
+               columns = std::min(double(t.nc), size(form.columns.extent) + t.nr()),
+               depth = std::max(double(t.kc), size(form.depth.extent));
+  double elements = size(form.depth.extent) > double(t.kc) ? rows * columns : 0;
+  if (!t.shared)
+    elements += (t.pack_left ? rows * depth : 0) + (t.pack_right ? columns * depth : 0);
+  return elements * double(size_of(form.accumulator));
+}
+
 class ContractionGenerator : public Generator {
 public:
   std::string name() const override { return "contraction"; }
@@ -404,7 +424,13 @@ public:
     const FoundContraction found = find_contraction(region);
     if (!found.ok)
       return {false, {}, found.reason};
+    if (auto why = refused_settings(schedule, target, kKnobs); !why.empty())
+      return {false, {}, why};
     const Tiles tiles = tiles_of(schedule, found.form, target);
+    if (std::int64_t(tiles.mr) * tiles.nv * tiles.unroll > kMostProducts)
+      return {false, {}, "a register tile of too much code"};
+    if (worker_bytes(found.form, tiles) > double(kMostBytes))
+      return {false, {}, "blocks for which a worker would need too much memory"};
     return {true, Contraction(region, found.form, tiles, target).run(), ""};
   }
 };

@@ -190,6 +190,34 @@ std::vector<Schedule> contraction_space(const ContractionForm& form, const Targe
   if (best.knob("mc", 1) > 2 * best.knob("mr", 1))
     with("mc", best.knob("mc", 1) / 2);
   with("nc", 2 * best.knob("nc", 1));
+  if (best.knob("nc", 1) > 2 * best.knob("nr", 1))
+    with("nc", best.knob("nc", 1) / 2);
+  // Narrower vectors let a CPU that runs wide ones at half speed, or few columns, do better.
+  if (p.lanes > 4) {
+    const Problem half = problem_of(form, target, target.vector_bytes / 2);
+    const auto narrow = register_tiles(half);
+    for (std::size_t i = 0; i < narrow.size() && i < 2; ++i) {
+      Schedule s = make_schedule(form, half, narrow[i].mr, narrow[i].nv);
+      s.vector_bytes = target.vector_bytes / 2;
+      add(std::move(s));
+    }
+  }
+  // Two changes at a time, for those who have the time.
+  for (std::size_t i = 4; i < tiles.size() && i < 8; ++i)
+    add(make_schedule(form, p, tiles[i].mr, tiles[i].nv));
+  for (std::size_t i = 1; i < tiles.size() && i < 4; ++i) {
+    Schedule s = make_schedule(form, p, tiles[i].mr, tiles[i].nv);
+    s.knobs["unroll"] = 4;
+    add(s);
+    s.knobs["unroll"] = 2;
+    s.knobs["shared"] = 1 - s.knob("shared", 1);
+    add(s);
+    if (form.right.plain) {
+      s = make_schedule(form, p, tiles[i].mr, tiles[i].nv);
+      s.knobs["pack_right"] = 1 - s.knob("pack_right", 1);
+      add(s);
+    }
+  }
   return space;
 }
 

@@ -4,6 +4,7 @@
 #include "kernel/analysis.h"
 #include "kernel/emit.h"
 #include "kernel/families.h"
+#include "kernel/knobs.h"
 #include "kernel/map_axes.h"
 #include "kernel/nest.h"
 #include "kernel/transpose.h"
@@ -209,6 +210,8 @@ private:
   Expr iterations_ = Expr(1);
 };
 
+constexpr Knob kKnobs[] = {{"vectors", 1, 16}, {"turn", 0, 1}, {"chunk", 256, 1 << 24, 256}};
+
 class ElementwiseGenerator : public Generator {
 public:
   std::string name() const override { return "elementwise"; }
@@ -237,6 +240,22 @@ public:
         }
         schedules.push_back(s);
       }
+    Schedule usual;
+    usual.generator = name();
+    usual.knobs["vectors"] = 4;
+    usual.store_policy = usual_store_policy(region, target);
+    for (std::int64_t chunk : {2048, 32768}) {
+      Schedule s = usual;
+      s.knobs["chunk"] = chunk;
+      schedules.push_back(std::move(s));
+    }
+    usual.knobs["vectors"] = 1;
+    schedules.push_back(usual);
+    if (target.vector_bytes > 16) {
+      usual.knobs["vectors"] = 4;
+      usual.vector_bytes = target.vector_bytes / 2;
+      schedules.push_back(usual);
+    }
     return schedules;
   }
 
@@ -244,6 +263,8 @@ public:
                 const Target& target) const override {
     if (!is_plain_map(region))
       return {false, {}, "not a map over one box that stores its results"};
+    if (auto why = refused_settings(schedule, target, kKnobs); !why.empty())
+      return {false, {}, why};
     return {true, Elementwise(region, schedule, target).run(), ""};
   }
 };

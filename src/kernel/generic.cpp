@@ -4,6 +4,7 @@
 // barrier behind the nest that makes them.
 #include "kernel/analysis.h"
 #include "kernel/families.h"
+#include "kernel/knobs.h"
 #include "kernel/nest.h"
 #include "kernel/stage_nests.h"
 
@@ -151,19 +152,25 @@ private:
   Expr workers_ = Expr(1);
 };
 
+constexpr Knob kKnobs[] = {{"vector", 0, 1}};
+
 class GenericGenerator : public Generator {
 public:
   std::string name() const override { return "generic"; }
 
-  std::vector<Schedule> space(const Region&, const Target&) const override {
-    Schedule vectors, scalars;
-    vectors.generator = scalars.generator = name();
+  std::vector<Schedule> space(const Region&, const Target& target) const override {
+    Schedule vectors, scalars, narrow;
+    vectors.generator = scalars.generator = narrow.generator = name();
     scalars.knobs["vector"] = 0;
-    return {vectors, scalars};
+    narrow.vector_bytes = target.vector_bytes / 2;
+    return target.vector_bytes > 16 ? std::vector{vectors, scalars, narrow}
+                                    : std::vector{vectors, scalars};
   }
 
   Lowered lower(const Region& region, const Schedule& schedule,
                 const Target& target) const override {
+    if (auto why = refused_settings(schedule, target, kKnobs); !why.empty())
+      return {false, {}, why};
     return {true, Generic(region, schedule, target).run(), ""};
   }
 };

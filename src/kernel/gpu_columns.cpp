@@ -6,6 +6,7 @@
 #include "kernel/analysis.h"
 #include "kernel/families.h"
 #include "kernel/gpu_nest.h"
+#include "kernel/knobs.h"
 #include "kernel/map_axes.h"
 #include "kernel/passes.h"
 
@@ -309,6 +310,8 @@ private:
   int arrivals_ = -1;
 };
 
+constexpr Knob kKnobs[] = {{"across", 1, 1024}, {"down", 1, 1024}, {"copies", 1, 16}};
+
 class GpuColumnsGenerator : public Generator {
 public:
   std::string name() const override { return "gpu_columns"; }
@@ -368,6 +371,8 @@ public:
       return {false, {}, f.passes.reason};
     if (f.tile < 0)
       return {false, {}, "has no parallel axis for lanes"};
+    if (auto why = refused_settings(schedule, target, kKnobs); !why.empty())
+      return {false, {}, why};
     const std::int64_t threads = schedule.knob("across", 32) * schedule.knob("down", 8);
     if (auto why = gpu_threads_refused(threads); !why.empty())
       return {false, {}, why};

@@ -8,6 +8,7 @@
 #include "kernel/gpu_contraction_side.h"
 #include "kernel/gpu_sums.h"
 #include "kernel/gpu_wgmma.h"
+#include "kernel/knobs.h"
 #include "support/fail.h"
 
 #include <algorithm>
@@ -145,6 +146,9 @@ private:
   int partial_ = -1, counter_ = -1;
 };
 
+constexpr Knob kKnobs[] = {{"bm", 1, 1024}, {"bn", 1, 1024}, {"bk", 1, 1024},  {"stages", 1, 16},
+                           {"wm", 1, 32},   {"wn", 1, 32},   {"staged", 0, 1}, {"swap", 0, 1}};
+
 class GpuContractionGenerator : public Generator {
 public:
   std::string name() const override { return "gpu_contraction"; }
@@ -159,6 +163,8 @@ public:
     const FoundContraction found = find_contraction(region);
     if (!found.ok)
       return {false, {}, found.reason};
+    if (auto why = refused_settings(schedule, target, kKnobs, Takes::Matrix); !why.empty())
+      return {false, {}, why};
     const FoundTiles tiles = gpu_tiles_of(schedule, region, found.form, target);
     if (!tiles.reason.empty())
       return {false, {}, tiles.reason};

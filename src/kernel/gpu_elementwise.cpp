@@ -5,6 +5,7 @@
 #include "kernel/emit.h"
 #include "kernel/families.h"
 #include "kernel/gpu_nest.h"
+#include "kernel/knobs.h"
 #include "kernel/map_axes.h"
 
 #include "support/fail.h"
@@ -235,6 +236,9 @@ private:
   int vector_ = -1, turned_ = -1, lanes_ = 1, copies_ = 1;
 };
 
+constexpr Knob kKnobs[] = {
+    {"threads", 32, 1024, 32}, {"vectors", 1, 16}, {"turn", 0, 1}, {"side", 32, 128, 32}};
+
 class GpuElementwiseGenerator : public Generator {
 public:
   std::string name() const override { return "gpu_elementwise"; }
@@ -292,6 +296,8 @@ public:
                 const Target& target) const override {
     if (!is_plain_map(region))
       return {false, {}, "not a map over one box that stores its results"};
+    if (auto why = refused_settings(schedule, target, kKnobs); !why.empty())
+      return {false, {}, why};
     return {true, GpuElementwise(region, schedule, target).run(), ""};
   }
 };

@@ -5,6 +5,7 @@
 #include "kernel/analysis.h"
 #include "kernel/families.h"
 #include "kernel/gpu_nest.h"
+#include "kernel/knobs.h"
 #include "kernel/nest.h"
 #include "kernel/scatter_axes.h"
 #include "kernel/stage_nests.h"
@@ -125,6 +126,8 @@ bool scatters_in_order(const Region& region) {
   });
 }
 
+constexpr Knob kKnobs[] = {{"threads", 32, 1024, 32}, {"owners", 0, 1 << 20}};
+
 class GpuGenericGenerator : public Generator {
 public:
   std::string name() const override { return "gpu_generic"; }
@@ -147,10 +150,8 @@ public:
 
   Lowered lower(const Region& region, const Schedule& schedule,
                 const Target& target) const override {
-    if (auto why = gpu_threads_refused(schedule.knob("threads", 128)); !why.empty())
+    if (auto why = refused_settings(schedule, target, kKnobs); !why.empty())
       return {false, {}, why};
-    if (schedule.knob("owners", 0) < 0)
-      return {false, {}, "a scatter's owners are a negative number"};
     return {true, GpuGeneric(region, schedule, target).run(), ""};
   }
 };

@@ -7,6 +7,7 @@
 #include "kernel/analysis.h"
 #include "kernel/families.h"
 #include "kernel/gpu_nest.h"
+#include "kernel/knobs.h"
 #include "kernel/map_axes.h"
 #include "kernel/passes.h"
 
@@ -476,6 +477,10 @@ constexpr std::int64_t kKeptElements = 64;
 constexpr std::int64_t kMostUnrolled = 512; ///< elements of a thread's code without loops
 constexpr std::int64_t kLongRow = 32 << 10; ///< bytes
 
+constexpr Knob kKnobs[] = {
+    {"threads", 32, 1024, 32}, {"group", 1, 1024}, {"keep", 0, 2}, {"run", 0, 64},
+    {"resident", 0, 1},        {"copies", 1, 16}};
+
 class GpuRowsGenerator : public Generator {
 public:
   std::string name() const override { return "gpu_rows"; }
@@ -590,6 +595,8 @@ public:
     RowFacts f(region);
     if (!f.passes.reason.empty())
       return {false, {}, f.passes.reason};
+    if (auto why = refused_settings(schedule, target, kKnobs); !why.empty())
+      return {false, {}, why};
     const std::int64_t threads = schedule.knob("threads", 256),
                        group = schedule.knob("group", threads);
     if (auto why = gpu_threads_refused(threads); !why.empty())

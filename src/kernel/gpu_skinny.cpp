@@ -6,6 +6,7 @@
 #include "kernel/families.h"
 #include "kernel/gpu_sums.h"
 #include "kernel/gpu_wgmma.h"
+#include "kernel/knobs.h"
 #include "support/fail.h"
 
 #include <algorithm>
@@ -256,6 +257,9 @@ FoundContraction find_skinny(const Region& region) {
   return found;
 }
 
+constexpr Knob kKnobs[] = {
+    {"deep", 1, 32}, {"outputs", 1, 16}, {"wk", 1, 32}, {"wn", 1, 32}, {"unroll", 1, 32}};
+
 class GpuSkinnyGenerator : public Generator {
 public:
   std::string name() const override { return "gpu_skinny"; }
@@ -321,10 +325,13 @@ public:
     return space;
   }
 
-  Lowered lower(const Region& region, const Schedule& schedule, const Target&) const override {
+  Lowered lower(const Region& region, const Schedule& schedule,
+                const Target& target) const override {
     const FoundContraction found = find_skinny(region);
     if (!found.ok)
       return {false, {}, found.reason};
+    if (auto why = refused_settings(schedule, target, kKnobs); !why.empty())
+      return {false, {}, why};
     const SkinnyTiles tiles = tiles_of(schedule, region, found.form);
     if (tiles.threads() > 1024)
       return {false, {}, "more than 1024 threads"};

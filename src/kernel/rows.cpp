@@ -4,6 +4,7 @@
 // pieces, for few rows or columns and much to sum (losses, gradient norms).
 #include "kernel/analysis.h"
 #include "kernel/families.h"
+#include "kernel/knobs.h"
 #include "kernel/reduce_nest.h"
 
 #include <algorithm>
@@ -158,6 +159,12 @@ bool prefers_rows(const Facts& facts, const Region& region, const Target& target
   return facts.reduced_score >= facts.parallel_score && !(short_rows && facts.parallel_score >= 0);
 }
 
+constexpr Knob kKnobs[] = {{"copies", 1, 16},
+                           {"rows", 1, 8},
+                           {"vectors", 1, 16},
+                           {"prefetch", 0, 1},
+                           {"keep", 0, 1 << 20}};
+
 class RowsGenerator : public Generator {
 public:
   std::string name() const override { return "rows"; }
@@ -183,6 +190,20 @@ public:
             s.knobs["prefetch"] = prefetch;
           out.push_back(std::move(s));
         }
+    Schedule plain;
+    plain.generator = name();
+    plain.store_policy = usual;
+    // More or fewer accumulators, and what is worth keeping from pass to pass: all, or nothing.
+    for (auto [knob, value] :
+         {std::pair{"copies", 2}, {"copies", 8}, {"keep", 0}, {"keep", 1 << 20}}) {
+      Schedule s = plain;
+      s.knobs[knob] = value;
+      out.push_back(std::move(s));
+    }
+    if (target.vector_bytes > 16) {
+      plain.vector_bytes = target.vector_bytes / 2;
+      out.push_back(plain);
+    }
     return out;
   }
 
@@ -191,6 +212,8 @@ public:
     Facts facts(region);
     if (!facts.passes.reason.empty())
       return {false, {}, facts.passes.reason};
+    if (auto why = refused_settings(schedule, target, kKnobs); !why.empty())
+      return {false, {}, why};
     ReduceShape shape = row_shape(region, facts, schedule, target);
     set_common(shape, region, facts, schedule, target);
     return {true, lower_reduction(region, facts.passes, shape), ""};
@@ -213,6 +236,13 @@ public:
         s.knobs["vectors"] = vectors;
       out.push_back(std::move(s));
     }
+    for (auto [vectors, copies] : {std::pair{4, 2}, {2, 1}, {2, 4}, {1, 1}, {1, 8}}) {
+      Schedule s;
+      s.generator = name();
+      s.knobs["vectors"] = vectors;
+      s.knobs["copies"] = copies;
+      out.push_back(std::move(s));
+    }
     return out;
   }
 
@@ -221,6 +251,8 @@ public:
     Facts facts(region);
     if (!facts.passes.reason.empty())
       return {false, {}, facts.passes.reason};
+    if (auto why = refused_settings(schedule, target, kKnobs); !why.empty())
+      return {false, {}, why};
     if (facts.parallel_axis < 0)
       return {false, {}, "has no parallel axis for lanes"};
     ReduceShape shape = column_shape(region, facts, schedule, target);
@@ -251,8 +283,12 @@ public:
     s.split_reduce = std::clamp<std::int64_t>(all / kPiece, 2, kMostPieces);
     s.store_policy = usual_store_policy(region, target);
     std::vector<Schedule> out{s};
-    s.split_reduce = std::max<std::int64_t>(2, s.split_reduce / 4);
-    out.push_back(s);
+    const std::int64_t usual = s.split_reduce;
+    for (std::int64_t pieces : {usual / 4, usual / 2, 2 * usual}) {
+      s.split_reduce = std::max<std::int64_t>(2, pieces);
+      if (std::find(out.begin(), out.end(), s) == out.end())
+        out.push_back(s);
+    }
     return out;
   }
 
@@ -261,6 +297,8 @@ public:
     Facts facts(region);
     if (!facts.passes.reason.empty())
       return {false, {}, facts.passes.reason};
+    if (auto why = refused_settings(schedule, target, kKnobs); !why.empty())
+      return {false, {}, why};
     if (schedule.split_reduce < 2)
       return {false, {}, "pieces need @split_reduce of 2 at least"};
     ReduceShape shape = shape_for(region, facts, schedule, target);

@@ -10,6 +10,53 @@
 namespace egret::kernel {
 namespace {
 
+// The last word of each enumeration: bytes may hold others.
+constexpr int last(DType) {
+  return kDTypes - 1;
+}
+constexpr int last(Op) {
+  return kOps - 1;
+}
+constexpr int last(Monoid) {
+  return static_cast<int>(Monoid::ArgMax);
+}
+constexpr int last(ExprKind) {
+  return static_cast<int>(ExprKind::Max);
+}
+constexpr int last(Space) {
+  return static_cast<int>(Space::Counter);
+}
+constexpr int last(InstKind) {
+  return static_cast<int>(InstKind::Mma);
+}
+constexpr int last(StmtKind) {
+  return static_cast<int>(StmtKind::WaitCopies);
+}
+constexpr int last(CachePolicy) {
+  return static_cast<int>(CachePolicy::EvictLast);
+}
+constexpr int last(Bind) {
+  return static_cast<int>(Bind::Lane);
+}
+constexpr int last(WorkOrder) {
+  return static_cast<int>(WorkOrder::Drawn);
+}
+constexpr int last(Role) {
+  return static_cast<int>(Role::Scalar);
+}
+constexpr int last(Source) {
+  return static_cast<int>(Source::Stage);
+}
+constexpr int last(BodyValue::Kind) {
+  return static_cast<int>(BodyValue::Kind::Apply);
+}
+constexpr int last(StageKind) {
+  return static_cast<int>(StageKind::Scan);
+}
+constexpr int last(Combine) {
+  return static_cast<int>(Combine::Max);
+}
+
 // Each struct's members are listed once, for both directions: an archive is called with each.
 
 class Writer {
@@ -63,8 +110,18 @@ public:
   explicit Reader(std::string_view bytes) : bytes_(bytes) {}
 
   template <class T>
-  requires std::is_arithmetic_v<T> || std::is_enum_v<T>
+  requires std::is_arithmetic_v<T>
   void operator()(T& value) { std::memcpy(&value, piece(sizeof value).data(), sizeof value); }
+  void operator()(bool& value) { value = piece(1)[0] != 0; }
+  template <class T>
+  requires std::is_enum_v<T>
+  void operator()(T& value) {
+    std::underlying_type_t<T> word{};
+    (*this)(word);
+    if (word < 0 || word > last(T{}))
+      fail(ErrorKind::File, "{} is no word of its enumeration", word);
+    value = static_cast<T>(word);
+  }
   void operator()(std::string& text) { text = piece(count()); }
   void operator()(Expr& e) {
     std::uint32_t number = 0;
@@ -74,15 +131,19 @@ public:
       return;
     }
     // Numbers were given before operands were written, so a place is kept until they are read.
+    const Deeper deeper(*this);
     expressions_.emplace_back();
     const std::size_t own = expressions_.size() - 1;
     e = expressions_[own] = expression();
   }
   template <class T>
   void operator()(std::vector<T>& list) {
-    list.resize(count());
-    for (T& item : list)
-      (*this)(item);
+    const Deeper deeper(*this);
+    // Grows with what is read: a number alone cannot ask for memory.
+    for (std::size_t left = count(); left > 0; --left) {
+      list.emplace_back();
+      (*this)(list.back());
+    }
   }
   void operator()(std::vector<bool>&) = delete;
   template <class T>
@@ -91,9 +152,22 @@ public:
   bool at_end() const { return bytes_.empty(); }
 
 private:
+  // Blocks in blocks and expressions of expressions: what is nested deeper than any program would
+  // only end the stack.
+  struct Deeper {
+    explicit Deeper(Reader& r) : reader(r) {
+      if (++reader.depth_ > kDeepest)
+        fail(ErrorKind::File, "nested deeper than {}", kDeepest);
+    }
+    ~Deeper() { --reader.depth_; }
+    Reader& reader;
+  };
+  static constexpr int kDeepest = 2000;
+  int depth_ = 0;
+
   std::string_view piece(std::size_t size) {
     if (size > bytes_.size())
-      fail(ErrorKind::File, "kernel bytes: {} bytes are missing", size - bytes_.size());
+      fail(ErrorKind::File, "{} bytes are missing", size - bytes_.size());
     const std::string_view result = bytes_.substr(0, size);
     bytes_.remove_prefix(size);
     return result;
@@ -103,7 +177,7 @@ private:
     std::size_t n = 0;
     (*this)(n);
     if (n > bytes_.size())
-      fail(ErrorKind::File, "kernel bytes: {} of something in {} bytes", n, bytes_.size());
+      fail(ErrorKind::File, "{} of something in {} bytes", n, bytes_.size());
     return n;
   }
   Expr expression() {
@@ -128,7 +202,7 @@ private:
                                                                                        : 2;
     if (operands.size() < least ||
         (kind == ExprKind::Sum && coefficients.size() != operands.size()))
-      fail(ErrorKind::File, "kernel bytes: an expression of {} operands", operands.size());
+      fail(ErrorKind::File, "an expression of {} operands", operands.size());
     switch (kind) {
     case ExprKind::Constant:
       return value;
@@ -157,7 +231,7 @@ private:
     case ExprKind::Max:
       return max(operands[0], operands[1]);
     }
-    fail(ErrorKind::File, "kernel bytes: an expression of an unknown kind");
+    fail(ErrorKind::File, "an expression of an unknown kind");
   }
 
   std::string_view bytes_;
@@ -274,15 +348,22 @@ T of_bytes(std::string_view bytes) {
   if (!bytes.starts_with(kMark<T>))
     fail(ErrorKind::File, "kernel bytes: they do not begin with \"{}\"",
          kMark<T>.substr(0, kMark<T>.size() - 1));
-  Reader head(bytes.substr(kMark<T>.size()));
   std::uint64_t hash = 0;
-  head(hash);
+  if (bytes.size() < kMark<T>.size() + sizeof hash)
+    fail(ErrorKind::File, "kernel bytes: their hash is missing");
+  std::memcpy(&hash, bytes.data() + kMark<T>.size(), sizeof hash);
   const std::string_view rest = bytes.substr(kMark<T>.size() + sizeof hash);
   if (hash_text(rest) != hash)
     fail(ErrorKind::File, "kernel bytes: damaged: their hash differs");
   Reader reader(rest);
   T value;
-  reader(value);
+  try {
+    reader(value);
+  } catch (const Error& error) { // an expression that cannot be is one of bytes that cannot be
+    fail(ErrorKind::File, "kernel bytes: {}", error.what());
+  } catch (const InternalError& error) {
+    fail(ErrorKind::File, "kernel bytes: {}", error.what());
+  }
   if (!reader.at_end())
     fail(ErrorKind::File, "kernel bytes: something follows them");
   return value;

@@ -18,11 +18,12 @@ namespace {
 
 // The sums, which subtract; the states (bytes in use ...) are the newer ones.
 constexpr std::uint64_t Counters::*kSums[] = {
-    &Counters::ops_recorded,     &Counters::kernels_launched, &Counters::submissions,
-    &Counters::bytes_read,       &Counters::bytes_written,    &Counters::graphs_traced,
-    &Counters::compiles,         &Counters::kernels_compiled, &Counters::plan_hits,
-    &Counters::plan_misses,      &Counters::plans_evicted,    &Counters::device_allocations,
-    &Counters::pool_allocations, &Counters::host_copies,
+    &Counters::ops_recorded,     &Counters::kernels_launched,   &Counters::submissions,
+    &Counters::bytes_read,       &Counters::bytes_written,      &Counters::graphs_traced,
+    &Counters::compiles,         &Counters::kernels_compiled,   &Counters::plan_hits,
+    &Counters::plan_misses,      &Counters::plans_evicted,      &Counters::device_allocations,
+    &Counters::pool_allocations, &Counters::host_copies,        &Counters::candidates_tried,
+    &Counters::measurements,     &Counters::choices_remembered, &Counters::search_microseconds,
 };
 
 } // namespace
@@ -38,6 +39,10 @@ Counters counters() {
   now.graphs_traced = c.graphs_traced.get();
   now.compiles = c.compiles.get();
   now.kernels_compiled = c.kernels_compiled.get();
+  now.candidates_tried = c.candidates_tried.get();
+  now.measurements = c.measurements.get();
+  now.choices_remembered = c.choices_remembered.get();
+  now.search_microseconds = c.search_microseconds.get();
   now.plan_hits = c.plan_hits.get();
   now.plan_misses = c.plan_misses.get();
   now.plans_evicted = c.plans_evicted.get();
@@ -66,12 +71,14 @@ std::string Counters::text() const {
   return fmt::format(
       "ops recorded       {}\nkernels launched   {}\nsubmissions        {}\nbytes read         {}\n"
       "bytes written      {}\ngraphs traced      {}\ncompiles           {}\n"
-      "kernels compiled   {}\nplan hits          {}\nplan misses        {}\n"
+      "kernels compiled   {}\ncandidates tried   {}\nmeasurements       {}\n"
+      "choices remembered {}\nsearch us          {}\nplan hits          {}\nplan misses        {}\n"
       "plans evicted      {}\ndevice allocations {}\npool allocations   {}\n"
       "host copies        {}\nbytes in use       {}\nbytes reserved     {}\n"
       "peak bytes         {}\nplans              {}\n",
       ops_recorded, kernels_launched, submissions, bytes_read, bytes_written, graphs_traced,
-      compiles, kernels_compiled, plan_hits, plan_misses, plans_evicted, device_allocations,
+      compiles, kernels_compiled, candidates_tried, measurements, choices_remembered,
+      search_microseconds, plan_hits, plan_misses, plans_evicted, device_allocations,
       pool_allocations, host_copies, bytes_in_use, bytes_reserved, peak_bytes, plans);
 }
 

@@ -16,4 +16,16 @@ double budget_seconds() {
   return runtime::Runtime::instance().budget_seconds();
 }
 
+void set_frozen(bool frozen) {
+  runtime::Runtime::instance().set_frozen(frozen);
+}
+
+bool frozen() {
+  return runtime::Runtime::instance().frozen();
+}
+
+void on_search_progress(std::function<bool(const SearchProgress&)> hook) {
+  runtime::Runtime::instance().on_search_progress(std::move(hook));
+}
+
 } // namespace egret

@@ -3,11 +3,13 @@
 #include "backend/common/device_name.h"
 #include "backend/cpu/cpu_device.h"
 #include "backend/cuda/cuda_device.h"
+#include "compiler/search/tuner.h"
 #include "runtime/count.h"
 #include "runtime/debug.h"
 #include "runtime/interpreter_device.h"
 #include "runtime/plan_program.h"
 #include "runtime/reference_program.h"
+#include "support/cache_folder.h"
 #include "support/fail.h"
 #include "support/hash.h"
 
@@ -38,6 +40,7 @@ struct Place {
 struct EffortSetting {
   Effort effort = Effort::None;
   double budget_seconds = 60;
+  bool frozen = false;
 };
 
 double checked_budget(double seconds, std::string_view who) {
@@ -57,6 +60,11 @@ EffortSetting effort_of_environment() {
     if (end == text || *end != 0)
       fail(ErrorKind::Value, "EGRET_BUDGET: `{}` is not a number of seconds", text);
     setting.budget_seconds = checked_budget(seconds, "EGRET_BUDGET");
+  }
+  if (const char* word = std::getenv("EGRET_FROZEN")) {
+    setting.frozen = std::strcmp(word, "1") == 0;
+    if (!setting.frozen && std::strcmp(word, "0") != 0)
+      fail(ErrorKind::Value, "EGRET_FROZEN: `{}` is neither 0 nor 1", word);
   }
   return setting;
 }
@@ -85,6 +93,7 @@ std::uint64_t key_of(const ir::Graph& graph, const compiler::Options& options, P
   key = combine(key, static_cast<std::uint64_t>(*options.effort));
   key = combine(key, saturate::hash_of(options.rules));
   key = combine(key, std::bit_cast<std::uint64_t>(*options.budget_seconds));
+  key = combine(key, options.frozen);
   for (const compiler::OutputSpec& output : options.outputs)
     key = combine(key, static_cast<std::uint64_t>(output.state_input));
   return key;
@@ -97,9 +106,20 @@ struct DeviceSet {
   std::unique_ptr<backend::Device> device;
   std::shared_ptr<Pool> pool;
   compiler::KernelCache kernels;
+  std::unique_ptr<compiler::Tuner> tuner; // of devices that a worker process can have too
 
-  explicit DeviceSet(std::unique_ptr<backend::Device> d)
-      : device(std::move(d)), pool(std::make_shared<Pool>(*device)) {}
+  explicit DeviceSet(std::unique_ptr<backend::Device> d, bool tunes)
+      : device(std::move(d)), pool(std::make_shared<Pool>(*device)),
+        tuner(tunes ? std::make_unique<compiler::Tuner>(*device, tuner_options(*device))
+                    : nullptr) {}
+
+private:
+  static compiler::TunerOptions tuner_options(const backend::Device& device) {
+    compiler::TunerOptions options;
+    options.worker.device = device.name();
+    options.folder = cache_folder();
+    return options;
+  }
 };
 
 struct Runtime::Impl {
@@ -110,6 +130,7 @@ struct Runtime::Impl {
   mutable std::mutex mutex;
   Place place = place_of_environment();
   EffortSetting effort = effort_of_environment();
+  std::function<bool(const SearchProgress&)> progress;
   std::atomic<std::uint64_t> place_number{number()};
   std::atomic<const backend::Device*> current{nullptr}; // of place; null before it is made
   std::unique_ptr<DeviceSet> cpu, interpreter;
@@ -121,7 +142,7 @@ struct Runtime::Impl {
 
   std::uint64_t number() const {
     return combine(combine(place.number(), static_cast<std::uint64_t>(effort.effort)),
-                   std::bit_cast<std::uint64_t>(effort.budget_seconds));
+                   combine(std::bit_cast<std::uint64_t>(effort.budget_seconds), effort.frozen));
   }
   // Made at first use. The engines of the host share one address space, so memory of any of them
   // serves every other one.
@@ -129,16 +150,16 @@ struct Runtime::Impl {
     if (which.engine == Engine::Cuda) {
       auto& set = cuda[which.index];
       if (!set)
-        set = std::make_unique<DeviceSet>(backend::cuda::make_cuda_device(which.index));
+        set = std::make_unique<DeviceSet>(backend::cuda::make_cuda_device(which.index), true);
       return *set;
     }
     if (which.engine == Engine::Cpu) {
       if (!cpu)
-        cpu = std::make_unique<DeviceSet>(backend::cpu::make_cpu_device());
+        cpu = std::make_unique<DeviceSet>(backend::cpu::make_cpu_device(), true);
       return *cpu;
     }
     if (!interpreter)
-      interpreter = std::make_unique<DeviceSet>(make_interpreter_device());
+      interpreter = std::make_unique<DeviceSet>(make_interpreter_device(), false);
     return *interpreter;
   }
   DeviceSet& devices() {
@@ -213,6 +234,9 @@ std::shared_ptr<const Program> Runtime::program(const ir::Graph& graph,
     options.effort = asked.effort.value_or(impl_->effort.effort);
     options.budget_seconds =
         checked_budget(asked.budget_seconds.value_or(impl_->effort.budget_seconds), "compile");
+    options.frozen = asked.frozen || impl_->effort.frozen;
+    options.tuner = set->tuner.get();
+    options.progress = impl_->progress;
   }
   const std::uint64_t key = key_of(graph, options, place);
   {
@@ -233,6 +257,10 @@ std::shared_ptr<const Program> Runtime::program(const ir::Graph& graph,
   count().compiles.add(1);
   const compiler::CompileReport& report = program->report();
   count().kernels_compiled.add(static_cast<std::uint64_t>(report.kernels_compiled));
+  count().candidates_tried.add(static_cast<std::uint64_t>(report.search.candidates()));
+  count().measurements.add(static_cast<std::uint64_t>(report.search.measured));
+  count().choices_remembered.add(static_cast<std::uint64_t>(report.search.cache_hits));
+  count().search_microseconds.add(static_cast<std::uint64_t>(report.search.seconds * 1e6));
   if (debug_level() >= 1) {
     const double ms =
         std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
@@ -289,6 +317,23 @@ void Runtime::set_effort(Effort effort, std::optional<double> budget_seconds) {
   impl_->effort.effort = effort;
   impl_->place_number = impl_->number();
   ++impl_->generation;
+}
+
+void Runtime::set_frozen(bool frozen) {
+  std::lock_guard lock(impl_->mutex);
+  impl_->effort.frozen = frozen;
+  impl_->place_number = impl_->number();
+  ++impl_->generation;
+}
+
+bool Runtime::frozen() const {
+  std::lock_guard lock(impl_->mutex);
+  return impl_->effort.frozen;
+}
+
+void Runtime::on_search_progress(std::function<bool(const SearchProgress&)> hook) {
+  std::lock_guard lock(impl_->mutex);
+  impl_->progress = std::move(hook);
 }
 
 Effort Runtime::effort() const {

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -52,9 +53,13 @@ public:
   void set_effort(Effort effort, std::optional<double> budget_seconds);
   Effort effort() const;
   double budget_seconds() const;
+  void set_frozen(bool frozen);
+  bool frozen() const;
+  void on_search_progress(std::function<bool(const SearchProgress&)> hook);
   /// Another number for each device, engine and effort: programs that are kept were made for one.
   std::uint64_t place() const noexcept;
-  /// Another number after use(), set_effort() and clear_plans(): what keeps programs beside the store asks it.
+  /// Another number after use(), set_effort(), set_frozen() and clear_plans(): what keeps programs
+  /// beside the store asks it.
   std::uint64_t generation() const noexcept;
 
 private:

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "egret/compile.h"
+#include "egret/effort.h"
 #include "egret/tensor.h"
 
 #include <cstdint>
@@ -127,6 +128,10 @@ struct Measurement {
   bool verified = false;
   double max_error = 0;
   bool cache_hit = false;
+  double against_ms = 0, ratio = 0; ///< of rounds in turn with another effort: its median, and the
+                                    ///< quotient of the medians; 0: none
+  double ratio_low = 0, ratio_high = 0; ///< quartiles of the rounds' quotients
+  std::uint64_t rounds = 0;
   double ceiling = 0,
          of_ceiling = 0; ///< of the workload's limit, and the share of it that was reached; 0: none
   double tokens_per_second = 0;
@@ -135,8 +140,9 @@ struct Measurement {
 };
 
 struct MeasureOptions {
-  double seconds = 1; ///< of timed runs, at least
-  int reps = 20;      ///< at least
+  double seconds = 1;            ///< of timed runs, at least
+  int reps = 20;                 ///< at least
+  std::optional<Effort> against; ///< run in turn with this effort too
 };
 
 /// Throws Error(Memory) when the device in use is too small for the workload.

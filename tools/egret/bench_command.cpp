@@ -3,6 +3,7 @@
 #include "commands.h"
 #include "console.h"
 #include "device_option.h"
+#include "effort_options.h"
 
 #include "egret/device.h"
 #include "egret/effort.h"
@@ -18,7 +19,8 @@ namespace {
 
 struct BenchOptions {
   std::vector<std::string> names;
-  std::string device, effort;
+  std::string device, against;
+  EffortOptions effort;
   int threads = 0;
   bench::MeasureOptions measure;
   bool list = false, json = false;
@@ -91,15 +93,17 @@ void run_bench(const BenchOptions& options) {
     setenv("EGRET_THREADS", std::to_string(options.threads).c_str(),
            1); // read when the device is made, which is below
   turn_to(options.device);
-  if (!options.effort.empty())
-    set_effort(parse_effort(options.effort, "--effort"));
   auto list = chosen(options.names);
+  const EffortInForce effort(options.effort);
+  bench::MeasureOptions how = options.measure;
+  if (!options.against.empty())
+    how.against = parse_effort(options.against, "--against");
   if (!options.json)
     fmt::print("{:<34} {:>10} {:>10} {:>15} {:>17} {:>7} {:>9}  {}\n", "workload", "median ms",
                "best ms", "speed", "", "kernels", "compile s", "verified (error)");
   bool all = true;
   for (const auto* workload : list) {
-    auto m = bench::measure(*workload, options.measure);
+    auto m = bench::measure(*workload, how);
     bool is_ceiling = !workload->make;
     all = all && (m.verified || is_ceiling);
     if (options.json) {
@@ -113,6 +117,10 @@ void run_bench(const BenchOptions& options) {
           is_ceiling ? "" : fmt::format("{} ({:.1e})", m.verified ? "yes" : "NO", m.max_error);
       fmt::print("{:<34} {:>10.4f} {:>10.4f} {:>15} {:>17} {:>7} {:>9.2f}  {}\n", m.name,
                  m.ms_median, m.ms_min, speed(m), share, m.kernels, m.compile_seconds, verified);
+      if (m.ratio > 0)
+        fmt::print("  {:.3f} of the time with effort {} ({:.4f} ms; {} rounds in turn, half of them "
+                   "{:.3f} to {:.3f})\n",
+                   m.ratio, options.against, m.against_ms, m.rounds, m.ratio_low, m.ratio_high);
     }
     std::fflush(stdout);
   }
@@ -136,8 +144,10 @@ void add_bench_command(CLI::App& app) {
   command->add_option("--threads", options->threads, "Threads of the CPU; 0: one a core")
       ->check(CLI::Range(0, 4096))
       ->capture_default_str();
+  add_effort_options(*command, options->effort);
   command
-      ->add_option("--effort", options->effort, "Of the compiler (default: EGRET_EFFORT, or none)")
+      ->add_option("--against", options->against,
+                   "Run in turn with this effort too, and say how the times compare")
       ->check(CLI::IsMember({"none", "quick", "search", "exhaustive"}));
   command->add_option("--seconds", options->measure.seconds, "Time at least as long")
       ->check(CLI::PositiveNumber)

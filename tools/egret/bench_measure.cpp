@@ -198,6 +198,50 @@ Case pure_case(const std::string& name, const Function& function, const MakeInpu
   return result;
 }
 
+namespace {
+
+/// Rounds in turn with the effort in force and another: what disturbs one disturbs the other.
+void compare_efforts(const Case& c, std::vector<Tensor>& outputs, Effort other,
+                     const MeasureOptions& options, Measurement& m) {
+  const Effort own = effort();
+  const int together = std::max(1, static_cast<int>(1 / std::max(1e-6, m.ms_median)));
+  backend::Device& device = runtime::Runtime::instance().device();
+  set_effort(other);
+  run_again(c, outputs); // compiles
+  std::vector<double> own_times, other_times;
+  auto sample = [&](Effort which, std::vector<double>& times) {
+    set_effort(which);
+    run_again(c, outputs); // finds its plan
+    device.synchronize();
+    const auto start = Clock::now();
+    for (int i = 0; i < together; ++i)
+      run_again(c, outputs);
+    device.synchronize();
+    times.push_back(since(start) / together);
+    return times.back() * (together + 1);
+  };
+  for (double spent = 0; spent < 2 * options.seconds || own_times.size() < 5;) {
+    spent += sample(own, own_times);
+    spent += sample(other, other_times);
+  }
+  set_effort(own);
+  auto median = [](std::vector<double> times) {
+    std::sort(times.begin(), times.end());
+    return times[times.size() / 2];
+  };
+  m.rounds = own_times.size();
+  m.against_ms = 1e3 * median(other_times);
+  m.ratio = 1e3 * median(own_times) / m.against_ms;
+  std::vector<double> quotients;
+  for (std::size_t i = 0; i < own_times.size(); ++i)
+    quotients.push_back(own_times[i] / other_times[i]);
+  std::sort(quotients.begin(), quotients.end());
+  m.ratio_low = quotients[quotients.size() / 4];
+  m.ratio_high = quotients[quotients.size() * 3 / 4];
+}
+
+} // namespace
+
 Measurement measure(const Workload& workload, const MeasureOptions& options) {
   Measurement m;
   m.name = workload.name;
@@ -215,8 +259,10 @@ Measurement measure(const Workload& workload, const MeasureOptions& options) {
   auto outputs = c.run();
   const double first = since(start);
   Counters made = counters() - before;
-  m.candidates = made.kernels_compiled;
-  m.cache_hit = made.kernels_compiled == 0;
+  m.candidates = made.candidates_tried > 0 ? made.candidates_tried : made.kernels_compiled;
+  m.cache_hit =
+      made.measurements == 0 && (made.choices_remembered > 0 || made.kernels_compiled == 0);
+  m.search_seconds = static_cast<double>(made.search_microseconds) * 1e-6;
 
   reset_peak_bytes();
   before = counters();
@@ -235,6 +281,8 @@ Measurement measure(const Workload& workload, const MeasureOptions& options) {
   m.compile_seconds = std::max(0.0, first - times.median());
   m.tokens_per_second = c.tokens / times.median();
 
+  if (options.against)
+    compare_efforts(c, outputs, *options.against, options, m);
   poison(std::move(outputs));
   outputs = c.run();
   Check check = c.check(outputs);
@@ -277,6 +325,13 @@ std::string Measurement::json() const {
   if (cublas_ms > 0) {
     fields["cublas_ms"] = cublas_ms;
     fields["of_cublas"] = of_cublas;
+  }
+  if (ratio > 0) {
+    fields["against_ms"] = against_ms;
+    fields["ratio"] = ratio;
+    fields["ratio_low"] = ratio_low;
+    fields["ratio_high"] = ratio_high;
+    fields["rounds"] = rounds;
   }
   return fields.dump();
 }

@@ -13,6 +13,7 @@ void add_ask_command(CLI::App& app);
 void add_run_command(CLI::App& app);
 void add_compile_command(CLI::App& app);
 void add_bench_command(CLI::App& app);
+void add_cache_command(CLI::App& app);
 void add_info_command(CLI::App& app);
 void add_worker_command(CLI::App& app); ///< hidden
 

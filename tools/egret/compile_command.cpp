@@ -2,6 +2,7 @@
 #include "commands.h"
 #include "console.h"
 #include "device_option.h"
+#include "effort_options.h"
 #include "graph_file.h"
 
 #include "egret/passes.h"
@@ -23,10 +24,10 @@ using saturate::SaturateReport;
 using Json = nlohmann::ordered_json;
 
 struct CompileCommand {
-  std::string graph, effort = "quick", program, optimized, device;
+  std::string graph, program, optimized, device;
+  EffortOptions effort{.effort = "quick"};
   std::vector<std::string> allowed, rules;
   saturate::SaturateOptions saturate;
-  double budget = 0;
   bool report = false, json = false;
 };
 
@@ -49,6 +50,33 @@ Json json_of(const SaturateReport& s) {
           {"run_seconds", s.run_seconds},
           {"zero_match_share", s.zero_match_share},
           {"rules", rules}};
+}
+
+Json json_of(const compiler::SearchReport& s) {
+  Json regions = Json::array();
+  for (const compiler::RegionSearch& r : s.regions) {
+    Json candidates = Json::array();
+    for (const compiler::CandidateReport& c : r.candidates)
+      candidates.push_back({{"schedule", c.schedule},
+                            {"state", c.state},
+                            {"message", c.message},
+                            {"predicted_seconds", c.predicted},
+                            {"seconds", c.seconds},
+                            {"spread", c.spread},
+                            {"ratio", c.ratio}});
+    regions.push_back({{"name", r.name},
+                       {"region", fmt::format("{:016x}", r.region)},
+                       {"cache_hit", r.cache_hit},
+                       {"note", r.note},
+                       {"chosen", r.chosen},
+                       {"seconds", r.seconds},
+                       {"greedy_seconds", r.greedy_seconds},
+                       {"search_seconds", r.search_seconds},
+                       {"candidates", candidates}});
+  }
+  return {{"effort", name_of(s.effort)},  {"note", s.note},           {"seconds", s.seconds},
+          {"candidates", s.candidates()}, {"rejected", s.rejected()}, {"measurements", s.measured},
+          {"cache_hits", s.cache_hits},   {"regions", regions}};
 }
 
 Json json_of(const CompileReport& r) {
@@ -78,23 +106,23 @@ Json json_of(const CompileReport& r) {
   json["liveness_bound_bytes"] = r.liveness_bound_bytes;
   json["kernels_compiled"] = r.kernels_compiled;
   json["kernels_from_cache"] = r.kernels_from_cache;
+  if (r.search.effort != Effort::None)
+    json["search"] = json_of(r.search);
   return json;
 }
 
 void compile(const CompileCommand& command) {
   const ir::Graph graph = graph_of_text(command.graph, text_of_file(command.graph));
   compiler::Options options;
-  options.effort = parse_effort(command.effort, "--effort");
   options.rules = command.saturate;
   for (const std::string& tag : command.allowed)
     options.rules.allowed.add(saturate::tag_named(tag));
   for (const std::string& path : command.rules)
     options.rules.files.push_back(
         {std::filesystem::path(path).filename().string(), text_of_file(path)});
-  if (command.budget != 0)
-    options.budget_seconds = command.budget;
   if (!command.program.empty())
     write_file(command.program, saturate::program_text(passes::normalize()(graph), options.rules));
+  const EffortInForce effort(command.effort);
   auto program = runtime::Runtime::instance().program(graph, options);
   const CompileReport& report = program->report();
   if (!command.optimized.empty())
@@ -120,11 +148,7 @@ void add_compile_command(CLI::App& app) {
   command->add_option("graph", options->graph, "The graph's text (docs/graph.md)")
       ->required()
       ->check(CLI::ExistingFile);
-  command->add_option("--effort", options->effort, "none, quick, search or exhaustive")
-      ->check(CLI::IsMember({"none", "quick", "search", "exhaustive"}))
-      ->capture_default_str();
-  command->add_option("--budget", options->budget, "Seconds for a search")
-      ->check(CLI::PositiveNumber);
+  add_effort_options(*command, options->effort);
   command
       ->add_option("--allow", options->allowed,
                    "Rules with this tag beside the exact ones: reassociates, approximate, "

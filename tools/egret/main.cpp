@@ -5,6 +5,7 @@
 #include "egraph_command.h"
 
 #include "egret/error.h"
+#include "egret/log.h"
 
 #include <CLI/CLI.hpp>
 #include <csignal>
@@ -31,6 +32,7 @@ int failed(const std::string& message) {
 
 int main(int argc, char** argv) {
   using namespace egret::tool;
+  egret::on_warning([](const std::string& text) { log_line("egret: " + text); });
   std::signal(SIGPIPE, SIG_IGN); // a closed pipe is a failed write, not a death
   CLI::App app("egret trains and runs tensor programs with kernels that it generates.", "egret");
   app.footer(kFooter);
@@ -43,6 +45,7 @@ int main(int argc, char** argv) {
   add_run_command(app);
   add_compile_command(app);
   add_bench_command(app);
+  add_cache_command(app);
   add_info_command(app);
   add_egraph_command(app);
   add_worker_command(app);

@@ -2,6 +2,7 @@
 #include "commands.h"
 #include "console.h"
 #include "device_option.h"
+#include "effort_options.h"
 #include "graph_file.h"
 
 #include "egret/io.h"
@@ -24,6 +25,7 @@ struct RunOptions {
   std::string graph;
   std::vector<std::string> inputs, outputs;
   std::string device;
+  EffortOptions effort;
   bool fuse = true, explain = false, json = false;
 };
 
@@ -159,6 +161,7 @@ void run(const RunOptions& options) {
   Dims dims;
   Inputs inputs = load_inputs(graph, options, dims);
   auto& runtime = runtime::Runtime::instance();
+  const EffortInForce effort(options.effort);
   auto program = runtime.program(graph, {.fuse = options.fuse});
   auto results = program->run(inputs.slots);
   if (options.explain)
@@ -200,6 +203,7 @@ void add_run_command(CLI::App& app) {
       ->add_option("-o,--output", options->outputs,
                    "LABEL=FILE.npy; outputs without one are printed")
       ->take_all();
+  add_effort_options(*command, options->effort);
   command->add_flag("!--no-fuse", options->fuse, "One kernel an operation");
   command->add_flag("--explain", options->explain, "Say on stderr what the compiler did");
   command->add_flag("--json", options->json, "Print outputs as JSON, one a line");

@@ -2,6 +2,7 @@
 #include "commands.h"
 #include "console.h"
 #include "device_option.h"
+#include "effort_options.h"
 #include "train.h"
 
 #include <CLI/CLI.hpp>
@@ -52,7 +53,10 @@ void add_addition(CLI::App& train) {
                     "Afterwards, time a step beside the same graph run operation by operation");
   command->add_flag("--json", options->json, "Print the result as JSON");
   add_device_option(*command, options->device);
-  command->callback([options] {
+  auto effort = std::make_shared<EffortOptions>();
+  add_effort_options(*command, *effort);
+  command->callback([options, effort] {
+    const EffortInForce in_force(*effort);
     if (options->shape.width % options->shape.heads != 0)
       throw UsageError(fmt::format("--heads {} does not divide --width {}", options->shape.heads,
                                    options->shape.width));
@@ -99,8 +103,11 @@ void add_digits(CLI::App& train) {
   command->add_option("--out", options->out, "Where the checkpoint goes; none is written without");
   command->add_flag("--json", options->json, "Print the result as JSON");
   add_device_option(*command, options->device);
-  command->callback([options] {
+  auto effort = std::make_shared<EffortOptions>();
+  add_effort_options(*command, *effort);
+  command->callback([options, effort] {
     turn_to(options->device);
+    const EffortInForce in_force(*effort);
     train_digits(*options);
   });
 }

@@ -1,6 +1,7 @@
 #include "backend/cuda/cubin_cache.h"
 
 #include "backend/cuda/files.h"
+#include "support/cache_folder.h"
 #include "support/fail.h"
 #include "support/hash.h"
 

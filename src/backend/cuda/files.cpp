@@ -1,22 +1,15 @@
 #include "backend/cuda/files.h"
 
+#include "support/cache_folder.h"
+
 #include <unistd.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <fstream>
 
 namespace egret::backend::cuda {
 
 namespace fs = std::filesystem;
-
-std::optional<fs::path> cache_folder() {
-  if (const char* xdg = std::getenv("XDG_CACHE_HOME"); xdg && *xdg == '/')
-    return fs::path(xdg) / "egret";
-  if (const char* home = std::getenv("HOME"); home && *home == '/')
-    return fs::path(home) / ".cache" / "egret";
-  return std::nullopt;
-}
 
 bool write_atomically(const fs::path& path, std::string_view bytes) noexcept {
   static std::atomic<unsigned> number{0};

@@ -1,15 +1,11 @@
-// Where the CUDA backend keeps files: the user's cache folder.
+// Files of the CUDA backend, most of them in the user's cache folder (support/cache_folder.h).
 #pragma once
 
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <string_view>
 
 namespace egret::backend::cuda {
-
-/// $XDG_CACHE_HOME/egret or ~/.cache/egret; nothing when neither variable helps.
-std::optional<std::filesystem::path> cache_folder();
 
 /// Writes a whole file under another name and renames it: readers see all of it or nothing, and of
 /// several writers the last one wins. False when that fails, with nothing left behind.

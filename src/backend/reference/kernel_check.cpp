@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <set>
 
 namespace egret::backend::reference {
@@ -22,17 +23,21 @@ namespace {
 /// What output memory is filled with: in floats a NaN that no arithmetic makes.
 constexpr std::byte kPoison{0xFF};
 
-class Check {
-public:
-  Check(const Region& region, const kernel::KernelProgram& program, const Bindings& sizes,
-        const KernelCheckOptions& options)
-      : region_(region), program_(program), sizes_(sizes), options_(options),
-        random_(options.seed) {}
+} // namespace
 
-  KernelCheck run(const LaunchKernel& launch) {
+struct KernelChecker::Impl {
+  Impl(const Region& region, const Bindings& sizes, const KernelCheckOptions& options)
+      : region_(region), sizes_(sizes), options_(options), random_(options.seed) {
     make_operands();
-    RegionEvaluator evaluator(region_, sizes_, pointers_to(operands_));
-    make_outputs(evaluator);
+    evaluator_.emplace(region_, sizes_, pointers_to(operands_));
+    make_outputs();
+  }
+
+  KernelCheck run(const kernel::KernelProgram& program, const LaunchKernel& launch) {
+    program_ = &program;
+    report_ = {};
+    random_ = RandomNumbers(options_.seed + 1); // the same sample each time
+    fill_memory();
     if (!launch_on(launch))
       return report_;
     check_memory();
@@ -40,11 +45,11 @@ public:
     for (std::size_t o = 0; o < region_.outputs.size() && report_.ok; ++o) {
       const int output = static_cast<int>(o);
       if (region_.outputs[o].combine != Combine::Store)
-        check_scatter(evaluator, output);
+        check_scatter(*evaluator_, output);
       else if (report_.complete)
-        check_all(evaluator, output);
+        check_all(*evaluator_, output);
       else
-        check_sample(evaluator, output);
+        check_sample(*evaluator_, output);
     }
     return report_;
   }
@@ -60,7 +65,7 @@ private:
   template <class... Args>
   void wrong(fmt::format_string<Args...> format, Args&&... args) {
     if (report_.ok)
-      report_.message = fmt::format("{} ({}): ", program_.name, region_.name) +
+      report_.message = fmt::format("{} ({}): ", program_->name, region_.name) +
                         fmt::format(format, std::forward<Args>(args)...);
     report_.ok = false;
   }
@@ -73,20 +78,13 @@ private:
       const std::int64_t count = element_count(sizes_.values_of(operand.shape));
       operands_.push_back(
           random_array(operand.dtype, count, limit, options_.special_values, random_));
-      buffers_.push_back(guarded(operands_.back(), operand.alignment));
     }
   }
 
-  std::unique_ptr<GuardedBuffer> guarded(const HostArray& array, std::int64_t alignment) {
-    auto buffer = std::make_unique<GuardedBuffer>(array.bytes.size(), alignment, kPoison);
-    std::copy(array.bytes.begin(), array.bytes.end(), buffer->data());
-    return buffer;
-  }
-
-  void make_outputs(const RegionEvaluator& evaluator) {
+  void make_outputs() {
     for (std::size_t o = 0; o < region_.outputs.size(); ++o) {
       const kernel::Output& output = region_.outputs[o];
-      const std::int64_t count = evaluator.elements(static_cast<int>(o));
+      const std::int64_t count = evaluator_->elements(static_cast<int>(o));
       const bool scatter = output.combine != Combine::Store;
       HostArray before(output.dtype, {count});
       std::fill(before.bytes.begin(), before.bytes.end(), kPoison);
@@ -94,9 +92,28 @@ private:
         before = output.alias >= 0 ? operands_[static_cast<std::size_t>(output.alias)]
                                    : random_array(output.dtype, count, 0, false, random_);
       shared_.push_back(options_.share_aliases && output.alias >= 0);
-      out_buffers_.push_back(shared_.back() ? nullptr : guarded(before, 64));
       before_.push_back(std::move(before));
     }
+  }
+
+  /// Everything as it is before a launch. Memory that the last program left whole is used again.
+  void fill_memory() {
+    workspaces_.clear();
+    buffers_.resize(operands_.size());
+    for (std::size_t i = 0; i < operands_.size(); ++i)
+      fill(buffers_[i], operands_[i], region_.operands[i].alignment);
+    out_buffers_.resize(before_.size());
+    for (std::size_t o = 0; o < before_.size(); ++o)
+      if (!shared_[o])
+        fill(out_buffers_[o], before_[o], 64);
+  }
+
+  void fill(std::unique_ptr<GuardedBuffer>& buffer, const HostArray& array,
+            std::int64_t alignment) const {
+    if (!buffer || buffer->damage() != 0)
+      buffer = std::make_unique<GuardedBuffer>(array.bytes.size(), alignment, kPoison);
+    if (!array.bytes.empty())
+      std::memcpy(buffer->data(), array.bytes.data(), array.bytes.size());
   }
 
   std::byte* output_memory(std::size_t o) {
@@ -116,15 +133,15 @@ private:
     for (std::size_t o = 0; o < region_.outputs.size(); ++o)
       pointers.push_back(output_memory(o));
     const auto arguments =
-        std::count_if(program_.buffers.begin(), program_.buffers.end(),
+        std::count_if(program_->buffers.begin(), program_->buffers.end(),
                       [](const kernel::Buffer& b) { return b.space == kernel::Space::Argument; });
     if (arguments != static_cast<std::ptrdiff_t>(pointers.size()) ||
-        program_.scalars.size() != scalars.size()) {
+        program_->scalars.size() != scalars.size()) {
       wrong("has {} pointer and {} scalar arguments, the region has {} and {}", arguments,
-            program_.scalars.size(), pointers.size(), scalars.size());
+            program_->scalars.size(), pointers.size(), scalars.size());
       return false;
     }
-    for (const kernel::Buffer& buffer : program_.buffers)
+    for (const kernel::Buffer& buffer : program_->buffers)
       if (buffer.space == kernel::Space::Workspace) {
         const auto count = static_cast<std::size_t>(sizes_.value_of(buffer.elements));
         workspaces_.push_back(
@@ -132,9 +149,9 @@ private:
         pointers.push_back(workspaces_.back()->data());
       }
     std::vector<std::int64_t> dims;
-    for (const Expr& dim : program_.dims)
+    for (const Expr& dim : program_->dims)
       dims.push_back(sizes_.value_of(dim));
-    launch(program_, {pointers.data(), dims.data(), scalars.data(), nullptr, nullptr});
+    launch(*program_, {pointers.data(), dims.data(), scalars.data(), nullptr, nullptr});
     return true;
   }
 
@@ -206,10 +223,15 @@ private:
     if (is_float(type) && region_.outputs[o].combine == Combine::Store && !shared_[o] &&
         is_poison(o, offset))
       return wrong("does not write element {} of output {} ({})", offset, output, where);
-    if (!accepts(type, want, got, {.scale = options_.scale}))
+    if (accepts(type, want, got, {.scale = options_.scale})) {
+      if (is_float(type) && want.error > 0 && std::isfinite(want.error) && std::isfinite(got.f))
+        report_.worst = std::max(report_.worst,
+                                 std::fabs(want.value.f - got.f) / (want.error * options_.scale));
+    } else {
       wrong("element {} of output {} ({}) is {}, expected {} (tolerance {:.3g}, {})", offset,
             output, where, text_of(type, got), text_of(type, want.value),
             want.error * options_.scale, name_of(type));
+    }
   }
 
   void check_point(RegionEvaluator& evaluator, int output, const Dims& point) {
@@ -322,23 +344,33 @@ private:
       compare_at(output, offset, values.at(offset), "after scattering");
   }
 
-  const Region& region_;
-  const kernel::KernelProgram& program_;
-  const Bindings& sizes_;
-  const KernelCheckOptions& options_;
+  Region region_;
+  Bindings sizes_;
+  KernelCheckOptions options_;
   RandomNumbers random_;
+  const kernel::KernelProgram* program_ = nullptr; ///< that is being checked
   KernelCheck report_;
   std::vector<HostArray> operands_, before_; ///< before_: output memory at the launch
+  std::optional<RegionEvaluator> evaluator_; ///< of operands_; remembers what it has evaluated
   std::vector<std::unique_ptr<GuardedBuffer>> buffers_, out_buffers_, workspaces_;
   std::vector<bool> shared_; ///< by output: it stands in the memory of its alias
 };
 
-} // namespace
+KernelChecker::KernelChecker(const Region& region, const Bindings& sizes,
+                             const KernelCheckOptions& options)
+    : impl_(std::make_unique<Impl>(region, sizes, options)) {}
+KernelChecker::~KernelChecker() = default;
+KernelChecker::KernelChecker(KernelChecker&&) noexcept = default;
+KernelChecker& KernelChecker::operator=(KernelChecker&&) noexcept = default;
+
+KernelCheck KernelChecker::check(const kernel::KernelProgram& program, const LaunchKernel& launch) {
+  return impl_->run(program, launch);
+}
 
 KernelCheck verify_kernel(const Region& region, const kernel::KernelProgram& program,
                           const LaunchKernel& launch, const Bindings& sizes,
                           const KernelCheckOptions& options) {
-  return Check(region, program, sizes, options).run(launch);
+  return KernelChecker(region, sizes, options).check(program, launch);
 }
 
 } // namespace egret::backend::reference

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -36,8 +37,27 @@ struct KernelCheck {
   bool complete = true;     ///< every element was checked
   std::int64_t checked = 0; ///< elements
   std::int64_t vacuous = 0; ///< of these, elements of which nothing could be said (estimate.h)
+  double worst = 0;         ///< largest ratio of difference to tolerance among right floats
   std::string message; ///< empty when ok, else what was found first, with output, point, values and
                        ///< tolerance
+};
+
+/// Many programs of one region, all on the same inputs and at the same points: the inputs are made
+/// and the region's semantics are evaluated once.
+class KernelChecker {
+public:
+  /// `region` and `sizes` are copied.
+  KernelChecker(const kernel::Region& region, const Bindings& sizes = {},
+                const KernelCheckOptions& options = {});
+  ~KernelChecker();
+  KernelChecker(KernelChecker&&) noexcept;
+  KernelChecker& operator=(KernelChecker&&) noexcept;
+  /// As verify_kernel().
+  KernelCheck check(const kernel::KernelProgram& program, const LaunchKernel& launch);
+
+private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
 };
 
 /// Runs `program` once on random inputs and compares its outputs with the region's semantics. The

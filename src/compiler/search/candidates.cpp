@@ -1,0 +1,122 @@
+#include "compiler/search/candidates.h"
+
+#include "compiler/search/cost_model.h"
+#include "support/fail.h"
+
+#include <algorithm>
+#include <set>
+
+namespace egret::compiler {
+
+namespace reference = backend::reference;
+
+namespace {
+
+/// What a size without a near upper bound is tried at.
+constexpr std::int64_t kUsual = 1024, kNear = 1 << 16;
+
+std::int64_t value_to_try(const Expr& symbol) {
+  const std::int64_t wanted = symbol.upper() <= kNear ? symbol.upper() : kUsual;
+  const std::int64_t step = std::max<std::int64_t>(symbol.divisor(), 1);
+  const std::int64_t whole = std::max(wanted, symbol.lower()) / step * step;
+  return whole < symbol.lower() ? whole + step : whole;
+}
+
+} // namespace
+
+reference::Bindings sizes_to_try(const kernel::Region& region) {
+  reference::Bindings sizes;
+  std::set<std::string> known;
+  auto bind = [&](const Expr& e) {
+    for (const Expr& v : variables_of(e))
+      if (v.is_symbol() && !kernel::indirect_of(v) && known.insert(v.str()).second)
+        sizes.set(v, value_to_try(v));
+  };
+  for (const kernel::Axis& axis : region.axes)
+    bind(axis.extent);
+  auto bind_shape = [&](const Shape& shape) {
+    for (const Expr& dim : shape)
+      bind(dim);
+  };
+  auto bind_map = [&](const IndexMap& map) {
+    bind_shape(map.dims);
+    for (const Expr& c : map.coords)
+      bind(c);
+    for (const Hole& hole : map.holes)
+      for (const Guard& guard : hole.valid) {
+        bind(guard.value);
+        bind(guard.lo);
+        bind(guard.hi);
+      }
+  };
+  for (const kernel::Operand& operand : region.operands) {
+    bind_shape(operand.shape);
+    bind_map(operand.layout);
+  }
+  for (const kernel::Stage& stage : region.stages) {
+    for (const kernel::Load& load : stage.loads)
+      bind_map(load.map);
+    for (const kernel::BodyValue& value : stage.body)
+      bind(value.index);
+  }
+  for (const kernel::Output& output : region.outputs) {
+    bind_shape(output.shape);
+    bind_map(output.map);
+    bind_map(output.layout);
+  }
+  return sizes;
+}
+
+double footprint(const kernel::Region& region, const reference::Bindings& sizes) {
+  double bytes = 0;
+  auto add = [&](const Shape& shape, DType dtype) {
+    double elements = 1;
+    for (const std::int64_t dim : sizes.values_of(shape))
+      elements *= static_cast<double>(dim);
+    bytes += elements * static_cast<double>(size_of(dtype));
+  };
+  for (const kernel::Operand& operand : region.operands)
+    add(operand.shape, operand.dtype);
+  for (const kernel::Output& output : region.outputs)
+    add(output.shape, output.dtype);
+  return bytes;
+}
+
+Candidates candidates_of(const kernel::Region& region, const kernel::Target& target,
+                         const reference::Bindings& sizes, std::size_t per_generator,
+                         std::size_t most) {
+  Candidates found;
+  std::set<std::uint64_t> known;
+  for (const kernel::Generator* generator : kernel::generators(target)) {
+    std::size_t taken = 0;
+    for (kernel::Schedule& schedule : generator->space(region, target)) {
+      if (per_generator > 0 && taken == per_generator)
+        break;
+      kernel::Lowered lowered = generator->lower(region, schedule, target);
+      if (!lowered.ok) {
+        found.refused.push_back({std::move(schedule), std::move(lowered.reason)});
+        continue;
+      }
+      kernel::verify(lowered.program);
+      const std::uint64_t hash = kernel::hash_of(lowered.program);
+      if (!known.insert(hash).second) {
+        ++found.repeated;
+        continue;
+      }
+      lowered.program.name = region.name;
+      ++taken;
+      const double predicted = predict(lowered.program, region, target, sizes);
+      found.list.push_back({std::move(schedule), std::move(lowered.program), hash, predicted});
+    }
+  }
+  ensure(!found.list.empty(), "no generator takes region {}", region.name);
+  // The first is what lower_greedily() gives.
+  std::stable_sort(
+      found.list.begin() + 1, found.list.end(),
+      [](const Candidate& a, const Candidate& b) { return a.predicted < b.predicted; });
+  if (most > 0 && found.list.size() > most)
+    found.list.resize(most);
+  return found;
+}
+
+} // namespace egret::compiler

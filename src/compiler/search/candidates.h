@@ -1,0 +1,42 @@
+// The programs that could compute a region: what every generator proposes, without repetitions.
+#pragma once
+
+#include "backend/reference/host_array.h"
+#include "kernel/generator.h"
+
+#include <string>
+#include <vector>
+
+namespace egret::compiler {
+
+struct Candidate {
+  kernel::Schedule schedule;
+  kernel::KernelProgram program;
+  std::uint64_t hash = 0; ///< of the program
+  double predicted = 0;   ///< seconds, by cost_model.h
+};
+
+struct Refused {
+  kernel::Schedule schedule;
+  std::string reason;
+};
+
+struct Candidates {
+  std::vector<Candidate> list; ///< the greedy one first, then by prediction
+  std::vector<Refused> refused;
+  std::int64_t repeated = 0; ///< schedules that gave a program which was there already
+};
+
+/// The first `per_generator` schedules of each space (0: all) that lower to a program which none
+/// before them gave. At most `most` candidates, those predicted slowest leave (0: all).
+Candidates candidates_of(const kernel::Region& region, const kernel::Target& target,
+                         const backend::reference::Bindings& sizes, std::size_t per_generator,
+                         std::size_t most);
+
+/// Values for a region's symbols to try it at: the upper bound, or where that is far away a
+/// thousand or so.
+backend::reference::Bindings sizes_to_try(const kernel::Region& region);
+/// The bytes of all operands and outputs.
+double footprint(const kernel::Region& region, const backend::reference::Bindings& sizes);
+
+} // namespace egret::compiler

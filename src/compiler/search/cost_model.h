@@ -1,0 +1,19 @@
+// How long a kernel program should take, from its loops and a description of the machine. It ranks
+// candidates; what decides is measurement.
+#pragma once
+
+#include "backend/reference/host_array.h"
+#include "kernel/program.h"
+#include "kernel/region.h"
+#include "kernel/target.h"
+
+namespace egret::compiler {
+
+/// Seconds of a launch: the slower of arithmetic (instructions of the loop nest, weighted, shared
+/// by the workers that the launch uses) and memory (bytes of the region, those of results twice
+/// when they pass through caches that do not hold them), plus what launching and barriers cost. Of
+/// a GPU's programs, whose instructions say less, the roofline of the region alone.
+double predict(const kernel::KernelProgram& program, const kernel::Region& region,
+               const kernel::Target& target, const backend::reference::Bindings& sizes);
+
+} // namespace egret::compiler

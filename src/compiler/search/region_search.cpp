@@ -1,0 +1,319 @@
+#include "compiler/search/region_search.h"
+
+#include "compiler/search/timing.h"
+#include "support/fail.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+namespace egret::compiler {
+
+namespace {
+
+/// Rounds of a first measurement, beside the greedy candidate, and when it gives up.
+constexpr int kFirstRounds = 15;
+constexpr double kFirstSample = 2e-4, kFirstSeconds = 0.2; ///< of a sample, and of all about
+constexpr double kGiveUp = 2.5;
+/// Who comes to the last measurement: those not slower than the greedy candidate, as far as a first
+/// look tells, and not far behind the best; and how many.
+constexpr double kNear = 1.06, kBehind = 1.15;
+constexpr std::size_t kFinalists = 4;
+constexpr int kLeastRounds = 15, kMostRounds = 101;
+constexpr double kFinalSample = 4e-4;
+constexpr double kFinalSeconds = 2; ///< that the last measurement may take, about
+/// Arguments of more bytes are read and written cold.
+constexpr double kColdBytes = 8 << 20;
+/// Regions that are too large to make inputs for.
+constexpr double kMostBytes = 1536e6;
+/// Nobody notices.
+constexpr double kShort = 1.2e-6;
+
+using State = Verdict::State;
+using Reason = Verdict::Reason;
+
+class RegionSearcher {
+public:
+  RegionSearcher(SearchTask& task, Worker& worker, TuningDatabase& database,
+                 const SearchClock& clock, RegionSearch& report, std::int64_t& measured)
+      : task_(task), list_(task.candidates.list), worker_(worker), database_(database),
+        clock_(clock), report_(report), measured_(measured), end_(clock.seconds() + task.seconds) {}
+
+  std::optional<kernel::Chosen> run() {
+    describe();
+    if (list_.size() == 1) {
+      report_.note = "there is one candidate";
+      return std::nullopt;
+    }
+    if (footprint(task_.region, task_.sizes) > kMostBytes) {
+      report_.note = "its arguments are too large to try it";
+      return std::nullopt;
+    }
+    for (TuningTrial& trial : database_.trials(task_.key))
+      known_.emplace(trial.schedule, std::move(trial));
+    if (!find_base())
+      return std::nullopt;
+    for (std::size_t i = 0; i < list_.size(); ++i)
+      if (i != base_)
+        first_look(i);
+    return decide();
+  }
+
+private:
+  void describe() {
+    for (const Candidate& c : list_) {
+      CandidateReport r;
+      r.schedule = kernel::to_string(c.schedule);
+      r.predicted = c.predicted;
+      report_.candidates.push_back(std::move(r));
+    }
+    for (const Refused& refused : task_.candidates.refused) {
+      CandidateReport r;
+      r.schedule = kernel::to_string(refused.schedule);
+      r.state = "refused";
+      r.message = refused.reason;
+      report_.candidates.push_back(std::move(r));
+    }
+  }
+
+  Trial trial_of(std::size_t i) const {
+    Trial trial;
+    trial.region = task_.region;
+    trial.program = list_[i].program;
+    trial.sizes = task_.sizes;
+    if (trial.program.launch.threads == 0) // a GPU's launches use all of it
+      trial.workers = task_.key.workers;
+    trial.sample_seconds = kFirstSample;
+    trial.cold = footprint(task_.region, task_.sizes) > kColdBytes;
+    trial.verify = false;
+    return trial;
+  }
+
+  /// A check that is cheap for every candidate: all of a small region, or a few points of each
+  /// kind; guard zones and what stays unwritten are looked at in full.
+  static void check_quickly(Trial& trial) {
+    trial.verify = true;
+    trial.check.complete_work = 1 << 15;
+    trial.check.sample_work = 1 << 17;
+    trial.check.samples = 48;
+  }
+  /// One that a winner has to pass: other inputs, special values, results in the memory of
+  /// operands.
+  static void check_thoroughly(Trial& trial) {
+    trial.verify = true;
+    trial.check.seed = 2;
+    trial.check.special_values = true;
+    trial.check.share_aliases = true;
+    trial.check.complete_work = 1 << 18;
+    trial.check.sample_work = 1 << 20;
+  }
+
+  // A trial in the worker; what it says of the device is an error.
+  Verdict ask(const Trial& trial, double patience) {
+    Verdict verdict = worker_.run(trial, patience);
+    if (verdict.reason == Reason::Device)
+      fail(ErrorKind::Device, "{}", verdict.message);
+    return verdict;
+  }
+
+  /// Rounds of so many seconds that a first look takes.
+  static int first_rounds(double round) {
+    return static_cast<int>(
+        std::clamp(kFirstSeconds / std::max(round, 1e-9), 3.0, 1.0 * kFirstRounds));
+  }
+
+  void reject(std::size_t i, const std::string& state, const std::string& message) {
+    report_.candidates[i].state = state;
+    report_.candidates[i].message = message;
+    database_.put(task_.key, TuningTrial{report_.candidates[i].schedule, state, message, 0, 0, 0});
+  }
+
+  bool goes_on(std::size_t candidate) const {
+    return clock_.seconds() < end_ &&
+           clock_.tell(task_.region.name, task_.done, candidate, list_.size());
+  }
+
+  /// The candidate that others are compared with: the greedy one, or when it is rejected the first
+  /// that is not.
+  bool find_base() {
+    for (base_ = 0; base_ < list_.size() && goes_on(base_); ++base_) {
+      Trial trial = trial_of(base_);
+      check_quickly(trial);
+      trial.repetitions = 3;
+      const double begin = clock_.seconds();
+      ++measured_;
+      const Verdict verdict = ask(trial, kPatience);
+      trial_seconds_ = clock_.seconds() - begin;
+      if (!verdict.ok()) {
+        reject(base_, name_of(verdict.reason), verdict.message);
+        continue;
+      }
+      note_time(base_, verdict.seconds, 1, verdict.worst);
+      if (base_ == 0 && report_.candidates[0].seconds < kShort) {
+        report_.note = "it is too short to matter";
+        remember(0);
+        return false;
+      }
+      return true;
+    }
+    return false;
+  }
+
+  void note_time(std::size_t i, std::span<const double> seconds, double ratio, double error) {
+    CandidateReport& r = report_.candidates[i];
+    const Timing timing = timing_of(seconds);
+    r.state = "timed";
+    r.seconds = timing.seconds;
+    r.spread = timing.spread;
+    r.ratio = ratio;
+    errors_[i] = std::max(errors_[i], error);
+    database_.put(task_.key, TuningTrial{r.schedule, r.state, "", r.seconds, r.ratio, errors_[i]});
+  }
+
+  void first_look(std::size_t i) {
+    CandidateReport& r = report_.candidates[i];
+    if (auto found = known_.find(r.schedule); found != known_.end()) {
+      const TuningTrial& before = found->second;
+      r.state = before.state == "timed" ? "known" : before.state;
+      r.message = before.message;
+      r.seconds = before.seconds;
+      r.ratio = before.ratio;
+      return;
+    }
+    if (!goes_on(i))
+      return;
+    Trial trial = trial_of(i);
+    check_quickly(trial);
+    trial.rivals.push_back(list_[base_].program);
+    trial.repetitions = first_rounds(2 * report_.candidates[base_].seconds);
+    trial.give_up = kGiveUp;
+    ++measured_;
+    // As patient as the greedy candidate suggests, which had to start a process and make inputs
+    // too.
+    const Verdict verdict = ask(trial, kSlowStart + 10 * trial_seconds_);
+    if (!verdict.ok())
+      return reject(i, name_of(verdict.reason), verdict.message);
+    note_time(i, verdict.seconds, compare_rounds(verdict.seconds, verdict.rival_seconds[0]).ratio,
+              verdict.worst);
+  }
+
+  bool alive(std::size_t i) const { return !report_.candidates[i].rejected(); }
+
+  /// The last measurement, of those who may win; then the winner's thorough check.
+  std::optional<kernel::Chosen> decide() {
+    std::vector<std::size_t> finalists;
+    double best = 1;
+    for (std::size_t i = 0; i < list_.size(); ++i)
+      if (const CandidateReport& r = report_.candidates[i]; i != base_ && alive(i) && r.ratio > 0) {
+        finalists.push_back(i);
+        best = std::min(best, r.ratio);
+      }
+    std::stable_sort(finalists.begin(), finalists.end(), [&](std::size_t a, std::size_t b) {
+      return report_.candidates[a].ratio < report_.candidates[b].ratio;
+    });
+    std::erase_if(finalists, [&](std::size_t i) {
+      return report_.candidates[i].ratio > kNear || report_.candidates[i].ratio > kBehind * best;
+    });
+    if (finalists.size() > kFinalists)
+      finalists.resize(kFinalists);
+    std::sort(finalists.begin(), finalists.end()); // ties go to the earlier
+    if (finalists.empty())
+      return win(base_);
+    while (true) {
+      const auto rounds = compete(finalists);
+      const std::size_t place = pick(rounds);
+      if (place == 0)
+        return win(base_);
+      const std::size_t winner = finalists[place - 1];
+      if (passes(winner))
+        return win(winner);
+      std::erase(finalists, winner);
+      if (finalists.empty())
+        return win(base_);
+    }
+  }
+
+  std::vector<std::vector<double>> compete(const std::vector<std::size_t>& finalists) {
+    Trial trial = trial_of(base_);
+    trial.sample_seconds = kFinalSample;
+    double round = std::max(trial.sample_seconds, report_.candidates[base_].seconds);
+    for (const std::size_t i : finalists) {
+      trial.rivals.push_back(list_[i].program);
+      round += std::max(trial.sample_seconds, report_.candidates[i].seconds);
+    }
+    trial.repetitions = static_cast<int>(
+        std::clamp(kFinalSeconds / round, double{kLeastRounds}, double{kMostRounds}));
+    clock_.tell(task_.region.name, task_.done, list_.size(), list_.size());
+    ++measured_;
+    Verdict verdict = ask(trial, kPatience);
+    if (!verdict.ok()) // all of them ran before: it is the machine
+      return {{1.0}};
+    std::vector<std::vector<double>> rounds{verdict.seconds};
+    for (std::size_t f = 0; f < finalists.size(); ++f) {
+      rounds.push_back(verdict.rival_seconds[f]);
+      note_time(finalists[f], rounds.back(), compare_rounds(rounds.back(), rounds[0]).ratio, 0);
+    }
+    note_time(base_, rounds[0], 1, 0);
+    return rounds;
+  }
+
+  bool passes(std::size_t i) {
+    Trial trial = trial_of(i);
+    check_thoroughly(trial);
+    ++measured_;
+    const Verdict verdict = ask(trial, kPatience);
+    if (!verdict.ok())
+      reject(i, name_of(verdict.reason), verdict.message);
+    errors_[i] = std::max(errors_[i], verdict.worst);
+    return verdict.ok();
+  }
+
+  kernel::Chosen win(std::size_t i) {
+    remember(i);
+    return kernel::Chosen{list_[i].schedule, list_[i].program};
+  }
+
+  void remember(std::size_t i) {
+    const CandidateReport& r = report_.candidates[i];
+    report_.chosen = r.schedule;
+    report_.seconds = r.seconds;
+    report_.greedy_seconds = report_.candidates[base_].seconds;
+    TuningChoice choice;
+    choice.schedule = r.schedule;
+    choice.name = task_.region.name;
+    choice.device = task_.device;
+    choice.effort = task_.effort;
+    choice.seconds = r.seconds;
+    choice.spread = r.spread;
+    choice.greedy_seconds = report_.greedy_seconds;
+    choice.error = errors_[i];
+    choice.candidates = static_cast<std::int64_t>(
+        std::count_if(report_.candidates.begin(), report_.candidates.end(),
+                      [](const CandidateReport& c) { return c.state != "untried"; }));
+    database_.put(task_.key, choice);
+  }
+
+  static constexpr double kPatience = 60, kSlowStart = 3; // seconds
+  SearchTask& task_;
+  const std::vector<Candidate>& list_;
+  Worker& worker_;
+  TuningDatabase& database_;
+  const SearchClock& clock_;
+  RegionSearch& report_;
+  std::int64_t& measured_;
+  double end_;
+  std::size_t base_ = 0;
+  double trial_seconds_ = 0; ///< of the base's trial
+  std::map<std::string, TuningTrial> known_;
+  std::map<std::size_t, double> errors_;
+};
+
+} // namespace
+
+std::optional<kernel::Chosen> search_region(SearchTask& task, Worker& worker,
+                                            TuningDatabase& database, const SearchClock& clock,
+                                            RegionSearch& report, std::int64_t& measured) {
+  return RegionSearcher(task, worker, database, clock, report, measured).run();
+}
+
+} // namespace egret::compiler

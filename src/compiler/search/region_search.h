@@ -1,0 +1,54 @@
+// The search for one region's schedule.
+#pragma once
+
+#include "compiler/search/tuner.h"
+
+#include <chrono>
+
+namespace egret::compiler {
+
+/// Time, budget and progress of one call.
+class SearchClock {
+public:
+  SearchClock(const SearchOptions& options, std::size_t kernels)
+      : options_(options), kernels_(kernels), begin_(std::chrono::steady_clock::now()) {}
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+  }
+  double left() const { return options_.budget_seconds - seconds(); }
+  bool cancelled() const noexcept { return cancelled_; }
+  /// Tells of a candidate; false when the search is to end.
+  bool tell(const std::string& kernel, std::size_t done, std::size_t candidate,
+            std::size_t candidates) const {
+    if (options_.progress && !cancelled_)
+      cancelled_ = !options_.progress(
+          {kernel, done, kernels_, candidate, candidates, seconds(), options_.budget_seconds});
+    return !cancelled_;
+  }
+
+private:
+  const SearchOptions& options_;
+  std::size_t kernels_;
+  std::chrono::steady_clock::time_point begin_;
+  mutable bool cancelled_ = false;
+};
+
+struct SearchTask {
+  const kernel::Region& region;
+  TuningKey key;
+  const backend::reference::Bindings& sizes;
+  Candidates candidates;
+  std::string_view effort; ///< for the database
+  std::string device;      ///< likewise
+  double seconds;          ///< to spend
+  std::size_t done;        ///< kernels before this one, for the progress
+};
+
+/// The winner; nothing when none was chosen by measurement, and the greedy schedule stays. Puts
+/// what it finds into the database as it finds it, and counts in `measured` what it compiled or
+/// timed. Error when there is no worker, or no device for it.
+std::optional<kernel::Chosen> search_region(SearchTask& task, Worker& worker,
+                                            TuningDatabase& database, const SearchClock& clock,
+                                            RegionSearch& report, std::int64_t& measured);
+
+} // namespace egret::compiler

@@ -1,0 +1,68 @@
+#include "compiler/search/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace egret::compiler {
+namespace {
+
+std::string time_text(double seconds) {
+  return seconds <= 0     ? "-"
+         : seconds < 1e-3 ? fmt::format("{:.2f} us", seconds * 1e6)
+                          : fmt::format("{:.3f} ms", seconds * 1e3);
+}
+
+std::string line_of(const CandidateReport& c) {
+  std::string line = fmt::format("      {:9} {}", c.state, c.schedule);
+  if (c.seconds > 0)
+    line += fmt::format("  {} +-{}, predicted {}", time_text(c.seconds), time_text(c.spread),
+                        time_text(c.predicted));
+  if (c.ratio > 0)
+    line += fmt::format(", {:.3f} of greedy", c.ratio);
+  if (!c.message.empty())
+    line += ": " + c.message.substr(0, c.message.find('\n'));
+  return line + "\n";
+}
+
+} // namespace
+
+std::int64_t SearchReport::candidates() const {
+  std::int64_t count = 0;
+  for (const RegionSearch& r : regions)
+    count += std::count_if(r.candidates.begin(), r.candidates.end(),
+                           [](const CandidateReport& c) { return c.state != "untried"; });
+  return count;
+}
+
+std::int64_t SearchReport::rejected() const {
+  std::int64_t count = 0;
+  for (const RegionSearch& r : regions)
+    count += std::count_if(r.candidates.begin(), r.candidates.end(),
+                           [](const CandidateReport& c) { return c.rejected(); });
+  return count;
+}
+
+std::string SearchReport::text() const {
+  if (effort == Effort::None)
+    return {};
+  std::string out = fmt::format(
+      "search: effort {}, {} kernels, {} remembered, {} candidates tried ({} rejected), {:.2f} s\n",
+      name_of(effort), regions.size(), cache_hits, candidates(), rejected(), seconds);
+  if (!note.empty())
+    out += fmt::format("  not all was searched: {}\n", note);
+  for (const RegionSearch& r : regions) {
+    out += fmt::format("  {} {:016x}: {}", r.name, r.region, r.chosen);
+    if (r.seconds > 0)
+      out += fmt::format(", {}", time_text(r.seconds));
+    if (r.seconds > 0 && r.greedy_seconds > 0)
+      out += fmt::format(" ({:.3f} of greedy)", r.seconds / r.greedy_seconds);
+    out += r.cache_hit ? ", remembered\n" : r.note.empty() ? "\n" : fmt::format("; {}\n", r.note);
+    for (const CandidateReport& c : r.candidates)
+      if (c.state != "untried")
+        out += line_of(c);
+  }
+  return out;
+}
+
+} // namespace egret::compiler

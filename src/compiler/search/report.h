@@ -1,0 +1,51 @@
+// What a search did, for explain(), reports and tests.
+#pragma once
+
+#include "egret/effort.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace egret::compiler {
+
+struct CandidateReport {
+  std::string schedule;
+  /// "timed", "verified", "known" (timed by an earlier search), "untried" (out of budget), or why
+  /// it was rejected: "refused" (it does not lower), "compile", "wrong", "crash", "hang".
+  std::string state = "untried";
+  std::string message;  ///< of a rejection
+  double predicted = 0; ///< seconds
+  double seconds = 0;   ///< measured, the first decile; 0: not
+  double spread = 0;    ///< to the median
+  double ratio = 0;     ///< over the greedy schedule's time in the same rounds; 0: unknown
+  bool rejected() const {
+    return state == "refused" || state == "compile" || state == "wrong" || state == "crash" ||
+           state == "hang";
+  }
+};
+
+struct RegionSearch {
+  std::string name;
+  std::uint64_t region = 0;                ///< its hash
+  bool cache_hit = false;                  ///< the choice was remembered; nothing was tried
+  std::string note;                        ///< why nothing was tried, if so
+  std::vector<CandidateReport> candidates; ///< the greedy one first
+  std::string chosen;                      ///< a schedule
+  double seconds = 0, greedy_seconds = 0;  ///< of a launch; 0: not measured
+  double search_seconds = 0;
+};
+
+struct SearchReport {
+  Effort effort = Effort::None;
+  std::string note; ///< why less was done than asked for, if so
+  double seconds = 0;
+  std::int64_t measured = 0; ///< candidates that were compiled or timed now
+  std::int64_t cache_hits = 0;
+  std::vector<RegionSearch> regions; ///< distinct ones
+  std::int64_t candidates() const;
+  std::int64_t rejected() const;
+  std::string text() const; ///< for people; empty without a search
+};
+
+} // namespace egret::compiler

@@ -1,0 +1,173 @@
+#include "compiler/search/tuner.h"
+
+#include "compiler/search/cost_model.h"
+#include "compiler/search/region_search.h"
+#include "support/fail.h"
+#include "support/hash.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace egret::compiler {
+
+namespace {
+
+/// Schedules of each generator's space that a search tries, and candidates in all.
+constexpr std::size_t kPerGenerator = 24, kMost = 32;
+
+Candidates propose(const kernel::Region& region, const kernel::Target& target,
+                   const backend::reference::Bindings& sizes, Effort effort) {
+  return effort == Effort::Exhaustive ? candidates_of(region, target, sizes, 0, 0)
+                                      : candidates_of(region, target, sizes, kPerGenerator, kMost);
+}
+
+} // namespace
+
+struct Tuner::Impl {
+  backend::Device& device;
+  TunerOptions options;
+  std::mutex guard;
+  Worker worker;
+  std::optional<TuningDatabase> normal, frozen;
+
+  Impl(backend::Device& d, TunerOptions o)
+      : device(d), options(std::move(o)), worker(options.worker) {
+    if (!options.propose)
+      options.propose = propose;
+  }
+
+  TuningDatabase& database(bool is_frozen) {
+    auto& wanted = is_frozen ? frozen : normal;
+    if (!wanted)
+      wanted.emplace(options.folder,
+                     is_frozen ? TuningDatabase::Mode::Frozen : TuningDatabase::Mode::Normal);
+    return *wanted;
+  }
+
+  TuningKey key_of(const kernel::Region& region, const backend::reference::Bindings& sizes) const {
+    std::uint64_t hash = kernel::hash_of(region);
+    for (const auto& [symbol, value] : sizes.values())
+      hash = combine(combine(hash, hash_text(symbol.str())), static_cast<std::uint64_t>(value));
+    return {hash, device.target().fingerprint, device.target().workers, tuning_version()};
+  }
+
+  // A choice from before that this version can still make.
+  std::optional<kernel::Chosen> remembered(const kernel::Region& region, const TuningChoice& choice,
+                                           RegionSearch& report) const {
+    try {
+      kernel::Schedule schedule = kernel::parse_schedule(choice.schedule);
+      for (const kernel::Generator* generator : kernel::generators(device.target()))
+        if (generator->name() == schedule.generator) {
+          kernel::Lowered lowered = generator->lower(region, schedule, device.target());
+          if (!lowered.ok)
+            return std::nullopt;
+          kernel::verify(lowered.program);
+          lowered.program.name = region.name;
+          report.cache_hit = true;
+          report.chosen = choice.schedule;
+          report.seconds = choice.seconds;
+          report.greedy_seconds = choice.greedy_seconds;
+          return kernel::Chosen{std::move(schedule), std::move(lowered.program)};
+        }
+    } catch (const Error&) { // no schedule: a file that somebody edited
+    }
+    return std::nullopt;
+  }
+};
+
+Tuner::Tuner(backend::Device& device, TunerOptions options)
+    : impl_(std::make_unique<Impl>(device, std::move(options))) {}
+Tuner::~Tuner() = default;
+
+std::vector<kernel::Chosen> Tuner::choose(std::span<const WantedKernel> kernels,
+                                          const SearchOptions& options, SearchReport& report) {
+  std::lock_guard lock(impl_->guard);
+  const kernel::Target& target = impl_->device.target();
+  const SearchClock clock(options, kernels.size());
+  const bool measures = options.effort >= Effort::Search && !options.frozen;
+  TuningDatabase& database = impl_->database(options.frozen);
+  report.effort = options.effort;
+  report.regions.resize(kernels.size());
+  std::vector<std::optional<kernel::Chosen>> chosen(kernels.size());
+
+  // What is known already; of the rest, how much of the budget each is worth.
+  std::vector<std::size_t> open;
+  std::vector<backend::reference::Bindings> sizes;
+  std::vector<double> share(kernels.size());
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    const kernel::Region& region = *kernels[i].region;
+    RegionSearch& r = report.regions[i];
+    sizes.push_back(sizes_to_try(region));
+    const TuningKey key = impl_->key_of(region, sizes[i]);
+    r.name = region.name;
+    r.region = key.region;
+    if (auto choice = database.choice(key))
+      if (options.effort != Effort::Exhaustive || options.frozen || choice->effort == "exhaustive")
+        chosen[i] = impl_->remembered(region, *choice, r);
+    if (chosen[i]) {
+      ++report.cache_hits;
+      continue;
+    }
+    chosen[i] = kernel::lower_greedily(region, target);
+    chosen[i]->program.name = region.name;
+    r.chosen = kernel::to_string(chosen[i]->schedule);
+    share[i] = kernels[i].launches * predict(chosen[i]->program, region, target, sizes[i]);
+    if (measures)
+      open.push_back(i);
+    else if (options.effort >= Effort::Search)
+      r.note = "not in the database, which is frozen";
+  }
+
+  std::stable_sort(open.begin(), open.end(),
+                   [&](std::size_t a, std::size_t b) { return share[a] > share[b]; });
+  double left = std::accumulate(open.begin(), open.end(), 0.0,
+                                [&](double sum, std::size_t i) { return sum + share[i]; });
+  std::string stopped; // why the rest is left as it is
+  if (!open.empty() && impl_->options.worker.binary.empty())
+    try {
+      find_worker();
+    } catch (const Error& error) {
+      stopped = error.what();
+    }
+  for (std::size_t n = 0; n < open.size(); ++n) {
+    const std::size_t i = open[n];
+    RegionSearch& r = report.regions[i];
+    if (stopped.empty() && clock.cancelled())
+      stopped = "the search was ended";
+    if (stopped.empty() && clock.left() <= 0)
+      stopped = "the budget is used up";
+    if (!stopped.empty()) {
+      r.note = stopped;
+      continue;
+    }
+    const double begin = clock.seconds();
+    // Half as much again as its share: what regions leave goes to those after them.
+    const double fair = left > 0 ? 1.5 * clock.left() * share[i] / left : clock.left();
+    left -= share[i];
+    SearchTask task{*kernels[i].region,
+                    impl_->key_of(*kernels[i].region, sizes[i]),
+                    sizes[i],
+                    impl_->options.propose(*kernels[i].region, target, sizes[i], options.effort),
+                    name_of(options.effort),
+                    impl_->device.name(),
+                    std::min(clock.left(), std::max(fair, 1.0)),
+                    kernels.size() - open.size() + n};
+    try {
+      if (auto won = search_region(task, impl_->worker, database, clock, r, report.measured))
+        chosen[i] = std::move(won);
+    } catch (const Error& error) { // no worker, or no device for it
+      stopped = error.what();
+      r.note = stopped;
+    }
+    r.search_seconds = clock.seconds() - begin;
+  }
+  if (!stopped.empty())
+    report.note = stopped;
+  report.seconds = clock.seconds();
+  std::vector<kernel::Chosen> result;
+  for (auto& one : chosen)
+    result.push_back(std::move(*one));
+  return result;
+}
+
+} // namespace egret::compiler

@@ -1,0 +1,61 @@
+// Chooses schedules: proposes candidates, verifies and times them in a worker process, and
+// remembers what won.
+#pragma once
+
+#include "compiler/search/candidates.h"
+#include "compiler/search/database.h"
+#include "compiler/search/report.h"
+#include "compiler/worker.h"
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+
+namespace egret::compiler {
+
+/// A distinct region of a plan.
+struct WantedKernel {
+  const kernel::Region* region = nullptr;
+  double launches = 1; ///< a run: regions get their share of the budget by what they cost
+};
+
+struct SearchOptions {
+  Effort effort = Effort::Search;
+  double budget_seconds = 60;
+  bool frozen = false; ///< choices are only read
+  /// Called now and then; false ends the search, and what is not decided stays greedy.
+  std::function<bool(const SearchProgress&)> progress;
+};
+
+struct TunerOptions {
+  WorkerOptions worker;
+  std::optional<std::filesystem::path> folder; ///< of the database; none: no memory
+  /// Makes the candidates of a region: candidates_of(), or what a test has in mind.
+  std::function<Candidates(const kernel::Region&, const kernel::Target&,
+                           const backend::reference::Bindings&, Effort)>
+      propose;
+};
+
+/// One a device. Thread-safe: searches take turns.
+class Tuner {
+public:
+  Tuner(backend::Device& device, TunerOptions options);
+  ~Tuner();
+  Tuner(const Tuner&) = delete;
+  Tuner& operator=(const Tuner&) = delete;
+
+  /// A schedule and its program for each kernel.
+  std::vector<kernel::Chosen> choose(std::span<const WantedKernel> kernels,
+                                     const SearchOptions& options, SearchReport& report);
+
+private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// A hash of the code that makes, checks and times candidates: what an older one found may not
+/// hold. TuningKey::generators.
+std::uint64_t tuning_version() noexcept;
+
+} // namespace egret::compiler

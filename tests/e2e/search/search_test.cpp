@@ -1,0 +1,281 @@
+// Searches from end to end: bad candidates are rejected and named, what won is remembered, and a
+// second process measures nothing.
+#include "compiler/compile.h"
+#include "compiler/search/tuner.h"
+#include "support/bad_kernels.h"
+#include "support/cpu_levels.h"
+#include "support/tuning.h"
+
+#include <nlohmann/json.hpp>
+
+namespace egret::compiler {
+namespace {
+
+using namespace egret::testing;
+
+// y = tanh(x * x) over some elements.
+ir::Graph elementwise_graph(std::int64_t elements) {
+  ir::Graph g;
+  const ir::NodeId x = g.input("x", DType::F32, {Expr(elements)});
+  g.outputs = {g.add(Op::Tanh, std::vector<ir::NodeId>{g.binary(Op::Mul, x, x)})};
+  return g;
+}
+
+backend::Device& device() {
+  static const auto made = backend::cpu::make_cpu_device(2);
+  return *made;
+}
+
+TunerOptions tuner_options(const std::optional<std::filesystem::path>& folder) {
+  TunerOptions options;
+  options.worker = {"cpu", EGRET_TEST_TOOL, 60};
+  options.folder = folder;
+  return options;
+}
+
+CompileReport compile_with(Tuner& tuner, const ir::Graph& graph, Effort effort = Effort::Search,
+                           bool frozen = false, double budget = 60) {
+  KernelCache cache;
+  Options options;
+  options.effort = effort;
+  options.tuner = &tuner;
+  options.frozen = frozen;
+  options.budget_seconds = budget;
+  return compile_graph(graph, options, device(), cache).report;
+}
+
+const CandidateReport* candidate(const CompileReport& report, const std::string& generator) {
+  for (const RegionSearch& r : report.search.regions)
+    for (const CandidateReport& c : r.candidates)
+      if (c.schedule.starts_with(generator))
+        return &c;
+  return nullptr;
+}
+
+// The usual candidates, and behind the greedy one some that are spoilt.
+TunerOptions with_planted(const std::filesystem::path& folder) {
+  TunerOptions options = tuner_options(folder);
+  options.propose = [](const kernel::Region& region, const kernel::Target& target,
+                       const backend::reference::Bindings& sizes, Effort) {
+    Candidates usual = candidates_of(region, target, sizes, 2, 3);
+    Candidates all;
+    all.list.push_back(usual.list[0]);
+    auto plant = [&](const std::string& name, auto&& spoil) {
+      Trial trial;
+      trial.program = usual.list[0].program;
+      spoil(trial);
+      Candidate bad = usual.list[0];
+      bad.schedule.generator = name;
+      bad.program = std::move(trial.program);
+      bad.hash = kernel::hash_of(bad.program);
+      all.list.push_back(std::move(bad));
+    };
+    plant("planted_wrong", [](Trial& t) {
+      for_each_statement(t.program.body, [](kernel::Stmt& s) {
+        if (s.kind == kernel::StmtKind::Let && s.inst.op == Op::Mul)
+          s.inst.op = Op::Add;
+      });
+    });
+    plant("planted_outside", [](Trial& t) { spoil_stores(t, 16); });
+    plant("planted_crash", [](Trial& t) { spoil_stores(t, std::int64_t{1} << 40); });
+    plant("planted_hang", spoil_loops);
+    for (std::size_t i = 1; i < usual.list.size(); ++i)
+      all.list.push_back(usual.list[i]);
+    return all;
+  };
+  return options;
+}
+
+TEST(Search, RejectsWhatIsWrongCrashesOrHangsAndNamesIt) {
+  const test::TempFolder folder;
+  Tuner tuner(device(), with_planted(folder.path()));
+  const CompileReport report = compile_with(tuner, elementwise_graph(1 << 18));
+  ASSERT_EQ(report.search.regions.size(), 1u) << report.text();
+  for (const auto& [name, state, says] :
+       {std::tuple{"planted_wrong", "wrong", "element "},
+        std::tuple{"planted_outside", "wrong", "writes out of bounds"},
+        std::tuple{"planted_crash", "crash", "signal 11"},
+        std::tuple{"planted_hang", "hang", "did not end within"}}) {
+    const CandidateReport* found = candidate(report, name);
+    ASSERT_TRUE(found) << name;
+    EXPECT_EQ(found->state, state) << name;
+    EXPECT_NE(found->message.find(says), std::string::npos) << found->message;
+  }
+  EXPECT_EQ(report.search.rejected(), 4);
+  EXPECT_EQ(report.search.regions[0].chosen.find("planted"), std::string::npos);
+  EXPECT_NE(report.text().find("planted_hang"), std::string::npos);
+  // Their fate is remembered: a search that goes on does not wait for the hang again.
+  TuningDatabase database(folder.path());
+  const auto stats = database.stats(tuning_version());
+  EXPECT_EQ(stats.rejected, 4);
+}
+
+TEST(Search, AGreedyKernelThatIsWrongLosesToOneThatIsRight) {
+  TunerOptions options = tuner_options(std::nullopt);
+  options.propose = [](const kernel::Region& region, const kernel::Target& target,
+                       const backend::reference::Bindings& sizes, Effort) {
+    Candidates all = candidates_of(region, target, sizes, 2, 3);
+    for_each_statement(all.list[0].program.body, [](kernel::Stmt& s) {
+      if (s.kind == kernel::StmtKind::Let && s.inst.op == Op::Mul)
+        s.inst.op = Op::Add;
+    });
+    return all;
+  };
+  Tuner tuner(device(), std::move(options));
+  const CompileReport report = compile_with(tuner, elementwise_graph(1 << 18));
+  ASSERT_EQ(report.search.regions.size(), 1u);
+  EXPECT_EQ(report.search.regions[0].candidates[0].state, "wrong");
+  EXPECT_EQ(report.search.regions[0].chosen, report.search.regions[0].candidates[1].schedule);
+}
+
+TEST(Search, ASecondOneMeasuresNothing) {
+  const test::TempFolder folder;
+  const ir::Graph graph = elementwise_graph(1 << 18);
+  std::string chosen;
+  {
+    Tuner tuner(device(), tuner_options(folder.path()));
+    const CompileReport report = compile_with(tuner, graph);
+    EXPECT_GT(report.search.measured, 2) << report.text();
+    EXPECT_GT(report.search.candidates(), 2);
+    EXPECT_EQ(report.search.cache_hits, 0);
+    EXPECT_FALSE(report.search.regions[0].cache_hit);
+    EXPECT_GT(report.search.regions[0].greedy_seconds, 0);
+    chosen = report.search.regions[0].chosen;
+  }
+  Tuner tuner(device(), tuner_options(folder.path()));
+  const CompileReport report = compile_with(tuner, graph);
+  EXPECT_EQ(report.search.measured, 0) << report.text();
+  EXPECT_EQ(report.search.candidates(), 0);
+  EXPECT_EQ(report.search.cache_hits, 1);
+  EXPECT_EQ(report.kernels_compiled, 1);
+  EXPECT_EQ(report.search.regions[0].chosen, chosen);
+  EXPECT_EQ(report.kernels[0].schedule, chosen);
+}
+
+TEST(Search, FrozenMeasuresNothingAndGivesTheSamePlan) {
+  const test::TempFolder folder;
+  const ir::Graph graph = elementwise_graph(1 << 18), other = elementwise_graph(1 << 17);
+  std::string chosen;
+  {
+    Tuner tuner(device(), tuner_options(folder.path()));
+    chosen = compile_with(tuner, graph).search.regions[0].chosen;
+  }
+  for (int i = 0; i < 5; ++i) {
+    Tuner tuner(device(), tuner_options(folder.path()));
+    const CompileReport report = compile_with(tuner, graph, Effort::Search, true);
+    EXPECT_EQ(report.search.measured, 0);
+    EXPECT_EQ(report.kernels[0].schedule, chosen);
+    const CompileReport unknown = compile_with(tuner, other, Effort::Search, true);
+    EXPECT_EQ(unknown.search.measured, 0);
+    EXPECT_NE(unknown.search.regions[0].note.find("frozen"), std::string::npos);
+  }
+}
+
+TEST(Search, WithoutAWorkerItIsQuickAndSaysSo) {
+  TunerOptions options = tuner_options(std::nullopt);
+  options.worker.binary = "/nowhere/egret";
+  Tuner tuner(device(), std::move(options));
+  const CompileReport report = compile_with(tuner, elementwise_graph(1 << 18));
+  EXPECT_NE(report.search.note.find("/nowhere/egret"), std::string::npos) << report.search.note;
+  EXPECT_EQ(report.kernels.size(), 1u);
+}
+
+TEST(Search, EndsWhenTheBudgetOrTheCallerSaysSo) {
+  Tuner tuner(device(), tuner_options(std::nullopt));
+  const CompileReport report =
+      compile_with(tuner, elementwise_graph(1 << 18), Effort::Exhaustive, false, 1e-6);
+  EXPECT_EQ(report.search.measured, 0);
+  EXPECT_EQ(report.search.note, "the budget is used up");
+  KernelCache cache;
+  Options options;
+  options.effort = Effort::Search;
+  options.tuner = &tuner;
+  int told = 0;
+  options.progress = [&](const SearchProgress& progress) {
+    EXPECT_EQ(progress.kernels, 1u);
+    return ++told < 3;
+  };
+  const CompileReport ended =
+      compile_graph(elementwise_graph(1 << 18), options, device(), cache).report;
+  EXPECT_EQ(told, 3);
+  EXPECT_LE(ended.search.measured, 4);
+  EXPECT_EQ(ended.kernels.size(), 1u);
+}
+
+// --- through the command
+
+struct Ran {
+  int code = -1;
+  std::string out, err;
+};
+Ran egret_command(const std::string& arguments, const std::filesystem::path& cache) {
+  test::TempFolder folder;
+  const std::string line = "EGRET_CACHE=" + cache.string() + " " + EGRET_TEST_TOOL + " " +
+                           arguments + " >" + (folder / "out").string() + " 2>" +
+                           (folder / "err").string();
+  const int status = std::system(line.c_str());
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, test::read_file(folder / "out"),
+          test::read_file(folder / "err")};
+}
+
+TEST(SearchCommand, ASecondProcessMeasuresNothingAndTheCacheCanBeLookedAt) {
+  const test::TempFolder folder;
+  const auto graph = folder / "graph.txt";
+  test::write_file(graph, ir::print(elementwise_graph(1 << 17)));
+  const auto cache = folder / "cache";
+  const std::string compile = "compile " + graph.string() + " --effort search --budget 20 --json";
+  const auto first = nlohmann::json::parse(egret_command(compile, cache).out);
+  EXPECT_GT(first["search"]["measurements"], 0);
+  const Ran again = egret_command(compile, cache);
+  EXPECT_EQ(again.err, "");
+  const auto second = nlohmann::json::parse(again.out);
+  EXPECT_EQ(second["search"]["measurements"], 0);
+  EXPECT_EQ(second["search"]["cache_hits"], 1);
+  EXPECT_EQ(second["kernels"], first["kernels"]);
+  const auto frozen = nlohmann::json::parse(egret_command(compile + " --frozen", cache).out);
+  EXPECT_EQ(frozen["kernels"], first["kernels"]);
+
+  const auto stats = nlohmann::json::parse(egret_command("cache stats --json", cache).out);
+  EXPECT_EQ(stats["choices"], 1);
+  EXPECT_EQ(egret_command("cache verify", cache).code, 0);
+  const auto file = (folder / "choices.json").string();
+  EXPECT_EQ(egret_command("cache export " + file, cache).code, 0);
+  EXPECT_EQ(egret_command("cache import " + file, folder / "other").out, "1 choices imported\n");
+  const auto third = nlohmann::json::parse(egret_command(compile, folder / "other").out);
+  EXPECT_EQ(third["search"]["measurements"], 0);
+  EXPECT_EQ(egret_command("cache prune", cache).code, 2);
+  EXPECT_EQ(egret_command("cache prune --all", cache).out, "1 choices removed, 0 left\n");
+  EXPECT_EQ(egret_command("cache import " + graph.string(), cache).code, 1);
+}
+
+TEST(SearchCommand, ASearchThatIsKilledGoesOnWhereItWas) {
+  const test::TempFolder folder;
+  const auto graph = folder / "graph.txt";
+  test::write_file(graph, ir::print(elementwise_graph(1 << 17)));
+  const auto cache = folder / "cache";
+  const std::string compile = "compile " + graph.string() + " --effort search --budget 20 --json";
+  const Ran killed = [&] {
+    test::TempFolder out;
+    const std::string line = "EGRET_CACHE=" + cache.string() + " timeout -s KILL 0.9 " +
+                             EGRET_TEST_TOOL + " " + compile + " >/dev/null 2>&1";
+    return Ran{std::system(line.c_str()), "", ""};
+  }();
+  (void)killed; // a fast machine may have been done
+  TuningDatabase database(cache);
+  const auto before = database.stats(tuning_version());
+  const auto result = nlohmann::json::parse(egret_command(compile, cache).out);
+  EXPECT_TRUE(result.contains("search"));
+  if (before.choices == 0) {
+    std::int64_t known = 0;
+    for (const auto& candidate : result["search"]["regions"][0]["candidates"])
+      known += candidate["state"] == "known";
+    // The base is timed anew; finalists show their new times.
+    EXPECT_LE(result["search"]["measurements"].get<std::int64_t>(),
+              static_cast<std::int64_t>(result["search"]["regions"][0]["candidates"].size()) + 3 -
+                  known);
+  }
+  EXPECT_EQ(egret_command("cache verify", cache).code, 0);
+}
+
+} // namespace
+} // namespace egret::compiler

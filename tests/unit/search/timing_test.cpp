@@ -1,0 +1,89 @@
+// What samples say, and who wins.
+#include "compiler/search/candidates.h"
+#include "compiler/search/cost_model.h"
+#include "compiler/search/timing.h"
+#include "support/bad_kernels.h"
+#include "support/cpu_levels.h"
+
+#include <gtest/gtest.h>
+#include <random>
+
+namespace egret::compiler {
+namespace {
+
+// Rounds of programs whose true times are given, on a machine that doubles or triples some.
+std::vector<std::vector<double>> rounds_of(const std::vector<double>& truth, int rounds,
+                                           unsigned seed) {
+  std::mt19937 random(seed);
+  std::vector<std::vector<double>> all(truth.size());
+  for (int r = 0; r < rounds; ++r)
+    for (std::size_t p = 0; p < truth.size(); ++p) {
+      const double noise = 1 + 0.02 * static_cast<double>(random() % 100) / 100;
+      const double burst = random() % 3 == 0 ? 1 + static_cast<double>(random() % 300) / 100 : 1;
+      all[p].push_back(truth[p] * noise * burst);
+    }
+  return all;
+}
+
+TEST(Timing, IsSteadyWhileHalfOfTheSamplesAreDisturbed) {
+  for (unsigned seed = 0; seed < 50; ++seed) {
+    const auto rounds = rounds_of({1.0}, 25, seed);
+    EXPECT_NEAR(timing_of(rounds[0]).seconds, 1.0, 0.025);
+  }
+  EXPECT_EQ(timing_of(std::vector<double>{3.0}).seconds, 3.0);
+  EXPECT_EQ(timing_of(std::vector<double>{3.0}).spread, 0.0);
+}
+
+TEST(Timing, ARivalWinsOnlyWhenItIsClearlyFaster) {
+  int equal = 0, faster = 0;
+  for (unsigned seed = 0; seed < 100; ++seed) {
+    equal += pick(rounds_of({1.0, 1.0, 0.995}, 31, seed)) != 0;
+    faster += pick(rounds_of({1.0, 1.2, 0.8}, 31, seed)) == 2;
+  }
+  EXPECT_EQ(equal, 0);
+  EXPECT_GE(faster, 90);
+}
+
+TEST(Timing, TiesGoToTheEarlierOne) {
+  EXPECT_EQ(
+      pick(std::vector<std::vector<double>>{{1, 1, 1}, {0.500, 0.5, 0.5}, {0.499, 0.499, 0.499}}),
+      1u);
+  EXPECT_EQ(pick(std::vector<std::vector<double>>{{1, 1, 1}, {0.6, 0.6, 0.6}, {0.5, 0.5, 0.5}}),
+            2u);
+  EXPECT_EQ(pick(std::vector<std::vector<double>>{{1, 1, 1}}), 0u);
+}
+
+TEST(Candidates, BeginWithTheGreedyOneAndDoNotRepeat) {
+  const auto device = backend::cpu::make_cpu_device(2);
+  const Trial trial = testing::good_trial(device->target());
+  const auto found = candidates_of(trial.region, device->target(), trial.sizes, 0, 0);
+  ASSERT_GT(found.list.size(), 3u);
+  const auto greedy = kernel::lower_greedily(trial.region, device->target());
+  EXPECT_EQ(found.list[0].schedule, greedy.schedule);
+  EXPECT_EQ(found.list[0].hash, kernel::hash_of(greedy.program));
+  std::set<std::uint64_t> hashes;
+  for (const Candidate& c : found.list) {
+    EXPECT_TRUE(hashes.insert(c.hash).second) << kernel::to_string(c.schedule);
+    EXPECT_GT(c.predicted, 0);
+  }
+  const auto few = candidates_of(trial.region, device->target(), trial.sizes, 0, 3);
+  EXPECT_EQ(few.list.size(), 3u);
+  EXPECT_EQ(few.list[0].hash, found.list[0].hash);
+}
+
+TEST(CostModel, RanksVectorsBeforeScalars) {
+  const auto device = backend::cpu::make_cpu_device(2);
+  const Trial trial = testing::good_trial(device->target());
+  double vectors = 0, scalars = 0;
+  for (const Candidate& c : candidates_of(trial.region, device->target(), trial.sizes, 0, 0).list) {
+    if (c.schedule.generator == "elementwise")
+      vectors = c.predicted;
+    if (c.schedule.generator == "generic" && c.schedule.knob("vector", 1) == 0)
+      scalars = c.predicted;
+  }
+  ASSERT_GT(scalars, 0);
+  EXPECT_LT(vectors * 3, scalars);
+}
+
+} // namespace
+} // namespace egret::compiler

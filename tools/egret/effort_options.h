@@ -1,0 +1,39 @@
+// The options of commands that compile: how much work the compiler puts in, and what is seen of it.
+#pragma once
+
+#include "egret/effort.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace CLI {
+class App;
+}
+
+namespace egret::tool {
+
+class Progress;
+
+struct EffortOptions {
+  std::string effort; ///< empty: what EGRET_EFFORT says, or none
+  double budget = 0;  ///< seconds; 0: what EGRET_BUDGET says, or 60
+  bool frozen = false;
+};
+
+/// --effort, --budget and --frozen.
+void add_effort_options(CLI::App& command, EffortOptions& options);
+
+/// Puts the options into force and shows the progress of searches on a terminal, while it lives.
+class EffortInForce {
+public:
+  explicit EffortInForce(const EffortOptions& options);
+  ~EffortInForce();
+  EffortInForce(const EffortInForce&) = delete;
+  EffortInForce& operator=(const EffortInForce&) = delete;
+
+private:
+  std::shared_ptr<Progress> progress_;
+};
+
+} // namespace egret::tool
