@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include <ctime>
+
 namespace egret::testing {
 namespace {
 
@@ -37,11 +39,10 @@ TEST(LlamaGraph, EachLayerAddsTheSame) {
 
 TEST(LlamaGraph, ThirtyTwoLayersTakeLessThanASecond) {
   const ir::Graph graph = llama(32);
-  const auto begin = std::chrono::steady_clock::now();
+  const std::clock_t begin = std::clock(); // of the processor, which others may use, too
   Saturated saturated(graph, {.allowed = kAll, .seconds = 100});
   const ir::Graph best = saturated.extract().at(0);
-  const double seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && defined(NDEBUG)
   EXPECT_LT(seconds, 1.0);
 #endif
