@@ -75,7 +75,7 @@ private:
       for (std::size_t i = 0; i < free.size(); ++i)
         p.at[free[i]] = at[i + shares];
       owner_ = shares ? std::optional<Expr>(at[0]) : std::nullopt;
-      ordered(s, p);
+      shares ? ordered_by_owner(s, p) : ordered(s, p);
       owner_.reset();
     });
   }
@@ -92,6 +92,33 @@ private:
         found = int(o);
       }
     return found >= 0 && !stored_.stages[s] && r_.stages[s].kind == StageKind::Map ? found : -1;
+  }
+
+  /// An owner looks at all updates. Some of their indices are fetched together, so that it does not
+  /// wait for each.
+  void ordered_by_owner(int s, const Point& point) {
+    constexpr std::int64_t kTogether = 16;
+    const std::vector<int> axes = ordered_axes(s);
+    if (axes.empty() || r_.axes[axes.back()].extent.divisor() % kTogether != 0) {
+      ordered(s, point);
+      return;
+    }
+    const int index = r_.stages[s].yields[r_.outputs[owned(s)].indirect[0]];
+    std::vector<Expr> extents;
+    for (int a : axes)
+      extents.push_back(r_.axes[a].extent);
+    extents.back() = floordiv(extents.back(), Expr(kTogether));
+    serial_loops(b_, extents, [&](std::span<const Expr> at) {
+      std::vector<Point> points(kTogether, point);
+      for (std::int64_t n = 0; n < kTogether; ++n) {
+        for (std::size_t i = 0; i < axes.size(); ++i)
+          points[std::size_t(n)].at[axes[i]] = at[i];
+        points[std::size_t(n)].at[axes.back()] = at.back() * Expr(kTogether) + Expr(n);
+        e_.value(s, index, points[std::size_t(n)]); // remembered
+      }
+      for (const Point& p : points)
+        map(s, p);
+    });
   }
 
   void map(int s, const Point& p) override {

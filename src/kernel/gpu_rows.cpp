@@ -474,6 +474,11 @@ private:
 
 /// Values of 32 bits that a thread may keep of a row.
 constexpr std::int64_t kKeptElements = 64;
+/// The same of a block of so many threads, which share a multiprocessor's registers; half of them
+/// are for what is made of the elements.
+std::int64_t kept_elements(std::int64_t threads, const Target& target) {
+  return std::min(kKeptElements, std::max<std::int64_t>(target.registers / threads / 2, 8));
+}
 constexpr std::int64_t kMostUnrolled = 512; ///< elements of a thread's code without loops
 constexpr std::int64_t kLongRow = 32 << 10; ///< bytes
 
@@ -540,18 +545,19 @@ public:
         const std::int64_t run = (rows + blocks * target.workers - 1) / (blocks * target.workers);
         if (run < 2 || elements > kMostUnrolled || 2 * row_bytes + 8192 > target.block_shared_bytes)
           continue;
-        const bool fits = elements <= kKeptElements;
+        const bool fits = elements <= kept_elements(threads, target);
         for (std::int64_t keep : {fits ? kRegisters : kShared, fits ? kShared : kRegisters})
           add(threads, threads, keep, WorkOrder::Fixed, 1, false, run);
       }
     for (std::int64_t each : {4, 2, 8, 1}) {
       const std::int64_t per_thread =
           std::max<std::int64_t>(1, (vectors + threads_for(each) - 1) / threads_for(each));
-      const bool fits = known && per_thread * lanes <= kKeptElements;
+      const bool fits = known && per_thread * lanes <= kept_elements(threads_for(each), target);
       const bool unrolls = known && per_thread * lanes <= kMostUnrolled;
       const bool stashes =
           f.passes.count > 1 && unrolls &&
-          per_thread * threads_for(each) * lanes * 4 <= target.block_shared_bytes / 2;
+          per_thread * threads_for(each) * lanes * 4 <=
+              (fits ? target.block_shared_bytes / 2 : target.block_shared_bytes - 16384);
       const std::int64_t keep = fits ? kRegisters : stashes ? kShared : kNowhere;
       if (vectors <= 32 * each) {
         // A warp or a part of it does a row.

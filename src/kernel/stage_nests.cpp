@@ -101,16 +101,21 @@ void StageNests::close_updates(int s) {
     }
 }
 
-void StageNests::ordered(int s, const Point& point) {
+std::vector<int> StageNests::ordered_axes(int s) const {
   const Stage& stage = r_.stages[s];
   std::vector<int> free = free_axes(s), axes;
-  std::vector<Expr> extents;
   for (int a : result_axes(stage))
-    if (!contains(free, a) &&
-        (copying_ || !(stage.kind == StageKind::Scan && a == stage.over[0]))) {
+    if (!contains(free, a) && (copying_ || !(stage.kind == StageKind::Scan && a == stage.over[0])))
       axes.push_back(a);
-      extents.push_back(r_.axes[a].extent);
-    }
+  return axes;
+}
+
+void StageNests::ordered(int s, const Point& point) {
+  const Stage& stage = r_.stages[s];
+  const std::vector<int> axes = ordered_axes(s);
+  std::vector<Expr> extents;
+  for (int a : axes)
+    extents.push_back(r_.axes[a].extent);
   serial_loops(b_, extents, [&](std::span<const Expr> at) {
     Point p = point;
     for (std::size_t i = 0; i < axes.size(); ++i)

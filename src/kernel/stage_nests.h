@@ -32,6 +32,8 @@ protected:
   std::vector<int> free_axes(int s) const;
   /// The axes that must run in order, serially, and the work of a point.
   void ordered(int s, const Point& point);
+  /// Those axes, outermost first.
+  std::vector<int> ordered_axes(int s) const;
   /// Stores a stage's result at a point wherever it is wanted.
   void deliver(int s, const Point& p, const std::vector<Value>& values);
 

@@ -49,6 +49,10 @@ const std::vector<std::pair<std::int64_t, std::int64_t>> kSmall{
     {1, 1},  {1, 7},   {5, 1},   {3, 8},   {4, 15}, {7, 16},
     {2, 17}, {17, 33}, {33, 63}, {16, 64}, {5, 65}, {3, 129}};
 
+// With updates that owners fetch several of at a time, too.
+const std::vector<std::pair<std::int64_t, std::int64_t>> kScatters{{1, 1},  {5, 7},   {37, 3},
+                                                                   {3, 37}, {48, 33}, {16, 32}};
+
 const std::vector<FormCase> kForms{
     {"map",
      [](Graph& g, auto m, auto n) {
@@ -228,7 +232,7 @@ const std::vector<FormCase> kForms{
        NodeId updates = g.input("updates", DType::F32, {m, n});
        g.outputs = {g.scatter(Op::ScatterAdd, data, index, updates, 0)};
      },
-     kSmall},
+     kScatters},
     {"scatter_columns",
      [](Graph& g, auto m, auto n) {
        NodeId data = g.input("data", DType::BF16, {m, 9}),
@@ -237,7 +241,7 @@ const std::vector<FormCase> kForms{
        g.outputs = {g.scatter(Op::ScatterAdd, data, index, updates, 1),
                     g.scatter(Op::ScatterSet, data, index, updates, 1)};
      },
-     kSmall},
+     kScatters},
 };
 
 } // namespace
