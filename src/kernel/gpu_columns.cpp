@@ -237,15 +237,7 @@ private:
     }
   }
 
-  void point_outputs(const Point& p) {
-    std::vector<Value> values;
-    for (int o : p_.point_outputs)
-      values.push_back(e_.result(r_.outputs[o].stage, r_.outputs[o].component, p));
-    Point first = p;
-    first.mask.push_back({y_, Expr(0), Expr(1)});
-    for (std::size_t i = 0; i < values.size(); ++i)
-      e_.store(p_.point_outputs[i], first, values[i]);
-  }
+  void point_outputs(const Point& p) { store_once(e_, p_.point_outputs, p, y_); }
 
   // --- Pieces
 
@@ -387,13 +379,7 @@ public:
         return {false, {}, "too short for so many pieces"};
     }
     KernelProgram program = GpuColumns(region, f, schedule, target).run();
-    std::int64_t shared = 0;
-    for (const Buffer& b : program.buffers)
-      if (b.space == Space::Shared)
-        shared += b.elements.value() * std::int64_t(size_of(b.dtype));
-    if (shared > target.block_shared_bytes - 8192)
-      return {false, {}, "more shared memory than a block can have"};
-    return {true, std::move(program), ""};
+    return within_block(std::move(program), target);
   }
 };
 

@@ -68,6 +68,28 @@ std::string gpu_threads_refused(std::int64_t threads) {
              : "";
 }
 
+Lowered within_block(KernelProgram program, const Target& target) {
+  std::int64_t shared = 0;
+  for (const Buffer& b : program.buffers)
+    if (b.space == Space::Shared)
+      shared += b.elements.value() * std::int64_t(size_of(b.dtype));
+  if (shared > target.block_shared_bytes - 8192)
+    return {false, {}, "more shared memory than a block can have"};
+  return {true, std::move(program), ""};
+}
+
+void store_once(Emitter& emitter, const std::vector<int>& outputs, const Point& point,
+                const Expr& number) {
+  const std::vector<Output>& all = emitter.region().outputs;
+  std::vector<Value> values; // all of them first: an output may lie in the memory of an operand
+  for (int o : outputs)
+    values.push_back(emitter.result(all[o].stage, all[o].component, point));
+  Point first = point;
+  first.mask.push_back({number, Expr(0), Expr(1)});
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    emitter.store(outputs[i], first, values[i]);
+}
+
 int power_of_two_upto(std::int64_t n) {
   int p = 1;
   while (2 * std::int64_t(p) <= n && p < (1 << 20))

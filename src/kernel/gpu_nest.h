@@ -2,7 +2,8 @@
 // and dealt to threads.
 #pragma once
 
-#include "kernel/builder.h"
+#include "kernel/emit.h"
+#include "kernel/generator.h"
 #include "kernel/region.h"
 #include "kernel/schedule.h"
 #include "kernel/target.h"
@@ -29,6 +30,14 @@ CachePolicy gpu_store_policy(const Region& region, const Target& target);
 
 /// Why a block cannot have so many threads; empty when it can.
 std::string gpu_threads_refused(std::int64_t threads);
+
+/// The program, or the refusal of one that asks for more shared memory than a block can have beside
+/// what the renderer needs for itself.
+Lowered within_block(KernelProgram program, const Target& target);
+
+/// Stores outputs of their stages' results at a point, by the threads whose number is 0.
+void store_once(Emitter& emitter, const std::vector<int>& outputs, const Point& point,
+                const Expr& number);
 
 /// A power of two: the largest up to `n`, at least 1.
 int power_of_two_upto(std::int64_t n);
