@@ -54,7 +54,13 @@ namespace {
 FakeCuda state;
 std::recursive_mutex mutex;
 OpaqueContext context;
-std::map<DevicePointer, std::size_t> blocks;
+// What is handed out. A device keeps its memory until the process ends, and its addresses are none
+// of the host's: here a leak checker finds what they stand for.
+struct Allocation {
+  void* memory;
+  std::size_t bytes;
+};
+auto& blocks = *new std::map<DevicePointer, Allocation>;
 
 Result fails(const char* name) {
   if (!state.failing || std::strcmp(state.failing, name) != 0)
@@ -216,7 +222,7 @@ Result cuMemAllocFromPoolAsync(DevicePointer* memory, std::size_t bytes, PoolHan
   void* block = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
   std::memset(block, 0xa5, bytes);
   *memory = reinterpret_cast<DevicePointer>(block) ^ kFakeAddressBits;
-  blocks[*memory] = bytes;
+  blocks[*memory] = {block, bytes};
   state.used += bytes;
   ++state.allocations;
   return kSuccess;
@@ -226,8 +232,8 @@ Result cuMemFreeAsync(DevicePointer memory, StreamHandle) {
   const auto found = blocks.find(memory);
   if (found == blocks.end())
     return kInvalidValue;
-  state.used -= found->second;
-  std::free(host(memory));
+  state.used -= found->second.bytes;
+  std::free(found->second.memory);
   blocks.erase(found);
   return kSuccess;
 }
