@@ -7,9 +7,19 @@
 #include "support/random_graph.h"
 #include "support/region_runner.h"
 
+#include <cstdlib>
 #include <functional>
+#include <string>
 
 namespace egret::testing {
+
+/// Processes started from here on end by the signal of a fault, also where a sanitizer would turn
+/// it into an exit code.
+inline void let_children_crash() {
+  const char* before = std::getenv("ASAN_OPTIONS");
+  const std::string options = before ? std::string(before) + ":handle_segv=0" : "handle_segv=0";
+  setenv("ASAN_OPTIONS", options.c_str(), 1);
+}
 
 /// y = tanh(x + w) over 1000 elements, as the target's first generator makes it.
 inline compiler::Trial good_trial(const kernel::Target& target) {

@@ -87,6 +87,7 @@ TunerOptions with_planted(const std::filesystem::path& folder) {
 }
 
 TEST(Search, RejectsWhatIsWrongCrashesOrHangsAndNamesIt) {
+  testing::let_children_crash();
   const test::TempFolder folder;
   Tuner tuner(device(), with_planted(folder.path()));
   const CompileReport report = compile_with(tuner, elementwise_graph(1 << 18));

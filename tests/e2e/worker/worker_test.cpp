@@ -66,6 +66,7 @@ TEST(Worker, WritesBesideABufferAreRejected) {
 }
 
 TEST(Worker, ACrashIsAVerdictAndTheNextTrialGetsANewProcess) {
+  testing::let_children_crash();
   Worker worker(options());
   Trial trial = good_trial(cpu());
   spoil_stores(trial, std::int64_t{1} << 40);
