@@ -210,6 +210,18 @@ void StateVariables::write(const State& next) const {
     b_->set(variables_[i], next[i]);
 }
 
+Running identities(Emitter& emitter, const std::vector<int>& stages, const Arithmetic& arithmetic,
+                   const Expr& places, int lanes) {
+  Running states;
+  for (int stage : stages) {
+    states.emplace_back();
+    for (std::size_t y = 0; y < emitter.region().stages[stage].yields.size(); ++y)
+      states.back().push_back(
+          Accumulator(emitter, stage, int(y), arithmetic, places).identity(lanes));
+  }
+  return states;
+}
+
 RunningVariables::RunningVariables(ProgramBuilder& builder, const Running& initial) {
   for (const auto& yields : initial) {
     states_.emplace_back();

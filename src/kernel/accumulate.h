@@ -85,6 +85,10 @@ private:
 /// The states of all reductions of a pass: [reduction][yield].
 using Running = std::vector<std::vector<State>>;
 
+/// Before anything was added to them.
+Running identities(Emitter& emitter, const std::vector<int>& stages, const Arithmetic& arithmetic,
+                   const Expr& places, int lanes);
+
 /// Registers for them.
 class RunningVariables {
 public:

@@ -299,13 +299,7 @@ private:
   }
 
   Running start(int pass) {
-    Running states;
-    for (int stage : p_.reductions[pass]) {
-      states.emplace_back();
-      for (std::size_t y = 0; y < r_.stages[stage].yields.size(); ++y)
-        states.back().push_back(accumulator(stage, int(y)).identity(lanes_));
-    }
-    return states;
+    return identities(e_, p_.reductions[pass], arithmetic_, points_of(r_, p_.reduced), lanes_);
   }
 
   void step(int pass, std::span<const Spot> spots, Running& states) {

@@ -8,13 +8,11 @@
 #include <condition_variable>
 #include <limits>
 #include <list>
-#include <optional>
 #include <unordered_map>
 
 namespace egret::detail {
 namespace {
 
-constexpr std::uint32_t kLeafBit = 0x80000000u;
 std::uint64_t last_epoch = 0; // (lock)
 
 std::condition_variable& landed() {
@@ -305,9 +303,6 @@ void withdraw(const std::vector<NodePtr>& outputs) {
 
 namespace {
 
-// Programs of more operations are run in pieces, so that the compiler's time stays in proportion.
-constexpr std::size_t kMostOps = 8192;
-
 double bytes_of(const Node& node) {
   double bytes = static_cast<double>(size_of(node.form.dtype));
   for (const Expr& dim : node.form.shape)
@@ -348,109 +343,6 @@ std::vector<NodePtr> first_piece(const Walk& w) {
   return piece;
 }
 
-// Held values, not among those that a walk computes, that depend on some that it computes and
-// forgets: an optimizer's states beside a loss, the next state of a generator beside its numbers.
-// Left for later they would have it all computed again, with more of it after every step.
-class Dependents {
-public:
-  explicit Dependents(const Walk& w) : w_(w), forgotten_(w.order.size(), true) {
-    for (const NodePtr& output : w.outputs)
-      forgotten_[output->place] = false;
-  }
-
-  /// What was looked at goes to `dropped`: a handle may have let it go meanwhile.
-  std::vector<NodePtr> find(std::vector<NodePtr>& dropped) {
-    std::vector<NodePtr> found;
-    if (w_.order.empty() || !used_elsewhere())
-      return found;
-    const std::size_t first = dropped.size();
-    for_each_handle([&](const Handle& handle) { dropped.push_back(handle.node()); });
-    for (std::size_t i = first; i < dropped.size(); ++i)
-      if (answer(*dropped[i]) == Answer::Yes)
-        found.push_back(dropped[i]);
-    return found;
-  }
-
-private:
-  enum class Answer : std::uint8_t { No, Yes, Refused }; ///< Refused: cannot be computed now
-
-  // Quick, and right when it says no: something refers to a forgotten value from outside.
-  bool used_elsewhere() const {
-    std::vector<long> uses(w_.order.size());
-    for (const Node* node : w_.order)
-      for (const NodePtr& input : node->inputs)
-        if (!(input->place & kLeafBit))
-          ++uses[input->place];
-    for (std::size_t i = 0; i < w_.order.size(); ++i)
-      if (forgotten_[i] && w_.order[i]->weak_from_this().use_count() > uses[i])
-        return true;
-    return false;
-  }
-
-  std::optional<Answer> known(const Node& node) const {
-    if (!w_.order.empty() && node.epoch == w_.order[0]->epoch)
-      return !(node.place & kLeafBit) && forgotten_[node.place] ? Answer::Yes : Answer::No;
-    if (node.in_flight || node.kind == Node::Kind::Placeholder || node.scope)
-      return Answer::Refused;
-    if (node.is_leaf_value())
-      return Answer::No;
-    if (auto met = met_.find(&node); met != met_.end())
-      return met->second;
-    return std::nullopt;
-  }
-
-  Answer answer(const Node& root) {
-    std::vector<const Node*> stack{&root};
-    while (!stack.empty()) {
-      const Node& node = *stack.back();
-      if (known(node)) {
-        stack.pop_back();
-        continue;
-      }
-      Answer all = Answer::No;
-      bool complete = true;
-      for (const NodePtr& input : node.inputs) {
-        const auto of_input = known(*input);
-        if (!of_input) {
-          stack.push_back(input.get());
-          complete = false;
-        } else {
-          all = std::max(all, *of_input);
-        }
-      }
-      if (complete) {
-        met_.emplace(&node, all);
-        stack.pop_back();
-      }
-    }
-    // A value of the walk itself is no dependent of it.
-    return met_.contains(&root) ? met_.at(&root) : Answer::No;
-  }
-
-  const Walk& w_;
-  std::vector<bool> forgotten_;
-  std::unordered_map<const Node*, Answer> met_;
-};
-
-// The walk of the roots and of the held values that depend on what it would forget, if that stays
-// one program.
-Walk walk_with_dependents(std::span<const NodePtr> roots, const char* who,
-                          std::vector<NodePtr>& dropped) {
-  Walk w = walk(roots, WalkOutputs::RootsAndHeld, nullptr, who);
-  std::vector<NodePtr> wanted(roots.begin(), roots.end());
-  while (!w.busy && w.order.size() <= kMostOps) {
-    const std::vector<NodePtr> more = Dependents(w).find(dropped);
-    if (more.empty())
-      return w;
-    wanted.insert(wanted.end(), more.begin(), more.end());
-    Walk wider = walk(wanted, WalkOutputs::RootsAndHeld, nullptr, who);
-    if (wider.busy || wider.order.size() > kMostOps)
-      return walk(roots, WalkOutputs::RootsAndHeld, nullptr, who);
-    w = std::move(wider);
-  }
-  return w;
-}
-
 // One program's worth: everything below `roots` that is pending, or else the first piece of it.
 // False when there is more to do.
 bool evaluate_once(std::span<const NodePtr> roots, const char* who) {
@@ -465,7 +357,7 @@ bool evaluate_once(std::span<const NodePtr> roots, const char* who) {
     for (const NodePtr& root : roots)
       adopt(*root, dropped);
     for (;;) {
-      w = walk_with_dependents(roots, who, dropped);
+      w = walk_to_read(roots, who, dropped);
       if (w.busy) {
         landed().wait(lock);
         continue;

@@ -12,6 +12,12 @@
 
 namespace egret::detail {
 
+/// Set in Node::place of a leaf met by a walk; the rest is its slot.
+constexpr std::uint32_t kLeafBit = 0x80000000u;
+
+/// Programs of more operations are run in pieces, so that the compiler's time stays in proportion.
+constexpr std::size_t kMostOps = 8192;
+
 /// The pending operations below some roots. Needs engine_mutex() while it is made and while its raw
 /// pointers are used.
 struct Walk {
@@ -30,6 +36,11 @@ enum class WalkOutputs : std::uint8_t {
 
 /// `scope`: the one whose placeholders may be met; any other is Error(State) in the name of `who`.
 Walk walk(std::span<const NodePtr> roots, WalkOutputs outputs, const Scope* scope, const char* who);
+
+/// What reading `roots` computes: what they need, and held values that depend on something which
+/// would be computed on the way and forgotten, if that stays one program. What was looked at goes
+/// to `dropped`, to be let go after engine_mutex(): its handles may have let it go meanwhile.
+Walk walk_to_read(std::span<const NodePtr> roots, const char* who, std::vector<NodePtr>& dropped);
 
 /// The graph of a walk: inputs by leaf (numbers by value), outputs in order.
 ir::Graph graph_of(const Walk& walk);

@@ -22,6 +22,16 @@ ir::Graph graph_below(const Tensor& a, const char* who) {
 
 namespace {
 
+// The graph that reading a value runs.
+ir::Graph graph_of_read(const Tensor& a) {
+  const NodePtr node = Access::raw(a, "explain");
+  if (node->scope)
+    return graph_below(a, "explain");
+  std::vector<NodePtr> dropped; // let go after the lock
+  std::lock_guard lock(engine_mutex());
+  return graph_of(walk_to_read(std::span(&node, 1), "explain", dropped));
+}
+
 // How many operations of the recipe of a known value are kept for a gradient.
 std::size_t kept_operations(const Tensor& a) {
   const NodePtr root = Access::raw(a, "explain");
@@ -49,7 +59,7 @@ std::string explain(const Tensor& a) {
                              "kept, because a gradient may need it\n",
                              kept);
   }
-  const ir::Graph graph = graph_below(a, "explain");
+  const ir::Graph graph = graph_of_read(a);
   return runtime::Runtime::instance().program(graph)->report().text();
 }
 

@@ -65,4 +65,16 @@ inline EvaluateGraph by_reference() {
   };
 }
 
+/// What `after` computes differently from `before`, in any bit; empty when nothing.
+inline std::string changed(const ir::Graph& before, const ir::Graph& after,
+                           const std::vector<backend::reference::HostArray>& inputs) {
+  const auto wanted = backend::reference::execute(before, inputs);
+  const auto got = backend::reference::execute(after, inputs);
+  for (std::size_t i = 0; i < wanted.size(); ++i)
+    if (std::string d = difference(wanted[i], got[i]); !d.empty())
+      return "output " + std::to_string(i) + ", " + d + "\nbefore\n" + print(before) + "after\n" +
+             print(after);
+  return {};
+}
+
 } // namespace egret::testing

@@ -219,7 +219,10 @@ TEST(Lazy, HeldValuesOfWhatAReadComputesAndForgetsComeWithIt) {
   const Tensor read = shared.sum(), beside = shared * 3, apart = other * 3;
   const Tensor held = x + 1, on_held = held * 2, also_on_held = held * 3;
   shared = Tensor();
+  explain(read); // makes the program that reading runs
+  const Counters before = counters();
   EXPECT_NEAR(read.item(), std::exp(2.0) + std::exp(4.0), 1e-3);
+  EXPECT_EQ((counters() - before).compiles, 0u);
   EXPECT_TRUE(beside.is_materialized());
   EXPECT_FALSE(apart.is_materialized());
   on_held.eval();
