@@ -155,6 +155,7 @@ std::int64_t upper_bytes(const Expr& e) {
 
 void describe_kernels(const ir::Graph& graph, const kernel::Plan& plan, CompileReport& report) {
   for (const kernel::Step& step : plan.steps) {
+    report.copies += step.kind == kernel::StepKind::Copy;
     if (step.kind != kernel::StepKind::Launch)
       continue;
     const kernel::KernelEntry& entry = plan.kernels[step.kernel];
@@ -189,8 +190,11 @@ Compiled compile_graph(const ir::Graph& graph, const Options& options, backend::
   const GraphFacts facts = stage("views", [&] { return GraphFacts(report.graph); });
   const Partition partition =
       stage("partition", [&] { return partition_greedily(facts, options.fuse); });
-  const std::vector<BuiltRegion> regions =
-      stage("regions", [&] { return build_regions(facts, partition, device.target()); });
+  const std::vector<BuiltRegion> regions = stage("regions", [&] {
+    std::vector<BuiltRegion> built = build_regions(facts, partition, device.target());
+    declare_states_in_place(report.graph, built, options.outputs);
+    return built;
+  });
   Proposed proposed =
       stage("propose", [&] { return propose(regions, options, device.target(), report.search); });
   result.plan = stage("plan", [&] {

@@ -64,6 +64,7 @@ struct CompileReport {
   std::size_t ops_before_rules = 0, ops_extracted = 0;
   std::vector<StageTime> stages;
   std::vector<KernelReport> kernels; ///< by step
+  int copies = 0; ///< of states that could not be written in place, and of what a scatter updates
   std::vector<Unfused> unfused;
   std::int64_t arena_bytes = 0, liveness_bound_bytes = 0;
   int kernels_compiled = 0, kernels_from_cache = 0;

@@ -34,6 +34,19 @@ Step copy_step(int from, int to) {
   return step;
 }
 
+/// The node that is stored for a graph output (the output may be a reshape of it).
+NodeId stored_of(const ir::Graph& graph, NodeId output) {
+  while (graph[output].op == Op::Reshape)
+    output = graph[output].inputs[0];
+  return output;
+}
+
+/// The node's place in a list of operands or outputs; -1: it is not there.
+int number_in(const std::vector<NodeId>& list, NodeId node) {
+  auto it = std::find(list.begin(), list.end(), node);
+  return it == list.end() ? -1 : static_cast<int>(it - list.begin());
+}
+
 class PlanBuilder {
 public:
   PlanBuilder(const ir::Graph& graph, const std::vector<PlannedKernel>& kernels,
@@ -57,13 +70,6 @@ public:
   }
 
 private:
-  /// The node that is stored for a graph output (the output may be a reshape of it).
-  NodeId stored_of(NodeId output) const {
-    while (graph_[output].op == Op::Reshape)
-      output = graph_[output].inputs[0];
-    return output;
-  }
-
   void find_writers() {
     for (std::size_t k = 0; k < kernels_.size(); ++k)
       for (NodeId node : kernels_[k].built.outputs)
@@ -72,7 +78,7 @@ private:
       for (NodeId base : kernels_[k].built.operands)
         readers_[base].insert(static_cast<int>(k));
     for (std::size_t o = 0; o < graph_.outputs.size(); ++o)
-      output_of_[stored_of(graph_.outputs[o])] = static_cast<int>(o);
+      output_of_[stored_of(graph_, graph_.outputs[o])] = static_cast<int>(o);
   }
 
   void link_kernels() {
@@ -87,7 +93,7 @@ private:
       const std::int64_t slot = state_of(static_cast<int>(o));
       if (slot < 0)
         continue;
-      const NodeId old = graph_.inputs()[slot], fresh = stored_of(graph_.outputs[o]);
+      const NodeId old = graph_.inputs()[slot], fresh = stored_of(graph_, graph_.outputs[o]);
       const int w = writer_.at(fresh);
       bool fits = writes_over(w, fresh, old);
       for (int r : readers_[old])
@@ -105,26 +111,19 @@ private:
     return specs_.empty() ? -1 : specs_[output].state_input;
   }
 
-  int operand_number(int k, NodeId base) const {
-    const auto& list = kernels_[k].built.operands;
-    auto it = std::find(list.begin(), list.end(), base);
-    return it == list.end() ? -1 : static_cast<int>(it - list.begin());
-  }
-  int output_number(int k, NodeId node) const {
-    const auto& list = kernels_[k].built.outputs;
-    return static_cast<int>(std::find(list.begin(), list.end(), node) - list.begin());
-  }
-
   /// Does kernel k stay right when output `fresh` overwrites `old`, which it may read?
   bool writes_over(int k, NodeId fresh, NodeId old) const {
-    const int operand = operand_number(k, old), output = output_number(k, fresh);
-    const kernel::Region& region = kernels_[k].built.region;
+    const BuiltRegion& built = kernels_[k].built;
+    const int operand = number_in(built.operands, old), output = number_in(built.outputs, fresh);
+    const kernel::Region& region = built.region;
     if (operand < 0)
       return true;
+    if (region.outputs[output].alias == operand)
+      return kernel::may_alias(region, output, operand);
     if (region.outputs[output].combine != kernel::Combine::Store)
-      return region.outputs[output].alias == operand && kernel::may_alias(region, output, operand);
-    // A generator may compute a stage anew inside a later one, so what a later stage depends on
-    // must not be overwritten.
+      return false;
+    // Of what was not declared, a generator may compute a stage anew inside a later one, so what a
+    // later stage depends on must not be overwritten.
     std::vector<bool> depends(region.stages.size(), false);
     for (std::size_t s = 0; s < region.stages.size(); ++s) {
       for (const kernel::Load& load : region.stages[s].loads)
@@ -368,6 +367,22 @@ private:
 };
 
 } // namespace
+
+void declare_states_in_place(const ir::Graph& graph, std::vector<BuiltRegion>& regions,
+                             const std::vector<OutputSpec>& outputs) {
+  for (std::size_t o = 0; o < outputs.size(); ++o) {
+    if (outputs[o].state_input < 0)
+      continue;
+    const NodeId old = graph.inputs()[outputs[o].state_input],
+                 fresh = stored_of(graph, graph.outputs[o]);
+    for (BuiltRegion& built : regions) {
+      const int operand = number_in(built.operands, old), output = number_in(built.outputs, fresh);
+      if (operand >= 0 && output >= 0 && built.region.outputs[output].alias < 0 &&
+          kernel::may_alias(built.region, output, operand))
+        built.region.outputs[output].alias = operand;
+    }
+  }
+}
 
 Plan build_plan(const ir::Graph& graph, const std::vector<PlannedKernel>& kernels,
                 std::vector<kernel::KernelEntry> entries, const std::vector<OutputSpec>& outputs) {

@@ -13,6 +13,12 @@ struct PlannedKernel {
   int entry;
 };
 
+/// Lets a kernel that makes the new value of a state overwrite the old one, which it reads itself,
+/// if every read is of the very element that is written: it is declared as the output's alias,
+/// which generators honour. To be called before programs are made of the regions.
+void declare_states_in_place(const ir::Graph& graph, std::vector<BuiltRegion>& regions,
+                             const std::vector<OutputSpec>& outputs);
+
 /// `graph` is the prepared graph, `kernels` are in an order that respects reads, `outputs` tell
 /// what becomes of each graph output.
 kernel::Plan build_plan(const ir::Graph& graph, const std::vector<PlannedKernel>& kernels,

@@ -96,6 +96,8 @@ Emitter::Emitter(ProgramBuilder& builder, const Region& region) : b_(builder), r
     const Output& o = region.outputs[i];
     output_buffer_.push_back(
         b_.argument(fmt::format("out{}", i), o.dtype, element_count(o.shape), 64, true));
+    if (o.alias >= 0 && operand_buffer_[o.alias] >= 0)
+      b_.mark_aliased(operand_buffer_[o.alias]);
   }
 }
 

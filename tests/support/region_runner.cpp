@@ -56,6 +56,17 @@ std::vector<RegionCase> region_cases(const ir::Graph& graph, std::span<const Hos
   return cases;
 }
 
+void take_over_operands(kernel::Region& region) {
+  std::vector<bool> taken(region.operands.size(), false);
+  for (std::size_t o = 0; o < region.outputs.size(); ++o)
+    for (std::size_t i = 0; i < region.operands.size(); ++i)
+      if (region.outputs[o].alias < 0 && !taken[i] && kernel::may_alias(region, int(o), int(i)) &&
+          region.outputs[o].shape == region.operands[i].shape) {
+        region.outputs[o].alias = int(i);
+        taken[i] = true;
+      }
+}
+
 std::vector<HostArray> run_region(const RegionCase& c, const kernel::KernelProgram& program,
                                   const RunOptions& options) {
   std::vector<std::unique_ptr<Memory>> memory;

@@ -27,6 +27,9 @@ std::vector<RegionCase> region_cases(const ir::Graph& graph,
                                      std::span<const backend::reference::HostArray> inputs,
                                      bool fuse = true, bool keep_all = false);
 
+/// Declares that outputs take the memory of operands, each of another, wherever that is allowed.
+void take_over_operands(kernel::Region& region);
+
 struct RunOptions {
   backend::Device* device = nullptr; ///< null: the interpreter
   int workers = 2;

@@ -103,18 +103,6 @@ TEST(GpuRows, WhatCannotBeFetchedAheadIsRefused) {
   EXPECT_EQ(reason(64, ahead(32, 0, -1)), "run=-1 is not one of 0, 1 ... 64");
 }
 
-/// Lets outputs take the memory of operands wherever that is allowed.
-void alias(kernel::Region& region) {
-  std::vector<bool> taken(region.operands.size(), false);
-  for (std::size_t o = 0; o < region.outputs.size(); ++o)
-    for (std::size_t i = 0; i < region.operands.size(); ++i)
-      if (region.outputs[o].alias < 0 && !taken[i] && kernel::may_alias(region, int(o), int(i)) &&
-          region.outputs[o].shape == region.operands[i].shape) {
-        region.outputs[o].alias = int(i);
-        taken[i] = true;
-      }
-}
-
 void check_random(std::uint64_t first, std::uint64_t count, bool symbolic) {
   testing::RandomGraphOptions options;
   options.max_elements = 300;
@@ -131,7 +119,7 @@ void check_random(std::uint64_t first, std::uint64_t count, bool symbolic) {
     }
     for (auto& c : cases) {
       if (seed % 2)
-        alias(c.region);
+        testing::take_over_operands(c.region);
       std::string wrong = testing::check_generators(
           c, testing::test_gpu(), {.workers = 1 + int(seed % 3), .in_place = true}, 1);
       ASSERT_TRUE(wrong.empty()) << "seed " << seed << ": " << wrong;

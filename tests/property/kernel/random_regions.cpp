@@ -19,18 +19,6 @@ std::uint64_t scaled(std::uint64_t count) {
   return scale ? count * std::strtoull(scale, nullptr, 10) : count;
 }
 
-/// Lets outputs take the memory of operands wherever that is allowed.
-void alias(kernel::Region& region) {
-  std::vector<bool> taken(region.operands.size(), false);
-  for (std::size_t o = 0; o < region.outputs.size(); ++o)
-    for (std::size_t i = 0; i < region.operands.size(); ++i)
-      if (region.outputs[o].alias < 0 && !taken[i] && kernel::may_alias(region, int(o), int(i)) &&
-          region.outputs[o].shape == region.operands[i].shape) {
-        region.outputs[o].alias = int(i);
-        taken[i] = true;
-      }
-}
-
 void check(std::uint64_t first, std::uint64_t count, const RandomGraphOptions& options, bool fuse,
            bool keep_all) {
   count = scaled(count);
@@ -49,7 +37,7 @@ void check(std::uint64_t first, std::uint64_t count, const RandomGraphOptions& o
     }
     for (auto& c : cases) {
       if (seed % 2)
-        alias(c.region);
+        testing::take_over_operands(c.region);
       const kernel::Target& target = targets[(seed + checked++) % targets.size()];
       std::string wrong =
           testing::check_generators(c, target, {.workers = 1 + int(seed % 3), .in_place = true});

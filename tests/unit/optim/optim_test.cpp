@@ -1,4 +1,5 @@
 #include "egret/compile.h"
+#include "egret/nn.h"
 #include "egret/optim.h"
 #include "support/files.h"
 
@@ -139,6 +140,41 @@ TEST(Optimizers, ACompiledStepDoesTheSameAndCompilesOnce) {
   for (std::size_t i = 0; i < 3; ++i)
     EXPECT_NEAR(a[i], b[i], 1e-6);
   EXPECT_EQ(compiled.steps.item(), 4);
+}
+
+struct Classifier {
+  nn::Embedding table;
+  nn::LayerNorm norm;
+  nn::Linear up, down;
+  EGRET_FIELDS(table, norm, up, down)
+};
+
+TEST(Optimizers, ACompiledStepUpdatesParametersAndStateInPlace) {
+  auto build = [] {
+    Generator from(3);
+    return Classifier{nn::Embedding(11, 16, from), nn::LayerNorm(16), nn::Linear(16, 24, from),
+                      nn::Linear(24, 5, from)};
+  };
+  auto train = [](Classifier& m, AdamW& o, const Tensor& token, const Tensor& target) {
+    Tensor y = m.down(gelu(m.up(m.norm(m.table(token)))));
+    Tensor loss = mse_loss(y, target);
+    o.zero_grad();
+    loss.backward();
+    o.step();
+    return loss;
+  };
+  Classifier p = build(), q = build();
+  AdamW lazy(nn::named_parameters(p), {.lr = 0.1}), compiled(nn::named_parameters(q), {.lr = 0.1});
+  Generator random(4);
+  const Tensor token = tensor(std::vector<std::int64_t>{1, 5, 3, 5, 10, 0}),
+               target = randn({6, 5}, random);
+  auto step = compile(train);
+  for (int i = 0; i < 3; ++i) {
+    const float a = train(p, lazy, token, target).item(),
+                b = step(q, compiled, token, target).item();
+    EXPECT_NEAR(a, b, 1e-4 * std::abs(a));
+  }
+  EXPECT_NE(step.explain().find(" 0 copies"), std::string::npos) << step.explain();
 }
 
 TEST(ClipGradNorm, ScalesAllGradientsTogether) {
