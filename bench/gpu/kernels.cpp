@@ -4,14 +4,13 @@
 //   gpu_kernels check
 //   gpu_kernels time [NAME [SCHEDULE...]]    cases whose names contain NAME, with these schedules
 //   gpu_kernels text NAME      needs no GPU: the CUDA C++ of each schedule for an H200
+//   gpu_kernels cost NAME [SCHEDULE...]      needs NVRTC but no GPU: registers and spills of each
+// NAME may be a file with a graph in its text form (docs/graph.md): each of its kernels is a case.
 #include "backend/cuda/cuda_device.h"
+#include "backend/cuda/nvrtc.h"
 #include "backend/cuda/render.h"
 #include "backend/cuda/target.h"
 #include "backend/reference/kernel_check.h"
-#include "compiler/partition.h"
-#include "compiler/prepare.h"
-#include "compiler/regions.h"
-#include "egret/passes.h"
 #include "kernel/generator.h"
 #include "support/random_graph.h"
 #include "support/region_forms.h"
@@ -24,6 +23,9 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <string>
@@ -38,6 +40,7 @@ using ir::Graph;
 using ir::NodeId;
 using kernel::KernelProgram;
 using kernel::Region;
+using testing::regions_of;
 
 std::int64_t size_in(const Expr& e, const KernelProgram& p, const std::int64_t* dims) {
   return evaluate(e, [&](const Expr& v) {
@@ -102,16 +105,6 @@ void compile_all(Device& device, std::vector<Job>& jobs) {
       jobs[i].error = e.what();
     }
   });
-}
-
-std::vector<Region> regions_of(const Graph& graph, const kernel::Target& target) {
-  const Graph g = compiler::prepare(ir::without_dead_code(graph));
-  const compiler::GraphFacts facts(g);
-  std::vector<Region> regions;
-  for (auto& built :
-       compiler::build_regions(facts, compiler::partition_greedily(facts, true), target))
-    regions.push_back(std::move(built.region));
-  return regions;
 }
 
 void add_jobs(std::vector<Job>& jobs, const Region& region,
@@ -213,10 +206,24 @@ NodeId to(Graph& g, NodeId x, DType type) {
 struct Timed {
   std::string name;
   std::function<void(Graph&, std::int64_t rows)> make;
-  std::int64_t rows;
+  std::int64_t rows;      ///< 0: those of the graph; nothing is checked at fewer then
+  std::size_t kernel = 0; ///< of the graph's
 };
 
-std::vector<Timed> timed_cases() {
+/// The kernels of the graph in a file.
+std::vector<Timed> cases_of_file(const std::string& path, const kernel::Target& target) {
+  std::ifstream file(path);
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  const Graph graph = ir::parse_graph(text);
+  std::vector<Timed> cases;
+  const std::size_t kernels = regions_of(graph, target).size();
+  for (std::size_t k = 0; k < kernels; ++k)
+    cases.push_back({fmt::format("{}#{}", std::filesystem::path(path).stem().string(), k),
+                     [graph](Graph& g, std::int64_t) { g = graph; }, 0, k});
+  return cases;
+}
+
+std::vector<Timed> built_in_cases() {
   std::vector<Timed> cases;
   const std::int64_t many = 1 << 26;
   cases.push_back({"copy_u32_64M",
@@ -328,6 +335,34 @@ std::vector<Timed> timed_cases() {
   return cases;
 }
 
+/// Those that the command line names, and the copy beside which the others stand.
+std::vector<Timed> cases_named(const std::string& name, const kernel::Target& target) {
+  const bool file = std::filesystem::is_regular_file(name);
+  std::vector<Timed> cases = built_in_cases();
+  std::erase_if(cases, [&](const Timed& c) {
+    return c.name.find("copy") != 0 && (file || c.name.find(name) == std::string::npos);
+  });
+  if (file)
+    for (Timed& c : cases_of_file(name, target))
+      cases.push_back(std::move(c));
+  return cases;
+}
+
+std::vector<Job> jobs_of(const Timed& c, const std::vector<std::string>& schedules,
+                         const kernel::Target& target) {
+  Graph g;
+  c.make(g, c.rows);
+  const Region region = regions_of(g, target).at(c.kernel);
+  std::vector<Job> jobs;
+  if (schedules.empty() || c.name.find("copy") == 0)
+    add_jobs(jobs, region, {}, target, 8);
+  else
+    add_schedules(jobs, region, schedules, target);
+  if (jobs.size() > 1)
+    std::erase_if(jobs, [](const Job& j) { return j.schedule.generator == "gpu_generic"; });
+  return jobs;
+}
+
 /// Numbers in [-2, 2), a different one almost everywhere; integers are any bits.
 std::vector<std::byte> random_bytes(DType type, std::size_t elements, std::uint64_t seed) {
   std::vector<std::byte> bytes(elements * size_of(type));
@@ -348,35 +383,21 @@ std::vector<std::byte> random_bytes(DType type, std::size_t elements, std::uint6
 void time_all(Device& device, const std::string& only, const std::vector<std::string>& schedules) {
   double copy_rate = 0;
   std::vector<std::string> table;
-  for (const Timed& c : timed_cases()) {
-    if (!only.empty() && c.name.find(only) == std::string::npos && c.name.find("copy") != 0)
+  for (const Timed& c : cases_named(only, device.target())) {
+    std::vector<Job> jobs = jobs_of(c, schedules, device.target());
+    if (jobs.empty())
       continue;
-    auto region_at = [&](std::int64_t rows) {
-      Graph g;
-      c.make(g, rows);
-      return regions_of(g, device.target());
-    };
-    auto regions = region_at(c.rows);
-    if (regions.size() != 1) {
-      fmt::print("{}: {} regions\n", c.name, regions.size());
-      continue;
-    }
-    std::vector<Job> jobs;
-    if (schedules.empty() || c.name.find(only) == std::string::npos)
-      add_jobs(jobs, regions[0], {}, device.target(), 8);
-    else
-      add_schedules(jobs, regions[0], schedules, device.target());
-    if (jobs.size() > 1)
-      std::erase_if(jobs, [](const Job& j) { return j.schedule.generator == "gpu_generic"; });
     compile_all(device, jobs);
     // Right at fewer rows, with the same schedule.
-    const Region small = region_at(c.rows > 100000 ? 100003 : 67)[0];
     std::vector<Job> checks;
-    for (const Job& j : jobs)
-      for (const kernel::Generator* generator : kernel::generators(device.target()))
-        if (generator->name() == j.schedule.generator)
-          if (auto lowered = generator->lower(small, j.schedule, device.target()); lowered.ok)
-            checks.push_back({small, {}, j.schedule, std::move(lowered.program), nullptr, ""});
+    Region small;
+    if (c.rows > 0) {
+      Graph g;
+      c.make(g, c.rows > 100000 ? 100003 : 67);
+      small = regions_of(g, device.target()).at(0);
+      for (const Job& j : jobs)
+        add_schedules(checks, small, {to_string(j.schedule)}, device.target());
+    }
     if (checks.size() > 2)
       checks.resize(2);
     compile_all(device, checks);
@@ -469,25 +490,41 @@ void time_all(Device& device, const std::string& only, const std::vector<std::st
 
 void print_texts(const std::string& name) {
   const kernel::Target target = backend::cuda::known_target(90);
-  for (const Timed& c : timed_cases()) {
-    if (c.name.find(name) == std::string::npos)
-      continue;
-    Graph g;
-    c.make(g, c.rows);
-    std::vector<Job> jobs;
-    for (const Region& region : regions_of(g, target))
-      add_jobs(jobs, region, {}, target, 8);
-    for (const Job& j : jobs)
+  for (const Timed& c : cases_named(name, target))
+    for (const Job& j : jobs_of(c, {}, target))
       fmt::print("// {}: {}\n{}\n", c.name, to_string(j.schedule),
                  backend::cuda::render_cuda(j.program, backend::cuda::cuda_target(target)));
+}
+
+void print_costs(const std::string& name, const std::vector<std::string>& schedules) {
+  const kernel::Target target = backend::cuda::known_target(90);
+  const auto compiler = backend::cuda::Nvrtc::instance();
+  for (const Timed& c : cases_named(name, target)) {
+    std::vector<Job> jobs = jobs_of(c, schedules, target);
+    if (!jobs.empty())
+      fmt::print("{}: {}", c.name, print(jobs[0].region));
+    for (const Job& j : jobs)
+      for (const auto& k :
+           compiler
+               ->compile(backend::cuda::render_cuda(j.program, backend::cuda::cuda_target(target)),
+                         compiler->architecture_for(90, true))
+               .kernels)
+        fmt::print("  {:3} registers, {:4} bytes spilled, {:6} shared: {}\n", k.registers,
+                   k.spill_stores, backend::cuda::dynamic_shared_bytes(j.program),
+                   to_string(j.schedule));
   }
 }
 
 int run(int argc, char** argv) {
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   const std::string what = argc > 1 ? argv[1] : "all";
-  if (what == "text") {
-    print_texts(argc > 2 ? argv[2] : "");
+  const std::string name = argc > 2 ? argv[2] : "";
+  const std::vector<std::string> schedules(argv + std::min(argc, 3), argv + argc);
+  if (what == "text" || what == "cost") {
+    if (what == "text")
+      print_texts(name);
+    else
+      print_costs(name, schedules);
     return 0;
   }
   auto text = [](const KernelProgram& p, const backend::cuda::CudaTarget& t) {
@@ -503,7 +540,7 @@ int run(int argc, char** argv) {
   if (what == "all" || what == "check")
     wrong = check(*device);
   if (what == "all" || what == "time")
-    time_all(*device, argc > 2 ? argv[2] : "", {argv + std::min(argc, 3), argv + argc});
+    time_all(*device, name, schedules);
   return wrong ? 1 : 0;
 }
 

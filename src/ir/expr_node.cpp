@@ -390,6 +390,58 @@ Expr make_product(std::vector<Expr> atoms) {
   return registered(std::move(node));
 }
 
+namespace {
+
+/// Divides a sum that takes off remainders: c * (x mod n) is c * x but for a multiple of c * n, so
+/// that 50257 * i + 8 * j - (50257 * i) mod 8 is a multiple of 8.
+std::int64_t divisor_by_remainders(std::int64_t constant, std::span<const Expr> monomials,
+                                   std::span<const std::int64_t> coefficients) {
+  std::int64_t divisor = 0;
+  std::vector<std::pair<Expr, std::int64_t>> terms;
+  bool exact = true;
+  auto add = [&](const Expr& monomial, std::int64_t c) {
+    auto at = std::find_if(terms.begin(), terms.end(),
+                           [&](const auto& t) { return t.first == monomial; });
+    if (at == terms.end())
+      terms.emplace_back(monomial, c);
+    else
+      exact = exact && !__builtin_add_overflow(at->second, c, &at->second);
+  };
+  auto scaled = [&](std::int64_t a, std::int64_t b) {
+    std::int64_t product = 0;
+    exact = exact && !__builtin_mul_overflow(a, b, &product);
+    return product;
+  };
+  bool found = false;
+  for (std::size_t i = 0; i < monomials.size(); ++i) {
+    const ExprNode& node = monomials[i].node();
+    const std::int64_t c = coefficients[i];
+    if (node.kind != ExprKind::FloorMod || node.operands[1].node().kind != ExprKind::Constant) {
+      add(monomials[i], c);
+      continue;
+    }
+    found = true;
+    divisor = common_divisor(divisor, scaled(c, node.operands[1].node().value));
+    const ExprNode& x = node.operands[0].node();
+    if (x.kind != ExprKind::Sum) {
+      add(node.operands[0], c);
+      continue;
+    }
+    exact = exact && !__builtin_add_overflow(constant, scaled(c, x.value), &constant);
+    for (std::size_t t = 0; t < x.operands.size(); ++t)
+      add(x.operands[t], scaled(c, x.coefficients[t]));
+  }
+  if (!found)
+    return 1;
+  divisor = common_divisor(divisor, constant);
+  for (const auto& [monomial, c] : terms)
+    if (c != 0)
+      divisor = common_divisor(divisor, product_divisor(monomial.divisor(), c));
+  return exact ? divisor : 1;
+}
+
+} // namespace
+
 Expr make_sum(std::int64_t constant, std::vector<Expr> monomials,
               std::vector<std::int64_t> coefficients) {
   ExprNode node;
@@ -402,6 +454,7 @@ Expr make_sum(std::int64_t constant, std::vector<Expr> monomials,
     range = sum_of(range, product_of(range_of(monomials[i]), {c, c}));
     node.divisor = common_divisor(node.divisor, product_divisor(monomials[i].divisor(), c));
   }
+  node.divisor = std::max(node.divisor, divisor_by_remainders(constant, monomials, coefficients));
   set_range(node, range);
   node.operands = std::move(monomials);
   node.coefficients = std::move(coefficients);

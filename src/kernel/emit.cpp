@@ -241,6 +241,41 @@ struct Emitter::Body {
     return e.result(load.number, load.component, there);
   }
 
+  /// A wide integer that is the same in all lanes, compared with an index: what is left of it
+  /// behind the index of lane 0 is compared with the lane's number, in 32 bits. -1: `v` is no such
+  /// thing.
+  ValueId is_at(const BodyValue& v) {
+    if (v.op != Op::Eq)
+      return -1;
+    for (int side = 0; side < 2; ++side) {
+      const BodyValue& index = stage.body[v.args[side]];
+      if (index.kind != BodyValue::Kind::Index || index.dtype != DType::I64)
+        continue;
+      const Expr place = at_point(index.index, stage, point, {});
+      const Expr lane = point.lanes > 1 ? lane_variable(point.lanes) : Expr(0);
+      const Expr first = place - lane;
+      if (!e.varies(place) || e.varies(first) || place.lower() < 0 || place.upper() > INT32_MAX)
+        continue;
+      ProgramBuilder& b = e.b_;
+      const ValueId wanted = get(v.args[1 - side]).id;
+      if (b.type_of(wanted).lanes != 1)
+        continue;
+      auto number = [&](std::int64_t n) { return b.constant(Scalar::of(DType::I64, double(n))); };
+      auto choose = [&](ValueId when, ValueId yes) {
+        return b.apply(Op::Select, DType::I64, {when, yes, number(-1)});
+      };
+      // What no index can be becomes -1, before and after the index of lane 0 is taken off.
+      const ValueId low = choose(b.apply(Op::Lt, DType::Bool, {number(-1), wanted}), wanted);
+      const ValueId near =
+          choose(b.apply(Op::Lt, DType::Bool, {low, number(std::int64_t(INT32_MAX) + 1)}), low);
+      const ValueId left = b.apply(
+          Op::Add, DType::I32, {b.cast(near, DType::I32), b.index(Expr(0) - first, DType::I32, 1)});
+      return b.apply(Op::Eq, DType::Bool,
+                     {b.splat(left, point.lanes), b.index(lane, DType::I32, point.lanes)});
+    }
+    return -1;
+  }
+
   Value get(int i) {
     if (made[i].id >= 0)
       return made[i];
@@ -256,6 +291,10 @@ struct Emitter::Body {
       made[i] = e.widen(e.index_value(at_point(v.index, stage, point, {}), v.dtype, point.lanes));
       break;
     case BodyValue::Kind::Apply: {
+      if (auto held = is_at(v); held >= 0) {
+        made[i] = {held, DType::Bool};
+        break;
+      }
       std::vector<Value> args;
       for (int a : v.args)
         args.push_back(get(a));

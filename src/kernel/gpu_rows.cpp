@@ -47,14 +47,75 @@ struct RowFacts {
       }
   }
 
-  /// Vectors of `lanes` in a row.
-  Expr vectors(const Region& region, int lanes) const {
+  /// Vectors of `lanes` in a row; those of a shifted row begin where memory is aligned, up to a
+  /// vector before it does.
+  Expr vectors(const Region& region, int lanes, bool shifted = false) const {
     Expr n(1);
-    for (int a : passes.reduced)
-      n = n * (a == inner ? ceildiv(region.axes[a].extent, Expr(lanes)) : region.axes[a].extent);
+    for (int a : passes.reduced) {
+      const Expr& extent = region.axes[a].extent;
+      n = n *
+          (a == inner ? ceildiv(shifted ? extent + Expr(lanes - 1) : extent, Expr(lanes)) : extent);
+    }
     return n;
   }
 };
+
+/// Where a row that is read or written along the vectors begins in memory, over the region's axes;
+/// nothing when that is the same for all rows or for an access that does not go along them.
+std::optional<Expr> row_start(const Region& region, const RowFacts& f, const Expr& offset,
+                              const std::vector<int>& axes) {
+  bool by_row = false;
+  const Expr start = substitute(offset, [&](const Expr& v) -> std::optional<Expr> {
+    if (!v.is_axis())
+      return std::nullopt;
+    const int a = axes[v.axis_number()];
+    by_row = by_row || contains(f.passes.parallel, a);
+    return a == f.inner ? Expr(0) : Expr::axis(a, region.axes[a].extent);
+  });
+  return by_row ? std::optional(start) : std::nullopt;
+}
+
+/// Lanes of vectors that lie aligned in memory although rows begin anywhere: they are shifted
+/// against the row by as much, and have lanes outside of it at its ends. 1 when the accesses along
+/// the rows do not begin alike, or there is no such need.
+struct Shifted {
+  int lanes = 1;
+  Expr start = Expr(0); ///< of a row, over the region's axes
+};
+Shifted shifted_rows(const Region& region, const RowFacts& f, const Target& target) {
+  Shifted s;
+  if (f.passes.reduced.size() != 1 || f.argmax || f.passes.parallel.empty() ||
+      !region.axes[f.inner].extent.is_constant())
+    return s;
+  std::vector<Expr> starts;
+  std::int64_t narrowest = 4;
+  auto access = [&](const Expr& offset, const std::vector<int>& axes, DType dtype) {
+    if (auto start = row_start(region, f, offset, axes)) {
+      starts.push_back(*start);
+      narrowest = std::min<std::int64_t>(narrowest, std::int64_t(size_of(dtype)));
+    }
+  };
+  for (const Stage& stage : region.stages)
+    for (const Load& load : stage.loads)
+      if (load.source == Source::Operand && load.indirect.empty() &&
+          region.operands[load.number].role == Role::Tensor &&
+          stride_of(region, stage, load, f.inner) == 1)
+        access(offset_of(region, load), stage.axes, region.operands[load.number].dtype);
+  for (const Output& out : region.outputs)
+    if (stride_of(region, out, f.inner) == 1)
+      access(offset_of(out), result_axes(region.stages[out.stage]), out.dtype);
+  if (starts.empty() || narrowest < 2)
+    return s;
+  const int lanes = int(target.vector_bytes / narrowest);
+  if (2 * gpu_lanes(region, f.inner, target.vector_bytes) >= lanes) // half as wide is good enough
+    return s;
+  for (const Expr& start : starts)
+    if ((start - starts[0]).divisor() % lanes != 0)
+      return s;
+  if (region.axes[f.inner].extent.value() < 8 * lanes)
+    return s;
+  return {lanes, starts[0]};
+}
 
 struct RowLoad {
   const Stage* stage;
@@ -96,11 +157,16 @@ public:
         group_(int(schedule.knob("group", threads_))), t_(thread_variable(threads_)) {
     std::int64_t bytes = schedule.vector_bytes ? schedule.vector_bytes : target.vector_bytes;
     lanes_ = gpu_lanes(region, f_.inner, bytes);
+    if (schedule.knob("shift", 0) != 0) {
+      shifted_ = shifted_rows(region, facts, target);
+      lanes_ = shifted_.lanes;
+    }
     arithmetic_ = arithmetic_of(target);
     e_.load_policy = schedule.load_policy;
     keep_ = Keep(schedule.knob("keep", kRegisters));
     run_ = schedule.knob("run", 0);
-    vectors_ = f_.vectors(region, lanes_);
+    roll_ = keep_ == kShared ? schedule.knob("roll", 0) : 0;
+    vectors_ = f_.vectors(region, lanes_, shifted_.lanes > 1);
     pieces_ = schedule.split_reduce;
     mine_ = group_ == threads_ ? t_ : floormod(t_, Expr(group_));
     for (int a : p_.parallel)
@@ -191,6 +257,12 @@ private:
       s.point.at[order_[i]] = at[i];
     Expr& inner = s.point.at[f_.inner];
     inner = inner * Expr(lanes_) + (lanes_ > 1 ? lane_variable(lanes_) : Expr(0));
+    if (shifted_.lanes > 1) {
+      const Expr start = substitute(shifted_.start, [&](const Expr& v) -> std::optional<Expr> {
+        return v.is_axis() ? std::optional(row.at[v.axis_number()]) : std::nullopt;
+      });
+      inner = inner - floormod(start, Expr(lanes_));
+    }
     s.own.push_back({vector, Expr(0), end});
     s.own.push_back({inner, Expr(0), r_.axes[f_.inner].extent});
     std::erase_if(s.own, [](const Guard& g) {
@@ -214,7 +286,7 @@ private:
       if (pass > 0 && keep_ == kShared)
         for (int memory : stash_memory_)
           b_.forget_loads(memory);
-      finish(pass, row, run_pass(pass, row, Expr(0), vectors_));
+      finish(pass, row, run_pass(pass, row));
     }
     point_outputs(row);
   }
@@ -249,7 +321,7 @@ private:
       const Point first = first_lane(spot(p, vector, vectors_).point);
       for (std::size_t i = 0; i < stash_.size(); ++i)
         if (auto offset = element_at(r_, *stash_[i].stage, *stash_[i].load, first))
-          b_.copy_async(stash_memory_[i], stash_place(slot, turn),
+          b_.copy_async(stash_memory_[i], stash_place(slot, Expr(turn)),
                         e_.operand_buffer(stash_[i].load->number), *offset, lanes_,
                         {{vector, Expr(0), vectors_}}); // whole vectors: lanes divide the row
     }
@@ -262,40 +334,78 @@ private:
     return p;
   }
 
-  /// One pass over vectors [begin, end) of the row. Gives the states of this thread.
-  Running run_pass(int pass, const Point& row, const Expr& begin, const Expr& end) {
-    if (keep_ == kNowhere)
-      return rolled_pass(pass, row, begin, end);
-    const std::int64_t turns = ceildiv(end - begin, Expr(group_)).value();
+  /// One pass over the row. Gives the states of this thread.
+  Running run_pass(int pass, const Point& row) {
+    if (keep_ == kNowhere) {
+      Running states = start(pass);
+      if (shifted_.lanes == 1)
+        return rolled_pass(pass, row, Expr(0), vectors_, std::move(states));
+      // The first vector and the last two may reach beyond the row; others need no tests.
+      const RunningVariables running(b_, states);
+      b_.when({{mine_, Expr(0), Expr(3)}}, [&] {
+        Running next = running.read();
+        step(pass, edges(row), next);
+        running.write(next);
+      });
+      return rolled_pass(pass, row, Expr(1), vectors_ - Expr(2), running.read());
+    }
+    if (roll_ > 0 && (pass > 0 || run_ > 0))
+      return rolled_pass(pass, row, Expr(0), vectors_, start(pass));
     Running states = start(pass);
-    std::vector<Spot> spots;
-    for (std::int64_t j = 0; j < turns; ++j)
-      spots.push_back(spot(row, begin + Expr(j * group_) + mine_, end));
-    if (keep_ == kShared || run_ > 0)
-      for (std::size_t j = 0; j < spots.size(); ++j)
-        stash(pass, spots[j], std::int64_t(j));
-    constexpr std::size_t kBatch = 4; // of points whose outputs are stored together
-    for (std::size_t j = 0; j < spots.size(); j += kBatch)
-      step(pass, std::span(spots).subspan(j, std::min(kBatch, spots.size() - j)), states);
+    straight(pass, row, Expr(0), vectors_, 0, turns(), states);
     return states;
   }
 
-  Running rolled_pass(int pass, const Point& row, const Expr& begin, const Expr& end) {
-    const int copies = int(schedule_.knob("copies", 4));
-    const RunningVariables running(b_, start(pass));
+  /// Of a shifted row, the vector at its ends for each of the first three threads.
+  std::vector<Spot> edges(const Point& row) const {
+    const Expr number = min(mine_, Expr(2));
+    // 0, V - 2, V - 1 are 0 + (V - 2) min(number, 1) + max(number - 1, 0).
+    const Expr vector =
+        (vectors_ - Expr(2)) * min(number, Expr(1)) + max(number - Expr(1), Expr(0));
+    return {spot(row, vector, vectors_)};
+  }
+
+  /// Turns [from, to) of the thread over vectors [begin, end), one after the other in the code.
+  void straight(int pass, const Point& row, const Expr& begin, const Expr& end, std::int64_t from,
+                std::int64_t to, Running& states) {
+    std::vector<Spot> spots;
+    for (std::int64_t j = from; j < to; ++j) {
+      spots.push_back(spot(row, begin + Expr(j * group_) + mine_, end));
+      if (keep_ == kShared || run_ > 0)
+        stash(pass, spots.back(), Expr(j));
+    }
+    constexpr std::size_t kBatch = 4; // of points whose outputs are stored together
+    for (std::size_t j = 0; j < spots.size(); j += kBatch)
+      step(pass, std::span(spots).subspan(j, std::min(kBatch, spots.size() - j)), states);
+  }
+
+  /// Turns in a loop, several at a time. Where their number is known, those that may leave the
+  /// range stand behind it, so that the others need no tests.
+  Running rolled_pass(int pass, const Point& row, const Expr& begin, const Expr& end,
+                      Running states) {
+    const int copies = int(roll_ > 0 ? roll_ : schedule_.knob("copies", 4));
     const std::int64_t span = std::int64_t(group_) * copies;
-    Expr turns = ceildiv(end - begin, Expr(span));
-    b_.loop(Expr(0), turns, Expr(1), ceildiv(vectors_, Expr(span)), Bind::Serial,
-            [&](const Expr& turn) {
-              std::vector<Spot> spots;
-              for (int c = 0; c < copies; ++c)
-                spots.push_back(spot(
-                    row, begin + turn * Expr(span) + Expr(std::int64_t(c) * group_) + mine_, end));
-              Running states = running.read();
-              step(pass, spots, states);
-              running.write(states);
-            });
-    return running.read();
+    const auto count = (end - begin).constant();
+    const Expr whole = count ? Expr(*count / span) : ceildiv(end - begin, Expr(span));
+    const Expr most = count ? whole : ceildiv(vectors_, Expr(span));
+    const RunningVariables running(b_, states);
+    b_.loop(Expr(0), whole, Expr(1), max(most, Expr(1)), Bind::Serial, [&](const Expr& turn) {
+      std::vector<Spot> spots;
+      for (int c = 0; c < copies; ++c) {
+        spots.push_back(
+            spot(row, begin + turn * Expr(span) + Expr(std::int64_t(c) * group_) + mine_, end));
+        if (roll_ > 0)
+          stash(pass, spots.back(), turn * Expr(copies) + Expr(c));
+      }
+      Running next = running.read();
+      step(pass, spots, next);
+      running.write(next);
+    });
+    states = running.read();
+    if (count)
+      straight(pass, row, begin, end, *count / span * copies, (*count + group_ - 1) / group_,
+               states);
+    return states;
   }
 
   Running start(int pass) {
@@ -350,11 +460,11 @@ private:
   /// Of a thread along a row.
   std::int64_t turns() const { return ceildiv(vectors_, Expr(group_)).value(); }
 
-  Expr stash_place(const Expr& slot, std::int64_t turn) const {
-    return (slot * Expr(turns() * threads_) + Expr(turn * threads_) + t_) * Expr(lanes_);
+  Expr stash_place(const Expr& slot, const Expr& turn) const {
+    return (slot * Expr(turns() * threads_) + turn * Expr(threads_) + t_) * Expr(lanes_);
   }
 
-  void stash(int pass, const Spot& s, std::int64_t turn) {
+  void stash(int pass, const Spot& s, const Expr& turn) {
     for (std::size_t i = 0; i < stash_.size(); ++i) {
       const RowLoad& kept = stash_[i];
       auto offset = element_at(r_, *kept.stage, *kept.load, s.point);
@@ -420,15 +530,11 @@ private:
     // The number of turns is that of a whole piece in every block, so that it is known here.
     const int copies = int(schedule_.knob("copies", 4));
     const std::int64_t span = std::int64_t(group_) * copies;
-    if (each <= span)
-      return straight(row, begin, end, (each + group_ - 1) / group_);
-    return rolled_pass(0, row, begin, end);
-  }
-
-  Running straight(const Point& row, const Expr& begin, const Expr& end, std::int64_t turns) {
     Running states = start(0);
+    if (each > span)
+      return rolled_pass(0, row, begin, end, std::move(states));
     std::vector<Spot> spots;
-    for (std::int64_t j = 0; j < turns; ++j)
+    for (std::int64_t j = 0; j * group_ < each; ++j)
       spots.push_back(spot(row, begin + Expr(j * group_) + mine_, end));
     step(0, spots, states);
     return states;
@@ -447,6 +553,9 @@ private:
   Arithmetic arithmetic_;
   Keep keep_ = kRegisters;
   std::int64_t pieces_ = 1;
+  Shifted shifted_;
+  std::int64_t roll_ =
+      0; ///< turns of a pass over what is kept in shared memory that a loop does at a time
   std::int64_t run_ = 0; ///< rows that a block does one after the other, fetching ahead
   Expr slot_ = Expr(0);  ///< half of the stash that holds the row
   Expr vectors_, rows_;
@@ -467,10 +576,12 @@ std::int64_t kept_elements(std::int64_t threads, const Target& target) {
 }
 constexpr std::int64_t kMostUnrolled = 512; ///< elements of a thread's code without loops
 constexpr std::int64_t kLongRow = 32 << 10; ///< bytes
+/// Turns of a row in shared memory that are one after the other in the code; more are a loop.
+constexpr std::int64_t kLongTurns = 4;
 
 constexpr Knob kKnobs[] = {
-    {"threads", 32, 1024, 32}, {"group", 1, 1024}, {"keep", 0, 2}, {"run", 0, 64},
-    {"resident", 0, 1},        {"copies", 1, 16}};
+    {"threads", 32, 1024, 32}, {"group", 1, 1024}, {"keep", 0, 2},  {"run", 0, 64},
+    {"resident", 0, 1},        {"copies", 1, 16},  {"roll", 0, 16}, {"shift", 0, 1}};
 
 class GpuRowsGenerator : public Generator {
 public:
@@ -492,7 +603,8 @@ public:
     // What every row reads (weights) stays in the registers of blocks that do many rows.
     const bool weights = known && reads_weights(region, f);
     auto add = [&](std::int64_t threads, std::int64_t group, std::int64_t keep, WorkOrder order,
-                   std::int64_t pieces, bool resident = false, std::int64_t run = 0) {
+                   std::int64_t pieces, bool resident = false, std::int64_t run = 0,
+                   std::int64_t roll = 0) {
       Schedule s;
       s.generator = name();
       s.knobs["threads"] = threads;
@@ -502,6 +614,8 @@ public:
         s.knobs["resident"] = 1;
       if (run > 0)
         s.knobs["run"] = run;
+      if (roll > 0)
+        s.knobs["roll"] = roll;
       s.order = order;
       s.split_reduce = pieces;
       s.store_policy = policy;
@@ -512,6 +626,15 @@ public:
       const std::int64_t wanted = (vectors + each - 1) / each;
       return std::clamp<std::int64_t>((wanted + 31) / 32 * 32, 32, 1024);
     };
+    // Rows that begin anywhere, by aligned vectors.
+    if (const Shifted shifted = shifted_rows(region, f, target); shifted.lanes > 1)
+      for (std::int64_t threads : {512, 1024, 256}) {
+        if (threads > 256 && vectors < 2 * threads * shifted.lanes)
+          continue;
+        add(threads, threads, kNowhere, WorkOrder::Fixed, 1);
+        out.back().knobs["shift"] = 1;
+        out.back().knobs["copies"] = 2;
+      }
     // Few rows and much to sum: several blocks a row.
     const bool splits = f.passes.count == 1 && f.passes.outputs[0].empty() && known &&
                         points_of(region, f.passes.parallel).is_constant();
@@ -523,8 +646,12 @@ public:
       }
     // A block that has a multiprocessor to itself would leave the memory idle while it computes.
     if (known && row_bytes >= kLongRow && f.passes.count > 1)
-      for (std::int64_t threads : {512, 1024, 256}) {
-        const std::int64_t elements = (vectors + threads - 1) / threads * lanes; // of a thread
+      for (std::int64_t most : {512, 1024, 256}) {
+        // So many threads that the last turn has something to do for all of them.
+        const std::int64_t turns = (vectors + most - 1) / most,
+                           share = (vectors + turns - 1) / turns;
+        const std::int64_t threads = (share + 31) / 32 * 32;
+        const std::int64_t elements = turns * lanes; // of a thread
         const std::int64_t blocks =
             std::clamp<std::int64_t>(target.shared_bytes / (2 * row_bytes + 2048), 1,
                                      std::max<std::int64_t>(target.threads / threads, 1));
@@ -533,7 +660,9 @@ public:
           continue;
         const bool fits = elements <= kept_elements(threads, target);
         for (std::int64_t keep : {fits ? kRegisters : kShared, fits ? kShared : kRegisters})
-          add(threads, threads, keep, WorkOrder::Fixed, 1, false, run);
+          for (std::int64_t roll : {kLongTurns, std::int64_t(0)})
+            if (roll == 0 || (keep == kShared && turns > kLongTurns))
+              add(threads, threads, keep, WorkOrder::Fixed, 1, false, run, roll);
       }
     for (std::int64_t each : {4, 2, 8, 1}) {
       const std::int64_t per_thread =
@@ -598,6 +727,12 @@ public:
     const int lanes = gpu_lanes(
         region, f.inner, schedule.vector_bytes ? schedule.vector_bytes : target.vector_bytes);
     const Expr vectors = f.vectors(region, lanes);
+    if (schedule.knob("shift", 0) != 0) {
+      if (shifted_rows(region, f, target).lanes == 1)
+        return {false, {}, "rows begin where memory is aligned, or do not begin alike"};
+      if (schedule.knob("keep", kRegisters) != kNowhere || group < 3 || schedule.split_reduce > 1)
+        return {false, {}, "shifted rows are done whole and kept nowhere"};
+    }
     if (schedule.knob("keep", kRegisters) != kNowhere) {
       if (!vectors.is_constant())
         return {false, {}, "a row of unknown length is kept nowhere"};

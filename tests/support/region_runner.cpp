@@ -35,6 +35,16 @@ private:
 
 } // namespace
 
+std::vector<kernel::Region> regions_of(const ir::Graph& graph, const kernel::Target& target) {
+  const ir::Graph g = compiler::prepare(ir::without_dead_code(graph));
+  const compiler::GraphFacts facts(g);
+  std::vector<kernel::Region> regions;
+  for (auto& built :
+       compiler::build_regions(facts, compiler::partition_greedily(facts, true), target))
+    regions.push_back(std::move(built.region));
+  return regions;
+}
+
 std::vector<RegionCase> region_cases(const ir::Graph& graph, std::span<const HostArray> inputs,
                                      bool fuse, bool keep_all) {
   const ir::Graph g = compiler::prepare(ir::without_dead_code(graph));

@@ -14,6 +14,9 @@
 
 namespace egret::testing {
 
+/// The regions into which the greedy partitioner takes the graph apart, for a target.
+std::vector<kernel::Region> regions_of(const ir::Graph& graph, const kernel::Target& target);
+
 struct RegionCase {
   kernel::Region region;
   std::vector<backend::reference::HostArray> operands; ///< by operand; of rank 0 when by value

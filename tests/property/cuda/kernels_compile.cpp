@@ -2,6 +2,7 @@
 // spills. NVRTC needs no GPU; where it is not installed there is nothing to test.
 #include "backend/cuda/nvrtc.h"
 #include "backend/cuda/render.h"
+#include "backend/cuda/target.h"
 #include "support/region_forms.h"
 #include "support/region_runner.h"
 
@@ -57,6 +58,38 @@ TEST_P(CudaForms, TextCompilesWithoutSpills) {
 
 INSTANTIATE_TEST_SUITE_P(All, CudaForms, ::testing::ValuesIn(testing::region_forms()),
                          [](const auto& info) { return std::string(info.param.name); });
+
+/// Logits in bf16 to the gradient of their cross-entropy: rows of 100 KB, aligned or not.
+TEST(CudaRows, LongRowsCompileWithoutSpills) {
+  auto compiler = nvrtc();
+  if (!compiler)
+    GTEST_SKIP() << "NVRTC is not installed";
+  const kernel::Target target = backend::cuda::known_target(90);
+  for (std::int64_t columns : {50304, 50257}) {
+    ir::Graph g;
+    const Shape shape{8192, columns};
+    auto along = [&](ir::NodeId r) { return g.expand(g.reshape(r, {8192, 1}), shape); };
+    const ir::NodeId x = g.cast(g.input("x", DType::BF16, shape), DType::F32);
+    const ir::NodeId label = along(g.input("label", DType::I64, {8192}));
+    const ir::NodeId place = g.expand(g.reshape(g.iota(columns), {1, columns}), shape);
+    const ir::NodeId minus = g.broadcast(g.constant(DType::F32, -1.0), shape);
+    const ir::NodeId top = along(g.reduce(Op::ReduceMax, x, {1}));
+    const ir::NodeId e = g.unary(Op::Exp, g.binary(Op::Add, x, g.binary(Op::Mul, top, minus)));
+    const ir::NodeId p = g.binary(Op::Div, e, along(g.reduce(Op::ReduceSum, e, {1})));
+    const ir::NodeId hot = g.cast(g.binary(Op::Eq, label, place), DType::F32);
+    g.outputs = {g.cast(g.binary(Op::Add, p, g.binary(Op::Mul, hot, minus)), DType::BF16)};
+    const auto regions = testing::regions_of(g, target);
+    ASSERT_EQ(regions.size(), 1u);
+    const auto chosen = kernel::lower_greedily(regions[0], target);
+    EXPECT_EQ(chosen.schedule.generator, "gpu_rows");
+    EXPECT_EQ(chosen.schedule.knob("shift", 0), columns % 8 == 0 ? 0 : 1);
+    const auto cubin =
+        compiler->compile(render_cuda(chosen.program, backend::cuda::cuda_target(target)),
+                          compiler->architecture_for(90, true), {}, "rows");
+    for (const auto& k : cubin.kernels)
+      EXPECT_EQ(k.spill_stores, 0) << to_string(chosen.schedule);
+  }
+}
 
 } // namespace
 } // namespace egret

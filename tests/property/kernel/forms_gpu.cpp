@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 namespace egret {
 namespace {
 
@@ -84,6 +86,69 @@ TEST(GpuRows, FetchedAheadAgreeWithTheReference) {
               ASSERT_TRUE(wrong.empty()) << wrong;
             }
       }
+}
+
+TEST(GpuRows, TurnsInALoopAgreeWithTheReference) {
+  const kernel::Target target = testing::test_gpu();
+  for (std::int64_t run : {0, 2})
+    for (std::int64_t roll : {1, 2, 3})
+      for (std::int64_t columns : {256, 1032, 1280}) {
+        const ir::Graph g = exponentials(DType::BF16, 5, columns);
+        kernel::Schedule s = ahead(32, 1, run);
+        s.knobs["roll"] = roll;
+        for (const auto& c : testing::region_cases(g, testing::inputs_of(g, 5, roll == 2)))
+          ASSERT_EQ(testing::check_schedule(testing::aligned_for(c, target), rows_generator(), s,
+                                            target, {.workers = 2}, true),
+                    "");
+      }
+}
+
+TEST(GpuRows, ShiftedRowsAgreeWithTheReference) {
+  const kernel::Target target = testing::test_gpu();
+  for (DType type : {DType::F32, DType::BF16})
+    for (std::int64_t columns : {67, 129, 258, 1021})
+      for (std::int64_t threads : {32, 96})
+        for (bool special : {false, true}) {
+          const ir::Graph g = exponentials(type, 9, columns);
+          kernel::Schedule s;
+          s.generator = "gpu_rows";
+          s.knobs = {
+              {"threads", threads}, {"group", threads}, {"keep", 2}, {"shift", 1}, {"copies", 2}};
+          for (const auto& c : testing::region_cases(g, testing::inputs_of(g, 5, special))) {
+            const auto aligned = testing::aligned_for(c, target);
+            const auto lowered = rows_generator().lower(aligned.region, s, target);
+            if (columns % 2 == 0 && type == DType::F32) {
+              EXPECT_EQ(lowered.reason,
+                        "rows begin where memory is aligned, or do not begin alike");
+              continue;
+            }
+            ASSERT_TRUE(lowered.ok) << lowered.reason;
+            ASSERT_EQ(
+                testing::check_schedule(aligned, rows_generator(), s, target, {.workers = 2}, true),
+                "");
+          }
+        }
+}
+
+/// The sum of what rows hold at their labels, of which several are no place of a row.
+TEST(GpuRows, LabelsBeyondTheRowAreNowhere) {
+  for (std::int64_t columns : {24, 37, 520}) {
+    ir::Graph g;
+    const Shape shape{6, columns};
+    const ir::NodeId x = g.input("x", DType::F32, shape), label = g.input("label", DType::I64, {6});
+    const ir::NodeId hot = g.binary(Op::Eq, g.expand(g.reshape(label, {6, 1}), shape),
+                                    g.expand(g.reshape(g.iota(columns), {1, columns}), shape));
+    g.outputs = {g.reduce(Op::ReduceSum, g.binary(Op::Mul, x, g.cast(hot, DType::F32)), {1})};
+    auto inputs = testing::inputs_of(g, 3, false);
+    const std::int64_t labels[] = {
+        3, -1, (std::int64_t(1) << 32) + 3, columns - 1, std::int64_t(INT32_MIN) * 4 + 2, columns};
+    std::memcpy(inputs.at(1).bytes.data(), labels, sizeof labels);
+    for (const auto& c : testing::region_cases(g, inputs)) {
+      EXPECT_EQ(testing::check_generators(c, testing::test_gpu()), "");
+      for (const kernel::Target& target : testing::test_targets())
+        EXPECT_EQ(testing::check_generators(c, target), "");
+    }
+  }
 }
 
 TEST(GpuRows, WhatCannotBeFetchedAheadIsRefused) {
