@@ -19,11 +19,14 @@
 namespace egret {
 
 struct CompileOptions {
-  std::string name = "compiled function"; ///< in errors, reports and debug output
-  bool fuse = true;                       ///< false: one kernel an operation
-  std::size_t limit = 64;                 ///< traces kept; the least recently used one leaves
-  std::optional<Effort> effort = {};      ///< empty: what set_effort() says at each call
+  std::string name = "compiled function";    ///< in errors, reports and debug output
+  bool fuse = true;                          ///< false: one kernel an operation
+  std::size_t limit = 64;                    ///< traces kept; the least recently used one leaves
+  std::optional<Effort> effort = {};         ///< empty: what set_effort() says at each call
   std::optional<double> budget_seconds = {}; ///< of the search of one trace; likewise
+  /// Rules that may rewrite it beside exact ones, with any effort above None; empty: what
+  /// allow_rules() says at each call.
+  std::optional<RuleTags> allow = {};
 };
 
 namespace detail {

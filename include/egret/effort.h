@@ -1,6 +1,8 @@
 // How much work the compiler puts into a program before it runs.
 #pragma once
 
+#include "egret/rule_tags.h"
+
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -34,6 +36,18 @@ double budget_seconds();
 /// same program always gets the same plan. At the start as EGRET_FROZEN says: 0 or 1.
 void set_frozen(bool frozen);
 bool frozen();
+
+/// Rules with these tags may rewrite what is compiled from now on with any effort above None; exact
+/// ones always may. At the start those that EGRET_ALLOW names, separated by commas, or none beside
+/// the exact ones. Those that are inference-only are for programs without gradients.
+void allow_rules(RuleTags tags);
+RuleTags allowed_rules();
+
+/// Paranoid: the results of every run are compared with the reference's, each element within the
+/// tolerance of its dtype, and WrongResult (paranoid.h) is thrown where one differs. For finding
+/// faults: it takes thousands of times as long. At the start as EGRET_PARANOID says: 0 or 1.
+void set_paranoid(bool paranoid);
+bool paranoid();
 
 /// How far a search is.
 struct SearchProgress {

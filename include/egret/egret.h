@@ -15,6 +15,7 @@
 #include "egret/models.h"
 #include "egret/nn.h"
 #include "egret/optim.h"
+#include "egret/paranoid.h"
 #include "egret/random.h"
 #include "egret/tensor.h"
 #include "egret/tree.h"

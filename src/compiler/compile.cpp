@@ -54,8 +54,10 @@ ir::Graph normalized(const ir::Graph& graph) {
 ir::Graph rewritten(const ir::Graph& graph, const Options& options, StageClock& stage,
                     CompileReport& report) {
   const ir::Graph simple = stage("simplify", [&] { return passes::normalize()(graph); });
+  saturate::SaturateOptions rules = options.rules;
+  rules.allowed.add(options.allow.value_or(RuleTags{}));
   saturate::Saturated saturated =
-      stage("saturate", [&] { return saturate::Saturated(simple, options.rules); });
+      stage("saturate", [&] { return saturate::Saturated(simple, rules); });
   ir::Graph best = stage("extract", [&] { return std::move(saturated.extract().at(0)); });
   report.saturation = saturated.report();
   report.ops_before_rules = simple.size();
@@ -99,11 +101,14 @@ Proposed propose(const std::vector<BuiltRegion>& regions, const Options& options
   std::vector<kernel::Chosen> chosen = choose(wanted, options, target, report);
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     kernel::Chosen& c = chosen[i];
-    c.program.name = wanted[i].region->name;
+    kernel::Region region = *wanted[i].region;
+    if (options.alter)
+      options.alter(region, c);
+    c.program.name = region.name;
     kernel::verify(c.program);
     const std::uint64_t hash = kernel::hash_of(c.program);
     proposed.entries.push_back(
-        {*wanted[i].region, std::move(c.schedule), std::move(c.program), hash});
+        {std::move(region), std::move(c.schedule), std::move(c.program), hash});
   }
   return proposed;
 }
@@ -197,15 +202,19 @@ Compiled compile_graph(const ir::Graph& graph, const Options& options, backend::
   });
   Proposed proposed =
       stage("propose", [&] { return propose(regions, options, device.target(), report.search); });
+  std::vector<int> order; // of the kernels
   result.plan = stage("plan", [&] {
     std::vector<PlannedKernel> kernels;
     for (std::size_t i = 0; i < regions.size(); ++i)
       kernels.push_back({regions[i], proposed.entry_of[i]});
     kernel::Plan plan =
-        build_plan(report.graph, kernels, std::move(proposed.entries), options.outputs);
+        build_plan(report.graph, kernels, std::move(proposed.entries), options.outputs, order);
     kernel::verify(plan);
     return plan;
   });
+  for (const int k : order)
+    result.launches.push_back({regions[static_cast<std::size_t>(k)].operands,
+                               regions[static_cast<std::size_t>(k)].outputs});
   Built built = stage("compile", [&] { return compile_kernels(result.plan, device, cache); });
   result.artifacts = std::move(built.artifacts);
 

@@ -6,6 +6,7 @@
 #include "compiler/search/report.h"
 #include "egret/effort.h"
 #include "egret/ir.h"
+#include "kernel/generator.h"
 #include "kernel/plan.h"
 #include "saturate/options.h"
 
@@ -32,10 +33,14 @@ struct Options {
   int workers = 0;                 ///< 0: all of the device's
   std::optional<Effort> effort;    ///< empty: the runtime's; None where there is no runtime
   saturate::SaturateOptions rules; ///< that rewrite the graph first, with any effort above None
+  std::optional<RuleTags> allow;   ///< beside rules.allowed; empty: what the runtime allows
   std::optional<double> budget_seconds; ///< of a search; empty: the runtime's
   Tuner* tuner = nullptr; ///< who searches; without one the greedy schedules are taken
   bool frozen = false;    ///< what is remembered is used, and nothing is measured
   std::function<bool(const SearchProgress&)> progress; ///< of a search; false ends it
+  bool paranoid = false; ///< the runtime compares the results of every run with the reference's
+  /// Changes a region and what was chosen for it before it is compiled: to plant faults in tests.
+  std::function<void(kernel::Region&, kernel::Chosen&)> alter;
 };
 
 /// What the compiler did, for explain(), reports and tests.
@@ -87,8 +92,14 @@ private:
   std::unique_ptr<Impl> impl_;
 };
 
+/// The values of CompileReport::graph that a launch reads and writes.
+struct LaunchValues {
+  std::vector<ir::NodeId> operands, outputs; ///< by operand and output of the region
+};
+
 struct Compiled {
   kernel::Plan plan;
+  std::vector<LaunchValues> launches; ///< by launch of the plan, in order
   std::vector<std::shared_ptr<const backend::Artifact>> artifacts; ///< by Plan::kernels
   CompileReport report;
 };

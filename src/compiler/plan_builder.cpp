@@ -55,7 +55,7 @@ public:
     plan_.kernels = std::move(entries);
   }
 
-  Plan run() {
+  Plan run(std::vector<int>& order) {
     find_writers();
     link_kernels();
     order_kernels();
@@ -66,6 +66,7 @@ public:
     make_dims();
     close_lives();
     place_slots(plan_, same_as_);
+    order = std::move(order_);
     return std::move(plan_);
   }
 
@@ -385,10 +386,11 @@ void declare_states_in_place(const ir::Graph& graph, std::vector<BuiltRegion>& r
 }
 
 Plan build_plan(const ir::Graph& graph, const std::vector<PlannedKernel>& kernels,
-                std::vector<kernel::KernelEntry> entries, const std::vector<OutputSpec>& outputs) {
+                std::vector<kernel::KernelEntry> entries, const std::vector<OutputSpec>& outputs,
+                std::vector<int>& order) {
   ensure(outputs.empty() || outputs.size() == graph.outputs.size(),
          "plan: {} output specs for {} outputs", outputs.size(), graph.outputs.size());
-  return PlanBuilder(graph, kernels, std::move(entries), outputs).run();
+  return PlanBuilder(graph, kernels, std::move(entries), outputs).run(order);
 }
 
 } // namespace egret::compiler

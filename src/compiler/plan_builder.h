@@ -20,10 +20,10 @@ void declare_states_in_place(const ir::Graph& graph, std::vector<BuiltRegion>& r
                              const std::vector<OutputSpec>& outputs);
 
 /// `graph` is the prepared graph, `kernels` are in an order that respects reads, `outputs` tell
-/// what becomes of each graph output.
+/// what becomes of each graph output. `order` becomes the order in which they are launched.
 kernel::Plan build_plan(const ir::Graph& graph, const std::vector<PlannedKernel>& kernels,
                         std::vector<kernel::KernelEntry> entries,
-                        const std::vector<OutputSpec>& outputs);
+                        const std::vector<OutputSpec>& outputs, std::vector<int>& order);
 
 /// Gives every arena slot an offset such that slots that live at the same time do not overlap;
 /// `same_as[i]` >= 0 puts slot i where that slot is. Fills arena_bytes and liveness_bound_bytes.

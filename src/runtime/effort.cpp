@@ -20,6 +20,22 @@ void set_frozen(bool frozen) {
   runtime::Runtime::instance().set_frozen(frozen);
 }
 
+void allow_rules(RuleTags tags) {
+  runtime::Runtime::instance().allow_rules(tags);
+}
+
+RuleTags allowed_rules() {
+  return runtime::Runtime::instance().allowed_rules();
+}
+
+void set_paranoid(bool paranoid) {
+  runtime::Runtime::instance().set_paranoid(paranoid);
+}
+
+bool paranoid() {
+  return runtime::Runtime::instance().paranoid();
+}
+
 bool frozen() {
   return runtime::Runtime::instance().frozen();
 }

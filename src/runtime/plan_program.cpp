@@ -36,6 +36,7 @@ public:
 
   std::vector<StoragePtr> run(std::span<const RunInput> inputs) const override;
   const compiler::CompileReport& report() const override { return compiled_.report; }
+  std::string plan() const override { return kernel::print(compiled_.plan); }
   std::string loops() const override;
   std::string code() const override;
 

@@ -28,6 +28,7 @@ public:
   /// replaces an input in place (OutputSpec), that input's storage is written and given back.
   virtual std::vector<StoragePtr> run(std::span<const RunInput> inputs) const = 0;
   virtual const compiler::CompileReport& report() const = 0;
+  virtual std::string plan() const { return {}; }  ///< what runs in which order on which memory
   virtual std::string loops() const { return {}; } ///< loop nests of all kernels, for EGRET_DEBUG=3
   virtual std::string code() const { return {}; }  ///< their generated code, for EGRET_DEBUG=4
 };

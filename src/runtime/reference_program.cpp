@@ -2,6 +2,7 @@
 
 #include "backend/reference/reference.h"
 #include "runtime/count.h"
+#include "runtime/host_arrays.h"
 
 #include <cstring>
 
@@ -20,19 +21,7 @@ public:
   }
 
   std::vector<StoragePtr> run(std::span<const RunInput> inputs) const override {
-    std::vector<HostArray> arrays;
-    for (std::size_t slot = 0; slot < inputs.size(); ++slot) {
-      const ir::Node& node = graph_[graph_.inputs()[slot]];
-      backend::reference::Dims dims;
-      for (const Expr& dim : inputs[slot].shape ? *inputs[slot].shape : node.shape)
-        dims.push_back(dim.value());
-      HostArray array(node.dtype, dims);
-      const void* from = node.attrs.by_value ? static_cast<const void*>(&inputs[slot].bits)
-                                             : inputs[slot].storage->data();
-      if (!array.bytes.empty())
-        std::memcpy(array.bytes.data(), from, array.bytes.size());
-      arrays.push_back(std::move(array));
-    }
+    const std::vector<HostArray> arrays = host_arrays(graph_, inputs);
     std::vector<StoragePtr> outputs;
     const auto values = backend::reference::execute(graph_, arrays);
     for (std::size_t o = 0; o < values.size(); ++o) {

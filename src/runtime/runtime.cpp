@@ -4,6 +4,7 @@
 #include "backend/cpu/cpu_device.h"
 #include "backend/cuda/cuda_device.h"
 #include "compiler/search/tuner.h"
+#include "runtime/checked_program.h"
 #include "runtime/count.h"
 #include "runtime/debug.h"
 #include "runtime/interpreter_device.h"
@@ -40,7 +41,8 @@ struct Place {
 struct EffortSetting {
   Effort effort = Effort::None;
   double budget_seconds = 60;
-  bool frozen = false;
+  bool frozen = false, paranoid = false;
+  RuleTags allowed;
 };
 
 double checked_budget(double seconds, std::string_view who) {
@@ -48,6 +50,15 @@ double checked_budget(double seconds, std::string_view who) {
     fail(ErrorKind::Value, "{}: a budget of {} seconds; it is to be a positive number", who,
          seconds);
   return seconds;
+}
+
+bool flag_of_environment(const char* name) {
+  const char* word = std::getenv(name);
+  if (!word || std::strcmp(word, "0") == 0)
+    return false;
+  if (std::strcmp(word, "1") != 0)
+    fail(ErrorKind::Value, "{}: `{}` is neither 0 nor 1", name, word);
+  return true;
 }
 
 EffortSetting effort_of_environment() {
@@ -61,11 +72,14 @@ EffortSetting effort_of_environment() {
       fail(ErrorKind::Value, "EGRET_BUDGET: `{}` is not a number of seconds", text);
     setting.budget_seconds = checked_budget(seconds, "EGRET_BUDGET");
   }
-  if (const char* word = std::getenv("EGRET_FROZEN")) {
-    setting.frozen = std::strcmp(word, "1") == 0;
-    if (!setting.frozen && std::strcmp(word, "0") != 0)
-      fail(ErrorKind::Value, "EGRET_FROZEN: `{}` is neither 0 nor 1", word);
-  }
+  setting.frozen = flag_of_environment("EGRET_FROZEN");
+  setting.paranoid = flag_of_environment("EGRET_PARANOID");
+  if (const char* text = std::getenv("EGRET_ALLOW"))
+    for (std::string_view rest = text; !rest.empty();) {
+      const std::size_t end = std::min(rest.find(','), rest.size());
+      setting.allowed.add(parse_rule_tag(rest.substr(0, end), "EGRET_ALLOW"));
+      rest.remove_prefix(std::min(end + 1, rest.size()));
+    }
   return setting;
 }
 
@@ -94,6 +108,7 @@ std::uint64_t key_of(const ir::Graph& graph, const compiler::Options& options, P
   key = combine(key, saturate::hash_of(options.rules));
   key = combine(key, std::bit_cast<std::uint64_t>(*options.budget_seconds));
   key = combine(key, options.frozen);
+  key = combine(key, options.paranoid);
   for (const compiler::OutputSpec& output : options.outputs)
     key = combine(key, static_cast<std::uint64_t>(output.state_input));
   return key;
@@ -141,8 +156,10 @@ struct Runtime::Impl {
   std::atomic<std::uint64_t> generation{0};
 
   std::uint64_t number() const {
-    return combine(combine(place.number(), static_cast<std::uint64_t>(effort.effort)),
-                   combine(std::bit_cast<std::uint64_t>(effort.budget_seconds), effort.frozen));
+    return combine(
+        combine(place.number(), static_cast<std::uint64_t>(effort.effort)),
+        combine(combine(std::bit_cast<std::uint64_t>(effort.budget_seconds), effort.frozen),
+                combine(effort.allowed.bits(), effort.paranoid)));
   }
   // Made at first use. The engines of the host share one address space, so memory of any of them
   // serves every other one.
@@ -166,6 +183,17 @@ struct Runtime::Impl {
     DeviceSet& set = devices(place);
     current.store(set.device.get(), std::memory_order_release);
     return set;
+  }
+  void complete(compiler::Options& options, DeviceSet& set) const {
+    options.effort = options.effort.value_or(effort.effort);
+    options.budget_seconds =
+        checked_budget(options.budget_seconds.value_or(effort.budget_seconds), "compile");
+    options.frozen = options.frozen || effort.frozen;
+    options.paranoid = options.paranoid || effort.paranoid;
+    options.allow = options.allow.value_or(effort.allowed);
+    options.rules.allowed.add(*options.allow);
+    options.tuner = set.tuner.get();
+    options.progress = progress;
   }
   void shrink() {
     while (entries.size() > limit) {
@@ -231,15 +259,11 @@ std::shared_ptr<const Program> Runtime::program(const ir::Graph& graph,
     std::lock_guard lock(impl_->mutex);
     place = impl_->place;
     set = &impl_->devices();
-    options.effort = asked.effort.value_or(impl_->effort.effort);
-    options.budget_seconds =
-        checked_budget(asked.budget_seconds.value_or(impl_->effort.budget_seconds), "compile");
-    options.frozen = asked.frozen || impl_->effort.frozen;
-    options.tuner = set->tuner.get();
-    options.progress = impl_->progress;
+    impl_->complete(options, *set);
   }
   const std::uint64_t key = key_of(graph, options, place);
-  {
+  const bool kept = !options.alter; // what tests have planted is theirs alone
+  if (kept) {
     std::lock_guard lock(impl_->mutex);
     if (auto found = impl_->index.find(key); found != impl_->index.end()) {
       impl_->entries.splice(impl_->entries.begin(), impl_->entries, found->second);
@@ -254,6 +278,8 @@ std::shared_ptr<const Program> Runtime::program(const ir::Graph& graph,
       place.engine == Engine::Reference
           ? make_reference_program(graph, options, set->pool)
           : make_plan_program(graph, options, *set->device, set->kernels, set->pool);
+  if (options.paranoid && place.engine != Engine::Reference)
+    program = make_checked_program(std::move(program), graph, options, *set->device);
   count().compiles.add(1);
   const compiler::CompileReport& report = program->report();
   count().kernels_compiled.add(static_cast<std::uint64_t>(report.kernels_compiled));
@@ -272,6 +298,8 @@ std::shared_ptr<const Program> Runtime::program(const ir::Graph& graph,
     write_debug(program->loops());
   if (debug_level() >= 4)
     write_debug(program->code());
+  if (!kept)
+    return program;
   std::lock_guard lock(impl_->mutex);
   if (auto found = impl_->index.find(key); found != impl_->index.end())
     return found->second->program; // another thread was faster
@@ -279,6 +307,11 @@ std::shared_ptr<const Program> Runtime::program(const ir::Graph& graph,
   impl_->index.emplace(key, impl_->entries.begin());
   impl_->shrink();
   return program;
+}
+
+void Runtime::complete(compiler::Options& options) {
+  std::lock_guard lock(impl_->mutex);
+  impl_->complete(options, impl_->devices());
 }
 
 void Runtime::set_plan_limit(std::size_t limit) {
@@ -324,6 +357,30 @@ void Runtime::set_frozen(bool frozen) {
   impl_->effort.frozen = frozen;
   impl_->place_number = impl_->number();
   ++impl_->generation;
+}
+
+void Runtime::allow_rules(RuleTags tags) {
+  std::lock_guard lock(impl_->mutex);
+  impl_->effort.allowed = tags;
+  impl_->place_number = impl_->number();
+  ++impl_->generation;
+}
+
+RuleTags Runtime::allowed_rules() const {
+  std::lock_guard lock(impl_->mutex);
+  return impl_->effort.allowed;
+}
+
+void Runtime::set_paranoid(bool paranoid) {
+  std::lock_guard lock(impl_->mutex);
+  impl_->effort.paranoid = paranoid;
+  impl_->place_number = impl_->number();
+  ++impl_->generation;
+}
+
+bool Runtime::paranoid() const {
+  std::lock_guard lock(impl_->mutex);
+  return impl_->effort.paranoid;
 }
 
 bool Runtime::frozen() const {

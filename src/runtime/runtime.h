@@ -36,6 +36,8 @@ public:
   /// The program for a graph; compiled when the store has none.
   std::shared_ptr<const Program> program(const ir::Graph& graph,
                                          const compiler::Options& options = {});
+  /// Puts what the runtime's settings say where the options leave it open, as program() does.
+  void complete(compiler::Options& options);
   /// Programs kept; the least recently used one leaves.
   void set_plan_limit(std::size_t limit);
   void clear_plans();
@@ -55,11 +57,15 @@ public:
   double budget_seconds() const;
   void set_frozen(bool frozen);
   bool frozen() const;
+  void allow_rules(RuleTags tags);
+  RuleTags allowed_rules() const;
+  void set_paranoid(bool paranoid);
+  bool paranoid() const;
   void on_search_progress(std::function<bool(const SearchProgress&)> hook);
   /// Another number for each device, engine and effort: programs that are kept were made for one.
   std::uint64_t place() const noexcept;
-  /// Another number after use(), set_effort(), set_frozen() and clear_plans(): what keeps programs
-  /// beside the store asks it.
+  /// Another number after use(), set_effort(), set_frozen(), allow_rules(), set_paranoid() and
+  /// clear_plans(): what keeps programs beside the store asks it.
   std::uint64_t generation() const noexcept;
 
 private:

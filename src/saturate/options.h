@@ -11,14 +11,15 @@
 namespace egret::saturate {
 
 struct SaturateOptions {
-  Tags allowed{Tag::Exact};        ///< groups with other tags are left out
-  std::vector<std::string> groups; ///< only these; empty: all that are allowed. Error(Value) names
-                                   ///< one that does not exist
-  double seconds = 1;              ///< when time is up, what was found by then is used
-  std::uint64_t rows = 400000;     ///< of all tables of the e-graph; likewise
-  std::uint64_t rounds = 12;       ///< of all groups in order
-  std::uint64_t shuffle = 0;       ///< not 0: load rules in an order drawn with this seed
-  std::vector<RuleFile> files;     ///< beside the built-in ones
+  Tags allowed{Tag::Exact};         ///< groups with other tags are left out
+  std::vector<std::string> groups;  ///< only these; empty: all that are allowed. Error(Value) names
+                                    ///< one that does not exist
+  std::vector<std::string> without; ///< rules, or the groups `pull` and `fold`, that are left out
+  double seconds = 1;               ///< when time is up, what was found by then is used
+  std::uint64_t rows = 400000;      ///< of all tables of the e-graph; likewise
+  std::uint64_t rounds = 12;        ///< of all groups in order
+  std::uint64_t shuffle = 0;        ///< not 0: load rules in an order drawn with this seed
+  std::vector<RuleFile> files;      ///< beside the built-in ones
 };
 
 /// Equal for equal options, for keys of what was compiled with them.

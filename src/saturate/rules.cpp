@@ -4,18 +4,9 @@
 #include "egraph/source.h"
 #include "support/fail.h"
 
-#include <array>
-#include <utility>
-
 namespace egret::saturate {
 
 namespace {
-
-constexpr std::array<std::pair<Tag, std::string_view>, 4> kTags{
-    {{Tag::Exact, "exact"},
-     {Tag::Reassociates, "reassociates"},
-     {Tag::Approximate, "approximate"},
-     {Tag::InferenceOnly, "inference-only"}}};
 
 /// The value of an option of a command, such as :name.
 std::optional<egraph::Sexp> option(const egraph::Sexp& command, std::string_view name) {
@@ -71,7 +62,7 @@ private:
              "a file of rules begins with its group and tag: `; group NAME: exact`");
     group_.name = line.substr(kStart.size(), colon - kStart.size());
     try {
-      group_.tag = tag_named(line.substr(colon + 2));
+      group_.tag = parse_rule_tag(line.substr(colon + 2));
     } catch (const Error& error) {
       refuse({file_, static_cast<std::uint32_t>(colon + 2), static_cast<std::uint32_t>(end)},
              error.what());
@@ -110,18 +101,6 @@ private:
 };
 
 } // namespace
-
-std::string_view name_of(Tag tag) {
-  return kTags[static_cast<std::size_t>(tag)].second;
-}
-
-Tag tag_named(std::string_view name) {
-  for (auto [tag, text] : kTags)
-    if (text == name)
-      return tag;
-  fail(ErrorKind::Value,
-       "there is no tag `{}`; tags: exact, reassociates, approximate, inference-only", name);
-}
 
 Group parse_group(const RuleFile& file) {
   return Reader(file).run();

@@ -2,6 +2,8 @@
 // of the library.
 #pragma once
 
+#include "egret/rule_tags.h"
+
 #include <cstdint>
 #include <span>
 #include <string>
@@ -10,33 +12,8 @@
 
 namespace egret::saturate {
 
-/// What a rule may change.
-enum class Tag : std::uint8_t {
-  Exact,        ///< nothing, to the last bit (a NaN being any NaN)
-  Reassociates, ///< rounding, by another order of sums and products
-  Approximate,  ///< rounding, signs of zeros, and what happens beyond finite numbers
-  InferenceOnly ///< gradients
-};
-std::string_view name_of(Tag tag);
-/// The inverse; throws Error(Value) naming the tags there are.
-Tag tag_named(std::string_view name);
-
-/// A set of tags.
-class Tags {
-public:
-  Tags(std::initializer_list<Tag> tags = {}) {
-    for (Tag tag : tags)
-      add(tag);
-  }
-  void add(Tag tag) { bits_ |= 1u << static_cast<unsigned>(tag); }
-  bool has(Tag tag) const { return (bits_ >> static_cast<unsigned>(tag) & 1u) != 0; }
-  std::uint64_t bits() const { return bits_; } ///< for keys
-  friend bool operator==(Tags, Tags) = default;
-
-private:
-  unsigned bits_ = 0;
-};
-
+using Tag = RuleTag;
+using Tags = RuleTags;
 struct RuleFile {
   std::string name; ///< "arithmetic.egg", for messages
   std::string text;

@@ -28,7 +28,8 @@ constexpr const char* kGenerated[] = {kPull, kFold};
 bool wanted(const SaturateOptions& options, const std::string& name, Tag tag) {
   return options.allowed.has(tag) &&
          (options.groups.empty() ||
-          std::ranges::find(options.groups, name) != options.groups.end());
+          std::ranges::find(options.groups, name) != options.groups.end()) &&
+         std::ranges::find(options.without, name) == options.without.end();
 }
 
 /// The names of the groups that run, in order.
@@ -59,6 +60,8 @@ std::uint64_t hash_of(const SaturateOptions& options) {
     hash = combine(hash, x);
   for (const std::string& group : options.groups)
     hash = combine(hash, hash_text(group));
+  for (const std::string& rule : options.without)
+    hash = combine(hash, hash_text(rule + "-"));
   for (const RuleFile& file : options.files)
     hash = combine(hash, hash_text(file.text));
   return hash;
@@ -81,6 +84,10 @@ std::vector<Group> chosen_groups(const SaturateOptions& options) {
     if (std::ranges::find(known, name) == known.end())
       fail(ErrorKind::Value, "there is no group of rules `{}`; groups: {}", name,
            fmt::join(known, ", "));
+  for (Group& group : groups)
+    std::erase_if(group.rules, [&](const Rule& rule) {
+      return std::ranges::find(options.without, rule.name) != options.without.end();
+    });
   std::uint64_t state = options.shuffle;
   if (state != 0)
     for (Group& group : groups)
@@ -100,7 +107,8 @@ Saturated::Saturated(const ir::Graph& graph, const SaturateOptions& options) : s
 void Saturated::load(const SaturateOptions& options) {
   groups_ = chosen_groups(options);
   for (const Group& group : groups_) {
-    if (options.shuffle == 0) { // as one text, so that errors name the place
+    if (options.shuffle == 0 &&
+        options.without.empty()) { // as one text, so that errors name the place
       terms_.egraph().run_program(group.file.text, group.file.name);
       continue;
     }

@@ -324,6 +324,7 @@ std::shared_ptr<TracedProgram> lower(Trace& trace, const Call& call, const Left&
   traced->options.fuse = options.fuse;
   traced->options.effort = options.effort;
   traced->options.budget_seconds = options.budget_seconds;
+  traced->options.allow = options.allow;
   choose_donations(*traced, trace, w, lowering);
   traced->program = runtime::Runtime::instance().program(traced->graph, traced->options);
   return traced;

@@ -12,6 +12,7 @@ void add_train_command(CLI::App& app); ///< train addition, train digits
 void add_ask_command(CLI::App& app);
 void add_run_command(CLI::App& app);
 void add_compile_command(CLI::App& app);
+void add_bisect_command(CLI::App& app);
 void add_bench_command(CLI::App& app);
 void add_cache_command(CLI::App& app);
 void add_info_command(CLI::App& app);

@@ -4,14 +4,15 @@
 #include "device_option.h"
 #include "effort_options.h"
 #include "graph_file.h"
+#include "graph_inputs.h"
 
+#include "compiler/bisect.h"
 #include "egret/passes.h"
 #include "runtime/runtime.h"
 #include "saturate/saturate.h"
 #include "support/fail.h"
 
 #include <CLI/CLI.hpp>
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -24,9 +25,9 @@ using saturate::SaturateReport;
 using Json = nlohmann::ordered_json;
 
 struct CompileCommand {
-  std::string graph, program, optimized, device;
+  std::string graph, program, optimized, plan, device;
   EffortOptions effort{.effort = "quick"};
-  std::vector<std::string> allowed, rules;
+  std::vector<std::string> rules;
   saturate::SaturateOptions saturate;
   bool report = false, json = false;
 };
@@ -115,18 +116,20 @@ void compile(const CompileCommand& command) {
   const ir::Graph graph = graph_of_text(command.graph, text_of_file(command.graph));
   compiler::Options options;
   options.rules = command.saturate;
-  for (const std::string& tag : command.allowed)
-    options.rules.allowed.add(saturate::tag_named(tag));
-  for (const std::string& path : command.rules)
-    options.rules.files.push_back(
-        {std::filesystem::path(path).filename().string(), text_of_file(path)});
+  options.rules.files = rule_files(command.rules);
+  const EffortInForce effort(command.effort);
+  auto& runtime = runtime::Runtime::instance();
+  runtime.complete(options);
   if (!command.program.empty())
     write_file(command.program, saturate::program_text(passes::normalize()(graph), options.rules));
-  const EffortInForce effort(command.effort);
-  auto program = runtime::Runtime::instance().program(graph, options);
+  auto program = runtime.program(graph, options);
+  if (command.effort.paranoid)
+    program->run(run_inputs(graph, compiler::random_inputs(graph, 1)).slots);
   const CompileReport& report = program->report();
   if (!command.optimized.empty())
     write_file(command.optimized, ir::print(report.graph));
+  if (!command.plan.empty())
+    write_file(command.plan, program->plan() + program->loops());
   if (command.json)
     fmt::print("{}\n", json_of(report).dump(2));
   else if (command.report)
@@ -149,17 +152,9 @@ void add_compile_command(CLI::App& app) {
       ->required()
       ->check(CLI::ExistingFile);
   add_effort_options(*command, options->effort);
-  command
-      ->add_option("--allow", options->allowed,
-                   "Rules with this tag beside the exact ones: reassociates, approximate, "
-                   "inference-only")
-      ->check(CLI::IsMember({"exact", "reassociates", "approximate", "inference-only"}))
-      ->take_all();
   command->add_option("--group", options->saturate.groups, "Only these groups of rules")
       ->take_all();
-  command->add_option("--rules", options->rules, "Files with more rules (docs/search.md)")
-      ->check(CLI::ExistingFile)
-      ->take_all();
+  add_rules_option(*command, options->rules);
   command->add_option("--rule-seconds", options->saturate.seconds, "Time for the rules")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
@@ -171,6 +166,8 @@ void add_compile_command(CLI::App& app) {
   command->add_option("--program", options->program,
                       "Write the rules, the graph's terms and the schedule to this file");
   command->add_option("--graph-out", options->optimized, "Write the graph that is compiled");
+  command->add_option("--plan", options->plan,
+                      "Write the order of launches, the memory and the kernels' loops");
   add_device_option(*command, options->device);
   command->callback([options] {
     turn_to(options->device);

@@ -1,8 +1,11 @@
 #include "effort_options.h"
 
 #include "console.h"
+#include "graph_file.h"
 
 #include <CLI/CLI.hpp>
+
+#include <filesystem>
 
 namespace egret::tool {
 
@@ -16,6 +19,27 @@ void add_effort_options(CLI::App& command, EffortOptions& options) {
       ->check(CLI::PositiveNumber);
   command.add_flag("--frozen", options.frozen,
                    "Use what was found before; measure and write nothing");
+  command
+      .add_option("--allow", options.allowed,
+                  "Rules with this tag beside the exact ones: reassociates, approximate, "
+                  "inference-only")
+      ->check(CLI::IsMember({"exact", "reassociates", "approximate", "inference-only"}))
+      ->take_all();
+  command.add_flag("--paranoid", options.paranoid,
+                   "Compare the results of every run with the reference's: slow");
+}
+
+void add_rules_option(CLI::App& command, std::vector<std::string>& paths) {
+  command.add_option("--rules", paths, "Files with more rules (docs/search.md)")
+      ->check(CLI::ExistingFile)
+      ->take_all();
+}
+
+std::vector<saturate::RuleFile> rule_files(const std::vector<std::string>& paths) {
+  std::vector<saturate::RuleFile> files;
+  for (const std::string& path : paths)
+    files.push_back({std::filesystem::path(path).filename().string(), text_of_file(path)});
+  return files;
 }
 
 EffortInForce::EffortInForce(const EffortOptions& options)
@@ -25,6 +49,14 @@ EffortInForce::EffortInForce(const EffortOptions& options)
   set_effort(wanted, options.budget > 0 ? std::optional(options.budget) : std::nullopt);
   if (options.frozen)
     set_frozen(true);
+  if (options.paranoid)
+    set_paranoid(true);
+  if (!options.allowed.empty()) {
+    RuleTags tags;
+    for (const std::string& word : options.allowed)
+      tags.add(parse_rule_tag(word, "--allow"));
+    allow_rules(tags);
+  }
   if (stderr_is_terminal())
     on_search_progress([progress = progress_](const SearchProgress& p) {
       progress->update([&] {

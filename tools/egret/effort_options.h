@@ -2,10 +2,12 @@
 #pragma once
 
 #include "egret/effort.h"
+#include "saturate/rules.h"
 
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace CLI {
 class App;
@@ -18,11 +20,16 @@ class Progress;
 struct EffortOptions {
   std::string effort; ///< empty: what EGRET_EFFORT says, or none
   double budget = 0;  ///< seconds; 0: what EGRET_BUDGET says, or 60
-  bool frozen = false;
+  bool frozen = false, paranoid = false;
+  std::vector<std::string> allowed; ///< tags; empty: what EGRET_ALLOW says
 };
 
-/// --effort, --budget and --frozen.
+/// --effort, --budget, --frozen, --allow and --paranoid.
 void add_effort_options(CLI::App& command, EffortOptions& options);
+
+/// --rules, and what its files hold; Error(File) naming one that cannot be read.
+void add_rules_option(CLI::App& command, std::vector<std::string>& paths);
+std::vector<saturate::RuleFile> rule_files(const std::vector<std::string>& paths);
 
 /// Puts the options into force and shows the progress of searches on a terminal, while it lives.
 class EffortInForce {

@@ -44,6 +44,7 @@ int main(int argc, char** argv) {
   add_ask_command(app);
   add_run_command(app);
   add_compile_command(app);
+  add_bisect_command(app);
   add_bench_command(app);
   add_cache_command(app);
   add_info_command(app);

@@ -4,6 +4,7 @@
 #include "device_option.h"
 #include "effort_options.h"
 #include "graph_file.h"
+#include "graph_inputs.h"
 
 #include "egret/io.h"
 #include "egret/ir.h"
@@ -11,9 +12,6 @@
 #include "support/fail.h"
 
 #include <CLI/CLI.hpp>
-#include <cstring>
-#include <fstream>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -29,21 +27,6 @@ struct RunOptions {
   bool fuse = true, explain = false, json = false;
 };
 
-/// "x=x.npy" and the like, by name.
-std::map<std::string, std::string> files_by_name(const std::vector<std::string>& pairs,
-                                                 const char* option) {
-  std::map<std::string, std::string> files;
-  for (const auto& pair : pairs) {
-    auto equal = pair.find('=');
-    if (equal == 0 || equal == std::string::npos || equal + 1 == pair.size())
-      throw UsageError(fmt::format("{} takes NAME=FILE, not '{}'", option, pair));
-    std::string name = pair.substr(pair[0] == '%' ? 1 : 0, equal - (pair[0] == '%' ? 1 : 0));
-    if (!files.emplace(name, pair.substr(equal + 1)).second)
-      throw UsageError(fmt::format("{} names '{}' twice", option, name));
-  }
-  return files;
-}
-
 /// The labels of the graph's outputs: what follows % in the last line of its text.
 std::vector<std::string> output_labels(const std::string& text) {
   std::vector<std::string> labels;
@@ -53,89 +36,6 @@ std::vector<std::string> output_labels(const std::string& text) {
     labels.push_back(line.substr(at + 1, end == std::string::npos ? end : end - at - 1));
   }
   return labels;
-}
-
-std::string listed(const std::vector<std::string>& names) {
-  return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
-}
-
-/// The sizes that the inputs' shapes give to the graph's symbols; every dim is checked.
-class Dims {
-public:
-  void bind(const std::string& name, const Shape& expected,
-            const std::vector<std::int64_t>& sizes) {
-    bool fits = expected.size() == sizes.size();
-    for (std::size_t i = 0; fits && i < sizes.size(); ++i)
-      if (expected[i].is_symbol()) {
-        auto [place, added] = values_.emplace(expected[i].str(), sizes[i]);
-        fits = place->second == sizes[i] && sizes[i] >= expected[i].lower() &&
-               sizes[i] <= expected[i].upper() && sizes[i] % expected[i].divisor() == 0;
-      } else {
-        fits = value(expected[i]) == sizes[i];
-      }
-    if (!fits)
-      fail(ErrorKind::Shape, "run: input '{}' is {} in the graph and [{}] in the file", name,
-           to_string(expected), fmt::join(sizes, ","));
-  }
-  std::int64_t value(const Expr& e) const {
-    return evaluate(e, [&](const Expr& symbol) {
-      auto found = values_.find(symbol.str());
-      if (found == values_.end())
-        fail(ErrorKind::Shape, "run: no input gives the size {}", symbol.str());
-      return found->second;
-    });
-  }
-  std::vector<std::int64_t> values(const Shape& shape) const {
-    std::vector<std::int64_t> sizes;
-    for (const Expr& e : shape)
-      sizes.push_back(value(e));
-    return sizes;
-  }
-
-private:
-  std::map<std::string, std::int64_t> values_;
-};
-
-struct Inputs {
-  std::vector<Shape> shapes; ///< what RunInput points to
-  std::vector<runtime::RunInput> slots;
-};
-
-Inputs load_inputs(const ir::Graph& graph, const RunOptions& options, Dims& dims) {
-  auto files = files_by_name(options.inputs, "--input");
-  std::vector<std::string> names;
-  for (ir::NodeId id : graph.inputs())
-    names.push_back(graph[id].attrs.name);
-  for (const auto& [name, file] : files)
-    if (std::find(names.begin(), names.end(), name) == names.end())
-      throw UsageError(
-          fmt::format("the graph has no input '{}'; its inputs: {}", name, listed(names)));
-  Inputs inputs;
-  inputs.shapes.resize(names.size());
-  auto& runtime = runtime::Runtime::instance();
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    const ir::Node& node = graph[graph.inputs()[i]];
-    auto file = files.find(names[i]);
-    if (file == files.end())
-      throw UsageError(fmt::format("input '{0}' has no file: give --input {0}=FILE.npy ({1}{2})",
-                                   names[i], name_of(node.dtype), to_string(node.shape)));
-    Tensor value = io::load_npy(file->second);
-    if (value.dtype() != node.dtype)
-      fail(ErrorKind::DType, "run: input '{}' is {} in the graph and {} in {}", names[i],
-           name_of(node.dtype), name_of(value.dtype()), file->second);
-    dims.bind(names[i], node.shape, value.sizes());
-    auto bytes = value.to_bytes();
-    inputs.shapes[i] = value.shape();
-    runtime::RunInput slot{.shape = &inputs.shapes[i]};
-    if (node.attrs.by_value) {
-      std::memcpy(&slot.bits, bytes.data(), std::min(bytes.size(), sizeof slot.bits));
-    } else {
-      slot.storage = runtime.allocate(bytes.size());
-      runtime.copy_in(slot.storage, bytes.data(), bytes.size());
-    }
-    inputs.slots.push_back(std::move(slot));
-  }
-  return inputs;
 }
 
 nlohmann::ordered_json json_of(const std::string& name, const Tensor& value) {
@@ -158,17 +58,16 @@ void run(const RunOptions& options) {
       throw UsageError(
           fmt::format("the graph has no output '{}'; its outputs: {}", name, listed(labels)));
 
-  Dims dims;
-  Inputs inputs = load_inputs(graph, options, dims);
+  GraphInputs inputs = load_inputs(graph, options.inputs, {});
   auto& runtime = runtime::Runtime::instance();
   const EffortInForce effort(options.effort);
   auto program = runtime.program(graph, {.fuse = options.fuse});
-  auto results = program->run(inputs.slots);
+  auto results = program->run(run_inputs(graph, inputs.arrays).slots);
   if (options.explain)
     log_line(program->report().text());
   for (std::size_t i = 0; i < results.size(); ++i) {
     const ir::Node& node = graph[graph.outputs[i]];
-    auto sizes = dims.values(node.shape);
+    auto sizes = inputs.dims.values(node.shape);
     Shape shape(sizes.begin(), sizes.end());
     std::size_t count = size_of(node.dtype);
     for (std::int64_t size : sizes)

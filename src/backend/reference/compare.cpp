@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace egret::backend::reference {
 
@@ -16,6 +17,13 @@ Dims point_of(const Dims& dims, std::int64_t number) {
     number /= dims[i];
   }
   return point;
+}
+
+/// How many tolerances a wrong element is off; infinite where one of the two is no finite number.
+double distance(DType type, const Estimate& want, Number got) {
+  const double difference = std::fabs(as_double(type, want.value) - as_double(type, got));
+  return std::isfinite(difference) ? difference / std::max(want.error, 1e-300)
+                                   : std::numeric_limits<double>::infinity();
 }
 
 bool is_vacuous(const Estimate& e) {
@@ -62,6 +70,7 @@ Comparison compare(const HostArray& actual, const Expected& expected, const std:
                     to_string(actual.dims), name_of(type), to_string(expected.value.dims));
     return report;
   }
+  double furthest = 0;
   for (std::int64_t i = 0; i < actual.size(); ++i) {
     const Estimate want = expected.at(i);
     const Number got = actual.at(i);
@@ -70,6 +79,10 @@ Comparison compare(const HostArray& actual, const Expected& expected, const std:
     if (!accepts(type, want, got, options)) {
       if (report.wrong++ == 0)
         report.first = i;
+      if (const double far = distance(type, want, got); far > furthest || report.furthest < 0) {
+        furthest = far;
+        report.furthest = i;
+      }
     } else if (is_float(type) && want.error > 0 && std::isfinite(got.f)) {
       report.worst = std::max(report.worst, std::fabs(want.value.f - got.f) / want.error);
     }

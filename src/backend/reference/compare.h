@@ -28,8 +28,9 @@ struct CompareOptions {
 struct Comparison {
   bool ok = true;
   std::int64_t checked = 0, vacuous = 0, wrong = 0;
-  std::int64_t first = -1; ///< number of the first wrong element
-  double worst = 0;        ///< largest ratio of difference to tolerance among right elements
+  std::int64_t first = -1;    ///< number of the first wrong element
+  std::int64_t furthest = -1; ///< and of the one with the largest ratio of difference to tolerance
+  double worst = 0;           ///< largest ratio of difference to tolerance among right elements
   std::string
       message; ///< empty when ok; else names the first wrong element, both values, the tolerance
 };

@@ -36,7 +36,7 @@ void expect_contains(const std::string& text, std::string_view part) {
 TEST(Tool, HelpTeachesAndGoesToStdout) {
   Ran help = egret_command("--help");
   EXPECT_EQ(help.code, 0);
-  for (const char* part : {"train", "ask", "run", "compile", "bench", "info", "egraph",
+  for (const char* part : {"train", "ask", "run", "compile", "bisect", "bench", "info", "egraph",
                            "Exit code: 0 done, 1 failed, 2 wrong usage"})
     expect_contains(help.out, part);
   EXPECT_EQ(help.err, "");
@@ -380,6 +380,31 @@ TEST(Tool, EqualSeedsTrainEqualModels) {
                   .code,
               0);
   EXPECT_EQ(test::read_file(folder / "a"), test::read_file(folder / "b"));
+}
+
+TEST(ToolBisect, NamesAWrongRuleAndParanoidRunsFindIt) {
+  test::TempFolder folder;
+  const auto graph = folder / "graph.txt", rules = folder / "mine.egg";
+  test::write_file(graph, "%x: f32[6] = input \"x\"\n%e: f32[6] = exp(%x)\n"
+                          "%y: f32[6] = mul(%e, %x)\noutputs %y\n");
+  test::write_file(rules, "; group mine: exact\n(ruleset mine)\n; wrong\n"
+                          "(rewrite (Exp x) x :ruleset mine :name \"exp-vanishes\")\n");
+  const std::string bisect = "bisect " + graph.string();
+  Ran right = egret_command(bisect);
+  EXPECT_EQ(right.code, 0) << right.err;
+  EXPECT_EQ(right.out, "all right: 1 outputs, 6 elements, 1 kernels\n");
+  Ran wrong = egret_command(bisect + " --json --rules " + rules.string());
+  EXPECT_EQ(wrong.code, 1) << wrong.err;
+  const auto json = nlohmann::json::parse(wrong.out);
+  EXPECT_EQ(json["culprit"], "rules");
+  EXPECT_EQ(json["names"][0], "exp-vanishes (group mine)");
+  const std::string compile = "compile " + graph.string() + " --paranoid";
+  EXPECT_EQ(egret_command(compile).code, 0);
+  Ran paranoid = egret_command(compile + " --rules " + rules.string());
+  EXPECT_EQ(paranoid.code, 1);
+  expect_contains(paranoid.err, "paranoid: output 0: element [");
+  expect_contains(paranoid.err, "rule exp-vanishes (group mine) makes the result wrong");
+  EXPECT_EQ(egret_command(bisect + " --input nothing=x.npy").code, 2);
 }
 
 } // namespace

@@ -59,5 +59,36 @@ TEST(EffortSetting, IsPartOfWhatAPlanIsKeptUnder) {
   EXPECT_EQ(step.traces(), 2u);
 }
 
+TEST(AllowedRules, ReachTheCompilerAndArePartOfWhatAPlanIsKeptUnder) {
+  const auto scaled = [](const Tensor& x, const Tensor& r, const Tensor& w) {
+    return matmul(x * r.reshape({4, 1}), w);
+  };
+  const auto explained = [&](CompileOptions options) {
+    auto compiled = compile(scaled, std::move(options));
+    compiled(zeros({4, 16}), zeros({4}), zeros({16, 8}));
+    return compiled.explain();
+  };
+  const RuleTags more{RuleTag::Reassociates};
+  EXPECT_EQ(explained({.effort = Effort::Quick}).find("hoist-factor"), std::string::npos);
+  EXPECT_NE(explained({.effort = Effort::Quick, .allow = more}).find("hoist-factor"),
+            std::string::npos);
+  const RuleTags before = allowed_rules();
+  allow_rules(more);
+  EXPECT_EQ(allowed_rules(), more);
+  EXPECT_NE(explained({.effort = Effort::Quick}).find("hoist-factor"), std::string::npos);
+  EXPECT_EQ(explained({.effort = Effort::Quick, .allow = RuleTags{}}).find("hoist-factor"),
+            std::string::npos);
+  allow_rules(before);
+}
+
+TEST(AllowedRules, WordsAreReadBack) {
+  for (RuleTag tag :
+       {RuleTag::Exact, RuleTag::Reassociates, RuleTag::Approximate, RuleTag::InferenceOnly})
+    EXPECT_EQ(parse_rule_tag(name_of(tag), "test"), tag);
+  EXPECT_EQ(error_of(ErrorKind::Value, [] { parse_rule_tag("fast", "EGRET_ALLOW"); }),
+            "EGRET_ALLOW: there is no tag `fast`; tags: exact, reassociates, approximate, "
+            "inference-only");
+}
+
 } // namespace
 } // namespace egret

@@ -1,0 +1,121 @@
+#include "compiler/plan_runner.h"
+
+#include "backend/common/host_launch.h"
+#include "backend/reference/program_interpreter.h"
+#include "backend/reference/reference.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace egret::compiler {
+
+using backend::reference::HostArray;
+
+namespace {
+
+/// Bytes at an address that kernels may assume to be a multiple of 64, filled with a pattern that
+/// is no sensible number.
+class AlignedMemory {
+public:
+  explicit AlignedMemory(std::size_t bytes) : bytes_(bytes + 64, std::byte{0xA5}) {}
+  std::byte* data() {
+    return bytes_.data() + (64 - reinterpret_cast<std::uintptr_t>(bytes_.data()) % 64) % 64;
+  }
+
+private:
+  std::vector<std::byte> bytes_;
+};
+
+class Run final : public PlanMemory {
+public:
+  Run(const Compiled& compiled, const ir::Graph& graph, std::span<HostArray> inputs)
+      : plan_(compiled.plan), bindings_(backend::reference::bind_inputs(graph, inputs)),
+        inputs_(inputs), arena_(bytes(plan_.arena_bytes)) {
+    for (const kernel::Slot& slot : plan_.slots) {
+      if (slot.kind == kernel::SlotKind::Arena) {
+        memory_.push_back(arena_.data() + bindings_.value_of(slot.offset));
+        continue;
+      }
+      own_.emplace_back(bytes(slot.bytes));
+      memory_.push_back(own_.back().data());
+      const std::int64_t input = slot.kind == kernel::SlotKind::Input ? slot.number : slot.input;
+      if (slot.kind != kernel::SlotKind::Output)
+        std::ranges::copy(inputs[static_cast<std::size_t>(input)].bytes, own_.back().data());
+    }
+  }
+
+  HostArray read(int number) const override {
+    const kernel::Slot& slot = plan_.slots[static_cast<std::size_t>(number)];
+    HostArray array(slot.dtype, bindings_.values_of(slot.shape));
+    std::copy_n(memory_[static_cast<std::size_t>(number)], array.bytes.size(), array.bytes.begin());
+    return array;
+  }
+
+  void step(const kernel::Step& step, const Compiled& compiled, backend::Device* device) {
+    if (step.kind == kernel::StepKind::Copy) {
+      const auto from = static_cast<std::size_t>(step.slots[0]);
+      std::memcpy(memory_[static_cast<std::size_t>(step.slots[1])], memory_[from],
+                  bytes(plan_.slots[from].bytes));
+      return;
+    }
+    if (step.kind != kernel::StepKind::Launch)
+      return;
+    const kernel::KernelEntry& entry = plan_.kernels[static_cast<std::size_t>(step.kernel)];
+    std::vector<void*> pointers;
+    for (int s : step.slots)
+      pointers.push_back(memory_[static_cast<std::size_t>(s)]);
+    std::vector<std::int64_t> dims;
+    for (int d : step.dims)
+      dims.push_back(bindings_.value_of(plan_.dims[static_cast<std::size_t>(d)]));
+    std::vector<std::uint64_t> scalars;
+    for (int s : step.scalars) {
+      const HostArray& scalar = inputs_[static_cast<std::size_t>(s)];
+      std::uint64_t bits = 0;
+      std::memcpy(&bits, scalar.bytes.data(), scalar.bytes.size());
+      scalars.push_back(bits);
+    }
+    const kernel::ArgBlock block{pointers.data(), dims.data(), scalars.data(), nullptr, nullptr};
+    if (device)
+      backend::launch_on_host_memory(*device,
+                                     *compiled.artifacts[static_cast<std::size_t>(step.kernel)],
+                                     entry.program, block);
+    else
+      backend::reference::interpret(entry.program, block, {.workers = 2});
+  }
+
+private:
+  std::size_t bytes(const Expr& e) const { return static_cast<std::size_t>(bindings_.value_of(e)); }
+
+  const kernel::Plan& plan_;
+  backend::reference::Bindings bindings_;
+  std::span<HostArray> inputs_;
+  AlignedMemory arena_;
+  std::vector<AlignedMemory> own_;
+  std::vector<std::byte*> memory_;
+};
+
+} // namespace
+
+std::vector<HostArray> run_plan(const Compiled& compiled, const ir::Graph& graph,
+                                std::span<HostArray> inputs, backend::Device* device,
+                                StepWatcher* watcher) {
+  const kernel::Plan& plan = compiled.plan;
+  Run run(compiled, graph, inputs);
+  for (std::size_t s = 0; s < plan.steps.size(); ++s) {
+    if (watcher)
+      watcher->before(s, run);
+    run.step(plan.steps[s], compiled, device);
+    if (watcher && !watcher->after(s, run))
+      return {};
+  }
+  std::vector<HostArray> outputs;
+  for (int number : plan.output_slots) {
+    const kernel::Slot& slot = plan.slots[static_cast<std::size_t>(number)];
+    outputs.push_back(run.read(number));
+    if (slot.kind == kernel::SlotKind::State)
+      inputs[static_cast<std::size_t>(slot.input)] = outputs.back();
+  }
+  return outputs;
+}
+
+} // namespace egret::compiler

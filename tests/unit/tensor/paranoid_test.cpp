@@ -1,0 +1,100 @@
+// Runs that are compared with the reference: what is right passes, what was planted is named.
+#include "egret/paranoid.h"
+
+#include "egret/compile.h"
+#include "egret/effort.h"
+#include "egret/functional.h"
+#include "egret/grad.h"
+#include "runtime/host_arrays.h"
+#include "runtime/runtime.h"
+#include "support/bad_kernels.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+namespace egret {
+namespace {
+
+struct Paranoid {
+  bool before = paranoid();
+  Effort effort_before = effort();
+  Paranoid() { set_paranoid(true); }
+  ~Paranoid() {
+    set_paranoid(before);
+    set_effort(effort_before);
+  }
+};
+
+TEST(Paranoid, RightResultsPass) {
+  const Paranoid guard;
+  for (const Effort e : {Effort::None, Effort::Quick}) {
+    set_effort(e);
+    const Tensor x = tensor({1.f, 2.f, 3.f});
+    EXPECT_EQ((exp(x) * 2 - x).sum().to_vector<float>().size(), 1u);
+    // A state is compared with what the old one gives, although it is replaced in place.
+    auto step = compile([](Tensor& w, const Tensor& g) { w = w - g * 0.5; });
+    Tensor w = tensor({1.f, 1.f});
+    for (int i = 0; i < 3; ++i)
+      step(w, tensor({1.f, 2.f}));
+    EXPECT_EQ(w.to_vector<float>(), (std::vector<float>{-0.5f, -2.f}));
+  }
+}
+
+// y = floor(x w) and a sum of it, run by a program whose kernels `alter` has spoilt.
+std::string message_of(const std::function<void(kernel::Region&, kernel::Chosen&)>& alter,
+                       WrongResult* wrong = nullptr) {
+  ir::Graph g;
+  const Shape shape{Expr(6), Expr(50)};
+  const ir::NodeId x = g.input("x", DType::F32, shape), w = g.input("w", DType::F32, shape);
+  const ir::NodeId y = g.add(Op::Tanh, std::vector<ir::NodeId>{g.binary(Op::Mul, x, w)});
+  g.outputs = {y, g.reduce(Op::ReduceSum, y, {1})};
+  auto& runtime = runtime::Runtime::instance();
+  compiler::Options options;
+  options.fuse = false;
+  options.paranoid = true;
+  options.alter = alter;
+  const auto program = runtime.program(g, options);
+  std::vector<float> values(300);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = 0.01f * static_cast<float>(i);
+  std::vector<runtime::RunInput> inputs(2);
+  for (auto& input : inputs) {
+    input.storage = runtime.allocate(1200);
+    runtime.copy_in(input.storage, values.data(), 1200);
+  }
+  try {
+    program->run(inputs);
+  } catch (const WrongResult& error) {
+    if (wrong)
+      *wrong = error;
+    return error.what();
+  }
+  return {};
+}
+
+TEST(Paranoid, AWrongKernelIsNamedWithTheOutputAndTheElement) {
+  EXPECT_EQ(message_of([](kernel::Region&, kernel::Chosen&) {}), "");
+  std::string name;
+  const auto spoil = [&](kernel::Region& region, kernel::Chosen& chosen) {
+    testing::for_each_statement(chosen.program.body, [&](kernel::Stmt& s) {
+      if (s.kind == kernel::StmtKind::Let && s.inst.kind == kernel::InstKind::Apply &&
+          s.inst.op == Op::Tanh) {
+        s.inst.op = Op::Sigmoid;
+        name = region.name;
+      }
+    });
+  };
+  WrongResult wrong("", 9, 9, "");
+  const std::string message = message_of(spoil, &wrong);
+  ASSERT_NE(name, "");
+  EXPECT_NE(message.find("paranoid: output 0: element [0,0] is "), std::string::npos) << message;
+  EXPECT_NE(message.find("the furthest is element "), std::string::npos) << message;
+  EXPECT_EQ(wrong.output(), 0u);
+  EXPECT_EQ(wrong.element(), 0); // tanh(0) is 0 without any tolerance, and sigmoid(0) is a half
+  EXPECT_NE(wrong.culprit().find("kernel " + name + " with schedule"), std::string::npos)
+      << wrong.culprit();
+}
+
+} // namespace
+} // namespace egret
