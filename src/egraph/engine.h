@@ -41,7 +41,7 @@ struct Rule {
   ActionProgram action;
   std::vector<QueryTerm> inputs; ///< what each input register of the action is
   bool naive = false;
-  bool include_subsumed = false; ///< matches subsumed rows too
+  bool include_subsumed = false;  ///< matches subsumed rows too
   std::uint32_t seen = 0;         ///< rows newer than this time were not matched yet; 0: never run
   std::uint32_t banned_until = 0; ///< back-off: first time at which it may run again
   std::uint32_t times_banned = 0;

@@ -131,6 +131,8 @@ void Interpreter::let_command(Sexp sexp) {
   if (sexp.size() != 3 || !sexp[1].is_symbol())
     fail(sexp, "expected (let name expression)");
   std::string name(sexp[1].symbol());
+  if (strict_globals && !name.starts_with('$'))
+    fail(sexp[1], fmt::format("the global {} must be named ${}", name, name));
   if (engine.signature.is_taken(name))
     fail(sexp[1], fmt::format("{} is already declared{}", name,
                               declared_at(engine.signature, engine.sources, name)));

@@ -21,6 +21,7 @@ public:
   std::function<void(const std::string&)> print; ///< gets each line of output; none where empty
   std::filesystem::path fact_directory;          ///< where (input ...) looks for relative names
   Budget budget;                                 ///< of each run
+  bool strict_globals = false;                   ///< a global's name must start with $
 
   /// Runs a text; `name` is for messages and, where it is a path, for relative includes.
   void run_text(std::string name, std::string text);

@@ -1,58 +1,71 @@
 #include "egraph/plan.h"
 
 #include "egraph/engine.h"
+#include "egraph/estimate.h"
 
 #include <algorithm>
 #include <bit>
 #include <limits>
-#include <map>
 
 namespace egret::egraph {
 namespace {
 
-/// Orders the steps of one query greedily: what is free first (primitives, known keys), then the
-/// cheapest way to a new atom.
-class Planner {
-public:
-  Planner(Engine& engine, const Query& query, std::span<const QueryTerm> inputs,
-          std::map<std::pair<std::uint32_t, std::uint32_t>, double>& fanouts)
-      : engine_(engine), query_(query), fanouts_(fanouts), uses_(query.variables, 0),
-        registers_(query.variables, -1), atom_done_(query.atoms.size(), false),
-        unbound_(query.atoms.size(), 0), prim_missing_(query.prims.size(), 0),
-        atoms_of_(query.variables), prims_of_(query.variables), listed_(query.atoms.size(), false) {
+/// What the planning of a query starts from, whichever atom takes the new rows.
+struct QueryShape {
+  std::vector<std::uint32_t> uses; ///< per variable: how often the query and the action mention it
+  std::vector<std::vector<std::uint32_t>> atoms_of, prims_of; ///< per variable
+  std::vector<std::size_t> unbound;      ///< per atom: key positions that are not bound yet
+  std::vector<std::size_t> prim_missing; ///< per primitive: arguments that are not bound yet
+  std::vector<std::uint32_t> ready, ready_prims;
+
+  QueryShape(const Query& query, std::span<const QueryTerm> inputs)
+      : uses(query.variables, 0), atoms_of(query.variables), prims_of(query.variables),
+        unbound(query.atoms.size(), 0), prim_missing(query.prims.size(), 0) {
     for (std::uint32_t a = 0; a < query.atoms.size(); ++a) {
       const auto& terms = query.atoms[a].terms;
       for (std::size_t i = 0; i < terms.size(); ++i) {
         if (terms[i].is_const)
           continue;
-        ++uses_[terms[i].value];
-        if (atoms_of_[terms[i].value].empty() || atoms_of_[terms[i].value].back() != a)
-          atoms_of_[terms[i].value].push_back(a);
-        unbound_[a] += i + 1 < terms.size();
+        ++uses[terms[i].value];
+        if (atoms_of[terms[i].value].empty() || atoms_of[terms[i].value].back() != a)
+          atoms_of[terms[i].value].push_back(a);
+        unbound[a] += i + 1 < terms.size();
       }
-      if (unbound_[a] == 0)
-        ready_.push_back(a);
+      if (unbound[a] == 0)
+        ready.push_back(a);
     }
-    std::reverse(ready_.begin(), ready_.end());
+    std::reverse(ready.begin(), ready.end());
     for (std::uint32_t p = 0; p < query.prims.size(); ++p) {
       for (QueryTerm term : query.prims[p].args) {
         if (!term.is_const) {
-          prims_of_[term.value].push_back(p);
-          ++prim_missing_[p];
-          ++uses_[term.value];
+          prims_of[term.value].push_back(p);
+          ++prim_missing[p];
+          ++uses[term.value];
         }
       }
       if (!query.prims[p].out.is_const)
-        ++uses_[query.prims[p].out.value];
-      if (prim_missing_[p] == 0)
-        ready_prims_.push_back(p);
+        ++uses[query.prims[p].out.value];
+      if (prim_missing[p] == 0)
+        ready_prims.push_back(p);
     }
-    std::reverse(ready_prims_.begin(), ready_prims_.end());
+    std::reverse(ready_prims.begin(), ready_prims.end());
     for (QueryTerm term : inputs) {
       if (!term.is_const)
-        ++uses_[term.value];
+        ++uses[term.value];
     }
   }
+};
+
+/// Orders the steps of one query greedily: what is free first (primitives, known keys), then the
+/// cheapest way to a new atom.
+class Planner {
+public:
+  Planner(const Engine& engine, const Query& query, const QueryShape& shape, Estimates& estimates)
+      : engine_(engine), query_(query), shape_(shape), estimates_(estimates),
+        registers_(query.variables, -1), sources_(query.variables),
+        atom_done_(query.atoms.size(), false), unbound_(shape.unbound),
+        prim_missing_(shape.prim_missing), costs_(query.atoms.size(), kUnknown),
+        listed_(query.atoms.size(), false), ready_(shape.ready), ready_prims_(shape.ready_prims) {}
 
   /// `focus` is the atom that takes the new rows (none for a plan over everything): atoms before it
   /// see old rows only.
@@ -98,11 +111,12 @@ private:
     return atom == *focus_ ? RowRange::New : atom < *focus_ ? RowRange::Old : RowRange::All;
   }
 
-  double fanout(std::uint32_t function, std::uint32_t column) {
-    auto [at, added] = fanouts_.try_emplace({function, column}, 0);
-    if (added)
-      at->second = engine_.tables[function].rows_per_value(column);
-    return at->second;
+  /// Rows expected in a column for what is known of its term.
+  double fanout(QueryTerm term, TableColumn target) {
+    if (term.is_const)
+      return estimates_.rows_found(term.value, target);
+    // What a primitive made is taken for a value that occurs.
+    return estimates_.rows_found(sources_[term.value].value_or(target), target);
   }
 
   /// Rows expected from an atom, given what is bound; and the columns to look up.
@@ -111,26 +125,28 @@ private:
     std::uint32_t function = static_cast<std::uint32_t>(atom.function);
     double rows = std::max(1u, engine_.tables[function].live());
     double best = rows, all = rows;
-    std::vector<std::uint32_t> bound;
-    std::uint32_t best_column = 0;
+    std::uint32_t best_column = 0, bound = 0;
     for (std::uint32_t c = 0; c < atom.terms.size(); ++c) {
       if (!known(atom.terms[c]))
         continue;
-      bound.push_back(c);
-      double f = fanout(function, c);
+      double f = fanout(atom.terms[c], {function, c});
       all *= f / rows;
-      if (f < best || bound.size() == 1) {
+      if (bound++ == 0 || f < best) {
         best = f;
         best_column = c;
       }
     }
-    if (bound.empty())
+    if (bound == 0)
       return rows;
     // An index on several columns pays where one column alone leaves many rows.
-    bool several = bound.size() > 1 && best > 8 && all < best / 4;
-    if (columns)
-      *columns = several ? bound : std::vector<std::uint32_t>{best_column};
-    return several ? std::max(all, 0.1) : bound.size() > 1 ? std::max(0.1, best / 2) : best;
+    bool several = bound > 1 && best > 8 && all < best / 4;
+    if (columns) {
+      for (std::uint32_t c = 0; c < atom.terms.size(); ++c) {
+        if (several ? known(atom.terms[c]) : c == best_column)
+          columns->push_back(c);
+      }
+    }
+    return several ? std::max(all, 0.1) : bound > 1 ? std::max(0.1, best / 2) : best;
   }
 
   std::optional<std::uint32_t> cheapest() {
@@ -145,9 +161,10 @@ private:
     std::optional<std::uint32_t> best;
     double best_cost = std::numeric_limits<double>::infinity();
     auto consider = [&](std::uint32_t a) {
-      double c = cost(a, nullptr);
-      if (c < best_cost) {
-        best_cost = c;
+      if (costs_[a] == kUnknown)
+        costs_[a] = cost(a, nullptr);
+      if (costs_[a] < best_cost) {
+        best_cost = costs_[a];
         best = a;
       }
     };
@@ -167,11 +184,12 @@ private:
 
   void bind(std::uint32_t variable) {
     registers_[variable] = next_register_++;
-    for (std::uint32_t p : prims_of_[variable]) {
+    forget_costs(variable);
+    for (std::uint32_t p : shape_.prims_of[variable]) {
       if (--prim_missing_[p] == 0)
         ready_prims_.push_back(p);
     }
-    for (std::uint32_t a : atoms_of_[variable]) {
+    for (std::uint32_t a : shape_.atoms_of[variable]) {
       if (atom_done_[a])
         continue;
       const auto& terms = query_.atoms[a].terms;
@@ -184,6 +202,21 @@ private:
         reached_.push_back(a);
       }
     }
+  }
+
+  /// The smallest table that holds a variable tells most about its values.
+  void note_source(QueryTerm term, TableColumn at) {
+    if (term.is_const)
+      return;
+    std::optional<TableColumn>& source = sources_[term.value];
+    if (!source || engine_.tables[at.function].live() < engine_.tables[source->function].live()) {
+      source = at;
+      forget_costs(term.value);
+    }
+  }
+  void forget_costs(std::uint32_t variable) {
+    for (std::uint32_t a : shape_.atoms_of[variable])
+      costs_[a] = kUnknown;
   }
 
   void take(std::uint32_t a, bool scan) {
@@ -218,11 +251,12 @@ private:
     std::vector<std::uint32_t> bound_now;
     for (std::uint32_t c = 0; c < atom.terms.size(); ++c) {
       QueryTerm term = atom.terms[c];
+      note_source(term, {step.target, c});
       if (checked[c])
         continue;
       if (known(term)) {
         step.columns.push_back({c, false, operand(term)});
-      } else if (uses_[term.value] > 1) { // else nobody asks for it
+      } else if (shape_.uses[term.value] > 1) { // else nobody asks for it
         auto at = std::find(bound_now.begin(), bound_now.end(), term.value);
         std::uint32_t reg = next_register_ + static_cast<std::uint32_t>(at - bound_now.begin());
         step.columns.push_back({c, at == bound_now.end(), {false, reg}});
@@ -261,16 +295,17 @@ private:
     steps_.push_back(std::move(step));
   }
 
-  Engine& engine_;
+  static constexpr double kUnknown = -1;
+  const Engine& engine_;
   const Query& query_;
-  std::map<std::pair<std::uint32_t, std::uint32_t>, double>& fanouts_;
-  std::vector<std::uint32_t> uses_; ///< per variable: how often the query and the action mention it
+  const QueryShape& shape_;
+  Estimates& estimates_;
   std::optional<std::uint32_t> focus_;
-  std::vector<std::int64_t> registers_; ///< per variable, -1 while unbound
+  std::vector<std::int64_t> registers_;             ///< per variable, -1 while unbound
+  std::vector<std::optional<TableColumn>> sources_; ///< per variable: a column that holds it
   std::vector<bool> atom_done_;
-  std::vector<std::size_t> unbound_; ///< per atom: key positions that are not bound yet
-  std::vector<std::size_t> prim_missing_;
-  std::vector<std::vector<std::uint32_t>> atoms_of_, prims_of_; ///< per variable
+  std::vector<std::size_t> unbound_, prim_missing_; ///< as in the shape, for what is left
+  std::vector<double> costs_;                       ///< per atom, as last computed
   std::vector<bool> listed_;
   std::vector<std::uint32_t> ready_, ready_prims_, reached_;
   std::uint32_t first_open_ = 0;
@@ -303,27 +338,49 @@ std::uint8_t magnitude(std::uint32_t rows) {
   return static_cast<std::uint8_t>(rows == 0 ? 0 : 1 + (std::bit_width(rows) - 1) / 2);
 }
 
-void add_plan(Engine& engine, Forest& forest, const Query& query,
-              std::optional<std::uint32_t> focus, bool only_news, std::uint32_t rule,
-              std::span<const QueryTerm> inputs,
-              std::map<std::pair<std::uint32_t, std::uint32_t>, double>& fanouts) {
-  Planner planner(engine, query, inputs, fanouts);
-  std::vector<PlanStep> steps = planner.order(focus);
-  if (steps.empty() || (steps[0].kind != StepKind::Scan && steps[0].kind != StepKind::Probe))
-    steps.insert(steps.begin(), PlanStep{}); // nothing to iterate over: starts from one empty match
-  PlanEmit emit{rule, only_news, {}};
-  for (QueryTerm term : inputs)
-    emit.inputs.push_back(planner.operand(term));
-  forest.registers = std::max(forest.registers, planner.registers());
-  insert(forest, std::move(steps), std::move(emit));
+/// Plans one rule at a time, for any of its atoms.
+class RulePlanner {
+public:
+  RulePlanner(const Engine& engine, Forest& forest, Estimates& estimates, const Query& query,
+              std::span<const QueryTerm> inputs, std::uint32_t rule)
+      : engine_(engine), forest_(forest), estimates_(estimates), query_(query), inputs_(inputs),
+        shape_(query, inputs), rule_(rule) {}
+
+  void add(std::optional<std::uint32_t> focus, bool only_news = false) {
+    Planner planner(engine_, query_, shape_, estimates_);
+    std::vector<PlanStep> steps = planner.order(focus);
+    if (steps.empty() || (steps[0].kind != StepKind::Scan && steps[0].kind != StepKind::Probe))
+      steps.insert(steps.begin(),
+                   PlanStep{}); // nothing to iterate over: starts from one empty match
+    PlanEmit emit{rule_, only_news, {}};
+    for (QueryTerm term : inputs_)
+      emit.inputs.push_back(planner.operand(term));
+    forest_.registers = std::max(forest_.registers, planner.registers());
+    insert(forest_, std::move(steps), std::move(emit));
+  }
+
+private:
+  const Engine& engine_;
+  Forest& forest_;
+  Estimates& estimates_;
+  const Query& query_;
+  std::span<const QueryTerm> inputs_;
+  QueryShape shape_;
+  std::uint32_t rule_;
+};
+
+bool hopeless(const Engine& engine, const Query& query) {
+  return query.impossible ||
+         std::any_of(query.atoms.begin(), query.atoms.end(),
+                     [&](const auto& a) { return engine.table(a.function).live() == 0; });
 }
 
 } // namespace
 
-Forest plan_rules(Engine& engine, std::vector<std::uint32_t> rules, Evaluation evaluation) {
+Forest plan_rules(const Engine& engine, std::vector<std::uint32_t> rules, Evaluation evaluation,
+                  std::uint32_t seen) {
   Forest forest;
   forest.rules = std::move(rules);
-  std::map<std::pair<std::uint32_t, std::uint32_t>, double> fanouts;
   for (std::uint32_t r : forest.rules) {
     for (const TableAtom& atom : engine.rules[r].query.atoms)
       forest.tables.push_back(static_cast<std::uint32_t>(atom.function));
@@ -332,23 +389,50 @@ Forest plan_rules(Engine& engine, std::vector<std::uint32_t> rules, Evaluation e
   forest.tables.erase(std::unique(forest.tables.begin(), forest.tables.end()), forest.tables.end());
   for (std::uint32_t f : forest.tables)
     forest.magnitudes.push_back(magnitude(engine.tables[f].live()));
+  forest.focused.assign(forest.tables.size(), false);
+  Estimates estimates(engine);
   for (std::uint32_t i = 0; i < forest.rules.size(); ++i) {
     const Rule& rule = engine.rules[forest.rules[i]];
-    bool hopeless = rule.query.impossible;
-    for (const TableAtom& atom : rule.query.atoms)
-      hopeless |= engine.table(atom.function).live() == 0;
-    if (hopeless)
-      continue;
     const std::size_t atoms = rule.query.atoms.size();
-    if (evaluation == Evaluation::Naive || atoms == 0 || atoms > kMostFocused) {
-      bool only_news = evaluation == Evaluation::SemiNaive && atoms != 0;
-      add_plan(engine, forest, rule.query, std::nullopt, only_news, i, rule.inputs, fanouts);
-      continue;
-    }
-    for (std::uint32_t a = 0; a < atoms; ++a)
-      add_plan(engine, forest, rule.query, a, false, i, rule.inputs, fanouts);
+    bool whole = evaluation == Evaluation::Naive || atoms == 0 || atoms > kMostFocused;
+    if (whole && !hopeless(engine, rule.query))
+      RulePlanner(engine, forest, estimates, rule.query, rule.inputs, i)
+          .add(std::nullopt, evaluation == Evaluation::SemiNaive && atoms != 0);
   }
+  if (evaluation == Evaluation::SemiNaive)
+    plan_news(engine, forest, seen);
   return forest;
+}
+
+void plan_news(const Engine& engine, Forest& forest, std::uint32_t seen) {
+  std::vector<bool> wanted(forest.tables.size(), false);
+  bool any = false;
+  for (std::size_t t = 0; t < forest.tables.size(); ++t) {
+    const Table& table = engine.tables[forest.tables[t]];
+    wanted[t] = !forest.focused[t] && table.since(seen) < table.rows();
+    any |= wanted[t];
+  }
+  if (!any)
+    return;
+  Estimates estimates(engine);
+  for (std::uint32_t i = 0; i < forest.rules.size(); ++i) {
+    const Rule& rule = engine.rules[forest.rules[i]];
+    const std::size_t atoms = rule.query.atoms.size();
+    if (atoms == 0 || atoms > kMostFocused || hopeless(engine, rule.query))
+      continue;
+    std::optional<RulePlanner> planner;
+    for (std::uint32_t a = 0; a < atoms; ++a) {
+      auto at = std::lower_bound(forest.tables.begin(), forest.tables.end(),
+                                 static_cast<std::uint32_t>(rule.query.atoms[a].function));
+      if (!wanted[static_cast<std::size_t>(at - forest.tables.begin())])
+        continue;
+      if (!planner)
+        planner.emplace(engine, forest, estimates, rule.query, rule.inputs, i);
+      planner->add(a);
+    }
+  }
+  for (std::size_t t = 0; t < forest.tables.size(); ++t)
+    forest.focused[t] = forest.focused[t] || wanted[t];
 }
 
 bool still_fits(const Engine& engine, const Forest& forest) {
@@ -359,11 +443,11 @@ bool still_fits(const Engine& engine, const Forest& forest) {
   return true;
 }
 
-Forest plan_query(Engine& engine, const Query& query, std::span<const QueryTerm> inputs) {
+Forest plan_query(const Engine& engine, const Query& query, std::span<const QueryTerm> inputs) {
   Forest forest;
-  std::map<std::pair<std::uint32_t, std::uint32_t>, double> fanouts;
+  Estimates estimates(engine);
   if (!query.impossible)
-    add_plan(engine, forest, query, std::nullopt, false, 0, inputs, fanouts);
+    RulePlanner(engine, forest, estimates, query, inputs, 0).add(std::nullopt);
   return forest;
 }
 

@@ -73,6 +73,7 @@ struct Forest {
   std::uint32_t registers = 0;
   std::vector<std::uint32_t> tables;    ///< functions that the rules mention
   std::vector<std::uint8_t> magnitudes; ///< of their sizes when this was planned
+  std::vector<bool> focused;            ///< of them: whether plans start from their new rows
 };
 
 /// Forests by their sets of rules, so that a ruleset is planned again only when table sizes have
@@ -93,11 +94,15 @@ enum class Evaluation : std::uint8_t { Naive, SemiNaive };
 inline constexpr std::size_t kMostFocused = 128;
 
 /// Plans the rules. Rules that ask a table without rows are left out: they cannot match until its
-/// size, and so the plan, changes.
-Forest plan_rules(Engine& engine, std::vector<std::uint32_t> rules, Evaluation evaluation);
+/// size, and so the plan, changes. Semi-naive plans start from the tables that have rows newer than
+/// `seen`.
+Forest plan_rules(const Engine& engine, std::vector<std::uint32_t> rules, Evaluation evaluation,
+                  std::uint32_t seen = 0);
+/// Adds semi-naive plans for tables that had no rows newer than `seen` so far.
+void plan_news(const Engine& engine, Forest& forest, std::uint32_t seen);
 /// Whether table sizes are still near those the forest was made for.
 bool still_fits(const Engine& engine, const Forest& forest);
 /// The plan of one query over all rows, subsumed ones included where asked.
-Forest plan_query(Engine& engine, const Query& query, std::span<const QueryTerm> inputs);
+Forest plan_query(const Engine& engine, const Query& query, std::span<const QueryTerm> inputs);
 
 } // namespace egret::egraph

@@ -187,9 +187,8 @@ void add_bigrat(Signature& s) {
   define(
       s, "to-f64", +[](Rat a) { return a.to_double(); });
   define(
-      s, "to-i64", +[](Rat a) {
-        return a.denominator() == kOne ? a.numerator().to_i64() : std::nullopt;
-      });
+      s, "to-i64",
+      +[](Rat a) { return a.denominator() == kOne ? a.numerator().to_i64() : std::nullopt; });
   define(
       s, "<", +[](Rat a, Rat b) { return when(a < b); });
   define(

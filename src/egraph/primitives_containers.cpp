@@ -109,9 +109,9 @@ void add_vec(Signature& s, SortId self) {
   bool joins = s.sort(element).is_eq();
   Definer d(s, self);
   d.makes("vec-empty", {}, [](PrimContext&, Content&, auto) { return true; });
-  d.makes(
-      "vec-of", {},
-      [](PrimContext&, Content& c, auto args) { return append_args(c, args, 0), true; }, {element});
+  d.makes("vec-of", {},
+          [](PrimContext&, Content& c, auto args) { return append_args(c, args, 0), true; },
+          {element});
   d.makes("vec-push", {self, element},
           [](PrimContext&, Content& c, auto args) { return c.push_back(args[1]), true; });
   d.makes("vec-pop", {self}, [](PrimContext&, Content& c, auto) {
@@ -119,16 +119,15 @@ void add_vec(Signature& s, SortId self) {
       c.pop_back();
     return true;
   });
-  d.makes(
-      "vec-append", {self},
-      [d](PrimContext& context, Content& c, auto args) {
-        for (std::size_t i = 1; i < args.size(); ++i) {
-          auto more = d.other(context, args[i]);
-          c.insert(c.end(), more.begin(), more.end());
-        }
-        return true;
-      },
-      {self});
+  d.makes("vec-append", {self},
+          [d](PrimContext& context, Content& c, auto args) {
+            for (std::size_t i = 1; i < args.size(); ++i) {
+              auto more = d.other(context, args[i]);
+              c.insert(c.end(), more.begin(), more.end());
+            }
+            return true;
+          },
+          {self});
   d.makes("vec-set", {self, sorts::kI64, element}, [](PrimContext& context, Content& c, auto args) {
     auto at = position(context, args[1], c.size());
     if (at)
@@ -175,9 +174,9 @@ void add_set(Signature& s, SortId self) {
   SortId element = s.sort(self).args[0];
   Definer d(s, self);
   d.makes("set-empty", {}, [](PrimContext&, Content&, auto) { return true; });
-  d.makes(
-      "set-of", {},
-      [](PrimContext&, Content& c, auto args) { return append_args(c, args, 0), true; }, {element});
+  d.makes("set-of", {},
+          [](PrimContext&, Content& c, auto args) { return append_args(c, args, 0), true; },
+          {element});
   d.makes("set-insert", {self, element},
           [](PrimContext&, Content& c, auto args) { return c.push_back(args[1]), true; });
   d.makes("set-remove", {self, element},
@@ -210,9 +209,9 @@ void add_set(Signature& s, SortId self) {
 void add_multiset(Signature& s, SortId self) {
   SortId element = s.sort(self).args[0];
   Definer d(s, self);
-  d.makes(
-      "multiset-of", {},
-      [](PrimContext&, Content& c, auto args) { return append_args(c, args, 0), true; }, {element});
+  d.makes("multiset-of", {},
+          [](PrimContext&, Content& c, auto args) { return append_args(c, args, 0), true; },
+          {element});
   d.makes("multiset-empty", {}, [](PrimContext&, Content&, auto) { return true; });
   d.makes("multiset-single", {element, sorts::kI64},
           [](PrimContext& context, Content& c, auto args) {
@@ -349,10 +348,9 @@ void add_map(Signature& s, SortId self) {
   SortId key = s.sort(self).args[0], value = s.sort(self).args[1];
   Definer d(s, self);
   d.makes("map-empty", {}, [](PrimContext&, Content&, auto) { return true; });
-  d.makes(
-      "map-of", {},
-      [](PrimContext&, Content& c, auto args) { return append_args(c, args, 0), true; },
-      {key, value});
+  d.makes("map-of", {},
+          [](PrimContext&, Content& c, auto args) { return append_args(c, args, 0), true; },
+          {key, value});
   d.makes("map-insert", {self, key, value}, [](PrimContext&, Content& c, auto args) {
     c.push_back(args[1]);
     c.push_back(args[2]);

@@ -35,20 +35,22 @@ std::vector<std::uint32_t> rules_of(const Engine& engine, RulesetId root) {
 }
 
 const Forest& planned(Engine& engine, RulesetId ruleset, std::vector<std::uint32_t> rules,
-                      bool naive) {
+                      bool naive, std::uint32_t seen) {
   PlanCache& cache = engine.rulesets[Signature::index(ruleset)].plans;
+  Evaluation evaluation = naive ? Evaluation::Naive : Evaluation::SemiNaive;
   for (PlanCache::Entry& entry : cache.entries) {
     if (entry.naive != naive || entry.rules != rules)
       continue;
     if (!still_fits(engine, entry.forest))
-      entry.forest =
-          plan_rules(engine, std::move(rules), naive ? Evaluation::Naive : Evaluation::SemiNaive);
+      entry.forest = plan_rules(engine, std::move(rules), evaluation, seen);
+    else if (!naive)
+      plan_news(engine, entry.forest, seen);
     return entry.forest;
   }
   constexpr std::size_t kMostPlans = 8;
   if (cache.entries.size() >= kMostPlans)
     cache.entries.erase(cache.entries.begin());
-  Forest forest = plan_rules(engine, rules, naive ? Evaluation::Naive : Evaluation::SemiNaive);
+  Forest forest = plan_rules(engine, rules, evaluation, seen);
   cache.entries.push_back({std::move(rules), naive, std::move(forest)});
   return cache.entries.back().forest;
 }
@@ -71,7 +73,7 @@ struct Group {
 void match_group(Engine& engine, RulesetId ruleset, const std::vector<std::uint32_t>& rules,
                  const Group& group, std::vector<RuleMatches>& out) {
   Clock::time_point start = Clock::now();
-  const Forest& forest = planned(engine, ruleset, rules, group.naive);
+  const Forest& forest = planned(engine, ruleset, rules, group.naive, group.seen);
   MatchOptions options;
   options.seen = group.seen;
   options.include_subsumed = group.include_subsumed;
@@ -159,8 +161,9 @@ bool run_ruleset(Engine& engine, RulesetId ruleset, ScheduleState& state,
       next_release = std::min(next_release, rule.banned_until);
       continue;
     }
-    bool naive = rule.naive || !engine.seminaive;
-    if (rule.query.atoms.empty() && rule.seen != 0 && !naive)
+    // Where all rows are new, one plan over all of them finds what a plan for each atom would.
+    bool naive = rule.naive || !engine.seminaive || rule.seen == 0;
+    if (rule.query.atoms.empty() && !naive)
       continue; // it can find nothing new
     // A premise that is matched as a whole has no root to be passed over at, so that is done here.
     bool whole = !naive && rule.query.atoms.size() > kMostFocused;

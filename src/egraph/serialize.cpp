@@ -19,8 +19,10 @@ struct ExportNode {
   std::string op;
   std::string cls;
   std::vector<std::pair<SortId, Value>> children;
+  std::vector<std::string> child_classes; ///< theirs
   double cost = 1;
   bool subsumed = false;
+  bool primitive = false; ///< a literal or a container
 };
 
 struct Export {
@@ -54,10 +56,70 @@ public:
       for (auto [sort, value] : children)
         add_value(sort, value);
     }
+    for (ExportNode& node : out_.nodes) {
+      for (auto [sort, value] : node.children)
+        node.child_classes.push_back(class_name(engine_, sort, value));
+    }
+    if (options_.split_primitives)
+      split_primitives();
+    for (std::uint32_t i = 0; i < options_.inline_leaves; ++i)
+      inline_leaves();
     return std::move(out_);
   }
 
 private:
+  void split_primitives() {
+    std::set<std::string> values;
+    for (const ExportNode& node : out_.nodes) {
+      if (node.primitive) {
+        values.insert(node.cls);
+        out_.first_node[node.cls] = node.id;
+      }
+    }
+    std::map<std::string, int> parts;
+    for (ExportNode& node : out_.nodes) {
+      if (node.primitive || !values.contains(node.cls))
+        continue;
+      std::string part = fmt::format("{}-{}", node.cls, ++parts[node.cls]);
+      out_.class_sorts[part] = out_.class_sorts.at(node.cls);
+      out_.first_node[part] = node.id;
+      node.cls = std::move(part);
+    }
+  }
+
+  void inline_leaves() {
+    std::map<std::string, std::size_t> sizes;
+    std::map<std::string, std::string> leaves; // class -> the node's text
+    std::set<std::string> mentioned;
+    for (const ExportNode& node : out_.nodes) {
+      ++sizes[node.cls];
+      mentioned.insert(node.child_classes.begin(), node.child_classes.end());
+    }
+    for (const ExportNode& node : out_.nodes) {
+      if (node.child_classes.empty() && sizes[node.cls] == 1 && mentioned.contains(node.cls))
+        leaves.emplace(node.cls, node.op);
+    }
+    for (ExportNode& node : out_.nodes) {
+      std::vector<std::string> kept;
+      std::string arguments;
+      for (const std::string& child : node.child_classes) {
+        auto leaf = leaves.find(child);
+        arguments +=
+            (arguments.empty() ? "" : ", ") + (leaf == leaves.end() ? "\u00b7" : leaf->second);
+        if (leaf == leaves.end())
+          kept.push_back(child);
+      }
+      if (kept.size() != node.child_classes.size())
+        node.op += "(" + arguments + ")";
+      node.child_classes = std::move(kept);
+    }
+    std::erase_if(out_.nodes, [&](const ExportNode& node) { return leaves.contains(node.cls); });
+    for (const auto& [cls, text] : leaves) {
+      out_.class_sorts.erase(cls);
+      out_.first_node.erase(cls);
+    }
+  }
+
   void add(ExportNode node, SortId sort) {
     out_.first_node.emplace(node.cls, node.id);
     out_.class_sorts.emplace(node.cls, engine_.signature.sort(sort).name);
@@ -104,11 +166,13 @@ private:
       node.id = "dummy-" + cls; // a class all of whose rows were deleted or left out
       node.op = "[...]";
     } else if (sort.is_container()) {
+      node.primitive = true;
       node.id = "primitive-" + cls;
       container_parts(engine_, sort,
                       engine_.pools.containers(static_cast<std::uint32_t>(sort_id))[value], node.op,
                       node.children);
     } else {
+      node.primitive = true;
       node.id = "primitive-" + cls;
       node.op = show_value(engine_, sort_id, value);
     }
@@ -128,13 +192,36 @@ std::string json_text(const std::string& text) {
 
 } // namespace
 
+std::string left_out(const Engine& engine, const SerializeOptions& options) {
+  std::size_t functions = 0;
+  std::string unseen, cut;
+  auto add = [](std::string& list, const std::string& name) {
+    list += (list.empty() ? "" : ", ") + name;
+  };
+  for (std::uint32_t f = 0; f < engine.tables.size(); ++f) {
+    const Function& function = engine.signature.function(FunctionId{f});
+    if (function.hidden || engine.tables[f].live() == 0)
+      continue;
+    if (functions++ >= options.max_functions)
+      add(unseen, function.name);
+    else if (engine.tables[f].live() > options.max_calls_per_function)
+      add(cut, function.name);
+  }
+  std::string out;
+  if (!unseen.empty())
+    out += "functions left out: " + unseen;
+  if (!cut.empty())
+    out += (out.empty() ? "" : "; ") + ("rows left out of: " + cut);
+  return out;
+}
+
 std::string to_json(const Engine& engine, const SerializeOptions& options) {
   Export all = Exporter(engine, options).run();
   nlohmann::json nodes = nlohmann::json::object(), classes = nlohmann::json::object();
   for (const ExportNode& node : all.nodes) {
     nlohmann::json children = nlohmann::json::array();
-    for (auto [sort, value] : node.children)
-      children.push_back(all.first_node.at(class_name(engine, sort, value)));
+    for (const std::string& child : node.child_classes)
+      children.push_back(all.first_node.at(child));
     nodes[node.id] = {{"op", node.op},
                       {"children", std::move(children)},
                       {"eclass", node.cls},
@@ -165,8 +252,7 @@ std::string to_dot(const Engine& engine, const SerializeOptions& options) {
     out += "  }\n";
   }
   for (const ExportNode& node : all.nodes) {
-    for (auto [sort, value] : node.children) {
-      std::string cls = class_name(engine, sort, value);
+    for (const std::string& cls : node.child_classes) {
       out += fmt::format("  {} -> {} [lhead={}];\n", json_text(node.id),
                          json_text(all.first_node.at(cls)), json_text("cluster_" + cls));
     }

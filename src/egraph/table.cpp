@@ -214,32 +214,6 @@ bool Table::compact() {
   return true;
 }
 
-double Table::rows_per_value(std::size_t c) const {
-  if (live_ == 0)
-    return 1;
-  constexpr std::uint32_t kSample = 256;
-  std::uint32_t step = std::max(1u, rows() / kSample), taken = 0;
-  std::vector<Value> sample;
-  for (std::uint32_t row = 0; row < rows(); row += step) {
-    if (states_[row] == RowState::Dead)
-      continue;
-    sample.push_back(columns_[c][row]);
-    ++taken;
-  }
-  std::sort(sample.begin(), sample.end());
-  double distinct = static_cast<double>(std::unique(sample.begin(), sample.end()) - sample.begin());
-  double n = taken, all = live_;
-  if (n == 0)
-    return 1;
-  if (step == 1)
-    return n / distinct;
-  // Few repeats in a sample of n mean about n^2/2r different values (the birthday bound); many mean
-  // that all were seen.
-  double repeats = n - distinct;
-  double values = repeats < n / 2 ? n * n / (2 * std::max(repeats, 0.5)) : distinct;
-  return std::max(1.0, all / values);
-}
-
 std::size_t Table::bytes() const {
   std::size_t total = states_.bytes() + slots_.bytes() + stamps_.capacity() * 8;
   for (const auto& column : columns_)

@@ -126,8 +126,6 @@ public:
   std::uint32_t index_key(std::uint32_t row, const std::vector<std::uint32_t>& columns) const;
   /// Drops dead rows when they are many. True if rows were renumbered.
   bool compact();
-  /// Sampled estimate of the mean number of rows that share a value of column `c`.
-  double rows_per_value(std::size_t c) const;
   std::size_t bytes() const;
   void drop_indexes() { indexes_.clear(); }
   /// Counts every change of content, so that a caller can tell whether anything happened.

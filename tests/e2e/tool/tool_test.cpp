@@ -249,6 +249,100 @@ TEST(Tool, EgraphFailuresShowTheLineAndAreExitCode1) {
   EXPECT_EQ(egret_command("egraph run " + path("")).code, 1); // a folder
 }
 
+TEST(Tool, EgraphTakesTheOptionsOfEgglog) {
+  test::TempFolder folder;
+  auto path = [&](const char* name) { return (folder / name).string(); };
+  test::write_file(folder / "a.egg",
+                   "(datatype M (Num i64) (Add M M)) (function f (i64) i64 :merge new)"
+                   "(let x (Add (Num 1) (Num 2))) (set (f 1) 8) (set (f 2) 8)");
+  test::write_file(folder / "b.egg", "(Add x x) (run 1) (print-size Add)");
+  // One e-graph for all programs, until one fails.
+  Ran ran = egret_command("egraph run -j 2 --naive --no-decomp --report-level time-only " +
+                          path("a.egg") + " " + path("b.egg"));
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_EQ(ran.out, "2\n");
+  ran = egret_command("egraph run " + path("b.egg") + " " + path("a.egg"));
+  EXPECT_EQ(ran.code, 1);
+  expect_contains(ran.err, "b.egg:1:6: ");
+  EXPECT_EQ(
+      egret_command("egraph run --mode no-messages " + path("a.egg") + " " + path("b.egg")).out,
+      "");
+  EXPECT_EQ(
+      egret_command("egraph run --mode interactive " + path("a.egg") + " " + path("b.egg")).out,
+      "(done)\n2\n(done)\n");
+  ran = egret_command("egraph run --strict-mode " + path("a.egg"));
+  EXPECT_EQ(ran.code, 1);
+  expect_contains(ran.err, "the global x must be named $x");
+  test::write_file(folder / "in", "(extract 1)\n(oops)\n(extract 2)\n");
+  ran = egret_command("egraph run --mode interactive < " + path("in"));
+  EXPECT_EQ(ran.out, "1\n(done)\n(error)\n2\n(done)\n");
+  EXPECT_EQ(ran.code, 0);
+
+  ran = egret_command("egraph run --save-report " + path("r.json") + " " + path("a.egg") + " " +
+                      path("b.egg"));
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  nlohmann::json report = nlohmann::json::parse(test::read_file(folder / "r.json"));
+  for (const char* field : {"search_seconds", "apply_seconds", "rebuild_seconds", "rules", "rows"})
+    EXPECT_TRUE(report.contains(field)) << field;
+
+  for (const char* refused : {"--proofs", "--proof-testing", "--term-encoding", "--mode desugar",
+                              "--report-level with-plan", "--max-functions few"}) {
+    Ran wrong = egret_command("egraph run " + std::string(refused) + " " + path("a.egg"));
+    EXPECT_EQ(wrong.code, 2) << refused;
+    expect_contains(wrong.err, std::string(refused).substr(0, std::string(refused).find(' ')));
+  }
+}
+
+TEST(Tool, EgraphExportsWhatTheOptionsSay) {
+  test::TempFolder folder;
+  auto path = [&](const char* name) { return (folder / name).string(); };
+  std::string program = "(datatype M (Num i64) (Add M M)) (function f (i64) i64 :merge new)"
+                        "(Add (Num 1) (Num 2)) (set (f 1) 8) (set (f 2) 8)";
+  test::write_file(folder / "p.egg", program);
+  auto graph = [&](const std::string& options, const char* file) {
+    Ran ran = egret_command("egraph run --to-json " + options + " " + path("p.egg"));
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    return nlohmann::json::parse(test::read_file(folder / file));
+  };
+  auto ops = [](const nlohmann::json& json) {
+    std::multiset<std::string> out;
+    for (const auto& [id, node] : json.at("nodes").items())
+      out.insert(node.at("op").get<std::string>());
+    return out;
+  };
+  using Ops = std::multiset<std::string>;
+  EXPECT_EQ(ops(graph("", "p.json")), (Ops{"1", "2", "8", "Add", "Num", "Num", "f", "f"}));
+  EXPECT_EQ(graph("", "p.json").at("class_data").size(), 6u);
+  nlohmann::json split = graph("--serialize-split-primitive-outputs", "p-split.json");
+  EXPECT_EQ(split.at("class_data").size(), 8u); // the two rows of f apart from 8
+  EXPECT_EQ(ops(graph("--serialize-n-inline-leaves 1", "p.json")),
+            (Ops{"8", "Add", "Num(1)", "Num(2)", "f(1)", "f(2)"}));
+  EXPECT_EQ(ops(graph("--serialize-n-inline-leaves 2", "p.json")),
+            (Ops{"8", "Add(Num(1), Num(2))", "f(1)", "f(2)"}));
+
+  for (int i = 3; i < 60; ++i)
+    program += "(Num " + std::to_string(i) + ")";
+  test::write_file(folder / "p.egg", program);
+  EXPECT_EQ(ops(graph("", "p.json")).count("Num"), 40u);
+  EXPECT_EQ(ops(graph("--max-calls-per-function 50", "p.json")).count("Num"), 50u);
+  Ran ran = egret_command("egraph run --to-dot --max-functions 1 --json " + path("all.json") + " " +
+                          path("p.egg"));
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  expect_contains(ran.err, "functions left out: Add, f; rows left out of: Num");
+  nlohmann::json limited = nlohmann::json::parse(test::read_file(folder / "all.json"));
+  EXPECT_EQ(ops(limited).count("Num"), 59u);
+  expect_contains(test::read_file(folder / "p.dot"), "digraph");
+
+  ran = egret_command("egraph run --to-svg " + path("p.egg"));
+  if (ran.code == 0) {
+    expect_contains(test::read_file(folder / "p.svg"), "<svg");
+  } else {
+    EXPECT_EQ(ran.code, 1);
+    expect_contains(ran.err, "there is no program dot");
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder / "p.svg.dot.part"));
+}
+
 TEST(Tool, EgraphReplTakesLinesAndSurvivesErrors) {
   test::TempFolder folder;
   test::write_file(folder / "in",

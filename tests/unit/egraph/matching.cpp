@@ -5,6 +5,8 @@
 #include "egret/egraph.h"
 #include "programs.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace egret::egraph {
@@ -127,8 +129,8 @@ std::string long_premise(int atoms) {
     premise += "(" + name + " x)";
     facts += "(" + name + " 10)(" + name + " 20)";
   }
-  return relations + "(function sum () i64 :merge (+ old new))(set (sum) 0)" + "(rule (" +
-         premise + ") ((set (sum) x)))" + facts;
+  return relations + "(function sum () i64 :merge (+ old new))(set (sum) 0)" + "(rule (" + premise +
+         ") ((set (sum) x)))" + facts;
 }
 
 TEST(Matching, PremisesOfAnyLengthMatchOnlyWhatIsNew) {
@@ -229,6 +231,60 @@ TEST(Matching, PlansFollowTheSizesOfTables) {
   session.run(rows);
   EXPECT_EQ(first_table(plan_rules(engine, {0}, Evaluation::Naive)),
             static_cast<std::uint32_t>(big));
+}
+
+double steps_of(const Matcher& matcher) {
+  double steps = 0;
+  for (double work : matcher.work())
+    steps += work;
+  return steps;
+}
+
+TEST(Matching, AValueThatManyRowsShareIsNotLookedUpWhereAnotherLeadsOn) {
+  // Lists of two end in the one empty list: going on from an end, all other ends share its tail,
+  // while one list holds it.
+  constexpr int kLists = 400;
+  std::string program =
+      "(relation nil (i64)) (relation cons (i64 i64 i64)) (relation out (i64 i64))"
+      "(rule ((nil n) (cons b n lb) (cons c n lc) (cons lb lc l)) ((out l c)))"
+      "(nil 0)";
+  for (int i = 1; i <= kLists; ++i)
+    program += fmt::format("(cons {} 0 {})", i, 1000 + i);
+  Session session;
+  session.run(program);
+  session.run("(run 1)");
+  Engine& engine = session.interpreter.engine;
+  EXPECT_EQ(session.size("out"), 0u);
+  std::string more;
+  for (int i = 1; i < kLists; ++i)
+    more += fmt::format("(cons {} {} {})", 1000 + i, 1001 + i, 5000 + i);
+  session.run(more);
+  for (int i = 1; i <= kLists; ++i)
+    session.run(fmt::format("(cons {} 0 {})", 2000 + i, 3000 + i));
+  Forest forest = plan_rules(engine, {0}, Evaluation::SemiNaive, engine.rules[0].seen);
+  MatchOptions options;
+  options.seen = engine.rules[0].seen;
+  Matcher matcher(engine, forest, options);
+  EXPECT_EQ(matcher.run()[0].count, kLists - 1u);
+  EXPECT_LT(steps_of(matcher), 40.0 * kLists);
+}
+
+TEST(Matching, OnlyTablesWithNewRowsGetPlans) {
+  Session session;
+  session.run("(relation A (i64)) (relation B (i64)) (relation Out (i64))"
+              "(rule ((A x) (B x)) ((Out x))) (A 1) (B 1) (A 2) (B 3) (run 1) (A 3)");
+  Engine& engine = session.interpreter.engine;
+  const std::uint32_t seen = engine.rules[0].seen;
+  Forest forest = plan_rules(engine, {0}, Evaluation::SemiNaive, seen);
+  EXPECT_EQ(forest.nodes.size(), 2u); // from A alone
+  plan_news(engine, forest, seen);
+  EXPECT_EQ(forest.nodes.size(), 2u);
+  session.run("(B 2)");
+  plan_news(engine, forest, seen);
+  EXPECT_EQ(forest.nodes.size(), 4u);
+  MatchOptions options;
+  options.seen = seen;
+  EXPECT_EQ(Matcher(engine, forest, options).run()[0].count, 2u);
 }
 
 TEST(Matching, ARuleSetThatDivergesNamesTheRulesThatGrew) {
