@@ -1,5 +1,6 @@
 #include "compiler/regions.h"
 
+#include "compiler/carry_sums.h"
 #include "support/fail.h"
 
 #include <fmt/format.h>
@@ -453,6 +454,8 @@ std::vector<BuiltRegion> build_regions(const GraphFacts& facts, const Partition&
         operand.alignment = std::max<std::int64_t>(operand.alignment, 64);
     kernel::verify(built.back().region);
   }
+  if (target.device == "cuda")
+    carry_column_sums(built, target);
   return built;
 }
 

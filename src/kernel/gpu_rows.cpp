@@ -6,15 +6,16 @@
 #include "kernel/accumulate.h"
 #include "kernel/analysis.h"
 #include "kernel/families.h"
+#include "kernel/gpu_carried.h"
 #include "kernel/gpu_nest.h"
+#include "kernel/gpu_row_facts.h"
 #include "kernel/knobs.h"
-#include "kernel/map_axes.h"
 #include "kernel/passes.h"
 
 #include "support/fail.h"
 
 #include <algorithm>
-#include <map>
+#include <optional>
 #include <utility>
 
 namespace egret::kernel {
@@ -23,130 +24,6 @@ namespace {
 
 /// Where what is read once is kept from pass to pass.
 enum Keep : std::int64_t { kRegisters, kShared, kNowhere };
-
-/// What decides the form of a schedule.
-struct RowFacts {
-  Passes passes;
-  int inner = -1; ///< reduced axis of the vectors
-  std::int64_t score = 0;
-  bool argmax = false;
-
-  explicit RowFacts(const Region& region) : passes(plan_passes(region)) {
-    if (!passes.reason.empty())
-      return;
-    std::vector<int> stages = all_stages(region);
-    for (const Stage& s : region.stages)
-      argmax = argmax || (s.kind == StageKind::Reduce && s.monoid == Monoid::ArgMax);
-    inner = passes.reduced.back();
-    score = vector_score(region, stages, inner);
-    // Places must come in ascending order, so that argmax runs along the last axis only.
-    for (int a : passes.reduced)
-      if (auto s = vector_score(region, stages, a); s > score && !argmax) {
-        inner = a;
-        score = s;
-      }
-  }
-
-  /// Vectors of `lanes` in a row; those of a shifted row begin where memory is aligned, up to a
-  /// vector before it does.
-  Expr vectors(const Region& region, int lanes, bool shifted = false) const {
-    Expr n(1);
-    for (int a : passes.reduced) {
-      const Expr& extent = region.axes[a].extent;
-      n = n *
-          (a == inner ? ceildiv(shifted ? extent + Expr(lanes - 1) : extent, Expr(lanes)) : extent);
-    }
-    return n;
-  }
-};
-
-/// Where a row that is read or written along the vectors begins in memory, over the region's axes;
-/// nothing when that is the same for all rows or for an access that does not go along them.
-std::optional<Expr> row_start(const Region& region, const RowFacts& f, const Expr& offset,
-                              const std::vector<int>& axes) {
-  bool by_row = false;
-  const Expr start = substitute(offset, [&](const Expr& v) -> std::optional<Expr> {
-    if (!v.is_axis())
-      return std::nullopt;
-    const int a = axes[v.axis_number()];
-    by_row = by_row || contains(f.passes.parallel, a);
-    return a == f.inner ? Expr(0) : Expr::axis(a, region.axes[a].extent);
-  });
-  return by_row ? std::optional(start) : std::nullopt;
-}
-
-/// Lanes of vectors that lie aligned in memory although rows begin anywhere: they are shifted
-/// against the row by as much, and have lanes outside of it at its ends. 1 when the accesses along
-/// the rows do not begin alike, or there is no such need.
-struct Shifted {
-  int lanes = 1;
-  Expr start = Expr(0); ///< of a row, over the region's axes
-};
-Shifted shifted_rows(const Region& region, const RowFacts& f, const Target& target) {
-  Shifted s;
-  if (f.passes.reduced.size() != 1 || f.argmax || f.passes.parallel.empty() ||
-      !region.axes[f.inner].extent.is_constant())
-    return s;
-  std::vector<Expr> starts;
-  std::int64_t narrowest = 4;
-  auto access = [&](const Expr& offset, const std::vector<int>& axes, DType dtype) {
-    if (auto start = row_start(region, f, offset, axes)) {
-      starts.push_back(*start);
-      narrowest = std::min<std::int64_t>(narrowest, std::int64_t(size_of(dtype)));
-    }
-  };
-  for (const Stage& stage : region.stages)
-    for (const Load& load : stage.loads)
-      if (load.source == Source::Operand && load.indirect.empty() &&
-          region.operands[load.number].role == Role::Tensor &&
-          stride_of(region, stage, load, f.inner) == 1)
-        access(offset_of(region, load), stage.axes, region.operands[load.number].dtype);
-  for (const Output& out : region.outputs)
-    if (stride_of(region, out, f.inner) == 1)
-      access(offset_of(out), result_axes(region.stages[out.stage]), out.dtype);
-  if (starts.empty() || narrowest < 2)
-    return s;
-  const int lanes = int(target.vector_bytes / narrowest);
-  if (2 * gpu_lanes(region, f.inner, target.vector_bytes) >= lanes) // half as wide is good enough
-    return s;
-  for (const Expr& start : starts)
-    if ((start - starts[0]).divisor() % lanes != 0)
-      return s;
-  if (region.axes[f.inner].extent.value() < 8 * lanes)
-    return s;
-  return {lanes, starts[0]};
-}
-
-struct RowLoad {
-  const Stage* stage;
-  const Load* load;
-};
-
-/// Operands that the first pass reads along the rows and others may read again; with `lanes`, those
-/// that asynchronous copies can move in vectors of so many.
-std::vector<RowLoad> row_loads(const Region& r, const RowFacts& f, int lanes = 0) {
-  const auto copied = [&](const Stage& stage, const Load& load) {
-    const Operand& operand = r.operands[load.number];
-    const std::int64_t bytes = lanes * std::int64_t(size_of(operand.dtype));
-    if ((bytes != 4 && bytes != 8 && bytes != 16) || operand.alignment % bytes != 0)
-      return false;
-    const auto axis = std::find(stage.axes.begin(), stage.axes.end(), f.inner);
-    const Expr along = Expr::axis(int(axis - stage.axes.begin()), r.axes[f.inner].extent);
-    return (offset_of(r, load) - along).divisor() % lanes == 0 &&
-           r.axes[f.inner].extent.divisor() % lanes == 0;
-  };
-  std::vector<RowLoad> loads;
-  for (std::size_t s = 0; s < r.stages.size(); ++s) {
-    const Stage& stage = r.stages[s];
-    if (f.passes.level[s] > 0 || stage.axes.size() != r.axes.size())
-      continue;
-    for (const Load& load : stage.loads)
-      if (load.source == Source::Operand && load.indirect.empty() && load.map.is_total() &&
-          stride_of(r, stage, load, f.inner) == 1 && (lanes == 0 || copied(stage, load)))
-        loads.push_back({&stage, &load});
-  }
-  return loads;
-}
 
 class GpuRows {
 public:
@@ -244,6 +121,7 @@ private:
   struct Spot {
     Point point;
     std::vector<Guard> own;
+    std::int64_t turn = 0; ///< of the thread, where turns are one after the other in the code
   };
   Spot spot(const Point& row, const Expr& vector, const Expr& end) const {
     std::vector<Expr> extents;
@@ -251,7 +129,7 @@ private:
       extents.push_back(a == f_.inner ? ceildiv(r_.axes[a].extent, Expr(lanes_))
                                       : r_.axes[a].extent);
     std::vector<Expr> at = unflatten(vector, extents);
-    Spot s{row, {}};
+    Spot s{row, {}, 0};
     s.point.lanes = lanes_;
     for (std::size_t i = 0; i < order_.size(); ++i)
       s.point.at[order_[i]] = at[i];
@@ -295,9 +173,15 @@ private:
 
   void runs() {
     make_stash(2);
-    b_.grid_loop(ceildiv(rows_, Expr(run_)), [&](const Expr& item) {
+    const Expr items = ceildiv(rows_, Expr(run_));
+    if (p_.carries())
+      carried_.emplace(e_, p_, arithmetic_,
+                       CarriedSums::Layout{t_, threads_, lanes_, turns(), items.value()});
+    b_.grid_loop(items, [&](const Expr& item) {
       const Expr first = item * Expr(run_);
       const Expr count = min(Expr(run_), rows_ - first);
+      if (carried_)
+        carried_->begin();
       fetch(first, Expr(0));
       b_.commit_copies();
       b_.loop(Expr(0), count, Expr(1), Expr(run_), Bind::Serial, [&](const Expr& i) {
@@ -310,7 +194,17 @@ private:
         slot_ = floormod(i, Expr(2));
         whole(row_at(first + i));
       });
+      if (carried_)
+        carried_->finish(
+            item, [&](std::int64_t turn) { return columns_of(turn); }, schedule_.store_policy);
     });
+  }
+
+  /// The columns of a thread's vector, of no row.
+  Point columns_of(std::int64_t turn) const {
+    Point none;
+    none.at.resize(r_.axes.size());
+    return spot(none, Expr(turn * group_) + mine_, vectors_).point;
   }
 
   /// Begins to bring what the row's passes read to a half of the stash.
@@ -371,6 +265,7 @@ private:
     std::vector<Spot> spots;
     for (std::int64_t j = from; j < to; ++j) {
       spots.push_back(spot(row, begin + Expr(j * group_) + mine_, end));
+      spots.back().turn = j;
       if (keep_ == kShared || run_ > 0)
         stash(pass, spots.back(), Expr(j));
     }
@@ -421,6 +316,8 @@ private:
           State next = acc.add(states[r][y], s.point, place_of(s.point), false);
           states[r][y] = acc.keep(s.own, next, states[r][y]);
         }
+      if (carried_)
+        carried_->add(pass, s.turn, s.point);
       for (int o : p_.outputs[pass])
         values.push_back(e_.result(r_.outputs[o].stage, r_.outputs[o].component, s.point));
     }
@@ -561,6 +458,7 @@ private:
   Expr vectors_, rows_;
   std::vector<Expr> parallel_;
   std::vector<int> order_; ///< reduced axes, that of the vectors last
+  std::optional<CarriedSums> carried_;
   std::vector<RowLoad> stash_;
   std::vector<int> stash_memory_;
   std::vector<std::vector<std::vector<int>>> partials_; ///< [reduction][yield][part of the state]
@@ -574,14 +472,16 @@ constexpr std::int64_t kKeptElements = 64;
 std::int64_t kept_elements(std::int64_t threads, const Target& target) {
   return std::min(kKeptElements, std::max<std::int64_t>(target.registers / threads / 2, 8));
 }
+/// Sums of columns that a thread may carry, and threads of a multiprocessor that do.
+constexpr std::int64_t kCarriedSums = 32, kCarryingThreads = 1024;
 constexpr std::int64_t kMostUnrolled = 512; ///< elements of a thread's code without loops
 constexpr std::int64_t kLongRow = 32 << 10; ///< bytes
 /// Turns of a row in shared memory that are one after the other in the code; more are a loop.
 constexpr std::int64_t kLongTurns = 4;
 
-constexpr Knob kKnobs[] = {
-    {"threads", 32, 1024, 32}, {"group", 1, 1024}, {"keep", 0, 2},  {"run", 0, 64},
-    {"resident", 0, 1},        {"copies", 1, 16},  {"roll", 0, 16}, {"shift", 0, 1}};
+constexpr Knob kKnobs[] = {{"threads", 32, 1024, 32}, {"group", 1, 1024}, {"keep", 0, 2},
+                           {"run", 0, 4096},          {"resident", 0, 1}, {"copies", 1, 16},
+                           {"roll", 0, 16},           {"shift", 0, 1}};
 
 class GpuRowsGenerator : public Generator {
 public:
@@ -622,6 +522,32 @@ public:
       if (std::find(out.begin(), out.end(), s) == out.end())
         out.push_back(std::move(s));
     };
+    if (f.passes.carries()) {
+      if (!known || !points_of(region, f.passes.parallel).is_constant() || row_bytes == 0)
+        return {};
+      std::int64_t sums = 0;
+      for (const auto& stages : f.passes.carried)
+        sums += std::int64_t(stages.size());
+      for (std::int64_t most : {512, 256, 1024, 128}) {
+        const std::int64_t turns = (vectors + most - 1) / most,
+                           share = (vectors + turns - 1) / turns;
+        const std::int64_t threads = (share + 31) / 32 * 32;
+        const std::int64_t blocks =
+            std::clamp<std::int64_t>(target.shared_bytes / (2 * row_bytes + 2048), 1,
+                                     std::max<std::int64_t>(kCarryingThreads / threads, 1));
+        const std::int64_t run = std::clamp<std::int64_t>(
+            (rows + blocks * target.workers - 1) / (blocks * target.workers), 1, 4096);
+        if (turns * lanes * sums > kCarriedSums || 2 * row_bytes + 8192 > target.block_shared_bytes)
+          continue;
+        const bool fits = turns * lanes <= kept_elements(threads, target) / 2;
+        for (std::int64_t keep : {fits ? kRegisters : kShared, fits ? kShared : kRegisters}) {
+          // All shares at the same time: registers for so many blocks.
+          add(threads, threads, keep, WorkOrder::Fixed, 1, false, run);
+          out.back().blocks_per_core = int(blocks);
+        }
+      }
+      return out;
+    }
     auto threads_for = [&](std::int64_t each) { // of a block that does a row
       const std::int64_t wanted = (vectors + each - 1) / each;
       return std::clamp<std::int64_t>((wanted + 31) / 32 * 32, 32, 1024);
@@ -738,6 +664,13 @@ public:
         return {false, {}, "a row of unknown length is kept nowhere"};
       if ((vectors.value() + group - 1) / group * lanes > kMostUnrolled)
         return {false, {}, "a thread's part of a row is too long to be kept"};
+    }
+    if (f.passes.carries()) {
+      if (schedule.knob("run", 0) == 0 || schedule.knob("roll", 0) != 0)
+        return {false, {}, "sums of columns are carried along runs of rows"};
+      if (!points_of(region, f.passes.parallel).is_constant() ||
+          is_empty(region, f.passes.parallel) || is_empty(region, f.passes.reduced))
+        return {false, {}, "sums of columns need a known number of rows"};
     }
     if (schedule.knob("run", 0) != 0) {
       if (schedule.knob("run", 0) < 0 || schedule.knob("keep", kRegisters) == kNowhere ||

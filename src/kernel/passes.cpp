@@ -38,17 +38,31 @@ void reach(const Region& region, int stage, const std::set<int>& at_hand, std::s
 
 } // namespace
 
-Passes plan_passes(const Region& region) {
+Passes plan_passes(const Region& region, bool carries) {
   Passes p;
   const Stage* first = nullptr;
-  for (const Stage& s : region.stages) {
+  // Stages that need sums of columns, themselves among them.
+  std::vector<bool> of_columns(region.stages.size(), false);
+  for (std::size_t i = 0; i < region.stages.size(); ++i) {
+    const Stage& s = region.stages[i];
     if (s.kind == StageKind::Scan) {
       p.reason = "has a scan";
       return p;
     }
+    for (const Load& l : s.loads)
+      of_columns[i] = of_columns[i] || (l.source == Source::Stage && of_columns[l.number]);
+    if (of_columns[i] && (s.kind == StageKind::Reduce || s.axes != first->over)) {
+      p.reason = "its rows depend on sums of columns";
+      return p;
+    }
     if (s.kind != StageKind::Reduce)
       continue;
-    if (s.axes.size() != region.axes.size() || (first && s.over != first->over)) {
+    const bool all = s.axes.size() == region.axes.size();
+    if (all && carries && first && s.over == result_axes(*first) && s.monoid != Monoid::ArgMax) {
+      of_columns[i] = true;
+      continue;
+    }
+    if (!all || (first && s.over != first->over)) {
       p.reason = "its reductions do not all run over the same axes";
       return p;
     }
@@ -80,7 +94,9 @@ Passes plan_passes(const Region& region) {
       return p;
     }
     std::vector<int> axes = result_axes(region.stages[out.stage]);
-    if (axes == p.parallel) {
+    if (of_columns[out.stage]) {
+      p.column_outputs.push_back(int(o));
+    } else if (axes == p.parallel) {
       p.point_outputs.push_back(int(o));
     } else if (axes.size() == region.axes.size()) {
       over_all.push_back(int(o));
@@ -92,9 +108,10 @@ Passes plan_passes(const Region& region) {
   }
   p.reductions.resize(p.count);
   p.outputs.resize(p.count);
+  p.carried.resize(p.count);
   for (std::size_t s = 0; s < region.stages.size(); ++s)
     if (region.stages[s].kind == StageKind::Reduce)
-      p.reductions[p.level[s]].push_back(int(s));
+      (of_columns[s] ? p.carried : p.reductions)[p.level[s]].push_back(int(s));
   // An output that takes over an operand's memory waits for the last pass, which reads each element
   // for the last time.
   for (int o : over_all)

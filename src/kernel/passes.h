@@ -17,10 +17,16 @@ struct Passes {
   std::vector<int>
       point_outputs;      ///< outputs over the parallel axes, stored after the last reduction
   std::vector<int> level; ///< by stage: the first pass that may compute it
-  std::string reason;     ///< why the region is not of this form; empty when it is
+  /// By pass: reductions over the parallel axes (sums of columns) of what it visits, carried from
+  /// row to row; and the outputs over the reduced axes that are made of them.
+  std::vector<std::vector<int>> carried;
+  std::vector<int> column_outputs;
+  bool carries() const { return !column_outputs.empty(); }
+  std::string reason; ///< why the region is not of this form; empty when it is
 };
 
-Passes plan_passes(const Region& region);
+/// Regions with sums of columns beside their rows are taken only where the caller `carries` them.
+Passes plan_passes(const Region& region, bool carries = false);
 
 /// Arithmetic of each pass at one of its points, values counted in the pass that may compute them
 /// first.

@@ -45,16 +45,13 @@ std::vector<kernel::Region> regions_of(const ir::Graph& graph, const kernel::Tar
   return regions;
 }
 
-std::vector<RegionCase> region_cases(const ir::Graph& graph, std::span<const HostArray> inputs,
-                                     bool fuse, bool keep_all) {
-  const ir::Graph g = compiler::prepare(ir::without_dead_code(graph));
-  const compiler::GraphFacts facts(g);
-  const compiler::Partition partition = compiler::partition_greedily(facts, fuse);
-  const std::vector<bool> keep =
-      keep_all ? partition.stored : compiler::kept_values(facts, partition);
+namespace {
+
+/// With the reference's values of what regions of the graph read and write.
+std::vector<RegionCase> cases_of(const ir::Graph& g, std::span<const HostArray> inputs,
+                                 std::vector<compiler::BuiltRegion> regions) {
   std::vector<RegionCase> cases;
-  for (const compiler::Group& group : partition.groups) {
-    compiler::BuiltRegion built = compiler::build_region(facts, partition, group, keep);
+  for (compiler::BuiltRegion& built : regions) {
     kernel::verify(built.region);
     RegionCase c;
     c.operands = backend::reference::execute(g, inputs, built.operands);
@@ -64,6 +61,29 @@ std::vector<RegionCase> region_cases(const ir::Graph& graph, std::span<const Hos
     cases.push_back(std::move(c));
   }
   return cases;
+}
+
+} // namespace
+
+std::vector<RegionCase> region_cases(const ir::Graph& graph, std::span<const HostArray> inputs,
+                                     bool fuse, bool keep_all) {
+  const ir::Graph g = compiler::prepare(ir::without_dead_code(graph));
+  const compiler::GraphFacts facts(g);
+  const compiler::Partition partition = compiler::partition_greedily(facts, fuse);
+  const std::vector<bool> keep =
+      keep_all ? partition.stored : compiler::kept_values(facts, partition);
+  std::vector<compiler::BuiltRegion> regions;
+  for (const compiler::Group& group : partition.groups)
+    regions.push_back(compiler::build_region(facts, partition, group, keep));
+  return cases_of(g, inputs, std::move(regions));
+}
+
+std::vector<RegionCase> region_cases(const ir::Graph& graph, std::span<const HostArray> inputs,
+                                     const kernel::Target& target) {
+  const ir::Graph g = compiler::prepare(ir::without_dead_code(graph));
+  const compiler::GraphFacts facts(g);
+  return cases_of(
+      g, inputs, compiler::build_regions(facts, compiler::partition_greedily(facts, true), target));
 }
 
 void take_over_operands(kernel::Region& region) {

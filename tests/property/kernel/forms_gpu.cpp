@@ -165,7 +165,7 @@ TEST(GpuRows, WhatCannotBeFetchedAheadIsRefused) {
             "there is nothing that asynchronous copies could fetch ahead");
   EXPECT_EQ(reason(64, ahead(32, 2, 2)),
             "rows are fetched ahead by whole blocks, in order, and are kept");
-  EXPECT_EQ(reason(64, ahead(32, 0, -1)), "run=-1 is not one of 0, 1 ... 64");
+  EXPECT_EQ(reason(64, ahead(32, 0, -1)), "run=-1 is not one of 0, 1 ... 4096");
 }
 
 void check_random(std::uint64_t first, std::uint64_t count, bool symbolic) {

@@ -52,12 +52,19 @@ compiler::Compiled compiled_for(const ir::Graph& graph, const kernel::Target& ta
   return compiler::compile_graph(graph, {}, device, cache);
 }
 
+/// A small GPU with a small cache, so that small programs are cut up and joined as large ones are.
+kernel::Target small_gpu() {
+  kernel::Target target = testing::test_gpu();
+  target.l2_bytes = 4 << 10;
+  return target;
+}
+
 TEST(WorkloadsOnGpus, InterpretedKernelsAgreeWithTheReference) {
   ASSERT_GE(programs().size(), 20u);
   for (const Program& program : programs()) {
     auto inputs = testing::random_inputs(program.graph, 5, {.range = 1});
     const auto expected = backend::reference::expect(program.graph, inputs);
-    const auto compiled = compiled_for(program.graph, testing::test_gpu());
+    const auto compiled = compiled_for(program.graph, small_gpu());
     const auto actual = testing::run_plan(compiled, program.graph, inputs);
     ASSERT_EQ(actual.size(), expected.size()) << program.name;
     for (std::size_t o = 0; o < actual.size(); ++o) {

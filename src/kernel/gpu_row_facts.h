@@ -1,0 +1,46 @@
+// What a GPU's generator of rows asks of a region: its passes, which axis vectors run along, what
+// of a row is worth keeping, and how rows lie in memory.
+#pragma once
+
+#include "kernel/passes.h"
+#include "kernel/region.h"
+#include "kernel/target.h"
+
+#include <optional>
+#include <vector>
+
+namespace egret::kernel {
+
+/// What decides the form of a schedule.
+struct RowFacts {
+  Passes passes;
+  int inner = -1; ///< reduced axis of the vectors
+  std::int64_t score = 0;
+  bool argmax = false;
+
+  explicit RowFacts(const Region& region);
+
+  /// Vectors of `lanes` in a row; those of a shifted row begin where memory is aligned, up to a
+  /// vector before it does.
+  Expr vectors(const Region& region, int lanes, bool shifted = false) const;
+};
+
+/// Lanes of vectors that lie aligned in memory although rows begin anywhere: they are shifted
+/// against the row by as much, and have lanes outside of it at its ends. 1 when the accesses along
+/// the rows do not begin alike, or there is no such need.
+struct Shifted {
+  int lanes = 1;
+  Expr start = Expr(0); ///< of a row, over the region's axes
+};
+Shifted shifted_rows(const Region& region, const RowFacts& f, const Target& target);
+
+struct RowLoad {
+  const Stage* stage;
+  const Load* load;
+};
+
+/// What the first pass reads along the rows, of each row something else, and others may read again:
+/// every element once. With `lanes`, what asynchronous copies can move in vectors of so many.
+std::vector<RowLoad> row_loads(const Region& region, const RowFacts& f, int lanes = 0);
+
+} // namespace egret::kernel
