@@ -62,7 +62,7 @@ class Planner {
 public:
   Planner(const Engine& engine, const Query& query, const QueryShape& shape, Estimates& estimates)
       : engine_(engine), query_(query), shape_(shape), estimates_(estimates),
-        registers_(query.variables, -1), sources_(query.variables),
+        registers_(query.variables, -1), sources_(query.variables), constants_(query.variables),
         atom_done_(query.atoms.size(), false), unbound_(shape.unbound),
         prim_missing_(shape.prim_missing), costs_(query.atoms.size(), kUnknown),
         listed_(query.atoms.size(), false), ready_(shape.ready), ready_prims_(shape.ready_prims) {}
@@ -113,8 +113,8 @@ private:
 
   /// Rows expected in a column for what is known of its term.
   double fanout(QueryTerm term, TableColumn target) {
-    if (term.is_const)
-      return estimates_.rows_found(term.value, target);
+    if (std::optional<Value> value = constant(term))
+      return estimates_.rows_found(*value, target);
     // What a primitive made is taken for a value that occurs.
     return estimates_.rows_found(sources_[term.value].value_or(target), target);
   }
@@ -204,6 +204,28 @@ private:
     }
   }
 
+  /// The value of a term that holds no variable but those that constants lead to, as of now.
+  std::optional<Value> constant(QueryTerm term) const {
+    return term.is_const ? std::optional<Value>(term.value) : constants_[term.value];
+  }
+
+  /// Whether all of a key is constant; then its row is looked at here, for the estimates.
+  void note_constant(const TableAtom& atom) {
+    std::vector<Value> key;
+    for (std::size_t i = 0; i + 1 < atom.terms.size(); ++i) {
+      std::optional<Value> value = constant(atom.terms[i]);
+      if (!value)
+        return;
+      key.push_back(*value);
+    }
+    const Table& table = engine_.table(atom.function);
+    std::uint32_t row = table.find(key.data());
+    if (QueryTerm out = atom.terms.back(); row != Table::kNone && !out.is_const) {
+      constants_[out.value] = table.output(row);
+      forget_costs(out.value);
+    }
+  }
+
   /// The smallest table that holds a variable tells most about its values.
   void note_source(QueryTerm term, TableColumn at) {
     if (term.is_const)
@@ -230,6 +252,7 @@ private:
     if (!scan && std::all_of(atom.terms.begin(), atom.terms.end() - 1,
                              [&](QueryTerm t) { return known(t); })) {
       step.kind = StepKind::Lookup;
+      note_constant(atom);
       for (std::size_t i = 0; i < keys; ++i) {
         step.key.push_back(operand(atom.terms[i]));
         checked[i] = true;
@@ -303,6 +326,7 @@ private:
   std::optional<std::uint32_t> focus_;
   std::vector<std::int64_t> registers_;             ///< per variable, -1 while unbound
   std::vector<std::optional<TableColumn>> sources_; ///< per variable: a column that holds it
+  std::vector<std::optional<Value>> constants_;     ///< per variable: its only value, where known
   std::vector<bool> atom_done_;
   std::vector<std::size_t> unbound_, prim_missing_; ///< as in the shape, for what is left
   std::vector<double> costs_;                       ///< per atom, as last computed

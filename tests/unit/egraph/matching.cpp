@@ -269,6 +269,27 @@ TEST(Matching, AValueThatManyRowsShareIsNotLookedUpWhereAnotherLeadsOn) {
   EXPECT_LT(steps_of(matcher), 40.0 * kLists);
 }
 
+TEST(Matching, TermsOfConstantsAreEstimatedByTheirOwnRows) {
+  // All rows of `made` are of one of 300 classes, the one that the rule names.
+  constexpr int kRows = 300;
+  std::string program = "(datatype S (C i64)) (relation made (S i64)) (relation kind (i64 i64))"
+                        "(relation op (i64)) (relation out (i64))"
+                        "(rule ((op k) (made (C 0) m) (kind k m)) ((out m)))";
+  for (int i = 0; i < kRows; ++i)
+    program += fmt::format("(C {0}) (made (C 0) {0}) (kind {0} {0}) (kind {0} -1)", i);
+  Session session;
+  session.run(program + "(op -5) (run 1)");
+  Engine& engine = session.interpreter.engine;
+  for (int i = 0; i < kRows; ++i)
+    session.run(fmt::format("(op {})", i));
+  Forest forest = plan_rules(engine, {0}, Evaluation::SemiNaive, engine.rules[0].seen);
+  MatchOptions options;
+  options.seen = engine.rules[0].seen;
+  Matcher matcher(engine, forest, options);
+  EXPECT_EQ(matcher.run()[0].count, static_cast<std::uint64_t>(kRows));
+  EXPECT_LT(steps_of(matcher), 20.0 * kRows);
+}
+
 TEST(Matching, OnlyTablesWithNewRowsGetPlans) {
   Session session;
   session.run("(relation A (i64)) (relation B (i64)) (relation Out (i64))"
