@@ -1,4 +1,4 @@
-// A step of a language model that reads all of its weights for one token.
+// A language model that reads all of its weights for one token, and for many.
 #include "bench.h"
 #include "llama.h"
 
@@ -15,6 +15,7 @@ namespace {
 
 using llama::Decoder;
 using llama::Sizes;
+using llama::Weights;
 
 /// That of the 110-million-parameter checkpoints trained on short stories (llama2.c).
 constexpr Sizes k110m{12, 768, 12, 12, 2048, 32000, 1024};
@@ -115,6 +116,77 @@ Workload decoding(const std::string& name, const std::string& what, const Sizes&
   return w;
 }
 
+Tensor some_tokens(std::int64_t count, std::int64_t vocabulary) {
+  Generator random(5);
+  Tensor tokens = randint({count}, 0, vocabulary, random);
+  tokens.eval();
+  return tokens;
+}
+
+using Prefill = Compiled<std::function<Tensor(const Weights&, const Tensor&)>>;
+
+Prefill compiled_prefill(const std::string& name, std::int64_t of_head, bool fuse = true) {
+  return compile(std::function<Tensor(const Weights&, const Tensor&)>(
+                     [of_head](const Weights& weights, const Tensor& tokens) {
+                       return llama::prefill(weights, tokens, of_head);
+                     }),
+                 {.name = name, .fuse = fuse});
+}
+
+/// Multiplications and additions of a forward pass over so many tokens: the matrices, of the head
+/// that of one token, and of attention the pairs that are seen.
+double prefill_flops(const Sizes& s, std::int64_t count) {
+  const auto head = static_cast<double>(s.vocabulary * s.width), n = static_cast<double>(count);
+  const double seen = n * (n + 1) / 2;
+  return 2 * n * (static_cast<double>(s.matrices()) - head) + 2 * head +
+         4 * seen * static_cast<double>(s.layers * s.width);
+}
+
+Case prefill_case(const std::string& name, const Sizes& sizes, std::int64_t count) {
+  auto weights = std::make_shared<Weights>(make_weights(sizes));
+  const Tensor tokens = some_tokens(count, sizes.vocabulary);
+  auto compiled = std::make_shared<Prefill>(compiled_prefill(name, sizes.of_head()));
+  Case c;
+  c.run = [=] { return std::vector<Tensor>{(*compiled)(*weights, tokens)}; };
+  c.check = [=](const std::vector<Tensor>& outputs) {
+    const Sizes few = small(sizes);
+    const Tensor start = some_tokens(12, few.vocabulary);
+    auto of_few = [&] { return llama::prefill(make_weights(few), start, few.of_head()); };
+    Check check = compare(of_few().to_vector<double>(), by_reference(of_few), 3e-2);
+    // The full width beside the same op by op, in two layers.
+    Weights shallow = *weights;
+    shallow.layers.resize(2);
+    check.include(
+        compare(compiled_prefill("prefill, shortened", sizes.of_head())(shallow, tokens)
+                    .to_vector<double>(),
+                compiled_prefill("prefill, op by op", sizes.of_head(), false)(shallow, tokens)
+                    .to_vector<double>(),
+                3e-2));
+    for (float v : outputs[0].to_vector<float>())
+      check.ok = check.ok && std::isfinite(v);
+    return check;
+  };
+  c.flops = prefill_flops(sizes, count);
+  c.bytes = static_cast<double>(size_of(sizes.dtype) * sizes.matrices());
+  c.tokens = static_cast<double>(count);
+  return c;
+}
+
+Workload prefilling(const std::string& name, const std::string& what, const Sizes& sizes,
+                    std::int64_t count) {
+  Workload w = decoding(name, what, sizes, Judged::Cuda);
+  w.limit = Limit::None;
+  w.make = [=] { return prefill_case(name, sizes, count); };
+  w.small = [few = small(sizes)] {
+    return traced(
+        [of_head = few.of_head()](const Weights& weights, const Tensor& tokens) {
+          return llama::prefill(weights, tokens, of_head);
+        },
+        make_weights(few), some_tokens(12, few.vocabulary));
+  };
+  return w;
+}
+
 } // namespace
 
 std::vector<Workload> llama_workloads() {
@@ -124,7 +196,9 @@ std::vector<Workload> llama_workloads() {
                k110m, Judged::Cpu),
       decoding("llama3_8b_decode_bf16_ctx1024",
                "Llama 3 8B with random weights: a token at batch 1, 1024 positions cached", k8b,
-               Judged::Cuda)};
+               Judged::Cuda),
+      prefilling("llama3_8b_prefill_bf16_1024",
+                 "Llama 3 8B with random weights: 1024 tokens, the last one's logits", k8b, 1024)};
 }
 
 } // namespace egret::tool::bench

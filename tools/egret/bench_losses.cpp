@@ -181,6 +181,71 @@ Case loss_gradient_case(const Losses& sizes) {
   return c;
 }
 
+/// Of each row x of in[0], the cross-entropy of the logits x in[1]^T with its target in[2].
+Tensor linear_cross_entropy(const Tensors& in) {
+  const Tensor logits = matmul(in[0], in[1].transpose()).to(DType::F32);
+  const Tensor low = logits - logits.max(-1, true);
+  const Tensor log_p = low - log(exp(low).sum(-1, true));
+  return -(log_p * one_hot(in[2], logits.size(-1))).sum(-1);
+}
+
+Tensors linear_inputs(std::int64_t rows, std::int64_t width, std::int64_t classes) {
+  Generator g(2);
+  Tensor targets = randint({rows}, 0, classes, g);
+  targets.eval();
+  return {
+      random_tensor({rows, width}, 1, DType::BF16),
+      random_tensor({classes, width}, 3, DType::BF16, 1 / std::sqrt(static_cast<double>(width))),
+      targets};
+}
+
+/// The same of some rows, in f64.
+std::vector<double> linear_losses(const Tensors& in, const std::vector<std::int64_t>& rows) {
+  const auto x = some_rows(in[0], rows).to_vector<float>(), w = in[1].to_vector<float>();
+  const auto targets = in[2].to_vector<std::int64_t>();
+  const auto width = static_cast<std::size_t>(in[0].size(1)), classes = w.size() / width;
+  std::vector<double> losses;
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    double sum = 0, chosen = 0; // normal numbers: exp cannot overflow
+    for (std::size_t c = 0; c < classes; ++c) {
+      double logit = 0;
+      for (std::size_t k = 0; k < width; ++k)
+        logit += static_cast<double>(x[r * width + k]) * static_cast<double>(w[c * width + k]);
+      sum += std::exp(logit);
+      if (static_cast<std::int64_t>(c) == targets[static_cast<std::size_t>(rows[r])])
+        chosen = logit;
+    }
+    losses.push_back(std::log(sum) - chosen);
+  }
+  return losses;
+}
+
+Workload linear_loss(const std::string& name, std::int64_t rows, std::int64_t width,
+                     std::int64_t classes) {
+  const auto m = static_cast<double>(rows), n = static_cast<double>(classes),
+             k = static_cast<double>(width);
+  Workload w{name, "cross-entropy of each row's logits x@w^T", "bf16"};
+  w.make = [=] {
+    const Tensors inputs = linear_inputs(rows, width, classes);
+    auto compiled = std::make_shared<Compiled<Function>>(
+        compile(Function(linear_cross_entropy), {.name = name}));
+    Case c;
+    c.run = [=] { return Tensors{(*compiled)(inputs)}; };
+    c.check = [=](const Tensors& outputs) {
+      const auto chosen = sample_rows(rows, 4);
+      return compare(at(outputs[0], chosen), linear_losses(inputs, chosen), 8e-3);
+    };
+    c.flops = 2 * m * n * k;
+    c.bytes = 2 * (m * k + n * k) + 12 * m;
+    c.product = Product{rows, classes, width, DType::BF16, true};
+    return c;
+  };
+  w.judged = Judged::Cuda;
+  w.memory = 2 * (m * k + m * n) + 10 * n * k; // random numbers that the weights are made from
+  w.small = [] { return traced(linear_cross_entropy, linear_inputs(6, 72, 264)); };
+  return w;
+}
+
 } // namespace
 
 std::vector<Workload> loss_workloads() {
@@ -210,7 +275,8 @@ std::vector<Workload> loss_workloads() {
           make(
               backward.name, "the gradient of the mean cross-entropy by its logits", Limit::Copy,
               4 * logits, [backward] { return loss_gradient_case(backward); },
-              [few] { return traced(cross_entropy_gradient, few.inputs()); })};
+              [few] { return traced(cross_entropy_gradient, few.inputs()); }),
+          linear_loss("linear_xent_bf16_8192x4096x128256", 8192, 4096, 128256)};
 }
 
 } // namespace egret::tool::bench

@@ -74,6 +74,25 @@ Tensor rotated(const Tensor& x, const Tensor& position, double base) {
   return cat({a * c - b * s, a * s + b * c}, -1).to(x.dtype());
 }
 
+/// A layer behind its attention.
+Tensor with_mlp(const Tensor& x, const Layer& l) {
+  const Tensor n = rms_normalized(x, l.mlp_norm);
+  const Tensor g = matmul(n, l.gate.transpose());
+  return x + matmul(g * sigmoid(g) * matmul(n, l.up.transpose()), l.down.transpose());
+}
+
+/// Attention from scores that are not scaled yet; those that are not `seen` count for nothing.
+Tensor mixed_values(const Tensor& raw, const Tensor& seen, const Tensor& values) {
+  const Tensor scores =
+      where(seen, raw.to(DType::F32) / std::sqrt(static_cast<double>(values.size(-1))), -1e30);
+  const Tensor e = exp(scores - scores.max(-1, true));
+  return matmul((e / e.sum(-1, true)).to(values.dtype()), values);
+}
+
+Tensor logits_of(const Weights& w, const Tensor& x) {
+  return matmul(rms_normalized(x, w.norm), (w.head ? *w.head : w.embedding).transpose());
+}
+
 } // namespace
 
 Tensor decode(Decoder& decoder, const Tensor& token) {
@@ -81,12 +100,11 @@ Tensor decode(Decoder& decoder, const Tensor& token) {
   Cache& cache = decoder.cache;
   const std::int64_t kv_heads = cache.keys[0].size(0), context = cache.keys[0].size(1),
                      of_head = cache.keys[0].size(2);
-  const DType dtype = w.embedding.dtype();
   Tensor x = embedding(w.embedding, token); // [1, width]
   Tensor seen = arange(context) <= cache.position;
   for (std::size_t i = 0; i < w.layers.size(); ++i) {
     const Layer& l = w.layers[i];
-    Tensor n = rms_normalized(x, l.attention_norm);
+    const Tensor n = rms_normalized(x, l.attention_norm);
     // [kv_heads, heads that share a key, of_head]
     auto projected = [&](const Tensor& weight) {
       return matmul(n, weight.transpose()).reshape({kv_heads, -1, of_head});
@@ -95,18 +113,32 @@ Tensor decode(Decoder& decoder, const Tensor& token) {
     cache.keys[i] = index_put(cache.keys[i], cache.position,
                               rotated(projected(l.wk), cache.position, w.rope_base), 1);
     cache.values[i] = index_put(cache.values[i], cache.position, projected(l.wv), 1);
-    Tensor scores = matmul(q, cache.keys[i].transpose()).to(DType::F32) /
-                    std::sqrt(static_cast<double>(of_head));
-    scores = where(seen, scores, -1e30);
-    Tensor e = exp(scores - scores.max(-1, true));
-    Tensor mixed = matmul((e / e.sum(-1, true)).to(dtype), cache.values[i]).reshape({1, -1});
-    x = x + matmul(mixed, l.wo.transpose());
-    n = rms_normalized(x, l.mlp_norm);
-    Tensor g = matmul(n, l.gate.transpose());
-    x = x + matmul(g * sigmoid(g) * matmul(n, l.up.transpose()), l.down.transpose());
+    const Tensor mixed = mixed_values(matmul(q, cache.keys[i].transpose()), seen, cache.values[i]);
+    x = with_mlp(x + matmul(mixed.reshape({1, -1}), l.wo.transpose()), l);
   }
   cache.position = cache.position + 1;
-  return matmul(rms_normalized(x, w.norm), (w.head ? *w.head : w.embedding).transpose());
+  return logits_of(w, x);
+}
+
+Tensor prefill(const Weights& w, const Tensor& tokens, std::int64_t of_head) {
+  const std::int64_t count = tokens.size(0), kv_heads = w.layers.at(0).wk.size(0) / of_head;
+  const Tensor position = arange(count).reshape({count, 1});
+  const Tensor seen = arange(count) <= position;
+  Tensor x = embedding(w.embedding, tokens);
+  for (const Layer& l : w.layers) {
+    const Tensor n = rms_normalized(x, l.attention_norm);
+    // [kv_heads, heads that share a key, count, of_head]
+    auto projected = [&](const Tensor& weight) {
+      return matmul(n, weight.transpose())
+          .reshape({count, kv_heads, -1, of_head})
+          .permute({1, 2, 0, 3});
+    };
+    const Tensor q = rotated(projected(l.wq), position, w.rope_base),
+                 k = rotated(projected(l.wk), position, w.rope_base);
+    const Tensor mixed = mixed_values(matmul(q, k.transpose()), seen, projected(l.wv));
+    x = with_mlp(x + matmul(mixed.permute({2, 0, 1, 3}).reshape({count, -1}), l.wo.transpose()), l);
+  }
+  return logits_of(w, x.narrow(0, count - 1, 1));
 }
 
 } // namespace egret::tool::llama

@@ -64,4 +64,8 @@ Cache make_cache(const Sizes& sizes, std::int64_t position);
 /// and softmax are computed in f32.
 Tensor decode(Decoder& decoder, const Tensor& token);
 
+/// Logits [1, vocabulary] of the token behind all of `tokens` [count], at positions from 0 on, with
+/// nothing cached. `of_head`: elements of a head.
+Tensor prefill(const Weights& weights, const Tensor& tokens, std::int64_t of_head);
+
 } // namespace egret::tool::llama
