@@ -104,6 +104,18 @@ private:
     return id;
   }
 
+  /// Whether the value is nothing but the sums of a contraction in fewer bits, for which nobody
+  /// else asks: its kernel then writes fewer bytes, at no cost.
+  bool narrows_product(NodeId id) const {
+    const ir::Node& node = graph_[id];
+    if (node.op != Op::Cast)
+      return false;
+    const NodeId sums = facts_.view(node.inputs[0]).base;
+    return stored_[sums] && facts_.product_of(sums) != ir::kNoNode &&
+           facts_.uses(sums).size() == 1 && size_of(node.dtype) < size_of(graph_[sums].dtype) &&
+           elements_of(graph_[sums].shape) == elements_of(node.shape);
+  }
+
   /// How many times a product that reads the value reads an element of either factor, at least.
   double reads_by_products(NodeId id) const {
     double most = 0;
@@ -128,6 +140,8 @@ private:
     if (cone.large.empty() && cone.small.empty() && cone.flops <= kCheapLeafFlops)
       return true;
     if (!fuse_ || (id != made && reads_by_products(id) >= kManyReads))
+      return false;
+    if (narrows_product(made))
       return false;
     const std::set<NodeId> readers = [&] {
       std::set<NodeId> r;

@@ -472,6 +472,8 @@ constexpr std::int64_t kKeptElements = 64;
 std::int64_t kept_elements(std::int64_t threads, const Target& target) {
   return std::min(kKeptElements, std::max<std::int64_t>(target.registers / threads / 2, 8));
 }
+/// Registers that a turn of a loop over a row takes for an element.
+constexpr std::int64_t kOfElement = 4;
 /// Sums of columns that a thread may carry, and threads of a multiprocessor that do.
 constexpr std::int64_t kCarriedSums = 32, kCarryingThreads = 1024;
 constexpr std::int64_t kMostUnrolled = 512; ///< elements of a thread's code without loops
@@ -516,6 +518,10 @@ public:
         s.knobs["run"] = run;
       if (roll > 0)
         s.knobs["roll"] = roll;
+      // Several passes have more at hand for each element than one sum.
+      const std::int64_t fits = target.registers / threads / kOfElement / lanes;
+      if (keep == kNowhere && f.passes.count > 1 && fits < 4)
+        s.knobs["copies"] = power_of_two_upto(std::max<std::int64_t>(fits, 1));
       s.order = order;
       s.split_reduce = pieces;
       s.store_policy = policy;

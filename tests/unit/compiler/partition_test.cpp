@@ -179,6 +179,18 @@ TEST(Partition, AFactorThatProductsReadSeldomIsComputedInThem) {
   }
 }
 
+TEST(Partition, SumsThatAreOnlyReadInFewerBitsAreStoredSo) {
+  Graph g;
+  NodeId a = g.input("a", DType::F32, {64, 32}), b = g.input("b", DType::F32, {32, 48});
+  NodeId logits = g.cast(g.cast(matmul(g, a, b), DType::BF16), DType::F32);
+  g.outputs = {softmax(g, logits)};
+  Split s = split(g);
+  ASSERT_EQ(s.partition.groups.size(), 2u);
+  const Group& product = s.partition.groups[0];
+  ASSERT_EQ(product.kind, GroupKind::Contraction);
+  EXPECT_EQ(s.graph[product.members.back().node].dtype, DType::BF16);
+}
+
 TEST(Partition, OpByOpWhenFusionIsOff) {
   Graph g;
   NodeId x = g.input("x", DType::F32, {1000});
