@@ -89,6 +89,16 @@ TEST(Forms, MergeMayBuildTermsAndRunsWhenClassesAreJoined) {
   EXPECT_EQ(s.size("low"), 1u);
 }
 
+TEST(Forms, RulesThatMakeTheSameNewTermInOneIterationHaveNothingToMerge) {
+  Session s;
+  s.run(R"((datatype T (L i64) (Both T T)) (function best (i64) T :merge (Both old new)) (relation r (i64)) (relation q (i64))
+    (rule ((r x)) ((set (best x) (L 1)))) (rule ((q x)) ((set (best x) (L 1))))
+    (rule ((r x) (q x)) ((set (best x) (L x))))
+    (r 1) (q 1) (run 1))");
+  EXPECT_EQ(s.size("best"), 1u);
+  EXPECT_EQ(s.size("Both"), 0u);
+}
+
 TEST(Forms, DeletedAndSubsumedRowsInRules) {
   Session s;
   s.run(R"((datatype M (A i64) (B i64)) (relation r (i64))
