@@ -24,10 +24,10 @@ struct Axes {
   int sum_rows, sum_columns; ///< of the one that sums over the rows
 };
 
-std::optional<Axes> common_axes(const Region& by_rows, const Region& sums) {
-  const kernel::Passes a = kernel::plan_passes(by_rows, true), b = kernel::plan_passes(sums);
-  if (!a.reason.empty() || !b.reason.empty() || by_rows.axes.size() != 2 || sums.axes.size() != 2 ||
-      a.reduced != std::vector{1} || b.reduced.size() != 1)
+std::optional<Axes> common_axes(const Region& by_rows, const kernel::Passes& a, const Region& sums,
+                                const kernel::Passes& b) {
+  if (!a.reason.empty() || !b.reason.empty() || b.carries() || by_rows.axes.size() != 2 ||
+      sums.axes.size() != 2 || a.reduced != std::vector{1} || b.reduced.size() != 1)
     return std::nullopt;
   const Axes axes{0, 1, b.reduced[0], 1 - b.reduced[0]};
   if (!(by_rows.axes[0].extent == sums.axes[axes.sum_rows].extent) ||
@@ -214,29 +214,35 @@ bool is_carried(const Region& region, const kernel::Target& target) {
 } // namespace
 
 void carry_column_sums(std::vector<BuiltRegion>& regions, const kernel::Target& target) {
+  std::vector<kernel::Passes> passes;
+  for (const BuiltRegion& built : regions)
+    passes.push_back(kernel::plan_passes(built.region, true));
   for (std::size_t a = 0; a < regions.size(); ++a)
     for (std::size_t b = a + 1; b < regions.size(); ++b) {
-      const auto axes = common_axes(regions[a].region, regions[b].region);
-      // What stands between them must not be waited for.
-      const auto waits_for = [&](std::size_t k) {
-        return std::any_of(regions[k].outputs.begin(), regions[k].outputs.end(), [&](NodeId node) {
-          const auto& reads = regions[b].operands;
-          return std::find(reads.begin(), reads.end(), node) != reads.end();
-        });
-      };
-      bool waits = false;
-      for (std::size_t k = a + 1; k < b && axes && !waits; ++k)
-        waits = waits_for(k);
-      if (!axes || waits || !is_worth_it(regions[b].region, target))
+      const auto axes = common_axes(regions[a].region, passes[a], regions[b].region, passes[b]);
+      if (!axes || !is_worth_it(regions[b].region, target))
         continue;
-      auto both = Carrier(regions[a], regions[b], *axes).run();
+      // What stands between them must not be waited for.
+      const auto& reads = regions[b].operands;
+      const auto is_read = [&](NodeId node) {
+        return std::find(reads.begin(), reads.end(), node) != reads.end();
+      };
+      const auto first = regions.begin() + static_cast<std::ptrdiff_t>(a),
+                 last = regions.begin() + static_cast<std::ptrdiff_t>(b);
+      if (std::any_of(first + 1, last, [&](const BuiltRegion& between) {
+            return std::any_of(between.outputs.begin(), between.outputs.end(), is_read);
+          }))
+        continue;
+      auto both = Carrier(*first, *last, *axes).run();
       if (!both)
         continue;
       kernel::verify(both->region);
       if (!is_carried(both->region, target))
         continue;
-      regions[a] = std::move(*both);
-      regions.erase(regions.begin() + static_cast<std::ptrdiff_t>(b));
+      *first = std::move(*both);
+      passes[a] = kernel::plan_passes(first->region, true);
+      regions.erase(last);
+      passes.erase(passes.begin() + static_cast<std::ptrdiff_t>(b));
       --b;
     }
 }
