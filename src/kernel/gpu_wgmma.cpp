@@ -1,10 +1,12 @@
 #include "kernel/gpu_wgmma.h"
 
 #include "kernel/analysis.h"
+#include "kernel/contraction_pack.h"
 #include "kernel/gpu_sums.h"
 #include "support/fail.h"
 
 #include <algorithm>
+#include <span>
 
 namespace egret::kernel {
 
@@ -16,14 +18,50 @@ constexpr int kRow = 64;
 constexpr int kRows = 64, kSteps = 16;
 
 /// One side as the copy engine sees it: affine in its axes, neighbours along the depth or along the
-/// panels.
+/// panels. Rows, columns or depth may be several axes when tiles never reach over an edge of the
+/// innermost one.
 struct TensorView {
   std::string reason; ///< why there is none
   TensorMap map;      ///< without its buffer
   int operand = -1;
   bool transposed = false;
-  std::vector<int> batch; ///< axes behind the first two coordinates
+  /// A coordinate: the place along a region axis, by `divisor`, and of that the rest by `modulus`
+  /// (0: all of it).
+  struct Coordinate {
+    int axis = -1;
+    std::int64_t divisor = 1, modulus = 0;
+    Expr at(const Point& p) const {
+      const Expr whole = floordiv(p.at[std::size_t(axis)], Expr(divisor));
+      return modulus > 0 ? floormod(whole, Expr(modulus)) : whole;
+    }
+  };
+  Coordinate panel, depth;        ///< the first two
+  std::vector<Coordinate> others; ///< behind them
 };
+
+/// Terms c * (variable // d) of a sum, as pairs of d and c.
+std::vector<std::pair<std::int64_t, std::int64_t>> quotients_of(const Expr& e,
+                                                                const Expr& variable) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> found;
+  const auto term = [&](const Expr& t, std::int64_t times) {
+    const ExprNode& n = t.node();
+    if (n.kind == ExprKind::FloorDiv && n.operands[0] == variable && n.operands[1].is_constant())
+      found.emplace_back(n.operands[1].value(), times);
+  };
+  const ExprNode& n = e.node();
+  if (n.kind != ExprKind::Sum)
+    term(e, 1);
+  else
+    for (std::size_t i = 0; i < n.operands.size(); ++i)
+      term(n.operands[i], n.coefficients[i]);
+  return found;
+}
+
+/// Whether pieces of `tile` elements lie within the innermost axis of a group.
+bool holds_tiles(const Region& r, const AxisGroup& group, int tile) {
+  const Expr& inner = r.axes[std::size_t(group.axes.back())].extent;
+  return group.axes.size() == 1 || (inner.is_constant() && inner.value() % tile == 0);
+}
 
 TensorView view_of(const Region& r, const ContractionForm& f, const Side& side,
                    const AxisGroup& group, int panel, int depth) {
@@ -36,8 +74,8 @@ TensorView view_of(const Region& r, const ContractionForm& f, const Side& side,
   };
   if (!factor.is_load || size_of(factor.dtype) != 2)
     return because("a factor is no array of two-byte elements");
-  if (group.axes.size() != 1 || f.depth.axes.size() != 1 || f.batch.axes.size() > 3)
-    return because("rows, columns or depth are of several axes");
+  if (group.axes.empty() || f.depth.axes.empty())
+    return because("it has no rows, columns or depth");
   const Load& load = stage.loads[stage.body[factor.value].load];
   v.operand = load.number;
   Expr rest = offset_of(r, load);
@@ -52,14 +90,45 @@ TensorView view_of(const Region& r, const ContractionForm& f, const Side& side,
       }
     return Expr(0);
   };
-  const int p = group.axes[0], d = f.depth.axes[0];
+  const int p = group.axes.back(), d = f.depth.axes.back();
+  v.panel.axis = p;
+  v.depth.axis = d;
+  // An axis that goes on elsewhere after some elements (heads side by side) is two of the tensor's.
+  struct Jump {
+    std::int64_t after = 0; ///< elements; 0: the axis is in one piece
+    Expr stride;            ///< from one piece to the next
+  };
+  const auto take_jump = [&](int axis) {
+    Jump jump;
+    for (std::size_t i = 0; i < stage.axes.size(); ++i) {
+      if (stage.axes[i] != axis)
+        continue;
+      const Expr& extent = r.axes[std::size_t(axis)].extent;
+      const Expr variable = Expr::axis(int(i), extent);
+      for (const auto& [after, times] : quotients_of(rest, variable))
+        if (jump.after == 0 && extent.is_constant() && extent.value() % after == 0) {
+          jump.after = after;
+          rest = rest - Expr(times) * floordiv(variable, Expr(after));
+          jump.stride = Expr(times); // and what the axis itself advances, see below
+        }
+    }
+    return jump;
+  };
+  Jump panel_jump = take_jump(p), depth_jump = take_jump(d);
   const Expr along_panel = stride_along(p), along_depth = stride_along(d);
+  panel_jump.stride = panel_jump.stride + Expr(panel_jump.after) * along_panel;
+  depth_jump.stride = depth_jump.stride + Expr(depth_jump.after) * along_depth;
+  v.panel.modulus = panel_jump.after;
+  v.depth.modulus = depth_jump.after;
   v.transposed = !(along_depth == Expr(1));
   if (v.transposed && !(along_panel == Expr(1)))
     return because("a factor has no neighbours along depth, rows or columns");
   if (v.transposed && panel % kRow != 0)
     return because("a tile is no multiple of 64 along a transposed factor");
-  v.map.extents = {r.axes[p].extent, r.axes[d].extent};
+  const auto extent_of = [&](int axis, const Jump& jump) {
+    return jump.after > 0 ? Expr(jump.after) : r.axes[std::size_t(axis)].extent;
+  };
+  v.map.extents = {extent_of(p, panel_jump), extent_of(d, depth_jump)};
   v.map.strides = {Expr(1), along_depth};
   v.map.box = {kRow, depth};
   if (!v.transposed) {
@@ -67,13 +136,34 @@ TensorView view_of(const Region& r, const ContractionForm& f, const Side& side,
     v.map.strides[1] = along_panel;
     v.map.box = {kRow, panel};
   }
-  for (const int axis : f.batch.axes)
-    if (const Expr stride = stride_along(axis); !(stride == Expr(0))) {
-      v.batch.push_back(axis);
-      v.map.extents.push_back(r.axes[axis].extent);
-      v.map.strides.push_back(stride);
-      v.map.box.push_back(1);
-    }
+  const int panel_tile = v.transposed ? kRow : panel, depth_tile = v.transposed ? depth : kRow;
+  if (!holds_tiles(r, group, panel_tile) || !holds_tiles(r, f.depth, depth_tile) ||
+      panel_jump.after % panel_tile != 0 || depth_jump.after % depth_tile != 0)
+    return because("tiles would reach over an edge of one of several axes");
+  const auto add_axes = [&](std::span<const int> axes) {
+    for (const int axis : axes)
+      if (const Expr stride = stride_along(axis); !(stride == Expr(0))) {
+        v.others.push_back({axis});
+        v.map.extents.push_back(r.axes[axis].extent);
+        v.map.strides.push_back(stride);
+        v.map.box.push_back(1);
+      }
+  };
+  const auto add_jump = [&](int axis, const Jump& jump) {
+    if (jump.after == 0)
+      return;
+    v.others.push_back({axis, jump.after});
+    v.map.extents.push_back(floordiv(r.axes[std::size_t(axis)].extent, Expr(jump.after)));
+    v.map.strides.push_back(jump.stride);
+    v.map.box.push_back(1);
+  };
+  add_jump(p, panel_jump);
+  add_jump(d, depth_jump);
+  add_axes(f.batch.axes);
+  add_axes(std::span(group.axes).first(group.axes.size() - 1));
+  add_axes(std::span(f.depth.axes).first(f.depth.axes.size() - 1));
+  if (v.map.extents.size() > 5)
+    return because("the copy engine knows five axes");
   for (const Expr& e : variables_of(rest))
     if (e.is_axis())
       return because("a factor's elements are not evenly spaced");
@@ -91,9 +181,10 @@ TensorView view_of(const Region& r, const ContractionForm& f, const Side& side,
 /// A ring of tiles of one side in the order that products read.
 class TensorSide {
 public:
-  TensorSide(Emitter& emitter, const TensorView& view, const std::string& name, int panel,
-             const GpuTiles& tiles)
-      : b_(emitter.builder()), view_(view), panel_(panel), t_(tiles) {
+  TensorSide(Emitter& emitter, const ContractionForm& form, const AxisGroup& group,
+             const TensorView& view, const std::string& name, int panel, const GpuTiles& tiles)
+      : r_(emitter.region()), b_(emitter.builder()), form_(form), group_of_panels_(group),
+        view_(view), panel_(panel), t_(tiles) {
     buffer_ = b_.shared(name, emitter.region().operands[view.operand].dtype,
                         std::int64_t(t_.stages) * panel * t_.bk, 1024);
     TensorMap map = view.map;
@@ -114,18 +205,24 @@ public:
             int signals) {
     const int boxes = view_.transposed ? panel_ / kRow : 1;
     for (int i = 0; i < boxes; ++i) {
-      std::vector<Expr> place{depth, first};
+      Point p = tile.batch;
+      put_index(p, r_, group_of_panels_, first + Expr(i * kRow));
+      put_index(p, r_, form_.depth, depth);
+      std::vector<Expr> place{view_.depth.at(p), view_.panel.at(p)};
       if (view_.transposed)
-        place = {first + Expr(i * kRow), depth};
-      for (const int axis : view_.batch)
-        place.push_back(tile.batch.at[axis]);
+        std::swap(place[0], place[1]);
+      for (const TensorView::Coordinate& c : view_.others)
+        place.push_back(c.at(p));
       b_.tensor_copy(map_, std::move(place), buffer_, at(stage, Expr(i * kRow), Expr(0)), signals,
                      stage);
     }
   }
 
 private:
+  const Region& r_;
   ProgramBuilder& b_;
+  const ContractionForm& form_;
+  const AxisGroup& group_of_panels_;
   const TensorView& view_;
   int panel_;
   const GpuTiles& t_;
@@ -185,9 +282,10 @@ public:
   WgmmaContraction(const Region& region, const ContractionForm& form, const GpuTiles& tiles,
                    const Schedule& schedule, const TensorView& left, const TensorView& right)
       : r_(region), f_(form), t_(tiles), s_(schedule), b_(region.name), e_(b_, region),
-        left_(e_, left, "left", t_.bm, t_), right_(e_, right, "right", t_.bn, t_),
-        sums_(e_, f_, t_), thread_(thread_variable(t_.threads())),
-        stage_(b_.variable({DType::I32, 1})), parity_(b_.variable({DType::I32, 1})) {
+        left_(e_, f_, f_.rows, left, "left", t_.bm, t_),
+        right_(e_, f_, f_.columns, right, "right", t_.bn, t_), sums_(e_, f_, t_),
+        thread_(thread_variable(t_.threads())), stage_(b_.variable({DType::I32, 1})),
+        parity_(b_.variable({DType::I32, 1})) {
     full_ = b_.shared("full", DType::U64, t_.stages);
     empty_ = b_.shared("empty", DType::U64, t_.stages);
   }

@@ -125,6 +125,26 @@ TEST(GpuContraction, WarpGroupsMultiplyWhatTheCopyEngineBrings) {
         "bm=64 bn=16 stages=3 wm=1 swap=1 @mma=wgmma");
 }
 
+// [b, h, s, d] read as [b, s, h * d], as attention leaves its result: the depth, or the columns,
+// and the rows are several axes of memory.
+TEST(GpuContraction, TheCopyEngineFollowsAxesOverTheirEdges) {
+  const auto heads = [](Graph& g) {
+    const NodeId x = g.input("x", DType::BF16, {2, 3, 64, 64});
+    return g.reshape(g.permute(x, {0, 2, 1, 3}), {2, 64, 192});
+  };
+  const kernel::Region rows = region_of([&](Graph& g) {
+    const Einsum e{"bsk", "nk", "bsn", {{'b', 2}, {'s', 64}, {'k', 192}, {'n', 72}}};
+    return std::vector{testing::einsum(g, heads(g), input(g, "w", "nk", e, DType::BF16), e)};
+  });
+  check(rows, kWgmma);
+  const kernel::Region columns = region_of([&](Graph& g) {
+    const Einsum e{"kn", "km", "nm", {{'k', 128}, {'n', 72}, {'m', 192}}};
+    return std::vector{testing::einsum(g, input(g, "y", "kn", e, DType::BF16),
+                                       g.reshape(heads(g), {128, 192}), e)};
+  });
+  check(columns, kWgmma);
+}
+
 TEST(GpuContraction, TheCopyEngineTakesOnlyWhatItCan) {
   const auto reason = [](const kernel::Region& region, const std::string& schedule) {
     const auto lowered = kernel::gpu_contraction_generator().lower(
