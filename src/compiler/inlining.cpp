@@ -130,6 +130,28 @@ private:
     return most;
   }
 
+  /// How many times products read an element of the value, widened, as a factor.
+  double reads_as_factor(NodeId made) const {
+    double most = 0;
+    for (const Use& use : facts_.uses(made))
+      if (graph_[use.reader].op == Op::Cast &&
+          size_of(graph_[use.reader].dtype) > size_of(graph_[made].dtype))
+        most = std::max(most, reads_by_products(use.reader));
+    return most;
+  }
+
+  /// Whether a reduction's only reader rounds it to a narrower type: what reaches memory is then
+  /// that, in half of the bytes.
+  bool narrows_a_sum(NodeId made) const {
+    if (graph_[made].op != Op::Cast)
+      return false;
+    const View& view = facts_.view(graph_[made].inputs[0]);
+    const ir::Node& base = graph_[view.base];
+    return info_of(base.op).cls == OpClass::Reduce && facts_.uses(view.base).size() == 1 &&
+           size_of(graph_[made].dtype) < size_of(base.dtype) &&
+           elements_of(base.shape) == elements_of(graph_[made].shape);
+  }
+
   bool inlines(NodeId made) const {
     const Cone& cone = cones_[made];
     const NodeId id = widened(made);
@@ -139,7 +161,7 @@ private:
       return false;
     if (cone.large.empty() && cone.small.empty() && cone.flops <= kCheapLeafFlops)
       return true;
-    if (!fuse_ || (id != made && reads_by_products(id) >= kManyReads))
+    if (!fuse_ || reads_as_factor(made) >= kManyReads || narrows_a_sum(made))
       return false;
     if (narrows_product(made))
       return false;
