@@ -169,7 +169,8 @@ public:
         s.generator = name();
         s.knobs["threads"] = threads;
         if (owners)
-          s.knobs["owners"] = share * target.workers;
+          // A power of two: whose an update is, is then one instruction.
+          s.knobs["owners"] = share * power_of_two_upto(target.workers);
         out.push_back(std::move(s));
       }
     return out;

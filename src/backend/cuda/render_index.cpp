@@ -3,6 +3,7 @@
 #include "support/fail.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace egret::backend::cuda {
 
@@ -178,6 +179,12 @@ IndexText::Text IndexText::division(const Expr& e, int lane) const {
     return {wide ? fmt::format("(long long)((unsigned long long){} {} (unsigned long long){})",
                                x.text, op, y.text)
                  : fmt::format("(int)((unsigned){} {} (unsigned){})", x.text, op, y.text),
+            wide};
+  // Both round down, as shifts and masks of negative numbers do.
+  if (const auto d = b.constant(); d && *d > 0 && std::has_single_bit(std::uint64_t(*d)))
+    return {n.kind == ExprKind::FloorDiv
+                ? fmt::format("({} >> {})", x.text, std::countr_zero(std::uint64_t(*d)))
+                : fmt::format("({} & {})", x.text, literal(*d - 1, wide)),
             wide};
   return {fmt::format("{}({}, {})", n.kind == ExprKind::FloorDiv ? "eg_floordiv" : "eg_floormod",
                       x.text, y.text),
