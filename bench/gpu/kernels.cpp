@@ -355,7 +355,7 @@ std::vector<Job> jobs_of(const Timed& c, const std::vector<std::string>& schedul
   const Region region = regions_of(g, target).at(c.kernel);
   std::vector<Job> jobs;
   if (schedules.empty() || c.name.find("copy") == 0)
-    add_jobs(jobs, region, {}, target, 8);
+    add_jobs(jobs, region, {}, target, 12);
   else
     add_schedules(jobs, region, schedules, target);
   if (jobs.size() > 1)
@@ -450,12 +450,15 @@ void time_all(Device& device, const std::string& only, const std::vector<std::st
           work.push_back(device.allocate(size));
           held.push_back({work.back(), size});
         }
+      std::vector<std::uint64_t> scalars; // eights
+      for (const DType type : j.program.scalars)
+        scalars.push_back(Scalar::of(type, 8.0).bits);
       auto run = [&](int n) {
         for (int k = 0; k < n; ++k) {
           std::vector<void*> pointers = sets[std::size_t(k) % 2];
           pointers.insert(pointers.end(), work.begin(), work.end());
           device.launch(*j.artifact, j.program,
-                        {pointers.data(), nullptr, nullptr, nullptr, nullptr}, 0);
+                        {pointers.data(), nullptr, scalars.data(), nullptr, nullptr}, 0);
         }
         device.synchronize();
       };

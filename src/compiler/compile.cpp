@@ -1,5 +1,6 @@
 #include "compiler/compile.h"
 
+#include "compiler/partitioned.h"
 #include "compiler/plan_builder.h"
 #include "compiler/prepare.h"
 #include "compiler/search/tuner.h"
@@ -193,13 +194,10 @@ Compiled compile_graph(const ir::Graph& graph, const Options& options, backend::
   const ir::Graph chosen = search ? rewritten(graph, options, stage, report) : graph;
   report.graph = stage("normalize", [&] { return normalized(chosen); });
   const GraphFacts facts = stage("views", [&] { return GraphFacts(report.graph); });
-  const Partition partition =
-      stage("partition", [&] { return partition_greedily(facts, options.fuse); });
-  const std::vector<BuiltRegion> regions = stage("regions", [&] {
-    std::vector<BuiltRegion> built = build_regions(facts, partition, device.target());
-    declare_states_in_place(report.graph, built, options.outputs);
-    return built;
-  });
+  Partitioned parts =
+      stage("partition", [&] { return partition_for(facts, options.fuse, device.target()); });
+  declare_states_in_place(report.graph, parts.regions, options.outputs);
+  const std::vector<BuiltRegion>& regions = parts.regions;
   Proposed proposed =
       stage("propose", [&] { return propose(regions, options, device.target(), report.search); });
   std::vector<int> order; // of the kernels
@@ -220,7 +218,7 @@ Compiled compile_graph(const ir::Graph& graph, const Options& options, backend::
 
   result.plan.key = ir::canonical_hash(report.graph) ^ device.target().fingerprint;
   report.ops_normalized = report.graph.size();
-  report.unfused = partition.unfused;
+  report.unfused = parts.partition.unfused;
   report.arena_bytes = upper_bytes(result.plan.arena_bytes);
   report.liveness_bound_bytes = upper_bytes(result.plan.liveness_bound_bytes);
   report.kernels_compiled = built.compiled;

@@ -199,7 +199,9 @@ Joined join(const GraphFacts& facts, const std::vector<std::vector<Read>>& reads
                          (consumer.kind == GroupKind::Map || consumer.kind == GroupKind::Reduce);
   if (!epilogue && !both_rows)
     return no(
-        consumer.kind == GroupKind::Contraction   ? "a contraction packs its operands from memory"
+        producer.kind == GroupKind::Stream || consumer.kind == GroupKind::Stream
+            ? "one of the two goes through products that it makes anew"
+        : consumer.kind == GroupKind::Contraction ? "a contraction packs its operands from memory"
         : producer.kind == GroupKind::Contraction ? "a reduction cannot end a contraction's kernel"
                                                   : "scans and scatters have kernels of their own");
   Alignment align(producer, consumer);

@@ -1,5 +1,6 @@
 #include "compiler/partition.h"
 
+#include "compiler/streams.h"
 #include "support/fail.h"
 
 #include <algorithm>
@@ -17,20 +18,25 @@ constexpr int kNone = -1;
 
 class Partitioner {
 public:
-  Partitioner(const GraphFacts& facts, bool fuse)
-      : facts_(facts), graph_(facts.graph()), fuse_(fuse) {}
+  Partitioner(const GraphFacts& facts, bool fuse, bool streams)
+      : facts_(facts), graph_(facts.graph()), fuse_(fuse), streams_(streams) {}
 
   Partition run() {
     stored_ = choose_stored(facts_, fuse_);
     reads_.resize(graph_.size());
     readers_.resize(graph_.size());
     group_of_.assign(graph_.size(), kNone);
+    remade_.assign(graph_.size(), false);
+    if (fuse_ && streams_)
+      take_streams();
     for (NodeId id = 0; id < graph_.size(); ++id) {
       if (!stored_[id])
         continue;
       reads_[id] = reads_of(facts_, stored_, id);
-      for (const Read& read : reads_[id])
-        readers_[read.base].push_back(id);
+      if (!remade_[id])
+        add_reader(id, id);
+      if (remade_[id] || group_of_[id] != kNone)
+        continue;
       group_of_[id] = static_cast<int>(groups_.size());
       groups_.push_back(group_of_one(facts_, id));
     }
@@ -47,6 +53,26 @@ public:
   }
 
 private:
+  void take_streams() {
+    groups_ = find_streams(facts_, stored_);
+    for (std::size_t g = 0; g < groups_.size(); ++g)
+      for (const Member& m : groups_[g].members) {
+        if (m.remade)
+          remade_[m.node] = true;
+        else
+          group_of_[m.node] = static_cast<int>(g);
+      }
+  }
+
+  /// Notes what `node` reads as read by `reader`, looking through values that are remade.
+  void add_reader(NodeId node, NodeId reader) {
+    for (const Read& read : reads_[node])
+      if (remade_[read.base])
+        add_reader(read.base, reader);
+      else
+        readers_[read.base].push_back(reader);
+  }
+
   bool depends_directly(int later, int earlier) const {
     for (const Member& m : groups_[later].members)
       for (const Read& read : reads_[m.node])
@@ -58,7 +84,7 @@ private:
   std::set<int> consumers_of(int g) const {
     std::set<int> result;
     for (const Member& m : groups_[g].members)
-      for (NodeId reader : readers_[m.node])
+      for (NodeId reader : readers_[m.node]) // of what is remade there are none
         if (group_of_[reader] != g)
           result.insert(group_of_[reader]);
     return result;
@@ -274,8 +300,8 @@ private:
 
   const GraphFacts& facts_;
   const ir::Graph& graph_;
-  const bool fuse_;
-  std::vector<bool> stored_;
+  const bool fuse_, streams_;
+  std::vector<bool> stored_, remade_;
   std::vector<std::vector<Read>> reads_;
   std::vector<std::vector<NodeId>> readers_;
   std::vector<int> group_of_, rank_;
@@ -287,8 +313,8 @@ private:
 
 } // namespace
 
-Partition partition_greedily(const GraphFacts& facts, bool fuse) {
-  return Partitioner(facts, fuse).run();
+Partition partition_greedily(const GraphFacts& facts, bool fuse, bool streams) {
+  return Partitioner(facts, fuse, streams).run();
 }
 
 } // namespace egret::compiler

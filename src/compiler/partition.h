@@ -25,13 +25,15 @@ const Shape& frame_of(const ir::Graph& graph, ir::NodeId stored);
 std::vector<Read> reads_of(const GraphFacts& facts, const std::vector<bool>& stored,
                            ir::NodeId node);
 
-enum class GroupKind : std::uint8_t { Map, Reduce, Contraction, Scan, Scatter };
+/// Stream: sums over products that are remade by each kernel that needs them (streams.h).
+enum class GroupKind : std::uint8_t { Map, Reduce, Contraction, Scan, Scatter, Stream };
 
 /// A stored node in its group. Dims of size 1 have kZeroAxis.
 struct Member {
   ir::NodeId node;
   std::vector<int> frame; ///< by dim of the node's frame: the group's axis
   std::vector<int> place; ///< by dim of the node's box: the group's axis
+  bool remade = false;    ///< other groups make the value as well, and none stores it
 };
 
 /// Stored nodes that one kernel computes, over common axes. Every member runs over all parallel
@@ -49,9 +51,10 @@ struct Partition {
   std::vector<Unfused> unfused;
 };
 
-/// Every stored node that is no graph input is a member of exactly one group, and reads between
-/// groups form no cycle.
-Partition partition_greedily(const GraphFacts& facts, bool fuse);
+/// Every stored node that is no graph input is a member of exactly one group, unless it is remade,
+/// and reads between groups form no cycle. `streams`: whether kernels may remake large products,
+/// which asks for a generator of such kernels.
+Partition partition_greedily(const GraphFacts& facts, bool fuse, bool streams = false);
 
 /// The group of one stored node.
 Group group_of_one(const GraphFacts& facts, ir::NodeId node);

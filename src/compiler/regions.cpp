@@ -21,6 +21,9 @@ using kernel::StageKind;
 
 namespace {
 
+/// In place of a group's number: of a value that each reading group makes for itself.
+constexpr int kRemade = -2;
+
 class RegionBuilder;
 
 /// Where a value is wanted: a point of its box as expressions over the stage's variables, and the
@@ -287,7 +290,7 @@ private:
         ops += fmt::format("_{}", info_of(graph[m.node].op).name);
     if (count > 4)
       ops += fmt::format("_{}more", count - 4);
-    const char* kind[] = {"map", "reduce", "matmul", "scan", "scatter"};
+    const char* kind[] = {"map", "reduce", "matmul", "scan", "scatter", "stream"};
     built.region.name = fmt::format("{}{}", kind[static_cast<int>(group_.kind)], ops);
   }
 
@@ -421,6 +424,7 @@ int StageWriter::condition(const std::vector<Guard>& guards) {
 BuiltRegion build_region(const GraphFacts& facts, const Partition& partition, const Group& group,
                          const std::vector<bool>& keep) {
   BuiltRegion built = RegionBuilder(facts, partition, group, keep).run();
+  built.kind = group.kind;
   canonicalize(built.region);
   return built;
 }
@@ -430,14 +434,14 @@ std::vector<bool> kept_values(const GraphFacts& facts, const Partition& partitio
   std::vector<int> group_of(graph.size(), -1);
   for (std::size_t g = 0; g < partition.groups.size(); ++g)
     for (const Member& m : partition.groups[g].members)
-      group_of[m.node] = static_cast<int>(g);
+      group_of[m.node] = m.remade ? kRemade : static_cast<int>(g);
   std::vector<bool> keep(graph.size(), false);
   for (NodeId id : graph.outputs)
     keep[facts.view(id).base] = true;
   for (std::size_t g = 0; g < partition.groups.size(); ++g)
     for (const Member& m : partition.groups[g].members)
       for (const Read& read : reads_of(facts, partition.stored, m.node))
-        if (group_of[read.base] != static_cast<int>(g))
+        if (group_of[read.base] != static_cast<int>(g) && group_of[read.base] != kRemade)
           keep[read.base] = true;
   return keep;
 }

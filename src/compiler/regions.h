@@ -9,6 +9,7 @@ namespace egret::compiler {
 
 /// A region with the graph values that its operands and outputs are.
 struct BuiltRegion {
+  GroupKind kind = GroupKind::Map; ///< of the group that it was built from
   kernel::Region region;
   std::vector<ir::NodeId> operands; ///< by operand: a stored node or a graph input
   std::vector<ir::NodeId> outputs;  ///< by output: a stored node

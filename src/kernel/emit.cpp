@@ -148,13 +148,47 @@ ValueId Emitter::index_value(const Expr& e, DType dtype, int lanes) {
     lanes = 1;
   // Narrow vectors are cheaper, and conversions from them too.
   bool small = e.lower() >= INT32_MIN && e.upper() <= INT32_MAX;
-  ValueId v = b_.index(e, dtype == DType::I64 || !small ? DType::I64 : DType::I32, lanes);
-  return b_.cast(v, dtype);
+  ValueId v =
+      b_.cast(b_.index(e, dtype == DType::I64 && !small ? DType::I64 : DType::I32, lanes), dtype);
+  if (small && (dtype == DType::I32 || dtype == DType::I64))
+    index_of_.insert_or_assign(v, Index{e, lanes});
+  return v;
+}
+
+void Emitter::note_constant(ValueId v, const Scalar& constant) {
+  if (constant.dtype != DType::I32 && constant.dtype != DType::I64)
+    return;
+  const std::int64_t value = constant.as_int();
+  if (value >= INT32_MIN && value <= INT32_MAX)
+    index_of_.insert_or_assign(v, Index{Expr(value), 1});
+}
+
+/// Integers that are expressions of indices stay such: an expression is simplified once, and a
+/// comparison of what fits into 32 bits is one instruction.
+std::optional<Value> Emitter::apply_to_indices(const BodyValue& v, const std::vector<Value>& args) {
+  if (args.size() != 2 || (v.op != Op::Add && v.op != Op::Lt))
+    return std::nullopt;
+  const auto a = index_of_.find(args[0].id), b = index_of_.find(args[1].id);
+  if (a == index_of_.end() || b == index_of_.end())
+    return std::nullopt;
+  const int lanes = std::max(a->second.lanes, b->second.lanes);
+  const Expr left = a->second.value, right = b->second.value;
+  if (v.op == Op::Lt)
+    return Value{
+        b_.apply(Op::Lt, DType::Bool,
+                 {index_value(left, DType::I32, lanes), index_value(right, DType::I32, lanes)}),
+        v.dtype};
+  const Expr sum = left + right;
+  if (sum.lower() < INT32_MIN || sum.upper() > INT32_MAX)
+    return std::nullopt;
+  return Value{index_value(sum, v.dtype, lanes), v.dtype};
 }
 
 Value Emitter::apply(const BodyValue& v, const std::vector<Value>& args) {
   if (v.op == Op::StopGradient)
     return args[0];
+  if (const auto made = apply_to_indices(v, args))
+    return *made;
   if (v.op == Op::Cast)
     return convert(args[0], v.dtype);
   if (v.op == Op::Bitcast) {
@@ -283,6 +317,7 @@ struct Emitter::Body {
     switch (v.kind) {
     case BodyValue::Kind::Constant:
       made[i] = e.widen(e.b_.constant(v.constant));
+      e.note_constant(made[i].id, v.constant);
       break;
     case BodyValue::Kind::Load:
       made[i] = load(stage.loads[v.load]);

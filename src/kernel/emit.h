@@ -108,6 +108,8 @@ private:
   Value apply(const BodyValue& v, const std::vector<Value>& args);
   Value rounded(ValueId id, DType dtype);
   ValueId index_value(const Expr& e, DType dtype, int lanes);
+  void note_constant(ValueId v, const Scalar& constant);
+  std::optional<Value> apply_to_indices(const BodyValue& v, const std::vector<Value>& args);
 
   ProgramBuilder& b_;
   const Region& region_;
@@ -115,6 +117,11 @@ private:
   std::map<Key, std::vector<Value>, KeyLess> provided_;
   std::map<Key, ValueId, KeyLess> provided_loads_; ///< by operand and offset
   std::map<int, Memory> memory_;
+  struct Index {
+    Expr value;
+    int lanes;
+  };
+  std::unordered_map<ValueId, Index> index_of_; ///< integers made of indices and constants
   std::unordered_map<ValueId, ValueId>
       narrow_of_; ///< f32 register -> the low-precision value it was made from
 };

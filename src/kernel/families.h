@@ -25,6 +25,9 @@ const Generator& gpu_contraction_generator();
 /// Products of up to eight rows with a matrix on a GPU: as fast as the matrix can be read.
 const Generator& gpu_skinny_generator();
 
+/// Sums over products that a GPU makes tile by tile and never stores (attention and its gradients).
+const Generator& gpu_stream_generator();
+
 /// Any region: one loop nest a stage, with a barrier between stages that feed each other through
 /// memory.
 const Generator& generic_generator();

@@ -12,8 +12,9 @@ std::span<const Generator* const> generators(const Target& target) {
                                &pieces_generator(),      &rows_generator(),
                                &columns_generator(),     &generic_generator()};
   static const std::array gpu{&gpu_elementwise_generator(), &gpu_skinny_generator(),
-                              &gpu_contraction_generator(), &gpu_rows_generator(),
-                              &gpu_columns_generator(),     &gpu_generic_generator()};
+                              &gpu_contraction_generator(), &gpu_stream_generator(),
+                              &gpu_rows_generator(),        &gpu_columns_generator(),
+                              &gpu_generic_generator()};
   return target.device == "cuda" ? std::span<const Generator* const>(gpu)
                                  : std::span<const Generator* const>(list);
 }

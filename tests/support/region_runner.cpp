@@ -3,9 +3,8 @@
 #include "backend/common/host_launch.h"
 #include "backend/reference/program_interpreter.h"
 #include "backend/reference/reference.h"
-#include "compiler/partition.h"
+#include "compiler/partitioned.h"
 #include "compiler/prepare.h"
-#include "compiler/regions.h"
 #include "egret/passes.h"
 
 #include <fmt/format.h>
@@ -39,8 +38,7 @@ std::vector<kernel::Region> regions_of(const ir::Graph& graph, const kernel::Tar
   const ir::Graph g = compiler::prepare(ir::without_dead_code(graph));
   const compiler::GraphFacts facts(g);
   std::vector<kernel::Region> regions;
-  for (auto& built :
-       compiler::build_regions(facts, compiler::partition_greedily(facts, true), target))
+  for (auto& built : compiler::partition_for(facts, true, target).regions)
     regions.push_back(std::move(built.region));
   return regions;
 }
@@ -82,8 +80,7 @@ std::vector<RegionCase> region_cases(const ir::Graph& graph, std::span<const Hos
                                      const kernel::Target& target) {
   const ir::Graph g = compiler::prepare(ir::without_dead_code(graph));
   const compiler::GraphFacts facts(g);
-  return cases_of(
-      g, inputs, compiler::build_regions(facts, compiler::partition_greedily(facts, true), target));
+  return cases_of(g, inputs, compiler::partition_for(facts, true, target).regions);
 }
 
 void take_over_operands(kernel::Region& region) {

@@ -109,6 +109,8 @@ void CudaRenderer::apply(ValueId target, const Inst& inst) {
     std::string text;
     if (narrow_[static_cast<std::size_t>(target)])
       text = narrow_text(inst.op, args);
+    else if (inst.op == Op::Div && inst.type.dtype == DType::F32 && multiplies_)
+      text = fmt::format("eg_quick_div({}, {})", args[0], args[1]);
     define(target, l,
            text.empty() ? op_text(inst.op, inst.type.dtype, dtype_of(inst.args.back()), args)
                         : text);

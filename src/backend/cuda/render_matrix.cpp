@@ -1,6 +1,8 @@
 // Asynchronous copies, signals and matrix instructions as PTX.
 #include "backend/cuda/renderer.h"
 
+#include <algorithm>
+
 #include <set>
 
 namespace egret::backend::cuda {
@@ -151,6 +153,13 @@ std::string CudaRenderer::tensor_map_parameters() const {
 
 std::string CudaRenderer::address(int buffer, const Expr& place) const {
   return fmt::format("eg_address(b{} + {})", buffer, index_.text(place));
+}
+
+bool has_products(const kernel::Block& block) {
+  return std::any_of(block.begin(), block.end(), [](const kernel::Stmt& s) {
+    return (s.kind == kernel::StmtKind::Let && s.inst.kind == InstKind::Mma) ||
+           has_products(s.body) || has_products(s.otherwise);
+  });
 }
 
 bool CudaRenderer::matrix_value(ValueId target, const Inst& inst) {

@@ -3,6 +3,9 @@
 // Divisions among them, exponentials and logistic functions take a quarter of the instructions.
 #include "backend/cuda/renderer.h"
 
+#include <cmath>
+#include <set>
+
 namespace egret::backend::cuda {
 
 using kernel::Block;
@@ -20,6 +23,7 @@ public:
       : p_(program), narrow_(program.values.size(), true), used_(program.values.size(), false) {}
 
   std::vector<bool> run() {
+    find_infinities(p_.body);
     // A value's uses stand behind it: from the last statement to the first, all of them are known
     // when it is reached.
     block(p_.body);
@@ -29,6 +33,16 @@ public:
   }
 
 private:
+  void find_infinities(const Block& stmts) {
+    for (const Stmt& s : stmts) {
+      if (s.kind == StmtKind::Let && s.inst.kind == InstKind::Constant &&
+          is_float(s.inst.type.dtype) && std::isinf(s.inst.constant.as_double()))
+        infinities_.insert(s.target);
+      find_infinities(s.body);
+      find_infinities(s.otherwise);
+    }
+  }
+
   void block(const Block& stmts) {
     for (auto s = stmts.rbegin(); s != stmts.rend(); ++s) {
       block(s->otherwise);
@@ -59,16 +73,23 @@ private:
     for (std::size_t a = 0; a < inst.args.size(); ++a) {
       bool narrow = rounds;
       if (inst.kind == InstKind::Apply)
-        narrow = narrow || (passes && (inst.op == Op::Mul || inst.op == Op::Div ||
-                                       inst.op == Op::Recip || (inst.op == Op::Select && a > 0)));
+        narrow = narrow || is_finite_test(inst, a) ||
+                 (passes && (inst.op == Op::Mul || inst.op == Op::Div || inst.op == Op::Recip ||
+                             (inst.op == Op::Select && a > 0)));
       else if (inst.kind == InstKind::Splat || inst.kind == InstKind::Extract)
         narrow = passes;
       use(inst.args[a], narrow);
     }
   }
 
+  /// Whether the operand is only compared with an infinity.
+  bool is_finite_test(const Inst& inst, std::size_t operand) const {
+    return (inst.op == Op::Lt || inst.op == Op::Eq) && infinities_.contains(inst.args[1 - operand]);
+  }
+
   const kernel::KernelProgram& p_;
   std::vector<bool> narrow_, used_;
+  std::set<ValueId> infinities_;
 };
 
 } // namespace

@@ -95,6 +95,7 @@ private:
   IndexText index_;
   std::vector<Lanes> values_;
   std::vector<bool> narrow_; ///< by value: see narrow_values()
+  bool multiplies_; ///< has matrix instructions, so that arithmetic may be what it waits for
   std::string out_;
   int depth_ = 1;
   int names_ = 0; ///< of helper variables
@@ -113,6 +114,8 @@ std::vector<bool> narrow_values(const kernel::KernelProgram& program);
 /// One lane of an op on f32 with a relative error of up to 2^-17; empty for an op that has no such
 /// form.
 std::string narrow_text(Op op, const std::vector<std::string>& args);
+/// Whether a warp multiplies matrices fragment by fragment.
+bool has_products(const kernel::Block& block);
 std::string cast_text(const std::string& value, DType from, DType to);
 /// Of a reduction: the combination of two values.
 std::string combine_text(Monoid monoid, DType type, const std::string& a, const std::string& b);

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 namespace egret::backend::cuda {
 namespace {
 
@@ -66,6 +68,23 @@ TEST(CudaText, OnlyWhatIsRoundedToSixteenBitsIsMadeQuickly) {
     EXPECT_EQ(text_of(op, DType::F32, false).find(quick), std::string::npos);
     EXPECT_EQ(text_of(op, DType::BF16, true).find(quick), std::string::npos);
   }
+}
+
+// Whether a value is finite does not depend on its last bits.
+TEST(CudaText, AComparisonWithInfinityLeavesAValueQuick) {
+  kernel::ProgramBuilder b("finite");
+  const Expr t = kernel::thread_variable(32);
+  const int in = b.argument("in", DType::F32, Expr(32), 64, false);
+  const int out = b.argument("out", DType::BF16, Expr(32), 64, true);
+  const kernel::ValueId e = b.apply(Op::Exp, DType::F32, {b.load(in, t, 1)});
+  const auto number = [&](double x) { return b.constant(Scalar::of(DType::F32, x)); };
+  const kernel::ValueId finite =
+      b.apply(Op::Lt, DType::Bool, {e, number(std::numeric_limits<double>::infinity())});
+  b.store(out, t, b.cast(b.apply(Op::Select, DType::F32, {finite, e, number(0)}), DType::BF16));
+  kernel::Launch launch;
+  launch.workers = 1;
+  launch.threads = 32;
+  EXPECT_NE(render_cuda(b.finish(launch), CudaTarget{}).find("__expf("), std::string::npos);
 }
 
 // The sum of a softmax needs the exact exponentials that its quotients are made of.

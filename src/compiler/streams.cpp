@@ -1,0 +1,488 @@
+#include "compiler/streams.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <set>
+
+namespace egret::compiler {
+
+using ir::NodeId;
+
+namespace {
+
+/// Terms of a product that a kernel sums anew for each element: more would cost more than memory.
+constexpr double kMostTerms = 256;
+constexpr int kNoLabel = -1;
+
+bool is_unit(const Expr& e) {
+  return e.is_constant() && e.value() == 1;
+}
+
+/// Numbers that stand for axes, some of which turn out to be the same.
+class Labels {
+public:
+  int make() {
+    parent_.push_back(int(parent_.size()));
+    return parent_.back();
+  }
+  int find(int label) const {
+    while (parent_[std::size_t(label)] != label)
+      label = parent_[std::size_t(label)];
+    return label;
+  }
+  void join(int a, int b) { parent_[std::size_t(find(a))] = find(b); }
+
+private:
+  std::vector<int> parent_;
+};
+
+/// What sums over a box of products.
+struct Sink {
+  NodeId node;
+  std::vector<int> frame; ///< by dim of its frame: the label; kNoLabel for columns and units
+  std::set<int> over;     ///< labels
+};
+
+class StreamFinder {
+public:
+  StreamFinder(const GraphFacts& facts, std::vector<bool>& stored)
+      : facts_(facts), graph_(facts.graph()), stored_(stored), labels_of_(graph_.size()) {}
+
+  std::vector<Group> run() {
+    for (NodeId id = 0; id < graph_.size(); ++id)
+      if (is_inner(id))
+        start(id);
+      else if (!is_movement(graph_[id].op))
+        visit(id);
+    for (NodeId id : graph_.outputs)
+      if (const NodeId base = facts_.view(id).base; is_score(base))
+        reject(base);
+    for (NodeId id = 0; id < graph_.size(); ++id)
+      if (is_score(id))
+        check_readers(id);
+    std::erase_if(sinks_, [&](const Sink& s) { return rejected(s.frame); });
+    check_boxes();
+    std::erase_if(sinks_, [&](const Sink& s) { return rejected(s.frame); });
+    gather_kernels();
+    std::vector<Group> groups;
+    for (const std::vector<std::size_t>& kernel : kernels_)
+      groups.push_back(group_of(kernel));
+    return groups;
+  }
+
+private:
+  bool is_score(NodeId id) const { return !labels_of_[id].empty(); }
+
+  /// A sum of products of 16-bit floats as they lie in memory, with more elements than both of
+  /// them.
+  bool is_inner(NodeId id) const {
+    const NodeId product = facts_.product_of(id);
+    if (product == ir::kNoNode)
+      return false;
+    double factors = 0;
+    for (NodeId input : graph_[product].inputs) {
+      if (narrow_source(input) == ir::kNoNode)
+        return false;
+      Shape own; // of the box that the factor varies over
+      for (std::size_t i = 0; i < graph_[input].shape.size(); ++i)
+        if (facts_.depends(input)[i])
+          own.push_back(graph_[input].shape[i]);
+      factors += elements_of(own);
+    }
+    const double points = elements_of(graph_[graph_[id].inputs[0]].shape),
+                 elements = elements_of(graph_[id].shape);
+    return elements >= factors && points <= kMostTerms * elements;
+  }
+
+  /// What a factor is read from: 16-bit floats in memory, seen through views and widening.
+  NodeId narrow_source(NodeId id) const {
+    for (;;) {
+      const View& view = facts_.view(id);
+      const ir::Node& node = graph_[view.base];
+      if (!view.map.is_total() || is_score(view.base))
+        return ir::kNoNode;
+      if (stored_[view.base] || node.op == Op::Input)
+        return is_float(node.dtype) && size_of(node.dtype) == 2 ? view.base : ir::kNoNode;
+      if (node.op != Op::Cast)
+        return ir::kNoNode;
+      id = node.inputs[0];
+    }
+  }
+
+  void start(NodeId id) {
+    for (const Expr& extent : graph_[id].shape)
+      labels_of_[id].push_back(is_unit(extent) ? kNoLabel : new_label());
+    if (std::count(labels_of_[id].begin(), labels_of_[id].end(), kNoLabel) ==
+        std::ptrdiff_t(labels_of_[id].size()))
+      labels_of_[id].clear();
+  }
+
+  int new_label() {
+    rejected_.push_back(false);
+    return labels_.make();
+  }
+
+  /// The labels of a reader's dims where it reads a score; nothing when it reads other points.
+  std::optional<std::vector<int>> seen_by(NodeId operand) const {
+    const View& view = facts_.view(operand);
+    const std::vector<int>& made = labels_of_[view.base];
+    if (!view.map.is_total())
+      return std::nullopt;
+    std::vector<int> labels(graph_[operand].shape.size(), kNoLabel);
+    for (std::size_t j = 0; j < made.size(); ++j) {
+      if (made[j] == kNoLabel)
+        continue;
+      const int dim = plain_axis(view.map.coords[j]);
+      if (dim < 0 || labels[std::size_t(dim)] != kNoLabel)
+        return std::nullopt;
+      labels[std::size_t(dim)] = made[j];
+    }
+    return labels;
+  }
+
+  bool full(const std::vector<int>& labels, const Shape& shape) const {
+    for (std::size_t i = 0; i < labels.size(); ++i)
+      if (labels[i] == kNoLabel && !is_unit(shape[i]))
+        return false;
+    return true;
+  }
+
+  void visit(NodeId id) {
+    const ir::Node& node = graph_[id];
+    if (facts_.is_product(id))
+      return; // seen with its sum
+    const OpClass cls = info_of(node.op).cls;
+    if (cls == OpClass::Reduce) {
+      visit_sum(id);
+      return;
+    }
+    if (!is_elementwise(node.op))
+      return; // check_readers() rejects what it reads
+    std::vector<int> merged(node.shape.size(), kNoLabel);
+    bool any = false;
+    for (NodeId input : node.inputs) {
+      const NodeId base = facts_.view(input).base;
+      if (!is_score(base))
+        continue;
+      const auto labels = seen_by(input);
+      if (!labels || !full(*labels, node.shape)) {
+        reject(base);
+        return;
+      }
+      any = true;
+      for (std::size_t i = 0; i < merged.size(); ++i)
+        if (merged[i] == kNoLabel)
+          merged[i] = (*labels)[i];
+        else
+          unite(merged[i], (*labels)[i]);
+    }
+    if (any)
+      labels_of_[id] = std::move(merged);
+  }
+
+  void unite(int a, int b) {
+    if (labels_.find(a) == labels_.find(b))
+      return;
+    const bool bad =
+        rejected_[std::size_t(labels_.find(a))] || rejected_[std::size_t(labels_.find(b))];
+    labels_.join(a, b);
+    rejected_[std::size_t(labels_.find(a))] = bad;
+  }
+
+  void visit_sum(NodeId id) {
+    const ir::Node& node = graph_[id];
+    const NodeId product = facts_.product_of(id);
+    NodeId scored = node.inputs[0];
+    if (product != ir::kNoNode) {
+      int scores = 0;
+      for (NodeId input : graph_[product].inputs) {
+        const NodeId factor = score_of_factor(input);
+        if (factor == ir::kNoNode)
+          continue;
+        ++scores;
+        scored = input;
+      }
+      if (scores != 1)
+        return; // two scores, or none: check_readers() sees them
+    } else if (!is_score(facts_.view(scored).base)) {
+      return;
+    }
+    const auto labels = seen_by(scored);
+    if (!labels)
+      return;
+    Sink sink{id, *labels, {}};
+    for (std::int64_t a : node.attrs.axes) {
+      if ((*labels)[std::size_t(a)] == kNoLabel) {
+        if (is_unit(graph_[node.inputs[0]].shape[std::size_t(a)]))
+          continue;
+        return;
+      }
+      sink.over.insert((*labels)[std::size_t(a)]);
+    }
+    const bool whole = product != ir::kNoNode || full(*labels, graph_[node.inputs[0]].shape);
+    if (sink.over.empty() || !whole || monoid_of(node.op) == Monoid::ArgMax ||
+        (product == ir::kNoNode) != !has_columns(*labels, id))
+      return;
+    sink_of_[id] = sinks_.size();
+    sinks_.push_back(std::move(sink));
+  }
+
+  bool has_columns(const std::vector<int>& labels, NodeId id) const {
+    const Shape& frame = frame_of(graph_, id);
+    for (std::size_t i = 0; i < labels.size(); ++i)
+      if (labels[i] == kNoLabel && !is_unit(frame[i]))
+        return true;
+    return false;
+  }
+
+  NodeId score_of_factor(NodeId factor) const {
+    const NodeId base = facts_.view(factor).base;
+    return is_score(base) ? base : ir::kNoNode;
+  }
+
+  /// Every use of a score must be by another score, or by a sum that was taken in.
+  void check_readers(NodeId id) {
+    if (stored_[id] && facts_.product_of(id) == ir::kNoNode && is_gathered(id)) {
+      reject(id);
+      return;
+    }
+    for (const Use& use : facts_.uses(id)) {
+      if (is_score(use.reader) && facts_.product_of(use.reader) == ir::kNoNode)
+        continue;
+      if (sink_of_.contains(use.reader))
+        continue;
+      bool summed = facts_.is_product(use.reader) && !facts_.uses(use.reader).empty();
+      for (const Use& sum : facts_.uses(use.reader))
+        summed = summed && sink_of_.contains(sum.reader);
+      if (summed && reads_narrow_column(use.reader))
+        continue;
+      reject(id);
+    }
+  }
+
+  bool is_gathered(NodeId id) const {
+    for (const Use& use : facts_.uses(id)) {
+      const OpClass cls = info_of(graph_[use.reader].op).cls;
+      if (cls == OpClass::Gather || cls == OpClass::Scatter)
+        return true;
+    }
+    return false;
+  }
+
+  /// The factor beside the score comes from memory in 16 bits.
+  bool reads_narrow_column(NodeId product) const {
+    for (NodeId input : graph_[product].inputs)
+      if (score_of_factor(input) == ir::kNoNode && narrow_source(input) == ir::kNoNode)
+        return false;
+    return true;
+  }
+
+  void reject(NodeId score) {
+    for (int l : labels_of_[score])
+      if (l != kNoLabel)
+        rejected_[std::size_t(labels_.find(l))] = true;
+  }
+  bool rejected(const std::vector<int>& labels) const {
+    return std::any_of(labels.begin(), labels.end(), [&](int l) {
+      return l != kNoLabel && rejected_[std::size_t(labels_.find(l))];
+    });
+  }
+
+  std::set<int> roots(const std::vector<int>& labels) const {
+    std::set<int> result;
+    for (int l : labels)
+      if (l != kNoLabel)
+        result.insert(labels_.find(l));
+    return result;
+  }
+
+  /// Rejects boxes two axes of which turned out to be one, as where a product meets its transpose.
+  /// Rejection spreads over the axes of a box, and all products that share one.
+  void check_boxes() {
+    for (NodeId id = 0; id < graph_.size(); ++id) {
+      const auto& labels = labels_of_[id];
+      const auto axes =
+          std::count_if(labels.begin(), labels.end(), [](int l) { return l != kNoLabel; });
+      if (std::ptrdiff_t(roots(labels).size()) < axes)
+        reject(id);
+    }
+    for (bool again = true; again;) {
+      again = false;
+      for (NodeId id = 0; id < graph_.size(); ++id) {
+        if (!is_score(id) || !rejected(labels_of_[id]))
+          continue;
+        for (int l : labels_of_[id])
+          if (l != kNoLabel && !rejected_[std::size_t(labels_.find(l))])
+            again = rejected_[std::size_t(labels_.find(l))] = true;
+      }
+    }
+  }
+
+  /// Puts each sum into the first kernel that runs over its axes and that it does not wait for by
+  /// way of another kernel.
+  void gather_kernels() {
+    for (std::size_t s = 0; s < sinks_.size(); ++s) {
+      std::set<int> box = roots(sinks_[s].frame), over;
+      for (int l : sinks_[s].over)
+        over.insert(labels_.find(l));
+      bool found = false;
+      for (std::size_t k = 0; k < kernels_.size() && !found; ++k)
+        if (boxes_[k] == box && overs_[k] == over && !waits_for(sinks_[s].node, kernels_[k])) {
+          kernels_[k].push_back(s);
+          found = true;
+        }
+      if (found)
+        continue;
+      kernels_.push_back({s});
+      boxes_.push_back(std::move(box));
+      overs_.push_back(std::move(over));
+    }
+  }
+
+  /// Whether a sum depends on one of the kernel's by way of what another kernel stores.
+  bool waits_for(NodeId sink, const std::vector<std::size_t>& kernel) const {
+    std::set<NodeId> members;
+    for (std::size_t s : kernel)
+      members.insert(sinks_[s].node);
+    // 0: does not depend on the kernel, 1: by way of what is computed in place, 2: by way of others
+    std::vector<char> how(sink + 1, 0);
+    for (NodeId id = *members.begin(); id <= sink; ++id) {
+      for (NodeId input : graph_[id].inputs)
+        how[id] = std::max(how[id], how[input]);
+      if (id == sink)
+        return how[id] > 1;
+      if (members.contains(id))
+        how[id] = std::max<char>(how[id], 1);
+      else if (how[id] == 1 && stored_[id] && (!is_score(id) || rejected(labels_of_[id])))
+        how[id] = 2;
+    }
+    return false;
+  }
+
+  /// The products that a sum reads, through what is made of them.
+  void find_inner(NodeId id, std::set<NodeId>& inner, std::set<NodeId>& seen) const {
+    const NodeId base = facts_.view(id).base;
+    if (!seen.insert(base).second)
+      return;
+    if (is_score(base) && facts_.product_of(base) != ir::kNoNode) {
+      inner.insert(base);
+      return;
+    }
+    if (is_score(base) || facts_.is_product(base))
+      for (NodeId input : graph_[base].inputs)
+        find_inner(input, inner, seen);
+  }
+
+  Group group_of(const std::vector<std::size_t>& kernel) {
+    Group g;
+    g.kind = GroupKind::Stream;
+    std::map<int, int> axis_of; // by label
+    const auto axis = [&](int label, const Expr& extent) {
+      const auto [it, fresh] = axis_of.try_emplace(labels_.find(label), int(g.axes.size()));
+      if (fresh) {
+        g.axes.push_back(extent);
+        g.reduced.push_back(false);
+      }
+      return it->second;
+    };
+    const auto own_axis = [&](const Expr& extent, bool reduced) {
+      if (is_unit(extent))
+        return kZeroAxis;
+      g.axes.push_back(extent);
+      g.reduced.push_back(reduced);
+      return int(g.axes.size()) - 1;
+    };
+    std::set<NodeId> inner, seen;
+    for (std::size_t s : kernel)
+      for (NodeId input : graph_[sinks_[s].node].inputs)
+        find_inner(input, inner, seen);
+    const auto member_of = [&](NodeId id, const std::vector<int>& by_dim,
+                               const std::vector<int>& labels) {
+      Member m{id, by_dim, {}};
+      const Shape& frame = frame_of(graph_, id);
+      for (std::size_t i = 0; i < frame.size(); ++i) {
+        const auto& over = graph_[id].attrs.axes;
+        const bool summed = std::find(over.begin(), over.end(), std::int64_t(i)) != over.end();
+        m.frame[i] = labels[i] != kNoLabel ? axis(labels[i], frame[i]) : own_axis(frame[i], summed);
+        if (summed && m.frame[i] >= 0)
+          g.reduced[std::size_t(m.frame[i])] = true;
+        if (!summed)
+          m.place.push_back(m.frame[i]);
+      }
+      return m;
+    };
+    for (NodeId id : inner) {
+      const Shape& frame = frame_of(graph_, id);
+      std::vector<int> labels;
+      std::size_t next = 0;
+      for (std::size_t i = 0; i < frame.size(); ++i) {
+        const auto& over = graph_[id].attrs.axes;
+        const bool summed = std::find(over.begin(), over.end(), std::int64_t(i)) != over.end();
+        labels.push_back(summed ? kNoLabel : labels_of_[id][next++]);
+      }
+      g.members.push_back(member_of(id, std::vector<int>(frame.size(), kZeroAxis), labels));
+      g.members.back().remade = true;
+    }
+    for (std::size_t s : kernel) {
+      const Sink& sink = sinks_[s];
+      g.members.push_back(
+          member_of(sink.node, std::vector<int>(sink.frame.size(), kZeroAxis), sink.frame));
+      add_conversion(g);
+    }
+    for (NodeId id = 0; id < graph_.size(); ++id)
+      if (is_score(id) && facts_.product_of(id) == ir::kNoNode && !rejected(labels_of_[id]))
+        stored_[id] = false;
+    return g;
+  }
+
+  /// A sum that is only read through a conversion to a narrower type ends with it.
+  void add_conversion(Group& g) {
+    const Member made = g.members.back();
+    const auto& uses = facts_.uses(made.node);
+    if (uses.size() != 1 || facts_.is_output(made.node))
+      return;
+    const NodeId reader = uses[0].reader;
+    if (graph_[reader].op != Op::Cast ||
+        size_of(graph_[reader].dtype) >= size_of(graph_[made.node].dtype))
+      return;
+    const View& view = facts_.view(graph_[reader].inputs[0]);
+    Member m{reader, std::vector<int>(graph_[reader].shape.size(), kZeroAxis), {}};
+    if (!view.map.is_total())
+      return;
+    for (std::size_t j = 0; j < made.place.size(); ++j) {
+      if (made.place[j] == kZeroAxis)
+        continue;
+      const int dim = plain_axis(view.map.coords[j]);
+      if (dim < 0 || m.frame[std::size_t(dim)] != kZeroAxis)
+        return;
+      m.frame[std::size_t(dim)] = made.place[j];
+    }
+    for (std::size_t i = 0; i < m.frame.size(); ++i)
+      if (m.frame[i] == kZeroAxis && !is_unit(graph_[reader].shape[i]))
+        return;
+    m.place = m.frame;
+    stored_[reader] = true;
+    g.members.push_back(std::move(m));
+  }
+
+  const GraphFacts& facts_;
+  const ir::Graph& graph_;
+  std::vector<bool>& stored_;
+  Labels labels_;
+  std::vector<bool> rejected_;              ///< by label that stands for itself
+  std::vector<std::vector<int>> labels_of_; ///< of scores, by dim
+  std::vector<Sink> sinks_;
+  std::map<NodeId, std::size_t> sink_of_;
+  std::vector<std::vector<std::size_t>> kernels_; ///< sinks
+  std::vector<std::set<int>> boxes_, overs_;      ///< by kernel
+};
+
+} // namespace
+
+std::vector<Group> find_streams(const GraphFacts& facts, std::vector<bool>& stored) {
+  return StreamFinder(facts, stored).run();
+}
+
+} // namespace egret::compiler

@@ -1,0 +1,16 @@
+// Kernels that never store the products they work on. A product of few terms an element, such as
+// the scores of attention, has many more elements than its factors: it is made again, tile by tile,
+// in every kernel that needs it, and only what is summed over it reaches memory.
+#pragma once
+
+#include "compiler/partition.h"
+
+namespace egret::compiler {
+
+/// Groups of kind Stream: sums over a large product, or over what is made of several such products
+/// of one box, together with these products, which are members of each group that reads them. Marks
+/// as not stored what lies between products and sums, and as stored the conversions that end a sum.
+/// A product whose values are needed for anything else than sums is left alone.
+std::vector<Group> find_streams(const GraphFacts& facts, std::vector<bool>& stored);
+
+} // namespace egret::compiler

@@ -1,0 +1,834 @@
+// The generator of streams on a GPU: a block has some rows and goes along the places, tile by tile.
+// Scores are made by matrix instructions and stay in the registers in which these leave them: their
+// fragments are what the next product takes as its left side. What is summed over the places (row
+// values, or rows of a result) is carried from tile to tile; a pass that needs the row values of
+// another one goes along the places again and makes the scores anew.
+#include "kernel/accumulate.h"
+#include "kernel/analysis.h"
+#include "kernel/contraction_pack.h"
+#include "kernel/families.h"
+#include "kernel/gpu_contraction_side.h"
+#include "kernel/gpu_nest.h"
+#include "kernel/knobs.h"
+#include "kernel/stream_form.h"
+#include "support/fail.h"
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+
+namespace egret::kernel {
+
+namespace {
+
+/// Rows of a warp's fragments, and places of each.
+constexpr int kRows = 16, kPlaces = 8;
+/// Steps of the depth that one matrix instruction does.
+constexpr int kSteps = 16;
+
+int round_up(std::int64_t n, int to) {
+  return int((n + to - 1) / to * to);
+}
+
+struct StreamTiles {
+  int warps = 4; ///< of a block
+  int tall = 1;  ///< fragments of each warp, one below the other
+  int places = 64;
+  int stages = 2;   ///< of the ring along the places
+  bool held = true; ///< left sides stay in registers
+  int rows() const { return warps * tall * kRows; }
+};
+
+/// A tile in shared memory, and who it is read for: elements (panel index, other index).
+struct SharedTile {
+  GpuTiles tiles;
+  ContractionForm form;
+  std::unique_ptr<SharedSide> side;
+  int operand = -1; ///< of a plain load
+  Expr element;     ///< the load's element, over stand-ins for the axes
+};
+
+/// Values of the places, the same for all rows, in a ring in shared memory: fetched ahead like the
+/// tiles are.
+struct PlaceVector {
+  int stage = -1, load = -1;
+  int operand = -1;
+  Expr element; ///< over stand-ins for the axes
+  int buffer = -1;
+  int together = 1; ///< elements that are copied at once
+};
+
+class GpuStream {
+public:
+  GpuStream(const Region& region, const StreamForm& form, const StreamTiles& tiles,
+            const Schedule& schedule, const Target& target)
+      : r_(region), f_(form), t_(tiles), s_(schedule), arithmetic_(arithmetic_of(target)),
+        b_(region.name), e_(b_, region), thread_(thread_variable(32 * tiles.warps)),
+        warp_(floordiv(thread_, 32)), lane_(floormod(thread_, 32)) {
+    for (const StreamProduct& p : f_.products) {
+      left_.push_back(make_tile(p.form, p.form.left, f_.rows, t_.rows(), 1, "rows"));
+      right_.push_back(ring_tile(p.form, "places"));
+    }
+    for (const StreamSum& s : f_.sums)
+      summed_.push_back(ring_tile(s.form, "places"));
+    find_vectors();
+    for (const StreamSum& s : f_.sums) {
+      carried_.emplace_back();
+      for (int i = 0; i < t_.tall * columns_of(s) / kPlaces; ++i)
+        carried_.back().push_back(b_.variable({DType::F32, 4}));
+    }
+    for (std::size_t p = 0; p < f_.products.size(); ++p) {
+      scores_.emplace_back();
+      for (int i = 0; i < t_.tall * t_.places / kPlaces; ++i)
+        scores_.back().push_back(b_.variable({DType::F32, 4}));
+    }
+  }
+
+  KernelProgram run() {
+    Launch launch;
+    launch.threads = 32 * t_.warps;
+    launch.blocks_per_core = s_.blocks_per_core;
+    launch.least_shared = s_.least_shared;
+    launch.workers = Expr(1);
+    std::vector<int> parallel = f_.batch.axes;
+    parallel.insert(parallel.end(), f_.rows.axes.begin(), f_.rows.axes.end());
+    if (is_empty(r_, parallel))
+      return b_.finish(launch);
+    const Expr down = ceildiv(f_.rows.extent, t_.rows());
+    launch.workers = f_.batch.extent * down;
+    b_.grid_loop(launch.workers, [&](const Expr& number) {
+      const Expr one = max(down, Expr(1));
+      batch_.at.assign(r_.axes.size(), Expr());
+      put_index(batch_, r_, f_.batch, floordiv(number, one));
+      // The last rows first: with a causal mask they have the most to do.
+      first_row_ = (down - Expr(1) - floormod(number, one)) * Expr(t_.rows());
+      tile();
+    });
+    return b_.finish(launch);
+  }
+
+private:
+  // --- Tiles in shared memory
+
+  std::shared_ptr<SharedTile> make_tile(const ContractionForm& form, const Side& side,
+                                        const AxisGroup& panels, int panel, int stages,
+                                        const std::string& name) {
+    auto tile = std::make_shared<SharedTile>();
+    tile->form = form;
+    const GpuFactor factor = factor_of(r_, form, side);
+    if (factor.is_load)
+      tile->element = stand_in(form, factor, panels, &tile->operand);
+    for (const auto& other : tiles_)
+      if (tile->operand >= 0 && stages > 1 && other->tiles.stages == stages &&
+          other->operand == tile->operand && other->element == tile->element &&
+          other->form.depth.extent == form.depth.extent)
+        return other;
+    tile->tiles.unit = GpuUnit::Mma;
+    tile->tiles.bm = tile->tiles.bn = panel;
+    tile->tiles.bk = round_up(form.depth.extent.value(), kSteps);
+    tile->tiles.stages = stages;
+    tile->tiles.warps_m = t_.warps;
+    tile->tiles.warps_n = 1;
+    const bool is_left = &side == &form.left;
+    const Side& own = is_left ? tile->form.left : tile->form.right;
+    tile->side =
+        std::make_unique<SharedSide>(e_, tile->form, own, is_left ? f_.rows : f_.places,
+                                     fmt::format("{}{}", name, tiles_.size()), panel,
+                                     own.order != Side::Order::Panel, factor.dtype, tile->tiles);
+    tiles_.push_back(tile);
+    return tile;
+  }
+
+  std::shared_ptr<SharedTile> ring_tile(const ContractionForm& form, const std::string& name) {
+    return make_tile(form, form.right, f_.places, t_.places, t_.stages, name);
+  }
+
+  /// The element that a factor loads, with the axes of the panel and of the depth replaced by
+  /// symbols: equal for equal tiles of different products.
+  Expr stand_in(const ContractionForm& form, const GpuFactor& factor, const AxisGroup& panels,
+                int* operand) const {
+    const Stage& stage = r_.stages[std::size_t(form.stage)];
+    const Load& load = stage.loads[std::size_t(stage.body[std::size_t(factor.value)].load)];
+    Point p;
+    p.at.resize(r_.axes.size());
+    for (std::size_t a = 0; a < r_.axes.size(); ++a)
+      p.at[a] = Expr::axis(int(a), r_.axes[a].extent);
+    (void)panels;
+    for (std::size_t i = 0; i < form.depth.axes.size(); ++i) {
+      const Expr& extent = r_.axes[std::size_t(form.depth.axes[i])].extent;
+      p.at[std::size_t(form.depth.axes[i])] = Expr::axis(int(r_.axes.size() + i), extent);
+    }
+    *operand = load.number;
+    return element_at(r_, stage, load, p).value_or(Expr(0));
+  }
+
+  /// Loads of 32 bits that depend on the place and not on the row.
+  void find_vectors() {
+    if (f_.places.axes.size() != 1)
+      return;
+    const int place = f_.places.axes[0];
+    for (std::size_t s = 0; s < r_.stages.size(); ++s)
+      for (std::size_t l = 0; l < r_.stages[s].loads.size(); ++l) {
+        const Stage& stage = r_.stages[s];
+        const Load& load = stage.loads[l];
+        if (load.source != Source::Operand || !load.map.is_total() || !load.indirect.empty() ||
+            r_.operands[std::size_t(load.number)].role != Role::Tensor ||
+            size_of(r_.operands[std::size_t(load.number)].dtype) != 4 ||
+            stride_of(r_, stage, load, place) != 1)
+          continue;
+        const auto axes = axes_of_load(r_, stage, load);
+        bool of_place = true;
+        for (std::size_t a = 0; a < axes.size(); ++a)
+          of_place = of_place && (!axes[a] || int(a) == place || contains(f_.batch.axes, int(a)));
+        if (of_place)
+          add_vector(int(s), int(l));
+      }
+  }
+
+  void add_vector(int s, int l) {
+    const Stage& stage = r_.stages[std::size_t(s)];
+    const Load& load = stage.loads[std::size_t(l)];
+    Point p;
+    for (std::size_t a = 0; a < r_.axes.size(); ++a)
+      p.at.push_back(Expr::axis(int(a), r_.axes[a].extent));
+    PlaceVector v{s, l, load.number, element_at(r_, stage, load, p).value_or(Expr(0))};
+    for (const PlaceVector& other : vectors_)
+      if (other.operand == v.operand && other.element == v.element)
+        return;
+    const Operand& operand = r_.operands[std::size_t(load.number)];
+    const Expr rest = v.element - Expr::axis(f_.places.axes[0], f_.places.extent);
+    v.together = 4;
+    while (v.together > 1 &&
+           (rest.divisor() % v.together != 0 || f_.places.extent.divisor() % v.together != 0 ||
+            operand.alignment % (4 * v.together) != 0))
+      v.together /= 2;
+    v.buffer = b_.shared(fmt::format("vector{}", vectors_.size()), operand.dtype,
+                         std::int64_t(t_.stages) * t_.places);
+    vectors_.push_back(std::move(v));
+  }
+
+  void copy_vector(const PlaceVector& v, const Expr& first, const Expr& stage) {
+    const Stage& reading = r_.stages[std::size_t(v.stage)];
+    const Load& load = reading.loads[std::size_t(v.load)];
+    for (int done = 0; done < t_.places; done += 32 * t_.warps * v.together) {
+      const Expr in_tile = (thread_ + Expr(done / v.together)) * Expr(v.together);
+      Point p = batch_;
+      p.at[std::size_t(f_.places.axes[0])] = first + in_tile;
+      std::vector<Guard> some;
+      if (done + 32 * t_.warps * v.together > t_.places)
+        some.push_back({in_tile, Expr(0), Expr(t_.places)});
+      b_.when(std::move(some), [&] {
+        b_.copy_async(v.buffer, stage * Expr(t_.places) + in_tile, e_.operand_buffer(v.operand),
+                      element_at(r_, reading, load, p).value(), v.together,
+                      {{first + in_tile, Expr(0), f_.places.extent}});
+      });
+    }
+  }
+
+  /// What loads of the vectors give for this thread's places of a fragment.
+  void provide_vectors(const Expr& first, int fragment) {
+    for (const PlaceVector& v : vectors_) {
+      const Expr at = ring_ * Expr(t_.places) + place_of(Expr(0), fragment) + lane_variable(2);
+      const Stage& reading = r_.stages[std::size_t(v.stage)];
+      const auto element =
+          element_at(r_, reading, reading.loads[std::size_t(v.load)], point(0, first, fragment));
+      e_.provide_load(v.operand, element.value(), b_.load(v.buffer, at, 2));
+    }
+  }
+
+  static int columns_of(const StreamSum& s) {
+    return round_up(s.form.depth.extent.value(), 2 * kPlaces);
+  }
+
+  // --- One tile of rows
+
+  void tile() {
+    b_.barrier(); // the last tile's left sides have been read
+    for (const auto& t : left_)
+      t->side->copy(batch_, first_row_, Expr(0), Expr(0));
+    b_.commit_copies();
+    b_.wait_copies(0);
+    b_.barrier();
+    held_.clear();
+    for (std::size_t p = 0; t_.held && p < f_.products.size(); ++p)
+      held_.push_back(left_fragments(p));
+    const ValueId zero = b_.constant(Scalar::of(DType::F32, 0.0), 4);
+    for (const auto& variables : carried_)
+      for (VarId v : variables)
+        b_.set(v, zero);
+    find_range();
+    for (int pass = 0; pass < f_.passes; ++pass)
+      run_pass(pass);
+    store_rows();
+    for (std::size_t s = 0; s < f_.sums.size(); ++s)
+      store_sum(s);
+  }
+
+  /// The tiles along the places in which some point of these rows counts.
+  void find_range() {
+    begin_ = Expr(0);
+    end_ = ceildiv(f_.places.extent, t_.places);
+    if (f_.places.axes.size() != 1)
+      return;
+    const Expr place = Expr::axis(f_.places.axes[0], f_.places.extent);
+    for (const Expr& bound : f_.bounds) {
+      const auto slope = coefficient_of(bound, place);
+      if (!slope || !slope->is_constant())
+        continue;
+      // The bound at place 0 and at the row of the tile where it is largest.
+      const auto most = largest_over_rows(bound - *slope * place);
+      if (!most)
+        continue;
+      const std::int64_t s = slope->value();
+      if (s < 0)
+        end_ = min(end_, floordiv(floordiv(*most, -s), t_.places) + Expr(1));
+      else if (s > 0)
+        begin_ = max(begin_, floordiv(floordiv(-*most, s), t_.places));
+    }
+    end_ = max(end_, begin_);
+  }
+
+  std::optional<Expr> largest_over_rows(const Expr& bound) const {
+    const int axis = f_.rows.axes.back();
+    const Expr& extent = r_.axes[std::size_t(axis)].extent;
+    const Expr variable = Expr::axis(axis, extent);
+    const auto slope = coefficient_of(bound, variable);
+    if (!slope || !slope->is_constant())
+      return std::nullopt;
+    const bool alone = f_.rows.axes.size() == 1;
+    if (!alone && extent.divisor() % t_.rows() != 0)
+      return std::nullopt;
+    const Expr first = alone ? first_row_ : floormod(first_row_, extent);
+    const Expr row = slope->value() > 0 ? first + Expr(t_.rows() - 1) : first;
+    return substitute(bound, [&](const Expr& v) -> std::optional<Expr> {
+      if (v == variable)
+        return row;
+      for (std::size_t a = 0; a < r_.axes.size(); ++a)
+        if (v == Expr::axis(int(a), r_.axes[a].extent) && contains(f_.batch.axes, int(a)))
+          return batch_.at[a];
+      return std::nullopt;
+    });
+  }
+
+  // --- Fragments
+
+  std::vector<ValueId> left_fragments(std::size_t product) {
+    std::vector<ValueId> fragments;
+    const SharedTile& t = *left_[product];
+    for (int k = 0; k < t.tiles.bk; k += kSteps)
+      for (int i = 0; i < t_.tall; ++i)
+        fragments.push_back(left_fragment(t, i, Expr(k)));
+    return fragments;
+  }
+
+  /// Matrices of 8 x 8: upper and lower rows of the first eight steps, then of the others.
+  ValueId left_fragment(const SharedTile& t, int i, const Expr& k) {
+    const Expr in = floormod(lane_, 8), which = floordiv(lane_, 8);
+    const Expr low = floormod(which, 2), high = floordiv(which, 2);
+    const bool along = t.side->along_depth();
+    const Expr row = row_of_warp(i) + low * Expr(8) + (along ? in : Expr(0));
+    const Expr step = k + high * Expr(8) + (along ? Expr(0) : in);
+    return b_.load_matrix(t.side->buffer(), t.side->at(Expr(0), row, step), 4, !along);
+  }
+
+  Expr row_of_warp(int i) const {
+    return warp_ * Expr(kRows * t_.tall) + Expr(std::int64_t(kRows) * i);
+  }
+
+  /// Two right fragments of `kSteps` x 8: steps along `k`, neighbours along `n`.
+  /// `places_are_steps`: the tile's panel index is the step, not the neighbour.
+  std::pair<ValueId, ValueId> right_fragments(const SharedTile& t, const Expr& stage, const Expr& n,
+                                              const Expr& k, bool places_are_steps) {
+    const Expr in = floormod(lane_, 8), which = floordiv(lane_, 8);
+    const Expr low = floormod(which, 2), high = floordiv(which, 2);
+    // Neighbours in memory are steps, unless the matrix is to be mirrored.
+    const bool mirrored = t.side->along_depth() == places_are_steps;
+    const Expr neighbour = n + high * Expr(8) + (mirrored ? Expr(0) : in);
+    const Expr step = k + low * Expr(8) + (mirrored ? in : Expr(0));
+    const Expr at =
+        places_are_steps ? t.side->at(stage, step, neighbour) : t.side->at(stage, neighbour, step);
+    const ValueId both = b_.load_matrix(t.side->buffer(), at, 4, mirrored);
+    return {b_.shuffle(both, both, {0, 1}), b_.shuffle(both, both, {2, 3})};
+  }
+
+  // --- A pass along the places
+
+  /// What a pass does.
+  struct Pass {
+    std::vector<int> rows;         ///< row stages
+    std::vector<std::size_t> sums; ///< in StreamForm::sums
+    std::vector<std::size_t> products;
+    std::vector<SharedTile*> ring;
+  };
+
+  Pass pass_of(int number) const {
+    Pass pass;
+    std::vector<bool> under(r_.stages.size(), false);
+    const auto need = [&](int stage) {
+      const auto more = stages_under(r_, stage);
+      for (std::size_t s = 0; s < under.size(); ++s)
+        under[s] = under[s] || more[s];
+    };
+    for (int s : f_.row_stages)
+      if (f_.level[std::size_t(s)] == number) {
+        pass.rows.push_back(s);
+        need(s);
+      }
+    const auto add_tile = [&](SharedTile* t) {
+      if (std::find(pass.ring.begin(), pass.ring.end(), t) == pass.ring.end())
+        pass.ring.push_back(t);
+    };
+    for (std::size_t s = 0; s < f_.sums.size(); ++s)
+      if (f_.level[std::size_t(f_.sums[s].form.stage)] == number) {
+        pass.sums.push_back(s);
+        need(f_.sums[s].form.stage);
+      }
+    for (std::size_t p = 0; p < f_.products.size(); ++p)
+      if (under[std::size_t(f_.products[p].form.stage)]) {
+        pass.products.push_back(p);
+        add_tile(right_[p].get());
+      }
+    for (std::size_t s : pass.sums)
+      add_tile(summed_[s].get());
+    return pass;
+  }
+
+  /// Running values of a row stage, by half fragment of a warp's rows.
+  struct RowValue {
+    int stage = -1;
+    Accumulator accumulator;
+    std::vector<StateVariables> halves;
+  };
+
+  int halves() const { return 2 * t_.tall; }
+
+  RowValue start(int stage) {
+    RowValue v{stage, Accumulator(e_, stage, 0, arithmetic_, f_.places.extent), {}};
+    const int lanes = is_in_pair(stage) ? 1 : 2;
+    for (int h = 0; h < halves(); ++h)
+      v.halves.emplace_back(b_, v.accumulator.identity(lanes));
+    return v;
+  }
+
+  /// Whether a row stage is the maximum that scales a sum of the same pass, or that sum.
+  bool is_in_pair(int stage) const {
+    return f_.scaled_by[std::size_t(stage)] >= 0 ||
+           std::find(f_.scaled_by.begin(), f_.scaled_by.end(), stage) != f_.scaled_by.end();
+  }
+
+  void run_pass(int number) {
+    const Pass pass = pass_of(number);
+    std::vector<RowValue> values;
+    values.reserve(pass.rows.size());
+    for (int s : pass.rows)
+      values.push_back(start(s));
+    const int ahead = t_.stages - 1;
+    const Expr most = max(ceildiv(f_.places.extent, t_.places), Expr(1));
+    const auto copies = [&](const Expr& t) {
+      for (SharedTile* tile : pass.ring)
+        tile->side->copy(batch_, min(t, most - Expr(1)) * Expr(t_.places), Expr(0),
+                         floormod(t, t_.stages));
+      for (const PlaceVector& v : vectors_)
+        copy_vector(v, min(t, most - Expr(1)) * Expr(t_.places), floormod(t, t_.stages));
+    };
+    for (int i = 0; i < ahead; ++i) {
+      const Expr t = begin_ + Expr(i);
+      b_.when({{t, begin_, end_}}, [&] { copies(t); });
+      b_.commit_copies();
+    }
+    b_.loop(begin_, end_, Expr(1), most, Bind::Serial, [&](const Expr& t) {
+      b_.wait_copies(ahead - 1);
+      b_.barrier();
+      const Expr next = t + Expr(ahead);
+      b_.when({{next, begin_, end_}}, [&] { copies(next); });
+      b_.commit_copies();
+      step(pass, values, t * Expr(t_.places), floormod(t, t_.stages));
+    });
+    b_.wait_copies(0);
+    b_.barrier();
+    finish_rows(values);
+  }
+
+  void step(const Pass& pass, std::vector<RowValue>& values, const Expr& first, const Expr& stage) {
+    for (std::size_t p : pass.products)
+      make_scores(p, stage);
+    ring_ = stage;
+    // Scores of the tile, as results of their stages from here on.
+    for (int i = 0; i < t_.tall; ++i)
+      for (int j = 0; j < t_.places / kPlaces; ++j)
+        for (std::size_t p : pass.products) {
+          const ValueId four = b_.read(scores_[p][std::size_t(i * (t_.places / kPlaces) + j)]);
+          for (int half = 0; half < 2; ++half)
+            provide_score(p, point(2 * i + half, first, j),
+                          b_.shuffle(four, four, {2 * half, 2 * half + 1}));
+        }
+    for (RowValue& v : values)
+      if (f_.scaled_by[std::size_t(v.stage)] < 0)
+        add_to_row(v, values, first);
+    // A few fragments at a time through all sums, so that their registers are free again soon.
+    for (int k = 0; k < t_.places; k += kSteps)
+      for (std::size_t s : pass.sums)
+        add_products(s, first, k);
+  }
+
+  void provide_score(std::size_t product, const Point& at, ValueId sums) {
+    const int stage = f_.products[product].form.stage;
+    e_.provide(stage, at,
+               {e_.convert({sums, DType::F32}, r_.stages[std::size_t(stage)].yield_dtypes[0])});
+  }
+
+  void make_scores(std::size_t p, const Expr& stage) {
+    const int across = t_.places / kPlaces;
+    const ValueId zero = b_.constant(Scalar::of(DType::F32, 0.0), 4);
+    for (VarId v : scores_[p])
+      b_.set(v, zero);
+    const int depth = left_[p]->tiles.bk;
+    for (int k = 0; k < depth; k += kSteps) {
+      std::vector<ValueId> left;
+      for (int i = 0; i < t_.tall; ++i)
+        left.push_back(t_.held ? held_[p][std::size_t(k / kSteps * t_.tall + i)]
+                               : left_fragment(*left_[p], i, Expr(k)));
+      for (int j = 0; j < across; j += 2) {
+        const auto [first, second] =
+            right_fragments(*right_[p], stage, Expr(std::int64_t(kPlaces) * j), Expr(k), false);
+        for (int i = 0; i < t_.tall; ++i) {
+          multiply(scores_[p][std::size_t(i * across + j)], left[std::size_t(i)], first);
+          multiply(scores_[p][std::size_t(i * across + j + 1)], left[std::size_t(i)], second);
+        }
+      }
+    }
+  }
+
+  void multiply(VarId sum, ValueId left, ValueId right) {
+    b_.set(sum, b_.mma(f_.element, left, right, b_.read(sum)));
+  }
+
+  /// This thread's row of half fragment `half`: eight rows lie between the halves of a fragment.
+  Expr row_of(int half) const {
+    return row_of_warp(half / 2) + Expr(8 * (half % 2)) + floordiv(lane_, 4);
+  }
+
+  Point row_point(int half) const {
+    Point p = batch_;
+    const Expr row = first_row_ + row_of(half);
+    put_index(p, r_, f_.rows, row);
+    const Guard inside{row, Expr(0), f_.rows.extent};
+    if (!proves_less(inside.value, inside.hi))
+      p.mask.push_back(inside);
+    return p;
+  }
+
+  Expr place_of(const Expr& first, int fragment) const {
+    return first + Expr(std::int64_t(kPlaces) * fragment) + floormod(lane_, 4) * Expr(2);
+  }
+
+  /// This thread's two neighbours of a fragment.
+  Point point(int half, const Expr& first, int fragment) const {
+    Point p = row_point(half);
+    const Expr place = place_of(first, fragment);
+    p.lanes = 2;
+    put_lanes(p, r_, f_.places, place, 2);
+    const auto inside = lanes_inside(f_.places, place, 2);
+    p.mask.insert(p.mask.end(), inside.begin(), inside.end());
+    return p;
+  }
+
+  /// Points of a pair of places, one of which may not exist: identities there.
+  ValueId tile_value(const RowValue& v, int half, const Expr& first) {
+    Accumulator a = v.accumulator;
+    State state = a.identity(2);
+    for (int j = 0; j < t_.places / kPlaces; ++j) {
+      provide_vectors(first, j);
+      state = add(a, state, point(half, first, j));
+    }
+    return a.across_lanes(state)[0];
+  }
+
+  State add(Accumulator& a, const State& state, const Point& p) {
+    const State next = a.add(state, p, Expr(0), false);
+    std::vector<Guard> mask;
+    for (const Guard& g : p.mask)
+      if (!proves_less_equal(g.lo, g.value) || !proves_less(g.value, g.hi))
+        mask.push_back(g);
+    return a.keep(mask, next, state);
+  }
+
+  void add_to_row(RowValue& v, std::vector<RowValue>& all, const Expr& first) {
+    RowValue* scaled = nullptr;
+    for (RowValue& other : all)
+      if (f_.scaled_by[std::size_t(other.stage)] == v.stage)
+        scaled = &other;
+    for (int h = 0; h < halves(); ++h) {
+      if (!is_in_pair(v.stage)) {
+        State state = v.halves[std::size_t(h)].read();
+        for (int j = 0; j < t_.places / kPlaces; ++j) {
+          provide_vectors(first, j);
+          state = add(v.accumulator, state, point(h, first, j));
+        }
+        v.halves[std::size_t(h)].write(state);
+        continue;
+      }
+      ensure(scaled != nullptr, "region {}: a maximum without its sum", r_.name);
+      const ValueId before = v.halves[std::size_t(h)].read()[0];
+      const ValueId largest = b_.apply(Op::Max, DType::F32, {before, tile_value(v, h, first)});
+      e_.provide(v.stage, row_point(h), {{or_zero(largest), DType::F32}});
+      const ValueId more = tile_value(*scaled, h, first);
+      const ValueId sum = scaled->halves[std::size_t(h)].read()[0];
+      scaled->halves[std::size_t(h)].write({b_.fma(sum, rescale(before, largest), more)});
+      v.halves[std::size_t(h)].write({largest});
+    }
+  }
+
+  ValueId number(double x) { return b_.constant(Scalar::of(DType::F32, x)); }
+
+  /// 0 in place of the lowest number, from which nothing can be subtracted: no point counted yet.
+  ValueId or_zero(ValueId maximum) {
+    const ValueId lowest = b_.constant(identity_of(Monoid::Max, DType::F32));
+    const ValueId is_lowest = b_.apply(Op::Eq, DType::Bool, {maximum, lowest});
+    return b_.apply(Op::Select, DType::F32, {is_lowest, number(0), maximum});
+  }
+
+  /// A sum of exp(x - m) where m, the largest x, is the lowest number: no number.
+  ValueId unless_lowest(ValueId maximum, ValueId sum) {
+    const ValueId lowest = b_.constant(identity_of(Monoid::Max, DType::F32));
+    const ValueId is_lowest = b_.apply(Op::Eq, DType::Bool, {maximum, lowest});
+    return b_.apply(Op::Select, DType::F32,
+                    {is_lowest, number(std::numeric_limits<double>::quiet_NaN()), sum});
+  }
+
+  /// exp(before - now), and 1 where they are equal, also when both are infinite.
+  ValueId rescale(ValueId before, ValueId now) {
+    const ValueId same = b_.apply(Op::Eq, DType::Bool, {before, now});
+    const ValueId minus = b_.apply(Op::Mul, DType::F32, {now, number(-1)});
+    const ValueId change = b_.apply(Op::Add, DType::F32, {before, minus});
+    return b_.apply(Op::Select, DType::F32,
+                    {same, number(1), b_.apply(Op::Exp, DType::F32, {change})});
+  }
+
+  /// Row values of all lanes that share a row, as results of their stages.
+  void finish_rows(std::vector<RowValue>& values) {
+    for (RowValue& v : values) {
+      if (f_.scaled_by[std::size_t(v.stage)] >= 0)
+        continue;
+      for (int h = 0; h < halves(); ++h) {
+        const State mine = v.accumulator.across_lanes(v.halves[std::size_t(h)].read());
+        const State all = v.accumulator.across_threads(mine, 4);
+        e_.provide(v.stage, row_point(h), {v.accumulator.finish(all)});
+        for (RowValue& other : values)
+          if (f_.scaled_by[std::size_t(other.stage)] == v.stage) {
+            const ValueId sum = other.halves[std::size_t(h)].read()[0];
+            const ValueId part = b_.apply(Op::Mul, DType::F32, {sum, rescale(mine[0], all[0])});
+            const ValueId total = other.accumulator.across_threads({part}, 4)[0];
+            e_.provide(other.stage, row_point(h),
+                       {other.accumulator.finish({unless_lowest(all[0], total)})});
+          }
+      }
+    }
+  }
+
+  // --- Sums over columns
+
+  /// The products of `kSteps` places from place k of the tile on.
+  void add_products(std::size_t s, const Expr& first, int k) {
+    const StreamSum& sum = f_.sums[s];
+    const int across = columns_of(sum) / kPlaces;
+    std::vector<ValueId> left;
+    for (int i = 0; i < t_.tall; ++i)
+      left.push_back(score_fragment(sum, i, first, k / kPlaces));
+    for (int j = 0; j < across; j += 2) {
+      const auto [one, two] =
+          right_fragments(*summed_[s], ring_, Expr(std::int64_t(kPlaces) * j), Expr(k), true);
+      for (int i = 0; i < t_.tall; ++i) {
+        multiply(carried_[s][std::size_t(i * across + j)], left[std::size_t(i)], one);
+        multiply(carried_[s][std::size_t(i * across + j + 1)], left[std::size_t(i)], two);
+      }
+    }
+  }
+
+  /// What is made of two neighbouring fragments of scores, as a left side.
+  ValueId score_fragment(const StreamSum& sum, int i, const Expr& first, int fragment) {
+    std::vector<ValueId> quarters;
+    for (int j = 0; j < 2; ++j)
+      provide_vectors(first, fragment + j);
+    for (int j = 0; j < 2; ++j)
+      for (int half = 0; half < 2; ++half)
+        quarters.push_back(pair_of(sum, point(2 * i + half, first, fragment + j)));
+    const ValueId upper = b_.shuffle(quarters[0], quarters[1], {0, 1});
+    const ValueId lower = b_.shuffle(quarters[2], quarters[3], {0, 1});
+    return b_.shuffle(upper, lower, {0, 1, 2, 3});
+  }
+
+  /// Two neighbours as one word, the first in its low half; 0 for places that do not exist.
+  ValueId pair_of(const StreamSum& sum, const Point& p) {
+    const ValueId raw = b_.splat(e_.narrow(e_.value(sum.form.stage, sum.factor, p)), 2);
+    ValueId bits = b_.cast(b_.apply(Op::Bitcast, DType::U16, {raw}), DType::U32);
+    std::vector<Guard> mask;
+    for (const Guard& g : p.mask)
+      if (!proves_less_equal(g.lo, g.value) || !proves_less(g.value, g.hi))
+        mask.push_back(g);
+    if (!mask.empty()) {
+      const ValueId zero = b_.constant(Scalar::of(DType::U32, std::int64_t(0)), 2);
+      bits = b_.apply(Op::Select, DType::U32, {b_.splat(b_.test(mask, 2), 2), bits, zero});
+    }
+    const ValueId sixteen = b_.constant(Scalar::of(DType::U32, std::int64_t(16)));
+    const ValueId high = b_.apply(Op::Shl, DType::U32, {b_.extract(bits, 1), sixteen});
+    return b_.apply(Op::Or, DType::U32, {b_.extract(bits, 0), high});
+  }
+
+  // --- Results
+
+  void store_rows() {
+    std::vector<int> outputs;
+    for (std::size_t o = 0; o < r_.outputs.size(); ++o)
+      if (sum_of_output(o) < 0)
+        outputs.push_back(int(o));
+    if (outputs.empty())
+      return;
+    for (int h = 0; h < halves(); ++h)
+      store_once(e_, outputs, row_point(h), floormod(lane_, 4));
+  }
+
+  int sum_of_output(std::size_t o) const {
+    const auto under = stages_under(r_, r_.outputs[o].stage);
+    for (std::size_t s = 0; s < f_.sums.size(); ++s)
+      if (under[std::size_t(f_.sums[s].form.stage)])
+        return int(s);
+    return -1;
+  }
+
+  void store_sum(std::size_t s) {
+    const StreamSum& sum = f_.sums[s];
+    const int stage = sum.form.stage, across = columns_of(sum) / kPlaces;
+    for (int h = 0; h < halves(); ++h)
+      for (int j = 0; j < across; ++j) {
+        const Expr column = Expr(std::int64_t(kPlaces) * j) + floormod(lane_, 4) * Expr(2);
+        Point p = row_point(h);
+        p.lanes = 2;
+        put_lanes(p, r_, sum.form.depth, column, 2);
+        const auto inside = lanes_inside(sum.form.depth, column, 2);
+        p.mask.insert(p.mask.end(), inside.begin(), inside.end());
+        const ValueId four = b_.read(carried_[s][std::size_t(h / 2 * across + j)]);
+        const int half = h % 2;
+        e_.provide(stage, p,
+                   {e_.convert({b_.shuffle(four, four, {2 * half, 2 * half + 1}), DType::F32},
+                               r_.stages[std::size_t(stage)].yield_dtypes[0])});
+        for (std::size_t o = 0; o < r_.outputs.size(); ++o)
+          if (sum_of_output(o) == int(s))
+            e_.store(int(o), p, e_.result(r_.outputs[o].stage, r_.outputs[o].component, p));
+      }
+  }
+
+  const Region& r_;
+  const StreamForm& f_;
+  const StreamTiles& t_;
+  const Schedule& s_;
+  Arithmetic arithmetic_;
+  ProgramBuilder b_;
+  Emitter e_;
+  Expr thread_, warp_, lane_;
+  std::vector<std::shared_ptr<SharedTile>> tiles_, left_, right_, summed_;
+  std::vector<std::vector<VarId>> scores_, carried_; ///< by product; by sum
+  std::vector<std::vector<ValueId>> held_;           ///< left fragments, by product
+  std::vector<PlaceVector> vectors_;
+  Point batch_;
+  Expr first_row_, begin_, end_; ///< of the tile; along the places, in tiles
+  Expr ring_;                    ///< the piece of the ring that is worked on
+};
+
+constexpr Knob kKnobs[] = {
+    {"warps", 1, 16}, {"tall", 1, 2}, {"places", 16, 256, 16}, {"stages", 2, 4}, {"held", 0, 1}};
+
+/// Columns and depths whose fragments fit into registers.
+constexpr std::int64_t kMostColumns = 256;
+
+std::string refused(const StreamForm& form) {
+  for (const StreamProduct& p : form.products)
+    if (!p.form.depth.extent.is_constant() || p.form.depth.extent.value() > kMostColumns ||
+        p.form.depth.extent.value() < 1)
+      return "a product's depth is not known or too large";
+  for (const StreamSum& s : form.sums)
+    if (!s.form.depth.extent.is_constant() || s.form.depth.extent.value() > kMostColumns ||
+        s.form.depth.extent.value() < 1)
+      return "a sum's columns are not known or too many";
+  return "";
+}
+
+/// 32-bit registers of a thread for what stays in them over a tile.
+std::int64_t registers_of(const StreamForm& form, const StreamTiles& t) {
+  std::int64_t n = 0;
+  for (const StreamSum& s : form.sums)
+    n += t.tall * round_up(s.form.depth.extent.value(), 16) / 2;
+  for (const StreamProduct& p : form.products)
+    n += t.tall * (t.places / 2 + (t.held ? round_up(p.form.depth.extent.value(), 16) / 4 : 0));
+  return n;
+}
+
+Schedule schedule_of(const StreamTiles& t) {
+  Schedule s;
+  s.generator = "gpu_stream";
+  s.mma = "m16n8k16";
+  s.knobs = {{"warps", t.warps},
+             {"tall", t.tall},
+             {"places", t.places},
+             {"stages", t.stages},
+             {"held", t.held}};
+  return s;
+}
+
+class GpuStreamGenerator : public Generator {
+public:
+  std::string name() const override { return "gpu_stream"; }
+
+  std::vector<Schedule> space(const Region& region, const Target& target) const override {
+    const FoundStream found = find_stream(region);
+    if (!found.ok || !refused(found.form).empty() || target.capability < 80)
+      return {};
+    std::vector<Schedule> space;
+    // As many places as leave room for three or four blocks beside each other come first.
+    for (const bool many : {true, false})
+      for (const StreamTiles& t :
+           {StreamTiles{4, 1, 64, 2, true}, StreamTiles{4, 1, 64, 2, false},
+            StreamTiles{4, 1, 32, 2, false}, StreamTiles{4, 1, 16, 2, false},
+            StreamTiles{4, 2, 32, 2, false}, StreamTiles{4, 1, 32, 3, true},
+            StreamTiles{8, 1, 64, 2, false}, StreamTiles{8, 1, 32, 2, false},
+            StreamTiles{4, 1, 128, 2, true}, StreamTiles{1, 1, 16, 2, false}})
+        if (const auto n = registers_of(found.form, t);
+            many ? n <= kFewRegisters : n > kFewRegisters && n <= kHeldRegisters)
+          space.push_back(schedule_of(t));
+    return space;
+  }
+
+  Lowered lower(const Region& region, const Schedule& schedule,
+                const Target& target) const override {
+    const FoundStream found = find_stream(region);
+    if (!found.ok)
+      return {false, {}, found.reason};
+    if (auto why = refused(found.form); !why.empty())
+      return {false, {}, why};
+    if (auto why = refused_settings(schedule, target, kKnobs, Takes::Matrix); !why.empty())
+      return {false, {}, why};
+    if (target.capability < 80 || schedule.mma != "m16n8k16")
+      return {false, {}, "no matrix instruction " + schedule.mma};
+    StreamTiles t;
+    t.warps = int(schedule.knob("warps", 4));
+    t.tall = int(schedule.knob("tall", 1));
+    t.places = int(schedule.knob("places", 64));
+    t.stages = int(schedule.knob("stages", 2));
+    t.held = schedule.knob("held", 1) != 0;
+    if (registers_of(found.form, t) > kMostRegisters)
+      return {false, {}, "more sums than a thread has registers"};
+    return within_block(GpuStream(region, found.form, t, schedule, target).run(), target);
+  }
+
+private:
+  static constexpr std::int64_t kFewRegisters = 80, kHeldRegisters = 208, kMostRegisters = 512;
+};
+
+} // namespace
+
+const Generator& gpu_stream_generator() {
+  static const GpuStreamGenerator generator;
+  return generator;
+}
+
+} // namespace egret::kernel

@@ -1,0 +1,200 @@
+// Attention from its naive formula, and its gradients: on a GPU they are kernels that go through
+// the scores tile by tile. All that is asked of these kernels is asked of programs of the reference
+// interpreter, which watches for races.
+#include "kernel/families.h"
+#include "kernel/stream_form.h"
+#include "support/attention_graphs.h"
+#include "support/random_graph.h"
+#include "support/region_runner.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace egret {
+namespace {
+
+using testing::Attention;
+using testing::Mask;
+
+constexpr double kLowest = -std::numeric_limits<double>::infinity();
+
+class Streams : public ::testing::TestWithParam<Attention> {};
+
+TEST_P(Streams, AgreeWithTheReferenceAndStoreNoScores) {
+  const Attention& f = GetParam();
+  const ir::Graph graph = attention_graph(f);
+  const kernel::Target target = testing::test_gpu();
+  const kernel::Generator& generator = kernel::gpu_stream_generator();
+  // What a mask of indices leaves out is not looked at: NaN there does not become 0 times NaN.
+  const bool special = f.mask == Mask::None || f.mask == Mask::Given;
+  const auto inputs = testing::random_inputs(graph, 3, {.special = special, .range = 1});
+  const std::int64_t scores = f.batch * f.heads * f.shared * f.queries * f.keys;
+  int streams = 0;
+  for (const auto& c0 : testing::region_cases(graph, inputs, target)) {
+    for (const kernel::Output& out : c0.region.outputs)
+      EXPECT_LT(element_count(out.shape).value(), scores) << print(c0.region);
+    const auto c = testing::aligned_for(c0, target);
+    const auto space = generator.space(c.region, target);
+    if (!kernel::find_stream(c.region).ok)
+      continue;
+    ++streams;
+    ASSERT_GE(space.size(), 3u) << print(c.region);
+    for (const kernel::Schedule& schedule : space) {
+      const std::string wrong =
+          testing::check_schedule(c, generator, schedule, target, {.workers = 1 + streams}, true);
+      ASSERT_TRUE(wrong.empty()) << wrong;
+    }
+  }
+  EXPECT_EQ(streams, f.gradients ? 3 : 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Streams, ::testing::ValuesIn(testing::attentions()),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+/// A box of products [rows, places] of bf16, in f32.
+ir::NodeId product(ir::Graph& g, std::int64_t rows, std::int64_t places, std::int64_t depth) {
+  const Shape box{rows, places, depth};
+  const ir::NodeId a = g.cast(g.input("a", DType::BF16, {rows, depth}), DType::F32);
+  const ir::NodeId b = g.cast(g.input("b", DType::BF16, {places, depth}), DType::F32);
+  return g.reduce(Op::ReduceSum,
+                  g.binary(Op::Mul, g.expand(g.reshape(a, {rows, 1, depth}), box),
+                           g.expand(g.reshape(b, {1, places, depth}), box)),
+                  {2});
+}
+
+int streams_of(const ir::Graph& g) {
+  int count = 0;
+  for (const kernel::Region& region : testing::regions_of(g, testing::test_gpu()))
+    count += kernel::find_stream(region).ok;
+  return count;
+}
+
+TEST(StreamsOf, SumsOverAProductAreOneKernel) {
+  ir::Graph g;
+  const ir::NodeId p = product(g, 100, 80, 16);
+  g.outputs = {g.reduce(Op::ReduceSum, g.binary(Op::Mul, p, p), {1})};
+  EXPECT_EQ(streams_of(g), 1);
+}
+
+TEST(StreamsOf, BothAxesAreTwoKernels) {
+  ir::Graph g;
+  const ir::NodeId p = product(g, 100, 80, 16);
+  g.outputs = {g.reduce(Op::ReduceSum, g.unary(Op::Exp, p), {1}),
+               g.reduce(Op::ReduceMax, g.unary(Op::Exp, p), {0})};
+  EXPECT_EQ(streams_of(g), 2);
+}
+
+TEST(StreamsOf, AProductThatIsAResultIsStored) {
+  ir::Graph g;
+  const ir::NodeId p = product(g, 100, 80, 16);
+  g.outputs = {g.reduce(Op::ReduceSum, p, {1}), g.unary(Op::Exp, p)};
+  EXPECT_EQ(streams_of(g), 0);
+}
+
+TEST(StreamsOf, AProductThatIsReadElsewhereIsStored) {
+  ir::Graph g; // by a scan, and at other points than those that were made
+  const ir::NodeId p = product(g, 100, 100, 16);
+  g.outputs = {g.reduce(Op::ReduceSum, g.binary(Op::Add, p, g.permute(p, {1, 0})), {1})};
+  EXPECT_EQ(streams_of(g), 0);
+  ir::Graph h;
+  const ir::NodeId q = product(h, 100, 80, 16);
+  h.outputs = {h.reduce(Op::ReduceSum, h.scan(Op::ScanSum, q, 1), {1})};
+  EXPECT_EQ(streams_of(h), 0);
+}
+
+TEST(StreamsOf, ADeepProductIsStored) {
+  ir::Graph g;
+  g.outputs = {g.reduce(Op::ReduceSum, product(g, 600, 600, 512), {1})};
+  EXPECT_EQ(streams_of(g), 0);
+}
+
+TEST(StreamsOf, FactorsOf32BitsAreStored) {
+  ir::Graph g;
+  const Shape box{100, 80, 16};
+  const ir::NodeId a = g.input("a", DType::F32, {100, 1, 16}),
+                   b = g.input("b", DType::F32, {1, 80, 16});
+  const ir::NodeId p =
+      g.reduce(Op::ReduceSum, g.binary(Op::Mul, g.expand(a, box), g.expand(b, box)), {2});
+  g.outputs = {g.reduce(Op::ReduceSum, p, {1})};
+  EXPECT_EQ(streams_of(g), 0);
+}
+
+/// The stream of masked attention's forward pass.
+kernel::Region masked(Mask mask) {
+  const Attention f{"", 1, 1, 1, 64, 64, 16, 16, DType::BF16, mask, false, false, false};
+  for (const kernel::Region& region : testing::regions_of(attention_graph(f), testing::test_gpu()))
+    if (kernel::find_stream(region).ok)
+      return region;
+  throw InternalError("no stream");
+}
+
+/// Rows' sums of exponentials where column < row + right and row < column + left.
+kernel::Region banded(std::int64_t right, std::int64_t left, double outside) {
+  ir::Graph g;
+  const Shape box{100, 80};
+  const auto index = [&](std::int64_t dim, std::int64_t plus) {
+    const ir::NodeId n = g.iota(box[std::size_t(dim)]);
+    const ir::NodeId sum =
+        g.binary(Op::Add, n, g.broadcast(g.constant(DType::I64, double(plus)), g[n].shape));
+    return g.expand(g.reshape(sum, dim == 0 ? Shape{100, 1} : Shape{1, 80}), box);
+  };
+  const ir::NodeId other = g.broadcast(g.constant(DType::F32, outside), box);
+  const ir::NodeId inner =
+      g.select(g.binary(Op::Lt, index(0, 0), index(1, left)), product(g, 100, 80, 16), other);
+  const ir::NodeId x = g.select(g.binary(Op::Lt, index(1, 0), index(0, right)), inner, other);
+  g.outputs = {g.reduce(Op::ReduceSum, g.unary(Op::Exp, x), {1})};
+  return testing::regions_of(g, testing::test_gpu()).at(0);
+}
+
+TEST(StreamForms, BoundsComeFromMasksOfIndices) {
+  const auto bounds = [](const kernel::Region& region) {
+    const kernel::FoundStream found = kernel::find_stream(region);
+    EXPECT_TRUE(found.ok) << found.reason;
+    return found.form.bounds.size();
+  };
+  EXPECT_EQ(bounds(masked(Mask::None)), 0u);
+  EXPECT_EQ(bounds(masked(Mask::Given)), 0u);
+  EXPECT_EQ(bounds(masked(Mask::Causal)), 1u);
+  EXPECT_EQ(bounds(banded(1, 9, kLowest)), 2u);
+  EXPECT_EQ(bounds(banded(1, 9, -100)), 0u); // exp(-100) counts
+}
+
+TEST(StreamForms, TilesBeyondTheBoundsAreLeftOut) {
+  const kernel::Region region = banded(1, 9, kLowest);
+  const auto lowered = kernel::gpu_stream_generator().lower(
+      region, kernel::parse_schedule("gpu_stream warps=1 places=16 held=0 @mma=m16n8k16"),
+      testing::test_gpu());
+  ASSERT_TRUE(lowered.ok) << lowered.reason;
+  // Block b has rows 16 n to 16 n + 15, n being 6 - b, and sees places from 16 n - 8 to 16 n + 15.
+  const std::string text = print(lowered.program);
+  EXPECT_NE(text.find("from max(-i0, -5) + 5 to min(-i0, -2) + 7"), std::string::npos) << text;
+}
+
+TEST(StreamForms, ASoftmaxTakesTwoPasses) {
+  const kernel::FoundStream found = kernel::find_stream(masked(Mask::None));
+  ASSERT_TRUE(found.ok) << found.reason;
+  EXPECT_EQ(found.form.passes, 2); // the maximum and the sum that it scales, then the mixture
+  EXPECT_EQ(found.form.products.size(), 1u);
+  EXPECT_EQ(found.form.row_stages.size(), 2u);
+  EXPECT_EQ(found.form.sums.size(), 1u);
+}
+
+// A sum of which a larger maximum changes more than the scale waits for the maximum.
+TEST(StreamForms, ASumThatAMaximumDoesNotScaleTakesAPassOfItsOwn) {
+  ir::Graph g;
+  const ir::NodeId p = product(g, 100, 80, 16);
+  const ir::NodeId m = g.expand(g.reshape(g.reduce(Op::ReduceMax, p, {1}), {100, 1}), {100, 80});
+  g.outputs = {g.reduce(Op::ReduceSum, g.unary(Op::Tanh, g.binary(Op::Add, p, m)), {1})};
+  for (const kernel::Region& region : testing::regions_of(g, testing::test_gpu()))
+    if (const auto found = kernel::find_stream(region); found.ok) {
+      EXPECT_EQ(found.form.passes, 2);
+      EXPECT_EQ(found.form.row_stages.size(), 2u);
+      for (int by : found.form.scaled_by)
+        EXPECT_EQ(by, -1);
+    }
+  EXPECT_EQ(streams_of(g), 1);
+}
+
+} // namespace
+} // namespace egret

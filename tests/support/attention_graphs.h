@@ -1,0 +1,27 @@
+// Attention as its formula says, in many variants, with its gradients.
+#pragma once
+
+#include "egret/ir.h"
+
+#include <vector>
+
+namespace egret::testing {
+
+enum class Mask { None, Causal, Window, Given };
+
+struct Attention {
+  const char* name;
+  std::int64_t batch, heads, shared; ///< `shared` heads of queries have the same keys
+  std::int64_t queries, keys, width, value_width;
+  DType type;
+  Mask mask;
+  bool bias, capped, gradients;
+};
+
+/// Small ones of every kind.
+const std::vector<Attention>& attentions();
+
+/// The result, and with `gradients` those by queries, keys and values.
+ir::Graph attention_graph(const Attention& f);
+
+} // namespace egret::testing
