@@ -140,18 +140,6 @@ private:
     return most;
   }
 
-  /// Whether a reduction's only reader rounds it to a narrower type: what reaches memory is then
-  /// that, in half of the bytes.
-  bool narrows_a_sum(NodeId made) const {
-    if (graph_[made].op != Op::Cast)
-      return false;
-    const View& view = facts_.view(graph_[made].inputs[0]);
-    const ir::Node& base = graph_[view.base];
-    return info_of(base.op).cls == OpClass::Reduce && facts_.uses(view.base).size() == 1 &&
-           size_of(graph_[made].dtype) < size_of(base.dtype) &&
-           elements_of(base.shape) == elements_of(graph_[made].shape);
-  }
-
   bool inlines(NodeId made) const {
     const Cone& cone = cones_[made];
     const NodeId id = widened(made);
@@ -161,9 +149,7 @@ private:
       return false;
     if (cone.large.empty() && cone.small.empty() && cone.flops <= kCheapLeafFlops)
       return true;
-    if (!fuse_ || reads_as_factor(made) >= kManyReads || narrows_a_sum(made))
-      return false;
-    if (narrows_product(made))
+    if (!fuse_ || reads_as_factor(made) >= kManyReads || narrows_product(made))
       return false;
     const std::set<NodeId> readers = [&] {
       std::set<NodeId> r;
