@@ -7,71 +7,34 @@
 #include "kernel/analysis.h"
 #include "kernel/contraction_pack.h"
 #include "kernel/families.h"
-#include "kernel/gpu_contraction_side.h"
 #include "kernel/gpu_nest.h"
+#include "kernel/gpu_stream_memory.h"
 #include "kernel/knobs.h"
-#include "kernel/stream_form.h"
 #include "support/fail.h"
 
 #include <algorithm>
 #include <limits>
-#include <memory>
 
 namespace egret::kernel {
 
 namespace {
 
-/// Rows of a warp's fragments, and places of each.
-constexpr int kRows = 16, kPlaces = 8;
-/// Steps of the depth that one matrix instruction does.
-constexpr int kSteps = 16;
+constexpr int kRows = kStreamRows, kSteps = kStreamSteps;
+/// Places of a fragment.
+constexpr int kPlaces = 8;
 
 int round_up(std::int64_t n, int to) {
   return int((n + to - 1) / to * to);
 }
-
-struct StreamTiles {
-  int warps = 4; ///< of a block
-  int tall = 1;  ///< fragments of each warp, one below the other
-  int places = 64;
-  int stages = 2;   ///< of the ring along the places
-  bool held = true; ///< left sides stay in registers
-  int rows() const { return warps * tall * kRows; }
-};
-
-/// A tile in shared memory, and who it is read for: elements (panel index, other index).
-struct SharedTile {
-  GpuTiles tiles;
-  ContractionForm form;
-  std::unique_ptr<SharedSide> side;
-  int operand = -1; ///< of a plain load
-  Expr element;     ///< the load's element, over stand-ins for the axes
-};
-
-/// Values of the places, the same for all rows, in a ring in shared memory: fetched ahead like the
-/// tiles are.
-struct PlaceVector {
-  int stage = -1, load = -1;
-  int operand = -1;
-  Expr element; ///< over stand-ins for the axes
-  int buffer = -1;
-  int together = 1; ///< elements that are copied at once
-};
 
 class GpuStream {
 public:
   GpuStream(const Region& region, const StreamForm& form, const StreamTiles& tiles,
             const Schedule& schedule, const Target& target)
       : r_(region), f_(form), t_(tiles), s_(schedule), arithmetic_(arithmetic_of(target)),
-        b_(region.name), e_(b_, region), thread_(thread_variable(32 * tiles.warps)),
-        warp_(floordiv(thread_, 32)), lane_(floormod(thread_, 32)) {
-    for (const StreamProduct& p : f_.products) {
-      left_.push_back(make_tile(p.form, p.form.left, f_.rows, t_.rows(), 1, "rows"));
-      right_.push_back(ring_tile(p.form, "places"));
-    }
-    for (const StreamSum& s : f_.sums)
-      summed_.push_back(ring_tile(s.form, "places"));
-    find_vectors();
+        b_(region.name), e_(b_, region), memory_(e_, form, tiles),
+        thread_(thread_variable(32 * tiles.warps)), warp_(floordiv(thread_, 32)),
+        lane_(floormod(thread_, 32)) {
     for (const StreamSum& s : f_.sums) {
       carried_.emplace_back();
       for (int i = 0; i < t_.tall * columns_of(s) / kPlaces; ++i)
@@ -108,132 +71,8 @@ public:
   }
 
 private:
-  // --- Tiles in shared memory
-
-  std::shared_ptr<SharedTile> make_tile(const ContractionForm& form, const Side& side,
-                                        const AxisGroup& panels, int panel, int stages,
-                                        const std::string& name) {
-    auto tile = std::make_shared<SharedTile>();
-    tile->form = form;
-    const GpuFactor factor = factor_of(r_, form, side);
-    if (factor.is_load)
-      tile->element = stand_in(form, factor, panels, &tile->operand);
-    for (const auto& other : tiles_)
-      if (tile->operand >= 0 && stages > 1 && other->tiles.stages == stages &&
-          other->operand == tile->operand && other->element == tile->element &&
-          other->form.depth.extent == form.depth.extent)
-        return other;
-    tile->tiles.unit = GpuUnit::Mma;
-    tile->tiles.bm = tile->tiles.bn = panel;
-    tile->tiles.bk = round_up(form.depth.extent.value(), kSteps);
-    tile->tiles.stages = stages;
-    tile->tiles.warps_m = t_.warps;
-    tile->tiles.warps_n = 1;
-    const bool is_left = &side == &form.left;
-    const Side& own = is_left ? tile->form.left : tile->form.right;
-    tile->side =
-        std::make_unique<SharedSide>(e_, tile->form, own, is_left ? f_.rows : f_.places,
-                                     fmt::format("{}{}", name, tiles_.size()), panel,
-                                     own.order != Side::Order::Panel, factor.dtype, tile->tiles);
-    tiles_.push_back(tile);
-    return tile;
-  }
-
-  std::shared_ptr<SharedTile> ring_tile(const ContractionForm& form, const std::string& name) {
-    return make_tile(form, form.right, f_.places, t_.places, t_.stages, name);
-  }
-
-  /// The element that a factor loads, with the axes of the panel and of the depth replaced by
-  /// symbols: equal for equal tiles of different products.
-  Expr stand_in(const ContractionForm& form, const GpuFactor& factor, const AxisGroup& panels,
-                int* operand) const {
-    const Stage& stage = r_.stages[std::size_t(form.stage)];
-    const Load& load = stage.loads[std::size_t(stage.body[std::size_t(factor.value)].load)];
-    Point p;
-    p.at.resize(r_.axes.size());
-    for (std::size_t a = 0; a < r_.axes.size(); ++a)
-      p.at[a] = Expr::axis(int(a), r_.axes[a].extent);
-    (void)panels;
-    for (std::size_t i = 0; i < form.depth.axes.size(); ++i) {
-      const Expr& extent = r_.axes[std::size_t(form.depth.axes[i])].extent;
-      p.at[std::size_t(form.depth.axes[i])] = Expr::axis(int(r_.axes.size() + i), extent);
-    }
-    *operand = load.number;
-    return element_at(r_, stage, load, p).value_or(Expr(0));
-  }
-
-  /// Loads of 32 bits that depend on the place and not on the row.
-  void find_vectors() {
-    if (f_.places.axes.size() != 1)
-      return;
-    const int place = f_.places.axes[0];
-    for (std::size_t s = 0; s < r_.stages.size(); ++s)
-      for (std::size_t l = 0; l < r_.stages[s].loads.size(); ++l) {
-        const Stage& stage = r_.stages[s];
-        const Load& load = stage.loads[l];
-        if (load.source != Source::Operand || !load.map.is_total() || !load.indirect.empty() ||
-            r_.operands[std::size_t(load.number)].role != Role::Tensor ||
-            size_of(r_.operands[std::size_t(load.number)].dtype) != 4 ||
-            stride_of(r_, stage, load, place) != 1)
-          continue;
-        const auto axes = axes_of_load(r_, stage, load);
-        bool of_place = true;
-        for (std::size_t a = 0; a < axes.size(); ++a)
-          of_place = of_place && (!axes[a] || int(a) == place || contains(f_.batch.axes, int(a)));
-        if (of_place)
-          add_vector(int(s), int(l));
-      }
-  }
-
-  void add_vector(int s, int l) {
-    const Stage& stage = r_.stages[std::size_t(s)];
-    const Load& load = stage.loads[std::size_t(l)];
-    Point p;
-    for (std::size_t a = 0; a < r_.axes.size(); ++a)
-      p.at.push_back(Expr::axis(int(a), r_.axes[a].extent));
-    PlaceVector v{s, l, load.number, element_at(r_, stage, load, p).value_or(Expr(0))};
-    for (const PlaceVector& other : vectors_)
-      if (other.operand == v.operand && other.element == v.element)
-        return;
-    const Operand& operand = r_.operands[std::size_t(load.number)];
-    const Expr rest = v.element - Expr::axis(f_.places.axes[0], f_.places.extent);
-    v.together = 4;
-    while (v.together > 1 &&
-           (rest.divisor() % v.together != 0 || f_.places.extent.divisor() % v.together != 0 ||
-            operand.alignment % (4 * v.together) != 0))
-      v.together /= 2;
-    v.buffer = b_.shared(fmt::format("vector{}", vectors_.size()), operand.dtype,
-                         std::int64_t(t_.stages) * t_.places);
-    vectors_.push_back(std::move(v));
-  }
-
-  void copy_vector(const PlaceVector& v, const Expr& first, const Expr& stage) {
-    const Stage& reading = r_.stages[std::size_t(v.stage)];
-    const Load& load = reading.loads[std::size_t(v.load)];
-    for (int done = 0; done < t_.places; done += 32 * t_.warps * v.together) {
-      const Expr in_tile = (thread_ + Expr(done / v.together)) * Expr(v.together);
-      Point p = batch_;
-      p.at[std::size_t(f_.places.axes[0])] = first + in_tile;
-      std::vector<Guard> some;
-      if (done + 32 * t_.warps * v.together > t_.places)
-        some.push_back({in_tile, Expr(0), Expr(t_.places)});
-      b_.when(std::move(some), [&] {
-        b_.copy_async(v.buffer, stage * Expr(t_.places) + in_tile, e_.operand_buffer(v.operand),
-                      element_at(r_, reading, load, p).value(), v.together,
-                      {{first + in_tile, Expr(0), f_.places.extent}});
-      });
-    }
-  }
-
-  /// What loads of the vectors give for this thread's places of a fragment.
   void provide_vectors(const Expr& first, int fragment) {
-    for (const PlaceVector& v : vectors_) {
-      const Expr at = ring_ * Expr(t_.places) + place_of(Expr(0), fragment) + lane_variable(2);
-      const Stage& reading = r_.stages[std::size_t(v.stage)];
-      const auto element =
-          element_at(r_, reading, reading.loads[std::size_t(v.load)], point(0, first, fragment));
-      e_.provide_load(v.operand, element.value(), b_.load(v.buffer, at, 2));
-    }
+    memory_.provide_vectors(point(0, first, fragment), place_of(Expr(0), fragment), ring_);
   }
 
   static int columns_of(const StreamSum& s) {
@@ -244,8 +83,7 @@ private:
 
   void tile() {
     b_.barrier(); // the last tile's left sides have been read
-    for (const auto& t : left_)
-      t->side->copy(batch_, first_row_, Expr(0), Expr(0));
+    memory_.copy_rows(batch_, first_row_);
     b_.commit_copies();
     b_.wait_copies(0);
     b_.barrier();
@@ -314,7 +152,7 @@ private:
 
   std::vector<ValueId> left_fragments(std::size_t product) {
     std::vector<ValueId> fragments;
-    const SharedTile& t = *left_[product];
+    const SharedTile& t = memory_.left(product);
     for (int k = 0; k < t.tiles.bk; k += kSteps)
       for (int i = 0; i < t_.tall; ++i)
         fragments.push_back(left_fragment(t, i, Expr(k)));
@@ -358,7 +196,7 @@ private:
     std::vector<int> rows;         ///< row stages
     std::vector<std::size_t> sums; ///< in StreamForm::sums
     std::vector<std::size_t> products;
-    std::vector<SharedTile*> ring;
+    std::vector<const SharedTile*> ring;
   };
 
   Pass pass_of(int number) const {
@@ -374,7 +212,7 @@ private:
         pass.rows.push_back(s);
         need(s);
       }
-    const auto add_tile = [&](SharedTile* t) {
+    const auto add_tile = [&](const SharedTile* t) {
       if (std::find(pass.ring.begin(), pass.ring.end(), t) == pass.ring.end())
         pass.ring.push_back(t);
     };
@@ -386,10 +224,10 @@ private:
     for (std::size_t p = 0; p < f_.products.size(); ++p)
       if (under[std::size_t(f_.products[p].form.stage)]) {
         pass.products.push_back(p);
-        add_tile(right_[p].get());
+        add_tile(&memory_.right(p));
       }
     for (std::size_t s : pass.sums)
-      add_tile(summed_[s].get());
+      add_tile(&memory_.summed(s));
     return pass;
   }
 
@@ -425,11 +263,8 @@ private:
     const int ahead = t_.stages - 1;
     const Expr most = max(ceildiv(f_.places.extent, t_.places), Expr(1));
     const auto copies = [&](const Expr& t) {
-      for (SharedTile* tile : pass.ring)
-        tile->side->copy(batch_, min(t, most - Expr(1)) * Expr(t_.places), Expr(0),
-                         floormod(t, t_.stages));
-      for (const PlaceVector& v : vectors_)
-        copy_vector(v, min(t, most - Expr(1)) * Expr(t_.places), floormod(t, t_.stages));
+      memory_.copy_places(batch_, pass.ring, min(t, most - Expr(1)) * Expr(t_.places),
+                          floormod(t, t_.stages));
     };
     for (int i = 0; i < ahead; ++i) {
       const Expr t = begin_ + Expr(i);
@@ -482,15 +317,15 @@ private:
     const ValueId zero = b_.constant(Scalar::of(DType::F32, 0.0), 4);
     for (VarId v : scores_[p])
       b_.set(v, zero);
-    const int depth = left_[p]->tiles.bk;
+    const int depth = memory_.left(p).tiles.bk;
     for (int k = 0; k < depth; k += kSteps) {
       std::vector<ValueId> left;
       for (int i = 0; i < t_.tall; ++i)
         left.push_back(t_.held ? held_[p][std::size_t(k / kSteps * t_.tall + i)]
-                               : left_fragment(*left_[p], i, Expr(k)));
+                               : left_fragment(memory_.left(p), i, Expr(k)));
       for (int j = 0; j < across; j += 2) {
-        const auto [first, second] =
-            right_fragments(*right_[p], stage, Expr(std::int64_t(kPlaces) * j), Expr(k), false);
+        const auto [first, second] = right_fragments(
+            memory_.right(p), stage, Expr(std::int64_t(kPlaces) * j), Expr(k), false);
         for (int i = 0; i < t_.tall; ++i) {
           multiply(scores_[p][std::size_t(i * across + j)], left[std::size_t(i)], first);
           multiply(scores_[p][std::size_t(i * across + j + 1)], left[std::size_t(i)], second);
@@ -637,7 +472,7 @@ private:
       left.push_back(score_fragment(sum, i, first, k / kPlaces));
     for (int j = 0; j < across; j += 2) {
       const auto [one, two] =
-          right_fragments(*summed_[s], ring_, Expr(std::int64_t(kPlaces) * j), Expr(k), true);
+          right_fragments(memory_.summed(s), ring_, Expr(std::int64_t(kPlaces) * j), Expr(k), true);
       for (int i = 0; i < t_.tall; ++i) {
         multiply(carried_[s][std::size_t(i * across + j)], left[std::size_t(i)], one);
         multiply(carried_[s][std::size_t(i * across + j + 1)], left[std::size_t(i)], two);
@@ -725,11 +560,10 @@ private:
   Arithmetic arithmetic_;
   ProgramBuilder b_;
   Emitter e_;
+  StreamMemory memory_;
   Expr thread_, warp_, lane_;
-  std::vector<std::shared_ptr<SharedTile>> tiles_, left_, right_, summed_;
   std::vector<std::vector<VarId>> scores_, carried_; ///< by product; by sum
   std::vector<std::vector<ValueId>> held_;           ///< left fragments, by product
-  std::vector<PlaceVector> vectors_;
   Point batch_;
   Expr first_row_, begin_, end_; ///< of the tile; along the places, in tiles
   Expr ring_;                    ///< the piece of the ring that is worked on

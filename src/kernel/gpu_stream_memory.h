@@ -1,0 +1,81 @@
+// What a stream keeps in the shared memory of a block: tiles of the rows' own factors, and a ring
+// of tiles and values along the places.
+#pragma once
+
+#include "kernel/gpu_contraction_side.h"
+#include "kernel/stream_form.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace egret::kernel {
+
+/// Rows of a warp's fragments, and steps of the depth that one matrix instruction does.
+inline constexpr int kStreamRows = 16, kStreamSteps = 16;
+
+struct StreamTiles {
+  int warps = 4; ///< of a block
+  int tall = 1;  ///< fragments of each warp, one below the other
+  int places = 64;
+  int stages = 2;   ///< of the ring along the places
+  bool held = true; ///< left sides stay in registers
+  int rows() const { return warps * tall * kStreamRows; }
+};
+
+/// A tile in shared memory, and who it is read for: elements (panel index, other index).
+struct SharedTile {
+  GpuTiles tiles;
+  ContractionForm form;
+  std::unique_ptr<SharedSide> side;
+  int operand = -1; ///< of a plain load
+  Expr element;     ///< the load's element, over stand-ins for the axes
+};
+
+/// Values of the places, the same for all rows, in a ring in shared memory: fetched ahead like the
+/// tiles are.
+struct PlaceVector {
+  int stage = -1, load = -1;
+  int operand = -1;
+  Expr element; ///< over stand-ins for the axes
+  int buffer = -1;
+  int together = 1; ///< elements that are copied at once
+};
+
+class StreamMemory {
+public:
+  /// Keeps references to all three.
+  StreamMemory(Emitter& emitter, const StreamForm& form, const StreamTiles& tiles);
+
+  const SharedTile& left(std::size_t product) const { return *left_[product]; }
+  const SharedTile& right(std::size_t product) const { return *right_[product]; }
+  const SharedTile& summed(std::size_t sum) const { return *summed_[sum]; }
+
+  /// Copies the left sides of the rows from `first` on. `batch`: a point with the batch axes set.
+  void copy_rows(const Point& batch, const Expr& first);
+  /// Copies `ring`, tiles of the places from `first` on, and all vectors to a piece of the ring.
+  void copy_places(const Point& batch, const std::vector<const SharedTile*>& ring,
+                   const Expr& first, const Expr& piece);
+  /// What loads of the vectors give at the point, whose first place is number `in_tile` of the
+  /// piece.
+  void provide_vectors(const Point& point, const Expr& in_tile, const Expr& piece);
+
+private:
+  std::shared_ptr<SharedTile> make_tile(const ContractionForm& form, const Side& side,
+                                        const std::string& name);
+  Expr stand_in(const ContractionForm& form, const GpuFactor& factor, int* operand) const;
+  void find_vectors();
+  void add_vector(int s, int l);
+  void copy_vector(const PlaceVector& v, const Point& batch, const Expr& first, const Expr& piece);
+
+  const Region& r_;
+  Emitter& e_;
+  ProgramBuilder& b_;
+  const StreamForm& f_;
+  const StreamTiles& t_;
+  Expr thread_;
+  std::vector<std::shared_ptr<SharedTile>> tiles_, left_, right_, summed_;
+  std::vector<PlaceVector> vectors_;
+};
+
+} // namespace egret::kernel
