@@ -475,7 +475,7 @@ std::int64_t kept_elements(std::int64_t threads, const Target& target) {
 /// Registers that a turn of a loop over a row takes for an element.
 constexpr std::int64_t kOfElement = 4;
 /// Sums of columns that a thread may carry, and threads of a multiprocessor that do.
-constexpr std::int64_t kCarriedSums = 32, kCarryingThreads = 1024;
+constexpr std::int64_t kCarriedSums = 32, kCarryingThreads = 512;
 constexpr std::int64_t kMostUnrolled = 512; ///< elements of a thread's code without loops
 constexpr std::int64_t kLongRow = 32 << 10; ///< bytes
 /// Turns of a row in shared memory that are one after the other in the code; more are a loop.
@@ -534,13 +534,14 @@ public:
       std::int64_t sums = 0;
       for (const auto& stages : f.passes.carried)
         sums += std::int64_t(stages.size());
-      for (std::int64_t most : {512, 256, 1024, 128}) {
+      // Measured: registers for all that is at hand matter more than many threads.
+      for (std::int64_t most : {256, 512, 128}) {
         const std::int64_t turns = (vectors + most - 1) / most,
                            share = (vectors + turns - 1) / turns;
         const std::int64_t threads = (share + 31) / 32 * 32;
         const std::int64_t blocks =
             std::clamp<std::int64_t>(target.shared_bytes / (2 * row_bytes + 2048), 1,
-                                     std::max<std::int64_t>(kCarryingThreads / threads, 1));
+                                     std::max<std::int64_t>(kCarryingThreads / threads, 2));
         const std::int64_t run = std::clamp<std::int64_t>(
             (rows + blocks * target.workers - 1) / (blocks * target.workers), 1, 4096);
         if (turns * lanes * sums > kCarriedSums || 2 * row_bytes + 8192 > target.block_shared_bytes)
@@ -578,7 +579,7 @@ public:
       }
     // A block that has a multiprocessor to itself would leave the memory idle while it computes.
     if (known && row_bytes >= kLongRow && f.passes.count > 1)
-      for (std::int64_t most : {512, 1024, 256}) {
+      for (std::int64_t most : {512, 256, 1024}) {
         // So many threads that the last turn has something to do for all of them.
         const std::int64_t turns = (vectors + most - 1) / most,
                            share = (vectors + turns - 1) / turns;
