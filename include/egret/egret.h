@@ -8,6 +8,7 @@
 #include "egret/data.h"
 #include "egret/device.h"
 #include "egret/effort.h"
+#include "egret/explain.h"
 #include "egret/functional.h"
 #include "egret/grad.h"
 #include "egret/io.h"

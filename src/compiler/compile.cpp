@@ -3,6 +3,7 @@
 #include "compiler/partitioned.h"
 #include "compiler/plan_builder.h"
 #include "compiler/prepare.h"
+#include "compiler/search/cost_model.h"
 #include "compiler/search/tuner.h"
 #include "egret/passes.h"
 #include "kernel/generator.h"
@@ -159,7 +160,14 @@ std::int64_t upper_bytes(const Expr& e) {
   return e.upper();
 }
 
-void describe_kernels(const ir::Graph& graph, const kernel::Plan& plan, CompileReport& report) {
+void describe_kernels(const ir::Graph& graph, const kernel::Plan& plan,
+                      const kernel::Target& target, CompileReport& report) {
+  const Machine machine =
+      report.search.machine.launch_seconds > 0 ? report.search.machine : usual_machine(target);
+  std::vector<double> predicted;
+  for (const kernel::KernelEntry& entry : plan.kernels)
+    predicted.push_back(
+        predict(entry.program, entry.region, target, machine, sizes_to_try(entry.region)));
   for (const kernel::Step& step : plan.steps) {
     report.copies += step.kind == kernel::StepKind::Copy;
     if (step.kind != kernel::StepKind::Launch)
@@ -174,6 +182,10 @@ void describe_kernels(const ir::Graph& graph, const kernel::Plan& plan, CompileR
     k.bytes_written = upper_bytes(cost.bytes_written);
     k.flops = static_cast<double>(upper_bytes(cost.flops));
     k.phases = kernel::phases_of(entry.program);
+    const auto number = static_cast<std::size_t>(step.kernel);
+    k.predicted = predicted[number];
+    if (number < report.search.regions.size()) // they are in the order of distinct kernels
+      k.measured = report.search.regions[number].seconds;
     k.nodes = step.nodes;
     for (NodeId id : step.nodes)
       k.ops.emplace_back(info_of(graph[id].op).name);
@@ -223,7 +235,7 @@ Compiled compile_graph(const ir::Graph& graph, const Options& options, backend::
   report.liveness_bound_bytes = upper_bytes(result.plan.liveness_bound_bytes);
   report.kernels_compiled = built.compiled;
   report.kernels_from_cache = built.cached;
-  describe_kernels(report.graph, result.plan, report);
+  describe_kernels(report.graph, result.plan, device.target(), report);
   return result;
 }
 

@@ -55,6 +55,8 @@ struct KernelReport {
   std::int64_t bytes_read = 0, bytes_written = 0;
   double flops = 0;
   std::int64_t phases = 1; ///< parts between which all workers meet (kernel/phases.h)
+  double predicted = 0;    ///< seconds of a launch, by the cost model
+  double measured = 0;     ///< seconds of a launch, by the search that chose it; 0: unknown
 };
 struct Unfused {
   ir::NodeId producer, consumer; ///< of CompileReport::graph

@@ -17,6 +17,10 @@ std::string human_bytes(double bytes) {
   return fmt::format("{:.0f} {}", bytes, unit[u]);
 }
 
+std::string microseconds(double seconds) {
+  return fmt::format("{:.3g} us", seconds * 1e6);
+}
+
 std::string node_name(const ir::Graph& graph, ir::NodeId id) {
   return fmt::format("%{} {}{}", id, info_of(graph[id].op).name, to_string(graph[id].shape));
 }
@@ -52,10 +56,14 @@ std::string CompileReport::text() const {
   out += "\nkernels:\n";
   int number = 0;
   for (const KernelReport& k : kernels)
-    out += fmt::format("  {:3} {} [{}] reads {}, writes {}, {:.3g} flops, {} phase{}: {} | {}\n",
-                       number++, k.name, k.form, human_bytes(static_cast<double>(k.bytes_read)),
-                       human_bytes(static_cast<double>(k.bytes_written)), k.flops, k.phases,
-                       k.phases == 1 ? "" : "s", fmt::join(k.ops, " "), k.schedule);
+    out += fmt::format(
+        "  {:3} {} [{}] reads {}, writes {}, {:.3g} flops, {} phase{}, predicted {}{}: {} "
+        "(%{}) | {}\n",
+        number++, k.name, k.form, human_bytes(static_cast<double>(k.bytes_read)),
+        human_bytes(static_cast<double>(k.bytes_written)), k.flops, k.phases,
+        k.phases == 1 ? "" : "s", microseconds(k.predicted),
+        k.measured > 0 ? ", measured " + microseconds(k.measured) : "", fmt::join(k.ops, " "),
+        fmt::join(k.nodes, " %"), k.schedule);
   if (!unfused.empty())
     out += "not fused:\n";
   for (const Unfused& u : unfused)

@@ -1,9 +1,13 @@
 // What reading a tensor would do, in words.
+#include "egret/explain.h"
+
 #include "runtime/runtime.h"
+#include "support/fail.h"
 #include "tensor/engine.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <unordered_set>
 
 namespace egret {
@@ -49,6 +53,106 @@ std::size_t kept_operations(const Tensor& a) {
 }
 
 } // namespace
+
+namespace {
+
+// The stored node that a graph output is: copies for outputs and reshapes are looked through.
+ir::NodeId stored_node(const ir::Graph& graph, ir::NodeId id) {
+  while (graph[id].op == Op::Reshape)
+    id = graph[id].inputs[0];
+  return id;
+}
+
+std::string kernel_text(const compiler::KernelReport& k) {
+  return fmt::format("{} [{}]: reads {} bytes, writes {}, {:.3g} flops, predicted {:.3g} us{}",
+                     k.name, k.form, k.bytes_read, k.bytes_written, k.flops, k.predicted * 1e6,
+                     k.measured > 0 ? fmt::format(", measured {:.3g} us", k.measured * 1e6) : "");
+}
+
+// The place of the kernel that makes a node.
+std::size_t kernel_of(const compiler::CompileReport& report, ir::NodeId node) {
+  for (std::size_t k = 0; k < report.kernels.size(); ++k)
+    for (ir::NodeId id : report.kernels[k].nodes)
+      if (id == node)
+        return k;
+  return report.kernels.size();
+}
+
+double predicted_seconds(const compiler::CompileReport& report) {
+  double sum = 0;
+  for (const compiler::KernelReport& k : report.kernels)
+    sum += k.predicted;
+  return sum;
+}
+
+// Why there are two kernels, as far as the compiler has noted it.
+std::string reason(const compiler::CompileReport& report, const compiler::KernelReport& a,
+                   const compiler::KernelReport& b) {
+  const auto has = [](const compiler::KernelReport& k, ir::NodeId node) {
+    return std::find(k.nodes.begin(), k.nodes.end(), node) != k.nodes.end();
+  };
+  std::string text;
+  for (const compiler::Unfused& u : report.unfused)
+    if ((has(a, u.producer) && has(b, u.consumer)) || (has(b, u.producer) && has(a, u.consumer)))
+      text += fmt::format("  %{} -> %{}: {}\n", u.producer, u.consumer, u.why);
+  return text.empty() ? "  neither reads what the other makes over the same points, and they share "
+                        "no large operand\n"
+                      : text;
+}
+
+} // namespace
+
+std::string explain(const Tensor& a, const Tensor& b) {
+  const NodePtr roots[] = {Access::raw(a, "explain"), Access::raw(b, "explain")};
+  for (const Tensor* t : {&a, &b})
+    if (t->is_materialized())
+      fail(ErrorKind::State, "explain: the {} value is known: nothing runs for it",
+           t == &a ? "first" : "second");
+  ir::Graph graph;
+  {
+    std::lock_guard lock(engine_mutex());
+    graph = graph_of(walk(roots, WalkOutputs::Roots, roots[0]->scope.get(), "explain"));
+  }
+  auto& runtime = runtime::Runtime::instance();
+  const auto program = runtime.program(graph);
+  const compiler::CompileReport& report = program->report();
+  const ir::Graph& compiled = report.graph;
+  if (compiled.outputs.empty() || report.kernels.empty())
+    return "no kernel is needed\n";
+  const ir::NodeId first = stored_node(compiled, compiled.outputs.front()),
+                   second = stored_node(compiled, compiled.outputs.back());
+  const std::size_t one = kernel_of(report, first), two = kernel_of(report, second);
+  if (one == report.kernels.size() || two == report.kernels.size())
+    return "no kernel makes one of the two\n";
+  const auto& k1 = report.kernels[one];
+  const auto& k2 = report.kernels[two];
+  const auto name = [&](ir::NodeId id) {
+    return fmt::format("%{} {}{}", id, info_of(compiled[id].op).name,
+                       to_string(compiled[id].shape));
+  };
+  std::string text;
+  if (one == two) {
+    const auto apart = runtime.program(graph, {.fuse = false});
+    text = fmt::format("{} and {} are made by one kernel\n  {}\n", name(first), name(second),
+                       kernel_text(k1));
+    text +=
+        fmt::format("  with a kernel for each operation: {} kernels, predicted {:.3g} us; as it "
+                    "is: {}, {:.3g} us\n",
+                    apart->report().kernels.size(), predicted_seconds(apart->report()) * 1e6,
+                    report.kernels.size(), predicted_seconds(report) * 1e6);
+    return text;
+  }
+  text = fmt::format("{} and {} are made by two kernels\n  {}\n  {}\n", name(first), name(second),
+                     kernel_text(k1), kernel_text(k2));
+  text += reason(report, k1, k2);
+  const kernel::Target& target = runtime.target();
+  const compiler::Machine machine = report.search.machine.launch_seconds > 0
+                                        ? report.search.machine
+                                        : compiler::usual_machine(target);
+  return text + fmt::format("  one kernel would save a launch, {:.3g} us, and what both would not "
+                            "have to read again\n",
+                            machine.launch_seconds * 1e6);
+}
 
 std::string explain(const Tensor& a) {
   if (a.is_materialized()) {

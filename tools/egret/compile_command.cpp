@@ -70,14 +70,25 @@ Json json_of(const compiler::SearchReport& s) {
                        {"cache_hit", r.cache_hit},
                        {"note", r.note},
                        {"chosen", r.chosen},
+                       {"predicted_seconds", r.predicted},
                        {"seconds", r.seconds},
                        {"greedy_seconds", r.greedy_seconds},
                        {"search_seconds", r.search_seconds},
                        {"candidates", candidates}});
   }
-  return {{"effort", name_of(s.effort)},  {"note", s.note},           {"seconds", s.seconds},
-          {"candidates", s.candidates()}, {"rejected", s.rejected()}, {"measurements", s.measured},
-          {"cache_hits", s.cache_hits},   {"regions", regions}};
+  return {{"effort", name_of(s.effort)},
+          {"note", s.note},
+          {"seconds", s.seconds},
+          {"candidates", s.candidates()},
+          {"rejected", s.rejected()},
+          {"measurements", s.measured},
+          {"cache_hits", s.cache_hits},
+          {"machine",
+           {{"measured", s.machine.measured},
+            {"launch_seconds", s.machine.launch_seconds},
+            {"bytes_per_second", s.machine.bytes_per_second},
+            {"flops_per_second", s.machine.flops_per_second}}},
+          {"regions", regions}};
 }
 
 Json json_of(const CompileReport& r) {
@@ -98,7 +109,10 @@ Json json_of(const CompileReport& r) {
                                {"ops", k.ops},
                                {"bytes_read", k.bytes_read},
                                {"bytes_written", k.bytes_written},
-                               {"flops", k.flops}});
+                               {"flops", k.flops},
+                               {"phases", k.phases},
+                               {"predicted_seconds", k.predicted},
+                               {"measured_seconds", k.measured}});
   json["not_fused"] = Json::array();
   for (const auto& u : r.unfused)
     json["not_fused"].push_back(

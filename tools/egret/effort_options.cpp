@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <filesystem>
 
 namespace egret::tool {
@@ -57,15 +58,19 @@ EffortInForce::EffortInForce(const EffortOptions& options)
       tags.add(parse_rule_tag(word, "--allow"));
     allow_rules(tags);
   }
-  if (stderr_is_terminal())
-    on_search_progress([progress = progress_](const SearchProgress& p) {
-      progress->update([&] {
-        return fmt::format("search: kernel {} of {} ({}), candidate {} of {}, {} of {}", p.done + 1,
-                           p.kernels, p.kernel, p.candidate + 1, p.candidates,
-                           seconds_text(p.seconds), seconds_text(p.budget_seconds));
-      });
-      return true;
+  on_search_progress([progress = progress_](const SearchProgress& p) {
+    if (p.seconds < 5 && !stderr_is_terminal())
+      return true; // plain lines are for searches that take long
+    progress->update([&] {
+      return fmt::format("search: kernel {} of {} ({}), candidate {} of {}{}, {} of {} left",
+                         p.done + 1, p.kernels, p.kernel, p.candidate + 1, p.candidates,
+                         p.best_seconds > 0 ? fmt::format(", best {:.3g} ms", p.best_seconds * 1e3)
+                                            : "",
+                         seconds_text(std::max(0.0, p.budget_seconds - p.seconds)),
+                         seconds_text(p.budget_seconds));
     });
+    return true;
+  });
 }
 
 EffortInForce::~EffortInForce() {

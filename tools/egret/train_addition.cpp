@@ -50,7 +50,7 @@ struct StepCost {
   double step_seconds = 0;
 };
 
-StepCost measure(const AdditionOptions& options, bool fuse, int repetitions) {
+StepCost measure(const AdditionOptions& options, const CompileOptions& how, int repetitions) {
   const std::uint64_t others = counters().bytes_in_use;
   Generator generator(options.seed);
   Training training(options.shape, generator);
@@ -60,7 +60,7 @@ StepCost measure(const AdditionOptions& options, bool fuse, int repetitions) {
   auto batch = addition::batch_of(problems);
   eval(named_values(training));
 
-  auto step = compile(&train_step, {.name = fuse ? "step" : "step, op by op", .fuse = fuse});
+  auto step = compile(&train_step, how);
   StepCost cost;
   Counters before = counters();
   step(training, batch.tokens, batch.answers).item();
@@ -80,22 +80,33 @@ StepCost measure(const AdditionOptions& options, bool fuse, int repetitions) {
   return cost;
 }
 
+/// What a search that is shown may take.
+constexpr double kSearchSeconds = 5;
+
 void tell_comparison(const AdditionOptions& options, nlohmann::ordered_json& result) {
-  log("Comparing with the same step run operation by operation ...");
-  StepCost fused = measure(options, true, 10);
-  StepCost plain = measure(options, false, 10);
+  log("Comparing with the same step run operation by operation, and with kernels that a search of "
+      "{:.0f} s chooses ...",
+      kSearchSeconds);
+  const StepCost plain =
+      measure(options, {.name = "step, op by op", .fuse = false, .effort = Effort::None}, 10);
+  const StepCost fused = measure(options, {.name = "step", .effort = Effort::None}, 10);
+  const StepCost searched = measure(
+      options,
+      {.name = "step, searched", .effort = Effort::Search, .budget_seconds = kSearchSeconds}, 10);
   double tokens =
       static_cast<double>(options.batch * (addition::kQuestion + addition::kAnswer - 1));
   log("{}", styled(Style::Bold, "What the compiler did"));
-  log("  operations recorded in one step   {}", fused.operations);
-  log("  kernels after fusion              {}  (op by op: {})", fused.kernels, plain.kernels);
-  log("  peak memory of a step             {}  (op by op: {})",
-      bytes_text(static_cast<double>(fused.peak_bytes)),
-      bytes_text(static_cast<double>(plain.peak_bytes)));
-  log("  time of a step                    {:.2f} ms  (op by op: {:.2f} ms, {:.1f} times as long)",
-      1e3 * fused.step_seconds, 1e3 * plain.step_seconds, plain.step_seconds / fused.step_seconds);
-  log("  tokens a second                   {}  (op by op: {})",
-      count_text(tokens / fused.step_seconds), count_text(tokens / plain.step_seconds));
+  log("  {:<33} {:>11} {:>11} {:>11}", fmt::format("{} operations in a step", fused.operations),
+      "op by op", "greedy", "searched");
+  const auto row = [&](const char* what, auto&& shown) {
+    log("  {:<33} {:>11} {:>11} {:>11}", what, shown(plain), shown(fused), shown(searched));
+  };
+  row("kernels", [](const StepCost& c) { return std::to_string(c.kernels); });
+  row("peak memory",
+      [](const StepCost& c) { return bytes_text(static_cast<double>(c.peak_bytes)); });
+  row("time of a step",
+      [](const StepCost& c) { return fmt::format("{:.2f} ms", 1e3 * c.step_seconds); });
+  row("tokens a second", [&](const StepCost& c) { return count_text(tokens / c.step_seconds); });
   auto json = [&](const StepCost& cost) {
     return nlohmann::ordered_json{{"kernels", cost.kernels},
                                   {"peak_bytes", cost.peak_bytes},
@@ -105,6 +116,7 @@ void tell_comparison(const AdditionOptions& options, nlohmann::ordered_json& res
   result["operations"] = fused.operations;
   result["fused"] = json(fused);
   result["op_by_op"] = json(plain);
+  result["searched"] = json(searched);
 }
 
 } // namespace

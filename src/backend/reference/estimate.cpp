@@ -166,6 +166,10 @@ Estimate apply(Op op, DType result, DType operand, const Estimate& a, const Esti
       for (int j = 0; j < bs.count; ++j)
         if (std::floor(as.at[i].f / bs.at[j].f) != std::floor(a.value.f / b.value.f))
           deviation = std::max(deviation, std::fabs(bs.at[j].f));
+  // A negative number has a power at an integer within the exponent's interval, and none beside it.
+  if (op == Op::Pow && b.error > 0 && a.value.f - a.error < 0 &&
+      std::floor(b.value.f + b.error) >= std::ceil(b.value.f - b.error))
+    deviation = kInf;
   if (!is_float(result))
     return {value, deviation};
   double error = deviation + rounding(op, result, operand, centre.f, value.f);

@@ -83,8 +83,8 @@ double footprint(const kernel::Region& region, const reference::Bindings& sizes)
 }
 
 Candidates candidates_of(const kernel::Region& region, const kernel::Target& target,
-                         const reference::Bindings& sizes, std::size_t per_generator,
-                         std::size_t most) {
+                         const Machine& machine, const reference::Bindings& sizes,
+                         std::size_t per_generator, std::size_t most) {
   Candidates found;
   std::set<std::uint64_t> known;
   for (const kernel::Generator* generator : kernel::generators(target)) {
@@ -105,7 +105,7 @@ Candidates candidates_of(const kernel::Region& region, const kernel::Target& tar
       }
       lowered.program.name = region.name;
       ++taken;
-      const double predicted = predict(lowered.program, region, target, sizes);
+      const double predicted = predict(lowered.program, region, target, machine, sizes);
       found.list.push_back({std::move(schedule), std::move(lowered.program), hash, predicted});
     }
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "backend/reference/host_array.h"
+#include "compiler/search/machine.h"
 #include "kernel/generator.h"
 
 #include <string>
@@ -30,8 +31,8 @@ struct Candidates {
 /// The first `per_generator` schedules of each space (0: all) that lower to a program which none
 /// before them gave. At most `most` candidates, those predicted slowest leave (0: all).
 Candidates candidates_of(const kernel::Region& region, const kernel::Target& target,
-                         const backend::reference::Bindings& sizes, std::size_t per_generator,
-                         std::size_t most);
+                         const Machine& machine, const backend::reference::Bindings& sizes,
+                         std::size_t per_generator, std::size_t most);
 
 /// Values for a region's symbols to try it at: the upper bound, or where that is far away a
 /// thousand or so.

@@ -17,10 +17,7 @@ using kernel::StmtKind;
 
 namespace {
 
-// A machine in round figures: what matters for ranking is how they relate.
-constexpr double kHertz = 3e9;
-constexpr double kLaunchSeconds = 0.3e-6, kBarrierSeconds = 0.5e-6;
-constexpr double kGpuLaunchSeconds = 3e-6, kGpuBytes = 3e12, kGpuFlops = 4e13;
+constexpr double kBarrierSeconds = 0.5e-6, kGpuBarrierSeconds = 1e-6;
 
 /// Elements from lane to lane; nothing when that is no constant.
 std::optional<std::int64_t> lane_stride(const Expr& e) {
@@ -160,34 +157,50 @@ double size_or_upper(const Expr& e, const reference::Bindings& sizes) {
   return static_cast<double>(known ? sizes.value_of(e) : e.upper());
 }
 
-double cpu_memory_cycles(const kernel::KernelProgram& program, const kernel::Target& target,
-                         double read, double written, double workers) {
+double cpu_memory_seconds(const kernel::KernelProgram& program, const kernel::Target& target,
+                          const Machine& machine, double read, double written, double workers) {
   const double bytes = read + written;
   if (bytes <= static_cast<double>(target.l2_bytes) * workers)
-    return bytes / (32 * workers);
+    return bytes / (32 * workers) * machine.cycle_seconds;
   if (bytes <= static_cast<double>(target.l3_bytes) / 2) // streaming stores leave the caches
-    return (streams(program.body) ? read + 3 * written : bytes) / (12 * workers);
-  return (streams(program.body) ? bytes : bytes + written) / std::min(8.0, 5 * workers);
+    return (streams(program.body) ? read + 3 * written : bytes) / (12 * workers) *
+           machine.cycle_seconds;
+  const double share = std::min(1.0, workers / std::min(2.0, static_cast<double>(target.workers)));
+  return (streams(program.body) ? bytes : bytes + written) / (machine.bytes_per_second * share);
+}
+
+double workers_of(const kernel::KernelProgram& program, const kernel::Target& target,
+                  const reference::Bindings& sizes) {
+  return std::clamp(size_or_upper(program.launch.workers, sizes), 1.0,
+                    static_cast<double>(std::max(1, target.workers)));
 }
 
 } // namespace
 
+double arithmetic_cycles(const kernel::KernelProgram& program, const kernel::Target& target,
+                         const reference::Bindings& sizes) {
+  const auto cycles = CpuCycles(program, target, sizes).of(program.body);
+  return cycles.shared / workers_of(program, target, sizes) + cycles.alone;
+}
+
 double predict(const kernel::KernelProgram& program, const kernel::Region& region,
-               const kernel::Target& target, const reference::Bindings& sizes) {
+               const kernel::Target& target, const Machine& machine,
+               const reference::Bindings& sizes) {
   const kernel::Cost cost = kernel::cost_of(region);
   const double read = size_or_upper(cost.bytes_read, sizes),
                written = size_or_upper(cost.bytes_written, sizes);
   const auto barriers = static_cast<double>(kernel::phases_of(program) - 1);
   if (program.launch.threads > 0)
-    return kGpuLaunchSeconds + barriers * 1e-6 +
-           std::max((read + written) / kGpuBytes, size_or_upper(cost.flops, sizes) / kGpuFlops);
-  const double workers = std::clamp(size_or_upper(program.launch.workers, sizes), 1.0,
-                                    static_cast<double>(std::max(1, target.workers)));
-  const auto cycles = CpuCycles(program, target, sizes).of(program.body);
-  const double arithmetic = cycles.shared / workers + cycles.alone;
-  const double memory = cpu_memory_cycles(program, target, read, written, workers);
-  return kLaunchSeconds + barriers * kBarrierSeconds * workers +
-         std::max(arithmetic, memory) / kHertz;
+    return machine.launch_seconds + barriers * kGpuBarrierSeconds +
+           std::max((read + written) / machine.bytes_per_second,
+                    size_or_upper(cost.flops, sizes) / machine.flops_per_second);
+  const double workers = workers_of(program, target, sizes);
+  const double arithmetic = arithmetic_cycles(program, target, sizes) * machine.cycle_seconds;
+  const double memory = cpu_memory_seconds(program, target, machine, read, written, workers);
+  // Several workers also wait for each other at the end.
+  const double meetings = barriers + (workers > 1 ? 1 : 0);
+  return machine.launch_seconds + meetings * kBarrierSeconds * workers +
+         std::max(arithmetic, memory);
 }
 
 } // namespace egret::compiler

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "backend/reference/host_array.h"
+#include "compiler/search/machine.h"
 #include "kernel/program.h"
 #include "kernel/region.h"
 #include "kernel/target.h"
@@ -14,6 +15,11 @@ namespace egret::compiler {
 /// when they pass through caches that do not hold them), plus what launching and barriers cost. Of
 /// a GPU's programs, whose instructions say less, the roofline of the region alone.
 double predict(const kernel::KernelProgram& program, const kernel::Region& region,
-               const kernel::Target& target, const backend::reference::Bindings& sizes);
+               const kernel::Target& target, const Machine& machine,
+               const backend::reference::Bindings& sizes);
+
+/// The part of a CPU's prediction that is arithmetic, in cycles.
+double arithmetic_cycles(const kernel::KernelProgram& program, const kernel::Target& target,
+                         const backend::reference::Bindings& sizes);
 
 } // namespace egret::compiler

@@ -130,7 +130,15 @@ private:
 
   bool goes_on(std::size_t candidate) const {
     return clock_.seconds() < end_ &&
-           clock_.tell(task_.region.name, task_.done, candidate, list_.size());
+           clock_.tell(task_.region.name, task_.done, candidate, list_.size(), best_seconds());
+  }
+
+  double best_seconds() const {
+    double best = 0;
+    for (const CandidateReport& c : report_.candidates)
+      if (!c.rejected() && c.seconds > 0 && (best == 0 || c.seconds < best))
+        best = c.seconds;
+    return best;
   }
 
   /// The candidate that others are compared with: the greedy one, or when it is rejected the first
@@ -243,7 +251,7 @@ private:
     }
     trial.repetitions = static_cast<int>(
         std::clamp(kFinalSeconds / round, double{kLeastRounds}, double{kMostRounds}));
-    clock_.tell(task_.region.name, task_.done, list_.size(), list_.size());
+    clock_.tell(task_.region.name, task_.done, list_.size(), list_.size(), best_seconds());
     ++measured_;
     Verdict verdict = ask(trial, kPatience);
     if (!verdict.ok()) // all of them ran before: it is the machine
@@ -276,6 +284,7 @@ private:
   void remember(std::size_t i) {
     const CandidateReport& r = report_.candidates[i];
     report_.chosen = r.schedule;
+    report_.predicted = r.predicted;
     report_.seconds = r.seconds;
     report_.greedy_seconds = report_.candidates[base_].seconds;
     TuningChoice choice;

@@ -16,8 +16,9 @@ std::string time_text(double seconds) {
 std::string line_of(const CandidateReport& c) {
   std::string line = fmt::format("      {:9} {}", c.state, c.schedule);
   if (c.seconds > 0)
-    line += fmt::format("  {} +-{}, predicted {}", time_text(c.seconds), time_text(c.spread),
-                        time_text(c.predicted));
+    line += fmt::format("  {} +-{}", time_text(c.seconds), time_text(c.spread));
+  if (c.predicted > 0)
+    line += fmt::format("{} predicted {}", c.seconds > 0 ? "," : " ", time_text(c.predicted));
   if (c.ratio > 0)
     line += fmt::format(", {:.3f} of greedy", c.ratio);
   if (!c.message.empty())
@@ -31,7 +32,7 @@ std::int64_t SearchReport::candidates() const {
   std::int64_t count = 0;
   for (const RegionSearch& r : regions)
     count += std::count_if(r.candidates.begin(), r.candidates.end(),
-                           [](const CandidateReport& c) { return c.state != "untried"; });
+                           [](const CandidateReport& c) { return c.tried(); });
   return count;
 }
 
@@ -49,17 +50,24 @@ std::string SearchReport::text() const {
   std::string out = fmt::format(
       "search: effort {}, {} kernels, {} remembered, {} candidates tried ({} rejected), {:.2f} s\n",
       name_of(effort), regions.size(), cache_hits, candidates(), rejected(), seconds);
+  out +=
+      fmt::format("  predictions by {}: a launch {}, memory {:.1f} GB/s, products {:.1f} GFLOP/s\n",
+                  machine.measured ? "measurements of this machine" : "round figures",
+                  time_text(machine.launch_seconds), machine.bytes_per_second * 1e-9,
+                  machine.flops_per_second * 1e-9);
   if (!note.empty())
     out += fmt::format("  not all was searched: {}\n", note);
   for (const RegionSearch& r : regions) {
     out += fmt::format("  {} {:016x}: {}", r.name, r.region, r.chosen);
+    if (r.predicted > 0)
+      out += fmt::format(", predicted {}", time_text(r.predicted));
     if (r.seconds > 0)
-      out += fmt::format(", {}", time_text(r.seconds));
+      out += fmt::format(", measured {}", time_text(r.seconds));
     if (r.seconds > 0 && r.greedy_seconds > 0)
       out += fmt::format(" ({:.3f} of greedy)", r.seconds / r.greedy_seconds);
     out += r.cache_hit ? ", remembered\n" : r.note.empty() ? "\n" : fmt::format("; {}\n", r.note);
     for (const CandidateReport& c : r.candidates)
-      if (c.state != "untried")
+      if (c.tried())
         out += line_of(c);
   }
   return out;

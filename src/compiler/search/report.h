@@ -1,6 +1,7 @@
 // What a search did, for explain(), reports and tests.
 #pragma once
 
+#include "compiler/search/machine.h"
 #include "egret/effort.h"
 
 #include <cstdint>
@@ -11,7 +12,8 @@ namespace egret::compiler {
 
 struct CandidateReport {
   std::string schedule;
-  /// "timed", "verified", "known" (timed by an earlier search), "untried" (out of budget), or why
+  /// "timed", "verified", "known" (timed by an earlier search), "ranked" (by its prediction alone),
+  /// "untried" (out of budget), or why
   /// it was rejected: "refused" (it does not lower), "compile", "wrong", "crash", "hang".
   std::string state = "untried";
   std::string message;  ///< of a rejection
@@ -19,6 +21,7 @@ struct CandidateReport {
   double seconds = 0;   ///< measured, the first decile; 0: not
   double spread = 0;    ///< to the median
   double ratio = 0;     ///< over the greedy schedule's time in the same rounds; 0: unknown
+  bool tried() const { return state != "untried" && state != "ranked"; }
   bool rejected() const {
     return state == "refused" || state == "compile" || state == "wrong" || state == "crash" ||
            state == "hang";
@@ -32,6 +35,7 @@ struct RegionSearch {
   std::string note;                        ///< why nothing was tried, if so
   std::vector<CandidateReport> candidates; ///< the greedy one first
   std::string chosen;                      ///< a schedule
+  double predicted = 0;                    ///< seconds of a launch, by the cost model
   double seconds = 0, greedy_seconds = 0;  ///< of a launch; 0: not measured
   double search_seconds = 0;
 };
@@ -42,6 +46,7 @@ struct SearchReport {
   double seconds = 0;
   std::int64_t measured = 0; ///< candidates that were compiled or timed now
   std::int64_t cache_hits = 0;
+  Machine machine;                   ///< what predictions rest on
   std::vector<RegionSearch> regions; ///< distinct ones
   std::int64_t candidates() const;
   std::int64_t rejected() const;

@@ -12,13 +12,23 @@ namespace egret::compiler {
 
 namespace {
 
-/// Schedules of each generator's space that a search tries, and candidates in all.
-constexpr std::size_t kPerGenerator = 24, kMost = 32;
+/// Schedules of each generator's space that a search tries, and candidates in all; schedules that
+/// `quick` ranks.
+constexpr std::size_t kPerGenerator = 24, kMost = 32, kRanked = 8;
+/// Of the greedy schedule's prediction, what a rival's may be at most to be taken untried.
+constexpr double kClearly = 0.8;
 
 Candidates propose(const kernel::Region& region, const kernel::Target& target,
-                   const backend::reference::Bindings& sizes, Effort effort) {
-  return effort == Effort::Exhaustive ? candidates_of(region, target, sizes, 0, 0)
-                                      : candidates_of(region, target, sizes, kPerGenerator, kMost);
+                   const Machine& machine, const backend::reference::Bindings& sizes,
+                   Effort effort) {
+  switch (effort) {
+  case Effort::Exhaustive:
+    return candidates_of(region, target, machine, sizes, 0, 0);
+  case Effort::Search:
+    return candidates_of(region, target, machine, sizes, kPerGenerator, kMost);
+  default:
+    return candidates_of(region, target, machine, sizes, kRanked, 0);
+  }
 }
 
 } // namespace
@@ -29,6 +39,7 @@ struct Tuner::Impl {
   std::mutex guard;
   Worker worker;
   std::optional<TuningDatabase> normal, frozen;
+  std::optional<Machine> machine;
 
   Impl(backend::Device& d, TunerOptions o)
       : device(d), options(std::move(o)), worker(options.worker) {
@@ -44,11 +55,39 @@ struct Tuner::Impl {
     return *wanted;
   }
 
+  // Measured at first use, where that will be remembered: else the next process would plan by other
+  // figures.
+  const Machine& figures(bool is_frozen) {
+    const bool may_measure = !is_frozen && options.folder && database(is_frozen).stats(0).writable;
+    if (!machine || (may_measure && !machine->measured))
+      machine = machine_of(
+          device, database(is_frozen),
+          {0, device.target().fingerprint, device.target().workers, tuning_version()}, may_measure);
+    return *machine;
+  }
+
   TuningKey key_of(const kernel::Region& region, const backend::reference::Bindings& sizes) const {
     std::uint64_t hash = kernel::hash_of(region);
     for (const auto& [symbol, value] : sizes.values())
       hash = combine(combine(hash, hash_text(symbol.str())), static_cast<std::uint64_t>(value));
     return {hash, device.target().fingerprint, device.target().workers, tuning_version()};
+  }
+
+  // The schedule that the model ranks first, when it is clearly ahead of the greedy one.
+  kernel::Chosen ranked(const kernel::Region& region, const backend::reference::Bindings& sizes,
+                        const Machine& figures, RegionSearch& report) const {
+    Candidates all = options.propose(region, device.target(), figures, sizes, Effort::Quick);
+    std::size_t best = 0;
+    for (std::size_t i = 0; i < all.list.size(); ++i) {
+      CandidateReport& c = report.candidates.emplace_back();
+      c.schedule = kernel::to_string(all.list[i].schedule);
+      c.state = "ranked";
+      c.predicted = all.list[i].predicted;
+      if (c.predicted < kClearly * all.list[0].predicted && c.predicted < all.list[best].predicted)
+        best = i;
+    }
+    report.predicted = all.list[best].predicted;
+    return {std::move(all.list[best].schedule), std::move(all.list[best].program)};
   }
 
   // A choice from before that this version can still make.
@@ -86,7 +125,9 @@ std::vector<kernel::Chosen> Tuner::choose(std::span<const WantedKernel> kernels,
   const SearchClock clock(options, kernels.size());
   const bool measures = options.effort >= Effort::Search && !options.frozen;
   TuningDatabase& database = impl_->database(options.frozen);
+  const Machine& machine = impl_->figures(options.frozen);
   report.effort = options.effort;
+  report.machine = machine;
   report.regions.resize(kernels.size());
   std::vector<std::optional<kernel::Chosen>> chosen(kernels.size());
 
@@ -106,12 +147,17 @@ std::vector<kernel::Chosen> Tuner::choose(std::span<const WantedKernel> kernels,
         chosen[i] = impl_->remembered(region, *choice, r);
     if (chosen[i]) {
       ++report.cache_hits;
+      r.predicted = predict(chosen[i]->program, region, target, machine, sizes[i]);
       continue;
     }
-    chosen[i] = kernel::lower_greedily(region, target);
+    if (options.effort == Effort::Quick)
+      chosen[i] = impl_->ranked(region, sizes[i], machine, r);
+    else
+      chosen[i] = kernel::lower_greedily(region, target);
     chosen[i]->program.name = region.name;
     r.chosen = kernel::to_string(chosen[i]->schedule);
-    share[i] = kernels[i].launches * predict(chosen[i]->program, region, target, sizes[i]);
+    r.predicted = predict(chosen[i]->program, region, target, machine, sizes[i]);
+    share[i] = kernels[i].launches * r.predicted;
     if (measures)
       open.push_back(i);
     else if (options.effort >= Effort::Search)
@@ -144,14 +190,15 @@ std::vector<kernel::Chosen> Tuner::choose(std::span<const WantedKernel> kernels,
     // Half as much again as its share: what regions leave goes to those after them.
     const double fair = left > 0 ? 1.5 * clock.left() * share[i] / left : clock.left();
     left -= share[i];
-    SearchTask task{*kernels[i].region,
-                    impl_->key_of(*kernels[i].region, sizes[i]),
-                    sizes[i],
-                    impl_->options.propose(*kernels[i].region, target, sizes[i], options.effort),
-                    name_of(options.effort),
-                    impl_->device.name(),
-                    std::min(clock.left(), std::max(fair, 1.0)),
-                    kernels.size() - open.size() + n};
+    SearchTask task{
+        *kernels[i].region,
+        impl_->key_of(*kernels[i].region, sizes[i]),
+        sizes[i],
+        impl_->options.propose(*kernels[i].region, target, machine, sizes[i], options.effort),
+        name_of(options.effort),
+        impl_->device.name(),
+        std::min(clock.left(), std::max(fair, 1.0)),
+        kernels.size() - open.size() + n};
     try {
       if (auto won = search_region(task, impl_->worker, database, clock, r, report.measured))
         chosen[i] = std::move(won);

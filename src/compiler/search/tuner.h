@@ -32,7 +32,7 @@ struct TunerOptions {
   WorkerOptions worker;
   std::optional<std::filesystem::path> folder; ///< of the database; none: no memory
   /// Makes the candidates of a region: candidates_of(), or what a test has in mind.
-  std::function<Candidates(const kernel::Region&, const kernel::Target&,
+  std::function<Candidates(const kernel::Region&, const kernel::Target&, const Machine&,
                            const backend::reference::Bindings&, Effort)>
       propose;
 };

@@ -4,6 +4,7 @@
 #include "compiler/search/tuner.h"
 #include "support/bad_kernels.h"
 #include "support/cpu_levels.h"
+#include "support/search_processes.h"
 #include "support/tuning.h"
 
 #include <nlohmann/json.hpp>
@@ -56,8 +57,8 @@ const CandidateReport* candidate(const CompileReport& report, const std::string&
 TunerOptions with_planted(const std::filesystem::path& folder) {
   TunerOptions options = tuner_options(folder);
   options.propose = [](const kernel::Region& region, const kernel::Target& target,
-                       const backend::reference::Bindings& sizes, Effort) {
-    Candidates usual = candidates_of(region, target, sizes, 2, 3);
+                       const Machine& machine, const backend::reference::Bindings& sizes, Effort) {
+    Candidates usual = candidates_of(region, target, machine, sizes, 2, 3);
     Candidates all;
     all.list.push_back(usual.list[0]);
     auto plant = [&](const std::string& name, auto&& spoil) {
@@ -114,8 +115,8 @@ TEST(Search, RejectsWhatIsWrongCrashesOrHangsAndNamesIt) {
 TEST(Search, AGreedyKernelThatIsWrongLosesToOneThatIsRight) {
   TunerOptions options = tuner_options(std::nullopt);
   options.propose = [](const kernel::Region& region, const kernel::Target& target,
-                       const backend::reference::Bindings& sizes, Effort) {
-    Candidates all = candidates_of(region, target, sizes, 2, 3);
+                       const Machine& machine, const backend::reference::Bindings& sizes, Effort) {
+    Candidates all = candidates_of(region, target, machine, sizes, 2, 3);
     for_each_statement(all.list[0].program.body, [](kernel::Stmt& s) {
       if (s.kind == kernel::StmtKind::Let && s.inst.op == Op::Mul)
         s.inst.op = Op::Add;
@@ -127,6 +128,63 @@ TEST(Search, AGreedyKernelThatIsWrongLosesToOneThatIsRight) {
   ASSERT_EQ(report.search.regions.size(), 1u);
   EXPECT_EQ(report.search.regions[0].candidates[0].state, "wrong");
   EXPECT_EQ(report.search.regions[0].chosen, report.search.regions[0].candidates[1].schedule);
+}
+
+// The first process that may remember them measures the figures of the machine; quick ranks by
+// them and measures no kernel.
+TEST(Search, QuickRanksByFiguresThatAreMeasuredOnce) {
+  const test::TempFolder folder;
+  const ir::Graph graph = elementwise_graph(1 << 18);
+  Machine first;
+  {
+    Tuner tuner(device(), tuner_options(folder.path()));
+    const CompileReport report = compile_with(tuner, graph, Effort::Quick);
+    first = report.search.machine;
+    EXPECT_TRUE(first.measured);
+    EXPECT_GT(first.launch_seconds, 0);
+    EXPECT_GT(first.bytes_per_second, 1e8);
+    EXPECT_GT(first.flops_per_second, 1e8);
+    EXPECT_EQ(report.search.measured, 0);
+    const RegionSearch& r = report.search.regions.at(0);
+    ASSERT_GT(r.candidates.size(), 2u);
+    for (const CandidateReport& c : r.candidates) {
+      EXPECT_EQ(c.state, "ranked");
+      EXPECT_GT(c.predicted, 0);
+      // The greedy one stays unless another is clearly ahead.
+      EXPECT_GE(c.predicted, r.predicted * (r.chosen == r.candidates[0].schedule ? 0.8 : 1));
+    }
+    EXPECT_NE(report.text().find("predicted"), std::string::npos) << report.text();
+  }
+  Tuner again(device(), tuner_options(folder.path()));
+  const Machine second = compile_with(again, graph, Effort::Quick, true).search.machine;
+  EXPECT_TRUE(second.measured);
+  EXPECT_EQ(second.launch_seconds, first.launch_seconds);
+  EXPECT_EQ(second.cycle_seconds, first.cycle_seconds);
+  TuningDatabase database(folder.path());
+  EXPECT_EQ(database.verify(), std::vector<std::string>());
+  Tuner without(device(), tuner_options(std::nullopt));
+  EXPECT_FALSE(compile_with(without, graph, Effort::Quick).search.machine.measured);
+}
+
+// A candidate that the model puts clearly ahead is taken untried; one that is little better is not.
+TEST(Search, QuickTakesWhatIsClearlyAhead) {
+  for (const double ahead : {0.5, 0.95}) {
+    TunerOptions options = tuner_options(std::nullopt);
+    options.propose = [&](const kernel::Region& region, const kernel::Target& target,
+                          const Machine& machine, const backend::reference::Bindings& sizes,
+                          Effort) {
+      Candidates all = candidates_of(region, target, machine, sizes, 2, 3);
+      for (Candidate& c : all.list)
+        c.predicted = 1;
+      all.list.at(1).predicted = ahead;
+      return all;
+    };
+    Tuner tuner(device(), std::move(options));
+    const CompileReport report = compile_with(tuner, elementwise_graph(1 << 18), Effort::Quick);
+    const RegionSearch& r = report.search.regions.at(0);
+    EXPECT_EQ(r.chosen, r.candidates.at(ahead < 0.8 ? 1 : 0).schedule);
+    EXPECT_EQ(report.kernels.at(0).schedule, r.chosen);
+  }
 }
 
 TEST(Search, ASecondOneMeasuresNothing) {
@@ -205,20 +263,6 @@ TEST(Search, EndsWhenTheBudgetOrTheCallerSaysSo) {
 
 // --- through the command
 
-struct Ran {
-  int code = -1;
-  std::string out, err;
-};
-Ran egret_command(const std::string& arguments, const std::filesystem::path& cache) {
-  test::TempFolder folder;
-  const std::string line = "EGRET_CACHE=" + cache.string() + " " + EGRET_TEST_TOOL + " " +
-                           arguments + " >" + (folder / "out").string() + " 2>" +
-                           (folder / "err").string();
-  const int status = std::system(line.c_str());
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, test::read_file(folder / "out"),
-          test::read_file(folder / "err")};
-}
-
 TEST(SearchCommand, ASecondProcessMeasuresNothingAndTheCacheCanBeLookedAt) {
   const test::TempFolder folder;
   const auto graph = folder / "graph.txt";
@@ -276,6 +320,16 @@ TEST(SearchCommand, ASearchThatIsKilledGoesOnWhereItWas) {
                   known);
   }
   EXPECT_EQ(egret_command("cache verify", cache).code, 0);
+}
+
+TEST(SearchCommand, FrozenPlansAndResultsAreTheSameInEveryProcess) {
+  run_frozen(3);
+}
+TEST(SearchCommand, KilledSearchesLoseNothing) {
+  kill_searches(3);
+}
+TEST(SearchCommand, ProcessesSearchAtTheSameTime) {
+  search_together(3);
 }
 
 } // namespace

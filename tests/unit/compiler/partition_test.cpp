@@ -1,6 +1,7 @@
 // How many kernels well-known programs become, and which values they store.
 #include "compiler/partition.h"
 #include "compiler/prepare.h"
+#include "compiler/regions.h"
 
 #include <gtest/gtest.h>
 
@@ -211,6 +212,53 @@ TEST(Partition, SaysWhyTwoKernelsStayApart) {
   Split s = split(g);
   for (const Unfused& u : s.partition.unfused)
     EXPECT_FALSE(u.why.empty());
+}
+
+// The form of the only kernel of a graph.
+std::string form_of(const Graph& g) {
+  Split s = split(g);
+  EXPECT_EQ(s.partition.groups.size(), 1u);
+  const auto regions = build_regions(GraphFacts(s.graph), s.partition, {});
+  return name_of(kernel::classify(regions.at(0).region));
+}
+
+// x[c, l] as windows [c, k, l] = x[c, l + k], by nothing but movements.
+NodeId windows(Graph& g, NodeId x, std::int64_t width) {
+  const std::int64_t c = g[x].shape[0].value(), l = g[x].shape[1].value(), m = l - width + 1;
+  NodeId r = g.expand(g.reshape(x, {c, 1, l}), {c, width + 1, l});
+  r = g.shrink(g.reshape(r, {c, (width + 1) * l}), {0, 0}, {c, width * (l + 1)});
+  return g.shrink(g.reshape(r, {c, width, l + 1}), {0, 0, 0}, {c, width, m});
+}
+
+TEST(Partition, ConvolutionIsAContraction) {
+  Graph g;
+  NodeId x = g.input("x", DType::F32, {8, 66}), w = g.input("w", DType::F32, {16, 8, 3});
+  const Shape box{16, 8, 3, 64};
+  NodeId left = g.expand(g.reshape(w, {16, 8, 3, 1}), box);
+  NodeId right = g.expand(g.reshape(windows(g, x, 3), {1, 8, 3, 64}), box);
+  g.outputs = {relu(g, g.reduce(Op::ReduceSum, g.binary(Op::Mul, left, right), {1, 2}))};
+  EXPECT_EQ(form_of(g), "contraction");
+}
+
+// One filter a channel: the weights have no axis of their own, so there is nothing to tile.
+TEST(Partition, ConvolutionByChannelIsNoContraction) {
+  Graph g;
+  NodeId x = g.input("x", DType::F32, {8, 66}), w = g.input("w", DType::F32, {8, 3});
+  NodeId left = g.expand(g.reshape(w, {8, 3, 1}), {8, 3, 64});
+  g.outputs = {g.reduce(Op::ReduceSum, g.binary(Op::Mul, left, windows(g, x, 3)), {1})};
+  EXPECT_NE(form_of(g), "contraction");
+}
+
+TEST(Partition, MatmulTakesWhatIsAddedInEitherOrder) {
+  for (const bool first : {true, false})
+    for (const bool transposed : {true, false}) {
+      Graph g;
+      NodeId a = g.input("a", DType::F32, {32, 48}), b = g.input("b", DType::F32, {48, 64});
+      NodeId c = g.input("c", DType::F32, transposed ? Shape{64, 32} : Shape{32, 64});
+      NodeId product = matmul(g, a, b), added = transposed ? g.permute(c, {1, 0}) : c;
+      g.outputs = {first ? g.binary(Op::Add, added, product) : g.binary(Op::Add, product, added)};
+      EXPECT_EQ(form_of(g), "contraction") << first << transposed;
+    }
 }
 
 } // namespace

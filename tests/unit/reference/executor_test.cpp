@@ -9,6 +9,7 @@
 namespace egret {
 namespace {
 
+using backend::reference::apply;
 using backend::reference::execute;
 using backend::reference::HostArray;
 using ir::Graph;
@@ -177,6 +178,17 @@ TEST(Reference, OutputsMayBeInputsAndMayRepeat) {
   EXPECT_EQ(out[0].doubles(), (List{1, 2}));
   EXPECT_EQ(out[1].doubles(), (List{2, 4}));
   EXPECT_EQ(out[2].doubles(), (List{2, 4}));
+}
+
+TEST(Reference, APowerOfANegativeNumberIsInDoubtWhereItsExponentMayBeAnInteger) {
+  const auto error = [](double base, double exponent, double in_doubt) {
+    return apply(Op::Pow, DType::F32, DType::F32, {{.f = base}, 0}, {{.f = exponent}, in_doubt})
+        .error;
+  };
+  EXPECT_EQ(error(-3, -50.5, 0.75), kInf); // -51 is within, where the power is almost 0
+  EXPECT_EQ(error(-3, -50.5, 0.25), 0);    // no number at all
+  EXPECT_EQ(error(-3, 50.5, 0), 0);
+  EXPECT_LT(error(3, 2.5, 0.75), kInf);
 }
 
 } // namespace

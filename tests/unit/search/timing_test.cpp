@@ -56,7 +56,8 @@ TEST(Timing, TiesGoToTheEarlierOne) {
 TEST(Candidates, BeginWithTheGreedyOneAndDoNotRepeat) {
   const auto device = backend::cpu::make_cpu_device(2);
   const Trial trial = testing::good_trial(device->target());
-  const auto found = candidates_of(trial.region, device->target(), trial.sizes, 0, 0);
+  const auto found = candidates_of(trial.region, device->target(), usual_machine(device->target()),
+                                   trial.sizes, 0, 0);
   ASSERT_GT(found.list.size(), 3u);
   const auto greedy = kernel::lower_greedily(trial.region, device->target());
   EXPECT_EQ(found.list[0].schedule, greedy.schedule);
@@ -66,7 +67,8 @@ TEST(Candidates, BeginWithTheGreedyOneAndDoNotRepeat) {
     EXPECT_TRUE(hashes.insert(c.hash).second) << kernel::to_string(c.schedule);
     EXPECT_GT(c.predicted, 0);
   }
-  const auto few = candidates_of(trial.region, device->target(), trial.sizes, 0, 3);
+  const auto few = candidates_of(trial.region, device->target(), usual_machine(device->target()),
+                                 trial.sizes, 0, 3);
   EXPECT_EQ(few.list.size(), 3u);
   EXPECT_EQ(few.list[0].hash, found.list[0].hash);
 }
@@ -75,7 +77,9 @@ TEST(CostModel, RanksVectorsBeforeScalars) {
   const auto device = backend::cpu::make_cpu_device(2);
   const Trial trial = testing::good_trial(device->target());
   double vectors = 0, scalars = 0;
-  for (const Candidate& c : candidates_of(trial.region, device->target(), trial.sizes, 0, 0).list) {
+  for (const Candidate& c : candidates_of(trial.region, device->target(),
+                                          usual_machine(device->target()), trial.sizes, 0, 0)
+                                .list) {
     if (c.schedule.generator == "elementwise")
       vectors = c.predicted;
     if (c.schedule.generator == "generic" && c.schedule.knob("vector", 1) == 0)

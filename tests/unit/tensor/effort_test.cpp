@@ -3,6 +3,7 @@
 
 #include "egret/compile.h"
 #include "egret/counters.h"
+#include "egret/explain.h"
 #include "egret/functional.h"
 #include "support/cpu_levels.h"
 #include "support/cuda_kernels.h"
@@ -88,6 +89,25 @@ TEST(AllowedRules, WordsAreReadBack) {
   EXPECT_EQ(error_of(ErrorKind::Value, [] { parse_rule_tag("fast", "EGRET_ALLOW"); }),
             "EGRET_ALLOW: there is no tag `fast`; tags: exact, reassociates, approximate, "
             "inference-only");
+}
+
+TEST(ExplainTwo, SaysWhetherAKernelIsSharedAndWhatItCosts) {
+  const Tensor x = ones({64, 32});
+  x.eval();
+  const Tensor y = exp(x) * 2, z = y.sum(-1);
+  const std::string one = explain(y, z);
+  EXPECT_NE(one.find("are made by one kernel"), std::string::npos) << one;
+  EXPECT_NE(one.find("with a kernel for each operation: "), std::string::npos) << one;
+  const Tensor w = ones({32, 8});
+  w.eval();
+  const Tensor p = matmul(x, w), m = p.max(-1);
+  const std::string two = explain(p, m);
+  EXPECT_NE(two.find("are made by two kernels"), std::string::npos) << two;
+  EXPECT_NE(two.find("a reduction cannot end a contraction's kernel"), std::string::npos) << two;
+  EXPECT_NE(two.find("predicted "), std::string::npos) << two;
+  EXPECT_NE(explain(exp(x), exp(w)).find("neither reads what the other makes"), std::string::npos);
+  EXPECT_NE(error_of(ErrorKind::State, [&] { explain(x, z); }).find("the first value is known"),
+            std::string::npos);
 }
 
 } // namespace
