@@ -93,8 +93,9 @@ inline void run_frozen(int runs) {
     }
     plan = now;
     result = values;
-    if (i == 0)
+    if (i == 0) {
       ASSERT_EQ(egret_command("compile " + other.string() + searching, cache).code, 0);
+    }
   }
 }
 

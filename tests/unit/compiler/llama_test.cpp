@@ -41,8 +41,9 @@ TEST(LlamaCompile, ThirtyTwoLayersArePartitionedInTwoSeconds) {
   const double seconds = clock.seconds();
   RecordProperty("milliseconds", static_cast<int>(seconds * 1e3));
   EXPECT_GT(regions.size(), 32u);
-  if (kTimed)
+  if (kTimed) {
     EXPECT_LT(seconds, 2.0);
+  }
 }
 
 // Cold: every kernel is ranked by the model and compiled.

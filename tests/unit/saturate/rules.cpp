@@ -354,5 +354,45 @@ TEST(Saturation, SeveralFormsComeBestFirst) {
   EXPECT_NE(ir::canonical_hash(forms[0]), ir::canonical_hash(forms[1]));
 }
 
+/// log(softmax(x)) as it is written without care; `quotient` is "%e, %s2" or the other way round.
+std::string log_softmax(const std::string& quotient) {
+  return R"(%x: f32[8,100] = input "x"
+%e: f32[8,100] = exp(%x)
+%s: f32[8] = sum(%e) axes=[1]
+%s1: f32[8,1] = reshape(%s)
+%s2: f32[8,100] = expand(%s1)
+%p: f32[8,100] = div()" +
+         quotient + R"()
+%y: f32[8,100] = log(%p)
+outputs %y
+)";
+}
+
+TEST(Rules, TheLogarithmOfASoftmaxNeedsThoseOfItsSumsOnly) {
+  const After after = rewritten(log_softmax("%e, %s2").c_str(), kApproximate);
+  EXPECT_TRUE(after.fired("log-of-exp-over"));
+  EXPECT_EQ(after.count(Op::Div), 0) << print(after.graph);
+  EXPECT_EQ(after.elements(Op::Log), 8) << print(after.graph);
+}
+TEST(Rules, TheLogarithmOfASoftmaxStaysWhereRoundingMustNotChange) {
+  const After after = rewritten(log_softmax("%e, %s2").c_str(), kReassociates);
+  EXPECT_EQ(after.elements(Op::Log), 800) << print(after.graph);
+}
+TEST(Rules, TheLogarithmOfASumOverExponentialsStays) {
+  const After after = rewritten(log_softmax("%s2, %e").c_str(), kApproximate);
+  EXPECT_FALSE(after.fired("log-of-exp-over"));
+}
+TEST(Rules, AnExponentialOfALogarithmIsWhatItIsOf) {
+  const After after = rewritten(R"(%x: f32[8] = input "x"
+%l: f32[8] = log(%x)
+%e: f32[8] = exp(%l)
+%y: f32[8] = add(%e, %e)
+outputs %y
+)",
+                                kApproximate);
+  EXPECT_TRUE(after.fired("exp-log"));
+  EXPECT_EQ(after.count(Op::Exp), 0) << print(after.graph);
+}
+
 } // namespace
 } // namespace egret::saturate
