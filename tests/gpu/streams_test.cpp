@@ -20,7 +20,7 @@ TEST(GpuStreams, AgreeWithTheReference) {
       form.queries *= times;
       form.keys *= times;
       const ir::Graph g = testing::attention_graph(form);
-      const auto inputs = testing::random_inputs(g, 7, {.special = false, .range = 1});
+      auto inputs = testing::random_inputs(g, 7, {.special = false, .range = 1});
       const auto expected = backend::reference::expect(g, inputs);
       const auto compiled = compiler::compile_graph(g, {}, testing::gpu(), cache);
       EXPECT_TRUE(std::any_of(
