@@ -102,6 +102,7 @@ inline void run_frozen(int runs) {
 /// Starts a search; -1 when it could not be.
 inline pid_t start_search(const std::filesystem::path& graph, const std::filesystem::path& cache,
                           const char* budget) {
+  std::fflush(nullptr); // the child is not to write it again
   const pid_t child = fork();
   if (child != 0)
     return child;

@@ -73,7 +73,9 @@ struct Tuner::Impl {
     return {hash, device.target().fingerprint, device.target().workers, tuning_version()};
   }
 
-  // The schedule that the model ranks first, when it is clearly ahead of the greedy one.
+  // The schedule that the model ranks first, when it is clearly ahead of the greedy one and of the
+  // same generator: loops of different kinds compare too badly for a choice that nobody tries, and
+  // whether stores should pass by the caches depends on who reads the results.
   kernel::Chosen ranked(const kernel::Region& region, const backend::reference::Bindings& sizes,
                         const Machine& figures, RegionSearch& report) const {
     Candidates all = options.propose(region, device.target(), figures, sizes, Effort::Quick);
@@ -83,7 +85,11 @@ struct Tuner::Impl {
       c.schedule = kernel::to_string(all.list[i].schedule);
       c.state = "ranked";
       c.predicted = all.list[i].predicted;
-      if (c.predicted < kClearly * all.list[0].predicted && c.predicted < all.list[best].predicted)
+      const kernel::Schedule &rival = all.list[i].schedule, &greedy = all.list[0].schedule;
+      const bool comparable =
+          rival.generator == greedy.generator && rival.store_policy == greedy.store_policy;
+      if (comparable && c.predicted < kClearly * all.list[0].predicted &&
+          c.predicted < all.list[best].predicted)
         best = i;
     }
     report.predicted = all.list[best].predicted;

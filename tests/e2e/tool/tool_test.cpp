@@ -442,6 +442,7 @@ TEST(Tool, TrainsAsksAndAnswers) {
   auto json = nlohmann::json::parse(train.out);
   EXPECT_EQ(json["held_out"], 20);
   EXPECT_LT(json["fused"]["kernels"].get<int>(), json["op_by_op"]["kernels"].get<int>());
+  EXPECT_GT(json["searched"]["step_seconds"].get<double>(), 0);
   EXPECT_GT(json["operations"].get<int>(), 100);
 
   Ran ask = egret_command("ask --model " + model + " --json 12+30 ' 999 + 999 ='");
