@@ -53,7 +53,7 @@ INSTANTIATE_TEST_SUITE_P(All, Streams, ::testing::ValuesIn(testing::attentions()
                          [](const auto& info) { return std::string(info.param.name); });
 
 /// A box of products [rows, places] of bf16, in f32.
-ir::NodeId product(ir::Graph& g, std::int64_t rows, std::int64_t places, std::int64_t depth) {
+ir::NodeId product(ir::Graph& g, const Expr& rows, const Expr& places, std::int64_t depth) {
   const Shape box{rows, places, depth};
   const ir::NodeId a = g.cast(g.input("a", DType::BF16, {rows, depth}), DType::F32);
   const ir::NodeId b = g.cast(g.input("b", DType::BF16, {places, depth}), DType::F32);
@@ -75,6 +75,27 @@ TEST(StreamsOf, SumsOverAProductAreOneKernel) {
   const ir::NodeId p = product(g, 100, 80, 16);
   g.outputs = {g.reduce(Op::ReduceSum, g.binary(Op::Mul, p, p), {1})};
   EXPECT_EQ(streams_of(g), 1);
+}
+
+TEST(StreamsOf, SizesMayBeSymbols) {
+  ir::Graph g;
+  const Expr m = Expr::symbol("m", 1, 300), n = Expr::symbol("n", 1, 300);
+  const ir::NodeId p = product(g, m, n, 16);
+  const ir::NodeId top = g.expand(g.reshape(g.reduce(Op::ReduceMax, p, {1}), {m, 1}), {m, n});
+  const ir::NodeId minus = g.broadcast(g.constant(DType::F32, -1.0), {m, n});
+  g.outputs = {g.reduce(
+      Op::ReduceSum, g.unary(Op::Exp, g.binary(Op::Add, p, g.binary(Op::Mul, top, minus))), {1})};
+  const kernel::Target target = testing::test_gpu();
+  for (std::uint64_t seed = 1; seed <= 3; ++seed)
+    for (const auto& c0 : testing::region_cases(g, testing::random_inputs(g, seed), target)) {
+      ASSERT_TRUE(kernel::find_stream(c0.region).ok) << print(c0.region);
+      const auto c = testing::aligned_for(c0, target);
+      for (const auto& schedule : kernel::gpu_stream_generator().space(c.region, target)) {
+        const std::string wrong =
+            testing::check_schedule(c, kernel::gpu_stream_generator(), schedule, target, {}, true);
+        ASSERT_TRUE(wrong.empty()) << wrong;
+      }
+    }
 }
 
 TEST(StreamsOf, BothAxesAreTwoKernels) {
