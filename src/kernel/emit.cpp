@@ -196,6 +196,7 @@ Value Emitter::apply(const BodyValue& v, const std::vector<Value>& args) {
     return widen(b_.type_of(raw).dtype == v.dtype ? raw : b_.apply(Op::Bitcast, v.dtype, {raw}));
   }
   std::vector<ValueId> ids;
+  ids.reserve(args.size());
   for (const Value& a : args)
     ids.push_back(a.id);
   ValueId id = b_.apply(v.op, compute_dtype(v.dtype), std::move(ids));

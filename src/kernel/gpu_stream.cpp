@@ -320,6 +320,7 @@ private:
     const int depth = memory_.left(p).tiles.bk;
     for (int k = 0; k < depth; k += kSteps) {
       std::vector<ValueId> left;
+      left.reserve(std::size_t(t_.tall));
       for (int i = 0; i < t_.tall; ++i)
         left.push_back(t_.held ? held_[p][std::size_t(k / kSteps * t_.tall + i)]
                                : left_fragment(memory_.left(p), i, Expr(k)));
@@ -468,6 +469,7 @@ private:
     const StreamSum& sum = f_.sums[s];
     const int across = columns_of(sum) / kPlaces;
     std::vector<ValueId> left;
+    left.reserve(std::size_t(t_.tall));
     for (int i = 0; i < t_.tall; ++i)
       left.push_back(score_fragment(sum, i, first, k / kPlaces));
     for (int j = 0; j < across; j += 2) {
