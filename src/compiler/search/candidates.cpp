@@ -84,10 +84,12 @@ double footprint(const kernel::Region& region, const reference::Bindings& sizes)
 
 Candidates candidates_of(const kernel::Region& region, const kernel::Target& target,
                          const Machine& machine, const reference::Bindings& sizes,
-                         std::size_t per_generator, std::size_t most) {
+                         std::size_t per_generator, std::size_t most, bool of_first_generator) {
   Candidates found;
   std::set<std::uint64_t> known;
   for (const kernel::Generator* generator : kernel::generators(target)) {
+    if (of_first_generator && !found.list.empty())
+      break;
     std::size_t taken = 0;
     for (kernel::Schedule& schedule : generator->space(region, target)) {
       if (per_generator > 0 && taken == per_generator)

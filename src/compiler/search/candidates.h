@@ -30,9 +30,11 @@ struct Candidates {
 
 /// The first `per_generator` schedules of each space (0: all) that lower to a program which none
 /// before them gave. At most `most` candidates, those predicted slowest leave (0: all).
+/// `of_first_generator`: only of the first generator that takes the region.
 Candidates candidates_of(const kernel::Region& region, const kernel::Target& target,
                          const Machine& machine, const backend::reference::Bindings& sizes,
-                         std::size_t per_generator, std::size_t most);
+                         std::size_t per_generator, std::size_t most,
+                         bool of_first_generator = false);
 
 /// Values for a region's symbols to try it at: the upper bound, or where that is far away a
 /// thousand or so.

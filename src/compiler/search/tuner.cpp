@@ -27,7 +27,8 @@ Candidates propose(const kernel::Region& region, const kernel::Target& target,
   case Effort::Search:
     return candidates_of(region, target, machine, sizes, kPerGenerator, kMost);
   default:
-    return candidates_of(region, target, machine, sizes, kRanked, 0);
+    // The model tells schedules of one generator apart, and a GPU's not at all.
+    return candidates_of(region, target, machine, sizes, target.threads > 0 ? 1 : kRanked, 0, true);
   }
 }
 
