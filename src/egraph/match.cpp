@@ -15,8 +15,8 @@ constexpr std::uint32_t kPieceRows = 2048, kMostPieces = 64; // of one root
 } // namespace
 
 Matcher::Matcher(Engine& engine, const Forest& forest, MatchOptions options)
-    : engine_(engine), forest_(forest), options_(options), nodes_(forest.nodes.size()),
-      visits_(forest.nodes.size(), 0) {}
+    : engine_(engine), forest_(forest), options_(options), grounds_(engine, forest),
+      nodes_(forest.nodes.size()), visits_(forest.nodes.size(), 0) {}
 
 /// Looks up a node's rows; false if there are none, and then what is below it does not matter.
 bool Matcher::in_range(std::uint32_t index) {
@@ -31,6 +31,33 @@ bool Matcher::in_range(std::uint32_t index) {
   node.low = plan.step.range == RowRange::New ? node.border : 0;
   node.high = plan.step.range == RowRange::Old ? node.border : node.table->rows();
   return node.low < node.high;
+}
+
+/// Whether a ground term's row is new or old.
+RowRange Matcher::age(std::uint32_t ground, std::uint32_t row) const {
+  const Table& table = engine_.tables[forest_.grounds[ground].function];
+  return row >= table.since(options_.seen) ? RowRange::New : RowRange::Old;
+}
+
+/// Nothing if what a plan asks of ground terms does not hold.
+std::optional<Matcher::Emit> Matcher::ready(const PlanEmit& emit) {
+  bool asks_news = emit.only_news;
+  for (const GroundCondition& condition : emit.grounds) {
+    const std::uint32_t row = grounds_.row(condition.ground);
+    if (row == Table::kNone)
+      return std::nullopt;
+    const Table& table = engine_.tables[forest_.grounds[condition.ground].function];
+    const RowRange now = age(condition.ground, row);
+    const Operand output = condition.output;
+    if (!output.is_const && grounds_.row(~output.value) == Table::kNone)
+      return std::nullopt;
+    if ((table.state(row) == RowState::Subsumed && !options_.include_subsumed) ||
+        (condition.range != RowRange::All && condition.range != now) ||
+        table.output(row) != (output.is_const ? output.value : grounds_.value(~output.value)))
+      return std::nullopt;
+    asks_news = asks_news && now == RowRange::Old;
+  }
+  return Emit{&emit, asks_news};
 }
 
 /// Plans whose first table has no new rows are passed over at their root; others down to the first
@@ -50,7 +77,11 @@ void Matcher::prepare() {
   for (auto at = reached.rbegin(); at != reached.rend(); ++at) { // children before parents
     const PlanNode& plan = forest_.nodes[*at];
     Node& node = nodes_[*at];
-    node.active = !plan.emits.empty();
+    for (const PlanEmit& emit : plan.emits) {
+      if (std::optional<Emit> live = ready(emit))
+        node.emits.push_back(*live);
+    }
+    node.active = !node.emits.empty();
     node.concurrent = plan.step.kind != StepKind::Prim ||
                       engine_.signature.primitive(plan.step.target).concurrent;
     for (std::uint32_t child : plan.children) {

@@ -2,8 +2,10 @@
 #pragma once
 
 #include "egraph/engine.h"
+#include "egraph/ground.h"
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace egret::egraph {
@@ -46,10 +48,15 @@ private:
     const Value* column = nullptr;
     const Table* table = nullptr; ///< the child's
   };
+  struct Emit {
+    const PlanEmit* plan = nullptr;
+    bool asks_news = false; ///< a match counts only if one of its rows is new
+  };
   struct Node {
     const Table* table = nullptr;
     const ColumnIndex* index = nullptr;
     std::vector<Ahead> ahead;
+    std::vector<Emit> emits;         ///< those whose ground terms are there
     std::uint32_t low = 0, high = 0; ///< rows in range
     std::uint32_t border = 0;        ///< the first new row
     bool active = false;
@@ -63,6 +70,8 @@ private:
   };
 
   bool in_range(std::uint32_t node);
+  RowRange age(std::uint32_t ground, std::uint32_t row) const;
+  std::optional<Emit> ready(const PlanEmit& emit);
   void prepare();
   void build_indexes(const std::vector<std::uint32_t>& probes);
   void look_ahead(std::uint32_t node);
@@ -75,6 +84,7 @@ private:
   Engine& engine_;
   const Forest& forest_;
   MatchOptions options_;
+  GroundRows grounds_;
   std::vector<Node> nodes_;
   std::vector<double> work_;
   std::vector<std::uint64_t> visits_; ///< per node

@@ -2,6 +2,7 @@
 
 #include "egraph/engine.h"
 #include "egraph/estimate.h"
+#include "egraph/ground.h"
 
 #include <algorithm>
 #include <bit>
@@ -10,17 +11,32 @@
 namespace egret::egraph {
 namespace {
 
+/// The position of a ground term in the forest, which it joins if it is new.
+std::uint32_t ground_of(Forest& forest, Ground ground) {
+  auto [at, added] = forest.ground_positions.try_emplace(
+      ground, static_cast<std::uint32_t>(forest.grounds.size()));
+  if (added)
+    forest.grounds.push_back(std::move(ground));
+  return at->second;
+}
+
 /// What the planning of a query starts from, whichever atom takes the new rows.
 struct QueryShape {
   std::vector<std::uint32_t> uses; ///< per variable: how often the query and the action mention it
   std::vector<std::vector<std::uint32_t>> atoms_of, prims_of; ///< per variable
   std::vector<std::size_t> unbound;      ///< per atom: key positions that are not bound yet
   std::vector<std::size_t> prim_missing; ///< per primitive: arguments that are not bound yet
-  std::vector<std::uint32_t> ready, ready_prims;
+  std::vector<std::uint32_t> ready_prims;
+  std::vector<std::optional<std::uint32_t>> ground; ///< per variable: the ground term that it is
+  std::vector<std::optional<GroundCondition>> conditions; ///< per atom, of those of ground terms
+  std::vector<std::optional<Value>> constants;            ///< per variable: its value, if ground
 
-  QueryShape(const Query& query, std::span<const QueryTerm> inputs)
+  QueryShape(const Engine& engine, Forest& forest, const Query& query,
+             std::span<const QueryTerm> inputs)
       : uses(query.variables, 0), atoms_of(query.variables), prims_of(query.variables),
-        unbound(query.atoms.size(), 0), prim_missing(query.prims.size(), 0) {
+        unbound(query.atoms.size(), 0), prim_missing(query.prims.size(), 0),
+        ground(query.variables), conditions(query.atoms.size()), constants(query.variables) {
+    std::vector<std::uint32_t> ready;
     for (std::uint32_t a = 0; a < query.atoms.size(); ++a) {
       const auto& terms = query.atoms[a].terms;
       for (std::size_t i = 0; i < terms.size(); ++i) {
@@ -35,11 +51,16 @@ struct QueryShape {
         ready.push_back(a);
     }
     std::reverse(ready.begin(), ready.end());
+    while (!ready.empty()) {
+      std::uint32_t a = ready.back();
+      ready.pop_back();
+      take_ground(engine, forest, query, a, ready);
+    }
     for (std::uint32_t p = 0; p < query.prims.size(); ++p) {
       for (QueryTerm term : query.prims[p].args) {
         if (!term.is_const) {
           prims_of[term.value].push_back(p);
-          ++prim_missing[p];
+          prim_missing[p] += !ground[term.value];
           ++uses[term.value];
         }
       }
@@ -54,6 +75,46 @@ struct QueryShape {
         ++uses[term.value];
     }
   }
+
+  /// A ground term that has no row.
+  std::optional<std::uint32_t> missing;
+
+private:
+  /// The key of an atom is ground, so its row is known before matching.
+  void take_ground(const Engine& engine, Forest& forest, const Query& query, std::uint32_t a,
+                   std::vector<std::uint32_t>& ready) {
+    const TableAtom& atom = query.atoms[a];
+    Ground term{static_cast<std::uint32_t>(atom.function), {}};
+    std::vector<Value> key;
+    for (std::size_t i = 0; i + 1 < atom.terms.size(); ++i) {
+      const QueryTerm t = atom.terms[i];
+      term.key.push_back(t.is_const ? Operand{true, t.value} : ground_register(*ground[t.value]));
+      key.push_back(t.is_const ? t.value : constants[t.value].value_or(0));
+    }
+    const std::uint32_t id = ground_of(forest, std::move(term));
+    const Table& table = engine.table(atom.function);
+    const std::uint32_t row = missing ? Table::kNone : table.find(key.data());
+    if (!missing && row == Table::kNone)
+      missing = id;
+    conditions[a] = {id, RowRange::All, ground_register(id)};
+    const QueryTerm out = atom.terms.back();
+    if (out.is_const || ground[out.value]) {
+      conditions[a]->output =
+          out.is_const ? Operand{true, out.value} : ground_register(*ground[out.value]);
+      return;
+    }
+    ground[out.value] = id;
+    if (row != Table::kNone)
+      constants[out.value] = table.output(row);
+    for (std::uint32_t other : atoms_of[out.value]) {
+      const auto& terms = query.atoms[other].terms;
+      std::size_t before = unbound[other];
+      for (std::size_t i = 0; i + 1 < terms.size(); ++i)
+        unbound[other] -= !terms[i].is_const && terms[i].value == out.value;
+      if (before != 0 && unbound[other] == 0)
+        ready.push_back(other);
+    }
+  }
 };
 
 /// Orders the steps of one query greedily: what is free first (primitives, known keys), then the
@@ -62,16 +123,26 @@ class Planner {
 public:
   Planner(const Engine& engine, const Query& query, const QueryShape& shape, Estimates& estimates)
       : engine_(engine), query_(query), shape_(shape), estimates_(estimates),
-        registers_(query.variables, -1), sources_(query.variables), constants_(query.variables),
+        registers_(query.variables, kUnbound), sources_(query.variables),
         atom_done_(query.atoms.size(), false), unbound_(shape.unbound),
         prim_missing_(shape.prim_missing), costs_(query.atoms.size(), kUnknown),
-        listed_(query.atoms.size(), false), ready_(shape.ready), ready_prims_(shape.ready_prims) {}
+        listed_(query.atoms.size(), false), ready_prims_(shape.ready_prims) {
+    for (std::uint32_t a = 0; a < query.atoms.size(); ++a)
+      atom_done_[a] = shape.conditions[a].has_value();
+    for (std::uint32_t v = 0; v < query.variables; ++v) {
+      if (!shape.ground[v])
+        continue;
+      registers_[v] = static_cast<std::int32_t>(ground_register(*shape.ground[v]).value);
+      for (std::uint32_t a : shape.atoms_of[v])
+        reach(a);
+    }
+  }
 
   /// `focus` is the atom that takes the new rows (none for a plan over everything): atoms before it
   /// see old rows only.
   std::vector<PlanStep> order(std::optional<std::uint32_t> focus) {
     focus_ = focus;
-    if (focus_)
+    if (focus_ && !shape_.conditions[*focus_])
       take(*focus_, true);
     for (;;) {
       if (!ready_prims_.empty()) {
@@ -101,9 +172,20 @@ public:
                          : Operand{false, static_cast<std::uint32_t>(registers_[term.value])};
   }
   std::uint32_t registers() const { return next_register_; }
+  /// What must hold of ground terms.
+  std::vector<GroundCondition> conditions() const {
+    std::vector<GroundCondition> out;
+    for (std::uint32_t a = 0; a < query_.atoms.size(); ++a) {
+      if (!shape_.conditions[a])
+        continue;
+      out.push_back(*shape_.conditions[a]);
+      out.back().range = range(a);
+    }
+    return out;
+  }
 
 private:
-  bool known(QueryTerm term) const { return term.is_const || registers_[term.value] >= 0; }
+  bool known(QueryTerm term) const { return term.is_const || registers_[term.value] != kUnbound; }
 
   RowRange range(std::uint32_t atom) const {
     if (!focus_)
@@ -197,33 +279,22 @@ private:
         unbound_[a] -= !terms[i].is_const && terms[i].value == variable;
       if (unbound_[a] == 0)
         ready_.push_back(a);
-      else if (!listed_[a]) {
-        listed_[a] = true;
-        reached_.push_back(a);
-      }
+      else
+        reach(a);
     }
   }
 
-  /// The value of a term that holds no variable but those that constants lead to, as of now.
+  /// An atom with something bound may come next.
+  void reach(std::uint32_t a) {
+    if (atom_done_[a] || listed_[a])
+      return;
+    listed_[a] = true;
+    reached_.push_back(a);
+  }
+
+  /// The value of a constant or ground term, as of now.
   std::optional<Value> constant(QueryTerm term) const {
-    return term.is_const ? std::optional<Value>(term.value) : constants_[term.value];
-  }
-
-  /// Whether all of a key is constant; then its row is looked at here, for the estimates.
-  void note_constant(const TableAtom& atom) {
-    std::vector<Value> key;
-    for (std::size_t i = 0; i + 1 < atom.terms.size(); ++i) {
-      std::optional<Value> value = constant(atom.terms[i]);
-      if (!value)
-        return;
-      key.push_back(*value);
-    }
-    const Table& table = engine_.table(atom.function);
-    std::uint32_t row = table.find(key.data());
-    if (QueryTerm out = atom.terms.back(); row != Table::kNone && !out.is_const) {
-      constants_[out.value] = table.output(row);
-      forget_costs(out.value);
-    }
+    return term.is_const ? std::optional<Value>(term.value) : shape_.constants[term.value];
   }
 
   /// The smallest table that holds a variable tells most about its values.
@@ -252,14 +323,16 @@ private:
     if (!scan && std::all_of(atom.terms.begin(), atom.terms.end() - 1,
                              [&](QueryTerm t) { return known(t); })) {
       step.kind = StepKind::Lookup;
-      note_constant(atom);
       for (std::size_t i = 0; i < keys; ++i) {
         step.key.push_back(operand(atom.terms[i]));
         checked[i] = true;
       }
     } else {
       step.kind = StepKind::Scan;
-      if (!scan) {
+      // New rows are looked up by a ground term that few rows hold.
+      constexpr double kFew = 1.0 / 16;
+      double rows = cost(a, nullptr);
+      if (!scan || rows <= kFew * engine_.tables[step.target].live()) {
         cost(a, &step.index);
         if (!step.index.empty()) {
           step.kind = StepKind::Probe;
@@ -291,16 +364,17 @@ private:
       bind(variable);
     // Checks first: a row that fails one need not be read further. Binds must precede checks
     // against what they bind.
-    std::stable_sort(
-        step.columns.begin(), step.columns.end(), [&](const ColumnOp& x, const ColumnOp& y) {
-          auto rank = [&](const ColumnOp& op) {
-            return op.bind ? 1
-                   : !op.operand.is_const && op.operand.value >= next_register_ - bound_now.size()
-                       ? 2
-                       : 0;
-          };
-          return rank(x) < rank(y);
-        });
+    auto bound_here = [&](Operand operand) {
+      return !operand.is_const && static_cast<std::int32_t>(operand.value) >= 0 &&
+             operand.value >= next_register_ - bound_now.size();
+    };
+    std::stable_sort(step.columns.begin(), step.columns.end(),
+                     [&](const ColumnOp& x, const ColumnOp& y) {
+                       auto rank = [&](const ColumnOp& op) {
+                         return op.bind ? 1 : bound_here(op.operand) ? 2 : 0;
+                       };
+                       return rank(x) < rank(y);
+                     });
     steps_.push_back(std::move(step));
   }
 
@@ -319,14 +393,14 @@ private:
   }
 
   static constexpr double kUnknown = -1;
+  static constexpr std::int64_t kUnbound = std::numeric_limits<std::int64_t>::min();
   const Engine& engine_;
   const Query& query_;
   const QueryShape& shape_;
   Estimates& estimates_;
   std::optional<std::uint32_t> focus_;
-  std::vector<std::int64_t> registers_;             ///< per variable, -1 while unbound
+  std::vector<std::int64_t> registers_;             ///< per variable
   std::vector<std::optional<TableColumn>> sources_; ///< per variable: a column that holds it
-  std::vector<std::optional<Value>> constants_;     ///< per variable: its only value, where known
   std::vector<bool> atom_done_;
   std::vector<std::size_t> unbound_, prim_missing_; ///< as in the shape, for what is left
   std::vector<double> costs_;                       ///< per atom, as last computed
@@ -362,13 +436,16 @@ std::uint8_t magnitude(std::uint32_t rows) {
   return static_cast<std::uint8_t>(rows == 0 ? 0 : 1 + (std::bit_width(rows) - 1) / 2);
 }
 
-/// Plans one rule at a time, for any of its atoms.
+/// Plans one rule, for any of its atoms.
 class RulePlanner {
 public:
   RulePlanner(const Engine& engine, Forest& forest, Estimates& estimates, const Query& query,
               std::span<const QueryTerm> inputs, std::uint32_t rule)
       : engine_(engine), forest_(forest), estimates_(estimates), query_(query), inputs_(inputs),
-        shape_(query, inputs), rule_(rule) {}
+        shape_(engine, forest, query, inputs), rule_(rule) {}
+
+  /// A ground term without a row: without it there is no match.
+  std::optional<std::uint32_t> missing() const { return shape_.missing; }
 
   void add(std::optional<std::uint32_t> focus, bool only_news = false) {
     Planner planner(engine_, query_, shape_, estimates_);
@@ -376,7 +453,7 @@ public:
     if (steps.empty() || (steps[0].kind != StepKind::Scan && steps[0].kind != StepKind::Probe))
       steps.insert(steps.begin(),
                    PlanStep{}); // nothing to iterate over: starts from one empty match
-    PlanEmit emit{rule_, only_news, {}};
+    PlanEmit emit{rule_, only_news, {}, planner.conditions()};
     for (QueryTerm term : inputs_)
       emit.inputs.push_back(planner.operand(term));
     forest_.registers = std::max(forest_.registers, planner.registers());
@@ -399,12 +476,48 @@ bool hopeless(const Engine& engine, const Query& query) {
                      [&](const auto& a) { return engine.table(a.function).live() == 0; });
 }
 
+bool matched_whole(const Forest& forest, const Query& query) {
+  return forest.naive || query.atoms.empty() || query.atoms.size() > kMostFocused;
+}
+
+/// Adds the plans of a rule that start from the tables which `starts` names by their positions in
+/// the forest, or notes what the rule waits for.
+void plan_rule(const Engine& engine, Forest& forest, Estimates& estimates, std::uint32_t i,
+               const std::vector<bool>& starts) {
+  const Rule& rule = engine.rules[forest.rules[i]];
+  const auto& atoms = rule.query.atoms;
+  const bool whole = matched_whole(forest, rule.query);
+  std::vector<std::uint32_t> focuses;
+  for (std::uint32_t a = 0; a < atoms.size() && !whole; ++a) {
+    auto at = std::lower_bound(forest.tables.begin(), forest.tables.end(),
+                               static_cast<std::uint32_t>(atoms[a].function));
+    if (starts[static_cast<std::size_t>(at - forest.tables.begin())])
+      focuses.push_back(a);
+  }
+  if ((focuses.empty() && !whole) || hopeless(engine, rule.query))
+    return;
+  RulePlanner planner(engine, forest, estimates, rule.query, rule.inputs, i);
+  // A rule that has plans already gets the others too: it would get all of them once it need not
+  // wait any more.
+  forest.awaited[i] = forest.planned[i] ? std::nullopt : planner.missing();
+  if (forest.awaited[i])
+    return;
+  forest.planned[i] = true;
+  if (whole)
+    planner.add(std::nullopt, !forest.naive && !atoms.empty());
+  for (std::uint32_t a : focuses)
+    planner.add(a);
+}
+
 } // namespace
 
 Forest plan_rules(const Engine& engine, std::vector<std::uint32_t> rules, Evaluation evaluation,
                   std::uint32_t seen) {
   Forest forest;
   forest.rules = std::move(rules);
+  forest.naive = evaluation == Evaluation::Naive;
+  forest.awaited.resize(forest.rules.size());
+  forest.planned.resize(forest.rules.size(), false);
   for (std::uint32_t r : forest.rules) {
     for (const TableAtom& atom : engine.rules[r].query.atoms)
       forest.tables.push_back(static_cast<std::uint32_t>(atom.function));
@@ -416,19 +529,27 @@ Forest plan_rules(const Engine& engine, std::vector<std::uint32_t> rules, Evalua
   forest.focused.assign(forest.tables.size(), false);
   Estimates estimates(engine);
   for (std::uint32_t i = 0; i < forest.rules.size(); ++i) {
-    const Rule& rule = engine.rules[forest.rules[i]];
-    const std::size_t atoms = rule.query.atoms.size();
-    bool whole = evaluation == Evaluation::Naive || atoms == 0 || atoms > kMostFocused;
-    if (whole && !hopeless(engine, rule.query))
-      RulePlanner(engine, forest, estimates, rule.query, rule.inputs, i)
-          .add(std::nullopt, evaluation == Evaluation::SemiNaive && atoms != 0);
+    if (matched_whole(forest, engine.rules[forest.rules[i]].query))
+      plan_rule(engine, forest, estimates, i, {});
   }
-  if (evaluation == Evaluation::SemiNaive)
-    plan_news(engine, forest, seen);
+  plan_news(engine, forest, seen);
   return forest;
 }
 
 void plan_news(const Engine& engine, Forest& forest, std::uint32_t seen) {
+  std::optional<Estimates> estimates;
+  auto plan = [&](std::uint32_t i, const std::vector<bool>& starts) {
+    if (!estimates)
+      estimates.emplace(engine);
+    plan_rule(engine, forest, *estimates, i, starts);
+  };
+  GroundRows grounds(engine, forest);
+  for (std::uint32_t i = 0; i < forest.rules.size(); ++i) {
+    if (forest.awaited[i] && grounds.row(*forest.awaited[i]) != Table::kNone)
+      plan(i, forest.focused);
+  }
+  if (forest.naive)
+    return;
   std::vector<bool> wanted(forest.tables.size(), false);
   bool any = false;
   for (std::size_t t = 0; t < forest.tables.size(); ++t) {
@@ -438,22 +559,9 @@ void plan_news(const Engine& engine, Forest& forest, std::uint32_t seen) {
   }
   if (!any)
     return;
-  Estimates estimates(engine);
   for (std::uint32_t i = 0; i < forest.rules.size(); ++i) {
-    const Rule& rule = engine.rules[forest.rules[i]];
-    const std::size_t atoms = rule.query.atoms.size();
-    if (atoms == 0 || atoms > kMostFocused || hopeless(engine, rule.query))
-      continue;
-    std::optional<RulePlanner> planner;
-    for (std::uint32_t a = 0; a < atoms; ++a) {
-      auto at = std::lower_bound(forest.tables.begin(), forest.tables.end(),
-                                 static_cast<std::uint32_t>(rule.query.atoms[a].function));
-      if (!wanted[static_cast<std::size_t>(at - forest.tables.begin())])
-        continue;
-      if (!planner)
-        planner.emplace(engine, forest, estimates, rule.query, rule.inputs, i);
-      planner->add(a);
-    }
+    if (!forest.awaited[i] && !matched_whole(forest, engine.rules[forest.rules[i]].query))
+      plan(i, wanted);
   }
   for (std::size_t t = 0; t < forest.tables.size(); ++t)
     forest.focused[t] = forest.focused[t] || wanted[t];

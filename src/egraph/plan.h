@@ -4,7 +4,10 @@
 
 #include "egraph/query.h"
 
+#include <compare>
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -24,11 +27,12 @@ enum class StepKind : std::uint8_t {
 /// Which rows of a table a step may see.
 enum class RowRange : std::uint8_t { All, New, Old };
 
-/// A register or a constant.
+/// A register or a constant. The values of ground terms are in registers of their own, which count
+/// down from -1.
 struct Operand {
   bool is_const = false;
-  std::uint32_t value = 0;
-  bool operator==(const Operand&) const = default;
+  std::uint32_t value = 0; ///< of a register as if signed
+  auto operator<=>(const Operand&) const = default;
 };
 
 /// What to do with one column of a row that was found.
@@ -51,11 +55,27 @@ struct PlanStep {
   bool operator==(const PlanStep&) const = default;
 };
 
+/// A term without variables. Its row is looked up at most once in an iteration, whatever rules
+/// mention it.
+struct Ground {
+  std::uint32_t function = 0;
+  std::vector<Operand> key; ///< constants and earlier grounds
+  auto operator<=>(const Ground&) const = default;
+};
+
+/// A plan leads to matches only if a ground term has a row in range with a certain output.
+struct GroundCondition {
+  std::uint32_t ground = 0; ///< position in Forest::grounds
+  RowRange range = RowRange::All;
+  Operand output;
+};
+
 /// A rule matched here; its action's inputs are these operands.
 struct PlanEmit {
   std::uint32_t rule = 0; ///< position in Forest::rules
   bool only_news = false; ///< a plan over all rows: a match counts if one of its rows is new
   std::vector<Operand> inputs;
+  std::vector<GroundCondition> grounds;
 };
 
 struct PlanNode {
@@ -70,6 +90,12 @@ struct Forest {
   std::vector<PlanNode> nodes;
   std::vector<std::uint32_t> roots;
   std::vector<std::uint32_t> rules; ///< indexes in Engine::rules
+  std::vector<Ground> grounds;
+  std::map<Ground, std::uint32_t> ground_positions;
+  /// Per rule: a ground term that is not there yet. The rule has no plans until it is.
+  std::vector<std::optional<std::uint32_t>> awaited;
+  std::vector<bool> planned; ///< per rule: whether it has plans
+  bool naive = false;        ///< all rows are matched by one plan for each rule
   std::uint32_t registers = 0;
   std::vector<std::uint32_t> tables;    ///< functions that the rules mention
   std::vector<std::uint8_t> magnitudes; ///< of their sizes when this was planned
@@ -93,12 +119,18 @@ enum class Evaluation : std::uint8_t { Naive, SemiNaive };
 /// Longer premises get one plan over all rows, whose matches are asked for a new row at the end.
 inline constexpr std::size_t kMostFocused = 128;
 
+/// The register that holds the value of a ground term.
+inline Operand ground_register(std::uint32_t ground) {
+  return {false, ~ground};
+}
+
 /// Plans the rules. Rules that ask a table without rows are left out: they cannot match until its
-/// size, and so the plan, changes. Semi-naive plans start from the tables that have rows newer than
-/// `seen`.
+/// size, and so the plan, changes. Those that ask for a ground term without a row wait for it.
+/// Semi-naive plans start from the tables that have rows newer than `seen`.
 Forest plan_rules(const Engine& engine, std::vector<std::uint32_t> rules, Evaluation evaluation,
                   std::uint32_t seen = 0);
-/// Adds semi-naive plans for tables that had no rows newer than `seen` so far.
+/// Adds semi-naive plans for tables that had no rows newer than `seen` so far, and plans of rules
+/// whose ground terms are there now.
 void plan_news(const Engine& engine, Forest& forest, std::uint32_t seen);
 /// Whether table sizes are still near those the forest was made for.
 bool still_fits(const Engine& engine, const Forest& forest);

@@ -43,7 +43,7 @@ const Forest& planned(Engine& engine, RulesetId ruleset, std::vector<std::uint32
       continue;
     if (!still_fits(engine, entry.forest))
       entry.forest = plan_rules(engine, std::move(rules), evaluation, seen);
-    else if (!naive)
+    else
       plan_news(engine, entry.forest, seen);
     return entry.forest;
   }

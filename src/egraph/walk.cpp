@@ -31,7 +31,7 @@ bool Walker::primitive(const PlanStep& step) {
            .body(context_, key_.data(), key_.size(), out))
     return false;
   if (step.binds_out) {
-    registers_[step.out.value] = out;
+    at(step.out) = out;
     return true;
   }
   return out == value(step.out);
@@ -44,7 +44,7 @@ inline bool Walker::accept(const PlanStep& step, const Matcher::Node& node, std:
   for (const ColumnOp& op : step.columns) {
     Value v = node.table->at(row, op.column);
     if (op.bind)
-      registers_[op.operand.value] = v;
+      at(op.operand) = v;
     else if (v != value(op.operand))
       return false;
   }
@@ -132,10 +132,11 @@ bool Walker::is_new(const Frame& frame) const {
 }
 
 void Walker::emit(const std::vector<Frame>& stack, const Frame& last) {
-  for (const PlanEmit& emit : matcher_.forest_.nodes[last.node].emits) {
-    if (emit.only_news && !is_new(last) &&
+  for (const Matcher::Emit& item : matcher_.nodes_[last.node].emits) {
+    if (item.asks_news && !is_new(last) &&
         std::none_of(stack.begin(), stack.end(), [&](const Frame& f) { return is_new(f); }))
       continue;
+    const PlanEmit& emit = *item.plan;
     Matches& matches = (*matches_)[emit.rule];
     for (Operand operand : emit.inputs)
       matches.words.push_back(value(operand));

@@ -11,7 +11,11 @@ class Walker {
 public:
   explicit Walker(const Matcher& matcher)
       : matcher_(matcher), context_{matcher.engine_.pools, &matcher.engine_},
-        registers_(matcher.forest_.registers + 1), visits_(matcher.nodes_.size(), 0) {}
+        grounds_(static_cast<std::uint32_t>(matcher.forest_.grounds.size())),
+        registers_(grounds_ + matcher.forest_.registers + 1), visits_(matcher.nodes_.size(), 0) {
+    for (std::uint32_t g = 0; g < grounds_; ++g)
+      at(ground_register(g)) = matcher.grounds_.value(g);
+  }
 
   /// Where the matches go: for every rule of the forest.
   void collect(std::vector<Matches>& matches) { matches_ = &matches; }
@@ -41,11 +45,13 @@ private:
   bool is_new(const Frame& frame) const;
   static void prefetch_children(const Matcher::Node& node, std::uint32_t row);
   Value value(Operand operand) const {
-    return operand.is_const ? operand.value : registers_[operand.value];
+    return operand.is_const ? operand.value : registers_[operand.value + grounds_];
   }
+  Value& at(Operand reg) { return registers_[reg.value + grounds_]; }
 
   const Matcher& matcher_;
   PrimContext context_;
+  std::uint32_t grounds_; ///< how many registers come before number 0
   std::vector<Value> registers_;
   std::vector<Value> key_;
   std::vector<Matches>* matches_ = nullptr;

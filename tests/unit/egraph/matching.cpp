@@ -290,6 +290,56 @@ TEST(Matching, TermsOfConstantsAreEstimatedByTheirOwnRows) {
   EXPECT_LT(steps_of(matcher), 20.0 * kRows);
 }
 
+TEST(Matching, RulesAreNotPlannedBeforeTheirGroundTermsAreThere) {
+  Session session;
+  session.run(
+      "(datatype S (C i64)) (relation op (S i64)) (relation other (i64)) (relation out (i64))"
+      "(rule ((op (C 7) n) (other n)) ((out n))) (op (C 1) 1) (op (C 2) 5) (other 1)"
+      "(other 5) (run 1)");
+  Engine& engine = session.interpreter.engine;
+  Forest forest = plan_rules(engine, {0}, Evaluation::SemiNaive, engine.rules[0].seen);
+  EXPECT_TRUE(forest.nodes.empty());
+  session.run("(op (C 1) 5) (run 1) (C 7)");
+  plan_news(engine, forest, engine.rules[0].seen);
+  EXPECT_FALSE(forest.nodes.empty());
+  session.run("(run 1)");
+  EXPECT_EQ(session.size("out"), 0u);
+  session.run("(op (C 7) 5) (run 1)");
+  EXPECT_EQ(session.size("out"), 1u);
+  session.run("(union (C 7) (C 1)) (run 1)"); // what was there before matches now
+  EXPECT_EQ(session.size("out"), 2u);
+}
+
+TEST(Matching, AGroundTermThatComesLastMatchesWhatWasThere) {
+  Session session;
+  session.run("(datatype S (C i64)) (relation op (S)) (relation on ()) (relation out (S))"
+              "(rule ((on) (op x)) ((out x))) (op (C 1)) (op (C 2)) (run 1) (op (C 3)) (run 1)");
+  EXPECT_EQ(session.size("out"), 0u);
+  session.run("(on) (run 1)");
+  EXPECT_EQ(session.size("out"), 3u);
+  session.run("(op (C 4)) (run 1) (delete (on)) (op (C 5)) (run 1)");
+  EXPECT_EQ(session.size("out"), 4u);
+  session.run("(on) (run 1)");
+  EXPECT_EQ(session.size("out"), 5u);
+}
+
+TEST(Matching, RowsOfAGroundTermAreFoundWithoutLookingAtTheOthers) {
+  constexpr int kRows = 500;
+  std::string program = "(datatype S (C i64)) (relation op (S i64)) (relation out (i64))"
+                        "(rule ((op (C 7) n)) ((out n))) (op (C 7) 0) (run 1) ";
+  for (int i = 0; i < kRows; ++i)
+    program += fmt::format("(op (C {}) {})", 100 + i, i);
+  Session session;
+  session.run(program + "(op (C 7) 1)");
+  Engine& engine = session.interpreter.engine;
+  Forest forest = plan_rules(engine, {0}, Evaluation::SemiNaive, engine.rules[0].seen);
+  MatchOptions options;
+  options.seen = engine.rules[0].seen;
+  Matcher matcher(engine, forest, options);
+  EXPECT_EQ(matcher.run()[0].count, 1u);
+  EXPECT_LT(steps_of(matcher), 10.0);
+}
+
 TEST(Matching, OnlyTablesWithNewRowsGetPlans) {
   Session session;
   session.run("(relation A (i64)) (relation B (i64)) (relation Out (i64))"
