@@ -89,13 +89,42 @@ void Matcher::prepare() {
       node.concurrent &= !nodes_[child].active || nodes_[child].concurrent;
     }
   }
+  for (std::uint32_t root : forest_.roots)
+    turn(root);
   for (std::uint32_t i : reached) {
-    if (nodes_[i].active && forest_.nodes[i].step.kind == StepKind::Probe)
+    if (nodes_[i].active && !nodes_[i].turned && forest_.nodes[i].step.kind == StepKind::Probe)
       probes.push_back(i);
   }
   build_indexes(probes);
   for (std::uint32_t i : reached)
     look_ahead(i);
+}
+
+/// Where a scan's rows are all looked up in tables with far fewer rows, starts from these.
+void Matcher::turn(std::uint32_t root) {
+  constexpr std::uint32_t kFewer = 4, kInsert = 4; // the latter in the time of a lookup
+  const PlanNode& plan = forest_.nodes[root];
+  Node& scan = nodes_[root];
+  const std::uint32_t rows = scan.high - scan.low;
+  if (!scan.active || plan.step.kind != StepKind::Scan)
+    return;
+  Table& table = engine_.tables[plan.step.target];
+  for (const ColumnOp& op : plan.step.columns) {
+    std::vector<std::uint32_t> few;
+    for (std::uint32_t child : plan.children) {
+      const PlanStep& step = forest_.nodes[child].step;
+      if (nodes_[child].active && op.bind && only_column(step) && step.key[0] == op.operand &&
+          nodes_[child].high - nodes_[child].low <= rows / kFewer)
+        few.push_back(child);
+    }
+    if (few.empty() || rows * few.size() <= std::size_t{table.unindexed({op.column})} * kInsert)
+      continue;
+    for (std::uint32_t child : few)
+      nodes_[child].turned = &table.index({op.column});
+  }
+  scan.passed_over = scan.emits.empty() &&
+                     std::all_of(plan.children.begin(), plan.children.end(),
+                                 [&](auto c) { return !nodes_[c].active || nodes_[c].turned; });
 }
 
 void Matcher::build_indexes(const std::vector<std::uint32_t>& probes) {
@@ -160,19 +189,28 @@ std::vector<Matcher::Piece> Matcher::pieces() const {
     const Node& node = nodes_[root];
     if (!node.active)
       continue;
-    bool split = share && node.concurrent && forest_.nodes[root].step.kind == StepKind::Scan;
-    if (!split) {
-      out.push_back({root, node.low, node.high, false});
-      continue;
-    }
-    std::uint32_t step = std::max(kPieceRows, (node.high - node.low) / kMostPieces);
-    for (std::uint32_t low = node.low; low < node.high;) {
-      std::uint32_t high = node.high - low > step ? low + step : node.high;
-      out.push_back({root, low, high, true});
-      low = high;
+    if (!node.passed_over)
+      add_scan(out, root, share);
+    for (std::uint32_t child : forest_.nodes[root].children) {
+      if (nodes_[child].turned)
+        out.push_back({root, node.low, node.high, false, child});
     }
   }
   return out;
+}
+
+void Matcher::add_scan(std::vector<Piece>& out, std::uint32_t root, bool share) const {
+  const Node& node = nodes_[root];
+  if (!share || !node.concurrent || forest_.nodes[root].step.kind != StepKind::Scan) {
+    out.push_back({root, node.low, node.high, false});
+    return;
+  }
+  std::uint32_t step = std::max(kPieceRows, (node.high - node.low) / kMostPieces);
+  for (std::uint32_t low = node.low; low < node.high;) {
+    std::uint32_t high = node.high - low > step ? low + step : node.high;
+    out.push_back({root, low, high, true});
+    low = high;
+  }
 }
 
 std::vector<Matches> Matcher::empty_matches() const {
@@ -187,7 +225,7 @@ void Matcher::run_alone(const std::vector<Piece>& pieces, std::vector<Matches>& 
   walker.collect(out);
   for (const Piece& piece : pieces) {
     if (!walker.stopped())
-      walker.walk(piece.root, piece.low, piece.high);
+      walker.walk(piece);
   }
   cut_short_ = walker.cut_short();
   visits_ = walker.visits();
@@ -210,7 +248,7 @@ void Matcher::run_shared(const std::vector<Piece>& pieces, std::vector<Matches>&
     Walker& walker = walkers[worker];
     if (walker.stopped())
       return;
-    walker.walk(pieces[piece].root, pieces[piece].low, pieces[piece].high);
+    walker.walk(pieces[piece]);
     for (std::uint32_t rule : walker.take_touched()) {
       std::uint32_t width = scratch[worker][rule].width;
       found[piece].emplace_back(rule, std::exchange(scratch[worker][rule], {width, 0, {}}));

@@ -61,20 +61,28 @@ private:
     std::uint32_t border = 0;        ///< the first new row
     bool active = false;
     bool concurrent = false; ///< nothing below it writes
+    /// Of a lookup below a scan of many more rows: the index of the scanned table on the
+    /// column that is looked up. Then the few rows are gone through, and those of the scan looked
+    /// up.
+    const ColumnIndex* turned = nullptr;
+    bool passed_over = false; ///< of a scan: all that is below it is turned
   };
   /// A root, or for a scan a part of its rows.
   struct Piece {
     std::uint32_t root = 0;
     std::uint32_t low = 0, high = 0;
-    bool shared = false; ///< for any thread
+    bool shared = false;                                ///< for any thread
+    std::optional<std::uint32_t> turned = std::nullopt; ///< the child that the rows are taken from
   };
 
   bool in_range(std::uint32_t node);
   RowRange age(std::uint32_t ground, std::uint32_t row) const;
   std::optional<Emit> ready(const PlanEmit& emit);
   void prepare();
+  void turn(std::uint32_t root);
   void build_indexes(const std::vector<std::uint32_t>& probes);
   void look_ahead(std::uint32_t node);
+  void add_scan(std::vector<Piece>& out, std::uint32_t root, bool share) const;
   std::vector<Piece> pieces() const;
   std::vector<Matches> empty_matches() const;
   void run_alone(const std::vector<Piece>& pieces, std::vector<Matches>& out);

@@ -153,7 +153,7 @@ public:
       }
       while (!ready_.empty() && atom_done_[ready_.back()])
         ready_.pop_back();
-      if (!ready_.empty()) {
+      if (!ready_.empty() && !selective()) {
         std::uint32_t a = ready_.back();
         ready_.pop_back();
         take(a, false);
@@ -243,9 +243,7 @@ private:
     std::optional<std::uint32_t> best;
     double best_cost = std::numeric_limits<double>::infinity();
     auto consider = [&](std::uint32_t a) {
-      if (costs_[a] == kUnknown)
-        costs_[a] = cost(a, nullptr);
-      if (costs_[a] < best_cost) {
+      if (cost_of(a) < best_cost) {
         best_cost = costs_[a];
         best = a;
       }
@@ -262,6 +260,22 @@ private:
       consider(a);
     }
     return best;
+  }
+
+  /// Whether an index lookup seldom finds a row. It then comes before lookups of known keys, which
+  /// mostly do.
+  bool selective() {
+    constexpr double kSeldom = 1.0 / 8;
+    constexpr std::size_t kFew = 64; // planning must stay linear
+    return reached_.size() <= kFew && std::any_of(reached_.begin(), reached_.end(), [&](auto a) {
+             return !atom_done_[a] && cost_of(a) <= kSeldom;
+           });
+  }
+
+  double cost_of(std::uint32_t a) {
+    if (costs_[a] == kUnknown)
+      costs_[a] = cost(a, nullptr);
+    return costs_[a];
   }
 
   void bind(std::uint32_t variable) {
@@ -432,8 +446,9 @@ void insert(Forest& forest, std::vector<PlanStep> steps, PlanEmit emit) {
 }
 
 std::uint8_t magnitude(std::uint32_t rows) {
-  // Powers of four; zero apart.
-  return static_cast<std::uint8_t>(rows == 0 ? 0 : 1 + (std::bit_width(rows) - 1) / 2);
+  // Powers of four from 64 on; zero apart. In small tables any order of steps will do.
+  constexpr std::uint32_t kSmall = 63;
+  return static_cast<std::uint8_t>(rows == 0 ? 0 : (std::bit_width(rows | kSmall) - 1) / 2);
 }
 
 /// Plans one rule, for any of its atoms.

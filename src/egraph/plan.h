@@ -70,6 +70,14 @@ struct GroundCondition {
   Operand output;
 };
 
+/// The only column by which a step looks rows up.
+inline std::optional<std::uint32_t> only_column(const PlanStep& step) {
+  const bool looks_up = step.kind == StepKind::Probe || step.kind == StepKind::Lookup;
+  if (!looks_up || step.key.size() != 1)
+    return std::nullopt;
+  return step.kind == StepKind::Probe ? step.index[0] : 0;
+}
+
 /// A rule matched here; its action's inputs are these operands.
 struct PlanEmit {
   std::uint32_t rule = 0; ///< position in Forest::rules

@@ -147,17 +147,51 @@ void Walker::emit(const std::vector<Frame>& stack, const Frame& last) {
   stopped_ = matcher_.options_.stop_after != 0 && found_ >= matcher_.options_.stop_after;
 }
 
-void Walker::walk(std::uint32_t root, std::uint32_t low, std::uint32_t high) {
-  std::vector<Frame> stack(1);
-  if (matcher_.forest_.nodes[root].step.kind == StepKind::Scan) {
-    visits_[root] += low == matcher_.nodes_[root].low; // once, however the rows are split
-    stack[0] = {root, low, high, 0, 0};
-    if (!advance(stack[0]))
+void Walker::walk(const Matcher::Piece& piece) {
+  if (piece.turned)
+    return walk_turned(piece.root, *piece.turned);
+  stack_.assign(1, {});
+  if (matcher_.forest_.nodes[piece.root].step.kind == StepKind::Scan) {
+    // Once, however the rows are split.
+    visits_[piece.root] += piece.low == matcher_.nodes_[piece.root].low;
+    stack_[0] = {piece.root, piece.low, piece.high, 0, 0};
+    if (!advance(stack_[0]))
       return;
-  } else if (!first(root, stack[0])) {
+  } else if (!first(piece.root, stack_[0])) {
     return;
   }
-  emit(stack, stack[0]);
+  emit(stack_, stack_[0]);
+  descend(stack_);
+}
+
+/// The matches of a scan and an index lookup below it, from the rows of the latter.
+void Walker::walk_turned(std::uint32_t root, std::uint32_t child) {
+  const PlanStep& scan = matcher_.forest_.nodes[root].step;
+  const PlanStep& probe = matcher_.forest_.nodes[child].step;
+  const Matcher::Node& above = matcher_.nodes_[root];
+  const Matcher::Node& below = matcher_.nodes_[child];
+  const std::uint32_t column = *only_column(probe);
+  constexpr std::uint32_t kNoMore = ColumnIndex::kEnd;
+  for (std::uint32_t row = below.low; row < below.high && !stopped_; ++row) {
+    ++visits_[child];
+    if (below.table->state(row) == RowState::Dead)
+      continue;
+    std::uint32_t outer = below.turned->first(below.table->at(row, column));
+    for (; outer != kNoMore && outer >= above.low && !stopped_; outer = below.turned->next(outer)) {
+      ++visits_[child];
+      if (outer >= above.high || !accept(scan, above, outer) || !accept(probe, below, row))
+        continue;
+      stack_.assign({{root, above.high, above.high, kNoMore, outer}});
+      Frame found{child, kNoMore, below.high, 0, row};
+      emit(stack_, found);
+      stack_.push_back(found);
+      descend(stack_);
+    }
+  }
+}
+
+/// Takes all matches below the frames of the stack, and empties it.
+void Walker::descend(std::vector<Frame>& stack) {
   constexpr std::uint64_t kBetweenLooks = std::uint64_t{1} << 16;
   while (!stack.empty() && !stopped_) {
     if (++steps_ % kBetweenLooks == 0 && matcher_.engine_.limits.late())
@@ -166,7 +200,7 @@ void Walker::walk(std::uint32_t root, std::uint32_t low, std::uint32_t high) {
     const PlanNode& plan = matcher_.forest_.nodes[top.node];
     if (top.child < plan.children.size()) {
       std::uint32_t child = plan.children[top.child++];
-      if (!matcher_.nodes_[child].active)
+      if (!matcher_.nodes_[child].active || matcher_.nodes_[child].turned)
         continue;
       Frame next;
       if (first(child, next)) {

@@ -19,8 +19,8 @@ public:
 
   /// Where the matches go: for every rule of the forest.
   void collect(std::vector<Matches>& matches) { matches_ = &matches; }
-  /// Adds the matches below an active root; for a scan those of the rows low .. high.
-  void walk(std::uint32_t root, std::uint32_t low, std::uint32_t high);
+  /// Adds the matches of a piece of the work.
+  void walk(const Matcher::Piece& piece);
   /// The rules that got their first matches since the last call, in the order of those.
   std::vector<std::uint32_t> take_touched() { return std::exchange(touched_, {}); }
   /// Enough was found, or time is up.
@@ -36,6 +36,8 @@ private:
     std::uint32_t child; ///< the next child to enter, for the current row
     std::uint32_t found; ///< the current row
   };
+  void walk_turned(std::uint32_t root, std::uint32_t child);
+  void descend(std::vector<Frame>& stack);
   bool first(std::uint32_t node, Frame& frame);
   bool advance(Frame& frame);
   bool accept(const PlanStep& step, const Matcher::Node& node, std::uint32_t row);
@@ -54,6 +56,7 @@ private:
   std::uint32_t grounds_; ///< how many registers come before number 0
   std::vector<Value> registers_;
   std::vector<Value> key_;
+  std::vector<Frame> stack_;
   std::vector<Matches>* matches_ = nullptr;
   std::vector<std::uint64_t> visits_; ///< per node
   std::vector<std::uint32_t> touched_;

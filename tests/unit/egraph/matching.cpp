@@ -340,6 +340,35 @@ TEST(Matching, RowsOfAGroundTermAreFoundWithoutLookingAtTheOthers) {
   EXPECT_LT(steps_of(matcher), 10.0);
 }
 
+TEST(Matching, ManyRowsThatAreJoinedWithFewAreLookedUpFromThese) {
+  // Eight rules ask of every new row whether it is of their kind; there are few rows of a kind.
+  constexpr int kKinds = 8, kRows = 3000;
+  std::string program = "(relation op (i64 i64)) (op -1 -1)";
+  for (int k = 0; k < kKinds; ++k)
+    program += fmt::format("(relation kind{0} (i64)) (relation out{0} (i64)) (kind{0} {0})"
+                           "(kind{0} {1}) (rule ((op k n) (kind{0} k)) ((out{0} n)))",
+                           k, k + 100);
+  Session session;
+  session.run(program + "(run 1)");
+  Engine& engine = session.interpreter.engine;
+  std::string rows;
+  for (int i = 0; i < kRows; ++i)
+    rows += fmt::format("(op {} {})", i < kKinds ? i : 1000 + i, i);
+  session.run(rows + "(op 101 7) (kind2 1010)");
+  Forest forest =
+      plan_rules(engine, all_rules(engine), Evaluation::SemiNaive, engine.rules[0].seen);
+  MatchOptions options;
+  options.seen = engine.rules[0].seen;
+  Matcher matcher(engine, forest, options);
+  std::vector<Matches> found = matcher.run();
+  for (int k = 0; k < kKinds; ++k)
+    EXPECT_EQ(found[static_cast<std::size_t>(k)].count, k == 1 || k == 2 ? 2u : 1u) << k;
+  EXPECT_LT(steps_of(matcher), 200.0);
+  session.run("(run 1)");
+  EXPECT_EQ(session.size("out1"), 2u); // 1 and 7
+  EXPECT_EQ(session.size("out2"), 2u); // 2 and 10
+}
+
 TEST(Matching, OnlyTablesWithNewRowsGetPlans) {
   Session session;
   session.run("(relation A (i64)) (relation B (i64)) (relation Out (i64))"
