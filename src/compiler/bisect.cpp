@@ -24,12 +24,6 @@ using reference::HostArray;
 
 namespace {
 
-saturate::SaturateOptions rules_of(const Options& options) {
-  saturate::SaturateOptions rules = options.rules;
-  rules.allowed.add(options.allow.value_or(RuleTags{}));
-  return rules;
-}
-
 /// What a graph's outputs are to be, and whether arrays or another graph's outputs are that.
 class Wanted {
 public:
@@ -304,7 +298,7 @@ std::vector<HostArray> random_inputs(const ir::Graph& graph, std::uint64_t seed)
 
 BisectReport bisect(const ir::Graph& graph, std::span<const HostArray> inputs,
                     const Options& options, backend::Device& device, KernelCache& cache) {
-  const saturate::SaturateOptions rules = rules_of(options);
+  const saturate::SaturateOptions rules = options.chosen_rules();
   const Wanted wanted(graph, inputs, tolerance_scale(rules.allowed));
   const Compiled compiled = compile_graph(graph, options, device, cache);
   BisectReport report;

@@ -1,7 +1,7 @@
 #include "compiler/carry_sums.h"
 
 #include "kernel/analysis.h"
-#include "kernel/generator.h"
+#include "kernel/families.h"
 #include "kernel/passes.h"
 
 #include <algorithm>
@@ -205,15 +205,14 @@ bool is_worth_it(const Region& sums, const kernel::Target& target) {
 }
 
 bool is_carried(const Region& region, const kernel::Target& target) {
-  for (const kernel::Generator* generator : kernel::generators(target))
-    if (generator->name() == "gpu_rows")
-      return !generator->space(region, target).empty();
-  return false;
+  return !kernel::gpu_rows_generator().space(region, target).empty();
 }
 
 } // namespace
 
 void carry_column_sums(std::vector<BuiltRegion>& regions, const kernel::Target& target) {
+  if (target.capability == 0)
+    return; // only a GPU's generator does
   std::vector<kernel::Passes> passes;
   for (const BuiltRegion& built : regions)
     passes.push_back(kernel::plan_passes(built.region, true));

@@ -56,10 +56,8 @@ ir::Graph normalized(const ir::Graph& graph) {
 ir::Graph rewritten(const ir::Graph& graph, const Options& options, StageClock& stage,
                     CompileReport& report) {
   const ir::Graph simple = stage("simplify", [&] { return passes::normalize()(graph); });
-  saturate::SaturateOptions rules = options.rules;
-  rules.allowed.add(options.allow.value_or(RuleTags{}));
   saturate::Saturated saturated =
-      stage("saturate", [&] { return saturate::Saturated(simple, rules); });
+      stage("saturate", [&] { return saturate::Saturated(simple, options.chosen_rules()); });
   ir::Graph best = stage("extract", [&] { return std::move(saturated.extract().at(0)); });
   report.saturation = saturated.report();
   report.ops_before_rules = simple.size();

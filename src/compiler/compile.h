@@ -41,6 +41,13 @@ struct Options {
   bool paranoid = false; ///< the runtime compares the results of every run with the reference's
   /// Changes a region and what was chosen for it before it is compiled: to plant faults in tests.
   std::function<void(kernel::Region&, kernel::Chosen&)> alter;
+
+  /// `rules` with all that is allowed.
+  saturate::SaturateOptions chosen_rules() const {
+    saturate::SaturateOptions chosen = rules;
+    chosen.allowed.add(allow.value_or(RuleTags{}));
+    return chosen;
+  }
 };
 
 /// What the compiler did, for explain(), reports and tests.

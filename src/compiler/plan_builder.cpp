@@ -1,5 +1,6 @@
 #include "compiler/plan_builder.h"
 
+#include "compiler/prepare.h"
 #include "support/fail.h"
 
 #include <algorithm>
@@ -32,13 +33,6 @@ Step copy_step(int from, int to) {
   step.kind = StepKind::Copy;
   step.slots = {from, to};
   return step;
-}
-
-/// The node that is stored for a graph output (the output may be a reshape of it).
-NodeId stored_of(const ir::Graph& graph, NodeId output) {
-  while (graph[output].op == Op::Reshape)
-    output = graph[output].inputs[0];
-  return output;
 }
 
 /// The node's place in a list of operands or outputs; -1: it is not there.
@@ -79,7 +73,7 @@ private:
       for (NodeId base : kernels_[k].built.operands)
         readers_[base].insert(static_cast<int>(k));
     for (std::size_t o = 0; o < graph_.outputs.size(); ++o)
-      output_of_[stored_of(graph_, graph_.outputs[o])] = static_cast<int>(o);
+      output_of_[same_memory(graph_, graph_.outputs[o])] = static_cast<int>(o);
   }
 
   void link_kernels() {
@@ -94,7 +88,7 @@ private:
       const std::int64_t slot = state_of(static_cast<int>(o));
       if (slot < 0)
         continue;
-      const NodeId old = graph_.inputs()[slot], fresh = stored_of(graph_, graph_.outputs[o]);
+      const NodeId old = graph_.inputs()[slot], fresh = same_memory(graph_, graph_.outputs[o]);
       const int w = writer_.at(fresh);
       bool fits = writes_over(w, fresh, old);
       for (int r : readers_[old])
@@ -375,7 +369,7 @@ void declare_states_in_place(const ir::Graph& graph, std::vector<BuiltRegion>& r
     if (outputs[o].state_input < 0)
       continue;
     const NodeId old = graph.inputs()[outputs[o].state_input],
-                 fresh = stored_of(graph, graph.outputs[o]);
+                 fresh = same_memory(graph, graph.outputs[o]);
     for (BuiltRegion& built : regions) {
       const int operand = number_in(built.operands, old), output = number_in(built.outputs, fresh);
       if (operand >= 0 && output >= 0 && built.region.outputs[output].alias < 0 &&

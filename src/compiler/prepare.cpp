@@ -8,14 +8,13 @@ namespace egret::compiler {
 
 using ir::NodeId;
 
-namespace {
-
-/// Follows reshapes down to the node whose memory, row-major, is the same.
 NodeId same_memory(const ir::Graph& graph, NodeId id) {
   while (graph[id].op == Op::Reshape)
     id = graph[id].inputs[0];
   return id;
 }
+
+namespace {
 
 bool is_stored_value(const ir::Graph& graph, NodeId id) {
   const Op op = graph[id].op;

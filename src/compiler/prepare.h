@@ -13,4 +13,8 @@ namespace egret::compiler {
 /// way. Values without elements, and reductions of none, become constants.
 ir::Graph prepare(const ir::Graph& graph);
 
+/// Follows reshapes down to the node whose memory, row-major, is the same: of a graph output, the
+/// value that is stored for it.
+ir::NodeId same_memory(const ir::Graph& graph, ir::NodeId id);
+
 } // namespace egret::compiler

@@ -69,6 +69,9 @@ public:
     std::vector<Group> groups;
     for (const std::vector<std::size_t>& kernel : kernels_)
       groups.push_back(group_of(kernel));
+    for (NodeId id = 0; id < graph_.size(); ++id)
+      if (is_score(id) && facts_.product_of(id) == ir::kNoNode && !rejected(labels_of_[id]))
+        stored_[id] = false;
     return groups;
   }
 
@@ -198,15 +201,14 @@ private:
     if (product != ir::kNoNode) {
       int scores = 0;
       for (NodeId input : graph_[product].inputs) {
-        const NodeId factor = score_of_factor(input);
-        if (factor == ir::kNoNode)
+        if (!is_scored(input))
           continue;
         ++scores;
         scored = input;
       }
       if (scores != 1)
         return; // two scores, or none: check_readers() sees them
-    } else if (!is_score(facts_.view(scored).base)) {
+    } else if (!is_scored(scored)) {
       return;
     }
     const auto labels = seen_by(scored);
@@ -221,33 +223,20 @@ private:
       }
       sink.over.insert((*labels)[std::size_t(a)]);
     }
-    const bool whole = product != ir::kNoNode || full(*labels, graph_[node.inputs[0]].shape);
-    if (sink.over.empty() || !whole || monoid_of(node.op) == Monoid::ArgMax ||
-        (product == ir::kNoNode) != !has_columns(*labels, id))
+    // A product has columns of its own beside the box, another sum has not.
+    const bool columns = !full(*labels, frame_of(graph_, id));
+    if (sink.over.empty() || columns != (product != ir::kNoNode) ||
+        monoid_of(node.op) == Monoid::ArgMax)
       return;
     sink_of_[id] = sinks_.size();
     sinks_.push_back(std::move(sink));
   }
 
-  bool has_columns(const std::vector<int>& labels, NodeId id) const {
-    const Shape& frame = frame_of(graph_, id);
-    for (std::size_t i = 0; i < labels.size(); ++i)
-      if (labels[i] == kNoLabel && !is_unit(frame[i]))
-        return true;
-    return false;
-  }
-
-  NodeId score_of_factor(NodeId factor) const {
-    const NodeId base = facts_.view(factor).base;
-    return is_score(base) ? base : ir::kNoNode;
-  }
+  /// Whether an operand is a score, seen through movement.
+  bool is_scored(NodeId operand) const { return is_score(facts_.view(operand).base); }
 
   /// Every use of a score must be by another score, or by a sum that was taken in.
   void check_readers(NodeId id) {
-    if (stored_[id] && facts_.product_of(id) == ir::kNoNode && is_gathered(id)) {
-      reject(id);
-      return;
-    }
     for (const Use& use : facts_.uses(id)) {
       if (is_score(use.reader) && facts_.product_of(use.reader) == ir::kNoNode)
         continue;
@@ -262,19 +251,10 @@ private:
     }
   }
 
-  bool is_gathered(NodeId id) const {
-    for (const Use& use : facts_.uses(id)) {
-      const OpClass cls = info_of(graph_[use.reader].op).cls;
-      if (cls == OpClass::Gather || cls == OpClass::Scatter)
-        return true;
-    }
-    return false;
-  }
-
   /// The factor beside the score comes from memory in 16 bits.
   bool reads_narrow_column(NodeId product) const {
     for (NodeId input : graph_[product].inputs)
-      if (score_of_factor(input) == ir::kNoNode && narrow_source(input) == ir::kNoNode)
+      if (!is_scored(input) && narrow_source(input) == ir::kNoNode)
         return false;
     return true;
   }
@@ -398,10 +378,9 @@ private:
     for (std::size_t s : kernel)
       for (NodeId input : graph_[sinks_[s].node].inputs)
         find_inner(input, inner, seen);
-    const auto member_of = [&](NodeId id, const std::vector<int>& by_dim,
-                               const std::vector<int>& labels) {
-      Member m{id, by_dim, {}};
+    const auto member_of = [&](NodeId id, const std::vector<int>& labels) {
       const Shape& frame = frame_of(graph_, id);
+      Member m{id, std::vector<int>(frame.size(), kZeroAxis), {}};
       for (std::size_t i = 0; i < frame.size(); ++i) {
         const auto& over = graph_[id].attrs.axes;
         const bool summed = std::find(over.begin(), over.end(), std::int64_t(i)) != over.end();
@@ -422,18 +401,14 @@ private:
         const bool summed = std::find(over.begin(), over.end(), std::int64_t(i)) != over.end();
         labels.push_back(summed ? kNoLabel : labels_of_[id][next++]);
       }
-      g.members.push_back(member_of(id, std::vector<int>(frame.size(), kZeroAxis), labels));
+      g.members.push_back(member_of(id, labels));
       g.members.back().remade = true;
     }
     for (std::size_t s : kernel) {
       const Sink& sink = sinks_[s];
-      g.members.push_back(
-          member_of(sink.node, std::vector<int>(sink.frame.size(), kZeroAxis), sink.frame));
+      g.members.push_back(member_of(sink.node, sink.frame));
       add_conversion(g);
     }
-    for (NodeId id = 0; id < graph_.size(); ++id)
-      if (is_score(id) && facts_.product_of(id) == ir::kNoNode && !rejected(labels_of_[id]))
-        stored_[id] = false;
     return g;
   }
 

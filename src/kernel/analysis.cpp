@@ -61,6 +61,12 @@ std::vector<bool> axes_of_value(const Region& region, const Stage& stage, int va
   return seen;
 }
 
+int through_casts(const Stage& stage, int value) {
+  while (stage.body[value].kind == BodyValue::Kind::Apply && stage.body[value].op == Op::Cast)
+    value = stage.body[value].args[0];
+  return value;
+}
+
 std::vector<bool> axes_of_load(const Region& region, const Stage& stage, const Load& load) {
   std::vector<bool> seen(region.axes.size(), false);
   for (const Expr& c : load.map.coords)

@@ -15,6 +15,9 @@ std::vector<bool> axes_of_value(const Region& region, const Stage& stage, int va
 /// Region axes on which the element that a load touches depends, by axis.
 std::vector<bool> axes_of_load(const Region& region, const Stage& stage, const Load& load);
 
+/// The value of a stage's body that `value` is, seen through conversions.
+int through_casts(const Stage& stage, int value);
+
 /// The offset in memory of a load of an operand, over the stage's variables; of an output, over the
 /// result axes' variables.
 Expr offset_of(const Region& region, const Load& load);

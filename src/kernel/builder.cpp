@@ -29,18 +29,6 @@ std::uint64_t hash_of(const Inst& i) {
   return h;
 }
 
-/// Guards that can fail.
-std::vector<Guard> unproved(std::vector<Guard> mask) {
-  std::erase_if(mask, [](const Guard& g) {
-    return proves_less_equal(g.lo, g.value) && proves_less(g.value, g.hi);
-  });
-  std::vector<Guard> once;
-  for (Guard& g : mask)
-    if (std::find(once.begin(), once.end(), g) == once.end())
-      once.push_back(std::move(g));
-  return once;
-}
-
 void each_expr(const Inst& i, const std::function<void(const Expr&)>& f) {
   f(i.expr);
   f(i.source_expr);
@@ -593,6 +581,17 @@ KernelProgram ProgramBuilder::finish(Launch launch) {
   collect(program_.launch.workers);
   verify(program_);
   return std::move(program_);
+}
+
+std::vector<Guard> unproved(std::vector<Guard> mask) {
+  std::erase_if(mask, [](const Guard& g) {
+    return proves_less_equal(g.lo, g.value) && proves_less(g.value, g.hi);
+  });
+  std::vector<Guard> once;
+  for (Guard& g : mask)
+    if (std::find(once.begin(), once.end(), g) == once.end())
+      once.push_back(std::move(g));
+  return once;
 }
 
 } // namespace egret::kernel

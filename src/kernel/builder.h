@@ -124,6 +124,9 @@ private:
   int loops_ = 0;
 };
 
+/// The guards that can fail, each once.
+std::vector<Guard> unproved(std::vector<Guard> mask);
+
 /// Whether `e` mentions a lane variable.
 bool depends_on_lane(const Expr& e);
 

@@ -77,10 +77,7 @@ private:
     f_.accumulator = compute_dtype(stage.acc_dtype);
     if (size_of(f_.accumulator) < 4 || f_.accumulator == DType::Bool)
       return fmt::format("it accumulates in {}", name_of(f_.accumulator));
-    int at = stage.yields[0];
-    while (stage.body[at].kind == BodyValue::Kind::Apply && stage.body[at].op == Op::Cast)
-      at = stage.body[at].args[0];
-    const BodyValue& product = stage.body[at];
+    const BodyValue& product = stage.body[through_casts(stage, stage.yields[0])];
     if (product.kind != BodyValue::Kind::Apply || product.op != Op::Mul)
       return "the summed value is no product";
     // A product of floats may be kept in more bits than it asks for, one of integers may not.

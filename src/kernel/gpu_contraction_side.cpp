@@ -168,9 +168,7 @@ ValueId SharedSide::value_at(const Point& batch, const Expr& first, const Expr& 
   ValueId id = is_low(dtype_) ? e_.narrow(v) : b_.cast(v.id, dtype_);
   id = b_.splat(id, chunk_);
   // Behind the depth's end both factors are zero; what is computed of zeros may be anything.
-  std::erase_if(inside, [](const Guard& g) {
-    return proves_less_equal(g.lo, g.value) && proves_less(g.value, g.hi);
-  });
+  inside = unproved(std::move(inside));
   if (!factor_.is_load && !inside.empty()) {
     const ValueId held = b_.splat(b_.test(inside, chunk_), chunk_);
     id = b_.apply(Op::Select, dtype_, {held, id, b_.constant(Scalar::of(dtype_, 0.0), chunk_)});

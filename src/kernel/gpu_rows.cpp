@@ -143,9 +143,7 @@ private:
     }
     s.own.push_back({vector, Expr(0), end});
     s.own.push_back({inner, Expr(0), r_.axes[f_.inner].extent});
-    std::erase_if(s.own, [](const Guard& g) {
-      return proves_less_equal(g.lo, g.value) && proves_less(g.value, g.hi);
-    });
+    s.own = unproved(std::move(s.own));
     s.point.mask.insert(s.point.mask.end(), s.own.begin(), s.own.end());
     return s;
   }

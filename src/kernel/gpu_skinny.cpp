@@ -152,9 +152,7 @@ private:
     }
     p.mask.insert(p.mask.end(), inside.begin(), inside.end());
     ValueId v = b_.cast(e_.value(f_.stage, made.value, p).id, f_.accumulator);
-    std::erase_if(inside, [](const Guard& g) {
-      return proves_less_equal(g.lo, g.value) && proves_less(g.value, g.hi);
-    });
+    inside = unproved(std::move(inside));
     if (!made.is_load && !inside.empty()) { // of what is not there, anything could be made
       const int n = std::max(b_.type_of(v).lanes, t_.along_depth ? lanes : 1);
       v = b_.apply(Op::Select, f_.accumulator,

@@ -35,10 +35,17 @@ public:
         b_(region.name), e_(b_, region), memory_(e_, form, tiles),
         thread_(thread_variable(32 * tiles.warps)), warp_(floordiv(thread_, 32)),
         lane_(floormod(thread_, 32)) {
-    for (const StreamSum& s : f_.sums) {
+    for (const ContractionForm& s : f_.sums) {
       carried_.emplace_back();
       for (int i = 0; i < t_.tall * columns_of(s) / kPlaces; ++i)
         carried_.back().push_back(b_.variable({DType::F32, 4}));
+    }
+    for (const Output& out : r_.outputs) {
+      const auto under = stages_under(r_, out.stage);
+      sum_of_output_.push_back(-1);
+      for (std::size_t s = 0; s < f_.sums.size(); ++s)
+        if (under[std::size_t(f_.sums[s].stage)])
+          sum_of_output_.back() = int(s);
     }
     for (std::size_t p = 0; p < f_.products.size(); ++p) {
       scores_.emplace_back();
@@ -75,8 +82,8 @@ private:
     memory_.provide_vectors(point(0, first, fragment), place_of(Expr(0), fragment), ring_);
   }
 
-  static int columns_of(const StreamSum& s) {
-    return round_up(s.form.depth.extent.value(), 2 * kPlaces);
+  static int columns_of(const ContractionForm& s) {
+    return round_up(s.depth.extent.value(), 2 * kPlaces);
   }
 
   // --- One tile of rows
@@ -217,12 +224,12 @@ private:
         pass.ring.push_back(t);
     };
     for (std::size_t s = 0; s < f_.sums.size(); ++s)
-      if (f_.level[std::size_t(f_.sums[s].form.stage)] == number) {
+      if (f_.level[std::size_t(f_.sums[s].stage)] == number) {
         pass.sums.push_back(s);
-        need(f_.sums[s].form.stage);
+        need(f_.sums[s].stage);
       }
     for (std::size_t p = 0; p < f_.products.size(); ++p)
-      if (under[std::size_t(f_.products[p].form.stage)]) {
+      if (under[std::size_t(f_.products[p].stage)]) {
         pass.products.push_back(p);
         add_tile(&memory_.right(p));
       }
@@ -307,7 +314,7 @@ private:
   }
 
   void provide_score(std::size_t product, const Point& at, ValueId sums) {
-    const int stage = f_.products[product].form.stage;
+    const int stage = f_.products[product].stage;
     e_.provide(stage, at,
                {e_.convert({sums, DType::F32}, r_.stages[std::size_t(stage)].yield_dtypes[0])});
   }
@@ -382,11 +389,7 @@ private:
 
   State add(Accumulator& a, const State& state, const Point& p) {
     const State next = a.add(state, p, Expr(0), false);
-    std::vector<Guard> mask;
-    for (const Guard& g : p.mask)
-      if (!proves_less_equal(g.lo, g.value) || !proves_less(g.value, g.hi))
-        mask.push_back(g);
-    return a.keep(mask, next, state);
+    return a.keep(unproved(p.mask), next, state);
   }
 
   void add_to_row(RowValue& v, std::vector<RowValue>& all, const Expr& first) {
@@ -466,7 +469,7 @@ private:
 
   /// The products of `kSteps` places from place k of the tile on.
   void add_products(std::size_t s, const Expr& first, int k) {
-    const StreamSum& sum = f_.sums[s];
+    const ContractionForm& sum = f_.sums[s];
     const int across = columns_of(sum) / kPlaces;
     std::vector<ValueId> left;
     left.reserve(std::size_t(t_.tall));
@@ -483,7 +486,7 @@ private:
   }
 
   /// What is made of two neighbouring fragments of scores, as a left side.
-  ValueId score_fragment(const StreamSum& sum, int i, const Expr& first, int fragment) {
+  ValueId score_fragment(const ContractionForm& sum, int i, const Expr& first, int fragment) {
     std::vector<ValueId> quarters;
     for (int j = 0; j < 2; ++j)
       provide_vectors(first, fragment + j);
@@ -496,13 +499,11 @@ private:
   }
 
   /// Two neighbours as one word, the first in its low half; 0 for places that do not exist.
-  ValueId pair_of(const StreamSum& sum, const Point& p) {
-    const ValueId raw = b_.splat(e_.narrow(e_.value(sum.form.stage, sum.factor, p)), 2);
+  ValueId pair_of(const ContractionForm& sum, const Point& p) {
+    const ValueId raw =
+        b_.splat(e_.narrow(e_.value(sum.stage, factor_of(r_, sum, sum.left).value, p)), 2);
     ValueId bits = b_.cast(b_.apply(Op::Bitcast, DType::U16, {raw}), DType::U32);
-    std::vector<Guard> mask;
-    for (const Guard& g : p.mask)
-      if (!proves_less_equal(g.lo, g.value) || !proves_less(g.value, g.hi))
-        mask.push_back(g);
+    const std::vector<Guard> mask = unproved(p.mask);
     if (!mask.empty()) {
       const ValueId zero = b_.constant(Scalar::of(DType::U32, std::int64_t(0)), 2);
       bits = b_.apply(Op::Select, DType::U32, {b_.splat(b_.test(mask, 2), 2), bits, zero});
@@ -517,7 +518,7 @@ private:
   void store_rows() {
     std::vector<int> outputs;
     for (std::size_t o = 0; o < r_.outputs.size(); ++o)
-      if (sum_of_output(o) < 0)
+      if (sum_of_output_[o] < 0)
         outputs.push_back(int(o));
     if (outputs.empty())
       return;
@@ -525,24 +526,16 @@ private:
       store_once(e_, outputs, row_point(h), floormod(lane_, 4));
   }
 
-  int sum_of_output(std::size_t o) const {
-    const auto under = stages_under(r_, r_.outputs[o].stage);
-    for (std::size_t s = 0; s < f_.sums.size(); ++s)
-      if (under[std::size_t(f_.sums[s].form.stage)])
-        return int(s);
-    return -1;
-  }
-
   void store_sum(std::size_t s) {
-    const StreamSum& sum = f_.sums[s];
-    const int stage = sum.form.stage, across = columns_of(sum) / kPlaces;
+    const ContractionForm& sum = f_.sums[s];
+    const int stage = sum.stage, across = columns_of(sum) / kPlaces;
     for (int h = 0; h < halves(); ++h)
       for (int j = 0; j < across; ++j) {
         const Expr column = Expr(std::int64_t(kPlaces) * j) + floormod(lane_, 4) * Expr(2);
         Point p = row_point(h);
         p.lanes = 2;
-        put_lanes(p, r_, sum.form.depth, column, 2);
-        const auto inside = lanes_inside(sum.form.depth, column, 2);
+        put_lanes(p, r_, sum.depth, column, 2);
+        const auto inside = lanes_inside(sum.depth, column, 2);
         p.mask.insert(p.mask.end(), inside.begin(), inside.end());
         const ValueId four = b_.read(carried_[s][std::size_t(h / 2 * across + j)]);
         const int half = h % 2;
@@ -550,7 +543,7 @@ private:
                    {e_.convert({b_.shuffle(four, four, {2 * half, 2 * half + 1}), DType::F32},
                                r_.stages[std::size_t(stage)].yield_dtypes[0])});
         for (std::size_t o = 0; o < r_.outputs.size(); ++o)
-          if (sum_of_output(o) == int(s))
+          if (sum_of_output_[o] == int(s))
             e_.store(int(o), p, e_.result(r_.outputs[o].stage, r_.outputs[o].component, p));
       }
   }
@@ -565,7 +558,8 @@ private:
   StreamMemory memory_;
   Expr thread_, warp_, lane_;
   std::vector<std::vector<VarId>> scores_, carried_; ///< by product; by sum
-  std::vector<std::vector<ValueId>> held_;           ///< left fragments, by product
+  std::vector<int> sum_of_output_;         ///< place in StreamForm::sums; -1 for values of the rows
+  std::vector<std::vector<ValueId>> held_; ///< left fragments, by product
   Point batch_;
   Expr first_row_, begin_, end_; ///< of the tile; along the places, in tiles
   Expr ring_;                    ///< the piece of the ring that is worked on
@@ -578,13 +572,13 @@ constexpr Knob kKnobs[] = {
 constexpr std::int64_t kMostColumns = 256;
 
 std::string refused(const StreamForm& form) {
-  for (const StreamProduct& p : form.products)
-    if (!p.form.depth.extent.is_constant() || p.form.depth.extent.value() > kMostColumns ||
-        p.form.depth.extent.value() < 1)
+  for (const ContractionForm& p : form.products)
+    if (!p.depth.extent.is_constant() || p.depth.extent.value() > kMostColumns ||
+        p.depth.extent.value() < 1)
       return "a product's depth is not known or too large";
-  for (const StreamSum& s : form.sums)
-    if (!s.form.depth.extent.is_constant() || s.form.depth.extent.value() > kMostColumns ||
-        s.form.depth.extent.value() < 1)
+  for (const ContractionForm& s : form.sums)
+    if (!s.depth.extent.is_constant() || s.depth.extent.value() > kMostColumns ||
+        s.depth.extent.value() < 1)
       return "a sum's columns are not known or too many";
   return "";
 }
@@ -592,10 +586,10 @@ std::string refused(const StreamForm& form) {
 /// 32-bit registers of a thread for what stays in them over a tile.
 std::int64_t registers_of(const StreamForm& form, const StreamTiles& t) {
   std::int64_t n = 0;
-  for (const StreamSum& s : form.sums)
-    n += t.tall * round_up(s.form.depth.extent.value(), 16) / 2;
-  for (const StreamProduct& p : form.products)
-    n += t.tall * (t.places / 2 + (t.held ? round_up(p.form.depth.extent.value(), 16) / 4 : 0));
+  for (const ContractionForm& s : form.sums)
+    n += t.tall * round_up(s.depth.extent.value(), 16) / 2;
+  for (const ContractionForm& p : form.products)
+    n += t.tall * (t.places / 2 + (t.held ? round_up(p.depth.extent.value(), 16) / 4 : 0));
   return n;
 }
 

@@ -10,12 +10,12 @@ namespace egret::kernel {
 StreamMemory::StreamMemory(Emitter& emitter, const StreamForm& form, const StreamTiles& tiles)
     : r_(emitter.region()), e_(emitter), b_(emitter.builder()), f_(form), t_(tiles),
       thread_(thread_variable(32 * tiles.warps)) {
-  for (const StreamProduct& p : f_.products) {
-    left_.push_back(make_tile(p.form, p.form.left, "rows"));
-    right_.push_back(make_tile(p.form, p.form.right, "places"));
+  for (const ContractionForm& p : f_.products) {
+    left_.push_back(make_tile(p, p.left, "rows"));
+    right_.push_back(make_tile(p, p.right, "places"));
   }
-  for (const StreamSum& s : f_.sums)
-    summed_.push_back(make_tile(s.form, s.form.right, "places"));
+  for (const ContractionForm& s : f_.sums)
+    summed_.push_back(make_tile(s, s.right, "places"));
   find_vectors();
 }
 

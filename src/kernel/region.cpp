@@ -17,13 +17,7 @@ constexpr std::string_view kIndirectPrefix = "%i";
 bool is_contraction(const Region& region, const Stage& stage) {
   if (stage.kind != StageKind::Reduce || stage.monoid != Monoid::Sum || stage.yields.size() != 1)
     return false;
-  auto through_casts = [&](int v) {
-    while (stage.body[v].kind == BodyValue::Kind::Apply && stage.body[v].op == Op::Cast)
-      v = stage.body[v].args[0];
-    return v;
-  };
-  int product = through_casts(stage.yields[0]);
-  const BodyValue& mul = stage.body[product];
+  const BodyValue& mul = stage.body[through_casts(stage, stage.yields[0])];
   if (mul.kind != BodyValue::Kind::Apply || mul.op != Op::Mul)
     return false;
   auto left = axes_of_value(region, stage, mul.args[0]);

@@ -13,13 +13,6 @@ namespace egret::kernel {
 
 namespace {
 
-int through_casts(const Stage& stage, int v) {
-  while (stage.body[std::size_t(v)].kind == BodyValue::Kind::Apply &&
-         stage.body[std::size_t(v)].op == Op::Cast)
-    v = stage.body[std::size_t(v)].args[0];
-  return v;
-}
-
 class StreamReader {
 public:
   explicit StreamReader(const Region& region) : r_(region) {}
@@ -138,17 +131,17 @@ private:
 
   std::string add_product(int s) {
     const Stage& stage = r_.stages[std::size_t(s)];
-    StreamProduct p;
-    p.form.stage = s;
-    std::tie(p.form.left.value, p.form.right.value) = sides_of(s);
-    p.form.depth.axes = stage.over;
-    p.form.accumulator = compute_dtype(stage.acc_dtype);
-    if (p.form.accumulator != DType::F32)
+    ContractionForm p;
+    p.stage = s;
+    std::tie(p.left.value, p.right.value) = sides_of(s);
+    p.depth.axes = stage.over;
+    p.accumulator = compute_dtype(stage.acc_dtype);
+    if (p.accumulator != DType::F32)
       return "a product is not summed in f32";
-    for (const Side* side : {&p.form.left, &p.form.right})
-      if (auto reason = take_element(p.form, *side); !reason.empty())
+    for (const Side* side : {&p.left, &p.right})
+      if (auto reason = take_element(p, *side); !reason.empty())
         return reason;
-    const auto axes = axes_of_value(r_, stage, p.form.right.value);
+    const auto axes = axes_of_value(r_, stage, p.right.value);
     for (int a : f_.rows.axes)
       if (axes[std::size_t(a)])
         return "a right side depends on the row";
@@ -171,34 +164,33 @@ private:
       f_.row_stages.push_back(s);
       return "";
     }
-    StreamSum sum;
-    sum.form.stage = s;
-    sum.form.accumulator = compute_dtype(stage.acc_dtype);
+    ContractionForm sum;
+    sum.stage = s;
+    sum.accumulator = compute_dtype(stage.acc_dtype);
     const BodyValue& mul = stage.body[std::size_t(through_casts(stage, stage.yields.at(0)))];
     if (stage.monoid != Monoid::Sum || stage.yields.size() != 1 || mul.op != Op::Mul ||
-        mul.kind != BodyValue::Kind::Apply || sum.form.accumulator != DType::F32)
+        mul.kind != BodyValue::Kind::Apply || sum.accumulator != DType::F32)
       return "a sum over columns is no product";
     for (int i = 0; i < 2; ++i) {
       const auto axes = axes_of_value(r_, stage, mul.args[std::size_t(i)]);
       if (std::none_of(columns.begin(), columns.end(),
                        [&](int a) { return axes[std::size_t(a)]; })) {
-        sum.form.left.value = mul.args[std::size_t(i)];
-        sum.form.right.value = mul.args[std::size_t(1 - i)];
+        sum.left.value = mul.args[std::size_t(i)];
+        sum.right.value = mul.args[std::size_t(1 - i)];
       }
     }
-    if (sum.form.left.value < 0)
+    if (sum.left.value < 0)
       return "both factors of a sum depend on its columns";
-    const auto axes = axes_of_value(r_, stage, sum.form.right.value);
+    const auto axes = axes_of_value(r_, stage, sum.right.value);
     for (int a : f_.rows.axes)
       if (axes[std::size_t(a)])
         return "a right side depends on the row";
-    sum.form.depth.axes = columns;
-    for (const Side* side : {&sum.form.left, &sum.form.right})
-      if (auto reason = take_element(sum.form, *side); !reason.empty())
+    sum.depth.axes = columns;
+    for (const Side* side : {&sum.left, &sum.right})
+      if (auto reason = take_element(sum, *side); !reason.empty())
         return reason;
-    if (reads_stage(stage, sum.form.right.value))
+    if (reads_stage(stage, sum.right.value))
       return "a right side is made of products";
-    sum.factor = factor_of(r_, sum.form, sum.form.left).value;
     f_.sums.push_back(std::move(sum));
     return "";
   }
@@ -219,12 +211,12 @@ private:
       f.depth.extent = points_of(r_, f.depth.axes);
       describe(f, f.right, f_.places);
     };
-    for (StreamProduct& p : f_.products) {
-      finish(p.form);
-      describe(p.form, p.form.left, f_.rows);
+    for (ContractionForm& p : f_.products) {
+      finish(p);
+      describe(p, p.left, f_.rows);
     }
-    for (StreamSum& s : f_.sums)
-      finish(s.form);
+    for (ContractionForm& s : f_.sums)
+      finish(s);
   }
 
   void describe(const ContractionForm& form, Side& side, const AxisGroup& panel) const {
@@ -243,7 +235,7 @@ private:
 
   bool is_remade(int s) const {
     return std::any_of(f_.products.begin(), f_.products.end(),
-                       [&](const StreamProduct& p) { return p.form.stage == s; });
+                       [&](const ContractionForm& p) { return p.stage == s; });
   }
 
   void find_levels(const std::vector<int>& reductions) {
@@ -283,12 +275,12 @@ private:
       const std::vector<int> axes = result_axes(r_.stages[std::size_t(out.stage)]);
       const std::vector<bool> under = stages_under(r_, out.stage);
       int sums = 0;
-      for (const StreamSum& s : f_.sums) {
-        if (!under[std::size_t(s.form.stage)])
+      for (const ContractionForm& s : f_.sums) {
+        if (!under[std::size_t(s.stage)])
           continue;
         ++sums;
         std::vector<int> wanted = row;
-        wanted.insert(wanted.end(), s.form.depth.axes.begin(), s.form.depth.axes.end());
+        wanted.insert(wanted.end(), s.depth.axes.begin(), s.depth.axes.end());
         std::sort(wanted.begin(), wanted.end());
         if (axes != wanted)
           return "an output does not have the axes of its sum";

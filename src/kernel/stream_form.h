@@ -10,24 +10,14 @@
 
 namespace egret::kernel {
 
-/// score[batch, row, place] = sum over depth of left[batch, row, depth] * right[batch, place,
-/// depth], made anew for every tile. `form` names the stage, its depth and its two sides; rows and
-/// columns are the rows and places of the whole region.
-struct StreamProduct {
-  ContractionForm form;
-};
-
-/// sum over places of factor[batch, row, place] * right[batch, place, column], the factor being
-/// made of scores. `form` has the places as rows of the right side and the columns as its depth.
-struct StreamSum {
-  ContractionForm form;
-  int factor = -1; ///< value of the stage's body, of the matrix instruction's type
-};
-
 struct StreamForm {
   AxisGroup batch, rows, places;
-  std::vector<StreamProduct> products;
-  std::vector<StreamSum> sums;
+  /// score[batch, row, place] = sum over depth of left[batch, row, depth] * right[batch, place,
+  /// depth], made anew for every tile.
+  std::vector<ContractionForm> products;
+  /// sum over places of left[batch, row, place] * right[batch, place, column], the left side being
+  /// made of scores: the columns are the form's depth, the places its columns.
+  std::vector<ContractionForm> sums;
   std::vector<int> row_stages; ///< reductions over the places that leave one value a row
   int passes = 0;              ///< over the places
   std::vector<int> level;      ///< by stage: the pass that makes its result

@@ -191,7 +191,7 @@ struct Runtime::Impl {
     options.frozen = options.frozen || effort.frozen;
     options.paranoid = options.paranoid || effort.paranoid;
     options.allow = options.allow.value_or(effort.allowed);
-    options.rules.allowed.add(*options.allow);
+    options.rules = options.chosen_rules();
     options.tuner = set.tuner.get();
     options.progress = progress;
   }

@@ -1,6 +1,7 @@
 // What reading a tensor would do, in words.
 #include "egret/explain.h"
 
+#include "compiler/prepare.h"
 #include "runtime/runtime.h"
 #include "support/fail.h"
 #include "tensor/engine.h"
@@ -50,17 +51,6 @@ std::size_t kept_operations(const Tensor& a) {
         open.push_back(input.get());
   }
   return seen.size();
-}
-
-} // namespace
-
-namespace {
-
-// The stored node that a graph output is: copies for outputs and reshapes are looked through.
-ir::NodeId stored_node(const ir::Graph& graph, ir::NodeId id) {
-  while (graph[id].op == Op::Reshape)
-    id = graph[id].inputs[0];
-  return id;
 }
 
 std::string kernel_text(const compiler::KernelReport& k) {
@@ -119,8 +109,8 @@ std::string explain(const Tensor& a, const Tensor& b) {
   const ir::Graph& compiled = report.graph;
   if (compiled.outputs.empty() || report.kernels.empty())
     return "no kernel is needed\n";
-  const ir::NodeId first = stored_node(compiled, compiled.outputs.front()),
-                   second = stored_node(compiled, compiled.outputs.back());
+  const ir::NodeId first = compiler::same_memory(compiled, compiled.outputs.front()),
+                   second = compiler::same_memory(compiled, compiled.outputs.back());
   const std::size_t one = kernel_of(report, first), two = kernel_of(report, second);
   if (one == report.kernels.size() || two == report.kernels.size())
     return "no kernel makes one of the two\n";

@@ -1,4 +1,5 @@
 // The functions that generated text may use. Only those that it does use go before it.
+#include "backend/cuda/quick_div.h"
 #include "backend/cuda/renderer.h"
 
 namespace egret::backend::cuda {
@@ -137,20 +138,11 @@ __device__ __forceinline__ float eg_narrow_div(float a, float b) {
   return a * __fdividef(1.0f, b * scale) * scale;
 }
 )"},
-    // A quotient without branches, which would keep neighbouring elements from being worked on at
-    // the same time: a product with the reciprocal, corrected once, which leaves it correctly
-    // rounded but for about one in a million, off by one then. Beyond 2^-100 and 2^126 the product
-    // itself, off by two at most, and infinities and NaN as they should be. The reciprocal is made
-    // once where one divides many.
     {"eg_quick_div", R"(
 __device__ __forceinline__ float eg_quick_div(float a, float b) {
   float r;
   asm("rcp.approx.f32 %0, %1;" : "=f"(r) : "f"(b));
-  const float size = fabsf(b);
-  r = size > 0x1p-100f && size < 0x1p100f ? fmaf(fmaf(-b, r, 1.0f), r, r) : r;
-  const float q = a * r;
-  const float c = fmaf(fmaf(-q, b, a), r, q);
-  return fabsf(q) > 0x1p-100f && fabsf(q) < 0x1p126f ? c : q;
+  )" EGRET_TEXT(EGRET_QUICK_DIV) R"(
 }
 )"},
     {"eg_narrow_sigmoid", R"(

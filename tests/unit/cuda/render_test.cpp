@@ -2,9 +2,14 @@
 #include "backend/cuda/render.h"
 #include "kernel/builder.h"
 
+#include "backend/cuda/quick_div.h"
+
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <cmath>
 #include <limits>
+#include <random>
 
 namespace egret::backend::cuda {
 namespace {
@@ -103,6 +108,44 @@ TEST(CudaText, AValueWithAnotherUseStaysExact) {
   const std::string text = render_cuda(b.finish(launch), CudaTarget{});
   EXPECT_NE(text.find(" expf("), std::string::npos) << text;
   EXPECT_EQ(text.find("__expf("), std::string::npos) << text;
+}
+
+float quick_quotient(float a, float b, float r) {
+  EGRET_QUICK_DIV
+}
+
+float from_bits(std::uint64_t bits, std::uint32_t least_exponent, std::uint32_t exponents) {
+  const auto mantissa = static_cast<std::uint32_t>(bits & 0x7fffff);
+  const auto exponent =
+      least_exponent + static_cast<std::uint32_t>(bits >> 23 & 0xffff) % exponents;
+  return std::bit_cast<float>(mantissa | exponent << 23 |
+                              static_cast<std::uint32_t>(bits >> 63) << 31);
+}
+
+// The reciprocal is NVIDIA's, right to one unit in the last place.
+TEST(CudaText, QuickQuotientsAreQuotients) {
+  std::mt19937_64 random(1);
+  for (int units : {-1, 0, 1})
+    for (int i = 0; i < 2'000'000; ++i) {
+      const float a = from_bits(random(), 90, 76), b = from_bits(random(), 90, 76);
+      const float right = static_cast<float>(1.0 / static_cast<double>(b));
+      const float r = std::bit_cast<float>(std::bit_cast<std::uint32_t>(right) + units);
+      ASSERT_EQ(quick_quotient(a, b, r), a / b) << a << " / " << b << " by " << r;
+    }
+}
+
+TEST(CudaText, QuickQuotientsOfSpecialNumbers) {
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  const auto quotient = [](float a, float b) { return quick_quotient(a, b, 1 / b); };
+  EXPECT_EQ(quotient(1, 0), kInf);
+  EXPECT_EQ(quotient(-1, 0), -kInf);
+  EXPECT_EQ(quotient(3, kInf), 0);
+  EXPECT_EQ(quotient(kInf, 3), kInf);
+  EXPECT_TRUE(std::signbit(quotient(-0.0f, 3)));
+  EXPECT_TRUE(std::isnan(quotient(0, 0)));
+  EXPECT_TRUE(std::isnan(quotient(kInf, kInf)));
+  for (float tiny : {0x1p-149f, 0x1.8p-130f, 0x1p-101f})
+    EXPECT_NEAR(quotient(tiny, 3), tiny / 3, 0x1p-148f + tiny * 0x1p-22f);
 }
 
 } // namespace

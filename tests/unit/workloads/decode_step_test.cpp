@@ -5,6 +5,7 @@
 #include "llama.h"
 #include "support/cpu_levels.h"
 #include "support/cuda_kernels.h"
+#include "support/one_launch.h"
 
 #include <gtest/gtest.h>
 
@@ -29,18 +30,7 @@ TEST(DecodeStep, IsOneGraphLaunchThatAllocatesAndCopiesNothing) {
     logits = Tensor();
     logits = step(decoder, token);
   };
-  for (int i = 0; i < 3; ++i)
-    run();
-  const Counters before = counters();
-  const auto launches = fake.graph_launches, copies = fake.copies;
-  for (int i = 0; i < 5; ++i)
-    run();
-  const Counters used = counters() - before;
-  EXPECT_EQ(used.submissions, 5u);
-  EXPECT_EQ(fake.graph_launches - launches, 5u);
-  EXPECT_EQ(fake.copies - copies, 0u);
-  EXPECT_EQ(used.device_allocations, 0u);
-  EXPECT_EQ(used.host_copies, 0u);
+  const Counters used = egret::testing::expect_one_launch_a_run(fake, run);
   EXPECT_EQ(used.compiles, 0u);
   logits = Tensor();
   decoder = {};
