@@ -2,6 +2,8 @@
 // pattern.h) is apart.
 #pragma once
 
+#include "egret/autocast.h"
+#include "egret/averages.h"
 #include "egret/checkpoint.h"
 #include "egret/compile.h"
 #include "egret/counters.h"
@@ -13,6 +15,7 @@
 #include "egret/grad.h"
 #include "egret/io.h"
 #include "egret/log.h"
+#include "egret/mixed.h"
 #include "egret/models.h"
 #include "egret/nn.h"
 #include "egret/optim.h"

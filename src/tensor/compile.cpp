@@ -1,6 +1,7 @@
 // Compiled functions: which trace a call replays, and why it traced anew.
 #include "egret/compile.h"
 
+#include "egret/autocast.h"
 #include "egret/grad.h"
 #include "runtime/count.h"
 #include "runtime/debug.h"
@@ -40,7 +41,7 @@ namespace {
 
 // Everything about the tensors of a call that a trace depends on.
 struct Key {
-  // As the call gives it, whether gradients are recorded, and the device.
+  // As the call gives it, whether gradients are recorded, Autocast's type, and the device.
   std::vector<std::uint64_t> structure;
   std::vector<std::uint64_t> tensors;
   friend bool operator==(const Key&, const Key&) = default;
@@ -49,6 +50,8 @@ struct Key {
 Key key_of(const Call& call) {
   Key key{call.signature, {}};
   key.structure.push_back(grad_enabled());
+  const auto products = autocast_type();
+  key.structure.push_back(products ? 1 + static_cast<std::uint64_t>(*products) : 0);
   key.structure.push_back(runtime::Runtime::instance().place());
   for (std::size_t i = 0; i < call.leaves.size(); ++i) {
     const Tensor& t = *call.leaves[i].tensor;
@@ -99,7 +102,7 @@ struct CompiledImpl {
       return "the first call";
     const Entry& last_used = entries.back();
     if (last_used.key.structure != key.structure)
-      return "the structure of the arguments, a number among them, or the device differs";
+      return "the structure of the arguments, a number among them, Autocast or the device differs";
     for (std::size_t i = 0; i < call.leaves.size() && i < last_used.leaves.size(); ++i) {
       const std::string now = describe(*call.leaves[i].tensor);
       if (now != last_used.leaves[i])

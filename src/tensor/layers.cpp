@@ -55,7 +55,7 @@ Tensor layer_norm(const Tensor& a, const Tensor& weight, const Tensor& bias, dou
   Tensor result = centred * rsqrt(variance + eps) * weight.to(x.dtype());
   if (bias.defined())
     result = result + bias.to(x.dtype());
-  return result.to(a.dtype());
+  return rounded_to(result, a.dtype());
 }
 
 Tensor rms_norm(const Tensor& a, const Tensor& weight, double eps) {
@@ -63,7 +63,7 @@ Tensor rms_norm(const Tensor& a, const Tensor& weight, double eps) {
   require_float(a, "rms_norm");
   const Tensor x = widened(a);
   const Tensor scale = rsqrt(mean(square(x), axes, true) + eps);
-  return (x * scale * weight.to(x.dtype())).to(a.dtype());
+  return rounded_to(x * scale * weight.to(x.dtype()), a.dtype());
 }
 
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,

@@ -56,6 +56,11 @@ Tensor as_float(const Tensor& a, const char* who);
 /// In the type in which sums are formed: f16 and bf16 as f32.
 Tensor widened(const Tensor& a);
 
+/// An operand of a product, in the type that Autocast wants.
+Tensor product_operand(const Tensor& a);
+/// What a reduction formed in a wide type, in its operand's `type`; Autocast leaves it wide.
+Tensor rounded_to(const Tensor& result, DType type);
+
 /// An axis counted from the front; Error(Axis).
 std::int64_t axis_of(std::int64_t axis, std::int64_t rank, const Shape& shape, const char* who);
 /// Ascending, each once; Error(Axis).

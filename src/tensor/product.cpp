@@ -21,9 +21,10 @@ namespace {
 
 } // namespace
 
-Tensor matmul(const Tensor& a, const Tensor& b) {
-  Access::raw(a, "matmul");
-  Access::raw(b, "matmul");
+Tensor matmul(const Tensor& left_operand, const Tensor& right_operand) {
+  Access::raw(left_operand, "matmul");
+  Access::raw(right_operand, "matmul");
+  const Tensor a = product_operand(left_operand), b = product_operand(right_operand);
   if (a.rank() == 0 || b.rank() == 0)
     fail(ErrorKind::Shape, "matmul: {} x {}: an operand is a single number; multiply with *",
          shape_of(a), shape_of(b));
@@ -92,7 +93,7 @@ Tensor linear(const Tensor& a, const Tensor& weight, const Tensor& bias) {
   if (bias.rank() != 1 || !(bias.shape()[0] == weight.shape()[0]))
     fail(ErrorKind::Shape, "linear: bias {} does not fit weight {}; it must be [outputs]",
          shape_of(bias), shape_of(weight));
-  return product + bias;
+  return product + product_operand(bias);
 }
 
 } // namespace egret

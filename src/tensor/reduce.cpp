@@ -1,4 +1,5 @@
 // Reductions and scans, and what is made of them.
+#include "egret/autocast.h"
 #include "support/fail.h"
 #include "tensor/ops.h"
 
@@ -63,7 +64,8 @@ Tensor arg_extreme(const Tensor& a, std::optional<std::int64_t> axis, bool keepd
 Tensor sum(const Tensor& a, const Axes& axes, bool keepdim) {
   Access::raw(a, "sum");
   const auto list = axes_of(axes, a.shape(), "sum");
-  return reduce(Op::ReduceSum, summable(a), list, keepdim, "sum");
+  const Tensor x = autocast_type() ? widened(a) : a;
+  return reduce(Op::ReduceSum, summable(x), list, keepdim, "sum");
 }
 
 Tensor mean(const Tensor& a, const Axes& axes, bool keepdim) {
@@ -71,7 +73,7 @@ Tensor mean(const Tensor& a, const Axes& axes, bool keepdim) {
   const auto list = axes_of(axes, x.shape(), "mean");
   const double count = static_cast<double>(count_along(x.shape(), list, "mean"));
   const Tensor total = reduce(Op::ReduceSum, widened(x), list, keepdim, "mean");
-  return (total / constant(total.dtype(), count)).to(x.dtype());
+  return rounded_to(total / constant(total.dtype(), count), x.dtype());
 }
 
 Tensor var(const Tensor& a, const Axes& axes, bool keepdim, double correction) {
@@ -82,12 +84,12 @@ Tensor var(const Tensor& a, const Axes& axes, bool keepdim, double correction) {
   const Tensor squares = square(wide - mean(wide, list, true));
   const Tensor total = reduce(Op::ReduceSum, squares, list, keepdim, "var");
   const double freedom = count - correction > 0 ? count - correction : 0;
-  return (total / constant(total.dtype(), freedom)).to(x.dtype());
+  return rounded_to(total / constant(total.dtype(), freedom), x.dtype());
 }
 
 Tensor stddev(const Tensor& a, const Axes& axes, bool keepdim, double correction) {
   const Tensor x = as_float(a, "std");
-  return sqrt(var(widened(x), axes, keepdim, correction)).to(x.dtype());
+  return rounded_to(sqrt(var(widened(x), axes, keepdim, correction)), x.dtype());
 }
 
 Tensor prod(const Tensor& a, const Axes& axes, bool keepdim) {
@@ -132,7 +134,7 @@ Tensor all(const Tensor& a, const Axes& axes, bool keepdim) {
 
 Tensor norm(const Tensor& a, const Axes& axes, bool keepdim) {
   const Tensor x = as_float(a, "norm");
-  return sqrt(sum(square(widened(x)), axes, keepdim)).to(x.dtype());
+  return rounded_to(sqrt(sum(square(widened(x)), axes, keepdim)), x.dtype());
 }
 
 Tensor cumsum(const Tensor& a, std::int64_t axis) {
@@ -162,14 +164,14 @@ Tensor softmax(const Tensor& a, std::int64_t axis) {
   const Tensor x = as_float(a, "softmax");
   axis = axis_of(axis, x.rank(), x.shape(), "softmax");
   const Tensor e = exp(shifted(x, axis, "softmax").x);
-  return (e / sum(e, axis, true)).to(x.dtype());
+  return rounded_to(e / sum(e, axis, true), x.dtype());
 }
 
 Tensor log_softmax(const Tensor& a, std::int64_t axis) {
   const Tensor x = as_float(a, "log_softmax");
   axis = axis_of(axis, x.rank(), x.shape(), "log_softmax");
   const Tensor low = shifted(x, axis, "log_softmax").x;
-  return (low - log(sum(exp(low), axis, true))).to(x.dtype());
+  return rounded_to(low - log(sum(exp(low), axis, true)), x.dtype());
 }
 
 Tensor logsumexp(const Tensor& a, std::int64_t axis, bool keepdim) {
@@ -181,7 +183,7 @@ Tensor logsumexp(const Tensor& a, std::int64_t axis, bool keepdim) {
       unary(Op::StopGradient, reduce(Op::ReduceMax, wide, {axis}, true, "logsumexp"), "logsumexp");
   const Tensor top = where(isfinite(highest), highest, 0);
   const Tensor total = log(sum(exp(wide - top), axis, true)) + top;
-  return (keepdim ? total : total.squeeze(axis)).to(x.dtype());
+  return rounded_to(keepdim ? total : total.squeeze(axis), x.dtype());
 }
 
 } // namespace egret

@@ -194,21 +194,5 @@ TEST(ClipGradNorm, ScalesAllGradientsTogether) {
   EXPECT_EQ(ps[1].tensor.grad().item(), 0) << "a norm of 0 must not give NaN";
 }
 
-TEST(Schedules, WarmupThenCosine) {
-  WarmupCosine s{.peak = 2, .warmup = 10, .total = 110, .least = 0.2};
-  EXPECT_NEAR(s.at(0), 0.2, 1e-12);
-  EXPECT_NEAR(s.at(9), 2, 1e-12);
-  EXPECT_NEAR(s.at(10), 2, 1e-12);
-  EXPECT_NEAR(s.at(60), 1.1, 1e-12);
-  EXPECT_NEAR(s.at(110), 0.2, 1e-12);
-  EXPECT_NEAR(s.at(10000), 0.2, 1e-12);
-  for (int i = 10; i < 109; ++i)
-    EXPECT_GT(s.at(i), s.at(i + 1));
-  Warmup w{.peak = 1, .warmup = 4};
-  EXPECT_NEAR(w.at(1), 0.5, 1e-12);
-  EXPECT_NEAR(w.at(100), 1, 1e-12);
-  EXPECT_EQ((Warmup{.peak = 3}.at(0)), 3);
-}
-
 } // namespace
 } // namespace egret::optim
