@@ -18,6 +18,30 @@
 
 namespace egret {
 
+/// A size that may differ from call to call without a new trace.
+///
+///   compile(forward, {.dims = {{.name = "tokens", .least = 1, .most = 512, .at = {{0, 1}}}}})
+///
+/// makes one trace of `forward` for every size from 1 to 512 of axis 1 of its argument 0. Inside the
+/// function that size is an Expr (`x.shape()[1]`); Tensor::size() of it is Error(Shape), and it
+/// broadcasts with nothing but itself and 1. A call with another size traces for that size alone,
+/// and last_report() says so.
+struct NamedDim {
+  /// An axis of an argument's tensors, by position in the function's parameters.
+  struct Place {
+    std::size_t argument = 0;
+    std::int64_t axis = 0; ///< negative ones count from the end
+    std::string path = {}; ///< of one tensor in the argument, "hidden.weight"; empty: all of them
+  };
+  std::string name;
+  std::int64_t least = 1, most = 1; ///< inclusive
+  std::int64_t multiple_of = 1;     ///< sizes are multiples of it
+  std::vector<Place> at;            ///< where it stands; all have the same size in a call
+  /// Largest sizes of buckets, ascending, below `most`: a trace for each bucket, whose kernels are
+  /// chosen for its sizes.
+  std::vector<std::int64_t> buckets = {};
+};
+
 struct CompileOptions {
   std::string name = "compiled function";    ///< in errors, reports and debug output
   bool fuse = true;                          ///< false: one kernel an operation
@@ -27,6 +51,9 @@ struct CompileOptions {
   /// Rules that may rewrite it beside exact ones, with any effort above None; empty: what
   /// allow_rules() says at each call.
   std::optional<RuleTags> allow = {};
+  /// Sizes that may differ from call to call, of arguments that are inputs. Error(Value) for
+  /// impossible ones, when the function is made or first called.
+  std::vector<NamedDim> dims = {};
 };
 
 namespace detail {
@@ -177,6 +204,7 @@ inline constexpr bool is_state<Unknown, A> =
 /// value
 ///   at the time of each call is read, and those that it changes are written. So a captured model
 ///   is never frozen.
+/// - Sizes are part of the structure, but for those of CompileOptions::dims.
 /// - A plain number (a float argument, a field of a struct) is part of the structure: another value
 ///   traces again, and last_report() says so. What changes from call to call (a learning rate, a
 ///   step count) is to be a tensor of rank 0. Generators are trees of such tensors.

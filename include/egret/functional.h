@@ -146,7 +146,7 @@ Tensor tril(const Tensor& a,
             std::int64_t diagonal = 0); ///< 0 above the diagonal of the last two axes
 Tensor triu(const Tensor& a, std::int64_t diagonal = 0);
 /// bool [queries, keys]: key j may be seen by query i, j <= i + keys - queries.
-Tensor causal_mask(std::int64_t queries, std::int64_t keys);
+Tensor causal_mask(const Expr& queries, const Expr& keys);
 
 // --- layers
 /// Zero with probability p, the rest over 1 - p. Nothing when not training.

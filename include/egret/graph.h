@@ -62,7 +62,8 @@ public:
   Graph(Graph&&) noexcept;
   Graph& operator=(Graph&&) noexcept;
 
-  /// An input. It has a value after Tensor::set().
+  /// An input. It has a value after Tensor::set(). Its dims may be symbols (Expr::symbol): one
+  /// compile() serves values of all sizes within their bounds.
   Tensor tensor(const Shape& shape, DType dtype = DType::F32, std::string name = {});
 
   /// Compiles what was marked by retrieve() or keep(), and `outputs`, by the passes in their order

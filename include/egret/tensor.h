@@ -187,7 +187,8 @@ public:
   std::int64_t size(std::int64_t axis) const; ///< of one axis; negative counts from the end
   std::int64_t numel() const;                 ///< number of elements
   std::vector<std::int64_t>
-  sizes() const; ///< shape() as integers; throws Error(Shape) when one is symbolic
+  sizes() const; ///< shape() as integers; of a Graph's tensor those of its last run where shape()
+                 ///< has symbols. Error(Shape) when one is not known
 
   // --- reading: computes what is needed
   template <Arithmetic T = double>
@@ -211,7 +212,7 @@ public:
   operator[](std::initializer_list<Index> indices) const; ///< t[{Slice(1, 3), 0, Slice::all()}]
   Tensor index(std::span<const Index> indices) const;
   Tensor select(std::int64_t axis, std::int64_t position) const; ///< removes the axis
-  Tensor narrow(std::int64_t axis, std::int64_t begin, std::int64_t length) const;
+  Tensor narrow(std::int64_t axis, const Expr& begin, const Expr& length) const;
 
   // --- shape
   Tensor reshape(const Shape& shape) const; ///< one dim may be -1

@@ -43,10 +43,10 @@ Tensor Gpt::operator()(const Tensor& tokens, Generator* generator) const {
   if (tokens.rank() != 2)
     fail(ErrorKind::Shape, "Gpt: needs tokens [batch, positions], got {}",
          to_string(tokens.shape()));
-  std::int64_t positions = tokens.size(1);
-  if (positions > position_embedding.weight.size(0))
-    fail(ErrorKind::Shape, "Gpt: {} positions, the context holds {}", positions,
-         position_embedding.weight.size(0));
+  const Expr& positions = tokens.shape()[1];
+  const std::int64_t context = position_embedding.weight.size(0);
+  if (!proves_less_equal(positions, context))
+    fail(ErrorKind::Shape, "Gpt: {} positions, the context holds {}", positions.str(), context);
   Tensor x = token_embedding(tokens) + position_embedding.weight.narrow(0, 0, positions);
   x = dropout(x, generator);
   for (const auto& block : blocks)

@@ -8,6 +8,7 @@
 #include "runtime/runtime.h"
 #include "support/fail.h"
 #include "support/hash.h"
+#include "tensor/named_dims.h"
 #include "tensor/trace.h"
 
 #include <fmt/format.h>
@@ -47,7 +48,8 @@ struct Key {
   friend bool operator==(const Key&, const Key&) = default;
 };
 
-Key key_of(const Call& call) {
+// `shapes` are those of the leaves as a trace sees them.
+Key key_of(const Call& call, const std::vector<Shape>& shapes) {
   Key key{call.signature, {}};
   key.structure.push_back(grad_enabled());
   const auto products = autocast_type();
@@ -68,28 +70,30 @@ Key key_of(const Call& call) {
     const NodePtr node = handle.node();
     key.tensors.push_back(static_cast<std::uint64_t>(handle.dtype) |
                           static_cast<std::uint64_t>(node->needs_grad.load()) << 8 |
-                          static_cast<std::uint64_t>(handle.shape.size()) << 16 |
+                          static_cast<std::uint64_t>(shapes[i].size()) << 16 |
                           static_cast<std::uint64_t>(first) << 32);
-    for (const Expr& dim : handle.shape)
+    for (const Expr& dim : shapes[i])
       key.tensors.push_back(dim.is_constant() ? static_cast<std::uint64_t>(dim.value())
                                               : dim.hash());
   }
   return key;
 }
 
-std::string describe(const Tensor& t) {
-  return t.defined() ? fmt::format("{}{}", name_of(t.dtype()), to_string(t.shape())) : "empty";
+std::string describe(const Tensor& t, const Shape& shape) {
+  return t.defined() ? fmt::format("{}{}", name_of(t.dtype()), to_string(shape)) : "empty";
 }
 
 } // namespace
 
 struct CompiledImpl {
+  explicit CompiledImpl(CompileOptions o) : options(std::move(o)), dims(options.dims) {}
   struct Entry {
     Key key;
     std::vector<std::string> leaves; // "f32[2,3]", to tell what changed
     std::shared_ptr<const TracedProgram> traced;
   };
   CompileOptions options;
+  NamedDims dims;
   std::mutex mutex;
   std::vector<Entry> entries; // most recently used last
   std::shared_ptr<const TracedProgram> last;
@@ -97,14 +101,16 @@ struct CompiledImpl {
   std::string report;
 
   // Why no trace fits: what differs from the one used last.
-  std::string reason(const Call& call, const Key& key) const {
+  std::string reason(const Call& call, const NamedDims::Seen& seen, const Key& key) const {
+    if (!seen.alone.empty())
+      return seen.alone + ": traced for these sizes alone";
     if (entries.empty())
       return "the first call";
     const Entry& last_used = entries.back();
     if (last_used.key.structure != key.structure)
       return "the structure of the arguments, a number among them, Autocast or the device differs";
     for (std::size_t i = 0; i < call.leaves.size() && i < last_used.leaves.size(); ++i) {
-      const std::string now = describe(*call.leaves[i].tensor);
+      const std::string now = describe(*call.leaves[i].tensor, seen.shapes[i]);
       if (now != last_used.leaves[i])
         return fmt::format("{} is {} now and was {}", name(call.leaves[i]), now,
                            last_used.leaves[i]);
@@ -128,19 +134,19 @@ struct CompiledImpl {
     }
     return nullptr;
   }
-  void put(const Call& call, Key key, std::shared_ptr<const TracedProgram> traced) {
+  void put(const Call& call, const NamedDims::Seen& seen, Key key,
+           std::shared_ptr<const TracedProgram> traced) {
     Entry entry{std::move(key), {}, std::move(traced)};
-    for (const Call::Leaf& leaf : call.leaves)
-      entry.leaves.push_back(describe(*leaf.tensor));
+    for (std::size_t i = 0; i < call.leaves.size(); ++i)
+      entry.leaves.push_back(describe(*call.leaves[i].tensor, seen.shapes[i]));
     entries.push_back(std::move(entry));
     if (entries.size() > std::max<std::size_t>(1, options.limit))
       entries.erase(entries.begin());
   }
 };
 
-CompiledBase::CompiledBase(CompileOptions options) : impl_(std::make_unique<CompiledImpl>()) {
-  impl_->options = std::move(options);
-}
+CompiledBase::CompiledBase(CompileOptions options)
+    : impl_(std::make_unique<CompiledImpl>(std::move(options))) {}
 CompiledBase::~CompiledBase() = default;
 CompiledBase::CompiledBase(CompiledBase&&) noexcept = default;
 CompiledBase& CompiledBase::operator=(CompiledBase&&) noexcept = default;
@@ -148,8 +154,9 @@ CompiledBase& CompiledBase::operator=(CompiledBase&&) noexcept = default;
 Result CompiledBase::run(Caller& caller) {
   if (current_scope())
     return caller.trace(); // within another traced function this one is part of it
-  const Call call = caller.flatten(false);
-  Key key = key_of(call);
+  const Call call = caller.flatten(impl_->dims.by_path());
+  const NamedDims::Seen seen = impl_->dims.seen(call);
+  Key key = key_of(call, seen.shapes);
   std::shared_ptr<const TracedProgram> traced;
   {
     std::lock_guard lock(impl_->mutex);
@@ -169,13 +176,13 @@ Result CompiledBase::run(Caller& caller) {
   std::string reason;
   {
     std::lock_guard lock(impl_->mutex);
-    reason = impl_->reason(named, key);
+    reason = impl_->reason(named, seen, key);
   }
   runtime::debug(1, "{}: traced, {}", impl_->options.name, reason);
-  traced = trace_function(caller, impl_->options);
+  traced = trace_function(caller, seen.shapes, impl_->options);
   {
     std::lock_guard lock(impl_->mutex);
-    impl_->put(named, std::move(key), traced);
+    impl_->put(named, seen, std::move(key), traced);
     impl_->last = traced;
     impl_->report = reason;
   }

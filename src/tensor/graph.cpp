@@ -5,9 +5,11 @@
 #include "support/fail.h"
 #include "tensor/graph_debug.h"
 #include "tensor/ops.h"
+#include "tensor/sizes.h"
 
 #include <algorithm>
 #include <unordered_map>
+#include <utility>
 
 namespace egret {
 namespace detail {
@@ -63,8 +65,11 @@ struct GraphState {
     if (!compiled || place != runtime::Runtime::instance().place())
       compile(passes ? *passes : Generic{} | Fusion{});
   }
+  Sizes sizes() const; ///< of symbolic dims, by the inputs' values
   std::vector<runtime::RunInput> bind();
-  void finish(const std::vector<runtime::StoragePtr>& outputs);
+  /// Takes the values of inputs that are not kept away. A run reads shapes in them.
+  std::vector<NodePtr> use_up();
+  void finish(const std::vector<runtime::StoragePtr>& outputs, const Sizes& sizes);
 };
 
 namespace {
@@ -142,12 +147,34 @@ std::vector<runtime::RunInput> GraphState::bind() {
   return bound;
 }
 
-void GraphState::finish(const std::vector<runtime::StoragePtr>& outputs) {
+Sizes GraphState::sizes() const {
+  Sizes found;
+  for (const Input& input : inputs)
+    if (input.value)
+      found.bind(input.placeholder->form.shape, input.value->form.shape, "Graph",
+                 input.placeholder->form.attrs.name);
+  for (const Input& input : inputs)
+    if (input.value)
+      found.check(input.placeholder->form.shape, input.value->form.shape, "Graph",
+                  input.placeholder->form.attrs.name);
+  return found;
+}
+
+std::vector<NodePtr> GraphState::use_up() {
+  std::vector<NodePtr> used;
+  for (Input& input : inputs)
+    if (!input.kept)
+      used.push_back(std::exchange(input.value, nullptr));
+  return used;
+}
+
+void GraphState::finish(const std::vector<runtime::StoragePtr>& outputs, const Sizes& sizes) {
   values.clear();
   std::size_t next = 0;
   for (const NodePtr& node : marked)
     if (node->kind == Node::Kind::Op)
-      values[node.get()] = data_node(node->form.dtype, node->form.shape, outputs[next++]);
+      values[node.get()] =
+          data_node(node->form.dtype, sizes.of(node->form.shape), outputs[next++]);
 }
 
 } // namespace detail
@@ -190,21 +217,22 @@ void Graph::compile_marked(const Pass& pass, std::initializer_list<Tensor*> outp
 void Graph::execute() {
   state_->ensure_compiled();
   auto bound = state_->bind();
+  const Sizes sizes = state_->sizes();
   state_->values.clear(); // results of the run before need not wait for the new ones
-  for (GraphState::Input& input : state_->inputs)
-    if (!input.kept)
-      input.value = nullptr;
-  state_->finish(state_->program->run(bound));
+  const std::vector<NodePtr> used = state_->use_up();
+  state_->finish(state_->program->run(bound), sizes);
 }
 
 DebugReport Graph::execute_debug() {
   state_->ensure_compiled();
   auto bound = state_->bind();
-  OpByOp run = run_op_by_op(state_->graph, bound);
-  for (GraphState::Input& input : state_->inputs)
-    if (!input.kept)
-      input.value = nullptr;
-  state_->finish(run.outputs);
+  const Sizes sizes = state_->sizes();
+  const ir::Graph graph = ir::with_dims(state_->graph, [&](const Expr& symbol) {
+    return std::optional<Expr>(sizes.of({symbol})[0]);
+  });
+  OpByOp run = run_op_by_op(graph, bound);
+  const std::vector<NodePtr> used = state_->use_up();
+  state_->finish(run.outputs, sizes);
   return std::move(run.report);
 }
 
@@ -240,7 +268,12 @@ Tensor& Tensor::set(const Tensor& value) {
   if (given->scope)
     fail(ErrorKind::State, "set: the value belongs to {}; give a tensor with a value",
          given->scope->name);
-  if (given->form.shape != shape())
+  Sizes sizes; // those of several inputs are compared when all have values
+  if (given->form.shape.size() == shape().size())
+    sizes.bind(shape(), given->form.shape, "set", "the value");
+  const auto fits = [](const Expr& dim, const Expr& size) { return !dim.is_constant() || dim == size; };
+  if (!std::equal(shape().begin(), shape().end(), given->form.shape.begin(),
+                  given->form.shape.end(), fits))
     fail(ErrorKind::Shape, "set: the value is {} and the input {}; they must be equal",
          to_string(given->form.shape), to_string(shape()));
   input->value = given;

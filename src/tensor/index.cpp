@@ -12,8 +12,10 @@ namespace {
 
 // What an index list means for one axis of the operand: begin + step * i for 0 <= i < count.
 struct Range {
-  std::int64_t begin = 0, count = 0, step = 1, size = 0;
-  bool whole() const { return begin == 0 && step == 1 && count == size; }
+  Expr begin, count;
+  std::int64_t step = 1;
+  Expr size;
+  bool whole() const { return begin == Expr(0) && step == 1 && count == size; }
 };
 
 // An index list worked out: ranges by axis of the operand, and the shape of the result.
@@ -22,31 +24,39 @@ struct Selection {
   Shape shape;
 };
 
-Range range_of(const Slice& slice, std::int64_t size, const char* who) {
+Range range_of(const Slice& slice, const Expr& size, const char* who) {
   if (slice.step == 0)
     fail(ErrorKind::Index, "{}: a slice with step 0 goes nowhere; give a positive or negative step",
          who);
   const bool back = slice.step < 0;
-  const std::int64_t lowest = back ? -1 : 0, highest = back ? size - 1 : size;
-  auto cut = [&](std::optional<std::int64_t> end, std::int64_t otherwise) {
+  const Expr lowest = back ? -1 : 0, highest = back ? size - 1 : size;
+  auto cut = [&](std::optional<std::int64_t> end, const Expr& otherwise) {
     if (!end)
       return otherwise;
-    const std::int64_t at = *end < 0 ? *end + size : *end;
-    return std::clamp(at, lowest, highest);
+    const Expr at = *end < 0 ? size + *end : Expr(*end);
+    return egret::min(egret::max(at, lowest), highest);
   };
   Range range;
   range.size = size;
   range.step = slice.step;
   range.begin = cut(slice.begin, back ? highest : lowest);
-  const std::int64_t end = cut(slice.end, back ? lowest : highest);
-  const std::int64_t distance = back ? range.begin - end : end - range.begin;
-  const std::int64_t stride = back ? -slice.step : slice.step;
-  range.count = distance > 0 ? (distance + stride - 1) / stride : 0;
+  const Expr end = cut(slice.end, back ? lowest : highest);
+  const Expr distance = egret::max(back ? range.begin - end : end - range.begin, 0);
+  range.count = ceildiv(distance, back ? -slice.step : slice.step);
   return range;
 }
 
+// A position counted from the front, which must lie within the axis whatever its size is.
+Expr position_of(std::int64_t position, const Expr& size, std::size_t axis, const Shape& shape,
+                 const char* who) {
+  const Expr at = position < 0 ? size + position : Expr(position);
+  if (!proves_less_equal(0, at) || !proves_less(at, size))
+    fail(ErrorKind::Index, "{}: position {} is out of range for axis {} of {} (size {})", who,
+         position, axis, to_string(shape), size.str());
+  return at;
+}
+
 Selection select_of(const Shape& shape, std::span<const Index> indices, const char* who) {
-  const auto sizes = concrete(shape, who);
   std::size_t used = 0, ellipses = 0;
   for (const Index& index : indices) {
     used += index.kind() == Index::Kind::Position || index.kind() == Index::Kind::Slice;
@@ -54,13 +64,13 @@ Selection select_of(const Shape& shape, std::span<const Index> indices, const ch
   }
   if (ellipses > 1)
     fail(ErrorKind::Index, "{}: more than one ellipsis; only one can be filled", who);
-  if (used > sizes.size())
+  if (used > shape.size())
     fail(ErrorKind::Index, "{}: {} indices for {}, which has {} axes", who, used, to_string(shape),
-         sizes.size());
+         shape.size());
   Selection selection;
   auto take_whole = [&](std::size_t count) {
     for (; count > 0; --count) {
-      const std::int64_t size = sizes[selection.ranges.size()];
+      const Expr size = shape[selection.ranges.size()];
       selection.ranges.push_back({0, size, 1, size});
       selection.shape.push_back(size);
     }
@@ -68,40 +78,38 @@ Selection select_of(const Shape& shape, std::span<const Index> indices, const ch
   for (const Index& index : indices) {
     const std::size_t axis = selection.ranges.size();
     switch (index.kind()) {
-    case Index::Kind::Position: {
-      const std::int64_t size = sizes[axis];
-      const std::int64_t at = index.position() < 0 ? index.position() + size : index.position();
-      if (at < 0 || at >= size)
-        fail(ErrorKind::Index, "{}: position {} is out of range for axis {} of {} (size {})", who,
-             index.position(), axis, to_string(shape), size);
-      selection.ranges.push_back({at, 1, 1, size});
+    case Index::Kind::Position:
+      selection.ranges.push_back(
+          {position_of(index.position(), shape[axis], axis, shape, who), 1, 1, shape[axis]});
       break;
-    }
     case Index::Kind::Slice:
-      selection.ranges.push_back(range_of(index.slice(), sizes[axis], who));
+      selection.ranges.push_back(range_of(index.slice(), shape[axis], who));
       selection.shape.push_back(selection.ranges.back().count);
       break;
     case Index::Kind::NewAxis:
       selection.shape.push_back(1);
       break;
     case Index::Kind::Ellipsis:
-      take_whole(sizes.size() - used);
+      take_whole(shape.size() - used);
       break;
     }
   }
-  take_whole(sizes.size() - selection.ranges.size());
+  take_whole(shape.size() - selection.ranges.size());
   return selection;
 }
 
 // The elements that a range names begin, in ascending order, here; and how far apart they are.
 struct Ascending {
-  std::int64_t begin, stride, span; ///< span: from the first to behind the last
+  Expr begin;
+  std::int64_t stride;
+  Expr span; ///< from the first to behind the last
 };
 Ascending ascending(const Range& r) {
   const std::int64_t stride = r.step < 0 ? -r.step : r.step;
-  const std::int64_t span = r.count == 0 ? 0 : (r.count - 1) * stride + 1;
-  const std::int64_t begin = r.count == 0 ? 0 : r.step < 0 ? r.begin - span + 1 : r.begin;
-  return {begin, stride, span};
+  if (r.count == Expr(0))
+    return {0, stride, 0};
+  const Expr span = egret::max((r.count - 1) * stride + 1, 0);
+  return {r.step < 0 ? r.begin - span + 1 : r.begin, stride, span};
 }
 
 bool steps(const std::vector<Range>& ranges) {
@@ -230,15 +238,16 @@ Tensor Tensor::select(std::int64_t axis, std::int64_t position) const {
   return egret::reshape(picked(*this, selection.ranges, "select"), selection.shape);
 }
 
-Tensor Tensor::narrow(std::int64_t axis, std::int64_t begin, std::int64_t length) const {
+Tensor Tensor::narrow(std::int64_t axis, const Expr& begin, const Expr& length) const {
   Access::raw(*this, "narrow");
   axis = axis_of(axis, rank(), shape(), "narrow");
-  const std::int64_t size = this->size(axis);
-  if (begin < 0 || length < 0 || length > size || begin > size - length)
+  const Expr& size = shape()[static_cast<std::size_t>(axis)];
+  if (!proves_less_equal(0, begin) || !proves_less_equal(0, length) ||
+      !proves_less_equal(begin + length, size))
     fail(ErrorKind::Index, "narrow: {} elements from {} do not lie within axis {} of {} (size {})",
-         length, begin, axis, shape_of(*this), size);
+         length.str(), begin.str(), axis, shape_of(*this), size.str());
   std::vector<Range> ranges;
-  for (std::int64_t n : sizes())
+  for (const Expr& n : shape())
     ranges.push_back({0, n, 1, n});
   ranges[static_cast<std::size_t>(axis)] = {begin, length, 1, size};
   return picked(*this, ranges, "narrow").clone();
@@ -355,9 +364,9 @@ Tensor one_hot(const Tensor& index, std::int64_t classes, DType dtype) {
 namespace {
 
 // bool: column - row <= diagonal, over the last two axes.
-Tensor lower_mask(const Expr& rows, const Expr& columns, std::int64_t diagonal, const char* who) {
+Tensor lower_mask(const Expr& rows, const Expr& columns, const Expr& diagonal, const char* who) {
   const Shape box = {rows, columns};
-  return coordinate(box, 1, who) < coordinate(box, 0, who) + (diagonal + 1);
+  return coordinate(box, 1, who) < coordinate(box, 0, who) + number_of(diagonal + 1, DType::I64);
 }
 
 void require_matrix(const Tensor& a, const char* who) {
@@ -382,10 +391,10 @@ Tensor triu(const Tensor& a, std::int64_t diagonal) {
                a);
 }
 
-Tensor causal_mask(std::int64_t queries, std::int64_t keys) {
-  if (queries < 0 || keys < 0)
+Tensor causal_mask(const Expr& queries, const Expr& keys) {
+  if (!proves_less_equal(0, queries) || !proves_less_equal(0, keys))
     fail(ErrorKind::Value, "causal_mask: {} queries and {} keys; sizes must not be negative",
-         queries, keys);
+         queries.str(), keys.str());
   return lower_mask(queries, keys, keys - queries, "causal_mask");
 }
 

@@ -84,7 +84,7 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
   Tensor scores = matmul(q, transpose(k)) * scale;
   const double lowest = -std::numeric_limits<double>::infinity();
   if (options.causal)
-    scores = where(causal_mask(q.size(-2), k.size(-2)), scores, lowest);
+    scores = where(causal_mask(sq[sq.size() - 2], sk[sk.size() - 2]), scores, lowest);
   if (options.mask.defined()) {
     if (!broadcasts_to(options.mask.shape(), scores.shape()))
       fail(ErrorKind::Shape, "{}: mask {} does not broadcast to the scores' {}", who,

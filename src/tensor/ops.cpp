@@ -194,13 +194,24 @@ std::vector<std::int64_t> axes_of(const Axes& axes, const Shape& shape, const ch
   return list;
 }
 
-std::int64_t count_along(const Shape& shape, const std::vector<std::int64_t>& axes,
-                         const char* who) {
-  const auto sizes = concrete(shape, who);
-  std::int64_t count = 1;
+Expr count_along(const Shape& shape, const std::vector<std::int64_t>& axes) {
+  Expr count = 1;
   for (std::int64_t axis : axes)
-    count *= sizes[static_cast<std::size_t>(axis)];
+    count = count * shape[static_cast<std::size_t>(axis)];
   return count;
+}
+
+Tensor number_of(const Expr& size, DType type) {
+  if (auto value = size.constant())
+    return constant(Scalar::of(type, *value));
+  // Element n of 0, 1 .. n, counted from the least value: a view that costs nothing.
+  const std::int64_t least = size.lower();
+  ensure(least > -(std::int64_t{1} << 62), "a size without a least value is asked for");
+  const Expr place = size - least;
+  const Tensor steps = iota(place + 1, DType::I64);
+  const Tensor one = apply(Op::Shrink, {&steps}, {.shape = {place + 1}, .before = {place}}, "size");
+  const Tensor number = apply(Op::Reshape, {&one}, {.shape = {}}, "size");
+  return (number + constant(Scalar::of(DType::I64, least))).to(type);
 }
 
 void require_float(const Tensor& a, const char* who) {

@@ -65,9 +65,11 @@ Tensor rounded_to(const Tensor& result, DType type);
 std::int64_t axis_of(std::int64_t axis, std::int64_t rank, const Shape& shape, const char* who);
 /// Ascending, each once; Error(Axis).
 std::vector<std::int64_t> axes_of(const Axes& axes, const Shape& shape, const char* who);
-/// The number of elements along axes, as an integer.
-std::int64_t count_along(const Shape& shape, const std::vector<std::int64_t>& axes,
-                         const char* who);
+/// The number of elements along axes.
+Expr count_along(const Shape& shape, const std::vector<std::int64_t>& axes);
+/// The value of a size (which may be negative), rank 0: a constant, or one that each run computes
+/// from the sizes of its inputs.
+Tensor number_of(const Expr& size, DType type);
 
 void require_float(const Tensor& a, const char* who);
 void require_integer(const Tensor& a, const char* who, const char* what);

@@ -6,6 +6,7 @@
 #include "tensor/engine.h"
 #include "tensor/ops.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace egret {
@@ -43,10 +44,6 @@ std::uint64_t key_of(std::uint64_t seed) {
   return key;
 }
 
-Tensor word(std::uint64_t value) {
-  return constant(Scalar::from_bits(DType::U64, value));
-}
-
 // squares32 of Widynski 2020: four rounds of squaring the counter times the key.
 Tensor squares(const Tensor& counter, const Tensor& key) {
   auto turned = [](const Tensor& x) { return (x >> 32) | (x << 32); };
@@ -58,17 +55,17 @@ Tensor squares(const Tensor& counter, const Tensor& key) {
 }
 
 // counter + n: as a number where it is one, so that every draw records the same program.
-NodePtr advanced(const NodePtr& counter, std::int64_t n) {
+NodePtr advanced(const NodePtr& counter, const Expr& n) {
   NodePtr node = counter;
   if (node->kind == Node::Kind::Data && !node->scope) {
     std::uint64_t value = 0;
     runtime::Runtime::instance().copy_out(&value, storage_of(node), sizeof value);
     node = number_node(Scalar::from_bits(DType::U64, value));
   }
-  if (node->kind == Node::Kind::Number)
+  if (node->kind == Node::Kind::Number && n.is_constant())
     return number_node(
-        Scalar::from_bits(DType::U64, node->number.bits + static_cast<std::uint64_t>(n)));
-  const Tensor sum = Access::wrap(node) + word(static_cast<std::uint64_t>(n));
+        Scalar::from_bits(DType::U64, node->number.bits + static_cast<std::uint64_t>(n.value())));
+  const Tensor sum = Access::wrap(node) + number_of(n, DType::U64);
   return Access::raw(sum, "random");
 }
 
@@ -93,6 +90,19 @@ Tensor fraction(const Tensor& bits, DType type) {
 Tensor fraction53(const Tensor& high, const Tensor& low) {
   const Tensor whole = ((high >> 5) << 26) | (low >> 6);
   return whole.to(DType::I64).to(DType::F64) * constant(DType::F64, std::ldexp(1.0, -53));
+}
+
+// The number of elements; Error(Shape) for negative dims and more than can be counted.
+Expr possible_count(const Shape& shape) {
+  auto refuse = [&] { fail(ErrorKind::Shape, "random: {} is no possible shape", to_string(shape)); };
+  if (!std::all_of(shape.begin(), shape.end(), [](const Expr& dim) { return dim.lower() >= 0; }))
+    refuse();
+  try {
+    return element_count(shape);
+  } catch (const Error&) {
+    refuse();
+    throw;
+  }
 }
 
 Shape doubled(const Shape& shape) {
@@ -121,11 +131,7 @@ void Generator::seed(std::uint64_t seed) {
 }
 
 Tensor Generator::bits(const Shape& shape) {
-  const auto sizes = concrete(shape, "random");
-  std::int64_t count = 1;
-  for (std::int64_t size : sizes)
-    if (size < 0 || __builtin_mul_overflow(count, size, &count))
-      fail(ErrorKind::Shape, "random: {} is no possible shape", to_string(shape));
+  const Expr count = possible_count(shape);
   const NodePtr before = Access::node(counter, "random");
   const Tensor numbers = current(before) + iota(count, DType::U64);
   Access::handle(counter)->set(advanced(before, count));

@@ -3,6 +3,8 @@
 #include "support/fail.h"
 #include "tensor/ops.h"
 
+#include <algorithm>
+
 namespace egret {
 
 using namespace detail;
@@ -71,20 +73,22 @@ Tensor sum(const Tensor& a, const Axes& axes, bool keepdim) {
 Tensor mean(const Tensor& a, const Axes& axes, bool keepdim) {
   const Tensor x = as_float(a, "mean");
   const auto list = axes_of(axes, x.shape(), "mean");
-  const double count = static_cast<double>(count_along(x.shape(), list, "mean"));
   const Tensor total = reduce(Op::ReduceSum, widened(x), list, keepdim, "mean");
-  return rounded_to(total / constant(total.dtype(), count), x.dtype());
+  return rounded_to(total / number_of(count_along(x.shape(), list), total.dtype()), x.dtype());
 }
 
 Tensor var(const Tensor& a, const Axes& axes, bool keepdim, double correction) {
   const Tensor x = as_float(a, "var");
   const auto list = axes_of(axes, x.shape(), "var");
-  const double count = static_cast<double>(count_along(x.shape(), list, "var"));
+  const Expr count = count_along(x.shape(), list);
   const Tensor wide = widened(x);
   const Tensor squares = square(wide - mean(wide, list, true));
   const Tensor total = reduce(Op::ReduceSum, squares, list, keepdim, "var");
-  const double freedom = count - correction > 0 ? count - correction : 0;
-  return rounded_to(total / constant(total.dtype(), freedom), x.dtype());
+  const Tensor freedom =
+      count.is_constant()
+          ? constant(total.dtype(), std::max(static_cast<double>(count.value()) - correction, 0.0))
+          : relu(number_of(count, total.dtype()) - correction);
+  return rounded_to(total / freedom, x.dtype());
 }
 
 Tensor stddev(const Tensor& a, const Axes& axes, bool keepdim, double correction) {

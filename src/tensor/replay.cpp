@@ -2,6 +2,7 @@
 #include "runtime/runtime.h"
 #include "support/fail.h"
 #include "tensor/engine.h"
+#include "tensor/sizes.h"
 #include "tensor/trace.h"
 
 namespace egret::detail {
@@ -42,6 +43,8 @@ public:
     for (std::size_t i = 0; i < traced.sources.size(); ++i) {
       handles_.push_back(handle_of(traced, call, i));
       nodes_.push_back(handles_.back()->node());
+      if (!traced.symbolic[i].empty())
+        sizes_.bind(traced.symbolic[i], nodes_.back()->form.shape, "compile", "an argument");
     }
   }
 
@@ -150,7 +153,7 @@ private:
       NodePtr& node = made_[value.number];
       if (!node) {
         const ir::Node& form = traced_.graph[traced_.graph.outputs[value.number]];
-        node = data_node(form.dtype, form.shape, outputs_[value.number]);
+        node = data_node(form.dtype, sizes_.of(form.shape), outputs_[value.number]);
       }
       return node;
     }
@@ -189,6 +192,7 @@ private:
   const Call& call_;
   std::vector<std::shared_ptr<Handle>> handles_;
   std::vector<NodePtr> nodes_; // by source: values at the start of the call
+  Sizes sizes_;                // of symbolic dims
   std::vector<runtime::RunInput> inputs_;
   std::vector<runtime::StoragePtr> outputs_;
   std::vector<NodePtr> made_; // by output

@@ -73,7 +73,7 @@ Tensor join(std::span<const Tensor> tensors, std::int64_t axis, const char* who)
   const Tensor position = apply(Op::Reshape, {&steps}, {.shape = line}, who);
   Tensor result = pieces.back();
   for (std::size_t i = pieces.size() - 1; i-- > 0;)
-    result = where(position < ends[i].value(), pieces[i], result);
+    result = where(position < number_of(ends[i], DType::I64), pieces[i], result);
   return result;
 }
 

@@ -8,6 +8,7 @@
 #include "tensor/engine.h"
 #include "tensor/ops.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace egret {
@@ -48,7 +49,10 @@ std::int64_t Tensor::numel() const {
   return count;
 }
 std::vector<std::int64_t> Tensor::sizes() const {
-  return concrete(Access::held(*this, "sizes").shape, "sizes");
+  const Shape& shape = Access::held(*this, "sizes").shape;
+  if (std::all_of(shape.begin(), shape.end(), [](const Expr& dim) { return dim.is_constant(); }))
+    return concrete(shape, "sizes");
+  return concrete(Access::readable(*this, "sizes")->form.shape, "sizes");
 }
 bool Tensor::is_materialized() const {
   const NodePtr node = Access::readable(*this, "is_materialized");

@@ -12,10 +12,10 @@ namespace egret::detail {
 // --- the scope
 
 NodePtr Trace::add(TraceSource source, const std::shared_ptr<Handle>& handle, const NodePtr& node,
-                   std::string name) {
+                   const Shape& shape, std::string name) {
   auto self = std::static_pointer_cast<Scope>(shared_from_this());
   NodePtr placeholder =
-      placeholder_node(std::move(self), node->form.dtype, node->form.shape, std::move(name));
+      placeholder_node(std::move(self), node->form.dtype, shape, std::move(name));
   const auto slot = slot_of(node);
   const bool needs_grad = node->needs_grad.load();
   placeholder->needs_grad.store(needs_grad);
@@ -23,23 +23,32 @@ NodePtr Trace::add(TraceSource source, const std::shared_ptr<Handle>& handle, co
     owner_of_.emplace(slot.get(), entries_.size());
     make_grad_leaf(*placeholder, slot);
   }
-  entries_.push_back({std::move(source), handle, node, placeholder, needs_grad});
-  handle->set(placeholder);
+  const bool symbolic = shape != node->form.shape;
+  std::shared_ptr<Handle> stands = symbolic ? std::make_shared<Handle>(placeholder) : handle;
+  if (!symbolic)
+    handle->set(placeholder);
+  entries_.push_back({std::move(source), std::move(stands), node, placeholder, needs_grad, symbolic});
   return placeholder;
 }
 
-void Trace::enter(const std::shared_ptr<Handle>& handle, std::size_t leaf,
-                  const std::string& name) {
+Trace::Entered Trace::enter(const std::shared_ptr<Handle>& handle, const Shape& shape,
+                            std::size_t leaf, const std::string& name) {
   const NodePtr node = handle->node();
-  if (node->scope.get() == this)
-    return; // a handle that occurs twice
+  for (std::size_t i = 0; i < entries_.size(); ++i) { // a handle that occurs twice
+    const Entry& entry = entries_[i];
+    if ((entry.symbolic ? entry.original == node : entry.handle == handle) &&
+        entry.placeholder->form.shape == shape)
+      return {i, entry.symbolic ? entry.handle : nullptr};
+  }
   if (node->scope)
     fail(ErrorKind::State, "{}: argument `{}` belongs to {}; pass a tensor with a value",
          this->name, name, node->scope->name);
   TraceSource source;
   source.kind = TraceSource::Kind::Argument;
   source.leaf = leaf;
-  add(std::move(source), handle, node, name);
+  add(std::move(source), handle, node, shape, name);
+  const Entry& entry = entries_.back();
+  return {entries_.size() - 1, entry.symbolic ? entry.handle : nullptr};
 }
 
 NodePtr Trace::capture(const std::shared_ptr<Handle>& handle, NodePtr node) {
@@ -49,7 +58,8 @@ NodePtr Trace::capture(const std::shared_ptr<Handle>& handle, NodePtr node) {
   TraceSource source;
   source.kind = TraceSource::Kind::Captured;
   source.handle = handle;
-  return add(std::move(source), handle, node, fmt::format("captured{}", entries_.size()));
+  const Shape& shape = node->form.shape;
+  return add(std::move(source), handle, node, shape, fmt::format("captured{}", entries_.size()));
 }
 
 std::shared_ptr<Handle> Trace::read_gradient(GradSlot& slot) {
@@ -63,8 +73,13 @@ std::shared_ptr<Handle> Trace::read_gradient(GradSlot& slot) {
       source.kind = TraceSource::Kind::Gradient;
       source.owner = owner->second;
       const NodePtr node = slot.gradient->node();
+      if (entries_[owner->second].symbolic)
+        fail(ErrorKind::State,
+             "{}: the gradient of {} is read, which has sizes that differ from call to call; "
+             "zero_grad() it before the call",
+             name, entries_[owner->second].placeholder->form.attrs.name);
       own = std::make_shared<Handle>(node);
-      add(std::move(source), own, node,
+      add(std::move(source), own, node, node->form.shape,
           entries_[owner->second].placeholder->form.attrs.name + ".grad");
     }
   }
@@ -78,7 +93,8 @@ void Trace::write_gradient(GradSlot& slot, std::shared_ptr<Handle> gradient) {
 
 void Trace::restore() noexcept {
   for (Entry& entry : entries_)
-    entry.handle->set(entry.original);
+    if (!entry.symbolic)
+      entry.handle->set(entry.original);
 }
 
 void Trace::clear() noexcept {
@@ -92,6 +108,8 @@ void Trace::clear() noexcept {
 namespace {
 
 using Value = TracedProgram::Value;
+
+constexpr std::size_t kNoEntry = ~std::size_t{0};
 
 // What the function left behind, by node, before it is lowered.
 struct Left {
@@ -111,7 +129,12 @@ public:
   Restorer(Trace& trace, Caller& caller, const Call& call) : trace_(trace), caller_(caller) {
     for (const Call::Leaf& leaf : call.leaves)
       owners_.push_back(*leaf.tensor);
-    signature_ = call.signature;
+    replaced_.resize(owners_.size());
+  }
+  /// Puts another handle in the place of leaf i for the time of the trace.
+  void replace(const Call& call, std::size_t i, std::shared_ptr<Handle> handle) {
+    replaced_[i] = true;
+    *call.leaves[i].tensor = Access::share(std::move(handle));
   }
   ~Restorer() {
     trace_.restore();
@@ -119,20 +142,19 @@ public:
       const Call now = caller_.flatten(false);
       if (now.leaves.size() == owners_.size())
         for (std::size_t i = 0; i < owners_.size(); ++i)
-          if (now.leaves[i].state)
+          if (now.leaves[i].state || replaced_[i])
             *now.leaves[i].tensor = owners_[i];
     } catch (...) { // a tree that cannot be walked any more keeps what it has
     }
     trace_.clear();
   }
   Restorer(const Restorer&) = delete;
-  const std::vector<Tensor>& owners() const { return owners_; }
 
 private:
   Trace& trace_;
   Caller& caller_;
   std::vector<Tensor> owners_;
-  std::vector<std::uint64_t> signature_;
+  std::vector<bool> replaced_;
 };
 
 Left what_is_left(const Trace& trace, const Call& before, const Call& after,
@@ -198,11 +220,9 @@ private:
 
 // The tensors that the function changed.
 std::vector<TracedProgram::State> states_of(const Trace& trace, const Call& call, const Left& left,
-                                            const std::vector<Tensor>& owners, Lowering& lowering) {
+                                            const std::vector<std::size_t>& entry_of_leaf,
+                                            Lowering& lowering) {
   std::vector<TracedProgram::State> states;
-  std::unordered_map<const Handle*, std::size_t> entry_of;
-  for (std::size_t i = 0; i < trace.entries().size(); ++i)
-    entry_of.emplace(trace.entries()[i].handle.get(), i);
   std::vector<bool> done(trace.entries().size());
 
   for (std::size_t i = 0; i < call.leaves.size(); ++i) {
@@ -210,14 +230,14 @@ std::vector<TracedProgram::State> states_of(const Trace& trace, const Call& call
     state.leaf = i;
     state.is_leaf = true;
     const NodePtr& now = left.leaves[i];
-    if (!owners[i].defined()) {
+    if (entry_of_leaf[i] == kNoEntry) { // was empty
       if (!now)
         continue;
       state.value = lowering.value_of(now);
       states.push_back(std::move(state));
       continue;
     }
-    const std::size_t entry = entry_of.at(Access::handle(owners[i]).get());
+    const std::size_t entry = entry_of_leaf[i];
     const NodePtr& before = trace.entries()[entry].placeholder;
     if (now == before || done[entry])
       continue;
@@ -283,7 +303,7 @@ void pass_numbers_by_value(Trace& trace, const std::vector<TracedProgram::State>
 }
 
 std::shared_ptr<TracedProgram> lower(Trace& trace, const Call& call, const Left& left,
-                                     const std::vector<Tensor>& owners,
+                                     const std::vector<std::size_t>& entry_of_leaf,
                                      const CompileOptions& options) {
   auto traced = std::make_shared<TracedProgram>();
   Lowering lowering(trace);
@@ -292,11 +312,12 @@ std::shared_ptr<TracedProgram> lower(Trace& trace, const Call& call, const Left&
     traced->results.back().needs_grad =
         result && result->needs_grad.load() && !result->spent.load();
   }
-  traced->states = states_of(trace, call, left, owners, lowering);
+  traced->states = states_of(trace, call, left, entry_of_leaf, lowering);
   pass_numbers_by_value(trace, traced->states);
   for (const Trace::Entry& entry : trace.entries()) {
     traced->sources.push_back(entry.source);
     traced->needs_grad.push_back(entry.needs_grad);
+    traced->symbolic.push_back(entry.symbolic ? entry.placeholder->form.shape : Shape());
   }
   traced->gradient_reads = trace.gradient_reads();
   if (lowering.roots.empty())
@@ -307,6 +328,11 @@ std::shared_ptr<TracedProgram> lower(Trace& trace, const Call& call, const Left&
     std::lock_guard lock(engine_mutex());
     w = walk(lowering.roots, WalkOutputs::Roots, &trace, trace.name.c_str());
     ensure(!w.busy, "another thread computes a value of a trace");
+    // What gives a size its value is an input, read or not.
+    for (const Trace::Entry& entry : trace.entries())
+      if (entry.symbolic &&
+          std::find(w.leaves.begin(), w.leaves.end(), entry.placeholder) == w.leaves.end())
+        w.leaves.push_back(entry.placeholder);
     traced->graph = graph_of(w);
   }
   for (const NodePtr& leaf : w.leaves) {
@@ -352,7 +378,9 @@ void release_constants(TracedProgram& traced) {
 
 } // namespace
 
-std::shared_ptr<const TracedProgram> trace_function(Caller& caller, const CompileOptions& options) {
+std::shared_ptr<const TracedProgram> trace_function(Caller& caller,
+                                                    const std::vector<Shape>& shapes,
+                                                    const CompileOptions& options) {
   auto trace = std::make_shared<Trace>(options.name);
   const Call call = caller.flatten(true);
   runtime::count().graphs_traced.add(1);
@@ -360,12 +388,20 @@ std::shared_ptr<const TracedProgram> trace_function(Caller& caller, const Compil
   {
     Restorer restorer(*trace, caller, call);
     ScopeGuard guard(trace.get());
-    for (std::size_t i = 0; i < call.leaves.size(); ++i)
-      if (call.leaves[i].tensor->defined())
-        trace->enter(Access::handle(*call.leaves[i].tensor), i, leaf_name(call.leaves[i]));
+    std::vector<std::size_t> entry_of_leaf(call.leaves.size(), kNoEntry);
+    for (std::size_t i = 0; i < call.leaves.size(); ++i) {
+      const Call::Leaf& leaf = call.leaves[i];
+      if (!leaf.tensor->defined())
+        continue;
+      Trace::Entered entered =
+          trace->enter(Access::handle(*leaf.tensor), shapes[i], i, leaf_name(leaf));
+      entry_of_leaf[i] = entered.entry;
+      if (entered.instead)
+        restorer.replace(call, i, std::move(entered.instead));
+    }
     Result result = caller.trace();
     const Left left = what_is_left(*trace, call, caller.flatten(false), result.tensors);
-    traced = lower(*trace, call, left, restorer.owners(), options);
+    traced = lower(*trace, call, left, entry_of_leaf, options);
     traced->prototype = std::move(result.prototype);
   }
   release_constants(*traced);

@@ -31,10 +31,18 @@ public:
     std::shared_ptr<Handle> handle; ///< the handle as it is outside; of a gradient: the trace's own
     NodePtr original, placeholder;
     bool needs_grad = false;
+    bool symbolic = false; ///< the placeholder's shape is not the original's
   };
 
-  /// Announces an argument; its handle stands for a placeholder from now on.
-  void enter(const std::shared_ptr<Handle>& handle, std::size_t leaf, const std::string& name);
+  /// Announces an argument; its handle stands for a placeholder from now on. Where `shape`, which
+  /// has symbols for the sizes that may differ, is not the handle's, another handle does: it is
+  /// given back. Gives the number of its entry.
+  struct Entered {
+    std::size_t entry;
+    std::shared_ptr<Handle> instead; ///< null: the handle itself
+  };
+  Entered enter(const std::shared_ptr<Handle>& handle, const Shape& shape, std::size_t leaf,
+                const std::string& name);
   NodePtr capture(const std::shared_ptr<Handle>& handle, NodePtr node) override;
   std::shared_ptr<Handle> read_gradient(GradSlot& slot) override;
   void write_gradient(GradSlot& slot, std::shared_ptr<Handle> gradient) override;
@@ -54,7 +62,7 @@ public:
 
 private:
   NodePtr add(TraceSource source, const std::shared_ptr<Handle>& handle, const NodePtr& node,
-              std::string name);
+              const Shape& shape, std::string name);
 
   std::vector<Entry> entries_;
   std::unordered_map<const GradSlot*, std::size_t> owner_of_; // entries by slot
@@ -92,6 +100,7 @@ struct TracedProgram {
 
   std::vector<TraceSource> sources;
   std::vector<bool> needs_grad; ///< by source, a guard
+  std::vector<Shape> symbolic;  ///< by source; empty where no size may differ from call to call
   std::vector<Trace::GradientRead> gradient_reads;
   std::vector<Binding> bindings;
   std::vector<State> states;
@@ -103,7 +112,10 @@ struct TracedProgram {
 };
 
 /// Runs the function once with placeholders. Arguments are as before afterwards, whatever happens.
-std::shared_ptr<const TracedProgram> trace_function(Caller& caller, const CompileOptions& options);
+/// `shapes`: of the call's leaves, with symbols for sizes that may differ from call to call.
+std::shared_ptr<const TracedProgram> trace_function(Caller& caller,
+                                                    const std::vector<Shape>& shapes,
+                                                    const CompileOptions& options);
 
 /// Whether what the trace relies on beyond its key still holds.
 bool still_holds(const TracedProgram& traced, const Call& call);

@@ -1,0 +1,35 @@
+// The sizes of a compiled function's arguments that may differ from call to call.
+#pragma once
+
+#include "egret/compile.h"
+
+#include <string>
+#include <vector>
+
+namespace egret::detail {
+
+class NamedDims {
+public:
+  /// Error(Value) for a dim whose facts contradict each other, naming it.
+  explicit NamedDims(std::vector<NamedDim> dims);
+
+  bool empty() const noexcept { return dims_.empty(); }
+  /// Whether calls must be flattened with paths.
+  bool by_path() const noexcept;
+
+  /// The shapes of a call's leaves as a trace sees them, by leaf (empty tensors have rank 0): with
+  /// a symbol for each named dim whose size lies in a bucket. Error(Shape) when a dim has several
+  /// sizes, Error(Axis) for an axis that a tensor lacks, Error(Value) for a place that holds no
+  /// tensor or a state.
+  struct Seen {
+    std::vector<Shape> shapes;
+    std::string alone; ///< why a dim has its size only: "tokens is 700, outside 1 to 512"
+  };
+  Seen seen(const Call& call) const;
+
+private:
+  Expr stands_for(const NamedDim& dim, std::int64_t size, std::string& alone) const;
+  std::vector<NamedDim> dims_;
+};
+
+} // namespace egret::detail
