@@ -39,6 +39,8 @@ public:
   std::vector<std::int64_t> order(std::int64_t epoch) const;
   /// The rows with these numbers, one tensor a field.
   std::vector<Tensor> rows(std::span<const std::int64_t> numbers) const;
+  /// The rows of one batch of an epoch with this order.
+  std::vector<Tensor> batch(std::span<const std::int64_t> order, std::int64_t number) const;
 
   /// The batches of one epoch, made as they are asked for.
   class Epoch {
@@ -62,7 +64,6 @@ public:
     friend class Loader;
     Epoch(const Loader& loader, std::int64_t number)
         : loader_(&loader), order_(loader.order(number)) {}
-    std::vector<Tensor> batch(std::int64_t number) const;
     const Loader* loader_;
     std::vector<std::int64_t> order_;
   };

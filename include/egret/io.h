@@ -1,4 +1,4 @@
-// Tensors in files: safetensors, NPY, IDX, and gzip around them.
+// Tensors in files: safetensors, NPY, NPZ, IDX, and gzip around them.
 // Files are taken to be hostile: every size is checked against the file before memory is asked for,
 // and what does not fit is refused with Error(File) that names the file, the offset and the reason.
 // Files are written whole or not at all: beside the destination, synced to the disk and then
@@ -68,6 +68,15 @@ void save_npy(const std::filesystem::path& path, const Tensor& tensor);
 
 /// How much a compressed file may hold, whatever it says of itself.
 inline constexpr std::uint64_t kMostUnpackedBytes = std::uint64_t{1} << 32;
+
+/// The arrays of an NPZ file (a ZIP archive of NPY files), by name without ".npy"; stored or
+/// deflated, checksums verified. Error(File) for what is damaged, encrypted, packed in other ways,
+/// given twice or no NPY file, and when all together unpack to more than `most_bytes`.
+TensorMap load_npz(const std::filesystem::path& path,
+                   std::uint64_t most_bytes = kMostUnpackedBytes);
+/// As numpy.savez, or numpy.savez_compressed when `compressed`. Equal content gives equal bytes.
+/// Error(Value) for names that are empty or longer than 60000 bytes, and for 4 GiB and more.
+void save_npz(const std::filesystem::path& path, const TensorMap& tensors, bool compressed = false);
 
 /// The format of the MNIST files: big-endian, u8, i8, i16, i32, f32 or f64; plain or gzip.
 Tensor load_idx(const std::filesystem::path& path, std::uint64_t most_bytes = kMostUnpackedBytes);

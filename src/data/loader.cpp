@@ -1,31 +1,12 @@
 #include "egret/data.h"
+
+#include "data/random.h"
 #include "support/fail.h"
 
 #include <cstring>
 #include <numeric>
 
 namespace egret::data {
-
-namespace {
-
-/// splitmix64 (Steele, Lea and Flood 2014): small, and the same on every machine.
-std::uint64_t next_random(std::uint64_t& state) {
-  std::uint64_t z = state += 0x9e3779b97f4a7c15U;
-  z = (z ^ z >> 30U) * 0xbf58476d1ce4e5b9U;
-  z = (z ^ z >> 27U) * 0x94d049bb133111ebU;
-  return z ^ z >> 31U;
-}
-
-/// Uniform below `bound`, by rejection of the incomplete last round.
-std::uint64_t random_below(std::uint64_t& state, std::uint64_t bound) {
-  std::uint64_t limit = UINT64_MAX - UINT64_MAX % bound;
-  std::uint64_t value = next_random(state);
-  while (value >= limit)
-    value = next_random(state);
-  return value % bound;
-}
-
-} // namespace
 
 std::vector<std::int64_t> permutation(std::int64_t n, std::uint64_t seed) {
   if (n < 0)
@@ -95,15 +76,17 @@ std::vector<Tensor> Loader::rows(std::span<const std::int64_t> numbers) const {
   return out;
 }
 
-std::vector<Tensor> Loader::Epoch::batch(std::int64_t number) const {
-  auto begin = static_cast<std::size_t>(number * loader_->options_.batch);
-  auto length = std::min(static_cast<std::size_t>(loader_->options_.batch), order_.size() - begin);
-  return loader_->rows(std::span(order_).subspan(begin, length));
+std::vector<Tensor> Loader::batch(std::span<const std::int64_t> order, std::int64_t number) const {
+  if (number < 0 || number >= batches())
+    fail(ErrorKind::Index, "Loader: batch {} of {}", number, batches());
+  const auto begin = static_cast<std::size_t>(number * options_.batch);
+  const auto length = std::min(static_cast<std::size_t>(options_.batch), order.size() - begin);
+  return rows(order.subspan(begin, length));
 }
 
 const std::vector<Tensor>& Loader::Epoch::Iterator::operator*() {
   if (rows_.empty())
-    rows_ = epoch_->batch(batch_);
+    rows_ = epoch_->loader_->batch(epoch_->order_, batch_);
   return rows_;
 }
 

@@ -74,6 +74,11 @@ InputFile::InputFile(std::string_view format_name, std::filesystem::path path)
   size_ = static_cast<std::uint64_t>(status.st_size);
 }
 
+InputFile::InputFile(std::string_view format_name, std::filesystem::path path,
+                     std::vector<std::byte> content)
+    : format_name_(format_name), path_(std::move(path)), size_(content.size()),
+      content_(std::move(content)) {}
+
 InputFile::~InputFile() {
   if (fd_ >= 0)
     ::close(fd_);
@@ -81,9 +86,14 @@ InputFile::~InputFile() {
 
 InputFile::InputFile(InputFile&& other) noexcept
     : format_name_(std::move(other.format_name_)), path_(std::move(other.path_)),
-      size_(other.size_), fd_(std::exchange(other.fd_, -1)) {}
+      size_(other.size_), fd_(std::exchange(other.fd_, -1)), content_(std::move(other.content_)) {}
 
 std::size_t InputFile::read_some(std::uint64_t offset, std::span<std::byte> out) const {
+  if (fd_ < 0) {
+    const std::size_t n = std::min<std::uint64_t>(out.size(), offset < size_ ? size_ - offset : 0);
+    std::copy_n(content_.begin() + static_cast<std::ptrdiff_t>(n > 0 ? offset : 0), n, out.begin());
+    return n;
+  }
   constexpr std::size_t kPiece = 1U << 30; // the kernel moves no more than 2 GiB a call
   std::size_t done = 0;
   while (done < out.size()) {

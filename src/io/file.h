@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace egret::io {
 
@@ -28,12 +29,16 @@ template <class... Args>
 }
 
 /// An open regular file. Its size is taken when it is opened; a file that shrinks later gives an
-/// error, never a fault.
+/// error, never a fault. Or bytes that stand in memory, a member of an archive say, read the same
+/// way.
 class InputFile {
 public:
   /// `format_name` starts every message. Throws Error(File) when the file cannot be opened or is no
   /// regular file.
   InputFile(std::string_view format_name, std::filesystem::path path);
+  /// Of `content`; `path` is for messages.
+  InputFile(std::string_view format_name, std::filesystem::path path,
+            std::vector<std::byte> content);
   ~InputFile();
   InputFile(InputFile&& other) noexcept;
   InputFile& operator=(InputFile&&) = delete;
@@ -57,7 +62,8 @@ private:
   std::string format_name_;
   std::filesystem::path path_;
   std::uint64_t size_ = 0;
-  int fd_ = -1;
+  int fd_ = -1; ///< -1: the bytes stand in content_
+  std::vector<std::byte> content_;
 };
 
 /// A file written beside its destination and moved over it by commit(): whoever looks sees the old

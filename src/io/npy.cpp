@@ -1,3 +1,4 @@
+#include "io/npy.h"
 #include "egret/io.h"
 #include "io/byte_order.h"
 #include "io/file.h"
@@ -8,8 +9,7 @@
 
 namespace egret::io {
 
-Tensor load_npy(const std::filesystem::path& path) {
-  InputFile file("npy", path);
+Tensor read_npy(const InputFile& file) {
   NpyHeader header = read_npy_header(file);
   // Fortran order is C order of the reversed dims.
   if (header.fortran_order)
@@ -25,6 +25,10 @@ Tensor load_npy(const std::filesystem::path& path) {
   for (std::size_t i = 0; i < axes.size(); ++i)
     axes[i] = static_cast<std::int64_t>(axes.size() - 1 - i);
   return tensor.permute(axes);
+}
+
+Tensor load_npy(const std::filesystem::path& path) {
+  return read_npy(InputFile("npy", path));
 }
 
 void save_npy(const std::filesystem::path& path, const Tensor& tensor) {
