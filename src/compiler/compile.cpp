@@ -115,7 +115,7 @@ Proposed propose(const std::vector<BuiltRegion>& regions, const Options& options
 
 struct Built {
   std::vector<std::shared_ptr<const backend::Artifact>> artifacts;
-  int compiled = 0, cached = 0;
+  int compiled = 0, loaded = 0, cached = 0;
 };
 
 /// Compiles on as many threads as the device has a use for.
@@ -124,7 +124,7 @@ Built compile_kernels(const kernel::Plan& plan, backend::Device& device, KernelC
   Built built;
   built.artifacts.resize(n);
   std::atomic<std::size_t> next{0};
-  std::atomic<int> compiled{0};
+  std::atomic<int> compiled{0}, loaded{0};
   std::exception_ptr failure;
   std::mutex guard;
   auto work = [&] {
@@ -132,7 +132,7 @@ Built compile_kernels(const kernel::Plan& plan, backend::Device& device, KernelC
       try {
         bool was_cached = false;
         built.artifacts[i] = cache.get(plan.kernels[i].program, device, &was_cached);
-        compiled += !was_cached;
+        (built.artifacts[i]->loaded() ? loaded : compiled) += !was_cached;
       } catch (...) {
         std::lock_guard lock(guard);
         failure = std::current_exception();
@@ -150,7 +150,8 @@ Built compile_kernels(const kernel::Plan& plan, backend::Device& device, KernelC
   if (failure)
     std::rethrow_exception(failure);
   built.compiled = compiled;
-  built.cached = static_cast<int>(n) - compiled;
+  built.loaded = loaded;
+  built.cached = static_cast<int>(n) - compiled - loaded;
   return built;
 }
 
@@ -232,6 +233,7 @@ Compiled compile_graph(const ir::Graph& graph, const Options& options, backend::
   report.arena_bytes = upper_bytes(result.plan.arena_bytes);
   report.liveness_bound_bytes = upper_bytes(result.plan.liveness_bound_bytes);
   report.kernels_compiled = built.compiled;
+  report.kernels_loaded = built.loaded;
   report.kernels_from_cache = built.cached;
   describe_kernels(report.graph, result.plan, device.target(), report);
   return result;

@@ -81,7 +81,8 @@ struct CompileReport {
   int copies = 0; ///< of states that could not be written in place, and of what a scatter updates
   std::vector<Unfused> unfused;
   std::int64_t arena_bytes = 0, liveness_bound_bytes = 0;
-  int kernels_compiled = 0, kernels_from_cache = 0;
+  /// By where machine code came from: made, found on disk, found in memory.
+  int kernels_compiled = 0, kernels_loaded = 0, kernels_from_cache = 0;
   SearchReport search;
   std::string text() const; ///< for people
 };

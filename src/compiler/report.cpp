@@ -41,10 +41,11 @@ std::string text_of(const saturate::SaturateReport& s, std::size_t before, std::
 } // namespace
 
 std::string CompileReport::text() const {
-  std::string out = fmt::format(
-      "{} ops recorded, {} after normalization, {} kernels ({} compiled, {} from the cache), {} "
-      "copies\n",
-      ops_recorded, ops_normalized, kernels.size(), kernels_compiled, kernels_from_cache, copies);
+  std::string out = fmt::format("{} ops recorded, {} after normalization, {} kernels ({} compiled, "
+                                "{} loaded from disk, {} from the cache), {} "
+                                "copies\n",
+                                ops_recorded, ops_normalized, kernels.size(), kernels_compiled,
+                                kernels_loaded, kernels_from_cache, copies);
   out += fmt::format("arena {}, at least {} by liveness\n",
                      human_bytes(static_cast<double>(arena_bytes)),
                      human_bytes(static_cast<double>(liveness_bound_bytes)));

@@ -17,7 +17,7 @@ namespace {
 std::unique_ptr<backend::Device> open(const std::string& name) {
   const backend::DeviceName device = backend::parse_device(name, "worker");
   return device.cuda ? backend::cuda::make_cuda_device(device.index)
-                     : backend::cpu::make_cpu_device();
+                     : backend::cpu::make_cpu_device(0, &backend::cpu::user_objects());
 }
 
 } // namespace

@@ -172,7 +172,8 @@ struct Runtime::Impl {
     }
     if (which.engine == Engine::Cpu) {
       if (!cpu)
-        cpu = std::make_unique<DeviceSet>(backend::cpu::make_cpu_device(), true);
+        cpu = std::make_unique<DeviceSet>(
+            backend::cpu::make_cpu_device(0, &backend::cpu::user_objects()), true);
       return *cpu;
     }
     if (!interpreter)
@@ -283,6 +284,7 @@ std::shared_ptr<const Program> Runtime::program(const ir::Graph& graph,
   count().compiles.add(1);
   const compiler::CompileReport& report = program->report();
   count().kernels_compiled.add(static_cast<std::uint64_t>(report.kernels_compiled));
+  count().kernels_loaded.add(static_cast<std::uint64_t>(report.kernels_loaded));
   count().candidates_tried.add(static_cast<std::uint64_t>(report.search.candidates()));
   count().measurements.add(static_cast<std::uint64_t>(report.search.measured));
   count().choices_remembered.add(static_cast<std::uint64_t>(report.search.cache_hits));
@@ -290,9 +292,10 @@ std::shared_ptr<const Program> Runtime::program(const ir::Graph& graph,
   if (debug_level() >= 1) {
     const double ms =
         std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
-    debug(1, "plan {:016x} made in {:.1f} ms: {} ops, {} kernels ({} compiled, {} found)", key, ms,
-          report.ops_recorded, report.kernels.size(), report.kernels_compiled,
-          report.kernels_from_cache);
+    debug(1,
+          "plan {:016x} made in {:.1f} ms: {} ops, {} kernels ({} compiled, {} loaded, {} found)",
+          key, ms, report.ops_recorded, report.kernels.size(), report.kernels_compiled,
+          report.kernels_loaded, report.kernels_from_cache);
   }
   if (debug_level() >= 3)
     write_debug(program->loops());

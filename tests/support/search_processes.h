@@ -10,10 +10,14 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cstdlib>
 #include <random>
 #include <signal.h>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 
 namespace egret::testing {
@@ -24,9 +28,9 @@ struct Ran {
 };
 inline Ran egret_command(const std::string& arguments, const std::filesystem::path& cache) {
   test::TempFolder folder;
-  const std::string line = "EGRET_CACHE=" + cache.string() + " " + EGRET_TEST_TOOL + " " +
-                           arguments + " >" + (folder / "out").string() + " 2>" +
-                           (folder / "err").string();
+  const std::string line = "EGRET_OBJECTS_MB=512 EGRET_CACHE=" + cache.string() + " " +
+                           EGRET_TEST_TOOL + " " + arguments + " >" + (folder / "out").string() +
+                           " 2>" + (folder / "err").string();
   const int status = std::system(line.c_str());
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, test::read_file(folder / "out"),
           test::read_file(folder / "err")};
@@ -107,6 +111,7 @@ inline pid_t start_search(const std::filesystem::path& graph, const std::filesys
   if (child != 0)
     return child;
   setenv("EGRET_CACHE", cache.c_str(), 1);
+  setenv("EGRET_OBJECTS_MB", "512", 1);
   if (!std::freopen("/dev/null", "w", stdout) || !std::freopen("/dev/null", "w", stderr))
     _exit(9);
   execl(EGRET_TEST_TOOL, "egret", "compile", graph.c_str(), "--effort", "search", "--budget",
@@ -142,6 +147,8 @@ inline void kill_searches(int kills) {
   const auto report = nlohmann::json::parse(egret_command(compile, cache).out);
   EXPECT_EQ(report["search"]["measurements"], 0);
   EXPECT_EQ(report["search"]["cache_hits"], report["search"]["regions"].size());
+  EXPECT_EQ(report["kernels_compiled"], 0);
+  EXPECT_EQ(report["kernels_loaded"], report["kernels"].size());
 }
 
 /// Processes search the same kernels at the same time in one database that none of them has made.
@@ -164,6 +171,62 @@ inline void search_together(int processes) {
   EXPECT_EQ(checked.code, 0) << checked.err;
   EXPECT_EQ(checked.err, "");
   EXPECT_EQ(nlohmann::json::parse(checked.out)["search"]["measurements"], 0);
+}
+
+/// Processes run one graph at the same time with a cache of machine code that is empty, and then
+/// with one that is damaged: right results, one warning from each at most. The next makes nothing.
+inline void load_together(int processes) {
+  const test::TempFolder folder;
+  const auto cache = folder / "cache", graph = folder / "graph.txt";
+  test::write_file(graph, searched_graph(64));
+  Generator generator(1);
+  io::save_npy((folder / "x.npy").string(), uniform({64, 96}, -1, 1, generator));
+  io::save_npy((folder / "w.npy").string(), uniform({96, 160}, -1, 1, generator));
+  const std::string inputs =
+      " -i x=" + (folder / "x.npy").string() + " -i w=" + (folder / "w.npy").string() + " -o y=";
+  auto run_all = [&](int round) {
+    std::vector<Ran> ran(static_cast<std::size_t>(processes));
+    std::vector<std::string> results(ran.size());
+    std::vector<std::thread> threads;
+    for (std::size_t i = 0; i < ran.size(); ++i)
+      threads.emplace_back([&, i] {
+        const auto y = folder / fmt::format("y{}-{}.npy", round, i);
+        ran[i] = egret_command("run " + graph.string() + inputs + y.string(), cache);
+        results[i] = test::read_file(y);
+      });
+    for (std::thread& thread : threads)
+      thread.join();
+    for (std::size_t i = 0; i < ran.size(); ++i) {
+      EXPECT_EQ(ran[i].code, 0) << ran[i].err;
+      EXPECT_LE(std::count(ran[i].err.begin(), ran[i].err.end(), '\n'), round == 0 ? 0 : 1)
+          << ran[i].err;
+      EXPECT_EQ(results[i], results[0]);
+    }
+    return results[0];
+  };
+  const std::string right = run_all(0);
+  EXPECT_GT(right.size(), 64u * 160u * 4u);
+  for (int round = 1; round <= 3; ++round) {
+    int number = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(cache / "objects" / "cpu")) {
+      std::string bytes = test::read_file(entry.path());
+      const std::size_t at = bytes.size() * static_cast<std::size_t>(round) / 4;
+      if (number++ % 2 == 0)
+        bytes.resize(at);
+      else
+        bytes[at] ^= 4;
+      test::write_file(entry.path(), bytes);
+    }
+    EXPECT_GT(number, 0);
+    EXPECT_EQ(egret_command("cache verify", cache).code, 1);
+    EXPECT_EQ(run_all(round), right) << "round " << round;
+  }
+  EXPECT_EQ(egret_command("cache verify", cache).code, 0);
+  egret_command("compile " + graph.string(), cache);
+  const auto warm =
+      nlohmann::json::parse(egret_command("compile " + graph.string() + " --json", cache).out);
+  EXPECT_EQ(warm["kernels_compiled"], 0);
+  EXPECT_EQ(warm["kernels_loaded"], warm["kernels"].size());
 }
 
 } // namespace egret::testing

@@ -1,8 +1,10 @@
-// egret cache: what searches have left on disk.
+// egret cache: what searches and compilations have left on disk.
 #include "commands.h"
 #include "console.h"
 #include "graph_file.h"
 
+#include "backend/cpu/cpu_device.h"
+#include "backend/cuda/cubin_cache.h"
 #include "compiler/search/tuner.h"
 #include "support/cache_folder.h"
 #include "support/fail.h"
@@ -20,7 +22,7 @@ using compiler::TuningDatabase;
 
 struct CacheOptions {
   std::string file; ///< of export and import
-  std::int64_t keep_days = -1, most = -1;
+  std::int64_t keep_days = -1, most = -1, objects_mb = -1;
   bool stale = false, all = false, json = false;
 };
 
@@ -32,22 +34,34 @@ std::filesystem::path folder() {
   return *found;
 }
 
+// Machine code, by device.
+struct Objects {
+  const char* device;
+  ObjectCache& cache;
+};
+std::vector<Objects> objects() {
+  return {{"cpu", backend::cpu::user_objects()},
+          {"cuda", backend::cuda::CubinCache::instance().objects()}};
+}
+
 void stats(const CacheOptions& options) {
   TuningDatabase database(folder());
   const auto s = database.stats(compiler::tuning_version());
-  if (options.json)
-    fmt::print("{}\n", Json{{"file", s.file},
-                            {"bytes", s.bytes},
-                            {"choices", s.choices},
-                            {"stale", s.stale},
-                            {"trials", s.trials},
-                            {"rejected", s.rejected},
-                            {"oldest", s.oldest},
-                            {"newest", s.newest},
-                            {"readable", s.readable},
-                            {"writable", s.writable}}
-                           .dump());
-  else
+  if (options.json) {
+    Json json{{"file", s.file},         {"bytes", s.bytes},         {"choices", s.choices},
+              {"stale", s.stale},       {"trials", s.trials},       {"rejected", s.rejected},
+              {"oldest", s.oldest},     {"newest", s.newest},       {"readable", s.readable},
+              {"writable", s.writable}, {"objects", Json::object()}};
+    for (const auto& [device, cache] : objects()) {
+      const ObjectCacheStats o = cache.stats();
+      json["objects"][device] = Json{{"folder", cache.folder().string()},
+                                     {"count", o.objects},
+                                     {"bytes", o.bytes},
+                                     {"limit", cache.limit()},
+                                     {"stale", o.stale}};
+    }
+    fmt::print("{}\n", json.dump());
+  } else {
     fmt::print(
         "{}: {}{}\n{} choices, {} of them of other versions\n{} trials, {} of them rejected\n",
         s.file, bytes_text(static_cast<double>(s.bytes)),
@@ -55,6 +69,13 @@ void stats(const CacheOptions& options) {
         : !s.writable ? ", cannot be written to"
                       : "",
         s.choices, s.stale, s.trials, s.rejected);
+    for (const auto& [device, cache] : objects()) {
+      const ObjectCacheStats o = cache.stats();
+      fmt::print("{}: {} of {}\n{} objects for {}, {} of them of other versions\n",
+                 cache.folder().string(), bytes_text(static_cast<double>(o.bytes)),
+                 bytes_text(static_cast<double>(cache.limit())), o.objects, device, o.stale);
+    }
+  }
 }
 
 void prune(const CacheOptions& options) {
@@ -65,15 +86,31 @@ void prune(const CacheOptions& options) {
     how.most = options.most;
   how.stale = options.stale;
   how.all = options.all;
-  if (!how.keep_days && !how.most && !how.stale && !how.all)
-    throw UsageError("cache prune: say what leaves: --keep-days, --most, --stale or --all");
+  const bool choices = how.keep_days || how.most || how.stale || how.all;
+  if (!choices && options.objects_mb < 0)
+    throw UsageError("cache prune: say what leaves: --keep-days, --most, --objects-mb, --stale or "
+                     "--all");
   TuningDatabase database(folder());
-  const auto removed = database.prune(how, compiler::tuning_version());
+  const auto removed = choices ? database.prune(how, compiler::tuning_version()) : 0;
   const auto left = database.stats(compiler::tuning_version()).choices;
+  std::int64_t objects_removed = 0, objects_left = 0;
+  for (const auto& [device, cache] : objects()) {
+    if (how.stale)
+      objects_removed += cache.prune_stale();
+    if (how.all || options.objects_mb >= 0)
+      objects_removed +=
+          cache.prune(how.all ? 0 : static_cast<std::uint64_t>(options.objects_mb) << 20);
+    objects_left += cache.stats().objects;
+  }
   if (options.json)
-    fmt::print("{}\n", Json{{"removed", removed}, {"left", left}}.dump());
+    fmt::print("{}\n", Json{{"removed", removed},
+                            {"left", left},
+                            {"objects_removed", objects_removed},
+                            {"objects_left", objects_left}}
+                           .dump());
   else
-    fmt::print("{} choices removed, {} left\n", removed, left);
+    fmt::print("{} choices removed, {} left\n{} objects removed, {} left\n", removed, left,
+               objects_removed, objects_left);
 }
 
 void export_choices(const CacheOptions& options) {
@@ -100,27 +137,30 @@ void import_choices(const CacheOptions& options) {
 
 void verify(const CacheOptions& options) {
   TuningDatabase database(folder(), TuningDatabase::Mode::Frozen);
-  const auto problems = database.verify();
+  auto problems = database.verify();
+  for (const auto& [device, cache] : objects())
+    for (std::string& problem : cache.verify())
+      problems.push_back(std::move(problem));
   if (options.json)
     fmt::print("{}\n", Json{{"ok", problems.empty()}, {"problems", problems}}.dump());
   else
     for (const std::string& line : problems)
       fmt::print("{}\n", line);
   if (!problems.empty())
-    fail(ErrorKind::File, "cache verify: {} problems in {}", problems.size(),
-         TuningDatabase::file_in(folder()).string());
+    fail(ErrorKind::File, "cache verify: {} problems in {}", problems.size(), folder().string());
   if (!options.json)
-    fmt::print("{}: nothing is wrong\n", TuningDatabase::file_in(folder()).string());
+    fmt::print("{}: nothing is wrong\n", folder().string());
 }
 
 } // namespace
 
 void add_cache_command(CLI::App& app) {
   auto options = std::make_shared<CacheOptions>();
-  auto* cache = app.add_subcommand("cache", "Look after what searches have found (docs/tuning.md)");
+  auto* cache = app.add_subcommand(
+      "cache", "Look after what searches found and what was compiled (docs/tuning.md)");
   cache->require_subcommand(1);
-  cache->footer("The file is tuning-1.db in the folder that EGRET_CACHE names, or else in\n"
-                "$XDG_CACHE_HOME/egret or ~/.cache/egret.");
+  cache->footer("Choices are in tuning-1.db, machine code is in objects/, both in the folder that\n"
+                "EGRET_CACHE names, or else in $XDG_CACHE_HOME/egret or ~/.cache/egret.");
   auto add = [&](const char* name, const char* what, void (*run)(const CacheOptions&)) {
     auto* command = cache->add_subcommand(name, what);
     command->add_flag("--json", options->json, "Print JSON");
@@ -128,11 +168,15 @@ void add_cache_command(CLI::App& app) {
     return command;
   };
   add("stats", "How much there is", stats);
-  auto* pruning = add("prune", "Remove choices", prune);
-  pruning->add_option("--keep-days", options->keep_days, "Those not used for so many days")
+  auto* pruning = add("prune", "Remove choices and machine code", prune);
+  pruning->add_option("--keep-days", options->keep_days, "Choices not used for so many days")
       ->check(CLI::Range(0, 100000));
-  pruning->add_option("--most", options->most, "All but so many, used last")
+  pruning->add_option("--most", options->most, "All choices but so many, used last")
       ->check(CLI::Range(0, 1000000000));
+  pruning
+      ->add_option("--objects-mb", options->objects_mb,
+                   "Machine code used longest ago, until so many MiB are left for each device")
+      ->check(CLI::Range(0, 1000000));
   pruning->add_flag("--stale", options->stale, "Those of other versions of egret");
   pruning->add_flag("--all", options->all, "All");
   add("export", "Write choices as JSON", export_choices)
@@ -141,7 +185,7 @@ void add_cache_command(CLI::App& app) {
       ->add_option("file", options->file, "Where from")
       ->required()
       ->check(CLI::ExistingFile);
-  add("verify", "Check every page and every entry", verify);
+  add("verify", "Check every page, every entry and every object", verify);
 }
 
 } // namespace egret::tool

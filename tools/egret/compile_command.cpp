@@ -120,6 +120,7 @@ Json json_of(const CompileReport& r) {
   json["arena_bytes"] = r.arena_bytes;
   json["liveness_bound_bytes"] = r.liveness_bound_bytes;
   json["kernels_compiled"] = r.kernels_compiled;
+  json["kernels_loaded"] = r.kernels_loaded;
   json["kernels_from_cache"] = r.kernels_from_cache;
   if (r.search.effort != Effort::None)
     json["search"] = json_of(r.search);

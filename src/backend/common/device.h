@@ -17,6 +17,7 @@ public:
   virtual std::string
   code() const = 0; ///< generated code as text, for EGRET_DEBUG=4 and the viewer
   virtual double compile_seconds() const = 0;
+  virtual bool loaded() const { return false; } ///< its machine code was found on disk
 };
 
 /// One part of a step: a launch, or a copy between two places of the device's memory, which do not

@@ -1,9 +1,11 @@
 #include "backend/cpu/cpu_device.h"
 
 #include "backend/common/launch_number.h"
+#include "backend/cpu/code_version.h"
+#include "backend/cpu/compiled.h"
 #include "backend/cpu/host.h"
-#include "backend/cpu/jit.h"
 #include "backend/cpu/render.h"
+#include "support/cache_folder.h"
 #include "support/checked.h"
 #include "support/fail.h"
 #include "support/memory.h"
@@ -47,21 +49,18 @@ std::vector<std::pair<int, std::int64_t>> aligned_pointers(const KernelProgram& 
 
 class CpuArtifact final : public Artifact {
 public:
-  CpuArtifact(std::shared_ptr<Jit> jit, const KernelProgram& program)
+  CpuArtifact(std::shared_ptr<Jit> jit, const KernelProgram& program, ObjectCache* objects)
       : jit_(std::move(jit)), program_(program), workers_(program.launch.workers, program.dims),
         worker_bytes_(backend::cpu::worker_bytes(program), program.dims),
-        aligned_(aligned_pointers(program)) {
-    code_ = jit_->compile(
-        symbol_of(program_), [&](llvm::Module& module) { render(program_, jit_->isa(), module); },
-        &times_);
-    entry_ = reinterpret_cast<Entry>(code_->entry);
-  }
+        aligned_(aligned_pointers(program)), compiled_(compile_program(*jit_, program_, objects)),
+        entry_(reinterpret_cast<Entry>(compiled_.code->entry)) {}
 
   std::string code() const override {
-    auto fill = [&](llvm::Module& module) { render(program_, jit_->isa(), module); };
+    auto fill = [&](llvm::Module& module) { return render(program_, jit_->isa(), module); };
     return "; LLVM IR\n" + jit_->text(fill, false) + "\n; assembly\n" + jit_->text(fill, true);
   }
-  double compile_seconds() const override { return times_.total(); }
+  double compile_seconds() const override { return compiled_.times.total(); }
+  bool loaded() const override { return compiled_.loaded; }
 
   Entry entry() const { return entry_; }
   std::int64_t useful_workers(const std::int64_t* dims) const { return workers_.at(dims); }
@@ -80,9 +79,8 @@ private:
   KernelProgram program_;
   LaunchNumber workers_, worker_bytes_;
   std::vector<std::pair<int, std::int64_t>> aligned_;
-  JitTimes times_;
-  std::unique_ptr<Code> code_;
-  Entry entry_ = nullptr;
+  CompiledProgram compiled_;
+  Entry entry_;
 };
 
 // What one launch at a time needs, kept from launch to launch.
@@ -111,8 +109,8 @@ struct Scratch {
 
 class CpuDevice final : public Device {
 public:
-  explicit CpuDevice(int workers)
-      : host_(detect_host(workers)), jit_(std::make_shared<Jit>(host_.isa)),
+  CpuDevice(int workers, ObjectCache* objects)
+      : host_(detect_host(workers)), jit_(std::make_shared<Jit>(host_.isa)), objects_(objects),
         pool_(host_.target.workers), memory_(kCacheLimit) {}
 
   const kernel::Target& target() const override { return host_.target; }
@@ -123,7 +121,7 @@ public:
   }
 
   std::shared_ptr<const Artifact> compile(const KernelProgram& program) override {
-    return std::make_shared<CpuArtifact>(jit_, program);
+    return std::make_shared<CpuArtifact>(jit_, program, objects_);
   }
 
   void launch(const Artifact& artifact, const KernelProgram& program, const ArgBlock& block,
@@ -164,6 +162,7 @@ public:
 private:
   Host host_;
   std::shared_ptr<Jit> jit_;
+  ObjectCache* objects_;
   ThreadPool pool_;
   MemoryPool memory_;
   std::mutex launch_; ///< held while scratch_ is in use
@@ -172,8 +171,14 @@ private:
 
 } // namespace
 
-std::unique_ptr<Device> make_cpu_device(int workers) {
-  return std::make_unique<CpuDevice>(workers);
+ObjectCache& user_objects() {
+  static auto* const cache =
+      new ObjectCache(cache_folder(), "cpu", code_version(), object_limit_of_environment());
+  return *cache;
+}
+
+std::unique_ptr<Device> make_cpu_device(int workers, ObjectCache* objects) {
+  return std::make_unique<CpuDevice>(workers, objects);
 }
 
 } // namespace egret::backend::cpu

@@ -157,12 +157,12 @@ struct Jit::Impl {
 
 namespace {
 
+// Each object has a library of its own, so that names cannot meet.
 struct OrcCode final : Code {
-  llvm::orc::ResourceTrackerSP tracker;
-  ~OrcCode() override {
-    if (tracker)
-      llvm::consumeError(tracker->remove());
-  }
+  llvm::orc::ExecutionSession& session;
+  llvm::orc::JITDylib& library;
+  OrcCode(llvm::orc::ExecutionSession& in, llvm::orc::JITDylib& own) : session(in), library(own) {}
+  ~OrcCode() override { llvm::consumeError(session.removeJITDylib(library)); }
 };
 
 struct Borrowed {
@@ -172,19 +172,24 @@ struct Borrowed {
   ~Borrowed() { impl.give_back(std::move(machine)); }
 };
 
-std::unique_ptr<llvm::Module> build(llvm::LLVMContext& context, llvm::TargetMachine& machine,
-                                    const std::string& name,
-                                    const std::function<void(llvm::Module&)>& fill) {
-  auto module = std::make_unique<llvm::Module>(name, context);
+struct Built {
+  std::unique_ptr<llvm::Module> module;
+  llvm::Function* function;
+};
+
+Built build(llvm::LLVMContext& context, llvm::TargetMachine& machine, const Jit::Fill& fill) {
+  auto module = std::make_unique<llvm::Module>("kernel", context);
   module->setDataLayout(machine.createDataLayout());
   module->setTargetTriple(machine.getTargetTriple().str());
-  fill(*module);
+  const std::string name = fill(*module);
 #ifdef EGRET_CHECKS
   std::string words;
   llvm::raw_string_ostream stream(words);
   ensure(!llvm::verifyModule(*module, &stream), "kernel {}: malformed IR: {}", name, words);
 #endif
-  return module;
+  llvm::Function* function = module->getFunction(name);
+  ensure(function != nullptr, "kernel {}: its module has no such function", name);
+  return {std::move(module), function};
 }
 
 } // namespace
@@ -196,46 +201,48 @@ const Isa& Jit::isa() const noexcept {
   return impl_->isa;
 }
 
-std::unique_ptr<Code> Jit::compile(const std::string& name,
-                                   const std::function<void(llvm::Module&)>& fill,
-                                   JitTimes* times) {
+std::string Jit::emit(const std::string& symbol, const Fill& fill, JitTimes* times) {
   JitTimes unused;
   JitTimes& t = times != nullptr ? *times : unused;
   Borrowed borrowed(*impl_);
   auto start = Clock::now();
   llvm::LLVMContext context;
-  auto module = build(context, *borrowed.machine, name, fill);
+  Built built = build(context, *borrowed.machine, fill);
+  built.function->setName(symbol);
   t.render = seconds_since(start);
 
   start = Clock::now();
-  optimize(*module, *borrowed.machine, impl_->isa);
+  optimize(*built.module, *borrowed.machine, impl_->isa);
   t.optimize = seconds_since(start);
 
-  // Every function has a name of its own in the one library that holds them all.
-  std::string symbol = fmt::format("{}.{}", name, impl_->next.fetch_add(1));
-  llvm::Function* function = module->getFunction(name);
-  ensure(function != nullptr, "kernel {}: its module has no such function", name);
-  function->setName(symbol);
-
   start = Clock::now();
-  auto object = take(llvm::orc::SimpleCompiler(*borrowed.machine)(*module), "emitting");
+  auto object = take(llvm::orc::SimpleCompiler(*borrowed.machine)(*built.module), "emitting");
   t.emit = seconds_since(start);
+  return object->getBuffer().str();
+}
 
-  start = Clock::now();
-  auto code = std::make_unique<OrcCode>();
-  code->object_bytes = object->getBufferSize();
-  code->tracker = impl_->jit->getMainJITDylib().createResourceTracker();
-  if (auto error = impl_->jit->addObjectFile(code->tracker, std::move(object)))
-    fail(ErrorKind::Device, "cpu code generator: linking {}: {}", name, words_of(std::move(error)));
-  code->entry = take(impl_->jit->lookup(symbol), "linking").toPtr<void*>();
-  t.link = seconds_since(start);
+std::unique_ptr<Code> Jit::link(const std::string& symbol, std::string_view object,
+                                JitTimes* times) {
+  const auto start = Clock::now();
+  auto& session = impl_->jit->getExecutionSession();
+  auto code = std::make_unique<OrcCode>(
+      session, session.createBareJITDylib(fmt::format("object {}", impl_->next.fetch_add(1))));
+  code->library.addToLinkOrder(impl_->jit->getMainJITDylib());
+  code->object_bytes = object.size();
+  auto buffer = llvm::MemoryBuffer::getMemBufferCopy({object.data(), object.size()}, symbol);
+  if (auto error = impl_->jit->addObjectFile(code->library, std::move(buffer)))
+    fail(ErrorKind::Device, "cpu code generator: linking {}: {}", symbol,
+         words_of(std::move(error)));
+  code->entry = take(impl_->jit->lookup(code->library, symbol), "linking").toPtr<void*>();
+  if (times != nullptr)
+    times->link = seconds_since(start);
   return code;
 }
 
-std::string Jit::text(const std::function<void(llvm::Module&)>& fill, bool assembly) {
+std::string Jit::text(const Fill& fill, bool assembly) {
   Borrowed borrowed(*impl_);
   llvm::LLVMContext context;
-  auto module = build(context, *borrowed.machine, "kernel", fill);
+  const auto module = build(context, *borrowed.machine, fill).module;
   optimize(*module, *borrowed.machine, impl_->isa);
   std::string text;
   {

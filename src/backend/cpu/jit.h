@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 namespace llvm {
 class Module;
@@ -38,13 +39,17 @@ public:
   Jit& operator=(const Jit&) = delete;
 
   const Isa& isa() const noexcept;
-  /// Asks `fill` to put a function called `name` into a fresh module, and makes machine code of it.
+  /// Puts a function into a module and gives its name.
+  using Fill = std::function<std::string(llvm::Module&)>;
+  /// The object file of a fresh module that `fill` fills, in which the function is called `symbol`.
   /// InternalError with LLVM's words when the module is not well formed.
-  std::unique_ptr<Code> compile(const std::string& name,
-                                const std::function<void(llvm::Module&)>& fill,
-                                JitTimes* times = nullptr);
+  std::string emit(const std::string& symbol, const Fill& fill, JitTimes* times = nullptr);
+  /// Links what emit() made, here or in another process, by itself: several objects may have one
+  /// symbol. Error(Device) when it cannot be linked.
+  std::unique_ptr<Code> link(const std::string& symbol, std::string_view object,
+                             JitTimes* times = nullptr);
   /// The optimized IR and the assembly of the same, for people.
-  std::string text(const std::function<void(llvm::Module&)>& fill, bool assembly);
+  std::string text(const Fill& fill, bool assembly);
 
   struct Impl;
 

@@ -47,7 +47,7 @@ public:
   std::string code() const override;
   double compile_seconds() const override { return seconds_; }
   const KernelResources& resources() const noexcept { return resources_; }
-  bool from_cache() const noexcept { return cached_; }
+  bool loaded() const override { return cached_; }
 
   /// `args` keeps its memory from launch to launch.
   void pack(const kernel::ArgBlock& block, LaunchArgs& args) const;

@@ -2,6 +2,7 @@
 
 #include "compiler/search/sqlite.h"
 #include "kernel/schedule.h"
+#include "support/cache_folder.h"
 #include "support/fail.h"
 #include "support/hash.h"
 #include "support/warn.h"
@@ -182,8 +183,7 @@ struct TuningDatabase::Impl {
     } catch (const SqliteError& failure) {
       if (failure.damaged())
         throw;
-      warn_once("tuning database: {} cannot be written to ({}); what is measured now is not kept",
-                file->string(), failure.what());
+      warn_unwritable(file->parent_path(), failure.what());
       open_to_read();
     }
   }
@@ -265,8 +265,11 @@ struct TuningDatabase::Impl {
         }
         if (error.busy()) // this once; others write
           return T{};
-        warn_once("tuning database: {}: {} ({}); the search goes on without it", file->string(),
-                  what, error.what());
+        if (error.full())
+          warn_unwritable(file->parent_path(), error.what());
+        else
+          warn_once("tuning database: {}: {} ({}); the search goes on without it", file->string(),
+                    what, error.what());
         sqlite.reset();
         return T{};
       }

@@ -11,6 +11,12 @@ bool SqliteError::damaged() const noexcept {
          kind == SQLITE_FORMAT || kind == SQLITE_MISMATCH || kind == SQLITE_ERROR;
 }
 
+bool SqliteError::full() const noexcept {
+  const int kind = code_ & 0xff;
+  return kind == SQLITE_FULL || kind == SQLITE_READONLY || kind == SQLITE_IOERR ||
+         kind == SQLITE_CANTOPEN;
+}
+
 bool SqliteError::busy() const noexcept {
   const int kind = code_ & 0xff;
   return kind == SQLITE_BUSY || kind == SQLITE_LOCKED;

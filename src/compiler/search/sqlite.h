@@ -19,6 +19,7 @@ public:
   SqliteError(int code, const std::string& message) : std::runtime_error(message), code_(code) {}
   int code() const noexcept { return code_; }
   bool damaged() const noexcept; ///< the file is no database, or its pages contradict each other
+  bool full() const noexcept;    ///< nothing can be written, or no more
   bool busy() const noexcept;    ///< another process holds it for longer than was waited
 
 private:

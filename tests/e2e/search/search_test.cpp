@@ -292,6 +292,7 @@ TEST(SearchCommand, ASecondProcessMeasuresNothingAndTheCacheCanBeLookedAt) {
 
   const auto stats = nlohmann::json::parse(egret_command("cache stats --json", cache).out);
   EXPECT_EQ(stats["choices"], 1);
+  EXPECT_GE(stats["objects"]["cpu"]["count"], 1);
   EXPECT_EQ(egret_command("cache verify", cache).code, 0);
   const auto file = (folder / "choices.json").string();
   EXPECT_EQ(egret_command("cache export " + file, cache).code, 0);
@@ -299,7 +300,11 @@ TEST(SearchCommand, ASecondProcessMeasuresNothingAndTheCacheCanBeLookedAt) {
   const auto third = nlohmann::json::parse(egret_command(compile, folder / "other").out);
   EXPECT_EQ(third["search"]["measurements"], 0);
   EXPECT_EQ(egret_command("cache prune", cache).code, 2);
-  EXPECT_EQ(egret_command("cache prune --all", cache).out, "1 choices removed, 0 left\n");
+  const auto pruned = nlohmann::json::parse(egret_command("cache prune --all --json", cache).out);
+  EXPECT_EQ(pruned["removed"], 1);
+  EXPECT_EQ(pruned["left"], 0);
+  EXPECT_EQ(pruned["objects_removed"], stats["objects"]["cpu"]["count"]);
+  EXPECT_EQ(pruned["objects_left"], 0);
   EXPECT_EQ(egret_command("cache import " + graph.string(), cache).code, 1);
 }
 
@@ -311,8 +316,9 @@ TEST(SearchCommand, ASearchThatIsKilledGoesOnWhereItWas) {
   const std::string compile = "compile " + graph.string() + " --effort search --budget 20 --json";
   const Ran killed = [&] {
     test::TempFolder out;
-    const std::string line = "EGRET_CACHE=" + cache.string() + " timeout -s KILL 0.9 " +
-                             EGRET_TEST_TOOL + " " + compile + " >/dev/null 2>&1";
+    const std::string line = "EGRET_OBJECTS_MB=512 EGRET_CACHE=" + cache.string() +
+                             " timeout -s KILL 0.9 " + EGRET_TEST_TOOL + " " + compile +
+                             " >/dev/null 2>&1";
     return Ran{std::system(line.c_str()), "", ""};
   }();
   (void)killed; // a fast machine may have been done
@@ -340,6 +346,9 @@ TEST(SearchCommand, KilledSearchesLoseNothing) {
 }
 TEST(SearchCommand, ProcessesSearchAtTheSameTime) {
   search_together(3);
+}
+TEST(SearchCommand, ProcessesShareMachineCode) {
+  load_together(3);
 }
 
 } // namespace

@@ -13,6 +13,9 @@ TEST(SearchProcessesLong, AHundredKilledSearchesLoseNothing) {
 TEST(SearchProcessesLong, SixteenProcessesSearchAtTheSameTime) {
   search_together(16);
 }
+TEST(SearchProcessesLong, SixteenProcessesShareMachineCode) {
+  load_together(16);
+}
 
 } // namespace
 } // namespace egret::testing

@@ -1,16 +1,19 @@
 // Compiled kernels on disk.
 #include "backend/cuda/cubin_cache.h"
+#include "backend/cuda/cuda_device.h"
 #include "support/cuda_kernels.h"
+#include "support/files.h"
+#include "support/tuning.h"
 
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <thread>
 
 namespace egret::backend::cuda {
 namespace {
 
 namespace fs = std::filesystem;
+using egret::testing::axpb_program;
 using egret::testing::axpb_text;
 using egret::testing::fake_cuda;
 using egret::testing::FakeCuda;
@@ -20,10 +23,10 @@ class CubinCacheTest : public ::testing::Test {
 protected:
   CubinCacheTest()
       : fake(fake_cuda(EGRET_FAKE_CUDA)), nvrtc(Nvrtc::load({{}, {EGRET_FAKE_CUDA}})),
-        cache(folder.path() / "cubin") {}
+        cache(folder.path()) {}
 
   Cubin get(const std::string& text) { return cache.get(*nvrtc, text, "sm_90a"); }
-  fs::path path(const std::string& text) { return cache.path_of(*nvrtc, text, "sm_90a", {}); }
+  Hash128 key(const std::string& text) { return CubinCache::key_of(*nvrtc, text, "sm_90a", {}); }
 
   FakeCuda& fake;
   TemporaryFolder folder;
@@ -34,7 +37,7 @@ protected:
 TEST_F(CubinCacheTest, ASecondProcessCompilesNothing) {
   const Cubin first = get("text");
   EXPECT_FALSE(first.cached);
-  CubinCache other(folder.path() / "cubin");
+  CubinCache other(folder.path());
   const Cubin second = other.get(*nvrtc, "text", "sm_90a");
   EXPECT_TRUE(second.cached);
   EXPECT_EQ(second.code, first.code);
@@ -44,61 +47,53 @@ TEST_F(CubinCacheTest, ASecondProcessCompilesNothing) {
   EXPECT_EQ(fake.compilations, 1u);
 }
 
-TEST_F(CubinCacheTest, EverythingThatCodeDependsOnIsPartOfTheName) {
-  const fs::path one = path("text");
-  EXPECT_NE(path("texT"), one);
-  EXPECT_NE(path(std::string("text\0", 5)), one);
-  EXPECT_NE(cache.path_of(*nvrtc, "text", "sm_80", {}), one);
-  EXPECT_NE(cache.path_of(*nvrtc, "text", "sm_90a", {.max_registers = 64}), one);
-  EXPECT_NE(cache.path_of(*nvrtc, "text", "sm_90a", {.line_info = true}), one);
-  fake.nvrtc_version = 12;
-  EXPECT_NE(cache.path_of(*Nvrtc::load({{}, {EGRET_FAKE_CUDA}}), "text", "sm_90a", {}), one);
+TEST_F(CubinCacheTest, ADeviceSaysWhichKernelsItFound) {
+  const auto device =
+      make_cuda_device(0, {axpb_text, {{EGRET_FAKE_CUDA}, {EGRET_FAKE_CUDA}}, &cache});
+  EXPECT_FALSE(device->compile(axpb_program())->loaded());
+  EXPECT_TRUE(device->compile(axpb_program())->loaded());
 }
 
-TEST_F(CubinCacheTest, DamagedEntriesAreCompiledAgain) {
+TEST_F(CubinCacheTest, EverythingThatCodeDependsOnIsPartOfTheName) {
+  const Hash128 one = key("text");
+  auto differs = [&](const Hash128& other) { return !(other == one); };
+  EXPECT_TRUE(differs(key("texT")));
+  EXPECT_TRUE(differs(key(std::string("text\0", 5))));
+  EXPECT_TRUE(differs(CubinCache::key_of(*nvrtc, "text", "sm_80", {})));
+  EXPECT_TRUE(differs(CubinCache::key_of(*nvrtc, "text", "sm_90a", {.max_registers = 64})));
+  EXPECT_TRUE(differs(CubinCache::key_of(*nvrtc, "text", "sm_90a", {.line_info = true})));
+  fake.nvrtc_version = 12;
+  const auto other = Nvrtc::load({{}, {EGRET_FAKE_CUDA}});
+  EXPECT_TRUE(differs(CubinCache::key_of(*other, "text", "sm_90a", {})));
+}
+
+TEST_F(CubinCacheTest, DamagedEntriesAreCompiledAgainWithOneWarning) {
+  const egret::testing::Warnings warnings;
   const std::string code = get("text").code;
-  const auto size = fs::file_size(path("text"));
-  // Every byte in turn; then every length.
-  std::ifstream file(path("text"), std::ios::binary);
-  const std::string whole((std::istreambuf_iterator<char>(file)), {});
-  auto put = [&](const std::string& bytes) {
-    std::ofstream(path("text"), std::ios::binary) << bytes;
-  };
-  for (std::size_t i = 0; i < size; ++i) {
+  const fs::path path = cache.objects().path_of(key("text"));
+  const std::string whole = test::read_file(path);
+  for (const std::size_t at : {std::size_t{0}, whole.size() / 2, whole.size() - 1}) {
     std::string bad = whole;
-    bad[i] = static_cast<char>(bad[i] ^ 0x20);
-    put(bad);
+    bad[at] = static_cast<char>(bad[at] ^ 0x20);
+    test::write_file(path, bad);
     const Cubin again = get("text");
-    ASSERT_FALSE(again.cached) << "byte " << i;
-    ASSERT_EQ(again.code, code);
+    EXPECT_FALSE(again.cached) << "byte " << at;
+    EXPECT_EQ(again.code, code);
   }
-  for (std::size_t cut = 0; cut < size; ++cut) {
-    put(whole.substr(0, cut));
-    ASSERT_FALSE(get("text").cached) << "cut at " << cut;
+  // Whole files with nothing of use in them.
+  std::string long_log(16, '\0');
+  long_log[8] = 100;
+  for (const std::string& bad : {std::string("short"), long_log}) {
+    cache.objects().keep(key("text"), bad);
+    EXPECT_FALSE(get("text").cached);
   }
   EXPECT_TRUE(get("text").cached); // what was damaged has been replaced
+  EXPECT_EQ(warnings.all.size(), 1u);
 }
 
-TEST_F(CubinCacheTest, TheLeastRecentlyUsedEntriesLeaveWhenThereAreTooManyBytes) {
-  for (const char* text : {"a", "b", "c"})
-    get(text);
-  std::uint64_t bytes = 0;
-  auto used = fs::file_time_type::clock::now() - std::chrono::hours(1);
-  for (const char* text : {"b", "c", "a"}) {
-    bytes += fs::file_size(path(text));
-    fs::last_write_time(path(text), used += std::chrono::minutes(1));
-  }
-  CubinCache(folder.path() / "cubin", bytes - 1).prune();
-  EXPECT_FALSE(fs::exists(path("b")));
-  EXPECT_TRUE(fs::exists(path("a")));
-  EXPECT_TRUE(fs::exists(path("c")));
-}
-
-TEST_F(CubinCacheTest, AFolderThatCannotBeWrittenIsNoError) {
-  std::ofstream(folder.path() / "file") << "a file stands where the folder would be";
-  CubinCache blocked(folder.path() / "file");
-  EXPECT_FALSE(blocked.get(*nvrtc, "text", "sm_90a").cached);
+TEST_F(CubinCacheTest, WithoutAFolderEachIsCompiled) {
   CubinCache none(std::nullopt);
+  EXPECT_FALSE(none.get(*nvrtc, "text", "sm_90a").cached);
   EXPECT_FALSE(none.get(*nvrtc, "text", "sm_90a").cached);
 }
 
@@ -112,8 +107,8 @@ TEST_F(CubinCacheTest, ManyThreadsShareAFolder) {
       }
     });
   threads.clear();
-  for (const auto& entry : fs::directory_iterator(folder.path() / "cubin"))
-    EXPECT_EQ(entry.path().extension(), ".cubin") << entry.path(); // no half-written files
+  EXPECT_EQ(cache.objects().stats().objects, 5);
+  EXPECT_EQ(cache.objects().verify(), std::vector<std::string>());
 }
 
 } // namespace
