@@ -4,6 +4,8 @@
 #include "tensor/ops.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 namespace egret {
 
@@ -136,9 +138,26 @@ Tensor all(const Tensor& a, const Axes& axes, bool keepdim) {
   return logical_not(any(logical_not(a), axes, keepdim));
 }
 
-Tensor norm(const Tensor& a, const Axes& axes, bool keepdim) {
+Tensor norm(const Tensor& a, const Axes& axes, bool keepdim, double p) {
   const Tensor x = as_float(a, "norm");
-  return rounded_to(sqrt(sum(square(widened(x)), axes, keepdim)), x.dtype());
+  const Tensor wide = widened(x);
+  const double inf = std::numeric_limits<double>::infinity();
+  if (std::isnan(p))
+    fail(ErrorKind::Value, "norm: p is not a number");
+  Tensor result;
+  if (p == 2)
+    result = sqrt(sum(square(wide), axes, keepdim));
+  else if (p == inf)
+    result = max(abs(wide), axes, keepdim);
+  else if (p == -inf)
+    result = min(abs(wide), axes, keepdim);
+  else if (p == 0)
+    result = sum((wide != 0).to(wide.dtype()), axes, keepdim);
+  else if (p == 1)
+    result = sum(abs(wide), axes, keepdim);
+  else
+    result = pow(sum(pow(abs(wide), p), axes, keepdim), 1 / p);
+  return rounded_to(result, x.dtype());
 }
 
 Tensor cumsum(const Tensor& a, std::int64_t axis) {

@@ -1,0 +1,97 @@
+// Convolutions and pooling over the last one, two or three axes, by PyTorch's rules. Operands are
+// [batch, channels, spatial...], or [channels, spatial...] without a batch; spatial sizes are known
+// numbers.
+#pragma once
+
+#include "egret/tensor.h"
+
+#include <optional>
+#include <vector>
+
+namespace egret {
+
+/// One number for all spatial axes, or one for each of them.
+class PerAxis {
+public:
+  template <std::integral T>
+  PerAxis(T all) : values_{static_cast<std::int64_t>(all)} {}
+  PerAxis(std::initializer_list<std::int64_t> each) : values_(each) {}
+  PerAxis(std::vector<std::int64_t> each) : values_(std::move(each)) {}
+
+  const std::vector<std::int64_t>& values() const noexcept { return values_; }
+
+private:
+  std::vector<std::int64_t> values_;
+};
+
+struct ConvOptions {
+  PerAxis stride = 1;
+  PerAxis padding = 0; ///< zeros on each side
+  PerAxis dilation = 1;
+  std::int64_t groups = 1; ///< channels and outputs fall into that many parts
+  bool same = false; ///< the padding that keeps the sizes; needs stride 1 and replaces padding
+};
+
+/// result[n,o,i...] = bias[o] + sum over c, k... of a[n,c,i*stride+k*dilation-padding...] *
+/// weight[o,c,k...] for weight [outputs, channels/groups, kernel...] and bias [outputs]. It is a
+/// view of windows, a product and a sum, so it is computed as a matrix product is; products and
+/// sums of f16 and bf16 are formed in f32 and rounded once.
+Tensor conv1d(const Tensor& a, const Tensor& weight, const Tensor& bias = {},
+              const ConvOptions& options = {});
+Tensor conv2d(const Tensor& a, const Tensor& weight, const Tensor& bias = {},
+              const ConvOptions& options = {});
+Tensor conv3d(const Tensor& a, const Tensor& weight, const Tensor& bias = {},
+              const ConvOptions& options = {});
+
+struct ConvTransposeOptions {
+  PerAxis stride = 1;
+  PerAxis padding = 0;        ///< taken away on each side of the result
+  PerAxis output_padding = 0; ///< added behind it; less than stride or dilation
+  PerAxis dilation = 1;
+  std::int64_t groups = 1;
+};
+
+/// The gradient of a convolution as a function: each element of `a` adds itself times the kernel to
+/// the result. Weight is [channels, outputs/groups, kernel...]; sizes are (n-1)*stride - 2*padding
+/// + dilation*(kernel-1) + output_padding + 1.
+Tensor conv_transpose1d(const Tensor& a, const Tensor& weight, const Tensor& bias = {},
+                        const ConvTransposeOptions& options = {});
+Tensor conv_transpose2d(const Tensor& a, const Tensor& weight, const Tensor& bias = {},
+                        const ConvTransposeOptions& options = {});
+Tensor conv_transpose3d(const Tensor& a, const Tensor& weight, const Tensor& bias = {},
+                        const ConvTransposeOptions& options = {});
+
+struct MaxPoolOptions {
+  std::optional<PerAxis> stride; ///< the kernel's size by default
+  PerAxis padding = 0;           ///< of -inf on each side, at most half the kernel
+  PerAxis dilation = 1;
+  bool ceil_mode = false; ///< sizes round up: a last window may reach beyond the padding
+};
+
+/// The largest element of each window; NaN wins. Elements that tie share the gradient.
+Tensor max_pool1d(const Tensor& a, const PerAxis& kernel, const MaxPoolOptions& options = {});
+Tensor max_pool2d(const Tensor& a, const PerAxis& kernel, const MaxPoolOptions& options = {});
+Tensor max_pool3d(const Tensor& a, const PerAxis& kernel, const MaxPoolOptions& options = {});
+
+struct AvgPoolOptions {
+  std::optional<PerAxis> stride; ///< the kernel's size by default
+  PerAxis padding = 0;           ///< of zeros on each side, at most half the kernel
+  bool ceil_mode = false;        ///< sizes round up: a last window may reach beyond the padding
+  bool count_include_pad = true; ///< zeros of the padding count in the mean
+  std::optional<std::int64_t> divisor; ///< divides the sums instead of the counts
+};
+
+/// The mean of each window (of floats).
+Tensor avg_pool1d(const Tensor& a, const PerAxis& kernel, const AvgPoolOptions& options = {});
+Tensor avg_pool2d(const Tensor& a, const PerAxis& kernel, const AvgPoolOptions& options = {});
+Tensor avg_pool3d(const Tensor& a, const PerAxis& kernel, const AvgPoolOptions& options = {});
+
+/// Windows from floor(i*n/size) to ceil((i+1)*n/size), so that the result has the sizes given.
+Tensor adaptive_avg_pool1d(const Tensor& a, const PerAxis& sizes);
+Tensor adaptive_avg_pool2d(const Tensor& a, const PerAxis& sizes);
+Tensor adaptive_avg_pool3d(const Tensor& a, const PerAxis& sizes);
+Tensor adaptive_max_pool1d(const Tensor& a, const PerAxis& sizes);
+Tensor adaptive_max_pool2d(const Tensor& a, const PerAxis& sizes);
+Tensor adaptive_max_pool3d(const Tensor& a, const PerAxis& sizes);
+
+} // namespace egret

@@ -1,0 +1,54 @@
+// Layers without parameters of their own: dropout, norms, attention.
+#pragma once
+
+#include "egret/random.h"
+
+#include <optional>
+
+namespace egret {
+
+/// Zero with probability p, the rest over 1 - p. Nothing when not training.
+Tensor dropout(const Tensor& a, double p, Generator& generator, bool training = true);
+/// (a - mean) / √(var + eps) over the last weight.rank() axes (var over count), times weight plus
+/// bias.
+Tensor layer_norm(const Tensor& a, const Tensor& weight, const Tensor& bias = {},
+                  double eps = 1e-5);
+/// a / √(mean(a²) + eps) over the last weight.rank() axes, times weight; f32 inside for f16 and
+/// bf16.
+Tensor rms_norm(const Tensor& a, const Tensor& weight, double eps = 1e-6);
+
+/// (a - mean) / √(var + eps) for a [batch, channels, ...] over each of `groups` parts of the
+/// channels with all that follows, times weight [channels] plus bias [channels]. f32 inside for f16
+/// and bf16.
+Tensor group_norm(const Tensor& a, std::int64_t groups, const Tensor& weight = {},
+                  const Tensor& bias = {}, double eps = 1e-5);
+/// The same for each channel by itself.
+Tensor instance_norm(const Tensor& a, const Tensor& weight = {}, const Tensor& bias = {},
+                     double eps = 1e-5);
+
+struct BatchNormOptions {
+  bool training = false; ///< normalize by the batch and update the running statistics
+  double momentum = 0.1; ///< share of the batch in the new statistics
+  double eps = 1e-5;
+};
+/// (a - mean) / √(var + eps) for a [batch, channels, ...], each channel over all other axes, times
+/// weight [channels] plus bias [channels]. In training mean and variance (over the count) are the
+/// batch's, and the running ones are updated in place: (1 - momentum) of the old and momentum of
+/// the batch's, the variance over count - 1. Otherwise they are the running ones, or the batch's
+/// where none are given. f32 inside for f16 and bf16.
+Tensor batch_norm(const Tensor& a, Tensor running_mean, Tensor running_var,
+                  const Tensor& weight = {}, const Tensor& bias = {},
+                  const BatchNormOptions& options = {});
+/// a over its p-norm along `axis`, which counts as at least eps.
+Tensor normalize(const Tensor& a, double p = 2, std::int64_t axis = 1, double eps = 1e-12);
+
+struct AttentionOptions {
+  Tensor mask; ///< bool (true: may be seen) or float (added), broadcast to [..., queries, keys]
+  bool causal = false;         ///< as causal_mask
+  std::optional<double> scale; ///< 1/√d by default
+};
+/// softmax(q kᵀ scale + mask) v for q [..., queries, d], k [..., keys, d], v [..., keys, e].
+Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                                    const AttentionOptions& options = {});
+
+} // namespace egret

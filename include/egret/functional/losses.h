@@ -1,0 +1,86 @@
+// Losses.
+#pragma once
+
+#include "egret/tensor.h"
+
+#include <optional>
+
+namespace egret {
+
+// Those of f16 and bf16 are computed and given in f32. Operands are of one shape: losses do not
+// broadcast.
+enum class Reduction { Mean, Sum, None };
+struct CrossEntropyOptions {
+  std::optional<std::int64_t> ignore_index; ///< targets that do not count, in the mean neither
+  double label_smoothing = 0;
+  Reduction reduction = Reduction::Mean;
+  Tensor weight; ///< [classes]: factor of each class; a mean divides by the targets' weights
+};
+/// -log softmax(logits)[target] for logits [..., classes] and integer targets [...], or targets
+/// [..., classes] of floats: the probabilities of the classes (whose mean is over the rows).
+Tensor cross_entropy(const Tensor& logits, const Tensor& target,
+                     const CrossEntropyOptions& options = {});
+/// -log_probabilities[target]; shapes as cross_entropy.
+Tensor nll_loss(const Tensor& log_probabilities, const Tensor& target,
+                const CrossEntropyOptions& options = {});
+Tensor mse_loss(const Tensor& a, const Tensor& b, Reduction reduction = Reduction::Mean);
+Tensor l1_loss(const Tensor& a, const Tensor& b, Reduction reduction = Reduction::Mean);
+/// a² / (2 beta) where |a - b| < beta, else |a - b| - beta / 2; beta 0 is l1_loss.
+Tensor smooth_l1_loss(const Tensor& a, const Tensor& b, double beta = 1,
+                      Reduction reduction = Reduction::Mean);
+/// smooth_l1_loss times beta: a² / 2 where |a - b| < delta, else delta (|a - b| - delta / 2).
+Tensor huber_loss(const Tensor& a, const Tensor& b, double delta = 1,
+                  Reduction reduction = Reduction::Mean);
+
+struct BinaryCrossEntropyOptions {
+  Tensor weight;     ///< factor of each element; broadcasts to the operands
+  Tensor pos_weight; ///< factor of the targets' part, of logits only; broadcasts to the operands
+  Reduction reduction = Reduction::Mean;
+};
+/// -(t log p + (1 - t) log(1 - p)), logarithms not below -100.
+Tensor binary_cross_entropy(const Tensor& probability, const Tensor& target,
+                            Reduction reduction = Reduction::Mean);
+Tensor binary_cross_entropy(const Tensor& probability, const Tensor& target,
+                            const BinaryCrossEntropyOptions& options);
+/// The same of sigmoid(logits), without overflow.
+Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& target,
+                                        Reduction reduction = Reduction::Mean);
+Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& target,
+                                        const BinaryCrossEntropyOptions& options);
+
+struct KlDivOptions {
+  bool log_target = false; ///< targets are logarithms of probabilities
+  bool batch_mean = false; ///< the sum over the size of the first axis, instead of `reduction`
+  Reduction reduction = Reduction::Mean;
+};
+/// t (log t - log p), 0 where t is 0, for log p and t.
+Tensor kl_div(const Tensor& log_probability, const Tensor& target,
+              const KlDivOptions& options = {});
+/// exp(a) - t a for a logarithm `a` of the rate.
+Tensor poisson_nll_loss(const Tensor& a, const Tensor& target,
+                        Reduction reduction = Reduction::Mean);
+/// (log var + (a - t)² / var) / 2, var at least eps.
+Tensor gaussian_nll_loss(const Tensor& a, const Tensor& target, const Tensor& variance,
+                         double eps = 1e-6, Reduction reduction = Reduction::Mean);
+/// max(0, margin - t (a - b)) for t of 1 (a is to be larger) and -1.
+Tensor margin_ranking_loss(const Tensor& a, const Tensor& b, const Tensor& target,
+                           double margin = 0, Reduction reduction = Reduction::Mean);
+/// a where t is 1, max(0, margin - a) where it is -1.
+Tensor hinge_embedding_loss(const Tensor& a, const Tensor& target, double margin = 1,
+                            Reduction reduction = Reduction::Mean);
+/// log(1 + exp(-t a)) for t of 1 and -1.
+Tensor soft_margin_loss(const Tensor& a, const Tensor& target,
+                        Reduction reduction = Reduction::Mean);
+/// a·b / (max(|a|, eps) max(|b|, eps)) along an axis; operands broadcast.
+Tensor cosine_similarity(const Tensor& a, const Tensor& b, std::int64_t axis = 1,
+                         double eps = 1e-8);
+/// 1 - cos(a, b) where t is 1, max(0, cos(a, b) - margin) where it is -1; a and b [n, d], t [n].
+Tensor cosine_embedding_loss(const Tensor& a, const Tensor& b, const Tensor& target,
+                             double margin = 0, Reduction reduction = Reduction::Mean);
+/// |a - b + eps| along the last axis, in the 2-norm.
+Tensor pairwise_distance(const Tensor& a, const Tensor& b, double eps = 1e-6, bool keepdim = false);
+/// max(0, d(anchor, positive) - d(anchor, negative) + margin), d of pairwise_distance.
+Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
+                           double margin = 1, Reduction reduction = Reduction::Mean);
+
+} // namespace egret

@@ -1,0 +1,32 @@
+// Functions along axes: reductions, scans, softmax.
+#pragma once
+
+#include "egret/tensor.h"
+
+#include <optional>
+
+namespace egret {
+
+Tensor sum(const Tensor& a, const Axes& axes = {}, bool keepdim = false);
+Tensor mean(const Tensor& a, const Axes& axes = {}, bool keepdim = false);
+/// Sum of squared distances from the mean over (count - correction).
+Tensor var(const Tensor& a, const Axes& axes = {}, bool keepdim = false, double correction = 1);
+Tensor stddev(const Tensor& a, const Axes& axes = {}, bool keepdim = false, double correction = 1);
+Tensor prod(const Tensor& a, const Axes& axes = {}, bool keepdim = false);
+Tensor max(const Tensor& a, const Axes& axes = {}, bool keepdim = false); ///< NaN wins
+Tensor min(const Tensor& a, const Axes& axes = {}, bool keepdim = false);
+Tensor argmax(const Tensor& a, std::optional<std::int64_t> axis = {},
+              bool keepdim = false); ///< i64, first one
+Tensor argmin(const Tensor& a, std::optional<std::int64_t> axis = {}, bool keepdim = false);
+Tensor any(const Tensor& a, const Axes& axes = {}, bool keepdim = false);
+Tensor all(const Tensor& a, const Axes& axes = {}, bool keepdim = false);
+/// (Σ|a|^p)^(1/p): the largest |a| for p = inf, the smallest for -inf, how many are not 0 for p =
+/// 0. The gradient at 0 is 0.
+Tensor norm(const Tensor& a, const Axes& axes = {}, bool keepdim = false, double p = 2);
+Tensor cumsum(const Tensor& a, std::int64_t axis);
+Tensor cumprod(const Tensor& a, std::int64_t axis);
+Tensor softmax(const Tensor& a, std::int64_t axis = -1);
+Tensor log_softmax(const Tensor& a, std::int64_t axis = -1);
+Tensor logsumexp(const Tensor& a, std::int64_t axis = -1, bool keepdim = false);
+
+} // namespace egret

@@ -1,0 +1,236 @@
+// Convolutions and their transposes.
+#include "support/fail.h"
+#include "tensor/spatial.h"
+
+namespace egret {
+
+using namespace detail;
+
+namespace detail {
+
+Batched batched(const Tensor& a, std::size_t spatial, const char* who) {
+  Access::raw(a, who);
+  const auto rank = static_cast<std::size_t>(a.rank());
+  if (rank != spatial + 2 && rank != spatial + 1)
+    fail(ErrorKind::Shape,
+         "{}: got {}; it must be [batch, channels, {} spatial], or without a batch", who,
+         shape_of(a), spatial);
+  const bool added = rank == spatial + 1;
+  return {added ? unsqueeze(a, 0) : a, added};
+}
+
+std::vector<std::int64_t> per_axis(const PerAxis& values, std::size_t spatial, std::int64_t lowest,
+                                   const char* what, const char* who) {
+  std::vector<std::int64_t> list = values.values();
+  if (list.size() == 1)
+    list.assign(spatial, list[0]);
+  if (list.size() != spatial)
+    fail(ErrorKind::Value, "{}: {} has {} values; one, or one for each of {} axes, is needed", who,
+         what, list.size(), spatial);
+  for (std::int64_t value : list)
+    if (value < lowest)
+      fail(ErrorKind::Value, "{}: {} is {}; it must be at least {}", who, what, value, lowest);
+  return list;
+}
+
+} // namespace detail
+
+namespace {
+
+// Sizes and the product's dtype, checked.
+struct Site {
+  Batched operand;
+  DType type;
+  std::int64_t groups, outputs; ///< outputs: of one group
+  std::vector<std::int64_t> stride, padding, dilation, kernel;
+};
+
+Site checked(const Tensor& a, const Tensor& weight, const Tensor& bias, std::size_t spatial,
+             std::int64_t groups, bool transposed, const char* who) {
+  Site site{.operand = batched(a, spatial, who),
+            .type = {},
+            .groups = groups,
+            .outputs = 0,
+            .stride = {},
+            .padding = {},
+            .dilation = {},
+            .kernel = {}};
+  Access::raw(weight, who);
+  if (static_cast<std::size_t>(weight.rank()) != spatial + 2)
+    fail(ErrorKind::Shape, "{}: weight is {}; it must have {} axes", who, shape_of(weight),
+         spatial + 2);
+  if (groups < 1)
+    fail(ErrorKind::Value, "{}: {} groups; there is at least 1", who, groups);
+  site.type = promote(a.dtype(), weight.dtype());
+  if (site.type == DType::Bool)
+    fail(ErrorKind::DType, "{}: takes numbers, got bool; convert with to(DType::F32)", who);
+  const std::int64_t channels = site.operand.a.size(1), first = weight.size(0),
+                     second = weight.size(1);
+  const bool fits = transposed ? first == channels && channels % groups == 0
+                               : second * groups == channels && first % groups == 0;
+  if (!fits)
+    fail(ErrorKind::Shape, "{}: weight {} does not fit {} in {} groups; it must be {}", who,
+         shape_of(weight), shape_of(a), groups,
+         transposed ? "[channels, outputs/groups, kernel...], channels in whole groups"
+                    : "[outputs, channels/groups, kernel...], outputs in whole groups");
+  site.outputs = transposed ? second : first / groups;
+  for (std::size_t i = 0; i < spatial; ++i) {
+    site.kernel.push_back(weight.size(static_cast<std::int64_t>(i) + 2));
+    if (site.kernel.back() < 1)
+      fail(ErrorKind::Shape, "{}: weight {} has an empty kernel", who, shape_of(weight));
+  }
+  if (bias.defined() && bias.shape() != Shape{Expr(site.outputs * groups)})
+    fail(ErrorKind::Shape, "{}: bias {} does not fit weight {}; it must be [{}]", who,
+         shape_of(bias), shape_of(weight), site.outputs * groups);
+  return site;
+}
+
+// Adds the bias along the channels, in the type of the result.
+Tensor biased(const Tensor& y, const Tensor& bias, std::size_t spatial) {
+  if (!bias.defined())
+    return y;
+  Shape line(spatial + 1, Expr(1));
+  line[0] = bias.shape()[0];
+  return y + reshape(bias, line);
+}
+
+Tensor conv(const Tensor& operand, const Tensor& kernel, const Tensor& offset,
+            const ConvOptions& options, std::size_t spatial, const char* who) {
+  const Tensor a = product_operand(operand), weight = product_operand(kernel);
+  const Tensor bias = product_operand(offset);
+  Site site = checked(a, weight, bias, spatial, options.groups, false, who);
+  site.stride = per_axis(options.stride, spatial, 1, "stride", who);
+  site.padding = per_axis(options.padding, spatial, 0, "padding", who);
+  site.dilation = per_axis(options.dilation, spatial, 1, "dilation", who);
+  const DType wide = accumulator_of(site.type);
+  const std::int64_t groups = site.groups, inner = weight.size(1);
+
+  // Windows of each axis: [batch, groups, channels, (count, kernel)...].
+  const Expr batch = site.operand.a.shape()[0];
+  Shape grouped = {batch, Expr(groups), Expr(inner)};
+  grouped.insert(grouped.end(), site.operand.a.shape().begin() + 2, site.operand.a.shape().end());
+  Tensor x = reshape(site.operand.a.to(wide), grouped);
+  Shape counts;
+  for (std::size_t i = 0; i < spatial; ++i) {
+    const auto axis = static_cast<std::int64_t>(2 * i + 3);
+    const Windows w{site.kernel[i], site.stride[i], site.dilation[i]};
+    std::int64_t before = site.padding[i], after = before;
+    if (options.same) {
+      if (w.stride != 1)
+        fail(ErrorKind::Value, "{}: stride {} with padding that keeps the sizes; it must be 1", who,
+             w.stride);
+      before = (w.span() - 1) / 2;
+      after = w.span() - 1 - before;
+    }
+    const std::int64_t padded = x.size(axis) + before + after;
+    if (padded < w.span())
+      fail(ErrorKind::Shape, "{}: the kernel spans {} elements and axis {} of {}, padded, has {}",
+           who, w.span(), static_cast<std::int64_t>(i) - static_cast<std::int64_t>(spatial),
+           shape_of(a), padded);
+    x = windows_of(framed(x, axis, before, after, Scalar::of(wide, std::int64_t{0}), who), axis, w,
+                   who);
+    counts.push_back(w.count(padded));
+  }
+
+  // Both operands in the box [batch, groups, outputs, count..., channels, kernel...].
+  std::vector<std::int64_t> order = {0, 1}, summed;
+  for (std::size_t i = 0; i < spatial; ++i)
+    order.push_back(static_cast<std::int64_t>(2 * i + 3));
+  order.push_back(2);
+  for (std::size_t i = 0; i < spatial; ++i)
+    order.push_back(static_cast<std::int64_t>(2 * i + 4));
+  x = unsqueeze(permute(x, order), 2);
+  Shape box = x.shape();
+  box[2] = site.outputs;
+  Shape line = {Expr(1), Expr(groups), Expr(site.outputs)};
+  line.resize(3 + spatial, Expr(1));
+  line.insert(line.end(), weight.shape().begin() + 1, weight.shape().end());
+  for (std::size_t i = 0; i <= spatial; ++i)
+    summed.push_back(static_cast<std::int64_t>(3 + spatial + i));
+  const Tensor products = binary(Op::Mul, broadcast_to(x, box, who),
+                                 broadcast_to(reshape(weight.to(wide), line), box, who), who);
+  Shape out = {batch, Expr(groups * site.outputs)};
+  out.insert(out.end(), counts.begin(), counts.end());
+  const Tensor y = reshape(reduce(Op::ReduceSum, products, summed, false, who).to(site.type), out);
+  return site.operand.result(biased(y, bias, spatial));
+}
+
+Tensor conv_transpose(const Tensor& operand, const Tensor& kernel, const Tensor& offset,
+                      const ConvTransposeOptions& options, std::size_t spatial, const char* who) {
+  const Tensor a = product_operand(operand), weight = product_operand(kernel);
+  const Tensor bias = product_operand(offset);
+  Site site = checked(a, weight, bias, spatial, options.groups, true, who);
+  site.stride = per_axis(options.stride, spatial, 1, "stride", who);
+  site.padding = per_axis(options.padding, spatial, 0, "padding", who);
+  site.dilation = per_axis(options.dilation, spatial, 1, "dilation", who);
+  const auto extra = per_axis(options.output_padding, spatial, 0, "output_padding", who);
+  const DType wide = accumulator_of(site.type);
+  const std::int64_t groups = site.groups, inner = weight.size(0) / groups;
+  const Shape& shape = site.operand.a.shape();
+
+  // [batch, groups, outputs, (size, kernel)..., channels], summed over the channels.
+  Shape left = {shape[0], Expr(groups), Expr(inner), Expr(1)};
+  Shape right = {Expr(1), Expr(groups), Expr(inner), Expr(site.outputs)};
+  for (std::size_t i = 0; i < spatial; ++i) {
+    left.insert(left.end(), {shape[i + 2], Expr(1)});
+    right.insert(right.end(), {Expr(1), Expr(site.kernel[i])});
+  }
+  const Tensor x = reshape(site.operand.a.to(wide), left);
+  const Tensor w = reshape(weight.to(wide), right);
+  const Shape box = broadcast_shapes(left, right, who);
+  Tensor y = reduce(Op::ReduceSum,
+                    binary(Op::Mul, broadcast_to(x, box, who), broadcast_to(w, box, who), who), {2},
+                    false, who);
+  for (std::size_t i = 0; i < spatial; ++i) {
+    const auto axis = static_cast<std::int64_t>(i + 3);
+    const Windows windows{site.kernel[i], site.stride[i], site.dilation[i]};
+    const std::int64_t last = std::max(windows.stride, windows.dilation);
+    if (extra[i] >= last)
+      fail(ErrorKind::Value,
+           "{}: output_padding is {}; it must be less than stride or dilation ({})", who, extra[i],
+           last);
+    if (y.size(axis) < 1)
+      fail(ErrorKind::Shape, "{}: {} has an empty spatial axis", who, shape_of(a));
+    const std::int64_t size = windows.extent(y.size(axis)) - 2 * site.padding[i] + extra[i];
+    if (size < 1)
+      fail(ErrorKind::Shape, "{}: padding of {} leaves nothing of axis {} of {}", who,
+           site.padding[i], static_cast<std::int64_t>(i) - static_cast<std::int64_t>(spatial),
+           shape_of(a));
+    const Scalar zero = Scalar::of(wide, std::int64_t{0});
+    y = framed(folded(y, axis, windows, who), axis, 0, extra[i], zero, who);
+    y = framed(y, axis, -site.padding[i], -site.padding[i], zero, who);
+  }
+  Shape out = {shape[0], Expr(groups * site.outputs)};
+  out.insert(out.end(), y.shape().begin() + 3, y.shape().end());
+  return site.operand.result(biased(reshape(y.to(site.type), out), bias, spatial));
+}
+
+} // namespace
+
+Tensor conv1d(const Tensor& a, const Tensor& weight, const Tensor& bias,
+              const ConvOptions& options) {
+  return conv(a, weight, bias, options, 1, "conv1d");
+}
+Tensor conv2d(const Tensor& a, const Tensor& weight, const Tensor& bias,
+              const ConvOptions& options) {
+  return conv(a, weight, bias, options, 2, "conv2d");
+}
+Tensor conv3d(const Tensor& a, const Tensor& weight, const Tensor& bias,
+              const ConvOptions& options) {
+  return conv(a, weight, bias, options, 3, "conv3d");
+}
+
+Tensor conv_transpose1d(const Tensor& a, const Tensor& weight, const Tensor& bias,
+                        const ConvTransposeOptions& options) {
+  return conv_transpose(a, weight, bias, options, 1, "conv_transpose1d");
+}
+Tensor conv_transpose2d(const Tensor& a, const Tensor& weight, const Tensor& bias,
+                        const ConvTransposeOptions& options) {
+  return conv_transpose(a, weight, bias, options, 2, "conv_transpose2d");
+}
+Tensor conv_transpose3d(const Tensor& a, const Tensor& weight, const Tensor& bias,
+                        const ConvTransposeOptions& options) {
+  return conv_transpose(a, weight, bias, options, 3, "conv_transpose3d");
+}
+
+} // namespace egret
