@@ -1,5 +1,6 @@
 #include "compiler/compile.h"
 
+#include "compiler/batching.h"
 #include "compiler/partitioned.h"
 #include "compiler/plan_builder.h"
 #include "compiler/prepare.h"
@@ -7,6 +8,7 @@
 #include "compiler/search/tuner.h"
 #include "egret/passes.h"
 #include "kernel/generator.h"
+#include "kernel/parts.h"
 #include "kernel/phases.h"
 #include "saturate/saturate.h"
 #include "support/fail.h"
@@ -180,6 +182,7 @@ void describe_kernels(const ir::Graph& graph, const kernel::Plan& plan,
     k.bytes_read = upper_bytes(cost.bytes_read);
     k.bytes_written = upper_bytes(cost.bytes_written);
     k.flops = static_cast<double>(upper_bytes(cost.flops));
+    k.parts = static_cast<int>(kernel::parts_of(entry.region).size());
     k.phases = kernel::phases_of(entry.program);
     const auto number = static_cast<std::size_t>(step.kernel);
     k.predicted = predicted[number];
@@ -207,7 +210,12 @@ Compiled compile_graph(const ir::Graph& graph, const Options& options, backend::
   const GraphFacts facts = stage("views", [&] { return GraphFacts(report.graph); });
   Partitioned parts =
       stage("partition", [&] { return partition_for(facts, options.fuse, device.target()); });
-  declare_states_in_place(report.graph, parts.regions, options.outputs);
+  stage("batch", [&] {
+    declare_states_in_place(report.graph, parts.regions, options.outputs);
+    if (options.fuse)
+      batch_small_kernels(report.graph, parts.regions, options.outputs, device.target());
+    return true;
+  });
   const std::vector<BuiltRegion>& regions = parts.regions;
   Proposed proposed =
       stage("propose", [&] { return propose(regions, options, device.target(), report.search); });

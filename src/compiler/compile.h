@@ -61,6 +61,7 @@ struct KernelReport {
   std::vector<std::string> ops;  ///< their names in order
   std::int64_t bytes_read = 0, bytes_written = 0;
   double flops = 0;
+  int parts = 1; ///< regions without a common axis that the launch computes beside each other
   std::int64_t phases = 1; ///< parts between which all workers meet (kernel/phases.h)
   double predicted = 0;    ///< seconds of a launch, by the cost model
   double measured = 0;     ///< seconds of a launch, by the search that chose it; 0: unknown

@@ -58,9 +58,10 @@ std::string CompileReport::text() const {
   int number = 0;
   for (const KernelReport& k : kernels)
     out += fmt::format(
-        "  {:3} {} [{}] reads {}, writes {}, {:.3g} flops, {} phase{}, predicted {}{}: {} "
+        "  {:3} {} [{}]{} reads {}, writes {}, {:.3g} flops, {} phase{}, predicted {}{}: {} "
         "(%{}) | {}\n",
-        number++, k.name, k.form, human_bytes(static_cast<double>(k.bytes_read)),
+        number++, k.name, k.form, k.parts > 1 ? fmt::format(" {} independent parts,", k.parts) : "",
+        human_bytes(static_cast<double>(k.bytes_read)),
         human_bytes(static_cast<double>(k.bytes_written)), k.flops, k.phases,
         k.phases == 1 ? "" : "s", microseconds(k.predicted),
         k.measured > 0 ? ", measured " + microseconds(k.measured) : "", fmt::join(k.ops, " "),

@@ -28,6 +28,12 @@ const Generator& gpu_skinny_generator();
 /// Sums over products that a GPU makes tile by tile and never stores (attention and its gradients).
 const Generator& gpu_stream_generator();
 
+/// Several independent regions in one launch, each as its own family would have it; of a CPU and of
+/// a GPU.
+const Generator& batch_generator();
+/// The program that a region would be in a batch; not ok where it cannot be part of one.
+Lowered lower_part(const Region& region, const Target& target);
+
 /// Any region: one loop nest a stage, with a barrier between stages that feed each other through
 /// memory.
 const Generator& generic_generator();

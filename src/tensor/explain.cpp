@@ -54,8 +54,10 @@ std::size_t kept_operations(const Tensor& a) {
 }
 
 std::string kernel_text(const compiler::KernelReport& k) {
-  return fmt::format("{} [{}]: reads {} bytes, writes {}, {:.3g} flops, predicted {:.3g} us{}",
-                     k.name, k.form, k.bytes_read, k.bytes_written, k.flops, k.predicted * 1e6,
+  return fmt::format("{} [{}]: {}reads {} bytes, writes {}, {:.3g} flops, predicted {:.3g} us{}",
+                     k.name, k.form,
+                     k.parts > 1 ? fmt::format("{} independent parts, ", k.parts) : "",
+                     k.bytes_read, k.bytes_written, k.flops, k.predicted * 1e6,
                      k.measured > 0 ? fmt::format(", measured {:.3g} us", k.measured * 1e6) : "");
 }
 
@@ -85,8 +87,8 @@ std::string reason(const compiler::CompileReport& report, const compiler::Kernel
   for (const compiler::Unfused& u : report.unfused)
     if ((has(a, u.producer) && has(b, u.consumer)) || (has(b, u.producer) && has(a, u.consumer)))
       text += fmt::format("  %{} -> %{}: {}\n", u.producer, u.consumer, u.why);
-  return text.empty() ? "  neither reads what the other makes over the same points, and they share "
-                        "no large operand\n"
+  return text.empty() ? "  neither reads what the other makes over the same points, they share no "
+                        "large operand, and they are not both small\n"
                       : text;
 }
 

@@ -3,6 +3,8 @@
 #include "backend/cuda/nvrtc.h"
 #include "backend/cuda/render.h"
 #include "backend/cuda/target.h"
+#include "kernel/families.h"
+#include "kernel/parts.h"
 #include "support/region_forms.h"
 #include "support/region_runner.h"
 
@@ -58,6 +60,40 @@ TEST_P(CudaForms, TextCompilesWithoutSpills) {
 
 INSTANTIATE_TEST_SUITE_P(All, CudaForms, ::testing::ValuesIn(testing::region_forms()),
                          [](const auto& info) { return std::string(info.param.name); });
+
+/// Several independent regions in one grid: code of each form in the branches of one kernel.
+TEST(CudaBatches, TextCompilesWithoutSpills) {
+  auto compiler = nvrtc();
+  if (!compiler)
+    GTEST_SKIP() << "NVRTC is not installed";
+  const kernel::Target target = testing::test_gpu();
+  kernel::Region whole;
+  whole.name = "batch";
+  for (const testing::FormCase& form : testing::region_forms()) {
+    ir::Graph g;
+    form.make(g, 24, 40);
+    const kernel::Region part = testing::regions_of(g, target).back();
+    if (!kernel::lower_part(part, target).ok)
+      continue;
+    std::vector<int> operands;
+    for (const kernel::Operand& operand : part.operands) {
+      operands.push_back(static_cast<int>(whole.operands.size()));
+      whole.operands.push_back(operand);
+    }
+    kernel::add_part(whole, part, operands);
+  }
+  ASSERT_GT(kernel::parts_of(whole).size(), 5u);
+  const kernel::Chosen chosen = kernel::lower_greedily(whole, target);
+  ASSERT_EQ(chosen.schedule.generator, "batch");
+  for (const backend::cuda::CudaTarget& t :
+       {backend::cuda::CudaTarget{80, false}, backend::cuda::CudaTarget{90, true}}) {
+    const std::string text = render_cuda(chosen.program, t);
+    const auto cubin = compiler->compile(
+        text, compiler->architecture_for(t.capability, t.specific), {}, "batch");
+    for (const auto& k : cubin.kernels)
+      EXPECT_EQ(k.spill_stores, 0) << text;
+  }
+}
 
 /// Logits in bf16 to the gradient of their cross-entropy: rows of 100 KB, aligned or not.
 TEST(CudaRows, LongRowsCompileWithoutSpills) {

@@ -1,0 +1,223 @@
+// Which independent kernels share a launch, and which do not.
+#include "backend/cpu/cpu_device.h"
+#include "backend/reference/reference.h"
+#include "compiler/batching.h"
+#include "compiler/partitioned.h"
+#include "compiler/prepare.h"
+#include "kernel/parts.h"
+#include "support/plan_runner.h"
+#include "support/region_forms.h"
+#include "support/region_runner.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace egret::compiler {
+namespace {
+
+using backend::reference::HostArray;
+using ir::Graph;
+using ir::NodeId;
+
+NodeId number(Graph& g, double v, const Shape& shape) {
+  return g.broadcast(g.constant(DType::F32, v), shape);
+}
+
+NodeId add(Graph& g, NodeId a, NodeId b) {
+  return g.binary(Op::Add, a, b);
+}
+NodeId mul(Graph& g, NodeId a, NodeId b) {
+  return g.binary(Op::Mul, a, b);
+}
+
+/// Gives the new value of a parameter and of its momentum, and says that they replace the old ones.
+void update(Graph& g, std::vector<OutputSpec>& outputs, const Shape& shape, NodeId gradient) {
+  const NodeId p = g.input("p", DType::F32, shape), m = g.input("m", DType::F32, shape);
+  const NodeId mean = add(g, mul(g, m, number(g, 0.9, shape)), gradient);
+  g.outputs.push_back(add(g, p, mul(g, mean, number(g, -0.1, shape))));
+  g.outputs.push_back(mean);
+  for (NodeId state : {p, m})
+    outputs.push_back({static_cast<std::int64_t>(g[state].attrs.slot)});
+}
+
+NodeId gradient(Graph& g, const Shape& shape) {
+  return g.input("g", DType::F32, shape);
+}
+
+struct Ran {
+  CompileReport report;
+  std::vector<HostArray> results;
+};
+
+/// Compiles and runs the graph, and compares with the reference.
+Ran run(const Graph& g, const std::vector<OutputSpec>& outputs, bool fuse = true) {
+  const auto device = backend::cpu::make_cpu_device(2);
+  KernelCache cache;
+  Options options;
+  options.fuse = fuse;
+  options.outputs = outputs;
+  const Compiled compiled = compile_graph(g, options, *device, cache);
+  std::vector<HostArray> inputs = testing::inputs_of(g, 5, false);
+  const auto expected = backend::reference::expect(g, inputs, g.outputs);
+  Ran ran{compiled.report, testing::run_plan(compiled, g, inputs, device.get())};
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const auto comparison = backend::reference::compare(ran.results[i], expected[i], "output");
+    EXPECT_TRUE(comparison.ok) << i << ": " << comparison.message;
+  }
+  return ran;
+}
+
+TEST(Batching, ManySmallUpdatesAreOneLaunch) {
+  Graph g;
+  std::vector<OutputSpec> outputs;
+  const std::vector<Shape> shapes{{64}, {10}, {16, 24}, {1}, {128}, {7, 3}};
+  for (const Shape& shape : shapes)
+    update(g, outputs, shape, gradient(g, shape));
+  const Ran ran = run(g, outputs);
+  ASSERT_EQ(ran.report.kernels.size(), 1u);
+  EXPECT_EQ(ran.report.kernels[0].parts, 6);
+  EXPECT_EQ(ran.report.copies, 0) << "states are written in place";
+  EXPECT_NE(ran.report.text().find("6 independent parts"), std::string::npos);
+  EXPECT_NE(ran.report.kernels[0].schedule.find("batch"), std::string::npos);
+  for (const KernelReport& k : run(g, outputs, false).report.kernels)
+    EXPECT_EQ(k.parts, 1) << "a kernel for each operation";
+}
+
+TEST(Batching, SumsOfRowsAndColumnsShareALaunch) {
+  Graph g;
+  std::vector<OutputSpec> outputs;
+  update(g, outputs, {10}, g.reduce(Op::ReduceSum, gradient(g, {16, 10}), {0}));
+  update(g, outputs, {32}, g.reduce(Op::ReduceSum, gradient(g, {32, 16}), {1}));
+  update(g, outputs, {5, 5}, gradient(g, {5, 5}));
+  const Ran ran = run(g, outputs);
+  ASSERT_EQ(ran.report.kernels.size(), 2u) << "a map is not of their kind";
+  EXPECT_EQ(ran.report.kernels[0].parts + ran.report.kernels[1].parts, 3);
+}
+
+// Clipping by the norm of all gradients: every update waits for it, then all run at once.
+TEST(Batching, UpdatesBehindACommonFactorAreOneLaunch) {
+  Graph g;
+  std::vector<OutputSpec> outputs;
+  const std::vector<Shape> shapes{{64}, {10}, {33}};
+  std::vector<NodeId> gradients;
+  NodeId total = g.constant(DType::F32, 0);
+  for (const Shape& shape : shapes) {
+    gradients.push_back(gradient(g, shape));
+    total = add(g, total, g.reduce(Op::ReduceSum, mul(g, gradients.back(), gradients.back()), {0}));
+  }
+  const NodeId scale = g.unary(Op::Recip, add(g, total, g.constant(DType::F32, 1)));
+  for (std::size_t i = 0; i < shapes.size(); ++i)
+    update(g, outputs, shapes[i], mul(g, gradients[i], g.broadcast(scale, shapes[i])));
+  const Ran ran = run(g, outputs);
+  ASSERT_EQ(ran.report.kernels.size(), 3u) << ran.report.text();
+  // The last of the sums is in one kernel with the norm and its own update.
+  EXPECT_EQ(ran.report.kernels[0].parts, 2);
+  EXPECT_EQ(ran.report.kernels[1].parts, 1);
+  EXPECT_EQ(ran.report.kernels[2].parts, 2);
+}
+
+TEST(Batching, KernelsThatDependOnEachOtherStayApart) {
+  Graph g;
+  const NodeId x = g.input("x", DType::F32, {12, 20});
+  const NodeId rows = g.reduce(Op::ReduceSum, x, {1});
+  // Another reduction of what every row is needed for.
+  g.outputs = {rows, g.reduce(Op::ReduceMax, g.unary(Op::Cos, rows), {0})};
+  const Ran ran = run(g, {});
+  EXPECT_EQ(ran.report.kernels.size(), 2u);
+  for (const KernelReport& k : ran.report.kernels)
+    EXPECT_EQ(k.parts, 1);
+}
+
+TEST(Batching, WhoReadsAStateStaysApartFromWhoOverwritesIt) {
+  Graph g;
+  std::vector<OutputSpec> outputs;
+  update(g, outputs, {40}, gradient(g, {40}));
+  // Reads the old parameter at other points than those that the update writes.
+  const NodeId p = g.inputs()[1];
+  g.outputs.push_back(g.reduce(Op::ReduceSum, g.reshape(g.flip(p, {0}), {8, 5}), {1}));
+  outputs.push_back({});
+  const Ran ran = run(g, outputs);
+  EXPECT_EQ(ran.report.kernels.size(), 2u);
+  EXPECT_EQ(ran.report.copies, 0);
+}
+
+TEST(Batching, LargeKernelsStayAlone) {
+  Graph g;
+  std::vector<OutputSpec> outputs;
+  for (std::int64_t n : {1 << 20, 1 << 19})
+    update(g, outputs, {n}, gradient(g, {n}));
+  for (std::int64_t n : {30, 40})
+    update(g, outputs, {n}, gradient(g, {n}));
+  const Ran ran = run(g, outputs);
+  ASSERT_EQ(ran.report.kernels.size(), 3u);
+  std::vector<int> parts;
+  for (const KernelReport& k : ran.report.kernels)
+    parts.push_back(k.parts);
+  std::sort(parts.begin(), parts.end());
+  EXPECT_EQ(parts, (std::vector{1, 1, 2}));
+}
+
+TEST(Batching, ABatchHasABoundedNumberOfParts) {
+  Graph g;
+  std::vector<OutputSpec> outputs;
+  for (std::int64_t n = 0; n < 40; ++n)
+    update(g, outputs, {10 + n}, gradient(g, {10 + n}));
+  const Ran ran = run(g, outputs);
+  EXPECT_EQ(ran.report.kernels.size(), 3u);
+  for (const KernelReport& k : ran.report.kernels)
+    EXPECT_LE(k.parts, 16);
+}
+
+TEST(Batching, SymbolicSizesShareALaunch) {
+  Graph g;
+  const Expr n = Expr::symbol("n", 1, 100);
+  const NodeId x = g.input("x", DType::F32, {n}), y = g.input("y", DType::F32, {n, 3});
+  g.outputs = {g.unary(Op::Cos, x), g.unary(Op::Exp, y)};
+  const Ran ran = run(g, {});
+  ASSERT_EQ(ran.report.kernels.size(), 1u);
+  EXPECT_EQ(ran.report.kernels[0].parts, 2);
+}
+
+// Values that wait for a batch, or for their readers, must still be in the cache when they are
+// read.
+TEST(Batching, WhatWouldKeepMuchMemoryStaysApart) {
+  kernel::Target target = testing::test_targets()[0];
+  const auto kernels = [&] {
+    Graph g;
+    // Sums are stored, and scans read them.
+    for (std::int64_t n : {64, 72})
+      g.outputs.push_back(
+          g.scan(Op::ScanSum, g.reduce(Op::ReduceSum, g.input("x", DType::F32, {n, 8}), {1}), 0));
+    const Graph prepared = prepare(g);
+    const GraphFacts facts(prepared);
+    Partitioned parts = partition_for(facts, true, target);
+    batch_small_kernels(prepared, parts.regions, {}, target);
+    return parts.regions.size();
+  };
+  EXPECT_EQ(kernels(), 3u);
+  target.l2_bytes = 512;
+  EXPECT_EQ(kernels(), 4u);
+}
+
+// On a GPU the block's number selects the part, in blocks of one size.
+TEST(Batching, AGpuHasOneGridForAll) {
+  const kernel::Target gpu = testing::test_gpu();
+  Graph g;
+  std::vector<OutputSpec> outputs;
+  for (std::int64_t n : {64, 1000, 8})
+    update(g, outputs, {n}, gradient(g, {n}));
+  const Graph prepared = prepare(g);
+  const GraphFacts facts(prepared);
+  Partitioned parts = partition_for(facts, true, gpu);
+  ASSERT_EQ(parts.regions.size(), 3u);
+  batch_small_kernels(prepared, parts.regions, outputs, gpu);
+  ASSERT_EQ(parts.regions.size(), 1u);
+  const kernel::Chosen chosen = kernel::lower_greedily(parts.regions[0].region, gpu);
+  EXPECT_EQ(chosen.schedule.generator, "batch");
+  EXPECT_EQ(chosen.program.launch.threads, 256);
+  EXPECT_GE(chosen.program.launch.workers.value(), 3);
+}
+
+} // namespace
+} // namespace egret::compiler
