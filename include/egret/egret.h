@@ -24,4 +24,6 @@
 #include "egret/random.h"
 #include "egret/stream.h"
 #include "egret/tensor.h"
+#include "egret/text_model.h"
+#include "egret/training.h"
 #include "egret/tree.h"

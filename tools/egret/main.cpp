@@ -16,6 +16,7 @@ namespace {
 constexpr const char* kFooter = R"(Try:
   egret train addition               train a small transformer to add, then ask it
   egret ask 123+456                  what it learned
+  egret train text --data FILE       train one on any text, then: egret generate --prompt "The "
   egret bench --list                 the workloads that speed is judged on
   egret info                         this machine, as the compiler sees it
 
@@ -42,6 +43,7 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   add_train_command(app);
   add_ask_command(app);
+  add_generate_command(app);
   add_run_command(app);
   add_compile_command(app);
   add_bisect_command(app);

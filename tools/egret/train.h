@@ -37,6 +37,26 @@ struct DigitsOptions {
 };
 void train_digits(const DigitsOptions& options);
 
+struct TextOptions {
+  std::string data;
+  models::GptOptions shape{.context = 64, .layers = 4, .width = 128, .heads = 4};
+  std::int64_t steps = 2000, batch = 16;
+  double lr = 1e-3, weight_decay = 0.1;
+  std::string precision = "f32"; ///< of products: f32 or bf16
+  double held_out = 0.1;         ///< the last part of the text, never trained on
+  std::int64_t evaluate_every = 250;
+  std::int64_t patience = 0; ///< evaluations without a better one that end the training; 0: none
+  std::int64_t checkpoint_every = 250;
+  std::uint64_t seed = 1;
+  std::string out = "text.safetensors";
+  std::string best; ///< empty: not saved
+  std::string log;  ///< .csv or .jsonl; a folder for TensorBoard else; empty: none
+  bool resume = false;
+  bool json = false;
+  std::string device; ///< as turn_to() takes it
+};
+void train_text(const TextOptions& options);
+
 /// The tensors of a tree, without their names.
 template <class T>
 std::vector<Tensor> named_values(T& tree) {

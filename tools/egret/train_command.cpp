@@ -112,6 +112,68 @@ void add_digits(CLI::App& train) {
   });
 }
 
+void add_text(CLI::App& train) {
+  auto options = std::make_shared<TextOptions>();
+  auto* command = train.add_subcommand(
+      "text", "A transformer learns to write a text on, character by character");
+  command->footer("A run that was stopped continues with the same options and --resume; a run that "
+                  "was killed and\nresumed writes the same bytes as one that was not.");
+  command->add_option("--data", options->data, "The text")->required()->check(CLI::ExistingFile);
+  auto size = [&](const char* name, std::int64_t& value, std::int64_t most, const char* what) {
+    command->add_option(name, value, what)
+        ->check(CLI::Range(std::int64_t{1}, most))
+        ->capture_default_str();
+  };
+  size("--steps", options->steps, 100000000, "Training steps, in all");
+  size("--batch", options->batch, 65536, "Pieces of text a step");
+  size("--context", options->shape.context, 65536, "Characters that the model sees");
+  size("--layers", options->shape.layers, 64, "Transformer blocks");
+  size("--width", options->shape.width, 8192, "Numbers that stand for one character");
+  size("--heads", options->shape.heads, 64, "Attention heads; must divide the width");
+  command->add_option("--dropout", options->shape.dropout, "Share of values zeroed while training")
+      ->check(CLI::Range(0.0, 0.95))
+      ->capture_default_str();
+  command->add_option("--lr", options->lr, "Largest learning rate")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--weight-decay", options->weight_decay, "Decay of matrices")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command->add_option("--precision", options->precision, "Products in f32 or bf16")
+      ->check(CLI::IsMember({"f32", "bf16"}))
+      ->capture_default_str();
+  command->add_option("--seed", options->seed, "Start of all random numbers")
+      ->capture_default_str();
+  command
+      ->add_option("--held-out", options->held_out, "The last part of the text, never trained on")
+      ->check(CLI::Range(0.001, 0.9))
+      ->capture_default_str();
+  size("--evaluate-every", options->evaluate_every, 1000000, "Steps between validations");
+  command
+      ->add_option("--patience", options->patience,
+                   "Validations without a better one that end the training; 0: none")
+      ->check(CLI::Range(0, 1000000))
+      ->capture_default_str();
+  command->add_option("--out", options->out, "Where the checkpoint goes")->capture_default_str();
+  size("--checkpoint-every", options->checkpoint_every, 1000000, "Steps between checkpoints");
+  command->add_option("--best", options->best, "Where the checkpoint of the best validation goes");
+  command->add_flag("--resume", options->resume, "Continue from the checkpoint, when it is there");
+  command->add_option("--log", options->log,
+                      "Measurements: FILE.csv, FILE.jsonl, or a folder for TensorBoard");
+  command->add_flag("--json", options->json, "Print the result as JSON");
+  add_device_option(*command, options->device);
+  auto effort = std::make_shared<EffortOptions>();
+  add_effort_options(*command, *effort);
+  command->callback([options, effort] {
+    const EffortInForce in_force(*effort);
+    if (options->shape.width % options->shape.heads != 0)
+      throw UsageError(fmt::format("--heads {} does not divide --width {}", options->shape.heads,
+                                   options->shape.width));
+    turn_to(options->device);
+    train_text(*options);
+  });
+}
+
 } // namespace
 
 void add_train_command(CLI::App& app) {
@@ -119,6 +181,7 @@ void add_train_command(CLI::App& app) {
   train->require_subcommand(1);
   add_addition(*train);
   add_digits(*train);
+  add_text(*train);
 }
 
 } // namespace egret::tool

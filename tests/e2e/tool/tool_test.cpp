@@ -40,7 +40,8 @@ TEST(Tool, HelpTeachesAndGoesToStdout) {
                            "Exit code: 0 done, 1 failed, 2 wrong usage"})
     expect_contains(help.out, part);
   EXPECT_EQ(help.err, "");
-  for (const char* command : {"train addition", "train digits", "ask", "run", "bench", "info"}) {
+  for (const char* command : {"train addition", "train digits", "train text", "ask", "generate",
+                              "run", "bench", "info"}) {
     Ran of = egret_command(std::string(command) + " --help");
     EXPECT_EQ(of.code, 0) << command;
     expect_contains(of.out, "Usage");
@@ -52,8 +53,9 @@ TEST(Tool, WrongUsageIsExitCode2AndSaysWhat) {
   for (const char* arguments :
        {"", "frobnicate", "train", "train addition --steps no", "train addition --steps 0",
         "train addition --width 10 --heads 3", "train digits",
-        "train digits --data /no/such/folder", "bench no_such_workload", "bench --device tpu",
-        "bench --effort much", "run", "run --frob"}) {
+        "train digits --data /no/such/folder", "train text", "train text --data /no/such/file",
+        "generate --temperature -1", "generate --length x", "bench no_such_workload",
+        "bench --device tpu", "bench --effort much", "run", "run --frob"}) {
     Ran ran = egret_command(arguments);
     EXPECT_EQ(ran.code, 2) << arguments << "\n" << ran.err;
     EXPECT_NE(ran.err, "") << arguments;

@@ -1,0 +1,44 @@
+// A GPT over characters with its alphabet: what a text is trained with, and how it is continued.
+#pragma once
+
+#include "egret/data.h"
+#include "egret/io.h"
+#include "egret/models.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace egret::models {
+
+struct TextModel {
+  GptOptions shape;
+  data::CharCodec codec;
+  Gpt gpt;
+};
+
+/// What a checkpoint's metadata must say so that load_text_model() can read it: the shape, and the
+/// alphabet in hexadecimal digits.
+io::Metadata text_metadata(const GptOptions& shape, const data::CharCodec& codec);
+
+/// The model of a checkpoint whose tree has it as `model`. Error(File) when the metadata is not
+/// that of a text model or does not fit the tensors.
+TextModel load_text_model(const std::filesystem::path& path);
+
+struct SampleOptions {
+  std::int64_t length = 200; ///< characters to write
+  double temperature = 0.8;  ///< divides the logits; 0: always the likeliest
+  std::int64_t top_k = 0;    ///< only the k likeliest (and what is as likely as the last); 0: all
+  std::uint64_t seed = 0;
+};
+
+/// Writes on after `prompt`; each character is given to `written` as it comes. The text depends on
+/// the model, the prompt and the options only. An empty prompt stands for a line end, or the first
+/// character of the alphabet when there is none. Error(Value) for a character of the prompt that is
+/// not in the alphabet and for options out of range.
+void continue_text(const TextModel& model, std::string_view prompt, const SampleOptions& options,
+                   const std::function<void(char)>& written);
+
+} // namespace egret::models
