@@ -4,8 +4,9 @@
     python3 tests/golden/make_training.py tests/golden/training.json
 
 Initial weights and data are no part of the file: both sides make them from numbers that splitmix64 gives (weights, data below).
-Everything is computed in f64, which is what f32 programs are compared with; "f32" holds the same curve in f32, to show how far
-rounding alone carries it.
+Everything is computed in f64; "f32" holds the same curve in f32, to show how far rounding alone carries it. The residual network
+is the one that it carries far: its norms over few values and its many kinks make it sensitive, so it is compared in f64, with
+a learning rate that f32 has exactly.
 """
 import json
 import math
@@ -173,9 +174,10 @@ def both(*arguments):
 
 def models():
     words = [classes((4, 9), 50 + i, 11) for i in range(4)]
+    images = [data((16, 3, 32, 32), 70 + i) for i in range(4)]
     return {
-        "resnet18": both(lambda: ResNet18(4, 5), 1, lambda p: torch.optim.SGD(p, lr=0.02, momentum=0.9, weight_decay=1e-3),
-                         lambda i: data((8, 3, 32, 32), 70 + i % 4), lambda i: classes((8,), 80 + i % 4, 5)),
+        "resnet18": both(lambda: ResNet18(4, 5), 1, lambda p: torch.optim.SGD(p, lr=2.0 ** -11, momentum=0.9, weight_decay=1e-3),
+                         lambda i: images[i % 4], lambda i: classes((16,), 80 + i % 4, 5)),
         "lstm": both(LstmTagger, 2, lambda p: torch.optim.Adam(p, lr=0.01), lambda i: words[i % 4],
                      lambda i: words[i % 4].flip(1) % 5),
         "encoder": both(EncoderTagger, 3, lambda p: torch.optim.AdamW(p, lr=0.003), lambda i: words[i % 4],
@@ -243,7 +245,7 @@ def schedules():
     }
 
 
-# --- layers: outputs, and the gradient of their sum of squares with respect to the input
+# --- layers: outputs, and the gradient of their sum of cubes with respect to the input
 
 def layer(module, seed, *inputs, **options):
     module = module.double()
@@ -253,7 +255,7 @@ def layer(module, seed, *inputs, **options):
     parts = []
     for part in out if isinstance(out, tuple) else (out,):
         parts += part if isinstance(part, tuple) else [part]
-    sum(part.square().sum() for part in parts if part is not None).backward()
+    sum((part ** 3).sum() for part in parts if part is not None).backward()
     return {"out": rounded(torch.cat([p.detach().flatten() for p in parts if p is not None]).tolist()),
             "grad": rounded(x.grad.flatten().tolist())}
 
