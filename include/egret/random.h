@@ -32,7 +32,7 @@ public:
   }
 };
 
-/// Uniform in [0, 1): multiples of 2^-24 (f32, f64: 2^-53, f16: 2^-11, bf16: 2^-8).
+/// Uniform in [0, 1): multiples of 2^-24 (f32, f64: 2^-53, f16: 2^-11, bf16: 2^-8, f8e4m3: 2^-4, f8e5m2: 2^-3).
 Tensor rand(const Shape& shape, Generator& generator, DType dtype = DType::F32);
 /// Uniform in [low, high).
 Tensor uniform(const Shape& shape, double low, double high, Generator& generator,

@@ -20,7 +20,7 @@ struct TypeName {
   std::string_view name;
   DType dtype;
 };
-constexpr std::array<TypeName, 13> kTypes = {{
+constexpr std::array<TypeName, 15> kTypes = {{
     {"BOOL", DType::Bool},
     {"I8", DType::I8},
     {"I16", DType::I16},
@@ -34,6 +34,8 @@ constexpr std::array<TypeName, 13> kTypes = {{
     {"BF16", DType::BF16},
     {"F32", DType::F32},
     {"F64", DType::F64},
+    {"F8_E4M3", DType::F8E4M3},
+    {"F8_E5M2", DType::F8E5M2},
 }};
 
 /// Walks the text for the parser and tells the handler how far it is.

@@ -33,6 +33,8 @@ constexpr std::array<Row, kDTypes> kRows{{
     {DType::BF16, "bf16", 2, Category::Float, DType::F32},
     {DType::F32, "f32", 4, Category::Float, DType::F32},
     {DType::F64, "f64", 8, Category::Float, DType::F64},
+    {DType::F8E4M3, "f8e4m3", 1, Category::Float, DType::F32},
+    {DType::F8E5M2, "f8e5m2", 1, Category::Float, DType::F32},
 }};
 
 constexpr bool rows_in_order() {
@@ -77,6 +79,10 @@ bool is_float(DType type) noexcept {
   return row(type).category == Category::Float;
 }
 
+bool is_low(DType type) noexcept {
+  return is_float(type) && row(type).size < 4;
+}
+
 bool is_integer(DType type) noexcept {
   return row(type).category == Category::Signed || row(type).category == Category::Unsigned;
 }
@@ -90,8 +96,8 @@ DType promote(DType a, DType b) noexcept {
     return a;
   const Row &x = row(a), &y = row(b);
   if (x.category == y.category) {
-    if (x.size == y.size) // f16 with bf16: neither holds the other
-      return DType::F32;
+    if (x.size == y.size) // f16 with bf16, or the two of 8 bits: neither holds the other
+      return x.size == 1 ? DType::F16 : DType::F32;
     return x.size > y.size ? a : b;
   }
   // Categories stand in the order in which they win, but for the two kinds of integers.

@@ -292,6 +292,8 @@ Scalar identity_of(Monoid monoid, DType type) {
   case Monoid::Prod:
     return Scalar::of(type, std::int64_t{1});
   case Monoid::Max:
+    if (type == DType::F8E4M3) // without an infinity
+      return Scalar::of(type, -448.0);
     if (is_float(type))
       return Scalar::of(type, -kInf);
     if (!is_signed(type))

@@ -24,6 +24,10 @@ std::uint64_t float_bits(DType type, double value) noexcept {
     return f16_from_f64(value);
   case DType::BF16:
     return bf16_from_f64(value);
+  case DType::F8E4M3:
+    return f8e4m3_from_f64(value);
+  case DType::F8E5M2:
+    return f8e5m2_from_f64(value);
   case DType::F32:
     return std::bit_cast<std::uint32_t>(static_cast<float>(value));
   default:
@@ -70,6 +74,10 @@ std::uint64_t quiet_nan(DType type) noexcept {
     return 0x7e00;
   case DType::BF16:
     return 0x7fc0;
+  case DType::F8E4M3:
+    return 0x7f;
+  case DType::F8E5M2:
+    return 0x7e;
   case DType::F32:
     return 0x7fc00000;
   default:
@@ -174,6 +182,10 @@ double Scalar::as_double() const {
     return static_cast<double>(f32_from_f16(static_cast<std::uint16_t>(bits)));
   case DType::BF16:
     return static_cast<double>(f32_from_bf16(static_cast<std::uint16_t>(bits)));
+  case DType::F8E4M3:
+    return static_cast<double>(f32_from_f8e4m3(static_cast<std::uint8_t>(bits)));
+  case DType::F8E5M2:
+    return static_cast<double>(f32_from_f8e5m2(static_cast<std::uint8_t>(bits)));
   case DType::F32:
     return static_cast<double>(std::bit_cast<float>(static_cast<std::uint32_t>(bits)));
   case DType::F64:

@@ -163,6 +163,10 @@ int digits(DType type) {
     return 11;
   case DType::BF16:
     return 8;
+  case DType::F8E4M3:
+    return 4;
+  case DType::F8E5M2:
+    return 3;
   case DType::F32:
     return 24;
   case DType::F64:
@@ -181,7 +185,9 @@ bool holds_all(DType from, DType to) {
   if (to == DType::Bool)
     return false;
   if (is_float(from))
-    return is_float(to) && digits(from) <= digits(to) && !(from == DType::BF16 && to == DType::F16);
+    return is_float(to) && digits(from) <= digits(to) &&
+           !(from == DType::BF16 && to == DType::F16) &&
+           !(from == DType::F8E5M2 && to == DType::F8E4M3);
   if (is_float(
           to)) // the largest f16 is below 2^16; the others reach beyond any integer they can count
     return digits(from) <= digits(to);

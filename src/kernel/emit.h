@@ -18,20 +18,16 @@ struct Point {
   std::vector<Guard> mask; ///< lanes that exist
 };
 
-/// A value of a stage's body. f16 and bf16 values are carried in f32 registers, rounded after each
-/// operation as the graph says.
+/// A value of a stage's body. Floats of 16 and 8 bits are carried in f32 registers, rounded after
+/// each operation as the graph says.
 struct Value {
   ValueId id = -1;
   DType dtype = DType::F32; ///< as the region says
 };
 
-/// The register type in which values of `dtype` are computed: f32 for f16 and bf16, itself for all
-/// others.
+/// The register type in which values of `dtype` are computed: f32 for floats of 16 and 8 bits, itself
+/// for all others.
 DType compute_dtype(DType dtype);
-/// Whether register values of `dtype` must be rounded after arithmetic.
-inline bool is_low(DType dtype) {
-  return dtype == DType::F16 || dtype == DType::BF16;
-}
 
 /// The element of an operand that a load touches at the point; nothing when that depends on data.
 std::optional<Expr> element_at(const Region& region, const Stage& stage, const Load& load,

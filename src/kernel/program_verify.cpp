@@ -204,8 +204,7 @@ private:
       }
     }
     if (info.cls == OpClass::Unary || info.cls == OpClass::Binary)
-      check(i.type.dtype != DType::F16 && i.type.dtype != DType::BF16,
-            "{} in {}: low precision is computed in f32 and cast", info.name,
+      check(!is_low(i.type.dtype), "{} in {}: low precision is computed in f32 and cast", info.name,
             name_of(i.type.dtype));
   }
 

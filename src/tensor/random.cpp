@@ -81,7 +81,11 @@ Tensor current(const NodePtr& counter) {
 
 // Bits to floats in [0, 1): as many of the top bits as the significand holds, so that 1 is not met.
 Tensor fraction(const Tensor& bits, DType type) {
-  const int keep = type == DType::BF16 ? 8 : type == DType::F16 ? 11 : 24;
+  const int keep = type == DType::BF16     ? 8
+                   : type == DType::F16    ? 11
+                   : type == DType::F8E4M3 ? 4
+                   : type == DType::F8E5M2 ? 3
+                                           : 24;
   const Tensor whole = (bits >> (32 - keep)).to(DType::I32).to(DType::F32);
   return (whole * constant(DType::F32, std::ldexp(1.0, -keep))).to(type);
 }

@@ -6,10 +6,6 @@
 namespace egret::backend::cpu {
 namespace {
 
-bool is_half(DType type) {
-  return type == DType::F16 || type == DType::BF16;
-}
-
 // Division of integers of at most 32 bits goes through f64, whose quotient is exact enough to
 // truncate: CPUs have no vector division of integers, and the distance of a quotient a/b to the
 // next integer, 1/|b|, is far above its rounding error. Of 64 bits it is one division a lane.
@@ -178,7 +174,7 @@ llvm::Constant* constant(llvm::LLVMContext& context, Scalar value, int lanes) {
 }
 
 Num maximum(Num a, Num b, DType type) {
-  if (is_half(type))
+  if (is_low(type))
     return narrow(maximum(widen(a, type), widen(b, type), DType::F32), type);
   if (is_float(type))
     return a.with(a.b().CreateBinaryIntrinsic(llvm::Intrinsic::maximum, a, b));
@@ -202,7 +198,7 @@ Num apply(Sink& sink, Op op, DType result, DType operand, std::span<llvm::Value*
   default:
     break;
   }
-  if (is_half(operand)) {
+  if (is_low(operand)) {
     llvm::SmallVector<llvm::Value*, 2> wide;
     for (llvm::Value* arg : args)
       wide.push_back(widen(Num(sink, arg), operand));
@@ -214,7 +210,7 @@ Num apply(Sink& sink, Op op, DType result, DType operand, std::span<llvm::Value*
 
 Num apply_fma(Sink& sink, DType type, llvm::Value* a, llvm::Value* b, llvm::Value* c) {
   Num x(sink, a), y(sink, b), z(sink, c);
-  if (is_half(type)) {
+  if (is_low(type)) {
     // The product is exact in f64; the sum is rounded to odd there and on the way to f32, so that
     // the last rounding is the only one.
     Num sum =

@@ -10,37 +10,74 @@ unsigned bits_of(DType type) {
   return type == DType::Bool ? 1 : static_cast<unsigned>(8 * size_of(type));
 }
 
-bool is_half(DType type) {
-  return type == DType::F16 || type == DType::BF16;
+// A float format of fewer bits than f32, by its fields.
+struct Format {
+  unsigned exponent, mantissa; // bits of each
+  bool finite;                 // no infinity; all bits set are NaN
+
+  unsigned bits() const { return 1 + exponent + mantissa; }
+  unsigned bias() const { return (1u << (exponent - 1)) - 1; }
+  unsigned magnitude() const { return (1u << (exponent + mantissa)) - 1; } // mask
+  unsigned infinity() const { return ((1u << exponent) - 1) << mantissa; }
+  /// The bits of an f32: the smallest normal number of the format, and the first (finite: the last)
+  /// that does not round to infinity (NaN).
+  unsigned smallest() const { return (127 + 1 - bias()) << 23; }
+  unsigned limit() const {
+    const unsigned top = (127 + (1u << exponent) - 2 - bias() + finite) << 23;
+    const unsigned ones = (1u << (mantissa + 1)) - 1; // half a unit beyond the largest mantissa
+    return top + ((finite ? ones - 2 : ones) << (22 - mantissa));
+  }
+};
+
+Format format_of(DType type) {
+  if (type == DType::F16)
+    return {5, 10, false};
+  return type == DType::F8E4M3 ? Format{4, 3, true} : Format{5, 2, false};
 }
 
-Num half_to_f32_by_integers(Num h) {
-  Num wide = int_to(h, 32, false);
-  Num sign = (wide & wide.word(0x8000)) << 16;
-  Num magnitude = (wide & wide.word(0x7fff)) << 13;
-  Num exponent = magnitude & wide.word(0x0f800000);
-  Num normal = magnitude + wide.word(112u << 23);
-  Num special = magnitude + wide.word(224u << 23); // infinity and NaN
-  // A denormal's bits behind the exponent of 2^-14, with 2^-14 taken away again.
-  Num small = to_bits(from_bits(magnitude + wide.word(113u << 23)) - 0x1p-14);
-  Num result = select(exponent == wide.word(0x0f800000), special,
-                      select(exponent == wide.word(0), small, normal));
-  Num quiet = select(magnitude > wide.word(0x0f800000), wide.word(1u << 22), wide.word(0));
+Num to_f32_by_integers(Num x, const Format& f) {
+  const unsigned shift = 23 - f.mantissa;
+  Num wide = int_to(x, 32, false);
+  Num sign = (wide & wide.word(1u << (f.bits() - 1))) << (32 - f.bits());
+  Num magnitude = (wide & wide.word(f.magnitude())) << shift;
+  Num exponent = magnitude & wide.word(f.infinity() << shift);
+  Num normal = magnitude + wide.word((127 - f.bias()) << 23);
+  // A denormal's bits behind the exponent of the smallest normal number, which is taken away again.
+  Num small = to_bits(from_bits(magnitude + wide.word(f.smallest())) -
+                      std::ldexp(1.0, 1 - static_cast<int>(f.bias())));
+  Num result = select(exponent == wide.word(0), small, normal);
+  if (f.finite)
+    return from_bits(
+        select(magnitude == wide.word(f.magnitude() << shift), wide.word(0x7fc00000), result) |
+        sign);
+  Num special = magnitude + wide.word((255 - (f.infinity() >> f.mantissa)) << 23);
+  result = select(exponent == wide.word(f.infinity() << shift), special, result);
+  Num quiet = select(magnitude > wide.word(f.infinity() << shift), wide.word(1u << 22), wide.word(0));
   return from_bits(result | quiet | sign);
 }
 
-Num f32_to_half_by_integers(Num x) {
+Num from_f32_by_integers(Num x, const Format& f) {
+  const unsigned shift = 23 - f.mantissa;
   Num bits = to_bits(x);
-  Num sign = (bits >> 16) & bits.word(0x8000);
+  Num sign = (bits >> (32 - f.bits())) & bits.word(1u << (f.bits() - 1));
   Num magnitude = bits & bits.word(0x7fffffff);
-  Num odd = (magnitude >> 13) & bits.word(1);
-  Num normal = (magnitude + odd + bits.word(0xfff) - bits.word(112u << 23)) >> 13;
-  // The unit of 0.5 is that of f16's denormals: the addition rounds.
-  Num small = to_bits(from_bits(magnitude) + 0.5) - bits.word(0x3f000000);
-  Num result = select(magnitude < bits.word(0x38800000), small, normal);
-  result = select(magnitude >= bits.word(0x477ff000), bits.word(0x7c00), result);
-  result = select(magnitude > bits.word(0x7f800000), bits.word(0x7e00), result);
-  return int_to(result | sign, 16, false);
+  Num odd = (magnitude >> shift) & bits.word(1);
+  Num normal =
+      (magnitude + odd + bits.word((1u << (shift - 1)) - 1) - bits.word((127 - f.bias()) << 23)) >>
+      shift;
+  // A number whose unit is that of the format's denormals: the addition rounds.
+  const int power = 24 - static_cast<int>(f.bias() + f.mantissa);
+  Num small = to_bits(from_bits(magnitude) + std::ldexp(1.0, power)) -
+              bits.word(static_cast<std::uint64_t>(127 + power) << 23);
+  Num result = select(magnitude < bits.word(f.smallest()), small, normal);
+  if (f.finite)
+    result = select(magnitude > bits.word(f.limit()), bits.word(f.magnitude()), result);
+  else {
+    result = select(magnitude >= bits.word(f.limit()), bits.word(f.infinity()), result);
+    result = select(magnitude > bits.word(0x7f800000),
+                    bits.word(f.infinity() | 1u << (f.mantissa - 1)), result);
+  }
+  return int_to(result | sign, f.bits(), false);
 }
 
 // The hardware's f32 -> bf16 instruction flushes denormals, so that integers do it everywhere.
@@ -68,7 +105,7 @@ Num int64_to_f64_odd(Num a, bool is_signed) {
 
 Num int_to_float(Num a, DType from, DType to) {
   bool is_sig = is_signed(from);
-  if (is_half(to)) {
+  if (is_low(to)) {
     if (bits_of(from) <= 16) // exact in f32
       return narrow(int_to_float(a, from, DType::F32), to);
     Num wide =
@@ -101,8 +138,8 @@ Num float_to_int(Num x, DType to) {
 Num widen(Num a, DType from) {
   if (from == DType::BF16)
     return from_bits(int_to(a, 32, false) << 16);
-  if (!a.sink().isa.f16c)
-    return half_to_f32_by_integers(a);
+  if (from != DType::F16 || !a.sink().isa.f16c)
+    return to_f32_by_integers(a, format_of(from));
   llvm::Value* half = a.b().CreateBitCast(a, a.shaped(a.b().getHalfTy()));
   return a.with(a.b().CreateFPExt(half, a.shaped(a.b().getFloatTy())));
 }
@@ -110,8 +147,8 @@ Num widen(Num a, DType from) {
 Num narrow(Num a, DType to) {
   if (to == DType::BF16)
     return f32_to_bf16(a);
-  if (!a.sink().isa.f16c)
-    return f32_to_half_by_integers(a);
+  if (to != DType::F16 || !a.sink().isa.f16c)
+    return from_f32_by_integers(a, format_of(to));
   llvm::Value* half = a.b().CreateFPTrunc(a, a.shaped(a.b().getHalfTy()));
   return a.with(a.b().CreateBitCast(half, a.shaped(a.b().getInt16Ty())));
 }
@@ -119,15 +156,15 @@ Num narrow(Num a, DType to) {
 Num convert(Num a, DType from, DType to) {
   if (from == to)
     return a;
-  if (is_half(from)) {
+  if (is_low(from)) {
     if (to == DType::Bool)
-      return (a & a.word(0x7fff)) != a.word(0);
+      return (a & a.word((std::uint64_t{1} << (bits_of(from) - 1)) - 1)) != a.word(0);
     return convert(widen(a, from), DType::F32, to);
   }
   if (to == DType::Bool)
     return a != a.like(0);
   if (is_float(from)) {
-    if (is_half(to))
+    if (is_low(to))
       return narrow(from == DType::F64 ? to_f32_odd(a) : a, to);
     if (is_float(to))
       return to == DType::F64 ? to_f64(a) : to_f32(a);

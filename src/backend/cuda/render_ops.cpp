@@ -7,20 +7,16 @@ namespace egret::backend::cuda {
 
 namespace {
 
-bool is_half(DType type) {
-  return type == DType::F16 || type == DType::BF16;
-}
-
 int bits_of(DType type) {
   return static_cast<int>(8 * size_of(type));
 }
 
 std::string widened(const std::string& v, DType from) {
-  return fmt::format("{}({})", from == DType::BF16 ? "eg_from_bf16" : "eg_from_f16", v);
+  return fmt::format("eg_from_{}({})", name_of(from), v);
 }
 
 std::string narrowed(const std::string& v, DType to) {
-  return fmt::format("{}({})", to == DType::BF16 ? "eg_to_bf16" : "eg_to_f16", v);
+  return fmt::format("eg_to_{}({})", name_of(to), v);
 }
 
 std::string float_to_int(const std::string& v, DType from, DType to) {
@@ -164,6 +160,8 @@ const char* register_type(DType type) {
   case DType::I64:
     return "long long";
   case DType::U8:
+  case DType::F8E4M3:
+  case DType::F8E5M2:
     return "unsigned char";
   case DType::U16:
   case DType::F16:
@@ -210,6 +208,9 @@ std::string constant_text(const Scalar& value) {
   case DType::F16:
   case DType::BF16:
     return fmt::format("(unsigned short)0x{:04x}", value.bits);
+  case DType::F8E4M3:
+  case DType::F8E5M2:
+    return fmt::format("(unsigned char)0x{:02x}", value.bits);
   case DType::U32:
     return fmt::format("{}u", value.bits & 0xffffffffu);
   case DType::U64:
@@ -227,14 +228,14 @@ std::string constant_text(const Scalar& value) {
 std::string cast_text(const std::string& v, DType from, DType to) {
   if (from == to)
     return v;
-  if (is_half(from)) {
+  if (is_low(from)) {
     if (to == DType::Bool)
-      return fmt::format("({} & 0x7fff) != 0", v);
+      return fmt::format("({} & 0x{:x}) != 0", v, (1 << (bits_of(from) - 1)) - 1);
     return to == DType::F32 ? widened(v, from) : cast_text(widened(v, from), DType::F32, to);
   }
   if (to == DType::Bool)
     return fmt::format("{} != 0", v);
-  if (is_half(to)) {
+  if (is_low(to)) {
     if (from == DType::F32)
       return narrowed(v, to);
     if (from == DType::F64)
@@ -262,7 +263,7 @@ std::string op_text(Op op, DType result, DType operand, const std::vector<std::s
   default:
     break;
   }
-  if (is_half(operand)) {
+  if (is_low(operand)) {
     // Only comparisons come in these types.
     std::vector<std::string> wide;
     for (const std::string& a : args)

@@ -87,6 +87,41 @@ __device__ __forceinline__ float eg_from_f16(unsigned short h) {
   return d;
 }
 )"},
+    {"eg_from_f8e5m2", R"(
+__device__ __forceinline__ float eg_from_f8e5m2(unsigned char v) {
+  float d;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(d) : "h"((unsigned short)(v << 8)));
+  return d;
+}
+)"},
+    // An f16 with the same exponent and mantissa bits is 2^8 times smaller.
+    {"eg_from_f8e4m3", R"(
+__device__ __forceinline__ float eg_from_f8e4m3(unsigned char v) {
+  float d;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(d) : "h"((unsigned short)((v & 0x80) << 8 | (v & 0x7f) << 7)));
+  return (v & 0x7f) == 0x7f ? __uint_as_float(0x7fc00000u) : d * 256.0f;
+}
+)"},
+    // Rounded in the integer where the format has a unit of its own, by an addition where it is the
+    // denormals'. e4m3 has no infinity: what is beyond 464 becomes its NaN.
+    {"eg_to_f8e4m3", R"(
+__device__ __forceinline__ unsigned char eg_to_f8e4m3(float x) {
+  const unsigned bits = __float_as_uint(x), size = bits & 0x7fffffffu;
+  unsigned r = (size + ((size >> 20) & 1u) + 0x7ffffu - (120u << 23)) >> 20;
+  if (size < (121u << 23)) r = __float_as_uint(__uint_as_float(size) + 16384.0f) - 0x46800000u;
+  if (size > 0x43e80000u) r = 0x7fu;
+  return (unsigned char)(r | bits >> 24 & 0x80u);
+}
+)"},
+    {"eg_to_f8e5m2", R"(
+__device__ __forceinline__ unsigned char eg_to_f8e5m2(float x) {
+  const unsigned bits = __float_as_uint(x), size = bits & 0x7fffffffu;
+  unsigned r = (size + ((size >> 21) & 1u) + 0xfffffu - (112u << 23)) >> 21;
+  if (size < (113u << 23)) r = __float_as_uint(__uint_as_float(size) + 128.0f) - 0x43000000u;
+  if (size >= 0x47700000u) r = size > 0x7f800000u ? 0x7eu : 0x7cu;
+  return (unsigned char)(r | bits >> 24 & 0x80u);
+}
+)"},
     // Towards zero with the last bit set when inexact, so that a later rounding is the only one.
     {"eg_odd", R"(
 __device__ __forceinline__ float eg_odd(double x) {

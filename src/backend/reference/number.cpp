@@ -53,6 +53,9 @@ Number read_number(DType type, const void* memory) {
   case DType::F16:
   case DType::BF16:
     return {.f = Scalar::from_bits(type, load_as<std::uint16_t>(memory)).as_double()};
+  case DType::F8E4M3:
+  case DType::F8E5M2:
+    return {.f = Scalar::from_bits(type, load_as<std::uint8_t>(memory)).as_double()};
   case DType::Bool:
     return {.i = load_as<std::uint8_t>(memory) != 0};
   case DType::I8:
@@ -83,6 +86,9 @@ void write_number(DType type, Number value, void* memory) {
   case DType::F16:
   case DType::BF16:
     return store_as(static_cast<std::uint16_t>(Scalar::of(type, value.f).bits), memory);
+  case DType::F8E4M3:
+  case DType::F8E5M2:
+    return store_as(static_cast<std::uint8_t>(Scalar::of(type, value.f).bits), memory);
   default:
     // The low bytes of a two's complement number are that number in a narrower type.
     value.i = wrap(type, value.i);
@@ -108,6 +114,8 @@ Number round_to(DType type, Number value) {
     return {.f = static_cast<float>(value.f)};
   case DType::F16:
   case DType::BF16:
+  case DType::F8E4M3:
+  case DType::F8E5M2:
     return {.f = Scalar::of(type, value.f).as_double()};
   default:
     return {.i = wrap(type, value.i)};

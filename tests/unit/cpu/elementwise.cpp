@@ -24,10 +24,6 @@ std::vector<DType> all_dtypes() {
   return all;
 }
 
-bool is_half(DType t) {
-  return t == DType::F16 || t == DType::BF16;
-}
-
 // What can go wrong: zeros, ones, extremes, halves, the edges of other types, denormals,
 // infinities, NaN.
 std::vector<Scalar> edges(DType type) {
@@ -142,7 +138,7 @@ double allowed(Op op, DType result) {
   double ulp = std::ceil(info_of(op).ulp_f32);
   if (result == DType::F64)
     return ulp == 0 ? 0 : 4;
-  return is_half(result) ? std::min(ulp, 1.0) : ulp;
+  return is_low(result) ? std::min(ulp, 1.0) : ulp;
 }
 
 // Runs `op` on rows of operands and compares each result.

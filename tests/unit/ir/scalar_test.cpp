@@ -75,65 +75,71 @@ TEST(DTypeTable, SumsOfSmallFloatsAccumulateInF32) {
   EXPECT_EQ(accumulator_of(DType::I8), DType::I8);
 }
 
-/// The value of a pattern by the definition of the format.
-double by_definition(std::uint16_t bits, int exponent_bits, int mantissa_bits) {
-  const int top = (1 << exponent_bits) - 1, bias = top / 2;
-  const int exponent = bits >> mantissa_bits & top;
-  const int mantissa = bits & ((1 << mantissa_bits) - 1);
-  const double sign = bits >> 15 ? -1.0 : 1.0;
-  if (exponent == top)
-    return mantissa == 0 ? sign * kInf : kNan;
-  if (exponent == 0)
-    return sign * std::ldexp(mantissa, 1 - bias - mantissa_bits);
-  return sign * std::ldexp((1 << mantissa_bits) + mantissa, exponent - bias - mantissa_bits);
-}
-
 struct Small {
   DType type;
   int exponent_bits, mantissa_bits;
+  bool finite = false; ///< no infinity: all bits set are the only NaN
+
+  std::uint32_t sign() const { return 1u << (exponent_bits + mantissa_bits); }
+  /// The first pattern that is no finite number.
+  std::uint32_t end() const {
+    return finite ? sign() - 1 : ((1u << exponent_bits) - 1) << mantissa_bits;
+  }
+  /// The value of a pattern by the definition of the format, of the end as if it went on.
+  double by_definition(std::uint32_t bits) const {
+    const int top = (1 << exponent_bits) - 1, bias = top / 2;
+    const int exponent = static_cast<int>(bits >> mantissa_bits) & top;
+    const int mantissa = static_cast<int>(bits) & ((1 << mantissa_bits) - 1);
+    const double sign_of = bits & sign() ? -1.0 : 1.0;
+    if (exponent == 0)
+      return sign_of * std::ldexp(mantissa, 1 - bias - mantissa_bits);
+    return sign_of * std::ldexp((1 << mantissa_bits) + mantissa, exponent - bias - mantissa_bits);
+  }
 };
 
 class SmallFloats : public testing::TestWithParam<Small> {};
 
 TEST_P(SmallFloats, EveryPatternMeansWhatTheFormatSaysAndReadsBack) {
-  const auto [type, e, m] = GetParam();
-  for (std::uint32_t bits = 0; bits < 65536; ++bits) {
-    const Scalar s = Scalar::from_bits(type, bits);
-    const double want = by_definition(static_cast<std::uint16_t>(bits), e, m);
+  const Small format = GetParam();
+  for (std::uint32_t bits = 0; bits < 2 * format.sign(); ++bits) {
+    const Scalar s = Scalar::from_bits(format.type, bits);
+    const std::uint32_t magnitude = bits & (format.sign() - 1);
     const double got = s.as_double();
-    if (std::isnan(want)) {
+    if (magnitude >= format.end() && (format.finite || magnitude > format.end())) {
       ASSERT_TRUE(std::isnan(got)) << bits;
-      ASSERT_TRUE(std::isnan(Scalar::of(type, got).as_double())) << bits;
+      ASSERT_TRUE(std::isnan(Scalar::of(format.type, got).as_double())) << bits;
     } else {
+      const double want = magnitude == format.end() ? std::copysign(kInf, format.by_definition(bits))
+                                                    : format.by_definition(bits);
       ASSERT_EQ(got, want) << bits;
       ASSERT_EQ(std::signbit(got), std::signbit(want)) << bits;
-      ASSERT_EQ(Scalar::of(type, got), s) << bits;
+      ASSERT_EQ(Scalar::of(format.type, got), s) << bits;
     }
-    ASSERT_EQ(parse_scalar(type, s.str()), s) << bits << " " << s.str();
+    ASSERT_EQ(parse_scalar(format.type, s.str()), s) << bits << " " << s.str();
   }
 }
 
 /// Between two neighbours everything goes to the nearer one, and the middle to the one with an even
 /// pattern.
 TEST_P(SmallFloats, RoundsToNearestEvenBetweenAllNeighbours) {
-  const auto [type, e, m] = GetParam();
-  const std::uint32_t infinity = ((1u << e) - 1) << m;
-  for (std::uint32_t bits = 0; bits < infinity; ++bits) {
-    const double low = by_definition(static_cast<std::uint16_t>(bits), e, m);
-    const bool last = bits + 1 == infinity;
-    const double high = last ? std::ldexp(1.0, (1 << (e - 1)))
-                             : by_definition(static_cast<std::uint16_t>(bits + 1), e, m);
+  const Small format = GetParam();
+  for (std::uint32_t bits = 0; bits < format.end(); ++bits) {
+    const double low = format.by_definition(bits), high = format.by_definition(bits + 1);
     const double middle = low + (high - low) / 2;
     const std::uint64_t even = bits % 2 == 0 ? bits : bits + 1;
-    ASSERT_EQ(Scalar::of(type, middle).bits, even) << bits;
-    ASSERT_EQ(Scalar::of(type, std::nextafter(middle, -kInf)).bits, bits) << bits;
-    ASSERT_EQ(Scalar::of(type, std::nextafter(middle, kInf)).bits, bits + 1) << bits;
-    ASSERT_EQ(Scalar::of(type, -middle).bits, even | 0x8000) << bits;
+    ASSERT_EQ(Scalar::of(format.type, middle).bits, even) << bits;
+    ASSERT_EQ(Scalar::of(format.type, std::nextafter(middle, -kInf)).bits, bits) << bits;
+    ASSERT_EQ(Scalar::of(format.type, std::nextafter(middle, kInf)).bits, bits + 1) << bits;
+    ASSERT_EQ(Scalar::of(format.type, -middle).bits, even | format.sign()) << bits;
   }
+  for (double beyond : {1e300, kInf})
+    ASSERT_EQ(Scalar::of(format.type, -beyond).bits, format.end() | format.sign());
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, SmallFloats,
-                         testing::Values(Small{DType::F16, 5, 10}, Small{DType::BF16, 8, 7}),
+                         testing::Values(Small{DType::F16, 5, 10}, Small{DType::BF16, 8, 7},
+                                         Small{DType::F8E4M3, 4, 3, true},
+                                         Small{DType::F8E5M2, 5, 2}),
                          [](const auto& instance) { return name_of(instance.param.type); });
 
 TEST(Convert, BF16FromF32AgreesWithTheWayThroughF64) {
