@@ -47,6 +47,24 @@ void poison(std::vector<Tensor> outputs) {
   eval(fills);
 }
 
+/// While it lives nothing is searched: inputs, ceilings and what results are compared with are not
+/// what a search's time is for.
+class Unsearched {
+public:
+  Unsearched() : own_(effort()) { set_effort(Effort::None); }
+  ~Unsearched() { set_effort(own_); }
+  Unsearched(const Unsearched&) = delete;
+  Unsearched& operator=(const Unsearched&) = delete;
+
+private:
+  Effort own_;
+};
+template <class F>
+auto unsearched(F&& run) {
+  const Unsearched scope;
+  return run();
+}
+
 /// Adds up the phases of what is launched while it lives.
 class Phases {
 public:
@@ -248,9 +266,9 @@ Measurement measure(const Workload& workload, const MeasureOptions& options) {
   m.device = device();
   m.dtype = workload.dtype;
   if (!workload.make)
-    return measure_ceiling(workload, std::move(m));
+    return unsearched([&] { return measure_ceiling(workload, std::move(m)); });
   check_memory(workload);
-  Case c = workload.make();
+  Case c = unsearched(workload.make);
   m.flops = c.flops;
   m.bytes = c.bytes;
 
@@ -283,17 +301,17 @@ Measurement measure(const Workload& workload, const MeasureOptions& options) {
 
   if (options.against)
     compare_efforts(c, outputs, *options.against, options, m);
-  poison(std::move(outputs));
+  unsearched([&] { poison(std::move(outputs)); });
   outputs = c.run();
-  Check check = c.check(outputs);
+  const Check check = unsearched([&] { return c.check(outputs); });
   m.verified = check.ok;
   m.max_error = check.max_error;
-  m.ceiling = ceiling(workload.limit, m.bytes);
+  m.ceiling = unsearched([&] { return ceiling(workload.limit, m.bytes); });
   if (m.ceiling > 0)
     m.of_ceiling =
         (workload.limit == Limit::PeakFma ? m.flops : m.bytes) / (1e-3 * m.ms_median) / m.ceiling;
   if (c.product)
-    m.cublas_ms = 1e3 * cublas_seconds(*c.product, options);
+    m.cublas_ms = 1e3 * unsearched([&] { return cublas_seconds(*c.product, options); });
   m.of_cublas = m.cublas_ms / m.ms_median;
   return m;
 }

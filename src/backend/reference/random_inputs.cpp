@@ -4,12 +4,17 @@
 #include "support/hash.h"
 
 #include <algorithm>
+#include <cstring>
 #include <iterator>
 #include <limits>
 
 namespace egret::backend::reference {
 
 namespace {
+
+/// Longer arrays repeat themselves: a prime, so that no sensible stride meets the same values
+/// again.
+constexpr std::int64_t kDistinct = 1000003;
 
 std::int64_t limit_of(const IndexMap& map, const Bindings& sizes) {
   std::int64_t limit = 0;
@@ -71,7 +76,8 @@ std::int64_t RandomNumbers::integer(std::int64_t lo, std::int64_t hi) {
 HostArray random_array(DType type, std::int64_t elements, std::int64_t index_limit, bool special,
                        RandomNumbers& random) {
   HostArray array(type, {elements});
-  for (std::int64_t i = 0; i < elements; ++i) {
+  const std::int64_t distinct = std::min(elements, kDistinct);
+  for (std::int64_t i = 0; i < distinct; ++i) {
     Number value;
     if (!is_float(type))
       value.i = random_integer(type, index_limit, random);
@@ -81,6 +87,10 @@ HostArray random_array(DType type, std::int64_t elements, std::int64_t index_lim
       value.f = random.uniform(-2, 2);
     array.set(i, round_to(type, value));
   }
+  const auto period = static_cast<std::size_t>(distinct) * size_of(type);
+  for (std::size_t at = period; at < array.bytes.size(); at += period)
+    std::memcpy(array.bytes.data() + at, array.bytes.data(),
+                std::min(period, array.bytes.size() - at));
   return array;
 }
 

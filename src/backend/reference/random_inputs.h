@@ -22,7 +22,8 @@ private:
 
 /// `elements` values: floats in -2..2; integers small, or when the region uses data as coordinates
 /// within the ranges that their guards give, with a few outside. With `special`, one float in 16 is
-/// NaN, infinite, zero of either sign, huge, tiny or subnormal.
+/// NaN, infinite, zero of either sign, huge, tiny or subnormal. Arrays of more than a million
+/// repeat the first 1,000,003.
 HostArray random_array(DType type, std::int64_t elements, std::int64_t index_limit, bool special,
                        RandomNumbers& random);
 

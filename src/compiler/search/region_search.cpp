@@ -22,6 +22,11 @@ constexpr std::size_t kFinalists = 4;
 constexpr int kLeastRounds = 15, kMostRounds = 101;
 constexpr double kFinalSample = 4e-4;
 constexpr double kFinalSeconds = 2; ///< that the last measurement may take, about
+/// Of a region's time, what is kept for the last measurement and the winner's check: seconds, at
+/// most a share; and what the last measurement may have of what is left then.
+constexpr double kDecision = 3, kDecisionShare = 0.3, kFinalShare = 0.6;
+/// A trial that is under way may end so many seconds after the budget.
+constexpr double kGrace = 0.3;
 /// Arguments of more bytes are read and written cold.
 constexpr double kColdBytes = 8 << 20;
 /// Regions that are too large to make inputs for.
@@ -37,7 +42,9 @@ public:
   RegionSearcher(SearchTask& task, Worker& worker, TuningDatabase& database,
                  const SearchClock& clock, RegionSearch& report, std::int64_t& measured)
       : task_(task), list_(task.candidates.list), worker_(worker), database_(database),
-        clock_(clock), report_(report), measured_(measured), end_(clock.seconds() + task.seconds) {}
+        clock_(clock), report_(report), measured_(measured),
+        looks_end_(clock.seconds() + task.seconds -
+                   std::min(kDecision, kDecisionShare * task.seconds)) {}
 
   std::optional<kernel::Chosen> run() {
     describe();
@@ -108,11 +115,17 @@ private:
     trial.check.sample_work = 1 << 20;
   }
 
-  // A trial in the worker; what it says of the device is an error.
-  Verdict ask(const Trial& trial, double patience) {
-    Verdict verdict = worker_.run(trial, patience);
+  // A trial in the worker; what it says of the device is an error. Nothing when the budget was used
+  // up before the trial's end, which says nothing of the kernel.
+  std::optional<Verdict> ask(const Trial& trial, double patience) {
+    const double left = std::max(clock_.left(), 0.0) + kGrace;
+    Verdict verdict = worker_.run(trial, std::min(patience, left));
     if (verdict.reason == Reason::Device)
       fail(ErrorKind::Device, "{}", verdict.message);
+    if (verdict.reason == Reason::Hang && left < patience) {
+      report_.note = "the budget is used up";
+      return std::nullopt;
+    }
     return verdict;
   }
 
@@ -129,7 +142,7 @@ private:
   }
 
   bool goes_on(std::size_t candidate) const {
-    return clock_.seconds() < end_ &&
+    return clock_.seconds() < looks_end_ &&
            clock_.tell(task_.region.name, task_.done, candidate, list_.size(), best_seconds());
   }
 
@@ -150,13 +163,15 @@ private:
       trial.repetitions = 3;
       const double begin = clock_.seconds();
       ++measured_;
-      const Verdict verdict = ask(trial, kPatience);
+      const auto verdict = ask(trial, kPatience);
+      if (!verdict)
+        return false;
       trial_seconds_ = clock_.seconds() - begin;
-      if (!verdict.ok()) {
-        reject(base_, name_of(verdict.reason), verdict.message);
+      if (!verdict->ok()) {
+        reject(base_, name_of(verdict->reason), verdict->message);
         continue;
       }
-      note_time(base_, verdict.seconds, 1, verdict.worst);
+      note_time(base_, verdict->seconds, 1, verdict->worst);
       if (base_ == 0 && report_.candidates[0].seconds < kShort) {
         report_.note = "it is too short to matter";
         remember(0);
@@ -198,11 +213,13 @@ private:
     ++measured_;
     // As patient as the greedy candidate suggests, which had to start a process and make inputs
     // too.
-    const Verdict verdict = ask(trial, kSlowStart + 10 * trial_seconds_);
-    if (!verdict.ok())
-      return reject(i, name_of(verdict.reason), verdict.message);
-    note_time(i, verdict.seconds, compare_rounds(verdict.seconds, verdict.rival_seconds[0]).ratio,
-              verdict.worst);
+    const auto verdict = ask(trial, kSlowStart + 10 * trial_seconds_);
+    if (!verdict)
+      return;
+    if (!verdict->ok())
+      return reject(i, name_of(verdict->reason), verdict->message);
+    note_time(i, verdict->seconds,
+              compare_rounds(verdict->seconds, verdict->rival_seconds[0]).ratio, verdict->worst);
   }
 
   bool alive(std::size_t i) const { return !report_.candidates[i].rejected(); }
@@ -229,11 +246,16 @@ private:
       return win(base_);
     while (true) {
       const auto rounds = compete(finalists);
-      const std::size_t place = pick(rounds);
+      if (!rounds)
+        return std::nullopt;
+      const std::size_t place = pick(*rounds);
       if (place == 0)
         return win(base_);
       const std::size_t winner = finalists[place - 1];
-      if (passes(winner))
+      const auto passed = passes(winner);
+      if (!passed)
+        return std::nullopt;
+      if (*passed)
         return win(winner);
       std::erase(finalists, winner);
       if (finalists.empty())
@@ -241,7 +263,9 @@ private:
     }
   }
 
-  std::vector<std::vector<double>> compete(const std::vector<std::size_t>& finalists) {
+  /// Seconds of each program by round, the base first; nothing when there was no time for it.
+  std::optional<std::vector<std::vector<double>>>
+  compete(const std::vector<std::size_t>& finalists) {
     Trial trial = trial_of(base_);
     trial.sample_seconds = kFinalSample;
     double round = std::max(trial.sample_seconds, report_.candidates[base_].seconds);
@@ -249,31 +273,37 @@ private:
       trial.rivals.push_back(list_[i].program);
       round += std::max(trial.sample_seconds, report_.candidates[i].seconds);
     }
-    trial.repetitions = static_cast<int>(
-        std::clamp(kFinalSeconds / round, double{kLeastRounds}, double{kMostRounds}));
+    const double seconds = std::min(kFinalSeconds, kFinalShare * clock_.left());
+    trial.repetitions =
+        static_cast<int>(std::clamp(seconds / round, double{kLeastRounds}, double{kMostRounds}));
     clock_.tell(task_.region.name, task_.done, list_.size(), list_.size(), best_seconds());
     ++measured_;
-    Verdict verdict = ask(trial, kPatience);
-    if (!verdict.ok()) // all of them ran before: it is the machine
-      return {{1.0}};
-    std::vector<std::vector<double>> rounds{verdict.seconds};
+    const auto verdict = ask(trial, kPatience);
+    if (!verdict)
+      return std::nullopt;
+    if (!verdict->ok()) // all of them ran before: it is the machine
+      return {{{1.0}}};
+    std::vector<std::vector<double>> rounds{verdict->seconds};
     for (std::size_t f = 0; f < finalists.size(); ++f) {
-      rounds.push_back(verdict.rival_seconds[f]);
+      rounds.push_back(verdict->rival_seconds[f]);
       note_time(finalists[f], rounds.back(), compare_rounds(rounds.back(), rounds[0]).ratio, 0);
     }
     note_time(base_, rounds[0], 1, 0);
     return rounds;
   }
 
-  bool passes(std::size_t i) {
+  /// Nothing when there was no time for it.
+  std::optional<bool> passes(std::size_t i) {
     Trial trial = trial_of(i);
     check_thoroughly(trial);
     ++measured_;
-    const Verdict verdict = ask(trial, kPatience);
-    if (!verdict.ok())
-      reject(i, name_of(verdict.reason), verdict.message);
-    errors_[i] = std::max(errors_[i], verdict.worst);
-    return verdict.ok();
+    const auto verdict = ask(trial, kPatience);
+    if (!verdict)
+      return std::nullopt;
+    if (!verdict->ok())
+      reject(i, name_of(verdict->reason), verdict->message);
+    errors_[i] = std::max(errors_[i], verdict->worst);
+    return verdict->ok();
   }
 
   kernel::Chosen win(std::size_t i) {
@@ -310,7 +340,7 @@ private:
   const SearchClock& clock_;
   RegionSearch& report_;
   std::int64_t& measured_;
-  double end_;
+  double looks_end_; ///< when first looks end: the rest of the time is for the decision
   std::size_t base_ = 0;
   double trial_seconds_ = 0; ///< of the base's trial
   std::map<std::string, TuningTrial> known_;

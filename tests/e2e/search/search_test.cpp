@@ -7,6 +7,7 @@
 #include "support/search_processes.h"
 #include "support/tuning.h"
 
+#include <chrono>
 #include <nlohmann/json.hpp>
 
 namespace egret::compiler {
@@ -269,6 +270,36 @@ TEST(Search, EndsWhenTheBudgetOrTheCallerSaysSo) {
   EXPECT_EQ(told, 3);
   EXPECT_LE(ended.search.measured, 4);
   EXPECT_EQ(ended.kernels.size(), 1u);
+}
+
+// What was cut off says nothing of the kernel, which is not rejected for it.
+TEST(Search, TheBudgetEndsATrialThatIsUnderWay) {
+  const test::TempFolder folder;
+  TunerOptions options = tuner_options(folder.path());
+  options.propose = [](const kernel::Region& region, const kernel::Target& target,
+                       const Machine& machine, const backend::reference::Bindings& sizes, Effort) {
+    Candidates all = candidates_of(region, target, machine, sizes, 2, 3);
+    Trial trial;
+    trial.program = all.list[0].program;
+    spoil_loops(trial);
+    all.list[0].program = trial.program; // never ends
+    return all;
+  };
+  Tuner tuner(device(), std::move(options));
+  const auto begin = std::chrono::steady_clock::now();
+  const CompileReport report =
+      compile_with(tuner, elementwise_graph(1 << 18), Effort::Search, false, 1.5);
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  EXPECT_GE(seconds, 1.5);
+  EXPECT_LT(seconds, 4.5); // a machine under load starts threads late
+  EXPECT_LT(report.search.seconds, 2.5);
+  const RegionSearch& r = report.search.regions.at(0);
+  EXPECT_EQ(r.note, "the budget is used up");
+  EXPECT_EQ(r.candidates.at(0).state, "untried");
+  TuningDatabase database(folder.path());
+  EXPECT_EQ(database.stats(tuning_version()).rejected, 0);
+  EXPECT_EQ(database.stats(tuning_version()).choices, 0);
 }
 
 // --- through the command
