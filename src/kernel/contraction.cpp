@@ -35,8 +35,8 @@ public:
     const std::vector<int> result = result_axes(r_.stages[f_.stage]);
     if (is_empty(r_, result))
       return b_.finish(Expr(1));
-    blocks_ =
-        f_.depth.extent.constant() == 0 ? Expr(1) : max(ceildiv(f_.depth.extent, t_.kc), Expr(1));
+    steps_ = steps_of(f_, t_);
+    blocks_ = steps_.constant() == 0 ? Expr(1) : max(ceildiv(steps_, t_.kc), Expr(1));
     row_panels_ = ceildiv(f_.rows.extent, t_.mr);
     column_panels_ = ceildiv(f_.columns.extent, t_.nr());
     panels_down_ = t_.mc / t_.mr;
@@ -64,8 +64,9 @@ private:
   void declare_memory() {
     const auto panels = [&](const char* name, const Expr& count, const PackedSide& side) {
       const Expr elements = blocks_ * count * side.panel_elements();
-      return t_.shared ? b_.workspace(name, f_.accumulator, elements)
-                       : b_.worker_memory(name, f_.accumulator, elements);
+      const DType word = word_of(f_, t_);
+      return t_.shared ? b_.workspace(name, word, elements)
+                       : b_.worker_memory(name, word, elements);
     };
     if (t_.pack_left)
       left_buffer_ = panels("left", t_.shared ? row_panels_ : Expr(panels_down_), left_);
@@ -99,7 +100,7 @@ private:
             if (side.by_depth()) {
               const std::vector<Expr> extents{blocks_, Expr((t_.kc + kSteps - 1) / kSteps)};
               core_loop(b_, extents, [&](std::span<const Expr> at) {
-                const Expr steps = min(Expr(t_.kc), f_.depth.extent - at[0] * Expr(t_.kc));
+                const Expr steps = min(Expr(t_.kc), steps_ - at[0] * Expr(t_.kc));
                 b_.loop(at[1] * Expr(kSteps), min(steps, at[1] * Expr(kSteps) + Expr(kSteps)),
                         Expr(1), Expr(t_.kc), Bind::Serial, [&](const Expr& k) {
                           side.pack_step(buffer, at[0] * count * size, p, Expr(0), count, at[0], k);
@@ -134,7 +135,7 @@ private:
         b_.loop(Expr(0), blocks_, Expr(1), blocks_, Bind::Serial, [&](const Expr& c) {
           const Expr offset = c * Expr(count) * size;
           if (side.by_depth()) {
-            const Expr steps = min(Expr(t_.kc), f_.depth.extent - c * Expr(t_.kc));
+            const Expr steps = min(Expr(t_.kc), steps_ - c * Expr(t_.kc));
             b_.loop(Expr(0), steps, Expr(1), Expr(t_.kc), Bind::Serial,
                     [&](const Expr& k) { side.pack_step(buffer, offset, p, first, end, c, k); });
             return;
@@ -222,7 +223,7 @@ private:
       sums.push_back(sum_register(i));
     start(at, sums);
     const Expr from = at.depth_block * Expr(t_.kc);
-    const Expr count = min(Expr(t_.kc), f_.depth.extent - from);
+    const Expr count = min(Expr(t_.kc), steps_ - from);
     const Expr whole = floordiv(count, t_.unroll) * Expr(t_.unroll);
     b_.loop(Expr(0), whole, Expr(t_.unroll), Expr(t_.kc), Bind::Serial, [&](const Expr& k) {
       for (int u = 0; u < t_.unroll; ++u)
@@ -277,7 +278,7 @@ private:
   }
 
   ValueId add_product(ValueId a, ValueId b, ValueId sum) {
-    if (fma_ && is_float(f_.accumulator))
+    if (t_.width > 1 || (fma_ && is_float(f_.accumulator)))
       return b_.fma(a, b, sum);
     return b_.apply(Op::Add, f_.accumulator, {sum, b_.apply(Op::Mul, f_.accumulator, {a, b})});
   }
@@ -380,6 +381,7 @@ private:
   bool fma_;
   PackedSide left_, right_;
   int left_buffer_ = -1, right_buffer_ = -1, sums_buffer_ = -1, tile_buffer_ = -1;
+  Expr steps_;  ///< along the depth
   Expr blocks_; ///< parts of the depth
   Expr row_panels_, column_panels_;
   std::int64_t panels_down_ = 1, panels_across_ = 1; ///< panels in a block of results
@@ -399,8 +401,8 @@ double worker_bytes(const ContractionForm& form, const Tiles& t) {
   const auto size = [](const Expr& e) { return double(e.constant().value_or(1024)); };
   const double rows = std::min(double(t.mc), size(form.rows.extent) + t.mr),
                columns = std::min(double(t.nc), size(form.columns.extent) + t.nr()),
-               depth = std::max(double(t.kc), size(form.depth.extent));
-  double elements = size(form.depth.extent) > double(t.kc) ? rows * columns : 0;
+               depth = std::max(double(t.kc), size(steps_of(form, t)));
+  double elements = depth > double(t.kc) ? rows * columns : 0;
   if (!t.shared)
     elements += (t.pack_left ? rows * depth : 0) + (t.pack_right ? columns * depth : 0);
   return elements * double(size_of(form.accumulator));
@@ -416,7 +418,9 @@ public:
     // so it is read where it is, as dot products (rows), and never packed.
     const bool dots = found.ok && found.form.rows.extent == Expr(1) &&
                       found.form.right.order == Side::Order::Depth;
-    return found.ok && !dots ? contraction_space(found.form, target) : std::vector<Schedule>{};
+    if (!found.ok || dots)
+      return {};
+    return contraction_space(found.form, target, pairs_refused(region, found.form, target).empty());
   }
 
   Lowered lower(const Region& region, const Schedule& schedule,
@@ -424,8 +428,14 @@ public:
     const FoundContraction found = find_contraction(region);
     if (!found.ok)
       return {false, {}, found.reason};
-    if (auto why = refused_settings(schedule, target, kKnobs); !why.empty())
+    if (auto why = refused_settings(schedule, target, kKnobs, Takes::Matrix); !why.empty())
       return {false, {}, why};
+    if (!schedule.mma.empty()) {
+      if (schedule.mma != kPairs)
+        return {false, {}, fmt::format("contraction takes no @mma of {}", schedule.mma)};
+      if (auto why = pairs_refused(region, found.form, target); !why.empty())
+        return {false, {}, why};
+    }
     const Tiles tiles = tiles_of(schedule, found.form, target);
     if (std::int64_t(tiles.mr) * tiles.nv * tiles.unroll > kMostProducts)
       return {false, {}, "a register tile of too much code"};

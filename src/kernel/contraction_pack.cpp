@@ -1,5 +1,7 @@
 #include "kernel/contraction_pack.h"
 
+#include "kernel/gpu_contraction_tiles.h"
+
 #include "support/fail.h"
 
 #include <algorithm>
@@ -60,11 +62,35 @@ PackedSide::PackedSide(Emitter& emitter, const ContractionForm& form, const Side
   const std::int64_t steps = (t_.kc + t_.lanes - 1) / t_.lanes * t_.lanes;
   const std::int64_t spill = width_ % t_.lanes == 0 ? 0 : t_.lanes;
   panel_elements_ = Expr(steps * width_ + spill);
+  steps_ = steps_of(form, tiles);
 }
 
-ValueId PackedSide::vector_at(Point point) {
-  const Value v = e_.value(form_.stage, side_.value, point);
-  return b_.splat(b_.cast(v.id, form_.accumulator), point.lanes);
+Expr steps_of(const ContractionForm& form, const Tiles& tiles) {
+  return tiles.width == 1 ? form.depth.extent : floordiv(form.depth.extent, tiles.width);
+}
+
+DType word_of(const ContractionForm& form, const Tiles& tiles) {
+  return tiles.width == 1 ? form.accumulator : DType::U32;
+}
+
+ValueId PackedSide::vector_at(Point point, const Expr& step) {
+  if (t_.width == 1) {
+    put_index(point, e_.region(), form_.depth, step);
+    const Value v = e_.value(form_.stage, side_.value, point);
+    return b_.splat(b_.cast(v.id, form_.accumulator), point.lanes);
+  }
+  const int factor = factor_of(e_.region(), form_, side_).value;
+  const auto half = [&](int number) {
+    Point p = point;
+    put_index(p, e_.region(), form_.depth, step * Expr(2) + Expr(number));
+    const ValueId bits =
+        b_.apply(Op::Bitcast, DType::U16, {e_.narrow(e_.value(form_.stage, factor, p))});
+    return b_.splat(b_.cast(bits, DType::U32), point.lanes);
+  };
+  const ValueId lower = half(0);
+  const ValueId upper = b_.apply(
+      Op::Shl, DType::U32, {half(1), b_.constant(Scalar::of(DType::U32, std::int64_t{16}), 1)});
+  return b_.apply(Op::Or, DType::U32, {lower, upper});
 }
 
 bool PackedSide::by_depth() const {
@@ -81,11 +107,10 @@ void PackedSide::pack_step(int buffer, const Expr& offset, const Point& batch, c
       point.lanes = t_.lanes;
       const Expr index = p * Expr(width_) + Expr(v) + lane;
       put_index(point, e_.region(), panels_, index);
-      put_index(point, e_.region(), form_.depth, part * Expr(t_.kc) + k);
       if (masked)
         point.mask.push_back({index, Expr(0), panels_.extent});
       const Expr place = offset + (p - first) * panel_elements_ + k * Expr(width_) + Expr(v) + lane;
-      b_.store(buffer, place, vector_at(point));
+      b_.store(buffer, place, vector_at(point, part * Expr(t_.kc) + k));
     }
   };
   const Expr whole = floordiv(panels_.extent, width_);
@@ -98,7 +123,7 @@ void PackedSide::pack_step(int buffer, const Expr& offset, const Point& batch, c
 void PackedSide::pack_panel(int buffer, const Expr& offset, const Point& batch, const Expr& panel,
                             const Expr& part) {
   const Expr first = panel * Expr(width_), start = part * Expr(t_.kc);
-  const Expr count = min(Expr(t_.kc), form_.depth.extent - start);
+  const Expr count = min(Expr(t_.kc), steps_ - start);
   if (t_.lanes > 1 && side_.order == Side::Order::Depth)
     along_depth(buffer, offset, batch, first, start, count);
   else
@@ -116,10 +141,9 @@ void PackedSide::along_panel(int buffer, const Expr& offset, const Point& batch,
         point.lanes = t_.lanes;
         const Expr index = first + Expr(v) + lane;
         put_index(point, e_.region(), panels_, index);
-        put_index(point, e_.region(), form_.depth, start + k);
         if (masked)
           point.mask.push_back({index, Expr(0), panels_.extent});
-        b_.store(buffer, offset + k * Expr(width_) + Expr(v) + lane, vector_at(point));
+        b_.store(buffer, offset + k * Expr(width_) + Expr(v) + lane, vector_at(point, start + k));
       }
     });
   };
@@ -140,7 +164,7 @@ void PackedSide::along_depth(int buffer, const Expr& offset, const Point& batch,
 void PackedSide::transposed(int buffer, const Expr& offset, const Point& batch, const Expr& first,
                             const Expr& start, const Expr& at, bool tail) {
   const Expr lane = lane_variable(t_.lanes);
-  const ValueId zero = b_.constant(Scalar::of(form_.accumulator, 0.0), t_.lanes);
+  const ValueId zero = b_.constant(Scalar::of(word(), std::int64_t{0}), t_.lanes);
   std::vector<std::vector<ValueId>> groups;
   for (int v = 0; v < width_; v += t_.lanes) {
     std::vector<ValueId> rows(std::size_t(t_.lanes), zero);
@@ -149,10 +173,9 @@ void PackedSide::transposed(int buffer, const Expr& offset, const Point& batch, 
       point.lanes = t_.lanes;
       // Behind the last panel element the last one is repeated: what comes of it is never stored.
       put_index(point, e_.region(), panels_, min(first + Expr(v + i), panels_.extent - Expr(1)));
-      put_index(point, e_.region(), form_.depth, start + at + lane);
       if (tail)
-        point.mask.push_back({start + at + lane, Expr(0), form_.depth.extent});
-      rows[std::size_t(i)] = vector_at(point);
+        point.mask.push_back({start + at + lane, Expr(0), steps_});
+      rows[std::size_t(i)] = vector_at(point, start + at + lane);
     }
     groups.push_back(transpose(b_, std::move(rows)));
   }

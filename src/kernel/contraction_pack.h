@@ -10,6 +10,11 @@ namespace egret::kernel {
 /// Sets the axes of a group at a point from the group's index.
 void put_index(Point& point, const Region& region, const AxisGroup& group, const Expr& index);
 
+/// Steps along the depth, and the type in which panels hold one: the accumulator's, or a word of
+/// two bf16, the upper half later in the depth.
+Expr steps_of(const ContractionForm& form, const Tiles& tiles);
+DType word_of(const ContractionForm& form, const Tiles& tiles);
+
 /// A side in panels of `width` elements, zeros or repeats behind the last: panel p of depth block c
 /// holds element (p * width + i, c * kc + k) at i + k * width. A panel has room for one vector more
 /// than it holds, so that vectors may be stored over its end.
@@ -41,7 +46,9 @@ private:
                    const Expr& start, const Expr& count);
   void transposed(int buffer, const Expr& offset, const Point& batch, const Expr& first,
                   const Expr& start, const Expr& at, bool tail);
-  ValueId vector_at(Point point);
+  /// Steps `step` of the depth, of all lanes of the point (they may go along either).
+  ValueId vector_at(Point point, const Expr& step);
+  DType word() const { return word_of(form_, t_); }
 
   Emitter& e_;
   ProgramBuilder& b_;
@@ -50,6 +57,7 @@ private:
   const AxisGroup& panels_;
   int width_;
   const Tiles& t_;
+  Expr steps_; ///< of the depth
   Expr panel_elements_;
 };
 

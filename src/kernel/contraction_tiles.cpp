@@ -1,5 +1,7 @@
 #include "kernel/contraction_tiles.h"
 
+#include "kernel/gpu_contraction_tiles.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -147,7 +149,8 @@ Tiles tiles_of(const Schedule& schedule, const ContractionForm& form, const Targ
   t.nv =
       int(std::clamp<std::int64_t>(ceil_quotient(schedule.knob("nr", 4 * p.lanes), p.lanes), 1, 8));
   t.unroll = int(std::clamp<std::int64_t>(schedule.knob("unroll", 2), 1, 16));
-  const std::int64_t depth = form.depth.extent.constant().value_or(0);
+  t.width = schedule.mma == kPairs ? 2 : 1;
+  const std::int64_t depth = form.depth.extent.constant().value_or(0) / t.width;
   t.kc = std::max<std::int64_t>(schedule.knob("kc", 256), 1);
   if (depth > 0 && t.kc >= depth)
     t.kc = depth;
@@ -155,13 +158,25 @@ Tiles tiles_of(const Schedule& schedule, const ContractionForm& form, const Targ
     t.kc = ceil_to(t.kc, t.lanes);
   t.mc = ceil_to(std::max<std::int64_t>(schedule.knob("mc", 192), 1), t.mr);
   t.nc = ceil_to(std::max<std::int64_t>(schedule.knob("nc", 512), 1), t.nr());
-  t.pack_left = schedule.knob("pack_left", 1) != 0 || !form.left.plain;
-  t.pack_right = schedule.knob("pack_right", 1) != 0 || !form.right.plain;
+  t.pack_left = t.width > 1 || schedule.knob("pack_left", 1) != 0 || !form.left.plain;
+  t.pack_right = t.width > 1 || schedule.knob("pack_right", 1) != 0 || !form.right.plain;
   t.shared = schedule.knob("shared", 1) != 0 && (t.pack_left || t.pack_right);
   return t;
 }
 
-std::vector<Schedule> contraction_space(const ContractionForm& form, const Target& target) {
+std::string pairs_refused(const Region& region, const ContractionForm& form, const Target& target) {
+  if (!target.has_bf16_dot)
+    return "this CPU multiplies no pairs of bf16";
+  if (form.accumulator != DType::F32 || factor_of(region, form, form.left).dtype != DType::BF16 ||
+      factor_of(region, form, form.right).dtype != DType::BF16)
+    return "its factors are not bf16, summed in f32";
+  if (form.depth.extent.constant().value_or(1) % 2 != 0)
+    return "its depth is not known to be even";
+  return "";
+}
+
+std::vector<Schedule> contraction_space(const ContractionForm& form, const Target& target,
+                                        bool pairs) {
   const Problem p = problem_of(form, target, target.vector_bytes);
   std::vector<Schedule> space;
   const auto add = [&](Schedule s) {
@@ -177,7 +192,37 @@ std::vector<Schedule> contraction_space(const ContractionForm& form, const Targe
     s.knobs[knob] = value;
     add(std::move(s));
   };
-  for (const std::int64_t kc : {128, 256, 512})
+  // The whole depth in one part: no sums wait in memory, and panels of the right side that all
+  // workers pack lie in the second cache.
+  for (std::size_t i = 0; i < tiles.size() && i < 3; ++i) {
+    Schedule s = make_schedule(form, p, tiles[i].mr, tiles[i].nv);
+    const std::int64_t nr = s.knob("nr", 1);
+    if (s.knob("kc", 1) >= p.depth || 4 * nr * p.depth * p.bytes > 3 * p.l2)
+      continue;
+    s.knobs["kc"] = p.depth;
+    add(s);
+    s.knobs["pack_right"] = s.knobs["shared"] = 1;
+    add(s);
+    s.knobs["nc"] = 2 * nr;
+    add(s);
+  }
+  if (pairs) {
+    Problem half = p;
+    half.depth /= 2;
+    for (std::size_t i = 0; i < tiles.size() && i < 3; ++i) {
+      Schedule s = make_schedule(form, half, tiles[i].mr, tiles[i].nv);
+      s.mma = kPairs;
+      s.knobs["pack_left"] = s.knobs["pack_right"] = 1;
+      for (const std::int64_t shared : {1, 0})
+        for (const std::int64_t kc : {s.knob("kc", 1), half.depth}) {
+          Schedule one = s;
+          one.knobs["shared"] = shared;
+          one.knobs["kc"] = kc;
+          add(std::move(one));
+        }
+    }
+  }
+  for (const std::int64_t kc : {256, 512})
     if (kc < p.depth)
       with("kc", kc);
   with("unroll", 1);

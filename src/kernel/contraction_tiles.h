@@ -5,6 +5,7 @@
 #include "kernel/schedule.h"
 #include "kernel/target.h"
 
+#include <string>
 #include <vector>
 
 namespace egret::kernel {
@@ -15,6 +16,7 @@ struct Tiles {
   int lanes = 1;      ///< of a vector of accumulators
   int mr = 1, nv = 1; ///< rows and vectors of the register tile
   int unroll = 1;     ///< steps along the depth in one iteration
+  int width = 1;      ///< elements of the depth in a step: 2 where pairs of bf16 are multiplied
   std::int64_t kc = 1;
   std::int64_t mc = 1, nc = 1;              ///< multiples of mr and of nr()
   bool pack_left = true, pack_right = true; ///< copied into the order in which tiles read them
@@ -23,10 +25,18 @@ struct Tiles {
   int nr() const { return nv * lanes; }
 };
 
+/// The @mma of schedules that multiply pairs of bf16: both sides are packed, two neighbours along
+/// the depth in a word. kc counts such steps.
+inline constexpr const char* kPairs = "bf16_pairs";
+/// Whether the region's factors are bf16 and the target multiplies them in pairs: empty, or why
+/// not.
+std::string pairs_refused(const Region& region, const ContractionForm& form, const Target& target);
+
 /// The sizes that a schedule asks for, made fit for the region and the target.
 Tiles tiles_of(const Schedule& schedule, const ContractionForm& form, const Target& target);
 
-/// Schedules worth trying, the likely best first.
-std::vector<Schedule> contraction_space(const ContractionForm& form, const Target& target);
+/// Schedules worth trying, the likely best first. `pairs`: also those that multiply pairs.
+std::vector<Schedule> contraction_space(const ContractionForm& form, const Target& target,
+                                        bool pairs = false);
 
 } // namespace egret::kernel

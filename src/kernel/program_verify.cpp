@@ -208,6 +208,11 @@ private:
             name_of(i.type.dtype));
   }
 
+  /// Fma of two products.
+  bool is_pairs(const Inst& i) const {
+    return i.type.dtype == DType::F32 && value(i.args[0]).dtype == DType::U32;
+  }
+
   void inst(const Inst& i) const {
     auto args = [&](std::size_t n) {
       check(i.args.size() == n, "an instruction with {} operands instead of {}", i.args.size(), n);
@@ -229,6 +234,13 @@ private:
       break;
     case InstKind::Fma:
       args(3);
+      if (is_pairs(i)) {
+        check(p_.launch.threads == 0, "fma of pairs on a GPU");
+        for (int a : {0, 1})
+          check(value(i.args[a]) == Type{DType::U32, i.type.lanes}, "fma mixes types");
+        check(value(i.args[2]) == i.type, "fma mixes types");
+        break;
+      }
       for (ValueId a : i.args)
         check(value(a) == i.type, "fma mixes types");
       break;

@@ -3,6 +3,8 @@
 
 #include "support/fail.h"
 
+#include <llvm/IR/IntrinsicsX86.h>
+
 namespace egret::backend::cpu {
 namespace {
 
@@ -206,6 +208,23 @@ Num apply(Sink& sink, Op op, DType result, DType operand, std::span<llvm::Value*
     return result == DType::Bool ? value : narrow(value, result);
   }
   return is_float(operand) ? float_op(sink, op, args) : int_op(sink, op, operand, args);
+}
+
+Num apply_pairs(Sink& sink, llvm::Value* a, llvm::Value* b, llvm::Value* c) {
+  const Num x(sink, a), y(sink, b), z(sink, c);
+  const int lanes = z.lanes();
+  if (sink.isa.bf16_dot && (lanes == 4 || lanes == 8 || lanes == 16)) {
+    auto* pairs =
+        llvm::FixedVectorType::get(sink.b.getBFloatTy(), 2 * static_cast<unsigned>(lanes));
+    const llvm::Intrinsic::ID dot = lanes == 16  ? llvm::Intrinsic::x86_avx512bf16_dpbf16ps_512
+                                    : lanes == 8 ? llvm::Intrinsic::x86_avx512bf16_dpbf16ps_256
+                                                 : llvm::Intrinsic::x86_avx512bf16_dpbf16ps_128;
+    return z.with(sink.b.CreateIntrinsic(
+        dot, {}, {c, sink.b.CreateBitCast(a, pairs), sink.b.CreateBitCast(b, pairs)}));
+  }
+  const auto upper = [](Num pair) { return from_bits(pair & pair.word(0xFFFF0000u)); };
+  const auto lower = [](Num pair) { return from_bits(pair << 16); };
+  return exact_fma(lower(x), lower(y), exact_fma(upper(x), upper(y), z));
 }
 
 Num apply_fma(Sink& sink, DType type, llvm::Value* a, llvm::Value* b, llvm::Value* c) {

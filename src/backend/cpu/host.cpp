@@ -222,6 +222,7 @@ Isa native_isa() {
   isa.f16c = on("f16c");
   isa.avx512 = isa.avx2 && isa.fma && isa.f16c && on("avx512f") && on("avx512bw") &&
                on("avx512dq") && on("avx512vl");
+  isa.bf16_dot = isa.avx512 && on("avx512bf16");
   isa.vector_bytes = isa.avx512 ? 64 : isa.avx2 ? 32 : 16;
   return isa;
 }
@@ -258,7 +259,7 @@ Host detect_host(int workers) {
   target.vector_bytes = isa.vector_bytes;
   target.vector_registers = isa.avx512 || !isa.x86 ? 32 : 16;
   target.has_fma = isa.fma;
-  target.has_bf16_dot = isa.features.find("+avx512bf16") != std::string::npos;
+  target.has_bf16_dot = isa.bf16_dot;
   target.has_amx = isa.features.find("+amx-tile") != std::string::npos &&
                    isa.features.find("+amx-bf16") != std::string::npos;
   read_caches(target);

@@ -16,6 +16,7 @@ struct Isa {
   bool x86 = false;
   bool sse41 = false, avx2 = false, avx512 = false; ///< avx512: F, BW, DQ and VL together
   bool fma = false, f16c = false;
+  bool bf16_dot = false; ///< AVX512_BF16: products of pairs of bf16
 };
 
 struct Host {

@@ -22,6 +22,9 @@ llvm::Constant* constant(llvm::LLVMContext& context, Scalar value, int lanes);
 /// The op on `args`, all of `operand` dtype but where the table says otherwise (the dtype of
 /// select's is `result`).
 Num apply(Sink& sink, Op op, DType result, DType operand, std::span<llvm::Value* const> args);
+/// f32 c, and added to it the products of the upper bf16 of a and b (u32), then those of the lower
+/// ones; numbers below the smallest normal may count as zero.
+Num apply_pairs(Sink& sink, llvm::Value* a, llvm::Value* b, llvm::Value* c);
 /// a*b + c rounded once; integers wrap.
 Num apply_fma(Sink& sink, DType type, llvm::Value* a, llvm::Value* b, llvm::Value* c);
 /// `a` converted as the table's cast does.

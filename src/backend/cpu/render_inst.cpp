@@ -26,6 +26,9 @@ llvm::Value* Renderer::instruction(const Inst& inst, Type type) {
     return apply(sink_, inst.op, type.dtype, dtype_of(inst.args.at(0)), args);
   }
   case InstKind::Fma:
+    if (dtype_of(inst.args.at(0)) == DType::U32 && type.dtype == DType::F32)
+      return apply_pairs(sink_, value(inst.args[0]), value(inst.args.at(1)),
+                         value(inst.args.at(2)));
     return apply_fma(sink_, type.dtype, value(inst.args.at(0)), value(inst.args.at(1)),
                      value(inst.args.at(2)));
   case InstKind::Load:

@@ -9,6 +9,7 @@
 #include "support/fail.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <utility>
@@ -447,7 +448,20 @@ private:
                  args[2]);
   }
 
+  /// Two bf16 in a u32: the lower or the upper one.
+  static float half(Number pair, bool upper) {
+    const auto word = static_cast<std::uint32_t>(pair.i);
+    return std::bit_cast<float>(upper ? word & 0xFFFF0000u : word << 16);
+  }
+
   Number fma(const Inst& inst, int i, int lane) {
+    if (type_of(inst.args.at(0)).dtype == DType::U32 && inst.type.dtype == DType::F32) {
+      const Number x = operand(inst.args.at(0), i, lane), y = operand(inst.args.at(1), i, lane);
+      auto sum = static_cast<float>(operand(inst.args.at(2), i, lane).f);
+      for (const bool upper : {true, false})
+        sum = std::fma(half(x, upper), half(y, upper), sum);
+      return {.f = sum};
+    }
     double a = operand(inst.args.at(0), i, lane).f, b = operand(inst.args.at(1), i, lane).f,
            c = operand(inst.args.at(2), i, lane).f;
     if (inst.type.dtype == DType::F32) // rounding f64's result again would round twice

@@ -14,17 +14,17 @@ namespace {
 /// Rounds of a first measurement, beside the greedy candidate, and when it gives up.
 constexpr int kFirstRounds = 15;
 constexpr double kFirstSample = 2e-4, kFirstSeconds = 0.2; ///< of a sample, and of all about
-constexpr double kGiveUp = 2.5;
+constexpr double kGiveUp = 1.5;
 /// Who comes to the last measurement: those not slower than the greedy candidate, as far as a first
 /// look tells, and not far behind the best; and how many.
 constexpr double kNear = 1.06, kBehind = 1.15;
 constexpr std::size_t kFinalists = 4;
-constexpr int kLeastRounds = 15, kMostRounds = 101;
+constexpr int kLeastRounds = 5, kUsualRounds = 15, kMostRounds = 101;
 constexpr double kFinalSample = 4e-4;
-constexpr double kFinalSeconds = 2; ///< that the last measurement may take, about
-/// Of a region's time, what is kept for the last measurement and the winner's check: seconds, at
-/// most a share; and what the last measurement may have of what is left then.
-constexpr double kDecision = 3, kDecisionShare = 0.3, kFinalShare = 0.6;
+constexpr double kFinalSeconds = 2; ///< that the last measurement takes, about
+/// Of a region's time, what is kept for the last measurement and the winner's check: seconds, or
+/// more where these take longer, at most a share.
+constexpr double kDecision = 3, kDecisionShare = 0.3, kMostShare = 0.5;
 /// A trial that is under way may end so many seconds after the budget.
 constexpr double kGrace = 0.3;
 /// Arguments of more bytes are read and written cold.
@@ -42,9 +42,8 @@ public:
   RegionSearcher(SearchTask& task, Worker& worker, TuningDatabase& database,
                  const SearchClock& clock, RegionSearch& report, std::int64_t& measured)
       : task_(task), list_(task.candidates.list), worker_(worker), database_(database),
-        clock_(clock), report_(report), measured_(measured),
-        looks_end_(clock.seconds() + task.seconds -
-                   std::min(kDecision, kDecisionShare * task.seconds)) {}
+        clock_(clock), report_(report), measured_(measured), end_(clock.seconds() + task.seconds),
+        looks_end_(end_ - std::min(kDecision, kDecisionShare * task.seconds)) {}
 
   std::optional<kernel::Chosen> run() {
     describe();
@@ -172,6 +171,9 @@ private:
         continue;
       }
       note_time(base_, verdict->seconds, 1, verdict->worst);
+      const double decision =
+          kLeastRounds * (kFinalists + 1) * report_.candidates[base_].seconds + check_seconds();
+      looks_end_ = std::min(looks_end_, end_ - std::min(decision, kMostShare * task_.seconds));
       if (base_ == 0 && report_.candidates[0].seconds < kShort) {
         report_.note = "it is too short to matter";
         remember(0);
@@ -239,8 +241,11 @@ private:
     std::erase_if(finalists, [&](std::size_t i) {
       return report_.candidates[i].ratio > kNear || report_.candidates[i].ratio > kBehind * best;
     });
-    if (finalists.size() > kFinalists)
-      finalists.resize(kFinalists);
+    // As many as there is time to measure.
+    const double affordable = std::max(clock_.left() - check_seconds(), 0.0) / kLeastRounds;
+    while (finalists.size() > kFinalists ||
+           (finalists.size() > 1 && round_seconds(finalists) > affordable))
+      finalists.pop_back();
     std::sort(finalists.begin(), finalists.end()); // ties go to the earlier
     if (finalists.empty())
       return win(base_);
@@ -263,17 +268,27 @@ private:
     }
   }
 
+  /// Of a winner's check, about: it makes inputs anew, and looks at more points.
+  double check_seconds() const { return 1.5 * trial_seconds_ + kGrace; }
+
+  /// Of a round of the last measurement.
+  double round_seconds(const std::vector<std::size_t>& finalists) const {
+    double round = std::max(kFinalSample, report_.candidates[base_].seconds);
+    for (const std::size_t i : finalists)
+      round += std::max(kFinalSample, report_.candidates[i].seconds);
+    return round;
+  }
+
   /// Seconds of each program by round, the base first; nothing when there was no time for it.
   std::optional<std::vector<std::vector<double>>>
   compete(const std::vector<std::size_t>& finalists) {
     Trial trial = trial_of(base_);
     trial.sample_seconds = kFinalSample;
-    double round = std::max(trial.sample_seconds, report_.candidates[base_].seconds);
-    for (const std::size_t i : finalists) {
+    for (const std::size_t i : finalists)
       trial.rivals.push_back(list_[i].program);
-      round += std::max(trial.sample_seconds, report_.candidates[i].seconds);
-    }
-    const double seconds = std::min(kFinalSeconds, kFinalShare * clock_.left());
+    const double round = round_seconds(finalists);
+    const double seconds = std::min(std::max(kFinalSeconds, kUsualRounds * round),
+                                    std::max(clock_.left() - check_seconds(), 0.0));
     trial.repetitions =
         static_cast<int>(std::clamp(seconds / round, double{kLeastRounds}, double{kMostRounds}));
     clock_.tell(task_.region.name, task_.done, list_.size(), list_.size(), best_seconds());
@@ -340,6 +355,7 @@ private:
   const SearchClock& clock_;
   RegionSearch& report_;
   std::int64_t& measured_;
+  double end_;       ///< of this region's time
   double looks_end_; ///< when first looks end: the rest of the time is for the decision
   std::size_t base_ = 0;
   double trial_seconds_ = 0; ///< of the base's trial

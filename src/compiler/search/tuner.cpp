@@ -14,7 +14,7 @@ namespace {
 
 /// Schedules of each generator's space that a search tries, and candidates in all; schedules that
 /// `quick` ranks.
-constexpr std::size_t kPerGenerator = 24, kMost = 32, kRanked = 8;
+constexpr std::size_t kPerGenerator = 32, kMost = 40, kRanked = 8;
 /// Of the greedy schedule's prediction, what a rival's may be at most to be taken untried.
 constexpr double kClearly = 0.8;
 

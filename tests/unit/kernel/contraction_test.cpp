@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 
 namespace egret {
@@ -165,6 +166,90 @@ TEST(Contraction, OtherTypes) {
     // A sum near the middle of two neighbours may go to either.
     check(region, 2, false, {}, {.scale = 2});
   }
+}
+
+/// Factors in bf16, summed in f32; `work` on the left one and after the product.
+kernel::Region low_region(const Einsum& e, bool work = false, DType low = DType::BF16) {
+  return region_of([&](Graph& g) {
+    NodeId a = input(g, "a", e.left, e, low);
+    if (work) {
+      const NodeId zero = g.broadcast(g.constant(low, 0), e.shape_of(e.left));
+      a = g.select(g.binary(Op::Lt, zero, a), a, zero);
+    }
+    const NodeId b = g.cast(input(g, "b", e.right, e, low), DType::F32);
+    NodeId product = testing::einsum(g, g.cast(a, DType::F32), b, e);
+    if (work)
+      product = g.binary(Op::Add, product, input(g, "c", e.result, e));
+    return std::vector{product};
+  });
+}
+
+/// Products of pairs at every level, by code for CPUs that have none where the level has none.
+void check_pairs(const kernel::Region& region, const std::string& knobs = "mr=2 nr=16 unroll=1") {
+  const auto schedule = kernel::parse_schedule("contraction " + knobs + " @mma=bf16_pairs");
+  for (const std::string level : testing::cpu_levels()) {
+    backend::Device& device = testing::cpu_at(level);
+    kernel::Target target = device.target();
+    target.has_bf16_dot = true;
+    const auto lowered = kernel::contraction_generator().lower(region, schedule, target);
+    ASSERT_TRUE(lowered.ok) << lowered.reason;
+    EXPECT_NE(kernel::print(lowered.program).find("u32"), std::string::npos);
+    for (const bool interpreted : {false, true}) {
+      if (interpreted && level != "native")
+        continue;
+      const auto launch = [&](const kernel::KernelProgram& program, const kernel::ArgBlock& block) {
+        if (interpreted)
+          backend::reference::interpret(program, block, {.workers = 2});
+        else
+          device.launch(*device.compile(program), program, block);
+      };
+      const auto result = verify_kernel(region, lowered.program, launch);
+      ASSERT_TRUE(result.ok) << level << " " << to_string(schedule) << "\n"
+                             << result.message << "\n"
+                             << kernel::print(region);
+    }
+  }
+}
+
+TEST(ContractionPairs, AreRightInEveryLayoutAndSize) {
+  for (const char* left : {"mk", "km"})
+    for (const char* right : {"kn", "nk"}) {
+      check_pairs(low_region(sizes(left, right, "mn", 19, 37, 38)), "kc=16 mr=3 nr=16 unroll=1");
+      check_pairs(low_region(sizes(left, right, "mn", 2, 3, 2)));
+      check_pairs(low_region(sizes(left, right, "mn", 8, 32, 16)), "mr=2 nr=16 shared=0");
+    }
+  check_pairs(low_region(sizes("bmk", "bkn", "bmn", 10, 20, 8, 3)),
+              "mc=4 nc=16 mr=2 nr=16 unroll=1");
+  check_pairs(low_region(sizes("mk", "kn", "mn", 19, 40, 34), true), "mr=2 nr=32 unroll=1");
+  check_pairs(low_region(sizes("mk", "kn", "mn", 19, 40, 34)),
+              "mr=2 nr=16 unroll=1 @vector_bytes=32");
+}
+
+TEST(ContractionPairs, AreProposedAndRefusedByTheFactors) {
+  kernel::Target target = testing::cpu_at("native").target();
+  const auto& generator = kernel::contraction_generator();
+  const auto schedule = kernel::parse_schedule("contraction @mma=bf16_pairs");
+  const auto proposed = [&](const kernel::Region& region) {
+    const auto space = generator.space(region, target);
+    return std::any_of(space.begin(), space.end(), [](const auto& s) { return !s.mma.empty(); });
+  };
+  const auto reason = [&](const kernel::Region& region) {
+    EXPECT_FALSE(proposed(region));
+    return generator.lower(region, schedule, target).reason;
+  };
+  const Einsum e = sizes("mk", "kn", "mn", 64, 64, 64);
+  target.has_bf16_dot = true;
+  EXPECT_TRUE(proposed(low_region(e)));
+  EXPECT_TRUE(generator.space(low_region(e), target)[0].mma.empty()) << "greedy rounds as ever";
+  EXPECT_EQ(reason(product_region(e)), "its factors are not bf16, summed in f32");
+  EXPECT_EQ(reason(low_region(e, false, DType::F16)), "its factors are not bf16, summed in f32");
+  EXPECT_EQ(reason(low_region(sizes("mk", "kn", "mn", 64, 64, 63))),
+            "its depth is not known to be even");
+  EXPECT_EQ(generator.lower(low_region(e), kernel::parse_schedule("contraction @mma=wgmma"), target)
+                .reason,
+            "contraction takes no @mma of wgmma");
+  target.has_bf16_dot = false;
+  EXPECT_EQ(reason(low_region(e)), "this CPU multiplies no pairs of bf16");
 }
 
 TEST(Contraction, PrologueAndEpilogue) {
