@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace egret::models {
@@ -17,6 +18,49 @@ struct GptOptions {
   std::int64_t heads = 4;
   double dropout = 0;
   bool tied = false; ///< the output uses the token embedding's table
+};
+
+/// Two convolutions with norms, added to their input: relu(x + norm(conv(relu(norm(conv(x)))))).
+struct ResidualBlock {
+  nn::Conv2d conv1, conv2;
+  nn::BatchNorm bn1, bn2;
+  std::optional<nn::Sequential<nn::Conv2d, nn::BatchNorm>> downsample; ///< when sizes change
+
+  ResidualBlock() = default;
+  ResidualBlock(std::int64_t inputs, std::int64_t outputs, std::int64_t stride,
+                Generator& generator);
+  Tensor operator()(const Tensor& x, Generator* generator = nullptr) const;
+  EGRET_FIELDS(conv1, bn1, conv2, bn2, downsample)
+};
+
+struct ResNetOptions {
+  std::int64_t classes = 1000;
+  std::int64_t width = 64; ///< channels of the first layer; each next one has twice as many
+  std::vector<std::int64_t> blocks = {2, 2, 2, 2}; ///< of each layer: ResNet-18
+};
+
+/// A residual network for images [batch, 3, height, width] (He et al. 2016). Parameters have the
+/// names of torchvision's.
+struct ResNet {
+  nn::Conv2d conv1;
+  nn::BatchNorm bn1;
+  nn::MaxPool2d maxpool{3, {.stride = 2, .padding = 1}};
+  std::vector<std::vector<ResidualBlock>> layers;
+  nn::Linear fc;
+
+  ResNet() = default;
+  ResNet(const ResNetOptions& options, Generator& generator);
+  /// Logits [batch, classes]. A generator is given while it trains.
+  Tensor operator()(const Tensor& images, Generator* generator = nullptr) const;
+  template <class V>
+  void visit(V& v) {
+    v("conv1", conv1);
+    v("bn1", bn1);
+    v("maxpool", maxpool);
+    for (std::size_t i = 0; i < layers.size(); ++i)
+      v("layer" + std::to_string(i + 1), layers[i]);
+    v("fc", fc);
+  }
 };
 
 /// A decoder-only transformer with learned positions and norms before each part (Radford et al.

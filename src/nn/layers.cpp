@@ -1,4 +1,5 @@
-#include "egret/nn.h"
+#include "egret/nn/layers.h"
+
 #include "support/fail.h"
 
 #include <cmath>
@@ -44,6 +45,43 @@ RmsNorm::RmsNorm(std::int64_t width, double eps) : weight(parameter(ones({width}
 
 Tensor RmsNorm::operator()(const Tensor& x) const {
   return rms_norm(x, weight, eps);
+}
+
+GroupNorm::GroupNorm(std::int64_t groups, std::int64_t channels, double eps)
+    : weight(parameter(ones({channels}))), bias(parameter(zeros({channels}))), groups(groups),
+      eps(eps) {
+  if (groups <= 0 || channels % groups != 0)
+    fail(ErrorKind::Value, "GroupNorm: {} groups do not divide {} channels", groups, channels);
+}
+
+Tensor GroupNorm::operator()(const Tensor& x) const {
+  return group_norm(x, groups, weight, bias, eps);
+}
+
+InstanceNorm::InstanceNorm(std::int64_t channels, bool affine, double eps) : eps(eps) {
+  if (affine) {
+    weight = parameter(ones({channels}));
+    bias = parameter(zeros({channels}));
+  }
+}
+
+Tensor InstanceNorm::operator()(const Tensor& x) const {
+  return instance_norm(x, weight ? *weight : Tensor(), bias ? *bias : Tensor(), eps);
+}
+
+BatchNorm::BatchNorm(std::int64_t channels, double eps, double momentum)
+    : weight(parameter(ones({channels}))), bias(parameter(zeros({channels}))),
+      running_mean(zeros({channels})), running_var(ones({channels})),
+      num_batches_tracked(scalar(std::int64_t{0})), eps(eps), momentum(momentum) {}
+
+Tensor BatchNorm::operator()(const Tensor& x, Generator* generator) const {
+  const bool training = generator != nullptr;
+  if (training) {
+    Tensor count = num_batches_tracked; // a handle to the same place
+    count += 1;
+  }
+  return batch_norm(x, running_mean, running_var, weight, bias,
+                    {.training = training, .momentum = momentum, .eps = eps});
 }
 
 Tensor Dropout::operator()(const Tensor& x, Generator* generator) const {

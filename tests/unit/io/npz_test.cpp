@@ -44,10 +44,9 @@ TEST(Npz, OfNothing) {
   EXPECT_TRUE(load_npz(folder / "a.npz").empty());
 }
 
-// Made with Python's zipfile as numpy.savez and numpy.savez_compressed use it, with 64-bit extra
-// fields: a is arange(6, dtype="<i4").reshape(2, 3), b is [[1.5, 2.5], [3.5, -4.5]] in Fortran
-// order.
-TEST(Npz, ReadsArchivesOfPython) {
+// Made by numpy.savez and numpy.savez_compressed of NumPy 2.5: a is arange(6, dtype="<i4").reshape(2,
+// 3), b is [[1.5, 2.5], [3.5, -4.5]] in Fortran order.
+TEST(Npz, ReadsWhatNumpyWrote) {
   for (const char* name : {"stored", "deflated"}) {
     auto arrays =
         load_npz(std::filesystem::path(EGRET_TEST_SOURCE_DIR) / "../fuzz/corpus/npz" / name);
