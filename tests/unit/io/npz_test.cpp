@@ -11,7 +11,8 @@ TEST(Npz, RoundTripOfEveryDtypeAndShape) {
   test::TempFolder folder;
   TensorMap tensors;
   for (int i = 0; i < kDTypes; ++i)
-    if (auto type = static_cast<DType>(i); type != DType::BF16)
+    if (auto type = static_cast<DType>(i);
+        type != DType::BF16 && type != DType::F8E4M3 && type != DType::F8E5M2) // NumPy has no code
       tensors.emplace(std::string("m/") + name_of(type),
                       tensor({0, 1, 1, 0, 1, 1}, {2, 3}).to(type));
   tensors.emplace("scalar", scalar(3.5));
@@ -44,8 +45,8 @@ TEST(Npz, OfNothing) {
   EXPECT_TRUE(load_npz(folder / "a.npz").empty());
 }
 
-// Made by numpy.savez and numpy.savez_compressed of NumPy 2.5: a is arange(6, dtype="<i4").reshape(2,
-// 3), b is [[1.5, 2.5], [3.5, -4.5]] in Fortran order.
+// Made by numpy.savez and numpy.savez_compressed of NumPy 2.5: a is arange(6,
+// dtype="<i4").reshape(2, 3), b is [[1.5, 2.5], [3.5, -4.5]] in Fortran order.
 TEST(Npz, ReadsWhatNumpyWrote) {
   for (const char* name : {"stored", "deflated"}) {
     auto arrays =

@@ -23,6 +23,8 @@ TEST(Autocast, ProductsAreLowAndReductionsStayWide) {
     EXPECT_EQ(matmul(x, w.transpose()).dtype(), low);
     EXPECT_EQ(linear(x, w, b).dtype(), low);
     EXPECT_EQ(scaled_dot_product_attention(x, x, x).dtype(), low);
+    EXPECT_EQ(conv2d(zeros({1, 2, 4, 4}), zeros({3, 2, 3, 3}), zeros({3})).dtype(), low);
+    EXPECT_EQ(group_norm(half.unsqueeze(-1), 2).dtype(), DType::F32);
     EXPECT_EQ(matmul(x.to(DType::F64), w.to(DType::F64).transpose()).dtype(), DType::F64);
     EXPECT_EQ(softmax(half).dtype(), DType::F32);
     EXPECT_EQ(sum(half).dtype(), DType::F32);
