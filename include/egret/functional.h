@@ -8,6 +8,7 @@
 #include "egret/functional/layers.h"
 #include "egret/functional/losses.h"
 #include "egret/functional/math.h"
+#include "egret/functional/order.h"
 #include "egret/functional/packed.h"
 #include "egret/functional/products.h"
 #include "egret/functional/reductions.h"

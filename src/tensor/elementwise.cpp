@@ -322,44 +322,6 @@ Tensor logical_not(const Tensor& a) {
   return bitwise(Op::Xor, a.to(DType::Bool), true, "logical_not");
 }
 
-// --- activations
-
-Tensor sigmoid(const Tensor& a) {
-  return calculus(Op::Sigmoid, a, "sigmoid");
-}
-Tensor relu(const Tensor& a) {
-  Access::raw(a, "relu");
-  return where(a > 0, a, 0);
-}
-Tensor leaky_relu(const Tensor& a, double slope) {
-  const Tensor x = as_float(a, "leaky_relu");
-  return where(x > 0, x, x * slope);
-}
-Tensor elu(const Tensor& a, double alpha) {
-  const Tensor x = as_float(a, "elu");
-  return where(x > 0, x, expm1(x) * alpha);
-}
-
-Tensor gelu(const Tensor& a, Gelu form) {
-  const Tensor x = as_float(a, "gelu");
-  const DType type = x.dtype();
-  if (form == Gelu::Erf)
-    return x * 0.5 * (erf(x * constant(type, std::sqrt(0.5))) + 1);
-  const Tensor inner =
-      (x + x * x * x * constant(type, 0.044715)) * constant(type, std::sqrt(2 / M_PI));
-  return x * 0.5 * (tanh(inner) + 1);
-}
-
-Tensor silu(const Tensor& a) {
-  const Tensor x = as_float(a, "silu");
-  return x * sigmoid(x);
-}
-
-Tensor softplus(const Tensor& a) {
-  const Tensor x = as_float(a, "softplus");
-  return maximum(x, 0) + log1p(exp(neg(abs(x))));
-}
-
 // --- operators
 
 Tensor operator-(const Tensor& a) {

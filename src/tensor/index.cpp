@@ -198,14 +198,6 @@ Tensor placed(const Tensor& a, const std::vector<Range>& ranges, const char* who
   return apply(Op::Pad, {&result}, std::move(attrs), who);
 }
 
-// Coordinates along `axis` of a box, broadcast to it.
-Tensor coordinate(const Shape& shape, std::size_t axis, const char* who) {
-  Shape line(shape.size(), Expr(1));
-  line[axis] = shape[axis];
-  const Tensor steps = iota(shape[axis], DType::I64);
-  return broadcast_to(apply(Op::Reshape, {&steps}, {.shape = line}, who), shape, who);
-}
-
 } // namespace
 
 Tensor Tensor::operator[](std::int64_t position) const {
@@ -257,10 +249,12 @@ Tensor& Tensor::assign(std::initializer_list<Index> where, const Arg& value) {
   return assign(std::span<const Index>(where.begin(), where.size()), value);
 }
 
-Tensor& Tensor::assign(std::span<const Index> where, const Arg& value) {
-  Access::raw(*this, "assign");
-  const Selection selection = select_of(shape(), where, "assign");
-  const Tensor given = as_tensor(value, dtype());
+namespace detail {
+
+Tensor replaced(const Tensor& a, std::span<const Index> where, const Arg& value) {
+  Access::raw(a, "assign");
+  const Selection selection = select_of(a.shape(), where, "assign");
+  const Tensor given = as_tensor(value, a.dtype());
   if (!broadcasts_to(given.shape(), selection.shape))
     fail(ErrorKind::Shape, "assign: {} does not broadcast to {}, the shape of what is indexed",
          shape_of(given), to_string(selection.shape));
@@ -270,98 +264,24 @@ Tensor& Tensor::assign(std::span<const Index> where, const Arg& value) {
   const Tensor piece = egret::reshape(broadcast_to(given, selection.shape, "assign"), box);
   const Tensor mask =
       placed(broadcast_to(constant(DType::Bool, 1), box, "assign"), selection.ranges, "assign");
-  return assign(egret::where(mask, placed(piece, selection.ranges, "assign"), *this));
+  return egret::where(mask, placed(piece, selection.ranges, "assign"), a);
 }
 
-Tensor take(const Tensor& data, const Tensor& index, std::int64_t axis) {
-  Access::raw(data, "take");
-  Access::raw(index, "take");
-  require_integer(index, "take", "the indices");
-  axis = axis_of(axis, data.rank(), data.shape(), "take");
-  return apply(Op::Gather, {&data, &index}, {.axes = {axis}}, "take");
-}
+} // namespace detail
 
-Tensor embedding(const Tensor& weight, const Tensor& index) {
-  Access::raw(weight, "embedding");
-  Access::raw(index, "embedding");
-  if (weight.rank() != 2)
-    fail(ErrorKind::Shape, "embedding: weight is {}; it must be [entries, width]",
-         shape_of(weight));
-  require_integer(index, "embedding", "the indices");
-  return apply(Op::Gather, {&weight, &index}, {.axes = {0}}, "embedding");
-}
-
-Tensor gather(const Tensor& data, std::int64_t axis, const Tensor& index) {
-  Access::raw(data, "gather");
-  Access::raw(index, "gather");
-  require_integer(index, "gather", "the indices");
-  axis = axis_of(axis, data.rank(), data.shape(), "gather");
-  const auto along = static_cast<std::size_t>(axis);
-  const auto have = concrete(data.shape(), "gather"), want = concrete(index.shape(), "gather");
-  bool fits = have.size() == want.size();
-  for (std::size_t i = 0; fits && i < have.size(); ++i)
-    fits = i == along || want[i] <= have[i];
-  if (!fits)
-    fail(ErrorKind::Shape,
-         "gather: index {} does not fit data {} along axis {}; ranks must be equal and its other "
-         "dims not larger",
-         shape_of(index), shape_of(data), axis);
-  // The number of the element in row-major order, -1 (which reads 0) where the index is out of
-  // range.
-  const Tensor wide = index.to(DType::I64);
-  Tensor number = zeros(index.shape(), DType::I64);
-  std::int64_t stride = 1;
-  for (std::size_t i = have.size(); i-- > 0;) {
-    const Tensor at = i == along ? wide : coordinate(index.shape(), i, "gather");
-    number = number + at * stride;
-    stride *= have[i];
-  }
-  const Tensor valid = (wide >= 0) & (wide < have[along]);
-  const Tensor flat = data.flatten();
-  const Tensor place = where(valid, number, -1);
-  return apply(Op::Gather, {&flat, &place}, {.axes = {0}}, "gather");
+Tensor& Tensor::assign(std::span<const Index> where, const Arg& value) {
+  return assign(replaced(*this, where, value));
 }
 
 namespace {
 
-Tensor scatter(Op op, const Tensor& data, const Tensor& index, const Tensor& updates,
-               std::int64_t axis, const char* who) {
-  Access::raw(data, who);
-  Access::raw(index, who);
-  Access::raw(updates, who);
-  require_integer(index, who, "the indices");
-  axis = axis_of(axis, data.rank(), data.shape(), who);
-  Shape wanted(data.shape().begin(), data.shape().begin() + axis);
-  wanted.insert(wanted.end(), index.shape().begin(), index.shape().end());
-  wanted.insert(wanted.end(), data.shape().begin() + axis + 1, data.shape().end());
-  if (!broadcasts_to(updates.shape(), wanted))
-    fail(ErrorKind::Shape, "{}: updates {} do not broadcast to {}, the shape of what is indexed",
-         who, shape_of(updates), to_string(wanted));
-  const Tensor given = broadcast_to(updates.to(data.dtype()), wanted, who);
-  return apply(op, {&data, &index, &given}, {.axes = {axis}}, who);
+// Coordinates along `axis` of a box, broadcast to it.
+Tensor coordinate(const Shape& shape, std::size_t axis, const char* who) {
+  Shape line(shape.size(), Expr(1));
+  line[axis] = shape[axis];
+  const Tensor steps = iota(shape[axis], DType::I64);
+  return broadcast_to(apply(Op::Reshape, {&steps}, {.shape = line}, who), shape, who);
 }
-
-} // namespace
-
-Tensor index_put(const Tensor& data, const Tensor& index, const Tensor& updates,
-                 std::int64_t axis) {
-  return scatter(Op::ScatterSet, data, index, updates, axis, "index_put");
-}
-
-Tensor index_add(const Tensor& data, const Tensor& index, const Tensor& updates,
-                 std::int64_t axis) {
-  return scatter(Op::ScatterAdd, data, index, updates, axis, "index_add");
-}
-
-Tensor one_hot(const Tensor& index, std::int64_t classes, DType dtype) {
-  Access::raw(index, "one_hot");
-  require_integer(index, "one_hot", "the indices");
-  if (classes < 0)
-    fail(ErrorKind::Value, "one_hot: {} classes; the number must not be negative", classes);
-  return eq(unsqueeze(index, -1), iota(classes, index.dtype())).to(dtype);
-}
-
-namespace {
 
 // bool: column - row <= diagonal, over the last two axes.
 Tensor lower_mask(const Expr& rows, const Expr& columns, const Expr& diagonal, const char* who) {

@@ -131,6 +131,24 @@ Tensor broadcast_to(const Tensor& a, const Shape& shape, const char* who) {
   return apply(Op::Expand, {&result}, {.shape = shape}, who);
 }
 
+DType bits_of(DType type) noexcept {
+  switch (size_of(type)) {
+  case 1:
+    return DType::U8;
+  case 2:
+    return DType::U16;
+  case 4:
+    return DType::U32;
+  default:
+    return DType::U64;
+  }
+}
+
+Tensor top_bit(DType type) {
+  const auto width = static_cast<int>(8 * size_of(type));
+  return constant(Scalar::from_bits(bits_of(type), std::uint64_t{1} << (width - 1)));
+}
+
 Tensor as_tensor(const Arg& a, std::optional<DType> type) {
   if (a.is_tensor())
     return type ? a.tensor().to(*type) : a.tensor();

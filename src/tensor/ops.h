@@ -42,6 +42,11 @@ bool broadcasts_to(const Shape& from, const Shape& to);
 /// `a` broadcast to `shape`, which must be possible.
 Tensor broadcast_to(const Tensor& a, const Shape& shape, const char* who);
 
+/// The unsigned integers as wide as `type`.
+DType bits_of(DType type) noexcept;
+/// The number of `bits_of(type)` whose top bit alone is set.
+Tensor top_bit(DType type);
+
 /// Operands of one dtype and one shape.
 struct Pair {
   Tensor a, b;
@@ -60,6 +65,9 @@ Tensor widened(const Tensor& a);
 Tensor product_operand(const Tensor& a);
 /// What a reduction formed in a wide type, in its operand's `type`; Autocast leaves it wide.
 Tensor rounded_to(const Tensor& result, DType type);
+
+/// `a` with `value`, broadcast, where indexed: what assign() puts in a's place.
+Tensor replaced(const Tensor& a, std::span<const Index> where, const Arg& value);
 
 /// An axis counted from the front; Error(Axis).
 std::int64_t axis_of(std::int64_t axis, std::int64_t rank, const Shape& shape, const char* who);

@@ -96,4 +96,52 @@ Tensor linear(const Tensor& a, const Tensor& weight, const Tensor& bias) {
   return product + product_operand(bias);
 }
 
+namespace {
+
+void require_ranks(const Tensor& a, std::int64_t rank_a, const Tensor& b, std::int64_t rank_b,
+                   const char* who) {
+  Access::raw(a, who);
+  Access::raw(b, who);
+  if (a.rank() != rank_a || b.rank() != rank_b)
+    fail(ErrorKind::Shape,
+         "{}: {} and {}: operands must have {} and {} axes; use matmul for others", who,
+         shape_of(a), shape_of(b), rank_a, rank_b);
+}
+
+Tensor plus_product(const Tensor& c, const Tensor& product, const Arg& beta, const Arg& alpha,
+                    const char* who) {
+  Access::raw(c, who);
+  if (!broadcasts_to(c.shape(), product.shape()))
+    fail(ErrorKind::Shape, "{}: {} does not broadcast to the product's {}", who, shape_of(c),
+         shape_of(product));
+  return mul(c, beta) + mul(product, alpha);
+}
+
+} // namespace
+
+Tensor mm(const Tensor& a, const Tensor& b) {
+  require_ranks(a, 2, b, 2, "mm");
+  return matmul(a, b);
+}
+Tensor bmm(const Tensor& a, const Tensor& b) {
+  require_ranks(a, 3, b, 3, "bmm");
+  if (!(a.shape()[0] == b.shape()[0]))
+    fail(ErrorKind::Shape, "bmm: batches of {} and {} differ; use matmul to broadcast", shape_of(a),
+         shape_of(b));
+  return matmul(a, b);
+}
+Tensor mv(const Tensor& a, const Tensor& b) {
+  require_ranks(a, 2, b, 1, "mv");
+  return matmul(a, b);
+}
+Tensor addmm(const Tensor& c, const Tensor& a, const Tensor& b, const Arg& beta, const Arg& alpha) {
+  require_ranks(a, 2, b, 2, "addmm");
+  return plus_product(c, matmul(a, b), beta, alpha, "addmm");
+}
+Tensor baddbmm(const Tensor& c, const Tensor& a, const Tensor& b, const Arg& beta,
+               const Arg& alpha) {
+  require_ranks(a, 3, b, 3, "baddbmm");
+  return plus_product(c, matmul(a, b), beta, alpha, "baddbmm");
+}
+
 } // namespace egret

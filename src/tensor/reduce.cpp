@@ -1,7 +1,7 @@
 // Reductions and scans, and what is made of them.
 #include "egret/autocast.h"
 #include "support/fail.h"
-#include "tensor/ops.h"
+#include "tensor/windows.h"
 
 #include <algorithm>
 #include <cmath>
@@ -207,6 +207,75 @@ Tensor logsumexp(const Tensor& a, std::int64_t axis, bool keepdim) {
   const Tensor top = where(isfinite(highest), highest, 0);
   const Tensor total = log(sum(exp(wide - top), axis, true)) + top;
   return rounded_to(keepdim ? total : total.squeeze(axis), x.dtype());
+}
+
+Tensor amax(const Tensor& a, const Axes& axes, bool keepdim) {
+  return max(a, axes, keepdim);
+}
+Tensor amin(const Tensor& a, const Axes& axes, bool keepdim) {
+  return min(a, axes, keepdim);
+}
+
+Moments var_mean(const Tensor& a, const Axes& axes, bool keepdim, double correction) {
+  return {var(a, axes, keepdim, correction), mean(a, axes, keepdim)};
+}
+Moments std_mean(const Tensor& a, const Axes& axes, bool keepdim, double correction) {
+  return {stddev(a, axes, keepdim, correction), mean(a, axes, keepdim)};
+}
+
+Tensor count_nonzero(const Tensor& a, const Axes& axes, bool keepdim) {
+  Access::raw(a, "count_nonzero");
+  return sum(a != 0, axes, keepdim);
+}
+
+Tensor nansum(const Tensor& a, const Axes& axes, bool keepdim) {
+  return sum(where(isnan(a), 0, a), axes, keepdim);
+}
+
+Tensor nanmean(const Tensor& a, const Axes& axes, bool keepdim) {
+  const Tensor x = as_float(a, "nanmean");
+  const Tensor wide = widened(x), there = logical_not(isnan(wide));
+  const Tensor total = sum(where(there, wide, 0), axes, keepdim);
+  return rounded_to(total / sum(there, axes, keepdim).to(total.dtype()), x.dtype());
+}
+
+namespace {
+
+// Positions at which an element equals what has been met so far: the last of them is the index.
+Extreme with_positions(const Tensor& a, const Tensor& values, std::int64_t axis, const char* who) {
+  Shape line(a.shape().size(), Expr(1));
+  line[static_cast<std::size_t>(axis)] = a.shape()[static_cast<std::size_t>(axis)];
+  const Tensor at = reshape(iota(a.shape()[static_cast<std::size_t>(axis)], DType::I64), line);
+  const Tensor here = where((a == values) | isnan(a), at, -1);
+  return {values, apply(Op::ScanMax, {&here}, {.axes = {axis}}, who)};
+}
+
+} // namespace
+
+Extreme cummax(const Tensor& a, std::int64_t axis) {
+  Access::raw(a, "cummax");
+  axis = axis_of(axis, a.rank(), a.shape(), "cummax");
+  return with_positions(a, apply(Op::ScanMax, {&a}, {.axes = {axis}}, "cummax"), axis, "cummax");
+}
+
+Extreme cummin(const Tensor& a, std::int64_t axis) {
+  Access::raw(a, "cummin");
+  axis = axis_of(axis, a.rank(), a.shape(), "cummin");
+  const Tensor turned = reversed_order(a, "cummin");
+  const Tensor highest = apply(Op::ScanMax, {&turned}, {.axes = {axis}}, "cummin");
+  return with_positions(a, reversed_order(highest, "cummin"), axis, "cummin");
+}
+
+Tensor logcumsumexp(const Tensor& a, std::int64_t axis) {
+  const Tensor x = as_float(a, "logcumsumexp");
+  axis = axis_of(axis, x.rank(), x.shape(), "logcumsumexp");
+  Tensor total = widened(x);
+  const std::int64_t n = x.size(axis);
+  const Scalar nothing = Scalar::of(total.dtype(), -std::numeric_limits<double>::infinity());
+  // After a step each element holds twice as many terms: its own and those just before them.
+  for (std::int64_t reach = 1; reach < n; reach *= 2)
+    total = logaddexp(total, framed(total, axis, reach, -reach, nothing, "logcumsumexp"));
+  return rounded_to(total, x.dtype());
 }
 
 } // namespace egret

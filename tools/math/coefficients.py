@@ -115,3 +115,19 @@ s_top = ((mp.sqrt(2) - 1) / (mp.sqrt(2) + 1)) ** 2
 fit("pow log2 p", lambda z: series(lambda t: 2 * mp.atanh(mp.sqrt(t)) / mp.sqrt(t) * c, z, 1e-14, 2 * c),
     lambda z: 1 / (2 * c), range(7), 0, s_top * mp.mpf("1.001"), to_f64)
 fit("pow exp2 p", lambda r: mp.mpf(2) ** r, lambda r: 1 / mp.mpf(2) ** r, range(8), -0.505, 0.505, to_f64)
+# For compositions in src/tensor/math.cpp: atan t = t + t^3 p(t^2) for 0 <= t <= 1, and erfc x = exp(-x^2) p((x-2)/(x+2)) / (1+x)
+for rounding, terms in ((to_f32, 9), (to_f64, 20)):
+    fit(f"atan p, {terms} terms", lambda z: series(lambda t: (mp.atan(mp.sqrt(t)) / mp.sqrt(t) - 1) / t, z, 1e-12, -mp.mpf(1) / 3),
+        lambda z: z / (mp.atan(mp.sqrt(z)) / mp.sqrt(z)) if z > 1e-12 else mp.mpf(0), range(terms), 0, 1, rounding)
+
+
+def scaled_erfc(u):
+    x = 2 * (1 + u) / (1 - u)
+    return mp.erfc(x) * mp.exp(x * x) * (1 + x)
+
+
+# p is smooth and of size 1, so that a Chebyshev fit is as good as a minimax one.
+for rounding, terms, last in ((to_f32, 11, 10.2), (to_f64, 27, 27.5)):
+    c, err = mp.chebyfit(scaled_erfc, [-1, (mp.mpf(last) - 2) / (mp.mpf(last) + 2)], terms, error=True)
+    print(f"erfc p, {terms} terms: error 2^{mp.nstr(mp.log(err, 2), 5)}")
+    print("   " + ", ".join(float(rounding(v)).hex() for v in reversed(c)))

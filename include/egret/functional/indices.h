@@ -3,6 +3,9 @@
 
 #include "egret/tensor.h"
 
+#include <initializer_list>
+#include <span>
+
 namespace egret {
 
 // Indices are of any integer dtype. One that is out of range reads 0 and gets no gradient; negative
@@ -25,5 +28,64 @@ Tensor tril(const Tensor& a,
 Tensor triu(const Tensor& a, std::int64_t diagonal = 0);
 /// bool [queries, keys]: key j may be seen by query i, j <= i + keys - queries.
 Tensor causal_mask(const Expr& queries, const Expr& keys);
+
+/// data's `axis` at the positions of a vector (take).
+Tensor index_select(const Tensor& data, std::int64_t axis, const Tensor& index);
+/// gather() with dims that broadcast, but for the axis.
+Tensor take_along_dim(const Tensor& data, const Tensor& index, std::int64_t axis);
+/// `value` at all positions of a vector along the axis.
+Tensor index_fill(const Tensor& data, std::int64_t axis, const Tensor& index, Number value);
+
+/// What a scatter does where an update meets an element: replaces it (the last one wins), or
+/// combines both.
+enum class Scatter { Set, Add, Max, Min, Mean };
+/// data with updates[i][j] put at data[index[i][j]][j] for axis 0 (torch.scatter, scatter_reduce):
+/// ranks are equal, index's dims are at most those of updates, and but for the axis at most data's.
+/// A mean is of the updates and, with `include_self`, of data's element; without it the elements
+/// that any update meets do not count.
+Tensor scatter(const Tensor& data, std::int64_t axis, const Tensor& index, const Tensor& updates,
+               Scatter how = Scatter::Set, bool include_self = true);
+Tensor scatter(const Tensor& data, std::int64_t axis, const Tensor& index, Number value);
+Tensor scatter_add(const Tensor& data, std::int64_t axis, const Tensor& index,
+                   const Tensor& updates);
+
+/// An entry of an index list that may hold a tensor.
+class At {
+public:
+  At(Index index) : index_(index) {}
+  template <std::integral T>
+  At(T position) : index_(position) {}
+  At(Slice slice) : index_(slice) {}
+  At(NewAxis axis) : index_(axis) {}
+  At(Ellipsis rest) : index_(rest) {}
+  At(Tensor tensor) : index_(0), tensor_(std::move(tensor)) {}
+
+  bool is_tensor() const noexcept { return tensor_.defined(); }
+  const Index& index() const noexcept { return index_; }
+  const Tensor& tensor() const noexcept { return tensor_; }
+
+private:
+  Index index_;
+  Tensor tensor_;
+};
+/// a[...] as NumPy and PyTorch index with tensors of integers among positions and slices: the
+/// tensors broadcast, and their dims stand where they are side by side, else in front. Here
+/// negative indices count from the end. A bool mask is an Error(Value): the size of the result
+/// would depend on data (where, masked_fill).
+Tensor index(const Tensor& a, std::initializer_list<At> where);
+Tensor index(const Tensor& a, std::span<const At> where);
+/// `a` with values put (or added) there; they broadcast.
+Tensor index_assign(const Tensor& a, std::span<const At> where, const Tensor& values,
+                    bool accumulate = false);
+Tensor index_assign(const Tensor& a, std::initializer_list<At> where, const Tensor& values,
+                    bool accumulate = false);
+/// Always Error(Value): the size of the result would depend on data, which a graph cannot say. Use
+/// where, masked_fill or a weighted sum.
+Tensor masked_select(const Tensor& a, const Tensor& mask);
+
+/// How often each of 0 .. length-1 stands in `index`, i64, or the sums of their weights. Others do
+/// not count.
+Tensor bincount(const Tensor& index, std::int64_t length, const Tensor& weights = {});
+Tensor isin(const Tensor& a, const Tensor& set); ///< bool; every element against all of the set
 
 } // namespace egret

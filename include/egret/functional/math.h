@@ -58,4 +58,43 @@ Tensor logical_and(const Arg& a, const Arg& b); ///< operands as bools (not zero
 Tensor logical_or(const Arg& a, const Arg& b);
 Tensor logical_not(const Tensor& a);
 
+Tensor logical_xor(const Arg& a, const Arg& b);
+Tensor bitwise_not(const Tensor& a); ///< bools and integers
+/// |a - b| <= atol + rtol |b|; equal infinities are close, NaN to NaN with `equal_nan` only.
+Tensor isclose(const Arg& a, const Arg& b, double rtol = 1e-5, double atol = 1e-8,
+               bool equal_nan = false);
+Tensor allclose(const Arg& a, const Arg& b, double rtol = 1e-5, double atol = 1e-8,
+                bool equal_nan = false); ///< bool, rank 0
+
+// Compositions whose accuracy docs/math.md tells. f16 and bf16 are computed in f32.
+Tensor asin(const Tensor& a);
+Tensor acos(const Tensor& a);
+Tensor atan(const Tensor& a);
+Tensor atan2(const Arg& a, const Arg& b); ///< angle of the point (b, a), signs of zeros included
+Tensor sinh(const Tensor& a);
+Tensor cosh(const Tensor& a);
+Tensor asinh(const Tensor& a);
+Tensor acosh(const Tensor& a);
+Tensor atanh(const Tensor& a);
+Tensor erfc(const Tensor& a); ///< 1 - erf(a), accurate where that is small
+Tensor log10(const Tensor& a);
+Tensor logit(const Tensor& a, std::optional<double> eps = {}); ///< log(a/(1-a)), a in eps..1-eps
+Tensor sinc(const Tensor& a);                                  ///< sin(πa)/(πa), 1 at 0
+Tensor hypot(const Arg& a, const Arg& b);                      ///< √(a²+b²) without overflow
+Tensor logaddexp(const Arg& a, const Arg& b);  ///< log(exp(a) + exp(b)) without overflow
+Tensor logaddexp2(const Arg& a, const Arg& b); ///< log2(2^a + 2^b)
+Tensor xlogy(const Arg& a, const Arg& b);      ///< a log(b), 0 where a is 0 unless b is NaN
+Tensor lerp(const Tensor& a, const Tensor& b, const Arg& weight); ///< a + weight (b - a)
+Tensor deg2rad(const Tensor& a);
+Tensor rad2deg(const Tensor& a);
+
+Tensor signbit(const Tensor& a);              ///< bool; true for -0 and negative NaN
+Tensor copysign(const Arg& a, const Arg& b);  ///< |a| with the sign of b, also of its zeros
+Tensor fmod(const Arg& a, const Arg& b);      ///< sign of a; mod has that of b
+Tensor remainder(const Arg& a, const Arg& b); ///< mod
+Tensor frac(const Tensor& a);                 ///< a - trunc(a)
+/// Numbers in place of NaN and infinities, by default 0 and the dtype's largest and lowest.
+Tensor nan_to_num(const Tensor& a, double nan = 0, std::optional<double> posinf = {},
+                  std::optional<double> neginf = {});
+
 } // namespace egret

@@ -3,6 +3,10 @@
 
 #include "egret/tensor.h"
 
+#include <span>
+#include <string_view>
+#include <vector>
+
 namespace egret {
 
 /// The matrix product of the last two axes; earlier axes broadcast; a vector of rank 1 is a row on
@@ -13,5 +17,29 @@ Tensor dot(const Tensor& a, const Tensor& b);   ///< rank 1
 Tensor outer(const Tensor& a, const Tensor& b); ///< rank 1
 Tensor linear(const Tensor& a, const Tensor& weight,
               const Tensor& bias = {}); ///< a @ weightᵀ + bias
+
+Tensor mm(const Tensor& a, const Tensor& b);  ///< matmul of matrices
+Tensor bmm(const Tensor& a, const Tensor& b); ///< matmul of batches of matrices
+Tensor mv(const Tensor& a, const Tensor& b);  ///< matmul of a matrix and a vector
+/// beta · c + alpha · (a @ b), c broadcast to the product.
+Tensor addmm(const Tensor& c, const Tensor& a, const Tensor& b, const Arg& beta = 1,
+             const Arg& alpha = 1);
+Tensor baddbmm(const Tensor& c, const Tensor& a, const Tensor& b, const Arg& beta = 1,
+               const Arg& alpha = 1);
+/// Einstein's sums, "bij,bjk->bik": an axis for each letter, sums over letters that the result
+/// lacks, a letter twice in one operand for its diagonal, "..." for axes that broadcast. Without
+/// "->" the result has the letters that stand once, in alphabetical order. Operands are multiplied
+/// from left to right; letters that no later operand has are summed at once.
+Tensor einsum(std::string_view formula, std::span<const Tensor> operands);
+Tensor einsum(std::string_view formula, std::initializer_list<Tensor> operands);
+/// Sums over pairs of axes, one of each; the other axes of a and then of b remain.
+Tensor tensordot(const Tensor& a, const Tensor& b, const std::vector<std::int64_t>& axes_a,
+                 const std::vector<std::int64_t>& axes_b);
+Tensor tensordot(const Tensor& a, const Tensor& b, std::int64_t axes = 2); ///< the last and first
+Tensor kron(const Tensor& a, const Tensor& b); ///< each element of a times all of b
+Tensor trace(const Tensor& a);                 ///< sum of a matrix's diagonal
+Tensor cross(const Tensor& a, const Tensor& b, std::int64_t axis = -1); ///< of size 3
+/// Distances in the p-norm between rows of a [.., m, d] and b [.., n, d]: [.., m, n].
+Tensor cdist(const Tensor& a, const Tensor& b, double p = 2);
 
 } // namespace egret

@@ -29,4 +29,26 @@ Tensor softmax(const Tensor& a, std::int64_t axis = -1);
 Tensor log_softmax(const Tensor& a, std::int64_t axis = -1);
 Tensor logsumexp(const Tensor& a, std::int64_t axis = -1, bool keepdim = false);
 
+Tensor amax(const Tensor& a, const Axes& axes = {}, bool keepdim = false); ///< max
+Tensor amin(const Tensor& a, const Axes& axes = {}, bool keepdim = false); ///< min
+struct Moments {
+  Tensor spread, mean; ///< spread: the variance or the deviation
+};
+Moments var_mean(const Tensor& a, const Axes& axes = {}, bool keepdim = false,
+                 double correction = 1);
+Moments std_mean(const Tensor& a, const Axes& axes = {}, bool keepdim = false,
+                 double correction = 1);
+Tensor count_nonzero(const Tensor& a, const Axes& axes = {}, bool keepdim = false); ///< i64
+Tensor nansum(const Tensor& a, const Axes& axes = {}, bool keepdim = false);  ///< NaN counts as 0
+Tensor nanmean(const Tensor& a, const Axes& axes = {}, bool keepdim = false); ///< of what is no NaN
+
+/// What is along an axis up to and with each position, and where (i64) it was met last.
+struct Extreme {
+  Tensor values, indices;
+};
+Extreme cummax(const Tensor& a, std::int64_t axis);
+Extreme cummin(const Tensor& a, std::int64_t axis);
+/// log of the cumulative sum of exp, without overflow: log2(n) steps.
+Tensor logcumsumexp(const Tensor& a, std::int64_t axis);
+
 } // namespace egret

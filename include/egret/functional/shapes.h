@@ -28,4 +28,55 @@ Tensor pad(const Tensor& a, std::vector<std::int64_t> before, std::vector<std::i
            Number value = 0.0);
 Tensor repeat(const Tensor& a, std::vector<std::int64_t> times); ///< the whole, `times` by axis
 
+Tensor tile(const Tensor& a,
+            std::vector<std::int64_t> times); ///< repeat, counted from the last axis
+/// Each element `times` times in a row along an axis.
+Tensor repeat_interleave(const Tensor& a, std::int64_t times, std::int64_t axis);
+
+enum class PadMode { Reflect, Replicate, Circular };
+/// Elements of the tensor itself in front and behind: mirrored at the first and the last (less than
+/// a whole axis), the first and the last repeated, or from the other end (at most a whole axis).
+Tensor pad(const Tensor& a, std::vector<std::int64_t> before, std::vector<std::int64_t> after,
+           PadMode mode);
+
+Tensor flatten(const Tensor& a, std::int64_t first = 0, std::int64_t last = -1);
+Tensor unflatten(const Tensor& a, std::int64_t axis, const Shape& dims); ///< one dim may be -1
+Tensor movedim(const Tensor& a, const std::vector<std::int64_t>& from,
+               const std::vector<std::int64_t>& to); ///< the others keep their order
+Tensor movedim(const Tensor& a, std::int64_t from, std::int64_t to);
+Tensor swapaxes(const Tensor& a, std::int64_t first, std::int64_t second); ///< transpose
+Tensor broadcast_to(const Tensor& a, const Shape& shape);                  ///< expand
+std::vector<Tensor> broadcast_tensors(std::span<const Tensor> tensors);
+std::vector<Tensor> unbind(const Tensor& a, std::int64_t axis = 0); ///< every slice of the axis
+Tensor hstack(std::span<const Tensor> tensors); ///< cat along axis 1, or 0 of vectors
+Tensor vstack(std::span<const Tensor> tensors); ///< cat of rows
+Tensor dstack(std::span<const Tensor> tensors); ///< cat along axis 2
+Tensor hstack(std::initializer_list<Tensor> tensors);
+Tensor vstack(std::initializer_list<Tensor> tensors);
+Tensor dstack(std::initializer_list<Tensor> tensors);
+/// Element i becomes i + shift, around the end; without axes, of the flattened tensor.
+Tensor roll(const Tensor& a, const std::vector<std::int64_t>& shifts,
+            const std::vector<std::int64_t>& axes = {});
+/// Quarter turns from the first axis towards the second.
+Tensor rot90(const Tensor& a, std::int64_t turns = 1, std::int64_t first = 0,
+             std::int64_t second = 1);
+/// Windows of `length` elements every `step`: the axis becomes their number, a last axis holds
+/// them.
+Tensor unfold(const Tensor& a, std::int64_t axis, std::int64_t length, std::int64_t step);
+/// Elements whose second position less the first is `offset`, as a last axis.
+Tensor diagonal(const Tensor& a, std::int64_t offset = 0, std::int64_t first = 0,
+                std::int64_t second = 1);
+/// The last axis on the diagonal of two new last axes, zeros elsewhere.
+Tensor diag_embed(const Tensor& a, std::int64_t offset = 0);
+Tensor diag(const Tensor& a,
+            std::int64_t offset = 0); ///< of a vector a matrix, of a matrix a vector
+/// Coordinates of a grid, one tensor an axis; "ij" axes in order, "xy" the first two swapped.
+std::vector<Tensor> meshgrid(std::span<const Tensor> lines, bool xy = false);
+/// base^x for x from begin to end in equal steps.
+Tensor logspace(double begin, double end, std::int64_t count, double base = 10,
+                DType dtype = DType::F32);
+/// [.., c·f², h, w] to [.., c, h·f, w·f] and back.
+Tensor pixel_shuffle(const Tensor& a, std::int64_t factor);
+Tensor pixel_unshuffle(const Tensor& a, std::int64_t factor);
+
 } // namespace egret

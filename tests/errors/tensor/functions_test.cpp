@@ -145,5 +145,151 @@ TEST(FunctionMessages, Losses) {
   });
 }
 
+TEST(FunctionMessages, MathAndActivations) {
+  expect_all({
+      {ErrorKind::DType, "frac: takes floats, got i64", [] { frac(arange(3)); }},
+      {ErrorKind::DType, "bitwise_not: takes bools and integers, got f32",
+       [] { bitwise_not(f23); }},
+      {ErrorKind::DType, "hardtanh: takes floats, got i64", [] { hardtanh(arange(3)); }},
+      {ErrorKind::Value, "celu: alpha is 0", [] { celu(f23, 0); }},
+      {ErrorKind::Value, "softshrink: the edge is -1", [] { softshrink(f23, -1); }},
+      {ErrorKind::Shape, "prelu: slope [2] does not fit [2,3]", [] { prelu(f23, ones({2})); }},
+      {ErrorKind::Shape, "glu: axis 1 of [2,3] has an odd size", [] { glu(f23); }},
+  });
+}
+
+TEST(FunctionMessages, Shapes) {
+  expect_all({
+      {ErrorKind::Value, "pad: 3 elements of axis 1 of [2,3] are not there to pad with; at most 2",
+       [] {
+         pad(f23, {0, 3}, {0, 0}, PadMode::Reflect);
+       }},
+      {ErrorKind::Value, "pad: 4 elements of axis 1 of [2,3] are not there to pad with; at most 3",
+       [] {
+         pad(f23, {0, 0}, {0, 4}, PadMode::Circular);
+       }},
+      {ErrorKind::Shape, "pad: [1] before and [1] after for [2,3]",
+       [] { pad(f23, {1}, {1}, PadMode::Replicate); }},
+      {ErrorKind::Value, "repeat_interleave: -1 times", [] { repeat_interleave(f23, -1, 0); }},
+      {ErrorKind::Axis, "movedim: 1 axes to 2 places",
+       [] {
+         movedim(f23, {0}, {0, 1});
+       }},
+      {ErrorKind::Value, "roll: 2 shifts for 1 axes",
+       [] {
+         roll(f23, {1, 2}, {0});
+       }},
+      {ErrorKind::Axis, "rot90: axis 1 is given twice", [] { rot90(f23, 1, 1, -1); }},
+      {ErrorKind::Value, "unfold: windows of 0 every 1", [] { unfold(f23, 0, 0, 1); }},
+      {ErrorKind::Shape, "unfold: windows of 4 do not fit axis 1 of [2,3]",
+       [] { unfold(f23, 1, 4, 1); }},
+      {ErrorKind::Axis, "diagonal: axis 0 is given twice", [] { diagonal(f23, 0, 0, 0); }},
+      {ErrorKind::Shape, "diag: got [2,4,5,5]", [] { diag(image); }},
+      {ErrorKind::Shape, "diag_embed: got a single number", [] { diag_embed(ones({})); }},
+      {ErrorKind::Value, "logspace: base 0", [] { logspace(0, 1, 3, 0); }},
+      {ErrorKind::Shape, "pixel_shuffle: 4 channels of [2,4,5,5] are no multiple of 9",
+       [] { pixel_shuffle(image, 3); }},
+      {ErrorKind::Shape, "pixel_unshuffle: 5 by 5 of [2,4,5,5] is no multiple of 2",
+       [] { pixel_unshuffle(image, 2); }},
+      {ErrorKind::Value, "pixel_shuffle: the factor is 0", [] { pixel_shuffle(image, 0); }},
+  });
+}
+
+TEST(FunctionMessages, Products) {
+  expect_all({
+      {ErrorKind::Value, "einsum: \"ij,jk\": 2 operands are named and 1 given",
+       [] { einsum("ij,jk", {f23}); }},
+      {ErrorKind::Value, "einsum: \"ijk\": operand 0 is [2,3] and has 3 letters",
+       [] { einsum("ijk", {f23}); }},
+      {ErrorKind::Value, "einsum: \"ij,ij\": sizes 2 and 3 of 'i' differ",
+       [] {
+         einsum("ij,ij", {f23, ones({3, 2})});
+       }},
+      {ErrorKind::Value, "einsum: \"i1\": '1' is no letter", [] { einsum("i1", {f23}); }},
+      {ErrorKind::Value, "einsum: \"ij->k\": 'k' of the result stands in no operand",
+       [] { einsum("ij->k", {f23}); }},
+      {ErrorKind::Value, "einsum: \"......\": more than one \"...\"",
+       [] { einsum("......", {f23}); }},
+      {ErrorKind::DType, "einsum: takes numbers, got bool",
+       [] { einsum("ij->i", {f23.to(DType::Bool)}); }},
+      {ErrorKind::Shape, "tensordot: axis 1 of [2,3] and axis 0 of [2,3] differ",
+       [] { tensordot(f23, f23, 1); }},
+      {ErrorKind::Axis, "tensordot: 3 axes of [2,3]", [] { tensordot(f23, f23, 3); }},
+      {ErrorKind::Axis, "tensordot: 1 axes of the left operand and 2 of the right one",
+       [] {
+         tensordot(f23, f23, {0}, {0, 1});
+       }},
+      {ErrorKind::Shape, "mm: [2,3] and [3]: operands must have 2 and 2 axes",
+       [] { mm(f23, ones({3})); }},
+      {ErrorKind::Shape, "bmm: batches of [2,3,4] and [1,4,5] differ",
+       [] {
+         bmm(ones({2, 3, 4}), ones({1, 4, 5}));
+       }},
+      {ErrorKind::Shape, "addmm: [5] does not broadcast to the product's [2,2]",
+       [] {
+         addmm(ones({5}), f23, ones({3, 2}));
+       }},
+      {ErrorKind::Shape, "trace: got [3]", [] { trace(ones({3})); }},
+      {ErrorKind::Shape, "cross: axis 0 of [2] must have size 3",
+       [] { cross(ones({2}), ones({2})); }},
+      {ErrorKind::Shape, "cdist: [2,3] and [2,4]",
+       [] {
+         cdist(f23, ones({2, 4}));
+       }},
+  });
+}
+
+TEST(FunctionMessages, Indices) {
+  const Tensor rows = arange(2), mask = ones({2}, DType::Bool);
+  expect_all({
+      {ErrorKind::Shape, "index_select: index [1,2]; a vector is needed",
+       [&] { index_select(f23, 0, rows.unsqueeze(0)); }},
+      {ErrorKind::DType, "take_along_dim: the indices must be integers, got f32",
+       [] { take_along_dim(f23, f23, 0); }},
+      {ErrorKind::Shape, "take_along_dim: index [2] and data [2,3] differ in rank",
+       [&] { take_along_dim(f23, rows, 0); }},
+      {ErrorKind::Shape, "scatter: updates [1,1] do not fit index [2,3]",
+       [] {
+         scatter(f23, 0, zeros({2, 3}, DType::I64), ones({1, 1}));
+       }},
+      {ErrorKind::Shape, "scatter: index [2,4] does not fit data [2,3] along axis 0",
+       [] {
+         scatter(f23, 0, zeros({2, 4}, DType::I64), ones({2, 4}));
+       }},
+      {ErrorKind::DType, "scatter: takes numbers to add, got bool",
+       [] {
+         scatter_add(f23.to(DType::Bool), 0, zeros({2, 3}, DType::I64), f23);
+       }},
+      {ErrorKind::Value, "index: a bool mask as an index gives a size that depends on data",
+       [&] { index(f23, {mask}); }},
+      {ErrorKind::DType, "index: the indices must be integers, got f32", [] { index(f23, {f23}); }},
+      {ErrorKind::Value, "index: no entry is a tensor", [] { index(f23, {0}); }},
+      {ErrorKind::Shape, "index_assign: values [5] do not broadcast to [2,3]",
+       [&] { index_assign(f23, {rows}, ones({5})); }},
+      {ErrorKind::Value, "masked_select: the number of elements would depend on data",
+       [&] { masked_select(f23[0], mask); }},
+      {ErrorKind::Value, "bincount: a length of -1", [&] { bincount(rows, -1); }},
+      {ErrorKind::Shape, "bincount: weights [3] and indices [2] differ",
+       [&] { bincount(rows, 4, ones({3})); }},
+  });
+}
+
+TEST(FunctionMessages, Order) {
+  expect_all({
+      {ErrorKind::Axis, "sort: axis 2 is out of range for [2,3]", [] { sort(f23, 2); }},
+      {ErrorKind::Value, "topk: 4 elements of axis -1 of [2,3]; it has 3", [] { topk(f23, 4); }},
+      {ErrorKind::Value, "kthvalue: k is 0; it lies between 1 and 3", [] { kthvalue(f23, 0); }},
+      {ErrorKind::Shape, "median: axis 0 of [0,2] is empty",
+       [] {
+         median(ones({0, 2}), 0);
+       }},
+      {ErrorKind::Value, "quantile: q is 1.5", [] { quantile(f23, 1.5, 0); }},
+      {ErrorKind::Shape, "searchsorted: [2,3] and values [4]: a vector is needed",
+       [] { searchsorted(f23, ones({4})); }},
+      {ErrorKind::Shape, "bucketize: boundaries [2,3]; a vector is needed",
+       [] { bucketize(f23, f23); }},
+  });
+}
+
 } // namespace
 } // namespace egret

@@ -126,6 +126,13 @@ struct Row {
 Instance one(Arrays operands, std::function<Tensor(const Tensors&)> call,
              std::function<Array(const Arrays&)> reference);
 
+std::vector<Row> math_rows();
+std::vector<Row> activation_rows();
+std::vector<Row> reduction_rows();
+std::vector<Row> shape_rows();
+std::vector<Row> product_rows();
+std::vector<Row> index_rows();
+std::vector<Row> order_rows();
 std::vector<Row> convolution_rows();
 std::vector<Row> layer_rows();
 std::vector<Row> loss_rows();

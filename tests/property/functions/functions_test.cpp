@@ -394,6 +394,13 @@ TEST_P(Functions, HaveTheSameGradientsCompiled) {
   });
 }
 
+INSTANTIATE_TEST_SUITE_P(Math, Functions, ::testing::Values(&math_rows));
+INSTANTIATE_TEST_SUITE_P(Activations, Functions, ::testing::Values(&activation_rows));
+INSTANTIATE_TEST_SUITE_P(Reductions, Functions, ::testing::Values(&reduction_rows));
+INSTANTIATE_TEST_SUITE_P(Shapes, Functions, ::testing::Values(&shape_rows));
+INSTANTIATE_TEST_SUITE_P(Products, Functions, ::testing::Values(&product_rows));
+INSTANTIATE_TEST_SUITE_P(Indices, Functions, ::testing::Values(&index_rows));
+INSTANTIATE_TEST_SUITE_P(Order, Functions, ::testing::Values(&order_rows));
 INSTANTIATE_TEST_SUITE_P(Convolutions, Functions, ::testing::Values(&convolution_rows));
 INSTANTIATE_TEST_SUITE_P(Layers, Functions, ::testing::Values(&layer_rows));
 INSTANTIATE_TEST_SUITE_P(Losses, Functions, ::testing::Values(&loss_rows));

@@ -1,0 +1,386 @@
+// Reading and writing at integer indices that are data.
+#include "egret/functional/indices.h"
+
+#include "support/fail.h"
+#include "tensor/ops.h"
+
+#include <algorithm>
+
+namespace egret {
+
+using namespace detail;
+
+namespace {
+
+// Coordinates along `axis` of a box, broadcast to it.
+Tensor coordinate(const Shape& shape, std::size_t axis, const char* who) {
+  Shape line(shape.size(), Expr(1));
+  line[axis] = shape[axis];
+  const Tensor steps = iota(shape[axis], DType::I64);
+  return broadcast_to(apply(Op::Reshape, {&steps}, {.shape = line}, who), shape, who);
+}
+
+// For an index of data's rank: the number in row-major order of the element that each index names,
+// -1 (which reads 0 and is not written) where it is out of range.
+Tensor numbers(const Tensor& data, std::int64_t axis, const Tensor& index, const char* who) {
+  const auto along = static_cast<std::size_t>(axis);
+  const auto have = concrete(data.shape(), who), want = concrete(index.shape(), who);
+  bool fits = have.size() == want.size();
+  for (std::size_t i = 0; fits && i < have.size(); ++i)
+    fits = i == along || want[i] <= have[i];
+  if (!fits)
+    fail(ErrorKind::Shape,
+         "{}: index {} does not fit data {} along axis {}; ranks must be equal and its other "
+         "dims not larger",
+         who, shape_of(index), shape_of(data), axis);
+  const Tensor wide = index.to(DType::I64);
+  Tensor number = zeros(index.shape(), DType::I64);
+  std::int64_t stride = 1;
+  for (std::size_t i = have.size(); i-- > 0;) {
+    const Tensor at = i == along ? wide : coordinate(index.shape(), i, who);
+    number = number + at * stride;
+    stride *= have[i];
+  }
+  return where((wide >= 0) & (wide < have[along]), number, -1);
+}
+
+// The axis counted from the front, of operands that are there.
+std::int64_t checked(const Tensor& data, std::int64_t axis, const Tensor& index, const char* who) {
+  Access::raw(data, who);
+  Access::raw(index, who);
+  require_integer(index, who, "the indices");
+  return axis_of(axis, data.rank(), data.shape(), who);
+}
+
+} // namespace
+
+Tensor take(const Tensor& data, const Tensor& index, std::int64_t axis) {
+  Access::raw(data, "take");
+  Access::raw(index, "take");
+  require_integer(index, "take", "the indices");
+  axis = axis_of(axis, data.rank(), data.shape(), "take");
+  return apply(Op::Gather, {&data, &index}, {.axes = {axis}}, "take");
+}
+
+Tensor embedding(const Tensor& weight, const Tensor& index) {
+  Access::raw(weight, "embedding");
+  Access::raw(index, "embedding");
+  if (weight.rank() != 2)
+    fail(ErrorKind::Shape, "embedding: weight is {}; it must be [entries, width]",
+         shape_of(weight));
+  require_integer(index, "embedding", "the indices");
+  return apply(Op::Gather, {&weight, &index}, {.axes = {0}}, "embedding");
+}
+
+Tensor gather(const Tensor& data, std::int64_t axis, const Tensor& index) {
+  axis = checked(data, axis, index, "gather");
+  const Tensor place = numbers(data, axis, index, "gather"), flat = data.flatten();
+  return apply(Op::Gather, {&flat, &place}, {.axes = {0}}, "gather");
+}
+
+namespace {
+
+Tensor put(Op op, const Tensor& data, const Tensor& index, const Tensor& updates, std::int64_t axis,
+           const char* who) {
+  Access::raw(data, who);
+  Access::raw(index, who);
+  Access::raw(updates, who);
+  require_integer(index, who, "the indices");
+  axis = axis_of(axis, data.rank(), data.shape(), who);
+  Shape wanted(data.shape().begin(), data.shape().begin() + axis);
+  wanted.insert(wanted.end(), index.shape().begin(), index.shape().end());
+  wanted.insert(wanted.end(), data.shape().begin() + axis + 1, data.shape().end());
+  if (!broadcasts_to(updates.shape(), wanted))
+    fail(ErrorKind::Shape, "{}: updates {} do not broadcast to {}, the shape of what is indexed",
+         who, shape_of(updates), to_string(wanted));
+  const Tensor given = broadcast_to(updates.to(data.dtype()), wanted, who);
+  return apply(op, {&data, &index, &given}, {.axes = {axis}}, who);
+}
+
+} // namespace
+
+Tensor index_put(const Tensor& data, const Tensor& index, const Tensor& updates,
+                 std::int64_t axis) {
+  return put(Op::ScatterSet, data, index, updates, axis, "index_put");
+}
+
+Tensor index_add(const Tensor& data, const Tensor& index, const Tensor& updates,
+                 std::int64_t axis) {
+  return put(Op::ScatterAdd, data, index, updates, axis, "index_add");
+}
+
+Tensor one_hot(const Tensor& index, std::int64_t classes, DType dtype) {
+  Access::raw(index, "one_hot");
+  require_integer(index, "one_hot", "the indices");
+  if (classes < 0)
+    fail(ErrorKind::Value, "one_hot: {} classes; the number must not be negative", classes);
+  return eq(unsqueeze(index, -1), iota(classes, index.dtype())).to(dtype);
+}
+
+Tensor index_select(const Tensor& data, std::int64_t axis, const Tensor& index) {
+  axis = checked(data, axis, index, "index_select");
+  if (index.rank() != 1)
+    fail(ErrorKind::Shape, "index_select: index {}; a vector is needed (take)", shape_of(index));
+  return take(data, index, axis);
+}
+
+Tensor take_along_dim(const Tensor& data, const Tensor& index, std::int64_t axis) {
+  constexpr const char* who = "take_along_dim";
+  axis = checked(data, axis, index, who);
+  if (data.rank() != index.rank())
+    fail(ErrorKind::Shape, "{}: index {} and data {} differ in rank", who, shape_of(index),
+         shape_of(data));
+  const auto along = static_cast<std::size_t>(axis);
+  Shape box = data.shape(), other = index.shape();
+  box[along] = other[along] = Expr(1);
+  box = broadcast_shapes(box, other, who);
+  Shape of_data = box, of_index = box;
+  of_data[along] = data.shape()[along];
+  of_index[along] = index.shape()[along];
+  return gather(detail::broadcast_to(data, of_data, who), axis,
+                detail::broadcast_to(index, of_index, who));
+}
+
+Tensor index_fill(const Tensor& data, std::int64_t axis, const Tensor& index, Number value) {
+  axis = checked(data, axis, index, "index_fill");
+  return put(Op::ScatterSet, data, index, literal(data.dtype(), value), axis, "index_fill");
+}
+
+namespace {
+
+// The operand in reverse order, its own inverse: the smaller one wins a maximum.
+Tensor turned(const Tensor& a) {
+  if (is_float(a.dtype()))
+    return neg(a);
+  return bitwise_not(a);
+}
+
+// Updates on the flattened data at numbers().
+Tensor scattered(Op op, const Tensor& flat, const Tensor& place, const Tensor& updates,
+                 const char* who) {
+  return apply(op, {&flat, &place, &updates}, {.axes = {0}}, who);
+}
+
+} // namespace
+
+Tensor scatter(const Tensor& data, std::int64_t axis, const Tensor& index, const Tensor& updates,
+               Scatter how, bool include_self) {
+  constexpr const char* who = "scatter";
+  axis = checked(data, axis, index, who);
+  Access::raw(updates, who);
+  const Tensor place = numbers(data, axis, index, who);
+  const auto have = concrete(updates.shape(), who), want = concrete(index.shape(), who);
+  bool fits = have.size() == want.size();
+  for (std::size_t i = 0; fits && i < have.size(); ++i)
+    fits = want[i] <= have[i];
+  if (!fits)
+    fail(ErrorKind::Shape, "{}: updates {} do not fit index {}; its dims must not be larger", who,
+         shape_of(updates), shape_of(index));
+  Tensor given = updates.to(data.dtype());
+  for (std::size_t i = 0; i < want.size(); ++i)
+    given = given.narrow(static_cast<std::int64_t>(i), 0, want[i]);
+  Tensor flat = data.flatten();
+  if (how == Scatter::Set)
+    return scattered(Op::ScatterSet, flat, place, given, who).reshape(data.shape());
+  if (data.dtype() == DType::Bool && how != Scatter::Max && how != Scatter::Min)
+    fail(ErrorKind::DType, "{}: takes numbers to add, got bool; convert with to(DType::I64)", who);
+  const bool extreme = how == Scatter::Max || how == Scatter::Min;
+  const Tensor nothing = zeros(flat.shape(), DType::I64), one = ones(index.shape(), DType::I64);
+  const Tensor met = scattered(Op::ScatterAdd, nothing, place, one, who);
+  if (how == Scatter::Min) {
+    flat = turned(flat);
+    given = turned(given);
+  }
+  const Tensor untouched = flat;
+  if (!include_self)
+    flat = where(met > 0,
+                 constant(extreme ? identity_of(Monoid::Max, flat.dtype())
+                                  : Scalar::of(flat.dtype(), std::int64_t{0})),
+                 flat);
+  if (extreme) {
+    const Tensor top = scattered(Op::ScatterMax, flat, place, given, who);
+    return (how == Scatter::Min ? turned(top) : top).reshape(data.shape());
+  }
+  const Tensor total = scattered(Op::ScatterAdd, flat, place, given, who);
+  if (how == Scatter::Add)
+    return total.reshape(data.shape());
+  const Tensor count = include_self ? met + 1 : maximum(met, 1);
+  const Tensor quotient = is_float(total.dtype()) ? total / count.to(total.dtype())
+                                                  : floor_divide(total, count.to(total.dtype()));
+  return where(met > 0, quotient, untouched).reshape(data.shape());
+}
+
+Tensor scatter(const Tensor& data, std::int64_t axis, const Tensor& index, Number value) {
+  Access::raw(index, "scatter");
+  Access::raw(data, "scatter");
+  return scatter(data, axis, index,
+                 detail::broadcast_to(literal(data.dtype(), value), index.shape(), "scatter"));
+}
+
+Tensor scatter_add(const Tensor& data, std::int64_t axis, const Tensor& index,
+                   const Tensor& updates) {
+  return scatter(data, axis, index, updates, Scatter::Add);
+}
+
+namespace {
+
+// An index list worked out: what its positions and slices leave of the operand, the axes of that
+// which tensors index, and one index for all of those together.
+struct Selected {
+  Tensor rest;                    ///< indexed by positions and slices only
+  std::vector<std::int64_t> axes; ///< of rest, that tensors index
+  Tensor place;                   ///< number among those axes, i64, -1 out of range
+  std::int64_t front;             ///< where the dims of `place` stand in the result
+};
+
+std::vector<Index> plain_entries(std::span<const At> where) {
+  std::vector<Index> list;
+  for (const At& at : where)
+    list.push_back(at.is_tensor() ? Index(Slice::all()) : at.index());
+  return list;
+}
+
+Selected select(const Tensor& a, std::span<const At> where, const char* who) {
+  const std::vector<Index> plain = plain_entries(where);
+  Selected s{a.index(plain), {}, {}, -1};
+  std::size_t used = 0;
+  for (const At& at : where) {
+    if (at.is_tensor() && at.tensor().dtype() == DType::Bool)
+      fail(ErrorKind::Value,
+           "{}: a bool mask as an index gives a size that depends on data; use where or "
+           "masked_fill",
+           who);
+    if (at.is_tensor())
+      require_integer(at.tensor(), who, "the indices");
+    used += at.index().kind() == Index::Kind::Position || at.index().kind() == Index::Kind::Slice;
+  }
+  // Positions take their axis away; an ellipsis stands for what is left.
+  std::int64_t axis = 0;
+  Shape box;
+  std::vector<Tensor> tensors;
+  for (const At& at : where) {
+    if (at.is_tensor()) {
+      s.axes.push_back(axis++);
+      tensors.push_back(at.tensor().to(DType::I64));
+      box = broadcast_shapes(box, at.tensor().shape(), who);
+      continue;
+    }
+    switch (at.index().kind()) {
+    case Index::Kind::Position:
+      break;
+    case Index::Kind::Ellipsis:
+      axis += a.rank() - static_cast<std::int64_t>(used);
+      break;
+    default:
+      ++axis;
+    }
+  }
+  if (tensors.empty())
+    fail(ErrorKind::Value, "{}: no entry is a tensor; use operator[] or assign", who);
+  Tensor valid = constant(DType::Bool, 1);
+  s.place = zeros({}, DType::I64);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const std::int64_t n = s.rest.size(s.axes[i]);
+    const Tensor at = egret::where(tensors[i] < 0, tensors[i] + n, tensors[i]);
+    valid = valid & (at >= 0) & (at < n);
+    s.place = s.place * n + at;
+  }
+  s.place = detail::broadcast_to(egret::where(valid, s.place, -1), box, who);
+  const bool together =
+      s.axes.back() - s.axes.front() + 1 == static_cast<std::int64_t>(s.axes.size());
+  s.front = together ? s.axes.front() : 0;
+  return s;
+}
+
+// The axes that tensors index as one axis in front, the others behind it.
+Tensor gathered_in_front(const Tensor& rest, const std::vector<std::int64_t>& axes) {
+  std::vector<std::int64_t> to;
+  for (std::size_t i = 0; i < axes.size(); ++i)
+    to.push_back(static_cast<std::int64_t>(i));
+  return movedim(rest, axes, to).flatten(0, static_cast<std::int64_t>(axes.size()) - 1);
+}
+
+// Moves `count` axes from the front to `place`, or back.
+Tensor moved(const Tensor& a, std::int64_t count, std::int64_t place, bool back) {
+  std::vector<std::int64_t> front, there;
+  for (std::int64_t i = 0; i < count; ++i) {
+    front.push_back(i);
+    there.push_back(place + i);
+  }
+  return back ? movedim(a, there, front) : movedim(a, front, there);
+}
+
+} // namespace
+
+Tensor index(const Tensor& a, std::span<const At> where) {
+  Access::raw(a, "index");
+  const Selected s = select(a, where, "index");
+  const Tensor y = take(gathered_in_front(s.rest, s.axes), s.place, 0);
+  return moved(y, s.place.rank(), s.front, false);
+}
+
+Tensor index(const Tensor& a, std::initializer_list<At> where) {
+  return index(a, std::span(where.begin(), where.size()));
+}
+
+Tensor index_assign(const Tensor& a, std::span<const At> where, const Tensor& values,
+                    bool accumulate) {
+  constexpr const char* who = "index_assign";
+  Access::raw(a, who);
+  Access::raw(values, who);
+  const Selected s = select(a, where, who);
+  const Tensor line = gathered_in_front(s.rest, s.axes);
+  Shape wanted = s.place.shape();
+  wanted.insert(wanted.end(), line.shape().begin() + 1, line.shape().end());
+  const Shape indexed = moved(zeros(wanted), s.place.rank(), s.front, false).shape();
+  if (!broadcasts_to(values.shape(), indexed))
+    fail(ErrorKind::Shape, "{}: values {} do not broadcast to {}, the shape of what is indexed",
+         who, shape_of(values), to_string(indexed));
+  const Tensor given = moved(detail::broadcast_to(values.to(a.dtype()), indexed, who),
+                             s.place.rank(), s.front, true);
+  const Tensor put_line =
+      accumulate ? index_add(line, s.place, given, 0) : index_put(line, s.place, given, 0);
+  // Back in the order of the axes, and into the slices.
+  Shape split;
+  std::vector<std::int64_t> front;
+  for (std::size_t i = 0; i < s.axes.size(); ++i) {
+    split.push_back(s.rest.shape()[static_cast<std::size_t>(s.axes[i])]);
+    front.push_back(static_cast<std::int64_t>(i));
+  }
+  split.insert(split.end(), line.shape().begin() + 1, line.shape().end());
+  return replaced(a, plain_entries(where), movedim(reshape(put_line, split), front, s.axes));
+}
+
+Tensor index_assign(const Tensor& a, std::initializer_list<At> where, const Tensor& values,
+                    bool accumulate) {
+  return index_assign(a, std::span(where.begin(), where.size()), values, accumulate);
+}
+
+Tensor masked_select(const Tensor& a, const Tensor& mask) {
+  Access::raw(a, "masked_select");
+  Access::raw(mask, "masked_select");
+  fail(ErrorKind::Value,
+       "masked_select: the number of elements would depend on data, and shapes are "
+       "known before anything is computed; use where, masked_fill or a sum of "
+       "where(mask, a, 0)");
+}
+
+Tensor bincount(const Tensor& index, std::int64_t length, const Tensor& weights) {
+  Access::raw(index, "bincount");
+  require_integer(index, "bincount", "the indices");
+  if (length < 0)
+    fail(ErrorKind::Value, "bincount: a length of {}; it must not be negative", length);
+  if (weights.defined() && weights.shape() != index.shape())
+    fail(ErrorKind::Shape, "bincount: weights {} and indices {} differ", shape_of(weights),
+         shape_of(index));
+  const Tensor counted = weights.defined() ? weights : ones(index.shape(), DType::I64);
+  return index_add(zeros({length}, counted.dtype()), index.flatten(), counted.flatten(), 0);
+}
+
+Tensor isin(const Tensor& a, const Tensor& set) {
+  Access::raw(a, "isin");
+  Access::raw(set, "isin");
+  return any(unsqueeze(a, -1) == set.flatten(), -1);
+}
+
+} // namespace egret

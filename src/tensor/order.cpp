@@ -1,0 +1,251 @@
+// Sorting by order-preserving integer keys: ranks by counting, or radix passes.
+#include "egret/functional/order.h"
+
+#include "support/fail.h"
+#include "tensor/windows.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace egret {
+
+using namespace detail;
+
+namespace {
+
+constexpr std::int64_t kCounted = 512; ///< longest line whose pairs are all compared
+constexpr int kDigit = 4;              ///< bits of a radix pass
+
+// Unsigned integers in the order of the values: NaN largest, -0 as 0, the other way round for a
+// descending sort, so that equal elements keep their order there too.
+Tensor keys_of(const Tensor& a, bool descending) {
+  Tensor key;
+  const DType bits = bits_of(a.dtype());
+  if (is_float(a.dtype())) {
+    const Tensor raw = where(a == 0, 0, a).bitcast(bits), top = top_bit(a.dtype());
+    const Tensor ordered = where((raw & top) == 0, raw | top, bitwise_not(raw));
+    // A NaN may have either sign.
+    key = where(isnan(a), constant(Scalar::of(bits, std::int64_t{-1})), ordered);
+  } else if (a.dtype() == DType::Bool) {
+    key = a.to(bits);
+  } else {
+    key = is_signed(a.dtype()) ? a.bitcast(bits) ^ top_bit(a.dtype()) : a;
+  }
+  return descending ? bitwise_not(key) : key;
+}
+
+// Where each element of a [rows, n] array of keys goes, i64: how many stand before it.
+Tensor counted_ranks(const Tensor& keys, std::int64_t n) {
+  const Tensor own = unsqueeze(keys, 2), other = unsqueeze(keys, 1);
+  const Tensor at = iota(n, DType::I64);
+  const Tensor earlier = unsqueeze(at, 0) < unsqueeze(at, 1);
+  return sum((other < own) | ((other == own) & earlier), 2);
+}
+
+// values [rows, n] moved to the places [rows, n].
+Tensor moved(const Tensor& values, const Tensor& places, std::int64_t rows, std::int64_t n) {
+  const Tensor base = unsqueeze(iota(rows, DType::I64) * n, 1);
+  const Tensor flat = zeros({rows * n}, values.dtype()), to = (places + base).flatten(),
+               from = values.flatten();
+  return apply(Op::ScatterSet, {&flat, &to, &from}, {.axes = {0}}, "sort").reshape({rows, n});
+}
+
+// The positions of the elements of [rows, n] in ascending order of their keys.
+Tensor radix_order(Tensor keys, std::int64_t rows, std::int64_t n) {
+  const int bits = static_cast<int>(8 * size_of(keys.dtype()));
+  Tensor order = detail::broadcast_to(iota(n, DType::I64), {rows, n}, "sort");
+  const Tensor digits = iota(1 << kDigit, DType::I32);
+  for (int shift = 0; shift < bits; shift += kDigit) {
+    const Tensor digit = ((keys >> shift) & ((1 << kDigit) - 1)).to(DType::I32);
+    const Tensor hit = unsqueeze(digit, 2) == digits; // [rows, n, 16]
+    const Tensor ones = hit.to(DType::I64);
+    const Tensor before = apply(Op::ScanSum, {&ones}, {.axes = {1}}, "sort") - ones;
+    const Tensor totals = sum(ones, 1); // [rows, 16]
+    const Tensor first = apply(Op::ScanSum, {&totals}, {.axes = {1}}, "sort") - totals;
+    const Tensor place = sum(where(hit, before + unsqueeze(first, 1), 0), 2);
+    keys = moved(keys, place, rows, n);
+    order = moved(order, place, rows, n);
+  }
+  return order;
+}
+
+// Positions along the axis in order, and the axis counted from the front.
+struct Order {
+  Tensor indices;
+  std::int64_t axis;
+};
+Order order_of(const Tensor& a, std::int64_t axis, bool descending, const char* who) {
+  Access::raw(a, who);
+  if (a.rank() == 0)
+    return {zeros({}, DType::I64), 0};
+  axis = axis_of(axis, a.rank(), a.shape(), who);
+  const std::int64_t n = a.size(axis);
+  const Tensor last = movedim(a.detach(), axis, -1);
+  std::int64_t rows = 1;
+  for (std::int64_t i = 0; i + 1 < a.rank(); ++i)
+    rows *= last.size(i);
+  if (rows == 0 || n == 0)
+    return {zeros(a.shape(), DType::I64), axis};
+  const Tensor keys = keys_of(reshape(last, {rows, n}), descending);
+  const Tensor order = n <= kCounted
+                           ? moved(detail::broadcast_to(iota(n, DType::I64), {rows, n}, who),
+                                   counted_ranks(keys, n), rows, n)
+                           : radix_order(keys, rows, n);
+  return {movedim(reshape(order, last.shape()), -1, axis), axis};
+}
+
+Sorted picked(const Tensor& a, const Tensor& indices, std::int64_t axis) {
+  return {a.rank() == 0 ? a.clone() : gather(a, axis, indices), indices};
+}
+
+// Element `at` of a sorted line.
+Sorted element(const Tensor& a, std::int64_t at, std::int64_t axis, bool keepdim, const char* who) {
+  const Order order = order_of(a, axis, false, who);
+  if (a.rank() == 0)
+    return picked(a, order.indices, 0);
+  Sorted s = picked(a, cut(order.indices, order.axis, at, 1, who), order.axis);
+  if (!keepdim)
+    s = {squeeze(s.values, order.axis), squeeze(s.indices, order.axis)};
+  return s;
+}
+
+std::int64_t length_of(const Tensor& a, std::int64_t axis, const char* who) {
+  Access::raw(a, who);
+  if (a.rank() == 0)
+    return 1;
+  const std::int64_t n = a.size(axis_of(axis, a.rank(), a.shape(), who));
+  if (n == 0)
+    fail(ErrorKind::Shape, "{}: axis {} of {} is empty; at least one element is needed", who, axis,
+         shape_of(a));
+  return n;
+}
+
+} // namespace
+
+Sorted sort(const Tensor& a, std::int64_t axis, bool descending) {
+  const Order order = order_of(a, axis, descending, "sort");
+  return picked(a, order.indices, order.axis);
+}
+
+Tensor argsort(const Tensor& a, std::int64_t axis, bool descending) {
+  return order_of(a, axis, descending, "argsort").indices;
+}
+
+Sorted topk(const Tensor& a, std::int64_t k, std::int64_t axis, bool largest) {
+  const Order order = order_of(a, axis, largest, "topk");
+  const std::int64_t n = a.rank() == 0 ? 1 : a.size(order.axis);
+  if (k < 0 || k > n)
+    fail(ErrorKind::Value, "topk: {} elements of axis {} of {}; it has {}", k, axis, shape_of(a),
+         n);
+  if (a.rank() == 0)
+    return picked(a, order.indices, 0);
+  return picked(a, cut(order.indices, order.axis, 0, k, "topk"), order.axis);
+}
+
+Sorted kthvalue(const Tensor& a, std::int64_t k, std::int64_t axis, bool keepdim) {
+  const std::int64_t n = length_of(a, axis, "kthvalue");
+  if (k < 1 || k > n)
+    fail(ErrorKind::Value, "kthvalue: k is {}; it lies between 1 and {}", k, n);
+  return element(a, k - 1, axis, keepdim, "kthvalue");
+}
+
+Sorted median(const Tensor& a, std::int64_t axis, bool keepdim) {
+  const std::int64_t n = length_of(a, axis, "median");
+  if (!is_float(a.dtype()) || a.rank() == 0)
+    return element(a, (n - 1) / 2, axis, keepdim, "median");
+  const Order order = order_of(a, axis, false, "median");
+  const Tensor middle = cut(order.indices, order.axis, (n - 1) / 2, 1, "median");
+  // The first NaN, where there is one.
+  const Tensor none = any(isnan(a), order.axis, true);
+  const Tensor first = argmax(isnan(a), order.axis, true);
+  Sorted s = picked(a, where(none, first, middle), order.axis);
+  if (!keepdim)
+    s = {squeeze(s.values, order.axis), squeeze(s.indices, order.axis)};
+  return s;
+}
+
+Tensor median(const Tensor& a) {
+  Access::raw(a, "median");
+  return median(a.flatten(), 0).values;
+}
+
+Sorted mode(const Tensor& a, std::int64_t axis, bool keepdim) {
+  length_of(a, axis, "mode");
+  if (a.rank() == 0)
+    return picked(a, zeros({}, DType::I64), 0);
+  axis = axis_of(axis, a.rank(), a.shape(), "mode");
+  const Sorted s = sort(a, axis);
+  const Tensor line = movedim(s.values.detach(), axis, -1);
+  const Tensor own = unsqueeze(line, -1), other = unsqueeze(line, -2);
+  const Tensor same = (own == other) | (isnan(own) & isnan(other));
+  // The end of the first of the longest runs: the last position of the value in the operand.
+  const Tensor count = sum(same, -1);
+  const Tensor begin = argmax(count, -1, true);
+  const Tensor length = gather(count, -1, begin);
+  const Tensor at = movedim(begin + length - 1, -1, axis);
+  Sorted result = picked(a, gather(s.indices, axis, at), axis);
+  if (!keepdim)
+    result = {squeeze(result.values, axis), squeeze(result.indices, axis)};
+  return result;
+}
+
+Tensor quantile(const Tensor& a, double q, std::int64_t axis, bool keepdim) {
+  const std::int64_t n = length_of(a, axis, "quantile");
+  if (!(q >= 0 && q <= 1))
+    fail(ErrorKind::Value, "quantile: q is {}; it lies between 0 and 1", q);
+  const Tensor x = as_float(a, "quantile");
+  if (x.rank() == 0)
+    return x.clone();
+  axis = axis_of(axis, x.rank(), x.shape(), "quantile");
+  const Tensor ordered = widened(sort(x, axis).values);
+  const double at = q * static_cast<double>(n - 1);
+  const auto low = static_cast<std::int64_t>(std::floor(at));
+  const Tensor below = cut(ordered, axis, low, 1, "quantile");
+  const Tensor above = cut(ordered, axis, std::min(low + 1, n - 1), 1, "quantile");
+  Tensor y = lerp(below, above, at - static_cast<double>(low));
+  y = where(any(isnan(x), axis, true), std::numeric_limits<double>::quiet_NaN(), y);
+  return rounded_to(keepdim ? y : squeeze(y, axis), x.dtype());
+}
+
+Tensor searchsorted(const Tensor& line, const Tensor& values, bool right) {
+  constexpr const char* who = "searchsorted";
+  auto [sorted, wanted] = promoted(line, values, who);
+  if (sorted.rank() < 1)
+    fail(ErrorKind::Shape, "{}: the sorted line is a single number; it must have an axis", who);
+  const bool vector = sorted.rank() == 1;
+  const bool fits = vector || (sorted.rank() == wanted.rank() &&
+                               std::equal(sorted.shape().begin(), sorted.shape().end() - 1,
+                                          wanted.shape().begin()));
+  if (!fits)
+    fail(ErrorKind::Shape,
+         "{}: {} and values {}: a vector is needed, or equal dims but for the last", who,
+         shape_of(line), shape_of(values));
+  const std::int64_t n = sorted.size(-1);
+  auto at = [&](const Tensor& index) {
+    return vector ? take(sorted, index, 0) : gather(sorted, sorted.rank() - 1, index);
+  };
+  std::int64_t step = 1;
+  while (step * 2 <= n)
+    step *= 2;
+  // `low` elements are known to stand before the value; steps of halves are tried.
+  Tensor low =
+      detail::broadcast_to(constant(Scalar::of(DType::I64, std::int64_t{0})), wanted.shape(), who);
+  for (; n > 0 && step > 0; step /= 2) {
+    const Tensor next = low + step;
+    const Tensor there = at(minimum(next, n) - 1);
+    // A NaN among the values stands behind all numbers.
+    const Tensor behind = right ? there > wanted : there >= wanted;
+    low = where((next <= n) & logical_not(behind), next, low);
+  }
+  return low;
+}
+
+Tensor bucketize(const Tensor& values, const Tensor& boundaries, bool right) {
+  Access::raw(boundaries, "bucketize");
+  if (boundaries.rank() != 1)
+    fail(ErrorKind::Shape, "bucketize: boundaries {}; a vector is needed", shape_of(boundaries));
+  return searchsorted(boundaries, values, right);
+}
+
+} // namespace egret
