@@ -22,6 +22,7 @@
 #include "egret/optim.h"
 #include "egret/paranoid.h"
 #include "egret/random.h"
+#include "egret/recompute.h"
 #include "egret/stream.h"
 #include "egret/tensor.h"
 #include "egret/text_model.h"
