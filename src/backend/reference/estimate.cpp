@@ -14,9 +14,10 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 
 /// A term's share in the error of a sum of n terms, in units of roundoff, whatever the order of
 /// additions. The worst order has n-1; roundings of random sign, or partial sums by lanes and
-/// blocks, stay far below this.
-double growth(std::int64_t terms) {
-  return terms <= 1 ? 0 : 4 + 2 * std::sqrt(static_cast<double>(terms));
+/// blocks, stay far below this. `run`: the most equal terms in a row (a frame's fill, say), whose
+/// roundings may all have one sign.
+double growth(std::int64_t terms, std::int64_t run) {
+  return terms <= 1 ? 0 : 4 + 2 * std::sqrt(static_cast<double>(terms)) + static_cast<double>(run);
 }
 
 /// Results that are one of the operands, a small integer or a truth value: never rounded.
@@ -214,6 +215,10 @@ void Accumulator::add(const Estimate& term) {
   }
   value_ = combine(monoid_, is_float(type_) ? DType::F64 : type_, value_, term.value);
   const double size = std::fabs(as_double(type_, term.value));
+  run_ = terms_ > 1 && same(type_, term.value, last_) ? run_ + 1 : 1;
+  last_ = term.value;
+  if (size != 0 && (size != 1 || monoid_ == Monoid::Sum) && run_ > 1)
+    longest_run_ = std::max(longest_run_, run_);
   if (monoid_ == Monoid::Sum) {
     if (std::isfinite(size))
       sizes_ += size;
@@ -243,7 +248,7 @@ double Accumulator::bound() const {
       return kInf;
     if (infinite_) // a NaN or an infinity decides
       return errors_ == kInf ? kInf : 0;
-    return errors_ + growth(terms_) * u * sizes_;
+    return errors_ + growth(terms_, longest_run_) * u * sizes_;
   case Monoid::Prod:
     if (!std::isfinite(large_)) // unless a partial product vanishes before it meets the infinity
       return errors_ == kInf || (!std::isnan(value_.f) && small_ < smallest_normal(acc_)) ? kInf
@@ -254,7 +259,7 @@ double Accumulator::bound() const {
       return errors_ > 0 ? kInf : 0;
     if (terms_ > 1 && small_ < smallest_normal(acc_)) // a partial product may vanish
       return size == 0 ? smallest_normal(acc_) * large_ : size + smallest_normal(acc_) * large_;
-    return size * (2 * relative_ + growth(terms_) * u);
+    return size * (2 * relative_ + growth(terms_, longest_run_) * u);
   default:
     if (errors_ == 0)
       return 0;

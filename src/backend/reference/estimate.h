@@ -50,6 +50,8 @@ private:
   DType type_, acc_;
   Number value_;
   std::int64_t terms_ = 0;
+  std::int64_t run_ = 0, longest_run_ = 0; ///< of equal terms in a row: now, at most
+  Number last_{};                          ///< the term before
   bool started_ = false;             ///< from a value: without terms it stays as it is
   double errors_ = 0;                ///< sum of the terms' errors
   double sizes_ = 0;                 ///< Sum: of the finite terms' sizes

@@ -70,6 +70,37 @@ TEST(Estimate, ASumMayErrInProportionToItsTermsNotToItself) {
   EXPECT_LE(e.error[0], 4e6 * 0x1p-24 * 10);
 }
 
+// The same rounding happens at each step, so that errors add up rather than cancel.
+TEST(Estimate, EqualTermsInARowMayAllRoundTheSameWay) {
+  constexpr int n = 240;
+  Graph g;
+  NodeId x = g.input("x", DType::F32, {n}), product = g.reduce(Op::ReduceProd, x, {0}),
+         sum = g.reduce(Op::ReduceSum, x, {0});
+  HostArray equal(DType::F32, {n}), mixed(DType::F32, {n});
+  for (int i = 0; i < n; ++i) {
+    equal.set(i, Number{.f = 0.9375f});
+    mixed.set(i, Number{.f = i % 2 == 0 ? 0.9375f : 1.0625f});
+  }
+  auto relative = [&](NodeId node, const HostArray& values) {
+    const Expected e = expected_of(g, node, {values});
+    return e.error[0] / std::fabs(e.value.doubles()[0]);
+  };
+  for (NodeId node : {product, sum}) {
+    EXPECT_GE(relative(node, equal), n * 0x1p-24);
+    EXPECT_LE(relative(node, equal), 2 * n * 0x1p-24);
+    EXPECT_LE(relative(node, mixed), n / 4 * 0x1p-24);
+  }
+}
+
+TEST(Compare, TooLargeForAFormatWithoutInfinityIsNaN) {
+  Expected want = exactly(DType::F8E4M3, {2}, {1, 448});
+  want.error = {0, 32};
+  EXPECT_TRUE(compare(HostArray(DType::F8E4M3, {2}, {1, kNaN}), want, "y").ok);
+  EXPECT_FALSE(compare(HostArray(DType::F8E4M3, {2}, {kNaN, 448}), want, "y").ok);
+  want.error = {0, 0};
+  EXPECT_FALSE(compare(HostArray(DType::F8E4M3, {2}, {1, kNaN}), want, "y").ok);
+}
+
 TEST(Estimate, MovementInputsAndIntegersAreExact) {
   Graph g;
   NodeId x = g.input("x", DType::F32, {4}), i = g.input("i", DType::I32, {4});
