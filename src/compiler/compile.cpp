@@ -6,6 +6,7 @@
 #include "compiler/prepare.h"
 #include "compiler/search/cost_model.h"
 #include "compiler/search/tuner.h"
+#include "compiler/sink_reshapes.h"
 #include "egret/passes.h"
 #include "kernel/generator.h"
 #include "kernel/parts.h"
@@ -46,7 +47,7 @@ private:
 /// Inputs that the caller binds keep their slots, whether used or not; normalization must not lose
 /// one.
 ir::Graph normalized(const ir::Graph& graph) {
-  ir::Graph result = prepare(passes::normalize()(graph));
+  ir::Graph result = prepare(sink_reshapes(passes::normalize()(graph)));
   ir::verify(result);
   ensure(result.inputs().size() == graph.inputs().size() &&
              result.outputs.size() == graph.outputs.size(),

@@ -70,6 +70,17 @@ struct Unfused {
   ir::NodeId producer, consumer; ///< of CompileReport::graph
   std::string why;
 };
+/// What rules did to a graph of `before` ops, of which they left `after`, for people.
+std::string rules_text(const saturate::SaturateReport& report, std::size_t before,
+                       std::size_t after);
+
+/// A value that a program keeps from run to run until the inputs that it is made of change.
+struct DerivedReport {
+  std::string what;                 ///< "concatenation", for people
+  std::vector<std::string> sources; ///< names of inputs
+  DType dtype = DType::F32;
+  Shape shape;
+};
 struct CompileReport {
   ir::Graph graph; ///< after normalization
   std::size_t ops_recorded = 0, ops_normalized = 0;
@@ -79,6 +90,7 @@ struct CompileReport {
   std::size_t ops_before_rules = 0, ops_extracted = 0;
   std::vector<StageTime> stages;
   std::vector<KernelReport> kernels; ///< by step
+  std::vector<DerivedReport> derived;
   int copies = 0; ///< of states that could not be written in place, and of what a scatter updates
   std::vector<Unfused> unfused;
   std::int64_t arena_bytes = 0, liveness_bound_bytes = 0;

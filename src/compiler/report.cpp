@@ -25,7 +25,9 @@ std::string node_name(const ir::Graph& graph, ir::NodeId id) {
   return fmt::format("%{} {}{}", id, info_of(graph[id].op).name, to_string(graph[id].shape));
 }
 
-std::string text_of(const saturate::SaturateReport& s, std::size_t before, std::size_t after) {
+} // namespace
+
+std::string rules_text(const saturate::SaturateReport& s, std::size_t before, std::size_t after) {
   std::string out = fmt::format(
       "rules: {} ops became {}; {} e-classes, {} e-nodes, {} rounds, {}; loaded in {:.2f} ms, ran "
       "{:.2f} ms, {:.0f} % of matching found nothing\n",
@@ -38,8 +40,6 @@ std::string text_of(const saturate::SaturateReport& s, std::size_t before, std::
   return out;
 }
 
-} // namespace
-
 std::string CompileReport::text() const {
   std::string out = fmt::format("{} ops recorded, {} after normalization, {} kernels ({} compiled, "
                                 "{} loaded from disk, {} from the cache), {} "
@@ -50,7 +50,7 @@ std::string CompileReport::text() const {
                      human_bytes(static_cast<double>(arena_bytes)),
                      human_bytes(static_cast<double>(liveness_bound_bytes)));
   if (saturation)
-    out += text_of(*saturation, ops_before_rules, ops_extracted);
+    out += rules_text(*saturation, ops_before_rules, ops_extracted);
   out += "stages:";
   for (const StageTime& s : stages)
     out += fmt::format(" {} {:.2f} ms", s.stage, s.seconds * 1e3);
@@ -66,6 +66,9 @@ std::string CompileReport::text() const {
         k.phases == 1 ? "" : "s", microseconds(k.predicted),
         k.measured > 0 ? ", measured " + microseconds(k.measured) : "", fmt::join(k.ops, " "),
         fmt::join(k.nodes, " %"), k.schedule);
+  for (const DerivedReport& d : derived)
+    out += fmt::format("derived: {} {}{} of {}, kept until one of them changes\n", d.what,
+                       name_of(d.dtype), to_string(d.shape), fmt::join(d.sources, ", "));
   if (!unfused.empty())
     out += "not fused:\n";
   for (const Unfused& u : unfused)

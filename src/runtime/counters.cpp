@@ -24,7 +24,7 @@ constexpr std::uint64_t Counters::*kSums[] = {
     &Counters::plan_misses,      &Counters::plans_evicted,      &Counters::device_allocations,
     &Counters::pool_allocations, &Counters::host_copies,        &Counters::candidates_tried,
     &Counters::measurements,     &Counters::choices_remembered, &Counters::search_microseconds,
-    &Counters::kernels_loaded,
+    &Counters::kernels_loaded,   &Counters::derived_fills,
 };
 
 } // namespace
@@ -45,6 +45,7 @@ Counters counters() {
   now.measurements = c.measurements.get();
   now.choices_remembered = c.choices_remembered.get();
   now.search_microseconds = c.search_microseconds.get();
+  now.derived_fills = c.derived_fills.get();
   now.plan_hits = c.plan_hits.get();
   now.plan_misses = c.plan_misses.get();
   now.plans_evicted = c.plans_evicted.get();
@@ -74,13 +75,14 @@ std::string Counters::text() const {
       "ops recorded       {}\nkernels launched   {}\nsubmissions        {}\nbytes read         {}\n"
       "bytes written      {}\ngraphs traced      {}\ncompiles           {}\n"
       "kernels compiled   {}\nkernels loaded     {}\ncandidates tried   {}\nmeasurements       {}\n"
-      "choices remembered {}\nsearch us          {}\nplan hits          {}\nplan misses        {}\n"
+      "choices remembered {}\nsearch us          {}\nderived fills      {}\nplan hits          "
+      "{}\nplan misses        {}\n"
       "plans evicted      {}\ndevice allocations {}\npool allocations   {}\n"
       "host copies        {}\nbytes in use       {}\nbytes reserved     {}\n"
       "peak bytes         {}\nplans              {}\n",
       ops_recorded, kernels_launched, submissions, bytes_read, bytes_written, graphs_traced,
       compiles, kernels_compiled, kernels_loaded, candidates_tried, measurements,
-      choices_remembered, search_microseconds, plan_hits, plan_misses, plans_evicted,
+      choices_remembered, search_microseconds, derived_fills, plan_hits, plan_misses, plans_evicted,
       device_allocations, pool_allocations, host_copies, bytes_in_use, bytes_reserved, peak_bytes,
       plans);
 }

@@ -3,7 +3,9 @@
 
 #include "backend/common/device.h"
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -26,10 +28,16 @@ public:
   std::size_t bytes() const noexcept { return bytes_; } ///< as asked for
   backend::Device& device() const noexcept;             ///< in whose memory it is
 
+  /// Contents only change where a program writes a state in place, which is announced here: equal
+  /// versions of one storage are equal contents.
+  void change() noexcept { version_.fetch_add(1, std::memory_order_relaxed); }
+  std::uint64_t version() const noexcept { return version_.load(std::memory_order_relaxed); }
+
 private:
   std::shared_ptr<Pool> pool_;
   void* data_;
   std::size_t bytes_, reserved_;
+  std::atomic<std::uint64_t> version_{0};
 };
 using StoragePtr = std::shared_ptr<Storage>;
 

@@ -195,7 +195,7 @@ std::string CompiledBase::explain() const {
     return fmt::format("{}: not called yet\n", impl_->options.name);
   if (!impl_->last->program)
     return fmt::format("{}: nothing to compute\n", impl_->options.name);
-  return impl_->last->program->report().text();
+  return impl_->last->rules_text + impl_->last->program->report().text();
 }
 
 std::string CompiledBase::last_report() const {
@@ -213,6 +213,7 @@ std::string CompiledBase::last_report() const {
   text += fmt::format("{} inputs, {} results, {} states of which {} updated in place\n",
                       impl_->last->sources.size(), impl_->last->results.size(),
                       impl_->last->states.size(), donated);
+  text += impl_->last->rules_text;
   return impl_->last->program ? text + impl_->last->program->report().text() : text;
 }
 

@@ -2,12 +2,17 @@
 // recorded as lazy operations again.
 #include "egret/grad.h"
 
+#include "egret/passes.h"
+#include "saturate/saturate.h"
 #include "support/fail.h"
 #include "tensor/engine.h"
 #include "tensor/ops.h"
+#include "tensor/trace.h"
 
 #include <algorithm>
+#include <iterator>
 #include <unordered_map>
+#include <utility>
 
 namespace egret {
 
@@ -161,14 +166,49 @@ ir::NodeId seed_of(Recipe& recipe, const NodePtr& output, const Tensor& seed, co
   return recipe.enter(Access::node(seed, who));
 }
 
+// Rules that keep values and not gradients: of equal operands of a maximum each gets its share.
+constexpr const char* kSharingRules[] = {"max-again", "max-constants", "amax-of-max"};
+
+// In a traced function that the rules may rewrite, the recipe of `outputs` as they leave it; gives
+// the outputs. All of `wrt` must be inputs of the recipe: other nodes may be gone afterwards.
+std::vector<ir::NodeId> rewritten(Recipe& recipe, std::vector<ir::NodeId> outputs,
+                                  const std::vector<NodePtr>& wrt) {
+  auto* const trace = dynamic_cast<Trace*>(current_scope());
+  const auto is_input = [&](const NodePtr& node) {
+    const auto place = recipe.place.find(node.get());
+    return place == recipe.place.end() || recipe.graph[place->second].op == Op::Input;
+  };
+  if (!trace || !trace->rules || !std::all_of(wrt.begin(), wrt.end(), is_input))
+    return outputs;
+  saturate::SaturateOptions rules = *trace->rules;
+  rules.without.insert(rules.without.end(), std::begin(kSharingRules), std::end(kSharingRules));
+  rules.allowed = {};
+  for (RuleTag tag : {RuleTag::Exact, RuleTag::Reassociates, RuleTag::Approximate})
+    if (trace->rules->allowed.has(tag))
+      rules.allowed.add(tag);
+  recipe.graph.outputs = std::move(outputs);
+  const ir::Graph simple = passes::normalize()(recipe.graph);
+  saturate::Saturated saturated(simple, rules);
+  Recipe best;
+  best.graph = std::move(saturated.extract().at(0));
+  best.leaves = std::move(recipe.leaves);
+  for (std::size_t slot = 0; slot < recipe.graph.inputs().size(); ++slot)
+    best.put(recipe.nodes[recipe.graph.inputs()[slot]], best.graph.inputs()[slot]);
+  trace->rules_text += "before autodiff, " +
+                       compiler::rules_text(saturated.report(), simple.size(), best.graph.size());
+  recipe = std::move(best);
+  return std::exchange(recipe.graph.outputs, {});
+}
+
 std::vector<Tensor> differentiate(Recipe& recipe, const std::vector<NodePtr>& outputs,
                                   const std::vector<Tensor>& seeds, const std::vector<NodePtr>& wrt,
                                   const char* who) {
   std::vector<ir::NodeId> output_ids, seed_ids, wrt_ids;
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    output_ids.push_back(recipe.place.at(outputs[i].get()));
+  for (const NodePtr& output : outputs)
+    output_ids.push_back(recipe.place.at(output.get()));
+  output_ids = rewritten(recipe, std::move(output_ids), wrt);
+  for (std::size_t i = 0; i < outputs.size(); ++i)
     seed_ids.push_back(seed_of(recipe, outputs[i], seeds[i], who));
-  }
   for (const NodePtr& node : wrt)
     wrt_ids.push_back(recipe.enter(node));
   const auto results = gradients(recipe.graph, output_ids, seed_ids, wrt_ids);

@@ -131,6 +131,7 @@ private:
     runtime::RunInput input;
     input.shape = &node->form.shape;
     input.storage = storage_of(node);
+    input.storage->change();
     return input;
   }
 

@@ -1,6 +1,7 @@
 #include "tensor/trace.h"
 
 #include "runtime/count.h"
+#include "runtime/derived_program.h"
 #include "runtime/runtime.h"
 #include "support/fail.h"
 #include "tensor/engine.h"
@@ -302,6 +303,38 @@ void pass_numbers_by_value(Trace& trace, const std::vector<TracedProgram::State>
   }
 }
 
+// By input of the program: what the function neither gets as an argument nor changes.
+std::vector<bool> steady_inputs(const TracedProgram& traced) {
+  std::vector<bool> steady;
+  for (const TracedProgram::Binding& b : traced.bindings) {
+    bool is = !b.by_value && !b.donated;
+    if (b.kind == TracedProgram::Binding::Kind::Source)
+      is = is && traced.sources[b.source].kind == TraceSource::Kind::Captured &&
+           std::none_of(traced.states.begin(), traced.states.end(), [&](const auto& state) {
+             return state.has_source && state.source == b.source;
+           });
+    steady.push_back(is && b.kind != TracedProgram::Binding::Kind::Number);
+  }
+  return steady;
+}
+
+// With any effort above None, values that are made of captured parameters alone may be kept.
+std::shared_ptr<const runtime::Program> program_for(const TracedProgram& traced) {
+  auto& runtime = runtime::Runtime::instance();
+  compiler::Options options = traced.options;
+  runtime.complete(options);
+  if (options.fuse && options.effort != Effort::None)
+    if (const auto derivation =
+            compiler::derive(traced.graph, steady_inputs(traced), runtime.target())) {
+      compiler::Options fill = traced.options;
+      fill.outputs.clear();
+      return runtime::make_derived_program(*derivation,
+                                           runtime.program(derivation->main, traced.options),
+                                           runtime.program(derivation->fill, fill));
+    }
+  return runtime.program(traced.graph, traced.options);
+}
+
 std::shared_ptr<TracedProgram> lower(Trace& trace, const Call& call, const Left& left,
                                      const std::vector<std::size_t>& entry_of_leaf,
                                      const CompileOptions& options) {
@@ -352,7 +385,7 @@ std::shared_ptr<TracedProgram> lower(Trace& trace, const Call& call, const Left&
   traced->options.budget_seconds = options.budget_seconds;
   traced->options.allow = options.allow;
   choose_donations(*traced, trace, w, lowering);
-  traced->program = runtime::Runtime::instance().program(traced->graph, traced->options);
+  traced->program = program_for(*traced);
   return traced;
 }
 
@@ -378,12 +411,17 @@ void release_constants(TracedProgram& traced) {
 
 } // namespace
 
-std::shared_ptr<const TracedProgram> trace_function(Caller& caller,
-                                                    const std::vector<Shape>& shapes,
-                                                    const CompileOptions& options) {
+std::shared_ptr<const TracedProgram>
+trace_function(Caller& caller, const std::vector<Shape>& shapes, const CompileOptions& options) {
   auto trace = std::make_shared<Trace>(options.name);
   const Call call = caller.flatten(true);
   runtime::count().graphs_traced.add(1);
+  compiler::Options chosen;
+  chosen.effort = options.effort;
+  chosen.allow = options.allow;
+  runtime::Runtime::instance().complete(chosen);
+  if (options.fuse && chosen.effort != Effort::None)
+    trace->rules = chosen.rules;
   std::shared_ptr<TracedProgram> traced;
   {
     Restorer restorer(*trace, caller, call);
@@ -403,6 +441,7 @@ std::shared_ptr<const TracedProgram> trace_function(Caller& caller,
     const Left left = what_is_left(*trace, call, caller.flatten(false), result.tensors);
     traced = lower(*trace, call, left, entry_of_leaf, options);
     traced->prototype = std::move(result.prototype);
+    traced->rules_text = std::move(trace->rules_text);
   }
   release_constants(*traced);
   return traced;

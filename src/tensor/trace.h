@@ -4,9 +4,12 @@
 
 #include "egret/compile.h"
 #include "runtime/program.h"
+#include "saturate/options.h"
 #include "tensor/node.h"
 
 #include <memory>
+#include <optional>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -53,6 +56,11 @@ public:
   void clear() noexcept;
   const std::vector<Entry>& entries() const noexcept { return entries_; }
   std::vector<Entry>& entries() noexcept { return entries_; }
+
+  /// Rules that rewrite what is differentiated, before it is; nothing: none do.
+  std::optional<saturate::SaturateOptions> rules;
+  std::string rules_text; ///< what they did
+
   /// Whether the gradient of the source `owner` was there when it was first read.
   struct GradientRead {
     std::size_t owner;
@@ -106,6 +114,7 @@ struct TracedProgram {
   std::vector<State> states;
   std::vector<Value> results;
   std::shared_ptr<void> prototype;
+  std::string rules_text; ///< of the rules before autodiff; empty: they did not run
   ir::Graph graph;
   std::shared_ptr<const runtime::Program> program; ///< null when nothing is to be computed
   compiler::Options options;

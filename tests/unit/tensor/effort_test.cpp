@@ -5,10 +5,14 @@
 #include "egret/counters.h"
 #include "egret/explain.h"
 #include "egret/functional.h"
+#include "egret/grad.h"
 #include "support/cpu_levels.h"
 #include "support/cuda_kernels.h"
 
 #include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
 
 namespace egret {
 namespace {
@@ -114,6 +118,71 @@ TEST(ExplainTwo, SaysWhetherAKernelIsSharedAndWhatItCosts) {
             std::string::npos);
   EXPECT_NE(error_of(ErrorKind::State, [&] { explain(x, z); }).find("the first value is known"),
             std::string::npos);
+}
+
+// --- Rules before autodiff
+
+/// The gradient of what `f` makes of x by a compiled function.
+std::vector<float> gradient_of(const std::function<Tensor(const Tensor&)>& f, Tensor x,
+                               CompileOptions options, std::string* said = nullptr) {
+  x.set_requires_grad(true);
+  auto g = compile(
+      [&](const Tensor& at) {
+        const Tensor y = f(at).sum();
+        return grad(y, at);
+      },
+      options);
+  const auto result = g(x).to_vector();
+  if (said)
+    *said = g.explain();
+  return result;
+}
+
+TEST(BeforeAutodiff, TheForwardPartIsRewrittenAndCounted) {
+  // What is computed of rows that are all one row is computed once.
+  const auto f = [](const Tensor& x) { return exp(x.expand({5, 3})) + relu(relu(x)); };
+  const Tensor x = tensor({-1.0, 0.0, 2.0});
+  std::string quick, none;
+  const auto with = gradient_of(f, x, {.effort = Effort::Quick}, &quick);
+  const auto without = gradient_of(f, x, {.effort = Effort::None}, &none);
+  for (std::size_t i = 0; i < 3; ++i) // gradients of equal rows are added in another order
+    EXPECT_NEAR(with[i], without[i], 1e-5) << i;
+  EXPECT_NE(quick.find("before autodiff, rules: "), std::string::npos) << quick;
+  const std::string rules = quick.substr(0, quick.find("ops recorded"));
+  EXPECT_NE(rules.find("[pull, exact]"), std::string::npos) << quick;
+  EXPECT_EQ(none.find("before autodiff"), std::string::npos);
+}
+
+// Equal operands share a gradient: a maximum of maxima shares it in another way than one maximum.
+TEST(BeforeAutodiff, RulesThatChangeGradientsAtTiesWait) {
+  const auto f = [](const Tensor& x) { return maximum(maximum(x, 1.0), 1.0); };
+  const Tensor x = tensor({0.5, 1.0, 2.0});
+  EXPECT_EQ(gradient_of(f, x, {.effort = Effort::Quick}),
+            gradient_of(f, x, {.effort = Effort::None}));
+}
+
+// Without the marker that hides the variance's bound, the gradient of a small variance would be 0.
+TEST(BeforeAutodiff, InferenceOnlyRulesWait) {
+  const auto f = [](const Tensor& variance) {
+    return gaussian_nll_loss(zeros({1}), ones({1}), variance, 0.5);
+  };
+  CompileOptions options{.effort = Effort::Quick};
+  options.allow = RuleTags{RuleTag::InferenceOnly};
+  EXPECT_NEAR(gradient_of(f, tensor({0.125}), options)[0], -1, 1e-6);
+}
+
+TEST(BeforeAutodiff, GradientsByInnerValuesStayWhatTheyAre) {
+  auto g = compile(
+      [](const Tensor& x) {
+        const Tensor inner = exp(x), y = (inner * inner).sum();
+        return grad(y, inner);
+      },
+      {.effort = Effort::Quick});
+  Tensor x = tensor({0.0, 1.0});
+  x.set_requires_grad(true);
+  const auto result = g(x).to_vector();
+  EXPECT_NEAR(result[0], 2, 1e-6);
+  EXPECT_NEAR(result[1], 2 * std::exp(1.0), 1e-5);
 }
 
 } // namespace

@@ -1,0 +1,172 @@
+// Fusions that other compilers have a rule for: where one kernel makes both, and where not.
+#include "compiler/partition.h"
+#include "compiler/prepare.h"
+#include "compiler/regions.h"
+#include "compiler/sink_reshapes.h"
+#include "egret/autodiff.h"
+#include "egret/passes.h"
+#include "support/graph_runner.h"
+#include "support/region_forms.h"
+#include "support/region_runner.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+
+namespace egret::compiler {
+namespace {
+
+using ir::Graph;
+using ir::NodeId;
+
+NodeId number(Graph& g, double v, const Shape& shape) {
+  return g.broadcast(g.constant(DType::F32, v), shape);
+}
+NodeId add(Graph& g, NodeId a, NodeId b) {
+  return g.binary(Op::Add, a, b);
+}
+NodeId mul(Graph& g, NodeId a, NodeId b) {
+  return g.binary(Op::Mul, a, b);
+}
+
+std::vector<Group> kernels(const Graph& graph) {
+  const Graph g = prepare(sink_reshapes(passes::normalize()(graph)));
+  const GraphFacts facts(g);
+  return partition_greedily(facts, true).groups;
+}
+
+/// x y, the factors turned or not in memory.
+NodeId matmul(Graph& g, std::int64_t m, std::int64_t k, std::int64_t n, bool left, bool right) {
+  NodeId a = g.input("a", DType::F32, left ? Shape{k, m} : Shape{m, k});
+  NodeId b = g.input("b", DType::F32, right ? Shape{n, k} : Shape{k, n});
+  if (left)
+    a = g.permute(a, {1, 0});
+  if (!right)
+    b = g.permute(b, {1, 0});
+  const Shape box{m, n, k};
+  return g.reduce(
+      Op::ReduceSum,
+      mul(g, g.expand(g.reshape(a, {m, 1, k}), box), g.expand(g.reshape(b, {1, n, k}), box)), {2});
+}
+
+TEST(Fusions, ProductsOfAnyLayoutTakeWhatIsAddedInEitherOrder) {
+  for (int form = 0; form < 8; ++form) {
+    Graph g;
+    const NodeId product = matmul(g, 32, 48, 64, form & 1, form & 2);
+    const NodeId c = g.input("c", DType::F32, {32, 64});
+    g.outputs = {form & 4 ? add(g, c, product) : add(g, product, c)};
+    const auto made = kernels(g);
+    ASSERT_EQ(made.size(), 1u) << form;
+    EXPECT_EQ(made[0].kind, GroupKind::Contraction) << form;
+  }
+}
+
+// The gradient of x by x w + c(x) is dy wᵀ and what comes from c.
+TEST(Fusions, AGradientThatIsAddedIsPartOfItsProduct) {
+  for (const bool first : {true, false}) {
+    Graph g;
+    const Shape sx{32, 48}, sy{32, 64}, box{32, 64, 48};
+    const NodeId x = g.input("x", DType::F32, sx), w = g.input("w", DType::F32, {48, 64}),
+                 dy = g.input("dy", DType::F32, sy), dz = g.input("dz", DType::F32, sx);
+    const NodeId a = g.expand(g.reshape(x, {32, 1, 48}), box),
+                 b = g.expand(g.reshape(g.permute(w, {1, 0}), {1, 64, 48}), box);
+    const NodeId y = g.reduce(Op::ReduceSum, mul(g, a, b), {2}), z = mul(g, x, g.input("c", DType::F32, sx));
+    const std::array outputs = first ? std::array{y, z} : std::array{z, y};
+    const std::array seeds = first ? std::array{dy, dz} : std::array{dz, dy};
+    const std::array wrt{x};
+    g.outputs = gradients(g, outputs, seeds, wrt);
+    const Graph alone = ir::without_dead_code(g);
+    const auto made = kernels(alone);
+    ASSERT_EQ(made.size(), 1u) << first << ir::print(alone);
+    EXPECT_EQ(made[0].kind, GroupKind::Contraction);
+  }
+}
+
+TEST(Fusions, AProductThatIsAddedToItselfTurnedIsStored) {
+  Graph g;
+  const NodeId product = matmul(g, 64, 48, 64, false, false);
+  g.outputs = {add(g, product, g.permute(product, {1, 0}))};
+  EXPECT_EQ(kernels(g).size(), 2u) << "its reader needs points of other tiles";
+}
+
+TEST(Fusions, AProductTakesNothingThatWaitsForAllOfIt) {
+  Graph g;
+  const NodeId product = matmul(g, 32, 48, 64, false, false);
+  const NodeId total = g.reduce(Op::ReduceSum, product, {0, 1});
+  g.outputs = {mul(g, product, g.broadcast(total, {32, 64}))};
+  EXPECT_GT(kernels(g).size(), 1u);
+}
+
+struct GroupNorm {
+  Graph g;
+  NodeId normalized = 0, silu = 0;
+
+  /// x [n, c, h] normalized over the channels of each group, scaled and shifted by channel.
+  explicit GroupNorm(std::int64_t n = 4, std::int64_t c = 32, std::int64_t h = 64,
+                     std::int64_t groups = 8) {
+    const Shape box{n, groups, c / groups, h}, shape{n, c, h};
+    const auto along = [&](NodeId row) { return g.expand(g.reshape(row, {n, groups, 1, 1}), box); };
+    const auto mean = [&](NodeId v) {
+      return mul(g, g.reduce(Op::ReduceSum, v, {2, 3}),
+                 number(g, 1.0 / static_cast<double>(c / groups * h), {n, groups}));
+    };
+    const auto by_channel = [&](const char* name) {
+      return g.expand(g.reshape(g.input(name, DType::F32, {c}), {1, c, 1}), shape);
+    };
+    const NodeId x = g.reshape(g.input("x", DType::F32, shape), box);
+    const NodeId centred = add(g, x, mul(g, along(mean(x)), number(g, -1, box)));
+    const NodeId variance = mean(mul(g, centred, centred));
+    const NodeId scale =
+        g.unary(Op::Recip, g.unary(Op::Sqrt, add(g, variance, number(g, 1e-5, {n, groups}))));
+    normalized = add(g, mul(g, g.reshape(mul(g, centred, along(scale)), shape), by_channel("w")),
+                     by_channel("b"));
+    silu = mul(g, normalized, g.unary(Op::Sigmoid, normalized));
+  }
+};
+
+TEST(Fusions, GroupNormAndSiluAreOneKernel) {
+  GroupNorm norm;
+  norm.g.outputs = {norm.silu};
+  const auto made = kernels(norm.g);
+  ASSERT_EQ(made.size(), 1u);
+  EXPECT_EQ(made[0].kind, GroupKind::Reduce);
+  // The rows' generator makes it, on the CPU as on a GPU.
+  for (const kernel::Target& target : {testing::test_targets()[0], testing::test_gpu()})
+    for (const kernel::Region& region : testing::regions_of(sink_reshapes(norm.g), target))
+      EXPECT_NE(kernel::lower_greedily(region, target).schedule.generator.find("rows"),
+                std::string::npos);
+}
+
+TEST(Fusions, ANormalizedValueWithAnotherReaderIsAResultOfTheSameKernel) {
+  GroupNorm norm;
+  norm.g.outputs = {norm.silu, norm.normalized};
+  const auto made = kernels(norm.g);
+  ASSERT_EQ(made.size(), 1u);
+  EXPECT_EQ(
+      testing::regions_of(sink_reshapes(norm.g), testing::test_targets()[0])[0].outputs.size(), 2u);
+}
+
+TEST(Fusions, SinkingAReshapeKeepsValues) {
+  GroupNorm norm;
+  norm.g.outputs = {norm.silu, norm.normalized};
+  const Graph sunk = sink_reshapes(norm.g);
+  ir::verify(sunk);
+  EXPECT_EQ(testing::changed(norm.g, sunk, testing::inputs_of(norm.g, 3, true)), "");
+}
+
+// What follows is done where it stands when no reduction goes over rows of the split box.
+TEST(Fusions, AReshapeBehindAnElementwiseValueStays) {
+  Graph g;
+  const NodeId x = g.unary(Op::Exp, g.input("x", DType::F32, {4, 8, 4, 64}));
+  g.outputs = {g.unary(Op::Sin, g.reshape(x, {4, 32, 64}))};
+  EXPECT_EQ(ir::print(sink_reshapes(g)), ir::print(ir::without_dead_code(g)));
+}
+
+TEST(Fusions, WhatGoesOverOtherRowsIsAKernelOfItsOwn) {
+  GroupNorm norm;
+  norm.g.outputs = {norm.g.reduce(Op::ReduceSum, norm.silu, {0})};
+  EXPECT_EQ(kernels(norm.g).size(), 2u);
+}
+
+} // namespace
+} // namespace egret::compiler
