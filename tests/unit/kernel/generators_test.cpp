@@ -1,4 +1,5 @@
 // Which generator takes which region, and what its programs are made of.
+#include "kernel/families.h"
 #include "kernel/generator.h"
 #include "support/random_graph.h"
 #include "support/region_runner.h"
@@ -141,6 +142,32 @@ TEST(Generators, LargeSumsAreCutIntoPieces) {
   many.workers = 64;
   EXPECT_EQ(hash_of(lower_greedily(only_region(g).region, many).program), hash_of(c.program))
       << "the pieces follow from the region, not from the machine's workers";
+}
+
+TEST(Generators, SumsWithEnoughToShareAreNotCut) {
+  const auto pieces_of = [](const Shape& shape, Op op, std::vector<std::int64_t> axes) {
+    Graph g;
+    g.outputs = {g.reduce(op, g.input("x", DType::F32, shape), std::move(axes))};
+    return pieces_generator().space(only_region(g).region, target()).size();
+  };
+  EXPECT_GT(pieces_of({1 << 18}, Op::ReduceSum, {0}), 0u);
+  EXPECT_EQ(pieces_of({1 << 10}, Op::ReduceSum, {0}), 0u) << "little to sum";
+  EXPECT_EQ(pieces_of({1 << 10, 1 << 8}, Op::ReduceSum, {1}), 0u) << "many results";
+}
+
+TEST(Generators, WhatCannotBeCutSaysWhy) {
+  const auto reason = [](const Shape& shape, Op op, std::vector<std::int64_t> axes) {
+    Graph g;
+    g.outputs = {g.reduce(op, g.input("x", DType::F32, shape), std::move(axes))};
+    Schedule s;
+    s.generator = "pieces";
+    s.split_reduce = 4;
+    return pieces_generator().lower(testing::regions_of(g, target()).at(0), s, target()).reason;
+  };
+  EXPECT_EQ(reason({1 << 18}, Op::ReduceSum, {0}), "");
+  EXPECT_EQ(reason({Expr::symbol("n", 1, 1 << 20)}, Op::ReduceSum, {0}),
+            "the axis to cut has no constant extent");
+  EXPECT_EQ(reason({2}, Op::ReduceSum, {0}), "too short to be cut");
 }
 
 TEST(Generators, ResultsDoNotDependOnTheWorkers) {
