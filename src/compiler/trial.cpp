@@ -11,7 +11,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <condition_variable>
+#include <mutex>
 #include <optional>
+#include <thread>
 #include <utility>
 
 namespace egret::compiler {
@@ -172,6 +175,59 @@ double least(const std::vector<double>& samples) {
   return *std::min_element(samples.begin(), samples.end());
 }
 
+/// Compiles programs in the background, on all cores but one.
+class CompilerAhead {
+public:
+  CompilerAhead(backend::Device& device, KernelCache& kernels)
+      : device_(device), kernels_(kernels) {}
+  ~CompilerAhead() {
+    for (std::jthread& thread : threads_)
+      thread.request_stop();
+  }
+  CompilerAhead(const CompilerAhead&) = delete;
+  CompilerAhead& operator=(const CompilerAhead&) = delete;
+
+  void take(const std::vector<kernel::KernelProgram>& programs) {
+    // Where kernels run on the host's cores, they would be disturbed.
+    if (programs.empty() || device_.host_memory())
+      return;
+    {
+      std::lock_guard lock(guard_);
+      waiting_.assign(programs.rbegin(), programs.rend());
+    }
+    const auto most = static_cast<std::size_t>(std::max(1, device_.compile_threads() - 1));
+    while (threads_.size() < std::min(most, programs.size()))
+      threads_.emplace_back([this](const std::stop_token& stop) { work(stop); });
+    more_.notify_all();
+  }
+
+private:
+  void work(const std::stop_token& stop) {
+    while (true) {
+      kernel::KernelProgram program;
+      {
+        std::unique_lock lock(guard_);
+        if (!more_.wait(lock, stop, [&] { return !waiting_.empty(); }))
+          return;
+        program = std::move(waiting_.back());
+        waiting_.pop_back();
+      }
+      try {
+        kernel::verify(program);
+        kernels_.get(program, device_);
+      } catch (const std::exception&) { // the trial that wants it will say why
+      }
+    }
+  }
+
+  backend::Device& device_;
+  KernelCache& kernels_;
+  std::mutex guard_;
+  std::condition_variable_any more_;
+  std::vector<kernel::KernelProgram> waiting_; // the next one last
+  std::vector<std::jthread> threads_;          // end before the rest goes
+};
+
 } // namespace
 
 const char* name_of(Verdict::Reason reason) noexcept {
@@ -196,6 +252,7 @@ struct TrialRoom::Impl {
   explicit Impl(backend::Device& d) : device(d) {}
   backend::Device& device;
   KernelCache kernels{64};
+  CompilerAhead ahead{device, kernels};
   std::string checked, timed; // what the members below were made for
   std::optional<reference::KernelChecker> checker;
   std::optional<Arguments> arguments;
@@ -253,6 +310,7 @@ Verdict TrialRoom::run(const Trial& trial) {
   try {
     kernel::verify(trial.region);
     kernel::verify(trial.program);
+    impl_->ahead.take(trial.ahead);
     artifact = impl_->kernels.get(trial.program, impl_->device);
   } catch (const std::exception& error) {
     return rejected(std::move(verdict), Verdict::Reason::Compile, error.what());

@@ -18,6 +18,10 @@ struct Trial {
   /// Programs of the same region that are timed beside it, in turn, so that whatever else the
   /// machine does meets all of them alike. They are not checked.
   std::vector<kernel::KernelProgram> rivals;
+  /// Programs that are likely to be tried next, on devices that leave the host's cores idle: they
+  /// are compiled while this trial goes on. What is still waiting when the next list comes is
+  /// dropped.
+  std::vector<kernel::KernelProgram> ahead;
   backend::reference::Bindings sizes; ///< of the region's symbols
   bool verify = true;
   backend::reference::KernelCheckOptions check;

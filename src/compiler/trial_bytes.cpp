@@ -182,9 +182,11 @@ std::string to_bytes(const Trial& trial, const std::string& device) {
   out.add(device);
   out.add(kernel::to_bytes(trial.region));
   out.add(kernel::to_bytes(trial.program));
-  out.add(trial.rivals.size());
-  for (const kernel::KernelProgram& rival : trial.rivals)
-    out.add(kernel::to_bytes(rival));
+  for (const auto* list : {&trial.rivals, &trial.ahead}) {
+    out.add(list->size());
+    for (const kernel::KernelProgram& program : *list)
+      out.add(kernel::to_bytes(program));
+  }
   add_sizes(out, trial.sizes);
   add_check(out, trial.check);
   out.add(trial.verify);
@@ -219,8 +221,9 @@ Trial trial_of_bytes(std::string_view bytes, std::string& device) {
   device = in.text();
   trial.region = kernel::region_of_bytes(in.text());
   trial.program = kernel::program_of_bytes(in.text());
-  for (auto count = in.word<std::size_t>(); count > 0; --count)
-    trial.rivals.push_back(kernel::program_of_bytes(in.text()));
+  for (auto* list : {&trial.rivals, &trial.ahead})
+    for (auto count = in.word<std::size_t>(); count > 0; --count)
+      list->push_back(kernel::program_of_bytes(in.text()));
   for (auto count = in.word<std::size_t>(); count > 0; --count) {
     const std::string name(in.text());
     const auto lower = in.word<std::int64_t>(), upper = in.word<std::int64_t>(),

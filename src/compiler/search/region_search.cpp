@@ -31,6 +31,8 @@ constexpr double kGrace = 0.3;
 constexpr double kColdBytes = 8 << 20;
 /// Regions that are too large to make inputs for.
 constexpr double kMostBytes = 1536e6;
+/// Candidates that the worker compiles ahead of their trials.
+constexpr std::size_t kAhead = 40;
 /// Nobody notices.
 constexpr double kShort = 1.2e-6;
 
@@ -87,13 +89,15 @@ private:
     trial.region = task_.region;
     trial.program = list_[i].program;
     trial.sizes = task_.sizes;
-    if (trial.program.launch.threads == 0) // a GPU's launches use all of it
+    if (!on_gpu(trial.program)) // whose launches use all of it
       trial.workers = task_.key.workers;
     trial.sample_seconds = kFirstSample;
     trial.cold = footprint(task_.region, task_.sizes) > kColdBytes;
     trial.verify = false;
     return trial;
   }
+
+  static bool on_gpu(const kernel::KernelProgram& program) { return program.launch.threads > 0; }
 
   /// A check that is cheap for every candidate: all of a small region, or a few points of each
   /// kind; guard zones and what stays unwritten are looked at in full.
@@ -160,6 +164,9 @@ private:
       Trial trial = trial_of(base_);
       check_quickly(trial);
       trial.repetitions = 3;
+      for (std::size_t i = base_ + 1; i < std::min(list_.size(), base_ + 1 + kAhead); ++i)
+        if (!known_.contains(kernel::to_string(list_[i].schedule)) && on_gpu(list_[i].program))
+          trial.ahead.push_back(list_[i].program);
       const double begin = clock_.seconds();
       ++measured_;
       const auto verdict = ask(trial, kPatience);

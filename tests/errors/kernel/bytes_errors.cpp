@@ -84,6 +84,7 @@ TEST(BytesErrors, ProgramsAndRegions) {
 TEST(BytesErrors, TrialsAndVerdicts) {
   compiler::Trial trial = testing::good_trial(cpu());
   trial.rivals.push_back(trial.program);
+  trial.ahead.push_back(trial.program);
   std::string device;
   const std::string bytes = compiler::to_bytes(trial, "cpu");
   const compiler::Trial same = compiler::trial_of_bytes(bytes, device);
