@@ -14,11 +14,14 @@
 #include "saturate/saturate.h"
 #include "support/fail.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <exception>
+#include <iterator>
 #include <map>
 #include <mutex>
+#include <set>
 #include <thread>
 
 namespace egret::compiler {
@@ -88,17 +91,54 @@ std::vector<kernel::Chosen> choose(const std::vector<WantedKernel>& wanted, cons
   return chosen;
 }
 
-Proposed propose(const std::vector<BuiltRegion>& regions, const Options& options,
-                 const kernel::Target& target, SearchReport& report) {
+/// By region: WantedKernel::cold.
+std::vector<bool> cold_regions(const ir::Graph& graph, const std::vector<BuiltRegion>& regions,
+                               const kernel::Target& target) {
+  constexpr double kLeast = 256 << 10; // smaller ones may stay in some cache
+  const auto bytes = [&](NodeId id) {
+    double all = static_cast<double>(size_of(graph[id].dtype));
+    for (const Expr& dim : graph[id].shape)
+      all *= static_cast<double>(dim.upper());
+    return all;
+  };
+  const auto is_input = [&](NodeId id) { return graph[id].op == Op::Input; };
+  std::set<NodeId> inputs;
+  for (const BuiltRegion& built : regions)
+    std::copy_if(built.operands.begin(), built.operands.end(), std::inserter(inputs, inputs.end()),
+                 is_input);
+  double all_inputs = 0;
+  for (const NodeId id : inputs)
+    all_inputs += bytes(id);
+  std::vector<bool> cold(regions.size(), false);
+  if (all_inputs <= static_cast<double>(std::max(target.l2_bytes, target.l3_bytes)))
+    return cold;
+  for (std::size_t i = 0; i < regions.size(); ++i) {
+    double from_inputs = 0, all = 0;
+    for (const NodeId id : regions[i].operands) {
+      all += bytes(id);
+      from_inputs += is_input(id) ? bytes(id) : 0;
+    }
+    for (const NodeId id : regions[i].outputs)
+      all += bytes(id);
+    cold[i] = from_inputs >= kLeast && from_inputs >= all / 2;
+  }
+  return cold;
+}
+
+Proposed propose(const ir::Graph& graph, const std::vector<BuiltRegion>& regions,
+                 const Options& options, const kernel::Target& target, SearchReport& report) {
   Proposed proposed;
   std::map<std::uint64_t, int> known;
   std::vector<WantedKernel> wanted;
-  for (const BuiltRegion& built : regions) {
+  const std::vector<bool> cold = cold_regions(graph, regions, target);
+  for (std::size_t i = 0; i < regions.size(); ++i) {
+    const BuiltRegion& built = regions[i];
     auto [it, fresh] =
         known.emplace(kernel::hash_of(built.region), static_cast<int>(wanted.size()));
     if (fresh)
       wanted.push_back({&built.region, 0});
     wanted[static_cast<std::size_t>(it->second)].launches += 1;
+    wanted[static_cast<std::size_t>(it->second)].cold |= cold[i];
     proposed.entry_of.push_back(it->second);
   }
   std::vector<kernel::Chosen> chosen = choose(wanted, options, target, report);
@@ -218,8 +258,9 @@ Compiled compile_graph(const ir::Graph& graph, const Options& options, backend::
     return true;
   });
   const std::vector<BuiltRegion>& regions = parts.regions;
-  Proposed proposed =
-      stage("propose", [&] { return propose(regions, options, device.target(), report.search); });
+  Proposed proposed = stage("propose", [&] {
+    return propose(report.graph, regions, options, device.target(), report.search);
+  });
   std::vector<int> order; // of the kernels
   result.plan = stage("plan", [&] {
     std::vector<PlannedKernel> kernels;

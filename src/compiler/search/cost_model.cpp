@@ -82,14 +82,31 @@ private:
   }
 
   double trips(const Stmt& s) const {
-    const Expr bound =
-        substitute(ceildiv(s.end - s.begin, s.step), [&](const Expr& v) -> std::optional<Expr> {
-          for (const auto& [symbol, value] : sizes_.values())
-            if (v == symbol)
-              return Expr(value);
-          return std::nullopt;
-        });
-    return static_cast<double>(std::clamp<std::int64_t>(bound.upper(), 0, std::int64_t{1} << 40));
+    const Expr length = substitute(s.end - s.begin, [&](const Expr& v) -> std::optional<Expr> {
+      for (const auto& [symbol, value] : sizes_.values())
+        if (v == symbol)
+          return Expr(value);
+      return std::nullopt;
+    });
+    const auto most =
+        static_cast<double>(std::clamp<std::int64_t>(upper_of(length), 0, std::int64_t{1} << 40));
+    return std::ceil(most / static_cast<double>(std::max<std::int64_t>(1, s.step.lower())));
+  }
+
+  /// As upper(), but where a minimum is added, the least of what each of its operands would give:
+  /// min(10 i, 758) + 10 - 10 i is at most 10.
+  static std::int64_t upper_of(const Expr& e) {
+    const ExprNode& node = e.node();
+    for (std::size_t i = 0; node.kind == ExprKind::Sum && i < node.operands.size(); ++i) {
+      const Expr& part = node.operands[i];
+      if (part.node().kind != ExprKind::Min || node.coefficients[i] < 0)
+        continue;
+      const Expr times(node.coefficients[i]);
+      const Expr rest = e - times * part;
+      return std::min(upper_of(rest + times * part.node().operands[0]),
+                      upper_of(rest + times * part.node().operands[1]));
+    }
+    return e.upper();
   }
 
   /// Vector registers that a value takes.
@@ -158,11 +175,13 @@ double size_or_upper(const Expr& e, const reference::Bindings& sizes) {
 }
 
 double cpu_memory_seconds(const kernel::KernelProgram& program, const kernel::Target& target,
-                          const Machine& machine, double read, double written, double workers) {
+                          const Machine& machine, double read, double written, double workers,
+                          bool cold) {
   const double bytes = read + written;
-  if (bytes <= static_cast<double>(target.l2_bytes) * workers)
+  if (!cold && bytes <= static_cast<double>(target.l2_bytes) * workers)
     return bytes / (32 * workers) * machine.cycle_seconds;
-  if (bytes <= static_cast<double>(target.l3_bytes) / 2) // streaming stores leave the caches
+  if (!cold &&
+      bytes <= static_cast<double>(target.l3_bytes) / 2) // streaming stores leave the caches
     return (streams(program.body) ? read + 3 * written : bytes) / (12 * workers) *
            machine.cycle_seconds;
   const double share = std::min(1.0, workers / std::min(2.0, static_cast<double>(target.workers)));
@@ -185,7 +204,7 @@ double arithmetic_cycles(const kernel::KernelProgram& program, const kernel::Tar
 
 double predict(const kernel::KernelProgram& program, const kernel::Region& region,
                const kernel::Target& target, const Machine& machine,
-               const reference::Bindings& sizes) {
+               const reference::Bindings& sizes, bool cold) {
   const kernel::Cost cost = kernel::cost_of(region);
   const double read = size_or_upper(cost.bytes_read, sizes),
                written = size_or_upper(cost.bytes_written, sizes);
@@ -196,7 +215,7 @@ double predict(const kernel::KernelProgram& program, const kernel::Region& regio
                     size_or_upper(cost.flops, sizes) / machine.flops_per_second);
   const double workers = workers_of(program, target, sizes);
   const double arithmetic = arithmetic_cycles(program, target, sizes) * machine.cycle_seconds;
-  const double memory = cpu_memory_seconds(program, target, machine, read, written, workers);
+  const double memory = cpu_memory_seconds(program, target, machine, read, written, workers, cold);
   // Several workers also wait for each other at the end.
   const double meetings = barriers + (workers > 1 ? 1 : 0);
   return machine.launch_seconds + meetings * kBarrierSeconds * workers +

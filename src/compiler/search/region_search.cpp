@@ -92,7 +92,7 @@ private:
     if (!on_gpu(trial.program)) // whose launches use all of it
       trial.workers = task_.key.workers;
     trial.sample_seconds = kFirstSample;
-    trial.cold = footprint(task_.region, task_.sizes) > kColdBytes;
+    trial.cold = task_.cold || footprint(task_.region, task_.sizes) > kColdBytes;
     trial.verify = false;
     return trial;
   }

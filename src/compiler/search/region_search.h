@@ -37,6 +37,7 @@ struct SearchTask {
   const kernel::Region& region;
   TuningKey key;
   const backend::reference::Bindings& sizes;
+  bool cold; ///< as WantedKernel::cold
   Candidates candidates;
   std::string_view effort; ///< for the database
   std::string device;      ///< likewise

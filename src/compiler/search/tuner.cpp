@@ -17,6 +17,8 @@ namespace {
 constexpr std::size_t kPerGenerator = 32, kMost = 40, kRanked = 8;
 /// Of the greedy schedule's prediction, what a rival's may be at most to be taken untried.
 constexpr double kClearly = 0.8;
+/// Tells the keys of kernels with cold operands apart.
+constexpr std::uint64_t kCold = 0x636f6c64;
 
 Candidates propose(const kernel::Region& region, const kernel::Target& target,
                    const Machine& machine, const backend::reference::Bindings& sizes,
@@ -67,8 +69,10 @@ struct Tuner::Impl {
     return *machine;
   }
 
-  TuningKey key_of(const kernel::Region& region, const backend::reference::Bindings& sizes) const {
-    std::uint64_t hash = kernel::hash_of(region);
+  TuningKey key_of(const WantedKernel& wanted, const backend::reference::Bindings& sizes) const {
+    std::uint64_t hash = kernel::hash_of(*wanted.region);
+    if (wanted.cold)
+      hash = combine(hash, kCold);
     for (const auto& [symbol, value] : sizes.values())
       hash = combine(combine(hash, hash_text(symbol.str())), static_cast<std::uint64_t>(value));
     return {hash, device.target().fingerprint, device.target().workers, tuning_version()};
@@ -77,9 +81,13 @@ struct Tuner::Impl {
   // The schedule that the model ranks first, when it is clearly ahead of the greedy one and of the
   // same generator: loops of different kinds compare too badly for a choice that nobody tries, and
   // whether stores should pass by the caches depends on who reads the results.
-  kernel::Chosen ranked(const kernel::Region& region, const backend::reference::Bindings& sizes,
+  kernel::Chosen ranked(const WantedKernel& wanted, const backend::reference::Bindings& sizes,
                         const Machine& figures, RegionSearch& report) const {
+    const kernel::Region& region = *wanted.region;
     Candidates all = options.propose(region, device.target(), figures, sizes, Effort::Quick);
+    if (wanted.cold)
+      for (Candidate& c : all.list)
+        c.predicted = predict(c.program, region, device.target(), figures, sizes, true);
     std::size_t best = 0;
     for (std::size_t i = 0; i < all.list.size(); ++i) {
       CandidateReport& c = report.candidates.emplace_back();
@@ -146,7 +154,7 @@ std::vector<kernel::Chosen> Tuner::choose(std::span<const WantedKernel> kernels,
     const kernel::Region& region = *kernels[i].region;
     RegionSearch& r = report.regions[i];
     sizes.push_back(sizes_to_try(region));
-    const TuningKey key = impl_->key_of(region, sizes[i]);
+    const TuningKey key = impl_->key_of(kernels[i], sizes[i]);
     r.name = region.name;
     r.region = key.region;
     if (auto choice = database.choice(key))
@@ -154,16 +162,16 @@ std::vector<kernel::Chosen> Tuner::choose(std::span<const WantedKernel> kernels,
         chosen[i] = impl_->remembered(region, *choice, r);
     if (chosen[i]) {
       ++report.cache_hits;
-      r.predicted = predict(chosen[i]->program, region, target, machine, sizes[i]);
+      r.predicted = predict(chosen[i]->program, region, target, machine, sizes[i], kernels[i].cold);
       continue;
     }
     if (options.effort == Effort::Quick)
-      chosen[i] = impl_->ranked(region, sizes[i], machine, r);
+      chosen[i] = impl_->ranked(kernels[i], sizes[i], machine, r);
     else
       chosen[i] = kernel::lower_greedily(region, target);
     chosen[i]->program.name = region.name;
     r.chosen = kernel::to_string(chosen[i]->schedule);
-    r.predicted = predict(chosen[i]->program, region, target, machine, sizes[i]);
+    r.predicted = predict(chosen[i]->program, region, target, machine, sizes[i], kernels[i].cold);
     share[i] = kernels[i].launches * r.predicted;
     if (measures)
       open.push_back(i);
@@ -199,8 +207,9 @@ std::vector<kernel::Chosen> Tuner::choose(std::span<const WantedKernel> kernels,
     left -= share[i];
     SearchTask task{
         *kernels[i].region,
-        impl_->key_of(*kernels[i].region, sizes[i]),
+        impl_->key_of(kernels[i], sizes[i]),
         sizes[i],
+        kernels[i].cold,
         impl_->options.propose(*kernels[i].region, target, machine, sizes[i], options.effort),
         name_of(options.effort),
         impl_->device.name(),

@@ -18,6 +18,9 @@ namespace egret::compiler {
 struct WantedKernel {
   const kernel::Region* region = nullptr;
   double launches = 1; ///< a run: regions get their share of the budget by what they cost
+  /// Most of what it reads is inputs of a plan that has more of them than the last cache holds: no
+  /// cache has them when it starts.
+  bool cold = false;
 };
 
 struct SearchOptions {

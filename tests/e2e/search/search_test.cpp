@@ -272,6 +272,33 @@ TEST(Search, EndsWhenTheBudgetOrTheCallerSaysSo) {
   EXPECT_EQ(ended.kernels.size(), 1u);
 }
 
+// The same region is another one to the database where its operands come from memory each time: as
+// inputs of a plan that has more of them than the caches hold.
+TEST(Search, KernelsWithColdOperandsAreMeasuredForThemselves) {
+  const test::TempFolder folder;
+  const kernel::Target& target = device().target();
+  const std::int64_t many = std::max(target.l2_bytes, target.l3_bytes) / 4 + 4096;
+  const ir::Graph warm = elementwise_graph(1 << 18);
+  ir::Graph cold = elementwise_graph(1 << 18);
+  cold.outputs.push_back(
+      cold.reduce(Op::ReduceSum, cold.input("z", DType::F32, {Expr(many)}), {0}));
+  Tuner tuner(device(), tuner_options(folder.path()));
+  const auto search = [&](const ir::Graph& graph) {
+    const CompileReport report = compile_with(tuner, graph, Effort::Search, false, 10);
+    for (const RegionSearch& r : report.search.regions)
+      if (r.name.find("tanh") != std::string::npos)
+        return r;
+    ADD_FAILURE() << report.text();
+    return RegionSearch{};
+  };
+  const RegionSearch first = search(warm), second = search(cold), third = search(cold);
+  EXPECT_FALSE(first.cache_hit);
+  EXPECT_FALSE(second.cache_hit);
+  EXPECT_TRUE(third.cache_hit);
+  EXPECT_NE(first.region, second.region);
+  EXPECT_EQ(search(warm).region, first.region);
+}
+
 // What was cut off says nothing of the kernel, which is not rejected for it.
 TEST(Search, TheBudgetEndsATrialThatIsUnderWay) {
   const test::TempFolder folder;

@@ -2,6 +2,7 @@
 #include "compiler/search/candidates.h"
 #include "compiler/search/cost_model.h"
 #include "compiler/search/timing.h"
+#include "kernel/builder.h"
 #include "support/bad_kernels.h"
 #include "support/cpu_levels.h"
 
@@ -87,6 +88,36 @@ TEST(CostModel, RanksVectorsBeforeScalars) {
   }
   ASSERT_GT(scalars, 0);
   EXPECT_LT(vectors * 3, scalars);
+}
+
+// Pieces of 10 of 768 iterations, the last of which begins before the end: 768 iterations all the
+// same, and not 77 times as many.
+TEST(CostModel, PiecesOfALoopCountOnce) {
+  const auto cycles = [](std::int64_t piece) {
+    kernel::ProgramBuilder b("copy");
+    const int buffer = b.workspace("x", DType::F32, Expr(768));
+    const std::int64_t pieces = (768 + piece - 1) / piece;
+    b.loop(Expr(0), Expr(pieces), Expr(1), Expr(pieces), kernel::Bind::Serial, [&](const Expr& i) {
+      const Expr begin = i * Expr(piece);
+      const Expr end = min(begin, Expr(768 - piece)) + Expr(piece);
+      b.loop(begin, end, Expr(1), Expr(768), kernel::Bind::Serial,
+             [&](const Expr& j) { b.store(buffer, j, b.load(buffer, j, 1)); });
+    });
+    return arithmetic_cycles(b.finish(Expr(1)), kernel::Target{}, {});
+  };
+  EXPECT_NEAR(cycles(10) / cycles(768), 1.0, 0.2);
+}
+
+// Caches that hold nothing of it leave a kernel as slow as the memory is.
+TEST(CostModel, ColdOperandsComeFromMemory) {
+  const kernel::Target target{};
+  const Trial trial = testing::good_trial(target);
+  const Machine machine = usual_machine(target);
+  const double bytes = footprint(trial.region, trial.sizes);
+  const double warm = predict(trial.program, trial.region, target, machine, trial.sizes),
+               cold = predict(trial.program, trial.region, target, machine, trial.sizes, true);
+  EXPECT_GE(cold, warm);
+  EXPECT_GE(cold, bytes / machine.bytes_per_second);
 }
 
 } // namespace
