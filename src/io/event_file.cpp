@@ -3,10 +3,10 @@
 #include "io/append_file.h"
 #include "io/crc32c.h"
 
+#include <array>
 #include <atomic>
 #include <bit>
 #include <chrono>
-#include <cstring>
 #include <unistd.h>
 
 namespace egret::io {
@@ -233,9 +233,9 @@ std::filesystem::path new_event_file(const std::filesystem::path& folder) {
   if (error)
     fail(ErrorKind::File, "events: {}: cannot make the folder: {}", folder.string(),
          error.message());
-  char host[256] = {};
-  if (::gethostname(host, sizeof host - 1) != 0 || host[0] == '\0')
-    std::strcpy(host, "localhost");
+  std::array<char, 256> name = {}; // ends with a zero, whatever gethostname writes before it
+  const bool known = ::gethostname(name.data(), name.size() - 1) == 0 && name[0] != '\0';
+  const char* host = known ? name.data() : "localhost";
   static std::atomic<unsigned> counter = 0;
   return folder / fmt::format("events.out.tfevents.{:010}.{}.{}.{}",
                               static_cast<std::int64_t>(seconds_now()), host, ::getpid(),

@@ -156,6 +156,7 @@ std::vector<ZipMember> zip_members(const InputFile& file) {
   if (at != bytes.size())
     file.fail(directory.begin + at, "the directory goes on after its {} entries", members.size());
   std::vector<const ZipMember*> by_place;
+  by_place.reserve(members.size());
   for (const ZipMember& member : members)
     by_place.push_back(&member);
   std::sort(by_place.begin(), by_place.end(),

@@ -46,7 +46,7 @@ Tensor backward_in_parts(const std::vector<Part>& parts, const Tensor& x,
   Tensor value = loss(input);
   value.backward();
   Tensor gradient = input.grad();
-  const Tensor result = value.detach();
+  Tensor result = value.detach();
   settle(parameters, gradient);
   result.eval();
 

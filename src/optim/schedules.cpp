@@ -35,7 +35,8 @@ double WarmupCosine::at(std::int64_t step) const {
 double StepDecay::at(std::int64_t step) const {
   if (every <= 0)
     fail(ErrorKind::Value, "StepDecay: every {} steps", every);
-  return start * std::pow(factor, static_cast<double>(step / every));
+  const std::int64_t times = step / every;
+  return start * std::pow(factor, static_cast<double>(times));
 }
 
 double Exponential::at(std::int64_t step) const {

@@ -55,7 +55,7 @@ bool Loop::has_checkpoint() const {
 
 io::Metadata Loop::resume() {
   const std::filesystem::path& path = options_.checkpoint;
-  const io::Metadata metadata = io::SafetensorsFile(path).metadata();
+  io::Metadata metadata = io::SafetensorsFile(path).metadata();
   const auto step = number<std::int64_t>(path, metadata, kStep);
   const auto worse = number<std::int64_t>(path, metadata, kWorse);
   std::optional<double> best;
