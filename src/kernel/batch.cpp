@@ -23,6 +23,9 @@ namespace {
 
 /// Schedules of a part that are looked at.
 constexpr int kMostTried = 48;
+/// Small parts are over before another worker is awake: it gets so many times the work that one
+/// large kernel gives it at the least.
+constexpr std::int64_t kWakingFactor = 8;
 /// The largest struct of parameters that every GPU takes.
 constexpr std::int64_t kGpuParameterBytes = 4096;
 
@@ -101,7 +104,7 @@ public:
     loop.body = select(0, pieces_.size(), Expr::axis(number, loop.extent));
     program.body.push_back(std::move(loop));
     if (program.launch.threads == 0)
-      program.launch.workers = useful_workers(begin_.back(), work_);
+      program.launch.workers = useful_workers(begin_.back(), floordiv(work_, kWakingFactor));
     verify(program);
     if (program.launch.threads == 0)
       return {true, std::move(program), ""};
@@ -172,7 +175,7 @@ private:
     } else {
       const Expr work = work_of(part.region);
       work_ = work_ + work;
-      piece.count = useful_workers(piece.turns, work);
+      piece.count = useful_workers(piece.turns, floordiv(work, kWakingFactor));
     }
     begin_.push_back(begin_.back() + piece.count);
     pieces_.push_back(std::move(piece));
