@@ -47,5 +47,21 @@ Tensor randint(const Shape& shape, std::int64_t low, std::int64_t high, Generato
                DType dtype = DType::I64);
 /// true with probability p (a multiple of 2^-32).
 Tensor bernoulli(const Shape& shape, double p, Generator& generator);
+/// true with the probability that stands at each place (of floats).
+Tensor bernoulli(const Tensor& probabilities, Generator& generator);
+/// -log(u) / rate
+Tensor exponential(const Shape& shape, double rate, Generator& generator,
+                   DType dtype = DType::F32);
+/// -log(-log(u)): the larger of two is distributed as a softmax chooses
+Tensor gumbel(const Shape& shape, Generator& generator, DType dtype = DType::F32);
+/// normal() with what lies outside [low, high] left out, by the inverse of its distribution.
+Tensor truncated_normal(const Shape& shape, double mean, double deviation, double low, double high,
+                        Generator& generator, DType dtype = DType::F32);
+/// 0 .. n-1 in random order, i64: sorted by 64 random bits.
+Tensor permutation(std::int64_t n, Generator& generator);
+/// Positions (i64 [..., count]) along the last axis of weights [..., n], each chosen as often as its
+/// weight says; without replacement each at most once (count at most n, and of the positive ones).
+Tensor multinomial(const Tensor& weights, std::int64_t count, Generator& generator,
+                   bool replacement = false);
 
 } // namespace egret

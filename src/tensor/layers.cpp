@@ -1,4 +1,4 @@
-// Layers without parameters of their own: dropout, norms, attention.
+// Layers without parameters of their own: dropout in its forms, norms over the last axes.
 #include "support/fail.h"
 #include "tensor/ops.h"
 
@@ -43,6 +43,48 @@ Tensor dropout(const Tensor& a, double p, Generator& generator, bool training) {
   return where(bernoulli(x.shape(), 1 - p, generator), x * (1 / (1 - p)), 0);
 }
 
+Tensor feature_dropout(const Tensor& a, double p, Generator& generator, bool training) {
+  const Tensor x = as_float(a, "feature_dropout");
+  if (x.rank() < 2)
+    fail(ErrorKind::Shape, "feature_dropout: got {}; it must be [batch, channels, ...]",
+         shape_of(a));
+  Shape one(x.shape().size(), Expr(1));
+  one[0] = x.shape()[0];
+  one[1] = x.shape()[1];
+  return x * dropout(ones(one, x.dtype()), p, generator, training);
+}
+
+Tensor alpha_dropout(const Tensor& a, double p, Generator& generator, bool training) {
+  const Tensor x = as_float(a, "alpha_dropout");
+  if (!(p >= 0 && p < 1))
+    fail(ErrorKind::Value, "alpha_dropout: p is {}; it is at least 0 and less than 1", p);
+  if (!training || p == 0)
+    return x.clone();
+  // What is dropped takes selu's lowest value; the line after it restores mean 0 and variance 1.
+  constexpr double lowest = -1.7580993408473766;
+  const double factor = 1 / std::sqrt((1 - p) * (1 + p * lowest * lowest));
+  return where(bernoulli(x.shape(), 1 - p, generator), x, lowest) * factor - factor * lowest * p;
+}
+
+Tensor gumbel_softmax(const Tensor& logits, Generator& generator, double tau, bool hard,
+                      std::int64_t axis) {
+  const Tensor x = as_float(logits, "gumbel_softmax");
+  if (!(tau > 0))
+    fail(ErrorKind::Value, "gumbel_softmax: tau is {}; it must be positive", tau);
+  axis = axis_of(axis, x.rank(), x.shape(), "gumbel_softmax");
+  const Tensor noise = gumbel(x.shape(), generator, accumulator_of(x.dtype()));
+  const Tensor soft = softmax((widened(x) + noise) * (1 / tau), axis).to(x.dtype());
+  if (!hard)
+    return soft;
+  const Tensor best = argmax(soft, axis, true);
+  Shape line(x.shape().size(), Expr(1));
+  line[static_cast<std::size_t>(axis)] = x.shape()[static_cast<std::size_t>(axis)];
+  const Tensor places = reshape(iota(line[static_cast<std::size_t>(axis)], DType::I64), line);
+  const Tensor chosen = (best == places).to(x.dtype());
+  // The value is the choice, the gradient that of the softmax.
+  return chosen + (soft - unary(Op::StopGradient, soft, "gumbel_softmax"));
+}
+
 Tensor layer_norm(const Tensor& a, const Tensor& weight, const Tensor& bias, double eps) {
   const auto axes = normed_axes(a, weight, "layer_norm");
   require_float(a, "layer_norm");
@@ -64,37 +106,6 @@ Tensor rms_norm(const Tensor& a, const Tensor& weight, double eps) {
   const Tensor x = widened(a);
   const Tensor scale = rsqrt(mean(square(x), axes, true) + eps);
   return rounded_to(x * scale * weight.to(x.dtype()), a.dtype());
-}
-
-Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
-                                    const AttentionOptions& options) {
-  constexpr const char* who = "scaled_dot_product_attention";
-  for (const Tensor* t : {&q, &k, &v})
-    if (Access::raw(*t, who)->form.shape.size() < 2)
-      fail(ErrorKind::Shape, "{}: got {}; operands are [..., tokens, width]", who, shape_of(*t));
-  const Shape &sq = q.shape(), &sk = k.shape(), &sv = v.shape();
-  if (!(sq.back() == sk.back()))
-    fail(ErrorKind::Shape, "{}: queries {} and keys {} differ in width ({} != {})", who,
-         shape_of(q), shape_of(k), sq.back().str(), sk.back().str());
-  if (!(sk[sk.size() - 2] == sv[sv.size() - 2]))
-    fail(ErrorKind::Shape, "{}: keys {} and values {} differ in number ({} != {})", who,
-         shape_of(k), shape_of(v), sk[sk.size() - 2].str(), sv[sv.size() - 2].str());
-  const double scale =
-      options.scale ? *options.scale : 1 / std::sqrt(static_cast<double>(q.size(-1)));
-  Tensor scores = matmul(q, transpose(k)) * scale;
-  const double lowest = -std::numeric_limits<double>::infinity();
-  if (options.causal)
-    scores = where(causal_mask(sq[sq.size() - 2], sk[sk.size() - 2]), scores, lowest);
-  if (options.mask.defined()) {
-    if (!broadcasts_to(options.mask.shape(), scores.shape()))
-      fail(ErrorKind::Shape, "{}: mask {} does not broadcast to the scores' {}", who,
-           shape_of(options.mask), shape_of(scores));
-    if (options.mask.dtype() == DType::Bool)
-      scores = where(options.mask, scores, lowest);
-    else
-      scores = scores + options.mask.to(scores.dtype());
-  }
-  return matmul(softmax(scores, -1), v);
 }
 
 } // namespace egret

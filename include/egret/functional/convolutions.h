@@ -94,4 +94,17 @@ Tensor adaptive_max_pool1d(const Tensor& a, const PerAxis& sizes);
 Tensor adaptive_max_pool2d(const Tensor& a, const PerAxis& sizes);
 Tensor adaptive_max_pool3d(const Tensor& a, const PerAxis& sizes);
 
+enum class Interpolation { Nearest, NearestExact, Linear, Cubic };
+struct InterpolateOptions {
+  Interpolation mode = Interpolation::Nearest;
+  bool align_corners = false; ///< Linear, Cubic: the corners' centres meet, not their edges
+};
+/// Other sizes for the last one to three axes of a [batch, channels, spatial...], axis by axis:
+/// nearest elements (floor(i·n/size), or those nearest to the centre), linear between two, cubic
+/// (Keys 1981, a = -0.75) over four. As PyTorch does, elements beyond the edge repeat it.
+Tensor interpolate(const Tensor& a, const PerAxis& sizes, const InterpolateOptions& options = {});
+/// The same for factors of the sizes, which are rounded down.
+Tensor interpolate_by(const Tensor& a, const std::vector<double>& factors,
+                      const InterpolateOptions& options = {});
+
 } // namespace egret

@@ -46,9 +46,33 @@ struct AttentionOptions {
   Tensor mask; ///< bool (true: may be seen) or float (added), broadcast to [..., queries, keys]
   bool causal = false;         ///< as causal_mask
   std::optional<double> scale; ///< 1/√d by default
+  /// A query sees keys less than this far from its own place (counted as in causal_mask).
+  std::optional<std::int64_t> window;
+  std::optional<double> softcap; ///< scores become softcap · tanh(scores / softcap)
 };
-/// softmax(q kᵀ scale + mask) v for q [..., queries, d], k [..., keys, d], v [..., keys, e].
+/// softmax(q kᵀ scale + mask) v for q [..., queries, d], k [..., keys, d], v [..., keys, e]. Where
+/// q has more heads (the axis before the last two) than k and v, and a multiple of them,
+/// neighbouring heads share theirs.
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                     const AttentionOptions& options = {});
+/// Float [heads, queries, keys] to add to scores: -slope · distance, slopes 2^(-8 (h+1) / heads)
+/// (Press, Smith and Lewis 2022; heads a power of two).
+Tensor alibi_mask(std::int64_t heads, const Expr& queries, const Expr& keys);
+
+struct RopeOptions {
+  double base = 10000;
+  bool interleaved = false; ///< pairs are neighbours; otherwise i and i + d/2
+};
+/// Rotary embedding (Su et al. 2021): pair i of the last axis (d of them, even) of a [..., tokens,
+/// d] turned by positions · base^(-2i/d). `positions` [tokens], or broadcast to [..., tokens].
+Tensor rope(const Tensor& a, const Tensor& positions, const RopeOptions& options = {});
+
+/// dropout() of whole channels of a [batch, channels, ...].
+Tensor feature_dropout(const Tensor& a, double p, Generator& generator, bool training = true);
+/// Keeps mean and variance of what went through selu (Klambauer et al. 2017).
+Tensor alpha_dropout(const Tensor& a, double p, Generator& generator, bool training = true);
+/// softmax((logits + gumbel noise) / tau); with `hard` one-hot, whose gradient is the softmax's.
+Tensor gumbel_softmax(const Tensor& logits, Generator& generator, double tau = 1, bool hard = false,
+                      std::int64_t axis = -1);
 
 } // namespace egret

@@ -291,5 +291,42 @@ TEST(FunctionMessages, Order) {
   });
 }
 
+TEST(FunctionMessages, AttentionInterpolationAndRandomNumbers) {
+  Generator g;
+  const Tensor q = ones({4, 3, 2}), k = ones({3, 3, 2});
+  expect_all({
+      {ErrorKind::Shape,
+       "scaled_dot_product_attention: 4 heads of queries [4,3,2] do not fall into "
+       "the 3 of keys [3,3,2]",
+       [&] { scaled_dot_product_attention(q, k, k); }},
+      {ErrorKind::Value, "scaled_dot_product_attention: a window of 0",
+       [&] { scaled_dot_product_attention(q, q, q, {.window = 0}); }},
+      {ErrorKind::Value, "scaled_dot_product_attention: softcap is -1",
+       [&] { scaled_dot_product_attention(q, q, q, {.softcap = -1}); }},
+      {ErrorKind::Value, "alibi_mask: 3 heads; a power of two", [] { alibi_mask(3, 2, 2); }},
+      {ErrorKind::Shape, "rope: the width of [2,3] is odd", [] { rope(f23, arange(2)); }},
+      {ErrorKind::Shape, "rope: positions [5] do not broadcast to [4,3]",
+       [&] { rope(q, arange(5)); }},
+      {ErrorKind::Value, "interpolate: corners align where elements are mixed",
+       [] { interpolate(image, 3, {.align_corners = true}); }},
+      {ErrorKind::Shape, "interpolate: got [2,3]", [] { interpolate(f23, 3); }},
+      {ErrorKind::Value, "interpolate: size is 0", [] { interpolate(image, 0); }},
+      {ErrorKind::Value, "interpolate_by: a factor of 0", [] { interpolate_by(image, {0}); }},
+      {ErrorKind::Value, "interpolate_by: 3 factors",
+       [] {
+         interpolate_by(image, {1, 2, 3});
+       }},
+      {ErrorKind::Value, "exponential: a rate of 0", [&] { exponential({2}, 0, g); }},
+      {ErrorKind::Value, "truncated_normal: [1, 1] is no range",
+       [&] { truncated_normal({2}, 0, 1, 1, 1, g); }},
+      {ErrorKind::Value, "permutation: -1 elements", [&] { permutation(-1, g); }},
+      {ErrorKind::Value, "multinomial: 3 of 2 positions without replacement",
+       [&] { multinomial(ones({2}), 3, g); }},
+      {ErrorKind::Value, "gumbel_softmax: tau is 0", [&] { gumbel_softmax(f23, g, 0); }},
+      {ErrorKind::Value, "alpha_dropout: p is 1", [&] { alpha_dropout(f23, 1, g); }},
+      {ErrorKind::Shape, "feature_dropout: got [3]", [&] { feature_dropout(ones({3}), 0.5, g); }},
+  });
+}
+
 } // namespace
 } // namespace egret

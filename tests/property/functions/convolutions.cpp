@@ -316,6 +316,70 @@ Row adaptive_row(std::size_t spatial, bool largest) {
           largest ? Types::Numbers : Types::Floats, true, largest};
 }
 
+// The value at a place between the elements of a line, which repeat beyond its ends.
+double between(const std::vector<double>& v, double at, Interpolation mode) {
+  auto read = [&](std::int64_t i) {
+    return v[std::size_t(std::clamp<std::int64_t>(i, 0, std::int64_t(v.size()) - 1))];
+  };
+  if (mode == Interpolation::Linear)
+    at = std::max(at, 0.0);
+  const auto low = std::int64_t(std::floor(at));
+  const double t = at - double(low);
+  if (mode == Interpolation::Linear)
+    return read(low) * (1 - t) + read(low + 1) * t;
+  double total = 0;
+  for (std::int64_t k = -1; k <= 2; ++k) { // Keys' kernel
+    const double d = std::abs(t - double(k));
+    const double w =
+        d <= 1 ? 1.25 * d * d * d - 2.25 * d * d + 1 : -0.75 * d * d * d + 3.75 * d * d - 6 * d + 3;
+    total += w * read(low + k);
+  }
+  return total;
+}
+
+Instance interpolate_of(Draw& d) {
+  const auto mode = d.pick({Interpolation::Nearest, Interpolation::NearestExact,
+                            Interpolation::Linear, Interpolation::Cubic});
+  const bool near = mode == Interpolation::Nearest || mode == Interpolation::NearestExact;
+  const bool align = !near && d.chance(), factor = d.chance(0.3);
+  const std::int64_t spatial = d.between(1, 2);
+  Sizes shape = {d.between(0, 2), d.between(1, 2)}, sizes;
+  for (std::int64_t i = 0; i < spatial; ++i) {
+    shape.push_back(d.between(1, 5));
+    sizes.push_back(factor ? std::int64_t(double(shape.back()) * 1.75) : d.between(1, 7));
+  }
+  const InterpolateOptions options{.mode = mode, .align_corners = align};
+  return one(
+      {d.array(shape)},
+      [=](const Tensors& t) {
+        return factor ? interpolate_by(t[0], {1.75}, options) : interpolate(t[0], sizes, options);
+      },
+      [=](const Arrays& a) {
+        Array y = a[0];
+        for (std::size_t i = 0; i < sizes.size(); ++i)
+          y = lines(y, 2 + i, [=](const std::vector<double>& v) {
+            const auto n = double(v.size()), m = double(sizes[i]);
+            std::vector<double> r;
+            for (double k = 0; k < m; ++k) {
+              const double step = factor ? 1 / 1.75 : n / m;
+              const double at =
+                  align ? (m > 1 ? k * (n - 1) / (m - 1) : 0) : (k + 0.5) * step - 0.5;
+              if (near) {
+                const double exact = mode == Interpolation::NearestExact ? 0.5 : 0;
+                const double place =
+                    std::floor(factor ? (k + exact) * step : (k + exact) * n / m + 1e-9);
+                r.push_back(v[std::size_t(std::min(place, n - 1))]);
+              } else {
+                r.push_back(between(v, at, mode));
+              }
+            }
+            return r;
+          });
+        y.type = {};
+        return y;
+      });
+}
+
 } // namespace
 
 std::vector<Row> convolution_rows() {
@@ -328,6 +392,7 @@ std::vector<Row> convolution_rows() {
     rows.push_back(adaptive_row(spatial, false));
     rows.push_back(adaptive_row(spatial, true));
   }
+  rows.push_back({"interpolate", interpolate_of, Types::Floats, true, false, 4});
   return rows;
 }
 

@@ -209,6 +209,101 @@ Instance normalize_of(Draw& d) {
       });
 }
 
+Instance rope_of(Draw& d) {
+  const std::int64_t tokens = d.between(1, 4), half = d.between(1, 3);
+  const bool interleaved = d.chance(), batch = d.chance();
+  const Sizes shape = batch ? Sizes{2, tokens, 2 * half} : Sizes{tokens, 2 * half};
+  const RopeOptions options{.base = 100, .interleaved = interleaved};
+  return one(
+      {d.array(shape), d.integers({tokens}, 0, 9)},
+      [=](const Tensors& t) { return rope(t[0], t[1], options); },
+      [=](const Arrays& a) {
+        return Array(shape, [&](const Sizes& at) {
+          const std::int64_t j = at.back(), pair = interleaved ? j / 2 : j % half;
+          const bool second = interleaved ? j % 2 : j >= half;
+          Sizes other = at;
+          other.back() = interleaved ? j ^ 1 : (j + half) % (2 * half);
+          const double angle = a[1].values[std::size_t(at[at.size() - 2])] *
+                               std::pow(100.0, -double(pair) / double(half));
+          return a[0][at] * std::cos(angle) + (second ? 1 : -1) * a[0][other] * std::sin(angle);
+        });
+      });
+}
+
+// Heads of queries, two groups of which share keys; masks of every kind.
+Instance attention_of(Draw& d) {
+  const std::int64_t groups = d.between(1, 2), share = d.between(1, 2), n = d.between(1, 4),
+                     m = n + d.below(3), width = d.between(1, 3), out = d.between(1, 3);
+  const std::int64_t heads = groups * share;
+  const bool causal = d.chance(), windowed = d.chance(), capped = d.chance();
+  const int mask = int(d.below(3)); // none, bool, added
+  AttentionOptions options;
+  options.causal = causal;
+  if (windowed)
+    options.window = 2;
+  if (capped)
+    options.softcap = 1.5;
+  const Sizes q = {2, heads, n, width}, k = {2, groups, m, width}, v = {2, groups, m, out};
+  Arrays operands = {d.array(q), d.array(k), d.array(v)};
+  if (mask == 1) { // every query sees its own place
+    Array seen = d.mask({heads, n, m});
+    each(seen.shape, [&](const Sizes& at) {
+      if (at[2] == at[1] + m - n)
+        seen[at] = 1;
+    });
+    operands.push_back(seen);
+  } else if (mask == 2) {
+    operands.push_back(d.array({n, m}));
+  }
+  return one(
+      operands,
+      [=](const Tensors& t) {
+        AttentionOptions o = options;
+        if (mask != 0)
+          o.mask = t[3];
+        return scaled_dot_product_attention(t[0], t[1], t[2], o);
+      },
+      [=](const Arrays& a) {
+        return Array({2, heads, n, out}, [&](const Sizes& at) {
+          const std::int64_t group = at[1] / share;
+          double total = 0, sum = 0;
+          for (std::int64_t j = 0; j < m; ++j) {
+            const std::int64_t apart = j - (at[2] + m - n);
+            const bool hidden = (causal && apart > 0) || (windowed && std::abs(apart) >= 2) ||
+                                (mask == 1 && a[3][{at[1], at[2], j}] == 0);
+            if (hidden)
+              continue;
+            double score = 0;
+            for (std::int64_t i = 0; i < width; ++i)
+              score += a[0][{at[0], at[1], at[2], i}] * a[1][{at[0], group, j, i}];
+            score /= std::sqrt(double(width));
+            if (capped)
+              score = 1.5 * std::tanh(score / 1.5);
+            if (mask == 2)
+              score += a[3][{at[2], j}];
+            sum += std::exp(score);
+            total += std::exp(score) * a[2][{at[0], group, j, at[3]}];
+          }
+          return total / sum;
+        });
+      });
+}
+
+Instance alibi_of(Draw& d) {
+  const std::int64_t heads = d.pick<std::int64_t>({1, 2, 4}), n = d.between(1, 3),
+                     m = n + d.below(3);
+  return one(
+      {d.array({1})}, [=](const Tensors&) { return alibi_mask(heads, n, m); },
+      [=](const Arrays&) {
+        return Array({heads, n, m},
+                     [&](const Sizes& at) {
+                       return -std::exp2(-8 * double(at[0] + 1) / double(heads)) *
+                              double(std::abs(at[2] - at[1] - (m - n)));
+                     })
+            .as(DType::F32);
+      });
+}
+
 } // namespace
 
 std::vector<Row> layer_rows() {
@@ -219,6 +314,9 @@ std::vector<Row> layer_rows() {
       {"layer_norm", [](Draw& d) { return last_norm_of(d, true); }, Types::Floats, true, false, 4},
       {"rms_norm", [](Draw& d) { return last_norm_of(d, false); }, Types::Floats, true, false, 4},
       {"normalize", normalize_of, Types::Floats, true, false, 4},
+      {"rope", rope_of, Types::Floats, true, false, 4},
+      {"scaled_dot_product_attention", attention_of, Types::Floats, true, false, 8},
+      {"alibi_mask", alibi_of, Types::Floats, false, false},
   };
 }
 

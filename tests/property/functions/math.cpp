@@ -225,9 +225,8 @@ std::vector<Row> math_rows() {
       binary("xlogy", xlogy,
              [](double a, double b) { return a == 0 && !std::isnan(b) ? 0 : a * std::log(b); },
              {.gradient = false}),
-      binary(
-          "xlogy differentiated", xlogy, [](double a, double b) { return a * std::log(b); },
-          positive),
+      binary("xlogy differentiated", xlogy, [](double a, double b) { return a * std::log(b); },
+             {.low = 0.2, .high = 3, .special = false}),
       binary(
           "eq", eq, [](double a, double b) { return double(a == b); }, compare),
       binary(

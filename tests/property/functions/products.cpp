@@ -208,7 +208,7 @@ Instance cdist_of(Draw& d) {
   const std::int64_t m = d.between(1, 3), n = d.between(1, 3), k = d.between(1, 3);
   const double p = d.pick({1.0, 2.0, 3.0, kInf});
   return one(
-      {d.distinct({m, k}), d.distinct({n, k}, 3, 5)},
+      {d.array({m, k}), d.array({n, k}, 3, 5)},
       [=](const Tensors& t) { return cdist(t[0], t[1], p); },
       [=](const Arrays& a) {
         return Array({m, n}, [&](const Sizes& at) {

@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
@@ -136,6 +137,72 @@ TEST(Random, Distributions) {
   EXPECT_NEAR(moments(kept).mean, 1, 0.02);
   EXPECT_FLOAT_EQ(static_cast<float>(moments(kept).most), 1 / 0.75f);
   EXPECT_EQ(dropout(ones({4}), 0.25, g, false).sum().item(), 4);
+}
+
+double mean_of(const Tensor& a) {
+  return a.to(DType::F64).mean().item();
+}
+
+TEST(Random, OtherDistributionsHaveTheirMoments) {
+  Generator g(11);
+  const Tensor e = exponential({20000}, 2, g).eval();
+  EXPECT_NEAR(mean_of(e), 0.5, 0.02);
+  EXPECT_GE(e.min().item(), 0);
+  EXPECT_NEAR(mean_of(gumbel({20000}, g)), 0.5772, 0.03);
+  const Tensor t = truncated_normal({20000}, 1, 2, 0, 4, g).eval();
+  EXPECT_GE(t.min().item(), 0);
+  EXPECT_LE(t.max().item(), 4);
+  // mean + deviation (φ(-1/2) - φ(3/2)) / (Φ(3/2) - Φ(-1/2))
+  EXPECT_NEAR(mean_of(t), 1 + 2 * (0.352065 - 0.129518) / (0.933193 - 0.308538), 0.03);
+  EXPECT_NEAR(truncated_normal({20000}, 0, 1, -2, 2, g, DType::F64).std().item(), 0.8796, 0.02);
+  const Tensor p = tensor({0.0, 0.25, 1.0}).unsqueeze(0).expand({8000, 3});
+  const auto share = bernoulli(p, g).to(DType::F32).mean(0).to_vector();
+  EXPECT_EQ(share[0], 0);
+  EXPECT_NEAR(share[1], 0.25, 0.02);
+  EXPECT_EQ(share[2], 1);
+}
+
+TEST(Random, PermutationsHoldEachElementOnceAndDiffer) {
+  Generator g(3);
+  for (std::int64_t n : {0, 1, 7, 600}) {
+    auto first = permutation(n, g).to_vector<std::int64_t>();
+    const auto second = permutation(n, g).to_vector<std::int64_t>();
+    if (n > 1) {
+      EXPECT_NE(first, second);
+    }
+    std::sort(first.begin(), first.end());
+    for (std::int64_t i = 0; i < n; ++i)
+      EXPECT_EQ(first[std::size_t(i)], i);
+  }
+}
+
+TEST(Random, MultinomialChoosesByWeight) {
+  Generator g(5);
+  const Tensor w = tensor({1.0, 0.0, 3.0, 0.0}).unsqueeze(0).expand({4000, 4});
+  const Tensor drawn = multinomial(w, 3, g, true).eval();
+  EXPECT_EQ(drawn.shape(), (Shape{4000, 3}));
+  const auto counts = bincount(drawn, 4).to_vector<double>();
+  EXPECT_NEAR(counts[0] / 12000, 0.25, 0.02);
+  EXPECT_EQ(counts[1] + counts[3], 0);
+  EXPECT_NEAR(counts[2] / 12000, 0.75, 0.02);
+  // Without replacement both positive ones are chosen, the heavier one first three times in four.
+  const Tensor both = multinomial(w, 2, g).eval();
+  EXPECT_EQ(both.sum(1).max().item(), 2);
+  EXPECT_EQ(both.sum(1).min().item(), 2);
+  EXPECT_NEAR((both.select(1, 0) == 2).to(DType::F64).mean().item(), 0.75, 0.03);
+}
+
+TEST(Random, DropoutOfChannelsKeepsOrDropsThemWhole) {
+  Generator g(9);
+  const Tensor y = feature_dropout(ones({50, 8, 3}), 0.25, g).eval();
+  EXPECT_EQ(y.max(2).sum().item(), y.min(2).sum().item());
+  EXPECT_NEAR(mean_of(y), 1, 0.1);
+  const Tensor z = alpha_dropout(randn({30000}, g), 0.3, g).eval();
+  EXPECT_NEAR(mean_of(z), 0, 0.03);
+  EXPECT_NEAR(z.std().item(), 1, 0.03);
+  const Tensor hard = gumbel_softmax(tensor({{0.0, 1.0}}).expand({4000, 2}), g, 0.5, true).eval();
+  EXPECT_EQ(hard.sum(1).min().item(), 1);
+  EXPECT_NEAR(hard.select(1, 1).mean().item(), std::exp(1) / (1 + std::exp(1)), 0.03);
 }
 
 } // namespace

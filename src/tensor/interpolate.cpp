@@ -1,0 +1,143 @@
+// Interpolation: elements around each place, gathered and weighed, one axis after the other.
+#include "support/fail.h"
+#include "tensor/spatial.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace egret {
+
+using namespace detail;
+
+namespace {
+
+// One axis: n elements become `size`, each `step` elements from the one before.
+struct Line {
+  std::int64_t axis, n, size;
+  double step;
+  bool by_factor;
+};
+
+// Places among the elements, in the type of the weights.
+Tensor places(const Line& line, DType type, bool align_corners) {
+  const Tensor i = iota(line.size, DType::I64).to(type);
+  if (!align_corners)
+    return (i + 0.5) * constant(type, line.step) - 0.5;
+  const double step =
+      line.size > 1 ? static_cast<double>(line.n - 1) / static_cast<double>(line.size - 1) : 0;
+  return i * constant(type, step);
+}
+
+Tensor along(const Tensor& weights, const Tensor& a, std::int64_t axis) {
+  Shape shape(a.shape().size(), Expr(1));
+  shape[static_cast<std::size_t>(axis)] = weights.shape()[0];
+  return reshape(weights, shape);
+}
+
+// floor(i n / size), or of (2 i + 1) n / (2 size): in integers, where no rounding is in the way.
+Tensor nearest(const Tensor& a, const Line& line, bool exact) {
+  const Tensor i = iota(line.size, DType::I64);
+  Tensor at;
+  if (line.by_factor)
+    at =
+        floor((exact ? i.to(DType::F64) + 0.5 : i.to(DType::F64)) * constant(DType::F64, line.step))
+            .to(DType::I64);
+  else
+    at = exact ? floor_divide((i * 2 + 1) * line.n, 2 * line.size)
+               : floor_divide(i * line.n, line.size);
+  return take(a, minimum(at, line.n - 1), line.axis);
+}
+
+Tensor linear_between(const Tensor& a, const Line& line, bool align_corners) {
+  const Tensor at = maximum(places(line, a.dtype(), align_corners), 0);
+  const Tensor low = minimum(floor(at), static_cast<double>(line.n - 1));
+  const Tensor index = low.to(DType::I64);
+  const Tensor weight = along(at - low, a, line.axis);
+  const Tensor x = take(a, index, line.axis);
+  const Tensor y = take(a, minimum(index + 1, line.n - 1), line.axis);
+  return x * (1 - weight) + y * weight;
+}
+
+Tensor cubic_between(const Tensor& a, const Line& line, bool align_corners) {
+  constexpr double s = -0.75;
+  const Tensor at = places(line, a.dtype(), align_corners);
+  const Tensor low = floor(at);
+  const Tensor t = at - low, u = 1 - t;
+  auto inner = [](const Tensor& d) { return ((d * (s + 2)) - (s + 3)) * d * d + 1; };
+  auto outer = [](const Tensor& d) { return ((d * s - 5 * s) * d + 8 * s) * d - 4 * s; };
+  const Tensor weights[] = {outer(t + 1), inner(t), inner(u), outer(u + 1)};
+  Tensor sum;
+  for (int k = 0; k < 4; ++k) {
+    const Tensor index = minimum(maximum(low.to(DType::I64) + (k - 1), 0), line.n - 1);
+    const Tensor term = take(a, index, line.axis) * along(weights[k], a, line.axis);
+    sum = k == 0 ? term : sum + term;
+  }
+  return sum;
+}
+
+Tensor resized(const Tensor& a, const std::vector<Line>& lines, const InterpolateOptions& options,
+               const char* who) {
+  const bool near =
+      options.mode == Interpolation::Nearest || options.mode == Interpolation::NearestExact;
+  if (near && options.align_corners)
+    fail(ErrorKind::Value, "{}: corners align where elements are mixed, linear or cubic", who);
+  if (!near)
+    require_float(a, who);
+  Tensor x = near ? a : widened(a);
+  for (const Line& line : lines) {
+    if (line.n < 1 || line.size < 1)
+      fail(ErrorKind::Shape, "{}: {} elements of axis {} of {} to {}; both must be positive", who,
+           line.n, line.axis, shape_of(a), line.size);
+    if (near)
+      x = nearest(x, line, options.mode == Interpolation::NearestExact);
+    else if (options.mode == Interpolation::Linear)
+      x = linear_between(x, line, options.align_corners);
+    else
+      x = cubic_between(x, line, options.align_corners);
+  }
+  return x.to(a.dtype());
+}
+
+std::int64_t spatial_axes(const Tensor& a, const char* who) {
+  Access::raw(a, who);
+  if (a.rank() < 3 || a.rank() > 5)
+    fail(ErrorKind::Shape,
+         "{}: got {}; it must be [batch, channels, spatial...] with one to three "
+         "spatial axes",
+         who, shape_of(a));
+  return a.rank() - 2;
+}
+
+} // namespace
+
+Tensor interpolate(const Tensor& a, const PerAxis& sizes, const InterpolateOptions& options) {
+  const std::int64_t spatial = spatial_axes(a, "interpolate");
+  const auto wanted = per_axis(sizes, static_cast<std::size_t>(spatial), 1, "size", "interpolate");
+  std::vector<Line> lines;
+  for (std::int64_t i = 0; i < spatial; ++i) {
+    const std::int64_t n = a.size(i + 2), size = wanted[static_cast<std::size_t>(i)];
+    lines.push_back({i + 2, n, size, static_cast<double>(n) / static_cast<double>(size), false});
+  }
+  return resized(a, lines, options, "interpolate");
+}
+
+Tensor interpolate_by(const Tensor& a, const std::vector<double>& factors,
+                      const InterpolateOptions& options) {
+  const std::int64_t spatial = spatial_axes(a, "interpolate_by");
+  if (factors.size() != 1 && factors.size() != static_cast<std::size_t>(spatial))
+    fail(ErrorKind::Value, "interpolate_by: {} factors; one, or one for each of {} axes, is needed",
+         factors.size(), spatial);
+  std::vector<Line> lines;
+  for (std::int64_t i = 0; i < spatial; ++i) {
+    const double factor = factors[factors.size() == 1 ? 0 : static_cast<std::size_t>(i)];
+    if (!(factor > 0) || !std::isfinite(factor))
+      fail(ErrorKind::Value, "interpolate_by: a factor of {}; it must be positive", factor);
+    const std::int64_t n = a.size(i + 2);
+    lines.push_back({i + 2, n,
+                     static_cast<std::int64_t>(std::floor(static_cast<double>(n) * factor)),
+                     1 / factor, true});
+  }
+  return resized(a, lines, options, "interpolate_by");
+}
+
+} // namespace egret
