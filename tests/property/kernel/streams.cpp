@@ -1,6 +1,7 @@
 // Attention from its naive formula, and its gradients: on a GPU they are kernels that go through
 // the scores tile by tile. All that is asked of these kernels is asked of programs of the reference
 // interpreter, which watches for races.
+#include "egret/functional.h"
 #include "kernel/families.h"
 #include "kernel/stream_form.h"
 #include "support/attention_graphs.h"
@@ -215,6 +216,29 @@ TEST(StreamForms, ASumThatAMaximumDoesNotScaleTakesAPassOfItsOwn) {
         EXPECT_EQ(by, -1);
     }
   EXPECT_EQ(streams_of(g), 1);
+}
+
+TEST(StreamsOfFunctions, AttentionWithItsOptionsIsOneStream) {
+  const Tensor q = ones({1, 4, 64, 32}, DType::BF16) * 2, shared = ones({1, 2, 64, 32}) * 2,
+               own = ones({1, 4, 64, 32}) * 2;
+  const AttentionOptions variants[] = {
+      {},
+      {.causal = true},
+      {.causal = true, .window = 16},
+      {.window = 16},
+      {.causal = true, .softcap = 30},
+      {.mask = ones({64, 64}, DType::Bool)},
+      {.mask = alibi_mask(4, 64, 64)},
+  };
+  for (const Tensor& keys : {own, shared})
+    for (const AttentionOptions& options : variants) {
+      std::vector<Tensor> operands;
+      for (const Tensor& t : {q, keys, keys})
+        operands.push_back(t.to(DType::BF16).eval());
+      const Tensor y = scaled_dot_product_attention(operands[0], operands[1], operands[2], options);
+      const ir::Graph g = ir::parse_graph(graph_text(y));
+      EXPECT_EQ(streams_of(g), 1) << ir::print(g);
+    }
 }
 
 } // namespace
