@@ -153,7 +153,7 @@ std::string compare(const Tensor& have, Array want, DType type, const Row& row) 
   for (std::size_t i = 0; i < values.size(); ++i) {
     // Integers wrap; what the plain side counted in doubles does not.
     const double rounded =
-        is_float(have.dtype())
+        is_float(have.dtype()) || std::isinf(want.values[i])
             ? Scalar::of(have.dtype(), want.values[i]).as_double()
             : Scalar::of(have.dtype(), static_cast<std::int64_t>(want.values[i])).as_double();
     const DType worst =
