@@ -66,6 +66,8 @@ protected:
     double lr_factor, weight_decay;
   };
   Tensor rate(std::size_t parameter) const; ///< the learning rate of one
+  /// The gradient of one plus its weight decay times itself; empty when it has none.
+  Tensor decayed_gradient(std::size_t parameter) const;
   double decay(std::size_t parameter) const { return settings_[parameter].weight_decay; }
 
   std::vector<NamedTensor> parameters_;

@@ -48,6 +48,12 @@ Tensor Optimizer::rate(std::size_t parameter) const {
   return factor == 1 ? lr : lr * factor;
 }
 
+Tensor Optimizer::decayed_gradient(std::size_t parameter) const {
+  const Tensor& p = parameters_[parameter].tensor;
+  const Tensor g = p.grad();
+  return g.defined() && decay(parameter) != 0 ? g + decay(parameter) * p : g;
+}
+
 Sgd::Sgd(const Groups& groups, const SgdOptions& options)
     : Optimizer("Sgd", groups, options.lr, options.weight_decay), options_(options) {
   if (options.momentum != 0)
@@ -58,11 +64,9 @@ void Sgd::step() {
   NoGrad no_grad;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     auto& [name, p] = parameters_[i];
-    Tensor g = p.grad();
+    Tensor g = decayed_gradient(i);
     if (!g.defined())
       continue;
-    if (decay(i) != 0)
-      g = g + decay(i) * p;
     if (options_.momentum != 0) {
       Tensor& v = velocity.at(name);
       v.assign(options_.momentum * v + g);
@@ -120,11 +124,9 @@ void Adagrad::step() {
   const Tensor slower = 1.0 + steps * options_.lr_decay;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     auto& [name, p] = parameters_[i];
-    Tensor g = p.grad();
+    Tensor g = decayed_gradient(i);
     if (!g.defined())
       continue;
-    if (decay(i) != 0)
-      g = g + decay(i) * p;
     Tensor& s = sum.at(name);
     s.assign(s + square(g));
     const Tensor size = options_.lr_decay != 0 ? rate(i) / slower : rate(i);
@@ -147,11 +149,9 @@ void RmsProp::step() {
   const double a = options_.alpha;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     auto& [name, p] = parameters_[i];
-    Tensor g = p.grad();
+    Tensor g = decayed_gradient(i);
     if (!g.defined())
       continue;
-    if (decay(i) != 0)
-      g = g + decay(i) * p;
     Tensor& s = square_avg.at(name);
     s.assign(a * s + (1 - a) * square(g));
     Tensor spread = s;

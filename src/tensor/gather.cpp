@@ -12,14 +12,6 @@ using namespace detail;
 
 namespace {
 
-// Coordinates along `axis` of a box, broadcast to it.
-Tensor coordinate(const Shape& shape, std::size_t axis, const char* who) {
-  Shape line(shape.size(), Expr(1));
-  line[axis] = shape[axis];
-  const Tensor steps = iota(shape[axis], DType::I64);
-  return broadcast_to(apply(Op::Reshape, {&steps}, {.shape = line}, who), shape, who);
-}
-
 // For an index of data's rank: the number in row-major order of the element that each index names,
 // -1 (which reads 0 and is not written) where it is out of range.
 Tensor numbers(const Tensor& data, std::int64_t axis, const Tensor& index, const char* who) {

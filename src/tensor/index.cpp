@@ -275,14 +275,6 @@ Tensor& Tensor::assign(std::span<const Index> where, const Arg& value) {
 
 namespace {
 
-// Coordinates along `axis` of a box, broadcast to it.
-Tensor coordinate(const Shape& shape, std::size_t axis, const char* who) {
-  Shape line(shape.size(), Expr(1));
-  line[axis] = shape[axis];
-  const Tensor steps = iota(shape[axis], DType::I64);
-  return broadcast_to(apply(Op::Reshape, {&steps}, {.shape = line}, who), shape, who);
-}
-
 // bool: column - row <= diagonal, over the last two axes.
 Tensor lower_mask(const Expr& rows, const Expr& columns, const Expr& diagonal, const char* who) {
   const Shape box = {rows, columns};

@@ -1,6 +1,7 @@
 // Functions of calculus that are compositions: inverse and hyperbolic trigonometry, erfc,
 // logarithms of sums, and what is done to signs, fractions and remainders. f16 and bf16 are
 // computed in f32.
+#include "ir/float_format.h"
 #include "support/fail.h"
 #include "tensor/ops.h"
 
@@ -90,23 +91,6 @@ Tensor angle(const Tensor& y, const Tensor& x) {
   const Tensor turn = small_angle(quotient);
   const Tensor half = copysign(number(y, M_PI), y);
   return where(steep, half * 0.5 - turn, where(signbit(x), turn + half, turn));
-}
-
-double largest_of(DType type) {
-  switch (type) {
-  case DType::F8E4M3:
-    return 448;
-  case DType::F8E5M2:
-    return 57344;
-  case DType::F16:
-    return 65504;
-  case DType::BF16:
-    return 0x1.fep127;
-  case DType::F32:
-    return std::numeric_limits<float>::max();
-  default:
-    return std::numeric_limits<double>::max();
-  }
 }
 
 Tensor larger_half(const Tensor& e) { // e² / 2, without overflow where the half fits
@@ -302,10 +286,10 @@ Tensor nan_to_num(const Tensor& a, double nan, std::optional<double> posinf,
   Access::raw(a, "nan_to_num");
   if (!is_float(a.dtype()))
     return a.clone();
-  const double largest = largest_of(a.dtype());
+  const double most = largest(a.dtype());
   Tensor result = where(isnan(a), number(a, nan), a);
-  result = where(a == kInfinity, number(a, posinf.value_or(largest)), result);
-  return where(a == -kInfinity, number(a, neginf.value_or(-largest)), result);
+  result = where(a == kInfinity, number(a, posinf.value_or(most)), result);
+  return where(a == -kInfinity, number(a, neginf.value_or(-most)), result);
 }
 
 Tensor deg2rad(const Tensor& a) {

@@ -212,6 +212,13 @@ std::vector<std::int64_t> axes_of(const Axes& axes, const Shape& shape, const ch
   return list;
 }
 
+Tensor coordinate(const Shape& shape, std::size_t axis, const char* who) {
+  Shape line(shape.size(), Expr(1));
+  line[axis] = shape[axis];
+  const Tensor steps = iota(shape[axis], DType::I64);
+  return broadcast_to(apply(Op::Reshape, {&steps}, {.shape = line}, who), shape, who);
+}
+
 Expr count_along(const Shape& shape, const std::vector<std::int64_t>& axes) {
   Expr count = 1;
   for (std::int64_t axis : axes)

@@ -73,6 +73,8 @@ Tensor replaced(const Tensor& a, std::span<const Index> where, const Arg& value)
 std::int64_t axis_of(std::int64_t axis, std::int64_t rank, const Shape& shape, const char* who);
 /// Ascending, each once; Error(Axis).
 std::vector<std::int64_t> axes_of(const Axes& axes, const Shape& shape, const char* who);
+/// The i64 coordinates along `axis` of a box, broadcast to it.
+Tensor coordinate(const Shape& shape, std::size_t axis, const char* who);
 /// The number of elements along axes.
 Expr count_along(const Shape& shape, const std::vector<std::int64_t>& axes);
 /// The value of a size (which may be negative), rank 0: a constant, or one that each run computes

@@ -10,6 +10,7 @@
 #pragma once
 
 #include "backend/reference/number.h"
+#include "ir/float_format.h"
 
 #include <vector>
 
@@ -19,12 +20,6 @@ struct Estimate {
   Number value;
   double error = 0; ///< absolute; infinity: unknown
 };
-
-/// Half the distance from 1 to the next number: 2^-24 for f32; 0 for integers.
-double unit_roundoff(DType type);
-/// The largest finite and the smallest normal number of a float type.
-double largest(DType type);
-double smallest_normal(DType type);
 
 /// The elementwise op on estimates; see number.h.
 Estimate apply(Op op, DType result, DType operand, const Estimate& a, const Estimate& b = {},
