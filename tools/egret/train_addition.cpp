@@ -81,18 +81,18 @@ StepCost measure(const AdditionOptions& options, const CompileOptions& how, int 
 }
 
 /// What a search that is shown may take.
-constexpr double kSearchSeconds = 5;
+constexpr double kSearchSeconds = 15;
 
 void tell_comparison(const AdditionOptions& options, nlohmann::ordered_json& result) {
   log("Comparing with the same step run operation by operation, and with kernels that a search of "
       "{:.0f} s chooses ...",
       kSearchSeconds);
   const StepCost plain =
-      measure(options, {.name = "step, op by op", .fuse = false, .effort = Effort::None}, 10);
-  const StepCost fused = measure(options, {.name = "step", .effort = Effort::None}, 10);
+      measure(options, {.name = "step, op by op", .fuse = false, .effort = Effort::None}, 20);
+  const StepCost fused = measure(options, {.name = "step", .effort = Effort::None}, 20);
   const StepCost searched = measure(
       options,
-      {.name = "step, searched", .effort = Effort::Search, .budget_seconds = kSearchSeconds}, 10);
+      {.name = "step, searched", .effort = Effort::Search, .budget_seconds = kSearchSeconds}, 20);
   double tokens =
       static_cast<double>(options.batch * (addition::kQuestion + addition::kAnswer - 1));
   log("{}", styled(Style::Bold, "What the compiler did"));
