@@ -47,52 +47,72 @@ struct StepCost {
   std::uint64_t operations = 0, kernels = 0;
   std::uint64_t peak_bytes =
       0; ///< of the training's own memory, its parameters and optimizer state included
-  double step_seconds = 0;
+  double step_seconds = 0; ///< the median
 };
 
-StepCost measure(const AdditionOptions& options, const CompileOptions& how, int repetitions) {
-  const std::uint64_t others = counters().bytes_in_use;
-  Generator generator(options.seed);
-  Training training(options.shape, generator);
-  std::vector<std::int64_t> problems(static_cast<std::size_t>(options.batch));
-  for (std::size_t i = 0; i < problems.size(); ++i)
-    problems[i] = static_cast<std::int64_t>(i * 3571) % addition::kProblems;
-  auto batch = addition::batch_of(problems);
-  eval(named_values(training));
+class MeasuredStep {
+public:
+  /// Compiles the step, runs it, and finds everything but its time.
+  MeasuredStep(const AdditionOptions& options, const CompileOptions& how)
+      : others_(counters().bytes_in_use), generator_(options.seed),
+        training_(options.shape, generator_), step_(compile(&train_step, how)) {
+    std::vector<std::int64_t> problems(static_cast<std::size_t>(options.batch));
+    for (std::size_t i = 0; i < problems.size(); ++i)
+      problems[i] = static_cast<std::int64_t>(i * 3571) % addition::kProblems;
+    batch_ = addition::batch_of(problems);
+    eval(named_values(training_));
 
-  auto step = compile(&train_step, how);
-  StepCost cost;
-  Counters before = counters();
-  step(training, batch.tokens, batch.answers).item();
-  cost.operations = (counters() - before).ops_recorded;
-  std::vector<double> times;
-  reset_peak_bytes();
-  before = counters();
-  for (int i = 0; i < repetitions; ++i) {
-    auto start = Clock::now();
-    step(training, batch.tokens, batch.answers).item();
-    times.push_back(since(start));
+    Counters before = counters();
+    run();
+    cost_.operations = (counters() - before).ops_recorded;
+    reset_peak_bytes();
+    before = counters();
+    run();
+    cost_.kernels = (counters() - before).kernels_launched;
+    cost_.peak_bytes = counters().peak_bytes - others_;
   }
-  cost.kernels = (counters() - before).kernels_launched / static_cast<std::uint64_t>(repetitions);
-  cost.peak_bytes = counters().peak_bytes - others;
-  std::nth_element(times.begin(), times.begin() + repetitions / 2, times.end());
-  cost.step_seconds = times[static_cast<std::size_t>(repetitions) / 2];
-  return cost;
-}
+  void time() {
+    const auto start = Clock::now();
+    run();
+    times_.push_back(since(start));
+  }
+  StepCost cost() {
+    const auto middle = times_.begin() + static_cast<std::ptrdiff_t>(times_.size() / 2);
+    std::nth_element(times_.begin(), middle, times_.end());
+    cost_.step_seconds = *middle;
+    return cost_;
+  }
+
+private:
+  void run() { step_(training_, batch_.tokens, batch_.answers).item(); }
+
+  std::uint64_t others_; ///< bytes of others
+  Generator generator_;
+  Training training_;
+  addition::Batch batch_;
+  Compiled<Tensor (*)(Training&, const Tensor&, const Tensor&)> step_;
+  StepCost cost_;
+  std::vector<double> times_;
+};
 
 /// What a search that is shown may take.
 constexpr double kSearchSeconds = 15;
+/// Steps of each kind that are timed.
+constexpr int kRounds = 30;
 
 void tell_comparison(const AdditionOptions& options, nlohmann::ordered_json& result) {
   log("Comparing with the same step run operation by operation, and with kernels that a search of "
       "{:.0f} s chooses ...",
       kSearchSeconds);
-  const StepCost plain =
-      measure(options, {.name = "step, op by op", .fuse = false, .effort = Effort::None}, 20);
-  const StepCost fused = measure(options, {.name = "step", .effort = Effort::None}, 20);
-  const StepCost searched = measure(
-      options,
-      {.name = "step, searched", .effort = Effort::Search, .budget_seconds = kSearchSeconds}, 20);
+  MeasuredStep op_by_op(options, {.name = "step, op by op", .fuse = false, .effort = Effort::None}),
+      greedy(options, {.name = "step", .effort = Effort::None}),
+      found(options, {.name = "step, searched",
+                      .effort = Effort::Search,
+                      .budget_seconds = kSearchSeconds});
+  for (int round = 0; round < kRounds; ++round) // in turn, so that noise falls on all
+    for (MeasuredStep* step : {&op_by_op, &greedy, &found})
+      step->time();
+  const StepCost plain = op_by_op.cost(), fused = greedy.cost(), searched = found.cost();
   double tokens =
       static_cast<double>(options.batch * (addition::kQuestion + addition::kAnswer - 1));
   log("{}", styled(Style::Bold, "What the compiler did"));
