@@ -1,4 +1,5 @@
-// The graph parser: any text is a graph or a parse error, and a graph prints to a text that parses back equal.
+// The graph parser: any text is a graph or a parse error, and a graph prints to a text that parses
+// back equal.
 #include "egret/ir.h"
 
 #include <cstddef>

@@ -22,8 +22,8 @@ namespace egret {
 ///
 ///   compile(forward, {.dims = {{.name = "tokens", .least = 1, .most = 512, .at = {{0, 1}}}}})
 ///
-/// makes one trace of `forward` for every size from 1 to 512 of axis 1 of its argument 0. Inside the
-/// function that size is an Expr (`x.shape()[1]`); Tensor::size() of it is Error(Shape), and it
+/// makes one trace of `forward` for every size from 1 to 512 of axis 1 of its argument 0. Inside
+/// the function that size is an Expr (`x.shape()[1]`); Tensor::size() of it is Error(Shape), and it
 /// broadcasts with nothing but itself and 1. A call with another size traces for that size alone,
 /// and last_report() says so.
 struct NamedDim {

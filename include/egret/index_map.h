@@ -1,4 +1,5 @@
-// Maps from the points of one box to the points of another: what views, layouts and loads are made of.
+// Maps from the points of one box to the points of another: what views, layouts and loads are made
+// of.
 #pragma once
 
 #include "egret/expr.h"
@@ -23,9 +24,10 @@ struct Hole {
   friend bool operator==(const Hole&, const Hole&) = default;
 };
 
-/// Sends a point of the box `dims` (written with the variables Expr::axis(i, dims[i])) to the coordinates `coords` of a source, or to
-/// the fill of the first hole, in order, one of whose conditions fails. (A list of holes, not one fill, makes compose total: a pad by 0 of
-/// a pad by 1 has two fills.) `coords` need only be meaningful where every hole's conditions hold.
+/// Sends a point of the box `dims` (written with the variables Expr::axis(i, dims[i])) to the
+/// coordinates `coords` of a source, or to the fill of the first hole, in order, one of whose
+/// conditions fails. (A list of holes, not one fill, makes compose total: a pad by 0 of a pad by 1
+/// has two fills.) `coords` need only be meaningful where every hole's conditions hold.
 struct IndexMap {
   std::vector<Expr> dims;
   std::vector<Expr> coords;
@@ -36,26 +38,34 @@ struct IndexMap {
   static IndexMap row_major(const Shape& dims);
   /// Each takes the shape of the source and gives the map from the result's box to the source's.
   static IndexMap reshape(const Shape& source, const Shape& result);
-  static IndexMap permute(const Shape& source, std::span<const std::int64_t> axes); ///< result dim i is source dim axes[i]
-  static IndexMap expand(const Shape& source, const Shape& result);                 ///< dims of size 1 are repeated; same rank
-  static IndexMap pad(const Shape& source, std::span<const Expr> before, std::span<const Expr> after, Scalar fill);
-  static IndexMap shrink(const Shape& source, std::span<const Expr> begin, std::span<const Expr> end);
+  static IndexMap
+  permute(const Shape& source,
+          std::span<const std::int64_t> axes); ///< result dim i is source dim axes[i]
+  static IndexMap expand(const Shape& source,
+                         const Shape& result); ///< dims of size 1 are repeated; same rank
+  static IndexMap pad(const Shape& source, std::span<const Expr> before,
+                      std::span<const Expr> after, Scalar fill);
+  static IndexMap shrink(const Shape& source, std::span<const Expr> begin,
+                         std::span<const Expr> end);
   static IndexMap flip(const Shape& source, std::span<const std::int64_t> axes);
 
   bool is_identity() const;
   bool is_total() const { return holes.empty(); } ///< never yields a fill
   /// Structural hash, the same in every process.
   std::uint64_t hash() const noexcept;
-  std::string str() const;                        ///< "(d0,d1)[2,3] -> (d1,d0)"
+  std::string str() const; ///< "(d0,d1)[2,3] -> (d1,d0)"
   friend bool operator==(const IndexMap&, const IndexMap&) = default;
 };
 
-/// First `outer`, whose coordinates are points of `inner`'s box, then `inner`. Total: any two maps whose ranks fit compose.
-/// Conditions that are proved are dropped; holes with equal fills are merged where order permits.
+/// First `outer`, whose coordinates are points of `inner`'s box, then `inner`. Total: any two maps
+/// whose ranks fit compose. Conditions that are proved are dropped; holes with equal fills are
+/// merged where order permits.
 IndexMap compose(const IndexMap& outer, const IndexMap& inner);
-/// The map back, from a box `target` that `map` covers exactly once; nothing when `map` is no bijection onto it or none is found.
+/// The map back, from a box `target` that `map` covers exactly once; nothing when `map` is no
+/// bijection onto it or none is found.
 std::optional<IndexMap> inverse(const IndexMap& map, const Shape& target);
-/// The map with its variables replaced: variable i of `map` becomes `values[i]`, an expression over the box `dims`.
+/// The map with its variables replaced: variable i of `map` becomes `values[i]`, an expression over
+/// the box `dims`.
 IndexMap rebase(const IndexMap& map, const std::vector<Expr>& values, const Shape& dims);
 
 } // namespace egret

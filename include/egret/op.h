@@ -1,5 +1,6 @@
-// The op table: one row an operation of the graph. Adding one touches its row here and in src/ir/op.cpp, its gradient line in
-// src/autodiff/rules.cpp and one renderer line a backend; its tests are generated from the table (docs/add-an-op.md).
+// The op table: one row an operation of the graph. Adding one touches its row here and in
+// src/ir/op.cpp, its gradient line in src/autodiff/rules.cpp and one renderer line a backend; its
+// tests are generated from the table (docs/add-an-op.md).
 #pragma once
 
 #include "egret/dtype.h"
@@ -14,30 +15,86 @@ namespace egret {
 
 enum class Op : std::uint8_t {
   // sources
-  Input, Constant, Iota,
+  Input,
+  Constant,
+  Iota,
   // conversions
-  Cast, Bitcast,
+  Cast,
+  Bitcast,
   // unary primitives
-  Exp2, Log2, Sin, Sqrt, Recip, Floor, Trunc,
-  // unary intrinsics: rows with a decomposition into primitives (decompose in passes.h) and an accuracy of their own
-  Exp, Log, Cos, Tanh, Erf, Log1p, Expm1, Sigmoid,
+  Exp2,
+  Log2,
+  Sin,
+  Sqrt,
+  Recip,
+  Floor,
+  Trunc,
+  // unary intrinsics: rows with a decomposition into primitives (decompose in passes.h) and an
+  // accuracy of their own
+  Exp,
+  Log,
+  Cos,
+  Tanh,
+  Erf,
+  Log1p,
+  Expm1,
+  Sigmoid,
   // binary; both operands have the result's dtype unless the row says otherwise
-  Add, Mul, Div, Mod, IDiv, Max, Pow, Eq, Lt, And, Or, Xor, Shl, Shr,
+  Add,
+  Mul,
+  Div,
+  Mod,
+  IDiv,
+  Max,
+  Pow,
+  Eq,
+  Lt,
+  And,
+  Or,
+  Xor,
+  Shl,
+  Shr,
   // ternary
   Select,
   // reductions over attrs.axes, which leave the shape; a scan keeps it and runs along attrs.axes[0]
-  ReduceSum, ReduceMax, ReduceProd, ReduceArgMax, ScanSum, ScanMax, ScanProd,
+  ReduceSum,
+  ReduceMax,
+  ReduceProd,
+  ReduceArgMax,
+  ScanSum,
+  ScanMax,
+  ScanProd,
   // indexed access along attrs.axes[0]
-  Gather, ScatterSet, ScatterAdd, ScatterMax,
+  Gather,
+  ScatterSet,
+  ScatterAdd,
+  ScatterMax,
   // movement: costs nothing, is an IndexMap
-  Reshape, Permute, Expand, Pad, Shrink, Flip,
+  Reshape,
+  Permute,
+  Expand,
+  Pad,
+  Shrink,
+  Flip,
   // identity in value, zero in gradient
   StopGradient,
 };
 
 inline constexpr int kOps = static_cast<int>(Op::StopGradient) + 1;
 
-enum class OpClass : std::uint8_t { Source, Convert, Unary, Binary, Ternary, Reduce, Scan, Gather, Scatter, Movement, Marker };
+enum class OpClass : std::uint8_t {
+  Source,
+  Convert,
+  Unary,
+  Binary,
+  Ternary,
+  Reduce,
+  Scan,
+  Gather,
+  Scatter,
+  Movement,
+  Marker
+};
 
 /// How the dtype of the result follows from the operands.
 enum class DTypeRule : std::uint8_t {
@@ -57,8 +114,8 @@ enum class DTypeRule : std::uint8_t {
 /// Operations that combine many values into one.
 enum class Monoid : std::uint8_t { Sum, Max, Prod, ArgMax };
 
-/// Scalar semantics in the widest type: floats are evaluated in f64 and then rounded to the dtype once; integers wrap in the dtype
-/// afterwards. Unused operands are passed as 0.
+/// Scalar semantics in the widest type: floats are evaluated in f64 and then rounded to the dtype
+/// once; integers wrap in the dtype afterwards. Unused operands are passed as 0.
 using EvalFloat = double (*)(double, double, double);
 using EvalInt = std::int64_t (*)(std::int64_t, std::int64_t, std::int64_t, DType);
 
@@ -73,8 +130,9 @@ struct OpInfo {
   bool intrinsic;       ///< has a decomposition
   bool differentiable;  ///< false: gradient is zero by convention
   double flops;         ///< cost of one element, in additions
-  double ulp_f32;       ///< largest error of any backend in f32, in units in the last place; 0: correctly rounded
-  std::string_view term; ///< the e-graph term, "(Add a b)"
+  double ulp_f32; ///< largest error of any backend in f32, in units in the last place; 0: correctly
+                  ///< rounded
+  std::string_view term;       ///< the e-graph term, "(Add a b)"
   std::string_view definition; ///< one line: what it means at the edges (NaN, zero, overflow)
 };
 
@@ -82,16 +140,21 @@ const OpInfo& info_of(Op op) noexcept;
 std::optional<Op> op_named(std::string_view name) noexcept;
 inline bool is_elementwise(Op op) noexcept {
   auto c = info_of(op).cls;
-  return c == OpClass::Convert || c == OpClass::Unary || c == OpClass::Binary || c == OpClass::Ternary || c == OpClass::Marker;
+  return c == OpClass::Convert || c == OpClass::Unary || c == OpClass::Binary ||
+         c == OpClass::Ternary || c == OpClass::Marker;
 }
-inline bool is_movement(Op op) noexcept { return info_of(op).cls == OpClass::Movement; }
+inline bool is_movement(Op op) noexcept {
+  return info_of(op).cls == OpClass::Movement;
+}
 Monoid monoid_of(Op op); ///< of a reduction, scan or scatter (ScatterSet has none: InternalError)
-Op op_of(Monoid monoid); ///< the binary op that combines two values: Add, Max, Mul (ArgMax has none: InternalError)
+Op op_of(Monoid monoid); ///< the binary op that combines two values: Add, Max, Mul (ArgMax has
+                         ///< none: InternalError)
 /// What an empty reduction gives: 0, 1, and for Max the lowest value (-inf, false). ArgMax: 0.
 Scalar identity_of(Monoid monoid, DType type);
 
-/// The meaning of an elementwise op on scalars: what constant folding does and what every backend is compared with. `result` is the
-/// dtype of the result; conversions to bool test != 0, floats to integers saturate with NaN giving 0, integers to integers wrap.
+/// The meaning of an elementwise op on scalars: what constant folding does and what every backend
+/// is compared with. `result` is the dtype of the result; conversions to bool test != 0, floats to
+/// integers saturate with NaN giving 0, integers to integers wrap.
 Scalar apply(Op op, DType result, std::span<const Scalar> operands);
 
 } // namespace egret

@@ -32,7 +32,8 @@ public:
   }
 };
 
-/// Uniform in [0, 1): multiples of 2^-24 (f32, f64: 2^-53, f16: 2^-11, bf16: 2^-8, f8e4m3: 2^-4, f8e5m2: 2^-3).
+/// Uniform in [0, 1): multiples of 2^-24 (f32, f64: 2^-53, f16: 2^-11, bf16: 2^-8, f8e4m3: 2^-4,
+/// f8e5m2: 2^-3).
 Tensor rand(const Shape& shape, Generator& generator, DType dtype = DType::F32);
 /// Uniform in [low, high).
 Tensor uniform(const Shape& shape, double low, double high, Generator& generator,
@@ -50,8 +51,7 @@ Tensor bernoulli(const Shape& shape, double p, Generator& generator);
 /// true with the probability that stands at each place (of floats).
 Tensor bernoulli(const Tensor& probabilities, Generator& generator);
 /// -log(u) / rate
-Tensor exponential(const Shape& shape, double rate, Generator& generator,
-                   DType dtype = DType::F32);
+Tensor exponential(const Shape& shape, double rate, Generator& generator, DType dtype = DType::F32);
 /// -log(-log(u)): the larger of two is distributed as a softmax chooses
 Tensor gumbel(const Shape& shape, Generator& generator, DType dtype = DType::F32);
 /// normal() with what lies outside [low, high] left out, by the inverse of its distribution.
@@ -59,8 +59,9 @@ Tensor truncated_normal(const Shape& shape, double mean, double deviation, doubl
                         Generator& generator, DType dtype = DType::F32);
 /// 0 .. n-1 in random order, i64: sorted by 64 random bits.
 Tensor permutation(std::int64_t n, Generator& generator);
-/// Positions (i64 [..., count]) along the last axis of weights [..., n], each chosen as often as its
-/// weight says; without replacement each at most once (count at most n, and of the positive ones).
+/// Positions (i64 [..., count]) along the last axis of weights [..., n], each chosen as often as
+/// its weight says; without replacement each at most once (count at most n, and of the positive
+/// ones).
 Tensor multinomial(const Tensor& weights, std::int64_t count, Generator& generator,
                    bool replacement = false);
 

@@ -33,7 +33,8 @@ Graph rebuild(const Graph& graph, const Remake& remake);
 /// other nodes.
 std::optional<Scalar> known_value(const Graph& graph, NodeId id);
 
-/// Whether a cast from `from` through `between` to `to` is the cast straight there, for every value.
+/// Whether a cast from `from` through `between` to `to` is the cast straight there, for every
+/// value.
 bool cast_passes_through(DType from, DType between, DType to) noexcept;
 
 } // namespace egret::ir

@@ -25,8 +25,8 @@ struct Value {
   DType dtype = DType::F32; ///< as the region says
 };
 
-/// The register type in which values of `dtype` are computed: f32 for floats of 16 and 8 bits, itself
-/// for all others.
+/// The register type in which values of `dtype` are computed: f32 for floats of 16 and 8 bits,
+/// itself for all others.
 DType compute_dtype(DType dtype);
 
 /// The element of an operand that a load touches at the point; nothing when that depends on data.

@@ -11,9 +11,10 @@
 
 namespace egret::kernel {
 
-/// What every generator promises of its programs: pointer arguments are the region's tensor operands in order, then its outputs in order,
-/// then workspaces; scalars are its by-value operands in order; dims are the symbols that its expressions mention, in any order. Results
-/// do not depend on the number of workers, and stay right when an output takes over the memory of its `alias`.
+/// What every generator promises of its programs: pointer arguments are the region's tensor
+/// operands in order, then its outputs in order, then workspaces; scalars are its by-value operands
+/// in order; dims are the symbols that its expressions mention, in any order. Results do not depend
+/// on the number of workers, and stay right when an output takes over the memory of its `alias`.
 
 /// A program, or the reason why the generator cannot make one of this region with this schedule.
 struct Lowered {
@@ -26,15 +27,19 @@ class Generator {
 public:
   virtual ~Generator() = default;
   virtual std::string name() const = 0;
-  /// Schedules worth trying, the likely best first; empty when the region is not of the generator's form.
+  /// Schedules worth trying, the likely best first; empty when the region is not of the generator's
+  /// form.
   virtual std::vector<Schedule> space(const Region& region, const Target& target) const = 0;
-  virtual Lowered lower(const Region& region, const Schedule& schedule, const Target& target) const = 0;
+  virtual Lowered lower(const Region& region, const Schedule& schedule,
+                        const Target& target) const = 0;
 };
 
-/// The generators of a target's device, families before the generic one, which accepts every region. Fixed lists.
+/// The generators of a target's device, families before the generic one, which accepts every
+/// region. Fixed lists.
 std::span<const Generator* const> generators(const Target& target);
 
-/// The program of the first generator that takes the region, with its first schedule that lowers. InternalError when none does.
+/// The program of the first generator that takes the region, with its first schedule that lowers.
+/// InternalError when none does.
 struct Chosen {
   Schedule schedule;
   KernelProgram program;

@@ -1,4 +1,5 @@
-// A plan: everything needed to run a compiled graph again and again, without pointers: what is launched, in which order, on which memory.
+// A plan: everything needed to run a compiled graph again and again, without pointers: what is
+// launched, in which order, on which memory.
 #pragma once
 
 #include "egret/ir.h"
@@ -21,8 +22,9 @@ struct Slot {
   DType dtype = DType::F32;
   Shape shape;
   Expr bytes;
-  Expr offset;          ///< Arena
-  std::int64_t number = -1; ///< Input: of the graph's input; Output and State: of the graph's output (State: `input` is its input)
+  Expr offset;              ///< Arena
+  std::int64_t number = -1; ///< Input: of the graph's input; Output and State: of the graph's
+                            ///< output (State: `input` is its input)
   std::int64_t input = -1;
   int first_step = 0, last_step = 0; ///< life
 };
@@ -31,10 +33,10 @@ enum class StepKind : std::uint8_t { Launch, Copy, Wait, Host };
 
 struct Step {
   StepKind kind = StepKind::Launch;
-  int kernel = -1;            ///< Launch: place in Plan::kernels
-  std::vector<int> slots;     ///< Launch: by pointer argument, workspaces last; Copy: from, to
-  std::vector<int> dims;      ///< Launch: places in Plan::dims of the kernel's dims
-  std::vector<int> scalars;   ///< Launch: graph inputs (by value) of the kernel's scalars
+  int kernel = -1;               ///< Launch: place in Plan::kernels
+  std::vector<int> slots;        ///< Launch: by pointer argument, workspaces last; Copy: from, to
+  std::vector<int> dims;         ///< Launch: places in Plan::dims of the kernel's dims
+  std::vector<int> scalars;      ///< Launch: graph inputs (by value) of the kernel's scalars
   std::vector<ir::NodeId> nodes; ///< Launch: graph nodes that this launch stores, for reports
 };
 
@@ -52,19 +54,22 @@ struct KernelEntry {
 };
 
 struct Plan {
-  std::uint64_t key = 0;      ///< canonical hash of the graph it was made from, with the target's fingerprint
+  std::uint64_t key =
+      0; ///< canonical hash of the graph it was made from, with the target's fingerprint
   std::vector<PlanGuard> guards;
-  std::vector<Expr> dims;     ///< symbols, each bound by the shape of an input
+  std::vector<Expr> dims; ///< symbols, each bound by the shape of an input
   std::vector<Slot> slots;
   std::vector<KernelEntry> kernels; ///< distinct ones
   std::vector<Step> steps;
   Expr arena_bytes;
-  Expr liveness_bound_bytes;  ///< the largest sum of bytes alive at one step: no arena can be smaller
+  Expr
+      liveness_bound_bytes; ///< the largest sum of bytes alive at one step: no arena can be smaller
   std::vector<int> input_slots;  ///< by the graph's input; -1 for unused and by-value inputs
   std::vector<int> output_slots; ///< by the graph's output
 };
 
 std::string print(const Plan& plan);
-void verify(const Plan& plan); ///< lives do not overlap in memory, every slot is written before it is read; throws InternalError
+void verify(const Plan& plan); ///< lives do not overlap in memory, every slot is written before it
+                               ///< is read; throws InternalError
 
 } // namespace egret::kernel

@@ -129,7 +129,8 @@ void check_stage(const Region& region, std::size_t s) {
     ensure(std::find(stage.axes.begin(), stage.axes.end(), a) != stage.axes.end() &&
                (i == 0 || stage.over[i - 1] < a),
            "{}: reduced axes are not some of its axes, ascending", where);
-    ensure(region.axes[a].reduction || stage.kind == StageKind::Scan, "{}: axis {} is reduced but marked parallel", where, a);
+    ensure(region.axes[a].reduction || stage.kind == StageKind::Scan,
+           "{}: axis {} is reduced but marked parallel", where, a);
   }
   for (std::size_t l = 0; l < stage.loads.size(); ++l)
     check_load(region, s, l);

@@ -1,4 +1,5 @@
-// A schedule: how a region becomes a kernel. Plain data, one text form, the unit that a search enumerates and a database remembers.
+// A schedule: how a region becomes a kernel. Plain data, one text form, the unit that a search
+// enumerates and a database remembers.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +10,30 @@
 
 namespace egret::kernel {
 
-/// What a loop becomes on the machine. A CPU uses Serial, Unroll, Vector and Core; the others are a GPU's.
-enum class Bind : std::uint8_t { Serial, Unroll, Vector, Core, Grid, Cluster, Warpgroup, Warp, Lane };
-enum class Place : std::uint8_t { Inline, Register, Shared, Global }; ///< where a stage's result lives; a CPU's Shared is a worker's scratch
+/// What a loop becomes on the machine. A CPU uses Serial, Unroll, Vector and Core; the others are a
+/// GPU's.
+enum class Bind : std::uint8_t {
+  Serial,
+  Unroll,
+  Vector,
+  Core,
+  Grid,
+  Cluster,
+  Warpgroup,
+  Warp,
+  Lane
+};
+enum class Place : std::uint8_t {
+  Inline,
+  Register,
+  Shared,
+  Global
+}; ///< where a stage's result lives; a CPU's Shared is a worker's scratch
 enum class WorkOrder : std::uint8_t { Fixed, Interleaved, Drawn };
 enum class CachePolicy : std::uint8_t { Default, Streaming, EvictFirst, EvictLast };
 
-/// One loop of the nest, outermost first: region axis `axis` in steps of `tile` (1: the point loop).
+/// One loop of the nest, outermost first: region axis `axis` in steps of `tile` (1: the point
+/// loop).
 struct LoopSpec {
   int axis = 0;
   std::int64_t tile = 1;
@@ -31,22 +49,24 @@ struct CopySpec { ///< how an operand is brought near: packed or staged, `depth`
 };
 
 struct Schedule {
-  std::string generator;                     ///< "generic", "elementwise", "rows", "contraction" ...
-  std::map<std::string, std::int64_t> knobs; ///< of the generator: "mr", "nr", "kc", "mc", "unroll", "vectors" ...
-  std::vector<LoopSpec> loops;               ///< explicit nest, for generators that take one
-  std::vector<Place> place;                  ///< a stage
-  std::vector<CopySpec> copy;                ///< an operand
-  std::int64_t vector_bytes = 0;             ///< width of vectors; 0: the target's
-  std::int64_t split_reduce = 1;             ///< workers that share one reduction; a finishing region combines their partial results
+  std::string generator; ///< "generic", "elementwise", "rows", "contraction" ...
+  std::map<std::string, std::int64_t>
+      knobs; ///< of the generator: "mr", "nr", "kc", "mc", "unroll", "vectors" ...
+  std::vector<LoopSpec> loops;   ///< explicit nest, for generators that take one
+  std::vector<Place> place;      ///< a stage
+  std::vector<CopySpec> copy;    ///< an operand
+  std::int64_t vector_bytes = 0; ///< width of vectors; 0: the target's
+  std::int64_t split_reduce =
+      1; ///< workers that share one reduction; a finishing region combines their partial results
   WorkOrder order = WorkOrder::Fixed;
   std::int64_t order_group = 1;
   CachePolicy load_policy = CachePolicy::Default, store_policy = CachePolicy::Default;
-  std::string mma;                           ///< matrix instruction, empty for none
-  int producers = 0, consumers = 0;          ///< warp roles
-  int blocks_per_core = 0;                   ///< 0: whatever fits
-  std::int64_t least_shared = 0;             ///< bytes of shared memory to ask for at the least
+  std::string mma;                  ///< matrix instruction, empty for none
+  int producers = 0, consumers = 0; ///< warp roles
+  int blocks_per_core = 0;          ///< 0: whatever fits
+  std::int64_t least_shared = 0;    ///< bytes of shared memory to ask for at the least
   int cluster = 1;
-  int dependent_launch = -1;                 ///< stages before the end at which the next kernel may start; -1: no
+  int dependent_launch = -1; ///< stages before the end at which the next kernel may start; -1: no
   friend bool operator==(const Schedule&, const Schedule&) = default;
 
   std::int64_t knob(const std::string& name, std::int64_t otherwise) const;

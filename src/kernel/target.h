@@ -7,24 +7,27 @@
 namespace egret::kernel {
 
 struct Target {
-  std::string device;             ///< "cpu", "cuda"
-  std::string name;               ///< "znver5", "sm_90a"
-  int workers = 1;                ///< threads a launch may use
-  int vector_bytes = 16;          ///< widest vector register
+  std::string device;    ///< "cpu", "cuda"
+  std::string name;      ///< "znver5", "sm_90a"
+  int workers = 1;       ///< threads a launch may use
+  int vector_bytes = 16; ///< widest vector register
   int vector_registers = 16;
   bool has_fma = false;
   bool has_bf16_dot = false;
   bool has_amx = false;
-  std::int64_t l1_bytes = 32 << 10, l2_bytes = 1 << 20, l3_bytes = 8 << 20; ///< of one core; l3 as shared
+  std::int64_t l1_bytes = 32 << 10, l2_bytes = 1 << 20,
+               l3_bytes = 8 << 20; ///< of one core; l3 as shared
   // A GPU's; 0 on a CPU. Its `workers` are multiprocessors, its l2_bytes those of the whole chip.
   int capability = 0;                  ///< CUDA's compute capability times ten: 90 for 9.0
   int warp = 0;                        ///< threads that run in step
   std::int64_t block_shared_bytes = 0; ///< shared memory that one block may ask for
-  std::int64_t shared_bytes = 0;       ///< shared memory of a multiprocessor; each block costs 1 KiB of it beside its own
-  std::int64_t registers = 0;          ///< 32-bit registers of a multiprocessor
-  int threads = 0, blocks = 0;         ///< that a multiprocessor holds at a time
-  std::int64_t memory_bytes = 0;       ///< of the device; 0: unknown
-  std::uint64_t fingerprint = 0;  ///< of everything that generated code depends on: part of every key
+  std::int64_t shared_bytes =
+      0; ///< shared memory of a multiprocessor; each block costs 1 KiB of it beside its own
+  std::int64_t registers = 0;    ///< 32-bit registers of a multiprocessor
+  int threads = 0, blocks = 0;   ///< that a multiprocessor holds at a time
+  std::int64_t memory_bytes = 0; ///< of the device; 0: unknown
+  std::uint64_t fingerprint =
+      0; ///< of everything that generated code depends on: part of every key
 };
 
 } // namespace egret::kernel

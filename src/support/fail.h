@@ -12,7 +12,8 @@ template <class... Args>
   throw Error(kind, fmt::format(format, std::forward<Args>(args)...));
 }
 
-/// Throws InternalError with the place when `held` is false. For what egret itself guarantees, never for user input.
+/// Throws InternalError with the place when `held` is false. For what egret itself guarantees,
+/// never for user input.
 template <class... Args>
 void ensure(bool held, fmt::format_string<Args...> format, Args&&... args) {
   if (!held)

@@ -173,8 +173,7 @@ void GraphState::finish(const std::vector<runtime::StoragePtr>& outputs, const S
   std::size_t next = 0;
   for (const NodePtr& node : marked)
     if (node->kind == Node::Kind::Op)
-      values[node.get()] =
-          data_node(node->form.dtype, sizes.of(node->form.shape), outputs[next++]);
+      values[node.get()] = data_node(node->form.dtype, sizes.of(node->form.shape), outputs[next++]);
 }
 
 } // namespace detail
@@ -271,7 +270,9 @@ Tensor& Tensor::set(const Tensor& value) {
   Sizes sizes; // those of several inputs are compared when all have values
   if (given->form.shape.size() == shape().size())
     sizes.bind(shape(), given->form.shape, "set", "the value");
-  const auto fits = [](const Expr& dim, const Expr& size) { return !dim.is_constant() || dim == size; };
+  const auto fits = [](const Expr& dim, const Expr& size) {
+    return !dim.is_constant() || dim == size;
+  };
   if (!std::equal(shape().begin(), shape().end(), given->form.shape.begin(),
                   given->form.shape.end(), fits))
     fail(ErrorKind::Shape, "set: the value is {} and the input {}; they must be equal",

@@ -55,10 +55,9 @@ bool NamedDims::by_path() const noexcept {
 
 Expr NamedDims::stands_for(const NamedDim& dim, std::int64_t size, std::string& alone) const {
   if (size < dim.least || size > dim.most || size % dim.multiple_of != 0) {
-    alone = fmt::format("{} is {}, and not between {} and {}{}", dim.name, size, dim.least,
-                        dim.most,
-                        dim.multiple_of > 1 ? fmt::format(" in multiples of {}", dim.multiple_of)
-                                            : std::string());
+    alone = fmt::format(
+        "{} is {}, and not between {} and {}{}", dim.name, size, dim.least, dim.most,
+        dim.multiple_of > 1 ? fmt::format(" in multiples of {}", dim.multiple_of) : std::string());
     return size;
   }
   std::int64_t least = dim.least, most = dim.most;

@@ -68,7 +68,8 @@ std::string to_string(const Tensor& a) {
   }
   Printer printer{sizes, cells, a.numel() > kWhole, {}};
   printer.element(0, 0);
-  return fmt::format("{} {}{}", printer.text, name_of(a.dtype()), to_string(Shape(sizes.begin(), sizes.end())));
+  return fmt::format("{} {}{}", printer.text, name_of(a.dtype()),
+                     to_string(Shape(sizes.begin(), sizes.end())));
 }
 
 std::ostream& operator<<(std::ostream& out, const Tensor& a) {

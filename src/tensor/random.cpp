@@ -98,7 +98,9 @@ Tensor fraction53(const Tensor& high, const Tensor& low) {
 
 // The number of elements; Error(Shape) for negative dims and more than can be counted.
 Expr possible_count(const Shape& shape) {
-  auto refuse = [&] { fail(ErrorKind::Shape, "random: {} is no possible shape", to_string(shape)); };
+  auto refuse = [&] {
+    fail(ErrorKind::Shape, "random: {} is no possible shape", to_string(shape));
+  };
   if (!std::all_of(shape.begin(), shape.end(), [](const Expr& dim) { return dim.lower() >= 0; }))
     refuse();
   try {

@@ -15,8 +15,7 @@ namespace egret::detail {
 NodePtr Trace::add(TraceSource source, const std::shared_ptr<Handle>& handle, const NodePtr& node,
                    const Shape& shape, std::string name) {
   auto self = std::static_pointer_cast<Scope>(shared_from_this());
-  NodePtr placeholder =
-      placeholder_node(std::move(self), node->form.dtype, shape, std::move(name));
+  NodePtr placeholder = placeholder_node(std::move(self), node->form.dtype, shape, std::move(name));
   const auto slot = slot_of(node);
   const bool needs_grad = node->needs_grad.load();
   placeholder->needs_grad.store(needs_grad);
@@ -28,7 +27,8 @@ NodePtr Trace::add(TraceSource source, const std::shared_ptr<Handle>& handle, co
   std::shared_ptr<Handle> stands = symbolic ? std::make_shared<Handle>(placeholder) : handle;
   if (!symbolic)
     handle->set(placeholder);
-  entries_.push_back({std::move(source), std::move(stands), node, placeholder, needs_grad, symbolic});
+  entries_.push_back(
+      {std::move(source), std::move(stands), node, placeholder, needs_grad, symbolic});
   return placeholder;
 }
 

@@ -1,4 +1,5 @@
-// Uses the installed library from outside: a call into it, and an error of its own type caught across the border.
+// Uses the installed library from outside: a call into it, and an error of its own type caught
+// across the border.
 #include <egret/error.h>
 
 #include <cstring>

@@ -241,8 +241,7 @@ std::vector<Workload> training_workloads() {
   mlp.small = [] {
     MlpTraining training = make_mlp();
     auto [x, y] = token_batch(1, 4, 10);
-    return traced(&step_of<MlpTraining>, training, random_tensor({4, 784}, 1),
-                  y.flatten().eval());
+    return traced(&step_of<MlpTraining>, training, random_tensor({4, 784}, 1), y.flatten().eval());
   };
   const std::string name = "gpt2_124m_train_bf16_b32t1024";
   Workload gpt2{name,

@@ -106,9 +106,8 @@ void tell_comparison(const AdditionOptions& options, nlohmann::ordered_json& res
       kSearchSeconds);
   MeasuredStep op_by_op(options, {.name = "step, op by op", .fuse = false, .effort = Effort::None}),
       greedy(options, {.name = "step", .effort = Effort::None}),
-      found(options, {.name = "step, searched",
-                      .effort = Effort::Search,
-                      .budget_seconds = kSearchSeconds});
+      found(options,
+            {.name = "step, searched", .effort = Effort::Search, .budget_seconds = kSearchSeconds});
   for (int round = 0; round < kRounds; ++round) // in turn, so that noise falls on all
     for (MeasuredStep* step : {&op_by_op, &greedy, &found})
       step->time();

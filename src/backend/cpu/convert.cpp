@@ -52,7 +52,8 @@ Num to_f32_by_integers(Num x, const Format& f) {
         sign);
   Num special = magnitude + wide.word((255 - (f.infinity() >> f.mantissa)) << 23);
   result = select(exponent == wide.word(f.infinity() << shift), special, result);
-  Num quiet = select(magnitude > wide.word(f.infinity() << shift), wide.word(1u << 22), wide.word(0));
+  Num quiet =
+      select(magnitude > wide.word(f.infinity() << shift), wide.word(1u << 22), wide.word(0));
   return from_bits(result | quiet | sign);
 }
 

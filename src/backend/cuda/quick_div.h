@@ -1,6 +1,6 @@
-// A quotient of f32 without branches, which would keep neighbouring elements from being worked on at
-// the same time: a product with the reciprocal, corrected once. The statements stand here once, for
-// the text of kernels and for the test that compares them with the quotient.
+// A quotient of f32 without branches, which would keep neighbouring elements from being worked on
+// at the same time: a product with the reciprocal, corrected once. The statements stand here once,
+// for the text of kernels and for the test that compares them with the quotient.
 #pragma once
 
 /// The text of statements.

@@ -47,16 +47,16 @@ private:
   std::int64_t terms_ = 0;
   std::int64_t run_ = 0, longest_run_ = 0; ///< of equal terms in a row: now, at most
   Number last_{};                          ///< the term before
-  bool started_ = false;             ///< from a value: without terms it stays as it is
-  double errors_ = 0;                ///< sum of the terms' errors
-  double sizes_ = 0;                 ///< Sum: of the finite terms' sizes
-  bool infinite_ = false;            ///< Sum: a term is infinite or NaN
-  double large_ = 1;                 ///< Prod: product of the sizes above 1
-  double small_ = 1;                 ///< Prod: product of the sizes below 1
-  double relative_ = 0;              ///< Prod: sum of relative errors
-  bool zero_in_doubt_ = false;       ///< Prod: a zero term with an error
-  double highest_, lowest_;          ///< Max: largest upper and lower end
-  std::vector<Estimate> contenders_; ///< ArgMax
+  bool started_ = false;                   ///< from a value: without terms it stays as it is
+  double errors_ = 0;                      ///< sum of the terms' errors
+  double sizes_ = 0;                       ///< Sum: of the finite terms' sizes
+  bool infinite_ = false;                  ///< Sum: a term is infinite or NaN
+  double large_ = 1;                       ///< Prod: product of the sizes above 1
+  double small_ = 1;                       ///< Prod: product of the sizes below 1
+  double relative_ = 0;                    ///< Prod: sum of relative errors
+  bool zero_in_doubt_ = false;             ///< Prod: a zero term with an error
+  double highest_, lowest_;                ///< Max: largest upper and lower end
+  std::vector<Estimate> contenders_;       ///< ArgMax
 };
 
 } // namespace egret::backend::reference

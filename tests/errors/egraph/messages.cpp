@@ -81,11 +81,12 @@ INSTANTIATE_TEST_SUITE_P(
         Case{MATH "(let $a 1)\n(let $a 2)", 4, 6, "$a is already declared at "},
         Case{"(function a () i64 :no-merge)\n(function b () i64 :merge (+ (a) new))", 2, 30,
              "cannot be read in :merge: expected old, new"},
-        Case{
-            "(sort V (Vec String)) (relation r (V))\n (rule\n ((r (vec-of \"a\" b)))\n ())", 2, 2,
-            "b is not bound: no function or relation in the query gives it a value (it is used at "},
+        Case{"(sort V (Vec String)) (relation r (V))\n (rule\n ((r (vec-of \"a\" b)))\n ())", 2, 2,
+             "b is not bound: no function or relation in the query gives it a value (it is used "
+             "at "},
         Case{MATH "(rewrite (Add a b)\n         a\n  :when ((> c 1)))", 3, 1,
-             "c is not bound: no function or relation in the query gives it a value (it is used at "},
+             "c is not bound: no function or relation in the query gives it a value (it is used "
+             "at "},
         Case{MATH "(check\n (> d 1))", 3, 1, "d is not bound"},
         Case{MATH "(sort F (UnstableFn (i64) i64))\n(unstable-fn \"Num\")", 4, 1,
              "expected a function of F (i64) -> i64, found Num (i64) -> Math with 0 bound "

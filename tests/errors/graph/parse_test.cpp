@@ -37,9 +37,10 @@ TEST(Parse, Nodes) {
   expect_parse_error("% f32", "graph: line 1, column 6: expected `:`, found the end of the text");
   expect_parse_error("%: f32", "graph: line 1, column 2: expected a label, found `:`");
   expect_parse_error("%0 f32", "graph: line 1, column 4: expected `:`, found `f32`");
-  expect_parse_error("%0: f33[2] = iota",
-                     "graph: line 1, column 5: dtype: 'f33' is not an element type; there are "
-                     "bool, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32, f64, f8e4m3, f8e5m2");
+  expect_parse_error(
+      "%0: f33[2] = iota",
+      "graph: line 1, column 5: dtype: 'f33' is not an element type; there are "
+      "bool, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32, f64, f8e4m3, f8e5m2");
   expect_parse_error("%0: f32[2] iota", "graph: line 1, column 12: expected `=`, found `iota`");
   expect_parse_error("%0: f32[2] = matmul(%1)",
                      "graph: line 1, column 14: there is no operation `matmul` (docs/graph.md "

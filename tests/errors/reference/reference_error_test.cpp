@@ -44,8 +44,7 @@ TEST(ReferenceErrors, InputsThatDoNotFit) {
                t.run({HostArray(DType::F64, {4, 3}), y}));
   expect_error(ErrorKind::Shape, "input `x` (slot 0): has shape [4], the graph needs [n,3]",
                t.run({HostArray(DType::F32, {4}), y}));
-  expect_error(ErrorKind::Shape,
-               "input `x` (slot 0) of shape [4,2], dim 1 is 2; it must be 3",
+  expect_error(ErrorKind::Shape, "input `x` (slot 0) of shape [4,2], dim 1 is 2; it must be 3",
                t.run({HostArray(DType::F32, {4, 2}), y}));
   expect_error(ErrorKind::Shape,
                "input `y` (slot 1) of shape [5,6], dim 1: dim `n` is 6 here and 4 in input `x` "

@@ -88,8 +88,8 @@ TEST(CudaBatches, TextCompilesWithoutSpills) {
   for (const backend::cuda::CudaTarget& t :
        {backend::cuda::CudaTarget{80, false}, backend::cuda::CudaTarget{90, true}}) {
     const std::string text = render_cuda(chosen.program, t);
-    const auto cubin = compiler->compile(
-        text, compiler->architecture_for(t.capability, t.specific), {}, "batch");
+    const auto cubin =
+        compiler->compile(text, compiler->architecture_for(t.capability, t.specific), {}, "batch");
     for (const auto& k : cubin.kernels)
       EXPECT_EQ(k.spill_stores, 0) << text;
   }

@@ -70,7 +70,8 @@ TEST(Fusions, AGradientThatIsAddedIsPartOfItsProduct) {
                  dy = g.input("dy", DType::F32, sy), dz = g.input("dz", DType::F32, sx);
     const NodeId a = g.expand(g.reshape(x, {32, 1, 48}), box),
                  b = g.expand(g.reshape(g.permute(w, {1, 0}), {1, 64, 48}), box);
-    const NodeId y = g.reduce(Op::ReduceSum, mul(g, a, b), {2}), z = mul(g, x, g.input("c", DType::F32, sx));
+    const NodeId y = g.reduce(Op::ReduceSum, mul(g, a, b), {2}),
+                 z = mul(g, x, g.input("c", DType::F32, sx));
     const std::array outputs = first ? std::array{y, z} : std::array{z, y};
     const std::array seeds = first ? std::array{dy, dz} : std::array{dz, dy};
     const std::array wrt{x};

@@ -35,8 +35,7 @@ TEST(Containers, SetsMapsMultisetsAndPairs) {
     (check (= (multiset-of (Num 2) (Num 1) (Num 1)) (multiset-insert (multiset-of (Num 1) (Num 2)) (Num 1))))
     (check (= (pair-second (pair 1 "x")) "x"))
     (union (Num 1) (Num 2)) (check (= (set-length $s) 1)))");
-  EXPECT_EQ(s.run("(extract $m)"),
-            "(map-of \"b\" (Num 1) \"a\" (Num 1))\n");
+  EXPECT_EQ(s.run("(extract $m)"), "(map-of \"b\" (Num 1) \"a\" (Num 1))\n");
 }
 
 TEST(Containers, OfTheMostFrequentElementsTheLastIsPicked) {
@@ -50,7 +49,8 @@ TEST(Containers, OfTheMostFrequentElementsTheLastIsPicked) {
 
 TEST(Containers, AMapIsPrintedAsItCanBeRead) {
   Session s;
-  std::string map = s.run(R"((sort Mp (Map i64 String)) (let $m (map-of 2 "b" 1 "x" 1 "a")) (extract $m))");
+  std::string map =
+      s.run(R"((sort Mp (Map i64 String)) (let $m (map-of 2 "b" 1 "x" 1 "a")) (extract $m))");
   EXPECT_EQ(map, "(map-of 1 \"a\" 2 \"b\")\n"); // of two entries with one key the later one holds
   s.run("(check (= $m " + map + ")) (check (= (map-of) (map-empty)))");
   EXPECT_NE(test::error_of("(sort Mp (Map i64 String)) (map-of 1 \"a\" 2)"), "");

@@ -91,7 +91,8 @@ TEST(Forms, MergeMayBuildTermsAndRunsWhenClassesAreJoined) {
 
 TEST(Forms, RulesThatMakeTheSameNewTermInOneIterationHaveNothingToMerge) {
   Session s;
-  s.run(R"((datatype T (L i64) (Both T T)) (function best (i64) T :merge (Both old new)) (relation r (i64)) (relation q (i64))
+  s.run(
+      R"((datatype T (L i64) (Both T T)) (function best (i64) T :merge (Both old new)) (relation r (i64)) (relation q (i64))
     (rule ((r x)) ((set (best x) (L 1)))) (rule ((q x)) ((set (best x) (L 1))))
     (rule ((r x) (q x)) ((set (best x) (L x))))
     (r 1) (q 1) (run 1))");
@@ -117,7 +118,8 @@ TEST(Forms, DeletedAndSubsumedRowsInRules) {
 
 TEST(Forms, ExtractionsInARowSeeWhatChangesBetweenThem) {
   Session s;
-  s.run("(datatype M (N i64) (Add M M) (Big M :cost 50)) (let $a (Add (N 1) (N 2))) (let $b (Big $a))");
+  s.run("(datatype M (N i64) (Add M M) (Big M :cost 50)) (let $a (Add (N 1) (N 2))) (let $b (Big "
+        "$a))");
   EXPECT_EQ(s.run("(extract $b) (extract $a) (extract (N 7)) (extract $b)"),
             "(Big (Add (N 1) (N 2)))\n(Add (N 1) (N 2))\n(N 7)\n(Big (Add (N 1) (N 2)))\n");
   EXPECT_EQ(s.run("(extract $b) (union $b (N 3)) (extract $b)"),
@@ -141,7 +143,8 @@ TEST(Forms, InternalOptionsHideTablesAndShowSubsumedRows) {
 
 TEST(Forms, NamesMayHoldQuotesAndValuesAreCompared) {
   Session s;
-  s.run(R"((let f"2 1) (check (= f"2 1)) (check (value-eq f"2 1)) (fail (check (value-eq f"2 2))))");
+  s.run(
+      R"((let f"2 1) (check (= f"2 1)) (check (value-eq f"2 1)) (fail (check (value-eq f"2 2))))");
 }
 
 TEST(Forms, FailKeepsWhatTheCommandDidBeforeItFailed) {

@@ -109,8 +109,9 @@ TEST_P(SmallFloats, EveryPatternMeansWhatTheFormatSaysAndReadsBack) {
       ASSERT_TRUE(std::isnan(got)) << bits;
       ASSERT_TRUE(std::isnan(Scalar::of(format.type, got).as_double())) << bits;
     } else {
-      const double want = magnitude == format.end() ? std::copysign(kInf, format.by_definition(bits))
-                                                    : format.by_definition(bits);
+      const double want = magnitude == format.end()
+                              ? std::copysign(kInf, format.by_definition(bits))
+                              : format.by_definition(bits);
       ASSERT_EQ(got, want) << bits;
       ASSERT_EQ(std::signbit(got), std::signbit(want)) << bits;
       ASSERT_EQ(Scalar::of(format.type, got), s) << bits;

@@ -111,7 +111,8 @@ TEST(Checkpoint, OnePartCanBeLoaded) {
   std::string message = test::error_of(ErrorKind::Value, [&] {
     load_checkpoint_part(folder / "a.safetensors", model, "optimizer");
   });
-  EXPECT_NE(message.find("a.safetensors: load_state_dict: missing: token_embedding.weight"), std::string::npos)
+  EXPECT_NE(message.find("a.safetensors: load_state_dict: missing: token_embedding.weight"),
+            std::string::npos)
       << message;
 }
 

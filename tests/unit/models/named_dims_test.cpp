@@ -134,11 +134,20 @@ TEST(NamedDims, ReductionsSlicesAndMasks) {
   auto work = [](const Tensor& x) {
     const Expr n = x.shape()[0];
     const Tensor tail = x[Slice(-2, {})], rest = x[Slice(1, {})], back = x[Slice({}, {}, -1)];
-    return std::vector<Tensor>{mean(x),           var(x, 0),    x[0],
-                               x[-1],             tail,         rest,
-                               back,              x.narrow(0, n - 1, 1),
-                               tril(outer(x, x)), cumsum(x, 0), zeros(x.shape()),
-                               softmax(x),        argmax(x),    cat({x, x * 2})};
+    return std::vector<Tensor>{mean(x),
+                               var(x, 0),
+                               x[0],
+                               x[-1],
+                               tail,
+                               rest,
+                               back,
+                               x.narrow(0, n - 1, 1),
+                               tril(outer(x, x)),
+                               cumsum(x, 0),
+                               zeros(x.shape()),
+                               softmax(x),
+                               argmax(x),
+                               cat({x, x * 2})};
   };
   auto compiled = compile(work, {.dims = {dim("n", 2, 64, {{0, -1}})}});
   Generator g(9);
@@ -195,7 +204,8 @@ TEST(NamedDims, MistakesAreNamed) {
   EXPECT_EQ(made(dim("", 1, 2, {{0, 0}})), "compile: a dim has no name");
   EXPECT_EQ(made(dim("n", 3, 2, {{0, 0}})), "compile: dim n has no size: from 3 to 2");
   EXPECT_EQ(made(dim("n", -3, 2, {{0, 0}})), "compile: dim n has no size: from -3 to 2");
-  EXPECT_EQ(made(dim("n", 1, 2, {})), "compile: dim n stands nowhere; `at` names argument and axis");
+  EXPECT_EQ(made(dim("n", 1, 2, {})),
+            "compile: dim n stands nowhere; `at` names argument and axis");
   EXPECT_EQ(made(dim("n", 1, 9, {{0, 0}}, {5, 5})),
             "compile: bucket 5 of dim n: buckets are ascending, from 1 to below 9");
   NamedDim multiple = dim("n", 1, 2, {{0, 0}});

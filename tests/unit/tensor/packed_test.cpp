@@ -57,7 +57,8 @@ TEST(Packed, AProductReadsThePackedBytes) {
   const Quantized q = quantize(weight, 4, group);
   eval({q.packed, q.scale});
   const auto want = linear(x, dequantize(q).eval()).to_vector();
-  auto product = compile([](const Tensor& in, const Quantized& w) { return linear(in, dequantize(w)); });
+  auto product =
+      compile([](const Tensor& in, const Quantized& w) { return linear(in, dequantize(w)); });
   product(x, q).eval();
   const Counters before = counters();
   const Tensor y = product(x, q).eval();
