@@ -254,7 +254,7 @@ std::vector<std::byte> deflated_bytes(std::span<const std::byte> content) {
   stream.z.next_out = reinterpret_cast<Bytef*>(out.data());
   stream.z.avail_out = static_cast<uInt>(out.size());
   ensure(deflate(&stream.z, Z_FINISH) == Z_STREAM_END, "deflate needs more than its bound");
-  out.resize(out.size() - stream.z.avail_out);
+  out.erase(out.end() - static_cast<std::ptrdiff_t>(stream.z.avail_out), out.end());
   return out;
 }
 
