@@ -37,7 +37,7 @@ struct SampleOptions {
 /// Writes on after `prompt`; each character is given to `written` as it comes. The text depends on
 /// the model, the prompt and the options only. An empty prompt stands for a line end, or the first
 /// character of the alphabet when there is none. Error(Value) for a character of the prompt that is
-/// not in the alphabet and for options out of range.
+/// not in the alphabet, for options out of range and for a model that gives NaN.
 void continue_text(const TextModel& model, std::string_view prompt, const SampleOptions& options,
                    const std::function<void(char)>& written);
 

@@ -222,13 +222,20 @@ private:
     return filled_[id] = made;
   }
 
-  void name_sources(NodeId id, std::vector<std::string>& names) const {
-    const Node& node = graph_[id];
-    if (node.op == Op::Input &&
-        std::find(names.begin(), names.end(), node.attrs.name) == names.end())
-      names.push_back(node.attrs.name);
-    for (NodeId i : node.inputs)
-      name_sources(i, names);
+  /// Adds the names of the inputs that a parameter is made of, each once.
+  void name_sources(NodeId parameter, std::vector<std::string>& names) const {
+    std::set<NodeId> seen{parameter};
+    std::vector<NodeId> work{parameter};
+    while (!work.empty()) {
+      const Node& node = graph_[work.back()];
+      work.pop_back();
+      if (node.op == Op::Input &&
+          std::find(names.begin(), names.end(), node.attrs.name) == names.end())
+        names.push_back(node.attrs.name);
+      for (NodeId i : node.inputs)
+        if (seen.insert(i).second)
+          work.push_back(i);
+    }
   }
 
   /// The parameter in the box of its product, with one element along the axes it does not have.

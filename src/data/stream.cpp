@@ -150,7 +150,8 @@ Stream::Stream(std::int64_t batches_an_epoch, Make make, const StreamOptions& op
 }
 
 Stream::Stream(Loader loader, const StreamOptions& options)
-    : Stream(loader.batches(), maker_of(std::make_shared<Source>(std::move(loader))), options) {}
+    // In braces, so that batches() is asked before the loader goes.
+    : Stream{loader.batches(), maker_of(std::make_shared<Source>(std::move(loader))), options} {}
 
 Stream::~Stream() = default;
 Stream::Stream(Stream&&) noexcept = default;

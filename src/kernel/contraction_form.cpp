@@ -212,7 +212,30 @@ private:
   ContractionForm f_;
 };
 
+bool widens(DType from, DType to) {
+  if (from == to)
+    return true;
+  return is_float(from) && is_float(to) && size_of(from) < size_of(to);
+}
+
 } // namespace
+
+Factor factor_of(const Region& region, const ContractionForm& form, const Side& side) {
+  const Stage& stage = region.stages[form.stage];
+  int at = side.value;
+  while (stage.body[at].kind == BodyValue::Kind::Apply && stage.body[at].op == Op::Cast &&
+         widens(stage.body[stage.body[at].args[0]].dtype, stage.body[at].dtype))
+    at = stage.body[at].args[0];
+  Factor f;
+  f.value = at;
+  f.dtype = stage.body[at].dtype;
+  if (stage.body[at].kind == BodyValue::Kind::Load) {
+    const Load& load = stage.loads[stage.body[at].load];
+    f.is_load = region.operands[load.number].role == Role::Tensor && load.map.is_total() &&
+                load.indirect.empty();
+  }
+  return f;
+}
 
 FoundContraction find_contraction(const Region& region, bool vectors) {
   return Finder(region, vectors).run();

@@ -38,6 +38,16 @@ struct ContractionForm {
   double epilogue_flops = 0;      ///< of one element, in additions
 };
 
+/// One factor as it comes from memory, before it is widened to the accumulator's type.
+struct Factor {
+  int value = -1; ///< of the reducing stage's body
+  DType dtype = DType::F32;
+  /// Nothing but a load of a tensor, without holes or indirection.
+  bool is_load = false;
+};
+/// The factor of a side without conversions that lose nothing.
+Factor factor_of(const Region& region, const ContractionForm& form, const Side& side);
+
 /// The form of a region, or the reason why it has none.
 struct FoundContraction {
   bool ok = false;

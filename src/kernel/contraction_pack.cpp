@@ -1,7 +1,5 @@
 #include "kernel/contraction_pack.h"
 
-#include "kernel/gpu_contraction_tiles.h"
-
 #include "support/fail.h"
 
 #include <algorithm>

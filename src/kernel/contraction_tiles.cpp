@@ -1,7 +1,5 @@
 #include "kernel/contraction_tiles.h"
 
-#include "kernel/gpu_contraction_tiles.h"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>

@@ -59,7 +59,7 @@ private:
   const ContractionForm& f_;
   const Side& side_;
   const AxisGroup& group_;
-  GpuFactor factor_;
+  Factor factor_;
   const GpuTiles& t_;
   int panel_;
   bool along_depth_;

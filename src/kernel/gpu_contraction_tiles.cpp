@@ -22,12 +22,6 @@ std::int64_t ceil_quotient(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
 }
 
-bool widens(DType from, DType to) {
-  if (from == to)
-    return true;
-  return is_float(from) && is_float(to) && size_of(from) < size_of(to);
-}
-
 struct Problem {
   std::int64_t rows, columns, depth, batch;
   std::int64_t cores;
@@ -120,23 +114,6 @@ std::int64_t usual_size(const Expr& extent) {
       extent.constant().value_or(std::clamp(kUsual, extent.lower(), extent.upper())), 1);
 }
 
-GpuFactor factor_of(const Region& region, const ContractionForm& form, const Side& side) {
-  const Stage& stage = region.stages[form.stage];
-  int at = side.value;
-  while (stage.body[at].kind == BodyValue::Kind::Apply && stage.body[at].op == Op::Cast &&
-         widens(stage.body[stage.body[at].args[0]].dtype, stage.body[at].dtype))
-    at = stage.body[at].args[0];
-  GpuFactor f;
-  f.value = at;
-  f.dtype = stage.body[at].dtype;
-  if (stage.body[at].kind == BodyValue::Kind::Load) {
-    const Load& load = stage.loads[stage.body[at].load];
-    f.is_load = region.operands[load.number].role == Role::Tensor && load.map.is_total() &&
-                load.indirect.empty();
-  }
-  return f;
-}
-
 FoundTiles gpu_tiles_of(const Schedule& schedule, const Region& region, const ContractionForm& form,
                         const Target& target) {
   FoundTiles found;
@@ -155,8 +132,8 @@ FoundTiles gpu_tiles_of(const Schedule& schedule, const Region& region, const Co
   const std::int64_t shared =
       target.block_shared_bytes > 0 ? target.block_shared_bytes : kSharedBytes;
   std::int64_t bytes = std::int64_t(size_of(form.accumulator));
-  const GpuFactor left = factor_of(region, form, form.left),
-                  right = factor_of(region, form, form.right);
+  const Factor left = factor_of(region, form, form.left),
+               right = factor_of(region, form, form.right);
   if (!schedule.mma.empty()) {
     bytes = 2;
     t.staged = schedule.knob("staged", 0) != 0;
@@ -223,8 +200,8 @@ std::vector<Schedule> gpu_contraction_space(const Region& region, const Contract
         choices.push_back({schedule_of(p, o, unit, 1), scale * time_of(p, o, 1)});
     }
   };
-  const GpuFactor left = factor_of(region, form, form.left),
-                  right = factor_of(region, form, form.right);
+  const Factor left = factor_of(region, form, form.left),
+               right = factor_of(region, form, form.right);
   if (left.dtype == right.dtype && (left.dtype == DType::BF16 || left.dtype == DType::F16) &&
       form.accumulator == DType::F32) {
     if (target.capability == 90)

@@ -14,16 +14,6 @@ namespace egret::kernel {
 /// `mma`, or a group of four warps whole tiles by `wgmma`.
 enum class GpuUnit : std::uint8_t { Fma, Mma, Wgmma };
 
-/// One factor as it comes from memory, before it is widened to the accumulator's type.
-struct GpuFactor {
-  int value = -1; ///< of the reducing stage's body
-  DType dtype = DType::F32;
-  /// Nothing but a load of a tensor, without holes or indirection.
-  bool is_load = false;
-};
-/// The factor of a side without conversions that lose nothing.
-GpuFactor factor_of(const Region& region, const ContractionForm& form, const Side& side);
-
 /// A block computes tiles of bm rows by bn columns, one after the other, going along the depth in
 /// steps of bk through a ring of `stages` pieces in shared memory. Its warps lie in a grid of
 /// warps_m by warps_n over the tile; with wgmma, warps_m are groups of four warps.

@@ -129,7 +129,7 @@ private:
   /// columns.
   ValueId factor(const Side& side, const GpuTile& tile, const Expr& row, const Expr* column,
                  const Expr& k, int lanes) {
-    const GpuFactor made = factor_of(r_, f_, side);
+    const Factor made = factor_of(r_, f_, side);
     Point p = tile.batch;
     p.lanes = lanes;
     std::vector<Guard> inside;

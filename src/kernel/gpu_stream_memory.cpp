@@ -48,7 +48,7 @@ std::shared_ptr<SharedTile> StreamMemory::make_tile(const ContractionForm& form,
   const int stages = is_left ? 1 : t_.stages, panel = is_left ? t_.rows() : t_.places;
   auto tile = std::make_shared<SharedTile>();
   tile->form = form;
-  const GpuFactor factor = factor_of(r_, form, side);
+  const Factor factor = factor_of(r_, form, side);
   if (factor.is_load)
     tile->element = stand_in(form, factor, &tile->operand);
   for (const auto& other : tiles_)
@@ -73,8 +73,7 @@ std::shared_ptr<SharedTile> StreamMemory::make_tile(const ContractionForm& form,
 
 /// The element that a factor loads, with the axes of the panel and of the depth replaced by
 /// symbols: equal for equal tiles of different products.
-Expr StreamMemory::stand_in(const ContractionForm& form, const GpuFactor& factor,
-                            int* operand) const {
+Expr StreamMemory::stand_in(const ContractionForm& form, const Factor& factor, int* operand) const {
   const Stage& stage = r_.stages[std::size_t(form.stage)];
   const Load& load = stage.loads[std::size_t(stage.body[std::size_t(factor.value)].load)];
   Point p;

@@ -63,7 +63,7 @@ public:
 private:
   std::shared_ptr<SharedTile> make_tile(const ContractionForm& form, const Side& side,
                                         const std::string& name);
-  Expr stand_in(const ContractionForm& form, const GpuFactor& factor, int* operand) const;
+  Expr stand_in(const ContractionForm& form, const Factor& factor, int* operand) const;
   void find_vectors();
   void add_vector(int s, int l);
   void copy_vector(const PlaceVector& v, const Point& batch, const Expr& first, const Expr& piece);

@@ -66,7 +66,7 @@ bool holds_tiles(const Region& r, const AxisGroup& group, int tile) {
 TensorView view_of(const Region& r, const ContractionForm& f, const Side& side,
                    const AxisGroup& group, int panel, int depth) {
   TensorView v;
-  const GpuFactor factor = factor_of(r, f, side);
+  const Factor factor = factor_of(r, f, side);
   const Stage& stage = r.stages[f.stage];
   const auto because = [&](std::string why) {
     v.reason = std::move(why);

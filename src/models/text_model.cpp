@@ -164,6 +164,8 @@ void continue_text(const TextModel& model, std::string_view prompt, const Sample
     const auto logits = next(model.gpt, tensor(row, Shape{1, model.shape.context}),
                              scalar(static_cast<std::int64_t>(count) - 1))
                             .to_vector<double>();
+    if (std::any_of(logits.begin(), logits.end(), [](double x) { return std::isnan(x); }))
+      fail(ErrorKind::Value, "continue_text: the model gives NaN; its weights are of no use");
     const std::size_t chosen =
         options.temperature == 0 ? likeliest(logits) : drawn(logits, options, state);
     text.push_back(static_cast<std::int64_t>(chosen));

@@ -48,8 +48,7 @@ struct Key {
   friend bool operator==(const Key&, const Key&) = default;
 };
 
-// `shapes` are those of the leaves as a trace sees them.
-Key key_of(const Call& call, const std::vector<Shape>& shapes) {
+Key key_of(const Call& call, const NamedDims::Seen& seen) {
   Key key{call.signature, {}};
   key.structure.push_back(grad_enabled());
   const auto products = autocast_type();
@@ -70,17 +69,18 @@ Key key_of(const Call& call, const std::vector<Shape>& shapes) {
     const NodePtr node = handle.node();
     key.tensors.push_back(static_cast<std::uint64_t>(handle.dtype) |
                           static_cast<std::uint64_t>(node->needs_grad.load()) << 8 |
-                          static_cast<std::uint64_t>(shapes[i].size()) << 16 |
+                          static_cast<std::uint64_t>(handle.shape.size()) << 16 |
                           static_cast<std::uint64_t>(first) << 32);
-    for (const Expr& dim : shapes[i])
+    for (const Expr& dim : seen.shape(call, i))
       key.tensors.push_back(dim.is_constant() ? static_cast<std::uint64_t>(dim.value())
                                               : dim.hash());
   }
   return key;
 }
 
-std::string describe(const Tensor& t, const Shape& shape) {
-  return t.defined() ? fmt::format("{}{}", name_of(t.dtype()), to_string(shape)) : "empty";
+std::string describe(const Call& call, const NamedDims::Seen& seen, std::size_t leaf) {
+  const Tensor& t = *call.leaves[leaf].tensor;
+  return t.defined() ? name_of(t.dtype()) + to_string(seen.shape(call, leaf)) : "empty";
 }
 
 } // namespace
@@ -110,7 +110,7 @@ struct CompiledImpl {
     if (last_used.key.structure != key.structure)
       return "the structure of the arguments, a number among them, Autocast or the device differs";
     for (std::size_t i = 0; i < call.leaves.size() && i < last_used.leaves.size(); ++i) {
-      const std::string now = describe(*call.leaves[i].tensor, seen.shapes[i]);
+      const std::string now = describe(call, seen, i);
       if (now != last_used.leaves[i])
         return fmt::format("{} is {} now and was {}", name(call.leaves[i]), now,
                            last_used.leaves[i]);
@@ -138,7 +138,7 @@ struct CompiledImpl {
            std::shared_ptr<const TracedProgram> traced) {
     Entry entry{std::move(key), {}, std::move(traced)};
     for (std::size_t i = 0; i < call.leaves.size(); ++i)
-      entry.leaves.push_back(describe(*call.leaves[i].tensor, seen.shapes[i]));
+      entry.leaves.push_back(describe(call, seen, i));
     entries.push_back(std::move(entry));
     if (entries.size() > std::max<std::size_t>(1, options.limit))
       entries.erase(entries.begin());
@@ -156,7 +156,7 @@ Result CompiledBase::run(Caller& caller) {
     return caller.trace(); // within another traced function this one is part of it
   const Call call = caller.flatten(impl_->dims.by_path());
   const NamedDims::Seen seen = impl_->dims.seen(call);
-  Key key = key_of(call, seen.shapes);
+  Key key = key_of(call, seen);
   std::shared_ptr<const TracedProgram> traced;
   {
     std::lock_guard lock(impl_->mutex);
@@ -179,7 +179,7 @@ Result CompiledBase::run(Caller& caller) {
     reason = impl_->reason(named, seen, key);
   }
   runtime::debug(1, "{}: traced, {}", impl_->options.name, reason);
-  traced = trace_function(caller, seen.shapes, impl_->options);
+  traced = trace_function(caller, seen, impl_->options);
   {
     std::lock_guard lock(impl_->mutex);
     impl_->put(named, seen, std::move(key), traced);

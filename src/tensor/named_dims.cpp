@@ -73,8 +73,6 @@ Expr NamedDims::stands_for(const NamedDim& dim, std::int64_t size, std::string& 
 
 NamedDims::Seen NamedDims::seen(const Call& call) const {
   Seen result;
-  for (const Call::Leaf& leaf : call.leaves)
-    result.shapes.push_back(leaf.tensor->defined() ? leaf.tensor->shape() : Shape());
   for (const NamedDim& dim : dims_) {
     std::optional<std::int64_t> size;
     Expr symbol;
@@ -102,7 +100,7 @@ NamedDims::Seen NamedDims::seen(const Call& call) const {
           fail(ErrorKind::Shape, "compile: dim {} is {} in argument {} and {} before", dim.name,
                now, place.argument, *size);
         }
-        result.shapes[i][axis] = symbol;
+        result.with_symbols.try_emplace(i, shape).first->second[axis] = symbol;
       }
       if (!met)
         fail(ErrorKind::Value, "compile: dim {} stands in argument {}{}, where no tensor is",

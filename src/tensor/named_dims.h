@@ -3,6 +3,8 @@
 
 #include "egret/compile.h"
 
+#include <cstddef>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -17,14 +19,20 @@ public:
   /// Whether calls must be flattened with paths.
   bool by_path() const noexcept;
 
-  /// The shapes of a call's leaves as a trace sees them, by leaf (empty tensors have rank 0): with
-  /// a symbol for each named dim whose size lies in a bucket. Error(Shape) when a dim has several
-  /// sizes, Error(Axis) for an axis that a tensor lacks, Error(Value) for a place that holds no
-  /// tensor or a state.
-  struct Seen {
-    std::vector<Shape> shapes;
+  /// The shapes of a call's leaves as a trace sees them: with a symbol for each named dim whose
+  /// size lies in a bucket.
+  class Seen {
+  public:
+    /// Of leaf i, which is a tensor.
+    const Shape& shape(const Call& call, std::size_t i) const {
+      const auto own = with_symbols.find(i);
+      return own == with_symbols.end() ? call.leaves[i].tensor->shape() : own->second;
+    }
+    std::map<std::size_t, Shape> with_symbols; ///< by leaf; the others have their own
     std::string alone; ///< why a dim has its size only: "tokens is 700, outside 1 to 512"
   };
+  /// Error(Shape) when a dim has several sizes, Error(Axis) for an axis that a tensor lacks,
+  /// Error(Value) for a place that holds no tensor or a state.
   Seen seen(const Call& call) const;
 
 private:

@@ -15,6 +15,12 @@ void check_bits(int bits, int most, const char* who) {
          most == 8 ? "2, 4 and 8" : "1, 2 and 4");
 }
 
+void check_group(int bits, std::int64_t group, const char* who) {
+  if (group < 1 || group % (8 / bits) != 0)
+    fail(ErrorKind::Value, "{}: groups of {}; they hold a multiple of {} integers of {} bits", who,
+         group, 8 / bits, bits);
+}
+
 void require_bytes(const Tensor& a, const char* who) {
   Access::raw(a, who);
   if (a.dtype() != DType::U8)
@@ -67,9 +73,7 @@ Quantized quantize(const Tensor& a, int bits, std::int64_t group) {
   check_bits(bits, 8, "quantize");
   Access::raw(a, "quantize");
   require_float(a, "quantize");
-  if (group < 1 || group % (8 / bits) != 0)
-    fail(ErrorKind::Value, "quantize: groups of {}; they hold a multiple of {} integers of {} bits",
-         group, 8 / bits, bits);
+  check_group(bits, group, "quantize");
   if (a.rank() < 1)
     fail(ErrorKind::Shape, "quantize: got a single number; the last axis holds the groups");
   const Shape split = grouped(a, group, "quantize");
@@ -84,6 +88,7 @@ Quantized quantize(const Tensor& a, int bits, std::int64_t group) {
 
 Tensor dequantize(const Quantized& q) {
   check_bits(q.bits, 8, "dequantize");
+  check_group(q.bits, q.group, "dequantize");
   require_bytes(q.packed, "dequantize");
   Access::raw(q.scale, "dequantize");
   const Tensor values = q.bits == 8 ? q.packed : unpack_bits(q.packed, q.bits);

@@ -411,8 +411,8 @@ void release_constants(TracedProgram& traced) {
 
 } // namespace
 
-std::shared_ptr<const TracedProgram>
-trace_function(Caller& caller, const std::vector<Shape>& shapes, const CompileOptions& options) {
+std::shared_ptr<const TracedProgram> trace_function(Caller& caller, const NamedDims::Seen& seen,
+                                                    const CompileOptions& options) {
   auto trace = std::make_shared<Trace>(options.name);
   const Call call = caller.flatten(true);
   runtime::count().graphs_traced.add(1);
@@ -432,7 +432,7 @@ trace_function(Caller& caller, const std::vector<Shape>& shapes, const CompileOp
       if (!leaf.tensor->defined())
         continue;
       Trace::Entered entered =
-          trace->enter(Access::handle(*leaf.tensor), shapes[i], i, leaf_name(leaf));
+          trace->enter(Access::handle(*leaf.tensor), seen.shape(call, i), i, leaf_name(leaf));
       entry_of_leaf[i] = entered.entry;
       if (entered.instead)
         restorer.replace(call, i, std::move(entered.instead));

@@ -5,6 +5,7 @@
 #include "egret/compile.h"
 #include "runtime/program.h"
 #include "saturate/options.h"
+#include "tensor/named_dims.h"
 #include "tensor/node.h"
 
 #include <memory>
@@ -121,9 +122,10 @@ struct TracedProgram {
 };
 
 /// Runs the function once with placeholders. Arguments are as before afterwards, whatever happens.
-/// `shapes`: of the call's leaves, with symbols for sizes that may differ from call to call.
-std::shared_ptr<const TracedProgram>
-trace_function(Caller& caller, const std::vector<Shape>& shapes, const CompileOptions& options);
+/// `seen`: the shapes of the call's leaves, with symbols for sizes that may differ from call to
+/// call.
+std::shared_ptr<const TracedProgram> trace_function(Caller& caller, const NamedDims::Seen& seen,
+                                                    const CompileOptions& options);
 
 /// Whether what the trace relies on beyond its key still holds.
 bool still_holds(const TracedProgram& traced, const Call& call);

@@ -4,6 +4,7 @@
 #include "gpu/gpu.h"
 #include "support/plan_runner.h"
 #include "support/region_forms.h"
+#include "support/update_graphs.h"
 
 #include <gtest/gtest.h>
 
@@ -12,21 +13,7 @@ namespace {
 
 using ir::Graph;
 using ir::NodeId;
-
-NodeId number(Graph& g, double v, const Shape& shape) {
-  return g.broadcast(g.constant(DType::F32, v), shape);
-}
-
-/// A parameter and its momentum, replaced by what a gradient makes of them.
-void update(Graph& g, std::vector<compiler::OutputSpec>& outputs, const Shape& shape,
-            NodeId gradient) {
-  const NodeId p = g.input("p", DType::F32, shape), m = g.input("m", DType::F32, shape);
-  const NodeId mean = g.binary(Op::Add, g.binary(Op::Mul, m, number(g, 0.9, shape)), gradient);
-  g.outputs.push_back(g.binary(Op::Add, p, g.binary(Op::Mul, mean, number(g, -0.1, shape))));
-  g.outputs.push_back(mean);
-  for (NodeId state : {p, m})
-    outputs.push_back({static_cast<std::int64_t>(g[state].attrs.slot)});
-}
+using testing::momentum_update;
 
 void expect_batches(const Graph& g, const std::vector<compiler::OutputSpec>& outputs,
                     std::size_t kernels, int parts) {
@@ -50,7 +37,7 @@ TEST(GpuBatches, SmallUpdatesAreOneLaunch) {
   std::vector<compiler::OutputSpec> outputs;
   for (const Shape& shape :
        {Shape{64}, Shape{10}, Shape{48, 24}, Shape{1}, Shape{12800}, Shape{7, 3}})
-    update(g, outputs, shape, g.input("g", DType::F32, shape));
+    momentum_update(g, outputs, shape, g.input("g", DType::F32, shape));
   expect_batches(g, outputs, 1, 6);
 }
 
@@ -60,9 +47,9 @@ TEST(GpuBatches, SumsOfRowsAndColumnsAreOneLaunch) {
   const auto sum = [&](const Shape& shape, std::int64_t axis) {
     return g.reduce(Op::ReduceSum, g.input("g", DType::F32, shape), {axis});
   };
-  update(g, outputs, {10}, sum({64, 10}, 0));
-  update(g, outputs, {128}, sum({64, 128}, 0));
-  update(g, outputs, {33}, sum({33, 257}, 1));
+  momentum_update(g, outputs, {10}, sum({64, 10}, 0));
+  momentum_update(g, outputs, {128}, sum({64, 128}, 0));
+  momentum_update(g, outputs, {33}, sum({33, 257}, 1));
   expect_batches(g, outputs, 1, 3);
 }
 

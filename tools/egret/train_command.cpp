@@ -12,6 +12,26 @@ namespace egret::tool {
 
 namespace {
 
+/// A number of things, from 1 on.
+void add_count(CLI::App& command, const char* name, std::int64_t& value, std::int64_t most,
+               const char* what) {
+  command.add_option(name, value, what)
+      ->check(CLI::Range(std::int64_t{1}, most))
+      ->capture_default_str();
+}
+
+void add_shape_options(CLI::App& command, models::GptOptions& shape) {
+  add_count(command, "--layers", shape.layers, 64, "Transformer blocks");
+  add_count(command, "--width", shape.width, 8192, "Numbers that stand for one character");
+  add_count(command, "--heads", shape.heads, 64, "Attention heads; must divide the width");
+}
+
+void check_shape(const models::GptOptions& shape) {
+  if (shape.width % shape.heads != 0)
+    throw UsageError(
+        fmt::format("--heads {} does not divide --width {}", shape.heads, shape.width));
+}
+
 void add_addition(CLI::App& train) {
   auto options = std::make_shared<AdditionOptions>();
   auto* command = train.add_subcommand(
@@ -20,34 +40,17 @@ void add_addition(CLI::App& train) {
       "The answer is written last digit first, so that each digit follows from what stands before "
       "it.\n"
       "Problems are split before training: those that measure success are never trained on.");
-  command->add_option("--steps", options->steps, "Training steps")
-      ->check(CLI::Range(1, 1000000))
-      ->capture_default_str();
-  command->add_option("--batch", options->batch, "Problems a step")
-      ->check(CLI::Range(1, 65536))
-      ->capture_default_str();
-  command->add_option("--layers", options->shape.layers, "Transformer blocks")
-      ->check(CLI::Range(1, 64))
-      ->capture_default_str();
-  command->add_option("--width", options->shape.width, "Numbers that stand for one character")
-      ->check(CLI::Range(1, 4096))
-      ->capture_default_str();
-  command->add_option("--heads", options->shape.heads, "Attention heads; must divide the width")
-      ->check(CLI::Range(1, 64))
-      ->capture_default_str();
+  add_count(*command, "--steps", options->steps, 1000000, "Training steps");
+  add_count(*command, "--batch", options->batch, 65536, "Problems a step");
+  add_shape_options(*command, options->shape);
   command->add_option("--lr", options->lr, "Largest learning rate")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command->add_option("--seed", options->seed, "Start of all random numbers")
       ->capture_default_str();
-  command->add_option("--held-out", options->held_out, "Problems never trained on")
-      ->check(CLI::Range(1, 100000))
-      ->capture_default_str();
-  command
-      ->add_option("--evaluate-every", options->evaluate_every,
-                   "Steps between measurements of success")
-      ->check(CLI::Range(1, 1000000))
-      ->capture_default_str();
+  add_count(*command, "--held-out", options->held_out, 100000, "Problems never trained on");
+  add_count(*command, "--evaluate-every", options->evaluate_every, 1000000,
+            "Steps between measurements of success");
   command->add_option("--out", options->out, "Where the checkpoint goes")->capture_default_str();
   command->add_flag("--compare", options->compare,
                     "Afterwards, time a step beside the same graph run operation by operation");
@@ -57,9 +60,7 @@ void add_addition(CLI::App& train) {
   add_effort_options(*command, *effort);
   command->callback([options, effort] {
     const EffortInForce in_force(*effort);
-    if (options->shape.width % options->shape.heads != 0)
-      throw UsageError(fmt::format("--heads {} does not divide --width {}", options->shape.heads,
-                                   options->shape.width));
+    check_shape(options->shape);
     turn_to(options->device);
     train_addition(*options);
   });
@@ -74,20 +75,11 @@ void add_digits(CLI::App& train) {
   command->add_option("--data", options->data, "Folder of the MNIST files")
       ->required()
       ->check(CLI::ExistingDirectory);
-  command
-      ->add_option("--held-out", options->held_out,
-                   "The last digits of the files, never trained on")
-      ->check(CLI::Range(1, 1000000))
-      ->capture_default_str();
-  command->add_option("--epochs", options->epochs, "Rounds over the training digits")
-      ->check(CLI::Range(1, 10000))
-      ->capture_default_str();
-  command->add_option("--batch", options->batch, "Digits a step")
-      ->check(CLI::Range(1, 65536))
-      ->capture_default_str();
-  command->add_option("--width", options->width, "Size of the hidden layers")
-      ->check(CLI::Range(1, 65536))
-      ->capture_default_str();
+  add_count(*command, "--held-out", options->held_out, 1000000,
+            "The last digits of the files, never trained on");
+  add_count(*command, "--epochs", options->epochs, 10000, "Rounds over the training digits");
+  add_count(*command, "--batch", options->batch, 65536, "Digits a step");
+  add_count(*command, "--width", options->width, 65536, "Size of the hidden layers");
   command->add_option("--lr", options->lr, "Largest learning rate")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
@@ -119,17 +111,10 @@ void add_text(CLI::App& train) {
   command->footer("A run that was stopped continues with the same options and --resume; a run that "
                   "was killed and\nresumed writes the same bytes as one that was not.");
   command->add_option("--data", options->data, "The text")->required()->check(CLI::ExistingFile);
-  auto size = [&](const char* name, std::int64_t& value, std::int64_t most, const char* what) {
-    command->add_option(name, value, what)
-        ->check(CLI::Range(std::int64_t{1}, most))
-        ->capture_default_str();
-  };
-  size("--steps", options->steps, 100000000, "Training steps, in all");
-  size("--batch", options->batch, 65536, "Pieces of text a step");
-  size("--context", options->shape.context, 65536, "Characters that the model sees");
-  size("--layers", options->shape.layers, 64, "Transformer blocks");
-  size("--width", options->shape.width, 8192, "Numbers that stand for one character");
-  size("--heads", options->shape.heads, 64, "Attention heads; must divide the width");
+  add_count(*command, "--steps", options->steps, 100000000, "Training steps, in all");
+  add_count(*command, "--batch", options->batch, 65536, "Pieces of text a step");
+  add_count(*command, "--context", options->shape.context, 65536, "Characters that the model sees");
+  add_shape_options(*command, options->shape);
   command->add_option("--dropout", options->shape.dropout, "Share of values zeroed while training")
       ->check(CLI::Range(0.0, 0.95))
       ->capture_default_str();
@@ -148,14 +133,16 @@ void add_text(CLI::App& train) {
       ->add_option("--held-out", options->held_out, "The last part of the text, never trained on")
       ->check(CLI::Range(0.001, 0.9))
       ->capture_default_str();
-  size("--evaluate-every", options->evaluate_every, 1000000, "Steps between validations");
+  add_count(*command, "--evaluate-every", options->evaluate_every, 1000000,
+            "Steps between validations");
   command
       ->add_option("--patience", options->patience,
                    "Validations without a better one that end the training; 0: none")
       ->check(CLI::Range(0, 1000000))
       ->capture_default_str();
   command->add_option("--out", options->out, "Where the checkpoint goes")->capture_default_str();
-  size("--checkpoint-every", options->checkpoint_every, 1000000, "Steps between checkpoints");
+  add_count(*command, "--checkpoint-every", options->checkpoint_every, 1000000,
+            "Steps between checkpoints");
   command->add_option("--best", options->best, "Where the checkpoint of the best validation goes");
   command->add_flag("--resume", options->resume, "Continue from the checkpoint, when it is there");
   command->add_option("--log", options->log,
@@ -166,9 +153,7 @@ void add_text(CLI::App& train) {
   add_effort_options(*command, *effort);
   command->callback([options, effort] {
     const EffortInForce in_force(*effort);
-    if (options->shape.width % options->shape.heads != 0)
-      throw UsageError(fmt::format("--heads {} does not divide --width {}", options->shape.heads,
-                                   options->shape.width));
+    check_shape(options->shape);
     turn_to(options->device);
     train_text(*options);
   });

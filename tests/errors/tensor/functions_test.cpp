@@ -1,32 +1,15 @@
 // Messages of convolutions, pooling, norms, losses: one for each mistake.
 #include "egret/functional.h"
+#include "support/message_cases.h"
 
 #include <gtest/gtest.h>
 
 #include <limits>
 
-#include <functional>
-#include <string>
-
 namespace egret {
 namespace {
 
-struct Case {
-  ErrorKind kind;
-  std::string message; // how what() starts
-  std::function<void()> call;
-};
-
-void expect_all(const std::vector<Case>& cases) {
-  for (const Case& c : cases)
-    try {
-      c.call();
-      ADD_FAILURE() << "nothing was thrown; expected: " << c.message;
-    } catch (const Error& error) {
-      EXPECT_EQ(std::string(error.what()).substr(0, c.message.size()), c.message) << error.what();
-      EXPECT_EQ(name_of(error.kind()), std::string(name_of(c.kind))) << error.what();
-    }
-}
+using testing::expect_all;
 
 const Tensor image = ones({2, 4, 5, 5}), weight = ones({6, 4, 3, 3}), f23 = ones({2, 3});
 

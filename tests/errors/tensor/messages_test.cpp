@@ -4,37 +4,17 @@
 #include "egret/grad.h"
 #include "egret/graph.h"
 #include "runtime/runtime.h"
+#include "support/message_cases.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include <functional>
-#include <string>
-
 namespace egret {
 namespace {
 
-struct Case {
-  ErrorKind kind;
-  std::string message; // how what() starts
-  std::function<void()> call;
-};
-
-void expect(const Case& c) {
-  try {
-    c.call();
-    ADD_FAILURE() << "nothing was thrown; expected: " << c.message;
-  } catch (const Error& error) {
-    EXPECT_EQ(std::string(error.what()).substr(0, c.message.size()), c.message) << error.what();
-    EXPECT_EQ(name_of(error.kind()), std::string(name_of(c.kind))) << error.what();
-  }
-}
-
-void expect_all(const std::vector<Case>& cases) {
-  for (const Case& c : cases)
-    expect(c);
-}
+using testing::expect_all;
+using testing::expect_message;
 
 const Tensor f23 = ones({2, 3}), f45 = ones({4, 5}), f4 = ones({4}), f0 = ones({});
 const Tensor i4 = arange(4), b23 = ones({2, 3}, DType::Bool);
@@ -433,14 +413,14 @@ TEST(Messages, MemoryHasALimitAndTheProgramGoesOn) {
   const Tensor small = ones({16}).eval();
   pool.trim();
   pool.set_limit(1 << 16);
-  expect({ErrorKind::Memory, "memory: ", [] { ones({1 << 20}).eval(); }});
+  expect_message({ErrorKind::Memory, "memory: ", [] { ones({1 << 20}).eval(); }});
   EXPECT_EQ((small + 1).sum().item(), 32);
   pool.set_limit(0);
   EXPECT_EQ(ones({1 << 20}).sum().item(), 1 << 20);
 }
 
 TEST(Messages, MemoryThatCannotBeHadIsATypedError) {
-  expect({ErrorKind::Memory, "", [] { ones({std::int64_t{1} << 45}).eval(); }});
+  expect_message({ErrorKind::Memory, "", [] { ones({std::int64_t{1} << 45}).eval(); }});
   EXPECT_EQ(ones({4}).sum().item(), 4);
 }
 

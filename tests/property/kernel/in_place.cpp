@@ -3,6 +3,7 @@
 #include "support/cpu_levels.h"
 #include "support/region_forms.h"
 #include "support/region_runner.h"
+#include "support/update_graphs.h"
 
 #include <gtest/gtest.h>
 
@@ -13,12 +14,9 @@ namespace {
 
 using ir::Graph;
 using ir::NodeId;
+using testing::number;
 
 constexpr std::int64_t kRows = 24, kColumns = 40, kDepth = 16;
-
-NodeId number(Graph& g, double v, const Shape& shape) {
-  return g.broadcast(g.constant(DType::F32, v), shape);
-}
 
 /// Gives the parameter, made of both moments, before the moments themselves.
 void update(Graph& g, NodeId gradient) {

@@ -8,6 +8,7 @@
 #include "support/plan_runner.h"
 #include "support/region_forms.h"
 #include "support/region_runner.h"
+#include "support/update_graphs.h"
 
 #include <gtest/gtest.h>
 
@@ -19,27 +20,10 @@ namespace {
 using backend::reference::HostArray;
 using ir::Graph;
 using ir::NodeId;
-
-NodeId number(Graph& g, double v, const Shape& shape) {
-  return g.broadcast(g.constant(DType::F32, v), shape);
-}
-
-NodeId add(Graph& g, NodeId a, NodeId b) {
-  return g.binary(Op::Add, a, b);
-}
-NodeId mul(Graph& g, NodeId a, NodeId b) {
-  return g.binary(Op::Mul, a, b);
-}
-
-/// Gives the new value of a parameter and of its momentum, and says that they replace the old ones.
-void update(Graph& g, std::vector<OutputSpec>& outputs, const Shape& shape, NodeId gradient) {
-  const NodeId p = g.input("p", DType::F32, shape), m = g.input("m", DType::F32, shape);
-  const NodeId mean = add(g, mul(g, m, number(g, 0.9, shape)), gradient);
-  g.outputs.push_back(add(g, p, mul(g, mean, number(g, -0.1, shape))));
-  g.outputs.push_back(mean);
-  for (NodeId state : {p, m})
-    outputs.push_back({static_cast<std::int64_t>(g[state].attrs.slot)});
-}
+using testing::add;
+using testing::momentum_update;
+using testing::mul;
+using testing::number;
 
 NodeId gradient(Graph& g, const Shape& shape) {
   return g.input("g", DType::F32, shape);
@@ -73,7 +57,7 @@ TEST(Batching, ManySmallUpdatesAreOneLaunch) {
   std::vector<OutputSpec> outputs;
   const std::vector<Shape> shapes{{64}, {10}, {16, 24}, {1}, {128}, {7, 3}};
   for (const Shape& shape : shapes)
-    update(g, outputs, shape, gradient(g, shape));
+    momentum_update(g, outputs, shape, gradient(g, shape));
   const Ran ran = run(g, outputs);
   ASSERT_EQ(ran.report.kernels.size(), 1u);
   EXPECT_EQ(ran.report.kernels[0].parts, 6);
@@ -87,9 +71,9 @@ TEST(Batching, ManySmallUpdatesAreOneLaunch) {
 TEST(Batching, SumsOfRowsAndColumnsShareALaunch) {
   Graph g;
   std::vector<OutputSpec> outputs;
-  update(g, outputs, {10}, g.reduce(Op::ReduceSum, gradient(g, {16, 10}), {0}));
-  update(g, outputs, {32}, g.reduce(Op::ReduceSum, gradient(g, {32, 16}), {1}));
-  update(g, outputs, {5, 5}, gradient(g, {5, 5}));
+  momentum_update(g, outputs, {10}, g.reduce(Op::ReduceSum, gradient(g, {16, 10}), {0}));
+  momentum_update(g, outputs, {32}, g.reduce(Op::ReduceSum, gradient(g, {32, 16}), {1}));
+  momentum_update(g, outputs, {5, 5}, gradient(g, {5, 5}));
   const Ran ran = run(g, outputs);
   ASSERT_EQ(ran.report.kernels.size(), 2u) << "a map is not of their kind";
   EXPECT_EQ(ran.report.kernels[0].parts + ran.report.kernels[1].parts, 3);
@@ -108,7 +92,7 @@ TEST(Batching, UpdatesBehindACommonFactorAreOneLaunch) {
   }
   const NodeId scale = g.unary(Op::Recip, add(g, total, g.constant(DType::F32, 1)));
   for (std::size_t i = 0; i < shapes.size(); ++i)
-    update(g, outputs, shapes[i], mul(g, gradients[i], g.broadcast(scale, shapes[i])));
+    momentum_update(g, outputs, shapes[i], mul(g, gradients[i], g.broadcast(scale, shapes[i])));
   const Ran ran = run(g, outputs);
   ASSERT_EQ(ran.report.kernels.size(), 3u) << ran.report.text();
   // The last of the sums is in one kernel with the norm and its own update.
@@ -132,7 +116,7 @@ TEST(Batching, KernelsThatDependOnEachOtherStayApart) {
 TEST(Batching, WhoReadsAStateStaysApartFromWhoOverwritesIt) {
   Graph g;
   std::vector<OutputSpec> outputs;
-  update(g, outputs, {40}, gradient(g, {40}));
+  momentum_update(g, outputs, {40}, gradient(g, {40}));
   // Reads the old parameter at other points than those that the update writes.
   const NodeId p = g.inputs()[1];
   g.outputs.push_back(g.reduce(Op::ReduceSum, g.reshape(g.flip(p, {0}), {8, 5}), {1}));
@@ -146,9 +130,9 @@ TEST(Batching, LargeKernelsStayAlone) {
   Graph g;
   std::vector<OutputSpec> outputs;
   for (std::int64_t n : {1 << 20, 1 << 19})
-    update(g, outputs, {n}, gradient(g, {n}));
+    momentum_update(g, outputs, {n}, gradient(g, {n}));
   for (std::int64_t n : {30, 40})
-    update(g, outputs, {n}, gradient(g, {n}));
+    momentum_update(g, outputs, {n}, gradient(g, {n}));
   const Ran ran = run(g, outputs);
   ASSERT_EQ(ran.report.kernels.size(), 3u);
   std::vector<int> parts;
@@ -162,7 +146,7 @@ TEST(Batching, ABatchHasABoundedNumberOfParts) {
   Graph g;
   std::vector<OutputSpec> outputs;
   for (std::int64_t n = 0; n < 40; ++n)
-    update(g, outputs, {10 + n}, gradient(g, {10 + n}));
+    momentum_update(g, outputs, {10 + n}, gradient(g, {10 + n}));
   const Ran ran = run(g, outputs);
   EXPECT_EQ(ran.report.kernels.size(), 3u);
   for (const KernelReport& k : ran.report.kernels)
@@ -206,7 +190,7 @@ TEST(Batching, AGpuHasOneGridForAll) {
   Graph g;
   std::vector<OutputSpec> outputs;
   for (std::int64_t n : {64, 1000, 8})
-    update(g, outputs, {n}, gradient(g, {n}));
+    momentum_update(g, outputs, {n}, gradient(g, {n}));
   const Graph prepared = prepare(g);
   const GraphFacts facts(prepared);
   Partitioned parts = partition_for(facts, true, gpu);

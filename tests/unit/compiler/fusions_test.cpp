@@ -8,6 +8,7 @@
 #include "support/graph_runner.h"
 #include "support/region_forms.h"
 #include "support/region_runner.h"
+#include "support/update_graphs.h"
 
 #include <gtest/gtest.h>
 
@@ -18,16 +19,9 @@ namespace {
 
 using ir::Graph;
 using ir::NodeId;
-
-NodeId number(Graph& g, double v, const Shape& shape) {
-  return g.broadcast(g.constant(DType::F32, v), shape);
-}
-NodeId add(Graph& g, NodeId a, NodeId b) {
-  return g.binary(Op::Add, a, b);
-}
-NodeId mul(Graph& g, NodeId a, NodeId b) {
-  return g.binary(Op::Mul, a, b);
-}
+using testing::add;
+using testing::mul;
+using testing::number;
 
 std::vector<Group> kernels(const Graph& graph) {
   const Graph g = prepare(sink_reshapes(passes::normalize()(graph)));

@@ -4,6 +4,7 @@
 #include "egret/text_model.h"
 #include "support/files.h"
 
+#include <cmath>
 #include <gtest/gtest.h>
 #include <map>
 
@@ -95,6 +96,20 @@ TEST(TextModel, DrawsByTheSoftmaxOfTheLogits) {
   auto two = shares({.length = 3000, .temperature = 1, .top_k = 2});
   EXPECT_EQ(two.count('a'), 0U);
   EXPECT_NEAR(two['b'], 0.2689, 0.03);
+}
+
+TEST(TextModel, NaNIsNoTextToDrawFrom) {
+  TextModel model = model_of({.context = 4, .layers = 1, .width = 4, .heads = 1}, "ab");
+  NoGrad no_grad;
+  model.gpt.norm.weight.assign(std::nan(""));
+  for (double temperature : {0.0, 1.0})
+    try {
+      written(model, "a", {.length = 1, .temperature = temperature, .top_k = 1});
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::Value);
+      EXPECT_NE(std::string(error.what()).find("gives NaN"), std::string::npos);
+    }
 }
 
 } // namespace

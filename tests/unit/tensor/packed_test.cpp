@@ -92,6 +92,9 @@ TEST(Packed, MistakesAreNamed) {
   Quantized q = quantize(zeros({2, 4}), 4, 4);
   q.scale = zeros({2, 2});
   EXPECT_NE(message([&] { dequantize(q); }).find("they must be [2,1]"), std::string::npos);
+  q.group = 0;
+  EXPECT_EQ(message([&] { dequantize(q); }),
+            "dequantize: groups of 0; they hold a multiple of 2 integers of 4 bits");
 }
 
 } // namespace
