@@ -25,7 +25,8 @@ namespace egret {
 /// makes one trace of `forward` for every size from 1 to 512 of axis 1 of its argument 0. Inside
 /// the function that size is an Expr (`x.shape()[1]`); Tensor::size() of it is Error(Shape), and it
 /// broadcasts with nothing but itself and 1. A call with another size traces for that size alone,
-/// and last_report() says so.
+/// and last_report() says so. An argument that is state may have such sizes too; it is written in
+/// place when the function keeps them, and may be given others (cat({cache, more}, 1)).
 struct NamedDim {
   /// An axis of an argument's tensors, by position in the function's parameters.
   struct Place {
@@ -51,8 +52,8 @@ struct CompileOptions {
   /// Rules that may rewrite it beside exact ones, with any effort above None; empty: what
   /// allow_rules() says at each call.
   std::optional<RuleTags> allow = {};
-  /// Sizes that may differ from call to call, of arguments that are inputs. Error(Value) for
-  /// impossible ones, when the function is made or first called.
+  /// Sizes that may differ from call to call, of inputs and of states. Error(Value) for impossible
+  /// ones, when the function is made or first called.
   std::vector<NamedDim> dims = {};
 };
 

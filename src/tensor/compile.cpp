@@ -90,6 +90,7 @@ struct CompiledImpl {
   struct Entry {
     Key key;
     std::vector<std::string> leaves; // "f32[2,3]", to tell what changed
+    std::string range;               // of the named dims
     std::shared_ptr<const TracedProgram> traced;
   };
   CompileOptions options;
@@ -119,6 +120,10 @@ struct CompiledImpl {
       return "other tensors require gradients, or are one and the same";
     return "a captured tensor, or the gradient of one, came or went";
   }
+  // The sizes that the trace used last serves.
+  std::string range() const {
+    return entries.empty() || entries.back().range.empty() ? "" : "; for " + entries.back().range;
+  }
   static std::string name(const Call::Leaf& leaf) {
     return leaf.path.empty() ? fmt::format("argument {}", leaf.argument)
                              : fmt::format("argument {}, {},", leaf.argument, leaf.path);
@@ -136,7 +141,7 @@ struct CompiledImpl {
   }
   void put(const Call& call, const NamedDims::Seen& seen, Key key,
            std::shared_ptr<const TracedProgram> traced) {
-    Entry entry{std::move(key), {}, std::move(traced)};
+    Entry entry{std::move(key), {}, dims.range(seen), std::move(traced)};
     for (std::size_t i = 0; i < call.leaves.size(); ++i)
       entry.leaves.push_back(describe(call, seen, i));
     entries.push_back(std::move(entry));
@@ -203,10 +208,10 @@ std::string CompiledBase::last_report() const {
   if (!impl_->last)
     return fmt::format("{}: not called yet\n", impl_->options.name);
   if (impl_->report.empty())
-    return fmt::format("{}: call {} replayed a trace ({} kept)\n", impl_->options.name,
-                       impl_->calls, impl_->entries.size());
-  std::string text =
-      fmt::format("{}: call {} traced: {}\n", impl_->options.name, impl_->calls, impl_->report);
+    return fmt::format("{}: call {} replayed a trace ({} kept){}\n", impl_->options.name,
+                       impl_->calls, impl_->entries.size(), impl_->range());
+  std::string text = fmt::format("{}: call {} traced: {}{}\n", impl_->options.name, impl_->calls,
+                                 impl_->report, impl_->range());
   std::size_t donated = 0;
   for (const auto& state : impl_->last->states)
     donated += state.value.donated;

@@ -109,6 +109,16 @@ Tensor one_hot(const Tensor& index, std::int64_t classes, DType dtype) {
   return eq(unsqueeze(index, -1), iota(classes, index.dtype())).to(dtype);
 }
 
+Tensor positions(const Expr& count) {
+  if (!proves_less_equal(0, count))
+    fail(ErrorKind::Value, "positions: {} of them; the number must not be negative", count.str());
+  return iota(count, DType::I64);
+}
+
+Tensor extent(const Expr& size) {
+  return number_of(size, DType::I64);
+}
+
 Tensor index_select(const Tensor& data, std::int64_t axis, const Tensor& index) {
   axis = checked(data, axis, index, "index_select");
   if (index.rank() != 1)

@@ -84,11 +84,6 @@ NamedDims::Seen NamedDims::seen(const Call& call) const {
             (!place.path.empty() && leaf.path != place.path))
           continue;
         met = true;
-        if (leaf.state)
-          fail(ErrorKind::Value,
-               "compile: dim {} stands in argument {}, which is state; sizes of inputs only may "
-               "differ from call to call",
-               dim.name, place.argument);
         const Shape& shape = leaf.tensor->shape();
         const auto axis = static_cast<std::size_t>(
             axis_of(place.axis, static_cast<std::int64_t>(shape.size()), shape, "compile"));
@@ -106,8 +101,22 @@ NamedDims::Seen NamedDims::seen(const Call& call) const {
         fail(ErrorKind::Value, "compile: dim {} stands in argument {}{}, where no tensor is",
              dim.name, place.argument, place.path.empty() ? "" : ", " + place.path);
     }
+    result.sizes.push_back(symbol);
   }
   return result;
+}
+
+std::string NamedDims::range(const Seen& seen) const {
+  std::string text;
+  for (std::size_t i = 0; i < dims_.size(); ++i) {
+    const Expr& size = seen.sizes[i];
+    text += fmt::format("{}{} ", i > 0 ? ", " : "", dims_[i].name);
+    text += size.is_constant() ? fmt::format("{} only", size.value())
+                               : fmt::format("{} to {}", size.lower(), size.upper());
+    if (size.divisor() > 1 && !size.is_constant())
+      text += fmt::format(" in multiples of {}", size.divisor());
+  }
+  return text;
 }
 
 } // namespace egret::detail

@@ -29,11 +29,14 @@ public:
       return own == with_symbols.end() ? call.leaves[i].tensor->shape() : own->second;
     }
     std::map<std::size_t, Shape> with_symbols; ///< by leaf; the others have their own
-    std::string alone; ///< why a dim has its size only: "tokens is 700, outside 1 to 512"
+    std::string alone;       ///< why a dim has its size only: "tokens is 700, outside 1 to 512"
+    std::vector<Expr> sizes; ///< by dim: its symbol, or the one size
   };
   /// Error(Shape) when a dim has several sizes, Error(Axis) for an axis that a tensor lacks,
-  /// Error(Value) for a place that holds no tensor or a state.
+  /// Error(Value) for a place that holds no tensor.
   Seen seen(const Call& call) const;
+  /// What a trace of these shapes serves: "batch 1 to 8, tokens 700 only".
+  std::string range(const Seen& seen) const;
 
 private:
   Expr stands_for(const NamedDim& dim, std::int64_t size, std::string& alone) const;

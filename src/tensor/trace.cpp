@@ -28,18 +28,24 @@ NodePtr Trace::add(TraceSource source, const std::shared_ptr<Handle>& handle, co
   if (!symbolic)
     handle->set(placeholder);
   entries_.push_back(
-      {std::move(source), std::move(stands), node, placeholder, needs_grad, symbolic});
+      {std::move(source), handle, std::move(stands), node, placeholder, needs_grad, symbolic});
   return placeholder;
 }
 
 Trace::Entered Trace::enter(const std::shared_ptr<Handle>& handle, const Shape& shape,
-                            std::size_t leaf, const std::string& name) {
+                            std::size_t leaf, bool state, const std::string& name) {
   const NodePtr node = handle->node();
   for (std::size_t i = 0; i < entries_.size(); ++i) { // a handle that occurs twice
-    const Entry& entry = entries_[i];
-    if ((entry.symbolic ? entry.original == node : entry.handle == handle) &&
-        entry.placeholder->form.shape == shape)
-      return {i, entry.symbolic ? entry.handle : nullptr};
+    Entry& entry = entries_[i];
+    if (entry.outer != handle)
+      continue;
+    if (entry.placeholder->form.shape != shape)
+      fail(ErrorKind::State,
+           "{}: `{}` and `{}` are one tensor, with a dim that differs from call to call in one of "
+           "them only; name it for both",
+           this->name, entry.placeholder->form.attrs.name, name);
+    entry.source.state |= state;
+    return {i, entry.symbolic ? entry.handle : nullptr};
   }
   if (node->scope)
     fail(ErrorKind::State, "{}: argument `{}` belongs to {}; pass a tensor with a value",
@@ -47,6 +53,7 @@ Trace::Entered Trace::enter(const std::shared_ptr<Handle>& handle, const Shape& 
   TraceSource source;
   source.kind = TraceSource::Kind::Argument;
   source.leaf = leaf;
+  source.state = state;
   add(std::move(source), handle, node, shape, name);
   const Entry& entry = entries_.back();
   return {entries_.size() - 1, entry.symbolic ? entry.handle : nullptr};
@@ -56,6 +63,15 @@ NodePtr Trace::capture(const std::shared_ptr<Handle>& handle, NodePtr node) {
   if (node->scope)
     fail(ErrorKind::State, "{}: a tensor of {} is used inside; they do not mix", name,
          node->scope->name);
+  // Inside, an argument with symbolic sizes has a handle of its own: what becomes of a state would
+  // not be seen here.
+  for (const Entry& entry : entries_)
+    if (entry.outer == handle && entry.source.state)
+      fail(
+          ErrorKind::State,
+          "{}: `{}` is a state with sizes that differ from call to call, and is reached by another "
+          "way too (a capture, or a part of another argument); use the argument only",
+          name, entry.placeholder->form.attrs.name);
   TraceSource source;
   source.kind = TraceSource::Kind::Captured;
   source.handle = handle;
@@ -427,12 +443,19 @@ std::shared_ptr<const TracedProgram> trace_function(Caller& caller, const NamedD
     Restorer restorer(*trace, caller, call);
     ScopeGuard guard(trace.get());
     std::vector<std::size_t> entry_of_leaf(call.leaves.size(), kNoEntry);
+    // Before any handle is replaced: one may be there twice.
+    std::vector<std::shared_ptr<Handle>> handles;
+    std::vector<Shape> shapes;
+    for (std::size_t i = 0; i < call.leaves.size(); ++i) {
+      const bool defined = call.leaves[i].tensor->defined();
+      handles.push_back(defined ? Access::handle(*call.leaves[i].tensor) : nullptr);
+      shapes.push_back(defined ? seen.shape(call, i) : Shape());
+    }
     for (std::size_t i = 0; i < call.leaves.size(); ++i) {
       const Call::Leaf& leaf = call.leaves[i];
-      if (!leaf.tensor->defined())
+      if (!handles[i])
         continue;
-      Trace::Entered entered =
-          trace->enter(Access::handle(*leaf.tensor), seen.shape(call, i), i, leaf_name(leaf));
+      Trace::Entered entered = trace->enter(handles[i], shapes[i], i, leaf.state, leaf_name(leaf));
       entry_of_leaf[i] = entered.entry;
       if (entered.instead)
         restorer.replace(call, i, std::move(entered.instead));

@@ -21,6 +21,7 @@ namespace egret::detail {
 struct TraceSource {
   enum class Kind : std::uint8_t { Argument, Captured, Gradient } kind = Kind::Captured;
   std::size_t leaf = 0;           ///< Argument: the first of its handle among the call's leaves
+  bool state = false;             ///< Argument: reached by a non-const reference
   std::shared_ptr<Handle> handle; ///< Captured
   std::size_t owner = 0;          ///< Gradient: the source whose gradient it is
 };
@@ -32,7 +33,8 @@ public:
 
   struct Entry {
     TraceSource source;
-    std::shared_ptr<Handle> handle; ///< the handle as it is outside; of a gradient: the trace's own
+    std::shared_ptr<Handle> outer;  ///< the handle as it is outside; of a gradient: the trace's own
+    std::shared_ptr<Handle> handle; ///< the one that stands for it inside: another when symbolic
     NodePtr original, placeholder;
     bool needs_grad = false;
     bool symbolic = false; ///< the placeholder's shape is not the original's
@@ -40,13 +42,14 @@ public:
 
   /// Announces an argument; its handle stands for a placeholder from now on. Where `shape`, which
   /// has symbols for the sizes that may differ, is not the handle's, another handle does: it is
-  /// given back. Gives the number of its entry.
+  /// given back. Gives the number of its entry. Error(State) when `handle` was announced with
+  /// another shape.
   struct Entered {
     std::size_t entry;
     std::shared_ptr<Handle> instead; ///< null: the handle itself
   };
   Entered enter(const std::shared_ptr<Handle>& handle, const Shape& shape, std::size_t leaf,
-                const std::string& name);
+                bool state, const std::string& name);
   NodePtr capture(const std::shared_ptr<Handle>& handle, NodePtr node) override;
   std::shared_ptr<Handle> read_gradient(GradSlot& slot) override;
   void write_gradient(GradSlot& slot, std::shared_ptr<Handle> gradient) override;

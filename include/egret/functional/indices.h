@@ -29,6 +29,11 @@ Tensor triu(const Tensor& a, std::int64_t diagonal = 0);
 /// bool [queries, keys]: key j may be seen by query i, j <= i + keys - queries.
 Tensor causal_mask(const Expr& queries, const Expr& keys);
 
+/// 0 .. count-1, i64: arange() of a size that may be symbolic.
+Tensor positions(const Expr& count);
+/// A size as a tensor of rank 0, i64; of a symbolic one the value in each call.
+Tensor extent(const Expr& size);
+
 /// data's `axis` at the positions of a vector (take).
 Tensor index_select(const Tensor& data, std::int64_t axis, const Tensor& index);
 /// gather() with dims that broadcast, but for the axis.
