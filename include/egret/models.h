@@ -63,6 +63,13 @@ struct ResNet {
   }
 };
 
+/// What a Gpt has made of the positions that it was given, for more of them: state in place.
+struct GptCache {
+  std::vector<nn::KeyValueCache> layers;
+  Tensor length; ///< i64, rank 0: positions that it holds; set to 0 to begin anew
+  EGRET_FIELDS(layers, length)
+};
+
 /// A decoder-only transformer with learned positions and norms before each part (Radford et al.
 /// 2019). Matrices start normal with deviation 0.02, those that end a residual part with 0.02/√(2
 /// layers), biases at 0.
@@ -80,7 +87,20 @@ struct Gpt {
   /// positions up to i only. Error(Shape) for more positions than the context. Dropout when a
   /// generator is given.
   Tensor operator()(const Tensor& tokens, Generator* generator = nullptr) const;
+  /// An empty cache for texts of up to `capacity` tokens (0: the context). Error(Value) for more
+  /// than the context.
+  GptCache cache(const Expr& batch = 1, std::int64_t capacity = 0) const;
+  /// Logits [batch, positions, vocabulary] of tokens [batch, positions] behind those that the cache
+  /// holds, which holds them too afterwards: a token costs as much as the capacity is long, not a
+  /// forward of the whole text. The length is data, so one compiled function serves all of them;
+  /// who calls counts: logits of tokens beyond the capacity are of no use. Error(Shape) for more
+  /// tokens at once than the capacity.
+  Tensor extend(const Tensor& tokens, GptCache& cache) const;
   EGRET_FIELDS(token_embedding, position_embedding, dropout, blocks, norm, head)
+
+private:
+  void require_tokens(const Tensor& tokens, std::int64_t most, const char* what) const;
+  Tensor logits(const Tensor& x) const;
 };
 
 } // namespace egret::models

@@ -32,6 +32,13 @@ struct SampleOptions {
   double temperature = 0.8;  ///< divides the logits; 0: always the likeliest
   std::int64_t top_k = 0;    ///< only the k likeliest (and what is as likely as the last); 0: all
   std::uint64_t seed = 0;
+  /// When the context is full the last so many characters begin a new one, read again in one go; 0:
+  /// half of it. With as many as the context holds each character is drawn from as many before it
+  /// as there is place for, at the cost of a whole forward for each.
+  std::int64_t keep = 0;
+  /// Keys and values of the context are kept, so that a character costs one position's work.
+  /// Without it a whole forward for each: the same text, but where logits differ in rounding alone.
+  bool cache = true;
 };
 
 /// Writes on after `prompt`; each character is given to `written` as it comes. The text depends on

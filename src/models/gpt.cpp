@@ -39,20 +39,50 @@ Gpt::Gpt(const GptOptions& o, Generator& generator)
   }
 }
 
-Tensor Gpt::operator()(const Tensor& tokens, Generator* generator) const {
+void Gpt::require_tokens(const Tensor& tokens, std::int64_t most, const char* what) const {
   if (tokens.rank() != 2)
     fail(ErrorKind::Shape, "Gpt: needs tokens [batch, positions], got {}",
          to_string(tokens.shape()));
-  const Expr& positions = tokens.shape()[1];
-  const std::int64_t context = position_embedding.weight.size(0);
-  if (!proves_less_equal(positions, context))
-    fail(ErrorKind::Shape, "Gpt: {} positions, the context holds {}", positions.str(), context);
-  Tensor x = token_embedding(tokens) + position_embedding.weight.narrow(0, 0, positions);
+  if (const Expr& positions = tokens.shape()[1]; !proves_less_equal(positions, most))
+    fail(ErrorKind::Shape, "Gpt: {} positions, the {} holds {}", positions.str(), what, most);
+}
+
+Tensor Gpt::logits(const Tensor& x) const {
+  const Tensor y = norm(x);
+  return head ? (*head)(y) : matmul(y, token_embedding.weight.transpose());
+}
+
+Tensor Gpt::operator()(const Tensor& tokens, Generator* generator) const {
+  require_tokens(tokens, position_embedding.weight.size(0), "context");
+  Tensor x = token_embedding(tokens) + position_embedding.weight.narrow(0, 0, tokens.shape()[1]);
   x = dropout(x, generator);
   for (const auto& block : blocks)
     x = block(x, generator);
-  x = norm(x);
-  return head ? (*head)(x) : matmul(x, token_embedding.weight.transpose());
+  return logits(x);
+}
+
+GptCache Gpt::cache(const Expr& batch, std::int64_t capacity) const {
+  const std::int64_t context = position_embedding.weight.size(0);
+  if (capacity < 0 || capacity > context)
+    fail(ErrorKind::Value, "Gpt: a cache of {} positions, the context holds {}", capacity, context);
+  GptCache cache;
+  for (const auto& block : blocks)
+    cache.layers.push_back(block.self_attn.cache(batch, capacity == 0 ? context : capacity));
+  cache.length = scalar(0);
+  return cache;
+}
+
+Tensor Gpt::extend(const Tensor& tokens, GptCache& cache) const {
+  if (cache.layers.size() != blocks.size())
+    fail(ErrorKind::Value, "Gpt: a cache of {} layers for {}", cache.layers.size(), blocks.size());
+  if (!blocks.empty())
+    require_tokens(tokens, cache.layers[0].keys.size(2), "cache");
+  const Expr count = tokens.shape()[1];
+  Tensor x = token_embedding(tokens) + position_embedding(positions(count) + cache.length);
+  for (std::size_t i = 0; i < blocks.size(); ++i)
+    x = blocks[i].extend(x, cache.layers[i], cache.length);
+  cache.length += extent(count);
+  return logits(x);
 }
 
 } // namespace egret::models

@@ -115,6 +115,67 @@ Tensor next_logits(const Gpt& gpt, const Tensor& tokens, const Tensor& last) {
   return take(gpt(tokens)[0], last, 0);
 }
 
+Tensor further_logits(const Gpt& gpt, const Tensor& tokens, GptCache& cache) {
+  return gpt.extend(tokens, cache)[0][-1];
+}
+
+/// Reads a text as it grows; its context is begun anew when it is full.
+class Reader {
+public:
+  Reader(const TextModel& model, const SampleOptions& options)
+      : gpt_(model.gpt), context_(model.shape.context),
+        keep_(options.keep > 0 ? options.keep : std::max<std::int64_t>(1, context_ / 2)),
+        cached_(options.cache) {
+    if (options.keep < 0 || options.keep > context_)
+      fail(ErrorKind::Value, "continue_text: {} characters to keep of a context of {}",
+           options.keep, context_);
+    if (cached_)
+      cache_ = gpt_.cache();
+  }
+
+  /// The logits after `more`, which follows what was read before.
+  std::vector<double> read(std::span<const std::int64_t> more) {
+    text_.insert(text_.end(), more.begin(), more.end());
+    if (std::ssize(text_) > context_) {
+      text_.erase(text_.begin(), text_.end() - keep_);
+      more = text_;
+      if (cached_)
+        cache_.length.assign(0);
+    }
+    if (!cached_)
+      return whole();
+    const Tensor tokens = tensor(std::vector(more.begin(), more.end()),
+                                 Shape{1, static_cast<std::int64_t>(more.size())});
+    return (more.size() == 1 ? one_(gpt_, tokens, cache_) : many_(gpt_, tokens, cache_))
+        .to_vector<double>();
+  }
+
+private:
+  std::vector<double> whole() {
+    std::vector<std::int64_t> row = text_;
+    row.resize(static_cast<std::size_t>(context_)); // what is behind the last is not seen from it
+    return whole_(gpt_, tensor(row, Shape{1, context_}), scalar(std::ssize(text_) - 1))
+        .to_vector<double>();
+  }
+
+  /// Any number of tokens at once, in a trace for up to 16, one for up to 64, and so on.
+  static CompileOptions of_any_length(std::int64_t context) {
+    NamedDim tokens{.name = "tokens", .least = 1, .most = context, .at = {{1, 1}}};
+    for (std::int64_t size = 16; size < context; size *= 4)
+      tokens.buckets.push_back(size);
+    return {.name = "text model, prompt", .dims = {tokens}};
+  }
+
+  const Gpt& gpt_;
+  std::int64_t context_, keep_;
+  bool cached_;
+  std::vector<std::int64_t> text_; ///< of the context at hand
+  GptCache cache_;                 ///< of all of it
+  Compiled<decltype(&next_logits)> whole_{&next_logits, {.name = "text model"}};
+  Compiled<decltype(&further_logits)> one_{&further_logits, {.name = "text model, step"}};
+  Compiled<decltype(&further_logits)> many_{&further_logits, of_any_length(context_)};
+};
+
 std::size_t likeliest(const std::vector<double>& logits) {
   return static_cast<std::size_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
 }
@@ -154,24 +215,16 @@ void continue_text(const TextModel& model, std::string_view prompt, const Sample
   std::vector<std::int64_t> text =
       prompt.empty() ? std::vector<std::int64_t>{has_line_end ? model.codec.encode('\n') : 0}
                      : model.codec.encode(prompt);
-  auto next = compile(&next_logits, {.name = "text model"});
-  const auto context = static_cast<std::size_t>(model.shape.context);
+  Reader reader(model, options);
   std::uint64_t state = options.seed;
   for (std::int64_t i = 0; i < options.length; ++i) {
-    const std::size_t count = std::min(context, text.size());
-    std::vector<std::int64_t> row(text.end() - static_cast<std::ptrdiff_t>(count), text.end());
-    row.resize(context); // what is behind the last character is not seen from it
-    const auto logits = next(model.gpt, tensor(row, Shape{1, model.shape.context}),
-                             scalar(static_cast<std::int64_t>(count) - 1))
-                            .to_vector<double>();
+    const auto logits = reader.read(text);
     if (std::any_of(logits.begin(), logits.end(), [](double x) { return std::isnan(x); }))
       fail(ErrorKind::Value, "continue_text: the model gives NaN; its weights are of no use");
     const std::size_t chosen =
         options.temperature == 0 ? likeliest(logits) : drawn(logits, options, state);
-    text.push_back(static_cast<std::int64_t>(chosen));
     written(model.codec.alphabet()[chosen]);
-    if (text.size() > 2 * context)
-      text.erase(text.begin(), text.end() - static_cast<std::ptrdiff_t>(context));
+    text = {static_cast<std::int64_t>(chosen)};
   }
 }
 

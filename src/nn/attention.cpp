@@ -49,8 +49,23 @@ MultiHeadAttention::MultiHeadAttention(std::int64_t width, std::int64_t heads, G
   in_proj_bias = zeros({rows}).set_requires_grad();
 }
 
-Tensor MultiHeadAttention::attend(const Tensor& q, const Tensor& k, const Tensor& v,
-                                  const Tensor& mask) const {
+MultiHeadAttention::Parts MultiHeadAttention::project(const Tensor& x) const {
+  require_positions(x);
+  const Tensor qkv = linear(x, in_proj_weight, in_proj_bias);
+  const std::int64_t width = out_proj.weight.size(0), kv = kv_heads * (width / heads);
+  if (kv_heads == heads) {
+    // [batch, positions, 3, heads, width/heads] to three of [batch, heads, positions, width/heads]
+    const Shape& shape = x.shape();
+    const Tensor parts =
+        qkv.reshape({shape[0], shape[1], 3, heads, width / heads}).permute({2, 0, 3, 1, 4});
+    return {parts[0], parts[1], parts[2]};
+  }
+  return {by_head(qkv.narrow(-1, 0, width), heads), by_head(qkv.narrow(-1, width, kv), kv_heads),
+          by_head(qkv.narrow(-1, width + kv, kv), kv_heads)};
+}
+
+Tensor MultiHeadAttention::attend(const Parts& parts, const Tensor& mask, bool causal) const {
+  const auto& [q, k, v] = parts;
   const Tensor mixed =
       scaled_dot_product_attention(q, repeated(k, heads / kv_heads), repeated(v, heads / kv_heads),
                                    {.mask = mask, .causal = causal});
@@ -61,19 +76,7 @@ Tensor MultiHeadAttention::attend(const Tensor& q, const Tensor& k, const Tensor
 Tensor MultiHeadAttention::operator()(const Tensor& x, const Tensor& mask) const {
   if (x.rank() == 2)
     return (*this)(x.unsqueeze(0), mask).squeeze(0);
-  require_positions(x);
-  const Tensor qkv = linear(x, in_proj_weight, in_proj_bias);
-  const std::int64_t width = out_proj.weight.size(0), kv = kv_heads * (width / heads);
-  if (kv_heads == heads) {
-    // [batch, positions, 3, heads, width/heads] to three of [batch, heads, positions, width/heads]
-    const Shape& shape = x.shape();
-    const Tensor parts =
-        qkv.reshape({shape[0], shape[1], 3, heads, width / heads}).permute({2, 0, 3, 1, 4});
-    return attend(parts[0], parts[1], parts[2], mask);
-  }
-  return attend(by_head(qkv.narrow(-1, 0, width), heads),
-                by_head(qkv.narrow(-1, width, kv), kv_heads),
-                by_head(qkv.narrow(-1, width + kv, kv), kv_heads), mask);
+  return attend(project(x), mask, causal);
 }
 
 Tensor MultiHeadAttention::across(const Tensor& x, const Tensor& memory, const Tensor& mask) const {
@@ -83,8 +86,37 @@ Tensor MultiHeadAttention::across(const Tensor& x, const Tensor& memory, const T
   const Tensor q = linear(x, in_proj_weight.narrow(0, 0, width), in_proj_bias.narrow(0, 0, width));
   const Tensor both = linear(memory, in_proj_weight.narrow(0, width, 2 * kv),
                              in_proj_bias.narrow(0, width, 2 * kv));
-  return attend(by_head(q, heads), by_head(both.narrow(-1, 0, kv), kv_heads),
-                by_head(both.narrow(-1, kv, kv), kv_heads), mask);
+  return attend({by_head(q, heads), by_head(both.narrow(-1, 0, kv), kv_heads),
+                 by_head(both.narrow(-1, kv, kv), kv_heads)},
+                mask, causal);
+}
+
+KeyValueCache MultiHeadAttention::cache(const Expr& batch, std::int64_t capacity) const {
+  if (capacity < 1)
+    fail(ErrorKind::Value, "MultiHeadAttention: a cache of {} positions; at least 1 is needed",
+         capacity);
+  const Shape shape = {batch, kv_heads, capacity, out_proj.weight.size(0) / heads};
+  return {zeros(shape, in_proj_weight.dtype()), zeros(shape, in_proj_weight.dtype())};
+}
+
+Tensor MultiHeadAttention::extend(const Tensor& x, KeyValueCache& cache,
+                                  const Tensor& begin) const {
+  if (!causal)
+    fail(ErrorKind::Value, "MultiHeadAttention::extend: attention is not causal: positions of "
+                           "before would have to see those that are new");
+  const auto [q, k, v] = project(x);
+  const Shape &have = cache.keys.shape(), &fresh = k.shape();
+  if (have.size() != 4 || cache.values.shape() != have || have[0] != fresh[0] ||
+      have[1] != fresh[1] || have[3] != fresh[3])
+    fail(ErrorKind::Shape,
+         "MultiHeadAttention::extend: a cache of {} and {} for keys {}; batch, heads and width of "
+         "one must be equal",
+         to_string(have), to_string(cache.values.shape()), to_string(fresh));
+  const Tensor place = positions(fresh[2]) + begin;
+  cache.keys.assign(index_put(cache.keys, place, k, 2));
+  cache.values.assign(index_put(cache.values, place, v, 2));
+  const Tensor seen = positions(have[2]) <= place.unsqueeze(-1); // [positions, capacity]
+  return attend({q, cache.keys, cache.values}, seen, false);
 }
 
 namespace {
@@ -120,6 +152,13 @@ Tensor TransformerBlock::operator()(const Tensor& x, Generator* generator,
                          [&](const Tensor& in) { return dropout(self_attn(in, mask), generator); });
   return added(y, norm2, norm_first,
                [&](const Tensor& in) { return fed_forward(*this, in, generator); });
+}
+
+Tensor TransformerBlock::extend(const Tensor& x, KeyValueCache& cache, const Tensor& begin) const {
+  const Tensor y = added(x, norm1, norm_first,
+                         [&](const Tensor& in) { return self_attn.extend(in, cache, begin); });
+  return added(y, norm2, norm_first,
+               [&](const Tensor& in) { return fed_forward(*this, in, nullptr); });
 }
 
 TransformerDecoderBlock::TransformerDecoderBlock(const TransformerBlockOptions& o,

@@ -66,6 +66,13 @@ void add_generate_command(CLI::App& app) {
       ->capture_default_str();
   command->add_option("--seed", options->sample.seed, "Start of all random numbers")
       ->capture_default_str();
+  command
+      ->add_option("--keep", options->sample.keep,
+                   "Characters that begin a new context when one is full; 0: half of it")
+      ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str();
+  command->add_flag("!--no-cache", options->sample.cache,
+                    "Read the whole context again for each character");
   command->add_flag("--json", options->json, "Print prompt and text as JSON");
   add_device_option(*command, options->device);
   auto effort = std::make_shared<EffortOptions>();

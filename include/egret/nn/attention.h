@@ -9,6 +9,12 @@
 
 namespace egret::nn {
 
+/// Keys and values that attention has made, so that a text that grows gives it new positions only.
+struct KeyValueCache {
+  Tensor keys, values; ///< [batch, kv_heads, capacity, width / heads]
+  EGRET_FIELDS(keys, values)
+};
+
 /// Attention with several heads (Vaswani et al. 2017). With kv_heads == heads, parameters have the
 /// names and shapes of torch.nn.MultiheadAttention.
 struct MultiHeadAttention {
@@ -29,10 +35,20 @@ struct MultiHeadAttention {
   Tensor operator()(const Tensor& x, const Tensor& mask = {}) const;
   /// Queries from x [batch, positions, width], keys and values from memory [batch, others, width].
   Tensor across(const Tensor& x, const Tensor& memory, const Tensor& mask = {}) const;
+  /// An empty cache for extend(), of the dtype of the weights.
+  KeyValueCache cache(const Expr& batch, std::int64_t capacity) const;
+  /// Causal self-attention of the positions `begin` (an integer of rank 0: data) and on, x [batch,
+  /// positions, width], to themselves and to those in the cache before them; their keys and values
+  /// are put there. What lies beyond the capacity is not kept. Error(Value) when not causal.
+  Tensor extend(const Tensor& x, KeyValueCache& cache, const Tensor& begin) const;
   EGRET_FIELDS(in_proj_weight, in_proj_bias, out_proj, heads, causal, kv_heads)
 
 private:
-  Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask) const;
+  struct Parts {
+    Tensor q, k, v; ///< [batch, heads or kv_heads, positions, width / heads]
+  };
+  Parts project(const Tensor& x) const;
+  Tensor attend(const Parts& parts, const Tensor& mask, bool causal) const;
 };
 
 struct TransformerBlockOptions {
@@ -59,6 +75,8 @@ struct TransformerBlock {
   TransformerBlock() = default;
   TransformerBlock(const TransformerBlockOptions& options, Generator& generator);
   Tensor operator()(const Tensor& x, Generator* generator = nullptr, const Tensor& mask = {}) const;
+  /// Of new positions behind those in a cache, as MultiHeadAttention::extend, without dropout.
+  Tensor extend(const Tensor& x, KeyValueCache& cache, const Tensor& begin) const;
   EGRET_FIELDS(self_attn, linear1, linear2, norm1, norm2, dropout, activation, norm_first)
 };
 

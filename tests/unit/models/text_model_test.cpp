@@ -7,6 +7,7 @@
 #include <cmath>
 #include <gtest/gtest.h>
 #include <map>
+#include <set>
 
 namespace egret::models {
 namespace {
@@ -56,20 +57,56 @@ TEST(TextModel, TextDependsOnTheSeedOnly) {
   EXPECT_EQ(written(model, "a", {.length = 0}), "");
 }
 
-// Without temperature each character is the likeliest after those before it, as far as the context
-// goes.
-TEST(TextModel, TheLikeliestFollowsFromTheLogits) {
-  TextModel model = model_of({.context = 6, .layers = 2, .width = 16, .heads = 2}, "\nabcdef");
-  std::string text = "fab";
-  const std::string got = written(model, text, {.length = 12, .temperature = 0});
-  EXPECT_EQ(got, written(model, text, {.length = 12, .temperature = 1, .top_k = 1, .seed = 9}));
-  for (char c : got) {
-    const std::size_t seen = std::min<std::size_t>(6, text.size());
-    auto numbers = model.codec.encode(std::string_view(text).substr(text.size() - seen));
-    Tensor logits = model.gpt(tensor(numbers, Shape{1, static_cast<std::int64_t>(seen)}));
-    EXPECT_EQ(c, model.codec.alphabet()[logits[0][-1].argmax().item<std::size_t>()]);
-    text += c;
+// The text that follows from the logits of whole forwards without temperature.
+std::string likeliest(TextModel& model, std::string text, std::size_t length, std::size_t keep) {
+  std::string seen = text, got;
+  const auto context = static_cast<std::size_t>(model.shape.context);
+  while (got.size() < length) {
+    if (seen.size() > context)
+      seen = seen.substr(seen.size() - keep);
+    Tensor logits = model.gpt(
+        tensor(model.codec.encode(seen), Shape{1, static_cast<std::int64_t>(seen.size())}));
+    got += model.codec.alphabet()[logits[0][-1].argmax().item<std::size_t>()];
+    seen += got.back();
   }
+  return got;
+}
+
+TextModel spread_model(std::int64_t context) {
+  TextModel model =
+      model_of({.context = context, .layers = 2, .width = 16, .heads = 2}, "\nabcdefghijk");
+  NoGrad no_grad;
+  for (auto& [name, p] : nn::named_parameters(model.gpt)) // so that texts do not repeat themselves
+    if (p.rank() == 2)
+      p.assign(p * 20);
+  return model;
+}
+
+// A full context is begun anew with half of it, or with as many as the options say.
+TEST(TextModel, TheLikeliestFollowsFromTheLogits) {
+  TextModel model = spread_model(6);
+  for (const char* prompt : {"fab", "a", "abcdefghi"}) {
+    const std::string got = written(model, prompt, {.length = 12, .temperature = 0});
+    EXPECT_EQ(got, likeliest(model, prompt, 12, 3));
+    EXPECT_EQ(got, written(model, prompt, {.length = 12, .temperature = 1, .top_k = 1, .seed = 9}));
+    for (std::int64_t keep : {1, 4, 6})
+      EXPECT_EQ(written(model, prompt, {.length = 12, .temperature = 0, .keep = keep}),
+                likeliest(model, prompt, 12, static_cast<std::size_t>(keep)))
+          << keep;
+  }
+}
+
+TEST(TextModel, TheCacheDoesNotChangeTheText) {
+  TextModel model = spread_model(24);
+  for (double temperature : {0.0, 0.7, 1.5}) {
+    SampleOptions o{.length = 80, .temperature = temperature, .seed = 5};
+    const std::string cached = written(model, "abcde", o);
+    o.cache = false;
+    EXPECT_EQ(cached, written(model, "abcde", o)) << temperature;
+    EXPECT_GT(std::set<char>(cached.begin(), cached.end()).size(), 3u);
+  }
+  EXPECT_THROW(written(model, "a", {.length = 1, .keep = 25}), Error);
+  EXPECT_THROW(written(model, "a", {.length = 1, .keep = -1}), Error);
 }
 
 // A model whose logits are known: the last norm gives ones, the head's rows sum to the logits.
