@@ -35,9 +35,9 @@ struct Cone {
 
 class Chooser {
 public:
-  Chooser(const GraphFacts& facts, bool fuse)
-      : facts_(facts), graph_(facts.graph()), fuse_(fuse), stored_(graph_.size(), false),
-        cones_(graph_.size()) {}
+  Chooser(const GraphFacts& facts, bool fuse, const PartitionChoices& choices)
+      : facts_(facts), graph_(facts.graph()), fuse_(fuse), choices_(choices),
+        stored_(graph_.size(), false), cones_(graph_.size()) {}
 
   std::vector<bool> run() {
     std::vector<bool> forced(graph_.size(), false);
@@ -63,7 +63,17 @@ private:
       return;
     }
     cones_[id] = cone_of(id);
-    stored_[id] = forced || (cls != OpClass::Source && !facts_.is_product(id) && !inlines(id));
+    const bool free = !forced && cls != OpClass::Source && !facts_.is_product(id);
+    stored_[id] = forced || (free && !inlines(id));
+    if (free && fuse_ && choices_.turned.contains(id) && (!stored_[id] || may_inline(id)))
+      stored_[id] = !stored_[id];
+  }
+
+  /// Whether the value can be computed inside its readers at all.
+  bool may_inline(NodeId id) const {
+    const Cone& cone = cones_[id];
+    return !facts_.uses(id).empty() && cone.flops <= kLargestCone &&
+           cone.large.size() + cone.small.size() <= kMostLoads;
   }
 
   Cone cone_of(NodeId id) const {
@@ -144,8 +154,7 @@ private:
     const Cone& cone = cones_[made];
     const NodeId id = widened(made);
     const auto& uses = facts_.uses(id);
-    if (uses.empty() || cone.flops > kLargestCone ||
-        cone.large.size() + cone.small.size() > kMostLoads)
+    if (uses.empty() || !may_inline(made))
       return false;
     if (cone.large.empty() && cone.small.empty() && cone.flops <= kCheapLeafFlops)
       return true;
@@ -186,14 +195,16 @@ private:
   const GraphFacts& facts_;
   const ir::Graph& graph_;
   const bool fuse_;
+  const PartitionChoices& choices_;
   std::vector<bool> stored_;
   std::vector<Cone> cones_;
 };
 
 } // namespace
 
-std::vector<bool> choose_stored(const GraphFacts& facts, bool fuse) {
-  return Chooser(facts, fuse).run();
+std::vector<bool> choose_stored(const GraphFacts& facts, bool fuse,
+                                const PartitionChoices& choices) {
+  return Chooser(facts, fuse, choices).run();
 }
 
 const Shape& frame_of(const ir::Graph& graph, NodeId stored) {

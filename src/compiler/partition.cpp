@@ -18,11 +18,11 @@ constexpr int kNone = -1;
 
 class Partitioner {
 public:
-  Partitioner(const GraphFacts& facts, bool fuse, bool streams)
-      : facts_(facts), graph_(facts.graph()), fuse_(fuse), streams_(streams) {}
+  Partitioner(const GraphFacts& facts, bool fuse, bool streams, const PartitionChoices& choices)
+      : facts_(facts), graph_(facts.graph()), fuse_(fuse), streams_(streams), choices_(choices) {}
 
   Partition run() {
-    stored_ = choose_stored(facts_, fuse_);
+    stored_ = choose_stored(facts_, fuse_, choices_);
     reads_.resize(graph_.size());
     readers_.resize(graph_.size());
     group_of_.assign(graph_.size(), kNone);
@@ -47,7 +47,8 @@ public:
       sweep([](const Group& producer) { return producer.kind == GroupKind::Contraction; });
       while (sweep([](const Group&) { return true; })) {
       }
-      join_siblings();
+      if (choices_.siblings)
+        join_siblings();
     }
     return finish();
   }
@@ -194,7 +195,22 @@ private:
     refused_[{groups_[producer].members.back().node, groups_[consumer].members.front().node}] = why;
   }
 
+  /// Whether the choices keep a value of one group from sharing a kernel with one of the other.
+  bool kept_apart(const Group& a, const Group& b) const {
+    if (choices_.apart.empty())
+      return false;
+    for (const Member& x : a.members)
+      for (const Member& y : b.members)
+        if (choices_.apart.contains(std::minmax(x.node, y.node)))
+          return true;
+    return false;
+  }
+
   bool try_join(int producer, int consumer) {
+    if (kept_apart(groups_[producer], groups_[consumer])) {
+      remember_refusal(producer, consumer, "the search found them faster apart");
+      return false;
+    }
     Joined joined = join(facts_, reads_, groups_[producer], groups_[consumer]);
     if (!joined.ok) {
       remember_refusal(producer, consumer, joined.why);
@@ -263,8 +279,8 @@ private:
     const Group &x = groups_[a], &y = groups_[b];
     if (x.kind != y.kind || (x.kind != GroupKind::Map && x.kind != GroupKind::Reduce) ||
         !(x.axes == y.axes) || x.reduced != y.reduced || x.members.size() + y.members.size() > 16 ||
-        reads_alike(x, base) != reads_alike(y, base) || depends_directly(b, a) ||
-        reaches_around(a, b))
+        kept_apart(x, y) || reads_alike(x, base) != reads_alike(y, base) ||
+        depends_directly(b, a) || reaches_around(a, b))
       return false;
     Group both = x;
     both.members.insert(both.members.end(), y.members.begin(), y.members.end());
@@ -301,6 +317,7 @@ private:
   const GraphFacts& facts_;
   const ir::Graph& graph_;
   const bool fuse_, streams_;
+  const PartitionChoices& choices_;
   std::vector<bool> stored_, remade_;
   std::vector<std::vector<Read>> reads_;
   std::vector<std::vector<NodeId>> readers_;
@@ -313,8 +330,9 @@ private:
 
 } // namespace
 
-Partition partition_greedily(const GraphFacts& facts, bool fuse, bool streams) {
-  return Partitioner(facts, fuse, streams).run();
+Partition partition_greedily(const GraphFacts& facts, bool fuse, bool streams,
+                             const PartitionChoices& choices) {
+  return Partitioner(facts, fuse, streams, choices).run();
 }
 
 } // namespace egret::compiler

@@ -4,12 +4,30 @@
 #include "compiler/compile.h"
 #include "compiler/views.h"
 
+#include <set>
+#include <utility>
+
 namespace egret::compiler {
+
+/// Departures from the greedy partition, for a search (search/divisions.h). What a graph or target
+/// does not allow is left as it is: any choices give a right partition.
+struct PartitionChoices {
+  /// Elementwise values that are stored where they would be computed anew, or the other way round.
+  std::set<ir::NodeId> turned;
+  /// Stored values that no kernel makes together, the earlier first.
+  std::set<std::pair<ir::NodeId, ir::NodeId>> apart;
+  bool streams = true;  ///< large products may be remade (streams.h)
+  bool siblings = true; ///< kernels that read the same array over the same loops become one
+  bool carries = true;  ///< sums of columns go along with rows (carry_sums.h)
+  bool batches = true;  ///< small independent kernels share a launch (batching.h)
+  friend bool operator==(const PartitionChoices&, const PartitionChoices&) = default;
+};
 
 /// Decides for every node whether its value is stored (in memory or as a stage of a kernel) or
 /// computed anew inside each reader. Always stored: reductions, scans, scatters, outputs, data that
 /// is gathered from. Stored or not by cost: elementwise values.
-std::vector<bool> choose_stored(const GraphFacts& facts, bool fuse);
+std::vector<bool> choose_stored(const GraphFacts& facts, bool fuse,
+                                const PartitionChoices& choices = {});
 
 /// A read by a stored node of another stored node or graph input, through the elementwise nodes
 /// inlined between them. `map` goes from the reader's frame to the box of `base`.
@@ -54,7 +72,8 @@ struct Partition {
 /// Every stored node that is no graph input is a member of exactly one group, unless it is remade,
 /// and reads between groups form no cycle. `streams`: whether kernels may remake large products,
 /// which asks for a generator of such kernels.
-Partition partition_greedily(const GraphFacts& facts, bool fuse, bool streams = false);
+Partition partition_greedily(const GraphFacts& facts, bool fuse, bool streams = false,
+                             const PartitionChoices& choices = {});
 
 /// The group of one stored node.
 Group group_of_one(const GraphFacts& facts, ir::NodeId node);

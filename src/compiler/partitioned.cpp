@@ -4,13 +4,14 @@
 
 namespace egret::compiler {
 
-Partitioned partition_for(const GraphFacts& facts, bool fuse, const kernel::Target& target) {
+Partitioned partition_for(const GraphFacts& facts, bool fuse, const kernel::Target& target,
+                          const PartitionChoices& choices) {
   const auto with = [&](bool streams) {
-    Partitioned p{partition_greedily(facts, fuse, streams), {}};
-    p.regions = build_regions(facts, p.partition, target);
+    Partitioned p{partition_greedily(facts, fuse, streams, choices), {}};
+    p.regions = build_regions(facts, p.partition, target, choices.carries);
     return p;
   };
-  if (!fuse || target.capability == 0)
+  if (!fuse || !choices.streams || target.capability == 0)
     return with(false);
   Partitioned p = with(true);
   for (const BuiltRegion& built : p.regions)

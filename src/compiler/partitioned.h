@@ -12,8 +12,9 @@ struct Partitioned {
   std::vector<BuiltRegion> regions;
 };
 
-/// The greedy partition and its regions. Large products are remade by the kernels that need them
-/// where the target has a generator for all of these kernels.
-Partitioned partition_for(const GraphFacts& facts, bool fuse, const kernel::Target& target);
+/// The greedy partition, but for `choices`, and its regions. Large products are remade by the
+/// kernels that need them where the target has a generator for all of these kernels.
+Partitioned partition_for(const GraphFacts& facts, bool fuse, const kernel::Target& target,
+                          const PartitionChoices& choices = {});
 
 } // namespace egret::compiler

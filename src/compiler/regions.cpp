@@ -447,7 +447,7 @@ std::vector<bool> kept_values(const GraphFacts& facts, const Partition& partitio
 }
 
 std::vector<BuiltRegion> build_regions(const GraphFacts& facts, const Partition& partition,
-                                       const kernel::Target& target) {
+                                       const kernel::Target& target, bool carries) {
   const std::vector<bool> keep = kept_values(facts, partition);
   std::vector<BuiltRegion> built;
   for (const Group& group : partition.groups) {
@@ -458,7 +458,7 @@ std::vector<BuiltRegion> build_regions(const GraphFacts& facts, const Partition&
         operand.alignment = std::max<std::int64_t>(operand.alignment, 64);
     kernel::verify(built.back().region);
   }
-  if (target.device == "cuda")
+  if (target.device == "cuda" && carries)
     carry_column_sums(built, target);
   return built;
 }

@@ -22,9 +22,10 @@ BuiltRegion build_region(const GraphFacts& facts, const Partition& partition, co
 /// Which nodes must be in memory after their kernels: graph outputs and what other groups read.
 std::vector<bool> kept_values(const GraphFacts& facts, const Partition& partition);
 
-/// The regions of all groups, verified, with operands aligned as the target's memory is.
+/// The regions of all groups, verified, with operands aligned as the target's memory is. `carries`:
+/// sums of columns may go along with rows (carry_sums.h).
 std::vector<BuiltRegion> build_regions(const GraphFacts& facts, const Partition& partition,
-                                       const kernel::Target& target);
+                                       const kernel::Target& target, bool carries = true);
 
 /// The canonical form that generators rely on: flat operands and outputs, neighbouring axes that
 /// always go together merged.

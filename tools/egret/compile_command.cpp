@@ -76,6 +76,13 @@ Json json_of(const compiler::SearchReport& s) {
                        {"search_seconds", r.search_seconds},
                        {"candidates", candidates}});
   }
+  Json divisions = Json::array();
+  for (const compiler::DivisionTrial& d : s.divisions)
+    divisions.push_back({{"what", d.what},
+                         {"state", d.state},
+                         {"predicted_ratio", d.predicted},
+                         {"seconds", d.seconds},
+                         {"ratio", d.ratio}});
   return {{"effort", name_of(s.effort)},
           {"note", s.note},
           {"seconds", s.seconds},
@@ -88,6 +95,10 @@ Json json_of(const compiler::SearchReport& s) {
             {"launch_seconds", s.machine.launch_seconds},
             {"bytes_per_second", s.machine.bytes_per_second},
             {"flops_per_second", s.machine.flops_per_second}}},
+          {"division", s.division},
+          {"divisions_seen", s.divisions_seen},
+          {"divisions_note", s.division_note},
+          {"divisions", divisions},
           {"regions", regions}};
 }
 

@@ -2,19 +2,17 @@
 
 #include "compiler/compile.h"
 #include "compiler/search/cost_model.h"
+#include "compiler/search/plan_timer.h"
 #include "compiler/search/timing.h"
 #include "egret/error.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
-#include <memory>
 
 namespace egret::compiler {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using ir::NodeId;
 
 /// In place of a region's hash in the keys of figures.
@@ -56,66 +54,23 @@ ir::Graph product(std::int64_t n) {
   return g;
 }
 
-/// A compiled graph with memory for all that it works on, filled with zeros.
+/// A compiled graph with what times it.
 class Probe {
 public:
   Probe(backend::Device& device, const ir::Graph& graph)
-      : device_(device), compiled_(compile_graph(graph, {}, device, cache_)) {
-    for (const kernel::Slot& slot : compiled_.plan.slots) {
-      const auto bytes = static_cast<std::size_t>(slot.bytes.value());
-      const std::vector<std::byte> zeros(bytes);
-      memory_.push_back(
-          std::unique_ptr<void, Release>(device.allocate(bytes), Release{&device, bytes}));
-      device.copy_in(memory_.back().get(), zeros.data(), bytes);
-    }
-    for (const kernel::Step& step : compiled_.plan.steps)
-      for (int slot : step.slots)
-        pointers_.push_back(memory_[static_cast<std::size_t>(slot)].get());
-    void** next = pointers_.data();
-    for (const kernel::Step& step : compiled_.plan.steps) {
-      backend::Work& work = work_.emplace_back();
-      work.artifact = compiled_.artifacts[static_cast<std::size_t>(step.kernel)].get();
-      work.program = &compiled_.plan.kernels[static_cast<std::size_t>(step.kernel)].program;
-      work.block.pointers = next;
-      next += step.slots.size();
-    }
-  }
+      : compiled_(compile_graph(graph, {}, device, cache_)), timer_(device, compiled_, 0, false) {}
 
   /// Seconds of a run, the first decile of rounds that together take about `seconds`.
   double time(double seconds) {
-    run(1);
-    const double once = std::max(run(1), 1e-9);
-    const int repeat = std::clamp(static_cast<int>(2e-4 / once), 1, 200);
-    const int rounds = std::clamp(static_cast<int>(seconds / (once * repeat)), 5, 60);
-    std::vector<double> samples;
-    for (int i = 0; i < rounds; ++i)
-      samples.push_back(run(repeat) / repeat);
-    return timing_of(samples).seconds;
+    PlanTimer* const timer = &timer_;
+    return timing_of(time_in_turn({&timer, 1}, seconds)[0]).seconds;
   }
   const Compiled& compiled() const { return compiled_; }
 
 private:
-  struct Release {
-    backend::Device* device;
-    std::size_t bytes;
-    void operator()(void* memory) const noexcept { device->release(memory, bytes); }
-  };
-
-  double run(int times) {
-    device_.synchronize();
-    const auto begin = Clock::now();
-    for (int i = 0; i < times; ++i)
-      device_.submit(work_);
-    device_.synchronize();
-    return std::chrono::duration<double>(Clock::now() - begin).count();
-  }
-
-  backend::Device& device_;
   KernelCache cache_;
   Compiled compiled_;
-  std::vector<std::unique_ptr<void, Release>> memory_;
-  std::vector<void*> pointers_;
-  std::vector<backend::Work> work_;
+  PlanTimer timer_;
 };
 
 /// The seconds that a measured run took for each cycle that the model counts.

@@ -57,6 +57,16 @@ std::string SearchReport::text() const {
                   machine.flops_per_second * 1e-9);
   if (!note.empty())
     out += fmt::format("  not all was searched: {}\n", note);
+  if (divisions_seen > 0)
+    out += fmt::format("  {} other divisions, {} of them likely enough to try{}\n", divisions_seen,
+                       divisions.size(), division_note.empty() ? "" : ": " + division_note);
+  for (const DivisionTrial& d : divisions) {
+    out +=
+        fmt::format("      {:9} {}, predicted {:.3f} of the first", d.state, d.what, d.predicted);
+    out += d.ratio > 0
+               ? fmt::format(", {}, {:.3f} of the best before\n", time_text(d.seconds), d.ratio)
+               : "\n";
+  }
   for (const RegionSearch& r : regions) {
     out += fmt::format("  {} {:016x}: {}", r.name, r.region, r.chosen);
     if (r.predicted > 0)

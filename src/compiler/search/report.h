@@ -40,14 +40,27 @@ struct RegionSearch {
   double search_seconds = 0;
 };
 
+/// Another way to cut the program into kernels.
+struct DivisionTrial {
+  std::string what;              ///< it does
+  std::string state = "untried"; ///< "taken", "slower", "the same", "too large"
+  double predicted = 0;          ///< seconds over the first division's, by the cost model
+  double seconds = 0, ratio = 0; ///< of a run, and over the best one's in the same rounds
+};
+
 struct SearchReport {
   Effort effort = Effort::None;
   std::string note; ///< why less was done than asked for, if so
   double seconds = 0;
   std::int64_t measured = 0; ///< candidates that were compiled or timed now
   std::int64_t cache_hits = 0;
-  Machine machine;                   ///< what predictions rest on
-  std::vector<RegionSearch> regions; ///< distinct ones
+  Machine machine;                      ///< what predictions rest on
+  std::vector<RegionSearch> regions;    ///< distinct ones
+  std::string division;                 ///< the program's, as text (divisions.h); empty: greedy
+  std::vector<DivisionTrial> divisions; ///< others that came into question
+  std::int64_t divisions_seen = 0;      ///< that differed at all
+  std::string division_note;            ///< why not all were tried, if so
+  double greedy_seconds = 0;            ///< of a run of the first division; 0: not measured
   std::int64_t candidates() const;
   std::int64_t rejected() const;
   std::string text() const; ///< for people; empty without a search

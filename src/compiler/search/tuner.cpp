@@ -19,6 +19,8 @@ constexpr std::size_t kPerGenerator = 32, kMost = 40, kRanked = 8;
 constexpr double kClearly = 0.8;
 /// Tells the keys of kernels with cold operands apart.
 constexpr std::uint64_t kCold = 0x636f6c64;
+/// Of programs' divisions, from those of regions.
+constexpr std::uint64_t kDivision = 0x646976;
 
 Candidates propose(const kernel::Region& region, const kernel::Target& target,
                    const Machine& machine, const backend::reference::Bindings& sizes,
@@ -39,7 +41,7 @@ Candidates propose(const kernel::Region& region, const kernel::Target& target,
 struct Tuner::Impl {
   backend::Device& device;
   TunerOptions options;
-  std::mutex guard;
+  std::recursive_mutex guard;
   Worker worker;
   std::optional<TuningDatabase> normal, frozen;
   std::optional<Machine> machine;
@@ -76,6 +78,11 @@ struct Tuner::Impl {
     for (const auto& [symbol, value] : sizes.values())
       hash = combine(combine(hash, hash_text(symbol.str())), static_cast<std::uint64_t>(value));
     return {hash, device.target().fingerprint, device.target().workers, tuning_version()};
+  }
+
+  TuningKey key_of_division(std::uint64_t program) const {
+    return {combine(kDivision, program), device.target().fingerprint, device.target().workers,
+            tuning_version()};
   }
 
   // The schedule that the model ranks first, when it is clearly ahead of the greedy one and of the
@@ -132,6 +139,34 @@ struct Tuner::Impl {
 Tuner::Tuner(backend::Device& device, TunerOptions options)
     : impl_(std::make_unique<Impl>(device, std::move(options))) {}
 Tuner::~Tuner() = default;
+
+std::unique_lock<std::recursive_mutex> Tuner::take_turn() {
+  return std::unique_lock(impl_->guard);
+}
+
+Machine Tuner::machine(bool frozen) {
+  std::lock_guard lock(impl_->guard);
+  return impl_->figures(frozen);
+}
+
+std::optional<std::string> Tuner::division(std::uint64_t program, bool frozen) {
+  std::lock_guard lock(impl_->guard);
+  const auto choice = impl_->database(frozen).choice(impl_->key_of_division(program));
+  return choice ? std::optional(choice->schedule) : std::nullopt;
+}
+
+void Tuner::remember_division(std::uint64_t program, const std::string& division, double seconds,
+                              double greedy_seconds) {
+  std::lock_guard lock(impl_->guard);
+  TuningChoice choice;
+  choice.schedule = division;
+  choice.name = "program";
+  choice.device = impl_->device.name();
+  choice.effort = name_of(Effort::Search);
+  choice.seconds = seconds;
+  choice.greedy_seconds = greedy_seconds;
+  impl_->database(false).put(impl_->key_of_division(program), choice);
+}
 
 std::vector<kernel::Chosen> Tuner::choose(std::span<const WantedKernel> kernels,
                                           const SearchOptions& options, SearchReport& report) {

@@ -1,0 +1,345 @@
+#include "compiler/search/divisions.h"
+
+#include "compiler/search/moves.h"
+#include "compiler/search/plan_timer.h"
+#include "compiler/search/timing.h"
+#include "support/fail.h"
+#include "support/hash.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <optional>
+
+namespace egret::compiler {
+
+namespace {
+
+/// Of the budget, what the first division's schedules may take when others are to be tried.
+constexpr double kFirstShare = 0.7;
+/// Seconds of a measurement of two programs, the least that is left when another one is begun, and
+/// the least budget for any.
+constexpr double kCompare = 0.8, kLeastLeft = 1, kLeastBudget = 4;
+/// How much slower than the greedy division the model may find one that is tried, and how many are.
+constexpr double kFarBehind = 1.3;
+constexpr std::size_t kMostTried = 16;
+/// Seconds for finding and predicting divisions, of the budget and at most.
+constexpr double kPlanShare = 0.1, kPlanSeconds = 2;
+/// Programs that are too large to give two of them data of their own: bytes on the host, and as a
+/// share of a device's free memory.
+constexpr double kMostBytes = 1536e6, kMostShare = 0.3;
+
+/// By kernel (hash, cold): launches.
+using Kernels = std::map<std::pair<std::uint64_t, bool>, double>;
+
+bool has_fixed_sizes(const ir::Graph& graph) {
+  for (ir::NodeId id = 0; id < graph.size(); ++id)
+    for (const Expr& dim : graph[id].shape)
+      if (!dim.is_constant())
+        return false;
+  return true;
+}
+
+} // namespace
+
+std::string to_string(const DivisionChoice& choice) {
+  std::string text = fmt::format("division form={}", choice.form);
+  for (const std::uint64_t move : choice.moves)
+    text += fmt::format(" m{:016x}=1", move);
+  return text;
+}
+
+DivisionChoice parse_division(std::string_view text) {
+  const kernel::Schedule schedule = kernel::parse_schedule(text);
+  DivisionChoice choice;
+  if (schedule.generator != "division")
+    fail(ErrorKind::Parse, "division: '{}' does not begin with 'division'", text);
+  for (const auto& [knob, value] : schedule.knobs) {
+    if (knob == "form" && value >= 0 && value < 64) {
+      choice.form = static_cast<int>(value);
+    } else if (knob.size() == 17 && knob[0] == 'm' &&
+               knob.find_first_not_of("0123456789abcdef", 1) == std::string::npos) {
+      choice.moves.push_back(std::stoull(knob.substr(1), nullptr, 16));
+    } else {
+      fail(ErrorKind::Parse, "division: '{}={}' is neither a form nor a change", knob, value);
+    }
+  }
+  return choice;
+}
+
+struct DivisionSearch::Impl {
+  std::vector<std::unique_ptr<Form>> forms;
+  const Options& options;
+  backend::Device& device;
+  KernelCache& cache;
+  const kernel::Target& target;
+  Proposer proposer;
+  const std::uint64_t program; ///< its hash
+  const std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
+  const double budget;
+  CompareDivisions compare;
+  DivisionChoice choice;
+  bool known = false;                     ///< the choice was remembered
+  bool ended = false;                     ///< by the caller
+  std::map<int, std::vector<Move>> moves; ///< by form
+
+  Impl(const ir::Graph& graph, std::vector<std::unique_ptr<Form>> f, const Options& o,
+       backend::Device& d, KernelCache& c, CompareDivisions compare_)
+      : forms(std::move(f)), options(o), device(d), cache(c), target(d.target()),
+        proposer(options, target), program(hash_of_program(graph)),
+        budget(options.budget_seconds.value_or(60)), compare(std::move(compare_)) {}
+
+  std::uint64_t hash_of_program(const ir::Graph& graph) const {
+    std::uint64_t hash =
+        combine(ir::canonical_hash(graph), saturate::hash_of(options.chosen_rules()));
+    for (const OutputSpec& output : options.outputs)
+      hash = combine(hash, static_cast<std::uint64_t>(output.state_input));
+    return combine(hash, options.fuse);
+  }
+
+  double left() const {
+    return budget - std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  }
+
+  bool tuned() const {
+    return options.tuner && options.effort.value_or(Effort::None) != Effort::None;
+  }
+  /// Whether other divisions may be tried at all.
+  bool explores() const {
+    return tuned() && *options.effort >= Effort::Search && !options.frozen && !known &&
+           budget >= kLeastBudget && options.fuse && !options.alter &&
+           has_fixed_sizes(forms[0]->graph());
+  }
+
+  Form& form_of(const DivisionChoice& c) const { return *forms[static_cast<std::size_t>(c.form)]; }
+
+  const std::vector<Move>& moves_in(int form) {
+    const auto [it, fresh] = moves.try_emplace(form);
+    if (fresh) {
+      const Form& f = *forms[static_cast<std::size_t>(form)];
+      it->second = moves_of(f.facts(), partition_for(f.facts(), options.fuse, target).partition);
+    }
+    return it->second;
+  }
+
+  Partitioned divided(const DivisionChoice& c) {
+    return divide(form_of(c), options, target,
+                  c.moves.empty() ? PartitionChoices{} : together(moves_in(c.form), c.moves));
+  }
+
+  Kernels kernels_of(const DivisionChoice& c, const Partitioned& parts) const {
+    Kernels kernels;
+    for (const WantedKernel& w : distinct_regions(form_of(c).graph(), parts.regions, target).wanted)
+      kernels[{kernel::hash_of(*w.region), w.cold}] = w.launches;
+    return kernels;
+  }
+
+  double predicted(const DivisionChoice& c, const Partitioned& parts, const Machine& machine) {
+    double seconds = 0;
+    for (const WantedKernel& w : distinct_regions(form_of(c).graph(), parts.regions, target).wanted)
+      seconds += w.launches * proposer.predicted(w, machine);
+    return seconds;
+  }
+
+  struct Other {
+    DivisionChoice choice;
+    std::string what;
+    double ratio; ///< predicted, over the first division's
+  };
+  /// Divisions a step away from the first one, those that the model likes best first.
+  std::vector<Other> others(const Partitioned& first, SearchReport& report) {
+    const double until = left() - std::min(kPlanSeconds, kPlanShare * budget);
+    const Machine machine = options.tuner->machine(false);
+    const double base = predicted(choice, first, machine);
+    std::set<Kernels> seen{kernels_of(choice, first)};
+    std::vector<Other> found;
+    const auto consider = [&](DivisionChoice c, const std::string& what) {
+      const Partitioned parts = divided(c);
+      if (!seen.insert(kernels_of(c, parts)).second)
+        return;
+      ++report.divisions_seen;
+      const double ratio = predicted(c, parts, machine) / std::max(base, 1e-12);
+      if (ratio < kFarBehind)
+        found.push_back({std::move(c), what, ratio});
+    };
+    for (std::size_t f = 1; f < forms.size(); ++f)
+      consider({static_cast<int>(f), {}}, fmt::format("form {} of the rules'", f));
+    for (const Move& move : moves_in(choice.form)) {
+      if (left() < until)
+        break;
+      consider({choice.form, {move.id}}, move.what);
+    }
+    std::stable_sort(found.begin(), found.end(),
+                     [](const Other& a, const Other& b) { return a.ratio < b.ratio; });
+    if (found.size() > kMostTried)
+      found.erase(found.begin() + kMostTried, found.end());
+    return found;
+  }
+
+  /// What one program's search has found so far.
+  struct Best {
+    DivisionChoice choice;
+    Proposed proposed;
+    Compiled compiled;
+    std::unique_ptr<PlanTimer> timer;
+    Kernels kernels;
+    double seconds = 0;
+  };
+
+  Compiled compiled_of(const DivisionChoice& c, const Proposed& proposed) {
+    Proposed copy{{proposed.parts.partition, proposed.parts.regions},
+                  proposed.entries,
+                  proposed.entry_of,
+                  {}};
+    return assemble(form_of(c), std::move(copy), options, device, cache, {});
+  }
+
+  bool too_large(const Compiled& compiled) const {
+    const double bytes = PlanTimer::bytes_of(compiled.plan);
+    return bytes > (device.host_memory() ? kMostBytes
+                                         : kMostShare * static_cast<double>(device.memory().free));
+  }
+
+  /// The division `other` on top of the best one: from the changes that were kept, and its own.
+  static DivisionChoice on_top(const DivisionChoice& best, const DivisionChoice& other) {
+    if (other.form != best.form)
+      return other;
+    DivisionChoice both = best;
+    both.moves.insert(both.moves.end(), other.moves.begin(), other.moves.end());
+    std::sort(both.moves.begin(), both.moves.end());
+    return both;
+  }
+
+  std::vector<std::vector<double>> rounds_of(Best& best, Best& rival) {
+    if (compare)
+      return compare(best.compiled, rival.compiled);
+    for (Best* one : {&best, &rival})
+      if (!one->timer)
+        one->timer = std::make_unique<PlanTimer>(device, one->compiled, options.workers);
+    PlanTimer* const both[] = {best.timer.get(), rival.timer.get()};
+    return time_in_turn(both, kCompare);
+  }
+
+  void try_other(const Other& other, Best& best, DivisionTrial& trial, SearchReport& report) {
+    const DivisionChoice c = on_top(best.choice, other.choice);
+    Partitioned parts = divided(c);
+    Kernels kernels = kernels_of(c, parts);
+    if (kernels == best.kernels) {
+      trial.state = "the same";
+      return;
+    }
+    Best rival;
+    rival.choice = c;
+    rival.kernels = std::move(kernels);
+    rival.proposed = proposer.propose(form_of(c), std::move(parts), left() / 2);
+    report.measured += rival.proposed.search.measured;
+    rival.compiled = compiled_of(c, rival.proposed);
+    if (too_large(rival.compiled)) {
+      trial.state = "too large";
+      return;
+    }
+    const auto rounds = rounds_of(best, rival);
+    trial.ratio = compare_rounds(rounds[1], rounds[0]).ratio;
+    trial.seconds = timing_of(rounds[1]).seconds;
+    if (best.seconds == 0)
+      best.seconds = report.greedy_seconds = timing_of(rounds[0]).seconds;
+    ++report.measured;
+    trial.state = "slower";
+    if (pick(rounds) != 1)
+      return;
+    trial.state = "taken";
+    rival.seconds = trial.seconds;
+    best = std::move(rival);
+  }
+
+  Proposed explore(Proposed first) {
+    SearchReport report = std::move(first.search);
+    const std::vector<Other> list = others(first.parts, report);
+    Best best{choice, std::move(first), {}, {}, {}, 0};
+    best.kernels = kernels_of(choice, best.proposed.parts);
+    if (!list.empty()) {
+      best.compiled = compiled_of(choice, best.proposed);
+      if (too_large(best.compiled)) {
+        report.division_note = "the program is too large to be timed beside another";
+      } else {
+        try {
+          for (const Other& other : list) {
+            DivisionTrial& trial = report.divisions.emplace_back();
+            trial.what = other.what;
+            trial.predicted = other.ratio;
+            if (left() < kLeastLeft)
+              report.division_note = "the budget is used up";
+            else if (ended = ended || !go_on(report); ended)
+              report.division_note = "the search was ended";
+            else
+              try_other(other, best, trial, report);
+          }
+        } catch (const Error& error) {
+          if (error.kind() != ErrorKind::Memory)
+            throw;
+          report.division_note = error.what();
+        }
+      }
+    }
+    choice = best.choice;
+    // Regions as they are in the division that won, with what their own searches said.
+    Proposed result = proposer.propose(form_of(choice), std::move(best.proposed.parts), 0);
+    report.regions = std::move(result.search.regions);
+    report.seconds = budget - left();
+    result.search = std::move(report);
+    if (!list.empty() && !ended)
+      options.tuner->remember_division(program, to_string(choice), best.seconds,
+                                       result.search.greedy_seconds);
+    return result;
+  }
+
+  bool go_on(const SearchReport& report) const {
+    const std::size_t n = report.regions.size();
+    return !options.progress ||
+           options.progress({"program", n, n, report.divisions.size() - 1, report.divisions.size(),
+                             budget - left(), budget, 0});
+  }
+};
+
+DivisionSearch::DivisionSearch(const ir::Graph& graph, std::vector<std::unique_ptr<Form>> forms,
+                               const Options& options, backend::Device& device, KernelCache& cache,
+                               CompareDivisions compare)
+    : impl_(std::make_unique<Impl>(graph, std::move(forms), options, device, cache,
+                                   std::move(compare))) {}
+DivisionSearch::~DivisionSearch() = default;
+
+const Form& DivisionSearch::form() const {
+  return impl_->form_of(impl_->choice);
+}
+
+Partitioned DivisionSearch::first() {
+  Impl& impl = *impl_;
+  if (impl.tuned() && impl.options.fuse)
+    if (const auto text = impl.options.tuner->division(impl.program, impl.options.frozen))
+      try {
+        const DivisionChoice before = parse_division(*text);
+        if (static_cast<std::size_t>(before.form) < impl.forms.size()) {
+          impl.choice = before;
+          impl.known = true;
+        }
+      } catch (const Error&) { // a file that somebody edited
+      }
+  return impl.divided(impl.choice);
+}
+
+Proposed DivisionSearch::propose(Partitioned first) {
+  Impl& impl = *impl_;
+  const auto turn =
+      impl.tuned() ? impl.options.tuner->take_turn() : std::unique_lock<std::recursive_mutex>();
+  const bool explores = impl.explores();
+  Proposed proposed = impl.proposer.propose(impl.form_of(impl.choice), std::move(first),
+                                            (explores ? kFirstShare : 1) * impl.left());
+  proposed.search.division = to_string(impl.choice);
+  if (explores && proposed.search.note.empty()) {
+    proposed = impl.explore(std::move(proposed));
+    proposed.search.division = to_string(impl.choice);
+  }
+  return proposed;
+}
+
+} // namespace egret::compiler

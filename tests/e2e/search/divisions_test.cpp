@@ -1,0 +1,152 @@
+// A search over how a program is cut into kernels: what is faster is kept, remembered and right.
+#include "backend/reference/reference.h"
+#include "compiler/search/divisions.h"
+#include "support/cpu_levels.h"
+#include "support/plan_runner.h"
+#include "support/random_graph.h"
+#include "support/search_processes.h"
+#include "support/tuning.h"
+
+#include <gtest/gtest.h>
+
+namespace egret::compiler {
+namespace {
+
+using ir::NodeId;
+
+/// Two layers of exp(x w) whose rows are normalized: values with several readers, products,
+/// reductions.
+ir::Graph layers() {
+  constexpr std::int64_t kN = 96;
+  const Shape square{Expr(kN), Expr(kN)}, cube{Expr(kN), Expr(kN), Expr(kN)};
+  ir::Graph g;
+  NodeId x = g.input("x", DType::F32, square);
+  for (const char* name : {"w0", "w1"}) {
+    const NodeId w = g.input(name, DType::F32, square);
+    const NodeId left = g.expand(g.reshape(x, {Expr(kN), Expr(kN), Expr(1)}), cube);
+    const NodeId right = g.expand(g.reshape(w, {Expr(1), Expr(kN), Expr(kN)}), cube);
+    const NodeId product = g.reduce(Op::ReduceSum, g.binary(Op::Mul, left, right), {1});
+    const NodeId bent = g.unary(Op::Tanh, product);
+    const NodeId sum = g.reduce(Op::ReduceSum, g.unary(Op::Exp, bent), {1});
+    x = g.binary(Op::Div, bent, g.expand(g.reshape(sum, {Expr(kN), Expr(1)}), square));
+  }
+  g.outputs = {x};
+  return g;
+}
+
+/// Says that the rival is twice as fast unless it has fewer launches.
+std::vector<std::vector<double>> likes_many(const Compiled& best, const Compiled& rival) {
+  const double ratio = rival.plan.steps.size() >= best.plan.steps.size() ? 0.5 : 2;
+  return {std::vector<double>(9, 1e-3), std::vector<double>(9, ratio * 1e-3)};
+}
+
+class DivisionSearches : public ::testing::Test {
+protected:
+  struct Ran {
+    Compiled compiled;
+    std::string division;
+  };
+
+  Ran run(const std::optional<std::filesystem::path>& folder, const CompareDivisions& compare,
+          bool frozen = false) {
+    TunerOptions tuning;
+    tuning.worker = {"cpu", EGRET_TEST_TOOL, 60};
+    tuning.folder = folder;
+    // One other candidate a region is enough here.
+    tuning.propose = [](const kernel::Region& region, const kernel::Target& target,
+                        const Machine& machine, const backend::reference::Bindings& sizes,
+                        Effort) { return candidates_of(region, target, machine, sizes, 1, 2); };
+    Tuner tuner(*device_, tuning);
+    KernelCache cache;
+    Options options;
+    options.effort = Effort::Search;
+    options.tuner = &tuner;
+    options.frozen = frozen;
+    options.budget_seconds = 40;
+    options.progress = progress_;
+    const ir::Graph graph = layers();
+    std::vector<std::unique_ptr<Form>> forms;
+    forms.push_back(std::make_unique<Form>(graph));
+    DivisionSearch search(graph, std::move(forms), options, *device_, cache, compare);
+    Proposed proposed = search.propose(search.first());
+    Ran ran{assemble(search.form(), std::move(proposed), options, *device_, cache, {}), {}};
+    ran.division = ran.compiled.report.search.division;
+    std::vector<backend::reference::HostArray> inputs = testing::random_inputs(graph, 3);
+    const auto expected = backend::reference::expect(graph, inputs);
+    const auto actual = testing::run_plan(ran.compiled, graph, inputs, device_.get());
+    const auto right = backend::reference::compare(actual[0], expected[0], "y");
+    EXPECT_TRUE(right.ok) << right.message;
+    return ran;
+  }
+
+  static std::int64_t taken(const SearchReport& report) {
+    return std::ranges::count(report.divisions, "taken", &DivisionTrial::state);
+  }
+
+  std::unique_ptr<backend::Device> device_ = backend::cpu::make_cpu_device(2);
+  std::function<bool(const SearchProgress&)> progress_;
+};
+
+TEST_F(DivisionSearches, WhatIsFasterIsKeptAndRemembered) {
+  const test::TempFolder folder;
+  const Ran first = run(folder.path(), likes_many);
+  const SearchReport& report = first.compiled.report.search;
+  EXPECT_GE(taken(report), 2) << report.text(); // one on top of another
+  EXPECT_GT(parse_division(first.division).moves.size(), 1u);
+  const std::string text = report.text();
+  EXPECT_NE(text.find("taken"), std::string::npos) << text;
+  EXPECT_NE(text.find("predicted"), std::string::npos) << text;
+
+  const Ran greedy = run(std::nullopt, [](const Compiled&, const Compiled&) {
+    return std::vector<std::vector<double>>{{1.0, 1.0}, {1.0, 1.0}};
+  });
+  EXPECT_EQ(taken(greedy.compiled.report.search), 0);
+  EXPECT_GT(first.compiled.plan.steps.size(), greedy.compiled.plan.steps.size());
+
+  for (const bool frozen : {false, true}) { // as another process would
+    const Ran again = run(folder.path(), likes_many, frozen);
+    EXPECT_EQ(again.division, first.division) << frozen;
+    EXPECT_EQ(again.compiled.report.search.measured, 0) << again.compiled.report.search.text();
+    EXPECT_TRUE(again.compiled.report.search.divisions.empty());
+    EXPECT_EQ(again.compiled.plan.steps.size(), first.compiled.plan.steps.size());
+  }
+  TuningDatabase database(folder.path());
+  EXPECT_TRUE(database.verify().empty());
+}
+
+TEST_F(DivisionSearches, TimesDecideOtherwise) {
+  const test::TempFolder folder;
+  const Ran ran = run(folder.path(), {});
+  const SearchReport& report = ran.compiled.report.search;
+  ASSERT_FALSE(report.divisions.empty()) << report.text();
+  for (const DivisionTrial& trial : report.divisions)
+    if (trial.state == "taken" || trial.state == "slower") {
+      EXPECT_GT(trial.ratio, 0) << trial.what;
+      EXPECT_GT(trial.seconds, 0) << trial.what;
+      EXPECT_EQ(trial.state == "taken", trial.ratio <= 0.97) << trial.what << " " << trial.ratio;
+    }
+  EXPECT_EQ(run(folder.path(), {}).compiled.report.search.measured, 0);
+}
+
+TEST_F(DivisionSearches, ASearchThatIsEndedDecidesNothing) {
+  const test::TempFolder folder;
+  progress_ = [](const SearchProgress& p) { return p.kernel != "program"; };
+  const Ran ended = run(folder.path(), likes_many);
+  EXPECT_EQ(ended.compiled.report.search.division_note, "the search was ended");
+  EXPECT_EQ(taken(ended.compiled.report.search), 0);
+  progress_ = {};
+  EXPECT_GE(taken(run(folder.path(), likes_many).compiled.report.search), 1); // it goes on
+}
+
+TEST(DivisionText, ParsesBackAndRefusesOthers) {
+  DivisionChoice choice{2, {0x0123456789abcdefULL, 11}};
+  std::sort(choice.moves.begin(), choice.moves.end());
+  EXPECT_EQ(parse_division(to_string(choice)), choice);
+  EXPECT_EQ(to_string(DivisionChoice{}), "division form=0");
+  for (const char* bad : {"rows rows=1", "division form=-1", "division form=64", "division m12=1",
+                          "division mzzzzzzzzzzzzzzzz=1", ""})
+    EXPECT_THROW(parse_division(bad), Error) << bad;
+}
+
+} // namespace
+} // namespace egret::compiler
