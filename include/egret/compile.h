@@ -55,6 +55,11 @@ struct CompileOptions {
   /// Sizes that may differ from call to call, of inputs and of states. Error(Value) for impossible
   /// ones, when the function is made or first called.
   std::vector<NamedDim> dims = {};
+  /// Bytes that a run may take for intermediate values (docs/memory.md says what counts), at the
+  /// largest sizes; empty: as many as it takes. Kernels run in another order, and some of them
+  /// again, so that less is held at a time; results have the same bits. Error(Value) unless above
+  /// 0; Error(Memory) naming the least possible limit at a call for which it cannot be met.
+  std::optional<std::int64_t> memory_limit = {};
 };
 
 namespace detail {

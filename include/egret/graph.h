@@ -5,6 +5,7 @@
 #include "egret/tensor.h"
 
 #include <cstddef>
+#include <cstdint>
 #include <initializer_list>
 #include <memory>
 #include <string>
@@ -25,6 +26,12 @@ struct Generic : Pass {
 /// kernel of its own. The graph itself does not change.
 struct Fusion : Pass {
   Fusion();
+};
+
+/// Bounds the memory for intermediate values of a run, in bytes, as CompileOptions::memory_limit
+/// does. Error(Value) for a number that is not above 0.
+struct MemoryLimit : Pass {
+  explicit MemoryLimit(std::int64_t bytes);
 };
 
 /// What execute_debug() saw of one operation.
@@ -67,7 +74,8 @@ public:
   Tensor tensor(const Shape& shape, DType dtype = DType::F32, std::string name = {});
 
   /// Compiles what was marked by retrieve() or keep(), and `outputs`, by the passes in their order
-  /// and then the back end. What each pass changed is in report().
+  /// and then the back end. What each pass changed is in report(). Error(Memory) naming the least
+  /// possible limit when a MemoryLimit cannot be met.
   template <class... Outputs>
   void compile(const Pass& compiler, Outputs*... outputs) {
     compile_marked(compiler, {outputs...});

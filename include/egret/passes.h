@@ -10,7 +10,9 @@
 #include "egret/ir.h"
 #include "egret/pattern.h"
 
+#include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,14 +46,21 @@ public:
   /// for each step is appended to `reports`.
   ir::Graph operator()(const ir::Graph& graph, std::vector<PassReport>* reports = nullptr) const;
   std::string name() const; ///< "simplify | dead_code"
+  /// The least of the limits that steps set, in bytes; empty: none does. See MemoryLimit.
+  std::optional<std::int64_t> memory_limit() const;
 
   friend Pass operator|(Pass first, const Pass& second);
+
+protected:
+  /// Changes no graph and sets a limit.
+  explicit Pass(std::int64_t memory_limit);
 
 private:
   struct Step {
     std::string name;
     Transform transform;
     bool approximate;
+    std::optional<std::int64_t> memory_limit = {};
   };
   std::vector<Step> steps_;
 };

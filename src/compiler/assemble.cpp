@@ -5,10 +5,12 @@
 #include "kernel/generator.h"
 #include "kernel/parts.h"
 #include "kernel/phases.h"
+#include "support/hash.h"
 
 #include <algorithm>
 #include <atomic>
 #include <exception>
+#include <map>
 #include <mutex>
 #include <thread>
 
@@ -64,14 +66,21 @@ std::int64_t upper_bytes(const Expr& e) {
   return e.upper();
 }
 
+/// Seconds of a launch of each.
+std::vector<double> predictions(const std::vector<kernel::KernelEntry>& entries,
+                                const kernel::Target& target, const Machine& machine) {
+  std::vector<double> seconds;
+  for (const kernel::KernelEntry& entry : entries)
+    seconds.push_back(
+        predict(entry.program, entry.region, target, machine, sizes_to_try(entry.region)));
+  return seconds;
+}
+
 void describe_kernels(const ir::Graph& graph, const kernel::Plan& plan,
                       const kernel::Target& target, CompileReport& report) {
-  const Machine machine =
-      report.search.machine.launch_seconds > 0 ? report.search.machine : usual_machine(target);
-  std::vector<double> predicted;
-  for (const kernel::KernelEntry& entry : plan.kernels)
-    predicted.push_back(
-        predict(entry.program, entry.region, target, machine, sizes_to_try(entry.region)));
+  const std::vector<double> predicted = predictions(
+      plan.kernels, target,
+      report.search.machine.launch_seconds > 0 ? report.search.machine : usual_machine(target));
   for (const kernel::Step& step : plan.steps) {
     report.copies += step.kind == kernel::StepKind::Copy;
     if (step.kind != kernel::StepKind::Launch)
@@ -96,6 +105,26 @@ void describe_kernels(const ir::Graph& graph, const kernel::Plan& plan,
       k.ops.emplace_back(info_of(graph[id].op).name);
     report.kernels.push_back(std::move(k));
   }
+}
+
+MemoryReport describe_memory(std::int64_t limit, const BuiltPlan& built,
+                             const CompileReport& report) {
+  MemoryReport memory{limit, built.plain_bytes, upper_bytes(built.plan.arena_bytes), {}, 0, 0, 0};
+  std::map<int, std::size_t> first; // launch of each kernel
+  std::map<std::size_t, int> again;
+  for (std::size_t i = 0; i < built.order.size(); ++i) {
+    const auto [it, fresh] = first.emplace(built.order[i], i);
+    if (fresh)
+      continue;
+    const KernelReport& kernel = report.kernels[i];
+    ++again[it->second];
+    memory.added_bytes += kernel.bytes_read + kernel.bytes_written;
+    memory.added_flops += kernel.flops;
+    memory.added_seconds += kernel.predicted;
+  }
+  for (const auto& [kernel, times] : again)
+    memory.again.push_back({kernel, times});
+  return memory;
 }
 
 std::pair<std::uint64_t, bool> key_of(const WantedKernel& wanted) {
@@ -170,23 +199,30 @@ Compiled assemble(const Form& form, Proposed proposed, const Options& options,
   const std::vector<BuiltRegion>& regions = proposed.parts.regions;
   report.graph = form.graph();
   report.search = std::move(proposed.search);
-  std::vector<int> order; // of the kernels
-  result.plan = stage("plan", [&] {
+  BuiltPlan planned = stage("plan", [&] {
     std::vector<PlannedKernel> kernels;
     for (std::size_t i = 0; i < regions.size(); ++i)
       kernels.push_back({regions[i], proposed.entry_of[i]});
-    kernel::Plan plan =
-        build_plan(report.graph, kernels, std::move(proposed.entries), options.outputs, order);
-    kernel::verify(plan);
-    return plan;
+    // A plan must not depend on what was measured, so round figures serve for what is made again.
+    PlanWishes wishes{std::vector<double>(proposed.entries.size(), 0), options.memory_limit};
+    if (options.memory_limit)
+      wishes.seconds =
+          predictions(proposed.entries, device.target(), usual_machine(device.target()));
+    BuiltPlan built =
+        build_plan(report.graph, kernels, std::move(proposed.entries), options.outputs, wishes);
+    kernel::verify(built.plan);
+    return built;
   });
-  for (const int k : order)
+  result.plan = planned.plan;
+  for (const int k : planned.order)
     result.launches.push_back({regions[static_cast<std::size_t>(k)].operands,
                                regions[static_cast<std::size_t>(k)].outputs});
   Built built = stage("compile", [&] { return compile_kernels(result.plan, device, cache); });
   result.artifacts = std::move(built.artifacts);
 
   result.plan.key = ir::canonical_hash(report.graph) ^ device.target().fingerprint;
+  if (options.memory_limit)
+    result.plan.key = combine(result.plan.key, static_cast<std::uint64_t>(*options.memory_limit));
   report.ops_normalized = report.graph.size();
   report.unfused = proposed.parts.partition.unfused;
   report.arena_bytes = upper_bytes(result.plan.arena_bytes);
@@ -195,6 +231,8 @@ Compiled assemble(const Form& form, Proposed proposed, const Options& options,
   report.kernels_loaded = built.loaded;
   report.kernels_from_cache = built.cached;
   describe_kernels(report.graph, result.plan, device.target(), report);
+  if (options.memory_limit)
+    report.memory = describe_memory(*options.memory_limit, planned, report);
   result.report = std::move(report);
   return result;
 }

@@ -3,6 +3,7 @@
 #include "compiler/search/divisions.h"
 #include "egret/passes.h"
 #include "saturate/saturate.h"
+#include "support/sizes.h"
 
 namespace egret::compiler {
 
@@ -29,6 +30,8 @@ std::vector<ir::Graph> rewritten(const ir::Graph& graph, const Options& options,
 
 Compiled compile_graph(const ir::Graph& graph, const Options& options, backend::Device& device,
                        KernelCache& cache) {
+  if (options.memory_limit)
+    checked_bytes(*options.memory_limit, "compile: memory_limit");
   CompileReport report;
   StageClock stage(report.stages);
   report.ops_recorded = graph.size();

@@ -38,6 +38,8 @@ struct Options {
   Tuner* tuner = nullptr; ///< who searches; without one the greedy schedules are taken
   bool frozen = false;    ///< what is remembered is used, and nothing is measured
   std::function<bool(const SearchProgress&)> progress; ///< of a search; false ends it
+  /// Bytes, at the largest sizes, of the memory that a run takes for intermediate values: above 0.
+  std::optional<std::int64_t> memory_limit;
   bool paranoid = false; ///< the runtime compares the results of every run with the reference's
   /// Changes a region and what was chosen for it before it is compiled: to plant faults in tests.
   std::function<void(kernel::Region&, kernel::Chosen&)> alter;
@@ -81,6 +83,17 @@ struct DerivedReport {
   DType dtype = DType::F32;
   Shape shape;
 };
+/// What a memory limit did to a plan.
+struct MemoryReport {
+  struct Again {
+    std::size_t kernel; ///< place in CompileReport::kernels of its first launch
+    int times;          ///< launches beyond the first
+  };
+  std::int64_t limit = 0, before = 0, after = 0; ///< bytes of the arena, at the largest sizes
+  std::vector<Again> again;
+  std::int64_t added_bytes = 0;              ///< read and written by the launches beyond the first
+  double added_flops = 0, added_seconds = 0; ///< the latter by the cost model
+};
 struct CompileReport {
   ir::Graph graph; ///< after normalization
   std::size_t ops_recorded = 0, ops_normalized = 0;
@@ -94,6 +107,7 @@ struct CompileReport {
   int copies = 0; ///< of states that could not be written in place, and of what a scatter updates
   std::vector<Unfused> unfused;
   std::int64_t arena_bytes = 0, liveness_bound_bytes = 0;
+  std::optional<MemoryReport> memory; ///< with Options::memory_limit
   /// By where machine code came from: made, found on disk, found in memory.
   int kernels_compiled = 0, kernels_loaded = 0, kernels_from_cache = 0;
   SearchReport search;

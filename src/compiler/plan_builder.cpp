@@ -1,11 +1,11 @@
 #include "compiler/plan_builder.h"
 
-#include "compiler/prepare.h"
+#include "compiler/launches.h"
+#include "compiler/recompute.h"
 #include "support/fail.h"
 
 #include <algorithm>
 #include <map>
-#include <set>
 
 namespace egret::compiler {
 
@@ -18,16 +18,6 @@ using kernel::StepKind;
 
 namespace {
 
-Expr bytes_of(const ir::Node& node) {
-  const Expr bytes =
-      element_count(node.shape) * Expr(static_cast<std::int64_t>(size_of(node.dtype)));
-  if (bytes.upper() == INT64_MAX)
-    fail(ErrorKind::Unsupported,
-         "compile: a value of shape {} has no largest size; give its symbolic dims an upper bound",
-         to_string(node.shape));
-  return bytes;
-}
-
 Step copy_step(int from, int to) {
   Step step;
   step.kind = StepKind::Copy;
@@ -35,159 +25,36 @@ Step copy_step(int from, int to) {
   return step;
 }
 
-/// The node's place in a list of operands or outputs; -1: it is not there.
-int number_in(const std::vector<NodeId>& list, NodeId node) {
-  auto it = std::find(list.begin(), list.end(), node);
-  return it == list.end() ? -1 : static_cast<int>(it - list.begin());
-}
-
 class PlanBuilder {
 public:
   PlanBuilder(const ir::Graph& graph, const std::vector<PlannedKernel>& kernels,
-              std::vector<kernel::KernelEntry> entries, const std::vector<OutputSpec>& outputs)
-      : graph_(graph), kernels_(kernels), specs_(outputs) {
+              std::vector<kernel::KernelEntry> entries, const std::vector<OutputSpec>& outputs,
+              const Launches& launches, const Scheduled& scheduled)
+      : graph_(graph), kernels_(kernels), specs_(outputs), launches_(launches),
+        scheduled_(scheduled), lives_(scheduled.lives),
+        slot_of_version_(lives_.versions.size(), -1) {
     plan_.kernels = std::move(entries);
   }
 
-  Plan run(std::vector<int>& order) {
-    find_writers();
-    link_kernels();
-    order_kernels();
+  Plan run() {
     make_input_slots();
-    for (int k : order_)
-      launch(k);
-    copy_back_states();
+    for (at_ = 0; at_ < scheduled_.sequence.size(); ++at_) {
+      const auto k = static_cast<std::size_t>(scheduled_.sequence[at_]);
+      if (k < kernels_.size())
+        launch(static_cast<int>(k));
+      else
+        copy_back(launches_.copies[k - kernels_.size()]);
+    }
     make_dims();
     close_lives();
-    place_slots(plan_, same_as_);
-    order = std::move(order_);
+    plan_.arena_bytes = Expr(scheduled_.arena);
+    plan_.liveness_bound_bytes = Expr(lives_.peak);
     return std::move(plan_);
   }
 
 private:
-  void find_writers() {
-    for (std::size_t k = 0; k < kernels_.size(); ++k)
-      for (NodeId node : kernels_[k].built.outputs)
-        writer_[node] = static_cast<int>(k);
-    for (std::size_t k = 0; k < kernels_.size(); ++k)
-      for (NodeId base : kernels_[k].built.operands)
-        readers_[base].insert(static_cast<int>(k));
-    for (std::size_t o = 0; o < graph_.outputs.size(); ++o)
-      output_of_[same_memory(graph_, graph_.outputs[o])] = static_cast<int>(o);
-  }
-
-  void link_kernels() {
-    next_.resize(kernels_.size());
-    for (std::size_t k = 0; k < kernels_.size(); ++k)
-      for (NodeId base : kernels_[k].built.operands)
-        if (auto w = writer_.find(base); w != writer_.end() && w->second != static_cast<int>(k))
-          next_[w->second].insert(static_cast<int>(k));
-    // A state is replaced in place when everything else that reads the old value can run before;
-    // else it is copied back at the end.
-    for (std::size_t o = 0; o < graph_.outputs.size(); ++o) {
-      const std::int64_t slot = state_of(static_cast<int>(o));
-      if (slot < 0)
-        continue;
-      const NodeId old = graph_.inputs()[slot], fresh = same_memory(graph_, graph_.outputs[o]);
-      const int w = writer_.at(fresh);
-      bool fits = writes_over(w, fresh, old);
-      for (int r : readers_[old])
-        fits = fits && (r == w || !reaches(w, r));
-      if (!fits)
-        continue;
-      in_place_.insert(static_cast<int>(o));
-      for (int r : readers_[old])
-        if (r != w)
-          next_[r].insert(w);
-    }
-  }
-
   std::int64_t state_of(int output) const {
     return specs_.empty() ? -1 : specs_[output].state_input;
-  }
-
-  /// Does kernel k stay right when output `fresh` overwrites `old`, which it may read?
-  bool writes_over(int k, NodeId fresh, NodeId old) const {
-    const BuiltRegion& built = kernels_[k].built;
-    const int operand = number_in(built.operands, old), output = number_in(built.outputs, fresh);
-    const kernel::Region& region = built.region;
-    if (operand < 0)
-      return true;
-    if (region.outputs[output].alias == operand)
-      return kernel::may_alias(region, output, operand);
-    if (region.outputs[output].combine != kernel::Combine::Store)
-      return false;
-    // Of what was not declared, a generator may compute a stage anew inside a later one, so what a
-    // later stage depends on must not be overwritten.
-    std::vector<bool> depends(region.stages.size(), false);
-    for (std::size_t s = 0; s < region.stages.size(); ++s) {
-      for (const kernel::Load& load : region.stages[s].loads)
-        depends[s] = depends[s] || (load.source == kernel::Source::Operand ? load.number == operand
-                                                                           : depends[load.number]);
-      if (depends[s] && static_cast<int>(s) > region.outputs[output].stage)
-        return false;
-    }
-    return kernel::may_alias(region, output, operand);
-  }
-
-  bool reaches(int from, int to) const {
-    std::set<int> seen{from};
-    std::vector<int> work{from};
-    while (!work.empty()) {
-      const int k = work.back();
-      work.pop_back();
-      if (k == to)
-        return true;
-      for (int n : next_[k])
-        if (seen.insert(n).second)
-          work.push_back(n);
-    }
-    return false;
-  }
-
-  /// Among the kernels that can run, the one that leaves the least memory alive; ties go by the
-  /// graph's order.
-  void order_kernels() {
-    std::vector<int> waiting(kernels_.size(), 0);
-    for (const auto& targets : next_)
-      for (int n : targets)
-        ++waiting[n];
-    std::map<NodeId, int> readers_left;
-    for (const auto& [base, readers] : readers_)
-      readers_left[base] = static_cast<int>(readers.size());
-    std::vector<int> ready;
-    for (std::size_t k = 0; k < kernels_.size(); ++k)
-      if (waiting[k] == 0)
-        ready.push_back(static_cast<int>(k));
-    auto growth = [&](int k) {
-      double bytes = 0;
-      for (NodeId node : kernels_[k].built.outputs)
-        if (!output_of_.count(node))
-          bytes +=
-              elements_of(graph_[node].shape) * static_cast<double>(size_of(graph_[node].dtype));
-      for (NodeId base : kernels_[k].built.operands)
-        if (graph_[base].op != Op::Input && !output_of_.count(base) && readers_left[base] == 1)
-          bytes -=
-              elements_of(graph_[base].shape) * static_cast<double>(size_of(graph_[base].dtype));
-      return bytes;
-    };
-    while (!ready.empty()) {
-      std::size_t best = 0;
-      for (std::size_t i = 1; i < ready.size(); ++i) {
-        const double a = growth(ready[i]), b = growth(ready[best]);
-        if (a < b || (a == b && ready[i] < ready[best]))
-          best = i;
-      }
-      const int k = ready[best];
-      ready.erase(ready.begin() + static_cast<std::ptrdiff_t>(best));
-      order_.push_back(k);
-      for (NodeId base : kernels_[k].built.operands)
-        --readers_left[base];
-      for (int n : next_[k])
-        if (--waiting[n] == 0)
-          ready.push_back(n);
-    }
-    ensure(order_.size() == kernels_.size(), "plan: kernels wait for each other in a cycle");
   }
 
   int add_slot(SlotKind kind, const ir::Node& node, std::int64_t number = -1,
@@ -202,8 +69,13 @@ private:
     slot.first_step = static_cast<int>(plan_.steps.size());
     slot.last_step = slot.first_step;
     plan_.slots.push_back(std::move(slot));
-    same_as_.push_back(-1);
     return static_cast<int>(plan_.slots.size()) - 1;
+  }
+
+  int add_arena_slot(const ir::Node& node, int piece) {
+    const int slot = add_slot(SlotKind::Arena, node);
+    plan_.slots[slot].offset = Expr(lives_.pieces[piece].offset);
+    return slot;
   }
 
   void make_input_slots() {
@@ -225,59 +97,46 @@ private:
       }
   }
 
-  int slot_for_output(int k, NodeId node) {
-    if (auto o = output_of_.find(node); o != output_of_.end()) {
-      const int number = o->second;
-      if (in_place_.count(number))
-        return slot_of_[node] = plan_.output_slots[number];
-      if (state_of(number) < 0) {
-        const int slot = add_slot(SlotKind::Output, graph_[node], number);
-        plan_.slots[slot].shape = graph_[graph_.outputs[number]].shape;
-        return plan_.output_slots[number] = slot_of_[node] = slot;
-      }
-      const int slot = add_slot(SlotKind::Arena, graph_[node]);
-      copies_.push_back({slot, plan_.output_slots[number]});
-      return slot_of_[node] = slot;
-    }
-    const int slot = add_slot(SlotKind::Arena, graph_[node]);
-    take_over(k, node, slot);
-    return slot_of_[node] = slot;
+  /// Of the o-th output of the launch at hand.
+  int slot_for_output(std::size_t o, NodeId node) {
+    const int version = lives_.writes[at_][o];
+    if (const int piece = lives_.versions[version].piece; piece >= 0)
+      return slot_of_version_[version] = add_arena_slot(graph_[node], piece);
+    if (auto made = slot_of_.find(node); made != slot_of_.end()) // by a launch before
+      return made->second;
+    const int number = launches_.output_of.at(node);
+    if (launches_.in_place.count(number))
+      return slot_of_[node] = plan_.output_slots[number];
+    const int slot = add_slot(SlotKind::Output, graph_[node], number);
+    plan_.slots[slot].shape = graph_[graph_.outputs[number]].shape;
+    return plan_.output_slots[number] = slot_of_[node] = slot;
   }
 
-  /// Puts the new slot where an operand is that nobody reads after this kernel.
-  void take_over(int k, NodeId node, int slot) {
-    for (NodeId base : kernels_[k].built.operands) {
-      auto from = slot_of_.find(base);
-      if (from == slot_of_.end() || plan_.slots[from->second].kind != SlotKind::Arena ||
-          given_away_.count(from->second) ||
-          !(plan_.slots[from->second].bytes == plan_.slots[slot].bytes) || left_[base] > 1 ||
-          must_survive(from->second) || !writes_over(k, node, base))
-        continue;
-      same_as_[slot] = from->second;
-      given_away_.insert(from->second);
-      return;
-    }
-  }
-
-  bool must_survive(int slot) const {
-    return std::any_of(copies_.begin(), copies_.end(),
-                       [&](const auto& c) { return c.first == slot; });
+  int slot_of_value(int k, NodeId base) const {
+    const auto value = launches_.value_of.find(base);
+    if (value == launches_.value_of.end())
+      return slot_of_.at(base);
+    const auto& launch = launches_.graph.launches[static_cast<std::size_t>(k)];
+    const bool own = launches_.graph.values[value->second].writer == k;
+    const auto& values = own ? launch.writes : launch.reads;
+    const auto& versions = own ? lives_.writes[at_] : lives_.reads[at_];
+    const auto place = std::find(values.begin(), values.end(), value->second) - values.begin();
+    const int version = versions[static_cast<std::size_t>(place)];
+    return slot_of_version_[version] >= 0 ? slot_of_version_[version] : slot_of_.at(base);
   }
 
   void launch(int k) {
     const BuiltRegion& built = kernels_[k].built;
-    if (left_.empty())
-      for (const auto& [base, readers] : readers_)
-        left_[base] = static_cast<int>(readers.size());
     std::vector<int> outputs;
     for (std::size_t o = 0; o < built.outputs.size(); ++o) {
       const kernel::Output& out = built.region.outputs[o];
-      const int slot = slot_for_output(k, built.outputs[o]);
+      const int slot = slot_for_output(o, built.outputs[o]);
       outputs.push_back(slot);
       if (out.combine == kernel::Combine::Store)
         continue;
-      const int data = slot_of_.at(built.operands[out.alias]);
-      if (same_as_[slot] != data && slot != data) {
+      const int data = slot_of_value(k, built.operands[out.alias]);
+      const int over = lives_.versions[lives_.writes[at_][o]].over;
+      if (slot != data && (over < 0 || slot_of_version_[over] != data)) {
         plan_.slots[slot].first_step = static_cast<int>(plan_.steps.size());
         plan_.steps.push_back(copy_step(data, slot));
       }
@@ -290,27 +149,20 @@ private:
       if (built.region.operands[i].role == kernel::Role::Scalar)
         step.scalars.push_back(static_cast<int>(graph_[built.operands[i]].attrs.slot));
       else
-        step.slots.push_back(slot_of_.at(built.operands[i]));
+        step.slots.push_back(slot_of_value(k, built.operands[i]));
     }
     step.slots.insert(step.slots.end(), outputs.begin(), outputs.end());
+    std::size_t workspace = 0;
     for (const kernel::Buffer& buffer : program.buffers)
       if (buffer.space == kernel::Space::Workspace)
-        step.slots.push_back(workspace(buffer));
+        step.slots.push_back(
+            add_arena_slot(workspace_node(buffer), lives_.workspaces[at_][workspace++]));
     plan_.steps.push_back(std::move(step));
-    for (NodeId base : built.operands)
-      --left_[base];
   }
 
-  int workspace(const kernel::Buffer& buffer) {
-    ir::Node node{};
-    node.dtype = buffer.dtype;
-    node.shape = {buffer.elements};
-    return add_slot(SlotKind::Arena, node);
-  }
-
-  void copy_back_states() {
-    for (const auto& [from, to] : copies_)
-      plan_.steps.push_back(copy_step(from, to));
+  void copy_back(const Launches::Copy& copy) {
+    plan_.steps.push_back(
+        copy_step(slot_of_version_[lives_.reads[at_][0]], plan_.output_slots[copy.output]));
   }
 
   void make_dims() {
@@ -348,43 +200,33 @@ private:
   const ir::Graph& graph_;
   const std::vector<PlannedKernel>& kernels_;
   const std::vector<OutputSpec>& specs_;
+  const Launches& launches_;
+  const Scheduled& scheduled_;
+  const Lives& lives_;
   Plan plan_;
-  std::map<NodeId, int> writer_;
-  std::map<NodeId, std::set<int>> readers_;
-  std::map<NodeId, int> output_of_; ///< graph output that a stored node is
-  std::vector<std::set<int>> next_;
-  std::set<int> in_place_;
-  std::vector<int> order_;
-  std::map<NodeId, int> slot_of_, left_;
-  std::vector<int> same_as_;
-  std::set<int> given_away_;
-  std::vector<std::pair<int, int>> copies_;
+  std::size_t at_ = 0;            ///< place in the sequence of the launch at hand
+  std::map<NodeId, int> slot_of_; ///< of what is not in the arena
+  std::vector<int> slot_of_version_;
 };
 
 } // namespace
 
-void declare_states_in_place(const ir::Graph& graph, std::vector<BuiltRegion>& regions,
-                             const std::vector<OutputSpec>& outputs) {
-  for (std::size_t o = 0; o < outputs.size(); ++o) {
-    if (outputs[o].state_input < 0)
-      continue;
-    const NodeId old = graph.inputs()[outputs[o].state_input],
-                 fresh = same_memory(graph, graph.outputs[o]);
-    for (BuiltRegion& built : regions) {
-      const int operand = number_in(built.operands, old), output = number_in(built.outputs, fresh);
-      if (operand >= 0 && output >= 0 && built.region.outputs[output].alias < 0 &&
-          kernel::may_alias(built.region, output, operand))
-        built.region.outputs[output].alias = operand;
-    }
-  }
-}
-
-Plan build_plan(const ir::Graph& graph, const std::vector<PlannedKernel>& kernels,
-                std::vector<kernel::KernelEntry> entries, const std::vector<OutputSpec>& outputs,
-                std::vector<int>& order) {
+BuiltPlan build_plan(const ir::Graph& graph, const std::vector<PlannedKernel>& kernels,
+                     std::vector<kernel::KernelEntry> entries,
+                     const std::vector<OutputSpec>& outputs, const PlanWishes& wishes) {
   ensure(outputs.empty() || outputs.size() == graph.outputs.size(),
          "plan: {} output specs for {} outputs", outputs.size(), graph.outputs.size());
-  return PlanBuilder(graph, kernels, std::move(entries), outputs).run(order);
+  const Launches launches = link(graph, kernels, entries, outputs, wishes.seconds);
+  Scheduled chosen = scheduled(launches.graph);
+  BuiltPlan built;
+  built.plain_bytes = chosen.arena;
+  if (wishes.limit && chosen.arena > *wishes.limit)
+    chosen = scheduled_within(launches.graph, chosen, *wishes.limit);
+  for (const int k : chosen.sequence)
+    if (static_cast<std::size_t>(k) < kernels.size())
+      built.order.push_back(k);
+  built.plan = PlanBuilder(graph, kernels, std::move(entries), outputs, launches, chosen).run();
+  return built;
 }
 
 } // namespace egret::compiler

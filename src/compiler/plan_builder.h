@@ -4,6 +4,10 @@
 #include "compiler/regions.h"
 #include "kernel/generator.h"
 
+#include <cstdint>
+#include <optional>
+#include <vector>
+
 namespace egret::compiler {
 
 /// A kernel of the partition with the code that was chosen for it; `entry` is its place among the
@@ -19,14 +23,22 @@ struct PlannedKernel {
 void declare_states_in_place(const ir::Graph& graph, std::vector<BuiltRegion>& regions,
                              const std::vector<OutputSpec>& outputs);
 
-/// `graph` is the prepared graph, `kernels` are in an order that respects reads, `outputs` tell
-/// what becomes of each graph output. `order` becomes the order in which they are launched.
-kernel::Plan build_plan(const ir::Graph& graph, const std::vector<PlannedKernel>& kernels,
-                        std::vector<kernel::KernelEntry> entries,
-                        const std::vector<OutputSpec>& outputs, std::vector<int>& order);
+/// What is known of the kernels' costs and asked of the plan's memory.
+struct PlanWishes {
+  std::vector<double> seconds;       ///< of a launch, by entry
+  std::optional<std::int64_t> limit; ///< bytes of the arena, at the largest sizes
+};
 
-/// Gives every arena slot an offset such that slots that live at the same time do not overlap;
-/// `same_as[i]` >= 0 puts slot i where that slot is. Fills arena_bytes and liveness_bound_bytes.
-void place_slots(kernel::Plan& plan, const std::vector<int>& same_as);
+struct BuiltPlan {
+  kernel::Plan plan;
+  std::vector<int> order; ///< of launches, as places in `kernels`; some occur again under a limit
+  std::int64_t plain_bytes = 0; ///< of the arena without a limit
+};
+
+/// `graph` is the prepared graph, `kernels` are in an order that respects reads, `outputs` tell
+/// what becomes of each graph output. Error(Memory) when no plan within the limit is found.
+BuiltPlan build_plan(const ir::Graph& graph, const std::vector<PlannedKernel>& kernels,
+                     std::vector<kernel::KernelEntry> entries,
+                     const std::vector<OutputSpec>& outputs, const PlanWishes& wishes);
 
 } // namespace egret::compiler

@@ -21,6 +21,23 @@ std::string microseconds(double seconds) {
   return fmt::format("{:.3g} us", seconds * 1e6);
 }
 
+std::string memory_text(const MemoryReport& m, const CompileReport& report) {
+  std::string out =
+      fmt::format("memory limit {} bytes: {} without it, {} with it", m.limit, m.before, m.after);
+  if (m.again.empty())
+    return out + ", nothing is computed again\n";
+  out += fmt::format("; computed again: {} read and written, {:.3g} flops, predicted {}\n",
+                     human_bytes(static_cast<double>(m.added_bytes)), m.added_flops,
+                     microseconds(m.added_seconds));
+  for (const MemoryReport::Again& again : m.again) {
+    const KernelReport& kernel = report.kernels[again.kernel];
+    out +=
+        fmt::format("  {:3} {} (%{}){}\n", again.kernel, kernel.name, fmt::join(kernel.nodes, " %"),
+                    again.times > 1 ? fmt::format(", {} times", again.times) : "");
+  }
+  return out;
+}
+
 std::string node_name(const ir::Graph& graph, ir::NodeId id) {
   return fmt::format("%{} {}{}", id, info_of(graph[id].op).name, to_string(graph[id].shape));
 }
@@ -49,6 +66,8 @@ std::string CompileReport::text() const {
   out += fmt::format("arena {}, at least {} by liveness\n",
                      human_bytes(static_cast<double>(arena_bytes)),
                      human_bytes(static_cast<double>(liveness_bound_bytes)));
+  if (memory)
+    out += memory_text(*memory, *this);
   if (saturation)
     out += rules_text(*saturation, ops_before_rules, ops_extracted);
   out += "stages:";

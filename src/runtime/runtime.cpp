@@ -109,6 +109,7 @@ std::uint64_t key_of(const ir::Graph& graph, const compiler::Options& options, P
   key = combine(key, std::bit_cast<std::uint64_t>(*options.budget_seconds));
   key = combine(key, options.frozen);
   key = combine(key, options.paranoid);
+  key = combine(key, static_cast<std::uint64_t>(options.memory_limit.value_or(0)));
   for (const compiler::OutputSpec& output : options.outputs)
     key = combine(key, static_cast<std::uint64_t>(output.state_input));
   return key;

@@ -8,6 +8,7 @@
 #include "runtime/runtime.h"
 #include "support/fail.h"
 #include "support/hash.h"
+#include "support/sizes.h"
 #include "tensor/named_dims.h"
 #include "tensor/trace.h"
 
@@ -86,7 +87,10 @@ std::string describe(const Call& call, const NamedDims::Seen& seen, std::size_t 
 } // namespace
 
 struct CompiledImpl {
-  explicit CompiledImpl(CompileOptions o) : options(std::move(o)), dims(options.dims) {}
+  explicit CompiledImpl(CompileOptions o) : options(std::move(o)), dims(options.dims) {
+    if (options.memory_limit)
+      checked_bytes(*options.memory_limit, "compile: memory_limit");
+  }
   struct Entry {
     Key key;
     std::vector<std::string> leaves; // "f32[2,3]", to tell what changed

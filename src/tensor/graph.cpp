@@ -121,7 +121,8 @@ void GraphState::compile(const Pass& pass) {
   reports.clear();
   graph = pass(recorded, &reports);
   place = runtime::Runtime::instance().place();
-  program = runtime::Runtime::instance().program(graph, {.fuse = has_step(pass, "fusion")});
+  program = runtime::Runtime::instance().program(
+      graph, {.fuse = has_step(pass, "fusion"), .memory_limit = pass.memory_limit()});
   passes = pass;
   compiled = true;
 }
@@ -187,6 +188,8 @@ Fusion::Fusion()
         notes.push_back("neighbouring operations share kernels; explain() lists them");
         return graph;
       }) {}
+
+MemoryLimit::MemoryLimit(std::int64_t bytes) : Pass(bytes) {}
 
 Graph::Graph() : state_(std::make_shared<GraphState>()) {
   state_->scope = std::make_shared<GraphScope>("a Graph");

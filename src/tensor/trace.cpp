@@ -400,6 +400,7 @@ std::shared_ptr<TracedProgram> lower(Trace& trace, const Call& call, const Left&
   traced->options.effort = options.effort;
   traced->options.budget_seconds = options.budget_seconds;
   traced->options.allow = options.allow;
+  traced->options.memory_limit = options.memory_limit;
   choose_donations(*traced, trace, w, lowering);
   traced->program = program_for(*traced);
   return traced;

@@ -5,6 +5,7 @@
 #include "effort_options.h"
 #include "graph_file.h"
 #include "graph_inputs.h"
+#include "memory_option.h"
 
 #include "compiler/bisect.h"
 #include "egret/passes.h"
@@ -29,8 +30,25 @@ struct CompileCommand {
   EffortOptions effort{.effort = "quick"};
   std::vector<std::string> rules;
   saturate::SaturateOptions saturate;
+  std::optional<std::int64_t> memory_limit;
   bool report = false, json = false;
 };
+
+Json json_of(const compiler::MemoryReport& m, const CompileReport& report) {
+  Json again = Json::array();
+  for (const auto& kernel : m.again)
+    again.push_back({{"kernel", kernel.kernel},
+                     {"name", report.kernels[kernel.kernel].name},
+                     {"nodes", report.kernels[kernel.kernel].nodes},
+                     {"times", kernel.times}});
+  return {{"limit_bytes", m.limit},
+          {"bytes_without_limit", m.before},
+          {"bytes", m.after},
+          {"again", again},
+          {"added_bytes", m.added_bytes},
+          {"added_flops", m.added_flops},
+          {"added_predicted_seconds", m.added_seconds}};
+}
 
 Json json_of(const SaturateReport& s) {
   Json rules = Json::array();
@@ -130,6 +148,8 @@ Json json_of(const CompileReport& r) {
         {{"producer", u.producer}, {"consumer", u.consumer}, {"why", u.why}});
   json["arena_bytes"] = r.arena_bytes;
   json["liveness_bound_bytes"] = r.liveness_bound_bytes;
+  if (r.memory)
+    json["memory"] = json_of(*r.memory, r);
   json["kernels_compiled"] = r.kernels_compiled;
   json["kernels_loaded"] = r.kernels_loaded;
   json["kernels_from_cache"] = r.kernels_from_cache;
@@ -142,6 +162,7 @@ void compile(const CompileCommand& command) {
   const ir::Graph graph = graph_of_text(command.graph, text_of_file(command.graph));
   compiler::Options options;
   options.rules = command.saturate;
+  options.memory_limit = command.memory_limit;
   options.rules.files = rule_files(command.rules);
   const EffortInForce effort(command.effort);
   auto& runtime = runtime::Runtime::instance();
@@ -187,6 +208,7 @@ void add_compile_command(CLI::App& app) {
   command->add_option("--rule-rows", options->saturate.rows, "Size at which the rules stop")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
+  add_memory_option(*command, options->memory_limit, "the program");
   command->add_flag("--report", options->report, "Say what each phase did");
   command->add_flag("--json", options->json, "The report as JSON");
   command->add_option("--program", options->program,

@@ -5,6 +5,7 @@
 #include "effort_options.h"
 #include "graph_file.h"
 #include "graph_inputs.h"
+#include "memory_option.h"
 
 #include "egret/io.h"
 #include "egret/ir.h"
@@ -24,6 +25,7 @@ struct RunOptions {
   std::vector<std::string> inputs, outputs;
   std::string device;
   EffortOptions effort;
+  std::optional<std::int64_t> memory_limit;
   bool fuse = true, explain = false, json = false;
 };
 
@@ -61,7 +63,8 @@ void run(const RunOptions& options) {
   GraphInputs inputs = load_inputs(graph, options.inputs, {});
   auto& runtime = runtime::Runtime::instance();
   const EffortInForce effort(options.effort);
-  auto program = runtime.program(graph, {.fuse = options.fuse});
+  auto program =
+      runtime.program(graph, {.fuse = options.fuse, .memory_limit = options.memory_limit});
   auto results = program->run(run_inputs(graph, inputs.arrays).slots);
   if (options.explain)
     log_line(program->report().text());
@@ -103,6 +106,7 @@ void add_run_command(CLI::App& app) {
                    "LABEL=FILE.npy; outputs without one are printed")
       ->take_all();
   add_effort_options(*command, options->effort);
+  add_memory_option(*command, options->memory_limit, "the run");
   command->add_flag("!--no-fuse", options->fuse, "One kernel an operation");
   command->add_flag("--explain", options->explain, "Say on stderr what the compiler did");
   command->add_flag("--json", options->json, "Print outputs as JSON, one a line");

@@ -5,6 +5,7 @@
 #include "egret/tree.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,8 @@ struct AdditionOptions {
   std::string out = "addition.safetensors";
   bool compare = false; ///< time the step beside the same graph op by op
   bool json = false;
-  std::string device; ///< as turn_to() takes it
+  std::string device;                       ///< as turn_to() takes it
+  std::optional<std::int64_t> memory_limit; ///< of a training step
 };
 void train_addition(const AdditionOptions& options);
 
@@ -33,7 +35,8 @@ struct DigitsOptions {
   std::uint64_t seed = 1;
   std::string out; ///< empty: not saved
   bool json = false;
-  std::string device; ///< as turn_to() takes it
+  std::string device;                       ///< as turn_to() takes it
+  std::optional<std::int64_t> memory_limit; ///< of a training step
 };
 void train_digits(const DigitsOptions& options);
 
@@ -53,7 +56,8 @@ struct TextOptions {
   std::string log;  ///< .csv or .jsonl; a folder for TensorBoard else; empty: none
   bool resume = false;
   bool json = false;
-  std::string device; ///< as turn_to() takes it
+  std::string device;                       ///< as turn_to() takes it
+  std::optional<std::int64_t> memory_limit; ///< of a training step
 };
 void train_text(const TextOptions& options);
 

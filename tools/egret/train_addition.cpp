@@ -154,7 +154,8 @@ void train_addition(const AdditionOptions& options) {
                                .warmup = std::max<std::int64_t>(1, options.steps / 20),
                                .total = options.steps,
                                .least = options.lr / 100};
-  auto step = compile(&train_step, {.name = "addition training"});
+  auto step =
+      compile(&train_step, {.name = "addition training", .memory_limit = options.memory_limit});
   addition::Solver solver(training.model);
   std::span<const std::int64_t> quick =
       std::span(split.held_out).first(std::min<std::size_t>(split.held_out.size(), 250));

@@ -3,6 +3,7 @@
 #include "console.h"
 #include "device_option.h"
 #include "effort_options.h"
+#include "memory_option.h"
 #include "train.h"
 
 #include <CLI/CLI.hpp>
@@ -56,6 +57,7 @@ void add_addition(CLI::App& train) {
                     "Afterwards, time a step beside the same graph run operation by operation");
   command->add_flag("--json", options->json, "Print the result as JSON");
   add_device_option(*command, options->device);
+  add_memory_option(*command, options->memory_limit, "a training step");
   auto effort = std::make_shared<EffortOptions>();
   add_effort_options(*command, *effort);
   command->callback([options, effort] {
@@ -95,6 +97,7 @@ void add_digits(CLI::App& train) {
   command->add_option("--out", options->out, "Where the checkpoint goes; none is written without");
   command->add_flag("--json", options->json, "Print the result as JSON");
   add_device_option(*command, options->device);
+  add_memory_option(*command, options->memory_limit, "a training step");
   auto effort = std::make_shared<EffortOptions>();
   add_effort_options(*command, *effort);
   command->callback([options, effort] {
@@ -149,6 +152,7 @@ void add_text(CLI::App& train) {
                       "Measurements: FILE.csv, FILE.jsonl, or a folder for TensorBoard");
   command->add_flag("--json", options->json, "Print the result as JSON");
   add_device_option(*command, options->device);
+  add_memory_option(*command, options->memory_limit, "a training step");
   auto effort = std::make_shared<EffortOptions>();
   add_effort_options(*command, *effort);
   command->callback([options, effort] {

@@ -103,7 +103,7 @@ void train_digits(const DigitsOptions& o) {
   log("{} digits to train on, the last {} held out; {} parameters", trained, o.held_out,
       nn::count(training.optimizer.parameters()));
 
-  auto step = compile(&train_step, {.name = "digits training"});
+  auto step = compile(&train_step, {.name = "digits training", .memory_limit = o.memory_limit});
   auto predict = compile(&likeliest, {.name = "digits prediction"});
   std::vector<std::int64_t> held_out(static_cast<std::size_t>(o.held_out));
   for (std::size_t i = 0; i < held_out.size(); ++i)

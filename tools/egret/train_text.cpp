@@ -191,7 +191,7 @@ void train_text(const TextOptions& given) {
                                      .total = o.steps,
                                      .least = o.lr / 10};
   const DType products = o.precision == "bf16" ? DType::BF16 : DType::F32;
-  auto step = compile(&train_step, {.name = "text training"});
+  auto step = compile(&train_step, {.name = "text training", .memory_limit = o.memory_limit});
   double stepping = 0; // seconds of steps but the first, which compiles, and what they trained on
   std::int64_t timed = 0;
   bool first = true;

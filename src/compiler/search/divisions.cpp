@@ -233,7 +233,14 @@ struct DivisionSearch::Impl {
     rival.kernels = std::move(kernels);
     rival.proposed = proposer.propose(form_of(c), std::move(parts), left() / 2);
     report.measured += rival.proposed.search.measured;
-    rival.compiled = compiled_of(c, rival.proposed);
+    try {
+      rival.compiled = compiled_of(c, rival.proposed);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::Memory || !options.memory_limit)
+        throw;
+      trial.state = "above the memory limit";
+      return;
+    }
     if (too_large(rival.compiled)) {
       trial.state = "too large";
       return;

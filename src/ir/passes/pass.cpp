@@ -3,6 +3,7 @@
 
 #include "ir/text.h"
 #include "support/fail.h"
+#include "support/sizes.h"
 
 #include <chrono>
 
@@ -48,6 +49,24 @@ std::string PassReport::text() const {
 
 Pass::Pass(std::string name, Transform transform, bool approximate) {
   steps_.push_back({std::move(name), std::move(transform), approximate});
+}
+
+Pass::Pass(std::int64_t memory_limit) {
+  checked_bytes(memory_limit, "MemoryLimit");
+  steps_.push_back({fmt::format("memory_limit {}", memory_limit),
+                    [](const ir::Graph& graph, Notes& notes) {
+                      notes.push_back("some values may be computed again; explain() lists them");
+                      return graph;
+                    },
+                    false, memory_limit});
+}
+
+std::optional<std::int64_t> Pass::memory_limit() const {
+  std::optional<std::int64_t> least;
+  for (const Step& step : steps_)
+    if (step.memory_limit && (!least || *step.memory_limit < *least))
+      least = step.memory_limit;
+  return least;
 }
 
 Pass::Pass(pattern::Rewrite rule) {

@@ -169,6 +169,78 @@ outputs %z
                                 "\"f32[n]\")) (Sum 2 (Mul ");
 }
 
+TEST(Tool, MemoryLimitsAreKeptToldAndRefused) {
+  test::TempFolder folder;
+  const std::string f = folder.path().string();
+  // Squares of squares, all of which are needed on the way back: eight matrices of 4 KB.
+  std::string text = "%v0: f32[32,32] = input \"x\"\n", last = "v0";
+  const auto square = [&](const std::string& a, const std::string& b, const std::string& to) {
+    const auto line = [&](const std::string& name, const std::string& shape,
+                          const std::string& what) {
+      text += "%" + to + name + ": f32[" + shape + "] = " + what + "\n";
+    };
+    line("a", "32,32,1", "reshape(%" + a + ")");
+    line("b", "1,32,32", "reshape(%" + b + ")");
+    line("c", "32,32,32", "expand(%" + to + "a)");
+    line("d", "32,32,32", "expand(%" + to + "b)");
+    line("e", "32,32,32", "mul(%" + to + "c, %" + to + "d)");
+    line("", "32,32", "sum(%" + to + "e) axes=[1]");
+  };
+  for (int i = 0; i < 8; ++i)
+    square("v" + std::to_string(i), "v" + std::to_string(i), "v" + std::to_string(i + 1));
+  last = "v8";
+  for (int i = 7; i > 0; --i) {
+    square(last, "v" + std::to_string(i), "w" + std::to_string(i));
+    last = "w" + std::to_string(i);
+  }
+  test::write_file(folder / "g.txt", text + "outputs %" + last + "\n");
+  const std::string graph = f + "/g.txt --effort none ";
+
+  const auto plain = nlohmann::json::parse(egret_command("compile " + graph + "--json").out);
+  EXPECT_FALSE(plain.contains("memory"));
+  Ran limited = egret_command("compile " + graph + "--json --memory-limit 24KB");
+  ASSERT_EQ(limited.code, 0) << limited.err;
+  const auto report = nlohmann::json::parse(limited.out);
+  const auto& memory = report["memory"];
+  EXPECT_EQ(memory["limit_bytes"], 24 << 10);
+  EXPECT_EQ(memory["bytes_without_limit"], plain["arena_bytes"]);
+  EXPECT_EQ(memory["bytes"], report["arena_bytes"]);
+  EXPECT_LE(memory["bytes"], 24 << 10);
+  EXPECT_GT(memory["added_flops"], 0);
+  EXPECT_GT(memory["added_bytes"], 0);
+  ASSERT_FALSE(memory["again"].empty());
+  std::size_t times = 0;
+  for (const auto& again : memory["again"]) {
+    times += again["times"].get<std::size_t>();
+    EXPECT_EQ(again["nodes"], report["kernels"][again["kernel"].get<std::size_t>()]["nodes"]);
+  }
+  EXPECT_EQ(report["kernels"].size(), plain["kernels"].size() + times);
+  expect_contains(egret_command("compile " + graph + "--report --memory-limit 24KB").out,
+                  "memory limit 24576 bytes: ");
+
+  io::save_npy(folder / "x.npy", arange(1024).reshape({32, 32}).to(DType::F32) * 1e-4);
+  const std::string run = "run " + graph + "-i x=" + f + "/x.npy ";
+  const Ran all = egret_command(run), some = egret_command(run + "--memory-limit 24KB");
+  EXPECT_EQ(all.code, 0) << all.err;
+  EXPECT_EQ(some.code, 0) << some.err;
+  EXPECT_EQ(all.out, some.out);
+
+  for (const char* nonsense : {"0", "-64MB", "lots", "64XB", "0KB"}) {
+    Ran ran = egret_command("compile " + graph + "--memory-limit=" + nonsense);
+    EXPECT_EQ(ran.code, 2) << nonsense;
+    expect_contains(ran.err, "--memory-limit");
+  }
+  Ran refused = egret_command("compile " + graph + "--memory-limit 1KB");
+  EXPECT_EQ(refused.code, 1);
+  expect_contains(refused.err, "memory_limit: 1024 bytes do not hold the intermediate values; the "
+                               "least that was found is ");
+  Ran training = egret_command("train addition --steps 2 --batch 4 --held-out 10 --memory-limit "
+                               "1KB --out " +
+                               f + "/model");
+  EXPECT_EQ(training.code, 1);
+  expect_contains(training.err, "memory_limit: 1024 bytes");
+}
+
 TEST(Tool, CompileRefusesWhatIsWrong) {
   test::TempFolder folder;
   const std::string f = folder.path().string();

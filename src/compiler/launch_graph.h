@@ -1,0 +1,67 @@
+// What the order of launches and the memory of a plan depend on, and nothing else: which values
+// each launch reads and writes, how large they are, and what must not run again.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace egret::compiler {
+
+struct LaunchGraph {
+  /// A value that some launch writes.
+  struct Value {
+    std::int64_t bytes = 0; ///< in the arena, rounded(); 0: it has memory of its own
+    int writer = -1;        ///< place in `launches`
+  };
+  struct Launch {
+    std::vector<int> reads, writes; ///< values, each once
+    /// A place in `writes` and a value among `reads` whose memory it may take over, if nobody reads
+    /// that after this launch.
+    std::vector<std::pair<int, int>> may_take;
+    std::vector<std::int64_t> workspaces; ///< bytes in the arena while it runs, rounded()
+    std::vector<int> after; ///< launches that read what this one overwrites: never after it
+    double seconds = 0;     ///< what running it again would take
+    bool again = true;      ///< it may: it overwrites nothing that it needs
+  };
+  std::vector<Value> values;
+  std::vector<Launch> launches;
+};
+
+/// Launches in the order in which they run. A launch that occurs again makes its values anew, with
+/// the same bits; a read is of what was made last.
+using Sequence = std::vector<int>;
+
+/// Memory of one or several values, one after the other.
+struct Piece {
+  std::int64_t bytes = 0, offset = 0;
+  int first = 0, last = 0; ///< places in the sequence
+};
+
+/// Who lives when in a sequence.
+struct Lives {
+  /// A value as one launch makes it.
+  struct Version {
+    int value = -1;
+    int first = 0, last = 0; ///< places in the sequence: made, read last
+    int over = -1;           ///< version whose memory it takes over
+    int piece = -1;          ///< -1: it has memory of its own
+  };
+  std::vector<Version> versions;
+  std::vector<std::vector<int>> reads, writes; ///< versions, as in Launch, by place in the sequence
+  std::vector<std::vector<int>> workspaces;    ///< pieces, by place in the sequence
+  std::vector<Piece> pieces;
+  std::int64_t peak = 0; ///< the most bytes alive at a time: no arena can be smaller
+};
+Lives lives_of(const LaunchGraph& graph, const Sequence& sequence);
+
+/// Gives every piece an offset such that those that live at the same time do not overlap; returns
+/// the bytes of all.
+std::int64_t place(std::vector<Piece>& pieces);
+/// Bytes as they are placed: a multiple of 64.
+std::int64_t rounded(std::int64_t bytes);
+
+/// Orders in which each launch runs once, the one with the least peak first.
+std::vector<Sequence> orders_of(const LaunchGraph& graph);
+
+} // namespace egret::compiler

@@ -1,0 +1,239 @@
+#include "compiler/launches.h"
+
+#include "compiler/prepare.h"
+#include "support/fail.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace egret::compiler {
+
+using ir::NodeId;
+
+namespace {
+
+/// The node's place in a list of operands or outputs; -1: it is not there.
+int number_in(const std::vector<NodeId>& list, NodeId node) {
+  auto it = std::find(list.begin(), list.end(), node);
+  return it == list.end() ? -1 : static_cast<int>(it - list.begin());
+}
+
+/// Does the kernel stay right when its output `fresh` overwrites `old`, which it may read?
+bool writes_over(const BuiltRegion& built, NodeId fresh, NodeId old) {
+  const int operand = number_in(built.operands, old), output = number_in(built.outputs, fresh);
+  const kernel::Region& region = built.region;
+  if (operand < 0)
+    return true;
+  if (region.outputs[output].alias == operand)
+    return kernel::may_alias(region, output, operand);
+  if (region.outputs[output].combine != kernel::Combine::Store)
+    return false;
+  // Of what was not declared, a generator may compute a stage anew inside a later one, so what a
+  // later stage depends on must not be overwritten.
+  std::vector<bool> depends(region.stages.size(), false);
+  for (std::size_t s = 0; s < region.stages.size(); ++s) {
+    for (const kernel::Load& load : region.stages[s].loads)
+      depends[s] = depends[s] || (load.source == kernel::Source::Operand ? load.number == operand
+                                                                         : depends[load.number]);
+    if (depends[s] && static_cast<int>(s) > region.outputs[output].stage)
+      return false;
+  }
+  return kernel::may_alias(region, output, operand);
+}
+
+class Linker {
+public:
+  Linker(const ir::Graph& graph, const std::vector<PlannedKernel>& kernels,
+         const std::vector<OutputSpec>& specs)
+      : graph_(graph), kernels_(kernels), specs_(specs) {}
+
+  Launches run(const std::vector<kernel::KernelEntry>& entries,
+               const std::vector<double>& seconds) {
+    find_writers();
+    replace_states();
+    number_values();
+    for (std::size_t k = 0; k < kernels_.size(); ++k)
+      add_launch(k, entries[static_cast<std::size_t>(kernels_[k].entry)].program,
+                 seconds[static_cast<std::size_t>(kernels_[k].entry)]);
+    for (const Launches::Copy& copy : result_.copies) {
+      LaunchGraph::Launch launch;
+      launch.reads = {result_.value_of.at(copy.from)};
+      launch.again = false;
+      const auto& readers = readers_[*state_of(copy.output)];
+      launch.after.assign(readers.begin(), readers.end());
+      result_.graph.launches.push_back(std::move(launch));
+    }
+    return std::move(result_);
+  }
+
+private:
+  /// The graph input that an output replaces, if any.
+  std::optional<NodeId> state_of(int output) const {
+    const std::int64_t slot = specs_.empty() ? -1 : specs_[output].state_input;
+    return slot < 0 ? std::nullopt : std::optional(graph_.inputs()[slot]);
+  }
+
+  void find_writers() {
+    next_.resize(kernels_.size());
+    after_.resize(kernels_.size());
+    for (std::size_t k = 0; k < kernels_.size(); ++k)
+      for (NodeId node : kernels_[k].built.outputs)
+        writer_[node] = static_cast<int>(k);
+    for (std::size_t k = 0; k < kernels_.size(); ++k)
+      for (NodeId base : kernels_[k].built.operands) {
+        readers_[base].insert(static_cast<int>(k));
+        if (auto w = writer_.find(base); w != writer_.end() && w->second != static_cast<int>(k))
+          next_[w->second].insert(static_cast<int>(k));
+      }
+    for (std::size_t o = 0; o < graph_.outputs.size(); ++o)
+      result_.output_of[same_memory(graph_, graph_.outputs[o])] = static_cast<int>(o);
+  }
+
+  /// A state is replaced in place when everything else that reads the old value can run before;
+  /// else it is copied back afterwards.
+  void replace_states() {
+    for (int o = 0; o < static_cast<int>(graph_.outputs.size()); ++o) {
+      if (!state_of(o))
+        continue;
+      const NodeId old = *state_of(o);
+      const NodeId fresh = same_memory(graph_, graph_.outputs[o]);
+      const int w = writer_.at(fresh);
+      const auto& readers = readers_[old];
+      const bool fits = writes_over(kernels_[w].built, fresh, old) &&
+                        std::all_of(readers.begin(), readers.end(),
+                                    [&](int r) { return r == w || !reaches(w, r); });
+      if (!fits) {
+        result_.copies.push_back({fresh, o});
+        continue;
+      }
+      result_.in_place.insert(o);
+      for (int r : readers)
+        if (r != w) {
+          next_[r].insert(w);
+          after_[w].insert(r);
+        }
+    }
+  }
+
+  bool reaches(int from, int to) const {
+    std::set<int> seen{from};
+    std::vector<int> work{from};
+    while (!work.empty()) {
+      const int k = work.back();
+      work.pop_back();
+      if (k == to)
+        return true;
+      for (int n : next_[k])
+        if (seen.insert(n).second)
+          work.push_back(n);
+    }
+    return false;
+  }
+
+  void number_values() {
+    for (std::size_t k = 0; k < kernels_.size(); ++k)
+      for (NodeId node : kernels_[k].built.outputs) {
+        const auto output = result_.output_of.find(node);
+        const bool in_arena = output == result_.output_of.end() ||
+                              (state_of(output->second) && !result_.in_place.count(output->second));
+        result_.value_of[node] = static_cast<int>(result_.graph.values.size());
+        result_.graph.values.push_back(
+            {in_arena ? rounded(bytes_of(graph_[node]).upper()) : 0, static_cast<int>(k)});
+      }
+  }
+
+  void add_launch(std::size_t k, const kernel::KernelProgram& program, double seconds) {
+    const BuiltRegion& built = kernels_[k].built;
+    LaunchGraph::Launch launch;
+    launch.seconds = seconds;
+    launch.after.assign(after_[k].begin(), after_[k].end());
+    for (NodeId base : built.operands)
+      if (auto v = result_.value_of.find(base); v != result_.value_of.end()) {
+        const bool own = result_.graph.values[v->second].writer == static_cast<int>(k);
+        if (!own && number_of(launch.reads, v->second) < 0)
+          launch.reads.push_back(v->second);
+      }
+    for (NodeId node : built.outputs) {
+      const auto output = result_.output_of.find(node);
+      launch.again = launch.again &&
+                     (output == result_.output_of.end() || !result_.in_place.count(output->second));
+      launch.writes.push_back(result_.value_of.at(node));
+      add_takes(built, node, launch);
+    }
+    for (const kernel::Buffer& buffer : program.buffers)
+      if (buffer.space == kernel::Space::Workspace)
+        launch.workspaces.push_back(rounded(bytes_of(workspace_node(buffer)).upper()));
+    result_.graph.launches.push_back(std::move(launch));
+  }
+
+  static int number_of(const std::vector<int>& list, int value) {
+    auto it = std::find(list.begin(), list.end(), value);
+    return it == list.end() ? -1 : static_cast<int>(it - list.begin());
+  }
+
+  /// Which operands' memory output `node` may take over.
+  void add_takes(const BuiltRegion& built, NodeId node, LaunchGraph::Launch& launch) {
+    if (result_.graph.values[launch.writes.back()].bytes == 0)
+      return;
+    for (NodeId base : built.operands) {
+      const auto v = result_.value_of.find(base);
+      if (v == result_.value_of.end() || result_.graph.values[v->second].bytes == 0 ||
+          !(bytes_of(graph_[base]) == bytes_of(graph_[node])) || !writes_over(built, node, base) ||
+          number_of(launch.reads, v->second) < 0)
+        continue;
+      launch.may_take.emplace_back(static_cast<int>(launch.writes.size()) - 1, v->second);
+    }
+  }
+
+  const ir::Graph& graph_;
+  const std::vector<PlannedKernel>& kernels_;
+  const std::vector<OutputSpec>& specs_;
+  Launches result_;
+  std::map<NodeId, int> writer_;
+  std::map<NodeId, std::set<int>> readers_;
+  std::vector<std::set<int>> next_;
+  std::vector<std::set<int>> after_; ///< by kernel: LaunchGraph::Launch::after
+};
+
+} // namespace
+
+Expr bytes_of(const ir::Node& node) {
+  const Expr bytes =
+      element_count(node.shape) * Expr(static_cast<std::int64_t>(size_of(node.dtype)));
+  if (bytes.upper() == INT64_MAX)
+    fail(ErrorKind::Unsupported,
+         "compile: a value of shape {} has no largest size; give its symbolic dims an upper bound",
+         to_string(node.shape));
+  return bytes;
+}
+
+ir::Node workspace_node(const kernel::Buffer& buffer) {
+  ir::Node node{};
+  node.dtype = buffer.dtype;
+  node.shape = {buffer.elements};
+  return node;
+}
+
+void declare_states_in_place(const ir::Graph& graph, std::vector<BuiltRegion>& regions,
+                             const std::vector<OutputSpec>& outputs) {
+  for (std::size_t o = 0; o < outputs.size(); ++o) {
+    if (outputs[o].state_input < 0)
+      continue;
+    const NodeId old = graph.inputs()[outputs[o].state_input],
+                 fresh = same_memory(graph, graph.outputs[o]);
+    for (BuiltRegion& built : regions) {
+      const int operand = number_in(built.operands, old), output = number_in(built.outputs, fresh);
+      if (operand >= 0 && output >= 0 && built.region.outputs[output].alias < 0 &&
+          kernel::may_alias(built.region, output, operand))
+        built.region.outputs[output].alias = operand;
+    }
+  }
+}
+
+Launches link(const ir::Graph& graph, const std::vector<PlannedKernel>& kernels,
+              const std::vector<kernel::KernelEntry>& entries,
+              const std::vector<OutputSpec>& outputs, const std::vector<double>& seconds) {
+  return Linker(graph, kernels, outputs).run(entries, seconds);
+}
+
+} // namespace egret::compiler
