@@ -49,7 +49,7 @@ struct Stream::Impl {
   void work() {
     std::unique_lock lock(mutex);
     for (;;) {
-      room.wait(lock, [&] { return ending || next < wanted + ahead; });
+      room.wait(lock, [&] { return ending || (!failed && next < wanted + ahead); });
       if (ending)
         return;
       const std::int64_t number = next++;
@@ -68,6 +68,7 @@ struct Stream::Impl {
     if (workers.empty())
       return made(number);
     std::unique_lock lock(mutex);
+    failed = false;
     if (number != wanted) {
       ready.clear();
       ++seeks;
@@ -77,7 +78,8 @@ struct Stream::Impl {
     arrived.wait(lock, [&] { return ready.contains(number); });
     Batch batch = std::move(ready.at(number));
     ready.erase(number);
-    if (batch.error) { // so that the same call makes it anew
+    if (batch.error) { // the same call makes it anew, and nobody before it does
+      failed = true;
       ++seeks;
       ready.clear();
       next = wanted;
@@ -93,7 +95,7 @@ struct Stream::Impl {
   const std::int64_t ahead;
   std::mutex mutex;
   std::condition_variable room, arrived;
-  bool ending = false;
+  bool ending = false, failed = false;
   std::int64_t wanted = 0, next = 0;
   std::uint64_t seeks = 0;
   std::map<std::int64_t, Batch> ready;

@@ -104,6 +104,13 @@ struct ObjectCache::Impl {
          it.increment(error))
       visit(it->path());
   }
+
+  /// No object of this version.
+  bool is_stale(const fs::path& path) const {
+    const std::string object = read_private(path).bytes.value_or("");
+    const Unpacked found = unpacked(object, key_of(path));
+    return found.wrong || found.version != version;
+  }
 };
 
 ObjectCache::ObjectCache(std::optional<fs::path> root, std::string_view kind,
@@ -179,9 +186,7 @@ ObjectCacheStats ObjectCache::stats() const {
       return;
     ++stats.objects;
     stats.bytes += bytes;
-    const PrivateRead read = read_private(path);
-    const Unpacked found = unpacked(read.bytes.value_or(""), key_of(path));
-    stats.stale += found.wrong || found.version != impl_->version;
+    stats.stale += impl_->is_stale(path);
   });
   return stats;
 }
@@ -226,10 +231,8 @@ std::int64_t ObjectCache::prune(std::uint64_t limit) const {
 std::int64_t ObjectCache::prune_stale() const {
   std::int64_t removed = 0;
   impl_->each([&](const fs::path& path) {
-    const PrivateRead read = read_private(path);
-    const Unpacked found = unpacked(read.bytes.value_or(""), key_of(path));
     std::error_code gone;
-    if (!is_unfinished(path) && (found.wrong || found.version != impl_->version))
+    if (!is_unfinished(path) && impl_->is_stale(path))
       removed += fs::remove(path, gone);
   });
   return removed;
