@@ -26,5 +26,6 @@
 #include "egret/stream.h"
 #include "egret/tensor.h"
 #include "egret/text_model.h"
+#include "egret/tracing.h"
 #include "egret/training.h"
 #include "egret/tree.h"

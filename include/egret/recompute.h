@@ -23,9 +23,10 @@ namespace egret::nn {
 using Part = std::function<Tensor(const Tensor& x, Generator* generator)>;
 
 /// loss(parts[n-1](... parts[0](x))), whose gradients are added to those of `parameters`, as
-/// backward() would add them; x gets none. Each part runs twice, with the same random numbers. It
-/// computes at once, part by part, so it is for programs outside of compiled functions
-/// (Error(State) within). Layers that update statistics (BatchNorm) do so at both runs.
+/// backward() would add them; x gets none. Each part runs twice, with the same random numbers, and
+/// layers that update statistics (BatchNorm) do so at both runs. It computes at once, part by part.
+/// Within a compiled function it is backward() through the chain: there each part runs once, and
+/// CompileOptions::memory_limit decides what is computed again.
 Tensor backward_in_parts(const std::vector<Part>& parts, const Tensor& x,
                          const std::function<Tensor(const Tensor&)>& loss,
                          const std::vector<NamedTensor>& parameters,

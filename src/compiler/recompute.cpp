@@ -72,7 +72,10 @@ private:
     };
     std::vector<int> missing;
     for (const int v : launched.reads)
-      there_[at(v)] ? pin(v) : missing.push_back(v);
+      if (there_[at(v)])
+        pin(v);
+      else
+        missing.push_back(v);
     for (const int v : missing) {
       const int writer = graph_.values[at(v)].writer;
       const bool can = graph_.launches[at(writer)].again && now_ < ends_[at(writer)];

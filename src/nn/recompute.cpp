@@ -1,6 +1,7 @@
 #include "egret/recompute.h"
 
 #include "egret/grad.h"
+#include "egret/tracing.h"
 
 namespace egret::nn {
 
@@ -32,6 +33,14 @@ void settle(const std::vector<NamedTensor>& parameters, const Tensor& also) {
 Tensor backward_in_parts(const std::vector<Part>& parts, const Tensor& x,
                          const std::function<Tensor(const Tensor&)>& loss,
                          const std::vector<NamedTensor>& parameters, Generator* generator) {
+  if (tracing()) { // one graph: the compiler chooses what is held and what is made again
+    Tensor y = x.detach();
+    for (const Part& part : parts)
+      y = part(y, generator);
+    Tensor value = loss(y);
+    value.backward();
+    return value.detach();
+  }
   std::vector<Tensor> between = {x.detach()}, places;
   {
     NoGrad no_grad;

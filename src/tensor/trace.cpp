@@ -1,5 +1,6 @@
 #include "tensor/trace.h"
 
+#include "egret/tracing.h"
 #include "runtime/count.h"
 #include "runtime/derived_program.h"
 #include "runtime/runtime.h"
@@ -472,3 +473,7 @@ std::shared_ptr<const TracedProgram> trace_function(Caller& caller, const NamedD
 }
 
 } // namespace egret::detail
+
+bool egret::tracing() noexcept {
+  return detail::current_scope() != nullptr;
+}
