@@ -18,7 +18,8 @@ constexpr int kNone = -1;
 
 class Partitioner {
 public:
-  Partitioner(const GraphFacts& facts, bool fuse, bool streams, const PartitionChoices& choices)
+  Partitioner(const GraphFacts& facts, bool fuse, const StreamRules* streams,
+              const PartitionChoices& choices)
       : facts_(facts), graph_(facts.graph()), fuse_(fuse), streams_(streams), choices_(choices) {}
 
   Partition run() {
@@ -27,7 +28,7 @@ public:
     readers_.resize(graph_.size());
     group_of_.assign(graph_.size(), kNone);
     remade_.assign(graph_.size(), false);
-    if (fuse_ && streams_)
+    if (fuse_ && streams_ != nullptr)
       take_streams();
     for (NodeId id = 0; id < graph_.size(); ++id) {
       if (!stored_[id])
@@ -55,7 +56,7 @@ public:
 
 private:
   void take_streams() {
-    groups_ = find_streams(facts_, stored_);
+    groups_ = find_streams(facts_, *streams_, stored_);
     for (std::size_t g = 0; g < groups_.size(); ++g)
       for (const Member& m : groups_[g].members) {
         if (m.remade)
@@ -316,7 +317,8 @@ private:
 
   const GraphFacts& facts_;
   const ir::Graph& graph_;
-  const bool fuse_, streams_;
+  const bool fuse_;
+  const StreamRules* streams_; ///< null: none
   const PartitionChoices& choices_;
   std::vector<bool> stored_, remade_;
   std::vector<std::vector<Read>> reads_;
@@ -330,7 +332,7 @@ private:
 
 } // namespace
 
-Partition partition_greedily(const GraphFacts& facts, bool fuse, bool streams,
+Partition partition_greedily(const GraphFacts& facts, bool fuse, const StreamRules* streams,
                              const PartitionChoices& choices) {
   return Partitioner(facts, fuse, streams, choices).run();
 }

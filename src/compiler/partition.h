@@ -70,9 +70,11 @@ struct Partition {
 };
 
 /// Every stored node that is no graph input is a member of exactly one group, unless it is remade,
-/// and reads between groups form no cycle. `streams`: whether kernels may remake large products,
-/// which asks for a generator of such kernels.
-Partition partition_greedily(const GraphFacts& facts, bool fuse, bool streams = false,
+/// and reads between groups form no cycle. `streams`: which products kernels may remake, which asks
+/// for a generator of such kernels; null: none.
+struct StreamRules;
+Partition partition_greedily(const GraphFacts& facts, bool fuse,
+                             const StreamRules* streams = nullptr,
                              const PartitionChoices& choices = {});
 
 /// The group of one stored node.

@@ -13,7 +13,7 @@ struct Partitioned {
 };
 
 /// The greedy partition, but for `choices`, and its regions. Large products are remade by the
-/// kernels that need them where the target has a generator for all of these kernels.
+/// kernels that need them where the target's generator of streams takes all of these kernels.
 Partitioned partition_for(const GraphFacts& facts, bool fuse, const kernel::Target& target,
                           const PartitionChoices& choices = {});
 

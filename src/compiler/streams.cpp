@@ -47,8 +47,9 @@ struct Sink {
 
 class StreamFinder {
 public:
-  StreamFinder(const GraphFacts& facts, std::vector<bool>& stored)
-      : facts_(facts), graph_(facts.graph()), stored_(stored), labels_of_(graph_.size()) {}
+  StreamFinder(const GraphFacts& facts, const StreamRules& rules, std::vector<bool>& stored)
+      : facts_(facts), graph_(facts.graph()), rules_(rules), stored_(stored),
+        labels_of_(graph_.size()) {}
 
   std::vector<Group> run() {
     for (NodeId id = 0; id < graph_.size(); ++id)
@@ -78,15 +79,14 @@ public:
 private:
   bool is_score(NodeId id) const { return !labels_of_[id].empty(); }
 
-  /// A sum of products of 16-bit floats as they lie in memory, with more elements than both of
-  /// them.
+  /// A sum of products of factors that a stream takes, with more elements than both of them.
   bool is_inner(NodeId id) const {
     const NodeId product = facts_.product_of(id);
-    if (product == ir::kNoNode)
+    if (product == ir::kNoNode || rules_.not_these.contains(id))
       return false;
     double factors = 0;
     for (NodeId input : graph_[product].inputs) {
-      if (narrow_source(input) == ir::kNoNode)
+      if (!is_factor(input))
         return false;
       Shape own; // of the box that the factor varies over
       for (std::size_t i = 0; i < graph_[input].shape.size(); ++i)
@@ -96,22 +96,26 @@ private:
     }
     const double points = elements_of(graph_[graph_[id].inputs[0]].shape),
                  elements = elements_of(graph_[id].shape);
-    return elements >= factors && points <= kMostTerms * elements;
+    return elements >= factors && elements >= rules_.least_elements &&
+           points <= kMostTerms * elements;
   }
 
-  /// What a factor is read from: 16-bit floats in memory, seen through views and widening.
-  NodeId narrow_source(NodeId id) const {
-    for (;;) {
-      const View& view = facts_.view(id);
-      const ir::Node& node = graph_[view.base];
-      if (!view.map.is_total() || is_score(view.base))
-        return ir::kNoNode;
-      if (stored_[view.base] || node.op == Op::Input)
-        return is_float(node.dtype) && size_of(node.dtype) == 2 ? view.base : ir::kNoNode;
-      if (node.op != Op::Cast)
-        return ir::kNoNode;
-      id = node.inputs[0];
-    }
+  /// Whether a stream takes a value as a factor: seen through views, it is in memory or computed in
+  /// place, and no score.
+  bool is_factor(NodeId id) const {
+    const View& view = facts_.view(id);
+    const ir::Node& node = graph_[view.base];
+    if (!view.map.is_total() || is_score(view.base))
+      return false;
+    const bool here = stored_[view.base] || node.op == Op::Input;
+    if (rules_.in_16_bits)
+      return here ? is_float(node.dtype) && size_of(node.dtype) == 2
+                  : node.op == Op::Cast && is_factor(node.inputs[0]);
+    if (is_float(node.dtype) && size_of(node.dtype) > 4)
+      return false;
+    return here || node.inputs.empty() ||
+           (is_elementwise(node.op) && std::all_of(node.inputs.begin(), node.inputs.end(),
+                                                   [&](NodeId input) { return is_factor(input); }));
   }
 
   void start(NodeId id) {
@@ -245,16 +249,16 @@ private:
       bool summed = facts_.is_product(use.reader) && !facts_.uses(use.reader).empty();
       for (const Use& sum : facts_.uses(use.reader))
         summed = summed && sink_of_.contains(sum.reader);
-      if (summed && reads_narrow_column(use.reader))
+      if (summed && reads_factor(use.reader))
         continue;
       reject(id);
     }
   }
 
-  /// The factor beside the score comes from memory in 16 bits.
-  bool reads_narrow_column(NodeId product) const {
+  /// A stream takes the factor beside the score.
+  bool reads_factor(NodeId product) const {
     for (NodeId input : graph_[product].inputs)
-      if (!is_scored(input) && narrow_source(input) == ir::kNoNode)
+      if (!is_scored(input) && !is_factor(input))
         return false;
     return true;
   }
@@ -444,6 +448,7 @@ private:
 
   const GraphFacts& facts_;
   const ir::Graph& graph_;
+  const StreamRules& rules_;
   std::vector<bool>& stored_;
   Labels labels_;
   std::vector<bool> rejected_;              ///< by label that stands for itself
@@ -456,8 +461,9 @@ private:
 
 } // namespace
 
-std::vector<Group> find_streams(const GraphFacts& facts, std::vector<bool>& stored) {
-  return StreamFinder(facts, stored).run();
+std::vector<Group> find_streams(const GraphFacts& facts, const StreamRules& rules,
+                                std::vector<bool>& stored) {
+  return StreamFinder(facts, rules, stored).run();
 }
 
 } // namespace egret::compiler

@@ -5,12 +5,24 @@
 
 #include "compiler/partition.h"
 
+#include <set>
+
 namespace egret::compiler {
+
+/// Which products are made again.
+struct StreamRules {
+  /// Factors are 16-bit floats as they lie in memory, for matrix instructions; else floats of up to
+  /// 32 bits, and what is computed from such without other products.
+  bool in_16_bits = true;
+  double least_elements = 0;      ///< of the product; smaller ones are stored
+  std::set<ir::NodeId> not_these; ///< sums of products that are stored whatever their sizes
+};
 
 /// Groups of kind Stream: sums over a large product, or over what is made of several such products
 /// of one box, together with these products, which are members of each group that reads them. Marks
 /// as not stored what lies between products and sums, and as stored the conversions that end a sum.
 /// A product whose values are needed for anything else than sums is left alone.
-std::vector<Group> find_streams(const GraphFacts& facts, std::vector<bool>& stored);
+std::vector<Group> find_streams(const GraphFacts& facts, const StreamRules& rules,
+                                std::vector<bool>& stored);
 
 } // namespace egret::compiler

@@ -25,7 +25,9 @@ const Generator& gpu_contraction_generator();
 /// Products of up to eight rows with a matrix on a GPU: as fast as the matrix can be read.
 const Generator& gpu_skinny_generator();
 
-/// Sums over products that a GPU makes tile by tile and never stores (attention and its gradients).
+/// Sums over products that are made tile by tile and never stored (attention and its gradients), on
+/// a CPU and on a GPU.
+const Generator& stream_generator();
 const Generator& gpu_stream_generator();
 
 /// Several independent regions in one launch, each as its own family would have it; of a CPU and of

@@ -10,10 +10,10 @@
 #include "kernel/gpu_nest.h"
 #include "kernel/gpu_stream_memory.h"
 #include "kernel/knobs.h"
+#include "kernel/stream_rows.h"
 #include "support/fail.h"
 
 #include <algorithm>
-#include <limits>
 
 namespace egret::kernel {
 
@@ -101,58 +101,12 @@ private:
     for (const auto& variables : carried_)
       for (VarId v : variables)
         b_.set(v, zero);
-    find_range();
+    range_ = tiles_that_count(r_, f_, batch_, first_row_, t_.rows(), t_.places);
     for (int pass = 0; pass < f_.passes; ++pass)
       run_pass(pass);
     store_rows();
     for (std::size_t s = 0; s < f_.sums.size(); ++s)
       store_sum(s);
-  }
-
-  /// The tiles along the places in which some point of these rows counts.
-  void find_range() {
-    begin_ = Expr(0);
-    end_ = ceildiv(f_.places.extent, t_.places);
-    if (f_.places.axes.size() != 1)
-      return;
-    const Expr place = Expr::axis(f_.places.axes[0], f_.places.extent);
-    for (const Expr& bound : f_.bounds) {
-      const auto slope = coefficient_of(bound, place);
-      if (!slope || !slope->is_constant())
-        continue;
-      // The bound at place 0 and at the row of the tile where it is largest.
-      const auto most = largest_over_rows(bound - *slope * place);
-      if (!most)
-        continue;
-      const std::int64_t s = slope->value();
-      if (s < 0)
-        end_ = min(end_, floordiv(floordiv(*most, -s), t_.places) + Expr(1));
-      else if (s > 0)
-        begin_ = max(begin_, floordiv(floordiv(-*most, s), t_.places));
-    }
-    end_ = max(end_, begin_);
-  }
-
-  std::optional<Expr> largest_over_rows(const Expr& bound) const {
-    const int axis = f_.rows.axes.back();
-    const Expr& extent = r_.axes[std::size_t(axis)].extent;
-    const Expr variable = Expr::axis(axis, extent);
-    const auto slope = coefficient_of(bound, variable);
-    if (!slope || !slope->is_constant())
-      return std::nullopt;
-    const bool alone = f_.rows.axes.size() == 1;
-    if (!alone && extent.divisor() % t_.rows() != 0)
-      return std::nullopt;
-    const Expr first = alone ? first_row_ : floormod(first_row_, extent);
-    const Expr row = slope->value() > 0 ? first + Expr(t_.rows() - 1) : first;
-    return substitute(bound, [&](const Expr& v) -> std::optional<Expr> {
-      if (v == variable)
-        return row;
-      for (std::size_t a = 0; a < r_.axes.size(); ++a)
-        if (v == Expr::axis(int(a), r_.axes[a].extent) && contains(f_.batch.axes, int(a)))
-          return batch_.at[a];
-      return std::nullopt;
-    });
   }
 
   // --- Fragments
@@ -274,15 +228,15 @@ private:
                           floormod(t, t_.stages));
     };
     for (int i = 0; i < ahead; ++i) {
-      const Expr t = begin_ + Expr(i);
-      b_.when({{t, begin_, end_}}, [&] { copies(t); });
+      const Expr t = range_.begin + Expr(i);
+      b_.when({{t, range_.begin, range_.end}}, [&] { copies(t); });
       b_.commit_copies();
     }
-    b_.loop(begin_, end_, Expr(1), most, Bind::Serial, [&](const Expr& t) {
+    b_.loop(range_.begin, range_.end, Expr(1), most, Bind::Serial, [&](const Expr& t) {
       b_.wait_copies(ahead - 1);
       b_.barrier();
       const Expr next = t + Expr(ahead);
-      b_.when({{next, begin_, end_}}, [&] { copies(next); });
+      b_.when({{next, range_.begin, range_.end}}, [&] { copies(next); });
       b_.commit_copies();
       step(pass, values, t * Expr(t_.places), floormod(t, t_.stages));
     });
@@ -410,38 +364,12 @@ private:
       ensure(scaled != nullptr, "region {}: a maximum without its sum", r_.name);
       const ValueId before = v.halves[std::size_t(h)].read()[0];
       const ValueId largest = b_.apply(Op::Max, DType::F32, {before, tile_value(v, h, first)});
-      e_.provide(v.stage, row_point(h), {{or_zero(largest), DType::F32}});
+      e_.provide(v.stage, row_point(h), {{or_zero(b_, largest), DType::F32}});
       const ValueId more = tile_value(*scaled, h, first);
       const ValueId sum = scaled->halves[std::size_t(h)].read()[0];
-      scaled->halves[std::size_t(h)].write({b_.fma(sum, rescale(before, largest), more)});
+      scaled->halves[std::size_t(h)].write({b_.fma(sum, rescale(b_, before, largest), more)});
       v.halves[std::size_t(h)].write({largest});
     }
-  }
-
-  ValueId number(double x) { return b_.constant(Scalar::of(DType::F32, x)); }
-
-  /// 0 in place of the lowest number, from which nothing can be subtracted: no point counted yet.
-  ValueId or_zero(ValueId maximum) {
-    const ValueId lowest = b_.constant(identity_of(Monoid::Max, DType::F32));
-    const ValueId is_lowest = b_.apply(Op::Eq, DType::Bool, {maximum, lowest});
-    return b_.apply(Op::Select, DType::F32, {is_lowest, number(0), maximum});
-  }
-
-  /// A sum of exp(x - m) where m, the largest x, is the lowest number: no number.
-  ValueId unless_lowest(ValueId maximum, ValueId sum) {
-    const ValueId lowest = b_.constant(identity_of(Monoid::Max, DType::F32));
-    const ValueId is_lowest = b_.apply(Op::Eq, DType::Bool, {maximum, lowest});
-    return b_.apply(Op::Select, DType::F32,
-                    {is_lowest, number(std::numeric_limits<double>::quiet_NaN()), sum});
-  }
-
-  /// exp(before - now), and 1 where they are equal, also when both are infinite.
-  ValueId rescale(ValueId before, ValueId now) {
-    const ValueId same = b_.apply(Op::Eq, DType::Bool, {before, now});
-    const ValueId minus = b_.apply(Op::Mul, DType::F32, {now, number(-1)});
-    const ValueId change = b_.apply(Op::Add, DType::F32, {before, minus});
-    return b_.apply(Op::Select, DType::F32,
-                    {same, number(1), b_.apply(Op::Exp, DType::F32, {change})});
   }
 
   /// Row values of all lanes that share a row, as results of their stages.
@@ -456,10 +384,10 @@ private:
         for (RowValue& other : values)
           if (f_.scaled_by[std::size_t(other.stage)] == v.stage) {
             const ValueId sum = other.halves[std::size_t(h)].read()[0];
-            const ValueId part = b_.apply(Op::Mul, DType::F32, {sum, rescale(mine[0], all[0])});
+            const ValueId part = b_.apply(Op::Mul, DType::F32, {sum, rescale(b_, mine[0], all[0])});
             const ValueId total = other.accumulator.across_threads({part}, 4)[0];
             e_.provide(other.stage, row_point(h),
-                       {other.accumulator.finish({unless_lowest(all[0], total)})});
+                       {other.accumulator.finish({unless_lowest(b_, all[0], total)})});
           }
       }
     }
@@ -561,8 +489,9 @@ private:
   std::vector<int> sum_of_output_;         ///< place in StreamForm::sums; -1 for values of the rows
   std::vector<std::vector<ValueId>> held_; ///< left fragments, by product
   Point batch_;
-  Expr first_row_, begin_, end_; ///< of the tile; along the places, in tiles
-  Expr ring_;                    ///< the piece of the ring that is worked on
+  Expr first_row_;  ///< of the tile
+  TileRange range_; ///< along the places
+  Expr ring_;       ///< the piece of the ring that is worked on
 };
 
 constexpr Knob kKnobs[] = {

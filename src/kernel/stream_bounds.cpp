@@ -24,7 +24,7 @@ struct Condition {
 class StageReader {
 public:
   StageReader(const Region& region, int stage)
-      : r_(region), s_(region.stages[std::size_t(stage)]) {}
+      : r_(region), number_(stage), s_(region.stages[std::size_t(stage)]) {}
 
   std::vector<Condition> conditions() const {
     std::vector<Condition> found;
@@ -41,21 +41,38 @@ public:
     return found;
   }
 
-  /// Whether every yield is its monoid's identity where the condition holds. An infinity that is
-  /// added to is taken to stay one, so that a row without any point that counts, whose result is
-  /// no number, may be computed of no points.
-  bool is_neutral(const Condition& c) const {
-    std::map<int, std::optional<double>> known{{c.value, c.then}};
+  /// Whether every yield is its monoid's identity where the condition holds, what is added to an
+  /// infinity and what multiplies or divides 0 being numbers: as far as these are of the rows, they
+  /// are noted in `rows`.
+  bool is_neutral(const Condition& c, std::vector<RowCondition>& rows) {
+    rows_.clear();
+    Known known{{c.value, c.then}};
     for (int y : s_.yields) {
       const auto v = constant(y, known);
       const double identity = s_.monoid == Monoid::Max ? kLowest : s_.monoid == Monoid::Sum ? 0 : 1;
       if (!v || *v != identity)
         return false;
     }
+    for (const RowCondition& condition : rows_)
+      if (std::find(rows.begin(), rows.end(), condition) == rows.end())
+        rows.push_back(condition);
     return s_.monoid != Monoid::ArgMax;
   }
 
 private:
+  using Known = std::map<int, std::optional<double>>;
+
+  /// What an operation on one known value gives, whatever the other one is.
+  double taken(Op op, int other, double result) {
+    const std::vector<bool> axes = axes_of_value(r_, s_, other);
+    bool of_row = true;
+    for (int a : s_.over)
+      of_row = of_row && !axes[std::size_t(a)];
+    if (of_row)
+      rows_.push_back({number_, other, op});
+    return result;
+  }
+
   std::optional<Expr> index(int i) const {
     const BodyValue& v = s_.body[std::size_t(i)];
     switch (v.kind) {
@@ -85,15 +102,13 @@ private:
     return v.op == Op::Add ? *a + *b : *a * *b;
   }
 
-  using Known = std::map<int, std::optional<double>>;
-
-  std::optional<double> constant(int i, Known& known) const {
+  std::optional<double> constant(int i, Known& known) {
     if (const auto it = known.find(i); it != known.end())
       return it->second;
     return known[i] = compute(s_.body[std::size_t(i)], known);
   }
 
-  std::optional<double> compute(const BodyValue& v, Known& known) const {
+  std::optional<double> compute(const BodyValue& v, Known& known) {
     if (v.kind == BodyValue::Kind::Constant)
       return v.dtype == DType::Bool || is_integer(v.dtype) ? double(v.constant.as_int())
                                                            : v.constant.as_double();
@@ -114,14 +129,18 @@ private:
     case Op::Add:
       if (a[0] && a[1])
         return *a[0] + *a[1];
-      return is(0, kLowest) || is(1, kLowest) ? std::optional(kLowest) : std::nullopt;
+      if (is(0, kLowest) || is(1, kLowest))
+        return taken(v.op, v.args[is(0, kLowest) ? 1 : 0], kLowest);
+      return std::nullopt;
     case Op::Mul:
       if (a[0] && a[1])
         return *a[0] * *a[1];
-      return is(0, 0) || is(1, 0) ? std::optional(0.0) : std::nullopt;
+      if (is(0, 0) || is(1, 0))
+        return taken(v.op, v.args[is(0, 0) ? 1 : 0], 0);
+      return std::nullopt;
     case Op::Div:
-      if (is(0, 0) && (!a[1] || *a[1] != 0))
-        return 0.0;
+      if (is(0, 0) && !a[1])
+        return taken(v.op, v.args[1], 0);
       return a[0] && a[1] ? std::optional(*a[0] / *a[1]) : std::nullopt;
     case Op::Exp:
       return a[0] ? std::optional(std::exp(*a[0])) : std::nullopt;
@@ -139,18 +158,21 @@ private:
   }
 
   const Region& r_;
+  int number_;
   const Stage& s_;
+  std::vector<RowCondition> rows_;
 };
 
 /// What a sum's terms have to do with a maximum over the same points.
 class ScaleReader {
 public:
   ScaleReader(const Region& region, int sum, int maximum)
-      : s_(region.stages[std::size_t(sum)]), m_(region.stages[std::size_t(maximum)]),
+      : r_(region), s_(region.stages[std::size_t(sum)]), m_(region.stages[std::size_t(maximum)]),
         maximum_(maximum) {}
 
-  /// Whether a value is exp(x - m) times what does not depend on m, m being the maximum of x.
-  bool scales(int i) const {
+  /// Whether a value is exp(x - m) times what does not depend on m, m being the maximum of x;
+  /// `alone`: times nothing.
+  bool scales(int i, bool alone) const {
     const BodyValue& v = s_.body[std::size_t(i)];
     if (v.kind != BodyValue::Kind::Apply)
       return false;
@@ -166,13 +188,13 @@ public:
       return false;
     }
     case Op::Mul:
-      return (scales(v.args[0]) && !depends(v.args[1])) ||
-             (scales(v.args[1]) && !depends(v.args[0]));
+      return !alone && ((scales(v.args[0], false) && !depends(v.args[1])) ||
+                        (scales(v.args[1], false) && !depends(v.args[0])));
     case Op::Div:
-      return scales(v.args[0]) && !depends(v.args[1]);
+      return !alone && scales(v.args[0], false) && !depends(v.args[1]);
     case Op::Cast:
       return v.dtype == DType::F32 && s_.body[std::size_t(v.args[0])].dtype == DType::F32 &&
-             scales(v.args[0]);
+             scales(v.args[0], alone);
     default:
       return false;
     }
@@ -205,7 +227,40 @@ private:
            std::any_of(v.args.begin(), v.args.end(), [&](int a) { return depends(a); });
   }
 
-  /// Whether a value of the sum's body is one of the maximum's. Both stages have the same axes.
+  /// An expression over a stage's variables, over those of the region.
+  Expr of_region(const Stage& stage, const Expr& e) const {
+    return substitute(e, [&](const Expr& v) -> std::optional<Expr> {
+      if (!v.is_axis())
+        return std::nullopt;
+      const int axis = stage.axes[std::size_t(v.axis_number())];
+      return Expr::axis(axis, r_.axes[std::size_t(axis)].extent);
+    });
+  }
+
+  bool same_element(const Load& x, const Load& y) const {
+    if (x.source != y.source || x.number != y.number || x.component != y.component ||
+        !x.indirect.empty() || !y.indirect.empty() || x.map.coords.size() != y.map.coords.size() ||
+        x.map.holes.size() != y.map.holes.size())
+      return false;
+    const auto same = [&](const Expr& a, const Expr& b) {
+      return of_region(s_, a) == of_region(m_, b);
+    };
+    for (std::size_t i = 0; i < x.map.coords.size(); ++i)
+      if (!same(x.map.coords[i], y.map.coords[i]))
+        return false;
+    for (std::size_t h = 0; h < x.map.holes.size(); ++h) {
+      const Hole &a = x.map.holes[h], &b = y.map.holes[h];
+      if (!(a.fill == b.fill) || a.valid.size() != b.valid.size())
+        return false;
+      for (std::size_t g = 0; g < a.valid.size(); ++g)
+        if (!same(a.valid[g].value, b.valid[g].value) || !same(a.valid[g].lo, b.valid[g].lo) ||
+            !same(a.valid[g].hi, b.valid[g].hi))
+          return false;
+    }
+    return true;
+  }
+
+  /// Whether a value of the sum's body is one of the maximum's.
   bool same(int i, int j) const {
     const BodyValue &a = s_.body[std::size_t(i)], &b = m_.body[std::size_t(j)];
     if (a.kind != b.kind || a.dtype != b.dtype)
@@ -214,12 +269,9 @@ private:
     case BodyValue::Kind::Constant:
       return a.constant == b.constant;
     case BodyValue::Kind::Index:
-      return a.index == b.index;
-    case BodyValue::Kind::Load: {
-      const Load &x = s_.loads[std::size_t(a.load)], &y = m_.loads[std::size_t(b.load)];
-      return x.source == y.source && x.number == y.number && x.component == y.component &&
-             x.map.hash() == y.map.hash() && x.indirect.empty() && y.indirect.empty();
-    }
+      return of_region(s_, a.index) == of_region(m_, b.index);
+    case BodyValue::Kind::Load:
+      return same_element(s_.loads[std::size_t(a.load)], m_.loads[std::size_t(b.load)]);
     case BodyValue::Kind::Apply:
       break;
     }
@@ -231,38 +283,42 @@ private:
     return true;
   }
 
+  const Region& r_;
   const Stage &s_, &m_;
   int maximum_;
 };
 
 } // namespace
 
-std::vector<Expr> stream_bounds(const Region& region, const std::vector<int>& reductions) {
-  std::vector<Expr> bounds;
+void find_bounds(const Region& region, const std::vector<int>& reductions, StreamForm& form) {
+  form.bounds.clear();
   for (std::size_t n = 0; n < reductions.size(); ++n) {
-    const StageReader reader(region, reductions[n]);
+    StageReader reader(region, reductions[n]);
     std::vector<Expr> here;
     for (const Condition& c : reader.conditions())
-      if (reader.is_neutral(c))
+      if (reader.is_neutral(c, form.conditions))
         here.push_back(c.bound);
     if (n == 0) {
-      bounds = std::move(here);
+      form.bounds = std::move(here);
       continue;
     }
-    std::erase_if(bounds, [&](const Expr& b) {
+    std::erase_if(form.bounds, [&](const Expr& b) {
       return std::find(here.begin(), here.end(), b) == here.end();
     });
   }
-  return bounds;
 }
 
-bool is_scaled_by(const Region& region, int stage, int maximum) {
+bool is_scaled_by(const Region& region, int stage, int maximum, bool alone) {
   const Stage& sum = region.stages[std::size_t(stage)];
   const Stage& max = region.stages[std::size_t(maximum)];
-  return sum.monoid == Monoid::Sum && max.monoid == Monoid::Max && sum.acc_dtype == DType::F32 &&
-         max.yield_dtypes[0] == DType::F32 && sum.yield_dtypes[0] == DType::F32 &&
-         sum.yields.size() == 1 && sum.axes == max.axes &&
-         ScaleReader(region, stage, maximum).scales(sum.yields[0]);
+  if (sum.kind != StageKind::Reduce || max.kind != StageKind::Reduce || sum.monoid != Monoid::Sum ||
+      max.monoid != Monoid::Max || sum.acc_dtype != DType::F32 ||
+      max.yield_dtypes[0] != DType::F32 || sum.yield_dtypes[0] != DType::F32 ||
+      sum.yields.size() != 1 || max.yields.size() != 1 || sum.over != max.over)
+    return false;
+  // A sum may have columns beside the points of the maximum.
+  return std::includes(sum.axes.begin(), sum.axes.end(), max.axes.begin(), max.axes.end()) &&
+         ScaleReader(region, stage, maximum).scales(sum.yields[0], alone);
 }
 
 } // namespace egret::kernel

@@ -15,7 +15,8 @@ namespace {
 
 class StreamReader {
 public:
-  explicit StreamReader(const Region& region) : r_(region) {}
+  StreamReader(const Region& region, StreamTakes takes)
+      : r_(region), vectors_(takes == StreamTakes::Vectors) {}
 
   FoundStream run() {
     FoundStream found;
@@ -58,7 +59,7 @@ private:
     find_levels(others);
     if (auto reason = check_outputs(); !reason.empty())
       return reason;
-    f_.bounds = stream_bounds(r_, others);
+    find_bounds(r_, others, f_);
     return "";
   }
 
@@ -117,9 +118,11 @@ private:
     return first ? std::pair{mul.args[1], mul.args[0]} : std::pair{mul.args[0], mul.args[1]};
   }
 
-  /// All factors are of one type that matrix instructions take.
+  /// For matrix instructions, all factors are of one type that these take.
   std::string take_element(const ContractionForm& form, const Side& side) {
     const DType dtype = factor_of(r_, form, side).dtype;
+    if (vectors_)
+      return is_float(dtype) && size_of(dtype) <= 4 ? "" : "a factor is no float of up to 32 bits";
     if (dtype != DType::BF16 && dtype != DType::F16)
       return fmt::format("a factor is {}", name_of(dtype));
     if (has_element_ && dtype != f_.element)
@@ -241,14 +244,20 @@ private:
   void find_levels(const std::vector<int>& reductions) {
     f_.scaled_by.assign(r_.stages.size(), -1);
     set_levels();
-    for (int sum : f_.row_stages)
+    std::vector<int> sums = f_.row_stages;
+    for (std::size_t s = 0; vectors_ && s < f_.sums.size(); ++s)
+      sums.push_back(f_.sums[s].stage);
+    for (int sum : sums)
       for (int maximum : f_.row_stages)
         if (f_.level[std::size_t(sum)] == f_.level[std::size_t(maximum)] + 1 &&
-            std::count(f_.scaled_by.begin(), f_.scaled_by.end(), maximum) == 0 &&
+            (vectors_ || std::count(f_.scaled_by.begin(), f_.scaled_by.end(), maximum) == 0) &&
             is_scaled_by(r_, sum, maximum)) {
           f_.scaled_by[std::size_t(sum)] = maximum;
           set_levels();
-          break;
+          if (f_.level[std::size_t(sum)] == f_.level[std::size_t(maximum)])
+            break;
+          f_.scaled_by[std::size_t(sum)] = -1; // it waits for something else as well
+          set_levels();
         }
     for (int s : reductions)
       f_.passes = std::max(f_.passes, f_.level[std::size_t(s)] + 1);
@@ -292,6 +301,7 @@ private:
   }
 
   const Region& r_;
+  bool vectors_;
   StreamForm f_;
   std::vector<int> box_;
   bool has_element_ = false;
@@ -314,8 +324,23 @@ std::vector<bool> stages_under(const Region& region, int stage) {
   return under;
 }
 
-FoundStream find_stream(const Region& region) {
-  return StreamReader(region).run();
+bool depends_on_stage(const Region& region, int stage, int value, int other) {
+  const Stage& s = region.stages[std::size_t(stage)];
+  const BodyValue& v = s.body[std::size_t(value)];
+  if (v.kind == BodyValue::Kind::Load && s.loads[std::size_t(v.load)].source == Source::Stage) {
+    const int number = s.loads[std::size_t(v.load)].number;
+    const Stage& read = region.stages[std::size_t(number)];
+    return number == other || (read.kind == StageKind::Map &&
+                               std::any_of(read.yields.begin(), read.yields.end(), [&](int y) {
+                                 return depends_on_stage(region, number, y, other);
+                               }));
+  }
+  return std::any_of(v.args.begin(), v.args.end(),
+                     [&](int a) { return depends_on_stage(region, stage, a, other); });
+}
+
+FoundStream find_stream(const Region& region, StreamTakes takes) {
+  return StreamReader(region, takes).run();
 }
 
 } // namespace egret::kernel

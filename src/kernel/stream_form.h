@@ -10,6 +10,14 @@
 
 namespace egret::kernel {
 
+/// A value of the rows on which it depends that masked terms are neutral: taken to be a number
+/// with -inf + value = -inf (Add), 0 * value = 0 (Mul), or 0 / value = 0 (Div).
+struct RowCondition {
+  int stage = -1, value = -1; ///< of the stage's body
+  Op op = Op::Add;
+  friend bool operator==(const RowCondition&, const RowCondition&) = default;
+};
+
 struct StreamForm {
   AxisGroup batch, rows, places;
   /// score[batch, row, place] = sum over depth of left[batch, row, depth] * right[batch, place,
@@ -21,30 +29,48 @@ struct StreamForm {
   std::vector<int> row_stages; ///< reductions over the places that leave one value a row
   int passes = 0;              ///< over the places
   std::vector<int> level;      ///< by stage: the pass that makes its result
-  /// Pairs of row stages in one pass: a maximum, and a sum of which a larger maximum changes the
-  /// scale only. By stage of the sum; -1 for all others.
+  /// Sums in the pass of a maximum of which a larger maximum changes the scale only: by stage of
+  /// the sum, that of the maximum; -1 for all others.
   std::vector<int> scaled_by;
   /// Over the region's axes: where one of them is negative, a point adds nothing to any sum.
   std::vector<Expr> bounds;
-  DType element = DType::BF16; ///< of all factors
+  /// What the bounds take for granted of the rows. Not of the places: what is masked there is not
+  /// looked at.
+  std::vector<RowCondition> conditions;
+  DType element = DType::BF16; ///< of all factors, with StreamTakes::MatrixUnits
 };
+
+/// What a generator of streams can do. MatrixUnits: factors of one 16-bit type that are loaded as
+/// they are, and one sum of the rows in the pass of a maximum. Vectors: factors of any float that
+/// is summed in f32, and any number of sums, of columns too, in the pass of a maximum.
+enum class StreamTakes : std::uint8_t { MatrixUnits, Vectors };
 
 struct FoundStream {
   bool ok = false;
   StreamForm form;
   std::string reason;
 };
-FoundStream find_stream(const Region& region);
+FoundStream find_stream(const Region& region, StreamTakes takes = StreamTakes::MatrixUnits);
+
+/// The region with quotients taken out of sums: what divides each term of a sum, and is itself the
+/// sum of exp(x - m) over the same points, m being the largest x, divides the result instead. Such
+/// a divisor is at least 1, or no number, or there are no terms. What is then summed may wait for
+/// the maximum only, so that one pass makes it.
+Region with_late_divisors(const Region& region);
 
 /// The places of a pass's products and sums: stages that a stage's value is made of, at the same
 /// point.
 std::vector<bool> stages_under(const Region& region, int stage);
 
-/// See StreamForm::bounds.
-std::vector<Expr> stream_bounds(const Region& region, const std::vector<int>& reductions);
+/// Whether a value of a stage's body reads the result of stage `other`, by way of maps, too.
+bool depends_on_stage(const Region& region, int stage, int value, int other);
+
+/// Fills StreamForm::bounds and conditions.
+void find_bounds(const Region& region, const std::vector<int>& reductions, StreamForm& form);
 
 /// Whether the terms of the sum `stage` are exp(x - m) times something, m being the result of stage
-/// `maximum`, that of x: when m becomes m', what was summed is scaled by exp(m - m').
-bool is_scaled_by(const Region& region, int stage, int maximum);
+/// `maximum`, that of x: when m becomes m', what was summed is scaled by exp(m - m'). `alone`:
+/// times nothing.
+bool is_scaled_by(const Region& region, int stage, int maximum, bool alone = false);
 
 } // namespace egret::kernel

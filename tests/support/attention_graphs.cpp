@@ -5,6 +5,7 @@
 #include "egret/graph.h"
 
 #include <limits>
+#include <random>
 
 namespace egret::testing {
 
@@ -31,6 +32,20 @@ Tensor scores_of(Graph& cx, const Attention& f, const Tensor& q, const Tensor& k
     return where(lt(cx.tensor({f.queries, f.keys}, DType::F32), 1.0), scores, kLowest);
   }
   return scores;
+}
+
+/// The graph of one output, or of four.
+ir::Graph recorded_graph(Graph& cx, std::vector<Tensor>& outputs) {
+  ir::Graph recorded;
+  const Pass record("record", [&](const ir::Graph& graph, Notes&) {
+    recorded = graph;
+    return graph;
+  });
+  if (outputs.size() > 1)
+    cx.compile(record, &outputs[0], &outputs[1], &outputs[2], &outputs[3]);
+  else
+    cx.compile(record, &outputs[0]);
+  return passes::normalize()(ir::without_dead_code(recorded));
 }
 
 } // namespace
@@ -76,16 +91,141 @@ ir::Graph attention_graph(const Attention& f) {
     const std::vector<Tensor> by = grad((mixed * up).to(DType::F32).sum(), {q, k, v});
     outputs.insert(outputs.end(), by.begin(), by.end());
   }
-  ir::Graph recorded;
-  const Pass record("record", [&](const ir::Graph& graph, Notes&) {
-    recorded = graph;
-    return graph;
-  });
-  if (f.gradients)
-    cx.compile(record, &outputs[0], &outputs[1], &outputs[2], &outputs[3]);
-  else
-    cx.compile(record, &outputs[0]);
-  return passes::normalize()(ir::without_dead_code(recorded));
+  return recorded_graph(cx, outputs);
+}
+
+namespace {
+
+/// Choices of a random composition.
+class Chooser {
+public:
+  explicit Chooser(std::uint64_t seed) : random_(seed) {}
+  std::int64_t below(std::int64_t n) { return std::int64_t(random_() % std::uint64_t(n)); }
+  bool one_in(std::int64_t n) { return below(n) == 0; }
+  std::int64_t between(std::int64_t low, std::int64_t high) { return low + below(high - low + 1); }
+
+private:
+  std::mt19937_64 random_;
+};
+
+/// Scores of [.., queries, keys] with up to three changes. `seen`: every row keeps some key, if
+/// there are as many keys as rows: by masks of indices alone.
+Tensor changed_scores(Graph& cx, Chooser& choose, Tensor s, std::int64_t heads, std::int64_t rows,
+                      std::int64_t keys, bool seen) {
+  const Tensor row = arange(rows).reshape({rows, 1}), column = arange(keys);
+  for (std::int64_t n = choose.below(4); n > 0; --n)
+    switch (choose.below(9)) {
+    case 0:
+      s = where(lt(column, arange(1, rows + 1).reshape({rows, 1})), s, kLowest);
+      break;
+    case 1: { // a window, which may leave rows without any key
+      const std::int64_t width = choose.between(1, 12);
+      s = where(lt(row, arange(width, keys + width)), s, kLowest);
+      break;
+    }
+    case 2:
+      if (!seen)
+        s = where(lt(cx.tensor({rows, keys}, DType::F32), choose.one_in(2) ? 0.8 : 0.0), s,
+                  kLowest);
+      break;
+    case 3:
+      s = s + cx.tensor({heads, 1, rows, keys}, DType::F32);
+      break;
+    case 4:
+      s = s + (choose.one_in(2) ? cx.tensor({keys}, DType::F32) : cx.tensor({rows, 1}, DType::F32));
+      break;
+    case 5:
+      s = tanh(s / 2.0) * 2.0;
+      break;
+    case 6: // ALiBi
+      s = s + (column - row).to(DType::F32) * cx.tensor({heads, 1, 1, 1}, DType::F32);
+      break;
+    case 7:
+      s = s * (choose.one_in(2) ? 0.5 : 3.0);
+      break;
+    default: // a mask that is added
+      if (!seen)
+        s = s + where(lt(cx.tensor({rows, keys}, DType::F32), 0.5), full({}, 0.0), kLowest);
+    }
+  return s;
+}
+
+/// What the values are mixed by.
+Tensor weights_of(Graph& cx, Chooser& choose, const Tensor& s, std::int64_t rows,
+                  std::int64_t keys) {
+  const Tensor top = s.max(-1, true);
+  switch (choose.below(14)) {
+  case 0: // a mask behind the normalisation
+    return where(lt(arange(keys), arange(1, rows + 1).reshape({rows, 1})), softmax(s, -1), 0.0);
+  case 1:
+    return softmax(s, -1) * cx.tensor({rows, keys}, DType::F32);
+  case 2: { // the maximum along the other axis
+    const Tensor e = exp(s - maximum(s.max(-2, true), full({}, -1e30)));
+    return e / e.sum(-1, true);
+  }
+  case 3: { // none
+    const Tensor e = exp(s);
+    return e / e.sum(-1, true);
+  }
+  case 4: { // one more in the divisor
+    const Tensor e = exp(s - top);
+    return e / (e.sum(-1, true) + 1.0);
+  }
+  case 5: { // a divisor that may be small
+    const Tensor e = exp(s - top);
+    return e / (e * cx.tensor({keys}, DType::F32)).sum(-1, true);
+  }
+  case 6: { // twice the maximum
+    const Tensor e = exp(s - top * 2.0);
+    return e / e.sum(-1, true);
+  }
+  case 7: { // squares
+    const Tensor e = exp(s - top);
+    return e * e / (e * e).sum(-1, true);
+  }
+  case 8:
+    return exp(log_softmax(s, -1));
+  case 9:
+    return maximum(s, full({}, 0.0));
+  default: {
+    const Tensor e = exp(s - top);
+    return e / e.sum(-1, true);
+  }
+  }
+}
+
+} // namespace
+
+ir::Graph random_attention(std::uint64_t seed) {
+  Chooser choose(seed);
+  Graph cx;
+  constexpr DType kTypes[] = {DType::F32, DType::F32, DType::BF16, DType::F16};
+  const DType type = kTypes[choose.below(4)];
+  const std::int64_t heads = choose.between(1, 2), shared = choose.one_in(3) ? 2 : 1,
+                     rows = choose.between(9, 30), width = choose.between(2, 6),
+                     columns = choose.between(1, 7);
+  // Points that a mask of indices leaves out are not looked at: in gradients, the NaN of a row
+  // without any key does not reach those of keys, as it does in the reference.
+  const bool gradients = choose.one_in(3);
+  const std::int64_t keys = choose.between(gradients ? rows : 9, 30);
+  Tensor q = cx.tensor({heads, shared, rows, width}, type),
+         k = cx.tensor({heads, 1, keys, width}, type),
+         v = cx.tensor({heads, 1, keys, columns}, type);
+  const Tensor up = cx.tensor({heads, shared, rows, columns}, DType::F32);
+  for (Tensor* t : {&q, &k, &v})
+    t->set_requires_grad(gradients);
+  const Tensor left = choose.one_in(4) ? q * 0.25 : q, right = choose.one_in(6) ? k * 0.5 : k;
+  Tensor s = matmul(left, right.transpose()).to(DType::F32);
+  s = changed_scores(cx, choose, s, heads, rows, keys, gradients);
+  Tensor mixed = matmul(weights_of(cx, choose, s, rows, keys).to(type), v).to(DType::F32);
+  if (choose.one_in(4))
+    mixed = tanh(mixed);
+  std::vector<Tensor> outputs{mixed};
+  if (gradients) {
+    const std::vector<Tensor> by = grad((mixed * up).sum(), {q, k, v});
+    outputs.insert(outputs.end(), by.begin(), by.end());
+  }
+  return recorded_graph(cx, outputs);
 }
 
 } // namespace egret::testing

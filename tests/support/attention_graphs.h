@@ -3,6 +3,7 @@
 
 #include "egret/ir.h"
 
+#include <cstdint>
 #include <vector>
 
 namespace egret::testing {
@@ -23,5 +24,10 @@ const std::vector<Attention>& attentions();
 
 /// The result, and with `gradients` those by queries, keys and values.
 ir::Graph attention_graph(const Attention& f);
+
+/// Something like attention, put together at random from masks, biases, scales, caps, heads that
+/// share keys, and ways to normalise, the wrong ones among them: a mask behind the softmax, a
+/// maximum along the other axis, none, another divisor.
+ir::Graph random_attention(std::uint64_t seed);
 
 } // namespace egret::testing

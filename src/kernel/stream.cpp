@@ -1,0 +1,734 @@
+// The generator of streams on a CPU: a worker has a block of rows and goes along the places, tile
+// by tile. It copies the tile's factors into panels and then takes some rows at a time through it:
+// their scores stay in the first-level cache, rows are combined in vectors along the places, and
+// what is summed over the places (row values, or rows of a result) is carried from tile to tile.
+// Sums that a maximum scales are scaled again when it grows, so that one pass makes both.
+#include "kernel/accumulate.h"
+#include "kernel/analysis.h"
+#include "kernel/contraction_pack.h"
+#include "kernel/families.h"
+#include "kernel/knobs.h"
+#include "kernel/nest.h"
+#include "kernel/stream_rows.h"
+#include "support/fail.h"
+
+#include <algorithm>
+
+namespace egret::kernel {
+
+namespace {
+
+/// More than any index of a place.
+constexpr std::int64_t kFar = std::int64_t{1} << 48;
+
+struct Blocks {
+  int lanes = 1;
+  int mr = 1;     ///< rows that go through a tile together
+  int nv = 1;     ///< vectors of places in a register tile of scores
+  int nc = 1;     ///< vectors of columns in a register tile of a sum
+  int rows = 1;   ///< of a block; a multiple of mr
+  int places = 1; ///< of a tile; a multiple of nr()
+  int unroll = 1;
+  int nr() const { return nv * lanes; }
+};
+
+class CpuStream {
+public:
+  CpuStream(const Region& region, const StreamForm& form, const Blocks& blocks,
+            const Target& target)
+      : r_(region), f_(form), t_(blocks), arithmetic_(arithmetic_of(target)), b_(region.name),
+        e_(b_, region) {
+    for (const ContractionForm& p : f_.products)
+      depth_tiles_.push_back(tiles_for(p));
+    for (std::size_t p = 0; p < f_.products.size(); ++p) {
+      const ContractionForm& form_p = f_.products[p];
+      left_.emplace_back(e_, form_p, form_p.left, f_.rows, t_.mr, depth_tiles_[p]);
+      right_.emplace_back(e_, form_p, form_p.right, f_.places, t_.nr(), depth_tiles_[p]);
+    }
+    for (const Output& out : r_.outputs) {
+      const auto under = stages_under(r_, out.stage);
+      sum_of_output_.push_back(-1);
+      for (std::size_t s = 0; s < f_.sums.size(); ++s)
+        if (under[std::size_t(f_.sums[s].stage)])
+          sum_of_output_.back() = int(s);
+    }
+  }
+
+  KernelProgram run() {
+    std::vector<int> parallel = f_.batch.axes;
+    parallel.insert(parallel.end(), f_.rows.axes.begin(), f_.rows.axes.end());
+    if (is_empty(r_, parallel))
+      return b_.finish(Expr(1));
+    declare_memory();
+    const Expr down = ceildiv(f_.rows.extent, t_.rows);
+    const std::vector<Expr> extents{f_.batch.extent, down};
+    core_loop(b_, extents, [&](std::span<const Expr> at) {
+      batch_.at.assign(r_.axes.size(), Expr());
+      put_index(batch_, r_, f_.batch, at[0]);
+      // From both ends in turn: with a causal mask the last rows have the most to do, and a worker
+      // gets neighbours.
+      const Expr pair = floordiv(at[1], 2), second = floormod(at[1], 2);
+      const Expr number =
+          f_.bounds.empty() ? at[1] : pair + second * (down - Expr(1) - pair - pair);
+      block(number);
+    });
+    Expr work(0);
+    for (const auto* forms : {&f_.products, &f_.sums})
+      for (const ContractionForm& form : *forms)
+        work = work + form.depth.extent;
+    return b_.finish(
+        useful_workers(f_.batch.extent * down, f_.batch.extent * f_.rows.extent * f_.places.extent *
+                                                   floordiv(work + Expr(8), 4)));
+  }
+
+private:
+  /// Sizes by which a product's sides are packed: the whole depth in one part.
+  Tiles tiles_for(const ContractionForm& p) const {
+    Tiles tiles;
+    tiles.lanes = t_.lanes;
+    tiles.mr = t_.mr;
+    tiles.nv = t_.nv;
+    tiles.kc = p.depth.extent.value();
+    return tiles;
+  }
+
+  Expr lane() const { return t_.lanes > 1 ? lane_variable(t_.lanes) : Expr(0); }
+  int across() const { return t_.places / t_.lanes; } ///< vectors of a tile
+  std::int64_t columns_of(std::size_t s) const {
+    return (f_.sums[s].depth.extent.value() + t_.lanes - 1) / t_.lanes * t_.lanes;
+  }
+
+  // --- Memory of a worker
+
+  /// What a row stage has seen of a block's rows. One number a row for a maximum that scales sums
+  /// and for its sums, a vector for others.
+  struct RowState {
+    int stage = -1;
+    Accumulator accumulator;
+    std::vector<int> buffers;
+    int result = -1; ///< the finished value
+    int scale = -1;  ///< of a maximum: what its sums have been multiplied by, by row of the group
+  };
+
+  void declare_memory() {
+    const auto floats = [&](const std::string& name, const Expr& n) {
+      return b_.worker_memory(name, DType::F32, n);
+    };
+    for (std::size_t p = 0; p < f_.products.size(); ++p) {
+      left_buffer_.push_back(
+          floats(fmt::format("left{}", p), Expr(t_.rows / t_.mr) * left_[p].panel_elements()));
+      right_buffer_.push_back(floats(fmt::format("right{}", p),
+                                     Expr(t_.places / t_.nr()) * right_[p].panel_elements()));
+      score_buffer_.push_back(
+          floats(fmt::format("scores{}", p), Expr(std::int64_t(t_.mr) * t_.places)));
+    }
+    for (std::size_t s = 0; s < f_.sums.size(); ++s) {
+      summed_buffer_.push_back(floats(fmt::format("summed{}", s), Expr(t_.places * columns_of(s))));
+      factor_buffer_.push_back(
+          floats(fmt::format("factors{}", s), Expr(std::int64_t(t_.mr) * t_.places)));
+      carried_buffer_.push_back(floats(fmt::format("sums{}", s), Expr(t_.rows * columns_of(s))));
+    }
+    for (int stage : f_.row_stages) {
+      RowState v{stage, Accumulator(e_, stage, 0, arithmetic_, f_.places.extent), {}, -1, -1};
+      const DType result = compute_dtype(r_.stages[std::size_t(stage)].yield_dtypes[0]);
+      v.result = b_.worker_memory(fmt::format("result{}", stage), result, Expr(t_.rows));
+      if (is_scale(stage)) {
+        v.scale = floats(fmt::format("scale{}", stage), Expr(t_.mr));
+        v.buffers = {floats(fmt::format("state{}", stage), Expr(t_.rows))};
+      } else if (f_.scaled_by[std::size_t(stage)] >= 0) {
+        v.buffers = {floats(fmt::format("state{}", stage), Expr(t_.rows * t_.lanes))};
+      } else {
+        for (const Type& type : v.accumulator.types(t_.lanes))
+          v.buffers.push_back(b_.worker_memory(fmt::format("state{}_{}", stage, v.buffers.size()),
+                                               type.dtype, Expr(t_.rows * t_.lanes)));
+      }
+      rows_.push_back(std::move(v));
+    }
+  }
+
+  /// Whether a row stage is a maximum that scales sums of its pass.
+  bool is_scale(int stage) const {
+    return std::find(f_.scaled_by.begin(), f_.scaled_by.end(), stage) != f_.scaled_by.end();
+  }
+
+  RowState& row_state(int stage) {
+    for (RowState& v : rows_)
+      if (v.stage == stage)
+        return v;
+    ensure(false, "region {}: stage {} is no row value", r_.name, stage);
+    return rows_[0];
+  }
+
+  // --- A block of rows
+
+  void block(const Expr& number) {
+    first_row_ = number * Expr(t_.rows);
+    block_rows_ = min(Expr(t_.rows), f_.rows.extent - first_row_);
+    groups_ = ceildiv(block_rows_, t_.mr);
+    for (std::size_t p = 0; p < f_.products.size(); ++p)
+      each_group([&](const Expr& g) {
+        left_[p].pack_panel(left_buffer_[p], g * left_[p].panel_elements(), batch_,
+                            number * Expr(t_.rows / t_.mr) + g, Expr(0));
+      });
+    range_ = tiles_that_count(r_, f_, batch_, first_row_, t_.rows, t_.places);
+    for (int pass = 0; pass < f_.passes; ++pass)
+      run_pass(pass);
+    store_results();
+  }
+
+  void each_group(const std::function<void(const Expr&)>& body) {
+    b_.loop(Expr(0), groups_, Expr(1), Expr(t_.rows / t_.mr), Bind::Serial, body);
+  }
+
+  void each_row(const std::function<void(const Expr&)>& body) {
+    b_.loop(Expr(0), block_rows_, Expr(1), Expr(t_.rows), Bind::Serial, body);
+  }
+
+  /// `row`: counted from the block's first.
+  Point row_point(const Expr& row) const {
+    Point p = batch_;
+    put_index(p, r_, f_.rows, first_row_ + row);
+    return p;
+  }
+
+  // --- A pass along the places
+
+  struct Pass {
+    std::vector<int> rows;         ///< row stages
+    std::vector<std::size_t> sums; ///< in StreamForm::sums
+    std::vector<std::size_t> products;
+  };
+
+  Pass pass_of(int number) const {
+    Pass pass;
+    std::vector<bool> under(r_.stages.size(), false);
+    const auto need = [&](int stage) {
+      const auto more = stages_under(r_, stage);
+      for (std::size_t s = 0; s < under.size(); ++s)
+        under[s] = under[s] || more[s];
+    };
+    for (int s : f_.row_stages)
+      if (f_.level[std::size_t(s)] == number) {
+        pass.rows.push_back(s);
+        need(s);
+      }
+    for (std::size_t s = 0; s < f_.sums.size(); ++s)
+      if (f_.level[std::size_t(f_.sums[s].stage)] == number) {
+        pass.sums.push_back(s);
+        need(f_.sums[s].stage);
+      }
+    for (std::size_t p = 0; p < f_.products.size(); ++p)
+      if (under[std::size_t(f_.products[p].stage)])
+        pass.products.push_back(p);
+    return pass;
+  }
+
+  void run_pass(int number) {
+    const Pass pass = pass_of(number);
+    pass_ = number;
+    b_.loop(Expr(0), groups_ * Expr(t_.mr), Expr(1), Expr(t_.rows), Bind::Serial,
+            [&](const Expr& row) { start_row(pass, row); });
+    const Expr most = max(ceildiv(f_.places.extent, t_.places), Expr(1));
+    const TileRange range = checked_range();
+    b_.loop(range.begin, range.end, Expr(1), most, Bind::Serial, [&](const Expr& t) {
+      first_place_ = t * Expr(t_.places);
+      tile_places_ = min(Expr(t_.places), f_.places.extent - first_place_);
+      for (std::size_t p : pass.products)
+        pack_places(p, t);
+      for (std::size_t s : pass.sums)
+        pack_summed(s);
+      each_group([&](const Expr& g) { b_.when(counting(g), [&] { group(pass, g); }); });
+    });
+    each_row([&](const Expr& row) { finish_row(pass, row); });
+  }
+
+  /// What the bounds take for granted of the rows in this pass, but not of a maximum that scales: a
+  /// sum beside it looks at what became of it in the end.
+  std::vector<RowCondition> conditions_of_pass() const {
+    std::vector<RowCondition> conditions;
+    for (const RowCondition& c : f_.conditions) {
+      const int maximum = f_.scaled_by[std::size_t(c.stage)];
+      if (f_.level[std::size_t(c.stage)] == pass_ &&
+          (maximum < 0 || !depends_on_stage(r_, c.stage, c.value, maximum)))
+        conditions.push_back(c);
+    }
+    return conditions;
+  }
+
+  /// All tiles, where the values of some row are such that masked points count.
+  TileRange checked_range() {
+    skips_ = Expr(1);
+    const std::vector<RowCondition> conditions = conditions_of_pass();
+    if (f_.bounds.empty() || conditions.empty())
+      return range_;
+    const auto number = [&](std::int64_t n) { return b_.constant(Scalar::of(DType::I64, n)); };
+    const VarId all = b_.variable({DType::I64, 1});
+    b_.set(all, number(1));
+    each_row([&](const Expr& row) {
+      provide_finished(row, pass_ - 1);
+      for (const RowCondition& c : conditions) {
+        const ValueId v = b_.cast(e_.value(c.stage, c.value, row_point(row)).id, DType::F32);
+        const ValueId mask = b_.constant(c.op == Op::Add ? identity_of(Monoid::Max, DType::F32)
+                                                         : Scalar::of(DType::F32, 0.0));
+        const ValueId stays =
+            b_.apply(Op::Eq, DType::Bool, {b_.apply(c.op, DType::F32, {mask, v}), mask});
+        b_.set(all, b_.apply(Op::Select, DType::I64, {stays, b_.read(all), number(0)}));
+      }
+    });
+    skips_ = value_symbol(b_.read(all));
+    const Expr end = ceildiv(f_.places.extent, t_.places);
+    return {skips_ * range_.begin, end + skips_ * (range_.end - end)};
+  }
+
+  void start_row(const Pass& pass, const Expr& row) {
+    for (int stage : pass.rows) {
+      RowState& v = row_state(stage);
+      const int lanes = is_scale(stage) ? 1 : t_.lanes;
+      State state = v.accumulator.identity(lanes);
+      state.resize(v.buffers.size());
+      store_state(b_, v.buffers, row * Expr(lanes) + (lanes > 1 ? lane() : Expr(0)), state);
+    }
+    const ValueId zero = b_.constant(Scalar::of(DType::F32, 0.0), t_.lanes);
+    for (std::size_t s : pass.sums)
+      for (std::int64_t c = 0; c < columns_of(s); c += t_.lanes)
+        b_.store(carried_buffer_[s], row * Expr(columns_of(s)) + Expr(c) + lane(), zero);
+  }
+
+  void pack_places(std::size_t p, const Expr& t) {
+    const std::int64_t panels = t_.places / t_.nr();
+    b_.loop(Expr(0), ceildiv(tile_places_, t_.nr()), Expr(1), Expr(panels), Bind::Serial,
+            [&](const Expr& j) {
+              right_[p].pack_panel(right_buffer_[p], j * right_[p].panel_elements(), batch_,
+                                   t * Expr(panels) + j, Expr(0));
+            });
+  }
+
+  /// The places' rows of a sum, columns behind the last one as zeros.
+  void pack_summed(std::size_t s) {
+    const ContractionForm& sum = f_.sums[s];
+    b_.loop(Expr(0), tile_places_, Expr(1), Expr(t_.places), Bind::Serial, [&](const Expr& j) {
+      for (std::int64_t c = 0; c < columns_of(s); c += t_.lanes) {
+        Point p = columns_point(sum, batch_, c);
+        put_index(p, r_, f_.places, first_place_ + j);
+        const ValueId v = e_.value(sum.stage, sum.right.value, p).id;
+        b_.store(summed_buffer_[s], j * Expr(columns_of(s)) + Expr(c) + lane(),
+                 b_.splat(b_.cast(v, DType::F32), t_.lanes));
+      }
+    });
+  }
+
+  /// A vector of a sum's columns from column `c` on.
+  Point columns_point(const ContractionForm& sum, const Point& at, std::int64_t c) const {
+    Point p = at;
+    p.lanes = t_.lanes;
+    const Expr column = Expr(c) + lane();
+    put_index(p, r_, sum.depth, column);
+    if (c + t_.lanes > sum.depth.extent.value())
+      p.mask.push_back({column, Expr(0), sum.depth.extent});
+    return p;
+  }
+
+  /// Whether some point of the group's rows in this tile counts.
+  std::vector<Guard> counting(const Expr& g) const {
+    std::vector<Guard> guards;
+    for (const Expr& bound : f_.bounds)
+      if (const auto most = largest_bound(r_, f_, bound, batch_, first_row_ + g * Expr(t_.mr),
+                                          t_.mr, first_place_, t_.places))
+        guards.push_back({*most + (Expr(1) - skips_) * Expr(kFar), Expr(0), Expr(INT64_MAX)});
+    return guards;
+  }
+
+  // --- Some rows in one tile
+
+  void group(const Pass& pass, const Expr& g) {
+    for (std::size_t p : pass.products)
+      make_scores(p, g);
+    const Expr rows = min(Expr(t_.mr), block_rows_ - g * Expr(t_.mr));
+    b_.loop(Expr(0), rows, Expr(1), Expr(t_.mr), Bind::Serial, [&](const Expr& i) {
+      const Guard whole{first_place_, Expr(0), f_.places.extent - Expr(t_.places - 1)},
+          cut{first_place_, f_.places.extent - Expr(t_.places - 1), f_.places.extent};
+      b_.when({whole}, [&] { combine_row(pass, g, i, false); });
+      b_.when({cut}, [&] { combine_row(pass, g, i, true); });
+    });
+    fill_missing(pass, rows);
+    for (std::size_t s : pass.sums)
+      add_products(s, g);
+  }
+
+  /// The zeros of rows that a group lacks; what comes of them is never stored.
+  void fill_missing(const Pass& pass, const Expr& rows) {
+    const ValueId zero = b_.constant(Scalar::of(DType::F32, 0.0), t_.lanes);
+    b_.loop(rows, Expr(t_.mr), Expr(1), Expr(t_.mr), Bind::Serial, [&](const Expr& i) {
+      for (std::size_t s : pass.sums)
+        for (int v = 0; v < across(); ++v)
+          b_.store(factor_buffer_[s],
+                   i * Expr(t_.places) + Expr(std::int64_t(v) * t_.lanes) + lane(), zero);
+      for (int stage : pass.rows)
+        if (is_scale(stage))
+          b_.store(row_state(stage).scale, i, b_.constant(Scalar::of(DType::F32, 0.0)));
+    });
+  }
+
+  /// Register tiles along `depth` steps, `unroll` of them in one turn.
+  void along(const Expr& depth, std::int64_t most, const std::function<void(const Expr&)>& step) {
+    const Expr whole = floordiv(depth, t_.unroll) * Expr(t_.unroll);
+    b_.loop(Expr(0), whole, Expr(t_.unroll), Expr(most), Bind::Serial, [&](const Expr& k) {
+      for (int u = 0; u < t_.unroll; ++u)
+        step(k + Expr(u));
+    });
+    b_.loop(whole, depth, Expr(1), Expr(most), Bind::Serial, step);
+  }
+
+  ValueId add_product(ValueId a, ValueId b, ValueId sum) {
+    if (arithmetic_.fma)
+      return b_.fma(a, b, sum);
+    return b_.apply(Op::Add, DType::F32, {sum, b_.apply(Op::Mul, DType::F32, {a, b})});
+  }
+
+  VarId sum_register(int i) {
+    while (int(registers_.size()) <= i)
+      registers_.push_back(b_.variable({DType::F32, t_.lanes}));
+    return registers_[std::size_t(i)];
+  }
+
+  void make_scores(std::size_t p, const Expr& g) {
+    const ValueId zero = b_.constant(Scalar::of(DType::F32, 0.0), t_.lanes);
+    const std::int64_t depth = f_.products[p].depth.extent.value();
+    b_.loop(Expr(0), ceildiv(tile_places_, t_.nr()), Expr(1), Expr(t_.places / t_.nr()),
+            Bind::Serial, [&](const Expr& j) {
+              for (int i = 0; i < t_.mr * t_.nv; ++i)
+                b_.set(sum_register(i), zero);
+              along(Expr(depth), depth, [&](const Expr& k) {
+                std::vector<ValueId> right;
+                for (int v = 0; v < t_.nv; ++v)
+                  right.push_back(b_.load(right_buffer_[p],
+                                          j * right_[p].panel_elements() + k * Expr(t_.nr()) +
+                                              Expr(std::int64_t(v) * t_.lanes) + lane(),
+                                          t_.lanes));
+                for (int i = 0; i < t_.mr; ++i) {
+                  const ValueId left = b_.splat(
+                      b_.load(left_buffer_[p],
+                              g * left_[p].panel_elements() + k * Expr(t_.mr) + Expr(i), 1),
+                      t_.lanes);
+                  for (int v = 0; v < t_.nv; ++v) {
+                    const VarId sum = sum_register(i * t_.nv + v);
+                    b_.set(sum, add_product(left, right[std::size_t(v)], b_.read(sum)));
+                  }
+                }
+              });
+              for (int i = 0; i < t_.mr; ++i)
+                for (int v = 0; v < t_.nv; ++v)
+                  b_.store(score_buffer_[p],
+                           Expr(std::int64_t(i) * t_.places + std::int64_t(v) * t_.lanes) +
+                               j * Expr(t_.nr()) + lane(),
+                           b_.read(sum_register(i * t_.nv + v)));
+            });
+  }
+
+  /// A vector of the tile's places, for row `row` of the block.
+  Point place_point(const Expr& row, int v, bool cut) const {
+    Point p = row_point(row);
+    p.lanes = t_.lanes;
+    const Expr place = first_place_ + Expr(std::int64_t(v) * t_.lanes) + lane();
+    put_index(p, r_, f_.places, place);
+    if (cut)
+      p.mask.push_back({place, Expr(0), f_.places.extent});
+    return p;
+  }
+
+  /// Row `i` of the group in this tile: its row values, and the factors of the sums. `cut`: there
+  /// may be fewer places than the tile has room for, at least one.
+  void combine_row(const Pass& pass, const Expr& g, const Expr& i, bool cut) {
+    const Expr row = g * Expr(t_.mr) + i;
+    provide_finished(row, pass_ - 1);
+    const Expr in_group = i * Expr(t_.places) + lane();
+    std::vector<Point> points;
+    for (int v = 0; v < across(); ++v)
+      points.push_back(place_point(row, v, cut));
+    const auto at = [&](int v) { return in_group + Expr(std::int64_t(v) * t_.lanes); };
+    for (std::size_t p : pass.products)
+      for (int v = 0; v < across(); ++v) {
+        const int stage = f_.products[p].stage;
+        const ValueId sum = b_.load(score_buffer_[p], at(v), t_.lanes);
+        e_.provide(stage, points[std::size_t(v)],
+                   {e_.convert({sum, DType::F32}, r_.stages[std::size_t(stage)].yield_dtypes[0])});
+      }
+    for (int stage : pass.rows)
+      if (f_.scaled_by[std::size_t(stage)] < 0)
+        add_to_row(row_state(stage), row, i, points);
+    for (int stage : pass.rows)
+      if (f_.scaled_by[std::size_t(stage)] >= 0)
+        add_to_scaled(row_state(stage), row, points);
+    for (std::size_t s : pass.sums)
+      for (int v = 0; v < across(); ++v) {
+        const ValueId factor =
+            e_.value(f_.sums[s].stage, f_.sums[s].left.value, points[std::size_t(v)]).id;
+        b_.store(factor_buffer_[s], at(v), b_.splat(b_.cast(factor, DType::F32), t_.lanes));
+      }
+  }
+
+  State add_tile(RowState& v, State state, const std::vector<Point>& points) {
+    for (const Point& p : points)
+      state = v.accumulator.add(state, p, Expr(0), true);
+    return state;
+  }
+
+  void add_to_row(RowState& v, const Expr& row, const Expr& i, const std::vector<Point>& points) {
+    if (!is_scale(v.stage)) {
+      const Expr at = row * Expr(t_.lanes) + lane();
+      store_state(b_, v.buffers, at, add_tile(v, load_state(b_, v.buffers, at, t_.lanes), points));
+      return;
+    }
+    const State tile = add_tile(v, v.accumulator.identity(t_.lanes), points);
+    const ValueId before = b_.load(v.buffers[0], row, 1);
+    const ValueId now =
+        b_.apply(Op::Max, DType::F32, {before, v.accumulator.across_lanes(tile)[0]});
+    scale_[v.stage] = rescale(b_, before, now);
+    b_.store(v.buffers[0], row, now);
+    b_.store(v.scale, i, scale_[v.stage]);
+    e_.provide(v.stage, row_point(row), {{or_zero(b_, now), DType::F32}});
+  }
+
+  void add_to_scaled(RowState& v, const Expr& row, const std::vector<Point>& points) {
+    const Expr at = row * Expr(t_.lanes) + lane();
+    const ValueId scale = scale_.at(f_.scaled_by[std::size_t(v.stage)]);
+    const ValueId before =
+        b_.apply(Op::Mul, DType::F32, {b_.load(v.buffers[0], at, t_.lanes), scale});
+    store_state(b_, v.buffers, at, add_tile(v, {before}, points));
+  }
+
+  /// The group's rows of a sum, in register tiles.
+  void add_products(std::size_t s, const Expr& g) {
+    const std::int64_t columns = columns_of(s);
+    for (std::int64_t c = 0; c < columns; c += std::int64_t(t_.nc) * t_.lanes) {
+      const int vectors = int(std::min<std::int64_t>(t_.nc, (columns - c) / t_.lanes));
+      const auto carried = [&](int i, int v) {
+        return (g * Expr(t_.mr) + Expr(i)) * Expr(columns) + Expr(c + std::int64_t(v) * t_.lanes) +
+               lane();
+      };
+      const int maximum = f_.scaled_by[std::size_t(f_.sums[s].stage)];
+      for (int i = 0; i < t_.mr; ++i)
+        for (int v = 0; v < vectors; ++v) {
+          ValueId sum = b_.load(carried_buffer_[s], carried(i, v), t_.lanes);
+          if (maximum >= 0)
+            sum =
+                b_.apply(Op::Mul, DType::F32, {sum, b_.load(row_state(maximum).scale, Expr(i), 1)});
+          b_.set(sum_register(i * vectors + v), sum);
+        }
+      along(tile_places_, t_.places, [&](const Expr& k) {
+        std::vector<ValueId> right;
+        for (int v = 0; v < vectors; ++v)
+          right.push_back(b_.load(summed_buffer_[s],
+                                  k * Expr(columns) + Expr(c + std::int64_t(v) * t_.lanes) + lane(),
+                                  t_.lanes));
+        for (int i = 0; i < t_.mr; ++i) {
+          const ValueId left = b_.splat(
+              b_.load(factor_buffer_[s], Expr(std::int64_t(i) * t_.places) + k, 1), t_.lanes);
+          for (int v = 0; v < vectors; ++v) {
+            const VarId sum = sum_register(i * vectors + v);
+            b_.set(sum, add_product(left, right[std::size_t(v)], b_.read(sum)));
+          }
+        }
+      });
+      for (int i = 0; i < t_.mr; ++i)
+        for (int v = 0; v < vectors; ++v)
+          b_.store(carried_buffer_[s], carried(i, v), b_.read(sum_register(i * vectors + v)));
+    }
+  }
+
+  // --- Results
+
+  /// Row values of passes up to `last`, as results of their stages.
+  void provide_finished(const Expr& row, int last) {
+    for (RowState& v : rows_)
+      if (f_.level[std::size_t(v.stage)] <= last)
+        e_.provide(v.stage, row_point(row),
+                   {{b_.load(v.result, row, 1), r_.stages[std::size_t(v.stage)].yield_dtypes[0]}});
+  }
+
+  void finish_row(const Pass& pass, const Expr& row) {
+    for (int stage : pass.rows) {
+      RowState& v = row_state(stage);
+      State state;
+      if (is_scale(stage))
+        state = whole_maximum(v, row);
+      else
+        state = v.accumulator.across_lanes(
+            load_state(b_, v.buffers, row * Expr(t_.lanes) + lane(), t_.lanes));
+      if (const int m = f_.scaled_by[std::size_t(stage)]; m >= 0)
+        state = {no_number_if_none(m, row, state[0])};
+      b_.store(v.result, row, v.accumulator.finish(state).id);
+    }
+  }
+
+  /// The state of which the maximum's value is what was kept.
+  State whole_maximum(RowState& v, const Expr& row) {
+    const ValueId m = b_.load(v.buffers[0], row, 1);
+    return State(v.accumulator.types(1).size(), m);
+  }
+
+  /// What a sum is where nothing was larger than the lowest number: no number, as the formula says,
+  /// unless there are no terms.
+  ValueId no_number_if_none(int maximum, const Expr& row, ValueId sum) {
+    const ValueId m = b_.load(row_state(maximum).buffers[0], row, 1);
+    const ValueId checked = unless_lowest(b_, m, sum);
+    const std::vector<Guard> some = unproved({{f_.places.extent, Expr(1), Expr(INT64_MAX)}});
+    if (some.empty())
+      return checked;
+    return b_.apply(Op::Select, DType::F32, {b_.test(some, 1), checked, sum});
+  }
+
+  void store_results() {
+    each_row([&](const Expr& row) {
+      provide_finished(row, f_.passes);
+      for (std::size_t o = 0; o < r_.outputs.size(); ++o)
+        if (sum_of_output_[o] < 0)
+          store({int(o)}, row_point(row));
+      for (std::size_t s = 0; s < f_.sums.size(); ++s)
+        store_sum(s, row);
+    });
+  }
+
+  void store_sum(std::size_t s, const Expr& row) {
+    const int stage = f_.sums[s].stage, maximum = f_.scaled_by[std::size_t(stage)];
+    std::vector<int> outputs;
+    for (std::size_t o = 0; o < r_.outputs.size(); ++o)
+      if (sum_of_output_[o] == int(s))
+        outputs.push_back(int(o));
+    for (std::int64_t c = 0; c < columns_of(s); c += t_.lanes) {
+      const Point p = columns_point(f_.sums[s], row_point(row), c);
+      ValueId sum =
+          b_.load(carried_buffer_[s], row * Expr(columns_of(s)) + Expr(c) + lane(), t_.lanes);
+      if (maximum >= 0)
+        sum = no_number_if_none(maximum, row, sum);
+      e_.provide(stage, p,
+                 {e_.convert({sum, DType::F32}, r_.stages[std::size_t(stage)].yield_dtypes[0])});
+      store(outputs, p);
+    }
+  }
+
+  /// All values before the first store: an output may take over the memory of an operand.
+  void store(const std::vector<int>& outputs, const Point& p) {
+    std::vector<Value> values;
+    for (int o : outputs)
+      values.push_back(
+          e_.result(r_.outputs[std::size_t(o)].stage, r_.outputs[std::size_t(o)].component, p));
+    for (std::size_t i = 0; i < outputs.size(); ++i)
+      e_.store(outputs[i], p, values[i]);
+  }
+
+  const Region& r_;
+  const StreamForm& f_;
+  const Blocks& t_;
+  Arithmetic arithmetic_;
+  ProgramBuilder b_;
+  Emitter e_;
+  std::vector<Tiles> depth_tiles_;                                  ///< by product
+  std::vector<PackedSide> left_, right_;                            ///< by product
+  std::vector<int> left_buffer_, right_buffer_, score_buffer_;      ///< by product
+  std::vector<int> summed_buffer_, factor_buffer_, carried_buffer_; ///< by sum
+  std::vector<RowState> rows_;
+  std::vector<int> sum_of_output_; ///< place in StreamForm::sums; -1 for values of the rows
+  std::vector<VarId> registers_;
+  std::map<int, ValueId> scale_; ///< by maximum: of the row that is being combined
+  Point batch_;
+  Expr first_row_, block_rows_, groups_;
+  Expr first_place_, tile_places_;
+  TileRange range_;
+  Expr skips_; ///< whether the pass leaves tiles out: 0 or 1
+  int pass_ = 0;
+};
+
+constexpr Knob kKnobs[] = {
+    {"mr", 1, 24}, {"nv", 1, 8}, {"rows", 1, 1024}, {"places", 1, 1024}, {"unroll", 1, 8}};
+
+/// Columns and depths whose panels stay in the caches; vectors of a row that are written out.
+constexpr std::int64_t kMostColumns = 512;
+constexpr int kMostAcross = 16;
+
+std::string refused(const StreamForm& form) {
+  const auto known = [](const ContractionForm& f) {
+    return f.depth.extent.is_constant() && f.depth.extent.value() <= kMostColumns &&
+           f.depth.extent.value() >= 1;
+  };
+  if (!std::all_of(form.products.begin(), form.products.end(), known))
+    return "a product's depth is not known or too large";
+  if (!std::all_of(form.sums.begin(), form.sums.end(), known))
+    return "a sum's columns are not known or too many";
+  return "";
+}
+
+/// What a schedule asks for, made fit for the region and the target.
+Blocks blocks_of(const Schedule& schedule, const StreamForm& form, const Target& target) {
+  const auto round_up = [](std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; };
+  const std::int64_t bytes =
+      schedule.vector_bytes != 0 ? schedule.vector_bytes : target.vector_bytes;
+  Blocks t;
+  t.lanes = int(std::clamp<std::int64_t>(bytes / 4, 1, 64));
+  t.mr = int(schedule.knob("mr", 6));
+  t.nv = int(schedule.knob("nv", 4));
+  t.unroll = int(schedule.knob("unroll", 2));
+  t.nc = std::max(1, (target.vector_registers - 2) / (t.mr + 1));
+  const std::int64_t rows = form.rows.extent.constant().value_or(1024),
+                     places = form.places.extent.constant().value_or(1024);
+  t.rows =
+      int(round_up(std::min(schedule.knob("rows", 96), std::max<std::int64_t>(rows, 1)), t.mr));
+  t.places = int(
+      round_up(std::min(schedule.knob("places", 64), std::max<std::int64_t>(places, 1)), t.nr()));
+  return t;
+}
+
+class StreamGenerator : public Generator {
+public:
+  std::string name() const override { return "stream"; }
+
+  std::vector<Schedule> space(const Region& region, const Target& target) const override {
+    const FoundStream found = find_stream(with_late_divisors(region), StreamTakes::Vectors);
+    if (!found.ok || !refused(found.form).empty())
+      return {};
+    std::vector<Schedule> space;
+    const auto add = [&](int mr, int nv, int rows, int places, int unroll) {
+      Schedule s;
+      s.generator = name();
+      s.knobs = {{"mr", mr}, {"nv", nv}, {"rows", rows}, {"places", places}, {"unroll", unroll}};
+      if (mr * nv + nv + 1 <= target.vector_registers &&
+          places <= kMostAcross * (target.vector_bytes / 4) &&
+          std::find(space.begin(), space.end(), s) == space.end())
+        space.push_back(std::move(s));
+    };
+    const int lanes = target.vector_bytes / 4;
+    const bool many = target.vector_registers >= 32;
+    for (const auto& [mr, nv] : many ? std::vector<std::pair<int, int>>{{6, 4}, {8, 3}, {12, 2}}
+                                     : std::vector<std::pair<int, int>>{{4, 2}, {6, 2}, {3, 3}})
+      for (const int across : {nv, 2 * nv, 4 * nv})
+        for (const int rows : {96, 48, 192})
+          for (const int unroll : {2, 4})
+            add(mr, nv, rows, across * lanes, unroll);
+    return space;
+  }
+
+  Lowered lower(const Region& given, const Schedule& schedule,
+                const Target& target) const override {
+    const Region region = with_late_divisors(given);
+    const FoundStream found = find_stream(region, StreamTakes::Vectors);
+    if (!found.ok)
+      return {false, {}, found.reason};
+    if (auto why = refused(found.form); !why.empty())
+      return {false, {}, why};
+    if (auto why = refused_settings(schedule, target, kKnobs); !why.empty())
+      return {false, {}, why};
+    const Blocks blocks = blocks_of(schedule, found.form, target);
+    if (blocks.places > kMostAcross * blocks.lanes || blocks.mr * blocks.nv > 64)
+      return {false, {}, "a tile of too much code"};
+    return {true, CpuStream(region, found.form, blocks, target).run(), ""};
+  }
+};
+
+} // namespace
+
+const Generator& stream_generator() {
+  static const StreamGenerator generator;
+  return generator;
+}
+
+} // namespace egret::kernel

@@ -1,0 +1,190 @@
+// Quotients that a sum's terms have in common, taken out of it.
+#include "kernel/analysis.h"
+#include "kernel/stream_form.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace egret::kernel {
+
+namespace {
+
+/// A quotient on the way from a sum's term to its factors.
+struct Quotient {
+  int value = -1; ///< of the sum's body
+  int load = -1;  ///< the divisor
+};
+
+/// Whether a value is read by nothing but one other value of the body, once.
+bool is_read_once(const Stage& stage, int value) {
+  std::ptrdiff_t reads = std::count(stage.yields.begin(), stage.yields.end(), value);
+  for (const BodyValue& v : stage.body)
+    reads += std::count(v.args.begin(), v.args.end(), value);
+  return reads == 1;
+}
+
+class DivisorFinder {
+public:
+  DivisorFinder(const Region& region, int sum) : r_(region), s_(region.stages[std::size_t(sum)]) {}
+
+  std::optional<Quotient> run() const {
+    if (s_.kind != StageKind::Reduce || s_.monoid != Monoid::Sum || s_.yields.size() != 1 ||
+        s_.acc_dtype != DType::F32)
+      return std::nullopt;
+    return below(s_.yields[0]);
+  }
+
+private:
+  /// Looks through products and conversions that do not round.
+  std::optional<Quotient> below(int i) const {
+    const BodyValue& v = s_.body[std::size_t(i)];
+    if (v.kind != BodyValue::Kind::Apply || v.dtype != DType::F32 || !is_read_once(s_, i))
+      return std::nullopt;
+    if (v.op == Op::Div) {
+      const BodyValue& divisor = s_.body[std::size_t(v.args[1])];
+      if (divisor.kind == BodyValue::Kind::Load && is_sum_of_exponentials(divisor.load))
+        return Quotient{i, divisor.load};
+      return std::nullopt;
+    }
+    if (v.op != Op::Mul && !(v.op == Op::Cast && s_.body[std::size_t(v.args[0])].dtype == v.dtype))
+      return std::nullopt;
+    for (int arg : v.args)
+      if (auto found = below(arg))
+        return found;
+    return std::nullopt;
+  }
+
+  bool is_sum_of_exponentials(int load) const {
+    const Load& l = s_.loads[std::size_t(load)];
+    if (l.source != Source::Stage || r_.stages[std::size_t(l.number)].over != s_.over)
+      return false;
+    for (std::size_t m = 0; m < r_.stages.size(); ++m)
+      if (is_scaled_by(r_, l.number, int(m), true))
+        return true;
+    return false;
+  }
+
+  const Region& r_;
+  const Stage& s_;
+};
+
+/// Leaves out the values and loads that nothing reads.
+void drop_unread(Stage& stage) {
+  std::vector<bool> read(stage.body.size(), false), loaded(stage.loads.size(), false);
+  for (int y : stage.yields)
+    read[std::size_t(y)] = true;
+  for (std::size_t i = stage.body.size(); i-- > 0;) {
+    if (!read[i])
+      continue;
+    const BodyValue& v = stage.body[i];
+    for (int a : v.args)
+      read[std::size_t(a)] = true;
+    if (v.kind != BodyValue::Kind::Load)
+      continue;
+    loaded[std::size_t(v.load)] = true;
+    for (int a : stage.loads[std::size_t(v.load)].indirect)
+      read[std::size_t(a)] = true;
+  }
+  const auto kept = [](auto& list, const std::vector<bool>& keep) {
+    std::vector<int> place(list.size(), -1);
+    std::remove_reference_t<decltype(list)> rest;
+    for (std::size_t i = 0; i < list.size(); ++i)
+      if (keep[i]) {
+        place[i] = int(rest.size());
+        rest.push_back(std::move(list[i]));
+      }
+    list = std::move(rest);
+    return place;
+  };
+  const std::vector<int> value = kept(stage.body, read), load = kept(stage.loads, loaded);
+  const auto move = [&](std::vector<int>& list) {
+    for (int& i : list)
+      i = value[std::size_t(i)];
+  };
+  for (BodyValue& v : stage.body) {
+    move(v.args);
+    if (v.kind == BodyValue::Kind::Load)
+      v.load = load[std::size_t(v.load)];
+  }
+  for (Load& l : stage.loads)
+    move(l.indirect);
+  move(stage.yields);
+}
+
+/// The map of a stage over `axes` that reads, of a result over a part of them, the same point.
+IndexMap aligned(const Region& region, const std::vector<int>& axes,
+                 const std::vector<int>& result) {
+  IndexMap map;
+  for (int a : axes)
+    map.dims.push_back(region.axes[std::size_t(a)].extent);
+  for (int a : result) {
+    const auto at = std::find(axes.begin(), axes.end(), a) - axes.begin();
+    map.coords.push_back(Expr::axis(int(at), region.axes[std::size_t(a)].extent));
+  }
+  return map;
+}
+
+/// Makes room for a stage behind `stage`, which is what others read instead of it from then on.
+void insert_behind(Region& region, int stage, Stage fresh) {
+  region.stages.insert(region.stages.begin() + stage + 1, std::move(fresh));
+  for (std::size_t s = std::size_t(stage) + 2; s < region.stages.size(); ++s)
+    for (Load& l : region.stages[s].loads)
+      if (l.source == Source::Stage && l.number >= stage)
+        ++l.number;
+  for (Output& out : region.outputs)
+    if (out.stage >= stage)
+      ++out.stage;
+}
+
+void divide_late(Region& region, int sum, const Quotient& q) {
+  Stage& s = region.stages[std::size_t(sum)];
+  const int divisor = s.loads[std::size_t(q.load)].number;
+  const std::vector<int> own = result_axes(s);
+  Stage quotient;
+  quotient.kind = StageKind::Map;
+  quotient.axes = own;
+  quotient.acc_dtype = DType::F32;
+  const auto load = [&](int stage, int component) {
+    const std::vector<int> axes = result_axes(region.stages[std::size_t(stage)]);
+    quotient.loads.push_back({Source::Stage, stage, component, aligned(region, own, axes), {}});
+    BodyValue v;
+    v.kind = BodyValue::Kind::Load;
+    v.load = int(quotient.loads.size()) - 1;
+    quotient.body.push_back(v);
+  };
+  load(sum, 0);
+  load(divisor, s.loads[std::size_t(q.load)].component);
+  BodyValue div;
+  div.op = Op::Div;
+  div.args = {0, 1};
+  quotient.body.push_back(div);
+  if (s.yield_dtypes[0] != DType::F32) {
+    BodyValue cast;
+    cast.op = Op::Cast;
+    cast.dtype = s.yield_dtypes[0];
+    cast.args = {2};
+    quotient.body.push_back(cast);
+  }
+  quotient.yields = {int(quotient.body.size()) - 1};
+  quotient.yield_dtypes = {s.yield_dtypes[0]};
+
+  const int numerator = s.body[std::size_t(q.value)].args[0];
+  for (BodyValue& v : s.body)
+    std::replace(v.args.begin(), v.args.end(), q.value, numerator);
+  std::replace(s.yields.begin(), s.yields.end(), q.value, numerator);
+  s.yield_dtypes[0] = DType::F32;
+  drop_unread(s);
+  insert_behind(region, sum, std::move(quotient));
+}
+
+} // namespace
+
+Region with_late_divisors(const Region& region) {
+  Region out = region;
+  for (int s = 0; s < int(out.stages.size()); ++s)
+    if (const auto q = DivisorFinder(out, s).run())
+      divide_late(out, s++, *q);
+  return out;
+}
+
+} // namespace egret::kernel
