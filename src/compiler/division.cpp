@@ -3,6 +3,7 @@
 #include "compiler/batching.h"
 #include "compiler/plan_builder.h"
 #include "compiler/prepare.h"
+#include "compiler/row_sums.h"
 #include "compiler/sink_reshapes.h"
 #include "egret/passes.h"
 #include "support/fail.h"
@@ -21,7 +22,7 @@ namespace {
 /// Inputs that the caller binds keep their slots, whether used or not; normalization must not lose
 /// one.
 ir::Graph normalized(const ir::Graph& graph) {
-  ir::Graph result = prepare(sink_reshapes(passes::normalize()(graph)));
+  ir::Graph result = prepare(shortened_row_sums(sink_reshapes(passes::normalize()(graph))));
   ir::verify(result);
   ensure(result.inputs().size() == graph.inputs().size() &&
              result.outputs.size() == graph.outputs.size(),
