@@ -7,6 +7,7 @@
 #include "support/fail.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 namespace egret::compiler {
@@ -24,12 +25,13 @@ std::size_t at(int i) {
 
 class Walk {
 public:
-  Walk(const LaunchGraph& graph, const Sequence& order, std::int64_t budget)
-      : graph_(graph), order_(order), budget_(budget), uses_(graph.values.size()),
-        next_(graph.values.size(), 0), ends_(graph.launches.size(), kNever),
-        done_(graph.launches.size(), false), there_(graph.values.size(), false),
-        pins_(graph.values.size(), 0), need_(graph.values.size(), kNever),
-        seen_(graph.values.size(), 0) {
+  /// `patience`: the power of the time until a value is needed in what its leaving is worth.
+  Walk(const LaunchGraph& graph, const Sequence& order, std::int64_t budget, double patience)
+      : graph_(graph), order_(order), budget_(budget), patience_(patience),
+        uses_(graph.values.size()), next_(graph.values.size(), 0),
+        ends_(graph.launches.size(), kNever), done_(graph.launches.size(), false),
+        there_(graph.values.size(), false), pins_(graph.values.size(), 0),
+        need_(graph.values.size(), kNever), seen_(graph.values.size(), 0) {
     for (std::size_t i = 0; i < order.size(); ++i) {
       const auto& launch = graph.launches[at(order[i])];
       for (const int v : launch.reads)
@@ -172,7 +174,8 @@ private:
             need_[i] >= ends_[at(graph_.values[i].writer)])
           continue;
         ++stamp_;
-        const double worth = static_cast<double>(bytes(v)) * (1.0 + need_[i] - now_);
+        const double worth =
+            static_cast<double>(bytes(v)) * std::pow(1.0 + need_[i] - now_, patience_);
         if (const double c = cost(v) / worth; c < least) {
           least = c;
           best = v;
@@ -199,6 +202,7 @@ private:
   const LaunchGraph& graph_;
   const Sequence& order_;
   const std::int64_t budget_;
+  const double patience_;
   std::vector<std::vector<int>> uses_; ///< of each value, places in the order
   std::vector<int> next_;              ///< of each value, the use that comes next
   /// Of each launch, the place in the order from which on it cannot run again: what it or something
@@ -256,8 +260,8 @@ public:
   Found(const LaunchGraph& graph, std::int64_t limit) : graph_(graph), limit_(limit) {}
 
   /// Walks an order with a budget; gives the arena, or nothing where it does not suffice.
-  std::optional<std::int64_t> attempt(const Sequence& order, std::int64_t budget) {
-    std::optional<Sequence> sequence = Walk(graph_, order, budget).run();
+  std::optional<std::int64_t> attempt(const Sequence& order, std::int64_t budget, double patience) {
+    std::optional<Sequence> sequence = Walk(graph_, order, budget, patience).run();
     if (!sequence)
       return std::nullopt;
     Scheduled walked = placed(graph_, std::move(*sequence));
@@ -311,13 +315,14 @@ std::int64_t largest_launch(const LaunchGraph& graph) {
 /// Tries the same budgets whatever the limit is, so that what is least does not depend on it.
 void try_all_budgets(const LaunchGraph& graph, const std::vector<Sequence>& orders, Found& found) {
   constexpr int kHalvings = 10;
-  for (const Sequence& order : orders) {
-    std::int64_t too_few = largest_launch(graph) - 1, enough = lives_of(graph, order).peak;
-    for (int i = 0; i < kHalvings && enough - too_few > 1; ++i) {
-      const std::int64_t middle = too_few + (enough - too_few) / 2;
-      (found.attempt(order, middle) ? enough : too_few) = middle;
+  for (const Sequence& order : orders)
+    for (const double patience : {1.0, 0.0}) {
+      std::int64_t too_few = largest_launch(graph) - 1, enough = lives_of(graph, order).peak;
+      for (int i = 0; i < kHalvings && enough - too_few > 1; ++i) {
+        const std::int64_t middle = too_few + (enough - too_few) / 2;
+        (found.attempt(order, middle, patience) ? enough : too_few) = middle;
+      }
     }
-  }
 }
 
 } // namespace
@@ -341,11 +346,13 @@ Scheduled scheduled_within(const LaunchGraph& graph, const Scheduled& plain, std
   Found found(graph, limit);
   // What lies between others is lost: an arena may need somewhat more than is alive at a time.
   for (const Sequence& order : orders)
-    for (const int percent : {100, 98, 95, 90, 85}) {
-      const auto arena = found.attempt(order, limit / 100 * percent + limit % 100 * percent / 100);
-      if (!arena || *arena <= limit)
-        break;
-    }
+    for (const double patience : {1.0, 0.5, 0.0})
+      for (const int percent : {100, 98, 95, 90, 85}) {
+        const auto arena =
+            found.attempt(order, limit / 100 * percent + limit % 100 * percent / 100, patience);
+        if (!arena || *arena <= limit)
+          break;
+      }
   if (found.met())
     return found.take();
   Found any(graph, limit);
