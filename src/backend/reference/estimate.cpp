@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 namespace egret::backend::reference {
 
@@ -89,6 +90,19 @@ DType widest(DType type) {
   return is_float(type) ? DType::F64 : type;
 }
 
+/// Sums and products, the most frequent ops, are furthest off at known corners of their operands'
+/// intervals. Nothing for other ops, and where a value is infinite or NaN.
+std::optional<double> corner_deviation(Op op, DType result, DType operand, const Estimate& a,
+                                       const Estimate& b) {
+  if ((op != Op::Add && op != Op::Mul) || !is_float(result) || !is_float(operand))
+    return std::nullopt;
+  const double x = std::fabs(a.value.f), y = std::fabs(b.value.f);
+  const double most = op == Op::Add ? x + a.error + (y + b.error) : (x + a.error) * (y + b.error);
+  if (!std::isfinite(most))
+    return std::nullopt;
+  return op == Op::Add ? a.error + b.error : x * b.error + y * a.error + a.error * b.error;
+}
+
 } // namespace
 
 Estimate apply(Op op, DType result, DType operand, const Estimate& a, const Estimate& b,
@@ -109,24 +123,32 @@ Estimate apply(Op op, DType result, DType operand, const Estimate& a, const Esti
   auto exact = [&](Number x, Number y, Number z) {
     return bits ? apply(op, result, operand, x, y, z) : apply(op, wide, from, x, y, z);
   };
-  const Number centre = exact(a.value, b.value, c.value);
+  Number centre;
   double deviation = 0;
-  const Points as(first, a), bs(operand, b), cs(operand, c);
-  for (int i = 0; i < as.count; ++i)
-    for (int j = 0; j < bs.count; ++j)
-      for (int k = 0; k < cs.count; ++k)
-        if (i + j + k > 0)
-          deviation =
-              std::max(deviation, distance(wide, exact(as.at[i], bs.at[j], cs.at[k]), centre));
+  if (const auto known = corner_deviation(op, result, operand, a, b)) {
+    centre.f = op == Op::Add ? a.value.f + b.value.f : a.value.f * b.value.f;
+    deviation = *known;
+  } else {
+    centre = exact(a.value, b.value, c.value);
+    const Points as(first, a), bs(operand, b), cs(operand, c);
+    for (int i = 0; i < as.count; ++i)
+      for (int j = 0; j < bs.count; ++j)
+        for (int k = 0; k < cs.count; ++k)
+          if (i + j + k > 0)
+            deviation =
+                std::max(deviation, distance(wide, exact(as.at[i], bs.at[j], cs.at[k]), centre));
+  }
   // Not monotone, so that the ends say little; their slope is at most 1.
   if (op == Op::Sin || op == Op::Cos)
     deviation = std::max(deviation, std::min(2.0, a.error));
   // A remainder in doubt about the quotient may be anything below the divisor.
-  if (op == Op::Mod && deviation > 0 && is_float(operand))
+  if (op == Op::Mod && deviation > 0 && is_float(operand)) {
+    const Points as(operand, a), bs(operand, b);
     for (int i = 0; i < as.count; ++i)
       for (int j = 0; j < bs.count; ++j)
         if (std::floor(as.at[i].f / bs.at[j].f) != std::floor(a.value.f / b.value.f))
           deviation = std::max(deviation, std::fabs(bs.at[j].f));
+  }
   // A negative number has a power at an integer within the exponent's interval, and none beside it.
   if (op == Op::Pow && b.error > 0 && a.value.f - a.error < 0 &&
       std::floor(b.value.f + b.error) >= std::ceil(b.value.f - b.error))

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <thread>
 
 namespace egret::backend::reference {
 
@@ -19,6 +20,9 @@ namespace {
 
 constexpr double kUnknown = std::numeric_limits<double>::infinity();
 constexpr std::size_t kMostKnown = std::size_t{1} << 20; ///< results remembered of a stage
+/// Evaluations from which a reduction is shared out, and points whose terms are kept at a time.
+constexpr double kLong = 1 << 15;
+constexpr std::int64_t kPiece = 1 << 17;
 
 int place_of(const std::vector<int>& axes, int axis) {
   return static_cast<int>(std::find(axes.begin(), axes.end(), axis) - axes.begin());
@@ -30,9 +34,13 @@ Monoid monoid_of(Combine combine) {
 
 } // namespace
 
+RegionEvaluator::~RegionEvaluator() = default;
+
 RegionEvaluator::RegionEvaluator(const Region& region, const Bindings& sizes,
-                                 std::vector<const HostArray*> operands)
-    : region_(region), sizes_(sizes), operands_(std::move(operands)) {
+                                 std::vector<const HostArray*> operands, int threads)
+    : region_(region), sizes_(sizes), operands_(std::move(operands)),
+      threads_(threads > 0 ? threads
+                           : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()))) {
   ensure(operands_.size() == region.operands.size(), "region {}: {} operands, {} arrays",
          region.name, region.operands.size(), operands_.size());
   for (const Stage& stage : region.stages) {
@@ -56,11 +64,15 @@ RegionEvaluator::RegionEvaluator(const Region& region, const Bindings& sizes,
                                      stage.axes.size()));
       indirect = std::max(indirect, load.indirect.size());
     }
-    code.slots = code.indirect_at + indirect;
+    code.slots.resize(code.indirect_at + indirect);
+    for (std::size_t i = 0; i < sizes.values().size(); ++i)
+      code.slots[code.symbols_at + i] = sizes.values()[i].second;
+    code.values.resize(stage.body.size());
     for (const BodyValue& value : stage.body)
       code.indices.push_back(
           translate({.coords = {value.index}}, {}, nullptr, stage.axes.size()).coords[0]);
     stages_.push_back(std::move(code));
+    describe_body(stages_.size() - 1);
   }
   for (const Output& output : region.outputs) {
     OutputCode code;
@@ -130,58 +142,97 @@ std::int64_t RegionEvaluator::elements(int output) const {
 
 // --- stages
 
-std::vector<Estimate> RegionEvaluator::body_at(std::size_t number, const Dims& point) {
+void RegionEvaluator::describe_body(std::size_t number) {
   const Stage& stage = region_.stages[number];
-  const StageCode& code = stages_[number];
-  std::vector<std::int64_t> slots(code.slots, 0);
-  std::copy(point.begin(), point.end(), slots.begin());
-  for (std::size_t i = 0; i < sizes_.values().size(); ++i)
-    slots[code.symbols_at + i] = sizes_.values()[i].second;
-
-  std::vector<Estimate> values;
-  values.reserve(stage.body.size());
+  StageCode& code = stages_[number];
+  auto along = [&](const std::vector<int>& slots) {
+    return std::any_of(slots.begin(), slots.end(), [&](int slot) {
+      return std::find(code.over_at.begin(), code.over_at.end(), slot) != code.over_at.end();
+    });
+  };
+  auto reads_along = [&](const LoadCode& load) {
+    return std::any_of(load.coords.begin(), load.coords.end(),
+                       [&](const ExprCode& c) { return along(c.reads()); }) ||
+           std::any_of(load.holes.begin(), load.holes.end(),
+                       [&](const LoadCode::Hole& h) { return along(h.valid.reads()); });
+  };
+  auto any_varies = [&](const std::vector<int>& values) {
+    return std::any_of(values.begin(), values.end(), [&](int value) {
+      return code.varies[static_cast<std::size_t>(value)] != 0;
+    });
+  };
   for (std::size_t i = 0; i < stage.body.size(); ++i) {
+    const BodyValue& value = stage.body[i];
+    bool varies = any_varies(value.args) ||
+                  (value.kind == BodyValue::Kind::Index && along(code.indices[i].reads()));
+    if (value.kind == BodyValue::Kind::Load) {
+      const auto l = static_cast<std::size_t>(value.load);
+      varies |= reads_along(code.loads[l]) || any_varies(stage.loads[l].indirect);
+    }
+    code.varies.push_back(varies);
+  }
+  for (const Load& load : stage.loads)
+    if (load.source == kernel::Source::Stage) {
+      const StageCode& source = stages_[static_cast<std::size_t>(load.number)];
+      double points = 1;
+      for (const int place : source.over_at)
+        points *= static_cast<double>(source.extents[static_cast<std::size_t>(place)]);
+      code.work += points * source.work;
+    }
+}
+
+const std::vector<Estimate>& RegionEvaluator::body_at(std::size_t number, const Dims& point,
+                                                      bool same) {
+  const Stage& stage = region_.stages[number];
+  StageCode& code = stages_[number];
+  std::copy(point.begin(), point.end(), code.slots.begin());
+  for (std::size_t i = 0; i < stage.body.size(); ++i) {
+    if (same && !code.varies[i])
+      continue;
     const BodyValue& value = stage.body[i];
     switch (value.kind) {
     case BodyValue::Kind::Constant:
-      values.push_back({number_of(value.constant)});
+      code.values[i] = {number_of(value.constant)};
       break;
     case BodyValue::Kind::Load: {
       const auto l = static_cast<std::size_t>(value.load);
-      values.push_back(load_at(number, stage.loads[l], code.loads[l], slots, values));
+      code.values[i] = load_at(number, stage.loads[l], code.loads[l]);
       break;
     }
     case BodyValue::Kind::Index:
-      values.push_back({convert({.i = code.indices[i](slots.data())}, DType::I64, value.dtype)});
+      code.values[i] = {
+          convert({.i = code.indices[i](code.slots.data())}, DType::I64, value.dtype)};
       break;
     case BodyValue::Kind::Apply: {
-      Estimate args[3];
+      const Estimate* args[3] = {};
       for (std::size_t a = 0; a < value.args.size(); ++a)
-        args[a] = values[static_cast<std::size_t>(value.args[a])];
+        args[a] = &code.values[static_cast<std::size_t>(value.args[a])];
       const DType operand = stage.body[static_cast<std::size_t>(value.args.back())].dtype;
-      values.push_back(apply(value.op, value.dtype, operand, args[0], args[1], args[2]));
+      const Estimate none;
+      code.values[i] = apply(value.op, value.dtype, operand, *args[0], args[1] ? *args[1] : none,
+                             args[2] ? *args[2] : none);
       break;
     }
     }
   }
-  return values;
+  return code.values;
 }
 
-Estimate RegionEvaluator::load_at(std::size_t number, const Load& load, const LoadCode& code,
-                                  std::vector<std::int64_t>& slots,
-                                  const std::vector<Estimate>& values) {
+Estimate RegionEvaluator::load_at(std::size_t number, const Load& load, const LoadCode& code) {
+  StageCode& stage = stages_[number];
   bool in_doubt = false;
   for (std::size_t j = 0; j < load.indirect.size(); ++j) {
-    const Estimate& index = values[static_cast<std::size_t>(load.indirect[j])];
-    slots[stages_[number].indirect_at + j] = index.value.i;
+    const Estimate& index = stage.values[static_cast<std::size_t>(load.indirect[j])];
+    stage.slots[stage.indirect_at + j] = index.value.i;
     in_doubt |= index.error > 0;
   }
   for (const LoadCode::Hole& hole : code.holes)
-    if (!hole.valid.holds(slots.data()))
+    if (!hole.valid.holds(stage.slots.data()))
       return {hole.fill, in_doubt ? kUnknown : 0};
-  Dims coords;
+  Dims& coords = stage.coords;
+  coords.clear();
   for (const ExprCode& coord : code.coords)
-    coords.push_back(coord(slots.data()));
+    coords.push_back(coord(stage.slots.data()));
 
   Estimate loaded;
   if (load.source == kernel::Source::Stage) {
@@ -197,7 +248,8 @@ Estimate RegionEvaluator::load_at(std::size_t number, const Load& load, const Lo
       coords.push_back(symbol.second);
     const std::int64_t offset = code.layout(coords.data());
     const HostArray& memory = *operands_[static_cast<std::size_t>(load.number)];
-    ensure(offset >= 0 && offset < memory.size(),
+    const auto size = static_cast<std::int64_t>(size_of(memory.dtype));
+    ensure(offset >= 0 && (offset + 1) * size <= static_cast<std::int64_t>(memory.bytes.size()),
            "region {}, stage {}: load of operand {} at offset {}, which has {} elements",
            region_.name, number, load.number, offset, memory.size());
     loaded = {memory.at(offset)};
@@ -215,15 +267,15 @@ const std::vector<Estimate>& RegionEvaluator::result_at(std::size_t number, cons
     code.known.clear();
   switch (stage.kind) {
   case StageKind::Map: {
-    const std::vector<Estimate> values = body_at(number, point);
+    const std::vector<Estimate>& values = body_at(number, point);
     std::vector<Estimate> yields;
     for (int place : stage.yields)
       yields.push_back(values[static_cast<std::size_t>(place)]);
-    return code.known[key] = std::move(yields);
+    return code.known.emplace(key, std::move(yields)).first->second;
   }
   case StageKind::Reduce: {
     std::vector<Estimate> result = reduced(number, point);
-    return code.known[key] = std::move(result);
+    return code.known.emplace(key, std::move(result)).first->second;
   }
   case StageKind::Scan:
     scan_line(number, point);
@@ -239,22 +291,70 @@ std::vector<Estimate> RegionEvaluator::reduced(std::size_t number, const Dims& p
   for (int place : stage.yields)
     sums.emplace_back(stage.monoid, stage.body[static_cast<std::size_t>(place)].dtype,
                       stage.acc_dtype);
-  Dims full(code.extents.size(), 0), over;
-  for (std::size_t i = 0; i < point.size(); ++i)
-    full[static_cast<std::size_t>(code.result_at[i])] = point[i];
+  std::int64_t count = 1;
   for (int place : code.over_at)
-    over.push_back(code.extents[static_cast<std::size_t>(place)]);
-  for_each_point(over, [&](const Dims& inner, std::int64_t) {
-    for (std::size_t i = 0; i < inner.size(); ++i)
-      full[static_cast<std::size_t>(code.over_at[i])] = inner[i];
-    const std::vector<Estimate> values = body_at(number, full);
-    for (std::size_t y = 0; y < sums.size(); ++y)
-      sums[y].add(values[static_cast<std::size_t>(stage.yields[y])]);
-  });
+    count *= code.extents[static_cast<std::size_t>(place)];
+
+  const std::size_t yields = stage.yields.size();
+  auto yield_of = [&](const std::vector<Estimate>& values, std::size_t y) -> const Estimate& {
+    return values[static_cast<std::size_t>(stage.yields[y])];
+  };
+  if (threads_ == 1 || static_cast<double>(count) * code.work < kLong) {
+    terms(number, point, 0, count, [&](const std::vector<Estimate>& values) {
+      for (std::size_t y = 0; y < yields; ++y)
+        sums[y].add(yield_of(values, y));
+    });
+  } else {
+    if (!pool_) {
+      pool_ = std::make_unique<ThreadPool>(threads_);
+      for (int helper = 0; helper < threads_; ++helper)
+        helpers_.push_back(std::make_unique<RegionEvaluator>(region_, sizes_, operands_, 1));
+    }
+    for (std::int64_t first = 0; first < count; first += kPiece) {
+      const std::int64_t points = std::min(kPiece, count - first);
+      terms_.resize(static_cast<std::size_t>(points) * yields);
+      // A thread always has the same points, and with them what it remembers of earlier stages.
+      pool_->run(threads_, [&](int worker, int workers) {
+        const std::int64_t begin = points * worker / workers, end = points * (worker + 1) / workers;
+        Estimate* to = terms_.data() + static_cast<std::size_t>(begin) * yields;
+        helpers_[static_cast<std::size_t>(worker)]->terms(
+            number, point, first + begin, first + end, [&](const std::vector<Estimate>& values) {
+              for (std::size_t y = 0; y < yields; ++y)
+                *to++ = yield_of(values, y);
+            });
+      });
+      for (std::size_t i = 0; i < terms_.size(); ++i)
+        sums[i % yields].add(terms_[i]);
+    }
+  }
   std::vector<Estimate> result;
-  for (std::size_t y = 0; y < sums.size(); ++y)
+  for (std::size_t y = 0; y < yields; ++y)
     result.push_back(sums[y].result(stage.yield_dtypes[y]));
   return result;
+}
+
+void RegionEvaluator::terms(std::size_t number, const Dims& point, std::int64_t first,
+                            std::int64_t last,
+                            const std::function<void(const std::vector<Estimate>&)>& take) {
+  const StageCode& code = stages_[number];
+  Dims full(code.extents.size(), 0);
+  for (std::size_t i = 0; i < point.size(); ++i)
+    full[static_cast<std::size_t>(code.result_at[i])] = point[i];
+  std::int64_t rest = first;
+  for (std::size_t i = code.over_at.size(); i-- > 0;) {
+    const auto place = static_cast<std::size_t>(code.over_at[i]);
+    full[place] = rest % code.extents[place];
+    rest /= code.extents[place];
+  }
+  for (std::int64_t at = first; at < last; ++at) {
+    take(body_at(number, full, at > first));
+    for (std::size_t i = code.over_at.size(); i-- > 0;) {
+      const auto place = static_cast<std::size_t>(code.over_at[i]);
+      if (++full[place] < code.extents[place])
+        break;
+      full[place] = 0;
+    }
+  }
 }
 
 void RegionEvaluator::scan_line(std::size_t number, const Dims& point) {
@@ -267,7 +367,7 @@ void RegionEvaluator::scan_line(std::size_t number, const Dims& point) {
   const auto along = static_cast<std::size_t>(code.over_at.at(0));
   Dims at = point;
   for (at[along] = 0; at[along] < code.extents[along]; ++at[along]) {
-    const std::vector<Estimate> values = body_at(number, at);
+    const std::vector<Estimate>& values = body_at(number, at);
     std::vector<Estimate> results;
     for (std::size_t y = 0; y < sums.size(); ++y) {
       sums[y].add(values[static_cast<std::size_t>(stage.yields[y])]);

@@ -29,8 +29,9 @@ constexpr double kDecision = 3, kDecisionShare = 0.3, kMostShare = 0.5;
 constexpr double kGrace = 0.3;
 /// Arguments of more bytes are read and written cold.
 constexpr double kColdBytes = 8 << 20;
-/// Regions that are too large to make inputs for.
-constexpr double kMostBytes = 1536e6;
+/// Regions that are too large to make inputs for, beside those of the program itself: on the host
+/// alone, and where a device has memory of its own.
+constexpr double kMostBytes = 1536e6, kMostGpuBytes = 2560e6;
 /// Candidates that the worker compiles ahead of their trials.
 constexpr std::size_t kAhead = 40;
 /// Nobody notices.
@@ -53,7 +54,8 @@ public:
       report_.note = "there is one candidate";
       return std::nullopt;
     }
-    if (footprint(task_.region, task_.sizes) > kMostBytes) {
+    if (footprint(task_.region, task_.sizes) >
+        (on_gpu(list_[0].program) ? kMostGpuBytes : kMostBytes)) {
       report_.note = "its arguments are too large to try it";
       return std::nullopt;
     }
@@ -173,6 +175,7 @@ private:
       if (!verdict)
         return false;
       trial_seconds_ = clock_.seconds() - begin;
+      compile_seconds_ = verdict->compile_seconds;
       if (!verdict->ok()) {
         reject(base_, name_of(verdict->reason), verdict->message);
         continue;
@@ -276,7 +279,9 @@ private:
   }
 
   /// Of a winner's check, about: it makes inputs anew, and looks at more points.
-  double check_seconds() const { return 1.5 * trial_seconds_ + kGrace; }
+  double check_seconds() const {
+    return 1.5 * std::max(trial_seconds_ - compile_seconds_, 0.0) + kGrace;
+  }
 
   /// Of a round of the last measurement.
   double round_seconds(const std::vector<std::size_t>& finalists) const {
@@ -365,7 +370,7 @@ private:
   double end_;       ///< of this region's time
   double looks_end_; ///< when first looks end: the rest of the time is for the decision
   std::size_t base_ = 0;
-  double trial_seconds_ = 0; ///< of the base's trial
+  double trial_seconds_ = 0, compile_seconds_ = 0; ///< of the base's trial
   std::map<std::string, TuningTrial> known_;
   std::map<std::size_t, double> errors_;
 };

@@ -1,5 +1,6 @@
 #include "backend/reference/kernel_check.h"
 #include "backend/reference/program_interpreter.h"
+#include "backend/reference/random_inputs.h"
 #include "backend/reference/reference.h"
 #include "backend/reference/region_evaluator.h"
 #include "compiler/compile.h"
@@ -201,6 +202,59 @@ TEST(VerifyKernel, FindsAMistakeAtATileBoundaryOfALargeKernel) {
   EXPECT_FALSE(check.ok);
 }
 
+// A sum that several threads evaluate, with a tile of its depth left out.
+TEST(VerifyKernel, FindsAMistakeInALongSum) {
+  constexpr std::int64_t kDepth = 70000, kLeftOut = 4096;
+  const auto kernel = kernel_of([](Graph& g) { return matmul(g, 3, 4, kDepth); });
+  auto check = [&](bool mistake) {
+    return verify_kernel(
+        kernel.region, kernel.program,
+        [&](const kernel::KernelProgram& program, const kernel::ArgBlock& block) {
+          interpret(program, block);
+          const auto* a = static_cast<const float*>(block.pointers[0]);
+          const auto* b = static_cast<const float*>(block.pointers[1]);
+          for (std::int64_t k = mistake ? kDepth - kLeftOut : kDepth; k < kDepth; ++k)
+            static_cast<float*>(block.pointers[2])[0] -= a[k] * b[4 * k];
+        },
+        {}, {.complete_work = 10});
+  };
+  EXPECT_TRUE(check(false).ok) << check(false).message;
+  EXPECT_THAT(check(true).message, HasSubstr("element 0 of output 0"));
+}
+
+TEST(VerifyKernel, GivesEachProgramTheOperandsAsTheyWere) {
+  const auto kernel = kernel_of([](Graph& g) { return chain(g, {64, 40}); });
+  KernelChecker checker(kernel.region);
+  for (const bool damaged : {false, true, false, false, true, false}) {
+    const auto check =
+        checker.check(kernel.program, [&](const auto& program, const kernel::ArgBlock& block) {
+          interpret(program, block);
+          if (damaged)
+            static_cast<float*>(block.pointers[0])[7] += 1;
+        });
+    EXPECT_EQ(check.ok, !damaged) << check.message;
+  }
+}
+
+TEST(VerifyKernel, FindsAnElementOfAnyWidthThatIsNotWritten) {
+  for (const DType type : {DType::F16, DType::BF16, DType::F64}) {
+    const auto kernel = kernel_of([&](Graph& g) {
+      return g.cast(g.input("x", DType::F32, {3, 5000}), type);
+    });
+    const std::size_t size = size_of(type);
+    for (const std::size_t element : {std::size_t{0}, std::size_t{4097}, std::size_t{14999}}) {
+      const auto check = verify_kernel(
+          kernel.region, kernel.program,
+          [&](const kernel::KernelProgram& program, const kernel::ArgBlock& block) {
+            interpret(program, block);
+            std::memset(static_cast<char*>(block.pointers[1]) + element * size, 0xFF, size);
+          },
+          {}, {.complete_work = 10});
+      EXPECT_THAT(check.message, HasSubstr("does not write element " + std::to_string(element)));
+    }
+  }
+}
+
 TEST(VerifyKernel, FindsAProgramOfAnotherRegion) {
   const auto one = kernel_of([](Graph& g) { return chain(g, {8}); });
   const auto other = kernel_of([](Graph& g) { return matmul(g, 2, 4, 4); });
@@ -239,6 +293,35 @@ TEST(RegionEvaluator, AgreesWithTheGraphReference) {
     EXPECT_EQ(got.value.f, want.at(*offset).value.f);
     EXPECT_NEAR(got.error, want.at(*offset).error, 1e-12);
   });
+}
+
+// Long reductions, some of whose terms ask for results of others: by one thread and by several.
+TEST(RegionEvaluator, GivesTheSameWithAnyNumberOfThreads) {
+  const std::function<NodeId(Graph&)> graphs[] = {
+      [](Graph& g) {
+        return softmax(g, {64, 40000});
+      },
+      [](Graph& g) { return matmul(g, 2, 2, 70000); },
+  };
+  for (const auto& make : graphs) {
+    const auto kernel = kernel_of(make);
+    RandomNumbers random(7);
+    std::vector<HostArray> operands;
+    for (const kernel::Operand& operand : kernel.region.operands)
+      operands.push_back(random_array(operand.dtype,
+                                      element_count(Bindings{}.values_of(operand.shape)), 0, false,
+                                      random));
+    std::vector<const HostArray*> pointers;
+    for (const HostArray& array : operands)
+      pointers.push_back(&array);
+    RegionEvaluator one(kernel.region, {}, pointers, 1), several(kernel.region, {}, pointers, 3);
+    for (const std::int64_t column : {0, 1}) {
+      const Estimate a = one.at(0, {1, column}), b = several.at(0, {1, column});
+      EXPECT_EQ(a.value.f, b.value.f);
+      EXPECT_EQ(a.error, b.error);
+      EXPECT_GT(a.error, 0);
+    }
+  }
 }
 
 } // namespace
