@@ -14,6 +14,7 @@
 #include "egret/functional.h"
 #include "egret/grad.h"
 #include "egret/io.h"
+#include "egret/libraries.h"
 #include "egret/log.h"
 #include "egret/metrics.h"
 #include "egret/mixed.h"

@@ -148,8 +148,10 @@ std::vector<kernel::Chosen> Proposer::choose(const std::vector<WantedKernel>& wa
   std::vector<WantedKernel> fresh;
   std::copy_if(wanted.begin(), wanted.end(), std::back_inserter(fresh),
                [&](const WantedKernel& w) { return !known_.contains(key_of(w)); });
-  std::vector<kernel::Chosen> found =
-      options_.tuner->choose(fresh, {effort, seconds, options_.frozen, options_.progress}, report);
+  std::vector<kernel::Chosen> found = options_.tuner->choose(
+      fresh,
+      {effort, seconds, options_.frozen, options_.progress, options_.libraries.value_or(true)},
+      report);
   for (std::size_t i = 0; i < fresh.size(); ++i)
     known_.emplace(key_of(fresh[i]), Known{std::move(found[i]), std::move(report.regions[i])});
   report.regions.clear();

@@ -35,8 +35,9 @@ struct Options {
   saturate::SaturateOptions rules; ///< that rewrite the graph first, with any effort above None
   std::optional<RuleTags> allow;   ///< beside rules.allowed; empty: what the runtime allows
   std::optional<double> budget_seconds; ///< of a search; empty: the runtime's
-  Tuner* tuner = nullptr; ///< who searches; without one the greedy schedules are taken
-  bool frozen = false;    ///< what is remembered is used, and nothing is measured
+  Tuner* tuner = nullptr;        ///< who searches; without one the greedy schedules are taken
+  bool frozen = false;           ///< what is remembered is used, and nothing is measured
+  std::optional<bool> libraries; ///< a search may choose them; empty: the runtime's, or yes
   std::function<bool(const SearchProgress&)> progress; ///< of a search; false ends it
   /// Bytes, at the largest sizes, of the memory that a run takes for intermediate values: above 0.
   std::optional<std::int64_t> memory_limit;

@@ -322,10 +322,10 @@ Verdict TrialRoom::run(const Trial& trial) {
     if (verdict.ok() && trial.repetitions > 0)
       impl_->time(trial, artifact, verdict);
   } catch (const Error& error) {
-    return rejected(std::move(verdict),
-                    error.kind() == ErrorKind::Device ? Verdict::Reason::Crash
-                                                      : Verdict::Reason::Device,
-                    error.what());
+    const auto reason = error.kind() == ErrorKind::Device        ? Verdict::Reason::Crash
+                        : error.kind() == ErrorKind::Unsupported ? Verdict::Reason::Compile
+                                                                 : Verdict::Reason::Device;
+    return rejected(std::move(verdict), reason, error.what());
   }
   return verdict;
 }

@@ -25,6 +25,8 @@ const Generator& gpu_contraction_generator();
 /// Products of up to eight rows with a matrix on a GPU: as fast as the matrix can be read.
 const Generator& gpu_skinny_generator();
 
+/// Products by a vendor's library, where the target has one: never the greedy choice.
+const Generator& gpu_library_generator();
 /// Sums over products that are made tile by tile and never stored (attention and its gradients), on
 /// a CPU and on a GPU.
 const Generator& stream_generator();

@@ -12,10 +12,10 @@ std::span<const Generator* const> generators(const Target& target) {
                                &contraction_generator(), &stream_generator(),
                                &pieces_generator(),      &rows_generator(),
                                &columns_generator(),     &generic_generator()};
-  static const std::array gpu{&batch_generator(),       &gpu_elementwise_generator(),
-                              &gpu_skinny_generator(),  &gpu_contraction_generator(),
-                              &gpu_stream_generator(),  &gpu_rows_generator(),
-                              &gpu_columns_generator(), &gpu_generic_generator()};
+  static const std::array gpu{
+      &batch_generator(),           &gpu_elementwise_generator(), &gpu_skinny_generator(),
+      &gpu_contraction_generator(), &gpu_stream_generator(),      &gpu_rows_generator(),
+      &gpu_columns_generator(),     &gpu_generic_generator(),     &gpu_library_generator()};
   return target.device == "cuda" ? std::span<const Generator* const>(gpu)
                                  : std::span<const Generator* const>(list);
 }

@@ -148,6 +148,15 @@ std::uint64_t hash_of(const KernelProgram& program) {
   h.add(std::uint64_t(program.launch.blocks_per_core));
   h.add(std::uint64_t(program.launch.least_shared));
   h.add(std::uint64_t(program.uses_barrier) * 2 + std::uint64_t(program.deterministic));
+  if (const auto& p = program.product) {
+    for (const LibraryProduct::Matrix* m : {&p->left, &p->right, &p->result})
+      for (const std::int64_t v : {std::int64_t{m->buffer}, m->offset, m->batch, m->row, m->column})
+        h.add(std::uint64_t(v));
+    for (const std::int64_t v :
+         {p->batches, p->rows, p->columns, p->depth, std::int64_t{p->bias}, p->bias_offset,
+          std::int64_t(p->activation), std::int64_t{p->workspace}, std::int64_t{p->rank}})
+      h.add(std::uint64_t(v));
+  }
   return h.value();
 }
 

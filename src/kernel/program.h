@@ -7,6 +7,7 @@
 #include "egret/index_map.h"
 #include "egret/op.h"
 #include "egret/scalar.h"
+#include "kernel/library_product.h"
 #include "kernel/schedule.h"
 
 #include <optional>
@@ -224,6 +225,8 @@ struct KernelProgram {
       tensor_maps; ///< further arguments, encoded by the device from pointers and dims
   bool uses_barrier = false;
   bool deterministic = true;
+  /// All that the program does, where a library does it: the body is empty then. GPU.
+  std::optional<LibraryProduct> product;
 };
 
 std::string print(const KernelProgram& program);

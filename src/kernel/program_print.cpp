@@ -106,6 +106,8 @@ public:
     }
     for (std::size_t i = 0; i < p_.tensor_maps.size(); ++i)
       tensor_map(int(i));
+    if (p_.product)
+      product(*p_.product);
     block(p_.body, 1);
     return out_;
   }
@@ -117,6 +119,23 @@ private:
     for (std::size_t i = 0; i < m.box.size(); ++i)
       out_ += fmt::format(" {} of {} by {}", m.box[i], text(m.extents[i]), text(m.strides[i]));
     out_ += "\n";
+  }
+
+  void product(const LibraryProduct& p) {
+    const auto matrix = [&](const LibraryProduct::Matrix& m, char row, char column) {
+      std::string at = fmt::format("{}*{} + {}*{}", m.row, row, m.column, column);
+      if (p.batches > 1)
+        at = fmt::format("{}*b + ", m.batch) + at;
+      return fmt::format("{}[{}{}]", buffer(m.buffer),
+                         m.offset ? fmt::format("{} + ", m.offset) : "", at);
+    };
+    out_ += fmt::format("  library's product, way {}: b < {}, i < {}, j < {}, k < {}\n", p.rank,
+                        p.batches, p.rows, p.columns, p.depth);
+    out_ +=
+        fmt::format("  {} = {}(sum of {} * {}{})\n", matrix(p.result, 'i', 'j'),
+                    p.activation == LibraryProduct::Activation::None ? "" : name_of(p.activation),
+                    matrix(p.left, 'i', 'k'), matrix(p.right, 'j', 'k'),
+                    p.bias < 0 ? "" : fmt::format(" + {}[{} + j]", buffer(p.bias), p.bias_offset));
   }
 
   std::string text(const Expr& e) const {

@@ -36,10 +36,58 @@ public:
       check_type(t);
     for (const Type& t : p_.variables)
       check_type(t);
+    if (p_.product)
+      product(*p_.product);
     block(p_.body);
   }
 
 private:
+  void product(const LibraryProduct& p) const {
+    check(threads_ > 0 && p_.body.empty() && p_.dims.empty() && p_.scalars.empty(),
+          "a library's product beside other work");
+    check(p.batches > 0 && p.rows > 0 && p.columns > 0 && p.depth > 0 && p.rank >= 0,
+          "a library's product of nothing");
+    matrix(p, p.left, p.rows, p.depth, false);
+    matrix(p, p.right, p.columns, p.depth, false);
+    matrix(p, p.result, p.rows, p.columns, true);
+    check(p.result.column == 1 || p.columns == 1, "columns of a product's result lie apart");
+    const DType type = p_.buffers[std::size_t(p.left.buffer)].dtype;
+    check(type == p_.buffers[std::size_t(p.right.buffer)].dtype, "factors of two types");
+    if (p.bias >= 0) {
+      const Buffer& b = argument(p.bias, false);
+      check(b.dtype == type && p.bias_offset >= 0 &&
+                p.bias_offset + p.columns <= b.elements.upper(),
+            "a bias in {} that does not fit", b.name);
+    }
+    if (p.workspace >= 0)
+      check(std::size_t(p.workspace) < p_.buffers.size() &&
+                p_.buffers[std::size_t(p.workspace)].space == Space::Workspace,
+            "buffer {} is no workspace", p.workspace);
+  }
+  const Buffer& argument(int number, bool written) const {
+    check(number >= 0 && std::size_t(number) < p_.buffers.size(), "no buffer {}", number);
+    const Buffer& b = p_.buffers[std::size_t(number)];
+    check(b.space == Space::Argument && (written ? b.written : b.read),
+          "buffer {} is not what a product asks for", b.name);
+    return b;
+  }
+  void matrix(const LibraryProduct& p, const LibraryProduct::Matrix& m, std::int64_t rows,
+              std::int64_t columns, bool written) const {
+    const Buffer& b = argument(m.buffer, written);
+    check(m.offset >= 0 && m.batch >= 0 && m.row >= 0 && m.column >= 0 &&
+              (m.row == 1 || m.column == 1 || rows == 1 || columns == 1),
+          "a matrix in {} of no form that a library takes", b.name);
+    std::int64_t last = m.offset;
+    for (const auto& [count, stride] :
+         {std::pair{p.batches, m.batch}, {rows, m.row}, {columns, m.column}}) {
+      std::int64_t span = 0;
+      check(!__builtin_mul_overflow(count - 1, stride, &span) &&
+                !__builtin_add_overflow(last, span, &last),
+            "a matrix in {} of more elements than can be counted", b.name);
+    }
+    check(last < b.elements.upper(), "a matrix that ends beyond {}", b.name);
+  }
+
   void launch() const {
     const Launch& l = p_.launch;
     check(l.threads >= 0 && l.threads <= 1024 && l.threads % 32 == 0,

@@ -4,6 +4,7 @@
 #include "support/hash.h"
 
 #include <cstring>
+#include <optional>
 #include <type_traits>
 #include <unordered_map>
 
@@ -53,6 +54,9 @@ constexpr int last(BodyValue::Kind) {
 constexpr int last(StageKind) {
   return static_cast<int>(StageKind::Scan);
 }
+constexpr int last(LibraryProduct::Activation) {
+  return static_cast<int>(LibraryProduct::Activation::Gelu);
+}
 constexpr int last(Combine) {
   return static_cast<int>(Combine::Max);
 }
@@ -96,6 +100,12 @@ public:
       (*this)(item);
   }
   template <class T>
+  void operator()(const std::optional<T>& value) {
+    (*this)(value.has_value());
+    if (value)
+      (*this)(*value);
+  }
+  template <class T>
   requires std::is_class_v<T>
   void operator()(const T& value) { members(*this, const_cast<T&>(value)); }
   std::string take() { return std::move(out_); }
@@ -135,6 +145,14 @@ public:
     expressions_.emplace_back();
     const std::size_t own = expressions_.size() - 1;
     e = expressions_[own] = expression();
+  }
+  template <class T>
+  void operator()(std::optional<T>& value) {
+    bool there = false;
+    (*this)(there);
+    value.reset();
+    if (there)
+      (*this)(value.emplace());
   }
   template <class T>
   void operator()(std::vector<T>& list) {
@@ -291,9 +309,18 @@ void members(A& a, TensorMap& x) {
   all(a, x.buffer, x.offset, x.extents, x.strides, x.box, x.swizzle);
 }
 template <class A>
+void members(A& a, LibraryProduct::Matrix& x) {
+  all(a, x.buffer, x.offset, x.batch, x.row, x.column);
+}
+template <class A>
+void members(A& a, LibraryProduct& x) {
+  all(a, x.left, x.right, x.result, x.batches, x.rows, x.columns, x.depth, x.bias, x.bias_offset,
+      x.activation, x.workspace, x.rank);
+}
+template <class A>
 void members(A& a, KernelProgram& x) {
   all(a, x.name, x.buffers, x.dims, x.scalars, x.variables, x.values, x.body, x.launch,
-      x.tensor_maps, x.uses_barrier, x.deterministic);
+      x.tensor_maps, x.uses_barrier, x.deterministic, x.product);
 }
 
 // --- regions

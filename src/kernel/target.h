@@ -26,6 +26,8 @@ struct Target {
   std::int64_t registers = 0;    ///< 32-bit registers of a multiprocessor
   int threads = 0, blocks = 0;   ///< that a multiprocessor holds at a time
   std::int64_t memory_bytes = 0; ///< of the device; 0: unknown
+  /// Version of the library whose products may be called, cublasLt's; 0: none, or none is wanted.
+  std::int64_t product_library = 0;
   std::uint64_t fingerprint =
       0; ///< of everything that generated code depends on: part of every key
 };

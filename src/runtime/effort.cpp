@@ -1,5 +1,6 @@
 #include "egret/effort.h"
 
+#include "egret/libraries.h"
 #include "runtime/runtime.h"
 
 namespace egret {
@@ -26,6 +27,14 @@ void allow_rules(RuleTags tags) {
 
 RuleTags allowed_rules() {
   return runtime::Runtime::instance().allowed_rules();
+}
+
+void allow_libraries(bool allowed) {
+  runtime::Runtime::instance().allow_libraries(allowed);
+}
+
+bool libraries_allowed() {
+  return runtime::Runtime::instance().libraries_allowed();
 }
 
 void set_paranoid(bool paranoid) {

@@ -41,7 +41,7 @@ struct Place {
 struct EffortSetting {
   Effort effort = Effort::None;
   double budget_seconds = 60;
-  bool frozen = false, paranoid = false;
+  bool frozen = false, paranoid = false, libraries = true;
   RuleTags allowed;
 };
 
@@ -52,9 +52,11 @@ double checked_budget(double seconds, std::string_view who) {
   return seconds;
 }
 
-bool flag_of_environment(const char* name) {
+bool flag_of_environment(const char* name, bool otherwise = false) {
   const char* word = std::getenv(name);
-  if (!word || std::strcmp(word, "0") == 0)
+  if (!word)
+    return otherwise;
+  if (std::strcmp(word, "0") == 0)
     return false;
   if (std::strcmp(word, "1") != 0)
     fail(ErrorKind::Value, "{}: `{}` is neither 0 nor 1", name, word);
@@ -74,6 +76,7 @@ EffortSetting effort_of_environment() {
   }
   setting.frozen = flag_of_environment("EGRET_FROZEN");
   setting.paranoid = flag_of_environment("EGRET_PARANOID");
+  setting.libraries = flag_of_environment("EGRET_LIBRARIES", true);
   if (const char* text = std::getenv("EGRET_ALLOW"))
     for (std::string_view rest = text; !rest.empty();) {
       const std::size_t end = std::min(rest.find(','), rest.size());
@@ -110,6 +113,7 @@ std::uint64_t key_of(const ir::Graph& graph, const compiler::Options& options, P
   key = combine(key, options.frozen);
   key = combine(key, options.paranoid);
   key = combine(key, static_cast<std::uint64_t>(options.memory_limit.value_or(0)));
+  key = combine(key, *options.libraries);
   for (const compiler::OutputSpec& output : options.outputs)
     key = combine(key, static_cast<std::uint64_t>(output.state_input));
   return key;
@@ -160,7 +164,7 @@ struct Runtime::Impl {
     return combine(
         combine(place.number(), static_cast<std::uint64_t>(effort.effort)),
         combine(combine(std::bit_cast<std::uint64_t>(effort.budget_seconds), effort.frozen),
-                combine(effort.allowed.bits(), effort.paranoid)));
+                combine(effort.allowed.bits(), 2 * effort.paranoid + effort.libraries)));
   }
   // Made at first use. The engines of the host share one address space, so memory of any of them
   // serves every other one.
@@ -192,6 +196,7 @@ struct Runtime::Impl {
         checked_budget(options.budget_seconds.value_or(effort.budget_seconds), "compile");
     options.frozen = options.frozen || effort.frozen;
     options.paranoid = options.paranoid || effort.paranoid;
+    options.libraries = options.libraries.value_or(effort.libraries);
     options.allow = options.allow.value_or(effort.allowed);
     options.rules = options.chosen_rules();
     options.tuner = set.tuner.get();
@@ -373,6 +378,18 @@ void Runtime::allow_rules(RuleTags tags) {
 RuleTags Runtime::allowed_rules() const {
   std::lock_guard lock(impl_->mutex);
   return impl_->effort.allowed;
+}
+
+void Runtime::allow_libraries(bool allowed) {
+  std::lock_guard lock(impl_->mutex);
+  impl_->effort.libraries = allowed;
+  impl_->place_number = impl_->number();
+  ++impl_->generation;
+}
+
+bool Runtime::libraries_allowed() const {
+  std::lock_guard lock(impl_->mutex);
+  return impl_->effort.libraries;
 }
 
 void Runtime::set_paranoid(bool paranoid) {

@@ -59,13 +59,16 @@ public:
   bool frozen() const;
   void allow_rules(RuleTags tags);
   RuleTags allowed_rules() const;
+  void allow_libraries(bool allowed);
+  bool libraries_allowed() const;
   void set_paranoid(bool paranoid);
   bool paranoid() const;
   void on_search_progress(std::function<bool(const SearchProgress&)> hook);
   /// Another number for each device, engine and effort: programs that are kept were made for one.
   std::uint64_t place() const noexcept;
-  /// Another number after use(), set_effort(), set_frozen(), allow_rules(), set_paranoid() and
-  /// clear_plans(): what keeps programs beside the store asks it.
+  /// Another number after use(), set_effort(), set_frozen(), allow_rules(),
+  /// allow_libraries(), set_paranoid() and clear_plans(): what keeps programs beside the store asks
+  /// it.
   std::uint64_t generation() const noexcept;
 
 private:

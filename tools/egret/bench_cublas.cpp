@@ -7,8 +7,6 @@
 #include "runtime/runtime.h"
 
 #include <cmath>
-#include <cstdlib>
-#include <string>
 
 namespace egret::tool::bench {
 
@@ -33,15 +31,8 @@ struct Cublas {
 enum : int { kAsIs = 0, kTurned = 1, kF32 = 0, kF16 = 2, kBf16 = 14, kCompute32 = 68 };
 
 Cublas open() {
-  std::vector<std::string> paths;
-  if (const char* only = std::getenv("EGRET_CUBLAS"))
-    paths = {only};
-  else
-    for (const char* version : {".so.13", ".so.12"})
-      for (const char* folder : {"", "/usr/local/cuda/lib64/"})
-        paths.push_back(std::string(folder) + "libcublas" + version);
   Cublas c;
-  c.library = Library::open_first(paths);
+  c.library = Library::open_first(backend::cuda::toolkit_paths("libcublas", "EGRET_CUBLAS"));
   auto find = [&](auto& function, const char* name) {
     function = reinterpret_cast<std::decay_t<decltype(function)>>(c.library.symbol(name));
   };

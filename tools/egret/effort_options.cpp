@@ -3,6 +3,8 @@
 #include "console.h"
 #include "graph_file.h"
 
+#include "egret/libraries.h"
+
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
@@ -26,6 +28,8 @@ void add_effort_options(CLI::App& command, EffortOptions& options) {
                   "inference-only")
       ->check(CLI::IsMember({"exact", "reassociates", "approximate", "inference-only"}))
       ->take_all();
+  command.add_flag("--no-library", options.no_library,
+                   "A search chooses among egret's own kernels only, never a vendor's library");
   command.add_flag("--paranoid", options.paranoid,
                    "Compare the results of every run with the reference's: slow");
 }
@@ -50,6 +54,8 @@ EffortInForce::EffortInForce(const EffortOptions& options)
   set_effort(wanted, options.budget > 0 ? std::optional(options.budget) : std::nullopt);
   if (options.frozen)
     set_frozen(true);
+  if (options.no_library)
+    allow_libraries(false);
   if (options.paranoid)
     set_paranoid(true);
   if (!options.allowed.empty()) {

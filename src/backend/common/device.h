@@ -42,6 +42,12 @@ struct MemoryState {
   std::size_t held = 0;            ///< by this process's device object, in use or cached
 };
 
+/// The library of a device whose products may stand in for kernels (kernel/library_product.h).
+struct ProductLibrary {
+  std::int64_t version = 0; ///< 0: there is none
+  std::string why_not;      ///< then: what is missing; empty for a device that never has one
+};
+
 /// A device. Safe to use from many threads; launches and copies from one thread are run in order,
 /// and what threads hand to it is run in the order of their calls.
 class Device {
@@ -64,6 +70,8 @@ public:
   virtual void copy(void* to, const void* from, std::size_t bytes); ///< within the device
 
   virtual std::shared_ptr<const Artifact> compile(const kernel::KernelProgram& program) = 0;
+  /// Looked for at the first call.
+  virtual ProductLibrary product_library() { return {}; }
   /// Threads that may compile at the same time with profit.
   virtual int compile_threads() const { return target().workers; }
   /// Runs on at most `workers` workers (0: as many as the program can use) and returns when done

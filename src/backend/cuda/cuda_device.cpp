@@ -1,5 +1,6 @@
 #include "backend/cuda/cuda_device.h"
 
+#include "backend/cuda/cublaslt.h"
 #include "backend/cuda/step_graph.h"
 #include "support/fail.h"
 
@@ -41,7 +42,15 @@ public:
                            "copying {} bytes on {}", bytes, context.name());
   }
 
+  ProductLibrary product_library() override {
+    std::lock_guard lock(nvrtc_mutex_);
+    open_cublaslt();
+    return {cublaslt_ ? cublaslt_->version() : 0, why_no_cublaslt_};
+  }
+
   std::shared_ptr<const Artifact> compile(const KernelProgram& program) override {
+    if (program.product)
+      return std::make_shared<LibraryArtifact>(core_->context, cublaslt(), program);
     const auto begin = std::chrono::steady_clock::now();
     const CudaTarget target = cuda_target(core_->context->target());
     KernelText text = options_.text(program, target);
@@ -62,7 +71,7 @@ public:
   void launch(const Artifact& artifact, const KernelProgram&, const ArgBlock& block, int) override {
     std::lock_guard lock(mutex_);
     const Context::Use use(*core_->context);
-    launch_locked(static_cast<const KernelArtifact&>(artifact), block);
+    launch_locked(artifact, block);
   }
 
   int submit(std::span<const Work> work, std::unique_ptr<Recording>* recording,
@@ -87,10 +96,25 @@ private:
     return *nvrtc_;
   }
 
-  void launch_locked(const KernelArtifact& kernel, const ArgBlock& block) {
-    kernel.pack(block, args_);
+  void open_cublaslt() {
+    if (!cublaslt_ && why_no_cublaslt_.empty())
+      cublaslt_ = CublasLt::open(options_.paths, why_no_cublaslt_);
+  }
+  std::shared_ptr<const CublasLt> cublaslt() {
+    std::lock_guard lock(nvrtc_mutex_);
+    open_cublaslt();
+    if (!cublaslt_)
+      fail(ErrorKind::Unsupported, "{}: {}", core_->context->name(), why_no_cublaslt_);
+    return cublaslt_;
+  }
+
+  void launch_locked(const Artifact& artifact, const ArgBlock& block) {
+    const auto* kernel = static_cast<const CudaArtifact&>(artifact).kernel();
+    if (!kernel)
+      return static_cast<const LibraryArtifact&>(artifact).launch(block, core_->context->stream());
+    kernel->pack(block, args_);
     if (args_.blocks > 0)
-      kernel.launch(args_, core_->context->stream());
+      kernel->launch(args_, core_->context->stream());
   }
 
   // A graph cannot hold a launch of no blocks.
@@ -101,7 +125,10 @@ private:
           return false;
         continue;
       }
-      static_cast<const KernelArtifact&>(*item.artifact).pack(item.block, args_);
+      const auto* kernel = static_cast<const CudaArtifact&>(*item.artifact).kernel();
+      if (!kernel)
+        continue;
+      kernel->pack(item.block, args_);
       if (args_.blocks == 0)
         return false;
     }
@@ -112,7 +139,7 @@ private:
     const Context::Use use(*core_->context);
     for (const Work& item : work)
       if (item.artifact)
-        launch_locked(static_cast<const KernelArtifact&>(*item.artifact), item.block);
+        launch_locked(*item.artifact, item.block);
       else if (item.bytes > 0)
         copy(item.to, item.from, item.bytes);
     return static_cast<int>(work.size());
@@ -121,8 +148,10 @@ private:
   std::shared_ptr<DeviceCore> core_;
   CudaOptions options_;
   std::mutex nvrtc_mutex_;
-  std::shared_ptr<const Nvrtc> nvrtc_;
-  std::mutex mutex_; ///< keeps the parts of a step together in the stream; guards args_
+  std::shared_ptr<const Nvrtc> nvrtc_; ///< as the library below, guarded by nvrtc_mutex_
+  std::shared_ptr<const CublasLt> cublaslt_;
+  std::string why_no_cublaslt_; ///< when it was looked for in vain
+  std::mutex mutex_;            ///< keeps the parts of a step together in the stream; guards args_
   LaunchArgs args_;
 };
 

@@ -173,6 +173,9 @@ struct CopyParams {
   X(cuGraphExecDestroy, GraphExec)                                                                 \
   X(cuGraphExecKernelNodeSetParams_v2, GraphExec, GraphNode, const KernelNodeParams*)              \
   X(cuGraphExecMemcpyNodeSetParams, GraphExec, GraphNode, const CopyParams*, ContextHandle)        \
+  X(cuGraphAddChildGraphNode, GraphNode*, GraphHandle, const GraphNode*, std::size_t, GraphHandle) \
+  X(cuGraphExecChildGraphNodeSetParams, GraphExec, GraphNode, GraphHandle)                         \
+  X(cuStreamUpdateCaptureDependencies, StreamHandle, GraphNode*, std::size_t, unsigned)            \
   X(cuGraphLaunch, GraphExec, StreamHandle)                                                        \
   X(cuTensorMapEncodeTiled, void*, int, unsigned, void*, const std::uint64_t*,                     \
     const std::uint64_t*, const std::uint32_t*, const std::uint32_t*, int, int, int, int)

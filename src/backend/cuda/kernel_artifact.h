@@ -35,7 +35,15 @@ struct LaunchArgs {
   friend bool operator==(const LaunchArgs&, const LaunchArgs&) = default;
 };
 
-class KernelArtifact final : public Artifact {
+class KernelArtifact;
+
+/// What this back end makes of programs: a kernel of its own, or else a LibraryArtifact.
+class CudaArtifact : public Artifact {
+public:
+  virtual const KernelArtifact* kernel() const noexcept { return nullptr; }
+};
+
+class KernelArtifact final : public CudaArtifact {
 public:
   static constexpr std::size_t kMostParameters = 1 + TensorMaps::kMost;
   /// Loads `cubin` on the device. Error(Unsupported) when the kernel asks for more than a block can
@@ -44,6 +52,7 @@ public:
                  KernelText text, Cubin cubin, double seconds);
   ~KernelArtifact() override;
 
+  const KernelArtifact* kernel() const noexcept override { return this; }
   std::string code() const override;
   double compile_seconds() const override { return seconds_; }
   const KernelResources& resources() const noexcept { return resources_; }

@@ -13,14 +13,18 @@ LibraryPaths default_paths() {
   else
     paths.driver = {"libcuda.so.1", "/usr/local/nvidia/lib64/libcuda.so.1",
                     "/usr/lib/wsl/lib/libcuda.so.1"};
-  if (const char* only = std::getenv("EGRET_NVRTC")) {
-    paths.nvrtc = {only};
-    return paths;
-  }
+  paths.nvrtc = toolkit_paths("libnvrtc", "EGRET_NVRTC");
+  paths.cublaslt = toolkit_paths("libcublasLt", "EGRET_CUBLASLT");
+  return paths;
+}
+
+std::vector<std::string> toolkit_paths(const std::string& name, const char* only) {
+  if (const char* path = std::getenv(only))
+    return {path};
   const char* versions[] = {".so.13", ".so.12", ".so"};
+  std::vector<std::string> paths, folders;
   for (const char* version : versions)
-    paths.nvrtc.push_back(std::string("libnvrtc") + version);
-  std::vector<std::string> folders;
+    paths.push_back(name + version);
   for (const char* variable : {"CUDA_HOME", "CUDA_PATH"})
     if (const char* home = std::getenv(variable))
       folders.push_back(std::string(home) + "/lib64/");
@@ -29,7 +33,7 @@ LibraryPaths default_paths() {
                   "/usr/local/cuda-12/lib64/", "/usr/local/cuda-13.0/lib64/", "/opt/cuda/lib64/"});
   for (const std::string& folder : folders)
     for (const char* version : versions)
-      paths.nvrtc.push_back(folder + "libnvrtc" + version);
+      paths.push_back(folder + name + version);
   return paths;
 }
 

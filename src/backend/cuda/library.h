@@ -11,11 +11,16 @@ namespace egret::backend::cuda {
 struct LibraryPaths {
   std::vector<std::string> driver; ///< libcuda
   std::vector<std::string> nvrtc;
+  std::vector<std::string> cublaslt;
 };
 
-/// The usual names and folders. EGRET_CUDA_DRIVER and EGRET_NVRTC, where set, name the only file
-/// that is tried.
+/// The usual names and folders. EGRET_CUDA_DRIVER, EGRET_NVRTC and EGRET_CUBLASLT, where set, name
+/// the only file that is tried.
 LibraryPaths default_paths();
+
+/// Where a library of CUDA's toolkit may be ("libcublas"): the file that the environment variable
+/// `only` names, or else the usual names and folders.
+std::vector<std::string> toolkit_paths(const std::string& name, const char* only);
 
 /// An open shared library. It stays loaded until the process ends: libraries of drivers do not
 /// survive being unloaded.

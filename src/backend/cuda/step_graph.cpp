@@ -1,13 +1,39 @@
 #include "backend/cuda/step_graph.h"
 
+#include "backend/cuda/cublaslt.h"
 #include "support/fail.h"
 
 namespace egret::backend::cuda {
 namespace {
 
-const KernelArtifact& kernel_of(const Work& item) {
-  return static_cast<const KernelArtifact&>(*item.artifact);
+const KernelArtifact* kernel_of(const Work& item) {
+  return static_cast<const CudaArtifact&>(*item.artifact).kernel();
 }
+
+const LibraryArtifact& product_of(const Work& item) {
+  return static_cast<const LibraryArtifact&>(*item.artifact);
+}
+
+std::vector<void*> pointers_of(const Work& item) {
+  return {item.block.pointers, item.block.pointers + product_of(item).pointers()};
+}
+
+/// A stream of its own: other threads go on using the context's.
+class OwnStream {
+public:
+  explicit OwnStream(const Context& context) : api_(context.api()) {
+    context.driver().check(api_.cuStreamCreate(&handle_, 1), "making a stream on {}",
+                           context.name());
+  }
+  ~OwnStream() { api_.cuStreamDestroy_v2(handle_); }
+  OwnStream(const OwnStream&) = delete;
+  OwnStream& operator=(const OwnStream&) = delete;
+  StreamHandle handle() const noexcept { return handle_; }
+
+private:
+  const DriverApi& api_;
+  StreamHandle handle_ = nullptr;
+};
 
 } // namespace
 
@@ -16,13 +42,8 @@ StepGraph::StepGraph(std::shared_ptr<DeviceCore> core, std::span<const Work> wor
   const Context& context = *core_->context;
   const DriverApi& api = context.api();
   const Context::Use use(context);
-  StreamHandle stream = nullptr; // of its own: other threads go on using the context's
-  context.driver().check(api.cuStreamCreate(&stream, 1), "making a stream on {}", context.name());
-  struct DestroyStream {
-    const DriverApi& api;
-    StreamHandle stream;
-    ~DestroyStream() { api.cuStreamDestroy_v2(stream); }
-  } destroy_stream{api, stream};
+  const OwnStream own(context);
+  StreamHandle const stream = own.handle();
   constexpr int kRelaxed = 2;
   context.driver().check(api.cuStreamBeginCapture_v2(stream, kRelaxed),
                          "beginning to record {} parts of a step", work.size());
@@ -57,10 +78,13 @@ void StepGraph::capture(std::span<const Work> work, StreamHandle stream) {
   const DriverApi& api = context.api();
   for (const Work& item : work) {
     Node node;
-    if (item.artifact) {
-      node.artifact = item.artifact;
-      kernel_of(item).pack(item.block, node.args);
-      kernel_of(item).launch(node.args, stream);
+    node.artifact = item.artifact;
+    if (item.artifact && !kernel_of(item)) {
+      node.pointers = pointers_of(item);
+      capture_product(item, stream);
+    } else if (item.artifact) {
+      kernel_of(item)->pack(item.block, node.args);
+      kernel_of(item)->launch(node.args, stream);
     } else {
       node.to = item.to;
       node.from = item.from;
@@ -85,17 +109,56 @@ void StepGraph::capture(std::span<const Work> work, StreamHandle stream) {
   }
 }
 
+GraphHandle StepGraph::graph_of(const Work& item) {
+  const OwnStream own(*core_->context);
+  return product_of(item).graph(item.block, own.handle());
+}
+
+void StepGraph::capture_product(const Work& item, StreamHandle stream) {
+  const Context& context = *core_->context;
+  const DriverApi& api = context.api();
+  GraphHandle child = graph_of(item), graph = nullptr;
+  int status = 0;
+  std::uint64_t id = 0;
+  const GraphNode* before = nullptr;
+  std::size_t count = 0;
+  GraphNode node = nullptr;
+  Result result = api.cuStreamGetCaptureInfo_v2(stream, &status, &id, &graph, &before, &count);
+  if (result == kSuccess)
+    result = api.cuGraphAddChildGraphNode(&node, graph, before, count, child);
+  api.cuGraphDestroy(child); // the node has a copy
+  context.driver().check(result, "recording a product of a library");
+  constexpr unsigned kReplace = 1;
+  context.driver().check(api.cuStreamUpdateCaptureDependencies(stream, &node, 1, kReplace),
+                         "recording a product of a library");
+}
+
+void StepGraph::patch_product(Node& node, const Work& item) {
+  std::vector<void*> pointers = pointers_of(item);
+  if (pointers == node.pointers)
+    return;
+  const Context& context = *core_->context;
+  GraphHandle child = graph_of(item);
+  const Result result = context.api().cuGraphExecChildGraphNodeSetParams(exec_, node.handle, child);
+  context.api().cuGraphDestroy(child);
+  context.driver().check(result, "changing the arguments of a library's product");
+  node.pointers = std::move(pointers);
+  ++patched_;
+}
+
 void StepGraph::patch_launch(Node& node, const Work& item) {
-  kernel_of(item).pack(item.block, scratch_);
+  if (!kernel_of(item))
+    return patch_product(node, item);
+  kernel_of(item)->pack(item.block, scratch_);
   if (scratch_ == node.args)
     return;
   std::swap(node.args, scratch_);
   void* parameters[KernelArtifact::kMostParameters];
-  const KernelNodeParams params = kernel_of(item).node_params(node.args, parameters);
+  const KernelNodeParams params = kernel_of(item)->node_params(node.args, parameters);
   const Context& context = *core_->context;
   context.driver().check(
       context.api().cuGraphExecKernelNodeSetParams_v2(exec_, node.handle, &params),
-      "changing the arguments of kernel {} in a recorded step", kernel_of(item).name());
+      "changing the arguments of kernel {} in a recorded step", kernel_of(item)->name());
   ++patched_;
 }
 

@@ -24,6 +24,7 @@ private:
     GraphNode handle = nullptr;
     const Artifact* artifact = nullptr;
     LaunchArgs args;
+    std::vector<void*> pointers; ///< of a library's product, which is a graph of its own
     const void* from = nullptr;
     void* to = nullptr;
     std::size_t bytes = 0;
@@ -31,6 +32,9 @@ private:
   void capture(std::span<const Work> work, StreamHandle stream);
   void patch_launch(Node& node, const Work& item);
   void patch_copy(Node& node, const Work& item);
+  void capture_product(const Work& item, StreamHandle stream);
+  void patch_product(Node& node, const Work& item);
+  GraphHandle graph_of(const Work& item);
 
   std::shared_ptr<DeviceCore> core_;
   GraphHandle graph_ = nullptr; ///< kept: its nodes name those of exec_ when they are patched

@@ -2,6 +2,7 @@
 
 #include "backend/reference/gpu_matrix.h"
 #include "backend/reference/gpu_turns.h"
+#include "backend/reference/library_product.h"
 #include "backend/reference/number.h"
 #include "backend/reference/program_code.h"
 #include "backend/reference/program_memory.h"
@@ -535,6 +536,8 @@ private:
 void interpret(const KernelProgram& program, const ArgBlock& block,
                const InterpreterOptions& options) {
   kernel::verify(program);
+  if (program.product)
+    return make_product(program, block);
   const ProgramCode code(program);
   std::vector<std::int64_t> slots(static_cast<std::size_t>(code.slots.size()));
   std::copy(block.dims, block.dims + program.dims.size(), slots.begin());

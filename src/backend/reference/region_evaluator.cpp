@@ -317,11 +317,11 @@ std::vector<Estimate> RegionEvaluator::reduced(std::size_t number, const Dims& p
       pool_->run(threads_, [&](int worker, int workers) {
         const std::int64_t begin = points * worker / workers, end = points * (worker + 1) / workers;
         Estimate* to = terms_.data() + static_cast<std::size_t>(begin) * yields;
-        helpers_[static_cast<std::size_t>(worker)]->terms(
-            number, point, first + begin, first + end, [&](const std::vector<Estimate>& values) {
-              for (std::size_t y = 0; y < yields; ++y)
-                *to++ = yield_of(values, y);
-            });
+        helpers_[static_cast<std::size_t>(worker)]->terms(number, point, first + begin, first + end,
+                                                          [&](const std::vector<Estimate>& values) {
+                                                            for (std::size_t y = 0; y < yields; ++y)
+                                                              *to++ = yield_of(values, y);
+                                                          });
       });
       for (std::size_t i = 0; i < terms_.size(); ++i)
         sums[i % yields].add(terms_[i]);

@@ -116,6 +116,9 @@ Candidates candidates_of(const kernel::Region& region, const kernel::Target& tar
   std::stable_sort(
       found.list.begin() + 1, found.list.end(),
       [](const Candidate& a, const Candidate& b) { return a.predicted < b.predicted; });
+  // A library's need no compilation, so that they cost a search least.
+  std::stable_partition(found.list.begin() + 1, found.list.end(),
+                        [](const Candidate& c) { return c.program.product.has_value(); });
   if (most > 0 && found.list.size() > most)
     found.list.resize(most);
   return found;

@@ -2,6 +2,8 @@
 
 #include "compiler/search/cost_model.h"
 #include "compiler/search/region_search.h"
+#include "kernel/families.h"
+#include "kernel/gpu_library.h"
 #include "support/fail.h"
 #include "support/hash.h"
 
@@ -21,6 +23,12 @@ constexpr double kClearly = 0.8;
 constexpr std::uint64_t kCold = 0x636f6c64;
 /// Of programs' divisions, from those of regions.
 constexpr std::uint64_t kDivision = 0x646976;
+
+kernel::Schedule library_schedule() {
+  kernel::Schedule schedule;
+  schedule.generator = kernel::gpu_library_generator().name();
+  return schedule;
+}
 
 Candidates propose(const kernel::Region& region, const kernel::Target& target,
                    const Machine& machine, const backend::reference::Bindings& sizes,
@@ -71,10 +79,25 @@ struct Tuner::Impl {
     return *machine;
   }
 
-  TuningKey key_of(const WantedKernel& wanted, const backend::reference::Bindings& sizes) const {
+  /// The device's, with the library when calls of it may be chosen. It is only looked for where
+  /// there is something that it could do: opening it takes a while.
+  kernel::Target target(std::span<const WantedKernel> kernels, bool libraries) const {
+    kernel::Target target = device.target();
+    if (libraries && std::any_of(kernels.begin(), kernels.end(), [](const WantedKernel& wanted) {
+          return kernel::find_product(*wanted.region).ok;
+        }))
+      target.product_library = device.product_library().version;
+    return target;
+  }
+
+  TuningKey key_of(const WantedKernel& wanted, const kernel::Target& target,
+                   const backend::reference::Bindings& sizes) const {
     std::uint64_t hash = kernel::hash_of(*wanted.region);
     if (wanted.cold)
       hash = combine(hash, kCold);
+    // What was found among a library's ways holds for that version alone.
+    if (target.product_library != 0 && kernel::find_product(*wanted.region).ok)
+      hash = combine(hash, static_cast<std::uint64_t>(target.product_library));
     for (const auto& [symbol, value] : sizes.values())
       hash = combine(combine(hash, hash_text(symbol.str())), static_cast<std::uint64_t>(value));
     return {hash, device.target().fingerprint, device.target().workers, tuning_version()};
@@ -83,6 +106,18 @@ struct Tuner::Impl {
   TuningKey key_of_division(std::uint64_t program) const {
     return {combine(kDivision, program), device.target().fingerprint, device.target().workers,
             tuning_version()};
+  }
+
+  /// Why no call of the device's library is a candidate for a product that it could make; empty
+  /// where there is nothing to say.
+  std::string without_library(const kernel::Region& region, const kernel::Target& target,
+                              const SearchOptions& wanted) const {
+    if (target.product_library != 0 || !kernel::find_product(region).ok)
+      return "";
+    const backend::ProductLibrary library = device.product_library();
+    if (library.version == 0)
+      return library.why_not;
+    return wanted.libraries ? "" : "libraries are not allowed";
   }
 
   // The schedule that the model ranks first, when it is clearly ahead of the greedy one and of the
@@ -113,13 +148,14 @@ struct Tuner::Impl {
   }
 
   // A choice from before that this version can still make.
-  std::optional<kernel::Chosen> remembered(const kernel::Region& region, const TuningChoice& choice,
+  std::optional<kernel::Chosen> remembered(const kernel::Region& region,
+                                           const kernel::Target& target, const TuningChoice& choice,
                                            RegionSearch& report) const {
     try {
       kernel::Schedule schedule = kernel::parse_schedule(choice.schedule);
-      for (const kernel::Generator* generator : kernel::generators(device.target()))
+      for (const kernel::Generator* generator : kernel::generators(target))
         if (generator->name() == schedule.generator) {
-          kernel::Lowered lowered = generator->lower(region, schedule, device.target());
+          kernel::Lowered lowered = generator->lower(region, schedule, target);
           if (!lowered.ok)
             return std::nullopt;
           kernel::verify(lowered.program);
@@ -171,7 +207,7 @@ void Tuner::remember_division(std::uint64_t program, const std::string& division
 std::vector<kernel::Chosen> Tuner::choose(std::span<const WantedKernel> kernels,
                                           const SearchOptions& options, SearchReport& report) {
   std::lock_guard lock(impl_->guard);
-  const kernel::Target& target = impl_->device.target();
+  const kernel::Target target = impl_->target(kernels, options.libraries);
   const SearchClock clock(options, kernels.size());
   const bool measures = options.effort >= Effort::Search && !options.frozen;
   TuningDatabase& database = impl_->database(options.frozen);
@@ -189,12 +225,12 @@ std::vector<kernel::Chosen> Tuner::choose(std::span<const WantedKernel> kernels,
     const kernel::Region& region = *kernels[i].region;
     RegionSearch& r = report.regions[i];
     sizes.push_back(sizes_to_try(region));
-    const TuningKey key = impl_->key_of(kernels[i], sizes[i]);
+    const TuningKey key = impl_->key_of(kernels[i], target, sizes[i]);
     r.name = region.name;
     r.region = key.region;
     if (auto choice = database.choice(key))
       if (options.effort != Effort::Exhaustive || options.frozen || choice->effort == "exhaustive")
-        chosen[i] = impl_->remembered(region, *choice, r);
+        chosen[i] = impl_->remembered(region, target, *choice, r);
     if (chosen[i]) {
       ++report.cache_hits;
       r.predicted = predict(chosen[i]->program, region, target, machine, sizes[i], kernels[i].cold);
@@ -203,7 +239,7 @@ std::vector<kernel::Chosen> Tuner::choose(std::span<const WantedKernel> kernels,
     if (options.effort == Effort::Quick)
       chosen[i] = impl_->ranked(kernels[i], sizes[i], machine, r);
     else
-      chosen[i] = kernel::lower_greedily(region, target);
+      chosen[i] = kernel::lower_greedily(region, impl_->device.target());
     chosen[i]->program.name = region.name;
     r.chosen = kernel::to_string(chosen[i]->schedule);
     r.predicted = predict(chosen[i]->program, region, target, machine, sizes[i], kernels[i].cold);
@@ -242,7 +278,7 @@ std::vector<kernel::Chosen> Tuner::choose(std::span<const WantedKernel> kernels,
     left -= share[i];
     SearchTask task{
         *kernels[i].region,
-        impl_->key_of(kernels[i], sizes[i]),
+        impl_->key_of(kernels[i], target, sizes[i]),
         sizes[i],
         kernels[i].cold,
         impl_->options.propose(*kernels[i].region, target, machine, sizes[i], options.effort),
@@ -250,6 +286,8 @@ std::vector<kernel::Chosen> Tuner::choose(std::span<const WantedKernel> kernels,
         impl_->device.name(),
         std::min(clock.left(), std::max(fair, 1.0)),
         kernels.size() - open.size() + n};
+    if (std::string why = impl_->without_library(*kernels[i].region, target, options); !why.empty())
+      task.candidates.refused.push_back({library_schedule(), std::move(why)});
     try {
       if (auto won = search_region(task, impl_->worker, database, clock, r, report.measured))
         chosen[i] = std::move(won);

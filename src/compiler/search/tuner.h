@@ -29,6 +29,7 @@ struct SearchOptions {
   bool frozen = false; ///< choices are only read
   /// Called now and then; false ends the search, and what is not decided stays greedy.
   std::function<bool(const SearchProgress&)> progress;
+  bool libraries = true; ///< calls of the device's library may be candidates, and win
 };
 
 struct TunerOptions {

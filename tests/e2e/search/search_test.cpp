@@ -54,6 +54,33 @@ const CandidateReport* candidate(const CompileReport& report, const std::string&
   return nullptr;
 }
 
+// The CPU as a device that says something of a library.
+class WithLibrary final : public backend::Device {
+public:
+  explicit WithLibrary(backend::ProductLibrary library) : library_(std::move(library)) {}
+  const kernel::Target& target() const override { return device().target(); }
+  void* allocate(std::size_t bytes) override { return device().allocate(bytes); }
+  void release(void* memory, std::size_t bytes) noexcept override {
+    device().release(memory, bytes);
+  }
+  std::shared_ptr<const backend::Artifact> compile(const kernel::KernelProgram& program) override {
+    return device().compile(program);
+  }
+  void launch(const backend::Artifact& artifact, const kernel::KernelProgram& program,
+              const kernel::ArgBlock& block, int workers) override {
+    device().launch(artifact, program, block, workers);
+  }
+  void synchronize() override { device().synchronize(); }
+  backend::ProductLibrary product_library() override {
+    ++asked;
+    return library_;
+  }
+  int asked = 0;
+
+private:
+  backend::ProductLibrary library_;
+};
+
 // The usual candidates, and behind the greedy one some that are spoilt.
 TunerOptions with_planted(const std::filesystem::path& folder) {
   TunerOptions options = tuner_options(folder);
@@ -364,6 +391,76 @@ TEST(SearchCommand, ASecondProcessMeasuresNothingAndTheCacheCanBeLookedAt) {
   EXPECT_EQ(pruned["objects_removed"], stats["objects"]["cpu"]["count"]);
   EXPECT_EQ(pruned["objects_left"], 0);
   EXPECT_EQ(egret_command("cache import " + graph.string(), cache).code, 1);
+}
+
+TEST(SearchLibraries, ReportsSayWhyThereIsNoneAndKeysHoldTheVersion) {
+  ir::Graph product;
+  {
+    const Expr m(48), n(40), k(32);
+    const ir::NodeId a = product.input("a", DType::F32, {m, k}),
+                     b = product.input("b", DType::F32, {n, k});
+    const Shape all{m, n, k};
+    product.outputs = {
+        product.reduce(Op::ReduceSum,
+                       product.binary(Op::Mul, product.expand(product.reshape(a, {m, 1, k}), all),
+                                      product.expand(product.reshape(b, {1, n, k}), all)),
+                       {2})};
+  }
+  const test::TempFolder folder;
+  const auto searched = [&](const ir::Graph& graph, WithLibrary& with, bool allowed,
+                            Effort effort = Effort::Search) {
+    Tuner tuner(with, tuner_options(folder.path()));
+    KernelCache cache;
+    Options options;
+    options.effort = effort;
+    options.tuner = &tuner;
+    options.libraries = allowed;
+    options.budget_seconds = 3;
+    return compile_graph(graph, options, with, cache).report;
+  };
+  WithLibrary missing({0, "no cublasLt: nowhere"});
+  const CompileReport without = searched(product, missing, true);
+  ASSERT_NE(candidate(without, "cublaslt"), nullptr) << without.text();
+  EXPECT_EQ(candidate(without, "cublaslt")->state, "refused");
+  EXPECT_EQ(candidate(without, "cublaslt")->message, "no cublasLt: nowhere");
+  EXPECT_NE(without.text().find("no cublasLt: nowhere"), std::string::npos);
+
+  // Forbidden is as if it were not there; another version is another key.
+  WithLibrary there({130000, ""});
+  EXPECT_EQ(searched(product, there, false).search.cache_hits, 1);
+  EXPECT_EQ(searched(product, there, true, Effort::Quick).search.cache_hits, 0);
+  EXPECT_EQ(searched(product, there, true).search.cache_hits, 0);
+  EXPECT_EQ(searched(product, there, true).search.cache_hits, 1);
+  WithLibrary newer({130100, ""});
+  EXPECT_EQ(searched(product, newer, true, Effort::Quick).search.cache_hits, 0);
+
+  // Nothing else asks for it.
+  WithLibrary unasked({130000, ""});
+  EXPECT_EQ(candidate(searched(elementwise_graph(1000), unasked, true), "cublaslt"), nullptr);
+  EXPECT_EQ(unasked.asked, 0);
+}
+
+TEST(SearchLibraries, AreForbiddenWithTheirReason) {
+  const test::TempFolder folder;
+  ir::Graph g;
+  const Expr n(64);
+  const ir::NodeId a = g.input("a", DType::F32, {n, n});
+  g.outputs = {g.reduce(
+      Op::ReduceSum,
+      g.binary(Op::Mul, g.expand(g.reshape(a, {n, 1, n}), {n, n, n}),
+               g.expand(g.reshape(g.input("b", DType::F32, {n, n}), {1, n, n}), {n, n, n})),
+      {2})};
+  WithLibrary there({130000, ""});
+  Tuner tuner(there, tuner_options(folder.path()));
+  KernelCache cache;
+  Options options;
+  options.effort = Effort::Search;
+  options.tuner = &tuner;
+  options.libraries = false;
+  options.budget_seconds = 3;
+  const CompileReport report = compile_graph(g, options, there, cache).report;
+  ASSERT_NE(candidate(report, "cublaslt"), nullptr) << report.text();
+  EXPECT_EQ(candidate(report, "cublaslt")->message, "libraries are not allowed");
 }
 
 TEST(SearchCommand, ASearchThatIsKilledGoesOnWhereItWas) {

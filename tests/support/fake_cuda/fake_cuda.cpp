@@ -420,6 +420,17 @@ Result cuGraphExecMemcpyNodeSetParams(GraphExec, GraphNode node, const CopyParam
   ++state.nodes_changed;
   return kSuccess;
 }
+// Graphs within graphs hold a library's work, which there is none of here.
+Result cuGraphAddChildGraphNode(GraphNode*, GraphHandle, const GraphNode*, std::size_t,
+                                GraphHandle) {
+  return kInvalidValue;
+}
+Result cuGraphExecChildGraphNodeSetParams(GraphExec, GraphNode, GraphHandle) {
+  return kInvalidValue;
+}
+Result cuStreamUpdateCaptureDependencies(StreamHandle, GraphNode*, std::size_t, unsigned) {
+  return kInvalidValue;
+}
 Result cuGraphLaunch(GraphExec exec, StreamHandle) {
   NEEDS_CONTEXT
   FAKE("cuGraphLaunch")

@@ -207,16 +207,16 @@ TEST(VerifyKernel, FindsAMistakeInALongSum) {
   constexpr std::int64_t kDepth = 70000, kLeftOut = 4096;
   const auto kernel = kernel_of([](Graph& g) { return matmul(g, 3, 4, kDepth); });
   auto check = [&](bool mistake) {
-    return verify_kernel(
-        kernel.region, kernel.program,
-        [&](const kernel::KernelProgram& program, const kernel::ArgBlock& block) {
-          interpret(program, block);
-          const auto* a = static_cast<const float*>(block.pointers[0]);
-          const auto* b = static_cast<const float*>(block.pointers[1]);
-          for (std::int64_t k = mistake ? kDepth - kLeftOut : kDepth; k < kDepth; ++k)
-            static_cast<float*>(block.pointers[2])[0] -= a[k] * b[4 * k];
-        },
-        {}, {.complete_work = 10});
+    return verify_kernel(kernel.region, kernel.program,
+                         [&](const kernel::KernelProgram& program, const kernel::ArgBlock& block) {
+                           interpret(program, block);
+                           const auto* a = static_cast<const float*>(block.pointers[0]);
+                           const auto* b = static_cast<const float*>(block.pointers[1]);
+                           for (std::int64_t k = mistake ? kDepth - kLeftOut : kDepth; k < kDepth;
+                                ++k)
+                             static_cast<float*>(block.pointers[2])[0] -= a[k] * b[4 * k];
+                         },
+                         {}, {.complete_work = 10});
   };
   EXPECT_TRUE(check(false).ok) << check(false).message;
   EXPECT_THAT(check(true).message, HasSubstr("element 0 of output 0"));
@@ -308,9 +308,8 @@ TEST(RegionEvaluator, GivesTheSameWithAnyNumberOfThreads) {
     RandomNumbers random(7);
     std::vector<HostArray> operands;
     for (const kernel::Operand& operand : kernel.region.operands)
-      operands.push_back(random_array(operand.dtype,
-                                      element_count(Bindings{}.values_of(operand.shape)), 0, false,
-                                      random));
+      operands.push_back(random_array(
+          operand.dtype, element_count(Bindings{}.values_of(operand.shape)), 0, false, random));
     std::vector<const HostArray*> pointers;
     for (const HostArray& array : operands)
       pointers.push_back(&array);
