@@ -18,7 +18,7 @@ struct Step {
 };
 
 /// One time step: `inputs` is W x + b of all gates, [batch, gates · width].
-Step step(Cell cell, const Tensor& inputs, const Tensor& recurrent, const Step& before) {
+Step advanced(Cell cell, const Tensor& inputs, const Tensor& recurrent, const Step& before) {
   const std::int64_t width = before.hidden.size(-1);
   auto gate = [&](const Tensor& all, std::int64_t i) { return all.narrow(-1, i * width, width); };
   switch (cell) {
@@ -83,6 +83,25 @@ Recurrent::Recurrent(Cell cell, std::int64_t inputs, std::int64_t width, Generat
   }
 }
 
+RecurrentState Recurrent::step(const Tensor& x, const RecurrentState& from) const {
+  if (directions.size() != 1)
+    fail(ErrorKind::Value, "Recurrent: a step of {} layers and directions; it is for one",
+         directions.size());
+  if (x.rank() != 2)
+    fail(ErrorKind::Shape, "Recurrent: a step needs [batch, inputs], got {}", to_string(x.shape()));
+  const Direction& d = directions[0];
+  const std::int64_t width = d.weight_hh.size(1);
+  auto start = [&](const Tensor& given) {
+    return start_of(given.defined() ? given.unsqueeze(0) : given, 0, 1, x, width);
+  };
+  Step before = {start(from.hidden), {}};
+  if (cell == Cell::Lstm)
+    before.cell = start(from.cell);
+  const Step now = advanced(cell, linear(x, d.weight_ih, or_none(d.bias_ih)),
+                            linear(before.hidden, d.weight_hh, or_none(d.bias_hh)), before);
+  return {now.hidden, now.cell};
+}
+
 RecurrentOutput Recurrent::operator()(const Tensor& x, Generator* generator,
                                       const RecurrentState& from) const {
   if (x.rank() != 3)
@@ -107,8 +126,8 @@ RecurrentOutput Recurrent::operator()(const Tensor& x, Generator* generator,
       std::vector<Tensor> series(static_cast<std::size_t>(times));
       for (std::int64_t i = 0; i < times; ++i) {
         const std::int64_t time = side == 0 ? i : times - 1 - i;
-        now = step(cell, inputs.select(1, time),
-                   linear(now.hidden, d.weight_hh, or_none(d.bias_hh)), now);
+        now = advanced(cell, inputs.select(1, time),
+                       linear(now.hidden, d.weight_hh, or_none(d.bias_hh)), now);
         series[static_cast<std::size_t>(time)] = now.hidden;
       }
       outputs.push_back(stack(series, 1));

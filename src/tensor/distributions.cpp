@@ -19,24 +19,6 @@ Tensor positive(const Shape& shape, Generator& generator, DType type) {
   return 1 - rand(shape, generator, type);
 }
 
-// The x with erf(x) = y for -1 < y < 1: a first guess (S. Winitzki 2008, within 0.002) and steps of
-// Newton's method on the smaller tail.
-Tensor inverse_erf(const Tensor& y) {
-  const DType type = y.dtype();
-  const Tensor l = log((1 - y) * (y + 1));
-  const double a = 0.147, b = 2 / (M_PI * a);
-  const Tensor half = l * 0.5 + b;
-  const Tensor size = sqrt(sqrt(square(half) - l * (1 / a)) - half);
-  Tensor x = where(y < 0, neg(size), size);
-  for (int i = 0; i < 3; ++i) {
-    // erf(x) - y, of the complements where both are near 1.
-    const Tensor s = where(y < 0, constant(type, -1), constant(type, 1));
-    const Tensor error = where(abs(y) < 0.5, erf(x) - y, ((1 - y * s) - erfc(x * s)) * s);
-    x = x - error * exp(square(x)) * constant(type, std::sqrt(M_PI) / 2);
-  }
-  return x;
-}
-
 double normal_below(double x) {
   return 0.5 * std::erfc(-x * M_SQRT1_2);
 }
@@ -85,7 +67,7 @@ Tensor truncated_normal(const Shape& shape, double mean, double deviation, doubl
                b = normal_below((high - mean) / deviation);
   const Tensor y = uniform(shape, 2 * a - 1, 2 * b - 1, generator, wide);
   const double near = wide == DType::F64 ? 1 - 0x1p-53 : 1 - 0x1p-24;
-  const Tensor x = inverse_erf(clamp(y, -near, near)) * (deviation * M_SQRT2) + mean;
+  const Tensor x = erfinv(clamp(y, -near, near)) * (deviation * M_SQRT2) + mean;
   return clamp(x, low, high).to(dtype);
 }
 

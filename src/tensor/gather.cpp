@@ -163,6 +163,26 @@ Tensor scattered(Op op, const Tensor& flat, const Tensor& place, const Tensor& u
   return apply(op, {&flat, &place, &updates}, {.axes = {0}}, who);
 }
 
+// data with products of the updates of each line. No primitive scatters by products: every element
+// looks at all updates of its line.
+Tensor multiplied(const Tensor& data, std::int64_t axis, const Tensor& index, const Tensor& updates,
+                  bool include_self, const char* who) {
+  const Tensor place = unsqueeze(index.to(DType::I64).transpose(axis, -1), -2);
+  const Tensor given = unsqueeze(updates.transpose(axis, -1), -2);
+  const Tensor own = unsqueeze(iota(data.shape()[static_cast<std::size_t>(axis)], DType::I64), -1);
+  const Tensor hit = eq(place, own); // [.., positions, updates]
+  Tensor product = prod(where(hit, given, 1), -1).to(data.dtype()).transpose(axis, -1);
+  Tensor met = any(hit, -1).transpose(axis, -1);
+  std::vector<std::int64_t> after; // the index may have fewer lines than data
+  const auto have = concrete(product.shape(), who), want = concrete(data.shape(), who);
+  for (std::size_t i = 0; i < want.size(); ++i)
+    after.push_back(want[i] - have[i]);
+  const std::vector<std::int64_t> before(after.size(), 0);
+  product = pad(product, before, after, 1);
+  met = pad(met, before, after, false);
+  return where(met, include_self ? data * product : product, data);
+}
+
 } // namespace
 
 Tensor scatter(const Tensor& data, std::int64_t axis, const Tensor& index, const Tensor& updates,
@@ -186,6 +206,8 @@ Tensor scatter(const Tensor& data, std::int64_t axis, const Tensor& index, const
     return scattered(Op::ScatterSet, flat, place, given, who).reshape(data.shape());
   if (data.dtype() == DType::Bool && how != Scatter::Max && how != Scatter::Min)
     fail(ErrorKind::DType, "{}: takes numbers to add, got bool; convert with to(DType::I64)", who);
+  if (how == Scatter::Prod)
+    return multiplied(data, axis, index, given, include_self, who);
   const bool extreme = how == Scatter::Max || how == Scatter::Min;
   const Tensor nothing = zeros(flat.shape(), DType::I64), one = ones(index.shape(), DType::I64);
   const Tensor met = scattered(Op::ScatterAdd, nothing, place, one, who);

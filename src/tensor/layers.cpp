@@ -29,6 +29,16 @@ std::vector<std::int64_t> normed_axes(const Tensor& a, const Tensor& weight, con
   return axes;
 }
 
+// [batch, channels, 1, ...]
+Shape channels_of(const Tensor& x, const char* who) {
+  if (x.rank() < 2)
+    fail(ErrorKind::Shape, "{}: got {}; it must be [batch, channels, ...]", who, shape_of(x));
+  Shape one(x.shape().size(), Expr(1));
+  one[0] = x.shape()[0];
+  one[1] = x.shape()[1];
+  return one;
+}
+
 } // namespace
 
 Tensor dropout(const Tensor& a, double p, Generator& generator, bool training) {
@@ -45,25 +55,46 @@ Tensor dropout(const Tensor& a, double p, Generator& generator, bool training) {
 
 Tensor feature_dropout(const Tensor& a, double p, Generator& generator, bool training) {
   const Tensor x = as_float(a, "feature_dropout");
-  if (x.rank() < 2)
-    fail(ErrorKind::Shape, "feature_dropout: got {}; it must be [batch, channels, ...]",
-         shape_of(a));
-  Shape one(x.shape().size(), Expr(1));
-  one[0] = x.shape()[0];
-  one[1] = x.shape()[1];
-  return x * dropout(ones(one, x.dtype()), p, generator, training);
+  return x * dropout(ones(channels_of(x, "feature_dropout"), x.dtype()), p, generator, training);
 }
 
-Tensor alpha_dropout(const Tensor& a, double p, Generator& generator, bool training) {
-  const Tensor x = as_float(a, "alpha_dropout");
+namespace {
+
+// `box`: what is kept or dropped as one has size 1 along an axis.
+Tensor dropped_alpha(const Tensor& x, const Shape& box, double p, Generator& generator,
+                     bool training, const char* who) {
   if (!(p >= 0 && p < 1))
-    fail(ErrorKind::Value, "alpha_dropout: p is {}; it is at least 0 and less than 1", p);
+    fail(ErrorKind::Value, "{}: p is {}; it is at least 0 and less than 1", who, p);
   if (!training || p == 0)
     return x.clone();
   // What is dropped takes selu's lowest value; the line after it restores mean 0 and variance 1.
   constexpr double lowest = -1.7580993408473766;
   const double factor = 1 / std::sqrt((1 - p) * (1 + p * lowest * lowest));
-  return where(bernoulli(x.shape(), 1 - p, generator), x, lowest) * factor - factor * lowest * p;
+  return where(bernoulli(box, 1 - p, generator), x, lowest) * factor - factor * lowest * p;
+}
+
+} // namespace
+
+Tensor alpha_dropout(const Tensor& a, double p, Generator& generator, bool training) {
+  const Tensor x = as_float(a, "alpha_dropout");
+  return dropped_alpha(x, x.shape(), p, generator, training, "alpha_dropout");
+}
+
+Tensor feature_alpha_dropout(const Tensor& a, double p, Generator& generator, bool training) {
+  const Tensor x = as_float(a, "feature_alpha_dropout");
+  return dropped_alpha(x, channels_of(x, "feature_alpha_dropout"), p, generator, training,
+                       "feature_alpha_dropout");
+}
+
+Tensor rrelu(const Tensor& a, Generator& generator, double low, double high, bool training) {
+  const Tensor x = as_float(a, "rrelu");
+  if (!(low <= high) || !std::isfinite(high - low))
+    fail(ErrorKind::Value, "rrelu: slopes from {} to {}; the range is finite and not backwards",
+         low, high);
+  if (!training)
+    return leaky_relu(x, (low + high) / 2);
+  const DType wide = accumulator_of(x.dtype());
+  return where(x >= 0, x, x * uniform(x.shape(), low, high, generator, wide).to(x.dtype()));
 }
 
 Tensor gumbel_softmax(const Tensor& logits, Generator& generator, double tau, bool hard,

@@ -1,12 +1,14 @@
 // Losses. Those of f16 and bf16 are computed and given in f32.
 #include "support/fail.h"
-#include "tensor/ops.h"
+#include "tensor/loss_parts.h"
+
+#include <cmath>
 
 namespace egret {
 
 using namespace detail;
 
-namespace {
+namespace detail {
 
 Tensor reduced(const Tensor& losses, Reduction reduction) {
   switch (reduction) {
@@ -19,8 +21,6 @@ Tensor reduced(const Tensor& losses, Reduction reduction) {
   }
 }
 
-// Both operands as floats of one type, with equal shapes: broadcasting here is nearly always a
-// slip.
 Pair loss_operands(const Tensor& a, const Tensor& b, const char* who) {
   auto [x, y] = promoted(a, b, who);
   if (x.shape() != y.shape())
@@ -29,7 +29,6 @@ Pair loss_operands(const Tensor& a, const Tensor& b, const char* who) {
   return {widened(as_float(x, who)), widened(as_float(y, who))};
 }
 
-// Broadcast to the operands, in their type.
 Tensor factor(const Tensor& weight, const Tensor& like, const char* who) {
   Access::raw(weight, who);
   if (!broadcasts_to(weight.shape(), like.shape()))
@@ -37,6 +36,10 @@ Tensor factor(const Tensor& weight, const Tensor& like, const char* who) {
          shape_of(like));
   return weight.to(like.dtype());
 }
+
+} // namespace detail
+
+namespace {
 
 void check_classes(const Tensor& a, const Tensor& target, const CrossEntropyOptions& options,
                    bool probabilities, const char* who) {
@@ -232,8 +235,17 @@ Tensor kl_div(const Tensor& log_probability, const Tensor& target, const KlDivOp
 }
 
 Tensor poisson_nll_loss(const Tensor& a, const Tensor& target, Reduction reduction) {
+  return poisson_nll_loss(a, target, PoissonNllOptions{.reduction = reduction});
+}
+
+Tensor poisson_nll_loss(const Tensor& a, const Tensor& target, const PoissonNllOptions& options) {
   auto [x, t] = loss_operands(a, target, "poisson_nll_loss");
-  return reduced(exp(x) - t * x, reduction);
+  Tensor losses = options.log_input ? exp(x) - t * x : x - t * log(x + options.eps);
+  if (options.full) {
+    const Tensor n = where(t > 1, t, 1);
+    losses = losses + where(t > 1, n * log(n) - n + log(n * (2 * M_PI)) * 0.5, 0);
+  }
+  return reduced(losses, options.reduction);
 }
 
 Tensor gaussian_nll_loss(const Tensor& a, const Tensor& target, const Tensor& variance, double eps,
@@ -281,17 +293,33 @@ Tensor cosine_embedding_loss(const Tensor& a, const Tensor& b, const Tensor& tar
                  reduction);
 }
 
-Tensor pairwise_distance(const Tensor& a, const Tensor& b, double eps, bool keepdim) {
+Tensor pairwise_distance(const Tensor& a, const Tensor& b, double p, double eps, bool keepdim) {
   auto [x, y] = matched(a, b, "pairwise_distance");
   const Tensor difference = as_float(x, "pairwise_distance") - as_float(y, "pairwise_distance");
-  return norm(difference + eps, -1, keepdim);
+  return norm(difference + eps, -1, keepdim, p);
+}
+
+Tensor pairwise_distance(const Tensor& a, const Tensor& b, double eps, bool keepdim) {
+  return pairwise_distance(a, b, 2, eps, keepdim);
 }
 
 Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
                            double margin, Reduction reduction) {
+  return triplet_margin_loss(anchor, positive, negative,
+                             TripletOptions{.margin = margin, .reduction = reduction});
+}
+
+Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
+                           const TripletOptions& options) {
   auto [a, p] = loss_operands(anchor, positive, "triplet_margin_loss");
   const Tensor n = loss_operands(anchor, negative, "triplet_margin_loss").b;
-  return reduced(relu(pairwise_distance(a, p) - pairwise_distance(a, n) + margin), reduction);
+  auto distance = [&](const Tensor& x, const Tensor& y) {
+    return pairwise_distance(x, y, options.p, options.eps, false);
+  };
+  Tensor far = distance(a, n);
+  if (options.swap)
+    far = minimum(far, distance(p, n));
+  return reduced(relu(distance(a, p) - far + options.margin), options.reduction);
 }
 
 } // namespace egret

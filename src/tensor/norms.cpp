@@ -1,6 +1,7 @@
 // Norms over channels and batches.
 #include "support/fail.h"
 #include "tensor/ops.h"
+#include "tensor/windows.h"
 
 #include <limits>
 
@@ -111,6 +112,41 @@ Tensor normalize(const Tensor& a, double p, std::int64_t axis, double eps) {
   const Tensor x = as_float(a, "normalize");
   const Tensor wide = widened(x);
   return rounded_to(wide / maximum(norm(wide, axis, true, p), eps), x.dtype());
+}
+
+Tensor local_response_norm(const Tensor& a, std::int64_t size, double alpha, double beta,
+                           double k) {
+  constexpr const char* who = "local_response_norm";
+  const Tensor given = as_float(a, who);
+  if (given.rank() < 3)
+    fail(ErrorKind::Shape, "{}: got {}; it must be [batch, channels, spatial...]", who,
+         shape_of(a));
+  if (size < 1)
+    fail(ErrorKind::Value, "{}: {} neighbouring channels; at least 1 is needed", who, size);
+  const Tensor x = widened(given);
+  const Tensor padded =
+      framed(square(x), 1, size / 2, (size - 1) / 2, Scalar::of(x.dtype(), std::int64_t{0}), who);
+  const Tensor power = mean(windows_of(padded, 1, {size}, who), 2);
+  return rounded_to(x / pow(power * alpha + k, beta), given.dtype());
+}
+
+Tensor renorm(const Tensor& a, double p, std::int64_t axis, double most) {
+  constexpr const char* who = "renorm";
+  const Tensor given = as_float(a, who);
+  axis = axis_of(axis, given.rank(), given.shape(), who);
+  if (!(p > 0) || !(most >= 0))
+    fail(ErrorKind::Value,
+         "{}: p is {} and the largest norm {}; p is positive, the norm not "
+         "negative",
+         who, p, most);
+  const Tensor x = widened(given);
+  std::vector<std::int64_t> others;
+  for (std::int64_t i = 0; i < x.rank(); ++i)
+    if (i != axis)
+      others.push_back(i);
+  const Tensor size = others.empty() ? abs(x) : norm(x, others, true, p);
+  const Tensor larger = size > most;
+  return rounded_to(where(larger, x * (most / (where(larger, size, 1) + 1e-7)), x), given.dtype());
 }
 
 } // namespace egret

@@ -1,6 +1,6 @@
 // Pooling: views of windows, reduced.
 #include "support/fail.h"
-#include "tensor/spatial.h"
+#include "tensor/pool_lines.h"
 
 #include <algorithm>
 
@@ -8,28 +8,20 @@ namespace egret {
 
 using namespace detail;
 
-namespace {
+namespace detail {
 
-// The windows of one axis of n elements, and how many there are.
-struct Line {
-  Windows windows;
-  std::int64_t n, padding, count;
-  /// Elements that the windows want behind the axis; negative: not all are read.
-  std::int64_t behind() const { return windows.extent(count) - n - padding; }
-};
-
-std::vector<Line> lines_of(const Tensor& a, const PerAxis& kernel,
-                           const std::optional<PerAxis>& stride, const PerAxis& padding,
-                           const PerAxis& dilation, bool round_up, std::size_t spatial,
-                           const char* who) {
+std::vector<PoolLine> pool_lines(const Tensor& a, const PerAxis& kernel,
+                                 const std::optional<PerAxis>& stride, const PerAxis& padding,
+                                 const PerAxis& dilation, bool round_up, std::size_t spatial,
+                                 const char* who) {
   const auto kernels = per_axis(kernel, spatial, 1, "kernel", who);
   const auto strides = stride ? per_axis(*stride, spatial, 1, "stride", who) : kernels;
   const auto paddings = per_axis(padding, spatial, 0, "padding", who);
   const auto dilations = per_axis(dilation, spatial, 1, "dilation", who);
-  std::vector<Line> lines;
+  std::vector<PoolLine> lines;
   for (std::size_t i = 0; i < spatial; ++i) {
     const auto axis = static_cast<std::int64_t>(i + 2);
-    Line line{{kernels[i], strides[i], dilations[i]}, a.size(axis), paddings[i], 0};
+    PoolLine line{{kernels[i], strides[i], dilations[i]}, a.size(axis), paddings[i], 0};
     if (line.padding > line.windows.kernel / 2)
       fail(ErrorKind::Value, "{}: padding of {} is more than half the kernel of {}", who,
            line.padding, line.windows.kernel);
@@ -47,7 +39,6 @@ std::vector<Line> lines_of(const Tensor& a, const PerAxis& kernel,
   return lines;
 }
 
-// The axes of the kernels once each spatial axis has become [count, kernel].
 std::vector<std::int64_t> kernel_axes(std::size_t spatial) {
   std::vector<std::int64_t> axes;
   for (std::size_t i = 0; i < spatial; ++i)
@@ -55,7 +46,7 @@ std::vector<std::int64_t> kernel_axes(std::size_t spatial) {
   return axes;
 }
 
-Tensor all_windows(Tensor x, const std::vector<Line>& lines, Scalar fill, const char* who) {
+Tensor all_windows(Tensor x, const std::vector<PoolLine>& lines, Scalar fill, const char* who) {
   for (std::size_t i = 0; i < lines.size(); ++i) {
     const auto axis = static_cast<std::int64_t>(2 * i + 2);
     x = framed(x, axis, lines[i].padding, lines[i].behind(), fill, who);
@@ -63,6 +54,10 @@ Tensor all_windows(Tensor x, const std::vector<Line>& lines, Scalar fill, const 
   }
   return x;
 }
+
+} // namespace detail
+
+namespace {
 
 // Numbers along spatial axis `i` of `spatial`, so that they broadcast against a result.
 Tensor along(const Tensor& line, std::size_t i, std::size_t spatial) {
@@ -74,14 +69,14 @@ Tensor along(const Tensor& line, std::size_t i, std::size_t spatial) {
 Tensor max_pool(const Tensor& a, const PerAxis& kernel, const MaxPoolOptions& options,
                 std::size_t spatial, const char* who) {
   const Batched operand = batched(a, spatial, who);
-  const auto lines = lines_of(operand.a, kernel, options.stride, options.padding, options.dilation,
-                              options.ceil_mode, spatial, who);
+  const auto lines = pool_lines(operand.a, kernel, options.stride, options.padding,
+                                options.dilation, options.ceil_mode, spatial, who);
   const Tensor x = all_windows(operand.a, lines, identity_of(Monoid::Max, a.dtype()), who);
   return operand.result(reduce(Op::ReduceMax, x, kernel_axes(spatial), false, who));
 }
 
 // How many elements each window of a line counts, i64.
-Tensor counts_of(const Line& line, bool padding_too) {
+Tensor counts_of(const PoolLine& line, bool padding_too) {
   const Tensor begin = iota(line.count, DType::I64) * line.windows.stride - line.padding;
   const Tensor end =
       minimum(begin + line.windows.kernel, line.n + (padding_too ? line.padding : 0));
@@ -91,8 +86,8 @@ Tensor counts_of(const Line& line, bool padding_too) {
 Tensor avg_pool(const Tensor& a, const PerAxis& kernel, const AvgPoolOptions& options,
                 std::size_t spatial, const char* who) {
   const Batched operand = batched(a, spatial, who);
-  const auto lines = lines_of(operand.a, kernel, options.stride, options.padding, 1,
-                              options.ceil_mode, spatial, who);
+  const auto lines = pool_lines(operand.a, kernel, options.stride, options.padding, 1,
+                                options.ceil_mode, spatial, who);
   if (options.divisor && *options.divisor == 0)
     fail(ErrorKind::Value, "{}: the divisor is 0", who);
   const DType type = as_float(a, who).dtype(), wide = accumulator_of(type);
@@ -100,7 +95,7 @@ Tensor avg_pool(const Tensor& a, const PerAxis& kernel, const AvgPoolOptions& op
   const Tensor total = reduce(Op::ReduceSum, x, kernel_axes(spatial), false, who);
   double same = 1;
   bool differ = false;
-  for (const Line& line : lines) {
+  for (const PoolLine& line : lines) {
     same *= static_cast<double>(line.windows.kernel);
     differ |= line.padding > 0 && !options.count_include_pad;
     differ |= line.behind() > line.padding;

@@ -144,4 +144,55 @@ Tensor baddbmm(const Tensor& c, const Tensor& a, const Tensor& b, const Arg& bet
   return plus_product(c, matmul(a, b), beta, alpha, "baddbmm");
 }
 
+Tensor addmv(const Tensor& c, const Tensor& a, const Tensor& b, const Arg& beta, const Arg& alpha) {
+  require_ranks(a, 2, b, 1, "addmv");
+  return plus_product(c, matmul(a, b), beta, alpha, "addmv");
+}
+Tensor addr(const Tensor& c, const Tensor& a, const Tensor& b, const Arg& beta, const Arg& alpha) {
+  require_ranks(a, 1, b, 1, "addr");
+  return plus_product(c, outer(a, b), beta, alpha, "addr");
+}
+Tensor addbmm(const Tensor& c, const Tensor& a, const Tensor& b, const Arg& beta,
+              const Arg& alpha) {
+  require_ranks(a, 3, b, 3, "addbmm");
+  return plus_product(c, einsum("bij,bjk->ik", {a, b}), beta, alpha, "addbmm");
+}
+
+Tensor bilinear(const Tensor& a, const Tensor& b, const Tensor& weight, const Tensor& bias) {
+  constexpr const char* who = "bilinear";
+  for (const Tensor* t : {&a, &b, &weight})
+    Access::raw(*t, who);
+  if (weight.rank() != 3 || a.rank() < 1 || b.rank() < 1 ||
+      !(a.shape().back() == weight.shape()[1]) || !(b.shape().back() == weight.shape()[2]))
+    fail(ErrorKind::Shape, "{}: weight {} does not fit {} and {}; it must be [outputs, {}, {}]",
+         who, shape_of(weight), shape_of(a), shape_of(b),
+         a.rank() > 0 ? a.shape().back().str() : "1", b.rank() > 0 ? b.shape().back().str() : "1");
+  const Tensor product = einsum("...i,oij,...j->...o", {a, weight, b});
+  if (!bias.defined())
+    return product;
+  if (bias.shape() != Shape{weight.shape()[0]})
+    fail(ErrorKind::Shape, "{}: bias {} does not fit weight {}; it must be [{}]", who,
+         shape_of(bias), shape_of(weight), weight.shape()[0].str());
+  return product + bias;
+}
+
+Tensor matrix_power(const Tensor& a, std::int64_t n) {
+  constexpr const char* who = "matrix_power";
+  Access::raw(a, who);
+  if (a.rank() < 2 || !(a.shape()[static_cast<std::size_t>(a.rank()) - 2] == a.shape().back()))
+    fail(ErrorKind::Shape, "{}: got {}; square matrices are needed", who, shape_of(a));
+  if (n < 0)
+    fail(ErrorKind::Value, "{}: a power of {}; it must not be negative", who, n);
+  if (n == 0)
+    return eye(a.size(-1), -1, a.dtype()).expand(a.shape());
+  Tensor result, square = a;
+  for (; n > 0; n /= 2) {
+    if (n % 2 == 1)
+      result = result.defined() ? matmul(result, square) : square;
+    if (n > 1)
+      square = matmul(square, square);
+  }
+  return result.clone();
+}
+
 } // namespace egret

@@ -3,6 +3,7 @@
 // numbers.
 #pragma once
 
+#include "egret/functional/reductions.h"
 #include "egret/tensor.h"
 
 #include <optional>
@@ -73,6 +74,53 @@ Tensor max_pool1d(const Tensor& a, const PerAxis& kernel, const MaxPoolOptions& 
 Tensor max_pool2d(const Tensor& a, const PerAxis& kernel, const MaxPoolOptions& options = {});
 Tensor max_pool3d(const Tensor& a, const PerAxis& kernel, const MaxPoolOptions& options = {});
 
+/// The same, and where each stood: i64 numbers in row-major order among the spatial elements of its
+/// channel, the first of those that tie, -1 of padding alone. The gradient goes there alone.
+Extreme max_pool1d_with_indices(const Tensor& a, const PerAxis& kernel,
+                                const MaxPoolOptions& options = {});
+Extreme max_pool2d_with_indices(const Tensor& a, const PerAxis& kernel,
+                                const MaxPoolOptions& options = {});
+Extreme max_pool3d_with_indices(const Tensor& a, const PerAxis& kernel,
+                                const MaxPoolOptions& options = {});
+
+struct MaxUnpoolOptions {
+  std::optional<PerAxis> stride; ///< the kernel's size by default
+  PerAxis padding = 0;
+  std::optional<PerAxis> sizes; ///< of the result: (n-1)*stride - 2*padding + kernel by default
+};
+/// Zeros with each element of `a` where `indices` says (those of max_pool..._with_indices, of a's
+/// shape). One that is out of range is dropped; of several for one place the last one stays.
+Tensor max_unpool1d(const Tensor& a, const Tensor& indices, const PerAxis& kernel,
+                    const MaxUnpoolOptions& options = {});
+Tensor max_unpool2d(const Tensor& a, const Tensor& indices, const PerAxis& kernel,
+                    const MaxUnpoolOptions& options = {});
+Tensor max_unpool3d(const Tensor& a, const Tensor& indices, const PerAxis& kernel,
+                    const MaxUnpoolOptions& options = {});
+
+struct LpPoolOptions {
+  std::optional<PerAxis> stride; ///< the kernel's size by default
+  bool ceil_mode = false;        ///< sizes round up: a last window may reach beyond the axis
+};
+/// The p-norm of each window, (sum of |x|^p)^(1/p), p at least 1.
+Tensor lp_pool1d(const Tensor& a, double p, const PerAxis& kernel,
+                 const LpPoolOptions& options = {});
+Tensor lp_pool2d(const Tensor& a, double p, const PerAxis& kernel,
+                 const LpPoolOptions& options = {});
+Tensor lp_pool3d(const Tensor& a, double p, const PerAxis& kernel,
+                 const LpPoolOptions& options = {});
+
+struct FoldOptions {
+  PerAxis dilation = 1;
+  PerAxis padding = 0; ///< zeros on each side
+  PerAxis stride = 1;
+};
+/// Every window of an image [batch, channels, height, width] as a column: [batch, channels *
+/// kernel, windows], in row-major order (torch.nn.functional.unfold).
+Tensor unfold(const Tensor& a, const PerAxis& kernel, const FoldOptions& options = {});
+/// The reverse for an image of two `sizes`: what lies in several windows is added.
+Tensor fold(const Tensor& a, const PerAxis& sizes, const PerAxis& kernel,
+            const FoldOptions& options = {});
+
 struct AvgPoolOptions {
   std::optional<PerAxis> stride; ///< the kernel's size by default
   PerAxis padding = 0;           ///< of zeros on each side, at most half the kernel
@@ -106,5 +154,19 @@ Tensor interpolate(const Tensor& a, const PerAxis& sizes, const InterpolateOptio
 /// The same for factors of the sizes, which are rounded down.
 Tensor interpolate_by(const Tensor& a, const std::vector<double>& factors,
                       const InterpolateOptions& options = {});
+
+enum class GridPadding { Zeros, Border, Reflection };
+struct GridSampleOptions {
+  Interpolation mode = Interpolation::Linear; ///< Nearest, Linear, or Cubic of images
+  GridPadding padding = GridPadding::Zeros;   ///< what lies outside
+  bool align_corners = false; ///< -1 and 1 are the corners' centres, not their edges
+};
+/// a [batch, channels, height, width] at the places grid [batch, h, w, 2] (x, then y, from -1 to
+/// 1): [batch, channels, h, w]; volumes [batch, channels, depth, height, width] with grid [batch,
+/// d, h, w, 3] (x, y, z). Nearest rounds halves to even. Differentiable in both.
+Tensor grid_sample(const Tensor& a, const Tensor& grid, const GridSampleOptions& options = {});
+/// The grid that a linear map makes of the result's places: theta [batch, 2, 3] for `size` {batch,
+/// channels, height, width}, [batch, 3, 4] for a volume.
+Tensor affine_grid(const Tensor& theta, const Shape& size, bool align_corners = false);
 
 } // namespace egret

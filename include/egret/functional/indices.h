@@ -43,9 +43,10 @@ Tensor index_fill(const Tensor& data, std::int64_t axis, const Tensor& index, Nu
 
 /// What a scatter does where an update meets an element: replaces it (the last one wins), or
 /// combines both.
-enum class Scatter { Set, Add, Max, Min, Mean };
+enum class Scatter { Set, Add, Max, Min, Mean, Prod };
 /// data with updates[i][j] put at data[index[i][j]][j] for axis 0 (torch.scatter, scatter_reduce):
 /// ranks are equal, index's dims are at most those of updates, and but for the axis at most data's.
+/// A product looks at all updates of a line for each element of it.
 /// A mean is of the updates and, with `include_self`, of data's element; without it the elements
 /// that any update meets do not count.
 Tensor scatter(const Tensor& data, std::int64_t axis, const Tensor& index, const Tensor& updates,
@@ -92,5 +93,26 @@ Tensor masked_select(const Tensor& a, const Tensor& mask);
 /// not count.
 Tensor bincount(const Tensor& index, std::int64_t length, const Tensor& weights = {});
 Tensor isin(const Tensor& a, const Tensor& set); ///< bool; every element against all of the set
+
+/// data with source's positions along an axis put at those of a vector: source has data's shape but
+/// for the axis, which has as many positions as `index`.
+Tensor index_copy(const Tensor& data, std::int64_t axis, const Tensor& index, const Tensor& source);
+/// data with the elements of `source`, in row-major order, where `mask` (bool, broadcast) holds.
+Tensor masked_scatter(const Tensor& data, const Tensor& mask, const Tensor& source);
+
+enum class Bag { Sum, Mean, Max };
+struct EmbeddingBagOptions {
+  Bag mode = Bag::Mean;
+  Tensor weights;                          ///< of each index, for sums only
+  std::optional<std::int64_t> padding_idx; ///< an index that does not count
+};
+/// Rows of `weight` [v, d] at index [bags, n], combined in each bag: [bags, d]; zeros of a bag that
+/// is empty.
+Tensor embedding_bag(const Tensor& weight, const Tensor& index,
+                     const EmbeddingBagOptions& options = {});
+/// The same for bags of any length: index [n], bag b from offsets[b] (ascending, the first 0) up to
+/// the next.
+Tensor embedding_bag(const Tensor& weight, const Tensor& index, const Tensor& offsets,
+                     const EmbeddingBagOptions& options = {});
 
 } // namespace egret

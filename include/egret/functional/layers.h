@@ -71,6 +71,18 @@ Tensor rope(const Tensor& a, const Tensor& positions, const RopeOptions& options
 Tensor feature_dropout(const Tensor& a, double p, Generator& generator, bool training = true);
 /// Keeps mean and variance of what went through selu (Klambauer et al. 2017).
 Tensor alpha_dropout(const Tensor& a, double p, Generator& generator, bool training = true);
+/// alpha_dropout() of whole channels of a [batch, channels, ...].
+Tensor feature_alpha_dropout(const Tensor& a, double p, Generator& generator, bool training = true);
+/// a where a >= 0, else a times a slope drawn from low..high, their mean when not training (Xu et
+/// al. 2015).
+Tensor rrelu(const Tensor& a, Generator& generator, double low = 1.0 / 8, double high = 1.0 / 3,
+             bool training = false);
+/// a / (k + alpha · mean of a² over `size` neighbouring channels)^beta for a [batch, channels, ...]
+/// (Krizhevsky et al. 2012); channels beyond the edge count as 0.
+Tensor local_response_norm(const Tensor& a, std::int64_t size, double alpha = 1e-4,
+                           double beta = 0.75, double k = 1);
+/// Each slice of an axis with its p-norm brought down to `most` where it is larger.
+Tensor renorm(const Tensor& a, double p, std::int64_t axis, double most);
 /// softmax((logits + gumbel noise) / tau); with `hard` one-hot, whose gradient is the softmax's.
 Tensor gumbel_softmax(const Tensor& logits, Generator& generator, double tau = 1, bool hard = false,
                       std::int64_t axis = -1);

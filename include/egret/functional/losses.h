@@ -83,4 +83,58 @@ Tensor pairwise_distance(const Tensor& a, const Tensor& b, double eps = 1e-6, bo
 Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
                            double margin = 1, Reduction reduction = Reduction::Mean);
 
+struct PoissonNllOptions {
+  bool log_input = true; ///< a is the logarithm of the rate; else the rate
+  bool full = false;     ///< with Stirling's approximation of log(target!), where target > 1
+  double eps = 1e-8;     ///< added to a rate in its logarithm
+  Reduction reduction = Reduction::Mean;
+};
+Tensor poisson_nll_loss(const Tensor& a, const Tensor& target, const PoissonNllOptions& options);
+
+struct TripletOptions {
+  double margin = 1;
+  double p = 2;      ///< of the norm
+  double eps = 1e-6; ///< added to each difference
+  bool swap = false; ///< the negative's distance is that to anchor or positive, the smaller one
+  Reduction reduction = Reduction::Mean;
+};
+Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
+                           const TripletOptions& options);
+/// |a - b + eps| along the last axis, in the p-norm.
+Tensor pairwise_distance(const Tensor& a, const Tensor& b, double p, double eps, bool keepdim);
+/// Distances in the p-norm between all pairs of rows of a [n, d]: [n (n-1) / 2], (0,1), (0,2) ...
+Tensor pdist(const Tensor& a, double p = 2);
+
+struct MultiMarginOptions {
+  double p = 1; ///< 1 or 2
+  double margin = 1;
+  Tensor weight; ///< [classes]: factor of the target's class
+  Reduction reduction = Reduction::Mean;
+};
+/// Of scores [batch, classes] and class numbers [batch]: sum over other classes of max(0, margin -
+/// a[target] + a[other])^p, over the number of classes.
+Tensor multi_margin_loss(const Tensor& a, const Tensor& target,
+                         const MultiMarginOptions& options = {});
+/// Of scores [batch, classes] and targets [batch, classes]: class numbers up to the first negative
+/// one. Sum over them and all other classes of max(0, 1 - a[target] + a[other]), over the number of
+/// classes.
+Tensor multilabel_margin_loss(const Tensor& a, const Tensor& target,
+                              Reduction reduction = Reduction::Mean);
+/// Mean over the last axis of binary cross-entropies of logits, each times weight [classes].
+Tensor multilabel_soft_margin_loss(const Tensor& a, const Tensor& target, const Tensor& weight = {},
+                                   Reduction reduction = Reduction::Mean);
+
+struct CtcOptions {
+  std::int64_t blank = 0;
+  Reduction reduction = Reduction::Mean; ///< a mean divides each loss by its target's length first
+  bool zero_infinity = false;            ///< 0 for targets that do not fit their input
+};
+/// Connectionist temporal classification (Graves et al. 2006): -log of the probability that
+/// log-probabilities [time, batch, classes] spell targets [batch, length] (integers; entries behind
+/// a target's own length do not count), by the forward recursion, which is unrolled over time.
+/// `input_lengths` and `target_lengths` are integers [batch]. A loss that is infinite has gradient
+/// 0. Also [time, classes] with targets [length] and lengths of rank 0.
+Tensor ctc_loss(const Tensor& log_probabilities, const Tensor& targets, const Tensor& input_lengths,
+                const Tensor& target_lengths, const CtcOptions& options = {});
+
 } // namespace egret

@@ -97,4 +97,20 @@ Tensor frac(const Tensor& a);                 ///< a - trunc(a)
 Tensor nan_to_num(const Tensor& a, double nan = 0, std::optional<double> posinf = {},
                   std::optional<double> neginf = {});
 
+Tensor erfinv(const Tensor& a);  ///< the x with erf(x) = a; ±inf at ±1, NaN beyond
+Tensor lgamma(const Tensor& a);  ///< log |Γ(a)|, in f64 inside; inf at 0, -1, -2 ...
+Tensor digamma(const Tensor& a); ///< the derivative of log Γ, in f64 inside; NaN at -1, -2 ...
+/// The next number of the dtype from a towards b.
+Tensor nextafter(const Arg& a, const Arg& b);
+Tensor heaviside(const Arg& a, const Arg& at_zero); ///< 0 below 0, 1 above, `at_zero` at it
+Tensor fmax(const Arg& a, const Arg& b);            ///< maximum, of the other one where one is NaN
+Tensor fmin(const Arg& a, const Arg& b);
+Tensor ldexp(const Arg& a, const Arg& b);       ///< a · 2^b
+Tensor float_power(const Arg& a, const Arg& b); ///< pow in f64
+/// c + value · a · b and c + value · a / b.
+Tensor addcmul(const Tensor& c, const Tensor& a, const Tensor& b, const Arg& value = 1);
+Tensor addcdiv(const Tensor& c, const Tensor& a, const Tensor& b, const Arg& value = 1);
+/// Between bounds that broadcast; an empty one does not bound. Where they cross, the upper one.
+Tensor clamp(const Tensor& a, const Tensor& low, const Tensor& high);
+
 } // namespace egret

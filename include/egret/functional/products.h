@@ -42,4 +42,16 @@ Tensor cross(const Tensor& a, const Tensor& b, std::int64_t axis = -1); ///< of 
 /// Distances in the p-norm between rows of a [.., m, d] and b [.., n, d]: [.., m, n].
 Tensor cdist(const Tensor& a, const Tensor& b, double p = 2);
 
+/// result[.., o] = sum over i, j of a[.., i] weight[o, i, j] b[.., j] + bias[o].
+Tensor bilinear(const Tensor& a, const Tensor& b, const Tensor& weight, const Tensor& bias = {});
+/// beta · c + alpha · (a @ b) of a matrix and a vector; of the outer product of two vectors; of the
+/// sum of a batch's products.
+Tensor addmv(const Tensor& c, const Tensor& a, const Tensor& b, const Arg& beta = 1,
+             const Arg& alpha = 1);
+Tensor addr(const Tensor& c, const Tensor& a, const Tensor& b, const Arg& beta = 1,
+            const Arg& alpha = 1);
+Tensor addbmm(const Tensor& c, const Tensor& a, const Tensor& b, const Arg& beta = 1,
+              const Arg& alpha = 1);
+Tensor matrix_power(const Tensor& a, std::int64_t n); ///< of the last two axes, n not negative
+
 } // namespace egret

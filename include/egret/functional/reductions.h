@@ -51,4 +51,24 @@ Extreme cummin(const Tensor& a, std::int64_t axis);
 /// log of the cumulative sum of exp, without overflow: log2(n) steps.
 Tensor logcumsumexp(const Tensor& a, std::int64_t axis);
 
+/// Differences of neighbours along an axis, `times` over; of bools whether they differ.
+Tensor diff(const Tensor& a, std::int64_t times = 1, std::int64_t axis = -1);
+/// The integral along an axis by trapezoids of width dx, or between the places x (of a's shape, or
+/// a vector along the axis); and those up to each place but the first.
+Tensor trapezoid(const Tensor& a, double dx = 1, std::int64_t axis = -1);
+Tensor trapezoid(const Tensor& a, const Tensor& x, std::int64_t axis = -1);
+Tensor cumulative_trapezoid(const Tensor& a, double dx = 1, std::int64_t axis = -1);
+Tensor cumulative_trapezoid(const Tensor& a, const Tensor& x, std::int64_t axis = -1);
+/// How many elements lie in each of `bins` equal parts of low..high, high included, in a's dtype;
+/// low == high: of the range of the elements. Others and NaN do not count.
+Tensor histc(const Tensor& a, std::int64_t bins = 100, double low = 0, double high = 0);
+/// The covariances [n, n] of variables a [n, observations], over observations - correction; and
+/// those divided by the deviations.
+Tensor cov(const Tensor& a, double correction = 1);
+Tensor corrcoef(const Tensor& a);
+struct MinMax {
+  Tensor min, max;
+};
+MinMax aminmax(const Tensor& a, const Axes& axes = {}, bool keepdim = false);
+
 } // namespace egret

@@ -3,6 +3,7 @@
 
 #include "egret/tensor.h"
 
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -78,5 +79,21 @@ Tensor logspace(double begin, double end, std::int64_t count, double base = 10,
 /// [.., c·f², h, w] to [.., c, h·f, w·f] and back.
 Tensor pixel_shuffle(const Tensor& a, std::int64_t factor);
 Tensor pixel_unshuffle(const Tensor& a, std::int64_t factor);
+
+/// Powers of each element of a vector as a row, the highest first, or the lowest if `increasing`.
+Tensor vander(const Tensor& a, std::optional<std::int64_t> columns = {}, bool increasing = false);
+/// i64 [2, n]: rows and columns of the elements that tril and triu keep, in row-major order.
+Tensor tril_indices(std::int64_t rows, std::int64_t columns, std::int64_t offset = 0);
+Tensor triu_indices(std::int64_t rows, std::int64_t columns, std::int64_t offset = 0);
+/// Matrices (or vectors, as rows) along a diagonal, zeros elsewhere.
+Tensor block_diag(std::span<const Tensor> blocks);
+/// Every choice of one element of each vector, a row each: [n1 n2 ..., vectors].
+Tensor cartesian_prod(std::span<const Tensor> lines);
+/// Channels (axis 1) of [batch, channels, ...] dealt out: of g parts one each in turn.
+Tensor channel_shuffle(const Tensor& a, std::int64_t groups);
+/// `a` with a slice of it, [begin:end:step] along an axis or one position, replaced.
+Tensor slice_scatter(const Tensor& a, const Tensor& values, std::int64_t axis, const Slice& slice);
+Tensor select_scatter(const Tensor& a, const Tensor& values, std::int64_t axis,
+                      std::int64_t position);
 
 } // namespace egret

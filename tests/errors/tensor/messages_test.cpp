@@ -71,7 +71,7 @@ TEST(Messages, Elementwise) {
       {ErrorKind::DType, "where: the condition must be bool, got f32; compare it (x != 0)",
        [] { where(f23, 1, 0); }},
       {ErrorKind::Value, "clamp: neither a low nor a high bound is given",
-       [] { clamp(f23, {}, {}); }},
+       [] { clamp(f23, std::nullopt, std::nullopt); }},
       {ErrorKind::DType, "bitcast: f32 has 4 bytes an element and f64 has 8",
        [] { f23.bitcast(DType::F64); }},
   });

@@ -136,5 +136,9 @@ std::vector<Row> order_rows();
 std::vector<Row> convolution_rows();
 std::vector<Row> layer_rows();
 std::vector<Row> loss_rows();
+std::vector<Row> special_rows();
+std::vector<Row> window_rows();
+std::vector<Row> margin_rows();
+std::vector<Row> collection_rows();
 
 } // namespace egret::testing

@@ -404,6 +404,10 @@ INSTANTIATE_TEST_SUITE_P(Order, Functions, ::testing::Values(&order_rows));
 INSTANTIATE_TEST_SUITE_P(Convolutions, Functions, ::testing::Values(&convolution_rows));
 INSTANTIATE_TEST_SUITE_P(Layers, Functions, ::testing::Values(&layer_rows));
 INSTANTIATE_TEST_SUITE_P(Losses, Functions, ::testing::Values(&loss_rows));
+INSTANTIATE_TEST_SUITE_P(Special, Functions, ::testing::Values(&special_rows));
+INSTANTIATE_TEST_SUITE_P(Windows, Functions, ::testing::Values(&window_rows));
+INSTANTIATE_TEST_SUITE_P(Margins, Functions, ::testing::Values(&margin_rows));
+INSTANTIATE_TEST_SUITE_P(Collections, Functions, ::testing::Values(&collection_rows));
 
 } // namespace
 } // namespace egret

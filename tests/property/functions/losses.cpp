@@ -1,31 +1,10 @@
-#include "functions.h"
+#include "losses.h"
 
 #include <algorithm>
 
 namespace egret::testing {
 
 namespace {
-
-// The dtype of losses.
-std::optional<DType> loss_type(const Draw& d) {
-  return d.dtype == DType::F64 ? DType::F64 : DType::F32;
-}
-
-Array reduced(Array losses, Reduction reduction, std::optional<DType> type) {
-  if (reduction != Reduction::None) {
-    double total = 0;
-    for (double x : losses.values)
-      total += x;
-    const double count = reduction == Reduction::Mean ? double(losses.values.size()) : 1;
-    losses = Array(Sizes{}, total / count);
-  }
-  losses.type = type;
-  return losses;
-}
-
-Reduction draw_reduction(Draw& d) {
-  return d.pick({Reduction::Mean, Reduction::Sum, Reduction::None});
-}
 
 // A loss of each pair of elements: operands a and b in their ranges.
 struct Range {

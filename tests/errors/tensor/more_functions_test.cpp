@@ -1,0 +1,167 @@
+// Messages of functions on windows, places, bags and sequences: one for each mistake.
+#include "egret/functional.h"
+#include "support/message_cases.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace egret {
+namespace {
+
+using testing::expect_all;
+
+const Tensor image = ones({2, 4, 5, 5}), f23 = ones({2, 3}), i2 = tensor({0, 1}),
+             i23 = zeros({2, 3}, DType::I64);
+
+TEST(MoreMessages, PlacesOfPooling) {
+  expect_all({
+      {ErrorKind::Value, "max_pool2d_with_indices: kernel is 0; it must be at least 1",
+       [] { max_pool2d_with_indices(image, 0); }},
+      {ErrorKind::Shape, "max_unpool2d: indices [2,3] do not fit [2,4,5,5]; shapes must be equal",
+       [] { max_unpool2d(image, i23, 2); }},
+      {ErrorKind::DType, "max_unpool2d", [] { max_unpool2d(image, image, 2); }},
+      {ErrorKind::Shape, "max_unpool1d: padding leaves nothing of [1,1,1]; sizes would be [-1]",
+       [] {
+         max_unpool1d(ones({1, 1, 1}), zeros({1, 1, 1}, DType::I64), 1, {.padding = 1});
+       }},
+      {ErrorKind::Value, "lp_pool2d: p is 0.5; it is at least 1", [] { lp_pool2d(image, 0.5, 2); }},
+      {ErrorKind::Shape, "unfold: got [2,3]; it must be [batch, channels, 2 spatial]",
+       [] { unfold(f23, 2); }},
+      {ErrorKind::Shape, "unfold: the kernel spans 6 elements and the image [5,5], padded, has 5",
+       [] { unfold(image, 6); }},
+      {ErrorKind::Shape, "fold: got [3]; it must be [batch, channels * kernel, windows]",
+       [] { fold(ones({3}), 2, 1); }},
+      {ErrorKind::Shape,
+       "fold: [1,4,3] does not fit; a kernel of 4 elements and 4 windows need [batch, channels * "
+       "4, 4]",
+       [] {
+         fold(ones({1, 4, 3}), 3, 2);
+       }},
+  });
+}
+
+TEST(MoreMessages, Grids) {
+  const Tensor grid = ones({2, 3, 3, 2});
+  expect_all({
+      {ErrorKind::Shape,
+       "grid_sample: got [2,3]; it must be [batch, channels, height, width] or have a depth",
+       [=] { grid_sample(f23, grid); }},
+      {ErrorKind::Shape, "grid_sample: grid [2,3] does not fit [2,4,5,5]; it must be [2, h, w, 2]",
+       [] { grid_sample(image, f23); }},
+      {ErrorKind::Value, "grid_sample: takes Nearest, Linear and Cubic",
+       [=] { grid_sample(image, grid, {.mode = Interpolation::NearestExact}); }},
+      {ErrorKind::Value, "grid_sample: Cubic is for images",
+       [] {
+         grid_sample(ones({1, 1, 2, 2, 2}), ones({1, 1, 1, 1, 3}), {.mode = Interpolation::Cubic});
+       }},
+      {ErrorKind::Shape, "grid_sample: axis 3 of [2,1,2,0] is empty",
+       [=] {
+         grid_sample(ones({2, 1, 2, 0}), grid);
+       }},
+      {ErrorKind::Shape, "affine_grid: theta [2,3] does not fit [2,4,5,5]; it must be [2,2,3]",
+       [] {
+         affine_grid(f23, {2, 4, 5, 5});
+       }},
+      {ErrorKind::Shape,
+       "affine_grid: a size of [2,3]; it must be {batch, channels, height, width}",
+       [] {
+         affine_grid(f23, {2, 3});
+       }},
+  });
+}
+
+TEST(MoreMessages, LossesOfClassesAndSequences) {
+  const Tensor logs = zeros({4, 2, 3});
+  expect_all({
+      {ErrorKind::Shape, "multi_margin_loss: targets [2,3] do not fit [2,3]; they must be [2]",
+       [] { multi_margin_loss(f23, i23); }},
+      {ErrorKind::Value, "multi_margin_loss: p is 3; it is 1 or 2",
+       [] { multi_margin_loss(f23, i2, {.p = 3}); }},
+      {ErrorKind::Shape, "multi_margin_loss: weight [2,3] does not fit [2,3]; it must be [3]",
+       [] { multi_margin_loss(f23, i2, {.weight = f23}); }},
+      {ErrorKind::Shape, "multilabel_margin_loss: targets [2] do not fit [2,3]",
+       [] { multilabel_margin_loss(f23, i2); }},
+      {ErrorKind::Shape, "pdist: got [2,4,5,5]; it must be [n, d]", [] { pdist(image); }},
+      {ErrorKind::Shape, "ctc_loss: got [2,4,5,5]; it must be [time, batch, classes]",
+       [] { ctc_loss(image, i23, i2, i2); }},
+      {ErrorKind::Shape, "ctc_loss: targets [2] do not fit [4,2,3]; they must be [2, length]",
+       [=] { ctc_loss(logs, i2, i2, i2); }},
+      {ErrorKind::Shape, "ctc_loss: target lengths are [2,3]; they must be [2]",
+       [=] { ctc_loss(logs, i23, i2, i23); }},
+      {ErrorKind::Value, "ctc_loss: blank is class 3 of 3",
+       [=] { ctc_loss(logs, i23, i2, i2, {.blank = 3}); }},
+      {ErrorKind::DType, "ctc_loss", [=] { ctc_loss(logs, f23, i2, i2); }},
+  });
+}
+
+TEST(MoreMessages, BagsAndCopies) {
+  expect_all({
+      {ErrorKind::Shape, "embedding_bag: index [2]; it must be [bags, n], or [n] with offsets",
+       [] { embedding_bag(f23, i2); }},
+      {ErrorKind::Value, "embedding_bag: weights go with sums",
+       [] { embedding_bag(f23, i23, {.weights = f23}); }},
+      {ErrorKind::Shape, "embedding_bag: weights [2,4,5,5] do not fit index [2,3]",
+       [] { embedding_bag(f23, i23, {.mode = Bag::Sum, .weights = image}); }},
+      {ErrorKind::Shape, "embedding_bag: offsets [2,3]; a vector is needed",
+       [] { embedding_bag(f23, i2, i23); }},
+      {ErrorKind::Shape,
+       "index_copy: source [2,3] does not fit data [2,3] and 2 positions; it must be [2,2]",
+       [] { index_copy(f23, 1, i2, f23); }},
+      {ErrorKind::DType, "masked_scatter: the mask is f32; it must be bool",
+       [] { masked_scatter(f23, f23, f23); }},
+      {ErrorKind::Shape,
+       "slice_scatter: values [2,3] do not fit the slice of [2,3]; they must be "
+       "[1,3]",
+       [] { slice_scatter(f23, f23, 0, Slice(1, {})); }},
+      {ErrorKind::Shape, "select_scatter: values [2,3] do not fit the slice of [2,3]",
+       [] { select_scatter(f23, f23, 0, 1); }},
+  });
+}
+
+TEST(MoreMessages, ListsAndStatistics) {
+  expect_all({
+      {ErrorKind::Value, "diff: -1 times", [] { diff(f23, -1); }},
+      {ErrorKind::Shape, "trapezoid: axis 0 of [0] is empty", [] { trapezoid(ones({0})); }},
+      {ErrorKind::Shape, "trapezoid: places [2] do not fit [2,3] along axis 1",
+       [] { trapezoid(f23, ones({2})); }},
+      {ErrorKind::Value, "histc: 0 bins", [] { histc(f23, 0); }},
+      {ErrorKind::Value, "histc: from 2 to 1", [] { histc(f23, 3, 2, 1); }},
+      {ErrorKind::Shape, "cov: got [2,4,5,5]; it must be [variables, observations]",
+       [] { cov(image); }},
+      {ErrorKind::Shape, "vander: got [2,3]; a vector is needed", [] { vander(f23); }},
+      {ErrorKind::Value, "tril_indices: -1 rows and 2 columns", [] { tril_indices(-1, 2); }},
+      {ErrorKind::Value, "block_diag: no blocks", [] { block_diag(std::vector<Tensor>{}); }},
+      {ErrorKind::Shape, "cartesian_prod: got [2,3]; vectors are needed",
+       [] { cartesian_prod(std::vector<Tensor>{f23}); }},
+      {ErrorKind::Value, "channel_shuffle: 3 groups do not divide the 4 channels of [2,4,5,5]",
+       [] { channel_shuffle(image, 3); }},
+      {ErrorKind::Shape,
+       "bilinear: weight [2,3] does not fit [2,3] and [2,3]; it must be [outputs, 3, 3]",
+       [] { bilinear(f23, f23, f23); }},
+      {ErrorKind::Shape, "matrix_power: got [2,3]; square matrices are needed",
+       [] { matrix_power(f23, 2); }},
+      {ErrorKind::Value, "matrix_power: a power of -1",
+       [] {
+         matrix_power(ones({2, 2}), -1);
+       }},
+      {ErrorKind::Value, "clamp: no bound is given", [] { clamp(f23, Tensor(), Tensor()); }},
+      {ErrorKind::Value, "renorm: p is 0", [] { renorm(f23, 0, 0, 1); }},
+      {ErrorKind::Value, "local_response_norm: 0 neighbouring channels",
+       [] { local_response_norm(image, 0); }},
+      {ErrorKind::Value, "rrelu: slopes from 1 to 0",
+       [] {
+         Generator g(1);
+         rrelu(f23, g, 1, 0);
+       }},
+      {ErrorKind::Value, "feature_alpha_dropout: p is 1",
+       [] {
+         Generator g(1);
+         feature_alpha_dropout(f23, 1, g);
+       }},
+      {ErrorKind::Value, "positions: -1 of them", [] { positions(-1); }},
+  });
+}
+
+} // namespace
+} // namespace egret
