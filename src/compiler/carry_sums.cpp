@@ -138,6 +138,8 @@ private:
   bool varies_by_both(const Load& load) const {
     if (!load.indirect.empty())
       return true;
+    if (load.map.coords.empty()) // a number by value
+      return false;
     const std::vector<Expr> variables = variables_of(load.map.coords.at(0));
     return std::count_if(variables.begin(), variables.end(),
                          [](const Expr& v) { return v.is_axis(); }) == 2;

@@ -110,6 +110,19 @@ TEST(CarriedSumsOf, WhatIsInTheCacheIsReadAgain) {
   EXPECT_GT(testing::regions_of(g, target).size(), 1u);
 }
 
+// A norm's epsilon comes by value where the sums make a row's scale again.
+TEST(CarriedSumsOf, NumbersByValueMayStandInThem) {
+  Graph g;
+  gradients(g, {32, 64, DType::F32});
+  const Shape s{32, 64};
+  const NodeId x = g.inputs().at(0), up = g.inputs().at(1);
+  const NodeId number = g.broadcast(g.input("number", DType::F32, {}, true), s);
+  g.outputs[1] = g.reduce(Op::ReduceSum, mul(g, up, mul(g, x, number)), {0});
+  const auto cases = testing::region_cases(g, testing::inputs_of(g, 3, false), small_gpu());
+  for (const auto& c : cases)
+    EXPECT_EQ(testing::check_generators(c, small_gpu()), "");
+}
+
 TEST(CarriedSumsOf, ACpusRowsAreNone) {
   Graph g;
   gradients(g, {32, 64, DType::F32});
