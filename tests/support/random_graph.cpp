@@ -1,10 +1,12 @@
 #include "support/random_graph.h"
 
 #include "backend/reference/reference.h"
+#include "support/hash.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 
 namespace egret::testing {
 
@@ -31,6 +33,11 @@ public:
     dtypes_ = options.dtypes;
     for (std::size_t keep = 2 + static_cast<std::size_t>(rng_.below(3)); dtypes_.size() > keep;)
       dtypes_.erase(dtypes_.begin() + rng_.below(static_cast<std::int64_t>(dtypes_.size())));
+    if (options.floats && std::ranges::none_of(dtypes_, is_float)) {
+      std::vector<DType> floats = options.dtypes;
+      std::erase_if(floats, [](DType d) { return !is_float(d); });
+      dtypes_.back() = rng_.pick(floats);
+    }
     if (options.symbolic) {
       sizes_.push_back(Expr::symbol("N", 1, 9));
       sizes_.push_back(Expr::symbol("M", 2, 8, 2));
@@ -46,8 +53,13 @@ public:
                   [&](Op op) { return op == Op::Input || (!options_.views && is_movement(op)); });
     new_input(rng_.pick(dtypes_), sizes_.empty() ? random_shape() : Shape(sizes_));
     for (int made = 0, tries = 0; made < options_.ops && tries < 20 * options_.ops; ++tries) {
+      const std::optional<Graph> before = nearly_full() ? std::optional(graph_) : std::nullopt;
       std::optional<NodeId> id =
           options_.motifs && rng_.chance(0.1) ? motif() : try_op(rng_.pick(ops));
+      if (before && ops_made() > options_.max_nodes) {
+        graph_ = *before;
+        break;
+      }
       if (!id)
         continue;
       pool_.push_back(*id);
@@ -64,6 +76,10 @@ public:
   }
 
 private:
+  int ops_made() const { return static_cast<int>(graph_.size() - graph_.inputs().size()); }
+  /// One more op with its helpers may be too much.
+  bool nearly_full() const { return ops_made() + 20 > options_.max_nodes; }
+
   std::int64_t most(const Shape& shape) const {
     std::int64_t count = 1;
     for (const Expr& dim : shape)
@@ -111,7 +127,7 @@ private:
   Scalar random_scalar(DType dtype) {
     if (dtype == DType::Bool)
       return Scalar::from_bits(dtype, rng_.bits() & 1);
-    if (is_float(dtype) && rng_.chance(0.1))
+    if (is_float(dtype) && options_.special && rng_.chance(0.1))
       return Scalar::of(dtype, rng_.pick(std::vector<double>{0.0, -0.0, 1.0, -1.0, 0.5, 2.0,
                                                              INFINITY, -INFINITY, NAN}));
     if (is_float(dtype))
@@ -520,23 +536,22 @@ Graph random_graph(std::uint64_t seed, const RandomGraphOptions& options) {
 
 std::vector<backend::reference::HostArray> random_inputs(const Graph& graph, std::uint64_t seed,
                                                          const RandomInputOptions& options) {
-  Rng rng(seed ^ 0x5eed);
-  backend::reference::Bindings bindings;
-  auto bound = [&](const Expr& symbol) {
-    for (const auto& [known, value] : bindings.values())
-      if (known == symbol)
-        return true;
-    return false;
+  const auto stream = [&](const std::string& name) {
+    return Rng(combine(seed ^ 0x5eed, hash_text(name)));
   };
+  backend::reference::Bindings bindings;
+  for (const Expr& symbol : ir::symbols_of(graph)) {
+    const std::int64_t steps = (symbol.upper() - symbol.lower()) / symbol.divisor();
+    bindings.set(symbol, symbol.lower() +
+                             symbol.divisor() * stream("symbol " + symbol.str()).below(steps + 1));
+  }
+  std::map<std::string, int> named;
   std::vector<backend::reference::HostArray> arrays;
   for (NodeId id : graph.inputs()) {
     const ir::Node& node = graph[id];
-    for (const Expr& dim : node.shape)
-      for (const Expr& symbol : variables_of(dim))
-        if (!bound(symbol)) {
-          std::int64_t steps = (symbol.upper() - symbol.lower()) / symbol.divisor();
-          bindings.set(symbol, symbol.lower() + symbol.divisor() * rng.below(steps + 1));
-        }
+    const int before = named[node.attrs.name]++; // inputs may share a name
+    Rng rng =
+        stream(before == 0 ? node.attrs.name : node.attrs.name + " " + std::to_string(before));
     backend::reference::HostArray array(node.dtype, bindings.values_of(node.shape));
     for (std::int64_t i = 0; i < array.size(); ++i)
       array.set(i, backend::reference::number_of(random_element(rng, node.dtype, options)));
@@ -545,20 +560,11 @@ std::vector<backend::reference::HostArray> random_inputs(const Graph& graph, std
   return arrays;
 }
 
-Graph part_for(const Graph& graph, NodeId output) {
-  Graph part = graph;
-  part.outputs = {output};
-  return ir::without_dead_code(part);
-}
-
-Graph first_failing(const Graph& graph, const std::function<bool(const Graph&)>& fails) {
-  for (NodeId id = 0; id < graph.size(); ++id)
-    if (graph[id].op != Op::Input) {
-      Graph part = part_for(graph, id);
-      if (fails(part))
-        return part;
-    }
-  return graph;
+Graph long_sum(std::int64_t n) {
+  Graph g;
+  const NodeId x = g.input("x", DType::F32, {Expr(n)});
+  g.outputs = {g.reduce(Op::ReduceSum, g.unary(Op::Sigmoid, x), {0})};
+  return g;
 }
 
 } // namespace egret::testing

@@ -35,12 +35,15 @@ private:
 
 struct RandomGraphOptions {
   int ops = 16; ///< ops tried on top of the inputs; helpers (broadcasts, index clamps) come on top
+  int max_nodes = 1000; ///< most nodes beside the inputs, helpers included
   std::vector<DType> dtypes{DType::F32, DType::BF16, DType::F16, DType::I32,
                             DType::I64, DType::Bool, DType::F64, DType::U32};
   std::vector<Op> allowed; ///< empty: every op
   bool views = true;       ///< movements, also those that helpers would need
   bool motifs = true;      ///< matrix products and softmax now and then; needs views and all ops
   bool zero_dims = true;   ///< sizes 0 now and then
+  bool special = true;     ///< NaN and infinities among the constants now and then
+  bool floats = false;     ///< one dtype of a graph is a float at least
   bool symbolic = false;   ///< some dims are the symbols N (1..9) and M (2..8, even)
   std::int64_t max_rank = 4;
   std::int64_t max_elements = 3000; ///< of one tensor
@@ -57,13 +60,12 @@ struct RandomInputOptions {
 };
 
 /// Arrays for the graph's inputs, by slot. Symbols of shapes get values, the same one everywhere.
+/// Values depend on the seed and the input's or symbol's name only, so that a part of a graph with
+/// some of its inputs gets the same ones.
 std::vector<backend::reference::HostArray> random_inputs(const ir::Graph& graph, std::uint64_t seed,
                                                          const RandomInputOptions& options = {});
 
-/// The part of the graph that computes one node, all inputs kept.
-ir::Graph part_for(const ir::Graph& graph, ir::NodeId output);
-/// For a graph that fails a check: its part for the first node (in order) that fails, so that all
-/// operands are right.
-ir::Graph first_failing(const ir::Graph& graph, const std::function<bool(const ir::Graph&)>& fails);
+/// Few results of `n` numbers: where a reduction is cut into pieces.
+ir::Graph long_sum(std::int64_t n);
 
 } // namespace egret::testing

@@ -4,6 +4,7 @@
 #include "backend/reference/reference.h"
 #include "saturate/saturate.h"
 #include "support/graph_runner.h"
+#include "support/minimize.h"
 #include "support/random_graph.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +35,7 @@ inline void expect_kept(int graphs, const RandomGraphOptions& shape, std::uint64
     options.shuffle = shuffle == 0 ? 0 : shuffle + seed;
     if (changed_by_rules(graph, options, seed).empty())
       continue;
-    const ir::Graph part = first_failing(
+    const ir::Graph part = minimized(
         graph, [&](const ir::Graph& g) { return !changed_by_rules(g, options, seed).empty(); });
     FAIL() << "seed " << seed << ": " << changed_by_rules(part, options, seed);
   }

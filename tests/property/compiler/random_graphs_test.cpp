@@ -1,56 +1,33 @@
 // Whatever the graph, the compiled plan computes what the reference says, on the CPU and through
 // the interpreter, fused and op by op.
 #include "backend/cpu/cpu_device.h"
-#include "backend/reference/reference.h"
-#include "compiler/compile.h"
-#include "support/plan_runner.h"
+#include "support/minimize.h"
+#include "support/plan_check.h"
 #include "support/random_graph.h"
 
 #include <gtest/gtest.h>
 
-#include <fmt/format.h>
-
 namespace egret {
 namespace {
-
-namespace reference = backend::reference;
-
-/// Empty when right; else what is wrong.
-std::string check(const ir::Graph& graph, std::uint64_t seed, const compiler::Options& options,
-                  backend::Device& device, compiler::KernelCache& cache, bool interpret) {
-  std::vector<reference::HostArray> inputs = testing::random_inputs(graph, seed);
-  const std::vector<reference::Expected> expected = reference::expect(graph, inputs);
-  try {
-    const compiler::Compiled compiled = compiler::compile_graph(graph, options, device, cache);
-    const auto actual = testing::run_plan(compiled, graph, inputs, interpret ? nullptr : &device);
-    for (std::size_t o = 0; o < actual.size(); ++o) {
-      const auto result = reference::compare(actual[o], expected[o], fmt::format("output {}", o));
-      if (!result.ok)
-        return result.message;
-    }
-  } catch (const std::exception& e) {
-    return e.what();
-  }
-  return {};
-}
 
 void run(std::uint64_t first, std::uint64_t count, const testing::RandomGraphOptions& options,
          const compiler::Options& how, bool interpret) {
   auto device = backend::cpu::make_cpu_device(2);
   compiler::KernelCache cache;
+  const auto problem_of = [&](const ir::Graph& graph, std::uint64_t seed) {
+    return testing::check_plan(graph, seed, {.compile = how, .interpret = interpret}, *device,
+                               cache)
+        .problem;
+  };
   int wrong = 0;
   for (std::uint64_t seed = first; seed < first + count && wrong < 5; ++seed) {
     const ir::Graph graph = testing::random_graph(seed, options);
-    const std::string problem = check(graph, seed, how, *device, cache, interpret);
-    if (problem.empty())
+    if (problem_of(graph, seed).empty())
       continue;
     ++wrong;
-    const ir::Graph smallest = testing::first_failing(graph, [&](const ir::Graph& part) {
-      return !check(part, seed, how, *device, cache, interpret).empty();
-    });
-    ADD_FAILURE() << "seed " << seed << ": " << problem << "\nfirst failing part: "
-                  << check(smallest, seed, how, *device, cache, interpret) << "\n"
-                  << ir::print(smallest);
+    const ir::Graph small = testing::minimized(
+        graph, [&](const ir::Graph& part) { return !problem_of(part, seed).empty(); });
+    ADD_FAILURE() << "seed " << seed << ": " << problem_of(small, seed) << "\n" << ir::print(small);
   }
 }
 

@@ -2,6 +2,7 @@
 #include "backend/reference/reference.h"
 #include "egret/passes.h"
 #include "support/graph_runner.h"
+#include "support/minimize.h"
 #include "support/random_graph.h"
 
 #include <gtest/gtest.h>
@@ -44,7 +45,7 @@ void expect_values_kept(const Pass& pass, const RandomGraphOptions& options, int
     if (broken.empty())
       continue;
     ir::Graph part =
-        first_failing(graph, [&](const ir::Graph& g) { return !broken_by(pass, g, s).empty(); });
+        minimized(graph, [&](const ir::Graph& g) { return !broken_by(pass, g, s).empty(); });
     FAIL() << pass.name() << ", seed " << seed << ": " << broken_by(pass, part, s) << "\nbefore\n"
            << print(part) << "after\n"
            << print(pass(part));

@@ -1,0 +1,41 @@
+#include "support/plan_check.h"
+
+#include "support/plan_runner.h"
+
+#include <fmt/format.h>
+
+namespace egret::testing {
+
+using backend::reference::Expected;
+using backend::reference::HostArray;
+
+PlanCheck check_plan(const ir::Graph& graph, std::vector<HostArray> inputs,
+                     std::span<const Expected> expected, const PlanCheckOptions& options,
+                     backend::Device& device, compiler::KernelCache& cache) {
+  PlanCheck check;
+  try {
+    compiler::Compiled compiled = compiler::compile_graph(graph, options.compile, device, cache);
+    const auto actual = run_plan(compiled, graph, inputs, options.interpret ? nullptr : &device);
+    check.report = std::move(compiled.report);
+    for (std::size_t o = 0; o < actual.size(); ++o) {
+      const auto result = backend::reference::compare(actual[o], expected[o],
+                                                      fmt::format("output {}", o), options.compare);
+      check.checked += result.checked;
+      check.vacuous += result.vacuous;
+      if (!result.ok && check.problem.empty())
+        check.problem = result.message;
+    }
+  } catch (const std::exception& e) {
+    check.problem = e.what();
+  }
+  return check;
+}
+
+PlanCheck check_plan(const ir::Graph& graph, std::uint64_t seed, const PlanCheckOptions& options,
+                     backend::Device& device, compiler::KernelCache& cache) {
+  const std::vector<HostArray> inputs = random_inputs(graph, seed, options.inputs);
+  const std::vector<Expected> expected = backend::reference::expect(graph, inputs);
+  return check_plan(graph, inputs, expected, options, device, cache);
+}
+
+} // namespace egret::testing
