@@ -104,7 +104,7 @@ public:
 
   /// A movement of arrays of these sizes: its map, and its meaning applied to `a`.
   IndexMap move(Array& a, bool bijective) {
-    switch (pick(0, bijective ? 2 : 5)) {
+    switch (pick(0, bijective ? 2 : 6)) {
     case 0:
       return reshape(a);
     case 1:
@@ -115,6 +115,8 @@ public:
       return expand(a);
     case 4:
       return count_of(a.sizes) < 60 ? pad(a) : shrink(a);
+    case 5:
+      return slice(a);
     default:
       return shrink(a);
     }
@@ -249,6 +251,48 @@ private:
     a = gather(sizes, [&](Sizes point) {
       for (std::size_t i = 0; i < point.size(); ++i)
         point[i] += from[i];
+      return at(a, point);
+    });
+    return map;
+  }
+
+  /// Every stride-th element of a part of one axis, forwards or backwards: the axis is cut, turned,
+  /// padded to whole strides and split, and the first of each is kept.
+  IndexMap slice(Array& a) {
+    if (a.sizes.empty())
+      return IndexMap::identity({});
+    const auto axis = static_cast<std::size_t>(pick(0, std::ssize(a.sizes) - 1));
+    const std::int64_t size = a.sizes[axis], stride = pick(1, 3),
+                       step = pick(0, 1) ? stride : -stride;
+    const auto count = size == 0 || pick(0, 12) == 0 ? 0 : pick(1, (size - 1) / stride + 1);
+    const auto span = count == 0 ? 0 : (count - 1) * stride + 1;
+    const auto low = pick(0, size - span);
+    IndexMap map = IndexMap::identity(shape_of(a.sizes));
+    const auto then = [&](const IndexMap& next) { map = compose(next, map); };
+
+    std::vector<Expr> begin(a.sizes.size(), 0), end = map.dims, after(a.sizes.size(), 0);
+    begin[axis] = low;
+    end[axis] = low + span;
+    then(IndexMap::shrink(map.dims, begin, end));
+    if (step < 0)
+      then(IndexMap::flip(map.dims, std::vector{static_cast<std::int64_t>(axis)}));
+    after[axis] = count * stride - span;
+    then(IndexMap::pad(map.dims, std::vector<Expr>(a.sizes.size(), 0), after,
+                       Scalar::of(DType::I64, std::int64_t{-3})));
+    Shape split = map.dims, whole = map.dims;
+    split[axis] = stride;
+    split.insert(split.begin() + static_cast<std::ptrdiff_t>(axis), count);
+    whole[axis] = count;
+    then(IndexMap::reshape(map.dims, split));
+    end = split;
+    end[axis + 1] = 1;
+    then(IndexMap::shrink(map.dims, std::vector<Expr>(split.size(), 0), end));
+    then(IndexMap::reshape(map.dims, whole));
+
+    Sizes sizes = a.sizes;
+    sizes[axis] = count;
+    a = gather(sizes, [&](Sizes point) {
+      point[axis] = (step > 0 ? low : low + span - 1) + step * point[axis];
       return at(a, point);
     });
     return map;
