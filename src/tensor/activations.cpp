@@ -38,6 +38,8 @@ Tensor elu(const Tensor& a, double alpha) {
 Tensor gelu(const Tensor& a, Gelu form) {
   const Tensor x = as_float(a, "gelu");
   const DType type = x.dtype();
+  if (size_of(type) == 1) // the cube of 8 is too large for it
+    return gelu(x.to(DType::F32), form).to(type);
   if (form == Gelu::Erf)
     return x * 0.5 * (erf(x * constant(type, std::sqrt(0.5))) + 1);
   const Tensor inner =
@@ -97,7 +99,7 @@ Tensor hardsigmoid(const Tensor& a) {
 
 Tensor hardswish(const Tensor& a) {
   return wide(a, "hardswish",
-              [](const Tensor& x) { return x * relu6(x + 3) * constant(x.dtype(), 1.0 / 6); });
+              [](const Tensor& x) { return x * (relu6(x + 3) * constant(x.dtype(), 1.0 / 6)); });
 }
 
 Tensor hardshrink(const Tensor& a, double edge) {

@@ -130,6 +130,14 @@ Tensor frac(const Tensor& a) {
   return a - trunc(a);
 }
 
+Tensor rsqrt(const Tensor& a) {
+  return wide(a, "rsqrt", [](const Tensor& x) { return reciprocal(sqrt(x)); });
+}
+
+Tensor tan(const Tensor& a) {
+  return wide(a, "tan", [](const Tensor& x) { return sin(x) / cos(x); });
+}
+
 Tensor asin(const Tensor& a) {
   return wide(a, "asin", [](const Tensor& x) { return angle(x, sqrt((1 - x) * (x + 1))); });
 }
@@ -241,7 +249,8 @@ Tensor logit(const Tensor& a, std::optional<double> eps) {
 Tensor sinc(const Tensor& a) {
   return wide(a, "sinc", [](const Tensor& x) {
     const Tensor turned = where(x == 0, number(x, 1), x) * number(x, M_PI);
-    return where(x == 0, number(x, 1), sin(turned) / turned);
+    const Tensor near = where(x == 0, number(x, 1), sin(turned) / turned);
+    return where(abs(x) > 1e30, x * 0, near); // where πx may overflow
   });
 }
 

@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <map>
+#include <sstream>
 #include <string>
 
 namespace egret::testing {
@@ -16,6 +18,22 @@ inline std::string read(const std::string& path) {
   std::ifstream file(path);
   EXPECT_TRUE(file) << path;
   return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// The bounds in units in the last place that docs/math.md states: of rows "| `exp` | 1.1 | ...".
+inline std::map<std::string, double> stated_bounds() {
+  std::istringstream page(read(kDocs + "math.md"));
+  std::map<std::string, double> bounds;
+  for (std::string line; std::getline(page, line);) {
+    const std::size_t open = line.find('`'), close = line.find('`', open + 1);
+    if (!line.starts_with("| `") || close == std::string::npos)
+      continue;
+    std::istringstream rest(line.substr(line.find('|', close) + 1));
+    double bound = 0;
+    if (rest >> bound)
+      bounds[line.substr(open + 1, close - open - 1)] = bound;
+  }
+  return bounds;
 }
 
 /// Compares a generated part of a page, or writes it when EGRET_UPDATE_DOCS is set.

@@ -45,7 +45,8 @@ inline Row unary(std::string name, Unary call, Plain1 plain, Options o = {}) {
           o.types,
           o.gradient,
           o.special,
-          o.slack};
+          o.slack,
+          true};
 }
 
 inline Row binary(std::string name, Binary call, Plain2 plain, Options o = {}) {

@@ -101,6 +101,13 @@ public:
   bool special;
 };
 
+/// Every bit pattern of a float of 16 or 8 bits.
+inline Tensor every_pattern(DType type) {
+  if (size_of(type) == 2)
+    return arange(65536).to(DType::U16).bitcast(type);
+  return arange(256).to(DType::U8).bitcast(type);
+}
+
 inline bool whole(DType type) {
   return !is_float(type);
 }
@@ -120,6 +127,7 @@ struct Row {
   bool gradient = true; ///< differentiable
   bool special = true;  ///< defined for NaN and infinities in every operand of the instance's dtype
   double slack = 1;     ///< factor of the tolerance; 0: every bit, the sign of zeros included
+  bool pointwise = false; ///< of one operand, element by element, with the same parameters always
 };
 
 /// One function of tensors with one result.

@@ -123,11 +123,13 @@ std::string text(const Array& a) {
 
 // What rounding may change of a value near `want`.
 double tolerance(DType type, double slack, double want) {
-  const double ulp = type == DType::BF16  ? 0x1p-8
-                     : type == DType::F16 ? 0x1p-11
-                     : type == DType::F32 ? 0x1p-24
-                     : type == DType::F64 ? 0x1p-53
-                                          : 0;
+  const double ulp = type == DType::BF16     ? 0x1p-8
+                     : type == DType::F16    ? 0x1p-11
+                     : type == DType::F32    ? 0x1p-24
+                     : type == DType::F64    ? 0x1p-53
+                     : type == DType::F8E4M3 ? 0x1p-4
+                     : type == DType::F8E5M2 ? 0x1p-3
+                                             : 0;
   const double steps = type == DType::F64 || type == DType::F32 ? 100 : 6;
   return steps * slack * ulp * (1 + std::abs(want));
 }
@@ -367,6 +369,44 @@ void check_compiled_gradients(const Row& row) {
   }
 }
 
+// A function of one operand on every bit pattern of the floats of 16 and 8 bits.
+void check_patterns(const Row& row) {
+  for (DType type : {DType::F16, DType::BF16, DType::F8E4M3, DType::F8E5M2}) {
+    Draw draw(1, type, false);
+    Instance instance = row.make(draw);
+    const Tensor x = every_pattern(type);
+    const auto values = x.to_vector<double>();
+    instance.operands[0] = Array({std::ssize(values)});
+    instance.operands[0].values = values;
+    const Array want = instance.reference(instance.operands)[0];
+    const DType result = want.type.value_or(type);
+    const double edge = Scalar::of(type, 0.4).as_double(); // a parameter that no type holds exactly
+    for (Engine engine : {Engine::Reference, Engine::Cpu}) {
+      Using in(engine);
+      const Tensor y = instance.call({x})[0];
+      ASSERT_EQ(y.dtype(), result) << row.name;
+      const auto have = y.to_vector<double>();
+      int wrong = 0;
+      for (std::size_t i = 0; i < values.size() && wrong < 3; ++i) {
+        if ((!row.special && !std::isfinite(values[i])) || std::abs(values[i]) == edge)
+          continue;
+        const double exact = want.values[i];
+        const double margin = std::isfinite(exact) ? tolerance(result, row.slack, exact) : 0;
+        const double low = Scalar::of(result, exact - margin).as_double(),
+                     high = Scalar::of(result, exact + margin).as_double();
+        const bool right = std::isnan(have[i]) ? std::isnan(low) || std::isnan(high)
+                           : row.slack == 0
+                               ? agrees(have[i], low, result, 0)
+                               : !(have[i] < low) && !(have[i] > high) && !std::isnan(exact);
+        wrong += !right;
+        EXPECT_TRUE(right) << row.name << " of " << values[i] << " in " << name_of(type) << " on "
+                           << (engine == Engine::Cpu ? "the CPU" : "the reference") << ": "
+                           << have[i] << ", exactly " << exact;
+      }
+    }
+  }
+}
+
 void run(const std::vector<Row>& rows, void (*check)(const Row&)) {
   const char* only = std::getenv("EGRET_FUNCTION");
   for (const Row& row : rows)
@@ -379,6 +419,18 @@ class Functions : public ::testing::TestWithParam<std::vector<Row> (*)()> {};
 TEST_P(Functions, HaveTheValuesOfPlainLoops) {
   run(GetParam()(), [](const Row& row) { check_values(row, 7 * times()); });
 }
+
+class Pointwise : public ::testing::TestWithParam<std::vector<Row> (*)()> {};
+
+TEST_P(Pointwise, HoldsOnEveryPatternOfLowFloats) {
+  run(GetParam()(), [](const Row& row) {
+    if (row.pointwise)
+      check_patterns(row);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Math, Pointwise, ::testing::Values(&math_rows));
+INSTANTIATE_TEST_SUITE_P(Activations, Pointwise, ::testing::Values(&activation_rows));
 
 TEST_P(Functions, HaveTheGradientsOfDifferences) {
   run(GetParam()(), [](const Row& row) {

@@ -1,6 +1,7 @@
 // The error of the f32 functions over samples of the whole range, against f64, and the table that
 // docs/math.md states of them.
 #include "support/cpu_levels.h"
+#include "support/docs.h"
 #include "support/program_maker.h"
 
 #include <gtest/gtest.h>
@@ -8,16 +9,14 @@
 #include <bit>
 #include <cmath>
 #include <cstdlib>
-#include <fstream>
-#include <map>
 #include <random>
-#include <sstream>
 
 namespace egret {
 namespace {
 
 using egret::testing::cpu_at;
 using egret::testing::ProgramMaker;
+using egret::testing::stated_bounds;
 
 constexpr std::int64_t kBlock = 1 << 14;
 
@@ -84,23 +83,6 @@ Worst sweep(const std::string& level, Op op, std::uint64_t stride) {
     }
   }
   return worst;
-}
-
-// Op -> stated bound, from the rows "| `exp` | 1.05 | ..." of docs/math.md.
-std::map<std::string, double> stated_bounds() {
-  std::ifstream file(EGRET_TEST_SOURCE_DIR "/../docs/math.md");
-  std::map<std::string, double> bounds;
-  for (std::string line; std::getline(file, line);) {
-    std::size_t open = line.find('`'), close = line.find('`', open + 1);
-    if (line.rfind("| `", 0) != 0 || close == std::string::npos)
-      continue;
-    std::size_t bar = line.find('|', close);
-    std::istringstream rest(line.substr(bar + 1));
-    double bound = 0;
-    if (rest >> bound)
-      bounds[line.substr(open + 1, close - open - 1)] = bound;
-  }
-  return bounds;
 }
 
 std::vector<Op> functions() {

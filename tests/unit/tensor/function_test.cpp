@@ -109,6 +109,14 @@ TEST(Elementwise, NanAndInfinity) {
   expect_near(clamp(tensor({-2.0, 0.5, 2.0}), -1, 1), {-1, 0.5, 1});
 }
 
+TEST(Elementwise, NothingOverflowsOnTheWay) {
+  EXPECT_EQ(sinc(tensor({3e38, -3e38})).to_vector<double>(), (std::vector<double>{0, 0}));
+  EXPECT_FLOAT_EQ(hardswish(tensor({3e38})).item(), 3e38F);
+  const Tensor small = tensor({10.0, -10.0, kNan}).to(DType::F8E4M3);
+  expect_near(gelu(small, Gelu::Tanh).to(DType::F32), {10, 0, kNan}, 0);
+  EXPECT_EQ(isfinite(small).to_vector<bool>(), (std::vector<bool>{true, true, false}));
+}
+
 TEST(Elementwise, PowersBecomeProductsAndRoots) {
   const Tensor x = tensor({1.0, 4.0, 9.0});
   expect_near(pow(x, 2), {1, 16, 81});
