@@ -41,8 +41,12 @@ public:
 
   /// Body value of operand `id` (any node) at `p`.
   int operand(NodeId id, const Point& p);
-  int plus_zero(int value, DType type) {
-    return apply(Op::Add, type, {value, constant(Scalar{type, 0})});
+  /// Body value of what a reduction or scan combines at `p`. A sum starts from 0, also a sum of
+  /// one: -0 becomes 0.
+  int term(const ir::Node& node, const Point& p) {
+    const int value = operand(node.inputs[0], p);
+    const bool alone = stage_.over.empty() && stage_.monoid == Monoid::Sum && is_float(node.dtype);
+    return alone ? apply(Op::Add, node.dtype, {value, constant(Scalar{node.dtype, 0})}) : value;
   }
   /// Body value computed by non-movement node `id` itself at `p`, whether or not it is stored.
   int inside(NodeId id, const Point& p);
@@ -177,20 +181,16 @@ private:
         }
       }
       stage.kind = stage.over.empty() ? StageKind::Map : StageKind::Reduce;
-      int value = writer.operand(node.inputs[0], frame);
-      if (stage.over.empty() && stage.monoid == Monoid::Sum && is_float(node.dtype))
-        value = writer.plus_zero(
-            value, node.dtype); // a sum starts from 0, also a sum of one: -0 becomes 0
-      stage.yields = {value};
+      stage.yields = {writer.term(node, frame)};
       break;
     }
     case OpClass::Scan:
+      stage.monoid = monoid_of(node.op);
       if (int a = m.frame[node.attrs.axes[0]]; a >= 0) {
         stage.kind = StageKind::Scan;
-        stage.monoid = monoid_of(node.op);
         stage.over = {region_axis_[a]};
       }
-      stage.yields = {writer.operand(node.inputs[0], frame)};
+      stage.yields = {writer.term(node, frame)};
       break;
     case OpClass::Scatter: {
       const std::size_t axis = node.attrs.axes[0];

@@ -141,6 +141,10 @@ Estimate apply(Op op, DType result, DType operand, const Estimate& a, const Esti
   // Not monotone, so that the ends say little; their slope is at most 1.
   if (op == Op::Sin || op == Op::Cos)
     deviation = std::max(deviation, std::min(2.0, a.error));
+  // Equal somewhere within their intervals, where that need not be at the ends.
+  if (op == Op::Eq && a.error + b.error > 0 &&
+      std::fabs(as_double(operand, a.value) - as_double(operand, b.value)) <= a.error + b.error)
+    deviation = 1;
   // A remainder in doubt about the quotient may be anything below the divisor.
   if (op == Op::Mod && deviation > 0 && is_float(operand)) {
     const Points as(operand, a), bs(operand, b);

@@ -121,6 +121,16 @@ TEST(Estimate, AComparisonOfRoundedValuesIsInDoubtOnlyWhenTheyAreClose) {
   EXPECT_EQ(e.error, (std::vector<double>{1, 0}));
 }
 
+TEST(Estimate, NumbersMayBeEqualInsideTheirIntervals) {
+  const auto error = [](double a, double by, double b) {
+    return apply(Op::Eq, DType::Bool, DType::F32, {{.f = a}, by}, {{.f = b}, 0}).error;
+  };
+  EXPECT_EQ(error(0, 1, 0.75), 1);
+  EXPECT_EQ(error(0, 1, 1.25), 0);
+  EXPECT_EQ(error(0, 0, 0.75), 0);
+  EXPECT_EQ(error(NAN, 1, 0.75), 0);
+}
+
 TEST(Estimate, NothingIsKnownBehindAPoleWithinTheError) {
   Graph g;
   NodeId x = g.input("x", DType::F32, {2});

@@ -170,6 +170,12 @@ TEST(Reduce, AxesKeepdimAndTypes) {
   EXPECT_EQ(zeros({0, 2}).sum(0).to_vector(), (Floats{0, 0}));
 }
 
+TEST(Reduce, ASumOfOneNumberStartsFromZeroToo) {
+  const Tensor x = tensor({{-0.0}, {1.0}});
+  expect_near(reciprocal(cumsum(x, 1)), {kInf, 1});
+  expect_near(reciprocal(sum(x, 1)), {kInf, 1});
+}
+
 TEST(Reduce, SoftmaxFamily) {
   const Tensor x = tensor({{1.0, 2.0, 3.0}, {1000.0, 1000.0, -kInf}});
   expect_near(softmax(x), {0.09003057, 0.24472847, 0.66524096, 0.5, 0.5, 0});
