@@ -1,5 +1,6 @@
 #include "support/plan_check.h"
 
+#include "kernel/families.h"
 #include "support/plan_runner.h"
 
 #include <fmt/format.h>
@@ -36,6 +37,13 @@ PlanCheck check_plan(const ir::Graph& graph, std::uint64_t seed, const PlanCheck
   const std::vector<HostArray> inputs = random_inputs(graph, seed, options.inputs);
   const std::vector<Expected> expected = backend::reference::expect(graph, inputs);
   return check_plan(graph, inputs, expected, options, device, cache);
+}
+
+std::vector<const kernel::Generator*> reachable_generators(const kernel::Target& target) {
+  const auto all = kernel::generators(target);
+  std::vector<const kernel::Generator*> reachable(all.begin(), all.end());
+  std::erase(reachable, &kernel::stream_generator());
+  return reachable;
 }
 
 } // namespace egret::testing

@@ -3,6 +3,7 @@
 
 #include "backend/reference/reference.h"
 #include "compiler/compile.h"
+#include "kernel/generator.h"
 #include "support/random_graph.h"
 
 #include <span>
@@ -33,5 +34,9 @@ PlanCheck check_plan(const ir::Graph& graph, std::vector<backend::reference::Hos
 /// Inputs are drawn by `seed`.
 PlanCheck check_plan(const ir::Graph& graph, std::uint64_t seed, const PlanCheckOptions& options,
                      backend::Device& device, compiler::KernelCache& cache);
+
+/// The generators whose kernels random graphs reach: all but that of streams, which take products
+/// larger than a cache (tests/property/streams).
+std::vector<const kernel::Generator*> reachable_generators(const kernel::Target& target);
 
 } // namespace egret::testing
