@@ -64,4 +64,8 @@ std::int64_t rounded(std::int64_t bytes);
 /// Orders in which each launch runs once, the one with the least peak first.
 std::vector<Sequence> orders_of(const LaunchGraph& graph);
 
+/// The graph in which a launch that overwrites something also waits, where it can, for those that
+/// read what was made of it. In its orders values can be made again for as long as they are needed.
+LaunchGraph overwriting_late(const LaunchGraph& graph);
+
 } // namespace egret::compiler

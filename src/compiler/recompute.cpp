@@ -342,7 +342,10 @@ Scheduled scheduled(const LaunchGraph& graph) {
 }
 
 Scheduled scheduled_within(const LaunchGraph& graph, const Scheduled& plain, std::int64_t limit) {
-  const std::vector<Sequence> orders = orders_of(graph);
+  std::vector<Sequence> orders = orders_of(graph);
+  for (Sequence& order : orders_of(overwriting_late(graph)))
+    if (std::find(orders.begin(), orders.end(), order) == orders.end())
+      orders.push_back(std::move(order));
   Found found(graph, limit);
   // What lies between others is lost: an arena may need somewhat more than is alive at a time.
   for (const Sequence& order : orders)
