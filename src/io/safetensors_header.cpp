@@ -257,14 +257,14 @@ void check_cover(SafetensorsHeader& header, std::uint64_t data_start, std::uint6
 } // namespace
 
 std::uint64_t bytes_of(DType dtype, const std::vector<std::int64_t>& shape) {
-  // A dim of 0 makes the whole empty, however large the others are.
-  if (std::find(shape.begin(), shape.end(), 0) != shape.end())
-    return 0;
   std::int64_t bytes = static_cast<std::int64_t>(size_of(dtype));
-  for (std::int64_t dim : shape)
-    if (dim < 0 || __builtin_mul_overflow(bytes, dim, &bytes))
+  bool empty = false; // the other dims must be a tensor's all the same
+  for (std::int64_t dim : shape) {
+    empty |= dim == 0;
+    if (dim < 0 || __builtin_mul_overflow(bytes, std::max<std::int64_t>(dim, 1), &bytes))
       fail(ErrorKind::Value, "a tensor of shape [{}] is too large", fmt::join(shape, ","));
-  return static_cast<std::uint64_t>(bytes);
+  }
+  return empty ? 0 : static_cast<std::uint64_t>(bytes);
 }
 
 SafetensorsHeader parse_safetensors_header(std::string_view json, std::uint64_t data_bytes,

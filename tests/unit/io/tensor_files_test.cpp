@@ -176,6 +176,7 @@ TEST(IdxErrors, Headers) {
   expect(idx(8, {3}, "ab"), "takes 3 bytes, the file holds 2 at the most");
   expect(idx(8, {3}, "abcd"), "the file goes on after the last element");
   expect(idx(8, {0xffffffff, 0xffffffff, 0xffffffff}, ""), "is too large");
+  expect(idx(8, {0xffffffff, 0xffffffff, 0, 0xffffffff}, ""), "is too large"); // though empty
   expect(idx(8, {0xffffffff, 2}, ""), "more than the limit");
   expect(idx(8, {3}, "abc").substr(0, 6), "the file ends here");
   expect(test::gzip(idx(8, {3}, "ab")), "the unpacked content ends here, 1 bytes are missing");
