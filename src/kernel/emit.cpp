@@ -206,7 +206,7 @@ Value Emitter::apply(const BodyValue& v, const std::vector<Value>& args) {
 Value Emitter::load_operand(const Load& load, const IndexMap& map, const Point& point) {
   const Operand& operand = region_.operands[load.number];
   if (operand.role == Role::Scalar)
-    return widen(b_.scalar(scalar_[load.number]));
+    return filled(widen(b_.scalar(scalar_[load.number])), map, point);
   std::vector<Guard> mask;
   for (const Hole& hole : map.holes)
     append(mask, hole.valid);
@@ -222,13 +222,14 @@ Value Emitter::load_operand(const Load& load, const IndexMap& map, const Point& 
     append(mask, without_lanes(point.mask));
     v = b_.load(operand_buffer_[load.number], offset, 1, std::move(mask), load_policy);
   }
-  Value result = widen(v);
-  // A masked load gives 0; other fills are put in from the last hole to the first, which comes
-  // first.
-  bool zeros = std::all_of(map.holes.begin(), map.holes.end(),
-                           [](const Hole& h) { return h.fill.bits == 0; });
-  if (zeros)
-    return result;
+  const bool zeros = std::all_of(map.holes.begin(), map.holes.end(),
+                                 [](const Hole& h) { return h.fill.bits == 0; });
+  return zeros ? widen(v) : filled(widen(v), map, point); // a masked load gives 0
+}
+
+/// The value outside of the holes; fills are put in from the last hole to the first, which comes
+/// first.
+Value Emitter::filled(Value result, const IndexMap& map, const Point& point) {
   for (auto hole = map.holes.rbegin(); hole != map.holes.rend(); ++hole) {
     int lanes = varies(hole->valid) ? point.lanes : 1;
     ValueId held = b_.test(hole->valid, lanes);

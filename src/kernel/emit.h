@@ -101,6 +101,7 @@ private:
   Key key_of(int stage, const Point& point) const;
   const std::vector<Value>* provided(const Key& key) const;
   Value load_operand(const Load& load, const IndexMap& map, const Point& point);
+  Value filled(Value result, const IndexMap& map, const Point& point);
   Value apply(const BodyValue& v, const std::vector<Value>& args);
   Value rounded(ValueId id, DType dtype);
   ValueId index_value(const Expr& e, DType dtype, int lanes);

@@ -160,9 +160,9 @@ Estimate apply(Op op, DType result, DType operand, const Estimate& a, const Esti
   if (!is_float(result))
     return {value, deviation};
   double error = deviation + rounding(op, result, operand, centre.f, value.f);
-  // A number just beyond the largest is infinite here and may be finite elsewhere, as may any
-  // product that is added to a sum without being rounded first.
-  if (std::isinf(value.f) && std::isfinite(centre.f) &&
+  // A number just beyond the largest is infinite here (NaN in a type without infinities) and may be
+  // finite elsewhere, as may any product that is added to a sum without being rounded first.
+  if (!std::isfinite(value.f) && std::isfinite(centre.f) &&
       (op == Op::Mul ||
        std::fabs(centre.f) * (1 - 2 * unit_roundoff(result)) - deviation <= largest(result)))
     error = kInf;
@@ -277,7 +277,7 @@ Estimate Accumulator::result(DType result) const {
   double error = bound();
   if (monoid_ != Monoid::Max && terms_ > 1 && std::isfinite(rounded.f))
     error += 2 * unit_roundoff(result) * std::fabs(rounded.f);
-  if (std::isinf(rounded.f) && std::isfinite(value_.f) &&
+  if (!std::isfinite(rounded.f) && std::isfinite(value_.f) &&
       std::fabs(value_.f) * (1 - 2 * unit_roundoff(result)) - error <= largest(result))
     error = kInf;
   return {rounded, error};

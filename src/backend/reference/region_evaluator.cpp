@@ -336,6 +336,8 @@ std::vector<Estimate> RegionEvaluator::reduced(std::size_t number, const Dims& p
 void RegionEvaluator::terms(std::size_t number, const Dims& point, std::int64_t first,
                             std::int64_t last,
                             const std::function<void(const std::vector<Estimate>&)>& take) {
+  if (first == last) // some extent may be 0
+    return;
   const StageCode& code = stages_[number];
   Dims full(code.extents.size(), 0);
   for (std::size_t i = 0; i < point.size(); ++i)

@@ -52,6 +52,14 @@ Ran run(const Graph& g, const std::vector<OutputSpec>& outputs, bool fuse = true
   return ran;
 }
 
+TEST(Kernels, APaddedNumberThatComesByValueHasItsFill) {
+  Graph g;
+  const NodeId x = g.input("x", DType::F32, {});
+  g.outputs = {g.pad(g.reshape(x, {1}), {2}, {37}, Scalar::of(DType::F32, 7.0)),
+               g.pad(g.reshape(x, {1}), {1}, {0}, Scalar::of(DType::F32, 0.0))};
+  run(g, {{}, {}});
+}
+
 TEST(Batching, ManySmallUpdatesAreOneLaunch) {
   Graph g;
   std::vector<OutputSpec> outputs;

@@ -101,6 +101,17 @@ TEST(Compare, TooLargeForAFormatWithoutInfinityIsNaN) {
   EXPECT_FALSE(compare(HostArray(DType::F8E4M3, {2}, {1, kNaN}), want, "y").ok);
 }
 
+// Another order of casts and sums may stay just below what is too large.
+TEST(Estimate, AProductThatOverflowsToNaNIsUnknown) {
+  Graph g;
+  NodeId x = g.input("x", DType::F8E4M3, {2}), y = g.input("y", DType::F8E4M3, {2});
+  const Expected e =
+      expected_of(g, g.binary(Op::Mul, x, y),
+                  {HostArray(DType::F8E4M3, {2}, {24, 2}), HostArray(DType::F8E4M3, {2}, {20, 3})});
+  EXPECT_TRUE(std::isinf(e.error[0]));
+  EXPECT_LT(e.error[1], 1);
+}
+
 TEST(Estimate, MovementInputsAndIntegersAreExact) {
   Graph g;
   NodeId x = g.input("x", DType::F32, {4}), i = g.input("i", DType::I32, {4});
