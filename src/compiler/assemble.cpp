@@ -12,6 +12,7 @@
 #include <exception>
 #include <map>
 #include <mutex>
+#include <set>
 #include <thread>
 
 namespace egret::compiler {
@@ -127,14 +128,14 @@ MemoryReport describe_memory(std::int64_t limit, const BuiltPlan& built,
   return memory;
 }
 
-std::pair<std::uint64_t, bool> key_of(const WantedKernel& wanted) {
-  return {kernel::hash_of(*wanted.region), wanted.cold};
-}
-
 } // namespace
 
 Proposer::Proposer(const Options& options, const kernel::Target& target)
     : options_(options), target_(target) {}
+
+Proposer::Key Proposer::key_of(const WantedKernel& wanted) {
+  return {kernel::hash_of(*wanted.region), wanted.cold};
+}
 
 std::vector<kernel::Chosen> Proposer::choose(const std::vector<WantedKernel>& wanted,
                                              double seconds, SearchReport& report) {
@@ -152,14 +153,20 @@ std::vector<kernel::Chosen> Proposer::choose(const std::vector<WantedKernel>& wa
       fresh,
       {effort, seconds, options_.frozen, options_.progress, options_.libraries.value_or(true)},
       report);
-  for (std::size_t i = 0; i < fresh.size(); ++i)
+  std::set<Key> open; // those that the search did not come to: they may be asked for again
+  for (std::size_t i = 0; i < fresh.size(); ++i) {
+    if (!report.note.empty() && report.regions[i].note == report.note)
+      open.insert(key_of(fresh[i]));
     known_.emplace(key_of(fresh[i]), Known{std::move(found[i]), std::move(report.regions[i])});
+  }
   report.regions.clear();
   for (const WantedKernel& w : wanted) {
     const Known& known = known_.at(key_of(w));
     chosen.push_back(known.chosen);
     report.regions.push_back(known.search);
   }
+  for (const Key& key : open)
+    known_.erase(key);
   return chosen;
 }
 
@@ -184,7 +191,7 @@ Proposed Proposer::propose(const Form& form, Partitioned parts, double seconds) 
 }
 
 double Proposer::predicted(const WantedKernel& wanted, const Machine& machine) {
-  const auto key = key_of(wanted);
+  const Key key = key_of(wanted);
   if (const auto it = known_.find(key); it != known_.end())
     return it->second.search.predicted;
   const auto [it, fresh] = predicted_.emplace(key, 0);

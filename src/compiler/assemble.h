@@ -42,6 +42,8 @@ public:
   double predicted(const WantedKernel& wanted, const Machine& machine);
 
 private:
+  using Key = std::pair<std::uint64_t, bool>; ///< a region's hash, and whether it is cold
+  static Key key_of(const WantedKernel& wanted);
   struct Known {
     kernel::Chosen chosen;
     RegionSearch search;
@@ -51,8 +53,8 @@ private:
 
   const Options& options_;
   const kernel::Target& target_;
-  std::map<std::pair<std::uint64_t, bool>, Known> known_; ///< by hash, and whether it is cold
-  std::map<std::pair<std::uint64_t, bool>, double> predicted_;
+  std::map<Key, Known> known_;
+  std::map<Key, double> predicted_;
 };
 
 /// Plan, machine code and report. Stages are noted in the report behind those that are there.

@@ -152,41 +152,18 @@ private:
 
   // --- A pass along the places
 
-  /// What a pass does.
-  struct Pass {
-    std::vector<int> rows;         ///< row stages
-    std::vector<std::size_t> sums; ///< in StreamForm::sums
-    std::vector<std::size_t> products;
+  struct Pass : StreamPass {
     std::vector<const SharedTile*> ring;
   };
 
   Pass pass_of(int number) const {
-    Pass pass;
-    std::vector<bool> under(r_.stages.size(), false);
-    const auto need = [&](int stage) {
-      const auto more = stages_under(r_, stage);
-      for (std::size_t s = 0; s < under.size(); ++s)
-        under[s] = under[s] || more[s];
-    };
-    for (int s : f_.row_stages)
-      if (f_.level[std::size_t(s)] == number) {
-        pass.rows.push_back(s);
-        need(s);
-      }
+    Pass pass{stream_pass(r_, f_, number), {}};
     const auto add_tile = [&](const SharedTile* t) {
       if (std::find(pass.ring.begin(), pass.ring.end(), t) == pass.ring.end())
         pass.ring.push_back(t);
     };
-    for (std::size_t s = 0; s < f_.sums.size(); ++s)
-      if (f_.level[std::size_t(f_.sums[s].stage)] == number) {
-        pass.sums.push_back(s);
-        need(f_.sums[s].stage);
-      }
-    for (std::size_t p = 0; p < f_.products.size(); ++p)
-      if (under[std::size_t(f_.products[p].stage)]) {
-        pass.products.push_back(p);
-        add_tile(&memory_.right(p));
-      }
+    for (std::size_t p : pass.products)
+      add_tile(&memory_.right(p));
     for (std::size_t s : pass.sums)
       add_tile(&memory_.summed(s));
     return pass;

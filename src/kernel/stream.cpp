@@ -193,38 +193,8 @@ private:
 
   // --- A pass along the places
 
-  struct Pass {
-    std::vector<int> rows;         ///< row stages
-    std::vector<std::size_t> sums; ///< in StreamForm::sums
-    std::vector<std::size_t> products;
-  };
-
-  Pass pass_of(int number) const {
-    Pass pass;
-    std::vector<bool> under(r_.stages.size(), false);
-    const auto need = [&](int stage) {
-      const auto more = stages_under(r_, stage);
-      for (std::size_t s = 0; s < under.size(); ++s)
-        under[s] = under[s] || more[s];
-    };
-    for (int s : f_.row_stages)
-      if (f_.level[std::size_t(s)] == number) {
-        pass.rows.push_back(s);
-        need(s);
-      }
-    for (std::size_t s = 0; s < f_.sums.size(); ++s)
-      if (f_.level[std::size_t(f_.sums[s].stage)] == number) {
-        pass.sums.push_back(s);
-        need(f_.sums[s].stage);
-      }
-    for (std::size_t p = 0; p < f_.products.size(); ++p)
-      if (under[std::size_t(f_.products[p].stage)])
-        pass.products.push_back(p);
-    return pass;
-  }
-
   void run_pass(int number) {
-    const Pass pass = pass_of(number);
+    const StreamPass pass = stream_pass(r_, f_, number);
     pass_ = number;
     b_.loop(Expr(0), groups_ * Expr(t_.mr), Expr(1), Expr(t_.rows), Bind::Serial,
             [&](const Expr& row) { start_row(pass, row); });
@@ -280,7 +250,7 @@ private:
     return {skips_ * range_.begin, end + skips_ * (range_.end - end)};
   }
 
-  void start_row(const Pass& pass, const Expr& row) {
+  void start_row(const StreamPass& pass, const Expr& row) {
     for (int stage : pass.rows) {
       RowState& v = row_state(stage);
       const int lanes = is_scale(stage) ? 1 : t_.lanes;
@@ -340,7 +310,7 @@ private:
 
   // --- Some rows in one tile
 
-  void group(const Pass& pass, const Expr& g) {
+  void group(const StreamPass& pass, const Expr& g) {
     for (std::size_t p : pass.products)
       make_scores(p, g);
     const Expr rows = min(Expr(t_.mr), block_rows_ - g * Expr(t_.mr));
@@ -356,7 +326,7 @@ private:
   }
 
   /// The zeros of rows that a group lacks; what comes of them is never stored.
-  void fill_missing(const Pass& pass, const Expr& rows) {
+  void fill_missing(const StreamPass& pass, const Expr& rows) {
     const ValueId zero = b_.constant(Scalar::of(DType::F32, 0.0), t_.lanes);
     b_.loop(rows, Expr(t_.mr), Expr(1), Expr(t_.mr), Bind::Serial, [&](const Expr& i) {
       for (std::size_t s : pass.sums)
@@ -438,7 +408,7 @@ private:
 
   /// Row `i` of the group in this tile: its row values, and the factors of the sums. `cut`: there
   /// may be fewer places than the tile has room for, at least one.
-  void combine_row(const Pass& pass, const Expr& g, const Expr& i, bool cut) {
+  void combine_row(const StreamPass& pass, const Expr& g, const Expr& i, bool cut) {
     const Expr row = g * Expr(t_.mr) + i;
     provide_finished(row, pass_ - 1);
     const Expr in_group = i * Expr(t_.places) + lane();
@@ -546,7 +516,7 @@ private:
                    {{b_.load(v.result, row, 1), r_.stages[std::size_t(v.stage)].yield_dtypes[0]}});
   }
 
-  void finish_row(const Pass& pass, const Expr& row) {
+  void finish_row(const StreamPass& pass, const Expr& row) {
     for (int stage : pass.rows) {
       RowState& v = row_state(stage);
       State state;

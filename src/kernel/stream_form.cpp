@@ -324,6 +324,30 @@ std::vector<bool> stages_under(const Region& region, int stage) {
   return under;
 }
 
+StreamPass stream_pass(const Region& region, const StreamForm& form, int number) {
+  StreamPass pass;
+  std::vector<bool> under(region.stages.size(), false);
+  const auto need = [&](int stage) {
+    const auto more = stages_under(region, stage);
+    for (std::size_t s = 0; s < under.size(); ++s)
+      under[s] = under[s] || more[s];
+  };
+  for (int s : form.row_stages)
+    if (form.level[std::size_t(s)] == number) {
+      pass.rows.push_back(s);
+      need(s);
+    }
+  for (std::size_t s = 0; s < form.sums.size(); ++s)
+    if (form.level[std::size_t(form.sums[s].stage)] == number) {
+      pass.sums.push_back(s);
+      need(form.sums[s].stage);
+    }
+  for (std::size_t p = 0; p < form.products.size(); ++p)
+    if (under[std::size_t(form.products[p].stage)])
+      pass.products.push_back(p);
+  return pass;
+}
+
 bool depends_on_stage(const Region& region, int stage, int value, int other) {
   const Stage& s = region.stages[std::size_t(stage)];
   const BodyValue& v = s.body[std::size_t(value)];

@@ -62,6 +62,14 @@ Region with_late_divisors(const Region& region);
 /// point.
 std::vector<bool> stages_under(const Region& region, int stage);
 
+/// What one pass along the places does.
+struct StreamPass {
+  std::vector<int> rows;             ///< row stages
+  std::vector<std::size_t> sums;     ///< in StreamForm::sums
+  std::vector<std::size_t> products; ///< in StreamForm::products: those that it makes
+};
+StreamPass stream_pass(const Region& region, const StreamForm& form, int number);
+
 /// Whether a value of a stage's body reads the result of stage `other`, by way of maps, too.
 bool depends_on_stage(const Region& region, int stage, int value, int other);
 

@@ -341,11 +341,17 @@ Proposed DivisionSearch::propose(Partitioned first) {
   const bool explores = impl.explores();
   Proposed proposed = impl.proposer.propose(impl.form_of(impl.choice), std::move(first),
                                             (explores ? kFirstShare : 1) * impl.left());
-  proposed.search.division = to_string(impl.choice);
   if (explores && proposed.search.note.empty()) {
     proposed = impl.explore(std::move(proposed));
-    proposed.search.division = to_string(impl.choice);
+  } else if (explores && !proposed.search.ended) { // all of the time is needed for the kernels
+    const SearchReport before = std::move(proposed.search);
+    proposed =
+        impl.proposer.propose(impl.form_of(impl.choice), std::move(proposed.parts), impl.left());
+    proposed.search.measured += before.measured;
+    proposed.search.cache_hits += before.cache_hits;
+    proposed.search.seconds += before.seconds;
   }
+  proposed.search.division = to_string(impl.choice);
   return proposed;
 }
 

@@ -15,7 +15,7 @@ namespace egret::compiler {
 
 /// A way to make a program: the form it takes, and changes of that form's greedy division.
 struct DivisionChoice {
-  int form = 0; ///< of those that were extracted, the cheapest first
+  int form = 0;                     ///< of those that were extracted, the cheapest first
   std::vector<std::uint64_t> moves; ///< in ascending order
   friend bool operator==(const DivisionChoice&, const DivisionChoice&) = default;
 };

@@ -50,7 +50,8 @@ struct DivisionTrial {
 
 struct SearchReport {
   Effort effort = Effort::None;
-  std::string note; ///< why less was done than asked for, if so
+  std::string note;   ///< why less was done than asked for, if so
+  bool ended = false; ///< by the caller
   double seconds = 0;
   std::int64_t measured = 0; ///< candidates that were compiled or timed now
   std::int64_t cache_hits = 0;

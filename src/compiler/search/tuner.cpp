@@ -299,6 +299,7 @@ std::vector<kernel::Chosen> Tuner::choose(std::span<const WantedKernel> kernels,
   }
   if (!stopped.empty())
     report.note = stopped;
+  report.ended = clock.cancelled();
   report.seconds = clock.seconds();
   std::vector<kernel::Chosen> result;
   for (auto& one : chosen)

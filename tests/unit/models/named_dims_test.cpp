@@ -6,6 +6,7 @@
 #include "egret/graph.h"
 #include "egret/models.h"
 #include "egret/optim.h"
+#include "support/named_dims.h"
 
 #include <gtest/gtest.h>
 
@@ -13,6 +14,9 @@
 
 namespace egret {
 namespace {
+
+using testing::expect_near;
+using testing::message_of;
 
 NamedDim dim(std::string name, std::int64_t least, std::int64_t most,
              std::vector<NamedDim::Place> at, std::vector<std::int64_t> buckets = {}) {
@@ -23,23 +27,6 @@ NamedDim dim(std::string name, std::int64_t least, std::int64_t most,
   d.at = std::move(at);
   d.buckets = std::move(buckets);
   return d;
-}
-
-void expect_near(const Tensor& a, const Tensor& b, double tolerance) {
-  ASSERT_EQ(a.sizes(), b.sizes());
-  const auto x = a.to_vector(), y = b.to_vector();
-  for (std::size_t i = 0; i < x.size(); ++i)
-    ASSERT_NEAR(x[i], y[i], tolerance) << i;
-}
-
-template <class F>
-std::string message_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "nothing was thrown";
 }
 
 models::Gpt small_gpt(double dropout = 0) {

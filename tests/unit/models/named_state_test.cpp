@@ -6,32 +6,16 @@
 #include "egret/grad.h"
 #include "egret/models.h"
 #include "egret/optim.h"
+#include "support/named_dims.h"
 
 #include <gtest/gtest.h>
 
 namespace egret {
 namespace {
 
-void expect_near(const Tensor& a, const Tensor& b, double tolerance) {
-  ASSERT_EQ(a.sizes(), b.sizes());
-  const auto x = a.to_vector(), y = b.to_vector();
-  for (std::size_t i = 0; i < x.size(); ++i)
-    ASSERT_NEAR(x[i], y[i], tolerance) << i;
-}
-
-template <class F>
-std::string message_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "nothing was thrown";
-}
-
-bool holds(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
-}
+using testing::expect_near;
+using testing::holds;
+using testing::message_of;
 
 struct Training {
   models::Gpt model;
