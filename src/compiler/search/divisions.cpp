@@ -79,8 +79,9 @@ struct DivisionSearch::Impl {
   const double budget;
   CompareDivisions compare;
   DivisionChoice choice;
-  bool known = false;                     ///< the choice was remembered
-  bool ended = false;                     ///< by the caller
+  bool known = false; ///< the choice was remembered
+  bool ended = false; ///< by the caller
+  double longest = 0; ///< seconds that it took to compile a division and to time it
   std::map<int, std::vector<Move>> moves; ///< by form
 
   Impl(const ir::Graph& graph, std::vector<std::unique_ptr<Form>> f, const Options& o,
@@ -231,8 +232,9 @@ struct DivisionSearch::Impl {
     Best rival;
     rival.choice = c;
     rival.kernels = std::move(kernels);
-    rival.proposed = proposer.propose(form_of(c), std::move(parts), left() / 2);
+    rival.proposed = proposer.propose(form_of(c), std::move(parts), (left() - longest) / 2);
     report.measured += rival.proposed.search.measured;
+    const double begin = left();
     try {
       rival.compiled = compiled_of(c, rival.proposed);
     } catch (const Error& error) {
@@ -246,6 +248,7 @@ struct DivisionSearch::Impl {
       return;
     }
     const auto rounds = rounds_of(best, rival);
+    longest = std::max(longest, begin - left());
     trial.ratio = compare_rounds(rounds[1], rounds[0]).ratio;
     trial.seconds = timing_of(rounds[1]).seconds;
     if (best.seconds == 0)
@@ -265,7 +268,9 @@ struct DivisionSearch::Impl {
     Best best{choice, std::move(first), {}, {}, {}, 0};
     best.kernels = kernels_of(choice, best.proposed.parts);
     if (!list.empty()) {
+      const double begin = left();
       best.compiled = compiled_of(choice, best.proposed);
+      longest = begin - left();
       if (too_large(best.compiled)) {
         report.division_note = "the program is too large to be timed beside another";
       } else {
@@ -274,7 +279,7 @@ struct DivisionSearch::Impl {
             DivisionTrial& trial = report.divisions.emplace_back();
             trial.what = other.what;
             trial.predicted = other.ratio;
-            if (left() < kLeastLeft)
+            if (left() < std::max(kLeastLeft, longest))
               report.division_note = "the budget is used up";
             else if (ended = ended || !go_on(report); ended)
               report.division_note = "the search was ended";
