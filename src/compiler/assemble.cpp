@@ -110,7 +110,7 @@ void describe_kernels(const ir::Graph& graph, const kernel::Plan& plan,
 
 MemoryReport describe_memory(std::int64_t limit, const BuiltPlan& built,
                              const CompileReport& report) {
-  MemoryReport memory{limit, built.plain_bytes, upper_bytes(built.plan.arena_bytes), {}, 0, 0, 0};
+  MemoryReport memory{limit, built.plain_bytes, report.arena_bytes, {}, 0, 0, 0};
   std::map<int, std::size_t> first; // launch of each kernel
   std::map<std::size_t, int> again;
   for (std::size_t i = 0; i < built.order.size(); ++i) {
@@ -222,7 +222,7 @@ Compiled assemble(const Form& form, Proposed proposed, const Options& options,
     kernel::verify(built.plan);
     return built;
   });
-  result.plan = planned.plan;
+  result.plan = std::move(planned.plan);
   for (const int k : planned.order)
     result.launches.push_back({regions[static_cast<std::size_t>(k)].operands,
                                regions[static_cast<std::size_t>(k)].outputs});

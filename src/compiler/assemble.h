@@ -41,9 +41,10 @@ public:
   /// What the model says of the greedy schedule, or of the one that was chosen already.
   double predicted(const WantedKernel& wanted, const Machine& machine);
 
-private:
   using Key = std::pair<std::uint64_t, bool>; ///< a region's hash, and whether it is cold
   static Key key_of(const WantedKernel& wanted);
+
+private:
   struct Known {
     kernel::Chosen chosen;
     RegionSearch search;

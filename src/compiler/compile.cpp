@@ -5,6 +5,8 @@
 #include "saturate/saturate.h"
 #include "support/sizes.h"
 
+#include <span>
+
 namespace egret::compiler {
 
 namespace {
@@ -37,11 +39,12 @@ Compiled compile_graph(const ir::Graph& graph, const Options& options, backend::
   report.ops_recorded = graph.size();
 
   const bool search = options.effort.value_or(Effort::None) != Effort::None;
-  const std::vector<ir::Graph> graphs =
-      search ? rewritten(graph, options, stage, report) : std::vector<ir::Graph>{graph};
+  std::vector<ir::Graph> graphs;
+  if (search)
+    graphs = rewritten(graph, options, stage, report);
   std::vector<std::unique_ptr<Form>> forms = stage("normalize", [&] {
     std::vector<std::unique_ptr<Form>> normal;
-    for (const ir::Graph& one : graphs)
+    for (const ir::Graph& one : search ? std::span<const ir::Graph>(graphs) : std::span(&graph, 1))
       normal.push_back(std::make_unique<Form>(one));
     return normal;
   });

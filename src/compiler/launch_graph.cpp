@@ -1,5 +1,6 @@
 #include "compiler/launch_graph.h"
 
+#include "compiler/reaches.h"
 #include "support/fail.h"
 
 #include <algorithm>
@@ -134,22 +135,6 @@ std::vector<Sequence> orders_of(const LaunchGraph& graph) {
 
 LaunchGraph overwriting_late(const LaunchGraph& graph) {
   Edges edges = edges_of(graph);
-  const auto reaches = [&](int from, int to) {
-    std::vector<bool> seen(graph.launches.size(), false);
-    std::vector<int> work{from};
-    while (!work.empty()) {
-      const int k = work.back();
-      work.pop_back();
-      if (k == to)
-        return true;
-      for (const int n : edges.next[static_cast<std::size_t>(k)])
-        if (!seen[static_cast<std::size_t>(n)]) {
-          seen[static_cast<std::size_t>(n)] = true;
-          work.push_back(n);
-        }
-    }
-    return false;
-  };
   std::vector<std::vector<int>> readers(graph.values.size());
   for (std::size_t k = 0; k < graph.launches.size(); ++k)
     for (const int v : graph.launches[k].reads)
@@ -159,7 +144,7 @@ LaunchGraph overwriting_late(const LaunchGraph& graph) {
     for (const int maker : graph.launches[w].after)
       for (const int v : graph.launches[static_cast<std::size_t>(maker)].writes)
         for (const int reader : readers[static_cast<std::size_t>(v)])
-          if (!reaches(static_cast<int>(w), reader)) {
+          if (!reaches(edges.next, static_cast<int>(w), reader)) {
             late.launches[w].after.push_back(reader);
             edges.next[static_cast<std::size_t>(reader)].push_back(static_cast<int>(w));
           }

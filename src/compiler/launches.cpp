@@ -1,6 +1,7 @@
 #include "compiler/launches.h"
 
 #include "compiler/prepare.h"
+#include "compiler/reaches.h"
 #include "support/fail.h"
 
 #include <algorithm>
@@ -101,7 +102,7 @@ private:
       const auto& readers = readers_[old];
       const bool fits = writes_over(kernels_[w].built, fresh, old) &&
                         std::all_of(readers.begin(), readers.end(),
-                                    [&](int r) { return r == w || !reaches(w, r); });
+                                    [&](int r) { return r == w || !reaches(next_, w, r); });
       if (!fits) {
         result_.copies.push_back({fresh, o});
         continue;
@@ -113,21 +114,6 @@ private:
           after_[w].insert(r);
         }
     }
-  }
-
-  bool reaches(int from, int to) const {
-    std::set<int> seen{from};
-    std::vector<int> work{from};
-    while (!work.empty()) {
-      const int k = work.back();
-      work.pop_back();
-      if (k == to)
-        return true;
-      for (int n : next_[k])
-        if (seen.insert(n).second)
-          work.push_back(n);
-    }
-    return false;
   }
 
   void number_values() {

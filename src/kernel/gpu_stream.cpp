@@ -40,13 +40,6 @@ public:
       for (int i = 0; i < t_.tall * columns_of(s) / kPlaces; ++i)
         carried_.back().push_back(b_.variable({DType::F32, 4}));
     }
-    for (const Output& out : r_.outputs) {
-      const auto under = stages_under(r_, out.stage);
-      sum_of_output_.push_back(-1);
-      for (std::size_t s = 0; s < f_.sums.size(); ++s)
-        if (under[std::size_t(f_.sums[s].stage)])
-          sum_of_output_.back() = int(s);
-    }
     for (std::size_t p = 0; p < f_.products.size(); ++p) {
       scores_.emplace_back();
       for (int i = 0; i < t_.tall * t_.places / kPlaces; ++i)
@@ -463,7 +456,7 @@ private:
   StreamMemory memory_;
   Expr thread_, warp_, lane_;
   std::vector<std::vector<VarId>> scores_, carried_; ///< by product; by sum
-  std::vector<int> sum_of_output_;         ///< place in StreamForm::sums; -1 for values of the rows
+  const std::vector<int> sum_of_output_ = sums_of_outputs(r_, f_);
   std::vector<std::vector<ValueId>> held_; ///< left fragments, by product
   Point batch_;
   Expr first_row_;  ///< of the tile

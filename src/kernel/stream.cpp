@@ -45,13 +45,6 @@ public:
       left_.emplace_back(e_, form_p, form_p.left, f_.rows, t_.mr, depth_tiles_[p]);
       right_.emplace_back(e_, form_p, form_p.right, f_.places, t_.nr(), depth_tiles_[p]);
     }
-    for (const Output& out : r_.outputs) {
-      const auto under = stages_under(r_, out.stage);
-      sum_of_output_.push_back(-1);
-      for (std::size_t s = 0; s < f_.sums.size(); ++s)
-        if (under[std::size_t(f_.sums[s].stage)])
-          sum_of_output_.back() = int(s);
-    }
   }
 
   KernelProgram run() {
@@ -598,7 +591,7 @@ private:
   std::vector<int> left_buffer_, right_buffer_, score_buffer_;      ///< by product
   std::vector<int> summed_buffer_, factor_buffer_, carried_buffer_; ///< by sum
   std::vector<RowState> rows_;
-  std::vector<int> sum_of_output_; ///< place in StreamForm::sums; -1 for values of the rows
+  const std::vector<int> sum_of_output_ = sums_of_outputs(r_, f_);
   std::vector<VarId> registers_;
   std::map<int, ValueId> scale_; ///< by maximum: of the row that is being combined
   Point batch_;

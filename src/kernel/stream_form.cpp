@@ -348,6 +348,18 @@ StreamPass stream_pass(const Region& region, const StreamForm& form, int number)
   return pass;
 }
 
+std::vector<int> sums_of_outputs(const Region& region, const StreamForm& form) {
+  std::vector<int> sums;
+  for (const Output& out : region.outputs) {
+    const auto under = stages_under(region, out.stage);
+    sums.push_back(-1);
+    for (std::size_t s = 0; s < form.sums.size(); ++s)
+      if (under[std::size_t(form.sums[s].stage)])
+        sums.back() = int(s);
+  }
+  return sums;
+}
+
 bool depends_on_stage(const Region& region, int stage, int value, int other) {
   const Stage& s = region.stages[std::size_t(stage)];
   const BodyValue& v = s.body[std::size_t(value)];

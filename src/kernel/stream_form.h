@@ -70,6 +70,9 @@ struct StreamPass {
 };
 StreamPass stream_pass(const Region& region, const StreamForm& form, int number);
 
+/// By output: the sum in StreamForm::sums that it is made of, -1 for values of the rows.
+std::vector<int> sums_of_outputs(const Region& region, const StreamForm& form);
+
 /// Whether a value of a stage's body reads the result of stage `other`, by way of maps, too.
 bool depends_on_stage(const Region& region, int stage, int value, int other);
 

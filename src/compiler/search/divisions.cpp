@@ -29,8 +29,8 @@ constexpr double kPlanShare = 0.1, kPlanSeconds = 2;
 /// share of a device's free memory.
 constexpr double kMostBytes = 1536e6, kMostShare = 0.3;
 
-/// By kernel (hash, cold): launches.
-using Kernels = std::map<std::pair<std::uint64_t, bool>, double>;
+/// By kernel: launches.
+using Kernels = std::map<Proposer::Key, double>;
 
 bool has_fixed_sizes(const ir::Graph& graph) {
   for (ir::NodeId id = 0; id < graph.size(); ++id)
@@ -74,7 +74,7 @@ struct DivisionSearch::Impl {
   KernelCache& cache;
   const kernel::Target& target;
   Proposer proposer;
-  const std::uint64_t program; ///< its hash
+  const std::uint64_t program; ///< its hash, where a tuner remembers it
   const std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
   const double budget;
   CompareDivisions compare;
@@ -87,7 +87,7 @@ struct DivisionSearch::Impl {
   Impl(const ir::Graph& graph, std::vector<std::unique_ptr<Form>> f, const Options& o,
        backend::Device& d, KernelCache& c, CompareDivisions compare_)
       : forms(std::move(f)), options(o), device(d), cache(c), target(d.target()),
-        proposer(options, target), program(hash_of_program(graph)),
+        proposer(options, target), program(tuned() ? hash_of_program(graph) : 0),
         budget(options.budget_seconds.value_or(60)), compare(std::move(compare_)) {}
 
   std::uint64_t hash_of_program(const ir::Graph& graph) const {
@@ -95,6 +95,8 @@ struct DivisionSearch::Impl {
         combine(ir::canonical_hash(graph), saturate::hash_of(options.chosen_rules()));
     for (const OutputSpec& output : options.outputs)
       hash = combine(hash, static_cast<std::uint64_t>(output.state_input));
+    if (options.memory_limit) // a division that was chosen without one may not meet it
+      hash = combine(hash, static_cast<std::uint64_t>(*options.memory_limit));
     return combine(hash, options.fuse);
   }
 
@@ -128,16 +130,20 @@ struct DivisionSearch::Impl {
                   c.moves.empty() ? PartitionChoices{} : together(moves_in(c.form), c.moves));
   }
 
-  Kernels kernels_of(const DivisionChoice& c, const Partitioned& parts) const {
+  std::vector<WantedKernel> wanted(const DivisionChoice& c, const Partitioned& parts) const {
+    return distinct_regions(form_of(c).graph(), parts.regions, target).wanted;
+  }
+
+  static Kernels kernels_of(const std::vector<WantedKernel>& wanted) {
     Kernels kernels;
-    for (const WantedKernel& w : distinct_regions(form_of(c).graph(), parts.regions, target).wanted)
-      kernels[{kernel::hash_of(*w.region), w.cold}] = w.launches;
+    for (const WantedKernel& w : wanted)
+      kernels[Proposer::key_of(w)] = w.launches;
     return kernels;
   }
 
-  double predicted(const DivisionChoice& c, const Partitioned& parts, const Machine& machine) {
+  double predicted(const std::vector<WantedKernel>& wanted, const Machine& machine) {
     double seconds = 0;
-    for (const WantedKernel& w : distinct_regions(form_of(c).graph(), parts.regions, target).wanted)
+    for (const WantedKernel& w : wanted)
       seconds += w.launches * proposer.predicted(w, machine);
     return seconds;
   }
@@ -151,15 +157,17 @@ struct DivisionSearch::Impl {
   std::vector<Other> others(const Partitioned& first, SearchReport& report) {
     const double until = left() - std::min(kPlanSeconds, kPlanShare * budget);
     const Machine machine = options.tuner->machine(false);
-    const double base = predicted(choice, first, machine);
-    std::set<Kernels> seen{kernels_of(choice, first)};
+    const std::vector<WantedKernel> given = wanted(choice, first);
+    const double base = predicted(given, machine);
+    std::set<Kernels> seen{kernels_of(given)};
     std::vector<Other> found;
     const auto consider = [&](DivisionChoice c, const std::string& what) {
       const Partitioned parts = divided(c);
-      if (!seen.insert(kernels_of(c, parts)).second)
+      const std::vector<WantedKernel> kernels = wanted(c, parts);
+      if (!seen.insert(kernels_of(kernels)).second)
         return;
       ++report.divisions_seen;
-      const double ratio = predicted(c, parts, machine) / std::max(base, 1e-12);
+      const double ratio = predicted(kernels, machine) / std::max(base, 1e-12);
       if (ratio < kFarBehind)
         found.push_back({std::move(c), what, ratio});
     };
@@ -224,7 +232,7 @@ struct DivisionSearch::Impl {
   void try_other(const Other& other, Best& best, DivisionTrial& trial, SearchReport& report) {
     const DivisionChoice c = on_top(best.choice, other.choice);
     Partitioned parts = divided(c);
-    Kernels kernels = kernels_of(c, parts);
+    Kernels kernels = kernels_of(wanted(c, parts));
     if (kernels == best.kernels) {
       trial.state = "the same";
       return;
@@ -266,7 +274,7 @@ struct DivisionSearch::Impl {
     SearchReport report = std::move(first.search);
     const std::vector<Other> list = others(first.parts, report);
     Best best{choice, std::move(first), {}, {}, {}, 0};
-    best.kernels = kernels_of(choice, best.proposed.parts);
+    best.kernels = kernels_of(wanted(choice, best.proposed.parts));
     if (!list.empty()) {
       const double begin = left();
       best.compiled = compiled_of(choice, best.proposed);

@@ -64,6 +64,7 @@ protected:
     options.frozen = frozen;
     options.budget_seconds = 40;
     options.progress = progress_;
+    options.memory_limit = limit_;
     const ir::Graph graph = layers();
     std::vector<std::unique_ptr<Form>> forms;
     forms.push_back(std::make_unique<Form>(graph));
@@ -85,6 +86,7 @@ protected:
 
   std::unique_ptr<backend::Device> device_ = backend::cpu::make_cpu_device(2);
   std::function<bool(const SearchProgress&)> progress_;
+  std::optional<std::int64_t> limit_;
 };
 
 TEST_F(DivisionSearches, WhatIsFasterIsKeptAndRemembered) {
@@ -112,6 +114,9 @@ TEST_F(DivisionSearches, WhatIsFasterIsKeptAndRemembered) {
   }
   TuningDatabase database(folder.path());
   EXPECT_TRUE(database.verify().empty());
+
+  limit_ = 1 << 30; // what was chosen without a limit is not taken for one with it
+  EXPECT_FALSE(run(folder.path(), likes_many).compiled.report.search.divisions.empty());
 }
 
 TEST_F(DivisionSearches, TimesDecideOtherwise) {
