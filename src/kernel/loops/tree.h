@@ -1,0 +1,69 @@
+// A loop tree: how the points of a region's stages are gone through. No term names a variable: the
+// index along an axis is the sum of iteration * step over the loops of that axis that enclose a
+// body, so that splitting, merging, exchanging, fusing and binding loops never rename anything.
+#pragma once
+
+#include "kernel/region.h"
+#include "kernel/schedule.h"
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace egret::kernel::loops {
+
+enum class Kind : std::uint8_t {
+  Body,       ///< a point of a stage: a map's value is stored, a reduction's is combined
+  For,        ///< `extent` iterations along `axis`, `step` apart
+  Mask,       ///< only where the index along `axis` is below the axis's extent
+  Accumulate, ///< sums of `stage` for all points of its result axes that the loops inside go
+              ///< through: empty at the start, finished (and stored) behind `rest`. One inside
+              ///< another of the same stage makes a part, which the outer one combines
+  Near,       ///< what `rest` reads of `operand` is copied near first, in the order of `rest`'s loops
+  Then,       ///< `first`, then `rest`
+};
+
+struct Tree;
+using TreePtr = std::shared_ptr<const Tree>;
+
+/// Bodies of stages stand in the order in which they run. A map that is no output and has no body is
+/// computed where it is read. A result that is read outside of the loops over its point lives in
+/// memory over those loops that lie inside the innermost tree that holds its body and its readers.
+struct Tree {
+  Kind kind = Kind::Body;
+  int axis = -1;          ///< For, Mask: of the region
+  Expr extent;            ///< For: iterations; a number, or ceildiv(the axis's extent, a number)
+  std::int64_t step = 1;  ///< For
+  Bind bind = Bind::Serial;
+  int stage = -1;         ///< Body, Accumulate
+  int operand = -1;       ///< Near
+  TreePtr first;          ///< Then
+  TreePtr rest;           ///< For, Mask, Accumulate, Near, Then
+};
+
+TreePtr body(int stage);
+TreePtr loop(int axis, Expr extent, std::int64_t step, Bind bind, TreePtr rest);
+TreePtr mask(int axis, TreePtr rest);
+TreePtr accumulate(int stage, TreePtr rest);
+TreePtr near(int operand, TreePtr rest);
+TreePtr then(TreePtr first, TreePtr rest);
+
+bool equal(const Tree& a, const Tree& b);
+
+/// One line without spaces, as a schedule holds it, such as
+/// "for(0,64,8,core,acc(0,for(1,512,1,serial,for(0,8,1,vector,body(0)))))"; an extent that depends
+/// on a symbolic axis is written "ceil(16)": the axis's extent by 16, rounded up.
+std::string to_text(const Tree& tree, const Region& region);
+/// Throws Error(Parse).
+TreePtr parse_tree(std::string_view text, const Region& region);
+
+/// Why the tree does not go through the region's points, each once and in an order that gives the
+/// region's values; empty when it does. Trees come from files, too.
+std::string why_not(const Region& region, const Tree& tree);
+
+/// The plain tree: a nest for each stage that is stored, one after the other, serial loops in the
+/// order of the stage's axes, its reduced axes innermost.
+TreePtr plain_tree(const Region& region);
+
+} // namespace egret::kernel::loops
