@@ -27,9 +27,12 @@ std::vector<std::int64_t> per_axis(const PerAxis& values, std::size_t spatial, s
   if (list.size() != spatial)
     fail(ErrorKind::Value, "{}: {} has {} values; one, or one for each of {} axes, is needed", who,
          what, list.size(), spatial);
+  // So that a padded axis times another one fits 64 bits.
+  constexpr std::int64_t kMost = std::int64_t{1} << 29;
   for (std::int64_t value : list)
-    if (value < lowest)
-      fail(ErrorKind::Value, "{}: {} is {}; it must be at least {}", who, what, value, lowest);
+    if (value < lowest || value > kMost)
+      fail(ErrorKind::Value, "{}: {} is {}; it must be from {} to {}", who, what, value, lowest,
+           kMost);
   return list;
 }
 

@@ -11,7 +11,7 @@
 
 namespace egret {
 
-/// One number for all spatial axes, or one for each of them.
+/// One number for all spatial axes, or one for each of them; none above 2^29.
 class PerAxis {
 public:
   template <std::integral T>

@@ -32,7 +32,7 @@ TEST(FunctionMessages, Convolutions) {
        }},
       {ErrorKind::Shape, "conv2d: bias [5] does not fit weight [6,4,3,3]; it must be [6]",
        [] { conv2d(image, weight, ones({5})); }},
-      {ErrorKind::Value, "conv2d: stride is 0; it must be at least 1",
+      {ErrorKind::Value, "conv2d: stride is 0; it must be from 1 to 536870912",
        [] { conv2d(image, weight, {}, {.stride = 0}); }},
       {ErrorKind::Value, "conv2d: dilation has 3 values; one, or one for each of 2 axes",
        [] {
@@ -63,7 +63,7 @@ TEST(FunctionMessages, Convolutions) {
 
 TEST(FunctionMessages, Pooling) {
   expect_all({
-      {ErrorKind::Value, "max_pool2d: kernel is 0; it must be at least 1",
+      {ErrorKind::Value, "max_pool2d: kernel is 0; it must be from 1 to 536870912",
        [] { max_pool2d(image, 0); }},
       {ErrorKind::Value, "avg_pool2d: padding of 2 is more than half the kernel of 3",
        [] { avg_pool2d(image, 3, {.padding = 2}); }},

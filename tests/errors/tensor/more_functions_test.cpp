@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <vector>
 
 namespace egret {
@@ -16,8 +17,26 @@ const Tensor image = ones({2, 4, 5, 5}), f23 = ones({2, 3}), i2 = tensor({0, 1})
 
 TEST(MoreMessages, PlacesOfPooling) {
   expect_all({
-      {ErrorKind::Value, "max_pool2d_with_indices: kernel is 0; it must be at least 1",
+      {ErrorKind::Value, "max_pool2d_with_indices: kernel is 0; it must be from 1 to 536870912",
        [] { max_pool2d_with_indices(image, 0); }},
+      {ErrorKind::Value, "unfold: padding is 9223372036854775807; it must be from 0 to 536870912",
+       [] { unfold(image, 2, {.padding = std::numeric_limits<std::int64_t>::max()}); }},
+      {ErrorKind::Value, "fold: stride is 4611686018427387904; it must be from 1 to 536870912",
+       [] {
+         fold(ones({1, 4, 4}), 3, 2, {.stride = std::int64_t{1} << 62});
+       }},
+      {ErrorKind::Value, "max_unpool2d: stride is 9223372036854775807",
+       [] {
+         max_unpool2d(image, zeros({2, 4, 5, 5}, DType::I64), 2,
+                      {.stride = std::numeric_limits<std::int64_t>::max()});
+       }},
+      {ErrorKind::Value, "conv2d: dilation is 9223372036854775807",
+       [] {
+         conv2d(image, ones({6, 4, 3, 3}), {},
+                {.dilation = std::numeric_limits<std::int64_t>::max()});
+       }},
+      {ErrorKind::Shape, "unfold: the kernel spans 536870913 elements and the image [5,5], padded",
+       [] { unfold(image, 2, {.dilation = 1 << 29}); }},
       {ErrorKind::Shape, "max_unpool2d: indices [2,3] do not fit [2,4,5,5]; shapes must be equal",
        [] { max_unpool2d(image, i23, 2); }},
       {ErrorKind::DType, "max_unpool2d", [] { max_unpool2d(image, image, 2); }},
