@@ -20,6 +20,8 @@ std::string refused_settings(const Schedule& s, const Target& target, std::span<
   }
   if (!s.loops.empty() || !s.place.empty() || !s.copy.empty())
     return fmt::format("{} takes no @loops, @place or @copy", s.generator);
+  if (!s.tree.empty() && takes != Takes::Tree)
+    return fmt::format("{} takes no @tree", s.generator);
   if (!s.mma.empty() && takes != Takes::Matrix)
     return fmt::format("{} takes no @mma", s.generator);
   const std::int64_t shared = std::max<std::int64_t>(target.block_shared_bytes, 0);

@@ -17,7 +17,7 @@ struct Knob {
 };
 
 /// Shared settings that a generator takes beside its knobs.
-enum class Takes : std::uint8_t { Nothing, Matrix }; ///< Matrix: @mma
+enum class Takes : std::uint8_t { Nothing, Matrix, Tree }; ///< Matrix: @mma, Tree: @tree
 
 /// Why a schedule asks for something that the generator does not have or that no machine has;
 /// empty when it does not.

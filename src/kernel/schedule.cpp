@@ -10,13 +10,16 @@ namespace egret::kernel {
 namespace {
 
 // Words of the text form, in the order of the enumerations.
-constexpr std::array<std::string_view, 9> kBinds = {
-    "serial", "unroll", "vector", "core", "grid", "cluster", "warpgroup", "warp", "lane"};
+constexpr std::array<std::string_view, 10> kBinds = {
+    "serial", "unroll", "vector", "core", "grid", "cluster", "warpgroup", "warp", "lane", "matrix"};
 constexpr std::array<std::string_view, 4> kPlaces = {"inline", "register", "shared", "global"};
 constexpr std::array<std::string_view, 3> kOrders = {"fixed", "interleaved", "drawn"};
 constexpr std::array<std::string_view, 4> kPolicies = {"default", "streaming", "evict_first",
                                                        "evict_last"};
 constexpr std::array<std::string_view, 4> kCopies = {"none", "packed", "async", "bulk"};
+
+/// Characters of a loop tree's text.
+constexpr std::size_t kMostTree = 1 << 16;
 
 template <std::size_t N>
 int word(const std::array<std::string_view, N>& words, std::string_view text,
@@ -78,6 +81,10 @@ void parse_setting(Schedule& s, std::string_view key, std::string_view value,
       s.copy.push_back({CopySpec::Kind(word(kCopies, f[0], word_text)),
                         int(number(f[1], word_text)), int(number(f[2], word_text))});
     }
+  } else if (key == "tree") {
+    if (value.empty() || value.size() > kMostTree)
+      fail(ErrorKind::Parse, "schedule: a tree of {} characters", value.size());
+    s.tree = std::string(value);
   } else if (key == "vector_bytes") {
     s.vector_bytes = number(value, word_text);
   } else if (key == "split_reduce") {
@@ -115,6 +122,17 @@ void parse_setting(Schedule& s, std::string_view key, std::string_view value,
 
 } // namespace
 
+const char* name_of(Bind bind) noexcept {
+  return kBinds[std::size_t(bind)].data();
+}
+
+std::optional<Bind> bind_named(std::string_view name) noexcept {
+  for (std::size_t i = 0; i < kBinds.size(); ++i)
+    if (kBinds[i] == name)
+      return Bind(i);
+  return std::nullopt;
+}
+
 std::int64_t Schedule::knob(const std::string& name, std::int64_t otherwise) const {
   auto it = knobs.find(name);
   return it == knobs.end() ? otherwise : it->second;
@@ -136,6 +154,7 @@ std::string to_string(const Schedule& s) {
     if (value != usual)
       out += fmt::format(" @{}={}", key, value);
   };
+  differs("tree", s.tree, plain.tree);
   differs("vector_bytes", s.vector_bytes, plain.vector_bytes);
   differs("split_reduce", s.split_reduce, plain.split_reduce);
   if (s.order != plain.order || s.order_group != plain.order_group)

@@ -4,14 +4,15 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace egret::kernel {
 
-/// What a loop becomes on the machine. A CPU uses Serial, Unroll, Vector and Core; the others are a
-/// GPU's.
+/// What a loop becomes on the machine. A CPU uses Serial, Unroll, Vector, Core and Matrix; the
+/// others are a GPU's. Matrix: one of the rows, columns and depth of a matrix unit's product.
 enum class Bind : std::uint8_t {
   Serial,
   Unroll,
@@ -21,8 +22,12 @@ enum class Bind : std::uint8_t {
   Cluster,
   Warpgroup,
   Warp,
-  Lane
+  Lane,
+  Matrix
 };
+const char* name_of(Bind bind) noexcept;
+std::optional<Bind> bind_named(std::string_view name) noexcept;
+
 enum class Place : std::uint8_t {
   Inline,
   Register,
@@ -52,9 +57,10 @@ struct Schedule {
   std::string generator; ///< "generic", "elementwise", "rows", "contraction" ...
   std::map<std::string, std::int64_t>
       knobs; ///< of the generator: "mr", "nr", "kc", "mc", "unroll", "vectors" ...
-  std::vector<LoopSpec> loops;   ///< explicit nest, for generators that take one
-  std::vector<Place> place;      ///< a stage
-  std::vector<CopySpec> copy;    ///< an operand
+  std::vector<LoopSpec> loops; ///< explicit nest, for generators that take one
+  std::vector<Place> place;    ///< a stage
+  std::vector<CopySpec> copy;  ///< an operand
+  std::string tree; ///< the loops of all stages, for the generator `loops`: see loops/tree.h
   std::int64_t vector_bytes = 0; ///< width of vectors; 0: the target's
   std::int64_t split_reduce =
       1; ///< workers that share one reduction; a finishing region combines their partial results

@@ -19,27 +19,28 @@ enum class Kind : std::uint8_t {
   Mask,       ///< only where the index along `axis` is below the axis's extent
   Accumulate, ///< sums of `stage` for all points of its result axes that the loops inside go
               ///< through: empty at the start, finished (and stored) behind `rest`. One inside
-              ///< another of the same stage makes a part, which the outer one combines
-  Near,       ///< what `rest` reads of `operand` is copied near first, in the order of `rest`'s loops
-  Then,       ///< `first`, then `rest`
+              ///< another of the same stage makes a part, which the outer one combines. Of a scan:
+              ///< outside of its loops along the scanned axis; each body has the sum so far
+  Near, ///< what `rest` reads of `operand` is copied near first, in the order of `rest`'s loops
+  Then, ///< `first`, then `rest`
 };
 
 struct Tree;
 using TreePtr = std::shared_ptr<const Tree>;
 
-/// Bodies of stages stand in the order in which they run. A map that is no output and has no body is
-/// computed where it is read. A result that is read outside of the loops over its point lives in
+/// Bodies of stages stand in the order in which they run. A map that is no output and has no body
+/// is computed where it is read. A result that is read outside of the loops over its point lives in
 /// memory over those loops that lie inside the innermost tree that holds its body and its readers.
 struct Tree {
   Kind kind = Kind::Body;
-  int axis = -1;          ///< For, Mask: of the region
-  Expr extent;            ///< For: iterations; a number, or ceildiv(the axis's extent, a number)
-  std::int64_t step = 1;  ///< For
+  int axis = -1;         ///< For, Mask: of the region
+  Expr extent;           ///< For: iterations; a number, or ceildiv(the axis's extent, a number)
+  std::int64_t step = 1; ///< For
   Bind bind = Bind::Serial;
-  int stage = -1;         ///< Body, Accumulate
-  int operand = -1;       ///< Near
-  TreePtr first;          ///< Then
-  TreePtr rest;           ///< For, Mask, Accumulate, Near, Then
+  int stage = -1;   ///< Body, Accumulate
+  int operand = -1; ///< Near
+  TreePtr first;    ///< Then
+  TreePtr rest;     ///< For, Mask, Accumulate, Near, Then
 };
 
 TreePtr body(int stage);
@@ -53,13 +54,37 @@ bool equal(const Tree& a, const Tree& b);
 
 /// One line without spaces, as a schedule holds it, such as
 /// "for(0,64,8,core,acc(0,for(1,512,1,serial,for(0,8,1,vector,body(0)))))"; an extent that depends
-/// on a symbolic axis is written "ceil(16)": the axis's extent by 16, rounded up.
+/// on a symbolic axis is written "ceil(16)": the axis's extent by 16, rounded up. The others are
+/// "mask(axis,TREE)", "near(operand,TREE)" and "then(TREE,TREE)".
 std::string to_text(const Tree& tree, const Region& region);
-/// Throws Error(Parse).
+/// Throws Error(Parse): of text that is no such line, of numbers that the region has no axis, stage
+/// or operand for, and beyond the limits below.
 TreePtr parse_tree(std::string_view text, const Region& region);
+
+inline constexpr int kMostDepth = 200, kMostNodes = 4000;
+/// Lanes of a vector; iterations of an unrolled loop, and copies of a body by all that enclose it.
+inline constexpr std::int64_t kMostLanes = 64, kMostUnroll = 64, kMostCopies = 512;
 
 /// Why the tree does not go through the region's points, each once and in an order that gives the
 /// region's values; empty when it does. Trees come from files, too.
+///
+/// - A body stands under loops of its stage's axes only. Those of an axis, by their steps, are the
+///   digits of the index: the largest step has as many iterations as reach the axis's end, each
+///   other as many as its place has. Loops that reach beyond the end need a mask inside of them
+///   all.
+/// - A reduction's loops along reduced axes are inside of an Accumulate of its stage; between one
+///   that is shared out (core, grid) and its body there is another.
+/// - What reads a result comes behind it in a Then, outside of its Accumulate (but for a scan's),
+///   so that the loops around both are of axes which both have and neither reduces.
+/// - A scan goes along its axis, ArgMax along its reduced axes, and a scatter with Set along axes
+/// on
+///   which updates may meet, in ascending row-major order; a scan and a scatter along those without
+///   sharing them out at all.
+/// - Unrolled loops and vectors have constant extents; around a body there is one vector loop at
+/// the
+///   most, of a power of two, and only serial and unrolled loops inside. Matrix loops come in
+///   threes, nothing between them, of two result axes and a reduced one of a sum, and only its body
+///   inside.
 std::string why_not(const Region& region, const Tree& tree);
 
 /// The plain tree: a nest for each stage that is stored, one after the other, serial loops in the
