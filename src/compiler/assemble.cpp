@@ -1,6 +1,7 @@
 #include "compiler/assemble.h"
 
 #include "compiler/plan_builder.h"
+#include "compiler/recompute.h"
 #include "compiler/search/cost_model.h"
 #include "kernel/generator.h"
 #include "kernel/parts.h"
@@ -128,6 +129,40 @@ MemoryReport describe_memory(std::int64_t limit, const BuiltPlan& built,
   return memory;
 }
 
+/// The kernels as they are, or where the limit cannot be met with them, with frugal ones.
+BuiltPlan plan_within(const ir::Graph& graph, const std::vector<PlannedKernel>& kernels,
+                      const std::vector<kernel::KernelEntry>& entries, const Options& options,
+                      const kernel::Target& target) {
+  const auto build = [&](const std::vector<kernel::KernelEntry>& some) {
+    // A plan must not depend on what was measured, so round figures serve for what is made again.
+    return build_plan(graph, kernels, some, options.outputs,
+                      {predictions(some, target, usual_machine(target)), options.memory_limit});
+  };
+  try {
+    return build(entries);
+  } catch (const LimitError& as_they_are) {
+    std::vector<kernel::KernelEntry> frugal = entries;
+    bool any = false;
+    for (kernel::KernelEntry& entry : frugal)
+      if (std::optional<kernel::Chosen> chosen =
+              kernel::lower_frugally(entry.region, entry.schedule, target)) {
+        chosen->program.name = entry.region.name;
+        kernel::verify(chosen->program);
+        entry.schedule = std::move(chosen->schedule);
+        entry.program_hash = kernel::hash_of(chosen->program);
+        entry.program = std::move(chosen->program);
+        any = true;
+      }
+    if (!any)
+      throw;
+    try {
+      return build(frugal);
+    } catch (const LimitError& at_best) {
+      throw at_best.least() < as_they_are.least() ? at_best : as_they_are;
+    }
+  }
+}
+
 } // namespace
 
 Proposer::Proposer(const Options& options, const kernel::Target& target)
@@ -212,13 +247,12 @@ Compiled assemble(const Form& form, Proposed proposed, const Options& options,
     std::vector<PlannedKernel> kernels;
     for (std::size_t i = 0; i < regions.size(); ++i)
       kernels.push_back({regions[i], proposed.entry_of[i]});
-    // A plan must not depend on what was measured, so round figures serve for what is made again.
-    PlanWishes wishes{std::vector<double>(proposed.entries.size(), 0), options.memory_limit};
-    if (options.memory_limit)
-      wishes.seconds =
-          predictions(proposed.entries, device.target(), usual_machine(device.target()));
+    const std::size_t entries = proposed.entries.size();
     BuiltPlan built =
-        build_plan(report.graph, kernels, std::move(proposed.entries), options.outputs, wishes);
+        options.memory_limit
+            ? plan_within(report.graph, kernels, proposed.entries, options, device.target())
+            : build_plan(report.graph, kernels, std::move(proposed.entries), options.outputs,
+                         {std::vector<double>(entries, 0), std::nullopt});
     kernel::verify(built.plan);
     return built;
   });

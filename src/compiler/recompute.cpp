@@ -327,6 +327,13 @@ void try_all_budgets(const LaunchGraph& graph, const std::vector<Sequence>& orde
 
 } // namespace
 
+LimitError::LimitError(std::int64_t limit, std::int64_t least)
+    : Error(ErrorKind::Memory,
+            fmt::format("compile: memory_limit: {} bytes do not hold the intermediate values; the "
+                        "least that was found is {} bytes",
+                        limit, least)),
+      least_(least) {}
+
 double added_seconds(const LaunchGraph& graph, const Sequence& sequence) {
   double seconds = 0;
   std::vector<bool> seen(graph.launches.size(), false);
@@ -362,10 +369,7 @@ Scheduled scheduled_within(const LaunchGraph& graph, const Scheduled& plain, std
   try_all_budgets(graph, orders, any);
   if (any.met())
     return any.take();
-  fail(ErrorKind::Memory,
-       "compile: memory_limit: {} bytes do not hold the intermediate values; the least that was "
-       "found is {} bytes",
-       limit, std::min(plain.arena, any.least()));
+  throw LimitError(limit, std::min(plain.arena, any.least()));
 }
 
 } // namespace egret::compiler

@@ -4,7 +4,10 @@
 
 #include "compiler/launch_graph.h"
 
+#include "egret/error.h"
+
 #include <optional>
+#include <string>
 
 namespace egret::compiler {
 
@@ -15,12 +18,21 @@ struct Scheduled {
   std::int64_t arena = 0;
 };
 
+/// No sequence within a limit was found. A limit of `least` bytes can be met.
+class LimitError : public Error {
+public:
+  LimitError(std::int64_t limit, std::int64_t least);
+  std::int64_t least() const noexcept { return least_; }
+
+private:
+  std::int64_t least_;
+};
+
 /// The order with the least peak, each launch once.
 Scheduled scheduled(const LaunchGraph& graph);
 
 /// The sequence of least added time that was found whose arena is at most `limit` bytes. `plain` is
-/// scheduled(graph). Error(Memory) with the least arena that was found when none is so small; a
-/// limit of that many bytes can be met.
+/// scheduled(graph). LimitError with the least arena that was found when none is so small.
 Scheduled scheduled_within(const LaunchGraph& graph, const Scheduled& plain, std::int64_t limit);
 
 /// Seconds of all launches beyond the first of each.

@@ -395,6 +395,8 @@ constexpr Knob kKnobs[] = {{"mr", 1, 24},       {"nr", 1, 512},       {"kc", 1, 
 /// Products that one iteration may be written out as, and bytes of panels and sums that a worker
 /// may have.
 constexpr std::int64_t kMostProducts = 1024, kMostBytes = 512 << 20;
+/// Columns of a block for which a worker packs by itself.
+constexpr std::int64_t kFrugalColumns = 512;
 
 /// Of packed panels and waiting sums, about; unknown sizes are taken for a thousand.
 double worker_bytes(const ContractionForm& form, const Tiles& t) {
@@ -421,6 +423,16 @@ public:
     if (!found.ok || dots)
       return {};
     return contraction_space(found.form, target, pairs_refused(region, found.form, target).empty());
+  }
+
+  /// Workers pack what their blocks need, and not all panels for all: the sums are the same.
+  std::optional<Schedule> frugal(const Schedule& schedule) const override {
+    if (schedule.knob("shared", 1) == 0)
+      return std::nullopt;
+    Schedule s = schedule;
+    s.knobs["shared"] = 0;
+    s.knobs["nc"] = std::min<std::int64_t>(s.knob("nc", kFrugalColumns), kFrugalColumns);
+    return s;
   }
 
   Lowered lower(const Region& region, const Schedule& schedule,

@@ -5,6 +5,7 @@
 #include "kernel/region.h"
 #include "kernel/target.h"
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -32,6 +33,9 @@ public:
   virtual std::vector<Schedule> space(const Region& region, const Target& target) const = 0;
   virtual Lowered lower(const Region& region, const Schedule& schedule,
                         const Target& target) const = 0;
+  /// A schedule that gives the same results bit by bit and needs less memory of the plan; nothing
+  /// where there is none.
+  virtual std::optional<Schedule> frugal(const Schedule&) const { return std::nullopt; }
 };
 
 /// The generators of a target's device, families before the generic one, which accepts every
@@ -45,5 +49,9 @@ struct Chosen {
   KernelProgram program;
 };
 Chosen lower_greedily(const Region& region, const Target& target);
+
+/// The region by the frugal form of `schedule`, if its generator has one.
+std::optional<Chosen> lower_frugally(const Region& region, const Schedule& schedule,
+                                     const Target& target);
 
 } // namespace egret::kernel

@@ -33,4 +33,20 @@ Chosen lower_greedily(const Region& region, const Target& target) {
   return {};
 }
 
+std::optional<Chosen> lower_frugally(const Region& region, const Schedule& schedule,
+                                     const Target& target) {
+  for (const Generator* generator : generators(target)) {
+    if (generator->name() != schedule.generator)
+      continue;
+    std::optional<Schedule> frugal = generator->frugal(schedule);
+    if (!frugal)
+      return std::nullopt;
+    Lowered lowered = generator->lower(region, *frugal, target);
+    if (!lowered.ok)
+      return std::nullopt;
+    return Chosen{std::move(*frugal), std::move(lowered.program)};
+  }
+  return std::nullopt;
+}
+
 } // namespace egret::kernel

@@ -97,6 +97,18 @@ TEST(MemoryLimit, OfAnExplicitGraph) {
   test::error_of(ErrorKind::Memory, [&] { third.compile(Generic{} | MemoryLimit{1}, &c); });
 }
 
+TEST(MemoryLimit, TakesKernelsThatPackTheirOperandsInPieces) {
+  const Tensor x = (arange(512 * 1024).reshape({512, 1024}).to(DType::F32) * 1e-7).eval(),
+               w = (x * 0.5).eval();
+  const auto product = [](const Tensor& a, const Tensor& b) { return matmul(a, b.transpose()); };
+  auto plain = compile(product);
+  const std::vector<float> expected = plain(x, w).to_vector<float>();
+  EXPECT_NE(plain.explain().find("shared=1"), std::string::npos) << plain.explain();
+  auto limited = compile(product, {.memory_limit = 65536}); // the packed factors alone: 4 MB
+  EXPECT_EQ(limited(x, w).to_vector<float>(), expected);
+  EXPECT_NE(limited.explain().find("shared=0"), std::string::npos) << limited.explain();
+}
+
 TEST(MemoryLimit, RefusesNonsense) {
   for (const std::int64_t bytes : {std::int64_t{0}, std::int64_t{-1}, INT64_MIN}) {
     EXPECT_TRUE(test::error_of(ErrorKind::Value, [&] {
