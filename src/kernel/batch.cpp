@@ -54,7 +54,9 @@ Lowered choose_part(const Region& region, const Target& target, std::int64_t thr
                     std::int64_t choice) {
   Lowered best;
   int tried = 0;
-  for (const Generator* generator : generators(target))
+  for (const Generator* generator : generators(target)) {
+    if (generator == &loops_generator())
+      continue; // its trees are not in the order of likely speed
     for (const Schedule& schedule : generator->space(region, target)) {
       if (++tried > kMostTried || (best.ok && choice == 0))
         return best;
@@ -70,6 +72,7 @@ Lowered choose_part(const Region& region, const Target& target, std::int64_t thr
       if (lowered.ok || !best.ok)
         best = std::move(lowered);
     }
+  }
   return best;
 }
 

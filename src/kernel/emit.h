@@ -59,6 +59,8 @@ public:
 
   /// Says what loads of operand `operand` at `offset` give, for as long as the vector is visible.
   void provide_load(int operand, const Expr& offset, ValueId vector);
+  /// From here on, nothing is said of loads.
+  void forget_loads() { provided_loads_.clear(); }
 
   /// Stores to output `output` the value that belongs to the point. Points in holes of the output's
   /// map are dropped.

@@ -42,6 +42,9 @@ Lowered lower_part(const Region& region, const Target& target);
 /// memory.
 const Generator& generic_generator();
 
+/// Any region, as a schedule's loop tree says: see loops/tree.h. Never the greedy choice.
+const Generator& loops_generator();
+
 /// A GPU's: the same forms, and its own generic one.
 const Generator& gpu_elementwise_generator();
 const Generator& gpu_rows_generator();

@@ -8,10 +8,10 @@
 namespace egret::kernel {
 
 std::span<const Generator* const> generators(const Target& target) {
-  static const std::array list{&batch_generator(),       &elementwise_generator(),
-                               &contraction_generator(), &stream_generator(),
-                               &pieces_generator(),      &rows_generator(),
-                               &columns_generator(),     &generic_generator()};
+  static const std::array list{
+      &batch_generator(),   &elementwise_generator(), &contraction_generator(),
+      &stream_generator(),  &pieces_generator(),      &rows_generator(),
+      &columns_generator(), &generic_generator(),     &loops_generator()};
   static const std::array gpu{
       &batch_generator(),           &gpu_elementwise_generator(), &gpu_skinny_generator(),
       &gpu_contraction_generator(), &gpu_stream_generator(),      &gpu_rows_generator(),

@@ -43,6 +43,7 @@ std::vector<const kernel::Generator*> reachable_generators(const kernel::Target&
   const auto all = kernel::generators(target);
   std::vector<const kernel::Generator*> reachable(all.begin(), all.end());
   std::erase(reachable, &kernel::stream_generator());
+  std::erase(reachable, &kernel::loops_generator());
   return reachable;
 }
 

@@ -302,16 +302,10 @@ private:
     if (made[at].node->kind != Kind::Then || !made[at].first || read[at].first)
       return no("stage {} reads stage {}, which does not come before it", reader, source);
     const Stage& stage = r_.stages[std::size_t(source)];
-    const std::vector<int> result = result_axes(stage);
-    for (std::size_t i = 0; i < at; ++i) {
-      const Tree& t = *made[i].node;
-      if (t.kind == Kind::For && !contains(result, t.axis))
-        return no("stage {} reads stage {} inside of a loop along axis {}, over which it is not "
-                  "complete",
-                  reader, source, t.axis);
+    // Loops along axes that it reduces are inside of its sum.
+    for (std::size_t i = 0; i < at; ++i)
       if (is_sum_of(made[i], source) && stage.kind == StageKind::Reduce)
         return no("stage {} reads stage {} before its sum is complete", reader, source);
-    }
     return true;
   }
 

@@ -1,0 +1,398 @@
+// The nodes of a loop tree, but for sums: writer_sums.cpp; and where results wait:
+// writer_memory.cpp.
+#include "kernel/loops/writer.h"
+
+#include "kernel/analysis.h"
+#include "kernel/nest.h"
+#include "support/fail.h"
+
+#include <algorithm>
+
+namespace egret::kernel::loops {
+
+namespace {
+
+/// Bodies that a program may be written with, all copies of them.
+constexpr int kMostWritten = 4096;
+
+bool is_unrolled(const Tree& t) {
+  return t.bind == Bind::Unroll || t.bind == Bind::Vector;
+}
+
+} // namespace
+
+Writer::Writer(const Region& region, const Tree& tree, const Target& target)
+    : r_(region), tree_(tree), target_(target), b_(region.name), e_(b_, region),
+      arithmetic_(arithmetic_of(target)), paths_(body_paths(region, tree)),
+      results_(region.stages.size()), is_read_(region.stages.size(), false),
+      waits_(region.stages.size(), false), open_(region.stages.size()) {
+  for (std::size_t s = 0; s < paths_.size(); ++s) {
+    overreaches_.emplace_back(r_.axes.size(), false);
+    computed_.emplace_back();
+    if (paths_[s].empty())
+      continue;
+    computed_[s] = computed_with(r_, paths_, int(s));
+    for (int a : r_.stages[s].axes)
+      overreaches_[s][std::size_t(a)] = overreaches(r_, paths_[s], a);
+  }
+}
+
+KernelProgram Writer::run() {
+  check_vectors();
+  find_waiting();
+  find_results();
+  Here h;
+  h.point.at.assign(r_.axes.size(), Expr(0));
+  h.clip.assign(r_.axes.size(), true);
+  open_updates();
+  for (std::size_t s = 0; s < r_.stages.size(); ++s)
+    if (waits_[s])
+      place_result(int(s), h);
+  emit(tree_, h);
+  copy_waiting();
+  close_updates();
+  Expr work(1);
+  for (std::size_t s = 0; s < r_.stages.size(); ++s)
+    work = work + points_of(r_, r_.stages[s].axes) * Expr(std::int64_t(flops_of(r_.stages[s])) + 1);
+  return b_.finish(useful_workers(pieces_, work));
+}
+
+// --- What the tree says
+
+const std::vector<int>& Writer::bodies(const Tree& t) {
+  auto [it, fresh] = bodies_.try_emplace(&t);
+  if (fresh) {
+    std::vector<int> found;
+    if (t.kind == Kind::Body)
+      found.push_back(t.stage);
+    for (const TreePtr& part : {t.first, t.rest})
+      if (part)
+        for (int s : bodies(*part))
+          found.push_back(s);
+    bodies_[&t] = std::move(found);
+  }
+  return bodies_.at(&t);
+}
+
+bool Writer::has_core(const Tree& t) {
+  return (t.kind == Kind::For && t.bind == Bind::Core) || (t.first && has_core(*t.first)) ||
+         (t.rest && has_core(*t.rest));
+}
+
+bool Writer::overreaches_inside(const Tree& t, int axis) {
+  const std::vector<int>& inside = bodies(t);
+  return std::any_of(inside.begin(), inside.end(),
+                     [&](int s) { return overreaches_[std::size_t(s)][std::size_t(axis)]; });
+}
+
+std::vector<const Tree*> Writer::loops_inside(const Tree& t, int axis) const {
+  std::vector<const Tree*> found;
+  if (t.kind == Kind::For && t.axis == axis && !is_single(t))
+    found.push_back(&t);
+  for (const TreePtr& part : {t.first, t.rest})
+    if (part)
+      for (const Tree* l : loops_inside(*part, axis))
+        found.push_back(l);
+  return found;
+}
+
+bool Writer::is_tile(const Tree& t, int axis, std::int64_t& span) {
+  span = 0;
+  for (int s : bodies(t)) {
+    std::int64_t own = 1;
+    bool inside = false;
+    for (const Step& step : path(s)) {
+      const Tree& l = *step.node;
+      inside = inside || &l == &t;
+      if (!inside || l.kind != Kind::For || l.axis != axis || is_single(l))
+        continue;
+      if (!is_unrolled(l))
+        return false;
+      own += (l.extent.value() - 1) * l.step;
+    }
+    span = std::max(span, own);
+  }
+  return span > 1;
+}
+
+std::vector<int> Writer::state_axes(int stage) const {
+  std::vector<int> axes = r_.stages[std::size_t(stage)].axes;
+  std::erase_if(axes, [&](int a) { return contains(r_.stages[std::size_t(stage)].over, a); });
+  return axes;
+}
+
+const Tree* Writer::vector_of(int stage) const {
+  for (const Step& s : path(stage))
+    if (s.node->kind == Kind::For && s.node->bind == Bind::Vector && !is_single(*s.node))
+      return s.node;
+  return nullptr;
+}
+
+/// Lanes store elements of their own, and lanes of a scatter share its indices.
+void Writer::check_vectors() {
+  for (const Output& out : r_.outputs) {
+    const Tree* v = vector_of(out.stage);
+    const Stage& stage = r_.stages[std::size_t(out.stage)];
+    if (!v || contains(stage.over, v->axis))
+      continue;
+    if (stride_of(r_, out, v->axis) == 0)
+      throw Cannot(fmt::format("lanes along axis {} would share an element", v->axis));
+    for (int c : out.indirect) {
+      bool varies = axes_of_value(r_, stage, stage.yields[std::size_t(c)])[std::size_t(v->axis)];
+      for (const Load& l : stage.loads)
+        varies = varies || (l.source == Source::Stage &&
+                            contains(result_axes(r_.stages[std::size_t(l.number)]), v->axis));
+      if (varies)
+        throw Cannot(fmt::format("lanes along axis {} would have indices of their own", v->axis));
+    }
+  }
+}
+
+// --- Nodes
+
+void Writer::emit(const Tree& t, const Here& h) {
+  if (h.shared && !has_core(t)) {
+    alone(h, [&](const Here& in) { emit(t, in); });
+    return;
+  }
+  switch (t.kind) {
+  case Kind::Body:
+    emit_body(t, h);
+    return;
+  case Kind::For:
+    if (is_single(t) && t.bind != Bind::Core) {
+      emit(*t.rest, enter(h, t, Expr(0)));
+      return;
+    }
+    switch (t.bind) {
+    case Bind::Serial:
+      return serial_loop(t, h);
+    case Bind::Unroll:
+      return unrolled_loop(t, h);
+    case Bind::Vector:
+      return vector_loop(t, h);
+    case Bind::Core:
+      return core_loops(t, h);
+    default:
+      throw Cannot(fmt::format("a CPU has no {} loops", name_of(t.bind)));
+    }
+  case Kind::Mask:
+    return emit(*t.rest, h);
+  case Kind::Accumulate:
+    return sums(t, h);
+  case Kind::Near:
+    return near_copy(t, h);
+  case Kind::Then:
+    return then(t, h);
+  }
+}
+
+void Writer::alone(const Here& h, const Code& code) {
+  b_.loop(Expr(0), Expr(1), Expr(1), Expr(1), Bind::Core, [&](const Expr&) {
+    Here in = h;
+    in.shared = false;
+    code(in);
+  });
+}
+
+bool Writer::clips(const Tree& t, const Here& h) {
+  return h.clip[std::size_t(t.axis)] && overreaches_inside(t, t.axis);
+}
+
+void Writer::serial_loop(const Tree& t, const Here& h) {
+  const auto a = std::size_t(t.axis);
+  const Expr &n = t.extent, &extent = r_.axes[a].extent;
+  const auto go = [&](const Expr& from, const Expr& to, bool clip) {
+    b_.loop(from, to, Expr(1), n, Bind::Serial, [&](const Expr& i) {
+      Here in = enter(h, t, i);
+      in.clip[a] = clip;
+      if (clip && depends_on_lane(in.point.at[a]))
+        in.point.mask.push_back({in.point.at[a], Expr(0), extent});
+      emit(*t.rest, in);
+      if (h.shared)
+        b_.barrier();
+    });
+  };
+  if (!clips(t, h)) {
+    go(Expr(0), n, false);
+    return;
+  }
+  const Expr at = first_lane(h.point.at[a]);
+  const bool by_lane = !(at == h.point.at[a]);
+  const Expr count = min(n, ceildiv(extent - at, Expr(t.step)));
+  std::int64_t span = 0;
+  if (!by_lane && is_tile(*t.rest, t.axis, span)) {
+    const Expr whole =
+        max(Expr(0), min(n, floordiv(extent - at - Expr(span), Expr(t.step)) + Expr(1)));
+    go(Expr(0), whole, false);
+    go(whole, count, true);
+    return;
+  }
+  go(Expr(0), count, by_lane || !loops_inside(*t.rest, t.axis).empty());
+}
+
+void Writer::unrolled_loop(const Tree& t, const Here& h) {
+  const auto a = std::size_t(t.axis);
+  const Expr& extent = r_.axes[a].extent;
+  const bool clip = clips(t, h);
+  const bool more = !loops_inside(*t.rest, t.axis).empty();
+  for (std::int64_t i = 0; i < t.extent.value(); ++i) {
+    Here in = enter(h, t, Expr(i));
+    in.clip[a] = clip && more;
+    const auto code = [&] {
+      emit(*t.rest, in);
+      if (h.shared)
+        b_.barrier();
+    };
+    if (!clip) {
+      code();
+      continue;
+    }
+    const Expr at = in.point.at[a];
+    if (depends_on_lane(at)) {
+      in.clip[a] = true;
+      in.point.mask.push_back({at, Expr(0), extent});
+    }
+    b_.when({{first_lane(at), Expr(0), extent}}, code);
+  }
+}
+
+void Writer::vector_loop(const Tree& t, const Here& h) {
+  const auto a = std::size_t(t.axis);
+  const int lanes = int(t.extent.value());
+  Here in = enter(h, t, lane_variable(lanes));
+  in.point.lanes = lanes;
+  if (!clips(t, h)) {
+    in.clip[a] = false;
+    emit(*t.rest, in);
+    return;
+  }
+  const Expr& extent = r_.axes[a].extent;
+  in.clip[a] = !loops_inside(*t.rest, t.axis).empty();
+  in.point.mask.push_back({in.point.at[a], Expr(0), extent});
+  b_.when({{first_lane(in.point.at[a]), Expr(0), extent}}, [&] { emit(*t.rest, in); });
+}
+
+void Writer::core_loops(const Tree& t, const Here& h) {
+  if (!h.shared)
+    throw Cannot("a core loop is inside of another, with something between them");
+  std::vector<const Tree*> loops;
+  std::vector<Expr> extents;
+  const Tree* rest = &t;
+  for (; rest->kind == Kind::For && rest->bind == Bind::Core; rest = rest->rest.get()) {
+    loops.push_back(rest);
+    extents.push_back(rest->extent);
+    if (rest->extent == Expr(0))
+      return;
+  }
+  Expr pieces(1);
+  for (const Expr& e : extents)
+    pieces = pieces * e;
+  pieces_ = max(pieces_, pieces);
+  core_loop(b_, extents, [&](std::span<const Expr> at) {
+    Here in = h;
+    in.shared = false;
+    for (std::size_t i = 0; i < loops.size(); ++i)
+      in = enter(in, *loops[i], at[i]);
+    whole_or_cut(loops, 0, *rest, in);
+  });
+}
+
+/// For each axis of the loops, the code for tiles that lie inside of it and for those that do not.
+void Writer::whole_or_cut(const std::vector<const Tree*>& loops, std::size_t i, const Tree& rest,
+                          const Here& h) {
+  if (i == loops.size()) {
+    emit(rest, h);
+    return;
+  }
+  const Tree& t = *loops[i];
+  const auto a = std::size_t(t.axis);
+  const bool last =
+      std::none_of(loops.begin() + std::ptrdiff_t(i) + 1, loops.end(),
+                   [&](const Tree* l) { return l->axis == t.axis && !is_single(*l); });
+  if (!last || is_single(t) || !clips(t, h)) {
+    whole_or_cut(loops, i + 1, rest, h);
+    return;
+  }
+  const Expr &at = h.point.at[a], &extent = r_.axes[a].extent;
+  const auto go = [&](bool clip) {
+    Here in = h;
+    in.clip[a] = clip;
+    whole_or_cut(loops, i + 1, rest, in);
+  };
+  std::int64_t span = 1;
+  const bool more = !loops_inside(rest, t.axis).empty(), tile = is_tile(rest, t.axis, span);
+  b_.when({{at, Expr(0), extent}}, [&] {
+    if (!tile) {
+      go(more);
+      return;
+    }
+    const Expr room = extent - at - Expr(span);
+    const std::vector<Guard> whole{{room, Expr(0), Expr(INT64_MAX)}};
+    if (unproved(whole).empty())
+      go(false);
+    else if (proves_less(room, Expr(0)))
+      go(true);
+    else
+      b_.either(
+          whole, [&] { go(false); }, [&] { go(true); });
+  });
+}
+
+void Writer::then(const Tree& t, const Here& h) {
+  if (auto it = lives_at_.find(&t); it != lives_at_.end())
+    for (int s : it->second)
+      place_result(s, h);
+  emit(*t.first, h);
+  if (h.shared && depend(*t.first, *t.rest))
+    b_.barrier();
+  emit(*t.rest, h);
+}
+
+bool Writer::depend(const Tree& first, const Tree& rest) {
+  for (int made : bodies(first))
+    for (int reader : bodies(rest)) {
+      if (reads_stage(reader, made))
+        return true;
+      for (const Output& out : r_.outputs) {
+        if (out.alias < 0 || out.stage != reader)
+          continue;
+        for (int s : computed_[std::size_t(made)])
+          for (const Load& l : r_.stages[std::size_t(s)].loads)
+            if (l.source == Source::Operand && l.number == out.alias)
+              return true;
+      }
+    }
+  return false;
+}
+
+void Writer::emit_body(const Tree& t, const Here& h) {
+  if (++written_ > kMostWritten)
+    throw Cannot(fmt::format("more than {} copies of bodies", kMostWritten));
+  const int s = t.stage;
+  const Stage& stage = r_.stages[std::size_t(s)];
+  const Point& p = h.point;
+  provide_results(s, p);
+  provide_near(s, h);
+  if (stage.kind == StageKind::Map) {
+    const std::vector<Value> values = e_.yields(s, p);
+    e_.forget_loads();
+    deliver(s, p, values);
+    return;
+  }
+  Sums& open = *open_[std::size_t(s)].back();
+  const std::vector<State> states = read_sums(open, p);
+  std::vector<State> next;
+  for (std::size_t y = 0; y < states.size(); ++y)
+    next.push_back(open.accumulators[y].add(states[y], p, place_of(s, p), open.checks));
+  e_.forget_loads();
+  write_sums(open, p, next);
+  if (stage.kind == StageKind::Scan) {
+    std::vector<Value> values;
+    for (std::size_t y = 0; y < next.size(); ++y)
+      values.push_back(open.accumulators[y].finish(next[y]));
+    deliver(s, p, values);
+  }
+}
+
+} // namespace egret::kernel::loops

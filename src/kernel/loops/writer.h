@@ -1,0 +1,151 @@
+// Writes a CPU's program from a loop tree.
+#pragma once
+
+#include "kernel/accumulate.h"
+#include "kernel/loops/boxes.h"
+#include "kernel/target.h"
+
+#include <functional>
+
+namespace egret::kernel::loops {
+
+/// Goes down the tree and writes its loops. Outside of core loops all workers come by: what holds
+/// no core loop there is done by one of them, and between the sides of a Then they wait for each
+/// other where one reads what the other made. Throws Cannot.
+class Writer {
+public:
+  /// `tree` is settled. Keeps references to all.
+  Writer(const Region& region, const Tree& tree, const Target& target);
+  KernelProgram run();
+
+private:
+  using Code = std::function<void(const Here&)>;
+
+  /// Where a stage's results wait for their readers.
+  struct Result {
+    enum class Kind : std::uint8_t { None, Registers, Memory } kind = Kind::None;
+    Box box;
+    std::map<std::vector<std::int64_t>, std::vector<VarId>> registers; ///< by key: a component
+    std::vector<int> buffers;
+  };
+
+  /// Sums on their way, of the points of a box.
+  struct Sums {
+    int stage = 0;
+    const Tree* node = nullptr;
+    int lanes = 1;
+    bool fold = false;      ///< the lanes are partial sums
+    bool checks = false;    ///< lanes outside of a point's mask must change nothing
+    bool spread = false;    ///< the lanes are no points of the box
+    bool in_memory = false; ///< else in registers, by key of the box
+    bool shared = false;
+    Box box;
+    std::vector<Accumulator> accumulators; ///< by yield
+    std::vector<std::vector<int>> buffers; ///< by yield
+    const Expr* part = nullptr; ///< of a reduction that is shared out: the one that is made
+  };
+
+  /// A copy of what a body reads of an operand, in the order of the loops inside.
+  struct NearCopy {
+    int operand = 0, body = -1, stage = 0, value = 0; ///< the load: a value of the stage's body
+    int buffer = -1;
+    std::vector<int> axes; ///< on which the element depends
+    std::vector<const Tree*> loops;
+    Expr offset(const std::map<const Tree*, Expr>& digits) const;
+  };
+
+  // What the tree says.
+  const Path& path(int stage) const { return paths_[std::size_t(stage)]; }
+  const std::vector<int>& bodies(const Tree& t);
+  bool has_core(const Tree& t);
+  /// Whether loops along the axis reach beyond its end around some body inside.
+  bool overreaches_inside(const Tree& t, int axis);
+  std::vector<const Tree*> loops_inside(const Tree& t, int axis) const;
+  /// Whether all loops of the axis inside are unrolled or vectors, of which there are some; how
+  /// many points they span at the most.
+  bool is_tile(const Tree& t, int axis, std::int64_t& span);
+  std::vector<int> state_axes(int stage) const;
+  /// The vector loop around a stage's body; null when there is none.
+  const Tree* vector_of(int stage) const;
+  bool reads_stage(int body, int source) const;
+  void find_results();
+  void find_waiting();
+  void check_vectors();
+
+  // Nodes.
+  void emit(const Tree& t, const Here& h);
+  void alone(const Here& h, const Code& code);
+  void serial_loop(const Tree& t, const Here& h);
+  void unrolled_loop(const Tree& t, const Here& h);
+  void vector_loop(const Tree& t, const Here& h);
+  void core_loops(const Tree& t, const Here& h);
+  void whole_or_cut(const std::vector<const Tree*>& loops, std::size_t i, const Tree& rest,
+                    const Here& h);
+  bool clips(const Tree& t, const Here& h);
+  void then(const Tree& t, const Here& h);
+  bool depend(const Tree& first, const Tree& rest);
+  void emit_body(const Tree& t, const Here& h);
+  void near_copy(const Tree& t, const Here& h);
+  NearCopy find_near(const Tree& t);
+  int copy_lanes(const NearCopy& copy) const;
+  void fill_near(const NearCopy& copy, std::size_t i, const Here& h);
+
+  // Sums.
+  void sums(const Tree& t, const Here& h);
+  void shared_out_sums(const Tree& t, const Here& h);
+  Sums open_sums(const Tree& t, const Here& h);
+  /// `existing`: only points that are there.
+  void each_sum(const Sums& s, const Here& h, bool existing,
+                const std::function<void(const Point&)>& code);
+  std::pair<int, Expr> state_at(const Sums& s, const Point& p) const;
+  std::vector<State> read_sums(Sums& s, const Point& p);
+  void write_sums(Sums& s, const Point& p, const std::vector<State>& states);
+  void finish(Sums& s, const Point& p);
+  void complete(Sums& s, const Point& p, const std::vector<State>& states);
+  Expr place_of(int stage, const Point& p) const;
+
+  // Results.
+  int result_lanes(int stage) const;
+  bool fits_registers(int stage, const Box& box, const Here& h) const;
+  void place_result(int stage, const Here& h);
+  void deliver(int stage, const Point& p, const std::vector<Value>& values);
+  void provide_results(int body, const Point& p);
+  void provide_near(int body, const Here& h);
+  void open_updates();
+  void close_updates();
+  void copy_waiting();
+  void copy_all(int from, int to, const Expr& elements);
+  /// Memory of this worker, or of all where they share.
+  int memory(const std::string& name, DType dtype, const Expr& elements, bool shared);
+  /// All points of a box, whose last side may go by vectors. Shared: dealt out to the workers.
+  void box_loops(const Box& box, const Here& h, int lanes, bool existing,
+                 const std::function<void(const Point&)>& code);
+
+  const Region& r_;
+  const Tree& tree_;
+  const Target& target_;
+  ProgramBuilder b_;
+  Emitter e_;
+  Arithmetic arithmetic_;
+  std::vector<Path> paths_;
+  std::map<const Tree*, std::vector<int>> bodies_;
+  std::vector<std::vector<bool>> overreaches_; ///< by stage and axis
+  std::vector<std::vector<int>> computed_;     ///< by stage with a body: see computed_with
+  std::map<const Tree*, std::vector<int>>
+      lives_at_; ///< stages whose results are made and read there
+  std::vector<Result> results_;
+  std::vector<bool> is_read_; ///< by stage: by bodies other than its own
+  std::vector<int> waiting_;  ///< outputs that are stored last, from memory
+  std::vector<bool> waits_;   ///< by stage
+  std::map<const Tree*, std::map<std::vector<std::int64_t>, std::vector<StateVariables>>>
+      state_registers_;
+  std::map<const Tree*, std::vector<std::vector<int>>> state_buffers_;
+  std::map<const Tree*, int> near_buffers_;
+  std::vector<std::vector<Sums*>> open_; ///< by stage: sums that are open, outermost first
+  std::vector<NearCopy*> near_;
+  std::vector<int> updated_; ///< by output: the buffer that a scatter updates
+  Expr pieces_ = Expr(1);
+  int written_ = 0; ///< bodies
+};
+
+} // namespace egret::kernel::loops

@@ -1,0 +1,430 @@
+// Where results of stages wait for their readers, and copies of operands near to them.
+#include "kernel/loops/writer.h"
+
+#include "kernel/analysis.h"
+#include "kernel/nest.h"
+#include "support/fail.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+namespace egret::kernel::loops {
+
+namespace {
+
+/// Registers for the results of a stage, and elements that a worker may have for one buffer.
+constexpr std::int64_t kMostRegisters = 64, kMostElements = 1 << 26;
+/// Elements that a worker converts in a row.
+constexpr std::int64_t kChunk = 4096;
+
+} // namespace
+
+int Writer::memory(const std::string& name, DType dtype, const Expr& elements, bool shared) {
+  if (shared)
+    return b_.workspace(name, dtype, elements);
+  if (elements.lower() > kMostElements)
+    throw Cannot(fmt::format("a worker would need {} elements of memory", elements.str()));
+  return b_.worker_memory(name, dtype, elements);
+}
+
+bool Writer::reads_stage(int body, int source) const {
+  for (int s : computed_[std::size_t(body)])
+    for (const Load& l : r_.stages[std::size_t(s)].loads)
+      if (l.source == Source::Stage && l.number == source)
+        return true;
+  return false;
+}
+
+/// An output that may take over the memory of an operand waits when its elements are stored before
+/// they are read for the last time.
+void Writer::find_waiting() {
+  for (std::size_t o = 0; o < r_.outputs.size(); ++o) {
+    const Output& out = r_.outputs[o];
+    if (out.alias < 0 || out.combine != Combine::Store)
+      continue;
+    bool waits = false;
+    for (std::size_t t = 0; t < paths_.size(); ++t) {
+      if (paths_[t].empty() || int(t) == out.stage)
+        continue;
+      const bool reads = std::any_of(computed_[t].begin(), computed_[t].end(), [&](int s) {
+        const auto& loads = r_.stages[std::size_t(s)].loads;
+        return std::any_of(loads.begin(), loads.end(), [&](const Load& l) {
+          return l.source == Source::Operand && l.number == out.alias;
+        });
+      });
+      const Path& own = path(out.stage);
+      const std::size_t at = parting(paths_[t], own);
+      waits = waits || (reads && !paths_[t][at].first);
+    }
+    if (waits) {
+      waiting_.push_back(int(o));
+      waits_[std::size_t(out.stage)] = true;
+    }
+  }
+}
+
+void Writer::find_results() {
+  for (std::size_t s = 0; s < paths_.size(); ++s) {
+    if (paths_[s].empty())
+      continue;
+    std::size_t outermost = SIZE_MAX;
+    for (std::size_t t = 0; t < paths_.size(); ++t)
+      if (t != s && !paths_[t].empty() && reads_stage(int(t), int(s)))
+        outermost = std::min(outermost, parting(paths_[s], paths_[t]));
+    is_read_[s] = outermost != SIZE_MAX;
+    if (is_read_[s] && !waits_[s])
+      lives_at_[paths_[s][outermost].node].push_back(int(s));
+  }
+}
+
+/// Lanes of a stage's result.
+int Writer::result_lanes(int stage) const {
+  const Tree* v = vector_of(stage);
+  return v && contains(result_axes(r_.stages[std::size_t(stage)]), v->axis) ? int(v->extent.value())
+                                                                            : 1;
+}
+
+bool Writer::fits_registers(int stage, const Box& box, const Here& h) const {
+  if (h.shared || waits_[std::size_t(stage)])
+    return false;
+  for (const Box::Side& side : box.sides)
+    if (!(side.base == h.point.at[std::size_t(side.axis)]))
+      return false;
+  const std::vector<int> axes = result_axes(r_.stages[std::size_t(stage)]);
+  const auto known = [&](int s, const Tree*& vector, std::int64_t& count) {
+    for (const Tree* l : loops_left(path(s), axes, h)) {
+      if (l->bind == Bind::Vector)
+        vector = l;
+      else if (l->bind == Bind::Unroll)
+        count *= l->extent.value();
+      else
+        return false;
+    }
+    return true;
+  };
+  const Tree* own = nullptr;
+  std::int64_t count = 1;
+  if (!known(stage, own, count) || count > kMostRegisters)
+    return false;
+  for (std::size_t t = 0; t < paths_.size(); ++t) {
+    if (int(t) == stage || paths_[t].empty() || !reads_stage(int(t), stage))
+      continue;
+    const Tree* theirs = nullptr;
+    std::int64_t copies = 1;
+    if (!known(int(t), theirs, copies) || (own == nullptr) != (theirs == nullptr))
+      return false;
+    if (own && (own->axis != theirs->axis || own->step != theirs->step ||
+                !(own->extent == theirs->extent)))
+      return false;
+  }
+  return true;
+}
+
+void Writer::place_result(int s, const Here& h) {
+  Result& result = results_[std::size_t(s)];
+  const Stage& stage = r_.stages[std::size_t(s)];
+  const std::vector<int> axes = result_axes(stage);
+  result.box = box_of(r_, path(s), axes, h);
+  if (fits_registers(s, result.box, h)) {
+    result.kind = Result::Kind::Registers;
+    return;
+  }
+  result.kind = Result::Kind::Memory;
+  // Lanes of a vector that goes on around makers and readers stand side by side.
+  const Tree* v = vector_of(s);
+  const int lanes = v && h.digits.contains(v) ? result_lanes(s) : 1;
+  if (result.buffers.empty())
+    for (std::size_t c = 0; c < stage.yields.size(); ++c)
+      result.buffers.push_back(memory(fmt::format("stage{}_{}", s, c),
+                                      compute_dtype(stage.yield_dtypes[c]),
+                                      result.box.elements() * Expr(lanes), h.shared));
+  e_.provide_memory(s, result.buffers, [box = result.box, lanes](const Point& p) {
+    return lanes == 1 ? box.offset(p) : box.offset(p) * Expr(lanes) + lane_variable(lanes);
+  });
+}
+
+void Writer::deliver(int s, const Point& p, const std::vector<Value>& values) {
+  for (std::size_t o = 0; o < r_.outputs.size(); ++o) {
+    const Output& out = r_.outputs[o];
+    if (out.stage != s || contains(waiting_, int(o)))
+      continue;
+    if (out.combine == Combine::Store)
+      e_.store(int(o), p, values[std::size_t(out.component)]);
+    else
+      e_.scatter(int(o), updated_[o], p, values);
+  }
+  Result& result = results_[std::size_t(s)];
+  if (result.kind == Result::Kind::Memory)
+    e_.store_memory(s, p, values);
+  if (result.kind != Result::Kind::Registers)
+    return;
+  const auto key = result.box.key(p);
+  ensure(key.has_value(), "region {}: a result at no known point", r_.name);
+  std::vector<VarId>& held = result.registers[*key];
+  for (std::size_t c = 0; c < values.size(); ++c) {
+    if (held.size() <= c)
+      held.push_back(b_.variable({b_.type_of(values[c].id).dtype, result_lanes(s)}));
+    b_.set(held[c], values[c].id);
+  }
+}
+
+void Writer::provide_results(int body, const Point& p) {
+  for (int u : computed_[std::size_t(body)])
+    for (const Load& l : r_.stages[std::size_t(u)].loads) {
+      if (l.source != Source::Stage ||
+          results_[std::size_t(l.number)].kind != Result::Kind::Registers)
+        continue;
+      const Result& result = results_[std::size_t(l.number)];
+      const auto key = result.box.key(p);
+      const auto held = key ? result.registers.find(*key) : result.registers.end();
+      ensure(held != result.registers.end(), "region {}: a result of stage {} is at no known point",
+             r_.name, l.number);
+      std::vector<Value> values;
+      for (std::size_t c = 0; c < held->second.size(); ++c)
+        values.push_back(
+            {b_.read(held->second[c]), r_.stages[std::size_t(l.number)].yield_dtypes[c]});
+      e_.provide(l.number, p, values);
+    }
+}
+
+void Writer::box_loops(const Box& box, const Here& h, int lanes, bool existing,
+                       const std::function<void(const Point&)>& code) {
+  std::vector<Expr> counts;
+  for (const Box::Side& s : box.sides) {
+    const auto a = std::size_t(s.axis);
+    counts.push_back(existing ? min(s.size, r_.axes[a].extent - s.base) : s.size);
+  }
+  const std::size_t dealt = box.sides.size() - (lanes > 1 ? 1 : 0);
+  const auto row = [&](std::span<const Expr> at) {
+    Point p = h.point;
+    for (std::size_t i = 0; i < dealt; ++i)
+      p.at[std::size_t(box.sides[i].axis)] = box.sides[i].base + at[i];
+    if (lanes == 1) {
+      code(p);
+      return;
+    }
+    const Box::Side& side = box.sides.back();
+    kernel::vector_loop(
+        b_, Expr(0), counts.back(), side.size, lanes, 1, [&](std::span<const Position> at_lane) {
+          Point q = p;
+          q.lanes = lanes;
+          q.at[std::size_t(side.axis)] = side.base + at_lane[0].at;
+          q.mask.insert(q.mask.end(), at_lane[0].mask.begin(), at_lane[0].mask.end());
+          code(q);
+        });
+  };
+  const std::span<const Expr> outer(counts.data(), dealt);
+  if (h.shared)
+    core_loop(b_, outer, row);
+  else
+    serial_loops(b_, outer, row);
+}
+
+// --- Copies near
+
+Expr Writer::NearCopy::offset(const std::map<const Tree*, Expr>& digits) const {
+  Expr offset(0);
+  for (const Tree* l : loops)
+    offset = offset * l->extent + digits.at(l);
+  return offset;
+}
+
+/// The one body inside that reads the operand, and where it does.
+Writer::NearCopy Writer::find_near(const Tree& t) {
+  NearCopy copy;
+  copy.operand = t.operand;
+  bool holes = false;
+  for (int body : bodies(*t.rest))
+    for (int u : computed_[std::size_t(body)]) {
+      const Stage& stage = r_.stages[std::size_t(u)];
+      for (std::size_t v = 0; v < stage.body.size(); ++v) {
+        if (stage.body[v].kind != BodyValue::Kind::Load)
+          continue;
+        const Load& load = stage.loads[std::size_t(stage.body[v].load)];
+        if (load.source != Source::Operand || load.number != t.operand)
+          continue;
+        if (copy.body >= 0 && copy.body != body)
+          throw Cannot(fmt::format("operand {} is read by several bodies", t.operand));
+        if (!load.indirect.empty())
+          throw Cannot(fmt::format("operand {} is read at places that are data", t.operand));
+        // Further loads read it where it is, unless they are of the same element.
+        holes = holes || !load.map.is_total();
+        if (holes && copy.body >= 0)
+          throw Cannot(fmt::format("operand {} is read several times, with holes", t.operand));
+        if (copy.body >= 0)
+          continue;
+        copy.body = body;
+        copy.stage = u;
+        copy.value = int(v);
+        // Those of holes count too.
+        const std::vector<bool> axes = axes_of_value(r_, stage, int(v));
+        std::vector<int> seen;
+        for (std::size_t a = 0; a < axes.size(); ++a)
+          if (axes[a])
+            seen.push_back(int(a));
+        copy.axes = seen;
+      }
+    }
+  if (copy.body < 0)
+    return copy;
+  for (const Output& out : r_.outputs)
+    if (out.alias == t.operand)
+      throw Cannot(fmt::format("operand {} changes while it is read", t.operand));
+  return copy;
+}
+
+void Writer::near_copy(const Tree& t, const Here& h) {
+  NearCopy copy = find_near(t);
+  if (copy.body < 0) { // nothing reads it
+    emit(*t.rest, h);
+    return;
+  }
+  if (const Tree* v = vector_of(copy.body))
+    if (h.digits.contains(v) && contains(copy.axes, v->axis))
+      throw Cannot(fmt::format("operand {} is copied near for each lane of a vector", t.operand));
+  copy.loops = loops_left(path(copy.body), copy.axes, h);
+  Expr elements(1);
+  for (const Tree* l : copy.loops)
+    elements = elements * l->extent;
+  auto [held, fresh] = near_buffers_.try_emplace(&t, -1);
+  if (fresh)
+    held->second = memory(fmt::format("near{}_{}", t.operand, near_buffers_.size()),
+                          r_.operands[std::size_t(t.operand)].dtype, elements, h.shared);
+  copy.buffer = held->second;
+  // Where nothing is gone through, nothing may be there to be copied.
+  std::vector<Guard> any;
+  for (int a : r_.stages[std::size_t(copy.body)].axes)
+    any.push_back({r_.axes[std::size_t(a)].extent, Expr(1), Expr(INT64_MAX)});
+  b_.when(any, [&] { fill_near(copy, 0, h); });
+  if (h.shared)
+    b_.barrier();
+  near_.push_back(&copy);
+  emit(*t.rest, h);
+  near_.pop_back();
+}
+
+/// Lanes in which the innermost loop of a copy goes.
+int Writer::copy_lanes(const NearCopy& copy) const {
+  if (copy.loops.empty())
+    return 1;
+  const Tree& l = *copy.loops.back();
+  const auto n = l.extent.constant();
+  if (!n)
+    return 1;
+  if (l.bind == Bind::Vector)
+    return int(*n);
+  const Stage& stage = r_.stages[std::size_t(copy.stage)];
+  const Load& load = stage.loads[std::size_t(stage.body[std::size_t(copy.value)].load)];
+  if (l.step != 1 || stride_of(r_, stage, load, l.axis) != 1)
+    return 1;
+  const auto size = std::int64_t(size_of(r_.operands[std::size_t(copy.operand)].dtype));
+  const auto widest = std::uint64_t(std::max<std::int64_t>(target_.vector_bytes / size, 1));
+  return int(std::min(std::bit_floor(widest), std::uint64_t(1) << std::countr_zero(
+                                                  std::uint64_t(std::max<std::int64_t>(*n, 1)))));
+}
+
+void Writer::fill_near(const NearCopy& copy, std::size_t i, const Here& h) {
+  if (i == copy.loops.size()) {
+    Point p = h.point;
+    for (int a : copy.axes)
+      if (h.clip[std::size_t(a)] && overreaches_[std::size_t(copy.body)][std::size_t(a)])
+        p.mask.push_back({p.at[std::size_t(a)], Expr(0), r_.axes[std::size_t(a)].extent});
+    const Expr offset = copy.offset(h.digits);
+    const ValueId v = e_.narrow(e_.value(copy.stage, copy.value, p));
+    b_.store(copy.buffer, offset, depends_on_lane(offset) ? b_.splat(v, p.lanes) : v);
+    return;
+  }
+  const Tree& l = *copy.loops[i];
+  const int lanes = i + 1 == copy.loops.size() && h.point.lanes == 1 ? copy_lanes(copy) : 1;
+  const auto go = [&](const Expr& digit, int width) {
+    Here in = enter(h, l, digit);
+    if (width > 1)
+      in.point.lanes = width;
+    in.shared = false;
+    fill_near(copy, i + 1, in);
+  };
+  if (lanes > 1) {
+    b_.loop(Expr(0), l.extent, Expr(lanes), l.extent, Bind::Serial,
+            [&](const Expr& n) { go(n + lane_variable(lanes), lanes); });
+    return;
+  }
+  const bool deals = h.shared && i == 0;
+  b_.loop(Expr(0), l.extent, Expr(1), l.extent, deals ? Bind::Core : Bind::Serial,
+          [&](const Expr& n) { go(n, 1); });
+}
+
+void Writer::provide_near(int body, const Here& h) {
+  for (const NearCopy* copy : near_) {
+    if (copy->body != body)
+      continue;
+    const Stage& stage = r_.stages[std::size_t(copy->stage)];
+    const Load& load = stage.loads[std::size_t(stage.body[std::size_t(copy->value)].load)];
+    const auto element = element_at(r_, stage, load, h.point);
+    ensure(element.has_value(), "region {}: a copy of what is data", r_.name);
+    const Expr offset = copy->offset(h.digits);
+    e_.provide_load(copy->operand, *element,
+                    b_.load(copy->buffer, offset, depends_on_lane(offset) ? h.point.lanes : 1));
+  }
+}
+
+// --- Outputs
+
+void Writer::copy_all(int from, int to, const Expr& elements) {
+  const int lanes = std::max(1, target_.vector_bytes / 4);
+  const std::vector<Expr> pieces{ceildiv(elements, Expr(kChunk))};
+  core_loop(b_, pieces, [&](std::span<const Expr> at) {
+    const Expr begin = at[0] * Expr(kChunk);
+    kernel::vector_loop(b_, begin, min(elements, begin + Expr(kChunk)), elements, lanes, 1,
+                        [&](std::span<const Position> p) {
+                          const ValueId v = b_.load(from, p[0].at, lanes, p[0].mask);
+                          b_.store(to, p[0].at, b_.cast(v, b_.buffer_dtype(to)), p[0].mask);
+                        });
+  });
+}
+
+/// Sums of scatters in 16 and 8 bits are made in f32.
+void Writer::open_updates() {
+  updated_.assign(r_.outputs.size(), -1);
+  bool copied = false;
+  for (std::size_t o = 0; o < r_.outputs.size(); ++o) {
+    const Output& out = r_.outputs[o];
+    if (out.combine == Combine::Store)
+      continue;
+    updated_[o] = e_.output_buffer(int(o));
+    if (out.combine != Combine::Add || !is_low(out.dtype))
+      continue;
+    updated_[o] = b_.workspace(fmt::format("updated{}", o), DType::F32, element_count(out.shape));
+    copy_all(e_.output_buffer(int(o)), updated_[o], element_count(out.shape));
+    copied = true;
+  }
+  if (copied)
+    b_.barrier();
+}
+
+void Writer::close_updates() {
+  bool waits = false;
+  for (std::size_t o = 0; o < r_.outputs.size(); ++o)
+    if (updated_[o] >= 0 && updated_[o] != e_.output_buffer(int(o))) {
+      if (!std::exchange(waits, true))
+        b_.barrier();
+      copy_all(updated_[o], e_.output_buffer(int(o)), element_count(r_.outputs[o].shape));
+    }
+}
+
+void Writer::copy_waiting() {
+  if (waiting_.empty())
+    return;
+  b_.barrier();
+  Here h;
+  h.point.at.assign(r_.axes.size(), Expr(0));
+  h.clip.assign(r_.axes.size(), true);
+  for (int o : waiting_) {
+    const int s = r_.outputs[std::size_t(o)].stage;
+    box_loops(results_[std::size_t(s)].box, h, 1, true, [&](const Point& p) {
+      e_.store(o, p, e_.result(s, r_.outputs[std::size_t(o)].component, p));
+    });
+  }
+}
+
+} // namespace egret::kernel::loops

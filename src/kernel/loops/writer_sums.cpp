@@ -1,0 +1,324 @@
+// Sums of a loop tree: in registers where the points inside are few and known, else in memory.
+#include "kernel/loops/writer.h"
+
+#include "kernel/analysis.h"
+#include "kernel/nest.h"
+#include "support/fail.h"
+
+#include <algorithm>
+
+namespace egret::kernel::loops {
+
+namespace {
+
+/// Registers of sums that a loop may go with.
+constexpr std::int64_t kMostRegisters = 512;
+
+bool is_known(const Tree& t) {
+  return t.bind == Bind::Unroll || t.bind == Bind::Vector;
+}
+
+/// Whether the sides are offsets from where the box begins.
+bool begins_here(const Box& box, const Here& h) {
+  return std::all_of(box.sides.begin(), box.sides.end(),
+                     [&](const Box::Side& s) { return s.base == h.point.at[std::size_t(s.axis)]; });
+}
+
+} // namespace
+
+Expr Writer::place_of(int stage, const Point& p) const {
+  Expr place(0);
+  for (int a : r_.stages[std::size_t(stage)].over)
+    place = place * r_.axes[std::size_t(a)].extent + p.at[std::size_t(a)];
+  return place;
+}
+
+Writer::Sums Writer::open_sums(const Tree& t, const Here& h) {
+  Sums s;
+  s.stage = t.stage;
+  s.node = &t;
+  s.shared = h.shared;
+  const Stage& stage = r_.stages[std::size_t(t.stage)];
+  const std::vector<int> axes = state_axes(t.stage);
+  s.box = box_of(r_, path(t.stage), axes, h);
+  for (std::size_t y = 0; y < stage.yields.size(); ++y)
+    s.accumulators.emplace_back(e_, t.stage, int(y), arithmetic_, points_of(r_, stage.over));
+  if (const Tree* v = vector_of(t.stage)) {
+    const bool entered = h.digits.contains(v), reduced = contains(stage.over, v->axis);
+    bool nested = false, inside = false;
+    for (const Step& step : path(t.stage)) {
+      if (step.node == v)
+        break;
+      nested =
+          nested || (inside && step.node->kind == Kind::Accumulate && step.node->stage == t.stage);
+      inside = inside || step.node == &t;
+    }
+    if (entered || !reduced || !nested)
+      s.lanes = int(v->extent.value());
+    s.checks = reduced && s.lanes > 1;
+    s.fold = s.checks && !entered;
+    s.spread = s.lanes > 1 && (entered || reduced);
+  }
+  const std::vector<const Tree*> left = loops_left(path(t.stage), axes, h);
+  std::int64_t count = 1;
+  bool known = !h.shared && begins_here(s.box, h);
+  for (const Tree* l : left) {
+    known = known && is_known(*l);
+    if (known && l->bind == Bind::Unroll)
+      count *= l->extent.value();
+  }
+  s.in_memory = !known || count > kMostRegisters;
+  if (!s.in_memory)
+    return s;
+  if (!begins_here(s.box, h))
+    throw Cannot(fmt::format("the sums of stage {} do not lie side by side", t.stage));
+  const Expr elements = s.box.elements() * Expr(s.spread ? s.lanes : 1);
+  auto [it, fresh] = state_buffers_.try_emplace(&t);
+  if (fresh)
+    for (std::size_t y = 0; y < stage.yields.size(); ++y) {
+      std::vector<int> parts;
+      for (const Type& type : s.accumulators[y].types(1))
+        parts.push_back(memory(fmt::format("sums{}_{}_{}", t.stage, y, parts.size()), type.dtype,
+                               elements, h.shared));
+      it->second.push_back(std::move(parts));
+    }
+  s.buffers = it->second;
+  return s;
+}
+
+/// Lanes of a state at a point, and where it is in memory.
+std::pair<int, Expr> Writer::state_at(const Sums& s, const Point& p) const {
+  const Expr offset = s.box.offset(p);
+  if (s.spread)
+    return {s.lanes, offset * Expr(s.lanes) + lane_variable(s.lanes)};
+  return {depends_on_lane(offset) ? p.lanes : 1, offset};
+}
+
+std::vector<State> Writer::read_sums(Sums& s, const Point& p) {
+  std::vector<State> states;
+  if (s.in_memory) {
+    const auto [lanes, offset] = state_at(s, p);
+    for (const std::vector<int>& buffers : s.buffers)
+      states.push_back(load_state(b_, buffers, offset, lanes,
+                                  s.spread || lanes == 1 ? std::vector<Guard>{} : p.mask));
+    return states;
+  }
+  const auto key = s.box.key(p);
+  ensure(key && state_registers_[s.node].contains(*key), "region {}: no sum at a point", r_.name);
+  for (const StateVariables& v : state_registers_[s.node].at(*key))
+    states.push_back(v.read());
+  return states;
+}
+
+void Writer::write_sums(Sums& s, const Point& p, const std::vector<State>& states) {
+  if (s.in_memory) {
+    const auto [lanes, offset] = state_at(s, p);
+    for (std::size_t y = 0; y < states.size(); ++y) {
+      State wide;
+      for (ValueId part : states[y])
+        wide.push_back(b_.splat(part, lanes));
+      store_state(b_, s.buffers[y], offset, wide,
+                  s.spread || lanes == 1 ? std::vector<Guard>{} : p.mask);
+    }
+    return;
+  }
+  const auto key = s.box.key(p);
+  ensure(key.has_value(), "region {}: no sum at a point", r_.name);
+  auto& held = state_registers_[s.node][*key];
+  for (std::size_t y = 0; y < states.size(); ++y)
+    if (held.size() <= y)
+      held.emplace_back(b_, states[y]);
+    else
+      held[y].write(states[y]);
+}
+
+void Writer::each_sum(const Sums& s, const Here& h, bool existing,
+                      const std::function<void(const Point&)>& code) {
+  const std::vector<int> axes = state_axes(s.stage);
+  const std::vector<const Tree*> left = loops_left(path(s.stage), axes, h);
+  if (s.in_memory) {
+    // Vectors where the points of a row are its lanes.
+    int lanes = 1;
+    if (!s.spread && s.lanes > 1 && left.back()->bind == Bind::Vector && left.back()->step == 1)
+      lanes = s.lanes;
+    box_loops(s.box, h, lanes, existing, code);
+    return;
+  }
+  std::function<void(std::size_t, const Here&)> go = [&](std::size_t i, const Here& at) {
+    if (i < left.size()) {
+      const Tree& l = *left[i];
+      if (l.bind == Bind::Vector) {
+        Here in = enter(at, l, lane_variable(int(l.extent.value())));
+        in.point.lanes = int(l.extent.value());
+        go(i + 1, in);
+      } else {
+        for (std::int64_t n = 0; n < l.extent.value(); ++n)
+          go(i + 1, enter(at, l, Expr(n)));
+      }
+      return;
+    }
+    Point p = at.point;
+    std::vector<Guard> exists;
+    if (existing)
+      for (int a : axes) {
+        const Expr& place = p.at[std::size_t(a)];
+        if (!h.clip[std::size_t(a)] || !overreaches_[std::size_t(s.stage)][std::size_t(a)])
+          continue;
+        if (std::none_of(left.begin(), left.end(), [&](const Tree* l) { return l->axis == a; }))
+          continue;
+        const Expr& extent = r_.axes[std::size_t(a)].extent;
+        exists.push_back({first_lane(place), Expr(0), extent});
+        if (depends_on_lane(place))
+          p.mask.push_back({place, Expr(0), extent});
+      }
+    b_.when(exists, [&] { code(p); });
+  };
+  go(0, h);
+}
+
+void Writer::sums(const Tree& t, const Here& h) {
+  const Tree& next = *t.rest;
+  if (h.shared && next.kind == Kind::For && next.bind == Bind::Core) {
+    shared_out_sums(t, h);
+    return;
+  }
+  Sums s = open_sums(t, h);
+  each_sum(s, h, false, [&](const Point& p) {
+    std::vector<State> empty;
+    const int lanes = s.in_memory ? state_at(s, p).first : s.lanes;
+    for (Accumulator& a : s.accumulators)
+      empty.push_back(a.identity(lanes));
+    write_sums(s, p, empty);
+  });
+  if (h.shared)
+    b_.barrier();
+  auto& open = open_[std::size_t(t.stage)];
+  open.push_back(&s);
+  emit(next, h);
+  open.pop_back();
+  if (r_.stages[std::size_t(t.stage)].kind == StageKind::Scan)
+    return;
+  if (h.shared)
+    b_.barrier();
+  each_sum(s, h, true, [&](const Point& p) { finish(s, p); });
+}
+
+void Writer::finish(Sums& s, const Point& p) {
+  std::vector<State> states = read_sums(s, p);
+  if (s.fold)
+    for (std::size_t y = 0; y < states.size(); ++y)
+      states[y] = s.accumulators[y].across_lanes(states[y]);
+  complete(s, p, states);
+}
+
+/// A complete sum goes into the one around it, or is the result.
+void Writer::complete(Sums& s, const Point& p, const std::vector<State>& states) {
+  const auto& open = open_[std::size_t(s.stage)];
+  if (open.empty()) {
+    std::vector<Value> values;
+    for (std::size_t y = 0; y < states.size(); ++y)
+      values.push_back(s.accumulators[y].finish(states[y]));
+    deliver(s.stage, p, values);
+    return;
+  }
+  Sums& outer = *open.back();
+  if (outer.part) {
+    const auto [lanes, offset] = state_at(outer, p);
+    for (std::size_t y = 0; y < states.size(); ++y)
+      store_state(b_, outer.buffers[y], *outer.part * outer.box.elements() + offset, states[y],
+                  lanes > 1 ? p.mask : std::vector<Guard>{});
+    return;
+  }
+  const std::vector<State> before = read_sums(outer, p);
+  std::vector<State> both;
+  for (std::size_t y = 0; y < states.size(); ++y)
+    both.push_back(outer.accumulators[y].merge(before[y], states[y]));
+  write_sums(outer, p, both);
+}
+
+/// Each worker makes some parts of the sums; when all are there, they are combined in their order.
+void Writer::shared_out_sums(const Tree& t, const Here& h) {
+  const Stage& stage = r_.stages[std::size_t(t.stage)];
+  std::vector<const Tree*> loops, reduced;
+  std::vector<Expr> extents;
+  Expr parts(1), pieces(1);
+  const Tree* rest = t.rest.get();
+  for (; rest->kind == Kind::For && rest->bind == Bind::Core; rest = rest->rest.get()) {
+    loops.push_back(rest);
+    extents.push_back(rest->extent);
+    pieces = pieces * rest->extent;
+    if (contains(stage.over, rest->axis)) {
+      reduced.push_back(rest);
+      parts = parts * rest->extent;
+    }
+  }
+  if (rest->kind != Kind::Accumulate || rest->stage != t.stage)
+    throw Cannot(
+        fmt::format("between the core loops of stage {} and its sums is something else", t.stage));
+  pieces_ = max(pieces_, pieces);
+
+  Sums s;
+  s.stage = t.stage;
+  s.node = &t;
+  s.in_memory = s.shared = true;
+  s.box = box_of(r_, path(t.stage), state_axes(t.stage), h);
+  if (!begins_here(s.box, h))
+    throw Cannot(fmt::format("the sums of stage {} do not lie side by side", t.stage));
+  const Expr elements = s.box.elements();
+  auto [held, fresh] = state_buffers_.try_emplace(&t);
+  for (std::size_t y = 0; y < stage.yields.size(); ++y) {
+    s.accumulators.emplace_back(e_, t.stage, int(y), arithmetic_, points_of(r_, stage.over));
+    if (fresh)
+      held->second.push_back(s.accumulators.back().workspaces(parts * elements));
+  }
+  s.buffers = held->second;
+
+  auto& open = open_[std::size_t(t.stage)];
+  core_loop(b_, extents, [&](std::span<const Expr> at) {
+    Here in = h;
+    in.shared = false;
+    Expr part(0);
+    for (std::size_t i = 0; i < loops.size(); ++i) {
+      in = enter(in, *loops[i], at[i]);
+      if (contains(stage.over, loops[i]->axis))
+        part = part * loops[i]->extent + at[i];
+    }
+    s.part = &part;
+    open.push_back(&s);
+    whole_or_cut(loops, 0, *rest, in);
+    open.pop_back();
+    s.part = nullptr;
+  });
+  b_.barrier();
+  const Tree* v = vector_of(t.stage);
+  const bool by_vectors = v && !contains(stage.over, v->axis) && v->step == 1 &&
+                          !s.box.sides.empty() && s.box.sides.back().axis == v->axis;
+  box_loops(s.box, h, by_vectors ? int(v->extent.value()) : 1, true, [&](const Point& p) {
+    const auto [lanes, offset] = state_at(s, p);
+    std::vector<StateVariables> sums;
+    for (Accumulator& a : s.accumulators)
+      sums.emplace_back(b_, a.identity(lanes));
+    std::function<void(std::size_t, const Here&, const Expr&)> go =
+        [&, lanes = lanes, offset = offset](std::size_t i, const Here& at, const Expr& part) {
+          if (i == reduced.size()) {
+            for (std::size_t y = 0; y < sums.size(); ++y)
+              sums[y].write(s.accumulators[y].merge(
+                  sums[y].read(), load_state(b_, s.buffers[y], part * elements + offset, lanes,
+                                             lanes > 1 ? p.mask : std::vector<Guard>{})));
+            return;
+          }
+          const Tree& l = *reduced[i];
+          const Expr room = r_.axes[std::size_t(l.axis)].extent - at.point.at[std::size_t(l.axis)];
+          const Expr count = min(l.extent, ceildiv(room, Expr(l.step)));
+          b_.loop(Expr(0), count, Expr(1), l.extent, Bind::Serial,
+                  [&](const Expr& n) { go(i + 1, enter(at, l, n), part * l.extent + n); });
+        };
+    go(0, h, Expr(0));
+    std::vector<State> states;
+    for (const StateVariables& sum : sums)
+      states.push_back(sum.read());
+    complete(s, p, states);
+  });
+}
+
+} // namespace egret::kernel::loops
