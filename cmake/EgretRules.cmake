@@ -11,3 +11,11 @@ function(egret_embed_rules TARGET)
   configure_file(${PROJECT_SOURCE_DIR}/cmake/builtin_rules.cpp.in ${CMAKE_CURRENT_BINARY_DIR}/builtin_rules.cpp @ONLY)
   target_sources(${TARGET} PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/builtin_rules.cpp)
 endfunction()
+
+# egret_embed_loop_rules(TARGET FILE): the file becomes a source of TARGET that defines loops::rules_text().
+function(egret_embed_loop_rules TARGET FILE)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${FILE})
+  file(READ ${FILE} EGRET_LOOP_RULES)
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/loop_rules.cpp.in ${CMAKE_CURRENT_BINARY_DIR}/loop_rules.cpp @ONLY)
+  target_sources(${TARGET} PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/loop_rules.cpp)
+endfunction()

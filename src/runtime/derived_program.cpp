@@ -26,6 +26,7 @@ public:
   const compiler::CompileReport& report() const override { return report_; }
   std::string plan() const override { return main_->plan(); }
   std::string loops() const override { return fill_->loops() + main_->loops(); }
+  std::string loop_terms() const override { return main_->loop_terms(); }
   std::string code() const override { return fill_->code() + main_->code(); }
 
 private:

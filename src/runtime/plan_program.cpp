@@ -1,5 +1,6 @@
 #include "runtime/plan_program.h"
 
+#include "loops/space.h"
 #include "runtime/count.h"
 #include "runtime/debug.h"
 #include "runtime/dims.h"
@@ -38,6 +39,7 @@ public:
   const compiler::CompileReport& report() const override { return compiled_.report; }
   std::string plan() const override { return kernel::print(compiled_.plan); }
   std::string loops() const override;
+  std::string loop_terms() const override;
   std::string code() const override;
 
 private:
@@ -264,6 +266,13 @@ std::string PlanProgram::loops() const {
   for (const kernel::KernelEntry& entry : compiled_.plan.kernels)
     text += kernel::print(entry.program);
   return text;
+}
+
+std::string PlanProgram::loop_terms() const {
+  std::vector<const kernel::Region*> regions;
+  for (const kernel::KernelEntry& entry : compiled_.plan.kernels)
+    regions.push_back(&entry.region);
+  return loops::program_text(regions, device_.target());
 }
 
 std::string PlanProgram::code() const {

@@ -30,6 +30,8 @@ public:
   virtual const compiler::CompileReport& report() const = 0;
   virtual std::string plan() const { return {}; }  ///< what runs in which order on which memory
   virtual std::string loops() const { return {}; } ///< loop nests of all kernels, for EGRET_DEBUG=3
+  /// Their loop trees as a program of rules (docs/loops.md), for `egret egraph run`.
+  virtual std::string loop_terms() const { return {}; }
   virtual std::string code() const { return {}; }  ///< their generated code, for EGRET_DEBUG=4
 };
 

@@ -26,7 +26,7 @@ using saturate::SaturateReport;
 using Json = nlohmann::ordered_json;
 
 struct CompileCommand {
-  std::string graph, program, optimized, plan, device;
+  std::string graph, program, loops_program, optimized, plan, device;
   EffortOptions effort{.effort = "quick"};
   std::vector<std::string> rules;
   saturate::SaturateOptions saturate;
@@ -71,6 +71,16 @@ Json json_of(const SaturateReport& s) {
           {"rules", rules}};
 }
 
+Json json_of(const loops::LoopReport& l) {
+  Json rules = Json::array();
+  for (const loops::LoopRule& rule : l.rules)
+    rules.push_back({{"rule", rule.name}, {"ruleset", rule.ruleset}, {"fired", rule.fired}});
+  return {{"note", l.note},           {"skeletons", l.skeletons}, {"estimated", l.points},
+          {"illegal", l.illegal},     {"unproved", l.unproved},   {"refused", l.refused},
+          {"nodes", l.nodes},         {"seconds", l.seconds},     {"stopped", l.stopped},
+          {"rules", std::move(rules)}};
+}
+
 Json json_of(const compiler::SearchReport& s) {
   Json regions = Json::array();
   for (const compiler::RegionSearch& r : s.regions) {
@@ -92,7 +102,10 @@ Json json_of(const compiler::SearchReport& s) {
                        {"seconds", r.seconds},
                        {"greedy_seconds", r.greedy_seconds},
                        {"search_seconds", r.search_seconds},
+                       {"dropped", r.dropped},
                        {"candidates", candidates}});
+    if (r.loops)
+      regions.back()["loops"] = json_of(*r.loops);
   }
   Json divisions = Json::array();
   for (const compiler::DivisionTrial& d : s.divisions)
@@ -175,6 +188,8 @@ void compile(const CompileCommand& command) {
   const CompileReport& report = program->report();
   if (!command.optimized.empty())
     write_file(command.optimized, ir::print(report.graph));
+  if (!command.loops_program.empty())
+    write_file(command.loops_program, program->loop_terms());
   if (!command.plan.empty())
     write_file(command.plan, program->plan() + program->loops());
   if (command.json)
@@ -213,6 +228,8 @@ void add_compile_command(CLI::App& app) {
   command->add_flag("--json", options->json, "The report as JSON");
   command->add_option("--program", options->program,
                       "Write the rules, the graph's terms and the schedule to this file");
+  command->add_option("--loops-program", options->loops_program,
+                      "Write the rules, facts and trees of the kernels' loops to this file");
   command->add_option("--graph-out", options->optimized, "Write the graph that is compiled");
   command->add_option("--plan", options->plan,
                       "Write the order of launches, the memory and the kernels' loops");

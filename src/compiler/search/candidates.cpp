@@ -1,6 +1,7 @@
 #include "compiler/search/candidates.h"
 
 #include "compiler/search/cost_model.h"
+#include "loops/space.h"
 #include "support/fail.h"
 
 #include <algorithm>
@@ -20,6 +21,16 @@ std::int64_t value_to_try(const Expr& symbol) {
   const std::int64_t step = std::max<std::int64_t>(symbol.divisor(), 1);
   const std::int64_t whole = std::max(wanted, symbol.lower()) / step * step;
   return whole < symbol.lower() ? whole + step : whole;
+}
+
+/// The first is what lower_greedily() gives; the others stand by prediction, a library's before
+/// them, which need no compilation, so that they cost a search least.
+void sort_by_prediction(std::vector<Candidate>& list) {
+  std::stable_sort(list.begin() + 1, list.end(), [](const Candidate& a, const Candidate& b) {
+    return a.predicted < b.predicted;
+  });
+  std::stable_partition(list.begin() + 1, list.end(),
+                        [](const Candidate& c) { return c.program.product.has_value(); });
 }
 
 } // namespace
@@ -112,16 +123,49 @@ Candidates candidates_of(const kernel::Region& region, const kernel::Target& tar
     }
   }
   ensure(!found.list.empty(), "no generator takes region {}", region.name);
-  // The first is what lower_greedily() gives.
-  std::stable_sort(
-      found.list.begin() + 1, found.list.end(),
-      [](const Candidate& a, const Candidate& b) { return a.predicted < b.predicted; });
-  // A library's need no compilation, so that they cost a search least.
-  std::stable_partition(found.list.begin() + 1, found.list.end(),
-                        [](const Candidate& c) { return c.program.product.has_value(); });
+  sort_by_prediction(found.list);
   if (most > 0 && found.list.size() > most)
     found.list.resize(most);
   return found;
+}
+
+loops::LoopReport add_loop_trees(Candidates& candidates, const kernel::Region& region,
+                                 const kernel::Target& target, const Machine& machine,
+                                 const reference::Bindings& sizes,
+                                 const loops::LoopOptions& options) {
+  const auto generators = kernel::generators(target);
+  const auto generator =
+      std::ranges::find_if(generators, [](const auto* g) { return g->name() == "loops"; });
+  if (generator == generators.end() || candidates.list.empty()) {
+    loops::LoopReport report;
+    report.note = "the target has no generator of loop trees";
+    return report;
+  }
+  loops::LoopSpace space = loops::loop_space(region, target, options);
+  std::set<std::uint64_t> known;
+  for (const Candidate& c : candidates.list)
+    known.insert(c.hash);
+  for (const loops::LoopTree& t : space.trees) {
+    kernel::Schedule schedule;
+    schedule.generator = "loops";
+    schedule.tree = kernel::loops::to_text(*t.tree, region);
+    kernel::Lowered lowered = (*generator)->lower(region, schedule, target);
+    if (!lowered.ok) {
+      candidates.refused.push_back({std::move(schedule), std::move(lowered.reason)});
+      continue;
+    }
+    kernel::verify(lowered.program);
+    const std::uint64_t hash = kernel::hash_of(lowered.program);
+    if (!known.insert(hash).second) {
+      ++candidates.repeated;
+      continue;
+    }
+    lowered.program.name = region.name;
+    const double predicted = predict(lowered.program, region, target, machine, sizes);
+    candidates.list.push_back({std::move(schedule), std::move(lowered.program), hash, predicted});
+  }
+  sort_by_prediction(candidates.list);
+  return std::move(space.report);
 }
 
 } // namespace egret::compiler

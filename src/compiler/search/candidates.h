@@ -4,6 +4,7 @@
 #include "backend/reference/host_array.h"
 #include "compiler/search/machine.h"
 #include "kernel/generator.h"
+#include "loops/options.h"
 
 #include <string>
 #include <vector>
@@ -35,6 +36,14 @@ Candidates candidates_of(const kernel::Region& region, const kernel::Target& tar
                          const Machine& machine, const backend::reference::Bindings& sizes,
                          std::size_t per_generator, std::size_t most,
                          bool of_first_generator = false);
+
+/// Adds the trees that the loops room proposes for the region (docs/loops.md), as schedules of the
+/// generator `loops`, beside what is there; nothing where the target has no such generator. They
+/// take their places by prediction, behind the greedy one.
+loops::LoopReport add_loop_trees(Candidates& candidates, const kernel::Region& region,
+                                 const kernel::Target& target, const Machine& machine,
+                                 const backend::reference::Bindings& sizes,
+                                 const loops::LoopOptions& options);
 
 /// Values for a region's symbols to try it at: the upper bound, or where that is far away a
 /// thousand or so.

@@ -26,6 +26,25 @@ std::string line_of(const CandidateReport& c) {
   return line + "\n";
 }
 
+std::string lines_of(const loops::LoopReport& l) {
+  if (!l.note.empty())
+    return fmt::format("      loops     none: {}\n", l.note);
+  std::string text = fmt::format(
+      "      loops     {} skeletons, {} trees estimated, {} refused, {} not proved, {} e-nodes, "
+      "{:.3f} s\n",
+      l.skeletons, l.points, l.illegal, l.unproved, l.nodes, l.seconds);
+  std::string rules;
+  for (const loops::LoopRule& rule : l.rules)
+    rules += fmt::format("{}{} {}", rules.empty() ? "" : ", ", rule.name, rule.fired);
+  if (!rules.empty())
+    text += fmt::format("        rules   {}\n", rules);
+  for (const std::string& stopped : l.stopped)
+    text += fmt::format("        stopped {}\n", stopped);
+  for (const std::string& refused : l.refused)
+    text += fmt::format("        refused {}\n", refused);
+  return text;
+}
+
 } // namespace
 
 std::int64_t SearchReport::candidates() const {
@@ -76,9 +95,13 @@ std::string SearchReport::text() const {
     if (r.seconds > 0 && r.greedy_seconds > 0)
       out += fmt::format(" ({:.3f} of greedy)", r.seconds / r.greedy_seconds);
     out += r.cache_hit ? ", remembered\n" : r.note.empty() ? "\n" : fmt::format("; {}\n", r.note);
+    if (!r.dropped.empty())
+      out += fmt::format("      dropped   {}\n", r.dropped);
     for (const CandidateReport& c : r.candidates)
       if (c.tried())
         out += line_of(c);
+    if (r.loops)
+      out += lines_of(*r.loops);
   }
   return out;
 }

@@ -3,8 +3,10 @@
 
 #include "compiler/search/machine.h"
 #include "egret/effort.h"
+#include "loops/options.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,6 +40,8 @@ struct RegionSearch {
   double predicted = 0;                    ///< seconds of a launch, by the cost model
   double seconds = 0, greedy_seconds = 0;  ///< of a launch; 0: not measured
   double search_seconds = 0;
+  std::string dropped; ///< a remembered schedule that this region no longer takes, with the reason
+  std::optional<loops::LoopReport> loops; ///< where trees were looked for
 };
 
 /// Another way to cut the program into kernels.

@@ -19,6 +19,10 @@ namespace {
 constexpr std::size_t kPerGenerator = 32, kMost = 40, kRanked = 8;
 /// Of the greedy schedule's prediction, what a rival's may be at most to be taken untried.
 constexpr double kClearly = 0.8;
+/// Time for a region's loop trees (docs/loops.md): a share of what the region has, none below the
+/// least; and how many are proposed.
+constexpr double kLoopShare = 0.1, kLoopLeast = 0.05, kLoopMost = 0.8;
+constexpr std::size_t kLoopTrees = 8, kAllLoopTrees = 24;
 /// Tells the keys of kernels with cold operands apart.
 constexpr std::uint64_t kCold = 0x636f6c64;
 /// Of programs' divisions, from those of regions.
@@ -44,6 +48,17 @@ Candidates propose(const kernel::Region& region, const kernel::Target& target,
   }
 }
 
+/// Trees for a region that is searched, in a share of its time.
+void add_loops(SearchTask& task, const kernel::Target& target, const Machine& machine,
+               Effort effort, RegionSearch& report) {
+  loops::LoopOptions options;
+  options.seconds = std::min(kLoopMost, kLoopShare * task.seconds);
+  options.trees = effort == Effort::Exhaustive ? kAllLoopTrees : kLoopTrees;
+  if (options.seconds >= kLoopLeast)
+    report.loops =
+        add_loop_trees(task.candidates, task.region, target, machine, task.sizes, options);
+}
+
 } // namespace
 
 struct Tuner::Impl {
@@ -51,11 +66,13 @@ struct Tuner::Impl {
   TunerOptions options;
   std::recursive_mutex guard;
   Worker worker;
+  bool with_loops = true; ///< not where a test proposes what it has in mind
   std::optional<TuningDatabase> normal, frozen;
   std::optional<Machine> machine;
 
   Impl(backend::Device& d, TunerOptions o)
       : device(d), options(std::move(o)), worker(options.worker) {
+    with_loops = !options.propose;
     if (!options.propose)
       options.propose = propose;
   }
@@ -156,8 +173,10 @@ struct Tuner::Impl {
       for (const kernel::Generator* generator : kernel::generators(target))
         if (generator->name() == schedule.generator) {
           kernel::Lowered lowered = generator->lower(region, schedule, target);
-          if (!lowered.ok)
+          if (!lowered.ok) {
+            report.dropped = choice.schedule + ": " + lowered.reason;
             return std::nullopt;
+          }
           kernel::verify(lowered.program);
           lowered.program.name = region.name;
           report.cache_hit = true;
@@ -166,7 +185,9 @@ struct Tuner::Impl {
           report.greedy_seconds = choice.greedy_seconds;
           return kernel::Chosen{std::move(schedule), std::move(lowered.program)};
         }
-    } catch (const Error&) { // no schedule: a file that somebody edited
+      report.dropped = choice.schedule + ": there is no such generator";
+    } catch (const Error& error) { // no schedule: a file that somebody edited
+      report.dropped = choice.schedule + ": " + error.what();
     }
     return std::nullopt;
   }
@@ -286,6 +307,8 @@ std::vector<kernel::Chosen> Tuner::choose(std::span<const WantedKernel> kernels,
         impl_->device.name(),
         std::min(clock.left(), std::max(fair, 1.0)),
         kernels.size() - open.size() + n};
+    if (impl_->with_loops)
+      add_loops(task, target, machine, options.effort, r);
     if (std::string why = impl_->without_library(*kernels[i].region, target, options); !why.empty())
       task.candidates.refused.push_back({library_schedule(), std::move(why)});
     try {

@@ -1,0 +1,349 @@
+#include "loops/estimate.h"
+
+#include "kernel/analysis.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace egret::loops {
+
+using kernel::Bind;
+using kernel::Region;
+using kernel::Source;
+using kernel::Stage;
+using kernel::StageKind;
+using kernel::loops::Kind;
+using kernel::loops::Tree;
+
+namespace {
+
+/// Of a core, in cycles and bytes: round figures of present machines, which rank trees of one
+/// region. Reports show seconds at this clock.
+constexpr double kClock = 3e9, kLatency = 4, kLine = 64;
+constexpr double kL2Bytes = 32, kL3Bytes = 12, kMemoryBytes = 4;
+/// Cores that memory can feed.
+constexpr double kFeeds = 3;
+constexpr double kLaunchSeconds = 1e-6;
+/// What a size without a near upper bound counts as.
+constexpr double kUsual = 1024, kNearBound = 1 << 16;
+
+bool written_out(Bind bind) {
+  return bind == Bind::Unroll || bind == Bind::Vector || bind == Bind::Matrix;
+}
+
+double extent_or_usual(const Expr& e) {
+  const auto upper = static_cast<double>(e.upper());
+  return upper <= kNearBound || e.is_constant() ? std::max(upper, 0.0)
+                                                : std::max(kUsual, static_cast<double>(e.lower()));
+}
+
+} // namespace
+
+Estimator::Estimator(const Region& region, const kernel::Target& target)
+    : region_(region), target_(target) {
+  for (const kernel::Axis& axis : region.axes)
+    extents_.push_back(std::max(1.0, extent_or_usual(axis.extent)));
+}
+
+void Estimator::describe(int s, StageCost& cost, const std::vector<bool>& bodies) const {
+  const Stage& stage = region_.stages[std::size_t(s)];
+  cost.flops += kernel::flops_of(stage);
+  for (const kernel::Load& load : stage.loads) {
+    if (load.source == Source::Stage && !bodies[std::size_t(load.number)]) {
+      describe(load.number, cost, bodies);
+      continue;
+    }
+    Access access;
+    access.stride.assign(region_.axes.size(), 0);
+    if (load.source == Source::Operand) {
+      const kernel::Operand& operand = region_.operands[std::size_t(load.number)];
+      access.operand = load.number;
+      access.bytes = static_cast<double>(size_of(operand.dtype));
+      const std::vector<bool> depends = kernel::axes_of_load(region_, stage, load);
+      for (const int a : stage.axes)
+        if (depends[std::size_t(a)]) {
+          const auto stride = kernel::stride_of(region_, stage, load, a);
+          access.stride[std::size_t(a)] =
+              stride && *stride != 0 ? std::abs(static_cast<double>(*stride)) : 1e6;
+        }
+    } else {
+      const Stage& made = region_.stages[std::size_t(load.number)];
+      access.bytes = static_cast<double>(size_of(made.yield_dtypes[std::size_t(load.component)]));
+      const std::vector<int> axes = kernel::result_axes(made);
+      for (std::size_t i = 0; i < axes.size(); ++i)
+        access.stride[std::size_t(axes[i])] = i + 1 == axes.size() ? 1 : 1e4;
+    }
+    cost.accesses.push_back(std::move(access));
+  }
+}
+
+void Estimator::set_bodies(const Tree& tree) {
+  std::vector<bool> bodies(region_.stages.size(), false);
+  const auto find = [&](const auto& self, const Tree& t) -> void {
+    if (t.kind == Kind::Body && t.stage >= 0 && std::size_t(t.stage) < bodies.size())
+      bodies[std::size_t(t.stage)] = true;
+    if (t.first)
+      self(self, *t.first);
+    if (t.rest)
+      self(self, *t.rest);
+  };
+  find(find, tree);
+  if (bodies == bodies_)
+    return;
+  bodies_ = bodies;
+  stages_.assign(region_.stages.size(), {});
+  for (std::size_t s = 0; s < stages_.size(); ++s) {
+    if (!bodies[s])
+      continue;
+    describe(static_cast<int>(s), stages_[s], bodies);
+    const Stage& stage = region_.stages[s];
+    if (!kernel::readers_of(region_, static_cast<int>(s)).empty()) {
+      Access access;
+      access.written = true;
+      access.bytes = static_cast<double>(size_of(stage.yield_dtypes[0]));
+      access.stride.assign(region_.axes.size(), 0);
+      const std::vector<int> axes = kernel::result_axes(stage);
+      for (std::size_t i = 0; i < axes.size(); ++i)
+        access.stride[std::size_t(axes[i])] = i + 1 == axes.size() ? 1 : 1e4;
+      stages_[s].accesses.push_back(std::move(access));
+    }
+    for (const kernel::Output& out : region_.outputs)
+      if (out.stage == static_cast<int>(s)) {
+        Access access;
+        access.written = access.leaves = true;
+        access.bytes = static_cast<double>(size_of(out.dtype));
+        access.stride.assign(region_.axes.size(), 0);
+        for (const int a : kernel::result_axes(stage)) {
+          const auto stride = kernel::stride_of(region_, out, a);
+          access.stride[std::size_t(a)] = stride ? std::abs(static_cast<double>(*stride)) : 1e6;
+        }
+        stages_[s].accesses.push_back(std::move(access));
+      }
+  }
+}
+
+// Bytes that come through a cache of this size: what the inner loops that fit into it touch, as
+// often as the loops around them bring something else.
+double Estimator::traffic(const StageCost& cost, std::span<const LoopAround> loops,
+                          std::size_t shared, double cache) const {
+  const std::size_t axes = extents_.size();
+  std::vector<double> local(axes, 1), piece(axes, 1); // of all loops so far; inside of the shared
+  auto footprint = [&](const Access& access) {
+    const std::vector<double>& gone = access.operand < 0 && !access.leaves ? piece : local;
+    double elements = 1, run = 1;
+    for (std::size_t a = 0; a < axes; ++a)
+      if (access.stride[a] != 0) {
+        const double n = std::min(gone[a], extents_[a]);
+        elements *= n;
+        if (access.stride[a] == 1)
+          run = std::max(run, n);
+      }
+    return elements / run * std::ceil(run * access.bytes / kLine) * kLine;
+  };
+  std::vector<double> inside(cost.accesses.size());
+  for (std::size_t i = 0; i < inside.size(); ++i)
+    inside[i] = footprint(cost.accesses[i]);
+  std::size_t fits = loops.size(); // the loops from here on
+  while (fits > 0) {
+    local[std::size_t(loops[fits - 1].axis)] *= loops[fits - 1].trips;
+    if (fits > shared)
+      piece[std::size_t(loops[fits - 1].axis)] *= loops[fits - 1].trips;
+    double sum = 0;
+    std::vector<double> next(inside.size());
+    for (std::size_t i = 0; i < next.size(); ++i)
+      sum += next[i] = footprint(cost.accesses[i]);
+    if (sum > cache)
+      break;
+    inside = std::move(next);
+    --fits;
+  }
+  double bytes = 0;
+  for (std::size_t i = 0; i < inside.size(); ++i) {
+    const Access& access = cost.accesses[i];
+    double times = 1;
+    bool stays = true;
+    const bool own = access.operand < 0 && !access.leaves;
+    for (std::size_t l = fits; l-- > 0;) {
+      stays = stays && (access.stride[std::size_t(loops[l].axis)] == 0 || (own && l < shared));
+      if (!stays)
+        times *= loops[l].trips;
+    }
+    bytes += inside[i] * times * (access.written ? 2 : 1);
+  }
+  return bytes;
+}
+
+double Estimator::body_seconds(int s, std::span<const LoopAround> loops,
+                               std::span<const NearAround> near, std::size_t shared_loops) const {
+  const Stage& stage = region_.stages[std::size_t(s)];
+  StageCost cost = stages_[std::size_t(s)];
+  double copying = 0;
+  for (Access& access : cost.accesses)
+    for (const NearAround& copy : near) {
+      if (access.operand < 0 || access.operand != copy.operand)
+        continue;
+      double elements = 1; // of all copies; each lies in the order of the loops inside
+      int innermost = -1;
+      for (std::size_t l = 0; l < loops.size(); ++l) {
+        const bool depends = access.stride[std::size_t(loops[l].axis)] != 0;
+        if (depends || l < copy.loops)
+          elements *= loops[l].trips;
+        if (depends)
+          innermost = loops[l].axis;
+      }
+      copying += elements;
+      if (innermost >= 0)
+        access.stride[std::size_t(innermost)] = 1;
+    }
+  double points = 1, overhead = 0, lanes = 1, chains = 1, shared = 1, copies = 1;
+  int vector_axis = -1;
+  bool sum_in_memory = false;
+  for (const LoopAround& loop : loops) {
+    points *= loop.trips;
+    const bool reduced = kernel::contains(stage.over, loop.axis);
+    switch (loop.bind) {
+    case Bind::Vector:
+      lanes = loop.trips;
+      vector_axis = loop.axis;
+      break;
+    case Bind::Matrix:
+    case Bind::Unroll:
+      copies *= loop.trips;
+      if (!reduced)
+        chains *= loop.trips;
+      break;
+    case Bind::Core:
+      shared *= loop.trips;
+      break;
+    default:
+      break;
+    }
+    if (!written_out(loop.bind)) {
+      overhead += points;
+      if (loop.inside_sum && !reduced && loop.trips > 1)
+        sum_in_memory = true;
+    }
+  }
+  const double steps = points / lanes; // of vectors
+  const double width = std::max(1.0, lanes * static_cast<double>(size_of(stage.acc_dtype)) /
+                                         std::max(8, target_.vector_bytes));
+  double cycles = 0.5 * width * steps * std::max(1.0, cost.flops);
+  if (stage.kind != StageKind::Map) {
+    const double each = sum_in_memory ? 1.0 : kLatency / chains;
+    cycles = std::max(cycles, steps * each * width);
+    if (sum_in_memory)
+      cycles += steps * 1.5 * width;
+    if (vector_axis >= 0 && kernel::contains(stage.over, vector_axis)) {
+      double sums = 1; // each combines its lanes at the end
+      for (const LoopAround& loop : loops)
+        if (!kernel::contains(stage.over, loop.axis) || !loop.inside_sum)
+          sums *= loop.trips;
+      cycles += sums * 1.5 * std::log2(std::max(2.0, lanes));
+    }
+  }
+  if (stage.kind == StageKind::Scan)
+    cycles += steps * kLatency;
+  // Reads and writes: once for all loops inside that they do not depend on.
+  double values = 0;
+  for (const Access& access : cost.accesses) {
+    double times = 1, held = 1;
+    bool hoisted = true;
+    for (std::size_t l = loops.size(); l-- > 0;) {
+      const LoopAround& loop = loops[l];
+      const bool depends = access.stride[std::size_t(loop.axis)] != 0;
+      if (loop.bind == Bind::Vector)
+        continue;
+      if (depends) {
+        hoisted = false;
+        times *= loop.trips;
+        if (written_out(loop.bind))
+          held *= loop.trips;
+      } else if (!hoisted && !written_out(loop.bind) && !access.written)
+        times *= loop.trips;
+    }
+    values += held;
+    double each = 0.5;
+    if (vector_axis >= 0) {
+      const double stride = access.stride[std::size_t(vector_axis)];
+      each = stride == 0 ? 0.5 : stride == 1 ? 0.5 * width : 0.75 * lanes;
+      if (access.written)
+        each *= 2;
+    }
+    cycles += times * each;
+  }
+  // What does not fit the registers comes and goes.
+  const double registers = chains * width + std::min(values, copies) * width + 1;
+  if (registers > target_.vector_registers)
+    cycles += steps * width * (registers - target_.vector_registers) / registers * 2;
+  cycles += overhead / std::max(1.0, copies) * 0.5 + copying * 1.0;
+
+  const double workers = std::max(1, target_.workers);
+  const double used = shared / std::ceil(shared / workers);
+  const double per_core = cycles / used;
+  const double from_l2 =
+      traffic(cost, loops, shared_loops, 0.75 * static_cast<double>(target_.l1_bytes)) / kL2Bytes /
+      used;
+  const double from_l3 =
+      traffic(cost, loops, shared_loops, 0.75 * static_cast<double>(target_.l2_bytes)) / kL3Bytes /
+      used;
+  const double from_memory =
+      traffic(cost, loops, shared_loops, 0.5 * static_cast<double>(target_.l3_bytes)) /
+      kMemoryBytes / std::min(used, kFeeds);
+  const double slowest = std::max({per_core, from_l2, from_l3, from_memory});
+  return (slowest + 0.2 * (per_core + from_l2 + from_l3 + from_memory - slowest)) / kClock;
+}
+
+double Estimator::walk(const Tree& t, std::vector<LoopAround>& loops, std::vector<int>& sums,
+                       std::vector<NearAround>& near, std::size_t shared) const {
+  switch (t.kind) {
+  case Kind::Body: {
+    std::vector<LoopAround> own = loops;
+    // sums holds, for each accumulation around, its stage and the number of loops outside of it
+    for (std::size_t i = 0; i + 1 < sums.size(); i += 2)
+      if (sums[i] == t.stage)
+        for (std::size_t l = std::size_t(sums[i + 1]); l < own.size(); ++l)
+          own[l].inside_sum = true;
+    return body_seconds(t.stage, own, near, shared);
+  }
+  case Kind::For: {
+    const double trips =
+        t.extent.is_constant()
+            ? std::max(1.0, static_cast<double>(t.extent.value()))
+            : std::ceil(extents_[std::size_t(t.axis)] / static_cast<double>(t.step));
+    loops.push_back({t.axis, trips, t.bind, false});
+    const double seconds = walk(*t.rest, loops, sums, near, shared);
+    loops.pop_back();
+    return seconds;
+  }
+  case Kind::Accumulate: {
+    sums.insert(sums.end(), {t.stage, static_cast<int>(loops.size())});
+    const double seconds = walk(*t.rest, loops, sums, near, shared);
+    sums.resize(sums.size() - 2);
+    return seconds;
+  }
+  case Kind::Near: {
+    near.push_back({t.operand, loops.size()});
+    const double seconds = walk(*t.rest, loops, sums, near, shared);
+    near.pop_back();
+    return seconds;
+  }
+  case Kind::Mask:
+    return walk(*t.rest, loops, sums, near, shared);
+  case Kind::Then: {
+    const double first = walk(*t.first, loops, sums, near, loops.size());
+    return first + walk(*t.rest, loops, sums, near, loops.size()) +
+           (loops.empty() ? kLaunchSeconds : 0);
+  }
+  }
+  return 0;
+}
+
+double Estimator::seconds(const Tree& tree) {
+  set_bodies(tree);
+  std::vector<LoopAround> loops;
+  std::vector<int> sums;
+  std::vector<NearAround> near;
+  return kLaunchSeconds + walk(tree, loops, sums, near, 0);
+}
+
+} // namespace egret::loops

@@ -1,0 +1,29 @@
+// Loops of one region from a small e-graph: skeletons by rules, orders and sizes by roles, and a
+// proof of each tree that is proposed (docs/loops.md).
+#pragma once
+
+#include "loops/options.h"
+
+#include <span>
+#include <string>
+#include <vector>
+
+namespace egret::loops {
+
+/// Trees for the region, best first by estimate; none where the region has too many stages or axes,
+/// or no points, and the report says so. Each was brought to the plain tree by the rules, and
+/// kernel::loops::why_not has nothing against it.
+LoopSpace loop_space(const kernel::Region& region, const kernel::Target& target,
+                     const LoopOptions& options = {});
+
+/// Which of the trees the rules bring to the plain tree.
+std::vector<bool> prove(const kernel::Region& region, const kernel::Target& target,
+                        const std::vector<TreePtr>& trees, const LoopOptions& options,
+                        LoopReport& report);
+
+/// The whole as a program that `egret egraph run` replays: terms and rules, then for each region
+/// its facts, the plain tree and the trees that were found for it, with checks that they are one.
+std::string program_text(std::span<const kernel::Region* const> regions,
+                         const kernel::Target& target, const LoopOptions& options = {});
+
+} // namespace egret::loops

@@ -1,0 +1,12 @@
+#include "support/loop_check.h"
+
+namespace egret {
+namespace {
+
+TEST(RandomLoops, AreProvedAndComputeTheRegion) {
+  testing::LoopCheck check{.seconds = 0.06, .trees = 2};
+  testing::check_loops(1, 60, check);
+}
+
+} // namespace
+} // namespace egret

@@ -1,0 +1,12 @@
+#include "support/loop_check.h"
+
+namespace egret {
+namespace {
+
+TEST(RandomLoops, AreProvedAndComputeTheRegionAtLength) {
+  testing::LoopCheck check;
+  testing::check_loops(1000, 500, check);
+}
+
+} // namespace
+} // namespace egret

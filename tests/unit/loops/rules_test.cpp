@@ -1,0 +1,414 @@
+// Each rule of src/rules/loops.egg by itself: what it makes of a small tree, and a tree that it
+// leaves alone because a side condition does not hold.
+#include "kernel/analysis.h"
+#include "loops/space.h"
+#include "loops/terms.h"
+#include "support/loop_regions.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+namespace egret {
+namespace {
+
+using kernel::Bind;
+using kernel::Region;
+using kernel::Target;
+using kernel::loops::accumulate;
+using kernel::loops::body;
+using kernel::loops::mask;
+using kernel::loops::near;
+using kernel::loops::then;
+using loops::LoopOptions;
+using loops::LoopReport;
+using loops::LoopTerms;
+using loops::TreePtr;
+
+TreePtr loop(int axis, std::int64_t n, TreePtr rest, std::int64_t step = 1,
+             Bind bind = Bind::Serial) {
+  return kernel::loops::loop(axis, Expr(n), step, bind, std::move(rest));
+}
+
+/// What the trees of a case are loops of.
+enum class Of : std::uint8_t {
+  Product, ///< 32 x 48 x 64: axes 0 and 1, stage 0 sums over axis 2
+  Softmax, ///< 8 rows (0) of 32 (1): max 0, map 1, sum 2, map 3
+  Two,     ///< 8 rows (0) of 32 (1): two reductions, neither reads the other
+  Running, ///< running sums of 8 rows (0) along 32 (1)
+  Odd,     ///< a map of 10 x 20
+  Unknown, ///< a map of n
+  Eights,  ///< a map of n, a multiple of 8
+  Planes,  ///< 4 x 8 x 16: stage 0 sums over axes 1 and 2
+  Units,   ///< a product in bf16 for a matrix unit of 16 x 16 x 32
+  Blocks,  ///< the product, on a GPU
+};
+
+Region unknown(std::int64_t divisor) {
+  return testing::region_of([&](ir::Graph& g) {
+    const Expr n = Expr::symbol(divisor == 1 ? "n" : "n8", divisor, 4096, divisor);
+    return std::vector{g.unary(Op::Tanh, g.input("x", DType::F32, {n}))};
+  });
+}
+
+Region rows(const std::function<std::vector<ir::NodeId>(ir::Graph&, ir::NodeId)>& make) {
+  return testing::region_of([&](ir::Graph& g) {
+    return make(g, g.input("x", DType::F32, {8, 32}));
+  });
+}
+
+const Region& region_of(Of what) {
+  static const std::map<Of, Region> regions = [] {
+    std::map<Of, Region> made;
+    made[Of::Product] = made[Of::Blocks] = testing::matrix_product(32, 48, 64);
+    made[Of::Softmax] = testing::softmax_rows(8, 32);
+    made[Of::Two] = rows([](ir::Graph& g, ir::NodeId x) {
+      return std::vector{g.reduce(Op::ReduceSum, x, {1}), g.reduce(Op::ReduceMax, x, {1})};
+    });
+    made[Of::Running] =
+        rows([](ir::Graph& g, ir::NodeId x) { return std::vector{g.scan(Op::ScanSum, x, 1)}; });
+    made[Of::Odd] = testing::one_map(10, 20);
+    made[Of::Unknown] = unknown(1);
+    made[Of::Eights] = unknown(8);
+    made[Of::Planes] = testing::region_of([](ir::Graph& g) {
+      const ir::NodeId x = g.input("x", DType::F32, {4, 8, 16});
+      const ir::NodeId y = g.permute(g.input("y", DType::F32, {16, 4, 8}), {1, 2, 0});
+      return std::vector{g.reduce(Op::ReduceSum, g.binary(Op::Mul, x, y), {1, 2})};
+    });
+    made[Of::Units] = testing::region_of([](ir::Graph& g) {
+      const auto e = testing::sizes("mk", "kn", "mn", 32, 32, 64);
+      const auto wide = [&](const char* name, const std::string& letters) {
+        return g.cast(testing::input(g, name, letters, e, DType::BF16), DType::F32);
+      };
+      const ir::NodeId a = wide("a", "mk"), b = wide("b", "kn");
+      return std::vector{testing::einsum(g, a, b, e)};
+    });
+    return made;
+  }();
+  return regions.at(what);
+}
+
+Target target_of(Of what) {
+  if (what == Of::Blocks)
+    return testing::test_gpu();
+  Target target = testing::loop_target();
+  target.has_amx = what == Of::Units;
+  return target;
+}
+
+struct Case {
+  const char* rule;
+  Of of;
+  TreePtr before, after;
+  Of refused_of = Of::Product;
+  TreePtr refused = nullptr; ///< none: the rule has no side condition
+};
+
+/// Loops that are shared by more than one case.
+TreePtr product(TreePtr inner) { // inside of the loops over results
+  return loop(0, 32, loop(1, 48, std::move(inner)));
+}
+TreePtr sum(TreePtr inner) {
+  return accumulate(0, std::move(inner));
+}
+TreePtr unknown_loop(std::int64_t by, Of of, TreePtr rest, std::int64_t step) {
+  return kernel::loops::loop(0, ceildiv(region_of(of).axes[0].extent, Expr(by)), step, Bind::Serial,
+                             std::move(rest));
+}
+/// A list of parts.
+template <class... Rest>
+TreePtr list(TreePtr first, Rest... rest) {
+  if constexpr (sizeof...(rest) == 0)
+    return first;
+  else
+    return then(std::move(first), list(std::move(rest)...));
+}
+TreePtr row(TreePtr inner) {
+  return loop(0, 8, std::move(inner));
+}
+TreePtr along(TreePtr inner) {
+  return loop(1, 32, std::move(inner));
+}
+TreePtr acc(int stage, TreePtr inner) {
+  return accumulate(stage, std::move(inner));
+}
+
+std::vector<Case> structure_cases() {
+  return {
+      {"fuse", Of::Softmax, list(row(acc(2, along(body(2)))), row(along(body(3)))),
+       row(list(acc(2, along(body(2))), along(body(3)))), Of::Softmax,
+       // each stage 1 needs all of stage 0's row
+       acc(0, list(along(body(0)), along(body(1))))},
+      {"fuse-first", Of::Softmax,
+       list(row(acc(0, along(body(0)))), row(along(body(1))), row(acc(2, along(body(2))))),
+       list(row(list(acc(0, along(body(0))), along(body(1)))), row(acc(2, along(body(2))))),
+       Of::Softmax, list(along(body(0)), along(body(1)), row(along(body(3))))},
+      {"list", Of::Softmax, then(then(body(0), body(1)), body(2)), list(body(0), body(1), body(2))},
+      {"acc-over-second", Of::Softmax, list(along(body(1)), acc(2, along(body(2)))),
+       acc(2, list(along(body(1)), along(body(2)))), Of::Softmax,
+       list(acc(2, along(body(2))), acc(2, body(2)))},
+      {"acc-over-first", Of::Two, list(acc(0, along(body(0))), acc(1, along(body(1)))),
+       acc(0, list(along(body(0)), acc(1, along(body(1))))), Of::Softmax,
+       list(acc(0, along(body(0))), along(body(1)))}, // reads the sum
+      {"then-swap", Of::Two, list(body(0), body(1), body(0)), list(body(1), body(0), body(0)),
+       Of::Softmax, list(body(0), body(1), body(2))},
+      {"then-swap-last", Of::Two, list(body(0), body(1)), list(body(1), body(0)), Of::Softmax,
+       list(body(1), body(2))},
+      {"fission", Of::Softmax, row(list(acc(2, along(body(2))), along(body(3)))),
+       list(row(acc(2, along(body(2)))), row(along(body(3)))), Of::Softmax,
+       along(list(body(0), body(1)))},
+      {"mask-of-then", Of::Softmax, mask(0, list(body(0), body(1))),
+       list(mask(0, body(0)), mask(0, body(1)))},
+      {"acc-of-second", Of::Softmax, acc(2, list(along(body(1)), along(body(2)))),
+       list(along(body(1)), acc(2, along(body(2)))), Of::Softmax,
+       acc(0, list(along(body(1)), along(body(0))))}, // reads it unfinished
+      {"acc-of-first", Of::Two, acc(0, list(along(body(0)), acc(1, along(body(1))))),
+       list(acc(0, along(body(0))), acc(1, along(body(1)))), Of::Softmax,
+       acc(0, list(along(body(0)), along(body(1))))},
+      {"list-of-parts", Of::Softmax, then(then(body(0), body(1)), body(2)),
+       list(body(0), body(1), body(2))},
+      {"inline", Of::Softmax,
+       list(row(along(body(1))), row(acc(2, along(body(2)))), row(along(body(3)))),
+       list(row(acc(2, along(body(2)))), row(along(body(3)))), Of::Softmax,
+       list(row(acc(2, along(body(2)))), row(along(body(3))))}, // a sum is no map
+      {"stages-in-order", Of::Two, list(body(1), body(0), body(1)), list(body(0), body(1), body(1)),
+       Of::Two, list(body(0), body(1), body(1))},
+      {"last-stages-in-order", Of::Two, list(body(1), body(0)), list(body(0), body(1)), Of::Two,
+       list(body(0), body(1))},
+  };
+}
+
+std::vector<Case> order_cases() {
+  const auto deep = [](TreePtr inner) { return loop(2, 64, std::move(inner)); };
+  const TreePtr split_scan = loop(1, 4, loop(1, 8, body(0)), 8);
+  return {
+      {"exchange", Of::Product, product(sum(deep(body(0)))),
+       loop(1, 48, loop(0, 32, sum(deep(body(0))))), Of::Running, split_scan},
+      {"acc-out", Of::Product, loop(0, 32, loop(1, 48, sum(deep(body(0))))),
+       loop(0, 32, sum(loop(1, 48, deep(body(0))))), Of::Product, deep(sum(body(0)))},
+      {"acc-in", Of::Product, loop(0, 32, sum(loop(1, 48, deep(body(0))))),
+       loop(0, 32, loop(1, 48, sum(deep(body(0))))), Of::Product, sum(deep(body(0)))},
+      {"exchange-sums", Of::Planes, loop(0, 4, sum(loop(1, 8, loop(2, 16, body(0))))),
+       loop(0, 4, sum(loop(2, 16, loop(1, 8, body(0))))), Of::Running, split_scan},
+      {"exchange-back", Of::Product, loop(1, 48, loop(0, 32, sum(deep(body(0))))),
+       product(sum(deep(body(0)))), Of::Product, product(sum(deep(body(0))))},
+      {"exchange-steps-back", Of::Odd, loop(0, 10, loop(1, 4, loop(1, 5, body(0), 4))),
+       loop(0, 10, loop(1, 5, loop(1, 4, body(0)), 4)), Of::Running,
+       loop(1, 8, loop(1, 4, body(0), 8))},
+      {"acc-in-back", Of::Product, loop(0, 32, sum(loop(1, 48, deep(body(0))))),
+       product(sum(deep(body(0)))), Of::Product, sum(deep(body(0)))},
+      {"exchange-sums-back", Of::Planes, loop(0, 4, sum(loop(2, 16, loop(1, 8, body(0))))),
+       loop(0, 4, sum(loop(1, 8, loop(2, 16, body(0))))), Of::Planes,
+       loop(0, 4, sum(loop(1, 8, loop(2, 16, body(0)))))},
+      {"exchange-sum-steps-back", Of::Product, product(sum(loop(2, 8, loop(2, 8, body(0), 8)))),
+       product(sum(loop(2, 8, loop(2, 8, body(0)), 8))), Of::Running,
+       loop(1, 8, loop(1, 4, body(0), 8))},
+  };
+}
+
+std::vector<Case> size_cases() {
+  const auto deep = [] { return sum(loop(2, 64, body(0))); };
+  return {
+      {"split", Of::Product, product(deep()), loop(0, 8, loop(0, 4, loop(1, 48, deep())), 4),
+       Of::Odd, loop(1, 20, body(0), 1, Bind::Core)}, // only a plain loop
+      {"split-rest", Of::Odd, loop(0, 10, loop(1, 20, body(0))),
+       loop(0, 3, loop(0, 4, mask(0, loop(1, 20, body(0)))), 4), Of::Odd,
+       loop(1, 2, loop(1, 10, body(0)), 10)}, // not all of the axis: 8 does not divide 10
+      {"split-unknown", Of::Eights, unknown_loop(1, Of::Eights, body(0), 1),
+       unknown_loop(8, Of::Eights, loop(0, 8, body(0)), 8), Of::Unknown,
+       unknown_loop(1, Of::Unknown, body(0), 1)},
+      {"split-unknown-rest", Of::Unknown, unknown_loop(1, Of::Unknown, body(0), 1),
+       unknown_loop(8, Of::Unknown, loop(0, 8, mask(0, body(0))), 8), Of::Unknown,
+       unknown_loop(8, Of::Unknown, loop(0, 8, body(0)), 4)}, // gaps
+      {"merge", Of::Product, loop(0, 8, loop(0, 4, loop(1, 48, deep())), 4), product(deep()),
+       Of::Product, loop(0, 8, loop(0, 4, loop(1, 48, deep())), 8)},
+      {"merge-unknown-rest", Of::Unknown,
+       unknown_loop(8, Of::Unknown, loop(0, 8, mask(0, body(0))), 8),
+       unknown_loop(1, Of::Unknown, mask(0, body(0)), 1), Of::Unknown,
+       unknown_loop(8, Of::Unknown, loop(0, 8, body(0)), 8)},
+      {"merge-unknown", Of::Eights, unknown_loop(8, Of::Eights, loop(0, 8, body(0)), 8),
+       unknown_loop(1, Of::Eights, body(0), 1), Of::Unknown,
+       unknown_loop(8, Of::Unknown, loop(0, 8, body(0)), 8)},
+      {"single", Of::Odd, loop(0, 1, body(0)), body(0), Of::Odd, loop(0, 2, body(0))},
+      {"trim", Of::Odd, loop(0, 12, mask(0, body(0))), loop(0, 10, mask(0, body(0))), Of::Odd,
+       loop(0, 10, mask(0, body(0)))},
+      {"unmask", Of::Odd, loop(0, 10, mask(0, body(0))), loop(0, 10, body(0)), Of::Odd,
+       loop(0, 5, mask(0, body(0)), 4)},
+      {"unmask-unknown", Of::Unknown, unknown_loop(1, Of::Unknown, mask(0, body(0)), 1),
+       unknown_loop(1, Of::Unknown, body(0), 1), Of::Unknown,
+       unknown_loop(8, Of::Unknown, mask(0, body(0)), 8)},
+      {"mask-out", Of::Odd, loop(0, 12, loop(1, 20, mask(0, body(0)))),
+       loop(0, 12, mask(0, loop(1, 20, body(0)))), Of::Odd, loop(0, 12, mask(0, body(0)))},
+      {"mask-of-acc", Of::Product, loop(0, 32, sum(mask(0, loop(2, 64, body(0))))),
+       loop(0, 32, mask(0, sum(loop(2, 64, body(0))))), Of::Product,
+       sum(mask(2, loop(2, 64, body(0))))},
+      {"mask-once", Of::Odd, mask(0, mask(0, body(0))), mask(0, body(0))},
+      {"mask-order", Of::Odd, mask(1, mask(0, body(0))), mask(0, mask(1, body(0))), Of::Odd,
+       mask(0, mask(1, body(0)))},
+  };
+}
+
+std::vector<Case> binding_cases() {
+  const auto deep = [](Bind bind = Bind::Serial) { return loop(2, 64, body(0), 1, bind); };
+  const auto lanes = [](Bind bind) { return sum(loop(2, 4, loop(2, 16, body(0), 1, bind), 16)); };
+  const auto first = [&](Bind bind) { return loop(0, 32, loop(1, 48, sum(deep())), 1, bind); };
+  const TreePtr reduced = sum(deep()), lanes_of_scan = loop(1, 16, body(0));
+  const auto bound = [&](Bind bind) { return sum(deep(bind)); };
+  const auto parts = [](Bind bind) { return sum(loop(2, 8, sum(loop(2, 8, body(0))), 8, bind)); };
+  const auto unit = [](Bind bind) {
+    return loop(0, 16, loop(1, 16, loop(2, 32, body(0), 1, bind), 1, bind), 1, bind);
+  };
+  const TreePtr scan_of_all = acc(0, loop(1, 32, acc(0, body(0)))); // no part of a running sum
+  return {
+      {"unroll", Of::Product, product(sum(loop(2, 16, loop(2, 4, body(0)), 4))),
+       product(sum(loop(2, 16, loop(2, 4, body(0), 1, Bind::Unroll), 4))), Of::Product, reduced},
+      {"vectorize", Of::Product, loop(1, 3, loop(1, 16, sum(deep())), 16),
+       loop(1, 3, loop(1, 16, sum(deep()), 1, Bind::Vector), 16), Of::Running, lanes_of_scan},
+      {"bind-core", Of::Product, first(Bind::Serial), first(Bind::Core), Of::Product, reduced},
+      {"bind-grid", Of::Blocks, first(Bind::Serial), first(Bind::Grid), Of::Blocks, reduced},
+      {"bind-warp", Of::Blocks, first(Bind::Serial), first(Bind::Warp), Of::Blocks, reduced},
+      {"bind-lane", Of::Blocks, first(Bind::Serial), first(Bind::Lane), Of::Blocks, reduced},
+      {"vectorize-sums", Of::Product, product(lanes(Bind::Serial)), product(lanes(Bind::Vector)),
+       Of::Running, lanes_of_scan},
+      {"near", Of::Product, product(sum(deep())), near(1, product(sum(deep()))), Of::Product,
+       sum(deep())}, // both operands change along the depth
+      {"split-reduction", Of::Product, product(sum(loop(2, 8, loop(2, 8, body(0)), 8))),
+       product(parts(Bind::Serial)), Of::Running, acc(0, along(body(0)))},
+      {"bind-parts", Of::Product, product(parts(Bind::Serial)), product(parts(Bind::Core)),
+       Of::Running, scan_of_all},
+      {"matrix-unit", Of::Units, unit(Bind::Serial), unit(Bind::Matrix), Of::Product,
+       unit(Bind::Serial)}, // f32
+      {"unbind-vector", Of::Product, loop(1, 3, loop(1, 16, sum(deep()), 1, Bind::Vector), 16),
+       loop(1, 3, loop(1, 16, sum(deep())), 16), Of::Running,
+       loop(1, 16, body(0), 1, Bind::Vector)},
+      {"roll", Of::Product, sum(deep(Bind::Unroll)), sum(deep())},
+      {"unbind-core", Of::Product, first(Bind::Core), first(Bind::Serial), Of::Product,
+       bound(Bind::Core)},
+      {"unbind-grid", Of::Blocks, first(Bind::Grid), first(Bind::Serial), Of::Blocks,
+       bound(Bind::Grid)},
+      {"unbind-warp", Of::Blocks, first(Bind::Warp), first(Bind::Serial), Of::Blocks,
+       bound(Bind::Warp)},
+      {"unbind-lane", Of::Blocks, first(Bind::Lane), first(Bind::Serial), Of::Blocks,
+       bound(Bind::Lane)},
+      {"near-away", Of::Product, near(1, product(sum(deep()))), product(sum(deep()))},
+      {"unbind-vector-sums", Of::Product, product(lanes(Bind::Vector)),
+       product(lanes(Bind::Serial)), Of::Running, loop(1, 16, body(0), 1, Bind::Vector)},
+      {"unit-away", Of::Units, unit(Bind::Matrix), unit(Bind::Serial), Of::Product,
+       unit(Bind::Matrix)},
+      {"unbind-parts", Of::Product, product(parts(Bind::Core)), product(parts(Bind::Serial)),
+       Of::Running, acc(0, loop(1, 32, acc(0, body(0)), 1, Bind::Core))},
+      {"join-parts", Of::Product, product(parts(Bind::Serial)),
+       product(sum(loop(2, 8, loop(2, 8, body(0)), 8))), Of::Running, scan_of_all},
+      {"acc-once", Of::Product, sum(sum(deep())), sum(deep())},
+  };
+}
+
+std::vector<Case> all_cases() {
+  std::vector<Case> cases;
+  for (auto* group : {&structure_cases, &order_cases, &size_cases, &binding_cases})
+    for (Case& c : group())
+      cases.push_back(std::move(c));
+  return cases;
+}
+
+/// Everything but one rule and what is known of trees.
+LoopOptions only(const std::string& rule) {
+  LoopOptions options;
+  for (const loops::RuleText& other : loops::rules_of(loops::rules_text()))
+    if (other.name != rule && other.ruleset != "known")
+      options.without.push_back(other.name);
+  return options;
+}
+
+std::string ruleset_of(const std::string& rule) {
+  for (const loops::RuleText& one : loops::rules_of(loops::rules_text()))
+    if (one.name == rule)
+      return one.ruleset;
+  return "";
+}
+
+std::uint64_t fired(const LoopReport& report, const std::string& rule) {
+  for (const loops::LoopRule& one : report.rules)
+    if (one.name == rule)
+      return one.fired;
+  return 0;
+}
+
+class LoopRules : public ::testing::TestWithParam<Case> {};
+
+TEST_P(LoopRules, MakesTheTree) {
+  const Case& c = GetParam();
+  const Target target = target_of(c.of);
+  LoopTerms terms(region_of(c.of), target, only(c.rule));
+  const auto before = terms.add(*c.before), after = terms.add(*c.after);
+  ASSERT_FALSE(terms.equal(before, after));
+  LoopReport report;
+  const std::string ruleset = ruleset_of(c.rule);
+  const char* const rulesets[] = {ruleset.c_str()};
+  terms.run("test", rulesets, {.rows = 20000}, report, 3);
+  terms.egraph().rebuild();
+  EXPECT_GT(fired(report, c.rule), 0u);
+  EXPECT_TRUE(terms.equal(before, after))
+      << kernel::loops::to_text(*c.before, region_of(c.of)) << "\n"
+      << kernel::loops::to_text(*c.after, region_of(c.of));
+}
+
+TEST_P(LoopRules, IsRefusedWhereItsSideConditionFails) {
+  const Case& c = GetParam();
+  if (!c.refused)
+    return;
+  const Target target = target_of(c.refused_of);
+  LoopTerms terms(region_of(c.refused_of), target, only(c.rule));
+  terms.add(*c.refused);
+  LoopReport report;
+  const std::string ruleset = ruleset_of(c.rule);
+  const char* const rulesets[] = {ruleset.c_str()};
+  terms.run("test", rulesets, {.rows = 20000}, report, 1);
+  EXPECT_EQ(fired(report, c.rule), 0u)
+      << kernel::loops::to_text(*c.refused, region_of(c.refused_of));
+}
+
+std::string name_of(const ::testing::TestParamInfo<Case>& info) {
+  std::string name = info.param.rule;
+  std::ranges::replace(name, '-', '_');
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, LoopRules, ::testing::ValuesIn(all_cases()), name_of);
+
+TEST(LoopRuleFile, EveryRuleHasACase) {
+  std::set<std::string> tested;
+  for (const Case& c : all_cases())
+    tested.insert(c.rule);
+  for (const loops::RuleText& rule : loops::rules_of(loops::rules_text())) {
+    EXPECT_TRUE(rule.ruleset == "known" || tested.contains(rule.name)) << rule.name;
+    EXPECT_FALSE(rule.comment.empty()) << rule.name;
+    EXPECT_TRUE(rule.tag == "exact" || rule.tag == "reassociates") << rule.name;
+  }
+}
+
+TEST(LoopRuleFile, RefusesRulesWithoutNameCommentOrTag) {
+  const auto message = [](std::string_view text) -> std::string {
+    try {
+      loops::rules_of(text, "mine.egg");
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "";
+  };
+  const std::string head = "; tag: exact\n(ruleset r)\n";
+  EXPECT_NE(message(head + "; why\n(rule ((= t (Body c))) ((union t t)) :ruleset r)")
+                .find("mine.egg:4: the rule has no name"),
+            std::string::npos);
+  EXPECT_NE(message(head + "\n(rule ((= t (Body c))) ((union t t)) :ruleset r :name \"x\")")
+                .find("rule \"x\" has no comment"),
+            std::string::npos);
+  EXPECT_NE(message("(ruleset r)").find("has no line `; tag: ...`"), std::string::npos);
+  EXPECT_NE(message("; why\n(rule ((= t (Body c))) ((union t t)) :ruleset q :name \"x\")")
+                .find("is of no ruleset with a tag"),
+            std::string::npos);
+}
+
+} // namespace
+} // namespace egret

@@ -1,0 +1,247 @@
+// Loop trees from terms and back, the search for them, and what keeps it honest.
+#include "egret/egraph.h"
+#include "loops/estimate.h"
+#include "loops/facts.h"
+#include "loops/nests.h"
+#include "loops/space.h"
+#include "loops/terms.h"
+#include "support/loop_regions.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace egret {
+namespace {
+
+namespace tree = kernel::loops;
+using kernel::Bind;
+using kernel::Region;
+using kernel::Target;
+using loops::LoopOptions;
+using loops::LoopReport;
+using loops::LoopSpace;
+using loops::LoopTerms;
+using loops::TreePtr;
+
+const Target& target() {
+  static const Target target = testing::loop_target();
+  return target;
+}
+
+TreePtr parse(const char* text, const Region& region) {
+  return tree::parse_tree(text, region);
+}
+
+Region running_sums() {
+  return testing::region_of([](ir::Graph& g) {
+    return std::vector{g.scan(Op::ScanSum, g.input("x", DType::F32, {8, 32}), 1)};
+  });
+}
+
+bool proved(const Region& region, const TreePtr& t, const LoopOptions& options = {}) {
+  LoopReport report;
+  return loops::prove(region, target(), {t}, options, report)[0];
+}
+
+TEST(LoopTermsTest, TreesComeBackAsTheyWent) {
+  const Region region = testing::softmax_rows(8, 32);
+  LoopTerms terms(region, target());
+  for (const char* text : {"for(0,8,1,core,then(acc(0,for(1,2,16,serial,for(1,16,1,vector,body(0)))"
+                           "),near(0,for(1,32,1,"
+                           "unroll,mask(0,body(1))))))",
+                           "then(body(0),then(body(1),body(2)))"}) {
+    const TreePtr t = parse(text, region);
+    const egraph::Root root = terms.add(*t);
+    EXPECT_EQ(tree::to_text(*terms.tree_of(terms.egraph().extract(root)), region), text);
+  }
+}
+
+TEST(LoopTermsTest, UnknownSizesComeBack) {
+  const Region region = testing::region_of([](ir::Graph& g) {
+    return std::vector{g.unary(Op::Tanh, g.input("x", DType::F32, {Expr::symbol("n", 1, 4096)}))};
+  });
+  LoopTerms terms(region, target());
+  const TreePtr t = parse("for(0,ceil(16),16,core,for(0,16,1,vector,mask(0,body(0))))", region);
+  EXPECT_TRUE(tree::equal(*terms.tree_of(terms.egraph().extract(terms.add(*t))), *t));
+  EXPECT_TRUE(proved(region, t));
+}
+
+TEST(LoopSpaceTest, TilesOfAProductAreProvedAndDifferByShape) {
+  const auto best = [](std::int64_t m, std::int64_t n, std::int64_t k) {
+    const Region region = testing::matrix_product(m, n, k);
+    const LoopSpace space = loops::loop_space(region, target());
+    EXPECT_FALSE(space.trees.empty());
+    EXPECT_EQ(space.report.unproved, 0u);
+    EXPECT_EQ(tree::why_not(region, *space.trees.at(0).tree), "");
+    return tree::to_text(*space.trees.at(0).tree, region);
+  };
+  const std::string square = best(64, 64, 64), wide = best(4, 1024, 256), deep = best(8, 16, 8192);
+  EXPECT_NE(square, wide);
+  EXPECT_NE(square, deep);
+  EXPECT_NE(wide, deep);
+  EXPECT_NE(square.find("vector"), std::string::npos) << square;
+  EXPECT_NE(square.find("core"), std::string::npos) << square;
+  EXPECT_NE(deep.find("acc(0,for(2,"), std::string::npos) << deep;
+}
+
+TEST(LoopSpaceTest, TilesFollowTheMachine) {
+  const Region region = testing::matrix_product(512, 512, 512);
+  Target narrow = target();
+  narrow.vector_bytes = 16;
+  narrow.vector_registers = 16;
+  narrow.l1_bytes = 8 << 10;
+  narrow.l2_bytes = 64 << 10;
+  const auto text = [&](const Target& t) {
+    return tree::to_text(*loops::loop_space(region, t).trees.at(0).tree, region);
+  };
+  EXPECT_NE(text(narrow), text(target()));
+  EXPECT_EQ(text(narrow).find("16,1,vector"), std::string::npos);
+}
+
+TEST(LoopSpaceTest, StagesShareLoops) {
+  const Region region = testing::softmax_rows(512, 1000);
+  const LoopSpace space = loops::loop_space(region, target());
+  ASSERT_FALSE(space.trees.empty());
+  const std::string best = tree::to_text(*space.trees[0].tree, region);
+  EXPECT_TRUE(best.starts_with("for(0,")) << "one nest for all stages: " << best;
+  const auto fired = [&](const char* rule) {
+    return std::ranges::any_of(space.report.rules, [&](const auto& r) { return r.name == rule; });
+  };
+  EXPECT_TRUE(fired("fuse"));
+  EXPECT_TRUE(fired("fission")) << "in the proofs";
+  EXPECT_GT(space.report.skeletons, 1u);
+}
+
+TEST(LoopSpaceTest, ATreeThatGoesThroughPointsTwiceIsNotProved) {
+  const Region region = testing::one_map(10, 20);
+  EXPECT_TRUE(proved(region, parse("for(0,3,4,core,for(0,4,1,serial,for(1,20,1,serial,mask(0,"
+                                   "body(0)))))",
+                                   region)));
+  // beyond the end without a mask; twice; not all
+  for (const char* text : {"for(0,3,4,core,for(0,4,1,serial,for(1,20,1,serial,body(0))))",
+                           "for(0,5,2,core,for(0,4,1,serial,for(1,20,1,serial,mask(0,body(0)))))",
+                           "for(0,9,1,core,for(1,20,1,serial,body(0)))"})
+    EXPECT_FALSE(proved(region, parse(text, region))) << text;
+}
+
+TEST(LoopSpaceTest, SumsAreNotReadBeforeTheyAreFinished) {
+  const Region region = testing::softmax_rows(8, 32);
+  const TreePtr early =
+      parse("then(for(0,8,1,serial,acc(0,for(1,32,1,serial,then(body(0),body(1)))))"
+            ",then(for(0,8,1,serial,acc(2,for(1,32,1,serial,body(2)))),"
+            "for(0,8,1,serial,for(1,32,1,serial,body(3)))))",
+            region);
+  EXPECT_FALSE(proved(region, early));
+  // A rule that forgets to ask is believed by the e-graph, and caught by the check of the tree.
+  LoopOptions wrong;
+  wrong.rules =
+      R"((rule ((= t (For a n s k (Then x y)))) ((union t (Then (For a n s k x) (For a n s k y))))
+                     :ruleset fission :name "wrong-fission")
+                   (rule ((= t (Acc p (Then x y))) (nest b p) (= m (stages y)) (= 0 (& m b))) ((union t (Then (Acc p x) y)))
+                     :ruleset fission :name "wrong-acc"))";
+  EXPECT_TRUE(proved(region, early, wrong));
+  EXPECT_NE(tree::why_not(region, *early), "");
+}
+
+TEST(LoopSpaceTest, RunningSumsKeepTheirOrder) {
+  const Region region = running_sums();
+  const TreePtr turned =
+      parse("for(0,8,1,serial,acc(0,for(1,8,1,serial,for(1,4,8,serial,body(0)))))", region);
+  EXPECT_FALSE(proved(region, turned));
+  LoopOptions wrong;
+  wrong.rules =
+      R"((rule ((= t (For a n s k (For b m r l x)))) ((union t (For b m r l (For a n s k x))))
+                     :ruleset roles :name "wrong-exchange"))";
+  EXPECT_TRUE(proved(region, turned, wrong));
+  EXPECT_NE(tree::why_not(region, *turned).find("scan"), std::string::npos);
+}
+
+TEST(LoopSpaceTest, SumsStayInOrderWhereTheyMust) {
+  const Region region = testing::matrix_product(8, 16, 64);
+  const TreePtr lanes =
+      parse("for(0,8,1,serial,for(1,16,1,serial,acc(0,for(2,4,16,serial,for(2,16,1,vector,body(0)"
+            ")))))",
+            region);
+  LoopOptions strict;
+  strict.reassociate = false;
+  EXPECT_TRUE(proved(region, lanes));
+  EXPECT_FALSE(proved(region, lanes, strict));
+  for (const loops::LoopTree& t : loops::loop_space(region, target(), strict).trees)
+    EXPECT_EQ(tree::to_text(*t.tree, region).find("for(2,16,1,vector"), std::string::npos);
+}
+
+TEST(LoopSpaceTest, RulesThatDivergeStopAtTheirBudgetAndAreNamed) {
+  const Region region = testing::softmax_rows(8, 32);
+  LoopOptions options;
+  options.rules =
+      R"((rule ((= t (For a (N n) s "serial" x))) ((union t (For a (N (+ n 1)) s "serial" x)))
+                       :ruleset fuse :name "grows-for-ever"))";
+  options.rows = 3000;
+  const LoopSpace space = loops::loop_space(region, target(), options);
+  EXPECT_TRUE(std::ranges::any_of(space.report.stopped, [](const std::string& s) {
+    return s.find("structure") != std::string::npos &&
+           s.find("grows-for-ever") != std::string::npos;
+  }));
+  EXPECT_LT(space.report.seconds, 2);
+}
+
+TEST(LoopSpaceTest, ManyAxesNoPointsAndUnknownSizesAreTaken) {
+  Region many = testing::one_map(10, 20);
+  while (many.axes.size() < 70)
+    many.axes.push_back({Expr(2), false, "more"});
+  EXPECT_NE(loops::loop_space(many, target()).report.note.find("70 axes"), std::string::npos);
+  Region none = testing::one_map(10, 20);
+  none.axes[0].extent = Expr(0);
+  EXPECT_EQ(loops::loop_space(none, target()).report.note, "there are no points");
+  const Region unknown = testing::region_of([](ir::Graph& g) {
+    const Expr n = Expr::symbol("n", 1, 4096);
+    return std::vector{g.reduce(Op::ReduceSum, g.input("x", DType::F32, {n, 100}), {1})};
+  });
+  const LoopSpace space = loops::loop_space(unknown, target());
+  EXPECT_FALSE(space.trees.empty());
+  EXPECT_EQ(space.report.unproved, 0u);
+}
+
+TEST(LoopSpaceTest, TheProgramRunsInTheEngineAlone) {
+  const Region region = testing::softmax_rows(64, 100);
+  const Region other = testing::matrix_product(33, 65, 20);
+  const Region* const regions[] = {&region, &other};
+  const std::string text = loops::program_text(regions, target());
+  EXPECT_NE(text.find("(check (= $plain $tree0))"), std::string::npos);
+  egraph::EGraph alone;
+  const std::string printed = alone.run_program(text);
+  EXPECT_NE(printed.find("(For"), std::string::npos); // and every check held
+}
+
+TEST(LoopEstimate, LanesRegistersCoresAndCachesCount) {
+  const Region region = testing::matrix_product(256, 256, 256);
+  loops::Estimator estimator(region, target());
+  const auto seconds = [&](const char* text) { return estimator.seconds(*parse(text, region)); };
+  const double plain =
+      seconds("for(0,256,1,serial,for(1,256,1,serial,acc(0,for(2,256,1,serial,body(0)))))");
+  const double lanes = seconds("for(0,256,1,serial,for(1,16,16,serial,acc(0,for(2,256,1,serial,for("
+                               "1,16,1,vector,body(0))))))");
+  const double tile =
+      seconds("for(0,64,4,serial,for(1,4,64,serial,acc(0,for(2,256,1,serial,for(0,4,1,unroll,for(1,"
+              "4,16,unroll,for(1,16,1,vector,body(0))))))))");
+  const double cores =
+      seconds("for(0,64,4,core,for(1,4,64,serial,acc(0,for(2,256,1,serial,for(0,4,1,unroll,for(1,"
+              "4,16,unroll,for(1,16,1,vector,body(0))))))))");
+  const double spilled =
+      seconds("for(0,16,16,serial,for(1,4,64,serial,acc(0,for(2,256,1,serial,for(0,16,1,unroll,for("
+              "1,4,16,unroll,for(1,16,1,vector,body(0))))))))");
+  EXPECT_LT(lanes, plain);
+  EXPECT_LT(tile, lanes);
+  EXPECT_LT(cores, tile);
+  EXPECT_GT(spilled, tile);
+}
+
+TEST(LoopNests, KnowWhatIsShared) {
+  const Region region = testing::softmax_rows(8, 32);
+  EXPECT_EQ(loops::text_of(loops::nests_of(region, *tree::plain_tree(region))),
+            "p0 sum0 r1 stage0; p0 p1 stage1; p0 sum2 r1 stage2; p0 p1 stage3");
+}
+
+} // namespace
+} // namespace egret
