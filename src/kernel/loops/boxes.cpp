@@ -23,7 +23,7 @@ Expr Box::offset(const Point& point) const {
 std::optional<std::vector<std::int64_t>> Box::key(const Point& point) const {
   std::vector<std::int64_t> key;
   for (const Side& s : sides) {
-    const auto c = first_lane(point.at[std::size_t(s.axis)] - s.base).constant();
+    const auto c = first_thread(first_lane(point.at[std::size_t(s.axis)] - s.base)).constant();
     if (!c)
       return std::nullopt;
     key.push_back(*c);
@@ -62,6 +62,12 @@ Box box_of(const Region& region, const Path& path, std::span<const int> axes, co
       box.sides.push_back({a, Expr(0), region.axes[std::size_t(a)].extent});
   }
   return box;
+}
+
+Expr first_thread(const Expr& e) {
+  return substitute(e, [](const Expr& v) -> std::optional<Expr> {
+    return threads_of(v) ? std::optional<Expr>(Expr(0)) : std::nullopt;
+  });
 }
 
 Expr first_lane(const Expr& e) {

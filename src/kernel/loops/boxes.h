@@ -23,6 +23,10 @@ struct Here {
   std::map<const Tree*, Expr> digits; ///< iterations of those loops
   std::vector<bool> clip;             ///< by axis: points beyond its end are possible inside
   bool shared = true;                 ///< all workers are here, and work is yet to be dealt out
+  // On a GPU: of the threads that are here together, which all do the same.
+  Expr thread = Expr(0);
+  int width = 1;
+  bool diverged = false; ///< others of their block may be elsewhere
 };
 
 /// Points of some axes, row-major.
@@ -35,7 +39,7 @@ struct Box {
 
   Expr elements() const;
   Expr offset(const Point& point) const;
-  /// The offsets along the sides of lane 0; nothing when they are no constants.
+  /// The offsets along the sides of lane 0 and thread 0; nothing when they are no constants.
   std::optional<std::vector<std::int64_t>> key(const Point& point) const;
 };
 
@@ -46,8 +50,9 @@ Box box_of(const Region& region, const Path& path, std::span<const int> axes, co
 /// The loops along the axes around a body that have not been entered, but for single ones.
 std::vector<const Tree*> loops_left(const Path& path, std::span<const int> axes, const Here& here);
 
-/// An expression of lane 0.
+/// An expression of lane 0; of thread 0.
 Expr first_lane(const Expr& e);
+Expr first_thread(const Expr& e);
 
 Here enter(const Here& here, const Tree& loop, const Expr& digit);
 

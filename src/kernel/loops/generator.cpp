@@ -2,12 +2,12 @@
 // program does just that.
 #include "kernel/families.h"
 #include "kernel/knobs.h"
+#include "kernel/loops/gpu_writer.h"
 #include "kernel/loops/settle.h"
 #include "kernel/loops/writer.h"
 
 #include "egret/error.h"
-#include "kernel/analysis.h"
-#include "kernel/scatter_axes.h"
+#include "kernel/gpu_nest.h"
 
 namespace egret::kernel {
 
@@ -15,25 +15,24 @@ namespace {
 
 using namespace loops;
 
-/// The plain tree with the outermost loop of each nest shared out among the workers, where its
-/// iterations may be.
-TreePtr dealt(const Region& region, const TreePtr& t) {
+/// The tree with the outermost loop of each nest shared out.
+TreePtr dealt(const TreePtr& t, Bind bind) {
   if (t->kind == Kind::Then)
-    return then(dealt(region, t->first), dealt(region, t->rest));
+    return then(dealt(t->first, bind), dealt(t->rest, bind));
   if (t->kind != Kind::For)
     return t;
-  TreePtr core = loop(t->axis, t->extent, t->step, Bind::Core, t->rest);
-  return core;
+  return loop(t->axis, t->extent, t->step, bind, t->rest);
 }
 
 class LoopsGenerator : public Generator {
 public:
   std::string name() const override { return "loops"; }
 
-  std::vector<Schedule> space(const Region& region, const Target&) const override {
+  std::vector<Schedule> space(const Region& region, const Target& target) const override {
     std::vector<Schedule> out;
     const TreePtr plain = plain_tree(region);
-    for (const TreePtr& tree : {dealt(region, plain), plain}) {
+    for (const TreePtr& tree :
+         {dealt(plain, target.device == "cuda" ? Bind::Grid : Bind::Core), plain}) {
       if (!why_not(region, *tree).empty())
         continue;
       Schedule s;
@@ -56,6 +55,8 @@ public:
       if (auto why = why_not(region, *tree); !why.empty())
         return {false, {}, why};
       const TreePtr ready = settled(region, tree);
+      if (target.device == "cuda")
+        return within_block(GpuWriter(region, *ready, target).run(), target);
       return {true, Writer(region, *ready, target).run(), ""};
     } catch (const Error& e) {
       return {false, {}, e.what()};

@@ -23,9 +23,10 @@ bool is_unrolled(const Tree& t) {
 
 Writer::Writer(const Region& region, const Tree& tree, const Target& target)
     : r_(region), tree_(tree), target_(target), b_(region.name), e_(b_, region),
-      arithmetic_(arithmetic_of(target)), paths_(body_paths(region, tree)),
-      results_(region.stages.size()), is_read_(region.stages.size(), false),
-      waits_(region.stages.size(), false), open_(region.stages.size()) {
+      arithmetic_(arithmetic_of(target)), dealt_(target.device == "cuda" ? Bind::Grid : Bind::Core),
+      paths_(body_paths(region, tree)), results_(region.stages.size()),
+      is_read_(region.stages.size(), false), waits_(region.stages.size(), false),
+      open_(region.stages.size()) {
   for (std::size_t s = 0; s < paths_.size(); ++s) {
     overreaches_.emplace_back(r_.axes.size(), false);
     computed_.emplace_back();
@@ -54,6 +55,10 @@ KernelProgram Writer::run() {
   Expr work(1);
   for (std::size_t s = 0; s < r_.stages.size(); ++s)
     work = work + points_of(r_, r_.stages[s].axes) * Expr(std::int64_t(flops_of(r_.stages[s])) + 1);
+  return end(work);
+}
+
+KernelProgram Writer::end(const Expr& work) {
   return b_.finish(useful_workers(pieces_, work));
 }
 
@@ -75,7 +80,7 @@ const std::vector<int>& Writer::bodies(const Tree& t) {
 }
 
 bool Writer::has_core(const Tree& t) {
-  return (t.kind == Kind::For && t.bind == Bind::Core) || (t.first && has_core(*t.first)) ||
+  return (t.kind == Kind::For && t.bind == dealt_) || (t.first && has_core(*t.first)) ||
          (t.rest && has_core(*t.rest));
 }
 
@@ -160,7 +165,7 @@ void Writer::emit(const Tree& t, const Here& h) {
     emit_body(t, h);
     return;
   case Kind::For:
-    if (is_single(t) && t.bind != Bind::Core) {
+    if (is_single(t) && t.bind != dealt_) {
       emit(*t.rest, enter(h, t, Expr(0)));
       return;
     }
@@ -171,10 +176,8 @@ void Writer::emit(const Tree& t, const Here& h) {
       return unrolled_loop(t, h);
     case Bind::Vector:
       return vector_loop(t, h);
-    case Bind::Core:
-      return core_loops(t, h);
     default:
-      throw Cannot(fmt::format("a CPU has no {} loops", name_of(t.bind)));
+      return t.bind == dealt_ ? core_loops(t, h) : other_loop(t, h);
     }
   case Kind::Mask:
     return emit(*t.rest, h);
@@ -188,11 +191,7 @@ void Writer::emit(const Tree& t, const Here& h) {
 }
 
 void Writer::alone(const Here& h, const Code& code) {
-  b_.loop(Expr(0), Expr(1), Expr(1), Expr(1), Bind::Core, [&](const Expr&) {
-    Here in = h;
-    in.shared = false;
-    code(in);
-  });
+  deal({}, h, [&](std::span<const Expr>, const Here& in) { code(in); });
 }
 
 bool Writer::clips(const Tree& t, const Here& h) {
@@ -210,7 +209,7 @@ void Writer::serial_loop(const Tree& t, const Here& h) {
         in.point.mask.push_back({in.point.at[a], Expr(0), extent});
       emit(*t.rest, in);
       if (h.shared)
-        b_.barrier();
+        meet();
     });
   };
   if (!clips(t, h)) {
@@ -242,7 +241,7 @@ void Writer::unrolled_loop(const Tree& t, const Here& h) {
     const auto code = [&] {
       emit(*t.rest, in);
       if (h.shared)
-        b_.barrier();
+        meet();
     };
     if (!clip) {
       code();
@@ -275,11 +274,12 @@ void Writer::vector_loop(const Tree& t, const Here& h) {
 
 void Writer::core_loops(const Tree& t, const Here& h) {
   if (!h.shared)
-    throw Cannot("a core loop is inside of another, with something between them");
+    throw Cannot(fmt::format("a {} loop is inside of another, with something between them",
+                             name_of(t.bind)));
   std::vector<const Tree*> loops;
   std::vector<Expr> extents;
   const Tree* rest = &t;
-  for (; rest->kind == Kind::For && rest->bind == Bind::Core; rest = rest->rest.get()) {
+  for (; rest->kind == Kind::For && rest->bind == dealt_; rest = rest->rest.get()) {
     loops.push_back(rest);
     extents.push_back(rest->extent);
     if (rest->extent == Expr(0))
@@ -289,9 +289,7 @@ void Writer::core_loops(const Tree& t, const Here& h) {
   for (const Expr& e : extents)
     pieces = pieces * e;
   pieces_ = max(pieces_, pieces);
-  core_loop(b_, extents, [&](std::span<const Expr> at) {
-    Here in = h;
-    in.shared = false;
+  deal(extents, h, [&](std::span<const Expr> at, Here in) {
     for (std::size_t i = 0; i < loops.size(); ++i)
       in = enter(in, *loops[i], at[i]);
     whole_or_cut(loops, 0, *rest, in);
@@ -345,15 +343,34 @@ void Writer::then(const Tree& t, const Here& h) {
       place_result(s, h);
   emit(*t.first, h);
   if (h.shared && depend(*t.first, *t.rest))
-    b_.barrier();
+    meet();
   emit(*t.rest, h);
+}
+
+void Writer::deal(std::span<const Expr> extents, const Here& h, const Dealt& code) {
+  core_loop(b_, extents, [&](std::span<const Expr> at) {
+    Here in = h;
+    in.shared = false;
+    code(at, in);
+  });
+}
+
+void Writer::other_loop(const Tree& t, const Here&) {
+  throw Cannot(fmt::format("a CPU has no {} loops", name_of(t.bind)));
 }
 
 bool Writer::depend(const Tree& first, const Tree& rest) {
   for (int made : bodies(first))
-    for (int reader : bodies(rest)) {
+    for (int reader : bodies(rest))
       if (reads_stage(reader, made))
         return true;
+  return overwrites(first, rest);
+}
+
+/// Whether outputs inside of `rest` may lie in the memory of what `first` reads.
+bool Writer::overwrites(const Tree& first, const Tree& rest) {
+  for (int made : bodies(first))
+    for (int reader : bodies(rest)) {
       for (const Output& out : r_.outputs) {
         if (out.alias < 0 || out.stage != reader)
           continue;
@@ -372,12 +389,13 @@ void Writer::emit_body(const Tree& t, const Here& h) {
   const int s = t.stage;
   const Stage& stage = r_.stages[std::size_t(s)];
   const Point& p = h.point;
+  check_body(s, h);
   provide_results(s, p);
   provide_near(s, h);
   if (stage.kind == StageKind::Map) {
     const std::vector<Value> values = e_.yields(s, p);
     e_.forget_loads();
-    deliver(s, p, values);
+    deliver(s, h, values);
     return;
   }
   Sums& open = *open_[std::size_t(s)].back();
@@ -391,7 +409,7 @@ void Writer::emit_body(const Tree& t, const Here& h) {
     std::vector<Value> values;
     for (std::size_t y = 0; y < next.size(); ++y)
       values.push_back(open.accumulators[y].finish(next[y]));
-    deliver(s, p, values);
+    deliver(s, h, values);
   }
 }
 

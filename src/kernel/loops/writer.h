@@ -16,10 +16,21 @@ class Writer {
 public:
   /// `tree` is settled. Keeps references to all.
   Writer(const Region& region, const Tree& tree, const Target& target);
+  virtual ~Writer() = default;
   KernelProgram run();
 
-private:
+protected:
   using Code = std::function<void(const Here&)>;
+  using Dealt = std::function<void(std::span<const Expr>, const Here&)>;
+
+  /// A copy of what a body reads of an operand, in the order of the loops inside.
+  struct NearCopy {
+    int operand = 0, body = -1, stage = 0, value = 0; ///< the load: a value of the stage's body
+    int buffer = -1;
+    std::vector<int> axes; ///< on which the element depends
+    std::vector<const Tree*> loops;
+    Expr offset(const std::map<const Tree*, Expr>& digits) const;
+  };
 
   /// Where a stage's results wait for their readers.
   struct Result {
@@ -45,14 +56,38 @@ private:
     const Expr* part = nullptr; ///< of a reduction that is shared out: the one that is made
   };
 
-  /// A copy of what a body reads of an operand, in the order of the loops inside.
-  struct NearCopy {
-    int operand = 0, body = -1, stage = 0, value = 0; ///< the load: a value of the stage's body
-    int buffer = -1;
-    std::vector<int> axes; ///< on which the element depends
-    std::vector<const Tree*> loops;
-    Expr offset(const std::map<const Tree*, Expr>& digits) const;
-  };
+  // The machine: this one is a CPU.
+  /// Points of a box, each to one worker.
+  virtual void deal(std::span<const Expr> extents, const Here& h, const Dealt& code);
+  /// The same for pieces of work that are small.
+  virtual void deal_points(std::span<const Expr> extents, const Here& h, const Dealt& code) {
+    deal(extents, h, code);
+  }
+  /// All workers wait for each other.
+  virtual void meet() { b_.barrier(); }
+  /// Loops that are not for all machines.
+  virtual void other_loop(const Tree& t, const Here& h);
+  /// Memory of this worker, or of all where they share.
+  virtual int memory(const std::string& name, DType dtype, const Expr& elements, const Here& h);
+  /// The point, for stores.
+  virtual Point storing(const Here& h) const { return h.point; }
+  virtual void then(const Tree& t, const Here& h);
+  virtual bool is_known(const Tree& loop) const {
+    return loop.bind == Bind::Unroll || loop.bind == Bind::Vector;
+  }
+  virtual void copy_all(int from, int to, const Expr& elements);
+  virtual void fill(const NearCopy& copy, const Here& h);
+  /// Iterations of a loop that are known when code is written, each with code of its own.
+  virtual void each_digit(const Tree& loop, const Here& h, const Code& code);
+  /// Before a body's values are made.
+  virtual void check_body(int, const Here&) {}
+  /// What lanes and threads have summed, together.
+  virtual void together(Sums& s, const Here& h, std::vector<State>& states);
+  /// Whether each of the stage's results is stored by who has read what is overwritten by it.
+  virtual bool stores_alone(int) const { return true; }
+  virtual void check_sums(const Sums&) {}
+  virtual int threads_inside(const Tree&) const { return 1; }
+  virtual KernelProgram end(const Expr& work);
 
   // What the tree says.
   const Path& path(int stage) const { return paths_[std::size_t(stage)]; }
@@ -82,8 +117,8 @@ private:
   void whole_or_cut(const std::vector<const Tree*>& loops, std::size_t i, const Tree& rest,
                     const Here& h);
   bool clips(const Tree& t, const Here& h);
-  void then(const Tree& t, const Here& h);
   bool depend(const Tree& first, const Tree& rest);
+  bool overwrites(const Tree& first, const Tree& rest);
   void emit_body(const Tree& t, const Here& h);
   void near_copy(const Tree& t, const Here& h);
   NearCopy find_near(const Tree& t);
@@ -95,31 +130,26 @@ private:
   void shared_out_sums(const Tree& t, const Here& h);
   Sums open_sums(const Tree& t, const Here& h);
   /// `existing`: only points that are there.
-  void each_sum(const Sums& s, const Here& h, bool existing,
-                const std::function<void(const Point&)>& code);
+  void each_sum(const Sums& s, const Here& h, bool existing, const Code& code);
   std::pair<int, Expr> state_at(const Sums& s, const Point& p) const;
   std::vector<State> read_sums(Sums& s, const Point& p);
   void write_sums(Sums& s, const Point& p, const std::vector<State>& states);
-  void finish(Sums& s, const Point& p);
-  void complete(Sums& s, const Point& p, const std::vector<State>& states);
+  void finish(Sums& s, const Here& h);
+  void complete(Sums& s, const Here& h, const std::vector<State>& states);
   Expr place_of(int stage, const Point& p) const;
 
   // Results.
   int result_lanes(int stage) const;
   bool fits_registers(int stage, const Box& box, const Here& h) const;
   void place_result(int stage, const Here& h);
-  void deliver(int stage, const Point& p, const std::vector<Value>& values);
+  void deliver(int stage, const Here& h, const std::vector<Value>& values);
   void provide_results(int body, const Point& p);
   void provide_near(int body, const Here& h);
   void open_updates();
   void close_updates();
   void copy_waiting();
-  void copy_all(int from, int to, const Expr& elements);
-  /// Memory of this worker, or of all where they share.
-  int memory(const std::string& name, DType dtype, const Expr& elements, bool shared);
   /// All points of a box, whose last side may go by vectors. Shared: dealt out to the workers.
-  void box_loops(const Box& box, const Here& h, int lanes, bool existing,
-                 const std::function<void(const Point&)>& code);
+  void box_loops(const Box& box, const Here& h, int lanes, bool existing, const Code& code);
 
   const Region& r_;
   const Tree& tree_;
@@ -127,6 +157,7 @@ private:
   ProgramBuilder b_;
   Emitter e_;
   Arithmetic arithmetic_;
+  Bind dealt_; ///< of loops that are shared out
   std::vector<Path> paths_;
   std::map<const Tree*, std::vector<int>> bodies_;
   std::vector<std::vector<bool>> overreaches_; ///< by stage and axis

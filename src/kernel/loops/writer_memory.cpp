@@ -20,8 +20,8 @@ constexpr std::int64_t kChunk = 4096;
 
 } // namespace
 
-int Writer::memory(const std::string& name, DType dtype, const Expr& elements, bool shared) {
-  if (shared)
+int Writer::memory(const std::string& name, DType dtype, const Expr& elements, const Here& h) {
+  if (h.shared)
     return b_.workspace(name, dtype, elements);
   if (elements.lower() > kMostElements)
     throw Cannot(fmt::format("a worker would need {} elements of memory", elements.str()));
@@ -57,6 +57,7 @@ void Writer::find_waiting() {
       const std::size_t at = parting(paths_[t], own);
       waits = waits || (reads && !paths_[t][at].first);
     }
+    waits = waits || !stores_alone(out.stage);
     if (waits) {
       waiting_.push_back(int(o));
       waits_[std::size_t(out.stage)] = true;
@@ -92,30 +93,34 @@ bool Writer::fits_registers(int stage, const Box& box, const Here& h) const {
     if (!(side.base == h.point.at[std::size_t(side.axis)]))
       return false;
   const std::vector<int> axes = result_axes(r_.stages[std::size_t(stage)]);
-  const auto known = [&](int s, const Tree*& vector, std::int64_t& count) {
+  // Vectors and threads must be the same on both sides.
+  using Fixed = std::vector<const Tree*>;
+  const auto known = [&](int s, Fixed& fixed, std::int64_t& count) {
     for (const Tree* l : loops_left(path(s), axes, h)) {
-      if (l->bind == Bind::Vector)
-        vector = l;
-      else if (l->bind == Bind::Unroll)
+      if (!is_known(*l))
+        return false;
+      if (l->bind == Bind::Unroll)
         count *= l->extent.value();
       else
-        return false;
+        fixed.push_back(l);
     }
     return true;
   };
-  const Tree* own = nullptr;
+  const auto same = [&](const Tree* a, const Tree* b) {
+    return a->axis == b->axis && a->step == b->step && a->bind == b->bind &&
+           a->extent == b->extent && threads_inside(*a) == threads_inside(*b);
+  };
+  Fixed own;
   std::int64_t count = 1;
   if (!known(stage, own, count) || count > kMostRegisters)
     return false;
   for (std::size_t t = 0; t < paths_.size(); ++t) {
     if (int(t) == stage || paths_[t].empty() || !reads_stage(int(t), stage))
       continue;
-    const Tree* theirs = nullptr;
+    Fixed theirs;
     std::int64_t copies = 1;
-    if (!known(int(t), theirs, copies) || (own == nullptr) != (theirs == nullptr))
-      return false;
-    if (own && (own->axis != theirs->axis || own->step != theirs->step ||
-                !(own->extent == theirs->extent)))
+    if (!known(int(t), theirs, copies) ||
+        !std::equal(own.begin(), own.end(), theirs.begin(), theirs.end(), same))
       return false;
   }
   return true;
@@ -138,13 +143,14 @@ void Writer::place_result(int s, const Here& h) {
     for (std::size_t c = 0; c < stage.yields.size(); ++c)
       result.buffers.push_back(memory(fmt::format("stage{}_{}", s, c),
                                       compute_dtype(stage.yield_dtypes[c]),
-                                      result.box.elements() * Expr(lanes), h.shared));
+                                      result.box.elements() * Expr(lanes), h));
   e_.provide_memory(s, result.buffers, [box = result.box, lanes](const Point& p) {
     return lanes == 1 ? box.offset(p) : box.offset(p) * Expr(lanes) + lane_variable(lanes);
   });
 }
 
-void Writer::deliver(int s, const Point& p, const std::vector<Value>& values) {
+void Writer::deliver(int s, const Here& h, const std::vector<Value>& values) {
+  const Point p = storing(h);
   for (std::size_t o = 0; o < r_.outputs.size(); ++o) {
     const Output& out = r_.outputs[o];
     if (out.stage != s || contains(waiting_, int(o)))
@@ -159,7 +165,7 @@ void Writer::deliver(int s, const Point& p, const std::vector<Value>& values) {
     e_.store_memory(s, p, values);
   if (result.kind != Result::Kind::Registers)
     return;
-  const auto key = result.box.key(p);
+  const auto key = result.box.key(h.point);
   ensure(key.has_value(), "region {}: a result at no known point", r_.name);
   std::vector<VarId>& held = result.registers[*key];
   for (std::size_t c = 0; c < values.size(); ++c) {
@@ -188,37 +194,35 @@ void Writer::provide_results(int body, const Point& p) {
     }
 }
 
-void Writer::box_loops(const Box& box, const Here& h, int lanes, bool existing,
-                       const std::function<void(const Point&)>& code) {
+void Writer::box_loops(const Box& box, const Here& h, int lanes, bool existing, const Code& code) {
   std::vector<Expr> counts;
   for (const Box::Side& s : box.sides) {
     const auto a = std::size_t(s.axis);
     counts.push_back(existing ? min(s.size, r_.axes[a].extent - s.base) : s.size);
   }
-  const std::size_t dealt = box.sides.size() - (lanes > 1 ? 1 : 0);
-  const auto row = [&](std::span<const Expr> at) {
-    Point p = h.point;
-    for (std::size_t i = 0; i < dealt; ++i)
-      p.at[std::size_t(box.sides[i].axis)] = box.sides[i].base + at[i];
+  const std::size_t outer = box.sides.size() - (lanes > 1 ? 1 : 0);
+  const auto row = [&](std::span<const Expr> at, Here in) {
+    for (std::size_t i = 0; i < outer; ++i)
+      in.point.at[std::size_t(box.sides[i].axis)] = box.sides[i].base + at[i];
     if (lanes == 1) {
-      code(p);
+      code(in);
       return;
     }
     const Box::Side& side = box.sides.back();
     kernel::vector_loop(
-        b_, Expr(0), counts.back(), side.size, lanes, 1, [&](std::span<const Position> at_lane) {
-          Point q = p;
-          q.lanes = lanes;
-          q.at[std::size_t(side.axis)] = side.base + at_lane[0].at;
-          q.mask.insert(q.mask.end(), at_lane[0].mask.begin(), at_lane[0].mask.end());
+        b_, Expr(0), counts.back(), side.size, lanes, 1, [&](std::span<const Position> p) {
+          Here q = in;
+          q.point.lanes = lanes;
+          q.point.at[std::size_t(side.axis)] = side.base + p[0].at;
+          q.point.mask.insert(q.point.mask.end(), p[0].mask.begin(), p[0].mask.end());
           code(q);
         });
   };
-  const std::span<const Expr> outer(counts.data(), dealt);
+  const std::span<const Expr> extents(counts.data(), outer);
   if (h.shared)
-    core_loop(b_, outer, row);
+    deal_points(extents, h, row);
   else
-    serial_loops(b_, outer, row);
+    serial_loops(b_, extents, [&](std::span<const Expr> at) { row(at, h); });
 }
 
 // --- Copies near
@@ -290,15 +294,15 @@ void Writer::near_copy(const Tree& t, const Here& h) {
   auto [held, fresh] = near_buffers_.try_emplace(&t, -1);
   if (fresh)
     held->second = memory(fmt::format("near{}_{}", t.operand, near_buffers_.size()),
-                          r_.operands[std::size_t(t.operand)].dtype, elements, h.shared);
+                          r_.operands[std::size_t(t.operand)].dtype, elements, h);
   copy.buffer = held->second;
   // Where nothing is gone through, nothing may be there to be copied.
   std::vector<Guard> any;
   for (int a : r_.stages[std::size_t(copy.body)].axes)
     any.push_back({r_.axes[std::size_t(a)].extent, Expr(1), Expr(INT64_MAX)});
-  b_.when(any, [&] { fill_near(copy, 0, h); });
+  b_.when(any, [&] { fill(copy, h); });
   if (h.shared)
-    b_.barrier();
+    meet();
   near_.push_back(&copy);
   emit(*t.rest, h);
   near_.pop_back();
@@ -322,6 +326,10 @@ int Writer::copy_lanes(const NearCopy& copy) const {
   const auto widest = std::uint64_t(std::max<std::int64_t>(target_.vector_bytes / size, 1));
   return int(std::min(std::bit_floor(widest), std::uint64_t(1) << std::countr_zero(
                                                   std::uint64_t(std::max<std::int64_t>(*n, 1)))));
+}
+
+void Writer::fill(const NearCopy& copy, const Here& h) {
+  fill_near(copy, 0, h);
 }
 
 void Writer::fill_near(const NearCopy& copy, std::size_t i, const Here& h) {
@@ -350,7 +358,7 @@ void Writer::fill_near(const NearCopy& copy, std::size_t i, const Here& h) {
     return;
   }
   const bool deals = h.shared && i == 0;
-  b_.loop(Expr(0), l.extent, Expr(1), l.extent, deals ? Bind::Core : Bind::Serial,
+  b_.loop(Expr(0), l.extent, Expr(1), l.extent, deals ? dealt_ : Bind::Serial,
           [&](const Expr& n) { go(n, 1); });
 }
 
@@ -399,7 +407,7 @@ void Writer::open_updates() {
     copied = true;
   }
   if (copied)
-    b_.barrier();
+    meet();
 }
 
 void Writer::close_updates() {
@@ -407,7 +415,7 @@ void Writer::close_updates() {
   for (std::size_t o = 0; o < r_.outputs.size(); ++o)
     if (updated_[o] >= 0 && updated_[o] != e_.output_buffer(int(o))) {
       if (!std::exchange(waits, true))
-        b_.barrier();
+        meet();
       copy_all(updated_[o], e_.output_buffer(int(o)), element_count(r_.outputs[o].shape));
     }
 }
@@ -415,13 +423,14 @@ void Writer::close_updates() {
 void Writer::copy_waiting() {
   if (waiting_.empty())
     return;
-  b_.barrier();
+  meet();
   Here h;
   h.point.at.assign(r_.axes.size(), Expr(0));
   h.clip.assign(r_.axes.size(), true);
   for (int o : waiting_) {
     const int s = r_.outputs[std::size_t(o)].stage;
-    box_loops(results_[std::size_t(s)].box, h, 1, true, [&](const Point& p) {
+    box_loops(results_[std::size_t(s)].box, h, 1, true, [&](const Here& in) {
+      const Point p = storing(in);
       e_.store(o, p, e_.result(s, r_.outputs[std::size_t(o)].component, p));
     });
   }

@@ -14,10 +14,6 @@ namespace {
 /// Registers of sums that a loop may go with.
 constexpr std::int64_t kMostRegisters = 512;
 
-bool is_known(const Tree& t) {
-  return t.bind == Bind::Unroll || t.bind == Bind::Vector;
-}
-
 /// Whether the sides are offsets from where the box begins.
 bool begins_here(const Box& box, const Here& h) {
   return std::all_of(box.sides.begin(), box.sides.end(),
@@ -68,6 +64,7 @@ Writer::Sums Writer::open_sums(const Tree& t, const Here& h) {
       count *= l->extent.value();
   }
   s.in_memory = !known || count > kMostRegisters;
+  check_sums(s);
   if (!s.in_memory)
     return s;
   if (!begins_here(s.box, h))
@@ -78,8 +75,8 @@ Writer::Sums Writer::open_sums(const Tree& t, const Here& h) {
     for (std::size_t y = 0; y < stage.yields.size(); ++y) {
       std::vector<int> parts;
       for (const Type& type : s.accumulators[y].types(1))
-        parts.push_back(memory(fmt::format("sums{}_{}_{}", t.stage, y, parts.size()), type.dtype,
-                               elements, h.shared));
+        parts.push_back(
+            memory(fmt::format("sums{}_{}_{}", t.stage, y, parts.size()), type.dtype, elements, h));
       it->second.push_back(std::move(parts));
     }
   s.buffers = it->second;
@@ -132,8 +129,7 @@ void Writer::write_sums(Sums& s, const Point& p, const std::vector<State>& state
       held[y].write(states[y]);
 }
 
-void Writer::each_sum(const Sums& s, const Here& h, bool existing,
-                      const std::function<void(const Point&)>& code) {
+void Writer::each_sum(const Sums& s, const Here& h, bool existing, const Code& code) {
   const std::vector<int> axes = state_axes(s.stage);
   const std::vector<const Tree*> left = loops_left(path(s.stage), axes, h);
   if (s.in_memory) {
@@ -146,18 +142,11 @@ void Writer::each_sum(const Sums& s, const Here& h, bool existing,
   }
   std::function<void(std::size_t, const Here&)> go = [&](std::size_t i, const Here& at) {
     if (i < left.size()) {
-      const Tree& l = *left[i];
-      if (l.bind == Bind::Vector) {
-        Here in = enter(at, l, lane_variable(int(l.extent.value())));
-        in.point.lanes = int(l.extent.value());
-        go(i + 1, in);
-      } else {
-        for (std::int64_t n = 0; n < l.extent.value(); ++n)
-          go(i + 1, enter(at, l, Expr(n)));
-      }
+      each_digit(*left[i], at, [&](const Here& in) { go(i + 1, in); });
       return;
     }
-    Point p = at.point;
+    Here leaf = at;
+    Point& p = leaf.point;
     std::vector<Guard> exists;
     if (existing)
       for (int a : axes) {
@@ -171,19 +160,31 @@ void Writer::each_sum(const Sums& s, const Here& h, bool existing,
         if (depends_on_lane(place))
           p.mask.push_back({place, Expr(0), extent});
       }
-    b_.when(exists, [&] { code(p); });
+    b_.when(exists, [&] { code(leaf); });
   };
   go(0, h);
 }
 
+void Writer::each_digit(const Tree& l, const Here& h, const Code& code) {
+  if (l.bind == Bind::Vector) {
+    Here in = enter(h, l, lane_variable(int(l.extent.value())));
+    in.point.lanes = int(l.extent.value());
+    code(in);
+    return;
+  }
+  for (std::int64_t n = 0; n < l.extent.value(); ++n)
+    code(enter(h, l, Expr(n)));
+}
+
 void Writer::sums(const Tree& t, const Here& h) {
   const Tree& next = *t.rest;
-  if (h.shared && next.kind == Kind::For && next.bind == Bind::Core) {
+  if (h.shared && next.kind == Kind::For && next.bind == dealt_) {
     shared_out_sums(t, h);
     return;
   }
   Sums s = open_sums(t, h);
-  each_sum(s, h, false, [&](const Point& p) {
+  each_sum(s, h, false, [&](const Here& in) {
+    const Point& p = in.point;
     std::vector<State> empty;
     const int lanes = s.in_memory ? state_at(s, p).first : s.lanes;
     for (Accumulator& a : s.accumulators)
@@ -191,7 +192,7 @@ void Writer::sums(const Tree& t, const Here& h) {
     write_sums(s, p, empty);
   });
   if (h.shared)
-    b_.barrier();
+    meet();
   auto& open = open_[std::size_t(t.stage)];
   open.push_back(&s);
   emit(next, h);
@@ -199,34 +200,43 @@ void Writer::sums(const Tree& t, const Here& h) {
   if (r_.stages[std::size_t(t.stage)].kind == StageKind::Scan)
     return;
   if (h.shared)
-    b_.barrier();
-  each_sum(s, h, true, [&](const Point& p) { finish(s, p); });
+    meet();
+  each_sum(s, h, true, [&](const Here& in) { finish(s, in); });
 }
 
-void Writer::finish(Sums& s, const Point& p) {
+void Writer::finish(Sums& s, const Here& h) {
+  const Point& p = h.point;
   std::vector<State> states = read_sums(s, p);
+  together(s, h, states);
+  complete(s, h, states);
+}
+
+void Writer::together(Sums& s, const Here&, std::vector<State>& states) {
   if (s.fold)
     for (std::size_t y = 0; y < states.size(); ++y)
       states[y] = s.accumulators[y].across_lanes(states[y]);
-  complete(s, p, states);
 }
 
 /// A complete sum goes into the one around it, or is the result.
-void Writer::complete(Sums& s, const Point& p, const std::vector<State>& states) {
+void Writer::complete(Sums& s, const Here& h, const std::vector<State>& states) {
+  const Point& p = h.point;
   const auto& open = open_[std::size_t(s.stage)];
   if (open.empty()) {
     std::vector<Value> values;
     for (std::size_t y = 0; y < states.size(); ++y)
       values.push_back(s.accumulators[y].finish(states[y]));
-    deliver(s.stage, p, values);
+    deliver(s.stage, h, values);
     return;
   }
   Sums& outer = *open.back();
   if (outer.part) {
     const auto [lanes, offset] = state_at(outer, p);
+    std::vector<Guard> mask = storing(h).mask;
+    if (lanes == 1)
+      std::erase_if(mask, [](const Guard& g) { return depends_on_lane(g.value); });
     for (std::size_t y = 0; y < states.size(); ++y)
       store_state(b_, outer.buffers[y], *outer.part * outer.box.elements() + offset, states[y],
-                  lanes > 1 ? p.mask : std::vector<Guard>{});
+                  mask);
     return;
   }
   const std::vector<State> before = read_sums(outer, p);
@@ -243,7 +253,7 @@ void Writer::shared_out_sums(const Tree& t, const Here& h) {
   std::vector<Expr> extents;
   Expr parts(1), pieces(1);
   const Tree* rest = t.rest.get();
-  for (; rest->kind == Kind::For && rest->bind == Bind::Core; rest = rest->rest.get()) {
+  for (; rest->kind == Kind::For && rest->bind == dealt_; rest = rest->rest.get()) {
     loops.push_back(rest);
     extents.push_back(rest->extent);
     pieces = pieces * rest->extent;
@@ -253,8 +263,8 @@ void Writer::shared_out_sums(const Tree& t, const Here& h) {
     }
   }
   if (rest->kind != Kind::Accumulate || rest->stage != t.stage)
-    throw Cannot(
-        fmt::format("between the core loops of stage {} and its sums is something else", t.stage));
+    throw Cannot(fmt::format(
+        "between the shared out loops of stage {} and its sums is something else", t.stage));
   pieces_ = max(pieces_, pieces);
 
   Sums s;
@@ -274,9 +284,7 @@ void Writer::shared_out_sums(const Tree& t, const Here& h) {
   s.buffers = held->second;
 
   auto& open = open_[std::size_t(t.stage)];
-  core_loop(b_, extents, [&](std::span<const Expr> at) {
-    Here in = h;
-    in.shared = false;
+  deal(extents, h, [&](std::span<const Expr> at, Here in) {
     Expr part(0);
     for (std::size_t i = 0; i < loops.size(); ++i) {
       in = enter(in, *loops[i], at[i]);
@@ -289,11 +297,12 @@ void Writer::shared_out_sums(const Tree& t, const Here& h) {
     open.pop_back();
     s.part = nullptr;
   });
-  b_.barrier();
+  meet();
   const Tree* v = vector_of(t.stage);
   const bool by_vectors = v && !contains(stage.over, v->axis) && v->step == 1 &&
                           !s.box.sides.empty() && s.box.sides.back().axis == v->axis;
-  box_loops(s.box, h, by_vectors ? int(v->extent.value()) : 1, true, [&](const Point& p) {
+  box_loops(s.box, h, by_vectors ? int(v->extent.value()) : 1, true, [&](const Here& in) {
+    const Point& p = in.point;
     const auto [lanes, offset] = state_at(s, p);
     std::vector<StateVariables> sums;
     for (Accumulator& a : s.accumulators)
@@ -317,7 +326,7 @@ void Writer::shared_out_sums(const Tree& t, const Here& h) {
     std::vector<State> states;
     for (const StateVariables& sum : sums)
       states.push_back(sum.read());
-    complete(s, p, states);
+    complete(s, in, states);
   });
 }
 

@@ -37,8 +37,13 @@ kernel::Schedule schedule_of(const TreePtr& tree, const kernel::Region& region) 
 void check_trees(const RegionCase& c, const kernel::Target& target, std::uint64_t seed, int trees,
                  int steps, Tally& tally, const RunOptions& options) {
   Rng rng(seed);
+  TreeBinds binds;
+  if (target.device == "cuda")
+    binds.binds = {kernel::Bind::Serial, kernel::Bind::Unroll, kernel::Bind::Vector,
+                   kernel::Bind::Grid,   kernel::Bind::Lane,   kernel::Bind::Lane,
+                   kernel::Bind::Warp};
   for (int i = 0; i < trees; ++i) {
-    const TreePtr tree = random_tree(c.region, rng, steps);
+    const TreePtr tree = random_tree(c.region, rng, steps, binds);
     const kernel::Schedule schedule = schedule_of(tree, c.region);
     ++tally.tried;
     kernel::Lowered lowered;
@@ -93,12 +98,34 @@ TEST_P(LoopTreesOfForms, RandomTreesAgree) {
     expect_most_lowered(tally);
 }
 
+TEST_P(LoopTreesOfForms, RandomTreesAgreeOnAGpu) {
+  Tally tally;
+  std::uint64_t seed = 1;
+  const auto& [m, n] = GetParam().sizes[GetParam().sizes.size() / 2];
+  if (m * n > 2000)
+    return;
+  ir::Graph g;
+  GetParam().make(g, m, n);
+  const auto inputs = inputs_of(g, seed, false);
+  for (int i = 0; i < 4; ++i)
+    for (RegionCase& c : region_cases(g, inputs)) {
+      if (seed % 2)
+        take_over_operands(c.region);
+      check_trees(c, test_gpu(), seed, 6, 6 + int(seed % 4) * 6, tally,
+                  {.workers = 1 + int(seed % 3), .in_place = seed % 2 == 1});
+      ++seed;
+      if (HasFatalFailure())
+        return;
+    }
+  EXPECT_GT(tally.lowered, tally.tried / 4);
+}
+
 INSTANTIATE_TEST_SUITE_P(Forms, LoopTreesOfForms, ::testing::ValuesIn(region_forms()),
                          [](const auto& info) { return std::string(info.param.name); });
 
-TEST(LoopTrees, OfRandomGraphsAgree) {
+void check_random_graphs(bool gpu, int graphs) {
   Tally tally;
-  for (std::uint64_t seed = 1; seed <= std::uint64_t(graphs()); ++seed) {
+  for (std::uint64_t seed = 1; seed <= std::uint64_t(graphs); ++seed) {
     RandomGraphOptions options;
     options.max_elements = 300;
     options.symbolic = seed % 3 == 0;
@@ -106,12 +133,23 @@ TEST(LoopTrees, OfRandomGraphsAgree) {
     const ir::Graph g = random_graph(seed, options);
     const auto inputs = random_inputs(g, seed, {.special = false});
     for (const RegionCase& c : region_cases(g, inputs)) {
-      check_trees(c, test_targets()[seed % 3], seed, 3, 20, tally, {.workers = 1 + int(seed % 3)});
-      if (HasFatalFailure())
+      check_trees(c, gpu ? test_gpu() : test_targets()[seed % 3], seed, 3, 20, tally,
+                  {.workers = 1 + int(seed % 3)});
+      if (::testing::Test::HasFatalFailure())
         return;
     }
   }
-  expect_most_lowered(tally);
+  if (!gpu)
+    expect_most_lowered(tally);
+  EXPECT_GT(tally.lowered, tally.tried / 5);
+}
+
+TEST(LoopTrees, OfRandomGraphsAgree) {
+  check_random_graphs(false, graphs());
+}
+
+TEST(LoopTrees, OfRandomGraphsAgreeOnAGpu) {
+  check_random_graphs(true, graphs());
 }
 
 /// Text with bytes changed, cut or doubled is refused or is another tree that is right.

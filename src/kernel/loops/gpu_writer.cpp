@@ -1,0 +1,262 @@
+#include "kernel/loops/gpu_writer.h"
+
+#include "kernel/analysis.h"
+#include "kernel/gpu_nest.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+namespace egret::kernel::loops {
+
+namespace {
+
+constexpr int kMostThreads = 1024;
+constexpr std::int64_t kMostShared = 1 << 16;
+
+bool goes_by_threads(const Tree& t) {
+  return t.kind == Kind::For && (t.bind == Bind::Lane || t.bind == Bind::Warp);
+}
+
+/// Threads that the loops inside are dealt to.
+std::int64_t threads_wanted(const Tree& t) {
+  std::int64_t inside = 1;
+  for (const TreePtr& part : {t.first, t.rest})
+    if (part)
+      inside = std::max(inside, threads_wanted(*part));
+  if (!goes_by_threads(t))
+    return inside;
+  const auto n = t.extent.constant();
+  if (!n)
+    throw Cannot("threads of unknown number");
+  if (std::max<std::int64_t>(*n, 1) * inside > kMostThreads)
+    throw Cannot(fmt::format("more than {} threads", kMostThreads));
+  return std::max<std::int64_t>(*n, 1) * inside;
+}
+
+} // namespace
+
+GpuWriter::GpuWriter(const Region& region, const Tree& tree, const Target& target)
+    : Writer(region, tree, target) {
+  threads_ = int((threads_wanted(tree) + 31) / 32 * 32);
+  thread_ = thread_variable(threads_);
+}
+
+int GpuWriter::threads_inside(const Tree& t) const {
+  return t.rest ? int(threads_wanted(*t.rest)) : 1;
+}
+
+bool GpuWriter::is_known(const Tree& loop) const {
+  return Writer::is_known(loop) || goes_by_threads(loop);
+}
+
+// --- Blocks
+
+void GpuWriter::deal(std::span<const Expr> extents, const Here& h, const Dealt& code) {
+  Expr count(1);
+  for (const Expr& e : extents)
+    count = count * e;
+  b_.grid_loop(count, [&](const Expr& block) {
+    Here in = h;
+    in.shared = false;
+    in.thread = thread_;
+    in.width = threads_;
+    code(unflatten(block, extents), in);
+  });
+}
+
+void GpuWriter::deal_points(std::span<const Expr> extents, const Here& h, const Dealt& code) {
+  Expr count(1);
+  for (const Expr& e : extents)
+    count = count * e;
+  const Expr blocks = ceildiv(count, Expr(threads_));
+  pieces_ = max(pieces_, blocks);
+  b_.grid_loop(blocks, [&](const Expr& block) {
+    const Expr flat = block * Expr(threads_) + thread_;
+    Here in = h;
+    in.shared = false;
+    in.diverged = true;
+    b_.when({{flat, Expr(0), count}}, [&] { code(unflatten(flat, extents), in); });
+  });
+}
+
+void GpuWriter::meet() {
+  if (counter_ < 0)
+    counter_ = b_.counter("blocks", 2);
+  b_.grid_barrier(counter_, Expr(0));
+}
+
+KernelProgram GpuWriter::end(const Expr&) {
+  Launch launch;
+  launch.threads = threads_;
+  launch.resident = counter_ >= 0;
+  launch.workers = max(Expr(1), pieces_);
+  return b_.finish(launch);
+}
+
+void GpuWriter::copy_all(int from, int to, const Expr& elements) {
+  const std::vector<Expr> extents{elements};
+  deal_points(extents, Here{}, [&](std::span<const Expr> at, const Here&) {
+    b_.store(to, at[0], b_.cast(b_.load(from, at[0], 1), b_.buffer_dtype(to)));
+  });
+}
+
+// --- Threads
+
+void GpuWriter::threads_of_loop(const Tree& t, const Here& h, const Code& code) {
+  const int inside = threads_inside(t);
+  const std::int64_t n = t.extent.value();
+  if (n * inside > h.width)
+    throw Cannot("a loop of threads is inside of none of their blocks");
+  const Expr digit = floordiv(h.thread, Expr(inside));
+  Here in = enter(h, t, digit);
+  in.thread = floormod(h.thread, Expr(inside));
+  in.width = inside;
+  if (n * inside == h.width) {
+    code(in);
+    return;
+  }
+  in.diverged = true;
+  b_.when({{digit, Expr(0), Expr(n)}}, [&] { code(in); });
+}
+
+void GpuWriter::other_loop(const Tree& t, const Here& h) {
+  if (!goes_by_threads(t))
+    throw Cannot(fmt::format("a GPU has no {} loops", name_of(t.bind)));
+  if (h.shared)
+    throw Cannot("threads share out what is then shared out among blocks");
+  threads_of_loop(t, h, [&](Here in) {
+    in.diverged = in.diverged || clips(t, h);
+    whole_or_cut({&t}, 0, *t.rest, in);
+  });
+}
+
+void GpuWriter::each_digit(const Tree& l, const Here& h, const Code& code) {
+  if (goes_by_threads(l))
+    threads_of_loop(l, h, code);
+  else
+    Writer::each_digit(l, h, code);
+}
+
+Point GpuWriter::storing(const Here& h) const {
+  Point p = h.point;
+  if (h.width > 1)
+    p.mask.push_back({h.thread, Expr(0), Expr(1)});
+  return p;
+}
+
+bool GpuWriter::sums_threads(int stage) const {
+  const Path& p = path(stage);
+  return std::any_of(p.begin(), p.end(), [&](const Step& s) {
+    return goes_by_threads(*s.node) && !is_single(*s.node) &&
+           contains(r_.stages[std::size_t(stage)].over, s.node->axis);
+  });
+}
+
+void GpuWriter::check_body(int stage, const Here& h) {
+  if (h.width > 1 && sums_threads(stage))
+    throw Cannot(fmt::format("some threads would add to the sums of stage {} twice", stage));
+}
+
+void GpuWriter::check_sums(const Sums& s) {
+  if (s.in_memory)
+    throw Cannot(fmt::format("the sums of stage {} do not fit registers", s.stage));
+}
+
+void GpuWriter::together(Sums& s, const Here& h, std::vector<State>& states) {
+  Writer::together(s, h, states);
+  // Loops of threads along reduced axes inside of these sums, and not of their parts.
+  bool inside = false, wanted = false;
+  for (const Step& step : path(s.stage)) {
+    const Tree& t = *step.node;
+    if (inside && t.kind == Kind::Accumulate && t.stage == s.stage)
+      break;
+    inside = inside || &t == s.node;
+    wanted = wanted || (inside && goes_by_threads(t) && !is_single(t) &&
+                        contains(r_.stages[std::size_t(s.stage)].over, t.axis));
+  }
+  if (!wanted)
+    return;
+  const bool warp = h.width <= 32 && std::has_single_bit(unsigned(h.width));
+  if (h.width == 1 || (!warp && h.width != threads_) || (h.diverged && h.width > 32))
+    throw Cannot(fmt::format("{} threads cannot combine the sums of stage {}", h.width, s.stage));
+  if (h.point.lanes > 1 || s.lanes > 1)
+    throw Cannot(fmt::format("threads combine no vectors of stage {}", s.stage));
+  for (std::size_t y = 0; y < states.size(); ++y)
+    states[y] = s.accumulators[y].across_threads(states[y], h.width);
+}
+
+bool GpuWriter::stores_alone(int stage) const {
+  std::int64_t width = threads_;
+  for (const Step& s : path(stage))
+    if (goes_by_threads(*s.node))
+      width = threads_inside(*s.node);
+  return width == 1 && r_.stages[std::size_t(stage)].kind == StageKind::Map;
+}
+
+// --- Memory of a block
+
+void GpuWriter::meet_block(const Here& h) {
+  if (h.width != threads_ || h.diverged)
+    throw Cannot("some threads of a block would wait for others");
+  b_.barrier();
+}
+
+int GpuWriter::memory(const std::string& name, DType dtype, const Expr& elements, const Here& h) {
+  if (h.shared)
+    return b_.workspace(name, dtype, elements);
+  const auto n = elements.constant();
+  if (!n || *n > kMostShared)
+    throw Cannot(fmt::format("a block would need {} elements of shared memory", elements.str()));
+  if (h.width != threads_ || h.diverged)
+    throw Cannot(fmt::format("{} would be memory of some threads of a block", name));
+  return b_.shared(name, dtype, std::max<std::int64_t>(*n, 1));
+}
+
+void GpuWriter::then(const Tree& t, const Here& h) {
+  if (h.shared) {
+    Writer::then(t, h);
+    return;
+  }
+  bool waits = h.width > 1 && overwrites(*t.first, *t.rest);
+  if (auto it = lives_at_.find(&t); it != lives_at_.end())
+    for (int s : it->second)
+      place_result(s, h);
+  for (int made : bodies(*t.first))
+    for (int reader : bodies(*t.rest))
+      waits = waits || (results_[std::size_t(made)].kind == Result::Kind::Memory &&
+                        reads_stage(reader, made));
+  emit(*t.first, h);
+  if (waits && h.width > 1)
+    meet_block(h);
+  emit(*t.rest, h);
+  if (waits && h.width > 1)
+    meet_block(h);
+}
+
+void GpuWriter::fill(const NearCopy& copy, const Here& h) {
+  if (h.shared)
+    throw Cannot("a copy for all blocks");
+  meet_block(h); // the last one has been read
+  std::vector<Expr> extents;
+  Expr count(1);
+  for (const Tree* l : copy.loops) {
+    extents.push_back(l->extent);
+    count = count * l->extent;
+  }
+  const Expr turns = ceildiv(count, Expr(threads_));
+  b_.loop(Expr(0), turns, Expr(1), turns, Bind::Serial, [&](const Expr& turn) {
+    const Expr flat = turn * Expr(threads_) + thread_;
+    b_.when({{flat, Expr(0), count}}, [&] {
+      const std::vector<Expr> at = unflatten(flat, extents);
+      Here in = h;
+      for (std::size_t i = 0; i < at.size(); ++i)
+        in = enter(in, *copy.loops[i], at[i]);
+      fill_near(copy, copy.loops.size(), in);
+    });
+  });
+  meet_block(h);
+}
+
+} // namespace egret::kernel::loops

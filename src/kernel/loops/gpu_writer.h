@@ -1,0 +1,47 @@
+// Writes a GPU's program from a loop tree.
+#pragma once
+
+#include "kernel/loops/writer.h"
+
+namespace egret::kernel::loops {
+
+/// Grid loops are dealt to blocks, warp and lane loops to the threads of a block: the innermost of
+/// them to neighbours. Where no such loop is entered, all threads do the same, and the first one
+/// stores. Sums are in registers; those of lanes are combined by all that have a part. Copies near
+/// and results that other threads read are in shared memory, with barriers of the block; what other
+/// blocks read is in workspaces, with barriers of the grid.
+class GpuWriter : public Writer {
+public:
+  GpuWriter(const Region& region, const Tree& tree, const Target& target);
+
+private:
+  void deal(std::span<const Expr> extents, const Here& h, const Dealt& code) override;
+  void deal_points(std::span<const Expr> extents, const Here& h, const Dealt& code) override;
+  void meet() override;
+  void other_loop(const Tree& t, const Here& h) override;
+  int memory(const std::string& name, DType dtype, const Expr& elements, const Here& h) override;
+  Point storing(const Here& h) const override;
+  void then(const Tree& t, const Here& h) override;
+  bool is_known(const Tree& loop) const override;
+  void copy_all(int from, int to, const Expr& elements) override;
+  void fill(const NearCopy& copy, const Here& h) override;
+  KernelProgram end(const Expr& work) override;
+  void each_digit(const Tree& loop, const Here& h, const Code& code) override;
+  void check_body(int stage, const Here& h) override;
+  void together(Sums& s, const Here& h, std::vector<State>& states) override;
+  bool stores_alone(int stage) const override;
+  void check_sums(const Sums& s) override;
+  int threads_inside(const Tree& t) const override;
+
+  /// Enters a loop of threads; the code stands under a guard where there are more of them.
+  void threads_of_loop(const Tree& loop, const Here& h, const Code& code);
+  bool sums_threads(int stage) const;
+  /// All threads of the block wait for each other, or it cannot be.
+  void meet_block(const Here& h);
+
+  int threads_ = 32;
+  Expr thread_;
+  int counter_ = -1; ///< of the barriers of the grid
+};
+
+} // namespace egret::kernel::loops
