@@ -1,0 +1,294 @@
+// Each way in which a loop tree may be rewritten: both trees become programs whose values agree
+// with the region's and, where no sum is made in another order, with each other bit for bit. On a
+// CPU by the interpreter and as machine code, on a GPU by the interpreter and through NVRTC.
+#include "backend/cuda/nvrtc.h"
+#include "backend/cuda/render.h"
+#include "backend/cuda/target.h"
+#include "egret/error.h"
+#include "kernel/families.h"
+#include "kernel/loops/tree.h"
+#include "support/cpu_levels.h"
+#include "support/random_graph.h"
+#include "support/region_runner.h"
+
+#include <gtest/gtest.h>
+
+namespace egret::testing {
+namespace {
+
+using backend::reference::HostArray;
+using ir::Graph;
+using ir::NodeId;
+
+struct Rewrite {
+  const char* name;
+  const char* graph; ///< "product": of 12 x 20 by 20 x 33, "softmax": of 6 rows of 37,
+                     ///< "maps": two of 10 x 23, of each other
+  bool exact;        ///< no sum is made in another order
+  std::string before, after;
+};
+
+void PrintTo(const Rewrite& r, std::ostream* out) {
+  *out << r.name;
+}
+
+Graph graph_of(const std::string& name) {
+  Graph g;
+  if (name == "product") {
+    const NodeId a = g.input("a", DType::F32, {12, 1, 20}), b = g.input("b", DType::F32, {20, 33});
+    const Shape box{12, 33, 20};
+    const NodeId turned = g.reshape(g.permute(b, {1, 0}), {1, 33, 20});
+    g.outputs = {
+        g.reduce(Op::ReduceSum, g.binary(Op::Mul, g.expand(a, box), g.expand(turned, box)), {2})};
+    return g;
+  }
+  if (name == "maps") {
+    const NodeId x = g.input("x", DType::F32, {10, 23}), y = g.input("y", DType::F32, {10, 23});
+    const NodeId e = g.unary(Op::Exp, x);
+    g.outputs = {e, g.binary(Op::Mul, e, g.flip(y, {1}))};
+    return g;
+  }
+  const Shape s{6, 37};
+  const NodeId x = g.input("x", DType::F32, s);
+  const auto along = [&](NodeId r) { return g.expand(g.reshape(r, {6, 1}), s); };
+  const NodeId most = along(g.reduce(Op::ReduceMax, x, {1}));
+  const NodeId minus = g.broadcast(g.constant(DType::F32, -1.0), s);
+  const NodeId e = g.unary(Op::Exp, g.binary(Op::Add, x, g.binary(Op::Mul, most, minus)));
+  g.outputs = {g.binary(Op::Div, e, along(g.reduce(Op::ReduceSum, e, {1})))};
+  return g;
+}
+
+RegionCase case_of(const std::string& name) {
+  const Graph g = graph_of(name);
+  std::vector<RegionCase> cases = region_cases(g, random_inputs(g, 5, {.special = false}));
+  EXPECT_EQ(cases.size(), 1u) << name;
+  return cases.at(0);
+}
+
+kernel::KernelProgram lowered(const RegionCase& c, const std::string& tree,
+                              const kernel::Target& target) {
+  kernel::Schedule schedule;
+  schedule.generator = "loops";
+  schedule.tree = tree;
+  kernel::Lowered made = kernel::loops_generator().lower(c.region, schedule, target);
+  EXPECT_TRUE(made.ok) << tree << "\n" << made.reason << "\n" << print(c.region);
+  if (made.ok)
+    kernel::verify(made.program);
+  return std::move(made.program);
+}
+
+std::vector<std::byte> bytes_of(const std::vector<HostArray>& arrays) {
+  std::vector<std::byte> all;
+  for (const HostArray& a : arrays)
+    all.insert(all.end(), a.bytes.begin(), a.bytes.end());
+  return all;
+}
+
+/// Both trees, by the interpreter and on the device if there is one.
+void check(const Rewrite& rewrite, const kernel::Target& target, backend::Device* device) {
+  const RegionCase c = case_of(rewrite.graph);
+  const auto before = lowered(c, rewrite.before, target), after = lowered(c, rewrite.after, target);
+  if (::testing::Test::HasFailure())
+    return;
+  for (int workers : {1, 2, 3}) {
+    EXPECT_EQ(run_and_compare(c, before, {.workers = workers}), "") << rewrite.before;
+    EXPECT_EQ(run_and_compare(c, after, {.workers = workers}), "") << rewrite.after << "\n"
+                                                                   << print(after);
+  }
+  const auto one = bytes_of(run_region(c, before, {.workers = 1}));
+  const auto other = bytes_of(run_region(c, after, {.workers = 2}));
+  if (rewrite.exact) {
+    EXPECT_EQ(one, other) << rewrite.after;
+  }
+  EXPECT_EQ(other, bytes_of(run_region(c, after, {.workers = 1})))
+      << "depends on the number of workers: " << rewrite.after;
+  if (!device)
+    return;
+  EXPECT_EQ(run_and_compare(c, after, {.device = device}), "") << rewrite.after;
+  if (rewrite.exact) {
+    EXPECT_EQ(bytes_of(run_region(c, before, {.device = device})),
+              bytes_of(run_region(c, after, {.device = device})))
+        << rewrite.after;
+  }
+}
+
+const std::string kSum = "acc(0,for(2,20,1,serial,body(0)))";
+const std::string kPlain = "for(0,12,1,serial,for(1,33,1,serial," + kSum + "))";
+const std::string kSoftmax =
+    "for(0,6,1,serial,then(acc(0,for(1,37,1,serial,body(0))),then(acc(2,for(1,37,1,serial,"
+    "then(body(1),body(2)))),for(1,37,1,serial,body(3)))))";
+
+const std::vector<Rewrite> kCpu{
+    {"split", "product", true, kPlain,
+     "for(0,3,4,serial,for(0,4,1,serial,for(1,33,1,serial," + kSum + ")))"},
+    {"split_with_a_rest", "product", true, kPlain,
+     "for(0,12,1,serial,for(1,5,8,serial,for(1,8,1,serial,mask(1," + kSum + "))))"},
+    {"split_of_a_sum", "product", true, kPlain,
+     "for(0,12,1,serial,for(1,33,1,serial,acc(0,for(2,3,8,serial,for(2,8,1,serial,"
+     "mask(2,body(0)))))))"},
+    {"merge", "product", true,
+     "for(0,3,4,serial,for(0,4,1,serial,for(1,33,1,serial," + kSum + ")))", kPlain},
+    {"exchange_of_parallel_loops", "product", true, kPlain,
+     "for(1,33,1,serial,for(0,12,1,serial," + kSum + "))"},
+    {"exchange_with_a_reduced_loop", "product", true, kPlain,
+     "for(0,12,1,serial,acc(0,for(2,20,1,serial,for(1,33,1,serial,body(0)))))"},
+    {"digits_in_another_order", "product", true, kPlain,
+     "for(0,4,1,serial,for(0,3,4,serial,for(1,33,1,serial," + kSum + ")))"},
+    {"fuse", "maps", true,
+     "then(for(0,10,1,serial,for(1,23,1,serial,body(0))),for(0,10,1,serial,for(1,23,1,serial,"
+     "body(1))))",
+     "for(0,10,1,serial,then(for(1,23,1,serial,body(0)),for(1,23,1,serial,body(1))))"},
+    {"fuse_to_the_point", "maps", true,
+     "then(for(0,10,1,serial,for(1,23,1,serial,body(0))),for(0,10,1,serial,for(1,23,1,serial,"
+     "body(1))))",
+     "for(0,10,1,core,for(1,2,16,serial,for(1,16,1,vector,mask(1,then(body(0),body(1))))))"},
+    {"fission", "softmax", true, kSoftmax,
+     "then(for(0,6,1,serial,acc(0,for(1,37,1,serial,body(0)))),for(0,6,1,core,then(acc(2,"
+     "for(1,37,1,serial,then(body(1),body(2)))),for(1,37,1,serial,body(3)))))"},
+    {"fission_of_all", "softmax", true, kSoftmax,
+     "then(for(0,6,1,core,acc(0,for(1,37,1,serial,body(0)))),then(for(0,6,1,core,for(1,37,1,"
+     "serial,body(1))),then(for(0,6,1,core,acc(2,for(1,37,1,serial,body(2)))),for(0,6,1,serial,"
+     "for(1,37,1,core,body(3))))))"},
+    {"unroll", "product", true, kPlain,
+     "for(0,3,4,serial,for(1,33,1,serial,acc(0,for(2,20,1,serial,for(0,4,1,unroll,body(0))))))"},
+    {"unroll_with_a_rest", "product", true, kPlain,
+     "for(0,3,5,serial,for(1,33,1,serial,acc(0,for(2,20,1,serial,for(0,5,1,unroll,"
+     "mask(0,body(0)))))))"},
+    {"vectors_of_results", "product", true, kPlain,
+     "for(0,12,1,serial,for(1,3,16,serial,for(1,16,1,vector,mask(1," + kSum + "))))"},
+    {"vectors_inside_of_the_sum", "product", true, kPlain,
+     "for(0,12,1,serial,for(1,3,16,serial,acc(0,for(2,20,1,serial,for(1,16,1,vector,"
+     "mask(1,body(0)))))))"},
+    {"vectors_of_a_sum", "product", false, kPlain,
+     "for(0,12,1,serial,for(1,33,1,serial,acc(0,for(2,2,16,serial,for(2,16,1,vector,"
+     "mask(2,body(0)))))))"},
+    {"core", "product", true, kPlain, "for(0,12,1,core,for(1,33,1,core," + kSum + "))"},
+    {"core_with_a_rest", "product", true, kPlain,
+     "for(1,5,8,core,for(0,12,1,serial,acc(0,for(2,20,1,serial,for(1,8,1,unroll,"
+     "mask(1,body(0)))))))"},
+    {"near", "product", true, kPlain,
+     "for(1,3,16,core,near(1,for(0,12,1,serial,for(1,16,1,vector,mask(1," + kSum + ")))))"},
+    {"near_for_all", "product", true, kPlain,
+     "near(1,for(0,12,1,core,for(1,33,1,serial," + kSum + ")))"},
+    {"parts", "product", false, kPlain,
+     "for(0,12,1,serial,for(1,33,1,serial,acc(0,for(2,5,4,serial,acc(0,for(2,4,1,serial,"
+     "body(0)))))))"},
+    {"parts_of_tiles", "product", false, kPlain,
+     "for(1,3,16,core,acc(0,for(2,3,8,serial,for(0,3,4,serial,acc(0,for(2,8,1,serial,for(0,4,1,"
+     "unroll,for(1,16,1,vector,mask(1,mask(2,body(0)))))))))))"},
+    {"parts_by_cores", "product", false, kPlain,
+     "acc(0,for(2,3,8,core,acc(0,for(2,8,1,serial,for(0,12,1,serial,for(1,33,1,serial,"
+     "mask(2,body(0))))))))"},
+    {"a_tile_with_a_copy", "product", true, kPlain,
+     "for(1,2,32,core,near(1,for(0,2,6,serial,acc(0,for(2,20,1,serial,for(0,6,1,unroll,for(1,2,16,"
+     "unroll,for(1,16,1,vector,mask(1,body(0))))))))))"},
+};
+
+const std::string kGpuPlain = "for(0,12,1,grid,for(1,33,1,serial," + kSum + "))";
+const std::vector<Rewrite> kGpu{
+    {"grid", "product", true, kPlain, kGpuPlain},
+    {"grid_and_lanes", "product", true, kGpuPlain,
+     "for(0,12,1,grid,for(1,2,32,grid,for(1,32,1,lane,mask(1," + kSum + "))))"},
+    {"warps_lanes_and_a_tile", "product", true, kGpuPlain,
+     "for(0,3,4,grid,for(1,2,32,grid,acc(0,for(2,20,1,serial,for(0,2,2,warp,for(1,16,2,lane,"
+     "for(0,2,1,unroll,for(1,2,1,unroll,mask(1,body(0))))))))))"},
+    {"sums_of_lanes", "product", false, kGpuPlain,
+     "for(0,12,1,grid,for(1,33,1,serial,acc(0,for(2,32,1,lane,mask(2,body(0))))))"},
+    {"sums_of_a_block", "softmax", false, kSoftmax,
+     "for(0,6,1,grid,then(acc(0,for(1,64,1,lane,mask(1,body(0)))),then(acc(2,for(1,64,1,lane,"
+     "then(mask(1,body(1)),mask(1,body(2))))),for(1,64,1,lane,mask(1,body(3))))))"},
+    {"vectors", "maps", true,
+     "for(0,10,1,serial,then(for(1,23,1,serial,body(0)),for(1,23,1,serial,body(1))))",
+     "for(0,10,1,grid,for(1,8,4,lane,for(1,4,1,vector,mask(1,then(body(0),body(1))))))"},
+    {"near", "product", true, kGpuPlain,
+     "for(0,2,8,grid,for(1,5,8,grid,acc(0,for(2,5,4,serial,near(0,near(1,for(2,4,1,serial,for(0,8,"
+     "1,lane,for(1,8,1,lane,mask(0,mask(1,body(0))))))))))))"},
+    {"results_of_other_threads", "softmax", true, kSoftmax,
+     "for(0,2,4,grid,then(for(0,4,1,lane,mask(0,acc(0,for(1,37,1,serial,body(0))))),then("
+     "for(1,37,1,lane,for(0,4,1,serial,mask(0,body(1)))),then(for(0,4,1,lane,mask(0,acc(2,"
+     "for(1,37,1,serial,body(2))))),for(0,4,1,serial,for(1,37,1,lane,mask(0,body(3))))))))"},
+    {"results_of_other_blocks", "softmax", true, kSoftmax,
+     "then(for(0,6,1,grid,acc(0,for(1,37,1,serial,body(0)))),then(for(0,6,1,grid,for(1,37,1,lane,"
+     "body(1))),then(for(0,6,1,grid,acc(2,for(1,37,1,serial,body(2)))),for(1,37,1,grid,for(0,6,1,"
+     "lane,body(3))))))"},
+    {"parts_by_blocks", "product", false, kGpuPlain,
+     "acc(0,for(2,3,8,grid,acc(0,for(2,8,1,serial,for(0,12,1,lane,for(1,33,1,lane,"
+     "mask(2,body(0))))))))"},
+};
+
+class LoopRewrites : public ::testing::TestWithParam<Rewrite> {};
+
+TEST_P(LoopRewrites, KeepValues) {
+  for (const kernel::Target& target : test_targets())
+    check(GetParam(), target, nullptr);
+  backend::Device& cpu = cpu_at("native");
+  check(GetParam(), cpu.target(), &cpu);
+}
+
+INSTANTIATE_TEST_SUITE_P(Cpu, LoopRewrites, ::testing::ValuesIn(kCpu),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+class GpuLoopRewrites : public ::testing::TestWithParam<Rewrite> {};
+
+TEST_P(GpuLoopRewrites, KeepValues) {
+  check(GetParam(), test_gpu(), nullptr);
+}
+
+TEST_P(GpuLoopRewrites, TextCompiles) {
+  std::shared_ptr<const backend::cuda::Nvrtc> compiler;
+  try {
+    compiler = backend::cuda::Nvrtc::instance();
+  } catch (const Error&) {
+    GTEST_SKIP() << "NVRTC is not installed";
+  }
+  const RegionCase c = case_of(GetParam().graph);
+  const auto program = lowered(c, GetParam().after, test_gpu());
+  ASSERT_FALSE(HasFailure());
+  const std::string text = backend::cuda::render_cuda(program, {80, false});
+  const auto cubin = compiler->compile(text, compiler->architecture_for(80, false), {}, "loops");
+  for (const auto& k : cubin.kernels)
+    EXPECT_EQ(k.spill_stores, 0) << GetParam().after << "\n" << text;
+}
+
+INSTANTIATE_TEST_SUITE_P(Gpu, GpuLoopRewrites, ::testing::ValuesIn(kGpu),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+/// What no code is written for says why.
+TEST(LoopsGenerator, RefusesWithAReason) {
+  const RegionCase c = case_of("product");
+  const auto says = [&](const kernel::Target& target, const std::string& text,
+                        const std::string& part) {
+    kernel::Schedule schedule = kernel::parse_schedule(text);
+    const auto made = kernel::loops_generator().lower(c.region, schedule, target);
+    EXPECT_FALSE(made.ok) << text;
+    EXPECT_NE(made.reason.find(part), std::string::npos) << text << "\n" << made.reason;
+  };
+  const kernel::Target cpu = test_targets()[0], gpu = test_gpu();
+  says(cpu, "loops", "wants a @tree");
+  says(cpu, "loops @tree=for(", "an axis from 0 to 2 is wanted");
+  says(cpu, "loops @tree=" + kSum, "do not make each point of stage 0 once");
+  says(cpu, "loops speed=3 @tree=" + kPlain, "loops has no knob speed");
+  says(cpu, "loops @mma=x @tree=" + kPlain, "takes no @mma");
+  says(cpu, "loops @tree=" + kGpuPlain, "a CPU has no grid loops");
+  says(cpu, "loops @tree=for(0,12,1,core,for(1,3,11,serial,for(1,11,1,core," + kSum + ")))",
+       "a core loop is inside of another");
+  says(gpu, "loops @tree=for(0,12,1,core,for(1,33,1,serial," + kSum + "))",
+       "a GPU has no core loops");
+  says(gpu, "loops @tree=for(0,12,1,lane,for(1,33,1,grid," + kSum + "))",
+       "threads share out what is then shared out among blocks");
+  says(gpu, "loops @tree=for(0,12,1,lane,for(1,33,1,lane,acc(0,for(2,20,1,lane,body(0)))))",
+       "more than 1024 threads");
+  says(gpu, "loops @tree=for(0,12,1,grid,acc(0,for(2,20,1,serial,for(1,33,1,serial,body(0)))))",
+       "do not fit registers");
+}
+
+TEST(LoopsGenerator, OtherGeneratorsTakeNoTree) {
+  const RegionCase c = case_of("product");
+  const auto made = kernel::generic_generator().lower(
+      c.region, kernel::parse_schedule("generic @tree=" + kPlain), test_targets()[0]);
+  EXPECT_FALSE(made.ok);
+  EXPECT_NE(made.reason.find("generic takes no @tree"), std::string::npos) << made.reason;
+}
+
+} // namespace
+} // namespace egret::testing
