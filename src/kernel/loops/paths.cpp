@@ -43,6 +43,11 @@ bool is_single(const Tree& loop) {
   return loop.extent == Expr(1);
 }
 
+bool is_vector(const Tree& loop) {
+  return loop.bind == Bind::Vector || (loop.bind == Bind::Matrix && loop.rest->kind == Kind::For &&
+                                       loop.rest->rest->kind == Kind::Body);
+}
+
 bool is_shared_out(Bind bind) {
   return bind != Bind::Serial && bind != Bind::Unroll && bind != Bind::Vector &&
          bind != Bind::Matrix;

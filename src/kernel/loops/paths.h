@@ -25,6 +25,9 @@ std::size_t parting(const Path& a, const Path& b);
 /// Whether a loop goes to one iteration only, so that its place does not matter.
 bool is_single(const Tree& loop);
 
+/// Loops whose iterations are lanes: vectors, and the columns of a matrix unit's product.
+bool is_vector(const Tree& loop);
+
 /// Loops that are shared out among workers, blocks, warps or threads.
 bool is_shared_out(Bind bind);
 

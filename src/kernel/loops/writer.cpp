@@ -16,7 +16,7 @@ namespace {
 constexpr int kMostWritten = 4096;
 
 bool is_unrolled(const Tree& t) {
-  return t.bind == Bind::Unroll || t.bind == Bind::Vector;
+  return t.bind == Bind::Unroll || t.bind == Bind::Vector || t.bind == Bind::Matrix;
 }
 
 } // namespace
@@ -128,7 +128,7 @@ std::vector<int> Writer::state_axes(int stage) const {
 
 const Tree* Writer::vector_of(int stage) const {
   for (const Step& s : path(stage))
-    if (s.node->kind == Kind::For && s.node->bind == Bind::Vector && !is_single(*s.node))
+    if (s.node->kind == Kind::For && is_vector(*s.node) && !is_single(*s.node))
       return s.node;
   return nullptr;
 }
@@ -165,6 +165,8 @@ void Writer::emit(const Tree& t, const Here& h) {
     emit_body(t, h);
     return;
   case Kind::For:
+    if (t.bind == Bind::Matrix)
+      return matrix_product(t, h);
     if (is_single(t) && t.bind != dealt_) {
       emit(*t.rest, enter(h, t, Expr(0)));
       return;

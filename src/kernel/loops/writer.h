@@ -73,7 +73,7 @@ protected:
   virtual Point storing(const Here& h) const { return h.point; }
   virtual void then(const Tree& t, const Here& h);
   virtual bool is_known(const Tree& loop) const {
-    return loop.bind == Bind::Unroll || loop.bind == Bind::Vector;
+    return loop.bind == Bind::Unroll || loop.bind == Bind::Vector || loop.bind == Bind::Matrix;
   }
   virtual void copy_all(int from, int to, const Expr& elements);
   virtual void fill(const NearCopy& copy, const Here& h);
@@ -117,6 +117,8 @@ protected:
   void whole_or_cut(const std::vector<const Tree*>& loops, std::size_t i, const Tree& rest,
                     const Here& h);
   bool clips(const Tree& t, const Here& h);
+  void matrix_product(const Tree& t, const Here& h);
+  ValueId pair_of(int stage, int value, const Tree& depth, const Expr& pair, const Here& h);
   bool depend(const Tree& first, const Tree& rest);
   bool overwrites(const Tree& first, const Tree& rest);
   void emit_body(const Tree& t, const Here& h);

@@ -316,7 +316,7 @@ int Writer::copy_lanes(const NearCopy& copy) const {
   const auto n = l.extent.constant();
   if (!n)
     return 1;
-  if (l.bind == Bind::Vector)
+  if (is_vector(l))
     return int(*n);
   const Stage& stage = r_.stages[std::size_t(copy.stage)];
   const Load& load = stage.loads[std::size_t(stage.body[std::size_t(copy.value)].load)];

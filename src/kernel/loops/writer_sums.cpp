@@ -60,7 +60,7 @@ Writer::Sums Writer::open_sums(const Tree& t, const Here& h) {
   bool known = !h.shared && begins_here(s.box, h);
   for (const Tree* l : left) {
     known = known && is_known(*l);
-    if (known && l->bind == Bind::Unroll)
+    if (known && !is_vector(*l) && l->extent.constant())
       count *= l->extent.value();
   }
   s.in_memory = !known || count > kMostRegisters;
@@ -135,7 +135,7 @@ void Writer::each_sum(const Sums& s, const Here& h, bool existing, const Code& c
   if (s.in_memory) {
     // Vectors where the points of a row are its lanes.
     int lanes = 1;
-    if (!s.spread && s.lanes > 1 && left.back()->bind == Bind::Vector && left.back()->step == 1)
+    if (!s.spread && s.lanes > 1 && is_vector(*left.back()) && left.back()->step == 1)
       lanes = s.lanes;
     box_loops(s.box, h, lanes, existing, code);
     return;
@@ -166,7 +166,7 @@ void Writer::each_sum(const Sums& s, const Here& h, bool existing, const Code& c
 }
 
 void Writer::each_digit(const Tree& l, const Here& h, const Code& code) {
-  if (l.bind == Bind::Vector) {
+  if (is_vector(l)) {
     Here in = enter(h, l, lane_variable(int(l.extent.value())));
     in.point.lanes = int(l.extent.value());
     code(in);

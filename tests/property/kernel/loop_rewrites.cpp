@@ -253,6 +253,45 @@ TEST_P(GpuLoopRewrites, TextCompiles) {
 INSTANTIATE_TEST_SUITE_P(Gpu, GpuLoopRewrites, ::testing::ValuesIn(kGpu),
                          [](const auto& info) { return std::string(info.param.name); });
 
+/// A product of bf16 by matrix loops, as pairs on a CPU that multiplies them.
+TEST(LoopMatrices, MultiplyPairsOnACpu) {
+  Graph g;
+  const NodeId a = g.input("a", DType::BF16, {12, 1, 24}), b = g.input("b", DType::BF16, {24, 32});
+  const Shape box{12, 32, 24};
+  const NodeId left = g.cast(g.expand(a, box), DType::F32),
+               right =
+                   g.cast(g.expand(g.reshape(g.permute(b, {1, 0}), {1, 32, 24}), box), DType::F32);
+  g.outputs = {g.reduce(Op::ReduceSum, g.binary(Op::Mul, left, right), {2})};
+  const auto cases = region_cases(g, random_inputs(g, 5, {.special = false}));
+  ASSERT_EQ(cases.size(), 1u);
+  const RegionCase& c = cases[0];
+  kernel::Target target = test_targets()[0];
+  const std::vector<std::string> trees{
+      "for(1,2,16,core,acc(0,for(2,12,2,serial,for(0,12,1,unroll,for(0,1,1,matrix,for(1,16,1,"
+      "matrix,for(2,2,1,matrix,body(0))))))))",
+      "for(1,2,16,core,near(1,for(0,3,4,serial,acc(0,for(2,3,8,serial,for(0,4,1,matrix,for(1,16,1,"
+      "matrix,for(2,8,1,matrix,body(0)))))))))",
+      "for(0,3,4,serial,acc(0,for(2,3,8,serial,for(1,2,16,serial,for(0,4,1,matrix,for(1,16,1,"
+      "matrix,for(2,8,1,matrix,body(0))))))))"};
+  for (const std::string& tree : trees) {
+    target.has_bf16_dot = true;
+    const auto program = lowered(c, tree, target);
+    ASSERT_FALSE(HasFailure());
+    EXPECT_NE(print(program).find("u32x16"), std::string::npos) << print(program);
+    EXPECT_EQ(run_and_compare(c, program), "") << tree << "\n" << print(program);
+    backend::Device& cpu = cpu_at("native");
+    if (cpu.target().has_bf16_dot) {
+      EXPECT_EQ(run_and_compare(c, lowered(c, tree, cpu.target()), {.device = &cpu}), "") << tree;
+    }
+    target.has_bf16_dot = false;
+    kernel::Schedule schedule;
+    schedule.generator = "loops";
+    schedule.tree = tree;
+    EXPECT_EQ(kernel::loops_generator().lower(c.region, schedule, target).reason,
+              "no matrix unit that code is written for");
+  }
+}
+
 /// What no code is written for says why.
 TEST(LoopsGenerator, RefusesWithAReason) {
   const RegionCase c = case_of("product");
