@@ -2,6 +2,8 @@
 
 #include "compiler/streams.h"
 #include "kernel/families.h"
+#include "kernel/picks.h"
+#include "support/fail.h"
 
 #include <algorithm>
 
@@ -15,18 +17,36 @@ namespace {
 /// memory, and reading them again costs less than making them again.
 constexpr double kCachedTimes = 8;
 
-/// Adds the products that a region remakes to those that are stored.
-void store_products(const Partition& partition, const BuiltRegion& built, StreamRules& rules) {
-  for (const Group& group : partition.groups) {
-    const bool is_it =
-        std::any_of(group.members.begin(), group.members.end(), [&](const Member& m) {
+/// The group of a region.
+const Group& group_of(const Partition& partition, const BuiltRegion& built) {
+  const auto found =
+      std::find_if(partition.groups.begin(), partition.groups.end(), [&](const Group& group) {
+        return std::any_of(group.members.begin(), group.members.end(), [&](const Member& m) {
           return std::find(built.outputs.begin(), built.outputs.end(), m.node) !=
                  built.outputs.end();
         });
-    for (const Member& m : group.members)
-      if (is_it && m.remade)
-        rules.not_these.insert(m.node);
+      });
+  ensure(found != partition.groups.end(), "partition: a region of no group");
+  return *found;
+}
+
+/// Whether a kernel may make its products. A deep one is made once, by one kernel in one pass.
+bool may_make(const GraphFacts& facts, const StreamRules& rules, const Partition& partition,
+              const Group& group, const kernel::Region& region) {
+  bool deep = false;
+  for (const Member& m : group.members) {
+    if (!m.remade || !is_deep(facts, rules, m.node))
+      continue;
+    deep = true;
+    const auto makers =
+        std::count_if(partition.groups.begin(), partition.groups.end(), [&](const Group& other) {
+          return std::any_of(other.members.begin(), other.members.end(),
+                             [&](const Member& of) { return of.remade && of.node == m.node; });
+        });
+    if (makers > 1)
+      return false;
   }
+  return !deep || kernel::is_one_pass(region);
 }
 
 } // namespace
@@ -41,8 +61,9 @@ Partitioned partition_for(const GraphFacts& facts, bool fuse, const kernel::Targ
   if (!fuse || !choices.streams)
     return with(nullptr);
   const bool gpu = target.device == "cuda";
-  const kernel::Generator& generator =
-      gpu ? kernel::gpu_stream_generator() : kernel::stream_generator();
+  std::vector<const kernel::Generator*> generators{&kernel::stream_generator()};
+  if (gpu)
+    generators = {&kernel::gpu_stream_generator(), &kernel::gpu_row_products_generator()};
   StreamRules rules;
   rules.in_16_bits = gpu;
   if (!gpu)
@@ -51,9 +72,18 @@ Partitioned partition_for(const GraphFacts& facts, bool fuse, const kernel::Targ
   for (;;) {
     Partitioned p = with(&rules);
     const std::size_t stored = rules.not_these.size();
-    for (const BuiltRegion& built : p.regions)
-      if (built.kind == GroupKind::Stream && generator.space(built.region, target).empty())
-        store_products(p.partition, built, rules);
+    for (const BuiltRegion& built : p.regions) {
+      if (built.kind != GroupKind::Stream)
+        continue;
+      const Group& group = group_of(p.partition, built);
+      if (!may_make(facts, rules, p.partition, group, built.region) ||
+          std::all_of(generators.begin(), generators.end(), [&](const kernel::Generator* g) {
+            return g->space(built.region, target).empty();
+          }))
+        for (const Member& m : group.members)
+          if (m.remade)
+            rules.not_these.insert(m.node);
+    }
     if (rules.not_these.size() == stored)
       return p;
   }

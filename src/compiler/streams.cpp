@@ -12,8 +12,6 @@ using ir::NodeId;
 
 namespace {
 
-/// Terms of a product that a kernel sums anew for each element: more would cost more than memory.
-constexpr double kMostTerms = 256;
 constexpr int kNoLabel = -1;
 
 bool is_unit(const Expr& e) {
@@ -66,6 +64,7 @@ public:
     std::erase_if(sinks_, [&](const Sink& s) { return rejected(s.frame); });
     check_boxes();
     std::erase_if(sinks_, [&](const Sink& s) { return rejected(s.frame); });
+    compute_in_place();
     gather_kernels();
     std::vector<Group> groups;
     for (const std::vector<std::size_t>& kernel : kernels_)
@@ -94,10 +93,8 @@ private:
           own.push_back(graph_[input].shape[i]);
       factors += elements_of(own);
     }
-    const double points = elements_of(graph_[graph_[id].inputs[0]].shape),
-                 elements = elements_of(graph_[id].shape);
-    return elements >= factors && elements >= rules_.least_elements &&
-           points <= kMostTerms * elements;
+    const double elements = elements_of(graph_[id].shape);
+    return elements >= factors && elements >= rules_.least_elements;
   }
 
   /// Whether a stream takes a value as a factor: seen through views, it is in memory or computed in
@@ -304,6 +301,40 @@ private:
     }
   }
 
+  /// Values of the rows between sums over a deep product, such as the logarithm of a sum, are
+  /// computed where they are read: stored, they would keep the sums that need them out of the
+  /// kernel.
+  void compute_in_place() {
+    std::set<int> deep;
+    for (NodeId id = 0; id < graph_.size(); ++id)
+      if (is_score(id) && !rejected(labels_of_[id]) && facts_.product_of(id) != ir::kNoNode &&
+          is_deep(facts_, rules_, id))
+        deep.merge(roots(labels_of_[id]));
+    if (deep.empty())
+      return;
+    std::vector<bool> of_sums(graph_.size(), false), here(graph_.size(), false);
+    for (NodeId id = 0; id < graph_.size(); ++id) {
+      if (!is_elementwise(graph_[id].op) || is_score(id))
+        continue;
+      for (NodeId input : graph_[id].inputs) {
+        const NodeId base = facts_.view(input).base;
+        of_sums[id] = of_sums[id] || of_sums[base] || sink_of_.contains(base);
+      }
+    }
+    for (NodeId id = graph_.size(); id-- > 0;) {
+      const auto& uses = facts_.uses(id);
+      here[id] = of_sums[id] && !facts_.is_output(id) && !uses.empty() &&
+                 std::all_of(uses.begin(), uses.end(), [&](const Use& use) {
+                   const auto box = roots(labels_of_[use.reader]);
+                   return here[use.reader] ||
+                          (!box.empty() && facts_.product_of(use.reader) == ir::kNoNode &&
+                           std::includes(deep.begin(), deep.end(), box.begin(), box.end()));
+                 });
+      if (here[id])
+        stored_[id] = false;
+    }
+  }
+
   /// Puts each sum into the first kernel that runs over its axes and that it does not wait for by
   /// way of another kernel.
   void gather_kernels() {
@@ -460,6 +491,12 @@ private:
 };
 
 } // namespace
+
+bool is_deep(const GraphFacts& facts, const StreamRules& rules, NodeId product) {
+  const ir::Graph& graph = facts.graph();
+  return elements_of(graph[graph[product].inputs[0]].shape) >
+         rules.most_terms * elements_of(graph[product].shape);
+}
 
 std::vector<Group> find_streams(const GraphFacts& facts, const StreamRules& rules,
                                 std::vector<bool>& stored) {

@@ -14,9 +14,14 @@ struct StreamRules {
   /// Factors are 16-bit floats as they lie in memory, for matrix instructions; else floats of up to
   /// 32 bits, and what is computed from such without other products.
   bool in_16_bits = true;
-  double least_elements = 0;      ///< of the product; smaller ones are stored
+  double least_elements = 0; ///< of the product; smaller ones are stored
+  double most_terms = 256; ///< that a kernel sums anew for each element: more cost more than memory
   std::set<ir::NodeId> not_these; ///< sums of products that are stored whatever their sizes
 };
+
+/// Whether a sum of products has more terms. Such ones are taken in as well: whoever builds kernels
+/// of the groups must see that each is made by one kernel, once.
+bool is_deep(const GraphFacts& facts, const StreamRules& rules, ir::NodeId product);
 
 /// Groups of kind Stream: sums over a large product, or over what is made of several such products
 /// of one box, together with these products, which are members of each group that reads them. Marks

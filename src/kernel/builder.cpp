@@ -211,6 +211,16 @@ ValueId ProgramBuilder::apply(Op op, DType result, std::vector<ValueId> args) {
   return let(std::move(i));
 }
 
+ValueId ProgramBuilder::exp_beside_one(ValueId v) {
+  Inst i;
+  i.kind = InstKind::Apply;
+  i.type = type_of(v);
+  i.op = Op::Exp;
+  i.number = 1;
+  i.args = {v};
+  return let(std::move(i));
+}
+
 ValueId ProgramBuilder::fma(ValueId a, ValueId b, ValueId c) {
   int lanes = std::max({type_of(a).lanes, type_of(b).lanes, type_of(c).lanes});
   Inst i;

@@ -37,6 +37,9 @@ public:
   ValueId scalar(int number);
   ValueId index(const Expr& e, DType dtype, int lanes);
   ValueId apply(Op op, DType result, std::vector<ValueId> args);
+  /// exp of an f32 that is at most 0, for a sum that has a term of 1: Op::Exp with `number` 1. It
+  /// may be off by 2^-21 of itself and 2^-23 besides.
+  ValueId exp_beside_one(ValueId v);
   ValueId fma(ValueId a, ValueId b, ValueId c);
   ValueId cast(ValueId v, DType dtype);
   ValueId load(int buffer, const Expr& offset, int lanes, std::vector<Guard> mask = {},

@@ -199,7 +199,9 @@ Value Emitter::apply(const BodyValue& v, const std::vector<Value>& args) {
   ids.reserve(args.size());
   for (const Value& a : args)
     ids.push_back(a.id);
-  ValueId id = b_.apply(v.op, compute_dtype(v.dtype), std::move(ids));
+  const bool quick = beside_one && v.op == Op::Exp && v.dtype == DType::F32;
+  ValueId id =
+      quick ? b_.exp_beside_one(ids[0]) : b_.apply(v.op, compute_dtype(v.dtype), std::move(ids));
   return is_exact(v.op) ? Value{id, v.dtype} : rounded(id, v.dtype);
 }
 
@@ -398,6 +400,18 @@ void Emitter::provide_memory(int stage, std::vector<int> buffers, Offset offset)
 
 void Emitter::forget_memory(int stage) {
   memory_.erase(stage);
+}
+
+void Emitter::forget_readers(int stage) {
+  for (int s = stage + 1; s < int(region_.stages.size()); ++s) {
+    const Stage& reader = region_.stages[s];
+    if (reader.kind != StageKind::Map ||
+        std::none_of(reader.loads.begin(), reader.loads.end(),
+                     [&](const Load& l) { return l.source == Source::Stage && l.number == stage; }))
+      continue;
+    std::erase_if(provided_, [&](const auto& entry) { return entry.first.first == s; });
+    forget_readers(s);
+  }
 }
 
 Value Emitter::result(int stage, int component, const Point& point) {

@@ -54,6 +54,9 @@ public:
   using Offset = std::function<Expr(const Point&)>;
   void provide_memory(int stage, std::vector<int> buffers, Offset offset);
   void forget_memory(int stage);
+  /// Says that the result of `stage` has changed: maps that were computed from it are computed
+  /// again.
+  void forget_readers(int stage);
   /// The result of a stage at a point: provided, in memory, or computed in place (maps).
   Value result(int stage, int component, const Point& point);
 
@@ -85,6 +88,8 @@ public:
   const Region& region() const { return region_; }
 
   CachePolicy load_policy = CachePolicy::Default;
+  /// Exponentials are for sums that have a term of 1: see ProgramBuilder::exp_beside_one.
+  bool beside_one = false;
 
 private:
   struct Memory {

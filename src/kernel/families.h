@@ -31,6 +31,8 @@ const Generator& gpu_library_generator();
 /// a CPU and on a GPU.
 const Generator& stream_generator();
 const Generator& gpu_stream_generator();
+/// Sums over the columns of a product of any depth, which is made once and never stored.
+const Generator& gpu_row_products_generator();
 
 /// Several independent regions in one launch, each as its own family would have it; of a CPU and of
 /// a GPU.

@@ -18,7 +18,8 @@ struct RowFacts {
   std::int64_t score = 0;
   bool argmax = false;
 
-  explicit RowFacts(const Region& region);
+  /// `online`: sums go along with the maxima that scale them.
+  explicit RowFacts(const Region& region, bool online = false);
 
   /// Vectors of `lanes` in a row; those of a shifted row begin where memory is aligned, up to a
   /// vector before it does.

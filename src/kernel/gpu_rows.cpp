@@ -10,7 +10,9 @@
 #include "kernel/gpu_nest.h"
 #include "kernel/gpu_row_facts.h"
 #include "kernel/knobs.h"
+#include "kernel/pass_states.h"
 #include "kernel/passes.h"
+#include "kernel/picks.h"
 
 #include "support/fail.h"
 
@@ -301,19 +303,25 @@ private:
     return states;
   }
 
-  Running start(int pass) {
-    return identities(e_, p_.reductions[pass], arithmetic_, points_of(r_, p_.reduced), lanes_);
+  PassStates states_of(int pass) {
+    return {e_, p_, pass, arithmetic_, points_of(r_, p_.reduced), lanes_, 1};
   }
+  Running start(int pass) { return states_of(pass).start(); }
 
   void step(int pass, std::span<const Spot> spots, Running& states) {
     std::vector<Value> values;
+    PassStates sums = states_of(pass);
+    const auto add = [&](std::span<const Spot> some) {
+      std::vector<PassStates::Spot> places;
+      for (const Spot& s : some)
+        places.push_back({&s.point, place_of(s.point), s.own});
+      sums.add(states, places, false);
+    };
+    if (sums.has_pairs())
+      add(spots);
     for (const Spot& s : spots) {
-      for (std::size_t r = 0; r < p_.reductions[pass].size(); ++r)
-        for (std::size_t y = 0; y < states[r].size(); ++y) {
-          Accumulator acc = accumulator(p_.reductions[pass][r], int(y));
-          State next = acc.add(states[r][y], s.point, place_of(s.point), false);
-          states[r][y] = acc.keep(s.own, next, states[r][y]);
-        }
+      if (!sums.has_pairs())
+        add(std::span(&s, 1));
       if (carried_)
         carried_->add(pass, s.turn, s.point);
       for (int o : p_.outputs[pass])
@@ -328,15 +336,8 @@ private:
 
   /// The results of a pass, at hand in every thread of the group.
   void finish(int pass, const Point& row, const Running& states) {
-    for (std::size_t r = 0; r < states.size(); ++r) {
-      const int stage = p_.reductions[pass][r];
-      std::vector<Value> values;
-      for (std::size_t y = 0; y < states[r].size(); ++y) {
-        Accumulator acc = accumulator(stage, int(y));
-        values.push_back(acc.finish(acc.across_threads(acc.across_lanes(states[r][y]), group_)));
-      }
-      e_.provide(stage, row, std::move(values));
-    }
+    PassStates sums = states_of(pass);
+    sums.provide(row, sums.across_threads(sums.across_lanes(states), group_));
   }
 
   void point_outputs(const Point& row) { store_once(e_, p_.point_outputs, row, mine_); }
@@ -392,31 +393,28 @@ private:
     Expr begin = number * Expr(each);
     Running states = rolled_piece(row, begin, min(begin + Expr(each), vectors_), each);
     std::vector<Guard> first{{mine_, Expr(0), Expr(1)}};
-    for (std::size_t r = 0; r < states.size(); ++r)
-      for (std::size_t y = 0; y < states[r].size(); ++y) {
-        Accumulator acc = accumulator(p_.reductions[0][r], int(y));
-        State all = acc.across_threads(acc.across_lanes(states[r][y]), group_);
-        store_state(b_, partials_[r][y], flat_row * Expr(pieces_) + number, all, first);
-      }
+    PassStates sums = states_of(0);
+    const Running all = sums.across_threads(sums.across_lanes(states), group_);
+    for (std::size_t r = 0; r < all.size(); ++r)
+      for (std::size_t y = 0; y < all[r].size(); ++y)
+        store_state(b_, partials_[r][y], flat_row * Expr(pieces_) + number, all[r][y], first);
     b_.last(arrivals_, flat_row, Expr(pieces_), [&] {
-      for (std::size_t r = 0; r < partials_.size(); ++r) {
-        const int stage = p_.reductions[0][r];
-        std::vector<Value> values;
-        for (std::size_t y = 0; y < partials_[r].size(); ++y) {
-          Accumulator acc = accumulator(stage, int(y));
-          State state = acc.identity(1);
-          for (std::int64_t from = 0; from < pieces_; from += group_) {
-            Expr at = Expr(from) + mine_;
-            std::vector<Guard> mask{{at, Expr(0), Expr(pieces_)}};
-            State part = load_state(b_, partials_[r][y], flat_row * Expr(pieces_) + at, 1, mask);
-            if (from + group_ <= pieces_)
-              mask.clear();
-            state = acc.keep(mask, acc.merge(state, part), state);
-          }
-          values.push_back(acc.finish(acc.across_threads(state, group_)));
+      PassStates whole(e_, p_, 0, arithmetic_, points_of(r_, p_.reduced), 1, 1);
+      Running total = whole.start();
+      for (std::int64_t from = 0; from < pieces_; from += group_) {
+        const Expr at = Expr(from) + mine_;
+        std::vector<Guard> mask{{at, Expr(0), Expr(pieces_)}};
+        Running part;
+        for (const auto& yields : partials_) {
+          part.emplace_back();
+          for (const std::vector<int>& buffers : yields)
+            part.back().push_back(load_state(b_, buffers, flat_row * Expr(pieces_) + at, 1, mask));
         }
-        e_.provide(stage, row, std::move(values));
+        if (from + group_ <= pieces_)
+          mask.clear();
+        total = whole.keep(mask, whole.merge(total, part), total);
       }
+      whole.provide(row, whole.across_threads(total, group_));
       point_outputs(row);
     });
   }
@@ -476,12 +474,14 @@ constexpr std::int64_t kOfElement = 4;
 constexpr std::int64_t kCarriedSums = 32, kCarryingThreads = 512;
 constexpr std::int64_t kMostUnrolled = 512; ///< elements of a thread's code without loops
 constexpr std::int64_t kLongRow = 32 << 10; ///< bytes
+/// Elements of a row from which one pass over memory is better than keeping it in registers.
+constexpr std::int64_t kLongOnline = 8192;
 /// Turns of a row in shared memory that are one after the other in the code; more are a loop.
 constexpr std::int64_t kLongTurns = 4;
 
 constexpr Knob kKnobs[] = {{"threads", 32, 1024, 32}, {"group", 1, 1024}, {"keep", 0, 2},
                            {"run", 0, 4096},          {"resident", 0, 1}, {"copies", 1, 16},
-                           {"roll", 0, 16},           {"shift", 0, 1}};
+                           {"roll", 0, 16},           {"shift", 0, 1},    {"online", 0, 1}};
 
 class GpuRowsGenerator : public Generator {
 public:
@@ -502,6 +502,13 @@ public:
     std::vector<Schedule> out;
     // What every row reads (weights) stays in the registers of blocks that do many rows.
     const bool weights = known && reads_weights(region, f);
+    // Sums go along with their maxima: of rows that are read from memory in every pass.
+    const Region picked = with_picks(region, PickBy::Load);
+    const RowFacts together(picked, true);
+    const bool gains = together.passes.reason.empty() && together.score > 0 && known &&
+                       together.passes.count < f.passes.count;
+    const bool one_pass = gains && together.passes.count == 1 && together.passes.outputs[0].empty();
+    bool online = false;
     auto add = [&](std::int64_t threads, std::int64_t group, std::int64_t keep, WorkOrder order,
                    std::int64_t pieces, bool resident = false, std::int64_t run = 0,
                    std::int64_t roll = 0) {
@@ -516,6 +523,8 @@ public:
         s.knobs["run"] = run;
       if (roll > 0)
         s.knobs["roll"] = roll;
+      if (online)
+        s.knobs["online"] = 1;
       // Several passes have more at hand for each element than one sum.
       const std::int64_t fits = target.registers / threads / kOfElement / lanes;
       if (keep == kNowhere && f.passes.count > 1 && fits < 4)
@@ -559,22 +568,41 @@ public:
     };
     // Rows that begin anywhere, by aligned vectors.
     if (const Shifted shifted = shifted_rows(region, f, target); shifted.lanes > 1)
-      for (std::int64_t threads : {512, 1024, 256}) {
-        if (threads > 256 && vectors < 2 * threads * shifted.lanes)
-          continue;
-        add(threads, threads, kNowhere, WorkOrder::Fixed, 1);
-        out.back().knobs["shift"] = 1;
-        out.back().knobs["copies"] = 2;
+      for (bool along : {gains, false}) {
+        online = along;
+        for (std::int64_t threads : {512, 1024, 256}) {
+          if (threads > 256 && vectors < 2 * threads * shifted.lanes)
+            continue;
+          Schedule s;
+          s.generator = name();
+          s.knobs = {{"threads", threads},
+                     {"group", threads},
+                     {"keep", kNowhere},
+                     {"shift", 1},
+                     {"copies", 2}};
+          if (online)
+            s.knobs["online"] = 1;
+          s.store_policy = policy;
+          if (std::find(out.begin(), out.end(), s) == out.end())
+            out.push_back(std::move(s));
+        }
       }
+    online = one_pass;
     // Few rows and much to sum: several blocks a row.
-    const bool splits = f.passes.count == 1 && f.passes.outputs[0].empty() && known &&
-                        points_of(region, f.passes.parallel).is_constant();
+    const bool splits = (one_pass || (f.passes.count == 1 && f.passes.outputs[0].empty())) &&
+                        known && points_of(region, f.passes.parallel).is_constant();
     if (splits && rows < target.workers && vectors >= 4 * 1024)
       for (std::int64_t share : {2, 4, 1}) {
         const std::int64_t pieces = std::clamp<std::int64_t>(
             std::min(share * target.workers / rows, vectors / 512), 2, 1024);
         add(256, 256, kNowhere, WorkOrder::Fixed, pieces);
       }
+    // One pass over a long row needs no place for it.
+    if (one_pass && vectors * lanes >= kLongOnline)
+      for (std::int64_t threads : {256, 512, 128})
+        if (vectors >= 2 * threads)
+          add(threads, threads, kNowhere, WorkOrder::Fixed, 1);
+    online = false;
     // A block that has a multiprocessor to itself would leave the memory idle while it computes.
     if (known && row_bytes >= kLongRow && f.passes.count > 1)
       for (std::int64_t most : {512, 256, 1024}) {
@@ -590,11 +618,24 @@ public:
         if (run < 2 || elements > kMostUnrolled || 2 * row_bytes + 8192 > target.block_shared_bytes)
           continue;
         const bool fits = elements <= kept_elements(threads, target);
-        for (std::int64_t keep : {fits ? kRegisters : kShared, fits ? kShared : kRegisters})
-          for (std::int64_t roll : {kLongTurns, std::int64_t(0)})
-            if (roll == 0 || (keep == kShared && turns > kLongTurns))
-              add(threads, threads, keep, WorkOrder::Fixed, 1, false, run, roll);
+        for (bool along : {gains && !one_pass, false}) {
+          online = along;
+          for (std::int64_t keep : {fits ? kRegisters : kShared, fits ? kShared : kRegisters})
+            for (std::int64_t roll : {kLongTurns, std::int64_t(0)})
+              if (roll == 0 || (keep == kShared && turns > kLongTurns))
+                add(threads, threads, keep, WorkOrder::Fixed, 1, false, run, roll);
+        }
       }
+    // Two blocks with a row each: one computes while the other waits for memory.
+    if (gains && !one_pass && row_bytes >= kLongRow && 2 * row_bytes + 8192 <= target.shared_bytes)
+      for (std::int64_t threads : {512, 1024, 256})
+        for (std::int64_t keep : {kShared, kNowhere}) {
+          if (keep == kShared && (vectors + threads - 1) / threads * lanes > kMostUnrolled)
+            continue;
+          online = true;
+          add(threads, threads, keep, WorkOrder::Drawn, 1);
+        }
+    online = false;
     for (std::int64_t each : {4, 2, 8, 1}) {
       const std::int64_t per_thread =
           std::max<std::int64_t>(1, (vectors + threads_for(each) - 1) / threads_for(each));
@@ -642,13 +683,17 @@ public:
     return false;
   }
 
-  Lowered lower(const Region& region, const Schedule& schedule,
+  Lowered lower(const Region& whole, const Schedule& schedule,
                 const Target& target) const override {
-    RowFacts f(region);
-    if (!f.passes.reason.empty())
-      return {false, {}, f.passes.reason};
     if (auto why = refused_settings(schedule, target, kKnobs); !why.empty())
       return {false, {}, why};
+    const bool online = schedule.knob("online", 0) != 0;
+    const Region region = online ? with_picks(whole, PickBy::Load) : whole;
+    RowFacts f(region, online);
+    if (!f.passes.reason.empty())
+      return {false, {}, f.passes.reason};
+    if (online && f.passes.count >= RowFacts(whole).passes.count)
+      return {false, {}, "no sum goes along with its maximum"};
     const std::int64_t threads = schedule.knob("threads", 256),
                        group = schedule.knob("group", threads);
     if (auto why = gpu_threads_refused(threads); !why.empty())

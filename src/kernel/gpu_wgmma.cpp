@@ -6,6 +6,7 @@
 #include "support/fail.h"
 
 #include <algorithm>
+#include <optional>
 #include <span>
 
 namespace egret::kernel {
@@ -232,11 +233,14 @@ private:
 /// Every group of four warps has rows of its own, in pieces of 64.
 class GroupSums : public GpuSums {
 public:
-  GroupSums(Emitter& emitter, const ContractionForm& form, const GpuTiles& tiles)
-      : GpuSums(emitter, form, tiles), fragments_(emitter, form, tiles),
-        pieces_(tiles.bm / tiles.warps_m / kRows), across_(tiles.bn / 8),
+  /// `sink`: takes the sums instead of memory.
+  GroupSums(Emitter& emitter, const ContractionForm& form, const GpuTiles& tiles, TileSums* sink)
+      : GpuSums(emitter, form, tiles), sink_(sink), pieces_(tiles.bm / tiles.warps_m / kRows),
+        across_(tiles.bn / 8),
         row_((floordiv(thread_, 128) - Expr(tiles.producers)) * Expr(pieces_ * kRows)) {
     make_variables(pieces_ * across_, 4);
+    if (sink_ == nullptr)
+      fragments_.emplace(emitter, form, tiles);
   }
 
   /// Products of one piece of the ring; the first of a tile, where `part` is 0, begin anew.
@@ -265,14 +269,20 @@ public:
 
   void deliver(const GpuTile& tile) override {
     const Expr warp = floormod(floordiv(thread_, 32), 4);
-    for (int i = 0; i < pieces_; ++i)
-      fragments_.deliver(
-          tile, row_ + Expr(i * kRows) + warp * Expr(16), Expr(0),
-          std::span(variables_).subspan(std::size_t(i * across_), std::size_t(across_)));
+    for (int i = 0; i < pieces_; ++i) {
+      const Expr row = row_ + Expr(i * kRows) + warp * Expr(16);
+      const auto part =
+          std::span(variables_).subspan(std::size_t(i * across_), std::size_t(across_));
+      if (sink_ != nullptr)
+        sink_->take(tile, row, part);
+      else
+        fragments_->deliver(tile, row, Expr(0), part);
+    }
   }
 
 private:
-  Fragments fragments_;
+  TileSums* sink_;
+  std::optional<Fragments> fragments_;
   int pieces_, across_;
   Expr row_; ///< first row of the group
 };
@@ -280,12 +290,13 @@ private:
 class WgmmaContraction {
 public:
   WgmmaContraction(const Region& region, const ContractionForm& form, const GpuTiles& tiles,
-                   const Schedule& schedule, const TensorView& left, const TensorView& right)
+                   const Schedule& schedule, const TensorView& left, const TensorView& right,
+                   const MakeTileSums& make)
       : r_(region), f_(form), t_(tiles), s_(schedule), b_(region.name), e_(b_, region),
         left_(e_, f_, f_.rows, left, "left", t_.bm, t_),
-        right_(e_, f_, f_.columns, right, "right", t_.bn, t_), sums_(e_, f_, t_),
-        thread_(thread_variable(t_.threads())), stage_(b_.variable({DType::I32, 1})),
-        parity_(b_.variable({DType::I32, 1})) {
+        right_(e_, f_, f_.columns, right, "right", t_.bn, t_), sink_(make ? make(e_) : nullptr),
+        sums_(e_, f_, t_, sink_.get()), thread_(thread_variable(t_.threads())),
+        stage_(b_.variable({DType::I32, 1})), parity_(b_.variable({DType::I32, 1})) {
     full_ = b_.shared("full", DType::U64, t_.stages);
     empty_ = b_.shared("empty", DType::U64, t_.stages);
   }
@@ -309,6 +320,10 @@ public:
     const Expr group = floordiv(thread_, 128), producers(t_.producers);
     b_.either(
         {{group, Expr(0), producers}}, [&] { produce(order); }, [&] { consume(order); });
+    if (sink_) {
+      b_.grid_barrier(b_.counter("met", 2), Expr(0));
+      sink_->finish();
+    }
     return b_.finish(launch);
   }
 
@@ -348,9 +363,10 @@ private:
                              {again, b_.apply(Op::Xor, DType::I32, {parity, i32(1)}), parity}));
   }
 
-  /// Accumulators of many columns need more registers than an even share.
+  /// Accumulators of many columns need more registers than an even share. What comes behind the
+  /// tiles needs an even one.
   bool moves_registers() const {
-    return t_.warps_m >= 2 && t_.bm / t_.warps_m / kRows * t_.bn >= 192;
+    return !sink_ && t_.warps_m >= 2 && t_.bm / t_.warps_m / kRows * t_.bn >= 192;
   }
 
   void produce(const TileOrder& order) {
@@ -412,6 +428,7 @@ private:
   ProgramBuilder b_;
   Emitter e_;
   TensorSide left_, right_;
+  std::unique_ptr<TileSums> sink_;
   GroupSums sums_;
   Expr thread_, parts_;
   VarId stage_, parity_; ///< of the ring: its next piece, and the parity of the phase to wait for
@@ -426,7 +443,7 @@ std::string tensor_map_reason(const Region& region, const ContractionForm& form,
 }
 
 Lowered lower_wgmma(const Region& region, const ContractionForm& form, const GpuTiles& tiles,
-                    const Schedule& schedule) {
+                    const Schedule& schedule, const MakeTileSums& sums) {
   const TensorView left = view_of(region, form, form.left, form.rows, tiles.bm, tiles.bk),
                    right = view_of(region, form, form.right, form.columns, tiles.bn, tiles.bk);
   for (const TensorView* v : {&left, &right})
@@ -434,7 +451,7 @@ Lowered lower_wgmma(const Region& region, const ContractionForm& form, const Gpu
       return {false, {}, v->reason};
   if (is_empty(region, result_axes(region.stages[form.stage])) || form.depth.extent.lower() < 1)
     return {false, {}, "a depth that may be empty"};
-  return {true, WgmmaContraction(region, form, tiles, schedule, left, right).run(), ""};
+  return {true, WgmmaContraction(region, form, tiles, schedule, left, right, sums).run(), ""};
 }
 
 } // namespace egret::kernel

@@ -5,6 +5,11 @@
 #include "kernel/generator.h"
 #include "kernel/gpu_contraction_tiles.h"
 
+#include "kernel/gpu_sums.h"
+
+#include <functional>
+#include <memory>
+#include <span>
 #include <string>
 
 namespace egret::kernel {
@@ -14,7 +19,20 @@ namespace egret::kernel {
 std::string tensor_map_reason(const Region& region, const ContractionForm& form, const Side& side,
                               const AxisGroup& group, int panel);
 
+/// What takes a product's tiles where they are not stored.
+class TileSums {
+public:
+  virtual ~TileSums() = default;
+  /// Sums of 16 rows from `row` of the tile on, as matrix instructions leave them in a warp:
+  /// `variables` are 8 columns each.
+  virtual void take(const GpuTile& tile, const Expr& row, std::span<const VarId> variables) = 0;
+  /// Behind all tiles of all blocks. All threads come here.
+  virtual void finish() = 0;
+};
+using MakeTileSums = std::function<std::unique_ptr<TileSums>(Emitter&)>;
+
+/// `sums`: of a product whose tiles are not stored; blocks wait for each other behind the last one.
 Lowered lower_wgmma(const Region& region, const ContractionForm& form, const GpuTiles& tiles,
-                    const Schedule& schedule);
+                    const Schedule& schedule, const MakeTileSums& sums = {});
 
 } // namespace egret::kernel

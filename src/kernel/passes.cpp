@@ -1,6 +1,7 @@
 #include "kernel/passes.h"
 
 #include "kernel/analysis.h"
+#include "kernel/stream_form.h"
 
 #include <algorithm>
 #include <set>
@@ -36,9 +37,36 @@ void reach(const Region& region, int stage, const std::set<int>& at_hand, std::s
       reach(region, l.number, at_hand, seen);
 }
 
+/// The pass that can make a stage's values when a maximum is at hand.
+int level_with(const Region& region, const Passes& p, int stage, int maximum) {
+  int level = 0;
+  for (const Load& l : region.stages[stage].loads) {
+    if (l.source != Source::Stage || l.number == maximum)
+      continue;
+    const bool reduces = region.stages[l.number].kind == StageKind::Reduce;
+    level =
+        std::max(level, reduces ? p.level[l.number] + 1 : level_with(region, p, l.number, maximum));
+  }
+  return level;
+}
+
+/// The maximum that scales a sum and beside which it can be made; -1: none.
+int scaling_maximum(const Region& region, const Passes& p, int sum) {
+  for (int m = 0; m < sum; ++m)
+    if (p.level[m] < p.level[sum] && is_scaled_by(region, sum, m, false, true) &&
+        level_with(region, p, sum, m) <= p.level[m])
+      return m;
+  return -1;
+}
+
 } // namespace
 
-Passes plan_passes(const Region& region, bool carries) {
+bool Passes::is_in_pair(int stage) const {
+  return scaled_by[stage] >= 0 ||
+         std::find(scaled_by.begin(), scaled_by.end(), stage) != scaled_by.end();
+}
+
+Passes plan_passes(const Region& region, bool carries, bool online) {
   Passes p;
   const Stage* first = nullptr;
   // Stages that need sums of columns, themselves among them.
@@ -77,12 +105,20 @@ Passes plan_passes(const Region& region, bool carries) {
   p.parallel = result_axes(*first);
 
   p.level.assign(region.stages.size(), 0);
+  p.scaled_by.assign(region.stages.size(), -1);
+  // Where there is no place at all, a sum is 0 whatever the maximum is.
+  online = online && points_of(region, p.reduced).lower() >= 1;
   for (std::size_t s = 0; s < region.stages.size(); ++s) {
     const Stage& stage = region.stages[s];
     for (const Load& l : stage.loads)
       if (l.source == Source::Stage)
         p.level[s] = std::max(p.level[s], p.level[l.number] +
                                               (region.stages[l.number].kind == StageKind::Reduce));
+    if (online && stage.kind == StageKind::Reduce && stage.over == p.reduced)
+      if (const int m = scaling_maximum(region, p, int(s)); m >= 0) {
+        p.scaled_by[s] = m;
+        p.level[s] = p.level[m];
+      }
     if (stage.kind == StageKind::Reduce)
       p.count = std::max(p.count, p.level[s] + 1);
   }
@@ -148,7 +184,8 @@ std::vector<Kept> worth_keeping(const Region& region, const Passes& passes, doub
     // needs them.
     for (auto s = here.rbegin(); s != here.rend(); ++s) {
       const Stage& stage = region.stages[*s];
-      if (stage.kind != StageKind::Map || stage.axes.size() != axes || !later.contains(*s))
+      if (stage.kind != StageKind::Map || stage.axes.size() != axes || !later.contains(*s) ||
+          passes.level[*s] > pass) // it depends on a maximum that is not finished
         continue;
       if (recompute_flops(region, *s, at_hand, axes) < least_flops)
         continue;

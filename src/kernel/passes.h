@@ -22,11 +22,17 @@ struct Passes {
   std::vector<std::vector<int>> carried;
   std::vector<int> column_outputs;
   bool carries() const { return !column_outputs.empty(); }
+  /// By stage: of a sum made in the pass of a maximum that scales it (is_scaled_by), that maximum;
+  /// else -1.
+  std::vector<int> scaled_by;
+  /// Whether a stage is such a sum or such a maximum.
+  bool is_in_pair(int stage) const;
   std::string reason; ///< why the region is not of this form; empty when it is
 };
 
 /// Regions with sums of columns beside their rows are taken only where the caller `carries` them.
-Passes plan_passes(const Region& region, bool carries = false);
+/// `online`: a sum that a maximum scales goes along with it, instead of waiting for it.
+Passes plan_passes(const Region& region, bool carries = false, bool online = false);
 
 /// Arithmetic of each pass at one of its points, values counted in the pass that may compute them
 /// first.

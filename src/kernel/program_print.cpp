@@ -190,7 +190,7 @@ private:
     case InstKind::Index:
       return "index " + text(i.expr);
     case InstKind::Apply:
-      return std::string(info_of(i.op).name) + args(i.args);
+      return (i.number != 0 ? "quick " : "") + std::string(info_of(i.op).name) + args(i.args);
     case InstKind::Fma:
       return "fma" + args(i.args);
     case InstKind::Load:

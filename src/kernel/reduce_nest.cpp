@@ -3,6 +3,7 @@
 #include "kernel/accumulate.h"
 #include "kernel/analysis.h"
 #include "kernel/nest.h"
+#include "kernel/pass_states.h"
 
 #include "support/fail.h"
 
@@ -102,6 +103,12 @@ private:
 
   void whole(const std::vector<Point>& tile) {
     for (int pass = 0; pass < p_.count; ++pass) {
+      PassStates sums(e_, p_, pass, shape_.arithmetic, points_of(r_, p_.reduced), shape_.lanes,
+                      shape_.lanes);
+      if (sums.has_pairs()) {
+        run_together(pass, sums, tile);
+        continue;
+      }
       auto states = run_pass(pass, tile, Expr(0), Expr(0));
       for (std::size_t i = 0; i < tile.size(); ++i)
         for (std::size_t s = 0; s < p_.reductions[pass].size(); ++s)
@@ -133,6 +140,34 @@ private:
     return Accumulator(e_, stage, yield, shape_.arithmetic, points_of(r_, p_.reduced));
   }
 
+  /// A pass with sums that go along with their maxima. The copies are points that are added
+  /// together.
+  void run_together(int pass, PassStates& sums, const std::vector<Point>& tile) {
+    std::vector<RunningVariables> running;
+    for (std::size_t i = 0; i < tile.size(); ++i)
+      running.emplace_back(b_, sums.start());
+    visit(tile[0], Expr(0), Expr(0), shape_.copies,
+          [&](const Point& at, const std::vector<int>& loops, std::span<const Position> positions) {
+            std::vector<std::vector<Point>> points;
+            for (const Point& row : tile)
+              points.push_back(inside(row, at, loops, positions));
+            step(pass, points, [&](std::size_t row, std::size_t copy) {
+              if (copy + 1 < points[row].size())
+                return;
+              std::vector<PassStates::Spot> spots;
+              for (const Point& p : points[row])
+                spots.push_back({&p, place_of(p), {}});
+              Running states = running[row].read();
+              sums.add(states, spots, !shape_.lanes_parallel);
+              running[row].write(states);
+            });
+          });
+    for (std::size_t i = 0; i < tile.size(); ++i) {
+      const Running states = running[i].read();
+      sums.provide(tile[i], shape_.lanes_parallel ? states : sums.across_lanes(states));
+    }
+  }
+
   /// One pass over the reduced axes, over [begin, end) of the split axis when there are pieces.
   /// Gives the combined states: [point of the tile][reduction of the pass][yield].
   std::vector<std::vector<std::vector<State>>> run_pass(int pass, const std::vector<Point>& tile,
@@ -142,11 +177,28 @@ private:
     for (auto& of_point : running)
       for (int c = 0; c < copies; ++c)
         of_point.push_back(start(pass));
+    visit(tile[0], begin, end, copies,
+          [&](const Point& at, const std::vector<int>& loops, std::span<const Position> positions) {
+            std::vector<std::vector<Point>> points;
+            for (const Point& row : tile)
+              points.push_back(inside(row, at, loops, positions));
+            step(pass, points, [&](std::size_t row, std::size_t copy) {
+              add(pass, points[row][copy], running[row][copy]);
+            });
+          });
+    return combine(pass, running);
+  }
+
+  /// The loops over the reduced axes, over [begin, end) of the split axis when there are pieces;
+  /// `copies` positions of the inner axis at a time.
+  void visit(const Point& first, const Expr& begin, const Expr& end, int copies,
+             const std::function<void(const Point&, const std::vector<int>&,
+                                      std::span<const Position>)>& body) {
     std::vector<int> loops;
     for (int a : p_.reduced)
       if (a != shape_.inner_axis)
         loops.push_back(a);
-    Point at = tile[0];
+    Point at = first;
     std::function<void(std::size_t)> open = [&](std::size_t i) {
       auto range = [&](int axis) {
         const Expr& extent = r_.axes[axis].extent;
@@ -164,15 +216,9 @@ private:
       auto [from, to] = range(shape_.inner_axis);
       vector_loop(b_, from, to, r_.axes[shape_.inner_axis].extent,
                   shape_.lanes_parallel ? 1 : shape_.lanes, copies,
-                  [&](std::span<const Position> positions) {
-                    std::vector<std::vector<Point>> points;
-                    for (const Point& row : tile)
-                      points.push_back(inside(row, at, loops, positions));
-                    step(pass, points, running);
-                  });
+                  [&](std::span<const Position> positions) { body(at, loops, positions); });
     };
     open(0);
-    return combine(pass, running);
   }
 
   /// The points of one row at some positions of the inner axis.
@@ -193,9 +239,21 @@ private:
     return out;
   }
 
-  /// The body of a pass: points[row][copy].
+  /// What a point adds to the reductions of a pass.
+  void add(int pass, const Point& p, const Copy& running) {
+    for (std::size_t s = 0; s < p_.reductions[pass].size(); ++s) {
+      int stage = p_.reductions[pass][s];
+      for (std::size_t y = 0; y < r_.stages[stage].yields.size(); ++y) {
+        const StateVariables& state = running[s][y];
+        state.write(
+            accumulator(stage, int(y)).add(state.read(), p, place_of(p), !shape_.lanes_parallel));
+      }
+    }
+  }
+
+  /// The body of a pass: points[row][copy]; `reduce` adds one to its row's reductions.
   void step(int pass, const std::vector<std::vector<Point>>& points,
-            const std::vector<std::vector<Copy>>& running) {
+            const std::function<void(std::size_t row, std::size_t copy)>& reduce) {
     struct Pending {
       int output;
       const Point* point;
@@ -211,14 +269,7 @@ private:
         for (auto& [stage, kept] : kept_)
           if (kept.pass == pass)
             save(stage, kept.buffers[row], p);
-        for (std::size_t s = 0; s < p_.reductions[pass].size(); ++s) {
-          int stage = p_.reductions[pass][s];
-          for (std::size_t y = 0; y < r_.stages[stage].yields.size(); ++y) {
-            const StateVariables& state = running[row][c][s][y];
-            state.write(accumulator(stage, int(y))
-                            .add(state.read(), p, place_of(p), !shape_.lanes_parallel));
-          }
-        }
+        reduce(row, c);
         for (int o : p_.outputs[pass])
           stores.push_back({o, &p, e_.result(r_.outputs[o].stage, r_.outputs[o].component, p)});
       }

@@ -5,6 +5,7 @@
 #include "kernel/analysis.h"
 #include "kernel/families.h"
 #include "kernel/knobs.h"
+#include "kernel/picks.h"
 #include "kernel/reduce_nest.h"
 
 #include <algorithm>
@@ -29,7 +30,9 @@ struct Facts {
   bool argmax = false;
   double flops = 1; ///< of a point
 
-  Facts(const Region& region) : passes(plan_passes(region)) {
+  /// `online`: sums go along with the maxima that scale them.
+  explicit Facts(const Region& region, bool online = false)
+      : passes(plan_passes(region, false, online)) {
     if (!passes.reason.empty())
       return;
     std::vector<int> stages;
@@ -159,11 +162,8 @@ bool prefers_rows(const Facts& facts, const Region& region, const Target& target
   return facts.reduced_score >= facts.parallel_score && !(short_rows && facts.parallel_score >= 0);
 }
 
-constexpr Knob kKnobs[] = {{"copies", 1, 16},
-                           {"rows", 1, 8},
-                           {"vectors", 1, 16},
-                           {"prefetch", 0, 1},
-                           {"keep", 0, 1 << 20}};
+constexpr Knob kKnobs[] = {{"copies", 1, 16},  {"rows", 1, 8},       {"vectors", 1, 16},
+                           {"prefetch", 0, 1}, {"keep", 0, 1 << 20}, {"online", 0, 1}};
 
 class RowsGenerator : public Generator {
 public:
@@ -178,6 +178,40 @@ public:
     CachePolicy usual = usual_store_policy(region, target);
     CachePolicy other =
         usual == CachePolicy::Default ? CachePolicy::Streaming : CachePolicy::Default;
+    // A row that does not stay in the cache comes from memory for every pass.
+    if (gains_online(region, facts)) {
+      const bool stays = about(points_of(region, facts.passes.reduced)) * 4 <= target.l2_bytes / 2;
+      for (int copies : {8, 4}) {
+        Schedule s;
+        s.generator = name();
+        s.store_policy = usual;
+        s.knobs["online"] = 1;
+        s.knobs["copies"] = copies;
+        if (!stays || copies == 8)
+          out.push_back(std::move(s));
+      }
+      if (stays) { // it is one candidate of many
+        std::vector<Schedule> rest = std::move(out);
+        out = space_of(usual, other, target);
+        out.insert(out.end(), rest.begin(), rest.end());
+        return out;
+      }
+    }
+    const std::vector<Schedule> plain = space_of(usual, other, target);
+    out.insert(out.end(), plain.begin(), plain.end());
+    return out;
+  }
+
+  /// Whether sums that go along with their maxima save passes.
+  static bool gains_online(const Region& region, const Facts& facts) {
+    if (facts.passes.count < 2)
+      return false;
+    const Passes together = plan_passes(with_picks(region, PickBy::Load), false, true);
+    return together.reason.empty() && together.count < facts.passes.count;
+  }
+
+  std::vector<Schedule> space_of(CachePolicy usual, CachePolicy other, const Target& target) const {
+    std::vector<Schedule> out;
     for (CachePolicy policy : {usual, other})
       for (int rows : {0, 1, 2, 4})
         for (int prefetch : {-1, 0, 1}) {
@@ -207,13 +241,17 @@ public:
     return out;
   }
 
-  Lowered lower(const Region& region, const Schedule& schedule,
+  Lowered lower(const Region& whole, const Schedule& schedule,
                 const Target& target) const override {
-    Facts facts(region);
-    if (!facts.passes.reason.empty())
-      return {false, {}, facts.passes.reason};
     if (auto why = refused_settings(schedule, target, kKnobs); !why.empty())
       return {false, {}, why};
+    const bool online = schedule.knob("online", 0) != 0;
+    if (online && !gains_online(whole, Facts(whole)))
+      return {false, {}, "no sum goes along with its maximum"};
+    const Region region = online ? with_picks(whole, PickBy::Load) : whole;
+    Facts facts(region, online);
+    if (!facts.passes.reason.empty())
+      return {false, {}, facts.passes.reason};
     ReduceShape shape = row_shape(region, facts, schedule, target);
     set_common(shape, region, facts, schedule, target);
     return {true, lower_reduction(region, facts.passes, shape), ""};
@@ -253,6 +291,8 @@ public:
       return {false, {}, facts.passes.reason};
     if (auto why = refused_settings(schedule, target, kKnobs); !why.empty())
       return {false, {}, why};
+    if (schedule.knob("online", 0) != 0)
+      return {false, {}, "sums go along with their maxima in rows only"};
     if (facts.parallel_axis < 0)
       return {false, {}, "has no parallel axis for lanes"};
     ReduceShape shape = column_shape(region, facts, schedule, target);
@@ -299,6 +339,8 @@ public:
       return {false, {}, facts.passes.reason};
     if (auto why = refused_settings(schedule, target, kKnobs); !why.empty())
       return {false, {}, why};
+    if (schedule.knob("online", 0) != 0)
+      return {false, {}, "sums go along with their maxima in rows only"};
     if (schedule.split_reduce < 2)
       return {false, {}, "pieces need @split_reduce of 2 at least"};
     ReduceShape shape = shape_for(region, facts, schedule, target);

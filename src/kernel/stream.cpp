@@ -9,6 +9,7 @@
 #include "kernel/families.h"
 #include "kernel/knobs.h"
 #include "kernel/nest.h"
+#include "kernel/picks.h"
 #include "kernel/stream_rows.h"
 #include "support/fail.h"
 
@@ -609,12 +610,19 @@ constexpr Knob kKnobs[] = {
 constexpr std::int64_t kMostColumns = 512;
 constexpr int kMostAcross = 16;
 
+/// Depth of a product that is made once, for sums of the rows alone.
+constexpr std::int64_t kMostDepth = 16384;
+
 std::string refused(const StreamForm& form) {
+  const bool once = form.passes == 1 && form.sums.empty() && form.products.size() == 1;
   const auto known = [](const ContractionForm& f) {
     return f.depth.extent.is_constant() && f.depth.extent.value() <= kMostColumns &&
            f.depth.extent.value() >= 1;
   };
-  if (!std::all_of(form.products.begin(), form.products.end(), known))
+  if (!std::all_of(form.products.begin(), form.products.end(), [&](const ContractionForm& f) {
+        return known(f) || (once && f.depth.extent.is_constant() && f.depth.extent.value() >= 1 &&
+                            f.depth.extent.value() <= kMostDepth);
+      }))
     return "a product's depth is not known or too large";
   if (!std::all_of(form.sums.begin(), form.sums.end(), known))
     return "a sum's columns are not known or too many";
@@ -641,12 +649,17 @@ Blocks blocks_of(const Schedule& schedule, const StreamForm& form, const Target&
   return t;
 }
 
+/// The region without what would make sums wait for others.
+Region in_few_passes(const Region& region) {
+  return with_late_divisors(with_picks(region, PickBy::Sum));
+}
+
 class StreamGenerator : public Generator {
 public:
   std::string name() const override { return "stream"; }
 
   std::vector<Schedule> space(const Region& region, const Target& target) const override {
-    const FoundStream found = find_stream(with_late_divisors(region), StreamTakes::Vectors);
+    const FoundStream found = find_stream(in_few_passes(region), StreamTakes::Vectors);
     if (!found.ok || !refused(found.form).empty())
       return {};
     std::vector<Schedule> space;
@@ -672,7 +685,7 @@ public:
 
   Lowered lower(const Region& given, const Schedule& schedule,
                 const Target& target) const override {
-    const Region region = with_late_divisors(given);
+    const Region region = in_few_passes(given);
     const FoundStream found = find_stream(region, StreamTakes::Vectors);
     if (!found.ok)
       return {false, {}, found.reason};

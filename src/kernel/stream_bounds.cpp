@@ -166,65 +166,94 @@ private:
 /// What a sum's terms have to do with a maximum over the same points.
 class ScaleReader {
 public:
-  ScaleReader(const Region& region, int sum, int maximum)
-      : r_(region), s_(region.stages[std::size_t(sum)]), m_(region.stages[std::size_t(maximum)]),
-        maximum_(maximum) {}
+  /// `through_maps`: values that other stages make of the same point count as if they stood here.
+  ScaleReader(const Region& region, int sum, int maximum, bool through_maps)
+      : r_(region), sum_(region.stages[std::size_t(sum)]), m_(region.stages[std::size_t(maximum)]),
+        maximum_(maximum), through_(through_maps) {}
 
-  /// Whether a value is exp(x - m) times what does not depend on m, m being the maximum of x;
-  /// `alone`: times nothing.
-  bool scales(int i, bool alone) const {
-    const BodyValue& v = s_.body[std::size_t(i)];
+  /// Whether the sum's term is exp(x - m) times what does not depend on m, m being the maximum of
+  /// x; `alone`: times nothing.
+  bool scales(bool alone) const { return scales(place(sum_, sum_.yields[0]), alone); }
+
+private:
+  /// A value of a stage's body.
+  struct At {
+    const Stage* stage;
+    int value;
+    const BodyValue& body() const { return stage->body[std::size_t(value)]; }
+  };
+  At place(const Stage& stage, int value) const {
+    At at{&stage, value};
+    while (through_ && at.body().kind == BodyValue::Kind::Load) {
+      const Load& load = at.stage->loads[std::size_t(at.body().load)];
+      if (load.source != Source::Stage ||
+          r_.stages[std::size_t(load.number)].kind != StageKind::Map)
+        break;
+      at.stage = &r_.stages[std::size_t(load.number)];
+      at.value = at.stage->yields[std::size_t(load.component)];
+    }
+    return at;
+  }
+  At argument(const At& at, std::size_t number) const {
+    return place(*at.stage, at.body().args[number]);
+  }
+
+  bool scales(const At& at, bool alone) const {
+    const BodyValue& v = at.body();
     if (v.kind != BodyValue::Kind::Apply)
       return false;
     switch (v.op) {
     case Op::Exp: {
-      const BodyValue& difference = s_.body[std::size_t(v.args[0])];
-      if (difference.kind != BodyValue::Kind::Apply || difference.op != Op::Add ||
-          difference.dtype != DType::F32)
+      const At difference = argument(at, 0);
+      if (difference.body().kind != BodyValue::Kind::Apply || difference.body().op != Op::Add ||
+          difference.body().dtype != DType::F32)
         return false;
       for (std::size_t k : {0u, 1u})
-        if (is_minus_maximum(difference.args[k]) && same(difference.args[1 - k], m_.yields[0]))
+        if (is_minus_maximum(argument(difference, k)) &&
+            same(argument(difference, 1 - k), place(m_, m_.yields[0])))
           return true;
       return false;
     }
     case Op::Mul:
-      return !alone && ((scales(v.args[0], false) && !depends(v.args[1])) ||
-                        (scales(v.args[1], false) && !depends(v.args[0])));
+      return !alone && ((scales(argument(at, 0), false) && !depends(argument(at, 1))) ||
+                        (scales(argument(at, 1), false) && !depends(argument(at, 0))));
     case Op::Div:
-      return !alone && scales(v.args[0], false) && !depends(v.args[1]);
+      return !alone && scales(argument(at, 0), false) && !depends(argument(at, 1));
     case Op::Cast:
-      return v.dtype == DType::F32 && s_.body[std::size_t(v.args[0])].dtype == DType::F32 &&
-             scales(v.args[0], alone);
+      return v.dtype == DType::F32 && argument(at, 0).body().dtype == DType::F32 &&
+             scales(argument(at, 0), alone);
     default:
       return false;
     }
   }
 
-private:
-  bool is_maximum(int i) const {
-    const BodyValue& v = s_.body[std::size_t(i)];
-    return v.kind == BodyValue::Kind::Load &&
-           s_.loads[std::size_t(v.load)].source == Source::Stage &&
-           s_.loads[std::size_t(v.load)].number == maximum_;
+  bool is_maximum(const At& at) const {
+    if (at.body().kind != BodyValue::Kind::Load)
+      return false;
+    const Load& load = at.stage->loads[std::size_t(at.body().load)];
+    return load.source == Source::Stage && load.number == maximum_;
   }
 
-  bool is_minus_maximum(int i) const {
-    const BodyValue& v = s_.body[std::size_t(i)];
+  bool is_minus_maximum(const At& at) const {
+    const BodyValue& v = at.body();
     if (v.kind != BodyValue::Kind::Apply || v.op != Op::Mul || v.dtype != DType::F32)
       return false;
     for (std::size_t k : {0u, 1u}) {
-      const BodyValue& factor = s_.body[std::size_t(v.args[k])];
+      const BodyValue& factor = argument(at, k).body();
       if (factor.kind == BodyValue::Kind::Constant && factor.constant.as_double() == -1 &&
-          is_maximum(v.args[1 - k]))
+          is_maximum(argument(at, 1 - k)))
         return true;
     }
     return false;
   }
 
-  bool depends(int i) const {
-    const BodyValue& v = s_.body[std::size_t(i)];
-    return is_maximum(i) ||
-           std::any_of(v.args.begin(), v.args.end(), [&](int a) { return depends(a); });
+  bool depends(const At& at) const {
+    if (is_maximum(at))
+      return true;
+    for (std::size_t k = 0; k < at.body().args.size(); ++k)
+      if (depends(argument(at, k)))
+        return true;
+    return false;
   }
 
   /// An expression over a stage's variables, over those of the region.
@@ -237,13 +266,15 @@ private:
     });
   }
 
-  bool same_element(const Load& x, const Load& y) const {
+  bool same_element(const At& here, const At& there) const {
+    const Load& x = here.stage->loads[std::size_t(here.body().load)];
+    const Load& y = there.stage->loads[std::size_t(there.body().load)];
     if (x.source != y.source || x.number != y.number || x.component != y.component ||
         !x.indirect.empty() || !y.indirect.empty() || x.map.coords.size() != y.map.coords.size() ||
         x.map.holes.size() != y.map.holes.size())
       return false;
     const auto same = [&](const Expr& a, const Expr& b) {
-      return of_region(s_, a) == of_region(m_, b);
+      return of_region(*here.stage, a) == of_region(*there.stage, b);
     };
     for (std::size_t i = 0; i < x.map.coords.size(); ++i)
       if (!same(x.map.coords[i], y.map.coords[i]))
@@ -260,32 +291,33 @@ private:
     return true;
   }
 
-  /// Whether a value of the sum's body is one of the maximum's.
-  bool same(int i, int j) const {
-    const BodyValue &a = s_.body[std::size_t(i)], &b = m_.body[std::size_t(j)];
+  /// Whether a value of the sum is one of the maximum.
+  bool same(const At& here, const At& there) const {
+    const BodyValue &a = here.body(), &b = there.body();
     if (a.kind != b.kind || a.dtype != b.dtype)
       return false;
     switch (a.kind) {
     case BodyValue::Kind::Constant:
       return a.constant == b.constant;
     case BodyValue::Kind::Index:
-      return of_region(s_, a.index) == of_region(m_, b.index);
+      return of_region(*here.stage, a.index) == of_region(*there.stage, b.index);
     case BodyValue::Kind::Load:
-      return same_element(s_.loads[std::size_t(a.load)], m_.loads[std::size_t(b.load)]);
+      return same_element(here, there);
     case BodyValue::Kind::Apply:
       break;
     }
     if (a.op != b.op || a.args.size() != b.args.size())
       return false;
     for (std::size_t k = 0; k < a.args.size(); ++k)
-      if (!same(a.args[k], b.args[k]))
+      if (!same(argument(here, k), argument(there, k)))
         return false;
     return true;
   }
 
   const Region& r_;
-  const Stage &s_, &m_;
+  const Stage &sum_, &m_;
   int maximum_;
+  bool through_;
 };
 
 } // namespace
@@ -308,7 +340,7 @@ void find_bounds(const Region& region, const std::vector<int>& reductions, Strea
   }
 }
 
-bool is_scaled_by(const Region& region, int stage, int maximum, bool alone) {
+bool is_scaled_by(const Region& region, int stage, int maximum, bool alone, bool through_maps) {
   const Stage& sum = region.stages[std::size_t(stage)];
   const Stage& max = region.stages[std::size_t(maximum)];
   if (sum.kind != StageKind::Reduce || max.kind != StageKind::Reduce || sum.monoid != Monoid::Sum ||
@@ -318,7 +350,7 @@ bool is_scaled_by(const Region& region, int stage, int maximum, bool alone) {
     return false;
   // A sum may have columns beside the points of the maximum.
   return std::includes(sum.axes.begin(), sum.axes.end(), max.axes.begin(), max.axes.end()) &&
-         ScaleReader(region, stage, maximum).scales(sum.yields[0], alone);
+         ScaleReader(region, stage, maximum, through_maps).scales(alone);
 }
 
 } // namespace egret::kernel

@@ -81,7 +81,8 @@ void find_bounds(const Region& region, const std::vector<int>& reductions, Strea
 
 /// Whether the terms of the sum `stage` are exp(x - m) times something, m being the result of stage
 /// `maximum`, that of x: when m becomes m', what was summed is scaled by exp(m - m'). `alone`:
-/// times nothing.
-bool is_scaled_by(const Region& region, int stage, int maximum, bool alone = false);
+/// times nothing. `through_maps`: also where maps of the same points stand between.
+bool is_scaled_by(const Region& region, int stage, int maximum, bool alone = false,
+                  bool through_maps = false);
 
 } // namespace egret::kernel

@@ -107,7 +107,9 @@ void CudaRenderer::apply(ValueId target, const Inst& inst) {
     for (ValueId a : inst.args)
       args.push_back(lane_of(a, l));
     std::string text;
-    if (narrow_[static_cast<std::size_t>(target)])
+    if (inst.number == 1 && inst.op == Op::Exp)
+      text = fmt::format("eg_quick_exp({})", args[0]);
+    else if (narrow_[static_cast<std::size_t>(target)])
       text = narrow_text(inst.op, args);
     else if (inst.op == Op::Div && inst.type.dtype == DType::F32 && multiplies_)
       text = fmt::format("eg_quick_div({}, {})", args[0], args[1]);

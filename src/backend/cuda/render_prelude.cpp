@@ -180,6 +180,15 @@ __device__ __forceinline__ float eg_quick_div(float a, float b) {
   )" EGRET_TEXT(EGRET_QUICK_DIV) R"(
 }
 )"},
+    // Of what is at most 0: its product with the logarithm is off by |x| 2^-23, the power by as
+    // much of itself, which is at most 2^-24.
+    {"eg_quick_exp", R"(
+__device__ __forceinline__ float eg_quick_exp(float x) {
+  float r;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x * 1.4426950408889634f));
+  return r;
+}
+)"},
     {"eg_narrow_sigmoid", R"(
 __device__ __forceinline__ float eg_narrow_sigmoid(float x) {
   float d;

@@ -1,0 +1,23 @@
+// Sums of which all terms but one are zero: those that compare an index with a number of the row,
+// as the loss of a class does.
+#pragma once
+
+#include "kernel/stream_form.h"
+
+namespace egret::kernel {
+
+/// How the one term is found. Load: its operands are read at the place itself, behind all passes.
+/// Sum: what the term is made of is summed, so that it need not be in memory.
+enum class PickBy : std::uint8_t { Load, Sum };
+
+/// The region without sums over an axis j of select(label == j, term, 0), or of products with
+/// (label == j) as a number: the term at the label takes their place, or 0 where the label is no
+/// place. A product with 0 is NaN where a factor is not finite; that is kept, by a sum of what the
+/// factors are made of times 0. Sums that are not understood stay, and so does the last reduction.
+Region with_picks(const Region& region, PickBy how);
+
+/// Whether a region that sums over products (stream_form.h) needs each element of them once: one
+/// pass, of sums of the rows.
+bool is_one_pass(const Region& region);
+
+} // namespace egret::kernel
