@@ -18,6 +18,8 @@ struct LoopOptions {
   std::uint64_t rows = 20000;       ///< of an e-graph, for each phase
   std::size_t trees = 8;            ///< proposed at the most; 0: all that are proved
   std::size_t skeletons = 4;        ///< besides the plain one
+  std::size_t points = 9000;        ///< trees that are estimated for each skeleton
+  std::size_t draws = 24;           ///< trees that are drawn at random
   bool reassociate = true;          ///< sums may be made in another order, by lanes and in parts
   std::vector<std::string> without; ///< rules that are left out
   std::string rules;                ///< more of them, in the language of docs/egraph.md: for tests

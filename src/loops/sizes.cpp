@@ -85,6 +85,9 @@ TreePtr around(const std::vector<Made>& loops, TreePtr inside) {
   return inside;
 }
 
+/// Which tiles of registers are looked at: all, with one or two vectors in a row, of few rows.
+enum class Taste : std::uint8_t { Best, Narrow, Low };
+
 class Sizes {
 public:
   Sizes(const Region& region, const kernel::Target& target, Estimator& estimator,
@@ -165,19 +168,30 @@ private:
     for (const Span& span : spans)
       sizes.push_back(pieces(span, spans.size() > 2));
     std::vector<std::size_t> at(spans.size(), 0);
-    while (true) {
-      pieces_point(nest, inside, spans, sizes, at, found);
-      if (spent())
-        break;
-      std::size_t i = 0;
-      while (i < at.size() && ++at[i] == sizes[i].size())
-        at[i++] = 0;
-      if (i == at.size())
-        break;
+    // A single body has its best tile of registers in every piece: others are asked for by name.
+    const std::size_t before = points_, share = (budget_ - std::min(budget_, before)) / 3;
+    for (int taste = 0; taste < (nest.body >= 0 ? 3 : 1); ++taste) {
+      taste_ = Taste(taste);
+      const std::size_t end = nest.body >= 0 ? before + share * std::size_t(taste + 1) : budget_;
+      std::vector<Sized> here;
+      std::ranges::fill(at, 0);
+      while (true) {
+        pieces_point(nest, inside, spans, sizes, at, here);
+        if (spent() || points_ >= end)
+          break;
+        std::size_t i = 0;
+        while (i < at.size() && ++at[i] == sizes[i].size())
+          at[i++] = 0;
+        if (i == at.size())
+          break;
+      }
+      keep_best(here, taste == 0 ? options_.keep : options_.keep / 3);
+      std::ranges::move(here, std::back_inserter(found));
     }
+    taste_ = Taste::Best;
     if (nest.body >= 0 && options_.reassociate)
       in_parts(nest, found);
-    keep_best(found, options_.keep);
+    keep_best(found, 2 * options_.keep);
     return found;
   }
 
@@ -379,6 +393,8 @@ private:
     for (const int v : vector_axes(nest.body, spans)) {
       const bool reduced = contains(stage.over, v);
       for (const std::int64_t vectors : {1, 2, 4}) {
+        if (taste_ == Taste::Narrow && vectors > 2)
+          continue;
         consider(v, vectors, -1, 1);
         if (stage.kind != kernel::StageKind::Reduce || spent())
           continue;
@@ -386,7 +402,8 @@ private:
           if (row.axis == v || contains(stage.over, row.axis))
             continue;
           for (const std::int64_t height : {2, 4, 6, 8})
-            if (height * (reduced ? 1 : vectors) < target_.vector_registers)
+            if (height * (reduced ? 1 : vectors) < target_.vector_registers &&
+                (taste_ != Taste::Low || height <= 2))
               consider(v, vectors, row.axis, height);
         }
       }
@@ -492,6 +509,7 @@ private:
   std::size_t& points_;
   std::size_t budget_ = 0;
   int lanes_;
+  Taste taste_ = Taste::Best;
   std::vector<LoopAround> around_; ///< of what is being decided on
   std::vector<NearAround> near_;   ///< likewise
 };

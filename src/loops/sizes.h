@@ -18,7 +18,7 @@ struct Sized {
 
 struct SizesOptions {
   std::size_t keep = 24;          ///< trees at the most, best first
-  std::size_t most_points = 3000; ///< bodies with loops around that are estimated
+  std::size_t most_points = 9000; ///< bodies with loops around that are estimated
   bool reassociate = true;
   std::function<bool()> stop; ///< asked now and then
 };

@@ -26,6 +26,7 @@ constexpr double kStructure = 0.2, kSizes = 0.55, kDrawn = 0.65, kProofs = 0.3;
 constexpr std::size_t kCloser = 4;
 /// Of what is shown in a report.
 constexpr std::size_t kReasons = 3;
+
 /// Loops that are shared out among cores, one inside of another: no program deals work out twice.
 bool deals_twice(const tree::Tree& t, bool inside = false) {
   const bool core = t.kind == tree::Kind::For && t.bind == kernel::Bind::Core;
@@ -33,8 +34,8 @@ bool deals_twice(const tree::Tree& t, bool inside = false) {
          (t.rest && deals_twice(*t.rest, inside || core));
 }
 
-/// Trees that are drawn from an e-graph of split and bound loops.
-constexpr std::size_t kDraws = 24;
+/// Of the best tree's estimate, what one may take at the most.
+constexpr double kHopeless = 4;
 
 std::vector<const char*> allowed_of(const LoopOptions& options,
                                     std::initializer_list<const char*> rulesets) {
@@ -175,8 +176,7 @@ private:
       sizes.reassociate = options_.reassociate;
       sizes.keep = 3 * std::max<std::size_t>(options_.trees, 8);
       sizes.stop = [&] { return late(kSizes); };
-      if (options_.seconds < 0.1)
-        sizes.most_points = 400;
+      sizes.most_points = options_.points;
       for (Sized& one :
            sizes_of(region_, target_, skeleton.second, estimator_, sizes, space_.report.points))
         consider(std::move(one.tree), text);
@@ -185,7 +185,7 @@ private:
 
   /// A few trees from an e-graph of split and bound loops, which the roles may not think of.
   void drawn() {
-    if (late(kSizes) || options_.seconds < 0.1 || skeletons_.empty())
+    if (late(kSizes) || options_.draws == 0 || skeletons_.empty())
       return;
     LoopTerms terms(region_, target_, options_);
     const egraph::Root root = terms.add(*skeletons_[0].second.first);
@@ -200,7 +200,7 @@ private:
     terms.egraph().rebuild();
     space_.report.nodes += terms.nodes();
     for (const egraph::TermGraph& t :
-         terms.egraph().sample(std::span(&root, 1), kDraws, tree_seed(), 1.5))
+         terms.egraph().sample(std::span(&root, 1), options_.draws, tree_seed(), 1.5))
       if (TreePtr drawn = terms.tree_of(t); !deals_twice(*drawn))
         consider(std::move(drawn), "drawn");
   }
@@ -239,7 +239,8 @@ private:
     std::vector<Found> legal, similar;
     std::map<std::string, std::size_t> kinds;
     for (Found& f : found_) {
-      if (legal.size() == kCloser * wanted)
+      if (legal.size() == kCloser * wanted ||
+          (!legal.empty() && f.seconds > kHopeless * legal[0].seconds))
         break;
       if (std::string why = tree::why_not(region_, *f.tree); !why.empty()) {
         ++space_.report.illegal;

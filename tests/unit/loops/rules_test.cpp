@@ -1,9 +1,11 @@
 // Each rule of src/rules/loops.egg by itself: what it makes of a small tree, and a tree that it
 // leaves alone because a side condition does not hold.
-#include "kernel/analysis.h"
+#include "backend/cpu/cpu_device.h"
+#include "kernel/families.h"
 #include "loops/space.h"
 #include "loops/terms.h"
 #include "support/loop_regions.h"
+#include "support/random_graph.h"
 
 #include <gtest/gtest.h>
 
@@ -35,7 +37,7 @@ TreePtr loop(int axis, std::int64_t n, TreePtr rest, std::int64_t step = 1,
 enum class Of : std::uint8_t {
   Product, ///< 32 x 48 x 64: axes 0 and 1, stage 0 sums over axis 2
   Softmax, ///< 8 rows (0) of 32 (1): max 0, map 1, sum 2, map 3
-  Two,     ///< 8 rows (0) of 32 (1): two reductions, neither reads the other
+  Two,     ///< 8 rows (0) of 32 (1): two reductions, neither reads the other, and their sum
   Running, ///< running sums of 8 rows (0) along 32 (1)
   Odd,     ///< a map of 10 x 20
   Unknown, ///< a map of n
@@ -45,48 +47,74 @@ enum class Of : std::uint8_t {
   Blocks,  ///< the product, on a GPU
 };
 
-Region unknown(std::int64_t divisor) {
-  return testing::region_of([&](ir::Graph& g) {
+testing::MakeGraph unknown(std::int64_t divisor) {
+  return [=](ir::Graph& g) {
     const Expr n = Expr::symbol(divisor == 1 ? "n" : "n8", divisor, 4096, divisor);
-    return std::vector{g.unary(Op::Tanh, g.input("x", DType::F32, {n}))};
-  });
+    return testing::Outputs{g.unary(Op::Tanh, g.input("x", DType::F32, {n}))};
+  };
 }
 
-Region rows(const std::function<std::vector<ir::NodeId>(ir::Graph&, ir::NodeId)>& make) {
-  return testing::region_of([&](ir::Graph& g) {
-    return make(g, g.input("x", DType::F32, {8, 32}));
-  });
+testing::MakeGraph rows(const std::function<testing::Outputs(ir::Graph&, ir::NodeId)>& make) {
+  return [=](ir::Graph& g) { return make(g, g.input("x", DType::F32, {8, 32})); };
 }
 
-const Region& region_of(Of what) {
-  static const std::map<Of, Region> regions = [] {
-    std::map<Of, Region> made;
-    made[Of::Product] = made[Of::Blocks] = testing::matrix_product(32, 48, 64);
-    made[Of::Softmax] = testing::softmax_rows(8, 32);
-    made[Of::Two] = rows([](ir::Graph& g, ir::NodeId x) {
-      return std::vector{g.reduce(Op::ReduceSum, x, {1}), g.reduce(Op::ReduceMax, x, {1})};
+testing::MakeGraph graph_of(Of what) {
+  switch (what) {
+  case Of::Product:
+  case Of::Blocks:
+    return testing::product_graph(32, 48, 64);
+  case Of::Softmax:
+    return testing::softmax_graph(8, 32);
+  case Of::Two:
+    return rows([](ir::Graph& g, ir::NodeId x) {
+      return testing::Outputs{
+          g.binary(Op::Add, g.reduce(Op::ReduceSum, x, {1}), g.reduce(Op::ReduceMax, x, {1}))};
     });
-    made[Of::Running] =
-        rows([](ir::Graph& g, ir::NodeId x) { return std::vector{g.scan(Op::ScanSum, x, 1)}; });
-    made[Of::Odd] = testing::one_map(10, 20);
-    made[Of::Unknown] = unknown(1);
-    made[Of::Eights] = unknown(8);
-    made[Of::Planes] = testing::region_of([](ir::Graph& g) {
+  case Of::Running:
+    return rows(
+        [](ir::Graph& g, ir::NodeId x) { return testing::Outputs{g.scan(Op::ScanSum, x, 1)}; });
+  case Of::Odd:
+    return testing::map_graph(10, 20);
+  case Of::Unknown:
+    return unknown(1);
+  case Of::Eights:
+    return unknown(8);
+  case Of::Planes:
+    return [](ir::Graph& g) {
       const ir::NodeId x = g.input("x", DType::F32, {4, 8, 16});
       const ir::NodeId y = g.permute(g.input("y", DType::F32, {16, 4, 8}), {1, 2, 0});
-      return std::vector{g.reduce(Op::ReduceSum, g.binary(Op::Mul, x, y), {1, 2})};
-    });
-    made[Of::Units] = testing::region_of([](ir::Graph& g) {
+      return testing::Outputs{g.reduce(Op::ReduceSum, g.binary(Op::Mul, x, y), {1, 2})};
+    };
+  case Of::Units:
+    return [](ir::Graph& g) {
       const auto e = testing::sizes("mk", "kn", "mn", 32, 32, 64);
       const auto wide = [&](const char* name, const std::string& letters) {
         return g.cast(testing::input(g, name, letters, e, DType::BF16), DType::F32);
       };
       const ir::NodeId a = wide("a", "mk"), b = wide("b", "kn");
-      return std::vector{testing::einsum(g, a, b, e)};
-    });
-    return made;
-  }();
-  return regions.at(what);
+      return testing::Outputs{testing::einsum(g, a, b, e)};
+    };
+  }
+  return {};
+}
+
+/// The region with right results for random inputs.
+const testing::RegionCase& case_of(Of what) {
+  static std::map<Of, testing::RegionCase> made;
+  auto found = made.find(what);
+  if (found == made.end()) {
+    ir::Graph g;
+    g.outputs = graph_of(what)(g);
+    const auto inputs = testing::random_inputs(g, 1, {.special = false});
+    auto cases = testing::region_cases(g, inputs, testing::loop_target());
+    EXPECT_EQ(cases.size(), 1u);
+    found = made.emplace(what, std::move(cases.at(0))).first;
+  }
+  return found->second;
+}
+
+const Region& region_of(Of what) {
+  return case_of(what).region;
 }
 
 Target target_of(Of what) {
@@ -103,6 +131,8 @@ struct Case {
   TreePtr before, after;
   Of refused_of = Of::Product;
   TreePtr refused = nullptr; ///< none: the rule has no side condition
+  /// What the trees are a part of; null: of nothing.
+  TreePtr (*whole)(TreePtr) = nullptr;
 };
 
 /// Loops that are shared by more than one case.
@@ -134,48 +164,71 @@ TreePtr acc(int stage, TreePtr inner) {
   return accumulate(stage, std::move(inner));
 }
 
+// What is around a part of the softmax or of the two reductions.
+TreePtr behind_map(TreePtr part) {
+  return list(row(acc(0, along(body(0)))), row(along(body(1))), std::move(part));
+}
+TreePtr before_quotient(TreePtr part) {
+  return then(std::move(part), row(along(body(3))));
+}
+TreePtr in_row(TreePtr part) {
+  return list(row(acc(0, along(body(0)))), row(std::move(part)), row(along(body(3))));
+}
+TreePtr in_its_row(TreePtr part) {
+  return row(then(std::move(part), body(2)));
+}
+TreePtr before_sum(TreePtr part) {
+  return then(std::move(part), row(body(2)));
+}
+TreePtr behind_max(TreePtr part) {
+  return then(row(acc(0, along(body(0)))), std::move(part));
+}
+
 std::vector<Case> structure_cases() {
   return {
       {"fuse", Of::Softmax, list(row(acc(2, along(body(2)))), row(along(body(3)))),
        row(list(acc(2, along(body(2))), along(body(3)))), Of::Softmax,
        // each stage 1 needs all of stage 0's row
-       acc(0, list(along(body(0)), along(body(1))))},
+       acc(0, list(along(body(0)), along(body(1)))), behind_map},
       {"fuse-first", Of::Softmax,
        list(row(acc(0, along(body(0)))), row(along(body(1))), row(acc(2, along(body(2))))),
        list(row(list(acc(0, along(body(0))), along(body(1)))), row(acc(2, along(body(2))))),
-       Of::Softmax, list(along(body(0)), along(body(1)), row(along(body(3))))},
+       Of::Softmax, list(along(body(0)), along(body(1)), row(along(body(3)))), before_quotient},
       {"list", Of::Softmax, then(then(body(0), body(1)), body(2)), list(body(0), body(1), body(2))},
       {"acc-over-second", Of::Softmax, list(along(body(1)), acc(2, along(body(2)))),
        acc(2, list(along(body(1)), along(body(2)))), Of::Softmax,
-       list(acc(2, along(body(2))), acc(2, body(2)))},
+       list(acc(2, along(body(2))), acc(2, body(2))), in_row},
       {"acc-over-first", Of::Two, list(acc(0, along(body(0))), acc(1, along(body(1)))),
        acc(0, list(along(body(0)), acc(1, along(body(1))))), Of::Softmax,
-       list(acc(0, along(body(0))), along(body(1)))}, // reads the sum
+       list(acc(0, along(body(0))), along(body(1))), in_its_row}, // reads the sum
       {"then-swap", Of::Two, list(body(0), body(1), body(0)), list(body(1), body(0), body(0)),
        Of::Softmax, list(body(0), body(1), body(2))},
-      {"then-swap-last", Of::Two, list(body(0), body(1)), list(body(1), body(0)), Of::Softmax,
-       list(body(1), body(2))},
+      {"then-swap-last", Of::Two, list(row(acc(0, along(body(0)))), row(acc(1, along(body(1))))),
+       list(row(acc(1, along(body(1)))), row(acc(0, along(body(0))))), Of::Softmax,
+       list(body(1), body(2)), before_sum},
       {"fission", Of::Softmax, row(list(acc(2, along(body(2))), along(body(3)))),
        list(row(acc(2, along(body(2)))), row(along(body(3)))), Of::Softmax,
-       along(list(body(0), body(1)))},
+       along(list(body(0), body(1))), behind_map},
       {"mask-of-then", Of::Softmax, mask(0, list(body(0), body(1))),
        list(mask(0, body(0)), mask(0, body(1)))},
       {"acc-of-second", Of::Softmax, acc(2, list(along(body(1)), along(body(2)))),
        list(along(body(1)), acc(2, along(body(2)))), Of::Softmax,
-       acc(0, list(along(body(1)), along(body(0))))}, // reads it unfinished
+       acc(0, list(along(body(1)), along(body(0)))), in_row}, // reads it unfinished
       {"acc-of-first", Of::Two, acc(0, list(along(body(0)), acc(1, along(body(1))))),
        list(acc(0, along(body(0))), acc(1, along(body(1)))), Of::Softmax,
-       acc(0, list(along(body(0)), along(body(1))))},
+       acc(0, list(along(body(0)), along(body(1)))), in_its_row},
       {"list-of-parts", Of::Softmax, then(then(body(0), body(1)), body(2)),
        list(body(0), body(1), body(2))},
       {"inline", Of::Softmax,
        list(row(along(body(1))), row(acc(2, along(body(2)))), row(along(body(3)))),
        list(row(acc(2, along(body(2)))), row(along(body(3)))), Of::Softmax,
-       list(row(acc(2, along(body(2)))), row(along(body(3))))}, // a sum is no map
+       list(row(acc(2, along(body(2)))), row(along(body(3)))), behind_max}, // a sum is no map
       {"stages-in-order", Of::Two, list(body(1), body(0), body(1)), list(body(0), body(1), body(1)),
        Of::Two, list(body(0), body(1), body(1))},
-      {"last-stages-in-order", Of::Two, list(body(1), body(0)), list(body(0), body(1)), Of::Two,
-       list(body(0), body(1))},
+      {"last-stages-in-order", Of::Two,
+       list(row(acc(1, along(body(1)))), row(acc(0, along(body(0))))),
+       list(row(acc(0, along(body(0)))), row(acc(1, along(body(1))))), Of::Two,
+       list(body(0), body(1)), before_sum},
   };
 }
 
@@ -207,8 +260,16 @@ std::vector<Case> order_cases() {
   };
 }
 
+TreePtr in_loops(TreePtr part) {
+  return loop(0, 12, loop(1, 24, std::move(part)));
+}
+TreePtr in_product(TreePtr part) {
+  return product(std::move(part));
+}
+
 std::vector<Case> size_cases() {
   const auto deep = [] { return sum(loop(2, 64, body(0))); };
+  const auto across = [] { return loop(1, 20, body(0)); };
   return {
       {"split", Of::Product, product(deep()), loop(0, 8, loop(0, 4, loop(1, 48, deep())), 4),
        Of::Odd, loop(1, 20, body(0), 1, Bind::Core)}, // only a plain loop
@@ -231,9 +292,9 @@ std::vector<Case> size_cases() {
        unknown_loop(1, Of::Eights, body(0), 1), Of::Unknown,
        unknown_loop(8, Of::Unknown, loop(0, 8, body(0)), 8)},
       {"single", Of::Odd, loop(0, 1, body(0)), body(0), Of::Odd, loop(0, 2, body(0))},
-      {"trim", Of::Odd, loop(0, 12, mask(0, body(0))), loop(0, 10, mask(0, body(0))), Of::Odd,
+      {"trim", Of::Odd, loop(0, 12, mask(0, across())), loop(0, 10, mask(0, across())), Of::Odd,
        loop(0, 10, mask(0, body(0)))},
-      {"unmask", Of::Odd, loop(0, 10, mask(0, body(0))), loop(0, 10, body(0)), Of::Odd,
+      {"unmask", Of::Odd, loop(0, 10, mask(0, across())), loop(0, 10, across()), Of::Odd,
        loop(0, 5, mask(0, body(0)), 4)},
       {"unmask-unknown", Of::Unknown, unknown_loop(1, Of::Unknown, mask(0, body(0)), 1),
        unknown_loop(1, Of::Unknown, body(0), 1), Of::Unknown,
@@ -243,9 +304,10 @@ std::vector<Case> size_cases() {
       {"mask-of-acc", Of::Product, loop(0, 32, sum(mask(0, loop(2, 64, body(0))))),
        loop(0, 32, mask(0, sum(loop(2, 64, body(0))))), Of::Product,
        sum(mask(2, loop(2, 64, body(0))))},
-      {"mask-once", Of::Odd, mask(0, mask(0, body(0))), mask(0, body(0))},
+      {"mask-once", Of::Odd, mask(0, mask(0, mask(1, body(0)))), mask(0, mask(1, body(0))), Of::Odd,
+       nullptr, in_loops},
       {"mask-order", Of::Odd, mask(1, mask(0, body(0))), mask(0, mask(1, body(0))), Of::Odd,
-       mask(0, mask(1, body(0)))},
+       mask(0, mask(1, body(0))), in_loops},
   };
 }
 
@@ -263,8 +325,9 @@ std::vector<Case> binding_cases() {
   return {
       {"unroll", Of::Product, product(sum(loop(2, 16, loop(2, 4, body(0)), 4))),
        product(sum(loop(2, 16, loop(2, 4, body(0), 1, Bind::Unroll), 4))), Of::Product, reduced},
-      {"vectorize", Of::Product, loop(1, 3, loop(1, 16, sum(deep())), 16),
-       loop(1, 3, loop(1, 16, sum(deep()), 1, Bind::Vector), 16), Of::Running, lanes_of_scan},
+      {"vectorize", Of::Product, loop(0, 32, loop(1, 3, loop(1, 16, sum(deep())), 16)),
+       loop(0, 32, loop(1, 3, loop(1, 16, sum(deep()), 1, Bind::Vector), 16)), Of::Running,
+       lanes_of_scan},
       {"bind-core", Of::Product, first(Bind::Serial), first(Bind::Core), Of::Product, reduced},
       {"bind-grid", Of::Blocks, first(Bind::Serial), first(Bind::Grid), Of::Blocks, reduced},
       {"bind-warp", Of::Blocks, first(Bind::Serial), first(Bind::Warp), Of::Blocks, reduced},
@@ -279,10 +342,11 @@ std::vector<Case> binding_cases() {
        Of::Running, scan_of_all},
       {"matrix-unit", Of::Units, unit(Bind::Serial), unit(Bind::Matrix), Of::Product,
        unit(Bind::Serial)}, // f32
-      {"unbind-vector", Of::Product, loop(1, 3, loop(1, 16, sum(deep()), 1, Bind::Vector), 16),
-       loop(1, 3, loop(1, 16, sum(deep())), 16), Of::Running,
+      {"unbind-vector", Of::Product,
+       loop(0, 32, loop(1, 3, loop(1, 16, sum(deep()), 1, Bind::Vector), 16)),
+       loop(0, 32, loop(1, 3, loop(1, 16, sum(deep())), 16)), Of::Running,
        loop(1, 16, body(0), 1, Bind::Vector)},
-      {"roll", Of::Product, sum(deep(Bind::Unroll)), sum(deep())},
+      {"roll", Of::Product, sum(deep(Bind::Unroll)), sum(deep()), Of::Product, nullptr, in_product},
       {"unbind-core", Of::Product, first(Bind::Core), first(Bind::Serial), Of::Product,
        bound(Bind::Core)},
       {"unbind-grid", Of::Blocks, first(Bind::Grid), first(Bind::Serial), Of::Blocks,
@@ -300,7 +364,7 @@ std::vector<Case> binding_cases() {
        Of::Running, acc(0, loop(1, 32, acc(0, body(0)), 1, Bind::Core))},
       {"join-parts", Of::Product, product(parts(Bind::Serial)),
        product(sum(loop(2, 8, loop(2, 8, body(0)), 8))), Of::Running, scan_of_all},
-      {"acc-once", Of::Product, sum(sum(deep())), sum(deep())},
+      {"acc-once", Of::Product, sum(sum(deep())), sum(deep()), Of::Product, nullptr, in_product},
   };
 }
 
@@ -367,6 +431,54 @@ TEST_P(LoopRules, IsRefusedWhereItsSideConditionFails) {
   terms.run("test", rulesets, {.rows = 20000}, report, 1);
   EXPECT_EQ(fired(report, c.rule), 0u)
       << kernel::loops::to_text(*c.refused, region_of(c.refused_of));
+}
+
+/// The kernel of a whole tree, run by the interpreter and as machine code; what is wrong.
+std::string wrong_values(Of of, const kernel::loops::Tree& tree) {
+  static const auto device = backend::cpu::make_cpu_device(2);
+  const testing::RegionCase& c = case_of(of);
+  kernel::Schedule schedule;
+  schedule.generator = "loops";
+  schedule.tree = kernel::loops::to_text(tree, c.region);
+  const kernel::Lowered lowered =
+      kernel::loops_generator().lower(c.region, schedule, target_of(of));
+  if (!lowered.ok)
+    return schedule.tree + ": " + lowered.reason;
+  kernel::verify(lowered.program);
+  std::string wrong = testing::run_and_compare(c, lowered.program);
+  return wrong.empty() ? testing::run_and_compare(c, lowered.program, {.device = device.get()})
+                       : wrong;
+}
+
+/// Rules whose trees are parts of no whole one in their case: bodies without loops, masks of
+/// nothing, or a machine that is not here.
+const std::set<std::string> kParts = {"list",
+                                      "list-of-parts",
+                                      "mask-of-then",
+                                      "then-swap",
+                                      "stages-in-order",
+                                      "matrix-unit",
+                                      "unit-away",
+                                      "bind-grid",
+                                      "bind-warp",
+                                      "bind-lane",
+                                      "unbind-grid",
+                                      "unbind-warp",
+                                      "unbind-lane",
+                                      "single",
+                                      "mask-of-acc",
+                                      "merge-unknown-rest"};
+
+TEST_P(LoopRules, KernelsOfBothTreesGiveTheRegionsValues) {
+  const Case& c = GetParam();
+  if (kParts.contains(c.rule))
+    return;
+  for (const TreePtr& part : {c.before, c.after}) {
+    const TreePtr whole = c.whole ? c.whole(part) : part;
+    ASSERT_EQ(kernel::loops::why_not(region_of(c.of), *whole), "")
+        << kernel::loops::to_text(*whole, region_of(c.of));
+    EXPECT_EQ(wrong_values(c.of, *whole), "");
+  }
 }
 
 std::string name_of(const ::testing::TestParamInfo<Case>& info) {
