@@ -1,10 +1,13 @@
 #include "compiler/compile.h"
 
+#include "compiler/derive.h"
 #include "compiler/search/divisions.h"
 #include "egret/passes.h"
 #include "saturate/saturate.h"
 #include "support/sizes.h"
 
+#include <algorithm>
+#include <fmt/format.h>
 #include <span>
 
 namespace egret::compiler {
@@ -13,6 +16,14 @@ namespace {
 
 /// Forms that are cut into kernels, where several may be.
 constexpr std::size_t kForms = 3;
+
+/// What an identity of a view is a view of.
+ir::NodeId source_of(const ir::Graph& graph, ir::NodeId id) {
+  id = graph[id].inputs[0];
+  while (is_movement(graph[id].op))
+    id = graph[id].inputs[0];
+  return id;
+}
 
 /// The cheapest graphs that the rules find for it, the best one first.
 std::vector<ir::Graph> rewritten(const ir::Graph& graph, const Options& options, StageClock& stage,
@@ -28,6 +39,25 @@ std::vector<ir::Graph> rewritten(const ir::Graph& graph, const Options& options,
   return best;
 }
 
+/// Which kernels store or convert a value in another order.
+std::vector<std::string> lines_of(const Relaid& relaid, const CompileReport& report) {
+  std::vector<std::string> lines;
+  for (const ir::NodeId id : relaid.copies)
+    for (std::size_t k = 0; k < report.kernels.size(); ++k) {
+      const std::vector<ir::NodeId>& nodes = report.kernels[k].nodes;
+      if (std::find(nodes.begin(), nodes.end(), id) == nodes.end())
+        continue;
+      const ir::Node& node = report.graph[id];
+      std::string line = fmt::format("relaid: %{} is %{} as {}, ", id, source_of(report.graph, id),
+                                     to_string(node.shape));
+      line += nodes.size() > 1 ? fmt::format("stored so by kernel {}", k)
+                               : fmt::format("converted by kernel {}", k);
+      if (std::find(lines.begin(), lines.end(), line) == lines.end())
+        lines.push_back(std::move(line));
+    }
+  return lines;
+}
+
 } // namespace
 
 Compiled compile_graph(const ir::Graph& graph, const Options& options, backend::Device& device,
@@ -39,21 +69,43 @@ Compiled compile_graph(const ir::Graph& graph, const Options& options, backend::
   report.ops_recorded = graph.size();
 
   const bool search = options.effort.value_or(Effort::None) != Effort::None;
+  const kernel::Target& target = device.target();
+  const std::size_t outside = graph.inputs().size();
+  Options with = options;
+  if (!search || !options.fuse)
+    with.steady.clear();
+  std::optional<Derivation> first;
+  if (!with.steady.empty())
+    first = stage("derive", [&] { return derive(graph, with.steady, target); });
+  const ir::Graph& recorded = first ? first->main : graph;
+  if (first)
+    with.steady.resize(recorded.inputs().size(), true);
   std::vector<ir::Graph> graphs;
   if (search)
-    graphs = rewritten(graph, options, stage, report);
+    graphs = rewritten(recorded, options, stage, report);
   std::vector<std::unique_ptr<Form>> forms = stage("normalize", [&] {
     std::vector<std::unique_ptr<Form>> normal;
-    for (const ir::Graph& one : search ? std::span<const ir::Graph>(graphs) : std::span(&graph, 1))
+    for (const ir::Graph& one :
+         search ? std::span<const ir::Graph>(graphs) : std::span(&recorded, 1))
       normal.push_back(std::make_unique<Form>(one));
     return normal;
   });
-  DivisionSearch division(graph, std::move(forms), options, device, cache);
+  DivisionSearch division(recorded, std::move(forms), with, device, cache);
   Partitioned parts = stage("partition", [&] { return division.first(); });
   Proposed proposed = stage("propose", [&] { return division.propose(std::move(parts)); });
   if (search)
     report.ops_extracted = division.form().ops();
-  return assemble(division.form(), std::move(proposed), options, device, cache, std::move(report));
+  const Relaid* relaid = division.relaid();
+  Compiled compiled = assemble(division.form(), std::move(proposed), division.options(), device,
+                               cache, std::move(report));
+  if (first || relaid) {
+    compiled.derivation = std::make_shared<const Derivation>(
+        compose(outside, first ? &*first : nullptr, relaid, compiled.report.graph));
+    compiled.report.derived = compiled.derivation->report;
+  }
+  if (relaid)
+    compiled.report.relaid = lines_of(*relaid, compiled.report);
+  return compiled;
 }
 
 } // namespace egret::compiler

@@ -41,6 +41,10 @@ struct Options {
   std::function<bool(const SearchProgress&)> progress; ///< of a search; false ends it
   /// Bytes, at the largest sizes, of the memory that a run takes for intermediate values: above 0.
   std::optional<std::int64_t> memory_limit;
+  /// By graph input: a parameter that keeps its value from run to run and that the graph does not
+  /// replace, so that what is made of such inputs alone may be kept (Compiled::derivation). Empty:
+  /// none.
+  std::vector<bool> steady;
   bool paranoid = false; ///< the runtime compares the results of every run with the reference's
   /// Changes a region and what was chosen for it before it is compiled: to plant faults in tests.
   std::function<void(kernel::Region&, kernel::Chosen&)> alter;
@@ -83,6 +87,7 @@ struct DerivedReport {
   std::vector<std::string> sources; ///< names of inputs
   DType dtype = DType::F32;
   Shape shape;
+  double bytes = 0; ///< that it takes; 0 with an empty `what`: it is not made
 };
 /// What a memory limit did to a plan.
 struct MemoryReport {
@@ -105,6 +110,7 @@ struct CompileReport {
   std::vector<StageTime> stages;
   std::vector<KernelReport> kernels; ///< by step
   std::vector<DerivedReport> derived;
+  std::vector<std::string> relaid; ///< values that kernels store or read in another order
   int copies = 0; ///< of states that could not be written in place, and of what a scatter updates
   std::vector<Unfused> unfused;
   std::int64_t arena_bytes = 0, liveness_bound_bytes = 0;
@@ -135,8 +141,13 @@ struct LaunchValues {
   std::vector<ir::NodeId> operands, outputs; ///< by operand and output of the region
 };
 
+struct Derivation;
+
 struct Compiled {
   kernel::Plan plan;
+  /// With Options::steady, where it pays: the plan's inputs are those of the graph, and then what
+  /// derivation->fill makes of some of them.
+  std::shared_ptr<const Derivation> derivation;
   std::vector<LaunchValues> launches; ///< by launch of the plan, in order
   std::vector<std::shared_ptr<const backend::Artifact>> artifacts; ///< by Plan::kernels
   CompileReport report;

@@ -1,5 +1,6 @@
 #include "compiler/derive.h"
 
+#include "compiler/relayout.h"
 #include "compiler/views.h"
 #include "egret/passes.h"
 #include "support/fail.h"
@@ -60,7 +61,7 @@ public:
       : graph_(graph), facts_(graph), steady_(steady), target_(target) {}
 
   std::optional<Derivation> run() {
-    find_parameters();
+    parameter_ = parameters_of(graph_, steady_);
     collect();
     std::erase_if(groups_, [&](const std::vector<Product>& g) { return !pays(g); });
     if (groups_.empty())
@@ -75,25 +76,6 @@ public:
   }
 
 private:
-  /// What depends on steady inputs only, and on one at least.
-  void find_parameters() {
-    std::vector<bool> fixed(graph_.size()); // constants too
-    parameter_.assign(graph_.size(), false);
-    for (NodeId id = 0; id < graph_.size(); ++id) {
-      const Node& node = graph_[id];
-      if (node.op == Op::Input) {
-        fixed[id] = parameter_[id] =
-            !node.attrs.by_value && steady_[static_cast<std::size_t>(node.attrs.slot)];
-        continue;
-      }
-      fixed[id] =
-          std::all_of(node.inputs.begin(), node.inputs.end(), [&](NodeId i) { return fixed[i]; });
-      parameter_[id] =
-          fixed[id] && std::any_of(node.inputs.begin(), node.inputs.end(),
-                                   [&](NodeId i) { return static_cast<bool>(parameter_[i]); });
-    }
-  }
-
   std::optional<Product> product(NodeId sum) const {
     const NodeId id = facts_.product_of(sum);
     if (id == ir::kNoNode || graph_[sum].inputs[0] != id || facts_.is_output(sum))
@@ -205,22 +187,7 @@ private:
   }
 
   /// A parameter with all it is made of, in the graph that makes derived values.
-  NodeId in_fill(NodeId id) {
-    if (auto known = filled_.find(id); known != filled_.end())
-      return known->second;
-    const Node node = graph_[id];
-    NodeId made = 0;
-    if (node.op == Op::Input) {
-      out_.sources.push_back(static_cast<std::size_t>(node.attrs.slot));
-      made = out_.fill.input(node.attrs.name, node.dtype, node.shape);
-    } else {
-      std::vector<NodeId> inputs;
-      for (NodeId i : node.inputs)
-        inputs.push_back(in_fill(i));
-      made = out_.fill.add(node.op, inputs, node.attrs);
-    }
-    return filled_[id] = made;
-  }
+  NodeId in_fill(NodeId id) { return filled_(id); }
 
   /// Adds the names of the inputs that a parameter is made of, each once.
   void name_sources(NodeId parameter, std::vector<std::string>& names) const {
@@ -303,6 +270,7 @@ private:
     g.outputs.push_back(joined);
     report.dtype = first.stored;
     report.shape = shape;
+    report.bytes = elements_of(shape) * static_cast<double>(size_of(report.dtype));
     out_.report.push_back(std::move(report));
   }
 
@@ -375,7 +343,7 @@ private:
   std::vector<std::vector<Product>> groups_;
   double copies_ = 0; ///< bytes
   Derivation out_;
-  std::map<NodeId, NodeId> filled_;                                 ///< by node: in fill
+  FillCopier filled_{graph_, out_.fill, out_.sources};
   std::map<NodeId, std::pair<std::size_t, std::size_t>> member_of_; ///< by sum: group and place
   std::vector<NodeId> derived_, wide_;                              ///< by group
 };

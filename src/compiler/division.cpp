@@ -69,6 +69,11 @@ std::vector<bool> cold_regions(const ir::Graph& graph, const std::vector<BuiltRe
 Form::Form(const ir::Graph& graph)
     : ops_(graph.size()), graph_(normalized(graph)), facts_(graph_) {}
 
+Form::Form(ir::Graph graph, const Form& like)
+    : ops_(like.ops_), graph_(std::move(graph)), facts_(graph_) {
+  ir::verify(graph_);
+}
+
 Partitioned divide(const Form& form, const Options& options, const kernel::Target& target,
                    const PartitionChoices& choices) {
   Partitioned parts = partition_for(form.facts(), options.fuse, target, choices);

@@ -12,6 +12,8 @@ class Form {
 public:
   /// `graph` with its normal form; InternalError when that loses an input or an output.
   explicit Form(const ir::Graph& graph);
+  /// A graph that is in normal form, as `like` with copies in other layouts is.
+  Form(ir::Graph graph, const Form& like);
   Form(const Form&) = delete;
   Form& operator=(const Form&) = delete;
   const ir::Graph& graph() const { return graph_; }

@@ -50,7 +50,7 @@ public:
       forced[facts_.view(id).base] = true;
     for (NodeId id = 0; id < graph_.size(); ++id)
       if (graph_[id].op != Op::Input && !is_movement(graph_[id].op))
-        decide(id, forced[id]);
+        decide(id, forced[id] || choices_.stored.contains(id));
     return stored_;
   }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "compiler/compile.h"
+#include "compiler/relayout.h"
 #include "compiler/views.h"
 
 #include <set>
@@ -16,6 +17,10 @@ struct PartitionChoices {
   std::set<ir::NodeId> turned;
   /// Stored values that no kernel makes together, the earlier first.
   std::set<std::pair<ir::NodeId, ir::NodeId>> apart;
+  /// Values that are stored in any case.
+  std::set<ir::NodeId> stored;
+  /// Values that readers take from copies in other layouts: for divide(), not for a partition.
+  std::vector<Relayout> relayouts;
   bool streams = true;  ///< large products may be remade (streams.h)
   bool siblings = true; ///< kernels that read the same array over the same loops become one
   bool carries = true;  ///< sums of columns go along with rows (carry_sums.h)

@@ -86,8 +86,12 @@ std::string CompileReport::text() const {
         k.measured > 0 ? ", measured " + microseconds(k.measured) : "", fmt::join(k.ops, " "),
         fmt::join(k.nodes, " %"), k.schedule);
   for (const DerivedReport& d : derived)
-    out += fmt::format("derived: {} {}{} of {}, kept until one of them changes\n", d.what,
-                       name_of(d.dtype), to_string(d.shape), fmt::join(d.sources, ", "));
+    if (!d.what.empty())
+      out += fmt::format("derived: {} {}{} of {}, kept until one of them changes, {}\n", d.what,
+                         name_of(d.dtype), to_string(d.shape), fmt::join(d.sources, ", "),
+                         human_bytes(d.bytes));
+  for (const std::string& line : relaid)
+    out += line + "\n";
   if (!unfused.empty())
     out += "not fused:\n";
   for (const Unfused& u : unfused)

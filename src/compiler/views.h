@@ -19,6 +19,7 @@ struct View {
 struct Use {
   ir::NodeId reader;
   int operand;
+  friend bool operator==(const Use&, const Use&) = default;
 };
 
 /// Facts about every node of a graph without dead nodes, computed once.

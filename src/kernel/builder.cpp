@@ -230,6 +230,15 @@ ValueId ProgramBuilder::fma(ValueId a, ValueId b, ValueId c) {
   return let(std::move(i));
 }
 
+ValueId ProgramBuilder::words(ValueId v) {
+  Inst i;
+  i.kind = InstKind::Apply;
+  i.type = {DType::U32, type_of(v).lanes / 2};
+  i.op = Op::Bitcast;
+  i.args = {v};
+  return let(std::move(i));
+}
+
 ValueId ProgramBuilder::cast(ValueId v, DType dtype) {
   return type_of(v).dtype == dtype ? v : apply(Op::Cast, dtype, {v});
 }

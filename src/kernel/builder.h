@@ -42,6 +42,8 @@ public:
   ValueId exp_beside_one(ValueId v);
   ValueId fma(ValueId a, ValueId b, ValueId c);
   ValueId cast(ValueId v, DType dtype);
+  /// Neighbours of 16 bits in pairs, each a u32 with the first in the lower half.
+  ValueId words(ValueId v);
   ValueId load(int buffer, const Expr& offset, int lanes, std::vector<Guard> mask = {},
                CachePolicy policy = CachePolicy::Default);
   ValueId test(std::vector<Guard> mask, int lanes);

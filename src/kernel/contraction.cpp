@@ -2,6 +2,7 @@
 // operands before and on the result after. Both sides are copied into panels (or read where they
 // are, when that costs nothing), a register tile of rows by vectors of columns goes along the
 // depth, and the maps that follow are applied to the tile before it is stored.
+#include "kernel/contraction_layouts.h"
 #include "kernel/contraction_pack.h"
 #include "kernel/contraction_tiles.h"
 
@@ -303,6 +304,8 @@ private:
                                 at.column_local, panels_across_);
       return b_.load(right_buffer_, panel + k * Expr(t_.nr()) + column, t_.lanes);
     }
+    if (t_.width > 1)
+      return pairs_in_place(at, v, from, k);
     Point p = at.batch;
     p.lanes = t_.lanes;
     put_index(p, r_, f_.columns, at.first_column + column);
@@ -310,6 +313,19 @@ private:
     if (at.narrow)
       p.mask.push_back({at.first_column + column, Expr(0), f_.columns.extent});
     return b_.splat(e_.value(f_.stage, f_.right.value, p).id, t_.lanes);
+  }
+
+  /// A vector of pairs from panels that hold them side by side. The last panel is whole.
+  ValueId pairs_in_place(const Place& at, int v, const Expr& from, const Expr& k) {
+    Point p = at.batch;
+    put_index(p, r_, f_.columns, at.first_column + Expr(std::int64_t(v) * t_.lanes));
+    put_index(p, r_, f_.depth, (from + k) * Expr(2));
+    const Stage& stage = r_.stages[f_.stage];
+    const Load& load = stage.loads[stage.body[factor_of(r_, f_, f_.right).value].load];
+    const auto element = element_at(r_, stage, load, p);
+    ensure(element.has_value(), "region {}: pairs that depend on data", r_.name);
+    return b_.words(b_.load(e_.operand_buffer(load.number), *element + lane_variable(2 * t_.lanes),
+                            2 * t_.lanes));
   }
 
   /// Keeps the sums for the next part of the depth, or hands the results on.
@@ -416,11 +432,7 @@ public:
 
   std::vector<Schedule> space(const Region& region, const Target& target) const override {
     const FoundContraction found = find_contraction(region);
-    // One row times a matrix that is contiguous along the depth: each of its elements is used once,
-    // so it is read where it is, as dot products (rows), and never packed.
-    const bool dots = found.ok && found.form.rows.extent == Expr(1) &&
-                      found.form.right.order == Side::Order::Depth;
-    if (!found.ok || dots)
+    if (!found.ok || is_dots(found.form))
       return {};
     return contraction_space(found.form, target, pairs_refused(region, found.form, target).empty());
   }
@@ -454,6 +466,40 @@ public:
     if (worker_bytes(found.form, tiles) > double(kMostBytes))
       return {false, {}, "blocks for which a worker would need too much memory"};
     return {true, Contraction(region, found.form, tiles, target).run(), ""};
+  }
+
+  /// The right side in the panels that it would be packed into.
+  std::vector<LayoutWish> layouts(const Region& region, const Target& target) const override {
+    const FoundContraction found = find_contraction(region);
+    if (!found.ok || is_dots(found.form))
+      return {};
+    const ContractionForm& form = found.form;
+    const auto memory = memory_of(region, form, form.right);
+    if (!memory || form.right.tile > 0 || form.columns.axes.size() != 1 ||
+        !contains(*memory, form.columns.axes.back()))
+      return {};
+    std::vector<LayoutWish> wishes;
+    const auto wish = [&](std::int64_t tile, bool pairs, std::string what) {
+      wishes.push_back({operand_of(region, form, form.right),
+                        in_panels(region, form, form.columns, *memory, tile, pairs),
+                        std::move(what)});
+    };
+    if (form.depth.axes.size() == 1 && pairs_refused(region, form, target).empty()) {
+      const std::int64_t tile = preferred_tile(form, target, true);
+      wish(tile, true, fmt::format("panels of {} pairs", tile));
+    }
+    const std::int64_t tile = preferred_tile(form, target, false);
+    wish(tile, false, fmt::format("panels of {}", tile));
+    if (form.right.order != Side::Order::Panel)
+      wish(0, false, "transposed order");
+    return wishes;
+  }
+
+private:
+  /// One row times a matrix that is contiguous along the depth: each of its elements is used once,
+  /// so it is read where it is, as dot products (rows), and never packed.
+  static bool is_dots(const ContractionForm& form) {
+    return form.rows.extent == Expr(1) && form.right.order == Side::Order::Depth;
   }
 };
 

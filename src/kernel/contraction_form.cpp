@@ -196,15 +196,73 @@ private:
     side.order = along_panel == 0 && along_depth == 0 ? Side::Order::Neither
                  : along_panel >= along_depth         ? Side::Order::Panel
                                                       : Side::Order::Depth;
+    find_panels(stage, side, panel);
+    side.plain = side.tile > 0 && !side.pairs; // widened by each reader: a step of an instruction
     const BodyValue& v = stage.body[side.value];
     if (v.kind != BodyValue::Kind::Load)
       return;
     const Load& load = stage.loads[v.load];
     const Operand& operand = r_.operands[load.number];
     side.plain = operand.role == Role::Tensor && operand.dtype == f_.accumulator &&
-                 load.map.is_total() && load.indirect.empty();
+                 load.map.is_total() && load.indirect.empty() && !side.pairs;
     side.panel_stride = stride_of(r_, stage, load, panel).value_or(0);
     side.depth_stride = stride_of(r_, stage, load, depth).value_or(0);
+  }
+
+  /// The number that a variable is divided by somewhere in the expression; 0: none.
+  static std::int64_t divisor_of(const Expr& e, const Expr& variable) {
+    const ExprNode& node = e.node();
+    if ((node.kind == ExprKind::FloorDiv || node.kind == ExprKind::FloorMod) &&
+        node.operands[0] == variable)
+      return node.operands[1].constant().value_or(0);
+    for (const Expr& part : node.operands)
+      if (!part.is_axis() && !part.is_symbol())
+        if (const std::int64_t found = divisor_of(part, variable); found > 0)
+          return found;
+    return 0;
+  }
+
+  void find_panels(const Stage& stage, Side& side, int panel) const {
+    const Factor factor = factor_of(r_, f_, side);
+    if (!factor.is_load)
+      return;
+    const Load& load = stage.loads[stage.body[factor.value].load];
+    const int depth = f_.depth.axes.back();
+    const auto variable = [&](int axis) {
+      const auto place = std::find(stage.axes.begin(), stage.axes.end(), axis);
+      return Expr::axis(int(place - stage.axes.begin()), r_.axes[axis].extent);
+    };
+    const Expr p = variable(panel), k = variable(depth), offset = offset_of(r_, load);
+    const std::int64_t tile = divisor_of(offset, p);
+    if (tile < 2)
+      return;
+    const bool pairs = divisor_of(offset, k) == 2;
+    if (pairs && (f_.depth.axes.size() > 1 || r_.axes[depth].extent.divisor() % 2 != 0 ||
+                  size_of(factor.dtype) != 2))
+      return;
+    const int free = int(r_.axes.size()); // numbers that no variable has
+    const Expr number = Expr::axis(free, ceildiv(r_.axes[panel].extent, tile)),
+               place = Expr::axis(free + 1, tile),
+               step = Expr::axis(free + 2, floordiv(r_.axes[depth].extent, 2)),
+               half = Expr::axis(free + 3, 2);
+    const Expr there = substitute(offset, [&](const Expr& v) -> std::optional<Expr> {
+      if (v == p)
+        return number * Expr(tile) + place;
+      if (pairs && v == k)
+        return step * Expr(2) + half;
+      return std::nullopt;
+    });
+    const auto slope = [&](const Expr& v) {
+      const auto c = coefficient_of(there, v);
+      return c ? c->constant().value_or(0) : 0;
+    };
+    const bool steps = pairs ? slope(step) == 2 * tile && slope(half) == 1 : slope(k) == tile;
+    if (!steps || slope(place) != (pairs ? 2 : 1) || slope(number) <= 0 || there.lower() < 0 ||
+        !proves_less(Expr(there.upper()), element_count(r_.operands[load.number].shape)))
+      return;
+    side.tile = tile;
+    side.pairs = pairs;
+    side.order = Side::Order::Panel;
   }
 
   const Region& r_;

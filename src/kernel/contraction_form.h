@@ -25,6 +25,10 @@ struct Side {
   /// and again where it is.
   bool plain = false;
   std::int64_t panel_stride = 0, depth_stride = 0; ///< of the innermost axes; 0: no constant
+  /// Memory holds panels of so many neighbours, one step of the depth after the other, which may be
+  /// read where they are like packed ones; 0: it does not. The last panel is whole.
+  std::int64_t tile = 0;
+  bool pairs = false; ///< such a step is two of the depth, which alternate
 };
 
 /// result[batch, row, column] = sum over depth of left[batch, row, depth] * right[batch, column,

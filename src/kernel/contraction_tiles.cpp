@@ -8,6 +8,8 @@ namespace egret::kernel {
 
 namespace {
 
+/// Of the best register tile's cost, what another one's may be that suits panels better.
+constexpr double kAlmost = 1.15;
 /// What symbolic extents are taken for.
 constexpr std::int64_t kUsual = 1024;
 
@@ -68,14 +70,18 @@ struct RegisterTile {
   double cost;
 };
 
-/// All register tiles that leave room for the operands, best first.
-std::vector<RegisterTile> register_tiles(const Problem& p) {
+/// All register tiles that leave room for the operands, best first. `panels`: of a right side that
+/// lies in panels of so many columns, those that go through them evenly; 0: any.
+std::vector<RegisterTile> register_tiles(const Problem& p, std::int64_t panels = 0) {
   std::vector<RegisterTile> tiles;
   const auto widest = int(std::min<std::int64_t>(6, ceil_quotient(p.columns, p.lanes)));
   for (int nv = 1; nv <= widest; ++nv)
     for (int mr = 1; mr <= 24 && mr <= p.rows; ++mr)
-      if (mr * nv + nv + 1 <= std::max(p.registers - 3, 3))
+      if (mr * nv + nv + 1 <= std::max(p.registers - 3, 3) &&
+          (panels == 0 || panels % (std::int64_t(nv) * p.lanes) == 0))
         tiles.push_back({mr, nv, cycles(p, mr, nv)});
+  if (tiles.empty() && panels > 0)
+    return register_tiles(p);
   if (tiles.empty())
     tiles.push_back({1, 1, 0});
   std::stable_sort(tiles.begin(), tiles.end(),
@@ -99,6 +105,8 @@ bool left_in_place(const ContractionForm& form) {
 
 /// The right side is read in vectors; lines far apart drive each other out of the cache.
 bool right_in_place(const ContractionForm& form, const Problem& p, std::int64_t kc) {
+  if (form.right.tile > 0)
+    return form.right.plain;
   return form.right.plain && form.right.panel_stride == 1 && form.right.depth_stride > 0 &&
          form.right.depth_stride * kc * p.bytes <= p.l2;
 }
@@ -157,7 +165,9 @@ Tiles tiles_of(const Schedule& schedule, const ContractionForm& form, const Targ
   t.mc = ceil_to(std::max<std::int64_t>(schedule.knob("mc", 192), 1), t.mr);
   t.nc = ceil_to(std::max<std::int64_t>(schedule.knob("nc", 512), 1), t.nr());
   t.pack_left = t.width > 1 || schedule.knob("pack_left", 1) != 0 || !form.left.plain;
-  t.pack_right = t.width > 1 || schedule.knob("pack_right", 1) != 0 || !form.right.plain;
+  t.pack_right =
+      schedule.knob("pack_right", 1) != 0 ||
+      (t.width > 1 ? !form.right.pairs || form.right.tile % t.nr() != 0 : !form.right.plain);
   t.shared = schedule.knob("shared", 1) != 0 && (t.pack_left || t.pack_right);
   return t;
 }
@@ -173,6 +183,31 @@ std::string pairs_refused(const Region& region, const ContractionForm& form, con
   return "";
 }
 
+namespace {
+
+/// Schedules that multiply pairs of bf16. A right side that lies in panels of pairs is not packed.
+template <class Add>
+void add_pairs(const ContractionForm& form, const Problem& p,
+               const std::vector<RegisterTile>& tiles, Add add) {
+  Problem half = p;
+  half.depth /= 2;
+  for (std::size_t i = 0; i < tiles.size() && i < 3; ++i) {
+    Schedule s = make_schedule(form, half, tiles[i].mr, tiles[i].nv);
+    s.mma = kPairs;
+    s.knobs["pack_left"] = 1;
+    s.knobs["pack_right"] = form.right.pairs ? 0 : 1;
+    for (const std::int64_t shared : {1, 0})
+      for (const std::int64_t kc : {s.knob("kc", 1), half.depth}) {
+        Schedule one = s;
+        one.knobs["shared"] = shared;
+        one.knobs["kc"] = kc;
+        add(std::move(one));
+      }
+  }
+}
+
+} // namespace
+
 std::vector<Schedule> contraction_space(const ContractionForm& form, const Target& target,
                                         bool pairs) {
   const Problem p = problem_of(form, target, target.vector_bytes);
@@ -181,7 +216,9 @@ std::vector<Schedule> contraction_space(const ContractionForm& form, const Targe
     if (std::find(space.begin(), space.end(), s) == space.end())
       space.push_back(std::move(s));
   };
-  const auto tiles = register_tiles(p);
+  const auto tiles = register_tiles(p, form.right.tile);
+  if (pairs && form.right.pairs) // they lie ready for it
+    add_pairs(form, p, tiles, add);
   for (std::size_t i = 0; i < tiles.size() && i < 4; ++i)
     add(make_schedule(form, p, tiles[i].mr, tiles[i].nv));
   const Schedule best = space[0];
@@ -204,22 +241,8 @@ std::vector<Schedule> contraction_space(const ContractionForm& form, const Targe
     s.knobs["nc"] = 2 * nr;
     add(s);
   }
-  if (pairs) {
-    Problem half = p;
-    half.depth /= 2;
-    for (std::size_t i = 0; i < tiles.size() && i < 3; ++i) {
-      Schedule s = make_schedule(form, half, tiles[i].mr, tiles[i].nv);
-      s.mma = kPairs;
-      s.knobs["pack_left"] = s.knobs["pack_right"] = 1;
-      for (const std::int64_t shared : {1, 0})
-        for (const std::int64_t kc : {s.knob("kc", 1), half.depth}) {
-          Schedule one = s;
-          one.knobs["shared"] = shared;
-          one.knobs["kc"] = kc;
-          add(std::move(one));
-        }
-    }
-  }
+  if (pairs && !form.right.pairs)
+    add_pairs(form, p, tiles, add);
   for (const std::int64_t kc : {256, 512})
     if (kc < p.depth)
       with("kc", kc);
@@ -262,6 +285,17 @@ std::vector<Schedule> contraction_space(const ContractionForm& form, const Targe
     }
   }
   return space;
+}
+
+std::int64_t preferred_tile(const ContractionForm& form, const Target& target, bool pairs) {
+  Problem p = problem_of(form, target, target.vector_bytes);
+  if (pairs)
+    p.depth = std::max<std::int64_t>(p.depth / 2, 1);
+  const auto tiles = register_tiles(p);
+  for (const RegisterTile& tile : tiles) // panels that are all full cost nothing to leave
+    if (tile.cost < kAlmost * tiles[0].cost && p.columns % (std::int64_t(tile.nv) * p.lanes) == 0)
+      return std::int64_t(tile.nv) * p.lanes;
+  return std::int64_t(tiles[0].nv) * p.lanes;
 }
 
 } // namespace egret::kernel

@@ -39,4 +39,7 @@ Tiles tiles_of(const Schedule& schedule, const ContractionForm& form, const Targ
 std::vector<Schedule> contraction_space(const ContractionForm& form, const Target& target,
                                         bool pairs = false);
 
+/// Columns that a panel of the right side should hold for such a product.
+std::int64_t preferred_tile(const ContractionForm& form, const Target& target, bool pairs);
+
 } // namespace egret::kernel

@@ -1,6 +1,7 @@
 // A generator turns regions of its form into kernel programs.
 #pragma once
 
+#include "kernel/layouts.h"
 #include "kernel/program.h"
 #include "kernel/region.h"
 #include "kernel/target.h"
@@ -36,6 +37,12 @@ public:
   /// A schedule that gives the same results bit by bit and needs less memory of the plan; nothing
   /// where there is none.
   virtual std::optional<Schedule> frugal(const Schedule&) const { return std::nullopt; }
+  /// Orders of operands in memory from which its programs of this region may run faster, the
+  /// likely best first for each operand. Nothing is promised: a search times them.
+  virtual std::vector<LayoutWish> layouts(const Region& region, const Target& target) const {
+    (void)region, (void)target;
+    return {};
+  }
 };
 
 /// The generators of a target's device, families before the generic one, which accepts every

@@ -3,6 +3,7 @@
 // in shared memory; sums stay in registers, and the maps that follow are applied to them before
 // they are stored.
 #include "kernel/analysis.h"
+#include "kernel/contraction_layouts.h"
 #include "kernel/contraction_pack.h"
 #include "kernel/families.h"
 #include "kernel/gpu_contraction_side.h"
@@ -177,6 +178,33 @@ public:
       return lower_wgmma(region, form, tiles.tiles, schedule);
     }
     return {true, GpuContraction(region, found.form, tiles.tiles, schedule).run(), ""};
+  }
+
+  /// Matrix units take sides of 16 bits that go along the depth without more ado; other sides go
+  /// to shared memory in wide pieces when they go along rows or columns.
+  std::vector<LayoutWish> layouts(const Region& region, const Target&) const override {
+    const FoundContraction found = find_contraction(region);
+    if (!found.ok)
+      return {};
+    const ContractionForm& form = found.form;
+    std::vector<LayoutWish> wishes;
+    for (const bool right : {false, true}) {
+      const Side& side = right ? form.right : form.left;
+      const AxisGroup& group = right ? form.columns : form.rows;
+      const auto memory = memory_of(region, form, side);
+      if (!memory || !contains(*memory, group.axes.back()))
+        continue;
+      const bool deep = size_of(factor_of(region, form, side).dtype) == 2;
+      if (side.order == (deep ? Side::Order::Depth : Side::Order::Panel))
+        continue;
+      wishes.push_back({operand_of(region, form, side),
+                        deep ? along_depth(region, form, group, *memory)
+                             : in_panels(region, form, group, *memory, 0, false),
+                        deep    ? "order along the depth"
+                        : right ? "order along the columns"
+                                : "order along the rows"});
+    }
+    return wishes;
   }
 };
 

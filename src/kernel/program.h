@@ -63,7 +63,9 @@ enum class InstKind : std::uint8_t {
   Scalar,   ///< scalar number `number` of the argument block, splat
   Index,    ///< `expr` as an integer (or converted to a float type); may depend on the lane
   Apply, ///< elementwise op of the table on args (`number`: see exp_beside_one); cast and bitcast
-         ///< convert to `type`. Never arithmetic in f16 or bf16: that is f32 and a cast
+         ///< convert to `type`. Never arithmetic in f16 or bf16: that is f32 and a cast. CPU: a
+         ///< bitcast to half as many u32 takes two neighbours of 16 bits for each, the first in the
+         ///< lower half
   Fma,   ///< args[0] * args[1] + args[2] rounded once. CPU, f32 with u32 args[0] and args[1]: these
        ///< hold two bf16 each; the products of the upper halves, then of the lower ones are added,
        ///< and numbers below the smallest normal may count as zero

@@ -232,6 +232,13 @@ private:
     check(i.args.size() == std::size_t(info.arity), "{} has {} operands", info.name, i.args.size());
     for (std::size_t a = 0; a < i.args.size(); ++a) {
       const Type& t = value(i.args[a]);
+      if (i.op == Op::Bitcast && t.lanes != i.type.lanes) {
+        check(t.lanes == 2 * i.type.lanes && size_of(t.dtype) == 2 && i.type.dtype == DType::U32 &&
+                  p_.launch.threads == 0,
+              "bitcast from {} of {} lanes to {} of {}", name_of(t.dtype), t.lanes,
+              name_of(i.type.dtype), i.type.lanes);
+        return;
+      }
       check(t.lanes == i.type.lanes, "{} of {} lanes has an operand of {}", info.name, i.type.lanes,
             t.lanes);
       switch (info.dtypes) {

@@ -299,6 +299,34 @@ public:
     set_common(shape, region, facts, schedule, target);
     return {true, lower_reduction(region, facts.passes, shape), ""};
   }
+
+  /// Operands whose neighbours in memory are not reduced together, turned: whole rows then.
+  std::vector<LayoutWish> layouts(const Region& region, const Target&) const override {
+    Facts facts(region);
+    if (!facts.passes.reason.empty() || facts.parallel_axis < 0)
+      return {};
+    std::vector<LayoutWish> wishes;
+    for (const Stage& stage : region.stages) {
+      if (stage.kind != StageKind::Reduce)
+        continue;
+      for (const Load& load : stage.loads) {
+        const auto memory = axes_in_memory(region, stage, load);
+        if (!memory || memory->empty() || region.axes[memory->back()].reduction)
+          continue;
+        LayoutWish wish{load.number, {}, "order along the reduced axes"};
+        std::vector<Digit> reduced;
+        for (std::size_t i = 0; i < memory->size(); ++i) {
+          const Axis& axis = region.axes[(*memory)[i]];
+          wish.layout.box.push_back(axis.extent.value());
+          (axis.reduction ? reduced : wish.layout.digits).push_back({int(i), 0});
+        }
+        wish.layout.digits.insert(wish.layout.digits.end(), reduced.begin(), reduced.end());
+        if (!reduced.empty())
+          wishes.push_back(std::move(wish));
+      }
+    }
+    return wishes;
+  }
 };
 
 class PiecesGenerator : public Generator {

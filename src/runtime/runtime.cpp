@@ -7,6 +7,7 @@
 #include "runtime/checked_program.h"
 #include "runtime/count.h"
 #include "runtime/debug.h"
+#include "runtime/derived_program.h"
 #include "runtime/interpreter_device.h"
 #include "runtime/plan_program.h"
 #include "runtime/reference_program.h"
@@ -114,6 +115,8 @@ std::uint64_t key_of(const ir::Graph& graph, const compiler::Options& options, P
   key = combine(key, options.paranoid);
   key = combine(key, static_cast<std::uint64_t>(options.memory_limit.value_or(0)));
   key = combine(key, *options.libraries);
+  for (const bool steady : options.steady)
+    key = combine(key, steady);
   for (const compiler::OutputSpec& output : options.outputs)
     key = combine(key, static_cast<std::uint64_t>(output.state_input));
   return key;
@@ -270,22 +273,24 @@ std::shared_ptr<const Program> Runtime::program(const ir::Graph& graph,
   }
   const std::uint64_t key = key_of(graph, options, place);
   const bool kept = !options.alter; // what tests have planted is theirs alone
+  std::shared_ptr<const Program> program;
   if (kept) {
     std::lock_guard lock(impl_->mutex);
     if (auto found = impl_->index.find(key); found != impl_->index.end()) {
       impl_->entries.splice(impl_->entries.begin(), impl_->entries, found->second);
       count().plan_hits.add(1);
       debug(1, "plan {:016x} found in the store", key);
-      return found->second->program;
+      program = found->second->program;
     }
   }
+  if (program)
+    return with_kept(std::move(program), graph, options);
   count().plan_misses.add(1);
   const auto begin = std::chrono::steady_clock::now();
-  std::shared_ptr<const Program> program =
-      place.engine == Engine::Reference
-          ? make_reference_program(graph, options, set->pool)
-          : make_plan_program(graph, options, *set->device, set->kernels, set->pool);
-  if (options.paranoid && place.engine != Engine::Reference)
+  program = place.engine == Engine::Reference
+                ? make_reference_program(graph, options, set->pool)
+                : make_plan_program(graph, options, *set->device, set->kernels, set->pool);
+  if (options.paranoid && place.engine != Engine::Reference && !program->derivation())
     program = make_checked_program(std::move(program), graph, options, *set->device);
   count().compiles.add(1);
   const compiler::CompileReport& report = program->report();
@@ -307,15 +312,35 @@ std::shared_ptr<const Program> Runtime::program(const ir::Graph& graph,
     write_debug(program->loops());
   if (debug_level() >= 4)
     write_debug(program->code());
-  if (!kept)
+  if (kept) {
+    std::lock_guard lock(impl_->mutex);
+    if (auto found = impl_->index.find(key); found != impl_->index.end()) {
+      program = found->second->program; // another thread was faster
+    } else {
+      impl_->entries.push_front({key, program});
+      impl_->index.emplace(key, impl_->entries.begin());
+      impl_->shrink();
+    }
+  }
+  return with_kept(std::move(program), graph, options);
+}
+
+std::shared_ptr<const Program> Runtime::with_kept(std::shared_ptr<const Program> program,
+                                                  const ir::Graph& graph,
+                                                  const compiler::Options& options) {
+  const compiler::Derivation* derivation = program->derivation();
+  if (!derivation)
     return program;
-  std::lock_guard lock(impl_->mutex);
-  if (auto found = impl_->index.find(key); found != impl_->index.end())
-    return found->second->program; // another thread was faster
-  impl_->entries.push_front({key, program});
-  impl_->index.emplace(key, impl_->entries.begin());
-  impl_->shrink();
-  return program;
+  compiler::Options fill = options; // it runs once: nothing that takes time
+  fill.outputs.clear();
+  fill.steady.clear();
+  fill.memory_limit.reset();
+  fill.alter = {};
+  fill.effort = std::min(*options.effort, Effort::Quick);
+  auto filler = this->program(derivation->fill, fill);
+  auto derived = make_derived_program(*derivation, std::move(program), std::move(filler));
+  return options.paranoid ? make_checked_program(std::move(derived), graph, options, device())
+                          : derived;
 }
 
 void Runtime::complete(compiler::Options& options) {

@@ -33,7 +33,8 @@ public:
   /// Replaces a storage that the device in use cannot work with by a copy that it can work with.
   void bring_here(StoragePtr& storage);
 
-  /// The program for a graph; compiled when the store has none.
+  /// The program for a graph; compiled when the store has none. With options.steady, values may be
+  /// kept that are made of such inputs: each program that is given keeps its own.
   std::shared_ptr<const Program> program(const ir::Graph& graph,
                                          const compiler::Options& options = {});
   /// Puts what the runtime's settings say where the options leave it open, as program() does.
@@ -74,6 +75,9 @@ public:
 private:
   Runtime();
   ~Runtime() = delete;
+  std::shared_ptr<const Program> with_kept(std::shared_ptr<const Program> program,
+                                           const ir::Graph& graph,
+                                           const compiler::Options& options);
   struct Impl;
   Impl* impl_;
 };

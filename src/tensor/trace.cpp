@@ -2,7 +2,6 @@
 
 #include "egret/tracing.h"
 #include "runtime/count.h"
-#include "runtime/derived_program.h"
 #include "runtime/runtime.h"
 #include "support/fail.h"
 #include "tensor/engine.h"
@@ -340,16 +339,13 @@ std::shared_ptr<const runtime::Program> program_for(const TracedProgram& traced)
   auto& runtime = runtime::Runtime::instance();
   compiler::Options options = traced.options;
   runtime.complete(options);
-  if (options.fuse && options.effort != Effort::None)
-    if (const auto derivation =
-            compiler::derive(traced.graph, steady_inputs(traced), runtime.target())) {
-      compiler::Options fill = traced.options;
-      fill.outputs.clear();
-      return runtime::make_derived_program(*derivation,
-                                           runtime.program(derivation->main, traced.options),
-                                           runtime.program(derivation->fill, fill));
-    }
-  return runtime.program(traced.graph, traced.options);
+  if (!options.fuse || options.effort == Effort::None)
+    return runtime.program(traced.graph, traced.options);
+  options = traced.options;
+  options.steady = steady_inputs(traced);
+  if (std::none_of(options.steady.begin(), options.steady.end(), [](bool is) { return is; }))
+    options.steady.clear();
+  return runtime.program(traced.graph, options);
 }
 
 std::shared_ptr<TracedProgram> lower(Trace& trace, const Call& call, const Left& left,

@@ -3,6 +3,7 @@
 
 #include "egret/functional.h"
 
+#include <array>
 #include <cmath>
 #include <fmt/format.h>
 #include <limits>
@@ -137,6 +138,64 @@ Case mlp_case(const std::string& name, std::int64_t tokens, std::int64_t width,
   c.flops = 6.0 * static_cast<double>(tokens * width * hidden);
   c.bytes = 2.0 * static_cast<double>(2 * tokens * width + 3 * width * hidden);
   return c;
+}
+
+/// relu(x w'), once for each weight.
+Tensor layers_of(const Tensor& x, const std::vector<Tensor>& weights) {
+  Tensor now = x;
+  for (const Tensor& weight : weights)
+    now = relu(matmul(now, weight.transpose()));
+  return now;
+}
+
+/// Layers of a model whose weights the function has captured, and a few rows.
+struct Layers {
+  std::int64_t rows, width, count;
+  DType dtype;
+
+  std::vector<Tensor> weights() const {
+    std::vector<Tensor> all;
+    for (std::int64_t i = 0; i < count; ++i)
+      all.push_back(random_tensor({width, width}, static_cast<std::uint64_t>(100 + i), dtype,
+                                  1.4 / std::sqrt(static_cast<double>(width))));
+    return all;
+  }
+  std::vector<Tensor> input(std::uint64_t set) const {
+    return {random_tensor({rows, width}, 16 * set + 1, dtype)};
+  }
+};
+
+Workload layers_workload(const Layers& l) {
+  const std::string name =
+      fmt::format("layers_{}_{}x{}_x{}", name_of(l.dtype), l.rows, l.width, l.count);
+  const double elements = static_cast<double>(l.width * l.width * l.count);
+  Workload w{name, "relu(x@w^T) with captured weights, layer after layer", name_of(l.dtype),
+             Limit::Read, [=] {
+               auto sample = [=](const std::vector<Tensor>& in) {
+                 const auto rows = sample_rows(l.rows, 1);
+                 Sample s{{some_rows(in[0], rows)}, {}};
+                 for (const std::int64_t row : rows)
+                   for (std::int64_t column = 0; column < l.width; ++column)
+                     s.elements.push_back(row * l.width + column);
+                 return s;
+               };
+               Case c = pure_case(
+                   name,
+                   [weights = l.weights()](const std::vector<Tensor>& in) {
+                     return layers_of(in[0], weights);
+                   },
+                   [=](std::uint64_t set) { return l.input(set); }, sample,
+                   static_cast<double>(l.count) * tolerance_of(l.dtype, l.width));
+               c.flops = 2.0 * elements * static_cast<double>(l.rows);
+               c.bytes = elements * static_cast<double>(size_of(l.dtype));
+               return c;
+             }};
+  w.small = [dtype = l.dtype] {
+    const Layers few{5, 40, 2, dtype};
+    return traced([weights = few.weights()](const Tensor& x) { return layers_of(x, weights); },
+                  few.input(0)[0]);
+  };
+  return w;
 }
 
 struct Attention {
@@ -280,6 +339,10 @@ std::vector<Workload> matmul_workloads() {
                           {64, 4096, 14336}})
     list.push_back(product(fmt::format("gemv_bf16_{}x{}x{}", s.m, s.k, s.n), kTurned,
                            {s.m, s.n, s.k, DType::BF16}, Limit::Read, Judged::Cuda));
+  for (const DType dtype : {DType::F32, DType::BF16})
+    for (const auto& [rows, width, count] :
+         {std::array<std::int64_t, 3>{4, 1024, 3}, {16, 1024, 3}, {8, 2048, 2}, {64, 1024, 3}})
+      list.push_back(layers_workload({rows, width, count, dtype}));
   return list;
 }
 

@@ -28,7 +28,7 @@ using Json = nlohmann::ordered_json;
 struct CompileCommand {
   std::string graph, program, loops_program, optimized, plan, device;
   EffortOptions effort{.effort = "quick"};
-  std::vector<std::string> rules;
+  std::vector<std::string> rules, steady;
   saturate::SaturateOptions saturate;
   std::optional<std::int64_t> memory_limit;
   bool report = false, json = false;
@@ -155,6 +155,11 @@ Json json_of(const CompileReport& r) {
                                {"phases", k.phases},
                                {"predicted_seconds", k.predicted},
                                {"measured_seconds", k.measured}});
+  json["derived"] = Json::array();
+  for (const auto& d : r.derived)
+    if (!d.what.empty())
+      json["derived"].push_back({{"what", d.what}, {"of", d.sources}, {"bytes", d.bytes}});
+  json["relaid"] = r.relaid;
   json["not_fused"] = Json::array();
   for (const auto& u : r.unfused)
     json["not_fused"].push_back(
@@ -171,12 +176,28 @@ Json json_of(const CompileReport& r) {
   return json;
 }
 
+/// By input, whether it is one of the names.
+std::vector<bool> steady_inputs(const ir::Graph& graph, const std::vector<std::string>& names) {
+  std::vector<bool> steady(graph.inputs().size());
+  for (const std::string& name : names) {
+    bool found = false;
+    for (std::size_t slot = 0; slot < steady.size(); ++slot)
+      if (graph[graph.inputs()[slot]].attrs.name == name)
+        found = steady[slot] = true;
+    if (!found)
+      throw UsageError(fmt::format("--steady: the graph has no input '{}'", name));
+  }
+  return steady;
+}
+
 void compile(const CompileCommand& command) {
   const ir::Graph graph = graph_of_text(command.graph, text_of_file(command.graph));
   compiler::Options options;
   options.rules = command.saturate;
   options.memory_limit = command.memory_limit;
   options.rules.files = rule_files(command.rules);
+  if (!command.steady.empty())
+    options.steady = steady_inputs(graph, command.steady);
   const EffortInForce effort(command.effort);
   auto& runtime = runtime::Runtime::instance();
   runtime.complete(options);
@@ -224,6 +245,10 @@ void add_compile_command(CLI::App& app) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   add_memory_option(*command, options->memory_limit, "the program");
+  command
+      ->add_option("--steady", options->steady,
+                   "Inputs that keep their values from run to run, as captured weights do")
+      ->take_all();
   command->add_flag("--report", options->report, "Say what each phase did");
   command->add_flag("--json", options->json, "The report as JSON");
   command->add_option("--program", options->program,

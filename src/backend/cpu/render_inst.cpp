@@ -23,6 +23,8 @@ llvm::Value* Renderer::instruction(const Inst& inst, Type type) {
     llvm::SmallVector<Value*, 3> args;
     for (kernel::ValueId id : inst.args)
       args.push_back(value(id));
+    if (inst.op == Op::Bitcast && lanes_of(inst.args.at(0)) != type.lanes) // pairs
+      return b.CreateBitCast(args[0], vector_of(element_type(context(), type.dtype), type.lanes));
     return apply(sink_, inst.op, type.dtype, dtype_of(inst.args.at(0)), args);
   }
   case InstKind::Fma:

@@ -76,6 +76,9 @@ private:
   Value* at_entry(F make);
   llvm::IRBuilder<>& b() { return builder_; }
   llvm::LLVMContext& context() { return module_.getContext(); }
+  int lanes_of(kernel::ValueId id) const {
+    return program_.values[static_cast<std::size_t>(id)].lanes;
+  }
   DType dtype_of(kernel::ValueId id) const {
     return program_.values[static_cast<std::size_t>(id)].dtype;
   }

@@ -441,7 +441,21 @@ private:
     return {};
   }
 
+  /// Two neighbours of 16 bits as a u32.
+  Number pair(const Inst& inst, int i, int lane) {
+    const DType dtype = type_of(inst.args[0]).dtype;
+    std::uint32_t word = 0;
+    for (const int half : {0, 1}) {
+      const Number bits = apply(Op::Bitcast, DType::U16, dtype,
+                                value(inst.args[0], i)[2 * lane + half], Number{}, Number{});
+      word |= static_cast<std::uint32_t>(bits.i & 0xFFFF) << 16 * half;
+    }
+    return {.i = word};
+  }
+
   Number apply_op(const Inst& inst, int i, int lane) {
+    if (inst.op == Op::Bitcast && type_of(inst.args[0]).lanes != inst.type.lanes)
+      return pair(inst, i, lane);
     Number args[3];
     for (std::size_t a = 0; a < inst.args.size() && a < 3; ++a)
       args[a] = operand(inst.args[a], i, lane);

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <map>
 #include <optional>
 
@@ -83,6 +84,12 @@ struct DivisionSearch::Impl {
   bool ended = false; ///< by the caller
   double longest = 0; ///< seconds that it took to compile a division and to time it
   std::map<int, std::vector<Move>> moves; ///< by form
+  /// A form with values in other layouts.
+  struct Laid {
+    Relaid relaid;
+    std::unique_ptr<Form> form;
+  };
+  std::map<std::pair<int, std::vector<std::uint64_t>>, Laid> laid; ///< by form and moves
 
   Impl(const ir::Graph& graph, std::vector<std::unique_ptr<Form>> f, const Options& o,
        backend::Device& d, KernelCache& c, CompareDivisions compare_)
@@ -95,6 +102,8 @@ struct DivisionSearch::Impl {
         combine(ir::canonical_hash(graph), saturate::hash_of(options.chosen_rules()));
     for (const OutputSpec& output : options.outputs)
       hash = combine(hash, static_cast<std::uint64_t>(output.state_input));
+    for (const bool steady : options.steady)
+      hash = combine(hash, steady);
     if (options.memory_limit) // a division that was chosen without one may not meet it
       hash = combine(hash, static_cast<std::uint64_t>(*options.memory_limit));
     return combine(hash, options.fuse);
@@ -114,20 +123,71 @@ struct DivisionSearch::Impl {
            has_fixed_sizes(forms[0]->graph());
   }
 
-  Form& form_of(const DivisionChoice& c) const { return *forms[static_cast<std::size_t>(c.form)]; }
+  const Form& plain_form(int form) const { return *forms[static_cast<std::size_t>(form)]; }
+  /// Where the choice has values in other layouts.
+  const Laid* laid_of(const DivisionChoice& c) const {
+    const auto it = laid.find({c.form, c.moves});
+    return it == laid.end() ? nullptr : &it->second;
+  }
+  /// Of a choice that divided() has seen.
+  const Form& form_of(const DivisionChoice& c) const {
+    const Laid* other = laid_of(c);
+    return other ? *other->form : plain_form(c.form);
+  }
+
+  LayoutContext layout_context() const {
+    LayoutContext context{options.steady, {}};
+    for (const OutputSpec& output : options.outputs)
+      if (output.state_input >= 0) {
+        const auto slot = static_cast<std::size_t>(output.state_input);
+        context.replaced.resize(std::max(context.replaced.size(), slot + 1));
+        context.replaced[slot] = true;
+      }
+    return context;
+  }
 
   const std::vector<Move>& moves_in(int form) {
     const auto [it, fresh] = moves.try_emplace(form);
     if (fresh) {
-      const Form& f = *forms[static_cast<std::size_t>(form)];
-      it->second = moves_of(f.facts(), partition_for(f.facts(), options.fuse, target).partition);
+      const Form& f = plain_form(form);
+      const Partitioned greedy = partition_for(f.facts(), options.fuse, target);
+      it->second = layout_moves_of(f.facts(), greedy, target, layout_context());
+      std::vector<Move> others = moves_of(f.facts(), greedy.partition);
+      std::move(others.begin(), others.end(), std::back_inserter(it->second));
     }
     return it->second;
   }
 
+  /// The form with its values in other layouts, and the choices by that form's nodes.
+  const Form& lay(const DivisionChoice& c, PartitionChoices& choices) {
+    const auto [it, fresh] = laid.try_emplace({c.form, c.moves});
+    Laid& one = it->second;
+    const Form& plain = plain_form(c.form);
+    if (fresh) {
+      one.relaid = with_layouts(plain.facts(), choices.relayouts);
+      one.form = std::make_unique<Form>(one.relaid.graph, plain);
+    }
+    choices = relaid_choices(choices, one.relaid);
+    return *one.form;
+  }
+
   Partitioned divided(const DivisionChoice& c) {
-    return divide(form_of(c), options, target,
-                  c.moves.empty() ? PartitionChoices{} : together(moves_in(c.form), c.moves));
+    PartitionChoices choices =
+        c.moves.empty() ? PartitionChoices{} : together(moves_in(c.form), c.moves);
+    if (choices.relayouts.empty())
+      return divide(plain_form(c.form), options, target, choices);
+    const Form& form = lay(c, choices);
+    return divide(form, options, target, choices);
+  }
+
+  Options options_of(const DivisionChoice& c) const {
+    Options result = options;
+    if (const Laid* other = laid_of(c); other && result.memory_limit) {
+      *result.memory_limit -= static_cast<std::int64_t>(other->relaid.kept_bytes);
+      if (*result.memory_limit <= 0)
+        fail(ErrorKind::Memory, "compile: values that are kept take more than the memory limit");
+    }
+    return result;
   }
 
   std::vector<WantedKernel> wanted(const DivisionChoice& c, const Partitioned& parts) const {
@@ -200,7 +260,7 @@ struct DivisionSearch::Impl {
                   proposed.entries,
                   proposed.entry_of,
                   {}};
-    return assemble(form_of(c), std::move(copy), options, device, cache, {});
+    return assemble(form_of(c), std::move(copy), options_of(c), device, cache, {});
   }
 
   bool too_large(const Compiled& compiled) const {
@@ -330,6 +390,15 @@ DivisionSearch::~DivisionSearch() = default;
 
 const Form& DivisionSearch::form() const {
   return impl_->form_of(impl_->choice);
+}
+
+const Relaid* DivisionSearch::relaid() const {
+  const Impl::Laid* laid = impl_->laid_of(impl_->choice);
+  return laid ? &laid->relaid : nullptr;
+}
+
+Options DivisionSearch::options() const {
+  return impl_->options_of(impl_->choice);
 }
 
 Partitioned DivisionSearch::first() {

@@ -49,6 +49,11 @@ public:
   Proposed propose(Partitioned first);
   /// Of what propose() gave.
   const Form& form() const;
+  /// Values that it has in other layouts; null: none.
+  const Relaid* relaid() const;
+  /// The options with what is left of a memory limit beside values that are kept. Error(Memory)
+  /// where nothing is.
+  Options options() const;
 
 private:
   struct Impl;

@@ -160,6 +160,9 @@ PartitionChoices together(const std::vector<Move>& moves, const std::vector<std:
       continue;
     all.turned.insert(move.choices.turned.begin(), move.choices.turned.end());
     all.apart.insert(move.choices.apart.begin(), move.choices.apart.end());
+    all.stored.insert(move.choices.stored.begin(), move.choices.stored.end());
+    all.relayouts.insert(all.relayouts.end(), move.choices.relayouts.begin(),
+                         move.choices.relayouts.end());
     all.streams &= move.choices.streams;
     all.siblings &= move.choices.siblings;
     all.carries &= move.choices.carries;

@@ -574,6 +574,9 @@ TEST(ToolBisect, NamesAWrongRuleAndParanoidRunsFindIt) {
   expect_contains(paranoid.err, "paranoid: output 0: element [");
   expect_contains(paranoid.err, "rule exp-vanishes (group mine) makes the result wrong");
   EXPECT_EQ(egret_command(bisect + " --input nothing=x.npy").code, 2);
+  Ran steady = egret_command("compile " + graph.string() + " --steady nothing");
+  EXPECT_EQ(steady.code, 2);
+  expect_contains(steady.err, "--steady: the graph has no input 'nothing'");
 }
 
 } // namespace

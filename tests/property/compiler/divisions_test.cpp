@@ -19,22 +19,31 @@ TEST(Divisions, AnyMovesTogetherAreRight) {
   const auto device = backend::cpu::make_cpu_device(2);
   compiler::KernelCache cache;
   const compiler::Options options;
-  std::size_t different = 0;
+  std::size_t different = 0, layouts = 0;
   for (std::uint64_t seed = 90001; seed < 90151; ++seed) {
     const ir::Graph graph = testing::random_graph(seed, {.ops = 24});
-    const compiler::Form form(graph);
-    const auto greedy = compiler::partition_for(form.facts(), true, device->target());
+    const compiler::Form plain(graph);
+    const auto greedy = compiler::partition_for(plain.facts(), true, device->target());
     testing::Rng random(seed);
     std::vector<std::uint64_t> drawn;
     std::string what;
     // Moves of few elements, too, which a search leaves alone.
-    for (const compiler::Move& move : compiler::moves_of(form.facts(), greedy.partition, 0))
+    std::vector<compiler::Move> moves = compiler::moves_of(plain.facts(), greedy.partition, 0);
+    const std::vector<bool> steady(graph.inputs().size()); // no parameters: their copies are inputs
+    for (compiler::Move& move :
+         compiler::layout_moves_of(plain.facts(), greedy, device->target(), {steady, {}}, 0)) {
+      ++layouts;
+      moves.push_back(std::move(move));
+    }
+    for (const compiler::Move& move : moves)
       if (random.chance(0.3)) {
         drawn.push_back(move.id);
         what += move.what + "; ";
       }
-    const compiler::PartitionChoices choices =
-        compiler::together(compiler::moves_of(form.facts(), greedy.partition, 0), drawn);
+    compiler::PartitionChoices choices = compiler::together(moves, drawn);
+    const compiler::Relaid relaid = compiler::with_layouts(plain.facts(), choices.relayouts);
+    choices = compiler::relaid_choices(choices, relaid);
+    const compiler::Form form(relaid.graph, plain);
     compiler::Partitioned parts = compiler::divide(form, options, device->target(), choices);
     different += parts.regions.size() != greedy.regions.size();
     compiler::Proposer proposer(options, device->target());
@@ -51,6 +60,7 @@ TEST(Divisions, AnyMovesTogetherAreRight) {
     }
   }
   EXPECT_GT(different, 60u); // or they moved nothing
+  EXPECT_GT(layouts, 20u);
 }
 
 } // namespace

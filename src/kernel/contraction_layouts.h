@@ -1,0 +1,27 @@
+// Orders in memory that sides of contractions may be kept in.
+#pragma once
+
+#include "kernel/contraction_form.h"
+#include "kernel/layouts.h"
+
+namespace egret::kernel {
+
+/// The axes of a side's memory, outermost first, where it is nothing but a load of all of an
+/// operand; else nothing.
+std::optional<std::vector<int>> memory_of(const Region& region, const ContractionForm& form,
+                                          const Side& side);
+
+/// A side in panels of `tile` neighbours along `group`, each with its steps one after the other;
+/// 0: one panel. `pairs`: a step has two neighbours along the depth for each. `memory`: of
+/// memory_of().
+Layout in_panels(const Region& region, const ContractionForm& form, const AxisGroup& group,
+                 const std::vector<int>& memory, std::int64_t tile, bool pairs);
+
+/// A side whose neighbours along the depth are neighbours in memory.
+Layout along_depth(const Region& region, const ContractionForm& form, const AxisGroup& group,
+                   const std::vector<int>& memory);
+
+/// The operand that a side is a load of.
+int operand_of(const Region& region, const ContractionForm& form, const Side& side);
+
+} // namespace egret::kernel

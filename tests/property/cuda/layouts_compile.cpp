@@ -1,0 +1,79 @@
+// Products whose factors a search puts into other orders, for a GPU: their kernels compute what the
+// reference says, interpreted, and compile. NVRTC needs no GPU; where it is not installed that part
+// is left out.
+#include "backend/cuda/nvrtc.h"
+#include "backend/cuda/render.h"
+#include "backend/reference/reference.h"
+#include "compiler/division.h"
+#include "compiler/search/moves.h"
+#include "egret/error.h"
+#include "support/contractions.h"
+#include "support/region_forms.h"
+#include "support/region_runner.h"
+
+#include <gtest/gtest.h>
+
+namespace egret {
+namespace {
+
+using backend::cuda::Nvrtc;
+using testing::Einsum;
+
+std::shared_ptr<const Nvrtc> nvrtc() {
+  try {
+    return Nvrtc::instance();
+  } catch (const Error&) {
+    return nullptr;
+  }
+}
+
+void check(const ir::Graph& graph, const compiler::Form& plain, const compiler::Move& move,
+           const kernel::Target& target) {
+  const compiler::Relaid relaid = compiler::with_layouts(plain.facts(), move.choices.relayouts);
+  const compiler::Form laid(relaid.graph, plain);
+  const auto inputs = testing::inputs_of(graph, 5, false);
+  auto all = inputs;
+  std::vector<backend::reference::HostArray> from;
+  for (const std::size_t source : relaid.sources)
+    from.push_back(inputs[source]);
+  if (!from.empty())
+    for (auto& array : backend::reference::execute(relaid.fill, from))
+      all.push_back(std::move(array));
+  for (const auto& c : testing::region_cases(laid.graph(), all, target)) {
+    const std::string wrong = testing::check_generators(c, target, {}, 1);
+    EXPECT_TRUE(wrong.empty()) << move.what << "\n" << wrong;
+  }
+  const auto compiler = nvrtc();
+  if (!compiler)
+    return;
+  const auto cuda = backend::cuda::cuda_target(target);
+  const auto parts = compiler::divide(laid, {}, target, relaid_choices(move.choices, relaid));
+  for (const auto& built : parts.regions)
+    compiler->compile(render_cuda(kernel::lower_greedily(built.region, target).program, cuda),
+                      compiler->architecture_for(cuda.capability, cuda.specific));
+}
+
+TEST(CudaLayouts, KernelsAreRightAndCompile) {
+  const kernel::Target target = backend::cuda::known_target(90);
+  int moves = 0;
+  for (const DType dtype : {DType::F32, DType::BF16})
+    for (const char* right : {"nk", "kn"})
+      for (const bool steady : {false, true}) {
+        const Einsum e{"mk", right, "mn", {{'m', 20}, {'n', 72}, {'k', 64}}};
+        ir::Graph g;
+        const ir::NodeId a = g.input("a", dtype, e.shape_of("mk")),
+                         b = g.input("b", dtype, e.shape_of(right));
+        g.outputs = {testing::einsum(g, a, b, e)};
+        const compiler::Form plain(g);
+        const auto greedy = compiler::partition_for(plain.facts(), true, target);
+        for (const compiler::Move& move :
+             compiler::layout_moves_of(plain.facts(), greedy, target, {{false, steady}, {}}, 0)) {
+          ++moves;
+          check(g, plain, move, target);
+        }
+      }
+  EXPECT_GE(moves, 6);
+}
+
+} // namespace
+} // namespace egret

@@ -1,0 +1,267 @@
+// Values in other layouts: what a search thinks of, where it does not, and that nothing changes but
+// their places.
+#include "compiler/relayout.h"
+
+#include "backend/cpu/cpu_device.h"
+#include "compiler/assemble.h"
+#include "compiler/search/moves.h"
+#include "support/contraction_regions.h"
+#include "support/graph_runner.h"
+#include "support/plan_runner.h"
+#include "support/random_graph.h"
+#include "support/region_forms.h"
+#include "support/region_runner.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace egret::compiler {
+namespace {
+
+using backend::reference::HostArray;
+using ir::Graph;
+using ir::NodeId;
+using testing::einsum;
+using testing::Einsum;
+using testing::sizes;
+
+/// tanh(a) [m, k] times b [n, k], and its cosine.
+Graph turned_product(std::int64_t m = 12, std::int64_t n = 40, std::int64_t k = 36,
+                     bool computed = false, DType dtype = DType::F32) {
+  Graph g;
+  const Einsum e = sizes("mk", "nk", "mn", m, n, k);
+  const NodeId a = g.input("a", dtype, e.shape_of("mk")), b = g.input("b", dtype, e.shape_of("nk"));
+  const NodeId right = computed ? g.unary(Op::Tanh, g.unary(Op::Exp, b)) : b;
+  g.outputs = {g.unary(Op::Cos, einsum(g, g.unary(Op::Tanh, a), right, e))};
+  return g;
+}
+
+struct Found {
+  explicit Found(const Graph& graph, LayoutContext context = {},
+                 kernel::Target target_ = testing::test_targets()[0], double least = 0)
+      : form(graph), target(std::move(target_)), greedy(partition_for(form.facts(), true, target)),
+        moves(layout_moves_of(form.facts(), greedy, target, context, least)) {}
+
+  const Move* of(std::string_view what) const {
+    const auto it = std::ranges::find_if(
+        moves, [&](const Move& m) { return m.what.find(what) != std::string::npos; });
+    return it == moves.end() ? nullptr : &*it;
+  }
+  std::string all() const {
+    std::string text;
+    for (const Move& move : moves)
+      text += move.what + "\n";
+    return text;
+  }
+
+  Form form;
+  kernel::Target target;
+  Partitioned greedy;
+  std::vector<Move> moves;
+};
+
+/// The same results in all bits by the reference; gives the graph with its copies.
+Relaid expect_same(const Graph& graph, const Form& form, std::span<const Relayout> changes) {
+  Relaid relaid = with_layouts(form.facts(), changes);
+  ir::verify(relaid.graph);
+  for (const bool special : {false, true}) {
+    const auto inputs = testing::inputs_of(graph, 5, special);
+    std::vector<HostArray> all = inputs, from;
+    for (const std::size_t source : relaid.sources)
+      from.push_back(inputs[source]);
+    if (!relaid.fill.outputs.empty())
+      for (HostArray& array : backend::reference::execute(relaid.fill, from))
+        all.push_back(std::move(array));
+    const auto before = backend::reference::execute(form.graph(), inputs),
+               after = backend::reference::execute(relaid.graph, all);
+    EXPECT_EQ(before.size(), after.size());
+    for (std::size_t i = 0; i < before.size(); ++i)
+      EXPECT_EQ(testing::difference(before[i], after[i]), "") << i;
+  }
+  return relaid;
+}
+
+const std::vector<bool> kSecond{false, true};
+
+TEST(Relayout, AParameterIsKeptInPanels) {
+  const Graph g = turned_product();
+  const Found found(g, {kSecond, {}});
+  const Move* move = found.of("b[40,36] kept in panels of");
+  ASSERT_TRUE(move) << found.all();
+  const Relaid relaid = expect_same(g, found.form, move->choices.relayouts);
+  ASSERT_EQ(relaid.report.size(), 1u);
+  EXPECT_EQ(relaid.report[0].sources, std::vector<std::string>{"b"});
+  EXPECT_EQ(relaid.sources, std::vector<std::size_t>{1});
+  EXPECT_TRUE(relaid.copies.empty());
+  EXPECT_GE(relaid.kept_bytes, 40 * 36 * 4);
+  EXPECT_EQ(relaid.graph.inputs().size(), 3u);
+  // Its kernel reads the panels where they are.
+  const Form laid(relaid.graph, found.form);
+  const auto parts = partition_for(laid.facts(), true, found.target);
+  ASSERT_EQ(parts.regions.size(), found.greedy.regions.size());
+  for (const kernel::Buffer& buffer :
+       kernel::lower_greedily(parts.regions.back().region, found.target).program.buffers)
+    EXPECT_NE(buffer.name, "right");
+}
+
+TEST(Relayout, PairsOfBf16AreKeptSideBySide) {
+  const Graph g = turned_product(12, 40, 36, false, DType::BF16);
+  kernel::Target target = testing::test_targets()[0];
+  const Found none(g, {kSecond, {}}, target);
+  target.has_bf16_dot = true;
+  const Found found(g, {kSecond, {}}, target);
+  const Move* move = found.of("pairs");
+  EXPECT_FALSE(none.of("pairs"));
+  ASSERT_TRUE(move) << found.all();
+  expect_same(g, found.form, move->choices.relayouts);
+}
+
+TEST(Relayout, OtherValuesAreConvertedInEachRun) {
+  const Graph g = turned_product();
+  const Found found(g);
+  EXPECT_FALSE(found.of("kept"));
+  const Move* move = found.of("b[40,36] put into transposed");
+  ASSERT_TRUE(move) << found.all();
+  const Relaid relaid = expect_same(g, found.form, move->choices.relayouts);
+  EXPECT_EQ(relaid.copies.size(), 1u);
+  EXPECT_TRUE(relaid.report.empty());
+  PartitionChoices choices = relaid_choices(move->choices, relaid);
+  choices.batches = false; // it would share a launch with tanh(a)
+  const Form laid(relaid.graph, found.form);
+  EXPECT_EQ(divide(laid, {.fuse = true}, found.target, choices).regions.size(),
+            found.greedy.regions.size() + 1);
+}
+
+TEST(Relayout, WhoMakesAValueStoresItInAnotherOrder) {
+  Graph g = turned_product(12, 40, 36, true);
+  const Found found(g);
+  // The product would compute its right side anew: it is stored in either case.
+  const Move* move = found.of("stored as [1,0]");
+  ASSERT_TRUE(move) << found.all();
+  const Relaid relaid = expect_same(g, found.form, move->choices.relayouts);
+  ASSERT_EQ(relaid.copies.size(), 1u);
+  const Form laid(relaid.graph, found.form);
+  const auto parts =
+      divide(laid, {.fuse = true}, found.target, relaid_choices(move->choices, relaid));
+  EXPECT_EQ(parts.regions.size(), found.greedy.regions.size()) << "no kernel of its own";
+}
+
+TEST(Relayout, WhatMustStayIsLeftAlone) {
+  const Graph g = turned_product();
+  EXPECT_TRUE(Found(g, {kSecond, {false, true}}).moves.empty()) << "a state in place";
+  EXPECT_TRUE(Found(g, {kSecond, {}}, testing::test_targets()[0], 1e6).moves.empty()) << "small";
+  Graph symbolic;
+  const Einsum e = sizes("mk", "nk", "mn", 12, Expr::symbol("N", 1, 64), 36);
+  symbolic.outputs = {einsum(symbolic, symbolic.input("a", DType::F32, e.shape_of("mk")),
+                             symbolic.input("b", DType::F32, e.shape_of("nk")), e)};
+  EXPECT_TRUE(Found(symbolic, {kSecond, {}}).moves.empty());
+  // An output is stored in its own order, and may be converted.
+  Graph output = turned_product(12, 40, 36, true);
+  const Found before(output);
+  const Move* stored = before.of("stored as [1,0]");
+  ASSERT_TRUE(stored);
+  Graph given = before.form.graph();
+  given.outputs.push_back(stored->choices.relayouts[0].value);
+  const Found after(given);
+  EXPECT_FALSE(after.of("stored as")) << after.all();
+  EXPECT_TRUE(after.of("put into")) << after.all();
+}
+
+TEST(Relayout, WhatAScatterUpdatesStays) {
+  Graph g;
+  const Einsum e = sizes("mk", "nk", "mn", 12, 40, 36);
+  const NodeId b = g.input("b", DType::F32, e.shape_of("nk"));
+  const NodeId rows = g.input("rows", DType::I64, {Expr(3)});
+  const NodeId filled = g.scatter(Op::ScatterSet, g.unary(Op::Exp, b), rows,
+                                  g.input("new", DType::F32, {Expr(3), Expr(36)}), 0);
+  g.outputs = {einsum(g, g.input("a", DType::F32, e.shape_of("mk")), filled, e)};
+  const Found found(g);
+  EXPECT_FALSE(found.of("stored as")) << found.all();
+  for (const Move& move : found.moves)
+    for (const Relayout& change : move.choices.relayouts)
+      for (const Use& use : change.readers)
+        EXPECT_FALSE(info_of(found.form.graph()[use.reader].op).cls == OpClass::Scatter &&
+                     use.operand == 0)
+            << move.what;
+}
+
+TEST(Relayout, LayersChangeTogether) {
+  Graph g;
+  NodeId x = g.input("x", DType::F32, {Expr(12), Expr(36)});
+  const Einsum e = sizes("mk", "nk", "mn", 12, 36, 36);
+  for (int layer = 0; layer < 4; ++layer)
+    x = g.unary(
+        Op::Tanh,
+        einsum(g, x, g.input("w" + std::to_string(layer), DType::F32, e.shape_of("nk")), e));
+  g.outputs = {x};
+  const Found found(g, {{false, true, true, true, true}, {}});
+  std::size_t most = 0;
+  for (const Move& move : found.moves)
+    most = std::max(most, move.choices.relayouts.size());
+  EXPECT_GE(most, 3u); // the first reads an input, whose memory is aligned otherwise
+}
+
+TEST(Relayout, ConcatenationsArePutIntoPanelsAtOnce) {
+  Graph g;
+  const Einsum e = sizes("mk", "nk", "mn", 12, 40, 36);
+  const NodeId x = g.input("x", DType::F32, e.shape_of("mk"));
+  std::vector<NodeId> parts;
+  for (const char* name : {"p", "q"})
+    parts.push_back(einsum(g, x, g.input(name, DType::F32, e.shape_of("nk")), e));
+  g.outputs = {g.binary(Op::Mul, parts[0], g.unary(Op::Tanh, parts[1]))};
+  const auto first = derive(g, {false, true, true}, testing::test_targets()[0]);
+  ASSERT_TRUE(first);
+  const Found found(first->main, {{false, true, true, true}, {}});
+  const Move* move = found.of("derived0");
+  ASSERT_TRUE(move) << found.all();
+  const Relaid relaid = with_layouts(found.form.facts(), move->choices.relayouts);
+  const Derivation both = compose(3, &*first, &relaid, relaid.graph);
+  EXPECT_EQ(both.sources, (std::vector<std::size_t>{1, 2}));
+  ASSERT_EQ(both.report.size(), 2u);
+  EXPECT_TRUE(both.report[0].what.empty()) << "the concatenation itself is not kept";
+  EXPECT_EQ(both.report[0].bytes, 0);
+  EXPECT_EQ(both.report[1].sources, (std::vector<std::string>{"p", "q"}));
+  const auto inputs = testing::inputs_of(g, 5, false);
+  std::vector<HostArray> all = inputs;
+  for (HostArray& array : backend::reference::execute(both.fill, std::vector{inputs[1], inputs[2]}))
+    all.push_back(std::move(array));
+  ASSERT_EQ(all.size(), both.main.inputs().size());
+  all[3] = HostArray(DType::F32, {1, 80, 36}, std::vector<double>(80 * 36, 7)); // of any numbers
+  EXPECT_EQ(testing::difference(backend::reference::execute(g, inputs)[0],
+                                backend::reference::execute(both.main, all)[0]),
+            "");
+}
+
+/// Compiled with and without a change, from small whole numbers, whose sums are exact.
+TEST(Relayout, PlansGiveTheSameBits) {
+  const auto device = backend::cpu::make_cpu_device(2);
+  for (const bool computed : {false, true}) {
+    const Graph g = turned_product(12, 40, 36, computed);
+    const Found found(g, {}, device->target());
+    ASSERT_FALSE(found.moves.empty());
+    std::vector<HostArray> inputs = testing::inputs_of(g, 5, false);
+    for (HostArray& array : inputs)
+      for (std::int64_t i = 0; i < array.size(); ++i)
+        array.set(i, {.f = static_cast<double>(i % 7 - 3)});
+    KernelCache cache;
+    const Options options;
+    Proposer proposer(options, device->target());
+    const auto run = [&](const Form& form, const PartitionChoices& choices) {
+      const Compiled compiled = assemble(
+          form, proposer.propose(form, divide(form, options, device->target(), choices), 0),
+          options, *device, cache, {});
+      return testing::run_plan(compiled, form.graph(), inputs, device.get());
+    };
+    const auto before = run(found.form, {});
+    for (const Move& move : found.moves) {
+      const Relaid relaid = with_layouts(found.form.facts(), move.choices.relayouts);
+      const Form laid(relaid.graph, found.form);
+      const auto after = run(laid, relaid_choices(move.choices, relaid));
+      EXPECT_EQ(testing::difference(before[0], after[0]), "") << move.what;
+    }
+  }
+}
+
+} // namespace
+} // namespace egret::compiler
