@@ -11,6 +11,7 @@
 #include <iterator>
 #include <map>
 #include <optional>
+#include <set>
 
 namespace egret::compiler {
 
@@ -269,11 +270,29 @@ struct DivisionSearch::Impl {
                                          : kMostShare * static_cast<double>(device.memory().free));
   }
 
-  /// The division `other` on top of the best one: from the changes that were kept, and its own.
-  static DivisionChoice on_top(const DivisionChoice& best, const DivisionChoice& other) {
+  /// Whether two moves put what some reader reads into a layout each.
+  bool are_rivals(int form, std::uint64_t a, std::uint64_t b) {
+    std::set<std::pair<ir::NodeId, int>> readers;
+    for (const Relayout& change : together(moves_in(form), {a}).relayouts)
+      for (const Use& use : change.readers)
+        readers.emplace(use.reader, use.operand);
+    for (const Relayout& change : together(moves_in(form), {b}).relayouts)
+      for (const Use& use : change.readers)
+        if (readers.contains({use.reader, use.operand}))
+          return true;
+    return false;
+  }
+
+  /// The division `other` on top of the best one: from the changes that were kept, and its own,
+  /// which takes the place of one that it cannot go with.
+  DivisionChoice on_top(const DivisionChoice& best, const DivisionChoice& other) {
     if (other.form != best.form)
       return other;
     DivisionChoice both = best;
+    std::erase_if(both.moves, [&](std::uint64_t kept) {
+      return std::any_of(other.moves.begin(), other.moves.end(),
+                         [&](std::uint64_t move) { return are_rivals(best.form, kept, move); });
+    });
     both.moves.insert(both.moves.end(), other.moves.begin(), other.moves.end());
     std::sort(both.moves.begin(), both.moves.end());
     return both;
