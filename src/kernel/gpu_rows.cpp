@@ -599,7 +599,7 @@ public:
       }
     // One pass over a long row needs no place for it.
     if (one_pass && vectors * lanes >= kLongOnline)
-      for (std::int64_t threads : {256, 512, 128})
+      for (std::int64_t threads : {128, 256, 512})
         if (vectors >= 2 * threads)
           add(threads, threads, kNowhere, WorkOrder::Fixed, 1);
     online = false;
