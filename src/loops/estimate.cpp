@@ -198,15 +198,20 @@ double Estimator::body_seconds(int s, std::span<const LoopAround> loops,
   double points = 1, overhead = 0, lanes = 1, chains = 1, shared = 1, copies = 1;
   int vector_axis = -1;
   bool sum_in_memory = false;
+  int matrices = 0;
   for (const LoopAround& loop : loops) {
     points *= loop.trips;
     const bool reduced = kernel::contains(stage.over, loop.axis);
-    switch (loop.bind) {
+    Bind bind = loop.bind;
+    if (bind == Bind::Matrix) { // rows, vectors of columns, pairs of terms
+      ++matrices;
+      bind = matrices == 1 ? Bind::Unroll : matrices == 2 ? Bind::Vector : Bind::Serial;
+    }
+    switch (bind) {
     case Bind::Vector:
       lanes = loop.trips;
       vector_axis = loop.axis;
       break;
-    case Bind::Matrix:
     case Bind::Unroll:
       copies *= loop.trips;
       if (!reduced)
@@ -224,7 +229,7 @@ double Estimator::body_seconds(int s, std::span<const LoopAround> loops,
         sum_in_memory = true;
     }
   }
-  const double steps = points / lanes; // of vectors
+  const double steps = points / lanes / (matrices > 0 ? 2 : 1); // of vectors
   const double width = std::max(1.0, lanes * static_cast<double>(size_of(stage.acc_dtype)) /
                                          std::max(8, target_.vector_bytes));
   double cycles = 0.5 * width * steps * std::max(1.0, cost.flops);
@@ -251,7 +256,7 @@ double Estimator::body_seconds(int s, std::span<const LoopAround> loops,
     for (std::size_t l = loops.size(); l-- > 0;) {
       const LoopAround& loop = loops[l];
       const bool depends = access.stride[std::size_t(loop.axis)] != 0;
-      if (loop.bind == Bind::Vector)
+      if (loop.bind == Bind::Vector || (loop.bind == Bind::Matrix && loop.axis == vector_axis))
         continue;
       if (depends) {
         hoisted = false;
@@ -269,7 +274,8 @@ double Estimator::body_seconds(int s, std::span<const LoopAround> loops,
       if (access.written)
         each *= 2;
     }
-    cycles += times * each;
+    // Both terms of a pair come by themselves and are put together.
+    cycles += times * (matrices > 0 && !access.written ? each + 0.75 : each);
   }
   // What does not fit the registers comes and goes.
   const double registers = chains * width + std::min(values, copies) * width + 1;

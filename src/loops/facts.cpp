@@ -1,6 +1,7 @@
 #include "loops/facts.h"
 
 #include "kernel/analysis.h"
+#include "kernel/loops/tree.h"
 #include "kernel/scatter_axes.h"
 
 #include <algorithm>
@@ -217,6 +218,18 @@ private:
   std::string text_;
 };
 
+/// What is written by pairs of bf16 (docs/loops.md): rows by a vector of columns, an even depth.
+std::vector<UnitProduct> pair_products(int s, int m, int n, int k, const Target& target) {
+  std::vector<UnitProduct> found;
+  const std::int64_t columns = target.vector_bytes / 4;
+  if (columns < 2 || columns > kernel::loops::kMostLanes)
+    return found;
+  for (const std::int64_t depth : {2, 32})
+    for (const std::int64_t rows : {2, 4, 8})
+      found.push_back({s, m, n, k, rows, columns, depth});
+  return found;
+}
+
 } // namespace
 
 bool may_be_inline(const Region& region, int stage) {
@@ -275,7 +288,7 @@ std::vector<std::int64_t> factors_of(const Region& region, int axis, const Targe
 std::vector<UnitProduct> unit_products(const Region& region, const Target& target) {
   std::vector<UnitProduct> found;
   const bool gpu = target.threads > 0;
-  if (gpu ? target.capability < 80 : !target.has_amx)
+  if (gpu ? target.capability < 80 : !target.has_bf16_dot)
     return found;
   for (int s = 0; s < int(region.stages.size()); ++s) {
     const Stage& stage = region.stages[std::size_t(s)];
@@ -285,7 +298,8 @@ std::vector<UnitProduct> unit_products(const Region& region, const Target& targe
     const kernel::BodyValue& product =
         stage.body[std::size_t(kernel::through_casts(stage, stage.yields[0]))];
     if (product.kind != kernel::BodyValue::Kind::Apply || product.op != Op::Mul ||
-        product.dtype != DType::F32)
+        product.dtype != DType::F32 ||
+        (!gpu && &product != &stage.body[std::size_t(stage.yields[0])]))
       continue;
     const int k = stage.over[0];
     std::vector<bool> sides[2];
@@ -303,8 +317,9 @@ std::vector<UnitProduct> unit_products(const Region& region, const Target& targe
       for (const int n : stage.axes)
         if (m != n && m != k && n != k && sides[0][std::size_t(m)] && !sides[1][std::size_t(m)] &&
             sides[1][std::size_t(n)] && !sides[0][std::size_t(n)])
-          found.push_back(gpu ? UnitProduct{s, m, n, k, 16, 8, 16}
-                              : UnitProduct{s, m, n, k, 16, 16, 32});
+          for (const UnitProduct& u : gpu ? std::vector<UnitProduct>{{s, m, n, k, 16, 8, 16}}
+                                          : pair_products(s, m, n, k, target))
+            found.push_back(u);
   }
   return found;
 }

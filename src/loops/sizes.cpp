@@ -93,7 +93,7 @@ public:
   Sizes(const Region& region, const kernel::Target& target, Estimator& estimator,
         const SizesOptions& options, std::size_t& points)
       : r_(region), target_(target), estimator_(estimator), options_(options), points_(points),
-        lanes_(lanes_of_region(region, target)) {}
+        lanes_(lanes_of_region(region, target)), units_(unit_products(region, target)) {}
 
   std::vector<Sized> run(const std::vector<Nest>& nests) {
     std::vector<std::vector<Sized>> each;
@@ -408,9 +408,61 @@ private:
         }
       }
     }
+    for (const UnitProduct& unit : units_)
+      if (unit.stage == nest.body && options_.reassociate && taste_ == Taste::Best && !spent())
+        for (const std::int64_t vectors : {1, 2, 4}) {
+          double cost = 0;
+          TreePtr t = of_matrices(nest, spans, unit, vectors, cost);
+          if (t && (!found || cost < least)) {
+            found = std::move(t);
+            least = cost;
+          }
+        }
     if (found)
       seconds += least;
     return found;
+  }
+
+  /// Tiles of a matrix unit, `vectors` of them side by side.
+  TreePtr of_matrices(const Nest& nest, const std::vector<Span>& spans, const UnitProduct& unit,
+                      std::int64_t vectors, double& cost) {
+    ++points_;
+    std::vector<Made> results, terms, inner;
+    int tiled = 0;
+    for (const Span& span : spans) {
+      if (span.masked) // nothing stands between matrix loops and their body
+        return nullptr;
+      const std::int64_t size = span.axis == unit.m   ? unit.rows
+                                : span.axis == unit.n ? unit.columns * vectors
+                                : span.axis == unit.k ? unit.depth
+                                                      : 0;
+      std::optional<Made> around = whole(span);
+      if (size > 0) {
+        const auto s = split(r_, span, size);
+        if (!s || s->inner.masked)
+          return nullptr;
+        around = s->outer;
+        ++tiled;
+      }
+      if (around && (around->trips != 1 || !around->extent.is_constant()))
+        (span.axis == unit.k ? terms : results).push_back(*around);
+    }
+    if (tiled != 3)
+      return nullptr;
+    inner = terms;
+    if (vectors > 1)
+      inner.push_back({unit.n, Expr(vectors), unit.columns, Bind::Unroll, double(vectors)});
+    inner.push_back({unit.m, Expr(unit.rows), 1, Bind::Matrix, double(unit.rows)});
+    inner.push_back({unit.n, Expr(unit.columns), 1, Bind::Matrix, double(unit.columns)});
+    inner.push_back({unit.k, Expr(unit.depth), 1, Bind::Matrix, double(unit.depth)});
+    std::vector<LoopAround> loops = around_;
+    for (const Made& m : results)
+      loops.push_back({m.axis, m.trips, m.bind, false});
+    for (const Made& m : inner)
+      loops.push_back({m.axis, m.trips, m.bind, true});
+    cost = estimator_.body_seconds(nest.body, loops, near_, around_.size());
+    return loops::around(results,
+                         tree::accumulate(nest.body, loops::around(inner, tree::body(nest.body))));
   }
 
   /// Axes whose points may become lanes: along which memory is contiguous, or else any.
@@ -509,6 +561,7 @@ private:
   std::size_t& points_;
   std::size_t budget_ = 0;
   int lanes_;
+  std::vector<UnitProduct> units_;
   Taste taste_ = Taste::Best;
   std::vector<LoopAround> around_; ///< of what is being decided on
   std::vector<NearAround> near_;   ///< likewise

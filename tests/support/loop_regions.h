@@ -23,6 +23,18 @@ inline MakeGraph product_graph(std::int64_t m, std::int64_t n, std::int64_t k) {
   };
 }
 
+/// The same of factors in bf16, in f32.
+inline MakeGraph narrow_product_graph(std::int64_t m, std::int64_t n, std::int64_t k) {
+  return [=](ir::Graph& g) {
+    const Einsum e = sizes("mk", "kn", "mn", m, n, k);
+    const auto wide = [&](const char* name, const std::string& letters) {
+      return g.cast(input(g, name, letters, e, DType::BF16), DType::F32);
+    };
+    const ir::NodeId a = wide("a", e.left), b = wide("b", e.right);
+    return Outputs{einsum(g, a, b, e)};
+  };
+}
+
 inline MakeGraph softmax_graph(std::int64_t rows, std::int64_t columns) {
   return [=](ir::Graph& g) {
     const ir::NodeId x = g.input("x", DType::F32, {rows, columns});

@@ -43,7 +43,7 @@ enum class Of : std::uint8_t {
   Unknown, ///< a map of n
   Eights,  ///< a map of n, a multiple of 8
   Planes,  ///< 4 x 8 x 16: stage 0 sums over axes 1 and 2
-  Units,   ///< a product in bf16 for a matrix unit of 16 x 16 x 32
+  Units,   ///< a product in bf16 for matrix loops of 4 x 16 x 32
   Blocks,  ///< the product, on a GPU
 };
 
@@ -121,7 +121,7 @@ Target target_of(Of what) {
   if (what == Of::Blocks)
     return testing::test_gpu();
   Target target = testing::loop_target();
-  target.has_amx = what == Of::Units;
+  target.has_bf16_dot = what == Of::Units;
   return target;
 }
 
@@ -319,7 +319,7 @@ std::vector<Case> binding_cases() {
   const auto bound = [&](Bind bind) { return sum(deep(bind)); };
   const auto parts = [](Bind bind) { return sum(loop(2, 8, sum(loop(2, 8, body(0))), 8, bind)); };
   const auto unit = [](Bind bind) {
-    return loop(0, 16, loop(1, 16, loop(2, 32, body(0), 1, bind), 1, bind), 1, bind);
+    return loop(0, 4, loop(1, 16, loop(2, 32, body(0), 1, bind), 1, bind), 1, bind);
   };
   const TreePtr scan_of_all = acc(0, loop(1, 32, acc(0, body(0)))); // no part of a running sum
   return {

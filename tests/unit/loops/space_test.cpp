@@ -1,11 +1,13 @@
 // Loop trees from terms and back, the search for them, and what keeps it honest.
 #include "egret/egraph.h"
+#include "kernel/families.h"
 #include "loops/estimate.h"
 #include "loops/facts.h"
 #include "loops/nests.h"
 #include "loops/space.h"
 #include "loops/terms.h"
 #include "support/loop_regions.h"
+#include "support/random_graph.h"
 
 #include <gtest/gtest.h>
 
@@ -97,6 +99,41 @@ TEST(LoopSpaceTest, TilesFollowTheMachine) {
   };
   EXPECT_NE(text(narrow), text(target()));
   EXPECT_EQ(text(narrow).find("16,1,vector"), std::string::npos);
+}
+
+TEST(LoopSpaceTest, ProductsOfNarrowFactorsGetMatrixLoops) {
+  Target pairs = target();
+  pairs.has_bf16_dot = true;
+  const auto of_matrices = [](const Region& region, const Target& t) {
+    const LoopSpace space = loops::loop_space(region, t);
+    EXPECT_FALSE(space.trees.empty());
+    EXPECT_EQ(space.report.unproved, 0u);
+    std::vector<std::string> found;
+    for (const loops::LoopTree& one : space.trees)
+      if (std::string text = tree::to_text(*one.tree, region); text.find("matrix") != text.npos)
+        found.push_back(text);
+    return found;
+  };
+  ir::Graph g;
+  g.outputs = testing::narrow_product_graph(32, 64, 96)(g);
+  const auto cases =
+      testing::region_cases(g, testing::random_inputs(g, 3, {.special = false}), pairs);
+  ASSERT_EQ(cases.size(), 1u);
+  const auto trees = of_matrices(cases[0].region, pairs);
+  EXPECT_GT(trees.size(), 0u);
+  for (const std::string& text : trees) {
+    kernel::Schedule schedule;
+    schedule.generator = "loops";
+    schedule.tree = text;
+    const auto lowered = kernel::loops_generator().lower(cases[0].region, schedule, pairs);
+    ASSERT_TRUE(lowered.ok) << lowered.reason << "\n" << text;
+    EXPECT_EQ(testing::run_and_compare(cases[0], lowered.program), "") << text;
+  }
+  EXPECT_TRUE(of_matrices(cases[0].region, target()).empty()) << "no instruction for it";
+  EXPECT_TRUE(of_matrices(testing::matrix_product(32, 64, 96), pairs).empty()) << "f32";
+  EXPECT_TRUE(
+      of_matrices(testing::region_of(testing::narrow_product_graph(32, 64, 95)), pairs).empty())
+      << "an odd depth";
 }
 
 TEST(LoopSpaceTest, StagesShareLoops) {
