@@ -12,6 +12,7 @@
 #include "backend/cuda/target.h"
 #include "backend/reference/kernel_check.h"
 #include "kernel/generator.h"
+#include "support/attention_graphs.h"
 #include "support/random_graph.h"
 #include "support/region_forms.h"
 #include "support/region_runner.h"
@@ -208,6 +209,7 @@ struct Timed {
   std::function<void(Graph&, std::int64_t rows)> make;
   std::int64_t rows;      ///< 0: those of the graph; nothing is checked at fewer then
   std::size_t kernel = 0; ///< of the graph's
+  std::int64_t few = 67;  ///< rows at which it is checked
 };
 
 /// The kernels of the graph in a file.
@@ -332,6 +334,26 @@ std::vector<Timed> built_in_cases() {
                      g.outputs = {g.reduce(Op::ReduceSum, g.binary(Op::Mul, x, x), {0})};
                    },
                    many});
+  struct Sizes {
+    std::int64_t batch, heads, positions, width;
+  };
+  for (const Sizes& a : {Sizes{4, 32, 4096, 128}, Sizes{16, 12, 1024, 64}}) {
+    const std::string name = fmt::format("b{}h{}s{}d{}", a.batch, a.heads, a.positions, a.width);
+    const auto make = [a](bool gradients) {
+      return [a, gradients](Graph& g, std::int64_t positions) {
+        g = testing::attention_graph({"", a.batch, a.heads, 1, positions, positions, a.width,
+                                      a.width, DType::BF16, testing::Mask::Causal, false, false,
+                                      gradients});
+      };
+    };
+    constexpr std::int64_t kFew = 456; // as many scores as factors, and no whole tile
+    cases.push_back({"attention_" + name, make(false), a.positions, 0, kFew});
+    const std::size_t kernels =
+        4; // of the forward pass, of rows' sums, by keys and values, by queries
+    for (std::size_t k = 0; k < kernels; ++k)
+      cases.push_back(
+          {fmt::format("attention_grad_{}#{}", name, k), make(true), a.positions, k, kFew});
+  }
   return cases;
 }
 
@@ -393,8 +415,8 @@ void time_all(Device& device, const std::string& only, const std::vector<std::st
     Region small;
     if (c.rows > 0) {
       Graph g;
-      c.make(g, c.rows > 100000 ? 100003 : 67);
-      small = regions_of(g, device.target()).at(0);
+      c.make(g, c.rows > 100000 ? 100003 : c.few);
+      small = regions_of(g, device.target()).at(c.kernel);
       for (const Job& j : jobs)
         add_schedules(checks, small, {to_string(j.schedule)}, device.target());
     }

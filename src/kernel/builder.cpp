@@ -25,7 +25,7 @@ std::uint64_t hash_of(const Inst& i) {
     add(std::uint64_t(a));
   for (int l : i.lanes_from)
     add(std::uint64_t(l));
-  add(std::uint64_t(i.element) * 2 + std::uint64_t(i.transposed));
+  add(std::uint64_t(i.element) * 4 + std::uint64_t(i.transposed) * 2 + std::uint64_t(i.quick));
   return h;
 }
 
@@ -236,6 +236,16 @@ ValueId ProgramBuilder::words(ValueId v) {
   i.type = {DType::U32, type_of(v).lanes / 2};
   i.op = Op::Bitcast;
   i.args = {v};
+  return let(std::move(i));
+}
+
+ValueId ProgramBuilder::quick_exp2(ValueId x) {
+  Inst i;
+  i.kind = InstKind::Apply;
+  i.type = type_of(x);
+  i.op = Op::Exp2;
+  i.quick = true;
+  i.args = {x};
   return let(std::move(i));
 }
 

@@ -41,6 +41,7 @@ public:
   /// may be off by 2^-21 of itself and 2^-23 besides.
   ValueId exp_beside_one(ValueId v);
   ValueId fma(ValueId a, ValueId b, ValueId c);
+  ValueId quick_exp2(ValueId x); ///< see Inst::quick
   ValueId cast(ValueId v, DType dtype);
   /// Neighbours of 16 bits in pairs, each a u32 with the first in the lower half.
   ValueId words(ValueId v);
@@ -54,6 +55,7 @@ public:
   ValueId shuffle(ValueId a, ValueId b, std::vector<int> lanes_from);
   DType buffer_dtype(int buffer) const { return program_.buffers[buffer].dtype; }
   const Type& type_of(ValueId v) const { return program_.values[v]; }
+  const Inst& made_by(ValueId v) const { return made_by_[v]; }
   bool visible(ValueId v) const { return value_depth_[v] >= 0; }
 
   /// Mutable registers.

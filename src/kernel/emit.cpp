@@ -199,10 +199,36 @@ Value Emitter::apply(const BodyValue& v, const std::vector<Value>& args) {
   ids.reserve(args.size());
   for (const Value& a : args)
     ids.push_back(a.id);
-  const bool quick = beside_one && v.op == Op::Exp && v.dtype == DType::F32;
-  ValueId id =
-      quick ? b_.exp_beside_one(ids[0]) : b_.apply(v.op, compute_dtype(v.dtype), std::move(ids));
+  const bool in_f32 = v.op == Op::Exp && v.dtype == DType::F32;
+  ValueId id = in_f32 && quick_exponentials ? quick_exponential(ids[0])
+               : in_f32 && beside_one       ? b_.exp_beside_one(ids[0])
+                                      : b_.apply(v.op, compute_dtype(v.dtype), std::move(ids));
   return is_exact(v.op) ? Value{id, v.dtype} : rounded(id, v.dtype);
+}
+
+/// 2 to the power of x / log 2. Of x = a - m the product with m is made once for many a.
+ValueId Emitter::quick_exponential(ValueId x) {
+  const ValueId scale = b_.constant(Scalar::of(DType::F32, 1.4426950408889634));
+  const Inst& sum = b_.made_by(x);
+  ValueId power = -1;
+  for (std::size_t k = 0; power < 0 && sum.kind == InstKind::Apply && sum.op == Op::Add && k < 2;
+       ++k) {
+    ValueId minus = sum.args[1 - k];
+    while (b_.made_by(minus).kind == InstKind::Splat)
+      minus = b_.made_by(minus).args[0];
+    const Inst& product = b_.made_by(minus);
+    if (product.kind != InstKind::Apply || product.op != Op::Mul)
+      continue;
+    const auto is_minus = [&](ValueId v) {
+      const Inst& made = b_.made_by(v);
+      return made.kind == InstKind::Constant && made.constant.as_double() == -1;
+    };
+    if (is_minus(product.args[0]) || is_minus(product.args[1])) {
+      const ValueId other = sum.args[k];
+      power = b_.fma(other, scale, b_.apply(Op::Mul, DType::F32, {minus, scale}));
+    }
+  }
+  return b_.quick_exp2(power >= 0 ? power : b_.apply(Op::Mul, DType::F32, {x, scale}));
 }
 
 Value Emitter::load_operand(const Load& load, const IndexMap& map, const Point& point) {
@@ -330,6 +356,15 @@ struct Emitter::Body {
       made[i] = e.widen(e.index_value(at_point(v.index, stage, point, {}), v.dtype, point.lanes));
       break;
     case BodyValue::Kind::Apply: {
+      if (const std::optional<bool> known = e.known(stage, i)) {
+        made[i] = {e.b_.constant(Scalar::of(DType::Bool, std::int64_t(*known))), DType::Bool};
+        break;
+      }
+      if (v.op == Op::Select)
+        if (const std::optional<bool> known = e.known(stage, v.args[0])) {
+          made[i] = get(v.args[*known ? 1 : 2]);
+          break;
+        }
       if (auto held = is_at(v); held >= 0) {
         made[i] = {held, DType::Bool};
         break;
@@ -384,6 +419,27 @@ std::optional<std::pair<ValueId, ValueId>> Emitter::factors(int stage, int yield
     return std::nullopt;
   Body body(*this, s, point);
   return std::pair{body.get(v.args[0]).id, body.get(v.args[1]).id};
+}
+
+void Emitter::know(int stage, int value, bool holds) {
+  known_[{stage, value}] = holds;
+}
+
+void Emitter::forget_known() {
+  known_.clear();
+}
+
+std::optional<bool> Emitter::known(const Stage& stage, int value) const {
+  if (known_.empty())
+    return std::nullopt;
+  const auto it = known_.find({int(&stage - region_.stages.data()), value});
+  return it == known_.end() ? std::nullopt : std::optional(it->second);
+}
+
+void Emitter::forget_maps() {
+  std::erase_if(provided_, [&](const auto& entry) {
+    return region_.stages[entry.first.first].kind == StageKind::Map;
+  });
 }
 
 void Emitter::provide(int stage, const Point& point, std::vector<Value> values) {

@@ -75,6 +75,13 @@ public:
   /// buffer that is updated, of the output's dtype or the one it is computed in.
   void scatter(int output, int memory, const Point& point, const std::vector<Value>& values);
 
+  /// Says that a test in the body of `stage` is known from now on; forget_known() takes all that
+  /// was said back.
+  void know(int stage, int value, bool holds);
+  void forget_known();
+  /// Results of maps are made again, as what they are made of has changed.
+  void forget_maps();
+
   /// A value converted to an element type; rounds once.
   Value convert(Value v, DType dtype);
   /// The value in the element type itself, as memory holds it.
@@ -90,6 +97,8 @@ public:
   CachePolicy load_policy = CachePolicy::Default;
   /// Exponentials are for sums that have a term of 1: see ProgramBuilder::exp_beside_one.
   bool beside_one = false;
+  /// exp in f32 is 2^-21 of itself off, and as much as the operand's rounding makes.
+  bool quick_exponentials = false;
 
 private:
   struct Memory {
@@ -110,6 +119,8 @@ private:
   Value load_operand(const Load& load, const IndexMap& map, const Point& point);
   Value filled(Value result, const IndexMap& map, const Point& point);
   Value apply(const BodyValue& v, const std::vector<Value>& args);
+  ValueId quick_exponential(ValueId x);
+  std::optional<bool> known(const Stage& stage, int value) const;
   Value rounded(ValueId id, DType dtype);
   ValueId index_value(const Expr& e, DType dtype, int lanes);
   void note_constant(ValueId v, const Scalar& constant);
@@ -121,6 +132,7 @@ private:
   std::map<Key, std::vector<Value>, KeyLess> provided_;
   std::map<Key, ValueId, KeyLess> provided_loads_; ///< by operand and offset
   std::map<int, Memory> memory_;
+  std::map<std::pair<int, int>, bool> known_; ///< by stage and value
   struct Index {
     Expr value;
     int lanes;

@@ -9,6 +9,8 @@
 #include "kernel/families.h"
 #include "kernel/gpu_nest.h"
 #include "kernel/gpu_stream_memory.h"
+#include "kernel/gpu_stream_rows.h"
+#include "kernel/gpu_stream_wgmma.h"
 #include "kernel/knobs.h"
 #include "kernel/stream_rows.h"
 #include "support/fail.h"
@@ -21,7 +23,7 @@ namespace {
 
 constexpr int kRows = kStreamRows, kSteps = kStreamSteps;
 /// Places of a fragment.
-constexpr int kPlaces = 8;
+constexpr int kPlaces = GpuStreamRows::kPlaces;
 
 int round_up(std::int64_t n, int to) {
   return int((n + to - 1) / to * to);
@@ -31,10 +33,10 @@ class GpuStream {
 public:
   GpuStream(const Region& region, const StreamForm& form, const StreamTiles& tiles,
             const Schedule& schedule, const Target& target)
-      : r_(region), f_(form), t_(tiles), s_(schedule), arithmetic_(arithmetic_of(target)),
-        b_(region.name), e_(b_, region), memory_(e_, form, tiles),
-        thread_(thread_variable(32 * tiles.warps)), warp_(floordiv(thread_, 32)),
-        lane_(floormod(thread_, 32)) {
+      : r_(region), f_(form), t_(tiles), s_(schedule), b_(region.name), e_(b_, region),
+        memory_(e_, form, tiles), thread_(thread_variable(32 * tiles.warps)),
+        warp_(floordiv(thread_, 32)), lane_(floormod(thread_, 32)),
+        rows_(e_, form, arithmetic_of(target), layout()) {
     for (const ContractionForm& s : f_.sums) {
       carried_.emplace_back();
       for (int i = 0; i < t_.tall * columns_of(s) / kPlaces; ++i)
@@ -71,8 +73,17 @@ public:
   }
 
 private:
-  void provide_vectors(const Expr& first, int fragment) {
-    memory_.provide_vectors(point(0, first, fragment), place_of(Expr(0), fragment), ring_);
+  GpuStreamRows::Layout layout() {
+    GpuStreamRows::Layout l;
+    l.places = t_.places;
+    for (int half = 0; half < 2 * t_.tall; ++half)
+      l.row.push_back(row_of_warp(half / 2) + Expr(8 * (half % 2)) + floordiv(lane_, 4));
+    l.lane = lane_;
+    l.prepare = [this](const Expr& first, int fragment) {
+      memory_.provide_vectors(rows_.point(0, first, fragment), rows_.place_of(Expr(0), fragment),
+                              ring_);
+    };
+    return l;
   }
 
   static int columns_of(const ContractionForm& s) {
@@ -95,9 +106,10 @@ private:
       for (VarId v : variables)
         b_.set(v, zero);
     range_ = tiles_that_count(r_, f_, batch_, first_row_, t_.rows(), t_.places);
+    rows_.begin_rows(batch_, first_row_, range_);
     for (int pass = 0; pass < f_.passes; ++pass)
       run_pass(pass);
-    store_rows();
+    rows_.store_rows();
     for (std::size_t s = 0; s < f_.sums.size(); ++s)
       store_sum(s);
   }
@@ -162,35 +174,9 @@ private:
     return pass;
   }
 
-  /// Running values of a row stage, by half fragment of a warp's rows.
-  struct RowValue {
-    int stage = -1;
-    Accumulator accumulator;
-    std::vector<StateVariables> halves;
-  };
-
-  int halves() const { return 2 * t_.tall; }
-
-  RowValue start(int stage) {
-    RowValue v{stage, Accumulator(e_, stage, 0, arithmetic_, f_.places.extent), {}};
-    const int lanes = is_in_pair(stage) ? 1 : 2;
-    for (int h = 0; h < halves(); ++h)
-      v.halves.emplace_back(b_, v.accumulator.identity(lanes));
-    return v;
-  }
-
-  /// Whether a row stage is the maximum that scales a sum of the same pass, or that sum.
-  bool is_in_pair(int stage) const {
-    return f_.scaled_by[std::size_t(stage)] >= 0 ||
-           std::find(f_.scaled_by.begin(), f_.scaled_by.end(), stage) != f_.scaled_by.end();
-  }
-
   void run_pass(int number) {
     const Pass pass = pass_of(number);
-    std::vector<RowValue> values;
-    values.reserve(pass.rows.size());
-    for (int s : pass.rows)
-      values.push_back(start(s));
+    rows_.start(pass);
     const int ahead = t_.stages - 1;
     const Expr most = max(ceildiv(f_.places.extent, t_.places), Expr(1));
     const auto copies = [&](const Expr& t) {
@@ -208,39 +194,46 @@ private:
       const Expr next = t + Expr(ahead);
       b_.when({{next, range_.begin, range_.end}}, [&] { copies(next); });
       b_.commit_copies();
-      step(pass, values, t * Expr(t_.places), floormod(t, t_.stages));
+      step(pass, t * Expr(t_.places), floormod(t, t_.stages));
     });
     b_.wait_copies(0);
     b_.barrier();
-    finish_rows(values);
+    rows_.finish();
   }
 
-  void step(const Pass& pass, std::vector<RowValue>& values, const Expr& first, const Expr& stage) {
+  void step(const Pass& pass, const Expr& first, const Expr& stage) {
     for (std::size_t p : pass.products)
       make_scores(p, stage);
     ring_ = stage;
+    e_.forget_maps();
     // Scores of the tile, as results of their stages from here on.
     for (int i = 0; i < t_.tall; ++i)
       for (int j = 0; j < t_.places / kPlaces; ++j)
-        for (std::size_t p : pass.products) {
-          const ValueId four = b_.read(scores_[p][std::size_t(i * (t_.places / kPlaces) + j)]);
-          for (int half = 0; half < 2; ++half)
-            provide_score(p, point(2 * i + half, first, j),
-                          b_.shuffle(four, four, {2 * half, 2 * half + 1}));
-        }
-    for (RowValue& v : values)
-      if (f_.scaled_by[std::size_t(v.stage)] < 0)
-        add_to_row(v, values, first);
+        for (std::size_t p : pass.products)
+          rows_.provide_scores(p, i, first, j,
+                               b_.read(scores_[p][std::size_t(i * (t_.places / kPlaces) + j)]));
+    rows_.add(first);
+    for (std::size_t s : pass.sums)
+      scale_sums(s);
     // A few fragments at a time through all sums, so that their registers are free again soon.
     for (int k = 0; k < t_.places; k += kSteps)
       for (std::size_t s : pass.sums)
         add_products(s, first, k);
   }
 
-  void provide_score(std::size_t product, const Point& at, ValueId sums) {
-    const int stage = f_.products[product].stage;
-    e_.provide(stage, at,
-               {e_.convert({sums, DType::F32}, r_.stages[std::size_t(stage)].yield_dtypes[0])});
+  /// What was summed while the maximum was smaller.
+  void scale_sums(std::size_t s) {
+    const int across = columns_of(f_.sums[s]) / kPlaces;
+    for (int i = 0; i < t_.tall; ++i) {
+      const auto upper = rows_.scale_of(s, 2 * i), lower = rows_.scale_of(s, 2 * i + 1);
+      if (!upper)
+        return;
+      const ValueId scales = b_.shuffle(*upper, *lower, {0, 0, 1, 1});
+      for (int j = 0; j < across; ++j) {
+        const VarId v = carried_[s][std::size_t(i * across + j)];
+        b_.set(v, b_.apply(Op::Mul, DType::F32, {b_.read(v), scales}));
+      }
+    }
   }
 
   void make_scores(std::size_t p, const Expr& stage) {
@@ -270,99 +263,6 @@ private:
     b_.set(sum, b_.mma(f_.element, left, right, b_.read(sum)));
   }
 
-  /// This thread's row of half fragment `half`: eight rows lie between the halves of a fragment.
-  Expr row_of(int half) const {
-    return row_of_warp(half / 2) + Expr(8 * (half % 2)) + floordiv(lane_, 4);
-  }
-
-  Point row_point(int half) const {
-    Point p = batch_;
-    const Expr row = first_row_ + row_of(half);
-    put_index(p, r_, f_.rows, row);
-    const Guard inside{row, Expr(0), f_.rows.extent};
-    if (!proves_less(inside.value, inside.hi))
-      p.mask.push_back(inside);
-    return p;
-  }
-
-  Expr place_of(const Expr& first, int fragment) const {
-    return first + Expr(std::int64_t(kPlaces) * fragment) + floormod(lane_, 4) * Expr(2);
-  }
-
-  /// This thread's two neighbours of a fragment.
-  Point point(int half, const Expr& first, int fragment) const {
-    Point p = row_point(half);
-    const Expr place = place_of(first, fragment);
-    p.lanes = 2;
-    put_lanes(p, r_, f_.places, place, 2);
-    const auto inside = lanes_inside(f_.places, place, 2);
-    p.mask.insert(p.mask.end(), inside.begin(), inside.end());
-    return p;
-  }
-
-  /// Points of a pair of places, one of which may not exist: identities there.
-  ValueId tile_value(const RowValue& v, int half, const Expr& first) {
-    Accumulator a = v.accumulator;
-    State state = a.identity(2);
-    for (int j = 0; j < t_.places / kPlaces; ++j) {
-      provide_vectors(first, j);
-      state = add(a, state, point(half, first, j));
-    }
-    return a.across_lanes(state)[0];
-  }
-
-  State add(Accumulator& a, const State& state, const Point& p) {
-    const State next = a.add(state, p, Expr(0), false);
-    return a.keep(unproved(p.mask), next, state);
-  }
-
-  void add_to_row(RowValue& v, std::vector<RowValue>& all, const Expr& first) {
-    RowValue* scaled = nullptr;
-    for (RowValue& other : all)
-      if (f_.scaled_by[std::size_t(other.stage)] == v.stage)
-        scaled = &other;
-    for (int h = 0; h < halves(); ++h) {
-      if (!is_in_pair(v.stage)) {
-        State state = v.halves[std::size_t(h)].read();
-        for (int j = 0; j < t_.places / kPlaces; ++j) {
-          provide_vectors(first, j);
-          state = add(v.accumulator, state, point(h, first, j));
-        }
-        v.halves[std::size_t(h)].write(state);
-        continue;
-      }
-      ensure(scaled != nullptr, "region {}: a maximum without its sum", r_.name);
-      const ValueId before = v.halves[std::size_t(h)].read()[0];
-      const ValueId largest = b_.apply(Op::Max, DType::F32, {before, tile_value(v, h, first)});
-      e_.provide(v.stage, row_point(h), {{or_zero(b_, largest), DType::F32}});
-      const ValueId more = tile_value(*scaled, h, first);
-      const ValueId sum = scaled->halves[std::size_t(h)].read()[0];
-      scaled->halves[std::size_t(h)].write({b_.fma(sum, rescale(b_, before, largest), more)});
-      v.halves[std::size_t(h)].write({largest});
-    }
-  }
-
-  /// Row values of all lanes that share a row, as results of their stages.
-  void finish_rows(std::vector<RowValue>& values) {
-    for (RowValue& v : values) {
-      if (f_.scaled_by[std::size_t(v.stage)] >= 0)
-        continue;
-      for (int h = 0; h < halves(); ++h) {
-        const State mine = v.accumulator.across_lanes(v.halves[std::size_t(h)].read());
-        const State all = v.accumulator.across_threads(mine, 4);
-        e_.provide(v.stage, row_point(h), {v.accumulator.finish(all)});
-        for (RowValue& other : values)
-          if (f_.scaled_by[std::size_t(other.stage)] == v.stage) {
-            const ValueId sum = other.halves[std::size_t(h)].read()[0];
-            const ValueId part = b_.apply(Op::Mul, DType::F32, {sum, rescale(b_, mine[0], all[0])});
-            const ValueId total = other.accumulator.across_threads({part}, 4)[0];
-            e_.provide(other.stage, row_point(h),
-                       {other.accumulator.finish({unless_lowest(b_, all[0], total)})});
-          }
-      }
-    }
-  }
-
   // --- Sums over columns
 
   /// The products of `kSteps` places from place k of the tile on.
@@ -372,7 +272,7 @@ private:
     std::vector<ValueId> left;
     left.reserve(std::size_t(t_.tall));
     for (int i = 0; i < t_.tall; ++i)
-      left.push_back(score_fragment(sum, i, first, k / kPlaces));
+      left.push_back(rows_.left_fragment(sum, i, first, k / kPlaces));
     for (int j = 0; j < across; j += 2) {
       const auto [one, two] =
           right_fragments(memory_.summed(s), ring_, Expr(std::int64_t(kPlaces) * j), Expr(k), true);
@@ -383,81 +283,25 @@ private:
     }
   }
 
-  /// What is made of two neighbouring fragments of scores, as a left side.
-  ValueId score_fragment(const ContractionForm& sum, int i, const Expr& first, int fragment) {
-    std::vector<ValueId> quarters;
-    for (int j = 0; j < 2; ++j)
-      provide_vectors(first, fragment + j);
-    for (int j = 0; j < 2; ++j)
-      for (int half = 0; half < 2; ++half)
-        quarters.push_back(pair_of(sum, point(2 * i + half, first, fragment + j)));
-    const ValueId upper = b_.shuffle(quarters[0], quarters[1], {0, 1});
-    const ValueId lower = b_.shuffle(quarters[2], quarters[3], {0, 1});
-    return b_.shuffle(upper, lower, {0, 1, 2, 3});
-  }
-
-  /// Two neighbours as one word, the first in its low half; 0 for places that do not exist.
-  ValueId pair_of(const ContractionForm& sum, const Point& p) {
-    const ValueId raw =
-        b_.splat(e_.narrow(e_.value(sum.stage, factor_of(r_, sum, sum.left).value, p)), 2);
-    ValueId bits = b_.cast(b_.apply(Op::Bitcast, DType::U16, {raw}), DType::U32);
-    const std::vector<Guard> mask = unproved(p.mask);
-    if (!mask.empty()) {
-      const ValueId zero = b_.constant(Scalar::of(DType::U32, std::int64_t(0)), 2);
-      bits = b_.apply(Op::Select, DType::U32, {b_.splat(b_.test(mask, 2), 2), bits, zero});
-    }
-    const ValueId sixteen = b_.constant(Scalar::of(DType::U32, std::int64_t(16)));
-    const ValueId high = b_.apply(Op::Shl, DType::U32, {b_.extract(bits, 1), sixteen});
-    return b_.apply(Op::Or, DType::U32, {b_.extract(bits, 0), high});
-  }
-
-  // --- Results
-
-  void store_rows() {
-    std::vector<int> outputs;
-    for (std::size_t o = 0; o < r_.outputs.size(); ++o)
-      if (sum_of_output_[o] < 0)
-        outputs.push_back(int(o));
-    if (outputs.empty())
-      return;
-    for (int h = 0; h < halves(); ++h)
-      store_once(e_, outputs, row_point(h), floormod(lane_, 4));
-  }
-
   void store_sum(std::size_t s) {
-    const ContractionForm& sum = f_.sums[s];
-    const int stage = sum.stage, across = columns_of(sum) / kPlaces;
-    for (int h = 0; h < halves(); ++h)
-      for (int j = 0; j < across; ++j) {
-        const Expr column = Expr(std::int64_t(kPlaces) * j) + floormod(lane_, 4) * Expr(2);
-        Point p = row_point(h);
-        p.lanes = 2;
-        put_lanes(p, r_, sum.depth, column, 2);
-        const auto inside = lanes_inside(sum.depth, column, 2);
-        p.mask.insert(p.mask.end(), inside.begin(), inside.end());
-        const ValueId four = b_.read(carried_[s][std::size_t(h / 2 * across + j)]);
-        const int half = h % 2;
-        e_.provide(stage, p,
-                   {e_.convert({b_.shuffle(four, four, {2 * half, 2 * half + 1}), DType::F32},
-                               r_.stages[std::size_t(stage)].yield_dtypes[0])});
-        for (std::size_t o = 0; o < r_.outputs.size(); ++o)
-          if (sum_of_output_[o] == int(s))
-            e_.store(int(o), p, e_.result(r_.outputs[o].stage, r_.outputs[o].component, p));
-      }
+    const int columns = columns_of(f_.sums[s]), across = columns / kPlaces;
+    rows_.store_sum(s, columns, [&](int half, int j) {
+      const ValueId four = b_.read(carried_[s][std::size_t(half / 2 * across + j)]);
+      return b_.shuffle(four, four, {2 * (half % 2), 2 * (half % 2) + 1});
+    });
   }
 
   const Region& r_;
   const StreamForm& f_;
   const StreamTiles& t_;
   const Schedule& s_;
-  Arithmetic arithmetic_;
   ProgramBuilder b_;
   Emitter e_;
   StreamMemory memory_;
   Expr thread_, warp_, lane_;
+  GpuStreamRows rows_;
   std::vector<std::vector<VarId>> scores_, carried_; ///< by product; by sum
-  const std::vector<int> sum_of_output_ = sums_of_outputs(r_, f_);
-  std::vector<std::vector<ValueId>> held_; ///< left fragments, by product
+  std::vector<std::vector<ValueId>> held_;           ///< left fragments, by product
   Point batch_;
   Expr first_row_;  ///< of the tile
   TileRange range_; ///< along the places
@@ -504,15 +348,51 @@ Schedule schedule_of(const StreamTiles& t) {
   return s;
 }
 
+constexpr Knob kWgmmaKnobs[] = {{"groups", 1, 3}, {"places", 16, 256, 16}, {"stages", 2, 4},
+                                {"ahead", 0, 1},  {"turns", 0, 1},         {"stays", 0, 1}};
+
+/// The same for a thread of the groups that multiply.
+std::int64_t registers_of(const StreamForm& form, const WgmmaStreamTiles& t) {
+  std::int64_t n = 0;
+  for (const ContractionForm& s : form.sums)
+    n += round_up(s.depth.extent.value(), 16) / 2 + t.places / 4;
+  return n + std::int64_t(form.products.size()) * t.places / 2;
+}
+
+Schedule schedule_of(const WgmmaStreamTiles& t) {
+  Schedule s;
+  s.generator = "gpu_stream";
+  s.mma = "wgmma";
+  s.knobs = {{"groups", t.groups}, {"places", t.places}, {"stages", t.stages},
+             {"ahead", t.ahead},   {"turns", t.turns},   {"stays", t.stays}};
+  s.blocks_per_core = t.blocks;
+  s.order_group = t.together;
+  return s;
+}
+
+WgmmaStreamTiles wgmma_tiles_of(const Schedule& s) {
+  WgmmaStreamTiles t;
+  t.groups = int(s.knob("groups", t.groups));
+  t.places = int(s.knob("places", t.places));
+  t.stages = int(s.knob("stages", t.stages));
+  t.ahead = s.knob("ahead", 1) != 0;
+  t.turns = s.knob("turns", 1) != 0;
+  t.stays = s.knob("stays", 1) != 0;
+  t.blocks = std::max(s.blocks_per_core, 1);
+  t.together = s.order_group;
+  return t;
+}
+
 class GpuStreamGenerator : public Generator {
 public:
   std::string name() const override { return "gpu_stream"; }
 
-  std::vector<Schedule> space(const Region& region, const Target& target) const override {
+  std::vector<Schedule> space(const Region& given, const Target& target) const override {
+    const Region region = with_late_divisors(given, StreamTakes::MatrixUnits);
     const FoundStream found = find_stream(region);
     if (!found.ok || !refused(found.form).empty() || target.capability < 80)
       return {};
-    std::vector<Schedule> space;
+    std::vector<Schedule> space = wgmma_space(region, found.form, target);
     // As many places as leave room for three or four blocks beside each other come first.
     for (const bool many : {true, false})
       for (const StreamTiles& t :
@@ -527,17 +407,29 @@ public:
     return space;
   }
 
-  Lowered lower(const Region& region, const Schedule& schedule,
+  Lowered lower(const Region& given, const Schedule& schedule,
                 const Target& target) const override {
+    const Region region = with_late_divisors(given, StreamTakes::MatrixUnits);
     const FoundStream found = find_stream(region);
     if (!found.ok)
       return {false, {}, found.reason};
     if (auto why = refused(found.form); !why.empty())
       return {false, {}, why};
-    if (auto why = refused_settings(schedule, target, kKnobs, Takes::Matrix); !why.empty())
+    const bool wgmma = schedule.mma == "wgmma";
+    if (auto why = refused_settings(
+            schedule, target, wgmma ? std::span<const Knob>(kWgmmaKnobs) : kKnobs, Takes::Matrix);
+        !why.empty())
       return {false, {}, why};
-    if (target.capability < 80 || schedule.mma != "m16n8k16")
+    if (target.capability < 80 || (schedule.mma != "m16n8k16" && !wgmma))
       return {false, {}, "no matrix instruction " + schedule.mma};
+    if (wgmma) {
+      const WgmmaStreamTiles t = wgmma_tiles_of(schedule);
+      if (auto why = wgmma_stream_refused(region, found.form, t, target); !why.empty())
+        return {false, {}, why};
+      if (registers_of(found.form, t) > kMostRegisters)
+        return {false, {}, "more sums than a thread has registers"};
+      return within_block(make_wgmma_stream(region, found.form, t, schedule, target), target);
+    }
     StreamTiles t;
     t.warps = int(schedule.knob("warps", 4));
     t.tall = int(schedule.knob("tall", 1));
@@ -551,6 +443,53 @@ public:
 
 private:
   static constexpr std::int64_t kFewRegisters = 80, kHeldRegisters = 208, kMostRegisters = 512;
+
+  static std::vector<Schedule> wgmma_space(const Region& region, const StreamForm& form,
+                                           const Target& target) {
+    const bool softmax = std::any_of(form.scaled_by.begin(), form.scaled_by.end(),
+                                     [](int maximum) { return maximum >= 0; });
+    std::vector<WgmmaStreamTiles> choices{
+        {3, 128, 2, true, true, true, 1},  {2, 128, 2, true, false, true, 1},
+        {2, 64, 2, true, true, true, 1},   {2, 64, 2, false, true, true, 1},
+        {2, 128, 2, true, true, false, 1}, {1, 64, 2, true, false, true, 3},
+        {1, 128, 2, true, false, true, 2}, {1, 64, 2, false, false, false, 1}};
+    // Several blocks take turns by themselves where their registers allow it; else groups do.
+    // Without a maximum there is little between products that others could run beside.
+    const WgmmaStreamTiles few{1, 64, 2, false, false, true, 4},
+        many{2, 128, 2, true, true, true, 1}, plain{1, 64, 2, false, false, false, 2};
+    choices.insert(choices.begin(), softmax ? std::initializer_list{few, many, plain}
+                                            : std::initializer_list{plain, few, many});
+    std::vector<Schedule> space;
+    for (WgmmaStreamTiles& t : choices) {
+      const std::int64_t most = 65536 / t.blocks / (128 * t.groups) - kOtherRegisters;
+      t.together = together_for(form, t, target);
+      const std::int64_t all = t.blocks > 2 ? kFewestRegisters : 240 - kOtherRegisters;
+      if (registers_of(form, t) <= std::min(most, all) &&
+          wgmma_stream_refused(region, form, t, target).empty())
+        space.push_back(schedule_of(t));
+    }
+    return space;
+  }
+
+  /// Points of the batch beside each other, so many that blocks which take every n-th tile do not
+  /// always meet one of the same length, nor two in turn.
+  static std::int64_t together_for(const StreamForm& form, const WgmmaStreamTiles& t,
+                                   const Target& target) {
+    const std::int64_t down = (usual_size(form.rows.extent) + t.rows() - 1) / t.rows();
+    const std::int64_t blocks = std::max<std::int64_t>(1, std::int64_t(target.workers) * t.blocks);
+    for (const std::int64_t n : {16, 24, 12, 32, 8}) {
+      const std::int64_t rest = n * down % blocks;
+      const std::int64_t step = std::min(rest, blocks - rest);
+      if (step * 10 >= blocks && step * 20 <= 9 * blocks)
+        return n;
+    }
+    return 16;
+  }
+  /// Of a thread, for addresses and what is at work.
+  static constexpr std::int64_t kOtherRegisters = 32;
+  /// Of a thread of three blocks or four: with more, tiles of the places are too small for what is
+  /// read.
+  static constexpr std::int64_t kFewestRegisters = 96;
 };
 
 } // namespace

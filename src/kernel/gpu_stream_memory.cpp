@@ -16,7 +16,11 @@ StreamMemory::StreamMemory(Emitter& emitter, const StreamForm& form, const Strea
   }
   for (const ContractionForm& s : f_.sums)
     summed_.push_back(make_tile(s, s.right, "places"));
-  find_vectors();
+  vectors_ = place_vectors(r_, f_);
+  for (std::size_t i = 0; i < vectors_.size(); ++i)
+    vectors_[i].buffer =
+        b_.shared(fmt::format("vector{}", i), r_.operands[std::size_t(vectors_[i].operand)].dtype,
+                  std::int64_t(t_.stages) * t_.places);
 }
 
 void StreamMemory::copy_rows(const Point& batch, const Expr& first) {
@@ -50,7 +54,7 @@ std::shared_ptr<SharedTile> StreamMemory::make_tile(const ContractionForm& form,
   tile->form = form;
   const Factor factor = factor_of(r_, form, side);
   if (factor.is_load)
-    tile->element = stand_in(form, factor, &tile->operand);
+    tile->element = element_of_tile(r_, form, factor, &tile->operand);
   for (const auto& other : tiles_)
     if (tile->operand >= 0 && !is_left && other->tiles.stages == stages &&
         other->operand == tile->operand && other->element == tile->element &&
@@ -71,66 +75,69 @@ std::shared_ptr<SharedTile> StreamMemory::make_tile(const ContractionForm& form,
   return tile;
 }
 
-/// The element that a factor loads, with the axes of the panel and of the depth replaced by
-/// symbols: equal for equal tiles of different products.
-Expr StreamMemory::stand_in(const ContractionForm& form, const Factor& factor, int* operand) const {
-  const Stage& stage = r_.stages[std::size_t(form.stage)];
+Expr element_of_tile(const Region& region, const ContractionForm& form, const Factor& factor,
+                     int* operand) {
+  const Stage& stage = region.stages[std::size_t(form.stage)];
   const Load& load = stage.loads[std::size_t(stage.body[std::size_t(factor.value)].load)];
   Point p;
-  p.at.resize(r_.axes.size());
-  for (std::size_t a = 0; a < r_.axes.size(); ++a)
-    p.at[a] = Expr::axis(int(a), r_.axes[a].extent);
+  p.at.resize(region.axes.size());
+  for (std::size_t a = 0; a < region.axes.size(); ++a)
+    p.at[a] = Expr::axis(int(a), region.axes[a].extent);
   for (std::size_t i = 0; i < form.depth.axes.size(); ++i) {
-    const Expr& extent = r_.axes[std::size_t(form.depth.axes[i])].extent;
-    p.at[std::size_t(form.depth.axes[i])] = Expr::axis(int(r_.axes.size() + i), extent);
+    const Expr& extent = region.axes[std::size_t(form.depth.axes[i])].extent;
+    p.at[std::size_t(form.depth.axes[i])] = Expr::axis(int(region.axes.size() + i), extent);
   }
   *operand = load.number;
-  return element_at(r_, stage, load, p).value_or(Expr(0));
+  return element_at(region, stage, load, p).value_or(Expr(0));
 }
 
-/// Loads of 32 bits that depend on the place and not on the row.
-void StreamMemory::find_vectors() {
-  if (f_.places.axes.size() != 1)
-    return;
-  const int place = f_.places.axes[0];
-  for (std::size_t s = 0; s < r_.stages.size(); ++s)
-    for (std::size_t l = 0; l < r_.stages[s].loads.size(); ++l) {
-      const Stage& stage = r_.stages[s];
-      const Load& load = stage.loads[l];
-      if (load.source != Source::Operand || !load.map.is_total() || !load.indirect.empty() ||
-          r_.operands[std::size_t(load.number)].role != Role::Tensor ||
-          size_of(r_.operands[std::size_t(load.number)].dtype) != 4 ||
-          stride_of(r_, stage, load, place) != 1)
-        continue;
-      const auto axes = axes_of_load(r_, stage, load);
-      bool of_place = true;
-      for (std::size_t a = 0; a < axes.size(); ++a)
-        of_place = of_place && (!axes[a] || int(a) == place || contains(f_.batch.axes, int(a)));
-      if (of_place)
-        add_vector(int(s), int(l));
-    }
-}
+namespace {
 
-void StreamMemory::add_vector(int s, int l) {
-  const Stage& stage = r_.stages[std::size_t(s)];
+void add_vector(const Region& r, const StreamForm& f, int s, int l,
+                std::vector<PlaceVector>& vectors) {
+  const Stage& stage = r.stages[std::size_t(s)];
   const Load& load = stage.loads[std::size_t(l)];
   Point p;
-  for (std::size_t a = 0; a < r_.axes.size(); ++a)
-    p.at.push_back(Expr::axis(int(a), r_.axes[a].extent));
-  PlaceVector v{s, l, load.number, element_at(r_, stage, load, p).value_or(Expr(0))};
-  for (const PlaceVector& other : vectors_)
+  for (std::size_t a = 0; a < r.axes.size(); ++a)
+    p.at.push_back(Expr::axis(int(a), r.axes[a].extent));
+  PlaceVector v{s, l, load.number, element_at(r, stage, load, p).value_or(Expr(0))};
+  for (const PlaceVector& other : vectors)
     if (other.operand == v.operand && other.element == v.element)
       return;
-  const Operand& operand = r_.operands[std::size_t(load.number)];
-  const Expr rest = v.element - Expr::axis(f_.places.axes[0], f_.places.extent);
+  const Operand& operand = r.operands[std::size_t(load.number)];
+  const Expr rest = v.element - Expr::axis(f.places.axes[0], f.places.extent);
   v.together = 4;
   while (v.together > 1 &&
-         (rest.divisor() % v.together != 0 || f_.places.extent.divisor() % v.together != 0 ||
+         (rest.divisor() % v.together != 0 || f.places.extent.divisor() % v.together != 0 ||
           operand.alignment % (4 * v.together) != 0))
     v.together /= 2;
-  v.buffer = b_.shared(fmt::format("vector{}", vectors_.size()), operand.dtype,
-                       std::int64_t(t_.stages) * t_.places);
-  vectors_.push_back(std::move(v));
+  vectors.push_back(std::move(v));
+}
+
+} // namespace
+
+std::vector<PlaceVector> place_vectors(const Region& r, const StreamForm& f) {
+  std::vector<PlaceVector> vectors;
+  if (f.places.axes.size() != 1)
+    return vectors;
+  const int place = f.places.axes[0];
+  for (std::size_t s = 0; s < r.stages.size(); ++s)
+    for (std::size_t l = 0; l < r.stages[s].loads.size(); ++l) {
+      const Stage& stage = r.stages[s];
+      const Load& load = stage.loads[l];
+      if (load.source != Source::Operand || !load.map.is_total() || !load.indirect.empty() ||
+          r.operands[std::size_t(load.number)].role != Role::Tensor ||
+          size_of(r.operands[std::size_t(load.number)].dtype) != 4 ||
+          stride_of(r, stage, load, place) != 1)
+        continue;
+      const auto axes = axes_of_load(r, stage, load);
+      bool of_place = true;
+      for (std::size_t a = 0; a < axes.size(); ++a)
+        of_place = of_place && (!axes[a] || int(a) == place || contains(f.batch.axes, int(a)));
+      if (of_place)
+        add_vector(r, f, int(s), int(l), vectors);
+    }
+  return vectors;
 }
 
 void StreamMemory::copy_vector(const PlaceVector& v, const Point& batch, const Expr& first,

@@ -42,6 +42,14 @@ struct PlaceVector {
   int together = 1; ///< elements that are copied at once
 };
 
+/// The element that a factor loads, with the axes of the panel and of the depth replaced by
+/// symbols: equal for equal tiles of different products.
+Expr element_of_tile(const Region& region, const ContractionForm& form, const Factor& factor,
+                     int* operand);
+
+/// Loads of 32 bits that depend on the place and not on the row, each once; without buffers.
+std::vector<PlaceVector> place_vectors(const Region& region, const StreamForm& form);
+
 class StreamMemory {
 public:
   /// Keeps references to all three.
@@ -63,9 +71,6 @@ public:
 private:
   std::shared_ptr<SharedTile> make_tile(const ContractionForm& form, const Side& side,
                                         const std::string& name);
-  Expr stand_in(const ContractionForm& form, const Factor& factor, int* operand) const;
-  void find_vectors();
-  void add_vector(int s, int l);
   void copy_vector(const PlaceVector& v, const Point& batch, const Expr& first, const Expr& piece);
 
   const Region& r_;

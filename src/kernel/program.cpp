@@ -57,7 +57,7 @@ public:
     add(std::uint64_t(i.element) * 2 + std::uint64_t(i.transposed));
     add(std::uint64_t(std::int64_t(i.source)));
     add(i.source_expr);
-    add(std::uint64_t(i.source_transposed));
+    add(std::uint64_t(i.source_transposed) * 2 + std::uint64_t(i.quick));
     add(i.at.size());
     for (const Expr& e : i.at)
       add(e);

@@ -111,6 +111,8 @@ struct Inst {
   // GPU: copies and matrices
   DType element = DType::F32;
   bool transposed = false;
+  bool quick = false; ///< Apply of exp2 in f32 on a GPU: relative errors up to 2^-21 will do, and
+                      ///< results below the smallest normal number may be 0
   int source = -1; ///< a second buffer, and the place in it
   Expr source_expr;
   bool source_transposed = false;
@@ -151,16 +153,19 @@ enum class StmtKind : std::uint8_t {
   TensorCopy, ///< the box at inst.at of tensor map `number` to Shared inst.buffer[inst.expr], zeros
               ///< where it leaves the tensor; the bytes of the whole box then count at signal
               ///< inst.source[inst.source_expr]
-  FenceProducts, ///< registers and shared memory are as the next products want them
+  FenceProducts, ///< registers and shared memory are as the next products want them;
+                 ///< `variables` are those that were written since the last products
   MultiplyAsync, ///< variables (f32 x 4 each, 8 columns of a warp group's 64 rows as in Mma) += A *
                  ///< B in steps of 16 along the depth; = where inst.mask fails. inst.element are
                  ///< A's at inst.buffer[inst.expr] and B's at inst.source[inst.source_expr], both
                  ///< in the swizzled order of tensor maps: rows of 64 neighbours along the depth,
                  ///< or (transposed) groups of 64 along the rows or columns, each as long as
-                 ///< `target` (A) and `number` (B) elements. All four warps come here
+                 ///< `target` (A) and `number` (B) elements. All four warps come here. With
+                 ///< args[0] (u32 x 4, as Mma's a), each warp's 16 rows of A are there instead of
+                 ///< in a buffer
   CommitProducts, ///< the products since the last one are a group
   WaitProducts,   ///< until at most `number` groups of products are still under way; before that
-                  ///< nothing may touch their variables
+                  ///< nothing may touch their variables. `variables` are read from then on
   SetRegisters, ///< of a thread, `number` of them, more (target 1) or less (target 0) than before;
                 ///< all four warps
   WaitCopies,   ///< until at most `number` of the thread's groups of copies are still under way;
@@ -181,7 +186,7 @@ struct Stmt {
   /// from the counter inst.buffer[inst.expr] and the next one.
   Bind bind = Bind::Serial;
   WorkOrder order = WorkOrder::Fixed;
-  std::vector<VarId> variables; ///< MultiplyAsync
+  std::vector<VarId> variables; ///< MultiplyAsync, FenceProducts, WaitProducts
   int unroll = 1;               ///< copies of the body a renderer should make
   Block body, otherwise;
 };

@@ -190,7 +190,8 @@ private:
     case InstKind::Index:
       return "index " + text(i.expr);
     case InstKind::Apply:
-      return (i.number != 0 ? "quick " : "") + std::string(info_of(i.op).name) + args(i.args);
+      return (i.quick || i.number != 0 ? "quick " : "") + std::string(info_of(i.op).name) +
+             args(i.args);
     case InstKind::Fma:
       return "fma" + args(i.args);
     case InstKind::Load:
@@ -304,11 +305,12 @@ private:
       out_ += in + "fence products\n";
       break;
     case StmtKind::MultiplyAsync:
-      out_ += fmt::format("{}multiply async {}{} by {}{} into r{} to r{}{}\n", in,
-                          place(s.inst.buffer, s.inst.expr), s.inst.transposed ? " transposed" : "",
-                          place(s.inst.source, s.inst.source_expr),
-                          s.inst.source_transposed ? " transposed" : "", s.variables.front(),
-                          s.variables.back(), mask(s.inst.mask, "added where"));
+      out_ += fmt::format(
+          "{}multiply async {}{} by {}{} into r{} to r{}{}\n", in,
+          s.args.empty() ? place(s.inst.buffer, s.inst.expr) : fmt::format("v{}", s.args[0]),
+          s.inst.transposed ? " transposed" : "", place(s.inst.source, s.inst.source_expr),
+          s.inst.source_transposed ? " transposed" : "", s.variables.front(), s.variables.back(),
+          mask(s.inst.mask, "added where"));
       break;
     case StmtKind::CommitProducts:
       out_ += in + "commit products\n";

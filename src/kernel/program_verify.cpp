@@ -229,6 +229,8 @@ private:
   void apply(const Inst& i) const {
     const OpInfo& info = info_of(i.op);
     check(is_elementwise(i.op), "{} is not elementwise", info.name);
+    check(!i.quick || (i.op == Op::Exp2 && i.type.dtype == DType::F32 && threads_ > 0),
+          "{} has no quick form", info.name);
     check(i.args.size() == std::size_t(info.arity), "{} has {} operands", info.name, i.args.size());
     for (std::size_t a = 0; a < i.args.size(); ++a) {
       const Type& t = value(i.args[a]);
@@ -426,7 +428,13 @@ private:
       check(v >= 0 && std::size_t(v) < p_.variables.size() &&
                 p_.variables[std::size_t(v)] == Type{DType::F32, 4},
             "an asynchronous product into variable {}", v);
-    for (int b : {s.inst.buffer, s.inst.source})
+    std::vector<int> matrices{s.inst.source};
+    if (s.args.empty())
+      matrices.push_back(s.inst.buffer);
+    else
+      check(s.args.size() == 1 && value(s.args[0]) == Type{DType::U32, 4} && !s.inst.transposed,
+            "an asynchronous product of registers that hold no matrix");
+    for (int b : matrices)
       check(buffer(b).space == Space::Shared && buffer(b).dtype == s.inst.element &&
                 size_of(s.inst.element) == 2 && is_float(s.inst.element) &&
                 buffer(b).alignment % 1024 == 0,
@@ -554,6 +562,10 @@ private:
     case StmtKind::FenceProducts:
     case StmtKind::CommitProducts:
     case StmtKind::WaitProducts:
+      for (VarId v : s.variables)
+        check(v >= 0 && std::size_t(v) < p_.variables.size() &&
+                  size_of(p_.variables[std::size_t(v)].dtype) == 4,
+              "products do not use variable {}", v);
       together(32, "an asynchronous product");
       break;
     case StmtKind::SetRegisters:

@@ -292,7 +292,7 @@ void members(A& a, Buffer& x) {
 template <class A>
 void members(A& a, Inst& x) {
   all(a, x.kind, x.type, x.constant, x.number, x.expr, x.op, x.monoid, x.buffer, x.mask, x.policy,
-      x.args, x.lanes_from, x.element, x.transposed, x.source, x.source_expr, x.source_transposed,
+      x.args, x.lanes_from, x.element, x.transposed, x.quick, x.source, x.source_expr, x.source_transposed,
       x.at);
 }
 template <class A>
@@ -358,7 +358,7 @@ void members(A& a, Region& x) {
 
 template <class T>
 constexpr std::string_view kMark =
-    std::is_same_v<T, Region> ? "egret region 1\n" : "egret kernel 2\n";
+    std::is_same_v<T, Region> ? "egret region 1\n" : "egret kernel 3\n";
 
 template <class T>
 std::string bytes_of(const T& value) {

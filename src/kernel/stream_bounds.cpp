@@ -69,7 +69,7 @@ private:
     for (int a : s_.over)
       of_row = of_row && !axes[std::size_t(a)];
     if (of_row)
-      rows_.push_back({number_, other, op});
+      rows_.push_back({number_, other, op, choices_ == 0});
     return result;
   }
 
@@ -114,6 +114,8 @@ private:
                                                            : v.constant.as_double();
     if (v.kind != BodyValue::Kind::Apply)
       return std::nullopt;
+    if (v.op == Op::Select)
+      return chosen(v, known);
     std::vector<std::optional<double>> a;
     for (int arg : v.args)
       a.push_back(constant(arg, known));
@@ -122,10 +124,6 @@ private:
     case Op::Cast:
     case Op::StopGradient:
       return a[0];
-    case Op::Select:
-      if (a[0])
-        return *a[0] != 0 ? a[1] : a[2];
-      return a[1] && a[2] && *a[1] == *a[2] ? a[1] : std::nullopt;
     case Op::Add:
       if (a[0] && a[1])
         return *a[0] + *a[1];
@@ -157,19 +155,31 @@ private:
     }
   }
 
+  /// What is not chosen does not count.
+  std::optional<double> chosen(const BodyValue& v, Known& known) {
+    if (const auto which = constant(v.args[0], known))
+      return constant(v.args[*which != 0 ? 1 : 2], known);
+    ++choices_;
+    const auto a = constant(v.args[1], known), b = constant(v.args[2], known);
+    --choices_;
+    return a && b && *a == *b ? a : std::nullopt;
+  }
+
   const Region& r_;
   int number_;
   const Stage& s_;
   std::vector<RowCondition> rows_;
+  int choices_ = 0; ///< that are open where a value is looked at
 };
 
 /// What a sum's terms have to do with a maximum over the same points.
 class ScaleReader {
 public:
   /// `through_maps`: values that other stages make of the same point count as if they stood here.
-  ScaleReader(const Region& region, int sum, int maximum, bool through_maps)
+  /// `rounded`: so do roundings to 16 bits.
+  ScaleReader(const Region& region, int sum, int maximum, bool through_maps, bool rounded)
       : r_(region), sum_(region.stages[std::size_t(sum)]), m_(region.stages[std::size_t(maximum)]),
-        maximum_(maximum), through_(through_maps) {}
+        maximum_(maximum), through_(through_maps), rounded_(rounded) {}
 
   /// Whether the sum's term is exp(x - m) times what does not depend on m, m being the maximum of
   /// x; `alone`: times nothing.
@@ -220,11 +230,15 @@ private:
     case Op::Div:
       return !alone && scales(argument(at, 0), false) && !depends(argument(at, 1));
     case Op::Cast:
-      return v.dtype == DType::F32 && argument(at, 0).body().dtype == DType::F32 &&
+      return is_taken(v.dtype) && is_taken(argument(at, 0).body().dtype) &&
              scales(argument(at, 0), alone);
     default:
       return false;
     }
+  }
+
+  bool is_taken(DType type) const {
+    return type == DType::F32 || (rounded_ && (type == DType::BF16 || type == DType::F16));
   }
 
   bool is_maximum(const At& at) const {
@@ -317,7 +331,7 @@ private:
   const Region& r_;
   const Stage &sum_, &m_;
   int maximum_;
-  bool through_;
+  bool through_, rounded_;
 };
 
 } // namespace
@@ -338,9 +352,16 @@ void find_bounds(const Region& region, const std::vector<int>& reductions, Strea
       return std::find(here.begin(), here.end(), b) == here.end();
     });
   }
+  form.tests.clear();
+  for (int stage : reductions)
+    for (const Condition& c : StageReader(region, stage).conditions())
+      for (std::size_t b = 0; b < form.bounds.size(); ++b)
+        if (form.bounds[b] == c.bound)
+          form.tests.push_back({stage, c.value, b, c.then == 0});
 }
 
-bool is_scaled_by(const Region& region, int stage, int maximum, bool alone, bool through_maps) {
+bool is_scaled_by(const Region& region, int stage, int maximum, bool alone, bool through_maps,
+                  bool rounded) {
   const Stage& sum = region.stages[std::size_t(stage)];
   const Stage& max = region.stages[std::size_t(maximum)];
   if (sum.kind != StageKind::Reduce || max.kind != StageKind::Reduce || sum.monoid != Monoid::Sum ||
@@ -350,7 +371,7 @@ bool is_scaled_by(const Region& region, int stage, int maximum, bool alone, bool
     return false;
   // A sum may have columns beside the points of the maximum.
   return std::includes(sum.axes.begin(), sum.axes.end(), max.axes.begin(), max.axes.end()) &&
-         ScaleReader(region, stage, maximum, through_maps).scales(alone);
+         ScaleReader(region, stage, maximum, through_maps, rounded).scales(alone);
 }
 
 } // namespace egret::kernel

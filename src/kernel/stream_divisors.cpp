@@ -25,7 +25,8 @@ bool is_read_once(const Stage& stage, int value) {
 
 class DivisorFinder {
 public:
-  DivisorFinder(const Region& region, int sum) : r_(region), s_(region.stages[std::size_t(sum)]) {}
+  DivisorFinder(const Region& region, int sum, bool rounded)
+      : r_(region), s_(region.stages[std::size_t(sum)]), rounded_(rounded) {}
 
   std::optional<Quotient> run() const {
     if (s_.kind != StageKind::Reduce || s_.monoid != Monoid::Sum || s_.yields.size() != 1 ||
@@ -35,10 +36,21 @@ public:
   }
 
 private:
-  /// Looks through products and conversions that do not round.
+  /// Looks through products and conversions that do not round; with `rounded_`, also through a
+  /// rounding of exp(x - m) over the divisor: exp(x - m) is at most 1, and fits into every type.
   std::optional<Quotient> below(int i) const {
     const BodyValue& v = s_.body[std::size_t(i)];
-    if (v.kind != BodyValue::Kind::Apply || v.dtype != DType::F32 || !is_read_once(s_, i))
+    if (v.kind != BodyValue::Kind::Apply || !is_read_once(s_, i))
+      return std::nullopt;
+    if (rounded_ && v.op == Op::Cast && (v.dtype == DType::BF16 || v.dtype == DType::F16)) {
+      const BodyValue& quotient = s_.body[std::size_t(v.args[0])];
+      if (quotient.kind != BodyValue::Kind::Apply || quotient.op != Op::Div)
+        return std::nullopt;
+      const BodyValue& dividend = s_.body[std::size_t(quotient.args[0])];
+      return dividend.kind == BodyValue::Kind::Apply && dividend.op == Op::Exp ? below(v.args[0])
+                                                                               : std::nullopt;
+    }
+    if (v.dtype != DType::F32)
       return std::nullopt;
     if (v.op == Op::Div) {
       const BodyValue& divisor = s_.body[std::size_t(v.args[1])];
@@ -46,12 +58,16 @@ private:
         return Quotient{i, divisor.load};
       return std::nullopt;
     }
-    if (v.op != Op::Mul && !(v.op == Op::Cast && s_.body[std::size_t(v.args[0])].dtype == v.dtype))
+    if (v.op != Op::Mul && !(v.op == Op::Cast && is_taken(s_.body[std::size_t(v.args[0])].dtype)))
       return std::nullopt;
     for (int arg : v.args)
       if (auto found = below(arg))
         return found;
     return std::nullopt;
+  }
+
+  bool is_taken(DType type) const {
+    return type == DType::F32 || (rounded_ && (type == DType::BF16 || type == DType::F16));
   }
 
   bool is_sum_of_exponentials(int load) const {
@@ -66,6 +82,7 @@ private:
 
   const Region& r_;
   const Stage& s_;
+  bool rounded_;
 };
 
 /// Leaves out the values and loads that nothing reads.
@@ -179,10 +196,10 @@ void divide_late(Region& region, int sum, const Quotient& q) {
 
 } // namespace
 
-Region with_late_divisors(const Region& region) {
+Region with_late_divisors(const Region& region, StreamTakes takes) {
   Region out = region;
   for (int s = 0; s < int(out.stages.size()); ++s)
-    if (const auto q = DivisorFinder(out, s).run())
+    if (const auto q = DivisorFinder(out, s, takes == StreamTakes::MatrixUnits).run())
       divide_late(out, s++, *q);
   return out;
 }

@@ -245,13 +245,12 @@ private:
     f_.scaled_by.assign(r_.stages.size(), -1);
     set_levels();
     std::vector<int> sums = f_.row_stages;
-    for (std::size_t s = 0; vectors_ && s < f_.sums.size(); ++s)
-      sums.push_back(f_.sums[s].stage);
+    for (const ContractionForm& s : f_.sums)
+      sums.push_back(s.stage);
     for (int sum : sums)
       for (int maximum : f_.row_stages)
         if (f_.level[std::size_t(sum)] == f_.level[std::size_t(maximum)] + 1 &&
-            (vectors_ || std::count(f_.scaled_by.begin(), f_.scaled_by.end(), maximum) == 0) &&
-            is_scaled_by(r_, sum, maximum)) {
+            is_scaled_by(r_, sum, maximum, false, false, !vectors_)) {
           f_.scaled_by[std::size_t(sum)] = maximum;
           set_levels();
           if (f_.level[std::size_t(sum)] == f_.level[std::size_t(maximum)])

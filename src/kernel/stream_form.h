@@ -15,7 +15,16 @@ namespace egret::kernel {
 struct RowCondition {
   int stage = -1, value = -1; ///< of the stage's body
   Op op = Op::Add;
+  /// Where it does not hold, masked terms are no numbers; else they may be neutral all the same.
+  bool certain = true;
   friend bool operator==(const RowCondition&, const RowCondition&) = default;
+};
+
+/// A value of a stage's body, a test of indices, that is known where a bound is not negative.
+struct BoundTest {
+  int stage = -1, value = -1;
+  std::size_t bound = 0; ///< in StreamForm::bounds
+  bool holds = false;    ///< the value where the bound is 0 or more
 };
 
 struct StreamForm {
@@ -34,15 +43,16 @@ struct StreamForm {
   std::vector<int> scaled_by;
   /// Over the region's axes: where one of them is negative, a point adds nothing to any sum.
   std::vector<Expr> bounds;
+  std::vector<BoundTest> tests; ///< that the bounds come from
   /// What the bounds take for granted of the rows. Not of the places: what is masked there is not
   /// looked at.
   std::vector<RowCondition> conditions;
   DType element = DType::BF16; ///< of all factors, with StreamTakes::MatrixUnits
 };
 
-/// What a generator of streams can do. MatrixUnits: factors of one 16-bit type that are loaded as
-/// they are, and one sum of the rows in the pass of a maximum. Vectors: factors of any float that
-/// is summed in f32, and any number of sums, of columns too, in the pass of a maximum.
+/// What a generator of streams can do. MatrixUnits: factors of one 16-bit type, those on the right
+/// being loaded as they are; a factor on the left may be rounded to it with a scale that is not the
+/// final one. Vectors: factors of any float that is summed in f32.
 enum class StreamTakes : std::uint8_t { MatrixUnits, Vectors };
 
 struct FoundStream {
@@ -55,8 +65,9 @@ FoundStream find_stream(const Region& region, StreamTakes takes = StreamTakes::M
 /// The region with quotients taken out of sums: what divides each term of a sum, and is itself the
 /// sum of exp(x - m) over the same points, m being the largest x, divides the result instead. Such
 /// a divisor is at least 1, or no number, or there are no terms. What is then summed may wait for
-/// the maximum only, so that one pass makes it.
-Region with_late_divisors(const Region& region);
+/// the maximum only, so that one pass makes it. For MatrixUnits also quotients that are rounded to
+/// 16 bits: rounding the dividend has the same relative error.
+Region with_late_divisors(const Region& region, StreamTakes takes = StreamTakes::Vectors);
 
 /// The places of a pass's products and sums: stages that a stage's value is made of, at the same
 /// point.
@@ -81,8 +92,9 @@ void find_bounds(const Region& region, const std::vector<int>& reductions, Strea
 
 /// Whether the terms of the sum `stage` are exp(x - m) times something, m being the result of stage
 /// `maximum`, that of x: when m becomes m', what was summed is scaled by exp(m - m'). `alone`:
-/// times nothing. `through_maps`: also where maps of the same points stand between.
+/// times nothing. `through_maps`: also where maps of the same points stand between. `rounded`: also
+/// where exp(x - m) is rounded to 16 bits.
 bool is_scaled_by(const Region& region, int stage, int maximum, bool alone = false,
-                  bool through_maps = false);
+                  bool through_maps = false, bool rounded = false);
 
 } // namespace egret::kernel

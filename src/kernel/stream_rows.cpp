@@ -94,6 +94,23 @@ TileRange tiles_that_count(const Region& region, const StreamForm& form, const P
   return range;
 }
 
+TileRange tiles_that_are_whole(const Region& region, const StreamForm& form, const Point& batch,
+                               const Expr& first_row, int rows, int places) {
+  TileRange range{Expr(0), floordiv(form.places.extent, places)};
+  for (const Expr& bound : form.bounds) {
+    const auto slope = slope_along_places(region, form, bound);
+    const auto most = largest_over_rows(region, form, Expr(0) - bound, batch, first_row, rows);
+    if (!slope || !most || *slope == 0)
+      return {Expr(0), Expr(0)};
+    const Expr least = Expr(0) - *most; // of the bound, at place 0
+    if (*slope < 0)
+      range.end = min(range.end, floordiv(floordiv(least, -*slope) + Expr(1), places));
+    else
+      range.begin = max(range.begin, ceildiv(ceildiv(*most, *slope), places));
+  }
+  return range;
+}
+
 ValueId or_zero(ProgramBuilder& b, ValueId maximum) {
   return where_lowest(b, maximum, 0, maximum);
 }

@@ -23,6 +23,10 @@ struct TileRange {
 TileRange tiles_that_count(const Region& region, const StreamForm& form, const Point& batch,
                            const Expr& first_row, int rows, int places);
 
+/// Tiles between these, of those that exist, have no point that does not count or does not exist.
+TileRange tiles_that_are_whole(const Region& region, const StreamForm& form, const Point& batch,
+                               const Expr& first_row, int rows, int places);
+
 /// For sums of exp(x - m) in f32 while m, the largest x so far, grows.
 /// m, but 0 in place of the lowest number, from which nothing can be subtracted: no point counted
 /// yet.

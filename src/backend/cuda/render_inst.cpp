@@ -109,6 +109,8 @@ void CudaRenderer::apply(ValueId target, const Inst& inst) {
     std::string text;
     if (inst.number == 1 && inst.op == Op::Exp)
       text = fmt::format("eg_quick_exp({})", args[0]);
+    else if (inst.quick)
+      text = fmt::format("eg_quick_exp2({})", args[0]);
     else if (narrow_[static_cast<std::size_t>(target)])
       text = narrow_text(inst.op, args);
     else if (inst.op == Op::Div && inst.type.dtype == DType::F32 && multiplies_)

@@ -75,8 +75,9 @@ __device__ __forceinline__ void eg_arrive(unsigned s, int bytes) {
 };
 
 /// A warp group's product of 64 rows by 8 * `pieces` columns, all sums as operands.
-std::string product_text(const std::string& name, int pieces, bool bf16, bool left_transposed,
-                         bool right_transposed) {
+std::string product_text(const std::string& name, const Stmt& stmt) {
+  const int pieces = int(stmt.variables.size());
+  const bool in_registers = !stmt.args.empty();
   const int sums = 4 * pieces;
   std::string parameters, registers, operands;
   for (int i = 0; i < sums; ++i) {
@@ -84,15 +85,25 @@ std::string product_text(const std::string& name, int pieces, bool bf16, bool le
     registers += fmt::format("{}%{}", i ? ", " : "", i);
     operands += fmt::format("{}\"+f\"(d{})", i ? ", " : "", i);
   }
-  const char* type = bf16 ? "bf16" : "f16";
-  return fmt::format("__device__ __forceinline__ void {}({}unsigned long long a, unsigned long "
-                     "long b, int add) {{\n"
+  const std::string_view type = name_of(stmt.inst.element);
+  std::string left = fmt::format("%{}", sums),
+              orders = fmt::format("{}, ", int(stmt.inst.transposed));
+  std::string left_parameter = "unsigned long long a", left_operand = "\"l\"(a)";
+  int next = sums + 1;
+  if (in_registers) {
+    left = fmt::format("{{%{}, %{}, %{}, %{}}}", sums, sums + 1, sums + 2, sums + 3);
+    left_parameter = "unsigned a0, unsigned a1, unsigned a2, unsigned a3";
+    left_operand = "\"r\"(a0), \"r\"(a1), \"r\"(a2), \"r\"(a3)";
+    orders = "";
+    next = sums + 4;
+  }
+  return fmt::format("__device__ __forceinline__ void {}({}{}, unsigned long long b, int add) {{\n"
                      "  asm volatile(\"{{ .reg .pred p; setp.ne.b32 p, %{}, 0; \"\n"
-                     "    \"wgmma.mma_async.sync.aligned.m64n{}k16.f32.{}.{} {{{}}}, %{}, %{}, p, "
-                     "1, 1, {}, {}; }}\"\n"
-                     "    : {} : \"l\"(a), \"l\"(b), \"r\"(add));\n}}\n",
-                     name, parameters, sums + 2, 8 * pieces, type, type, registers, sums, sums + 1,
-                     int(left_transposed), int(right_transposed), operands);
+                     "    \"wgmma.mma_async.sync.aligned.m64n{}k16.f32.{}.{} {{{}}}, {}, %{}, p, "
+                     "1, 1, {}{}; }}\"\n"
+                     "    : {} : {}, \"l\"(b), \"r\"(add));\n}}\n",
+                     name, parameters, left_parameter, next + 1, 8 * pieces, type, type, registers,
+                     left, next, orders, int(stmt.inst.source_transposed), operands, left_operand);
 }
 
 std::string mma_text(bool bf16) {
@@ -111,7 +122,8 @@ std::string mma_text(bool bf16) {
 
 std::string product_name(const Stmt& s) {
   return fmt::format("eg_product_{}_{}_{}{}", name_of(s.inst.element), 8 * s.variables.size(),
-                     int(s.inst.transposed), int(s.inst.source_transposed));
+                     s.args.empty() ? std::to_string(int(s.inst.transposed)) : "registers",
+                     int(s.inst.source_transposed));
 }
 
 void each_product(const kernel::Block& block, const std::function<void(const Stmt&)>& f) {
@@ -136,8 +148,7 @@ std::string CudaRenderer::matrix_prelude(const std::string& body) const {
   std::set<std::string> made;
   each_product(program_.body, [&](const Stmt& s) {
     if (made.insert(product_name(s)).second)
-      text += product_text(product_name(s), int(s.variables.size()), s.inst.element == DType::BF16,
-                           s.inst.transposed, s.inst.source_transposed);
+      text += product_text(product_name(s), s);
   });
   if (!program_.tensor_maps.empty())
     text += "struct __align__(64) CUtensorMap { unsigned long long opaque[16]; };\n";
@@ -157,7 +168,8 @@ std::string CudaRenderer::address(int buffer, const Expr& place) const {
 
 bool has_products(const kernel::Block& block) {
   return std::any_of(block.begin(), block.end(), [](const kernel::Stmt& s) {
-    return (s.kind == kernel::StmtKind::Let && s.inst.kind == InstKind::Mma) ||
+    return s.kind == kernel::StmtKind::MultiplyAsync ||
+           (s.kind == kernel::StmtKind::Let && s.inst.kind == InstKind::Mma) ||
            has_products(s.body) || has_products(s.otherwise);
   });
 }
@@ -222,10 +234,27 @@ void CudaRenderer::multiply_async(const Stmt& stmt) {
     return fmt::format("eg_matrix({}, {})", address(buffer, place), transposed ? 2 * group : 16);
   };
   const std::string add = index_.condition(i.mask);
-  line("{}({}{}, {}, {});", product_name(stmt), sums,
-       matrix(i.buffer, i.expr, i.transposed, stmt.target),
+  std::string left;
+  if (stmt.args.empty())
+    left = matrix(i.buffer, i.expr, i.transposed, stmt.target);
+  else
+    for (int l = 0; l < 4; ++l)
+      left += (l ? ", " : "") + lane_of(stmt.args[0], l);
+  line("{}({}{}, {}, {});", product_name(stmt), sums, left,
        matrix(i.source, i.source_expr, i.source_transposed, stmt.number),
        add.empty() ? "1" : "(int)(" + add + ")");
+}
+
+/// An instruction that its variables do not move across.
+void CudaRenderer::with_variables(const std::string& instruction, const Stmt& stmt) {
+  std::string operands;
+  for (kernel::VarId v : stmt.variables) {
+    const kernel::Type& type = program_.variables[static_cast<std::size_t>(v)];
+    for (int l = 0; l < type.lanes; ++l)
+      operands += fmt::format("{}\"+{}\"(r{}_{})", operands.empty() ? "" : ", ",
+                              type.dtype == DType::F32 ? "f" : "r", v, l);
+  }
+  line("asm volatile(\"{};\" : {}: : \"memory\");", instruction, operands);
 }
 
 bool CudaRenderer::matrix_statement(const Stmt& stmt) {
@@ -266,7 +295,7 @@ bool CudaRenderer::matrix_statement(const Stmt& stmt) {
     tensor_copy(stmt);
     break;
   case StmtKind::FenceProducts:
-    plain("wgmma.fence.sync.aligned");
+    with_variables("wgmma.fence.sync.aligned", stmt);
     break;
   case StmtKind::MultiplyAsync:
     multiply_async(stmt);
@@ -275,7 +304,7 @@ bool CudaRenderer::matrix_statement(const Stmt& stmt) {
     plain("wgmma.commit_group.sync.aligned");
     break;
   case StmtKind::WaitProducts:
-    plain(fmt::format("wgmma.wait_group.sync.aligned {}", stmt.number));
+    with_variables(fmt::format("wgmma.wait_group.sync.aligned {}", stmt.number), stmt);
     break;
   case StmtKind::SetRegisters:
     plain(fmt::format("setmaxnreg.{}.sync.aligned.u32 {}", stmt.target != 0 ? "inc" : "dec",

@@ -173,6 +173,13 @@ __device__ __forceinline__ float eg_narrow_div(float a, float b) {
   return a * __fdividef(1.0f, b * scale) * scale;
 }
 )"},
+    {"eg_quick_exp2", R"(
+__device__ __forceinline__ float eg_quick_exp2(float x) {
+  float r;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+  return r;
+}
+)"},
     {"eg_quick_div", R"(
 __device__ __forceinline__ float eg_quick_div(float a, float b) {
   float r;

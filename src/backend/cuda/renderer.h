@@ -64,6 +64,7 @@ private:
   void copy_async(const kernel::Inst& inst);
   void tensor_copy(const kernel::Stmt& stmt);
   void multiply_async(const kernel::Stmt& stmt);
+  void with_variables(const std::string& instruction, const kernel::Stmt& stmt);
   std::string address(int buffer, const Expr& place) const;
   std::string matrix_prelude(const std::string& body) const;
   std::string tensor_map_parameters() const;

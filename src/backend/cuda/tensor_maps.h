@@ -14,7 +14,7 @@ namespace egret::backend::cuda {
 class TensorMaps {
 public:
   static constexpr std::size_t kBytes = 128; ///< of an encoded map
-  static constexpr std::size_t kMost = 4;    ///< of a kernel
+  static constexpr std::size_t kMost = 8;    ///< of a kernel
 
   /// Error(Unsupported) when there are more than kMost.
   explicit TensorMaps(const kernel::KernelProgram& program);

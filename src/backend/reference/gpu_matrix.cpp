@@ -143,18 +143,27 @@ WarpMatrices::load(const Inst& inst, const std::array<std::int64_t, kThreads>& r
   return words;
 }
 
+WarpMatrices::Left WarpMatrices::left_of(DType element,
+                                         const std::vector<std::array<Number, 4>>& words) {
+  Left left{};
+  for (std::size_t t = 0; t < kThreads; ++t)
+    for (std::size_t half = 0; half < 2; ++half)
+      for (std::size_t w = 0; w < 4; ++w)
+        left[t / 4 + 8 * (w % 2)][2 * (t % 4) + half + 8 * (w / 2)] =
+            element_of(element, words[t][w].i, static_cast<int>(half));
+  return left;
+}
+
 std::vector<std::array<Number, 4>>
 WarpMatrices::multiply(DType element, const std::vector<std::array<Number, 4>>& a,
                        const std::vector<std::array<Number, 4>>& b,
                        const std::vector<std::array<Number, 4>>& c) {
-  double left[16][16], right[8][16];
+  const Left left = left_of(element, a);
+  double right[8][16];
   for (int t = 0; t < kThreads; ++t)
     for (int half = 0; half < 2; ++half) {
       const auto thread = static_cast<std::size_t>(t);
       const int line = t / 4, k = 2 * (t % 4) + half;
-      for (int w = 0; w < 4; ++w)
-        left[line + 8 * (w % 2)][k + 8 * (w / 2)] =
-            element_of(element, a[thread][static_cast<std::size_t>(w)].i, half);
       for (int w = 0; w < 2; ++w)
         right[line][k + 8 * w] =
             element_of(element, b[thread][static_cast<std::size_t>(w)].i, half);
@@ -166,7 +175,7 @@ WarpMatrices::multiply(DType element, const std::vector<std::array<Number, 4>>& 
       const auto thread = static_cast<std::size_t>(t), place = static_cast<std::size_t>(i);
       double sum = c[thread][place].f;
       for (int k = 0; k < 16; ++k)
-        sum += left[row][k] * right[column][k];
+        sum += left[static_cast<std::size_t>(row)][static_cast<std::size_t>(k)] * right[column][k];
       sums[thread][place] = round_to(DType::F32, {.f = sum});
     }
   return sums;
@@ -187,10 +196,12 @@ void WarpMatrices::wait_products(int groups, const Actor& actor, const Variable&
 
 void WarpMatrices::run(const Product& p, const Actor& actor, const Variable& variable) {
   const auto columns = 8 * p.variables.size();
-  std::array<std::array<double, 16>, 16> left{};
+  Left left{};
+  if (!p.words.empty())
+    left = left_of(p.element, p.words);
   std::vector<std::array<double, 16>> right(columns);
   for (int k = 0; k < 16; ++k) {
-    for (int r = 0; r < 16; ++r)
+    for (int r = 0; p.words.empty() && r < 16; ++r)
       left[static_cast<std::size_t>(r)][static_cast<std::size_t>(k)] =
           memory_.load(p.left.buffer, p.left.at(p.first_row + r, k), actor).f;
     for (std::size_t n = 0; n < columns; ++n)

@@ -86,6 +86,7 @@ public:
   /// MultiplyAsync. `variables` gives the first of the four lanes of a variable in a thread.
   struct Product {
     SwizzledMatrix left, right;
+    std::vector<std::array<Number, 4>> words; ///< of the left side, by thread, when in registers
     DType element = DType::BF16;
     bool add = true;
     int first_row = 0; ///< of the warp
@@ -97,6 +98,9 @@ public:
   void wait_products(int groups, const Actor& actor, const Variable& variable);
 
 private:
+  using Left = std::array<std::array<double, 16>, 16>;
+  static Left left_of(DType element, const std::vector<std::array<Number, 4>>& words);
+
   struct Copy {
     int buffer;
     std::int64_t to;

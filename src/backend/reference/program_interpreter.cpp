@@ -232,7 +232,14 @@ private:
     const Inst& inst = stmt.inst;
     WarpMatrices::Product p;
     p.add = enabled(code.inst, 0, 0);
-    p.left = {inst.buffer, code.inst.index(slots(0)), inst.transposed, stmt.target};
+    if (stmt.args.empty())
+      p.left = {inst.buffer, code.inst.index(slots(0)), inst.transposed, stmt.target};
+    else
+      each(all(), [&](int i) {
+        std::array<Number, 4> words{};
+        std::copy_n(value(stmt.args[0], i), 4, words.begin());
+        p.words.push_back(words);
+      });
     p.right = {inst.source, code.inst.source(slots(0)), inst.source_transposed, stmt.number};
     p.element = inst.element;
     p.first_row = 16 * (place_.warp % 4);

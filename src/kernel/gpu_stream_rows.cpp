@@ -1,0 +1,293 @@
+#include "kernel/gpu_stream_rows.h"
+
+#include "kernel/analysis.h"
+#include "kernel/contraction_pack.h"
+#include "kernel/gpu_contraction_side.h"
+#include "kernel/gpu_nest.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace egret::kernel {
+
+GpuStreamRows::GpuStreamRows(Emitter& emitter, const StreamForm& form, const Arithmetic& arithmetic,
+                             Layout layout)
+    : r_(emitter.region()), e_(emitter), b_(emitter.builder()), f_(form), arithmetic_(arithmetic),
+      l_(std::move(layout)) {}
+
+void GpuStreamRows::begin_rows(const Point& batch, const Expr& first_row, const TileRange& range) {
+  batch_ = batch;
+  first_row_ = first_row;
+  range_ = range;
+  maximum_.clear();
+}
+
+Expr GpuStreamRows::place_of(const Expr& first, int fragment) const {
+  return first + Expr(std::int64_t(kPlaces) * fragment) + floormod(l_.lane, 4) * Expr(2);
+}
+
+Point GpuStreamRows::row_point(int half) const {
+  Point p = batch_;
+  const Expr row = first_row_ + l_.row[std::size_t(half)];
+  put_index(p, r_, f_.rows, row);
+  const Guard inside{row, Expr(0), f_.rows.extent};
+  if (!proves_less(inside.value, inside.hi))
+    p.mask.push_back(inside);
+  return p;
+}
+
+Point GpuStreamRows::point(int half, const Expr& first, int fragment) const {
+  Point p = row_point(half);
+  const Expr place = place_of(first, fragment);
+  p.lanes = 2;
+  put_lanes(p, r_, f_.places, place, 2);
+  const auto inside = places_inside(first, fragment);
+  p.mask.insert(p.mask.end(), inside.begin(), inside.end());
+  return p;
+}
+
+std::vector<Guard> GpuStreamRows::places_inside(const Expr& first, int fragment) const {
+  return whole ? std::vector<Guard>()
+               : unproved(lanes_inside(f_.places, place_of(first, fragment), 2));
+}
+
+void GpuStreamRows::provide_scores(std::size_t product, int fragments_down, const Expr& first,
+                                   int fragment, ValueId four) {
+  const int stage = f_.products[product].stage;
+  for (int half = 0; half < 2; ++half)
+    e_.provide(stage, point(2 * fragments_down + half, first, fragment),
+               {e_.convert({b_.shuffle(four, four, {2 * half, 2 * half + 1}), DType::F32},
+                           r_.stages[std::size_t(stage)].yield_dtypes[0])});
+}
+
+// --- Running values
+
+bool GpuStreamRows::scales(int stage) const {
+  return std::find(f_.scaled_by.begin(), f_.scaled_by.end(), stage) != f_.scaled_by.end();
+}
+
+bool GpuStreamRows::scales_columns(int stage) const {
+  return std::any_of(f_.sums.begin(), f_.sums.end(), [&](const ContractionForm& s) {
+    return f_.scaled_by[std::size_t(s.stage)] == stage;
+  });
+}
+
+GpuStreamRows::RowValue GpuStreamRows::running(int stage) {
+  RowValue v{stage, Accumulator(e_, stage, 0, arithmetic_, f_.places.extent), {}};
+  const int lanes = scales(stage) || is_scaled(stage) ? 1 : 2;
+  for (int h = 0; h < halves(); ++h)
+    v.halves.emplace_back(b_, v.accumulator.identity(lanes));
+  return v;
+}
+
+void GpuStreamRows::start(const StreamPass& pass) {
+  values_.clear();
+  for (int s : pass.rows)
+    values_.push_back(running(s));
+}
+
+/// Points of a pair of places, one of which may not exist: identities there.
+ValueId GpuStreamRows::tile_value(const RowValue& v, int half, const Expr& first) {
+  Accumulator a = v.accumulator;
+  State state = a.identity(2);
+  for (int j = 0; j < l_.places / kPlaces; ++j) {
+    l_.prepare(first, j);
+    state = add(a, state, half, first, j);
+  }
+  return a.across_lanes(state)[0];
+}
+
+/// What rows that do not exist come to does not matter: nobody reads it.
+State GpuStreamRows::add(Accumulator& a, const State& state, int half, const Expr& first,
+                         int fragment) {
+  const State next = a.add(state, point(half, first, fragment), Expr(0), false);
+  return a.keep(places_inside(first, fragment), next, state);
+}
+
+void GpuStreamRows::add(const Expr& first) {
+  scale_.clear();
+  for (RowValue& v : values_)
+    for (int h = 0; h < halves() && !is_scaled(v.stage); ++h) {
+      if (scales(v.stage)) {
+        add_maximum(v, h, first);
+        continue;
+      }
+      State state = v.halves[std::size_t(h)].read();
+      for (int j = 0; j < l_.places / kPlaces; ++j) {
+        l_.prepare(first, j);
+        state = add(v.accumulator, state, h, first, j);
+      }
+      v.halves[std::size_t(h)].write(state);
+    }
+}
+
+/// A maximum, and the sums of rows that it scales. Each lane has a sum of its own, and where
+/// columns are scaled, too, all four lanes of a row have the same maximum.
+void GpuStreamRows::add_maximum(RowValue& v, int half, const Expr& first) {
+  const auto h = std::size_t(half);
+  const ValueId before = v.halves[h].read()[0];
+  ValueId largest = b_.apply(Op::Max, DType::F32, {before, tile_value(v, half, first)});
+  if (scales_columns(v.stage))
+    largest = v.accumulator.across_threads({largest}, 4)[0];
+  e_.provide(v.stage, row_point(half), {{or_zero(b_, largest), DType::F32}});
+  const ValueId scale = rescale(b_, before, largest);
+  scale_[{v.stage, half}] = scale;
+  for (RowValue& sum : values_)
+    if (f_.scaled_by[std::size_t(sum.stage)] == v.stage) {
+      const ValueId more = tile_value(sum, half, first);
+      sum.halves[h].write({b_.fma(sum.halves[h].read()[0], scale, more)});
+    }
+  v.halves[h].write({largest});
+}
+
+std::optional<ValueId> GpuStreamRows::scale_of(std::size_t sum, int half) const {
+  const int maximum = f_.scaled_by[std::size_t(f_.sums[sum].stage)];
+  return maximum < 0 ? std::nullopt : std::optional(scale_.at({maximum, half}));
+}
+
+void GpuStreamRows::finish_maximum(RowValue& v, int half) {
+  const auto h = std::size_t(half);
+  const ValueId mine = v.halves[h].read()[0];
+  const ValueId all = v.accumulator.across_threads({mine}, 4)[0];
+  e_.provide(v.stage, row_point(half),
+             {v.accumulator.finish({unless_spoiled(v.stage, half, all)})});
+  maximum_[{v.stage, half}] = all;
+  for (RowValue& sum : values_)
+    if (f_.scaled_by[std::size_t(sum.stage)] == v.stage) {
+      const ValueId part =
+          b_.apply(Op::Mul, DType::F32, {sum.halves[h].read()[0], rescale(b_, mine, all)});
+      const ValueId total = sum.accumulator.across_threads({part}, 4)[0];
+      e_.provide(sum.stage, row_point(half),
+                 {sum.accumulator.finish(
+                     {unless_spoiled(sum.stage, half, unless_lowest(b_, all, total))})});
+    }
+}
+
+/// Row values of all lanes that share a row, as results of their stages.
+void GpuStreamRows::finish() {
+  e_.forget_maps();
+  for (RowValue& v : values_)
+    for (int h = 0; h < halves() && !is_scaled(v.stage); ++h) {
+      if (scales(v.stage)) {
+        finish_maximum(v, h);
+        continue;
+      }
+      State all = v.accumulator.across_threads(
+          v.accumulator.across_lanes(v.halves[std::size_t(h)].read()), 4);
+      if (all.size() == 1)
+        all[0] = unless_spoiled(v.stage, h, all[0]);
+      e_.provide(v.stage, row_point(h), {v.accumulator.finish(all)});
+    }
+}
+
+ValueId GpuStreamRows::no_number() {
+  return b_.constant(Scalar::of(DType::F32, std::numeric_limits<double>::quiet_NaN()));
+}
+
+/// The value, but no number where the row's masked points would have made it one and tiles of them
+/// were left out. For sums that a maximum scales the maximum itself tells.
+ValueId GpuStreamRows::unless_spoiled(int stage, int half, ValueId value) {
+  const Expr tiles = ceildiv(f_.places.extent, l_.places);
+  const std::vector<Guard> everywhere =
+      unproved({{range_.begin, Expr(0), Expr(1)}, {range_.end, tiles, tiles + Expr(1)}});
+  if (everywhere.empty() || b_.type_of(value).dtype != DType::F32)
+    return value;
+  for (const RowCondition& c : f_.conditions) {
+    const int maximum = f_.scaled_by[std::size_t(stage)];
+    if (c.stage != stage || !c.certain ||
+        (maximum >= 0 && depends_on_stage(r_, stage, c.value, maximum)))
+      continue;
+    const ValueId v = b_.cast(e_.value(stage, c.value, row_point(half)).id, DType::F32);
+    const ValueId masked = b_.constant(c.op == Op::Add ? identity_of(Monoid::Max, DType::F32)
+                                                       : Scalar::of(DType::F32, 0.0));
+    const ValueId stays =
+        b_.apply(Op::Eq, DType::Bool, {b_.apply(c.op, DType::F32, {masked, v}), masked});
+    const ValueId kept = b_.apply(Op::Or, DType::Bool, {stays, b_.test(everywhere, 1)});
+    value = b_.apply(Op::Select, DType::F32, {kept, value, no_number()});
+  }
+  return value;
+}
+
+// --- Sums over columns
+
+void GpuStreamRows::prepare_left(const ContractionForm& sum, int down, const Expr& first,
+                                 int fragment) {
+  const int rounded = factor_of(r_, sum, sum.left).value;
+  const BodyValue& v = r_.stages[std::size_t(sum.stage)].body[std::size_t(rounded)];
+  if (v.kind != BodyValue::Kind::Apply || v.op != Op::Cast)
+    return;
+  for (int j = 0; j < 2; ++j) {
+    l_.prepare(first, fragment + j);
+    for (int half = 0; half < 2; ++half)
+      e_.value(sum.stage, v.args[0], point(2 * down + half, first, fragment + j));
+  }
+}
+
+ValueId GpuStreamRows::left_fragment(const ContractionForm& sum, int down, const Expr& first,
+                                     int fragment) {
+  std::vector<ValueId> quarters;
+  for (int j = 0; j < 2; ++j) {
+    l_.prepare(first, fragment + j);
+    for (int half = 0; half < 2; ++half)
+      quarters.push_back(pair_of(sum, 2 * down + half, first, fragment + j));
+  }
+  const ValueId upper = b_.shuffle(quarters[0], quarters[1], {0, 1});
+  const ValueId lower = b_.shuffle(quarters[2], quarters[3], {0, 1});
+  return b_.shuffle(upper, lower, {0, 1, 2, 3});
+}
+
+/// Two neighbours as one word, the first in its low half; 0 for places that do not exist.
+ValueId GpuStreamRows::pair_of(const ContractionForm& sum, int half, const Expr& first,
+                               int fragment) {
+  const Point p = point(half, first, fragment);
+  const ValueId raw =
+      b_.splat(e_.narrow(e_.value(sum.stage, factor_of(r_, sum, sum.left).value, p)), 2);
+  ValueId bits = b_.cast(b_.apply(Op::Bitcast, DType::U16, {raw}), DType::U32);
+  const std::vector<Guard> mask = places_inside(first, fragment);
+  if (!mask.empty()) {
+    const ValueId zero = b_.constant(Scalar::of(DType::U32, std::int64_t(0)), 2);
+    bits = b_.apply(Op::Select, DType::U32, {b_.splat(b_.test(mask, 2), 2), bits, zero});
+  }
+  const ValueId sixteen = b_.constant(Scalar::of(DType::U32, std::int64_t(16)));
+  const ValueId high = b_.apply(Op::Shl, DType::U32, {b_.extract(bits, 1), sixteen});
+  return b_.apply(Op::Or, DType::U32, {b_.extract(bits, 0), high});
+}
+
+// --- Results
+
+void GpuStreamRows::store_rows() {
+  std::vector<int> outputs;
+  for (std::size_t o = 0; o < r_.outputs.size(); ++o)
+    if (sum_of_output_[o] < 0)
+      outputs.push_back(int(o));
+  if (outputs.empty())
+    return;
+  for (int h = 0; h < halves(); ++h)
+    store_once(e_, outputs, row_point(h), floormod(l_.lane, 4));
+}
+
+void GpuStreamRows::store_sum(std::size_t s, int columns,
+                              const std::function<ValueId(int half, int fragment)>& sums) {
+  const ContractionForm& sum = f_.sums[s];
+  const int stage = sum.stage;
+  const int maximum = f_.scaled_by[std::size_t(stage)];
+  for (int h = 0; h < halves(); ++h)
+    for (int j = 0; j < columns / kPlaces; ++j) {
+      const Expr column = Expr(std::int64_t(kPlaces) * j) + floormod(l_.lane, 4) * Expr(2);
+      Point p = row_point(h);
+      p.lanes = 2;
+      put_lanes(p, r_, sum.depth, column, 2);
+      const auto inside = lanes_inside(sum.depth, column, 2);
+      p.mask.insert(p.mask.end(), inside.begin(), inside.end());
+      ValueId value = unless_spoiled(stage, h, sums(h, j));
+      if (maximum >= 0)
+        value = unless_lowest(b_, maximum_.at({maximum, h}), value);
+      e_.provide(stage, p,
+                 {e_.convert({value, DType::F32}, r_.stages[std::size_t(stage)].yield_dtypes[0])});
+      for (std::size_t o = 0; o < r_.outputs.size(); ++o)
+        if (sum_of_output_[o] == int(s))
+          e_.store(int(o), p, e_.result(r_.outputs[o].stage, r_.outputs[o].component, p));
+    }
+}
+
+} // namespace egret::kernel

@@ -1,0 +1,226 @@
+// Attention and its gradients on a GPU whose warp groups multiply from shared memory: programs of
+// the copy engine, signals and asynchronous products, by the reference interpreter.
+#include "egret/functional.h"
+#include "egret/grad.h"
+#include "egret/graph.h"
+#include "kernel/families.h"
+#include "kernel/stream_form.h"
+#include "support/attention_graphs.h"
+#include "support/random_graph.h"
+#include "support/region_runner.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string_view>
+
+namespace egret {
+namespace {
+
+using testing::Attention;
+using testing::Mask;
+
+kernel::Target hopper() {
+  kernel::Target target = testing::test_gpu();
+  target.name = "sm_90a";
+  target.capability = 90;
+  target.block_shared_bytes = target.shared_bytes = 227 << 10;
+  return target;
+}
+
+struct Variant {
+  Attention form;
+  const char* schedule;
+};
+
+/// Rows and places that are no multiples of the tiles, heads that share keys, masks that leave
+/// tiles and whole rows out.
+std::vector<Variant> variants() {
+  const char* const kPlain = "groups=2 places=32 stages=2 ahead=1 turns=1 stays=1";
+  const char* const kAlone = "groups=1 places=16 stages=3 ahead=1 turns=0 stays=0";
+  const char* const kBehind = "groups=2 places=64 stages=2 ahead=0 turns=1 stays=1";
+  const char* const kThree = "groups=3 places=16 stages=2 ahead=0 turns=0 stays=1";
+  return {
+      {{"Plain", 1, 2, 1, 136, 72, 16, 16, DType::BF16, Mask::None, false, false, false}, kPlain},
+      {{"Whole", 1, 2, 1, 128, 128, 32, 128, DType::BF16, Mask::None, false, false, false}, kPlain},
+      {{"Causal", 2, 1, 1, 136, 136, 64, 64, DType::BF16, Mask::Causal, false, false, true},
+       kPlain},
+      {{"CausalAlone", 1, 1, 1, 128, 128, 16, 32, DType::BF16, Mask::Causal, false, false, true},
+       kAlone},
+      {{"CausalInHalf", 1, 1, 1, 128, 128, 32, 32, DType::F16, Mask::Causal, false, false, true},
+       kBehind},
+      {{"FewKeys", 1, 1, 1, 140, 40, 16, 16, DType::BF16, Mask::Causal, false, false, false},
+       kThree},
+      {{"Window", 1, 1, 1, 140, 140, 16, 32, DType::BF16, Mask::Window, false, false, true},
+       kAlone},
+      {{"GivenMask", 1, 2, 1, 70, 48, 16, 16, DType::BF16, Mask::Given, false, false, true},
+       kBehind},
+      {{"Bias", 1, 2, 1, 130, 130, 16, 16, DType::BF16, Mask::Causal, true, false, false}, kPlain},
+      {{"Capped", 1, 1, 1, 72, 80, 24, 40, DType::F16, Mask::Causal, false, true, true}, kAlone},
+      {{"SharedKeys", 1, 2, 3, 64, 80, 16, 16, DType::BF16, Mask::Causal, false, false, false},
+       kAlone},
+  };
+}
+
+class WgmmaStreams : public ::testing::TestWithParam<Variant> {};
+
+TEST_P(WgmmaStreams, AgreeWithTheReference) {
+  const Attention& f = GetParam().form;
+  const ir::Graph graph = attention_graph(f);
+  const kernel::Target target = hopper();
+  const kernel::Generator& generator = kernel::gpu_stream_generator();
+  const bool special = f.mask == Mask::None || f.mask == Mask::Given;
+  const auto inputs = testing::random_inputs(graph, 3, {.special = special, .range = 1});
+  const auto schedule =
+      kernel::parse_schedule(fmt::format("gpu_stream {} @mma=wgmma", GetParam().schedule));
+  int streams = 0;
+  for (const auto& c0 : testing::region_cases(graph, inputs, target)) {
+    const auto c = testing::aligned_for(c0, target);
+    if (!kernel::find_stream(c.region).ok)
+      continue;
+    ++streams;
+    const std::string wrong =
+        testing::check_schedule(c, generator, schedule, target, {.workers = 1 + streams}, true);
+    ASSERT_TRUE(wrong.empty()) << wrong;
+  }
+  EXPECT_EQ(streams, f.gradients ? 3 : 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, WgmmaStreams, ::testing::ValuesIn(variants()),
+                         [](const auto& info) { return std::string(info.param.form.name); });
+
+kernel::Region forward(const Attention& f) {
+  for (const kernel::Region& region : testing::regions_of(attention_graph(f), hopper()))
+    if (kernel::find_stream(region).ok) {
+      testing::RegionCase c;
+      c.region = region;
+      return testing::aligned_for(c, hopper()).region;
+    }
+  throw InternalError("no stream");
+}
+
+const Attention kLarge{"",           1,     2,     1,    256, 256, 64, 64, DType::BF16,
+                       Mask::Causal, false, false, false};
+
+TEST(WgmmaStream, ComesFirstWhereTheMachineHasIt) {
+  const kernel::Region region = forward(kLarge);
+  const auto space = kernel::gpu_stream_generator().space(region, hopper());
+  ASSERT_FALSE(space.empty());
+  EXPECT_EQ(space[0].mma, "wgmma");
+  const auto count = [](const std::vector<kernel::Schedule>& list) {
+    return std::count_if(list.begin(), list.end(),
+                         [](const kernel::Schedule& s) { return s.mma == "wgmma"; });
+  };
+  EXPECT_GE(count(space), 4);
+  EXPECT_EQ(count(kernel::gpu_stream_generator().space(region, testing::test_gpu())), 0);
+}
+
+std::string reason(const kernel::Region& region, const std::string& knobs,
+                   const kernel::Target& target = hopper()) {
+  const auto lowered = kernel::gpu_stream_generator().lower(
+      region, kernel::parse_schedule("gpu_stream " + knobs + " @mma=wgmma"), target);
+  return lowered.ok ? "" : lowered.reason;
+}
+
+TEST(WgmmaStream, RefusesWhatTheMachineCannotDo) {
+  const kernel::Region region = forward(kLarge);
+  EXPECT_EQ(reason(region, "groups=2 places=64"), "");
+  EXPECT_EQ(reason(region, "groups=2 places=64", testing::test_gpu()),
+            "wgmma is of compute capability 9.0 alone");
+  EXPECT_NE(reason(region, "groups=4"), "");
+  EXPECT_NE(reason(region, "places=24"), "");
+  EXPECT_NE(reason(region, "warps=4"), "");
+  EXPECT_NE(reason(region, "places=256 stages=4 groups=3"), "");
+  Attention odd = kLarge;
+  odd.width = 20; // rows begin at multiples of 40 bytes
+  EXPECT_EQ(reason(forward(odd), "places=64"),
+            "a factor's rows do not begin at multiples of 16 bytes");
+  Attention shared = kLarge;
+  shared.shared = 2;
+  shared.queries = 96; // a tile would have rows of two heads
+  EXPECT_NE(reason(forward(shared), "groups=2 places=64"), "");
+}
+
+std::size_t count_of(const std::string& text, std::string_view word) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1))
+    ++count;
+  return count;
+}
+
+TEST(WgmmaStream, TilesWithoutMaskedPointsHaveNoTests) {
+  const auto text = [](const Attention& f) {
+    const auto lowered = kernel::gpu_stream_generator().lower(
+        forward(f), kernel::parse_schedule("gpu_stream groups=2 places=128 @mma=wgmma"), hopper());
+    EXPECT_TRUE(lowered.ok) << lowered.reason;
+    return print(lowered.program);
+  };
+  // One tile at the end of the range is masked: 32 pairs of scores in a thread. The loop over all
+  // others, which stands behind it, compares nothing with an index.
+  EXPECT_EQ(count_of(text(kLarge), "boolx2 = lt"), 32u) << text(kLarge);
+  Attention open = kLarge;
+  open.mask = Mask::None;
+  EXPECT_EQ(count_of(text(open), "boolx2 = lt"), 0u);
+}
+
+TEST(WgmmaStream, MakesTheScoresOnce) {
+  const kernel::Region region =
+      kernel::with_late_divisors(forward(kLarge), kernel::StreamTakes::MatrixUnits);
+  const kernel::FoundStream found = kernel::find_stream(region);
+  ASSERT_TRUE(found.ok) << found.reason;
+  EXPECT_EQ(found.form.passes, 1);
+}
+
+/// Attention whose queries see later keys only, which the last 87 of them do not have: whole tiles
+/// of rows see none. And the gradient of the queries.
+ir::Graph unseen() {
+  Graph cx;
+  Tensor q = cx.tensor({1, 150, 16}, DType::BF16);
+  const Tensor k = cx.tensor({1, 64, 16}, DType::BF16), v = cx.tensor({1, 64, 16}, DType::BF16),
+               up = cx.tensor({1, 150, 16}, DType::BF16);
+  q.set_requires_grad(true);
+  const Tensor s = where(lt(arange(150).reshape({150, 1}), arange(64)),
+                         matmul(q, k.transpose()).to(DType::F32) * 0.25,
+                         -std::numeric_limits<double>::infinity());
+  Tensor mixed = matmul(softmax(s, -1).to(DType::BF16), v);
+  Tensor by_q = grad((mixed * up).to(DType::F32).sum(), {q})[0];
+  ir::Graph recorded;
+  const Pass record("record", [&](const ir::Graph& graph, Notes&) {
+    recorded = graph;
+    return graph;
+  });
+  cx.compile(record, &mixed, &by_q);
+  return passes::normalize()(ir::without_dead_code(recorded));
+}
+
+TEST(GpuStreams, RowsThatSeeNoKeyAreNoNumbers) {
+  const ir::Graph graph = unseen();
+  const auto inputs = testing::random_inputs(graph, 3, {.special = false, .range = 1});
+  const auto& generator = kernel::gpu_stream_generator();
+  int streams = 0, nans = 0;
+  for (const auto& c0 : testing::region_cases(graph, inputs, hopper())) {
+    const auto c = testing::aligned_for(c0, hopper());
+    if (!kernel::find_stream(c.region).ok)
+      continue;
+    ++streams;
+    for (const auto& out : c.outputs)
+      for (std::int64_t i = 0; i < out.value.size(); ++i)
+        nans += std::isnan(out.value.at(i).f);
+    for (const char* schedule :
+         {"gpu_stream groups=1 places=16 @mma=wgmma", "gpu_stream groups=2 places=64 @mma=wgmma",
+          "gpu_stream warps=4 places=64 @mma=m16n8k16",
+          "gpu_stream warps=1 places=16 @mma=m16n8k16"}) {
+      const std::string wrong = testing::check_schedule(
+          c, generator, kernel::parse_schedule(schedule), hopper(), {.workers = 2}, true);
+      ASSERT_TRUE(wrong.empty()) << wrong;
+    }
+  }
+  EXPECT_EQ(streams, 2);
+  EXPECT_GE(nans, 87 * 16);
+}
+
+} // namespace
+} // namespace egret
