@@ -288,7 +288,7 @@ std::vector<std::int64_t> factors_of(const Region& region, int axis, const Targe
 std::vector<UnitProduct> unit_products(const Region& region, const Target& target) {
   std::vector<UnitProduct> found;
   const bool gpu = target.threads > 0;
-  if (gpu ? target.capability < 80 : !target.has_bf16_dot)
+  if (gpu ? target.capability < 80 || target.warp != 32 : !target.has_bf16_dot)
     return found;
   for (int s = 0; s < int(region.stages.size()); ++s) {
     const Stage& stage = region.stages[std::size_t(s)];
@@ -298,20 +298,21 @@ std::vector<UnitProduct> unit_products(const Region& region, const Target& targe
     const kernel::BodyValue& product =
         stage.body[std::size_t(kernel::through_casts(stage, stage.yields[0]))];
     if (product.kind != kernel::BodyValue::Kind::Apply || product.op != Op::Mul ||
-        product.dtype != DType::F32 ||
-        (!gpu && &product != &stage.body[std::size_t(stage.yields[0])]))
+        product.dtype != DType::F32 || &product != &stage.body[std::size_t(stage.yields[0])])
       continue;
     const int k = stage.over[0];
     std::vector<bool> sides[2];
+    DType dtypes[2];
     bool narrow = true;
     for (int i = 0; i < 2; ++i) {
       const int v = kernel::through_casts(stage, product.args[std::size_t(i)]);
       const kernel::BodyValue& factor = stage.body[std::size_t(v)];
       narrow = narrow && factor.kind == kernel::BodyValue::Kind::Load &&
                (factor.dtype == DType::BF16 || (gpu && factor.dtype == DType::F16));
+      dtypes[i] = factor.dtype;
       sides[i] = kernel::axes_of_value(region, stage, v);
     }
-    if (!narrow || !sides[0][std::size_t(k)] || !sides[1][std::size_t(k)])
+    if (!narrow || dtypes[0] != dtypes[1] || !sides[0][std::size_t(k)] || !sides[1][std::size_t(k)])
       continue;
     for (const int m : stage.axes)
       for (const int n : stage.axes)

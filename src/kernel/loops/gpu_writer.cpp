@@ -21,6 +21,8 @@ bool goes_by_threads(const Tree& t) {
 
 /// Threads that the loops inside are dealt to.
 std::int64_t threads_wanted(const Tree& t) {
+  if (t.kind == Kind::For && t.bind == Bind::Matrix)
+    return 32;
   std::int64_t inside = 1;
   for (const TreePtr& part : {t.first, t.rest})
     if (part)
@@ -39,6 +41,8 @@ std::int64_t threads_wanted(const Tree& t) {
 
 GpuWriter::GpuWriter(const Region& region, const Tree& tree, const Target& target)
     : Writer(region, tree, target) {
+  for (std::size_t s = 0; s < region.stages.size(); ++s)
+    check_unit(int(s));
   threads_ = int((threads_wanted(tree) + 31) / 32 * 32);
   thread_ = thread_variable(threads_);
 }
@@ -133,7 +137,9 @@ void GpuWriter::other_loop(const Tree& t, const Here& h) {
 }
 
 void GpuWriter::each_digit(const Tree& l, const Here& h, const Code& code) {
-  if (goes_by_threads(l))
+  if (l.bind == Bind::Matrix)
+    each_of_unit(l, h, code);
+  else if (goes_by_threads(l))
     threads_of_loop(l, h, code);
   else
     Writer::each_digit(l, h, code);

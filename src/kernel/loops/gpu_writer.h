@@ -9,7 +9,8 @@ namespace egret::kernel::loops {
 /// them to neighbours. Where no such loop is entered, all threads do the same, and the first one
 /// stores. Sums are in registers; those of lanes are combined by all that have a part. Copies near
 /// and results that other threads read are in shared memory, with barriers of the block; what other
-/// blocks read is in workspaces, with barriers of the grid.
+/// blocks read is in workspaces, with barriers of the grid. Matrix loops are products of whole
+/// warps.
 class GpuWriter : public Writer {
 public:
   GpuWriter(const Region& region, const Tree& tree, const Target& target);
@@ -32,10 +33,22 @@ private:
   bool stores_alone(int stage) const override;
   void check_sums(const Sums& s) override;
   int threads_inside(const Tree& t) const override;
+  void matrix_product(const Tree& t, const Here& h) override;
+  int lanes_of_loop(const Tree& loop) const override;
+  void digits_made(const Tree& loop, std::vector<Digit>& digits,
+                   std::int64_t& copies) const override;
 
   /// Enters a loop of threads; the code stands under a guard where there are more of them.
   void threads_of_loop(const Tree& loop, const Here& h, const Code& code);
   bool sums_threads(int stage) const;
+  /// Throws Cannot where a stage's matrix loops are none of a warp's unit.
+  void check_unit(int stage) const;
+  /// The elements that a thread has of the results of a warp's product.
+  void each_of_unit(const Tree& loop, const Here& h, const Code& code);
+  /// One warp, of the threads that are here.
+  void whole_warp(const Here& h, const Code& code);
+  ValueId pair_of_unit(int stage, int value, const Tree& line, const Expr& at, const Tree& depth,
+                       const Expr& first, const Here& h);
   /// All threads of the block wait for each other, or it cannot be.
   void meet_block(const Here& h);
 

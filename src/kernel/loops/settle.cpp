@@ -49,7 +49,7 @@ private:
     case Kind::For: {
       const bool stays =
           (contains(r_.stages[std::size_t(stage)].over, t->axis) && !is_single(*t)) ||
-          (is_dealt(*t) && shares_sums(*t, stage));
+          (is_dealt(*t) && shares_sums(*t, stage)) || t->bind == Bind::Matrix;
       if (!stays)
         return loop(t->axis, t->extent, t->step, t->bind, inwards(stage, t->rest));
       break;

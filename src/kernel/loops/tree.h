@@ -83,8 +83,8 @@ inline constexpr std::int64_t kMostLanes = 64, kMostUnroll = 64, kMostCopies = 5
 /// - Unrolled loops and vectors have constant extents; around a body there is one vector loop at
 /// the
 ///   most, of a power of two, and only serial and unrolled loops inside. Matrix loops come in
-///   threes, nothing between them, of two result axes and a reduced one of a sum, and only its body
-///   inside.
+///   threes, nothing between them, of two result axes and a reduced one of a sum, and only masks
+///   and its body inside.
 std::string why_not(const Region& region, const Tree& tree);
 
 /// The plain tree: a nest for each stage that is stored, one after the other, serial loops in the

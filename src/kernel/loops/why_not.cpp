@@ -60,7 +60,8 @@ private:
         (t.kind == Kind::Then) != (t.first != nullptr))
       return no("a node lacks a part or has one too many");
     const bool is_matrix = t.kind == Kind::For && t.bind == Bind::Matrix;
-    if (around.matrices > 0 && !(around.matrices < 3 ? is_matrix : t.kind == Kind::Body))
+    if (around.matrices > 0 &&
+        !(around.matrices < 3 ? is_matrix : t.kind == Kind::Body || t.kind == Kind::Mask))
       return no("matrix loops come in threes, with a body inside");
     switch (t.kind) {
     case Kind::Body:

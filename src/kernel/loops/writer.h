@@ -40,6 +40,22 @@ protected:
     std::vector<int> buffers;
   };
 
+  /// What multiplies values of 16 bits: the body values that go along rows and columns.
+  struct Factors {
+    int left = 0, right = 0;
+    DType dtype = DType::BF16;
+  };
+
+  /// Digits of an index that go with code: of vectors and threads.
+  struct Digit {
+    int axis = 0;
+    std::int64_t step = 1;
+    Bind bind = Bind::Vector;
+    Expr extent;
+    int threads_inside = 1;
+    friend bool operator==(const Digit&, const Digit&) = default;
+  };
+
   /// Sums on their way, of the points of a box.
   struct Sums {
     int stage = 0;
@@ -87,6 +103,14 @@ protected:
   virtual bool stores_alone(int) const { return true; }
   virtual void check_sums(const Sums&) {}
   virtual int threads_inside(const Tree&) const { return 1; }
+  /// Three matrix loops and the body inside.
+  virtual void matrix_product(const Tree& t, const Here& h);
+  /// Lanes of a loop whose iterations are lanes.
+  virtual int lanes_of_loop(const Tree& loop) const { return int(loop.extent.value()); }
+  /// The digits of results that a known loop makes; iterations with registers of their own go into
+  /// `copies`.
+  virtual void digits_made(const Tree& loop, std::vector<Digit>& digits,
+                           std::int64_t& copies) const;
   virtual KernelProgram end(const Expr& work);
 
   // What the tree says.
@@ -117,7 +141,9 @@ protected:
   void whole_or_cut(const std::vector<const Tree*>& loops, std::size_t i, const Tree& rest,
                     const Here& h);
   bool clips(const Tree& t, const Here& h);
-  void matrix_product(const Tree& t, const Here& h);
+  /// Throws Cannot where the body is no product of bf16 (or f16, where `halves`) summed in f32.
+  Factors matrix_factors(const Tree& rows, bool halves) const;
+  bool may_leave(int stage, int axis, const Here& h) const;
   ValueId pair_of(int stage, int value, const Tree& depth, const Expr& pair, const Here& h);
   bool depend(const Tree& first, const Tree& rest);
   bool overwrites(const Tree& first, const Tree& rest);

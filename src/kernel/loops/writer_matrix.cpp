@@ -11,13 +11,14 @@ namespace egret::kernel::loops {
 
 namespace {
 
-/// The bf16 value that a factor in f32 is made of; -1 when it is none.
-int bf16_of(const Stage& stage, int value) {
+/// The value of 16 bits that a factor in f32 is made of; -1 when it is none.
+int narrow_of(const Stage& stage, int value, bool halves) {
   const auto at = [&](int v) -> const BodyValue& { return stage.body[std::size_t(v)]; };
   while (at(value).kind == BodyValue::Kind::Apply && at(value).op == Op::Cast &&
          at(value).dtype == DType::F32)
     value = at(value).args[0];
-  return at(value).dtype == DType::BF16 ? value : -1;
+  const DType dtype = at(value).dtype;
+  return dtype == DType::BF16 || (halves && dtype == DType::F16) ? value : -1;
 }
 
 } // namespace
@@ -38,24 +39,22 @@ ValueId Writer::pair_of(int s, int value, const Tree& depth, const Expr& pair, c
   return b_.apply(Op::Or, DType::U32, {lower, upper});
 }
 
-void Writer::matrix_product(const Tree& t, const Here& h) {
-  const Tree &rows = t, &columns = *t.rest, &depth = *columns.rest;
-  const int s = depth.rest->stage;
+Writer::Factors Writer::matrix_factors(const Tree& rows, bool halves) const {
+  const Tree& columns = *rows.rest;
+  const int s = columns.rest->rest->stage;
   const Stage& stage = r_.stages[std::size_t(s)];
-  if (!target_.has_bf16_dot || dealt_ != Bind::Core)
-    throw Cannot("no matrix unit that code is written for");
-  const std::int64_t m = rows.extent.value(), n = columns.extent.value(), k = depth.extent.value();
-  if (n < 2 || n > kMostLanes || !std::has_single_bit(std::uint64_t(n)) || k % 2 != 0 ||
-      m > kMostUnroll)
-    throw Cannot(fmt::format("a matrix product of {} x {} by {}", m, n, k));
   const BodyValue& product = stage.body[std::size_t(stage.yields[0])];
   if (stage.yields.size() != 1 || stage.acc_dtype != DType::F32 ||
       product.kind != BodyValue::Kind::Apply || product.op != Op::Mul ||
       product.dtype != DType::F32)
     throw Cannot(fmt::format("stage {} is no sum of products in f32", s));
-  int left = bf16_of(stage, product.args[0]), right = bf16_of(stage, product.args[1]);
+  int left = narrow_of(stage, product.args[0], halves);
+  int right = narrow_of(stage, product.args[1], halves);
   if (left < 0 || right < 0)
-    throw Cannot(fmt::format("the factors of stage {} are not bf16", s));
+    throw Cannot(fmt::format("the factors of stage {} are not bf16{}", s, halves ? " or f16" : ""));
+  const DType dtype = stage.body[std::size_t(left)].dtype;
+  if (dtype != stage.body[std::size_t(right)].dtype)
+    throw Cannot(fmt::format("the factors of stage {} are of different types", s));
   const auto goes_along = [&](int value, int axis) -> bool {
     return axes_of_value(r_, stage, value)[std::size_t(axis)];
   };
@@ -63,16 +62,37 @@ void Writer::matrix_product(const Tree& t, const Here& h) {
     std::swap(left, right);
   if (goes_along(left, columns.axis) || goes_along(right, rows.axis))
     throw Cannot(fmt::format("the factors of stage {} are no rows and columns", s));
+  return {left, right, dtype};
+}
+
+/// Whether points beyond the axis's end are possible inside.
+bool Writer::may_leave(int stage, int axis, const Here& h) const {
+  return h.clip[std::size_t(axis)] && overreaches_[std::size_t(stage)][std::size_t(axis)];
+}
+
+void Writer::matrix_product(const Tree& t, const Here& h) {
+  const Tree &rows = t, &columns = *t.rest, &depth = *columns.rest;
+  const int s = depth.rest->stage;
+  if (!target_.has_bf16_dot || dealt_ != Bind::Core)
+    throw Cannot("no matrix unit that code is written for");
+  const std::int64_t m = rows.extent.value(), n = columns.extent.value(), k = depth.extent.value();
+  if (n < 2 || n > kMostLanes || !std::has_single_bit(std::uint64_t(n)) || k % 2 != 0 ||
+      m > kMostUnroll)
+    throw Cannot(fmt::format("a matrix product of {} x {} by {}", m, n, k));
+  const Factors f = matrix_factors(rows, false);
+  for (const Tree* l : {&rows, &columns, &depth})
+    if (may_leave(s, l->axis, h))
+      throw Cannot(fmt::format("matrix loops of a CPU go beyond the end of axis {}", l->axis));
   Sums& open = *open_[std::size_t(s)].back();
   const Expr pairs(k / 2);
   b_.loop(Expr(0), pairs, Expr(1), pairs, Bind::Serial, [&](const Expr& pair) {
     Here across = enter(enter(h, rows, Expr(0)), columns, lane_variable(int(n)));
     across.point.lanes = int(n);
-    const ValueId b = b_.splat(pair_of(s, right, depth, pair, across), int(n));
+    const ValueId b = b_.splat(pair_of(s, f.right, depth, pair, across), int(n));
     for (std::int64_t i = 0; i < m; ++i) {
       Here in = enter(enter(h, rows, Expr(i)), columns, lane_variable(int(n)));
       in.point.lanes = int(n);
-      const ValueId a = pair_of(s, left, depth, pair, in);
+      const ValueId a = pair_of(s, f.left, depth, pair, in);
       const std::vector<State> sums = read_sums(open, in.point);
       write_sums(open, in.point, {{b_.fma(a, b, sums[0][0])}});
     }

@@ -82,8 +82,14 @@ void Writer::find_results() {
 /// Lanes of a stage's result.
 int Writer::result_lanes(int stage) const {
   const Tree* v = vector_of(stage);
-  return v && contains(result_axes(r_.stages[std::size_t(stage)]), v->axis) ? int(v->extent.value())
-                                                                            : 1;
+  return v && contains(result_axes(r_.stages[std::size_t(stage)]), v->axis) ? lanes_of_loop(*v) : 1;
+}
+
+void Writer::digits_made(const Tree& loop, std::vector<Digit>& digits, std::int64_t& copies) const {
+  if (loop.bind == Bind::Unroll)
+    copies *= loop.extent.value();
+  else
+    digits.push_back({loop.axis, loop.step, loop.bind, loop.extent, threads_inside(loop)});
 }
 
 bool Writer::fits_registers(int stage, const Box& box, const Here& h) const {
@@ -94,33 +100,27 @@ bool Writer::fits_registers(int stage, const Box& box, const Here& h) const {
       return false;
   const std::vector<int> axes = result_axes(r_.stages[std::size_t(stage)]);
   // Vectors and threads must be the same on both sides.
-  using Fixed = std::vector<const Tree*>;
-  const auto known = [&](int s, Fixed& fixed, std::int64_t& count) {
+  const auto known = [&](int s, std::vector<Digit>& fixed, std::int64_t& count) {
     for (const Tree* l : loops_left(path(s), axes, h)) {
       if (!is_known(*l))
         return false;
-      if (l->bind == Bind::Unroll)
-        count *= l->extent.value();
+      if (s == stage)
+        digits_made(*l, fixed, count);
       else
-        fixed.push_back(l);
+        Writer::digits_made(*l, fixed, count);
     }
     return true;
   };
-  const auto same = [&](const Tree* a, const Tree* b) {
-    return a->axis == b->axis && a->step == b->step && a->bind == b->bind &&
-           a->extent == b->extent && threads_inside(*a) == threads_inside(*b);
-  };
-  Fixed own;
+  std::vector<Digit> own;
   std::int64_t count = 1;
   if (!known(stage, own, count) || count > kMostRegisters)
     return false;
   for (std::size_t t = 0; t < paths_.size(); ++t) {
     if (int(t) == stage || paths_[t].empty() || !reads_stage(int(t), stage))
       continue;
-    Fixed theirs;
+    std::vector<Digit> theirs;
     std::int64_t copies = 1;
-    if (!known(int(t), theirs, copies) ||
-        !std::equal(own.begin(), own.end(), theirs.begin(), theirs.end(), same))
+    if (!known(int(t), theirs, copies) || own != theirs)
       return false;
   }
   return true;
@@ -364,7 +364,9 @@ void Writer::fill_near(const NearCopy& copy, std::size_t i, const Here& h) {
 
 void Writer::provide_near(int body, const Here& h) {
   for (const NearCopy* copy : near_) {
-    if (copy->body != body)
+    // Elsewhere along the loops of a copy no value is made of it.
+    if (copy->body != body || std::any_of(copy->loops.begin(), copy->loops.end(),
+                                          [&](const Tree* l) { return !h.digits.contains(l); }))
       continue;
     const Stage& stage = r_.stages[std::size_t(copy->stage)];
     const Load& load = stage.loads[std::size_t(stage.body[std::size_t(copy->value)].load)];

@@ -50,7 +50,7 @@ Writer::Sums Writer::open_sums(const Tree& t, const Here& h) {
       inside = inside || step.node == &t;
     }
     if (entered || !reduced || !nested)
-      s.lanes = int(v->extent.value());
+      s.lanes = lanes_of_loop(*v);
     s.checks = reduced && s.lanes > 1;
     s.fold = s.checks && !entered;
     s.spread = s.lanes > 1 && (entered || reduced);
@@ -301,7 +301,7 @@ void Writer::shared_out_sums(const Tree& t, const Here& h) {
   const Tree* v = vector_of(t.stage);
   const bool by_vectors = v && !contains(stage.over, v->axis) && v->step == 1 &&
                           !s.box.sides.empty() && s.box.sides.back().axis == v->axis;
-  box_loops(s.box, h, by_vectors ? int(v->extent.value()) : 1, true, [&](const Here& in) {
+  box_loops(s.box, h, by_vectors ? lanes_of_loop(*v) : 1, true, [&](const Here& in) {
     const Point& p = in.point;
     const auto [lanes, offset] = state_at(s, p);
     std::vector<StateVariables> sums;

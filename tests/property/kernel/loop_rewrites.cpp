@@ -271,6 +271,8 @@ TEST(LoopMatrices, MultiplyPairsOnACpu) {
       "matrix,for(2,2,1,matrix,body(0))))))))",
       "for(1,2,16,core,near(1,for(0,3,4,serial,acc(0,for(2,3,8,serial,for(0,4,1,matrix,for(1,16,1,"
       "matrix,for(2,8,1,matrix,body(0)))))))))",
+      "for(0,3,4,serial,for(1,2,16,serial,acc(0,for(0,4,1,matrix,for(1,16,1,matrix,for(2,24,1,"
+      "matrix,body(0)))))))",
       "for(0,3,4,serial,acc(0,for(2,3,8,serial,for(1,2,16,serial,for(0,4,1,matrix,for(1,16,1,"
       "matrix,for(2,8,1,matrix,body(0))))))))"};
   for (const std::string& tree : trees) {
@@ -290,6 +292,173 @@ TEST(LoopMatrices, MultiplyPairsOnACpu) {
     EXPECT_EQ(kernel::loops_generator().lower(c.region, schedule, target).reason,
               "no matrix unit that code is written for");
   }
+}
+
+/// A product of 16 bits a side, 40 x 44 by 44 x 20 (of `batches`), with a map behind it.
+struct UnitProduct {
+  DType dtype = DType::BF16;
+  bool divides = false;  ///< 64 x 32 by 32 x 24 instead
+  bool turned = false;   ///< the second factor lies by columns
+  bool computed = false; ///< the first factor is made of what is read
+  bool behind = false;   ///< tanh of the results
+};
+
+RegionCase case_of(const UnitProduct& p) {
+  Graph g;
+  const std::int64_t m = p.divides ? 64 : 40, k = p.divides ? 32 : 44, n = p.divides ? 24 : 20;
+  const Shape box{m, n, k};
+  NodeId a = g.input("a", p.dtype, {m, 1, k});
+  if (p.computed)
+    a = g.cast(g.binary(Op::Add, g.cast(a, DType::F32),
+                        g.broadcast(g.constant(DType::F32, 1.0), {m, 1, k})),
+               p.dtype);
+  const NodeId b = p.turned
+                       ? g.reshape(g.input("b", p.dtype, {n, k}), {1, n, k})
+                       : g.reshape(g.permute(g.input("b", p.dtype, {k, n}), {1, 0}), {1, n, k});
+  const NodeId left = g.cast(g.expand(a, box), DType::F32),
+               right = g.cast(g.expand(b, box), DType::F32);
+  const NodeId product = g.reduce(Op::ReduceSum, g.binary(Op::Mul, left, right), {2});
+  g.outputs = {p.behind ? g.unary(Op::Tanh, product) : product};
+  const auto cases = region_cases(g, random_inputs(g, 5, {.special = false}), test_gpu());
+  EXPECT_EQ(cases.size(), 1u);
+  return cases.at(0);
+}
+
+void compiles(const kernel::KernelProgram& program) {
+  std::shared_ptr<const backend::cuda::Nvrtc> compiler;
+  try {
+    compiler = backend::cuda::Nvrtc::instance();
+  } catch (const Error&) {
+    return; // NVRTC is not installed
+  }
+  for (const int capability : {80, 90}) {
+    const std::string text = backend::cuda::render_cuda(program, {capability, false});
+    const auto cubin =
+        compiler->compile(text, compiler->architecture_for(capability, false), {}, "loops");
+    for (const auto& k : cubin.kernels)
+      EXPECT_EQ(k.spill_stores, 0) << text;
+  }
+}
+
+const std::string kUnit =
+    "for(0,16,1,matrix,for(1,8,1,matrix,for(2,16,1,matrix,mask(0,mask(1,mask(2,body(0)))))))";
+
+/// Products of a warp by matrix loops, beside the plain tree's values.
+TEST(LoopMatrices, AreProductsOfAWarpOnAGpu) {
+  const std::string by_rows = "for(0,3,16,grid,for(1,3,8,grid,";
+  const std::vector<std::string> edges{
+      by_rows + "acc(0,for(2,3,16,serial," + kUnit + "))))",
+      // two by three tiles of a warp
+      "for(0,2,32,grid,acc(0,for(2,3,16,serial,for(0,2,16,unroll,for(1,3,8,unroll," + kUnit +
+          ")))))",
+      // warps, and copies of both factors for all of them
+      "for(0,1,64,grid,acc(0,for(2,3,16,serial,near(0,near(1,for(0,3,16,warp,for(1,3,8,unroll," +
+          kUnit + ")))))))",
+      // in parts
+      by_rows + "acc(0,for(2,2,32,serial,acc(0,for(2,2,16,serial," + kUnit + "))))))",
+      "acc(0,for(2,2,32,grid,for(0,3,16,grid,for(1,3,8,grid,acc(0,for(2,2,16,serial," + kUnit +
+          "))))))",
+      // sums that begin outside of loops over results
+      "acc(0,for(0,3,16,grid,for(1,3,8,warp,for(2,3,16,serial," + kUnit + "))))"};
+  for (const DType dtype : {DType::BF16, DType::F16})
+    for (const bool turned : {false, true})
+      for (const bool computed : {false, true}) {
+        const RegionCase c =
+            case_of(UnitProduct{.dtype = dtype, .turned = turned, .computed = computed});
+        for (const std::string& tree : edges) {
+          const auto program = lowered(c, tree, test_gpu());
+          ASSERT_FALSE(HasFailure());
+          const std::string text = print(program);
+          EXPECT_NE(text.find("mma"), std::string::npos) << text;
+          EXPECT_EQ(run_and_compare(c, program, {.workers = 3}), "") << tree << text;
+          EXPECT_EQ(text.find("near0") == std::string::npos, tree.find("near") == std::string::npos)
+              << text;
+          if (!computed && turned == (dtype == DType::F16))
+            compiles(program);
+        }
+      }
+}
+
+/// Of sizes that tiles divide nothing is masked, and one step of the depth needs no loop.
+TEST(LoopMatrices, OfWholeTilesHaveNoMasksOnAGpu) {
+  const RegionCase c = case_of(UnitProduct{.divides = true});
+  const auto program =
+      lowered(c,
+              "for(0,2,32,grid,for(1,3,8,grid,acc(0,for(2,2,16,serial,for(0,2,16,unroll,for(0,16,1,"
+              "matrix,for(1,8,1,matrix,for(2,16,1,matrix,body(0)))))))))",
+              test_gpu());
+  ASSERT_FALSE(HasFailure());
+  EXPECT_EQ(run_and_compare(c, program), "") << print(program);
+  EXPECT_EQ(print(program).find("where"), std::string::npos) << print(program);
+  EXPECT_EQ(print(program).find("if "), std::string::npos) << print(program);
+  compiles(program);
+  Graph g;
+  const Shape box{16, 8, 16};
+  const NodeId a = g.cast(g.expand(g.input("a", DType::BF16, {16, 1, 16}), box), DType::F32),
+               b = g.cast(g.expand(g.input("b", DType::BF16, {1, 8, 16}), box), DType::F32);
+  g.outputs = {g.reduce(Op::ReduceSum, g.binary(Op::Mul, a, b), {2})};
+  const auto one = region_cases(g, random_inputs(g, 5, {.special = false}), test_gpu());
+  ASSERT_EQ(one.size(), 1u);
+  EXPECT_EQ(run_and_compare(one[0], lowered(one[0],
+                                            "acc(0,for(0,16,1,matrix,for(1,8,1,matrix,for(2,16,1,"
+                                            "matrix,body(0)))))",
+                                            test_gpu())),
+            "");
+}
+
+/// What follows goes along the elements that each thread has, out of registers; or along others,
+/// out of shared memory.
+TEST(LoopMatrices, HandResultsOnOnAGpu) {
+  const std::string sums = "then(acc(0,for(2,3,16,serial," + kUnit + ")),";
+  const std::string held =
+      "for(0,2,8,unroll,for(0,8,1,lane,for(1,4,2,lane,for(1,2,1,vector,mask(0,mask(1,body(1)))))))";
+  const std::string moved = "for(0,16,1,serial,for(1,8,1,lane,mask(0,mask(1,body(1)))))";
+  const RegionCase c = case_of(UnitProduct{.behind = true});
+  ASSERT_EQ(c.region.stages.size(), 2u) << print(c.region);
+  const auto by = [&](const std::string& what, const char* columns) {
+    return "for(0,3,16,grid,for(1,3,8," + std::string(columns) + "," + sums + what + ")))";
+  };
+  for (const std::string& tree : {by(held, "grid"), by(held, "warp"), by(moved, "grid")}) {
+    const auto program = lowered(c, tree, test_gpu());
+    ASSERT_FALSE(HasFailure());
+    EXPECT_EQ(print(program).find("shared") == std::string::npos, tree != by(moved, "grid"))
+        << print(program);
+    EXPECT_EQ(run_and_compare(c, program), "") << tree << "\n" << print(program);
+    compiles(program);
+  }
+}
+
+TEST(LoopMatrices, AreRefusedOnAGpuWithAReason) {
+  const auto says = [](const UnitProduct& p, const kernel::Target& target, const std::string& tree,
+                       const std::string& part) {
+    const auto made = kernel::loops_generator().lower(
+        case_of(p).region, kernel::parse_schedule("loops @tree=" + tree), target);
+    EXPECT_FALSE(made.ok) << tree;
+    EXPECT_NE(made.reason.find(part), std::string::npos) << tree << "\n" << made.reason;
+  };
+  const auto over = [](const std::string& unit) {
+    return "for(0,3,16,grid,for(1,3,8,grid,acc(0,for(2,3,16,serial," + unit + "))))";
+  };
+  const UnitProduct bf16;
+  says(UnitProduct{.dtype = DType::F32}, test_gpu(), over(kUnit), "are not bf16 or f16");
+  says(bf16, test_gpu(), "for(0,3,16,grid,for(1,3,8,lane,acc(0,for(2,3,16,serial," + kUnit + "))))",
+       "a lane loop is around the matrix loops");
+  says(bf16, test_gpu(),
+       "for(0,3,16,grid,for(1,2,16,grid,acc(0,for(2,3,16,serial,for(0,16,1,matrix,for(1,16,1,"
+       "matrix,for(2,16,1,matrix,mask(0,mask(1,mask(2,body(0)))))))))))",
+       "a matrix product of 16 x 16 by 16, where a warp's is of 16 x 8 by 16");
+  says(bf16, test_gpu(),
+       "for(0,3,16,grid,acc(0,for(2,3,16,serial,for(1,3,8,serial," + kUnit + "))))",
+       "do not fit registers");
+  says(bf16, test_gpu(), "for(0,3,16,grid,for(1,3,8,grid,acc(0,for(2,3,16,warp," + kUnit + "))))",
+       "cannot combine the sums");
+  kernel::Target old = test_gpu();
+  old.capability = 75;
+  says(bf16, old, over(kUnit), "no matrix unit");
+  kernel::Target cpu = test_targets()[0];
+  cpu.has_bf16_dot = true;
+  says(bf16, cpu, "for(0,3,16,serial,for(1,3,8,serial,acc(0,for(2,3,16,serial," + kUnit + "))))",
+       "go beyond the end of axis");
 }
 
 /// What no code is written for says why.

@@ -198,6 +198,13 @@ TEST(LoopTree, Bindings) {
                  "copies of a body");
   expect_fits(r, "for(0,16,1,serial,for(1,4,8,serial,acc(0,for(2,4,16,serial,for(0,1,16,matrix,"
                  "for(1,8,1,matrix,for(2,16,1,matrix,body(0))))))))");
+  expect_fits(product(30, 30, 60),
+              "for(0,2,16,serial,for(1,4,8,serial,acc(0,for(2,4,16,serial,for(0,16,1,matrix,"
+              "for(1,8,1,matrix,for(2,16,1,matrix,mask(0,mask(1,mask(2,body(0)))))))))))");
+  expect_refused(r,
+                 "for(0,16,1,serial,for(1,4,8,serial,acc(0,for(2,4,16,serial,for(0,1,16,matrix,"
+                 "for(1,8,1,matrix,for(2,16,1,matrix,near(0,body(0)))))))))",
+                 "with a body inside");
   expect_refused(r,
                  "for(0,16,1,serial,for(1,4,8,serial,acc(0,for(2,4,16,serial,for(1,8,1,matrix,"
                  "for(2,16,1,matrix,body(0)))))))",

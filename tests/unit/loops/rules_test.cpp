@@ -2,6 +2,7 @@
 // leaves alone because a side condition does not hold.
 #include "backend/cpu/cpu_device.h"
 #include "kernel/families.h"
+#include "loops/facts.h"
 #include "loops/space.h"
 #include "loops/terms.h"
 #include "support/loop_regions.h"
@@ -45,6 +46,7 @@ enum class Of : std::uint8_t {
   Planes,  ///< 4 x 8 x 16: stage 0 sums over axes 1 and 2
   Units,   ///< a product in bf16 for matrix loops of 4 x 16 x 32
   Blocks,  ///< the product, on a GPU
+  Warps,   ///< the product in bf16, on a GPU
 };
 
 testing::MakeGraph unknown(std::int64_t divisor) {
@@ -86,6 +88,7 @@ testing::MakeGraph graph_of(Of what) {
       return testing::Outputs{g.reduce(Op::ReduceSum, g.binary(Op::Mul, x, y), {1, 2})};
     };
   case Of::Units:
+  case Of::Warps:
     return [](ir::Graph& g) {
       const auto e = testing::sizes("mk", "kn", "mn", 32, 32, 64);
       const auto wide = [&](const char* name, const std::string& letters) {
@@ -118,7 +121,7 @@ const Region& region_of(Of what) {
 }
 
 Target target_of(Of what) {
-  if (what == Of::Blocks)
+  if (what == Of::Blocks || what == Of::Warps)
     return testing::test_gpu();
   Target target = testing::loop_target();
   target.has_bf16_dot = what == Of::Units;
@@ -431,6 +434,41 @@ TEST_P(LoopRules, IsRefusedWhereItsSideConditionFails) {
   terms.run("test", rulesets, {.rows = 20000}, report, 1);
   EXPECT_EQ(fired(report, c.rule), 0u)
       << kernel::loops::to_text(*c.refused, region_of(c.refused_of));
+}
+
+/// A warp's product is of 16 x 8 by 16, in both directions; none of f32, and none of other sizes.
+TEST(LoopUnits, AreOfferedByGpus) {
+  const auto unit = [](std::int64_t columns, Bind bind) {
+    return loop(0, 16, loop(1, columns, loop(2, 16, body(0), 1, bind), 1, bind), 1, bind);
+  };
+  const auto becomes = [](Of of, const char* rule, const char* ruleset, const TreePtr& before,
+                          const TreePtr& after) {
+    LoopTerms terms(region_of(of), target_of(of), only(rule));
+    const auto a = terms.add(*before), b = terms.add(*after);
+    LoopReport report;
+    const char* const rulesets[] = {ruleset};
+    terms.run("test", rulesets, {.rows = 20000}, report, 3);
+    terms.egraph().rebuild();
+    return terms.equal(a, b);
+  };
+  const std::string away = ruleset_of("unit-away");
+  EXPECT_TRUE(
+      becomes(Of::Warps, "matrix-unit", "unit", unit(8, Bind::Serial), unit(8, Bind::Matrix)));
+  EXPECT_TRUE(
+      becomes(Of::Warps, "unit-away", away.c_str(), unit(8, Bind::Matrix), unit(8, Bind::Serial)));
+  EXPECT_FALSE(
+      becomes(Of::Warps, "matrix-unit", "unit", unit(16, Bind::Serial), unit(16, Bind::Matrix)));
+  EXPECT_FALSE(
+      becomes(Of::Blocks, "matrix-unit", "unit", unit(8, Bind::Serial), unit(8, Bind::Matrix)));
+  EXPECT_FALSE(
+      becomes(Of::Blocks, "unit-away", away.c_str(), unit(8, Bind::Matrix), unit(8, Bind::Serial)));
+  Target other = testing::test_gpu();
+  EXPECT_EQ(loops::unit_products(region_of(Of::Warps), other).size(), 1u);
+  other.capability = 75;
+  EXPECT_TRUE(loops::unit_products(region_of(Of::Warps), other).empty());
+  other = testing::test_gpu();
+  other.warp = 64;
+  EXPECT_TRUE(loops::unit_products(region_of(Of::Warps), other).empty());
 }
 
 /// The kernel of a whole tree, run by the interpreter and as machine code; what is wrong.
