@@ -175,6 +175,8 @@ double Estimator::traffic(const StageCost& cost, std::span<const LoopAround> loo
 
 double Estimator::body_seconds(int s, std::span<const LoopAround> loops,
                                std::span<const NearAround> near, std::size_t shared_loops) const {
+  if (target_.threads > 0)
+    return gpu_body_seconds(s, loops, near, shared_loops);
   const Stage& stage = region_.stages[std::size_t(s)];
   StageCost cost = stages_[std::size_t(s)];
   double copying = 0;
@@ -344,12 +346,16 @@ double Estimator::walk(const Tree& t, std::vector<LoopAround>& loops, std::vecto
   return 0;
 }
 
-double Estimator::seconds(const Tree& tree) {
-  set_bodies(tree);
+double Estimator::part_seconds(const Tree& part) const {
   std::vector<LoopAround> loops;
   std::vector<int> sums;
   std::vector<NearAround> near;
-  return kLaunchSeconds + walk(tree, loops, sums, near, 0);
+  return walk(part, loops, sums, near, 0);
+}
+
+double Estimator::seconds(const Tree& tree) {
+  set_bodies(tree);
+  return kLaunchSeconds + part_seconds(tree);
 }
 
 } // namespace egret::loops

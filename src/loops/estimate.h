@@ -33,6 +33,9 @@ public:
   /// sum of its bodies'.
   double seconds(const kernel::loops::Tree& tree);
 
+  /// Of a part of a tree, outermost; bodies as set before.
+  double part_seconds(const kernel::loops::Tree& part) const;
+
   /// Of all points of one body. `shared`: of the loops, those outermost ones inside of which
   /// results of other stages are made and read.
   double body_seconds(int stage, std::span<const LoopAround> loops,
@@ -62,6 +65,8 @@ private:
     double flops = 1;
     std::vector<Access> accesses;
   };
+  double gpu_body_seconds(int stage, std::span<const LoopAround> loops,
+                          std::span<const NearAround> near, std::size_t shared) const;
   void describe(int stage, StageCost& cost, const std::vector<bool>& bodies) const;
   double walk(const kernel::loops::Tree& tree, std::vector<LoopAround>& loops,
               std::vector<int>& sums, std::vector<NearAround>& near, std::size_t shared) const;

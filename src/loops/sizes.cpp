@@ -2,6 +2,7 @@
 
 #include "kernel/analysis.h"
 #include "loops/facts.h"
+#include "loops/spans.h"
 
 #include <algorithm>
 #include <cmath>
@@ -18,72 +19,6 @@ using kernel::Region;
 using kernel::Stage;
 
 namespace {
-
-/// What is still to be gone through along an axis, in steps of 1.
-struct Span {
-  int axis = 0;
-  double n = 1;        ///< iterations, about
-  Expr extent;         ///< likewise, exactly
-  bool whole = true;   ///< all of the axis: it may be split with a rest
-  bool masked = false; ///< loops outside go too far
-  friend bool operator==(const Span&, const Span&) = default;
-};
-
-/// A loop that was decided on.
-struct Made {
-  int axis = 0;
-  Expr extent;
-  std::int64_t step = 1;
-  Bind bind = Bind::Serial;
-  double trips = 1;
-};
-
-/// A split of a span: loops over pieces outside, the piece inside.
-struct Split {
-  std::optional<Made> outer;
-  Span inner;
-};
-
-/// Nothing where the factor does not fit.
-std::optional<Split> split(const Region& region, const Span& span, std::int64_t factor) {
-  const auto n = span.extent.constant();
-  if (n && factor >= *n && !(factor == *n))
-    return std::nullopt;
-  Split result{std::nullopt, span};
-  if (n && *n == factor)
-    return result;
-  Span& inner = result.inner;
-  inner.extent = Expr(factor);
-  inner.n = double(factor);
-  inner.whole = false;
-  Made outer{span.axis, Expr(1), factor, Bind::Serial, 1};
-  if (n) {
-    const bool divides = *n % factor == 0;
-    if (!divides && !span.whole)
-      return std::nullopt;
-    outer.extent = Expr((*n + factor - 1) / factor);
-    outer.trips = double((*n + factor - 1) / factor);
-    inner.masked = span.masked || !divides;
-  } else {
-    const Expr& extent = region.axes[std::size_t(span.axis)].extent;
-    outer.extent = ceildiv(extent, Expr(factor));
-    outer.trips = std::ceil(span.n / double(factor));
-    inner.masked = span.masked || extent.divisor() % factor != 0;
-  }
-  result.outer = outer;
-  return result;
-}
-
-Made whole(const Span& span, Bind bind = Bind::Serial) {
-  return {span.axis, span.extent, 1, bind, span.n};
-}
-
-TreePtr around(const std::vector<Made>& loops, TreePtr inside) {
-  for (std::size_t i = loops.size(); i-- > 0;)
-    inside =
-        tree::loop(loops[i].axis, loops[i].extent, loops[i].step, loops[i].bind, std::move(inside));
-  return inside;
-}
 
 /// Which tiles of registers are looked at: all, with one or two vectors in a row, of few rows.
 enum class Taste : std::uint8_t { Best, Narrow, Low };
@@ -104,32 +39,12 @@ public:
         return {};
     }
     std::vector<Sized> all;
-    auto join = [&](std::size_t changed, std::size_t to) {
-      TreePtr whole;
-      double seconds = 0;
-      for (std::size_t i = each.size(); i-- > 0;) {
-        const Sized& one = each[i][i == changed ? to : 0];
-        whole = whole ? tree::then(one.tree, std::move(whole)) : one.tree;
-        seconds += one.seconds;
-      }
-      all.push_back({std::move(whole), seconds});
-    };
-    join(0, 0);
-    for (std::size_t i = 0; i < each.size(); ++i)
-      for (std::size_t j = 1; j < each[i].size(); ++j)
-        join(i, j);
+    join_nests(each, all);
     keep_best(all, options_.keep);
     return all;
   }
 
 private:
-  static void keep_best(std::vector<Sized>& list, std::size_t keep) {
-    std::stable_sort(list.begin(), list.end(),
-                     [](const Sized& a, const Sized& b) { return a.seconds < b.seconds; });
-    if (list.size() > keep)
-      list.resize(keep);
-  }
-
   bool spent() const { return points_ >= budget_ || (options_.stop && options_.stop()); }
 
   Span span_of(int axis) const {
@@ -572,6 +487,8 @@ private:
 std::vector<Sized> sizes_of(const Region& region, const kernel::Target& target,
                             const std::vector<Nest>& nests, Estimator& estimator,
                             const SizesOptions& options, std::size_t& points) {
+  if (target.threads > 0)
+    return gpu_sizes_of(region, target, nests, estimator, options, points);
   return Sizes(region, target, estimator, options, points).run(nests);
 }
 

@@ -1,5 +1,6 @@
 #include "loops/space.h"
 
+#include "kernel/families.h"
 #include "loops/facts.h"
 #include "loops/sizes.h"
 #include "loops/terms.h"
@@ -29,7 +30,8 @@ constexpr std::size_t kReasons = 3;
 
 /// Loops that are shared out among cores, one inside of another: no program deals work out twice.
 bool deals_twice(const tree::Tree& t, bool inside = false) {
-  const bool core = t.kind == tree::Kind::For && t.bind == kernel::Bind::Core;
+  const bool core =
+      t.kind == tree::Kind::For && (t.bind == kernel::Bind::Core || t.bind == kernel::Bind::Grid);
   return (core && inside) || (t.first && deals_twice(*t.first, inside)) ||
          (t.rest && deals_twice(*t.rest, inside || core));
 }
@@ -223,12 +225,24 @@ private:
   /// What a tree has in common with others that differ in sizes of pieces only.
   static void kind_of(const tree::Tree& t, std::string& text) {
     if (t.kind == tree::Kind::For && t.bind != kernel::Bind::Serial)
-      text += fmt::format("{}{}{} ", kernel::name_of(t.bind), t.axis,
-                          t.bind == kernel::Bind::Core ? "" : t.extent.str());
+      text += fmt::format(
+          "{}{}{} ", kernel::name_of(t.bind), t.axis,
+          t.bind == kernel::Bind::Core || t.bind == kernel::Bind::Grid ? "" : t.extent.str());
     if (t.first)
       kind_of(*t.first, text);
     if (t.rest)
       kind_of(*t.rest, text);
+  }
+
+  /// What a GPU's generator cannot write is not known before it tries.
+  std::string why_not_tried(const tree::Tree& t) const {
+    std::string why = tree::why_not(region_, t);
+    if (!why.empty() || target_.threads == 0)
+      return why;
+    kernel::Schedule schedule;
+    schedule.generator = "loops";
+    schedule.tree = tree::to_text(t, region_);
+    return kernel::loops_generator().lower(region_, schedule, target_).reason;
   }
 
   /// The best trees that are legal and proved, no more than a few of one kind.
@@ -242,7 +256,7 @@ private:
       if (legal.size() == kCloser * wanted ||
           (!legal.empty() && f.seconds > kHopeless * legal[0].seconds))
         break;
-      if (std::string why = tree::why_not(region_, *f.tree); !why.empty()) {
+      if (std::string why = why_not_tried(*f.tree); !why.empty()) {
         ++space_.report.illegal;
         refuse(f, why);
         continue;

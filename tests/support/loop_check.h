@@ -22,8 +22,12 @@ struct LoopCheck {
 
   /// One region: empty when nothing is wrong.
   std::string check(const RegionCase& c, backend::Device& device) {
+    return check(c, device.target(), &device);
+  }
+
+  /// `device`: null, for the interpreter.
+  std::string check(const RegionCase& c, const kernel::Target& target, backend::Device* device) {
     const kernel::Region& region = c.region;
-    const kernel::Target& target = device.target();
     ++regions;
     if (std::string wrong = round_trip(region, target); !wrong.empty())
       return wrong + "\n" + kernel::print(region);
@@ -34,7 +38,7 @@ struct LoopCheck {
       return fmt::format("{} s\n{}", space.report.seconds, kernel::print(region));
     proposed += space.trees.size();
     for (std::size_t i = 0; i < std::min(trees, space.trees.size()); ++i)
-      if (std::string wrong = run(c, device, *space.trees[i].tree); !wrong.empty())
+      if (std::string wrong = run(c, target, device, *space.trees[i].tree); !wrong.empty())
         return wrong;
     return "";
   }
@@ -49,13 +53,13 @@ struct LoopCheck {
     return kernel::loops::equal(*plain, *back) ? "" : "a tree does not come back from its term";
   }
 
-  std::string run(const RegionCase& c, backend::Device& device, const kernel::loops::Tree& tree) {
+  std::string run(const RegionCase& c, const kernel::Target& target, backend::Device* device,
+                  const kernel::loops::Tree& tree) {
     const std::string text = kernel::loops::to_text(tree, c.region);
     kernel::Schedule schedule;
     schedule.generator = "loops";
     schedule.tree = text;
-    const kernel::Lowered lowered =
-        kernel::loops_generator().lower(c.region, schedule, device.target());
+    const kernel::Lowered lowered = kernel::loops_generator().lower(c.region, schedule, target);
     if (!lowered.ok) {
       ++refused;
       reasons.push_back(lowered.reason);
@@ -63,7 +67,7 @@ struct LoopCheck {
     }
     kernel::verify(lowered.program);
     ++ran;
-    const std::string wrong = run_and_compare(c, lowered.program, {.device = &device});
+    const std::string wrong = run_and_compare(c, lowered.program, {.device = device});
     return wrong.empty() ? "" : wrong + "\n" + text + "\n" + kernel::print(c.region);
   }
 
@@ -90,6 +94,29 @@ inline void check_loops(std::uint64_t first, std::size_t count, LoopCheck& check
   for (std::size_t i = 0; i < std::min<std::size_t>(check.reasons.size(), 5); ++i)
     some += check.reasons[i] + "\n";
   EXPECT_LE(check.refused, check.ran / 20) << some;
+}
+
+/// The same for a GPU, by the interpreter. What its generator does not write is not proposed.
+inline void check_gpu_loops(std::uint64_t first, std::size_t count, LoopCheck& check) {
+  const kernel::Target target = test_gpu();
+  std::size_t with_trees = 0, before = 0;
+  for (std::uint64_t seed = first; check.regions < count; ++seed) {
+    RandomGraphOptions options;
+    options.max_elements = 2000;
+    options.ops = 10;
+    const ir::Graph graph = random_graph(seed, options);
+    const auto inputs = random_inputs(graph, seed, {.special = false});
+    for (const RegionCase& c : region_cases(graph, inputs, target)) {
+      const std::string wrong = check.check(aligned_for(c, target), target, nullptr);
+      ASSERT_TRUE(wrong.empty()) << "seed " << seed << ": " << wrong;
+      with_trees += check.proposed > before ? 1 : 0;
+      before = check.proposed;
+    }
+  }
+  EXPECT_GT(with_trees, check.regions * 3 / 4);
+  EXPECT_EQ(check.refused, 0u);
+  ::testing::Test::RecordProperty("proposed", int(check.proposed));
+  ::testing::Test::RecordProperty("with_trees", int(with_trees));
 }
 
 } // namespace egret::testing

@@ -8,5 +8,10 @@ TEST(RandomLoops, AreProvedAndComputeTheRegionAtLength) {
   testing::check_loops(1000, 500, check);
 }
 
+TEST(RandomLoops, OfAGpuAreProvedAndComputeTheRegionAtLength) {
+  testing::LoopCheck check;
+  testing::check_gpu_loops(1000, 200, check);
+}
+
 } // namespace
 } // namespace egret

@@ -361,6 +361,13 @@ std::vector<Case> binding_cases() {
       {"near-away", Of::Product, near(1, product(sum(deep()))), product(sum(deep()))},
       {"unbind-vector-sums", Of::Product, product(lanes(Bind::Vector)),
        product(lanes(Bind::Serial)), Of::Running, loop(1, 16, body(0), 1, Bind::Vector)},
+      {"unbind-lane-sums", Of::Blocks,
+       product(sum(loop(2, 2, loop(2, 32, body(0), 1, Bind::Lane), 32))),
+       product(sum(loop(2, 2, loop(2, 32, body(0)), 32))), Of::Running,
+       loop(1, 16, body(0), 1, Bind::Lane)},
+      {"unbind-warp-sums", Of::Blocks, product(sum(loop(2, 8, loop(2, 8, body(0)), 8, Bind::Warp))),
+       product(sum(loop(2, 8, loop(2, 8, body(0)), 8))), Of::Running,
+       loop(1, 16, body(0), 1, Bind::Warp)},
       {"unit-away", Of::Units, unit(Bind::Matrix), unit(Bind::Serial), Of::Product,
        unit(Bind::Matrix)},
       {"unbind-parts", Of::Product, product(parts(Bind::Core)), product(parts(Bind::Serial)),
@@ -490,22 +497,11 @@ std::string wrong_values(Of of, const kernel::loops::Tree& tree) {
 
 /// Rules whose trees are parts of no whole one in their case: bodies without loops, masks of
 /// nothing, or a machine that is not here.
-const std::set<std::string> kParts = {"list",
-                                      "list-of-parts",
-                                      "mask-of-then",
-                                      "then-swap",
-                                      "stages-in-order",
-                                      "matrix-unit",
-                                      "unit-away",
-                                      "bind-grid",
-                                      "bind-warp",
-                                      "bind-lane",
-                                      "unbind-grid",
-                                      "unbind-warp",
-                                      "unbind-lane",
-                                      "single",
-                                      "mask-of-acc",
-                                      "merge-unknown-rest"};
+const std::set<std::string> kParts = {
+    "list",        "list-of-parts", "mask-of-then",      "then-swap",        "stages-in-order",
+    "matrix-unit", "unit-away",     "bind-grid",         "bind-warp",        "bind-lane",
+    "unbind-grid", "unbind-warp",   "unbind-lane",       "unbind-lane-sums", "unbind-warp-sums",
+    "single",      "mask-of-acc",   "merge-unknown-rest"};
 
 TEST_P(LoopRules, KernelsOfBothTreesGiveTheRegionsValues) {
   const Case& c = GetParam();

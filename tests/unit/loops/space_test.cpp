@@ -136,6 +136,77 @@ TEST(LoopSpaceTest, ProductsOfNarrowFactorsGetMatrixLoops) {
       << "an odd depth";
 }
 
+/// Trees of a graph's only region for a GPU, which lower and agree with the evaluator.
+std::vector<std::string> gpu_trees(const testing::MakeGraph& make) {
+  const Target gpu = testing::test_gpu();
+  ir::Graph g;
+  g.outputs = make(g);
+  const auto cases =
+      testing::region_cases(g, testing::random_inputs(g, 3, {.special = false}), gpu);
+  EXPECT_EQ(cases.size(), 1u);
+  const testing::RegionCase c = testing::aligned_for(cases.at(0), gpu);
+  const LoopSpace space = loops::loop_space(c.region, gpu);
+  EXPECT_EQ(space.report.unproved, 0u);
+  EXPECT_GE(space.trees.size(), 4u);
+  std::vector<std::string> found;
+  for (const loops::LoopTree& one : space.trees) {
+    kernel::Schedule schedule;
+    schedule.generator = "loops";
+    schedule.tree = tree::to_text(*one.tree, c.region);
+    found.push_back(schedule.tree);
+    const auto lowered = kernel::loops_generator().lower(c.region, schedule, gpu);
+    EXPECT_TRUE(lowered.ok) << lowered.reason << "\n" << schedule.tree;
+    if (lowered.ok) {
+      EXPECT_EQ(testing::run_and_compare(c, lowered.program), "") << schedule.tree;
+    }
+  }
+  return found;
+}
+
+testing::MakeGraph sums_graph(std::int64_t rows, std::int64_t columns, int axis) {
+  return [=](ir::Graph& g) {
+    return testing::Outputs{
+        g.reduce(Op::ReduceSum, g.input("x", DType::F32, {rows, columns}), {axis})};
+  };
+}
+
+bool all_hold(const std::vector<std::string>& trees, const char* part) {
+  return std::ranges::all_of(trees, [&](const std::string& t) { return t.find(part) != t.npos; });
+}
+
+TEST(GpuLoopSpaceTest, ProductsGoByBlocksAndThreads) {
+  const auto square = gpu_trees(testing::product_graph(64, 64, 48));
+  EXPECT_TRUE(all_hold(square, "grid"));
+  EXPECT_TRUE(all_hold(square, "lane"));
+  EXPECT_TRUE(std::ranges::any_of(square, [](const std::string& t) {
+    return t.find("near(0,near(1,") != t.npos || t.find("near(1,near(0,") != t.npos;
+  })) << square[0];
+  EXPECT_NE(square, gpu_trees(testing::product_graph(4, 256, 48)));
+  gpu_trees(testing::product_graph(33, 65, 20));
+}
+
+TEST(GpuLoopSpaceTest, MapsAreReadSideBySide) {
+  const auto trees = gpu_trees(testing::map_graph(64, 256));
+  EXPECT_TRUE(all_hold(trees, "lane"));
+  EXPECT_TRUE(std::ranges::any_of(trees, [](const std::string& t) {
+    return t.find("for(1,4,1,vector,") != t.npos;
+  })) << trees[0];
+  gpu_trees(testing::map_graph(7, 33));
+}
+
+TEST(GpuLoopSpaceTest, RowsAreSummedByThreadsAndColumnsEachByOne) {
+  const auto rows = gpu_trees(sums_graph(64, 1000, 1)),
+             columns = gpu_trees(sums_graph(24, 4096, 0));
+  // the last loop of lanes is one along the axis
+  const auto lanes_along = [](const std::string& text, int axis) {
+    const std::size_t lane = text.rfind(",lane,"), loop = text.rfind("for(", lane);
+    return lane != text.npos && text[loop + 4] == char('0' + axis);
+  };
+  EXPECT_TRUE(lanes_along(rows[0], 1)) << rows[0];
+  EXPECT_TRUE(lanes_along(columns[0], 0)) << columns[0]; // the columns
+  gpu_trees(testing::softmax_graph(16, 300));
+}
+
 TEST(LoopSpaceTest, StagesShareLoops) {
   const Region region = testing::softmax_rows(512, 1000);
   const LoopSpace space = loops::loop_space(region, target());

@@ -5,6 +5,7 @@
 #include "kernel/builder.h"
 #include "support/bad_kernels.h"
 #include "support/cpu_levels.h"
+#include "support/loop_regions.h"
 
 #include <gtest/gtest.h>
 #include <random>
@@ -72,6 +73,23 @@ TEST(Candidates, BeginWithTheGreedyOneAndDoNotRepeat) {
                                  trial.sizes, 0, 3);
   EXPECT_EQ(few.list.size(), 3u);
   EXPECT_EQ(few.list[0].hash, found.list[0].hash);
+}
+
+TEST(Candidates, OfAGpuHaveLoopTreesAmongThem) {
+  const kernel::Target gpu = testing::test_gpu();
+  ir::Graph g;
+  g.outputs = testing::map_graph(64, 256)(g);
+  const kernel::Region region = testing::regions_of(g, gpu).at(0);
+  const Machine machine = usual_machine(gpu);
+  const auto sizes = sizes_to_try(region);
+  Candidates found = candidates_of(region, gpu, machine, sizes, 2, 0);
+  const std::size_t others = found.list.size();
+  const auto report = add_loop_trees(found, region, gpu, machine, sizes, {});
+  EXPECT_EQ(report.note, "");
+  EXPECT_GT(found.list.size(), others);
+  EXPECT_LE(found.list.size(), others + 8);
+  for (const Candidate& c : found.list)
+    EXPECT_GT(c.predicted, 0) << kernel::to_string(c.schedule);
 }
 
 TEST(CostModel, RanksVectorsBeforeScalars) {
