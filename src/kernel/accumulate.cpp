@@ -16,9 +16,13 @@ Accumulator::Accumulator(Emitter& emitter, int stage, int yield, const Arithmeti
   dtype_ = compute_dtype(monoid_ == Monoid::ArgMax ? s.body[s.yields[yield]].dtype : s.acc_dtype);
   place_ = places.upper() <= INT32_MAX ? DType::I32 : DType::I64;
   arithmetic_.fma = arithmetic.fma && monoid_ == Monoid::Sum;
+  if (const auto mean = emitter.means.find(stage); mean != emitter.means.end())
+    mean_ = mean->second;
 }
 
 std::vector<Type> Accumulator::types(int lanes) const {
+  if (is_spread())
+    return {{dtype_, lanes}, {dtype_, lanes}, {dtype_, lanes}};
   if (monoid_ == Monoid::ArgMax)
     return {{dtype_, lanes}, {place_, lanes}};
   if (watches_nan())
@@ -30,6 +34,8 @@ State Accumulator::identity(int lanes) {
   // Of argmax, the value that every other one beats.
   ValueId v =
       b_.constant(identity_of(monoid_ == Monoid::ArgMax ? Monoid::Max : monoid_, dtype_), lanes);
+  if (is_spread())
+    return {v, v, v};
   if (watches_nan())
     return {v, b_.constant(Scalar::of(dtype_, 0.0), lanes)};
   if (monoid_ != Monoid::ArgMax)
@@ -52,6 +58,10 @@ State Accumulator::add(const State& state, const Point& point, const Expr& place
   auto kept = [&](const State& next) {
     return masked ? choose(b_.test(point.mask, point.lanes), next, state) : next;
   };
+  if (is_spread()) {
+    const ValueId x = b_.cast(e_.yields(mean_, point)[0].id, dtype_);
+    return kept(add_deviation(state, b_.splat(x, b_.type_of(state[0]).lanes)));
+  }
   if (arithmetic_.fma)
     if (auto f = e_.factors(stage_, yield_, point))
       return kept({b_.fma(f->first, f->second, state[0])});
@@ -90,7 +100,52 @@ ValueId Accumulator::better(const State& candidate, const State& best, bool ties
   return either(wins, both(same, b_.apply(Op::Lt, DType::Bool, {candidate[1], best[1]})));
 }
 
+ValueId Accumulator::number(double x, ValueId like) {
+  return b_.constant(Scalar::of(dtype_, x), b_.type_of(like).lanes);
+}
+
+ValueId Accumulator::multiply_add(ValueId a, ValueId b, ValueId c) {
+  return arithmetic_.fma ? b_.fma(a, b, c)
+                         : b_.apply(Op::Add, dtype_, {b_.apply(Op::Mul, dtype_, {a, b}), c});
+}
+
+State Accumulator::add_deviation(const State& state, ValueId x) {
+  const ValueId minus = number(-1, x);
+  const ValueId count = b_.apply(Op::Add, dtype_, {state[2], number(1, x)});
+  const ValueId before = multiply_add(state[1], minus, x);
+  const ValueId mean =
+      b_.apply(Op::Add, dtype_, {state[1], b_.apply(Op::Div, dtype_, {before, count})});
+  return {multiply_add(before, multiply_add(mean, minus, x), state[0]), mean, count};
+}
+
+State Accumulator::merge_spreads(const State& a, const State& b) {
+  const auto times = [&](ValueId x, ValueId y) { return b_.apply(Op::Mul, dtype_, {x, y}); };
+  const ValueId count = b_.apply(Op::Add, dtype_, {a[2], b[2]});
+  const ValueId share =
+      b_.apply(Op::Div, dtype_, {b[2], b_.apply(Op::Max, dtype_, {count, number(1, count)})});
+  const ValueId apart = multiply_add(a[1], number(-1, count), b[1]);
+  // Each factor by itself, so that a side without points adds 0 however far away the other is.
+  const ValueId more = times(times(apart, share), times(apart, a[2]));
+  return {b_.apply(Op::Add, dtype_, {b_.apply(Op::Add, dtype_, {a[0], b[0]}), more}),
+          multiply_add(apart, share, a[1]), count};
+}
+
+State Accumulator::all_spreads(const State& state, const std::function<ValueId(ValueId)>& sum) {
+  const auto times = [&](ValueId x, ValueId y) { return b_.apply(Op::Mul, dtype_, {x, y}); };
+  const ValueId one_count = sum(state[2]);
+  const ValueId count = b_.splat(one_count, b_.type_of(state[0]).lanes);
+  const ValueId share =
+      b_.apply(Op::Div, dtype_, {state[2], b_.apply(Op::Max, dtype_, {count, number(1, count)})});
+  const ValueId one_mean = sum(times(state[1], share));
+  const ValueId mean = b_.splat(one_mean, b_.type_of(state[0]).lanes);
+  const ValueId apart = multiply_add(mean, number(-1, mean), state[1]);
+  const ValueId spread = multiply_add(times(apart, state[2]), apart, state[0]);
+  return {sum(spread), one_mean, one_count};
+}
+
 State Accumulator::merge(const State& a, const State& b) {
+  if (is_spread())
+    return merge_spreads(a, b);
   if (watches_nan()) {
     ValueId larger = b_.apply(Op::Lt, DType::Bool, {a[0], b[0]});
     ValueId number = b_.apply(Op::Eq, DType::Bool, {b[1], b[1]});
@@ -106,6 +161,8 @@ State Accumulator::across_lanes(const State& state) {
   int lanes = b_.type_of(state[0]).lanes;
   if (lanes == 1)
     return state;
+  if (is_spread())
+    return all_spreads(state, [&](ValueId v) { return b_.reduce_lanes(Monoid::Sum, v); });
   if (watches_nan()) {
     ValueId v = b_.reduce_lanes(Monoid::Max, value(state));
     return {v, v};
@@ -128,6 +185,9 @@ State Accumulator::keep(const std::vector<Guard>& mask, const State& next, const
 }
 
 State Accumulator::across_threads(const State& state, int threads) {
+  if (is_spread())
+    return all_spreads(state,
+                       [&](ValueId v) { return b_.reduce_threads(Monoid::Sum, v, threads); });
   if (watches_nan()) {
     ValueId v = b_.reduce_threads(Monoid::Max, value(state), threads);
     return {v, v};

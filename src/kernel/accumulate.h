@@ -5,10 +5,12 @@
 #include "kernel/emit.h"
 #include "kernel/target.h"
 
+#include <functional>
+
 namespace egret::kernel {
 
-/// What a reduction of one yield has seen so far, as registers: {value}, or {value, place} for
-/// argmax.
+/// What a reduction of one yield has seen so far, as registers: {value}, {value, place} for argmax,
+/// or {sum of squared deviations, mean, count} for a spread that is made beside its mean.
 using State = std::vector<ValueId>;
 
 /// What the machine does in one instruction.
@@ -52,12 +54,23 @@ private:
   }
   /// The value that a state stands for.
   ValueId value(const State& state);
+  /// Whether it is a spread beside its mean (Emitter::means): two of them are combined as Chan,
+  /// Golub and LeVeque do ("Updating Formulae and a Pairwise Algorithm for Computing Sample
+  /// Variances", 1979), of which one point is Welford's case.
+  bool is_spread() const { return mean_ >= 0; }
+  State add_deviation(const State& state, ValueId x);
+  State merge_spreads(const State& a, const State& b);
+  /// All of several spreads, `sum` adding up what each of them has.
+  State all_spreads(const State& state, const std::function<ValueId(ValueId)>& sum);
+  ValueId multiply_add(ValueId a, ValueId b, ValueId c);
+  ValueId number(double x, ValueId like);
   ValueId better(const State& candidate, const State& best, bool ties);
   State choose(ValueId condition, const State& yes, const State& no);
 
   Emitter& e_;
   ProgramBuilder& b_;
   int stage_, yield_;
+  int mean_ = -1; ///< of a spread: the stage that sums for its mean
   Monoid monoid_;
   DType dtype_; ///< of the accumulator's register
   DType place_; ///< of argmax's places

@@ -97,6 +97,9 @@ public:
   CachePolicy load_policy = CachePolicy::Default;
   /// Exponentials are for sums that have a term of 1: see ProgramBuilder::exp_beside_one.
   bool beside_one = false;
+  /// Sums of squared deviations from a mean that are made beside it (is_spread_of): by stage, the
+  /// one that sums for the mean.
+  std::map<int, int> means;
   /// exp in f32 is 2^-21 of itself off, and as much as the operand's rounding makes.
   bool quick_exponentials = false;
 

@@ -38,7 +38,8 @@ Expr at_axes(const Region& region, const Expr& offset, const std::vector<int>& a
 
 } // namespace
 
-RowFacts::RowFacts(const Region& region, bool online) : passes(plan_passes(region, true, online)) {
+RowFacts::RowFacts(const Region& region, Online online)
+    : passes(plan_passes(region, true, online)) {
   if (!passes.reason.empty())
     return;
   std::vector<int> stages = all_stages(region);

@@ -19,7 +19,7 @@ struct RowFacts {
   bool argmax = false;
 
   /// `online`: sums go along with the maxima that scale them.
-  explicit RowFacts(const Region& region, bool online = false);
+  explicit RowFacts(const Region& region, Online online = Online::No);
 
   /// Vectors of `lanes` in a row; those of a shifted row begin where memory is aligned, up to a
   /// vector before it does.

@@ -42,6 +42,7 @@ public:
     }
     arithmetic_ = arithmetic_of(target);
     e_.load_policy = schedule.load_policy;
+    e_.means = p_.means();
     keep_ = Keep(schedule.knob("keep", kRegisters));
     run_ = schedule.knob("run", 0);
     roll_ = keep_ == kShared ? schedule.knob("roll", 0) : 0;
@@ -481,7 +482,7 @@ constexpr std::int64_t kLongTurns = 4;
 
 constexpr Knob kKnobs[] = {{"threads", 32, 1024, 32}, {"group", 1, 1024}, {"keep", 0, 2},
                            {"run", 0, 4096},          {"resident", 0, 1}, {"copies", 1, 16},
-                           {"roll", 0, 16},           {"shift", 0, 1},    {"online", 0, 1}};
+                           {"roll", 0, 16},           {"shift", 0, 1},    {"online", 0, 2}};
 
 class GpuRowsGenerator : public Generator {
 public:
@@ -504,7 +505,7 @@ public:
     const bool weights = known && reads_weights(region, f);
     // Sums go along with their maxima: of rows that are read from memory in every pass.
     const Region picked = with_picks(region, PickBy::Load);
-    const RowFacts together(picked, true);
+    const RowFacts together(picked, Online::Scaled);
     const bool gains = together.passes.reason.empty() && together.score > 0 && known &&
                        together.passes.count < f.passes.count;
     const bool one_pass = gains && together.passes.count == 1 && together.passes.outputs[0].empty();
@@ -665,6 +666,18 @@ public:
         add(threads_for(each), threads_for(each), kShared, WorkOrder::Fixed, 1);
     }
     add(256, 256, kNowhere, WorkOrder::Fixed, 1);
+    // Means and spreads in one pass, for rows that nothing keeps.
+    if (f.passes.count > 2 && known && vectors >= 512) {
+      const RowFacts spreads(picked, Online::Spreads);
+      if (spreads.passes.reason.empty() && spreads.passes.count < f.passes.count) {
+        const bool first = out.front().knob("keep", kRegisters) == kNowhere;
+        add(256, 256, kNowhere, WorkOrder::Fixed, 1);
+        Schedule s = out.back();
+        s.knobs["online"] = std::int64_t(Online::Spreads);
+        s.knobs["threads"] = s.knobs["group"] = 512;
+        out.insert(first ? out.begin() : out.end(), std::move(s));
+      }
+    }
     return out;
   }
 
@@ -687,13 +700,13 @@ public:
                 const Target& target) const override {
     if (auto why = refused_settings(schedule, target, kKnobs); !why.empty())
       return {false, {}, why};
-    const bool online = schedule.knob("online", 0) != 0;
-    const Region region = online ? with_picks(whole, PickBy::Load) : whole;
+    const auto online = Online(schedule.knob("online", 0));
+    const Region region = online != Online::No ? with_picks(whole, PickBy::Load) : whole;
     RowFacts f(region, online);
     if (!f.passes.reason.empty())
       return {false, {}, f.passes.reason};
-    if (online && f.passes.count >= RowFacts(whole).passes.count)
-      return {false, {}, "no sum goes along with its maximum"};
+    if (online != Online::No && f.passes.count >= RowFacts(whole).passes.count)
+      return {false, {}, "no sum goes along with its maximum or its mean"};
     const std::int64_t threads = schedule.knob("threads", 256),
                        group = schedule.knob("group", threads);
     if (auto why = gpu_threads_refused(threads); !why.empty())

@@ -59,14 +59,30 @@ int scaling_maximum(const Region& region, const Passes& p, int sum) {
   return -1;
 }
 
+/// The sum for the mean beside which a spread can be made; -1: none.
+int mean_of(const Region& region, const Passes& p, int spread) {
+  for (int m = 0; m < spread; ++m)
+    if (p.level[m] < p.level[spread] && p.scaled_by[m] < 0 && is_spread_of(region, spread, m))
+      return m;
+  return -1;
+}
+
 } // namespace
+
+std::map<int, int> Passes::means() const {
+  std::map<int, int> by_spread;
+  for (std::size_t s = 0; s < mean_of.size(); ++s)
+    if (mean_of[s] >= 0)
+      by_spread.emplace(int(s), mean_of[s]);
+  return by_spread;
+}
 
 bool Passes::is_in_pair(int stage) const {
   return scaled_by[stage] >= 0 ||
          std::find(scaled_by.begin(), scaled_by.end(), stage) != scaled_by.end();
 }
 
-Passes plan_passes(const Region& region, bool carries, bool online) {
+Passes plan_passes(const Region& region, bool carries, Online online) {
   Passes p;
   const Stage* first = nullptr;
   // Stages that need sums of columns, themselves among them.
@@ -107,14 +123,24 @@ Passes plan_passes(const Region& region, bool carries, bool online) {
   p.level.assign(region.stages.size(), 0);
   p.scaled_by.assign(region.stages.size(), -1);
   // Where there is no place at all, a sum is 0 whatever the maximum is.
-  online = online && points_of(region, p.reduced).lower() >= 1;
+  if (points_of(region, p.reduced).lower() < 1)
+    online = Online::No;
+  p.mean_of.assign(region.stages.size(), -1);
   for (std::size_t s = 0; s < region.stages.size(); ++s) {
     const Stage& stage = region.stages[s];
     for (const Load& l : stage.loads)
       if (l.source == Source::Stage)
         p.level[s] = std::max(p.level[s], p.level[l.number] +
                                               (region.stages[l.number].kind == StageKind::Reduce));
-    if (online && stage.kind == StageKind::Reduce && stage.over == p.reduced)
+    const bool sums = stage.kind == StageKind::Reduce && stage.over == p.reduced;
+    if (online == Online::Spreads && sums)
+      if (const int m = mean_of(region, p, int(s)); m >= 0) {
+        p.mean_of[s] = m;
+        p.level[s] = p.level[m];
+        p.count = std::max(p.count, p.level[s] + 1);
+        continue;
+      }
+    if (online != Online::No && sums)
       if (const int m = scaling_maximum(region, p, int(s)); m >= 0) {
         p.scaled_by[s] = m;
         p.level[s] = p.level[m];
@@ -171,8 +197,8 @@ std::vector<Kept> worth_keeping(const Region& region, const Passes& passes, doub
   for (int pass = 0; pass < passes.count; ++pass) {
     auto needs = [&](int later) {
       std::set<int> seen;
-      for (int s : passes.reductions[later])
-        reach(region, s, at_hand, seen);
+      for (int s : passes.reductions[later]) // a spread is made of what its mean is made of
+        reach(region, passes.mean_of[s] >= 0 ? passes.mean_of[s] : s, at_hand, seen);
       for (int o : passes.outputs[later])
         reach(region, region.outputs[o].stage, at_hand, seen);
       return seen;

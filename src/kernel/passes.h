@@ -5,7 +5,9 @@
 
 #include "kernel/region.h"
 
+#include <map>
 #include <string>
+#include <vector>
 
 namespace egret::kernel {
 
@@ -25,14 +27,22 @@ struct Passes {
   /// By stage: of a sum made in the pass of a maximum that scales it (is_scaled_by), that maximum;
   /// else -1.
   std::vector<int> scaled_by;
+  /// By stage: of a spread made in the pass of the sum for its mean (is_spread_of), that sum; else
+  /// -1.
+  std::vector<int> mean_of;
+  /// The same by spread, for Emitter::means.
+  std::map<int, int> means() const;
   /// Whether a stage is such a sum or such a maximum.
   bool is_in_pair(int stage) const;
   std::string reason; ///< why the region is not of this form; empty when it is
 };
 
+/// Which sums go along with what they depend on, instead of waiting for it: those that a maximum
+/// scales; and spreads with their means, too.
+enum class Online : std::uint8_t { No, Scaled, Spreads };
+
 /// Regions with sums of columns beside their rows are taken only where the caller `carries` them.
-/// `online`: a sum that a maximum scales goes along with it, instead of waiting for it.
-Passes plan_passes(const Region& region, bool carries = false, bool online = false);
+Passes plan_passes(const Region& region, bool carries = false, Online online = Online::No);
 
 /// Arithmetic of each pass at one of its points, values counted in the pass that may compute them
 /// first.

@@ -23,6 +23,7 @@ public:
   ReduceNest(const Region& region, const Passes& passes, const ReduceShape& shape)
       : r_(region), p_(passes), shape_(shape), b_(region.name), e_(b_, region),
         flops_(flops_by_pass(region, passes)) {
+    e_.means = passes.means();
     for (int a : p_.parallel)
       if (a != shape.tile_axis)
         outer_.push_back(a);

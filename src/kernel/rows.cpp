@@ -30,8 +30,7 @@ struct Facts {
   bool argmax = false;
   double flops = 1; ///< of a point
 
-  /// `online`: sums go along with the maxima that scale them.
-  explicit Facts(const Region& region, bool online = false)
+  explicit Facts(const Region& region, Online online = Online::No)
       : passes(plan_passes(region, false, online)) {
     if (!passes.reason.empty())
       return;
@@ -163,7 +162,7 @@ bool prefers_rows(const Facts& facts, const Region& region, const Target& target
 }
 
 constexpr Knob kKnobs[] = {{"copies", 1, 16},  {"rows", 1, 8},       {"vectors", 1, 16},
-                           {"prefetch", 0, 1}, {"keep", 0, 1 << 20}, {"online", 0, 1}};
+                           {"prefetch", 0, 1}, {"keep", 0, 1 << 20}, {"online", 0, 2}};
 
 class RowsGenerator : public Generator {
 public:
@@ -179,13 +178,13 @@ public:
     CachePolicy other =
         usual == CachePolicy::Default ? CachePolicy::Streaming : CachePolicy::Default;
     // A row that does not stay in the cache comes from memory for every pass.
-    if (gains_online(region, facts)) {
+    if (const Online online = gains_online(region, facts); online != Online::No) {
       const bool stays = about(points_of(region, facts.passes.reduced)) * 4 <= target.l2_bytes / 2;
       for (int copies : {8, 4}) {
         Schedule s;
         s.generator = name();
         s.store_policy = usual;
-        s.knobs["online"] = 1;
+        s.knobs["online"] = std::int64_t(online);
         s.knobs["copies"] = copies;
         if (!stays || copies == 8)
           out.push_back(std::move(s));
@@ -202,12 +201,20 @@ public:
     return out;
   }
 
-  /// Whether sums that go along with their maxima save passes.
-  static bool gains_online(const Region& region, const Facts& facts) {
-    if (facts.passes.count < 2)
-      return false;
-    const Passes together = plan_passes(with_picks(region, PickBy::Load), false, true);
-    return together.reason.empty() && together.count < facts.passes.count;
+  /// The least that saves the most passes.
+  static Online gains_online(const Region& region, const Facts& facts) {
+    Online best = Online::No;
+    int least = facts.passes.count;
+    for (Online online : {Online::Scaled, Online::Spreads}) {
+      if (least < 2)
+        break;
+      const Passes together = plan_passes(with_picks(region, PickBy::Load), false, online);
+      if (together.reason.empty() && together.count < least) {
+        least = together.count;
+        best = online;
+      }
+    }
+    return best;
   }
 
   std::vector<Schedule> space_of(CachePolicy usual, CachePolicy other, const Target& target) const {
@@ -245,13 +252,13 @@ public:
                 const Target& target) const override {
     if (auto why = refused_settings(schedule, target, kKnobs); !why.empty())
       return {false, {}, why};
-    const bool online = schedule.knob("online", 0) != 0;
-    if (online && !gains_online(whole, Facts(whole)))
-      return {false, {}, "no sum goes along with its maximum"};
-    const Region region = online ? with_picks(whole, PickBy::Load) : whole;
+    const auto online = Online(schedule.knob("online", 0));
+    const Region region = online != Online::No ? with_picks(whole, PickBy::Load) : whole;
     Facts facts(region, online);
     if (!facts.passes.reason.empty())
       return {false, {}, facts.passes.reason};
+    if (online != Online::No && facts.passes.count >= Facts(whole).passes.count)
+      return {false, {}, "no sum goes along with its maximum or its mean"};
     ReduceShape shape = row_shape(region, facts, schedule, target);
     set_common(shape, region, facts, schedule, target);
     return {true, lower_reduction(region, facts.passes, shape), ""};

@@ -185,6 +185,24 @@ public:
   /// x; `alone`: times nothing.
   bool scales(bool alone) const { return scales(place(sum_, sum_.yields[0]), alone); }
 
+  /// Whether the sum's term is the square of x - m, x being the other stage's term and m what that
+  /// one sums, divided by `count`.
+  bool spreads(std::int64_t count) const {
+    const At square = place(sum_, sum_.yields[0]);
+    const BodyValue& v = square.body();
+    if (v.kind != BodyValue::Kind::Apply || v.op != Op::Mul || v.dtype != DType::F32)
+      return false;
+    const At apart = argument(square, 0), again = argument(square, 1);
+    if (apart.body().kind != BodyValue::Kind::Apply || apart.body().op != Op::Add ||
+        apart.body().dtype != DType::F32 || !same(apart, again))
+      return false;
+    for (std::size_t k : {0u, 1u})
+      if (is_minus_mean(argument(apart, k), count) &&
+          same(argument(apart, 1 - k), place(m_, m_.yields[0])))
+        return true;
+    return false;
+  }
+
 private:
   /// A value of a stage's body.
   struct At {
@@ -259,6 +277,31 @@ private:
         return true;
     }
     return false;
+  }
+
+  /// Factors of -1 and of 1 / count, in any order, or a division by the count.
+  bool is_minus_mean(const At& at, std::int64_t count) const {
+    double factor = 1;
+    At rest = at;
+    while (!is_maximum(rest)) {
+      const BodyValue& v = rest.body();
+      if (v.kind != BodyValue::Kind::Apply || v.dtype != DType::F32 ||
+          (v.op != Op::Mul && v.op != Op::Div))
+        return false;
+      const BodyValue& second = argument(rest, 1).body();
+      const BodyValue& first = argument(rest, 0).body();
+      if (second.kind == BodyValue::Kind::Constant) {
+        const double c = second.constant.as_double();
+        factor = v.op == Op::Mul ? factor * c : factor / c;
+        rest = argument(rest, 0);
+      } else if (v.op == Op::Mul && first.kind == BodyValue::Kind::Constant) {
+        factor *= first.constant.as_double();
+        rest = argument(rest, 1);
+      } else {
+        return false;
+      }
+    }
+    return std::abs(factor * double(count) + 1) < 1e-6;
   }
 
   bool depends(const At& at) const {
@@ -372,6 +415,24 @@ bool is_scaled_by(const Region& region, int stage, int maximum, bool alone, bool
   // A sum may have columns beside the points of the maximum.
   return std::includes(sum.axes.begin(), sum.axes.end(), max.axes.begin(), max.axes.end()) &&
          ScaleReader(region, stage, maximum, through_maps, rounded).scales(alone);
+}
+
+bool is_spread_of(const Region& region, int stage, int sum) {
+  const Stage& spread = region.stages[std::size_t(stage)];
+  const Stage& mean = region.stages[std::size_t(sum)];
+  std::int64_t count = 1;
+  for (int a : mean.over) {
+    const auto extent = region.axes[std::size_t(a)].extent.constant();
+    if (!extent || *extent < 1 || *extent > (std::int64_t(1) << 24) / count)
+      return false; // more are not counted exactly in f32
+    count *= *extent;
+  }
+  for (const Stage* s : {&spread, &mean})
+    if (s->kind != StageKind::Reduce || s->monoid != Monoid::Sum || s->acc_dtype != DType::F32 ||
+        s->yields.size() != 1 || s->yield_dtypes[0] != DType::F32)
+      return false;
+  return spread.over == mean.over && spread.axes == mean.axes &&
+         ScaleReader(region, stage, sum, true, false).spreads(count);
 }
 
 } // namespace egret::kernel

@@ -90,6 +90,10 @@ bool depends_on_stage(const Region& region, int stage, int value, int other);
 /// Fills StreamForm::bounds and conditions.
 void find_bounds(const Region& region, const std::vector<int>& reductions, StreamForm& form);
 
+/// Whether the terms of the sum `stage` are the squares of x - m, x being the terms of the sum
+/// `sum` and m their mean: over the same axes, in f32.
+bool is_spread_of(const Region& region, int stage, int sum);
+
 /// Whether the terms of the sum `stage` are exp(x - m) times something, m being the result of stage
 /// `maximum`, that of x: when m becomes m', what was summed is scaled by exp(m - m'). `alone`:
 /// times nothing. `through_maps`: also where maps of the same points stand between. `rounded`: also

@@ -7,6 +7,7 @@
 #include "compiler/streams.h"
 #include "egret/passes.h"
 #include "kernel/families.h"
+#include "kernel/passes.h"
 #include "kernel/picks.h"
 #include "support/null_device.h"
 #include "support/region_runner.h"
@@ -73,6 +74,25 @@ Graph softmax(DType dtype, std::int64_t rows, std::int64_t columns) {
   const NodeId e = f.g.unary(Op::Exp, f.low());
   f.g.outputs = {f.g.binary(Op::Div, e, f.along(f.sum(e)))};
   return f.g;
+}
+
+/// Rows less their mean over the root of their variance. `of_others`: about half of the mean.
+Graph layer_norm(DType dtype, std::int64_t rows, std::int64_t columns, bool of_others = false) {
+  Formula f(dtype, rows, columns);
+  Graph& g = f.g;
+  const auto mean = [&](NodeId a) {
+    return g.binary(Op::Mul, f.sum(a),
+                    g.broadcast(g.constant(DType::F32, 1.0 / double(columns)), {rows}));
+  };
+  NodeId middle = mean(f.wide_);
+  if (of_others)
+    middle = g.binary(Op::Mul, middle, g.broadcast(g.constant(DType::F32, 0.5), {rows}));
+  const NodeId apart = f.minus(f.wide_, f.along(middle));
+  const NodeId variance = mean(g.binary(Op::Mul, apart, apart));
+  const NodeId root = g.unary(
+      Op::Sqrt, g.binary(Op::Add, variance, g.broadcast(g.constant(DType::F32, 1e-5), {rows})));
+  g.outputs = {g.binary(Op::Div, apart, f.along(root)), variance};
+  return g;
 }
 
 /// Rows of what can go wrong with a running maximum, and labels for each.
@@ -225,8 +245,58 @@ std::string refusal(const Graph& g) {
   return reason;
 }
 
+std::vector<HostArray> rows_with_means(DType dtype, std::int64_t columns) {
+  const std::vector<std::function<double(std::int64_t)>> rows = {
+      [](std::int64_t j) { return 3 * std::sin(double(j)); },
+      [](std::int64_t) { return 2.5; },
+      [](std::int64_t j) { return 1000 + double(j % 7); },
+      [](std::int64_t j) { return j == 0 ? 1e6 : std::cos(double(j)); }, // the first one is far off
+      [](std::int64_t j) { return j == 4 ? kInfinity : double(j); },
+      [](std::int64_t j) { return j == 7 ? kNoNumber : double(j); },
+      [](std::int64_t) { return 1e30; },
+  };
+  std::vector<double> x;
+  for (const auto& row : rows)
+    for (std::int64_t j = 0; j < columns; ++j)
+      x.push_back(row(j));
+  return {HostArray(dtype, {std::int64_t(rows.size()), columns}, x)};
+}
+
+TEST(Online, SpreadsAreMadeBesideTheirMeans) {
+  for (DType dtype : {DType::F32, DType::BF16})
+    for (std::int64_t columns : {8, 53, 128}) {
+      const Graph g = layer_norm(dtype, 7, columns);
+      for (const Target& target : testing::test_targets())
+        expect_right(g, rows_with_means(dtype, columns), kernel::rows_generator(), target,
+                     {"rows online=2", "rows online=2 copies=4", "rows online=2 rows=2 copies=2",
+                      "rows online=2 keep=0", "rows online=2 keep=1000"});
+      expect_right(g, rows_with_means(dtype, columns), gpu_rows(), testing::test_gpu(),
+                   {"gpu_rows group=32 threads=64 keep=2 online=2",
+                    "gpu_rows group=64 threads=64 keep=2 online=2 copies=2",
+                    "gpu_rows group=8 threads=64 keep=2 online=2"});
+    }
+  // Something else than the mean is subtracted.
+  for (const auto& c :
+       testing::region_cases(layer_norm(DType::F32, 7, 53, true), rows_with_means(DType::F32, 53)))
+    EXPECT_EQ(kernel::rows_generator()
+                  .lower(c.region, schedule("rows online=2"), testing::test_targets()[0])
+                  .reason,
+              "no sum goes along with its maximum or its mean");
+}
+
+TEST(Online, RowsThatDoNotStayAreReadTwiceForANorm) {
+  Target target = testing::test_targets()[0];
+  target.l2_bytes = 256;
+  const Graph g = layer_norm(DType::F32, 7, 128);
+  const auto regions = testing::region_cases(g, rows_with_means(DType::F32, 128));
+  ASSERT_EQ(regions.size(), 1u);
+  EXPECT_EQ(kernel::rows_generator().space(regions[0].region, target).at(0).knob("online", 0), 2);
+  EXPECT_EQ(kernel::plan_passes(regions[0].region).count, 3);
+  EXPECT_EQ(kernel::plan_passes(regions[0].region, false, kernel::Online::Spreads).count, 2);
+}
+
 TEST(Online, WhatOnlyResemblesIsRefused) {
-  constexpr const char* kNothing = "no sum goes along with its maximum";
+  constexpr const char* kNothing = "no sum goes along with its maximum or its mean";
   { // exponentials without a maximum
     Formula f(DType::F32, 4, 4096);
     f.g.outputs = {f.sum(f.g.unary(Op::Exp, f.wide_))};
