@@ -669,7 +669,8 @@ public:
     // Means and spreads in one pass, for rows that nothing keeps.
     if (f.passes.count > 2 && known && vectors >= 512) {
       const RowFacts spreads(picked, Online::Spreads);
-      if (spreads.passes.reason.empty() && spreads.passes.count < f.passes.count) {
+      if (spreads.passes.reason.empty() && together.passes.reason.empty() &&
+          spreads.passes.count < together.passes.count) {
         const bool first = out.front().knob("keep", kRegisters) == kNowhere;
         add(256, 256, kNowhere, WorkOrder::Fixed, 1);
         Schedule s = out.back();

@@ -4,6 +4,7 @@
 #include "support/hash.h"
 
 #include <cstring>
+#include <limits>
 #include <optional>
 #include <type_traits>
 #include <unordered_map>
@@ -227,6 +228,8 @@ private:
     case ExprKind::Symbol:
       return Expr::symbol(name, lower, upper, divisor);
     case ExprKind::Axis:
+      if (value < 0 || value > std::numeric_limits<int>::max())
+        fail(ErrorKind::File, "axis {} of an expression", value);
       return Expr::axis(static_cast<int>(value), operands[0]);
     case ExprKind::Sum: {
       Expr sum = value;
@@ -292,8 +295,8 @@ void members(A& a, Buffer& x) {
 template <class A>
 void members(A& a, Inst& x) {
   all(a, x.kind, x.type, x.constant, x.number, x.expr, x.op, x.monoid, x.buffer, x.mask, x.policy,
-      x.args, x.lanes_from, x.element, x.transposed, x.quick, x.source, x.source_expr, x.source_transposed,
-      x.at);
+      x.args, x.lanes_from, x.element, x.transposed, x.quick, x.source, x.source_expr,
+      x.source_transposed, x.at);
 }
 template <class A>
 void members(A& a, Stmt& x) {
