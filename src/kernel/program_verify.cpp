@@ -504,8 +504,8 @@ private:
       }
       bool was = std::exchange(in_core_, in_core_ || core || grid);
       int level = std::exchange(level_, std::min(level_, bounds));
+      check(s.number >= 0, "a loop has number {}", s.number);
       loop_level_[s.number] = level_;
-      ensure(s.number >= 0, "a loop has number {}", s.number);
       loops_.push_back(Expr::axis(s.number, s.extent));
       block(s.body);
       loops_.pop_back();
