@@ -59,21 +59,26 @@ public:
       if (const NodeId base = facts_.view(id).base; is_score(base))
         reject(base);
     for (NodeId id = 0; id < graph_.size(); ++id)
-      if (is_score(id))
+      if (is_score(id)) {
+        check_box(id);
         check_readers(id);
-    std::erase_if(sinks_, [&](const Sink& s) { return rejected(s.frame); });
-    check_boxes();
-    std::erase_if(sinks_, [&](const Sink& s) { return rejected(s.frame); });
+      }
+    if (!at_fault_.empty())
+      return {};
     compute_in_place();
     gather_kernels();
     std::vector<Group> groups;
     for (const std::vector<std::size_t>& kernel : kernels_)
       groups.push_back(group_of(kernel));
     for (NodeId id = 0; id < graph_.size(); ++id)
-      if (is_score(id) && facts_.product_of(id) == ir::kNoNode && !rejected(labels_of_[id]))
+      if (is_score(id) && facts_.product_of(id) == ir::kNoNode)
         stored_[id] = false;
     return groups;
   }
+
+  /// Products whose values something else than sums needs. While there are any, nothing is found:
+  /// what is no stream must be taken for stored, as it may be a factor or an operand of one.
+  const std::set<NodeId>& at_fault() const { return at_fault_; }
 
 private:
   bool is_score(NodeId id) const { return !labels_of_[id].empty(); }
@@ -117,15 +122,10 @@ private:
 
   void start(NodeId id) {
     for (const Expr& extent : graph_[id].shape)
-      labels_of_[id].push_back(is_unit(extent) ? kNoLabel : new_label());
+      labels_of_[id].push_back(is_unit(extent) ? kNoLabel : labels_.make());
     if (std::count(labels_of_[id].begin(), labels_of_[id].end(), kNoLabel) ==
         std::ptrdiff_t(labels_of_[id].size()))
       labels_of_[id].clear();
-  }
-
-  int new_label() {
-    rejected_.push_back(false);
-    return labels_.make();
   }
 
   /// The labels of a reader's dims where it reads a score; nothing when it reads other points.
@@ -180,19 +180,10 @@ private:
         if (merged[i] == kNoLabel)
           merged[i] = (*labels)[i];
         else
-          unite(merged[i], (*labels)[i]);
+          labels_.join(merged[i], (*labels)[i]);
     }
     if (any)
       labels_of_[id] = std::move(merged);
-  }
-
-  void unite(int a, int b) {
-    if (labels_.find(a) == labels_.find(b))
-      return;
-    const bool bad =
-        rejected_[std::size_t(labels_.find(a))] || rejected_[std::size_t(labels_.find(b))];
-    labels_.join(a, b);
-    rejected_[std::size_t(labels_.find(a))] = bad;
   }
 
   void visit_sum(NodeId id) {
@@ -227,10 +218,14 @@ private:
     // A product has columns of its own beside the box, another sum has not.
     const bool columns = !full(*labels, frame_of(graph_, id));
     if (sink.over.empty() || columns != (product != ir::kNoNode) ||
-        monoid_of(node.op) == Monoid::ArgMax)
+        monoid_of(node.op) == Monoid::ArgMax || is_smaller(facts_.view(scored).base, id))
       return;
     sink_of_[id] = sinks_.size();
     sinks_.push_back(std::move(sink));
+  }
+
+  bool is_smaller(NodeId a, NodeId b) const {
+    return elements_of(graph_[a].shape) < elements_of(graph_[b].shape);
   }
 
   /// Whether an operand is a score, seen through movement.
@@ -246,10 +241,20 @@ private:
       bool summed = facts_.is_product(use.reader) && !facts_.uses(use.reader).empty();
       for (const Use& sum : facts_.uses(use.reader))
         summed = summed && sink_of_.contains(sum.reader);
-      if (summed && reads_factor(use.reader))
+      if ((summed && reads_factor(use.reader)) || meets_a_smaller_one(id, use.reader))
         continue;
       reject(id);
     }
+  }
+
+  /// Of two scores that are multiplied, the smaller one is stored: it is rejected for this use.
+  bool meets_a_smaller_one(NodeId id, NodeId product) const {
+    return facts_.is_product(product) &&
+           std::any_of(graph_[product].inputs.begin(), graph_[product].inputs.end(),
+                       [&](NodeId input) {
+                         const NodeId other = facts_.view(input).base;
+                         return is_score(other) && is_smaller(other, id);
+                       });
   }
 
   /// A stream takes the factor beside the score.
@@ -260,15 +265,10 @@ private:
     return true;
   }
 
+  /// The products that a score is made of are to be stored.
   void reject(NodeId score) {
-    for (int l : labels_of_[score])
-      if (l != kNoLabel)
-        rejected_[std::size_t(labels_.find(l))] = true;
-  }
-  bool rejected(const std::vector<int>& labels) const {
-    return std::any_of(labels.begin(), labels.end(), [&](int l) {
-      return l != kNoLabel && rejected_[std::size_t(labels_.find(l))];
-    });
+    std::set<NodeId> seen;
+    find_inner(score, at_fault_, seen);
   }
 
   std::set<int> roots(const std::vector<int>& labels) const {
@@ -280,25 +280,12 @@ private:
   }
 
   /// Rejects boxes two axes of which turned out to be one, as where a product meets its transpose.
-  /// Rejection spreads over the axes of a box, and all products that share one.
-  void check_boxes() {
-    for (NodeId id = 0; id < graph_.size(); ++id) {
-      const auto& labels = labels_of_[id];
-      const auto axes =
-          std::count_if(labels.begin(), labels.end(), [](int l) { return l != kNoLabel; });
-      if (std::ptrdiff_t(roots(labels).size()) < axes)
-        reject(id);
-    }
-    for (bool again = true; again;) {
-      again = false;
-      for (NodeId id = 0; id < graph_.size(); ++id) {
-        if (!is_score(id) || !rejected(labels_of_[id]))
-          continue;
-        for (int l : labels_of_[id])
-          if (l != kNoLabel && !rejected_[std::size_t(labels_.find(l))])
-            again = rejected_[std::size_t(labels_.find(l))] = true;
-      }
-    }
+  void check_box(NodeId id) {
+    const auto& labels = labels_of_[id];
+    const auto axes =
+        std::count_if(labels.begin(), labels.end(), [](int l) { return l != kNoLabel; });
+    if (std::ptrdiff_t(roots(labels).size()) < axes)
+      reject(id);
   }
 
   /// Values of the rows between sums over a deep product, such as the logarithm of a sum, are
@@ -307,8 +294,7 @@ private:
   void compute_in_place() {
     std::set<int> deep;
     for (NodeId id = 0; id < graph_.size(); ++id)
-      if (is_score(id) && !rejected(labels_of_[id]) && facts_.product_of(id) != ir::kNoNode &&
-          is_deep(facts_, rules_, id))
+      if (is_score(id) && facts_.product_of(id) != ir::kNoNode && is_deep(facts_, rules_, id))
         deep.merge(roots(labels_of_[id]));
     if (deep.empty())
       return;
@@ -370,7 +356,7 @@ private:
         return how[id] > 1;
       if (members.contains(id))
         how[id] = std::max<char>(how[id], 1);
-      else if (how[id] == 1 && stored_[id] && (!is_score(id) || rejected(labels_of_[id])))
+      else if (how[id] == 1 && stored_[id] && !is_score(id))
         how[id] = 2;
     }
     return false;
@@ -482,7 +468,7 @@ private:
   const StreamRules& rules_;
   std::vector<bool>& stored_;
   Labels labels_;
-  std::vector<bool> rejected_;              ///< by label that stands for itself
+  std::set<NodeId> at_fault_;
   std::vector<std::vector<int>> labels_of_; ///< of scores, by dim
   std::vector<Sink> sinks_;
   std::map<NodeId, std::size_t> sink_of_;
@@ -500,7 +486,16 @@ bool is_deep(const GraphFacts& facts, const StreamRules& rules, NodeId product) 
 
 std::vector<Group> find_streams(const GraphFacts& facts, const StreamRules& rules,
                                 std::vector<bool>& stored) {
-  return StreamFinder(facts, rules, stored).run();
+  for (StreamRules left = rules;;) {
+    std::vector<bool> changed = stored;
+    StreamFinder finder(facts, left, changed);
+    std::vector<Group> groups = finder.run();
+    if (finder.at_fault().empty()) {
+      stored = std::move(changed);
+      return groups;
+    }
+    left.not_these.insert(finder.at_fault().begin(), finder.at_fault().end());
+  }
 }
 
 } // namespace egret::compiler

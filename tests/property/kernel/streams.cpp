@@ -131,6 +131,64 @@ TEST(StreamsOf, ADeepProductIsStored) {
   EXPECT_EQ(streams_of(g), 0);
 }
 
+/// a b^T of 16-bit matrices [rows, depth] and [places, depth], rounded to their type.
+ir::NodeId rounded_product(ir::Graph& g, ir::NodeId a, ir::NodeId b) {
+  const Expr rows = g[a].shape[0], places = g[b].shape[0], depth = g[a].shape[1];
+  const Shape box{rows, places, depth};
+  const auto wide = [&](ir::NodeId x, Shape shape) {
+    return g.cast(g.expand(g.reshape(x, std::move(shape)), box), DType::F32);
+  };
+  const ir::NodeId terms =
+      g.binary(Op::Mul, wide(a, {rows, 1, depth}), wide(b, {1, places, depth}));
+  return g.cast(g.reduce(Op::ReduceSum, terms, {2}), DType::BF16);
+}
+
+ir::NodeId sum_of_rows(ir::Graph& g, ir::NodeId x) {
+  return g.reduce(Op::ReduceSum, g.unary(Op::Exp, g.cast(x, DType::F32)), {1});
+}
+
+// A product that might have been made again, and is not, must not keep others from it.
+
+TEST(StreamsOf, AStoredProductMayBeTheFactorOfAnother) {
+  for (const std::int64_t depth : {32, 320}) { // wide projections of few features, or of many
+    ir::Graph g;
+    const ir::NodeId x = g.input("x", DType::BF16, {1600, depth});
+    const ir::NodeId both =
+        rounded_product(g, x, g.input("w", DType::BF16, {512, depth})); // larger than x and w
+    ASSERT_GT(1600 * 512, 1600 * depth + 512 * depth);
+    const auto cut = [&](std::int64_t at) { return g.shrink(both, {0, at}, {1600, at + 64}); };
+    g.outputs = {sum_of_rows(g, rounded_product(g, cut(0), cut(64)))};
+    EXPECT_EQ(streams_of(g), 1) << depth;
+  }
+}
+
+TEST(StreamsOf, AProductWithAStoredOneIsMadeAgain) {
+  ir::Graph g;
+  const auto in = [&](const char* name, std::int64_t rows) {
+    return g.input(name, DType::BF16, {rows, 32});
+  };
+  const ir::NodeId bias = rounded_product(g, in("a", 300), in("b", 200));
+  const ir::NodeId scores = rounded_product(g, in("q", 300), in("k", 200));
+  g.outputs = {sum_of_rows(g, g.binary(Op::Add, scores, bias)), bias};
+  EXPECT_EQ(streams_of(g), 1);
+  for (const kernel::Region& region : testing::regions_of(g, testing::test_gpu()))
+    EXPECT_EQ(region.operands.size(), kernel::find_stream(region).ok ? 3u : 2u) << print(region);
+}
+
+TEST(StreamsOf, WhatIsMadeOfAProductIsNotLargerThanIt) {
+  ir::Graph g; // the larger product is the one to make again, of the smaller one
+  const ir::NodeId small =
+      rounded_product(g, g.input("x", DType::BF16, {900, 16}), g.input("w", DType::BF16, {64, 16}));
+  g.outputs = {sum_of_rows(g, rounded_product(g, small, g.input("k", DType::BF16, {700, 64})))};
+  int streams = 0;
+  for (const kernel::Region& region : testing::regions_of(g, testing::test_gpu())) {
+    streams += kernel::find_stream(region).ok;
+    for (const kernel::Output& out : region.outputs)
+      EXPECT_LE(element_count(out.shape).value(), 900 * 64) << print(region);
+  }
+  EXPECT_EQ(streams, 1);
+}
+
 TEST(StreamsOf, FactorsOf32BitsAreStored) {
   ir::Graph g;
   const Shape box{100, 80, 16};
