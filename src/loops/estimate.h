@@ -67,6 +67,9 @@ private:
   };
   double gpu_body_seconds(int stage, std::span<const LoopAround> loops,
                           std::span<const NearAround> near, std::size_t shared) const;
+  /// The same of a stage with matrix loops.
+  double gpu_matrix_seconds(int stage, std::span<const LoopAround> loops,
+                            std::span<const NearAround> near, std::size_t shared) const;
   void describe(int stage, StageCost& cost, const std::vector<bool>& bodies) const;
   double walk(const kernel::loops::Tree& tree, std::vector<LoopAround>& loops,
               std::vector<int>& sums, std::vector<NearAround>& near, std::size_t shared) const;

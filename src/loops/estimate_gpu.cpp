@@ -21,6 +21,11 @@ constexpr double kSector = 32, kSectorsACycle = 4;
 constexpr double kL2Bytes = 48, kMemoryBytes = 20;
 /// Cycles until a value comes, from far and from near, of loads that the compiler keeps in flight.
 constexpr double kFar = 120, kNear = 25, kStep = 6;
+/// Cycles of a barrier of all blocks; bytes of shared memory that a multiprocessor reads a cycle.
+constexpr double kGridBarrier = 2000, kSharedBytes = 128;
+/// Matrix loops: bytes of copies near at which several iterations' are under way, and of how many;
+/// cycles from one iteration to the next, with and without copies.
+constexpr double kStagesBytes = 64 << 10, kStages = 4, kTurn = 90, kTurnFar = 500;
 /// 32-bit registers beside those of sums.
 constexpr double kOther = 28, kMostRegisters = 230;
 
@@ -36,10 +41,107 @@ int place(const LoopAround& loop) {
                                      : 3;
 }
 
+/// Cycles until the parts that blocks have made of sums are one: a barrier, and for each result the
+/// parts one after the other.
+double combining(const kernel::Stage& stage, std::span<const LoopAround> loops,
+                 double multiprocessors) {
+  double parts = 1, results = 1;
+  for (const LoopAround& loop : loops)
+    if (kernel::contains(stage.over, loop.axis))
+      parts *= loop.bind == Bind::Grid ? loop.trips : 1;
+    else
+      results *= loop.trips;
+  if (parts == 1)
+    return 0;
+  const double bytes = 2 * parts * results * double(size_of(stage.acc_dtype));
+  return kGridBarrier + kFar + parts * 8 + bytes / (kL2Bytes * multiprocessors);
+}
+
 } // namespace
+
+double Estimator::gpu_matrix_seconds(int s, std::span<const LoopAround> loops,
+                                     std::span<const NearAround> near, std::size_t shared) const {
+  const kernel::Stage& stage = region_.stages[std::size_t(s)];
+  const StageCost& cost = stages_[std::size_t(s)];
+  double grid = 1, warps = 1, steps = 1, tiles = 1, held = 1;
+  for (const LoopAround& loop : loops)
+    if (loop.bind == Bind::Grid)
+      grid *= loop.trips;
+    else if (by_threads(loop.bind))
+      warps *= loop.trips;
+    else if (loop.bind == Bind::Unroll || loop.bind == Bind::Vector) {
+      tiles *= loop.trips;
+      held *= kernel::contains(stage.over, loop.axis) ? 1 : loop.trips;
+    } else if (loop.bind == Bind::Serial)
+      steps *= loop.trips;
+  // Fragments of the factors: by whole matrices from copies, by pairs of elements else.
+  double instructions = tiles + 12, shared_bytes = 0, copied = 0, l2_bytes = 0, registers = kOther;
+  bool far = false;
+  for (const Access& access : cost.accesses) {
+    if (access.operand < 0 || access.written)
+      continue;
+    const auto copy = std::ranges::find_if(
+        near, [&](const NearAround& n) { return n.operand == access.operand; });
+    double fragments = 1, elements = 1, of_block = 1, unit = 1;
+    for (std::size_t l = 0; l < loops.size(); ++l) {
+      const LoopAround& loop = loops[l];
+      if (access.stride[std::size_t(loop.axis)] == 0)
+        continue;
+      fragments *= loop.bind == Bind::Unroll ? loop.trips : 1;
+      unit *= loop.bind == Bind::Matrix ? loop.trips : 1;
+      of_block *= loop.bind == Bind::Grid ? 1 : loop.trips;
+      if (copy != near.end() && l >= copy->loops)
+        elements *= loop.trips;
+    }
+    const double words = unit / kWarp / 2; // of a thread
+    registers += fragments * words;
+    l2_bytes += grid * of_block * access.bytes;
+    if (copy == near.end()) {
+      far = true;
+      instructions += fragments * words * 10;
+      l2_bytes += grid * of_block * access.bytes * (warps > 1 ? 0.5 : 0);
+      continue;
+    }
+    const bool whole = cost.flops <= 3; // nothing is computed of it
+    instructions += fragments * (whole ? 2 : words * (6 + 2 * cost.flops));
+    shared_bytes += warps * fragments * unit * access.bytes + elements * access.bytes;
+    copied += elements * access.bytes;
+    instructions += std::ceil(elements * access.bytes / 16 / (warps * kWarp)) * 10;
+  }
+  const double stages = kStages * copied <= kStagesBytes ? kStages : 2;
+  registers += 4 * held;
+  const double multiprocessors = std::max(1, target_.workers);
+  double resident = std::min({double(target_.blocks), double(target_.threads) / (warps * kWarp),
+                              double(target_.registers) / (warps * kWarp * registers),
+                              double(target_.shared_bytes) / (stages * copied + 1024)});
+  resident = std::max(1.0, std::floor(resident));
+  double penalty = registers > kMostRegisters ? registers / kMostRegisters * 2 : 1;
+  if (stages * copied > double(target_.block_shared_bytes))
+    penalty *= 100;
+  const double rounds = std::ceil(grid / multiprocessors), waves = std::ceil(rounds / resident);
+  const double product = target_.capability >= 90 ? 6.5 : 8; // cycles of a scheduler
+  const double busy = std::min(kSchedulers, warps * std::min(rounds, resident));
+  const double multiplied = rounds * warps * steps * tiles * product / busy;
+  const double issue = rounds * warps * steps * instructions / busy;
+  const double asked = rounds * steps * shared_bytes / kSharedBytes;
+  const double latency = waves * (steps * ((far ? kTurnFar : kTurn) + tiles * product) + 1500);
+  const double used = std::min(grid, multiprocessors);
+  const double from_l2 = l2_bytes / kL2Bytes / used;
+  std::vector<LoopAround> order(loops.begin(), loops.end());
+  std::ranges::stable_sort(order, {}, place);
+  const double from_memory =
+      traffic(cost, order, shared, 0.5 * double(target_.l2_bytes)) / kMemoryBytes / multiprocessors;
+  const double slowest = std::max({multiplied, issue, asked, latency, from_l2, from_memory});
+  return (penalty * (slowest + 0.2 * (multiplied + issue + asked + latency + from_l2 + from_memory -
+                                      slowest)) +
+          combining(stage, loops, multiprocessors)) /
+         kClock;
+}
 
 double Estimator::gpu_body_seconds(int s, std::span<const LoopAround> loops,
                                    std::span<const NearAround> near, std::size_t shared) const {
+  if (std::ranges::any_of(loops, [](const LoopAround& l) { return l.bind == Bind::Matrix; }))
+    return gpu_matrix_seconds(s, loops, near, shared);
   const kernel::Stage& stage = region_.stages[std::size_t(s)];
   const StageCost& cost = stages_[std::size_t(s)];
   double grid = 1, threads = 1, steps = 1, copies = 1, vector = 1, sums = 1, combined = 0;
@@ -103,7 +205,9 @@ double Estimator::gpu_body_seconds(int s, std::span<const LoopAround> loops,
               (neighbours == vector_axis ? vector : 1);
     const double side_by_side = std::min(kWarp, across);
     double sectors = std::max(1.0, bytes / kSector);
-    if (copy == near.end()) {
+    if (access.operand < 0 && !access.leaves && shared > 0) { // a result that stays in the block
+      wait = std::max(wait, kNear);
+    } else if (copy == near.end()) {
       if (apart > 0)
         sectors = side_by_side * std::max(std::min(1.0, apart / kSector), bytes / kSector);
       sectors = std::max(1.0, sectors) * (kWarp / side_by_side);
@@ -154,7 +258,8 @@ double Estimator::gpu_body_seconds(int s, std::span<const LoopAround> loops,
   const double from_memory =
       traffic(cost, order, shared, 0.5 * double(target_.l2_bytes)) / kMemoryBytes / multiprocessors;
   const double slowest = std::max({issue, asked, latency, from_l2, from_memory});
-  return penalty * (slowest + 0.2 * (issue + asked + latency + from_l2 + from_memory - slowest)) /
+  return (penalty * (slowest + 0.2 * (issue + asked + latency + from_l2 + from_memory - slowest)) +
+          combining(stage, loops, multiprocessors)) /
          kClock;
 }
 

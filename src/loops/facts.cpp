@@ -93,6 +93,7 @@ public:
     operands();
     for (const UnitProduct& u : unit_products(r_, target_))
       line("(product {} {} {} {} {} {} {})", u.stage, u.m, u.n, u.k, u.rows, u.columns, u.depth);
+    line("(deals \"{}\")", target_.threads > 0 ? "grid" : "core");
     if (std::ranges::all_of(r_.outputs, [](const kernel::Output& o) { return o.alias < 0; }))
       line("(sorted)");
     return std::move(text_);
@@ -187,12 +188,12 @@ private:
     });
     line("(set (barred {} \"vector\") {})", a, serial);
     line("(set (barred {} \"vector-sums\") {})", a, lonely);
+    line("(set (barred {} \"parts\") {})", a, lonely);
     if (target_.threads > 0) {
       for (const char* bind : {"grid", "warp", "lane"})
         line("(set (barred {} \"{}\") {})", a, bind, serial);
     } else {
       line("(set (barred {} \"core\") {})", a, serial);
-      line("(set (barred {} \"parts\") {})", a, lonely);
     }
   }
 
@@ -217,6 +218,15 @@ private:
   std::vector<std::vector<std::uint64_t>> whole_; ///< by stage and axis
   std::string text_;
 };
+
+/// The value that was converted to f32 without being rounded.
+int widened(const Stage& stage, int value) {
+  const auto at = [&](int v) -> const kernel::BodyValue& { return stage.body[std::size_t(v)]; };
+  while (at(value).kind == kernel::BodyValue::Kind::Apply && at(value).op == Op::Cast &&
+         at(value).dtype == DType::F32)
+    value = at(value).args[0];
+  return value;
+}
 
 /// What is written by pairs of bf16 (docs/loops.md): rows by a vector of columns, an even depth.
 std::vector<UnitProduct> pair_products(int s, int m, int n, int k, const Target& target) {
@@ -305,9 +315,10 @@ std::vector<UnitProduct> unit_products(const Region& region, const Target& targe
     DType dtypes[2];
     bool narrow = true;
     for (int i = 0; i < 2; ++i) {
-      const int v = kernel::through_casts(stage, product.args[std::size_t(i)]);
+      const int v = gpu ? widened(stage, product.args[std::size_t(i)])
+                        : kernel::through_casts(stage, product.args[std::size_t(i)]);
       const kernel::BodyValue& factor = stage.body[std::size_t(v)];
-      narrow = narrow && factor.kind == kernel::BodyValue::Kind::Load &&
+      narrow = narrow && (gpu || factor.kind == kernel::BodyValue::Kind::Load) &&
                (factor.dtype == DType::BF16 || (gpu && factor.dtype == DType::F16));
       dtypes[i] = factor.dtype;
       sides[i] = kernel::axes_of_value(region, stage, v);

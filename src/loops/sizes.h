@@ -11,13 +11,18 @@
 
 namespace egret::loops {
 
+/// What a tree is like as a whole. Estimates of different ways are less sure beside each other than
+/// those of one way.
+enum class Way : std::uint8_t { Plain, Rows, Results, Parts, Matrices, MatrixParts, Drawn };
+
 struct Sized {
   TreePtr tree;
   double seconds = 0;
+  Way way = Way::Plain;
 };
 
 struct SizesOptions {
-  std::size_t keep = 24;          ///< trees at the most, best first
+  std::size_t keep = 24;          ///< trees of each way at the most
   std::size_t most_points = 9000; ///< bodies with loops around that are estimated
   bool reassociate = true;
   std::function<bool()> stop; ///< asked now and then

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <set>
 
 namespace egret::loops {
@@ -20,13 +21,15 @@ namespace {
 
 /// Sums and values that a thread holds at a time.
 constexpr std::int64_t kMostHeld = 64;
+/// Tiles of a matrix unit that a warp holds the sums of; parts of a sum that blocks make.
+constexpr std::int64_t kMostTiles = 32, kMostParts = 1024;
 
 class GpuSizes {
 public:
   GpuSizes(const kernel::Region& region, const kernel::Target& target, const Estimator& estimator,
            const SizesOptions& options, std::size_t& points)
-      : r_(region), estimator_(estimator), options_(options), points_(points),
-        lanes_(lanes_of_region(region, target)) {}
+      : r_(region), target_(target), estimator_(estimator), options_(options), points_(points),
+        lanes_(lanes_of_region(region, target)), units_(unit_products(region, target)) {}
 
   std::vector<Sized> run(const std::vector<Nest>& nests) {
     constexpr std::array<std::int64_t, 4> kBlocks{256, 128, 512, 64}; // threads
@@ -132,20 +135,23 @@ private:
     return inside;
   }
 
-  void consider(TreePtr t, std::vector<Sized>& found) {
+  void consider(TreePtr t, Way way, std::vector<Sized>& found) {
     ++points_;
     if (!t)
       return;
     const double seconds = estimator_.part_seconds(*t);
-    found.push_back({std::move(t), seconds});
+    found.push_back({std::move(t), seconds, way});
   }
 
   std::vector<Sized> top(const Nest& nest) {
     std::vector<Sized> found;
+    matrices(nest, found);
     rows(nest, found);
     results(nest, found);
+    if (nest.body >= 0)
+      in_parts(nest, found);
     if (found.empty())
-      consider(of_results(nest, {}, {}, 0, {}), found);
+      consider(of_results(nest, {}, {}, 0, {}), Way::Results, found);
     keep_best(found, options_.keep);
     return found;
   }
@@ -190,7 +196,7 @@ private:
   }
 
   void consider_tile(const Nest& nest, const Tile& x, const Tile& y, std::vector<Sized>& found) {
-    consider(of_results(nest, x, y, 0, {}), found);
+    consider(of_results(nest, x, y, 0, {}), Way::Results, found);
     if (nest.body < 0 || nest.terms.size() != 1 || y.axis < 0 || nest.sums.empty() ||
         r_.stages[std::size_t(nest.body)].kind != StageKind::Reduce)
       return;
@@ -202,7 +208,7 @@ private:
         near.push_back(access.operand);
     if (!near.empty())
       for (const std::int64_t depth : {8, 16, 32})
-        consider(of_results(nest, x, y, depth, near), found);
+        consider(of_results(nest, x, y, depth, near), Way::Results, found);
   }
 
   /// Blocks of x by y; `depth` terms at a time from copies near, 0 for none.
@@ -275,7 +281,8 @@ private:
         TreePtr t = fits ? within(inside, block_ / warps, vector) : nullptr;
         if (!t || !used_)
           continue;
-        consider(around(grid, around(threads, around(serial, masked(masks, std::move(t))))), found);
+        consider(around(grid, around(threads, around(serial, masked(masks, std::move(t))))),
+                 Way::Rows, found);
         if (spent())
           return;
       }
@@ -331,12 +338,271 @@ private:
     return around(results, summed(nest, around(terms, std::move(t))));
   }
 
+  // --- Tiles of a matrix unit
+
+  /// Of the depth, warps and tiles of a warp along rows and columns.
+  struct Matrices {
+    std::int64_t warps_m = 1, warps_n = 1, tiles_m = 1, tiles_n = 1, depth = 16;
+    bool near = false;
+    std::int64_t rows(const UnitProduct& u) const { return warps_m * tiles_m * u.rows; }
+    std::int64_t columns(const UnitProduct& u) const { return warps_n * tiles_n * u.columns; }
+  };
+
+  /// The nest that makes the unit's product: this one, or the first of several whose others go
+  /// along its results.
+  const Nest* product_in(const Nest& nest, const UnitProduct& unit) const {
+    if (nest.body >= 0)
+      return nest.body == unit.stage && contains(nest.axes, unit.m) && contains(nest.axes, unit.n)
+                 ? &nest
+                 : nullptr;
+    const Nest* found = nullptr;
+    for (const Nest& p : nest.parts) {
+      if (p.body < 0 || !p.axes.empty())
+        return nullptr;
+      if (p.body == unit.stage)
+        found = &p;
+      else if (!p.terms.empty() || r_.stages[std::size_t(p.body)].kind != StageKind::Map)
+        return nullptr;
+    }
+    return found && nest.sums.empty() && nest.terms.empty() && contains(nest.axes, unit.m) &&
+                   contains(nest.axes, unit.n)
+               ? found
+               : nullptr;
+  }
+
+  void matrices(const Nest& nest, std::vector<Sized>& found) {
+    for (const UnitProduct& unit : units_) {
+      const Nest* product = product_in(nest, unit);
+      if (!options_.reassociate || !product)
+        continue;
+      const std::vector<int> near = read_again(unit);
+      const std::int64_t warps = block_ / 32;
+      for (std::int64_t warps_m = 1; warps_m <= warps; warps_m *= 2)
+        for (const std::int64_t tiles_m : {1, 2, 4})
+          for (const std::int64_t tiles_n : {1, 2, 4, 8})
+            for (const std::int64_t depth : {16, 32, 64}) {
+              if (spent())
+                return;
+              Matrices tile{warps_m, warps / warps_m, tiles_m, tiles_n, depth, !near.empty()};
+              if (tiles_m * tiles_n > kMostTiles || too_large(unit, tile))
+                continue;
+              consider(of_matrices(nest, *product, unit, tile, near, 1), Way::Matrices, found);
+              // Of products with few results, blocks make parts of each.
+              if (nest.body >= 0)
+                for (const std::int64_t parts :
+                     parts_of(nest, unit.k, tile_count(nest, unit, tile)))
+                  consider(of_matrices(nest, *product, unit, tile, near, parts), Way::MatrixParts,
+                           found);
+              if (depth == 16) {
+                tile.near = false;
+                consider(of_matrices(nest, *product, unit, tile, {}, 1), Way::Matrices, found);
+              }
+            }
+    }
+  }
+
+  /// Whether a smaller tile covers the product as well.
+  bool too_large(const UnitProduct& unit, const Matrices& tile) const {
+    const auto beyond = [&](int axis, std::int64_t size, std::int64_t least) {
+      return size > least && double(size) >= 2 * estimator_.extent_of(axis);
+    };
+    return beyond(unit.m, tile.rows(unit), unit.rows) ||
+           beyond(unit.n, tile.columns(unit), unit.columns) ||
+           beyond(unit.k, tile.depth, unit.depth);
+  }
+
+  double tile_count(const Nest& nest, const UnitProduct& unit, const Matrices& tile) const {
+    double count = 1;
+    for (const int a : nest.axes)
+      count *= std::ceil(estimator_.extent_of(a) / (a == unit.m   ? double(tile.rows(unit))
+                                                    : a == unit.n ? double(tile.columns(unit))
+                                                                  : 1.0));
+    return count;
+  }
+
+  /// Operands of the product that change along the depth and along rows or columns alone.
+  std::vector<int> read_again(const UnitProduct& unit) const {
+    std::vector<int> near;
+    for (const Estimator::Access& access : estimator_.accesses(unit.stage)) {
+      const auto goes = [&](int axis) { return access.stride[std::size_t(axis)] != 0; };
+      if (access.operand >= 0 && !access.written && goes(unit.k) && goes(unit.m) != goes(unit.n) &&
+          !contains(near, access.operand))
+        near.push_back(access.operand);
+    }
+    return near;
+  }
+
+  /// How many parts blocks may make of each of so many pieces of results, so that all have work.
+  std::vector<std::int64_t> parts_of(const Nest& nest, int axis, double pieces) const {
+    std::vector<std::int64_t> found;
+    const kernel::Stage& stage = r_.stages[std::size_t(nest.body)];
+    if (!options_.reassociate || stage.kind != StageKind::Reduce || !regroups(stage) ||
+        !contains(nest.terms, axis) || pieces >= target_.workers ||
+        !std::ranges::all_of(nest.axes, [&](int a) { return parallel(nest, a); }))
+      return found;
+    for (const double blocks : {1.0, 2.0, 4.0}) {
+      const auto parts = std::int64_t(blocks * target_.workers / pieces);
+      if (parts > 1 && parts <= kMostParts && !contains_number(found, parts))
+        found.push_back(parts);
+    }
+    return found;
+  }
+  static bool contains_number(const std::vector<std::int64_t>& list, std::int64_t n) {
+    return std::ranges::find(list, n) != list.end();
+  }
+
+  /// Terms of one part: a multiple of `unit`.
+  std::int64_t part_size(int axis, std::int64_t parts, std::int64_t unit) const {
+    const double each = estimator_.extent_of(axis) / double(parts * unit);
+    return std::max<std::int64_t>(1, std::int64_t(std::ceil(each))) * unit;
+  }
+
+  /// Warps along rows and columns, tiles of registers; `depth` terms at a time from copies near of
+  /// both factors. `parts`: of each result, made by blocks of their own.
+  TreePtr of_matrices(const Nest& nest, const Nest& product, const UnitProduct& u,
+                      const Matrices& tile, const std::vector<int>& near, std::int64_t parts) {
+    std::vector<Made> shared, grid, terms, warps, deep, tiles;
+    std::vector<int> masks;
+    for (const int a : nest.axes) {
+      const std::int64_t size = a == u.m ? tile.rows(u) : a == u.n ? tile.columns(u) : 1;
+      if (!parallel(nest, a) || !pieces(a, size, Bind::Grid, grid, masks))
+        return nullptr;
+    }
+    std::vector<int> over_results = masks;
+    if (parts > 1) {
+      const std::int64_t part = part_size(u.k, parts, tile.depth);
+      if (!pieces(u.k, part, Bind::Grid, shared, masks) || shared.empty())
+        return nullptr;
+      add(terms, u.k, part / tile.depth, tile.depth, Bind::Serial);
+    } else if (!pieces(u.k, tile.depth, Bind::Serial, terms, masks))
+      return nullptr;
+    add(warps, u.m, tile.warps_m, tile.tiles_m * u.rows, Bind::Warp);
+    add(warps, u.n, tile.warps_n, tile.tiles_n * u.columns, Bind::Warp);
+    add(deep, u.k, tile.depth / u.depth, u.depth, Bind::Unroll);
+    add(tiles, u.m, tile.tiles_m, u.rows, Bind::Unroll);
+    add(tiles, u.n, tile.tiles_n, u.columns, Bind::Unroll);
+    std::vector<Made> unit;
+    add(unit, u.m, u.rows, 1, Bind::Matrix);
+    add(unit, u.n, u.columns, 1, Bind::Matrix);
+    add(unit, u.k, u.depth, 1, Bind::Matrix);
+    TreePtr t = around(unit, masked(masks, tree::body(u.stage)));
+    t = around(warps, around(deep, around(tiles, std::move(t))));
+    for (const int operand : near)
+      t = tree::near(operand, std::move(t));
+    t = tree::accumulate(u.stage, around(terms, std::move(t)));
+    if (parts > 1)
+      return tree::accumulate(u.stage, around(shared, around(grid, std::move(t))));
+    if (nest.body >= 0)
+      return around(grid, std::move(t));
+    TreePtr all;
+    for (std::size_t i = nest.parts.size(); i-- > 0;) {
+      TreePtr one = &nest.parts[i] == &product
+                        ? t
+                        : along_unit(nest.parts[i].body, u, warps, tiles, over_results);
+      all = all ? tree::then(std::move(one), std::move(all)) : std::move(one);
+    }
+    return around(grid, std::move(all));
+  }
+
+  /// A map along the elements that each thread has of the results of a warp's products.
+  static TreePtr along_unit(int body, const UnitProduct& u, const std::vector<Made>& warps,
+                            const std::vector<Made>& tiles, const std::vector<int>& masks) {
+    std::vector<Made> held;
+    add(held, u.m, u.rows / 8, 8, Bind::Unroll);
+    add(held, u.m, 8, 1, Bind::Lane);
+    add(held, u.n, u.columns / 2, 2, Bind::Lane);
+    add(held, u.n, 2, 1, Bind::Vector);
+    return around(warps, around(tiles, around(held, masked(masks, tree::body(body)))));
+  }
+
+  // --- Sums that blocks share
+
+  /// A reduction with few results: blocks make parts of them, threads along results or terms.
+  void in_parts(const Nest& nest, std::vector<Sized>& found) {
+    if (nest.terms.empty())
+      return;
+    for (const int axis : nest.terms) {
+      const bool across = contiguous(nest, axis);
+      for (const std::int64_t vector : std::set<std::int64_t>{1, lanes_}) {
+        if (across) // all threads along the terms of one result
+          for (const std::int64_t parts : parts_of(nest, axis, count_of(nest.axes)))
+            consider(parts_by_terms(nest, axis, vector, parts), Way::Parts, found);
+        for (const int x : nest.axes) // or a result each
+          for (const std::int64_t threads : std::set<std::int64_t>{32, 64, block_})
+            if (contiguous(nest, x) && threads <= block_)
+              for (const std::int64_t parts :
+                   parts_of(nest, axis,
+                            count_of(nest.axes) /
+                                double(std::min<std::int64_t>(
+                                    threads * vector, std::int64_t(estimator_.extent_of(x))))))
+                consider(parts_by_results(nest, axis, {x, threads, vector, 1}, parts), Way::Parts,
+                         found);
+        if (spent())
+          return;
+      }
+    }
+  }
+
+  double count_of(const std::vector<int>& axes) const {
+    double count = 1;
+    for (const int a : axes)
+      count *= estimator_.extent_of(a);
+    return count;
+  }
+
+  TreePtr parts_by_terms(const Nest& nest, int axis, std::int64_t vector, std::int64_t parts) {
+    std::vector<Made> shared, grid, terms, lanes, tile;
+    std::vector<int> masks;
+    for (const int a : nest.axes)
+      if (!pieces(a, 1, Bind::Grid, grid, masks))
+        return nullptr;
+    const std::int64_t turn = block_ * vector, part = part_size(axis, parts, turn);
+    if (!pieces(axis, part, Bind::Grid, shared, masks) || shared.empty())
+      return nullptr;
+    for (const int a : nest.terms)
+      if (a == axis)
+        add(terms, axis, part / turn, turn, Bind::Serial);
+      else if (!pieces(a, 1, Bind::Serial, terms, masks))
+        return nullptr;
+    add(lanes, axis, block_, vector, Bind::Lane);
+    add(tile, axis, vector, 1, Bind::Vector);
+    TreePtr t = around(tile, masked(masks, tree::body(nest.body)));
+    if (!tile.empty()) // the lanes of a vector are summed before the threads' sums
+      t = tree::accumulate(nest.body, std::move(t));
+    t = tree::accumulate(nest.body, around(terms, around(lanes, std::move(t))));
+    return tree::accumulate(nest.body, around(shared, around(grid, std::move(t))));
+  }
+
+  /// Threads side by side along results, each with terms of its own result.
+  TreePtr parts_by_results(const Nest& nest, int axis, const Tile& x, std::int64_t parts) {
+    std::vector<Made> shared, grid, terms, lanes, tile;
+    std::vector<int> masks;
+    for (const int a : nest.axes)
+      if (!pieces(a, a == x.axis ? x.size() : 1, Bind::Grid, grid, masks))
+        return nullptr;
+    const std::int64_t part = part_size(axis, parts, 1);
+    if (!pieces(axis, part, Bind::Grid, shared, masks) || shared.empty())
+      return nullptr;
+    for (const int a : nest.terms)
+      if (a == axis)
+        add(terms, axis, part, 1, Bind::Serial);
+      else if (!pieces(a, 1, Bind::Serial, terms, masks))
+        return nullptr;
+    add(lanes, x.axis, x.threads, x.vector, Bind::Lane);
+    add(tile, x.axis, x.vector, 1, Bind::Vector);
+    TreePtr t = around(tile, masked(masks, tree::body(nest.body)));
+    t = tree::accumulate(nest.body, around(lanes, around(terms, std::move(t))));
+    return tree::accumulate(nest.body, around(shared, around(grid, std::move(t))));
+  }
+
   const kernel::Region& r_;
+  const kernel::Target& target_;
   const Estimator& estimator_;
   const SizesOptions& options_;
   std::size_t& points_;
   std::size_t budget_ = 0;
   std::int64_t lanes_, block_ = 0;
+  std::vector<UnitProduct> units_;
   bool used_ = false; ///< threads, in the tree that is being made
 };
 

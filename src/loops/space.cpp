@@ -23,7 +23,7 @@ using Clock = std::chrono::steady_clock;
 
 /// Shares of the time that phases may take, and trees that are looked at closely for each that is
 /// wanted.
-constexpr double kStructure = 0.2, kSizes = 0.55, kDrawn = 0.65, kProofs = 0.3;
+constexpr double kStructure = 0.2, kSizes = 0.55, kDrawn = 0.65, kTried = 0.75, kProofs = 0.3;
 constexpr std::size_t kCloser = 4;
 /// Of what is shown in a report.
 constexpr std::size_t kReasons = 3;
@@ -36,8 +36,10 @@ bool deals_twice(const tree::Tree& t, bool inside = false) {
          (t.rest && deals_twice(*t.rest, inside || core));
 }
 
-/// Of the best tree's estimate, what one may take at the most.
-constexpr double kHopeless = 4;
+/// Of the best tree's estimate, what one may take at the most; and up to which so many trees of
+/// each way are among those that are proposed.
+constexpr double kHopeless = 4, kUnsure = 2.5;
+constexpr std::size_t kOfEachWay = 2;
 
 std::vector<const char*> allowed_of(const LoopOptions& options,
                                     std::initializer_list<const char*> rulesets) {
@@ -78,6 +80,7 @@ private:
     TreePtr tree;
     double seconds = 0;
     std::string skeleton;
+    Way way = Way::Plain;
   };
 
   double seconds() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
@@ -181,7 +184,7 @@ private:
       sizes.most_points = options_.points;
       for (Sized& one :
            sizes_of(region_, target_, skeleton.second, estimator_, sizes, space_.report.points))
-        consider(std::move(one.tree), text);
+        consider(std::move(one.tree), text, one.way);
     }
   }
 
@@ -204,17 +207,17 @@ private:
     for (const egraph::TermGraph& t :
          terms.egraph().sample(std::span(&root, 1), options_.draws, tree_seed(), 1.5))
       if (TreePtr drawn = terms.tree_of(t); !deals_twice(*drawn))
-        consider(std::move(drawn), "drawn");
+        consider(std::move(drawn), "drawn", Way::Drawn);
   }
 
   std::uint64_t tree_seed() const { return kernel::hash_of(region_); }
 
-  void consider(TreePtr t, const std::string& skeleton) {
+  void consider(TreePtr t, const std::string& skeleton, Way way) {
     if (!texts_.insert(tree::to_text(*t, region_)).second)
       return;
     const double seconds = estimator_.seconds(*t);
     ++space_.report.points;
-    found_.push_back({std::move(t), seconds, skeleton});
+    found_.push_back({std::move(t), seconds, skeleton, way});
   }
 
   void refuse(const Found& found, const std::string& why) {
@@ -249,12 +252,20 @@ private:
   void propose() {
     std::stable_sort(found_.begin(), found_.end(),
                      [](const Found& a, const Found& b) { return a.seconds < b.seconds; });
+    if (!found_.empty()) {
+      std::map<Way, std::size_t> ways;
+      const double unsure = kUnsure * found_[0].seconds;
+      std::ranges::stable_partition(found_, [&](const Found& f) {
+        return f.way != Way::Drawn && f.seconds <= unsure && ++ways[f.way] <= kOfEachWay;
+      });
+    }
     const std::size_t wanted = options_.trees == 0 ? found_.size() : options_.trees;
     std::vector<Found> legal, similar;
     std::map<std::string, std::size_t> kinds;
     for (Found& f : found_) {
       if (legal.size() == kCloser * wanted ||
-          (!legal.empty() && f.seconds > kHopeless * legal[0].seconds))
+          (!legal.empty() && f.seconds > kHopeless * legal[0].seconds) ||
+          (legal.size() >= wanted && late(kTried)))
         break;
       if (std::string why = why_not_tried(*f.tree); !why.empty()) {
         ++space_.report.illegal;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 namespace egret::loops {
 
@@ -52,20 +53,22 @@ TreePtr around(const std::vector<Made>& loops, TreePtr inside) {
 void keep_best(std::vector<Sized>& list, std::size_t keep) {
   std::stable_sort(list.begin(), list.end(),
                    [](const Sized& a, const Sized& b) { return a.seconds < b.seconds; });
-  if (list.size() > keep)
-    list.resize(keep);
+  std::map<Way, std::size_t> taken;
+  std::erase_if(list, [&](const Sized& one) { return ++taken[one.way] > keep; });
 }
 
 void join_nests(const std::vector<std::vector<Sized>>& each, std::vector<Sized>& all) {
   const auto join = [&](std::size_t changed, std::size_t to) {
     TreePtr joined;
     double seconds = 0;
+    Way way = Way::Plain;
     for (std::size_t i = each.size(); i-- > 0;) {
       const Sized& one = each[i][i == changed ? to : 0];
+      way = std::max(way, one.way);
       joined = joined ? tree::then(one.tree, std::move(joined)) : one.tree;
       seconds += one.seconds;
     }
-    all.push_back({std::move(joined), seconds});
+    all.push_back({std::move(joined), seconds, way});
   };
   join(0, 0);
   for (std::size_t i = 0; i < each.size(); ++i)

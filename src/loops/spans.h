@@ -43,7 +43,7 @@ Made whole(const Span& span, kernel::Bind bind = kernel::Bind::Serial);
 /// The loops, first outermost, around a tree.
 TreePtr around(const std::vector<Made>& loops, TreePtr inside);
 
-/// The best of a list stay, in order.
+/// The best of each way stay, all in order.
 void keep_best(std::vector<Sized>& list, std::size_t keep);
 
 /// Trees one after the other: the first of each list, and for each list with another of its own.

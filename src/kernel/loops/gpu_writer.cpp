@@ -241,28 +241,4 @@ void GpuWriter::then(const Tree& t, const Here& h) {
     meet_block(h);
 }
 
-void GpuWriter::fill(const NearCopy& copy, const Here& h) {
-  if (h.shared)
-    throw Cannot("a copy for all blocks");
-  meet_block(h); // the last one has been read
-  std::vector<Expr> extents;
-  Expr count(1);
-  for (const Tree* l : copy.loops) {
-    extents.push_back(l->extent);
-    count = count * l->extent;
-  }
-  const Expr turns = ceildiv(count, Expr(threads_));
-  b_.loop(Expr(0), turns, Expr(1), turns, Bind::Serial, [&](const Expr& turn) {
-    const Expr flat = turn * Expr(threads_) + thread_;
-    b_.when({{flat, Expr(0), count}}, [&] {
-      const std::vector<Expr> at = unflatten(flat, extents);
-      Here in = h;
-      for (std::size_t i = 0; i < at.size(); ++i)
-        in = enter(in, *copy.loops[i], at[i]);
-      fill_near(copy, copy.loops.size(), in);
-    });
-  });
-  meet_block(h);
-}
-
 } // namespace egret::kernel::loops

@@ -3,6 +3,8 @@
 
 #include "kernel/loops/writer.h"
 
+#include <optional>
+
 namespace egret::kernel::loops {
 
 /// Grid loops are dealt to blocks, warp and lane loops to the threads of a block: the innermost of
@@ -26,6 +28,8 @@ private:
   bool is_known(const Tree& loop) const override;
   void copy_all(int from, int to, const Expr& elements) override;
   void fill(const NearCopy& copy, const Here& h) override;
+  void arrange(NearCopy& copy) const override;
+  void serial_loop(const Tree& t, const Here& h) override;
   KernelProgram end(const Expr& work) override;
   void each_digit(const Tree& loop, const Here& h, const Code& code) override;
   void check_body(int stage, const Here& h) override;
@@ -49,6 +53,19 @@ private:
   void whole_warp(const Here& h, const Code& code);
   ValueId pair_of_unit(int stage, int value, const Tree& line, const Expr& at, const Tree& depth,
                        const Expr& first, const Here& h);
+  /// The quarters of a factor's matrix in a copy near, by the warp together; nothing where it is
+  /// not there as it is multiplied.
+  std::optional<ValueId> matrix_of_copy(int stage, int value, const Tree& line, const Tree& depth,
+                                        const Here& h, int quarters);
+  /// Elements of a copy that one access may read and write.
+  int width_of_copy(const NearCopy& copy) const;
+  /// The same for a copy that the memory makes by itself; 0 where it cannot.
+  int width_of_async_copy(const NearCopy& copy) const;
+  /// All threads copy; `async`: the copies are under way.
+  void fill_by_threads(const NearCopy& copy, const Here& h, int width, bool async);
+  /// The copies of a loop over terms that may be under way while others are multiplied.
+  std::vector<NearCopy> copies_ahead(const Tree& t, const Here& h);
+  void copy_ahead(const Tree& t, std::vector<NearCopy> copies, const Here& h);
   /// All threads of the block wait for each other, or it cannot be.
   void meet_block(const Here& h);
 

@@ -131,6 +131,39 @@ ValueId GpuWriter::pair_of_unit(int s, int value, const Tree& line, const Expr& 
   return joined(lower, half(1));
 }
 
+std::optional<ValueId> GpuWriter::matrix_of_copy(int s, int value, const Tree& line,
+                                                 const Tree& depth, const Here& h, int quarters) {
+  const auto found = std::find_if(near_.begin(), near_.end(), [&](const NearCopy* copy) {
+    return copy->body == s && copy->stage == s && copy->value == value;
+  });
+  if (found == near_.end())
+    return std::nullopt;
+  const NearCopy& copy = **found;
+  // Neighbours along one of the two, rows of eight from multiples of eight on.
+  const Tree* across = copy.loops.empty() ? nullptr : copy.loops.back();
+  const Tree* other = across == &line ? &depth : &line;
+  if ((across != &line && across != &depth) ||
+      std::find(copy.loops.begin(), copy.loops.end(), other) == copy.loops.end())
+    return std::nullopt;
+  for (std::size_t i = 0; i < copy.loops.size(); ++i) {
+    const Tree* l = copy.loops[i];
+    if (l != across && copy.strides[i].divisor() % 8 != 0)
+      return std::nullopt;
+    if (l != &line && l != &depth && !h.digits.contains(l))
+      return std::nullopt;
+  }
+  if (copy.base.divisor() % 8 != 0)
+    return std::nullopt;
+  // Lane l says where row l % 8 of quarter l / 8 begins; quarters go down before they go deep.
+  const Expr row = floormod(h.thread, Expr(8)), quarter = floordiv(h.thread, Expr(8));
+  const Expr down = quarters == 4 ? floormod(quarter, Expr(2)) : Expr(0);
+  const Expr deep = quarters == 4 ? floordiv(quarter, Expr(2)) : floormod(quarter, Expr(2));
+  std::map<const Tree*, Expr> digits = h.digits;
+  digits[&line] = Expr(8) * down + (across == &line ? Expr(0) : row);
+  digits[&depth] = Expr(8) * deep + (across == &line ? row : Expr(0));
+  return b_.load_matrix(copy.buffer, copy.offset(digits), quarters, across == &line);
+}
+
 void GpuWriter::matrix_product(const Tree& rows, const Here& h) {
   const Tree &columns = *rows.rest, &depth = *columns.rest;
   const int s = depth.rest->stage;
@@ -145,17 +178,20 @@ void GpuWriter::matrix_product(const Tree& rows, const Here& h) {
     const auto beside = [&](ValueId first, ValueId second) {
       return b_.shuffle(first, second, {0, 1});
     };
-    const ValueId a =
-        b_.shuffle(beside(word(f.left, rows, 0, 0), word(f.left, rows, 8, 0)),
-                   beside(word(f.left, rows, 0, 8), word(f.left, rows, 8, 8)), {0, 1, 2, 3});
-    const ValueId b = beside(word(f.right, columns, 0, 0), word(f.right, columns, 0, 8));
+    std::optional<ValueId> a = matrix_of_copy(s, f.left, rows, depth, warp, 4);
+    if (!a)
+      a = b_.shuffle(beside(word(f.left, rows, 0, 0), word(f.left, rows, 8, 0)),
+                     beside(word(f.left, rows, 0, 8), word(f.left, rows, 8, 8)), {0, 1, 2, 3});
+    std::optional<ValueId> b = matrix_of_copy(s, f.right, columns, depth, warp, 2);
+    if (!b)
+      b = beside(word(f.right, columns, 0, 0), word(f.right, columns, 0, 8));
     std::vector<Point> halves;
     each_of_unit(rows, warp, [&](const Here& row) {
       each_of_unit(columns, row, [&](const Here& in) { halves.push_back(in.point); });
     });
     const ValueId before = b_.shuffle(read_sums(open, halves[0])[0][0],
                                       read_sums(open, halves[1])[0][0], {0, 1, 2, 3});
-    const ValueId sums = b_.mma(f.dtype, a, b, before);
+    const ValueId sums = b_.mma(f.dtype, *a, *b, before);
     write_sums(open, halves[0], {{b_.shuffle(sums, sums, {0, 1})}});
     write_sums(open, halves[1], {{b_.shuffle(sums, sums, {2, 3})}});
   });

@@ -23,12 +23,15 @@ protected:
   using Code = std::function<void(const Here&)>;
   using Dealt = std::function<void(std::span<const Expr>, const Here&)>;
 
-  /// A copy of what a body reads of an operand, in the order of the loops inside.
+  /// A copy of what a body reads of an operand.
   struct NearCopy {
     int operand = 0, body = -1, stage = 0, value = 0; ///< the load: a value of the stage's body
     int buffer = -1;
-    std::vector<int> axes; ///< on which the element depends
-    std::vector<const Tree*> loops;
+    std::vector<int> axes;          ///< on which the element depends
+    std::vector<const Tree*> loops; ///< along them, in the order of the copy's elements
+    std::vector<Expr> strides;      ///< by loop: elements from one iteration's to the next
+    Expr elements;
+    Expr base = Expr(0); ///< where it begins in the buffer, which may hold several
     Expr offset(const std::map<const Tree*, Expr>& digits) const;
   };
 
@@ -93,6 +96,8 @@ protected:
   }
   virtual void copy_all(int from, int to, const Expr& elements);
   virtual void fill(const NearCopy& copy, const Here& h);
+  /// The order of a copy's loops and their strides.
+  virtual void arrange(NearCopy& copy) const;
   /// Iterations of a loop that are known when code is written, each with code of its own.
   virtual void each_digit(const Tree& loop, const Here& h, const Code& code);
   /// Before a body's values are made.
@@ -134,7 +139,7 @@ protected:
   // Nodes.
   void emit(const Tree& t, const Here& h);
   void alone(const Here& h, const Code& code);
-  void serial_loop(const Tree& t, const Here& h);
+  virtual void serial_loop(const Tree& t, const Here& h);
   void unrolled_loop(const Tree& t, const Here& h);
   void vector_loop(const Tree& t, const Here& h);
   void core_loops(const Tree& t, const Here& h);
@@ -150,6 +155,10 @@ protected:
   void emit_body(const Tree& t, const Here& h);
   void near_copy(const Tree& t, const Here& h);
   NearCopy find_near(const Tree& t);
+  /// The copy at a node, arranged, without memory; its body is -1 where nothing reads it.
+  NearCopy plan_near(const Tree& t, const Here& h);
+  /// That there are points at all, so that there is something to be copied.
+  std::vector<Guard> any_points(int stage) const;
   int copy_lanes(const NearCopy& copy) const;
   void fill_near(const NearCopy& copy, std::size_t i, const Here& h);
 

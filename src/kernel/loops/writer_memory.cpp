@@ -228,10 +228,20 @@ void Writer::box_loops(const Box& box, const Here& h, int lanes, bool existing, 
 // --- Copies near
 
 Expr Writer::NearCopy::offset(const std::map<const Tree*, Expr>& digits) const {
-  Expr offset(0);
-  for (const Tree* l : loops)
-    offset = offset * l->extent + digits.at(l);
+  Expr offset = base;
+  for (std::size_t i = 0; i < loops.size(); ++i)
+    offset = offset + digits.at(loops[i]) * strides[i];
   return offset;
+}
+
+/// As the loops inside go.
+void Writer::arrange(NearCopy& copy) const {
+  copy.strides.assign(copy.loops.size(), Expr(1));
+  copy.elements = Expr(1);
+  for (std::size_t i = copy.loops.size(); i-- > 0;) {
+    copy.strides[i] = copy.elements;
+    copy.elements = copy.elements * copy.loops[i]->extent;
+  }
 }
 
 /// The one body inside that reads the operand, and where it does.
@@ -278,29 +288,37 @@ Writer::NearCopy Writer::find_near(const Tree& t) {
   return copy;
 }
 
-void Writer::near_copy(const Tree& t, const Here& h) {
+Writer::NearCopy Writer::plan_near(const Tree& t, const Here& h) {
   NearCopy copy = find_near(t);
-  if (copy.body < 0) { // nothing reads it
-    emit(*t.rest, h);
-    return;
-  }
+  if (copy.body < 0)
+    return copy;
   if (const Tree* v = vector_of(copy.body))
     if (h.digits.contains(v) && contains(copy.axes, v->axis))
       throw Cannot(fmt::format("operand {} is copied near for each lane of a vector", t.operand));
   copy.loops = loops_left(path(copy.body), copy.axes, h);
-  Expr elements(1);
-  for (const Tree* l : copy.loops)
-    elements = elements * l->extent;
+  arrange(copy);
+  return copy;
+}
+
+std::vector<Guard> Writer::any_points(int stage) const {
+  std::vector<Guard> any;
+  for (int a : r_.stages[std::size_t(stage)].axes)
+    any.push_back({r_.axes[std::size_t(a)].extent, Expr(1), Expr(INT64_MAX)});
+  return any;
+}
+
+void Writer::near_copy(const Tree& t, const Here& h) {
+  NearCopy copy = plan_near(t, h);
+  if (copy.body < 0) { // nothing reads it
+    emit(*t.rest, h);
+    return;
+  }
   auto [held, fresh] = near_buffers_.try_emplace(&t, -1);
   if (fresh)
     held->second = memory(fmt::format("near{}_{}", t.operand, near_buffers_.size()),
-                          r_.operands[std::size_t(t.operand)].dtype, elements, h);
+                          r_.operands[std::size_t(t.operand)].dtype, copy.elements, h);
   copy.buffer = held->second;
-  // Where nothing is gone through, nothing may be there to be copied.
-  std::vector<Guard> any;
-  for (int a : r_.stages[std::size_t(copy.body)].axes)
-    any.push_back({r_.axes[std::size_t(a)].extent, Expr(1), Expr(INT64_MAX)});
-  b_.when(any, [&] { fill(copy, h); });
+  b_.when(any_points(copy.body), [&] { fill(copy, h); });
   if (h.shared)
     meet();
   near_.push_back(&copy);

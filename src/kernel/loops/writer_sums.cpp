@@ -60,7 +60,7 @@ Writer::Sums Writer::open_sums(const Tree& t, const Here& h) {
   bool known = !h.shared && begins_here(s.box, h);
   for (const Tree* l : left) {
     known = known && is_known(*l);
-    if (known && !is_vector(*l) && l->extent.constant())
+    if (known && !is_vector(*l) && !is_shared_out(l->bind) && l->extent.constant())
       count *= l->extent.value();
   }
   s.in_memory = !known || count > kMostRegisters;
@@ -262,7 +262,10 @@ void Writer::shared_out_sums(const Tree& t, const Here& h) {
       parts = parts * rest->extent;
     }
   }
-  if (rest->kind != Kind::Accumulate || rest->stage != t.stage)
+  const Tree* inner = rest; // loops over results may stand around the sums of a part
+  while (inner->kind == Kind::For && !contains(stage.over, inner->axis))
+    inner = inner->rest.get();
+  if (inner->kind != Kind::Accumulate || inner->stage != t.stage)
     throw Cannot(fmt::format(
         "between the shared out loops of stage {} and its sums is something else", t.stage));
   pieces_ = max(pieces_, pieces);

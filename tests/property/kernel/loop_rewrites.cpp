@@ -373,6 +373,16 @@ TEST(LoopMatrices, AreProductsOfAWarpOnAGpu) {
           EXPECT_EQ(run_and_compare(c, program, {.workers = 3}), "") << tree << text;
           EXPECT_EQ(text.find("near0") == std::string::npos, tree.find("near") == std::string::npos)
               << text;
+          // Copies are under way for later steps of the depth, and are read as whole matrices where
+          // they are what is multiplied.
+          EXPECT_EQ(text.find("copy async") == std::string::npos,
+                    tree.find("near") == std::string::npos)
+              << text;
+          if (tree.find("near") != std::string::npos) {
+            EXPECT_EQ(text.find("matrices 4 near0") == std::string::npos, computed) << text;
+            EXPECT_NE(text.find("matrices 2 near1"), std::string::npos) << text;
+            EXPECT_EQ(text.find("transposed") == std::string::npos, turned) << text;
+          }
           if (!computed && turned == (dtype == DType::F16))
             compiles(program);
         }

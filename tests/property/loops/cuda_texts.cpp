@@ -27,7 +27,9 @@ TEST(GpuLoopTexts, CompileWithoutSpills) {
   };
   for (const auto& make : std::initializer_list<testing::MakeGraph>{
            testing::product_graph(512, 512, 256), testing::map_graph(1024, 1000), row_sums,
-           testing::softmax_graph(512, 1000)}) {
+           testing::softmax_graph(512, 1000), testing::narrow_product_graph(1024, 1024, 1024),
+           testing::narrow_product_graph(1000, 500, 200),
+           testing::narrow_product_graph(64, 64, 16384)}) {
     ir::Graph g;
     g.outputs = make(g);
     const auto regions = testing::regions_of(g, target);

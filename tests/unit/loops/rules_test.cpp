@@ -187,6 +187,26 @@ TreePtr behind_max(TreePtr part) {
   return then(row(acc(0, along(body(0)))), std::move(part));
 }
 
+// Whole nests of both.
+TreePtr reduced(int stage) {
+  return acc(stage, along(body(stage)));
+}
+TreePtr maxima() {
+  return row(reduced(0));
+}
+TreePtr second() {
+  return row(reduced(1));
+}
+TreePtr exps() {
+  return row(along(body(1)));
+}
+TreePtr sums_of_row() {
+  return row(reduced(2));
+}
+TreePtr in_nine_rows(TreePtr part) {
+  return then(loop(0, 3, loop(0, 3, std::move(part)), 3), row(body(2)));
+}
+
 std::vector<Case> structure_cases() {
   return {
       {"fuse", Of::Softmax, list(row(acc(2, along(body(2)))), row(along(body(3)))),
@@ -197,37 +217,38 @@ std::vector<Case> structure_cases() {
        list(row(acc(0, along(body(0)))), row(along(body(1))), row(acc(2, along(body(2))))),
        list(row(list(acc(0, along(body(0))), along(body(1)))), row(acc(2, along(body(2))))),
        Of::Softmax, list(along(body(0)), along(body(1)), row(along(body(3)))), before_quotient},
-      {"list", Of::Softmax, then(then(body(0), body(1)), body(2)), list(body(0), body(1), body(2))},
+      {"list", Of::Softmax, then(then(maxima(), exps()), sums_of_row()),
+       list(maxima(), exps(), sums_of_row()), Of::Softmax, nullptr, before_quotient},
       {"acc-over-second", Of::Softmax, list(along(body(1)), acc(2, along(body(2)))),
        acc(2, list(along(body(1)), along(body(2)))), Of::Softmax,
        list(acc(2, along(body(2))), acc(2, body(2))), in_row},
       {"acc-over-first", Of::Two, list(acc(0, along(body(0))), acc(1, along(body(1)))),
        acc(0, list(along(body(0)), acc(1, along(body(1))))), Of::Softmax,
        list(acc(0, along(body(0))), along(body(1))), in_its_row}, // reads the sum
-      {"then-swap", Of::Two, list(body(0), body(1), body(0)), list(body(1), body(0), body(0)),
-       Of::Softmax, list(body(0), body(1), body(2))},
+      {"then-swap", Of::Two, list(maxima(), second(), row(body(2))),
+       list(second(), maxima(), row(body(2))), Of::Softmax, list(body(0), body(1), body(2))},
       {"then-swap-last", Of::Two, list(row(acc(0, along(body(0)))), row(acc(1, along(body(1))))),
        list(row(acc(1, along(body(1)))), row(acc(0, along(body(0))))), Of::Softmax,
        list(body(1), body(2)), before_sum},
       {"fission", Of::Softmax, row(list(acc(2, along(body(2))), along(body(3)))),
        list(row(acc(2, along(body(2)))), row(along(body(3)))), Of::Softmax,
        along(list(body(0), body(1))), behind_map},
-      {"mask-of-then", Of::Softmax, mask(0, list(body(0), body(1))),
-       list(mask(0, body(0)), mask(0, body(1)))},
+      {"mask-of-then", Of::Two, mask(0, list(reduced(0), reduced(1))),
+       list(mask(0, reduced(0)), mask(0, reduced(1))), Of::Product, nullptr, in_nine_rows},
       {"acc-of-second", Of::Softmax, acc(2, list(along(body(1)), along(body(2)))),
        list(along(body(1)), acc(2, along(body(2)))), Of::Softmax,
        acc(0, list(along(body(1)), along(body(0)))), in_row}, // reads it unfinished
       {"acc-of-first", Of::Two, acc(0, list(along(body(0)), acc(1, along(body(1))))),
        list(acc(0, along(body(0))), acc(1, along(body(1)))), Of::Softmax,
        acc(0, list(along(body(0)), along(body(1)))), in_its_row},
-      {"list-of-parts", Of::Softmax, then(then(body(0), body(1)), body(2)),
-       list(body(0), body(1), body(2))},
+      {"list-of-parts", Of::Softmax, then(then(maxima(), exps()), sums_of_row()),
+       list(maxima(), exps(), sums_of_row()), Of::Softmax, nullptr, before_quotient},
       {"inline", Of::Softmax,
        list(row(along(body(1))), row(acc(2, along(body(2)))), row(along(body(3)))),
        list(row(acc(2, along(body(2)))), row(along(body(3)))), Of::Softmax,
        list(row(acc(2, along(body(2)))), row(along(body(3)))), behind_max}, // a sum is no map
-      {"stages-in-order", Of::Two, list(body(1), body(0), body(1)), list(body(0), body(1), body(1)),
-       Of::Two, list(body(0), body(1), body(1))},
+      {"stages-in-order", Of::Two, list(second(), maxima(), row(body(2))),
+       list(maxima(), second(), row(body(2))), Of::Two, list(body(0), body(1), body(1))},
       {"last-stages-in-order", Of::Two,
        list(row(acc(1, along(body(1)))), row(acc(0, along(body(0))))),
        list(row(acc(0, along(body(0)))), row(acc(1, along(body(1))))), Of::Two,
@@ -270,6 +291,16 @@ TreePtr in_product(TreePtr part) {
   return product(std::move(part));
 }
 
+TreePtr in_odd(TreePtr part) {
+  return loop(0, 10, loop(1, 20, std::move(part)));
+}
+TreePtr in_columns(TreePtr part) {
+  return loop(1, 48, std::move(part));
+}
+TreePtr in_units(TreePtr part) {
+  return loop(0, 8, loop(1, 2, sum(loop(2, 2, std::move(part), 32)), 16), 4);
+}
+
 std::vector<Case> size_cases() {
   const auto deep = [] { return sum(loop(2, 64, body(0))); };
   const auto across = [] { return loop(1, 20, body(0)); };
@@ -294,7 +325,7 @@ std::vector<Case> size_cases() {
       {"merge-unknown", Of::Eights, unknown_loop(8, Of::Eights, loop(0, 8, body(0)), 8),
        unknown_loop(1, Of::Eights, body(0), 1), Of::Unknown,
        unknown_loop(8, Of::Unknown, loop(0, 8, body(0)), 8)},
-      {"single", Of::Odd, loop(0, 1, body(0)), body(0), Of::Odd, loop(0, 2, body(0))},
+      {"single", Of::Odd, loop(0, 1, body(0)), body(0), Of::Odd, loop(0, 2, body(0)), in_odd},
       {"trim", Of::Odd, loop(0, 12, mask(0, across())), loop(0, 10, mask(0, across())), Of::Odd,
        loop(0, 10, mask(0, body(0)))},
       {"unmask", Of::Odd, loop(0, 10, mask(0, across())), loop(0, 10, across()), Of::Odd,
@@ -306,7 +337,7 @@ std::vector<Case> size_cases() {
        loop(0, 12, mask(0, loop(1, 20, body(0)))), Of::Odd, loop(0, 12, mask(0, body(0)))},
       {"mask-of-acc", Of::Product, loop(0, 32, sum(mask(0, loop(2, 64, body(0))))),
        loop(0, 32, mask(0, sum(loop(2, 64, body(0))))), Of::Product,
-       sum(mask(2, loop(2, 64, body(0))))},
+       sum(mask(2, loop(2, 64, body(0)))), in_columns},
       {"mask-once", Of::Odd, mask(0, mask(0, mask(1, body(0)))), mask(0, mask(1, body(0))), Of::Odd,
        nullptr, in_loops},
       {"mask-order", Of::Odd, mask(1, mask(0, body(0))), mask(0, mask(1, body(0))), Of::Odd,
@@ -325,6 +356,9 @@ std::vector<Case> binding_cases() {
     return loop(0, 4, loop(1, 16, loop(2, 32, body(0), 1, bind), 1, bind), 1, bind);
   };
   const TreePtr scan_of_all = acc(0, loop(1, 32, acc(0, body(0)))); // no part of a running sum
+  const auto part = [] { return sum(loop(2, 8, body(0))); };
+  const TreePtr of_all = sum(loop(2, 8, loop(0, 32, loop(1, 48, part())), 8, Bind::Grid));
+  const TreePtr of_each = sum(loop(0, 32, loop(2, 8, loop(1, 48, part()), 8, Bind::Grid)));
   return {
       {"unroll", Of::Product, product(sum(loop(2, 16, loop(2, 4, body(0)), 4))),
        product(sum(loop(2, 16, loop(2, 4, body(0), 1, Bind::Unroll), 4))), Of::Product, reduced},
@@ -343,8 +377,9 @@ std::vector<Case> binding_cases() {
        product(parts(Bind::Serial)), Of::Running, acc(0, along(body(0)))},
       {"bind-parts", Of::Product, product(parts(Bind::Serial)), product(parts(Bind::Core)),
        Of::Running, scan_of_all},
+      {"parts-of-all", Of::Blocks, of_each, of_all, Of::Product, of_each}, // by blocks, not cores
       {"matrix-unit", Of::Units, unit(Bind::Serial), unit(Bind::Matrix), Of::Product,
-       unit(Bind::Serial)}, // f32
+       unit(Bind::Serial), in_units}, // f32
       {"unbind-vector", Of::Product,
        loop(0, 32, loop(1, 3, loop(1, 16, sum(deep()), 1, Bind::Vector), 16)),
        loop(0, 32, loop(1, 3, loop(1, 16, sum(deep())), 16)), Of::Running,
@@ -369,7 +404,8 @@ std::vector<Case> binding_cases() {
        product(sum(loop(2, 8, loop(2, 8, body(0)), 8))), Of::Running,
        loop(1, 16, body(0), 1, Bind::Warp)},
       {"unit-away", Of::Units, unit(Bind::Matrix), unit(Bind::Serial), Of::Product,
-       unit(Bind::Matrix)},
+       unit(Bind::Matrix), in_units},
+      {"parts-of-each", Of::Blocks, of_all, of_each, Of::Product, of_all},
       {"unbind-parts", Of::Product, product(parts(Bind::Core)), product(parts(Bind::Serial)),
        Of::Running, acc(0, loop(1, 32, acc(0, body(0)), 1, Bind::Core))},
       {"join-parts", Of::Product, product(parts(Bind::Serial)),
@@ -443,11 +479,44 @@ TEST_P(LoopRules, IsRefusedWhereItsSideConditionFails) {
       << kernel::loops::to_text(*c.refused, region_of(c.refused_of));
 }
 
+/// The kernel of a whole tree for a target, run by the interpreter and, where this machine is one,
+/// as machine code; what is wrong.
+std::string wrong_values(const testing::RegionCase& c, const kernel::loops::Tree& tree,
+                         const Target& target) {
+  static const auto device = backend::cpu::make_cpu_device(2);
+  kernel::Schedule schedule;
+  schedule.generator = "loops";
+  schedule.tree = kernel::loops::to_text(tree, c.region);
+  const kernel::Lowered lowered = kernel::loops_generator().lower(c.region, schedule, target);
+  if (!lowered.ok)
+    return schedule.tree + ": " + lowered.reason;
+  kernel::verify(lowered.program);
+  std::string wrong = testing::run_and_compare(c, lowered.program);
+  const bool runs_here =
+      target.threads == 0 && (!target.has_bf16_dot || device->target().has_bf16_dot);
+  return !wrong.empty() || !runs_here
+             ? wrong
+             : testing::run_and_compare(c, lowered.program, {.device = device.get()});
+}
+
+/// Loops for cores as loops for blocks.
+TreePtr for_blocks(const TreePtr& t) {
+  if (!t)
+    return t;
+  kernel::loops::Tree made = *t;
+  if (made.kind == kernel::loops::Kind::For && made.bind == Bind::Core)
+    made.bind = Bind::Grid;
+  made.first = for_blocks(t->first);
+  made.rest = for_blocks(t->rest);
+  return std::make_shared<const kernel::loops::Tree>(std::move(made));
+}
+
 /// A warp's product is of 16 x 8 by 16, in both directions; none of f32, and none of other sizes.
 TEST(LoopUnits, AreOfferedByGpus) {
-  const auto unit = [](std::int64_t columns, Bind bind) {
-    return loop(0, 16, loop(1, columns, loop(2, 16, body(0), 1, bind), 1, bind), 1, bind);
+  const auto around = [](std::int64_t columns, Bind bind, TreePtr inside) {
+    return loop(0, 16, loop(1, columns, loop(2, 16, std::move(inside), 1, bind), 1, bind), 1, bind);
   };
+  const auto unit = [&](std::int64_t columns, Bind bind) { return around(columns, bind, body(0)); };
   const auto becomes = [](Of of, const char* rule, const char* ruleset, const TreePtr& before,
                           const TreePtr& after) {
     LoopTerms terms(region_of(of), target_of(of), only(rule));
@@ -469,6 +538,22 @@ TEST(LoopUnits, AreOfferedByGpus) {
       becomes(Of::Blocks, "matrix-unit", "unit", unit(8, Bind::Serial), unit(8, Bind::Matrix)));
   EXPECT_FALSE(
       becomes(Of::Blocks, "unit-away", away.c_str(), unit(8, Bind::Matrix), unit(8, Bind::Serial)));
+  // Whatever masks leave out; but nothing else may be between the loops and the body.
+  for (const Bind bind : {Bind::Serial, Bind::Matrix}) {
+    const Bind other = bind == Bind::Serial ? Bind::Matrix : Bind::Serial;
+    const char* rule = bind == Bind::Serial ? "matrix-unit" : "unit-away";
+    const std::string ruleset = ruleset_of(rule);
+    const TreePtr masked = mask(0, mask(1, mask(2, body(0))));
+    EXPECT_TRUE(becomes(Of::Warps, rule, ruleset.c_str(), around(8, bind, masked),
+                        around(8, other, masked)));
+    EXPECT_FALSE(becomes(Of::Warps, rule, ruleset.c_str(), around(8, bind, near(0, body(0))),
+                         around(8, other, near(0, body(0)))));
+  }
+  const TreePtr whole =
+      loop(0, 2, loop(1, 4, sum(loop(2, 4, unit(8, Bind::Matrix), 16)), 8, Bind::Grid), 16);
+  EXPECT_EQ(wrong_values(testing::aligned_for(case_of(Of::Warps), testing::test_gpu()), *whole,
+                         testing::test_gpu()),
+            "");
   Target other = testing::test_gpu();
   EXPECT_EQ(loops::unit_products(region_of(Of::Warps), other).size(), 1u);
   other.capability = 75;
@@ -478,41 +563,34 @@ TEST(LoopUnits, AreOfferedByGpus) {
   EXPECT_TRUE(loops::unit_products(region_of(Of::Warps), other).empty());
 }
 
-/// The kernel of a whole tree, run by the interpreter and as machine code; what is wrong.
-std::string wrong_values(Of of, const kernel::loops::Tree& tree) {
-  static const auto device = backend::cpu::make_cpu_device(2);
-  const testing::RegionCase& c = case_of(of);
-  kernel::Schedule schedule;
-  schedule.generator = "loops";
-  schedule.tree = kernel::loops::to_text(tree, c.region);
-  const kernel::Lowered lowered =
-      kernel::loops_generator().lower(c.region, schedule, target_of(of));
-  if (!lowered.ok)
-    return schedule.tree + ": " + lowered.reason;
-  kernel::verify(lowered.program);
-  std::string wrong = testing::run_and_compare(c, lowered.program);
-  return wrong.empty() ? testing::run_and_compare(c, lowered.program, {.device = device.get()})
-                       : wrong;
+bool is_of_gpu(const Case& c) {
+  return c.of == Of::Blocks || c.of == Of::Warps;
 }
-
-/// Rules whose trees are parts of no whole one in their case: bodies without loops, masks of
-/// nothing, or a machine that is not here.
-const std::set<std::string> kParts = {
-    "list",        "list-of-parts", "mask-of-then",      "then-swap",        "stages-in-order",
-    "matrix-unit", "unit-away",     "bind-grid",         "bind-warp",        "bind-lane",
-    "unbind-grid", "unbind-warp",   "unbind-lane",       "unbind-lane-sums", "unbind-warp-sums",
-    "single",      "mask-of-acc",   "merge-unknown-rest"};
 
 TEST_P(LoopRules, KernelsOfBothTreesGiveTheRegionsValues) {
   const Case& c = GetParam();
-  if (kParts.contains(c.rule))
+  if (is_of_gpu(c))
     return;
   for (const TreePtr& part : {c.before, c.after}) {
     const TreePtr whole = c.whole ? c.whole(part) : part;
     ASSERT_EQ(kernel::loops::why_not(region_of(c.of), *whole), "")
         << kernel::loops::to_text(*whole, region_of(c.of));
-    EXPECT_EQ(wrong_values(c.of, *whole), "");
+    EXPECT_EQ(wrong_values(case_of(c.of), *whole, target_of(c.of)), "");
   }
+}
+
+/// Rules between trees of which no program of a GPU is written, or that are of a CPU's unit:
+/// LoopUnits has a GPU's.
+const std::set<std::string> kOfCpus = {"matrix-unit", "unit-away"};
+
+TEST_P(LoopRules, KernelsOfAGpuGiveTheRegionsValues) {
+  const Case& c = GetParam();
+  if (kOfCpus.contains(c.rule))
+    return;
+  const Target gpu = testing::test_gpu();
+  const testing::RegionCase aligned = testing::aligned_for(case_of(c.of), gpu);
+  for (const TreePtr& part : {c.before, c.after})
+    EXPECT_EQ(wrong_values(aligned, *for_blocks(c.whole ? c.whole(part) : part), gpu), "");
 }
 
 std::string name_of(const ::testing::TestParamInfo<Case>& info) {

@@ -207,6 +207,58 @@ TEST(GpuLoopSpaceTest, RowsAreSummedByThreadsAndColumnsEachByOne) {
   gpu_trees(testing::softmax_graph(16, 300));
 }
 
+/// bf16, m x k by k x n, with tanh of the results.
+testing::MakeGraph with_map_behind(std::int64_t m, std::int64_t n, std::int64_t k) {
+  return [=](ir::Graph& g) {
+    const testing::Outputs product = testing::narrow_product_graph(m, n, k)(g);
+    return testing::Outputs{g.unary(Op::Tanh, product[0])};
+  };
+}
+
+bool some_hold(const std::vector<std::string>& trees, const std::string& part) {
+  return std::ranges::any_of(trees, [&](const std::string& t) { return t.find(part) != t.npos; });
+}
+
+const std::string kUnit = "for(0,16,1,matrix,for(1,8,1,matrix,for(2,16,1,matrix,";
+
+TEST(GpuLoopSpaceTest, NarrowProductsGoByTilesOfTheMatrixUnit) {
+  const auto square = gpu_trees(testing::narrow_product_graph(64, 64, 64));
+  EXPECT_NE(square[0].find(kUnit + "body(0)"), std::string::npos) << square[0];
+  EXPECT_NE(square[0].find("near(1,near(0,"), std::string::npos) << square[0];
+  EXPECT_TRUE(some_hold(square, ",warp,for(2,"));
+  EXPECT_FALSE(all_hold(square, "matrix")) << "others are tried, too";
+  // The map goes along the elements that each thread has.
+  const auto behind = gpu_trees(with_map_behind(64, 32, 64));
+  EXPECT_TRUE(behind[0].find("matrix") != std::string::npos &&
+              behind[0].find("for(0,8,1,lane,for(1,4,2,lane,for(1,2,1,vector,body(1)") !=
+                  std::string::npos)
+      << behind[0];
+  EXPECT_TRUE(all_hold(gpu_trees(testing::product_graph(64, 64, 64)), "body") &&
+              !some_hold(gpu_trees(testing::product_graph(64, 64, 64)), "matrix"))
+      << "none of f32";
+}
+
+TEST(GpuLoopSpaceTest, SizesThatNoTileDividesAreMasked) {
+  EXPECT_TRUE(some_hold(gpu_trees(testing::narrow_product_graph(40, 20, 44)),
+                        kUnit + "mask(0,mask(1,mask(2,body(0)"));
+  EXPECT_TRUE(some_hold(gpu_trees(with_map_behind(30, 50, 32)), kUnit + "mask(0,mask(1,body(0)"));
+}
+
+TEST(GpuLoopSpaceTest, BlocksShareSumsWithFewResults) {
+  EXPECT_TRUE(
+      gpu_trees(testing::narrow_product_graph(16, 16, 4096))[0].starts_with("acc(0,for(2,"));
+  const auto full = gpu_trees([](ir::Graph& g) {
+    return testing::Outputs{g.reduce(Op::ReduceSum, g.input("x", DType::F32, {1 << 17}), {0})};
+  });
+  EXPECT_TRUE(full[0].starts_with("acc(0,for(0,") && full[0].find("grid,acc(0,") != full[0].npos)
+      << full[0];
+  EXPECT_TRUE(some_hold(full, ",lane,"));
+  const auto columns = gpu_trees(sums_graph(3000, 32, 0));
+  EXPECT_TRUE(columns[0].find("grid,acc(0,for(0,") != std::string::npos) << columns[0];
+  for (const auto& tree : gpu_trees(sums_graph(4096, 64, 1)))
+    EXPECT_FALSE(tree.starts_with("acc(0,for(1,")) << "rows enough for all blocks";
+}
+
 TEST(LoopSpaceTest, StagesShareLoops) {
   const Region region = testing::softmax_rows(512, 1000);
   const LoopSpace space = loops::loop_space(region, target());
