@@ -197,12 +197,14 @@ Joined join(const GraphFacts& facts, const std::vector<std::vector<Read>>& reads
   const bool epilogue = producer.kind == GroupKind::Contraction && consumer.kind == GroupKind::Map;
   const bool both_rows = (producer.kind == GroupKind::Map || producer.kind == GroupKind::Reduce) &&
                          (consumer.kind == GroupKind::Map || consumer.kind == GroupKind::Reduce);
-  if (!epilogue && !both_rows)
+  const bool of_scan = producer.kind == GroupKind::Scan && consumer.kind == GroupKind::Map;
+  if (!epilogue && !both_rows && !of_scan)
     return no(
         producer.kind == GroupKind::Stream || consumer.kind == GroupKind::Stream
             ? "one of the two goes through products that it makes anew"
         : consumer.kind == GroupKind::Contraction ? "a contraction packs its operands from memory"
         : producer.kind == GroupKind::Contraction ? "a reduction cannot end a contraction's kernel"
+        : producer.kind == GroupKind::Scan        ? "of a scan's readers only maps go along with it"
                                                   : "scans and scatters have kernels of their own");
   Alignment align(producer, consumer);
   for (const Member& reader : consumer.members)
@@ -228,6 +230,8 @@ Joined join(const GraphFacts& facts, const std::vector<std::vector<Read>>& reads
   if (producer.kind == GroupKind::Map && consumer.kind == GroupKind::Map &&
       !align.covers_producer())
     return no("their loops run over different axes");
+  if (of_scan && !align.covers_producer())
+    return no("its loops do not run over all of the scan's axes");
   if (consumer.kind == GroupKind::Reduce)
     g.kind = GroupKind::Reduce;
   for (const Member& m : consumer.members)

@@ -2,6 +2,8 @@
 
 #include "support/fail.h"
 
+#include <algorithm>
+
 namespace egret::kernel {
 
 Arithmetic arithmetic_of(const Target& target) {
@@ -212,6 +214,46 @@ State Accumulator::across_threads(const State& state, int threads) {
       b_.apply(Op::Select, place_, {mine, b_.apply(Op::Mul, place_, {state[1], minus}), least});
   ValueId place = b_.reduce_threads(Monoid::Max, negative, threads);
   return {best, b_.apply(Op::Mul, place_, {place, minus})};
+}
+
+State Accumulator::up_to_lane(const State& state) {
+  const int lanes = b_.type_of(state[0]).lanes;
+  State all = state;
+  const State none = identity(lanes);
+  for (int distance = 1; distance < lanes; distance *= 2) {
+    std::vector<int> from;
+    for (int l = 0; l < lanes; ++l)
+      from.push_back(l < distance ? l : lanes + l - distance);
+    State moved;
+    for (std::size_t i = 0; i < all.size(); ++i)
+      moved.push_back(b_.shuffle(none[i], all[i], from));
+    all = merge(moved, all);
+  }
+  return all;
+}
+
+State Accumulator::before_thread(const State& state, int threads) {
+  if (!watches_nan())
+    return {b_.scan_threads(monoid_, state[0], threads)};
+  const ValueId v = b_.scan_threads(Monoid::Max, value(state), threads);
+  return {v, v};
+}
+
+State Accumulator::lane_of(const State& state, int lane) {
+  State one;
+  for (const ValueId part : state)
+    one.push_back(b_.extract(part, lane));
+  return one;
+}
+
+State Accumulator::merge_splat(const State& a, const State& b) {
+  const int lanes = std::max(b_.type_of(a[0]).lanes, b_.type_of(b[0]).lanes);
+  State x, y;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    x.push_back(b_.splat(a[i], lanes));
+    y.push_back(b_.splat(b[i], lanes));
+  }
+  return merge(x, y);
 }
 
 ValueId Accumulator::value(const State& state) {

@@ -40,6 +40,16 @@ public:
   State across_lanes(const State& state);
   /// The combination over groups of `threads` threads of a GPU's block, of states of one lane.
   State across_threads(const State& state, int threads);
+  /// Not for argmax and spreads. Lane i has the combination of lanes 0 to i: what a lane has is
+  /// combined with what the lane 1, 2, 4 ... before it has, in turn.
+  State up_to_lane(const State& state);
+  /// The combination of what the threads before this one in its group have, of states of one lane:
+  /// see InstKind::ScanThreads. Not for argmax and spreads.
+  State before_thread(const State& state, int threads);
+  /// One lane of a state.
+  State lane_of(const State& state, int lane);
+  /// Both combined, where either may have one lane that stands for all.
+  State merge_splat(const State& a, const State& b);
   /// The yield itself, in its own dtype.
   Value finish(const State& state);
   std::vector<Type> types(int lanes) const;

@@ -319,6 +319,16 @@ ValueId ProgramBuilder::reduce_threads(Monoid monoid, ValueId v, int threads) {
   return let(std::move(i));
 }
 
+ValueId ProgramBuilder::scan_threads(Monoid monoid, ValueId v, int threads) {
+  Inst i;
+  i.kind = InstKind::ScanThreads;
+  i.type = type_of(v);
+  i.monoid = monoid;
+  i.number = threads;
+  i.args = {v};
+  return let(std::move(i));
+}
+
 ValueId ProgramBuilder::shuffle(ValueId a, ValueId b, std::vector<int> lanes_from) {
   Inst i;
   i.kind = InstKind::Shuffle;
@@ -530,10 +540,17 @@ void ProgramBuilder::grid_barrier(int counter, const Expr& place) {
 
 void ProgramBuilder::last(int counter, const Expr& place, const Expr& arrivals,
                           const std::function<void()>& body) {
+  last_of_threads(0, -1, counter, place, arrivals, body);
+}
+
+void ProgramBuilder::last_of_threads(int number, int threads, int counter, const Expr& place,
+                                     const Expr& arrivals, const std::function<void()>& body) {
   for (auto& e : epoch_)
     ++e;
   Stmt s;
   s.kind = StmtKind::Last;
+  s.number = number;
+  s.target = threads;
   s.inst.buffer = counter;
   s.inst.expr = place;
   s.end = arrivals;

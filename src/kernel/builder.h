@@ -52,6 +52,7 @@ public:
   ValueId extract(ValueId v, int lane);
   ValueId reduce_lanes(Monoid monoid, ValueId v);
   ValueId reduce_threads(Monoid monoid, ValueId v, int threads);
+  ValueId scan_threads(Monoid monoid, ValueId v, int threads); ///< see InstKind::ScanThreads
   ValueId shuffle(ValueId a, ValueId b, std::vector<int> lanes_from);
   DType buffer_dtype(int buffer) const { return program_.buffers[buffer].dtype; }
   const Type& type_of(ValueId v) const { return program_.values[v]; }
@@ -88,6 +89,9 @@ public:
   /// `body` in the last of `arrivals` blocks that come here with this element of the counter.
   void last(int counter, const Expr& place, const Expr& arrivals,
             const std::function<void()>& body);
+  /// The same where only the last `threads` of each block come, which meet at barrier `number`.
+  void last_of_threads(int number, int threads, int counter, const Expr& place,
+                       const Expr& arrivals, const std::function<void()>& body);
 
   /// See InstKind and StmtKind.
   ValueId load_matrix(int buffer, const Expr& row, int matrices, bool transposed);

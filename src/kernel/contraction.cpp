@@ -48,6 +48,7 @@ public:
       panels_across_ = std::min(panels_across_, *n);
     down_ = ceildiv(row_panels_, panels_down_);
     across_ = ceildiv(column_panels_, panels_across_);
+    each_ = t_.split > 1 ? ceildiv(blocks_, t_.split) : blocks_;
     declare_memory();
     if (t_.shared)
       together();
@@ -55,16 +56,18 @@ public:
       apart();
     const Expr work = f_.batch.extent * f_.rows.extent * f_.columns.extent *
                       (2 * f_.depth.extent + Expr(std::int64_t(f_.epilogue_flops) + 2));
-    const Expr tasks = (t_.shared ? Expr(1) : f_.batch.extent) * down_ * across_;
+    const Expr tasks = (t_.shared ? Expr(1) : f_.batch.extent) * down_ * across_ * Expr(t_.split);
     return b_.finish(useful_workers(tasks, floordiv(work, 8)));
   }
 
 private:
-  bool several_blocks() const { return !(blocks_ == Expr(1)); }
+  /// Parts of the depth that a worker does one after the other.
+  bool several_blocks() const { return !(each_ == Expr(1)); }
+  bool splits() const { return t_.split > 1; }
 
   void declare_memory() {
     const auto panels = [&](const char* name, const Expr& count, const PackedSide& side) {
-      const Expr elements = blocks_ * count * side.panel_elements();
+      const Expr elements = (t_.shared ? blocks_ : each_) * count * side.panel_elements();
       const DType word = word_of(f_, t_);
       return t_.shared ? b_.workspace(name, word, elements)
                        : b_.worker_memory(name, word, elements);
@@ -78,6 +81,10 @@ private:
       sums_buffer_ =
           b_.worker_memory("sums", f_.accumulator, Expr(panels_down_ * panels_across_ * tile));
     tile_buffer_ = b_.worker_memory("tile", f_.accumulator, Expr(tile));
+    if (splits())
+      partial_buffer_ = b_.workspace("partial", f_.accumulator,
+                                     Expr(t_.split) * f_.batch.extent * row_panels_ *
+                                         column_panels_ * Expr(tile));
   }
 
   Point batch_point(const Expr& batch) const {
@@ -117,24 +124,30 @@ private:
           pack(t_.pack_left, left_, left_buffer_, row_panels_);
           pack(t_.pack_right, right_, right_buffer_, column_panels_);
           b_.barrier();
-          const std::vector<Expr> extents{down_, across_};
-          core_loop(b_, extents, [&](std::span<const Expr> at) { block(p, at[0], at[1]); });
+          const std::vector<Expr> extents{down_, across_, Expr(t_.split)};
+          core_loop(b_, extents,
+                    [&](std::span<const Expr> at) { block(p, batch, at[0], at[1], at[2]); });
+          if (splits()) {
+            b_.barrier();
+            add_up(batch, Expr(1));
+          }
         });
   }
 
   /// Every worker packs what its block needs.
   void apart() {
-    const std::vector<Expr> extents{f_.batch.extent, down_, across_};
+    const std::vector<Expr> extents{f_.batch.extent, down_, across_, Expr(t_.split)};
     core_loop(b_, extents, [&](std::span<const Expr> at) {
       const Point p = batch_point(at[0]);
+      const Expr begin = at[3] * each_, parts = min(each_, blocks_ - begin);
       const auto pack = [&](bool wanted, PackedSide& side, int buffer, const Expr& first,
                             std::int64_t count, const Expr& all) {
         if (!wanted)
           return;
         const Expr size = side.panel_elements();
         const Expr end = min(first + Expr(count), all);
-        b_.loop(Expr(0), blocks_, Expr(1), blocks_, Bind::Serial, [&](const Expr& c) {
-          const Expr offset = c * Expr(count) * size;
+        b_.loop(Expr(0), parts, Expr(1), each_, Bind::Serial, [&](const Expr& local) {
+          const Expr offset = local * Expr(count) * size, c = begin + local;
           if (side.by_depth()) {
             const Expr steps = min(Expr(t_.kc), steps_ - c * Expr(t_.kc));
             b_.loop(Expr(0), steps, Expr(1), Expr(t_.kc), Bind::Serial,
@@ -150,7 +163,50 @@ private:
            row_panels_);
       pack(t_.pack_right, right_, right_buffer_, at[2] * Expr(panels_across_), panels_across_,
            column_panels_);
-      block(p, at[1], at[2]);
+      block(p, at[0], at[1], at[2], at[3]);
+    });
+    if (splits()) {
+      b_.barrier();
+      add_up(Expr(0), f_.batch.extent);
+    }
+  }
+
+  /// The shares of every tile of some elements of the batch are added up in order, and what is made
+  /// of them is stored.
+  void add_up(const Expr& first, const Expr& count) {
+    const std::vector<Expr> extents{count, column_panels_, row_panels_};
+    core_loop(b_, extents, [&](std::span<const Expr> at) {
+      Place place;
+      place.number = first + at[0];
+      place.batch = batch_point(place.number);
+      place.column_panel = at[1];
+      place.row_panel = at[2];
+      place.first_row = at[2] * Expr(t_.mr);
+      place.first_column = at[1] * Expr(t_.nr());
+      const auto sum = [&](int vectors, bool narrow) {
+        place.vectors = vectors;
+        place.narrow = narrow;
+        std::vector<VarId> sums;
+        for (int i = 0; i < t_.mr * vectors; ++i)
+          sums.push_back(sum_register(i));
+        clear(sums);
+        b_.loop(Expr(0), Expr(t_.split), Expr(1), Expr(t_.split), Bind::Serial,
+                [&](const Expr& share) {
+                  for (std::size_t i = 0; i < sums.size(); ++i) {
+                    const ValueId part =
+                        b_.load(partial_buffer_, partial_offset(place, share, int(i)), t_.lanes);
+                    b_.set(sums[i], b_.apply(Op::Add, f_.accumulator, {b_.read(sums[i]), part}));
+                  }
+                });
+        results(place, sums);
+      };
+      const Expr whole = floordiv(f_.columns.extent, t_.nr());
+      b_.when({{at[1], Expr(0), whole}}, [&] { sum(t_.nv, false); });
+      if (!(whole == column_panels_)) {
+        const Expr rest = floormod(f_.columns.extent, t_.nr());
+        b_.when({{at[1], whole, column_panels_}},
+                [&] { sum(int((rest.upper() + t_.lanes - 1) / t_.lanes), true); });
+      }
     });
   }
 
@@ -159,16 +215,24 @@ private:
   struct Place {
     Point batch;
     Expr row_panel, column_panel, row_local, column_local, depth_block;
+    Expr first_block, end_block; ///< of the depth, what the worker does
+    Expr number, share;          ///< of the batch element, and of the share of the depth
     Expr first_row, first_column;
     int vectors = 1;     ///< of columns
     bool narrow = false; ///< the last column panel, where columns may be missing
   };
 
-  void block(const Point& batch, const Expr& down, const Expr& across) {
-    b_.loop(Expr(0), blocks_, Expr(1), blocks_, Bind::Serial, [&](const Expr& c) {
+  void block(const Point& batch, const Expr& number, const Expr& down, const Expr& across,
+             const Expr& share) {
+    const Expr begin = share * each_, end = splits() ? min(blocks_, begin + each_) : blocks_;
+    b_.loop(begin, end, Expr(1), blocks_, Bind::Serial, [&](const Expr& c) {
       Place place;
       place.batch = batch;
       place.depth_block = c;
+      place.first_block = begin;
+      place.end_block = end;
+      place.number = number;
+      place.share = share;
       const Expr first_row_panel = down * Expr(panels_down_),
                  first_column_panel = across * Expr(panels_across_);
       const auto rows = [&](Place at) {
@@ -212,9 +276,11 @@ private:
   Expr lane() const { return t_.lanes > 1 ? lane_variable(t_.lanes) : Expr(0); }
 
   /// Offset of a packed panel.
-  Expr packed(const PackedSide& side, const Expr& block, const Expr& global, const Expr& all,
+  Expr packed(const PackedSide& side, const Place& at, const Expr& global, const Expr& all,
               const Expr& local, std::int64_t some) const {
-    return (t_.shared ? block * all + global : block * Expr(some) + local) * side.panel_elements();
+    return (t_.shared ? at.depth_block * all + global
+                      : (at.depth_block - at.first_block) * Expr(some) + local) *
+           side.panel_elements();
   }
 
   /// One register tile along its part of the depth.
@@ -248,18 +314,27 @@ private:
            Expr(std::int64_t(i) * t_.lanes) + lane();
   }
 
+  void clear(const std::vector<VarId>& sums) {
+    const ValueId zero = b_.constant(Scalar::of(f_.accumulator, 0.0), t_.lanes);
+    for (const VarId v : sums)
+      b_.set(v, zero);
+  }
+
+  Expr partial_offset(const Place& at, const Expr& share, int i) const {
+    const std::int64_t tile = std::int64_t(t_.mr) * t_.nr();
+    const Expr number = (share * f_.batch.extent + at.number) * column_panels_ + at.column_panel;
+    return (number * row_panels_ + at.row_panel) * Expr(tile) + Expr(std::int64_t(i) * t_.lanes) +
+           lane();
+  }
+
   void start(const Place& at, const std::vector<VarId>& sums) {
-    const auto zeros = [&] {
-      const ValueId zero = b_.constant(Scalar::of(f_.accumulator, 0.0), t_.lanes);
-      for (const VarId v : sums)
-        b_.set(v, zero);
-    };
     if (!several_blocks()) {
-      zeros();
+      clear(sums);
       return;
     }
-    b_.when({{at.depth_block, Expr(0), Expr(1)}}, zeros);
-    b_.when({{at.depth_block, Expr(1), blocks_}}, [&] {
+    const Expr local = at.depth_block - at.first_block;
+    b_.when({{local, Expr(0), Expr(1)}}, [&] { clear(sums); });
+    b_.when({{local, Expr(1), each_}}, [&] {
       for (std::size_t i = 0; i < sums.size(); ++i)
         b_.set(sums[i], b_.load(sums_buffer_, sum_offset(at, int(i)), t_.lanes));
     });
@@ -286,8 +361,7 @@ private:
 
   ValueId left_element(const Place& at, int r, const Expr& from, const Expr& k) {
     if (t_.pack_left) {
-      const Expr panel =
-          packed(left_, at.depth_block, at.row_panel, row_panels_, at.row_local, panels_down_);
+      const Expr panel = packed(left_, at, at.row_panel, row_panels_, at.row_local, panels_down_);
       return b_.load(left_buffer_, panel + k * Expr(t_.mr) + Expr(r), 1);
     }
     Point p = at.batch;
@@ -300,8 +374,8 @@ private:
   ValueId right_vector(const Place& at, int v, const Expr& from, const Expr& k) {
     const Expr column = Expr(std::int64_t(v) * t_.lanes) + lane();
     if (t_.pack_right) {
-      const Expr panel = packed(right_, at.depth_block, at.column_panel, column_panels_,
-                                at.column_local, panels_across_);
+      const Expr panel =
+          packed(right_, at, at.column_panel, column_panels_, at.column_local, panels_across_);
       return b_.load(right_buffer_, panel + k * Expr(t_.nr()) + column, t_.lanes);
     }
     if (t_.width > 1)
@@ -330,15 +404,24 @@ private:
 
   /// Keeps the sums for the next part of the depth, or hands the results on.
   void finish(const Place& at, const std::vector<VarId>& sums) {
+    const auto hand_on = [&] {
+      if (!splits()) {
+        results(at, sums);
+        return;
+      }
+      for (std::size_t i = 0; i < sums.size(); ++i)
+        b_.store(partial_buffer_, partial_offset(at, at.share, int(i)), b_.read(sums[i]));
+    };
     if (!several_blocks()) {
-      results(at, sums);
+      hand_on();
       return;
     }
-    b_.when({{at.depth_block, Expr(0), blocks_ - Expr(1)}}, [&] {
+    const Expr left = at.end_block - at.depth_block;
+    b_.when({{left, Expr(2), each_ + Expr(1)}}, [&] {
       for (std::size_t i = 0; i < sums.size(); ++i)
         b_.store(sums_buffer_, sum_offset(at, int(i)), b_.read(sums[i]));
     });
-    b_.when({{at.depth_block, blocks_ - Expr(1), blocks_}}, [&] { results(at, sums); });
+    b_.when({{left, Expr(1), Expr(2)}}, hand_on);
   }
 
   void results(const Place& at, const std::vector<VarId>& sums) {
@@ -396,9 +479,11 @@ private:
   Emitter e_;
   bool fma_;
   PackedSide left_, right_;
-  int left_buffer_ = -1, right_buffer_ = -1, sums_buffer_ = -1, tile_buffer_ = -1;
+  int left_buffer_ = -1, right_buffer_ = -1, sums_buffer_ = -1, tile_buffer_ = -1,
+      partial_buffer_ = -1;
   Expr steps_;  ///< along the depth
   Expr blocks_; ///< parts of the depth
+  Expr each_;   ///< of them, what one share has
   Expr row_panels_, column_panels_;
   std::int64_t panels_down_ = 1, panels_across_ = 1; ///< panels in a block of results
   Expr down_, across_;                               ///< blocks of results
@@ -463,6 +548,8 @@ public:
     const Tiles tiles = tiles_of(schedule, found.form, target);
     if (std::int64_t(tiles.mr) * tiles.nv * tiles.unroll > kMostProducts)
       return {false, {}, "a register tile of too much code"};
+    if (schedule.split_reduce > 1 && tiles.split == 1)
+      return {false, {}, "a depth that is one part, or of unknown size, is not split"};
     if (worker_bytes(found.form, tiles) > double(kMostBytes))
       return {false, {}, "blocks for which a worker would need too much memory"};
     return {true, Contraction(region, found.form, tiles, target).run(), ""};

@@ -10,6 +10,8 @@ namespace {
 
 /// Of the best register tile's cost, what another one's may be that suits panels better.
 constexpr double kAlmost = 1.15;
+/// Register tiles that are enough for all workers; shares of a depth, and their steps at the least.
+constexpr std::int64_t kFewTiles = 64, kShares = 16, kShareDepth = 512;
 /// What symbolic extents are taken for.
 constexpr std::int64_t kUsual = 1024;
 
@@ -169,6 +171,11 @@ Tiles tiles_of(const Schedule& schedule, const ContractionForm& form, const Targ
       schedule.knob("pack_right", 1) != 0 ||
       (t.width > 1 ? !form.right.pairs || form.right.tile % t.nr() != 0 : !form.right.plain);
   t.shared = schedule.knob("shared", 1) != 0 && (t.pack_left || t.pack_right);
+  if (depth > 0 && schedule.split_reduce > 1) {
+    // Of equal numbers of parts, so that no share is empty.
+    const std::int64_t parts = ceil_quotient(depth, t.kc);
+    t.split = ceil_quotient(parts, ceil_quotient(parts, std::min(schedule.split_reduce, parts)));
+  }
   return t;
 }
 
@@ -222,6 +229,20 @@ std::vector<Schedule> contraction_space(const ContractionForm& form, const Targe
   for (std::size_t i = 0; i < tiles.size() && i < 4; ++i)
     add(make_schedule(form, p, tiles[i].mr, tiles[i].nv));
   const Schedule best = space[0];
+  // Few tiles and a long depth: weight gradients of small layers.
+  for (const std::int64_t shares : {kShares, kShares / 4, 4 * kShares})
+    if (p.batch * ceil_quotient(p.rows, best.knob("mr", 1)) *
+                ceil_quotient(p.columns, best.knob("nr", 1)) <
+            kFewTiles &&
+        p.depth >= shares * kShareDepth && form.depth.extent.constant()) {
+      Schedule s = best;
+      s.split_reduce = shares;
+      s.knobs["kc"] = std::min<std::int64_t>(s.knob("kc", 1), p.depth / shares);
+      s.knobs["mc"] = ceil_to(p.rows, s.knob("mr", 1));
+      add(s);
+      s.knobs["shared"] = 1 - s.knob("shared", 1);
+      add(s);
+    }
   const auto with = [&](const std::string& knob, std::int64_t value) {
     Schedule s = best;
     s.knobs[knob] = value;

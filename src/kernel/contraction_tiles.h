@@ -22,6 +22,9 @@ struct Tiles {
   bool pack_left = true, pack_right = true; ///< copied into the order in which tiles read them
   bool shared =
       true; ///< workers pack together, behind a barrier; else each packs what its block needs
+  /// Shares that the depth of every tile is cut into; their sums meet in memory and are added up in
+  /// order, each tile by one worker.
+  std::int64_t split = 1;
   int nr() const { return nv * lanes; }
 };
 

@@ -34,6 +34,11 @@ const Generator& gpu_stream_generator();
 /// Sums over the columns of a product of any depth, which is made once and never stored.
 const Generator& gpu_row_products_generator();
 
+/// Scans along one axis, with maps before and after: whole rows, or an axis cut into pieces that
+/// workers share; of a CPU and of a GPU.
+const Generator& scans_generator();
+const Generator& gpu_scans_generator();
+
 /// Several independent regions in one launch, each as its own family would have it; of a CPU and of
 /// a GPU.
 const Generator& batch_generator();

@@ -147,8 +147,9 @@ private:
   int partial_ = -1, counter_ = -1;
 };
 
-constexpr Knob kKnobs[] = {{"bm", 1, 1024}, {"bn", 1, 1024}, {"bk", 1, 1024},  {"stages", 1, 16},
-                           {"wm", 1, 32},   {"wn", 1, 32},   {"staged", 0, 1}, {"swap", 0, 1}};
+constexpr Knob kKnobs[] = {{"bm", 1, 1024},   {"bn", 1, 1024}, {"bk", 1, 1024},
+                           {"stages", 1, 16}, {"wm", 1, 32},   {"wn", 1, 32},
+                           {"staged", 0, 1},  {"swap", 0, 1},  {"streamk", 0, 1 << 12}};
 
 class GpuContractionGenerator : public Generator {
 public:

@@ -15,6 +15,8 @@ namespace {
 constexpr int kCores = 132;
 /// Shared memory that a block of every machine since 8.0 may have.
 constexpr std::int64_t kSharedBytes = 99 << 10;
+/// Of the time without, what stream-K may take to be worth a try.
+constexpr double kWorthStreaming = 0.97;
 /// Rows of results that each warp collects, when staged, and their bytes with padding.
 constexpr std::int64_t kStagingBytes = 16 * (128 + 16);
 
@@ -74,6 +76,19 @@ double time_of(const Problem& p, const Offer& o, std::int64_t split) {
          (split > 1 ? double(o.bm) * o.bn * double(split) * 24 : 0.0);
 }
 
+/// The same when the last wave's tiles are cut into shares of the same work, one a core. Each share
+/// leaves its sums in memory, and those of a tile are added up by one core.
+double streamed_time_of(const Problem& p, const Offer& o) {
+  const std::int64_t tiles = ceil_quotient(p.rows, o.bm) * ceil_quotient(p.columns, o.bn) * p.batch,
+                     left = tiles % p.cores;
+  const double shares = left == 0 ? 1 : double(ceil_quotient(p.cores, left)) + 1;
+  constexpr double kShare = 300; // steps of the depth that take as long as moving a tile's sums
+  const double depth =
+                   double(ceil_quotient(p.depth, o.bk) * o.bk) * double(tiles) / double(p.cores),
+               fill = (o.stages + 2.0) * o.bk * (double(tiles / p.cores) + 2);
+  return double(o.bm) * o.bn * (o.cost * (depth + fill) + kShare * (1 + shares));
+}
+
 std::int64_t best_split(const Problem& p, const Offer& o) {
   std::int64_t best = 1;
   for (std::int64_t split = 2; split <= 16; split *= 2)
@@ -129,6 +144,7 @@ FoundTiles gpu_tiles_of(const Schedule& schedule, const Region& region, const Co
   t.warps_n = knob("wn", 2, 32);
   t.group = std::max<std::int64_t>(schedule.order_group, 1);
   t.split = std::clamp<std::int64_t>(schedule.split_reduce, 1, 256);
+  t.shares = schedule.knob("streamk", 0);
   const std::int64_t shared =
       target.block_shared_bytes > 0 ? target.block_shared_bytes : kSharedBytes;
   std::int64_t bytes = std::int64_t(size_of(form.accumulator));
@@ -159,11 +175,13 @@ FoundTiles gpu_tiles_of(const Schedule& schedule, const Region& region, const Co
     else if (t.bm % (64 * t.warps_m) != 0 || t.bn % 8 != 0 || t.bn > 256 ||
              t.bm / t.warps_m / 64 * t.bn > 384)
       found.reason = "a warp group's part is no multiple of 64 by 8, or too large";
-    else if (t.split > 1)
-      found.reason = "the depth is not split";
+    else if (t.split > 1 && t.shares > 0)
+      found.reason = "the depth is cut into shares of all tiles or of the last wave's, not both";
   } else {
     found.reason = "no matrix instruction " + schedule.mma;
   }
+  if (t.shares > 0 && t.unit != GpuUnit::Wgmma)
+    found.reason = "streamk is of wgmma alone";
   if (t.stages < 2)
     found.reason = "less than two pieces of shared memory";
   if (t.threads() > 1024)
@@ -175,6 +193,14 @@ FoundTiles gpu_tiles_of(const Schedule& schedule, const Region& region, const Co
     found.reason = "more shared memory than a block can have";
   return found;
 }
+
+namespace {
+/// Whether the numbers of tiles and of steps are constants.
+bool has_known_sizes(const ContractionForm& form) {
+  return form.rows.extent.constant() && form.columns.extent.constant() &&
+         form.depth.extent.constant() && form.batch.extent.constant();
+}
+} // namespace
 
 std::vector<Schedule> gpu_contraction_space(const Region& region, const ContractionForm& form,
                                             const Target& target) {
@@ -189,9 +215,23 @@ std::vector<Schedule> gpu_contraction_space(const Region& region, const Contract
       if (unit == GpuUnit::Wgmma) {
         // Few rows are better the columns of the instruction, whose rows are never less than 64.
         const Problem turned{p.columns, p.rows, p.depth, p.batch, p.cores};
-        choices.push_back({schedule_of(p, o, unit, 1), scale * time_of(p, o, 1)});
-        choices.push_back({schedule_of(turned, o, unit, 1), scale * 1.02 * time_of(turned, o, 1)});
-        choices.back().schedule.knobs["swap"] = 1;
+        for (const bool swap : {false, true}) {
+          const Problem& q = swap ? turned : p;
+          const double factor = swap ? 1.02 * scale : scale, time = time_of(q, o, 1),
+                       streamed = streamed_time_of(q, o);
+          const auto offer = [&](double takes, std::int64_t shares) {
+            choices.push_back({schedule_of(q, o, unit, 1), factor * takes});
+            auto& knobs = choices.back().schedule.knobs;
+            if (swap)
+              knobs["swap"] = 1;
+            if (shares > 0)
+              knobs["streamk"] = shares;
+          };
+          offer(time, 0);
+          // A last wave that leaves cores without work.
+          if (streamed < kWorthStreaming * time)
+            offer(streamed, q.cores);
+        }
         continue;
       }
       const std::int64_t split = best_split(p, o);
@@ -217,6 +257,8 @@ std::vector<Schedule> gpu_contraction_space(const Region& region, const Contract
     if (!found.reason.empty())
       continue;
     const GpuTiles& t = found.tiles;
+    if (t.shares > 0 && !has_known_sizes(form))
+      continue;
     const bool swap = c.schedule.knob("swap", 0) != 0;
     if (t.unit == GpuUnit::Wgmma &&
         (!tensor_map_reason(region, form, form.left, form.rows, swap ? t.bn : t.bm).empty() ||

@@ -24,7 +24,10 @@ struct GpuTiles {
   int warps_m = 2, warps_n = 2;
   std::int64_t group = 1; ///< tiles along the rows that are walked before the columns move on
   std::int64_t split = 1; ///< blocks that share the depth of one tile
-  bool staged = false;    ///< results go through shared memory, to be stored in wide pieces
+  /// Stream-K: the tiles of the last wave of so many blocks are cut along the depth into as many
+  /// shares of the same work; 0: they are not.
+  std::int64_t shares = 0;
+  bool staged = false; ///< results go through shared memory, to be stored in wide pieces
   int producers = 0;      ///< warp groups that only copy
   int consumer_threads() const { return (unit == GpuUnit::Wgmma ? 128 : 32 * warps_n) * warps_m; }
   int threads() const { return 128 * producers + consumer_threads(); }

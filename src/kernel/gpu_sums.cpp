@@ -187,7 +187,8 @@ void GpuSums::clear() {
 }
 
 Expr GpuSums::slot(const Expr& offset, int variable) const {
-  return offset + (Expr(std::int64_t(variable) * t_.threads()) + thread_) * Expr(lanes_) +
+  const Expr thread = thread_ - Expr(128 * t_.producers);
+  return offset + (Expr(std::int64_t(variable) * t_.consumer_threads()) + thread) * Expr(lanes_) +
          lane_variable(lanes_);
 }
 

@@ -126,6 +126,73 @@ private:
   Expr row_; ///< first row of the group
 };
 
+/// Steps along the depth of all tiles in one row, cut into items of work: whole tiles, and behind
+/// them shares of the tiles that are left, which may begin and end within a tile. How they are cut
+/// follows from the schedule and the shape.
+class WorkItems {
+public:
+  WorkItems(const Expr& tiles, const Expr& parts, const GpuTiles& t) : parts_(parts), all_(tiles) {
+    whole_ = count_ = tiles;
+    if (t.split <= 1 && t.shares == 0)
+      return;
+    shares_ = t.shares > 0 ? Expr(t.shares) : tiles * Expr(t.split);
+    whole_ = t.shares > 0 ? floordiv(tiles, t.shares) * Expr(t.shares) : Expr(0);
+    left_ = tiles - whole_;
+    each_ = ceildiv(left_ * parts, shares_);
+    // Not all of them need be of use.
+    shares_ = ceildiv(left_ * parts, each_);
+    count_ = whole_ + shares_;
+  }
+
+  bool cuts() const { return !(left_ == Expr(0)); }
+  Expr count() const { return count_; }
+  /// Tiles that are cut, the last ones.
+  Expr cut_tiles() const { return left_; }
+  /// Sums that wait: a share has parts of two tiles at the most.
+  Expr slots() const { return shares_ * Expr(2); }
+
+  /// A tile's part in an item.
+  struct Part {
+    Expr tile;
+    Expr begin, end; ///< steps along its depth
+    Expr share;      ///< in the part of the item that is a share
+  };
+  /// The tiles of an item, one after the other.
+  void each_part(ProgramBuilder& b, const Expr& item,
+                 const std::function<void(const Part&)>& body) const {
+    if (!cuts())
+      return body({item, Expr(0), parts_, Expr(0)});
+    const Expr first = start(item), last = min(start(item + Expr(1)), all_ * parts_);
+    b.loop(floordiv(first, parts_), ceildiv(last, parts_), Expr(1), all_, Bind::Serial,
+           [&](const Expr& tile) {
+             const Expr from = tile * parts_;
+             body({tile, max(first - from, Expr(0)), min(last - from, parts_),
+                   max(item - whole_, Expr(0))});
+           });
+  }
+
+  /// Of a tile that is cut: its number among those, the shares that have parts of it, and where the
+  /// sums of one of them wait.
+  Expr cut_number(const Expr& tile) const { return tile - whole_; }
+  Expr first_share(const Expr& number) const { return floordiv(number * parts_, each_); }
+  Expr last_share(const Expr& number) const {
+    return floordiv((number + Expr(1)) * parts_ - Expr(1), each_);
+  }
+  Expr slot(const Expr& number, const Expr& share) const {
+    return share * Expr(2) + number - floordiv(share * each_, parts_);
+  }
+  Expr shares() const { return shares_; }
+  Expr parts() const { return parts_; }
+
+private:
+  Expr start(const Expr& item) const {
+    return min(item, whole_) * parts_ + max(item - whole_, Expr(0)) * each_;
+  }
+
+  Expr parts_, all_;
+  Expr whole_, left_ = Expr(0), each_ = Expr(1), shares_ = Expr(0), count_;
+};
+
 class WgmmaContraction {
 public:
   WgmmaContraction(const Region& region, const ContractionForm& form, const GpuTiles& tiles,
@@ -147,8 +214,14 @@ public:
     launch.blocks_per_core = s_.blocks_per_core > 0 ? s_.blocks_per_core : 1;
     launch.least_shared = s_.least_shared;
     const TileOrder order(f_, t_.bm, t_.bn, t_.group);
-    launch.workers = max(order.count(), Expr(1));
     parts_ = ceildiv(f_.depth.extent, t_.bk);
+    const WorkItems items(order.count(), parts_, t_);
+    launch.workers = max(items.count(), Expr(1));
+    if (items.cuts()) {
+      partial_ = b_.workspace("partial", f_.accumulator,
+                              items.slots() * Expr(std::int64_t(t_.bm) * t_.bn));
+      counter_ = b_.counter("arrived", items.cut_tiles().value());
+    }
     b_.when({{thread_, Expr(0), Expr(1)}}, [&] {
       for (int i = 0; i < t_.stages; ++i) {
         signal(StmtKind::InitSignal, full_, Expr(i), 1);
@@ -158,7 +231,8 @@ public:
     b_.barrier();
     const Expr group = floordiv(thread_, 128), producers(t_.producers);
     b_.either(
-        {{group, Expr(0), producers}}, [&] { produce(order); }, [&] { consume(order); });
+        {{group, Expr(0), producers}}, [&] { produce(order, items); },
+        [&] { consume(order, items); });
     if (sink_) {
       b_.grid_barrier(b_.counter("met", 2), Expr(0));
       sink_->finish();
@@ -208,14 +282,14 @@ private:
     return !sink_ && t_.warps_m >= 2 && t_.bm / t_.warps_m / kRows * t_.bn >= 192;
   }
 
-  void produce(const TileOrder& order) {
+  void produce(const TileOrder& order, const WorkItems& items) {
     if (moves_registers())
       effect(StmtKind::SetRegisters, 40, 0);
     b_.when({{thread_, Expr(0), Expr(1)}}, [&] {
       b_.set(parity_, i32(1)); // the ring is empty at the start
-      b_.grid_loop(order.count(), [&](const Expr& number) {
-        const GpuTile tile = order.at(r_, number);
-        b_.loop(Expr(0), parts_, Expr(1), parts_, Bind::Serial, [&](const Expr& part) {
+      each_part(items, [&](const WorkItems::Part& work) {
+        const GpuTile tile = order.at(r_, work.tile);
+        b_.loop(work.begin, work.end, Expr(1), parts_, Bind::Serial, [&](const Expr& part) {
           const Expr stage = value_symbol(b_.read(stage_));
           await(empty_, stage, b_.read(parity_));
           signal(StmtKind::Arrive, full_, stage, left_.bytes() + right_.bytes());
@@ -228,7 +302,11 @@ private:
     });
   }
 
-  void consume(const TileOrder& order) {
+  void each_part(const WorkItems& items, const std::function<void(const WorkItems::Part&)>& body) {
+    b_.grid_loop(items.count(), [&](const Expr& item) { items.each_part(b_, item, body); });
+  }
+
+  void consume(const TileOrder& order, const WorkItems& items) {
     if (moves_registers())
       effect(StmtKind::SetRegisters, t_.warps_m == 2 ? 232 : 160, 1);
     const DType element = factor_of(r_, f_, f_.left).dtype;
@@ -238,16 +316,17 @@ private:
       const Expr stage = value_symbol(b_.read(previous));
       b_.when({{in_group, Expr(0), Expr(1)}}, [&] { signal(StmtKind::Arrive, empty_, stage, 0); });
     };
-    b_.grid_loop(order.count(), [&](const Expr& number) {
-      const GpuTile tile = order.at(r_, number);
-      b_.loop(Expr(0), parts_, Expr(1), parts_, Bind::Serial, [&](const Expr& part) {
+    each_part(items, [&](const WorkItems::Part& work) {
+      const GpuTile tile = order.at(r_, work.tile);
+      b_.loop(work.begin, work.end, Expr(1), parts_, Bind::Serial, [&](const Expr& part) {
+        const Expr done = part - work.begin;
         const ValueId at = b_.read(stage_);
         await(full_, value_symbol(at), b_.read(parity_));
         effect(StmtKind::FenceProducts);
-        sums_.add(left_, right_, value_symbol(at), part, element);
+        sums_.add(left_, right_, value_symbol(at), done, element);
         effect(StmtKind::CommitProducts);
         // The products before these are done: their piece is free.
-        b_.when({{part, Expr(1), parts_}}, [&] {
+        b_.when({{done, Expr(1), parts_}}, [&] {
           effect(StmtKind::WaitProducts, 1);
           release();
         });
@@ -256,6 +335,26 @@ private:
       });
       effect(StmtKind::WaitProducts, 0);
       release();
+      if (!items.cuts()) {
+        sums_.deliver(tile);
+        return;
+      }
+      const Expr steps = work.end - work.begin;
+      b_.when({{steps, parts_, parts_ + Expr(1)}}, [&] { sums_.deliver(tile); });
+      b_.when({{steps, Expr(1), parts_}}, [&] { combine(items, work, tile); });
+    });
+  }
+
+  /// Parts of one tile meet in memory: the block that comes last adds them up in order.
+  void combine(const WorkItems& items, const WorkItems::Part& work, const GpuTile& tile) {
+    const Expr elements(std::int64_t(t_.bm) * t_.bn), number = items.cut_number(work.tile);
+    sums_.save(partial_, items.slot(number, work.share) * elements);
+    const Expr first = items.first_share(number), end = items.last_share(number) + Expr(1);
+    b_.last_of_threads(1, t_.consumer_threads(), counter_, number, end - first, [&] {
+      sums_.clear();
+      b_.loop(first, end, Expr(1), items.shares(), Bind::Serial, [&](const Expr& share) {
+        sums_.restore(partial_, items.slot(number, share) * elements);
+      });
       sums_.deliver(tile);
     });
   }
@@ -272,6 +371,7 @@ private:
   Expr thread_, parts_;
   VarId stage_, parity_; ///< of the ring: its next piece, and the parity of the phase to wait for
   int full_ = -1, empty_ = -1;
+  int partial_ = -1, counter_ = -1; ///< of tiles that are cut along the depth
 };
 
 } // namespace
@@ -290,6 +390,16 @@ Lowered lower_wgmma(const Region& region, const ContractionForm& form, const Gpu
       return {false, {}, v->reason};
   if (is_empty(region, result_axes(region.stages[form.stage])) || form.depth.extent.lower() < 1)
     return {false, {}, "a depth that may be empty"};
+  if (tiles.split > 1 || tiles.shares > 0) {
+    const TileOrder order(form, tiles.bm, tiles.bn, tiles.group);
+    const auto count = order.count().constant(), depth = form.depth.extent.constant();
+    if (sums)
+      return {false, {}, "the depth of products that are not stored is not split"};
+    if (!count || !depth)
+      return {false, {}, "a split depth needs a known number of tiles and a known depth"};
+    if (tiles.shares > 0 && *count % tiles.shares == 0)
+      return {false, {}, "the last wave of tiles is full"};
+  }
   return {true, WgmmaContraction(region, form, tiles, schedule, left, right, sums).run(), ""};
 }
 

@@ -84,6 +84,10 @@ enum class InstKind : std::uint8_t {
                  ///< group come here, and all get the result. Fixed tree order: over a warp, thread
                  ///< i with thread i xor 16, 8, 4, 2, 1; over a block, then the warps' results
                  ///< likewise, padded with the identity to a power of two.
+  ScanThreads, ///< args[0] of the threads before this one in its aligned group of `number` (a power
+               ///< of two from 2 to 32), combined by `monoid` (Sum, Max, Prod); of the first thread
+               ///< the identity. All of the group come here. Fixed order: what a thread has is
+               ///< combined with what the thread 1, 2, 4 ... before it has, in turn.
   LoadMatrix, ///< `number` (1, 2 or 4) matrices of 8 x 8 elements of two bytes from Shared memory:
               ///< lane l of the warp says where row l % 8 of matrix l / 8 begins (buffer[expr], 8
               ///< neighbours). Gives u32 x number: of matrix i the elements (l / 4, 2 * (l % 4))
@@ -136,7 +140,8 @@ enum class StmtKind : std::uint8_t {
                ///< next one; asks for launch.resident
   Last,        ///< body where this block is the last of `end` that come here with this counter,
         ///< inst.buffer[inst.expr], which is then zero again. What the others wrote before is
-        ///< visible in the body. A barrier of the block.
+        ///< visible in the body. A barrier of the block; with a `number`, of its last `target`
+        ///< threads, which alone come here, by the barrier of that number.
   WarpBarrier, ///< the threads of the warp
   CopyAsync, ///< Shared inst.buffer[inst.expr ...] = inst.source[inst.source_expr ...]: type.lanes
              ///< neighbours, together 4, 8 or 16 bytes and aligned so; zeros where inst.mask fails.

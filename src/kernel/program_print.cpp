@@ -214,6 +214,9 @@ private:
       return fmt::format("mma {}{}", egret::name_of(i.element), args(i.args));
     case InstKind::Test:
       return "test" + mask(i.mask, "");
+    case InstKind::ScanThreads:
+      return fmt::format("{} of the threads before, of {}, of{}", name_of(i.monoid), i.number,
+                         args(i.args));
     case InstKind::ReduceThreads:
       return fmt::format("{} over {} threads of{}", name_of(i.monoid), i.number, args(i.args));
     }
@@ -267,8 +270,9 @@ private:
                           text(s.inst.expr));
       break;
     case StmtKind::Last:
-      out_ += fmt::format("{}last of {} by {}[{}]\n", in, text(s.end), buffer(s.inst.buffer),
-                          text(s.inst.expr));
+      out_ += fmt::format(
+          "{}last of {} by {}[{}]{}\n", in, text(s.end), buffer(s.inst.buffer), text(s.inst.expr),
+          s.number == 0 ? "" : fmt::format(", {} threads at barrier {}", s.target, s.number));
       block(s.body, depth + 1);
       break;
     case StmtKind::WarpBarrier:

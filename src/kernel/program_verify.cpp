@@ -152,6 +152,7 @@ private:
       return threads_;
     case InstKind::Load:
     case InstKind::ReadVar:
+    case InstKind::ScanThreads:
       return 1;
     case InstKind::ReduceThreads:
       return i.number;
@@ -355,6 +356,15 @@ private:
                 (i.number >= 2 && i.number <= 32 && (i.number & (i.number - 1)) == 0),
             "groups of {} threads cannot be combined", i.number);
       together(i.number, "a combination");
+      break;
+    case InstKind::ScanThreads:
+      args(1);
+      check(threads_ > 0, "threads are combined in a program without threads");
+      check(i.type == value(i.args[0]) && i.monoid != Monoid::ArgMax,
+            "threads cannot be combined that way");
+      check(i.number >= 2 && i.number <= 32 && (i.number & (i.number - 1)) == 0,
+            "groups of {} threads cannot be scanned", i.number);
+      together(i.number, "a scan");
       break;
     case InstKind::LoadMatrix:
       check(buffer(i.buffer).space == Space::Shared && size_of(buffer(i.buffer).dtype) == 2,
@@ -581,7 +591,14 @@ private:
       break;
     case StmtKind::Last:
       check(threads_ > 0, "blocks on a CPU");
-      together(threads_, "the choice of a last block");
+      if (s.number != 0) {
+        check(s.number > 0 && s.number < 16 && s.target >= 32 && s.target % 32 == 0 &&
+                  s.target <= threads_,
+              "barrier {} of {} threads", s.number, s.target);
+        together(32, "the choice of a last block");
+      } else {
+        together(threads_, "the choice of a last block");
+      }
       counter(s.inst);
       expr(s.end, 1);
       check(level_of(s.end) == threads_, "the number of arrivals differs by thread");

@@ -80,6 +80,7 @@ std::vector<Workload> elementwise_workloads();
 std::vector<Workload> matmul_workloads();
 std::vector<Workload> training_workloads();
 std::vector<Workload> llama_workloads();
+std::vector<Workload> scan_workloads();
 std::vector<Workload> loss_workloads(); ///< and gradients of norms
 
 /// Inputs of a sample and, for each element of what the workload's function makes of them, the

@@ -274,7 +274,11 @@ void CudaRenderer::barrier(const Stmt& stmt) {
 }
 
 void CudaRenderer::last(const Stmt& stmt) {
-  open(fmt::format("if (eg_last({}, (unsigned){}))", counter(stmt.inst), index_.text(stmt.end)));
+  const std::string arrivals =
+      fmt::format("{}, (unsigned){}", counter(stmt.inst), index_.text(stmt.end));
+  open(stmt.number == 0
+           ? fmt::format("if (eg_last({}))", arrivals)
+           : fmt::format("if (eg_last_of({}, {}, {}))", arrivals, stmt.number, stmt.target));
   block(stmt.body);
   close();
 }

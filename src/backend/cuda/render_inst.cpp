@@ -72,6 +72,8 @@ void CudaRenderer::let(ValueId target, const Inst& inst) {
     return;
   case InstKind::ReduceThreads:
     return reduce_threads(target, inst);
+  case InstKind::ScanThreads:
+    return scan_threads(target, inst);
   default:
     break;
   }
@@ -191,6 +193,38 @@ void CudaRenderer::reduce_threads(ValueId target, const Inst& inst) {
     line("eg_turn ^= 1;");
     butterfly(padded / 2);
   }
+  values_[static_cast<std::size_t>(target)] = parts;
+}
+
+// What a thread has with what thread i - 1, i - 2, i - 4 ... has; at last all move up by one.
+void CudaRenderer::scan_threads(ValueId target, const Inst& inst) {
+  const DType dtype = inst.type.dtype;
+  const char* type = register_type(dtype);
+  const int width = inst.number;
+  std::vector<std::string> parts;
+  for (int l = 0; l < inst.type.lanes; ++l) {
+    parts.push_back(fmt::format("w{}", names_++));
+    line("{} {} = {};", type, parts.back(), lane_of(inst.args.at(0), l));
+  }
+  open("");
+  line("const int eg_place = t & {};", width - 1);
+  // Other groups of the warp may be elsewhere.
+  if (width == 32)
+    line("const unsigned eg_group = 0xffffffffu;");
+  else
+    line("const unsigned eg_group = {}u << (t & {});", (1u << width) - 1u, 32 - width);
+  for (int distance = 1; distance < width; distance *= 2)
+    for (const std::string& p : parts) {
+      const std::string other = fmt::format("w{}", names_++);
+      line("const {} {} = eg_shuffle_up({}, {}, eg_group);", type, other, p, distance);
+      line("{0} = eg_place < {1} ? {0} : {2};", p, distance,
+           combine_text(inst.monoid, dtype, other, p));
+    }
+  for (const std::string& p : parts) {
+    line("{0} = eg_shuffle_up({0}, 1, eg_group);", p);
+    line("{0} = eg_place < 1 ? {1} : {0};", p, constant_text(identity_of(inst.monoid, dtype)));
+  }
+  close();
   values_[static_cast<std::size_t>(target)] = parts;
 }
 

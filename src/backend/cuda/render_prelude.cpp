@@ -246,6 +246,11 @@ template <class T> __device__ __forceinline__ T eg_shuffle_xor(T v, int distance
   return (T)__shfl_xor_sync(mask, v, distance);
 }
 )"},
+    {"eg_shuffle_up", R"(
+template <class T> __device__ __forceinline__ T eg_shuffle_up(T v, int distance, unsigned mask) {
+  return (T)__shfl_up_sync(mask, v, distance);
+}
+)"},
     // Two words: how many blocks have come, and how often all have.
     {"eg_grid_barrier", R"(
 __device__ __forceinline__ void eg_grid_barrier(unsigned* c) {
@@ -279,6 +284,23 @@ __device__ __forceinline__ bool eg_last(unsigned* c, unsigned arrivals) {
   last = __syncthreads_or(last);
   if (last) __threadfence();
   return last;
+}
+)"},
+    // The last `threads` of the block come here, and meet at a barrier of their own.
+    {"eg_last_of", R"(
+__device__ __forceinline__ bool eg_last_of(unsigned* c, unsigned arrivals, int barrier, int threads) {
+  __threadfence();
+  asm volatile("bar.sync %0, %1;" :: "r"(barrier), "r"(threads) : "memory");
+  int last = 0;
+  if (threadIdx.x == blockDim.x - threads) {
+    last = atomicAdd(c, 1u) == arrivals - 1;
+    if (last) *(volatile unsigned*)c = 0;
+  }
+  asm volatile("{\n\t.reg .pred mine, any;\n\tsetp.ne.s32 mine, %0, 0;\n\t"
+               "bar.red.or.pred any, %1, %2, mine;\n\tselp.s32 %0, 1, 0, any;\n\t}"
+               : "+r"(last) : "r"(barrier), "r"(threads) : "memory");
+  if (last) __threadfence();
+  return last != 0;
 }
 )"},
 };

@@ -40,6 +40,7 @@ private:
   bool pairwise_cast(kernel::ValueId target, const kernel::Inst& inst);
   void reduce_lanes(kernel::ValueId target, const kernel::Inst& inst);
   void reduce_threads(kernel::ValueId target, const kernel::Inst& inst);
+  void scan_threads(kernel::ValueId target, const kernel::Inst& inst);
 
   // Memory (render_memory.cpp).
   struct Access { ///< how the lanes of a load or store lie

@@ -49,8 +49,9 @@ std::vector<std::vector<Number>> GpuTurns::exchange(int block, int warp, std::ve
   return parts;
 }
 
-bool GpuTurns::last(int block, int warp, std::int64_t key, std::int64_t arrivals) {
-  barrier(block, warp, 0, warps_);
+bool GpuTurns::last(int block, int warp, std::int64_t key, std::int64_t arrivals, int number_of,
+                    int warps) {
+  barrier(block, warp, number_of, number_of == 0 ? warps_ : warps);
   Block& b = blocks_[static_cast<std::size_t>(block)];
   const std::int64_t number = visit(b, warp, true)++;
   auto [it, first] = b.last.try_emplace(number, false);

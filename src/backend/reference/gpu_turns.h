@@ -29,8 +29,9 @@ public:
   }
   /// What all warps of the block put in, by warp. Each warp comes as often as the others.
   std::vector<std::vector<Number>> exchange(int block, int warp, std::vector<Number> mine);
-  /// Whether the block is the last of `arrivals` with this key. A barrier of the block.
-  bool last(int block, int warp, std::int64_t key, std::int64_t arrivals);
+  /// Whether the block is the last of `arrivals` with this key. A barrier of the block, or with a
+  /// number of `warps` of its warps; of a program the same warps come each time.
+  bool last(int block, int warp, std::int64_t key, std::int64_t arrivals, int number, int warps);
   /// The `n`-th item that the block takes in loop `loop`: its own number first, then drawn ones.
   std::int64_t draw(int block, int loop, std::size_t n);
 

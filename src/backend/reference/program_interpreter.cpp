@@ -78,6 +78,8 @@ private:
     case StmtKind::Let:
       if (stmt.inst.kind == InstKind::ReduceThreads)
         return reduce_threads(stmt, mask);
+      if (stmt.inst.kind == InstKind::ScanThreads)
+        return scan_threads(stmt, mask);
       if (stmt.inst.kind == InstKind::LoadMatrix || stmt.inst.kind == InstKind::Mma)
         return warp_value(code, mask);
       return each(mask, [&](int i) { evaluate(code.inst, i, value(stmt.target, i)); });
@@ -264,8 +266,13 @@ private:
     fill_symbols(code.inst, 0, 0);
     const std::int64_t key =
         code.inst.index(slots(0)) * std::int64_t{1024} + code.stmt->inst.buffer;
-    const bool here = gpu_->last(place_.block, place_.warp, key, code.end(slots(0)));
-    next_phase();
+    const kernel::Stmt& stmt = *code.stmt;
+    const bool here = gpu_->last(place_.block, place_.warp, key, code.end(slots(0)), stmt.number,
+                                 stmt.target / 32);
+    if (stmt.number == 0)
+      next_phase();
+    else
+      order();
     if (!here)
       return;
     const bool was = std::exchange(acquired_, true);
@@ -441,6 +448,7 @@ private:
     case InstKind::Test:
       return {.i = enabled(code, i, lane)};
     case InstKind::ReduceThreads:
+    case InstKind::ScanThreads:
     case InstKind::LoadMatrix:
     case InstKind::Mma:
       break; // executed for all threads at once
@@ -525,6 +533,33 @@ private:
         std::fill(result.begin(), result.end(), tree(inst.monoid, type, std::move(parts)));
       }
       each(mask, [&](int i) { value(stmt.target, i)[lane] = result[static_cast<std::size_t>(i)]; });
+    }
+  }
+
+  void scan_threads(const kernel::Stmt& stmt, Mask mask) {
+    const Inst& inst = stmt.inst;
+    const DType type = inst.type.dtype;
+    const int group = inst.number;
+    for (int first = 0; first < 32; first += group) {
+      const Mask wanted = (group == 32 ? ~Mask{0} : (Mask{1} << group) - 1) << first;
+      if ((mask & wanted) == 0)
+        continue;
+      ensure((mask & wanted) == wanted, "program {}: some threads of a group do not come to v{}",
+             program_.name, stmt.target);
+      for (int lane = 0; lane < inst.type.lanes; ++lane) {
+        std::vector<Number> parts;
+        for (int i = first; i < first + group; ++i)
+          parts.push_back(operand(inst.args.at(0), i, lane));
+        for (int distance = 1; distance < group; distance *= 2)
+          for (int i = group - 1; i >= distance; --i)
+            parts[static_cast<std::size_t>(i)] =
+                combine(inst.monoid, type, parts[static_cast<std::size_t>(i - distance)],
+                        parts[static_cast<std::size_t>(i)]);
+        for (int i = 0; i < group; ++i)
+          value(stmt.target, first + i)[lane] =
+              i == 0 ? number_of(identity_of(inst.monoid, type))
+                     : parts[static_cast<std::size_t>(i - 1)];
+      }
     }
   }
 

@@ -8,6 +8,8 @@
 
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <functional>
 
@@ -319,6 +321,76 @@ TEST(Contraction, ResultsDoNotDependOnTheNumberOfWorkers) {
     results.push_back(memory[2]);
   }
   EXPECT_EQ(results[0], results[1]);
+}
+
+/// The outputs of a schedule with so many workers, and whether they are right.
+std::vector<float> split_results(const kernel::Region& region, const std::string& schedule,
+                                 int workers) {
+  const kernel::Target target = testing::cpu_at("native").target();
+  const auto lowered = kernel::contraction_generator().lower(
+      region, kernel::parse_schedule("contraction " + schedule), target);
+  EXPECT_TRUE(lowered.ok) << schedule << ": " << lowered.reason;
+  std::vector<float> results;
+  const auto launch = [&](const kernel::KernelProgram& program, const kernel::ArgBlock& block) {
+    backend::reference::interpret(program, block, {.workers = workers});
+    int argument = 0;
+    for (const kernel::Buffer& b : program.buffers)
+      if (b.space == kernel::Space::Argument) {
+        const auto* at = static_cast<const float*>(block.pointers[argument++]);
+        if (b.written)
+          results.insert(results.end(), at, at + b.elements.value());
+      }
+  };
+  const auto result = verify_kernel(region, lowered.program, launch);
+  EXPECT_TRUE(result.ok) << schedule << "\n" << result.message;
+  return results;
+}
+
+TEST(Contraction, SharesOfADepthAreAddedUpInOrderForAnyNumberOfWorkers) {
+  const auto epilogue = [](const Einsum& e) {
+    return region_of([&](Graph& g) {
+      const NodeId product =
+          testing::einsum(g, input(g, "a", e.left, e), input(g, "b", e.right, e), e);
+      const Shape shape = g[product].shape;
+      const NodeId rest = g.input("rest", DType::F32, shape);
+      return std::vector{product, g.binary(Op::Add, g.unary(Op::Tanh, product), rest)};
+    });
+  };
+  for (const auto& [left, right] :
+       {std::pair{"mk", "kn"}, {"km", "kn"}, {"mk", "nk"}, {"bmk", "bkn"}}) {
+    const bool batched = left[0] == 'b';
+    const Einsum e = sizes(left, right, batched ? "bmn" : "mn", 19, 37, 400, batched ? 3 : 1);
+    for (const kernel::Region& region : {product_region(e), epilogue(e)})
+      for (const char* sides : {"shared=0", "shared=1", "pack_left=0 pack_right=0 shared=0"})
+        for (const char* depth :
+             {"kc=64 @split_reduce=2", "kc=32 @split_reduce=4", "kc=100 @split_reduce=16"}) {
+          const std::string schedule = fmt::format("mr=4 nr=16 mc=8 nc=32 {} {}", sides, depth);
+          const auto one = split_results(region, schedule, 1);
+          EXPECT_EQ(one, split_results(region, schedule, 2)) << schedule;
+          EXPECT_EQ(one, split_results(region, schedule, 5)) << schedule;
+          if (::testing::Test::HasFailure())
+            return;
+        }
+  }
+}
+
+TEST(Contraction, ALongDepthOfFewResultsIsOfferedInShares) {
+  const kernel::Generator& generator = kernel::contraction_generator();
+  const kernel::Target target = testing::cpu_at("native").target();
+  const auto shares = [&](std::int64_t m, std::int64_t n, std::int64_t k) {
+    std::int64_t most = 1;
+    for (const auto& s : generator.space(product_region(sizes("km", "kn", "mn", m, n, k)), target))
+      most = std::max(most, s.split_reduce);
+    return most;
+  };
+  EXPECT_GT(shares(64, 64, 65536), 1);
+  EXPECT_EQ(shares(64, 64, 256), 1);
+  EXPECT_EQ(shares(2048, 2048, 65536), 1);
+  const auto region = product_region(sizes("mk", "kn", "mn", 8, 32, 100));
+  EXPECT_EQ(
+      generator.lower(region, kernel::parse_schedule("contraction kc=100 @split_reduce=2"), target)
+          .reason,
+      "a depth that is one part, or of unknown size, is not split");
 }
 
 TEST(Contraction, SymbolicSizes) {

@@ -11,6 +11,8 @@
 
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
 #include <functional>
 
 namespace egret {
@@ -75,6 +77,70 @@ const char* const kForms[][2] = {{"mk", "kn"}, {"mk", "nk"}, {"km", "kn"}, {"km"
 const std::string kFma = "bk=8 bm=32 bn=32 stages=3 wm=1 wn=1",
                   kMma = "bk=16 bm=32 bn=32 stages=3 wm=1 wn=2 @mma=m16n8k16",
                   kWgmma = "bm=64 bn=64 stages=2 wm=1 @mma=wgmma";
+
+/// The bits of the outputs with so many blocks.
+std::vector<std::vector<std::byte>> bits_of(const kernel::Region& region,
+                                            const std::string& schedule, int workers) {
+  const kernel::Lowered lowered = kernel::gpu_contraction_generator().lower(
+      region, kernel::parse_schedule("gpu_contraction " + schedule), gpu());
+  std::vector<std::vector<std::byte>> bits;
+  const auto launch = [&](const kernel::KernelProgram& program, const kernel::ArgBlock& block) {
+    backend::reference::interpret(program, block, {.workers = workers});
+    int argument = 0;
+    for (const kernel::Buffer& b : program.buffers) {
+      if (b.space != kernel::Space::Argument)
+        continue;
+      const auto* at = static_cast<const std::byte*>(block.pointers[argument++]);
+      if (b.written)
+        bits.emplace_back(at, at + b.elements.value() * std::int64_t(size_of(b.dtype)));
+    }
+  };
+  verify_kernel(region, lowered.program, launch, {});
+  return bits;
+}
+
+TEST(GpuContraction, TilesOfTheLastWaveAreCutIntoEqualShares) {
+  // 3 x 4 tiles of 5 steps: 10 whole ones and 10 steps of two tiles for 5 blocks, or all 60 for 7.
+  const kernel::Region product =
+      plain({"mk", "kn", "mn", {{'m', 150}, {'n', 200}, {'k', 320}}}, DType::BF16);
+  for (const char* shares :
+       {"streamk=5", "streamk=7", "streamk=13", "@split_reduce=2", "@split_reduce=3"})
+    for (const char* staged : {"", "staged=1 "}) {
+      const std::string schedule = fmt::format("bm=64 bn=64 stages=2 {}wm=1 {} @mma=wgmma", staged,
+                                               std::string(shares)[0] == 's' ? shares : "");
+      const std::string whole =
+          std::string(shares)[0] == 's' ? schedule : fmt::format("{} {}", schedule, shares);
+      for (const int workers : {1, 3, 7})
+        check(product, whole, workers);
+      const auto one = bits_of(product, whole, 1);
+      EXPECT_FALSE(one.empty());
+      EXPECT_EQ(one, bits_of(product, whole, 2)) << whole;
+      EXPECT_EQ(one, bits_of(product, whole, 13)) << whole;
+    }
+  EXPECT_EQ(kernel::gpu_contraction_generator()
+                .lower(product,
+                       kernel::parse_schedule("gpu_contraction bm=64 bn=64 stages=2 wm=1 "
+                                              "streamk=6 @mma=wgmma"),
+                       gpu())
+                .reason,
+            "the last wave of tiles is full");
+  EXPECT_EQ(kernel::gpu_contraction_generator()
+                .lower(product, kernel::parse_schedule("gpu_contraction streamk=6"), gpu())
+                .reason,
+            "streamk is of wgmma alone");
+}
+
+TEST(GpuContraction, AnInefficientLastWaveIsOfferedAsShares) {
+  const auto offered = [](std::int64_t m, std::int64_t n, std::int64_t k) {
+    const kernel::Region r = plain({"mk", "kn", "mn", {{'m', m}, {'n', n}, {'k', k}}}, DType::BF16);
+    for (const kernel::Schedule& s : kernel::gpu_contraction_generator().space(r, gpu()))
+      if (s.knob("streamk", 0) > 0)
+        return true;
+    return false;
+  };
+  EXPECT_TRUE(offered(256, 4096, 14336));  // 32 tiles of 128 x 256
+  EXPECT_TRUE(offered(2048, 2304, 16384)); // 144 of them
+}
 
 TEST(GpuContraction, MultiplyAddsInEveryLayout) {
   for (const auto& form : kForms) {

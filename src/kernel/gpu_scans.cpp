@@ -1,0 +1,534 @@
+// Scans along one axis on a GPU. Threads lie along the axis, where memory is contiguous along it: a
+// row is scanned by a block or by part of a warp, tile after tile; or each thread has a row (or a
+// vector of them) of its own. Where rows are few, the axis is cut into pieces: blocks combine what
+// each piece has, meet at a barrier of the grid, and scan each piece from the combination of those
+// before it, while it is still in the second cache.
+#include "kernel/analysis.h"
+#include "kernel/families.h"
+#include "kernel/gpu_nest.h"
+#include "kernel/knobs.h"
+#include "kernel/scan_form.h"
+
+#include <algorithm>
+
+namespace egret::kernel {
+
+namespace {
+
+/// Points worth cutting. Rows that are enough for all multiprocessors: of blocks, and of threads
+/// that have a row each.
+constexpr std::int64_t kWorthCutting = 1 << 16, kFewBlocks = 128, kFewThreads = 1 << 16;
+
+struct GpuScanShape {
+  int threads = 256;
+  int group = 256;      ///< threads of a row along the axis: all, or a power of two up to 32
+  int lanes = 1;        ///< of an access
+  int vector_axis = -1; ///< the scanned axis, or the one along which lanes are rows of their own
+  int copies = 4;       ///< along the axis: accesses of a thread that are under way at a time
+  CachePolicy store_policy = CachePolicy::Default;
+  Arithmetic arithmetic;
+  int blocks_per_core = 0;
+};
+
+class GpuScans {
+public:
+  GpuScans(const Region& region, const ScanForm& form, const GpuScanShape& shape,
+           const ScanCut& cut)
+      : r_(region), f_(form), s_(shape), cut_(cut), b_(region.name), e_(b_, region),
+        states_(e_, form, shape.arithmetic), along_(shape.vector_axis == form.axis),
+        block_(along_ && shape.group == shape.threads && shape.group > 32),
+        extent_(region.axes[std::size_t(form.axis)].extent), t_(thread_variable(shape.threads)),
+        in_group_(along_ ? floormod(t_, shape.group) : Expr(0)) {}
+
+  KernelProgram run() {
+    Launch launch;
+    launch.threads = s_.threads;
+    launch.blocks_per_core = s_.blocks_per_core;
+    launch.resident = !cut_.whole();
+    std::vector<int> all = f_.outer;
+    all.push_back(f_.axis);
+    if (!is_empty(r_, all)) {
+      if (block_) {
+        warps_ = states_.shared("warps", places());
+        before_ = states_.shared("before", places() + 1);
+      }
+      cut_.whole() ? whole() : in_pieces();
+    }
+    launch.workers = max(Expr(1), blocks_);
+    return b_.finish(launch);
+  }
+
+private:
+  std::int64_t places() const { return std::int64_t(s_.copies) * (s_.threads / 32); }
+
+  /// All rows, with the coordinate of an extra axis besides, dealt to blocks, groups or threads.
+  void rows(const std::vector<Expr>& extra,
+            const std::function<void(const Point&, std::span<const Expr>)>& body) {
+    std::vector<Expr> extents;
+    for (int a : f_.outer)
+      if (a != s_.vector_axis)
+        extents.push_back(r_.axes[std::size_t(a)].extent);
+    const std::size_t outer = extents.size();
+    extents.insert(extents.end(), extra.begin(), extra.end());
+    // Threads beside each other have rows beside each other.
+    if (!along_)
+      extents.push_back(ceildiv(r_.axes[std::size_t(s_.vector_axis)].extent, Expr(s_.lanes)));
+    Expr count(1);
+    for (const Expr& e : extents)
+      count = count * e;
+    const int each = along_ ? s_.threads / s_.group : s_.threads;
+    const Expr blocks = ceildiv(count, Expr(each));
+    blocks_ = max(blocks_, blocks);
+    b_.grid_loop(blocks, [&](const Expr& block) {
+      const Expr mine = along_ ? floordiv(t_, s_.group) : t_;
+      const Expr flat = block * Expr(each) + mine;
+      b_.when({{flat, Expr(0), count}}, [&] {
+        const std::vector<Expr> at = unflatten(flat, extents);
+        Point p;
+        p.at.resize(r_.axes.size());
+        std::size_t i = 0;
+        for (int a : f_.outer)
+          if (a != s_.vector_axis)
+            p.at[std::size_t(a)] = at[i++];
+        if (!along_) {
+          const Expr& extent = r_.axes[std::size_t(s_.vector_axis)].extent;
+          const Expr first = at.back() * Expr(s_.lanes);
+          p.lanes = s_.lanes;
+          p.at[std::size_t(s_.vector_axis)] = first + lane();
+          if (extent.divisor() % s_.lanes != 0)
+            p.mask.push_back({first + lane(), Expr(0), extent});
+        }
+        body(p, std::span(at).subspan(outer, extra.size()));
+      });
+    });
+  }
+
+  Expr lane() const { return s_.lanes > 1 ? lane_variable(s_.lanes) : Expr(0); }
+
+  /// The points of a row from `begin` to `end` that this thread has, so many at a time as there
+  /// are copies.
+  void visit(const Point& row, const Expr& begin, const Expr& end,
+             const std::function<void(const std::vector<Point>&)>& body) {
+    const std::int64_t each = along_ ? std::int64_t(s_.group) * s_.lanes : 1,
+                       tile = each * s_.copies;
+    const Expr whole = begin + floordiv(end - begin, Expr(tile)) * Expr(tile);
+    const auto step = [&](const Expr& from, const Expr& to, std::int64_t by, bool masked) {
+      b_.loop(from, to, Expr(by), extent_ + Expr(by), Bind::Serial, [&](const Expr& base) {
+        std::vector<Point> points;
+        for (std::int64_t c = 0; c < by / each; ++c) {
+          Point p = row;
+          const Expr first =
+              base + Expr(c * each) + (along_ ? in_group_ * Expr(s_.lanes) : Expr(0));
+          p.at[std::size_t(f_.axis)] = along_ ? first + lane() : first;
+          if (along_)
+            p.lanes = s_.lanes;
+          if (masked)
+            p.mask.push_back({even_ ? first : first + lane(), Expr(0), end});
+          points.push_back(std::move(p));
+        }
+        body(points);
+      });
+    };
+    step(begin, whole, tile, false);
+    step(whole, end, along_ ? tile : 1, along_);
+  }
+
+  void whole() {
+    rows({}, [&](const Point& row, std::span<const Expr>) {
+      scan(row, Expr(0), extent_, states_.identities(along_ ? 1 : s_.lanes));
+    });
+  }
+
+  /// Scans [begin, end) of a row, which begins with `carry`.
+  void scan(const Point& row, const Expr& begin, const Expr& end, const ScanStates& carry) {
+    const RunningVariables running(b_, carry);
+    visit(row, begin, end, [&](const std::vector<Point>& points) {
+      std::vector<ScanStates> made;
+      for (const Point& p : points)
+        made.push_back(states_.terms(p));
+      const ScanStates before = running.read();
+      running.write(!along_  ? by_thread(made, before)
+                    : block_ ? by_block(made, before)
+                             : by_group(made, before));
+      states_.deliver(points, made, s_.store_policy);
+    });
+  }
+
+  // Each of these makes of the terms at a thread's points what the scan has there, and gives what
+  // it has behind all points of the group.
+
+  ScanStates by_thread(std::vector<ScanStates>& points, ScanStates state) {
+    for (ScanStates& p : points)
+      p = state = states_.merge(state, p);
+    return state;
+  }
+
+  ScanStates by_group(std::vector<ScanStates>& points, ScanStates state) {
+    for (ScanStates& p : points) {
+      const ScanStates mine = states_.up_to_lane(p), total = states_.last_lane(mine);
+      if (s_.group == 1) {
+        p = states_.merge(state, mine);
+        state = states_.merge(state, total);
+        continue;
+      }
+      const ScanStates threads = states_.before_thread(total, s_.group);
+      p = states_.merge(states_.merge(state, threads), mine);
+      state = states_.merge(state, states_.across_threads(total, s_.group));
+    }
+    return state;
+  }
+
+  ScanStates by_block(std::vector<ScanStates>& points, const ScanStates& state) {
+    const int warps = s_.threads / 32;
+    const Expr warp = floordiv(t_, 32), in_warp = floormod(t_, 32);
+    std::vector<ScanStates> threads;
+    for (std::size_t c = 0; c < points.size(); ++c) {
+      points[c] = states_.up_to_lane(points[c]);
+      const ScanStates total = states_.last_lane(points[c]);
+      threads.push_back(states_.before_thread(total, 32));
+      states_.store(warps_, Expr(std::int64_t(c) * warps) + warp,
+                    states_.merge(threads.back(), total), {{in_warp, Expr(31), Expr(32)}});
+    }
+    b_.barrier();
+    // The first warp scans what all warps have, one copy after the other.
+    const Expr places(this->places());
+    b_.when({{warp, Expr(0), Expr(1)}}, [&] {
+      const ScanStates mine = states_.load(warps_, in_warp, 1, {{in_warp, Expr(0), places}});
+      const ScanStates before = states_.before_thread(mine, 32);
+      states_.store(before_, in_warp, before, {{in_warp, Expr(0), places}});
+      states_.store(before_, places, states_.merge(before, mine),
+                    {{in_warp, places - Expr(1), places}});
+    });
+    b_.barrier();
+    for (std::size_t c = 0; c < points.size(); ++c) {
+      const ScanStates earlier = states_.load(before_, Expr(std::int64_t(c) * warps) + warp, 1);
+      points[c] =
+          states_.merge(states_.merge(states_.merge(state, earlier), threads[c]), points[c]);
+    }
+    return states_.merge(state, states_.load(before_, places, 1));
+  }
+
+  /// What [begin, end) of a row has, in all its threads.
+  ScanStates total(const Point& row, const Expr& begin, const Expr& end) {
+    const int copies = along_ ? s_.copies : 1;
+    std::vector<RunningVariables> running;
+    for (int c = 0; c < copies; ++c)
+      running.emplace_back(b_, states_.identities(s_.lanes));
+    visit(row, begin, end, [&](const std::vector<Point>& points) {
+      std::vector<ScanStates> terms;
+      for (const Point& p : points)
+        terms.push_back(states_.terms(p));
+      for (std::size_t c = 0; c < points.size(); ++c) {
+        const RunningVariables& state = running[c % std::size_t(copies)];
+        state.write(states_.merge(state.read(), terms[c]));
+      }
+    });
+    ScanStates all = running[0].read();
+    for (int c = 1; c < copies; ++c)
+      all = states_.merge(all, running[std::size_t(c)].read());
+    if (!along_)
+      return all;
+    all = states_.across_lanes(all);
+    return s_.group > 1 ? states_.across_threads(all, s_.group) : all;
+  }
+
+  // --- Pieces
+
+  void in_pieces() {
+    const Expr count = points_of(r_, f_.outer);
+    totals_ = states_.workspaces("total", count * cut_.pieces);
+    const bool groups = !(cut_.groups == Expr(1));
+    if (groups)
+      carried_ = states_.workspaces("carried", count * cut_.groups);
+    const int counter = b_.counter("met", 2);
+    b_.loop(Expr(0), cut_.groups, Expr(1), cut_.groups, Bind::Serial, [&](const Expr& group) {
+      const auto pieces = [&](const std::function<void(const Point&, const Expr&)>& body) {
+        rows({cut_.together}, [&](const Point& row, std::span<const Expr> at) {
+          const Expr piece = group * cut_.together + at[0];
+          b_.when({{piece, Expr(0), cut_.pieces}}, [&] { body(row, piece); });
+        });
+      };
+      pieces([&](const Point& row, const Expr& piece) {
+        states_.store(totals_, place(row, cut_.pieces, piece),
+                      total(row, begin_of(piece), end_of(piece)), once(row));
+      });
+      b_.grid_barrier(counter, Expr(0));
+      pieces([&](const Point& row, const Expr& piece) {
+        const ScanStates carry = before(row, group, piece);
+        if (groups)
+          pass_on(row, group, piece, carry);
+        scan(row, begin_of(piece), end_of(piece), carry);
+      });
+    });
+  }
+
+  Expr begin_of(const Expr& piece) const { return piece * cut_.piece; }
+  Expr end_of(const Expr& piece) const { return min(extent_, (piece + Expr(1)) * cut_.piece); }
+
+  /// The mask of what one thread of a row stores for all.
+  std::vector<Guard> once(const Point& row) const {
+    std::vector<Guard> mask = row.mask;
+    if (along_ && s_.group > 1)
+      mask.push_back({in_group_, Expr(0), Expr(1)});
+    return mask;
+  }
+
+  /// Of the states that rows have for each of `count` numbers; neighbouring rows are neighbours
+  /// where threads have rows of their own.
+  Expr place(const Point& row, const Expr& count, const Expr& number) const {
+    Expr flat(0);
+    for (int a : f_.outer)
+      if (along_ || a != s_.vector_axis)
+        flat = flat * r_.axes[std::size_t(a)].extent + row.at[std::size_t(a)];
+    flat = flat * count + number;
+    return along_ ? flat
+                  : flat * r_.axes[std::size_t(s_.vector_axis)].extent +
+                        row.at[std::size_t(s_.vector_axis)];
+  }
+
+  /// All that comes before a piece of a row: what comes before its group of pieces, and the pieces
+  /// of the group before it. The threads of a row share those out.
+  ScanStates before(const Point& row, const Expr& group, const Expr& piece) {
+    const int lanes = along_ ? 1 : s_.lanes;
+    const Expr first = group * cut_.together;
+    const RunningVariables pieces(b_, states_.identities(lanes));
+    const Expr step(along_ ? s_.group : 1);
+    b_.loop(Expr(0), piece - first, step, cut_.pieces + step, Bind::Serial, [&](const Expr& i) {
+      const Expr number = first + i + in_group_;
+      std::vector<Guard> mask = row.mask;
+      if (along_ && s_.group > 1)
+        mask.push_back({number, Expr(0), piece});
+      pieces.write(states_.merge(
+          pieces.read(), states_.load(totals_, place(row, cut_.pieces, number), lanes, mask)));
+    });
+    ScanStates all = pieces.read();
+    if (along_ && s_.group > 1)
+      all = states_.across_threads(all, s_.group);
+    if (carried_.empty())
+      return all;
+    const RunningVariables earlier(b_, states_.identities(lanes));
+    b_.when({{group, Expr(1), cut_.groups}}, [&] {
+      earlier.write(states_.load(carried_, place(row, cut_.groups, group), lanes, row.mask));
+    });
+    return states_.merge(earlier.read(), all);
+  }
+
+  /// What comes before the next group is made beside the last piece of this one.
+  void pass_on(const Point& row, const Expr& group, const Expr& piece, const ScanStates& carry) {
+    const Expr next = group + Expr(1);
+    b_.when({{piece, next * cut_.together - Expr(1), next * cut_.together},
+             {next, Expr(0), cut_.groups}},
+            [&] {
+              const ScanStates mine = states_.load(totals_, place(row, cut_.pieces, piece),
+                                                   along_ ? 1 : s_.lanes, row.mask);
+              states_.store(carried_, place(row, cut_.groups, next), states_.merge(carry, mine),
+                            once(row));
+            });
+  }
+
+  const Region& r_;
+  const ScanForm& f_;
+  const GpuScanShape& s_;
+  const ScanCut& cut_;
+  ProgramBuilder b_;
+  Emitter e_;
+  ScanStatesOf states_;
+  bool along_; ///< threads lie along the scanned axis
+  bool block_; ///< all threads of a block have one row
+  Expr extent_, t_;
+  Expr in_group_; ///< this thread's place along the row
+  /// Whether an access lies in the axis, and in a piece, with all its lanes or none.
+  bool even_ =
+      extent_.divisor() % s_.lanes == 0 && (cut_.whole() || cut_.piece.divisor() % s_.lanes == 0);
+  ScanStatesOf::Buffers warps_, before_; ///< in shared memory
+  ScanStatesOf::Buffers totals_, carried_;
+  Expr blocks_ = Expr(1);
+};
+
+std::vector<int> all_stages(const Region& region) {
+  std::vector<int> stages(region.stages.size());
+  for (std::size_t s = 0; s < stages.size(); ++s)
+    stages[s] = int(s);
+  return stages;
+}
+
+/// Threads along the scanned axis, or along another one where that suits memory better.
+int vector_axis_of(const Region& region, const ScanForm& form) {
+  const std::vector<int> stages = all_stages(region);
+  int axis = form.axis;
+  std::int64_t best = std::max<std::int64_t>(vector_score(region, stages, form.axis), 0);
+  for (int a : form.outer) {
+    const bool apart = std::all_of(region.outputs.begin(), region.outputs.end(),
+                                   [&](const Output& o) { return stride_of(region, o, a) != 0; });
+    const std::int64_t score = vector_score(region, stages, a);
+    if (apart && score > best) {
+      best = score;
+      axis = a;
+    }
+  }
+  return axis;
+}
+
+std::int64_t rows_of(const Region& region, const ScanForm& form) {
+  std::int64_t n = 1;
+  for (int a : form.outer)
+    n = std::min<std::int64_t>(n * about(region.axes[std::size_t(a)].extent), std::int64_t(1)
+                                                                                  << 40);
+  return n;
+}
+
+constexpr Knob kKnobs[] = {{"threads", 32, 1024, 32}, {"group", 1, 1024},
+                           {"copies", 1, 8},          {"lanes", 1, 16},
+                           {"piece", 0, 1 << 30},     {"together", 0, 1 << 20}};
+
+class GpuScansGenerator : public Generator {
+public:
+  std::string name() const override { return "gpu_scans"; }
+
+  std::vector<Schedule> space(const Region& region, const Target& target) const override {
+    const FoundScan found = find_scan(region);
+    if (!found.ok)
+      return {};
+    const ScanForm& form = found.form;
+    const int axis = vector_axis_of(region, form);
+    std::vector<Schedule> out =
+        axis == form.axis ? along(region, form, target) : across(region, form, axis, target);
+    const CachePolicy policy = gpu_store_policy(region, target);
+    for (Schedule& s : out) {
+      s.generator = name();
+      s.store_policy = policy;
+    }
+    return out;
+  }
+
+  Lowered lower(const Region& region, const Schedule& schedule,
+                const Target& target) const override {
+    const FoundScan found = find_scan(region);
+    if (!found.ok)
+      return {false, {}, found.reason};
+    if (auto why = refused_settings(schedule, target, kKnobs); !why.empty())
+      return {false, {}, why};
+    GpuScanShape shape;
+    shape.threads = int(schedule.knob("threads", 256));
+    if (auto why = gpu_threads_refused(shape.threads); !why.empty())
+      return {false, {}, why};
+    shape.vector_axis = vector_axis_of(region, found.form);
+    shape.group = int(schedule.knob("group", shape.threads));
+    shape.copies = int(schedule.knob("copies", 4));
+    shape.lanes = int(schedule.knob("lanes", 1));
+    shape.store_policy = schedule.store_policy;
+    shape.arithmetic = arithmetic_of(target);
+    shape.blocks_per_core = schedule.blocks_per_core;
+    if (power_of_two_upto(shape.lanes) != shape.lanes)
+      return {false, {}, "lanes are no power of two"};
+    if (shape.group != shape.threads &&
+        (shape.group > 32 || power_of_two_upto(shape.group) != shape.group))
+      return {false, {}, "a row's threads are neither all of a block nor a power of two up to 32"};
+    if (shape.group > 32 && shape.threads / 32 * shape.copies > 32)
+      return {false, {}, "more tiles of warps than a warp can scan"};
+    const ScanCut cut = cut_scan(region.axes[std::size_t(found.form.axis)].extent,
+                                 schedule.knob("piece", 0), schedule.knob("together", 0));
+    return within_block(GpuScans(region, found.form, shape, cut).run(), target);
+  }
+
+private:
+  /// Pieces of each row that stay in the second cache, beside what is stored, until they are read
+  /// again.
+  static std::int64_t together(const Region& region, std::int64_t rows, std::int64_t piece,
+                               const Target& target) {
+    std::int64_t bytes = 0;
+    for (const Operand& o : region.operands)
+      bytes += o.role == Role::Tensor ? std::int64_t(size_of(o.dtype)) : 0;
+    return std::clamp<std::int64_t>(
+        target.l2_bytes / 3 / std::max<std::int64_t>(rows * piece * bytes, 1), 1, 1 << 20);
+  }
+
+  static std::vector<Schedule> along(const Region& region, const ScanForm& form,
+                                     const Target& target) {
+    const std::int64_t rows = rows_of(region, form),
+                       length = about(region.axes[std::size_t(form.axis)].extent);
+    const int lanes = gpu_lanes(region, form.axis, 16);
+    const std::int64_t vectors = (length + lanes - 1) / lanes;
+    std::vector<Schedule> out;
+    const auto offer = [&](int threads, int group, std::int64_t copies, std::int64_t tiles,
+                           std::int64_t share) {
+      Schedule s;
+      s.knobs = {{"threads", threads}, {"group", group}, {"copies", copies}, {"lanes", lanes}};
+      if (tiles > 0) {
+        const std::int64_t piece = tiles * copies * group * lanes;
+        s.knobs["piece"] = piece;
+        if (share > 0)
+          s.knobs["together"] =
+              std::max<std::int64_t>(together(region, rows, piece, target) / share, 1);
+      }
+      out.push_back(std::move(s));
+    };
+    // What is cut follows from the region alone, so that results do not depend on the machine. How
+    // many pieces are done together does not change them.
+    if (rows < kFewBlocks && rows * length >= kWorthCutting && vectors >= 2048) {
+      offer(256, 256, 4, 2, 1);
+      offer(256, 256, 4, 2, 2);
+      offer(256, 256, 4, 2, 0);
+      offer(256, 256, 4, 1, 1);
+      offer(512, 512, 2, 2, 1);
+      offer(256, 256, 2, 4, 1);
+    }
+    if (vectors > 128) {
+      const bool is_long = vectors >= 1024;
+      offer(is_long ? 256 : 128, is_long ? 256 : 128, is_long ? 4 : 2, 0, 0);
+      offer(256, 256, 2, 0, 0);
+      offer(512, 512, 2, 0, 0);
+      offer(128, 128, 4, 0, 0);
+      offer(128, 32, 4, 0, 0);
+      return out;
+    }
+    int group = 1;
+    while (group < 32 && group < vectors)
+      group *= 2;
+    const std::int64_t copies = std::clamp<std::int64_t>((vectors + group - 1) / group, 1, 4);
+    offer(128, group, copies, 0, 0);
+    offer(256, group, copies, 0, 0);
+    if (group > 2)
+      offer(128, group / 4 > 0 ? group / 4 : 1, 4, 0, 0);
+    return out;
+  }
+
+  static std::vector<Schedule> across(const Region& region, const ScanForm& form, int axis,
+                                      const Target& target) {
+    const std::int64_t rows = rows_of(region, form),
+                       length = about(region.axes[std::size_t(form.axis)].extent);
+    std::vector<Schedule> out;
+    const int widest = gpu_lanes(region, axis, 16);
+    for (const int lanes : {std::min(widest, 2), widest, 1}) {
+      const std::int64_t threads = std::max<std::int64_t>(rows / lanes, 1);
+      Schedule s;
+      s.knobs = {{"threads", 128}, {"copies", 4}, {"lanes", lanes}};
+      std::int64_t pieces = 1;
+      if (threads < kFewThreads && rows * length >= kWorthCutting)
+        pieces = std::min<std::int64_t>((2 * kFewThreads + threads - 1) / threads, length / 32);
+      if (pieces > 1) {
+        const std::int64_t piece = (length + pieces - 1) / pieces;
+        s.knobs["piece"] = piece;
+        out.push_back(s); // all pieces at once
+        s.knobs["together"] = together(region, rows, piece, target);
+        out.push_back(s);
+        s.knobs.erase("piece");
+        s.knobs.erase("together");
+      }
+      out.push_back(s);
+    }
+    std::stable_sort(out.begin(), out.end(), [](const Schedule& a, const Schedule& b) {
+      return a.knobs.contains("piece") > b.knobs.contains("piece");
+    });
+    return out;
+  }
+};
+
+} // namespace
+
+const Generator& gpu_scans_generator() {
+  static const GpuScansGenerator generator;
+  return generator;
+}
+
+} // namespace egret::kernel

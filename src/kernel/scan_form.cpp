@@ -1,0 +1,193 @@
+#include "kernel/scan_form.h"
+
+#include "kernel/analysis.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace egret::kernel {
+
+FoundScan find_scan(const Region& region) {
+  const auto no = [](std::string why) { return FoundScan{false, {}, std::move(why)}; };
+  FoundScan found;
+  ScanForm& f = found.form;
+  f.axis = -1;
+  std::vector<bool> scanned; // by stage: made of what a scan has
+  std::vector<int> all(region.axes.size());
+  for (std::size_t a = 0; a < all.size(); ++a)
+    all[a] = int(a);
+  for (std::size_t s = 0; s < region.stages.size(); ++s) {
+    const Stage& stage = region.stages[s];
+    if (stage.kind == StageKind::Reduce)
+      return no("it has a reduction");
+    const bool reads = std::any_of(stage.loads.begin(), stage.loads.end(), [&](const Load& l) {
+      return l.source == Source::Stage && scanned[std::size_t(l.number)];
+    });
+    scanned.push_back(reads || stage.kind == StageKind::Scan);
+    f.flops += flops_of(stage);
+    if (scanned.back() && stage.axes != all)
+      return no("its scans and what is made of them have different axes");
+    if (stage.kind != StageKind::Scan)
+      continue;
+    if (reads)
+      return no("one scan reads another");
+    if (f.axis >= 0 && f.axis != stage.over[0])
+      return no("its scans run along different axes");
+    f.axis = stage.over[0];
+    f.scans.push_back(int(s));
+  }
+  if (f.axis < 0)
+    return no("it has no scan");
+  for (const Output& out : region.outputs)
+    if (out.combine != Combine::Store || region.stages[out.stage].axes != all)
+      return no("an output is no map of all axes");
+  for (int a : all)
+    if (a != f.axis)
+      f.outer.push_back(a);
+  found.ok = true;
+  return found;
+}
+
+ScanCut cut_scan(const Expr& extent, std::int64_t piece, std::int64_t together) {
+  ScanCut cut;
+  const bool cuts = piece > 0 && !proves_less_equal(extent, Expr(piece));
+  cut.piece = cuts ? Expr(piece) : extent;
+  cut.pieces = cuts ? ceildiv(extent, Expr(piece)) : Expr(1);
+  const bool groups = together > 0 && !proves_less_equal(cut.pieces, Expr(together));
+  cut.together = groups ? Expr(together) : cut.pieces;
+  cut.groups = groups ? ceildiv(cut.pieces, Expr(together)) : Expr(1);
+  return cut;
+}
+
+ScanStatesOf::ScanStatesOf(Emitter& emitter, const ScanForm& form, const Arithmetic& arithmetic)
+    : e_(emitter), b_(emitter.builder()), f_(form) {
+  const Region& region = emitter.region();
+  for (int s : form.scans) {
+    accumulators_.emplace_back();
+    for (std::size_t y = 0; y < region.stages[s].yields.size(); ++y)
+      accumulators_.back().emplace_back(emitter, s, int(y), arithmetic,
+                                        region.axes[form.axis].extent);
+  }
+}
+
+template <class F>
+ScanStates ScanStatesOf::each(F f) {
+  ScanStates out(accumulators_.size());
+  for (std::size_t s = 0; s < accumulators_.size(); ++s)
+    for (std::size_t y = 0; y < accumulators_[s].size(); ++y)
+      out[s].push_back(f(accumulators_[s][y], s, y));
+  return out;
+}
+
+ScanStates ScanStatesOf::identities(int lanes) {
+  return each([&](Accumulator& a, std::size_t, std::size_t) { return a.identity(lanes); });
+}
+
+ScanStates ScanStatesOf::terms(const Point& point) {
+  return each([&](Accumulator& a, std::size_t, std::size_t) {
+    return a.where(point.mask, a.add(a.identity(point.lanes), point, Expr(0), false));
+  });
+}
+
+ScanStates ScanStatesOf::add(const ScanStates& states, const Point& point) {
+  return each([&](Accumulator& a, std::size_t s, std::size_t y) {
+    return a.add(states[s][y], point, Expr(0), true);
+  });
+}
+
+ScanStates ScanStatesOf::merge(const ScanStates& x, const ScanStates& y) {
+  return each([&](Accumulator& a, std::size_t s, std::size_t i) {
+    return a.merge_splat(x[s][i], y[s][i]);
+  });
+}
+
+ScanStates ScanStatesOf::up_to_lane(const ScanStates& states) {
+  return each(
+      [&](Accumulator& a, std::size_t s, std::size_t y) { return a.up_to_lane(states[s][y]); });
+}
+
+ScanStates ScanStatesOf::last_lane(const ScanStates& states) {
+  return each([&](Accumulator& a, std::size_t s, std::size_t y) {
+    return a.lane_of(states[s][y], b_.type_of(states[s][y][0]).lanes - 1);
+  });
+}
+
+ScanStates ScanStatesOf::across_lanes(const ScanStates& states) {
+  return each(
+      [&](Accumulator& a, std::size_t s, std::size_t y) { return a.across_lanes(states[s][y]); });
+}
+
+ScanStates ScanStatesOf::before_thread(const ScanStates& states, int threads) {
+  return each([&](Accumulator& a, std::size_t s, std::size_t y) {
+    return a.before_thread(states[s][y], threads);
+  });
+}
+
+ScanStates ScanStatesOf::across_threads(const ScanStates& states, int threads) {
+  return each([&](Accumulator& a, std::size_t s, std::size_t y) {
+    return a.across_threads(states[s][y], threads);
+  });
+}
+
+ScanStates ScanStatesOf::where(const std::vector<Guard>& mask, const ScanStates& states) {
+  return each(
+      [&](Accumulator& a, std::size_t s, std::size_t y) { return a.where(mask, states[s][y]); });
+}
+
+void ScanStatesOf::deliver(const std::vector<Point>& points, const std::vector<ScanStates>& states,
+                           CachePolicy policy) {
+  // All values before the first store: an output may take over the memory of an operand.
+  const std::vector<Output>& outputs = e_.region().outputs;
+  std::vector<Value> values;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    for (std::size_t s = 0; s < f_.scans.size(); ++s) {
+      std::vector<Value> results;
+      for (std::size_t y = 0; y < accumulators_[s].size(); ++y)
+        results.push_back(accumulators_[s][y].finish(states[i][s][y]));
+      e_.provide(f_.scans[s], points[i], std::move(results));
+    }
+    for (const Output& out : outputs)
+      values.push_back(e_.result(out.stage, out.component, points[i]));
+  }
+  for (std::size_t i = 0; i < values.size(); ++i)
+    e_.store(int(i % outputs.size()), points[i / outputs.size()], values[i], policy);
+}
+
+ScanStatesOf::Buffers
+ScanStatesOf::buffers(const std::function<int(DType, const std::string&)>& make,
+                      const std::string& name) {
+  Buffers out(accumulators_.size());
+  for (std::size_t s = 0; s < accumulators_.size(); ++s)
+    for (std::size_t y = 0; y < accumulators_[s].size(); ++y) {
+      out[s].emplace_back();
+      for (const Type& t : accumulators_[s][y].types(1))
+        out[s][y].push_back(
+            make(t.dtype, fmt::format("{}{}_{}_{}", name, f_.scans[s], y, out[s][y].size())));
+    }
+  return out;
+}
+
+ScanStatesOf::Buffers ScanStatesOf::workspaces(const std::string& name, const Expr& states) {
+  return buffers([&](DType t, const std::string& n) { return b_.workspace(n, t, states); }, name);
+}
+
+ScanStatesOf::Buffers ScanStatesOf::shared(const std::string& name, std::int64_t states) {
+  return buffers([&](DType t, const std::string& n) { return b_.shared(n, t, states); }, name);
+}
+
+ScanStates ScanStatesOf::load(const Buffers& from, const Expr& offset, int lanes,
+                              const std::vector<Guard>& mask) {
+  return each([&](Accumulator& a, std::size_t s, std::size_t y) {
+    return a.where(mask, load_state(b_, from[s][y], offset, lanes, mask));
+  });
+}
+
+void ScanStatesOf::store(const Buffers& to, const Expr& offset, const ScanStates& states,
+                         const std::vector<Guard>& mask) {
+  for (std::size_t s = 0; s < to.size(); ++s)
+    for (std::size_t y = 0; y < to[s].size(); ++y)
+      store_state(b_, to[s][y], offset, states[s][y], mask);
+}
+
+} // namespace egret::kernel

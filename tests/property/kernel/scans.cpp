@@ -1,0 +1,245 @@
+// Scans of random shapes, axes, monoids and dtypes, with maps before and after and of reversed
+// axes: whole rows and pieces agree with the reference on both targets, and have the same bits for
+// any number of workers.
+#include "support/cpu_levels.h"
+#include "support/random_graph.h"
+#include "support/region_runner.h"
+
+#include <gtest/gtest.h>
+
+#include <fmt/format.h>
+
+namespace egret {
+namespace {
+
+using ir::Graph;
+using ir::NodeId;
+using kernel::Schedule;
+using kernel::Target;
+using testing::Rng;
+
+const kernel::Generator& generator_of(const Target& target) {
+  const std::string name = target.device == "cuda" ? "gpu_scans" : "scans";
+  for (const kernel::Generator* g : kernel::generators(target))
+    if (g->name() == name)
+      return *g;
+  throw InternalError("no " + name);
+}
+
+NodeId number(Graph& g, double v, NodeId like) {
+  return g.broadcast(g.constant(g[like].dtype, v), g[like].shape);
+}
+
+/// f(x) scanned along an axis, and what may be made of it at the same point.
+Graph scan_graph(Rng& rng, std::int64_t longest) {
+  Graph g;
+  const DType type =
+      rng.pick(std::vector{DType::F32, DType::F32, DType::F32, DType::BF16, DType::F16, DType::F64,
+                           DType::I32, DType::I64, DType::U32, DType::U8});
+  const Op op = rng.pick(std::vector{Op::ScanSum, Op::ScanSum, Op::ScanMax, Op::ScanProd});
+  const auto rank = std::size_t(1 + rng.below(3));
+  const auto axis = std::size_t(rng.below(std::int64_t(rank)));
+  Shape shape;
+  for (std::size_t i = 0; i < rank; ++i)
+    shape.push_back(i == axis ? 1 + rng.below(longest) : 1 + rng.below(9));
+  const auto along = std::int64_t(axis);
+  const NodeId x = g.input("x", type, shape);
+  NodeId term = x;
+  const bool turned = rng.chance(0.3);
+  if (rng.chance(0.4))
+    term = g.binary(Op::Mul, term, g.input("w", type, shape));
+  if (rng.chance(0.2) && is_float(type))
+    term = g.unary(Op::Tanh, term);
+  if (turned)
+    term = g.flip(term, {along});
+  NodeId made = g.scan(op, term, along);
+  g.outputs = {made};
+  switch (rng.below(4)) {
+  case 0:
+    break;
+  case 1: // only what is made of the scan
+    g.outputs = {g.binary(Op::Add, g.binary(Op::Mul, made, number(g, 2, made)), x)};
+    break;
+  case 2:
+    g.outputs.push_back(g.binary(Op::Max, made, number(g, 1, made)));
+    break;
+  default:
+    if (turned)
+      g.outputs = {g.flip(made, {along})};
+    break;
+  }
+  return g;
+}
+
+Schedule with(const kernel::Generator& generator,
+              std::initializer_list<std::pair<const std::string, std::int64_t>> knobs) {
+  Schedule s;
+  s.generator = generator.name();
+  s.knobs = knobs;
+  return s;
+}
+
+/// Pieces of any size, which tell whether borders are right.
+std::vector<Schedule> schedules(const testing::RegionCase& c, const Target& target, Rng& rng) {
+  const kernel::Generator& generator = generator_of(target);
+  std::vector<Schedule> all = generator.space(c.region, target);
+  const std::int64_t piece = 1 + rng.below(40), together = rng.below(5);
+  if (target.device == "cuda") {
+    all.push_back(with(generator, {{"threads", 64},
+                                   {"group", rng.pick(std::vector{64, 32, 8, 1})},
+                                   {"copies", 1 + rng.below(3)},
+                                   {"lanes", rng.pick(std::vector{1, 2, 4})},
+                                   {"piece", piece},
+                                   {"together", together}}));
+  } else {
+    all.push_back(with(generator, {{"copies", 1 + rng.below(4)},
+                                   {"vectors", 1 + rng.below(4)},
+                                   {"piece", piece},
+                                   {"together", together}}));
+    all.push_back(with(generator, {{"piece", 64}, {"together", 3}}));
+  }
+  return all;
+}
+
+/// All schedules agree with the reference for any number of workers, with the same bits.
+void check(const testing::RegionCase& c, const Target& target, Rng& rng,
+           backend::Device* device = nullptr) {
+  const kernel::Generator& generator = generator_of(target);
+  for (const Schedule& s : schedules(c, target, rng)) {
+    std::vector<std::vector<std::byte>> first;
+    for (const int workers : {1, 2, 5}) {
+      const testing::RunOptions options{
+          .device = device, .workers = workers, .in_place = workers == 2};
+      const std::string wrong =
+          testing::check_schedule(c, generator, s, target, options, /*must_lower=*/true);
+      ASSERT_TRUE(wrong.empty()) << workers << " workers: " << wrong;
+      const auto outputs =
+          testing::run_region(c, generator.lower(c.region, s, target).program, options);
+      std::vector<std::vector<std::byte>> bits;
+      for (const auto& o : outputs)
+        bits.push_back(o.bytes);
+      if (first.empty())
+        first = bits;
+      ASSERT_EQ(bits, first) << to_string(s) << " with " << workers << " workers:\n"
+                             << print(c.region);
+      if (device != nullptr && workers == 2)
+        break;
+    }
+  }
+}
+
+bool scans(const testing::RegionCase& c) {
+  return classify(c.region) == kernel::Form::Scan;
+}
+
+void check_random(const Target& target, int graphs, std::int64_t longest, bool special,
+                  backend::Device* device = nullptr) {
+  for (int seed = 0; seed < graphs; ++seed) {
+    Rng rng(std::uint64_t(seed) * 7 + (special ? 1000003 : 0));
+    const Graph g = scan_graph(rng, longest);
+    const auto inputs = testing::random_inputs(g, std::uint64_t(seed), {.special = special});
+    for (testing::RegionCase& c : testing::region_cases(g, inputs)) {
+      if (!scans(c))
+        continue;
+      SCOPED_TRACE(fmt::format("seed {}", seed));
+      if (rng.chance(0.3))
+        testing::take_over_operands(c.region);
+      check(target.device == "cuda" ? testing::aligned_for(c, target) : c, target, rng, device);
+      if (::testing::Test::HasFatalFailure())
+        return;
+    }
+  }
+}
+
+TEST(Scans, OfACpuAgreeWithTheReference) {
+  for (const Target& target : testing::test_targets())
+    check_random(target, 60, 90, false);
+}
+
+TEST(Scans, OfACpuAgreeForSpecialNumbers) {
+  for (const Target& target : testing::test_targets())
+    check_random(target, 40, 70, true);
+}
+
+TEST(Scans, RunOnTheCpu) {
+  for (const char* level : testing::cpu_levels()) {
+    backend::Device& device = testing::cpu_at(level);
+    check_random(device.target(), 8, 300, false, &device);
+    check_random(device.target(), 4, 100, true, &device);
+  }
+}
+
+TEST(Scans, OfAGpuAgreeWithTheReference) {
+  check_random(testing::test_gpu(), 50, 200, false);
+}
+
+TEST(Scans, OfAGpuAgreeForSpecialNumbers) {
+  check_random(testing::test_gpu(), 30, 120, true);
+}
+
+/// A sum along `axis` of so many numbers, and its mean so far.
+Graph running_mean(const Shape& shape, std::int64_t axis, DType type = DType::F32) {
+  Graph g;
+  const NodeId x = g.input("x", type, shape);
+  const NodeId sum = g.scan(Op::ScanSum, x, axis);
+  g.outputs = {g.binary(Op::Mul, sum, number(g, 1.0 / 3, sum))};
+  return g;
+}
+
+TEST(Scans, OfOneLongAxisAreCutAndAgree) {
+  const Graph g = running_mean({70001}, 0);
+  const auto inputs = testing::random_inputs(g, 3, {.special = false});
+  for (const Target& target : {testing::test_targets()[0], testing::test_gpu()}) {
+    const auto cases = testing::region_cases(g, inputs);
+    ASSERT_EQ(cases.size(), 1u); // the mean goes along with the sum
+    const testing::RegionCase c =
+        target.device == "cuda" ? testing::aligned_for(cases[0], target) : cases[0];
+    const kernel::Generator& generator = generator_of(target);
+    const Schedule s = generator.space(c.region, target).at(0);
+    EXPECT_GT(s.knob("piece", 0), 0) << to_string(s);
+    const std::string wrong =
+        testing::check_schedule(c, generator, s, target, {.workers = 3}, /*must_lower=*/true);
+    EXPECT_TRUE(wrong.empty()) << wrong;
+  }
+}
+
+TEST(Scans, OfManyRowsAreNotCut) {
+  for (const Shape& shape : {Shape{512, 4096}, Shape{4096, 512}}) {
+    const Graph g = running_mean(shape, 1);
+    for (const Target& target : {testing::test_targets()[0], testing::test_gpu()}) {
+      const kernel::Region region = testing::regions_of(g, target).at(0);
+      const Schedule s = generator_of(target).space(region, target).at(0);
+      EXPECT_EQ(s.knob("piece", 0), 0) << to_string(s);
+      EXPECT_EQ(lower_greedily(region, target).schedule.generator, generator_of(target).name());
+    }
+  }
+}
+
+TEST(Scans, WhatTheyDoNotTakeIsRefusedWithAReason) {
+  const Target cpu = testing::test_targets()[0], gpu = testing::test_gpu();
+  Graph g = running_mean({64, 100}, 1);
+  const kernel::Region region = testing::regions_of(g, cpu).at(0);
+  Graph sum;
+  sum.outputs = {sum.reduce(Op::ReduceSum, sum.input("x", DType::F32, {64, 100}), {1})};
+  const kernel::Region no_scan = testing::regions_of(sum, cpu).at(0);
+  for (const Target& target : {cpu, gpu}) {
+    const kernel::Generator& generator = generator_of(target);
+    EXPECT_TRUE(generator.space(no_scan, target).empty());
+    EXPECT_EQ(generator.lower(no_scan, with(generator, {}), target).reason, "it has a reduction");
+    EXPECT_EQ(generator.lower(region, with(generator, {{"mr", 2}}), target).reason,
+              generator.name() + " has no knob mr");
+    EXPECT_EQ(generator.lower(region, with(generator, {{"piece", -1}}), target).reason,
+              "piece=-1 is not one of 0, 1 ... 1073741824");
+  }
+  const kernel::Generator& generator = generator_of(gpu);
+  EXPECT_EQ(generator.lower(region, with(generator, {{"lanes", 3}}), gpu).reason,
+            "lanes are no power of two");
+  EXPECT_EQ(generator.lower(region, with(generator, {{"threads", 128}, {"group", 64}}), gpu).reason,
+            "a row's threads are neither all of a block nor a power of two up to 32");
+  EXPECT_EQ(
+      generator.lower(region, with(generator, {{"threads", 1024}, {"copies", 2}}), gpu).reason,
+      "more tiles of warps than a warp can scan");
+}
+
+} // namespace
+} // namespace egret
