@@ -10,8 +10,9 @@ namespace {
 
 /// Of the best register tile's cost, what another one's may be that suits panels better.
 constexpr double kAlmost = 1.15;
-/// Register tiles that are enough for all workers; shares of a depth, and their steps at the least.
-constexpr std::int64_t kFewTiles = 64, kShares = 16, kShareDepth = 512;
+/// Register tiles that are enough for all workers, and that are too few for most; shares of a
+/// depth, and their steps at the least.
+constexpr std::int64_t kFewTiles = 64, kFewestTiles = 16, kShares = 16, kShareDepth = 512;
 /// What symbolic extents are taken for.
 constexpr std::int64_t kUsual = 1024;
 
@@ -229,17 +230,20 @@ std::vector<Schedule> contraction_space(const ContractionForm& form, const Targe
   for (std::size_t i = 0; i < tiles.size() && i < 4; ++i)
     add(make_schedule(form, p, tiles[i].mr, tiles[i].nv));
   const Schedule best = space[0];
-  // Few tiles and a long depth: weight gradients of small layers.
+  // Few tiles and a long depth: weight gradients of small layers. Where shares are the first choice
+  // follows from the shape alone, so that results do not depend on the workers.
+  const std::int64_t count = p.batch * ceil_quotient(p.rows, best.knob("mr", 1)) *
+                             ceil_quotient(p.columns, best.knob("nr", 1));
   for (const std::int64_t shares : {kShares, kShares / 4, 4 * kShares})
-    if (p.batch * ceil_quotient(p.rows, best.knob("mr", 1)) *
-                ceil_quotient(p.columns, best.knob("nr", 1)) <
-            kFewTiles &&
-        p.depth >= shares * kShareDepth && form.depth.extent.constant()) {
+    if (count <= kFewTiles && p.depth >= shares * kShareDepth && form.depth.extent.constant()) {
       Schedule s = best;
       s.split_reduce = shares;
       s.knobs["kc"] = std::min<std::int64_t>(s.knob("kc", 1), p.depth / shares);
       s.knobs["mc"] = ceil_to(p.rows, s.knob("mr", 1));
-      add(s);
+      if (shares == kShares && count <= kFewestTiles)
+        space.insert(space.begin(), s);
+      else
+        add(s);
       s.knobs["shared"] = 1 - s.knob("shared", 1);
       add(s);
     }

@@ -82,7 +82,7 @@ double streamed_time_of(const Problem& p, const Offer& o) {
   const std::int64_t tiles = ceil_quotient(p.rows, o.bm) * ceil_quotient(p.columns, o.bn) * p.batch,
                      left = tiles % p.cores;
   const double shares = left == 0 ? 1 : double(ceil_quotient(p.cores, left)) + 1;
-  constexpr double kShare = 300; // steps of the depth that take as long as moving a tile's sums
+  constexpr double kShare = 150; // steps of the depth that take as long as moving a tile's sums
   const double depth =
                    double(ceil_quotient(p.depth, o.bk) * o.bk) * double(tiles) / double(p.cores),
                fill = (o.stages + 2.0) * o.bk * (double(tiles / p.cores) + 2);

@@ -171,11 +171,12 @@ private:
           "{} of {} threads where only {} come together", what, threads, level_);
   }
 
-  void counter(const Inst& i) const {
+  /// `together`: threads that come here together, which must mean the same place.
+  void counter(const Inst& i, int together) const {
     const Buffer& b = buffer(i.buffer);
     check(b.space == Space::Counter, "buffer {} is no counter", b.name);
     expr(i.expr, 1);
-    check(level_of(i.expr) == threads_, "the place in counter {} differs by thread", b.name);
+    check(level_of(i.expr) >= together, "the place in counter {} differs by thread", b.name);
   }
 
   template <class... Args>
@@ -509,7 +510,7 @@ private:
         check(bounds == threads_, "grid loop {} differs by thread", s.number);
         if (s.order == WorkOrder::Drawn) {
           check(level_ == threads_, "drawn grid loop {} differs by thread", s.number);
-          counter(s.inst);
+          counter(s.inst, threads_);
         }
       }
       bool was = std::exchange(in_core_, in_core_ || core || grid);
@@ -587,7 +588,7 @@ private:
       check(threads_ > 0 && !in_core_, "a barrier of the grid that not all blocks reach");
       check(p_.launch.resident, "a barrier of the grid in a program whose blocks may wait for it");
       together(threads_, "a barrier of the grid");
-      counter(s.inst);
+      counter(s.inst, threads_);
       break;
     case StmtKind::Last:
       check(threads_ > 0, "blocks on a CPU");
@@ -599,9 +600,10 @@ private:
       } else {
         together(threads_, "the choice of a last block");
       }
-      counter(s.inst);
+      counter(s.inst, s.number != 0 ? level_ : threads_);
       expr(s.end, 1);
-      check(level_of(s.end) == threads_, "the number of arrivals differs by thread");
+      check(level_of(s.end) >= (s.number != 0 ? level_ : threads_),
+            "the number of arrivals differs by thread");
       block(s.body);
       break;
     }

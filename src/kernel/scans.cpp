@@ -18,6 +18,8 @@ namespace {
 constexpr std::int64_t kPiece = 16384, kWorthCutting = 4 * kPiece;
 /// Rows (or vectors of them) that are enough to go without cutting.
 constexpr std::int64_t kFewRows = 16;
+/// Of a last-level cache that is shared with others, bytes that may be counted on.
+constexpr std::int64_t kMostCached = 16 << 20;
 
 struct ScanShape {
   int lanes = 1;
@@ -374,16 +376,17 @@ public:
   }
 
 private:
-  /// Pieces of each row such that what workers read stays in their second caches until they read
-  /// it again.
+  /// Pieces of each row such that what workers read stays in their caches until they read it again,
+  /// and such that they seldom wait for each other.
   static std::int64_t together(const Region& region, std::int64_t rows, std::int64_t points,
                                const Target& target) {
     std::int64_t bytes = 0;
     for (const Operand& o : region.operands)
       bytes += o.role == Role::Tensor ? std::int64_t(size_of(o.dtype)) : 0;
     const std::int64_t workers = std::max(target.workers, 1);
-    const std::int64_t pieces =
-        workers * (target.l2_bytes / 2) / std::max<std::int64_t>(rows * points * bytes, 1);
+    const std::int64_t cached =
+        std::max(workers * target.l2_bytes / 2, std::min(target.l3_bytes / 4, kMostCached));
+    const std::int64_t pieces = cached / std::max<std::int64_t>(rows * points * bytes, 1);
     return std::clamp<std::int64_t>(pieces / workers * workers, workers, 1 << 20);
   }
 };

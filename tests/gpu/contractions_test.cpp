@@ -6,8 +6,11 @@
 #include "support/contractions.h"
 #include "support/plan_runner.h"
 #include "support/random_graph.h"
+#include "support/region_runner.h"
 
 #include <gtest/gtest.h>
+
+#include <fmt/format.h>
 
 namespace egret {
 namespace {
@@ -53,6 +56,38 @@ TEST(GpuContractions, AgreeWithTheReference) {
     std::string schedule = to_string(compiled.plan.kernels[0].schedule);
     RecordProperty("schedule", schedule);
   }
+}
+
+TEST(GpuContractions, TilesThatAreCutAlongTheDepthHaveTheSameBitsTwice) {
+  const kernel::Target target = testing::gpu().target();
+  if (target.capability != 90)
+    GTEST_SKIP() << "wgmma is of compute capability 9.0";
+  const Einsum e{"mk", "kn", "mn", {{'m', 600}, {'n', 1032}, {'k', 2048}}};
+  ir::Graph g;
+  g.outputs = {testing::einsum(g, g.input("a", DType::BF16, e.shape_of("mk")),
+                               g.input("b", DType::BF16, e.shape_of("kn")), e)};
+  const auto inputs = testing::random_inputs(g, 7, {.special = false});
+  const auto cases = testing::region_cases(g, inputs);
+  ASSERT_EQ(cases.size(), 1u);
+  const testing::RegionCase region = testing::aligned_for(cases[0], target);
+  const kernel::Generator* contraction = nullptr;
+  for (const kernel::Generator* generator : kernel::generators(target))
+    if (generator->name() == "gpu_contraction")
+      contraction = generator;
+  for (const char* tile : {"bm=128 bn=256 stages=4 staged=1 wm=2", "bm=64 bn=128 stages=8 wm=1"})
+    for (const char* cut : {"streamk=132", "streamk=13", "streamk=7"}) {
+      const auto s =
+          kernel::parse_schedule(fmt::format("gpu_contraction bk=64 {} {} @mma=wgmma", tile, cut));
+      const testing::RunOptions options{.device = &testing::gpu()};
+      const std::string wrong =
+          testing::check_schedule(region, *contraction, s, target, options, true);
+      ASSERT_TRUE(wrong.empty()) << wrong;
+      const auto program = contraction->lower(region.region, s, target).program;
+      const auto once = testing::run_region(region, program, options);
+      for (int i = 0; i < 5; ++i)
+        ASSERT_EQ(once[0].bytes, testing::run_region(region, program, options)[0].bytes)
+            << to_string(s);
+    }
 }
 
 } // namespace

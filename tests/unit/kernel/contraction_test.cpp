@@ -356,21 +356,19 @@ TEST(Contraction, SharesOfADepthAreAddedUpInOrderForAnyNumberOfWorkers) {
       return std::vector{product, g.binary(Op::Add, g.unary(Op::Tanh, product), rest)};
     });
   };
-  for (const auto& [left, right] :
-       {std::pair{"mk", "kn"}, {"km", "kn"}, {"mk", "nk"}, {"bmk", "bkn"}}) {
+  for (const auto& [left, right] : {std::pair{"mk", "kn"}, {"km", "kn"}, {"bmk", "bnk"}}) {
     const bool batched = left[0] == 'b';
-    const Einsum e = sizes(left, right, batched ? "bmn" : "mn", 19, 37, 400, batched ? 3 : 1);
-    for (const kernel::Region& region : {product_region(e), epilogue(e)})
-      for (const char* sides : {"shared=0", "shared=1", "pack_left=0 pack_right=0 shared=0"})
-        for (const char* depth :
-             {"kc=64 @split_reduce=2", "kc=32 @split_reduce=4", "kc=100 @split_reduce=16"}) {
-          const std::string schedule = fmt::format("mr=4 nr=16 mc=8 nc=32 {} {}", sides, depth);
-          const auto one = split_results(region, schedule, 1);
-          EXPECT_EQ(one, split_results(region, schedule, 2)) << schedule;
-          EXPECT_EQ(one, split_results(region, schedule, 5)) << schedule;
-          if (::testing::Test::HasFailure())
-            return;
-        }
+    const Einsum e = sizes(left, right, batched ? "bmn" : "mn", 11, 37, 200, batched ? 2 : 1);
+    const kernel::Region region = epilogue(e);
+    for (const char* sides : {"shared=0", "shared=1", "pack_left=0 pack_right=0 shared=0"})
+      for (const char* depth : {"kc=64 @split_reduce=2", "kc=32 @split_reduce=16"}) {
+        const std::string schedule = fmt::format("mr=4 nr=16 mc=8 nc=32 {} {}", sides, depth);
+        const auto one = split_results(region, schedule, 1);
+        EXPECT_EQ(one, split_results(region, schedule, 2)) << schedule;
+        EXPECT_EQ(one, split_results(region, schedule, 5)) << schedule;
+        if (::testing::Test::HasFailure())
+          return;
+      }
   }
 }
 
