@@ -18,6 +18,10 @@ namespace {
 constexpr std::int64_t kPiece = 16384, kWorthCutting = 4 * kPiece;
 /// Rows (or vectors of them) that are enough to go without cutting.
 constexpr std::int64_t kFewRows = 16;
+/// Vectors of a row below which it is a short one, and the arithmetic of a point (in additions) for
+/// which vectors pay even so.
+constexpr std::int64_t kShortRow = 4;
+constexpr double kMuchWork = 12;
 /// Of a last-level cache that is shared with others, bytes that may be counted on.
 constexpr std::int64_t kMostCached = 16 << 20;
 
@@ -301,7 +305,7 @@ ScanShape shape_of(const Region& region, const ScanForm& form, const Schedule& s
     return shape;
   const std::int64_t width = about(region.axes[std::size_t(shape.vector_axis)].extent);
   shape.vectors =
-      int(schedule.knob("vectors", std::clamp<std::int64_t>(width / shape.lanes, 1, 4)));
+      int(schedule.knob("vectors", std::clamp<std::int64_t>(width / shape.lanes, 1, 8)));
   return shape;
 }
 
@@ -336,6 +340,10 @@ public:
     const std::int64_t rows = rows_of(region, found.form, shape),
                        length = about(region.axes[std::size_t(found.form.axis)].extent),
                        row = along ? 1 : std::int64_t(shape.lanes) * shape.vectors;
+    // A short row is done sooner element by element than a vector's lanes can be combined, unless
+    // there is much else to do.
+    if (along && length < kShortRow * shape.lanes && found.form.flops < kMuchWork)
+      return {};
     const bool cuts = rows < kFewRows && rows * length >= kWorthCutting / row;
     std::vector<Schedule> out;
     // What is cut follows from the region alone, so that results do not depend on the workers.
@@ -353,7 +361,7 @@ public:
         s.store_policy == CachePolicy::Default ? CachePolicy::Streaming : CachePolicy::Default;
     out.push_back(other);
     if (!along)
-      for (const int vectors : {1, 2, 8})
+      for (const int vectors : {4, 2, 1})
         if (vectors != shape.vectors) {
           s = out.front();
           s.knobs["vectors"] = vectors;
