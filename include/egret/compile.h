@@ -57,7 +57,8 @@ struct CompileOptions {
   std::vector<NamedDim> dims = {};
   /// Bytes that a run may take for intermediate values (docs/memory.md says what counts), at the
   /// largest sizes; empty: as many as it takes. Kernels run in another order, and some of them
-  /// again, so that less is held at a time; results have the same bits. Error(Value) unless above
+  /// again, so that less is held at a time; results have the same bits, unless `allow` has
+  /// RuleTag::Reassociates and a large product has to be made in chunks. Error(Value) unless above
   /// 0; Error(Memory) naming the least possible limit at a call for which it cannot be met.
   std::optional<std::int64_t> memory_limit = {};
 };

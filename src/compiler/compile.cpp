@@ -1,6 +1,8 @@
 #include "compiler/compile.h"
 
+#include "compiler/chunks.h"
 #include "compiler/derive.h"
+#include "compiler/recompute.h"
 #include "compiler/search/divisions.h"
 #include "egret/passes.h"
 #include "saturate/saturate.h"
@@ -58,12 +60,8 @@ std::vector<std::string> lines_of(const Relaid& relaid, const CompileReport& rep
   return lines;
 }
 
-} // namespace
-
-Compiled compile_graph(const ir::Graph& graph, const Options& options, backend::Device& device,
+Compiled compile_whole(const ir::Graph& graph, const Options& options, backend::Device& device,
                        KernelCache& cache) {
-  if (options.memory_limit)
-    checked_bytes(*options.memory_limit, "compile: memory_limit");
   CompileReport report;
   StageClock stage(report.stages);
   report.ops_recorded = graph.size();
@@ -106,6 +104,73 @@ Compiled compile_graph(const ir::Graph& graph, const Options& options, backend::
   if (relaid)
     compiled.report.relaid = lines_of(*relaid, compiled.report);
   return compiled;
+}
+
+std::string described(const ir::Graph& graph, const Cut& cut) {
+  const ir::Node& product = graph[cut.product];
+  return fmt::format("a product {}{} is made in {} chunks along axis {}", name_of(product.dtype),
+                     to_string(product.shape), cut.chunks, cut.dim);
+}
+
+/// Of products that are so large that they fill the memory.
+std::vector<Cut> cuts_for(const ir::Graph& graph, const LimitError& whole) {
+  return possible_cuts(graph, static_cast<double>(whole.least()) / 8);
+}
+
+/// With a large product in chunks, where the limit can be met so. `whole`: why not without.
+Compiled compile_in_chunks(const ir::Graph& graph, const Options& options, backend::Device& device,
+                           KernelCache& cache, const LimitError& whole) {
+  const ir::Graph simple = passes::normalize()(graph);
+  Options chunked = options;
+  std::int64_t least = whole.least();
+  for (const Cut& cut : cuts_for(simple, whole)) {
+    const std::optional<ir::Graph> cut_up = in_chunks(simple, cut);
+    if (!cut_up)
+      continue;
+    chunked.chunks = bounds_of(simple, cut);
+    Options greedy = chunked;
+    greedy.effort = Effort::None;
+    try {
+      Compiled compiled = compile_whole(*cut_up, greedy, device, cache);
+      if (options.effort.value_or(Effort::None) != Effort::None) {
+        try {
+          compiled = compile_whole(*cut_up, chunked, device, cache);
+        } catch (const LimitError&) { // with the schedules that a search chooses
+        }
+      }
+      compiled.report.ops_recorded = graph.size();
+      compiled.report.memory->before = whole.plain();
+      compiled.report.memory->chunks = described(simple, cut);
+      return compiled;
+    } catch (const LimitError& error) {
+      least = std::min(least, error.least());
+    }
+  }
+  throw LimitError(*options.memory_limit, least, whole.plain());
+}
+
+} // namespace
+
+Compiled compile_graph(const ir::Graph& graph, const Options& options, backend::Device& device,
+                       KernelCache& cache) {
+  if (options.memory_limit)
+    checked_bytes(*options.memory_limit, "compile: memory_limit");
+  try {
+    return compile_whole(graph, options, device, cache);
+  } catch (const LimitError& error) {
+    if (!options.fuse)
+      throw;
+    if (options.chosen_rules().allowed.has(RuleTag::Reassociates))
+      return compile_in_chunks(graph, options, device, cache, error);
+    const ir::Graph simple = passes::normalize()(graph);
+    const std::vector<Cut> cuts = cuts_for(simple, error);
+    if (std::none_of(cuts.begin(), cuts.end(),
+                     [&](const Cut& cut) { return in_chunks(simple, cut).has_value(); }))
+      throw;
+    throw LimitError(*options.memory_limit, error.least(), error.plain(),
+                     "; with a product in chunks it may be less, where sums may be made in "
+                     "another order (reassociates)");
+  }
 }
 
 } // namespace egret::compiler

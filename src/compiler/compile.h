@@ -45,6 +45,8 @@ struct Options {
   /// replace, so that what is made of such inputs alone may be kept (Compiled::derivation). Empty:
   /// none.
   std::vector<bool> steady;
+  /// Begin and end of the chunks of a product that is cut (chunks.h); empty: none is.
+  std::vector<std::pair<std::int64_t, std::int64_t>> chunks;
   bool paranoid = false; ///< the runtime compares the results of every run with the reference's
   /// Changes a region and what was chosen for it before it is compiled: to plant faults in tests.
   std::function<void(kernel::Region&, kernel::Chosen&)> alter;
@@ -99,6 +101,7 @@ struct MemoryReport {
   std::vector<Again> again;
   std::int64_t added_bytes = 0;              ///< read and written by the launches beyond the first
   double added_flops = 0, added_seconds = 0; ///< the latter by the cost model
+  std::string chunks = {};                   ///< what is made chunk by chunk; empty: nothing
 };
 struct CompileReport {
   ir::Graph graph; ///< after normalization

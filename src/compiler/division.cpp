@@ -1,6 +1,7 @@
 #include "compiler/division.h"
 
 #include "compiler/batching.h"
+#include "compiler/chunks.h"
 #include "compiler/plan_builder.h"
 #include "compiler/prepare.h"
 #include "compiler/row_sums.h"
@@ -75,7 +76,16 @@ Form::Form(ir::Graph graph, const Form& like)
 }
 
 Partitioned divide(const Form& form, const Options& options, const kernel::Target& target,
-                   const PartitionChoices& choices) {
+                   const PartitionChoices& chosen) {
+  PartitionChoices choices = chosen;
+  if (!options.chunks.empty()) {
+    choices.chunks = chunks_of(form.graph(), options.chunks);
+    choices.batches = false; // which would hold several chunks at a time
+    // What the chunks so far have come to, instead of what each of them has until the last one.
+    for (NodeId id = 0; id < form.graph().size(); ++id)
+      if (choices.chunks[id] == kSoFar && info_of(form.graph()[id].op).cls == OpClass::Binary)
+        choices.stored.insert(id);
+  }
   Partitioned parts = partition_for(form.facts(), options.fuse, target, choices);
   declare_states_in_place(form.graph(), parts.regions, options.outputs);
   if (options.fuse && choices.batches)

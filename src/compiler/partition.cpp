@@ -1,5 +1,6 @@
 #include "compiler/partition.h"
 
+#include "compiler/chunks.h"
 #include "compiler/streams.h"
 #include "support/fail.h"
 
@@ -198,18 +199,22 @@ private:
 
   /// Whether the choices keep a value of one group from sharing a kernel with one of the other.
   bool kept_apart(const Group& a, const Group& b) const {
-    if (choices_.apart.empty())
+    const auto chunk = [&](const Member& m) {
+      return choices_.chunks.empty() ? 0 : choices_.chunks[m.node];
+    };
+    if (choices_.apart.empty() && choices_.chunks.empty())
       return false;
     for (const Member& x : a.members)
       for (const Member& y : b.members)
-        if (choices_.apart.contains(std::minmax(x.node, y.node)))
+        if (choices_.apart.contains(std::minmax(x.node, y.node)) ||
+            are_apart(chunk(x), chunk(y)))
           return true;
     return false;
   }
 
   bool try_join(int producer, int consumer) {
     if (kept_apart(groups_[producer], groups_[consumer])) {
-      remember_refusal(producer, consumer, "the search found them faster apart");
+      remember_refusal(producer, consumer, choices_.chunks.empty() ? "the search found them faster apart" : "they are of different chunks");
       return false;
     }
     Joined joined = join(facts_, reads_, groups_[producer], groups_[consumer]);

@@ -21,6 +21,9 @@ struct PartitionChoices {
   std::set<ir::NodeId> stored;
   /// Values that readers take from copies in other layouts: for divide(), not for a partition.
   std::vector<Relayout> relayouts;
+  /// By node: values of different chunks of one product (chunks.h), which no kernel makes together;
+  /// 0: of none. Empty: nothing is cut.
+  std::vector<int> chunks;
   bool streams = true;  ///< large products may be remade (streams.h)
   bool siblings = true; ///< kernels that read the same array over the same loops become one
   bool carries = true;  ///< sums of columns go along with rows (carry_sums.h)

@@ -327,12 +327,13 @@ void try_all_budgets(const LaunchGraph& graph, const std::vector<Sequence>& orde
 
 } // namespace
 
-LimitError::LimitError(std::int64_t limit, std::int64_t least)
+LimitError::LimitError(std::int64_t limit, std::int64_t least, std::int64_t plain,
+                       std::string_view more)
     : Error(ErrorKind::Memory,
             fmt::format("compile: memory_limit: {} bytes do not hold the intermediate values; the "
-                        "least that was found is {} bytes",
-                        limit, least)),
-      least_(least) {}
+                        "least that was found is {} bytes{}",
+                        limit, least, more)),
+      least_(least), plain_(plain) {}
 
 double added_seconds(const LaunchGraph& graph, const Sequence& sequence) {
   double seconds = 0;
@@ -369,7 +370,7 @@ Scheduled scheduled_within(const LaunchGraph& graph, const Scheduled& plain, std
   try_all_budgets(graph, orders, any);
   if (any.met())
     return any.take();
-  throw LimitError(limit, std::min(plain.arena, any.least()));
+  throw LimitError(limit, std::min(plain.arena, any.least()), plain.arena);
 }
 
 } // namespace egret::compiler

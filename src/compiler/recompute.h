@@ -7,7 +7,7 @@
 #include "egret/error.h"
 
 #include <optional>
-#include <string>
+#include <string_view>
 
 namespace egret::compiler {
 
@@ -21,11 +21,14 @@ struct Scheduled {
 /// No sequence within a limit was found. A limit of `least` bytes can be met.
 class LimitError : public Error {
 public:
-  LimitError(std::int64_t limit, std::int64_t least);
+  /// `plain`: bytes of the arena without a limit; `more`: for people, ends the message.
+  LimitError(std::int64_t limit, std::int64_t least, std::int64_t plain,
+             std::string_view more = {});
   std::int64_t least() const noexcept { return least_; }
+  std::int64_t plain() const noexcept { return plain_; }
 
 private:
-  std::int64_t least_;
+  std::int64_t least_, plain_;
 };
 
 /// The order with the least peak, each launch once.

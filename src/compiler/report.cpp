@@ -24,6 +24,8 @@ std::string microseconds(double seconds) {
 std::string memory_text(const MemoryReport& m, const CompileReport& report) {
   std::string out =
       fmt::format("memory limit {} bytes: {} without it, {} with it", m.limit, m.before, m.after);
+  if (!m.chunks.empty())
+    out += "; " + m.chunks;
   if (m.again.empty())
     return out + ", nothing is computed again\n";
   out += fmt::format("; computed again: {} read and written, {:.3g} flops, predicted {}\n",

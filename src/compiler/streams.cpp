@@ -342,24 +342,39 @@ private:
     }
   }
 
-  /// Whether a sum depends on one of the kernel's by way of what another kernel stores.
+  /// Whether a sum depends on one of the kernel's by way of what another kernel stores. All sums of
+  /// a kernel depend on what one of them depends on.
   bool waits_for(NodeId sink, const std::vector<std::size_t>& kernel) const {
-    std::set<NodeId> members;
+    std::set<NodeId> members, late; // late: of other kernels that depend on this one
     for (std::size_t s : kernel)
       members.insert(sinks_[s].node);
-    // 0: does not depend on the kernel, 1: by way of what is computed in place, 2: by way of others
-    std::vector<char> how(sink + 1, 0);
-    for (NodeId id = *members.begin(); id <= sink; ++id) {
-      for (NodeId input : graph_[id].inputs)
-        how[id] = std::max(how[id], how[input]);
-      if (id == sink)
-        return how[id] > 1;
-      if (members.contains(id))
-        how[id] = std::max<char>(how[id], 1);
-      else if (how[id] == 1 && stored_[id] && !is_score(id))
-        how[id] = 2;
+    for (;;) {
+      // 0: does not depend on the kernel, 1: by way of what is computed in place, 2: of others
+      std::vector<char> how(sink + 1, 0);
+      const NodeId first = late.empty() ? *members.begin() : std::min(*members.begin(), *late.begin());
+      for (NodeId id = first; id < sink; ++id) {
+        for (NodeId input : graph_[id].inputs)
+          how[id] = std::max(how[id], how[input]);
+        if (members.contains(id))
+          how[id] = std::max<char>(how[id], 1);
+        else if (late.contains(id) ||
+                 (how[id] == 1 && stored_[id] && !is_score(id)))
+          how[id] = 2;
+      }
+      for (NodeId input : graph_[sink].inputs)
+        if (how[input] > 1)
+          return true;
+      const std::size_t known = late.size();
+      for (const std::vector<std::size_t>& other : kernels_)
+        if (&other != &kernel && std::any_of(other.begin(), other.end(), [&](std::size_t s) {
+              return sinks_[s].node < sink && how[sinks_[s].node] > 1;
+            }))
+          for (const std::size_t s : other)
+            if (sinks_[s].node < sink)
+              late.insert(sinks_[s].node);
+      if (late.size() == known)
+        return false;
     }
-    return false;
   }
 
   /// The products that a sum reads, through what is made of them.

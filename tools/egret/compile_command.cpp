@@ -45,6 +45,7 @@ Json json_of(const compiler::MemoryReport& m, const CompileReport& report) {
           {"bytes_without_limit", m.before},
           {"bytes", m.after},
           {"again", again},
+          {"chunks", m.chunks},
           {"added_bytes", m.added_bytes},
           {"added_flops", m.added_flops},
           {"added_predicted_seconds", m.added_seconds}};

@@ -109,6 +109,42 @@ TEST(MemoryLimit, TakesKernelsThatPackTheirOperandsInPieces) {
   EXPECT_NE(limited.explain().find("shared=0"), std::string::npos) << limited.explain();
 }
 
+/// A step of gradient descent on the weights of a classifier of 3,000 classes.
+std::function<Tensor(const Tensor&, const Tensor&, const Tensor&)> classifier_step(Tensor& weight) {
+  return [&weight](const Tensor& x, const Tensor& w, const Tensor& targets) {
+    Tensor at = w.detach().set_requires_grad();
+    Tensor loss = cross_entropy(matmul(x, at.transpose()), targets);
+    loss.backward();
+    weight = (w - at.grad() * 0.5).detach();
+    return cat({loss.detach().reshape({1}), weight.reshape({-1})});
+  };
+}
+
+TEST(MemoryLimit, TrainsALargeVocabularyInChunks) {
+  constexpr std::int64_t kRows = 192, kWidth = 16, kClasses = 3000, kLogits = 4 * kRows * kClasses;
+  const Tensor x = sin(arange(kRows * kWidth).to(DType::F32)).reshape({kRows, kWidth}).eval(),
+               w = cos(arange(kClasses * kWidth).to(DType::F32) * 0.7)
+                       .reshape({kClasses, kWidth})
+                       .eval(),
+               targets = ((arange(kRows) * 31) % kClasses).eval();
+  Tensor kept;
+  const auto step = classifier_step(kept);
+  const std::vector<float> expected = step(x, w, targets).to_vector<float>();
+  auto whole = compile(step, {.memory_limit = kLogits / 2});
+  EXPECT_NE(test::error_of(ErrorKind::Memory, [&] { whole(x, w, targets); }).find("in chunks"),
+            std::string::npos);
+  auto chunked = compile(
+      step, {.allow = RuleTags{RuleTag::Reassociates}, .memory_limit = kLogits / 2});
+  std::vector<float> found;
+  const std::int64_t peak =
+      peak_of([&] { found = chunked(x, w, targets).to_vector<float>(); });
+  EXPECT_LE(peak, kLogits / 2 + 4 * (1 + kClasses * kWidth) * 2); // and the results
+  EXPECT_NE(chunked.explain().find("chunks along axis"), std::string::npos) << chunked.explain();
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i)
+    ASSERT_NEAR(found[i], expected[i], 1e-5) << i;
+}
+
 TEST(MemoryLimit, RefusesNonsense) {
   for (const std::int64_t bytes : {std::int64_t{0}, std::int64_t{-1}, INT64_MIN}) {
     EXPECT_TRUE(test::error_of(ErrorKind::Value, [&] {
