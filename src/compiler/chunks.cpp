@@ -131,8 +131,8 @@ private:
         continue;
       if (id > cut_.product && !find_end(id, larger))
         return false;
-      if (along_[at(id)] && std::find(graph_.outputs.begin(), graph_.outputs.end(), id) !=
-                                graph_.outputs.end())
+      if (along_[at(id)] &&
+          std::find(graph_.outputs.begin(), graph_.outputs.end(), id) != graph_.outputs.end())
         return false;
     }
     return larger;
@@ -236,8 +236,8 @@ private:
       std::vector<Expr> before(shape.size(), Expr(0)), after = before;
       before[dim] = Expr(bounds_[c].first);
       after[dim] = Expr(extent - bounds_[c].second);
-      const NodeId one = out_.pad(piece(c, id, dim), before, after,
-                                  Scalar::of(graph_[id].dtype, std::int64_t{0}));
+      const NodeId one =
+          out_.pad(piece(c, id, dim), before, after, Scalar::of(graph_[id].dtype, std::int64_t{0}));
       if (all == ir::kNoNode) {
         all = one;
         continue;
@@ -268,8 +268,8 @@ private:
         inputs.push_back(piece(c, in, dim));
       return out_.add(node.op, inputs, node.attrs);
     }
-    const bool inside = id == cut_.product || reductions_.contains(id) ||
-                        (cls == OpClass::Scan && along_[at(id)]);
+    const bool inside =
+        id == cut_.product || reductions_.contains(id) || (cls == OpClass::Scan && along_[at(id)]);
     if (node.inputs.empty() || !(cls == OpClass::Movement || inside))
       return cut_out(c, id, dim);
     const NodeId operand = node.inputs[0];

@@ -206,15 +206,16 @@ private:
       return false;
     for (const Member& x : a.members)
       for (const Member& y : b.members)
-        if (choices_.apart.contains(std::minmax(x.node, y.node)) ||
-            are_apart(chunk(x), chunk(y)))
+        if (choices_.apart.contains(std::minmax(x.node, y.node)) || are_apart(chunk(x), chunk(y)))
           return true;
     return false;
   }
 
   bool try_join(int producer, int consumer) {
     if (kept_apart(groups_[producer], groups_[consumer])) {
-      remember_refusal(producer, consumer, choices_.chunks.empty() ? "the search found them faster apart" : "they are of different chunks");
+      remember_refusal(producer, consumer,
+                       choices_.chunks.empty() ? "the search found them faster apart"
+                                               : "they are of different chunks");
       return false;
     }
     Joined joined = join(facts_, reads_, groups_[producer], groups_[consumer]);

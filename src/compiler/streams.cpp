@@ -351,7 +351,8 @@ private:
     for (;;) {
       // 0: does not depend on the kernel, 1: by way of what is computed in place, 2: of others
       std::vector<char> how(sink + 1, 0);
-      const NodeId first = late.empty() ? *members.begin() : std::min(*members.begin(), *late.begin());
+      const NodeId first =
+          late.empty() ? *members.begin() : std::min(*members.begin(), *late.begin());
       for (NodeId id = first; id < sink; ++id) {
         for (NodeId input : graph_[id].inputs)
           how[id] = std::max(how[id], how[input]);

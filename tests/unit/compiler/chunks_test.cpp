@@ -26,9 +26,9 @@ class Loss {
 public:
   Loss(std::int64_t rows, std::int64_t width, std::int64_t classes, DType type)
       : box_{rows, classes}, h_(g.input("h", type, {rows, width})),
-        w_(g.input("w", type, {classes, width})), targets_(g.input("t", DType::I64, {rows})),
-        full_{rows, classes, width}, h32_(along(g.cast(h_, DType::F32), 1)),
-        w32_(along(g.cast(w_, DType::F32), 0)) {}
+        w_(g.input("w", type, {classes, width})),
+        targets_(g.input("t", DType::I64, {rows})), full_{rows, classes, width},
+        h32_(along(g.cast(h_, DType::F32), 1)), w32_(along(g.cast(w_, DType::F32), 0)) {}
 
   /// The loss by row, then the gradients of h and w.
   Graph gradients(bool keep_logits = false) {
@@ -75,8 +75,7 @@ private:
 };
 
 std::vector<HostArray> inputs_of(const Graph& graph, std::int64_t classes) {
-  std::vector<HostArray> inputs =
-      testing::random_inputs(graph, 3, {.special = false, .range = 1});
+  std::vector<HostArray> inputs = testing::random_inputs(graph, 3, {.special = false, .range = 1});
   std::vector<double> targets(static_cast<std::size_t>(inputs[2].size()));
   for (std::size_t i = 0; i < targets.size(); ++i)
     targets[i] = static_cast<double>((i * 37) % static_cast<std::size_t>(classes));
@@ -121,8 +120,8 @@ TEST(Chunks, HoldNoValueOfTheProductsSize) {
     ASSERT_TRUE(after);
     for (NodeId id = 0; id < after->size(); ++id) {
       const bool whole = (*after)[id].shape == Shape{12, 64};
-      EXPECT_FALSE(whole && info_of((*after)[id].op).cls == OpClass::Reduce)
-          << dim << "\n" << ir::print(*after);
+      EXPECT_FALSE(whole && info_of((*after)[id].op).cls == OpClass::Reduce) << dim << "\n"
+                                                                             << ir::print(*after);
     }
   }
 }
@@ -138,11 +137,10 @@ TEST(Chunks, AreNotMadeWhereNothingLargerIsReduced) {
   Graph g;
   const NodeId a = g.input("a", DType::F32, {16, 8}), b = g.input("b", DType::F32, {32, 8});
   const Shape full{16, 32, 8};
-  const NodeId product = g.reduce(
-      Op::ReduceSum,
-      g.binary(Op::Mul, g.expand(g.reshape(a, {16, 1, 8}), full),
-               g.expand(g.reshape(b, {1, 32, 8}), full)),
-      {2});
+  const NodeId product = g.reduce(Op::ReduceSum,
+                                  g.binary(Op::Mul, g.expand(g.reshape(a, {16, 1, 8}), full),
+                                           g.expand(g.reshape(b, {1, 32, 8}), full)),
+                                  {2});
   g.outputs = {g.reduce(Op::ReduceMax, product, {1})};
   EXPECT_FALSE(in_chunks(g, {product, 1, 4, false}));
 }

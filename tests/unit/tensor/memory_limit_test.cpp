@@ -122,22 +122,20 @@ std::function<Tensor(const Tensor&, const Tensor&, const Tensor&)> classifier_st
 
 TEST(MemoryLimit, TrainsALargeVocabularyInChunks) {
   constexpr std::int64_t kRows = 192, kWidth = 16, kClasses = 3000, kLogits = 4 * kRows * kClasses;
-  const Tensor x = sin(arange(kRows * kWidth).to(DType::F32)).reshape({kRows, kWidth}).eval(),
-               w = cos(arange(kClasses * kWidth).to(DType::F32) * 0.7)
-                       .reshape({kClasses, kWidth})
-                       .eval(),
-               targets = ((arange(kRows) * 31) % kClasses).eval();
+  const Tensor
+      x = sin(arange(kRows * kWidth).to(DType::F32)).reshape({kRows, kWidth}).eval(),
+      w = cos(arange(kClasses * kWidth).to(DType::F32) * 0.7).reshape({kClasses, kWidth}).eval(),
+      targets = ((arange(kRows) * 31) % kClasses).eval();
   Tensor kept;
   const auto step = classifier_step(kept);
   const std::vector<float> expected = step(x, w, targets).to_vector<float>();
   auto whole = compile(step, {.memory_limit = kLogits / 2});
   EXPECT_NE(test::error_of(ErrorKind::Memory, [&] { whole(x, w, targets); }).find("in chunks"),
             std::string::npos);
-  auto chunked = compile(
-      step, {.allow = RuleTags{RuleTag::Reassociates}, .memory_limit = kLogits / 2});
+  auto chunked =
+      compile(step, {.allow = RuleTags{RuleTag::Reassociates}, .memory_limit = kLogits / 2});
   std::vector<float> found;
-  const std::int64_t peak =
-      peak_of([&] { found = chunked(x, w, targets).to_vector<float>(); });
+  const std::int64_t peak = peak_of([&] { found = chunked(x, w, targets).to_vector<float>(); });
   EXPECT_LE(peak, kLogits / 2 + 4 * (1 + kClasses * kWidth) * 2); // and the results
   EXPECT_NE(chunked.explain().find("chunks along axis"), std::string::npos) << chunked.explain();
   ASSERT_EQ(found.size(), expected.size());
