@@ -358,8 +358,7 @@ private:
           how[id] = std::max(how[id], how[input]);
         if (members.contains(id))
           how[id] = std::max<char>(how[id], 1);
-        else if (late.contains(id) ||
-                 (how[id] == 1 && stored_[id] && !is_score(id)))
+        else if (late.contains(id) || (how[id] == 1 && stored_[id] && !is_score(id)))
           how[id] = 2;
       }
       for (NodeId input : graph_[sink].inputs)
