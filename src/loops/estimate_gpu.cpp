@@ -19,13 +19,17 @@ namespace {
 constexpr double kClock = 1.5e9, kWarp = 32, kSchedulers = 4;
 constexpr double kSector = 32, kSectorsACycle = 4;
 constexpr double kL2Bytes = 48, kMemoryBytes = 20;
-/// Cycles until a value comes, from far and from near, of loads that the compiler keeps in flight.
-constexpr double kFar = 120, kNear = 25, kStep = 6;
+/// Cycles until a value comes, from far (measured: bench/results/2026-11-22-loops.md) and from
+/// near.
+constexpr double kFar = 600, kNear = 25, kStep = 6;
 /// Cycles of a barrier of all blocks; bytes of shared memory that a multiprocessor reads a cycle.
 constexpr double kGridBarrier = 2000, kSharedBytes = 128;
-/// Matrix loops: bytes of copies near at which several iterations' are under way, and of how many;
-/// cycles from one iteration to the next, with and without copies.
-constexpr double kStagesBytes = 64 << 10, kStages = 4, kTurn = 90, kTurnFar = 500;
+/// Matrix loops: bytes of copies near of several iterations, and of how many; cycles from one
+/// iteration to the next, with and without copies.
+constexpr double kStagesBytes = 112 << 10, kStages = 4, kTurn = 90, kTurnFar = 500;
+/// A scheduler's cycles for a product of a warp, with what is around it, and until a warp's next
+/// one. Measured: bench/results/2026-11-22-loops.md.
+constexpr double kProduct = 11, kProductBefore90 = 14, kNextProduct = 14;
 /// 32-bit registers beside those of sums.
 constexpr double kOther = 28, kMostRegisters = 230;
 
@@ -54,7 +58,38 @@ double combining(const kernel::Stage& stage, std::span<const LoopAround> loops,
   if (parts == 1)
     return 0;
   const double bytes = 2 * parts * results * double(size_of(stage.acc_dtype));
-  return kGridBarrier + kFar + parts * 8 + bytes / (kL2Bytes * multiprocessors);
+  // Eight threads share the parts of a result, a few loads at a time.
+  return kGridBarrier + kFar + std::ceil(parts / 8) * 150 + bytes / (kL2Bytes * multiprocessors);
+}
+
+/// Whether the factors of a product are what is read, and nothing is computed of it.
+bool multiplies_loads(const kernel::Stage& stage) {
+  const kernel::BodyValue& product = stage.body[std::size_t(stage.yields[0])];
+  return std::ranges::all_of(product.args, [&](int factor) {
+    const kernel::BodyValue& made = stage.body[std::size_t(kernel::through_casts(stage, factor))];
+    return made.kind == kernel::BodyValue::Kind::Load &&
+           stage.loads[std::size_t(made.load)].source == kernel::Source::Operand;
+  });
+}
+
+/// Threads of a warp along one loop, and the bytes between neighbours.
+struct Along {
+  double threads = 1, stride = 0;
+};
+
+/// Sectors that a warp asks for, each thread for `bytes` at a time.
+double sectors_of(std::vector<Along> warp, double bytes) {
+  std::ranges::sort(warp, {}, &Along::stride);
+  double pieces = 1, span = bytes; // side by side
+  for (const Along& level : warp) {
+    if (level.stride == 0)
+      continue;
+    if (level.stride <= std::max(span, kSector))
+      span = std::max(span, level.stride * (level.threads - 1) + bytes);
+    else
+      pieces *= level.threads;
+  }
+  return pieces * std::max(1.0, span / kSector);
 }
 
 } // namespace
@@ -77,6 +112,7 @@ double Estimator::gpu_matrix_seconds(int s, std::span<const LoopAround> loops,
   // Fragments of the factors: by whole matrices from copies, by pairs of elements else.
   double instructions = tiles + 12, shared_bytes = 0, copied = 0, l2_bytes = 0, registers = kOther;
   bool far = false;
+  const bool whole = multiplies_loads(stage);
   for (const Access& access : cost.accesses) {
     if (access.operand < 0 || access.written)
       continue;
@@ -102,13 +138,12 @@ double Estimator::gpu_matrix_seconds(int s, std::span<const LoopAround> loops,
       l2_bytes += grid * of_block * access.bytes * (warps > 1 ? 0.5 : 0);
       continue;
     }
-    const bool whole = cost.flops <= 3; // nothing is computed of it
     instructions += fragments * (whole ? 2 : words * (6 + 2 * cost.flops));
     shared_bytes += warps * fragments * unit * access.bytes + elements * access.bytes;
     copied += elements * access.bytes;
     instructions += std::ceil(elements * access.bytes / 16 / (warps * kWarp)) * 10;
   }
-  const double stages = kStages * copied <= kStagesBytes ? kStages : 2;
+  const double stages = std::clamp(std::floor(kStagesBytes / std::max(copied, 1.0)), 2.0, kStages);
   registers += 4 * held;
   const double multiprocessors = std::max(1, target_.workers);
   double resident = std::min({double(target_.blocks), double(target_.threads) / (warps * kWarp),
@@ -119,12 +154,12 @@ double Estimator::gpu_matrix_seconds(int s, std::span<const LoopAround> loops,
   if (stages * copied > double(target_.block_shared_bytes))
     penalty *= 100;
   const double rounds = std::ceil(grid / multiprocessors), waves = std::ceil(rounds / resident);
-  const double product = target_.capability >= 90 ? 6.5 : 8; // cycles of a scheduler
+  const double product = target_.capability >= 90 ? kProduct : kProductBefore90;
   const double busy = std::min(kSchedulers, warps * std::min(rounds, resident));
   const double multiplied = rounds * warps * steps * tiles * product / busy;
   const double issue = rounds * warps * steps * instructions / busy;
   const double asked = rounds * steps * shared_bytes / kSharedBytes;
-  const double latency = waves * (steps * ((far ? kTurnFar : kTurn) + tiles * product) + 1500);
+  const double latency = waves * (steps * ((far ? kTurnFar : kTurn) + tiles * kNextProduct) + 1500);
   const double used = std::min(grid, multiprocessors);
   const double from_l2 = l2_bytes / kL2Bytes / used;
   std::vector<LoopAround> order(loops.begin(), loops.end());
@@ -145,8 +180,7 @@ double Estimator::gpu_body_seconds(int s, std::span<const LoopAround> loops,
   const kernel::Stage& stage = region_.stages[std::size_t(s)];
   const StageCost& cost = stages_[std::size_t(s)];
   double grid = 1, threads = 1, steps = 1, copies = 1, vector = 1, sums = 1, combined = 0;
-  int vector_axis = -1, neighbours = -1;
-  double across = 1; // threads side by side
+  int vector_axis = -1;
   for (const LoopAround& loop : loops) {
     const bool reduced = kernel::contains(stage.over, loop.axis);
     switch (loop.bind) {
@@ -156,8 +190,6 @@ double Estimator::gpu_body_seconds(int s, std::span<const LoopAround> loops,
     case Bind::Lane:
     case Bind::Warp:
       threads *= loop.trips;
-      neighbours = loop.axis;
-      across = loop.trips;
       if (reduced)
         combined += 2 * std::log2(std::max(2.0, loop.trips)) + (loop.trips > kWarp ? 60 : 0);
       break;
@@ -199,20 +231,23 @@ double Estimator::gpu_body_seconds(int s, std::span<const LoopAround> loops,
     }
     const bool wide = vector_axis >= 0 && access.stride[std::size_t(vector_axis)] == 1;
     const double bytes = access.bytes * (wide ? vector : 1);
-    double apart = 0; // bytes from one thread to its neighbour
-    if (neighbours >= 0)
-      apart = access.stride[std::size_t(neighbours)] * access.bytes *
-              (neighbours == vector_axis ? vector : 1);
-    const double side_by_side = std::min(kWarp, across);
+    std::vector<Along> warp;
+    double left = kWarp;
+    for (std::size_t l = loops.size(); l-- > 0 && left > 1;)
+      if (by_threads(loops[l].bind)) {
+        const int axis = loops[l].axis;
+        warp.push_back(
+            {std::min(left, loops[l].trips),
+             access.stride[std::size_t(axis)] * access.bytes * (axis == vector_axis ? vector : 1)});
+        left = std::floor(left / loops[l].trips);
+      }
     double sectors = std::max(1.0, bytes / kSector);
     if (access.operand < 0 && !access.leaves && shared > 0) { // a result that stays in the block
       wait = std::max(wait, kNear);
     } else if (copy == near.end()) {
-      if (apart > 0)
-        sectors = side_by_side * std::max(std::min(1.0, apart / kSector), bytes / kSector);
-      sectors = std::max(1.0, sectors) * (kWarp / side_by_side);
+      sectors = sectors_of(std::move(warp), bytes);
       if (!access.written && !hoisted)
-        wait = std::max(wait, kFar / std::clamp(copies, 1.0, 4.0));
+        wait = std::max(wait, kFar / std::clamp(copies / vector, 1.0, 8.0));
     } else {
       wait = std::max(wait, kNear);
       double elements = 1, fills = 1; // of a block's copy

@@ -122,6 +122,23 @@ private:
       to.push_back({axis, Expr(n), step, bind, double(n)});
   }
 
+  /// Writes `roll_` iterations of the innermost loop over terms out, so that their loads are under
+  /// way together; false where they are no divisor.
+  bool roll(std::vector<Made>& terms, std::vector<Made>& written_out) const {
+    if (roll_ == 1)
+      return true;
+    const auto n = terms.empty() ? std::nullopt : terms.back().extent.constant();
+    if (!n || *n % roll_ != 0 || *n < 2 * roll_)
+      return false;
+    Made& last = terms.back();
+    const Made before = last;
+    last.extent = Expr(*n / roll_);
+    last.trips = double(*n / roll_);
+    last.step *= roll_;
+    add(written_out, before.axis, roll_, before.step, Bind::Unroll); // may be the same list
+    return true;
+  }
+
   static TreePtr masked(std::vector<int> masks, TreePtr inside) {
     std::ranges::sort(masks);
     for (std::size_t i = masks.size(); i-- > 0;)
@@ -259,18 +276,30 @@ private:
 
   // --- Threads along what is inside of a row
 
+  /// Lanes of a vector, and terms that are written out.
+  std::vector<std::pair<std::int64_t, std::int64_t>> vectors_and_rolls() const {
+    std::vector<std::pair<std::int64_t, std::int64_t>> found;
+    for (const std::int64_t vector : std::set<std::int64_t>{1, lanes_})
+      for (const std::int64_t rolled : {1, 4, 8})
+        found.emplace_back(vector, rolled);
+    return found;
+  }
+
   void rows(const Nest& nest, std::vector<Sized>& found) {
     Nest inside = nest;
     inside.axes.clear();
+    // The whole block for a row, or a warp or a part of one.
     std::vector<std::pair<int, std::int64_t>> by_warps{{-1, 1}};
-    for (const int a : nest.axes)
-      if (parallel(nest, a) && block_ > 32)
-        by_warps.emplace_back(a, block_ / 32);
+    for (const std::int64_t group : {32, 8, 4})
+      for (const int a : nest.axes)
+        if (parallel(nest, a) && block_ > group)
+          by_warps.emplace_back(a, block_ / group);
     for (const auto& [axis, warps] : by_warps)
-      for (const std::int64_t vector : std::set<std::int64_t>{1, lanes_}) {
+      for (const auto& [vector, rolled] : vectors_and_rolls()) {
         std::vector<Made> grid, serial, threads;
         std::vector<int> masks;
-        bool fits = true;
+        roll_ = rolled;
+        bool fits = nest.body >= 0 || rolled == 1;
         for (const int a : nest.axes) {
           const bool free = parallel(nest, a);
           fits = fits && pieces(a, a == axis ? warps : 1, free ? Bind::Grid : Bind::Serial,
@@ -279,6 +308,7 @@ private:
         add(threads, axis, warps, 1, Bind::Warp);
         used_ = false;
         TreePtr t = fits ? within(inside, block_ / warps, vector) : nullptr;
+        roll_ = 1;
         if (!t || !used_)
           continue;
         consider(around(grid, around(threads, around(serial, masked(masks, std::move(t))))),
@@ -325,6 +355,8 @@ private:
         if (!pieces(a, a == x ? threads * lanes : 1, Bind::Serial, loops, masks))
           return nullptr;
       }
+    if (nest.body >= 0 && !(reduces ? roll(terms, terms) : roll_ == 1))
+      return nullptr;
     if (x >= 0)
       add(sum ? terms : results, x, threads, lanes, Bind::Lane);
     add(tile, x, lanes, 1, Bind::Vector);
@@ -523,10 +555,12 @@ private:
       return;
     for (const int axis : nest.terms) {
       const bool across = contiguous(nest, axis);
-      for (const std::int64_t vector : std::set<std::int64_t>{1, lanes_}) {
+      for (const auto& [vector, rolled] : vectors_and_rolls()) {
+        roll_ = rolled;
         if (across) // all threads along the terms of one result
-          for (const std::int64_t parts : parts_of(nest, axis, count_of(nest.axes)))
-            consider(parts_by_terms(nest, axis, vector, parts), Way::Parts, found);
+          for (const int by : nest.terms)
+            for (const std::int64_t parts : parts_of(nest, by, count_of(nest.axes)))
+              consider(parts_by_terms(nest, axis, by, vector, parts), Way::Parts, found);
         for (const int x : nest.axes) // or a result each
           for (const std::int64_t threads : std::set<std::int64_t>{32, 64, block_})
             if (contiguous(nest, x) && threads <= block_)
@@ -537,6 +571,7 @@ private:
                                     threads * vector, std::int64_t(estimator_.extent_of(x))))))
                 consider(parts_by_results(nest, axis, {x, threads, vector, 1}, parts), Way::Parts,
                          found);
+        roll_ = 1;
         if (spent())
           return;
       }
@@ -550,20 +585,25 @@ private:
     return count;
   }
 
-  TreePtr parts_by_terms(const Nest& nest, int axis, std::int64_t vector, std::int64_t parts) {
+  /// Threads go along `axis`; the parts are pieces of it or of another.
+  TreePtr parts_by_terms(const Nest& nest, int axis, int by, std::int64_t vector,
+                         std::int64_t parts) {
     std::vector<Made> shared, grid, terms, lanes, tile;
     std::vector<int> masks;
     for (const int a : nest.axes)
       if (!pieces(a, 1, Bind::Grid, grid, masks))
         return nullptr;
-    const std::int64_t turn = block_ * vector, part = part_size(axis, parts, turn);
-    if (!pieces(axis, part, Bind::Grid, shared, masks) || shared.empty())
+    const std::int64_t turn = block_ * vector, unit = by == axis ? turn : 1,
+                       part = part_size(by, parts, unit * roll_);
+    if (!pieces(by, part, Bind::Grid, shared, masks) || shared.empty())
       return nullptr;
     for (const int a : nest.terms)
-      if (a == axis)
-        add(terms, axis, part / turn, turn, Bind::Serial);
-      else if (!pieces(a, 1, Bind::Serial, terms, masks))
+      if (a == by)
+        add(terms, by, part / unit, unit, Bind::Serial);
+      else if (!pieces(a, a == axis ? turn : 1, Bind::Serial, terms, masks))
         return nullptr;
+    if (!roll(terms, terms))
+      return nullptr;
     add(lanes, axis, block_, vector, Bind::Lane);
     add(tile, axis, vector, 1, Bind::Vector);
     TreePtr t = around(tile, masked(masks, tree::body(nest.body)));
@@ -580,7 +620,7 @@ private:
     for (const int a : nest.axes)
       if (!pieces(a, a == x.axis ? x.size() : 1, Bind::Grid, grid, masks))
         return nullptr;
-    const std::int64_t part = part_size(axis, parts, 1);
+    const std::int64_t part = part_size(axis, parts, roll_);
     if (!pieces(axis, part, Bind::Grid, shared, masks) || shared.empty())
       return nullptr;
     for (const int a : nest.terms)
@@ -588,6 +628,8 @@ private:
         add(terms, axis, part, 1, Bind::Serial);
       else if (!pieces(a, 1, Bind::Serial, terms, masks))
         return nullptr;
+    if (!roll(terms, tile))
+      return nullptr;
     add(lanes, x.axis, x.threads, x.vector, Bind::Lane);
     add(tile, x.axis, x.vector, 1, Bind::Vector);
     TreePtr t = around(tile, masked(masks, tree::body(nest.body)));
@@ -603,7 +645,8 @@ private:
   std::size_t budget_ = 0;
   std::int64_t lanes_, block_ = 0;
   std::vector<UnitProduct> units_;
-  bool used_ = false; ///< threads, in the tree that is being made
+  std::int64_t roll_ = 1; ///< terms that are written out
+  bool used_ = false;     ///< threads, in the tree that is being made
 };
 
 } // namespace

@@ -315,7 +315,60 @@ private:
   LoopSpace space_;
 };
 
+/// The plain tree with the loops over results of each nest shared out: among cores the outermost;
+/// on a GPU all, the innermost among threads.
+TreePtr spread(const Region& region, const Target& target, const TreePtr& t, bool outermost) {
+  using kernel::Bind;
+  if (t->kind == tree::Kind::Then)
+    return tree::then(spread(region, target, t->first, outermost),
+                      spread(region, target, t->rest, outermost));
+  if (t->kind != tree::Kind::For)
+    return t;
+  const bool innermost = t->rest->kind != tree::Kind::For;
+  TreePtr rest = spread(region, target, t->rest, false);
+  if (target.threads == 0)
+    return outermost ? tree::loop(t->axis, t->extent, t->step, Bind::Core, std::move(rest)) : t;
+  constexpr std::int64_t kThreads = 128;
+  const auto n = t->extent.constant();
+  if (!innermost)
+    return tree::loop(t->axis, t->extent, t->step, Bind::Grid, std::move(rest));
+  if (n && *n <= kThreads)
+    return tree::loop(t->axis, t->extent, t->step, Bind::Lane, std::move(rest));
+  return tree::loop(
+      t->axis, ceildiv(region.axes[std::size_t(t->axis)].extent, Expr(kThreads)), kThreads,
+      Bind::Grid,
+      tree::loop(t->axis, Expr(kThreads), 1, Bind::Lane, tree::mask(t->axis, std::move(rest))));
+}
+
+/// Work of a quick search; the time is for what nobody expects.
+LoopOptions few() {
+  LoopOptions options;
+  options.seconds = 3;
+  options.rows = 4000;
+  options.trees = 1;
+  options.skeletons = 2;
+  options.points = 1500;
+  options.draws = 0;
+  return options;
+}
+
 } // namespace
+
+QuickTree quick_tree(const Region& region, const Target& target) {
+  QuickTree found;
+  found.report.note = why_no_terms(region);
+  if (!found.report.note.empty())
+    return found;
+  found.plain_seconds =
+      Estimator(region, target).seconds(*spread(region, target, tree::plain_tree(region), true));
+  LoopSpace space = loop_space(region, target, few());
+  found.report = std::move(space.report);
+  if (!space.trees.empty()) {
+    found.tree = space.trees[0].tree;
+    found.seconds = space.trees[0].seconds;
+  }
+  return found;
+}
 
 LoopSpace loop_space(const Region& region, const Target& target, const LoopOptions& options) {
   return Search(region, target, options).run();

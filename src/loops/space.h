@@ -16,6 +16,16 @@ namespace egret::loops {
 LoopSpace loop_space(const kernel::Region& region, const kernel::Target& target,
                      const LoopOptions& options = {});
 
+/// A tree for a region that nobody times: found with a small and fixed amount of work, so that the
+/// same region always gets the same one.
+struct QuickTree {
+  TreePtr tree;             ///< null: none
+  double seconds = 0;       ///< predicted
+  double plain_seconds = 0; ///< predicted of the plain tree, each result by a core or a thread
+  LoopReport report;
+};
+QuickTree quick_tree(const kernel::Region& region, const kernel::Target& target);
+
 /// Which of the trees the rules bring to the plain tree.
 std::vector<bool> prove(const kernel::Region& region, const kernel::Target& target,
                         const std::vector<TreePtr>& trees, const LoopOptions& options,

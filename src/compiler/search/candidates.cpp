@@ -1,6 +1,7 @@
 #include "compiler/search/candidates.h"
 
 #include "compiler/search/cost_model.h"
+#include "kernel/families.h"
 #include "loops/space.h"
 #include "support/fail.h"
 
@@ -15,6 +16,9 @@ namespace {
 
 /// What a size without a near upper bound is tried at.
 constexpr std::int64_t kUsual = 1024, kNear = 1 << 16;
+/// Of the greedy schedule's time, what a tree that nobody tries should take at the most; and how
+/// long that is at the least, in seconds, for trees to be looked for.
+constexpr double kMuchLess = 0.5, kWorthATree = 20e-6;
 
 std::int64_t value_to_try(const Expr& symbol) {
   const std::int64_t wanted = symbol.upper() <= kNear ? symbol.upper() : kUsual;
@@ -166,6 +170,42 @@ loops::LoopReport add_loop_trees(Candidates& candidates, const kernel::Region& r
   }
   sort_by_prediction(candidates.list);
   return std::move(space.report);
+}
+
+std::optional<Candidate> quick_loop_tree(const Candidate& greedy, const kernel::Region& region,
+                                         const kernel::Target& target, const Machine& machine,
+                                         const reference::Bindings& sizes,
+                                         std::optional<loops::LoopReport>& report) {
+  const std::string& taker = greedy.schedule.generator;
+  if (taker != "generic" && taker != "gpu_generic" && taker != "loops")
+    return std::nullopt;
+  const bool in_order =
+      std::ranges::any_of(region.outputs,
+                          [](const auto& out) { return out.combine != kernel::Combine::Store; }) ||
+      std::ranges::any_of(region.stages,
+                          [](const auto& s) { return s.kind == kernel::StageKind::Scan; });
+  // The cost model tells a GPU's programs not apart.
+  const bool gpu = target.threads > 0;
+  if (in_order || (!gpu && greedy.predicted < kWorthATree))
+    return std::nullopt;
+  loops::QuickTree found = loops::quick_tree(region, target);
+  report = std::move(found.report);
+  if (!found.tree || (gpu && (found.plain_seconds < kWorthATree ||
+                              found.seconds > kMuchLess * found.plain_seconds)))
+    return std::nullopt;
+  kernel::Schedule schedule;
+  schedule.generator = "loops";
+  schedule.tree = kernel::loops::to_text(*found.tree, region);
+  kernel::Lowered lowered = kernel::loops_generator().lower(region, schedule, target);
+  if (!lowered.ok)
+    return std::nullopt;
+  kernel::verify(lowered.program);
+  lowered.program.name = region.name;
+  const std::uint64_t hash = kernel::hash_of(lowered.program);
+  const double predicted = predict(lowered.program, region, target, machine, sizes);
+  if (!gpu && predicted > kMuchLess * greedy.predicted)
+    return std::nullopt;
+  return Candidate{std::move(schedule), std::move(lowered.program), hash, predicted};
 }
 
 } // namespace egret::compiler

@@ -6,6 +6,7 @@
 #include "kernel/generator.h"
 #include "loops/options.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,14 @@ loops::LoopReport add_loop_trees(Candidates& candidates, const kernel::Region& r
                                  const kernel::Target& target, const Machine& machine,
                                  const backend::reference::Bindings& sizes,
                                  const loops::LoopOptions& options);
+
+/// With effort `quick`: the tree that should take the least time, where no family takes the region
+/// and it should take less than half of what the greedy one does; nothing otherwise. Untried.
+/// `report` is filled where trees were asked for.
+std::optional<Candidate> quick_loop_tree(const Candidate& greedy, const kernel::Region& region,
+                                         const kernel::Target& target, const Machine& machine,
+                                         const backend::reference::Bindings& sizes,
+                                         std::optional<loops::LoopReport>& report);
 
 /// Values for a region's symbols to try it at: the upper bound, or where that is far away a
 /// thousand or so.

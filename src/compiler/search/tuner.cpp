@@ -160,6 +160,15 @@ struct Tuner::Impl {
           c.predicted < all.list[best].predicted)
         best = i;
     }
+    if (with_loops)
+      if (auto tree = quick_loop_tree(all.list[best], region, device.target(), figures, sizes,
+                                      report.loops)) {
+        CandidateReport& c = report.candidates.emplace_back();
+        c.schedule = kernel::to_string(tree->schedule);
+        c.state = "ranked";
+        c.predicted = report.predicted = tree->predicted;
+        return {std::move(tree->schedule), std::move(tree->program)};
+      }
     report.predicted = all.list[best].predicted;
     return {std::move(all.list[best].schedule), std::move(all.list[best].program)};
   }

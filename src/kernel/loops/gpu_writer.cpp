@@ -14,6 +14,8 @@ namespace {
 
 constexpr int kMostThreads = 1024;
 constexpr std::int64_t kMostShared = 1 << 16;
+/// Threads that share the parts of one result at the most.
+constexpr int kSharers = 8;
 
 bool goes_by_threads(const Tree& t) {
   return t.kind == Kind::For && (t.bind == Bind::Lane || t.bind == Bind::Warp);
@@ -191,6 +193,40 @@ void GpuWriter::together(Sums& s, const Here& h, std::vector<State>& states) {
     throw Cannot(fmt::format("threads combine no vectors of stage {}", s.stage));
   for (std::size_t y = 0; y < states.size(); ++y)
     states[y] = s.accumulators[y].across_threads(states[y], h.width);
+}
+
+/// Neighbouring threads take results side by side; of a result with many parts, several of them a
+/// share each.
+void GpuWriter::combine_parts(Sums& s, std::span<const Tree* const> reduced, const Expr& elements,
+                              const Here& h) {
+  const auto parts = reduced[0]->extent.constant();
+  int share = 1;
+  while (share < kSharers && parts && *parts >= 4 * share)
+    share *= 2;
+  std::vector<Expr> counts;
+  Expr results(1);
+  for (const Box::Side& side : s.box.sides) {
+    counts.push_back(min(side.size, r_.axes[std::size_t(side.axis)].extent - side.base));
+    results = results * counts.back();
+  }
+  const Expr blocks = ceildiv(results * Expr(share), Expr(threads_));
+  pieces_ = max(pieces_, blocks);
+  b_.grid_loop(blocks, [&](const Expr& block) {
+    const Expr number = block * Expr(threads_ / share) + floordiv(thread_, Expr(share));
+    const std::vector<Expr> at = unflatten(min(number, results - Expr(1)), counts);
+    Here in = h;
+    in.shared = false;
+    in.diverged = true;
+    in.thread = floormod(thread_, Expr(share));
+    in.width = share;
+    for (std::size_t i = 0; i < at.size(); ++i)
+      in.point.at[std::size_t(s.box.sides[i].axis)] = s.box.sides[i].base + at[i];
+    std::vector<State> states = sum_of_parts(s, reduced, elements, in, in.thread, Expr(share));
+    if (share > 1)
+      for (std::size_t y = 0; y < states.size(); ++y)
+        states[y] = s.accumulators[y].across_threads(states[y], share);
+    b_.when({{number, Expr(0), results}}, [&] { complete(s, in, states); });
+  });
 }
 
 bool GpuWriter::stores_alone(int stage) const {

@@ -34,6 +34,8 @@ private:
   void each_digit(const Tree& loop, const Here& h, const Code& code) override;
   void check_body(int stage, const Here& h) override;
   void together(Sums& s, const Here& h, std::vector<State>& states) override;
+  void combine_parts(Sums& s, std::span<const Tree* const> reduced, const Expr& elements,
+                     const Here& h) override;
   bool stores_alone(int stage) const override;
   void check_sums(const Sums& s) override;
   int threads_inside(const Tree& t) const override;

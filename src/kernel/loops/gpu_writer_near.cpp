@@ -13,10 +13,10 @@ namespace egret::kernel::loops {
 
 namespace {
 
-/// Bytes of the widest access; iterations that have copies at a time, where they take no more
-/// memory than this.
+/// Bytes of the widest access; iterations that have copies at a time at the most, and bytes of
+/// those where they are more than two.
 constexpr int kWide = 16;
-constexpr std::int64_t kStages = 4, kStagesBytes = 64 << 10;
+constexpr std::int64_t kStages = 4, kStagesBytes = 112 << 10;
 
 const Load& load_of(const Region& region, int stage, int value) {
   const Stage& s = region.stages[std::size_t(stage)];
@@ -44,8 +44,8 @@ void GpuWriter::arrange(NearCopy& copy) const {
   copy.strides.assign(copy.loops.size(), Expr(1));
   copy.elements = Expr(1);
   for (std::size_t i = copy.loops.size(); i-- > 0;) {
-    const bool row = across >= 0 && copy.loops[i]->axis != across &&
-                     i + 1 < copy.loops.size() && copy.loops[i + 1]->axis == across;
+    const bool row = across >= 0 && copy.loops[i]->axis != across && i + 1 < copy.loops.size() &&
+                     copy.loops[i + 1]->axis == across;
     const auto n = copy.elements.constant();
     if (row && n && *n * size % kWide == 0)
       copy.elements = copy.elements + Expr(kWide / size);
@@ -73,11 +73,10 @@ int GpuWriter::width_of_copy(const NearCopy& copy) const {
   const int size = int(size_of(operand.dtype));
   const auto divides = [](const Expr& e, int by) { return e.divisor() % by == 0; };
   int width = std::max(1, kWide / size);
-  while (width > 1 &&
-         (*n % width != 0 || !divides(others, width) || !divides(extent, width) ||
-          operand.alignment % (width * size) != 0 ||
-          std::any_of(copy.strides.begin(), std::prev(copy.strides.end()),
-                      [&](const Expr& s) { return !divides(s, width); })))
+  while (width > 1 && (*n % width != 0 || !divides(others, width) || !divides(extent, width) ||
+                       operand.alignment % (width * size) != 0 ||
+                       std::any_of(copy.strides.begin(), std::prev(copy.strides.end()),
+                                   [&](const Expr& s) { return !divides(s, width); })))
     width /= 2;
   return width;
 }
@@ -123,8 +122,7 @@ void GpuWriter::fill_by_threads(const NearCopy& copy, const Here& h, int width, 
       std::vector<Guard> exists;
       for (int a : copy.axes)
         if (may_leave(copy.body, a, h))
-          exists.push_back(
-              {in.point.at[std::size_t(a)], Expr(0), r_.axes[std::size_t(a)].extent});
+          exists.push_back({in.point.at[std::size_t(a)], Expr(0), r_.axes[std::size_t(a)].extent});
       const auto element = element_at(r_, stage, load, in.point);
       ensure(element.has_value(), "region {}: a copy of what is data", r_.name);
       b_.copy_async(copy.buffer, copy.offset(in.digits), e_.operand_buffer(copy.operand), *element,
@@ -167,16 +165,16 @@ void GpuWriter::serial_loop(const Tree& t, const Here& h) {
 void GpuWriter::copy_ahead(const Tree& t, std::vector<NearCopy> copies, const Here& h) {
   std::int64_t bytes = 0;
   for (const NearCopy& copy : copies)
-    bytes += copy.elements.value() *
-             std::int64_t(size_of(r_.operands[std::size_t(copy.operand)].dtype));
-  const std::int64_t stages = kStages * bytes <= kStagesBytes ? kStages : 2;
+    bytes +=
+        copy.elements.value() * std::int64_t(size_of(r_.operands[std::size_t(copy.operand)].dtype));
+  const std::int64_t stages = std::clamp<std::int64_t>(kStagesBytes / bytes, 2, kStages);
   const Tree* inside = t.rest.get();
   for (NearCopy& copy : copies) {
     auto [held, fresh] = near_buffers_.try_emplace(inside, -1);
     if (fresh)
-      held->second = memory(fmt::format("near{}_{}", copy.operand, near_buffers_.size()),
-                            r_.operands[std::size_t(copy.operand)].dtype,
-                            copy.elements * Expr(stages), h);
+      held->second =
+          memory(fmt::format("near{}_{}", copy.operand, near_buffers_.size()),
+                 r_.operands[std::size_t(copy.operand)].dtype, copy.elements * Expr(stages), h);
     copy.buffer = held->second;
     inside = inside->rest.get();
   }

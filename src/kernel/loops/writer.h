@@ -165,6 +165,13 @@ protected:
   // Sums.
   void sums(const Tree& t, const Here& h);
   void shared_out_sums(const Tree& t, const Here& h);
+  /// The parts that all have made of sums, together; `elements` of each, for the loops' iterations.
+  virtual void combine_parts(Sums& s, std::span<const Tree* const> reduced, const Expr& elements,
+                             const Here& h);
+  /// At a point, of the first loop's iterations `first`, `first` + `step` and so on.
+  std::vector<State> sum_of_parts(Sums& s, std::span<const Tree* const> reduced,
+                                  const Expr& elements, const Here& h, const Expr& first,
+                                  const Expr& step);
   Sums open_sums(const Tree& t, const Here& h);
   /// `existing`: only points that are there.
   void each_sum(const Sums& s, const Here& h, bool existing, const Code& code);

@@ -301,36 +301,48 @@ void Writer::shared_out_sums(const Tree& t, const Here& h) {
     s.part = nullptr;
   });
   meet();
-  const Tree* v = vector_of(t.stage);
+  combine_parts(s, reduced, elements, h);
+}
+
+void Writer::combine_parts(Sums& s, std::span<const Tree* const> reduced, const Expr& elements,
+                           const Here& h) {
+  const Stage& stage = r_.stages[std::size_t(s.stage)];
+  const Tree* v = vector_of(s.stage);
   const bool by_vectors = v && !contains(stage.over, v->axis) && v->step == 1 &&
                           !s.box.sides.empty() && s.box.sides.back().axis == v->axis;
   box_loops(s.box, h, by_vectors ? lanes_of_loop(*v) : 1, true, [&](const Here& in) {
-    const Point& p = in.point;
-    const auto [lanes, offset] = state_at(s, p);
-    std::vector<StateVariables> sums;
-    for (Accumulator& a : s.accumulators)
-      sums.emplace_back(b_, a.identity(lanes));
-    std::function<void(std::size_t, const Here&, const Expr&)> go =
-        [&, lanes = lanes, offset = offset](std::size_t i, const Here& at, const Expr& part) {
-          if (i == reduced.size()) {
-            for (std::size_t y = 0; y < sums.size(); ++y)
-              sums[y].write(s.accumulators[y].merge(
-                  sums[y].read(), load_state(b_, s.buffers[y], part * elements + offset, lanes,
-                                             lanes > 1 ? p.mask : std::vector<Guard>{})));
-            return;
-          }
-          const Tree& l = *reduced[i];
-          const Expr room = r_.axes[std::size_t(l.axis)].extent - at.point.at[std::size_t(l.axis)];
-          const Expr count = min(l.extent, ceildiv(room, Expr(l.step)));
-          b_.loop(Expr(0), count, Expr(1), l.extent, Bind::Serial,
-                  [&](const Expr& n) { go(i + 1, enter(at, l, n), part * l.extent + n); });
-        };
-    go(0, h, Expr(0));
-    std::vector<State> states;
-    for (const StateVariables& sum : sums)
-      states.push_back(sum.read());
-    complete(s, in, states);
+    complete(s, in, sum_of_parts(s, reduced, elements, in, Expr(0), Expr(1)));
   });
+}
+
+std::vector<State> Writer::sum_of_parts(Sums& s, std::span<const Tree* const> reduced,
+                                        const Expr& elements, const Here& h, const Expr& first,
+                                        const Expr& step) {
+  const Point& p = h.point;
+  const auto [lanes, offset] = state_at(s, p);
+  std::vector<StateVariables> sums;
+  for (Accumulator& a : s.accumulators)
+    sums.emplace_back(b_, a.identity(lanes));
+  std::function<void(std::size_t, const Here&, const Expr&)> go =
+      [&, lanes = lanes, offset = offset](std::size_t i, const Here& at, const Expr& part) {
+        if (i == reduced.size()) {
+          for (std::size_t y = 0; y < sums.size(); ++y)
+            sums[y].write(s.accumulators[y].merge(
+                sums[y].read(), load_state(b_, s.buffers[y], part * elements + offset, lanes,
+                                           lanes > 1 ? p.mask : std::vector<Guard>{})));
+          return;
+        }
+        const Tree& l = *reduced[i];
+        const Expr room = r_.axes[std::size_t(l.axis)].extent - at.point.at[std::size_t(l.axis)];
+        const Expr count = min(l.extent, ceildiv(room, Expr(l.step)));
+        b_.loop(i == 0 ? first : Expr(0), count, i == 0 ? step : Expr(1), l.extent, Bind::Serial,
+                [&](const Expr& n) { go(i + 1, enter(at, l, n), part * l.extent + n); });
+      };
+  go(0, h, Expr(0));
+  std::vector<State> states;
+  for (const StateVariables& sum : sums)
+    states.push_back(sum.read());
+  return states;
 }
 
 } // namespace egret::kernel::loops

@@ -410,6 +410,10 @@ std::vector<Case> binding_cases() {
        Of::Running, acc(0, loop(1, 32, acc(0, body(0)), 1, Bind::Core))},
       {"join-parts", Of::Product, product(parts(Bind::Serial)),
        product(sum(loop(2, 8, loop(2, 8, body(0)), 8))), Of::Running, scan_of_all},
+      {"parts-of-parts", Of::Planes,
+       loop(0, 4, sum(loop(1, 8, loop(2, 2, sum(loop(2, 8, body(0))), 8)))),
+       loop(0, 4, sum(loop(1, 8, sum(loop(2, 2, sum(loop(2, 8, body(0))), 8))))), Of::Running,
+       acc(0, loop(1, 4, loop(1, 8, body(0)), 8))},
       {"acc-once", Of::Product, sum(sum(deep())), sum(deep()), Of::Product, nullptr, in_product},
   };
 }
