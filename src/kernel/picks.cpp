@@ -29,8 +29,10 @@ public:
       return std::nullopt;
     axis_ = s_.over[0];
     const At root = seen({sum_, s_.yields[0]});
-    if (body(root).dtype != DType::F32 || !find_hit(root))
+    if (body(root).dtype != DType::F32)
       return std::nullopt;
+    if (!find_hit(root))
+      return how_ == PickBy::Sum ? without_row_values(root) : std::nullopt;
     for (const At& factor : factors_)
       if (!find_leaves(factor, true))
         return std::nullopt;
@@ -191,6 +193,84 @@ private:
       if (!find_leaves(argument(at, k), linear))
         return false;
     return true;
+  }
+
+  // --- Sums of what a row's values are added to
+
+  /// The parts of a sum that depend on the axis and on no row; `parts` gets each once.
+  bool find_parts(const At& at, std::vector<At>& parts) const {
+    const BodyValue& v = body(at);
+    if (v.dtype != DType::F32)
+      return false;
+    if (!along_axis(at))
+      return true;
+    if (!of_row(at)) {
+      if (std::find(parts.begin(), parts.end(), at) == parts.end())
+        parts.push_back(at);
+      return true;
+    }
+    if (v.kind != Kind::Apply)
+      return false;
+    const At a = argument(at, 0);
+    if (v.op == Op::Add)
+      return find_parts(a, parts) && find_parts(argument(at, 1), parts);
+    if (v.op == Op::Div && is_number(body(argument(at, 1))))
+      return find_parts(a, parts);
+    if (v.op != Op::Mul)
+      return false;
+    const At b = argument(at, 1);
+    return is_number(body(a)) ? find_parts(b, parts) : is_number(body(b)) && find_parts(a, parts);
+  }
+
+  /// A value's sum over the axis, of those of its parts.
+  int summed(Writer& w, const At& at, const std::vector<At>& parts) const {
+    const BodyValue& v = body(at);
+    if (!along_axis(at)) {
+      const int value = copy(w, at);
+      if (value < 0)
+        return -1;
+      BodyValue places;
+      places.kind = Kind::Index;
+      places.dtype = DType::F32;
+      places.index = r_.axes[std::size_t(axis_)].extent;
+      const int times = w.add(std::move(places));
+      return w.apply(Op::Mul, DType::F32, {value, times});
+    }
+    if (const auto part = std::find(parts.begin(), parts.end(), at); part != parts.end())
+      return load_of(w, int(part - parts.begin()));
+    std::vector<int> args;
+    for (std::size_t k = 0; k < v.args.size(); ++k) {
+      const At arg = argument(at, k);
+      args.push_back(v.op != Op::Add && is_number(body(arg)) ? copy(w, arg)
+                                                              : summed(w, arg, parts));
+      if (args.back() < 0)
+        return -1;
+    }
+    return w.apply(v.op, DType::F32, args);
+  }
+
+  /// Of sum(x - m), with m a value of the row: sum(x) - n m, so that the sum need not wait for m.
+  std::optional<std::vector<Stage>> without_row_values(const At& root) const {
+    std::vector<At> parts;
+    if (!along_axis(root) || !of_row(root) || !find_parts(root, parts) || parts.empty() ||
+        parts.size() > 2)
+      return std::nullopt;
+    std::vector<Stage> stages;
+    for (const At& part : parts) {
+      Writer w = writer(StageKind::Reduce);
+      const int x = copy(w, part);
+      if (x < 0)
+        return std::nullopt;
+      stages.push_back(yielding(std::move(w), x));
+    }
+    Writer w;
+    w.stage.axes = result_axes(s_);
+    w.stage.acc_dtype = DType::F32;
+    const int all = summed(w, root, parts);
+    if (all < 0)
+      return std::nullopt;
+    stages.push_back(yielding(std::move(w), all));
+    return stages;
   }
 
   // --- Writing

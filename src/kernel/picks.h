@@ -13,7 +13,9 @@ enum class PickBy : std::uint8_t { Load, Sum };
 /// The region without sums over an axis j of select(label == j, term, 0), or of products with
 /// (label == j) as a number: the term at the label takes their place, or 0 where the label is no
 /// place. A product with 0 is NaN where a factor is not finite; that is kept, by a sum of what the
-/// factors are made of times 0. Sums that are not understood stay, and so does the last reduction.
+/// factors are made of times 0. By sums, what is of a row leaves a sum of differences, too: that of
+/// x - m over n places is sum(x) - n m. Sums that are not understood stay, and so does the last
+/// reduction.
 Region with_picks(const Region& region, PickBy how);
 
 /// Whether a region that sums over products (stream_form.h) needs each element of them once: one

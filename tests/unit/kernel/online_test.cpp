@@ -368,9 +368,9 @@ Target hopper() {
 }
 
 /// Of each row's logits h w^T, rounded to the factors' type: the logarithm of the probability of
-/// its label, and the largest logit.
+/// its label, and the largest logit. `smoothed`: and the sum of all logarithms.
 Graph linear_loss(DType dtype, std::int64_t rows, std::int64_t classes, std::int64_t depth,
-                  bool as_number) {
+                  bool as_number, bool smoothed = false) {
   Graph g;
   const NodeId h = g.input("h", dtype, {rows, depth}), w = g.input("w", dtype, {classes, depth}),
                label = g.input("label", DType::I64, {rows});
@@ -393,6 +393,8 @@ Graph linear_loss(DType dtype, std::int64_t rows, std::int64_t classes, std::int
                           ? g.binary(Op::Mul, logs, g.cast(hit, DType::F32))
                           : g.select(hit, logs, g.broadcast(g.constant(DType::F32, 0.0), flat));
   g.outputs = {g.reduce(Op::ReduceSum, term, {1}), top};
+  if (smoothed)
+    g.outputs.push_back(g.reduce(Op::ReduceSum, logs, {1}));
   return g;
 }
 
@@ -449,6 +451,26 @@ TEST(RowProducts, AgreeWithTheFormula) {
                                           target, {.workers = 2}, true),
                   "");
     }
+}
+
+TEST(RowProducts, GiveTheSumOfAllLogarithmsInTheSamePass) {
+  const Graph g = linear_loss(DType::BF16, 130, 200, 72, false, true);
+  const auto inputs = linear_inputs(DType::BF16, 130, 200, 72);
+  const auto c = testing::aligned_for(small_case(g, inputs, hopper()), hopper());
+  ASSERT_TRUE(kernel::is_one_pass(c.region)) << kernel::print(c.region);
+  ASSERT_EQ(testing::check_schedule(
+                c, kernel::gpu_row_products_generator(),
+                schedule("gpu_row_products bk=64 bm=64 bn=64 stages=3 wm=1 @mma=wgmma"), hopper(),
+                {.workers = 3}, true),
+            "");
+  for (const Target& target : testing::test_targets())
+    ASSERT_EQ(testing::check_schedule(small_case(g, inputs, target), kernel::stream_generator(),
+                                      schedule("stream mr=4 nv=2 places=64 rows=12 unroll=2"),
+                                      target, {.workers = 2}, true),
+              "");
+  EXPECT_EQ(testing::regions_of(linear_loss(DType::BF16, 16384, 128256, 4096, true, true), hopper())
+                .size(),
+            1u);
 }
 
 TEST(RowProducts, OfAnyDepthAreMadeOnce) {
