@@ -2,6 +2,7 @@
 
 #include "compiler/prepare.h"
 #include "compiler/reaches.h"
+#include "kernel/picks.h"
 #include "support/fail.h"
 
 #include <algorithm>
@@ -39,6 +40,13 @@ bool writes_over(const BuiltRegion& built, NodeId fresh, NodeId old) {
     if (depends[s] && static_cast<int>(s) > region.outputs[output].stage)
       return false;
   }
+  // Nor may it read the one term of a sum where that lies, when the row has been stored.
+  const kernel::Region picked = kernel::with_picks(region, kernel::PickBy::Load);
+  for (const kernel::Stage& stage : picked.stages)
+    for (const kernel::Load& load : stage.loads)
+      if (load.source == kernel::Source::Operand && load.number == operand &&
+          !load.indirect.empty())
+        return false;
   return kernel::may_alias(region, output, operand);
 }
 

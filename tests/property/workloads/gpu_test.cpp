@@ -77,6 +77,37 @@ TEST(WorkloadsOnGpus, InterpretedKernelsAgreeWithTheReference) {
   }
 }
 
+// Long rows are read once for their loss, whose one element is read at its place when the row's
+// gradient has been stored: not where the logits were.
+TEST(WorkloadsOnGpus, AGradientDoesNotTakeThePlaceOfLogitsThatTheLossReads) {
+  const Tensor x = tool::bench::random_tensor({6, 16}, 1),
+               w = tool::bench::random_tensor({16, 20000}, 2),
+               labels = (arange(6) * 3331 + 7).eval(), rows = (5 - arange(6)).eval();
+  const auto step = [](const std::vector<Tensor>& in) {
+    const Tensor logits = matmul(in[0], in[1]), hit = one_hot(in[2], logits.size(-1));
+    Tensor log_p = logits - logits.max(-1, true);
+    log_p = log_p - log(exp(log_p).sum(-1, true));
+    // A table is in memory.
+    return std::vector<Tensor>{(log_p * hit).sum(-1), embedding(exp(log_p) - hit, in[3])};
+  };
+  const ir::Graph graph = ir::parse_graph(traced(step, std::vector<Tensor>{x, w, labels, rows}));
+  auto inputs = testing::random_inputs(graph, 5, {.special = false, .range = 1});
+  ASSERT_EQ(inputs.size(), 4u);
+  inputs[2] = {labels.dtype(), {6}, labels.to_vector<double>()};
+  inputs[3] = {rows.dtype(), {6}, rows.to_vector<double>()};
+  const auto expected = backend::reference::expect(graph, inputs);
+  const auto compiled = compiled_for(graph, backend::cuda::known_target(90));
+  EXPECT_TRUE(
+      std::any_of(compiled.report.kernels.begin(), compiled.report.kernels.end(),
+                  [](const auto& k) { return k.schedule.find("online=1") != std::string::npos; }));
+  const auto actual = testing::run_plan(compiled, graph, inputs);
+  for (std::size_t o = 0; o < actual.size(); ++o) {
+    const auto result =
+        backend::reference::compare(actual[o], expected[o], fmt::format("output {}", o));
+    EXPECT_TRUE(result.ok) << result.message;
+  }
+}
+
 std::shared_ptr<const backend::cuda::Nvrtc> nvrtc() {
   try {
     return backend::cuda::Nvrtc::instance();
