@@ -82,8 +82,8 @@ std::string render_cuda(const KernelProgram& program, const CudaTarget& target) 
 CudaRenderer::CudaRenderer(const KernelProgram& program, const CudaTarget& target)
     : program_(program), target_(target),
       index_(program, [this](kernel::ValueId value, int lane) { return lane_of(value, lane); }),
-      values_(program.values.size()), narrow_(narrow_values(program)),
-      multiplies_(has_products(program.body)) {}
+      values_(program.values.size()), made_by_(program.values.size()),
+      narrow_(narrow_values(program)), multiplies_(has_products(program.body)) {}
 
 std::string CudaRenderer::run() {
   ensure(program_.launch.threads > 0, "cuda renderer: kernel {} is a CPU's", program_.name);

@@ -12,6 +12,7 @@ using kernel::ValueId;
 void CudaRenderer::let(ValueId target, const Inst& inst) {
   const int lanes = inst.type.lanes;
   Lanes& made = values_[static_cast<std::size_t>(target)];
+  made_by_[static_cast<std::size_t>(target)] = &inst;
   switch (inst.kind) {
   case InstKind::Constant:
     made.assign(1, constant_text(inst.constant));
@@ -87,15 +88,50 @@ bool CudaRenderer::pairwise_cast(ValueId target, const Inst& inst) {
       (inst.type.dtype != DType::BF16 && inst.type.dtype != DType::F16) ||
       value(inst.args[0]).size() == 1)
     return false;
-  const char* name = inst.type.dtype == DType::BF16 ? "eg_bf16x2" : "eg_f16x2";
   for (int l = 0; l < inst.type.lanes; l += 2) {
     const std::string pair = fmt::format("w{}", names_++);
-    line("const unsigned {} = {}({}, {});", pair, name, lane_of(inst.args[0], l),
-         lane_of(inst.args[0], l + 1));
+    line("const unsigned {} = {};", pair, rounded_pair(inst.args[0], inst.type.dtype, l));
     define(target, l, fmt::format("(unsigned short){}", pair));
     define(target, l + 1, fmt::format("(unsigned short)({} >> 16)", pair));
   }
   return true;
+}
+
+// A product or sum of two 16-bit values is rounded once by an instruction of pairs, and so it is by
+// way of f32, which has more than twice their digits. (Of bf16 so small that f32 has no digits left
+// for them, only the pair's is.) The f32 is left to the compiler, which drops what nobody reads.
+std::string CudaRenderer::rounded_pair(ValueId value, DType to, int at) const {
+  const bool bf16 = to == DType::BF16;
+  const Inst* made = made_by_[static_cast<std::size_t>(value)];
+  if (made && made->kind == InstKind::Apply && (made->op == Op::Mul || made->op == Op::Add)) {
+    const std::string a = widened_pair(made->args[0], to, at),
+                      b = widened_pair(made->args[1], to, at);
+    if (!a.empty() && !b.empty())
+      return made->op == Op::Mul
+                 ? fmt::format("eg_fma_{}x2({}, {}, 0x80008000u)", name_of(to), a, b)
+                 : fmt::format("eg_fma_{}x2({}, {}, {})", name_of(to), a,
+                               bf16 ? "0x3f803f80u" : "0x3c003c00u", b);
+  }
+  return fmt::format("{}({}, {})", bf16 ? "eg_bf16x2" : "eg_f16x2", lane_of(value, at),
+                     lane_of(value, at + 1));
+}
+
+std::string CudaRenderer::widened_pair(ValueId value, DType from, int at) const {
+  const Inst* made = made_by_[static_cast<std::size_t>(value)];
+  while (made && made->kind == InstKind::Splat)
+    made = made_by_[static_cast<std::size_t>(value = made->args[0])];
+  if (!made)
+    return "";
+  if (made->kind == InstKind::Constant) {
+    const double number = made->constant.as_double();
+    const Scalar rounded = Scalar::of(from, number);
+    if (rounded.as_double() != number)
+      return "";
+    return fmt::format("{:#x}u", (rounded.bits & 0xffff) * 0x10001);
+  }
+  if (made->kind != InstKind::Apply || made->op != Op::Cast || dtype_of(made->args[0]) != from)
+    return "";
+  return fmt::format("eg_pair({}, {})", lane_of(made->args[0], at), lane_of(made->args[0], at + 1));
 }
 
 void CudaRenderer::apply(ValueId target, const Inst& inst) {

@@ -61,6 +61,25 @@ __device__ __forceinline__ unsigned eg_f16x2(float low, float high) {
   return d;
 }
 )"},
+    {"eg_pair", R"(
+__device__ __forceinline__ unsigned eg_pair(unsigned short low, unsigned short high) {
+  return (unsigned)low | (unsigned)high << 16;
+}
+)"},
+    {"eg_fma_bf16x2", R"(
+__device__ __forceinline__ unsigned eg_fma_bf16x2(unsigned a, unsigned b, unsigned c) {
+  unsigned d;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+  return d;
+}
+)"},
+    {"eg_fma_f16x2", R"(
+__device__ __forceinline__ unsigned eg_fma_f16x2(unsigned a, unsigned b, unsigned c) {
+  unsigned d;
+  asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+  return d;
+}
+)"},
     {"eg_to_bf16", R"(
 __device__ __forceinline__ unsigned short eg_to_bf16(float x) {
   unsigned short d;

@@ -38,6 +38,11 @@ private:
   void let(kernel::ValueId target, const kernel::Inst& inst);
   void apply(kernel::ValueId target, const kernel::Inst& inst);
   bool pairwise_cast(kernel::ValueId target, const kernel::Inst& inst);
+  /// What rounds two lanes of an f32 to 16 bits: `at` is the first.
+  std::string rounded_pair(kernel::ValueId value, DType to, int at) const;
+  /// Two lanes of the 16-bit value that an f32 was widened from, in one word; empty when it was
+  /// not.
+  std::string widened_pair(kernel::ValueId value, DType from, int at) const;
   void reduce_lanes(kernel::ValueId target, const kernel::Inst& inst);
   void reduce_threads(kernel::ValueId target, const kernel::Inst& inst);
   void scan_threads(kernel::ValueId target, const kernel::Inst& inst);
@@ -96,7 +101,8 @@ private:
   CudaTarget target_;
   IndexText index_;
   std::vector<Lanes> values_;
-  std::vector<bool> narrow_; ///< by value: see narrow_values()
+  std::vector<const kernel::Inst*> made_by_; ///< by value
+  std::vector<bool> narrow_;                 ///< by value: see narrow_values()
   bool multiplies_; ///< has matrix instructions, so that arithmetic may be what it waits for
   std::string out_;
   int depth_ = 1;

@@ -9,6 +9,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <random>
 
 namespace egret::backend::cuda {
@@ -108,6 +109,57 @@ TEST(CudaText, AValueWithAnotherUseStaysExact) {
   const std::string text = render_cuda(b.finish(launch), CudaTarget{});
   EXPECT_NE(text.find(" expf("), std::string::npos) << text;
   EXPECT_EQ(text.find("__expf("), std::string::npos) << text;
+}
+
+/// The text of out = in op other, rounded to `type`: four neighbours of each thread.
+std::string pairs_text(Op op, DType type, DType in_type, std::optional<double> other) {
+  kernel::ProgramBuilder b("pairs");
+  const Expr at = kernel::thread_variable(32) * Expr(4) + kernel::lane_variable(4);
+  const auto input = [&](const char* name, DType dtype) {
+    return b.cast(b.load(b.argument(name, dtype, Expr(128), 64, false), at, 4), DType::F32);
+  };
+  const kernel::ValueId x = input("in", type);
+  const kernel::ValueId y =
+      other ? b.splat(b.constant(Scalar::of(DType::F32, *other)), 4) : input("other", in_type);
+  const int out = b.argument("out", type, Expr(128), 64, true);
+  b.store(out, at, b.cast(b.apply(op, DType::F32, {x, y}), type));
+  kernel::Launch launch;
+  launch.workers = 1;
+  launch.threads = 32;
+  return render_cuda(b.finish(launch), CudaTarget{});
+}
+
+TEST(CudaText, ProductsAndSumsOfSixteenBitsAreMadeInPairs) {
+  for (const Op op : {Op::Mul, Op::Add})
+    for (const DType type : {DType::BF16, DType::F16}) {
+      const std::string name = std::string("= eg_fma_") + name_of(type) + "x2(";
+      EXPECT_EQ(count(pairs_text(op, type, type, {}), name), 2u);
+      EXPECT_EQ(count(pairs_text(op, type, type, 0.5), name), 2u);
+      // What has more digits is rounded once, behind the operation.
+      EXPECT_EQ(count(pairs_text(op, type, type, 0.1), name), 0u);
+      EXPECT_EQ(count(pairs_text(op, type, DType::F32, {}), name), 0u);
+      EXPECT_EQ(
+          count(pairs_text(op, type, type == DType::BF16 ? DType::F16 : DType::BF16, {}), name),
+          0u);
+    }
+  EXPECT_EQ(count(pairs_text(Op::Max, DType::BF16, DType::BF16, {}), "eg_fma"), 0u);
+}
+
+// Rounding to f32 first changes nothing: it has more than twice the digits.
+TEST(CudaText, ProductsAndSumsInPairsAreThoseByWayOfF32) {
+  std::mt19937_64 random(7);
+  for (const DType type : {DType::BF16, DType::F16})
+    for (int i = 0; i < 200000; ++i) {
+      const auto number = [&] { return Scalar{type, random() & 0xffff}.as_double(); };
+      const double a = number(), b = number();
+      for (const double exact : {a * b, a + b}) {
+        if (std::isnan(exact) || std::abs(exact) < 1e-37) // f32 has fewer digits there
+          continue;
+        const auto once = Scalar::of(type, exact);
+        const auto twice = Scalar::of(type, double(float(exact)));
+        ASSERT_EQ(once.bits, twice.bits) << a << " and " << b;
+      }
+    }
 }
 
 float quick_quotient(float a, float b, float r) {
