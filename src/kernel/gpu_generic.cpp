@@ -21,7 +21,8 @@ class GpuGeneric : StageNests {
 public:
   GpuGeneric(const Region& region, const Schedule& schedule, const Target& target)
       : StageNests(region, arithmetic_of(target)), threads_(int(schedule.knob("threads", 128))),
-        t_(thread_variable(threads_)), owners_(schedule.knob("owners", 0)) {}
+        t_(thread_variable(threads_)), owners_(schedule.knob("owners", 0)),
+        together_(schedule.knob("together", 1)) {}
 
   KernelProgram run() {
     all();
@@ -67,6 +68,11 @@ private:
     for (int a : free)
       extents.push_back(r_.axes[a].extent);
     const bool shares = owners_ > 1 && !copying_ && owned(s) >= 0;
+    wide_ = shares && together_ > 1 && !free.empty() && extents.back().divisor() % together_ == 0
+                ? free.back()
+                : -1;
+    if (wide_ >= 0)
+      extents.back() = floordiv(extents.back(), Expr(together_));
     if (shares)
       extents.insert(extents.begin(), Expr(owners_));
     points(extents, [&](std::span<const Expr> at) {
@@ -133,13 +139,25 @@ private:
     if (index.dtype != DType::I32 && index.dtype != DType::I64)
       id = b_.cast(id, DType::I64);
     Expr target = value_symbol(id);
-    b_.when({{floormod(target, Expr(owners_)), *owner_, *owner_ + Expr(1)}},
-            [&] { StageNests::map(s, p); });
+    b_.when({{floormod(target, Expr(owners_)), *owner_, *owner_ + Expr(1)}}, [&] {
+      Point mine = p;
+      for (std::int64_t i = 0; i < (wide_ < 0 ? 1 : together_); ++i) {
+        if (wide_ >= 0)
+          mine.at[std::size_t(wide_)] =
+              p.at[std::size_t(wide_)] +
+              Expr(i) * floordiv(r_.axes[std::size_t(wide_)].extent, Expr(together_));
+        StageNests::map(s, mine);
+      }
+    });
   }
 
   int threads_;
   Expr t_;
   std::int64_t owners_; ///< of the targets of a scatter
+  /// Points of an update that an owner makes, as far apart as they are many: finding out that an
+  /// update is another's costs the same for all of them.
+  std::int64_t together_;
+  int wide_ = -1; ///< their axis
   std::optional<Expr> owner_;
   int counter_ = -1; ///< of the barrier of the grid
   Expr blocks_ = Expr(1);
@@ -175,7 +193,7 @@ bool is_left_to_trees(const Region& region) {
                      [](const Output& o) { return o.combine == Combine::Store; });
 }
 
-constexpr Knob kKnobs[] = {{"threads", 32, 1024, 32}, {"owners", 0, 1 << 20}};
+constexpr Knob kKnobs[] = {{"threads", 32, 1024, 32}, {"owners", 0, 1 << 20}, {"together", 1, 64}};
 
 class GpuGenericGenerator : public Generator {
 public:
@@ -186,15 +204,20 @@ public:
     if (is_left_to_trees(region))
       return out;
     const bool owners = scatters_in_order(region);
+    struct Offer {
+      std::int64_t share, together;
+    };
     for (int threads : {128, 256, 64})
-      for (std::int64_t share :
-           owners ? std::vector<std::int64_t>{2, 1, 8} : std::vector<std::int64_t>{0}) {
+      for (const Offer& offer : owners ? std::vector<Offer>{{2, 4}, {1, 4}, {2, 8}, {2, 1}, {8, 1}}
+                                       : std::vector<Offer>{{0, 1}}) {
         Schedule s;
         s.generator = name();
         s.knobs["threads"] = threads;
         if (owners)
           // A power of two: whose an update is, is then one instruction.
-          s.knobs["owners"] = share * power_of_two_upto(target.workers);
+          s.knobs["owners"] = offer.share * power_of_two_upto(target.workers);
+        if (offer.together > 1)
+          s.knobs["together"] = offer.together;
         out.push_back(std::move(s));
       }
     return out;
