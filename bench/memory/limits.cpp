@@ -1,7 +1,10 @@
 // Training steps of a GPT under memory limits: kernels, bytes moved, peak and time of each, and
 // whether the losses have the same bits.
 //
-//   build/release/bin/memory_limits tiny|gpt2 [STEPS [BATCH [TOKENS]]]
+//   build/release/bin/memory_limits tiny|gpt2 [STEPS [BATCH [TOKENS [bf16]]]]
+//
+// With bf16 the model computes under autocast. EGRET_DEVICE says where.
+#include "egret/autocast.h"
 #include "egret/compile.h"
 #include "egret/counters.h"
 #include "egret/functional.h"
@@ -46,8 +49,14 @@ struct Training {
   EGRET_FIELDS(model, optimizer)
 };
 
+DType products = DType::F32;
+
 Tensor step_of(Training& t, const Tensor& x, const Tensor& y) {
-  Tensor loss = cross_entropy(t.model(x), y);
+  Tensor loss;
+  {
+    Autocast scope(products);
+    loss = cross_entropy(t.model(x), y);
+  }
   t.optimizer.zero_grad();
   loss.backward();
   t.optimizer.step();
@@ -137,6 +146,8 @@ int main(int argc, char** argv) {
     size.batch = std::max(1, std::atoi(argv[3]));
   if (argc > 4)
     size.tokens = std::clamp<std::int64_t>(std::atoi(argv[4]), 1, size.shape.context);
+  if (argc > 5)
+    products = dtype_named(argv[5]);
   fmt::print("{}: {} layers, width {}, batch {} of {} tokens, {} steps in turn; the CPU time is of "
              "all threads\n",
              name, size.shape.layers, size.shape.width, size.batch, size.tokens, steps);

@@ -1,6 +1,7 @@
-// What whole training steps of a GPT in bf16 become on an H200, without one: plans are made for its
-// target from what a driver that runs no kernel records.
+// What whole training steps of a GPT in bf16, and a Llama that reads a text, become on an H200,
+// without one: plans are made for its target from what a driver that runs no kernel records.
 #include "backend/cuda/render.h"
+#include "bench.h"
 #include "compiler/compile.h"
 #include "egret/autocast.h"
 #include "egret/compile.h"
@@ -9,6 +10,7 @@
 #include "egret/models.h"
 #include "egret/optim.h"
 #include "gpt_mixed.h"
+#include "llama.h"
 #include "support/cpu_levels.h"
 #include "support/cuda_kernels.h"
 #include "support/null_device.h"
@@ -64,47 +66,65 @@ Tensor by_formulas(Training& t, const Tensor& x, const Tensor& y) {
   return trained(t, -(log_p * one_hot(y, logits.size(-1))).sum(-1).mean());
 }
 
-ir::Graph recorded(Step step) {
+/// What `record` gives, which runs on a GPU that there is not.
+ir::Graph recorded(const std::function<std::string()>& record) {
   ScopedEnvironment driver("EGRET_CUDA_DRIVER", EGRET_FAKE_CUDA);
   ScopedEnvironment nvrtc("EGRET_NVRTC", EGRET_FAKE_CUDA);
   egret::testing::TemporaryFolder folder;
   ScopedEnvironment cache("XDG_CACHE_HOME", folder.path().c_str());
   egret::testing::fake_cuda(EGRET_FAKE_CUDA).memory = std::size_t{8} << 30;
   use_device("cuda");
-  std::string text;
-  {
-    Generator g(1);
-    models::Gpt model(kShape, g);
-    Training training{model, optim::AdamW(nn::named_parameters(model), {.lr = 1e-3})};
-    const Tensor x = randint({kBatch, kTokens}, 0, kShape.vocabulary, g);
-    const Tensor y = randint({kBatch, kTokens}, 0, kShape.vocabulary, g);
-    eval({x, y});
-    auto compiled = compile(step);
-    compiled(training, x, y);
-    text = compiled.graph_text();
-  }
+  const std::string text = record();
   use_device("cpu");
   return ir::parse_graph(text);
+}
+
+std::string text_of_step(Step step) {
+  Generator g(1);
+  models::Gpt model(kShape, g);
+  Training training{model, optim::AdamW(nn::named_parameters(model), {.lr = 1e-3})};
+  const Tensor x = randint({kBatch, kTokens}, 0, kShape.vocabulary, g);
+  const Tensor y = randint({kBatch, kTokens}, 0, kShape.vocabulary, g);
+  eval({x, y});
+  return tool::bench::traced(step, training, x, y);
+}
+
+/// The plan for an H200, of which no kernel stores as many elements as there are scores.
+compiler::Compiled planned(const ir::Graph& graph, std::int64_t scores, std::int64_t streams) {
+  egret::testing::NullDevice device(backend::cuda::known_target(90));
+  compiler::KernelCache cache;
+  auto compiled = compiler::compile_graph(graph, {}, device, cache);
+  std::int64_t found = 0;
+  for (const auto& kernel : compiled.report.kernels)
+    found += kernel.schedule.starts_with("gpu_stream");
+  EXPECT_EQ(found, streams);
+  for (const auto& entry : compiled.plan.kernels)
+    for (const kernel::Output& out : entry.region.outputs)
+      EXPECT_LT(element_count(out.shape).value(), scores) << print(entry.region);
+  return compiled;
 }
 
 class StepPlan : public ::testing::TestWithParam<std::pair<const char*, Step>> {};
 
 TEST_P(StepPlan, StoresNoScoresOfAttention) {
-  const ir::Graph graph = recorded(GetParam().second);
-  egret::testing::NullDevice device(backend::cuda::known_target(90));
-  compiler::KernelCache cache;
-  const auto compiled = compiler::compile_graph(graph, {}, device, cache);
-  std::int64_t streams = 0;
-  for (const auto& kernel : compiled.report.kernels)
-    streams += kernel.schedule.starts_with("gpu_stream");
-  EXPECT_EQ(streams, 3 * kLayers); // forward, by queries, by keys
-  for (const auto& entry : compiled.plan.kernels)
-    for (const kernel::Output& out : entry.region.outputs)
-      EXPECT_LT(element_count(out.shape).value(), kScores) << print(entry.region);
+  const ir::Graph graph = recorded([] { return text_of_step(GetParam().second); });
+  const auto compiled = planned(graph, kScores, 3 * kLayers); // forward, by queries, by keys
   // Of a layer: its inputs, x between its parts, keys, queries and values, and thrice what its wide
   // layer makes. Stored scores would be four times as much.
   const std::int64_t elements = kBatch * kTokens * kWidth;
   EXPECT_LT(compiled.report.arena_bytes, kLayers * 50 * elements + 12 * elements);
+}
+
+TEST(PrefillPlan, StoresNoScoresOfAttention) {
+  const tool::llama::Sizes sizes{2, 512, 8, 2, 1024, 1024, 1024, 10000, false, DType::BF16};
+  const ir::Graph graph = recorded([&] {
+    const tool::llama::Weights weights = make_weights(sizes);
+    Generator g(1);
+    const Tensor tokens = randint({sizes.context}, 0, sizes.vocabulary, g);
+    tokens.eval();
+    return tool::bench::traced(&tool::llama::prefill, weights, tokens, sizes.of_head());
+  });
+  planned(graph, sizes.heads * sizes.context * sizes.context, sizes.layers);
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, StepPlan,
