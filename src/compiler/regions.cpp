@@ -285,9 +285,9 @@ private:
   void name() {
     std::string ops;
     int count = 0;
-    for (const Member& m : group_.members)
-      if (++count <= 4)
-        ops += fmt::format("_{}", info_of(graph[m.node].op).name);
+    for (const Member& m : group_.members) // markers are gone: those left are copies (prepare.h)
+      if (const Op op = graph[m.node].op; ++count <= 4)
+        ops += fmt::format("_{}", op == Op::StopGradient ? "copy" : info_of(op).name);
     if (count > 4)
       ops += fmt::format("_{}more", count - 4);
     const char* kind[] = {"map", "reduce", "matmul", "scan", "scatter", "stream"};
