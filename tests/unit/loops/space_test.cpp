@@ -238,6 +238,27 @@ TEST(GpuLoopSpaceTest, NarrowProductsGoByTilesOfTheMatrixUnit) {
       << "none of f32";
 }
 
+TEST(GpuLoopSpaceTest, TilesOfTheMatrixUnitFollowTheShape) {
+  const auto best = [](std::int64_t m, std::int64_t n, std::int64_t k) {
+    return gpu_trees(testing::narrow_product_graph(m, n, k))[0];
+  };
+  const std::string square = best(64, 64, 64), wide = best(16, 256, 64), tall = best(256, 16, 64);
+  EXPECT_NE(square, wide);
+  EXPECT_NE(square, tall);
+  EXPECT_NE(wide, tall);
+  for (const std::string& tree : {square, wide, tall})
+    EXPECT_NE(tree.find(kUnit), std::string::npos) << tree;
+}
+
+/// Loads of several terms are under way together.
+TEST(GpuLoopSpaceTest, TermsAreWrittenOutWhereThreadsWaitForThem) {
+  const auto trees = gpu_trees([](ir::Graph& g) {
+    const ir::NodeId x = g.input("x", DType::F32, {64, 40, 32});
+    return testing::Outputs{g.reduce(Op::ReduceSum, g.unary(Op::Tanh, x), {0, 2})};
+  });
+  EXPECT_NE(trees[0].find(",8,1,unroll,"), std::string::npos) << trees[0];
+}
+
 TEST(GpuLoopSpaceTest, SizesThatNoTileDividesAreMasked) {
   EXPECT_TRUE(some_hold(gpu_trees(testing::narrow_product_graph(40, 20, 44)),
                         kUnit + "mask(0,mask(1,mask(2,body(0)"));
