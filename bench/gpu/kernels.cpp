@@ -3,7 +3,7 @@
 // bytes. Prints one line a check that fails and one a schedule that was timed.
 //   gpu_kernels check
 //   gpu_kernels time [NAME [SCHEDULE...]]    cases whose names contain NAME, with these schedules
-//   gpu_kernels text NAME      needs no GPU: the CUDA C++ of each schedule for an H200
+//   gpu_kernels text NAME [SCHEDULE...]      needs no GPU: the CUDA C++ of each for an H200
 //   gpu_kernels cost NAME [SCHEDULE...]      needs NVRTC but no GPU: registers and spills of each
 // NAME may be a file with a graph in its text form (docs/graph.md): each of its kernels is a case.
 #include "backend/cuda/cuda_device.h"
@@ -348,8 +348,7 @@ std::vector<Timed> built_in_cases() {
     };
     constexpr std::int64_t kFew = 456; // as many scores as factors, and no whole tile
     cases.push_back({"attention_" + name, make(false), a.positions, 0, kFew});
-    const std::size_t kernels =
-        4; // of the forward pass, of rows' sums, by keys and values, by queries
+    const std::size_t kernels = 2; // by queries, by keys and values
     for (std::size_t k = 0; k < kernels; ++k)
       cases.push_back(
           {fmt::format("attention_grad_{}#{}", name, k), make(true), a.positions, k, kFew});
@@ -513,10 +512,18 @@ void time_all(Device& device, const std::string& only, const std::vector<std::st
     fmt::print("{}\n", line);
 }
 
-void print_texts(const std::string& name) {
+/// Of cases_named(), those that need no copy beside them.
+std::vector<Timed> cases_alone(const std::string& name, const kernel::Target& target) {
+  std::vector<Timed> cases = cases_named(name, target);
+  if (name.find("copy") != 0)
+    std::erase_if(cases, [](const Timed& c) { return c.name.find("copy") == 0; });
+  return cases;
+}
+
+void print_texts(const std::string& name, const std::vector<std::string>& schedules) {
   const kernel::Target target = backend::cuda::known_target(90);
-  for (const Timed& c : cases_named(name, target))
-    for (const Job& j : jobs_of(c, {}, target))
+  for (const Timed& c : cases_alone(name, target))
+    for (const Job& j : jobs_of(c, schedules, target))
       fmt::print("// {}: {}\n{}\n", c.name, to_string(j.schedule),
                  backend::cuda::render_cuda(j.program, backend::cuda::cuda_target(target)));
 }
@@ -524,7 +531,7 @@ void print_texts(const std::string& name) {
 void print_costs(const std::string& name, const std::vector<std::string>& schedules) {
   const kernel::Target target = backend::cuda::known_target(90);
   const auto compiler = backend::cuda::Nvrtc::instance();
-  for (const Timed& c : cases_named(name, target)) {
+  for (const Timed& c : cases_alone(name, target)) {
     std::vector<Job> jobs = jobs_of(c, schedules, target);
     if (!jobs.empty())
       fmt::print("{}: {}", c.name, print(jobs[0].region));
@@ -547,7 +554,7 @@ int run(int argc, char** argv) {
   const std::vector<std::string> schedules(argv + std::min(argc, 3), argv + argc);
   if (what == "text" || what == "cost") {
     if (what == "text")
-      print_texts(name);
+      print_texts(name, schedules);
     else
       print_costs(name, schedules);
     return 0;

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <optional>
 
 namespace egret::autodiff {
 
@@ -22,18 +23,36 @@ Value operand(Value a, std::size_t i) {
   return {a.graph, a.node().inputs[i]};
 }
 
-/// -m of a shifted exponential: m is a maximum over `x` itself.
-bool is_minus_max_of(Value a, Value x) {
+/// m of a shifted exponential's -m: a maximum over `x` itself.
+std::optional<Value> max_taken_off(Value a, Value x) {
   a = source_of_view(a);
   if (a.node().op != Op::Mul)
-    return false;
+    return std::nullopt;
   for (std::size_t i : {0, 1}) {
     const Value largest = source_of_view(operand(a, i));
     if (constant_of(operand(a, 1 - i)) == -1.0 && largest.node().op == Op::ReduceMax &&
         largest.node().inputs[0] == x.id)
-      return true;
+      return largest;
   }
-  return false;
+  return std::nullopt;
+}
+
+/// The maximum m of x - m.
+std::optional<Value> max_of_shifted(Value a) {
+  if (a.node().op != Op::Add)
+    return std::nullopt;
+  const auto first = max_taken_off(operand(a, 0), operand(a, 1));
+  return first ? first : max_taken_off(operand(a, 1), operand(a, 0));
+}
+
+/// The sum of exp(x - max(x)) along the axes of the maximum: no number, or at least 1, as one of
+/// its terms is.
+bool is_at_least_one(Value a) {
+  a = source_of_view(a);
+  if (a.node().op != Op::ReduceSum || operand(a, 0).node().op != Op::Exp)
+    return false;
+  const auto largest = max_of_shifted(operand(operand(a, 0), 0));
+  return largest && largest->node().attrs.axes == a.node().attrs.axes;
 }
 
 /// Known to be at most 0: x - max(x), and squares times a negative number.
@@ -42,8 +61,7 @@ bool is_at_most_zero(Value a) {
   if (node.op == Op::Expand || node.op == Op::Reshape)
     return is_at_most_zero(operand(a, 0));
   if (node.op == Op::Add)
-    return is_minus_max_of(operand(a, 0), operand(a, 1)) ||
-           is_minus_max_of(operand(a, 1), operand(a, 0));
+    return max_of_shifted(a).has_value();
   if (node.op == Op::Mul)
     for (std::size_t i : {0, 1}) {
       const auto factor = constant_of(operand(a, i));
@@ -71,6 +89,8 @@ Value positive(Value a) {
 
 Value nonzero(Value a) {
   if (auto known = constant_of(a); known && *known != 0)
+    return a;
+  if (is_at_least_one(a))
     return a;
   return select(equal(a, full_like(a, 0)), full_like(a, kInf), a);
 }

@@ -58,7 +58,7 @@ public:
       to_[id] = copied(id);
     std::set<NodeId> taken;
     for (NodeId id : graph_.outputs) {
-      NodeId output = to_[id];
+      NodeId output = converted_late(id);
       while (!is_stored_value(result_, same_memory(result_, output)) ||
              taken.count(same_memory(result_, output)))
         output = identity(output);
@@ -69,6 +69,21 @@ public:
   }
 
 private:
+  /// Axes that are put in another order before and after a conversion, as in the gradient of a
+  /// transposed factor, are so before it only: the conversion is what is stored then, and nothing
+  /// is copied.
+  NodeId converted_late(NodeId id) {
+    const ir::Node& turned = graph_[id];
+    if (turned.op != Op::Permute)
+      return to_[id];
+    const ir::Node& converted = graph_[turned.inputs[0]];
+    if (converted.op != Op::Cast || uses_[turned.inputs[0]] > 1 ||
+        graph_[converted.inputs[0]].op != Op::Permute)
+      return to_[id];
+    return result_.cast(result_.permute(to_[converted.inputs[0]], turned.attrs.axes),
+                        converted.dtype);
+  }
+
   NodeId identity(NodeId id) { return result_.unary(Op::StopGradient, id); }
 
   NodeId copied(NodeId id) {

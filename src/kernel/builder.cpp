@@ -239,11 +239,11 @@ ValueId ProgramBuilder::words(ValueId v) {
   return let(std::move(i));
 }
 
-ValueId ProgramBuilder::quick_exp2(ValueId x) {
+ValueId ProgramBuilder::quick(Op op, ValueId x) {
   Inst i;
   i.kind = InstKind::Apply;
   i.type = type_of(x);
-  i.op = Op::Exp2;
+  i.op = op;
   i.quick = true;
   i.args = {x};
   return let(std::move(i));

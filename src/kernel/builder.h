@@ -41,7 +41,7 @@ public:
   /// may be off by 2^-21 of itself and 2^-23 besides.
   ValueId exp_beside_one(ValueId v);
   ValueId fma(ValueId a, ValueId b, ValueId c);
-  ValueId quick_exp2(ValueId x); ///< see Inst::quick
+  ValueId quick(Op op, ValueId x); ///< exp2 or recip: see Inst::quick
   ValueId cast(ValueId v, DType dtype);
   /// Neighbours of 16 bits in pairs, each a u32 with the first in the lower half.
   ValueId words(ValueId v);
@@ -58,6 +58,8 @@ public:
   const Type& type_of(ValueId v) const { return program_.values[v]; }
   const Inst& made_by(ValueId v) const { return made_by_[v]; }
   bool visible(ValueId v) const { return value_depth_[v] >= 0; }
+  /// Whether a value is made once, before all loops.
+  bool made_once(ValueId v) const { return value_depth_[v] == 0; }
 
   /// Mutable registers.
   VarId variable(Type type);

@@ -3,6 +3,7 @@
 #include "support/fail.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace egret::kernel {
 
@@ -199,36 +200,109 @@ Value Emitter::apply(const BodyValue& v, const std::vector<Value>& args) {
   ids.reserve(args.size());
   for (const Value& a : args)
     ids.push_back(a.id);
-  const bool in_f32 = v.op == Op::Exp && v.dtype == DType::F32;
-  ValueId id = in_f32 && quick_exponentials ? quick_exponential(ids[0])
-               : in_f32 && beside_one       ? b_.exp_beside_one(ids[0])
-                                      : b_.apply(v.op, compute_dtype(v.dtype), std::move(ids));
+  ValueId id = -1;
+  if (v.dtype == DType::F32 && quick_arithmetic)
+    id = quick_apply(v.op, ids);
+  else if (v.dtype == DType::F32 && v.op == Op::Exp && beside_one)
+    id = b_.exp_beside_one(ids[0]);
+  else
+    id = b_.apply(v.op, compute_dtype(v.dtype), std::move(ids));
   return is_exact(v.op) ? Value{id, v.dtype} : rounded(id, v.dtype);
 }
 
-/// 2 to the power of x / log 2. Of x = a - m the product with m is made once for many a.
+ValueId Emitter::quick_apply(Op op, const std::vector<ValueId>& args) {
+  switch (op) {
+  case Op::Exp:
+    return quick_exponential(args[0]);
+  case Op::Div:
+    return quick_quotient(args[0], args[1]);
+  case Op::Add:
+    return quick_sum(args[0], args[1]);
+  default:
+    return b_.apply(op, DType::F32, args);
+  }
+}
+
+ValueId Emitter::without_splats(ValueId v) const {
+  while (b_.made_by(v).kind == InstKind::Splat)
+    v = b_.made_by(v).args[0];
+  return v;
+}
+
+/// The reciprocal of what many values are divided by is made once: that of a number for all, that
+/// of a row or a place for all of it.
+ValueId Emitter::quick_quotient(ValueId a, ValueId b) {
+  const ValueId divisor = without_splats(b);
+  const Inst& made = b_.made_by(divisor);
+  if (made.kind == InstKind::Constant) {
+    const double reciprocal = 1 / made.constant.as_double();
+    if (!std::isnormal(static_cast<float>(reciprocal)))
+      return b_.apply(Op::Div, DType::F32, {a, b});
+    return b_.apply(Op::Mul, DType::F32, {a, b_.constant(Scalar::of(DType::F32, reciprocal))});
+  }
+  const ValueId reciprocal = b_.made_once(divisor) ? b_.apply(Op::Recip, DType::F32, {divisor})
+                                                   : b_.quick(Op::Recip, divisor);
+  return b_.apply(Op::Mul, DType::F32, {a, reciprocal});
+}
+
+/// The factors of a product with a number or with a reciprocal, these last; -1 if it is none.
+std::pair<ValueId, ValueId> Emitter::scaled_by(ValueId v) const {
+  const Inst& made = b_.made_by(v);
+  if (made.kind == InstKind::Apply && made.op == Op::Mul)
+    for (std::size_t k : {1u, 0u}) {
+      const Inst& factor = b_.made_by(without_splats(made.args[k]));
+      if (factor.kind == InstKind::Scalar ||
+          (factor.kind == InstKind::Apply && factor.op == Op::Recip) ||
+          (factor.kind == InstKind::Constant && factor.constant.as_double() != -1))
+        return {made.args[1 - k], made.args[k]};
+    }
+  return {-1, -1};
+}
+
+/// `v` without splats if it is a value times -1, or -1.
+ValueId Emitter::as_negative(ValueId v) const {
+  const ValueId minus = without_splats(v);
+  const Inst& product = b_.made_by(minus);
+  if (product.kind == InstKind::Apply && product.op == Op::Mul)
+    for (ValueId factor : product.args) {
+      const Inst& made = b_.made_by(factor);
+      if (made.kind == InstKind::Constant && made.constant.as_double() == -1)
+        return minus;
+    }
+  return -1;
+}
+
+/// What a maximum that is made here is taken off stays the rounded product that it is one of.
+ValueId Emitter::quick_sum(ValueId a, ValueId b) {
+  for (const auto& [product, other] : {std::pair{a, b}, {b, a}})
+    if (const auto [value, factor] = scaled_by(product); value >= 0) {
+      if (const ValueId minus = as_negative(other); minus >= 0) {
+        const std::vector<ValueId>& factors = b_.made_by(minus).args;
+        const auto is_load = [&](ValueId v) { return b_.made_by(v).kind == InstKind::Load; };
+        if (std::none_of(factors.begin(), factors.end(), is_load))
+          continue;
+      }
+      return b_.fma(value, factor, other);
+    }
+  return b_.apply(Op::Add, DType::F32, {a, b});
+}
+
+/// 2 to the power of x / log 2. Of x = a - m the product with m is made once for many a; so is the
+/// one with the factor of a, where a is not there by itself.
 ValueId Emitter::quick_exponential(ValueId x) {
   const ValueId scale = b_.constant(Scalar::of(DType::F32, 1.4426950408889634));
-  const Inst& sum = b_.made_by(x);
+  const auto scaled = [&](ValueId v) { return b_.apply(Op::Mul, DType::F32, {v, scale}); };
+  const Inst sum = b_.made_by(x);
   ValueId power = -1;
-  for (std::size_t k = 0; power < 0 && sum.kind == InstKind::Apply && sum.op == Op::Add && k < 2;
-       ++k) {
-    ValueId minus = sum.args[1 - k];
-    while (b_.made_by(minus).kind == InstKind::Splat)
-      minus = b_.made_by(minus).args[0];
-    const Inst& product = b_.made_by(minus);
-    if (product.kind != InstKind::Apply || product.op != Op::Mul)
-      continue;
-    const auto is_minus = [&](ValueId v) {
-      const Inst& made = b_.made_by(v);
-      return made.kind == InstKind::Constant && made.constant.as_double() == -1;
-    };
-    if (is_minus(product.args[0]) || is_minus(product.args[1])) {
-      const ValueId other = sum.args[k];
-      power = b_.fma(other, scale, b_.apply(Op::Mul, DType::F32, {minus, scale}));
-    }
+  if (sum.kind == InstKind::Fma) {
+    if (const ValueId minus = as_negative(sum.args[2]); minus >= 0)
+      power = b_.fma(sum.args[0], scaled(without_splats(sum.args[1])), scaled(minus));
+  } else if (sum.kind == InstKind::Apply && sum.op == Op::Add) {
+    for (std::size_t k = 0; power < 0 && k < 2; ++k)
+      if (const ValueId minus = as_negative(sum.args[1 - k]); minus >= 0)
+        power = b_.fma(sum.args[k], scale, scaled(minus));
   }
-  return b_.quick_exp2(power >= 0 ? power : b_.apply(Op::Mul, DType::F32, {x, scale}));
+  return b_.quick(Op::Exp2, power >= 0 ? power : scaled(x));
 }
 
 Value Emitter::load_operand(const Load& load, const IndexMap& map, const Point& point) {

@@ -100,8 +100,10 @@ public:
   /// Sums of squared deviations from a mean that are made beside it (is_spread_of): by stage, the
   /// one that sums for the mean.
   std::map<int, int> means;
-  /// exp in f32 is 2^-21 of itself off, and as much as the operand's rounding makes.
-  bool quick_exponentials = false;
+  /// In f32, exp is 2^-21 of itself off, and as much as the operand's rounding makes; a quotient is
+  /// a product with a reciprocal, two units in the last place off, and products with numbers and
+  /// reciprocals that something is added to are rounded with the sum.
+  bool quick_arithmetic = false;
 
 private:
   struct Memory {
@@ -122,7 +124,13 @@ private:
   Value load_operand(const Load& load, const IndexMap& map, const Point& point);
   Value filled(Value result, const IndexMap& map, const Point& point);
   Value apply(const BodyValue& v, const std::vector<Value>& args);
+  ValueId quick_apply(Op op, const std::vector<ValueId>& args);
   ValueId quick_exponential(ValueId x);
+  ValueId quick_quotient(ValueId a, ValueId b);
+  ValueId quick_sum(ValueId a, ValueId b);
+  ValueId as_negative(ValueId v) const;
+  ValueId without_splats(ValueId v) const;
+  std::pair<ValueId, ValueId> scaled_by(ValueId v) const;
   std::optional<bool> known(const Stage& stage, int value) const;
   Value rounded(ValueId id, DType dtype);
   ValueId index_value(const Expr& e, DType dtype, int lanes);

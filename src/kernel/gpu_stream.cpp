@@ -455,15 +455,19 @@ private:
         {1, 128, 2, true, false, true, 2}, {1, 64, 2, false, false, false, 1}};
     // Several blocks take turns by themselves where their registers allow it; else groups do.
     // Without a maximum there is little between products that others could run beside.
-    const WgmmaStreamTiles few{1, 64, 2, false, false, true, 4},
-        many{2, 128, 2, true, true, true, 1}, plain{1, 64, 2, false, false, false, 2};
-    choices.insert(choices.begin(), softmax ? std::initializer_list{few, many, plain}
-                                            : std::initializer_list{plain, few, many});
+    const WgmmaStreamTiles four{1, 64, 2, false, false, false, 4},
+        many{2, 128, 2, true, true, true, 1}, three{1, 64, 2, false, false, false, 3},
+        two{1, 64, 2, false, false, false, 2};
+    choices.insert(choices.begin(), softmax ? std::initializer_list{four, many, three, two}
+                                            : std::initializer_list{three, two, four, many});
     std::vector<Schedule> space;
     for (WgmmaStreamTiles& t : choices) {
       const std::int64_t most = 65536 / t.blocks / (128 * t.groups) - kOtherRegisters;
-      t.together = together_for(form, t, target);
-      const std::int64_t all = t.blocks > 2 ? kFewestRegisters : 240 - kOtherRegisters;
+      t.together = t.stays ? together_for(form, t, target) : most_together(form, target);
+      const std::int64_t all = t.blocks > 3   ? kFewestRegisters
+                               : t.blocks > 2 ? kFewRegistersOfThree
+                               : t.ahead      ? kHeldRegisters
+                                              : kMostHeld;
       if (registers_of(form, t) <= std::min(most, all) &&
           wgmma_stream_refused(region, form, t, target).empty())
         space.push_back(schedule_of(t));
@@ -485,11 +489,24 @@ private:
     }
     return 16;
   }
+  /// Where blocks come as others end, as many as the second cache holds what is read of: the tiles
+  /// that take longest are then the first of more.
+  static std::int64_t most_together(const StreamForm& form, const Target& target) {
+    std::int64_t of_one = 0;
+    for (const ContractionForm& s : form.sums)
+      of_one = std::max(of_one, 4 * usual_size(form.places.extent) * s.depth.extent.value());
+    for (const std::int64_t n : {48, 24, 16, 12})
+      if (4 * n * of_one <= 3 * target.l2_bytes)
+        return n;
+    return 8;
+  }
   /// Of a thread, for addresses and what is at work.
   static constexpr std::int64_t kOtherRegisters = 32;
-  /// Of a thread of three blocks or four: with more, tiles of the places are too small for what is
-  /// read.
-  static constexpr std::int64_t kFewestRegisters = 96;
+  /// A thread can have 240. Unless the next scores are made meanwhile, those that are done with
+  /// make room for what is at work.
+  static constexpr std::int64_t kMostHeld = 224;
+  /// Of a thread of four blocks, and of three.
+  static constexpr std::int64_t kFewestRegisters = 96, kFewRegistersOfThree = 112;
 };
 
 } // namespace

@@ -162,6 +162,7 @@ struct Ring {
   std::vector<SwizzledTile*> tiles;
   std::vector<VectorRing> vectors;
   int full = -1, empty = -1;
+  bool used() const { return !tiles.empty() || !vectors.empty(); }
   int bytes() const {
     int sum = 0;
     for (const SwizzledTile* t : tiles)
@@ -180,7 +181,7 @@ public:
         e_(b_, region), thread_(thread_variable(tiles.threads())),
         group_(floormod(floordiv(thread_, 128), tiles.groups)), lane_(floormod(thread_, 32)),
         rows_(e_, form, arithmetic_of(target), layout()) {
-    e_.quick_exponentials = true;
+    e_.quick_arithmetic = true;
     make_tiles();
     for (Ring* ring : {&scored_, &summed_}) {
       ring->full = b_.shared("full", DType::U64, t_.stages);
@@ -424,7 +425,7 @@ private:
     const Expr at = stage();
     const ValueId parity = b_.read(parity_);
     for (Ring* ring : {&scored_, &summed_}) {
-      if (ring->tiles.empty())
+      if (!ring->used())
         continue;
       await(ring->empty, at, parity);
       signal(StmtKind::Arrive, ring->full, at, ring->bytes());
@@ -534,6 +535,8 @@ private:
     const Expr before = last_stage();
     if (both) {
       await(summed_.full, before, b_.read(last_parity_));
+      // Said again behind the wait, which is a loop: else ptxas may let no product overlap another.
+      effect(StmtKind::FenceProducts, 0, -1, all_variables());
       for (std::size_t s : pass_.sums)
         multiply_sum(s, before);
       effect(StmtKind::CommitProducts);
@@ -561,9 +564,10 @@ private:
     }
     e_.forget_known();
     if (!sums) {
-      if (!scores_from_summed_)
+      if (summed_.used() && !scores_from_summed_)
         await(summed_.full, at, parity);
-      arrive(summed_.empty, at);
+      if (summed_.used())
+        arrive(summed_.empty, at);
     } else if (!t_.ahead) {
       add_sums(at, parity);
     }
@@ -731,8 +735,6 @@ std::string wgmma_stream_refused(const Region& region, const StreamForm& form,
                                  const WgmmaStreamTiles& tiles, const Target& target) {
   if (target.capability != 90)
     return "wgmma is of compute capability 9.0 alone";
-  if (form.sums.empty())
-    return "it has no sums over columns";
   if (tiles.threads() * tiles.blocks > 2048 || 65536 / tiles.blocks / tiles.threads() < 40)
     return "more threads than a multiprocessor has registers for";
   std::vector<int> parallel = form.batch.axes;

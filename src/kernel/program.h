@@ -115,8 +115,9 @@ struct Inst {
   // GPU: copies and matrices
   DType element = DType::F32;
   bool transposed = false;
-  bool quick = false; ///< Apply of exp2 in f32 on a GPU: relative errors up to 2^-21 will do, and
-                      ///< results below the smallest normal number may be 0
+  bool quick = false; ///< Apply of exp2 or recip in f32 on a GPU: relative errors up to 2^-21, or of
+                      ///< one unit in the last place, will do; powers below the smallest normal
+                      ///< number may be 0
   int source = -1; ///< a second buffer, and the place in it
   Expr source_expr;
   bool source_transposed = false;

@@ -231,7 +231,8 @@ private:
   void apply(const Inst& i) const {
     const OpInfo& info = info_of(i.op);
     check(is_elementwise(i.op), "{} is not elementwise", info.name);
-    check(!i.quick || (i.op == Op::Exp2 && i.type.dtype == DType::F32 && threads_ > 0),
+    check(!i.quick || ((i.op == Op::Exp2 || i.op == Op::Recip) && i.type.dtype == DType::F32 &&
+                       threads_ > 0),
           "{} has no quick form", info.name);
     check(i.args.size() == std::size_t(info.arity), "{} has {} operands", info.name, i.args.size());
     for (std::size_t a = 0; a < i.args.size(); ++a) {

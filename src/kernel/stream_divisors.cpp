@@ -199,8 +199,8 @@ void divide_late(Region& region, int sum, const Quotient& q) {
 Region with_late_divisors(const Region& region, StreamTakes takes) {
   Region out = region;
   for (int s = 0; s < int(out.stages.size()); ++s)
-    if (const auto q = DivisorFinder(out, s, takes == StreamTakes::MatrixUnits).run())
-      divide_late(out, s++, *q);
+    while (const auto q = DivisorFinder(out, s, takes == StreamTakes::MatrixUnits).run())
+      divide_late(out, s, *q);
   return out;
 }
 

@@ -75,6 +75,37 @@ bool has_recipe(const Node& node) {
   }
 }
 
+// Whether a node is a maximum, kept as an axis of 1 or not, of what the recipe has already.
+bool is_max_within(const Recipe& recipe, const Node& node) {
+  const Node* at = &node;
+  while (has_recipe(*at) && at->form.op == Op::Reshape)
+    at = at->inputs[0].get();
+  return has_recipe(*at) && at->form.op == Op::ReduceMax &&
+         recipe.place.count(at->inputs[0].get()) != 0;
+}
+
+// Whether a node that no gradient passes is of use to the rules as what it is (autodiff/guards.h):
+// a number, or a maximum behind stop_gradient, in what is taken off before an exponential. That is
+// no more than `depth` nodes.
+bool tells_rules(const Recipe& recipe, const Node& node, int depth = 6) {
+  if (node.kind != Node::Kind::Op || node.grad_leaf || node.needs_grad.load() || depth == 0)
+    return false;
+  switch (node.form.op) {
+  case Op::Constant:
+    return true;
+  case Op::StopGradient:
+    return is_max_within(recipe, *node.inputs[0]);
+  case Op::Expand:
+  case Op::Reshape:
+  case Op::Mul:
+    return std::all_of(node.inputs.begin(), node.inputs.end(), [&](const NodePtr& input) {
+      return tells_rules(recipe, *input, depth - 1);
+    });
+  default:
+    return false;
+  }
+}
+
 // `ends`: nodes at which gradients may stop.
 Recipe recipe_of(const std::vector<NodePtr>& roots, const std::vector<NodePtr>& ends,
                  const char* who) {
@@ -94,7 +125,7 @@ Recipe recipe_of(const std::vector<NodePtr>& roots, const std::vector<NodePtr>& 
         stack.pop_back();
         continue;
       }
-      if (!has_recipe(*node)) {
+      if (!has_recipe(*node) && !tells_rules(recipe, *node)) {
         if (node->needs_grad.load() && !node->grad_leaf &&
             std::find(ends.begin(), ends.end(), node) == ends.end())
           refuse_dead_end(*node, who);

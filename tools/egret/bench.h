@@ -78,6 +78,7 @@ const std::vector<Workload>& workloads();
 std::vector<Workload> ceiling_workloads();
 std::vector<Workload> elementwise_workloads();
 std::vector<Workload> matmul_workloads();
+std::vector<Workload> attention_workloads(); ///< and their gradients
 std::vector<Workload> training_workloads();
 std::vector<Workload> llama_workloads();
 std::vector<Workload> scan_workloads();

@@ -6,7 +6,6 @@
 #include <array>
 #include <cmath>
 #include <fmt/format.h>
-#include <limits>
 
 namespace egret::tool::bench {
 
@@ -29,17 +28,6 @@ Tensor linear_gelu(const std::vector<Tensor>& in) {
 Tensor swiglu_mlp(const std::vector<Tensor>& in) {
   Tensor g = matmul(in[0], in[1]);
   return matmul(g * sigmoid(g) * matmul(in[0], in[2]), in[3]);
-}
-
-/// The formula with a causal mask, or, for some of the rows, with their masks as a fourth input.
-Tensor attention(const std::vector<Tensor>& in) {
-  const double lowest = -std::numeric_limits<double>::infinity();
-  Tensor scores = matmul(in[0], in[1].transpose()).to(DType::F32) /
-                  std::sqrt(static_cast<double>(in[0].size(-1)));
-  scores = in.size() > 3 ? scores + in[3]
-                         : where(causal_mask(in[0].size(-2), in[1].size(-2)), scores, lowest);
-  Tensor e = exp(scores - scores.max(-1, true));
-  return matmul((e / e.sum(-1, true)).to(in[2].dtype()), in[2]);
 }
 
 double tolerance_of(DType dtype, std::int64_t k) {
@@ -198,61 +186,6 @@ Workload layers_workload(const Layers& l) {
   return w;
 }
 
-struct Attention {
-  std::int64_t batch, heads, positions, width;
-};
-
-Tensor mask_of(std::int64_t positions) {
-  Tensor mask =
-      where(causal_mask(positions, positions), 0.0, -std::numeric_limits<float>::infinity());
-  return mask.eval();
-}
-
-std::vector<Tensor> attention_inputs(const Attention& a, DType dtype, std::uint64_t set) {
-  std::vector<Tensor> inputs;
-  for (std::uint64_t i = 1; i <= 3; ++i)
-    inputs.push_back(random_tensor({a.batch, a.heads, a.positions, a.width}, 16 * set + i, dtype));
-  return inputs;
-}
-
-Case attention_case(const std::string& name, const Attention& a, DType dtype) {
-  const Tensor mask = mask_of(a.positions);
-  auto make = [=](std::uint64_t set) { return attention_inputs(a, dtype, set); };
-  auto sample = [=](const std::vector<Tensor>& inputs) {
-    auto rows = sample_rows(a.positions, 8);
-    Sample s;
-    auto of_head = [&](const Tensor& t) { // the last one
-      return t.select(0, a.batch - 1).select(0, a.heads - 1);
-    };
-    auto as_input = [&](const Tensor& t) { return t.reshape({1, 1, t.size(0), a.width}); };
-    s.inputs = {as_input(some_rows(of_head(inputs[0]), rows)), as_input(of_head(inputs[1])),
-                as_input(of_head(inputs[2])), some_rows(mask, rows)};
-    for (std::int64_t row : rows)
-      for (std::int64_t i = 0; i < a.width; ++i)
-        s.elements.push_back(((a.batch * a.heads - 1) * a.positions + row) * a.width + i);
-    return s;
-  };
-  Case c = pure_case(name, attention, make, sample, dtype == DType::F32 ? 1e-5 : 1.6e-2);
-  const auto n = static_cast<double>(a.positions);
-  const auto columns = static_cast<double>(a.batch * a.heads * a.width);
-  c.flops = 2.0 * columns * n * n; // the causal half of two products
-  c.bytes = 4.0 * static_cast<double>(size_of(dtype)) * columns * n;
-  return c;
-}
-
-Workload attention_workload(const std::string& name, const Attention& a, DType dtype,
-                            Judged judged) {
-  Workload w{name, "softmax of q@k^T/sqrt(d), causally masked, times v", name_of(dtype),
-             dtype == DType::F32 ? Limit::PeakFma : Limit::None,
-             [=] { return attention_case(name, a, dtype); }};
-  w.judged = judged;
-  // Should the scores be stored.
-  w.memory = 3.0 * static_cast<double>(size_of(dtype)) *
-             static_cast<double>(a.batch * a.heads * a.positions * (a.positions + 2 * a.width));
-  w.small = [=] { return traced(attention, attention_inputs({1, 2, 24, 16}, dtype, 0)); };
-  return w;
-}
-
 /// A vector times several matrices, each given with the output as rows.
 Case gemv_case(const std::string& name, std::int64_t matrices, std::int64_t rows,
                std::int64_t columns) {
@@ -320,12 +253,6 @@ std::vector<Workload> matmul_workloads() {
                1.2e9};
   mlp.small = [] { return traced(swiglu_mlp, mlp_inputs(24, 32, 56, 0)); };
   list.push_back(mlp);
-  list.push_back(attention_workload("attention_causal_f32_b1h8s1024d64", {1, 8, 1024, 64},
-                                    DType::F32, Judged::Cpu));
-  list.push_back(attention_workload("attention_causal_bf16_b4h32s4096d128", {4, 32, 4096, 128},
-                                    DType::BF16, Judged::Cuda));
-  list.push_back(attention_workload("attention_causal_bf16_b16h12s1024d64", {16, 12, 1024, 64},
-                                    DType::BF16, Judged::Cuda));
   list.push_back(Workload{"gemv_bf16_4096x4096_x8", "a vector times eight matrices", "bf16",
                           Limit::Read,
                           [] { return gemv_case("gemv_bf16_4096x4096_x8", 8, 4096, 4096); }});

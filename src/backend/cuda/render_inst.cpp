@@ -148,11 +148,14 @@ void CudaRenderer::apply(ValueId target, const Inst& inst) {
     if (inst.number == 1 && inst.op == Op::Exp)
       text = fmt::format("eg_quick_exp({})", args[0]);
     else if (inst.quick)
-      text = fmt::format("eg_quick_exp2({})", args[0]);
+      text =
+          fmt::format("{}({})", inst.op == Op::Recip ? "eg_quick_recip" : "eg_quick_exp2", args[0]);
     else if (narrow_[static_cast<std::size_t>(target)])
       text = narrow_text(inst.op, args);
     else if (inst.op == Op::Div && inst.type.dtype == DType::F32 && multiplies_)
       text = fmt::format("eg_quick_div({}, {})", args[0], args[1]);
+    else if (inst.op == Op::Recip && inst.type.dtype == DType::F32 && multiplies_)
+      text = fmt::format("eg_quick_div(1.0f, {})", args[0]);
     define(target, l,
            text.empty() ? op_text(inst.op, inst.type.dtype, dtype_of(inst.args.back()), args)
                         : text);

@@ -230,8 +230,14 @@ void CudaRenderer::multiply_async(const Stmt& stmt) {
   for (kernel::VarId v : stmt.variables)
     for (int l = 0; l < 4; ++l)
       sums += fmt::format("r{}_{}, ", v, l);
+  // Products one behind the other differ in constants: these are added to a descriptor that is made
+  // once, in its units of 16 bytes.
   const auto matrix = [&](int buffer, const Expr& place, bool transposed, int group) {
-    return fmt::format("eg_matrix({}, {})", address(buffer, place), transposed ? 2 * group : 16);
+    const ExprNode& node = place.node();
+    const bool sum = node.kind == ExprKind::Sum || node.kind == ExprKind::Constant;
+    const std::int64_t further = sum && node.value % 8 == 0 ? node.value : 0;
+    return fmt::format("eg_matrix({}, {}) + {}ull", address(buffer, place - Expr(further)),
+                       transposed ? 2 * group : 16, further / 8);
   };
   const std::string add = index_.condition(i.mask);
   std::string left;

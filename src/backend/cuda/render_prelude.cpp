@@ -199,6 +199,13 @@ __device__ __forceinline__ float eg_quick_exp2(float x) {
   return r;
 }
 )"},
+    {"eg_quick_recip", R"(
+__device__ __forceinline__ float eg_quick_recip(float x) {
+  float r;
+  asm("rcp.approx.f32 %0, %1;" : "=f"(r) : "f"(x));
+  return r;
+}
+)"},
     {"eg_quick_div", R"(
 __device__ __forceinline__ float eg_quick_div(float a, float b) {
   float r;

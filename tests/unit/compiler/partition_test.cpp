@@ -261,5 +261,15 @@ TEST(Partition, MatmulTakesWhatIsAddedInEitherOrder) {
     }
 }
 
+TEST(Partition, AxesInAnotherOrderAroundAConversionAreNotCopied) {
+  Graph g;
+  NodeId a = g.input("a", DType::F32, {8, 24}), b = g.input("b", DType::F32, {24, 16});
+  g.outputs = {g.permute(g.cast(g.permute(matmul(g, a, b), {1, 0}), DType::BF16), {1, 0})};
+  const Split s = split(g);
+  EXPECT_EQ(s.partition.groups.size(), 1u) << ir::print(s.graph);
+  for (NodeId id = 0; id < s.graph.size(); ++id)
+    EXPECT_NE(s.graph[id].op, Op::StopGradient) << ir::print(s.graph);
+}
+
 } // namespace
 } // namespace egret::compiler

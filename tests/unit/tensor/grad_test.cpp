@@ -1,6 +1,7 @@
 // Gradients of lazy tensors: leaves, seeds, accumulation, and what is kept for them.
 #include "egret/grad.h"
 
+#include "egret/compile.h"
 #include "egret/counters.h"
 #include "egret/functional.h"
 
@@ -230,6 +231,28 @@ TEST(Grad, GradcheckFindsAWrongGradient) {
   const GradCheck result = gradcheck([](const Tensor& a) { return a * a.detach(); }, x);
   EXPECT_FALSE(result.ok);
   EXPECT_NE(result.first.find("input 0 element 0"), std::string::npos) << result.first;
+}
+
+// The exponentials are at most 1 and their sum is at least 1, which the rules can see although no
+// gradient goes through the maximum.
+TEST(Grad, ThatOfASoftmaxGuardsNothing) {
+  auto by = compile([](const Tensor& x, const Tensor& up) {
+    const Tensor leaf = x.detach().set_requires_grad();
+    using Tensors = std::vector<Tensor>;
+    return grad(Tensors{softmax(leaf, -1)}, Tensors{leaf}, Tensors{up})[0];
+  });
+  const Tensor x = tensor({{0.5, -1.0, 2.0}, {3.0, 3.0, -40.0}});
+  const Tensor up = tensor({{1.0, 0.0, -2.0}, {0.5, 1.0, 4.0}});
+  const auto values = by(x, up).to_vector();
+  EXPECT_EQ(by.graph_text().find("select"), std::string::npos) << by.graph_text();
+  const auto p = softmax(x, -1).to_vector(), g = up.to_vector();
+  for (std::size_t row = 0; row < 2; ++row) {
+    double mixed = 0;
+    for (std::size_t i = 3 * row; i < 3 * row + 3; ++i)
+      mixed += static_cast<double>(p[i]) * g[i];
+    for (std::size_t i = 3 * row; i < 3 * row + 3; ++i)
+      EXPECT_NEAR(values[i], p[i] * (g[i] - mixed), 1e-6);
+  }
 }
 
 } // namespace
