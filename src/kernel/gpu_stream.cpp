@@ -446,20 +446,21 @@ private:
 
   static std::vector<Schedule> wgmma_space(const Region& region, const StreamForm& form,
                                            const Target& target) {
-    const bool softmax = std::any_of(form.scaled_by.begin(), form.scaled_by.end(),
-                                     [](int maximum) { return maximum >= 0; });
+    const bool softmax =
+        form.products.size() == 1 && std::any_of(form.scaled_by.begin(), form.scaled_by.end(),
+                                                 [](int maximum) { return maximum >= 0; });
     std::vector<WgmmaStreamTiles> choices{
         {3, 128, 2, true, true, true, 1},  {2, 128, 2, true, false, true, 1},
         {2, 64, 2, true, true, true, 1},   {2, 64, 2, false, true, true, 1},
         {2, 128, 2, true, true, false, 1}, {1, 64, 2, true, false, true, 3},
         {1, 128, 2, true, false, true, 2}, {1, 64, 2, false, false, false, 1}};
     // Several blocks take turns by themselves where their registers allow it; else groups do.
-    // Without a maximum there is little between products that others could run beside.
+    // In gradients there is little between products that others could run beside.
     const WgmmaStreamTiles four{1, 64, 2, false, false, false, 4},
         many{2, 128, 2, true, true, true, 1}, three{1, 64, 2, false, false, false, 3},
-        two{1, 64, 2, false, false, false, 2};
-    choices.insert(choices.begin(), softmax ? std::initializer_list{four, many, three, two}
-                                            : std::initializer_list{three, two, four, many});
+        wide{2, 128, 2, false, false, false, 1}, two{1, 64, 2, false, false, false, 2};
+    choices.insert(choices.begin(), softmax ? std::initializer_list{four, many, three, wide, two}
+                                            : std::initializer_list{three, wide, two, four, many});
     std::vector<Schedule> space;
     for (WgmmaStreamTiles& t : choices) {
       const std::int64_t most = 65536 / t.blocks / (128 * t.groups) - kOtherRegisters;
@@ -490,15 +491,17 @@ private:
     return 16;
   }
   /// Where blocks come as others end, as many as the second cache holds what is read of: the tiles
-  /// that take longest are then the first of more.
+  /// that take longest are then the first of more. Gradients gain nothing by that.
   static std::int64_t most_together(const StreamForm& form, const Target& target) {
     std::int64_t of_one = 0;
     for (const ContractionForm& s : form.sums)
       of_one = std::max(of_one, 4 * usual_size(form.places.extent) * s.depth.extent.value());
-    for (const std::int64_t n : {48, 24, 16, 12})
-      if (4 * n * of_one <= 3 * target.l2_bytes)
+    if (form.products.size() > 1)
+      of_one *= 4;
+    for (const std::int64_t n : {192, 96, 48, 24})
+      if (n * of_one <= target.l2_bytes)
         return n;
-    return 8;
+    return 16;
   }
   /// Of a thread, for addresses and what is at work.
   static constexpr std::int64_t kOtherRegisters = 32;

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <iterator>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 namespace egret {
@@ -75,36 +76,60 @@ bool has_recipe(const Node& node) {
   }
 }
 
-// Whether a node is a maximum, kept as an axis of 1 or not, of what the recipe has already.
-bool is_max_within(const Recipe& recipe, const Node& node) {
-  const Node* at = &node;
-  while (has_recipe(*at) && at->form.op == Op::Reshape)
-    at = at->inputs[0].get();
-  return has_recipe(*at) && at->form.op == Op::ReduceMax &&
-         recipe.place.count(at->inputs[0].get()) != 0;
-}
+// What is taken off before an exponential, -max(x) behind stop_gradient, x being in the recipe
+// already: its nodes enter as what they are although no gradient passes them, as the rules look for
+// them (autodiff/guards.h).
+class TakenOff {
+public:
+  explicit TakenOff(const Recipe& recipe) : recipe_(recipe) {}
 
-// Whether a node that no gradient passes is of use to the rules as what it is (autodiff/guards.h):
-// a number, or a maximum behind stop_gradient, in what is taken off before an exponential. That is
-// no more than `depth` nodes.
-bool tells_rules(const Recipe& recipe, const Node& node, int depth = 6) {
-  if (node.kind != Node::Kind::Op || node.grad_leaf || node.needs_grad.load() || depth == 0)
-    return false;
-  switch (node.form.op) {
-  case Op::Constant:
-    return true;
-  case Op::StopGradient:
-    return is_max_within(recipe, *node.inputs[0]);
-  case Op::Expand:
-  case Op::Reshape:
-  case Op::Mul:
-    return std::all_of(node.inputs.begin(), node.inputs.end(), [&](const NodePtr& input) {
-      return tells_rules(recipe, *input, depth - 1);
-    });
-  default:
-    return false;
+  bool has(const NodePtr& node) {
+    if (nodes_.count(node.get()) == 0 && is_plain(*node)) {
+      std::vector<const Node*> way;
+      if (is_minus_max(*node, way))
+        nodes_.insert(way.begin(), way.end());
+    }
+    return nodes_.count(node.get()) != 0;
   }
-}
+
+private:
+  static bool is_plain(const Node& node) {
+    return node.kind == Node::Kind::Op && !node.grad_leaf && !node.needs_grad.load();
+  }
+  // Follows views, whose nodes are added to the way.
+  static const Node& below_views(const Node& node, std::vector<const Node*>& way) {
+    const Node* at = &node;
+    way.push_back(at);
+    while (is_plain(*at) && (at->form.op == Op::Expand || at->form.op == Op::Reshape) &&
+           !at->inputs.empty())
+      way.push_back(at = at->inputs[0].get());
+    return *at;
+  }
+
+  bool is_minus_max(const Node& node, std::vector<const Node*>& way) const {
+    const Node& product = below_views(node, way);
+    return is_plain(product) && product.form.op == Op::Mul && product.inputs.size() == 2 &&
+           ((is_max(*product.inputs[0], way) && is_number(*product.inputs[1], way)) ||
+            (is_max(*product.inputs[1], way) && is_number(*product.inputs[0], way)));
+  }
+  static bool is_number(const Node& node, std::vector<const Node*>& way) {
+    const Node& number = below_views(node, way);
+    return is_plain(number) && number.form.op == Op::Constant;
+  }
+  bool is_max(const Node& node, std::vector<const Node*>& way) const {
+    const Node& stopped = below_views(node, way);
+    if (!is_plain(stopped) || stopped.form.op != Op::StopGradient || stopped.inputs.empty())
+      return false;
+    const Node* at = stopped.inputs[0].get();
+    while (has_recipe(*at) && at->form.op == Op::Reshape)
+      at = at->inputs[0].get();
+    return has_recipe(*at) && at->form.op == Op::ReduceMax &&
+           recipe_.place.count(at->inputs[0].get()) != 0;
+  }
+
+  const Recipe& recipe_;
+  std::unordered_set<const Node*> nodes_;
+};
 
 // `ends`: nodes at which gradients may stop.
 Recipe recipe_of(const std::vector<NodePtr>& roots, const std::vector<NodePtr>& ends,
@@ -114,6 +139,7 @@ Recipe recipe_of(const std::vector<NodePtr>& roots, const std::vector<NodePtr>& 
     std::size_t next;
   };
   Recipe recipe;
+  TakenOff taken_off(recipe);
   std::lock_guard lock(engine_mutex());
   std::vector<Frame> stack;
   std::vector<ir::NodeId> inputs;
@@ -125,7 +151,7 @@ Recipe recipe_of(const std::vector<NodePtr>& roots, const std::vector<NodePtr>& 
         stack.pop_back();
         continue;
       }
-      if (!has_recipe(*node) && !tells_rules(recipe, *node)) {
+      if (!has_recipe(*node) && !taken_off.has(node)) {
         if (node->needs_grad.load() && !node->grad_leaf &&
             std::find(ends.begin(), ends.end(), node) == ends.end())
           refuse_dead_end(*node, who);
