@@ -64,16 +64,24 @@ constexpr Offer kMmaOffers[] = {
     {32, 32, 128, 4, 2, 2, 2.4},   {16, 32, 256, 3, 1, 4, 3.5},
 };
 
+/// What shares of the depth cost where blocks wait for each other, in products of one core:
+/// waiting, some microseconds, and an element that is stored and read, 8 bytes.
+constexpr double kBarrier = 1e7, kAddedShare = 640;
+
 /// Time of the whole problem with a tile, in products of one core: what the busiest core does.
-double time_of(const Problem& p, const Offer& o, std::int64_t split) {
+double time_of(const Problem& p, const Offer& o, GpuUnit unit, std::int64_t split) {
   const double tiles = double(ceil_quotient(p.rows, o.bm)) *
                        double(ceil_quotient(p.columns, o.bn)) * double(p.batch) * double(split);
   const double depth = std::ceil(double(p.depth) / double(split) / o.bk) * o.bk;
   // A second block on a core costs less than a second core would gain.
   const double waves = std::ceil(tiles / double(p.cores));
   const double fill = (o.stages + 2.0) * o.bk; // before the first and after the last product
-  return waves * double(o.bm) * o.bn * o.cost * (depth + fill) +
-         (split > 1 ? double(o.bm) * o.bn * double(split) * 24 : 0.0);
+  const double products = waves * double(o.bm) * o.bn * o.cost * (depth + fill);
+  if (split == 1)
+    return products;
+  if (unit == GpuUnit::Wgmma) // a barrier of the grid, behind which all blocks add shares up
+    return products + kBarrier + tiles * double(o.bm) * o.bn / double(p.cores) * kAddedShare;
+  return products + double(o.bm) * o.bn * double(split) * 24;
 }
 
 /// The same when the last wave's tiles are cut into shares of the same work, one a core. Each share
@@ -89,11 +97,21 @@ double streamed_time_of(const Problem& p, const Offer& o) {
   return double(o.bm) * o.bn * (o.cost * (depth + fill) + kShare * (1 + shares));
 }
 
-std::int64_t best_split(const Problem& p, const Offer& o) {
+bool is_one_wave(const Problem& p, const Offer& o) {
+  return ceil_quotient(p.rows, o.bm) * ceil_quotient(p.columns, o.bn) * p.batch <= p.cores;
+}
+
+/// Shares of the depth that are clearly faster than fewer ones. They need not be a power of two
+/// where all blocks add them up.
+std::int64_t best_split(const Problem& p, const Offer& o, GpuUnit unit) {
+  const bool any = unit == GpuUnit::Wgmma;
   std::int64_t best = 1;
-  for (std::int64_t split = 2; split <= 16; split *= 2)
-    if (p.depth / split >= 4 * o.bk && time_of(p, o, split) < 0.8 * time_of(p, o, best))
+  for (std::int64_t split = 2; split <= 16; split = any ? split + 1 : 2 * split) {
+    const double least = any && best > 1 ? 0.97 : any ? 0.9 : 0.8;
+    if (p.depth / split >= 4 * o.bk &&
+        time_of(p, o, unit, split) < least * time_of(p, o, unit, best))
       best = split;
+  }
   return best;
 }
 
@@ -217,10 +235,10 @@ std::vector<Schedule> gpu_contraction_space(const Region& region, const Contract
         const Problem turned{p.columns, p.rows, p.depth, p.batch, p.cores};
         for (const bool swap : {false, true}) {
           const Problem& q = swap ? turned : p;
-          const double factor = swap ? 1.02 * scale : scale, time = time_of(q, o, 1),
+          const double factor = swap ? 1.02 * scale : scale, time = time_of(q, o, unit, 1),
                        streamed = streamed_time_of(q, o);
-          const auto offer = [&](double takes, std::int64_t shares) {
-            choices.push_back({schedule_of(q, o, unit, 1), factor * takes});
+          const auto offer = [&](double takes, std::int64_t shares, std::int64_t split = 1) {
+            choices.push_back({schedule_of(q, o, unit, split), factor * takes});
             auto& knobs = choices.back().schedule.knobs;
             if (swap)
               knobs["swap"] = 1;
@@ -228,16 +246,20 @@ std::vector<Schedule> gpu_contraction_space(const Region& region, const Contract
               knobs["streamk"] = shares;
           };
           offer(time, 0);
-          // A last wave that leaves cores without work.
+          const std::int64_t split = best_split(q, o, unit);
+          if (split > 1)
+            offer(time_of(q, o, unit, split), 0, split);
+          // A last wave that leaves cores without work. Where it is most of the work, no two blocks
+          // are at the same piece of the depth, and each brings its own panels from memory.
           if (streamed < kWorthStreaming * time)
-            offer(streamed, q.cores);
+            offer(split > 1 || is_one_wave(q, o) ? std::max(streamed, time) : streamed, q.cores);
         }
         continue;
       }
-      const std::int64_t split = best_split(p, o);
-      choices.push_back({schedule_of(p, o, unit, split), scale * time_of(p, o, split)});
+      const std::int64_t split = best_split(p, o, unit);
+      choices.push_back({schedule_of(p, o, unit, split), scale * time_of(p, o, unit, split)});
       if (split > 1)
-        choices.push_back({schedule_of(p, o, unit, 1), scale * time_of(p, o, 1)});
+        choices.push_back({schedule_of(p, o, unit, 1), scale * time_of(p, o, unit, 1)});
     }
   };
   const Factor left = factor_of(region, form, form.left),
@@ -257,7 +279,7 @@ std::vector<Schedule> gpu_contraction_space(const Region& region, const Contract
     if (!found.reason.empty())
       continue;
     const GpuTiles& t = found.tiles;
-    if (t.shares > 0 && !has_known_sizes(form))
+    if ((t.shares > 0 || (t.unit == GpuUnit::Wgmma && t.split > 1)) && !has_known_sizes(form))
       continue;
     const bool swap = c.schedule.knob("swap", 0) != 0;
     if (t.unit == GpuUnit::Wgmma &&

@@ -154,6 +154,8 @@ TileOrder::TileOrder(const ContractionForm& form, int bm, int bn, std::int64_t g
 
 GpuTile TileOrder::at(const Region& region, const Expr& number) const {
   GpuTile tile;
+  tile.number = number;
+  tile.share = Expr(0);
   tile.batch.at.resize(region.axes.size());
   const Expr one(1);
   const Expr inner = max(down_ * across_, one), per_group = max(across_, one) * Expr(group_);

@@ -13,6 +13,8 @@ namespace egret::kernel {
 struct GpuTile {
   Point batch; ///< with the batch axes set
   Expr first_row, first_column;
+  Expr number; ///< in the order of tiles
+  Expr share;  ///< of the depth, where blocks share it
 };
 
 /// The tiles of a result in the order in which blocks take them: groups of `group` tiles along the

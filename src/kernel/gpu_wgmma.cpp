@@ -2,6 +2,7 @@
 
 #include "kernel/analysis.h"
 #include "kernel/contraction_pack.h"
+#include "kernel/gpu_shares.h"
 #include "kernel/gpu_sums.h"
 #include "kernel/gpu_tensor_view.h"
 #include "support/fail.h"
@@ -17,6 +18,8 @@ namespace {
 constexpr int kRow = kSwizzledRow;
 /// Products of this many rows, and of this many steps along the depth, are one instruction.
 constexpr int kRows = 64, kSteps = 16;
+/// Of a multiprocessor.
+constexpr int kRegisters = 65536;
 
 /// A ring of tiles of one side in the order that products read.
 class TensorSide {
@@ -126,17 +129,23 @@ private:
   Expr row_; ///< first row of the group
 };
 
-/// Steps along the depth of all tiles in one row, cut into items of work: whole tiles, and behind
-/// them shares of the tiles that are left, which may begin and end within a tile. How they are cut
-/// follows from the schedule and the shape.
+/// Steps along the depth of all tiles in one row, cut into items of work: equal shares of every
+/// tile's depth, those that are at the same piece of it one after the other, as they read much in
+/// common; or whole tiles, and behind them shares of the tiles that are left, which may begin and
+/// end within a tile. How they are cut follows from the schedule and the shape.
 class WorkItems {
 public:
   WorkItems(const Expr& tiles, const Expr& parts, const GpuTiles& t) : parts_(parts), all_(tiles) {
     whole_ = count_ = tiles;
-    if (t.split <= 1 && t.shares == 0)
+    if (t.split > 1) {
+      split_ = t.split;
+      each_ = ceildiv(parts, split_);
+      count_ = tiles * Expr(split_);
+    }
+    if (t.shares == 0)
       return;
-    shares_ = t.shares > 0 ? Expr(t.shares) : tiles * Expr(t.split);
-    whole_ = t.shares > 0 ? floordiv(tiles, t.shares) * Expr(t.shares) : Expr(0);
+    shares_ = Expr(t.shares);
+    whole_ = floordiv(tiles, t.shares) * Expr(t.shares);
     left_ = tiles - whole_;
     each_ = ceildiv(left_ * parts, shares_);
     // Not all of them need be of use.
@@ -155,11 +164,15 @@ public:
   struct Part {
     Expr tile;
     Expr begin, end; ///< steps along its depth
-    Expr share;      ///< in the part of the item that is a share
+    Expr share;      ///< its number: of the tile's, or of those behind the whole tiles
   };
   /// The tiles of an item, one after the other.
   void each_part(ProgramBuilder& b, const Expr& item,
                  const std::function<void(const Part&)>& body) const {
+    if (split_ > 1) {
+      const Expr share = floordiv(item, all_), begin = share * each_;
+      return body({floormod(item, all_), begin, min(begin + each_, parts_), share});
+    }
     if (!cuts())
       return body({item, Expr(0), parts_, Expr(0)});
     const Expr first = start(item), last = min(start(item + Expr(1)), all_ * parts_);
@@ -190,6 +203,7 @@ private:
   }
 
   Expr parts_, all_;
+  std::int64_t split_ = 1;
   Expr whole_, left_ = Expr(0), each_ = Expr(1), shares_ = Expr(0), count_;
 };
 
@@ -234,6 +248,12 @@ public:
         {{group, Expr(0), producers}}, [&] { produce(order, items); },
         [&] { consume(order, items); });
     if (sink_) {
+      if (moves_registers()) { // all threads have about as much to do from here on
+        const int even = kRegisters / t_.threads() / 8 * 8;
+        b_.either(
+            {{group, Expr(0), producers}}, [&] { effect(StmtKind::SetRegisters, even, 1); },
+            [&] { effect(StmtKind::SetRegisters, even, 0); });
+      }
       b_.grid_barrier(b_.counter("met", 2), Expr(0));
       sink_->finish();
     }
@@ -276,10 +296,9 @@ private:
                              {again, b_.apply(Op::Xor, DType::I32, {parity, i32(1)}), parity}));
   }
 
-  /// Accumulators of many columns need more registers than an even share. What comes behind the
-  /// tiles needs an even one.
+  /// Accumulators of many columns need more registers than an even share.
   bool moves_registers() const {
-    return !sink_ && t_.warps_m >= 2 && t_.bm / t_.warps_m / kRows * t_.bn >= 192;
+    return t_.warps_m >= 2 && t_.bm / t_.warps_m / kRows * t_.bn >= (sink_ ? 256 : 192);
   }
 
   void produce(const TileOrder& order, const WorkItems& items) {
@@ -317,7 +336,8 @@ private:
       b_.when({{in_group, Expr(0), Expr(1)}}, [&] { signal(StmtKind::Arrive, empty_, stage, 0); });
     };
     each_part(items, [&](const WorkItems::Part& work) {
-      const GpuTile tile = order.at(r_, work.tile);
+      GpuTile tile = order.at(r_, work.tile);
+      tile.share = work.share;
       b_.loop(work.begin, work.end, Expr(1), parts_, Bind::Serial, [&](const Expr& part) {
         const Expr done = part - work.begin;
         const ValueId at = b_.read(stage_);
@@ -399,8 +419,16 @@ Lowered lower_wgmma(const Region& region, const ContractionForm& form, const Gpu
       return {false, {}, "a split depth needs a known number of tiles and a known depth"};
     if (tiles.shares > 0 && *count % tiles.shares == 0)
       return {false, {}, "the last wave of tiles is full"};
+    const std::int64_t parts = (*depth + tiles.bk - 1) / tiles.bk;
+    if ((parts + tiles.split - 1) / tiles.split * (tiles.split - 1) >= parts)
+      return {false, {}, "the depth has not as many pieces as it is to be shared out"};
   }
-  return {true, WgmmaContraction(region, form, tiles, schedule, left, right, sums).run(), ""};
+  const auto shares = [&](Emitter& emitter) { return shares_of_tiles(emitter, form, tiles); };
+  return {true,
+          WgmmaContraction(region, form, tiles, schedule, left, right,
+                           tiles.split > 1 ? MakeTileSums(shares) : sums)
+              .run(),
+          ""};
 }
 
 } // namespace egret::kernel

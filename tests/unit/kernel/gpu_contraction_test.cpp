@@ -189,6 +189,50 @@ TEST(GpuContraction, WarpGroupsMultiplyWhatTheCopyEngineBrings) {
         "bm=64 bn=16 stages=3 wm=1 swap=1 @mma=wgmma");
 }
 
+TEST(GpuContraction, WarpGroupsShareTheDepthOut) {
+  for (const int workers : {1, 3, 5}) {
+    check(plain(sizes("mk", "nk", "mn", 72, 136, 328), DType::BF16), kWgmma + " @split_reduce=3",
+          workers);
+    check(plain(sizes("km", "kn", "mn", 136, 72, 640), DType::BF16),
+          "bm=128 bn=64 staged=1 stages=2 wm=2 @mma=wgmma @split_reduce=5 @order=fixed/2", workers);
+  }
+  check(plain(sizes("bmk", "bkn", "bmn", 72, 72, 136, 3), DType::BF16), kWgmma + " @split_reduce=2",
+        3);
+  check(plain(sizes("mk", "nk", "mn", 24, 136, 200), DType::BF16),
+        "bm=64 bn=16 stages=3 wm=1 swap=1 @mma=wgmma @split_reduce=2", 3);
+  // Groups of warps that take registers from the one that copies, and share them again.
+  check(plain(sizes("mk", "nk", "mn", 128, 256, 128), DType::F16),
+        "bm=128 bn=256 staged=1 stages=2 wm=2 @mma=wgmma @split_reduce=2", 2);
+}
+
+TEST(GpuContraction, EveryShareOfTheDepthHasWork) {
+  const auto reason = [](const Expr& k, const char* split) {
+    return kernel::gpu_contraction_generator()
+        .lower(plain(sizes("mk", "nk", "mn", 64, 64, k), DType::BF16),
+               kernel::parse_schedule("gpu_contraction " + kWgmma + " @split_reduce=" + split),
+               gpu())
+        .reason;
+  };
+  EXPECT_EQ(reason(320, "4"), // five pieces, two a share
+            "the depth has not as many pieces as it is to be shared out");
+  EXPECT_EQ(reason(320, "3"), "");
+}
+
+TEST(GpuContraction, FewTilesShareADeepProduct) {
+  const auto split = [](std::int64_t m, std::int64_t n, std::int64_t k) {
+    kernel::Target target = gpu(90);
+    target.workers = 132;
+    const auto space = kernel::gpu_contraction_generator().space(
+        plain(sizes("km", "kn", "mn", m, n, k), DType::BF16), target);
+    EXPECT_EQ(space.at(0).mma, "wgmma");
+    return space.at(0).split_reduce;
+  };
+  EXPECT_GT(split(768, 768, 32768), 1); // gradients of weights
+  EXPECT_GT(split(768, 3072, 32768), 1);
+  EXPECT_EQ(split(32768, 768, 3072), 1); // enough tiles for all
+  EXPECT_EQ(split(768, 3072, 256), 1);   // not deep enough
+}
+
 // [b, h, s, d] read as [b, s, h * d], as attention leaves its result: the depth, or the columns,
 // and the rows are several axes of memory.
 TEST(GpuContraction, TheCopyEngineFollowsAxesOverTheirEdges) {
