@@ -84,17 +84,26 @@ double time_of(const Problem& p, const Offer& o, GpuUnit unit, std::int64_t spli
   return products + double(o.bm) * o.bn * double(split) * 24;
 }
 
-/// The same when the last wave's tiles are cut into shares of the same work, one a core. Each share
-/// leaves its sums in memory, and those of a tile are added up by one core.
-double streamed_time_of(const Problem& p, const Offer& o) {
+/// The same when the last wave's tiles are cut along the depth, and into how many shares.
+struct Streamed {
+  std::int64_t shares = 0; ///< 0: it is full
+  double time = 0;
+};
+Streamed streamed(const Problem& p, const Offer& o) {
   const std::int64_t tiles = ceil_quotient(p.rows, o.bm) * ceil_quotient(p.columns, o.bn) * p.batch,
-                     left = tiles % p.cores;
-  const double shares = left == 0 ? 1 : double(ceil_quotient(p.cores, left)) + 1;
-  constexpr double kShare = 150; // steps of the depth that take as long as moving a tile's sums
-  const double depth =
-                   double(ceil_quotient(p.depth, o.bk) * o.bk) * double(tiles) / double(p.cores),
-               fill = (o.stages + 2.0) * o.bk * (double(tiles / p.cores) + 2);
-  return double(o.bm) * o.bn * (o.cost * (depth + fill) + kShare * (1 + shares));
+                     waves = tiles / p.cores, left = tiles % p.cores;
+  if (left == 0)
+    return {};
+  // Shares that end with their tiles leave one part each; others two, but all cores have work.
+  const std::int64_t each = p.cores / left, shares = each > 1 ? each * left : p.cores;
+  const double parts = each > 1 ? double(each) : 2.5, sums = each > 1 ? 1 : 2;
+  // Steps of the depth that take as long as moving a tile's sums: when all cores do, and when one
+  // does; fitted to measurements.
+  constexpr double kAll = 450, kOne = 130;
+  const double last = double(p.depth) * double(left) / double(shares) + kAll * sums +
+                      parts * (kOne + (kAll - kOne) * double(left) / double(p.cores));
+  const double fill = (o.stages + 2.0) * o.bk * (double(waves) + sums);
+  return {shares, double(o.bm) * o.bn * o.cost * (double(p.depth) * double(waves) + last + fill)};
 }
 
 bool is_one_wave(const Problem& p, const Offer& o) {
@@ -235,8 +244,8 @@ std::vector<Schedule> gpu_contraction_space(const Region& region, const Contract
         const Problem turned{p.columns, p.rows, p.depth, p.batch, p.cores};
         for (const bool swap : {false, true}) {
           const Problem& q = swap ? turned : p;
-          const double factor = swap ? 1.02 * scale : scale, time = time_of(q, o, unit, 1),
-                       streamed = streamed_time_of(q, o);
+          const double factor = swap ? 1.02 * scale : scale, time = time_of(q, o, unit, 1);
+          const Streamed cut = streamed(q, o);
           const auto offer = [&](double takes, std::int64_t shares, std::int64_t split = 1) {
             choices.push_back({schedule_of(q, o, unit, split), factor * takes});
             auto& knobs = choices.back().schedule.knobs;
@@ -251,8 +260,8 @@ std::vector<Schedule> gpu_contraction_space(const Region& region, const Contract
             offer(time_of(q, o, unit, split), 0, split);
           // A last wave that leaves cores without work. Where it is most of the work, no two blocks
           // are at the same piece of the depth, and each brings its own panels from memory.
-          if (streamed < kWorthStreaming * time)
-            offer(split > 1 || is_one_wave(q, o) ? std::max(streamed, time) : streamed, q.cores);
+          if (cut.shares > 0 && cut.time < kWorthStreaming * time)
+            offer(split > 1 || is_one_wave(q, o) ? std::max(cut.time, time) : cut.time, cut.shares);
         }
         continue;
       }

@@ -62,7 +62,8 @@ private:
   std::int64_t places() const { return std::int64_t(s_.copies) * (s_.threads / 32); }
 
   /// All rows, with the coordinate of an extra axis besides, dealt to blocks, groups or threads.
-  void rows(const std::vector<Expr>& extra,
+  /// `backwards`: the last blocks' rows first.
+  void rows(const std::vector<Expr>& extra, bool backwards,
             const std::function<void(const Point&, std::span<const Expr>)>& body) {
     std::vector<Expr> extents;
     for (int a : f_.outer)
@@ -81,7 +82,8 @@ private:
     blocks_ = max(blocks_, blocks);
     b_.grid_loop(blocks, [&](const Expr& block) {
       const Expr mine = along_ ? floordiv(t_, s_.group) : t_;
-      const Expr flat = block * Expr(each) + mine;
+      const Expr number = backwards ? blocks - Expr(1) - block : block;
+      const Expr flat = number * Expr(each) + mine;
       b_.when({{flat, Expr(0), count}}, [&] {
         const std::vector<Expr> at = unflatten(flat, extents);
         Point p;
@@ -105,12 +107,10 @@ private:
 
   Expr lane() const { return s_.lanes > 1 ? lane_variable(s_.lanes) : Expr(0); }
 
-  /// The points of a row from `begin` to `end` that this thread has, so many at a time as there
-  /// are copies.
-  void visit(const Point& row, const Expr& begin, const Expr& end,
+  /// The points of a row from `begin` to `end` that this thread has, `copies` accesses at a time.
+  void visit(const Point& row, const Expr& begin, const Expr& end, int copies,
              const std::function<void(const std::vector<Point>&)>& body) {
-    const std::int64_t each = along_ ? std::int64_t(s_.group) * s_.lanes : 1,
-                       tile = each * s_.copies;
+    const std::int64_t each = along_ ? std::int64_t(s_.group) * s_.lanes : 1, tile = each * copies;
     const Expr whole = begin + floordiv(end - begin, Expr(tile)) * Expr(tile);
     const auto step = [&](const Expr& from, const Expr& to, std::int64_t by, bool masked) {
       b_.loop(from, to, Expr(by), extent_ + Expr(by), Bind::Serial, [&](const Expr& base) {
@@ -134,7 +134,7 @@ private:
   }
 
   void whole() {
-    rows({}, [&](const Point& row, std::span<const Expr>) {
+    rows({}, false, [&](const Point& row, std::span<const Expr>) {
       scan(row, Expr(0), extent_, states_.identities(along_ ? 1 : s_.lanes));
     });
   }
@@ -142,7 +142,7 @@ private:
   /// Scans [begin, end) of a row, which begins with `carry`.
   void scan(const Point& row, const Expr& begin, const Expr& end, const ScanStates& carry) {
     const RunningVariables running(b_, carry);
-    visit(row, begin, end, [&](const std::vector<Point>& points) {
+    visit(row, begin, end, s_.copies, [&](const std::vector<Point>& points) {
       std::vector<ScanStates> made;
       for (const Point& p : points)
         made.push_back(states_.terms(p));
@@ -210,11 +210,11 @@ private:
 
   /// What [begin, end) of a row has, in all its threads.
   ScanStates total(const Point& row, const Expr& begin, const Expr& end) {
-    const int copies = along_ ? s_.copies : 1;
+    const int ahead = along_ ? 2 * s_.copies : s_.copies, copies = along_ ? s_.copies : 1;
     std::vector<RunningVariables> running;
     for (int c = 0; c < copies; ++c)
       running.emplace_back(b_, states_.identities(s_.lanes));
-    visit(row, begin, end, [&](const std::vector<Point>& points) {
+    visit(row, begin, end, ahead, [&](const std::vector<Point>& points) {
       std::vector<ScanStates> terms;
       for (const Point& p : points)
         terms.push_back(states_.terms(p));
@@ -242,18 +242,20 @@ private:
       carried_ = states_.workspaces("carried", count * cut_.groups);
     const int counter = b_.counter("met", 2);
     b_.loop(Expr(0), cut_.groups, Expr(1), cut_.groups, Bind::Serial, [&](const Expr& group) {
-      const auto pieces = [&](const std::function<void(const Point&, const Expr&)>& body) {
-        rows({cut_.together}, [&](const Point& row, std::span<const Expr> at) {
+      const auto pieces = [&](bool backwards,
+                              const std::function<void(const Point&, const Expr&)>& body) {
+        rows({cut_.together}, backwards, [&](const Point& row, std::span<const Expr> at) {
           const Expr piece = group * cut_.together + at[0];
           b_.when({{piece, Expr(0), cut_.pieces}}, [&] { body(row, piece); });
         });
       };
-      pieces([&](const Point& row, const Expr& piece) {
+      pieces(false, [&](const Point& row, const Expr& piece) {
         states_.store(totals_, place(row, cut_.pieces, piece),
                       total(row, begin_of(piece), end_of(piece)), once(row));
       });
       b_.grid_barrier(counter, Expr(0));
-      pieces([&](const Point& row, const Expr& piece) {
+      // What was read last is still in the second cache.
+      pieces(true, [&](const Point& row, const Expr& piece) {
         const ScanStates carry = before(row, group, piece);
         if (groups)
           pass_on(row, group, piece, carry);
@@ -466,12 +468,12 @@ private:
     // What is cut follows from the region alone, so that results do not depend on the machine. How
     // many pieces are done together does not change them.
     if (rows < kFewBlocks && rows * length >= kWorthCutting && vectors >= 2048) {
-      offer(256, 256, 4, 2, 1);
-      offer(256, 256, 4, 2, 2);
       offer(256, 256, 4, 2, 0);
-      offer(256, 256, 4, 1, 1);
-      offer(512, 512, 2, 2, 1);
-      offer(256, 256, 2, 4, 1);
+      offer(256, 256, 4, 4, 0);
+      offer(256, 256, 2, 8, 0);
+      offer(256, 256, 4, 2, 1);
+      offer(256, 256, 4, 1, 0);
+      offer(512, 512, 2, 2, 0);
     }
     if (vectors > 128) {
       const bool is_long = vectors >= 1024;
@@ -499,10 +501,12 @@ private:
                        length = about(region.axes[std::size_t(form.axis)].extent);
     std::vector<Schedule> out;
     const int widest = gpu_lanes(region, axis, 16);
-    for (const int lanes : {std::min(widest, 2), widest, 1}) {
+    std::vector<int> lanes_of{1, std::min(widest, 2), widest};
+    lanes_of.erase(std::unique(lanes_of.begin(), lanes_of.end()), lanes_of.end());
+    for (const int lanes : lanes_of) {
       const std::int64_t threads = std::max<std::int64_t>(rows / lanes, 1);
       Schedule s;
-      s.knobs = {{"threads", 128}, {"copies", 4}, {"lanes", lanes}};
+      s.knobs = {{"threads", 128}, {"copies", lanes == 1 ? 8 : 4}, {"lanes", lanes}};
       std::int64_t pieces = 1;
       if (threads < kFewThreads && rows * length >= kWorthCutting)
         pieces = std::min<std::int64_t>((2 * kFewThreads + threads - 1) / threads, length / 32);
