@@ -559,6 +559,35 @@ void ProgramBuilder::last_of_threads(int number, int threads, int counter, const
     ++e;
 }
 
+void ProgramBuilder::post(int counter, const Expr& place) {
+  Stmt s;
+  s.kind = StmtKind::Post;
+  s.inst.buffer = counter;
+  s.inst.expr = place;
+  effect(std::move(s));
+}
+
+void ProgramBuilder::await_posts(int counter, const Expr& begin, const Expr& end,
+                                 const std::function<void()>& body) {
+  for (auto& e : epoch_)
+    ++e;
+  Stmt s;
+  s.kind = StmtKind::AwaitPosts;
+  s.inst.buffer = counter;
+  s.inst.expr = begin;
+  s.end = end;
+  inside(std::move(s), Scope{}, body);
+}
+
+void ProgramBuilder::clear_posts(int counter, std::int64_t count, int arrivals) {
+  Stmt s;
+  s.kind = StmtKind::ClearPosts;
+  s.number = int(count);
+  s.inst.buffer = counter;
+  s.inst.source = arrivals;
+  effect(std::move(s));
+}
+
 void ProgramBuilder::when(std::vector<Guard> condition, const std::function<void()>& body) {
   condition = unproved(std::move(condition));
   if (condition.empty()) {

@@ -95,6 +95,12 @@ public:
   void last_of_threads(int number, int threads, int counter, const Expr& place,
                        const Expr& arrivals, const std::function<void()>& body);
 
+  /// See StmtKind::Post, AwaitPosts and ClearPosts.
+  void post(int counter, const Expr& place);
+  void await_posts(int counter, const Expr& begin, const Expr& end,
+                   const std::function<void()>& body);
+  void clear_posts(int counter, std::int64_t count, int arrivals);
+
   /// See InstKind and StmtKind.
   ValueId load_matrix(int buffer, const Expr& row, int matrices, bool transposed);
   ValueId mma(DType element, ValueId a, ValueId b, ValueId c);

@@ -19,6 +19,9 @@ namespace {
 /// that have a row each.
 constexpr std::int64_t kWorthCutting = 1 << 16, kFewBlocks = 128, kFewThreads = 1 << 16;
 
+/// Pieces of a scan in one pass.
+constexpr std::int64_t kMostPosts = 1 << 16;
+
 struct GpuScanShape {
   int threads = 256;
   int group = 256;      ///< threads of a row along the axis: all, or a power of two up to 32
@@ -28,6 +31,7 @@ struct GpuScanShape {
   CachePolicy store_policy = CachePolicy::Default;
   Arithmetic arithmetic;
   int blocks_per_core = 0;
+  bool one_pass = false; ///< a piece waits for what those before it have, and is read once
 };
 
 class GpuScans {
@@ -52,7 +56,10 @@ public:
         warps_ = states_.shared("warps", places());
         before_ = states_.shared("before", places() + 1);
       }
-      cut_.whole() ? whole() : in_pieces();
+      if (cut_.whole())
+        whole();
+      else
+        s_.one_pass ? in_one_pass() : in_pieces();
     }
     launch.workers = max(Expr(1), blocks_);
     return b_.finish(launch);
@@ -62,8 +69,8 @@ private:
   std::int64_t places() const { return std::int64_t(s_.copies) * (s_.threads / 32); }
 
   /// All rows, with the coordinate of an extra axis besides, dealt to blocks, groups or threads.
-  /// `backwards`: the last blocks' rows first.
-  void rows(const std::vector<Expr>& extra, bool backwards,
+  /// `backwards`: the last blocks' rows first. `draws`: the counter from which they are drawn.
+  void rows(const std::vector<Expr>& extra, bool backwards, int draws,
             const std::function<void(const Point&, std::span<const Expr>)>& body) {
     std::vector<Expr> extents;
     for (int a : f_.outer)
@@ -80,29 +87,32 @@ private:
     const int each = along_ ? s_.threads / s_.group : s_.threads;
     const Expr blocks = ceildiv(count, Expr(each));
     blocks_ = max(blocks_, blocks);
-    b_.grid_loop(blocks, [&](const Expr& block) {
-      const Expr mine = along_ ? floordiv(t_, s_.group) : t_;
-      const Expr number = backwards ? blocks - Expr(1) - block : block;
-      const Expr flat = number * Expr(each) + mine;
-      b_.when({{flat, Expr(0), count}}, [&] {
-        const std::vector<Expr> at = unflatten(flat, extents);
-        Point p;
-        p.at.resize(r_.axes.size());
-        std::size_t i = 0;
-        for (int a : f_.outer)
-          if (a != s_.vector_axis)
-            p.at[std::size_t(a)] = at[i++];
-        if (!along_) {
-          const Expr& extent = r_.axes[std::size_t(s_.vector_axis)].extent;
-          const Expr first = at.back() * Expr(s_.lanes);
-          p.lanes = s_.lanes;
-          p.at[std::size_t(s_.vector_axis)] = first + lane();
-          if (extent.divisor() % s_.lanes != 0)
-            p.mask.push_back({first + lane(), Expr(0), extent});
-        }
-        body(p, std::span(at).subspan(outer, extra.size()));
-      });
-    });
+    b_.grid_loop(
+        blocks,
+        [&](const Expr& block) {
+          const Expr mine = along_ ? floordiv(t_, s_.group) : t_;
+          const Expr number = backwards ? blocks - Expr(1) - block : block;
+          const Expr flat = number * Expr(each) + mine;
+          b_.when({{flat, Expr(0), count}}, [&] {
+            const std::vector<Expr> at = unflatten(flat, extents);
+            Point p;
+            p.at.resize(r_.axes.size());
+            std::size_t i = 0;
+            for (int a : f_.outer)
+              if (a != s_.vector_axis)
+                p.at[std::size_t(a)] = at[i++];
+            if (!along_) {
+              const Expr& extent = r_.axes[std::size_t(s_.vector_axis)].extent;
+              const Expr first = at.back() * Expr(s_.lanes);
+              p.lanes = s_.lanes;
+              p.at[std::size_t(s_.vector_axis)] = first + lane();
+              if (extent.divisor() % s_.lanes != 0)
+                p.mask.push_back({first + lane(), Expr(0), extent});
+            }
+            body(p, std::span(at).subspan(outer, extra.size()));
+          });
+        },
+        draws);
   }
 
   Expr lane() const { return s_.lanes > 1 ? lane_variable(s_.lanes) : Expr(0); }
@@ -134,7 +144,7 @@ private:
   }
 
   void whole() {
-    rows({}, false, [&](const Point& row, std::span<const Expr>) {
+    rows({}, false, -1, [&](const Point& row, std::span<const Expr>) {
       scan(row, Expr(0), extent_, states_.identities(along_ ? 1 : s_.lanes));
     });
   }
@@ -244,7 +254,7 @@ private:
     b_.loop(Expr(0), cut_.groups, Expr(1), cut_.groups, Bind::Serial, [&](const Expr& group) {
       const auto pieces = [&](bool backwards,
                               const std::function<void(const Point&, const Expr&)>& body) {
-        rows({cut_.together}, backwards, [&](const Point& row, std::span<const Expr> at) {
+        rows({cut_.together}, backwards, -1, [&](const Point& row, std::span<const Expr> at) {
           const Expr piece = group * cut_.together + at[0];
           b_.when({{piece, Expr(0), cut_.pieces}}, [&] { body(row, piece); });
         });
@@ -262,6 +272,45 @@ private:
         scan(row, begin_of(piece), end_of(piece), carry);
       });
     });
+  }
+
+  // --- One pass: a piece is a tile of a block's threads. Blocks draw pieces in order, and a piece
+  // waits for what all before it have, which were begun before: those of its row are combined in an
+  // order of their own.
+
+  void in_one_pass() {
+    const std::int64_t count = points_of(r_, f_.outer).value() * cut_.pieces.value();
+    totals_ = states_.workspaces("total", Expr(count));
+    const int draws = b_.counter("drawn", 2), posts = b_.counter("posts", count),
+              ended = b_.counter("ended", 1);
+    const std::vector<Expr> extra{cut_.pieces};
+    rows(extra, false, draws, [&](const Point& row, std::span<const Expr> at) {
+      const Expr piece = at[0], mine = place(row, cut_.pieces, piece);
+      visit(row, begin_of(piece), end_of(piece), s_.copies, [&](const std::vector<Point>& points) {
+        std::vector<ScanStates> made;
+        for (const Point& p : points)
+          made.push_back(states_.terms(p));
+        const ScanStates all = by_block(made, states_.identities(1));
+        b_.when({{t_, Expr(0), Expr(1)}}, [&] {
+          states_.store(totals_, mine, all);
+          b_.post(posts, mine);
+        });
+        const RunningVariables earlier(b_, states_.identities(1));
+        const Expr first = place(row, cut_.pieces, Expr(0)), threads(s_.threads);
+        b_.await_posts(posts, first, mine, [&] {
+          b_.loop(Expr(0), piece, threads, cut_.pieces + threads, Bind::Serial, [&](const Expr& i) {
+            const Expr number = i + t_;
+            earlier.write(states_.merge(earlier.read(), states_.load(totals_, first + number, 1,
+                                                                     {{number, Expr(0), piece}})));
+          });
+        });
+        const ScanStates carry = states_.across_threads(earlier.read(), s_.threads);
+        for (ScanStates& m : made)
+          m = states_.merge(carry, m);
+        states_.deliver(points, made, s_.store_policy);
+      });
+    });
+    b_.clear_posts(posts, count, ended);
   }
 
   Expr begin_of(const Expr& piece) const { return piece * cut_.piece; }
@@ -379,9 +428,9 @@ std::int64_t rows_of(const Region& region, const ScanForm& form) {
   return n;
 }
 
-constexpr Knob kKnobs[] = {{"threads", 32, 1024, 32}, {"group", 1, 1024},
-                           {"copies", 1, 8},          {"lanes", 1, 16},
-                           {"piece", 0, 1 << 30},     {"together", 0, 1 << 20}};
+constexpr Knob kKnobs[] = {
+    {"threads", 32, 1024, 32}, {"group", 1, 1024},       {"copies", 1, 8}, {"lanes", 1, 16},
+    {"piece", 0, 1 << 30},     {"together", 0, 1 << 20}, {"onepass", 0, 1}};
 
 class GpuScansGenerator : public Generator {
 public:
@@ -430,6 +479,19 @@ public:
       return {false, {}, "more tiles of warps than a warp can scan"};
     const ScanCut cut = cut_scan(region.axes[std::size_t(found.form.axis)].extent,
                                  schedule.knob("piece", 0), schedule.knob("together", 0));
+    if (schedule.knob("onepass", 0) != 0) {
+      shape.one_pass = true;
+      const bool along = shape.vector_axis == found.form.axis;
+      const auto points = points_of(region, found.form.outer).constant();
+      const auto pieces = cut.pieces.constant();
+      if (!along || shape.group != shape.threads || shape.group <= 32 || !points || !pieces ||
+          cut.whole() || !(cut.together == cut.pieces))
+        return {false, {}, "one pass takes a known number of pieces, each by a whole block"};
+      if (cut.piece.value() != std::int64_t(shape.threads) * shape.copies * shape.lanes)
+        return {false, {}, "in one pass, a piece is what a block's threads have at a time"};
+      if (*pieces > kMostPosts || *points > kMostPosts / *pieces)
+        return {false, {}, "more pieces than can be waited for"};
+    }
     return within_block(GpuScans(region, found.form, shape, cut).run(), target);
   }
 
@@ -468,6 +530,18 @@ private:
     // What is cut follows from the region alone, so that results do not depend on the machine. How
     // many pieces are done together does not change them.
     if (rows < kFewBlocks && rows * length >= kWorthCutting && vectors >= 2048) {
+      // Each piece reads a word and a state of all before it.
+      const auto in_one_pass = [&](int threads, std::int64_t copies, int wider) {
+        if (rows * length / (threads * copies * lanes * wider) > kMostPosts)
+          return;
+        offer(threads, threads, copies, wider, 0);
+        out.back().knobs["lanes"] = lanes * wider;
+        out.back().knobs["onepass"] = 1;
+      };
+      in_one_pass(256, 4, 1);
+      in_one_pass(512, 2, 1);
+      in_one_pass(256, 4, 2);
+      in_one_pass(512, 2, 2);
       offer(256, 256, 4, 2, 0);
       offer(256, 256, 4, 4, 0);
       offer(256, 256, 2, 8, 0);

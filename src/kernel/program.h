@@ -88,11 +88,11 @@ enum class InstKind : std::uint8_t {
                ///< of two from 2 to 32), combined by `monoid` (Sum, Max, Prod); of the first thread
                ///< the identity. All of the group come here. Fixed order: what a thread has is
                ///< combined with what the thread 1, 2, 4 ... before it has, in turn.
-  LoadMatrix, ///< `number` (1, 2 or 4) matrices of 8 x 8 elements of two bytes from Shared memory:
-              ///< lane l of the warp says where row l % 8 of matrix l / 8 begins (buffer[expr], 8
-              ///< neighbours). Gives u32 x number: of matrix i the elements (l / 4, 2 * (l % 4))
-              ///< and its right neighbour, the first in the low half; `transposed`: of the matrix
-              ///< mirrored at its diagonal
+  LoadMatrix,  ///< `number` (1, 2 or 4) matrices of 8 x 8 elements of two bytes from Shared memory:
+               ///< lane l of the warp says where row l % 8 of matrix l / 8 begins (buffer[expr], 8
+               ///< neighbours). Gives u32 x number: of matrix i the elements (l / 4, 2 * (l % 4))
+               ///< and its right neighbour, the first in the low half; `transposed`: of the matrix
+               ///< mirrored at its diagonal
   Mma, ///< a warp's product of a 16 x 16 by a 16 x 8 matrix of `element` (bf16, f16), added to 16 x
        ///< 8 of f32. args: a (u32 x 4: LoadMatrix's quarters upper left, lower left, upper right,
        ///< lower right), b (u32 x 2: upper and lower half of the transposed), c (f32 x 4: of row l
@@ -176,6 +176,16 @@ enum class StmtKind : std::uint8_t {
                 ///< all four warps
   WaitCopies,   ///< until at most `number` of the thread's groups of copies are still under way;
                 ///< others see them after a barrier
+  // Between blocks that all run at the same time.
+  Post,       ///< what this thread wrote before is there for those who await element inst.expr of
+              ///< the counter inst.buffer; once a launch
+  AwaitPosts, ///< body behind the posts of elements inst.expr to `end` of the counter, where what
+              ///< was written before them is visible. A barrier of the block. For programs whose
+              ///< blocks all run at the same time, and where what a block waits for was begun
+              ///< before
+  ClearPosts, ///< each block comes here once, behind all that it awaits: the last one makes the
+              ///< first `number` elements of the counter inst.buffer zero again. inst.source is a
+              ///< counter of one element
 };
 
 struct Stmt {

@@ -275,6 +275,17 @@ private:
           s.number == 0 ? "" : fmt::format(", {} threads at barrier {}", s.target, s.number));
       block(s.body, depth + 1);
       break;
+    case StmtKind::Post:
+      out_ += fmt::format("{}post {}[{}]\n", in, buffer(s.inst.buffer), text(s.inst.expr));
+      break;
+    case StmtKind::AwaitPosts:
+      out_ += fmt::format("{}await posts of {} from {} to {}\n", in, buffer(s.inst.buffer),
+                          text(s.inst.expr), text(s.end));
+      block(s.body, depth + 1);
+      break;
+    case StmtKind::ClearPosts:
+      out_ += fmt::format("{}clear {} posts of {}\n", in, s.number, buffer(s.inst.buffer));
+      break;
     case StmtKind::WarpBarrier:
       out_ += in + "barrier of the warp\n";
       break;

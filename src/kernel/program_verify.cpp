@@ -179,6 +179,12 @@ private:
     check(level_of(i.expr) >= together, "the place in counter {} differs by thread", b.name);
   }
 
+  void posts(int number) const {
+    check(threads_ > 0, "posts on a CPU");
+    const Buffer& b = buffer(number);
+    check(b.space == Space::Counter, "buffer {} is no counter", b.name);
+  }
+
   template <class... Args>
   void check(bool held, fmt::format_string<Args...> format, Args&&... args) const {
     if (!held)
@@ -590,6 +596,27 @@ private:
       check(p_.launch.resident, "a barrier of the grid in a program whose blocks may wait for it");
       together(threads_, "a barrier of the grid");
       counter(s.inst, threads_);
+      break;
+    case StmtKind::Post:
+      posts(s.inst.buffer);
+      expr(s.inst.expr, 1);
+      break;
+    case StmtKind::AwaitPosts:
+      counter(s.inst, threads_);
+      expr(s.end, 1);
+      check(level_of(s.end) == threads_, "the posts that are awaited differ by thread");
+      check(p_.launch.resident,
+            "a wait for posts in a program whose blocks may wait for each other to end");
+      together(threads_, "a wait for posts");
+      block(s.body);
+      break;
+    case StmtKind::ClearPosts:
+      posts(s.inst.buffer);
+      posts(s.inst.source);
+      check(s.number >= 0 && s.number <= buffer(s.inst.buffer).elements.value(),
+            "{} posts of counter {}", s.number, buffer(s.inst.buffer).name);
+      check(!in_core_, "posts that not all blocks clear");
+      together(threads_, "the clearing of posts");
       break;
     case StmtKind::Last:
       check(threads_ > 0, "blocks on a CPU");

@@ -32,7 +32,7 @@ constexpr int last(InstKind) {
   return static_cast<int>(InstKind::Mma);
 }
 constexpr int last(StmtKind) {
-  return static_cast<int>(StmtKind::WaitCopies);
+  return static_cast<int>(StmtKind::ClearPosts);
 }
 constexpr int last(CachePolicy) {
   return static_cast<int>(CachePolicy::EvictLast);

@@ -196,6 +196,18 @@ void CudaRenderer::statement(const Stmt& stmt) {
     return;
   case StmtKind::Last:
     return last(stmt);
+  case StmtKind::Post:
+    line("eg_post({});", counter(stmt.inst));
+    return;
+  case StmtKind::AwaitPosts:
+    open("");
+    line("eg_await_posts(b{}, (int){}, (int){});", stmt.inst.buffer, index_.text(stmt.inst.expr),
+         index_.text(stmt.end));
+    block(stmt.body);
+    return close();
+  case StmtKind::ClearPosts:
+    line("eg_clear_posts(b{}, {}, b{});", stmt.inst.buffer, stmt.number, stmt.inst.source);
+    return;
   default:
     break;
   }

@@ -312,6 +312,34 @@ __device__ __forceinline__ bool eg_last(unsigned* c, unsigned arrivals) {
   return last;
 }
 )"},
+    {"eg_post", R"(
+__device__ __forceinline__ void eg_post(unsigned* c) {
+  __threadfence();
+  *(volatile unsigned*)c = 1;
+}
+)"},
+    {"eg_await_posts", R"(
+__device__ __forceinline__ void eg_await_posts(unsigned* c, int begin, int end) {
+  for (int i = begin + (int)threadIdx.x; i < end; i += blockDim.x)
+    while (*(volatile unsigned*)(c + i) == 0) {}
+  __threadfence();
+  __syncthreads();
+}
+)"},
+    // Behind it no block awaits a post.
+    {"eg_clear_posts", R"(
+__device__ __forceinline__ void eg_clear_posts(unsigned* c, int count, unsigned* arrived) {
+  __threadfence();
+  __syncthreads();
+  bool last = false;
+  if (threadIdx.x == 0) {
+    last = atomicAdd(arrived, 1u) == gridDim.x - 1;
+    if (last) *(volatile unsigned*)arrived = 0;
+  }
+  if (__syncthreads_or(last))
+    for (int i = threadIdx.x; i < count; i += blockDim.x) c[i] = 0;
+}
+)"},
     // The last `threads` of the block come here, and meet at a barrier of their own.
     {"eg_last_of", R"(
 __device__ __forceinline__ bool eg_last_of(unsigned* c, unsigned arrivals, int barrier, int threads) {

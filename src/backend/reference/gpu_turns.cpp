@@ -1,5 +1,7 @@
 #include "backend/reference/gpu_turns.h"
 
+#include "support/fail.h"
+
 namespace egret::backend::reference {
 
 void GpuTurns::run(const std::function<void(int, int)>& body) {
@@ -62,6 +64,17 @@ bool GpuTurns::last(int block, int warp, std::int64_t key, std::int64_t arrivals
       come = 0;
   }
   return it->second;
+}
+
+void GpuTurns::post(int counter, std::int64_t place) {
+  ensure(posts_.insert({counter, place}).second, "element {} of counter {} is posted twice", place,
+         counter);
+}
+
+void GpuTurns::clear_posts(int block, int warp, int counter, std::int64_t count) {
+  barrier(block, warp, 0, warps_);
+  if (++cleared_[counter] == warps_ * static_cast<int>(blocks_.size()))
+    std::erase_if(posts_, [&](const auto& p) { return p.first == counter && p.second < count; });
 }
 
 std::int64_t GpuTurns::draw(int block, int loop, std::size_t n) {

@@ -36,7 +36,8 @@ private:
     StmtCode code;
     code.stmt = &stmt;
     code.inst = instruction(stmt.inst, lanes_of_statement(stmt));
-    if (stmt.kind == StmtKind::Barrier || stmt.kind == StmtKind::Last)
+    if (stmt.kind == StmtKind::Barrier || stmt.kind == StmtKind::Last ||
+        stmt.kind == StmtKind::AwaitPosts)
       code.end = expr(stmt.end);
     if (stmt.kind == StmtKind::For) {
       code.slot = slots_.loop(stmt.number);

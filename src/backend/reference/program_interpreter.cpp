@@ -105,6 +105,16 @@ private:
       return last(code, mask);
     case StmtKind::Prefetch:
       return;
+    case StmtKind::Post:
+      return each(mask, [&](int i) {
+        fill_symbols(code.inst, i, 0);
+        gpu_->post(stmt.inst.buffer, code.inst.index(slots(i)));
+      });
+    case StmtKind::AwaitPosts:
+      return await_posts(code, mask);
+    case StmtKind::ClearPosts:
+      gpu_->clear_posts(place_.block, place_.warp, stmt.inst.buffer, stmt.number);
+      return next_phase();
     case StmtKind::WarpBarrier:
       whole_warp(mask, "a barrier of the warp");
       return order();
@@ -275,6 +285,22 @@ private:
       order();
     if (!here)
       return;
+    const bool was = std::exchange(acquired_, true);
+    execute(code.body, mask);
+    acquired_ = was;
+  }
+
+  void await_posts(const StmtCode& code, Mask mask) {
+    const int counter = code.stmt->inst.buffer;
+    fill_symbols(code.inst, 0, 0);
+    const std::int64_t end = code.end(slots(0));
+    for (std::int64_t place = code.inst.index(slots(0)); place < end; ++place) {
+      const auto posted = [this, counter, place] { return gpu_->posted(counter, place); };
+      if (!posted())
+        gpu_->wait(place_.block, place_.warp, posted, "a post");
+    }
+    gpu_->barrier(place_.block, place_.warp, 0, 0);
+    next_phase();
     const bool was = std::exchange(acquired_, true);
     execute(code.body, mask);
     acquired_ = was;
@@ -556,9 +582,8 @@ private:
                 combine(inst.monoid, type, parts[static_cast<std::size_t>(i - distance)],
                         parts[static_cast<std::size_t>(i)]);
         for (int i = 0; i < group; ++i)
-          value(stmt.target, first + i)[lane] =
-              i == 0 ? number_of(identity_of(inst.monoid, type))
-                     : parts[static_cast<std::size_t>(i - 1)];
+          value(stmt.target, first + i)[lane] = i == 0 ? number_of(identity_of(inst.monoid, type))
+                                                       : parts[static_cast<std::size_t>(i - 1)];
       }
     }
   }
@@ -613,6 +638,7 @@ void interpret(const KernelProgram& program, const ArgBlock& block,
   turns.run([&](int number, int warp) {
     Worker(code, block, slots, memory, nullptr, &turns, &signals, {number, workers, warp}).run();
   });
+  ensure(!turns.has_posts(), "program {}: posts are left at its end", program.name);
 }
 
 } // namespace egret::backend::reference

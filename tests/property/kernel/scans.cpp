@@ -91,6 +91,14 @@ std::vector<Schedule> schedules(const testing::RegionCase& c, const Target& targ
                                    {"lanes", rng.pick(std::vector{1, 2, 4})},
                                    {"piece", piece},
                                    {"together", together}}));
+    const std::int64_t copies = 1 + rng.below(2), lanes = 1;
+    const Schedule once = with(generator, {{"threads", 64},
+                                           {"copies", copies},
+                                           {"lanes", lanes},
+                                           {"piece", 64 * copies * lanes},
+                                           {"onepass", 1}});
+    if (generator.lower(c.region, once, target).ok) // the axis may be too short
+      all.push_back(once);
   } else {
     all.push_back(with(generator, {{"copies", 1 + rng.below(4)},
                                    {"vectors", 1 + rng.below(4)},
@@ -203,6 +211,32 @@ TEST(Scans, OfOneLongAxisAreCutAndAgree) {
   }
 }
 
+TEST(Scans, InOnePassHaveTheSameBitsForAnyNumberOfBlocks) {
+  const Target target = testing::test_gpu();
+  const kernel::Generator& generator = generator_of(target);
+  for (const bool special : {false, true})
+    for (const Shape& shape : {Shape{1000}, Shape{1024}, Shape{3, 700}}) {
+      const Graph g = running_mean(shape, std::int64_t(shape.size()) - 1);
+      const auto inputs = testing::random_inputs(g, 5, {.special = special});
+      const testing::RegionCase c =
+          testing::aligned_for(testing::region_cases(g, inputs).at(0), target);
+      const Schedule s = with(
+          generator, {{"threads", 64}, {"lanes", 1}, {"copies", 1}, {"piece", 64}, {"onepass", 1}});
+      std::vector<std::byte> first;
+      for (const int blocks : {1, 2, 7, 40}) {
+        const std::string wrong = testing::check_schedule(c, generator, s, target,
+                                                          {.workers = blocks}, /*must_lower=*/true);
+        ASSERT_TRUE(wrong.empty()) << wrong;
+        const auto bits = testing::run_region(c, generator.lower(c.region, s, target).program,
+                                              {.workers = blocks})[0]
+                              .bytes;
+        if (first.empty())
+          first = bits;
+        EXPECT_EQ(bits, first) << blocks;
+      }
+    }
+}
+
 TEST(Scans, OfManyRowsAreNotCut) {
   for (const Shape& shape : {Shape{512, 4096}, Shape{4096, 512}}) {
     const Graph g = running_mean(shape, 1);
@@ -236,6 +270,12 @@ TEST(Scans, WhatTheyDoNotTakeIsRefusedWithAReason) {
             "lanes are no power of two");
   EXPECT_EQ(generator.lower(region, with(generator, {{"threads", 128}, {"group", 64}}), gpu).reason,
             "a row's threads are neither all of a block nor a power of two up to 32");
+  EXPECT_EQ(
+      generator.lower(region, with(generator, {{"threads", 64}, {"piece", 8}, {"onepass", 1}}), gpu)
+          .reason,
+      "in one pass, a piece is what a block's threads have at a time");
+  EXPECT_EQ(generator.lower(region, with(generator, {{"onepass", 1}}), gpu).reason,
+            "one pass takes a known number of pieces, each by a whole block");
   EXPECT_EQ(
       generator.lower(region, with(generator, {{"threads", 1024}, {"copies", 2}}), gpu).reason,
       "more tiles of warps than a warp can scan");
