@@ -1,0 +1,130 @@
+// What threads and blocks of a GPU tell each other within a launch: scans over threads, and posts
+// between blocks.
+#include "backend/reference/program_interpreter.h"
+#include "kernel/builder.h"
+
+#include "egret/error.h"
+
+#include <gtest/gtest.h>
+
+#include <fmt/format.h>
+#include <vector>
+
+namespace egret::kernel {
+namespace {
+
+constexpr int kThreads = 64;
+
+Launch launch_of(int blocks, bool resident) {
+  Launch l;
+  l.workers = Expr(blocks);
+  l.threads = kThreads;
+  l.resident = resident;
+  return l;
+}
+
+std::vector<float> run(const KernelProgram& p, std::vector<float> in, std::size_t out, int blocks) {
+  std::vector<float> result(out), work(1024);
+  std::vector<void*> pointers{in.data(), result.data(), work.data()};
+  backend::reference::interpret(p, {pointers.data(), nullptr, nullptr, nullptr, nullptr},
+                                {.workers = blocks});
+  return result;
+}
+
+std::vector<float> counted(std::size_t n) {
+  std::vector<float> v(n);
+  for (std::size_t i = 0; i < n; ++i)
+    v[i] = float(i % 5 + 1);
+  return v;
+}
+
+TEST(ScanThreads, EachGetsWhatThoseBeforeItInItsGroupHave) {
+  for (const int group : {2, 8, 32}) {
+    ProgramBuilder b("scan");
+    const int in = b.argument("in", DType::F32, Expr(kThreads), 64, false),
+              out = b.argument("out", DType::F32, Expr(kThreads), 64, true);
+    const Expr t = thread_variable(kThreads);
+    b.store(out, t, b.scan_threads(Monoid::Sum, b.load(in, t, 1), group));
+    const KernelProgram p = b.finish(launch_of(1, false));
+    EXPECT_NE(print(p).find(fmt::format("sum of the threads before, of {}", group)),
+              std::string::npos);
+    const auto x = counted(kThreads), y = run(p, x, kThreads, 1);
+    float sum = 0;
+    for (int i = 0; i < kThreads; ++i) {
+      sum = i % group == 0 ? 0 : sum + x[std::size_t(i - 1)];
+      EXPECT_EQ(y[std::size_t(i)], sum) << i << " of " << group;
+    }
+  }
+}
+
+TEST(ScanThreads, GroupsThatAreNoneAreRefused) {
+  for (const int group : {1, 3, 64}) {
+    ProgramBuilder b("scan");
+    const int in = b.argument("in", DType::F32, Expr(kThreads), 64, false),
+              out = b.argument("out", DType::F32, Expr(kThreads), 64, true);
+    const Expr t = thread_variable(kThreads);
+    b.store(out, t, b.scan_threads(Monoid::Sum, b.load(in, t, 1), group));
+    EXPECT_THROW(b.finish(launch_of(1, false)), InternalError) << group;
+  }
+}
+
+struct Chain {
+  bool waits = true, posts = true, clears = true, resident = true;
+};
+
+/// Item i gives 1 + what item i - 1 has, for 6 items that blocks draw.
+KernelProgram chain(const Chain& c) {
+  constexpr int kItems = 6;
+  ProgramBuilder b("chain");
+  const int in = b.argument("in", DType::F32, Expr(kThreads), 64, false),
+            out = b.argument("out", DType::F32, Expr(kItems), 64, true),
+            work = b.workspace("work", DType::F32, Expr(kItems));
+  const int draws = b.counter("draws", 2), posts = b.counter("posts", kItems),
+            ended = b.counter("ended", 1);
+  const Expr t = thread_variable(kThreads);
+  b.grid_loop(
+      Expr(kItems),
+      [&](const Expr& i) {
+        const VarId sum = b.variable({DType::F32, 1});
+        b.set(sum, b.constant(Scalar::of(DType::F32, 1.0)));
+        const auto take = [&] {
+          b.when({{i, Expr(1), Expr(kItems)}}, [&] {
+            b.set(sum, b.apply(Op::Add, DType::F32,
+                               {b.read(sum), b.load(work, max(i - Expr(1), Expr(0)), 1)}));
+          });
+        };
+        if (c.waits)
+          b.await_posts(posts, max(i - Expr(1), Expr(0)), i, take);
+        else
+          take();
+        b.when({{t, Expr(0), Expr(1)}}, [&] {
+          b.store(work, i, b.read(sum));
+          b.store(out, i, b.apply(Op::Add, DType::F32, {b.read(sum), b.load(in, t, 1)}));
+          if (c.posts)
+            b.post(posts, i);
+        });
+      },
+      draws);
+  if (c.clears)
+    b.clear_posts(posts, kItems, ended);
+  return b.finish(launch_of(kItems, c.resident));
+}
+
+TEST(Posts, BlocksWaitForWhatOthersWrote) {
+  const KernelProgram p = chain({});
+  EXPECT_NE(print(p).find("await posts of posts"), std::string::npos) << print(p);
+  for (const int blocks : {1, 2, 6})
+    EXPECT_EQ(run(p, std::vector<float>(kThreads, 0), 6, blocks),
+              (std::vector<float>{1, 2, 3, 4, 5, 6}));
+}
+
+TEST(Posts, MistakesAreTold) {
+  const std::vector<float> zeros(kThreads, 0);
+  EXPECT_THROW(run(chain({.waits = false}), zeros, 6, 3), InternalError);  // a race
+  EXPECT_THROW(run(chain({.posts = false}), zeros, 6, 3), InternalError);  // nobody can go on
+  EXPECT_THROW(run(chain({.clears = false}), zeros, 6, 3), InternalError); // posts are left
+  EXPECT_THROW(chain({.resident = false}), InternalError);
+}
+
+} // namespace
+} // namespace egret::kernel
