@@ -69,8 +69,8 @@ private:
   std::int64_t places() const { return std::int64_t(s_.copies) * (s_.threads / 32); }
 
   /// All rows, with the coordinate of an extra axis besides, dealt to blocks, groups or threads.
-  /// `backwards`: the last blocks' rows first. `draws`: the counter from which they are drawn.
-  void rows(const std::vector<Expr>& extra, bool backwards, int draws,
+  /// `draws`: the counter from which they are drawn, -1: they are dealt in turn.
+  void rows(const std::vector<Expr>& extra, int draws,
             const std::function<void(const Point&, std::span<const Expr>)>& body) {
     std::vector<Expr> extents;
     for (int a : f_.outer)
@@ -91,8 +91,7 @@ private:
         blocks,
         [&](const Expr& block) {
           const Expr mine = along_ ? floordiv(t_, s_.group) : t_;
-          const Expr number = backwards ? blocks - Expr(1) - block : block;
-          const Expr flat = number * Expr(each) + mine;
+          const Expr flat = block * Expr(each) + mine;
           b_.when({{flat, Expr(0), count}}, [&] {
             const std::vector<Expr> at = unflatten(flat, extents);
             Point p;
@@ -144,7 +143,7 @@ private:
   }
 
   void whole() {
-    rows({}, false, -1, [&](const Point& row, std::span<const Expr>) {
+    rows({}, -1, [&](const Point& row, std::span<const Expr>) {
       scan(row, Expr(0), extent_, states_.identities(along_ ? 1 : s_.lanes));
     });
   }
@@ -220,11 +219,11 @@ private:
 
   /// What [begin, end) of a row has, in all its threads.
   ScanStates total(const Point& row, const Expr& begin, const Expr& end) {
-    const int ahead = along_ ? 2 * s_.copies : s_.copies, copies = along_ ? s_.copies : 1;
+    const int copies = along_ ? s_.copies : 1;
     std::vector<RunningVariables> running;
     for (int c = 0; c < copies; ++c)
       running.emplace_back(b_, states_.identities(s_.lanes));
-    visit(row, begin, end, ahead, [&](const std::vector<Point>& points) {
+    visit(row, begin, end, s_.copies, [&](const std::vector<Point>& points) {
       std::vector<ScanStates> terms;
       for (const Point& p : points)
         terms.push_back(states_.terms(p));
@@ -252,20 +251,18 @@ private:
       carried_ = states_.workspaces("carried", count * cut_.groups);
     const int counter = b_.counter("met", 2);
     b_.loop(Expr(0), cut_.groups, Expr(1), cut_.groups, Bind::Serial, [&](const Expr& group) {
-      const auto pieces = [&](bool backwards,
-                              const std::function<void(const Point&, const Expr&)>& body) {
-        rows({cut_.together}, backwards, -1, [&](const Point& row, std::span<const Expr> at) {
+      const auto pieces = [&](const std::function<void(const Point&, const Expr&)>& body) {
+        rows({cut_.together}, -1, [&](const Point& row, std::span<const Expr> at) {
           const Expr piece = group * cut_.together + at[0];
           b_.when({{piece, Expr(0), cut_.pieces}}, [&] { body(row, piece); });
         });
       };
-      pieces(false, [&](const Point& row, const Expr& piece) {
+      pieces([&](const Point& row, const Expr& piece) {
         states_.store(totals_, place(row, cut_.pieces, piece),
                       total(row, begin_of(piece), end_of(piece)), once(row));
       });
       b_.grid_barrier(counter, Expr(0));
-      // What was read last is still in the second cache.
-      pieces(true, [&](const Point& row, const Expr& piece) {
+      pieces([&](const Point& row, const Expr& piece) {
         const ScanStates carry = before(row, group, piece);
         if (groups)
           pass_on(row, group, piece, carry);
@@ -284,7 +281,7 @@ private:
     const int draws = b_.counter("drawn", 2), posts = b_.counter("posts", count),
               ended = b_.counter("ended", 1);
     const std::vector<Expr> extra{cut_.pieces};
-    rows(extra, false, draws, [&](const Point& row, std::span<const Expr> at) {
+    rows(extra, draws, [&](const Point& row, std::span<const Expr> at) {
       const Expr piece = at[0], mine = place(row, cut_.pieces, piece);
       visit(row, begin_of(piece), end_of(piece), s_.copies, [&](const std::vector<Point>& points) {
         std::vector<ScanStates> made;
@@ -530,19 +527,26 @@ private:
     // What is cut follows from the region alone, so that results do not depend on the machine. How
     // many pieces are done together does not change them.
     if (rows < kFewBlocks && rows * length >= kWorthCutting && vectors >= 2048) {
-      // Each piece reads a word and a state of all before it.
-      const auto in_one_pass = [&](int threads, std::int64_t copies, int wider) {
-        if (rows * length / (threads * copies * lanes * wider) > kMostPosts)
+      // In one pass each piece reads a word and a state of all of its row before it: up to so many
+      // it takes less than to read memory twice.
+      const auto in_one_pass = [&](int threads, std::int64_t copies, int wider, bool few) {
+        const std::int64_t pieces = length / (threads * copies * lanes * wider);
+        if (rows * pieces > kMostPosts || (pieces <= 2048) != few)
           return;
         offer(threads, threads, copies, wider, 0);
         out.back().knobs["lanes"] = lanes * wider;
         out.back().knobs["onepass"] = 1;
       };
-      in_one_pass(256, 4, 1);
-      in_one_pass(512, 2, 1);
-      in_one_pass(256, 4, 2);
-      in_one_pass(512, 2, 2);
-      offer(256, 256, 4, 2, 0);
+      if (length / (1024 * lanes) <= 512)
+        in_one_pass(256, 4, 1, true);
+      for (const bool few : {true, false}) {
+        if (!few)
+          offer(256, 256, 4, 2, 0);
+        in_one_pass(256, 4, 2, few);
+        in_one_pass(512, 2, 1, few);
+        in_one_pass(512, 2, 2, few);
+        in_one_pass(256, 4, 4, few);
+      }
       offer(256, 256, 4, 4, 0);
       offer(256, 256, 2, 8, 0);
       offer(256, 256, 4, 2, 1);
