@@ -434,6 +434,45 @@ void ProgramBuilder::wait_copies(int groups) {
   scopes_.back().block.push_back(std::move(s));
 }
 
+void ProgramBuilder::tile_zero(int tile) {
+  Stmt s;
+  s.kind = StmtKind::TileZero;
+  s.target = tile;
+  effect(std::move(s));
+}
+
+void ProgramBuilder::tile_load(int tile, int buffer, const Expr& place, const Expr& stride) {
+  program_.buffers.at(buffer).read = true;
+  Stmt s;
+  s.kind = StmtKind::TileLoad;
+  s.target = tile;
+  s.inst.buffer = buffer;
+  s.inst.expr = place;
+  s.inst.source_expr = stride;
+  effect(std::move(s));
+}
+
+void ProgramBuilder::tile_multiply(int sum, int left, int right) {
+  Stmt s;
+  s.kind = StmtKind::TileMultiply;
+  s.target = sum;
+  s.number = left;
+  s.inst.number = right;
+  s.inst.element = DType::BF16;
+  effect(std::move(s));
+}
+
+void ProgramBuilder::tile_store(int tile, int buffer, const Expr& place, const Expr& stride) {
+  ++epoch_.at(buffer);
+  Stmt s;
+  s.kind = StmtKind::TileStore;
+  s.target = tile;
+  s.inst.buffer = buffer;
+  s.inst.expr = place;
+  s.inst.source_expr = stride;
+  effect(std::move(s));
+}
+
 int ProgramBuilder::tensor_map(TensorMap map) {
   program_.buffers.at(map.buffer).read = true;
   program_.tensor_maps.push_back(std::move(map));
@@ -497,7 +536,9 @@ void ProgramBuilder::loop(const Expr& begin, const Expr& end, const Expr& step, 
 
 void ProgramBuilder::inside(Stmt statement, Scope scope, const std::function<void()>& body) {
   scopes_.push_back(std::move(scope));
+  ++stretch_;
   body();
+  ++stretch_;
   close(scopes_.back());
   statement.body = std::move(scopes_.back().block);
   scopes_.pop_back();

@@ -109,11 +109,19 @@ public:
   void commit_copies();
   void warp_barrier();
   void wait_copies(int groups);
+  void tile_zero(int tile);
+  void tile_load(int tile, int buffer, const Expr& place, const Expr& stride);
+  void tile_multiply(int sum, int left, int right);
+  void tile_store(int tile, int buffer, const Expr& place, const Expr& stride);
   int tensor_map(TensorMap map); ///< gives its number
   void tensor_copy(int map, std::vector<Expr> at, int to, const Expr& place, int signals,
                    const Expr& signal);
   /// Any statement without a body that makes no value.
   void effect(Stmt statement);
+
+  /// Changes with every loop or condition that is opened or closed: between two places with one
+  /// number all code runs in a row.
+  std::int64_t stretch() const { return stretch_; }
 
   /// The finished program, verified. `workers`: how many workers can be of use.
   KernelProgram finish(const Expr& workers);
@@ -141,6 +149,7 @@ private:
   std::vector<std::int64_t> epoch_; ///< by buffer: stores so far
   std::vector<std::int64_t> load_epoch_; ///< by value: its buffer's epoch when loaded
   int loops_ = 0;
+  std::int64_t stretch_ = 0;
 };
 
 /// The guards that can fail, each once.

@@ -1,7 +1,8 @@
 // The generator of contractions: products of matrices in any layout, batched, with work on the
 // operands before and on the result after. Both sides are copied into panels (or read where they
 // are, when that costs nothing), a register tile of rows by vectors of columns goes along the
-// depth, and the maps that follow are applied to the tile before it is stored.
+// depth, and the maps that follow are applied to the tile before it is stored. Register tiles may be
+// those of a matrix unit: then the sums go through memory to the maps.
 #include "kernel/contraction_layouts.h"
 #include "kernel/contraction_pack.h"
 #include "kernel/contraction_tiles.h"
@@ -29,7 +30,7 @@ public:
   Contraction(const Region& region, const ContractionForm& form, const Tiles& tiles,
               const Target& target)
       : r_(region), f_(form), t_(tiles), b_(region.name), e_(b_, region), fma_(target.has_fma),
-        left_(e_, f_, f_.left, f_.rows, t_.mr, t_),
+        left_(e_, f_, f_.left, f_.rows, t_.mr, t_, t_.matrix),
         right_(e_, f_, f_.right, f_.columns, t_.nr(), t_) {}
 
   KernelProgram run() {
@@ -285,6 +286,10 @@ private:
 
   /// One register tile along its part of the depth.
   void tile(const Place& at) {
+    if (t_.matrix) {
+      matrix_tile(at);
+      return;
+    }
     std::vector<VarId> sums;
     for (int i = 0; i < t_.mr * at.vectors; ++i)
       sums.push_back(sum_register(i));
@@ -308,10 +313,111 @@ private:
     return registers_[std::size_t(i)];
   }
 
-  Expr sum_offset(const Place& at, int i) const {
+  /// Where sums wait that go along the next part of the depth.
+  Expr sums_place(const Place& at) const {
     const std::int64_t tile = std::int64_t(t_.mr) * t_.nr();
-    return (at.column_local * Expr(panels_down_) + at.row_local) * Expr(tile) +
-           Expr(std::int64_t(i) * t_.lanes) + lane();
+    return (at.column_local * Expr(panels_down_) + at.row_local) * Expr(tile);
+  }
+  Expr sum_offset(const Place& at, int i) const {
+    return sums_place(at) + Expr(std::int64_t(i) * t_.lanes) + lane();
+  }
+
+  // --- Tiles of a matrix unit: those of the sums row by row, then those of the factors.
+
+  void matrix_tile(const Place& at) {
+    const int down = t_.mr / kTileRows, across = at.vectors;
+    const Expr width(std::int64_t(across) * t_.lanes);
+    const Guard first{at.depth_block, Expr(0), Expr(1)}, later{at.depth_block, Expr(1), blocks_};
+    b_.when({first}, [&] { clear_sums(b_, down, across); });
+    if (several_blocks())
+      b_.when({later}, [&] { load_sums(b_, down, across, sums_buffer_, sums_place(at), width); });
+    const Expr from = at.depth_block * Expr(t_.kc);
+    const Expr count = min(Expr(t_.kc), steps_ - from);
+    const auto chunk = [&](const Expr& k) {
+      multiply_tiles(
+          b_, down, across, [&](int tile, int i) { load_left(tile, at, i, from, k); },
+          [&](int tile, int v) { load_right(tile, at, v, from, k); });
+    };
+    const Expr several(std::int64_t(t_.unroll) * kChunk);
+    const Expr whole = floordiv(count, several) * several;
+    b_.loop(Expr(0), whole, several, Expr(t_.kc), Bind::Serial, [&](const Expr& k) {
+      for (int u = 0; u < t_.unroll; ++u)
+        chunk(k + Expr(std::int64_t(u) * kChunk));
+    });
+    if (t_.unroll > 1)
+      b_.loop(whole, count, Expr(kChunk), Expr(t_.kc), Bind::Serial, chunk);
+    if (several_blocks())
+      b_.when({{at.depth_block, Expr(0), blocks_ - Expr(1)}},
+              [&] { store_sums(b_, down, across, sums_buffer_, sums_place(at), width); });
+    b_.when({{at.depth_block, blocks_ - Expr(1), blocks_}}, [&] {
+      store_sums(b_, down, across, tile_buffer_, Expr(0), width);
+      deliver_tile(at, f_.epilogue_flops <= kHeavyEpilogue);
+    });
+  }
+
+  /// Row `i` of the register tile's tiles, of rows that hold a chunk of the depth each.
+  void load_left(int tile, const Place& at, int i, const Expr& from, const Expr& k) {
+    if (t_.pack_left) {
+      const Expr panel =
+          packed(left_, at.depth_block, at.row_panel, row_panels_, at.row_local, panels_down_);
+      b_.tile_load(tile, left_buffer_,
+                   panel + k * Expr(t_.mr) + Expr(std::int64_t(i) * kTileRows * kChunk),
+                   Expr(kChunk));
+      return;
+    }
+    Point p = at.batch;
+    // Rows are whole tiles. Behind the last one it is read again; what comes of it is never stored.
+    put_index(p, r_, f_.rows,
+              min(at.first_row + Expr(std::int64_t(i) * kTileRows),
+                  f_.rows.extent - Expr(std::int64_t(kTileRows))));
+    const Load& load = load_of(f_.left);
+    tile_in_place(tile, f_.left, p, from + k,
+                  Expr(*stride_of(r_, r_.stages[std::size_t(f_.stage)], load, f_.rows.axes[0])));
+  }
+
+  /// Tile `v` of the columns, of rows that hold a pair of each column.
+  void load_right(int tile, const Place& at, int v, const Expr& from, const Expr& k) {
+    const Expr column(std::int64_t(v) * t_.lanes);
+    if (t_.pack_right) {
+      const Expr panel = packed(right_, at.depth_block, at.column_panel, column_panels_,
+                                at.column_local, panels_across_);
+      b_.tile_load(tile, right_buffer_, panel + k * Expr(t_.nr()) + column, Expr(t_.nr()));
+      return;
+    }
+    Point p = at.batch;
+    put_index(p, r_, f_.columns, at.first_column + column);
+    tile_in_place(tile, f_.right, p, from + k, Expr(2 * f_.right.tile));
+  }
+
+  const Load& load_of(const Side& side) const {
+    const Stage& stage = r_.stages[std::size_t(f_.stage)];
+    return stage.loads[std::size_t(
+        stage.body[std::size_t(factor_of(r_, f_, side).value)].load)];
+  }
+
+  void tile_in_place(int tile, const Side& side, Point p, const Expr& step, const Expr& stride) {
+    put_index(p, r_, f_.depth, step * Expr(2));
+    const Load& load = load_of(side);
+    const auto element = element_at(r_, r_.stages[std::size_t(f_.stage)], load, p);
+    ensure(element.has_value(), "region {}: a tile at a place that depends on data", r_.name);
+    b_.tile_load(tile, e_.operand_buffer(load.number), *element, stride);
+  }
+
+  /// The results of the tile buffer's sums. `light`: all vectors of a row are written out.
+  void deliver_tile(const Place& at, bool light) {
+    const Expr rows = min(Expr(t_.mr), f_.rows.extent - at.first_row);
+    const auto row = [&](const Expr& r, const Expr& v) {
+      const Expr place = (r * Expr(at.vectors) + v) * Expr(t_.lanes) + lane();
+      deliver(at, r, v, b_.load(tile_buffer_, place, t_.lanes), at.narrow);
+    };
+    b_.loop(Expr(0), rows, Expr(1), Expr(t_.mr), Bind::Serial, [&](const Expr& r) {
+      if (light)
+        for (int v = 0; v < at.vectors; ++v)
+          row(r, Expr(v));
+      else
+        b_.loop(Expr(0), Expr(at.vectors), Expr(1), Expr(at.vectors), Bind::Serial,
+                [&](const Expr& v) { row(r, v); });
+    });
   }
 
   void clear(const std::vector<VarId>& sums) {
@@ -442,14 +548,7 @@ private:
     b_.when({light ? cut : Guard{Expr(0), Expr(0), Expr(1)}}, [&] {
       for (std::size_t i = 0; i < sums.size(); ++i)
         b_.store(tile_buffer_, Expr(std::int64_t(i) * t_.lanes) + lane(), b_.read(sums[i]));
-      const Expr rows = min(Expr(t_.mr), f_.rows.extent - at.first_row);
-      b_.loop(Expr(0), rows, Expr(1), Expr(t_.mr), Bind::Serial, [&](const Expr& r) {
-        b_.loop(Expr(0), Expr(at.vectors), Expr(1), Expr(at.vectors), Bind::Serial,
-                [&](const Expr& v) {
-                  const Expr place = (r * Expr(at.vectors) + v) * Expr(t_.lanes) + lane();
-                  deliver(at, r, v, b_.load(tile_buffer_, place, t_.lanes), at.narrow);
-                });
-      });
+      deliver_tile(at, false);
     });
   }
 
@@ -490,7 +589,7 @@ private:
   std::vector<VarId> registers_;
 };
 
-constexpr Knob kKnobs[] = {{"mr", 1, 24},       {"nr", 1, 512},       {"kc", 1, 1 << 20},
+constexpr Knob kKnobs[] = {{"mr", 1, 64},       {"nr", 1, 512},       {"kc", 1, 1 << 20},
                            {"mc", 1, 1 << 20},  {"nc", 1, 1 << 20},   {"unroll", 1, 16},
                            {"pack_left", 0, 1}, {"pack_right", 0, 1}, {"shared", 0, 1}};
 /// Products that one iteration may be written out as, and bytes of panels and sums that a worker
@@ -519,7 +618,7 @@ public:
     const FoundContraction found = find_contraction(region);
     if (!found.ok || is_dots(found.form))
       return {};
-    return contraction_space(found.form, target, pairs_refused(region, found.form, target).empty());
+    return contraction_space(region, found.form, target);
   }
 
   /// Workers pack what their blocks need, and not all panels for all: the sums are the same.
@@ -540,12 +639,15 @@ public:
     if (auto why = refused_settings(schedule, target, kKnobs, Takes::Matrix); !why.empty())
       return {false, {}, why};
     if (!schedule.mma.empty()) {
-      if (schedule.mma != kPairs)
+      if (schedule.mma != kPairs && schedule.mma != kMatrix)
         return {false, {}, fmt::format("contraction takes no @mma of {}", schedule.mma)};
-      if (auto why = pairs_refused(region, found.form, target); !why.empty())
+      const auto refused = schedule.mma == kPairs ? pairs_refused : matrix_refused;
+      if (auto why = refused(region, found.form, target); !why.empty())
         return {false, {}, why};
     }
-    const Tiles tiles = tiles_of(schedule, found.form, target);
+    const Tiles tiles = tiles_of(schedule, region, found.form, target);
+    if (tiles.matrix && tile_roles(tiles.mr / kTileRows, tiles.nv).left == 0)
+      return {false, {}, "a register tile of more tiles than a matrix unit has"};
     if (std::int64_t(tiles.mr) * tiles.nv * tiles.unroll > kMostProducts)
       return {false, {}, "a register tile of too much code"};
     if (schedule.split_reduce > 1 && tiles.split == 1)

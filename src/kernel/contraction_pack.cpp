@@ -8,6 +8,8 @@ namespace egret::kernel {
 
 namespace {
 
+constexpr int kMostLanes = 64; ///< of a value
+
 /// Whether every lane of the vector starting at `first` is below `extent`.
 Guard whole(const Expr& first, std::int64_t count, const Expr& extent) {
   return {extent - first - Expr(count), Expr(0), Expr(INT64_MAX)};
@@ -54,9 +56,10 @@ void put_index(Point& point, const Region& region, const AxisGroup& group, const
 }
 
 PackedSide::PackedSide(Emitter& emitter, const ContractionForm& form, const Side& side,
-                       const AxisGroup& panels, int width, const Tiles& tiles)
+                       const AxisGroup& panels, int width, const Tiles& tiles, bool rows_of_chunks)
     : e_(emitter), b_(emitter.builder()), form_(form), side_(side), panels_(panels), width_(width),
-      t_(tiles) {
+      t_(tiles), rows_of_chunks_(rows_of_chunks),
+      whole_depth_(!tiles.matrix || form.depth.extent.divisor() % (2 * kChunk) == 0) {
   const std::int64_t steps = (t_.kc + t_.lanes - 1) / t_.lanes * t_.lanes;
   const std::int64_t spill = width_ % t_.lanes == 0 ? 0 : t_.lanes;
   panel_elements_ = Expr(steps * width_ + spill);
@@ -64,6 +67,8 @@ PackedSide::PackedSide(Emitter& emitter, const ContractionForm& form, const Side
 }
 
 Expr steps_of(const ContractionForm& form, const Tiles& tiles) {
+  if (tiles.matrix)
+    return ceildiv(form.depth.extent, 2 * kChunk) * Expr(kChunk);
   return tiles.width == 1 ? form.depth.extent : floordiv(form.depth.extent, tiles.width);
 }
 
@@ -91,9 +96,42 @@ ValueId PackedSide::vector_at(Point point, const Expr& step) {
   return b_.apply(Op::Or, DType::U32, {lower, upper});
 }
 
+ValueId PackedSide::along_steps(Point point, const Expr& first, bool tail) {
+  const Expr lane = lane_variable(t_.lanes);
+  if (t_.width == 1 || 2 * t_.lanes > kMostLanes) {
+    if (tail)
+      point.mask.push_back({first + lane, Expr(0), steps_});
+    return vector_at(std::move(point), first + lane);
+  }
+  // Neighbours of 16 bits, in pairs.
+  const Factor factor = factor_of(e_.region(), form_, side_);
+  const Expr k = first * Expr(2) + lane_variable(2 * t_.lanes);
+  const Guard inside{k, Expr(0), form_.depth.extent};
+  point.lanes = 2 * t_.lanes;
+  put_index(point, e_.region(), form_.depth, k);
+  if (tail)
+    point.mask.push_back(inside);
+  ValueId bits = b_.splat(b_.apply(Op::Bitcast, DType::U16,
+                                   {e_.narrow(e_.value(form_.stage, factor.value, point))}),
+                          point.lanes);
+  if (tail && !factor.is_load)
+    bits = b_.apply(Op::Select, DType::U16,
+                    {b_.test({inside}, point.lanes), bits,
+                     b_.constant(Scalar::of(DType::U16, std::int64_t{0}), point.lanes)});
+  return b_.words(bits);
+}
+
+Expr PackedSide::whole_steps(const Expr& start, const Expr& count) const {
+  if (whole_depth_)
+    return count;
+  const Expr whole = floordiv(form_.depth.extent, 2 * kChunk) * Expr(kChunk);
+  return min(count, max(whole - start, Expr(0)));
+}
+
 bool PackedSide::by_depth() const {
   // Vectors that are stored over the end of a row must not meet the work of others.
-  return side_.order != Side::Order::Depth && width_ % t_.lanes == 0;
+  return side_.order != Side::Order::Depth && width_ % t_.lanes == 0 && !rows_of_chunks_ &&
+         whole_depth_;
 }
 
 void PackedSide::pack_step(int buffer, const Expr& offset, const Point& batch, const Expr& first,
@@ -122,7 +160,9 @@ void PackedSide::pack_panel(int buffer, const Expr& offset, const Point& batch, 
                             const Expr& part) {
   const Expr first = panel * Expr(width_), start = part * Expr(t_.kc);
   const Expr count = min(Expr(t_.kc), steps_ - start);
-  if (t_.lanes > 1 && side_.order == Side::Order::Depth)
+  if (rows_of_chunks_)
+    chunks(buffer, offset, batch, first, start, count);
+  else if (t_.lanes > 1 && side_.order == Side::Order::Depth)
     along_depth(buffer, offset, batch, first, start, count);
   else
     along_panel(buffer, offset, batch, first, start, count);
@@ -132,8 +172,9 @@ void PackedSide::along_panel(int buffer, const Expr& offset, const Point& batch,
                              const Expr& start, const Expr& count) {
   const Expr lane = t_.lanes > 1 ? lane_variable(t_.lanes) : Expr(0);
   const std::int64_t touched = (width_ + t_.lanes - 1) / t_.lanes * t_.lanes;
+  const Expr whole_count = whole_steps(start, count);
   const auto rows = [&](bool masked) {
-    b_.loop(Expr(0), count, Expr(1), Expr(t_.kc), Bind::Serial, [&](const Expr& k) {
+    b_.loop(Expr(0), whole_count, Expr(1), Expr(t_.kc), Bind::Serial, [&](const Expr& k) {
       for (std::int64_t v = 0; v < touched; v += t_.lanes) {
         Point point = batch;
         point.lanes = t_.lanes;
@@ -147,15 +188,68 @@ void PackedSide::along_panel(int buffer, const Expr& offset, const Point& batch,
   };
   b_.when({whole(first, touched, panels_.extent)}, [&] { rows(false); });
   b_.when({cut(first, touched, panels_.extent)}, [&] { rows(true); });
+  if (!whole_depth_)
+    b_.when({{whole_count, Expr(0), count}},
+            [&] { transposed(buffer, offset, batch, first, start, whole_count, true); });
+}
+
+void PackedSide::chunks(int buffer, const Expr& offset, const Point& batch, const Expr& first,
+                        const Expr& start, const Expr& count) {
+  constexpr int kTogether = 4; // rows of one iteration
+  const Expr lane = lane_variable(kChunk);
+  const auto store = [&](const Expr& k, const Expr& row, ValueId words) {
+    b_.store(buffer, offset + k * Expr(width_) + row * Expr(kChunk) + lane, words);
+  };
+  const auto by_rows = [&](const Expr& k, bool tail) {
+    b_.loop(Expr(0), Expr(width_), Expr(kTogether), Expr(width_), Bind::Serial, [&](const Expr& i) {
+      for (int j = 0; j < kTogether; ++j) {
+        const Expr row = i + Expr(j);
+        Point point = batch;
+        put_index(point, e_.region(), panels_, min(first + row, panels_.extent - Expr(1)));
+        store(k, row, along_steps(std::move(point), start + k, tail));
+      }
+    });
+  };
+  const auto by_steps = [&](const Expr& k, bool masked) {
+    for (int v = 0; v < width_; v += kChunk) {
+      std::vector<ValueId> steps;
+      for (int s = 0; s < kChunk; ++s) {
+        Point point = batch;
+        point.lanes = kChunk;
+        const Expr index = first + Expr(v) + lane;
+        put_index(point, e_.region(), panels_, index);
+        if (masked)
+          point.mask.push_back({index, Expr(0), panels_.extent});
+        steps.push_back(vector_at(std::move(point), start + k + Expr(s)));
+      }
+      const std::vector<ValueId> rows = transpose(b_, std::move(steps));
+      for (int i = 0; i < kChunk; ++i)
+        store(k, Expr(v + i), rows[std::size_t(i)]);
+    }
+  };
+  const Expr whole_count = whole_steps(start, count);
+  const auto all = [&](auto&& chunk) {
+    b_.loop(Expr(0), whole_count, Expr(kChunk), Expr(t_.kc), Bind::Serial, chunk);
+  };
+  if (side_.order == Side::Order::Depth) {
+    all([&](const Expr& k) { by_rows(k, false); });
+  } else {
+    b_.when({whole(first, width_, panels_.extent)},
+            [&] { all([&](const Expr& k) { by_steps(k, false); }); });
+    b_.when({cut(first, width_, panels_.extent)},
+            [&] { all([&](const Expr& k) { by_steps(k, true); }); });
+  }
+  if (!whole_depth_)
+    b_.when({{whole_count, Expr(0), count}}, [&] { by_rows(whole_count, true); });
 }
 
 void PackedSide::along_depth(int buffer, const Expr& offset, const Point& batch, const Expr& first,
                              const Expr& start, const Expr& count) {
   const Expr lanes(t_.lanes);
-  const Expr full = floordiv(count, lanes) * lanes;
+  const Expr full = t_.matrix ? whole_steps(start, count) : floordiv(count, lanes) * lanes;
   b_.loop(Expr(0), full, lanes, Expr(t_.kc), Bind::Serial,
           [&](const Expr& k) { transposed(buffer, offset, batch, first, start, k, false); });
-  b_.when({{count - full, Expr(1), lanes}},
+  b_.when({t_.matrix ? Guard{full, Expr(0), count} : Guard{count - full, Expr(1), lanes}},
           [&] { transposed(buffer, offset, batch, first, start, full, true); });
 }
 
@@ -171,9 +265,7 @@ void PackedSide::transposed(int buffer, const Expr& offset, const Point& batch, 
       point.lanes = t_.lanes;
       // Behind the last panel element the last one is repeated: what comes of it is never stored.
       put_index(point, e_.region(), panels_, min(first + Expr(v + i), panels_.extent - Expr(1)));
-      if (tail)
-        point.mask.push_back({start + at + lane, Expr(0), steps_});
-      rows[std::size_t(i)] = vector_at(point, start + at + lane);
+      rows[std::size_t(i)] = along_steps(std::move(point), start + at, tail);
     }
     groups.push_back(transpose(b_, std::move(rows)));
   }

@@ -17,11 +17,13 @@ DType word_of(const ContractionForm& form, const Tiles& tiles);
 
 /// A side in panels of `width` elements, zeros or repeats behind the last: panel p of depth block c
 /// holds element (p * width + i, c * kc + k) at i + k * width. A panel has room for one vector more
-/// than it holds, so that vectors may be stored over its end.
+/// than it holds, so that vectors may be stored over its end. `rows_of_chunks`, for the left side of
+/// a matrix unit's products: at (k / kChunk * width + i) * kChunk + k % kChunk. A matrix unit's
+/// panels are whole chunks, with zeros behind the end of the depth.
 class PackedSide {
 public:
   PackedSide(Emitter& emitter, const ContractionForm& form, const Side& side,
-             const AxisGroup& panels, int width, const Tiles& tiles);
+             const AxisGroup& panels, int width, const Tiles& tiles, bool rows_of_chunks = false);
 
   /// Elements of a panel, and from one panel to the next.
   Expr panel_elements() const { return panel_elements_; }
@@ -44,10 +46,17 @@ private:
                    const Expr& start, const Expr& count);
   void along_depth(int buffer, const Expr& offset, const Point& batch, const Expr& first,
                    const Expr& start, const Expr& count);
+  void chunks(int buffer, const Expr& offset, const Point& batch, const Expr& first,
+              const Expr& start, const Expr& count);
   void transposed(int buffer, const Expr& offset, const Point& batch, const Expr& first,
                   const Expr& start, const Expr& at, bool tail);
+  /// Steps of the part from `start` on that are whole: all but a last chunk that is not.
+  Expr whole_steps(const Expr& start, const Expr& count) const;
   /// Steps `step` of the depth, of all lanes of the point (they may go along either).
   ValueId vector_at(Point point, const Expr& step);
+  /// Steps from `first` on, one a lane; zeros behind the end of the depth where it may be inside
+  /// (`tail`).
+  ValueId along_steps(Point point, const Expr& first, bool tail);
   DType word() const { return word_of(form_, t_); }
 
   Emitter& e_;
@@ -57,7 +66,9 @@ private:
   const AxisGroup& panels_;
   int width_;
   const Tiles& t_;
-  Expr steps_; ///< of the depth
+  bool rows_of_chunks_;
+  bool whole_depth_; ///< no chunk of a matrix unit goes beyond the end of the depth
+  Expr steps_;       ///< of the depth
   Expr panel_elements_;
 };
 

@@ -148,7 +148,10 @@ Schedule make_schedule(const ContractionForm& form, const Problem& p, int mr, in
 
 } // namespace
 
-Tiles tiles_of(const Schedule& schedule, const ContractionForm& form, const Target& target) {
+Tiles tiles_of(const Schedule& schedule, const Region& region, const ContractionForm& form,
+               const Target& target) {
+  if (schedule.mma == kMatrix)
+    return matrix_sizes(schedule, region, form);
   const std::int64_t bytes =
       schedule.vector_bytes != 0 ? schedule.vector_bytes : target.vector_bytes;
   const Problem p = problem_of(form, target, bytes);
@@ -216,20 +219,25 @@ void add_pairs(const ContractionForm& form, const Problem& p,
 
 } // namespace
 
-std::vector<Schedule> contraction_space(const ContractionForm& form, const Target& target,
-                                        bool pairs) {
+std::vector<Schedule> contraction_space(const Region& region, const ContractionForm& form,
+                                        const Target& target) {
+  const bool pairs = pairs_refused(region, form, target).empty();
   const Problem p = problem_of(form, target, target.vector_bytes);
   std::vector<Schedule> space;
   const auto add = [&](Schedule s) {
     if (std::find(space.begin(), space.end(), s) == space.end())
       space.push_back(std::move(s));
   };
+  if (matrix_refused(region, form, target).empty())
+    for (Schedule& s : matrix_space(region, form, target))
+      add(std::move(s));
+  const std::size_t first = space.size();
   const auto tiles = register_tiles(p, form.right.tile);
   if (pairs && form.right.pairs) // they lie ready for it
     add_pairs(form, p, tiles, add);
   for (std::size_t i = 0; i < tiles.size() && i < 4; ++i)
     add(make_schedule(form, p, tiles[i].mr, tiles[i].nv));
-  const Schedule best = space[0];
+  const Schedule best = space[first];
   // Few tiles and a long depth: weight gradients of small layers. Where shares are the first choice
   // follows from the shape alone, so that results do not depend on the workers.
   const std::int64_t count = p.batch * ceil_quotient(p.rows, best.knob("mr", 1)) *
@@ -241,7 +249,7 @@ std::vector<Schedule> contraction_space(const ContractionForm& form, const Targe
       s.knobs["kc"] = std::min<std::int64_t>(s.knob("kc", 1), p.depth / shares);
       s.knobs["mc"] = ceil_to(p.rows, s.knob("mr", 1));
       if (shares == kShares && count <= kFewestTiles)
-        space.insert(space.begin(), s);
+        space.insert(space.begin() + std::ptrdiff_t(first), s);
       else
         add(s);
       s.knobs["shared"] = 1 - s.knob("shared", 1);

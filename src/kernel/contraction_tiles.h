@@ -4,6 +4,7 @@
 #include "kernel/contraction_form.h"
 #include "kernel/schedule.h"
 #include "kernel/target.h"
+#include "kernel/tile_products.h"
 
 #include <string>
 #include <vector>
@@ -17,6 +18,8 @@ struct Tiles {
   int mr = 1, nv = 1; ///< rows and vectors of the register tile
   int unroll = 1;     ///< steps along the depth in one iteration
   int width = 1;      ///< elements of the depth in a step: 2 where pairs of bf16 are multiplied
+  bool matrix = false; ///< the register tile is made of tiles of a matrix unit: mr is a multiple of
+                       ///< kTileRows, lanes are 16, and the depth goes by kChunk steps
   std::int64_t kc = 1;
   std::int64_t mc = 1, nc = 1;              ///< multiples of mr and of nr()
   bool pack_left = true, pack_right = true; ///< copied into the order in which tiles read them
@@ -35,12 +38,27 @@ inline constexpr const char* kPairs = "bf16_pairs";
 /// not.
 std::string pairs_refused(const Region& region, const ContractionForm& form, const Target& target);
 
-/// The sizes that a schedule asks for, made fit for the region and the target.
-Tiles tiles_of(const Schedule& schedule, const ContractionForm& form, const Target& target);
+/// The @mma of schedules whose register tile is made of tiles of a matrix unit (AMX), of bf16.
+inline constexpr const char* kMatrix = "bf16_tiles";
+/// Whether the target multiplies tiles of the form's factors: empty, or why not.
+std::string matrix_refused(const Region& region, const ContractionForm& form, const Target& target);
+/// Whether a side is tiles of a matrix unit where it lies: rows (or pairs of columns) that are whole
+/// and lie evenly, with a depth of whole chunks.
+bool left_is_tiles(const Region& region, const ContractionForm& form);
+bool right_is_tiles(const Region& region, const ContractionForm& form);
+/// The sizes of a schedule with @mma=bf16_tiles, made fit for the region.
+Tiles matrix_sizes(const Schedule& schedule, const Region& region, const ContractionForm& form);
+/// Such schedules, the likely best first.
+std::vector<Schedule> matrix_space(const Region& region, const ContractionForm& form,
+                                   const Target& target);
 
-/// Schedules worth trying, the likely best first. `pairs`: also those that multiply pairs.
-std::vector<Schedule> contraction_space(const ContractionForm& form, const Target& target,
-                                        bool pairs = false);
+/// The sizes that a schedule asks for, made fit for the region and the target.
+Tiles tiles_of(const Schedule& schedule, const Region& region, const ContractionForm& form,
+               const Target& target);
+
+/// Schedules worth trying, the likely best first.
+std::vector<Schedule> contraction_space(const Region& region, const ContractionForm& form,
+                                        const Target& target);
 
 /// Columns that a panel of the right side should hold for such a product.
 std::int64_t preferred_tile(const ContractionForm& form, const Target& target, bool pairs);

@@ -186,7 +186,22 @@ enum class StmtKind : std::uint8_t {
   ClearPosts, ///< each block comes here once, behind all that it awaits: the last one makes the
               ///< first `number` elements of the counter inst.buffer zero again. inst.source is a
               ///< counter of one element
+  // CPU with AMX: a worker has kTiles registers that hold a matrix each, 16 rows of 64 bytes. What
+  // is in them at the start is not defined.
+  TileZero,     ///< tile `target` = 0
+  TileLoad,     ///< tile `target`: row i is the 64 bytes from inst.buffer[inst.expr + i *
+                ///< inst.source_expr] on
+  TileMultiply, ///< tile `target` (16 x 16 of f32) += A * B. A is tile `number`: 16 rows by a depth
+                ///< of 32 inst.element (bf16). B is tile `inst.number`: 16 columns by the same
+                ///< depth, row k holding elements 2k and 2k + 1 of each column side by side.
+                ///< Elements of even and of odd depth are summed apart, each product added with
+                ///< one rounding, and then both added to the tile; numbers below the smallest
+                ///< normal may count as zero
+  TileStore,    ///< row i of tile `target` to the 64 bytes from inst.buffer[inst.expr + i *
+                ///< inst.source_expr] on
 };
+
+inline constexpr int kTiles = 8, kTileRows = 16, kTileBytes = 64; ///< of a row
 
 struct Stmt {
   StmtKind kind = StmtKind::Let;

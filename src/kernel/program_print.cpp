@@ -342,6 +342,21 @@ private:
     case StmtKind::WaitCopies:
       out_ += fmt::format("{}wait until {} groups of copies are under way\n", in, s.number);
       break;
+    case StmtKind::TileZero:
+      out_ += fmt::format("{}t{} = 0\n", in, s.target);
+      break;
+    case StmtKind::TileLoad:
+      out_ += fmt::format("{}t{} = rows of {} by {}\n", in, s.target,
+                          place(s.inst.buffer, s.inst.expr), text(s.inst.source_expr));
+      break;
+    case StmtKind::TileMultiply:
+      out_ += fmt::format("{}t{} += t{} * t{} in {}\n", in, s.target, s.number, s.inst.number,
+                          egret::name_of(s.inst.element));
+      break;
+    case StmtKind::TileStore:
+      out_ += fmt::format("{}rows of {} by {} = t{}\n", in, place(s.inst.buffer, s.inst.expr),
+                          text(s.inst.source_expr), s.target);
+      break;
     case StmtKind::Prefetch:
       out_ += fmt::format("{}prefetch {}[{}]\n", in, buffer(s.inst.buffer), text(s.inst.expr));
       break;

@@ -463,6 +463,29 @@ private:
     together(32, "an asynchronous product");
   }
 
+  void tile(const Stmt& s) const {
+    check(threads_ == 0, "tiles on a GPU");
+    const auto number = [&](int n) { check(n >= 0 && n < kTiles, "there is no tile {}", n); };
+    number(s.target);
+    if (s.kind == StmtKind::TileMultiply) {
+      number(s.number);
+      number(s.inst.number);
+      check(s.target != s.number && s.target != s.inst.number && s.number != s.inst.number,
+            "a product of tiles {} and {} into tile {}", s.number, s.inst.number, s.target);
+      check(s.inst.element == DType::BF16, "a product of tiles in {}", name_of(s.inst.element));
+    }
+    if (s.kind != StmtKind::TileLoad && s.kind != StmtKind::TileStore)
+      return;
+    const Buffer& b = buffer(s.inst.buffer);
+    const bool loads = s.kind == StmtKind::TileLoad;
+    check(loads ? b.read : b.written, "buffer {} is {}", b.name, loads ? "read" : "written");
+    check(size_of(b.dtype) == 4 || (loads && size_of(b.dtype) == 2), "a tile of {} in buffer {}",
+          name_of(b.dtype), b.name);
+    check(s.inst.mask.empty(), "a tile of buffer {} under a mask", b.name);
+    expr(s.inst.expr, 1);
+    expr(s.inst.source_expr, 1);
+  }
+
   void block(const Block& statements) {
     std::vector<ValueId> made;
     for (const Stmt& s : statements)
@@ -617,6 +640,12 @@ private:
             "{} posts of counter {}", s.number, buffer(s.inst.buffer).name);
       check(!in_core_, "posts that not all blocks clear");
       together(threads_, "the clearing of posts");
+      break;
+    case StmtKind::TileZero:
+    case StmtKind::TileLoad:
+    case StmtKind::TileMultiply:
+    case StmtKind::TileStore:
+      tile(s);
       break;
     case StmtKind::Last:
       check(threads_ > 0, "blocks on a CPU");

@@ -32,7 +32,7 @@ constexpr int last(InstKind) {
   return static_cast<int>(InstKind::Mma);
 }
 constexpr int last(StmtKind) {
-  return static_cast<int>(StmtKind::ClearPosts);
+  return static_cast<int>(StmtKind::TileStore);
 }
 constexpr int last(CachePolicy) {
   return static_cast<int>(CachePolicy::EvictLast);
@@ -361,7 +361,7 @@ void members(A& a, Region& x) {
 
 template <class T>
 constexpr std::string_view kMark =
-    std::is_same_v<T, Region> ? "egret region 1\n" : "egret kernel 3\n";
+    std::is_same_v<T, Region> ? "egret region 1\n" : "egret kernel 4\n";
 
 template <class T>
 std::string bytes_of(const T& value) {

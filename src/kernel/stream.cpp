@@ -2,14 +2,15 @@
 // by tile. It copies the tile's factors into panels and then takes some rows at a time through it:
 // their scores stay in the first-level cache, rows are combined in vectors along the places, and
 // what is summed over the places (row values, or rows of a result) is carried from tile to tile.
-// Sums that a maximum scales are scaled again when it grows, so that one pass makes both.
+// Sums that a maximum scales are scaled again when it grows, so that one pass makes both. Where the
+// CPU has a matrix unit, scores and sums of bf16 are made by its tiles.
 #include "kernel/accumulate.h"
 #include "kernel/analysis.h"
 #include "kernel/contraction_pack.h"
 #include "kernel/families.h"
-#include "kernel/knobs.h"
 #include "kernel/nest.h"
 #include "kernel/picks.h"
+#include "kernel/stream_blocks.h"
 #include "kernel/stream_rows.h"
 #include "support/fail.h"
 
@@ -22,20 +23,9 @@ namespace {
 /// More than any index of a place.
 constexpr std::int64_t kFar = std::int64_t{1} << 48;
 
-struct Blocks {
-  int lanes = 1;
-  int mr = 1;     ///< rows that go through a tile together
-  int nv = 1;     ///< vectors of places in a register tile of scores
-  int nc = 1;     ///< vectors of columns in a register tile of a sum
-  int rows = 1;   ///< of a block; a multiple of mr
-  int places = 1; ///< of a tile; a multiple of nr()
-  int unroll = 1;
-  int nr() const { return nv * lanes; }
-};
-
 class CpuStream {
 public:
-  CpuStream(const Region& region, const StreamForm& form, const Blocks& blocks,
+  CpuStream(const Region& region, const StreamForm& form, const StreamBlocks& blocks,
             const Target& target)
       : r_(region), f_(form), t_(blocks), arithmetic_(arithmetic_of(target)), b_(region.name),
         e_(b_, region) {
@@ -43,7 +33,7 @@ public:
       depth_tiles_.push_back(tiles_for(p));
     for (std::size_t p = 0; p < f_.products.size(); ++p) {
       const ContractionForm& form_p = f_.products[p];
-      left_.emplace_back(e_, form_p, form_p.left, f_.rows, t_.mr, depth_tiles_[p]);
+      left_.emplace_back(e_, form_p, form_p.left, f_.rows, t_.mr, depth_tiles_[p], t_.matrix);
       right_.emplace_back(e_, form_p, form_p.right, f_.places, t_.nr(), depth_tiles_[p]);
     }
   }
@@ -83,6 +73,11 @@ private:
     tiles.mr = t_.mr;
     tiles.nv = t_.nv;
     tiles.kc = p.depth.extent.value();
+    if (t_.matrix) {
+      tiles.matrix = true;
+      tiles.width = 2;
+      tiles.kc = (tiles.kc + 2 * kChunk - 1) / (2 * kChunk) * kChunk;
+    }
     return tiles;
   }
 
@@ -108,18 +103,23 @@ private:
     const auto floats = [&](const std::string& name, const Expr& n) {
       return b_.worker_memory(name, DType::F32, n);
     };
+    const auto panels = [&](const std::string& name, const Expr& n) {
+      return b_.worker_memory(name, t_.matrix ? DType::U32 : DType::F32, n);
+    };
     for (std::size_t p = 0; p < f_.products.size(); ++p) {
       left_buffer_.push_back(
-          floats(fmt::format("left{}", p), Expr(t_.rows / t_.mr) * left_[p].panel_elements()));
-      right_buffer_.push_back(floats(fmt::format("right{}", p),
+          panels(fmt::format("left{}", p), Expr(t_.rows / t_.mr) * left_[p].panel_elements()));
+      right_buffer_.push_back(panels(fmt::format("right{}", p),
                                      Expr(t_.places / t_.nr()) * right_[p].panel_elements()));
       score_buffer_.push_back(
           floats(fmt::format("scores{}", p), Expr(std::int64_t(t_.mr) * t_.places)));
     }
     for (std::size_t s = 0; s < f_.sums.size(); ++s) {
-      summed_buffer_.push_back(floats(fmt::format("summed{}", s), Expr(t_.places * columns_of(s))));
-      factor_buffer_.push_back(
-          floats(fmt::format("factors{}", s), Expr(std::int64_t(t_.mr) * t_.places)));
+      const std::int64_t factors = std::int64_t(t_.mr) * t_.places;
+      summed_buffer_.push_back(panels(fmt::format("summed{}", s),
+                                      Expr(t_.places * columns_of(s) / (t_.matrix ? 2 : 1))));
+      factor_buffer_.push_back(b_.worker_memory(
+          fmt::format("factors{}", s), t_.matrix ? DType::U16 : DType::F32, Expr(factors)));
       carried_buffer_.push_back(floats(fmt::format("sums{}", s), Expr(t_.rows * columns_of(s))));
     }
     for (int stage : f_.row_stages) {
@@ -200,7 +200,7 @@ private:
       for (std::size_t p : pass.products)
         pack_places(p, t);
       for (std::size_t s : pass.sums)
-        pack_summed(s);
+        t_.matrix ? pack_pairs(s) : pack_summed(s);
       each_group([&](const Expr& g) { b_.when(counting(g), [&] { group(pass, g); }); });
     });
     each_row([&](const Expr& row) { finish_row(pass, row); });
@@ -281,6 +281,35 @@ private:
     });
   }
 
+  /// The same in pairs of places, zeros behind the last one.
+  void pack_pairs(std::size_t s) {
+    const ContractionForm& sum = f_.sums[s];
+    const int factor = factor_of(r_, sum, sum.right).value;
+    const auto pair = [&](const Expr& j, int there) {
+      for (std::int64_t c = 0; c < columns_of(s); c += t_.lanes) {
+        const auto half = [&](int number) {
+          if (number >= there)
+            return b_.constant(Scalar::of(DType::U32, std::int64_t{0}), t_.lanes);
+          Point p = columns_point(sum, batch_, c);
+          put_index(p, r_, f_.places, first_place_ + j * Expr(2) + Expr(number));
+          const ValueId v = e_.narrow(e_.value(sum.stage, factor, p));
+          return b_.cast(b_.splat(b_.apply(Op::Bitcast, DType::U16, {v}), t_.lanes), DType::U32);
+        };
+        const ValueId lower = half(0);
+        const ValueId upper = b_.apply(
+            Op::Shl, DType::U32, {half(1), b_.constant(Scalar::of(DType::U32, std::int64_t{16}))});
+        b_.store(summed_buffer_[s], j * Expr(columns_of(s)) + Expr(c) + lane(),
+                 b_.apply(Op::Or, DType::U32, {lower, upper}));
+      }
+    };
+    const Expr most(t_.places / 2), whole = floordiv(tile_places_, 2),
+               some = ceildiv(tile_places_, 2);
+    b_.loop(Expr(0), whole, Expr(1), most, Bind::Serial, [&](const Expr& j) { pair(j, 2); });
+    b_.when({{whole, Expr(0), some}}, [&] { pair(whole, 1); });
+    b_.loop(some, ceildiv(tile_places_, 2 * kChunk) * Expr(kChunk), Expr(1), most, Bind::Serial,
+            [&](const Expr& j) { pair(j, 0); });
+  }
+
   /// A vector of a sum's columns from column `c` on.
   Point columns_point(const ContractionForm& sum, const Point& at, std::int64_t c) const {
     Point p = at;
@@ -306,7 +335,7 @@ private:
 
   void group(const StreamPass& pass, const Expr& g) {
     for (std::size_t p : pass.products)
-      make_scores(p, g);
+      t_.matrix ? make_score_tiles(p, g) : make_scores(p, g);
     const Expr rows = min(Expr(t_.mr), block_rows_ - g * Expr(t_.mr));
     b_.loop(Expr(0), rows, Expr(1), Expr(t_.mr), Bind::Serial, [&](const Expr& i) {
       const Guard whole{first_place_, Expr(0), f_.places.extent - Expr(t_.places - 1)},
@@ -316,12 +345,14 @@ private:
     });
     fill_missing(pass, rows);
     for (std::size_t s : pass.sums)
-      add_products(s, g);
+      t_.matrix ? add_product_tiles(s, g) : add_products(s, g);
   }
 
   /// The zeros of rows that a group lacks; what comes of them is never stored.
   void fill_missing(const StreamPass& pass, const Expr& rows) {
-    const ValueId zero = b_.constant(Scalar::of(DType::F32, 0.0), t_.lanes);
+    const ValueId zero = b_.constant(t_.matrix ? Scalar::of(DType::U16, std::int64_t{0})
+                                               : Scalar::of(DType::F32, 0.0),
+                                     t_.lanes);
     b_.loop(rows, Expr(t_.mr), Expr(1), Expr(t_.mr), Bind::Serial, [&](const Expr& i) {
       for (std::size_t s : pass.sums)
         for (int v = 0; v < across(); ++v)
@@ -389,6 +420,31 @@ private:
             });
   }
 
+  void make_score_tiles(std::size_t p, const Expr& g) {
+    const int down = t_.mr / kTileRows;
+    const std::int64_t steps = depth_tiles_[p].kc;
+    b_.loop(Expr(0), ceildiv(tile_places_, t_.nr()), Expr(1), Expr(t_.places / t_.nr()),
+            Bind::Serial, [&](const Expr& j) {
+              clear_sums(b_, down, t_.nv);
+              b_.loop(Expr(0), Expr(steps), Expr(kChunk), Expr(steps), Bind::Serial,
+                      [&](const Expr& k) {
+                        const Expr left = g * left_[p].panel_elements() + k * Expr(t_.mr),
+                                   right = j * right_[p].panel_elements() + k * Expr(t_.nr());
+                        multiply_tiles(
+                            b_, down, t_.nv,
+                            [&](int tile, int i) {
+                              b_.tile_load(tile, left_buffer_[p],
+                                           left + Expr(i * kTileRows * kChunk), Expr(kChunk));
+                            },
+                            [&](int tile, int v) {
+                              b_.tile_load(tile, right_buffer_[p], right + Expr(v * kChunk),
+                                           Expr(t_.nr()));
+                            });
+                      });
+              store_sums(b_, down, t_.nv, score_buffer_[p], j * Expr(t_.nr()), Expr(t_.places));
+            });
+  }
+
   /// A vector of the tile's places, for row `row` of the block.
   Point place_point(const Expr& row, int v, bool cut) const {
     Point p = row_point(row);
@@ -425,10 +481,27 @@ private:
         add_to_scaled(row_state(stage), row, points);
     for (std::size_t s : pass.sums)
       for (int v = 0; v < across(); ++v) {
+        if (t_.matrix) {
+          b_.store(factor_buffer_[s], at(v), factor_bits(s, points[std::size_t(v)], cut));
+          continue;
+        }
         const ValueId factor =
             e_.value(f_.sums[s].stage, f_.sums[s].left.value, points[std::size_t(v)]).id;
         b_.store(factor_buffer_[s], at(v), b_.splat(b_.cast(factor, DType::F32), t_.lanes));
       }
+  }
+
+  /// Factors of a sum as a tile's rows hold them, zeros behind the last place.
+  ValueId factor_bits(std::size_t s, const Point& p, bool cut) {
+    const ContractionForm& sum = f_.sums[s];
+    const Value factor = e_.value(sum.stage, factor_of(r_, sum, sum.left).value, p);
+    const ValueId bits =
+        b_.splat(b_.apply(Op::Bitcast, DType::U16, {e_.narrow(factor)}), t_.lanes);
+    if (!cut)
+      return bits;
+    return b_.apply(Op::Select, DType::U16,
+                    {b_.test(p.mask, t_.lanes), bits,
+                     b_.constant(Scalar::of(DType::U16, std::int64_t{0}), t_.lanes)});
   }
 
   State add_tile(RowState& v, State state, const std::vector<Point>& points) {
@@ -497,6 +570,46 @@ private:
       for (int i = 0; i < t_.mr; ++i)
         for (int v = 0; v < vectors; ++v)
           b_.store(carried_buffer_[s], carried(i, v), b_.read(sum_register(i * vectors + v)));
+    }
+  }
+
+  /// The same by tiles. The sums are scaled where they lie.
+  void add_product_tiles(std::size_t s, const Expr& g) {
+    const std::int64_t columns = columns_of(s);
+    const int maximum = f_.scaled_by[std::size_t(f_.sums[s].stage)];
+    const Expr first = g * Expr(t_.mr) * Expr(columns);
+    if (maximum >= 0)
+      b_.loop(Expr(0), Expr(t_.mr), Expr(1), Expr(t_.mr), Bind::Serial, [&](const Expr& i) {
+        const ValueId scale = b_.load(row_state(maximum).scale, i, 1);
+        for (std::int64_t c = 0; c < columns; c += t_.lanes) {
+          const Expr at = first + i * Expr(columns) + Expr(c) + lane();
+          b_.store(
+              carried_buffer_[s], at,
+              b_.apply(Op::Mul, DType::F32, {b_.load(carried_buffer_[s], at, t_.lanes), scale}));
+        }
+      });
+    const int down = t_.mr / kTileRows;
+    for (std::int64_t c = 0; c < columns; c += std::int64_t(t_.nc) * t_.lanes) {
+      const int vectors = int(std::min<std::int64_t>(t_.nc, (columns - c) / t_.lanes));
+      load_sums(b_, down, vectors, carried_buffer_[s], first + Expr(c), Expr(columns));
+      b_.loop(Expr(0), ceildiv(tile_places_, 2 * kChunk), Expr(1), Expr(t_.places / (2 * kChunk)),
+              Bind::Serial, [&](const Expr& k) {
+                multiply_tiles(
+                    b_, down, vectors,
+                    [&](int tile, int i) {
+                      b_.tile_load(tile, factor_buffer_[s],
+                                   Expr(std::int64_t(i) * kTileRows * t_.places) +
+                                       k * Expr(2 * kChunk),
+                                   Expr(t_.places));
+                    },
+                    [&](int tile, int v) {
+                      b_.tile_load(tile, summed_buffer_[s],
+                                   k * Expr(kChunk * columns) +
+                                       Expr(c + std::int64_t(v) * t_.lanes),
+                                   Expr(columns));
+                    });
+              });
+      store_sums(b_, down, vectors, carried_buffer_[s], first + Expr(c), Expr(columns));
     }
   }
 
@@ -583,7 +696,7 @@ private:
 
   const Region& r_;
   const StreamForm& f_;
-  const Blocks& t_;
+  const StreamBlocks& t_;
   Arithmetic arithmetic_;
   ProgramBuilder b_;
   Emitter e_;
@@ -603,55 +716,9 @@ private:
   int pass_ = 0;
 };
 
-constexpr Knob kKnobs[] = {
-    {"mr", 1, 24}, {"nv", 1, 8}, {"rows", 1, 1024}, {"places", 1, 1024}, {"unroll", 1, 8}};
-
-/// Columns and depths whose panels stay in the caches; vectors of a row that are written out.
-constexpr std::int64_t kMostColumns = 512;
-constexpr int kMostAcross = 16;
-
-/// Depth of a product that is made once, for sums of the rows alone.
-constexpr std::int64_t kMostDepth = 16384;
-
-std::string refused(const StreamForm& form) {
-  const bool once = form.passes == 1 && form.sums.empty() && form.products.size() == 1;
-  const auto known = [](const ContractionForm& f) {
-    return f.depth.extent.is_constant() && f.depth.extent.value() <= kMostColumns &&
-           f.depth.extent.value() >= 1;
-  };
-  if (!std::all_of(form.products.begin(), form.products.end(), [&](const ContractionForm& f) {
-        return known(f) || (once && f.depth.extent.is_constant() && f.depth.extent.value() >= 1 &&
-                            f.depth.extent.value() <= kMostDepth);
-      }))
-    return "a product's depth is not known or too large";
-  if (!std::all_of(form.sums.begin(), form.sums.end(), known))
-    return "a sum's columns are not known or too many";
-  return "";
-}
-
-/// What a schedule asks for, made fit for the region and the target.
-Blocks blocks_of(const Schedule& schedule, const StreamForm& form, const Target& target) {
-  const auto round_up = [](std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; };
-  const std::int64_t bytes =
-      schedule.vector_bytes != 0 ? schedule.vector_bytes : target.vector_bytes;
-  Blocks t;
-  t.lanes = int(std::clamp<std::int64_t>(bytes / 4, 1, 64));
-  t.mr = int(schedule.knob("mr", 6));
-  t.nv = int(schedule.knob("nv", 4));
-  t.unroll = int(schedule.knob("unroll", 2));
-  t.nc = std::max(1, (target.vector_registers - 2) / (t.mr + 1));
-  const std::int64_t rows = form.rows.extent.constant().value_or(1024),
-                     places = form.places.extent.constant().value_or(1024);
-  t.rows =
-      int(round_up(std::min(schedule.knob("rows", 96), std::max<std::int64_t>(rows, 1)), t.mr));
-  t.places = int(
-      round_up(std::min(schedule.knob("places", 64), std::max<std::int64_t>(places, 1)), t.nr()));
-  return t;
-}
-
 /// The region without what would make sums wait for others.
-Region in_few_passes(const Region& region) {
-  return with_late_divisors(with_picks(region, PickBy::Sum));
+Region in_few_passes(const Region& region, StreamTakes takes) {
+  return with_late_divisors(with_picks(region, PickBy::Sum), takes);
 }
 
 class StreamGenerator : public Generator {
@@ -659,44 +726,39 @@ public:
   std::string name() const override { return "stream"; }
 
   std::vector<Schedule> space(const Region& region, const Target& target) const override {
-    const FoundStream found = find_stream(in_few_passes(region), StreamTakes::Vectors);
-    if (!found.ok || !refused(found.form).empty())
+    const FoundStream found =
+        find_stream(in_few_passes(region, StreamTakes::Vectors), StreamTakes::Vectors);
+    if (!found.ok || !stream_refused(found.form).empty())
       return {};
-    std::vector<Schedule> space;
-    const auto add = [&](int mr, int nv, int rows, int places, int unroll) {
-      Schedule s;
-      s.generator = name();
-      s.knobs = {{"mr", mr}, {"nv", nv}, {"rows", rows}, {"places", places}, {"unroll", unroll}};
-      if (mr * nv + nv + 1 <= target.vector_registers &&
-          places <= kMostAcross * (target.vector_bytes / 4) &&
-          std::find(space.begin(), space.end(), s) == space.end())
-        space.push_back(std::move(s));
-    };
-    const int lanes = target.vector_bytes / 4;
-    const bool many = target.vector_registers >= 32;
-    for (const auto& [mr, nv] : many ? std::vector<std::pair<int, int>>{{6, 4}, {8, 3}, {12, 2}}
-                                     : std::vector<std::pair<int, int>>{{4, 2}, {6, 2}, {3, 3}})
-      for (const int across : {nv, 2 * nv, 4 * nv})
-        for (const int rows : {96, 48, 192})
-          for (const int unroll : {2, 4})
-            add(mr, nv, rows, across * lanes, unroll);
-    return space;
+    return stream_space(target, target.has_amx && by_tiles(region, target).reason.empty());
   }
 
   Lowered lower(const Region& given, const Schedule& schedule,
                 const Target& target) const override {
-    const Region region = in_few_passes(given);
-    const FoundStream found = find_stream(region, StreamTakes::Vectors);
+    const bool tiles = schedule.mma == kMatrix;
+    const StreamTakes takes = tiles ? StreamTakes::MatrixUnits : StreamTakes::Vectors;
+    const Region region = in_few_passes(given, takes);
+    const FoundStream found = tiles ? by_tiles(given, target) : find_stream(region, takes);
     if (!found.ok)
       return {false, {}, found.reason};
-    if (auto why = refused(found.form); !why.empty())
+    if (auto why = stream_refused(found.form); !why.empty())
       return {false, {}, why};
-    if (auto why = refused_settings(schedule, target, kKnobs); !why.empty())
+    const StreamBlocks blocks = stream_blocks(schedule, found.form, target);
+    if (auto why = blocks_refused(schedule, blocks, target); !why.empty())
       return {false, {}, why};
-    const Blocks blocks = blocks_of(schedule, found.form, target);
-    if (blocks.places > kMostAcross * blocks.lanes || blocks.mr * blocks.nv > 64)
-      return {false, {}, "a tile of too much code"};
     return {true, CpuStream(region, found.form, blocks, target).run(), ""};
+  }
+
+private:
+  /// As a matrix unit takes it.
+  static FoundStream by_tiles(const Region& given, const Target& target) {
+    const Region region = in_few_passes(given, StreamTakes::MatrixUnits);
+    FoundStream found = find_stream(region, StreamTakes::MatrixUnits);
+    if (found.ok) {
+      found.reason = stream_tiles_refused(region, found.form, target);
+      found.ok = found.reason.empty();
+    }
+    return found;
   }
 };
 

@@ -1,6 +1,7 @@
 #include "loops/estimate.h"
 
 #include "kernel/analysis.h"
+#include "kernel/program.h"
 
 #include <algorithm>
 #include <cmath>
@@ -173,6 +174,53 @@ double Estimator::traffic(const StageCost& cost, std::span<const LoopAround> loo
   return bytes;
 }
 
+// A product takes 16 cycles, a load of a tile half of that when it is near. Factors that are neither
+// copied into tiles nor lie as one are put together for each product.
+double Estimator::tile_cycles(const StageCost& cost, std::span<const LoopAround> loops,
+                              std::span<const NearAround> near) const {
+  std::vector<LoopAround> unit;
+  double products = 1, tiles = 1;
+  bool held = true;
+  for (const LoopAround& loop : loops) {
+    if (loop.bind == Bind::Matrix) {
+      unit.push_back(loop);
+      continue;
+    }
+    products *= loop.trips;
+  }
+  if (!target_.has_amx || unit.size() != 3 || unit[0].trips != kernel::kTileRows ||
+      unit[1].trips != kernel::kTileBytes / 4 || unit[2].trips != kernel::kTileBytes / 2)
+    return -1;
+  const auto depends = [](const Access& access, int axis) {
+    return access.stride[std::size_t(axis)] != 0;
+  };
+  double cycles = 16 * products;
+  for (const Access& access : cost.accesses) {
+    double times = 1;
+    for (const LoopAround& loop : loops)
+      if (loop.bind != Bind::Matrix && (depends(access, loop.axis) || !written_out(loop.bind)))
+        times *= access.written && loop.inside_sum && !depends(access, loop.axis) ? 1 : loop.trips;
+    if (access.written) {
+      cycles += times * kernel::kTileRows * 2;
+      continue;
+    }
+    const bool left = depends(access, unit[0].axis);
+    const bool copied = std::any_of(near.begin(), near.end(), [&](const NearAround& n) {
+      return n.operand == access.operand;
+    });
+    const bool lies = left && access.stride[std::size_t(unit[2].axis)] == 1;
+    cycles += times * (copied ? 4 : lies ? 8 : 150);
+  }
+  for (const LoopAround& loop : loops)
+    if (loop.inside_sum && loop.bind != Bind::Matrix && loop.axis != unit[2].axis) {
+      held = held && written_out(loop.bind);
+      tiles *= loop.trips;
+    }
+  if (!held || tiles + 2 > kernel::kTiles)
+    cycles += 40 * products;
+  return cycles;
+}
+
 double Estimator::body_seconds(int s, std::span<const LoopAround> loops,
                                std::span<const NearAround> near, std::size_t shared_loops) const {
   if (target_.threads > 0)
@@ -283,7 +331,12 @@ double Estimator::body_seconds(int s, std::span<const LoopAround> loops,
   const double registers = chains * width + std::min(values, copies) * width + 1;
   if (registers > target_.vector_registers)
     cycles += steps * width * (registers - target_.vector_registers) / registers * 2;
-  cycles += overhead / std::max(1.0, copies) * 0.5 + copying * 1.0;
+  double copied = 1; // cycles of an element that is copied
+  if (const double tiles = tile_cycles(cost, loops, near); tiles >= 0) {
+    cycles = tiles;
+    copied = 0.15;
+  }
+  cycles += overhead / std::max(1.0, copies) * 0.5 + copying * copied;
 
   const double workers = std::max(1, target_.workers);
   const double used = shared / std::ceil(shared / workers);

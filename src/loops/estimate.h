@@ -73,6 +73,9 @@ private:
   void describe(int stage, StageCost& cost, const std::vector<bool>& bodies) const;
   double walk(const kernel::loops::Tree& tree, std::vector<LoopAround>& loops,
               std::vector<int>& sums, std::vector<NearAround>& near, std::size_t shared) const;
+  /// Cycles of a product by tiles of AMX, copies apart; negative: the loops are none.
+  double tile_cycles(const StageCost& cost, std::span<const LoopAround> loops,
+                     std::span<const NearAround> near) const;
   double traffic(const StageCost& cost, std::span<const LoopAround> loops, std::size_t shared,
                  double cache) const;
 

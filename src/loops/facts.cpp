@@ -2,6 +2,7 @@
 
 #include "kernel/analysis.h"
 #include "kernel/loops/tree.h"
+#include "kernel/program.h"
 #include "kernel/scatter_axes.h"
 
 #include <algorithm>
@@ -228,9 +229,15 @@ int widened(const Stage& stage, int value) {
   return value;
 }
 
-/// What is written by pairs of bf16 (docs/loops.md): rows by a vector of columns, an even depth.
-std::vector<UnitProduct> pair_products(int s, int m, int n, int k, const Target& target) {
+/// What a CPU's code is written for (docs/loops.md): tiles of AMX; pairs of bf16, rows by a vector
+/// of columns, an even depth.
+std::vector<UnitProduct> cpu_products(int s, int m, int n, int k, const Target& target) {
   std::vector<UnitProduct> found;
+  if (target.has_amx)
+    found.push_back(
+        {s, m, n, k, kernel::kTileRows, kernel::kTileBytes / 4, kernel::kTileBytes / 2});
+  if (!target.has_bf16_dot)
+    return found;
   const std::int64_t columns = target.vector_bytes / 4;
   if (columns < 2 || columns > kernel::loops::kMostLanes)
     return found;
@@ -298,7 +305,8 @@ std::vector<std::int64_t> factors_of(const Region& region, int axis, const Targe
 std::vector<UnitProduct> unit_products(const Region& region, const Target& target) {
   std::vector<UnitProduct> found;
   const bool gpu = target.threads > 0;
-  if (gpu ? target.capability < 80 || target.warp != 32 : !target.has_bf16_dot)
+  if (gpu ? target.capability < 80 || target.warp != 32
+          : !target.has_bf16_dot && !target.has_amx)
     return found;
   for (int s = 0; s < int(region.stages.size()); ++s) {
     const Stage& stage = region.stages[std::size_t(s)];
@@ -330,7 +338,7 @@ std::vector<UnitProduct> unit_products(const Region& region, const Target& targe
         if (m != n && m != k && n != k && sides[0][std::size_t(m)] && !sides[1][std::size_t(m)] &&
             sides[1][std::size_t(n)] && !sides[0][std::size_t(n)])
           for (const UnitProduct& u : gpu ? std::vector<UnitProduct>{{s, m, n, k, 16, 8, 16}}
-                                          : pair_products(s, m, n, k, target))
+                                          : cpu_products(s, m, n, k, target))
             found.push_back(u);
   }
   return found;

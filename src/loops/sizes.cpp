@@ -1,6 +1,7 @@
 #include "loops/sizes.h"
 
 #include "kernel/analysis.h"
+#include "kernel/program.h"
 #include "loops/facts.h"
 #include "loops/spans.h"
 
@@ -151,7 +152,43 @@ private:
           found.push_back({loops::around(order, tree::near(operand, std::move(t))), copied});
         near_.clear();
       }
+      for (const UnitProduct& unit : units_)
+        if (is_tiles(unit) && unit.stage == nest.body)
+          copied_tiles(unit, inside, left, order, found);
     }
+  }
+
+  bool is_tiles(const UnitProduct& unit) const {
+    return target_.has_amx && unit.rows == kernel::kTileRows;
+  }
+
+  /// Products of tiles whose factors are copied into tiles first: the right one inside of a piece or
+  /// once for all, the left one inside of a piece or not at all.
+  void copied_tiles(const UnitProduct& unit, const Nest& inside, const std::vector<Span>& left,
+                    const std::vector<Made>& order, std::vector<Sized>& found) {
+    int rows = -1, columns = -1; // operands
+    for (const Estimator::Access& access : estimator_.accesses(unit.stage))
+      if (access.operand >= 0 && !access.written)
+        (access.stride[std::size_t(unit.m)] != 0 ? rows : columns) = access.operand;
+    if (rows < 0 || columns < 0 || rows == columns || !options_.reassociate)
+      return;
+    for (const bool both : {true, false})
+      for (const bool once : {true, false}) {
+        near_ = {{columns, once ? 0 : around_.size()}};
+        if (both)
+          near_.push_back({rows, around_.size()});
+        double copied = 0;
+        TreePtr t = best(inside, left, copied);
+        near_.clear();
+        if (!t)
+          continue;
+        if (both)
+          t = tree::near(rows, std::move(t));
+        if (!once)
+          t = tree::near(columns, std::move(t));
+        t = loops::around(order, std::move(t));
+        found.push_back({once ? tree::near(columns, std::move(t)) : std::move(t), copied});
+      }
   }
 
   /// Operands of a sum that loops inside of a piece read again and again, and not side by side.
@@ -325,9 +362,11 @@ private:
     }
     for (const UnitProduct& unit : units_)
       if (unit.stage == nest.body && options_.reassociate && taste_ == Taste::Best && !spent())
-        for (const std::int64_t vectors : {1, 2, 4}) {
+        for (const auto& [down, across] :
+             is_tiles(unit) ? std::vector<std::pair<int, int>>{{1, 1}, {2, 2}, {1, 2}, {2, 1}, {1, 4}}
+                            : std::vector<std::pair<int, int>>{{1, 1}, {1, 2}, {1, 4}}) {
           double cost = 0;
-          TreePtr t = of_matrices(nest, spans, unit, vectors, cost);
+          TreePtr t = of_matrices(nest, spans, unit, down, across, cost);
           if (t && (!found || cost < least)) {
             found = std::move(t);
             least = cost;
@@ -338,17 +377,17 @@ private:
     return found;
   }
 
-  /// Tiles of a matrix unit, `vectors` of them side by side.
+  /// Tiles of a matrix unit, `across` of them side by side and `down` below each other.
   TreePtr of_matrices(const Nest& nest, const std::vector<Span>& spans, const UnitProduct& unit,
-                      std::int64_t vectors, double& cost) {
+                      std::int64_t down, std::int64_t across, double& cost) {
     ++points_;
     std::vector<Made> results, terms, inner;
     int tiled = 0;
     for (const Span& span : spans) {
       if (span.masked) // nothing stands between matrix loops and their body
         return nullptr;
-      const std::int64_t size = span.axis == unit.m   ? unit.rows
-                                : span.axis == unit.n ? unit.columns * vectors
+      const std::int64_t size = span.axis == unit.m   ? unit.rows * down
+                                : span.axis == unit.n ? unit.columns * across
                                 : span.axis == unit.k ? unit.depth
                                                       : 0;
       std::optional<Made> around = whole(span);
@@ -365,8 +404,10 @@ private:
     if (tiled != 3)
       return nullptr;
     inner = terms;
-    if (vectors > 1)
-      inner.push_back({unit.n, Expr(vectors), unit.columns, Bind::Unroll, double(vectors)});
+    if (down > 1)
+      inner.push_back({unit.m, Expr(down), unit.rows, Bind::Unroll, double(down)});
+    if (across > 1)
+      inner.push_back({unit.n, Expr(across), unit.columns, Bind::Unroll, double(across)});
     inner.push_back({unit.m, Expr(unit.rows), 1, Bind::Matrix, double(unit.rows)});
     inner.push_back({unit.n, Expr(unit.columns), 1, Bind::Matrix, double(unit.columns)});
     inner.push_back({unit.k, Expr(unit.depth), 1, Bind::Matrix, double(unit.depth)});

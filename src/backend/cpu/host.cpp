@@ -19,6 +19,8 @@
 
 #if defined(__linux__)
 #include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 namespace egret::backend::cpu {
@@ -186,6 +188,18 @@ void read_caches(kernel::Target& target) {
 
 // ---- instruction set ----------------------------------------------------------------------------
 
+// Tiles are 8 KiB more of state for each thread, so the system wants to be asked before any thread
+// of the process uses them. It is asked once; an older one, or one that says no, has no tiles.
+bool tiles_allowed() {
+#if defined(__linux__) && defined(__x86_64__)
+  constexpr int kRequestPermission = 0x1023, kTileData = 18; // of arch_prctl; a part of the state
+  static const bool allowed = syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  return allowed;
+#else
+  return false;
+#endif
+}
+
 // A CPU that LLVM knows by another generation's name, or not at all, is scheduled as the nearest
 // one that has its features.
 std::string name_by_features(const llvm::StringMap<bool>& has, std::string detected) {
@@ -223,6 +237,7 @@ Isa native_isa() {
   isa.avx512 = isa.avx2 && isa.fma && isa.f16c && on("avx512f") && on("avx512bw") &&
                on("avx512dq") && on("avx512vl");
   isa.bf16_dot = isa.avx512 && on("avx512bf16");
+  isa.amx = isa.avx512 && on("amx-tile") && on("amx-bf16") && tiles_allowed();
   isa.vector_bytes = isa.avx512 ? 64 : isa.avx2 ? 32 : 16;
   return isa;
 }
@@ -260,11 +275,11 @@ Host detect_host(int workers) {
   target.vector_registers = isa.avx512 || !isa.x86 ? 32 : 16;
   target.has_fma = isa.fma;
   target.has_bf16_dot = isa.bf16_dot;
-  target.has_amx = isa.features.find("+amx-tile") != std::string::npos &&
-                   isa.features.find("+amx-bf16") != std::string::npos;
+  target.has_amx = isa.amx;
   read_caches(target);
   std::uint64_t print = hash_text(isa.cpu);
   print = combine(print, hash_text(isa.features));
+  print = combine(print, isa.amx ? 1u : 0u);
   for (std::int64_t number : {std::int64_t{target.workers}, std::int64_t{target.vector_bytes},
                               target.l1_bytes, target.l2_bytes, target.l3_bytes})
     print = combine(print, static_cast<std::uint64_t>(number));

@@ -17,6 +17,7 @@ struct Isa {
   bool sse41 = false, avx2 = false, avx512 = false; ///< avx512: F, BW, DQ and VL together
   bool fma = false, f16c = false;
   bool bf16_dot = false; ///< AVX512_BF16: products of pairs of bf16
+  bool amx = false;      ///< tiles, their products in bf16, and the system's leave to use them
 };
 
 struct Host {

@@ -15,6 +15,13 @@ using kernel::Bind;
 using kernel::Stmt;
 using kernel::StmtKind;
 
+bool has_tiles(const kernel::Block& stmts) {
+  return std::any_of(stmts.begin(), stmts.end(), [](const Stmt& stmt) {
+    return (stmt.kind >= StmtKind::TileZero && stmt.kind <= StmtKind::TileStore) ||
+           has_tiles(stmt.body) || has_tiles(stmt.otherwise);
+  });
+}
+
 bool has_streaming_store(const kernel::Block& stmts) {
   return std::any_of(stmts.begin(), stmts.end(), [](const Stmt& stmt) {
     return (stmt.kind == StmtKind::Store && stmt.inst.policy == kernel::CachePolicy::Streaming) ||
@@ -72,9 +79,14 @@ void Renderer::run() {
       return slot;
     }));
   streams_ = has_streaming_store(program_.body);
+  const bool tiles = has_tiles(program_.body);
+  if (tiles)
+    configure_tiles();
   indices_.enter(entry_);
   block(program_.body);
   indices_.leave();
+  if (tiles)
+    builder_.CreateIntrinsic(llvm::Intrinsic::x86_tilerelease, {}, {});
   streaming_fence();
   builder_.CreateRetVoid();
 }
@@ -132,6 +144,12 @@ void Renderer::statement(const Stmt& stmt) {
     return;
   case StmtKind::Prefetch:
     prefetch(stmt.inst);
+    return;
+  case StmtKind::TileZero:
+  case StmtKind::TileLoad:
+  case StmtKind::TileMultiply:
+  case StmtKind::TileStore:
+    tile(stmt);
     return;
   default:
     break;

@@ -41,6 +41,10 @@ private:
   Value* shuffle(const kernel::Inst& inst);
   Value* scalar_argument(int number, int lanes);
 
+  // Matrix registers (render_tiles.cpp).
+  void configure_tiles();
+  void tile(const kernel::Stmt& stmt);
+
   // Memory (render_memory.cpp).
   struct Mask {
     Value* scalar =

@@ -6,6 +6,7 @@
 #include "backend/reference/number.h"
 #include "backend/reference/program_code.h"
 #include "backend/reference/program_memory.h"
+#include "backend/reference/tiles.h"
 #include "backend/reference/worker_turns.h"
 #include "support/fail.h"
 
@@ -40,7 +41,7 @@ public:
   Worker(const ProgramCode& code, const ArgBlock& block, const std::vector<std::int64_t>& slots,
          ProgramMemory& memory, WorkerTurns* cpu, GpuTurns* gpu, Signals* signals, Place place)
       : code_(code), program_(code.program), block_(block), memory_(memory), cpu_(cpu), gpu_(gpu),
-        signals_(signals), matrices_(code.program, memory), place_(place), width_(gpu ? 32 : 1),
+        signals_(signals), matrices_(code.program, memory), tiles_(code.program), place_(place), width_(gpu ? 32 : 1),
         stride_(static_cast<std::size_t>(code.value_offset.back())),
         variable_stride_(static_cast<std::size_t>(code.variable_offset.back())),
         slots_(static_cast<std::size_t>(width_), slots),
@@ -146,7 +147,24 @@ private:
     case StmtKind::FenceProducts:
     case StmtKind::SetRegisters:
       return;
+    case StmtKind::TileZero:
+      return tiles_.zero(stmt.target);
+    case StmtKind::TileMultiply:
+      return tiles_.multiply(stmt.target, stmt.number, stmt.inst.number);
+    case StmtKind::TileLoad:
+    case StmtKind::TileStore:
+      return move_tile(code);
     }
+  }
+
+  void move_tile(const StmtCode& code) {
+    const kernel::Stmt& stmt = *code.stmt;
+    fill_symbols(code.inst, 0, 0);
+    const std::int64_t place = code.inst.index(slots(0)), stride = code.inst.source(slots(0));
+    if (stmt.kind == StmtKind::TileLoad)
+      tiles_.load(stmt.target, memory_, stmt.inst.buffer, place, stride, actor(0));
+    else
+      tiles_.store(stmt.target, memory_, stmt.inst.buffer, place, stride, actor(0));
   }
 
   // --- Copies, signals and matrices
@@ -601,6 +619,7 @@ private:
   GpuTurns* gpu_;
   Signals* signals_;
   WarpMatrices matrices_;
+  Tiles tiles_;
   Place place_;
   int width_;
   std::size_t stride_, variable_stride_;

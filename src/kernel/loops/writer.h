@@ -32,7 +32,12 @@ protected:
     std::vector<Expr> strides;      ///< by loop: elements from one iteration's to the next
     Expr elements;
     Expr base = Expr(0); ///< where it begins in the buffer, which may hold several
+    /// The last two loops are rows or columns of a matrix unit's product and its depth: they lie in
+    /// u32 as its tiles do.
+    enum class Unit : std::uint8_t { None, Left, Right } unit = Unit::None;
     Expr offset(const std::map<const Tree*, Expr>& digits) const;
+    /// Of a tile, in words.
+    Expr tile(const std::map<const Tree*, Expr>& digits) const;
   };
 
   /// Where a stage's results wait for their readers.
@@ -68,6 +73,8 @@ protected:
     bool checks = false;    ///< lanes outside of a point's mask must change nothing
     bool spread = false;    ///< the lanes are no points of the box
     bool in_memory = false; ///< else in registers, by key of the box
+    std::map<std::vector<std::int64_t>, int>
+        tiles; ///< of a matrix unit, by key; they go to memory when they are complete
     bool shared = false;
     Box box;
     std::vector<Accumulator> accumulators; ///< by yield
@@ -146,6 +153,20 @@ protected:
   void whole_or_cut(const std::vector<const Tree*>& loops, std::size_t i, const Tree& rest,
                     const Here& h);
   bool clips(const Tree& t, const Here& h);
+  // Tiles of a matrix unit (writer_tiles.cpp).
+  /// Rows, columns and depth of a tile's product around the stage's body, where code is written for
+  /// them so; else null.
+  const Tree* tiles_around(int stage) const;
+  void hold_in_tiles(Sums& s, const Here& h);
+  /// From tiles to memory; they are free again.
+  void leave_tiles(Sums& s);
+  void tile_product(const Tree& rows, const Here& h);
+  /// Where a factor's tile is: one that was loaded a moment ago, or a free one that is loaded now.
+  int factor_tile(int stage, int value, const Tree& rows, bool right, const Here& h);
+  int scratch_tile(int stage, int value, const Tree& rows, bool right, const Here& h);
+  int free_tile();
+  NearCopy::Unit unit_of(const NearCopy& copy) const;
+  void fill_tile(const NearCopy& copy, const Here& h);
   /// Throws Cannot where the body is no product of bf16 (or f16, where `halves`) summed in f32.
   Factors matrix_factors(const Tree& rows, bool halves) const;
   bool may_leave(int stage, int axis, const Here& h) const;
@@ -219,6 +240,15 @@ protected:
   std::vector<std::vector<Sums*>> open_; ///< by stage: sums that are open, outermost first
   std::vector<NearCopy*> near_;
   std::vector<int> updated_; ///< by output: the buffer that a scatter updates
+  struct FactorTile {
+    int buffer = -1;
+    Expr place, stride;
+    std::int64_t stretch = -1; ///< of the code in which it was loaded
+    int used = 0;
+  };
+  FactorTile factor_tiles_[kTiles];
+  int sum_tiles_ = 0, turn_ = 0;          ///< tiles that hold sums; they come first
+  int scratch_[2] = {-1, -1};             ///< buffers of a tile of the left and of the right side
   Expr pieces_ = Expr(1);
   int written_ = 0; ///< bodies
 };

@@ -1,5 +1,5 @@
 // Matrix loops on a CPU: rows by vectors of columns, the depth by pairs of bf16, which one
-// instruction multiplies and adds.
+// instruction multiplies and adds. Tiles of AMX: writer_tiles.cpp.
 #include "kernel/analysis.h"
 #include "kernel/loops/writer.h"
 
@@ -73,7 +73,8 @@ bool Writer::may_leave(int stage, int axis, const Here& h) const {
 void Writer::matrix_product(const Tree& t, const Here& h) {
   const Tree &rows = t, &columns = *t.rest, &depth = *columns.rest;
   const int s = depth.rest->stage;
-  if (!target_.has_bf16_dot || dealt_ != Bind::Core)
+  const bool tiles = tiles_around(s) != nullptr;
+  if ((!target_.has_bf16_dot && !tiles) || dealt_ != Bind::Core)
     throw Cannot("no matrix unit that code is written for");
   const std::int64_t m = rows.extent.value(), n = columns.extent.value(), k = depth.extent.value();
   if (n < 2 || n > kMostLanes || !std::has_single_bit(std::uint64_t(n)) || k % 2 != 0 ||
@@ -83,6 +84,8 @@ void Writer::matrix_product(const Tree& t, const Here& h) {
   for (const Tree* l : {&rows, &columns, &depth})
     if (may_leave(s, l->axis, h))
       throw Cannot(fmt::format("matrix loops of a CPU go beyond the end of axis {}", l->axis));
+  if (tiles)
+    return tile_product(rows, h);
   Sums& open = *open_[std::size_t(s)].back();
   const Expr pairs(k / 2);
   b_.loop(Expr(0), pairs, Expr(1), pairs, Bind::Serial, [&](const Expr& pair) {

@@ -93,7 +93,7 @@ void Writer::digits_made(const Tree& loop, std::vector<Digit>& digits, std::int6
 }
 
 bool Writer::fits_registers(int stage, const Box& box, const Here& h) const {
-  if (h.shared || waits_[std::size_t(stage)])
+  if (h.shared || waits_[std::size_t(stage)] || tiles_around(stage))
     return false;
   for (const Box::Side& side : box.sides)
     if (!(side.base == h.point.at[std::size_t(side.axis)]))
@@ -313,10 +313,14 @@ void Writer::near_copy(const Tree& t, const Here& h) {
     emit(*t.rest, h);
     return;
   }
+  copy.unit = unit_of(copy);
   auto [held, fresh] = near_buffers_.try_emplace(&t, -1);
-  if (fresh)
+  if (fresh) {
+    const bool words = copy.unit != NearCopy::Unit::None;
     held->second = memory(fmt::format("near{}_{}", t.operand, near_buffers_.size()),
-                          r_.operands[std::size_t(t.operand)].dtype, copy.elements, h);
+                          words ? DType::U32 : r_.operands[std::size_t(t.operand)].dtype,
+                          words ? floordiv(copy.elements, 2) : copy.elements, h);
+  }
   copy.buffer = held->second;
   b_.when(any_points(copy.body), [&] { fill(copy, h); });
   if (h.shared)
@@ -361,6 +365,10 @@ void Writer::fill_near(const NearCopy& copy, std::size_t i, const Here& h) {
     b_.store(copy.buffer, offset, depends_on_lane(offset) ? b_.splat(v, p.lanes) : v);
     return;
   }
+  if (copy.unit != NearCopy::Unit::None && i + 2 == copy.loops.size()) {
+    fill_tile(copy, h);
+    return;
+  }
   const Tree& l = *copy.loops[i];
   const int lanes = i + 1 == copy.loops.size() && h.point.lanes == 1 ? copy_lanes(copy) : 1;
   const auto go = [&](const Expr& digit, int width) {
@@ -383,7 +391,7 @@ void Writer::fill_near(const NearCopy& copy, std::size_t i, const Here& h) {
 void Writer::provide_near(int body, const Here& h) {
   for (const NearCopy* copy : near_) {
     // Elsewhere along the loops of a copy no value is made of it.
-    if (copy->body != body || std::any_of(copy->loops.begin(), copy->loops.end(),
+    if (copy->body != body || copy->unit != NearCopy::Unit::None || std::any_of(copy->loops.begin(), copy->loops.end(),
                                           [&](const Tree* l) { return !h.digits.contains(l); }))
       continue;
     const Stage& stage = r_.stages[std::size_t(copy->stage)];

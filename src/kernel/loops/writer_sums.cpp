@@ -63,7 +63,8 @@ Writer::Sums Writer::open_sums(const Tree& t, const Here& h) {
     if (known && !is_vector(*l) && !is_shared_out(l->bind) && l->extent.constant())
       count *= l->extent.value();
   }
-  s.in_memory = !known || count > kMostRegisters;
+  const Tree* unit = tiles_around(t.stage);
+  s.in_memory = !known || count > kMostRegisters || (unit && !h.digits.contains(unit));
   check_sums(s);
   if (!s.in_memory)
     return s;
@@ -183,20 +184,23 @@ void Writer::sums(const Tree& t, const Here& h) {
     return;
   }
   Sums s = open_sums(t, h);
-  each_sum(s, h, false, [&](const Here& in) {
-    const Point& p = in.point;
-    std::vector<State> empty;
-    const int lanes = s.in_memory ? state_at(s, p).first : s.lanes;
-    for (Accumulator& a : s.accumulators)
-      empty.push_back(a.identity(lanes));
-    write_sums(s, p, empty);
-  });
+  hold_in_tiles(s, h);
+  if (s.tiles.empty())
+    each_sum(s, h, false, [&](const Here& in) {
+      const Point& p = in.point;
+      std::vector<State> empty;
+      const int lanes = s.in_memory ? state_at(s, p).first : s.lanes;
+      for (Accumulator& a : s.accumulators)
+        empty.push_back(a.identity(lanes));
+      write_sums(s, p, empty);
+    });
   if (h.shared)
     meet();
   auto& open = open_[std::size_t(t.stage)];
   open.push_back(&s);
   emit(next, h);
   open.pop_back();
+  leave_tiles(s);
   if (r_.stages[std::size_t(t.stage)].kind == StageKind::Scan)
     return;
   if (h.shared)
