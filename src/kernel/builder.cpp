@@ -249,6 +249,16 @@ ValueId ProgramBuilder::quick(Op op, ValueId x) {
   return let(std::move(i));
 }
 
+ValueId ProgramBuilder::quick_bf16(ValueId x) {
+  Inst i;
+  i.kind = InstKind::Apply;
+  i.type = {DType::BF16, type_of(x).lanes};
+  i.op = Op::Cast;
+  i.quick = true;
+  i.args = {x};
+  return let(std::move(i));
+}
+
 ValueId ProgramBuilder::cast(ValueId v, DType dtype) {
   return type_of(v).dtype == dtype ? v : apply(Op::Cast, dtype, {v});
 }

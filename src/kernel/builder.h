@@ -42,6 +42,7 @@ public:
   ValueId exp_beside_one(ValueId v);
   ValueId fma(ValueId a, ValueId b, ValueId c);
   ValueId quick(Op op, ValueId x); ///< exp2 or recip: see Inst::quick
+  ValueId quick_bf16(ValueId x);   ///< likewise, a cast
   ValueId cast(ValueId v, DType dtype);
   /// Neighbours of 16 bits in pairs, each a u32 with the first in the lower half.
   ValueId words(ValueId v);

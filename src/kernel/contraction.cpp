@@ -1,8 +1,8 @@
 // The generator of contractions: products of matrices in any layout, batched, with work on the
 // operands before and on the result after. Both sides are copied into panels (or read where they
 // are, when that costs nothing), a register tile of rows by vectors of columns goes along the
-// depth, and the maps that follow are applied to the tile before it is stored. Register tiles may be
-// those of a matrix unit: then the sums go through memory to the maps.
+// depth, and the maps that follow are applied to the tile before it is stored. Register tiles may
+// be those of a matrix unit: then the sums go through memory to the maps.
 #include "kernel/contraction_layouts.h"
 #include "kernel/contraction_pack.h"
 #include "kernel/contraction_tiles.h"
@@ -31,7 +31,9 @@ public:
               const Target& target)
       : r_(region), f_(form), t_(tiles), b_(region.name), e_(b_, region), fma_(target.has_fma),
         left_(e_, f_, f_.left, f_.rows, t_.mr, t_, t_.matrix),
-        right_(e_, f_, f_.right, f_.columns, t_.nr(), t_) {}
+        right_(e_, f_, f_.right, f_.columns, t_.nr(), t_) {
+    e_.quick_bf16 = t_.matrix; // products of subnormal numbers are 0 already
+  }
 
   KernelProgram run() {
     const std::vector<int> result = result_axes(r_.stages[f_.stage]);
@@ -391,8 +393,7 @@ private:
 
   const Load& load_of(const Side& side) const {
     const Stage& stage = r_.stages[std::size_t(f_.stage)];
-    return stage.loads[std::size_t(
-        stage.body[std::size_t(factor_of(r_, f_, side).value)].load)];
+    return stage.loads[std::size_t(stage.body[std::size_t(factor_of(r_, f_, side).value)].load)];
   }
 
   void tile_in_place(int tile, const Side& side, Point p, const Expr& step, const Expr& stride) {
@@ -403,20 +404,26 @@ private:
     b_.tile_load(tile, e_.operand_buffer(load.number), *element, stride);
   }
 
-  /// The results of the tile buffer's sums. `light`: all vectors of a row are written out.
+  /// The results of the tile buffer's sums. `light`: all vectors of a row are written out, those of
+  /// a matrix unit in pairs, which fill a line of 16-bit results.
   void deliver_tile(const Place& at, bool light) {
     const Expr rows = min(Expr(t_.mr), f_.rows.extent - at.first_row);
-    const auto row = [&](const Expr& r, const Expr& v) {
-      const Expr place = (r * Expr(at.vectors) + v) * Expr(t_.lanes) + lane();
-      deliver(at, r, v, b_.load(tile_buffer_, place, t_.lanes), at.narrow);
+    const auto row = [&](const Expr& r, const Expr& v, int lanes) {
+      const Expr place = (r * Expr(at.vectors) + v) * Expr(t_.lanes) +
+                         (lanes > 1 ? lane_variable(lanes) : Expr(0));
+      deliver(at, r, v, b_.load(tile_buffer_, place, lanes), at.narrow, lanes);
     };
     b_.loop(Expr(0), rows, Expr(1), Expr(t_.mr), Bind::Serial, [&](const Expr& r) {
-      if (light)
-        for (int v = 0; v < at.vectors; ++v)
-          row(r, Expr(v));
-      else
+      if (!light) {
         b_.loop(Expr(0), Expr(at.vectors), Expr(1), Expr(at.vectors), Bind::Serial,
-                [&](const Expr& v) { row(r, v); });
+                [&](const Expr& v) { row(r, v, t_.lanes); });
+        return;
+      }
+      for (int v = 0; v < at.vectors;) {
+        const int together = t_.matrix && v + 1 < at.vectors ? 2 : 1;
+        row(r, Expr(v), together * t_.lanes);
+        v += together;
+      }
     });
   }
 
@@ -543,7 +550,8 @@ private:
       b_.when({whole}, [&] {
         for (int r = 0; r < t_.mr; ++r)
           for (int v = 0; v < at.vectors; ++v)
-            deliver(at, Expr(r), Expr(v), b_.read(sums[std::size_t(r * at.vectors + v)]), false);
+            deliver(at, Expr(r), Expr(v), b_.read(sums[std::size_t(r * at.vectors + v)]), false,
+                    t_.lanes);
       });
     b_.when({light ? cut : Guard{Expr(0), Expr(0), Expr(1)}}, [&] {
       for (std::size_t i = 0; i < sums.size(); ++i)
@@ -553,10 +561,12 @@ private:
   }
 
   /// Everything that is made of one vector of sums, stored to where it belongs.
-  void deliver(const Place& at, const Expr& row, const Expr& vector, ValueId sum, bool masked) {
+  void deliver(const Place& at, const Expr& row, const Expr& vector, ValueId sum, bool masked,
+               int lanes) {
     Point p = at.batch;
-    p.lanes = t_.lanes;
-    const Expr column = at.first_column + vector * Expr(t_.lanes) + lane();
+    p.lanes = lanes;
+    const Expr column =
+        at.first_column + vector * Expr(t_.lanes) + (lanes > 1 ? lane_variable(lanes) : Expr(0));
     put_index(p, r_, f_.rows, at.first_row + row);
     put_index(p, r_, f_.columns, column);
     if (masked)
@@ -673,8 +683,10 @@ public:
                         in_panels(region, form, form.columns, *memory, tile, pairs),
                         std::move(what)});
     };
-    if (form.depth.axes.size() == 1 && pairs_refused(region, form, target).empty()) {
-      const std::int64_t tile = preferred_tile(form, target, true);
+    const bool matrix = matrix_refused(region, form, target).empty() &&
+                        form.depth.extent.divisor() % (2 * kChunk) == 0;
+    if (form.depth.axes.size() == 1 && (matrix || pairs_refused(region, form, target).empty())) {
+      const std::int64_t tile = matrix ? 2 * kChunk : preferred_tile(form, target, true);
       wish(tile, true, fmt::format("panels of {} pairs", tile));
     }
     const std::int64_t tile = preferred_tile(form, target, false);

@@ -60,7 +60,8 @@ Tiles matrix_sizes(const Schedule& schedule, const Region& region, const Contrac
   t.width = 2;
   t.lanes = int(kColumns);
   t.mr = int(ceil_to(std::clamp<std::int64_t>(schedule.knob("mr", 32), 1, 64), kTileRows));
-  t.nv = int(ceil_to(std::clamp<std::int64_t>(schedule.knob("nr", 32), 1, 64), kColumns) / kColumns);
+  t.nv =
+      int(ceil_to(std::clamp<std::int64_t>(schedule.knob("nr", 32), 1, 64), kColumns) / kColumns);
   t.unroll = int(std::clamp<std::int64_t>(schedule.knob("unroll", 1), 1, 16));
   t.kc = ceil_to(std::max<std::int64_t>(schedule.knob("kc", 256), 1), kChunk);
   if (const auto depth = form.depth.extent.constant(); depth && *depth > 0)
@@ -115,8 +116,8 @@ std::vector<Schedule> matrix_space(const Region& region, const ContractionForm& 
   }
   // A panel of the right side is to stay in the first cache while the rows go by, and a block of
   // the left one in the second.
-  const std::int64_t near = std::max<std::int64_t>(target.l1_bytes * 2 / 3 / (nr * 4), kChunk) /
-                            kChunk * kChunk;
+  const std::int64_t near =
+      std::max<std::int64_t>(target.l1_bytes * 2 / 3 / (nr * 4), kChunk) / kChunk * kChunk;
   const std::int64_t word = 4;
   const auto block = [&](std::int64_t kc) {
     return std::clamp<std::int64_t>(target.l2_bytes / 4 / (std::min(kc, steps) * word), mr, 512);

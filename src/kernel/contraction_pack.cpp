@@ -111,9 +111,9 @@ ValueId PackedSide::along_steps(Point point, const Expr& first, bool tail) {
   put_index(point, e_.region(), form_.depth, k);
   if (tail)
     point.mask.push_back(inside);
-  ValueId bits = b_.splat(b_.apply(Op::Bitcast, DType::U16,
-                                   {e_.narrow(e_.value(form_.stage, factor.value, point))}),
-                          point.lanes);
+  ValueId bits = b_.splat(
+      b_.apply(Op::Bitcast, DType::U16, {e_.narrow(e_.value(form_.stage, factor.value, point))}),
+      point.lanes);
   if (tail && !factor.is_load)
     bits = b_.apply(Op::Select, DType::U16,
                     {b_.test({inside}, point.lanes), bits,

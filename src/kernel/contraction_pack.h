@@ -17,8 +17,8 @@ DType word_of(const ContractionForm& form, const Tiles& tiles);
 
 /// A side in panels of `width` elements, zeros or repeats behind the last: panel p of depth block c
 /// holds element (p * width + i, c * kc + k) at i + k * width. A panel has room for one vector more
-/// than it holds, so that vectors may be stored over its end. `rows_of_chunks`, for the left side of
-/// a matrix unit's products: at (k / kChunk * width + i) * kChunk + k % kChunk. A matrix unit's
+/// than it holds, so that vectors may be stored over its end. `rows_of_chunks`, for the left side
+/// of a matrix unit's products: at (k / kChunk * width + i) * kChunk + k % kChunk. A matrix unit's
 /// panels are whole chunks, with zeros behind the end of the depth.
 class PackedSide {
 public:

@@ -14,10 +14,10 @@ namespace egret::kernel {
 /// A tile of mr rows by nv vectors of columns stays in registers while it goes along kc of the
 /// depth; tiles make up blocks of mc rows by nc columns, one after the other on one worker.
 struct Tiles {
-  int lanes = 1;      ///< of a vector of accumulators
-  int mr = 1, nv = 1; ///< rows and vectors of the register tile
-  int unroll = 1;     ///< steps along the depth in one iteration
-  int width = 1;      ///< elements of the depth in a step: 2 where pairs of bf16 are multiplied
+  int lanes = 1;       ///< of a vector of accumulators
+  int mr = 1, nv = 1;  ///< rows and vectors of the register tile
+  int unroll = 1;      ///< steps along the depth in one iteration
+  int width = 1;       ///< elements of the depth in a step: 2 where pairs of bf16 are multiplied
   bool matrix = false; ///< the register tile is made of tiles of a matrix unit: mr is a multiple of
                        ///< kTileRows, lanes are 16, and the depth goes by kChunk steps
   std::int64_t kc = 1;
@@ -42,8 +42,8 @@ std::string pairs_refused(const Region& region, const ContractionForm& form, con
 inline constexpr const char* kMatrix = "bf16_tiles";
 /// Whether the target multiplies tiles of the form's factors: empty, or why not.
 std::string matrix_refused(const Region& region, const ContractionForm& form, const Target& target);
-/// Whether a side is tiles of a matrix unit where it lies: rows (or pairs of columns) that are whole
-/// and lie evenly, with a depth of whole chunks.
+/// Whether a side is tiles of a matrix unit where it lies: rows (or pairs of columns) that are
+/// whole and lie evenly, with a depth of whole chunks.
 bool left_is_tiles(const Region& region, const ContractionForm& form);
 bool right_is_tiles(const Region& region, const ContractionForm& form);
 /// The sizes of a schedule with @mma=bf16_tiles, made fit for the region.

@@ -135,13 +135,18 @@ ValueId Emitter::narrow(Value v) {
 }
 
 Value Emitter::rounded(ValueId id, DType dtype) {
-  return is_low(dtype) ? widen(b_.cast(id, dtype)) : Value{id, dtype};
+  return is_low(dtype) ? widen(cast_low(id, dtype)) : Value{id, dtype};
+}
+
+ValueId Emitter::cast_low(ValueId id, DType dtype) {
+  const bool quick = quick_bf16 && dtype == DType::BF16 && b_.type_of(id).dtype == DType::F32;
+  return quick ? b_.quick_bf16(id) : b_.cast(id, dtype);
 }
 
 Value Emitter::convert(Value v, DType dtype) {
   if (v.dtype == dtype)
     return v;
-  return is_low(dtype) ? widen(b_.cast(v.id, dtype)) : Value{b_.cast(v.id, dtype), dtype};
+  return is_low(dtype) ? widen(cast_low(v.id, dtype)) : Value{b_.cast(v.id, dtype), dtype};
 }
 
 ValueId Emitter::index_value(const Expr& e, DType dtype, int lanes) {

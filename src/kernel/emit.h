@@ -104,6 +104,8 @@ public:
   /// a product with a reciprocal, two units in the last place off, and products with numbers and
   /// reciprocals that something is added to are rounded with the sum.
   bool quick_arithmetic = false;
+  /// What is rounded to bf16 may be 0 below the smallest normal number.
+  bool quick_bf16 = false;
 
 private:
   struct Memory {
@@ -133,6 +135,7 @@ private:
   std::pair<ValueId, ValueId> scaled_by(ValueId v) const;
   std::optional<bool> known(const Stage& stage, int value) const;
   Value rounded(ValueId id, DType dtype);
+  ValueId cast_low(ValueId id, DType dtype);
   ValueId index_value(const Expr& e, DType dtype, int lanes);
   void note_constant(ValueId v, const Scalar& constant);
   std::optional<Value> apply_to_indices(const BodyValue& v, const std::vector<Value>& args);

@@ -71,6 +71,8 @@ const char* text_of(Bind b) {
     return ", over warps";
   case Bind::Lane:
     return ", over lanes";
+  case Bind::Matrix:
+    return ", matrix";
   }
   return "?";
 }

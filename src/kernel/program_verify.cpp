@@ -237,8 +237,11 @@ private:
   void apply(const Inst& i) const {
     const OpInfo& info = info_of(i.op);
     check(is_elementwise(i.op), "{} is not elementwise", info.name);
-    check(!i.quick || ((i.op == Op::Exp2 || i.op == Op::Recip) && i.type.dtype == DType::F32 &&
-                       threads_ > 0),
+    check(!i.quick ||
+              ((i.op == Op::Exp2 || i.op == Op::Recip) && i.type.dtype == DType::F32 &&
+               threads_ > 0) ||
+              (i.op == Op::Cast && i.type.dtype == DType::BF16 && threads_ == 0 &&
+               i.args.size() == 1 && value(i.args[0]).dtype == DType::F32),
           "{} has no quick form", info.name);
     check(i.args.size() == std::size_t(info.arity), "{} has {} operands", info.name, i.args.size());
     for (std::size_t a = 0; a < i.args.size(); ++a) {

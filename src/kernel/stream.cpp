@@ -29,6 +29,7 @@ public:
             const Target& target)
       : r_(region), f_(form), t_(blocks), arithmetic_(arithmetic_of(target)), b_(region.name),
         e_(b_, region) {
+    e_.quick_bf16 = t_.matrix; // products of subnormal numbers are 0 already
     for (const ContractionForm& p : f_.products)
       depth_tiles_.push_back(tiles_for(p));
     for (std::size_t p = 0; p < f_.products.size(); ++p) {
@@ -303,7 +304,7 @@ private:
       }
     };
     const Expr most(t_.places / 2), whole = floordiv(tile_places_, 2),
-               some = ceildiv(tile_places_, 2);
+                                    some = ceildiv(tile_places_, 2);
     b_.loop(Expr(0), whole, Expr(1), most, Bind::Serial, [&](const Expr& j) { pair(j, 2); });
     b_.when({{whole, Expr(0), some}}, [&] { pair(whole, 1); });
     b_.loop(some, ceildiv(tile_places_, 2 * kChunk) * Expr(kChunk), Expr(1), most, Bind::Serial,
@@ -334,8 +335,10 @@ private:
   // --- Some rows in one tile
 
   void group(const StreamPass& pass, const Expr& g) {
-    for (std::size_t p : pass.products)
+    for (std::size_t p : pass.products) {
       t_.matrix ? make_score_tiles(p, g) : make_scores(p, g);
+      clear_missing(p);
+    }
     const Expr rows = min(Expr(t_.mr), block_rows_ - g * Expr(t_.mr));
     b_.loop(Expr(0), rows, Expr(1), Expr(t_.mr), Bind::Serial, [&](const Expr& i) {
       const Guard whole{first_place_, Expr(0), f_.places.extent - Expr(t_.places - 1)},
@@ -346,6 +349,21 @@ private:
     fill_missing(pass, rows);
     for (std::size_t s : pass.sums)
       t_.matrix ? add_product_tiles(s, g) : add_products(s, g);
+  }
+
+  /// Scores of panels that the last tile lacks: they are masked, but read.
+  void clear_missing(std::size_t p) {
+    const Expr panels(t_.places / t_.nr());
+    const ValueId zero = b_.constant(Scalar::of(DType::F32, 0.0), t_.lanes);
+    b_.loop(ceildiv(tile_places_, t_.nr()), panels, Expr(1), panels, Bind::Serial,
+            [&](const Expr& j) {
+              for (int i = 0; i < t_.mr; ++i)
+                for (int v = 0; v < t_.nv; ++v)
+                  b_.store(score_buffer_[p],
+                           Expr(std::int64_t(i) * t_.places + std::int64_t(v) * t_.lanes) +
+                               j * Expr(t_.nr()) + lane(),
+                           zero);
+            });
   }
 
   /// The zeros of rows that a group lacks; what comes of them is never stored.
@@ -495,8 +513,7 @@ private:
   ValueId factor_bits(std::size_t s, const Point& p, bool cut) {
     const ContractionForm& sum = f_.sums[s];
     const Value factor = e_.value(sum.stage, factor_of(r_, sum, sum.left).value, p);
-    const ValueId bits =
-        b_.splat(b_.apply(Op::Bitcast, DType::U16, {e_.narrow(factor)}), t_.lanes);
+    const ValueId bits = b_.splat(b_.apply(Op::Bitcast, DType::U16, {e_.narrow(factor)}), t_.lanes);
     if (!cut)
       return bits;
     return b_.apply(Op::Select, DType::U16,
@@ -592,23 +609,22 @@ private:
     for (std::int64_t c = 0; c < columns; c += std::int64_t(t_.nc) * t_.lanes) {
       const int vectors = int(std::min<std::int64_t>(t_.nc, (columns - c) / t_.lanes));
       load_sums(b_, down, vectors, carried_buffer_[s], first + Expr(c), Expr(columns));
-      b_.loop(Expr(0), ceildiv(tile_places_, 2 * kChunk), Expr(1), Expr(t_.places / (2 * kChunk)),
-              Bind::Serial, [&](const Expr& k) {
-                multiply_tiles(
-                    b_, down, vectors,
-                    [&](int tile, int i) {
-                      b_.tile_load(tile, factor_buffer_[s],
-                                   Expr(std::int64_t(i) * kTileRows * t_.places) +
-                                       k * Expr(2 * kChunk),
-                                   Expr(t_.places));
-                    },
-                    [&](int tile, int v) {
-                      b_.tile_load(tile, summed_buffer_[s],
-                                   k * Expr(kChunk * columns) +
-                                       Expr(c + std::int64_t(v) * t_.lanes),
-                                   Expr(columns));
-                    });
-              });
+      b_.loop(
+          Expr(0), ceildiv(tile_places_, 2 * kChunk), Expr(1), Expr(t_.places / (2 * kChunk)),
+          Bind::Serial, [&](const Expr& k) {
+            multiply_tiles(
+                b_, down, vectors,
+                [&](int tile, int i) {
+                  b_.tile_load(tile, factor_buffer_[s],
+                               Expr(std::int64_t(i) * kTileRows * t_.places) + k * Expr(2 * kChunk),
+                               Expr(t_.places));
+                },
+                [&](int tile, int v) {
+                  b_.tile_load(tile, summed_buffer_[s],
+                               k * Expr(kChunk * columns) + Expr(c + std::int64_t(v) * t_.lanes),
+                               Expr(columns));
+                });
+          });
       store_sums(b_, down, vectors, carried_buffer_[s], first + Expr(c), Expr(columns));
     }
   }

@@ -51,8 +51,7 @@ std::string stream_tiles_refused(const Region& region, const StreamForm& form,
   return "";
 }
 
-StreamBlocks stream_blocks(const Schedule& schedule, const StreamForm& form,
-                           const Target& target) {
+StreamBlocks stream_blocks(const Schedule& schedule, const StreamForm& form, const Target& target) {
   const std::int64_t bytes =
       schedule.vector_bytes != 0 ? schedule.vector_bytes : target.vector_bytes;
   StreamBlocks t;

@@ -17,7 +17,8 @@ struct TileRoles {
 };
 TileRoles tile_roles(int down, int across);
 
-/// Tiles of sums: 0, or rows of `buffer` from `place` on that are `stride` elements apart; and back.
+/// Tiles of sums: 0, or rows of `buffer` from `place` on that are `stride` elements apart; and
+/// back.
 void clear_sums(ProgramBuilder& b, int down, int across);
 void load_sums(ProgramBuilder& b, int down, int across, int buffer, const Expr& place,
                const Expr& stride);

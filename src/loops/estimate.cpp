@@ -174,8 +174,8 @@ double Estimator::traffic(const StageCost& cost, std::span<const LoopAround> loo
   return bytes;
 }
 
-// A product takes 16 cycles, a load of a tile half of that when it is near. Factors that are neither
-// copied into tiles nor lie as one are put together for each product.
+// A product takes 16 cycles, a load of a tile half of that when it is near. Factors that are
+// neither copied into tiles nor lie as one are put together for each product.
 double Estimator::tile_cycles(const StageCost& cost, std::span<const LoopAround> loops,
                               std::span<const NearAround> near) const {
   std::vector<LoopAround> unit;
@@ -205,9 +205,8 @@ double Estimator::tile_cycles(const StageCost& cost, std::span<const LoopAround>
       continue;
     }
     const bool left = depends(access, unit[0].axis);
-    const bool copied = std::any_of(near.begin(), near.end(), [&](const NearAround& n) {
-      return n.operand == access.operand;
-    });
+    const bool copied = std::any_of(
+        near.begin(), near.end(), [&](const NearAround& n) { return n.operand == access.operand; });
     const bool lies = left && access.stride[std::size_t(unit[2].axis)] == 1;
     cycles += times * (copied ? 4 : lies ? 8 : 150);
   }

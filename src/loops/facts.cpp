@@ -305,8 +305,7 @@ std::vector<std::int64_t> factors_of(const Region& region, int axis, const Targe
 std::vector<UnitProduct> unit_products(const Region& region, const Target& target) {
   std::vector<UnitProduct> found;
   const bool gpu = target.threads > 0;
-  if (gpu ? target.capability < 80 || target.warp != 32
-          : !target.has_bf16_dot && !target.has_amx)
+  if (gpu ? target.capability < 80 || target.warp != 32 : !target.has_bf16_dot && !target.has_amx)
     return found;
   for (int s = 0; s < int(region.stages.size()); ++s) {
     const Stage& stage = region.stages[std::size_t(s)];

@@ -162,8 +162,8 @@ private:
     return target_.has_amx && unit.rows == kernel::kTileRows;
   }
 
-  /// Products of tiles whose factors are copied into tiles first: the right one inside of a piece or
-  /// once for all, the left one inside of a piece or not at all.
+  /// Products of tiles whose factors are copied into tiles first: the right one inside of a piece
+  /// or once for all, the left one inside of a piece or not at all.
   void copied_tiles(const UnitProduct& unit, const Nest& inside, const std::vector<Span>& left,
                     const std::vector<Made>& order, std::vector<Sized>& found) {
     int rows = -1, columns = -1; // operands
@@ -363,8 +363,9 @@ private:
     for (const UnitProduct& unit : units_)
       if (unit.stage == nest.body && options_.reassociate && taste_ == Taste::Best && !spent())
         for (const auto& [down, across] :
-             is_tiles(unit) ? std::vector<std::pair<int, int>>{{1, 1}, {2, 2}, {1, 2}, {2, 1}, {1, 4}}
-                            : std::vector<std::pair<int, int>>{{1, 1}, {1, 2}, {1, 4}}) {
+             is_tiles(unit)
+                 ? std::vector<std::pair<int, int>>{{1, 1}, {2, 2}, {1, 2}, {2, 1}, {1, 4}}
+                 : std::vector<std::pair<int, int>>{{1, 1}, {1, 2}, {1, 4}}) {
           double cost = 0;
           TreePtr t = of_matrices(nest, spans, unit, down, across, cost);
           if (t && (!found || cost < least)) {

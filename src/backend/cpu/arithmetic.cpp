@@ -227,6 +227,29 @@ Num apply_pairs(Sink& sink, llvm::Value* a, llvm::Value* b, llvm::Value* c) {
   return exact_fma(lower(x), lower(y), exact_fma(upper(x), upper(y), z));
 }
 
+llvm::Value* quick_bf16(Sink& sink, llvm::Value* a) {
+  auto& b = sink.b;
+  const int lanes = Num(sink, a).lanes();
+  if (!sink.isa.bf16_dot || (lanes != 8 && lanes != 16 && lanes != 32))
+    return nullptr;
+  llvm::Value* narrow = nullptr;
+  if (lanes == 32) {
+    llvm::SmallVector<int, 16> lower, upper;
+    for (int i = 0; i < 16; ++i) {
+      lower.push_back(i);
+      upper.push_back(16 + i);
+    }
+    narrow = b.CreateIntrinsic(llvm::Intrinsic::x86_avx512bf16_cvtne2ps2bf16_512, {},
+                               {b.CreateShuffleVector(a, upper), b.CreateShuffleVector(a, lower)});
+  } else {
+    narrow = b.CreateIntrinsic(lanes == 16 ? llvm::Intrinsic::x86_avx512bf16_cvtneps2bf16_512
+                                           : llvm::Intrinsic::x86_avx512bf16_cvtneps2bf16_256,
+                               {}, {a});
+  }
+  return b.CreateBitCast(narrow,
+                         llvm::FixedVectorType::get(b.getInt16Ty(), static_cast<unsigned>(lanes)));
+}
+
 Num apply_fma(Sink& sink, DType type, llvm::Value* a, llvm::Value* b, llvm::Value* c) {
   Num x(sink, a), y(sink, b), z(sink, c);
   if (is_low(type)) {

@@ -25,6 +25,9 @@ llvm::Value* Renderer::instruction(const Inst& inst, Type type) {
       args.push_back(value(id));
     if (inst.op == Op::Bitcast && lanes_of(inst.args.at(0)) != type.lanes) // pairs
       return b.CreateBitCast(args[0], vector_of(element_type(context(), type.dtype), type.lanes));
+    if (inst.quick && inst.op == Op::Cast)
+      if (Value* quick = quick_bf16(sink_, args[0]))
+        return quick;
     return apply(sink_, inst.op, type.dtype, dtype_of(inst.args.at(0)), args);
   }
   case InstKind::Fma:

@@ -41,8 +41,8 @@ public:
   Worker(const ProgramCode& code, const ArgBlock& block, const std::vector<std::int64_t>& slots,
          ProgramMemory& memory, WorkerTurns* cpu, GpuTurns* gpu, Signals* signals, Place place)
       : code_(code), program_(code.program), block_(block), memory_(memory), cpu_(cpu), gpu_(gpu),
-        signals_(signals), matrices_(code.program, memory), tiles_(code.program), place_(place), width_(gpu ? 32 : 1),
-        stride_(static_cast<std::size_t>(code.value_offset.back())),
+        signals_(signals), matrices_(code.program, memory), tiles_(code.program), place_(place),
+        width_(gpu ? 32 : 1), stride_(static_cast<std::size_t>(code.value_offset.back())),
         variable_stride_(static_cast<std::size_t>(code.variable_offset.back())),
         slots_(static_cast<std::size_t>(width_), slots),
         values_(stride_ * static_cast<std::size_t>(width_)),

@@ -247,8 +247,8 @@ protected:
     int used = 0;
   };
   FactorTile factor_tiles_[kTiles];
-  int sum_tiles_ = 0, turn_ = 0;          ///< tiles that hold sums; they come first
-  int scratch_[2] = {-1, -1};             ///< buffers of a tile of the left and of the right side
+  int sum_tiles_ = 0, turn_ = 0; ///< tiles that hold sums; they come first
+  int scratch_[2] = {-1, -1};    ///< buffers of a tile of the left and of the right side
   Expr pieces_ = Expr(1);
   int written_ = 0; ///< bodies
 };

@@ -391,8 +391,9 @@ void Writer::fill_near(const NearCopy& copy, std::size_t i, const Here& h) {
 void Writer::provide_near(int body, const Here& h) {
   for (const NearCopy* copy : near_) {
     // Elsewhere along the loops of a copy no value is made of it.
-    if (copy->body != body || copy->unit != NearCopy::Unit::None || std::any_of(copy->loops.begin(), copy->loops.end(),
-                                          [&](const Tree* l) { return !h.digits.contains(l); }))
+    if (copy->body != body || copy->unit != NearCopy::Unit::None ||
+        std::any_of(copy->loops.begin(), copy->loops.end(),
+                    [&](const Tree* l) { return !h.digits.contains(l); }))
       continue;
     const Stage& stage = r_.stages[std::size_t(copy->stage)];
     const Load& load = stage.loads[std::size_t(stage.body[std::size_t(copy->value)].load)];

@@ -1,6 +1,6 @@
-// Matrix loops of 16 rows by 16 columns by a depth of 32 on a CPU with AMX: sums stay in tiles while
-// the loops inside of them go by, and factors come from where they lie, from copies near that lie
-// as tiles want them, or from a scratch tile that is filled for each product.
+// Matrix loops of 16 rows by 16 columns by a depth of 32 on a CPU with AMX: sums stay in tiles
+// while the loops inside of them go by, and factors come from where they lie, from copies near that
+// lie as tiles want them, or from a scratch tile that is filled for each product.
 #include "kernel/analysis.h"
 #include "kernel/loops/writer.h"
 #include "kernel/transpose.h"
@@ -43,6 +43,12 @@ const Tree* Writer::tiles_around(int stage) const {
 void Writer::hold_in_tiles(Sums& s, const Here& h) {
   const Tree* rows = tiles_around(s.stage);
   if (!rows || s.shared || h.digits.contains(rows))
+    return;
+  const Tree* innermost = nullptr; // products are added to its sums, parts of others'
+  for (const Step& step : path(s.stage))
+    if (step.node->kind == Kind::Accumulate && step.node->stage == s.stage)
+      innermost = step.node;
+  if (innermost != s.node)
     return;
   const std::vector<const Tree*> left = loops_left(path(s.stage), state_axes(s.stage), h);
   std::int64_t count = 1;

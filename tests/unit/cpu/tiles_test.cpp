@@ -88,17 +88,16 @@ TEST(Tiles, MultiplyPairsAlongTheDepth) {
       for (std::size_t column = 0; column < 20; ++column) {
         const std::size_t at = piece * 320 + row * 20 + column;
         // Columns 4 to 19 are the product by itself, stored last; the others have it added.
-        const float want =
-            column < 4 ? before.c[at] + before.element(piece, row, column)
-                       : before.element(piece, row, column - 4);
+        const float want = column < 4 ? before.c[at] + before.element(piece, row, column)
+                                      : before.element(piece, row, column - 4);
         ASSERT_EQ(c[at], want) << piece << " " << row << " " << column;
       }
 }
 
 TEST(Tiles, CodeConfiguresUsesAndReleasesThem) {
   const std::string code = testing::assembly_with_tiles(product());
-  for (const char* word : {"ldtilecfg", "tilezero", "tileloadd", "tdpbf16ps", "tilestored",
-                           "tilerelease"})
+  for (const char* word :
+       {"ldtilecfg", "tilezero", "tileloadd", "tdpbf16ps", "tilestored", "tilerelease"})
     EXPECT_NE(code.find(word), std::string::npos) << word << "\n" << code;
   EXPECT_LT(code.find("ldtilecfg"), code.find("tilezero"));
   EXPECT_LT(code.rfind("tilestored"), code.find("tilerelease"));
@@ -125,9 +124,8 @@ TEST(Tiles, ACpuWithoutThemMakesNoCode) {
 TEST(Tiles, PrintAndReadBack) {
   const KernelProgram program = product();
   const std::string text = kernel::print(program);
-  for (const char* line :
-       {"t0 = 0\n", "t6 = rows of a[640*i0 + 8] by 40\n", "t1 += t6 * t7 in bf16\n",
-        "rows of c[320*i0] by 20 = t1\n"})
+  for (const char* line : {"t0 = 0\n", "t6 = rows of a[640*i0 + 8] by 40\n",
+                           "t1 += t6 * t7 in bf16\n", "rows of c[320*i0] by 20 = t1\n"})
     EXPECT_NE(text.find(line), std::string::npos) << line << text;
   const KernelProgram again = kernel::program_of_bytes(kernel::to_bytes(program));
   EXPECT_EQ(kernel::print(again), text);
