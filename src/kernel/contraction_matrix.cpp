@@ -12,6 +12,9 @@ namespace {
 constexpr std::int64_t kColumns = kTileBytes / 4; ///< of a tile of sums
 constexpr std::int64_t kDeep = 2 * kChunk;        ///< elements of the depth in a chunk
 
+/// Workers, and rows for each of them, that make packing cheap for all to do.
+constexpr std::int64_t kFewWorkers = 4, kManyRows = 128;
+
 std::int64_t ceil_to(std::int64_t value, std::int64_t step) {
   return (value + step - 1) / step * step;
 }
@@ -83,60 +86,95 @@ std::vector<Schedule> matrix_space(const Region& region, const ContractionForm& 
   const std::int64_t workers = std::max(target.workers, 1);
   const bool left_here = left_is_tiles(region, form), right_here = right_is_tiles(region, form);
   std::vector<Schedule> space;
-  const auto add = [&](std::int64_t mr, std::int64_t nr, std::int64_t kc, std::int64_t mc,
-                       std::int64_t nc, bool pack_left, bool shared) {
+  struct Sizes {
+    std::int64_t mr, nr, kc, mc, nc;
+    bool pack_left, shared;
+    int unroll = 1;
+  };
+  const auto add = [&](Sizes z) {
     Schedule s;
     s.generator = "contraction";
     s.mma = kMatrix;
-    s.knobs["mr"] = mr;
-    s.knobs["nr"] = nr;
-    s.knobs["kc"] = std::min(kc, steps);
     // Pieces of rows that workers can share evenly.
-    std::int64_t pieces = (rows + mc - 1) / mc;
-    if (batch < 2 * workers && rows >= workers * mr && pieces < 4 * workers)
+    std::int64_t pieces = (rows + z.mc - 1) / z.mc;
+    if (batch < 2 * workers && rows >= workers * z.mr && pieces < 4 * workers)
       pieces = ceil_to(pieces, workers);
-    s.knobs["mc"] = ceil_to((rows + pieces - 1) / pieces, mr);
-    s.knobs["nc"] = std::min(nc, ceil_to(columns, nr));
-    s.knobs["unroll"] = 1;
-    s.knobs["pack_left"] = pack_left ? 1 : 0;
-    s.knobs["pack_right"] = right_here && form.right.tile % nr == 0 ? 0 : 1;
-    s.knobs["shared"] = shared ? 1 : 0;
+    s.knobs = {{"mr", z.mr},
+               {"nr", z.nr},
+               {"kc", std::min(z.kc, steps)},
+               {"mc", ceil_to((rows + pieces - 1) / pieces, z.mr)},
+               {"nc", std::min(ceil_to(z.nc, z.nr), ceil_to(columns, z.nr))},
+               {"unroll", z.unroll},
+               {"pack_left", z.pack_left ? 1 : 0},
+               {"pack_right", right_here && form.right.tile % z.nr == 0 ? 0 : 1},
+               {"shared", z.shared ? 1 : 0}};
     if (std::find(space.begin(), space.end(), s) == space.end())
       space.push_back(std::move(s));
   };
   // Two by two tiles of sums make four products of four loads; where there are few rows or few
   // columns, up to four tiles of the other kind.
-  std::int64_t mr = 32, nr = 32;
+  Sizes first{32, 32, steps, rows, columns, true, true};
   if (rows <= kTileRows) {
-    mr = kTileRows;
-    nr = std::min<std::int64_t>(64, ceil_to(columns, kColumns));
+    first.mr = kTileRows;
+    first.nr = std::min<std::int64_t>(64, ceil_to(columns, kColumns));
   } else if (columns <= kColumns) {
-    nr = kColumns;
-    mr = std::min<std::int64_t>(64, ceil_to(rows, kTileRows));
+    first.nr = kColumns;
+    first.mr = std::min<std::int64_t>(64, ceil_to(rows, kTileRows));
   }
-  // A panel of the right side is to stay in the first cache while the rows go by, and a block of
-  // the left one in the second.
-  const std::int64_t near =
-      std::max<std::int64_t>(target.l1_bytes * 2 / 3 / (nr * 4), kChunk) / kChunk * kChunk;
-  const std::int64_t word = 4;
+  // A block of the left side takes half of the second cache, with the whole depth as long as that
+  // leaves many rows: then no sums wait.
+  constexpr std::int64_t kWord = 4, kMostSteps = 2048, kFewColumns = 512;
+  const std::int64_t half = target.l2_bytes / 2;
   const auto block = [&](std::int64_t kc) {
-    return std::clamp<std::int64_t>(target.l2_bytes / 4 / (std::min(kc, steps) * word), mr, 512);
+    return std::clamp<std::int64_t>(half / (kc * kWord) / first.mr * first.mr, first.mr, 512);
   };
-  const bool many = batch >= 2 * workers;
-  for (const std::int64_t kc : {near, 2 * near, steps})
-    for (const bool pack : {true, false}) {
-      if (!pack && !left_here)
-        continue;
-      for (const bool shared : {!many, many})
-        add(mr, nr, kc, block(kc), kc >= steps ? columns : 512, pack, shared);
-    }
-  for (const std::int64_t mc : {64, 128, 256, 512})
-    for (const std::int64_t nc : {256, 1024, 4096})
-      add(mr, nr, near, mc, nc, true, !many);
-  if (mr == 32 && nr == 32) {
-    add(16, 64, near / 2, block(near / 2), 512, true, !many);
-    add(64, 16, 2 * near, block(2 * near), 512, true, !many);
+  const std::int64_t parts = (steps + kMostSteps - 1) / kMostSteps;
+  first.kc = ceil_to((steps + parts - 1) / parts, kChunk);
+  first.mc = block(first.kc);
+  first.nc = parts == 1 ? columns : kFewColumns;
+  // A right side of which all workers can have a copy of their own is packed sooner than they meet.
+  const bool own = columns * steps * kWord <= half && workers <= kFewWorkers &&
+                   rows >= workers * kManyRows && parts == 1;
+  if (own) {
+    first.mc = (rows + workers - 1) / workers;
+    first.pack_left = !left_here;
   }
+  first.shared = !own && batch < 2 * workers;
+  const auto with = [&](auto change) {
+    Sizes z = first;
+    change(z);
+    add(z);
+  };
+  add(first);
+  if (left_here)
+    with([](Sizes& z) { z.pack_left = !z.pack_left; });
+  with([](Sizes& z) { z.shared = !z.shared; });
+  with([](Sizes& z) { z.unroll = 2; });
+  with([](Sizes& z) { z.nc = 128; });
+  // A panel of the right side in the first cache while the rows go by.
+  const std::int64_t near =
+      std::max<std::int64_t>(target.l1_bytes / 3 / (first.nr * kWord), kChunk) / kChunk * kChunk;
+  for (const std::int64_t kc : {near, 2 * near, 4 * near})
+    for (const std::int64_t nc : {std::int64_t(128), kFewColumns})
+      with([&](Sizes& z) {
+        z.kc = kc;
+        z.mc = 256;
+        z.nc = nc;
+        z.shared = batch < 2 * workers;
+        z.pack_left = true;
+      });
+  for (const std::int64_t mc : {64, 128, 256, 512})
+    with([&](Sizes& z) { z.mc = mc; });
+  if (first.mr == 32 && first.nr == 32)
+    for (const auto& [mr, nr] : {std::pair{16, 48}, {16, 64}, {64, 16}})
+      for (const std::int64_t kc : {near, first.kc})
+        with([&, mr = mr, nr = nr](Sizes& z) {
+          z.mr = mr;
+          z.nr = nr;
+          z.kc = kc;
+          z.mc = 256;
+          z.nc = kFewColumns;
+        });
   return space;
 }
 

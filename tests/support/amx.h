@@ -44,7 +44,6 @@ inline std::string assembly_with_tiles(const kernel::KernelProgram& program) {
   const auto fill = [&](llvm::Module& module) {
     return backend::cpu::render(program, jit.isa(), module);
   };
-  EXPECT_FALSE(jit.emit("kernel", fill).empty());
   return jit.text(fill, true);
 }
 

@@ -48,6 +48,7 @@ TEST(CpuTarget, NarrowerLevelsHaveNarrowerVectorsAndOtherFingerprints) {
   EXPECT_TRUE(cpu_at("avx2").target().has_fma);
   EXPECT_EQ(cpu_at("sse2").target().vector_bytes, 16);
   EXPECT_FALSE(cpu_at("sse2").target().has_fma);
+  EXPECT_FALSE(cpu_at("avx2").target().has_amx || cpu_at("sse2").target().has_amx);
   EXPECT_NE(cpu_at("avx2").target().fingerprint, cpu_at("sse2").target().fingerprint);
 }
 

@@ -95,6 +95,11 @@ TEST(Tiles, MultiplyPairsAlongTheDepth) {
 }
 
 TEST(Tiles, CodeConfiguresUsesAndReleasesThem) {
+  backend::cpu::Jit jit(testing::isa_with_tiles());
+  const auto fill = [&](llvm::Module& module) {
+    return backend::cpu::render(product(), jit.isa(), module);
+  };
+  EXPECT_FALSE(jit.emit("kernel", fill).empty());
   const std::string code = testing::assembly_with_tiles(product());
   for (const char* word :
        {"ldtilecfg", "tilezero", "tileloadd", "tdpbf16ps", "tilestored", "tilerelease"})
