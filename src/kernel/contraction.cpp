@@ -246,6 +246,13 @@ private:
           at.first_row = at.row_panel * Expr(t_.mr);
           tile(at);
         });
+        if (t_.late)
+          b_.when({{c, blocks_ - Expr(1), blocks_}}, [&] {
+            at.row_local = count - Expr(1);
+            at.row_panel = first_row_panel + at.row_local;
+            at.first_row = at.row_panel * Expr(t_.mr);
+            deliver_tile(at, f_.epilogue_flops <= kHeavyEpilogue);
+          });
       };
       // Panels with all their columns, and the last one when it is narrower.
       const Expr whole = floordiv(f_.columns.extent, t_.nr());
@@ -351,17 +358,25 @@ private:
     if (several_blocks())
       b_.when({{at.depth_block, Expr(0), blocks_ - Expr(1)}},
               [&] { store_sums(b_, down, across, sums_buffer_, sums_place(at), width); });
+    const bool light = f_.epilogue_flops <= kHeavyEpilogue;
     b_.when({{at.depth_block, blocks_ - Expr(1), blocks_}}, [&] {
+      if (t_.late)
+        b_.when({{at.row_local, Expr(1), Expr(panels_down_)}}, [&] {
+          Place before = at;
+          before.row_panel = at.row_panel - Expr(1);
+          before.first_row = at.first_row - Expr(t_.mr);
+          deliver_tile(before, light);
+        });
       store_sums(b_, down, across, tile_buffer_, Expr(0), width);
-      deliver_tile(at, f_.epilogue_flops <= kHeavyEpilogue);
+      if (!t_.late)
+        deliver_tile(at, light);
     });
   }
 
   /// Row `i` of the register tile's tiles, of rows that hold a chunk of the depth each.
   void load_left(int tile, const Place& at, int i, const Expr& from, const Expr& k) {
     if (t_.pack_left) {
-      const Expr panel =
-          packed(left_, at.depth_block, at.row_panel, row_panels_, at.row_local, panels_down_);
+      const Expr panel = packed(left_, at, at.row_panel, row_panels_, at.row_local, panels_down_);
       b_.tile_load(tile, left_buffer_,
                    panel + k * Expr(t_.mr) + Expr(std::int64_t(i) * kTileRows * kChunk),
                    Expr(kChunk));
@@ -381,8 +396,8 @@ private:
   void load_right(int tile, const Place& at, int v, const Expr& from, const Expr& k) {
     const Expr column(std::int64_t(v) * t_.lanes);
     if (t_.pack_right) {
-      const Expr panel = packed(right_, at.depth_block, at.column_panel, column_panels_,
-                                at.column_local, panels_across_);
+      const Expr panel =
+          packed(right_, at, at.column_panel, column_panels_, at.column_local, panels_across_);
       b_.tile_load(tile, right_buffer_, panel + k * Expr(t_.nr()) + column, Expr(t_.nr()));
       return;
     }
@@ -601,7 +616,8 @@ private:
 
 constexpr Knob kKnobs[] = {{"mr", 1, 64},       {"nr", 1, 512},       {"kc", 1, 1 << 20},
                            {"mc", 1, 1 << 20},  {"nc", 1, 1 << 20},   {"unroll", 1, 16},
-                           {"pack_left", 0, 1}, {"pack_right", 0, 1}, {"shared", 0, 1}};
+                           {"pack_left", 0, 1}, {"pack_right", 0, 1}, {"shared", 0, 1},
+                           {"late", 0, 1}};
 /// Products that one iteration may be written out as, and bytes of panels and sums that a worker
 /// may have.
 constexpr std::int64_t kMostProducts = 1024, kMostBytes = 512 << 20;

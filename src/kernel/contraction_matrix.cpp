@@ -66,6 +66,7 @@ Tiles matrix_sizes(const Schedule& schedule, const Region& region, const Contrac
   t.nv =
       int(ceil_to(std::clamp<std::int64_t>(schedule.knob("nr", 32), 1, 64), kColumns) / kColumns);
   t.unroll = int(std::clamp<std::int64_t>(schedule.knob("unroll", 1), 1, 16));
+  t.late = schedule.knob("late", 0) != 0;
   t.kc = ceil_to(std::max<std::int64_t>(schedule.knob("kc", 256), 1), kChunk);
   if (const auto depth = form.depth.extent.constant(); depth && *depth > 0)
     t.kc = std::min(t.kc, ceil_to(*depth, kDeep) / 2);
@@ -90,6 +91,7 @@ std::vector<Schedule> matrix_space(const Region& region, const ContractionForm& 
     std::int64_t mr, nr, kc, mc, nc;
     bool pack_left, shared;
     int unroll = 1;
+    bool late = false;
   };
   const auto add = [&](Sizes z) {
     Schedule s;
@@ -108,6 +110,8 @@ std::vector<Schedule> matrix_space(const Region& region, const ContractionForm& 
                {"pack_left", z.pack_left ? 1 : 0},
                {"pack_right", right_here && form.right.tile % z.nr == 0 ? 0 : 1},
                {"shared", z.shared ? 1 : 0}};
+    if (z.late)
+      s.knobs["late"] = 1;
     if (std::find(space.begin(), space.end(), s) == space.end())
       space.push_back(std::move(s));
   };
@@ -146,8 +150,13 @@ std::vector<Schedule> matrix_space(const Region& region, const ContractionForm& 
     add(z);
   };
   add(first);
+  with([](Sizes& z) { z.late = true; });
   if (left_here)
-    with([](Sizes& z) { z.pack_left = !z.pack_left; });
+    for (const bool late : {false, true})
+      with([&](Sizes& z) {
+        z.pack_left = !z.pack_left;
+        z.late = late;
+      });
   with([](Sizes& z) { z.shared = !z.shared; });
   with([](Sizes& z) { z.unroll = 2; });
   with([](Sizes& z) { z.nc = 128; });

@@ -82,6 +82,11 @@ TEST(ContractionMatrix, TakesEveryShapeOfTilesThatFits) {
   EXPECT_EQ(refused.reason, "a register tile of more tiles than a matrix unit has");
 }
 
+TEST(ContractionMatrix, MakesResultsWhenTheNextProductsAreUnderWay) {
+  for (const char* knobs : {"late=1", "late=1 kc=16 mc=64 nc=32", "late=1 mc=32"})
+    check(region(sizes("mk", "kn", "mn", 70, 40, 40), Work::Both, DType::BF16), knobs);
+}
+
 TEST(ContractionMatrix, WorksBeforeAndAfter) {
   for (const char* left : {"mk", "km"})
     for (const char* right : {"kn", "nk"}) {
