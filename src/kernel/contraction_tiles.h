@@ -20,8 +20,8 @@ struct Tiles {
   int width = 1;       ///< elements of the depth in a step: 2 where pairs of bf16 are multiplied
   bool matrix = false; ///< the register tile is made of tiles of a matrix unit: mr is a multiple of
                        ///< kTileRows, lanes are 16, and the depth goes by kChunk steps
-  bool late = false;   ///< such a tile's results are made of its sums behind the next one's products,
-                       ///< which a CPU is still busy with then
+  bool late = false; ///< such a tile's results are made of its sums behind the next one's products,
+                     ///< which a CPU is still busy with then
   std::int64_t kc = 1;
   std::int64_t mc = 1, nc = 1;              ///< multiples of mr and of nr()
   bool pack_left = true, pack_right = true; ///< copied into the order in which tiles read them
