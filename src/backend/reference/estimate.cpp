@@ -195,10 +195,15 @@ void Accumulator::add(const Estimate& term) {
   if (size != 0 && (size != 1 || monoid_ == Monoid::Sum) && run_ > 1)
     longest_run_ = std::max(longest_run_, run_);
   if (monoid_ == Monoid::Sum) {
-    if (std::isfinite(size))
+    if (std::isfinite(size)) {
       sizes_ += size;
-    else
+    } else {
+      const double value = as_double(type_, term.value);
       infinite_ = true;
+      nan_ = nan_ || std::isnan(value);
+      plus_ = plus_ || value > 0;
+      minus_ = minus_ || value < 0;
+    }
   } else if (monoid_ == Monoid::Prod) {
     (size > 1 ? large_ : small_) *= size > 0 ? size : 1;
     if (size > 0)
@@ -219,7 +224,9 @@ double Accumulator::bound() const {
   const double size = std::fabs(value_.f);
   switch (monoid_) {
   case Monoid::Sum:
-    if (terms_ > 1 && sizes_ > largest(acc_) && !std::isnan(value_.f)) // a partial sum may overflow
+    // A partial sum may overflow, and meet an infinity then. It is NaN in any order where a term
+    // is, or infinities of both signs are.
+    if (terms_ > 1 && sizes_ > largest(acc_) && !nan_ && !(plus_ && minus_))
       return kInf;
     if (infinite_) // a NaN or an infinity decides
       return errors_ == kInf ? kInf : 0;

@@ -51,6 +51,8 @@ private:
   double errors_ = 0;                      ///< sum of the terms' errors
   double sizes_ = 0;                       ///< Sum: of the finite terms' sizes
   bool infinite_ = false;                  ///< Sum: a term is infinite or NaN
+  bool nan_ = false;                       ///< Sum: a term is NaN
+  bool plus_ = false, minus_ = false;      ///< Sum: a term is inf, -inf
   double large_ = 1;                       ///< Prod: product of the sizes above 1
   double small_ = 1;                       ///< Prod: product of the sizes below 1
   double relative_ = 0;                    ///< Prod: sum of relative errors

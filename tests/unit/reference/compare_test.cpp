@@ -112,6 +112,17 @@ TEST(Estimate, AProductThatOverflowsToNaNIsUnknown) {
   EXPECT_LT(e.error[1], 1);
 }
 
+// -x - x overflows to -inf, which with inf is NaN; -x + inf is inf.
+TEST(Estimate, ASumThatOverflowsBeforeItMeetsAnInfinityIsUnknown) {
+  Graph g;
+  NodeId x = g.input("x", DType::F64, {3, 3});
+  const double big = -1.5e308;
+  const Expected e = expected_of(
+      g, g.reduce(Op::ReduceSum, x, {1}),
+      {HostArray(DType::F64, {3, 3}, {big, big, kInf, 1, kNaN, big, kInf, big, -kInf})});
+  EXPECT_EQ(e.error, (std::vector<double>{kInf, 0, 0}));
+}
+
 TEST(Estimate, MovementInputsAndIntegersAreExact) {
   Graph g;
   NodeId x = g.input("x", DType::F32, {4}), i = g.input("i", DType::I32, {4});
