@@ -28,7 +28,7 @@ struct GpuTiles {
   /// shares of the same work; 0: they are not.
   std::int64_t shares = 0;
   bool staged = false; ///< results go through shared memory, to be stored in wide pieces
-  int producers = 0;      ///< warp groups that only copy
+  int producers = 0;   ///< warp groups that only copy
   int consumer_threads() const { return (unit == GpuUnit::Wgmma ? 128 : 32 * warps_n) * warps_m; }
   int threads() const { return 128 * producers + consumer_threads(); }
 };

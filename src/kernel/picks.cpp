@@ -242,7 +242,7 @@ private:
     for (std::size_t k = 0; k < v.args.size(); ++k) {
       const At arg = argument(at, k);
       args.push_back(v.op != Op::Add && is_number(body(arg)) ? copy(w, arg)
-                                                              : summed(w, arg, parts));
+                                                             : summed(w, arg, parts));
       if (args.back() < 0)
         return -1;
     }

@@ -115,8 +115,8 @@ struct Inst {
   // GPU: copies and matrices
   DType element = DType::F32;
   bool transposed = false;
-  bool quick = false; ///< Apply of exp2 or recip in f32 on a GPU: relative errors up to 2^-21, or of
-                      ///< one unit in the last place, will do; powers below the smallest normal
+  bool quick = false; ///< Apply of exp2 or recip in f32 on a GPU: relative errors up to 2^-21, or
+                      ///< of one unit in the last place, will do; powers below the smallest normal
                       ///< number may be 0. Of a cast of f32 to bf16 on a CPU: so may those
   int source = -1; ///< a second buffer, and the place in it
   Expr source_expr;
