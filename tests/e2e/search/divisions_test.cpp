@@ -1,6 +1,7 @@
 // A search over how a program is cut into kernels: what is faster is kept, remembered and right.
 #include "backend/reference/reference.h"
 #include "compiler/search/divisions.h"
+#include "compiler/search/timing.h"
 #include "support/cpu_levels.h"
 #include "support/plan_runner.h"
 #include "support/random_graph.h"
@@ -128,7 +129,11 @@ TEST_F(DivisionSearches, TimesDecideOtherwise) {
     if (trial.state == "taken" || trial.state == "slower") {
       EXPECT_GT(trial.ratio, 0) << trial.what;
       EXPECT_GT(trial.seconds, 0) << trial.what;
-      EXPECT_EQ(trial.state == "taken", trial.ratio <= 0.97) << trial.what << " " << trial.ratio;
+      // And it was faster in most rounds: where others disturb the machine, a good ratio alone
+      // decides nothing.
+      if (trial.state == "taken") {
+        EXPECT_LE(trial.ratio, PickOptions{}.ratio) << trial.what;
+      }
     }
   EXPECT_EQ(run(folder.path(), {}).compiled.report.search.measured, 0);
 }
