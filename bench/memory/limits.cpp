@@ -32,6 +32,7 @@ namespace {
 struct Size {
   models::GptOptions shape;
   std::int64_t batch, tokens;
+  DType products = DType::F32;
 };
 
 const Size kTiny{
@@ -46,15 +47,14 @@ const Size kGpt2{
 struct Training {
   models::Gpt model;
   optim::AdamW optimizer;
+  DType products;
   EGRET_FIELDS(model, optimizer)
 };
-
-DType products = DType::F32;
 
 Tensor step_of(Training& t, const Tensor& x, const Tensor& y) {
   Tensor loss;
   {
-    Autocast scope(products);
+    Autocast scope(t.products);
     loss = cross_entropy(t.model(x), y);
   }
   t.optimizer.zero_grad();
@@ -71,9 +71,8 @@ double since(std::chrono::steady_clock::time_point begin) {
 class Run {
 public:
   Run(const Size& size, std::optional<std::int64_t> limit)
-      : generator_(1),
-        model_(size.shape, generator_), training_{model_, optim::AdamW(nn::named_parameters(model_),
-                                                                       {.lr = 1e-3})},
+      : generator_(1), model_(size.shape, generator_),
+        training_{model_, optim::AdamW(nn::named_parameters(model_), {.lr = 1e-3}), size.products},
         x_(randint({size.batch, size.tokens}, 0, size.shape.vocabulary, generator_)),
         y_(randint({size.batch, size.tokens}, 0, size.shape.vocabulary, generator_)),
         step_(compile(&step_of, {.name = "step", .memory_limit = limit})) {
@@ -146,8 +145,13 @@ int main(int argc, char** argv) {
     size.batch = std::max(1, std::atoi(argv[3]));
   if (argc > 4)
     size.tokens = std::clamp<std::int64_t>(std::atoi(argv[4]), 1, size.shape.context);
-  if (argc > 5)
-    products = dtype_named(argv[5]);
+  if (argc > 5) {
+    if (std::string(argv[5]) != "bf16") {
+      fmt::print(stderr, "memory_limits: {}: only bf16 is known\n", argv[5]);
+      return 2;
+    }
+    size.products = DType::BF16;
+  }
   fmt::print("{}: {} layers, width {}, batch {} of {} tokens, {} steps in turn; the CPU time is of "
              "all threads\n",
              name, size.shape.layers, size.shape.width, size.batch, size.tokens, steps);

@@ -1,5 +1,6 @@
 #include "compiler/chunks.h"
 
+#include "compiler/views.h"
 #include "ir/structure.h"
 
 #include <algorithm>
@@ -27,13 +28,6 @@ bool contains(const std::vector<std::int64_t>& axes, std::size_t dim) {
   return std::find(axes.begin(), axes.end(), static_cast<std::int64_t>(dim)) != axes.end();
 }
 
-double elements(const Shape& shape) {
-  double all = 1;
-  for (const Expr& dim : shape)
-    all *= static_cast<double>(dim.upper());
-  return all;
-}
-
 /// The dim of `to` that is dim `dim` of `from`, both shapes being row-major views of one another.
 std::optional<std::size_t> same_dim(const Shape& from, std::size_t dim, const Shape& to) {
   Expr before(1), sum(1);
@@ -43,10 +37,6 @@ std::optional<std::size_t> same_dim(const Shape& from, std::size_t dim, const Sh
     if (to[i] == from[dim] && sum == before)
       return i;
   return std::nullopt;
-}
-
-bool goes_by_element(Op op) {
-  return is_elementwise(op) || op == Op::Cast || op == Op::Bitcast || op == Op::StopGradient;
 }
 
 bool untouched(const Node& node, const Shape& operand, std::size_t dim) {
@@ -122,6 +112,10 @@ private:
     return untouched(node, operand, dim) ? Dim(dim) : std::nullopt;
   }
 
+  bool is_output(NodeId id) const {
+    return std::find(graph_.outputs.begin(), graph_.outputs.end(), id) != graph_.outputs.end();
+  }
+
   /// Finds what is made of the product, up to the reductions that end it.
   bool find_ends() {
     along_[at(cut_.product)] = cut_.dim;
@@ -149,12 +143,12 @@ private:
       }
     if (!dim)
       return true;
-    if (goes_by_element(node.op)) {
+    if (is_elementwise(node.op)) {
       along_[at(id)] = dim;
       return true;
     }
     const Shape& operand = graph_[node.inputs[0]].shape;
-    const bool is_larger = elements(operand) > elements(graph_[cut_.product].shape);
+    const bool is_larger = elements_of(operand) > elements_of(graph_[cut_.product].shape);
     switch (info_of(node.op).cls) {
     case OpClass::Movement:
       along_[at(id)] = forward(node, operand, *dim);
@@ -170,7 +164,7 @@ private:
     if (node.op == Op::ReduceArgMax)
       return false;
     if (!contains(node.attrs.axes, *dim)) {
-      joined_[last_conversion(id, *forward(node, operand, *dim))] = id;
+      joined_.insert(last_conversion(id, *forward(node, operand, *dim)));
       reductions_.insert(id);
       larger = larger || is_larger;
     } else if (is_larger || cut_.all_sums) {
@@ -183,8 +177,7 @@ private:
   /// A sum that nothing but a conversion reads need not be joined before that.
   std::pair<NodeId, std::size_t> last_conversion(NodeId id, std::size_t dim) const {
     std::pair<NodeId, std::size_t> last{id, dim};
-    while (users_[at(id)].size() == 1 &&
-           std::find(graph_.outputs.begin(), graph_.outputs.end(), id) == graph_.outputs.end()) {
+    while (users_[at(id)].size() == 1 && !is_output(id)) {
       const NodeId user = users_[at(id)][0];
       const Node& node = graph_[user];
       if (node.op == Op::Expand || (node.op != Op::Cast && !is_movement(node.op)))
@@ -211,9 +204,8 @@ private:
       }
       return all;
     }
-    for (const auto& [end, reduction] : joined_)
-      if (end.first == id)
-        return join(id, end.second);
+    if (const auto end = joined_.find(id); end != joined_.end())
+      return join(id, end->second);
     std::vector<NodeId> inputs;
     for (const NodeId in : node.inputs)
       inputs.push_back(to_[at(in)]);
@@ -262,7 +254,7 @@ private:
     const Node& node = graph_[id];
     const Expr width(bounds_[c].second - bounds_[c].first);
     const OpClass cls = info_of(node.op).cls;
-    if (goes_by_element(node.op)) {
+    if (is_elementwise(node.op)) {
       std::vector<NodeId> inputs;
       for (const NodeId in : node.inputs)
         inputs.push_back(piece(c, in, dim));
@@ -305,7 +297,7 @@ private:
   std::vector<std::vector<NodeId>> users_;
   std::vector<std::pair<std::int64_t, std::int64_t>> bounds_; ///< by chunk
   std::map<NodeId, std::size_t> combined_;                    ///< reductions, the operand's dim
-  std::map<std::pair<NodeId, std::size_t>, NodeId> joined_;   ///< values, of which reduction
+  std::map<NodeId, std::size_t> joined_;                      ///< values, the dim of their chunks
   std::set<NodeId> reductions_;                               ///< along other dims
   Graph out_;
   std::vector<NodeId> to_;
@@ -319,7 +311,7 @@ bool sums_products(const Graph& graph, NodeId id) {
   NodeId in = graph[id].inputs[0];
   while (graph[in].op == Op::Cast)
     in = graph[in].inputs[0];
-  return graph[in].op == Op::Mul && elements(graph[in].shape) > elements(graph[id].shape);
+  return graph[in].op == Op::Mul && elements_of(graph[in].shape) > elements_of(graph[id].shape);
 }
 
 } // namespace
@@ -327,7 +319,7 @@ bool sums_products(const Graph& graph, NodeId id) {
 std::vector<Cut> possible_cuts(const ir::Graph& graph, double least_bytes) {
   const std::vector<bool> live = ir::live_nodes(graph);
   const auto bytes = [&](NodeId id) {
-    return elements(graph[id].shape) * static_cast<double>(size_of(graph[id].dtype));
+    return elements_of(graph[id].shape) * static_cast<double>(size_of(graph[id].dtype));
   };
   std::vector<NodeId> products;
   for (NodeId id = 0; id < graph.size(); ++id)

@@ -176,6 +176,10 @@ CachePolicy usual_store_policy(const Region& region, const Target& target) {
   return exceeds ? CachePolicy::Streaming : CachePolicy::Default;
 }
 
+std::int64_t about(const Expr& e) {
+  return std::min<std::int64_t>(e.constant().value_or(e.upper()), std::int64_t(1) << 40);
+}
+
 Expr points_of(const Region& region, std::span<const int> axes) {
   Expr n(1);
   for (int a : axes)

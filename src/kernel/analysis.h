@@ -45,6 +45,9 @@ int lanes_for(const Region& region, std::span<const int> stages, std::int64_t ve
 /// could not find them there.
 CachePolicy usual_store_policy(const Region& region, const Target& target);
 
+/// An extent's size for decisions: the largest constant that it is known not to exceed, at most
+/// 2^40.
+std::int64_t about(const Expr& e);
 /// Points of a box; the product of extents.
 Expr points_of(const Region& region, std::span<const int> axes);
 bool contains(std::span<const int> axes, int axis);

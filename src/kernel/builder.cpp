@@ -29,6 +29,16 @@ std::uint64_t hash_of(const Inst& i) {
   return h;
 }
 
+Inst across_threads(InstKind kind, Type type, Monoid monoid, ValueId v, int threads) {
+  Inst i;
+  i.kind = kind;
+  i.type = type;
+  i.monoid = monoid;
+  i.number = threads;
+  i.args = {v};
+  return i;
+}
+
 void each_expr(const Inst& i, const std::function<void(const Expr&)>& f) {
   f(i.expr);
   f(i.source_expr);
@@ -320,23 +330,11 @@ ValueId ProgramBuilder::reduce_lanes(Monoid monoid, ValueId v) {
 }
 
 ValueId ProgramBuilder::reduce_threads(Monoid monoid, ValueId v, int threads) {
-  Inst i;
-  i.kind = InstKind::ReduceThreads;
-  i.type = type_of(v);
-  i.monoid = monoid;
-  i.number = threads;
-  i.args = {v};
-  return let(std::move(i));
+  return let(across_threads(InstKind::ReduceThreads, type_of(v), monoid, v, threads));
 }
 
 ValueId ProgramBuilder::scan_threads(Monoid monoid, ValueId v, int threads) {
-  Inst i;
-  i.kind = InstKind::ScanThreads;
-  i.type = type_of(v);
-  i.monoid = monoid;
-  i.number = threads;
-  i.args = {v};
-  return let(std::move(i));
+  return let(across_threads(InstKind::ScanThreads, type_of(v), monoid, v, threads));
 }
 
 ValueId ProgramBuilder::shuffle(ValueId a, ValueId b, std::vector<int> lanes_from) {

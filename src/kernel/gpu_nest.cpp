@@ -52,10 +52,6 @@ int gpu_lanes(const Region& region, int axis, std::int64_t vector_bytes) {
   return alone ? lanes : int(std::gcd<std::int64_t>(lanes, divisor == 0 ? lanes : divisor));
 }
 
-std::int64_t about(const Expr& e) {
-  return std::min<std::int64_t>(e.constant().value_or(e.upper()), std::int64_t(1) << 40);
-}
-
 CachePolicy gpu_store_policy(const Region& region, const Target& target) {
   Cost cost = cost_of(region);
   bool exceeds = proves_less(Expr(2 * target.l2_bytes), cost.bytes_read + cost.bytes_written);

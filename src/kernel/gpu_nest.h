@@ -22,9 +22,6 @@ std::vector<Expr> unflatten(const Expr& flat, std::span<const Expr> extents);
 /// one by one, each apart from its neighbours in the warp.
 int gpu_lanes(const Region& region, int axis, std::int64_t vector_bytes);
 
-/// The largest constant that the expression is known not to exceed, at most 2^40.
-std::int64_t about(const Expr& e);
-
 /// Streaming stores for results that the next kernel could not find in the cache.
 CachePolicy gpu_store_policy(const Region& region, const Target& target);
 

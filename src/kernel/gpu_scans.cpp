@@ -7,6 +7,7 @@
 #include "kernel/families.h"
 #include "kernel/gpu_nest.h"
 #include "kernel/knobs.h"
+#include "kernel/map_axes.h"
 #include "kernel/scan_form.h"
 
 #include <algorithm>
@@ -38,8 +39,9 @@ class GpuScans {
 public:
   GpuScans(const Region& region, const ScanForm& form, const GpuScanShape& shape,
            const ScanCut& cut)
-      : r_(region), f_(form), s_(shape), cut_(cut), b_(region.name), e_(b_, region),
-        states_(e_, form, shape.arithmetic), along_(shape.vector_axis == form.axis),
+      : r_(region), f_(form), s_(shape), cut_(cut), pieces_(region, form, cut, shape.vector_axis),
+        b_(region.name), e_(b_, region), states_(e_, form, shape.arithmetic),
+        along_(shape.vector_axis == form.axis),
         block_(along_ && shape.group == shape.threads && shape.group > 32),
         extent_(region.axes[std::size_t(form.axis)].extent), t_(thread_variable(shape.threads)),
         in_group_(along_ ? floormod(t_, shape.group) : Expr(0)) {}
@@ -258,15 +260,15 @@ private:
         });
       };
       pieces([&](const Point& row, const Expr& piece) {
-        states_.store(totals_, place(row, cut_.pieces, piece),
-                      total(row, begin_of(piece), end_of(piece)), once(row));
+        states_.store(totals_, pieces_.place(row, cut_.pieces, piece),
+                      total(row, pieces_.begin(piece), pieces_.end(piece)), once(row));
       });
       b_.grid_barrier(counter, Expr(0));
       pieces([&](const Point& row, const Expr& piece) {
         const ScanStates carry = before(row, group, piece);
         if (groups)
           pass_on(row, group, piece, carry);
-        scan(row, begin_of(piece), end_of(piece), carry);
+        scan(row, pieces_.begin(piece), pieces_.end(piece), carry);
       });
     });
   }
@@ -282,36 +284,36 @@ private:
               ended = b_.counter("ended", 1);
     const std::vector<Expr> extra{cut_.pieces};
     rows(extra, draws, [&](const Point& row, std::span<const Expr> at) {
-      const Expr piece = at[0], mine = place(row, cut_.pieces, piece);
-      visit(row, begin_of(piece), end_of(piece), s_.copies, [&](const std::vector<Point>& points) {
-        std::vector<ScanStates> made;
-        for (const Point& p : points)
-          made.push_back(states_.terms(p));
-        const ScanStates all = by_block(made, states_.identities(1));
-        b_.when({{t_, Expr(0), Expr(1)}}, [&] {
-          states_.store(totals_, mine, all);
-          b_.post(posts, mine);
-        });
-        const RunningVariables earlier(b_, states_.identities(1));
-        const Expr first = place(row, cut_.pieces, Expr(0)), threads(s_.threads);
-        b_.await_posts(posts, first, mine, [&] {
-          b_.loop(Expr(0), piece, threads, cut_.pieces + threads, Bind::Serial, [&](const Expr& i) {
-            const Expr number = i + t_;
-            earlier.write(states_.merge(earlier.read(), states_.load(totals_, first + number, 1,
-                                                                     {{number, Expr(0), piece}})));
-          });
-        });
-        const ScanStates carry = states_.across_threads(earlier.read(), s_.threads);
-        for (ScanStates& m : made)
-          m = states_.merge(carry, m);
-        states_.deliver(points, made, s_.store_policy);
-      });
+      const Expr piece = at[0], mine = pieces_.place(row, cut_.pieces, piece);
+      visit(row, pieces_.begin(piece), pieces_.end(piece), s_.copies,
+            [&](const std::vector<Point>& points) {
+              std::vector<ScanStates> made;
+              for (const Point& p : points)
+                made.push_back(states_.terms(p));
+              const ScanStates all = by_block(made, states_.identities(1));
+              b_.when({{t_, Expr(0), Expr(1)}}, [&] {
+                states_.store(totals_, mine, all);
+                b_.post(posts, mine);
+              });
+              const RunningVariables earlier(b_, states_.identities(1));
+              const Expr first = pieces_.place(row, cut_.pieces, Expr(0)), threads(s_.threads);
+              b_.await_posts(posts, first, mine, [&] {
+                b_.loop(Expr(0), piece, threads, cut_.pieces + threads, Bind::Serial,
+                        [&](const Expr& i) {
+                          const Expr number = i + t_;
+                          earlier.write(states_.merge(earlier.read(),
+                                                      states_.load(totals_, first + number, 1,
+                                                                   {{number, Expr(0), piece}})));
+                        });
+              });
+              const ScanStates carry = states_.across_threads(earlier.read(), s_.threads);
+              for (ScanStates& m : made)
+                m = states_.merge(carry, m);
+              states_.deliver(points, made, s_.store_policy);
+            });
     });
     b_.clear_posts(posts, count, ended);
   }
-
-  Expr begin_of(const Expr& piece) const { return piece * cut_.piece; }
-  Expr end_of(const Expr& piece) const { return min(extent_, (piece + Expr(1)) * cut_.piece); }
 
   /// The mask of what one thread of a row stores for all.
   std::vector<Guard> once(const Point& row) const {
@@ -319,19 +321,6 @@ private:
     if (along_ && s_.group > 1)
       mask.push_back({in_group_, Expr(0), Expr(1)});
     return mask;
-  }
-
-  /// Of the states that rows have for each of `count` numbers; neighbouring rows are neighbours
-  /// where threads have rows of their own.
-  Expr place(const Point& row, const Expr& count, const Expr& number) const {
-    Expr flat(0);
-    for (int a : f_.outer)
-      if (along_ || a != s_.vector_axis)
-        flat = flat * r_.axes[std::size_t(a)].extent + row.at[std::size_t(a)];
-    flat = flat * count + number;
-    return along_ ? flat
-                  : flat * r_.axes[std::size_t(s_.vector_axis)].extent +
-                        row.at[std::size_t(s_.vector_axis)];
   }
 
   /// All that comes before a piece of a row: what comes before its group of pieces, and the pieces
@@ -347,7 +336,8 @@ private:
       if (along_ && s_.group > 1)
         mask.push_back({number, Expr(0), piece});
       pieces.write(states_.merge(
-          pieces.read(), states_.load(totals_, place(row, cut_.pieces, number), lanes, mask)));
+          pieces.read(),
+          states_.load(totals_, pieces_.place(row, cut_.pieces, number), lanes, mask)));
     });
     ScanStates all = pieces.read();
     if (along_ && s_.group > 1)
@@ -356,7 +346,8 @@ private:
       return all;
     const RunningVariables earlier(b_, states_.identities(lanes));
     b_.when({{group, Expr(1), cut_.groups}}, [&] {
-      earlier.write(states_.load(carried_, place(row, cut_.groups, group), lanes, row.mask));
+      earlier.write(
+          states_.load(carried_, pieces_.place(row, cut_.groups, group), lanes, row.mask));
     });
     return states_.merge(earlier.read(), all);
   }
@@ -364,20 +355,19 @@ private:
   /// What comes before the next group is made beside the last piece of this one.
   void pass_on(const Point& row, const Expr& group, const Expr& piece, const ScanStates& carry) {
     const Expr next = group + Expr(1);
-    b_.when({{piece, next * cut_.together - Expr(1), next * cut_.together},
-             {next, Expr(0), cut_.groups}},
-            [&] {
-              const ScanStates mine = states_.load(totals_, place(row, cut_.pieces, piece),
-                                                   along_ ? 1 : s_.lanes, row.mask);
-              states_.store(carried_, place(row, cut_.groups, next), states_.merge(carry, mine),
-                            once(row));
-            });
+    b_.when(pieces_.ends_group(piece, group), [&] {
+      const ScanStates mine = states_.load(totals_, pieces_.place(row, cut_.pieces, piece),
+                                           along_ ? 1 : s_.lanes, row.mask);
+      states_.store(carried_, pieces_.place(row, cut_.groups, next), states_.merge(carry, mine),
+                    once(row));
+    });
   }
 
   const Region& r_;
   const ScanForm& f_;
   const GpuScanShape& s_;
   const ScanCut& cut_;
+  ScanPieces pieces_;
   ProgramBuilder b_;
   Emitter e_;
   ScanStatesOf states_;
@@ -392,13 +382,6 @@ private:
   ScanStatesOf::Buffers totals_, carried_;
   Expr blocks_ = Expr(1);
 };
-
-std::vector<int> all_stages(const Region& region) {
-  std::vector<int> stages(region.stages.size());
-  for (std::size_t s = 0; s < stages.size(); ++s)
-    stages[s] = int(s);
-  return stages;
-}
 
 /// Threads along the scanned axis, or along another one where that suits memory better.
 int vector_axis_of(const Region& region, const ScanForm& form) {

@@ -5,6 +5,7 @@
 #include "kernel/analysis.h"
 #include "kernel/families.h"
 #include "kernel/knobs.h"
+#include "kernel/map_axes.h"
 #include "kernel/picks.h"
 #include "kernel/reduce_nest.h"
 
@@ -60,18 +61,6 @@ struct Facts {
     }
   }
 };
-
-std::vector<int> all_stages(const Region& region) {
-  std::vector<int> stages(region.stages.size());
-  for (std::size_t s = 0; s < stages.size(); ++s)
-    stages[s] = int(s);
-  return stages;
-}
-
-/// An extent's size for decisions: its value, or what it is at most, or "large".
-std::int64_t about(const Expr& e) {
-  return std::min<std::int64_t>(e.constant().value_or(e.upper()), std::int64_t(1) << 40);
-}
 
 /// Lanes along the reduced axis.
 ReduceShape row_shape(const Region& region, const Facts& facts, const Schedule& schedule,

@@ -190,4 +190,29 @@ void ScanStatesOf::store(const Buffers& to, const Expr& offset, const ScanStates
       store_state(b_, to[s][y], offset, states[s][y], mask);
 }
 
+Expr ScanPieces::begin(const Expr& piece) const {
+  return piece * cut_.piece;
+}
+
+Expr ScanPieces::end(const Expr& piece) const {
+  return min(r_.axes[std::size_t(f_.axis)].extent, (piece + Expr(1)) * cut_.piece);
+}
+
+Expr ScanPieces::place(const Point& row, const Expr& count, const Expr& number) const {
+  Expr flat(0);
+  for (int a : f_.outer)
+    if (a != vector_axis_)
+      flat = flat * r_.axes[std::size_t(a)].extent + row.at[std::size_t(a)];
+  flat = flat * count + number;
+  return vector_axis_ == f_.axis
+             ? flat
+             : flat * r_.axes[std::size_t(vector_axis_)].extent + row.at[std::size_t(vector_axis_)];
+}
+
+std::vector<Guard> ScanPieces::ends_group(const Expr& piece, const Expr& group) const {
+  const Expr next = group + Expr(1);
+  return {{piece, next * cut_.together - Expr(1), next * cut_.together},
+          {next, Expr(0), cut_.groups}};
+}
+
 } // namespace egret::kernel

@@ -39,6 +39,27 @@ struct ScanCut {
 /// `piece` of 0: the axis is not cut. `together` of 0: all pieces.
 ScanCut cut_scan(const Expr& extent, std::int64_t piece, std::int64_t together);
 
+/// The pieces of the axis, and where in memory stands what rows have for each. `vector_axis`: the
+/// one along which lanes are rows of their own, or the scanned one.
+class ScanPieces {
+public:
+  ScanPieces(const Region& region, const ScanForm& form, const ScanCut& cut, int vector_axis)
+      : r_(region), f_(form), cut_(cut), vector_axis_(vector_axis) {}
+  Expr begin(const Expr& piece) const;
+  Expr end(const Expr& piece) const;
+  /// Of the states that rows have for each of `count` numbers; neighbouring rows are neighbours
+  /// where they are lanes.
+  Expr place(const Point& row, const Expr& count, const Expr& number) const;
+  /// Of a piece of a group: it is the last one, and not of the last group.
+  std::vector<Guard> ends_group(const Expr& piece, const Expr& group) const;
+
+private:
+  const Region& r_;
+  const ScanForm& f_;
+  const ScanCut& cut_;
+  int vector_axis_;
+};
+
 /// The states of all scans at one place: [scan][yield].
 using ScanStates = Running;
 

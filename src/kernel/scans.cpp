@@ -5,6 +5,7 @@
 #include "kernel/analysis.h"
 #include "kernel/families.h"
 #include "kernel/knobs.h"
+#include "kernel/map_axes.h"
 #include "kernel/nest.h"
 #include "kernel/scan_form.h"
 
@@ -37,8 +38,9 @@ struct ScanShape {
 class ScanNest {
 public:
   ScanNest(const Region& region, const ScanForm& form, const ScanShape& shape, const ScanCut& cut)
-      : r_(region), f_(form), s_(shape), cut_(cut), b_(region.name), e_(b_, region),
-        states_(e_, form, shape.arithmetic), along_(shape.vector_axis == form.axis),
+      : r_(region), f_(form), s_(shape), cut_(cut), pieces_(region, form, cut, shape.vector_axis),
+        b_(region.name), e_(b_, region), states_(e_, form, shape.arithmetic),
+        along_(shape.vector_axis == form.axis),
         extent_(region.axes[std::size_t(form.axis)].extent) {}
 
   KernelProgram run() {
@@ -187,9 +189,11 @@ private:
         });
       };
       pieces([&](const Rows& rows, const Expr& piece) {
-        const std::vector<ScanStates> totals = total(rows, begin_of(piece), end_of(piece));
+        const std::vector<ScanStates> totals =
+            total(rows, pieces_.begin(piece), pieces_.end(piece));
         for (std::size_t i = 0; i < rows.size(); ++i)
-          states_.store(totals_, place(rows[i], cut_.pieces, piece), totals[i], rows[i].mask);
+          states_.store(totals_, pieces_.place(rows[i], cut_.pieces, piece), totals[i],
+                        rows[i].mask);
       });
       b_.barrier();
       pieces([&](const Rows& rows, const Expr& piece) {
@@ -198,25 +202,9 @@ private:
           carry.push_back(before(row, group, piece));
         if (groups)
           pass_on(rows, group, piece, carry);
-        scan(rows, begin_of(piece), end_of(piece), carry);
+        scan(rows, pieces_.begin(piece), pieces_.end(piece), carry);
       });
     });
-  }
-
-  Expr begin_of(const Expr& piece) const { return piece * cut_.piece; }
-  Expr end_of(const Expr& piece) const { return min(extent_, (piece + Expr(1)) * cut_.piece); }
-
-  /// Of the states that rows have for each of `count` numbers; neighbouring rows are neighbours
-  /// where they are lanes.
-  Expr place(const Point& row, const Expr& count, const Expr& number) const {
-    Expr flat(0);
-    for (int a : f_.outer)
-      if (along_ || a != s_.vector_axis)
-        flat = flat * r_.axes[std::size_t(a)].extent + row.at[std::size_t(a)];
-    flat = flat * count + number;
-    return along_ ? flat
-                  : flat * r_.axes[std::size_t(s_.vector_axis)].extent +
-                        row.at[std::size_t(s_.vector_axis)];
   }
 
   /// All that comes before a piece of a row: what comes before its group, and the pieces of the
@@ -226,11 +214,11 @@ private:
     const RunningVariables all(b_, states_.identities(lanes));
     if (!carried_.empty())
       b_.when({{group, Expr(1), cut_.groups}}, [&] {
-        all.write(states_.load(carried_, place(row, cut_.groups, group), lanes, row.mask));
+        all.write(states_.load(carried_, pieces_.place(row, cut_.groups, group), lanes, row.mask));
       });
     b_.loop(group * cut_.together, piece, Expr(1), cut_.pieces, Bind::Serial, [&](const Expr& i) {
-      all.write(states_.merge(all.read(),
-                              states_.load(totals_, place(row, cut_.pieces, i), lanes, row.mask)));
+      all.write(states_.merge(
+          all.read(), states_.load(totals_, pieces_.place(row, cut_.pieces, i), lanes, row.mask)));
     });
     return all.read();
   }
@@ -239,23 +227,22 @@ private:
   void pass_on(const Rows& rows, const Expr& group, const Expr& piece,
                const std::vector<ScanStates>& carry) {
     const Expr next = group + Expr(1);
-    b_.when({{piece, next * cut_.together - Expr(1), next * cut_.together},
-             {next, Expr(0), cut_.groups}},
-            [&] {
-              for (std::size_t i = 0; i < rows.size(); ++i) {
-                const Point& row = rows[i];
-                const ScanStates mine =
-                    states_.load(totals_, place(row, cut_.pieces, piece), row.lanes, row.mask);
-                states_.store(carried_, place(row, cut_.groups, next),
-                              states_.merge(carry[i], mine), row.mask);
-              }
-            });
+    b_.when(pieces_.ends_group(piece, group), [&] {
+      for (std::size_t i = 0; i < rows.size(); ++i) {
+        const Point& row = rows[i];
+        const ScanStates mine =
+            states_.load(totals_, pieces_.place(row, cut_.pieces, piece), row.lanes, row.mask);
+        states_.store(carried_, pieces_.place(row, cut_.groups, next),
+                      states_.merge(carry[i], mine), row.mask);
+      }
+    });
   }
 
   const Region& r_;
   const ScanForm& f_;
   const ScanShape& s_;
   const ScanCut& cut_;
+  ScanPieces pieces_;
   ProgramBuilder b_;
   Emitter e_;
   ScanStatesOf states_;
@@ -264,17 +251,6 @@ private:
   ScanStatesOf::Buffers totals_, carried_;
   Expr iterations_ = Expr(1);
 };
-
-std::vector<int> all_stages(const Region& region) {
-  std::vector<int> stages(region.stages.size());
-  for (std::size_t s = 0; s < stages.size(); ++s)
-    stages[s] = int(s);
-  return stages;
-}
-
-std::int64_t about(const Expr& e) {
-  return std::min<std::int64_t>(e.constant().value_or(e.upper()), std::int64_t(1) << 40);
-}
 
 /// Lanes along the scanned axis, or along another one where that suits memory better.
 ScanShape shape_of(const Region& region, const ScanForm& form, const Schedule& schedule,

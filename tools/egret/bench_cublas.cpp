@@ -17,7 +17,7 @@ using Handle = struct OpaqueCublas*;
 using Status = int;
 
 struct Cublas {
-  Library library;
+  Library loaded;
   Status (*create)(Handle*) = nullptr;
   Status (*destroy)(Handle) = nullptr;
   Status (*set_stream)(Handle, backend::cuda::StreamHandle) = nullptr;
@@ -32,9 +32,9 @@ enum : int { kAsIs = 0, kTurned = 1, kF32 = 0, kF16 = 2, kBf16 = 14, kCompute32 
 
 Cublas open() {
   Cublas c;
-  c.library = Library::open_first(backend::cuda::toolkit_paths("libcublas", "EGRET_CUBLAS"));
+  c.loaded = Library::open_first(backend::cuda::toolkit_paths("libcublas", "EGRET_CUBLAS"));
   auto find = [&](auto& function, const char* name) {
-    function = reinterpret_cast<std::decay_t<decltype(function)>>(c.library.symbol(name));
+    function = reinterpret_cast<std::decay_t<decltype(function)>>(c.loaded.symbol(name));
   };
   find(c.create, "cublasCreate_v2");
   find(c.destroy, "cublasDestroy_v2");

@@ -558,11 +558,8 @@ private:
     for (int lane = 0; lane < inst.type.lanes; ++lane) {
       std::vector<Number> result(32);
       for (int first = 0; first < 32; first += group) {
-        const Mask wanted = (group == 32 ? ~Mask{0} : (Mask{1} << group) - 1) << first;
-        if ((mask & wanted) == 0)
+        if (!comes(stmt, mask, first, group))
           continue;
-        ensure((mask & wanted) == wanted, "program {}: some threads of a group do not come to v{}",
-               program_.name, stmt.target);
         std::vector<Number> parts;
         for (int i = first; i < first + group; ++i)
           parts.push_back(operand(inst.args.at(0), i, lane));
@@ -580,16 +577,21 @@ private:
     }
   }
 
+  /// Whether a group of threads comes to a statement: all of it or none.
+  bool comes(const kernel::Stmt& stmt, Mask mask, int first, int group) const {
+    const Mask wanted = (group == 32 ? ~Mask{0} : (Mask{1} << group) - 1) << first;
+    ensure((mask & wanted) == 0 || (mask & wanted) == wanted,
+           "program {}: some threads of a group do not come to v{}", program_.name, stmt.target);
+    return (mask & wanted) != 0;
+  }
+
   void scan_threads(const kernel::Stmt& stmt, Mask mask) {
     const Inst& inst = stmt.inst;
     const DType type = inst.type.dtype;
     const int group = inst.number;
     for (int first = 0; first < 32; first += group) {
-      const Mask wanted = (group == 32 ? ~Mask{0} : (Mask{1} << group) - 1) << first;
-      if ((mask & wanted) == 0)
+      if (!comes(stmt, mask, first, group))
         continue;
-      ensure((mask & wanted) == wanted, "program {}: some threads of a group do not come to v{}",
-             program_.name, stmt.target);
       for (int lane = 0; lane < inst.type.lanes; ++lane) {
         std::vector<Number> parts;
         for (int i = first; i < first + group; ++i)
