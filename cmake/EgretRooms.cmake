@@ -2,9 +2,10 @@
 # The compiler enforces that: each room is compiled against its own include folder, <build>/rooms/<room>, which holds links to
 # the permitted rooms and to their public headers, and nothing else.
 
-# egret_room(NAME PATH <folder below src> DEPENDS <rooms> HEADERS <public headers> LIBS <third-party targets>)
+# egret_room(NAME PATH <folder below src> DEPENDS <rooms> HEADERS <public headers> LIBS <third-party targets>
+#            PRIVATE_LIBS <third-party targets whose headers no other room sees>)
 function(egret_room NAME)
-  cmake_parse_arguments(R "" "PATH" "DEPENDS;HEADERS;LIBS" ${ARGN})
+  cmake_parse_arguments(R "" "PATH" "DEPENDS;HEADERS;LIBS;PRIVATE_LIBS" ${ARGN})
   if(NOT R_PATH)
     set(R_PATH ${NAME})
   endif()
@@ -43,6 +44,7 @@ function(egret_room NAME)
     set_target_properties(egret_${NAME} PROPERTIES LINKER_LANGUAGE CXX)
     target_include_directories(egret_${NAME} PRIVATE ${view} PRIVATE ${EGRET_XXHASH_INCLUDE})
     target_link_libraries(egret_${NAME} PRIVATE egret_options PUBLIC Threads::Threads)
+    egret_use_pch(egret_${NAME} egret_pch)
   else()
     add_library(egret_${NAME} INTERFACE)
     set(scope INTERFACE)
@@ -51,4 +53,7 @@ function(egret_room NAME)
     target_link_libraries(egret_${NAME} ${scope} egret_${dep})
   endforeach()
   target_link_libraries(egret_${NAME} ${scope} ${R_LIBS})
+  if(R_PRIVATE_LIBS)
+    target_link_libraries(egret_${NAME} PRIVATE ${R_PRIVATE_LIBS})
+  endif()
 endfunction()

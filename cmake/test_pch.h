@@ -1,0 +1,5 @@
+// What tests take, precompiled once (EGRET_PCH).
+#pragma once
+#include "pch.h"
+
+#include <gtest/gtest.h>
