@@ -71,6 +71,16 @@ inline std::string error_of(ErrorKind kind, const std::function<void()>& run) {
   return "";
 }
 
+/// The least memory limit in bytes that the refusal of one that `run` was given (1 byte, say)
+/// names: tests take limits from it, as the scratch memory of kernels differs between CPUs.
+inline std::int64_t least_limit(const std::function<void()>& run) {
+  const std::string message = error_of(ErrorKind::Memory, run),
+                    before = "the least that was found is ";
+  const auto at = message.find(before);
+  EXPECT_NE(at, std::string::npos) << message;
+  return at == std::string::npos ? 0 : std::stoll(message.substr(at + before.size()));
+}
+
 /// Expects an Error(File) that names the file and contains `part`.
 inline void expect_refused(const std::filesystem::path& path, const std::function<void()>& run,
                            std::string_view part) {

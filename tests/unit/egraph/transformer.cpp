@@ -5,9 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
-#include <ctime>
 #include <map>
 
 namespace egret::egraph {
@@ -80,19 +77,6 @@ TEST(Transformer, EveryLayerIsFusedAndTheResultIsADag) {
   EXPECT_LT(model.graph.show(best).size(), 200000u);
 }
 
-/// The least of several runs, in seconds of processor time: the machine may be busy.
-double seconds_for(int layers, int tries) {
-  double best = 1e9;
-  for (int i = 0; i < tries; ++i) {
-    Model model(layers);
-    std::clock_t start = std::clock();
-    model.saturate();
-    model.graph.extract({model.sort, model.out});
-    best = std::min(best, static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC);
-  }
-  return best;
-}
-
 TEST(Transformer, WorkGrowsInProportionToTheLayers) {
   // Counts rather than times, so that a busy machine changes nothing.
   std::map<int, RunReport> reports;
@@ -130,20 +114,6 @@ TEST(Transformer, TheTenBestComeInOrderAndTheFirstIsTheBest) {
     for (std::size_t j = 0; j < i; ++j)
       EXPECT_NE(model.graph.show(found[i]), model.graph.show(found[j]));
   }
-}
-
-TEST(Transformer, FiguresWhenAsked) {
-  if (!std::getenv("EGRET_FIGURES"))
-    GTEST_SKIP() << "set EGRET_FIGURES to print times";
-  for (int layers : {100, 1000})
-    std::printf("%d layers: saturate and extract %.2f ms\n", layers, seconds_for(layers, 5) * 1e3);
-  Model model(100);
-  model.saturate();
-  Root root{model.sort, model.out};
-  std::clock_t start = std::clock();
-  model.graph.extract_best(std::span(&root, 1), {.count = 10});
-  std::printf("100 layers: the 10 best %.2f ms\n",
-              static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC * 1e3);
 }
 
 } // namespace

