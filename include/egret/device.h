@@ -1,7 +1,7 @@
 // Where tensors are computed.
 #pragma once
 
-#include <cstddef>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -24,14 +24,16 @@ struct DeviceInfo {
 /// The devices that can be used here, the CPU first.
 std::vector<DeviceInfo> devices();
 
-/// What is there of CUDA, and what not.
-struct CudaStatus {
+/// What a device needs and what of it is there.
+struct DeviceStatus {
   bool usable = false;
   std::string
       why_not; ///< the first thing that is missing, as an error would say it; empty if usable
-  std::string driver; ///< "CUDA 13.0 (libcuda.so.1)"; empty when there is none
-  std::string nvrtc;  ///< the run-time compiler, likewise
+  /// By name: of "cuda" those of "driver" and "nvrtc", such as "CUDA 13.0 (libcuda.so.1)", empty
+  /// when there is none.
+  std::map<std::string, std::string> components;
 };
-CudaStatus cuda_status();
+/// Of a device that use_device() takes, without using it. Error(Value) for any other name.
+DeviceStatus device_status(const std::string& name);
 
 } // namespace egret

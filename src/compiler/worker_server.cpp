@@ -1,7 +1,5 @@
 // The worker's side.
-#include "backend/common/device_name.h"
-#include "backend/cpu/cpu_device.h"
-#include "backend/cuda/cuda_device.h"
+#include "backend/all/backends.h"
 #include "compiler/trial_bytes.h"
 #include "compiler/worker.h"
 #include "support/fail.h"
@@ -12,15 +10,6 @@
 #include <unistd.h>
 
 namespace egret::compiler {
-namespace {
-
-std::unique_ptr<backend::Device> open(const std::string& name) {
-  const backend::DeviceName device = backend::parse_device(name, "worker");
-  return device.cuda ? backend::cuda::make_cuda_device(device.index)
-                     : backend::cpu::make_cpu_device(0, &backend::cpu::user_objects());
-}
-
-} // namespace
 
 int serve_trials(int socket) {
   prctl(PR_SET_PDEATHSIG, SIGKILL); // nobody waits for a kernel whose caller is gone
@@ -39,7 +28,7 @@ int serve_trials(int socket) {
       const Trial trial = trial_of_bytes(message, name);
       Opened& opened = devices[name];
       if (!opened.device)
-        opened.device = open(name);
+        opened.device = backend::backends().open(backend::backends().parse(name, "worker"));
       if (!opened.room)
         opened.room = std::make_unique<TrialRoom>(*opened.device);
       verdict = opened.room->run(trial);

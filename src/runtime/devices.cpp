@@ -1,33 +1,44 @@
 #include "egret/device.h"
 
-#include "backend/common/device_name.h"
-#include "backend/cuda/context.h"
+#include "backend/all/backends.h"
 #include "runtime/runtime.h"
+#include "support/fail.h"
+
+#include <algorithm>
 
 namespace egret {
+
 std::string device() {
   return runtime::Runtime::instance().device().name();
 }
 
 void use_device(const std::string& name) {
-  const backend::DeviceName device = backend::parse_device(name, "use_device");
-  runtime::Runtime::instance().use(device.cuda ? runtime::Engine::Cuda : runtime::Engine::Cpu,
-                                   device.index);
+  runtime::Runtime::instance().use(backend::backends().parse(name, "use_device"));
 }
 
 std::vector<DeviceInfo> devices() {
-  std::vector<DeviceInfo> all{{"cpu", "this machine's processor"}};
-  const auto cuda = backend::cuda::availability();
-  if (cuda.usable)
-    for (const backend::cuda::AvailableDevice& d : cuda.devices)
-      if (d.usable)
-        all.push_back({d.name, d.text});
+  std::vector<DeviceInfo> all;
+  for (backend::FoundDevice& found : backend::backends().usable_devices())
+    all.push_back({std::move(found.name), std::move(found.text)});
   return all;
 }
 
-CudaStatus cuda_status() {
-  auto found = backend::cuda::availability();
-  return {found.usable, std::move(found.why_not), std::move(found.driver), std::move(found.nvrtc)};
+DeviceStatus device_status(const std::string& name) {
+  const backend::DeviceName device = backend::backends().parse(name, "device_status");
+  backend::Diagnosis found = backend::backends().diagnose(device);
+  DeviceStatus status{found.usable, std::move(found.why_not), {}};
+  for (auto& [component, text] : found.components)
+    status.components.emplace(std::move(component), std::move(text));
+  if (!status.usable)
+    return status;
+  const std::string full = backend::backends().text(device);
+  const auto at = std::find_if(found.devices.begin(), found.devices.end(),
+                               [&](const backend::FoundDevice& d) { return d.name == full; });
+  status.usable = at != found.devices.end() && at->usable;
+  if (!status.usable)
+    status.why_not =
+        at == found.devices.end() ? fmt::format("{}: there is no such device", full) : at->text;
+  return status;
 }
 
 } // namespace egret

@@ -1,8 +1,6 @@
 #include "runtime/runtime.h"
 
-#include "backend/common/device_name.h"
-#include "backend/cpu/cpu_device.h"
-#include "backend/cuda/cuda_device.h"
+#include "backend/all/backends.h"
 #include "compiler/search/tuner.h"
 #include "runtime/checked_program.h"
 #include "runtime/count.h"
@@ -29,12 +27,13 @@
 namespace egret::runtime {
 namespace {
 
-// An engine and the number of its device.
+// An engine, and the device that Engine::Compiled is for.
 struct Place {
-  Engine engine = Engine::Cpu;
-  int index = 0;
+  Engine engine = Engine::Compiled;
+  backend::DeviceName device;
   std::uint64_t number() const {
-    return static_cast<std::uint64_t>(engine) << 32 | static_cast<std::uint32_t>(index);
+    return combine(combine(hash_text(device.backend), static_cast<std::uint64_t>(device.index)),
+                   static_cast<std::uint64_t>(engine));
   }
 };
 
@@ -90,17 +89,15 @@ EffortSetting effort_of_environment() {
 Place place_of_environment() {
   if (const char* name = std::getenv("EGRET_ENGINE")) {
     if (std::strcmp(name, "cpu") == 0)
-      return {Engine::Cpu};
+      return {};
     if (std::strcmp(name, "interpreter") == 0)
-      return {Engine::Interpreter};
+      return {Engine::Interpreter, {}};
     if (std::strcmp(name, "reference") == 0)
-      return {Engine::Reference};
+      return {Engine::Reference, {}};
     fail(ErrorKind::Value, "EGRET_ENGINE: `{}` is none of cpu, interpreter, reference", name);
   }
-  if (const char* name = std::getenv("EGRET_DEVICE")) {
-    const backend::DeviceName device = backend::parse_device(name, "EGRET_DEVICE");
-    return {device.cuda ? Engine::Cuda : Engine::Cpu, device.index};
-  }
+  if (const char* name = std::getenv("EGRET_DEVICE"))
+    return {Engine::Compiled, backend::backends().parse(name, "EGRET_DEVICE")};
   return {};
 }
 
@@ -156,9 +153,9 @@ struct Runtime::Impl {
   std::function<bool(const SearchProgress&)> progress;
   std::atomic<std::uint64_t> place_number{number()};
   std::atomic<const backend::Device*> current{nullptr}; // of place; null before it is made
-  std::unique_ptr<DeviceSet> cpu, interpreter;
-  std::map<int, std::unique_ptr<DeviceSet>> cuda; // by index
-  std::list<Entry> entries;                       // most recently used first
+  std::map<backend::DeviceName, std::unique_ptr<DeviceSet>> compiled; // of Engine::Compiled
+  std::unique_ptr<DeviceSet> interpreter;                             // of the other engines
+  std::list<Entry> entries;                                           // most recently used first
   std::unordered_map<std::uint64_t, std::list<Entry>::iterator> index;
   std::size_t limit = 1024;
   std::atomic<std::uint64_t> generation{0};
@@ -172,17 +169,11 @@ struct Runtime::Impl {
   // Made at first use. The engines of the host share one address space, so memory of any of them
   // serves every other one.
   DeviceSet& devices(Place which) {
-    if (which.engine == Engine::Cuda) {
-      auto& set = cuda[which.index];
+    if (which.engine == Engine::Compiled) {
+      auto& set = compiled[which.device];
       if (!set)
-        set = std::make_unique<DeviceSet>(backend::cuda::make_cuda_device(which.index), true);
+        set = std::make_unique<DeviceSet>(backend::backends().open(which.device), true);
       return *set;
-    }
-    if (which.engine == Engine::Cpu) {
-      if (!cpu)
-        cpu = std::make_unique<DeviceSet>(
-            backend::cpu::make_cpu_device(0, &backend::cpu::user_objects()), true);
-      return *cpu;
     }
     if (!interpreter)
       interpreter = std::make_unique<DeviceSet>(make_interpreter_device(), false);
@@ -192,6 +183,14 @@ struct Runtime::Impl {
     DeviceSet& set = devices(place);
     current.store(set.device.get(), std::memory_order_release);
     return set;
+  }
+  // For all that is evaluated from now on; nothing changes where the device cannot be had.
+  void turn_to(const Place& to) {
+    devices(to); // may throw
+    place = to;
+    devices();
+    place_number = number();
+    ++generation;
   }
   void complete(compiler::Options& options, DeviceSet& set) const {
     options.effort = options.effort.value_or(effort.effort);
@@ -336,6 +335,7 @@ std::shared_ptr<const Program> Runtime::with_kept(std::shared_ptr<const Program>
   fill.steady.clear();
   fill.memory_limit.reset();
   fill.alter = {};
+  fill.after_pass = {};
   fill.effort = std::min(*options.effort, Effort::Quick);
   auto filler = this->program(derivation->fill, fill);
   auto derived = make_derived_program(*derivation, std::move(program), std::move(filler));
@@ -367,14 +367,14 @@ Engine Runtime::engine() const {
   return impl_->place.engine;
 }
 
-void Runtime::use(Engine engine, int index) {
+void Runtime::use(Engine engine) {
   std::lock_guard lock(impl_->mutex);
-  const Place place{engine, index};
-  impl_->devices(place); // may throw
-  impl_->place = place;
-  impl_->devices();
-  impl_->place_number = impl_->number();
-  ++impl_->generation;
+  impl_->turn_to({engine, impl_->place.device});
+}
+
+void Runtime::use(const backend::DeviceName& device) {
+  std::lock_guard lock(impl_->mutex);
+  impl_->turn_to({Engine::Compiled, device});
 }
 
 void Runtime::set_effort(Effort effort, std::optional<double> budget_seconds) {

@@ -1,6 +1,7 @@
 // The process's one runtime: a device, its memory pool, and the store of compiled programs.
 #pragma once
 
+#include "backend/common/registry.h"
 #include "runtime/program.h"
 
 #include <cstddef>
@@ -13,8 +14,7 @@ namespace egret::runtime {
 
 /// How graphs are run.
 enum class Engine : std::uint8_t {
-  Cpu,         ///< compiled to machine code
-  Cuda,        ///< compiled to kernels of an NVIDIA GPU
+  Compiled,    ///< compiled to machine code of the device in use
   Interpreter, ///< compiled to kernel programs, which are interpreted and checked: slow
   Reference,   ///< by the reference executor, node by node: slow, the oracle of tests
 };
@@ -43,12 +43,13 @@ public:
   void set_plan_limit(std::size_t limit);
   void clear_plans();
 
-  /// Cpu at the start, or what EGRET_ENGINE names (cpu, interpreter, reference), or else
-  /// EGRET_DEVICE (cpu, cuda, cuda:1).
+  /// Compiled for the CPU at the start, or what EGRET_ENGINE names (cpu, interpreter, reference),
+  /// or compiled for what EGRET_DEVICE names (cpu, cuda, cuda:1).
   Engine engine() const;
-  /// For all that is evaluated from now on. `index` is that of the GPU. What cannot be had is an
-  /// Error(Device), and nothing changes.
-  void use(Engine engine, int index = 0);
+  /// For all that is evaluated from now on; the device stays the one that Compiled is for.
+  void use(Engine engine);
+  /// Compiled, for this device. What cannot be had is an Error(Device), and nothing changes.
+  void use(const backend::DeviceName& device);
   const kernel::Target& target();
   backend::Device& device();
   /// For what is compiled from now on by options that name none. Error(Value) for a budget that is

@@ -28,7 +28,7 @@ int main(int argc, char** argv) {
   if (readlink("/proc/self/exe", self, sizeof self - 1) > 0)
     setenv("EGRET_WORKER", self, 0);
   ::testing::InitGoogleTest(&argc, argv);
-  const egret::CudaStatus status = egret::cuda_status();
+  const egret::DeviceStatus status = egret::device_status("cuda");
   if (!status.usable) {
     std::printf("skipped: no CUDA driver: %s\n", status.why_not.c_str());
     return 77;
@@ -37,7 +37,8 @@ int main(int argc, char** argv) {
     egret::use_device("cuda");
     for (const egret::DeviceInfo& device : egret::devices())
       std::printf("%s: %s\n", device.name.c_str(), device.description.c_str());
-    std::printf("driver %s, NVRTC %s\n", status.driver.c_str(), status.nvrtc.c_str());
+    std::printf("driver %s, NVRTC %s\n", status.components.at("driver").c_str(),
+                status.components.at("nvrtc").c_str());
     return RUN_ALL_TESTS();
   } catch (const std::exception& error) {
     std::printf("%s\n", error.what());

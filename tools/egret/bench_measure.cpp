@@ -133,14 +133,8 @@ std::vector<double> values_by_reference(const std::function<std::vector<double>(
   struct Restore {
     runtime::Runtime& runtime;
     runtime::Engine engine;
-    std::string device; ///< with the GPU's number
-    ~Restore() {
-      if (engine == runtime::Engine::Cuda)
-        use_device(device);
-      else
-        runtime.use(engine);
-    }
-  } restore{runtime, runtime.engine(), device()};
+    ~Restore() { runtime.use(engine); }
+  } restore{runtime, runtime.engine()};
   runtime.use(runtime::Engine::Reference);
   return make();
 }

@@ -3,8 +3,7 @@
 #include "console.h"
 #include "graph_file.h"
 
-#include "backend/cpu/cpu_device.h"
-#include "backend/cuda/cubin_cache.h"
+#include "backend/all/backends.h"
 #include "compiler/search/tuner.h"
 #include "support/cache_folder.h"
 #include "support/fail.h"
@@ -36,12 +35,15 @@ std::filesystem::path folder() {
 
 // Machine code, by device.
 struct Objects {
-  const char* device;
+  std::string device;
   ObjectCache& cache;
 };
 std::vector<Objects> objects() {
-  return {{"cpu", backend::cpu::user_objects()},
-          {"cuda", backend::cuda::CubinCache::instance().objects()}};
+  std::vector<Objects> all;
+  for (const backend::Backend& backend : backend::backends().list())
+    if (backend.cache)
+      all.push_back({std::string(backend.name), backend.cache()});
+  return all;
 }
 
 void stats(const CacheOptions& options) {

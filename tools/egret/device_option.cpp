@@ -1,6 +1,6 @@
 #include "device_option.h"
 
-#include "backend/common/device_name.h"
+#include "backend/all/backends.h"
 #include "egret/device.h"
 #include "egret/error.h"
 
@@ -12,13 +12,13 @@ void add_device_option(CLI::App& command, std::string& device) {
   const CLI::Validator is_device(
       [](const std::string& name) -> std::string {
         try {
-          backend::parse_device(name, "device");
+          backend::backends().parse(name, "device");
           return {};
         } catch (const Error& error) {
           return error.what();
         }
       },
-      "cpu, cuda or cuda:N");
+      backend::backends().choices());
   command.add_option("--device", device, "Where to compute (default: EGRET_DEVICE, or cpu)")
       ->check(is_device);
 }

@@ -2,6 +2,7 @@
 #include "commands.h"
 #include "console.h"
 
+#include "backend/all/backends.h"
 #include "egret/device.h"
 #include "runtime/runtime.h"
 
@@ -13,9 +14,20 @@ namespace egret::tool {
 
 namespace {
 
+nlohmann::ordered_json backends_json() {
+  nlohmann::ordered_json all = nlohmann::ordered_json::object();
+  for (const backend::Backend& backend : backend::backends().list()) {
+    const backend::Diagnosis found = backend.diagnose();
+    auto& one = all[std::string(backend.name)];
+    one = {{"usable", found.usable}, {"why_not", found.why_not}};
+    for (const auto& [component, text] : found.components)
+      one[component] = text;
+  }
+  return all;
+}
+
 void info(bool json) {
   const kernel::Target& t = runtime::Runtime::instance().target();
-  const CudaStatus cuda = cuda_status();
   if (json) {
     nlohmann::ordered_json all = nlohmann::ordered_json::array();
     for (const DeviceInfo& d : devices())
@@ -36,11 +48,7 @@ void info(bool json) {
                                       {"l3_bytes", t.l3_bytes},
                                       {"fingerprint", fmt::format("{:016x}", t.fingerprint)},
                                       {"devices", all},
-                                      {"cuda",
-                                       {{"usable", cuda.usable},
-                                        {"driver", cuda.driver},
-                                        {"nvrtc", cuda.nvrtc},
-                                        {"why_not", cuda.why_not}}}}
+                                      {"backends", backends_json()}}
                    .dump());
     return;
   }
@@ -56,9 +64,13 @@ void info(bool json) {
   for (const DeviceInfo& d : devices())
     if (d.name != "cpu")
       fmt::print("{:<12} {}\n", d.name, d.description);
-  fmt::print("CUDA         {}\n",
-             cuda.usable ? "driver " + cuda.driver : "not usable: " + cuda.why_not);
-  fmt::print("NVRTC        {}\n", cuda.nvrtc.empty() ? "none" : cuda.nvrtc);
+  for (const backend::Backend& backend : backend::backends().list()) {
+    const backend::Diagnosis found = backend.diagnose();
+    fmt::print("{:<12} {}\n", backend.name,
+               found.usable ? "usable" : "not usable: " + found.why_not);
+    for (const auto& [component, text] : found.components)
+      fmt::print("  {:<10} {}\n", component, text.empty() ? "none" : text);
+  }
 }
 
 } // namespace

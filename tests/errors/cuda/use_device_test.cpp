@@ -34,7 +34,8 @@ TEST(UseDevice, WithoutADriverTheCpuStaysInUse) {
   EXPECT_TRUE(has(said, "cuda: no driver: /nowhere/libcuda.so.1")) << said;
   EXPECT_EQ(device(), "cpu");
   EXPECT_EQ((x * 3).to_vector<float>(), (std::vector<float>{3, 6}));
-  EXPECT_FALSE(cuda_status().usable);
+  EXPECT_FALSE(device_status("cuda").usable);
+  EXPECT_TRUE(device_status("cpu").usable);
   EXPECT_EQ(devices().size(), 1u);
 }
 

@@ -199,7 +199,7 @@ void check_values(const Row& row, int instances) {
     Instance instance = row.make(draw);
     round_operands(instance, type);
     const Arrays want = instance.reference(instance.operands);
-    for (Engine engine : {Engine::Reference, Engine::Cpu}) {
+    for (Engine engine : {Engine::Reference, Engine::Compiled}) {
       Using in(engine);
       std::string problem;
       try {
@@ -221,7 +221,7 @@ void check_values(const Row& row, int instances) {
       for (const Array& a : instance.operands)
         given += "\n  " + text(a);
       ADD_FAILURE() << row.name << " " << name_of(type) << " instance " << i << " on "
-                    << (engine == Engine::Cpu ? "the CPU" : "the reference") << ": " << problem
+                    << (engine == Engine::Compiled ? "the CPU" : "the reference") << ": " << problem
                     << given;
     }
   }
@@ -347,14 +347,14 @@ void check_compiled_gradients(const Row& row) {
     const Instance instance = row.make(draw);
     const auto places = float_operands(instance);
     std::vector<std::vector<double>> results[2];
-    for (Engine engine : {Engine::Reference, Engine::Cpu}) {
+    for (Engine engine : {Engine::Reference, Engine::Compiled}) {
       Using in(engine);
       Tensors inputs;
       for (std::size_t place : places)
         inputs.push_back(upload(instance.operands[place], DType::F64).set_requires_grad());
       const Tensor total = weighted(smooth(instance)(inputs));
       for (const Tensor& g : grad(std::span(&total, 1), inputs))
-        results[engine == Engine::Cpu].push_back(g.to_vector<double>());
+        results[engine == Engine::Compiled].push_back(g.to_vector<double>());
     }
     bool any = false;
     for (std::size_t i = 0; i < results[0].size(); ++i)
@@ -381,7 +381,7 @@ void check_patterns(const Row& row) {
     const Array want = instance.reference(instance.operands)[0];
     const DType result = want.type.value_or(type);
     const double edge = Scalar::of(type, 0.4).as_double(); // a parameter that no type holds exactly
-    for (Engine engine : {Engine::Reference, Engine::Cpu}) {
+    for (Engine engine : {Engine::Reference, Engine::Compiled}) {
       Using in(engine);
       const Tensor y = instance.call({x})[0];
       ASSERT_EQ(y.dtype(), result) << row.name;
@@ -400,7 +400,7 @@ void check_patterns(const Row& row) {
                                : !(have[i] < low) && !(have[i] > high) && !std::isnan(exact);
         wrong += !right;
         EXPECT_TRUE(right) << row.name << " of " << values[i] << " in " << name_of(type) << " on "
-                           << (engine == Engine::Cpu ? "the CPU" : "the reference") << ": "
+                           << (engine == Engine::Compiled ? "the CPU" : "the reference") << ": "
                            << have[i] << ", exactly " << exact;
       }
     }

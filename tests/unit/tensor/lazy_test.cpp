@@ -179,7 +179,7 @@ TEST(Lazy, DeepChainsNeitherOverflowWhenDroppedNorWhenComputed) {
   for (int i = 0; i < 100000; ++i)
     y = y + x;
   EXPECT_EQ(y.item(), 100001);
-  runtime::Runtime::instance().use(runtime::Engine::Cpu);
+  runtime::Runtime::instance().use(runtime::Engine::Compiled);
 }
 
 TEST(Lazy, ScalarsAreKnownWithoutAKernel) {

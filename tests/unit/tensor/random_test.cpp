@@ -67,7 +67,7 @@ TEST(Random, EveryEngineDrawsTheSameNumbers) {
     runtime.use(before);
     return values;
   };
-  const auto cpu = draw(runtime::Engine::Cpu);
+  const auto cpu = draw(runtime::Engine::Compiled);
   EXPECT_EQ(cpu, draw(runtime::Engine::Reference));
   EXPECT_EQ(cpu, draw(runtime::Engine::Interpreter));
 }
