@@ -2,6 +2,7 @@
 // small parameters, become one launch.
 #pragma once
 
+#include "compiler/output_spec.h"
 #include "compiler/regions.h"
 
 namespace egret::compiler {

@@ -1,5 +1,4 @@
-// The canonical form of regions: flat memory, as few axes as possible.
-#include "compiler/regions.h"
+#include "compiler/canonical.h"
 
 #include <algorithm>
 

@@ -1,7 +1,8 @@
 #include "compiler/compile.h"
 
 #include "compiler/chunks.h"
-#include "compiler/derive.h"
+#include "compiler/describe.h"
+#include "compiler/pipeline.h"
 #include "compiler/recompute.h"
 #include "compiler/search/divisions.h"
 #include "egret/passes.h"
@@ -11,13 +12,11 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <span>
+#include <variant>
 
 namespace egret::compiler {
 
 namespace {
-
-/// Forms that are cut into kernels, where several may be.
-constexpr std::size_t kForms = 3;
 
 /// What an identity of a view is a view of.
 ir::NodeId source_of(const ir::Graph& graph, ir::NodeId id) {
@@ -27,21 +26,7 @@ ir::NodeId source_of(const ir::Graph& graph, ir::NodeId id) {
   return id;
 }
 
-/// The cheapest graphs that the rules find for it, the best one first.
-std::vector<ir::Graph> rewritten(const ir::Graph& graph, const Options& options, StageClock& stage,
-                                 CompileReport& report) {
-  const ir::Graph simple = stage("simplify", [&] { return passes::normalize()(graph); });
-  saturate::Saturated saturated =
-      stage("saturate", [&] { return saturate::Saturated(simple, options.chosen_rules()); });
-  const bool several = *options.effort >= Effort::Search;
-  std::vector<ir::Graph> best =
-      stage("extract", [&] { return saturated.extract(several ? kForms : 1); });
-  report.saturation = saturated.report();
-  report.ops_before_rules = simple.size();
-  return best;
-}
-
-/// Which kernels store or convert a value in another order.
+/// Which kernels store or convert a value in another layout.
 std::vector<std::string> lines_of(const Relaid& relaid, const CompileReport& report) {
   std::vector<std::string> lines;
   for (const ir::NodeId id : relaid.copies)
@@ -60,49 +45,72 @@ std::vector<std::string> lines_of(const Relaid& relaid, const CompileReport& rep
   return lines;
 }
 
-Compiled compile_whole(const ir::Graph& graph, const Options& options, backend::Device& device,
-                       KernelCache& cache) {
-  CompileReport report;
-  StageClock stage(report.stages);
-  report.ops_recorded = graph.size();
+/// What is compiled, and with what.
+struct Request {
+  const ir::Graph& graph;
+  const Options& options;
+  backend::Device& device;
+  KernelCache& cache;
+};
 
-  const bool search = options.effort.value_or(Effort::None) != Effort::None;
-  const kernel::Target& target = device.target();
-  const std::size_t outside = graph.inputs().size();
-  Options with = options;
-  if (!search || !options.fuse)
-    with.steady.clear();
-  std::optional<Derivation> first;
-  if (!with.steady.empty())
-    first = stage("derive", [&] { return derive(graph, with.steady, target); });
-  const ir::Graph& recorded = first ? first->main : graph;
-  if (first)
-    with.steady.resize(recorded.inputs().size(), true);
-  std::vector<ir::Graph> graphs;
-  if (search)
-    graphs = rewritten(recorded, options, stage, report);
-  std::vector<std::unique_ptr<Form>> forms = stage("normalize", [&] {
-    std::vector<std::unique_ptr<Form>> normal;
-    for (const ir::Graph& one :
-         search ? std::span<const ir::Graph>(graphs) : std::span(&recorded, 1))
-      normal.push_back(std::make_unique<Form>(one));
-    return normal;
-  });
-  DivisionSearch division(recorded, std::move(forms), with, device, cache);
-  Partitioned parts = stage("partition", [&] { return division.first(); });
-  Proposed proposed = stage("propose", [&] { return division.propose(std::move(parts)); });
-  if (search)
-    report.ops_extracted = division.form().ops();
-  const Relaid* relaid = division.relaid();
-  Compiled compiled = assemble(division.form(), std::move(proposed), division.options(), device,
-                               cache, std::move(report));
-  if (first || relaid) {
+/// The graphs that rules extracted, or the one that there is, in normal form.
+CandidateGraphs candidates_in(const Compilation& program) {
+  const std::span<const ir::Graph> graphs =
+      program.extracted.empty() ? std::span(&program.graph, 1) : std::span(program.extracted);
+  CandidateGraphs candidates;
+  for (const ir::Graph& graph : graphs) {
+    Compilation one(program.options, program.target);
+    one.times = program.times;
+    if (graphs.size() > 1)
+      one.fusion_plan = fmt::format("graph {} of {}", candidates.size() + 1, graphs.size());
+    one.graph = graph;
+    run_phase(one, Phase::Graph);
+    candidates.push_back(std::move(one.candidate));
+  }
+  return candidates;
+}
+
+Compiled finished(const Request& request, const Compilation& program, FusionPlan plan,
+                  CompileReport report) {
+  if (program.saturated) {
+    report.saturation = program.saturated->report();
+    report.ops_before_rules = program.ops_before_rules;
+    report.ops_extracted = plan.compilation.candidate->ops();
+  }
+  const std::shared_ptr<const Relaid> layouts = plan.compilation.layouts;
+  Compiled compiled = compiled_of(std::move(plan.compilation), std::move(report));
+  if (program.folded || layouts) {
     compiled.derivation = std::make_shared<const Derivation>(
-        compose(outside, first ? &*first : nullptr, relaid, compiled.report.graph));
+        compose(request.graph.inputs().size(), program.folded ? &*program.folded : nullptr,
+                layouts.get(), compiled.report.graph));
     compiled.report.derived = compiled.derivation->report;
   }
-  if (relaid)
-    compiled.report.relaid = lines_of(*relaid, compiled.report);
+  if (layouts)
+    compiled.report.relaid = lines_of(*layouts, compiled.report);
+  return compiled;
+}
+
+/// All phases of the pipeline, the later ones in a search over fusion plans. `split`: a product
+/// that is made in chunks.
+std::variant<Compiled, OverLimit> compile_once(const Request& request, const Options& options,
+                                               const std::optional<Cut>& split = {}) {
+  CompileReport report;
+  report.ops_recorded = request.graph.size();
+  std::vector<PassTime> times;
+  Compilation program(options, request.device.target());
+  program.times = &times;
+  program.graph = request.graph;
+  program.split = split;
+  run_phase(program, Phase::Program);
+  const ir::Graph recorded = program.graph; // by which a search remembers what it chose
+  run_phase(program, Phase::Rules);
+  DivisionSearch search(recorded, candidates_in(program), program.options, request.device,
+                        request.cache, &times);
+  FusionPlan plan = search.run();
+  if (plan.compilation.over_limit)
+    return *plan.compilation.over_limit;
+  Compiled compiled = finished(request, program, std::move(plan), std::move(report));
+  compiled.report.passes = std::move(times);
   return compiled;
 }
 
@@ -112,41 +120,36 @@ std::string described(const ir::Graph& graph, const Cut& cut) {
                      to_string(product.shape), cut.chunks, cut.dim);
 }
 
-/// Of products that are so large that they fill the memory.
-std::vector<Cut> cuts_for(const ir::Graph& graph, const LimitError& whole) {
-  return possible_cuts(graph, static_cast<double>(whole.least()) / 8);
+/// Ways to split products that are so large that they fill the memory, those with fewer chunks
+/// first.
+std::vector<Cut> splits_of(const ir::Graph& simple, const OverLimit& whole) {
+  std::vector<Cut> cuts = possible_cuts(simple, static_cast<double>(whole.least) / 8);
+  std::erase_if(cuts, [&](const Cut& cut) { return !in_chunks(simple, cut).has_value(); });
+  return cuts;
 }
 
-/// With a large product in chunks, where the limit can be met so. `whole`: why not without.
-Compiled compile_in_chunks(const ir::Graph& graph, const Options& options, backend::Device& device,
-                           KernelCache& cache, const LimitError& whole) {
-  const ir::Graph simple = passes::normalize()(graph);
-  Options chunked = options;
-  std::int64_t least = whole.least();
-  for (const Cut& cut : cuts_for(simple, whole)) {
-    const std::optional<ir::Graph> cut_up = in_chunks(simple, cut);
-    if (!cut_up)
-      continue;
-    chunked.chunks = bounds_of(simple, cut);
-    Options greedy = chunked;
+/// With a large product in chunks, where the limit can be met so. `whole`: what is needed without.
+Compiled compile_in_chunks(const Request& request, const ir::Graph& simple,
+                           const std::vector<Cut>& splits, const OverLimit& whole) {
+  std::int64_t least = whole.least;
+  for (const Cut& split : splits) {
+    Options greedy = request.options; // a search only where the greedy schedules meet the limit
     greedy.effort = Effort::None;
-    try {
-      Compiled compiled = compile_whole(*cut_up, greedy, device, cache);
-      if (options.effort.value_or(Effort::None) != Effort::None) {
-        try {
-          compiled = compile_whole(*cut_up, chunked, device, cache);
-        } catch (const LimitError&) { // with the schedules that a search chooses
-        }
-      }
-      compiled.report.ops_recorded = graph.size();
-      compiled.report.memory->before = whole.plain();
-      compiled.report.memory->chunks = described(simple, cut);
-      return compiled;
-    } catch (const LimitError& error) {
-      least = std::min(least, error.least());
+    auto attempt = compile_once(request, greedy, split);
+    if (const auto* over = std::get_if<OverLimit>(&attempt)) {
+      least = std::min(least, over->least);
+      continue;
     }
+    if (request.options.effort.value_or(Effort::None) != Effort::None)
+      if (auto searched = compile_once(request, request.options, split);
+          std::holds_alternative<Compiled>(searched))
+        attempt = std::move(searched);
+    Compiled compiled = std::get<Compiled>(std::move(attempt));
+    compiled.report.memory->before = whole.plain;
+    compiled.report.memory->chunks = described(simple, split);
+    return compiled;
   }
-  throw LimitError(*options.memory_limit, least, whole.plain());
+  throw LimitError(*request.options.memory_limit, least, whole.plain);
 }
 
 } // namespace
@@ -155,22 +158,21 @@ Compiled compile_graph(const ir::Graph& graph, const Options& options, backend::
                        KernelCache& cache) {
   if (options.memory_limit)
     checked_bytes(*options.memory_limit, "compile: memory_limit");
-  try {
-    return compile_whole(graph, options, device, cache);
-  } catch (const LimitError& error) {
-    if (!options.fuse)
-      throw;
-    if (options.chosen_rules().allowed.has(RuleTag::Reassociates))
-      return compile_in_chunks(graph, options, device, cache, error);
-    const ir::Graph simple = passes::normalize()(graph);
-    const std::vector<Cut> cuts = cuts_for(simple, error);
-    if (std::none_of(cuts.begin(), cuts.end(),
-                     [&](const Cut& cut) { return in_chunks(simple, cut).has_value(); }))
-      throw;
-    throw LimitError(*options.memory_limit, error.least(), error.plain(),
-                     "; with a product in chunks it may be less, where sums may be made in "
-                     "another order (reassociates)");
-  }
+  const Request request{graph, options, device, cache};
+  auto whole = compile_once(request, options);
+  if (auto* compiled = std::get_if<Compiled>(&whole))
+    return std::move(*compiled);
+  const OverLimit over = std::get<OverLimit>(whole);
+  if (!options.fuse)
+    throw LimitError(*options.memory_limit, over.least, over.plain);
+  const ir::Graph simple = passes::normalize()(graph);
+  const std::vector<Cut> splits = splits_of(simple, over);
+  if (options.chosen_rules().allowed.has(RuleTag::Reassociates))
+    return compile_in_chunks(request, simple, splits, over);
+  throw LimitError(*options.memory_limit, over.least, over.plain,
+                   splits.empty() ? ""
+                                  : "; with a product in chunks it may be less, where sums may be "
+                                    "made in another order (reassociates)");
 }
 
 } // namespace egret::compiler

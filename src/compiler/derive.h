@@ -2,12 +2,23 @@
 // weights side by side, and kept with them.
 #pragma once
 
-#include "compiler/compile.h"
+#include "egret/ir.h"
+#include "kernel/target.h"
 
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace egret::compiler {
+
+/// A value that a program keeps from run to run until the inputs that it is made of change.
+struct DerivedReport {
+  std::string what;                 ///< "concatenation", for people
+  std::vector<std::string> sources; ///< names of inputs
+  DType dtype = DType::F32;
+  Shape shape;
+  double bytes = 0; ///< that it takes; 0 with an empty `what`: it is not made
+};
 
 /// A graph in which some values have become inputs, and how these are made.
 struct Derivation {

@@ -1,5 +1,6 @@
-#include "compiler/compile.h"
+#include "compiler/kernel_cache.h"
 
+#include <algorithm>
 #include <future>
 #include <list>
 #include <mutex>

@@ -1,12 +1,13 @@
 // Greedy partition: which values are stored in memory, and which of them one kernel makes together.
 #pragma once
 
-#include "compiler/compile.h"
 #include "compiler/relayout.h"
 #include "compiler/views.h"
 
 #include <set>
+#include <string>
 #include <utility>
+#include <vector>
 
 namespace egret::compiler {
 
@@ -69,6 +70,12 @@ struct Group {
   std::vector<Expr> axes;      ///< extents, in loop order
   std::vector<bool> reduced;   ///< by axis
   std::vector<Member> members; ///< in an order that respects reads
+};
+
+/// A value that its reader's kernel does not make, and why not.
+struct Unfused {
+  ir::NodeId producer, consumer;
+  std::string why;
 };
 
 struct Partition {

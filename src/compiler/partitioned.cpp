@@ -1,9 +1,9 @@
 #include "compiler/partitioned.h"
 
+#include "compiler/canonical.h"
 #include "compiler/streams.h"
 #include "kernel/families.h"
 #include "kernel/picks.h"
-#include "support/fail.h"
 
 #include <algorithm>
 
@@ -16,19 +16,6 @@ namespace {
 /// Products of less than this many of a CPU's second-level caches are stored: they cost little
 /// memory, and reading them again costs less than making them again.
 constexpr double kCachedTimes = 8;
-
-/// The group of a region.
-const Group& group_of(const Partition& partition, const BuiltRegion& built) {
-  const auto found =
-      std::find_if(partition.groups.begin(), partition.groups.end(), [&](const Group& group) {
-        return std::any_of(group.members.begin(), group.members.end(), [&](const Member& m) {
-          return std::find(built.outputs.begin(), built.outputs.end(), m.node) !=
-                 built.outputs.end();
-        });
-      });
-  ensure(found != partition.groups.end(), "partition: a region of no group");
-  return *found;
-}
 
 /// Whether a kernel may make its products. A deep one is made once, by one kernel in one pass.
 bool may_make(const GraphFacts& facts, const StreamRules& rules, const Partition& partition,
@@ -51,15 +38,10 @@ bool may_make(const GraphFacts& facts, const StreamRules& rules, const Partition
 
 } // namespace
 
-Partitioned partition_for(const GraphFacts& facts, bool fuse, const kernel::Target& target,
-                          const PartitionChoices& choices) {
-  const auto with = [&](const StreamRules* streams) {
-    Partitioned p{partition_greedily(facts, fuse, streams, choices), {}};
-    p.regions = build_regions(facts, p.partition, target, choices.carries);
-    return p;
-  };
+Partition partition_for_target(const GraphFacts& facts, bool fuse, const kernel::Target& target,
+                               const PartitionChoices& choices) {
   if (!fuse || !choices.streams)
-    return with(nullptr);
+    return partition_greedily(facts, fuse, nullptr, choices);
   const bool gpu = target.device == "cuda";
   std::vector<const kernel::Generator*> generators{&kernel::stream_generator()};
   if (gpu)
@@ -70,13 +52,15 @@ Partitioned partition_for(const GraphFacts& facts, bool fuse, const kernel::Targ
     rules.least_elements = kCachedTimes * double(target.l2_bytes) / 4;
   // What the generator does not take is stored after all.
   for (;;) {
-    Partitioned p = with(&rules);
+    Partition partition = partition_greedily(facts, fuse, &rules, choices);
+    const std::vector<bool> keep = kept_values(facts, partition);
     const std::size_t stored = rules.not_these.size();
-    for (const BuiltRegion& built : p.regions) {
-      if (built.kind != GroupKind::Stream)
+    for (const Group& group : partition.groups) {
+      if (group.kind != GroupKind::Stream)
         continue;
-      const Group& group = group_of(p.partition, built);
-      if (!may_make(facts, rules, p.partition, group, built.region) ||
+      BuiltRegion built = build_region(facts, partition, group, keep, target);
+      canonicalize(built.region);
+      if (!may_make(facts, rules, partition, group, built.region) ||
           std::all_of(generators.begin(), generators.end(), [&](const kernel::Generator* g) {
             return g->space(built.region, target).empty();
           }))
@@ -85,7 +69,7 @@ Partitioned partition_for(const GraphFacts& facts, bool fuse, const kernel::Targ
             rules.not_these.insert(m.node);
     }
     if (rules.not_these.size() == stored)
-      return p;
+      return partition;
   }
 }
 

@@ -1,7 +1,8 @@
-// The kernels of a graph as a target can have them.
+// The partition of a graph as a target can have it.
 #pragma once
 
 #include "compiler/regions.h"
+#include "kernel/target.h"
 
 #include <vector>
 
@@ -12,9 +13,9 @@ struct Partitioned {
   std::vector<BuiltRegion> regions;
 };
 
-/// The greedy partition, but for `choices`, and its regions. Large products are remade by the
-/// kernels that need them where the target's generator of streams takes all of these kernels.
-Partitioned partition_for(const GraphFacts& facts, bool fuse, const kernel::Target& target,
-                          const PartitionChoices& choices = {});
+/// The greedy partition, but for `choices`. Large products are recomputed by the kernels that need
+/// them (streams.h) where a streaming template of the target supports all of these kernels.
+Partition partition_for_target(const GraphFacts& facts, bool fuse, const kernel::Target& target,
+                               const PartitionChoices& choices = {});
 
 } // namespace egret::compiler

@@ -211,17 +211,23 @@ private:
 
 } // namespace
 
-BuiltPlan build_plan(const ir::Graph& graph, const std::vector<PlannedKernel>& kernels,
-                     std::vector<kernel::KernelEntry> entries,
-                     const std::vector<OutputSpec>& outputs, const PlanWishes& wishes) {
+std::variant<BuiltPlan, OverLimit> build_plan(const ir::Graph& graph,
+                                              const std::vector<PlannedKernel>& kernels,
+                                              std::vector<kernel::KernelEntry> entries,
+                                              const std::vector<OutputSpec>& outputs,
+                                              const PlanWishes& wishes) {
   ensure(outputs.empty() || outputs.size() == graph.outputs.size(),
          "plan: {} output specs for {} outputs", outputs.size(), graph.outputs.size());
   const Launches launches = link(graph, kernels, entries, outputs, wishes.seconds);
   Scheduled chosen = scheduled(launches.graph);
   BuiltPlan built;
   built.plain_bytes = chosen.arena;
-  if (wishes.limit && chosen.arena > *wishes.limit)
-    chosen = scheduled_within(launches.graph, chosen, *wishes.limit);
+  if (wishes.limit && chosen.arena > *wishes.limit) {
+    auto within = scheduled_within(launches.graph, chosen, *wishes.limit);
+    if (const auto* over = std::get_if<OverLimit>(&within))
+      return *over;
+    chosen = std::get<Scheduled>(std::move(within));
+  }
   for (const int k : chosen.sequence)
     if (static_cast<std::size_t>(k) < kernels.size())
       built.order.push_back(k);

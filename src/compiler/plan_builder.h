@@ -1,11 +1,14 @@
 // From kernels to a plan: the order of launches, the life of every value, its place in memory.
 #pragma once
 
+#include "compiler/output_spec.h"
+#include "compiler/recompute.h"
 #include "compiler/regions.h"
-#include "kernel/generator.h"
+#include "kernel/plan.h"
 
 #include <cstdint>
 #include <optional>
+#include <variant>
 #include <vector>
 
 namespace egret::compiler {
@@ -36,9 +39,11 @@ struct BuiltPlan {
 };
 
 /// `graph` is the prepared graph, `kernels` are in an order that respects reads, `outputs` tell
-/// what becomes of each graph output. Error(Memory) when no plan within the limit is found.
-BuiltPlan build_plan(const ir::Graph& graph, const std::vector<PlannedKernel>& kernels,
-                     std::vector<kernel::KernelEntry> entries,
-                     const std::vector<OutputSpec>& outputs, const PlanWishes& wishes);
+/// what becomes of each graph output.
+std::variant<BuiltPlan, OverLimit> build_plan(const ir::Graph& graph,
+                                              const std::vector<PlannedKernel>& kernels,
+                                              std::vector<kernel::KernelEntry> entries,
+                                              const std::vector<OutputSpec>& outputs,
+                                              const PlanWishes& wishes);
 
 } // namespace egret::compiler

@@ -3,7 +3,7 @@
 
 #include "backend/common/device.h"
 #include "backend/reference/host_array.h"
-#include "compiler/compile.h"
+#include "compiler/compiled.h"
 
 #include <span>
 #include <vector>

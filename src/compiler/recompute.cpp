@@ -349,7 +349,8 @@ Scheduled scheduled(const LaunchGraph& graph) {
   return placed(graph, orders_of(graph).front());
 }
 
-Scheduled scheduled_within(const LaunchGraph& graph, const Scheduled& plain, std::int64_t limit) {
+std::variant<Scheduled, OverLimit> scheduled_within(const LaunchGraph& graph,
+                                                    const Scheduled& plain, std::int64_t limit) {
   std::vector<Sequence> orders = orders_of(graph);
   for (Sequence& order : orders_of(overwriting_late(graph)))
     if (std::find(orders.begin(), orders.end(), order) == orders.end())
@@ -370,7 +371,7 @@ Scheduled scheduled_within(const LaunchGraph& graph, const Scheduled& plain, std
   try_all_budgets(graph, orders, any);
   if (any.met())
     return any.take();
-  throw LimitError(limit, std::min(plain.arena, any.least()), plain.arena);
+  return OverLimit{std::min(plain.arena, any.least()), plain.arena};
 }
 
 } // namespace egret::compiler

@@ -8,6 +8,7 @@
 
 #include <optional>
 #include <string_view>
+#include <variant>
 
 namespace egret::compiler {
 
@@ -18,7 +19,14 @@ struct Scheduled {
   std::int64_t arena = 0;
 };
 
-/// No sequence within a limit was found. A limit of `least` bytes can be met.
+/// No sequence within a limit was found.
+struct OverLimit {
+  std::int64_t least = 0; ///< bytes of a limit that can be met
+  std::int64_t plain = 0; ///< bytes of the arena without a limit
+};
+
+/// What the caller of the compiler is told when no plan meets its limit. A limit of `least` bytes
+/// can be met.
 class LimitError : public Error {
 public:
   /// `plain`: bytes of the arena without a limit; `more`: for people, ends the message.
@@ -35,8 +43,9 @@ private:
 Scheduled scheduled(const LaunchGraph& graph);
 
 /// The sequence of least added time that was found whose arena is at most `limit` bytes. `plain` is
-/// scheduled(graph). LimitError with the least arena that was found when none is so small.
-Scheduled scheduled_within(const LaunchGraph& graph, const Scheduled& plain, std::int64_t limit);
+/// scheduled(graph).
+std::variant<Scheduled, OverLimit> scheduled_within(const LaunchGraph& graph,
+                                                    const Scheduled& plain, std::int64_t limit);
 
 /// Seconds of all launches beyond the first of each.
 double added_seconds(const LaunchGraph& graph, const Sequence& sequence);

@@ -1,6 +1,5 @@
 #include "compiler/regions.h"
 
-#include "compiler/carry_sums.h"
 #include "support/fail.h"
 
 #include <fmt/format.h>
@@ -422,10 +421,13 @@ int StageWriter::condition(const std::vector<Guard>& guards) {
 } // namespace
 
 BuiltRegion build_region(const GraphFacts& facts, const Partition& partition, const Group& group,
-                         const std::vector<bool>& keep) {
+                         const std::vector<bool>& keep, const kernel::Target& target) {
   BuiltRegion built = RegionBuilder(facts, partition, group, keep).run();
   built.kind = group.kind;
-  canonicalize(built.region);
+  // A GPU's tensors are whole allocations of its device.
+  if (target.device == "cuda")
+    for (kernel::Operand& operand : built.region.operands)
+      operand.alignment = std::max<std::int64_t>(operand.alignment, 64);
   return built;
 }
 
@@ -447,19 +449,11 @@ std::vector<bool> kept_values(const GraphFacts& facts, const Partition& partitio
 }
 
 std::vector<BuiltRegion> build_regions(const GraphFacts& facts, const Partition& partition,
-                                       const kernel::Target& target, bool carries) {
+                                       const kernel::Target& target) {
   const std::vector<bool> keep = kept_values(facts, partition);
   std::vector<BuiltRegion> built;
-  for (const Group& group : partition.groups) {
-    built.push_back(build_region(facts, partition, group, keep));
-    // A GPU's tensors are whole allocations of its device.
-    if (target.device == "cuda")
-      for (kernel::Operand& operand : built.back().region.operands)
-        operand.alignment = std::max<std::int64_t>(operand.alignment, 64);
-    kernel::verify(built.back().region);
-  }
-  if (target.device == "cuda" && carries)
-    carry_column_sums(built, target);
+  for (const Group& group : partition.groups)
+    built.push_back(build_region(facts, partition, group, keep, target));
   return built;
 }
 

@@ -15,20 +15,16 @@ struct BuiltRegion {
   std::vector<ir::NodeId> outputs;  ///< by output: a stored node
 };
 
-/// `keep`: see kept_values().
+/// The region of a group, with operands aligned as the target's memory is. `keep`: see
+/// kept_values().
 BuiltRegion build_region(const GraphFacts& facts, const Partition& partition, const Group& group,
-                         const std::vector<bool>& keep);
+                         const std::vector<bool>& keep, const kernel::Target& target);
 
 /// Which nodes must be in memory after their kernels: graph outputs and what other groups read.
 std::vector<bool> kept_values(const GraphFacts& facts, const Partition& partition);
 
-/// The regions of all groups, verified, with operands aligned as the target's memory is. `carries`:
-/// sums of columns may go along with rows (carry_sums.h).
+/// The regions of all groups. Their canonical form (canonical.h) is what templates take.
 std::vector<BuiltRegion> build_regions(const GraphFacts& facts, const Partition& partition,
-                                       const kernel::Target& target, bool carries = true);
-
-/// The canonical form that generators rely on: flat operands and outputs, neighbouring axes that
-/// always go together merged.
-void canonicalize(kernel::Region& region);
+                                       const kernel::Target& target);
 
 } // namespace egret::compiler

@@ -1,4 +1,4 @@
-#include "compiler/compile.h"
+#include "compiler/report.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -72,9 +72,9 @@ std::string CompileReport::text() const {
     out += memory_text(*memory, *this);
   if (saturation)
     out += rules_text(*saturation, ops_before_rules, ops_extracted);
-  out += "stages:";
-  for (const StageTime& s : stages)
-    out += fmt::format(" {} {:.2f} ms", s.stage, s.seconds * 1e3);
+  out += "passes:";
+  for (const PassTime& p : passes)
+    out += fmt::format(" {} {:.2f} ms", p.pass, p.seconds * 1e3);
   out += "\nkernels:\n";
   int number = 0;
   for (const KernelReport& k : kernels)

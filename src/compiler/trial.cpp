@@ -1,6 +1,6 @@
 #include "compiler/trial.h"
 
-#include "compiler/compile.h"
+#include "compiler/kernel_cache.h"
 #include "compiler/trial_bytes.h"
 
 #include "backend/common/host_launch.h"

@@ -1,7 +1,7 @@
 // A hook that sees every launch, for profilers and traces.
 #pragma once
 
-#include "compiler/compile.h"
+#include "compiler/report.h"
 
 #include <chrono>
 #include <functional>

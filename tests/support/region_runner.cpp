@@ -3,7 +3,8 @@
 #include "backend/common/host_launch.h"
 #include "backend/reference/program_interpreter.h"
 #include "backend/reference/reference.h"
-#include "compiler/partitioned.h"
+#include "compiler/canonical.h"
+#include "compiler/pipeline.h"
 #include "compiler/prepare.h"
 #include "egret/passes.h"
 
@@ -35,10 +36,9 @@ private:
 } // namespace
 
 std::vector<kernel::Region> regions_of(const ir::Graph& graph, const kernel::Target& target) {
-  const ir::Graph g = compiler::prepare(ir::without_dead_code(graph));
-  const compiler::GraphFacts facts(g);
+  const compiler::CandidateGraph g(compiler::prepare(ir::without_dead_code(graph)));
   std::vector<kernel::Region> regions;
-  for (auto& built : compiler::partition_for(facts, true, target).regions)
+  for (auto& built : compiler::partition_for(g, {}, target).regions)
     regions.push_back(std::move(built.region));
   return regions;
 }
@@ -71,16 +71,17 @@ std::vector<RegionCase> region_cases(const ir::Graph& graph, std::span<const Hos
   const std::vector<bool> keep =
       keep_all ? partition.stored : compiler::kept_values(facts, partition);
   std::vector<compiler::BuiltRegion> regions;
-  for (const compiler::Group& group : partition.groups)
-    regions.push_back(compiler::build_region(facts, partition, group, keep));
+  for (const compiler::Group& group : partition.groups) {
+    regions.push_back(compiler::build_region(facts, partition, group, keep, {}));
+    compiler::canonicalize(regions.back().region);
+  }
   return cases_of(g, inputs, std::move(regions));
 }
 
 std::vector<RegionCase> region_cases(const ir::Graph& graph, std::span<const HostArray> inputs,
                                      const kernel::Target& target) {
-  const ir::Graph g = compiler::prepare(ir::without_dead_code(graph));
-  const compiler::GraphFacts facts(g);
-  return cases_of(g, inputs, compiler::partition_for(facts, true, target).regions);
+  const compiler::CandidateGraph g(compiler::prepare(ir::without_dead_code(graph)));
+  return cases_of(g.graph(), inputs, compiler::partition_for(g, {}, target).regions);
 }
 
 void take_over_operands(kernel::Region& region) {

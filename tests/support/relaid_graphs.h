@@ -3,8 +3,8 @@
 
 #include "backend/cpu/cpu_device.h"
 #include "backend/reference/reference.h"
-#include "compiler/assemble.h"
 #include "compiler/search/moves.h"
+#include "support/fusion_plans.h"
 #include "support/plan_runner.h"
 #include "support/random_graph.h"
 
@@ -76,7 +76,8 @@ private:
   void check(std::uint64_t seed) {
     namespace reference = backend::reference;
     const ir::Graph graph = random_graph(seed, {.ops = 16, .symbolic = seed % 4 == 0});
-    const compiler::Form form(graph);
+    const auto normal = compiler::normal_form(graph);
+    const compiler::CandidateGraph& form = *normal;
     Rng random(seed);
     std::vector<bool> steady;
     for (std::size_t i = 0; i < graph.inputs().size(); ++i)
@@ -86,7 +87,7 @@ private:
     const compiler::Relaid relaid = compiler::with_layouts(form.facts(), changes);
     kept += static_cast<int>(relaid.report.size());
     copied += static_cast<int>(relaid.copies.size());
-    const compiler::Form laid(relaid.graph, form);
+    const compiler::CandidateGraph laid(relaid.graph);
 
     const std::vector<reference::HostArray> inputs = random_inputs(graph, seed);
     std::vector<reference::HostArray> all = inputs, from;
@@ -98,12 +99,7 @@ private:
 
     compiler::PartitionChoices choices;
     choices.stored.insert(relaid.copies.begin(), relaid.copies.end());
-    const compiler::Options options;
-    compiler::Proposer proposer(options, device_->target());
-    const compiler::Compiled compiled = compiler::assemble(
-        laid,
-        proposer.propose(laid, compiler::divide(laid, options, device_->target(), choices), 0),
-        options, *device_, cache_, {});
+    const compiler::Compiled compiled = compile_fusion_plan(laid, choices, {}, *device_, cache_);
     const auto expected = reference::expect(graph, inputs);
     const auto actual = run_plan(compiled, relaid.graph, all, device_.get());
     for (std::size_t o = 0; o < actual.size(); ++o) {

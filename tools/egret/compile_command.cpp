@@ -8,12 +8,15 @@
 #include "memory_option.h"
 
 #include "compiler/bisect.h"
+#include "compiler/pipeline.h"
 #include "egret/passes.h"
 #include "runtime/runtime.h"
 #include "saturate/saturate.h"
 #include "support/fail.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -28,10 +31,10 @@ using Json = nlohmann::ordered_json;
 struct CompileCommand {
   std::string graph, program, loops_program, optimized, plan, device;
   EffortOptions effort{.effort = "quick"};
-  std::vector<std::string> rules, steady;
+  std::vector<std::string> rules, steady, print_after;
   saturate::SaturateOptions saturate;
   std::optional<std::int64_t> memory_limit;
-  bool report = false, json = false;
+  bool report = false, json = false, print_changed = false, list_passes = false;
 };
 
 Json json_of(const compiler::MemoryReport& m, const CompileReport& report) {
@@ -136,8 +139,9 @@ Json json_of(const compiler::SearchReport& s) {
 
 Json json_of(const CompileReport& r) {
   Json json = {{"ops_recorded", r.ops_recorded}, {"ops_normalized", r.ops_normalized}};
-  for (const auto& stage : r.stages)
-    json["stages"].push_back({{"stage", stage.stage}, {"seconds", stage.seconds}});
+  json["passes"] = Json::array();
+  for (const compiler::PassTime& pass : r.passes)
+    json["passes"].push_back({{"pass", pass.pass}, {"seconds", pass.seconds}});
   if (r.saturation) {
     json["ops_before_rules"] = r.ops_before_rules;
     json["ops_extracted"] = r.ops_extracted;
@@ -191,7 +195,36 @@ std::vector<bool> steady_inputs(const ir::Graph& graph, const std::vector<std::s
   return steady;
 }
 
+void list_passes() {
+  for (const compiler::Pass& pass : compiler::pipeline())
+    fmt::print("{:<23} {:<10} {}\n", pass.name, compiler::name_of(pass.phase), pass.what);
+}
+
+/// Prints what the passes made that --print-after names, and with --print-changed what each pass
+/// made that changed something.
+std::function<void(const compiler::PassEvent&)> pass_printer(const CompileCommand& command) {
+  if (command.print_after.empty() && !command.print_changed)
+    return {};
+  return [names = command.print_after,
+          changed = command.print_changed](const compiler::PassEvent& event) {
+    const bool named = std::find(names.begin(), names.end(), event.pass) != names.end();
+    if (!named && !changed)
+      return;
+    const std::string heading = event.fusion_plan.empty()
+                                    ? fmt::format("-- after {}", event.pass)
+                                    : fmt::format("-- after {}, {}", event.pass, event.fusion_plan);
+    if (named || event.changed())
+      fmt::print("{}\n{}{}", heading, event.after, event.after.ends_with('\n') ? "" : "\n");
+    else
+      fmt::print("{}: unchanged\n", heading);
+  };
+}
+
 void compile(const CompileCommand& command) {
+  if (command.list_passes)
+    return list_passes();
+  if (command.graph.empty())
+    throw UsageError("compile: a graph's text is required");
   const ir::Graph graph = graph_of_text(command.graph, text_of_file(command.graph));
   compiler::Options options;
   options.rules = command.saturate;
@@ -199,6 +232,7 @@ void compile(const CompileCommand& command) {
   options.rules.files = rule_files(command.rules);
   if (!command.steady.empty())
     options.steady = steady_inputs(graph, command.steady);
+  options.after_pass = pass_printer(command);
   const EffortInForce effort(command.effort);
   auto& runtime = runtime::Runtime::instance();
   runtime.complete(options);
@@ -230,10 +264,10 @@ void add_compile_command(CLI::App& app) {
   command->footer("For example\n"
                   "  egret compile graph.txt --effort quick --report\n"
                   "  egret compile graph.txt --allow reassociates --json\n"
+                  "  egret compile graph.txt --print-after partition\n"
                   "  egret compile graph.txt --program rules.egg\n"
                   "  egret egraph run --tensors rules.egg");
   command->add_option("graph", options->graph, "The graph's text (docs/graph.md)")
-      ->required()
       ->check(CLI::ExistingFile);
   add_effort_options(*command, options->effort);
   command->add_option("--group", options->saturate.groups, "Only these groups of rules")
@@ -250,8 +284,28 @@ void add_compile_command(CLI::App& app) {
       ->add_option("--steady", options->steady,
                    "Inputs that keep their values from run to run, as captured weights do")
       ->take_all();
-  command->add_flag("--report", options->report, "Say what each phase did");
-  command->add_flag("--json", options->json, "The report as JSON");
+  command->add_flag("--report", options->report, "Say what each pass did");
+  auto* json = command->add_flag("--json", options->json, "The report as JSON");
+  command->add_flag("--list-passes", options->list_passes,
+                    "List the compiler's passes in order (docs/compiler.md)");
+  const CLI::Validator is_pass(
+      [](const std::string& name) -> std::string {
+        try {
+          compiler::find_pass(name, "pass");
+          return {};
+        } catch (const Error& error) {
+          return error.what();
+        }
+      },
+      "PASS");
+  command->add_option("--print-after", options->print_after, "Print what these passes made")
+      ->check(is_pass)
+      ->take_all()
+      ->excludes(json);
+  command
+      ->add_flag("--print-changed", options->print_changed,
+                 "Print what each pass made that changed something")
+      ->excludes(json);
   command->add_option("--program", options->program,
                       "Write the rules, the graph's terms and the schedule to this file");
   command->add_option("--loops-program", options->loops_program,

@@ -1,5 +1,7 @@
 #include "compiler/search/divisions.h"
 
+#include "compiler/describe.h"
+#include "compiler/pipeline.h"
 #include "compiler/search/moves.h"
 #include "compiler/search/plan_timer.h"
 #include "compiler/search/timing.h"
@@ -70,31 +72,25 @@ DivisionChoice parse_division(std::string_view text) {
 }
 
 struct DivisionSearch::Impl {
-  std::vector<std::unique_ptr<Form>> forms;
+  CandidateGraphs candidates;
   const Options& options;
   backend::Device& device;
   KernelCache& cache;
   const kernel::Target& target;
+  std::vector<PassTime>* times;
   Proposer proposer;
   const std::uint64_t program; ///< its hash, where a tuner remembers it
   const std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
   const double budget;
   CompareDivisions compare;
-  DivisionChoice choice;
   bool known = false; ///< the choice was remembered
   bool ended = false; ///< by the caller
   double longest = 0; ///< seconds that it took to compile a division and to time it
-  std::map<int, std::vector<Move>> moves; ///< by form
-  /// A form with values in other layouts.
-  struct Laid {
-    Relaid relaid;
-    std::unique_ptr<Form> form;
-  };
-  std::map<std::pair<int, std::vector<std::uint64_t>>, Laid> laid; ///< by form and moves
+  std::map<int, std::vector<Move>> moves; ///< by candidate graph
 
-  Impl(const ir::Graph& graph, std::vector<std::unique_ptr<Form>> f, const Options& o,
-       backend::Device& d, KernelCache& c, CompareDivisions compare_)
-      : forms(std::move(f)), options(o), device(d), cache(c), target(d.target()),
+  Impl(const ir::Graph& graph, CandidateGraphs c, const Options& o, backend::Device& d,
+       KernelCache& k, std::vector<PassTime>* t, CompareDivisions compare_)
+      : candidates(std::move(c)), options(o), device(d), cache(k), target(d.target()), times(t),
         proposer(options, target), program(tuned() ? hash_of_program(graph) : 0),
         budget(options.budget_seconds.value_or(60)), compare(std::move(compare_)) {}
 
@@ -121,19 +117,11 @@ struct DivisionSearch::Impl {
   bool explores() const {
     return tuned() && *options.effort >= Effort::Search && !options.frozen && !known &&
            budget >= kLeastBudget && options.fuse && !options.alter &&
-           has_fixed_sizes(forms[0]->graph());
+           has_fixed_sizes(candidates[0]->graph());
   }
 
-  const Form& plain_form(int form) const { return *forms[static_cast<std::size_t>(form)]; }
-  /// Where the choice has values in other layouts.
-  const Laid* laid_of(const DivisionChoice& c) const {
-    const auto it = laid.find({c.form, c.moves});
-    return it == laid.end() ? nullptr : &it->second;
-  }
-  /// Of a choice that divided() has seen.
-  const Form& form_of(const DivisionChoice& c) const {
-    const Laid* other = laid_of(c);
-    return other ? *other->form : plain_form(c.form);
+  const std::shared_ptr<const CandidateGraph>& candidate(int form) const {
+    return candidates[static_cast<std::size_t>(form)];
   }
 
   LayoutContext layout_context() const {
@@ -150,49 +138,42 @@ struct DivisionSearch::Impl {
   const std::vector<Move>& moves_in(int form) {
     const auto [it, fresh] = moves.try_emplace(form);
     if (fresh) {
-      const Form& f = plain_form(form);
-      const Partitioned greedy = partition_for(f.facts(), options.fuse, target);
-      it->second = layout_moves_of(f.facts(), greedy, target, layout_context());
-      std::vector<Move> others = moves_of(f.facts(), greedy.partition);
+      Options whole = options;
+      whole.chunks.clear();
+      whole.after_pass = {};
+      const CandidateGraph& graph = *candidate(form);
+      const Partitioned greedy = partition_for(graph, whole, target);
+      it->second = layout_moves_of(graph.facts(), greedy, target, layout_context());
+      std::vector<Move> others = moves_of(graph.facts(), greedy.partition);
       std::move(others.begin(), others.end(), std::back_inserter(it->second));
     }
     return it->second;
   }
 
-  /// The form with its values in other layouts, and the choices by that form's nodes.
-  const Form& lay(const DivisionChoice& c, PartitionChoices& choices) {
-    const auto [it, fresh] = laid.try_emplace({c.form, c.moves});
-    Laid& one = it->second;
-    const Form& plain = plain_form(c.form);
-    if (fresh) {
-      one.relaid = with_layouts(plain.facts(), choices.relayouts);
-      one.form = std::make_unique<Form>(one.relaid.graph, plain);
-    }
-    choices = relaid_choices(choices, one.relaid);
-    return *one.form;
+  /// A fusion plan before its schedules.
+  Compilation divided(const DivisionChoice& choice) {
+    Compilation c(options, target);
+    c.device = &device;
+    c.cache = &cache;
+    c.proposer = &proposer;
+    c.times = times;
+    if (choice != DivisionChoice{})
+      c.fusion_plan = to_string(choice);
+    c.candidate = candidate(choice.form);
+    if (!choice.moves.empty())
+      c.choices = together(moves_in(choice.form), choice.moves);
+    run_phase(c, Phase::Regions);
+    run_phase(c, Phase::Launches);
+    return c;
   }
 
-  Partitioned divided(const DivisionChoice& c) {
-    PartitionChoices choices =
-        c.moves.empty() ? PartitionChoices{} : together(moves_in(c.form), c.moves);
-    if (choices.relayouts.empty())
-      return divide(plain_form(c.form), options, target, choices);
-    const Form& form = lay(c, choices);
-    return divide(form, options, target, choices);
+  static void propose(Compilation& c, double seconds) {
+    c.search_seconds = seconds;
+    run_phase(c, Phase::Schedules);
   }
 
-  Options options_of(const DivisionChoice& c) const {
-    Options result = options;
-    if (const Laid* other = laid_of(c); other && result.memory_limit) {
-      *result.memory_limit -= static_cast<std::int64_t>(other->relaid.kept_bytes);
-      if (*result.memory_limit <= 0)
-        fail(ErrorKind::Memory, "compile: values that are kept take more than the memory limit");
-    }
-    return result;
-  }
-
-  std::vector<WantedKernel> wanted(const DivisionChoice& c, const Partitioned& parts) const {
-    return distinct_regions(form_of(c).graph(), parts.regions, target).wanted;
+  std::vector<WantedKernel> wanted(const Compilation& c) const {
+    return distinct_regions(c.candidate->graph(), c.parts.regions, target).wanted;
   }
 
   static Kernels kernels_of(const std::vector<WantedKernel>& wanted) {
@@ -215,16 +196,17 @@ struct DivisionSearch::Impl {
     double ratio; ///< predicted, over the first division's
   };
   /// Divisions a step away from the first one, those that the model likes best first.
-  std::vector<Other> others(const Partitioned& first, SearchReport& report) {
+  std::vector<Other> others(const DivisionChoice& choice, const Compilation& first,
+                            SearchReport& report) {
     const double until = left() - std::min(kPlanSeconds, kPlanShare * budget);
     const Machine machine = options.tuner->machine(false);
-    const std::vector<WantedKernel> given = wanted(choice, first);
+    const std::vector<WantedKernel> given = wanted(first);
     const double base = predicted(given, machine);
     std::set<Kernels> seen{kernels_of(given)};
     std::vector<Other> found;
     const auto consider = [&](DivisionChoice c, const std::string& what) {
-      const Partitioned parts = divided(c);
-      const std::vector<WantedKernel> kernels = wanted(c, parts);
+      const Compilation other = divided(c);
+      const std::vector<WantedKernel> kernels = wanted(other);
       if (!seen.insert(kernels_of(kernels)).second)
         return;
       ++report.divisions_seen;
@@ -232,7 +214,7 @@ struct DivisionSearch::Impl {
       if (ratio < kFarBehind)
         found.push_back({std::move(c), what, ratio});
     };
-    for (std::size_t f = 1; f < forms.size(); ++f)
+    for (std::size_t f = 1; f < candidates.size(); ++f)
       consider({static_cast<int>(f), {}}, fmt::format("form {} of the rules'", f));
     for (const Move& move : moves_in(choice.form)) {
       if (left() < until)
@@ -249,19 +231,20 @@ struct DivisionSearch::Impl {
   /// What one program's search has found so far.
   struct Best {
     DivisionChoice choice;
-    Proposed proposed;
-    Compiled compiled;
-    std::unique_ptr<PlanTimer> timer;
-    Kernels kernels;
+    Compilation compilation;
+    Compiled compiled = {};
+    std::unique_ptr<PlanTimer> timer = {};
+    Kernels kernels = {};
     double seconds = 0;
   };
 
-  Compiled compiled_of(const DivisionChoice& c, const Proposed& proposed) {
-    Proposed copy{{proposed.parts.partition, proposed.parts.regions},
-                  proposed.entries,
-                  proposed.entry_of,
-                  {}};
-    return assemble(form_of(c), std::move(copy), options_of(c), device, cache, {});
+  /// Runs the passes that are left, to time the whole program; false: above the memory limit.
+  static bool compile(Best& best) {
+    run_phase(best.compilation, Phase::Plan);
+    if (best.compilation.over_limit)
+      return false;
+    best.compiled = compiled_of(best.compilation);
+    return true;
   }
 
   bool too_large(const Compiled& compiled) const {
@@ -309,24 +292,17 @@ struct DivisionSearch::Impl {
   }
 
   void try_other(const Other& other, Best& best, DivisionTrial& trial, SearchReport& report) {
-    const DivisionChoice c = on_top(best.choice, other.choice);
-    Partitioned parts = divided(c);
-    Kernels kernels = kernels_of(wanted(c, parts));
-    if (kernels == best.kernels) {
+    const DivisionChoice choice = on_top(best.choice, other.choice);
+    Best rival{choice, divided(choice)};
+    rival.kernels = kernels_of(wanted(rival.compilation));
+    if (rival.kernels == best.kernels) {
       trial.state = "the same";
       return;
     }
-    Best rival;
-    rival.choice = c;
-    rival.kernels = std::move(kernels);
-    rival.proposed = proposer.propose(form_of(c), std::move(parts), (left() - longest) / 2);
-    report.measured += rival.proposed.search.measured;
+    propose(rival.compilation, (left() - longest) / 2);
+    report.measured += rival.compilation.proposed.search.measured;
     const double begin = left();
-    try {
-      rival.compiled = compiled_of(c, rival.proposed);
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::Memory || !options.memory_limit)
-        throw;
+    if (!compile(rival)) {
       trial.state = "above the memory limit";
       return;
     }
@@ -349,47 +325,69 @@ struct DivisionSearch::Impl {
     best = std::move(rival);
   }
 
-  Proposed explore(Proposed first) {
-    SearchReport report = std::move(first.search);
-    const std::vector<Other> list = others(first.parts, report);
-    Best best{choice, std::move(first), {}, {}, {}, 0};
-    best.kernels = kernels_of(wanted(choice, best.proposed.parts));
+  void try_all(const std::vector<Other>& list, Best& best, SearchReport& report) {
+    try {
+      for (const Other& other : list) {
+        DivisionTrial& trial = report.divisions.emplace_back();
+        trial.what = other.what;
+        trial.predicted = other.ratio;
+        if (left() < std::max(kLeastLeft, longest))
+          report.division_note = "the budget is used up";
+        else if (ended = ended || !go_on(report); ended)
+          report.division_note = "the search was ended";
+        else
+          try_other(other, best, trial, report);
+      }
+    } catch (const Error& error) { // the device has no memory for the data of two programs
+      if (error.kind() != ErrorKind::Memory)
+        throw;
+      report.division_note = error.what();
+    }
+  }
+
+  /// The best fusion plan that is found from the first one, whose schedules are known. Where the
+  /// first one is above the memory limit, it stays.
+  FusionPlan explore(FusionPlan first) {
+    SearchReport report = std::move(first.compilation.proposed.search);
+    const std::vector<Other> list = others(first.choice, first.compilation, report);
+    Best best{first.choice, std::move(first.compilation)};
+    best.kernels = kernels_of(wanted(best.compilation));
     if (!list.empty()) {
       const double begin = left();
-      best.compiled = compiled_of(choice, best.proposed);
+      const bool compiled = compile(best);
       longest = begin - left();
-      if (too_large(best.compiled)) {
+      if (!compiled)
+        return {best.choice, std::move(best.compilation)};
+      if (too_large(best.compiled))
         report.division_note = "the program is too large to be timed beside another";
-      } else {
-        try {
-          for (const Other& other : list) {
-            DivisionTrial& trial = report.divisions.emplace_back();
-            trial.what = other.what;
-            trial.predicted = other.ratio;
-            if (left() < std::max(kLeastLeft, longest))
-              report.division_note = "the budget is used up";
-            else if (ended = ended || !go_on(report); ended)
-              report.division_note = "the search was ended";
-            else
-              try_other(other, best, trial, report);
-          }
-        } catch (const Error& error) {
-          if (error.kind() != ErrorKind::Memory)
-            throw;
-          report.division_note = error.what();
-        }
-      }
+      else
+        try_all(list, best, report);
     }
-    choice = best.choice;
     // Regions as they are in the division that won, with what their own searches said.
-    Proposed result = proposer.propose(form_of(choice), std::move(best.proposed.parts), 0);
-    report.regions = std::move(result.search.regions);
+    propose(best.compilation, 0);
+    report.regions = std::move(best.compilation.proposed.search.regions);
     report.seconds = budget - left();
-    result.search = std::move(report);
+    best.compilation.proposed.search = std::move(report);
     if (!list.empty() && !ended)
-      options.tuner->remember_division(program, to_string(choice), best.seconds,
-                                       result.search.greedy_seconds);
-    return result;
+      options.tuner->remember_division(program, to_string(best.choice), best.seconds,
+                                       best.compilation.proposed.search.greedy_seconds);
+    return {best.choice, std::move(best.compilation)};
+  }
+
+  /// The division that was remembered, or the greedy one of the cheapest graph.
+  DivisionChoice first_choice() {
+    if (!tuned() || !options.fuse)
+      return {};
+    if (const auto text = options.tuner->division(program, options.frozen))
+      try {
+        const DivisionChoice before = parse_division(*text);
+        if (static_cast<std::size_t>(before.form) < candidates.size()) {
+          known = true;
+          return before;
+        }
+      } catch (const Error&) { // a file that somebody edited
+      }
+    return {};
   }
 
   bool go_on(const SearchReport& report) const {
@@ -400,60 +398,35 @@ struct DivisionSearch::Impl {
   }
 };
 
-DivisionSearch::DivisionSearch(const ir::Graph& graph, std::vector<std::unique_ptr<Form>> forms,
+DivisionSearch::DivisionSearch(const ir::Graph& graph, CandidateGraphs candidates,
                                const Options& options, backend::Device& device, KernelCache& cache,
-                               CompareDivisions compare)
-    : impl_(std::make_unique<Impl>(graph, std::move(forms), options, device, cache,
+                               std::vector<PassTime>* times, CompareDivisions compare)
+    : impl_(std::make_unique<Impl>(graph, std::move(candidates), options, device, cache, times,
                                    std::move(compare))) {}
 DivisionSearch::~DivisionSearch() = default;
 
-const Form& DivisionSearch::form() const {
-  return impl_->form_of(impl_->choice);
-}
-
-const Relaid* DivisionSearch::relaid() const {
-  const Impl::Laid* laid = impl_->laid_of(impl_->choice);
-  return laid ? &laid->relaid : nullptr;
-}
-
-Options DivisionSearch::options() const {
-  return impl_->options_of(impl_->choice);
-}
-
-Partitioned DivisionSearch::first() {
+FusionPlan DivisionSearch::run() {
   Impl& impl = *impl_;
-  if (impl.tuned() && impl.options.fuse)
-    if (const auto text = impl.options.tuner->division(impl.program, impl.options.frozen))
-      try {
-        const DivisionChoice before = parse_division(*text);
-        if (static_cast<std::size_t>(before.form) < impl.forms.size()) {
-          impl.choice = before;
-          impl.known = true;
-        }
-      } catch (const Error&) { // a file that somebody edited
-      }
-  return impl.divided(impl.choice);
-}
-
-Proposed DivisionSearch::propose(Partitioned first) {
-  Impl& impl = *impl_;
+  const DivisionChoice choice = impl.first_choice();
+  FusionPlan plan{choice, impl.divided(choice)};
   const auto turn =
       impl.tuned() ? impl.options.tuner->take_turn() : std::unique_lock<std::recursive_mutex>();
   const bool explores = impl.explores();
-  Proposed proposed = impl.proposer.propose(impl.form_of(impl.choice), std::move(first),
-                                            (explores ? kFirstShare : 1) * impl.left());
-  if (explores && proposed.search.note.empty()) {
-    proposed = impl.explore(std::move(proposed));
-  } else if (explores && !proposed.search.ended) { // all of the time is needed for the kernels
-    const SearchReport before = std::move(proposed.search);
-    proposed =
-        impl.proposer.propose(impl.form_of(impl.choice), std::move(proposed.parts), impl.left());
-    proposed.search.measured += before.measured;
-    proposed.search.cache_hits += before.cache_hits;
-    proposed.search.seconds += before.seconds;
+  Impl::propose(plan.compilation, (explores ? kFirstShare : 1) * impl.left());
+  const SearchReport& search = plan.compilation.proposed.search;
+  if (explores && search.note.empty()) {
+    plan = impl.explore(std::move(plan));
+  } else if (explores && !search.ended) { // all of the time is needed for the kernels
+    const SearchReport before = search;
+    Impl::propose(plan.compilation, impl.left());
+    SearchReport& after = plan.compilation.proposed.search;
+    after.measured += before.measured;
+    after.cache_hits += before.cache_hits;
+    after.seconds += before.seconds;
   }
-  proposed.search.division = to_string(impl.choice);
-  return proposed;
+  plan.compilation.proposed.search.division = to_string(plan.choice);
+  run_phase(plan.compilation, Phase::Plan);
+  return plan;
 }
 
 } // namespace egret::compiler

@@ -2,7 +2,8 @@
 // kernels.
 #pragma once
 
-#include "compiler/assemble.h"
+#include "compiler/compilation.h"
+#include "compiler/compiled.h"
 
 #include <cstdint>
 #include <functional>
@@ -28,32 +29,33 @@ DivisionChoice parse_division(std::string_view text);
 using CompareDivisions =
     std::function<std::vector<std::vector<double>>(const Compiled& best, const Compiled& rival)>;
 
-/// Finds the division of a program and the schedules of its regions. With Effort::Search and above,
-/// beside the cheapest form's greedy division, others are tried that a model of the machine does
-/// not put far behind: their new regions are searched, and the whole program is timed in turn with
-/// the best one so far, with all of its kernels in their places. What is faster by a clear margin
-/// is kept, and so are further changes of it. What was chosen is remembered under the program's
-/// hash.
+/// A fusion plan on which all passes have run, or those before one that found no memory for it
+/// (Compilation::over_limit).
+struct FusionPlan {
+  DivisionChoice choice;
+  Compilation compilation;
+};
+
+/// Graphs that rules extracted, in normal form, the cheapest first; at least one.
+using CandidateGraphs = std::vector<std::shared_ptr<const CandidateGraph>>;
+
+/// Finds the division of a program and the schedules of its regions: a loop around the passes of
+/// Phase::Regions and after. With Effort::Search and above, beside the cheapest graph's greedy
+/// division, others are tried that a model of the machine does not put far behind: their new
+/// regions are searched, and the whole program is timed in turn with the best one so far, with all
+/// of its kernels in their places. What is faster by a clear margin is kept, and so are further
+/// changes of it. What was chosen is remembered under the program's hash.
 class DivisionSearch {
 public:
-  DivisionSearch(const ir::Graph& graph, std::vector<std::unique_ptr<Form>> forms,
-                 const Options& options, backend::Device& device, KernelCache& cache,
+  DivisionSearch(const ir::Graph& graph, CandidateGraphs candidates, const Options& options,
+                 backend::Device& device, KernelCache& cache,
+                 std::vector<PassTime>* times = nullptr,
                  CompareDivisions compare = {}); ///< empty: by time_in_turn()
   ~DivisionSearch();
   DivisionSearch(const DivisionSearch&) = delete;
   DivisionSearch& operator=(const DivisionSearch&) = delete;
 
-  /// The division that was remembered, or the greedy one of the cheapest form.
-  Partitioned first();
-  /// Schedules for the first division, and then other divisions where there is time.
-  Proposed propose(Partitioned first);
-  /// Of what propose() gave.
-  const Form& form() const;
-  /// Values that it has in other layouts; null: none.
-  const Relaid* relaid() const;
-  /// The options with what is left of a memory limit beside values that are kept. Error(Memory)
-  /// where nothing is.
-  Options options() const;
+  FusionPlan run();
 
 private:
   struct Impl;

@@ -1,7 +1,7 @@
 // A whole plan run again and again with data of its own, to be timed.
 #pragma once
 
-#include "compiler/compile.h"
+#include "compiler/compiled.h"
 
 #include <memory>
 #include <span>

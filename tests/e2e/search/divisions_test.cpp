@@ -1,5 +1,7 @@
 // A search over how a program is cut into kernels: what is faster is kept, remembered and right.
 #include "backend/reference/reference.h"
+#include "compiler/describe.h"
+#include "compiler/pipeline.h"
 #include "compiler/search/divisions.h"
 #include "compiler/search/timing.h"
 #include "support/cpu_levels.h"
@@ -67,11 +69,8 @@ protected:
     options.progress = progress_;
     options.memory_limit = limit_;
     const ir::Graph graph = layers();
-    std::vector<std::unique_ptr<Form>> forms;
-    forms.push_back(std::make_unique<Form>(graph));
-    DivisionSearch search(graph, std::move(forms), options, *device_, cache, compare);
-    Proposed proposed = search.propose(search.first());
-    Ran ran{assemble(search.form(), std::move(proposed), options, *device_, cache, {}), {}};
+    DivisionSearch search(graph, {normal_form(graph)}, options, *device_, cache, nullptr, compare);
+    Ran ran{compiled_of(search.run().compilation), {}};
     ran.division = ran.compiled.report.search.division;
     std::vector<backend::reference::HostArray> inputs = testing::random_inputs(graph, 3);
     const auto expected = backend::reference::expect(graph, inputs);

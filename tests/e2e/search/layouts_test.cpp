@@ -2,6 +2,8 @@
 // it: remembered, and within memory limits.
 #include "backend/cpu/cpu_device.h"
 #include "backend/reference/reference.h"
+#include "compiler/describe.h"
+#include "compiler/pipeline.h"
 #include "compiler/search/divisions.h"
 #include "support/plan_runner.h"
 #include "support/random_graph.h"
@@ -64,17 +66,15 @@ protected:
     options.steady = std::move(steady);
     options.memory_limit = limit;
     const ir::Graph graph = two_layers();
-    std::vector<std::unique_ptr<Form>> forms;
-    forms.push_back(std::make_unique<Form>(graph));
-    DivisionSearch search(graph, std::move(forms), options, *device_, cache, likes_kept);
-    Proposed proposed = search.propose(search.first());
-    const Compiled compiled =
-        assemble(search.form(), std::move(proposed), search.options(), *device_, cache, {});
+    DivisionSearch search(graph, {normal_form(graph)}, options, *device_, cache, nullptr,
+                          likes_kept);
+    const FusionPlan plan = search.run();
+    const Compiled compiled = compiled_of(plan.compilation);
     Ran ran{compiled.report.search.division, 0, compiled.report.search.measured,
             compiled.report.search.text()};
     const std::vector<HostArray> inputs = testing::random_inputs(graph, 3);
     std::vector<HostArray> all = inputs;
-    if (const Relaid* relaid = search.relaid()) {
+    if (const Relaid* relaid = plan.compilation.layouts.get()) {
       ran.kept_bytes = relaid->kept_bytes;
       std::vector<HostArray> from;
       for (const std::size_t source : relaid->sources)
@@ -83,7 +83,8 @@ protected:
         for (HostArray& array : backend::reference::execute(relaid->fill, from))
           all.push_back(std::move(array));
     }
-    const auto actual = testing::run_plan(compiled, search.form().graph(), all, device_.get());
+    const auto actual =
+        testing::run_plan(compiled, plan.compilation.candidate->graph(), all, device_.get());
     const auto right =
         backend::reference::compare(actual[0], backend::reference::expect(graph, inputs)[0], "y");
     EXPECT_TRUE(right.ok) << right.message;

@@ -241,6 +241,34 @@ TEST(Tool, MemoryLimitsAreKeptToldAndRefused) {
   expect_contains(training.err, "memory_limit: 1024 bytes");
 }
 
+TEST(Tool, PassesAreListedAndPrinted) {
+  test::TempFolder folder;
+  const std::string f = folder.path().string();
+  test::write_file(folder / "g.txt",
+                   "%x: f32[2] = input \"x\"\n%y: f32[2] = exp(%x)\noutputs %y\n");
+  const Ran list = egret_command("compile --list-passes");
+  ASSERT_EQ(list.code, 0) << list.err;
+  const auto at = [&](std::string_view pass) { return list.out.find("\n" + std::string(pass)); };
+  EXPECT_LT(at("normalize"), at("partition"));
+  EXPECT_LT(at("partition"), at("plan-memory"));
+  const Ran one =
+      egret_command("compile " + f + "/g.txt --print-after views --print-after partition");
+  ASSERT_EQ(one.code, 0) << one.err;
+  expect_contains(one.out, "-- after partition\n0 map [2]: %1 exp\n");
+  EXPECT_EQ(one.out.find("-- after normalize"), std::string::npos);
+  const Ran changed = egret_command("compile " + f + "/g.txt --print-changed");
+  ASSERT_EQ(changed.code, 0) << changed.err;
+  expect_contains(changed.out, "-- after attention-delta: unchanged\n");
+  expect_contains(changed.out, "-- after partition\n0 map");
+  const Ran report = egret_command("compile " + f + "/g.txt --json");
+  std::vector<std::string> passes;
+  const auto json = nlohmann::json::parse(report.out);
+  for (const auto& pass : json["passes"])
+    passes.push_back(pass["pass"]);
+  EXPECT_EQ(passes.front(), "simplify");
+  EXPECT_EQ(passes.back(), "generate-code");
+}
+
 TEST(Tool, CompileRefusesWhatIsWrong) {
   test::TempFolder folder;
   const std::string f = folder.path().string();
@@ -256,6 +284,9 @@ TEST(Tool, CompileRefusesWhatIsWrong) {
   test::write_file(folder / "g.txt",
                    "%x: f32[2] = input \"x\"\n%y: f32[2] = exp(%x)\noutputs %y\n");
   refused(f + "/g.txt --effort much", 2, "--effort");
+  refused(f + "/g.txt --print-after partion", 2, "did you mean `partition`?");
+  refused(f + "/g.txt --print-after batch --json", 2, "--print-after excludes --json");
+  refused("", 2, "graph");
   refused(f + "/g.txt --allow everything", 2, "--allow");
   refused(f + "/g.txt --rule-seconds 0", 2, "--rule-seconds");
   refused(f + "/g.txt --group nothing", 1, "there is no group of rules `nothing`");

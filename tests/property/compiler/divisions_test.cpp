@@ -1,8 +1,8 @@
 // However a graph is cut into kernels, it computes what the reference says.
 #include "backend/cpu/cpu_device.h"
 #include "backend/reference/reference.h"
-#include "compiler/search/divisions.h"
 #include "compiler/search/moves.h"
+#include "support/fusion_plans.h"
 #include "support/plan_runner.h"
 #include "support/random_graph.h"
 
@@ -22,8 +22,9 @@ TEST(Divisions, AnyMovesTogetherAreRight) {
   std::size_t different = 0, layouts = 0;
   for (std::uint64_t seed = 90001; seed < 90151; ++seed) {
     const ir::Graph graph = testing::random_graph(seed, {.ops = 24});
-    const compiler::Form plain(graph);
-    const auto greedy = compiler::partition_for(plain.facts(), true, device->target());
+    const auto normal = compiler::normal_form(graph);
+    const compiler::CandidateGraph& plain = *normal;
+    const auto greedy = compiler::partition_for(plain, options, device->target());
     testing::Rng random(seed);
     std::vector<std::uint64_t> drawn;
     std::string what;
@@ -41,14 +42,10 @@ TEST(Divisions, AnyMovesTogetherAreRight) {
         what += move.what + "; ";
       }
     compiler::PartitionChoices choices = compiler::together(moves, drawn);
-    const compiler::Relaid relaid = compiler::with_layouts(plain.facts(), choices.relayouts);
-    choices = compiler::relaid_choices(choices, relaid);
-    const compiler::Form form(relaid.graph, plain);
-    compiler::Partitioned parts = compiler::divide(form, options, device->target(), choices);
-    different += parts.regions.size() != greedy.regions.size();
-    compiler::Proposer proposer(options, device->target());
-    const compiler::Compiled compiled = compiler::assemble(
-        form, proposer.propose(form, std::move(parts), 0), options, *device, cache, {});
+    different += compiler::divide(plain, options, device->target(), choices).regions.size() !=
+                 greedy.regions.size();
+    const compiler::Compiled compiled =
+        testing::compile_fusion_plan(plain, choices, options, *device, cache);
     std::vector<reference::HostArray> inputs = testing::random_inputs(graph, seed);
     const auto expected = reference::expect(graph, inputs);
     const auto actual = testing::run_plan(compiled, graph, inputs, device.get());

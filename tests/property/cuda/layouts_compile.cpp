@@ -4,7 +4,7 @@
 #include "backend/cuda/nvrtc.h"
 #include "backend/cuda/render.h"
 #include "backend/reference/reference.h"
-#include "compiler/division.h"
+#include "compiler/pipeline.h"
 #include "compiler/search/moves.h"
 #include "egret/error.h"
 #include "support/contractions.h"
@@ -27,10 +27,10 @@ std::shared_ptr<const Nvrtc> nvrtc() {
   }
 }
 
-void check(const ir::Graph& graph, const compiler::Form& plain, const compiler::Move& move,
-           const kernel::Target& target) {
+void check(const ir::Graph& graph, const compiler::CandidateGraph& plain,
+           const compiler::Move& move, const kernel::Target& target) {
   const compiler::Relaid relaid = compiler::with_layouts(plain.facts(), move.choices.relayouts);
-  const compiler::Form laid(relaid.graph, plain);
+  const compiler::CandidateGraph laid(relaid.graph);
   const auto inputs = testing::inputs_of(graph, 5, false);
   auto all = inputs;
   std::vector<backend::reference::HostArray> from;
@@ -64,8 +64,9 @@ TEST(CudaLayouts, KernelsAreRightAndCompile) {
         const ir::NodeId a = g.input("a", dtype, e.shape_of("mk")),
                          b = g.input("b", dtype, e.shape_of(right));
         g.outputs = {testing::einsum(g, a, b, e)};
-        const compiler::Form plain(g);
-        const auto greedy = compiler::partition_for(plain.facts(), true, target);
+        const auto normal = compiler::normal_form(g);
+        const compiler::CandidateGraph& plain = *normal;
+        const auto greedy = compiler::partition_for(plain, {}, target);
         for (const compiler::Move& move :
              compiler::layout_moves_of(plain.facts(), greedy, target, {{false, steady}, {}}, 0)) {
           ++moves;

@@ -2,7 +2,7 @@
 #include "backend/cpu/cpu_device.h"
 #include "backend/reference/reference.h"
 #include "compiler/batching.h"
-#include "compiler/partitioned.h"
+#include "compiler/pipeline.h"
 #include "compiler/prepare.h"
 #include "kernel/parts.h"
 #include "support/plan_runner.h"
@@ -181,10 +181,9 @@ TEST(Batching, WhatWouldKeepMuchMemoryStaysApart) {
     for (std::int64_t n : {64, 72})
       g.outputs.push_back(
           g.scan(Op::ScanSum, g.reduce(Op::ReduceSum, g.input("x", DType::F32, {n, 8}), {1}), 0));
-    const Graph prepared = prepare(g);
-    const GraphFacts facts(prepared);
-    Partitioned parts = partition_for(facts, true, target);
-    batch_small_kernels(prepared, parts.regions, {}, target);
+    const CandidateGraph prepared(prepare(g));
+    Partitioned parts = partition_for(prepared, {}, target);
+    batch_small_kernels(prepared.graph(), parts.regions, {}, target);
     return parts.regions.size();
   };
   EXPECT_EQ(kernels(), 3u);
@@ -199,11 +198,10 @@ TEST(Batching, AGpuHasOneGridForAll) {
   std::vector<OutputSpec> outputs;
   for (std::int64_t n : {64, 1000, 8})
     momentum_update(g, outputs, {n}, gradient(g, {n}));
-  const Graph prepared = prepare(g);
-  const GraphFacts facts(prepared);
-  Partitioned parts = partition_for(facts, true, gpu);
+  const CandidateGraph prepared(prepare(g));
+  Partitioned parts = partition_for(prepared, {}, gpu);
   ASSERT_EQ(parts.regions.size(), 3u);
-  batch_small_kernels(prepared, parts.regions, outputs, gpu);
+  batch_small_kernels(prepared.graph(), parts.regions, outputs, gpu);
   ASSERT_EQ(parts.regions.size(), 1u);
   const kernel::Chosen chosen = kernel::lower_greedily(parts.regions[0].region, gpu);
   EXPECT_EQ(chosen.schedule.generator, "batch");

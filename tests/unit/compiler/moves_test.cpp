@@ -2,7 +2,7 @@
 #include "compiler/search/moves.h"
 
 #include "backend/cpu/cpu_device.h"
-#include "compiler/division.h"
+#include "compiler/pipeline.h"
 
 #include <gtest/gtest.h>
 
@@ -32,10 +32,10 @@ Graph layers(int count, bool first = false) {
 }
 
 struct Found {
-  explicit Found(const Graph& graph) : form(graph) {
+  explicit Found(const Graph& graph) : normal(normal_form(graph)), form(*normal) {
     const auto device = backend::cpu::make_cpu_device(1);
     target = device->target();
-    greedy = partition_for(form.facts(), true, target);
+    greedy = partition_for(form, {}, target);
     moves = moves_of(form.facts(), greedy.partition);
   }
   const Move* of(std::string_view what) const {
@@ -47,7 +47,8 @@ struct Found {
     return divide(form, {}, target, choices).regions.size();
   }
 
-  Form form;
+  std::shared_ptr<const CandidateGraph> normal;
+  const CandidateGraph& form;
   kernel::Target target;
   Partitioned greedy;
   std::vector<Move> moves;
@@ -75,8 +76,7 @@ TEST(Moves, ValuesOfOneKernelAreTakenApart) {
   const Move* apart = found.of("apart");
   ASSERT_TRUE(apart);
   EXPECT_EQ(found.kernels(apart->choices), 2u);
-  const Partition partition =
-      partition_for(found.form.facts(), true, found.target, apart->choices).partition;
+  const Partition partition = partition_for(found.form, {}, found.target, apart->choices).partition;
   ASSERT_EQ(partition.unfused.size(), 1u);
   EXPECT_EQ(partition.unfused[0].why, "the search found them faster apart");
 }

@@ -1,4 +1,5 @@
 // How many kernels well-known programs become, and which values they store.
+#include "compiler/canonical.h"
 #include "compiler/partition.h"
 #include "compiler/prepare.h"
 #include "compiler/regions.h"
@@ -218,7 +219,8 @@ TEST(Partition, SaysWhyTwoKernelsStayApart) {
 std::string form_of(const Graph& g) {
   Split s = split(g);
   EXPECT_EQ(s.partition.groups.size(), 1u);
-  const auto regions = build_regions(GraphFacts(s.graph), s.partition, {});
+  auto regions = build_regions(GraphFacts(s.graph), s.partition, {});
+  canonicalize(regions.at(0).region);
   return name_of(kernel::classify(regions.at(0).region));
 }
 

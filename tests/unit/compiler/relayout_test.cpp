@@ -3,9 +3,10 @@
 #include "compiler/relayout.h"
 
 #include "backend/cpu/cpu_device.h"
-#include "compiler/assemble.h"
+#include "compiler/pipeline.h"
 #include "compiler/search/moves.h"
 #include "support/contraction_regions.h"
+#include "support/fusion_plans.h"
 #include "support/graph_runner.h"
 #include "support/plan_runner.h"
 #include "support/random_graph.h"
@@ -40,7 +41,8 @@ Graph turned_product(std::int64_t m = 12, std::int64_t n = 40, std::int64_t k = 
 struct Found {
   explicit Found(const Graph& graph, LayoutContext context = {},
                  kernel::Target target_ = testing::test_targets()[0], double least = 0)
-      : form(graph), target(std::move(target_)), greedy(partition_for(form.facts(), true, target)),
+      : normal(normal_form(graph)), form(*normal), target(std::move(target_)),
+        greedy(partition_for(form, {}, target)),
         moves(layout_moves_of(form.facts(), greedy, target, context, least)) {}
 
   const Move* of(std::string_view what) const {
@@ -55,14 +57,16 @@ struct Found {
     return text;
   }
 
-  Form form;
+  std::shared_ptr<const CandidateGraph> normal;
+  const CandidateGraph& form;
   kernel::Target target;
   Partitioned greedy;
   std::vector<Move> moves;
 };
 
 /// The same results in all bits by the reference; gives the graph with its copies.
-Relaid expect_same(const Graph& graph, const Form& form, std::span<const Relayout> changes) {
+Relaid expect_same(const Graph& graph, const CandidateGraph& form,
+                   std::span<const Relayout> changes) {
   Relaid relaid = with_layouts(form.facts(), changes);
   ir::verify(relaid.graph);
   for (const bool special : {false, true}) {
@@ -97,8 +101,8 @@ TEST(Relayout, AParameterIsKeptInPanels) {
   EXPECT_GE(relaid.kept_bytes, 40 * 36 * 4);
   EXPECT_EQ(relaid.graph.inputs().size(), 3u);
   // Its kernel reads the panels where they are.
-  const Form laid(relaid.graph, found.form);
-  const auto parts = partition_for(laid.facts(), true, found.target);
+  const CandidateGraph laid(relaid.graph);
+  const auto parts = partition_for(laid, {}, found.target);
   ASSERT_EQ(parts.regions.size(), found.greedy.regions.size());
   for (const kernel::Buffer& buffer :
        kernel::lower_greedily(parts.regions.back().region, found.target).program.buffers)
@@ -128,7 +132,7 @@ TEST(Relayout, OtherValuesAreConvertedInEachRun) {
   EXPECT_TRUE(relaid.report.empty());
   PartitionChoices choices = relaid_choices(move->choices, relaid);
   choices.batches = false; // it would share a launch with tanh(a)
-  const Form laid(relaid.graph, found.form);
+  const CandidateGraph laid(relaid.graph);
   EXPECT_EQ(divide(laid, {.fuse = true}, found.target, choices).regions.size(),
             found.greedy.regions.size() + 1);
 }
@@ -141,7 +145,7 @@ TEST(Relayout, WhoMakesAValueStoresItInAnotherOrder) {
   ASSERT_TRUE(move) << found.all();
   const Relaid relaid = expect_same(g, found.form, move->choices.relayouts);
   ASSERT_EQ(relaid.copies.size(), 1u);
-  const Form laid(relaid.graph, found.form);
+  const CandidateGraph laid(relaid.graph);
   const auto parts =
       divide(laid, {.fuse = true}, found.target, relaid_choices(move->choices, relaid));
   EXPECT_EQ(parts.regions.size(), found.greedy.regions.size()) << "no kernel of its own";
@@ -246,17 +250,15 @@ TEST(Relayout, PlansGiveTheSameBits) {
         array.set(i, {.f = static_cast<double>(i % 7 - 3)});
     KernelCache cache;
     const Options options;
-    Proposer proposer(options, device->target());
-    const auto run = [&](const Form& form, const PartitionChoices& choices) {
-      const Compiled compiled = assemble(
-          form, proposer.propose(form, divide(form, options, device->target(), choices), 0),
-          options, *device, cache, {});
+    const auto run = [&](const CandidateGraph& form, const PartitionChoices& choices) {
+      const Compiled compiled =
+          testing::compile_fusion_plan(form, choices, options, *device, cache);
       return testing::run_plan(compiled, form.graph(), inputs, device.get());
     };
     const auto before = run(found.form, {});
     for (const Move& move : found.moves) {
       const Relaid relaid = with_layouts(found.form.facts(), move.choices.relayouts);
-      const Form laid(relaid.graph, found.form);
+      const CandidateGraph laid(relaid.graph);
       const auto after = run(laid, relaid_choices(move.choices, relaid));
       EXPECT_EQ(testing::difference(before[0], after[0]), "") << move.what;
     }

@@ -1,0 +1,103 @@
+#include "compiler/describe.h"
+
+#include "compiler/plan_memory.h"
+#include "kernel/parts.h"
+#include "kernel/phases.h"
+#include "support/fail.h"
+#include "support/hash.h"
+
+#include <map>
+#include <utility>
+
+namespace egret::compiler {
+
+using ir::NodeId;
+
+namespace {
+
+std::int64_t upper_bytes(const Expr& e) {
+  return e.upper();
+}
+
+void describe_kernels(const ir::Graph& graph, const kernel::Plan& plan,
+                      const kernel::Target& target, CompileReport& report) {
+  const std::vector<double> predicted = predictions(
+      plan.kernels, target,
+      report.search.machine.launch_seconds > 0 ? report.search.machine : usual_machine(target));
+  for (const kernel::Step& step : plan.steps) {
+    report.copies += step.kind == kernel::StepKind::Copy;
+    if (step.kind != kernel::StepKind::Launch)
+      continue;
+    const kernel::KernelEntry& entry = plan.kernels[step.kernel];
+    const kernel::Cost cost = kernel::cost_of(entry.region);
+    KernelReport k;
+    k.name = entry.region.name;
+    k.form = name_of(kernel::classify(entry.region));
+    k.schedule = kernel::to_string(entry.schedule);
+    k.bytes_read = upper_bytes(cost.bytes_read);
+    k.bytes_written = upper_bytes(cost.bytes_written);
+    k.flops = static_cast<double>(upper_bytes(cost.flops));
+    k.parts = static_cast<int>(kernel::parts_of(entry.region).size());
+    k.phases = kernel::phases_of(entry.program);
+    const auto number = static_cast<std::size_t>(step.kernel);
+    k.predicted = predicted[number];
+    if (number < report.search.regions.size()) // they are in the order of distinct kernels
+      k.measured = report.search.regions[number].seconds;
+    k.nodes = step.nodes;
+    for (NodeId id : step.nodes)
+      k.ops.emplace_back(info_of(graph[id].op).name);
+    report.kernels.push_back(std::move(k));
+  }
+}
+
+MemoryReport describe_memory(std::int64_t limit, const BuiltPlan& built,
+                             const CompileReport& report) {
+  MemoryReport memory{limit, built.plain_bytes, report.arena_bytes, {}, 0, 0, 0};
+  std::map<int, std::size_t> first; // launch of each kernel
+  std::map<std::size_t, int> again;
+  for (std::size_t i = 0; i < built.order.size(); ++i) {
+    const auto [it, fresh] = first.emplace(built.order[i], i);
+    if (fresh)
+      continue;
+    const KernelReport& kernel = report.kernels[i];
+    ++again[it->second];
+    memory.added_bytes += kernel.bytes_read + kernel.bytes_written;
+    memory.added_flops += kernel.flops;
+    memory.added_seconds += kernel.predicted;
+  }
+  for (const auto& [kernel, times] : again)
+    memory.again.push_back({kernel, times});
+  return memory;
+}
+
+} // namespace
+
+Compiled compiled_of(Compilation c, CompileReport report) {
+  ensure(c.planned.has_value(), "a compilation without a plan has no result");
+  const std::vector<BuiltRegion>& regions = c.parts.regions;
+  Compiled result;
+  result.plan = std::move(c.planned->plan);
+  for (const int k : c.planned->order)
+    result.launches.push_back({regions[static_cast<std::size_t>(k)].operands,
+                               regions[static_cast<std::size_t>(k)].outputs});
+  report.graph = c.candidate->graph();
+  report.search = std::move(c.proposed.search);
+  result.plan.key = ir::canonical_hash(report.graph) ^ c.target.fingerprint;
+  if (c.options.memory_limit)
+    result.plan.key = combine(result.plan.key, static_cast<std::uint64_t>(*c.options.memory_limit));
+  report.ops_normalized = report.graph.size();
+  report.unfused = c.parts.partition.unfused;
+  report.arena_bytes = upper_bytes(result.plan.arena_bytes);
+  report.liveness_bound_bytes = upper_bytes(result.plan.liveness_bound_bytes);
+  report.kernels_compiled = c.code.compiled;
+  report.kernels_loaded = c.code.loaded;
+  report.kernels_from_cache = c.code.cached;
+  describe_kernels(report.graph, result.plan, c.target, report);
+  if (c.options.memory_limit)
+    report.memory = describe_memory(*c.options.memory_limit, *c.planned, report);
+  result.artifacts = std::move(c.code.artifacts);
+  result.report = std::move(report);
+  return result;
+}
+
+} // namespace egret::compiler

@@ -1,0 +1,22 @@
+// From a plan's kernel programs to machine code.
+#pragma once
+
+#include "backend/common/device.h"
+#include "compiler/kernel_cache.h"
+#include "kernel/plan.h"
+
+#include <memory>
+#include <vector>
+
+namespace egret::compiler {
+
+struct GeneratedCode {
+  std::vector<std::shared_ptr<const backend::Artifact>> artifacts; ///< by Plan::kernels
+  int compiled = 0, loaded = 0, cached = 0; ///< made, found on disk, found in memory
+};
+
+/// The machine code of all kernels, several at a time: on as many threads as the device has a use
+/// for. Kernels that `cache` holds are not compiled again. Errors are the device's.
+GeneratedCode generate_code(const kernel::Plan& plan, backend::Device& device, KernelCache& cache);
+
+} // namespace egret::compiler

@@ -1,0 +1,401 @@
+#include "compiler/pipeline.h"
+
+#include "compiler/batching.h"
+#include "compiler/canonical.h"
+#include "compiler/carry_sums.h"
+#include "compiler/pass_forms.h"
+#include "compiler/plan_memory.h"
+#include "compiler/prepare.h"
+#include "compiler/row_sums.h"
+#include "compiler/search/moves.h"
+#include "compiler/sink_reshapes.h"
+#include "egret/passes.h"
+#include "saturate/saturate.h"
+#include "support/fail.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <numeric>
+#include <utility>
+
+namespace egret::compiler {
+
+namespace {
+
+/// Graphs of the rules' that fusion plans are made for, where a search may take any of them.
+constexpr std::size_t kCandidates = 3;
+
+using C = Compilation;
+
+// When a pass applies.
+
+bool searches(const C& c) {
+  return c.options.effort.value_or(Effort::None) != Effort::None;
+}
+bool is_split(const C& c) {
+  return c.split.has_value();
+}
+bool may_fold(const C& c) {
+  return searches(c) && c.options.fuse && !c.options.steady.empty();
+}
+bool has_layouts(const C& c) {
+  return !c.choices.relayouts.empty();
+}
+bool has_chunks(const C& c) {
+  return !c.options.chunks.empty();
+}
+bool fuses_columns(const C& c) {
+  return c.choices.carries;
+}
+bool may_batch(const C& c) {
+  return c.options.fuse && c.choices.batches;
+}
+
+// What a pass does, where that is more than a call of its function.
+
+void split_products(C& c) {
+  const ir::Graph simple = passes::normalize()(c.graph);
+  std::optional<ir::Graph> split = in_chunks(simple, *c.split);
+  ensure(split.has_value(), "split-products: %{} cannot be split", c.split->product);
+  c.options.chunks = bounds_of(simple, *c.split);
+  c.graph = std::move(*split);
+}
+
+void fold_parameters(C& c) {
+  c.folded = derive(c.graph, c.options.steady, c.target);
+  if (!c.folded)
+    return;
+  c.graph = c.folded->main;
+  c.options.steady.resize(c.graph.inputs().size(), true);
+}
+
+void simplify(C& c) {
+  c.graph = passes::normalize()(c.graph);
+  c.ops_before_rules = c.graph.size();
+}
+
+void saturate_graph(C& c) {
+  c.saturated = std::make_shared<saturate::Saturated>(c.graph, c.options.chosen_rules());
+}
+
+void extract(C& c) {
+  c.extracted = c.saturated->extract(*c.options.effort >= Effort::Search ? kCandidates : 1);
+}
+
+/// Inputs that the caller binds keep their slots, whether used or not.
+void prepare_outputs(C& c) {
+  const std::size_t inputs = c.graph.inputs().size(), outputs = c.graph.outputs.size();
+  c.graph = prepare(c.graph);
+  ensure(c.graph.inputs().size() == inputs && c.graph.outputs.size() == outputs,
+         "prepare-outputs: the number of inputs or outputs has changed");
+}
+
+void see_views(C& c) {
+  c.candidate =
+      std::make_shared<const CandidateGraph>(std::move(c.graph), c.ops_before_normal_form);
+  c.graph = {};
+}
+
+void assign_layouts(C& c) {
+  auto layouts =
+      std::make_shared<const Relaid>(with_layouts(c.candidate->facts(), c.choices.relayouts));
+  c.choices = relaid_choices(c.choices, *layouts);
+  c.candidate = std::make_shared<const CandidateGraph>(layouts->graph, c.candidate->ops());
+  if (c.options.memory_limit) // values that are kept between runs are part of what it is for
+    c.options.memory_limit = std::max<std::int64_t>(
+        0, *c.options.memory_limit - static_cast<std::int64_t>(layouts->kept_bytes));
+  c.layouts = std::move(layouts);
+}
+
+void mark_chunks(C& c) {
+  const ir::Graph& graph = c.candidate->graph();
+  c.choices.chunks = chunks_of(graph, c.options.chunks);
+  c.choices.batches = false; // they would hold several chunks at a time
+  // The sums over all chunks so far are stored, so that no chunk stays until the last one.
+  for (ir::NodeId id = 0; id < graph.size(); ++id)
+    if (c.choices.chunks[id] == kSoFar && info_of(graph[id].op).cls == OpClass::Binary)
+      c.choices.stored.insert(id);
+}
+
+void build_all_regions(C& c) {
+  c.parts.regions = build_regions(c.candidate->facts(), c.parts.partition, c.target);
+}
+
+void canonicalize_regions(C& c) {
+  for (BuiltRegion& built : c.parts.regions)
+    canonicalize(built.region);
+}
+
+void plan_launches(C& c) {
+  std::vector<PlannedKernel> kernels;
+  for (std::size_t i = 0; i < c.parts.regions.size(); ++i)
+    kernels.push_back({c.parts.regions[i], c.proposed.entry_of[i]});
+  auto plan = plan_memory(c.candidate->graph(), kernels, c.proposed.entries, c.options.outputs,
+                          c.options.memory_limit, c.target);
+  if (auto* built = std::get_if<BuiltPlan>(&plan)) {
+    c.planned = std::move(*built);
+    return;
+  }
+  const auto kept = c.layouts ? static_cast<std::int64_t>(c.layouts->kept_bytes) : 0;
+  const OverLimit over = std::get<OverLimit>(plan);
+  c.over_limit = OverLimit{over.least + kept, over.plain + kept};
+}
+
+// Verifiers and printers.
+
+void verify_graph(const C& c) {
+  ir::verify(c.graph);
+}
+void verify_extracted(const C& c) {
+  for (const ir::Graph& graph : c.extracted)
+    ir::verify(graph);
+}
+void verify_candidate(const C& c) {
+  ir::verify(c.candidate->graph());
+}
+void verify_partition(const C& c) {
+  verify(c.candidate->facts(), c.parts.partition);
+}
+void verify_regions(const C& c) {
+  verify(c.parts.regions, c.candidate->graph());
+}
+void verify_schedules(const C& c) {
+  verify(c.proposed, c.parts.regions);
+}
+void verify_plan(const C& c) {
+  if (c.planned)
+    kernel::verify(c.planned->plan);
+}
+void verify_code(const C& c) {
+  ensure(c.code.artifacts.size() == c.planned->plan.kernels.size() &&
+             std::none_of(c.code.artifacts.begin(), c.code.artifacts.end(),
+                          [](const auto& artifact) { return artifact == nullptr; }),
+         "generate-code: a kernel has no machine code");
+}
+
+std::string print_graph(const C& c) {
+  return ir::print(c.graph);
+}
+std::string print_folded(const C& c) {
+  return c.folded ? fmt::format("{}made once of parameters:\n{}", ir::print(c.graph),
+                                ir::print(c.folded->fill))
+                  : ir::print(c.graph);
+}
+std::string print_rules(const C& c) {
+  return c.saturated ? rules_text(c.saturated->report(), c.ops_before_rules, c.ops_before_rules)
+                     : std::string();
+}
+std::string print_extracted(const C& c) {
+  std::string text;
+  for (std::size_t i = 0; i < c.extracted.size(); ++i)
+    text += fmt::format("graph {} of {}\n{}", i + 1, c.extracted.size(), ir::print(c.extracted[i]));
+  return text;
+}
+std::string print_views(const C& c) {
+  return c.candidate ? print(c.candidate->facts()) : std::string();
+}
+std::string print_candidate(const C& c) {
+  return ir::print(c.candidate->graph());
+}
+std::string print_chunks(const C& c) {
+  std::string text;
+  for (std::size_t id = 0; id < c.choices.chunks.size(); ++id)
+    if (const int chunk = c.choices.chunks[id]; chunk != 0)
+      text += chunk == kSoFar ? fmt::format("%{} combines chunks\n", id)
+                              : fmt::format("%{} is of chunk {}\n", id, chunk);
+  return text;
+}
+std::string print_partition(const C& c) {
+  return print(c.parts.partition, c.candidate->graph());
+}
+std::string print_regions(const C& c) {
+  return print(c.parts.regions);
+}
+std::string print_schedules(const C& c) {
+  return print(c.proposed);
+}
+std::string print_plan(const C& c) {
+  return c.planned ? kernel::print(c.planned->plan) : std::string();
+}
+std::string print_code(const C& c) {
+  return print(c.code);
+}
+
+constexpr auto kAlways = Verified::Always;
+constexpr auto kDevelopers = Verified::Developers;
+
+// clang-format off
+constexpr std::array kPasses = {
+  Pass{"split-products", Phase::Program, "a product that a memory limit does not hold is made in chunks",
+       is_split, split_products, kDevelopers, verify_graph, print_graph},
+  Pass{"fold-parameters", Phase::Program, "values made of parameters alone become inputs that are made once",
+       may_fold, fold_parameters, kDevelopers, verify_graph, print_folded},
+
+  Pass{"simplify", Phase::Rules, "dead nodes, identities and repeated values leave, for a smaller e-graph",
+       searches, simplify, kDevelopers, verify_graph, print_graph},
+  Pass{"saturate", Phase::Rules, "equality saturation by the permitted rules",
+       searches, saturate_graph, kDevelopers, verify_graph, print_rules},
+  Pass{"extract", Phase::Rules, "the cheapest graphs of the e-graph",
+       searches, extract, kDevelopers, verify_extracted, print_extracted},
+
+  Pass{"normalize", Phase::Graph, "dead nodes, identities and repeated values leave",
+       nullptr, [](C& c) { c.ops_before_normal_form = c.graph.size(); c.graph = passes::normalize()(c.graph); },
+       kDevelopers, verify_graph, print_graph},
+  Pass{"sink-reshapes", Phase::Graph, "elementwise values move before reshapes that join axes",
+       nullptr, [](C& c) { c.graph = sink_reshapes(c.graph); }, kDevelopers, verify_graph, print_graph},
+  Pass{"attention-delta", Phase::Graph, "rowsum(dP * P) becomes rowsum(dO * O), as in FlashAttention-2",
+       nullptr, [](C& c) { c.graph = shortened_row_sums(c.graph); }, kDevelopers, verify_graph, print_graph},
+  Pass{"prepare-outputs", Phase::Graph, "each output is a value that one kernel can store",
+       nullptr, prepare_outputs, kAlways, verify_graph, print_graph},
+  Pass{"views", Phase::Graph, "chains of movement operations become index maps",
+       nullptr, see_views, kDevelopers, verify_candidate, print_views},
+
+  Pass{"assign-layouts", Phase::Regions, "values that a fusion plan stores or reads in another layout get it",
+       has_layouts, assign_layouts, kAlways, verify_candidate, print_candidate},
+  Pass{"mark-chunks", Phase::Regions, "each value of a split product gets its chunk's number",
+       has_chunks, mark_chunks, kDevelopers, verify_candidate, print_chunks},
+  Pass{"partition", Phase::Regions, "which values are stored, and which one kernel computes",
+       nullptr, [](C& c) { c.parts = {partition_for_target(c.candidate->facts(), c.options.fuse, c.target, c.choices), {}}; },
+       kDevelopers, verify_partition, print_partition},
+  Pass{"build-regions", Phase::Regions, "each group becomes a region: loops, loads with their maps, scalar bodies",
+       nullptr, build_all_regions, kDevelopers, verify_regions, print_regions},
+  Pass{"canonicalize", Phase::Regions, "flat memory, as few axes as possible: equal regions hash equally",
+       nullptr, canonicalize_regions, kAlways, verify_regions, print_regions},
+  Pass{"fuse-column-reductions", Phase::Regions, "sums over rows that another kernel goes through join it",
+       fuses_columns, [](C& c) { carry_column_sums(c.parts.regions, c.target); }, kDevelopers, verify_regions, print_regions},
+
+  Pass{"update-in-place", Phase::Launches, "kernels may write new values of states over the old ones",
+       nullptr, [](C& c) { declare_states_in_place(c.candidate->graph(), c.parts.regions, c.options.outputs); },
+       kDevelopers, verify_regions, print_regions},
+  Pass{"batch", Phase::Launches, "small independent kernels share a launch",
+       may_batch, [](C& c) { batch_small_kernels(c.candidate->graph(), c.parts.regions, c.options.outputs, c.target); },
+       kDevelopers, verify_regions, print_regions},
+
+  Pass{"propose-schedules", Phase::Schedules, "each distinct region gets a schedule and a program: greedy, remembered or measured",
+       nullptr, [](C& c) { c.proposed = c.proposer->propose(c.candidate->graph(), c.parts.regions, c.search_seconds); },
+       kAlways, verify_schedules, print_schedules},
+
+  Pass{"plan-memory", Phase::Plan, "order of launches, recomputation under a limit, offsets in one arena",
+       nullptr, plan_launches, kAlways, verify_plan, print_plan},
+  Pass{"generate-code", Phase::Plan, "programs become machine code",
+       nullptr, [](C& c) { c.code = generate_code(c.planned->plan, *c.device, *c.cache); },
+       kAlways, verify_code, print_code},
+};
+// clang-format on
+
+#ifdef EGRET_CHECKS
+constexpr bool kChecks = true;
+#else
+constexpr bool kChecks = false;
+#endif
+
+void run_pass(Compilation& c, const Pass& pass) {
+  using Clock = std::chrono::steady_clock;
+  std::string before;
+  if (c.options.after_pass)
+    before = pass.print(c);
+  const auto begin = Clock::now();
+  pass.run(c);
+  if (!c.over_limit && (kChecks || c.options.verify_passes || pass.verified == Verified::Always))
+    pass.verify(c);
+  if (c.times) {
+    const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+    const auto known = std::find_if(c.times->begin(), c.times->end(),
+                                    [&](const PassTime& t) { return t.pass == pass.name; });
+    if (known == c.times->end())
+      c.times->push_back({std::string(pass.name), seconds});
+    else
+      known->seconds += seconds;
+  }
+  if (c.options.after_pass)
+    c.options.after_pass({pass.name, c.fusion_plan, std::move(before), pass.print(c)});
+}
+
+/// Levenshtein's distance.
+std::size_t edits_between(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t above = row[j + 1];
+      row[j + 1] =
+          std::min({above + 1, row[j] + 1, diagonal + static_cast<std::size_t>(a[i] != b[j])});
+      diagonal = above;
+    }
+  }
+  return row.back();
+}
+
+} // namespace
+
+std::string_view name_of(Phase phase) noexcept {
+  constexpr std::array<std::string_view, 7> names = {"program",  "rules",     "graph", "regions",
+                                                     "launches", "schedules", "plan"};
+  return names[static_cast<std::size_t>(phase)];
+}
+
+std::span<const Pass> pipeline() {
+  return kPasses;
+}
+
+const Pass& find_pass(std::string_view name, std::string_view who) {
+  const auto found = std::find_if(kPasses.begin(), kPasses.end(),
+                                  [&](const Pass& pass) { return pass.name == name; });
+  if (found != kPasses.end())
+    return *found;
+  const auto nearest =
+      std::min_element(kPasses.begin(), kPasses.end(), [&](const Pass& a, const Pass& b) {
+        return edits_between(name, a.name) < edits_between(name, b.name);
+      });
+  fail(ErrorKind::Value,
+       "{}: `{}` is no pass; did you mean `{}`? `egret compile --list-passes` "
+       "lists them",
+       who, name, nearest->name);
+}
+
+void run_phase(Compilation& compilation, Phase phase) {
+  for (const Pass& pass : kPasses)
+    if (pass.phase == phase && !compilation.over_limit &&
+        (!pass.applies || pass.applies(compilation)))
+      run_pass(compilation, pass);
+}
+
+std::shared_ptr<const CandidateGraph> normal_form(const ir::Graph& graph) {
+  const kernel::Target any; // passes on graphs do not ask for it
+  Compilation c({}, any);
+  c.graph = graph;
+  run_phase(c, Phase::Graph);
+  return c.candidate;
+}
+
+namespace {
+
+Compilation fusion_plan_of(const CandidateGraph& candidate, const Options& options,
+                           const kernel::Target& target, const PartitionChoices& choices) {
+  Compilation c(options, target);
+  c.candidate = {std::shared_ptr<const void>(), &candidate}; // the caller's
+  c.choices = choices;
+  run_phase(c, Phase::Regions);
+  return c;
+}
+
+} // namespace
+
+Partitioned partition_for(const CandidateGraph& candidate, const Options& options,
+                          const kernel::Target& target, const PartitionChoices& choices) {
+  return fusion_plan_of(candidate, options, target, choices).parts;
+}
+
+Partitioned divide(const CandidateGraph& candidate, const Options& options,
+                   const kernel::Target& target, const PartitionChoices& choices) {
+  Compilation c = fusion_plan_of(candidate, options, target, choices);
+  run_phase(c, Phase::Launches);
+  return std::move(c.parts);
+}
+
+} // namespace egret::compiler
