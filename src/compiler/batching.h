@@ -1,5 +1,5 @@
-// Horizontal fusion: small kernels that do not depend on each other, such as the updates of many
-// small parameters, become one launch.
+// Horizontal fusion (as in XLA and in multi-tensor optimizers): small kernels that do not depend on
+// each other, such as the updates of many small parameters, become one launch.
 #pragma once
 
 #include "compiler/output_spec.h"

@@ -1,15 +1,16 @@
-// Sums of columns beside rows: a kernel that sums what another visits row by row goes along with
-// it, so that both read their large operands once.
+// Fused column reductions: a kernel that sums over the rows which another kernel visits one by one
+// joins it, so that both read their large operands once. Gradients of the scale and the shift of a
+// layer norm are such sums.
 #pragma once
 
 #include "compiler/regions.h"
 
 namespace egret::compiler {
 
-/// Puts a region whose reductions run over the rows of another (weight gradients of a norm: sums
-/// over the batch) into that other region, if it reads nothing in full that the other does not read
-/// or make and much of it, and a generator of the target carries such sums from row to row.
-/// `regions` are in an order that respects reads, and stay so.
+/// Merges a region whose reductions run over the rows of another (sums over the batch) into that
+/// other region, if every operand that it reads in full is read or computed there, if that is much
+/// memory, and if a template of the target keeps such sums from row to row. `regions` are in an
+/// order that respects reads, before and after.
 void carry_column_sums(std::vector<BuiltRegion>& regions, const kernel::Target& target);
 
 } // namespace egret::compiler

@@ -1,5 +1,5 @@
-// Derived inputs: values made of parameters that keep their values from run to run, such as several
-// weights side by side, and kept with them.
+// Parameter folding: values made only of parameters that keep their values from run to run become
+// inputs that are computed once, as constant folding would if the values were known.
 #pragma once
 
 #include "egret/ir.h"

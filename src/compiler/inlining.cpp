@@ -1,5 +1,4 @@
-// Which values are stored and which are computed anew in every reader.
-#include "compiler/partition.h"
+#include "compiler/inlining.h"
 
 #include <algorithm>
 #include <set>

@@ -1,5 +1,4 @@
-// Joining two groups along the axes at which one reads what the other makes.
-#include "compiler/partition.h"
+#include "compiler/join.h"
 
 #include "support/fail.h"
 

@@ -2,6 +2,8 @@
 // each launch reads and writes, how large they are, and what must not run again.
 #pragma once
 
+#include "compiler/arena_offsets.h"
+
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -32,12 +34,6 @@ struct LaunchGraph {
 /// the same bits; a read is of what was made last.
 using Sequence = std::vector<int>;
 
-/// Memory of one or several values, one after the other.
-struct Piece {
-  std::int64_t bytes = 0, offset = 0;
-  int first = 0, last = 0; ///< places in the sequence
-};
-
 /// Who lives when in a sequence.
 struct Lives {
   /// A value as one launch makes it.
@@ -54,12 +50,6 @@ struct Lives {
   std::int64_t peak = 0; ///< the most bytes alive at a time: no arena can be smaller
 };
 Lives lives_of(const LaunchGraph& graph, const Sequence& sequence);
-
-/// Gives every piece an offset such that those that live at the same time do not overlap; returns
-/// the bytes of all.
-std::int64_t place(std::vector<Piece>& pieces);
-/// Bytes as they are placed: a multiple of 64.
-std::int64_t rounded(std::int64_t bytes);
 
 /// Orders in which each launch runs once, the one with the least peak first.
 std::vector<Sequence> orders_of(const LaunchGraph& graph);

@@ -1,5 +1,5 @@
-// From kernels to launches: what waits for what, which states are replaced where they stand, and
-// which values may follow each other in one place.
+// From kernels to launches: what waits for what, which states are updated in place, and which
+// values may take over each other's memory.
 #pragma once
 
 #include "compiler/launch_graph.h"

@@ -1,6 +1,8 @@
 #include "compiler/partition.h"
 
 #include "compiler/chunks.h"
+#include "compiler/inlining.h"
+#include "compiler/join.h"
 #include "compiler/streams.h"
 #include "support/fail.h"
 

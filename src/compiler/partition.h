@@ -1,4 +1,5 @@
-// Greedy partition: which values are stored in memory, and which of them one kernel makes together.
+// Greedy partition of a graph into kernels: which values are stored in memory, and which of them
+// one kernel computes (loop fusion and operator fusion).
 #pragma once
 
 #include "compiler/relayout.h"
@@ -31,26 +32,6 @@ struct PartitionChoices {
   bool batches = true;  ///< small independent kernels share a launch (batching.h)
   friend bool operator==(const PartitionChoices&, const PartitionChoices&) = default;
 };
-
-/// Decides for every node whether its value is stored (in memory or as a stage of a kernel) or
-/// computed anew inside each reader. Always stored: reductions, scans, scatters, outputs, data that
-/// is gathered from. Stored or not by cost: elementwise values.
-std::vector<bool> choose_stored(const GraphFacts& facts, bool fuse,
-                                const PartitionChoices& choices = {});
-
-/// A read by a stored node of another stored node or graph input, through the elementwise nodes
-/// inlined between them. `map` goes from the reader's frame to the box of `base`.
-struct Read {
-  ir::NodeId base;
-  IndexMap map;
-  bool indirect; ///< through a gather: not a map
-};
-
-/// The box over which a stored node's loops run: its own, except that a reduction runs over its
-/// operand's and a scatter over its updates'.
-const Shape& frame_of(const ir::Graph& graph, ir::NodeId stored);
-std::vector<Read> reads_of(const GraphFacts& facts, const std::vector<bool>& stored,
-                           ir::NodeId node);
 
 /// Stream: sums over products that are remade by each kernel that needs them (streams.h).
 enum class GroupKind : std::uint8_t { Map, Reduce, Contraction, Scan, Scatter, Stream };
@@ -91,17 +72,5 @@ struct StreamRules;
 Partition partition_greedily(const GraphFacts& facts, bool fuse,
                              const StreamRules* streams = nullptr,
                              const PartitionChoices& choices = {});
-
-/// The group of one stored node.
-Group group_of_one(const GraphFacts& facts, ir::NodeId node);
-/// `producer` and `consumer` as one group, joined where `consumer` reads the same point that
-/// `producer` makes; or why not.
-struct Joined {
-  bool ok = false;
-  Group group;
-  std::string why;
-};
-Joined join(const GraphFacts& facts, const std::vector<std::vector<Read>>& reads,
-            const Group& producer, const Group& consumer);
 
 } // namespace egret::compiler

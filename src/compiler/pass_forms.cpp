@@ -1,5 +1,6 @@
 #include "compiler/pass_forms.h"
 
+#include "compiler/inlining.h"
 #include "support/fail.h"
 
 #include <fmt/format.h>

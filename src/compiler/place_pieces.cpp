@@ -1,6 +1,4 @@
-// Offsets in the arena: one piece after the other, each at the lowest place that is free during its
-// whole life, in several orders, of which the best one stays.
-#include "compiler/launch_graph.h"
+#include "compiler/arena_offsets.h"
 
 #include <algorithm>
 #include <functional>

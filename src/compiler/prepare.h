@@ -1,5 +1,5 @@
-// The last change to the graph before it is partitioned: memory for outputs, nothing left that has
-// no elements.
+// The last rewrite of a graph before it is partitioned: every output can have memory of its own,
+// and no node is left that has no elements.
 #pragma once
 
 #include "egret/ir.h"

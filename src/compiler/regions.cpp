@@ -1,5 +1,6 @@
 #include "compiler/regions.h"
 
+#include "compiler/inlining.h"
 #include "support/fail.h"
 
 #include <fmt/format.h>

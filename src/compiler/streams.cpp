@@ -1,5 +1,7 @@
 #include "compiler/streams.h"
 
+#include "compiler/inlining.h"
+
 #include <algorithm>
 #include <map>
 #include <numeric>

@@ -1,5 +1,6 @@
-// What the partitioner needs to know of a graph: values seen through movement nodes, their readers,
-// and the axes they depend on.
+// The analysis that the partition rests on: each value seen through its chain of movement
+// operations (reshape, permute, expand, shrink, pad, flip) as one index map, its readers, and the
+// axes along which it can vary.
 #pragma once
 
 #include "egret/ir.h"

@@ -2,6 +2,7 @@
 #include "compiler/search/moves.h"
 
 #include "backend/cpu/cpu_device.h"
+#include "compiler/inlining.h"
 #include "compiler/pipeline.h"
 
 #include <gtest/gtest.h>

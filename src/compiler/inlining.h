@@ -1,0 +1,33 @@
+// Which values are stored, and which are computed again inside every kernel that reads them: the
+// inlining decision of fusing compilers (Halide's compute_root or compute_inline), by cost.
+#pragma once
+
+#include "compiler/partition.h"
+
+#include <vector>
+
+namespace egret::compiler {
+
+/// Decides for every node whether its value is stored (in memory or as a stage of a kernel) or
+/// computed inside each reader. Always stored: reductions, scans, scatters, outputs, data that is
+/// gathered from. Stored or not by cost: elementwise values. A value with one reader that visits
+/// each element once is computed there; one with several readers only where that is cheap. Without
+/// `fuse` every value is stored.
+std::vector<bool> choose_stored(const GraphFacts& facts, bool fuse,
+                                const PartitionChoices& choices = {});
+
+/// A read by a stored node of another stored node or graph input, through the elementwise nodes
+/// inlined between them. `map` goes from the reader's iteration domain to the domain of `base`.
+struct Read {
+  ir::NodeId base;
+  IndexMap map;
+  bool indirect; ///< through a gather: not a map
+};
+std::vector<Read> reads_of(const GraphFacts& facts, const std::vector<bool>& stored,
+                           ir::NodeId node);
+
+/// The domain over which a stored node's loops run: its own, except that a reduction runs over its
+/// operand's and a scatter over its updates'.
+const Shape& frame_of(const ir::Graph& graph, ir::NodeId stored);
+
+} // namespace egret::compiler

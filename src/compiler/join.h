@@ -1,0 +1,29 @@
+// Producer and consumer in one kernel: loop fusion along the axes at which one reads what the other
+// computes.
+#pragma once
+
+#include "compiler/inlining.h"
+#include "compiler/partition.h"
+
+#include <string>
+#include <vector>
+
+namespace egret::compiler {
+
+/// The group of one stored node.
+Group group_of_one(const GraphFacts& facts, ir::NodeId node);
+
+struct Joined {
+  bool ok = false;
+  Group group;
+  std::string why; ///< not
+};
+/// `producer` and `consumer` as one group, where `consumer` reads at each point what `producer`
+/// computes at that point, so that their axes can be the same loops: elementwise values join each
+/// other, a contraction takes elementwise values as its epilogue, and reductions over the same rows
+/// join each other and the elementwise values around them. `reads`: by node. Whether a third kernel
+/// would have to run in between is for the caller to see.
+Joined join(const GraphFacts& facts, const std::vector<std::vector<Read>>& reads,
+            const Group& producer, const Group& consumer);
+
+} // namespace egret::compiler
