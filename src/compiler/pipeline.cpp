@@ -6,7 +6,7 @@
 #include "compiler/pass_forms.h"
 #include "compiler/plan_memory.h"
 #include "compiler/prepare.h"
-#include "compiler/row_sums.h"
+#include "compiler/attention_delta.h"
 #include "compiler/search/moves.h"
 #include "compiler/sink_reshapes.h"
 #include "egret/passes.h"
@@ -247,7 +247,7 @@ constexpr std::array kPasses = {
   Pass{"sink-reshapes", Phase::Graph, "elementwise values move before reshapes that join axes",
        nullptr, [](C& c) { c.graph = sink_reshapes(c.graph); }, kDevelopers, verify_graph, print_graph},
   Pass{"attention-delta", Phase::Graph, "rowsum(dP * P) becomes rowsum(dO * O), as in FlashAttention-2",
-       nullptr, [](C& c) { c.graph = shortened_row_sums(c.graph); }, kDevelopers, verify_graph, print_graph},
+       nullptr, [](C& c) { c.graph = with_attention_delta(c.graph); }, kDevelopers, verify_graph, print_graph},
   Pass{"prepare-outputs", Phase::Graph, "each output is a value that one kernel can store",
        nullptr, prepare_outputs, kAlways, verify_graph, print_graph},
   Pass{"views", Phase::Graph, "chains of movement operations become index maps",

@@ -15,6 +15,6 @@ namespace egret::compiler {
 /// not be computed for it. P may be any product of factors that both sums have. A factor of the row
 /// that only one of them has must be a number, or a divisor that is at least 1 or NaN: a sum of
 /// exp(x - m) with m the largest x. Sums of finite terms change by rounding only.
-ir::Graph shortened_row_sums(const ir::Graph& graph);
+ir::Graph with_attention_delta(const ir::Graph& graph);
 
 } // namespace egret::compiler

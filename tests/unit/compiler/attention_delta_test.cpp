@@ -1,5 +1,5 @@
 // A row's sum of weights times inner products is had from the mixture where there is one.
-#include "compiler/row_sums.h"
+#include "compiler/attention_delta.h"
 
 #include "backend/reference/reference.h"
 #include "kernel/stream_form.h"
@@ -38,7 +38,7 @@ TEST(RowSums, OfASoftmaxsGradientComeFromTheMixture) {
   for (const Mask mask : {Mask::None, Mask::Causal, Mask::Given})
     for (const bool capped : {false, true}) {
       const Graph before = attention_graph(gradients_of(mask, DType::F32, capped));
-      const Graph after = shortened_row_sums(before);
+      const Graph after = with_attention_delta(before);
       ir::verify(after);
       EXPECT_EQ(passes_of(before), 2) << ir::print(before);
       EXPECT_EQ(passes_of(after), 1) << ir::print(after);
@@ -56,12 +56,12 @@ TEST(RowSums, AreLeftWhereNothingElseNeedsTheMixture) {
   Graph g = attention_graph(gradients_of(Mask::Causal, DType::F32));
   g.outputs.erase(g.outputs.begin());
   g = ir::without_dead_code(g);
-  EXPECT_EQ(ir::print(shortened_row_sums(g)), ir::print(g));
+  EXPECT_EQ(ir::print(with_attention_delta(g)), ir::print(g));
 }
 
 TEST(RowSums, AreLeftWhereWeightsAreRounded) {
   const Graph g = attention_graph(gradients_of(Mask::Causal, DType::BF16));
-  EXPECT_EQ(ir::print(shortened_row_sums(g)), ir::print(g));
+  EXPECT_EQ(ir::print(with_attention_delta(g)), ir::print(g));
 }
 
 /// sum over j of w[i,j] * (sum over d of a[i,d] v[j,d]) beside sum over j of w[i,j] v'[j,d], where
@@ -89,7 +89,7 @@ Graph sums(bool same_values, NodeId (*divisor)(Graph&, NodeId)) {
 }
 
 bool is_shortened(const Graph& g) {
-  return ir::print(shortened_row_sums(g)) != ir::print(g);
+  return ir::print(with_attention_delta(g)) != ir::print(g);
 }
 
 TEST(RowSums, NeedTheSameValuesAndAKnownDivisor) {

@@ -1,4 +1,4 @@
-#include "compiler/row_sums.h"
+#include "compiler/attention_delta.h"
 
 #include "compiler/views.h"
 
@@ -446,7 +446,7 @@ private:
 
 } // namespace
 
-Graph shortened_row_sums(const Graph& graph) {
+Graph with_attention_delta(const Graph& graph) {
   return Shortener(graph).run();
 }
 
