@@ -28,7 +28,7 @@ struct PartitionChoices {
   std::vector<int> chunks;
   bool streams = true;  ///< large products may be remade (streams.h)
   bool siblings = true; ///< kernels that read the same array over the same loops become one
-  bool carries = true;  ///< sums of columns go along with rows (carry_sums.h)
+  bool column_reductions = true;  ///< sums of columns go along with rows (fuse_column_reductions.h)
   bool batches = true;  ///< small independent kernels share a launch (batching.h)
   friend bool operator==(const PartitionChoices&, const PartitionChoices&) = default;
 };

@@ -2,7 +2,7 @@
 
 #include "compiler/batching.h"
 #include "compiler/canonical.h"
-#include "compiler/carry_sums.h"
+#include "compiler/fuse_column_reductions.h"
 #include "compiler/pass_forms.h"
 #include "compiler/plan_memory.h"
 #include "compiler/prepare.h"
@@ -48,7 +48,7 @@ bool has_chunks(const C& c) {
   return !c.options.chunks.empty();
 }
 bool fuses_columns(const C& c) {
-  return c.choices.carries;
+  return c.choices.column_reductions;
 }
 bool may_batch(const C& c) {
   return c.options.fuse && c.choices.batches;
@@ -265,7 +265,7 @@ constexpr std::array kPasses = {
   Pass{"canonicalize", Phase::Regions, "flat memory, as few axes as possible: equal regions hash equally",
        nullptr, canonicalize_regions, kAlways, verify_regions, print_regions},
   Pass{"fuse-column-reductions", Phase::Regions, "sums over rows that another kernel goes through join it",
-       fuses_columns, [](C& c) { carry_column_sums(c.parts.regions, c.target); }, kDevelopers, verify_regions, print_regions},
+       fuses_columns, [](C& c) { fuse_column_reductions(c.parts.regions, c.target); }, kDevelopers, verify_regions, print_regions},
 
   Pass{"update-in-place", Phase::Launches, "kernels may write new values of states over the old ones",
        nullptr, [](C& c) { declare_states_in_place(c.candidate->graph(), c.parts.regions, c.options.outputs); },

@@ -135,7 +135,7 @@ private:
     };
     add(11, "large products stored", &PartitionChoices::streams);
     add(12, "kernels that read alike apart", &PartitionChoices::siblings);
-    add(13, "sums of columns apart", &PartitionChoices::carries);
+    add(13, "sums of columns apart", &PartitionChoices::column_reductions);
     add(14, "small kernels apart", &PartitionChoices::batches);
   }
 
@@ -165,7 +165,7 @@ PartitionChoices together(const std::vector<Move>& moves, const std::vector<std:
                          move.choices.relayouts.end());
     all.streams &= move.choices.streams;
     all.siblings &= move.choices.siblings;
-    all.carries &= move.choices.carries;
+    all.column_reductions &= move.choices.column_reductions;
     all.batches &= move.choices.batches;
   }
   return all;

@@ -11,6 +11,6 @@ namespace egret::compiler {
 /// other region, if every operand that it reads in full is read or computed there, if that is much
 /// memory, and if a template of the target keeps such sums from row to row. `regions` are in an
 /// order that respects reads, before and after.
-void carry_column_sums(std::vector<BuiltRegion>& regions, const kernel::Target& target);
+void fuse_column_reductions(std::vector<BuiltRegion>& regions, const kernel::Target& target);
 
 } // namespace egret::compiler

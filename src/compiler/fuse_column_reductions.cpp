@@ -1,4 +1,4 @@
-#include "compiler/carry_sums.h"
+#include "compiler/fuse_column_reductions.h"
 
 #include "kernel/analysis.h"
 #include "kernel/families.h"
@@ -26,7 +26,7 @@ struct Axes {
 
 std::optional<Axes> common_axes(const Region& by_rows, const kernel::Passes& a, const Region& sums,
                                 const kernel::Passes& b) {
-  if (!a.reason.empty() || !b.reason.empty() || b.carries() || by_rows.axes.size() != 2 ||
+  if (!a.reason.empty() || !b.reason.empty() || b.column_reductions() || by_rows.axes.size() != 2 ||
       sums.axes.size() != 2 || a.reduced != std::vector{1} || b.reduced.size() != 1)
     return std::nullopt;
   const Axes axes{0, 1, b.reduced[0], 1 - b.reduced[0]};
@@ -41,9 +41,9 @@ std::optional<Axes> common_axes(const Region& by_rows, const kernel::Passes& a, 
 }
 
 /// Writes the stages of a region of sums behind those of a region of rows.
-class Carrier {
+class ColumnReductionFusion {
 public:
-  Carrier(const BuiltRegion& by_rows, const BuiltRegion& sums, const Axes& axes)
+  ColumnReductionFusion(const BuiltRegion& by_rows, const BuiltRegion& sums, const Axes& axes)
       : out_(by_rows), sums_(sums), axes_(axes),
         shift_(static_cast<int>(out_.region.stages.size())) {}
 
@@ -206,13 +206,13 @@ bool is_worth_it(const Region& sums, const kernel::Target& target) {
   return proves_less(Expr(target.l2_bytes / kCachedShare), kernel::cost_of(sums).bytes_read);
 }
 
-bool is_carried(const Region& region, const kernel::Target& target) {
+bool is_supported(const Region& region, const kernel::Target& target) {
   return !kernel::gpu_rows_generator().space(region, target).empty();
 }
 
 } // namespace
 
-void carry_column_sums(std::vector<BuiltRegion>& regions, const kernel::Target& target) {
+void fuse_column_reductions(std::vector<BuiltRegion>& regions, const kernel::Target& target) {
   if (target.capability == 0)
     return; // only a GPU's generator does
   std::vector<kernel::Passes> passes;
@@ -234,11 +234,11 @@ void carry_column_sums(std::vector<BuiltRegion>& regions, const kernel::Target& 
             return std::any_of(between.outputs.begin(), between.outputs.end(), is_read);
           }))
         continue;
-      auto both = Carrier(*first, *last, *axes).run();
+      auto both = ColumnReductionFusion(*first, *last, *axes).run();
       if (!both)
         continue;
       kernel::verify(both->region);
-      if (!is_carried(both->region, target))
+      if (!is_supported(both->region, target))
         continue;
       *first = std::move(*both);
       passes[a] = kernel::plan_passes(first->region, true);
