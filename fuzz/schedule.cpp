@@ -1,6 +1,6 @@
 // Any text as a schedule, and as the division of a program: an Error(Parse), or what prints to a
 // text that parses back equal.
-#include "compiler/search/divisions.h"
+#include "compiler/search/fusion_plans.h"
 #include "kernel/schedule.h"
 
 #include <cstddef>

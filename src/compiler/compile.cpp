@@ -4,7 +4,7 @@
 #include "compiler/describe.h"
 #include "compiler/pipeline.h"
 #include "compiler/recompute.h"
-#include "compiler/search/divisions.h"
+#include "compiler/search/fusion_plans.h"
 #include "egret/passes.h"
 #include "saturate/saturate.h"
 #include "support/sizes.h"
@@ -104,7 +104,7 @@ std::variant<Compiled, OverLimit> compile_once(const Request& request, const Opt
   run_phase(program, Phase::Program);
   const ir::Graph recorded = program.graph; // by which a search remembers what it chose
   run_phase(program, Phase::Rules);
-  DivisionSearch search(recorded, candidates_in(program), program.options, request.device,
+  FusionPlanSearch search(recorded, candidates_in(program), program.options, request.device,
                         request.cache, &times);
   FusionPlan plan = search.run();
   if (plan.compilation.over_limit)

@@ -12,7 +12,7 @@
 
 namespace egret::compiler {
 
-/// Departures from the greedy partition, for a search (search/divisions.h). What a graph or target
+/// Departures from the greedy partition, for a search (search/fusion_plans.h). What a graph or target
 /// does not allow is left as it is: any choices give a right partition.
 struct PartitionChoices {
   /// Elementwise values that are stored where they would be computed anew, or the other way round.

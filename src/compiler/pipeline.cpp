@@ -391,7 +391,7 @@ Partitioned partition_for(const CandidateGraph& candidate, const Options& option
   return fusion_plan_of(candidate, options, target, choices).parts;
 }
 
-Partitioned divide(const CandidateGraph& candidate, const Options& options,
+Partitioned with_launches(const CandidateGraph& candidate, const Options& options,
                    const kernel::Target& target, const PartitionChoices& choices) {
   Compilation c = fusion_plan_of(candidate, options, target, choices);
   run_phase(c, Phase::Launches);

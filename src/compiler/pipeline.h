@@ -1,5 +1,5 @@
 // The compiler's passes as one table, which reads from top to bottom in the order in which they
-// run. The search over fusion plans (search/divisions.h) is a loop around its later phases.
+// run. The search over fusion plans (search/fusion_plans.h) is a loop around its later phases.
 #pragma once
 
 #include "compiler/compilation.h"
@@ -51,7 +51,7 @@ std::shared_ptr<const CandidateGraph> normal_form(const ir::Graph& graph);
 Partitioned partition_for(const CandidateGraph& candidate, const Options& options,
                           const kernel::Target& target, const PartitionChoices& choices = {});
 /// Likewise, with states in place and batches: Phase::Regions and Phase::Launches.
-Partitioned divide(const CandidateGraph& candidate, const Options& options,
+Partitioned with_launches(const CandidateGraph& candidate, const Options& options,
                    const kernel::Target& target, const PartitionChoices& choices = {});
 
 } // namespace egret::compiler

@@ -111,9 +111,9 @@ Json json_of(const compiler::SearchReport& s) {
     if (r.loops)
       regions.back()["loops"] = json_of(*r.loops);
   }
-  Json divisions = Json::array();
-  for (const compiler::DivisionTrial& d : s.divisions)
-    divisions.push_back({{"what", d.what},
+  Json fusion_plans = Json::array();
+  for (const compiler::FusionPlanReport& d : s.fusion_plans)
+    fusion_plans.push_back({{"what", d.what},
                          {"state", d.state},
                          {"predicted_ratio", d.predicted},
                          {"seconds", d.seconds},
@@ -130,10 +130,10 @@ Json json_of(const compiler::SearchReport& s) {
             {"launch_seconds", s.machine.launch_seconds},
             {"bytes_per_second", s.machine.bytes_per_second},
             {"flops_per_second", s.machine.flops_per_second}}},
-          {"division", s.division},
-          {"divisions_seen", s.divisions_seen},
-          {"divisions_note", s.division_note},
-          {"divisions", divisions},
+          {"fusion_plan", s.fusion_plan},
+          {"fusion_plans_seen", s.fusion_plans_seen},
+          {"fusion_plans_note", s.fusion_plan_note},
+          {"fusion_plans", fusion_plans},
           {"regions", regions}};
 }
 

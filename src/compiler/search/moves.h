@@ -9,7 +9,7 @@
 
 namespace egret::compiler {
 
-/// A change of a division: a value stored or computed anew, two values in different kernels, or one
+/// A change of a fusion plan: a value stored or computed anew, two values in different kernels, or one
 /// kind of fusion left out. Values that look alike in their graph, as those of a model's layers do,
 /// change together.
 struct Move {

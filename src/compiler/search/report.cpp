@@ -76,10 +76,10 @@ std::string SearchReport::text() const {
                   machine.flops_per_second * 1e-9);
   if (!note.empty())
     out += fmt::format("  not all was searched: {}\n", note);
-  if (divisions_seen > 0)
-    out += fmt::format("  {} other divisions, {} of them likely enough to try{}\n", divisions_seen,
-                       divisions.size(), division_note.empty() ? "" : ": " + division_note);
-  for (const DivisionTrial& d : divisions) {
+  if (fusion_plans_seen > 0)
+    out += fmt::format("  {} other fusion plans, {} of them likely enough to try{}\n", fusion_plans_seen,
+                       fusion_plans.size(), fusion_plan_note.empty() ? "" : ": " + fusion_plan_note);
+  for (const FusionPlanReport& d : fusion_plans) {
     out +=
         fmt::format("      {:9} {}, predicted {:.3f} of the first", d.state, d.what, d.predicted);
     out += d.ratio > 0

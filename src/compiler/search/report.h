@@ -45,10 +45,10 @@ struct RegionSearch {
 };
 
 /// Another way to cut the program into kernels.
-struct DivisionTrial {
+struct FusionPlanReport {
   std::string what;              ///< it does
   std::string state = "untried"; ///< "taken", "slower", "the same", "too large"
-  double predicted = 0;          ///< seconds over the first division's, by the cost model
+  double predicted = 0;          ///< seconds over the first fusion plan's, by the cost model
   double seconds = 0, ratio = 0; ///< of a run, and over the best one's in the same rounds
 };
 
@@ -61,11 +61,11 @@ struct SearchReport {
   std::int64_t cache_hits = 0;
   Machine machine;                      ///< what predictions rest on
   std::vector<RegionSearch> regions;    ///< distinct ones
-  std::string division;                 ///< the program's, as text (divisions.h); empty: greedy
-  std::vector<DivisionTrial> divisions; ///< others that came into question
-  std::int64_t divisions_seen = 0;      ///< that differed at all
-  std::string division_note;            ///< why not all were tried, if so
-  double greedy_seconds = 0;            ///< of a run of the first division; 0: not measured
+  std::string fusion_plan;                 ///< the program's, as text (fusion_plans.h); empty: greedy
+  std::vector<FusionPlanReport> fusion_plans; ///< others that came into question
+  std::int64_t fusion_plans_seen = 0;      ///< that differed at all
+  std::string fusion_plan_note;            ///< why not all were tried, if so
+  double greedy_seconds = 0;            ///< of a run of the first fusion plan; 0: not measured
   std::int64_t candidates() const;
   std::int64_t rejected() const;
   std::string text() const; ///< for people; empty without a search

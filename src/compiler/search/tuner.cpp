@@ -25,8 +25,8 @@ constexpr double kLoopShare = 0.1, kLoopLeast = 0.05, kLoopMost = 0.8;
 constexpr std::size_t kLoopTrees = 8, kAllLoopTrees = 24;
 /// Tells the keys of kernels with cold operands apart.
 constexpr std::uint64_t kCold = 0x636f6c64;
-/// Of programs' divisions, from those of regions.
-constexpr std::uint64_t kDivision = 0x646976;
+/// Of programs' fusion plans, from those of regions.
+constexpr std::uint64_t kFusionPlan = 0x646976;
 
 kernel::Schedule library_schedule() {
   kernel::Schedule schedule;
@@ -120,8 +120,8 @@ struct Tuner::Impl {
     return {hash, device.target().fingerprint, device.target().workers, tuning_version()};
   }
 
-  TuningKey key_of_division(std::uint64_t program) const {
-    return {combine(kDivision, program), device.target().fingerprint, device.target().workers,
+  TuningKey key_of_fusion_plan(std::uint64_t program) const {
+    return {combine(kFusionPlan, program), device.target().fingerprint, device.target().workers,
             tuning_version()};
   }
 
@@ -215,23 +215,23 @@ Machine Tuner::machine(bool frozen) {
   return impl_->figures(frozen);
 }
 
-std::optional<std::string> Tuner::division(std::uint64_t program, bool frozen) {
+std::optional<std::string> Tuner::fusion_plan(std::uint64_t program, bool frozen) {
   std::lock_guard lock(impl_->guard);
-  const auto choice = impl_->database(frozen).choice(impl_->key_of_division(program));
+  const auto choice = impl_->database(frozen).choice(impl_->key_of_fusion_plan(program));
   return choice ? std::optional(choice->schedule) : std::nullopt;
 }
 
-void Tuner::remember_division(std::uint64_t program, const std::string& division, double seconds,
+void Tuner::remember_fusion_plan(std::uint64_t program, const std::string& fusion_plan, double seconds,
                               double greedy_seconds) {
   std::lock_guard lock(impl_->guard);
   TuningChoice choice;
-  choice.schedule = division;
+  choice.schedule = fusion_plan;
   choice.name = "program";
   choice.device = impl_->device.name();
   choice.effort = name_of(Effort::Search);
   choice.seconds = seconds;
   choice.greedy_seconds = greedy_seconds;
-  impl_->database(false).put(impl_->key_of_division(program), choice);
+  impl_->database(false).put(impl_->key_of_fusion_plan(program), choice);
 }
 
 std::vector<kernel::Chosen> Tuner::choose(std::span<const WantedKernel> kernels,

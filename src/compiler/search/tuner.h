@@ -52,10 +52,10 @@ public:
   /// Held while one program's search goes on, so that its parts are not mixed with another's.
   [[nodiscard]] std::unique_lock<std::recursive_mutex> take_turn();
 
-  /// The division (divisions.h) that a search chose for a program before, as text.
-  std::optional<std::string> division(std::uint64_t program, bool frozen);
-  /// `seconds` of a run, and of a run of the greedy division in the same rounds; 0: not measured.
-  void remember_division(std::uint64_t program, const std::string& division, double seconds,
+  /// The fusion plan (fusion_plans.h) that a search chose for a program before, as text.
+  std::optional<std::string> fusion_plan(std::uint64_t program, bool frozen);
+  /// `seconds` of a run, and of a run of the greedy fusion plan in the same rounds; 0: not measured.
+  void remember_fusion_plan(std::uint64_t program, const std::string& fusion_plan, double seconds,
                          double greedy_seconds);
   /// What predictions rest on: measured at first use, where that can be remembered.
   Machine machine(bool frozen);

@@ -4,7 +4,7 @@
 #include "backend/reference/reference.h"
 #include "compiler/describe.h"
 #include "compiler/pipeline.h"
-#include "compiler/search/divisions.h"
+#include "compiler/search/fusion_plans.h"
 #include "support/plan_runner.h"
 #include "support/random_graph.h"
 #include "support/search_processes.h"
@@ -43,7 +43,7 @@ std::vector<std::vector<double>> likes_kept(const Compiled& best, const Compiled
 class LayoutSearches : public ::testing::Test {
 protected:
   struct Ran {
-    std::string division;
+    std::string fusion_plan;
     double kept_bytes = 0;
     std::int64_t measured = 0;
     std::string text;
@@ -66,11 +66,11 @@ protected:
     options.steady = std::move(steady);
     options.memory_limit = limit;
     const ir::Graph graph = two_layers();
-    DivisionSearch search(graph, {normal_form(graph)}, options, *device_, cache, nullptr,
+    FusionPlanSearch search(graph, {normal_form(graph)}, options, *device_, cache, nullptr,
                           likes_kept);
     const FusionPlan plan = search.run();
     const Compiled compiled = compiled_of(plan.compilation);
-    Ran ran{compiled.report.search.division, 0, compiled.report.search.measured,
+    Ran ran{compiled.report.search.fusion_plan, 0, compiled.report.search.measured,
             compiled.report.search.text()};
     const std::vector<HostArray> inputs = testing::random_inputs(graph, 3);
     std::vector<HostArray> all = inputs;
@@ -101,7 +101,7 @@ TEST_F(LayoutSearches, WhatIsFasterIsKeptAndRemembered) {
   EXPECT_GE(first.kept_bytes, 2 * 64 * 64 * 4) << first.text;
   EXPECT_NE(first.text.find(" kept in panels of"), std::string::npos) << first.text;
   const Ran again = run(folder.path(), steady);
-  EXPECT_EQ(again.division, first.division);
+  EXPECT_EQ(again.fusion_plan, first.fusion_plan);
   EXPECT_EQ(again.kept_bytes, first.kept_bytes);
   EXPECT_EQ(again.measured, 0) << again.text;
   // The same graph of arguments is another program.

@@ -47,7 +47,7 @@ void check(const ir::Graph& graph, const compiler::CandidateGraph& plain,
   if (!compiler)
     return;
   const auto cuda = backend::cuda::cuda_target(target);
-  const auto parts = compiler::divide(laid, {}, target, relaid_choices(move.choices, relaid));
+  const auto parts = compiler::with_launches(laid, {}, target, relaid_choices(move.choices, relaid));
   for (const auto& built : parts.regions)
     compiler->compile(render_cuda(kernel::lower_greedily(built.region, target).program, cuda),
                       compiler->architecture_for(cuda.capability, cuda.specific));

@@ -1,4 +1,4 @@
-// Which other divisions a search thinks of.
+// Which other fusion plans a search thinks of.
 #include "compiler/search/moves.h"
 
 #include "backend/cpu/cpu_device.h"
@@ -45,7 +45,7 @@ struct Found {
     return it == moves.end() ? nullptr : &*it;
   }
   std::size_t kernels(const PartitionChoices& choices) const {
-    return divide(form, {}, target, choices).regions.size();
+    return with_launches(form, {}, target, choices).regions.size();
   }
 
   std::shared_ptr<const CandidateGraph> normal;

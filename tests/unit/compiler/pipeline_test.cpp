@@ -178,7 +178,7 @@ TEST(PassVerifiers, FindRegionsAndSchedulesThatDoNotBelongTogether) {
   const auto candidate = normal_form(softmax());
   const auto device = backend::cpu::make_cpu_device(1);
   const Options options;
-  Partitioned parts = divide(*candidate, options, device->target());
+  Partitioned parts = with_launches(*candidate, options, device->target());
   EXPECT_NO_THROW(verify(parts.regions, candidate->graph()));
   Proposer proposer(options, device->target());
   Proposed proposed = proposer.propose(candidate->graph(), parts.regions, 0);

@@ -133,7 +133,7 @@ TEST(Relayout, OtherValuesAreConvertedInEachRun) {
   PartitionChoices choices = relaid_choices(move->choices, relaid);
   choices.batches = false; // it would share a launch with tanh(a)
   const CandidateGraph laid(relaid.graph);
-  EXPECT_EQ(divide(laid, {.fuse = true}, found.target, choices).regions.size(),
+  EXPECT_EQ(with_launches(laid, {.fuse = true}, found.target, choices).regions.size(),
             found.greedy.regions.size() + 1);
 }
 
@@ -147,7 +147,7 @@ TEST(Relayout, WhoMakesAValueStoresItInAnotherOrder) {
   ASSERT_EQ(relaid.copies.size(), 1u);
   const CandidateGraph laid(relaid.graph);
   const auto parts =
-      divide(laid, {.fuse = true}, found.target, relaid_choices(move->choices, relaid));
+      with_launches(laid, {.fuse = true}, found.target, relaid_choices(move->choices, relaid));
   EXPECT_EQ(parts.regions.size(), found.greedy.regions.size()) << "no kernel of its own";
 }
 

@@ -15,7 +15,7 @@ namespace {
 
 namespace reference = backend::reference;
 
-TEST(Divisions, AnyMovesTogetherAreRight) {
+TEST(FusionPlans, AnyMovesTogetherAreRight) {
   const auto device = backend::cpu::make_cpu_device(2);
   compiler::KernelCache cache;
   const compiler::Options options;
@@ -42,7 +42,7 @@ TEST(Divisions, AnyMovesTogetherAreRight) {
         what += move.what + "; ";
       }
     compiler::PartitionChoices choices = compiler::together(moves, drawn);
-    different += compiler::divide(plain, options, device->target(), choices).regions.size() !=
+    different += compiler::with_launches(plain, options, device->target(), choices).regions.size() !=
                  greedy.regions.size();
     const compiler::Compiled compiled =
         testing::compile_fusion_plan(plain, choices, options, *device, cache);

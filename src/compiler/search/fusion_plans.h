@@ -14,46 +14,46 @@
 
 namespace egret::compiler {
 
-/// A way to make a program: the form it takes, and changes of that form's greedy division.
-struct DivisionChoice {
-  int form = 0;                     ///< of those that were extracted, the cheapest first
+/// A way to make a program: the form it takes, and changes of that form's greedy fusion plan.
+struct FusionPlanChoice {
+  int graph = 0;                    ///< of those that were extracted, the cheapest first
   std::vector<std::uint64_t> moves; ///< in ascending order
-  friend bool operator==(const DivisionChoice&, const DivisionChoice&) = default;
+  friend bool operator==(const FusionPlanChoice&, const FusionPlanChoice&) = default;
 };
-/// One line, which parse_schedule() takes too: "division form=1 m000000000000000b=1".
-std::string to_string(const DivisionChoice& choice);
+/// One line, which parse_schedule() takes too: "fusion_plan graph=1 m000000000000000b=1".
+std::string to_string(const FusionPlanChoice& choice);
 /// Error(Parse) for what is no such line.
-DivisionChoice parse_division(std::string_view text);
+FusionPlanChoice parse_fusion_plan(std::string_view text);
 
 /// Seconds of runs of the best program so far and of a rival, by round.
-using CompareDivisions =
+using CompareFusionPlans =
     std::function<std::vector<std::vector<double>>(const Compiled& best, const Compiled& rival)>;
 
 /// A fusion plan on which all passes have run, or those before one that found no memory for it
 /// (Compilation::over_limit).
 struct FusionPlan {
-  DivisionChoice choice;
+  FusionPlanChoice choice;
   Compilation compilation;
 };
 
 /// Graphs that rules extracted, in normal form, the cheapest first; at least one.
 using CandidateGraphs = std::vector<std::shared_ptr<const CandidateGraph>>;
 
-/// Finds the division of a program and the schedules of its regions: a loop around the passes of
+/// Finds the fusion plan of a program and the schedules of its regions: a loop around the passes of
 /// Phase::Regions and after. With Effort::Search and above, beside the cheapest graph's greedy
-/// division, others are tried that a model of the machine does not put far behind: their new
+/// fusion plan, others are tried that a model of the machine does not put far behind: their new
 /// regions are searched, and the whole program is timed in turn with the best one so far, with all
 /// of its kernels in their places. What is faster by a clear margin is kept, and so are further
 /// changes of it. What was chosen is remembered under the program's hash.
-class DivisionSearch {
+class FusionPlanSearch {
 public:
-  DivisionSearch(const ir::Graph& graph, CandidateGraphs candidates, const Options& options,
+  FusionPlanSearch(const ir::Graph& graph, CandidateGraphs candidates, const Options& options,
                  backend::Device& device, KernelCache& cache,
                  std::vector<PassTime>* times = nullptr,
-                 CompareDivisions compare = {}); ///< empty: by time_in_turn()
-  ~DivisionSearch();
-  DivisionSearch(const DivisionSearch&) = delete;
-  DivisionSearch& operator=(const DivisionSearch&) = delete;
+                 CompareFusionPlans compare = {}); ///< empty: by time_in_turn()
+  ~FusionPlanSearch();
+  FusionPlanSearch(const FusionPlanSearch&) = delete;
+  FusionPlanSearch& operator=(const FusionPlanSearch&) = delete;
 
   FusionPlan run();
 

@@ -2,7 +2,7 @@
 #include "backend/reference/reference.h"
 #include "compiler/describe.h"
 #include "compiler/pipeline.h"
-#include "compiler/search/divisions.h"
+#include "compiler/search/fusion_plans.h"
 #include "compiler/search/timing.h"
 #include "support/cpu_levels.h"
 #include "support/plan_runner.h"
@@ -43,14 +43,14 @@ std::vector<std::vector<double>> likes_many(const Compiled& best, const Compiled
   return {std::vector<double>(9, 1e-3), std::vector<double>(9, ratio * 1e-3)};
 }
 
-class DivisionSearches : public ::testing::Test {
+class FusionPlanSearches : public ::testing::Test {
 protected:
   struct Ran {
     Compiled compiled;
-    std::string division;
+    std::string fusion_plan;
   };
 
-  Ran run(const std::optional<std::filesystem::path>& folder, const CompareDivisions& compare,
+  Ran run(const std::optional<std::filesystem::path>& folder, const CompareFusionPlans& compare,
           bool frozen = false) {
     TunerOptions tuning;
     tuning.worker = {"cpu", EGRET_TEST_TOOL, 60};
@@ -69,9 +69,9 @@ protected:
     options.progress = progress_;
     options.memory_limit = limit_;
     const ir::Graph graph = layers();
-    DivisionSearch search(graph, {normal_form(graph)}, options, *device_, cache, nullptr, compare);
+    FusionPlanSearch search(graph, {normal_form(graph)}, options, *device_, cache, nullptr, compare);
     Ran ran{compiled_of(search.run().compilation), {}};
-    ran.division = ran.compiled.report.search.division;
+    ran.fusion_plan = ran.compiled.report.search.fusion_plan;
     std::vector<backend::reference::HostArray> inputs = testing::random_inputs(graph, 3);
     const auto expected = backend::reference::expect(graph, inputs);
     const auto actual = testing::run_plan(ran.compiled, graph, inputs, device_.get());
@@ -81,7 +81,7 @@ protected:
   }
 
   static std::int64_t taken(const SearchReport& report) {
-    return std::ranges::count(report.divisions, "taken", &DivisionTrial::state);
+    return std::ranges::count(report.fusion_plans, "taken", &FusionPlanReport::state);
   }
 
   std::unique_ptr<backend::Device> device_ = backend::cpu::make_cpu_device(2);
@@ -89,12 +89,12 @@ protected:
   std::optional<std::int64_t> limit_;
 };
 
-TEST_F(DivisionSearches, WhatIsFasterIsKeptAndRemembered) {
+TEST_F(FusionPlanSearches, WhatIsFasterIsKeptAndRemembered) {
   const test::TempFolder folder;
   const Ran first = run(folder.path(), likes_many);
   const SearchReport& report = first.compiled.report.search;
   EXPECT_GE(taken(report), 2) << report.text(); // one on top of another
-  EXPECT_GT(parse_division(first.division).moves.size(), 1u);
+  EXPECT_GT(parse_fusion_plan(first.fusion_plan).moves.size(), 1u);
   const std::string text = report.text();
   EXPECT_NE(text.find("taken"), std::string::npos) << text;
   EXPECT_NE(text.find("predicted"), std::string::npos) << text;
@@ -107,24 +107,24 @@ TEST_F(DivisionSearches, WhatIsFasterIsKeptAndRemembered) {
 
   for (const bool frozen : {false, true}) { // as another process would
     const Ran again = run(folder.path(), likes_many, frozen);
-    EXPECT_EQ(again.division, first.division) << frozen;
+    EXPECT_EQ(again.fusion_plan, first.fusion_plan) << frozen;
     EXPECT_EQ(again.compiled.report.search.measured, 0) << again.compiled.report.search.text();
-    EXPECT_TRUE(again.compiled.report.search.divisions.empty());
+    EXPECT_TRUE(again.compiled.report.search.fusion_plans.empty());
     EXPECT_EQ(again.compiled.plan.steps.size(), first.compiled.plan.steps.size());
   }
   TuningDatabase database(folder.path());
   EXPECT_TRUE(database.verify().empty());
 
   limit_ = 1 << 30; // what was chosen without a limit is not taken for one with it
-  EXPECT_FALSE(run(folder.path(), likes_many).compiled.report.search.divisions.empty());
+  EXPECT_FALSE(run(folder.path(), likes_many).compiled.report.search.fusion_plans.empty());
 }
 
-TEST_F(DivisionSearches, TimesDecideOtherwise) {
+TEST_F(FusionPlanSearches, TimesDecideOtherwise) {
   const test::TempFolder folder;
   const Ran ran = run(folder.path(), {});
   const SearchReport& report = ran.compiled.report.search;
-  ASSERT_FALSE(report.divisions.empty()) << report.text();
-  for (const DivisionTrial& trial : report.divisions)
+  ASSERT_FALSE(report.fusion_plans.empty()) << report.text();
+  for (const FusionPlanReport& trial : report.fusion_plans)
     if (trial.state == "taken" || trial.state == "slower") {
       EXPECT_GT(trial.ratio, 0) << trial.what;
       EXPECT_GT(trial.seconds, 0) << trial.what;
@@ -137,24 +137,24 @@ TEST_F(DivisionSearches, TimesDecideOtherwise) {
   EXPECT_EQ(run(folder.path(), {}).compiled.report.search.measured, 0);
 }
 
-TEST_F(DivisionSearches, ASearchThatIsEndedDecidesNothing) {
+TEST_F(FusionPlanSearches, ASearchThatIsEndedDecidesNothing) {
   const test::TempFolder folder;
   progress_ = [](const SearchProgress& p) { return p.kernel != "program"; };
   const Ran ended = run(folder.path(), likes_many);
-  EXPECT_EQ(ended.compiled.report.search.division_note, "the search was ended");
+  EXPECT_EQ(ended.compiled.report.search.fusion_plan_note, "the search was ended");
   EXPECT_EQ(taken(ended.compiled.report.search), 0);
   progress_ = {};
   EXPECT_GE(taken(run(folder.path(), likes_many).compiled.report.search), 1); // it goes on
 }
 
 TEST(DivisionText, ParsesBackAndRefusesOthers) {
-  DivisionChoice choice{2, {0x0123456789abcdefULL, 11}};
+  FusionPlanChoice choice{2, {0x0123456789abcdefULL, 11}};
   std::sort(choice.moves.begin(), choice.moves.end());
-  EXPECT_EQ(parse_division(to_string(choice)), choice);
-  EXPECT_EQ(to_string(DivisionChoice{}), "division form=0");
-  for (const char* bad : {"rows rows=1", "division form=-1", "division form=64", "division m12=1",
-                          "division mzzzzzzzzzzzzzzzz=1", ""})
-    EXPECT_THROW(parse_division(bad), Error) << bad;
+  EXPECT_EQ(parse_fusion_plan(to_string(choice)), choice);
+  EXPECT_EQ(to_string(FusionPlanChoice{}), "fusion_plan graph=0");
+  for (const char* bad : {"rows rows=1", "fusion_plan graph=-1", "fusion_plan graph=64", "fusion_plan m12=1",
+                          "fusion_plan mzzzzzzzzzzzzzzzz=1", ""})
+    EXPECT_THROW(parse_fusion_plan(bad), Error) << bad;
 }
 
 } // namespace

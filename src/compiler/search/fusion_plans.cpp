@@ -1,4 +1,4 @@
-#include "compiler/search/divisions.h"
+#include "compiler/search/fusion_plans.h"
 
 #include "compiler/describe.h"
 #include "compiler/pipeline.h"
@@ -19,15 +19,15 @@ namespace egret::compiler {
 
 namespace {
 
-/// Of the budget, what the first division's schedules may take when others are to be tried.
+/// Of the budget, what the first fusion plan's schedules may take when others are to be tried.
 constexpr double kFirstShare = 0.7;
 /// Seconds of a measurement of two programs, the least that is left when another one is begun, and
 /// the least budget for any.
 constexpr double kCompare = 0.8, kLeastLeft = 1, kLeastBudget = 4;
-/// How much slower than the greedy division the model may find one that is tried, and how many are.
+/// How much slower than the greedy fusion plan the model may find one that is tried, and how many are.
 constexpr double kFarBehind = 1.3;
 constexpr std::size_t kMostTried = 16;
-/// Seconds for finding and predicting divisions, of the budget and at most.
+/// Seconds for finding and predicting fusion plans, of the budget and at most.
 constexpr double kPlanShare = 0.1, kPlanSeconds = 2;
 /// Programs that are too large to give two of them data of their own: bytes on the host, and as a
 /// share of a device's free memory.
@@ -46,32 +46,32 @@ bool has_fixed_sizes(const ir::Graph& graph) {
 
 } // namespace
 
-std::string to_string(const DivisionChoice& choice) {
-  std::string text = fmt::format("division form={}", choice.form);
+std::string to_string(const FusionPlanChoice& choice) {
+  std::string text = fmt::format("fusion_plan graph={}", choice.graph);
   for (const std::uint64_t move : choice.moves)
     text += fmt::format(" m{:016x}=1", move);
   return text;
 }
 
-DivisionChoice parse_division(std::string_view text) {
+FusionPlanChoice parse_fusion_plan(std::string_view text) {
   const kernel::Schedule schedule = kernel::parse_schedule(text);
-  DivisionChoice choice;
-  if (schedule.generator != "division")
-    fail(ErrorKind::Parse, "division: '{}' does not begin with 'division'", text);
+  FusionPlanChoice choice;
+  if (schedule.generator != "fusion_plan")
+    fail(ErrorKind::Parse, "fusion plan: '{}' does not begin with 'fusion_plan'", text);
   for (const auto& [knob, value] : schedule.knobs) {
-    if (knob == "form" && value >= 0 && value < 64) {
-      choice.form = static_cast<int>(value);
+    if (knob == "graph" && value >= 0 && value < 64) {
+      choice.graph = static_cast<int>(value);
     } else if (knob.size() == 17 && knob[0] == 'm' &&
                knob.find_first_not_of("0123456789abcdef", 1) == std::string::npos) {
       choice.moves.push_back(std::stoull(knob.substr(1), nullptr, 16));
     } else {
-      fail(ErrorKind::Parse, "division: '{}={}' is neither a form nor a change", knob, value);
+      fail(ErrorKind::Parse, "fusion plan: '{}={}' is neither a graph nor a change", knob, value);
     }
   }
   return choice;
 }
 
-struct DivisionSearch::Impl {
+struct FusionPlanSearch::Impl {
   CandidateGraphs candidates;
   const Options& options;
   backend::Device& device;
@@ -82,14 +82,14 @@ struct DivisionSearch::Impl {
   const std::uint64_t program; ///< its hash, where a tuner remembers it
   const std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
   const double budget;
-  CompareDivisions compare;
+  CompareFusionPlans compare;
   bool known = false; ///< the choice was remembered
   bool ended = false; ///< by the caller
-  double longest = 0; ///< seconds that it took to compile a division and to time it
+  double longest = 0; ///< seconds that it took to compile a fusion plan and to time it
   std::map<int, std::vector<Move>> moves; ///< by candidate graph
 
   Impl(const ir::Graph& graph, CandidateGraphs c, const Options& o, backend::Device& d,
-       KernelCache& k, std::vector<PassTime>* t, CompareDivisions compare_)
+       KernelCache& k, std::vector<PassTime>* t, CompareFusionPlans compare_)
       : candidates(std::move(c)), options(o), device(d), cache(k), target(d.target()), times(t),
         proposer(options, target), program(tuned() ? hash_of_program(graph) : 0),
         budget(options.budget_seconds.value_or(60)), compare(std::move(compare_)) {}
@@ -101,7 +101,7 @@ struct DivisionSearch::Impl {
       hash = combine(hash, static_cast<std::uint64_t>(output.state_input));
     for (const bool steady : options.steady)
       hash = combine(hash, steady);
-    if (options.memory_limit) // a division that was chosen without one may not meet it
+    if (options.memory_limit) // a fusion plan that was chosen without one may not meet it
       hash = combine(hash, static_cast<std::uint64_t>(*options.memory_limit));
     return combine(hash, options.fuse);
   }
@@ -113,7 +113,7 @@ struct DivisionSearch::Impl {
   bool tuned() const {
     return options.tuner && options.effort.value_or(Effort::None) != Effort::None;
   }
-  /// Whether other divisions may be tried at all.
+  /// Whether other fusion plans may be tried at all.
   bool explores() const {
     return tuned() && *options.effort >= Effort::Search && !options.frozen && !known &&
            budget >= kLeastBudget && options.fuse && !options.alter &&
@@ -151,17 +151,17 @@ struct DivisionSearch::Impl {
   }
 
   /// A fusion plan before its schedules.
-  Compilation divided(const DivisionChoice& choice) {
+  Compilation partitioned(const FusionPlanChoice& choice) {
     Compilation c(options, target);
     c.device = &device;
     c.cache = &cache;
     c.proposer = &proposer;
     c.times = times;
-    if (choice != DivisionChoice{})
+    if (choice != FusionPlanChoice{})
       c.fusion_plan = to_string(choice);
-    c.candidate = candidate(choice.form);
+    c.candidate = candidate(choice.graph);
     if (!choice.moves.empty())
-      c.choices = together(moves_in(choice.form), choice.moves);
+      c.choices = together(moves_in(choice.graph), choice.moves);
     run_phase(c, Phase::Regions);
     run_phase(c, Phase::Launches);
     return c;
@@ -191,12 +191,12 @@ struct DivisionSearch::Impl {
   }
 
   struct Other {
-    DivisionChoice choice;
+    FusionPlanChoice choice;
     std::string what;
-    double ratio; ///< predicted, over the first division's
+    double ratio; ///< predicted, over the first fusion plan's
   };
-  /// Divisions a step away from the first one, those that the model likes best first.
-  std::vector<Other> others(const DivisionChoice& choice, const Compilation& first,
+  /// FusionPlans a step away from the first one, those that the model likes best first.
+  std::vector<Other> others(const FusionPlanChoice& choice, const Compilation& first,
                             SearchReport& report) {
     const double until = left() - std::min(kPlanSeconds, kPlanShare * budget);
     const Machine machine = options.tuner->machine(false);
@@ -204,22 +204,22 @@ struct DivisionSearch::Impl {
     const double base = predicted(given, machine);
     std::set<Kernels> seen{kernels_of(given)};
     std::vector<Other> found;
-    const auto consider = [&](DivisionChoice c, const std::string& what) {
-      const Compilation other = divided(c);
+    const auto consider = [&](FusionPlanChoice c, const std::string& what) {
+      const Compilation other = partitioned(c);
       const std::vector<WantedKernel> kernels = wanted(other);
       if (!seen.insert(kernels_of(kernels)).second)
         return;
-      ++report.divisions_seen;
+      ++report.fusion_plans_seen;
       const double ratio = predicted(kernels, machine) / std::max(base, 1e-12);
       if (ratio < kFarBehind)
         found.push_back({std::move(c), what, ratio});
     };
     for (std::size_t f = 1; f < candidates.size(); ++f)
       consider({static_cast<int>(f), {}}, fmt::format("form {} of the rules'", f));
-    for (const Move& move : moves_in(choice.form)) {
+    for (const Move& move : moves_in(choice.graph)) {
       if (left() < until)
         break;
-      consider({choice.form, {move.id}}, move.what);
+      consider({choice.graph, {move.id}}, move.what);
     }
     std::stable_sort(found.begin(), found.end(),
                      [](const Other& a, const Other& b) { return a.ratio < b.ratio; });
@@ -230,7 +230,7 @@ struct DivisionSearch::Impl {
 
   /// What one program's search has found so far.
   struct Best {
-    DivisionChoice choice;
+    FusionPlanChoice choice;
     Compilation compilation;
     Compiled compiled = {};
     std::unique_ptr<PlanTimer> timer = {};
@@ -266,15 +266,15 @@ struct DivisionSearch::Impl {
     return false;
   }
 
-  /// The division `other` on top of the best one: from the changes that were kept, and its own,
+  /// The fusion plan `other` on top of the best one: from the changes that were kept, and its own,
   /// which takes the place of one that it cannot go with.
-  DivisionChoice on_top(const DivisionChoice& best, const DivisionChoice& other) {
-    if (other.form != best.form)
+  FusionPlanChoice on_top(const FusionPlanChoice& best, const FusionPlanChoice& other) {
+    if (other.graph != best.graph)
       return other;
-    DivisionChoice both = best;
+    FusionPlanChoice both = best;
     std::erase_if(both.moves, [&](std::uint64_t kept) {
       return std::any_of(other.moves.begin(), other.moves.end(),
-                         [&](std::uint64_t move) { return are_rivals(best.form, kept, move); });
+                         [&](std::uint64_t move) { return are_rivals(best.graph, kept, move); });
     });
     both.moves.insert(both.moves.end(), other.moves.begin(), other.moves.end());
     std::sort(both.moves.begin(), both.moves.end());
@@ -291,9 +291,9 @@ struct DivisionSearch::Impl {
     return time_in_turn(both, kCompare);
   }
 
-  void try_other(const Other& other, Best& best, DivisionTrial& trial, SearchReport& report) {
-    const DivisionChoice choice = on_top(best.choice, other.choice);
-    Best rival{choice, divided(choice)};
+  void try_other(const Other& other, Best& best, FusionPlanReport& trial, SearchReport& report) {
+    const FusionPlanChoice choice = on_top(best.choice, other.choice);
+    Best rival{choice, partitioned(choice)};
     rival.kernels = kernels_of(wanted(rival.compilation));
     if (rival.kernels == best.kernels) {
       trial.state = "the same";
@@ -328,20 +328,20 @@ struct DivisionSearch::Impl {
   void try_all(const std::vector<Other>& list, Best& best, SearchReport& report) {
     try {
       for (const Other& other : list) {
-        DivisionTrial& trial = report.divisions.emplace_back();
+        FusionPlanReport& trial = report.fusion_plans.emplace_back();
         trial.what = other.what;
         trial.predicted = other.ratio;
         if (left() < std::max(kLeastLeft, longest))
-          report.division_note = "the budget is used up";
+          report.fusion_plan_note = "the budget is used up";
         else if (ended = ended || !go_on(report); ended)
-          report.division_note = "the search was ended";
+          report.fusion_plan_note = "the search was ended";
         else
           try_other(other, best, trial, report);
       }
     } catch (const Error& error) { // the device has no memory for the data of two programs
       if (error.kind() != ErrorKind::Memory)
         throw;
-      report.division_note = error.what();
+      report.fusion_plan_note = error.what();
     }
   }
 
@@ -359,29 +359,29 @@ struct DivisionSearch::Impl {
       if (!compiled)
         return {best.choice, std::move(best.compilation)};
       if (too_large(best.compiled))
-        report.division_note = "the program is too large to be timed beside another";
+        report.fusion_plan_note = "the program is too large to be timed beside another";
       else
         try_all(list, best, report);
     }
-    // Regions as they are in the division that won, with what their own searches said.
+    // Regions as they are in the fusion plan that won, with what their own searches said.
     propose(best.compilation, 0);
     report.regions = std::move(best.compilation.proposed.search.regions);
     report.seconds = budget - left();
     best.compilation.proposed.search = std::move(report);
     if (!list.empty() && !ended)
-      options.tuner->remember_division(program, to_string(best.choice), best.seconds,
+      options.tuner->remember_fusion_plan(program, to_string(best.choice), best.seconds,
                                        best.compilation.proposed.search.greedy_seconds);
     return {best.choice, std::move(best.compilation)};
   }
 
-  /// The division that was remembered, or the greedy one of the cheapest graph.
-  DivisionChoice first_choice() {
+  /// The fusion plan that was remembered, or the greedy one of the cheapest graph.
+  FusionPlanChoice first_choice() {
     if (!tuned() || !options.fuse)
       return {};
-    if (const auto text = options.tuner->division(program, options.frozen))
+    if (const auto text = options.tuner->fusion_plan(program, options.frozen))
       try {
-        const DivisionChoice before = parse_division(*text);
-        if (static_cast<std::size_t>(before.form) < candidates.size()) {
+        const FusionPlanChoice before = parse_fusion_plan(*text);
+        if (static_cast<std::size_t>(before.graph) < candidates.size()) {
           known = true;
           return before;
         }
@@ -393,22 +393,22 @@ struct DivisionSearch::Impl {
   bool go_on(const SearchReport& report) const {
     const std::size_t n = report.regions.size();
     return !options.progress ||
-           options.progress({"program", n, n, report.divisions.size() - 1, report.divisions.size(),
+           options.progress({"program", n, n, report.fusion_plans.size() - 1, report.fusion_plans.size(),
                              budget - left(), budget, 0});
   }
 };
 
-DivisionSearch::DivisionSearch(const ir::Graph& graph, CandidateGraphs candidates,
+FusionPlanSearch::FusionPlanSearch(const ir::Graph& graph, CandidateGraphs candidates,
                                const Options& options, backend::Device& device, KernelCache& cache,
-                               std::vector<PassTime>* times, CompareDivisions compare)
+                               std::vector<PassTime>* times, CompareFusionPlans compare)
     : impl_(std::make_unique<Impl>(graph, std::move(candidates), options, device, cache, times,
                                    std::move(compare))) {}
-DivisionSearch::~DivisionSearch() = default;
+FusionPlanSearch::~FusionPlanSearch() = default;
 
-FusionPlan DivisionSearch::run() {
+FusionPlan FusionPlanSearch::run() {
   Impl& impl = *impl_;
-  const DivisionChoice choice = impl.first_choice();
-  FusionPlan plan{choice, impl.divided(choice)};
+  const FusionPlanChoice choice = impl.first_choice();
+  FusionPlan plan{choice, impl.partitioned(choice)};
   const auto turn =
       impl.tuned() ? impl.options.tuner->take_turn() : std::unique_lock<std::recursive_mutex>();
   const bool explores = impl.explores();
@@ -424,7 +424,7 @@ FusionPlan DivisionSearch::run() {
     after.cache_hits += before.cache_hits;
     after.seconds += before.seconds;
   }
-  plan.compilation.proposed.search.division = to_string(plan.choice);
+  plan.compilation.proposed.search.fusion_plan = to_string(plan.choice);
   run_phase(plan.compilation, Phase::Plan);
   return plan;
 }
