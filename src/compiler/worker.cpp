@@ -1,6 +1,6 @@
 #include "compiler/worker.h"
 
-#include "compiler/trial_bytes.h"
+#include "compiler/measurement_bytes.h"
 #include "support/fail.h"
 
 #include <dlfcn.h>
@@ -100,46 +100,46 @@ std::string Worker::lost() {
              : fmt::format("the process that ran it ended with code {}", WEXITSTATUS(status));
 }
 
-Verdict Worker::run(const Trial& trial) {
-  return run(trial, options_.timeout_seconds);
+MeasurementResult Worker::run(const CandidateMeasurement& measurement) {
+  return run(measurement, options_.timeout_seconds);
 }
 
-Verdict Worker::run(const Trial& trial, double timeout_seconds) {
-  auto rejected = [](Verdict::Reason reason, std::string message) {
-    Verdict verdict;
-    verdict.state = Verdict::State::Rejected;
-    verdict.reason = reason;
-    verdict.message = std::move(message);
-    return verdict;
+MeasurementResult Worker::run(const CandidateMeasurement& measurement, double timeout_seconds) {
+  auto rejected = [](MeasurementResult::Reason reason, std::string message) {
+    MeasurementResult outcome;
+    outcome.state = MeasurementResult::State::Rejected;
+    outcome.reason = reason;
+    outcome.message = std::move(message);
+    return outcome;
   };
-  const std::string name = trial.program.name;
+  const std::string name = measurement.program.name;
   if (process_ < 0)
     start();
   const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
                                            std::chrono::duration<double>(timeout_seconds));
   std::string answer;
-  switch (exchange(socket_, to_bytes(trial, options_.device), answer, deadline)) {
+  switch (exchange(socket_, to_bytes(measurement, options_.device), answer, deadline)) {
   case Exchange::Done: {
-    Verdict verdict;
+    MeasurementResult outcome;
     try {
-      verdict = verdict_of_bytes(answer);
+      outcome = result_of_bytes(answer);
     } catch (const Error&) { // its memory was written to
       stop();
-      return rejected(Verdict::Reason::Crash,
+      return rejected(MeasurementResult::Reason::Crash,
                       fmt::format("kernel {}: the process that ran it answers nonsense", name));
     }
-    if (verdict.reason == Verdict::Reason::Crash || verdict.reason == Verdict::Reason::Wrong)
+    if (outcome.reason == MeasurementResult::Reason::Crash || outcome.reason == MeasurementResult::Reason::Wrong)
       stop(); // its device is lost, or its memory may have been written to
-    return verdict;
+    return outcome;
   }
   case Exchange::Late:
     stop();
-    return rejected(Verdict::Reason::Hang, fmt::format("kernel {}: it did not end within {:.3g} s",
+    return rejected(MeasurementResult::Reason::Hang, fmt::format("kernel {}: it did not end within {:.3g} s",
                                                        name, timeout_seconds));
   case Exchange::Closed:
     break;
   }
-  return rejected(Verdict::Reason::Crash, fmt::format("kernel {}: {}", name, lost()));
+  return rejected(MeasurementResult::Reason::Crash, fmt::format("kernel {}: {}", name, lost()));
 }
 
 } // namespace egret::compiler

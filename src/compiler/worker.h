@@ -1,8 +1,8 @@
 // Trials of kernels in a process of their own: a kernel that crashes or does not end takes that
-// process with it, and the caller gets a verdict that says so.
+// process with it, and the caller gets a result that says so.
 #pragma once
 
-#include "compiler/trial.h"
+#include "compiler/candidate_measurement.h"
 
 #include <memory>
 #include <string>
@@ -12,7 +12,7 @@ namespace egret::compiler {
 struct WorkerOptions {
   std::string device = "cpu";  ///< "cpu", "cuda:0"
   std::string binary;          ///< the egret command; empty: find_worker()
-  double timeout_seconds = 60; ///< of one trial, compilation and the start of the process included
+  double timeout_seconds = 60; ///< of one measurement, compilation and the start of the process included
 };
 
 /// The command that can serve as a worker: the file that EGRET_WORKER names, or `egret` beside the
@@ -20,7 +20,7 @@ struct WorkerOptions {
 /// was looked for.
 std::string find_worker();
 
-/// One process, started at the first trial and again after it was lost. For one thread at a time.
+/// One process, started at the first measurement and again after it was lost. For one thread at a time.
 class Worker {
 public:
   explicit Worker(WorkerOptions options = {});
@@ -29,9 +29,9 @@ public:
   Worker& operator=(const Worker&) = delete;
 
   /// Error(File) when the process cannot be started; all that concerns the kernel or the device is
-  /// in the verdict.
-  Verdict run(const Trial& trial);
-  Verdict run(const Trial& trial, double timeout_seconds);
+  /// in the result.
+  MeasurementResult run(const CandidateMeasurement& measurement);
+  MeasurementResult run(const CandidateMeasurement& measurement, double timeout_seconds);
   int processes_started() const noexcept { return started_; }
 
 private:
@@ -45,7 +45,7 @@ private:
   int started_ = 0;
 };
 
-/// The other side: answers trials that come over a socket until it is closed. Gives the exit code.
-int serve_trials(int socket);
+/// The other side: answers measurements that come over a socket until it is closed. Gives the exit code.
+int serve_measurements(int socket);
 
 } // namespace egret::compiler

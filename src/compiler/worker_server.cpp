@@ -1,6 +1,6 @@
 // The worker's side.
 #include "backend/all/backends.h"
-#include "compiler/trial_bytes.h"
+#include "compiler/measurement_bytes.h"
 #include "compiler/worker.h"
 #include "support/fail.h"
 
@@ -11,33 +11,33 @@
 
 namespace egret::compiler {
 
-int serve_trials(int socket) {
+int serve_measurements(int socket) {
   prctl(PR_SET_PDEATHSIG, SIGKILL); // nobody waits for a kernel whose caller is gone
   struct Opened {
     std::unique_ptr<backend::Device> device;
-    std::unique_ptr<TrialRoom> room;
+    std::unique_ptr<CandidateMeasurer> room;
   };
   std::map<std::string, Opened> devices;
   std::string message;
   while (receive_message(socket, message)) {
-    Verdict verdict;
-    verdict.state = Verdict::State::Rejected;
-    verdict.reason = Verdict::Reason::Device;
+    MeasurementResult outcome;
+    outcome.state = MeasurementResult::State::Rejected;
+    outcome.reason = MeasurementResult::Reason::Device;
     try {
       std::string name;
-      const Trial trial = trial_of_bytes(message, name);
+      const CandidateMeasurement measurement = measurement_of_bytes(message, name);
       Opened& opened = devices[name];
       if (!opened.device)
         opened.device = backend::backends().open(backend::backends().parse(name, "worker"));
       if (!opened.room)
-        opened.room = std::make_unique<TrialRoom>(*opened.device);
-      verdict = opened.room->run(trial);
+        opened.room = std::make_unique<CandidateMeasurer>(*opened.device);
+      outcome = opened.room->run(measurement);
     } catch (const std::exception& error) {
-      verdict.message = error.what();
+      outcome.message = error.what();
     }
-    if (!send_message(socket, to_bytes(verdict)))
+    if (!send_message(socket, to_bytes(outcome)))
       return 1;
-    if (verdict.reason == Verdict::Reason::Crash)
+    if (outcome.reason == MeasurementResult::Reason::Crash)
       _exit(3); // the device's context is lost, and with it all that its objects would do now
   }
   return 0;

@@ -23,7 +23,7 @@ backend::Device& gpu() {
 
 int main(int argc, char** argv) {
   if (argc == 2 && std::strcmp(argv[1], "worker") == 0) // this program is its own worker
-    return egret::compiler::serve_trials(0);
+    return egret::compiler::serve_measurements(0);
   char self[4096] = {};
   if (readlink("/proc/self/exe", self, sizeof self - 1) > 0)
     setenv("EGRET_WORKER", self, 0);

@@ -13,55 +13,55 @@ using egret::testing::good_trial;
 using egret::testing::spoil_loops;
 using egret::testing::spoil_stores;
 using egret::testing::spoil_values;
-using Reason = Verdict::Reason;
-using State = Verdict::State;
+using Reason = MeasurementResult::Reason;
+using State = MeasurementResult::State;
 
 WorkerOptions options(double timeout = 60) {
   return {"cuda:0", {}, timeout};
 }
-Trial trial() {
+CandidateMeasurement measurement() {
   return good_trial(egret::testing::gpu().target());
 }
 
 TEST(GpuWorker, VerifiesAndTimesAGoodKernel) {
   Worker worker(options());
-  Trial good = trial();
+  CandidateMeasurement good = measurement();
   good.repetitions = 5;
-  const Verdict verdict = worker.run(good);
-  EXPECT_EQ(verdict.state, State::Timed) << verdict.message;
-  EXPECT_EQ(verdict.checked, 1000);
-  EXPECT_EQ(verdict.seconds.size(), 5u);
+  const MeasurementResult outcome = worker.run(good);
+  EXPECT_EQ(outcome.state, State::Timed) << outcome.message;
+  EXPECT_EQ(outcome.checked, 1000);
+  EXPECT_EQ(outcome.seconds.size(), 5u);
 }
 
 TEST(GpuWorker, WrongValuesAndWritesBesideBuffersAreRejected) {
   Worker worker(options());
-  Trial wrong = trial();
+  CandidateMeasurement wrong = measurement();
   spoil_values(wrong);
   EXPECT_EQ(worker.run(wrong).reason, Reason::Wrong);
-  Trial beside = trial();
+  CandidateMeasurement beside = measurement();
   spoil_stores(beside, 16);
-  const Verdict verdict = worker.run(beside);
-  EXPECT_EQ(verdict.reason, Reason::Wrong) << verdict.message;
+  const MeasurementResult outcome = worker.run(beside);
+  EXPECT_EQ(outcome.reason, Reason::Wrong) << outcome.message;
 }
 
 TEST(GpuWorker, AnIllegalAccessEndsTheWorkerOnly) {
   Worker worker(options());
-  Trial bad = trial();
+  CandidateMeasurement bad = measurement();
   spoil_stores(bad, std::int64_t{1} << 40);
-  const Verdict verdict = worker.run(bad);
-  EXPECT_EQ(verdict.reason, Reason::Crash) << verdict.message;
-  EXPECT_NE(verdict.message.find("illegal memory access"), std::string::npos) << verdict.message;
-  EXPECT_EQ(worker.run(trial()).state, State::Verified);
+  const MeasurementResult outcome = worker.run(bad);
+  EXPECT_EQ(outcome.reason, Reason::Crash) << outcome.message;
+  EXPECT_NE(outcome.message.find("illegal memory access"), std::string::npos) << outcome.message;
+  EXPECT_EQ(worker.run(measurement()).state, State::Verified);
   EXPECT_EQ(worker.processes_started(), 2);
 }
 
 TEST(GpuWorker, AKernelThatDoesNotEndIsAHang) {
   Worker worker(options(8));
-  Trial endless = trial();
+  CandidateMeasurement endless = measurement();
   spoil_loops(endless);
-  const Verdict verdict = worker.run(endless);
-  EXPECT_EQ(verdict.reason, Reason::Hang) << verdict.message;
-  EXPECT_EQ(Worker(options()).run(trial()).state, State::Verified);
+  const MeasurementResult outcome = worker.run(endless);
+  EXPECT_EQ(outcome.reason, Reason::Hang) << outcome.message;
+  EXPECT_EQ(Worker(options()).run(measurement()).state, State::Verified);
 }
 
 } // namespace

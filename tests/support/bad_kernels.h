@@ -2,7 +2,7 @@
 #pragma once
 
 #include "backend/reference/random_inputs.h"
-#include "compiler/trial.h"
+#include "compiler/candidate_measurement.h"
 #include "kernel/generator.h"
 #include "support/random_graph.h"
 #include "support/region_runner.h"
@@ -22,14 +22,14 @@ inline void let_children_crash() {
 }
 
 /// y = tanh(x + w) over 1000 elements, as the target's first generator makes it.
-inline compiler::Trial good_trial(const kernel::Target& target) {
+inline compiler::CandidateMeasurement good_trial(const kernel::Target& target) {
   ir::Graph g;
   const Shape shape{Expr(1000)};
   const ir::NodeId x = g.input("x", DType::F32, shape), w = g.input("w", DType::F32, shape);
   g.outputs = {g.add(Op::Tanh, std::vector<ir::NodeId>{g.binary(Op::Add, x, w)})};
   const auto inputs = random_inputs(g, 1);
   auto cases = region_cases(g, inputs);
-  compiler::Trial trial;
+  compiler::CandidateMeasurement trial;
   trial.program = kernel::lower_greedily(cases.at(0).region, target).program;
   trial.program.name = "victim";
   trial.region = std::move(cases[0].region);
@@ -47,7 +47,7 @@ inline void for_each_statement(kernel::Block& block,
 }
 
 /// Subtracts where it should add.
-inline void spoil_values(compiler::Trial& trial) {
+inline void spoil_values(compiler::CandidateMeasurement& trial) {
   for_each_statement(trial.program.body, [](kernel::Stmt& s) {
     if (s.kind == kernel::StmtKind::Let && s.inst.kind == kernel::InstKind::Apply &&
         s.inst.op == Op::Add)
@@ -55,14 +55,14 @@ inline void spoil_values(compiler::Trial& trial) {
   });
 }
 /// Stores far away from its buffer.
-inline void spoil_stores(compiler::Trial& trial, std::int64_t elements) {
+inline void spoil_stores(compiler::CandidateMeasurement& trial, std::int64_t elements) {
   for_each_statement(trial.program.body, [&](kernel::Stmt& s) {
     if (s.kind == kernel::StmtKind::Store)
       s.inst.expr = s.inst.expr + Expr(elements);
   });
 }
 /// Does its work over and over, for longer than anybody waits.
-inline void spoil_loops(compiler::Trial& trial) {
+inline void spoil_loops(compiler::CandidateMeasurement& trial) {
   constexpr std::int64_t kEver = std::int64_t{1} << 40;
   kernel::Stmt again;
   again.kind = kernel::StmtKind::For;

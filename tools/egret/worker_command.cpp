@@ -15,7 +15,7 @@ void add_worker_command(CLI::App& app) {
   command->callback([] {
     if (isatty(STDIN_FILENO))
       throw UsageError("worker: the compiler starts this command; it is of no use by hand");
-    if (compiler::serve_trials(STDIN_FILENO) != 0)
+    if (compiler::serve_measurements(STDIN_FILENO) != 0)
       throw UsageError("worker: the caller went away");
   });
 }

@@ -195,7 +195,7 @@ struct FusionPlanSearch::Impl {
     std::string what;
     double ratio; ///< predicted, over the first fusion plan's
   };
-  /// FusionPlans a step away from the first one, those that the model likes best first.
+  /// Fusion plans a step away from the first one, those that the model likes best first.
   std::vector<Other> others(const FusionPlanChoice& choice, const Compilation& first,
                             SearchReport& report) {
     const double until = left() - std::min(kPlanSeconds, kPlanShare * budget);
@@ -281,62 +281,62 @@ struct FusionPlanSearch::Impl {
     return both;
   }
 
-  std::vector<std::vector<double>> rounds_of(Best& best, Best& rival) {
+  std::vector<std::vector<double>> rounds_of(Best& best, Best& baseline) {
     if (compare)
-      return compare(best.compiled, rival.compiled);
-    for (Best* one : {&best, &rival})
+      return compare(best.compiled, baseline.compiled);
+    for (Best* one : {&best, &baseline})
       if (!one->timer)
         one->timer = std::make_unique<PlanTimer>(device, one->compiled, options.workers);
-    PlanTimer* const both[] = {best.timer.get(), rival.timer.get()};
+    PlanTimer* const both[] = {best.timer.get(), baseline.timer.get()};
     return time_in_turn(both, kCompare);
   }
 
-  void try_other(const Other& other, Best& best, FusionPlanReport& trial, SearchReport& report) {
+  void try_other(const Other& other, Best& best, FusionPlanReport& measurement, SearchReport& report) {
     const FusionPlanChoice choice = on_top(best.choice, other.choice);
-    Best rival{choice, partitioned(choice)};
-    rival.kernels = kernels_of(wanted(rival.compilation));
-    if (rival.kernels == best.kernels) {
-      trial.state = "the same";
+    Best baseline{choice, partitioned(choice)};
+    baseline.kernels = kernels_of(wanted(baseline.compilation));
+    if (baseline.kernels == best.kernels) {
+      measurement.state = "the same";
       return;
     }
-    propose(rival.compilation, (left() - longest) / 2);
-    report.measured += rival.compilation.proposed.search.measured;
+    propose(baseline.compilation, (left() - longest) / 2);
+    report.measured += baseline.compilation.proposed.search.measured;
     const double begin = left();
-    if (!compile(rival)) {
-      trial.state = "above the memory limit";
+    if (!compile(baseline)) {
+      measurement.state = "above the memory limit";
       return;
     }
-    if (too_large(rival.compiled)) {
-      trial.state = "too large";
+    if (too_large(baseline.compiled)) {
+      measurement.state = "too large";
       return;
     }
-    const auto rounds = rounds_of(best, rival);
+    const auto rounds = rounds_of(best, baseline);
     longest = std::max(longest, begin - left());
-    trial.ratio = compare_rounds(rounds[1], rounds[0]).ratio;
-    trial.seconds = timing_of(rounds[1]).seconds;
+    measurement.ratio = compare_rounds(rounds[1], rounds[0]).ratio;
+    measurement.seconds = timing_of(rounds[1]).seconds;
     if (best.seconds == 0)
       best.seconds = report.greedy_seconds = timing_of(rounds[0]).seconds;
     ++report.measured;
-    trial.state = "slower";
+    measurement.state = "slower";
     if (pick(rounds) != 1)
       return;
-    trial.state = "taken";
-    rival.seconds = trial.seconds;
-    best = std::move(rival);
+    measurement.state = "taken";
+    baseline.seconds = measurement.seconds;
+    best = std::move(baseline);
   }
 
   void try_all(const std::vector<Other>& list, Best& best, SearchReport& report) {
     try {
       for (const Other& other : list) {
-        FusionPlanReport& trial = report.fusion_plans.emplace_back();
-        trial.what = other.what;
-        trial.predicted = other.ratio;
+        FusionPlanReport& measurement = report.fusion_plans.emplace_back();
+        measurement.what = other.what;
+        measurement.predicted = other.ratio;
         if (left() < std::max(kLeastLeft, longest))
           report.fusion_plan_note = "the budget is used up";
         else if (ended = ended || !go_on(report); ended)
           report.fusion_plan_note = "the search was ended";
         else
-          try_other(other, best, trial, report);
+          try_other(other, best, measurement, report);
       }
     } catch (const Error& error) { // the device has no memory for the data of two programs
       if (error.kind() != ErrorKind::Memory)

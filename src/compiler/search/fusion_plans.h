@@ -14,7 +14,7 @@
 
 namespace egret::compiler {
 
-/// A way to make a program: the form it takes, and changes of that form's greedy fusion plan.
+/// A fusion plan by name: a graph of the rules', and changes of that graph's greedy partition.
 struct FusionPlanChoice {
   int graph = 0;                    ///< of those that were extracted, the cheapest first
   std::vector<std::uint64_t> moves; ///< in ascending order

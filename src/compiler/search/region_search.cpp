@@ -25,20 +25,20 @@ constexpr double kFinalSeconds = 2; ///< that the last measurement takes, about
 /// Of a region's time, what is kept for the last measurement and the winner's check: seconds, or
 /// more where these take longer, at most a share.
 constexpr double kDecision = 3, kDecisionShare = 0.3, kMostShare = 0.5;
-/// A trial that is under way may end so many seconds after the budget.
+/// A measurement that is under way may end so many seconds after the budget.
 constexpr double kGrace = 0.3;
 /// Arguments of more bytes are read and written cold.
 constexpr double kColdBytes = 8 << 20;
 /// Regions that are too large to make inputs for, beside those of the program itself: on the host
 /// alone, and where a device has memory of its own.
 constexpr double kMostBytes = 1536e6, kMostGpuBytes = 2560e6;
-/// Candidates that the worker compiles ahead of their trials.
+/// Candidates that the worker compiles ahead of their measurements.
 constexpr std::size_t kAhead = 40;
 /// Nobody notices.
 constexpr double kShort = 1.2e-6;
 
-using State = Verdict::State;
-using Reason = Verdict::Reason;
+using State = MeasurementResult::State;
+using Reason = MeasurementResult::Reason;
 
 class RegionSearcher {
 public:
@@ -59,8 +59,8 @@ public:
       report_.note = "its arguments are too large to try it";
       return std::nullopt;
     }
-    for (TuningTrial& trial : database_.trials(task_.key))
-      known_.emplace(trial.schedule, std::move(trial));
+    for (TuningTrial& measurement : database_.measurements(task_.key))
+      known_.emplace(measurement.schedule, std::move(measurement));
     if (!find_base())
       return std::nullopt;
     for (std::size_t i = 0; i < list_.size(); ++i)
@@ -86,52 +86,52 @@ private:
     }
   }
 
-  Trial trial_of(std::size_t i) const {
-    Trial trial;
-    trial.region = task_.region;
-    trial.program = list_[i].program;
-    trial.sizes = task_.sizes;
-    if (!on_gpu(trial.program)) // whose launches use all of it
-      trial.workers = task_.key.workers;
-    trial.sample_seconds = kFirstSample;
-    trial.cold = task_.cold || footprint(task_.region, task_.sizes) > kColdBytes;
-    trial.verify = false;
-    return trial;
+  CandidateMeasurement trial_of(std::size_t i) const {
+    CandidateMeasurement measurement;
+    measurement.region = task_.region;
+    measurement.program = list_[i].program;
+    measurement.sizes = task_.sizes;
+    if (!on_gpu(measurement.program)) // whose launches use all of it
+      measurement.workers = task_.key.workers;
+    measurement.sample_seconds = kFirstSample;
+    measurement.cold = task_.cold || footprint(task_.region, task_.sizes) > kColdBytes;
+    measurement.verify = false;
+    return measurement;
   }
 
   static bool on_gpu(const kernel::KernelProgram& program) { return program.launch.threads > 0; }
 
   /// A check that is cheap for every candidate: all of a small region, or a few points of each
   /// kind; guard zones and what stays unwritten are looked at in full.
-  static void check_quickly(Trial& trial) {
-    trial.verify = true;
-    trial.check.complete_work = 1 << 15;
-    trial.check.sample_work = 1 << 17;
-    trial.check.samples = 48;
+  static void check_quickly(CandidateMeasurement& measurement) {
+    measurement.verify = true;
+    measurement.check.complete_work = 1 << 15;
+    measurement.check.sample_work = 1 << 17;
+    measurement.check.samples = 48;
   }
   /// One that a winner has to pass: other inputs, special values, results in the memory of
   /// operands.
-  static void check_thoroughly(Trial& trial) {
-    trial.verify = true;
-    trial.check.seed = 2;
-    trial.check.special_values = true;
-    trial.check.share_aliases = true;
-    trial.check.complete_work = 1 << 18;
-    trial.check.sample_work = 1 << 20;
+  static void check_thoroughly(CandidateMeasurement& measurement) {
+    measurement.verify = true;
+    measurement.check.seed = 2;
+    measurement.check.special_values = true;
+    measurement.check.share_aliases = true;
+    measurement.check.complete_work = 1 << 18;
+    measurement.check.sample_work = 1 << 20;
   }
 
-  // A trial in the worker; what it says of the device is an error. Nothing when the budget was used
-  // up before the trial's end, which says nothing of the kernel.
-  std::optional<Verdict> ask(const Trial& trial, double patience) {
+  // A measurement in the worker; what it says of the device is an error. Nothing when the budget was used
+  // up before the measurement's end, which says nothing of the kernel.
+  std::optional<MeasurementResult> ask(const CandidateMeasurement& measurement, double patience) {
     const double left = std::max(clock_.left(), 0.0) + kGrace;
-    Verdict verdict = worker_.run(trial, std::min(patience, left));
-    if (verdict.reason == Reason::Device)
-      fail(ErrorKind::Device, "{}", verdict.message);
-    if (verdict.reason == Reason::Hang && left < patience) {
+    MeasurementResult outcome = worker_.run(measurement, std::min(patience, left));
+    if (outcome.reason == Reason::Device)
+      fail(ErrorKind::Device, "{}", outcome.message);
+    if (outcome.reason == Reason::Hang && left < patience) {
       report_.note = "the budget is used up";
       return std::nullopt;
     }
-    return verdict;
+    return outcome;
   }
 
   /// Rounds of so many seconds that a first look takes.
@@ -163,24 +163,24 @@ private:
   /// that is not.
   bool find_base() {
     for (base_ = 0; base_ < list_.size() && goes_on(base_); ++base_) {
-      Trial trial = trial_of(base_);
-      check_quickly(trial);
-      trial.repetitions = 3;
+      CandidateMeasurement measurement = trial_of(base_);
+      check_quickly(measurement);
+      measurement.repetitions = 3;
       for (std::size_t i = base_ + 1; i < std::min(list_.size(), base_ + 1 + kAhead); ++i)
         if (!known_.contains(kernel::to_string(list_[i].schedule)) && on_gpu(list_[i].program))
-          trial.ahead.push_back(list_[i].program);
+          measurement.ahead.push_back(list_[i].program);
       const double begin = clock_.seconds();
       ++measured_;
-      const auto verdict = ask(trial, kPatience);
-      if (!verdict)
+      const auto outcome = ask(measurement, kPatience);
+      if (!outcome)
         return false;
       trial_seconds_ = clock_.seconds() - begin;
-      compile_seconds_ = verdict->compile_seconds;
-      if (!verdict->ok()) {
-        reject(base_, name_of(verdict->reason), verdict->message);
+      compile_seconds_ = outcome->compile_seconds;
+      if (!outcome->ok()) {
+        reject(base_, name_of(outcome->reason), outcome->message);
         continue;
       }
-      note_time(base_, verdict->seconds, 1, verdict->worst);
+      note_time(base_, outcome->seconds, 1, outcome->worst);
       const double decision =
           kLeastRounds * (kFinalists + 1) * report_.candidates[base_].seconds + check_seconds();
       looks_end_ = std::min(looks_end_, end_ - std::min(decision, kMostShare * task_.seconds));
@@ -217,21 +217,21 @@ private:
     }
     if (!goes_on(i))
       return;
-    Trial trial = trial_of(i);
-    check_quickly(trial);
-    trial.rivals.push_back(list_[base_].program);
-    trial.repetitions = first_rounds(2 * report_.candidates[base_].seconds);
-    trial.give_up = kGiveUp;
+    CandidateMeasurement measurement = trial_of(i);
+    check_quickly(measurement);
+    measurement.baselines.push_back(list_[base_].program);
+    measurement.repetitions = first_rounds(2 * report_.candidates[base_].seconds);
+    measurement.give_up = kGiveUp;
     ++measured_;
     // As patient as the greedy candidate suggests, which had to start a process and make inputs
     // too.
-    const auto verdict = ask(trial, kSlowStart + 10 * trial_seconds_);
-    if (!verdict)
+    const auto outcome = ask(measurement, kSlowStart + 10 * trial_seconds_);
+    if (!outcome)
       return;
-    if (!verdict->ok())
-      return reject(i, name_of(verdict->reason), verdict->message);
-    note_time(i, verdict->seconds,
-              compare_rounds(verdict->seconds, verdict->rival_seconds[0]).ratio, verdict->worst);
+    if (!outcome->ok())
+      return reject(i, name_of(outcome->reason), outcome->message);
+    note_time(i, outcome->seconds,
+              compare_rounds(outcome->seconds, outcome->baseline_seconds[0]).ratio, outcome->worst);
   }
 
   bool alive(std::size_t i) const { return !report_.candidates[i].rejected(); }
@@ -294,25 +294,25 @@ private:
   /// Seconds of each program by round, the base first; nothing when there was no time for it.
   std::optional<std::vector<std::vector<double>>>
   compete(const std::vector<std::size_t>& finalists) {
-    Trial trial = trial_of(base_);
-    trial.sample_seconds = kFinalSample;
+    CandidateMeasurement measurement = trial_of(base_);
+    measurement.sample_seconds = kFinalSample;
     for (const std::size_t i : finalists)
-      trial.rivals.push_back(list_[i].program);
+      measurement.baselines.push_back(list_[i].program);
     const double round = round_seconds(finalists);
     const double seconds = std::min(std::max(kFinalSeconds, kUsualRounds * round),
                                     std::max(clock_.left() - check_seconds(), 0.0));
-    trial.repetitions =
+    measurement.repetitions =
         static_cast<int>(std::clamp(seconds / round, double{kLeastRounds}, double{kMostRounds}));
     clock_.tell(task_.region.name, task_.done, list_.size(), list_.size(), best_seconds());
     ++measured_;
-    const auto verdict = ask(trial, kPatience);
-    if (!verdict)
+    const auto outcome = ask(measurement, kPatience);
+    if (!outcome)
       return std::nullopt;
-    if (!verdict->ok()) // all of them ran before: it is the machine
+    if (!outcome->ok()) // all of them ran before: it is the machine
       return {{{1.0}}};
-    std::vector<std::vector<double>> rounds{verdict->seconds};
+    std::vector<std::vector<double>> rounds{outcome->seconds};
     for (std::size_t f = 0; f < finalists.size(); ++f) {
-      rounds.push_back(verdict->rival_seconds[f]);
+      rounds.push_back(outcome->baseline_seconds[f]);
       note_time(finalists[f], rounds.back(), compare_rounds(rounds.back(), rounds[0]).ratio, 0);
     }
     note_time(base_, rounds[0], 1, 0);
@@ -321,16 +321,16 @@ private:
 
   /// Nothing when there was no time for it.
   std::optional<bool> passes(std::size_t i) {
-    Trial trial = trial_of(i);
-    check_thoroughly(trial);
+    CandidateMeasurement measurement = trial_of(i);
+    check_thoroughly(measurement);
     ++measured_;
-    const auto verdict = ask(trial, kPatience);
-    if (!verdict)
+    const auto outcome = ask(measurement, kPatience);
+    if (!outcome)
       return std::nullopt;
-    if (!verdict->ok())
-      reject(i, name_of(verdict->reason), verdict->message);
-    errors_[i] = std::max(errors_[i], verdict->worst);
-    return verdict->ok();
+    if (!outcome->ok())
+      reject(i, name_of(outcome->reason), outcome->message);
+    errors_[i] = std::max(errors_[i], outcome->worst);
+    return outcome->ok();
   }
 
   kernel::Chosen win(std::size_t i) {
@@ -370,7 +370,7 @@ private:
   double end_;       ///< of this region's time
   double looks_end_; ///< when first looks end: the rest of the time is for the decision
   std::size_t base_ = 0;
-  double trial_seconds_ = 0, compile_seconds_ = 0; ///< of the base's trial
+  double trial_seconds_ = 0, compile_seconds_ = 0; ///< of the base's measurement
   std::map<std::string, TuningTrial> known_;
   std::map<std::size_t, double> errors_;
 };

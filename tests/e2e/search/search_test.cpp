@@ -90,7 +90,7 @@ TunerOptions with_planted(const std::filesystem::path& folder) {
     Candidates all;
     all.list.push_back(usual.list[0]);
     auto plant = [&](const std::string& name, auto&& spoil) {
-      Trial trial;
+      CandidateMeasurement trial;
       trial.program = usual.list[0].program;
       spoil(trial);
       Candidate bad = usual.list[0];
@@ -99,14 +99,14 @@ TunerOptions with_planted(const std::filesystem::path& folder) {
       bad.hash = kernel::hash_of(bad.program);
       all.list.push_back(std::move(bad));
     };
-    plant("planted_wrong", [](Trial& t) {
+    plant("planted_wrong", [](CandidateMeasurement& t) {
       for_each_statement(t.program.body, [](kernel::Stmt& s) {
         if (s.kind == kernel::StmtKind::Let && s.inst.op == Op::Mul)
           s.inst.op = Op::Add;
       });
     });
-    plant("planted_outside", [](Trial& t) { spoil_stores(t, 16); });
-    plant("planted_crash", [](Trial& t) { spoil_stores(t, std::int64_t{1} << 40); });
+    plant("planted_outside", [](CandidateMeasurement& t) { spoil_stores(t, 16); });
+    plant("planted_crash", [](CandidateMeasurement& t) { spoil_stores(t, std::int64_t{1} << 40); });
     plant("planted_hang", spoil_loops);
     for (std::size_t i = 1; i < usual.list.size(); ++i)
       all.list.push_back(usual.list[i]);
@@ -334,7 +334,7 @@ TEST(Search, TheBudgetEndsATrialThatIsUnderWay) {
   options.propose = [](const kernel::Region& region, const kernel::Target& target,
                        const Machine& machine, const backend::reference::Bindings& sizes, Effort) {
     Candidates all = candidates_of(region, target, machine, sizes, 2, 3);
-    Trial trial;
+    CandidateMeasurement trial;
     trial.program = all.list[0].program;
     spoil_loops(trial);
     all.list[0].program = trial.program; // never ends

@@ -1,7 +1,7 @@
-// Programs, regions, trials and verdicts from bytes that somebody else made: whatever they are, an
+// Programs, regions, measurements and results from bytes that somebody else made: whatever they are, an
 // Error or a value, in bounded memory.
 #include "backend/cuda/target.h"
-#include "compiler/trial_bytes.h"
+#include "compiler/measurement_bytes.h"
 #include "egret/error.h"
 #include "kernel/generator.h"
 #include "kernel/serialize.h"
@@ -68,35 +68,35 @@ kernel::Target cpu() {
 }
 
 TEST(BytesErrors, ProgramsAndRegions) {
-  const compiler::Trial trial = testing::good_trial(cpu());
-  expect_an_answer(kernel::to_bytes(trial.program), true, [](const std::string& bytes) {
+  const compiler::CandidateMeasurement measurement = testing::good_trial(cpu());
+  expect_an_answer(kernel::to_bytes(measurement.program), true, [](const std::string& bytes) {
     kernel::verify(kernel::program_of_bytes(bytes));
   });
-  const auto gpu = kernel::lower_greedily(trial.region, backend::cuda::known_target(90)).program;
+  const auto gpu = kernel::lower_greedily(measurement.region, backend::cuda::known_target(90)).program;
   expect_an_answer(kernel::to_bytes(gpu), true, [](const std::string& bytes) {
     kernel::verify(kernel::program_of_bytes(bytes));
   });
-  expect_an_answer(kernel::to_bytes(trial.region), true, [](const std::string& bytes) {
+  expect_an_answer(kernel::to_bytes(measurement.region), true, [](const std::string& bytes) {
     kernel::verify(kernel::region_of_bytes(bytes));
   });
 }
 
 TEST(BytesErrors, TrialsAndVerdicts) {
-  compiler::Trial trial = testing::good_trial(cpu());
-  trial.rivals.push_back(trial.program);
-  trial.ahead.push_back(trial.program);
+  compiler::CandidateMeasurement measurement = testing::good_trial(cpu());
+  measurement.baselines.push_back(measurement.program);
+  measurement.ahead.push_back(measurement.program);
   std::string device;
-  const std::string bytes = compiler::to_bytes(trial, "cpu");
-  const compiler::Trial same = compiler::trial_of_bytes(bytes, device);
+  const std::string bytes = compiler::to_bytes(measurement, "cpu");
+  const compiler::CandidateMeasurement same = compiler::measurement_of_bytes(bytes, device);
   EXPECT_EQ(compiler::to_bytes(same, device), bytes);
   expect_an_answer(bytes, false,
-                   [&](const std::string& bad) { compiler::trial_of_bytes(bad, device); });
-  compiler::Verdict verdict;
-  verdict.message = "it is wrong";
-  verdict.seconds = {1, 2, 3};
-  verdict.rival_seconds = {{1, 2}, {3}};
-  expect_an_answer(compiler::to_bytes(verdict), false,
-                   [](const std::string& bad) { compiler::verdict_of_bytes(bad); });
+                   [&](const std::string& bad) { compiler::measurement_of_bytes(bad, device); });
+  compiler::MeasurementResult outcome;
+  outcome.message = "it is wrong";
+  outcome.seconds = {1, 2, 3};
+  outcome.baseline_seconds = {{1, 2}, {3}};
+  expect_an_answer(compiler::to_bytes(outcome), false,
+                   [](const std::string& bad) { compiler::result_of_bytes(bad); });
 }
 
 TEST(BytesErrors, NestingIsBounded) {

@@ -1,5 +1,5 @@
 // Trials on a GPU: while one goes on, the host's cores compile those that come next.
-#include "compiler/trial.h"
+#include "compiler/candidate_measurement.h"
 
 #include "support/bad_kernels.h"
 #include "support/cuda_kernels.h"
@@ -23,21 +23,21 @@ TEST(CudaTrials, ProgramsAreCompiledAhead) {
   const auto device =
       make_cuda_device(0, {axpb_text, {{EGRET_FAKE_CUDA}, {EGRET_FAKE_CUDA}}, nullptr});
   const auto before = fake.compilations;
-  compiler::TrialRoom room(*device);
-  compiler::Trial trial = egret::testing::good_trial(egret::testing::test_targets().front());
-  trial.verify = false;
-  trial.repetitions = 0;
-  trial.program = axpb_program(128);
-  trial.ahead = {axpb_program(64), axpb_program(256)};
-  EXPECT_TRUE(room.run(trial).ok());
+  compiler::CandidateMeasurer room(*device);
+  compiler::CandidateMeasurement measurement = egret::testing::good_trial(egret::testing::test_targets().front());
+  measurement.verify = false;
+  measurement.repetitions = 0;
+  measurement.program = axpb_program(128);
+  measurement.ahead = {axpb_program(64), axpb_program(256)};
+  EXPECT_TRUE(room.run(measurement).ok());
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
   while (fake.compilations - before < 3 && std::chrono::steady_clock::now() < end)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   EXPECT_EQ(fake.compilations - before, 3u);
-  trial.ahead.clear();
+  measurement.ahead.clear();
   for (const int threads : {64, 256}) {
-    trial.program = axpb_program(threads);
-    EXPECT_TRUE(room.run(trial).ok());
+    measurement.program = axpb_program(threads);
+    EXPECT_TRUE(room.run(measurement).ok());
   }
   EXPECT_EQ(fake.compilations - before, 3u);
 }

@@ -57,7 +57,7 @@ TEST(Timing, TiesGoToTheEarlierOne) {
 
 TEST(Candidates, BeginWithTheGreedyOneAndDoNotRepeat) {
   const auto device = backend::cpu::make_cpu_device(2);
-  const Trial trial = testing::good_trial(device->target());
+  const CandidateMeasurement trial = testing::good_trial(device->target());
   const auto found = candidates_of(trial.region, device->target(), usual_machine(device->target()),
                                    trial.sizes, 0, 0);
   ASSERT_GT(found.list.size(), 3u);
@@ -94,7 +94,7 @@ TEST(Candidates, OfAGpuHaveLoopTreesAmongThem) {
 
 TEST(CostModel, RanksVectorsBeforeScalars) {
   const auto device = backend::cpu::make_cpu_device(2);
-  const Trial trial = testing::good_trial(device->target());
+  const CandidateMeasurement trial = testing::good_trial(device->target());
   double vectors = 0, scalars = 0;
   for (const Candidate& c : candidates_of(trial.region, device->target(),
                                           usual_machine(device->target()), trial.sizes, 0, 0)
@@ -129,7 +129,7 @@ TEST(CostModel, PiecesOfALoopCountOnce) {
 // Caches that hold nothing of it leave a kernel as slow as the memory is.
 TEST(CostModel, ColdOperandsComeFromMemory) {
   const kernel::Target target{};
-  const Trial trial = testing::good_trial(target);
+  const CandidateMeasurement trial = testing::good_trial(target);
   const Machine machine = usual_machine(target);
   const double bytes = footprint(trial.region, trial.sizes);
   const double warm = predict(trial.program, trial.region, target, machine, trial.sizes),

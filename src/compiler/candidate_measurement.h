@@ -1,4 +1,4 @@
-// A candidate kernel on trial: compiled, checked against its region's semantics, timed.
+// A candidate kernel on measurement: compiled, checked against its region's semantics, timed.
 #pragma once
 
 #include "backend/common/device.h"
@@ -12,14 +12,14 @@
 
 namespace egret::compiler {
 
-struct Trial {
+struct CandidateMeasurement {
   kernel::Region region;
   kernel::KernelProgram program;
   /// Programs of the same region that are timed beside it, in turn, so that whatever else the
   /// machine does meets all of them alike. They are not checked.
-  std::vector<kernel::KernelProgram> rivals;
+  std::vector<kernel::KernelProgram> baselines;
   /// Programs that are likely to be tried next, on devices that leave the host's cores idle: they
-  /// are compiled while this trial goes on. What is still waiting when the next list comes is
+  /// are compiled while this measurement goes on. What is still waiting when the next list comes is
   /// dropped.
   std::vector<kernel::KernelProgram> ahead;
   backend::reference::Bindings sizes; ///< of the region's symbols
@@ -30,12 +30,12 @@ struct Trial {
       0; ///< timed rounds, in each of which every program gives a sample; 0: no timing
   double sample_seconds = 2e-3; ///< a sample is of launches that together take about as long
   double give_up = 0; ///< no more rounds when after two or more the program's best time is this
-                      ///< many times the first rival's; 0: never
+                      ///< many times the first baseline's; 0: never
   bool cold = false;  ///< launches take turns on copies of the arguments that together are more
                       ///< than the caches hold
 };
 
-struct Verdict {
+struct MeasurementResult {
   enum class State : std::uint8_t { Compiled, Verified, Timed, Rejected };
   /// Why it was rejected.
   enum class Reason : std::uint8_t {
@@ -51,7 +51,7 @@ struct Verdict {
   std::string message; ///< of a rejection, for people
   double compile_seconds = 0;
   std::vector<double> seconds;                    ///< of a launch, by round
-  std::vector<std::vector<double>> rival_seconds; ///< by rival, by round
+  std::vector<std::vector<double>> baseline_seconds; ///< by baseline, by round
   std::int64_t checked = 0;                       ///< elements that were compared
   bool complete = true;                           ///< every element was
   double worst = 0;                               ///< largest ratio of difference to tolerance
@@ -59,24 +59,24 @@ struct Verdict {
   bool ok() const { return state != State::Rejected; }
 };
 
-const char* name_of(Verdict::Reason reason) noexcept;
+const char* name_of(MeasurementResult::Reason reason) noexcept;
 
-/// Runs trials in this process, which a bad kernel may end: see worker.h. Compiled programs, and
-/// the inputs and right results of the region that was tried last, are kept for the next trial.
-class TrialRoom {
+/// Runs measurements in this process, which a bad kernel may end: see worker.h. Compiled programs, and
+/// the inputs and right results of the region that was tried last, are kept for the next measurement.
+class CandidateMeasurer {
 public:
-  explicit TrialRoom(backend::Device& device);
-  ~TrialRoom();
-  TrialRoom(const TrialRoom&) = delete;
-  TrialRoom& operator=(const TrialRoom&) = delete;
-  Verdict run(const Trial& trial);
+  explicit CandidateMeasurer(backend::Device& device);
+  ~CandidateMeasurer();
+  CandidateMeasurer(const CandidateMeasurer&) = delete;
+  CandidateMeasurer& operator=(const CandidateMeasurer&) = delete;
+  MeasurementResult run(const CandidateMeasurement& measurement);
 
 private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
 
-/// One trial, with nothing kept.
-Verdict run_trial(backend::Device& device, const Trial& trial);
+/// One measurement, with nothing kept.
+MeasurementResult measure_candidate(backend::Device& device, const CandidateMeasurement& measurement);
 
 } // namespace egret::compiler

@@ -1,8 +1,8 @@
-// Trials and verdicts as bytes, and how they go over a socket: eight bytes with the length, then
+// Trials and results as bytes, and how they go over a socket: eight bytes with the length, then
 // the message.
 #pragma once
 
-#include "compiler/trial.h"
+#include "compiler/candidate_measurement.h"
 
 #include <chrono>
 #include <string>
@@ -10,16 +10,16 @@
 
 namespace egret::compiler {
 
-std::string to_bytes(const Trial& trial, const std::string& device);
+std::string to_bytes(const CandidateMeasurement& measurement, const std::string& device);
 /// Error(File) when the bytes are none. `device` gets the device's name.
-Trial trial_of_bytes(std::string_view bytes, std::string& device);
-std::string to_bytes(const Verdict& verdict);
-Verdict verdict_of_bytes(std::string_view bytes);
+CandidateMeasurement measurement_of_bytes(std::string_view bytes, std::string& device);
+std::string to_bytes(const MeasurementResult& outcome);
+MeasurementResult result_of_bytes(std::string_view bytes);
 
-/// What a trial's inputs and right results depend on, and what its timed arguments do: trials with
+/// What a measurement's inputs and right results depend on, and what its timed arguments do: measurements with
 /// equal keys may share them.
-std::string check_key(const Trial& trial);
-std::string timing_key(const Trial& trial);
+std::string check_key(const CandidateMeasurement& measurement);
+std::string timing_key(const CandidateMeasurement& measurement);
 
 using Clock = std::chrono::steady_clock;
 enum class Exchange : std::uint8_t { Done, Late, Closed };

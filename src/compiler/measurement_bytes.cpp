@@ -1,4 +1,4 @@
-#include "compiler/trial_bytes.h"
+#include "compiler/measurement_bytes.h"
 
 #include "kernel/serialize.h"
 #include "support/fail.h"
@@ -177,51 +177,51 @@ Exchange receive_until(int socket, std::string& message, Clock::time_point deadl
 
 } // namespace
 
-std::string to_bytes(const Trial& trial, const std::string& device) {
+std::string to_bytes(const CandidateMeasurement& measurement, const std::string& device) {
   Out out;
   out.add(device);
-  out.add(kernel::to_bytes(trial.region));
-  out.add(kernel::to_bytes(trial.program));
-  for (const auto* list : {&trial.rivals, &trial.ahead}) {
+  out.add(kernel::to_bytes(measurement.region));
+  out.add(kernel::to_bytes(measurement.program));
+  for (const auto* list : {&measurement.baselines, &measurement.ahead}) {
     out.add(list->size());
     for (const kernel::KernelProgram& program : *list)
       out.add(kernel::to_bytes(program));
   }
-  add_sizes(out, trial.sizes);
-  add_check(out, trial.check);
-  out.add(trial.verify);
-  out.add(trial.workers);
-  out.add(trial.repetitions);
-  out.add(trial.sample_seconds);
-  out.add(trial.give_up);
-  out.add(trial.cold);
+  add_sizes(out, measurement.sizes);
+  add_check(out, measurement.check);
+  out.add(measurement.verify);
+  out.add(measurement.workers);
+  out.add(measurement.repetitions);
+  out.add(measurement.sample_seconds);
+  out.add(measurement.give_up);
+  out.add(measurement.cold);
   return std::move(out.bytes);
 }
 
-std::string check_key(const Trial& trial) {
+std::string check_key(const CandidateMeasurement& measurement) {
   Out out;
-  out.add(kernel::to_bytes(trial.region));
-  add_sizes(out, trial.sizes);
-  add_check(out, trial.check);
+  out.add(kernel::to_bytes(measurement.region));
+  add_sizes(out, measurement.sizes);
+  add_check(out, measurement.check);
   return std::move(out.bytes);
 }
 
-std::string timing_key(const Trial& trial) {
+std::string timing_key(const CandidateMeasurement& measurement) {
   Out out;
-  out.add(kernel::to_bytes(trial.region));
-  add_sizes(out, trial.sizes);
-  out.add(trial.check.seed);
-  out.add(trial.cold);
+  out.add(kernel::to_bytes(measurement.region));
+  add_sizes(out, measurement.sizes);
+  out.add(measurement.check.seed);
+  out.add(measurement.cold);
   return std::move(out.bytes);
 }
 
-Trial trial_of_bytes(std::string_view bytes, std::string& device) {
+CandidateMeasurement measurement_of_bytes(std::string_view bytes, std::string& device) {
   In in(bytes);
-  Trial trial;
+  CandidateMeasurement measurement;
   device = in.text();
-  trial.region = kernel::region_of_bytes(in.text());
-  trial.program = kernel::program_of_bytes(in.text());
-  for (auto* list : {&trial.rivals, &trial.ahead})
+  measurement.region = kernel::region_of_bytes(in.text());
+  measurement.program = kernel::program_of_bytes(in.text());
+  for (auto* list : {&measurement.baselines, &measurement.ahead})
     for (auto count = in.word<std::size_t>(); count > 0; --count)
       list->push_back(kernel::program_of_bytes(in.text()));
   for (auto count = in.word<std::size_t>(); count > 0; --count) {
@@ -230,9 +230,9 @@ Trial trial_of_bytes(std::string_view bytes, std::string& device) {
                divisor = in.word<std::int64_t>(), value = in.word<std::int64_t>();
     if (lower > upper || divisor < 1 || value < lower || value > upper || value % divisor != 0)
       fail(ErrorKind::File, "worker: size {} is {}, which cannot be", name, value);
-    trial.sizes.set(Expr::symbol(name, lower, upper, divisor), value);
+    measurement.sizes.set(Expr::symbol(name, lower, upper, divisor), value);
   }
-  auto& check = trial.check;
+  auto& check = measurement.check;
   check.seed = in.word<std::uint64_t>();
   check.special_values = in.word<bool>();
   check.share_aliases = in.word<bool>();
@@ -241,47 +241,47 @@ Trial trial_of_bytes(std::string_view bytes, std::string& device) {
   check.sample_work = in.word<std::int64_t>();
   check.samples = in.word<std::int64_t>();
   check.tiles = in.list<std::int64_t>();
-  trial.verify = in.word<bool>();
-  trial.workers = in.word<int>();
-  trial.repetitions = in.word<int>();
-  trial.sample_seconds = in.word<double>();
-  trial.give_up = in.word<double>();
-  trial.cold = in.word<bool>();
+  measurement.verify = in.word<bool>();
+  measurement.workers = in.word<int>();
+  measurement.repetitions = in.word<int>();
+  measurement.sample_seconds = in.word<double>();
+  measurement.give_up = in.word<double>();
+  measurement.cold = in.word<bool>();
   in.end();
-  return trial;
+  return measurement;
 }
 
-std::string to_bytes(const Verdict& verdict) {
+std::string to_bytes(const MeasurementResult& outcome) {
   Out out;
-  out.add(static_cast<int>(verdict.state));
-  out.add(static_cast<int>(verdict.reason));
-  out.add(verdict.message);
-  out.add(verdict.compile_seconds);
-  out.add(verdict.seconds);
-  out.add(verdict.rival_seconds.size());
-  for (const auto& seconds : verdict.rival_seconds)
+  out.add(static_cast<int>(outcome.state));
+  out.add(static_cast<int>(outcome.reason));
+  out.add(outcome.message);
+  out.add(outcome.compile_seconds);
+  out.add(outcome.seconds);
+  out.add(outcome.baseline_seconds.size());
+  for (const auto& seconds : outcome.baseline_seconds)
     out.add(seconds);
-  out.add(verdict.checked);
-  out.add(verdict.complete);
-  out.add(verdict.worst);
+  out.add(outcome.checked);
+  out.add(outcome.complete);
+  out.add(outcome.worst);
   return std::move(out.bytes);
 }
 
-Verdict verdict_of_bytes(std::string_view bytes) {
+MeasurementResult result_of_bytes(std::string_view bytes) {
   In in(bytes);
-  Verdict verdict;
-  verdict.state = in.word_of(Verdict::State::Rejected);
-  verdict.reason = in.word_of(Verdict::Reason::Device);
-  verdict.message = in.text();
-  verdict.compile_seconds = in.word<double>();
-  verdict.seconds = in.list<double>();
+  MeasurementResult outcome;
+  outcome.state = in.word_of(MeasurementResult::State::Rejected);
+  outcome.reason = in.word_of(MeasurementResult::Reason::Device);
+  outcome.message = in.text();
+  outcome.compile_seconds = in.word<double>();
+  outcome.seconds = in.list<double>();
   for (auto count = in.word<std::size_t>(); count > 0; --count)
-    verdict.rival_seconds.push_back(in.list<double>());
-  verdict.checked = in.word<std::int64_t>();
-  verdict.complete = in.word<bool>();
-  verdict.worst = in.word<double>();
+    outcome.baseline_seconds.push_back(in.list<double>());
+  outcome.checked = in.word<std::int64_t>();
+  outcome.complete = in.word<bool>();
+  outcome.worst = in.word<double>();
   in.end();
-  return verdict;
+  return outcome;
 }
 
 Exchange exchange(int socket, const std::string& message, std::string& answer,

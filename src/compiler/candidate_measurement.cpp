@@ -1,7 +1,7 @@
-#include "compiler/trial.h"
+#include "compiler/candidate_measurement.h"
 
 #include "compiler/kernel_cache.h"
-#include "compiler/trial_bytes.h"
+#include "compiler/measurement_bytes.h"
 
 #include "backend/common/host_launch.h"
 #include "backend/common/launch_number.h"
@@ -29,11 +29,11 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-Verdict rejected(Verdict verdict, Verdict::Reason reason, std::string message) {
-  verdict.state = Verdict::State::Rejected;
-  verdict.reason = reason;
-  verdict.message = std::move(message);
-  return verdict;
+MeasurementResult rejected(MeasurementResult outcome, MeasurementResult::Reason reason, std::string message) {
+  outcome.state = MeasurementResult::State::Rejected;
+  outcome.reason = reason;
+  outcome.message = std::move(message);
+  return outcome;
 }
 
 // Memory of the device, filled.
@@ -65,13 +65,13 @@ private:
 // Arguments of a region's programs in the device's memory, random and of the right sizes.
 class Arguments {
 public:
-  Arguments(backend::Device& device, const Trial& trial) {
-    reference::RandomNumbers random(trial.check.seed);
-    const std::int64_t limit = reference::index_limit_of(trial.region, trial.sizes);
+  Arguments(backend::Device& device, const CandidateMeasurement& measurement) {
+    reference::RandomNumbers random(measurement.check.seed);
+    const std::int64_t limit = reference::index_limit_of(measurement.region, measurement.sizes);
     std::vector<reference::HostArray> arrays;
     double bytes = 0;
-    for (const kernel::Operand& operand : trial.region.operands) {
-      const auto count = reference::element_count(trial.sizes.values_of(operand.shape));
+    for (const kernel::Operand& operand : measurement.region.operands) {
+      const auto count = reference::element_count(measurement.sizes.values_of(operand.shape));
       arrays.push_back(reference::random_array(operand.dtype, count, limit, false, random));
       if (operand.role == kernel::Role::Scalar) {
         scalars_.push_back(reference::scalar_of(operand.dtype, arrays.back().at(0)).bits);
@@ -81,12 +81,12 @@ public:
       }
     }
     std::vector<std::size_t> outputs;
-    for (const kernel::Output& output : trial.region.outputs) {
-      const auto count = reference::element_count(trial.sizes.values_of(output.shape));
+    for (const kernel::Output& output : measurement.region.outputs) {
+      const auto count = reference::element_count(measurement.sizes.values_of(output.shape));
       outputs.push_back(static_cast<std::size_t>(count) * size_of(output.dtype));
       bytes += static_cast<double>(outputs.back());
     }
-    sets_.resize(copies(device.target(), trial.cold, bytes));
+    sets_.resize(copies(device.target(), measurement.cold, bytes));
     for (auto& set : sets_) {
       for (const auto& array : arrays)
         set.emplace_back(device, array.bytes.size(), array.bytes.data());
@@ -117,12 +117,12 @@ private:
 class Contestant {
 public:
   Contestant(backend::Device& device, const kernel::KernelProgram& program,
-             std::shared_ptr<const backend::Artifact> artifact, const Trial& trial,
+             std::shared_ptr<const backend::Artifact> artifact, const CandidateMeasurement& measurement,
              const Arguments& arguments)
       : device_(device), program_(program), artifact_(std::move(artifact)),
-        scalars_(arguments.scalars()), workers_(trial.workers) {
+        scalars_(arguments.scalars()), workers_(measurement.workers) {
     for (const Expr& dim : program.dims)
-      dims_.push_back(trial.sizes.value_of(dim));
+      dims_.push_back(measurement.sizes.value_of(dim));
     for (const kernel::Buffer& buffer : program.buffers)
       if (buffer.space == kernel::Space::Workspace)
         workspaces_.emplace_back(device, bytes_of(buffer), nullptr);
@@ -137,7 +137,7 @@ public:
     double once = launch(1);
     if (once < kLong)
       once = std::max(launch(1), 1e-7);
-    times_ = static_cast<int>(std::clamp(trial.sample_seconds / once, 1.0, 1000.0));
+    times_ = static_cast<int>(std::clamp(measurement.sample_seconds / once, 1.0, 1000.0));
   }
   double sample() { return launch(times_); }
 
@@ -215,7 +215,7 @@ private:
       try {
         kernel::verify(program);
         kernels_.get(program, device_);
-      } catch (const std::exception&) { // the trial that wants it will say why
+      } catch (const std::exception&) { // the measurement that wants it will say why
       }
     }
   }
@@ -230,25 +230,25 @@ private:
 
 } // namespace
 
-const char* name_of(Verdict::Reason reason) noexcept {
+const char* name_of(MeasurementResult::Reason reason) noexcept {
   switch (reason) {
-  case Verdict::Reason::None:
+  case MeasurementResult::Reason::None:
     return "none";
-  case Verdict::Reason::Compile:
+  case MeasurementResult::Reason::Compile:
     return "compile";
-  case Verdict::Reason::Wrong:
+  case MeasurementResult::Reason::Wrong:
     return "wrong";
-  case Verdict::Reason::Crash:
+  case MeasurementResult::Reason::Crash:
     return "crash";
-  case Verdict::Reason::Hang:
+  case MeasurementResult::Reason::Hang:
     return "hang";
-  case Verdict::Reason::Device:
+  case MeasurementResult::Reason::Device:
     return "device";
   }
   return "?";
 }
 
-struct TrialRoom::Impl {
+struct CandidateMeasurer::Impl {
   explicit Impl(backend::Device& d) : device(d) {}
   backend::Device& device;
   KernelCache kernels{64};
@@ -257,81 +257,81 @@ struct TrialRoom::Impl {
   std::optional<reference::KernelChecker> checker;
   std::optional<Arguments> arguments;
 
-  void verify(const Trial& trial, const backend::Artifact& artifact, Verdict& verdict) {
+  void verify(const CandidateMeasurement& measurement, const backend::Artifact& artifact, MeasurementResult& outcome) {
     constexpr std::size_t kMargin = 1024; // within the guard zones
-    if (std::string key = check_key(trial); key != checked || !checker) {
-      checker.emplace(trial.region, trial.sizes, trial.check);
+    if (std::string key = check_key(measurement); key != checked || !checker) {
+      checker.emplace(measurement.region, measurement.sizes, measurement.check);
       checked = std::move(key);
     }
     const auto check = checker->check(
-        trial.program, [&](const kernel::KernelProgram& program, const kernel::ArgBlock& block) {
-          backend::launch_on_host_memory(device, artifact, program, block, trial.workers, kMargin);
+        measurement.program, [&](const kernel::KernelProgram& program, const kernel::ArgBlock& block) {
+          backend::launch_on_host_memory(device, artifact, program, block, measurement.workers, kMargin);
         });
-    verdict.checked = check.checked;
-    verdict.complete = check.complete;
-    verdict.worst = check.worst;
+    outcome.checked = check.checked;
+    outcome.complete = check.complete;
+    outcome.worst = check.worst;
     if (check.ok)
-      verdict.state = Verdict::State::Verified;
+      outcome.state = MeasurementResult::State::Verified;
     else
-      verdict = rejected(std::move(verdict), Verdict::Reason::Wrong, check.message);
+      outcome = rejected(std::move(outcome), MeasurementResult::Reason::Wrong, check.message);
   }
 
-  void time(const Trial& trial, std::shared_ptr<const backend::Artifact> artifact,
-            Verdict& verdict) {
-    if (std::string key = timing_key(trial); key != timed || !arguments) {
+  void time(const CandidateMeasurement& measurement, std::shared_ptr<const backend::Artifact> artifact,
+            MeasurementResult& outcome) {
+    if (std::string key = timing_key(measurement); key != timed || !arguments) {
       arguments.reset(); // before the new ones, which may need the memory
-      arguments.emplace(device, trial);
+      arguments.emplace(device, measurement);
       timed = std::move(key);
     }
     std::vector<Contestant> all;
-    all.reserve(trial.rivals.size() + 1);
-    all.emplace_back(device, trial.program, std::move(artifact), trial, *arguments);
-    for (const kernel::KernelProgram& rival : trial.rivals)
-      all.emplace_back(device, rival, kernels.get(rival, device), trial, *arguments);
-    verdict.rival_seconds.resize(trial.rivals.size());
-    for (int round = 0; round < trial.repetitions; ++round) {
-      verdict.seconds.push_back(all[0].sample());
+    all.reserve(measurement.baselines.size() + 1);
+    all.emplace_back(device, measurement.program, std::move(artifact), measurement, *arguments);
+    for (const kernel::KernelProgram& baseline : measurement.baselines)
+      all.emplace_back(device, baseline, kernels.get(baseline, device), measurement, *arguments);
+    outcome.baseline_seconds.resize(measurement.baselines.size());
+    for (int round = 0; round < measurement.repetitions; ++round) {
+      outcome.seconds.push_back(all[0].sample());
       for (std::size_t r = 1; r < all.size(); ++r)
-        verdict.rival_seconds[r - 1].push_back(all[r].sample());
-      if (trial.give_up > 0 && !trial.rivals.empty() && round > 0 &&
-          least(verdict.seconds) > trial.give_up * least(verdict.rival_seconds[0]))
+        outcome.baseline_seconds[r - 1].push_back(all[r].sample());
+      if (measurement.give_up > 0 && !measurement.baselines.empty() && round > 0 &&
+          least(outcome.seconds) > measurement.give_up * least(outcome.baseline_seconds[0]))
         break;
     }
-    verdict.state = Verdict::State::Timed;
+    outcome.state = MeasurementResult::State::Timed;
   }
 };
 
-TrialRoom::TrialRoom(backend::Device& device) : impl_(std::make_unique<Impl>(device)) {}
-TrialRoom::~TrialRoom() = default;
+CandidateMeasurer::CandidateMeasurer(backend::Device& device) : impl_(std::make_unique<Impl>(device)) {}
+CandidateMeasurer::~CandidateMeasurer() = default;
 
-Verdict TrialRoom::run(const Trial& trial) {
-  Verdict verdict;
+MeasurementResult CandidateMeasurer::run(const CandidateMeasurement& measurement) {
+  MeasurementResult outcome;
   std::shared_ptr<const backend::Artifact> artifact;
   try {
-    kernel::verify(trial.region);
-    kernel::verify(trial.program);
-    impl_->ahead.take(trial.ahead);
-    artifact = impl_->kernels.get(trial.program, impl_->device);
+    kernel::verify(measurement.region);
+    kernel::verify(measurement.program);
+    impl_->ahead.take(measurement.ahead);
+    artifact = impl_->kernels.get(measurement.program, impl_->device);
   } catch (const std::exception& error) {
-    return rejected(std::move(verdict), Verdict::Reason::Compile, error.what());
+    return rejected(std::move(outcome), MeasurementResult::Reason::Compile, error.what());
   }
-  verdict.compile_seconds = artifact->compile_seconds();
+  outcome.compile_seconds = artifact->compile_seconds();
   try {
-    if (trial.verify)
-      impl_->verify(trial, *artifact, verdict);
-    if (verdict.ok() && trial.repetitions > 0)
-      impl_->time(trial, artifact, verdict);
+    if (measurement.verify)
+      impl_->verify(measurement, *artifact, outcome);
+    if (outcome.ok() && measurement.repetitions > 0)
+      impl_->time(measurement, artifact, outcome);
   } catch (const Error& error) {
-    const auto reason = error.kind() == ErrorKind::Device        ? Verdict::Reason::Crash
-                        : error.kind() == ErrorKind::Unsupported ? Verdict::Reason::Compile
-                                                                 : Verdict::Reason::Device;
-    return rejected(std::move(verdict), reason, error.what());
+    const auto reason = error.kind() == ErrorKind::Device        ? MeasurementResult::Reason::Crash
+                        : error.kind() == ErrorKind::Unsupported ? MeasurementResult::Reason::Compile
+                                                                 : MeasurementResult::Reason::Device;
+    return rejected(std::move(outcome), reason, error.what());
   }
-  return verdict;
+  return outcome;
 }
 
-Verdict run_trial(backend::Device& device, const Trial& trial) {
-  return TrialRoom(device).run(trial);
+MeasurementResult measure_candidate(backend::Device& device, const CandidateMeasurement& measurement) {
+  return CandidateMeasurer(device).run(measurement);
 }
 
 } // namespace egret::compiler
