@@ -11,7 +11,7 @@
 #include "compiler/partitioned.h"
 #include "compiler/plan_builder.h"
 #include "compiler/proposer.h"
-#include "compiler/relayout.h"
+#include "compiler/layout_assignment.h"
 #include "compiler/report.h"
 
 #include <cstdint>
@@ -51,7 +51,7 @@ struct Compilation {
 
   // Passes on one fusion plan of the candidate.
   PartitionChoices choices;
-  std::shared_ptr<const Relaid> layouts; ///< where values are in other layouts; null: nowhere
+  std::shared_ptr<const LayoutAssignment> layouts; ///< where values are in other layouts; null: nowhere
   Partitioned parts;
 
   // Passes on the regions' kernels.

@@ -27,15 +27,15 @@ ir::NodeId source_of(const ir::Graph& graph, ir::NodeId id) {
 }
 
 /// Which kernels store or convert a value in another layout.
-std::vector<std::string> lines_of(const Relaid& relaid, const CompileReport& report) {
+std::vector<std::string> lines_of(const LayoutAssignment& assigned, const CompileReport& report) {
   std::vector<std::string> lines;
-  for (const ir::NodeId id : relaid.copies)
+  for (const ir::NodeId id : assigned.copies)
     for (std::size_t k = 0; k < report.kernels.size(); ++k) {
       const std::vector<ir::NodeId>& nodes = report.kernels[k].nodes;
       if (std::find(nodes.begin(), nodes.end(), id) == nodes.end())
         continue;
       const ir::Node& node = report.graph[id];
-      std::string line = fmt::format("relaid: %{} is %{} as {}, ", id, source_of(report.graph, id),
+      std::string line = fmt::format("layout: %{} is %{} as {}, ", id, source_of(report.graph, id),
                                      to_string(node.shape));
       line += nodes.size() > 1 ? fmt::format("stored so by kernel {}", k)
                                : fmt::format("converted by kernel {}", k);
@@ -77,7 +77,7 @@ Compiled finished(const Request& request, const Compilation& program, FusionPlan
     report.ops_before_rules = program.ops_before_rules;
     report.ops_extracted = plan.compilation.candidate->ops();
   }
-  const std::shared_ptr<const Relaid> layouts = plan.compilation.layouts;
+  const std::shared_ptr<const LayoutAssignment> layouts = plan.compilation.layouts;
   Compiled compiled = compiled_of(std::move(plan.compilation), std::move(report));
   if (program.folded || layouts) {
     compiled.derivation = std::make_shared<const Derivation>(
@@ -86,7 +86,7 @@ Compiled finished(const Request& request, const Compilation& program, FusionPlan
     compiled.report.derived = compiled.derivation->report;
   }
   if (layouts)
-    compiled.report.relaid = lines_of(*layouts, compiled.report);
+    compiled.report.layouts = lines_of(*layouts, compiled.report);
   return compiled;
 }
 

@@ -1,6 +1,6 @@
 #include "compiler/derive.h"
 
-#include "compiler/relayout.h"
+#include "compiler/layout_assignment.h"
 #include "compiler/views.h"
 #include "egret/passes.h"
 #include "support/fail.h"

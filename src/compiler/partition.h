@@ -2,7 +2,7 @@
 // one kernel computes (loop fusion and operator fusion).
 #pragma once
 
-#include "compiler/relayout.h"
+#include "compiler/layout_assignment.h"
 #include "compiler/views.h"
 
 #include <set>
@@ -22,7 +22,7 @@ struct PartitionChoices {
   /// Values that are stored in any case.
   std::set<ir::NodeId> stored;
   /// Values that readers take from copies in other layouts: for divide(), not for a partition.
-  std::vector<Relayout> relayouts;
+  std::vector<LayoutChange> layout_changes;
   /// By node: values of different chunks of one product (chunks.h), which no kernel makes together;
   /// 0: of none. Empty: nothing is cut.
   std::vector<int> chunks;

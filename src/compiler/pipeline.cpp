@@ -42,7 +42,7 @@ bool may_fold(const C& c) {
   return searches(c) && c.options.fuse && !c.options.steady.empty();
 }
 bool has_layouts(const C& c) {
-  return !c.choices.relayouts.empty();
+  return !c.choices.layout_changes.empty();
 }
 bool has_chunks(const C& c) {
   return !c.options.chunks.empty();
@@ -101,8 +101,8 @@ void see_views(C& c) {
 
 void assign_layouts(C& c) {
   auto layouts =
-      std::make_shared<const Relaid>(with_layouts(c.candidate->facts(), c.choices.relayouts));
-  c.choices = relaid_choices(c.choices, *layouts);
+      std::make_shared<const LayoutAssignment>(with_layouts(c.candidate->facts(), c.choices.layout_changes));
+  c.choices = choices_in_layouts(c.choices, *layouts);
   c.candidate = std::make_shared<const CandidateGraph>(layouts->graph, c.candidate->ops());
   if (c.options.memory_limit) // values that are kept between runs are part of what it is for
     c.options.memory_limit = std::max<std::int64_t>(

@@ -164,7 +164,7 @@ Json json_of(const CompileReport& r) {
   for (const auto& d : r.derived)
     if (!d.what.empty())
       json["derived"].push_back({{"what", d.what}, {"of", d.sources}, {"bytes", d.bytes}});
-  json["relaid"] = r.relaid;
+  json["layouts"] = r.layouts;
   json["not_fused"] = Json::array();
   for (const auto& u : r.unfused)
     json["not_fused"].push_back(

@@ -256,10 +256,10 @@ struct FusionPlanSearch::Impl {
   /// Whether two moves put what some reader reads into a layout each.
   bool are_rivals(int form, std::uint64_t a, std::uint64_t b) {
     std::set<std::pair<ir::NodeId, int>> readers;
-    for (const Relayout& change : together(moves_in(form), {a}).relayouts)
+    for (const LayoutChange& change : together(moves_in(form), {a}).layout_changes)
       for (const Use& use : change.readers)
         readers.emplace(use.reader, use.operand);
-    for (const Relayout& change : together(moves_in(form), {b}).relayouts)
+    for (const LayoutChange& change : together(moves_in(form), {b}).layout_changes)
       for (const Use& use : change.readers)
         if (readers.contains({use.reader, use.operand}))
           return true;

@@ -44,7 +44,7 @@ public:
 private:
   double bytes_of(const Move& move) const {
     double bytes = 0;
-    for (const Relayout& change : move.choices.relayouts)
+    for (const LayoutChange& change : move.choices.layout_changes)
       bytes += elements_of(graph_[change.value].shape) *
                static_cast<double>(size_of(graph_[change.value].dtype));
     return bytes;
@@ -165,14 +165,14 @@ private:
     }
   }
 
-  void add(std::uint64_t id, const std::string& what, Relayout change) {
+  void add(std::uint64_t id, const std::string& what, LayoutChange change) {
     Move& move = found_[id];
     if (move.id == 0) {
       move.id = id;
       move.what = what;
     }
     move.elements += elements_of(graph_[change.value].shape);
-    move.choices.relayouts.push_back(std::move(change));
+    move.choices.layout_changes.push_back(std::move(change));
   }
 
   const GraphFacts& facts_;
@@ -193,13 +193,13 @@ std::vector<Move> layout_moves_of(const GraphFacts& facts, const Partitioned& pa
   return LayoutMoves(facts, parts, target, context, least).run();
 }
 
-PartitionChoices relaid_choices(const PartitionChoices& choices, const Relaid& relaid) {
+PartitionChoices choices_in_layouts(const PartitionChoices& choices, const LayoutAssignment& assigned) {
   PartitionChoices now = choices;
-  now.relayouts.clear();
+  now.layout_changes.clear();
   now.turned.clear();
   now.apart.clear();
   now.stored.clear();
-  const auto here = [&](NodeId id) { return relaid.now[id]; };
+  const auto here = [&](NodeId id) { return assigned.now[id]; };
   for (const NodeId id : choices.turned)
     if (here(id) != ir::kNoNode)
       now.turned.insert(here(id));
@@ -209,7 +209,7 @@ PartitionChoices relaid_choices(const PartitionChoices& choices, const Relaid& r
   for (const NodeId id : choices.stored)
     if (here(id) != ir::kNoNode)
       now.stored.insert(here(id));
-  now.stored.insert(relaid.copies.begin(), relaid.copies.end());
+  now.stored.insert(assigned.copies.begin(), assigned.copies.end());
   return now;
 }
 

@@ -161,8 +161,8 @@ PartitionChoices together(const std::vector<Move>& moves, const std::vector<std:
     all.turned.insert(move.choices.turned.begin(), move.choices.turned.end());
     all.apart.insert(move.choices.apart.begin(), move.choices.apart.end());
     all.stored.insert(move.choices.stored.begin(), move.choices.stored.end());
-    all.relayouts.insert(all.relayouts.end(), move.choices.relayouts.begin(),
-                         move.choices.relayouts.end());
+    all.layout_changes.insert(all.layout_changes.end(), move.choices.layout_changes.begin(),
+                         move.choices.layout_changes.end());
     all.streams &= move.choices.streams;
     all.siblings &= move.choices.siblings;
     all.column_reductions &= move.choices.column_reductions;

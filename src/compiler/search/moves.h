@@ -43,7 +43,7 @@ std::vector<Move> layout_moves_of(const GraphFacts& facts, const Partitioned& pa
                                   double least = kLeastElements);
 
 /// The same choices by the nodes of the graph with its values in other layouts.
-PartitionChoices relaid_choices(const PartitionChoices& choices, const Relaid& relaid);
+PartitionChoices choices_in_layouts(const PartitionChoices& choices, const LayoutAssignment& assigned);
 
 /// All changes together.
 PartitionChoices together(const std::vector<Move>& moves, const std::vector<std::uint64_t>& ids);

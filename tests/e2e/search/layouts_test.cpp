@@ -74,13 +74,13 @@ protected:
             compiled.report.search.text()};
     const std::vector<HostArray> inputs = testing::random_inputs(graph, 3);
     std::vector<HostArray> all = inputs;
-    if (const Relaid* relaid = plan.compilation.layouts.get()) {
-      ran.kept_bytes = relaid->kept_bytes;
+    if (const LayoutAssignment* assigned = plan.compilation.layouts.get()) {
+      ran.kept_bytes = assigned->kept_bytes;
       std::vector<HostArray> from;
-      for (const std::size_t source : relaid->sources)
+      for (const std::size_t source : assigned->sources)
         from.push_back(inputs[source]);
       if (!from.empty())
-        for (HostArray& array : backend::reference::execute(relaid->fill, from))
+        for (HostArray& array : backend::reference::execute(assigned->fill, from))
           all.push_back(std::move(array));
     }
     const auto actual =

@@ -29,15 +29,15 @@ std::shared_ptr<const Nvrtc> nvrtc() {
 
 void check(const ir::Graph& graph, const compiler::CandidateGraph& plain,
            const compiler::Move& move, const kernel::Target& target) {
-  const compiler::Relaid relaid = compiler::with_layouts(plain.facts(), move.choices.relayouts);
-  const compiler::CandidateGraph laid(relaid.graph);
+  const compiler::LayoutAssignment assigned = compiler::with_layouts(plain.facts(), move.choices.layout_changes);
+  const compiler::CandidateGraph laid(assigned.graph);
   const auto inputs = testing::inputs_of(graph, 5, false);
   auto all = inputs;
   std::vector<backend::reference::HostArray> from;
-  for (const std::size_t source : relaid.sources)
+  for (const std::size_t source : assigned.sources)
     from.push_back(inputs[source]);
   if (!from.empty())
-    for (auto& array : backend::reference::execute(relaid.fill, from))
+    for (auto& array : backend::reference::execute(assigned.fill, from))
       all.push_back(std::move(array));
   for (const auto& c : testing::region_cases(laid.graph(), all, target)) {
     const std::string wrong = testing::check_generators(c, target, {}, 1);
@@ -47,7 +47,7 @@ void check(const ir::Graph& graph, const compiler::CandidateGraph& plain,
   if (!compiler)
     return;
   const auto cuda = backend::cuda::cuda_target(target);
-  const auto parts = compiler::with_launches(laid, {}, target, relaid_choices(move.choices, relaid));
+  const auto parts = compiler::with_launches(laid, {}, target, choices_in_layouts(move.choices, assigned));
   for (const auto& built : parts.regions)
     compiler->compile(render_cuda(kernel::lower_greedily(built.region, target).program, cuda),
                       compiler->architecture_for(cuda.capability, cuda.specific));

@@ -1,12 +1,12 @@
 // Values may stand in any order in memory: random graphs with random layouts compute what the
 // reference says. At length in tests/property/slow_compiler.
-#include "support/relaid_graphs.h"
+#include "support/layout_graphs.h"
 
 namespace egret::testing {
 namespace {
 
-TEST(RelaidGraphs, AgreeWithTheReference) {
-  RelaidGraphs graphs;
+TEST(LayoutGraphs, AgreeWithTheReference) {
+  LayoutGraphs graphs;
   graphs.run(70001, 60);
   EXPECT_GT(graphs.kept, 40);
   EXPECT_GT(graphs.copied, 80);

@@ -13,19 +13,19 @@
 namespace egret::compiler {
 
 /// One value in one more layout.
-struct Relayout {
+struct LayoutChange {
   ir::NodeId value = ir::kNoNode; ///< no movement node
   kernel::Layout layout;          ///< of its elements, row-major
   std::vector<Use> readers;       ///< operands of non-movement nodes that read it so
   bool kept = false; ///< made once and again only when what it is made of has changed: it depends
                      ///< on steady inputs only
   std::string what;  ///< the layout, for people
-  friend bool operator==(const Relayout&, const Relayout&) = default;
+  friend bool operator==(const LayoutChange&, const LayoutChange&) = default;
 };
 
 /// A graph with such copies. Those that are kept are its last inputs, which `fill` makes of the
 /// graph's inputs; the others are identities of a view, which a partition must store.
-struct Relaid {
+struct LayoutAssignment {
   ir::Graph graph;
   std::vector<ir::NodeId> now;       ///< by node of the graph before; kNoNode: movements
   std::vector<ir::NodeId> copies;    ///< made in each run
@@ -36,7 +36,7 @@ struct Relaid {
 };
 
 /// Where two of `changes` have a reader in common, the first one has it. Sizes are known.
-Relaid with_layouts(const GraphFacts& facts, std::span<const Relayout> changes);
+LayoutAssignment with_layouts(const GraphFacts& facts, std::span<const LayoutChange> changes);
 
 /// What depends on inputs for which `steady` holds, by slot, and on one at least.
 std::vector<bool> parameters_of(const ir::Graph& graph, const std::vector<bool>& steady);
@@ -57,9 +57,9 @@ private:
 };
 
 /// One derivation of a graph with `outside` inputs from two steps: `first`, whose main graph was
-/// changed, or null, and `relaid`, or null. Values of `first` that are not read any more are no
+/// changed, or null, and `in another layout`, or null. Values of `first` that are not read any more are no
 /// longer made: one zero stands for each.
-Derivation compose(std::size_t outside, const Derivation* first, const Relaid* relaid,
+Derivation compose(std::size_t outside, const Derivation* first, const LayoutAssignment* assigned,
                    const ir::Graph& main);
 
 } // namespace egret::compiler

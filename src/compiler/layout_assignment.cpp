@@ -1,4 +1,4 @@
-#include "compiler/relayout.h"
+#include "compiler/layout_assignment.h"
 
 #include "support/fail.h"
 
@@ -63,9 +63,9 @@ NodeId back(Graph& g, NodeId laid, const Steps& steps, const Shape& shape) {
   return g.reshape(id, shape);
 }
 
-class Relayer {
+class LayoutAssigner {
 public:
-  Relayer(const GraphFacts& facts, std::span<const Relayout> changes)
+  LayoutAssigner(const GraphFacts& facts, std::span<const LayoutChange> changes)
       : facts_(facts), old_(facts.graph()), changes_(changes),
         fill_(old_, out_.fill, out_.sources) {
     for (std::size_t c = 0; c < changes.size(); ++c)
@@ -74,7 +74,7 @@ public:
     made_.resize(changes.size(), ir::kNoNode);
   }
 
-  Relaid run() {
+  LayoutAssignment run() {
     Graph& g = out_.graph;
     out_.now.assign(old_.size(), ir::kNoNode);
     for (NodeId id : old_.inputs())
@@ -148,7 +148,7 @@ private:
     if (made_[number] != ir::kNoNode)
       return made_[number];
     Graph& g = out_.graph;
-    const Relayout& change = changes_[number];
+    const LayoutChange& change = changes_[number];
     const Shape shape = old_[change.value].shape;
     const Steps steps(change.layout);
     NodeId laid = ir::kNoNode;
@@ -161,7 +161,7 @@ private:
     return made_[number] = back(g, laid, steps, shape);
   }
 
-  NodeId kept(const Relayout& change, const Steps& steps) {
+  NodeId kept(const LayoutChange& change, const Steps& steps) {
     const NodeId filled = into(out_.fill, fill_(change.value), steps);
     const auto same = std::find(out_.fill.outputs.begin(), out_.fill.outputs.end(), filled);
     if (same != out_.fill.outputs.end())
@@ -199,8 +199,8 @@ private:
 
   const GraphFacts& facts_;
   const Graph& old_;
-  std::span<const Relayout> changes_;
-  Relaid out_;
+  std::span<const LayoutChange> changes_;
+  LayoutAssignment out_;
   FillCopier fill_;
   std::map<std::pair<NodeId, int>, std::size_t> change_of_;
   std::vector<NodeId> made_;   ///< by change
@@ -226,8 +226,8 @@ NodeId FillCopier::operator()(NodeId id) {
   return known_[id] = made;
 }
 
-Relaid with_layouts(const GraphFacts& facts, std::span<const Relayout> changes) {
-  return Relayer(facts, changes).run();
+LayoutAssignment with_layouts(const GraphFacts& facts, std::span<const LayoutChange> changes) {
+  return LayoutAssigner(facts, changes).run();
 }
 
 std::vector<bool> parameters_of(const Graph& graph, const std::vector<bool>& steady) {
@@ -272,7 +272,7 @@ std::vector<NodeId> added(Graph& to, const Graph& from, const std::vector<NodeId
 
 } // namespace
 
-Derivation compose(std::size_t outside, const Derivation* first, const Relaid* relaid,
+Derivation compose(std::size_t outside, const Derivation* first, const LayoutAssignment* assigned,
                    const Graph& main) {
   Derivation d;
   d.main = main;
@@ -312,17 +312,17 @@ Derivation compose(std::size_t outside, const Derivation* first, const Relaid* r
       d.report.push_back(std::move(report));
     }
   }
-  if (relaid) {
+  if (assigned) {
     std::vector<NodeId> inputs;
-    for (std::size_t i = 0; i < relaid->sources.size(); ++i) {
-      const std::size_t slot = relaid->sources[i];
-      inputs.push_back(slot < outside ? input(slot, relaid->fill, i) : values[slot - outside]);
+    for (std::size_t i = 0; i < assigned->sources.size(); ++i) {
+      const std::size_t slot = assigned->sources[i];
+      inputs.push_back(slot < outside ? input(slot, assigned->fill, i) : values[slot - outside]);
     }
-    const std::vector<NodeId> laid = added(d.fill, relaid->fill, inputs);
+    const std::vector<NodeId> laid = added(d.fill, assigned->fill, inputs);
     for (std::size_t v = 0; v < laid.size(); ++v) {
       d.fill.outputs.push_back(laid[v]);
-      d.report.push_back(relaid->report[v]);
-      for (const std::size_t slot : relaid->sources)
+      d.report.push_back(assigned->report[v]);
+      for (const std::size_t slot : assigned->sources)
         if (slot >= outside) { // made of what `first` made
           d.report.back().sources.clear();
           break;

@@ -1,11 +1,11 @@
 // As property/compiler/relaid_graphs_test.cpp, at length.
-#include "support/relaid_graphs.h"
+#include "support/layout_graphs.h"
 
 namespace egret::testing {
 namespace {
 
 TEST(RelaidGraphsAtLength, AgreeWithTheReference) {
-  RelaidGraphs graphs;
+  LayoutGraphs graphs;
   graphs.run(300000, 1000);
   EXPECT_GT(graphs.kept, 500);
   EXPECT_GT(graphs.copied, 1000);

@@ -1,6 +1,6 @@
 // Values in other layouts: what a search thinks of, where it does not, and that nothing changes but
 // their places.
-#include "compiler/relayout.h"
+#include "compiler/layout_assignment.h"
 
 #include "backend/cpu/cpu_device.h"
 #include "compiler/pipeline.h"
@@ -65,43 +65,43 @@ struct Found {
 };
 
 /// The same results in all bits by the reference; gives the graph with its copies.
-Relaid expect_same(const Graph& graph, const CandidateGraph& form,
-                   std::span<const Relayout> changes) {
-  Relaid relaid = with_layouts(form.facts(), changes);
-  ir::verify(relaid.graph);
+LayoutAssignment expect_same(const Graph& graph, const CandidateGraph& form,
+                   std::span<const LayoutChange> changes) {
+  LayoutAssignment assigned = with_layouts(form.facts(), changes);
+  ir::verify(assigned.graph);
   for (const bool special : {false, true}) {
     const auto inputs = testing::inputs_of(graph, 5, special);
     std::vector<HostArray> all = inputs, from;
-    for (const std::size_t source : relaid.sources)
+    for (const std::size_t source : assigned.sources)
       from.push_back(inputs[source]);
-    if (!relaid.fill.outputs.empty())
-      for (HostArray& array : backend::reference::execute(relaid.fill, from))
+    if (!assigned.fill.outputs.empty())
+      for (HostArray& array : backend::reference::execute(assigned.fill, from))
         all.push_back(std::move(array));
     const auto before = backend::reference::execute(form.graph(), inputs),
-               after = backend::reference::execute(relaid.graph, all);
+               after = backend::reference::execute(assigned.graph, all);
     EXPECT_EQ(before.size(), after.size());
     for (std::size_t i = 0; i < before.size(); ++i)
       EXPECT_EQ(testing::difference(before[i], after[i]), "") << i;
   }
-  return relaid;
+  return assigned;
 }
 
 const std::vector<bool> kSecond{false, true};
 
-TEST(Relayout, AParameterIsKeptInPanels) {
+TEST(LayoutChange, AParameterIsKeptInPanels) {
   const Graph g = turned_product();
   const Found found(g, {kSecond, {}});
   const Move* move = found.of("b[40,36] kept in panels of");
   ASSERT_TRUE(move) << found.all();
-  const Relaid relaid = expect_same(g, found.form, move->choices.relayouts);
-  ASSERT_EQ(relaid.report.size(), 1u);
-  EXPECT_EQ(relaid.report[0].sources, std::vector<std::string>{"b"});
-  EXPECT_EQ(relaid.sources, std::vector<std::size_t>{1});
-  EXPECT_TRUE(relaid.copies.empty());
-  EXPECT_GE(relaid.kept_bytes, 40 * 36 * 4);
-  EXPECT_EQ(relaid.graph.inputs().size(), 3u);
+  const LayoutAssignment assigned = expect_same(g, found.form, move->choices.layout_changes);
+  ASSERT_EQ(assigned.report.size(), 1u);
+  EXPECT_EQ(assigned.report[0].sources, std::vector<std::string>{"b"});
+  EXPECT_EQ(assigned.sources, std::vector<std::size_t>{1});
+  EXPECT_TRUE(assigned.copies.empty());
+  EXPECT_GE(assigned.kept_bytes, 40 * 36 * 4);
+  EXPECT_EQ(assigned.graph.inputs().size(), 3u);
   // Its kernel reads the panels where they are.
-  const CandidateGraph laid(relaid.graph);
+  const CandidateGraph laid(assigned.graph);
   const auto parts = partition_for(laid, {}, found.target);
   ASSERT_EQ(parts.regions.size(), found.greedy.regions.size());
   for (const kernel::Buffer& buffer :
@@ -109,7 +109,7 @@ TEST(Relayout, AParameterIsKeptInPanels) {
     EXPECT_NE(buffer.name, "right");
 }
 
-TEST(Relayout, PairsOfBf16AreKeptSideBySide) {
+TEST(LayoutChange, PairsOfBf16AreKeptSideBySide) {
   const Graph g = turned_product(12, 40, 36, false, DType::BF16);
   kernel::Target target = testing::test_targets()[0];
   const Found none(g, {kSecond, {}}, target);
@@ -118,40 +118,40 @@ TEST(Relayout, PairsOfBf16AreKeptSideBySide) {
   const Move* move = found.of("pairs");
   EXPECT_FALSE(none.of("pairs"));
   ASSERT_TRUE(move) << found.all();
-  expect_same(g, found.form, move->choices.relayouts);
+  expect_same(g, found.form, move->choices.layout_changes);
 }
 
-TEST(Relayout, OtherValuesAreConvertedInEachRun) {
+TEST(LayoutChange, OtherValuesAreConvertedInEachRun) {
   const Graph g = turned_product();
   const Found found(g);
   EXPECT_FALSE(found.of("kept"));
   const Move* move = found.of("b[40,36] put into transposed");
   ASSERT_TRUE(move) << found.all();
-  const Relaid relaid = expect_same(g, found.form, move->choices.relayouts);
-  EXPECT_EQ(relaid.copies.size(), 1u);
-  EXPECT_TRUE(relaid.report.empty());
-  PartitionChoices choices = relaid_choices(move->choices, relaid);
+  const LayoutAssignment assigned = expect_same(g, found.form, move->choices.layout_changes);
+  EXPECT_EQ(assigned.copies.size(), 1u);
+  EXPECT_TRUE(assigned.report.empty());
+  PartitionChoices choices = choices_in_layouts(move->choices, assigned);
   choices.batches = false; // it would share a launch with tanh(a)
-  const CandidateGraph laid(relaid.graph);
+  const CandidateGraph laid(assigned.graph);
   EXPECT_EQ(with_launches(laid, {.fuse = true}, found.target, choices).regions.size(),
             found.greedy.regions.size() + 1);
 }
 
-TEST(Relayout, WhoMakesAValueStoresItInAnotherOrder) {
+TEST(LayoutChange, WhoMakesAValueStoresItInAnotherOrder) {
   Graph g = turned_product(12, 40, 36, true);
   const Found found(g);
   // The product would compute its right side anew: it is stored in either case.
   const Move* move = found.of("stored as [1,0]");
   ASSERT_TRUE(move) << found.all();
-  const Relaid relaid = expect_same(g, found.form, move->choices.relayouts);
-  ASSERT_EQ(relaid.copies.size(), 1u);
-  const CandidateGraph laid(relaid.graph);
+  const LayoutAssignment assigned = expect_same(g, found.form, move->choices.layout_changes);
+  ASSERT_EQ(assigned.copies.size(), 1u);
+  const CandidateGraph laid(assigned.graph);
   const auto parts =
-      with_launches(laid, {.fuse = true}, found.target, relaid_choices(move->choices, relaid));
+      with_launches(laid, {.fuse = true}, found.target, choices_in_layouts(move->choices, assigned));
   EXPECT_EQ(parts.regions.size(), found.greedy.regions.size()) << "no kernel of its own";
 }
 
-TEST(Relayout, WhatMustStayIsLeftAlone) {
+TEST(LayoutChange, WhatMustStayIsLeftAlone) {
   const Graph g = turned_product();
   EXPECT_TRUE(Found(g, {kSecond, {false, true}}).moves.empty()) << "a state in place";
   EXPECT_TRUE(Found(g, {kSecond, {}}, testing::test_targets()[0], 1e6).moves.empty()) << "small";
@@ -166,13 +166,13 @@ TEST(Relayout, WhatMustStayIsLeftAlone) {
   const Move* stored = before.of("stored as [1,0]");
   ASSERT_TRUE(stored);
   Graph given = before.form.graph();
-  given.outputs.push_back(stored->choices.relayouts[0].value);
+  given.outputs.push_back(stored->choices.layout_changes[0].value);
   const Found after(given);
   EXPECT_FALSE(after.of("stored as")) << after.all();
   EXPECT_TRUE(after.of("put into")) << after.all();
 }
 
-TEST(Relayout, WhatAScatterUpdatesStays) {
+TEST(LayoutChange, WhatAScatterUpdatesStays) {
   Graph g;
   const Einsum e = sizes("mk", "nk", "mn", 12, 40, 36);
   const NodeId b = g.input("b", DType::F32, e.shape_of("nk"));
@@ -183,14 +183,14 @@ TEST(Relayout, WhatAScatterUpdatesStays) {
   const Found found(g);
   EXPECT_FALSE(found.of("stored as")) << found.all();
   for (const Move& move : found.moves)
-    for (const Relayout& change : move.choices.relayouts)
+    for (const LayoutChange& change : move.choices.layout_changes)
       for (const Use& use : change.readers)
         EXPECT_FALSE(info_of(found.form.graph()[use.reader].op).cls == OpClass::Scatter &&
                      use.operand == 0)
             << move.what;
 }
 
-TEST(Relayout, LayersChangeTogether) {
+TEST(LayoutChange, LayersChangeTogether) {
   Graph g;
   NodeId x = g.input("x", DType::F32, {Expr(12), Expr(36)});
   const Einsum e = sizes("mk", "nk", "mn", 12, 36, 36);
@@ -202,11 +202,11 @@ TEST(Relayout, LayersChangeTogether) {
   const Found found(g, {{false, true, true, true, true}, {}});
   std::size_t most = 0;
   for (const Move& move : found.moves)
-    most = std::max(most, move.choices.relayouts.size());
+    most = std::max(most, move.choices.layout_changes.size());
   EXPECT_GE(most, 3u); // the first reads an input, whose memory is aligned otherwise
 }
 
-TEST(Relayout, ConcatenationsArePutIntoPanelsAtOnce) {
+TEST(LayoutChange, ConcatenationsArePutIntoPanelsAtOnce) {
   Graph g;
   const Einsum e = sizes("mk", "nk", "mn", 12, 40, 36);
   const NodeId x = g.input("x", DType::F32, e.shape_of("mk"));
@@ -219,8 +219,8 @@ TEST(Relayout, ConcatenationsArePutIntoPanelsAtOnce) {
   const Found found(first->main, {{false, true, true, true}, {}});
   const Move* move = found.of("derived0");
   ASSERT_TRUE(move) << found.all();
-  const Relaid relaid = with_layouts(found.form.facts(), move->choices.relayouts);
-  const Derivation both = compose(3, &*first, &relaid, relaid.graph);
+  const LayoutAssignment assigned = with_layouts(found.form.facts(), move->choices.layout_changes);
+  const Derivation both = compose(3, &*first, &assigned, assigned.graph);
   EXPECT_EQ(both.sources, (std::vector<std::size_t>{1, 2}));
   ASSERT_EQ(both.report.size(), 2u);
   EXPECT_TRUE(both.report[0].what.empty()) << "the concatenation itself is not kept";
@@ -238,7 +238,7 @@ TEST(Relayout, ConcatenationsArePutIntoPanelsAtOnce) {
 }
 
 /// Compiled with and without a change, from small whole numbers, whose sums are exact.
-TEST(Relayout, PlansGiveTheSameBits) {
+TEST(LayoutChange, PlansGiveTheSameBits) {
   const auto device = backend::cpu::make_cpu_device(2);
   for (const bool computed : {false, true}) {
     const Graph g = turned_product(12, 40, 36, computed);
@@ -257,9 +257,9 @@ TEST(Relayout, PlansGiveTheSameBits) {
     };
     const auto before = run(found.form, {});
     for (const Move& move : found.moves) {
-      const Relaid relaid = with_layouts(found.form.facts(), move.choices.relayouts);
-      const CandidateGraph laid(relaid.graph);
-      const auto after = run(laid, relaid_choices(move.choices, relaid));
+      const LayoutAssignment assigned = with_layouts(found.form.facts(), move.choices.layout_changes);
+      const CandidateGraph laid(assigned.graph);
+      const auto after = run(laid, choices_in_layouts(move.choices, assigned));
       EXPECT_EQ(testing::difference(before[0], after[0]), "") << move.what;
     }
   }

@@ -17,7 +17,7 @@ namespace egret::testing {
 
 /// Graphs of seeds `first` to `first + count`, some of their values put into random orders for some
 /// of their readers, some of their inputs taken for parameters.
-class RelaidGraphs {
+class LayoutGraphs {
 public:
   int kept = 0, copied = 0; ///< values, of all graphs
 
@@ -53,9 +53,9 @@ private:
     return info_of(g[use.reader].op).cls == OpClass::Scatter && use.operand == 0;
   }
 
-  static std::vector<compiler::Relayout> draw(const compiler::GraphFacts& facts,
+  static std::vector<compiler::LayoutChange> draw(const compiler::GraphFacts& facts,
                                               const std::vector<bool>& parameter, Rng& random) {
-    std::vector<compiler::Relayout> changes;
+    std::vector<compiler::LayoutChange> changes;
     const ir::Graph& g = facts.graph();
     for (ir::NodeId id = 0; id < g.size(); ++id) {
       const auto known = [](const Expr& e) { return e.is_constant() && e.value() > 0; };
@@ -63,7 +63,7 @@ private:
       if (is_movement(g[id].op) || g[id].attrs.by_value || shape.empty() || !random.chance(0.4) ||
           !std::all_of(shape.begin(), shape.end(), known))
         continue;
-      compiler::Relayout change{id, random_layout(shape, random), {}, parameter[id], "some order"};
+      compiler::LayoutChange change{id, random_layout(shape, random), {}, parameter[id], "some order"};
       for (const compiler::Use& use : facts.uses(id))
         if (!is_updated(g, use) && random.chance(0.7))
           change.readers.push_back(use);
@@ -84,29 +84,29 @@ private:
       steady.push_back(random.chance(0.5));
     const auto parameter = compiler::parameters_of(form.graph(), steady);
     const auto changes = draw(form.facts(), parameter, random);
-    const compiler::Relaid relaid = compiler::with_layouts(form.facts(), changes);
-    kept += static_cast<int>(relaid.report.size());
-    copied += static_cast<int>(relaid.copies.size());
-    const compiler::CandidateGraph laid(relaid.graph);
+    const compiler::LayoutAssignment assigned = compiler::with_layouts(form.facts(), changes);
+    kept += static_cast<int>(assigned.report.size());
+    copied += static_cast<int>(assigned.copies.size());
+    const compiler::CandidateGraph laid(assigned.graph);
 
     const std::vector<reference::HostArray> inputs = random_inputs(graph, seed);
     std::vector<reference::HostArray> all = inputs, from;
-    for (const std::size_t source : relaid.sources)
+    for (const std::size_t source : assigned.sources)
       from.push_back(inputs[source]);
-    if (!relaid.fill.outputs.empty())
-      for (reference::HostArray& array : reference::execute(relaid.fill, from))
+    if (!assigned.fill.outputs.empty())
+      for (reference::HostArray& array : reference::execute(assigned.fill, from))
         all.push_back(std::move(array));
 
     compiler::PartitionChoices choices;
-    choices.stored.insert(relaid.copies.begin(), relaid.copies.end());
+    choices.stored.insert(assigned.copies.begin(), assigned.copies.end());
     const compiler::Compiled compiled = compile_fusion_plan(laid, choices, {}, *device_, cache_);
     const auto expected = reference::expect(graph, inputs);
-    const auto actual = run_plan(compiled, relaid.graph, all, device_.get());
+    const auto actual = run_plan(compiled, assigned.graph, all, device_.get());
     for (std::size_t o = 0; o < actual.size(); ++o) {
       const auto result = reference::compare(actual[o], expected[o], fmt::format("output {}", o));
       EXPECT_TRUE(result.ok) << "seed " << seed << ": " << result.message << "\n"
                              << ir::print(graph) << "became\n"
-                             << ir::print(relaid.graph);
+                             << ir::print(assigned.graph);
     }
   }
 
