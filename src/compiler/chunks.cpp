@@ -54,7 +54,7 @@ bool untouched(const Node& node, const Shape& operand, std::size_t dim) {
 
 class Chunker {
 public:
-  Chunker(const Graph& graph, const Cut& cut)
+  Chunker(const Graph& graph, const ProductSplit& cut)
       : graph_(graph), cut_(cut), along_(graph.size()), live_(ir::live_nodes(graph)),
         users_(graph.size()), bounds_(bounds_of(graph, cut)), to_(graph.size(), ir::kNoNode) {
     for (NodeId id = 0; id < graph.size(); ++id)
@@ -291,7 +291,7 @@ private:
   }
 
   const Graph& graph_;
-  const Cut& cut_;
+  const ProductSplit& cut_;
   std::vector<Dim> along_; ///< by node that is made of the product: its dim of the cut
   std::vector<bool> live_;
   std::vector<std::vector<NodeId>> users_;
@@ -316,7 +316,7 @@ bool sums_products(const Graph& graph, NodeId id) {
 
 } // namespace
 
-std::vector<Cut> possible_cuts(const ir::Graph& graph, double least_bytes) {
+std::vector<ProductSplit> possible_splits(const ir::Graph& graph, double least_bytes) {
   const std::vector<bool> live = ir::live_nodes(graph);
   const auto bytes = [&](NodeId id) {
     return elements_of(graph[id].shape) * static_cast<double>(size_of(graph[id].dtype));
@@ -328,7 +328,7 @@ std::vector<Cut> possible_cuts(const ir::Graph& graph, double least_bytes) {
   std::stable_sort(products.begin(), products.end(),
                    [&](NodeId a, NodeId b) { return bytes(a) > bytes(b); });
   products.resize(std::min(products.size(), kMostProducts));
-  std::vector<Cut> cuts;
+  std::vector<ProductSplit> cuts;
   for (const NodeId id : products)
     for (const std::int64_t chunks : {2, 4, 8, 16})
       for (const bool all_sums : {false, true})
@@ -340,7 +340,7 @@ std::vector<Cut> possible_cuts(const ir::Graph& graph, double least_bytes) {
 }
 
 std::vector<std::pair<std::int64_t, std::int64_t>> bounds_of(const ir::Graph& graph,
-                                                             const Cut& cut) {
+                                                             const ProductSplit& cut) {
   const std::int64_t extent = graph[cut.product].shape[cut.dim].upper();
   std::int64_t width = (extent + cut.chunks - 1) / cut.chunks;
   if (width > kMultiple)
@@ -384,7 +384,7 @@ std::vector<int> chunks_of(const ir::Graph& graph,
   return chunk;
 }
 
-std::optional<ir::Graph> in_chunks(const ir::Graph& graph, const Cut& cut) {
+std::optional<ir::Graph> split_into_chunks(const ir::Graph& graph, const ProductSplit& cut) {
   return Chunker(graph, cut).run();
 }
 

@@ -12,7 +12,7 @@
 namespace egret::compiler {
 
 /// A sum of products, and how it may be cut.
-struct Cut {
+struct ProductSplit {
   ir::NodeId product = ir::kNoNode;
   std::size_t dim = 0;
   std::int64_t chunks = 0;
@@ -23,19 +23,19 @@ struct Cut {
 };
 
 /// Ways to cut the two largest products of at least `least_bytes`, those with fewer chunks first.
-std::vector<Cut> possible_cuts(const ir::Graph& graph, double least_bytes);
+std::vector<ProductSplit> possible_splits(const ir::Graph& graph, double least_bytes);
 
 /// The same graph with each chunk of the product, and what is made of it elementwise, as values of
 /// their own. What a reduction makes of the product along `dim` is combined chunk by chunk, in
 /// order, which rounds differently; what reductions along other axes make of it is joined, with the
 /// same bits. Nothing when something else needs the product as a whole, or nothing larger than it
 /// is reduced.
-std::optional<ir::Graph> in_chunks(const ir::Graph& graph, const Cut& cut);
+std::optional<ir::Graph> split_into_chunks(const ir::Graph& graph, const ProductSplit& cut);
 
 /// Begin and end of each chunk along the dim.
 std::vector<std::pair<std::int64_t, std::int64_t>> bounds_of(const ir::Graph& graph,
-                                                             const Cut& cut);
-/// By node of a graph that in_chunks() made: the number of the chunk that it belongs to, from 1 on;
+                                                             const ProductSplit& cut);
+/// By node of a graph that split_into_chunks() made: the number of the chunk that it belongs to, from 1 on;
 /// 0: none; kSoFar: it combines what several chunks have.
 inline constexpr int kSoFar = -1;
 std::vector<int> chunks_of(const ir::Graph& graph,

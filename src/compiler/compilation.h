@@ -37,7 +37,7 @@ struct Compilation {
   KernelCache* cache = nullptr;           ///< likewise
   Proposer* proposer = nullptr;           ///< for `propose-schedules`
   double search_seconds = 0;              ///< of that pass, with an effort that measures
-  std::optional<Cut> split;               ///< for `split-products`
+  std::optional<ProductSplit> split;               ///< for `split-products`
   std::vector<PassTime>* times = nullptr; ///< where seconds of passes are added up; null: nowhere
   std::string fusion_plan;                ///< its name, for Options::after_pass
 

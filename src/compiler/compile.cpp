@@ -93,7 +93,7 @@ Compiled finished(const Request& request, const Compilation& program, FusionPlan
 /// All phases of the pipeline, the later ones in a search over fusion plans. `split`: a product
 /// that is made in chunks.
 std::variant<Compiled, OverLimit> compile_once(const Request& request, const Options& options,
-                                               const std::optional<Cut>& split = {}) {
+                                               const std::optional<ProductSplit>& split = {}) {
   CompileReport report;
   report.ops_recorded = request.graph.size();
   std::vector<PassTime> times;
@@ -114,7 +114,7 @@ std::variant<Compiled, OverLimit> compile_once(const Request& request, const Opt
   return compiled;
 }
 
-std::string described(const ir::Graph& graph, const Cut& cut) {
+std::string described(const ir::Graph& graph, const ProductSplit& cut) {
   const ir::Node& product = graph[cut.product];
   return fmt::format("a product {}{} is made in {} chunks along axis {}", name_of(product.dtype),
                      to_string(product.shape), cut.chunks, cut.dim);
@@ -122,17 +122,17 @@ std::string described(const ir::Graph& graph, const Cut& cut) {
 
 /// Ways to split products that are so large that they fill the memory, those with fewer chunks
 /// first.
-std::vector<Cut> splits_of(const ir::Graph& simple, const OverLimit& whole) {
-  std::vector<Cut> cuts = possible_cuts(simple, static_cast<double>(whole.least) / 8);
-  std::erase_if(cuts, [&](const Cut& cut) { return !in_chunks(simple, cut).has_value(); });
+std::vector<ProductSplit> splits_of(const ir::Graph& simple, const OverLimit& whole) {
+  std::vector<ProductSplit> cuts = possible_splits(simple, static_cast<double>(whole.least) / 8);
+  std::erase_if(cuts, [&](const ProductSplit& cut) { return !split_into_chunks(simple, cut).has_value(); });
   return cuts;
 }
 
 /// With a large product in chunks, where the limit can be met so. `whole`: what is needed without.
 Compiled compile_in_chunks(const Request& request, const ir::Graph& simple,
-                           const std::vector<Cut>& splits, const OverLimit& whole) {
+                           const std::vector<ProductSplit>& splits, const OverLimit& whole) {
   std::int64_t least = whole.least;
-  for (const Cut& split : splits) {
+  for (const ProductSplit& split : splits) {
     Options greedy = request.options; // a search only where the greedy schedules meet the limit
     greedy.effort = Effort::None;
     auto attempt = compile_once(request, greedy, split);
@@ -166,7 +166,7 @@ Compiled compile_graph(const ir::Graph& graph, const Options& options, backend::
   if (!options.fuse)
     throw LimitError(*options.memory_limit, over.least, over.plain);
   const ir::Graph simple = passes::normalize()(graph);
-  const std::vector<Cut> splits = splits_of(simple, over);
+  const std::vector<ProductSplit> splits = splits_of(simple, over);
   if (options.chosen_rules().allowed.has(RuleTag::Reassociates))
     return compile_in_chunks(request, simple, splits, over);
   throw LimitError(*options.memory_limit, over.least, over.plain,

@@ -58,7 +58,7 @@ bool may_batch(const C& c) {
 
 void split_products(C& c) {
   const ir::Graph simple = passes::normalize()(c.graph);
-  std::optional<ir::Graph> split = in_chunks(simple, *c.split);
+  std::optional<ir::Graph> split = split_into_chunks(simple, *c.split);
   ensure(split.has_value(), "split-products: %{} cannot be split", c.split->product);
   c.options.chunks = bounds_of(simple, *c.split);
   c.graph = std::move(*split);

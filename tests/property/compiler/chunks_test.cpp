@@ -20,10 +20,10 @@ TEST(ChunksOfRandomGraphs, AgreeWithTheReferenceOfTheWhole) {
     const ir::Graph graph = testing::random_reductions(seed).graph;
     auto inputs = testing::random_inputs(graph, seed, {.special = false, .range = 1});
     std::optional<std::vector<backend::reference::Expected>> expected;
-    const std::vector<Cut> cuts = possible_cuts(graph, 0);
+    const std::vector<ProductSplit> cuts = possible_splits(graph, 0);
     for (std::size_t i = seed % 5; i < cuts.size(); i += 5) { // all kinds in turn
-      const Cut& cut = cuts[i];
-      const std::optional<ir::Graph> after = in_chunks(graph, cut);
+      const ProductSplit& cut = cuts[i];
+      const std::optional<ir::Graph> after = split_into_chunks(graph, cut);
       if (!after)
         continue;
       ++made;

@@ -99,8 +99,8 @@ TEST(Chunks, GiveTheSameValuesAlongEitherAxis) {
     const auto inputs = inputs_of(graph, 23);
     const auto expected = backend::reference::expect(graph, inputs);
     int made = 0;
-    for (const Cut& cut : possible_cuts(graph, 0)) {
-      const std::optional<Graph> after = in_chunks(graph, cut);
+    for (const ProductSplit& cut : possible_splits(graph, 0)) {
+      const std::optional<Graph> after = split_into_chunks(graph, cut);
       if (!after)
         continue;
       ++made;
@@ -116,7 +116,7 @@ TEST(Chunks, HoldNoValueOfTheProductsSize) {
   Loss loss(12, 4, 64, DType::F32);
   const Graph graph = loss.gradients();
   for (const std::size_t dim : {0, 1}) {
-    const std::optional<Graph> after = in_chunks(graph, {loss.product, dim, 4, true});
+    const std::optional<Graph> after = split_into_chunks(graph, {loss.product, dim, 4, true});
     ASSERT_TRUE(after);
     for (NodeId id = 0; id < after->size(); ++id) {
       const bool whole = (*after)[id].shape == Shape{12, 64};
@@ -130,7 +130,7 @@ TEST(Chunks, AreNotMadeOfWhatIsNeededAsAWhole) {
   Loss loss(10, 6, 23, DType::F32);
   const Graph graph = loss.gradients(true); // the logits are an output
   for (const std::size_t dim : {0, 1})
-    EXPECT_FALSE(in_chunks(graph, {loss.product, dim, 2, true})) << dim;
+    EXPECT_FALSE(split_into_chunks(graph, {loss.product, dim, 2, true})) << dim;
 }
 
 TEST(Chunks, AreNotMadeWhereNothingLargerIsReduced) {
@@ -142,7 +142,7 @@ TEST(Chunks, AreNotMadeWhereNothingLargerIsReduced) {
                                            g.expand(g.reshape(b, {1, 32, 8}), full)),
                                   {2});
   g.outputs = {g.reduce(Op::ReduceMax, product, {1})};
-  EXPECT_FALSE(in_chunks(g, {product, 1, 4, false}));
+  EXPECT_FALSE(split_into_chunks(g, {product, 1, 4, false}));
 }
 
 class ChunksUnderALimit : public ::testing::Test {
