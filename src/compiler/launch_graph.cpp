@@ -192,24 +192,24 @@ Lives lives_of(const LaunchGraph& graph, const Sequence& sequence) {
           continue;
         given[from] = true;
         version.over = static_cast<int>(from);
-        version.piece = lives.versions[from].piece;
-        Piece& piece = lives.pieces[static_cast<std::size_t>(version.piece)];
-        piece.last = version.last;
+        version.block = lives.versions[from].block;
+        ArenaBlock& block = lives.blocks[static_cast<std::size_t>(version.block)];
+        block.last = version.last;
       }
       if (version.over < 0) {
-        version.piece = static_cast<int>(lives.pieces.size());
-        lives.pieces.push_back({bytes, 0, version.first, version.last});
+        version.block = static_cast<int>(lives.blocks.size());
+        lives.blocks.push_back({bytes, 0, version.first, version.last});
       }
     }
     for (const std::int64_t bytes : launch.workspaces) {
-      lives.workspaces[at].push_back(static_cast<int>(lives.pieces.size()));
-      lives.pieces.push_back({bytes, 0, here, here});
+      lives.workspaces[at].push_back(static_cast<int>(lives.blocks.size()));
+      lives.blocks.push_back({bytes, 0, here, here});
     }
   }
   std::vector<std::int64_t> change(n + 1, 0);
-  for (const Piece& piece : lives.pieces) {
-    change[static_cast<std::size_t>(piece.first)] += piece.bytes;
-    change[static_cast<std::size_t>(piece.last) + 1] -= piece.bytes;
+  for (const ArenaBlock& block : lives.blocks) {
+    change[static_cast<std::size_t>(block.first)] += block.bytes;
+    change[static_cast<std::size_t>(block.last) + 1] -= block.bytes;
   }
   std::int64_t alive = 0;
   for (const std::int64_t c : change)

@@ -41,12 +41,12 @@ struct Lives {
     int value = -1;
     int first = 0, last = 0; ///< places in the sequence: made, read last
     int over = -1;           ///< version whose memory it takes over
-    int piece = -1;          ///< -1: it has memory of its own
+    int block = -1;          ///< -1: it has memory of its own
   };
   std::vector<Version> versions;
   std::vector<std::vector<int>> reads, writes; ///< versions, as in Launch, by place in the sequence
-  std::vector<std::vector<int>> workspaces;    ///< pieces, by place in the sequence
-  std::vector<Piece> pieces;
+  std::vector<std::vector<int>> workspaces;    ///< blocks, by place in the sequence
+  std::vector<ArenaBlock> blocks;
   std::int64_t peak = 0; ///< the most bytes alive at a time: no arena can be smaller
 };
 Lives lives_of(const LaunchGraph& graph, const Sequence& sequence);

@@ -72,9 +72,9 @@ private:
     return static_cast<int>(plan_.slots.size()) - 1;
   }
 
-  int add_arena_slot(const ir::Node& node, int piece) {
+  int add_arena_slot(const ir::Node& node, int block) {
     const int slot = add_slot(SlotKind::Arena, node);
-    plan_.slots[slot].offset = Expr(lives_.pieces[piece].offset);
+    plan_.slots[slot].offset = Expr(lives_.blocks[block].offset);
     return slot;
   }
 
@@ -100,8 +100,8 @@ private:
   /// Of the o-th output of the launch at hand.
   int slot_for_output(std::size_t o, NodeId node) {
     const int version = lives_.writes[at_][o];
-    if (const int piece = lives_.versions[version].piece; piece >= 0)
-      return slot_of_version_[version] = add_arena_slot(graph_[node], piece);
+    if (const int block = lives_.versions[version].block; block >= 0)
+      return slot_of_version_[version] = add_arena_slot(graph_[node], block);
     if (auto made = slot_of_.find(node); made != slot_of_.end()) // by a launch before
       return made->second;
     const int number = launches_.output_of.at(node);

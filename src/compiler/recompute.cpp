@@ -222,7 +222,7 @@ private:
 Scheduled placed(const LaunchGraph& graph, Sequence sequence) {
   Scheduled result{std::move(sequence), {}, 0};
   result.lives = lives_of(graph, result.sequence);
-  result.arena = place(result.lives.pieces);
+  result.arena = assign_offsets(result.lives.blocks);
   return result;
 }
 

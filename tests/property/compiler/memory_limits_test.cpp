@@ -208,14 +208,14 @@ std::string problem(const LaunchGraph& graph, const Scheduled& s) {
   for (std::size_t k = 0; k < times.size(); ++k)
     if (times[k] == 0)
       return fmt::format("{} never ran", k);
-  for (std::size_t a = 0; a < s.lives.pieces.size(); ++a)
+  for (std::size_t a = 0; a < s.lives.blocks.size(); ++a)
     for (std::size_t b = 0; b < a; ++b) {
-      const Piece &p = s.lives.pieces[a], &q = s.lives.pieces[b];
+      const ArenaBlock &p = s.lives.blocks[a], &q = s.lives.blocks[b];
       if (p.first <= q.last && q.first <= p.last && p.offset < q.offset + q.bytes &&
           q.offset < p.offset + p.bytes)
-        return fmt::format("pieces {} and {} overlap", a, b);
+        return fmt::format("blocks {} and {} overlap", a, b);
       if (p.offset + p.bytes > s.arena)
-        return fmt::format("piece {} is outside", a);
+        return fmt::format("block {} is outside", a);
     }
   return {};
 }

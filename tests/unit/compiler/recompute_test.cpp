@@ -45,13 +45,13 @@ TEST(Lives, FollowEachOtherInOnePlaceWhereTheyMay) {
   const Lives lives = lives_of(graph, {0, 1});
   EXPECT_EQ(lives.peak, 64);
   EXPECT_EQ(lives.versions[1].over, 0);
-  EXPECT_EQ(lives.pieces.size(), 1U);
+  EXPECT_EQ(lives.blocks.size(), 1U);
 }
 
 TEST(Places, ReachTheBoundWhereOneOrderDoes) {
-  std::vector<Piece> pieces = {{128, 0, 0, 1}, {64, 0, 0, 3}, {128, 0, 2, 3}, {64, 0, 2, 2}};
-  EXPECT_EQ(place(pieces), 256);
-  std::vector<Piece> none;
+  std::vector<ArenaBlock> blocks = {{128, 0, 0, 1}, {64, 0, 0, 3}, {128, 0, 2, 3}, {64, 0, 2, 2}};
+  EXPECT_EQ(assign_offsets(blocks), 256);
+  std::vector<ArenaBlock> none;
   EXPECT_EQ(place(none), 0);
 }
 

@@ -10,36 +10,36 @@ namespace {
 
 constexpr std::int64_t kAlignment = 64;
 
-std::int64_t place_in(std::vector<Piece>& pieces, const std::vector<std::size_t>& order) {
+std::int64_t place_in(std::vector<ArenaBlock>& blocks, const std::vector<std::size_t>& order) {
   std::int64_t total = 0;
   std::vector<std::size_t> placed; // by offset
   for (const std::size_t p : order) {
-    Piece& piece = pieces[p];
+    ArenaBlock& block = blocks[p];
     std::int64_t at = 0;
     for (const std::size_t q : placed) {
-      const Piece& other = pieces[q];
-      if (other.last < piece.first || piece.last < other.first)
+      const ArenaBlock& other = blocks[q];
+      if (other.last < block.first || block.last < other.first)
         continue;
-      if (at + piece.bytes <= other.offset)
+      if (at + block.bytes <= other.offset)
         break;
       at = std::max(at, other.offset + other.bytes);
     }
-    piece.offset = at;
-    total = std::max(total, at + piece.bytes);
+    block.offset = at;
+    total = std::max(total, at + block.bytes);
     placed.insert(std::upper_bound(placed.begin(), placed.end(), p,
                                    [&](std::size_t a, std::size_t b) {
-                                     return pieces[a].offset < pieces[b].offset;
+                                     return blocks[a].offset < blocks[b].offset;
                                    }),
                   p);
   }
   return total;
 }
 
-std::int64_t most_alive(const std::vector<Piece>& pieces) {
+std::int64_t most_alive(const std::vector<ArenaBlock>& blocks) {
   std::vector<std::pair<int, std::int64_t>> changes;
-  for (const Piece& piece : pieces) {
-    changes.emplace_back(piece.first, piece.bytes);
-    changes.emplace_back(piece.last + 1, -piece.bytes);
+  for (const ArenaBlock& block : blocks) {
+    changes.emplace_back(block.first, block.bytes);
+    changes.emplace_back(block.last + 1, -block.bytes);
   }
   std::sort(changes.begin(), changes.end()); // of one place, what leaves comes first
   std::int64_t alive = 0, most = 0;
@@ -54,36 +54,36 @@ std::int64_t rounded(std::int64_t bytes) {
   return (std::max<std::int64_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-std::int64_t place(std::vector<Piece>& pieces) {
+std::int64_t assign_offsets(std::vector<ArenaBlock>& blocks) {
   // What stands first in an order has the largest of one of these.
-  const auto bytes = [](const Piece& p) { return static_cast<double>(p.bytes); };
-  const auto life = [](const Piece& p) { return static_cast<double>(p.last) - p.first + 1; };
-  const std::function<double(const Piece&)> keys[] = {
+  const auto bytes = [](const ArenaBlock& p) { return static_cast<double>(p.bytes); };
+  const auto life = [](const ArenaBlock& p) { return static_cast<double>(p.last) - p.first + 1; };
+  const std::function<double(const ArenaBlock&)> keys[] = {
       bytes,
-      [&](const Piece& p) { return bytes(p) * life(p); },
+      [&](const ArenaBlock& p) { return bytes(p) * life(p); },
       life,
-      [](const Piece& p) { return -static_cast<double>(p.first); },
-      [](const Piece& p) { return static_cast<double>(p.last); },
+      [](const ArenaBlock& p) { return -static_cast<double>(p.first); },
+      [](const ArenaBlock& p) { return static_cast<double>(p.last); },
   };
-  const std::int64_t bound = most_alive(pieces);
+  const std::int64_t bound = most_alive(blocks);
   std::int64_t least = INT64_MAX;
-  std::vector<Piece> best;
-  std::vector<std::size_t> order(pieces.size());
+  std::vector<ArenaBlock> best;
+  std::vector<std::size_t> order(blocks.size());
   for (const auto& key : keys) {
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-      const double x = key(pieces[a]), y = key(pieces[b]);
-      return x != y ? x > y : pieces[a].bytes > pieces[b].bytes;
+      const double x = key(blocks[a]), y = key(blocks[b]);
+      return x != y ? x > y : blocks[a].bytes > blocks[b].bytes;
     });
-    const std::int64_t total = place_in(pieces, order);
+    const std::int64_t total = place_in(blocks, order);
     if (total < least) {
       least = total;
-      best = pieces;
+      best = blocks;
     }
     if (least == bound)
       break;
   }
-  pieces = std::move(best);
+  blocks = std::move(best);
   return least;
 }
 
