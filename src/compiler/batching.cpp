@@ -1,6 +1,6 @@
 #include "compiler/batching.h"
 
-#include "compiler/prepare.h"
+#include "compiler/prepare_outputs.h"
 #include "compiler/search/candidates.h"
 #include "compiler/search/cost_model.h"
 #include "kernel/families.h"

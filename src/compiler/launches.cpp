@@ -1,6 +1,6 @@
 #include "compiler/launches.h"
 
-#include "compiler/prepare.h"
+#include "compiler/prepare_outputs.h"
 #include "compiler/reaches.h"
 #include "kernel/picks.h"
 #include "support/fail.h"

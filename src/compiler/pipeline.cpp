@@ -5,7 +5,7 @@
 #include "compiler/fuse_column_reductions.h"
 #include "compiler/pass_forms.h"
 #include "compiler/plan_memory.h"
-#include "compiler/prepare.h"
+#include "compiler/prepare_outputs.h"
 #include "compiler/attention_delta.h"
 #include "compiler/search/moves.h"
 #include "compiler/sink_reshapes.h"
@@ -88,7 +88,7 @@ void extract(C& c) {
 /// Inputs that the caller binds keep their slots, whether used or not.
 void prepare_outputs(C& c) {
   const std::size_t inputs = c.graph.inputs().size(), outputs = c.graph.outputs.size();
-  c.graph = prepare(c.graph);
+  c.graph = prepare_outputs(c.graph);
   ensure(c.graph.inputs().size() == inputs && c.graph.outputs.size() == outputs,
          "prepare-outputs: the number of inputs or outputs has changed");
 }

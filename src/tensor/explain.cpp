@@ -1,7 +1,7 @@
 // What reading a tensor would do, in words.
 #include "egret/explain.h"
 
-#include "compiler/prepare.h"
+#include "compiler/prepare_outputs.h"
 #include "runtime/runtime.h"
 #include "support/fail.h"
 #include "tensor/engine.h"

@@ -5,7 +5,7 @@
 #include "backend/reference/reference.h"
 #include "compiler/canonical.h"
 #include "compiler/pipeline.h"
-#include "compiler/prepare.h"
+#include "compiler/prepare_outputs.h"
 #include "egret/passes.h"
 
 #include <fmt/format.h>
@@ -36,7 +36,7 @@ private:
 } // namespace
 
 std::vector<kernel::Region> regions_of(const ir::Graph& graph, const kernel::Target& target) {
-  const compiler::CandidateGraph g(compiler::prepare(ir::without_dead_code(graph)));
+  const compiler::CandidateGraph g(compiler::prepare_outputs(ir::without_dead_code(graph)));
   std::vector<kernel::Region> regions;
   for (auto& built : compiler::partition_for(g, {}, target).regions)
     regions.push_back(std::move(built.region));
@@ -65,7 +65,7 @@ std::vector<RegionCase> cases_of(const ir::Graph& g, std::span<const HostArray> 
 
 std::vector<RegionCase> region_cases(const ir::Graph& graph, std::span<const HostArray> inputs,
                                      bool fuse, bool keep_all) {
-  const ir::Graph g = compiler::prepare(ir::without_dead_code(graph));
+  const ir::Graph g = compiler::prepare_outputs(ir::without_dead_code(graph));
   const compiler::GraphFacts facts(g);
   const compiler::Partition partition = compiler::partition_greedily(facts, fuse);
   const std::vector<bool> keep =
@@ -80,7 +80,7 @@ std::vector<RegionCase> region_cases(const ir::Graph& graph, std::span<const Hos
 
 std::vector<RegionCase> region_cases(const ir::Graph& graph, std::span<const HostArray> inputs,
                                      const kernel::Target& target) {
-  const compiler::CandidateGraph g(compiler::prepare(ir::without_dead_code(graph)));
+  const compiler::CandidateGraph g(compiler::prepare_outputs(ir::without_dead_code(graph)));
   return cases_of(g.graph(), inputs, compiler::partition_for(g, {}, target).regions);
 }
 

@@ -3,7 +3,7 @@
 #include "backend/reference/reference.h"
 #include "compiler/batching.h"
 #include "compiler/pipeline.h"
-#include "compiler/prepare.h"
+#include "compiler/prepare_outputs.h"
 #include "kernel/parts.h"
 #include "support/plan_runner.h"
 #include "support/region_forms.h"
@@ -181,7 +181,7 @@ TEST(Batching, WhatWouldKeepMuchMemoryStaysApart) {
     for (std::int64_t n : {64, 72})
       g.outputs.push_back(
           g.scan(Op::ScanSum, g.reduce(Op::ReduceSum, g.input("x", DType::F32, {n, 8}), {1}), 0));
-    const CandidateGraph prepared(prepare(g));
+    const CandidateGraph prepared(prepare_outputs(g));
     Partitioned parts = partition_for(prepared, {}, target);
     batch_small_kernels(prepared.graph(), parts.regions, {}, target);
     return parts.regions.size();
@@ -198,7 +198,7 @@ TEST(Batching, AGpuHasOneGridForAll) {
   std::vector<OutputSpec> outputs;
   for (std::int64_t n : {64, 1000, 8})
     momentum_update(g, outputs, {n}, gradient(g, {n}));
-  const CandidateGraph prepared(prepare(g));
+  const CandidateGraph prepared(prepare_outputs(g));
   Partitioned parts = partition_for(prepared, {}, gpu);
   ASSERT_EQ(parts.regions.size(), 3u);
   batch_small_kernels(prepared.graph(), parts.regions, outputs, gpu);

@@ -1,6 +1,6 @@
 // Fusions that other compilers have a rule for: where one kernel makes both, and where not.
 #include "compiler/partition.h"
-#include "compiler/prepare.h"
+#include "compiler/prepare_outputs.h"
 #include "compiler/regions.h"
 #include "compiler/sink_reshapes.h"
 #include "egret/autodiff.h"
@@ -24,7 +24,7 @@ using testing::mul;
 using testing::number;
 
 std::vector<Group> kernels(const Graph& graph) {
-  const Graph g = prepare(sink_reshapes(passes::normalize()(graph)));
+  const Graph g = prepare_outputs(sink_reshapes(passes::normalize()(graph)));
   const GraphFacts facts(g);
   return partition_greedily(facts, true).groups;
 }

@@ -2,7 +2,7 @@
 // how many there are. Times are the processor's, which others may use, too.
 #include "backend/cpu/cpu_device.h"
 #include "compiler/partition.h"
-#include "compiler/prepare.h"
+#include "compiler/prepare_outputs.h"
 #include "compiler/regions.h"
 #include "compiler/search/tuner.h"
 #include "egret/passes.h"
@@ -27,7 +27,7 @@ private:
 
 TEST(LlamaCompile, ThirtyTwoLayersArePartitioned) {
   const auto device = backend::cpu::make_cpu_device(2);
-  const ir::Graph graph = prepare(passes::normalize()(llama_graph({.layers = 32})));
+  const ir::Graph graph = prepare_outputs(passes::normalize()(llama_graph({.layers = 32})));
   const ProcessorClock clock;
   const GraphFacts facts(graph);
   const Partition partition = partition_greedily(facts, true);

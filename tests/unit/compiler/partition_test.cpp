@@ -1,7 +1,7 @@
 // How many kernels well-known programs become, and which values they store.
 #include "compiler/canonical.h"
 #include "compiler/partition.h"
-#include "compiler/prepare.h"
+#include "compiler/prepare_outputs.h"
 #include "compiler/regions.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ struct Split {
 
 Split split(const Graph& g, bool fuse = true) {
   Split s;
-  s.graph = prepare(ir::without_dead_code(g));
+  s.graph = prepare_outputs(ir::without_dead_code(g));
   const GraphFacts facts(s.graph);
   s.partition = partition_greedily(facts, fuse);
   return s;

@@ -3,7 +3,7 @@
 #include "backend/reference/reference.h"
 #include "compiler/canonical.h"
 #include "compiler/compile.h"
-#include "compiler/prepare.h"
+#include "compiler/prepare_outputs.h"
 #include "compiler/regions.h"
 #include "compiler/streams.h"
 #include "egret/passes.h"
@@ -419,7 +419,7 @@ std::vector<HostArray> linear_inputs(DType dtype, std::int64_t rows, std::int64_
 /// The only region of a loss when a product of few terms counts as deep.
 testing::RegionCase small_case(const Graph& graph, const std::vector<HostArray>& inputs,
                                const Target& target) {
-  const Graph g = compiler::prepare(ir::without_dead_code(graph));
+  const Graph g = compiler::prepare_outputs(ir::without_dead_code(graph));
   const compiler::GraphFacts facts(g);
   compiler::StreamRules rules;
   rules.in_16_bits = target.device == "cuda";

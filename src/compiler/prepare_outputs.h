@@ -11,7 +11,7 @@ namespace egret::compiler {
 /// not so, an identity (stop_gradient) is put in between, which becomes a copying kernel or the end
 /// of the one that makes the value. The data of scatters are made values of their own in the same
 /// way. Values without elements, and reductions of none, become constants.
-ir::Graph prepare(const ir::Graph& graph);
+ir::Graph prepare_outputs(const ir::Graph& graph);
 
 /// Follows reshapes down to the node whose memory, row-major, is the same: of a graph output, the
 /// value that is stored for it.

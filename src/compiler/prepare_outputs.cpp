@@ -1,4 +1,4 @@
-#include "compiler/prepare.h"
+#include "compiler/prepare_outputs.h"
 
 #include <algorithm>
 #include <optional>
@@ -122,7 +122,7 @@ private:
 
 } // namespace
 
-ir::Graph prepare(const ir::Graph& graph) {
+ir::Graph prepare_outputs(const ir::Graph& graph) {
   // What only values without elements needed is dead now.
   return ir::without_dead_code(Preparer(graph).run());
 }
