@@ -50,7 +50,7 @@ struct Options {
   std::vector<std::pair<std::int64_t, std::int64_t>> chunks;
   bool paranoid = false; ///< the runtime compares the results of every run with the reference's
   /// Changes a region and what was chosen for it before it is compiled: fault injection for tests.
-  std::function<void(kernel::Region&, kernel::Chosen&)> alter;
+  std::function<void(kernel::Region&, kernel::Chosen&)> inject_fault;
   bool verify_passes = false; ///< every pass's verifier runs, as in developer builds
   /// Called after each pass. The passes are printed for it, so it is for people and tests.
   std::function<void(const PassEvent&)> after_pass;

@@ -117,8 +117,8 @@ Proposed Proposer::propose(const ir::Graph& graph, const std::vector<BuiltRegion
   for (std::size_t i = 0; i < chosen.size(); ++i) {
     kernel::Chosen& c = chosen[i];
     kernel::Region region = *distinct.wanted[i].region;
-    if (options_.alter)
-      options_.alter(region, c);
+    if (options_.inject_fault)
+      options_.inject_fault(region, c);
     c.program.name = region.name;
     const std::uint64_t hash = kernel::hash_of(c.program);
     proposed.entries.push_back(

@@ -271,7 +271,7 @@ std::shared_ptr<const Program> Runtime::program(const ir::Graph& graph,
     impl_->complete(options, *set);
   }
   const std::uint64_t key = key_of(graph, options, place);
-  const bool kept = !options.alter; // what tests have planted is theirs alone
+  const bool kept = !options.inject_fault; // what tests have planted is theirs alone
   std::shared_ptr<const Program> program;
   if (kept) {
     std::lock_guard lock(impl_->mutex);
@@ -334,7 +334,7 @@ std::shared_ptr<const Program> Runtime::with_kept(std::shared_ptr<const Program>
   fill.outputs.clear();
   fill.steady.clear();
   fill.memory_limit.reset();
-  fill.alter = {};
+  fill.inject_fault = {};
   fill.after_pass = {};
   fill.effort = std::min(*options.effort, Effort::Quick);
   auto filler = this->program(derivation->fill, fill);

@@ -51,7 +51,7 @@ private:
     PlanCheckOptions options;
     options.inputs = {.special = false, .range = 1};
     options.compile.effort = seed % 3 == 0 ? Effort::Quick : Effort::None;
-    options.compile.alter = [&](kernel::Region&, kernel::Chosen& chosen) {
+    options.compile.inject_fault = [&](kernel::Region&, kernel::Chosen& chosen) {
       generators_.insert(chosen.schedule.generator);
     };
     compiler::KernelCache cache;

@@ -61,7 +61,7 @@ private:
     options.budget_seconds = 0.01;
     options.rules.shuffle = shuffle_ ? seed + 1 : 0;
     options.rules.rounds = 6;
-    options.alter = [&](kernel::Region& region, kernel::Chosen& chosen) {
+    options.inject_fault = [&](kernel::Region& region, kernel::Chosen& chosen) {
       if (random.chance(0.7)) {
         auto all = compiler::candidates_of(region, device_->target(),
                                            compiler::usual_machine(device_->target()),

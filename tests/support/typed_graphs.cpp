@@ -143,7 +143,7 @@ void TypedGraphs::check(std::uint64_t seed, backend::Device& device, compiler::K
   const Graph graph = with_gradients(forward);
   PlanCheckOptions options = options_of(seed);
   std::set<std::string> chosen;
-  options.compile.alter = [&](kernel::Region& region, kernel::Chosen& c) {
+  options.compile.inject_fault = [&](kernel::Region& region, kernel::Chosen& c) {
     chosen.insert(c.schedule.generator);
     if (alter_)
       alter_(region, c);

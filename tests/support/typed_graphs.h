@@ -32,9 +32,9 @@ struct TypedFailure {
 
 class TypedGraphs {
 public:
-  /// `alter`: see compiler::Options::alter.
-  explicit TypedGraphs(std::function<void(kernel::Region&, kernel::Chosen&)> alter = nullptr)
-      : alter_(std::move(alter)) {}
+  /// `inject_fault`: see compiler::Options::inject_fault.
+  explicit TypedGraphs(std::function<void(kernel::Region&, kernel::Chosen&)> inject_fault = nullptr)
+      : alter_(std::move(inject_fault)) {}
 
   /// Checks the graphs of seeds `first` to `first + count` on all cores; ends early after a few
   /// failures.

@@ -116,7 +116,7 @@ struct FusionPlanSearch::Impl {
   /// Whether other fusion plans may be tried at all.
   bool explores() const {
     return tuned() && *options.effort >= Effort::Search && !options.frozen && !known &&
-           budget >= kLeastBudget && options.fuse && !options.alter &&
+           budget >= kLeastBudget && options.fuse && !options.inject_fault &&
            has_fixed_sizes(candidates[0]->graph());
   }
 

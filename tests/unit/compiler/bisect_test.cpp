@@ -88,7 +88,7 @@ TEST(Bisect, NamesAPlantedKernelAndItsSchedule) {
     options.effort = effort;
     options.fuse = false;
     std::string name, schedule;
-    options.alter = [&](kernel::Region& region, kernel::Chosen& chosen) {
+    options.inject_fault = [&](kernel::Region& region, kernel::Chosen& chosen) {
       const std::uint64_t before = kernel::hash_of(chosen.program);
       spoil(chosen.program);
       if (kernel::hash_of(chosen.program) != before) {
@@ -108,7 +108,7 @@ TEST(Bisect, NamesAPlantedRegion) {
   Options options;
   options.fuse = false;
   std::string name;
-  options.alter = [&](kernel::Region& region, kernel::Chosen& chosen) {
+  options.inject_fault = [&](kernel::Region& region, kernel::Chosen& chosen) {
     for (kernel::Stage& stage : region.stages)
       for (kernel::BodyValue& value : stage.body)
         if (value.kind == kernel::BodyValue::Kind::Apply && value.op == Op::Tanh) {

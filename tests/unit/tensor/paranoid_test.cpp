@@ -41,8 +41,8 @@ TEST(Paranoid, RightResultsPass) {
   }
 }
 
-// y = floor(x w) and a sum of it, run by a program whose kernels `alter` has spoilt.
-std::string message_of(const std::function<void(kernel::Region&, kernel::Chosen&)>& alter,
+// y = floor(x w) and a sum of it, run by a program whose kernels `inject_fault` has spoilt.
+std::string message_of(const std::function<void(kernel::Region&, kernel::Chosen&)>& inject_fault,
                        WrongResult* wrong = nullptr) {
   ir::Graph g;
   const Shape shape{Expr(6), Expr(50)};
@@ -53,7 +53,7 @@ std::string message_of(const std::function<void(kernel::Region&, kernel::Chosen&
   compiler::Options options;
   options.fuse = false;
   options.paranoid = true;
-  options.alter = alter;
+  options.inject_fault = inject_fault;
   const auto program = runtime.program(g, options);
   std::vector<float> values(300);
   for (std::size_t i = 0; i < values.size(); ++i)
