@@ -18,7 +18,7 @@ struct ProductSplit {
   std::int64_t chunks = 0;
   /// Sums of the product's own elements along `dim` (a softmax's maximum and sum) are made chunk by
   /// chunk, too. Where they are not, they have the whole product to themselves: a kernel that never
-  /// stores it may make them (streams.h).
+  /// stores it may make them (streaming.h).
   bool all_sums = false;
 };
 

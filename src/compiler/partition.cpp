@@ -3,7 +3,7 @@
 #include "compiler/chunks.h"
 #include "compiler/inlining.h"
 #include "compiler/join.h"
-#include "compiler/streams.h"
+#include "compiler/streaming.h"
 #include "support/fail.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ constexpr int kNone = -1;
 
 class Partitioner {
 public:
-  Partitioner(const GraphFacts& facts, bool fuse, const StreamRules* streams,
+  Partitioner(const GraphFacts& facts, bool fuse, const StreamingRules* streams,
               const PartitionChoices& choices)
       : facts_(facts), graph_(facts.graph()), fuse_(fuse), streams_(streams), choices_(choices) {}
 
@@ -59,7 +59,7 @@ public:
 
 private:
   void take_streams() {
-    groups_ = find_streams(facts_, *streams_, stored_);
+    groups_ = find_streaming_groups(facts_, *streams_, stored_);
     for (std::size_t g = 0; g < groups_.size(); ++g)
       for (const Member& m : groups_[g].members) {
         if (m.remade)
@@ -326,7 +326,7 @@ private:
   const GraphFacts& facts_;
   const ir::Graph& graph_;
   const bool fuse_;
-  const StreamRules* streams_; ///< null: none
+  const StreamingRules* streams_; ///< null: none
   const PartitionChoices& choices_;
   std::vector<bool> stored_, remade_;
   std::vector<std::vector<Read>> reads_;
@@ -340,7 +340,7 @@ private:
 
 } // namespace
 
-Partition partition_greedily(const GraphFacts& facts, bool fuse, const StreamRules* streams,
+Partition partition_greedily(const GraphFacts& facts, bool fuse, const StreamingRules* streams,
                              const PartitionChoices& choices) {
   return Partitioner(facts, fuse, streams, choices).run();
 }

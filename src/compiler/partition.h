@@ -26,14 +26,14 @@ struct PartitionChoices {
   /// By node: values of different chunks of one product (chunks.h), which no kernel makes together;
   /// 0: of none. Empty: nothing is cut.
   std::vector<int> chunks;
-  bool streams = true;  ///< large products may be remade (streams.h)
+  bool streams = true;  ///< large products may be remade (streaming.h)
   bool siblings = true; ///< kernels that read the same array over the same loops become one
   bool column_reductions = true;  ///< sums of columns go along with rows (fuse_column_reductions.h)
   bool batches = true;  ///< small independent kernels share a launch (batching.h)
   friend bool operator==(const PartitionChoices&, const PartitionChoices&) = default;
 };
 
-/// Stream: sums over products that are remade by each kernel that needs them (streams.h).
+/// Stream: sums over products that are remade by each kernel that needs them (streaming.h).
 enum class GroupKind : std::uint8_t { Map, Reduce, Contraction, Scan, Scatter, Stream };
 
 /// A stored node in its group. Dims of size 1 have kZeroAxis.
@@ -68,9 +68,9 @@ struct Partition {
 /// Every stored node that is no graph input is a member of exactly one group, unless it is remade,
 /// and reads between groups form no cycle. `streams`: which products kernels may remake, which asks
 /// for a generator of such kernels; null: none.
-struct StreamRules;
+struct StreamingRules;
 Partition partition_greedily(const GraphFacts& facts, bool fuse,
-                             const StreamRules* streams = nullptr,
+                             const StreamingRules* streams = nullptr,
                              const PartitionChoices& choices = {});
 
 } // namespace egret::compiler

@@ -1,7 +1,7 @@
 #include "compiler/partitioned.h"
 
 #include "compiler/canonical.h"
-#include "compiler/streams.h"
+#include "compiler/streaming.h"
 #include "kernel/families.h"
 #include "kernel/picks.h"
 
@@ -18,7 +18,7 @@ namespace {
 constexpr double kCachedTimes = 8;
 
 /// Whether a kernel may make its products. A deep one is made once, by one kernel in one pass.
-bool may_make(const GraphFacts& facts, const StreamRules& rules, const Partition& partition,
+bool may_make(const GraphFacts& facts, const StreamingRules& rules, const Partition& partition,
               const Group& group, const kernel::Region& region) {
   bool deep = false;
   for (const Member& m : group.members) {
@@ -46,7 +46,7 @@ Partition partition_for_target(const GraphFacts& facts, bool fuse, const kernel:
   std::vector<const kernel::Generator*> generators{&kernel::stream_generator()};
   if (gpu)
     generators = {&kernel::gpu_stream_generator(), &kernel::gpu_row_products_generator()};
-  StreamRules rules;
+  StreamingRules rules;
   rules.in_16_bits = gpu;
   if (!gpu)
     rules.least_elements = kCachedTimes * double(target.l2_bytes) / 4;

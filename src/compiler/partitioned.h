@@ -14,7 +14,7 @@ struct Partitioned {
 };
 
 /// The greedy partition, but for `choices`. Large products are recomputed by the kernels that need
-/// them (streams.h) where a streaming template of the target supports all of these kernels.
+/// them (streaming.h) where a streaming template of the target supports all of these kernels.
 Partition partition_for_target(const GraphFacts& facts, bool fuse, const kernel::Target& target,
                                const PartitionChoices& choices = {});
 

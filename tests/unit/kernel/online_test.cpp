@@ -5,7 +5,7 @@
 #include "compiler/compile.h"
 #include "compiler/prepare_outputs.h"
 #include "compiler/regions.h"
-#include "compiler/streams.h"
+#include "compiler/streaming.h"
 #include "egret/passes.h"
 #include "kernel/families.h"
 #include "kernel/passes.h"
@@ -421,7 +421,7 @@ testing::RegionCase small_case(const Graph& graph, const std::vector<HostArray>&
                                const Target& target) {
   const Graph g = compiler::prepare_outputs(ir::without_dead_code(graph));
   const compiler::GraphFacts facts(g);
-  compiler::StreamRules rules;
+  compiler::StreamingRules rules;
   rules.in_16_bits = target.device == "cuda";
   rules.most_terms = 16;
   const auto partition = compiler::partition_greedily(facts, true, &rules);

@@ -10,7 +10,7 @@
 namespace egret::compiler {
 
 /// Which products are made again.
-struct StreamRules {
+struct StreamingRules {
   /// Factors are 16-bit floats as they lie in memory, for matrix instructions; else floats of up to
   /// 32 bits, and what is computed from such without other products.
   bool in_16_bits = true;
@@ -21,13 +21,13 @@ struct StreamRules {
 
 /// Whether a sum of products has more terms. Such ones are taken in as well: whoever builds kernels
 /// of the groups must see that each is made by one kernel, once.
-bool is_deep(const GraphFacts& facts, const StreamRules& rules, ir::NodeId product);
+bool is_deep(const GraphFacts& facts, const StreamingRules& rules, ir::NodeId product);
 
 /// Groups of kind Stream: sums over a large product, or over what is made of several such products
 /// of one box, together with these products, which are members of each group that reads them. Marks
 /// as not stored what lies between products and sums, and as stored the conversions that end a sum.
 /// A product whose values are needed for anything else than sums is left alone.
-std::vector<Group> find_streams(const GraphFacts& facts, const StreamRules& rules,
+std::vector<Group> find_streaming_groups(const GraphFacts& facts, const StreamingRules& rules,
                                 std::vector<bool>& stored);
 
 } // namespace egret::compiler

@@ -1,4 +1,4 @@
-#include "compiler/streams.h"
+#include "compiler/streaming.h"
 
 #include "compiler/inlining.h"
 
@@ -45,9 +45,9 @@ struct Sink {
   std::set<int> over;     ///< labels
 };
 
-class StreamFinder {
+class StreamingFinder {
 public:
-  StreamFinder(const GraphFacts& facts, const StreamRules& rules, std::vector<bool>& stored)
+  StreamingFinder(const GraphFacts& facts, const StreamingRules& rules, std::vector<bool>& stored)
       : facts_(facts), graph_(facts.graph()), rules_(rules), stored_(stored),
         labels_of_(graph_.size()) {}
 
@@ -482,7 +482,7 @@ private:
 
   const GraphFacts& facts_;
   const ir::Graph& graph_;
-  const StreamRules& rules_;
+  const StreamingRules& rules_;
   std::vector<bool>& stored_;
   Labels labels_;
   std::set<NodeId> at_fault_;
@@ -495,17 +495,17 @@ private:
 
 } // namespace
 
-bool is_deep(const GraphFacts& facts, const StreamRules& rules, NodeId product) {
+bool is_deep(const GraphFacts& facts, const StreamingRules& rules, NodeId product) {
   const ir::Graph& graph = facts.graph();
   return elements_of(graph[graph[product].inputs[0]].shape) >
          rules.most_terms * elements_of(graph[product].shape);
 }
 
-std::vector<Group> find_streams(const GraphFacts& facts, const StreamRules& rules,
+std::vector<Group> find_streaming_groups(const GraphFacts& facts, const StreamingRules& rules,
                                 std::vector<bool>& stored) {
-  for (StreamRules left = rules;;) {
+  for (StreamingRules left = rules;;) {
     std::vector<bool> changed = stored;
-    StreamFinder finder(facts, left, changed);
+    StreamingFinder finder(facts, left, changed);
     std::vector<Group> groups = finder.run();
     if (finder.at_fault().empty()) {
       stored = std::move(changed);
