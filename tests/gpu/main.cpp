@@ -1,6 +1,6 @@
 // Tests that need an NVIDIA GPU, in one program that can be carried to a machine with one. Where
 // there is none it says so and ends well: exit code 77 is ctest's for a test that was skipped.
-#include "compiler/worker.h"
+#include "compiler/measurement_process.h"
 #include "egret/device.h"
 #include "gpu/gpu.h"
 

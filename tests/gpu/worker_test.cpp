@@ -1,5 +1,5 @@
 // Bad kernels on the GPU end their worker and nothing else.
-#include "compiler/worker.h"
+#include "compiler/measurement_process.h"
 
 #include "gpu/gpu.h"
 #include "support/bad_kernels.h"
@@ -16,7 +16,7 @@ using egret::testing::spoil_values;
 using Reason = MeasurementResult::Reason;
 using State = MeasurementResult::State;
 
-WorkerOptions options(double timeout = 60) {
+MeasurementProcessOptions options(double timeout = 60) {
   return {"cuda:0", {}, timeout};
 }
 CandidateMeasurement measurement() {
@@ -24,7 +24,7 @@ CandidateMeasurement measurement() {
 }
 
 TEST(GpuWorker, VerifiesAndTimesAGoodKernel) {
-  Worker worker(options());
+  MeasurementProcess worker(options());
   CandidateMeasurement good = measurement();
   good.repetitions = 5;
   const MeasurementResult outcome = worker.run(good);
@@ -34,7 +34,7 @@ TEST(GpuWorker, VerifiesAndTimesAGoodKernel) {
 }
 
 TEST(GpuWorker, WrongValuesAndWritesBesideBuffersAreRejected) {
-  Worker worker(options());
+  MeasurementProcess worker(options());
   CandidateMeasurement wrong = measurement();
   spoil_values(wrong);
   EXPECT_EQ(worker.run(wrong).reason, Reason::Wrong);
@@ -45,7 +45,7 @@ TEST(GpuWorker, WrongValuesAndWritesBesideBuffersAreRejected) {
 }
 
 TEST(GpuWorker, AnIllegalAccessEndsTheWorkerOnly) {
-  Worker worker(options());
+  MeasurementProcess worker(options());
   CandidateMeasurement bad = measurement();
   spoil_stores(bad, std::int64_t{1} << 40);
   const MeasurementResult outcome = worker.run(bad);
@@ -56,12 +56,12 @@ TEST(GpuWorker, AnIllegalAccessEndsTheWorkerOnly) {
 }
 
 TEST(GpuWorker, AKernelThatDoesNotEndIsAHang) {
-  Worker worker(options(8));
+  MeasurementProcess worker(options(8));
   CandidateMeasurement endless = measurement();
   spoil_loops(endless);
   const MeasurementResult outcome = worker.run(endless);
   EXPECT_EQ(outcome.reason, Reason::Hang) << outcome.message;
-  EXPECT_EQ(Worker(options()).run(measurement()).state, State::Verified);
+  EXPECT_EQ(MeasurementProcess(options()).run(measurement()).state, State::Verified);
 }
 
 } // namespace

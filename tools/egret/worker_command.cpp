@@ -2,7 +2,7 @@
 #include "commands.h"
 #include "console.h"
 
-#include "compiler/worker.h"
+#include "compiler/measurement_process.h"
 
 #include <CLI/CLI.hpp>
 #include <unistd.h>

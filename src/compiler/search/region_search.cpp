@@ -42,7 +42,7 @@ using Reason = MeasurementResult::Reason;
 
 class RegionSearcher {
 public:
-  RegionSearcher(SearchTask& task, Worker& worker, TuningDatabase& database,
+  RegionSearcher(SearchTask& task, MeasurementProcess& worker, TuningDatabase& database,
                  const SearchClock& clock, RegionSearch& report, std::int64_t& measured)
       : task_(task), list_(task.candidates.list), worker_(worker), database_(database),
         clock_(clock), report_(report), measured_(measured), end_(clock.seconds() + task.seconds),
@@ -362,7 +362,7 @@ private:
   static constexpr double kPatience = 60, kSlowStart = 3; // seconds
   SearchTask& task_;
   const std::vector<Candidate>& list_;
-  Worker& worker_;
+  MeasurementProcess& worker_;
   TuningDatabase& database_;
   const SearchClock& clock_;
   RegionSearch& report_;
@@ -377,7 +377,7 @@ private:
 
 } // namespace
 
-std::optional<kernel::Chosen> search_region(SearchTask& task, Worker& worker,
+std::optional<kernel::Chosen> search_region(SearchTask& task, MeasurementProcess& worker,
                                             TuningDatabase& database, const SearchClock& clock,
                                             RegionSearch& report, std::int64_t& measured) {
   return RegionSearcher(task, worker, database, clock, report, measured).run();

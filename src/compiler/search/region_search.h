@@ -48,7 +48,7 @@ struct SearchTask {
 /// The winner; nothing when none was chosen by measurement, and the greedy schedule stays. Puts
 /// what it finds into the database as it finds it, and counts in `measured` what it compiled or
 /// timed. Error when there is no worker, or no device for it.
-std::optional<kernel::Chosen> search_region(SearchTask& task, Worker& worker,
+std::optional<kernel::Chosen> search_region(SearchTask& task, MeasurementProcess& worker,
                                             TuningDatabase& database, const SearchClock& clock,
                                             RegionSearch& report, std::int64_t& measured);
 

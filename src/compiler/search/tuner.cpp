@@ -65,7 +65,7 @@ struct Tuner::Impl {
   backend::Device& device;
   TunerOptions options;
   std::recursive_mutex guard;
-  Worker worker;
+  MeasurementProcess worker;
   bool with_loops = true; ///< not where a test proposes what it has in mind
   std::optional<TuningDatabase> normal, frozen;
   std::optional<Machine> machine;

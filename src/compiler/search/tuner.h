@@ -5,7 +5,7 @@
 #include "compiler/search/candidates.h"
 #include "compiler/search/database.h"
 #include "compiler/search/report.h"
-#include "compiler/worker.h"
+#include "compiler/measurement_process.h"
 
 #include <functional>
 #include <memory>
@@ -33,7 +33,7 @@ struct SearchOptions {
 };
 
 struct TunerOptions {
-  WorkerOptions worker;
+  MeasurementProcessOptions worker;
   std::optional<std::filesystem::path> folder; ///< of the database; none: no memory
   /// Makes the candidates of a region: candidates_of(), or what a test has in mind.
   std::function<Candidates(const kernel::Region&, const kernel::Target&, const Machine&,

@@ -1,5 +1,5 @@
 // Kernels on measurement in another process: whatever they do, the caller gets a result.
-#include "compiler/worker.h"
+#include "compiler/measurement_process.h"
 
 #include "backend/cpu/cpu_device.h"
 #include "egret/error.h"
@@ -22,12 +22,12 @@ const kernel::Target& cpu() {
   static const auto device = backend::cpu::make_cpu_device(1);
   return device->target();
 }
-WorkerOptions options(double timeout = 60) {
+MeasurementProcessOptions options(double timeout = 60) {
   return {"cpu", EGRET_TEST_TOOL, timeout};
 }
 
-TEST(Worker, VerifiesAndTimesAGoodKernel) {
-  Worker worker(options());
+TEST(MeasurementProcess, VerifiesAndTimesAGoodKernel) {
+  MeasurementProcess worker(options());
   CandidateMeasurement measurement = good_trial(cpu());
   MeasurementResult outcome = worker.run(measurement);
   EXPECT_EQ(outcome.state, State::Verified) << outcome.message;
@@ -46,8 +46,8 @@ TEST(Worker, VerifiesAndTimesAGoodKernel) {
   EXPECT_EQ(worker.processes_started(), 1);
 }
 
-TEST(Worker, WrongResultsAreRejectedWithTheElement) {
-  Worker worker(options());
+TEST(MeasurementProcess, WrongResultsAreRejectedWithTheElement) {
+  MeasurementProcess worker(options());
   CandidateMeasurement measurement = good_trial(cpu());
   spoil_values(measurement);
   const MeasurementResult outcome = worker.run(measurement);
@@ -56,8 +56,8 @@ TEST(Worker, WrongResultsAreRejectedWithTheElement) {
   EXPECT_NE(outcome.message.find("element 0 of output 0"), std::string::npos) << outcome.message;
 }
 
-TEST(Worker, WritesBesideABufferAreRejected) {
-  Worker worker(options());
+TEST(MeasurementProcess, WritesBesideABufferAreRejected) {
+  MeasurementProcess worker(options());
   CandidateMeasurement measurement = good_trial(cpu());
   spoil_stores(measurement, 16);
   const MeasurementResult outcome = worker.run(measurement);
@@ -65,9 +65,9 @@ TEST(Worker, WritesBesideABufferAreRejected) {
   EXPECT_NE(outcome.message.find("writes out of bounds"), std::string::npos) << outcome.message;
 }
 
-TEST(Worker, ACrashIsAVerdictAndTheNextTrialGetsANewProcess) {
+TEST(MeasurementProcess, ACrashIsAVerdictAndTheNextTrialGetsANewProcess) {
   testing::let_children_crash();
-  Worker worker(options());
+  MeasurementProcess worker(options());
   CandidateMeasurement measurement = good_trial(cpu());
   spoil_stores(measurement, std::int64_t{1} << 40);
   const MeasurementResult outcome = worker.run(measurement);
@@ -80,34 +80,34 @@ TEST(Worker, ACrashIsAVerdictAndTheNextTrialGetsANewProcess) {
   EXPECT_EQ(worker.processes_started(), 2);
 }
 
-TEST(Worker, AHangIsAVerdictToo) {
-  Worker worker(options(2));
+TEST(MeasurementProcess, AHangIsAVerdictToo) {
+  MeasurementProcess worker(options(2));
   CandidateMeasurement measurement = good_trial(cpu());
   spoil_loops(measurement);
   const MeasurementResult outcome = worker.run(measurement);
   EXPECT_EQ(outcome.reason, Reason::Hang) << outcome.message;
   EXPECT_EQ(outcome.message, "kernel victim: it did not end within 2 s");
-  EXPECT_EQ(Worker(options()).run(good_trial(cpu())).state, State::Verified);
+  EXPECT_EQ(MeasurementProcess(options()).run(good_trial(cpu())).state, State::Verified);
 }
 
-TEST(Worker, ADeviceThatIsNotThereSaysNothingOfTheKernel) {
-  Worker worker({"cuda:77", EGRET_TEST_TOOL, 60});
+TEST(MeasurementProcess, ADeviceThatIsNotThereSaysNothingOfTheKernel) {
+  MeasurementProcess worker({"cuda:77", EGRET_TEST_TOOL, 60});
   const MeasurementResult outcome = worker.run(good_trial(cpu()));
   EXPECT_EQ(outcome.state, State::Rejected);
   EXPECT_EQ(outcome.reason, Reason::Device) << outcome.message;
   EXPECT_NE(outcome.message.find("cuda"), std::string::npos) << outcome.message;
 }
 
-TEST(Worker, AProgramThatIsNoWorkerIsAnError) {
-  Worker missing({"cpu", "/nowhere/egret", 5});
+TEST(MeasurementProcess, AProgramThatIsNoWorkerIsAnError) {
+  MeasurementProcess missing({"cpu", "/nowhere/egret", 5});
   EXPECT_THROW(missing.run(good_trial(cpu())), Error);
-  Worker silent({"cpu", "/bin/true", 5});
+  MeasurementProcess silent({"cpu", "/bin/true", 5});
   const MeasurementResult outcome = silent.run(good_trial(cpu()));
   EXPECT_EQ(outcome.reason, Reason::Crash);
   EXPECT_NE(outcome.message.find("ended with code 0"), std::string::npos) << outcome.message;
 }
 
-TEST(Worker, IsFoundByTheVariableOrBesideTheProgram) {
+TEST(MeasurementProcess, IsFoundByTheVariableOrBesideTheProgram) {
   {
     egret::testing::ScopedEnvironment named("EGRET_WORKER", "/bin/true");
     EXPECT_EQ(find_worker(), "/bin/true");

@@ -9,7 +9,7 @@
 
 namespace egret::compiler {
 
-struct WorkerOptions {
+struct MeasurementProcessOptions {
   std::string device = "cpu";  ///< "cpu", "cuda:0"
   std::string binary;          ///< the egret command; empty: find_worker()
   double timeout_seconds = 60; ///< of one measurement, compilation and the start of the process included
@@ -21,12 +21,12 @@ struct WorkerOptions {
 std::string find_worker();
 
 /// One process, started at the first measurement and again after it was lost. For one thread at a time.
-class Worker {
+class MeasurementProcess {
 public:
-  explicit Worker(WorkerOptions options = {});
-  ~Worker();
-  Worker(const Worker&) = delete;
-  Worker& operator=(const Worker&) = delete;
+  explicit MeasurementProcess(MeasurementProcessOptions options = {});
+  ~MeasurementProcess();
+  MeasurementProcess(const MeasurementProcess&) = delete;
+  MeasurementProcess& operator=(const MeasurementProcess&) = delete;
 
   /// Error(File) when the process cannot be started; all that concerns the kernel or the device is
   /// in the result.
@@ -39,7 +39,7 @@ private:
   void stop() noexcept;
   std::string lost(); ///< waits for the process's end; how it ended
 
-  WorkerOptions options_;
+  MeasurementProcessOptions options_;
   int socket_ = -1;
   int process_ = -1;
   int started_ = 0;

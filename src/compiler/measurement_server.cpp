@@ -1,7 +1,7 @@
 // The worker's side.
 #include "backend/all/backends.h"
 #include "compiler/measurement_bytes.h"
-#include "compiler/worker.h"
+#include "compiler/measurement_process.h"
 #include "support/fail.h"
 
 #include <map>

@@ -1,4 +1,4 @@
-#include "compiler/worker.h"
+#include "compiler/measurement_process.h"
 
 #include "compiler/measurement_bytes.h"
 #include "support/fail.h"
@@ -45,13 +45,13 @@ std::string find_worker() {
        folder.string());
 }
 
-Worker::Worker(WorkerOptions options) : options_(std::move(options)) {}
+MeasurementProcess::MeasurementProcess(MeasurementProcessOptions options) : options_(std::move(options)) {}
 
-Worker::~Worker() {
+MeasurementProcess::~MeasurementProcess() {
   stop();
 }
 
-void Worker::start() {
+void MeasurementProcess::start() {
   if (options_.binary.empty())
     options_.binary = find_worker();
   int ends[2];
@@ -78,7 +78,7 @@ void Worker::start() {
   ++started_;
 }
 
-void Worker::stop() noexcept {
+void MeasurementProcess::stop() noexcept {
   if (process_ < 0)
     return;
   close(socket_);
@@ -88,7 +88,7 @@ void Worker::stop() noexcept {
   socket_ = process_ = -1;
 }
 
-std::string Worker::lost() {
+std::string MeasurementProcess::lost() {
   int status = 0;
   close(socket_);
   while (waitpid(process_, &status, 0) < 0 && errno == EINTR) {
@@ -100,11 +100,11 @@ std::string Worker::lost() {
              : fmt::format("the process that ran it ended with code {}", WEXITSTATUS(status));
 }
 
-MeasurementResult Worker::run(const CandidateMeasurement& measurement) {
+MeasurementResult MeasurementProcess::run(const CandidateMeasurement& measurement) {
   return run(measurement, options_.timeout_seconds);
 }
 
-MeasurementResult Worker::run(const CandidateMeasurement& measurement, double timeout_seconds) {
+MeasurementResult MeasurementProcess::run(const CandidateMeasurement& measurement, double timeout_seconds) {
   auto rejected = [](MeasurementResult::Reason reason, std::string message) {
     MeasurementResult outcome;
     outcome.state = MeasurementResult::State::Rejected;
