@@ -4,7 +4,7 @@
 #include "backend/common/device.h"
 #include "compiler/candidate_graph.h"
 #include "compiler/chunks.h"
-#include "compiler/derive.h"
+#include "compiler/fold_parameters.h"
 #include "compiler/generate_code.h"
 #include "compiler/kernel_cache.h"
 #include "compiler/options.h"
@@ -43,7 +43,7 @@ struct Compilation {
 
   // Passes on graphs: the program's, later one candidate's.
   ir::Graph graph;
-  std::optional<Derivation> folded;
+  std::optional<ParameterFolding> folded;
   std::shared_ptr<saturate::Saturated> saturated;
   std::size_t ops_before_rules = 0, ops_before_normal_form = 0;
   std::vector<ir::Graph> extracted; ///< the cheapest graphs that rules found, the best one first

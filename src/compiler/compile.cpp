@@ -80,7 +80,7 @@ Compiled finished(const Request& request, const Compilation& program, FusionPlan
   const std::shared_ptr<const LayoutAssignment> layouts = plan.compilation.layouts;
   Compiled compiled = compiled_of(std::move(plan.compilation), std::move(report));
   if (program.folded || layouts) {
-    compiled.derivation = std::make_shared<const Derivation>(
+    compiled.derivation = std::make_shared<const ParameterFolding>(
         compose(request.graph.inputs().size(), program.folded ? &*program.folded : nullptr,
                 layouts.get(), compiled.report.graph));
     compiled.report.derived = compiled.derivation->report;

@@ -19,7 +19,7 @@ struct Compiled {
   kernel::Plan plan;
   /// With Options::steady, where it pays: the plan's inputs are those of the graph, and then what
   /// derivation->fill makes of some of them.
-  std::shared_ptr<const Derivation> derivation;
+  std::shared_ptr<const ParameterFolding> derivation;
   std::vector<LaunchValues> launches; ///< by launch of the plan, in order
   std::vector<std::shared_ptr<const backend::Artifact>> artifacts; ///< by Plan::kernels
   CompileReport report;

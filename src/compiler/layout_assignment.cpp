@@ -167,7 +167,7 @@ private:
     if (same != out_.fill.outputs.end())
       return inputs_[static_cast<std::size_t>(same - out_.fill.outputs.begin())];
     out_.fill.outputs.push_back(filled);
-    DerivedReport report;
+    FoldedParameter report;
     report.what = change.what;
     report.dtype = old_[change.value].dtype;
     report.shape = steps.laid;
@@ -272,9 +272,9 @@ std::vector<NodeId> added(Graph& to, const Graph& from, const std::vector<NodeId
 
 } // namespace
 
-Derivation compose(std::size_t outside, const Derivation* first, const LayoutAssignment* assigned,
+ParameterFolding compose(std::size_t outside, const ParameterFolding* first, const LayoutAssignment* assigned,
                    const Graph& main) {
-  Derivation d;
+  ParameterFolding d;
   d.main = main;
   std::map<std::size_t, NodeId> input_of; // by slot outside
   const auto input = [&](std::size_t slot, const Graph& from, std::size_t number) {
@@ -300,7 +300,7 @@ Derivation compose(std::size_t outside, const Derivation* first, const LayoutAss
       read[id] = true;
     for (std::size_t v = 0; v < values.size(); ++v) {
       const NodeId here = main.inputs()[outside + v];
-      DerivedReport report = first->report[v];
+      FoldedParameter report = first->report[v];
       if (read[here]) {
         d.fill.outputs.push_back(values[v]);
       } else {

@@ -2,7 +2,7 @@
 // that kernels like better.
 #pragma once
 
-#include "compiler/derive.h"
+#include "compiler/fold_parameters.h"
 #include "compiler/views.h"
 #include "kernel/layouts.h"
 
@@ -31,7 +31,7 @@ struct LayoutAssignment {
   std::vector<ir::NodeId> copies;    ///< made in each run
   ir::Graph fill;                    ///< gives what is kept, in order
   std::vector<std::size_t> sources;  ///< by input of `fill`: the graph's input
-  std::vector<DerivedReport> report; ///< by kept value
+  std::vector<FoldedParameter> report; ///< by kept value
   double kept_bytes = 0;
 };
 
@@ -59,7 +59,7 @@ private:
 /// One derivation of a graph with `outside` inputs from two steps: `first`, whose main graph was
 /// changed, or null, and `in another layout`, or null. Values of `first` that are not read any more are no
 /// longer made: one zero stands for each.
-Derivation compose(std::size_t outside, const Derivation* first, const LayoutAssignment* assigned,
+ParameterFolding compose(std::size_t outside, const ParameterFolding* first, const LayoutAssignment* assigned,
                    const ir::Graph& main);
 
 } // namespace egret::compiler

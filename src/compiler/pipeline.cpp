@@ -65,7 +65,7 @@ void split_products(C& c) {
 }
 
 void fold_parameters(C& c) {
-  c.folded = derive(c.graph, c.options.steady, c.target);
+  c.folded = fold_parameters(c.graph, c.options.steady, c.target);
   if (!c.folded)
     return;
   c.graph = c.folded->main;

@@ -1,7 +1,7 @@
 // What the compiler did, for explain(), `egret compile --report` and tests.
 #pragma once
 
-#include "compiler/derive.h"
+#include "compiler/fold_parameters.h"
 #include "compiler/partition.h"
 #include "compiler/search/report.h"
 #include "saturate/options.h"
@@ -54,7 +54,7 @@ struct CompileReport {
   std::size_t ops_before_rules = 0, ops_extracted = 0;
   std::vector<PassTime> passes;      ///< that ran, in the order in which they first ran
   std::vector<KernelReport> kernels; ///< by step
-  std::vector<DerivedReport> derived;
+  std::vector<FoldedParameter> derived;
   std::vector<std::string> layouts; ///< values that kernels store or read in another order
   int copies = 0; ///< of states that could not be written in place, and of what a scatter updates
   std::vector<Unfused> unfused;

@@ -10,7 +10,7 @@ namespace {
 
 class DerivedProgram final : public Program {
 public:
-  DerivedProgram(const compiler::Derivation& derivation, std::shared_ptr<const Program> main,
+  DerivedProgram(const compiler::ParameterFolding& derivation, std::shared_ptr<const Program> main,
                  std::shared_ptr<const Program> fill)
       : sources_(derivation.sources), main_(std::move(main)), fill_(std::move(fill)),
         report_(main_->report()) {
@@ -66,7 +66,7 @@ private:
 
 } // namespace
 
-std::shared_ptr<const Program> make_derived_program(const compiler::Derivation& derivation,
+std::shared_ptr<const Program> make_derived_program(const compiler::ParameterFolding& derivation,
                                                     std::shared_ptr<const Program> main,
                                                     std::shared_ptr<const Program> fill) {
   return std::make_shared<DerivedProgram>(derivation, std::move(main), std::move(fill));

@@ -327,7 +327,7 @@ std::shared_ptr<const Program> Runtime::program(const ir::Graph& graph,
 std::shared_ptr<const Program> Runtime::with_kept(std::shared_ptr<const Program> program,
                                                   const ir::Graph& graph,
                                                   const compiler::Options& options) {
-  const compiler::Derivation* derivation = program->derivation();
+  const compiler::ParameterFolding* derivation = program->derivation();
   if (!derivation)
     return program;
   compiler::Options fill = options; // it runs once: nothing that takes time

@@ -214,13 +214,13 @@ TEST(LayoutChange, ConcatenationsArePutIntoPanelsAtOnce) {
   for (const char* name : {"p", "q"})
     parts.push_back(einsum(g, x, g.input(name, DType::F32, e.shape_of("nk")), e));
   g.outputs = {g.binary(Op::Mul, parts[0], g.unary(Op::Tanh, parts[1]))};
-  const auto first = derive(g, {false, true, true}, testing::test_targets()[0]);
+  const auto first = fold_parameters(g, {false, true, true}, testing::test_targets()[0]);
   ASSERT_TRUE(first);
   const Found found(first->main, {{false, true, true, true}, {}});
   const Move* move = found.of("derived0");
   ASSERT_TRUE(move) << found.all();
   const LayoutAssignment assigned = with_layouts(found.form.facts(), move->choices.layout_changes);
-  const Derivation both = compose(3, &*first, &assigned, assigned.graph);
+  const ParameterFolding both = compose(3, &*first, &assigned, assigned.graph);
   EXPECT_EQ(both.sources, (std::vector<std::size_t>{1, 2}));
   ASSERT_EQ(both.report.size(), 2u);
   EXPECT_TRUE(both.report[0].what.empty()) << "the concatenation itself is not kept";

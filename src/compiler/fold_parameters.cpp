@@ -1,4 +1,4 @@
-#include "compiler/derive.h"
+#include "compiler/fold_parameters.h"
 
 #include "compiler/layout_assignment.h"
 #include "compiler/views.h"
@@ -60,7 +60,7 @@ public:
   Deriver(const Graph& graph, const std::vector<bool>& steady, const kernel::Target& target)
       : graph_(graph), facts_(graph), steady_(steady), target_(target) {}
 
-  std::optional<Derivation> run() {
+  std::optional<ParameterFolding> run() {
     parameter_ = parameters_of(graph_, steady_);
     collect();
     std::erase_if(groups_, [&](const std::vector<Product>& g) { return !pays(g); });
@@ -235,7 +235,7 @@ private:
   /// The parameters of a group side by side, in the order of their memory.
   void add_fill(const std::vector<Product>& group) {
     Graph& g = out_.fill;
-    DerivedReport report;
+    FoldedParameter report;
     report.what = "concatenation";
     const Product& first = group.front();
     std::vector<NodeId> pieces;
@@ -342,7 +342,7 @@ private:
   std::vector<bool> parameter_; ///< by node
   std::vector<std::vector<Product>> groups_;
   double copies_ = 0; ///< bytes
-  Derivation out_;
+  ParameterFolding out_;
   FillCopier filled_{graph_, out_.fill, out_.sources};
   std::map<NodeId, std::pair<std::size_t, std::size_t>> member_of_; ///< by sum: group and place
   std::vector<NodeId> derived_, wide_;                              ///< by group
@@ -350,7 +350,7 @@ private:
 
 } // namespace
 
-std::optional<Derivation> derive(const Graph& graph, const std::vector<bool>& steady,
+std::optional<ParameterFolding> fold_parameters(const Graph& graph, const std::vector<bool>& steady,
                                  const kernel::Target& target) {
   ensure(steady.size() == graph.inputs().size(), "derive: {} inputs, {} are told of",
          graph.inputs().size(), steady.size());

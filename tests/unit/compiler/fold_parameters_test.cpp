@@ -1,6 +1,6 @@
 // Products with different parameters as one product with the parameters side by side: where that is
 // done, where it is not, and that the values stay.
-#include "compiler/derive.h"
+#include "compiler/fold_parameters.h"
 
 #include "backend/reference/reference.h"
 #include "support/graph_runner.h"
@@ -53,7 +53,7 @@ std::size_t sums_of(const Graph& g) {
 }
 
 /// The results with the derived inputs made by `fill`.
-std::vector<HostArray> run(const Derivation& d, const std::vector<HostArray>& inputs) {
+std::vector<HostArray> run(const ParameterFolding& d, const std::vector<HostArray>& inputs) {
   std::vector<HostArray> from, all = inputs;
   for (std::size_t source : d.sources)
     from.push_back(inputs[source]);
@@ -65,7 +65,7 @@ std::vector<HostArray> run(const Derivation& d, const std::vector<HostArray>& in
 /// Derives, with `groups` wide products of which nothing else is left, and the same results in all
 /// bits, sums having the same order.
 void expect_derived(const Graph& g, std::size_t groups, std::size_t sums) {
-  const auto derived = derive(g, all_but_first(g), target());
+  const auto derived = fold_parameters(g, all_but_first(g), target());
   ASSERT_TRUE(derived.has_value());
   ir::verify(derived->main);
   ir::verify(derived->fill);
@@ -80,7 +80,7 @@ void expect_derived(const Graph& g, std::size_t groups, std::size_t sums) {
 }
 
 void expect_left_alone(const Graph& g, const std::vector<bool>& steady) {
-  EXPECT_FALSE(derive(g, steady, target()).has_value());
+  EXPECT_FALSE(fold_parameters(g, steady, target()).has_value());
 }
 
 /// Queries, keys and values, and what attention begins with.
@@ -133,13 +133,13 @@ TEST(Derive, ParametersInFewerBitsAreKeptInFewerBits) {
                b = linear(g, x, g.cast(parameter(g, 5, 8, DType::BF16), DType::F32));
   g.outputs = {g.binary(Op::Add, a, b)};
   expect_derived(g, 1, 1);
-  EXPECT_EQ(derive(g, all_but_first(g), target())->report[0].dtype, DType::BF16);
+  EXPECT_EQ(fold_parameters(g, all_but_first(g), target())->report[0].dtype, DType::BF16);
 }
 
 TEST(Derive, TheConcatenationHasTheParametersInOrder) {
   for (bool plain : {false, true}) {
     const Graph g = attention(false, plain);
-    const auto derived = derive(g, all_but_first(g), target());
+    const auto derived = fold_parameters(g, all_but_first(g), target());
     ASSERT_TRUE(derived.has_value());
     EXPECT_EQ(derived->sources, (std::vector<std::size_t>{1, 2, 3}));
     EXPECT_EQ(derived->report[0].sources, (std::vector<std::string>{"w1", "w2", "w3"}));
@@ -174,7 +174,7 @@ TEST(Derive, ParametersThatChangeAreLeftAlone) {
   expect_left_alone(g, {false, false, false, false});
   expect_left_alone(g, {false, true, false, false});
   // Two of three stay.
-  const auto some = derive(g, {false, true, false, true}, target());
+  const auto some = fold_parameters(g, {false, true, false, true}, target());
   ASSERT_TRUE(some.has_value());
   EXPECT_EQ(some->sources, (std::vector<std::size_t>{1, 3}));
 }
@@ -221,17 +221,17 @@ TEST(Derive, LargePartsWithAnEpilogueAreLeftAlone) {
   kernel::Target t = target();
   t.l2_bytes = 1 << 20;
   const Graph few = gated(8), many = gated(8192);
-  EXPECT_TRUE(derive(few, all_but_first(few), t).has_value());
-  EXPECT_FALSE(derive(many, all_but_first(many), t).has_value());
+  EXPECT_TRUE(fold_parameters(few, all_but_first(few), t).has_value());
+  EXPECT_FALSE(fold_parameters(many, all_but_first(many), t).has_value());
 }
 
 TEST(Derive, CopiesTakeAShareOfTheMemory) {
   const Graph g = attention(false, false);
   kernel::Target t = target();
   t.memory_bytes = 8 * 18 * 8 * 4;
-  EXPECT_TRUE(derive(g, all_but_first(g), t).has_value());
+  EXPECT_TRUE(fold_parameters(g, all_but_first(g), t).has_value());
   t.memory_bytes -= 8;
-  EXPECT_FALSE(derive(g, all_but_first(g), t).has_value());
+  EXPECT_FALSE(fold_parameters(g, all_but_first(g), t).has_value());
 }
 
 TEST(Derive, RowsMayBeSymbolic) {

@@ -12,7 +12,7 @@
 namespace egret::compiler {
 
 /// A value that a program keeps from run to run until the inputs that it is made of change.
-struct DerivedReport {
+struct FoldedParameter {
   std::string what;                 ///< "concatenation", for people
   std::vector<std::string> sources; ///< names of inputs
   DType dtype = DType::F32;
@@ -21,11 +21,11 @@ struct DerivedReport {
 };
 
 /// A graph in which some values have become inputs, and how these are made.
-struct Derivation {
+struct ParameterFolding {
   ir::Graph main; ///< the graph's inputs in their slots, then the derived ones; the same outputs
   ir::Graph fill; ///< gives the derived inputs, in order
   std::vector<std::size_t> sources;  ///< by input of `fill`: the graph's input that it is
-  std::vector<DerivedReport> report; ///< by derived input
+  std::vector<FoldedParameter> report; ///< by derived input
 };
 
 /// Several products of one operand with different parameters, such as those that make queries, keys
@@ -38,7 +38,7 @@ struct Derivation {
 /// product of its own could make before it stores anything, and are too large to be found in the
 /// cache; and where the copies would take more than a share of the device's memory. Nothing when
 /// there are no such products.
-std::optional<Derivation> derive(const ir::Graph& graph, const std::vector<bool>& steady,
+std::optional<ParameterFolding> fold_parameters(const ir::Graph& graph, const std::vector<bool>& steady,
                                  const kernel::Target& target);
 
 } // namespace egret::compiler
