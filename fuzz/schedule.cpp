@@ -1,7 +1,7 @@
-// Any text as a schedule, and as the division of a program: an Error(Parse), or what prints to a
+// Any text as a schedule, and as the fusion plan of a program: an Error(Parse), or what prints to a
 // text that parses back equal.
-#include "compiler/search/fusion_plans.h"
 #include "kernel/schedule.h"
+#include "compiler/search/fusion_plans.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -27,6 +27,6 @@ void parse_and_print(std::string_view text, Parse parse) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   parse_and_print(text, egret::kernel::parse_schedule);
-  parse_and_print(text, egret::compiler::parse_division);
+  parse_and_print(text, egret::compiler::parse_fusion_plan);
   return 0;
 }

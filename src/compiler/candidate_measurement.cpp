@@ -29,7 +29,8 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-MeasurementResult rejected(MeasurementResult outcome, MeasurementResult::Reason reason, std::string message) {
+MeasurementResult rejected(MeasurementResult outcome, MeasurementResult::Reason reason,
+                           std::string message) {
   outcome.state = MeasurementResult::State::Rejected;
   outcome.reason = reason;
   outcome.message = std::move(message);
@@ -117,8 +118,8 @@ private:
 class Contestant {
 public:
   Contestant(backend::Device& device, const kernel::KernelProgram& program,
-             std::shared_ptr<const backend::Artifact> artifact, const CandidateMeasurement& measurement,
-             const Arguments& arguments)
+             std::shared_ptr<const backend::Artifact> artifact,
+             const CandidateMeasurement& measurement, const Arguments& arguments)
       : device_(device), program_(program), artifact_(std::move(artifact)),
         scalars_(arguments.scalars()), workers_(measurement.workers) {
     for (const Expr& dim : program.dims)
@@ -257,16 +258,18 @@ struct CandidateMeasurer::Impl {
   std::optional<reference::KernelChecker> checker;
   std::optional<Arguments> arguments;
 
-  void verify(const CandidateMeasurement& measurement, const backend::Artifact& artifact, MeasurementResult& outcome) {
+  void verify(const CandidateMeasurement& measurement, const backend::Artifact& artifact,
+              MeasurementResult& outcome) {
     constexpr std::size_t kMargin = 1024; // within the guard zones
     if (std::string key = check_key(measurement); key != checked || !checker) {
       checker.emplace(measurement.region, measurement.sizes, measurement.check);
       checked = std::move(key);
     }
-    const auto check = checker->check(
-        measurement.program, [&](const kernel::KernelProgram& program, const kernel::ArgBlock& block) {
-          backend::launch_on_host_memory(device, artifact, program, block, measurement.workers, kMargin);
-        });
+    const auto check = checker->check(measurement.program, [&](const kernel::KernelProgram& program,
+                                                               const kernel::ArgBlock& block) {
+      backend::launch_on_host_memory(device, artifact, program, block, measurement.workers,
+                                     kMargin);
+    });
     outcome.checked = check.checked;
     outcome.complete = check.complete;
     outcome.worst = check.worst;
@@ -276,8 +279,8 @@ struct CandidateMeasurer::Impl {
       outcome = rejected(std::move(outcome), MeasurementResult::Reason::Wrong, check.message);
   }
 
-  void time(const CandidateMeasurement& measurement, std::shared_ptr<const backend::Artifact> artifact,
-            MeasurementResult& outcome) {
+  void time(const CandidateMeasurement& measurement,
+            std::shared_ptr<const backend::Artifact> artifact, MeasurementResult& outcome) {
     if (std::string key = timing_key(measurement); key != timed || !arguments) {
       arguments.reset(); // before the new ones, which may need the memory
       arguments.emplace(device, measurement);
@@ -301,7 +304,8 @@ struct CandidateMeasurer::Impl {
   }
 };
 
-CandidateMeasurer::CandidateMeasurer(backend::Device& device) : impl_(std::make_unique<Impl>(device)) {}
+CandidateMeasurer::CandidateMeasurer(backend::Device& device)
+    : impl_(std::make_unique<Impl>(device)) {}
 CandidateMeasurer::~CandidateMeasurer() = default;
 
 MeasurementResult CandidateMeasurer::run(const CandidateMeasurement& measurement) {
@@ -322,15 +326,17 @@ MeasurementResult CandidateMeasurer::run(const CandidateMeasurement& measurement
     if (outcome.ok() && measurement.repetitions > 0)
       impl_->time(measurement, artifact, outcome);
   } catch (const Error& error) {
-    const auto reason = error.kind() == ErrorKind::Device        ? MeasurementResult::Reason::Crash
-                        : error.kind() == ErrorKind::Unsupported ? MeasurementResult::Reason::Compile
-                                                                 : MeasurementResult::Reason::Device;
+    const auto reason = error.kind() == ErrorKind::Device ? MeasurementResult::Reason::Crash
+                        : error.kind() == ErrorKind::Unsupported
+                            ? MeasurementResult::Reason::Compile
+                            : MeasurementResult::Reason::Device;
     return rejected(std::move(outcome), reason, error.what());
   }
   return outcome;
 }
 
-MeasurementResult measure_candidate(backend::Device& device, const CandidateMeasurement& measurement) {
+MeasurementResult measure_candidate(backend::Device& device,
+                                    const CandidateMeasurement& measurement) {
   return CandidateMeasurer(device).run(measurement);
 }
 

@@ -1,4 +1,5 @@
-// A candidate kernel on measurement: compiled, checked against its region's semantics, timed.
+// The measurement of a candidate kernel: it is compiled, checked against its region's semantics and
+// timed beside baselines.
 #pragma once
 
 #include "backend/common/device.h"
@@ -50,19 +51,20 @@ struct MeasurementResult {
   Reason reason = Reason::None;
   std::string message; ///< of a rejection, for people
   double compile_seconds = 0;
-  std::vector<double> seconds;                    ///< of a launch, by round
+  std::vector<double> seconds;                       ///< of a launch, by round
   std::vector<std::vector<double>> baseline_seconds; ///< by baseline, by round
-  std::int64_t checked = 0;                       ///< elements that were compared
-  bool complete = true;                           ///< every element was
-  double worst = 0;                               ///< largest ratio of difference to tolerance
+  std::int64_t checked = 0;                          ///< elements that were compared
+  bool complete = true;                              ///< every element was
+  double worst = 0;                                  ///< largest ratio of difference to tolerance
 
   bool ok() const { return state != State::Rejected; }
 };
 
 const char* name_of(MeasurementResult::Reason reason) noexcept;
 
-/// Runs measurements in this process, which a bad kernel may end: see worker.h. Compiled programs, and
-/// the inputs and right results of the region that was tried last, are kept for the next measurement.
+/// Runs measurements in this process, which a bad kernel may end: see measurement_process.h.
+/// Compiled programs, and the inputs and right results of the region that was tried last, are kept
+/// for the next measurement.
 class CandidateMeasurer {
 public:
   explicit CandidateMeasurer(backend::Device& device);
@@ -77,6 +79,7 @@ private:
 };
 
 /// One measurement, with nothing kept.
-MeasurementResult measure_candidate(backend::Device& device, const CandidateMeasurement& measurement);
+MeasurementResult measure_candidate(backend::Device& device,
+                                    const CandidateMeasurement& measurement);
 
 } // namespace egret::compiler

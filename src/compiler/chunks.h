@@ -1,5 +1,6 @@
-// Large products made chunk by chunk along one of their axes, with what is summed of each chunk
-// before the next one is made: how a graph keeps within memory that does not hold the product.
+// Chunking: a large product is computed chunk by chunk along one of its axes, and each chunk is
+// reduced before the next one is computed, as chunked losses of large vocabularies are. So a graph
+// keeps within memory that does not hold the product.
 #pragma once
 
 #include "egret/ir.h"
@@ -11,7 +12,7 @@
 
 namespace egret::compiler {
 
-/// A sum of products, and how it may be cut.
+/// A sum of products, and how it may be split.
 struct ProductSplit {
   ir::NodeId product = ir::kNoNode;
   std::size_t dim = 0;
@@ -22,7 +23,7 @@ struct ProductSplit {
   bool all_sums = false;
 };
 
-/// Ways to cut the two largest products of at least `least_bytes`, those with fewer chunks first.
+/// Ways to split the two largest products of at least `least_bytes`, those with fewer chunks first.
 std::vector<ProductSplit> possible_splits(const ir::Graph& graph, double least_bytes);
 
 /// The same graph with each chunk of the product, and what is made of it elementwise, as values of
@@ -35,8 +36,8 @@ std::optional<ir::Graph> split_into_chunks(const ir::Graph& graph, const Product
 /// Begin and end of each chunk along the dim.
 std::vector<std::pair<std::int64_t, std::int64_t>> bounds_of(const ir::Graph& graph,
                                                              const ProductSplit& cut);
-/// By node of a graph that split_into_chunks() made: the number of the chunk that it belongs to, from 1 on;
-/// 0: none; kSoFar: it combines what several chunks have.
+/// By node of a graph that split_into_chunks() made: the number of the chunk that it belongs to,
+/// from 1 on; 0: none; kSoFar: it combines what several chunks have.
 inline constexpr int kSoFar = -1;
 std::vector<int> chunks_of(const ir::Graph& graph,
                            const std::vector<std::pair<std::int64_t, std::int64_t>>& bounds);

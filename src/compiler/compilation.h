@@ -7,11 +7,11 @@
 #include "compiler/fold_parameters.h"
 #include "compiler/generate_code.h"
 #include "compiler/kernel_cache.h"
+#include "compiler/layout_assignment.h"
 #include "compiler/options.h"
 #include "compiler/partitioned.h"
 #include "compiler/plan_builder.h"
 #include "compiler/proposer.h"
-#include "compiler/layout_assignment.h"
 #include "compiler/report.h"
 
 #include <cstdint>
@@ -37,7 +37,7 @@ struct Compilation {
   KernelCache* cache = nullptr;           ///< likewise
   Proposer* proposer = nullptr;           ///< for `propose-schedules`
   double search_seconds = 0;              ///< of that pass, with an effort that measures
-  std::optional<ProductSplit> split;               ///< for `split-products`
+  std::optional<ProductSplit> split;      ///< for `split-products`
   std::vector<PassTime>* times = nullptr; ///< where seconds of passes are added up; null: nowhere
   std::string fusion_plan;                ///< its name, for Options::after_pass
 
@@ -51,7 +51,8 @@ struct Compilation {
 
   // Passes on one fusion plan of the candidate.
   PartitionChoices choices;
-  std::shared_ptr<const LayoutAssignment> layouts; ///< where values are in other layouts; null: nowhere
+  std::shared_ptr<const LayoutAssignment>
+      layouts; ///< where values are in other layouts; null: nowhere
   Partitioned parts;
 
   // Passes on the regions' kernels.

@@ -7,6 +7,7 @@
 #include "compiler/search/fusion_plans.h"
 #include "egret/passes.h"
 #include "saturate/saturate.h"
+#include "support/fail.h"
 #include "support/sizes.h"
 
 #include <algorithm>
@@ -65,6 +66,10 @@ CandidateGraphs candidates_in(const Compilation& program) {
       one.fusion_plan = fmt::format("graph {} of {}", candidates.size() + 1, graphs.size());
     one.graph = graph;
     run_phase(one, Phase::Graph);
+    // Inputs that the caller binds keep their slots, whether used or not.
+    ensure(one.candidate->graph().inputs().size() == graph.inputs().size() &&
+               one.candidate->graph().outputs.size() == graph.outputs.size(),
+           "compile: the normal form has another number of inputs or outputs");
     candidates.push_back(std::move(one.candidate));
   }
   return candidates;
@@ -105,7 +110,7 @@ std::variant<Compiled, OverLimit> compile_once(const Request& request, const Opt
   const ir::Graph recorded = program.graph; // by which a search remembers what it chose
   run_phase(program, Phase::Rules);
   FusionPlanSearch search(recorded, candidates_in(program), program.options, request.device,
-                        request.cache, &times);
+                          request.cache, &times);
   FusionPlan plan = search.run();
   if (plan.compilation.over_limit)
     return *plan.compilation.over_limit;
@@ -124,7 +129,8 @@ std::string described(const ir::Graph& graph, const ProductSplit& cut) {
 /// first.
 std::vector<ProductSplit> splits_of(const ir::Graph& simple, const OverLimit& whole) {
   std::vector<ProductSplit> cuts = possible_splits(simple, static_cast<double>(whole.least) / 8);
-  std::erase_if(cuts, [&](const ProductSplit& cut) { return !split_into_chunks(simple, cut).has_value(); });
+  std::erase_if(
+      cuts, [&](const ProductSplit& cut) { return !split_into_chunks(simple, cut).has_value(); });
   return cuts;
 }
 

@@ -351,7 +351,7 @@ private:
 } // namespace
 
 std::optional<ParameterFolding> fold_parameters(const Graph& graph, const std::vector<bool>& steady,
-                                 const kernel::Target& target) {
+                                                const kernel::Target& target) {
   ensure(steady.size() == graph.inputs().size(), "derive: {} inputs, {} are told of",
          graph.inputs().size(), steady.size());
   if (std::count(steady.begin(), steady.end(), true) < 2)

@@ -24,7 +24,7 @@ struct FoldedParameter {
 struct ParameterFolding {
   ir::Graph main; ///< the graph's inputs in their slots, then the derived ones; the same outputs
   ir::Graph fill; ///< gives the derived inputs, in order
-  std::vector<std::size_t> sources;  ///< by input of `fill`: the graph's input that it is
+  std::vector<std::size_t> sources;    ///< by input of `fill`: the graph's input that it is
   std::vector<FoldedParameter> report; ///< by derived input
 };
 
@@ -38,7 +38,8 @@ struct ParameterFolding {
 /// product of its own could make before it stores anything, and are too large to be found in the
 /// cache; and where the copies would take more than a share of the device's memory. Nothing when
 /// there are no such products.
-std::optional<ParameterFolding> fold_parameters(const ir::Graph& graph, const std::vector<bool>& steady,
-                                 const kernel::Target& target);
+std::optional<ParameterFolding> fold_parameters(const ir::Graph& graph,
+                                                const std::vector<bool>& steady,
+                                                const kernel::Target& target);
 
 } // namespace egret::compiler

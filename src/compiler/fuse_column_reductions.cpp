@@ -26,7 +26,7 @@ struct Axes {
 
 std::optional<Axes> common_axes(const Region& by_rows, const kernel::Passes& a, const Region& sums,
                                 const kernel::Passes& b) {
-  if (!a.reason.empty() || !b.reason.empty() || b.column_reductions() || by_rows.axes.size() != 2 ||
+  if (!a.reason.empty() || !b.reason.empty() || b.carries() || by_rows.axes.size() != 2 ||
       sums.axes.size() != 2 || a.reduced != std::vector{1} || b.reduced.size() != 1)
     return std::nullopt;
   const Axes axes{0, 1, b.reduced[0], 1 - b.reduced[0]};

@@ -272,8 +272,8 @@ std::vector<NodeId> added(Graph& to, const Graph& from, const std::vector<NodeId
 
 } // namespace
 
-ParameterFolding compose(std::size_t outside, const ParameterFolding* first, const LayoutAssignment* assigned,
-                   const Graph& main) {
+ParameterFolding compose(std::size_t outside, const ParameterFolding* first,
+                         const LayoutAssignment* assigned, const Graph& main) {
   ParameterFolding d;
   d.main = main;
   std::map<std::size_t, NodeId> input_of; // by slot outside

@@ -1,5 +1,5 @@
-// Values that some of their readers take from memory in another order: copies of them in a layout
-// that kernels like better.
+// Layout assignment: some readers of a value take it from memory in another order, in the layout
+// that their kernels prefer; by a copy, or because its producer stores it so.
 #pragma once
 
 #include "compiler/fold_parameters.h"
@@ -27,10 +27,10 @@ struct LayoutChange {
 /// graph's inputs; the others are identities of a view, which a partition must store.
 struct LayoutAssignment {
   ir::Graph graph;
-  std::vector<ir::NodeId> now;       ///< by node of the graph before; kNoNode: movements
-  std::vector<ir::NodeId> copies;    ///< made in each run
-  ir::Graph fill;                    ///< gives what is kept, in order
-  std::vector<std::size_t> sources;  ///< by input of `fill`: the graph's input
+  std::vector<ir::NodeId> now;         ///< by node of the graph before; kNoNode: movements
+  std::vector<ir::NodeId> copies;      ///< made in each run
+  ir::Graph fill;                      ///< gives what is kept, in order
+  std::vector<std::size_t> sources;    ///< by input of `fill`: the graph's input
   std::vector<FoldedParameter> report; ///< by kept value
   double kept_bytes = 0;
 };
@@ -57,9 +57,9 @@ private:
 };
 
 /// One derivation of a graph with `outside` inputs from two steps: `first`, whose main graph was
-/// changed, or null, and `in another layout`, or null. Values of `first` that are not read any more are no
+/// changed, or null, and `assigned`, or null. Values of `first` that are not read any more are no
 /// longer made: one zero stands for each.
-ParameterFolding compose(std::size_t outside, const ParameterFolding* first, const LayoutAssignment* assigned,
-                   const ir::Graph& main);
+ParameterFolding compose(std::size_t outside, const ParameterFolding* first,
+                         const LayoutAssignment* assigned, const ir::Graph& main);
 
 } // namespace egret::compiler

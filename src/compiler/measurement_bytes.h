@@ -1,4 +1,4 @@
-// Trials and results as bytes, and how they go over a socket: eight bytes with the length, then
+// Measurements and their results as bytes, and how they go over a socket: eight bytes with the length, then
 // the message.
 #pragma once
 
@@ -16,8 +16,8 @@ CandidateMeasurement measurement_of_bytes(std::string_view bytes, std::string& d
 std::string to_bytes(const MeasurementResult& outcome);
 MeasurementResult result_of_bytes(std::string_view bytes);
 
-/// What a measurement's inputs and right results depend on, and what its timed arguments do: measurements with
-/// equal keys may share them.
+/// What a measurement's inputs and right results depend on, and what its timed arguments do:
+/// measurements with equal keys may share them.
 std::string check_key(const CandidateMeasurement& measurement);
 std::string timing_key(const CandidateMeasurement& measurement);
 

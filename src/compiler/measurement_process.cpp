@@ -45,7 +45,8 @@ std::string find_worker() {
        folder.string());
 }
 
-MeasurementProcess::MeasurementProcess(MeasurementProcessOptions options) : options_(std::move(options)) {}
+MeasurementProcess::MeasurementProcess(MeasurementProcessOptions options)
+    : options_(std::move(options)) {}
 
 MeasurementProcess::~MeasurementProcess() {
   stop();
@@ -104,7 +105,8 @@ MeasurementResult MeasurementProcess::run(const CandidateMeasurement& measuremen
   return run(measurement, options_.timeout_seconds);
 }
 
-MeasurementResult MeasurementProcess::run(const CandidateMeasurement& measurement, double timeout_seconds) {
+MeasurementResult MeasurementProcess::run(const CandidateMeasurement& measurement,
+                                          double timeout_seconds) {
   auto rejected = [](MeasurementResult::Reason reason, std::string message) {
     MeasurementResult outcome;
     outcome.state = MeasurementResult::State::Rejected;
@@ -128,14 +130,16 @@ MeasurementResult MeasurementProcess::run(const CandidateMeasurement& measuremen
       return rejected(MeasurementResult::Reason::Crash,
                       fmt::format("kernel {}: the process that ran it answers nonsense", name));
     }
-    if (outcome.reason == MeasurementResult::Reason::Crash || outcome.reason == MeasurementResult::Reason::Wrong)
+    if (outcome.reason == MeasurementResult::Reason::Crash ||
+        outcome.reason == MeasurementResult::Reason::Wrong)
       stop(); // its device is lost, or its memory may have been written to
     return outcome;
   }
   case Exchange::Late:
     stop();
-    return rejected(MeasurementResult::Reason::Hang, fmt::format("kernel {}: it did not end within {:.3g} s",
-                                                       name, timeout_seconds));
+    return rejected(
+        MeasurementResult::Reason::Hang,
+        fmt::format("kernel {}: it did not end within {:.3g} s", name, timeout_seconds));
   case Exchange::Closed:
     break;
   }

@@ -1,4 +1,4 @@
-// Trials of kernels in a process of their own: a kernel that crashes or does not end takes that
+// Measurements of kernels in a process of their own: a kernel that crashes or does not end takes that
 // process with it, and the caller gets a result that says so.
 #pragma once
 
@@ -10,9 +10,10 @@
 namespace egret::compiler {
 
 struct MeasurementProcessOptions {
-  std::string device = "cpu";  ///< "cpu", "cuda:0"
-  std::string binary;          ///< the egret command; empty: find_worker()
-  double timeout_seconds = 60; ///< of one measurement, compilation and the start of the process included
+  std::string device = "cpu"; ///< "cpu", "cuda:0"
+  std::string binary;         ///< the egret command; empty: find_worker()
+  double timeout_seconds =
+      60; ///< of one measurement, compilation and the start of the process included
 };
 
 /// The command that can serve as a worker: the file that EGRET_WORKER names, or `egret` beside the
@@ -20,7 +21,8 @@ struct MeasurementProcessOptions {
 /// was looked for.
 std::string find_worker();
 
-/// One process, started at the first measurement and again after it was lost. For one thread at a time.
+/// One process, started at the first measurement and again after it was lost. For one thread at a
+/// time.
 class MeasurementProcess {
 public:
   explicit MeasurementProcess(MeasurementProcessOptions options = {});
@@ -45,7 +47,8 @@ private:
   int started_ = 0;
 };
 
-/// The other side: answers measurements that come over a socket until it is closed. Gives the exit code.
+/// The other side: answers measurements that come over a socket until it is closed. Gives the exit
+/// code.
 int serve_measurements(int socket);
 
 } // namespace egret::compiler

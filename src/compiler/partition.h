@@ -12,8 +12,8 @@
 
 namespace egret::compiler {
 
-/// Departures from the greedy partition, for a search (search/fusion_plans.h). What a graph or target
-/// does not allow is left as it is: any choices give a right partition.
+/// Departures from the greedy partition, for a search (search/fusion_plans.h). What a graph or
+/// target does not allow is left as it is: any choices give a right partition.
 struct PartitionChoices {
   /// Elementwise values that are stored where they would be computed anew, or the other way round.
   std::set<ir::NodeId> turned;
@@ -28,8 +28,8 @@ struct PartitionChoices {
   std::vector<int> chunks;
   bool streams = true;  ///< large products may be remade (streaming.h)
   bool siblings = true; ///< kernels that read the same array over the same loops become one
-  bool column_reductions = true;  ///< sums of columns go along with rows (fuse_column_reductions.h)
-  bool batches = true;  ///< small independent kernels share a launch (batching.h)
+  bool column_reductions = true; ///< sums of columns go along with rows (fuse_column_reductions.h)
+  bool batches = true;           ///< small independent kernels share a launch (batching.h)
   friend bool operator==(const PartitionChoices&, const PartitionChoices&) = default;
 };
 

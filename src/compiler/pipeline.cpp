@@ -1,13 +1,13 @@
 #include "compiler/pipeline.h"
 
+#include "compiler/attention_delta.h"
 #include "compiler/batching.h"
 #include "compiler/canonical.h"
 #include "compiler/fuse_column_reductions.h"
 #include "compiler/pass_forms.h"
 #include "compiler/plan_memory.h"
 #include "compiler/prepare_outputs.h"
-#include "compiler/attention_delta.h"
-#include "compiler/search/moves.h"
+#include "compiler/search/layout_moves.h"
 #include "compiler/sink_reshapes.h"
 #include "egret/passes.h"
 #include "saturate/saturate.h"
@@ -65,7 +65,7 @@ void split_products(C& c) {
 }
 
 void fold_parameters(C& c) {
-  c.folded = fold_parameters(c.graph, c.options.steady, c.target);
+  c.folded = compiler::fold_parameters(c.graph, c.options.steady, c.target);
   if (!c.folded)
     return;
   c.graph = c.folded->main;
@@ -85,14 +85,6 @@ void extract(C& c) {
   c.extracted = c.saturated->extract(*c.options.effort >= Effort::Search ? kCandidates : 1);
 }
 
-/// Inputs that the caller binds keep their slots, whether used or not.
-void prepare_outputs(C& c) {
-  const std::size_t inputs = c.graph.inputs().size(), outputs = c.graph.outputs.size();
-  c.graph = prepare_outputs(c.graph);
-  ensure(c.graph.inputs().size() == inputs && c.graph.outputs.size() == outputs,
-         "prepare-outputs: the number of inputs or outputs has changed");
-}
-
 void see_views(C& c) {
   c.candidate =
       std::make_shared<const CandidateGraph>(std::move(c.graph), c.ops_before_normal_form);
@@ -100,8 +92,8 @@ void see_views(C& c) {
 }
 
 void assign_layouts(C& c) {
-  auto layouts =
-      std::make_shared<const LayoutAssignment>(with_layouts(c.candidate->facts(), c.choices.layout_changes));
+  auto layouts = std::make_shared<const LayoutAssignment>(
+      with_layouts(c.candidate->facts(), c.choices.layout_changes));
   c.choices = choices_in_layouts(c.choices, *layouts);
   c.candidate = std::make_shared<const CandidateGraph>(layouts->graph, c.candidate->ops());
   if (c.options.memory_limit) // values that are kept between runs are part of what it is for
@@ -249,7 +241,7 @@ constexpr std::array kPasses = {
   Pass{"attention-delta", Phase::Graph, "rowsum(dP * P) becomes rowsum(dO * O), as in FlashAttention-2",
        nullptr, [](C& c) { c.graph = with_attention_delta(c.graph); }, kDevelopers, verify_graph, print_graph},
   Pass{"prepare-outputs", Phase::Graph, "each output is a value that one kernel can store",
-       nullptr, prepare_outputs, kAlways, verify_graph, print_graph},
+       nullptr, [](C& c) { c.graph = prepare_outputs(c.graph); }, kAlways, verify_graph, print_graph},
   Pass{"views", Phase::Graph, "chains of movement operations become index maps",
        nullptr, see_views, kDevelopers, verify_candidate, print_views},
 
@@ -348,10 +340,14 @@ const Pass& find_pass(std::string_view name, std::string_view who) {
                                   [&](const Pass& pass) { return pass.name == name; });
   if (found != kPasses.end())
     return *found;
+  // A part of a name is nearer to it than any other word.
+  const auto distance = [&](const Pass& pass) {
+    const bool is_part = !name.empty() && pass.name.find(name) != std::string_view::npos;
+    return is_part ? 0 : edits_between(name, pass.name);
+  };
   const auto nearest =
-      std::min_element(kPasses.begin(), kPasses.end(), [&](const Pass& a, const Pass& b) {
-        return edits_between(name, a.name) < edits_between(name, b.name);
-      });
+      std::min_element(kPasses.begin(), kPasses.end(),
+                       [&](const Pass& x, const Pass& y) { return distance(x) < distance(y); });
   fail(ErrorKind::Value,
        "{}: `{}` is no pass; did you mean `{}`? `egret compile --list-passes` "
        "lists them",
@@ -392,7 +388,7 @@ Partitioned partition_for(const CandidateGraph& candidate, const Options& option
 }
 
 Partitioned with_launches(const CandidateGraph& candidate, const Options& options,
-                   const kernel::Target& target, const PartitionChoices& choices) {
+                          const kernel::Target& target, const PartitionChoices& choices) {
   Compilation c = fusion_plan_of(candidate, options, target, choices);
   run_phase(c, Phase::Launches);
   return std::move(c.parts);

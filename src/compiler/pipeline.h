@@ -52,6 +52,6 @@ Partitioned partition_for(const CandidateGraph& candidate, const Options& option
                           const kernel::Target& target, const PartitionChoices& choices = {});
 /// Likewise, with states in place and batches: Phase::Regions and Phase::Launches.
 Partitioned with_launches(const CandidateGraph& candidate, const Options& options,
-                   const kernel::Target& target, const PartitionChoices& choices = {});
+                          const kernel::Target& target, const PartitionChoices& choices = {});
 
 } // namespace egret::compiler

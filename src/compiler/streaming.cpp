@@ -502,7 +502,7 @@ bool is_deep(const GraphFacts& facts, const StreamingRules& rules, NodeId produc
 }
 
 std::vector<Group> find_streaming_groups(const GraphFacts& facts, const StreamingRules& rules,
-                                std::vector<bool>& stored) {
+                                         std::vector<bool>& stored) {
   for (StreamingRules left = rules;;) {
     std::vector<bool> changed = stored;
     StreamingFinder finder(facts, left, changed);

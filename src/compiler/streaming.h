@@ -28,6 +28,6 @@ bool is_deep(const GraphFacts& facts, const StreamingRules& rules, ir::NodeId pr
 /// as not stored what lies between products and sums, and as stored the conversions that end a sum.
 /// A product whose values are needed for anything else than sums is left alone.
 std::vector<Group> find_streaming_groups(const GraphFacts& facts, const StreamingRules& rules,
-                                std::vector<bool>& stored);
+                                         std::vector<bool>& stored);
 
 } // namespace egret::compiler

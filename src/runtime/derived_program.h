@@ -1,5 +1,5 @@
-// Programs with derived inputs (compiler/fold_parameters.h): values that are made again only when what they
-// are made of has changed.
+// Programs with derived inputs (compiler/fold_parameters.h): values that are made again only when
+// what they are made of has changed.
 #pragma once
 
 #include "compiler/fold_parameters.h"

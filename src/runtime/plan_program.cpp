@@ -37,7 +37,9 @@ public:
 
   std::vector<StoragePtr> run(std::span<const RunInput> inputs) const override;
   const compiler::CompileReport& report() const override { return compiled_.report; }
-  const compiler::ParameterFolding* derivation() const override { return compiled_.derivation.get(); }
+  const compiler::ParameterFolding* derivation() const override {
+    return compiled_.derivation.get();
+  }
   std::string plan() const override { return kernel::print(compiled_.plan); }
   std::string loops() const override;
   std::string loop_terms() const override;

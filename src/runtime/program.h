@@ -34,7 +34,7 @@ public:
   virtual std::string loops() const { return {}; } ///< loop nests of all kernels, for EGRET_DEBUG=3
   /// Their loop trees as a program of rules (docs/loops.md), for `egret egraph run`.
   virtual std::string loop_terms() const { return {}; }
-  virtual std::string code() const { return {}; }  ///< their generated code, for EGRET_DEBUG=4
+  virtual std::string code() const { return {}; } ///< their generated code, for EGRET_DEBUG=4
 };
 
 } // namespace egret::runtime

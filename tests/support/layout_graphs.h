@@ -54,7 +54,7 @@ private:
   }
 
   static std::vector<compiler::LayoutChange> draw(const compiler::GraphFacts& facts,
-                                              const std::vector<bool>& parameter, Rng& random) {
+                                                  const std::vector<bool>& parameter, Rng& random) {
     std::vector<compiler::LayoutChange> changes;
     const ir::Graph& g = facts.graph();
     for (ir::NodeId id = 0; id < g.size(); ++id) {
@@ -63,7 +63,8 @@ private:
       if (is_movement(g[id].op) || g[id].attrs.by_value || shape.empty() || !random.chance(0.4) ||
           !std::all_of(shape.begin(), shape.end(), known))
         continue;
-      compiler::LayoutChange change{id, random_layout(shape, random), {}, parameter[id], "some order"};
+      compiler::LayoutChange change{
+          id, random_layout(shape, random), {}, parameter[id], "some order"};
       for (const compiler::Use& use : facts.uses(id))
         if (!is_updated(g, use) && random.chance(0.7))
           change.readers.push_back(use);

@@ -114,10 +114,10 @@ Json json_of(const compiler::SearchReport& s) {
   Json fusion_plans = Json::array();
   for (const compiler::FusionPlanReport& d : s.fusion_plans)
     fusion_plans.push_back({{"what", d.what},
-                         {"state", d.state},
-                         {"predicted_ratio", d.predicted},
-                         {"seconds", d.seconds},
-                         {"ratio", d.ratio}});
+                            {"state", d.state},
+                            {"predicted_ratio", d.predicted},
+                            {"seconds", d.seconds},
+                            {"ratio", d.ratio}});
   return {{"effort", name_of(s.effort)},
           {"note", s.note},
           {"seconds", s.seconds},

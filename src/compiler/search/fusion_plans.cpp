@@ -2,6 +2,7 @@
 
 #include "compiler/describe.h"
 #include "compiler/pipeline.h"
+#include "compiler/search/layout_moves.h"
 #include "compiler/search/moves.h"
 #include "compiler/search/plan_timer.h"
 #include "compiler/search/timing.h"
@@ -24,7 +25,8 @@ constexpr double kFirstShare = 0.7;
 /// Seconds of a measurement of two programs, the least that is left when another one is begun, and
 /// the least budget for any.
 constexpr double kCompare = 0.8, kLeastLeft = 1, kLeastBudget = 4;
-/// How much slower than the greedy fusion plan the model may find one that is tried, and how many are.
+/// How much slower than the greedy fusion plan the model may find one that is tried, and how many
+/// are.
 constexpr double kFarBehind = 1.3;
 constexpr std::size_t kMostTried = 16;
 /// Seconds for finding and predicting fusion plans, of the budget and at most.
@@ -215,7 +217,7 @@ struct FusionPlanSearch::Impl {
         found.push_back({std::move(c), what, ratio});
     };
     for (std::size_t f = 1; f < candidates.size(); ++f)
-      consider({static_cast<int>(f), {}}, fmt::format("form {} of the rules'", f));
+      consider({static_cast<int>(f), {}}, fmt::format("graph {} of the rules", f));
     for (const Move& move : moves_in(choice.graph)) {
       if (left() < until)
         break;
@@ -254,7 +256,7 @@ struct FusionPlanSearch::Impl {
   }
 
   /// Whether two moves put what some reader reads into a layout each.
-  bool are_rivals(int form, std::uint64_t a, std::uint64_t b) {
+  bool exclude_each_other(int form, std::uint64_t a, std::uint64_t b) {
     std::set<std::pair<ir::NodeId, int>> readers;
     for (const LayoutChange& change : together(moves_in(form), {a}).layout_changes)
       for (const Use& use : change.readers)
@@ -274,43 +276,44 @@ struct FusionPlanSearch::Impl {
     FusionPlanChoice both = best;
     std::erase_if(both.moves, [&](std::uint64_t kept) {
       return std::any_of(other.moves.begin(), other.moves.end(),
-                         [&](std::uint64_t move) { return are_rivals(best.graph, kept, move); });
+                         [&](std::uint64_t move) { return exclude_each_other(best.graph, kept, move); });
     });
     both.moves.insert(both.moves.end(), other.moves.begin(), other.moves.end());
     std::sort(both.moves.begin(), both.moves.end());
     return both;
   }
 
-  std::vector<std::vector<double>> rounds_of(Best& best, Best& baseline) {
+  std::vector<std::vector<double>> rounds_of(Best& best, Best& challenger) {
     if (compare)
-      return compare(best.compiled, baseline.compiled);
-    for (Best* one : {&best, &baseline})
+      return compare(best.compiled, challenger.compiled);
+    for (Best* one : {&best, &challenger})
       if (!one->timer)
         one->timer = std::make_unique<PlanTimer>(device, one->compiled, options.workers);
-    PlanTimer* const both[] = {best.timer.get(), baseline.timer.get()};
+    PlanTimer* const both[] = {best.timer.get(), challenger.timer.get()};
     return time_in_turn(both, kCompare);
   }
 
-  void try_other(const Other& other, Best& best, FusionPlanReport& measurement, SearchReport& report) {
+  void try_other(const Other& other, Best& best, FusionPlanReport& measurement,
+                 SearchReport& report) {
     const FusionPlanChoice choice = on_top(best.choice, other.choice);
-    Best baseline{choice, partitioned(choice)};
-    baseline.kernels = kernels_of(wanted(baseline.compilation));
-    if (baseline.kernels == best.kernels) {
+    Best challenger{choice, partitioned(choice)};
+    challenger.kernels = kernels_of(wanted(challenger.compilation));
+    if (challenger.kernels == best.kernels) {
       measurement.state = "the same";
       return;
     }
-    propose(baseline.compilation, (left() - longest) / 2);
-    report.measured += baseline.compilation.proposed.search.measured;
+    propose(challenger.compilation, (left() - longest) / 2);
+    report.measured += challenger.compilation.proposed.search.measured;
     const double begin = left();
-    if (!compile(baseline)) {
+    if (!compile(challenger)) {
       measurement.state = "above the memory limit";
       return;
     }
-    if (too_large(baseline.compiled)) {
+    if (too_large(challenger.compiled)) {
       measurement.state = "too large";
       return;
     }
-    const auto rounds = rounds_of(best, baseline);
+    const auto rounds = rounds_of(best, challenger);
     longest = std::max(longest, begin - left());
     measurement.ratio = compare_rounds(rounds[1], rounds[0]).ratio;
     measurement.seconds = timing_of(rounds[1]).seconds;
@@ -321,8 +324,8 @@ struct FusionPlanSearch::Impl {
     if (pick(rounds) != 1)
       return;
     measurement.state = "taken";
-    baseline.seconds = measurement.seconds;
-    best = std::move(baseline);
+    challenger.seconds = measurement.seconds;
+    best = std::move(challenger);
   }
 
   void try_all(const std::vector<Other>& list, Best& best, SearchReport& report) {
@@ -370,7 +373,7 @@ struct FusionPlanSearch::Impl {
     best.compilation.proposed.search = std::move(report);
     if (!list.empty() && !ended)
       options.tuner->remember_fusion_plan(program, to_string(best.choice), best.seconds,
-                                       best.compilation.proposed.search.greedy_seconds);
+                                          best.compilation.proposed.search.greedy_seconds);
     return {best.choice, std::move(best.compilation)};
   }
 
@@ -393,14 +396,15 @@ struct FusionPlanSearch::Impl {
   bool go_on(const SearchReport& report) const {
     const std::size_t n = report.regions.size();
     return !options.progress ||
-           options.progress({"program", n, n, report.fusion_plans.size() - 1, report.fusion_plans.size(),
-                             budget - left(), budget, 0});
+           options.progress({"program", n, n, report.fusion_plans.size() - 1,
+                             report.fusion_plans.size(), budget - left(), budget, 0});
   }
 };
 
 FusionPlanSearch::FusionPlanSearch(const ir::Graph& graph, CandidateGraphs candidates,
-                               const Options& options, backend::Device& device, KernelCache& cache,
-                               std::vector<PassTime>* times, CompareFusionPlans compare)
+                                   const Options& options, backend::Device& device,
+                                   KernelCache& cache, std::vector<PassTime>* times,
+                                   CompareFusionPlans compare)
     : impl_(std::make_unique<Impl>(graph, std::move(candidates), options, device, cache, times,
                                    std::move(compare))) {}
 FusionPlanSearch::~FusionPlanSearch() = default;

@@ -25,9 +25,9 @@ std::string to_string(const FusionPlanChoice& choice);
 /// Error(Parse) for what is no such line.
 FusionPlanChoice parse_fusion_plan(std::string_view text);
 
-/// Seconds of runs of the best program so far and of a rival, by round.
+/// Seconds of runs of the best program so far and of a challenger, by round.
 using CompareFusionPlans =
-    std::function<std::vector<std::vector<double>>(const Compiled& best, const Compiled& rival)>;
+    std::function<std::vector<std::vector<double>>(const Compiled& best, const Compiled& challenger)>;
 
 /// A fusion plan on which all passes have run, or those before one that found no memory for it
 /// (Compilation::over_limit).
@@ -48,9 +48,9 @@ using CandidateGraphs = std::vector<std::shared_ptr<const CandidateGraph>>;
 class FusionPlanSearch {
 public:
   FusionPlanSearch(const ir::Graph& graph, CandidateGraphs candidates, const Options& options,
-                 backend::Device& device, KernelCache& cache,
-                 std::vector<PassTime>* times = nullptr,
-                 CompareFusionPlans compare = {}); ///< empty: by time_in_turn()
+                   backend::Device& device, KernelCache& cache,
+                   std::vector<PassTime>* times = nullptr,
+                   CompareFusionPlans compare = {}); ///< empty: by time_in_turn()
   ~FusionPlanSearch();
   FusionPlanSearch(const FusionPlanSearch&) = delete;
   FusionPlanSearch& operator=(const FusionPlanSearch&) = delete;

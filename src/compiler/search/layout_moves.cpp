@@ -1,5 +1,5 @@
 // Moves that put values into memory as the kernels that read them prefer.
-#include "compiler/search/moves.h"
+#include "compiler/search/layout_moves.h"
 
 #include "kernel/generator.h"
 #include "support/hash.h"
@@ -193,7 +193,8 @@ std::vector<Move> layout_moves_of(const GraphFacts& facts, const Partitioned& pa
   return LayoutMoves(facts, parts, target, context, least).run();
 }
 
-PartitionChoices choices_in_layouts(const PartitionChoices& choices, const LayoutAssignment& assigned) {
+PartitionChoices choices_in_layouts(const PartitionChoices& choices,
+                                    const LayoutAssignment& assigned) {
   PartitionChoices now = choices;
   now.layout_changes.clear();
   now.turned.clear();

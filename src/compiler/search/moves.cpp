@@ -1,5 +1,6 @@
 #include "compiler/search/moves.h"
 
+#include "compiler/inlining.h"
 #include "support/hash.h"
 
 #include <fmt/format.h>
@@ -162,7 +163,7 @@ PartitionChoices together(const std::vector<Move>& moves, const std::vector<std:
     all.apart.insert(move.choices.apart.begin(), move.choices.apart.end());
     all.stored.insert(move.choices.stored.begin(), move.choices.stored.end());
     all.layout_changes.insert(all.layout_changes.end(), move.choices.layout_changes.begin(),
-                         move.choices.layout_changes.end());
+                              move.choices.layout_changes.end());
     all.streams &= move.choices.streams;
     all.siblings &= move.choices.siblings;
     all.column_reductions &= move.choices.column_reductions;

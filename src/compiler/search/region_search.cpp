@@ -59,7 +59,7 @@ public:
       report_.note = "its arguments are too large to try it";
       return std::nullopt;
     }
-    for (TuningTrial& measurement : database_.measurements(task_.key))
+    for (TuningTrial& measurement : database_.trials(task_.key))
       known_.emplace(measurement.schedule, std::move(measurement));
     if (!find_base())
       return std::nullopt;
@@ -120,8 +120,8 @@ private:
     measurement.check.sample_work = 1 << 20;
   }
 
-  // A measurement in the worker; what it says of the device is an error. Nothing when the budget was used
-  // up before the measurement's end, which says nothing of the kernel.
+  // A measurement in the worker; what it says of the device is an error. Nothing when the budget
+  // was used up before the measurement's end, which says nothing of the kernel.
   std::optional<MeasurementResult> ask(const CandidateMeasurement& measurement, double patience) {
     const double left = std::max(clock_.left(), 0.0) + kGrace;
     MeasurementResult outcome = worker_.run(measurement, std::min(patience, left));

@@ -77,8 +77,9 @@ std::string SearchReport::text() const {
   if (!note.empty())
     out += fmt::format("  not all was searched: {}\n", note);
   if (fusion_plans_seen > 0)
-    out += fmt::format("  {} other fusion plans, {} of them likely enough to try{}\n", fusion_plans_seen,
-                       fusion_plans.size(), fusion_plan_note.empty() ? "" : ": " + fusion_plan_note);
+    out += fmt::format("  {} other fusion plans, {} of them likely enough to try{}\n",
+                       fusion_plans_seen, fusion_plans.size(),
+                       fusion_plan_note.empty() ? "" : ": " + fusion_plan_note);
   for (const FusionPlanReport& d : fusion_plans) {
     out +=
         fmt::format("      {:9} {}, predicted {:.3f} of the first", d.state, d.what, d.predicted);

@@ -59,13 +59,13 @@ struct SearchReport {
   double seconds = 0;
   std::int64_t measured = 0; ///< candidates that were compiled or timed now
   std::int64_t cache_hits = 0;
-  Machine machine;                      ///< what predictions rest on
-  std::vector<RegionSearch> regions;    ///< distinct ones
-  std::string fusion_plan;                 ///< the program's, as text (fusion_plans.h); empty: greedy
+  Machine machine;                   ///< what predictions rest on
+  std::vector<RegionSearch> regions; ///< distinct ones
+  std::string fusion_plan;           ///< the program's, as text (fusion_plans.h); empty: greedy
   std::vector<FusionPlanReport> fusion_plans; ///< others that came into question
-  std::int64_t fusion_plans_seen = 0;      ///< that differed at all
-  std::string fusion_plan_note;            ///< why not all were tried, if so
-  double greedy_seconds = 0;            ///< of a run of the first fusion plan; 0: not measured
+  std::int64_t fusion_plans_seen = 0;         ///< that differed at all
+  std::string fusion_plan_note;               ///< why not all were tried, if so
+  double greedy_seconds = 0; ///< of a run of the first fusion plan; 0: not measured
   std::int64_t candidates() const;
   std::int64_t rejected() const;
   std::string text() const; ///< for people; empty without a search

@@ -22,11 +22,11 @@ struct PairedTiming {
 };
 PairedTiming compare_rounds(std::span<const double> first, std::span<const double> second);
 
-/// When a baseline counts as faster than the greedy schedule.
+/// When a candidate counts as faster than the greedy schedule.
 struct PickOptions {
   double ratio = 0.97; ///< at most, of the first deciles
   double share = 0.6;  ///< of the rounds in which it was faster, at least
-  double tie = 0.01;   ///< baselines this near to the best are as good: the earlier one wins
+  double tie = 0.01;   ///< candidates this near to the best are as good: the earlier one wins
 };
 /// Which program wins, 0 unless one is clearly faster than that. `rounds[p][r]` is the time of
 /// program p in round r; all have the same rounds.

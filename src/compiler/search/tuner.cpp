@@ -17,7 +17,7 @@ namespace {
 /// Schedules of each generator's space that a search tries, and candidates in all; schedules that
 /// `quick` ranks.
 constexpr std::size_t kPerGenerator = 32, kMost = 40, kRanked = 8;
-/// Of the greedy schedule's prediction, what a rival's may be at most to be taken untried.
+/// Of the greedy schedule's prediction, what another candidate's may be at most to be taken untried.
 constexpr double kClearly = 0.8;
 /// Time for a region's loop trees (docs/loops.md): a share of what the region has, none below the
 /// least; and how many are proposed.
@@ -221,8 +221,8 @@ std::optional<std::string> Tuner::fusion_plan(std::uint64_t program, bool frozen
   return choice ? std::optional(choice->schedule) : std::nullopt;
 }
 
-void Tuner::remember_fusion_plan(std::uint64_t program, const std::string& fusion_plan, double seconds,
-                              double greedy_seconds) {
+void Tuner::remember_fusion_plan(std::uint64_t program, const std::string& fusion_plan,
+                                 double seconds, double greedy_seconds) {
   std::lock_guard lock(impl_->guard);
   TuningChoice choice;
   choice.schedule = fusion_plan;

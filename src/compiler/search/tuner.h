@@ -2,10 +2,10 @@
 // remembers what won.
 #pragma once
 
+#include "compiler/measurement_process.h"
 #include "compiler/search/candidates.h"
 #include "compiler/search/database.h"
 #include "compiler/search/report.h"
-#include "compiler/measurement_process.h"
 
 #include <functional>
 #include <memory>
@@ -54,9 +54,10 @@ public:
 
   /// The fusion plan (fusion_plans.h) that a search chose for a program before, as text.
   std::optional<std::string> fusion_plan(std::uint64_t program, bool frozen);
-  /// `seconds` of a run, and of a run of the greedy fusion plan in the same rounds; 0: not measured.
+  /// `seconds` of a run, and of a run of the greedy fusion plan in the same rounds; 0: not
+  /// measured.
   void remember_fusion_plan(std::uint64_t program, const std::string& fusion_plan, double seconds,
-                         double greedy_seconds);
+                            double greedy_seconds);
   /// What predictions rest on: measured at first use, where that can be remembered.
   Machine machine(bool frozen);
 

@@ -37,9 +37,9 @@ ir::Graph layers() {
   return g;
 }
 
-/// Says that the rival is twice as fast unless it has fewer launches.
-std::vector<std::vector<double>> likes_many(const Compiled& best, const Compiled& rival) {
-  const double ratio = rival.plan.steps.size() >= best.plan.steps.size() ? 0.5 : 2;
+/// Says that the challenger is twice as fast unless it has fewer launches.
+std::vector<std::vector<double>> likes_many(const Compiled& best, const Compiled& challenger) {
+  const double ratio = challenger.plan.steps.size() >= best.plan.steps.size() ? 0.5 : 2;
   return {std::vector<double>(9, 1e-3), std::vector<double>(9, ratio * 1e-3)};
 }
 
@@ -69,7 +69,8 @@ protected:
     options.progress = progress_;
     options.memory_limit = limit_;
     const ir::Graph graph = layers();
-    FusionPlanSearch search(graph, {normal_form(graph)}, options, *device_, cache, nullptr, compare);
+    FusionPlanSearch search(graph, {normal_form(graph)}, options, *device_, cache, nullptr,
+                            compare);
     Ran ran{compiled_of(search.run().compilation), {}};
     ran.fusion_plan = ran.compiled.report.search.fusion_plan;
     std::vector<backend::reference::HostArray> inputs = testing::random_inputs(graph, 3);
@@ -152,8 +153,8 @@ TEST(DivisionText, ParsesBackAndRefusesOthers) {
   std::sort(choice.moves.begin(), choice.moves.end());
   EXPECT_EQ(parse_fusion_plan(to_string(choice)), choice);
   EXPECT_EQ(to_string(FusionPlanChoice{}), "fusion_plan graph=0");
-  for (const char* bad : {"rows rows=1", "fusion_plan graph=-1", "fusion_plan graph=64", "fusion_plan m12=1",
-                          "fusion_plan mzzzzzzzzzzzzzzzz=1", ""})
+  for (const char* bad : {"rows rows=1", "fusion_plan graph=-1", "fusion_plan graph=64",
+                          "fusion_plan m12=1", "fusion_plan mzzzzzzzzzzzzzzzz=1", ""})
     EXPECT_THROW(parse_fusion_plan(bad), Error) << bad;
 }
 

@@ -34,9 +34,9 @@ ir::Graph two_layers() {
 }
 
 /// Likes what has more inputs, and nothing else.
-std::vector<std::vector<double>> likes_kept(const Compiled& best, const Compiled& rival) {
+std::vector<std::vector<double>> likes_kept(const Compiled& best, const Compiled& challenger) {
   const std::size_t now = best.report.graph.inputs().size(),
-                    then = rival.report.graph.inputs().size();
+                    then = challenger.report.graph.inputs().size();
   return {std::vector<double>(9, 1e-3), std::vector<double>(9, then > now ? 5e-4 : 2e-3)};
 }
 
@@ -67,7 +67,7 @@ protected:
     options.memory_limit = limit;
     const ir::Graph graph = two_layers();
     FusionPlanSearch search(graph, {normal_form(graph)}, options, *device_, cache, nullptr,
-                          likes_kept);
+                            likes_kept);
     const FusionPlan plan = search.run();
     const Compiled compiled = compiled_of(plan.compilation);
     Ran ran{compiled.report.search.fusion_plan, 0, compiled.report.search.measured,

@@ -4,6 +4,7 @@
 #include "compiler/search/tuner.h"
 #include "support/bad_kernels.h"
 #include "support/cpu_levels.h"
+#include "support/scale.h"
 #include "support/search_processes.h"
 #include "support/tuning.h"
 

@@ -285,7 +285,7 @@ TEST(Tool, CompileRefusesWhatIsWrong) {
                    "%x: f32[2] = input \"x\"\n%y: f32[2] = exp(%x)\noutputs %y\n");
   refused(f + "/g.txt --effort much", 2, "--effort");
   refused(f + "/g.txt --print-after partion", 2, "did you mean `partition`?");
-  refused(f + "/g.txt --print-after batch --json", 2, "--print-after excludes --json");
+  refused(f + "/g.txt --print-after batch --json", 2, "excludes --print-after");
   refused("", 2, "graph");
   refused(f + "/g.txt --allow everything", 2, "--allow");
   refused(f + "/g.txt --rule-seconds 0", 2, "--rule-seconds");

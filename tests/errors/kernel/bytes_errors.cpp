@@ -1,5 +1,5 @@
-// Programs, regions, measurements and results from bytes that somebody else made: whatever they are, an
-// Error or a value, in bounded memory.
+// Programs, regions, measurements and results from bytes that somebody else made: whatever they
+// are, an Error or a value, in bounded memory.
 #include "backend/cuda/target.h"
 #include "compiler/measurement_bytes.h"
 #include "egret/error.h"
@@ -72,7 +72,8 @@ TEST(BytesErrors, ProgramsAndRegions) {
   expect_an_answer(kernel::to_bytes(measurement.program), true, [](const std::string& bytes) {
     kernel::verify(kernel::program_of_bytes(bytes));
   });
-  const auto gpu = kernel::lower_greedily(measurement.region, backend::cuda::known_target(90)).program;
+  const auto gpu =
+      kernel::lower_greedily(measurement.region, backend::cuda::known_target(90)).program;
   expect_an_answer(kernel::to_bytes(gpu), true, [](const std::string& bytes) {
     kernel::verify(kernel::program_of_bytes(bytes));
   });

@@ -1,7 +1,7 @@
 // However a graph is cut into kernels, it computes what the reference says.
 #include "backend/cpu/cpu_device.h"
 #include "backend/reference/reference.h"
-#include "compiler/search/moves.h"
+#include "compiler/search/layout_moves.h"
 #include "support/fusion_plans.h"
 #include "support/plan_runner.h"
 #include "support/random_graph.h"
@@ -42,8 +42,9 @@ TEST(FusionPlans, AnyMovesTogetherAreRight) {
         what += move.what + "; ";
       }
     compiler::PartitionChoices choices = compiler::together(moves, drawn);
-    different += compiler::with_launches(plain, options, device->target(), choices).regions.size() !=
-                 greedy.regions.size();
+    different +=
+        compiler::with_launches(plain, options, device->target(), choices).regions.size() !=
+        greedy.regions.size();
     const compiler::Compiled compiled =
         testing::compile_fusion_plan(plain, choices, options, *device, cache);
     std::vector<reference::HostArray> inputs = testing::random_inputs(graph, seed);

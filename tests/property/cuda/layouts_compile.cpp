@@ -5,7 +5,7 @@
 #include "backend/cuda/render.h"
 #include "backend/reference/reference.h"
 #include "compiler/pipeline.h"
-#include "compiler/search/moves.h"
+#include "compiler/search/layout_moves.h"
 #include "egret/error.h"
 #include "support/contractions.h"
 #include "support/region_forms.h"
@@ -29,7 +29,8 @@ std::shared_ptr<const Nvrtc> nvrtc() {
 
 void check(const ir::Graph& graph, const compiler::CandidateGraph& plain,
            const compiler::Move& move, const kernel::Target& target) {
-  const compiler::LayoutAssignment assigned = compiler::with_layouts(plain.facts(), move.choices.layout_changes);
+  const compiler::LayoutAssignment assigned =
+      compiler::with_layouts(plain.facts(), move.choices.layout_changes);
   const compiler::CandidateGraph laid(assigned.graph);
   const auto inputs = testing::inputs_of(graph, 5, false);
   auto all = inputs;
@@ -47,7 +48,8 @@ void check(const ir::Graph& graph, const compiler::CandidateGraph& plain,
   if (!compiler)
     return;
   const auto cuda = backend::cuda::cuda_target(target);
-  const auto parts = compiler::with_launches(laid, {}, target, choices_in_layouts(move.choices, assigned));
+  const auto parts =
+      compiler::with_launches(laid, {}, target, choices_in_layouts(move.choices, assigned));
   for (const auto& built : parts.regions)
     compiler->compile(render_cuda(kernel::lower_greedily(built.region, target).program, cuda),
                       compiler->architecture_for(cuda.capability, cuda.specific));

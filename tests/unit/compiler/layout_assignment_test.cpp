@@ -4,7 +4,7 @@
 
 #include "backend/cpu/cpu_device.h"
 #include "compiler/pipeline.h"
-#include "compiler/search/moves.h"
+#include "compiler/search/layout_moves.h"
 #include "support/contraction_regions.h"
 #include "support/fusion_plans.h"
 #include "support/graph_runner.h"
@@ -66,7 +66,7 @@ struct Found {
 
 /// The same results in all bits by the reference; gives the graph with its copies.
 LayoutAssignment expect_same(const Graph& graph, const CandidateGraph& form,
-                   std::span<const LayoutChange> changes) {
+                             std::span<const LayoutChange> changes) {
   LayoutAssignment assigned = with_layouts(form.facts(), changes);
   ir::verify(assigned.graph);
   for (const bool special : {false, true}) {
@@ -146,8 +146,8 @@ TEST(LayoutChange, WhoMakesAValueStoresItInAnotherOrder) {
   const LayoutAssignment assigned = expect_same(g, found.form, move->choices.layout_changes);
   ASSERT_EQ(assigned.copies.size(), 1u);
   const CandidateGraph laid(assigned.graph);
-  const auto parts =
-      with_launches(laid, {.fuse = true}, found.target, choices_in_layouts(move->choices, assigned));
+  const auto parts = with_launches(laid, {.fuse = true}, found.target,
+                                   choices_in_layouts(move->choices, assigned));
   EXPECT_EQ(parts.regions.size(), found.greedy.regions.size()) << "no kernel of its own";
 }
 
@@ -257,7 +257,8 @@ TEST(LayoutChange, PlansGiveTheSameBits) {
     };
     const auto before = run(found.form, {});
     for (const Move& move : found.moves) {
-      const LayoutAssignment assigned = with_layouts(found.form.facts(), move.choices.layout_changes);
+      const LayoutAssignment assigned =
+          with_layouts(found.form.facts(), move.choices.layout_changes);
       const CandidateGraph laid(assigned.graph);
       const auto after = run(laid, choices_in_layouts(move.choices, assigned));
       EXPECT_EQ(testing::difference(before[0], after[0]), "") << move.what;

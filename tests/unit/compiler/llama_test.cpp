@@ -2,6 +2,7 @@
 // how many there are. Times are the processor's, which others may use, too.
 #include "backend/cpu/cpu_device.h"
 #include "compiler/partition.h"
+#include "compiler/compile.h"
 #include "compiler/prepare_outputs.h"
 #include "compiler/regions.h"
 #include "compiler/search/tuner.h"

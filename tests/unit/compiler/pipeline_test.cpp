@@ -20,13 +20,13 @@ namespace {
 using ir::Graph;
 using ir::NodeId;
 
-/// A softmax of rows, transposed: several passes change it, and it has two kernels.
+/// A softmax of rows over their largest elements, and its column sums: it has two kernels.
 Graph softmax() {
   Graph g;
   const Shape square{Expr(64), Expr(64)}, column{Expr(64), Expr(1)};
   const NodeId x = g.unary(Op::Tanh, g.input("x", DType::F32, square));
   const NodeId most = g.expand(g.reshape(g.reduce(Op::ReduceMax, x, {1}), column), square);
-  const NodeId e = g.unary(Op::Exp, g.binary(Op::Sub, x, most));
+  const NodeId e = g.unary(Op::Exp, g.binary(Op::Div, x, most));
   const NodeId sum = g.expand(g.reshape(g.reduce(Op::ReduceSum, e, {1}), column), square);
   const NodeId rows = g.binary(Op::Div, e, sum);
   g.outputs = {g.reduce(Op::ReduceSum, g.permute(rows, {1, 0}), {1}), rows};

@@ -52,7 +52,7 @@ TEST(Places, ReachTheBoundWhereOneOrderDoes) {
   std::vector<ArenaBlock> blocks = {{128, 0, 0, 1}, {64, 0, 0, 3}, {128, 0, 2, 3}, {64, 0, 2, 2}};
   EXPECT_EQ(assign_offsets(blocks), 256);
   std::vector<ArenaBlock> none;
-  EXPECT_EQ(place(none), 0);
+  EXPECT_EQ(assign_offsets(none), 0);
 }
 
 TEST(Orders, TheOneWithTheLeastPeakIsFirst) {

@@ -24,7 +24,8 @@ TEST(CudaTrials, ProgramsAreCompiledAhead) {
       make_cuda_device(0, {axpb_text, {{EGRET_FAKE_CUDA}, {EGRET_FAKE_CUDA}}, nullptr});
   const auto before = fake.compilations;
   compiler::CandidateMeasurer room(*device);
-  compiler::CandidateMeasurement measurement = egret::testing::good_trial(egret::testing::test_targets().front());
+  compiler::CandidateMeasurement measurement =
+      egret::testing::good_trial(egret::testing::test_targets().front());
   measurement.verify = false;
   measurement.repetitions = 0;
   measurement.program = axpb_program(128);
