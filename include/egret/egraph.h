@@ -5,8 +5,10 @@
 
 #include "egret/error.h"
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
+#include <iosfwd>
 #include <limits>
 #include <map>
 #include <memory>
@@ -43,15 +45,22 @@ private:
   std::uint32_t column_;
 };
 
-/// Limits of a run; whatever is reached first ends it. The default has none.
+/// Limits of a run; whatever is reached first ends it, also in the middle of an iteration, while
+/// matches are found or acted on. Rebuilding is never cut short. The default has none.
 struct Budget {
+  static constexpr std::uint64_t kNoLimit = std::numeric_limits<std::uint64_t>::max();
   double seconds = std::numeric_limits<double>::infinity();
-  std::uint64_t rows = std::numeric_limits<std::uint64_t>::max();       ///< live rows of all tables
-  std::uint64_t iterations = std::numeric_limits<std::uint64_t>::max(); ///< runs of a ruleset
+  std::uint64_t rows = kNoLimit;       ///< live rows of all tables; the last match may exceed it
+  std::uint64_t iterations = kNoLimit; ///< runs of a ruleset
+  std::uint64_t matches = kNoLimit;    ///< that rules find in all
+  std::uint64_t bytes = kNoLimit; ///< of tables, indexes, classes, values and matches that wait
+  /// Ends the run soon after it became true. It may be set by another thread or a signal handler,
+  /// and must outlive the run.
+  const std::atomic<bool>* cancel = nullptr;
 };
 
-/// Why a run ended.
-enum class StopReason : std::uint8_t { Done, Iterations, Rows, Time };
+/// Why a run ended. All but Done: a limit cut it short, and rules may have more to find.
+enum class StopReason : std::uint8_t { Done, Iterations, Rows, Time, Matches, Memory, Cancelled };
 
 /// What one rule did in a run.
 struct RuleReport {
@@ -255,6 +264,8 @@ public:
   void set_fact_directory(std::string path);
   /// Limit of every run that a program asks for.
   void set_budget(const Budget& budget);
+  /// How many runs that programs asked for were cut short by that limit so far.
+  std::uint64_t cut_runs() const;
   /// How many threads may match rules (1 at first, at most 64), where there is enough to match.
   /// Results do not depend on it.
   void set_threads(int threads);
@@ -335,10 +346,13 @@ public:
   std::size_t size() const;
   /// Calls `visit` for every row, oldest first.
   void for_each_row(FunctionId function, const std::function<void(const Row&)>& visit) const;
-  /// Bytes held by tables, indexes and classes.
+  /// Bytes held by tables, indexes, classes and values.
   std::size_t bytes() const;
 
-  /// The e-graph in the form of egraph-serialize, and as a Graphviz graph.
+  /// The e-graph in the form of egraph-serialize, and as a Graphviz graph. Globals are marked:
+  /// their classes are the root_eclasses of the former.
+  void write_json(std::ostream& out) const;
+  void write_dot(std::ostream& out) const;
   std::string to_json() const;
   std::string to_dot() const;
   /// Throws InternalError where an invariant is broken. The developer build calls it after every
@@ -347,6 +361,7 @@ public:
 
 private:
   friend class RuleBuilder;
+  friend struct EGraphAccess;
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

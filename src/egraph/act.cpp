@@ -4,7 +4,7 @@
 
 #include "support/fail.h"
 
-#include <algorithm>
+#include <utility>
 
 namespace egret::egraph {
 
@@ -74,8 +74,7 @@ void Actor::set(FunctionId id, const Value* args, Value value, Span span) {
   const Function& function = engine_.signature.function(id);
   Value old = engine_.canonical(function.output, table.output(row));
   if (old == value) {
-    if (!rewritten_.empty() && row < phase_rows_[Signature::index(id)])
-      rewritten_[Signature::index(id)].push_back(row);
+    note_rewritten(id, row);
     return;
   }
   std::vector<Value> key(args, args + function.inputs.size());
@@ -85,8 +84,7 @@ void Actor::set(FunctionId id, const Value* args, Value value, Span span) {
   Table& current = engine_.table(id);
   row = current.find(key.data());
   if (row != Table::kNone && current.output(row) == result) {
-    if (!rewritten_.empty() && row < phase_rows_[Signature::index(id)])
-      rewritten_[Signature::index(id)].push_back(row);
+    note_rewritten(id, row);
     return;
   }
   if (row != Table::kNone)
@@ -100,26 +98,40 @@ void Actor::subsume(FunctionId id, const Value* args) {
   table.subsume(table.find(args));
 }
 
-void Actor::begin_phase() {
-  deletions_.clear();
-  phase_rows_.clear();
-  for (const Table& table : engine_.tables)
-    phase_rows_.push_back(table.rows());
-  rewritten_.assign(engine_.tables.size(), {});
+void Actor::begin_phase(std::span<const ActionProgram* const> programs) {
+  deleting_.clear();
+  for (const ActionProgram* program : programs) {
+    for (const ActionStep& step : program->steps) {
+      if (step.op == ActionOp::Delete && deleting(FunctionId{step.target}) == nullptr)
+        deleting_.push_back({step.target, engine_.tables[step.target].rows(), {}, {}});
+    }
+  }
+}
+
+Actor::Deleting* Actor::deleting(FunctionId function) {
+  for (Deleting& table : deleting_) {
+    if (FunctionId{table.function} == function)
+      return &table;
+  }
+  return nullptr;
+}
+
+void Actor::note_rewritten(FunctionId function, std::uint32_t row) {
+  Deleting* table = deleting_.empty() ? nullptr : deleting(function);
+  if (table != nullptr && row < table->rows)
+    table->rewritten.insert(row);
 }
 
 void Actor::end_phase() {
-  for (auto& [id, key] : deletions_) {
-    Table& table = engine_.table(id);
-    std::uint32_t row = table.find(key.data());
-    if (row == Table::kNone || row >= phase_rows_[Signature::index(id)])
-      continue;
-    const auto& kept = rewritten_[Signature::index(id)];
-    if (std::find(kept.begin(), kept.end(), row) == kept.end())
+  for (const Deleting& deleting : std::exchange(deleting_, {})) {
+    Table& table = engine_.tables[deleting.function];
+    for (std::uint32_t row : deleting.doomed) {
+      const RowState state = table.state(row);
+      if (state == RowState::Dead || deleting.rewritten.contains(row))
+        continue; // deleted before, replaced or written again
       table.kill(row);
+    }
   }
-  deletions_.clear();
-  rewritten_.clear();
 }
 
 void Actor::primitive_failed(const Primitive& primitive, const ActionStep& step) {
@@ -181,9 +193,13 @@ void Actor::run(const ActionProgram& program) {
       construct_into(id, args_.data(), engine.table(id).hash_key(args_.data()),
                      args_[function.inputs.size()]);
       break;
-    case ActionOp::Delete:
-      deletions_.emplace_back(id, std::vector<Value>(args_.begin(), args_.end()));
+    case ActionOp::Delete: {
+      Deleting* table = deleting(id);
+      std::uint32_t row = engine.table(id).find(args_.data());
+      if (row < table->rows) // neither absent nor written since
+        table->doomed.push_back(row);
       break;
+    }
     case ActionOp::Subsume:
       subsume(id, args_.data());
       break;

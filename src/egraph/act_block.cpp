@@ -39,8 +39,21 @@ bool Actor::runs_in_blocks(const ActionProgram& program) const {
   return true;
 }
 
+/// How many of the matches that are left are acted on before the number of rows is looked at: as
+/// the limit comes near, so few that only the last one can exceed it.
+std::size_t Actor::block_size(const ActionProgram& program, std::uint64_t left) {
+  std::size_t most = static_cast<std::size_t>(std::min<std::uint64_t>(kBlock, left));
+  if (engine_.limits.rows == Budget::kNoLimit)
+    return most;
+  std::uint64_t rows = engine_.live_rows();
+  std::uint64_t room = engine_.limits.rows - std::min(rows, engine_.limits.rows);
+  std::uint64_t each = std::max<std::size_t>(1, program.steps.size());
+  return static_cast<std::size_t>(std::clamp<std::uint64_t>(room / each, 1, most));
+}
+
 bool Actor::run_all(const ActionProgram& program, const Value* words, std::size_t width,
                     std::uint64_t count) {
+  constexpr std::uint64_t kBetweenLooks = 16 * kBlock;
   prepare(program);
   const bool blocks = runs_in_blocks(program);
   if (blocks) {
@@ -49,7 +62,14 @@ bool Actor::run_all(const ActionProgram& program, const Value* words, std::size_
       std::fill_n(block_.begin() + static_cast<std::ptrdiff_t>(reg * kBlock), kBlock, value);
   }
   for (std::uint64_t done = 0; done < count;) {
-    std::size_t n = static_cast<std::size_t>(std::min<std::uint64_t>(kBlock, count - done));
+    const bool rows_exceeded =
+        engine_.limits.rows != Budget::kNoLimit && engine_.live_rows() > engine_.limits.rows;
+    if (rows_exceeded || since_look_ >= kBetweenLooks) {
+      since_look_ = 0;
+      if (engine_.limits.cut(engine_.exceeded()))
+        return false;
+    }
+    std::size_t n = block_size(program, count - done);
     const Value* matches = words + done * width;
     if (blocks) {
       for (std::size_t reg = 0; reg < width; ++reg) {
@@ -64,10 +84,7 @@ bool Actor::run_all(const ActionProgram& program, const Value* words, std::size_
       }
     }
     done += n;
-    constexpr std::uint64_t kBlocksBetweenLooks = 16;
-    if (done % (kBlock * kBlocksBetweenLooks) == 0 &&
-        (engine_.limits.late() || engine_.live_rows() > engine_.limits.rows))
-      return false;
+    since_look_ += n;
   }
   return true;
 }

@@ -87,6 +87,9 @@ void EGraph::set_fact_directory(std::string path) {
 void EGraph::set_budget(const Budget& budget) {
   impl_->interpreter.budget = budget;
 }
+std::uint64_t EGraph::cut_runs() const {
+  return impl_->interpreter.cut_runs;
+}
 void EGraph::set_threads(int threads) {
   if (threads < 1 || threads > kMostThreads)
     fail(ErrorKind::Value, "set_threads: {} is not from 1 to {}", threads, kMostThreads);
@@ -95,7 +98,7 @@ void EGraph::set_threads(int threads) {
 
 SortId EGraph::declare_sort(const std::string& name) {
   require_fresh(impl_->engine(), name);
-  return impl_->engine().signature.add_sort({name, SortKind::Eq, {}, true});
+  return impl_->engine().signature.add_sort({name, SortKind::Eq, {}, true, {}, {}});
 }
 
 FunctionId EGraph::declare_constructor(const std::string& name, std::vector<SortId> inputs,
@@ -120,7 +123,7 @@ FunctionId EGraph::declare_relation(const std::string& name, std::vector<SortId>
   function.name = name;
   function.kind = FunctionKind::Relation;
   function.inputs = std::move(inputs);
-  function.output = sorts::kUnit;
+  function.output = impl_->engine().signature.add_row_sort(name);
   return impl_->engine().add_function(std::move(function));
 }
 
@@ -139,6 +142,7 @@ FunctionId EGraph::declare_function(const std::string& name, std::vector<SortId>
     if (read.size() != 1)
       fail(ErrorKind::Parse, "{}: the merge must be one expression", name);
     TypeChecker check(engine.signature, engine.sources, engine.pools);
+    check.allow_reads(true);
     std::uint32_t old_value = check.declare("old", output, {}),
                   new_value = check.declare("new", output, {});
     std::uint32_t node = check.expression(read[0], false);
@@ -448,6 +452,12 @@ void EGraph::for_each_row(FunctionId id, const std::function<void(const Row&)>& 
 
 std::size_t EGraph::bytes() const {
   return impl_->engine().bytes();
+}
+void EGraph::write_json(std::ostream& out) const {
+  egraph::write_json(impl_->engine(), {}, out);
+}
+void EGraph::write_dot(std::ostream& out) const {
+  egraph::write_dot(impl_->engine(), {}, out);
 }
 std::string EGraph::to_json() const {
   return egraph::to_json(impl_->engine());

@@ -74,6 +74,7 @@ std::string Interpreter::text_of(Sexp sexp) const {
 void Interpreter::add_sort(const std::string& name, Sexp definition, Span span) {
   Sort sort;
   sort.name = name;
+  sort.span = span;
   if (definition.size() == 0)
     engine.sources.fail(ErrorKind::Parse, span, "expected a container sort such as (Vec i64)");
   static const std::map<std::string_view, std::pair<SortKind, std::size_t>> kinds = {
@@ -114,7 +115,7 @@ void Interpreter::sort_command(Sexp sexp) {
     add_sort(name, sexp[2], sexp[2].span());
     return;
   }
-  Sort sort{name, SortKind::Eq, {}, true, {}};
+  Sort sort{name, SortKind::Eq, {}, true, {}, sexp.span()};
   if (represented)
     sort.union_find = text_of(sexp[3]);
   engine.signature.add_sort(std::move(sort));
@@ -146,8 +147,8 @@ void Interpreter::datatype_command(Sexp sexp) {
   if (sexp.size() < 2)
     fail(sexp, "expected (datatype name variants ...)");
   fresh_name(sexp[1]);
-  SortId sort =
-      engine.signature.add_sort({std::string(sexp[1].symbol()), SortKind::Eq, {}, true, {}});
+  SortId sort = engine.signature.add_sort(
+      {std::string(sexp[1].symbol()), SortKind::Eq, {}, true, {}, sexp[1].span()});
   for (std::size_t i = 2; i < sexp.size(); ++i)
     add_variant(sort, sexp[i]);
 }
@@ -163,9 +164,11 @@ void Interpreter::datatypes_command(Sexp sexp) {
       fail(item, "expected (name variants ...) or (sort name (Container sorts ...))");
     bool container = is_container(item);
     fresh_name(item[container ? 1 : 0]);
-    ids.push_back(container ? SortId{}
-                            : engine.signature.add_sort(
-                                  {std::string(item[0].symbol()), SortKind::Eq, {}, true, {}}));
+    ids.push_back(
+        container
+            ? SortId{}
+            : engine.signature.add_sort(
+                  {std::string(item[0].symbol()), SortKind::Eq, {}, true, {}, item[0].span()}));
   }
   for (std::size_t i = 1; i < sexp.size(); ++i) {
     if (is_container(sexp[i]))
@@ -210,7 +213,7 @@ void Interpreter::function_command(Sexp sexp) {
     fail(sexp, fmt::format("the function {} needs :merge or :no-merge", function.name));
   if (merge) {
     TypeChecker check = checker();
-    check.in_merge();
+    check.allow_reads(true);
     std::uint32_t old_value = check.declare("old", function.output, merge->span());
     std::uint32_t new_value = check.declare("new", function.output, merge->span());
     std::uint32_t node = check.expression(*merge, false);
@@ -255,7 +258,7 @@ void Interpreter::relation_command(Sexp sexp) {
   function.kind = FunctionKind::Relation;
   function.name = sexp[1].symbol();
   function.inputs = sorts_of(sexp[2]);
-  function.output = sorts::kUnit;
+  function.output = engine.signature.add_row_sort(function.name);
   function.span = sexp.span();
   engine.add_function(std::move(function));
 }
@@ -298,7 +301,7 @@ void Interpreter::add_rule(Typed typed, RuleHow how, Span span) {
 }
 
 void Interpreter::rule_command(Sexp sexp) {
-  if (sexp.size() < 3 || !sexp[2].is_list())
+  if (sexp.size() < 3)
     fail(sexp, "expected (rule (facts ...) (actions ...))");
   RuleHow how;
   bool unsafe = false;
@@ -326,8 +329,7 @@ void Interpreter::rule_command(Sexp sexp) {
   TypeChecker check = checker();
   check.allow_reads(how.naive || unsafe);
   check.facts(sexp[1]);
-  for (std::size_t i = 0; i < sexp[2].size(); ++i)
-    check.action(sexp[2][i]);
+  check.actions(sexp[2]);
   if (how.name.empty())
     how.name = std::string(engine.sources.text(sexp.span()));
   add_rule(check.finish(), std::move(how), sexp.span());
@@ -340,11 +342,13 @@ void Interpreter::rewrite_command(Sexp sexp) {
   RulesetId ruleset{};
   std::string name;
   std::vector<Sexp> conditions;
-  bool subsume = false;
+  bool subsume = false, naive = false;
   for_options(sexp, 3, [&](Sexp option, std::size_t value) -> std::size_t {
     if (option.is_symbol(":subsume") && !both)
       return subsume = true, 0;
-    if (option.is_symbol(":no-decomp") || option.is_symbol(":naive"))
+    if (option.is_symbol(":naive"))
+      return naive = true, 0;
+    if (option.is_symbol(":no-decomp"))
       return 0;
     if (value >= sexp.size())
       fail(option, "expected :when (facts ...), :ruleset name, :name \"name\" or :subsume");
@@ -366,8 +370,9 @@ void Interpreter::rewrite_command(Sexp sexp) {
     name = std::string(engine.sources.text(sexp.span()));
   for (int direction = 0; direction < (both ? 2 : 1); ++direction) {
     TypeChecker check = checker();
+    check.allow_reads(naive);
     check.rewrite(sexp[direction == 0 ? 1 : 2], sexp[direction == 0 ? 2 : 1], conditions, subsume);
-    RuleHow how{both ? name + (direction == 0 ? "=>" : "<=") : name, ruleset};
+    RuleHow how{both ? name + (direction == 0 ? "=>" : "<=") : name, ruleset, naive};
     add_rule(check.finish(), std::move(how), sexp.span());
   }
 }

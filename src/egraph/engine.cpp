@@ -29,7 +29,13 @@ FunctionId Engine::add_global(Function function, Value value) {
   function.kind = FunctionKind::Function;
   FunctionId id = add_function(std::move(function));
   table(id).append(nullptr, value);
+  const Sort& sort = signature.sort(signature.function(id).output);
+  const std::uint32_t number = static_cast<std::uint32_t>(globals.size());
   globals.emplace_back(id, value);
+  if (sort.is_eq())
+    globals_of_class.emplace(value, number);
+  else if (sort.holds_ids)
+    container_globals.push_back(number);
   return id;
 }
 
@@ -78,10 +84,20 @@ std::uint64_t Engine::live_rows() const {
 }
 
 std::size_t Engine::bytes() const {
-  std::size_t total = classes.bytes();
-  for (const Table& table : tables)
-    total += table.bytes();
+  std::size_t total = classes.bytes() + pools.bytes() + globals.size() * sizeof(Table);
+  for (std::uint32_t f : ordinary)
+    total += tables[f].bytes();
   return total;
+}
+
+std::optional<StopReason> Engine::exceeded(std::size_t waiting) const {
+  if (std::optional<StopReason> late = limits.late())
+    return late;
+  if (limits.rows != Budget::kNoLimit && live_rows() > limits.rows)
+    return StopReason::Rows;
+  if (limits.bytes != Budget::kNoLimit && bytes() + waiting > limits.bytes)
+    return StopReason::Memory;
+  return std::nullopt;
 }
 
 } // namespace egret::egraph

@@ -11,11 +11,17 @@
 #include "egraph/table.h"
 #include "egraph/union_find.h"
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
+#include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 namespace egret {
@@ -59,12 +65,31 @@ struct Ruleset {
 /// Bounds of the run in progress, looked at now and then while matching and acting.
 struct Limits {
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
-  std::uint64_t rows = std::numeric_limits<std::uint64_t>::max();
-  bool late() const {
-    return deadline != std::chrono::steady_clock::time_point::max() &&
-           std::chrono::steady_clock::now() > deadline;
+  std::uint64_t rows = Budget::kNoLimit;
+  std::uint64_t matches = Budget::kNoLimit; ///< that may still be found
+  std::uint64_t bytes = Budget::kNoLimit;
+  const std::atomic<bool>* cancel = nullptr;
+  std::optional<StopReason> reached; ///< what cut the run short
+
+  /// Whether time is up or the run was cancelled.
+  std::optional<StopReason> late() const {
+    if (cancel != nullptr && cancel->load(std::memory_order_relaxed))
+      return StopReason::Cancelled;
+    if (deadline != std::chrono::steady_clock::time_point::max() &&
+        std::chrono::steady_clock::now() > deadline)
+      return StopReason::Time;
+    return std::nullopt;
+  }
+  /// Notes why the run is cut short; the first reason stays. True if there is one.
+  bool cut(std::optional<StopReason> reason) {
+    if (reason && !reached)
+      reached = reason;
+    return reason.has_value();
   }
 };
+
+/// A time after that of every row.
+inline constexpr std::uint32_t kNow = std::numeric_limits<std::uint32_t>::max();
 
 /// The most threads an engine may be given.
 inline constexpr int kMostThreads = 64;
@@ -84,6 +109,10 @@ struct Engine {
   std::vector<std::uint32_t> ordinary;
   /// The globals with their values, which are also in their tables.
   std::vector<std::pair<FunctionId, Value>> globals;
+  /// Those of equality sorts by their class.
+  std::unordered_multimap<Value, std::uint32_t> globals_of_class;
+  /// Those of other sorts whose values change.
+  std::vector<std::uint32_t> container_globals;
   std::vector<Rule> rules;
   std::vector<Ruleset> rulesets; ///< 0 is the unnamed one
   std::uint32_t now = 1;         ///< time of the rows that are appended now
@@ -92,7 +121,11 @@ struct Engine {
   /// A pool of so many threads, made when it is first asked for; null where there is to be but one.
   ThreadPool* pool();
   double search_seconds = 0, apply_seconds = 0, rebuild_seconds = 0;
-  std::uint64_t match_steps = 0; ///< rows and primitives looked at while matching
+  std::uint64_t match_steps = 0;   ///< rows and primitives looked at while matching
+  std::uint64_t rebuild_steps = 0; ///< rows and index entries looked at while rebuilding
+  std::uint64_t plans_made = 0;    ///< orders of steps found for a rule
+  /// Words of matches that are stored before they are acted on (Matcher::drain).
+  std::size_t batch_words = std::size_t{1} << 24;
 
   Table& table(FunctionId id) { return tables[Signature::index(id)]; }
   const Table& table(FunctionId id) const { return tables[Signature::index(id)]; }
@@ -110,6 +143,14 @@ struct Engine {
   std::uint64_t changes() const;
   std::uint64_t live_rows() const;
   std::size_t bytes() const;
+  /// Which limit of time, rows or memory is exceeded when `waiting` bytes of matches are stored.
+  std::optional<StopReason> exceeded(std::size_t waiting = 0) const;
+  /// batch_words, or a sixteenth of the limit of memory if that is less.
+  std::size_t batch() const {
+    constexpr std::uint64_t kShare = 16 * sizeof(Value);
+    return static_cast<std::size_t>(
+        std::min<std::uint64_t>(batch_words, limits.bytes / kShare + 1));
+  }
 
 private:
   std::shared_ptr<ThreadPool> pool_; ///< shared with the copies
@@ -124,15 +165,15 @@ public:
   Value* prepare(const ActionProgram& program);
   void run(const ActionProgram& program);
   /// Runs the program for each of `count` matches of `width` words. False if a limit of the engine
-  /// cut that short.
+  /// cut that short, which engine.limits.reached then tells.
   bool run_all(const ActionProgram& program, const Value* words, std::size_t width,
                std::uint64_t count);
   Value result(const ActionProgram& program) const { return registers_[program.result]; }
   /// Rows appended by this actor so far.
   std::uint64_t appended() const { return appended_; }
   /// Carries out the deletions that were asked for since begin_phase(): rows that were written
-  /// since stay.
-  void begin_phase();
+  /// since stay. `programs` are those that may run in between.
+  void begin_phase(std::span<const ActionProgram* const> programs);
   void end_phase();
 
   Value construct(FunctionId function, const Value* args);
@@ -147,6 +188,7 @@ private:
   [[noreturn]] void primitive_failed(const Primitive& primitive, const ActionStep& step);
   bool runs_in_blocks(const ActionProgram& program) const;
   void run_block(const ActionProgram& program, std::size_t count);
+  std::size_t block_size(const ActionProgram& program, std::uint64_t left);
   void primitive_block(const ActionProgram& program, const ActionStep& step, std::size_t count);
   void table_block(const ActionProgram& program, const ActionStep& step, std::size_t count);
   Engine& engine_;
@@ -156,10 +198,17 @@ private:
   std::vector<Value> block_;          ///< registers of a block of matches, register by register
   std::vector<Value> keys_;           ///< of a block, match by match
   std::vector<std::uint32_t> hashes_; ///< of those
-  std::vector<std::pair<FunctionId, std::vector<Value>>> deletions_;
-  std::vector<std::uint32_t> phase_rows_; ///< per table: rows at the start of the phase
-  std::vector<std::vector<std::uint32_t>>
-      rewritten_; ///< per table: older rows that were written again
+  /// A table that programs of the phase delete from.
+  struct Deleting {
+    std::uint32_t function = 0;
+    std::uint32_t rows = 0;                      ///< at the start of the phase
+    std::vector<std::uint32_t> doomed;           ///< of those, what is to be deleted
+    std::unordered_set<std::uint32_t> rewritten; ///< of those, what was written again
+  };
+  Deleting* deleting(FunctionId function);
+  void note_rewritten(FunctionId function, std::uint32_t row);
+  std::vector<Deleting> deleting_;
+  std::uint64_t since_look_ = 0; ///< matches acted on since all limits were looked at
 };
 
 /// The value of a :merge of two different outputs of one key. Throws where there is no merge.

@@ -232,10 +232,12 @@ std::vector<TermGraph> extract_variants(const Engine& engine, SortId sort, Value
   for (std::uint32_t n = cls == Extraction::kNone ? 0 : problem.class_nodes[cls];
        cls != Extraction::kNone && n < problem.class_nodes[cls + 1]; ++n) {
     double total = problem.nodes[n].cost;
-    for (std::uint32_t child : problem.kids(problem.nodes[n]))
-      total +=
-          child == Extraction::kNone ? std::numeric_limits<double>::infinity() : choice.cost[child];
-    if (total < std::numeric_limits<double>::infinity())
+    bool finite = true; // as a term; its cost may be beyond all numbers
+    for (std::uint32_t child : problem.kids(problem.nodes[n])) {
+      finite = finite && child != Extraction::kNone && choice.node[child] != Extraction::kNone;
+      total += finite ? choice.cost[child] : 0;
+    }
+    if (finite)
       found.emplace_back(total, n);
   }
   std::stable_sort(found.begin(), found.end());

@@ -37,7 +37,7 @@ void GroundRows::look_up(std::uint32_t ground) {
     key_.push_back(operand.is_const ? operand.value : found_[~operand.value].value);
   }
   const Table& table = engine_.tables[term.function];
-  found.row = table.find(key_.data());
+  found.row = table.find_before(key_.data(), table.since(snapshot_));
   if (found.row != Table::kNone)
     found.value = table.output(found.row);
 }

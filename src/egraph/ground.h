@@ -12,7 +12,9 @@ namespace egret::egraph {
 /// meanwhile.
 class GroundRows {
 public:
-  GroundRows(const Engine& engine, const Forest& forest) : engine_(engine), forest_(forest) {}
+  /// Rows that are newer than time `snapshot` are not there.
+  GroundRows(const Engine& engine, const Forest& forest, std::uint32_t snapshot = kNow)
+      : engine_(engine), forest_(forest), snapshot_(snapshot) {}
   /// The row of the term, or Table::kNone.
   std::uint32_t row(std::uint32_t ground);
   /// What is in the register of the term, if that has a row; 0 if not or if it was not asked for.
@@ -31,6 +33,7 @@ private:
 
   const Engine& engine_;
   const Forest& forest_;
+  std::uint32_t snapshot_;
   std::vector<Found> found_;
   std::vector<Value> key_;
 };

@@ -116,6 +116,12 @@ void TypeChecker::settle(const Pending& pending, PrimId chosen) {
   node.target = chosen;
   std::uint32_t type = node_types_[pending.node];
   std::span<const std::uint32_t> args = typed_.args(node);
+  for (std::uint32_t arg : args) {
+    std::optional<SortId> sort = sort_of(node_types_[arg]);
+    if (primitive.any && sort && signature_.sort(*sort).kind == SortKind::Row)
+      fail(node.span,
+           fmt::format("{}: facts of relations are compared by = in a query only", primitive.name));
+  }
   if (!(primitive.any && primitive.result_is_arg))
     assign(type, primitive.result, node.span, primitive.name);
   for (std::size_t i = 0; i < args.size(); ++i) {

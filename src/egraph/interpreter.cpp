@@ -4,6 +4,7 @@
 #include "egraph/print.h"
 #include "support/fail.h"
 
+#include <algorithm>
 #include <fstream>
 #include <sstream>
 
@@ -41,8 +42,8 @@ const std::map<std::string_view, Interpreter::Handler>& Interpreter::handlers() 
   return table;
 }
 
-void Interpreter::run_text(std::string name, std::string text) {
-  run_source(engine.sources.add(std::move(name), std::move(text)), directory_);
+void Interpreter::run_text(std::string name, std::string text, std::uint32_t first_line) {
+  run_source(engine.sources.add(std::move(name), std::move(text), first_line), directory_);
 }
 
 void Interpreter::run_file(const std::filesystem::path& path) {
@@ -74,6 +75,7 @@ void Interpreter::run_source(std::uint32_t file, const std::filesystem::path& di
 void Interpreter::command(Sexp sexp) {
   if (!sexp.is_list() || sexp.size() == 0 || !sexp[0].is_symbol())
     fail(sexp, "expected a command in parentheses");
+  stop_if_cancelled();
   std::string_view head = sexp.head();
   if (head != "extract")
     extracted_.reset();
@@ -88,14 +90,43 @@ void Interpreter::command(Sexp sexp) {
       engine.sources.fail(ErrorKind::Unsupported, sexp[0].span(),
                           fmt::format("{} is not supported", head));
   }
+  known_command(sexp[0]);
   action_command(sexp);
+}
+
+/// A misspelt command is not to be taken for an action, whose arguments would then be at fault.
+void Interpreter::known_command(Sexp head) const {
+  const std::string_view name = head.symbol();
+  if (is_action(name) || engine.signature.find_function(name) || name == "extract" ||
+      !engine.signature.find_primitives(name).empty() || name == "unstable-fn")
+    return;
+  Nearest nearest(name);
+  bool command = true;
+  for (const Function& function : engine.signature.functions())
+    command = nearest.consider(function.name) ? false : command;
+  for (const auto& [known, handler] : handlers())
+    command |= nearest.consider(known);
+  for (const char* action : {"set", "union", "delete", "subsume", "panic"})
+    command |= nearest.consider(action);
+  std::string hint = suggestion(engine.signature, name);
+  if (command && !nearest.best().empty())
+    hint = fmt::format(" (did you mean {}?)", nearest.best());
+  else
+    command = hint.empty();
+  fail(head, fmt::format("unknown {} {}{}", command ? "command" : "function", name, hint));
+}
+
+void Interpreter::stop_if_cancelled() const {
+  if (budget.cancel != nullptr && budget.cancel->load(std::memory_order_relaxed))
+    egret::fail(ErrorKind::State, "interrupted");
 }
 
 void Interpreter::run_actions(Typed typed) {
   LoweredRule lowered = Lowering(engine.signature, engine.sources, typed).rule();
   Actor actor(engine);
+  const ActionProgram* program = &lowered.action;
   if (lowered.action.deletes)
-    actor.begin_phase();
+    actor.begin_phase(std::span(&program, 1));
   actor.prepare(lowered.action);
   actor.run(lowered.action);
   if (lowered.action.deletes)
@@ -133,6 +164,9 @@ void Interpreter::let_command(Sexp sexp) {
   std::string name(sexp[1].symbol());
   if (strict_globals && !name.starts_with('$'))
     fail(sexp[1], fmt::format("the global {} must be named ${}", name, name));
+  if (warn && !name.starts_with('$'))
+    warn(fmt::format("{}: the global {} should be named ${}", engine.sources.where(sexp[1].span()),
+                     name, name));
   if (engine.signature.is_taken(name))
     fail(sexp[1], fmt::format("{} is already declared{}", name,
                               declared_at(engine.signature, engine.sources, name)));
@@ -159,8 +193,64 @@ Query Interpreter::query_of(Sexp sexp, std::size_t first, std::size_t last) {
 
 void Interpreter::check_command(Sexp sexp) {
   Query query = query_of(sexp, 1, sexp.size());
-  if (!holds(engine, query))
-    engine.sources.fail(ErrorKind::Value, sexp.span(), "Check failed");
+  engine.limits.cancel = budget.cancel;
+  const bool found = holds(engine, query);
+  engine.limits = {};
+  stop_if_cancelled();
+  if (!found)
+    engine.sources.fail(ErrorKind::Value, sexp.span(),
+                        may_fail_ ? "Check failed" : "Check failed: " + why_not(sexp));
+}
+
+/// The first fact of a check that does not hold by itself, with the values of its sides.
+std::string Interpreter::why_not(Sexp check) {
+  for (std::size_t i = 1; i < check.size(); ++i) {
+    Sexp fact = check[i];
+    try {
+      if (holds(engine, query_of(check, i, i + 1)))
+        continue;
+    } catch (const Error&) {
+      continue; // it takes the other facts to be a query
+    }
+    std::string out = fmt::format("{} does not hold", engine.sources.text(fact.span()));
+    std::string sides;
+    for (std::size_t s = 1; s < fact.size() && fact.head() == "="; ++s) {
+      std::optional<std::string> value = shown_value(fact[s]);
+      if (!value)
+        return out;
+      sides += (s == 1 ? "" : " and ") + *value;
+    }
+    return sides.empty() ? out : out + ": its sides are " + sides;
+  }
+  return "each fact holds, but no match fits all of them";
+}
+
+/// The value of an expression without variables, as text, without building anything.
+std::optional<std::string> Interpreter::shown_value(Sexp expression) {
+  try {
+    TypeChecker check = checker();
+    check.ask(expression);
+    Typed typed = check.finish();
+    if (typed.variables.size() != 1) // it has others than the value itself
+      return std::nullopt;
+    const SortId sort = typed.variables[0].sort;
+    LoweredRule lowered = Lowering(engine.signature, engine.sources, typed).rule();
+    MatchOptions options;
+    options.include_subsumed = true;
+    options.stop_after = 1;
+    Forest forest = plan_query(engine, lowered.query, lowered.inputs);
+    Matches found = std::move(Matcher(engine, forest, std::move(options)).run()[0]);
+    if (found.count == 0)
+      return "absent";
+    Actor actor(engine);
+    std::copy(found.words.begin(), found.words.end(), actor.prepare(lowered.action));
+    const Value value = actor.result(lowered.action);
+    const Trees best(engine, declared_costs(engine));
+    TermGraph graph = extract_tree(engine, sort, value, best);
+    return show_term(engine, graph, graph.roots[0]);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
 }
 
 /// Brings the tables in order after a command that failed half-way. Where that is what fails (two
@@ -181,12 +271,15 @@ void Interpreter::fail_command(Sexp sexp) {
   for (; inner.head() == "fail" && inner.size() == 2; inner = inner[1])
     should_fail = !should_fail;
   bool failed = false;
+  const bool before = std::exchange(may_fail_, true);
   try {
     command(inner);
   } catch (const Error&) {
     failed = true;
     settle(); // what the command did before it failed stays
   }
+  may_fail_ = before;
+  stop_if_cancelled(); // an interrupt is no failure
   if (failed != should_fail)
     engine.sources.fail(ErrorKind::Value, sexp.span(), "this command should have failed");
 }
@@ -308,8 +401,10 @@ std::uint32_t Interpreter::schedule_node(Schedule& schedule, Sexp sexp, int dept
 
 void Interpreter::run_and_report(const Schedule& schedule) {
   RunReport report = run_schedule(engine, schedule, budget);
-  if (report.stop != StopReason::Done)
-    line(describe(report));
+  if (report.stop == StopReason::Done)
+    return;
+  ++cut_runs;
+  line(describe(report));
 }
 
 void Interpreter::run_command(Sexp sexp) {

@@ -19,18 +19,26 @@ class Interpreter {
 public:
   Engine engine;
   std::function<void(const std::string&)> print; ///< gets each line of output; none where empty
+  std::function<void(const std::string&)> warn;  ///< gets each warning
   std::filesystem::path fact_directory;          ///< where (input ...) looks for relative names
   Budget budget;                                 ///< of each run
   bool strict_globals = false;                   ///< a global's name must start with $
+  std::uint64_t cut_runs = 0;                    ///< runs that the budget cut short
 
-  /// Runs a text; `name` is for messages and, where it is a path, for relative includes.
-  void run_text(std::string name, std::string text);
+  /// Runs a text; `name` is for messages and, where it is a path, for relative includes. The text
+  /// begins with line `first_line` of what it is a part of. Where budget.cancel becomes true, the
+  /// run in progress ends, and then the program with an error of kind State.
+  void run_text(std::string name, std::string text, std::uint32_t first_line = 1);
   void run_file(const std::filesystem::path& path);
 
 private:
   using Handler = void (Interpreter::*)(Sexp);
   void run_source(std::uint32_t file, const std::filesystem::path& directory);
   void command(Sexp sexp);
+  void known_command(Sexp head) const;
+  std::string why_not(Sexp check);
+  std::optional<std::string> shown_value(Sexp expression);
+  void stop_if_cancelled() const;
   static const std::map<std::string_view, Handler>& handlers();
 
   // Declarations (declare.cpp).
@@ -111,6 +119,7 @@ private:
     Trees trees;
   };
   std::shared_ptr<const Extracted> extracted_;
+  bool may_fail_ = false;           ///< the command is one that is to fail, so nobody reads why
   std::filesystem::path directory_; ///< of the file that is running
   int include_depth_ = 0;
 };

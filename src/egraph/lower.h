@@ -31,7 +31,8 @@ private:
   // Query side.
   std::uint32_t new_variable();
   QueryTerm resolve(QueryTerm term);
-  void unify(QueryTerm a, QueryTerm b);
+  /// True if that bound a variable. Two constants that differ make the query impossible.
+  bool unify(QueryTerm a, QueryTerm b);
   void lower_facts();
   bool merge_duplicates();
   void simplify();

@@ -127,7 +127,7 @@ void Lowering::lower_actions() {
       variable_registers_[action.variable] = emit(action.a);
       break;
     case ActionKind::Expr:
-      emit(action.a);
+      program_.result = emit(action.a);
       break;
     case ActionKind::Set: {
       std::vector<std::uint32_t> args = emit_args(action.a);

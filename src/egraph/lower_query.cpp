@@ -23,17 +23,20 @@ QueryTerm Lowering::resolve(QueryTerm term) {
   return term;
 }
 
-void Lowering::unify(QueryTerm a, QueryTerm b) {
+bool Lowering::unify(QueryTerm a, QueryTerm b) {
   a = resolve(a);
   b = resolve(b);
   if (a == b)
-    return;
-  if (a.is_const && b.is_const)
+    return false;
+  if (a.is_const && b.is_const) {
     query_.impossible = true;
-  else if (a.is_const)
+    return false;
+  }
+  if (a.is_const)
     bindings_[b.value] = a;
   else
     bindings_[a.value] = b;
+  return true;
 }
 
 void Lowering::lower_facts() {
@@ -95,6 +98,7 @@ bool Lowering::merge_duplicates() {
   };
   bool changed = false;
   std::map<std::vector<std::uint32_t>, QueryTerm> seen;
+  std::map<std::uint32_t, std::vector<QueryTerm>> rows; // a relation's, by the variable they are
   std::vector<TableAtom> atoms;
   for (TableAtom& atom : query_.atoms) {
     std::vector<std::uint32_t> key{0, static_cast<std::uint32_t>(atom.function)};
@@ -102,13 +106,19 @@ bool Lowering::merge_duplicates() {
       term = resolve(term);
     for (std::size_t i = 0; i + 1 < atom.terms.size(); ++i)
       encode(key, atom.terms[i]);
+    if (signature_.function(atom.function).kind == FunctionKind::Relation &&
+        !atom.terms.back().is_const) {
+      // A fact is equal to itself alone, so its arguments are equal too.
+      auto [row, first] = rows.try_emplace(atom.terms.back().value, atom.terms);
+      for (std::size_t i = 0; !first && i + 1 < atom.terms.size(); ++i)
+        changed |= unify(row->second[i], atom.terms[i]);
+    }
     auto [at, added] = seen.try_emplace(std::move(key), atom.terms.back());
     if (added) {
       atoms.push_back(std::move(atom));
       continue;
     }
-    changed |= resolve(at->second) != resolve(atom.terms.back());
-    unify(at->second, atom.terms.back());
+    changed |= unify(at->second, atom.terms.back());
   }
   query_.atoms = std::move(atoms);
   std::vector<PrimAtom> prims;
@@ -126,8 +136,7 @@ bool Lowering::merge_duplicates() {
       prims.push_back(std::move(atom));
       continue;
     }
-    changed |= resolve(at->second) != resolve(atom.out);
-    unify(at->second, atom.out);
+    changed |= unify(at->second, atom.out);
   }
   query_.prims = std::move(prims);
   return changed;

@@ -15,8 +15,9 @@ constexpr std::uint32_t kPieceRows = 2048, kMostPieces = 64; // of one root
 } // namespace
 
 Matcher::Matcher(Engine& engine, const Forest& forest, MatchOptions options)
-    : engine_(engine), forest_(forest), options_(options), grounds_(engine, forest),
-      nodes_(forest.nodes.size()), visits_(forest.nodes.size(), 0) {}
+    : engine_(engine), forest_(forest), options_(std::move(options)),
+      grounds_(engine, forest, options_.snapshot), nodes_(forest.nodes.size()),
+      visits_(forest.nodes.size(), 0) {}
 
 /// Looks up a node's rows; false if there are none, and then what is below it does not matter.
 bool Matcher::in_range(std::uint32_t index) {
@@ -29,7 +30,7 @@ bool Matcher::in_range(std::uint32_t index) {
     return false;
   node.border = node.table->since(options_.seen);
   node.low = plan.step.range == RowRange::New ? node.border : 0;
-  node.high = plan.step.range == RowRange::Old ? node.border : node.table->rows();
+  node.high = plan.step.range == RowRange::Old ? node.border : node.table->since(options_.snapshot);
   return node.low < node.high;
 }
 
@@ -92,6 +93,8 @@ void Matcher::prepare() {
   for (std::uint32_t root : forest_.roots)
     turn(root);
   for (std::uint32_t i : reached) {
+    reads_tables_ |= nodes_[i].active && forest_.nodes[i].step.kind == StepKind::Prim &&
+                     !engine_.signature.primitive(forest_.nodes[i].step.target).pure;
     if (nodes_[i].active && !nodes_[i].turned && forest_.nodes[i].step.kind == StepKind::Probe)
       probes.push_back(i);
   }
@@ -171,7 +174,7 @@ void Matcher::look_ahead(std::uint32_t index) {
     for (const ColumnOp& op : plan.step.columns) {
       if (op.bind && op.operand == step.key[0])
         node.ahead.push_back(
-            {nodes_[child].index, node.table->column(op.column), nodes_[child].table});
+            {nodes_[child].index, &node.table->words(op.column), nodes_[child].table});
     }
   }
 }
@@ -221,19 +224,32 @@ std::vector<Matches> Matcher::empty_matches() const {
 }
 
 void Matcher::run_alone(const std::vector<Piece>& pieces, std::vector<Matches>& out) {
-  Walker walker(*this);
+  Walker walker(*this, [this](std::vector<Matches>& found) { return drain(found); });
   walker.collect(out);
   for (const Piece& piece : pieces) {
     if (!walker.stopped())
       walker.walk(piece);
   }
-  cut_short_ = walker.cut_short();
+  cut_ = walker.cut();
   visits_ = walker.visits();
 }
 
+/// Enough matches are stored: has them acted on, or lets them wait where that cannot be. False if
+/// nothing more is to be found.
+bool Matcher::drain(std::vector<Matches>& found) {
+  if (options_.drain && options_.most.empty() && !reads_tables_)
+    return options_.drain(found);
+  std::size_t bytes = 0;
+  for (const Matches& matches : found)
+    bytes += matches.words.bytes();
+  return !engine_.limits.cut(engine_.exceeded(bytes));
+}
+
 /// Any thread takes the next piece; what they found is put together in the order of the pieces.
-/// Pieces whose primitives may intern values stay with the caller.
-void Matcher::run_shared(const std::vector<Piece>& pieces, std::vector<Matches>& out) {
+/// Pieces whose primitives may intern values stay with the caller. False, with nothing found, if
+/// there are more matches than one batch holds or the limit allows: one thread then finds them in
+/// their order.
+bool Matcher::run_shared(const std::vector<Piece>& pieces, std::vector<Matches>& out) {
   ThreadPool* pool = engine_.pool();
   const std::size_t workers = static_cast<std::size_t>(pool->size());
   std::vector<std::vector<std::pair<std::uint32_t, Matches>>> found(pieces.size());
@@ -241,8 +257,9 @@ void Matcher::run_shared(const std::vector<Piece>& pieces, std::vector<Matches>&
   std::vector<Walker> walkers;
   walkers.reserve(workers);
   for (std::size_t i = 0; i < workers; ++i) {
-    walkers.emplace_back(*this);
+    walkers.emplace_back(*this, [](std::vector<Matches>&) { return false; });
     walkers[i].collect(scratch[i]);
+    walkers[i].share(words_, found_);
   }
   auto take = [&](std::size_t worker, std::size_t piece) {
     Walker& walker = walkers[worker];
@@ -266,8 +283,15 @@ void Matcher::run_shared(const std::vector<Piece>& pieces, std::vector<Matches>&
     if (!pieces[i].shared)
       take(0, i);
   }
+  for (Walker& walker : walkers)
+    walker.publish();
+  if (words_ > engine_.batch() || found_ > engine_.limits.matches) {
+    shared_pieces_ = 0;
+    return false;
+  }
   for (const Walker& walker : walkers) {
-    cut_short_ |= walker.cut_short();
+    if (!cut_)
+      cut_ = walker.cut();
     for (std::size_t n = 0; n < visits_.size(); ++n)
       visits_[n] += walker.visits()[n];
   }
@@ -285,6 +309,7 @@ void Matcher::run_shared(const std::vector<Piece>& pieces, std::vector<Matches>&
     }
     parts.clear();
   }
+  return true;
 }
 
 void Matcher::share_work(const std::vector<std::uint64_t>& visits) {
@@ -315,10 +340,10 @@ std::vector<Matches> Matcher::run() {
   std::vector<Matches> out = empty_matches();
   prepare();
   std::vector<Piece> work = pieces();
-  if (std::any_of(work.begin(), work.end(), [](const Piece& piece) { return piece.shared; }) &&
-      engine_.pool() != nullptr)
-    run_shared(work, out);
-  else
+  bool shared =
+      std::any_of(work.begin(), work.end(), [](const Piece& piece) { return piece.shared; }) &&
+      engine_.pool() != nullptr;
+  if (!shared || !run_shared(work, out))
     run_alone(work, out);
   share_work(visits_);
   for (std::uint64_t visits : visits_)

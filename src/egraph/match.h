@@ -4,23 +4,35 @@
 #include "egraph/engine.h"
 #include "egraph/ground.h"
 
+#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
 namespace egret::egraph {
 
-/// The matches of one rule: the inputs of its action, `width` words each.
+/// The matches of one rule: the inputs of its action, `width` words each. The first `drained` of
+/// the `count` that were found are not stored any more.
 struct Matches {
   std::uint32_t width = 0;
   std::uint64_t count = 0;
+  std::uint64_t drained = 0;
   Words<Value> words;
 };
 
 struct MatchOptions {
   bool include_subsumed = false;
-  std::uint32_t seen = 0;       ///< rows newer than this are new
-  std::uint64_t stop_after = 0; ///< stop once so many matches were found; 0: never
+  std::uint32_t seen = 0;        ///< rows newer than this are new
+  std::uint32_t snapshot = kNow; ///< rows newer than this are not seen
+  std::uint64_t stop_after = 0;  ///< stop once so many matches were found; 0: never
+  /// Per rule, where not empty: with more matches than this it is given up, and none are stored.
+  std::vector<std::uint64_t> most;
+  /// Where given, is called when Engine::batch_words of matches are stored, acts on them and sets
+  /// `drained`. Tables may get rows meanwhile, under Table::begin_snapshot(). False ends the
+  /// matching. It is not called while premises read tables by primitives, which know no snapshot,
+  /// nor where rules may be given up.
+  std::function<bool(std::vector<Matches>&)> drain;
 };
 
 /// One run of the matcher. Uses the threads of the engine where many rows have to be looked at; the
@@ -33,8 +45,8 @@ public:
   std::vector<Matches> run();
   /// Steps taken below each rule: its share of the work.
   const std::vector<double>& work() const { return work_; }
-  /// Whether the time limit ended the matching early: then not all matches were found.
-  bool cut_short() const { return cut_short_; }
+  /// The limit that ended the matching early, if any: then not all matches were found.
+  std::optional<StopReason> cut() const { return cut_; }
   /// How many pieces of the work were handed to threads; 0: all was done by the caller alone.
   std::size_t shared_pieces() const { return shared_pieces_; }
   /// How many nodes of the plan were looked at before matching.
@@ -45,7 +57,7 @@ private:
   /// A column of this node's rows that a child looks up in an index.
   struct Ahead {
     const ColumnIndex* index = nullptr;
-    const Value* column = nullptr;
+    const Words<Value>* column = nullptr;
     const Table* table = nullptr; ///< the child's
   };
   struct Emit {
@@ -86,7 +98,8 @@ private:
   std::vector<Piece> pieces() const;
   std::vector<Matches> empty_matches() const;
   void run_alone(const std::vector<Piece>& pieces, std::vector<Matches>& out);
-  void run_shared(const std::vector<Piece>& pieces, std::vector<Matches>& out);
+  bool run_shared(const std::vector<Piece>& pieces, std::vector<Matches>& out);
+  bool drain(std::vector<Matches>& found);
   void share_work(const std::vector<std::uint64_t>& visits);
 
   Engine& engine_;
@@ -97,7 +110,10 @@ private:
   std::vector<double> work_;
   std::vector<std::uint64_t> visits_; ///< per node
   std::size_t shared_pieces_ = 0, prepared_ = 0;
-  bool cut_short_ = false;
+  bool reads_tables_ = false;           ///< by primitives
+  std::atomic<std::size_t> words_{0};   ///< of matches that threads stored
+  std::atomic<std::uint64_t> found_{0}; ///< matches of all threads
+  std::optional<StopReason> cut_;
 };
 
 } // namespace egret::egraph

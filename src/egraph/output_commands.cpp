@@ -192,7 +192,7 @@ void Interpreter::print_function_command(Sexp sexp) {
     return;
   }
   std::ofstream stream(file);
-  if (!(stream << out))
+  if (!(stream << out).flush())
     engine.sources.fail(ErrorKind::File, sexp.span(), file + ": cannot be written");
 }
 
@@ -218,7 +218,7 @@ void Interpreter::print_stats_command(Sexp sexp) {
     return;
   }
   std::ofstream stream(file);
-  if (!(stream << out << "\n"))
+  if (!(stream << out << "\n").flush())
     engine.sources.fail(ErrorKind::File, sexp.span(), file + ": cannot be written");
 }
 
@@ -335,7 +335,7 @@ void Interpreter::output_command(Sexp sexp) {
     TermGraph graph = extract_tree(engine, sort, value, trees());
     out << show_term(engine, graph, graph.roots[0]) << "\n";
   }
-  if (!out)
+  if (!out.flush())
     engine.sources.fail(ErrorKind::File, sexp[1].span(), path.string() + ": cannot be written");
 }
 

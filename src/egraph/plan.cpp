@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
+#include <utility>
 
 namespace egret::egraph {
 namespace {
@@ -425,24 +426,75 @@ private:
   std::vector<PlanStep> steps_;
 };
 
-/// Adds a chain of steps to the trie; beginnings that are there already are shared.
-void insert(Forest& forest, std::vector<PlanStep> steps, PlanEmit emit) {
+/// Adds a chain of steps to the trie; beginnings that are there already are shared. The node at its
+/// end.
+std::uint32_t insert(Forest& forest, std::vector<PlanStep> steps, PlanEmit emit) {
   std::vector<std::uint32_t>* level = &forest.roots;
-  std::uint32_t node = 0;
+  std::optional<std::uint32_t> node;
   for (PlanStep& step : steps) {
     auto at = std::find_if(level->begin(), level->end(),
                            [&](std::uint32_t n) { return forest.nodes[n].step == step; });
     if (at != level->end()) {
       node = *at;
     } else {
-      node = static_cast<std::uint32_t>(forest.nodes.size());
-      level->push_back(node);
-      forest.nodes.push_back({std::move(step), {}, {}, 0});
+      const std::uint32_t added = static_cast<std::uint32_t>(forest.nodes.size());
+      level->push_back(added);
+      forest.nodes.push_back({std::move(step), node, {}, {}, 0});
+      node = added;
     }
-    ++forest.nodes[node].rules_below;
-    level = &forest.nodes[node].children;
+    ++forest.nodes[*node].rules_below;
+    level = &forest.nodes[*node].children;
   }
-  forest.nodes[node].emits.push_back(std::move(emit));
+  forest.nodes[*node].emits.push_back(std::move(emit));
+  ++forest.emits;
+  return *node;
+}
+
+/// Takes a rule's plans out of the trie. Nodes that lead to no plan any more stay until prune().
+void drop_plans(Forest& forest, std::uint32_t rule) {
+  Forest::RulePlans& plans = forest.plans[rule];
+  for (std::uint32_t end : std::exchange(plans.nodes, {})) {
+    auto& emits = forest.nodes[end].emits;
+    auto at = std::find_if(emits.begin(), emits.end(),
+                           [&](const PlanEmit& emit) { return emit.rule == rule; });
+    emits.erase(at);
+    --forest.emits;
+    ++forest.dropped;
+    for (std::optional<std::uint32_t> node = end; node; node = forest.nodes[*node].parent)
+      --forest.nodes[*node].rules_below;
+  }
+  std::fill(plans.focused.begin(), plans.focused.end(), false);
+  plans.awaited.reset();
+}
+
+/// Drops the nodes that lead to no plan where they are many. The others keep their order.
+void prune(Forest& forest) {
+  constexpr std::size_t kFew = 64;
+  if (forest.dropped < kFew || forest.dropped < forest.emits / 2)
+    return;
+  forest.dropped = 0;
+  std::vector<std::uint32_t> moved(forest.nodes.size(), 0);
+  std::uint32_t kept = 0;
+  for (std::uint32_t n = 0; n < forest.nodes.size(); ++n) {
+    moved[n] = kept;
+    kept += forest.nodes[n].rules_below != 0;
+  }
+  auto renumber = [&](std::vector<std::uint32_t>& list) {
+    std::erase_if(list, [&](std::uint32_t n) { return forest.nodes[n].rules_below == 0; });
+    for (std::uint32_t& n : list)
+      n = moved[n];
+  };
+  renumber(forest.roots);
+  for (PlanNode& node : forest.nodes) {
+    renumber(node.children);
+    if (node.parent)
+      node.parent = moved[*node.parent];
+  }
+  for (Forest::RulePlans& plans : forest.plans) {
+    for (std::uint32_t& n : plans.nodes)
+      n = moved[n];
+  }
+  std::erase_if(forest.nodes, [](const PlanNode& node) { return node.rules_below == 0; });
 }
 
 std::uint8_t magnitude(std::uint32_t rows) {
@@ -462,7 +514,8 @@ public:
   /// A ground term without a row: without it there is no match.
   std::optional<std::uint32_t> missing() const { return shape_.missing; }
 
-  void add(std::optional<std::uint32_t> focus, bool only_news = false) {
+  /// The node at which the plan ends.
+  std::uint32_t add(std::optional<std::uint32_t> focus, bool only_news = false) {
     Planner planner(engine_, query_, shape_, estimates_);
     std::vector<PlanStep> steps = planner.order(focus);
     if (steps.empty() || (steps[0].kind != StepKind::Scan && steps[0].kind != StepKind::Probe))
@@ -472,7 +525,7 @@ public:
     for (QueryTerm term : inputs_)
       emit.inputs.push_back(planner.operand(term));
     forest_.registers = std::max(forest_.registers, planner.registers());
-    insert(forest_, std::move(steps), std::move(emit));
+    return insert(forest_, std::move(steps), std::move(emit));
   }
 
 private:
@@ -495,99 +548,114 @@ bool matched_whole(const Forest& forest, const Query& query) {
   return forest.naive || query.atoms.empty() || query.atoms.size() > kMostFocused;
 }
 
-/// Adds the plans of a rule that start from the tables which `starts` names by their positions in
-/// the forest, or notes what the rule waits for.
-void plan_rule(const Engine& engine, Forest& forest, Estimates& estimates, std::uint32_t i,
-               const std::vector<bool>& starts) {
-  const Rule& rule = engine.rules[forest.rules[i]];
-  const auto& atoms = rule.query.atoms;
-  const bool whole = matched_whole(forest, rule.query);
-  std::vector<std::uint32_t> focuses;
-  for (std::uint32_t a = 0; a < atoms.size() && !whole; ++a) {
-    auto at = std::lower_bound(forest.tables.begin(), forest.tables.end(),
-                               static_cast<std::uint32_t>(atoms[a].function));
-    if (starts[static_cast<std::size_t>(at - forest.tables.begin())])
-      focuses.push_back(a);
-  }
-  if ((focuses.empty() && !whole) || hopeless(engine, rule.query))
-    return;
-  RulePlanner planner(engine, forest, estimates, rule.query, rule.inputs, i);
-  // A rule that has plans already gets the others too: it would get all of them once it need not
-  // wait any more.
-  forest.awaited[i] = forest.planned[i] ? std::nullopt : planner.missing();
-  if (forest.awaited[i])
-    return;
-  forest.planned[i] = true;
-  if (whole)
-    planner.add(std::nullopt, !forest.naive && !atoms.empty());
-  for (std::uint32_t a : focuses)
-    planner.add(a);
-}
-
-} // namespace
-
-Forest plan_rules(const Engine& engine, std::vector<std::uint32_t> rules, Evaluation evaluation,
-                  std::uint32_t seen) {
+/// A forest without plans.
+Forest empty_forest(const Engine& engine, std::vector<std::uint32_t> rules, Evaluation evaluation) {
   Forest forest;
   forest.rules = std::move(rules);
   forest.naive = evaluation == Evaluation::Naive;
-  forest.awaited.resize(forest.rules.size());
-  forest.planned.resize(forest.rules.size(), false);
   for (std::uint32_t r : forest.rules) {
     for (const TableAtom& atom : engine.rules[r].query.atoms)
       forest.tables.push_back(static_cast<std::uint32_t>(atom.function));
   }
   std::sort(forest.tables.begin(), forest.tables.end());
   forest.tables.erase(std::unique(forest.tables.begin(), forest.tables.end()), forest.tables.end());
-  for (std::uint32_t f : forest.tables)
-    forest.magnitudes.push_back(magnitude(engine.tables[f].live()));
-  forest.focused.assign(forest.tables.size(), false);
-  Estimates estimates(engine);
+  forest.rules_of.resize(forest.tables.size());
+  forest.plans.resize(forest.rules.size());
   for (std::uint32_t i = 0; i < forest.rules.size(); ++i) {
-    if (matched_whole(forest, engine.rules[forest.rules[i]].query))
-      plan_rule(engine, forest, estimates, i, {});
+    const Query& query = engine.rules[forest.rules[i]].query;
+    Forest::RulePlans& plans = forest.plans[i];
+    if (forest.naive || query.atoms.empty())
+      forest.always.push_back(i);
+    for (const TableAtom& atom : query.atoms) {
+      auto at = std::lower_bound(forest.tables.begin(), forest.tables.end(),
+                                 static_cast<std::uint32_t>(atom.function));
+      const auto table = static_cast<std::uint32_t>(at - forest.tables.begin());
+      plans.tables.push_back(table);
+      auto& of_table = forest.rules_of[table];
+      if (!forest.naive && (of_table.empty() || of_table.back() != i))
+        of_table.push_back(i);
+    }
+    plans.focused.assign(std::max<std::size_t>(1, query.atoms.size()), false);
   }
+  return forest;
+}
+
+/// What tables hold while a forest is brought up to date.
+struct TableNews {
+  std::vector<bool> news;               ///< per table of the forest: has new rows
+  std::vector<std::uint8_t> magnitudes; ///< and its size class
+};
+
+/// Brings the plans of one rule up to date. Samples are taken when the first plan is made.
+void plan_rule(Engine& engine, Forest& forest, const TableNews& now, GroundRows& grounds,
+               std::optional<Estimates>& estimates, std::uint32_t i) {
+  const Rule& rule = engine.rules[forest.rules[i]];
+  const auto& atoms = rule.query.atoms;
+  Forest::RulePlans& plans = forest.plans[i];
+  if (hopeless(engine, rule.query))
+    return;
+  std::vector<std::uint8_t> magnitudes;
+  for (std::uint32_t table : plans.tables)
+    magnitudes.push_back(now.magnitudes[table]);
+  if (magnitudes != plans.magnitudes) {
+    drop_plans(forest, i);
+    plans.magnitudes = std::move(magnitudes);
+  }
+  if (plans.awaited && grounds.row(*plans.awaited) == Table::kNone)
+    return;
+  const bool whole = matched_whole(forest, rule.query);
+  std::vector<std::optional<std::uint32_t>> wanted;
+  for (std::uint32_t a = 0; a < atoms.size() && !whole; ++a) {
+    if (now.news[plans.tables[a]] && !plans.focused[a])
+      wanted.emplace_back(a);
+  }
+  if (whole && !plans.focused[0])
+    wanted.emplace_back();
+  if (wanted.empty())
+    return;
+  if (!estimates)
+    estimates.emplace(engine);
+  RulePlanner planner(engine, forest, *estimates, rule.query, rule.inputs, i);
+  // A rule that has plans already gets the others too: it would get all of them once it need not
+  // wait any more.
+  plans.awaited = plans.nodes.empty() ? planner.missing() : std::nullopt;
+  if (plans.awaited)
+    return;
+  for (std::optional<std::uint32_t> focus : wanted) {
+    plans.nodes.push_back(planner.add(focus, whole && !forest.naive && !atoms.empty()));
+    plans.focused[focus.value_or(0)] = true;
+    ++engine.plans_made;
+  }
+}
+
+} // namespace
+
+Forest plan_rules(Engine& engine, std::vector<std::uint32_t> rules, Evaluation evaluation,
+                  std::uint32_t seen) {
+  Forest forest = empty_forest(engine, std::move(rules), evaluation);
   plan_news(engine, forest, seen);
   return forest;
 }
 
-void plan_news(const Engine& engine, Forest& forest, std::uint32_t seen) {
-  std::optional<Estimates> estimates;
-  auto plan = [&](std::uint32_t i, const std::vector<bool>& starts) {
-    if (!estimates)
-      estimates.emplace(engine);
-    plan_rule(engine, forest, *estimates, i, starts);
-  };
-  GroundRows grounds(engine, forest);
-  for (std::uint32_t i = 0; i < forest.rules.size(); ++i) {
-    if (forest.awaited[i] && grounds.row(*forest.awaited[i]) != Table::kNone)
-      plan(i, forest.focused);
-  }
-  if (forest.naive)
-    return;
-  std::vector<bool> wanted(forest.tables.size(), false);
-  bool any = false;
+void plan_news(Engine& engine, Forest& forest, std::uint32_t seen) {
+  TableNews now;
+  std::vector<bool> asked(forest.rules.size(), false);
+  for (std::uint32_t i : forest.always)
+    asked[i] = true;
   for (std::size_t t = 0; t < forest.tables.size(); ++t) {
     const Table& table = engine.tables[forest.tables[t]];
-    wanted[t] = !forest.focused[t] && table.since(seen) < table.rows();
-    any |= wanted[t];
+    now.news.push_back(table.since(seen) < table.rows());
+    now.magnitudes.push_back(magnitude(table.live()));
+    for (std::size_t i = 0; now.news[t] && i < forest.rules_of[t].size(); ++i)
+      asked[forest.rules_of[t][i]] = true;
   }
-  if (!any)
-    return;
+  GroundRows grounds(engine, forest);
+  std::optional<Estimates> estimates;
   for (std::uint32_t i = 0; i < forest.rules.size(); ++i) {
-    if (!forest.awaited[i] && !matched_whole(forest, engine.rules[forest.rules[i]].query))
-      plan(i, wanted);
+    if (asked[i])
+      plan_rule(engine, forest, now, grounds, estimates, i);
   }
-  for (std::size_t t = 0; t < forest.tables.size(); ++t)
-    forest.focused[t] = forest.focused[t] || wanted[t];
-}
-
-bool still_fits(const Engine& engine, const Forest& forest) {
-  for (std::size_t i = 0; i < forest.tables.size(); ++i) {
-    if (magnitude(engine.tables[forest.tables[i]].live()) != forest.magnitudes[i])
-      return false;
-  }
-  return true;
+  prune(forest);
 }
 
 Forest plan_query(const Engine& engine, const Query& query, std::span<const QueryTerm> inputs) {

@@ -88,6 +88,7 @@ struct PlanEmit {
 
 struct PlanNode {
   PlanStep step;
+  std::optional<std::uint32_t> parent;
   std::vector<std::uint32_t> children;
   std::vector<PlanEmit> emits;
   std::uint32_t rules_below = 0; ///< number of emits in the subtree
@@ -100,17 +101,25 @@ struct Forest {
   std::vector<std::uint32_t> rules; ///< indexes in Engine::rules
   std::vector<Ground> grounds;
   std::map<Ground, std::uint32_t> ground_positions;
-  /// Per rule: a ground term that is not there yet. The rule has no plans until it is.
-  std::vector<std::optional<std::uint32_t>> awaited;
-  std::vector<bool> planned; ///< per rule: whether it has plans
-  bool naive = false;        ///< all rows are matched by one plan for each rule
+  /// What was planned of one rule.
+  struct RulePlans {
+    std::vector<std::uint32_t> tables;    ///< per atom: position in Forest::tables
+    std::vector<std::uint8_t> magnitudes; ///< per atom: of its table when this was planned
+    std::vector<bool> focused; ///< per atom: a plan starts from its new rows; or one for all rows
+    std::vector<std::uint32_t> nodes;     ///< where its plans end
+    std::optional<std::uint32_t> awaited; ///< a ground term without which it has no plans
+  };
+  std::vector<RulePlans> plans; ///< per rule
+  bool naive = false;           ///< all rows are matched by one plan for each rule
   std::uint32_t registers = 0;
-  std::vector<std::uint32_t> tables;    ///< functions that the rules mention
-  std::vector<std::uint8_t> magnitudes; ///< of their sizes when this was planned
-  std::vector<bool> focused;            ///< of them: whether plans start from their new rows
+  std::vector<std::uint32_t> tables;                ///< functions that the rules mention
+  std::vector<std::vector<std::uint32_t>> rules_of; ///< of them: the rules, as positions
+  std::vector<std::uint32_t> always; ///< rules that are matched also where no table has new rows
+  std::size_t emits = 0;             ///< plans in all nodes
+  std::size_t dropped = 0;           ///< plans that were taken out since the last pruning
 };
 
-/// Forests by their sets of rules, so that a ruleset is planned again only when table sizes have
+/// Forests by their sets of rules. They are kept from run to run, and mended where table sizes have
 /// shifted.
 struct PlanCache {
   struct Entry {
@@ -132,16 +141,15 @@ inline Operand ground_register(std::uint32_t ground) {
   return {false, ~ground};
 }
 
-/// Plans the rules. Rules that ask a table without rows are left out: they cannot match until its
-/// size, and so the plan, changes. Those that ask for a ground term without a row wait for it.
-/// Semi-naive plans start from the tables that have rows newer than `seen`.
-Forest plan_rules(const Engine& engine, std::vector<std::uint32_t> rules, Evaluation evaluation,
+/// Plans the rules, as plan_news() does from an empty forest.
+Forest plan_rules(Engine& engine, std::vector<std::uint32_t> rules, Evaluation evaluation,
                   std::uint32_t seen = 0);
-/// Adds semi-naive plans for tables that had no rows newer than `seen` so far, and plans of rules
-/// whose ground terms are there now.
-void plan_news(const Engine& engine, Forest& forest, std::uint32_t seen);
-/// Whether table sizes are still near those the forest was made for.
-bool still_fits(const Engine& engine, const Forest& forest);
+/// Brings the plans up to date with the tables for matching rows newer than `seen`. Only rules that
+/// mention a table with such rows are looked at (in a naive forest: all). Of these, a rule whose
+/// tables left their size classes (powers of four) loses its plans; then plans are made from each
+/// table that has new rows and none yet. A rule that asks a table without rows, or a ground term
+/// without a row, gets none: it cannot match until that changes, which is news.
+void plan_news(Engine& engine, Forest& forest, std::uint32_t seen);
 /// The plan of one query over all rows, subsumed ones included where asked.
 Forest plan_query(const Engine& engine, const Query& query, std::span<const QueryTerm> inputs);
 

@@ -54,7 +54,16 @@ void ContainerPool::index_words() {
 
 std::size_t ContainerPool::bytes() const {
   return words_.capacity() * sizeof(Value) + begins_.capacity() * 8 + by_hash_.size() * 40 +
-         with_word_.bytes() + (owners_.capacity() + next_with_.capacity()) * 4;
+         with_word_.bytes() +
+         (owners_.capacity() + next_with_.capacity() + forward_.capacity()) * 4;
+}
+
+std::size_t Pools::bytes() const {
+  std::size_t total =
+      integers_.bytes() + reals_.bytes() + strings_.bytes() + bigs_.bytes() + rats_.bytes();
+  for (const ContainerPool& pool : containers_)
+    total += pool.bytes();
+  return total;
 }
 
 Value Pools::from_f64(double x) {

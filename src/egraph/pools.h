@@ -12,11 +12,27 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 namespace egret::egraph {
+
+/// Bytes that a value holds outside of itself.
+inline std::size_t bytes_outside(const std::string& text) {
+  return text.capacity() < sizeof(std::string) / 2 ? 0 : text.capacity();
+}
+inline std::size_t bytes_outside(const BigInt& x) {
+  return static_cast<std::size_t>((x.bits() + 31) / 32 * 4);
+}
+inline std::size_t bytes_outside(const BigRat& x) {
+  return bytes_outside(x.numerator()) + bytes_outside(x.denominator());
+}
+template <class T>
+requires std::is_arithmetic_v<T> std::size_t bytes_outside(T) {
+  return 0;
+}
 
 /// Interns values of T, numbered in the order of their first appearance.
 template <class T, class Hash = std::hash<T>>
@@ -24,9 +40,15 @@ class Interner {
 public:
   Value intern(const T& item) {
     auto [at, added] = ids_.try_emplace(item, static_cast<Value>(items_.size()));
-    if (added)
+    if (added) {
       items_.push_back(item);
+      outside_ += 2 * bytes_outside(item); // here and in the map
+    }
     return at->second;
+  }
+  std::size_t bytes() const {
+    constexpr std::size_t kNode = 2 * sizeof(void*) + sizeof(std::size_t); // of the map
+    return items_.capacity() * sizeof(T) + ids_.size() * (sizeof(T) + kNode) + outside_;
   }
   const T& operator[](Value id) const { return items_[id]; }
   std::size_t size() const { return items_.size(); }
@@ -34,6 +56,7 @@ public:
 private:
   std::vector<T> items_;
   std::unordered_map<T, Value, Hash> ids_;
+  std::size_t outside_ = 0; ///< bytes that items hold elsewhere
 };
 
 /// Interned sequences of values: the contents of the containers of one sort. What a sequence means
@@ -113,6 +136,7 @@ public:
   }
   const ContainerPool& containers(std::uint32_t sort) const { return containers_[sort]; }
   bool has_containers(std::uint32_t sort) const { return sort < containers_.size(); }
+  std::size_t bytes() const;
 
 private:
   static constexpr Value kInterned = 0x80000000u;

@@ -58,7 +58,11 @@ std::vector<FnTarget> fn_targets(const Signature& signature, std::string_view na
   SortId result = sort.args.back();
   if (auto id = signature.find_function(name); id && !signature.function(*id).hidden) {
     const std::vector<SortId>& inputs = signature.function(*id).inputs;
-    if (signature.function(*id).output == result && inputs.size() == bound + open.size() &&
+    // As a value, a relation says whether a fact holds.
+    const SortId output = signature.function(*id).kind == FunctionKind::Relation
+                              ? sorts::kUnit
+                              : signature.function(*id).output;
+    if (output == result && inputs.size() == bound + open.size() &&
         std::equal(open.begin(), open.end(), inputs.begin() + static_cast<std::ptrdiff_t>(bound)))
       out.push_back({static_cast<Value>(*id) << 1,
                      {inputs.begin(), inputs.begin() + static_cast<std::ptrdiff_t>(bound)}});

@@ -99,14 +99,25 @@ void add_i64_primitives(Signature& s) {
       s, "not", +[](bool a) { return !a; });
   define(
       s, "and", +[](bool a, bool b) { return a && b; });
-  define(
-      s, "or", +[](bool a, bool b) { return a || b; });
+  Primitive any_of;
+  any_of.name = "or";
+  any_of.params = {sorts::kBool};
+  any_of.rest = {sorts::kBool};
+  any_of.result = sorts::kBool;
+  any_of.concurrent = true;
+  any_of.body = [](PrimContext&, const Value* args, std::size_t count, Value& out) {
+    out = std::any_of(args, args + count, [](Value v) { return v != 0; });
+    return true;
+  };
+  s.add_primitive(std::move(any_of));
   define(
       s, "xor", +[](bool a, bool b) { return a != b; });
   define(
       s, "=>", +[](bool a, bool b) { return !a || b; });
   define(
       s, "guard", +[](bool a) { return when(a); });
+  define(
+      s, "filter", +[](bool a) { return when(a); });
 }
 
 void add_builtin_primitives(Signature& s) {
@@ -136,6 +147,13 @@ void add_builtin_primitives(Signature& s) {
     return true;
   };
   s.add_primitive(equal);
+  Primitive unequal = equal;
+  unequal.name = "bool-!=";
+  unequal.body = [](PrimContext&, const Value* args, std::size_t, Value& out) {
+    out = args[0] != args[1];
+    return true;
+  };
+  s.add_primitive(unequal);
   // Any fixed order on values, so that a merge can choose deterministically.
   Primitive least = different;
   least.name = "ordering-min";

@@ -57,6 +57,7 @@ std::string show_value(const Engine& engine, SortId sort, Value value) {
   const Sort& s = engine.signature.sort(sort);
   switch (s.kind) {
   case SortKind::Unit:
+  case SortKind::Row:
     return "()";
   case SortKind::Bool:
     return value ? "true" : "false";

@@ -32,13 +32,15 @@ public:
     bool moved = false;
     while (!engine_.classes.displaced().empty()) {
       std::vector<Value> displaced = std::exchange(engine_.classes.displaced(), {});
-      mark(displaced);
       moved_ = rebuild_containers(engine_, displaced);
       for (std::uint32_t f : engine_.ordinary)
         rebuild_table(FunctionId{f}, displaced);
-      rebuild_globals();
-      for (Value id : displaced)
-        displaced_bits_[id / 64] = 0;
+      rebuild_globals(displaced);
+      if (marked_) {
+        for (Value id : displaced)
+          displaced_bits_[id / 64] = 0;
+      }
+      marked_ = false;
       moved = true;
     }
     if (!moved)
@@ -48,10 +50,18 @@ public:
   }
 
 private:
+  /// Bits for scans: what was displaced when the round began, and what tables joined since. A round
+  /// that asks indexes alone needs none.
   void mark(const std::vector<Value>& displaced) {
     displaced_bits_.resize(engine_.classes.size() / 64 + 1, 0);
-    for (Value id : displaced)
-      displaced_bits_[id / 64] |= std::uint64_t{1} << id % 64;
+    auto set = [&](const std::vector<Value>& ids) {
+      for (Value id : ids)
+        displaced_bits_[id / 64] |= std::uint64_t{1} << id % 64;
+    };
+    if (!marked_)
+      set(displaced);
+    marked_ = true;
+    set(engine_.classes.displaced());
   }
   bool is_displaced(Value id) const { return (displaced_bits_[id / 64] >> id % 64 & 1) != 0; }
 
@@ -65,12 +75,15 @@ private:
     std::vector<std::uint32_t> columns = changing_columns(engine_, function);
     if (columns.empty() || table.live() == 0)
       return;
-    mark(engine_.classes.displaced()); // what the tables before this one joined
     stale_.clear();
-    if (indexes_pay(table, function, columns, displaced))
+    if (indexes_pay(table, function, columns, displaced)) {
       find_by_index(table, function, columns, displaced);
-    else
+      table.note_index();
+    } else {
+      mark(displaced);
       find_by_scan(table, function, columns);
+      table.note_scan(columns.size() * std::uint64_t{table.rows()});
+    }
     // As in Actor::run_all: what the rewrites will look up is asked for some rows ahead.
     constexpr std::size_t kAhead = 16;
     const std::size_t count = stale_.size();
@@ -87,32 +100,61 @@ private:
     return engine_.signature.sort(sort).is_eq() ? displaced : moved_[Signature::index(sort)];
   }
 
-  /// Few displaced ids: ask the indexes, unless they would have to take in many rows first. Many:
-  /// look at every row.
+  /// Few displaced ids: ask the indexes. Many: look at every row. Indexes that lack many rows are
+  /// brought up to date once the scans that they would have spared have cost as much, so that a
+  /// series of small rebuilds costs at most a constant times the better way.
   bool indexes_pay(const Table& table, const Function& function,
                    const std::vector<std::uint32_t>& columns,
                    const std::vector<Value>& displaced) const {
     constexpr std::size_t kLookup = 24, kInsert = 12; // in the time that a row's column takes
-    std::size_t by_index = 0;
+    std::size_t lookups = 0, inserts = 0;
     for (std::uint32_t c : columns) {
-      std::size_t lookups = gone(column_sort(function, c), displaced).size();
-      if (lookups != 0)
-        by_index += lookups * kLookup + table.unindexed({c}) * kInsert;
+      std::size_t ids = gone(column_sort(function, c), displaced).size();
+      lookups += ids * kLookup;
+      inserts += ids == 0 ? 0 : table.unindexed({c}) * kInsert;
     }
-    return by_index < columns.size() * std::size_t{table.rows()};
+    const std::size_t scan = columns.size() * std::size_t{table.rows()};
+    return lookups < scan && lookups + inserts < scan + table.scanned();
   }
 
-  void rebuild_globals() {
-    for (auto& [id, value] : engine_.globals) {
-      Value current = engine_.canonical(engine_.signature.function(id).output, value);
-      if (current == value)
-        continue;
-      Table& table = engine_.table(id);
-      table.stamp(engine_.now);
-      table.kill(table.find(nullptr));
-      table.append(nullptr, current);
-      value = current;
+  void rebuild_globals(const std::vector<Value>& displaced) {
+    auto& of_class = engine_.globals_of_class;
+    std::vector<std::uint32_t> stale;
+    if (displaced.size() > engine_.globals.size()) {
+      for (auto at = of_class.begin(); at != of_class.end();) {
+        const bool moved = !engine_.classes.is_canonical(at->first);
+        if (moved)
+          stale.push_back(at->second);
+        at = moved ? of_class.erase(at) : std::next(at);
+      }
+      std::sort(stale.begin(), stale.end());
+    } else {
+      for (Value id : displaced) {
+        auto [at, end] = of_class.equal_range(id);
+        for (; at != end; ++at)
+          stale.push_back(at->second);
+        of_class.erase(id);
+      }
     }
+    stale.insert(stale.end(), engine_.container_globals.begin(), engine_.container_globals.end());
+    engine_.rebuild_steps += stale.size() + displaced.size();
+    for (std::uint32_t global : stale)
+      rebuild_global(global);
+  }
+
+  void rebuild_global(std::uint32_t global) {
+    auto& [id, value] = engine_.globals[global];
+    const SortId sort = engine_.signature.function(id).output;
+    const Value current = engine_.canonical(sort, value);
+    if (engine_.signature.sort(sort).is_eq())
+      engine_.globals_of_class.emplace(current, global);
+    if (current == value)
+      return;
+    Table& table = engine_.table(id);
+    table.stamp(engine_.now);
+    table.kill(table.find(nullptr));
+    table.append(nullptr, current);
+    value = current;
   }
 
   void find_by_index(Table& table, const Function& function,
@@ -122,9 +164,11 @@ private:
       const std::vector<Value>& ids = gone(column_sort(function, c), displaced);
       if (ids.empty())
         continue;
+      engine_.rebuild_steps += table.unindexed({c}) + ids.size();
       const ColumnIndex& index = table.index({c});
       for (Value id : ids) {
         for (std::uint32_t row = index.first(id); row != ColumnIndex::kEnd; row = index.next(row)) {
+          ++engine_.rebuild_steps;
           if (table.state(row) != RowState::Dead)
             stale_.push_back(row);
         }
@@ -137,6 +181,7 @@ private:
   void find_by_scan(const Table& table, const Function& function,
                     const std::vector<std::uint32_t>& columns) {
     const std::uint32_t rows = table.rows();
+    engine_.rebuild_steps += rows;
     const RowState* states = table.states();
     bool only_classes = true;
     for (std::uint32_t c : columns)
@@ -227,6 +272,7 @@ private:
 
   Engine& engine_;
   std::vector<std::uint64_t> displaced_bits_; ///< per class id: in the round's queue
+  bool marked_ = false;                       ///< the bits are those of this round
   std::vector<std::vector<Value>> moved_;     ///< by sort: containers that moved in this round
   std::vector<std::uint32_t> stale_;
   std::vector<Value> key_;

@@ -38,9 +38,13 @@ std::vector<RuleReport> rule_reports(const Engine& engine, const std::vector<Rul
 }
 
 std::string describe(const RunReport& report) {
-  static const char* const kReasons[] = {"done", "the budget of iterations is used up",
+  static const char* const kReasons[] = {"done",
+                                         "the budget of iterations is used up",
                                          "the budget of rows is used up",
-                                         "the budget of time is used up"};
+                                         "the budget of time is used up",
+                                         "the budget of matches is used up",
+                                         "the budget of memory is used up",
+                                         "interrupted"};
   std::string out = fmt::format("stopped: {}; {} iterations, {} rows, {:.3f} s",
                                 kReasons[static_cast<int>(report.stop)], report.iterations,
                                 report.rows, report.seconds);

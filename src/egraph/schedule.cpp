@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <compare>
 #include <limits>
+#include <utility>
 
 namespace egret::egraph {
 namespace {
@@ -34,6 +35,7 @@ std::vector<std::uint32_t> rules_of(const Engine& engine, RulesetId root) {
   return out;
 }
 
+/// The plans of a set of rules of a ruleset, which are kept from one run to the next.
 const Forest& planned(Engine& engine, RulesetId ruleset, std::vector<std::uint32_t> rules,
                       bool naive, std::uint32_t seen) {
   PlanCache& cache = engine.rulesets[Signature::index(ruleset)].plans;
@@ -41,10 +43,7 @@ const Forest& planned(Engine& engine, RulesetId ruleset, std::vector<std::uint32
   for (PlanCache::Entry& entry : cache.entries) {
     if (entry.naive != naive || entry.rules != rules)
       continue;
-    if (!still_fits(engine, entry.forest))
-      entry.forest = plan_rules(engine, std::move(rules), evaluation, seen);
-    else
-      plan_news(engine, entry.forest, seen);
+    plan_news(engine, entry.forest, seen);
     return entry.forest;
   }
   constexpr std::size_t kMostPlans = 8;
@@ -70,16 +69,95 @@ struct Group {
   auto operator<=>(const Group&) const = default;
 };
 
+/// Acts on what the rules of one iteration match. Where the matches do not fit into a batch, it
+/// acts before all are found; the tables then show matchers what they held before.
+class Phase {
+public:
+  Phase(Engine& engine, const std::vector<std::uint32_t>& rules) : engine_(engine), actor_(engine) {
+    std::vector<const ActionProgram*> programs;
+    for (std::uint32_t r : rules) {
+      if (engine.rules[r].action.deletes)
+        programs.push_back(&engine.rules[r].action);
+    }
+    actor_.begin_phase(programs);
+  }
+  Phase(const Phase&) = delete;
+  Phase& operator=(const Phase&) = delete;
+  ~Phase() { matched(); }
+
+  /// Acts before the matching is over. False if a limit cut that short.
+  bool act_early(const std::vector<std::uint32_t>& rules, std::vector<Matches>& found) {
+    if (!early_) {
+      for (std::uint32_t f : engine_.ordinary)
+        engine_.tables[f].begin_snapshot();
+    }
+    early_ = true;
+    Clock::time_point start = Clock::now();
+    bool within = true;
+    for (std::size_t i = 0; i < rules.size() && within; ++i)
+      within = act(rules[i], found[i]);
+    within = within && !engine_.limits.cut(engine_.exceeded());
+    early_seconds_ += seconds_since(start);
+    return within;
+  }
+  /// The matching is over.
+  void matched() {
+    for (std::uint32_t f : engine_.ordinary) {
+      if (early_)
+        engine_.tables[f].end_snapshot();
+    }
+    early_ = false;
+  }
+  /// Acts on the stored matches of a rule.
+  bool act(std::uint32_t index, Matches& matches) {
+    if (matches.count == matches.drained)
+      return true;
+    Clock::time_point start = Clock::now();
+    std::uint64_t rows = actor_.appended();
+    Rule& rule = engine_.rules[index];
+    bool within = actor_.run_all(rule.action, matches.words.data(), matches.width,
+                                 matches.count - matches.drained);
+    matches.drained = matches.count;
+    matches.words.clear();
+    rule.stats.apply_seconds += seconds_since(start);
+    rule.stats.rows_added += actor_.appended() - rows;
+    return within;
+  }
+  void finish() { actor_.end_phase(); }
+  double early_seconds() const { return early_seconds_; }
+
+private:
+  Engine& engine_;
+  Actor actor_;
+  bool early_ = false;
+  double early_seconds_ = 0;
+};
+
+/// What the back-off scheduler allows a rule.
+std::uint64_t most_matches(const Rule& rule, const BackOff& back_off) {
+  constexpr std::uint32_t kMostDoublings = 20;
+  return back_off.match_limit << std::min(rule.times_banned, kMostDoublings);
+}
+
 void match_group(Engine& engine, RulesetId ruleset, const std::vector<std::uint32_t>& rules,
-                 const Group& group, std::vector<RuleMatches>& out) {
+                 const Group& group, const std::optional<BackOff>& back_off, Phase& phase,
+                 std::vector<RuleMatches>& out) {
   Clock::time_point start = Clock::now();
+  const double early = phase.early_seconds();
   const Forest& forest = planned(engine, ruleset, rules, group.naive, group.seen);
   MatchOptions options;
   options.seen = group.seen;
+  options.snapshot = engine.now - 1;
   options.include_subsumed = group.include_subsumed;
-  Matcher matcher(engine, forest, options);
+  options.drain = [&](std::vector<Matches>& found) { return phase.act_early(rules, found); };
+  for (std::uint32_t r : rules) {
+    if (back_off)
+      options.most.push_back(most_matches(engine.rules[r], *back_off));
+  }
+  Matcher matcher(engine, forest, std::move(options));
   std::vector<Matches> found = matcher.run();
-  double seconds = seconds_since(start);
+  engine.limits.cut(matcher.cut());
+  double seconds = seconds_since(start) - (phase.early_seconds() - early);
   double total = 1e-9;
   for (double w : matcher.work())
     total += w;
@@ -90,35 +168,21 @@ void match_group(Engine& engine, RulesetId ruleset, const std::vector<std::uint3
     stats.match_seconds += share;
     stats.matches += found[i].count;
     stats.idle_seconds += found[i].count == 0 ? share : 0;
-    out.push_back({rules[i], std::move(found[i]), !matcher.cut_short()});
+    if (engine.limits.matches != Budget::kNoLimit)
+      engine.limits.matches -= std::min(engine.limits.matches, found[i].count);
+    out.push_back({rules[i], std::move(found[i]), !matcher.cut()});
   }
 }
 
 /// Acts on the matches, rule by rule in the order of declaration. Rules that a limit cut short will
 /// match the same rows again.
-void act_on(Engine& engine, std::vector<RuleMatches>& all) {
-  Actor actor(engine);
-  bool deletes = false;
-  for (const RuleMatches& item : all)
-    deletes |= item.matches.count != 0 && engine.rules[item.rule].action.deletes;
-  if (deletes)
-    actor.begin_phase();
+void act_on(Phase& phase, std::vector<RuleMatches>& all) {
   bool within = true;
   for (RuleMatches& item : all) {
+    within = within && phase.act(item.rule, item.matches);
     item.complete &= within;
-    if (item.matches.count == 0 || !within)
-      continue;
-    Clock::time_point start = Clock::now();
-    std::uint64_t rows = actor.appended();
-    Rule& rule = engine.rules[item.rule];
-    within = actor.run_all(rule.action, item.matches.words.data(), item.matches.width,
-                           item.matches.count);
-    item.complete &= within;
-    rule.stats.apply_seconds += seconds_since(start);
-    rule.stats.rows_added += actor.appended() - rows;
   }
-  if (deletes)
-    actor.end_phase();
+  phase.finish();
 }
 
 bool has_news(const Engine& engine, const Rule& rule) {
@@ -133,13 +197,14 @@ bool has_news(const Engine& engine, const Rule& rule) {
 /// Drops the matches of rules that match too much, and bans these for a while. Their new rows stay
 /// new for them.
 void hold_back(Engine& engine, const BackOff& back_off, std::vector<RuleMatches>& all) {
-  constexpr std::uint32_t kMostDoublings = 20;
   std::erase_if(all, [&](RuleMatches& item) {
     Rule& rule = engine.rules[item.rule];
-    std::uint32_t doublings = std::min(rule.times_banned, kMostDoublings);
-    if (item.matches.count <= back_off.match_limit << doublings)
+    const std::uint64_t most = most_matches(rule, back_off);
+    if (item.matches.count <= most)
       return false;
-    rule.banned_until = engine.now + 1 + (back_off.ban_length << doublings);
+    constexpr std::uint32_t kMostDoublings = 20;
+    rule.banned_until =
+        engine.now + (back_off.ban_length << std::min(rule.times_banned, kMostDoublings));
     ++rule.times_banned;
     rule.stats.matches -= item.matches.count;
     return true;
@@ -171,25 +236,31 @@ bool run_ruleset(Engine& engine, RulesetId ruleset, ScheduleState& state,
       continue;
     groups[{naive, whole, rule.include_subsumed, naive ? 0 : rule.seen}].push_back(r);
   }
+  // What is appended from now on is of a later time, and not seen by the matchers.
+  std::uint32_t seen = engine.now++;
+  for (std::uint32_t f : engine.ordinary)
+    engine.tables[f].stamp(engine.now);
+  Phase phase(engine, rules);
   std::vector<RuleMatches> matches;
-  for (const auto& [group, members] : groups)
-    match_group(engine, ruleset, members, group, matches);
+  for (const auto& [group, members] : groups) {
+    if (!engine.limits.reached)
+      match_group(engine, ruleset, members, group, back_off, phase, matches);
+  }
+  phase.matched();
   if (back_off) {
     hold_back(engine, *back_off, matches);
     for (std::uint32_t r : rules) {
-      if (engine.rules[r].banned_until > engine.now)
+      if (engine.rules[r].banned_until >= engine.now)
         next_release = std::min(next_release, engine.rules[r].banned_until);
     }
   }
   std::stable_sort(matches.begin(), matches.end(),
                    [](const auto& a, const auto& b) { return a.rule < b.rule; });
-  std::uint32_t seen = engine.now++;
-  for (std::uint32_t f : engine.ordinary)
-    engine.tables[f].stamp(engine.now);
-  engine.search_seconds += seconds_since(start);
+  engine.search_seconds += seconds_since(start) - phase.early_seconds();
+  engine.apply_seconds += phase.early_seconds();
 
   start = Clock::now();
-  act_on(engine, matches);
+  act_on(phase, matches);
   for (const RuleMatches& item : matches) {
     if (item.complete)
       engine.rules[item.rule].seen = seen;
@@ -217,11 +288,14 @@ bool run_ruleset(Engine& engine, RulesetId ruleset, ScheduleState& state,
 }
 
 bool holds(Engine& engine, const Query& query) {
+  const std::uint64_t matches = std::exchange(engine.limits.matches, Budget::kNoLimit);
   Forest forest = plan_query(engine, query, {});
   MatchOptions options;
   options.include_subsumed = true;
   options.stop_after = 1;
-  return Matcher(engine, forest, options).run()[0].count != 0;
+  bool found = Matcher(engine, forest, options).run()[0].count != 0;
+  engine.limits.matches = matches; // a test is no rule
+  return found;
 }
 
 namespace {
@@ -241,7 +315,7 @@ public:
           break;
         bool step = run_ruleset(engine_, node.ruleset, state_, node.back_off);
         changed |= step;
-        if (!step)
+        if (stop(engine_.limits.reached) || !step)
           break;
       }
       return changed;
@@ -271,19 +345,21 @@ private:
     return changed;
   }
 
+  /// Whether a limit forbids another iteration.
   bool exhausted() {
-    const Budget& budget = state_.budget;
-    RunReport& report = state_.report;
     if (state_.stopped)
       return true;
-    if (report.iterations >= budget.iterations)
-      report.stop = StopReason::Iterations;
-    else if (engine_.live_rows() > budget.rows)
-      report.stop = StopReason::Rows;
-    else if (seconds_since(state_.started) > budget.seconds)
-      report.stop = StopReason::Time;
-    else
+    if (state_.report.iterations >= state_.budget.iterations)
+      return stop(StopReason::Iterations);
+    if (engine_.limits.matches == 0)
+      return stop(StopReason::Matches);
+    return stop(engine_.exceeded());
+  }
+
+  bool stop(std::optional<StopReason> reason) {
+    if (!reason)
       return false;
+    state_.report.stop = *reason;
     return state_.stopped = true;
   }
 
@@ -302,12 +378,20 @@ RunReport run_schedule(Engine& engine, const Schedule& schedule, const Budget& b
   std::vector<RuleStats> stats = rule_stats(engine);
   engine.limits = {};
   engine.limits.rows = budget.rows;
+  engine.limits.matches = budget.matches;
+  engine.limits.bytes = budget.bytes;
+  engine.limits.cancel = budget.cancel;
   constexpr double kLongest = 1e8; // seconds; beyond this there is no deadline
   if (budget.seconds < kLongest)
     engine.limits.deadline = state.started + std::chrono::duration_cast<Clock::duration>(
                                                  std::chrono::duration<double>(budget.seconds));
-  Runner(engine, schedule, state).run(schedule.root);
-  engine.limits = {};
+  {
+    struct Unlimited { // also where an action fails
+      Engine& engine;
+      ~Unlimited() { engine.limits = {}; }
+    } after{engine};
+    Runner(engine, schedule, state).run(schedule.root);
+  }
   state.report.updated = engine.changes() != before;
   state.report.rules = rule_reports(engine, stats);
   state.report.match_steps = engine.match_steps - steps_before;

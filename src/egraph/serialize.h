@@ -3,6 +3,7 @@
 
 #include "egraph/engine.h"
 
+#include <iosfwd>
 #include <limits>
 #include <string>
 
@@ -18,9 +19,14 @@ struct SerializeOptions {
   std::uint32_t inline_leaves = 0;
 };
 
+/// Written piece by piece, from a few words for each node. An e-class with globals has their names
+/// as "let" in its class_data, as egglog writes it; those of equality sorts are the root_eclasses.
+void write_json(const Engine& engine, const SerializeOptions& options, std::ostream& out);
 std::string to_json(const Engine& engine, const SerializeOptions& options = {});
 /// What the limits leave out, in words; "" where everything is exported.
 std::string left_out(const Engine& engine, const SerializeOptions& options);
+/// Edges of nodes with several arguments tell which one they are.
+void write_dot(const Engine& engine, const SerializeOptions& options, std::ostream& out);
 std::string to_dot(const Engine& engine, const SerializeOptions& options = {});
 
 } // namespace egret::egraph

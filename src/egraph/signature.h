@@ -25,6 +25,7 @@ enum class SortKind : std::uint8_t {
   String,
   BigInt,
   BigRat,
+  Row, ///< of one relation: its facts
   Eq,
   Vec,
   Set,
@@ -43,6 +44,7 @@ struct Sort {
   std::vector<SortId> args;
   bool holds_ids = false; ///< its values change when classes are joined
   std::string union_find; ///< the function that the program keeps representatives in, if any
+  Span span;              ///< of its declaration
   bool is_container() const { return kind >= SortKind::Vec; }
   bool is_eq() const { return kind == SortKind::Eq; }
 };
@@ -105,6 +107,10 @@ using PrimId = std::uint32_t;
 class Signature {
 public:
   SortId add_sort(Sort sort);
+  /// The sort of a relation's facts, which no program can name.
+  SortId add_row_sort(const std::string& relation) {
+    return add_sort({"@" + relation, SortKind::Row, {}, false, {}, {}});
+  }
   FunctionId add_function(Function function);
   PrimId add_primitive(Primitive primitive);
 

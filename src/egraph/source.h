@@ -22,18 +22,22 @@ struct Span {
 struct SourceFile {
   std::string name;
   std::string text;
+  std::uint32_t first_line = 1; ///< a number: of a part of a longer text
 };
 
-/// Line and column, both counted from 1; the column counts bytes.
+/// Line and column, both counted from 1; the column counts characters (code points of UTF-8).
 struct Position {
   std::uint32_t line = 1;
   std::uint32_t column = 1;
 };
 
+/// Bytes of the character of UTF-8 at the beginning of a text; 0 if there is none.
+std::size_t utf8_length(std::string_view text);
+
 /// Every text of a session, so that a span can be shown long after it was read.
 class Sources {
 public:
-  std::uint32_t add(std::string name, std::string text);
+  std::uint32_t add(std::string name, std::string text, std::uint32_t first_line = 1);
   const SourceFile& file(std::uint32_t index) const { return *files_[index]; }
   std::size_t size() const { return files_.size(); }
   Position position(Span span) const;

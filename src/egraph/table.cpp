@@ -3,6 +3,7 @@
 #include "support/fail.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace egret::egraph {
 namespace {
@@ -87,7 +88,12 @@ void Table::kill(std::uint32_t row, std::uint32_t hash) {
     }
   }
   slots_[hole].row = kEmpty;
-  states_[row] = RowState::Dead;
+  if (row < snapshot_) {
+    states_[row] = RowState::Leaving;
+    leaving_.emplace(hash, row);
+  } else {
+    states_[row] = RowState::Dead;
+  }
   --live_;
   ++changes_;
 }
@@ -105,7 +111,29 @@ std::uint32_t Table::replace(std::uint32_t old, std::uint32_t hash, Value output
   return row;
 }
 
+std::uint32_t Table::find_leaving(const Value* key, std::uint32_t hash, std::uint32_t high) const {
+  auto [at, end] = leaving_.equal_range(hash);
+  for (; at != end; ++at) {
+    if (at->second < high && key_equals(at->second, key))
+      return at->second;
+  }
+  return kNone;
+}
+
+void Table::end_snapshot() {
+  snapshot_ = 0;
+  for (auto [hash, row] : leaving_)
+    states_[row] = RowState::Dead;
+  leaving_.clear();
+  for (std::uint32_t row : std::exchange(to_subsume_, {}))
+    subsume(row);
+}
+
 void Table::subsume(std::uint32_t row) {
+  if (row < snapshot_) {
+    to_subsume_.push_back(row);
+    return;
+  }
   if (states_[row] == RowState::Live) {
     states_[row] = RowState::Subsumed;
     ++changes_;

@@ -11,11 +11,14 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 namespace egret::egraph {
 
-enum class RowState : std::uint8_t { Live, Subsumed, Dead };
+/// A row that is leaving is dead but for matchers, which see the table as it was when the iteration
+/// began.
+enum class RowState : std::uint8_t { Live, Subsumed, Leaving, Dead };
 
 /// Rows by the value of one column, or by a hash of several: the newest row of each key, and for
 /// every row the one before it.
@@ -54,6 +57,7 @@ public:
   std::uint32_t rows() const { return static_cast<std::uint32_t>(states_.size()); }
   std::uint32_t live() const { return live_; }
   const std::uint32_t* column(std::size_t c) const { return columns_[c].data(); }
+  const Words<Value>& words(std::size_t c) const { return columns_[c]; }
   Value at(std::uint32_t row, std::size_t c) const { return columns_[c][row]; }
   Value output(std::uint32_t row) const { return columns_.back()[row]; }
   RowState state(std::uint32_t row) const { return states_[row]; }
@@ -108,6 +112,19 @@ public:
   std::uint32_t replace(std::uint32_t row, std::uint32_t hash, Value output, RowState state);
   void subsume(std::uint32_t row);
 
+  /// Between these two, rows that are there now stay as they are for find_before() and for whoever
+  /// reads row by row: a matcher, while matches that it found already are acted on.
+  void begin_snapshot() { snapshot_ = rows(); }
+  void end_snapshot();
+  /// The row among the first `high` that had this key at the snapshot, or kNone.
+  std::uint32_t find_before(const Value* key, std::uint32_t high) const {
+    const std::uint32_t hash = hash_key(key);
+    const std::uint32_t row = find(key, hash);
+    if (row < high)
+      return row;
+    return leaving_.empty() ? kNone : find_leaving(key, hash, high);
+  }
+
   /// Marks that rows from now on belong to time `now` or later.
   void stamp(std::uint32_t now);
   /// The first row that is newer than time `seen`.
@@ -126,6 +143,11 @@ public:
   std::uint32_t index_key(std::uint32_t row, const std::vector<std::uint32_t>& columns) const;
   /// Drops dead rows when they are many. True if rows were renumbered.
   bool compact();
+  /// The cost of the scans that stood in for an index since one was last used. An index is built
+  /// once they have cost as much.
+  std::uint64_t scanned() const { return scanned_; }
+  void note_scan(std::uint64_t cost) { scanned_ += cost; }
+  void note_index() { scanned_ = 0; }
   std::size_t bytes() const;
   void drop_indexes() { indexes_.clear(); }
   /// Counts every change of content, so that a caller can tell whether anything happened.
@@ -140,6 +162,7 @@ private:
   };
   static constexpr std::uint32_t kKeySeed = 0x2545F491u;
   bool key_equals(std::uint32_t row, const Value* key) const;
+  std::uint32_t find_leaving(const Value* key, std::uint32_t hash, std::uint32_t high) const;
   void grow();
   std::uint32_t slot_of(std::uint32_t row, std::uint32_t hash) const;
 
@@ -151,6 +174,11 @@ private:
   std::uint64_t changes_ = 0;
   std::vector<std::pair<std::uint32_t, std::uint32_t>> stamps_; ///< (time, first row of that time)
   std::vector<std::unique_ptr<ColumnIndex>> indexes_;
+  std::uint64_t scanned_ = 0;
+  /// Rows at the last begin_snapshot(); 0 outside of one.
+  std::uint32_t snapshot_ = 0;
+  std::unordered_multimap<std::uint32_t, std::uint32_t> leaving_; ///< by the hash of the key
+  std::vector<std::uint32_t> to_subsume_;                         ///< at the end of the snapshot
 };
 
 } // namespace egret::egraph

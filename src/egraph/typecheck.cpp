@@ -1,8 +1,11 @@
 #include "egraph/typecheck.h"
 
+#include "egraph/engine.h"
+
 #include "support/fail.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace egret::egraph {
 
@@ -22,10 +25,21 @@ std::uint32_t TypeChecker::find_type(std::uint32_t type) {
   return type;
 }
 
+/// What is wrong about a sort. Digits that do not fit i64 are read as f64, which needs saying.
+std::string TypeChecker::misfit(Span span, SortId expected, SortId found) const {
+  if (expected == sorts::kI64 && found == sorts::kF64) {
+    std::string_view text = sources_.text(span);
+    std::string_view digits = text.substr(!text.empty() && (text[0] == '-' || text[0] == '+'));
+    if (!digits.empty() && digits.find_first_not_of("0123456789") == std::string_view::npos)
+      return fmt::format("{} does not fit i64", text);
+  }
+  return fmt::format("expected {}, found {}", sort_name(expected), sort_name(found));
+}
+
 void TypeChecker::assign(std::uint32_t type, SortId sort, Span span, const std::string& what) {
   std::optional<SortId>& known = sorts_[find_type(type)];
   if (known && *known != sort)
-    fail(span, fmt::format("{}: expected {}, found {}", what, sort_name(sort), sort_name(*known)));
+    fail(span, fmt::format("{}: {}", what, misfit(span, sort, *known)));
   known = sort;
 }
 
@@ -104,6 +118,10 @@ std::uint32_t TypeChecker::leaf(Sexp sexp, bool in_query) {
     return add(node, variable_types_[node.target]);
   }
   if (auto global = signature_.find_function(name); global && signature_.function(*global).hidden) {
+    if (in_query && signature_.sort(signature_.function(*global).output).kind == SortKind::Row)
+      fail(sexp.span(), fmt::format("{} is a fact, which a query cannot look up by a global: write "
+                                    "the relation with its arguments",
+                                    name));
     node.kind = ExprKind::Call;
     node.target = static_cast<std::uint32_t>(*global);
     std::uint32_t type = fresh_type();
@@ -151,12 +169,9 @@ std::uint32_t TypeChecker::call(Sexp sexp, std::span<const std::uint32_t> childr
                        function.inputs.size() == 1 ? "" : "s", children.size()));
     if (!in_query && !reads_allowed_ && function.kind == FunctionKind::Function)
       fail(sexp.span(),
-           in_merge_ ? fmt::format("the function {} cannot be read in :merge: expected old, new, "
-                                   "constructors and primitives of these",
-                                   name)
-                     : fmt::format("the function {} cannot be read in an action: bind its value in "
-                                   "the query, or mark the rule :naive",
-                                   name));
+           fmt::format("the function {} cannot be read in an action: bind its value in "
+                       "the query, or mark the rule :naive",
+                       name));
     sorts_[type] = function.output;
     for (std::size_t i = 0; i < children.size(); ++i)
       assign(node_types_[children[i]], function.inputs[i], typed_.nodes[children[i]].span,
@@ -231,9 +246,38 @@ void TypeChecker::fact(Sexp sexp) {
   }
 }
 
-void TypeChecker::facts(Sexp list) {
+/// A list of facts or actions. One that begins with what can only be called is itself a call: its
+/// outer parentheses are missing.
+void TypeChecker::expect_list(Sexp list, const char* of, const char* example) const {
   if (!list.is_list())
-    fail(list.span(), "expected a list of facts");
+    fail(list.span(), fmt::format("expected a list of {}", of));
+  std::string_view head = list.head();
+  auto function = signature_.find_function(head);
+  const bool called = function ? !signature_.function(*function).hidden
+                               : !head.empty() && (!signature_.find_primitives(head).empty() ||
+                                                   head == "=" || is_action(head));
+  if (called)
+    fail(list.span(),
+         fmt::format("expected a list of {}: each has parentheses of its own, as in {}", of,
+                     example));
+}
+
+bool is_action(std::string_view head) {
+  for (const char* name : {"let", "set", "union", "delete", "subsume", "panic"}) {
+    if (head == name)
+      return true;
+  }
+  return false;
+}
+
+void TypeChecker::actions(Sexp list) {
+  expect_list(list, "actions", "((union a b))");
+  for (std::size_t i = 0; i < list.size(); ++i)
+    action(list[i]);
+}
+
+void TypeChecker::facts(Sexp list) {
+  expect_list(list, "facts", "((= a b))");
   for (std::size_t i = 0; i < list.size(); ++i)
     fact(list[i]);
 }
@@ -339,13 +383,8 @@ void TypeChecker::rewrite(Sexp lhs, Sexp rhs, const std::vector<Sexp>& condition
     fact(condition);
   TypedAction action;
   action.span = rhs.span();
-  if (subsume) {
-    TypedAction hide;
-    hide.kind = ActionKind::Subsume;
-    hide.span = lhs.span();
-    hide.a = target_call(lhs, "rewrite with :subsume");
-    typed_.actions.push_back(std::move(hide));
-  }
+  if (subsume)
+    subsume_matched(left, lhs.span());
   std::uint32_t use = add(node, variable_types_[root]);
   action.kind = ActionKind::Union;
   action.a = use;
@@ -354,40 +393,125 @@ void TypeChecker::rewrite(Sexp lhs, Sexp rhs, const std::vector<Sexp>& condition
   typed_.actions.push_back(std::move(action));
 }
 
-std::string declared_at(const Signature& signature, const Sources& sources, std::string_view name) {
-  auto id = signature.find_function(name);
-  if (!id || signature.function(*id).span.end == 0)
-    return "";
-  return " at " + sources.where(signature.function(*id).span);
+/// Hides the row that a call in the query matched. What its arguments matched is named, so that
+/// they need not be looked up again, and may be wildcards.
+void TypeChecker::subsume_matched(std::uint32_t matched, Span span) {
+  const ExprNode call = typed_.nodes[matched];
+  if (call.kind != ExprKind::Call || signature_.function(FunctionId{call.target}).hidden ||
+      signature_.function(FunctionId{call.target}).kind == FunctionKind::Function)
+    fail(span, "rewrite with :subsume: expected a call of a constructor or relation");
+  std::vector<std::uint32_t> args;
+  for (std::uint32_t i = 0; i < call.count; ++i) {
+    const std::uint32_t child = typed_.children[call.first + i];
+    const ExprNode& arg = typed_.nodes[child];
+    if (arg.kind == ExprKind::Variable || arg.kind == ExprKind::Constant) {
+      args.push_back(child);
+      continue;
+    }
+    args.push_back(name_of(child, fmt::format("argument {}", i + 1)));
+  }
+  TypedAction hide;
+  hide.kind = ActionKind::Subsume;
+  hide.span = span;
+  ExprNode target = call;
+  target.first = static_cast<std::uint32_t>(typed_.children.size());
+  typed_.children.insert(typed_.children.end(), args.begin(), args.end());
+  hide.a = add(target, node_types_[matched]);
+  typed_.actions.push_back(std::move(hide));
 }
 
-std::string suggestion(const Signature& signature, std::string_view name) {
-  std::string best;
-  std::size_t best_distance = std::max<std::size_t>(1, name.size() / 3) + 1;
-  auto consider = [&](const std::string& other) {
-    if (name.size() > 64 || other.size() > name.size() + best_distance ||
-        other.size() + best_distance < name.size())
-      return;
-    std::vector<std::size_t> row(other.size() + 1); // edit distance (Levenshtein)
-    for (std::size_t j = 0; j <= other.size(); ++j)
-      row[j] = j;
-    for (std::size_t i = 1; i <= name.size(); ++i) {
-      std::size_t diagonal = row[0];
-      row[0] = i;
-      for (std::size_t j = 1; j <= other.size(); ++j) {
-        std::size_t change = diagonal + (name[i - 1] != other[j - 1]);
-        diagonal = row[j];
-        row[j] = std::min({change, row[j] + 1, row[j - 1] + 1});
-      }
+/// A variable that equals a node of the query.
+std::uint32_t TypeChecker::name_of(std::uint32_t node, std::string name) {
+  ExprNode variable;
+  variable.kind = ExprKind::Variable;
+  variable.span = typed_.nodes[node].span;
+  variable.target = new_variable(std::move(name), variable.span);
+  std::uint32_t named = add(variable, variable_types_[variable.target]);
+  unify(node_types_[named], node_types_[node], variable.span);
+  typed_.facts.push_back({named, node, variable.span});
+  return named;
+}
+
+void TypeChecker::ask(Sexp sexp) {
+  TypedAction action;
+  action.kind = ActionKind::Expr;
+  action.span = sexp.span();
+  action.a = name_of(expression(sexp, true), "the value");
+  typed_.actions.push_back(std::move(action));
+}
+
+std::string declared_at(const Signature& signature, const Sources& sources, std::string_view name) {
+  auto id = signature.find_function(name);
+  auto sort = signature.find_sort(name);
+  const Span span = id ? signature.function(*id).span : sort ? signature.sort(*sort).span : Span{};
+  return span.end == 0 ? "" : " at " + sources.where(span);
+}
+
+bool Nearest::consider(std::string_view other) {
+  if (name_.size() < 2 || other.size() < 2 || name_.size() > 64 ||
+      other.size() > name_.size() + distance_ || other.size() + distance_ < name_.size())
+    return false;
+  // Edit distance in which two letters that changed places count once (Damerau, Levenshtein).
+  std::vector<std::size_t> before, above, row(other.size() + 1);
+  for (std::size_t j = 0; j <= other.size(); ++j)
+    row[j] = j;
+  for (std::size_t i = 1; i <= name_.size(); ++i) {
+    before = std::exchange(above, row);
+    row[0] = i;
+    for (std::size_t j = 1; j <= other.size(); ++j) {
+      row[j] =
+          std::min({above[j - 1] + (name_[i - 1] != other[j - 1]), above[j] + 1, row[j - 1] + 1});
+      if (i > 1 && j > 1 && name_[i - 1] == other[j - 2] && name_[i - 2] == other[j - 1])
+        row[j] = std::min(row[j], before[j - 2] + 1);
     }
-    if (row.back() < best_distance) {
-      best_distance = row.back();
-      best = other;
-    }
+  }
+  if (row.back() >= distance_)
+    return false;
+  distance_ = row.back();
+  best_ = other;
+  return true;
+}
+
+namespace {
+
+/// Which container sorts would declare a primitive of this name, as an example of a declaration.
+std::string container_hint(std::string_view name) {
+  struct Kind {
+    SortKind kind;
+    std::vector<SortId> args;
+    const char* example;
   };
+  static const Kind kKinds[] = {
+      {SortKind::Vec, {sorts::kI64}, "(sort V (Vec i64))"},
+      {SortKind::Set, {sorts::kI64}, "(sort S (Set i64))"},
+      {SortKind::Map, {sorts::kI64, sorts::kI64}, "(sort M (Map i64 i64))"},
+      {SortKind::MultiSet, {sorts::kI64}, "(sort M (MultiSet i64))"},
+      {SortKind::Pair, {sorts::kI64, sorts::kI64}, "(sort P (Pair i64 i64))"},
+      {SortKind::Either, {sorts::kI64, sorts::kI64}, "(sort E (Either i64 i64))"},
+      {SortKind::Maybe, {sorts::kI64}, "(sort M (Maybe i64))"},
+      {SortKind::Fn, {sorts::kI64, sorts::kI64}, "(sort F (UnstableFn (i64) i64))"}};
+  for (const Kind& kind : kKinds) {
+    Engine scratch;
+    SortId id = scratch.signature.add_sort({"scratch", kind.kind, kind.args, false, {}, {}});
+    add_container_primitives(scratch.signature, id);
+    if (!scratch.signature.find_primitives(name).empty())
+      return fmt::format(" (it takes a sort of containers: declare one first, such as {})",
+                         kind.example);
+  }
+  return "";
+}
+
+} // namespace
+
+std::string suggestion(const Signature& signature, std::string_view name) {
+  if (signature.find_primitives(name).empty()) {
+    if (std::string hint = container_hint(name); !hint.empty())
+      return hint;
+  }
+  Nearest nearest(name);
   for (const Function& function : signature.functions())
-    consider(function.name);
-  return best.empty() ? "" : fmt::format(" (did you mean {}?)", best);
+    nearest.consider(function.name);
+  return nearest.best().empty() ? "" : fmt::format(" (did you mean {}?)", nearest.best());
 }
 
 } // namespace egret::egraph

@@ -6,6 +6,7 @@
 #include "egraph/sexp.h"
 #include "egraph/signature.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <unordered_map>
@@ -72,9 +73,8 @@ public:
 
   /// Functions may be read in actions (at top level and in :naive rules).
   void allow_reads(bool allowed) { reads_allowed_ = allowed; }
-  /// The expression is a :merge, which nothing can allow to read functions.
-  void in_merge() { in_merge_ = true; }
   void facts(Sexp list);
+  void actions(Sexp list);
   void fact(Sexp sexp);
   void action(Sexp sexp);
   /// A free-standing expression; returns its node. In a query, unknown names become variables.
@@ -82,7 +82,10 @@ public:
   /// A variable that is bound from outside, such as old and new in :merge.
   std::uint32_t declare(std::string name, SortId sort, Span span);
   /// lhs -> rhs, as facts and actions.
+  /// The left side may have wildcards also where it is subsumed.
   void rewrite(Sexp lhs, Sexp rhs, const std::vector<Sexp>& conditions, bool subsume);
+  /// The value of an expression of a query, as an action.
+  void ask(Sexp sexp);
   /// Demands a sort of a node.
   void expect(std::uint32_t node, SortId sort);
   /// Solves for every sort; throws SourceError where that is impossible or ambiguous.
@@ -100,7 +103,11 @@ private:
   std::uint32_t call(Sexp sexp, std::span<const std::uint32_t> children, bool in_query);
   std::uint32_t unstable_fn(Sexp sexp, std::span<const std::uint32_t> children);
   std::uint32_t new_variable(std::string name, Span span);
+  void subsume_matched(std::uint32_t matched, Span span);
+  std::uint32_t name_of(std::uint32_t node, std::string name);
   std::uint32_t target_call(Sexp sexp, const char* action);
+  std::string misfit(Span span, SortId expected, SortId found) const;
+  void expect_list(Sexp list, const char* of, const char* example) const;
   void not_a_global(std::string_view name, Span span) const;
 
   std::uint32_t fresh_type();
@@ -127,10 +134,29 @@ private:
   std::vector<Pending> pending_;
   std::unordered_map<std::string, std::uint32_t> scope_;
   bool reads_allowed_ = false;
-  bool in_merge_ = false;
 };
 
-/// The nearest of some names to a misspelt one, as ` (did you mean "x"?)`, or "".
+/// Whether a name is that of an action.
+bool is_action(std::string_view head);
+
+/// The nearest of some names to a misspelt one, if any is near. Names of one letter are near to
+/// everything and so to nothing.
+class Nearest {
+public:
+  explicit Nearest(std::string_view name)
+      : name_(name), distance_(std::max<std::size_t>(1, name.size() / 3) + 1) {}
+  /// Whether this is the nearest so far.
+  bool consider(std::string_view other);
+  const std::string& best() const { return best_; }
+
+private:
+  std::string_view name_;
+  std::size_t distance_;
+  std::string best_;
+};
+
+/// The nearest function to a misspelt name, as ` (did you mean x?)`; where the name is that of a
+/// primitive of containers, how to declare one; or "".
 std::string suggestion(const Signature& signature, std::string_view name);
 
 /// " at file:line:column" of a function's declaration, or "" where it has none.

@@ -9,11 +9,11 @@ inline void Walker::prefetch_children(const Matcher::Node& node, std::uint32_t r
   constexpr std::uint32_t kSlotsAhead = 24, kRowsAhead = 12;
   if (row + kSlotsAhead < node.high) {
     for (const Matcher::Ahead& ahead : node.ahead)
-      ahead.index->prefetch(ahead.column[row + kSlotsAhead]);
+      ahead.index->prefetch((*ahead.column)[row + kSlotsAhead]);
   }
   if (row + kRowsAhead < node.high) {
     for (const Matcher::Ahead& ahead : node.ahead) {
-      std::uint32_t found = ahead.index->first(ahead.column[row + kRowsAhead]);
+      std::uint32_t found = ahead.index->first((*ahead.column)[row + kRowsAhead]);
       if (found != ColumnIndex::kEnd) {
         ahead.index->prefetch_next(found);
         ahead.table->prefetch_columns(found);
@@ -39,7 +39,8 @@ bool Walker::primitive(const PlanStep& step) {
 
 inline bool Walker::accept(const PlanStep& step, const Matcher::Node& node, std::uint32_t row) {
   RowState state = node.table->state(row);
-  if (state != RowState::Live && (state == RowState::Dead || !matcher_.options_.include_subsumed))
+  if (state == RowState::Dead ||
+      (state == RowState::Subsumed && !matcher_.options_.include_subsumed))
     return false;
   for (const ColumnOp& op : step.columns) {
     Value v = node.table->at(row, op.column);
@@ -67,9 +68,9 @@ bool Walker::first(std::uint32_t index, Frame& frame) {
     key_.clear();
     for (Operand operand : step.key)
       key_.push_back(value(operand));
-    std::uint32_t row = node.table->find(key_.data());
+    std::uint32_t row = node.table->find_before(key_.data(), node.high);
     frame.found = row;
-    return row != Table::kNone && row >= node.low && row < node.high && accept(step, node, row);
+    return row != Table::kNone && row >= node.low && accept(step, node, row);
   }
   case StepKind::Scan:
     frame.row = node.low;
@@ -90,6 +91,18 @@ bool Walker::first(std::uint32_t index, Frame& frame) {
   return false;
 }
 
+/// Counts a step, and now and then looks whether time is up.
+inline bool Walker::stop_now() {
+  constexpr std::uint64_t kBetweenLooks = std::uint64_t{1} << 14;
+  if (++steps_ % kBetweenLooks == 0 && !stopped_) {
+    cut_ = matcher_.engine_.limits.late();
+    stopped_ = cut_.has_value();
+    if (shared_words_ != nullptr)
+      publish();
+  }
+  return stopped_;
+}
+
 /// Moves to the next row that fits and binds it.
 bool Walker::advance(Frame& frame) {
   const PlanStep& step = matcher_.forest_.nodes[frame.node].step;
@@ -98,6 +111,8 @@ bool Walker::advance(Frame& frame) {
     while (frame.row < frame.end) {
       std::uint32_t row = frame.row++;
       ++visits_[frame.node];
+      if (stop_now())
+        return false;
       prefetch_children(node, row);
       if (accept(step, node, row)) {
         frame.child = 0;
@@ -113,6 +128,8 @@ bool Walker::advance(Frame& frame) {
     std::uint32_t row = frame.row;
     frame.row = node.index->next(row);
     ++visits_[frame.node];
+    if (stop_now())
+      return false;
     if (frame.row != ColumnIndex::kEnd) {
       node.index->prefetch_next(frame.row);
       node.table->prefetch_columns(frame.row);
@@ -136,15 +153,53 @@ void Walker::emit(const std::vector<Frame>& stack, const Frame& last) {
     if (item.asks_news && !is_new(last) &&
         std::none_of(stack.begin(), stack.end(), [&](const Frame& f) { return is_new(f); }))
       continue;
-    const PlanEmit& emit = *item.plan;
-    Matches& matches = (*matches_)[emit.rule];
-    for (Operand operand : emit.inputs)
-      matches.words.push_back(value(operand));
-    if (matches.count++ == 0)
-      touched_.push_back(emit.rule);
-    ++found_;
+    if (shared_words_ == nullptr && found_ == matcher_.engine_.limits.matches) {
+      cut_ = StopReason::Matches;
+      stopped_ = true;
+      return;
+    }
+    store(*item.plan);
   }
-  stopped_ = matcher_.options_.stop_after != 0 && found_ >= matcher_.options_.stop_after;
+  if (matcher_.options_.stop_after != 0 && found_ >= matcher_.options_.stop_after)
+    stopped_ = true;
+  else if (stored_ >= matcher_.engine_.batch())
+    full();
+}
+
+inline void Walker::store(const PlanEmit& emit) {
+  Matches& matches = (*matches_)[emit.rule];
+  const auto& most = matcher_.options_.most;
+  if (!most.empty() && matches.count > most[emit.rule])
+    return;
+  if (matches.count++ == 0)
+    touched_.push_back(emit.rule);
+  ++found_;
+  if (!most.empty() && matches.count > most[emit.rule]) {
+    matches.words = {};
+    return;
+  }
+  for (Operand operand : emit.inputs)
+    matches.words.push_back(value(operand));
+  stored_ += std::max<std::size_t>(1, emit.inputs.size());
+}
+
+void Walker::full() {
+  if (shared_words_ != nullptr) {
+    publish();
+    return;
+  }
+  stored_ = 0;
+  if (!drain_(*matches_)) {
+    cut_ = matcher_.engine_.limits.reached;
+    stopped_ = true;
+  }
+}
+
+void Walker::publish() {
+  *shared_words_ += std::exchange(stored_, 0);
+  *shared_found_ += found_ - std::exchange(published_, found_);
+  stopped_ |= *shared_words_ > matcher_.engine_.batch() ||
+              *shared_found_ > matcher_.engine_.limits.matches;
 }
 
 void Walker::walk(const Matcher::Piece& piece) {
@@ -174,11 +229,15 @@ void Walker::walk_turned(std::uint32_t root, std::uint32_t child) {
   constexpr std::uint32_t kNoMore = ColumnIndex::kEnd;
   for (std::uint32_t row = below.low; row < below.high && !stopped_; ++row) {
     ++visits_[child];
+    if (stop_now())
+      return;
     if (below.table->state(row) == RowState::Dead)
       continue;
     std::uint32_t outer = below.turned->first(below.table->at(row, column));
     for (; outer != kNoMore && outer >= above.low && !stopped_; outer = below.turned->next(outer)) {
       ++visits_[child];
+      if (stop_now())
+        return;
       if (outer >= above.high || !accept(scan, above, outer) || !accept(probe, below, row))
         continue;
       stack_.assign({{root, above.high, above.high, kNoMore, outer}});
@@ -192,10 +251,7 @@ void Walker::walk_turned(std::uint32_t root, std::uint32_t child) {
 
 /// Takes all matches below the frames of the stack, and empties it.
 void Walker::descend(std::vector<Frame>& stack) {
-  constexpr std::uint64_t kBetweenLooks = std::uint64_t{1} << 16;
-  while (!stack.empty() && !stopped_) {
-    if (++steps_ % kBetweenLooks == 0 && matcher_.engine_.limits.late())
-      stopped_ = cut_short_ = true;
+  while (!stack.empty() && !stop_now()) {
     Frame& top = stack.back();
     const PlanNode& plan = matcher_.forest_.nodes[top.node];
     if (top.child < plan.children.size()) {

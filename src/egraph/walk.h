@@ -9,8 +9,10 @@ namespace egret::egraph {
 
 class Walker {
 public:
-  explicit Walker(const Matcher& matcher)
-      : matcher_(matcher), context_{matcher.engine_.pools, &matcher.engine_},
+  /// `drain` is called when a batch of matches is stored; see MatchOptions::drain.
+  Walker(const Matcher& matcher, std::function<bool(std::vector<Matches>&)> drain)
+      : matcher_(matcher),
+        drain_(std::move(drain)), context_{matcher.engine_.pools, &matcher.engine_},
         grounds_(static_cast<std::uint32_t>(matcher.forest_.grounds.size())),
         registers_(grounds_ + matcher.forest_.registers + 1), visits_(matcher.nodes_.size(), 0) {
     for (std::uint32_t g = 0; g < grounds_; ++g)
@@ -23,9 +25,17 @@ public:
   void walk(const Matcher::Piece& piece);
   /// The rules that got their first matches since the last call, in the order of those.
   std::vector<std::uint32_t> take_touched() { return std::exchange(touched_, {}); }
-  /// Enough was found, or time is up.
+  /// What several walkers store and find is counted together; it is not drained.
+  void share(std::atomic<std::size_t>& words, std::atomic<std::uint64_t>& found) {
+    shared_words_ = &words;
+    shared_found_ = &found;
+  }
+  /// Adds to those counts what was not added yet.
+  void publish();
+  /// Enough was found, or a limit is reached.
   bool stopped() const { return stopped_; }
-  bool cut_short() const { return cut_short_; }
+  /// That limit.
+  std::optional<StopReason> cut() const { return cut_; }
   const std::vector<std::uint64_t>& visits() const { return visits_; }
 
 private:
@@ -42,6 +52,9 @@ private:
   bool advance(Frame& frame);
   bool accept(const PlanStep& step, const Matcher::Node& node, std::uint32_t row);
   bool primitive(const PlanStep& step);
+  bool stop_now();
+  void store(const PlanEmit& emit);
+  void full();
   /// Takes the matches at the node of `last`, which is entered from the frames of `stack`.
   void emit(const std::vector<Frame>& stack, const Frame& last);
   bool is_new(const Frame& frame) const;
@@ -52,6 +65,7 @@ private:
   Value& at(Operand reg) { return registers_[reg.value + grounds_]; }
 
   const Matcher& matcher_;
+  std::function<bool(std::vector<Matches>&)> drain_;
   PrimContext context_;
   std::uint32_t grounds_; ///< how many registers come before number 0
   std::vector<Value> registers_;
@@ -61,9 +75,13 @@ private:
   std::vector<std::uint64_t> visits_; ///< per node
   std::vector<std::uint32_t> touched_;
   std::uint64_t found_ = 0;
+  std::size_t stored_ = 0; ///< words of matches since the last drain
   std::uint64_t steps_ = 0;
+  std::atomic<std::size_t>* shared_words_ = nullptr;
+  std::atomic<std::uint64_t>* shared_found_ = nullptr;
+  std::uint64_t published_ = 0; ///< of found_
   bool stopped_ = false;
-  bool cut_short_ = false;
+  std::optional<StopReason> cut_;
 };
 
 } // namespace egret::egraph

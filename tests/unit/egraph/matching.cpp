@@ -213,24 +213,80 @@ TEST(Matching, PlansFollowTheSizesOfTables) {
   session.run(R"((relation Big (i64 i64)) (relation Small (i64 i64)) (relation Out (i64))
     (rule ((Big x y) (Small y z)) ((Out z))) (Big 1 2) (Small 2 3))");
   Engine& engine = session.interpreter.engine;
-  Forest forest = plan_rules(engine, {0}, Evaluation::Naive);
-  EXPECT_TRUE(still_fits(engine, forest));
   FunctionId big = *engine.signature.find_function("Big");
   FunctionId small = *engine.signature.find_function("Small");
-  auto first_table = [](const Forest& f) { return f.nodes[f.roots[0]].step.target; };
+  Forest forest = plan_rules(engine, {0}, Evaluation::Naive);
+  EXPECT_EQ(engine.plans_made, 1u);
+  plan_news(engine, forest, 0);
+  EXPECT_EQ(engine.plans_made, 1u); // nothing changed
+  auto first_table = [](const Forest& f) {
+    return f
+        .nodes[*std::find_if(f.roots.begin(), f.roots.end(),
+                             [&](std::uint32_t n) { return f.nodes[n].rules_below != 0; })]
+        .step.target;
+  };
   std::string rows;
   for (int i = 0; i < 200; ++i)
     rows += "(Big " + std::to_string(i) + " " + std::to_string(i % 7) + ")";
   session.run(rows);
-  EXPECT_FALSE(still_fits(engine, forest));
-  EXPECT_EQ(first_table(plan_rules(engine, {0}, Evaluation::Naive)),
-            static_cast<std::uint32_t>(small));
+  plan_news(engine, forest, 0);
+  EXPECT_EQ(engine.plans_made, 2u);
+  EXPECT_EQ(forest.emits, 1u); // the former plan is gone
+  EXPECT_EQ(first_table(forest), static_cast<std::uint32_t>(small));
   rows.clear();
   for (int i = 0; i < 5000; ++i)
     rows += "(Small " + std::to_string(i) + " 1)";
   session.run(rows);
+  plan_news(engine, forest, 0);
+  EXPECT_EQ(first_table(forest), static_cast<std::uint32_t>(big));
   EXPECT_EQ(first_table(plan_rules(engine, {0}, Evaluation::Naive)),
             static_cast<std::uint32_t>(big));
+}
+
+TEST(Matching, OnlyRulesWithNewRowsInTablesThatGrewArePlannedAnew) {
+  // 40 rules over pairs of tables; one table grows beyond its size class.
+  std::string program;
+  for (int i = 0; i < 40; ++i)
+    program += fmt::format("(relation A{0} (i64)) (relation B{0} (i64)) (relation C{0} (i64))"
+                           "(rule ((A{0} x) (B{0} x)) ((C{0} x))) (A{0} 1) (B{0} 1) (A{0} 2)",
+                           i);
+  Session session;
+  session.run(program + "(run 2)");
+  Engine& engine = session.interpreter.engine;
+  std::uint64_t made = engine.plans_made;
+  std::string rows;
+  for (int i = 0; i < 100; ++i)
+    rows += fmt::format("(A7 {})", i);
+  session.run(rows + "(run 1)");
+  EXPECT_EQ(engine.plans_made - made, 1u); // from the new rows of A7
+  made = engine.plans_made;
+  session.run("(A7 200) (run 1) (A7 201) (run 1) (A3 9) (run 1) (A3 10) (run 2)");
+  EXPECT_EQ(engine.plans_made - made, 1u); // from those of A3, which had none yet
+  made = engine.plans_made;
+  session.run("(B7 200) (run 1)");
+  EXPECT_EQ(engine.plans_made - made, 1u);
+  EXPECT_EQ(session.size("C7"), 2u);
+}
+
+TEST(Matching, PlansThatWereReplacedDoNotPileUp) {
+  std::string program = "(relation grow (i64)) (grow 0)"
+                        "(rule ((grow x)) ((grow (+ (* 2 x) 1)) (grow (+ (* 2 x) 2))))";
+  for (int i = 0; i < 30; ++i)
+    program += fmt::format("(relation B{0} (i64)) (relation C{0} (i64)) (B{0} {0})"
+                           "(rule ((grow x) (B{0} x)) ((C{0} x)))",
+                           i);
+  Session session;
+  session.run(program + "(run 14)");
+  Engine& engine = session.interpreter.engine;
+  EXPECT_GT(engine.plans_made, 100u);
+  for (const PlanCache::Entry& entry : engine.rulesets[0].plans.entries) {
+    EXPECT_LE(entry.forest.nodes.size(), 4 * entry.forest.emits + 130);
+    std::size_t emits = 0;
+    for (const PlanNode& node : entry.forest.nodes)
+      emits += node.emits.size();
+    EXPECT_EQ(emits, entry.forest.emits);
+  }
+  EXPECT_EQ(session.size("C29"), 1u);
 }
 
 double steps_of(const Matcher& matcher) {
