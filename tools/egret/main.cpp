@@ -18,6 +18,7 @@ constexpr const char* kFooter = R"(Try:
   egret ask 123+456                  what it learned
   egret train text --data FILE       train one on any text, then: egret generate --prompt "The "
   egret bench --list                 the workloads that speed is judged on
+  egret egraph run FILE.egg          equality saturation by itself; egret egraph --help has an example
   egret info                         this machine, as the compiler sees it
 
 Results go to stdout, everything else to stderr; --json gives results as JSON. NO_COLOR=1 turns colours off.
