@@ -9,7 +9,13 @@ namespace egret::io {
 
 AppendFile::AppendFile(std::string_view format_name, std::filesystem::path path, std::uint64_t keep)
     : format_name_(format_name), path_(std::move(path)), written_(keep) {
-  fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  const OutputTarget target = output_target(format_name_, path_, OutputUse::Append);
+  if (target.kind == OutputKind::Descriptor)
+    fd_ = ::fcntl(target.descriptor, F_DUPFD_CLOEXEC, 0);
+  else
+    fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_NOCTTY | O_CLOEXEC, 0666);
+  if (fd_ >= 0 && target.kind != OutputKind::File)
+    return;
   if (fd_ >= 0 && ::ftruncate(fd_, static_cast<off_t>(keep)) == 0 &&
       ::lseek(fd_, static_cast<off_t>(keep), SEEK_SET) >= 0)
     return;

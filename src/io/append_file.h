@@ -13,7 +13,8 @@ namespace egret::io {
 
 class AppendFile {
 public:
-  /// A new file, or the first `keep` bytes of the one that is there. Throws Error(File).
+  /// A new file, or the first `keep` bytes of the one that is there. A pipe or a character device
+  /// is written into, and keeps nothing. Throws Error(File), also for what output_target() refuses.
   AppendFile(std::string_view format_name, std::filesystem::path path, std::uint64_t keep = 0);
   ~AppendFile();
   AppendFile(const AppendFile&) = delete;

@@ -1,8 +1,9 @@
-// Files as the readers and writers of this room see them: regular files read at an offset, and
-// files that appear whole or not at all.
+// Files as the readers of this module see them: regular files read at an offset.
 #pragma once
 
 #include "support/fail.h"
+#include "support/output_file.h"
+#include "support/printable.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -12,10 +13,6 @@
 #include <vector>
 
 namespace egret::io {
-
-/// Text from a file, fit for a message: short, control characters and what is not UTF-8 shown as
-/// \xNN.
-std::string printable(std::string_view text);
 
 /// Throws Error(File): "safetensors: model.safetensors: at byte 8: reason". The reason is made
 /// printable.
@@ -64,31 +61,6 @@ private:
   std::uint64_t size_ = 0;
   int fd_ = -1; ///< -1: the bytes stand in content_
   std::vector<std::byte> content_;
-};
-
-/// A file written beside its destination and moved over it by commit(): whoever looks sees the old
-/// file or the new one, whole, and so does who looks after the machine lost power. Without commit()
-/// the destination is untouched and the temporary file is removed.
-class AtomicFile {
-public:
-  /// Links are followed, so that what they point to is replaced. Throws Error(File).
-  AtomicFile(std::string_view format_name, const std::filesystem::path& path);
-  ~AtomicFile();
-  AtomicFile(const AtomicFile&) = delete;
-  AtomicFile& operator=(const AtomicFile&) = delete;
-
-  void write(std::span<const std::byte> bytes);
-  void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
-  std::uint64_t written() const noexcept { return written_; }
-  void commit();
-
-private:
-  [[noreturn]] void fail_with_errno(std::string_view what) const;
-
-  std::string format_name_;
-  std::filesystem::path path_, temporary_;
-  std::uint64_t written_ = 0;
-  int fd_ = -1;
 };
 
 } // namespace egret::io

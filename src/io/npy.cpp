@@ -34,7 +34,7 @@ Tensor load_npy(const std::filesystem::path& path) {
 void save_npy(const std::filesystem::path& path, const Tensor& tensor) {
   std::string header = npy_header_text(tensor.dtype(), tensor.sizes());
   std::vector<std::byte> bytes = tensor.to_bytes();
-  AtomicFile file("npy", path);
+  OutputFile file("npy", path);
   file.write(header);
   file.write(bytes);
   file.commit();

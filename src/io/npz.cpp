@@ -42,7 +42,7 @@ void save_npz(const std::filesystem::path& path, const TensorMap& tensors, bool 
     values.push_back(tensor);
   }
   eval(values);
-  AtomicFile file("npz", path);
+  OutputFile file("npz", path);
   ZipWriter zip(file);
   for (const auto& [name, tensor] : tensors) {
     const std::string header = npy_header_text(tensor.dtype(), tensor.sizes());

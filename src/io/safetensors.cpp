@@ -115,7 +115,7 @@ void save_safetensors(const std::filesystem::path& path, const TensorMap& tensor
   for (const auto& [name, tensor] : tensors)
     values.push_back(tensor);
   eval(values); // in one plan, and before anything is written
-  AtomicFile file("safetensors", path);
+  OutputFile file("safetensors", path);
   file.write(safetensors_header_text(header));
   for (const auto& info : header.tensors)
     file.write(tensors.at(info.name).to_bytes());

@@ -33,14 +33,14 @@ std::vector<std::byte> unzip(const InputFile& file, const ZipMember& member);
 /// equal bytes.
 class ZipWriter {
 public:
-  explicit ZipWriter(AtomicFile& file) : file_(file) {}
+  explicit ZipWriter(OutputFile& file) : file_(file) {}
   /// Error(Value) when the name or the archive gets too long for the format without its 64-bit
   /// extension.
   void add(const std::string& name, std::span<const std::byte> content, bool deflated);
   void finish(); ///< the directory; the caller commits the file
 
 private:
-  AtomicFile& file_;
+  OutputFile& file_;
   std::string directory_;
   std::uint32_t members_ = 0;
 };

@@ -3,6 +3,7 @@
 #include "support/cache_folder.h"
 #include "support/fail.h"
 #include "support/private_file.h"
+#include "support/temporary_file.h"
 #include "support/warn.h"
 
 #include <algorithm>
@@ -24,7 +25,6 @@ constexpr std::string_view kMark = "egret object 1\n\n";
 constexpr std::size_t kBody = kMark.size() + sizeof(Hash128);
 constexpr std::size_t kHead = kBody + sizeof(Hash128) + sizeof(std::uint64_t);
 constexpr std::string_view kExtension = ".object";
-constexpr auto kWriterTime = std::chrono::hours(1); ///< nobody writes for longer
 
 template <class T>
 std::string_view bytes_of(const T& value) {
@@ -199,7 +199,7 @@ std::int64_t ObjectCache::prune(std::uint64_t limit) const {
   };
   std::vector<Entry> entries;
   std::uint64_t sum = 0;
-  const auto now = fs::file_time_type::clock::now();
+  remove_abandoned(impl_->folder);
   impl_->each([&](const fs::path& path) {
     std::error_code gone;
     Entry entry{fs::last_write_time(path, gone), 0, path};
@@ -207,11 +207,8 @@ std::int64_t ObjectCache::prune(std::uint64_t limit) const {
       entry.bytes = fs::file_size(path, gone);
     if (gone)
       return;
-    if (is_unfinished(path)) {
-      if (now - entry.used > kWriterTime)
-        fs::remove(path, gone);
+    if (is_temporary(path))
       return;
-    }
     sum += entry.bytes;
     entries.push_back(std::move(entry));
   });
@@ -232,7 +229,7 @@ std::int64_t ObjectCache::prune_stale() const {
   std::int64_t removed = 0;
   impl_->each([&](const fs::path& path) {
     std::error_code gone;
-    if (!is_unfinished(path) && impl_->is_stale(path))
+    if (!is_temporary(path) && impl_->is_stale(path))
       removed += fs::remove(path, gone);
   });
   return removed;
@@ -241,7 +238,7 @@ std::int64_t ObjectCache::prune_stale() const {
 std::vector<std::string> ObjectCache::verify() const {
   std::vector<std::string> problems;
   impl_->each([&](const fs::path& path) {
-    if (is_unfinished(path))
+    if (is_temporary(path))
       return;
     const PrivateRead read = read_private(path);
     const char* wrong = nullptr;

@@ -1,8 +1,9 @@
 #include "support/private_file.h"
 
+#include "support/temporary_file.h"
+
 #include <fmt/format.h>
 
-#include <atomic>
 #include <cerrno>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -14,7 +15,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::string_view kUnfinished = ".new";
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 30;
 
 std::error_code last_error() {
@@ -26,36 +26,22 @@ struct Descriptor {
   explicit Descriptor(int opened) : fd(opened) {}
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() { close(); }
-  int close() {
-    const int result = fd >= 0 ? ::close(fd) : 0;
-    fd = -1;
-    return result;
+  ~Descriptor() {
+    if (fd >= 0)
+      ::close(fd);
   }
 };
 
-std::error_code make_folders(const fs::path& folder) {
-  std::error_code error;
-  if (folder.empty() || fs::is_directory(folder, error))
-    return {};
-  if (auto failed = make_folders(folder.parent_path()))
-    return failed;
-  return ::mkdir(folder.c_str(), 0700) == 0 || errno == EEXIST ? std::error_code() : last_error();
-}
-
-std::error_code write_all(const fs::path& path, std::string_view bytes) {
-  Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-  if (file.fd < 0)
-    return last_error();
+std::error_code write_all(int fd, std::string_view bytes) {
   while (!bytes.empty()) {
-    const ssize_t n = ::write(file.fd, bytes.data(), bytes.size());
+    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
     if (n < 0 && errno == EINTR)
       continue;
     if (n <= 0)
       return n < 0 ? last_error() : std::make_error_code(std::errc::io_error);
     bytes.remove_prefix(static_cast<std::size_t>(n));
   }
-  return file.close() == 0 ? std::error_code() : last_error();
+  return {};
 }
 
 std::string text_of(int error) {
@@ -64,19 +50,26 @@ std::string text_of(int error) {
 
 } // namespace
 
+std::error_code make_private_folders(const fs::path& folder) {
+  std::error_code error;
+  if (folder.empty() || fs::is_directory(folder, error))
+    return {};
+  if (auto failed = make_private_folders(folder.parent_path()))
+    return failed;
+  return ::mkdir(folder.c_str(), 0700) == 0 || errno == EEXIST ? std::error_code() : last_error();
+}
+
 std::error_code write_private(const fs::path& path, std::string_view bytes) noexcept {
-  static std::atomic<unsigned> number{0};
   try {
-    if (auto error = make_folders(path.parent_path()))
+    if (auto error = make_private_folders(path.parent_path()))
       return error;
-    fs::path fresh = path;
-    fresh += fmt::format(".{}-{}{}", ::getpid(), number++, kUnfinished);
-    std::error_code error = write_all(fresh, bytes);
-    if (!error && ::rename(fresh.c_str(), path.c_str()) != 0)
-      error = last_error();
-    if (error)
-      ::unlink(fresh.c_str());
-    return error;
+    TemporaryFile file(path, 0600);
+    if (file.fd() < 0)
+      return last_error();
+    if (auto error = write_all(file.fd(), bytes))
+      return error;
+    const int error = file.rename_to(path);
+    return error == 0 ? std::error_code() : std::error_code(error, std::generic_category());
   } catch (...) { // no memory for a name: as if the disk were full
     return std::make_error_code(std::errc::not_enough_memory);
   }
@@ -116,10 +109,6 @@ PrivateRead read_private(const fs::path& path) {
 
 void mark_used(const fs::path& path) noexcept {
   ::utimensat(AT_FDCWD, path.c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
-}
-
-bool is_unfinished(const fs::path& path) {
-  return path.extension() == kUnfinished;
 }
 
 } // namespace egret

@@ -9,6 +9,9 @@
 
 namespace egret {
 
+/// Makes the folders that are missing, for this user alone.
+std::error_code make_private_folders(const std::filesystem::path& folder);
+
 /// Writes a whole file under another name and renames it: readers see all of it or nothing, and of
 /// several writers the last one wins. Folders that are missing are made, for this user alone, as is
 /// the file. What went wrong, with nothing left behind; no error when it is written.
@@ -24,8 +27,5 @@ PrivateRead read_private(const std::filesystem::path& path);
 
 /// Sets the file's time of change to now, where that is possible.
 void mark_used(const std::filesystem::path& path) noexcept;
-
-/// Whether a name is that of an unfinished file of write_private().
-bool is_unfinished(const std::filesystem::path& path);
 
 } // namespace egret

@@ -71,7 +71,7 @@ TEST(MetricLogs, ContinueFromAStep) {
       "the columns are 'step,loss'");
   EXPECT_EQ(test::read_file(folder / "a.csv"), csv);
   test::expect_refused(
-      folder.path(), [&] { JsonLinesLog(folder.path()); }, "cannot open");
+      folder.path(), [&] { JsonLinesLog(folder.path()); }, "this is a folder");
 }
 
 TEST(CsvLog, RefusesNamesThatBreakTheFormat) {

@@ -1,6 +1,7 @@
 // Objects on disk: what is kept is found; what is damaged, foreign or open to others is not.
 #include "support/cache_folder.h"
 #include "support/object_cache.h"
+#include "support/temporary_file.h"
 
 #include "support/cpu_levels.h"
 #include "support/files.h"
@@ -129,15 +130,16 @@ TEST_F(ObjectCacheTest, ThoseUsedLongestAgoLeaveAndSoDoUnfinishedFiles) {
   auto used = fs::file_time_type::clock::now() - std::chrono::hours(5);
   for (const int number : {1, 2, 3})
     fs::last_write_time(file(number), used += std::chrono::minutes(1));
-  EXPECT_TRUE(cache.find(key(1))); // used now
-  const fs::path old = file(1).string() + ".77-1.new", fresh = file(1).string() + ".77-2.new";
-  for (const auto& path : {old, fresh})
-    test::write_file(path, "half");
-  fs::last_write_time(old, used);
+  EXPECT_TRUE(cache.find(key(1)));                            // used now
+  const fs::path left = file(1).string() + ".egret-77-1.tmp"; // its writer was killed
+  test::write_file(left, "half");
+  const TemporaryFile going_on(file(1), 0600);
   EXPECT_EQ(cache.stats().objects, 3);
   EXPECT_EQ(cache.prune(cache.stats().bytes - 1), 1);
   EXPECT_TRUE(fs::exists(file(1)) && !fs::exists(file(2)) && fs::exists(file(3)));
-  EXPECT_TRUE(!fs::exists(old) && fs::exists(fresh));
+  EXPECT_FALSE(fs::exists(left));
+  EXPECT_EQ(std::distance(fs::directory_iterator(cache.folder()), {}), 3)
+      << "two objects and one unfinished";
   EXPECT_EQ(cache.prune(0), 2);
   EXPECT_EQ(cache.stats().objects, 0);
 }
