@@ -1,12 +1,15 @@
 // egret cache: what searches and compilations have left on disk.
 #include "commands.h"
 #include "console.h"
-#include "graph_file.h"
+#include "number_option.h"
 
 #include "backend/all/backends.h"
 #include "compiler/search/tuner.h"
 #include "support/cache_folder.h"
 #include "support/fail.h"
+#include "support/output_file.h"
+#include "support/printable.h"
+#include "support/read_text.h"
 
 #include <CLI/CLI.hpp>
 #include <memory>
@@ -46,14 +49,24 @@ std::vector<Objects> objects() {
   return all;
 }
 
+/// What is wrong with what is kept, a line each. Changes nothing.
+std::vector<std::string> problems(TuningDatabase& database) {
+  std::vector<std::string> lines = database.verify();
+  for (const auto& [device, cache] : objects())
+    for (std::string& line : cache.verify())
+      lines.push_back(std::move(line));
+  return lines;
+}
+
 void stats(const CacheOptions& options) {
-  TuningDatabase database(folder());
+  TuningDatabase database(folder(), TuningDatabase::Mode::Inspect);
+  const auto wrong = problems(database);
   const auto s = database.stats(compiler::tuning_version());
   if (options.json) {
-    Json json{{"file", s.file},         {"bytes", s.bytes},         {"choices", s.choices},
-              {"stale", s.stale},       {"trials", s.trials},       {"rejected", s.rejected},
-              {"oldest", s.oldest},     {"newest", s.newest},       {"readable", s.readable},
-              {"writable", s.writable}, {"objects", Json::object()}};
+    Json json{{"file", s.file},           {"bytes", s.bytes},         {"choices", s.choices},
+              {"stale", s.stale},         {"trials", s.trials},       {"rejected", s.rejected},
+              {"oldest", s.oldest},       {"newest", s.newest},       {"readable", s.readable},
+              {"problems", wrong.size()}, {"objects", Json::object()}};
     for (const auto& [device, cache] : objects()) {
       const ObjectCacheStats o = cache.stats();
       json["objects"][device] = Json{{"folder", cache.folder().string()},
@@ -67,10 +80,8 @@ void stats(const CacheOptions& options) {
     fmt::print(
         "{}: {}{}\n{} choices, {} of them of other versions\n{} trials, {} of them rejected\n",
         s.file, bytes_text(static_cast<double>(s.bytes)),
-        !s.readable   ? ", cannot be read"
-        : !s.writable ? ", cannot be written to"
-                      : "",
-        s.choices, s.stale, s.trials, s.rejected);
+        s.bytes > 0 && !s.readable ? ", cannot be read" : "", s.choices, s.stale, s.trials,
+        s.rejected);
     for (const auto& [device, cache] : objects()) {
       const ObjectCacheStats o = cache.stats();
       fmt::print("{}: {} of {}\n{} objects for {}, {} of them of other versions\n",
@@ -78,6 +89,9 @@ void stats(const CacheOptions& options) {
                  bytes_text(static_cast<double>(cache.limit())), o.objects, device, o.stale);
     }
   }
+  if (!wrong.empty())
+    fail(ErrorKind::File, "cache stats: {} problems in {}; egret cache verify names them",
+         wrong.size(), folder().string());
 }
 
 void prune(const CacheOptions& options) {
@@ -121,13 +135,19 @@ void export_choices(const CacheOptions& options) {
   if (options.file.empty())
     fmt::print("{}", text);
   else
-    write_file(options.file, text);
+    write_output("cache export", options.file, text);
 }
 
 void import_choices(const CacheOptions& options) {
   TuningDatabase database(folder());
-  const std::string text = text_of_file(options.file);
-  const auto count = database.import_json(text);
+  std::int64_t count = 0;
+  try {
+    count = database.import_json(read_text(options.file));
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::Parse)
+      throw;
+    fail(ErrorKind::Parse, "{}: {}", options.file, error.what());
+  }
   if (!database.stats(compiler::tuning_version()).writable)
     fail(ErrorKind::File, "cache import: {} cannot be written to",
          TuningDatabase::file_in(folder()).string());
@@ -138,18 +158,17 @@ void import_choices(const CacheOptions& options) {
 }
 
 void verify(const CacheOptions& options) {
-  TuningDatabase database(folder(), TuningDatabase::Mode::Frozen);
-  auto problems = database.verify();
-  for (const auto& [device, cache] : objects())
-    for (std::string& problem : cache.verify())
-      problems.push_back(std::move(problem));
+  TuningDatabase database(folder(), TuningDatabase::Mode::Inspect);
+  const auto wrong = problems(database);
+  constexpr auto kReplace = Json::error_handler_t::replace;
   if (options.json)
-    fmt::print("{}\n", Json{{"ok", problems.empty()}, {"problems", problems}}.dump());
+    fmt::print("{}\n",
+               Json{{"ok", wrong.empty()}, {"problems", wrong}}.dump(-1, ' ', false, kReplace));
   else
-    for (const std::string& line : problems)
-      fmt::print("{}\n", line);
-  if (!problems.empty())
-    fail(ErrorKind::File, "cache verify: {} problems in {}", problems.size(), folder().string());
+    for (const std::string& line : wrong)
+      fmt::print("{}\n", terminal_text(line));
+  if (!wrong.empty())
+    fail(ErrorKind::File, "cache verify: {} problems in {}", wrong.size(), folder().string());
   if (!options.json)
     fmt::print("{}: nothing is wrong\n", folder().string());
 }
@@ -161,7 +180,7 @@ void add_cache_command(CLI::App& app) {
   auto* cache = app.add_subcommand(
       "cache", "Look after what searches found and what was compiled (docs/tuning.md)");
   cache->require_subcommand(1);
-  cache->footer("Choices are in tuning-1.db, machine code is in objects/, both in the folder that\n"
+  cache->footer("Choices are in tuning-2.db, machine code is in objects/, both in the folder that\n"
                 "EGRET_CACHE names, or else in $XDG_CACHE_HOME/egret or ~/.cache/egret.");
   auto add = [&](const char* name, const char* what, void (*run)(const CacheOptions&)) {
     auto* command = cache->add_subcommand(name, what);
@@ -172,13 +191,13 @@ void add_cache_command(CLI::App& app) {
   add("stats", "How much there is", stats);
   auto* pruning = add("prune", "Remove choices and machine code", prune);
   pruning->add_option("--keep-days", options->keep_days, "Choices not used for so many days")
-      ->check(CLI::Range(0, 100000));
+      ->check(whole_within(0, 100000));
   pruning->add_option("--most", options->most, "All choices but so many, used last")
-      ->check(CLI::Range(0, 1000000000));
+      ->check(whole_within(0, 1000000000));
   pruning
       ->add_option("--objects-mb", options->objects_mb,
                    "Machine code used longest ago, until so many MiB are left for each device")
-      ->check(CLI::Range(0, 1000000));
+      ->check(whole_within(0, 1000000));
   pruning->add_flag("--stale", options->stale, "Those of other versions of egret");
   pruning->add_flag("--all", options->all, "All");
   add("export", "Write choices as JSON", export_choices)

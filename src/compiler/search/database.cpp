@@ -1,14 +1,13 @@
 #include "compiler/search/database.h"
 
+#include "compiler/search/database_rows.h"
 #include "compiler/search/sqlite.h"
-#include "kernel/schedule.h"
 #include "support/cache_folder.h"
 #include "support/fail.h"
-#include "support/hash.h"
+#include "support/private_file.h"
 #include "support/warn.h"
 
-#include <bit>
-#include <charconv>
+#include <array>
 #include <chrono>
 #include <mutex>
 #include <thread>
@@ -25,28 +24,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr int kBusyMilliseconds = 5000, kTurns = 20;
-constexpr std::int64_t kApplication = 0x65677274; // "egrt"
 constexpr std::int64_t kDay = 86400;
-
-// `mark` is a hash of a row's other columns (but `used`): what a disk did to a page that still
-// reads as one is found by it.
-constexpr const char* kSchema = R"(
-BEGIN IMMEDIATE;
-CREATE TABLE IF NOT EXISTS choices(
-  region TEXT NOT NULL, target TEXT NOT NULL, workers INTEGER NOT NULL, generators TEXT NOT NULL,
-  schedule TEXT NOT NULL, name TEXT NOT NULL, device TEXT NOT NULL, effort TEXT NOT NULL,
-  seconds REAL NOT NULL, spread REAL NOT NULL, greedy_seconds REAL NOT NULL, error REAL NOT NULL,
-  candidates INTEGER NOT NULL, made INTEGER NOT NULL, used INTEGER NOT NULL, mark TEXT NOT NULL,
-  PRIMARY KEY(region, target, workers, generators)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS trials(
-  region TEXT NOT NULL, target TEXT NOT NULL, workers INTEGER NOT NULL, generators TEXT NOT NULL,
-  schedule TEXT NOT NULL, state TEXT NOT NULL, message TEXT NOT NULL, seconds REAL NOT NULL,
-  ratio REAL NOT NULL, error REAL NOT NULL, made INTEGER NOT NULL, mark TEXT NOT NULL,
-  PRIMARY KEY(region, target, workers, generators, schedule)) WITHOUT ROWID;
-PRAGMA application_id = 1701278324;
-COMMIT;
-)";
-constexpr const char* kOfKey = " WHERE region=?1 AND target=?2 AND workers=?3 AND generators=?4";
 
 std::int64_t now() {
   return std::chrono::duration_cast<std::chrono::seconds>(
@@ -54,83 +32,25 @@ std::int64_t now() {
       .count();
 }
 
-std::string hex(std::uint64_t word) {
-  return fmt::format("{:016x}", word);
+constexpr int kCorrupt = 11, kNotADatabase = 26; // SQLITE_CORRUPT, SQLITE_NOTADB
+
+/// A row whose checksum does not fit is damage like any other.
+template <class Row>
+void expect_mark(const Row& row) {
+  if (row.mark != mark_of(row))
+    throw SqliteError(kCorrupt, "an entry's checksum does not fit");
 }
 
-// 0 for what is no word; a mark then differs.
-std::uint64_t word_of(const std::string& hex) {
-  std::uint64_t word = 0;
-  std::from_chars(hex.data(), hex.data() + hex.size(), word, 16);
-  return word;
+/// Only this user may read and write what is there.
+void make_private(const fs::path& path) {
+  struct stat status {};
+  constexpr mode_t kOthers = S_IRWXG | S_IRWXO;
+  if (::stat(path.c_str(), &status) == 0 && (status.st_mode & kOthers) != 0)
+    ::chmod(path.c_str(), 0600);
 }
 
-Statement& bind_key(Statement& statement, const TuningKey& key) {
-  return statement.bind(1, hex(key.region))
-      .bind(2, hex(key.target))
-      .bind(3, std::int64_t{key.workers})
-      .bind(4, hex(key.generators));
-}
-
-std::uint64_t mark_of(const TuningKey& key) {
-  return combine(combine(key.region, key.target),
-                 combine(static_cast<std::uint64_t>(key.workers), key.generators));
-}
-
-void add(std::uint64_t& mark, std::initializer_list<std::string_view> texts,
-         std::initializer_list<double> numbers, std::initializer_list<std::int64_t> integers) {
-  for (const std::string_view text : texts)
-    mark = combine(mark, hash_text(text));
-  for (const double number : numbers)
-    mark = combine(mark, std::bit_cast<std::uint64_t>(number));
-  for (const std::int64_t integer : integers)
-    mark = combine(mark, static_cast<std::uint64_t>(integer));
-}
-
-std::string mark_of(const TuningKey& key, const TuningChoice& c) {
-  std::uint64_t mark = mark_of(key);
-  add(mark, {c.schedule, c.name, c.device, c.effort},
-      {c.seconds, c.spread, c.greedy_seconds, c.error}, {c.candidates, c.made});
-  return hex(mark);
-}
-
-std::string mark_of(const TuningKey& key, const TuningTrial& t) {
-  std::uint64_t mark = mark_of(key);
-  add(mark, {t.schedule, t.state, t.message}, {t.seconds, t.ratio, t.error}, {});
-  return hex(mark);
-}
-
-constexpr const char* kChoiceColumns =
-    "schedule, name, device, effort, seconds, spread, greedy_seconds, error, candidates, made, "
-    "mark, used";
-
-TuningChoice choice_of(const Statement& row, int first) {
-  TuningChoice c;
-  c.schedule = row.text(first);
-  c.name = row.text(first + 1);
-  c.device = row.text(first + 2);
-  c.effort = row.text(first + 3);
-  c.seconds = row.real(first + 4);
-  c.spread = row.real(first + 5);
-  c.greedy_seconds = row.real(first + 6);
-  c.error = row.real(first + 7);
-  c.candidates = row.integer(first + 8);
-  c.made = row.integer(first + 9);
-  return c;
-}
-
-constexpr const char* kTrialColumns = "schedule, state, message, seconds, ratio, error, mark";
-
-TuningTrial trial_of(const Statement& row, int first) {
-  TuningTrial t;
-  t.schedule = row.text(first);
-  t.state = row.text(first + 1);
-  t.message = row.text(first + 2);
-  t.seconds = row.real(first + 3);
-  t.ratio = row.real(first + 4);
-  t.error = row.real(first + 5);
-  return t;
-}
+constexpr const char* kBad = ".bad";
+constexpr std::array kEnds{"", "-wal", "-shm"};
 
 } // namespace
 
@@ -143,6 +63,8 @@ struct TuningDatabase::Impl {
   std::uint64_t inode = 0; ///< of the file that is open
   bool writable = false, opened = false, warned = false;
   std::uint64_t written = 0;
+  std::int64_t salvaged = 0; ///< entries of a damaged file
+  std::string unreadable;    ///< why the file could not be opened to be read
 
   template <class... Args>
   void warn_once(fmt::format_string<Args...> format, Args&&... args) {
@@ -160,14 +82,13 @@ struct TuningDatabase::Impl {
     opened = true;
     if (!file)
       return;
-    if (mode == Mode::Frozen) {
+    if (mode != Mode::Normal) {
       std::error_code error;
       if (fs::exists(*file, error))
         open_to_read();
       return;
     }
-    std::error_code error;
-    fs::create_directories(file->parent_path(), error);
+    make_private_folders(file->parent_path());
     try {
       for (int turn = 0;; ++turn)
         try {
@@ -189,31 +110,48 @@ struct TuningDatabase::Impl {
   }
 
   void open_to_write() {
+    // SQLite gives the files beside a database the permissions that it has.
+    if (const int fd = ::open(file->c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600); fd >= 0)
+      ::close(fd);
+    for (const char* end : kEnds)
+      make_private(file->string() + end);
     sqlite.emplace(*file, Sqlite::Mode::ReadWrite, kBusyMilliseconds);
     inode = inode_of_file();
-    sqlite->run("PRAGMA cell_size_check = ON; PRAGMA trusted_schema = OFF;");
+    sqlite->run("PRAGMA cell_size_check = ON; PRAGMA trusted_schema = OFF; "
+                "PRAGMA recursive_triggers = ON;");
     const std::int64_t application = number("PRAGMA application_id");
-    if (application != 0 && application != kApplication)
-      throw SqliteError(26 /* SQLITE_NOTADB */, "it belongs to another program");
+    if (application != 0 && application != kTuningApplication)
+      throw SqliteError(kNotADatabase, "it belongs to another program");
     sqlite->run("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;");
     if (application == 0)
-      sqlite->run(kSchema);
+      sqlite->run(kTuningSchema);
     // A page of each table must read as one.
     number("SELECT count(*) FROM (SELECT 1 FROM choices LIMIT 1)");
     number("SELECT count(*) FROM (SELECT 1 FROM trials LIMIT 1)");
+    number("SELECT count(*) FROM contents");
     writable = true;
+  }
+
+  /// Whether another process writes to the file, or was killed while it did.
+  bool has_log() const {
+    std::error_code error;
+    const auto bytes = fs::file_size(file->string() + "-wal", error);
+    return !error && bytes > 0;
   }
 
   // Where nothing may be written, not even the files beside a database that is open.
   void open_to_read() {
     writable = false;
-    for (const auto how : {Sqlite::Mode::ReadOnly, Sqlite::Mode::Unchanging})
+    using Open = Sqlite::Mode;
+    const bool nobody_writes = mode == Mode::Inspect && !has_log();
+    for (const auto how : {nobody_writes ? Open::Unchanging : Open::ReadOnly, Open::Unchanging})
       try {
         sqlite.emplace(*file, how, kBusyMilliseconds);
         number("SELECT count(*) FROM (SELECT 1 FROM choices LIMIT 1)");
         return;
-      } catch (const SqliteError&) {
+      } catch (const SqliteError& error) {
         sqlite.reset();
+        unreadable = error.what();
       }
   }
 
@@ -222,20 +160,33 @@ struct TuningDatabase::Impl {
     return statement.step() ? statement.integer(0) : 0;
   }
 
-  // The damaged file makes room for a fresh one, unless another process was faster.
+  // The damaged file is kept under another name, unless another process was faster, and what can be
+  // read of it goes into a fresh one.
   void start_afresh() {
     sqlite.reset();
     const fs::path lock_file = file->string() + ".lock";
-    const int lock = ::open(lock_file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    const int lock = ::open(lock_file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (lock >= 0)
       flock(lock, LOCK_EX);
-    if (inode == 0 || inode_of_file() == inode) {
-      std::error_code error;
-      for (const char* end : {"", "-wal", "-shm"})
-        fs::remove(file->string() + end, error);
-    }
+    const bool ours = inode == 0 || inode_of_file() == inode;
+    const std::string bad = file->string() + kBad;
+    if (ours)
+      for (const char* end : kEnds) {
+        ::unlink((bad + end).c_str());
+        ::rename((file->string() + end).c_str(), (bad + end).c_str());
+      }
     inode = 0;
     open();
+    if (ours && sqlite && writable)
+      try {
+        const bool logged = ::access((bad + "-wal").c_str(), F_OK) == 0;
+        Sqlite damaged(bad, logged ? Sqlite::Mode::ReadOnly : Sqlite::Mode::Unchanging,
+                       kBusyMilliseconds);
+        salvaged = salvage(damaged, *sqlite);
+      } catch (const SqliteError&) { // nothing can be read of it
+        sqlite.reset();
+        open();
+      }
     if (lock >= 0)
       close(lock);
   }
@@ -253,12 +204,15 @@ struct TuningDatabase::Impl {
         return run();
       } catch (const SqliteError& error) {
         if (error.damaged() && mode == Mode::Normal && turn == 0) {
-          warn_once("tuning database: {} is damaged ({}); it is started afresh", file->string(),
-                    error.what());
           if (inode == 0)
             inode = inode_of_file();
           try {
+            salvaged = 0;
             start_afresh();
+            warn_once(
+                "tuning database: {0} is damaged ({1}); it is started afresh with {2} entries "
+                "that could be read, and kept as {0}{3}",
+                file->string(), error.what(), salvaged, kBad);
             continue;
           } catch (const SqliteError&) {
           }
@@ -277,13 +231,19 @@ struct TuningDatabase::Impl {
     return T{};
   }
 
-  bool drop_damaged(const char* table, const TuningKey& key) {
-    warn_once("tuning database: {} has a damaged entry; it is dropped", file->string());
-    if (writable && mode == Mode::Normal) {
-      Statement remove(*sqlite, std::string("DELETE FROM ") + table + kOfKey);
-      bind_key(remove, key).run();
-    }
-    return false;
+  /// Databases of other formats, and with `bad` what was damaged.
+  void remove_old_files(bool bad) const {
+    std::error_code error;
+    const std::string own = file->filename().string();
+    std::vector<fs::path> old;
+    for (auto it = fs::directory_iterator(file->parent_path(), error);
+         !error && it != fs::directory_iterator(); it.increment(error))
+      if (const std::string name = it->path().filename().string();
+          (name.starts_with("tuning-") && !name.starts_with(own)) ||
+          (bad && name.starts_with(own + kBad)))
+        old.push_back(it->path());
+    for (const fs::path& path : old)
+      fs::remove(path, error);
   }
 
   // Keeps the tables within their limits.
@@ -307,7 +267,7 @@ struct TuningDatabase::Impl {
 };
 
 fs::path TuningDatabase::file_in(const fs::path& folder) {
-  return folder / "tuning-1.db";
+  return folder / "tuning-2.db";
 }
 
 TuningDatabase::TuningDatabase(std::optional<fs::path> folder, Mode mode, TuningLimits limits)
@@ -326,48 +286,30 @@ TuningDatabase::Mode TuningDatabase::mode() const noexcept {
 std::optional<TuningChoice> TuningDatabase::choice(const TuningKey& key) {
   using Found = std::optional<TuningChoice>;
   return impl_->attempt<Found>("cannot be read", [&]() -> Found {
-    Statement query(*impl_->sqlite,
-                    std::string("SELECT ") + kChoiceColumns + " FROM choices" + kOfKey);
+    Statement query(*impl_->sqlite, fmt::format("{}{}", kAllChoices, kOfKey));
     if (!bind_key(query, key).step())
       return std::nullopt;
-    TuningChoice found = choice_of(query, 0);
-    if (query.text(10) != mark_of(key, found)) {
-      impl_->drop_damaged("choices", key);
-      return std::nullopt;
+    ChoiceRow row = choice_row(query);
+    expect_mark(row);
+    if (impl_->writable && row.used < now() - kDay) { // once a day is enough
+      row.used = now();
+      Statement use(*impl_->sqlite, fmt::format("UPDATE choices SET used=?5, mark=?6{}", kOfKey));
+      bind_key(use, key).bind(5, row.used).bind(6, mark_of(row)).run();
     }
-    if (impl_->writable && query.integer(11) < now() - kDay) { // once a day is enough
-      Statement use(*impl_->sqlite, std::string("UPDATE choices SET used=?5") + kOfKey);
-      bind_key(use, key).bind(5, now()).run();
-    }
-    return found;
+    return std::move(row.choice);
   });
 }
 
-void TuningDatabase::put(const TuningKey& key, const TuningChoice& choice) {
-  if (impl_->mode == Mode::Frozen)
-    return;
-  impl_->attempt<bool>("cannot be written to", [&] {
+bool TuningDatabase::put(const TuningKey& key, const TuningChoice& choice) {
+  if (impl_->mode != Mode::Normal)
+    return false;
+  return impl_->attempt<bool>("cannot be written to", [&] {
     if (!impl_->writable)
       return false;
-    TuningChoice c = choice;
-    if (c.made == 0)
-      c.made = now();
-    Statement insert(*impl_->sqlite, "INSERT OR REPLACE INTO choices VALUES"
-                                     "(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16)");
-    bind_key(insert, key)
-        .bind(5, c.schedule)
-        .bind(6, c.name)
-        .bind(7, c.device)
-        .bind(8, c.effort)
-        .bind(9, c.seconds)
-        .bind(10, c.spread)
-        .bind(11, c.greedy_seconds)
-        .bind(12, c.error)
-        .bind(13, c.candidates)
-        .bind(14, c.made)
-        .bind(15, now())
-        .bind(16, mark_of(key, c))
-        .run();
+    ChoiceRow row{key, choice, now()};
+    if (row.choice.made == 0)
+      row.choice.made = now();
+    put_row(*impl_->sqlite, row);
     impl_->bound();
     return true;
   });
@@ -377,39 +319,24 @@ std::vector<TuningTrial> TuningDatabase::trials(const TuningKey& key) {
   using Found = std::vector<TuningTrial>;
   return impl_->attempt<Found>("cannot be read", [&] {
     Found found;
-    Statement query(*impl_->sqlite,
-                    std::string("SELECT ") + kTrialColumns + " FROM trials" + kOfKey);
+    Statement query(*impl_->sqlite, fmt::format("{}{}", kAllTrials, kOfKey));
     bind_key(query, key);
     while (query.step()) {
-      TuningTrial trial = trial_of(query, 0);
-      if (query.text(6) != mark_of(key, trial)) {
-        impl_->drop_damaged("trials", key);
-        return Found{};
-      }
-      found.push_back(std::move(trial));
+      TrialRow row = trial_row(query);
+      expect_mark(row);
+      found.push_back(std::move(row.trial));
     }
     return found;
   });
 }
 
-void TuningDatabase::put(const TuningKey& key, const TuningTrial& trial) {
-  if (impl_->mode == Mode::Frozen)
-    return;
-  impl_->attempt<bool>("cannot be written to", [&] {
+bool TuningDatabase::put(const TuningKey& key, const TuningTrial& trial) {
+  if (impl_->mode != Mode::Normal)
+    return false;
+  return impl_->attempt<bool>("cannot be written to", [&] {
     if (!impl_->writable)
       return false;
-    Statement insert(*impl_->sqlite, "INSERT OR REPLACE INTO trials VALUES"
-                                     "(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12)");
-    bind_key(insert, key)
-        .bind(5, trial.schedule)
-        .bind(6, trial.state)
-        .bind(7, trial.message)
-        .bind(8, trial.seconds)
-        .bind(9, trial.ratio)
-        .bind(10, trial.error)
-        .bind(11, now())
-        .bind(12, mark_of(key, trial))
-        .run();
+    put_row(*impl_->sqlite, TrialRow{key, trial, now()});
     impl_->bound();
     return true;
   });
@@ -465,6 +392,8 @@ std::int64_t TuningDatabase::prune(const PruneOptions& options, std::uint64_t ge
       impl_->keep_newest("choices", "used", *options.most);
     const std::int64_t removed = before - impl_->number("SELECT count(*) FROM choices");
     impl_->sqlite->run("PRAGMA wal_checkpoint(TRUNCATE); VACUUM;");
+    if (options.stale || options.all)
+      impl_->remove_old_files(options.all);
     return removed;
   });
 }
@@ -474,55 +403,42 @@ std::vector<std::pair<TuningKey, TuningChoice>> TuningDatabase::choices() {
   return impl_->attempt<All>("cannot be read", [&] {
     All all;
     Statement query(*impl_->sqlite,
-                    fmt::format("SELECT region, target, workers, generators, {} FROM choices "
-                                "ORDER BY region, target, workers, generators",
-                                kChoiceColumns));
+                    fmt::format("{} ORDER BY region, target, workers, generators", kAllChoices));
     while (query.step()) {
-      const TuningKey key{word_of(query.text(0)), word_of(query.text(1)),
-                          static_cast<int>(query.integer(2)), word_of(query.text(3))};
-      TuningChoice choice = choice_of(query, 4);
-      if (query.text(14) == mark_of(key, choice))
-        all.emplace_back(key, std::move(choice));
+      ChoiceRow row = choice_row(query);
+      expect_mark(row);
+      all.emplace_back(row.key, std::move(row.choice));
     }
     return all;
   });
 }
 
 std::vector<std::string> TuningDatabase::verify() {
-  using Lines = std::vector<std::string>;
-  return impl_->attempt<Lines>("cannot be read", [&] {
-    Lines lines;
-    Statement pages(*impl_->sqlite, "PRAGMA integrity_check");
-    while (pages.step())
-      if (std::string line = pages.text(0); line != "ok")
-        lines.push_back(std::move(line));
-    auto check = [&](const char* table, const char* columns, auto&& mark_is) {
-      Statement rows(
-          *impl_->sqlite,
-          fmt::format("SELECT region, target, workers, generators, {} FROM {}", columns, table));
-      while (rows.step()) {
-        const TuningKey key{word_of(rows.text(0)), word_of(rows.text(1)),
-                            static_cast<int>(rows.integer(2)), word_of(rows.text(3))};
-        const std::string schedule = rows.text(4);
-        if (!mark_is(rows, key))
-          lines.push_back(
-              fmt::format("{}: the entry of region {} is damaged", table, rows.text(0)));
-        else
-          try {
-            kernel::parse_schedule(schedule);
-          } catch (const Error& error) {
-            lines.push_back(fmt::format("{}: region {}: {}", table, rows.text(0), error.what()));
-          }
-      }
-    };
-    check("choices", kChoiceColumns, [](const Statement& row, const TuningKey& key) {
-      return row.text(14) == mark_of(key, choice_of(row, 4));
-    });
-    check("trials", kTrialColumns, [](const Statement& row, const TuningKey& key) {
-      return row.text(10) == mark_of(key, trial_of(row, 4));
-    });
-    return lines;
-  });
+  std::lock_guard lock(impl_->guard);
+  std::error_code missing;
+  if (!impl_->file || !fs::exists(*impl_->file, missing))
+    return {};
+  auto look = [&]() -> std::vector<std::string> {
+    try {
+      if (!impl_->opened)
+        impl_->open();
+      if (!impl_->sqlite)
+        return {fmt::format("it cannot be read: {}", impl_->unreadable)};
+      return problems_of(*impl_->sqlite);
+    } catch (const SqliteError& error) {
+      return {error.what()};
+    }
+  };
+  std::vector<std::string> problems = look();
+  if (!problems.empty() && impl_->mode == Mode::Inspect && impl_->has_log()) {
+    // It was opened as a file that nobody writes to, and somebody does.
+    impl_->sqlite.reset();
+    impl_->opened = false;
+    problems = look();
+  }
+  for (std::string& problem : problems)
+    problem = fmt::format("{}: {}", impl_->file->string(), problem);
+  return problems;
 }
 
 } // namespace egret::compiler

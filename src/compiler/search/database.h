@@ -69,10 +69,11 @@ class TuningDatabase {
 public:
   enum class Mode : std::uint8_t {
     Normal,
-    Frozen ///< choices are only read: nothing is written, not even when they were used
+    Frozen, ///< choices are only read: nothing is written, not even when they were used
+    Inspect ///< likewise, and the folder stays as it is: nothing is made beside the file
   };
 
-  /// `folder`: where tuning-1.db is or will be; without one there is no memory.
+  /// `folder`: where tuning-2.db is or will be; without one there is no memory.
   explicit TuningDatabase(std::optional<std::filesystem::path> folder, Mode mode = Mode::Normal,
                           TuningLimits limits = {});
   ~TuningDatabase();
@@ -81,23 +82,26 @@ public:
 
   Mode mode() const noexcept;
   std::optional<TuningChoice> choice(const TuningKey& key);
-  void put(const TuningKey& key, const TuningChoice& choice);
+  /// Whether it was written.
+  bool put(const TuningKey& key, const TuningChoice& choice);
   std::vector<TuningTrial> trials(const TuningKey& key);
-  void put(const TuningKey& key, const TuningTrial& trial);
+  bool put(const TuningKey& key, const TuningTrial& trial);
 
   /// `generators`: of this version, to tell which entries are stale.
   TuningStats stats(std::uint64_t generators);
   /// Choices removed.
   std::int64_t prune(const PruneOptions& options, std::uint64_t generators);
   /// All choices as JSON, and back: Error(Parse) that names the entry when the text is none of
-  /// export_json(), and nothing is imported then. Gives the number of choices.
+  /// export_json(), and nothing is imported then. Gives the number of choices that were written.
   std::string export_json();
   std::int64_t import_json(const std::string& text);
   std::vector<std::pair<TuningKey, TuningChoice>> choices(); ///< in the order of keys
-  /// What is wrong with the file, a line each; empty when nothing is.
+  /// What is wrong with the file, a line each; empty when nothing is. Changes nothing: what is
+  /// damaged is moved to tuning-2.db.bad when a program next uses it, which goes on with a fresh
+  /// file and the entries that could still be read.
   std::vector<std::string> verify();
 
-  /// tuning-1.db in a folder.
+  /// tuning-2.db in a folder.
   static std::filesystem::path file_in(const std::filesystem::path& folder);
 
 private:

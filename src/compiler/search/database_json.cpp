@@ -1,5 +1,5 @@
 // Choices as JSON, to carry them from machine to machine of one kind.
-#include "compiler/search/database.h"
+#include "compiler/search/database_rows.h"
 #include "kernel/schedule.h"
 #include "support/fail.h"
 
@@ -11,10 +11,6 @@ namespace egret::compiler {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::string hex(std::uint64_t word) {
-  return fmt::format("{:016x}", word);
-}
 
 Json json_of(const TuningKey& key, const TuningChoice& c) {
   return {{"region", hex(key.region)},
@@ -111,15 +107,16 @@ std::string TuningDatabase::export_json() {
   Json list = Json::array();
   for (const auto& [key, choice] : choices())
     list.push_back(json_of(key, choice));
-  return Json{{"format", "egret tuning 1"}, {"choices", std::move(list)}}.dump(1);
+  return Json{{"format", "egret tuning 1"}, {"choices", std::move(list)}}.dump(
+      1, ' ', false, Json::error_handler_t::replace);
 }
 
 std::int64_t TuningDatabase::import_json(const std::string& text) {
   Json json;
   try {
     json = Json::parse(text);
-  } catch (const Json::exception& error) {
-    fail(ErrorKind::Parse, "import: {}", error.what());
+  } catch (const Json::parse_error& error) {
+    fail(ErrorKind::Parse, "import: this is no JSON: it ends or goes wrong at byte {}", error.byte);
   }
   if (!json.is_object() || json.value("format", Json()) != "egret tuning 1" ||
       !json.contains("choices") || !json["choices"].is_array())
@@ -127,9 +124,10 @@ std::int64_t TuningDatabase::import_json(const std::string& text) {
   std::vector<std::pair<TuningKey, TuningChoice>> all;
   for (const Json& entry : json["choices"])
     all.push_back(choice_of(Entry(entry, all.size())));
+  std::int64_t written = 0;
   for (const auto& [key, choice] : all)
-    put(key, choice);
-  return static_cast<std::int64_t>(all.size());
+    written += put(key, choice);
+  return written;
 }
 
 } // namespace egret::compiler

@@ -1,10 +1,13 @@
 // The database of choices: what is put is there for every process, and nothing on the disk can make
 // it fail.
+#include "compiler/search/database_rows.h"
 #include "support/cache_folder.h"
 #include "support/cpu_levels.h"
 #include "support/tuning.h"
 
+#include <map>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 namespace egret::compiler {
 namespace {
@@ -187,6 +190,176 @@ TEST(TuningDatabase, LosesNothingWhenItsProcessIsKilled) {
 }
 TEST(TuningDatabase, SurvivesDamage) {
   read_damaged(40);
+}
+
+/// Every file of a folder with its bytes and time of change.
+std::map<std::string, std::pair<std::string, std::filesystem::file_time_type>>
+files_of(const std::filesystem::path& folder) {
+  std::map<std::string, std::pair<std::string, std::filesystem::file_time_type>> files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    files[entry.path().filename().string()] = {test::read_file(entry.path()),
+                                               entry.last_write_time()};
+  return files;
+}
+
+void damage(std::string& bytes, std::mt19937& random) {
+  const std::size_t size = bytes.size();
+  switch (random() % 4) {
+  case 0:
+    bytes.resize(random() % size);
+    break;
+  case 1: // a few bits
+    for (std::uint32_t i = 1 + random() % 4; i > 0; --i)
+      bytes[random() % size] ^= static_cast<char>(1U << random() % 8);
+    break;
+  case 2: { // a page of zeros
+    const std::size_t page = 4096 * (random() % (size / 4096));
+    std::fill_n(bytes.begin() + static_cast<std::ptrdiff_t>(page), 4096, '\0');
+    break;
+  }
+  default: { // a run of noise
+    const std::size_t at = random() % size;
+    for (std::size_t b = at; b < size && b < at + 100; ++b)
+      bytes[b] = static_cast<char>(random());
+  }
+  }
+}
+
+// What verify() does not find has changed nothing that can be read.
+TEST(TuningDatabase, VerifyFindsAllDamageAndChangesNothing) {
+  constexpr std::uint64_t kChoices = 8;
+  const test::TempFolder good;
+  {
+    TuningDatabase database(good.path());
+    for (std::uint64_t i = 0; i < kChoices; ++i) {
+      database.put(tuning_key(i), tuning_choice(i));
+      database.put(tuning_key(i), tuning_trial(i));
+    }
+  }
+  const std::string bytes = test::read_file(TuningDatabase::file_in(good.path()));
+  std::mt19937 random(5);
+  int found = 0;
+  for (int round = 0; round < 150; ++round) {
+    const test::TempFolder folder;
+    std::string damaged = bytes;
+    damage(damaged, random);
+    test::write_file(TuningDatabase::file_in(folder.path()), damaged);
+    const auto before = files_of(folder.path());
+    const Warnings warnings;
+    TuningDatabase database(folder.path(), Mode::Inspect);
+    const auto problems = database.verify();
+    database.stats(99);
+    EXPECT_TRUE(files_of(folder.path()) == before) << "round " << round;
+    found += !problems.empty();
+    if (!problems.empty())
+      continue;
+    for (std::uint64_t i = 0; i < kChoices; ++i) {
+      const auto choice = database.choice(tuning_key(i));
+      ASSERT_TRUE(choice) << "round " << round;
+      EXPECT_EQ(choice->schedule, tuning_choice(i).schedule) << "round " << round;
+      EXPECT_EQ(choice->seconds, tuning_choice(i).seconds) << "round " << round;
+      EXPECT_EQ(database.trials(tuning_key(i)).size(), 1u) << "round " << round;
+    }
+  }
+  EXPECT_GT(found, 75);
+}
+
+TEST(TuningDatabase, VerifyFindsRowsThatAreMissingOrWereAdded) {
+  const test::TempFolder folder;
+  const auto file = TuningDatabase::file_in(folder.path());
+  {
+    TuningDatabase database(folder.path());
+    for (std::uint64_t i = 0; i < 4; ++i)
+      database.put(tuning_key(i), tuning_choice(i));
+    database.put(tuning_key(1), tuning_choice(3)); // replaced
+    database.prune({.most = 3}, 99);
+  }
+  EXPECT_EQ(TuningDatabase(folder.path(), Mode::Inspect).verify(), std::vector<std::string>());
+  {
+    Sqlite other(file, Sqlite::Mode::ReadWrite, 1000);
+    other.run("DROP TRIGGER choices_out; DELETE FROM choices WHERE region = (SELECT min(region) "
+              "FROM choices)");
+  }
+  EXPECT_EQ(TuningDatabase(folder.path(), Mode::Inspect).verify().size(), 1u) << "the schema";
+  {
+    Sqlite other(file, Sqlite::Mode::ReadWrite, 1000);
+    other.run(kTuningSchema);
+  }
+  const auto problems = TuningDatabase(folder.path(), Mode::Inspect).verify();
+  ASSERT_EQ(problems.size(), 1u);
+  EXPECT_NE(problems[0].find("2 entries are there, and they are not those that were written"),
+            std::string::npos)
+      << problems[0];
+}
+
+TEST(TuningDatabase, VerifyReadsWhileOthersWrite) {
+  const test::TempFolder folder;
+  TuningDatabase database(folder.path());
+  for (std::uint64_t i = 0; i < 4; ++i) {
+    database.put(tuning_key(i), tuning_choice(i));
+    TuningDatabase looking(folder.path(), Mode::Inspect);
+    EXPECT_EQ(looking.verify(), std::vector<std::string>());
+    EXPECT_EQ(looking.stats(99).choices, static_cast<std::int64_t>(i + 1));
+  }
+}
+
+TEST(TuningDatabase, AnEmptyFileIsDamage) {
+  const test::TempFolder folder;
+  test::write_file(TuningDatabase::file_in(folder.path()), "");
+  EXPECT_EQ(TuningDatabase(folder.path(), Mode::Inspect).verify().size(), 1u);
+}
+
+TEST(TuningDatabase, KeepsWhatIsDamagedAndRecoversWhatCanBeRead) {
+  constexpr std::uint64_t kChoices = 200;
+  const test::TempFolder folder;
+  const auto file = TuningDatabase::file_in(folder.path());
+  {
+    TuningDatabase database(folder.path());
+    for (std::uint64_t i = 0; i < kChoices; ++i)
+      database.put(tuning_key(i), tuning_choice(i));
+  }
+  std::string bytes = test::read_file(file);
+  const std::size_t page = 4096 * (bytes.size() / 4096 / 2); // a leaf in the middle
+  std::fill_n(bytes.begin() + static_cast<std::ptrdiff_t>(page), 4096, '\xff');
+  test::write_file(file, bytes);
+  const Warnings warnings;
+  TuningDatabase database(folder.path());
+  std::size_t recovered = 0;
+  for (std::uint64_t i = 0; i < kChoices; ++i)
+    if (const auto found = database.choice(tuning_key(i))) {
+      EXPECT_EQ(found->schedule, tuning_choice(i).schedule);
+      ++recovered;
+    }
+  EXPECT_EQ(test::read_file(file.string() + ".bad"), bytes);
+  EXPECT_GT(recovered, kChoices / 2);
+  EXPECT_LT(recovered, kChoices);
+  ASSERT_EQ(warnings.all.size(), 1u);
+  EXPECT_NE(warnings.all[0].find(".bad"), std::string::npos) << warnings.all[0];
+  EXPECT_EQ(database.verify(), std::vector<std::string>());
+}
+
+// What is in a cache is run as code: it is nobody else's.
+TEST(TuningDatabase, IsForThisUserAlone) {
+  const test::TempFolder above;
+  const auto folder = above / "new";
+  const mode_t mask = umask(0);
+  {
+    TuningDatabase database(folder);
+    database.put(tuning_key(1), tuning_choice(1));
+    auto mode_of = [](const std::filesystem::path& path) {
+      struct stat status {};
+      return stat(path.c_str(), &status) == 0 ? status.st_mode & 0777U : 0U;
+    };
+    EXPECT_EQ(mode_of(folder), 0700U);
+    for (const auto& entry : std::filesystem::directory_iterator(folder))
+      EXPECT_EQ(mode_of(entry.path()), 0600U) << entry.path();
+    EXPECT_EQ(mode_of(TuningDatabase::file_in(folder).string() + "-wal"), 0600U);
+    chmod(TuningDatabase::file_in(folder).c_str(), 0644);
+    TuningDatabase again(folder);
+    again.put(tuning_key(2), tuning_choice(2));
+    EXPECT_EQ(mode_of(TuningDatabase::file_in(folder)), 0600U);
+  }
+  umask(mask);
 }
 TEST(TuningDatabase, IsSharedByProcesses) {
   share(6, 30);
