@@ -3,6 +3,12 @@
 #include "egraph/sexp.h"
 #include "egraph/source.h"
 #include "support/fail.h"
+#include "support/printable.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
 
 namespace egret::saturate {
 
@@ -31,6 +37,11 @@ std::string comment_above(const std::string& text, std::size_t begin) {
   }
   return comment;
 }
+
+/// What a file may hold beside rules and rewrites; any other command is refused, since it could
+/// open files.
+constexpr std::array<std::string_view, 7> kDeclarations{
+    "ruleset", "sort", "datatype", "datatype*", "constructor", "function", "relation"};
 
 class Reader {
 public:
@@ -71,7 +82,14 @@ private:
 
   void command(const egraph::Sexp& command) {
     std::string text(sources_.text(command.span()));
-    if (command.head() != "rule" && command.head() != "rewrite" && command.head() != "birewrite") {
+    const std::string_view head = command.head();
+    if (head != "rule" && head != "rewrite" && head != "birewrite") {
+      if (std::find(kDeclarations.begin(), kDeclarations.end(), head) == kDeclarations.end())
+        refuse(
+            command.span(),
+            fmt::format("`{}` does not belong into a file of rules, which has rules, rewrites and "
+                        "declarations ({})",
+                        printable(head), fmt::join(kDeclarations, ", ")));
       group_.declarations += text + "\n";
       return;
     }

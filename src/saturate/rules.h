@@ -33,8 +33,9 @@ struct Group {
 };
 
 /// Reads a file. Throws Error(Parse) with file, line and column where the first line is no head, a
-/// rule has no name, no comment or another group's ruleset, or parentheses do not match. Types are
-/// checked when the rules are loaded (Saturator).
+/// rule has no name, no comment or another group's ruleset, a command is neither a rule nor a
+/// declaration (so that no other file is opened), or parentheses do not match. Types are checked
+/// when the rules are loaded (Saturator).
 Group parse_group(const RuleFile& file);
 
 /// The files of src/rules, in the order in which their groups run.

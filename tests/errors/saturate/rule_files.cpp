@@ -1,5 +1,6 @@
 // Mistakes in files of rules and in options, told with their place.
 #include "saturate/saturate.h"
+#include "support/files.h"
 
 #include <gtest/gtest.h>
 
@@ -57,6 +58,30 @@ TEST(RuleFiles, HaveEachNameOnce) {
   const std::string rule = "; x\n(rewrite (Exp x) (Exp x) :ruleset mine :name \"e\")\n";
   expect_contains(message_of("; group mine: exact\n(ruleset mine)\n" + rule + rule),
                   "mine.egg:6:46: there are two rules \"e\"");
+}
+// A file of rules comes from anybody: it opens, reads and writes no other file.
+TEST(RuleFiles, OpenNoOtherFile) {
+  const test::TempFolder folder;
+  const std::string secret = (folder / "secret").string(), made = (folder / "made").string();
+  test::write_file(folder / "secret", "(ruleset stolen)\n");
+  for (const std::string& command : std::initializer_list<std::string>{
+           "(include \"" + secret + "\")", "(input Exp \"" + secret + "\")",
+           "(output \"" + made + "\" 1)", "(print-function Exp 1 :file \"" + made + "\")",
+           "(extract 1)", "(run 1)", "(check (= 1 1))", "(let $x 1)", "(push)",
+           "(fail (include \"" + secret + "\"))"}) {
+    const std::string message =
+        message_of("; group mine: exact\n(ruleset mine)\n" + command + "\n");
+    expect_contains(message, "mine.egg:3:1: `" +
+                                 command.substr(1, command.find_first_of(" )") - 1) +
+                                 "` does not belong into a file of rules");
+    EXPECT_EQ(message.find("stolen"), std::string::npos) << message;
+    EXPECT_FALSE(std::filesystem::exists(made)) << command;
+  }
+  expect_contains(message_of("; group mine: exact\n(ruleset mine)\n; x\n(rule ((= x (Exp y))) "
+                             "((output \"" +
+                             made + "\" 1)) :ruleset mine :name \"e\")\n"),
+                  "mine.egg:4:");
+  EXPECT_FALSE(std::filesystem::exists(made));
 }
 TEST(RuleFiles, CloseTheirParentheses) {
   expect_contains(message_of("; group mine: exact\n(ruleset mine)\n; x\n(rewrite (Exp x) x"),
