@@ -38,8 +38,8 @@
 namespace egret::train {
 
 struct LoopOptions {
-  std::int64_t steps = 1000;         ///< in all, those before a resumed checkpoint among them
-  std::int64_t log_every = 1;        ///< steps between records; others do not read the loss
+  std::int64_t steps = 1000;  ///< in all, those before a resumed checkpoint among them
+  std::int64_t log_every = 1; ///< steps between records; others read the loss for a checkpoint only
   std::int64_t evaluate_every = 0;   ///< steps between evaluations; 0: after the last step only
   std::string judged = "validation"; ///< the measurement that tells whether a model is better
   bool higher_is_better = false;
@@ -50,6 +50,12 @@ struct LoopOptions {
   std::filesystem::path best;        ///< checkpoint of the best evaluation
   io::Metadata metadata; ///< goes into all checkpoints; names that start with "loop." are taken
 };
+
+/// Error(Value) naming the step when a loss is NaN or infinite: what comes after it is of no use.
+void check_loss(double loss, std::int64_t step);
+
+/// The first floating-point tensor of a tree that has a NaN or an infinity; nullopt when none has.
+std::optional<std::string> first_not_finite(const std::vector<NamedTensor>& tensors);
 
 /// What is told after a step.
 struct Report {
@@ -90,7 +96,10 @@ public:
   void set_observer(Observer observer) { observer_ = std::move(observer); }
 
   /// Runs the steps that are left. An evaluation is judged by options.judged, which it must give
-  /// (Error(Value)); NaN is never better. After an exception the last checkpoint stands.
+  /// (Error(Value)); NaN is never better. Where a checkpoint can never be written is an Error(File)
+  /// before the first step. A loss that is read and not finite ends the run with Error(Value), as
+  /// does a state that has become so when it is to be saved. After an exception the last checkpoint
+  /// stands.
   Outcome run(const Step& step, const Evaluate& evaluate = {});
 
 private:
@@ -100,6 +109,7 @@ private:
   bool out_of_patience() const;
   bool due(std::int64_t every) const;
   void judge(const io::Measurements& measured);
+  void check_state() const;
   void save(const std::filesystem::path& path) const;
 
   LoopOptions options_;
@@ -111,6 +121,7 @@ private:
   std::optional<double> best_;
   std::int64_t best_step_ = 0;
   std::int64_t worse_ = 0; ///< evaluations since the best
+  bool finite_ = false;    ///< the state was when the run began
 };
 
 } // namespace egret::train

@@ -1,9 +1,12 @@
 #include "egret/training.h"
 
 #include "support/fail.h"
+#include "support/output_file.h"
 
 #include <charconv>
 #include <cmath>
+#include <cstring>
+#include <span>
 
 namespace egret::train {
 
@@ -32,7 +35,49 @@ T number(const std::filesystem::path& path, const io::Metadata& metadata, const 
   return value;
 }
 
+template <class Word, Word exponent>
+bool has_exponent_of_ones(std::span<const std::byte> bytes) {
+  for (std::size_t at = 0; at + sizeof(Word) <= bytes.size(); at += sizeof(Word)) {
+    Word word;
+    std::memcpy(&word, bytes.data() + at, sizeof word);
+    if ((word & exponent) == exponent)
+      return true;
+  }
+  return false;
+}
+
+/// Whether a floating-point tensor has a NaN or an infinity, whose exponents are all ones.
+bool is_finite(const Tensor& tensor) {
+  switch (tensor.dtype()) {
+  case DType::F64:
+    return !has_exponent_of_ones<std::uint64_t, 0x7ff0000000000000U>(tensor.to_bytes());
+  case DType::F32:
+    return !has_exponent_of_ones<std::uint32_t, 0x7f800000U>(tensor.to_bytes());
+  case DType::F16:
+    return !has_exponent_of_ones<std::uint16_t, 0x7c00U>(tensor.to_bytes());
+  case DType::BF16:
+    return !has_exponent_of_ones<std::uint16_t, 0x7f80U>(tensor.to_bytes());
+  default:
+    return true;
+  }
+}
+
 } // namespace
+
+void check_loss(double loss, std::int64_t step) {
+  if (!std::isfinite(loss))
+    fail(ErrorKind::Value,
+         "training: the loss of step {} is {}; a smaller learning rate may help. What was saved "
+         "before stands",
+         step, loss);
+}
+
+std::optional<std::string> first_not_finite(const std::vector<NamedTensor>& tensors) {
+  for (const NamedTensor& named : tensors)
+    if (!is_finite(named.tensor))
+      return named.name;
+  return std::nullopt;
+}
 
 Loop::Loop(LoopOptions options, Tensors tensors)
     : options_(std::move(options)), tensors_(std::move(tensors)) {
@@ -103,7 +148,20 @@ void Loop::judge(const io::Measurements& measured) {
     save(options_.best);
 }
 
+/// A step's loss is of the parameters before it: a state that its update has spoilt shows in the
+/// next loss, when the checkpoint would have been written.
+void Loop::check_state() const {
+  if (!finite_)
+    return;
+  if (const auto name = first_not_finite(tensors_()))
+    fail(ErrorKind::Value,
+         "training: after step {} '{}' is not finite; a smaller learning rate may help. What was "
+         "saved before stands",
+         step_, *name);
+}
+
 void Loop::save(const std::filesystem::path& path) const {
+  check_state();
   io::Metadata metadata = options_.metadata;
   metadata[kStep] = std::to_string(step_);
   metadata[kWorse] = std::to_string(worse_);
@@ -115,6 +173,12 @@ void Loop::save(const std::filesystem::path& path) const {
 }
 
 Outcome Loop::run(const Step& step, const Evaluate& evaluate) {
+  for (const std::filesystem::path& path : {options_.checkpoint, options_.best})
+    if (!path.empty())
+      output_target("train::Loop", path);
+  // A tree may hold what is infinite on purpose; then its values say nothing.
+  const bool saves = !options_.checkpoint.empty() || !options_.best.empty();
+  finite_ = saves && !first_not_finite(tensors_());
   std::optional<double> loss;
   bool going = true;
   while (going && step_ < options_.steps && !out_of_patience()) {
@@ -122,8 +186,13 @@ Outcome Loop::run(const Step& step, const Evaluate& evaluate) {
     ++step_;
     Report report{.step = step_};
     io::Measurements record;
+    const bool due_to_save = !options_.checkpoint.empty() && due(options_.checkpoint_every);
+    if (due(options_.log_every) || due_to_save) {
+      loss = value.item();
+      check_loss(*loss, step_);
+    }
     if (due(options_.log_every)) {
-      report.loss = loss = value.item();
+      report.loss = loss;
       record.emplace("loss", *loss);
     }
     if (evaluate && due(options_.evaluate_every)) {
@@ -136,7 +205,7 @@ Outcome Loop::run(const Step& step, const Evaluate& evaluate) {
         log->write(step_, record);
     going = !observer_ || observer_(report);
     const bool last = !going || step_ == options_.steps || out_of_patience();
-    if (!options_.checkpoint.empty() && (last || due(options_.checkpoint_every))) {
+    if (!options_.checkpoint.empty() && (last || due_to_save)) {
       save(options_.checkpoint);
       saved_step_ = step_;
     }

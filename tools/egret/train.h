@@ -2,6 +2,7 @@
 #pragma once
 
 #include "egret/models.h"
+#include "egret/training.h"
 #include "egret/tree.h"
 
 #include <cstdint>
@@ -60,6 +61,15 @@ struct TextOptions {
   std::optional<std::int64_t> memory_limit; ///< of a training step
 };
 void train_text(const TextOptions& options);
+
+/// Error(Value) when a training has made a tensor that is not finite: it is of no use to anybody.
+template <class T>
+void check_trained(T& training) {
+  if (const auto name = train::first_not_finite(named_tensors(training)))
+    throw Error(ErrorKind::Value, "training: '" + *name +
+                                      "' is not finite and nothing is saved; a smaller learning "
+                                      "rate may help");
+}
 
 /// The tensors of a tree, without their names.
 template <class T>

@@ -9,6 +9,7 @@
 #include "egret/compile.h"
 #include "egret/counters.h"
 #include "egret/optim.h"
+#include "support/output_file.h"
 
 #include <chrono>
 #include <nlohmann/json.hpp>
@@ -141,6 +142,7 @@ void tell_comparison(const AdditionOptions& options, nlohmann::ordered_json& res
 } // namespace
 
 void train_addition(const AdditionOptions& options) {
+  output_target("train addition --out", options.out);
   Generator generator(options.seed);
   Training training(options.shape, generator);
   addition::Split split(options.seed, options.held_out);
@@ -180,6 +182,7 @@ void train_addition(const AdditionOptions& options) {
     auto step_start = Clock::now();
     loss = step(training, batch.tokens, batch.answers).item();
     (i > 0 ? stepping : first_step) += since(step_start);
+    train::check_loss(loss, i + 1);
     if (i == 0)
       first_counts = counters() - before;
     bool last = i + 1 == options.steps;
@@ -203,6 +206,7 @@ void train_addition(const AdditionOptions& options) {
 
   auto metadata = addition::metadata_of(options.shape);
   metadata["steps"] = std::to_string(options.steps);
+  check_trained(training);
   save_checkpoint(options.out, training, metadata);
   log("Saved to {}. The first step, which compiled {} kernels, took {}", options.out,
       first_counts.kernels_compiled, seconds_text(first_step));

@@ -4,6 +4,7 @@
 #include "device_option.h"
 #include "effort_options.h"
 #include "memory_option.h"
+#include "number_option.h"
 #include "train.h"
 
 #include <CLI/CLI.hpp>
@@ -16,9 +17,7 @@ namespace {
 /// A number of things, from 1 on.
 void add_count(CLI::App& command, const char* name, std::int64_t& value, std::int64_t most,
                const char* what) {
-  command.add_option(name, value, what)
-      ->check(CLI::Range(std::int64_t{1}, most))
-      ->capture_default_str();
+  command.add_option(name, value, what)->check(whole_within(1, most))->capture_default_str();
 }
 
 void add_shape_options(CLI::App& command, models::GptOptions& shape) {
@@ -45,9 +44,10 @@ void add_addition(CLI::App& train) {
   add_count(*command, "--batch", options->batch, 65536, "Problems a step");
   add_shape_options(*command, options->shape);
   command->add_option("--lr", options->lr, "Largest learning rate")
-      ->check(CLI::PositiveNumber)
+      ->check(number_above(0))
       ->capture_default_str();
   command->add_option("--seed", options->seed, "Start of all random numbers")
+      ->check(is_seed())
       ->capture_default_str();
   add_count(*command, "--held-out", options->held_out, 100000, "Problems never trained on");
   add_count(*command, "--evaluate-every", options->evaluate_every, 1000000,
@@ -83,16 +83,17 @@ void add_digits(CLI::App& train) {
   add_count(*command, "--batch", options->batch, 65536, "Digits a step");
   add_count(*command, "--width", options->width, 65536, "Size of the hidden layers");
   command->add_option("--lr", options->lr, "Largest learning rate")
-      ->check(CLI::PositiveNumber)
+      ->check(number_above(0))
       ->capture_default_str();
   command->add_option("--dropout", options->dropout, "Share of hidden values zeroed while training")
-      ->check(CLI::Range(0.0, 0.95))
+      ->check(number_within(0, 0.95))
       ->capture_default_str();
   command
       ->add_option("--shift", options->shift, "Pixels by which training images are moved at random")
-      ->check(CLI::Range(0, 8))
+      ->check(whole_within(0, 8))
       ->capture_default_str();
   command->add_option("--seed", options->seed, "Start of all random numbers")
+      ->check(is_seed())
       ->capture_default_str();
   command->add_option("--out", options->out, "Where the checkpoint goes; none is written without");
   command->add_flag("--json", options->json, "Print the result as JSON");
@@ -119,29 +120,30 @@ void add_text(CLI::App& train) {
   add_count(*command, "--context", options->shape.context, 65536, "Characters that the model sees");
   add_shape_options(*command, options->shape);
   command->add_option("--dropout", options->shape.dropout, "Share of values zeroed while training")
-      ->check(CLI::Range(0.0, 0.95))
+      ->check(number_within(0, 0.95))
       ->capture_default_str();
   command->add_option("--lr", options->lr, "Largest learning rate")
-      ->check(CLI::PositiveNumber)
+      ->check(number_above(0))
       ->capture_default_str();
   command->add_option("--weight-decay", options->weight_decay, "Decay of matrices")
-      ->check(CLI::NonNegativeNumber)
+      ->check(number_from(0))
       ->capture_default_str();
   command->add_option("--precision", options->precision, "Products in f32 or bf16")
       ->check(CLI::IsMember({"f32", "bf16"}))
       ->capture_default_str();
   command->add_option("--seed", options->seed, "Start of all random numbers")
+      ->check(is_seed())
       ->capture_default_str();
   command
       ->add_option("--held-out", options->held_out, "The last part of the text, never trained on")
-      ->check(CLI::Range(0.001, 0.9))
+      ->check(number_within(0.001, 0.9))
       ->capture_default_str();
   add_count(*command, "--evaluate-every", options->evaluate_every, 1000000,
             "Steps between validations");
   command
       ->add_option("--patience", options->patience,
                    "Validations without a better one that end the training; 0: none")
-      ->check(CLI::Range(0, 1000000))
+      ->check(whole_within(0, 1000000))
       ->capture_default_str();
   command->add_option("--out", options->out, "Where the checkpoint goes")->capture_default_str();
   add_count(*command, "--checkpoint-every", options->checkpoint_every, 1000000,

@@ -7,6 +7,7 @@
 #include "egret/compile.h"
 #include "egret/data.h"
 #include "egret/optim.h"
+#include "support/output_file.h"
 
 #include <chrono>
 #include <nlohmann/json.hpp>
@@ -88,6 +89,8 @@ Tensor gather_labels(const std::vector<std::int64_t>& labels,
 } // namespace
 
 void train_digits(const DigitsOptions& o) {
+  if (!o.out.empty())
+    output_target("train digits --out", o.out);
   bool has_train =
       std::filesystem::exists(std::filesystem::path(o.data) / "train-images-idx3-ubyte") ||
       std::filesystem::exists(std::filesystem::path(o.data) / "train-images-idx3-ubyte.gz");
@@ -137,6 +140,7 @@ void train_digits(const DigitsOptions& o) {
       loss = step(training, gather_images(images, numbers, o.shift, random),
                   gather_labels(labels, numbers))
                  .item();
+      train::check_loss(loss, i + 1);
       progress.update([&] {
         return fmt::format("epoch {:>2}/{}  step {:>5}  loss {:.4f}  {:.0f} steps/s  held-out "
                            "digits right {:5.2f} %  {}",
@@ -151,6 +155,7 @@ void train_digits(const DigitsOptions& o) {
       std::llround(share * static_cast<double>(o.held_out)), o.held_out,
       styled(share >= 0.97 ? Style::Good : Style::Bad, fmt::format("{:.2f} %", 100 * share)));
   if (!o.out.empty()) {
+    check_trained(training);
     save_checkpoint(o.out, training,
                     {{"format", "egret.digits"}, {"width", std::to_string(o.width)}});
     log("Saved to {}", o.out);

@@ -2,7 +2,6 @@
 #include "train.h"
 
 #include "console.h"
-#include "graph_file.h"
 
 #include "egret/autocast.h"
 #include "egret/compile.h"
@@ -11,6 +10,8 @@
 #include "egret/stream.h"
 #include "egret/text_model.h"
 #include "egret/training.h"
+#include "support/output_file.h"
+#include "support/read_text.h"
 
 #include <chrono>
 #include <cmath>
@@ -51,8 +52,9 @@ struct Text {
   std::vector<std::int64_t> training, held_out;
 };
 
-Text read_text(const TextOptions& o) {
-  const std::string text = text_of_file(o.data);
+Text load_text(const TextOptions& o) {
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 40; // a corpus, bounded by memory
+  const std::string text = read_text(o.data, kMost);
   if (text.empty())
     throw Error(ErrorKind::Value, fmt::format("{}: the file is empty", o.data));
   data::CharCodec codec = data::CharCodec::of_text(text);
@@ -156,7 +158,10 @@ private:
 
 void train_text(const TextOptions& given) {
   TextOptions o = given;
-  const Text text = read_text(o);
+  for (const auto& [option, path] : {std::pair("--out", o.out), {"--best", o.best}})
+    if (!path.empty())
+      output_target(fmt::format("train text {}", option), path);
+  const Text text = load_text(o);
   o.shape.vocabulary = text.codec.size();
   io::Metadata metadata = models::text_metadata(o.shape, text.codec);
   metadata.merge(settings_of(o, text));

@@ -38,6 +38,62 @@ TEST(LoopErrors, AnEvaluationMustGiveWhatIsJudged) {
             std::string::npos);
 }
 
+// The loss is of the parameters before the step; the state after it counts too.
+TEST(LoopErrors, WhatIsNotFiniteEndsTheRunAndTheLastGoodCheckpointStands) {
+  test::TempFolder folder;
+  for (const bool in_state : {false, true}) {
+    State state;
+    Loop loop(state, {.steps = 100, .checkpoint = folder / "a", .checkpoint_every = 1});
+    const std::string message = test::error_of(ErrorKind::Value, [&] {
+      loop.run([&](std::int64_t step) {
+        state.value = full({2}, static_cast<double>(step));
+        if (step == 5 && in_state)
+          state.value = log(zeros({2}) - 1.0);
+        return scalar(step == 5 && !in_state ? std::numeric_limits<double>::infinity() : 1.0);
+      });
+    });
+    EXPECT_NE(
+        message.find(in_state ? "after step 6 'value' is not finite" : "the loss of step 6 is inf"),
+        std::string::npos)
+        << message;
+    State read;
+    Loop again(read, {.checkpoint = folder / "a"});
+    again.resume();
+    EXPECT_EQ(again.step(), 5);
+    EXPECT_EQ(read.value.to_vector(), (std::vector<float>{4, 4}));
+    std::filesystem::remove(folder / "a");
+  }
+}
+
+TEST(LoopErrors, WhatIsInfiniteFromTheStartIsNoDamage) {
+  test::TempFolder folder;
+  State state;
+  state.value = full({2}, -std::numeric_limits<double>::infinity());
+  Loop loop(state, {.steps = 2, .checkpoint = folder / "a"});
+  EXPECT_EQ(loop.run([](std::int64_t) { return scalar(1.0); }).steps, 2);
+}
+
+TEST(LoopErrors, ACheckpointThatCanNeverBeWrittenIsToldBeforeTheFirstStep) {
+  test::TempFolder folder;
+  for (const bool best : {false, true}) {
+    State state;
+    LoopOptions options{.steps = 3};
+    (best ? options.best : options.checkpoint) = folder / "none/a";
+    Loop loop(state, options);
+    int steps = 0;
+    test::expect_refused(
+        folder / "none/a",
+        [&] {
+          loop.run([&](std::int64_t) {
+            ++steps;
+            return scalar(1.0);
+          });
+        },
+        "cannot create a file here");
+    EXPECT_EQ(steps, 0);
+  }
+}
+
 struct Damage {
   State state;
   test::TempFolder folder;
