@@ -23,9 +23,18 @@ void relax() noexcept {
 #endif
 }
 
-// Spins until done() or for kSpinTime; true when done() held.
+// More threads than cores: one that spins keeps the core from the one that it waits for.
+bool oversubscribed(int threads) noexcept {
+  static const auto cores = static_cast<int>(std::thread::hardware_concurrency());
+  return cores > 0 && threads > cores;
+}
+
+// Spins until done() or for kSpinTime; true when done() held. `threads` take part in what is waited
+// for.
 template <class Done>
-bool spin(Done done) noexcept {
+bool spin(int threads, Done done) noexcept {
+  if (oversubscribed(threads))
+    return done();
   for (int i = 0; i < 64; ++i) {
     if (done())
       return true;
@@ -74,7 +83,7 @@ void Barrier::wait() noexcept {
     return;
   }
   auto passed = [&] { return round_.load(std::memory_order_acquire) != round; };
-  if (spin(passed))
+  if (spin(parties_, passed))
     return;
   sleepers_.fetch_add(1, std::memory_order_seq_cst);
   while (round_.load(std::memory_order_seq_cst) == round)
@@ -134,7 +143,7 @@ void ThreadPool::work(Worker& worker, int number) noexcept {
   std::uint32_t seen = 0;
   for (;;) {
     auto called = [&] { return worker.ticket.load(std::memory_order_acquire) != seen; };
-    if (!spin(called)) {
+    if (!spin(size_, called)) {
       worker.sleeps.store(true, std::memory_order_seq_cst);
       while (worker.ticket.load(std::memory_order_seq_cst) == seen)
         worker.ticket.wait(seen, std::memory_order_seq_cst);
@@ -179,7 +188,7 @@ void ThreadPool::run(int workers, WorkerFunction f) {
   for (int i = 1; i < workers; ++i)
     workers_[static_cast<std::size_t>(i - 1)]->wake();
   call(f, 0, workers);
-  if (!spin([&] { return remaining_.load(std::memory_order_acquire) == 0; })) {
+  if (!spin(workers, [&] { return remaining_.load(std::memory_order_acquire) == 0; })) {
     caller_sleeps_.store(true, std::memory_order_seq_cst);
     for (int left; (left = remaining_.load(std::memory_order_seq_cst)) != 0;)
       remaining_.wait(left, std::memory_order_seq_cst);
