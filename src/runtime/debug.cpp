@@ -10,7 +10,7 @@ namespace {
 
 int level_of_environment() noexcept {
   const char* text = std::getenv("EGRET_DEBUG");
-  return text ? std::atoi(text) : 0;
+  return text ? std::atoi(text) : 0; // what is no level is refused by check_environment()
 }
 
 std::atomic<int>& level() noexcept {

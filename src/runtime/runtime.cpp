@@ -6,6 +6,7 @@
 #include "runtime/count.h"
 #include "runtime/debug.h"
 #include "runtime/derived_program.h"
+#include "runtime/environment.h"
 #include "runtime/interpreter_device.h"
 #include "runtime/plan_program.h"
 #include "runtime/reference_program.h"
@@ -45,59 +46,28 @@ struct EffortSetting {
   RuleTags allowed;
 };
 
-double checked_budget(double seconds, std::string_view who) {
-  if (!(seconds > 0) || !std::isfinite(seconds))
-    fail(ErrorKind::Value, "{}: a budget of {} seconds; it is to be a positive number", who,
-         seconds);
-  return seconds;
-}
-
-bool flag_of_environment(const char* name, bool otherwise = false) {
-  const char* word = std::getenv(name);
-  if (!word)
-    return otherwise;
-  if (std::strcmp(word, "0") == 0)
-    return false;
-  if (std::strcmp(word, "1") != 0)
-    fail(ErrorKind::Value, "{}: `{}` is neither 0 nor 1", name, word);
-  return true;
-}
-
 EffortSetting effort_of_environment() {
+  check_environment();
   EffortSetting setting;
-  if (const char* word = std::getenv("EGRET_EFFORT"))
-    setting.effort = parse_effort(word, "EGRET_EFFORT");
-  if (const char* text = std::getenv("EGRET_BUDGET")) {
-    char* end = nullptr;
-    const double seconds = std::strtod(text, &end);
-    if (end == text || *end != 0)
-      fail(ErrorKind::Value, "EGRET_BUDGET: `{}` is not a number of seconds", text);
-    setting.budget_seconds = checked_budget(seconds, "EGRET_BUDGET");
-  }
-  setting.frozen = flag_of_environment("EGRET_FROZEN");
-  setting.paranoid = flag_of_environment("EGRET_PARANOID");
-  setting.libraries = flag_of_environment("EGRET_LIBRARIES", true);
-  if (const char* text = std::getenv("EGRET_ALLOW"))
-    for (std::string_view rest = text; !rest.empty();) {
-      const std::size_t end = std::min(rest.find(','), rest.size());
-      setting.allowed.add(parse_rule_tag(rest.substr(0, end), "EGRET_ALLOW"));
-      rest.remove_prefix(std::min(end + 1, rest.size()));
-    }
+  if (const auto word = environment("EGRET_EFFORT"))
+    setting.effort = parse_effort(*word, "EGRET_EFFORT");
+  if (const auto text = environment("EGRET_BUDGET"))
+    setting.budget_seconds = parse_budget(*text, "EGRET_BUDGET");
+  for (auto [name, flag] : {std::pair("EGRET_FROZEN", &setting.frozen),
+                            {"EGRET_PARANOID", &setting.paranoid},
+                            {"EGRET_LIBRARIES", &setting.libraries}})
+    if (const auto text = environment(name))
+      *flag = parse_flag(*text, name);
+  if (const auto text = environment("EGRET_ALLOW"))
+    setting.allowed = parse_tags(*text, "EGRET_ALLOW");
   return setting;
 }
 
 Place place_of_environment() {
-  if (const char* name = std::getenv("EGRET_ENGINE")) {
-    if (std::strcmp(name, "cpu") == 0)
-      return {};
-    if (std::strcmp(name, "interpreter") == 0)
-      return {Engine::Interpreter, {}};
-    if (std::strcmp(name, "reference") == 0)
-      return {Engine::Reference, {}};
-    fail(ErrorKind::Value, "EGRET_ENGINE: `{}` is none of cpu, interpreter, reference", name);
-  }
-  if (const char* name = std::getenv("EGRET_DEVICE"))
-    return {Engine::Compiled, backend::backends().parse(name, "EGRET_DEVICE")};
+  if (const auto name = environment("EGRET_ENGINE"))
+    return {parse_engine(*name, "EGRET_ENGINE"), {}};
+  if (const auto name = environment("EGRET_DEVICE"))
+    return {Engine::Compiled, backend::backends().parse(*name, "EGRET_DEVICE")};
   return {};
 }
 
