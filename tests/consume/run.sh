@@ -15,5 +15,6 @@ mv "$work/first" "$work/moved here"
 
 cmake -S "$source" -B "$work/build" -G Ninja -DCMAKE_PREFIX_PATH="$work/moved here" >/dev/null
 cmake --build "$work/build" >/dev/null || cmake --build "$work/build"
-"$work/build/consume"
+EGRET_CACHE=off "$work/build/consume" "$work"
+EGRET_CACHE=off "$work/moved here/bin/egret" --version >/dev/null
 echo "installed, moved, found, built and run"
