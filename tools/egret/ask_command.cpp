@@ -5,9 +5,9 @@
 #include "device_option.h"
 
 #include "egret/checkpoint.h"
+#include "support/printable.h"
 
 #include <CLI/CLI.hpp>
-#include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -66,7 +66,7 @@ void ask(const AskOptions& options) {
   }
   if (stdin_is_terminal())
     log("Type sums, as in 123+456, one a line; end with Ctrl-D.");
-  for (std::string line; std::getline(std::cin, line);) {
+  for (std::string line; next_line(line);) {
     if (line.find_first_not_of(" \t\r") == std::string::npos)
       continue;
     if (!stdin_is_terminal()) {
@@ -76,9 +76,9 @@ void ask(const AskOptions& options) {
     try { // a person may try again
       answer(solver, {line}, options.json);
     } catch (const Error& error) {
-      log_line(error.what());
+      log_line(terminal_text(error.what()));
     }
-    std::fflush(stdout);
+    flush_stdout();
   }
 }
 

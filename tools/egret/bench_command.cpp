@@ -4,6 +4,7 @@
 #include "console.h"
 #include "device_option.h"
 #include "effort_options.h"
+#include "number_option.h"
 
 #include "egret/device.h"
 #include "egret/effort.h"
@@ -124,7 +125,7 @@ void run_bench(const BenchOptions& options) {
             "{:.3f} to {:.3f})\n",
             m.ratio, options.against, m.against_ms, m.rounds, m.ratio_low, m.ratio_high);
     }
-    std::fflush(stdout);
+    flush_stdout();
   }
   if (!all)
     throw Error(ErrorKind::Value,
@@ -144,7 +145,7 @@ void add_bench_command(CLI::App& app) {
   command->add_flag("--list", options->list, "List them");
   add_device_option(*command, options->device);
   command->add_option("--threads", options->threads, "Threads of the CPU; 0: one a core")
-      ->check(CLI::Range(0, 4096))
+      ->check(whole_within(0, 4096))
       ->capture_default_str();
   add_effort_options(*command, options->effort);
   command
@@ -152,10 +153,10 @@ void add_bench_command(CLI::App& app) {
                    "Run in turn with this effort too, and say how the times compare; greedy: none")
       ->check(CLI::IsMember({"greedy", "none", "quick", "search", "exhaustive"}));
   command->add_option("--seconds", options->measure.seconds, "Time at least as long")
-      ->check(CLI::PositiveNumber)
+      ->check(is_seconds())
       ->capture_default_str();
   command->add_option("--reps", options->measure.reps, "Time at least as many runs")
-      ->check(CLI::Range(3, 1000000))
+      ->check(whole_within(3, 1000000))
       ->capture_default_str();
   command->add_flag("--json", options->json, "One JSON object a line");
   command->callback([options] { run_bench(*options); });

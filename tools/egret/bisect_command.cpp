@@ -5,9 +5,12 @@
 #include "effort_options.h"
 #include "graph_file.h"
 #include "graph_inputs.h"
+#include "number_option.h"
 
 #include "compiler/bisect.h"
 #include "runtime/runtime.h"
+#include "support/printable.h"
+#include "support/read_text.h"
 
 #include <CLI/CLI.hpp>
 #include <memory>
@@ -33,7 +36,7 @@ nlohmann::ordered_json json_of(const compiler::BisectReport& report) {
 }
 
 void bisect(const BisectCommand& command) {
-  const ir::Graph graph = graph_of_text(command.graph, text_of_file(command.graph));
+  const ir::Graph graph = graph_of_text(command.graph, read_text(command.graph));
   const GraphInputs inputs = load_inputs(graph, command.inputs, command.seed);
   const EffortInForce effort(command.effort);
   auto& runtime = runtime::Runtime::instance();
@@ -47,7 +50,7 @@ void bisect(const BisectCommand& command) {
   if (command.json)
     fmt::print("{}\n", json_of(report).dump(2));
   else
-    fmt::print("{}", report.text());
+    fmt::print("{}", terminal_text(report.text()));
   if (report.culprit != compiler::BisectReport::Culprit::None)
     throw CLI::RuntimeError(kFailed);
 }
@@ -66,7 +69,9 @@ void add_bisect_command(CLI::App& app) {
       ->check(CLI::ExistingFile);
   command->add_option("-i,--input", options->inputs, "NAME=FILE.npy; inputs without are random")
       ->take_all();
-  command->add_option("--seed", options->seed, "Of random inputs")->capture_default_str();
+  command->add_option("--seed", options->seed, "Of random inputs")
+      ->check(is_seed())
+      ->capture_default_str();
   add_effort_options(*command, options->effort);
   add_rules_option(*command, options->rules);
   command->add_flag("!--no-fuse", options->fuse, "One kernel an operation");

@@ -6,6 +6,7 @@
 #include "graph_file.h"
 #include "graph_inputs.h"
 #include "memory_option.h"
+#include "number_option.h"
 
 #include "compiler/bisect.h"
 #include "compiler/pipeline.h"
@@ -13,6 +14,9 @@
 #include "runtime/runtime.h"
 #include "saturate/saturate.h"
 #include "support/fail.h"
+#include "support/output_file.h"
+#include "support/printable.h"
+#include "support/read_text.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -214,7 +218,8 @@ std::function<void(const compiler::PassEvent&)> pass_printer(const CompileComman
                                     ? fmt::format("-- after {}", event.pass)
                                     : fmt::format("-- after {}, {}", event.pass, event.fusion_plan);
     if (named || event.changed())
-      fmt::print("{}\n{}{}", heading, event.after, event.after.ends_with('\n') ? "" : "\n");
+      fmt::print("{}\n{}{}", heading, terminal_text(event.after),
+                 event.after.ends_with('\n') ? "" : "\n");
     else
       fmt::print("{}: unchanged\n", heading);
   };
@@ -225,7 +230,13 @@ void compile(const CompileCommand& command) {
     return list_passes();
   if (command.graph.empty())
     throw UsageError("compile: a graph's text is required");
-  const ir::Graph graph = graph_of_text(command.graph, text_of_file(command.graph));
+  for (const auto& [option, path] : {std::pair("--program", command.program),
+                                     {"--loops-program", command.loops_program},
+                                     {"--graph-out", command.optimized},
+                                     {"--plan", command.plan}})
+    if (!path.empty())
+      output_target(fmt::format("compile {}", option), path);
+  const ir::Graph graph = graph_of_text(command.graph, read_text(command.graph));
   compiler::Options options;
   options.rules = command.saturate;
   options.memory_limit = command.memory_limit;
@@ -237,21 +248,22 @@ void compile(const CompileCommand& command) {
   auto& runtime = runtime::Runtime::instance();
   runtime.complete(options);
   if (!command.program.empty())
-    write_file(command.program, saturate::program_text(passes::normalize()(graph), options.rules));
+    write_output("compile --program", command.program,
+                 saturate::program_text(passes::normalize()(graph), options.rules));
   auto program = runtime.program(graph, options);
   if (command.effort.paranoid)
     program->run(run_inputs(graph, compiler::random_inputs(graph, 1)).slots);
   const CompileReport& report = program->report();
   if (!command.optimized.empty())
-    write_file(command.optimized, ir::print(report.graph));
+    write_output("compile --graph-out", command.optimized, ir::print(report.graph));
   if (!command.loops_program.empty())
-    write_file(command.loops_program, program->loop_terms());
+    write_output("compile --loops-program", command.loops_program, program->loop_terms());
   if (!command.plan.empty())
-    write_file(command.plan, program->plan() + program->loops());
+    write_output("compile --plan", command.plan, program->plan() + program->loops());
   if (command.json)
     fmt::print("{}\n", json_of(report).dump(2));
   else if (command.report)
-    fmt::print("{}", report.text());
+    fmt::print("{}", terminal_text(report.text()));
   else
     fmt::print("{} ops, {} kernels\n", report.ops_normalized, report.kernels.size());
 }
@@ -274,10 +286,10 @@ void add_compile_command(CLI::App& app) {
       ->take_all();
   add_rules_option(*command, options->rules);
   command->add_option("--rule-seconds", options->saturate.seconds, "Time for the rules")
-      ->check(CLI::PositiveNumber)
+      ->check(is_seconds())
       ->capture_default_str();
   command->add_option("--rule-rows", options->saturate.rows, "Size at which the rules stop")
-      ->check(CLI::PositiveNumber)
+      ->check(whole_within(1, std::int64_t{1} << 40))
       ->capture_default_str();
   add_memory_option(*command, options->memory_limit, "the program");
   command

@@ -1,7 +1,14 @@
 #include "console.h"
 
+#include "egret/error.h"
+#include "support/fail.h"
+#include "support/printable.h"
+
+#include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <iostream>
 #include <unistd.h>
 
 namespace egret::tool {
@@ -64,6 +71,26 @@ void log_line(const std::string& text) {
     std::fprintf(stderr, "%s\n", text.c_str());
 }
 
+void flush_stdout() {
+  std::cout.flush();
+  const bool written = std::fflush(stdout) == 0;
+  const int error = errno;
+  if (!written || std::ferror(stdout) != 0 || !std::cout)
+    fail(ErrorKind::File, "cannot write the results to stdout{}",
+         written ? "" : ": " + std::generic_category().message(error));
+}
+
+bool next_line(std::string& line, std::size_t most) {
+  line.clear();
+  int c = std::getc(stdin);
+  for (; c != EOF && c != '\n'; c = std::getc(stdin)) {
+    if (line.size() == most)
+      fail(ErrorKind::File, "stdin: a line of more than {} characters", most);
+    line += static_cast<char>(c);
+  }
+  return c != EOF || !line.empty();
+}
+
 Progress::~Progress() {
   finish();
 }
@@ -93,6 +120,17 @@ void Progress::finish() {
   if (open_)
     std::fprintf(stderr, "\n");
   open_ = false;
+}
+
+std::string progress_text(const SearchProgress& p) {
+  // The one that is looked at; after the last one, that.
+  const auto number = [](std::size_t done, std::size_t of) { return std::min(done + 1, of); };
+  return fmt::format(
+      "search: kernel {} of {} ({}), candidate {} of {}{}, {} of {} left",
+      number(p.done, p.kernels), p.kernels, terminal_text(p.kernel),
+      number(p.candidate, p.candidates), p.candidates,
+      p.best_seconds > 0 ? fmt::format(", best {:.3g} ms", p.best_seconds * 1e3) : "",
+      seconds_text(std::max(0.0, p.budget_seconds - p.seconds)), seconds_text(p.budget_seconds));
 }
 
 std::string seconds_text(double seconds) {

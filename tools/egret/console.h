@@ -2,6 +2,8 @@
 // line on a terminal only.
 #pragma once
 
+#include "egret/effort.h"
+
 #include <chrono>
 #include <fmt/format.h>
 #include <string>
@@ -33,6 +35,13 @@ void log(fmt::format_string<Args...> format, Args&&... args) {
 }
 void set_quiet(bool quiet);
 
+/// Sends on what was printed to stdout; Error(File) when any of it was lost.
+void flush_stdout();
+
+/// The next line of stdin, false at its end. Error(File) for a line of more than `most` characters:
+/// what has no end is not waited for.
+bool next_line(std::string& line, std::size_t most = 1 << 16);
+
 /// A line that tells how far a long task is: rewritten in place on a terminal, and a plain line
 /// every `every` elsewhere.
 class Progress {
@@ -58,6 +67,8 @@ private:
   bool open_ = false; ///< a line without its end is on the terminal
 };
 
+/// "search: kernel 2 of 3 (k_add), candidate 4 of 9, best 0.1 ms, 5 s of 60 s left".
+std::string progress_text(const SearchProgress& progress);
 std::string seconds_text(double seconds); ///< "0.8 s", "2 min 05 s"
 std::string bytes_text(double bytes);     ///< "1.5 MB"
 std::string count_text(double count);     ///< "12.3k"

@@ -1,13 +1,13 @@
 #include "effort_options.h"
 
 #include "console.h"
-#include "graph_file.h"
+#include "number_option.h"
 
 #include "egret/libraries.h"
+#include "support/read_text.h"
 
 #include <CLI/CLI.hpp>
 
-#include <algorithm>
 #include <filesystem>
 
 namespace egret::tool {
@@ -19,7 +19,7 @@ void add_effort_options(CLI::App& command, EffortOptions& options) {
                   "(kernels are timed)")
       ->check(CLI::IsMember({"none", "quick", "search", "exhaustive"}));
   command.add_option("--budget", options.budget, "Seconds for the search of one program")
-      ->check(CLI::PositiveNumber);
+      ->check(is_seconds());
   command.add_flag("--frozen", options.frozen,
                    "Use what was found before; measure and write nothing");
   command
@@ -43,7 +43,7 @@ void add_rules_option(CLI::App& command, std::vector<std::string>& paths) {
 std::vector<saturate::RuleFile> rule_files(const std::vector<std::string>& paths) {
   std::vector<saturate::RuleFile> files;
   for (const std::string& path : paths)
-    files.push_back({std::filesystem::path(path).filename().string(), text_of_file(path)});
+    files.push_back({std::filesystem::path(path).filename().string(), read_text(path)});
   return files;
 }
 
@@ -67,14 +67,7 @@ EffortInForce::EffortInForce(const EffortOptions& options)
   on_search_progress([progress = progress_](const SearchProgress& p) {
     if (p.seconds < 5 && !stderr_is_terminal())
       return true; // plain lines are for searches that take long
-    progress->update([&] {
-      return fmt::format("search: kernel {} of {} ({}), candidate {} of {}{}, {} of {} left",
-                         p.done + 1, p.kernels, p.kernel, p.candidate + 1, p.candidates,
-                         p.best_seconds > 0 ? fmt::format(", best {:.3g} ms", p.best_seconds * 1e3)
-                                            : "",
-                         seconds_text(std::max(0.0, p.budget_seconds - p.seconds)),
-                         seconds_text(p.budget_seconds));
-    });
+    progress->update([&] { return progress_text(p); });
     return true;
   });
 }

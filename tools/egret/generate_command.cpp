@@ -3,6 +3,7 @@
 #include "console.h"
 #include "device_option.h"
 #include "effort_options.h"
+#include "number_option.h"
 
 #include "egret/text_model.h"
 
@@ -54,22 +55,23 @@ void add_generate_command(CLI::App& app) {
   command->add_option("--model", options->model, "The checkpoint")->capture_default_str();
   command->add_option("--prompt", options->prompt, "What the text starts with");
   command->add_option("--length", options->sample.length, "Characters to write")
-      ->check(CLI::Range(0, 100000000))
+      ->check(whole_within(0, 100000000))
       ->capture_default_str();
   command
       ->add_option("--temperature", options->sample.temperature,
                    "Below 1: likely characters more often; 0: always the likeliest")
-      ->check(CLI::Range(0.0, 1000.0))
+      ->check(number_within(0, 1000))
       ->capture_default_str();
   command->add_option("--top-k", options->sample.top_k, "Only among the likeliest so many; 0: all")
-      ->check(CLI::Range(0, 256))
+      ->check(whole_within(0, 256))
       ->capture_default_str();
   command->add_option("--seed", options->sample.seed, "Start of all random numbers")
+      ->check(is_seed())
       ->capture_default_str();
   command
       ->add_option("--keep", options->sample.keep,
                    "Characters that begin a new context when one is full; 0: half of it")
-      ->check(CLI::Range(0, 1 << 20))
+      ->check(whole_within(0, 1 << 20))
       ->capture_default_str();
   command->add_flag("!--no-cache", options->sample.cache,
                     "Read the whole context again for each character");

@@ -6,10 +6,18 @@
 
 #include "egret/error.h"
 #include "egret/log.h"
+#include "runtime/environment.h"
+#include "support/printable.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
 #include <csignal>
+#include <fcntl.h>
 #include <new>
+#include <numeric>
+#include <unistd.h>
+#include <utility>
 
 namespace {
 
@@ -24,17 +32,90 @@ constexpr const char* kFooter = R"(Try:
 Results go to stdout, everything else to stderr; --json gives results as JSON. NO_COLOR=1 turns colours off.
 Exit code: 0 done, 1 failed, 2 wrong usage.)";
 
-int failed(const std::string& message) {
-  using namespace egret::tool;
-  std::fprintf(stderr, "%s %s\n", styled(Style::Bad, "egret:").c_str(), message.c_str());
-  return kFailed;
+using namespace egret::tool;
+
+int failed(const std::string& message, int code = kFailed) {
+  std::fprintf(stderr, "%s %s\n", styled(Style::Bad, "egret:").c_str(),
+               egret::terminal_text(message).c_str());
+  return code;
+}
+
+/// A standard stream that the caller has closed stays unusable: without this the first file that is
+/// opened would take its number, and what is printed would end up in that file.
+void occupy_standard_streams() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (::fcntl(fd, F_GETFD) < 0 && errno == EBADF)
+      ::open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
+/// How many letters must change to make one word of the other (Levenshtein).
+std::size_t distance(const std::string& a, const std::string& b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), 0);
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i + 1);
+    for (std::size_t j = 0; j < b.size(); ++j)
+      diagonal = std::exchange(
+          row[j + 1], std::min({row[j] + 1, row[j + 1] + 1, diagonal + (a[i] == b[j] ? 0 : 1)}));
+  }
+  return row.back();
+}
+
+/// What stands where a command is expected and is none; empty when nothing does.
+std::string unknown_command(const CLI::App& whole) {
+  const CLI::App* app = &whole;
+  while (!app->get_subcommands().empty())
+    app = app->get_subcommands().front();
+  const std::vector<std::string> rest = app->remaining();
+  const auto commands =
+      app->get_subcommands([](const CLI::App* c) { return !c->get_group().empty(); });
+  if (commands.empty() || rest.empty() || rest.front().starts_with('-'))
+    return "";
+  const std::string& word = rest.front();
+  const CLI::App* nearest = *std::min_element(
+      commands.begin(), commands.end(), [&](const CLI::App* a, const CLI::App* b) {
+        return distance(word, a->get_name()) < distance(word, b->get_name());
+      });
+  const bool near = 3 * distance(word, nearest->get_name()) <= nearest->get_name().size() + 1;
+  const std::string parent = app == &whole ? "egret" : "egret " + app->get_name();
+  return fmt::format("there is no command '{} {}'{}; {} --help lists them", parent, word,
+                     near ? fmt::format(" (did you mean {}?)", nearest->get_name()) : "", parent);
+}
+
+/// Parses the command line, which runs the command; the exit code.
+int run(CLI::App& app, int argc, char** argv) {
+  try {
+    egret::runtime::check_environment();
+    app.parse(argc, argv);
+  } catch (const CLI::RuntimeError& error) { // a command that has said what failed
+    return error.get_exit_code();
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0)
+      return app.exit(error); // prints help or the version
+    if (const std::string why = unknown_command(app); !why.empty())
+      return failed(why, kUsage);
+    std::fprintf(stderr, "%s\nRun with --help for more information.\n",
+                 egret::terminal_text(error.what()).c_str());
+    return kUsage;
+  } catch (const UsageError& error) {
+    return failed(error.what(), kUsage);
+  } catch (const egret::InternalError& error) {
+    return failed(
+        fmt::format("{}\nThis is a mistake in egret, not yours; please report it.", error.what()));
+  } catch (const std::bad_alloc&) {
+    return failed("out of memory");
+  } catch (const std::exception& error) {
+    return failed(error.what());
+  }
+  return kDone;
 }
 
 } // namespace
 
 int main(int argc, char** argv) {
-  using namespace egret::tool;
-  egret::on_warning([](const std::string& text) { log_line("egret: " + text); });
+  occupy_standard_streams();
+  egret::on_warning(
+      [](const std::string& text) { log_line("egret: " + egret::terminal_text(text)); });
   std::signal(SIGPIPE, SIG_IGN); // a closed pipe is a failed write, not a death
   CLI::App app("egret trains and runs tensor programs with kernels that it generates.", "egret");
   app.footer(kFooter);
@@ -53,26 +134,11 @@ int main(int argc, char** argv) {
   add_info_command(app);
   add_egraph_command(app);
   add_worker_command(app);
+  const int code = run(app, argc, argv);
   try {
-    app.parse(argc, argv);
-  } catch (const CLI::RuntimeError& error) { // a command that has said what failed
-    return error.get_exit_code();
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kDone : kUsage;
-  } catch (const UsageError& error) {
-    failed(error.what());
-    return kUsage;
+    flush_stdout();
   } catch (const egret::Error& error) {
     return failed(error.what());
-  } catch (const egret::InternalError& error) {
-    return failed(
-        fmt::format("{}\nThis is a mistake in egret, not yours; please report it.", error.what()));
-  } catch (const std::bad_alloc&) {
-    return failed("out of memory");
-  } catch (const std::exception& error) {
-    return failed(error.what());
   }
-  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
-    return failed("cannot write the results to stdout");
-  return kDone;
+  return code;
 }

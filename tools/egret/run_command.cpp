@@ -11,6 +11,9 @@
 #include "egret/ir.h"
 #include "runtime/runtime.h"
 #include "support/fail.h"
+#include "support/output_file.h"
+#include "support/printable.h"
+#include "support/read_text.h"
 
 #include <CLI/CLI.hpp>
 #include <memory>
@@ -51,7 +54,7 @@ nlohmann::ordered_json json_of(const std::string& name, const Tensor& value) {
 }
 
 void run(const RunOptions& options) {
-  std::string text = text_of_file(options.graph);
+  std::string text = read_text(options.graph);
   const ir::Graph graph = graph_of_text(options.graph, text);
   auto labels = output_labels(text);
   auto files = files_by_name(options.outputs, "--output");
@@ -60,6 +63,9 @@ void run(const RunOptions& options) {
       throw UsageError(
           fmt::format("the graph has no output '{}'; its outputs: {}", name, listed(labels)));
 
+  for (const auto& [name, file] : files)
+    output_target("run --output", file);
+
   GraphInputs inputs = load_inputs(graph, options.inputs, {});
   auto& runtime = runtime::Runtime::instance();
   const EffortInForce effort(options.effort);
@@ -67,7 +73,7 @@ void run(const RunOptions& options) {
       runtime.program(graph, {.fuse = options.fuse, .memory_limit = options.memory_limit});
   auto results = program->run(run_inputs(graph, inputs.arrays).slots);
   if (options.explain)
-    log_line(program->report().text());
+    log_line(terminal_text(program->report().text()));
   for (std::size_t i = 0; i < results.size(); ++i) {
     const ir::Node& node = graph[graph.outputs[i]];
     auto sizes = inputs.dims.values(node.shape);
@@ -83,7 +89,7 @@ void run(const RunOptions& options) {
     else if (options.json)
       fmt::print("{}\n", json_of(labels[i], value).dump());
     else
-      fmt::print("%{} = {}\n", labels[i], to_string(value));
+      fmt::print("%{} = {}\n", terminal_text(labels[i]), to_string(value));
   }
 }
 

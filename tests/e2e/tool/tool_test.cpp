@@ -1,37 +1,18 @@
 // The egret command as people and scripts see it.
 #include "egret/functional.h"
 #include "egret/io.h"
-#include "support/files.h"
+#include "support/run_tool.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <sys/wait.h>
 
 namespace egret {
 namespace {
 
-struct Ran {
-  int code = -1;
-  std::string out, err;
-};
-
-/// Runs the command through a shell; arguments are given as a shell reads them.
-Ran egret_command(const std::string& arguments, const std::string& before = "") {
-  test::TempFolder folder;
-  std::string line = before + " " + EGRET_TEST_TOOL + " " + arguments + " >" +
-                     (folder / "out").string() + " 2>" + (folder / "err").string();
-  int status = std::system(line.c_str());
-  Ran ran;
-  ran.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  ran.out = test::read_file(folder / "out");
-  ran.err = test::read_file(folder / "err");
-  return ran;
-}
-
-void expect_contains(const std::string& text, std::string_view part) {
-  EXPECT_NE(text.find(part), std::string::npos) << text << "\n  lacks: " << part;
-}
+using test::egret_command;
+using test::expect_contains;
+using test::Ran;
 
 TEST(Tool, HelpTeachesAndGoesToStdout) {
   Ran help = egret_command("--help");
@@ -50,17 +31,52 @@ TEST(Tool, HelpTeachesAndGoesToStdout) {
 }
 
 TEST(Tool, WrongUsageIsExitCode2AndSaysWhat) {
-  for (const char* arguments :
-       {"", "frobnicate", "train", "train addition --steps no", "train addition --steps 0",
-        "train addition --width 10 --heads 3", "train digits",
-        "train digits --data /no/such/folder", "train text", "train text --data /no/such/file",
-        "generate --temperature -1", "generate --length x", "bench no_such_workload",
-        "bench --device tpu", "bench --effort much", "run", "run --frob"}) {
+  for (const char* arguments : {"",
+                                "frobnicate",
+                                "train",
+                                "train addition --steps no",
+                                "train addition --steps 0",
+                                "train addition --width 10 --heads 3",
+                                "train addition --lr nan",
+                                "train addition --lr 1e999",
+                                "train addition --lr inf",
+                                "train addition --seed -1",
+                                "train addition --seed 18446744073709551616",
+                                "train digits",
+                                "compile --rule-seconds nan /dev/null",
+                                "compile --rule-rows 99999999999999999999999 /dev/null",
+                                "bench --budget inf x",
+                                "bench --budget nan x",
+                                "bench --seconds nan x",
+                                "generate --temperature nan",
+                                "train digits --data /no/such/folder",
+                                "train text",
+                                "train text --data /no/such/file",
+                                "generate --temperature -1",
+                                "generate --length x",
+                                "bench no_such_workload",
+                                "bench --device tpu",
+                                "bench --effort much",
+                                "run",
+                                "run --frob"}) {
     Ran ran = egret_command(arguments);
     EXPECT_EQ(ran.code, 2) << arguments << "\n" << ran.err;
     EXPECT_NE(ran.err, "") << arguments;
     EXPECT_EQ(ran.out, "") << arguments;
   }
+  EXPECT_EQ(egret_command("trian").err,
+            "egret: there is no command 'egret trian' (did you mean train?); "
+            "egret --help lists them\n");
+  EXPECT_EQ(egret_command("nope").err,
+            "egret: there is no command 'egret nope'; egret --help lists them\n");
+  EXPECT_EQ(egret_command("egraph rn x").err,
+            "egret: there is no command 'egret egraph rn' (did you mean run?); egret egraph --help "
+            "lists them\n");
+  EXPECT_EQ(egret_command("train addition --lr nan").err,
+            "--lr: 'nan' is not a finite number above 0\nRun with --help for more information.\n");
+  EXPECT_EQ(
+      egret_command("train digits --dropout 7 --data /").err,
+      "--dropout: '7' is not a number from 0 to 0.95\nRun with --help for more information.\n");
   expect_contains(egret_command("bench no_such_workload").err,
                   "no workload is named 'no_such_workload'; egret bench --list");
 }
@@ -79,8 +95,67 @@ TEST(Tool, FailuresAreExitCode1AndOneLine) {
 TEST(Tool, ResultsThatCannotBeWrittenAreAFailure) {
   if (!std::filesystem::exists("/dev/full"))
     GTEST_SKIP();
-  int status = std::system((std::string(EGRET_TEST_TOOL) + " info >/dev/full 2>/dev/null").c_str());
+  for (const char* arguments : {"info", "--help", "--version", "--help-all", "train text --help",
+                                "bench --list", "cache stats"})
+    for (const char* where : {">/dev/full", ">&-"}) {
+      const int status = std::system(fmt::format("EGRET_CACHE=/no/such {} {} {} 2>/dev/null",
+                                                 EGRET_TEST_TOOL, arguments, where)
+                                         .c_str());
+      EXPECT_EQ(WEXITSTATUS(status), 1) << arguments << " " << where;
+    }
+}
+
+// A file that is opened takes the smallest free number: it must not be that of stdout.
+TEST(Tool, WhatIsPrintedIntoAClosedStdoutIsInNoOtherFile) {
+  test::TempFolder folder;
+  test::write_file(folder / "g.txt",
+                   "%x: f32[2] = input \"x\"\n%y: f32[2] = exp(%x)\noutputs %y\n");
+  const std::string f = folder.path().string();
+  const int status = std::system(
+      fmt::format("{0} compile {1}/g.txt --plan {1}/plan --json >&- 2>{1}/err", EGRET_TEST_TOOL, f)
+          .c_str());
   EXPECT_EQ(WEXITSTATUS(status), 1);
+  EXPECT_EQ(test::read_file(folder / "err").find("ops_recorded"), std::string::npos);
+  EXPECT_EQ(test::read_file(folder / "plan").find("ops_recorded"), std::string::npos);
+}
+
+TEST(Tool, EveryVariableOfTheEnvironmentIsChecked) {
+  for (const char* set :
+       {"EGRET_DEBUG=abc", "EGRET_DEBUG=5", "EGRET_EFFORT=much", "EGRET_BUDGET=nan",
+        "EGRET_FROZEN=yes", "EGRET_THREADS=0", "EGRET_OBJECTS_MB=x", "EGRET_CPU=fast",
+        "EGRET_DEVICE=tpu", "EGRET_ENGINE=x", "EGRET_ALLOW=all", "EGRET_PARANOID=2",
+        "EGRET_LIBRARIES=-"}) {
+    const Ran ran = egret_command("cache stats", set);
+    EXPECT_EQ(ran.code, 1) << set;
+    const std::string name(set, std::string_view(set).find('='));
+    expect_contains(ran.err, "egret: " + name + ": ");
+  }
+  EXPECT_EQ(egret_command("--version", "EGRET_DEBUG= EGRET_EFFORT=").code, 0);
+}
+
+TEST(Tool, EscapeCharactersOfFilesDoNotReachTheTerminal) {
+  test::TempFolder folder;
+  test::write_file(folder / "g.txt",
+                   "%x: f32[2] = input \"a\x1b[31mb\"\n%y: f32[2] = exp(%x)\noutputs %y\n");
+  const std::string graph = (folder / "g.txt").string();
+  for (const std::string& arguments :
+       {"run " + graph, "compile " + graph + " --report", "run " + graph + " -i z=/dev/null"}) {
+    const Ran ran = egret_command(arguments);
+    EXPECT_EQ((ran.out + ran.err).find('\x1b'), std::string::npos) << ran.out << ran.err;
+  }
+  expect_contains(egret_command("run " + graph).err, "a\\x1b[31mb");
+}
+
+TEST(Tool, ReadingEndsWhereAFileDoesNot) {
+  for (const char* arguments :
+       {"run /dev/zero", "compile /dev/zero", "bisect /dev/zero", "cache import /dev/zero",
+        "train text --data /dev/zero", "run /proc/self/mem"}) {
+    const Ran ran = egret_command(arguments);
+    EXPECT_EQ(ran.code, 1) << arguments;
+    expect_contains(ran.err, std::string_view(arguments).find("mem") == std::string_view::npos
+                                 ? "/dev/zero: it has more than"
+                                 : "/proc/self/mem: cannot read it");
+  }
 }
 
 TEST(Tool, InfoAsTextAndJson) {
@@ -293,7 +368,7 @@ TEST(Tool, CompileRefusesWhatIsWrong) {
   test::write_file(folder / "r.egg", "; group mine: exact\n(ruleset mine)\n; x\n(rewrite (Exp x) "
                                      "(Sum x x) :ruleset mine :name \"e\")\n");
   refused(f + "/g.txt --rules " + f + "/r.egg", 1, "r.egg:4:");
-  refused(f + "/g.txt --program " + f + "/no/such/folder.egg", 1, "cannot be written");
+  refused(f + "/g.txt --program " + f + "/no/such/folder.egg", 1, "cannot create a file here");
 }
 
 TEST(Tool, EgraphRunsProgramsAndWritesThem) {
