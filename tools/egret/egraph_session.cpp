@@ -2,6 +2,7 @@
 
 #include "egraph/api_impl.h"
 #include "saturate/primitives.h"
+#include "support/output_file.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -15,11 +16,13 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
-#include <fstream>
 #include <functional>
 #include <iostream>
 #include <iterator>
 #include <memory>
+#include <ostream>
+#include <streambuf>
+#include <string_view>
 #include <thread>
 
 namespace egret::tool {
@@ -95,13 +98,36 @@ void print_stats(const Engine& engine, const std::string& name, double seconds) 
                rule->name.substr(0, std::min<std::size_t>(100, rule->name.find('\n'))));
 }
 
-/// Writes a file; what could not be written is an error.
+/// A stream into an OutputFile, whose errors it passes on.
+class OutputBuffer : public std::streambuf {
+public:
+  explicit OutputBuffer(OutputFile& file) : file_(file) {}
+
+protected:
+  std::streamsize xsputn(const char* text, std::streamsize size) override {
+    file_.write(std::string_view(text, static_cast<std::size_t>(size)));
+    return size;
+  }
+  int_type overflow(int_type symbol) override {
+    if (!traits_type::eq_int_type(symbol, traits_type::eof())) {
+      const char c = traits_type::to_char_type(symbol);
+      file_.write(std::string_view(&c, 1));
+    }
+    return traits_type::not_eof(symbol);
+  }
+
+private:
+  OutputFile& file_;
+};
+
+/// Writes to the file, pipe or device at `path`; what could not be written is an error.
 void write_file(const std::string& path, const std::function<void(std::ostream&)>& write) {
-  std::ofstream out(path, std::ios::binary);
-  if (out)
-    write(out);
-  if (!out.flush())
-    throw Error(ErrorKind::File, path + ": cannot be written");
+  OutputFile file("egraph", path);
+  OutputBuffer buffer(file);
+  std::ostream out(&buffer);
+  out.exceptions(std::ios::badbit); // what the buffer throws comes through
+  write(out);
+  file.commit();
 }
 
 /// FILE.egg -> FILE.json, or FILE-split.json where primitives are split off.
