@@ -209,17 +209,28 @@ inline constexpr bool is_state<Unknown, A> =
 ///   where nobody else holds the old value.
 /// - Tensors that the function reaches by other ways (captures, globals) count the same: their
 /// value
-///   at the time of each call is read, and those that it changes are written. So a captured model
-///   is never frozen.
+///   at the time of each call is read, and those that it changes are written. They are read through
+///   the Tensor objects that led to them: one that is bound to another tensor (`w = other`, a layer
+///   that is replaced) is followed, with a new trace where the old one does not fit. Binding one
+///   inside the function is Error(State): update it in place.
 /// - Sizes are part of the structure, but for those of CompileOptions::dims.
 /// - A plain number (a float argument, a field of a struct) is part of the structure: another value
 ///   traces again, and last_report() says so. What changes from call to call (a learning rate, a
 ///   step count) is to be a tensor of rank 0. Generators are trees of such tensors.
+/// - C++ values that the function captures (numbers, flags, pointers, lengths of containers) are
+///   what they were when it was traced: no library can see them. set_paranoid(true) traces at every
+///   call once more, and a difference is Error(State).
 /// - .grad is read from outside as a tensor is, but what backward() adds to it inside stays inside.
 /// - Reading a value (item, to_vector ...) inside the function is Error(State).
 ///
 /// Results are values of their own, never overwritten by a later call. They may be void, a Tensor
 /// or any copyable tree. After an exception the arguments are as they were.
+///
+/// Any number of threads may trace, compile and call functions over the same tensors. A trace
+/// touches none of them, and what other threads do meanwhile is no part of it. A call takes all
+/// that it reads at one moment, and calls that update the same state follow each other, each on
+/// what the one before has left. One function object is called by several threads at once, so that
+/// it must not change C++ values of its own.
 template <class F>
 class Compiled : private detail::CompiledBase {
 public:

@@ -167,8 +167,9 @@ private:
 /// pending value on the way that a handle still holds. Mistakes in shapes, dtypes, axes and indices
 /// are thrown by the function called, as egret::Error.
 ///
-/// Handles may be copied, read and dropped by any thread; two threads that update one handle must
-/// take turns, as with any C++ value.
+/// Handles may be copied, read, updated and dropped by any thread: an in-place update is one step,
+/// so that none is lost. What a Tensor object is bound to (`a = b`) is for one thread at a time, as
+/// with any C++ object.
 class Tensor {
 public:
   Tensor() noexcept = default; ///< empty: defined() is false, every use throws Error(State)
@@ -201,7 +202,8 @@ public:
 
   // --- conversions
   Tensor to(DType type) const;      ///< converted; *this's value when it has that type
-  Tensor clone() const;             ///< the same value under a handle of its own, with gradient
+  Tensor clone() const;             ///< the same value under a handle of its own, which is no leaf
+                                    ///< but passes gradients on
   Tensor detach() const;            ///< the same value under a handle of its own, without gradient
   Tensor bitcast(DType type) const; ///< the same bits read as another type of the same size
 

@@ -104,13 +104,14 @@ struct CompiledImpl {
   std::shared_ptr<const TracedProgram> last;
   std::uint64_t calls = 0;
   std::string report;
+  std::string changed; // why the trace of this structure that was used last does not fit
 
   // Why no trace fits: what differs from the one used last.
   std::string reason(const Call& call, const NamedDims::Seen& seen, const Key& key) const {
     if (!seen.alone.empty())
       return seen.alone + ": traced for these sizes alone";
     if (entries.empty())
-      return "the first call";
+      return changed.empty() ? "the first call" : changed;
     const Entry& last_used = entries.back();
     if (last_used.key.structure != key.structure)
       return "the structure of the arguments, a number among them, Autocast or the device differs";
@@ -122,7 +123,7 @@ struct CompiledImpl {
     }
     if (last_used.key.tensors != key.tensors)
       return "other tensors require gradients, or are one and the same";
-    return "a captured tensor, or the gradient of one, came or went";
+    return changed;
   }
   // The sizes that the trace used last serves.
   std::string range() const {
@@ -133,15 +134,28 @@ struct CompiledImpl {
                              : fmt::format("argument {}, {},", leaf.argument, leaf.path);
   }
 
-  std::shared_ptr<const TracedProgram> find(const Call& call, const Key& key) {
+  struct Found {
+    std::shared_ptr<const TracedProgram> traced; // null: none fits
+    std::vector<std::shared_ptr<Handle>> handles;
+  };
+  Found find(const Call& call, const Key& key) {
+    changed.clear();
     for (std::size_t i = entries.size(); i-- > 0;) {
-      if (!(entries[i].key == key) || !still_holds(*entries[i].traced, call))
+      if (!(entries[i].key == key))
         continue;
+      Resolved resolved = resolve(*entries[i].traced, call);
+      if (!resolved.changed.empty()) {
+        if (changed.empty())
+          changed = std::move(resolved.changed);
+        if (resolved.gone)
+          entries.erase(entries.begin() + static_cast<std::ptrdiff_t>(i));
+        continue;
+      }
       std::rotate(entries.begin() + static_cast<std::ptrdiff_t>(i),
                   entries.begin() + static_cast<std::ptrdiff_t>(i) + 1, entries.end());
-      return entries.back().traced;
+      return {entries.back().traced, std::move(resolved.handles)};
     }
-    return nullptr;
+    return {};
   }
   void put(const Call& call, const NamedDims::Seen& seen, Key key,
            std::shared_ptr<const TracedProgram> traced) {
@@ -160,42 +174,81 @@ CompiledBase::~CompiledBase() = default;
 CompiledBase::CompiledBase(CompiledBase&&) noexcept = default;
 CompiledBase& CompiledBase::operator=(CompiledBase&&) noexcept = default;
 
+namespace {
+
+// Checked execution: the function records the same again, or something that it reads is frozen in
+// the trace.
+void check_again(Caller& caller, const NamedDims::Seen& seen, const CompileOptions& options,
+                 const TracedProgram& traced) {
+  const auto again = trace_function(caller, seen, options, false);
+  const std::string what = difference(traced, *again);
+  if (!what.empty())
+    fail(ErrorKind::State,
+         "{}: paranoid: traced again, the function does not record what it did before: {}; a C++ "
+         "value that it captures has changed (a number, a flag, a pointer): pass it as an "
+         "argument, or keep it in a tensor of rank 0",
+         options.name, what);
+}
+
+} // namespace
+
 Result CompiledBase::run(Caller& caller) {
   if (current_scope())
     return caller.trace(); // within another traced function this one is part of it
-  const Call call = caller.flatten(impl_->dims.by_path());
-  const NamedDims::Seen seen = impl_->dims.seen(call);
-  Key key = key_of(call, seen);
-  std::shared_ptr<const TracedProgram> traced;
+  CompiledImpl& impl = *impl_;
+  const Call call = caller.flatten(impl.dims.by_path());
+  const NamedDims::Seen seen = impl.dims.seen(call);
+  const Key key = key_of(call, seen);
+  const bool check = runtime::Runtime::instance().paranoid();
+  CompiledImpl::Found found;
   {
-    std::lock_guard lock(impl_->mutex);
-    ++impl_->calls;
-    traced = impl_->find(call, key);
-    if (traced) {
-      impl_->last = traced;
-      impl_->report.clear();
+    std::lock_guard lock(impl.mutex);
+    ++impl.calls;
+    found = impl.find(call, key);
+    if (found.traced) {
+      impl.last = found.traced;
+      impl.report.clear();
     }
   }
-  if (traced) {
-    if (traced->program)
+  if (found.traced) {
+    if (check)
+      check_again(caller, seen, impl.options, *found.traced);
+    if (found.traced->program)
       runtime::count().plan_hits.add(1);
-    return replay(*traced, call);
+    return replay(*found.traced, call, std::move(found.handles));
   }
   const Call named = caller.flatten(true);
   std::string reason;
   {
-    std::lock_guard lock(impl_->mutex);
-    reason = impl_->reason(named, seen, key);
+    std::lock_guard lock(impl.mutex);
+    reason = impl.reason(named, seen, key);
   }
-  runtime::debug(1, "{}: traced, {}", impl_->options.name, reason);
-  traced = trace_function(caller, seen, impl_->options);
+  runtime::debug(1, "{}: traced, {}", impl.options.name, reason);
+  for (int tries = 0; tries < 4; ++tries) {
+    const auto traced = trace_function(caller, seen, impl.options);
+    if (check)
+      check_again(caller, seen, impl.options, *traced);
+    const Call now = caller.flatten(false);
+    {
+      std::lock_guard lock(impl.mutex);
+      found = impl.find(now, key); // another thread may have traced it, too
+      if (!found.traced) {
+        impl.put(named, seen, key, traced);
+        found = impl.find(now, key);
+      }
+      impl.last = found.traced ? found.traced : traced;
+      impl.report = reason;
+    }
+    if (found.traced)
+      return replay(*found.traced, now, std::move(found.handles));
+  }
+  std::string changed;
   {
-    std::lock_guard lock(impl_->mutex);
-    impl_->put(named, seen, std::move(key), traced);
-    impl_->last = traced;
-    impl_->report = reason;
+    std::lock_guard lock(impl.mutex);
+    changed = impl.changed;
   }
-  return replay(*traced, caller.flatten(false));
+  fail(ErrorKind::State, "{}: what it captures changes while it is traced: {}", impl.options.name,
+       changed);
 }
 
 std::string CompiledBase::explain() const {

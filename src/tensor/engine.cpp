@@ -166,6 +166,20 @@ Walk walk(std::span<const NodePtr> roots, WalkOutputs outputs, const Scope* scop
   return w;
 }
 
+void wait_for_others(std::unique_lock<std::mutex>& lock) {
+  landed().wait(lock);
+}
+
+Walk settled_walk(std::unique_lock<std::mutex>& lock, std::span<const NodePtr> roots,
+                  WalkOutputs outputs, const Scope* scope, const char* who) {
+  for (;;) {
+    Walk w = walk(roots, outputs, scope, who);
+    if (!w.busy)
+      return w;
+    landed().wait(lock);
+  }
+}
+
 ir::Graph graph_of(const Walk& w) {
   ir::Graph graph;
   std::vector<ir::NodeId> leaves, ops;
@@ -406,6 +420,38 @@ void evaluate(std::span<const NodePtr> roots, const char* who) {
 
 void evaluate(const NodePtr& root, const char* who) {
   evaluate(std::span(&root, 1), who);
+}
+
+NodePtr pending_node(DType dtype, Shape shape) {
+  auto node = std::make_shared<Node>();
+  node->form.op = Op::StopGradient; // which it is of the value before when it is withdrawn
+  node->form.dtype = dtype;
+  node->form.shape = std::move(shape);
+  node->in_flight = true;
+  node->inputs.reserve(1); // for withdraw()
+  return node;
+}
+
+void land(std::vector<Landing> landings) {
+  {
+    std::lock_guard lock(engine_mutex());
+    for (Landing& landing : landings) {
+      landing.node->in_flight = false;
+      landing.node->storage = std::move(landing.value);
+      landing.node =
+          nullptr; // before anybody is told: who writes it next wants to be its sole owner
+    }
+  }
+  landed().notify_all();
+}
+
+void withdraw(const NodePtr& pending, const NodePtr& before) noexcept {
+  {
+    std::lock_guard lock(engine_mutex());
+    pending->in_flight = false;
+    pending->inputs.push_back(before);
+  }
+  landed().notify_all();
 }
 
 runtime::StoragePtr storage_of(const NodePtr& node) {

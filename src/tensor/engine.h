@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <vector>
 
@@ -37,6 +38,13 @@ enum class WalkOutputs : std::uint8_t {
 /// `scope`: the one whose placeholders may be met; any other is Error(State) in the name of `who`.
 Walk walk(std::span<const NodePtr> roots, WalkOutputs outputs, const Scope* scope, const char* who);
 
+/// Waits until some thread has computed something. `lock` is of engine_mutex().
+void wait_for_others(std::unique_lock<std::mutex>& lock);
+/// The same when no other thread computes a value on the way any more. `lock` is of
+/// engine_mutex(), and let go while it waits.
+Walk settled_walk(std::unique_lock<std::mutex>& lock, std::span<const NodePtr> roots,
+                  WalkOutputs outputs, const Scope* scope, const char* who);
+
 /// What reading `roots` computes: what they need, and held values that depend on something which
 /// would be computed on the way and forgotten, if that stays one program. What was looked at goes
 /// to `dropped`, to be let go after engine_mutex(): its handles may have let it go meanwhile.
@@ -48,6 +56,21 @@ ir::Graph graph_of(const Walk& walk);
 /// Computes the values of `roots` and keeps them. `who` is for errors.
 void evaluate(std::span<const NodePtr> roots, const char* who);
 void evaluate(const NodePtr& root, const char* who);
+
+/// The next `count` numbers of a generator whose counter is given: which is the first of them.
+std::uint64_t take_numbers(Handle& counter, std::uint64_t count);
+
+/// A value that this thread is going to compute: who reads it waits until it has landed or was
+/// withdrawn.
+NodePtr pending_node(DType dtype, Shape shape);
+struct Landing {
+  NodePtr node;
+  runtime::StoragePtr value;
+};
+/// Gives pending nodes their values, all at once.
+void land(std::vector<Landing> landings);
+/// A pending node is `before` after all.
+void withdraw(const NodePtr& pending, const NodePtr& before) noexcept;
 
 /// The value of a leaf or of a node that evaluate() has computed. Numbers get memory of their own.
 runtime::StoragePtr storage_of(const NodePtr& node);

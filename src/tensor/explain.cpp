@@ -19,8 +19,9 @@ namespace {
 
 ir::Graph graph_below(const Tensor& a, const char* who) {
   const NodePtr node = Access::raw(a, who);
-  std::lock_guard lock(engine_mutex());
-  return graph_of(walk(std::span(&node, 1), WalkOutputs::RootsAndHeld, node->scope.get(), who));
+  std::unique_lock lock(engine_mutex());
+  return graph_of(
+      settled_walk(lock, std::span(&node, 1), WalkOutputs::RootsAndHeld, node->scope.get(), who));
 }
 
 } // namespace
@@ -33,8 +34,13 @@ ir::Graph graph_of_read(const Tensor& a) {
   if (node->scope)
     return graph_below(a, "explain");
   std::vector<NodePtr> dropped; // let go after the lock
-  std::lock_guard lock(engine_mutex());
-  return graph_of(walk_to_read(std::span(&node, 1), "explain", dropped));
+  std::unique_lock lock(engine_mutex());
+  for (;;) {
+    const Walk w = walk_to_read(std::span(&node, 1), "explain", dropped);
+    if (!w.busy)
+      return graph_of(w);
+    wait_for_others(lock);
+  }
 }
 
 // How many operations of the recipe of a known value are kept for a gradient.
@@ -102,8 +108,9 @@ std::string explain(const Tensor& a, const Tensor& b) {
            t == &a ? "first" : "second");
   ir::Graph graph;
   {
-    std::lock_guard lock(engine_mutex());
-    graph = graph_of(walk(roots, WalkOutputs::Roots, roots[0]->scope.get(), "explain"));
+    std::unique_lock lock(engine_mutex());
+    graph =
+        graph_of(settled_walk(lock, roots, WalkOutputs::Roots, roots[0]->scope.get(), "explain"));
   }
   auto& runtime = runtime::Runtime::instance();
   const auto program = runtime.program(graph);

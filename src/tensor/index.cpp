@@ -270,7 +270,10 @@ Tensor replaced(const Tensor& a, std::span<const Index> where, const Arg& value)
 } // namespace detail
 
 Tensor& Tensor::assign(std::span<const Index> where, const Arg& value) {
-  return assign(replaced(*this, where, value));
+  Access::raw(*this, "assign");
+  update(
+      *this, [&](const Tensor& now) { return replaced(now, where, value); }, "assign");
+  return *this;
 }
 
 namespace {

@@ -4,6 +4,7 @@
 #include "ir/shape_rules.h"
 #include "runtime/count.h"
 #include "support/fail.h"
+#include "tensor/owners.h"
 
 namespace egret::detail {
 namespace {
@@ -102,13 +103,35 @@ NodePtr Handle::node() const {
   return node_;
 }
 
-void Handle::set(NodePtr node) {
+NodePtr Handle::exchange(NodePtr node) {
   node->handles.fetch_add(1, std::memory_order_relaxed);
   {
     std::lock_guard lock(mutex_);
     node_.swap(node);
   }
   node->handles.fetch_sub(1, std::memory_order_relaxed);
+  return node;
+}
+
+void Handle::set(NodePtr node) {
+  exchange(std::move(node));
+}
+
+bool Handle::replace(const NodePtr& expected, NodePtr node) {
+  {
+    std::lock_guard lock(mutex_);
+    if (node_ != expected)
+      return false;
+    node_.swap(node);
+    node_->handles.fetch_add(1, std::memory_order_relaxed);
+  }
+  node->handles.fetch_sub(1, std::memory_order_relaxed);
+  return true;
+}
+
+std::shared_ptr<GradSlot> Handle::slot() const {
+  std::lock_guard lock(mutex_);
+  return slot_;
 }
 
 void Handle::own(std::shared_ptr<GradSlot> slot) {
@@ -128,14 +151,41 @@ std::shared_ptr<GradSlot> slot_of(const NodePtr& node) {
   return node->slot.lock();
 }
 
+void Inside::set(NodePtr node) {
+  node->handles.fetch_add(1, std::memory_order_relaxed);
+  if (now)
+    now->handles.fetch_sub(1, std::memory_order_relaxed);
+  now = std::move(node);
+}
+
 const Handle& Access::held(const Tensor& a, const char* who) {
   if (!a.defined())
     fail(ErrorKind::State, "{}: the tensor is empty (default constructed or moved from)", who);
+  if (Scope* scope = current_scope())
+    scope->reached(a);
   return *a.handle_;
 }
 
+namespace {
+
+// What stands for a tensor in the scope in which this thread records; null: it stands for itself.
+Inside* inside(const Handle& handle) {
+  Scope* scope = current_scope();
+  return scope ? scope->inside(handle) : nullptr;
+}
+
+} // namespace
+
 NodePtr Access::raw(const Tensor& a, const char* who) {
-  return held(a, who).node();
+  const Handle& handle = held(a, who);
+  const Inside* own = inside(handle);
+  return own ? own->now : handle.node();
+}
+
+const Shape& Access::shape(const Tensor& a, const char* who) {
+  const Handle& handle = held(a, who);
+  const Inside* own = inside(handle);
+  return own ? own->placeholder->form.shape : handle.shape;
 }
 
 NodePtr Access::readable(const Tensor& a, const char* who) {
@@ -147,11 +197,59 @@ NodePtr Access::readable(const Tensor& a, const char* who) {
 }
 
 NodePtr Access::node(const Tensor& a, const char* who) {
-  NodePtr node = raw(a, who);
+  NodePtr node = held(a, who).node();
   Scope* scope = current_scope();
   if (scope && node->scope.get() != scope)
     return scope->capture(a.handle_, std::move(node));
   return node;
+}
+
+void Access::put(const Tensor& a, NodePtr node) {
+  if (Inside* own = inside(*a.handle_)) {
+    own->set(std::move(node));
+    return;
+  }
+  NodePtr old; // let go after the lock
+  std::lock_guard lock(calls_mutex());
+  old = a.handle_->exchange(std::move(node));
+}
+
+bool Access::replace(const Tensor& a, const NodePtr& expected, NodePtr node) {
+  Inside* own = inside(*a.handle_);
+  if (!own)
+    return replace_outside(*a.handle_, expected, std::move(node));
+  own->set(std::move(node)); // nobody else sees it
+  return true;
+}
+
+bool replace_outside(Handle& handle, const NodePtr& expected, NodePtr node) {
+  std::lock_guard lock(calls_mutex());
+  return handle.replace(expected, std::move(node));
+}
+
+std::shared_ptr<GradSlot> Access::slot(const Tensor& a, const char* who) {
+  auto slot = slot_of(Access::node(a, who));
+  if (!slot)
+    return nullptr;
+  const Inside* own = inside(*a.handle_);
+  return (own ? own->slot : a.handle_->slot()) == slot ? slot : nullptr;
+}
+
+void Access::own(const Tensor& a, std::shared_ptr<GradSlot> slot) {
+  if (Inside* own = inside(*a.handle_))
+    own->slot = std::move(slot);
+  else
+    a.handle_->own(std::move(slot));
+}
+
+void Access::rebind(Tensor& a, std::shared_ptr<Handle> handle) noexcept {
+  Scope* scope = current_scope();
+  if (scope)
+    scope->rebinding(a);
+  if (scope || (a.handle_ && a.handle_->watched.load()))
+    rebind_watched(a, handle);
+  else
+    bind(a, handle);
 }
 
 NodePtr record_known(Op op, DType dtype, Shape shape, std::vector<NodePtr> inputs,

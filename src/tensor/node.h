@@ -27,6 +27,15 @@ struct GradSlot : std::enable_shared_from_this<GradSlot> {
   std::shared_ptr<Handle> gradient; ///< null: none
 };
 
+/// What a traced function sees in place of a handle from outside. The handle itself does not
+/// change, so that other threads see nothing of the trace.
+struct Inside {
+  NodePtr placeholder;            ///< the value at the start of a call
+  NodePtr now;                    ///< the value as the function has changed it so far
+  std::shared_ptr<GradSlot> slot; ///< as Handle::slot()
+  void set(NodePtr node);
+};
+
 /// A region of recording whose placeholders have no value of their own.
 class Scope : public std::enable_shared_from_this<Scope> {
 public:
@@ -35,6 +44,16 @@ public:
   virtual ~Scope() = default;
   /// A handle from outside met while the scope's thread records: gives the node to record with.
   virtual NodePtr capture(const std::shared_ptr<Handle>& handle, NodePtr node) = 0;
+  /// What stands for a handle from outside that was met before; null for all others. Valid until
+  /// the next handle is met.
+  virtual Inside* inside(const Handle& handle) {
+    (void)handle;
+    return nullptr;
+  }
+  /// The scope's thread reads or copies a Tensor object.
+  virtual void reached(const Tensor& object) { (void)object; }
+  /// It is about to bind a Tensor object to another handle.
+  virtual void rebinding(Tensor& object) { (void)object; }
   /// A node with the value of one of the scope's nodes; null when it has none.
   virtual NodePtr value_of(const Node& node) {
     (void)node;
@@ -48,6 +67,13 @@ public:
 
   const Kind kind;
   const std::string name;
+};
+
+/// Random numbers that are taken from a generator: a Graph takes others at every execute().
+struct Draw {
+  std::shared_ptr<Handle> counter; ///< of the generator
+  Expr count;                      ///< how many
+  bool taken = true; ///< the generator has moved on by as many when they were recorded
 };
 
 /// One value: an operation on other values, or a leaf. form, inputs and scope never change, but
@@ -66,11 +92,12 @@ struct Node : std::enable_shared_from_this<Node> {
   Scalar number{};             ///< value of a number
   enum class Kind : std::uint8_t { Op, Data, Number, Placeholder } kind = Kind::Op;
   std::atomic<bool> needs_grad{false};
-  std::atomic<bool> spent{false}; ///< backward() has let its recipe go
-  std::atomic<int> handles{0};    ///< user handles that hold this value
-  bool in_flight = false;         ///< (lock) some thread is computing it
-  std::uint64_t epoch = 0;        ///< (lock) of the traversal that met it last
-  std::uint32_t place = 0;        ///< (lock) its number in that traversal
+  std::atomic<bool> spent{false};   ///< backward() has let its recipe go
+  std::atomic<int> handles{0};      ///< user handles that hold this value
+  bool in_flight = false;           ///< (lock) some thread is computing it
+  std::shared_ptr<const Draw> draw; ///< of a number at which a generator's numbers begin
+  std::uint64_t epoch = 0;          ///< (lock) of the traversal that met it last
+  std::uint32_t place = 0;          ///< (lock) its number in that traversal
 
   Node() = default;
   Node(const Node&) = delete;
@@ -86,12 +113,18 @@ public:
   ~Handle();
   Handle(const Handle&) = delete;
   NodePtr node() const;
-  void set(NodePtr node); ///< of equal shape and dtype
+  void set(NodePtr node);         ///< of equal shape and dtype
+  NodePtr exchange(NodePtr node); ///< likewise; gives the old one
+  /// set() if the node is still `expected`; whether it was.
+  bool replace(const NodePtr& expected, NodePtr node);
   /// Keeps a slot alive for as long as the handle lives.
   void own(std::shared_ptr<GradSlot> slot);
+  std::shared_ptr<GradSlot> slot() const; ///< the one that it keeps; null: none
 
   const Shape shape;
   const DType dtype;
+  std::atomic<bool> watched{false}; ///< Tensor objects that hold it tell owners.h when they change
+  std::uint64_t mark = 0;           ///< (calls_mutex) the call that met it last
 
 private:
   friend void for_each_handle(const std::function<void(const Handle&)>& visit);
@@ -109,14 +142,33 @@ struct Access {
   static const std::shared_ptr<Handle>& handle(const Tensor& a) noexcept { return a.handle_; }
   static Tensor wrap(NodePtr node) { return Tensor(std::make_shared<Handle>(std::move(node))); }
   static Tensor share(std::shared_ptr<Handle> handle) { return Tensor(std::move(handle)); }
-  /// The node as it is. Throws Error(State) naming `who` for an empty tensor.
+  /// Swaps the handle of a Tensor object, and nothing else.
+  static void bind(Tensor& a, std::shared_ptr<Handle>& handle) noexcept { a.handle_.swap(handle); }
+  /// Gives a Tensor object another handle, and tells who has to know.
+  static void rebind(Tensor& a, std::shared_ptr<Handle> handle) noexcept;
+  /// The node as it is, within a scope the scope's. Throws Error(State) naming `who` for an empty
+  /// tensor.
   static NodePtr raw(const Tensor& a, const char* who);
   static const Handle& held(const Tensor& a, const char* who);
+  static const Shape& shape(const Tensor& a, const char* who);
   /// The node to read: for tensors of a graph that has run, one with the value.
   static NodePtr readable(const Tensor& a, const char* who);
   /// The node to record with: within a scope, what stands for a handle from outside.
   static NodePtr node(const Tensor& a, const char* who);
+  /// Replaces the value, within a scope the scope's.
+  static void put(const Tensor& a, NodePtr node);
+  /// put() if the value is still `expected`, as node() gave it; whether it was.
+  static bool replace(const Tensor& a, const NodePtr& expected, NodePtr node);
+  /// The slot of a leaf that requires a gradient; null for every other value, a clone of the leaf
+  /// among them.
+  static std::shared_ptr<GradSlot> slot(const Tensor& a, const char* who);
+  /// Makes it the handle's that slot() asks for; null: none.
+  static void own(const Tensor& a, std::shared_ptr<GradSlot> slot);
 };
+
+/// Handle::replace(), between the moments at which calls of compiled functions take their values:
+/// such a call sees all updates of another thread up to one, and none behind it.
+bool replace_outside(Handle& handle, const NodePtr& expected, NodePtr node);
 
 /// Guards the fields marked (lock) of all nodes.
 std::mutex& engine_mutex() noexcept;

@@ -5,6 +5,7 @@
 #include "egret/functional.h"
 #include "tensor/node.h"
 
+#include <functional>
 #include <initializer_list>
 #include <optional>
 #include <string>
@@ -66,6 +67,10 @@ Tensor product_operand(const Tensor& a);
 /// What a reduction formed in a wide type, in its operand's `type`; Autocast leaves it wide.
 Tensor rounded_to(const Tensor& result, DType type);
 
+/// Puts next(the value as it is) in the place of `target`'s value, broadcast and converted: as one
+/// step, also when other threads update it. `next` may be called several times.
+void update(const Tensor& target, const std::function<Tensor(const Tensor& now)>& next,
+            const char* who);
 /// `a` with `value`, broadcast, where indexed: what assign() puts in a's place.
 Tensor replaced(const Tensor& a, std::span<const Index> where, const Arg& value);
 

@@ -7,6 +7,7 @@
 #include "support/fail.h"
 #include "tensor/engine.h"
 #include "tensor/ops.h"
+#include "tensor/owners.h"
 
 #include <algorithm>
 #include <cstring>
@@ -15,26 +16,49 @@ namespace egret {
 
 using namespace detail;
 
-Tensor::~Tensor() = default;
-Tensor::Tensor(const Tensor&) noexcept = default;
-Tensor::Tensor(Tensor&&) noexcept = default;
-Tensor& Tensor::operator=(const Tensor&) noexcept = default;
-Tensor& Tensor::operator=(Tensor&&) noexcept = default;
+Tensor::~Tensor() {
+  if (handle_ && handle_->watched.load())
+    object_gone(this);
+}
+Tensor::Tensor(const Tensor& other) noexcept : handle_(other.handle_) {
+  if (Scope* scope = current_scope())
+    scope->reached(other);
+}
+Tensor::Tensor(Tensor&& other) noexcept {
+  if (other.handle_ && other.handle_->watched.load())
+    object_gone(&other);
+  handle_ = std::move(other.handle_);
+}
+Tensor& Tensor::operator=(const Tensor& other) noexcept {
+  if (Scope* scope = current_scope())
+    scope->reached(other);
+  if (handle_ != other.handle_)
+    Access::rebind(*this, other.handle_);
+  return *this;
+}
+Tensor& Tensor::operator=(Tensor&& other) noexcept {
+  if (this == &other)
+    return *this;
+  if (other.handle_ && other.handle_->watched.load())
+    object_gone(&other);
+  Access::rebind(*this, std::move(other.handle_));
+  return *this;
+}
 Tensor::Tensor(std::shared_ptr<Handle> handle) noexcept : handle_(std::move(handle)) {}
 
 // --- queries
 
 const Shape& Tensor::shape() const {
-  return Access::held(*this, "shape").shape;
+  return Access::shape(*this, "shape");
 }
 DType Tensor::dtype() const {
   return Access::held(*this, "dtype").dtype;
 }
 std::int64_t Tensor::rank() const {
-  return static_cast<std::int64_t>(Access::held(*this, "rank").shape.size());
+  return static_cast<std::int64_t>(Access::shape(*this, "rank").size());
 }
 std::int64_t Tensor::size(std::int64_t axis) const {
-  const Shape& shape = Access::held(*this, "size").shape;
+  const Shape& shape = Access::shape(*this, "size");
   const auto at = axis_of(axis, static_cast<std::int64_t>(shape.size()), shape, "size");
   const Expr& dim = shape[static_cast<std::size_t>(at)];
   if (!dim.is_constant())
@@ -49,7 +73,7 @@ std::int64_t Tensor::numel() const {
   return count;
 }
 std::vector<std::int64_t> Tensor::sizes() const {
-  const Shape& shape = Access::held(*this, "sizes").shape;
+  const Shape& shape = Access::shape(*this, "sizes");
   if (std::all_of(shape.begin(), shape.end(), [](const Expr& dim) { return dim.is_constant(); }))
     return concrete(shape, "sizes");
   return concrete(Access::readable(*this, "sizes")->form.shape, "sizes");
@@ -163,38 +187,47 @@ Tensor Tensor::bitcast(DType type) const {
 
 namespace {
 
-// The handle's new value. A leaf that requires a gradient stays one, if the update is not recorded.
-void update(const Tensor& target, NodePtr value, const char* who) {
-  const auto& handle = Access::handle(target);
-  const NodePtr old = Access::node(target, who); // within a scope this marks the handle as touched
-  const auto slot = slot_of(old);
-  if (slot && grad_enabled())
-    fail(ErrorKind::State,
-         "{}: in-place update of a leaf that requires a gradient; do it while a NoGrad lives", who);
-  if (value == old)
-    return;
-  if (slot) {
-    if (value->needs_grad.load() || value.use_count() > 1)
-      value = alias_node(value);
-    make_grad_leaf(*value, slot);
-  }
-  handle->set(std::move(value));
-}
-
 NodePtr fitted(const Tensor& target, const Tensor& value, const char* who) {
   const Shape shape = target.shape();
   if (!broadcasts_to(value.shape(), shape))
     fail(ErrorKind::Shape, "{}: {} does not broadcast to {}, the shape of what is updated", who,
          shape_of(value), to_string(shape));
   const Tensor result = broadcast_to(value.to(target.dtype()), shape, who);
-  return Access::raw(result, who);
+  return Access::node(result, who);
 }
 
 } // namespace
 
+namespace detail {
+
+void update(const Tensor& target, const std::function<Tensor(const Tensor& now)>& next,
+            const char* who) {
+  for (;;) {
+    const NodePtr old = Access::node(target, who); // within a scope this captures the handle
+    const auto slot = Access::slot(target, who);
+    if (slot && grad_enabled())
+      fail(ErrorKind::State,
+           "{}: in-place update of a leaf that requires a gradient; do it while a NoGrad lives",
+           who);
+    NodePtr value = fitted(target, next(Access::wrap(old)), who);
+    if (value == old)
+      return;
+    if (slot) { // it stays a leaf
+      if (value->needs_grad.load() || value.use_count() > 1)
+        value = alias_node(value);
+      make_grad_leaf(*value, slot);
+    }
+    if (Access::replace(target, old, std::move(value)))
+      return; // else another thread has updated it meanwhile: once more, from what it is now
+  }
+}
+
+} // namespace detail
+
 #define EGRET_UPDATE(op, function, who)                                                            \
   Tensor& Tensor::operator op(const Arg& other) {                                                  \
-    update(*this, fitted(*this, function(*this, other), who), who);                                \
+    update(                                                                                        \
+        *this, [&](const Tensor& now) { return function(now, other); }, who);                      \
     return *this;                                                                                  \
   }
 EGRET_UPDATE(+=, egret::add, "+=")
@@ -207,7 +240,8 @@ Tensor& Tensor::assign(const Arg& value) {
   Access::raw(*this, "assign");
   const Tensor given = value.is_tensor() ? value.tensor() : literal(dtype(), value.number());
   Access::raw(given, "assign");
-  update(*this, fitted(*this, given.clone(), "assign"), "assign");
+  update(
+      *this, [&](const Tensor&) { return given.clone(); }, "assign");
   return *this;
 }
 

@@ -12,41 +12,46 @@ namespace egret::detail {
 
 // --- the scope
 
-NodePtr Trace::add(TraceSource source, const std::shared_ptr<Handle>& handle, const NodePtr& node,
+NodePtr Trace::add(TraceSource source, std::shared_ptr<Handle> handle, const NodePtr& node,
                    const Shape& shape, std::string name) {
   auto self = std::static_pointer_cast<Scope>(shared_from_this());
-  NodePtr placeholder = placeholder_node(std::move(self), node->form.dtype, shape, std::move(name));
-  const auto slot = slot_of(node);
-  const bool needs_grad = node->needs_grad.load();
-  placeholder->needs_grad.store(needs_grad);
-  if (slot) {
-    owner_of_.emplace(slot.get(), entries_.size());
-    make_grad_leaf(*placeholder, slot);
+  Entry entry;
+  entry.placeholder = placeholder_node(std::move(self), node->form.dtype, shape, std::move(name));
+  entry.set(entry.placeholder);
+  entry.needs_grad = node->needs_grad.load();
+  entry.placeholder->needs_grad.store(entry.needs_grad);
+  entry.original_slot = slot_of(node);
+  if (entry.original_slot) {
+    owner_of_.emplace(entry.original_slot.get(), entries_.size());
+    make_grad_leaf(*entry.placeholder, entry.original_slot);
   }
-  const bool symbolic = shape != node->form.shape;
-  std::shared_ptr<Handle> stands = symbolic ? std::make_shared<Handle>(placeholder) : handle;
-  if (!symbolic)
-    handle->set(placeholder);
-  entries_.push_back(
-      {std::move(source), handle, std::move(stands), node, placeholder, needs_grad, symbolic});
-  return placeholder;
+  entry.symbolic = shape != node->form.shape;
+  if (source.kind == TraceSource::Kind::Gradient) {
+    handle = std::make_shared<Handle>(entry.placeholder);
+  } else {
+    entry.slot = handle->slot();
+    entry_of_.emplace(handle.get(), entries_.size());
+  }
+  entry.source = std::move(source);
+  entry.outer = std::move(handle);
+  entry.original = node;
+  entries_.push_back(std::move(entry));
+  return entries_.back().placeholder;
 }
 
-Trace::Entered Trace::enter(const std::shared_ptr<Handle>& handle, const Shape& shape,
-                            std::size_t leaf, bool state, const std::string& name) {
-  const NodePtr node = handle->node();
-  for (std::size_t i = 0; i < entries_.size(); ++i) { // a handle that occurs twice
-    Entry& entry = entries_[i];
-    if (entry.outer != handle)
-      continue;
+std::size_t Trace::enter(const std::shared_ptr<Handle>& handle, const Shape& shape,
+                         std::size_t leaf, bool state, const std::string& name) {
+  if (const auto met = entry_of_.find(handle.get()); met != entry_of_.end()) { // it occurs twice
+    Entry& entry = entries_[met->second];
     if (entry.placeholder->form.shape != shape)
       fail(ErrorKind::State,
            "{}: `{}` and `{}` are one tensor, with a dim that differs from call to call in one of "
            "them only; name it for both",
            this->name, entry.placeholder->form.attrs.name, name);
     entry.source.state |= state;
-    return {i, entry.symbolic ? entry.handle : nullptr};
+    return met->second;
   }
+  const NodePtr node = handle->node();
   if (node->scope)
     fail(ErrorKind::State, "{}: argument `{}` belongs to {}; pass a tensor with a value",
          this->name, name, node->scope->name);
@@ -55,29 +60,110 @@ Trace::Entered Trace::enter(const std::shared_ptr<Handle>& handle, const Shape& 
   source.leaf = leaf;
   source.state = state;
   add(std::move(source), handle, node, shape, name);
-  const Entry& entry = entries_.back();
-  return {entries_.size() - 1, entry.symbolic ? entry.handle : nullptr};
+  return entries_.size() - 1;
+}
+
+Inside* Trace::inside(const Handle& handle) {
+  const auto met = entry_of_.find(&handle);
+  return met == entry_of_.end() ? nullptr : &entries_[met->second];
 }
 
 NodePtr Trace::capture(const std::shared_ptr<Handle>& handle, NodePtr node) {
+  if (const Inside* own = inside(*handle))
+    return own->now;
   if (node->scope)
     fail(ErrorKind::State, "{}: a tensor of {} is used inside; they do not mix", name,
          node->scope->name);
-  // Inside, an argument with symbolic sizes has a handle of its own: what becomes of a state would
-  // not be seen here.
-  for (const Entry& entry : entries_)
-    if (entry.outer == handle && entry.source.state)
-      fail(
-          ErrorKind::State,
-          "{}: `{}` is a state with sizes that differ from call to call, and is reached by another "
-          "way too (a capture, or a part of another argument); use the argument only",
-          name, entry.placeholder->form.attrs.name);
   TraceSource source;
   source.kind = TraceSource::Kind::Captured;
   source.handle = handle;
-  const Shape& shape = node->form.shape;
-  return add(std::move(source), handle, node, shape, fmt::format("captured{}", entries_.size()));
+  return add(std::move(source), handle, node, node->form.shape,
+             fmt::format("captured{}", entries_.size()));
 }
+
+// --- Tensor objects outside that lead to what is captured
+
+void Trace::reached(const Tensor& object) {
+  const auto& handle = Access::handle(object);
+  if (!recording_ || !handle || handle->node()->scope.get() == this)
+    return;
+  OwnerPtr owner = watch(object);
+  const Owner* const key = owner.get();
+  owners_.emplace(key, std::move(owner));
+}
+
+void Trace::rebinding(Tensor& object) {
+  const auto& handle = Access::handle(object);
+  if (!recording_ || (handle && handle->node()->scope.get() == this))
+    return; // a value of the trace's own: a local variable, or one that was rebound before
+  rebound_.push_back({watch(object), &object, handle});
+}
+
+std::vector<const Trace::Rebound*> Trace::rebound(const LeafObjects& leaves) const {
+  std::vector<const Rebound*> found;
+  std::unordered_set<const Tensor*> met; // the first time counts
+  for (const Rebound& r : rebound_)
+    if (r.owner->object == r.object && !leaves.contains(r.object) && met.insert(r.object).second &&
+        Access::handle(*r.object) != r.before)
+      found.push_back(&r);
+  return found;
+}
+
+void Trace::refuse_rebinding(const LeafObjects& leaves) const {
+  std::shared_ptr<Handle> before;
+  {
+    std::lock_guard lock(calls_mutex());
+    const auto found = rebound(leaves);
+    if (found.empty())
+      return;
+    before = found.front()->before;
+  }
+  const std::string what =
+      before ? fmt::format("{}{}", name_of(before->dtype), to_string(before->shape)) : "empty";
+  fail(ErrorKind::State,
+       "{}: the function binds a tensor that it captures ({}) to another one (w = ...), which no "
+       "later call would do; update it in place (+=, assign), return the value, or take the tensor "
+       "by non-const reference",
+       name, what);
+}
+
+void Trace::restore_bindings(const LeafObjects& leaves) noexcept {
+  recording_ = false;
+  std::vector<std::pair<Tensor*, std::shared_ptr<Handle>>> back;
+  {
+    std::lock_guard lock(calls_mutex());
+    for (const Rebound* r : rebound(leaves))
+      back.emplace_back(r->object, r->before);
+  }
+  for (auto& [object, handle] : back)
+    Access::rebind(*object, std::move(handle));
+  rebound_.clear();
+}
+
+void Trace::settle_owners(const LeafObjects& leaves) {
+  {
+    std::lock_guard lock(calls_mutex());
+    for (auto& [key, owner] : owners_) {
+      if (!owner->object || leaves.contains(owner->object))
+        continue;
+      const auto& handle = Access::handle(*owner->object);
+      if (const auto entry = entry_of_.find(handle.get()); entry != entry_of_.end())
+        entries_[entry->second].source.reached_by.push_back(owner);
+      else
+        looked_at_.push_back({owner, handle});
+    }
+  }
+  // What a state with sizes of a call becomes would not be seen under another name in a call with
+  // other tensors.
+  for (const Entry& entry : entries_)
+    if (entry.symbolic && entry.source.state && !entry.source.reached_by.empty())
+      fail(ErrorKind::State,
+           "{}: `{}` is a state with sizes that differ from call to call, and is reached by "
+           "another way too (a capture, or a part of another argument); use the argument only",
+           name, entry.placeholder->form.attrs.name);
+}
+
+// --- gradients
 
 std::shared_ptr<Handle> Trace::read_gradient(GradSlot& slot) {
   if (auto found = gradients_.find(&slot); found != gradients_.end())
@@ -95,9 +181,9 @@ std::shared_ptr<Handle> Trace::read_gradient(GradSlot& slot) {
              "{}: the gradient of {} is read, which has sizes that differ from call to call; "
              "zero_grad() it before the call",
              name, entries_[owner->second].placeholder->form.attrs.name);
-      own = std::make_shared<Handle>(node);
-      add(std::move(source), own, node, node->form.shape,
+      add(std::move(source), nullptr, node, node->form.shape,
           entries_[owner->second].placeholder->form.attrs.name + ".grad");
+      own = entries_.back().outer;
     }
   }
   gradients_.emplace(&slot, own);
@@ -108,16 +194,14 @@ void Trace::write_gradient(GradSlot& slot, std::shared_ptr<Handle> gradient) {
   gradients_[&slot] = std::move(gradient);
 }
 
-void Trace::restore() noexcept {
-  for (Entry& entry : entries_)
-    if (!entry.symbolic)
-      entry.handle->set(entry.original);
-}
-
 void Trace::clear() noexcept {
   entries_.clear();
+  entry_of_.clear();
   owner_of_.clear();
   gradients_.clear();
+  owners_.clear();
+  rebound_.clear();
+  looked_at_.clear();
 }
 
 // --- tracing
@@ -140,27 +224,30 @@ std::string leaf_name(const Call::Leaf& leaf) {
                            : fmt::format("argument{}.{}", leaf.argument, leaf.path);
 }
 
-// Handles and their owners as they were, also when the function throws.
+LeafObjects objects_of(const Call& call) {
+  LeafObjects objects;
+  for (const Call::Leaf& leaf : call.leaves)
+    objects.insert(leaf.tensor);
+  return objects;
+}
+
+// Tensor objects bound as they were, also when the function throws. Handles need no such care: the
+// trace does not touch them.
 class Restorer {
 public:
   Restorer(Trace& trace, Caller& caller, const Call& call) : trace_(trace), caller_(caller) {
     for (const Call::Leaf& leaf : call.leaves)
       owners_.push_back(*leaf.tensor);
-    replaced_.resize(owners_.size());
-  }
-  /// Puts another handle in the place of leaf i for the time of the trace.
-  void replace(const Call& call, std::size_t i, std::shared_ptr<Handle> handle) {
-    replaced_[i] = true;
-    *call.leaves[i].tensor = Access::share(std::move(handle));
   }
   ~Restorer() {
-    trace_.restore();
+    trace_.end_of_function();
     try { // pointers of before may be void by now
       const Call now = caller_.flatten(false);
       if (now.leaves.size() == owners_.size())
         for (std::size_t i = 0; i < owners_.size(); ++i)
-          if (now.leaves[i].state || replaced_[i])
+          if (Access::handle(*now.leaves[i].tensor) != Access::handle(owners_[i]))
             *now.leaves[i].tensor = owners_[i];
+      trace_.restore_bindings(objects_of(now));
     } catch (...) { // a tree that cannot be walked any more keeps what it has
     }
     trace_.clear();
@@ -171,7 +258,6 @@ private:
   Trace& trace_;
   Caller& caller_;
   std::vector<Tensor> owners_;
-  std::vector<bool> replaced_;
 };
 
 Left what_is_left(const Trace& trace, const Call& before, const Call& after,
@@ -188,7 +274,7 @@ Left what_is_left(const Trace& trace, const Call& before, const Call& after,
   for (const Call::Leaf& leaf : after.leaves)
     left.leaves.push_back(leaf.tensor->defined() ? Access::node(*leaf.tensor, "compile") : nullptr);
   for (const Trace::Entry& entry : trace.entries())
-    left.captured.push_back(entry.handle->node());
+    left.captured.push_back(entry.now);
   return left;
 }
 
@@ -350,7 +436,7 @@ std::shared_ptr<const runtime::Program> program_for(const TracedProgram& traced)
 
 std::shared_ptr<TracedProgram> lower(Trace& trace, const Call& call, const Left& left,
                                      const std::vector<std::size_t>& entry_of_leaf,
-                                     const CompileOptions& options) {
+                                     const CompileOptions& options, bool compiled) {
   auto traced = std::make_shared<TracedProgram>();
   Lowering lowering(trace);
   for (const NodePtr& result : left.results) {
@@ -363,9 +449,12 @@ std::shared_ptr<TracedProgram> lower(Trace& trace, const Call& call, const Left&
   for (const Trace::Entry& entry : trace.entries()) {
     traced->sources.push_back(entry.source);
     traced->needs_grad.push_back(entry.needs_grad);
+    traced->leaf.push_back(entry.original_slot != nullptr);
+    traced->names.push_back(entry.placeholder->form.attrs.name);
     traced->symbolic.push_back(entry.symbolic ? entry.placeholder->form.shape : Shape());
   }
   traced->gradient_reads = trace.gradient_reads();
+  traced->looked_at = trace.looked_at();
   if (lowering.roots.empty())
     return traced;
 
@@ -399,7 +488,8 @@ std::shared_ptr<TracedProgram> lower(Trace& trace, const Call& call, const Left&
   traced->options.allow = options.allow;
   traced->options.memory_limit = options.memory_limit;
   choose_donations(*traced, trace, w, lowering);
-  traced->program = program_for(*traced);
+  if (compiled)
+    traced->program = program_for(*traced);
   return traced;
 }
 
@@ -426,7 +516,7 @@ void release_constants(TracedProgram& traced) {
 } // namespace
 
 std::shared_ptr<const TracedProgram> trace_function(Caller& caller, const NamedDims::Seen& seen,
-                                                    const CompileOptions& options) {
+                                                    const CompileOptions& options, bool compiled) {
   auto trace = std::make_shared<Trace>(options.name);
   const Call call = caller.flatten(true);
   runtime::count().graphs_traced.add(1);
@@ -441,26 +531,24 @@ std::shared_ptr<const TracedProgram> trace_function(Caller& caller, const NamedD
     Restorer restorer(*trace, caller, call);
     ScopeGuard guard(trace.get());
     std::vector<std::size_t> entry_of_leaf(call.leaves.size(), kNoEntry);
-    // Before any handle is replaced: one may be there twice.
-    std::vector<std::shared_ptr<Handle>> handles;
-    std::vector<Shape> shapes;
-    for (std::size_t i = 0; i < call.leaves.size(); ++i) {
-      const bool defined = call.leaves[i].tensor->defined();
-      handles.push_back(defined ? Access::handle(*call.leaves[i].tensor) : nullptr);
-      shapes.push_back(defined ? seen.shape(call, i) : Shape());
-    }
     for (std::size_t i = 0; i < call.leaves.size(); ++i) {
       const Call::Leaf& leaf = call.leaves[i];
-      if (!handles[i])
+      if (!leaf.tensor->defined())
         continue;
-      Trace::Entered entered = trace->enter(handles[i], shapes[i], i, leaf.state, leaf_name(leaf));
-      entry_of_leaf[i] = entered.entry;
-      if (entered.instead)
-        restorer.replace(call, i, std::move(entered.instead));
+      const auto& handle = Access::handle(*leaf.tensor);
+      const auto symbols = seen.with_symbols.find(i);
+      entry_of_leaf[i] =
+          trace->enter(handle, symbols == seen.with_symbols.end() ? handle->shape : symbols->second,
+                       i, leaf.state, leaf_name(leaf));
     }
     Result result = caller.trace();
-    const Left left = what_is_left(*trace, call, caller.flatten(false), result.tensors);
-    traced = lower(*trace, call, left, entry_of_leaf, options);
+    trace->end_of_function();
+    const Call after = caller.flatten(false);
+    const LeafObjects leaves = objects_of(after);
+    trace->refuse_rebinding(leaves);
+    const Left left = what_is_left(*trace, call, after, result.tensors);
+    trace->settle_owners(leaves);
+    traced = lower(*trace, call, left, entry_of_leaf, options, compiled);
     traced->prototype = std::move(result.prototype);
     traced->rules_text = std::move(trace->rules_text);
   }

@@ -7,11 +7,13 @@
 #include "saturate/options.h"
 #include "tensor/named_dims.h"
 #include "tensor/node.h"
+#include "tensor/owners.h"
 
 #include <memory>
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 namespace egret::detail {
@@ -20,42 +22,58 @@ namespace egret::detail {
 /// way, or the gradient of one of these.
 struct TraceSource {
   enum class Kind : std::uint8_t { Argument, Captured, Gradient } kind = Kind::Captured;
-  std::size_t leaf = 0;           ///< Argument: the first of its handle among the call's leaves
-  bool state = false;             ///< Argument: reached by a non-const reference
-  std::shared_ptr<Handle> handle; ///< Captured
-  std::size_t owner = 0;          ///< Gradient: the source whose gradient it is
+  std::size_t leaf = 0;             ///< Argument: the first of its handle among the call's leaves
+  bool state = false;               ///< Argument: reached by a non-const reference
+  std::shared_ptr<Handle> handle;   ///< Captured: at the trace
+  std::size_t owner = 0;            ///< Gradient: the source whose gradient it is
+  std::vector<OwnerPtr> reached_by; ///< Tensor objects other than the call's leaves that led to it
 };
 
-/// The scope of one run of the function.
+/// A Tensor object that the function looked at and whose value it did not use.
+struct LookedAt {
+  OwnerPtr owner;
+  std::shared_ptr<Handle> handle;
+};
+
+/// The addresses of a call's leaves.
+using LeafObjects = std::unordered_set<const Tensor*>;
+
+/// The scope of one run of the function. What the function does to handles from outside is kept
+/// here: the handles themselves are not touched.
 class Trace final : public Scope {
 public:
   explicit Trace(std::string name) : Scope(Kind::Trace, std::move(name)) {}
 
-  struct Entry {
+  struct Entry : Inside {
     TraceSource source;
-    std::shared_ptr<Handle> outer;  ///< the handle as it is outside; of a gradient: the trace's own
-    std::shared_ptr<Handle> handle; ///< the one that stands for it inside: another when symbolic
-    NodePtr original, placeholder;
+    std::shared_ptr<Handle> outer; ///< the handle from outside; of a gradient: the trace's own
+    NodePtr original;              ///< its value when it was met
+    std::shared_ptr<GradSlot> original_slot; ///< of that value
     bool needs_grad = false;
     bool symbolic = false; ///< the placeholder's shape is not the original's
   };
 
-  /// Announces an argument; its handle stands for a placeholder from now on. Where `shape`, which
-  /// has symbols for the sizes that may differ, is not the handle's, another handle does: it is
-  /// given back. Gives the number of its entry. Error(State) when `handle` was announced with
-  /// another shape.
-  struct Entered {
-    std::size_t entry;
-    std::shared_ptr<Handle> instead; ///< null: the handle itself
-  };
-  Entered enter(const std::shared_ptr<Handle>& handle, const Shape& shape, std::size_t leaf,
-                bool state, const std::string& name);
+  /// Announces an argument, whose sizes are those of `shape` with symbols for those that may
+  /// differ. Gives the number of its entry. Error(State) when `handle` was announced with another
+  /// shape.
+  std::size_t enter(const std::shared_ptr<Handle>& handle, const Shape& shape, std::size_t leaf,
+                    bool state, const std::string& name);
   NodePtr capture(const std::shared_ptr<Handle>& handle, NodePtr node) override;
+  Inside* inside(const Handle& handle) override;
+  void reached(const Tensor& object) override;
+  void rebinding(Tensor& object) override;
   std::shared_ptr<Handle> read_gradient(GradSlot& slot) override;
   void write_gradient(GradSlot& slot, std::shared_ptr<Handle> gradient) override;
 
-  /// Gives all handles their values of before back.
-  void restore() noexcept;
+  /// What is read from now on is no longer read by the function.
+  void end_of_function() noexcept { recording_ = false; }
+  /// Error(State) when a Tensor object other than the call's leaves was bound to another handle and
+  /// exists still.
+  void refuse_rebinding(const LeafObjects& leaves) const;
+  /// Tells the sources which objects led to them.
+  void settle_owners(const LeafObjects& leaves);
+  /// Binds objects other than the call's leaves as they were.
+  void restore_bindings(const LeafObjects& leaves) noexcept;
   /// Lets all nodes go: they refer to this scope.
   void clear() noexcept;
   const std::vector<Entry>& entries() const noexcept { return entries_; }
@@ -71,12 +89,24 @@ public:
     bool present;
   };
   const std::vector<GradientRead>& gradient_reads() const noexcept { return gradient_reads_; }
+  const std::vector<LookedAt>& looked_at() const noexcept { return looked_at_; }
 
 private:
-  NodePtr add(TraceSource source, const std::shared_ptr<Handle>& handle, const NodePtr& node,
+  struct Rebound {
+    OwnerPtr owner;
+    Tensor* object;
+    std::shared_ptr<Handle> before; // null: it was empty
+  };
+  NodePtr add(TraceSource source, std::shared_ptr<Handle> handle, const NodePtr& node,
               const Shape& shape, std::string name);
+  std::vector<const Rebound*> rebound(const LeafObjects& leaves) const; // needs calls_mutex()
 
   std::vector<Entry> entries_;
+  std::unordered_map<const Handle*, std::size_t> entry_of_; // of handles from outside
+  bool recording_ = true;
+  std::unordered_map<const Owner*, OwnerPtr> owners_;
+  std::vector<Rebound> rebound_;
+  std::vector<LookedAt> looked_at_;
   std::unordered_map<const GradSlot*, std::size_t> owner_of_; // entries by slot
   std::unordered_map<const GradSlot*, std::shared_ptr<Handle>> gradients_;
   std::vector<GradientRead> gradient_reads_;
@@ -111,8 +141,11 @@ struct TracedProgram {
   };
 
   std::vector<TraceSource> sources;
-  std::vector<bool> needs_grad; ///< by source, a guard
-  std::vector<Shape> symbolic;  ///< by source; empty where no size may differ from call to call
+  std::vector<bool> needs_grad;   ///< by source, a guard
+  std::vector<bool> leaf;         ///< by source: a leaf that requires a gradient, a guard
+  std::vector<std::string> names; ///< by source
+  std::vector<LookedAt> looked_at;
+  std::vector<Shape> symbolic; ///< by source; empty where no size may differ from call to call
   std::vector<Trace::GradientRead> gradient_reads;
   std::vector<Binding> bindings;
   std::vector<State> states;
@@ -126,14 +159,25 @@ struct TracedProgram {
 
 /// Runs the function once with placeholders. Arguments are as before afterwards, whatever happens.
 /// `seen`: the shapes of the call's leaves, with symbols for sizes that may differ from call to
-/// call.
+/// call. Not compiled: there is no program.
 std::shared_ptr<const TracedProgram> trace_function(Caller& caller, const NamedDims::Seen& seen,
-                                                    const CompileOptions& options);
+                                                    const CompileOptions& options,
+                                                    bool compiled = true);
 
-/// Whether what the trace relies on beyond its key still holds.
-bool still_holds(const TracedProgram& traced, const Call& call);
+/// What two traces of one function do not have in common, in words; empty: nothing.
+std::string difference(const TracedProgram& before, const TracedProgram& now);
 
-/// Binds, runs, writes states and gives the results.
-Result replay(const TracedProgram& traced, const Call& call);
+/// Where a call finds the tensors of a trace.
+struct Resolved {
+  std::vector<std::shared_ptr<Handle>> handles; ///< by source
+  std::string changed; ///< why the trace does not fit this call; empty: it does
+  bool gone = false;   ///< and will fit none any more
+};
+Resolved resolve(const TracedProgram& traced, const Call& call);
+
+/// Binds, runs, writes states and gives the results. Values are read, and states claimed, at one
+/// moment: calls that share states see each other's updates whole, one after the other.
+Result replay(const TracedProgram& traced, const Call& call,
+              std::vector<std::shared_ptr<Handle>> handles);
 
 } // namespace egret::detail

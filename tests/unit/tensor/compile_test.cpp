@@ -9,6 +9,8 @@
 
 #include <array>
 #include <cmath>
+#include <functional>
+#include <memory>
 
 namespace egret {
 namespace {
@@ -349,6 +351,170 @@ TEST(Compile, ExplainTellsOfKernels) {
   EXPECT_NE(f.explain().find("1 kernels"), std::string::npos) << f.explain();
   EXPECT_NE(f.graph_text().find("exp"), std::string::npos);
   EXPECT_NE(explain(exp(ones({4}).eval()) * 2).find("exp"), std::string::npos);
+}
+
+// --- what is captured is read through its owner
+
+std::string message_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Captured, ATensorThatIsBoundToAnotherOneIsSeen) {
+  Tensor w = tensor({2.0});
+  auto f = compile([&](const Tensor& x) { return x * w; });
+  EXPECT_EQ(f(ones({1})).item(), 2);
+  w += 1;
+  EXPECT_EQ(f(ones({1})).item(), 3);
+  w = tensor({5.0});
+  EXPECT_EQ(f(ones({1})).item(), 5);
+  w += 1;
+  EXPECT_EQ(f(ones({1})).item(), 6);
+  EXPECT_EQ(f.traces(), 1u);
+  EXPECT_NE(f.last_report().find("replayed"), std::string::npos);
+  w = tensor({1.0, 2.0}); // of another shape
+  EXPECT_EQ(f(ones({1})).to_vector(), (Floats{1, 2}));
+  EXPECT_NE(f.last_report().find("captured1 is f32[2] now and was f32[1]"), std::string::npos)
+      << f.last_report();
+  w = tensor({3.0});
+  EXPECT_EQ(f(ones({1})).item(), 3);
+}
+
+TEST(Captured, AStateThatIsBoundToAnotherOneIsWrittenThere) {
+  Tensor calls = scalar(0);
+  const Tensor first = calls;
+  auto f = compile([&](const Tensor& x) {
+    calls += 1;
+    return x;
+  });
+  f(ones({1}));
+  calls = scalar(10);
+  f(ones({1}));
+  EXPECT_EQ(calls.item<int>(), 11);
+  EXPECT_EQ(first.item<int>(), 1);
+}
+
+TEST(Captured, AReplacedLayerIsSeen) {
+  Model model = make_model(), other = make_model();
+  const Tensor x = tensor({{1.0, 0.5, -0.5, 0.25}});
+  auto f = compile([&](const Tensor& in) { return model(in); });
+  auto right = [&] {
+    const auto a = f(x).to_vector(), b = model(x).to_vector();
+    for (std::size_t i = 0; i < a.size(); ++i)
+      EXPECT_NEAR(a[i], b[i], 1e-6);
+  };
+  right();
+  model.layers[1] = {tensor(Floats(16, 0.25f), Shape{4, 4}).set_requires_grad(),
+                     ones({4}).set_requires_grad()};
+  right();
+  EXPECT_EQ(f.traces(), 1u);
+  model.layers[0].weight = zeros({4, 4}).eval(); // requires no gradient: another trace
+  right();
+  EXPECT_NE(f.last_report().find("requires no gradient now"), std::string::npos) << f.last_report();
+  model.layers.pop_back();
+  right();
+  model.layers.reserve(100); // moves them all
+  right();
+  model = std::move(other);
+  right();
+  model.scale = scalar(3.f); // a new branch
+  model.layers[0].bias = ones({4}).eval();
+  right();
+}
+
+TEST(Captured, TiedTensorsThatComeApartAreSeen) {
+  Tensor a = tensor({2.0}), b = a;
+  auto f = compile([&](const Tensor& x) { return x * a + b; });
+  EXPECT_EQ(f(ones({1})).item(), 4);
+  b = tensor({10.0});
+  EXPECT_EQ(f(ones({1})).item(), 12);
+  EXPECT_NE(f.last_report().find("lead to different tensors now"), std::string::npos)
+      << f.last_report();
+  a = b; // the first trace stands for that
+  EXPECT_EQ(f(ones({1})).item(), 20);
+  EXPECT_EQ(f.traces(), 2u);
+  auto g = compile([&](const Tensor& x) { return x * a * b; });
+  a = tensor({3.0});
+  EXPECT_EQ(g(ones({1})).item(), 30);
+  a = b;
+  EXPECT_EQ(g(ones({1})).item(), 100);
+  EXPECT_NE(g.last_report().find("and another tensor are one now"), std::string::npos)
+      << g.last_report();
+}
+
+TEST(Captured, AnArgumentThatIsCapturedTooIsNotTakenForIt) {
+  Tensor w = tensor({2.0});
+  const Tensor same = w;
+  auto f = compile([&](const Tensor& x) { return x * 10 + w; });
+  EXPECT_EQ(f(same).item(), 22);
+  EXPECT_EQ(f(tensor({3.0})).item(), 32);
+  EXPECT_EQ(f(same).item(), 22);
+}
+
+TEST(Captured, AnOwnerThatIsGoneIsNotReadAnyMore) {
+  auto owner = std::make_unique<Tensor>(tensor({2.0}));
+  Tensor other = tensor({7.0});
+  auto f = compile([&](const Tensor& x) { return x * (owner ? *owner : other); });
+  EXPECT_EQ(f(ones({1})).item(), 2);
+  owner = nullptr;
+  EXPECT_EQ(f(ones({1})).item(), 7);
+  EXPECT_NE(f.last_report().find("was destroyed, moved or emptied"), std::string::npos)
+      << f.last_report();
+  EXPECT_EQ(f.traces(), 1u); // the one that can fit no call any more is gone
+}
+
+TEST(Captured, AReplacedOptimizerIsSeen) {
+  Model model = make_model();
+  Sgd sgd = make_sgd(model);
+  const Tensor x = tensor({{1.0, 0.5, -0.5, 0.25}}), y = tensor({{0.1, 0.2, 0.3, 0.4}});
+  auto step = compile([&] { return train(model, sgd, x, y); });
+  step();
+  EXPECT_EQ(sgd.step.item<int>(), 1);
+  sgd = make_sgd(model);
+  step();
+  step();
+  EXPECT_EQ(sgd.step.item<int>(), 2);
+  EXPECT_EQ(step.traces(), 1u);
+}
+
+TEST(Captured, BindingItInsideIsRefused) {
+  Tensor w = tensor({2.0}), empty;
+  auto f = compile([&](const Tensor& x) { w = w + x; }, {.name = "f"});
+  const std::string rest =
+      " to another one (w = ...), which no later call would do; update it in place (+=, assign), "
+      "return the value, or take the tensor by non-const reference";
+  EXPECT_EQ(message_of([&] { f(ones({1})); }),
+            "f: the function binds a tensor that it captures (f32[1])" + rest);
+  EXPECT_EQ(w.item(), 2);
+  auto g = compile([&](const Tensor& x) { empty = x * 2; }, {.name = "g"});
+  EXPECT_EQ(message_of([&] { g(ones({1})); }),
+            "g: the function binds a tensor that it captures (empty)" + rest);
+  EXPECT_FALSE(empty.defined());
+  auto local = compile([&](const Tensor& x) {
+    Tensor p = w;
+    p = p * x;
+    return p;
+  });
+  EXPECT_EQ(local(full({1}, 4)).item(), 8);
+}
+
+// --- gradients of clones
+
+TEST(Compile, AnUpdateOfACloneOfALeafIsRecorded) {
+  Tensor w = tensor({2.0}).set_requires_grad();
+  auto f = compile([&](const Tensor& x) {
+    Tensor k = w.clone();
+    k *= x;
+    return std::pair{k, grad(k.sum(), w)};
+  });
+  const auto [k, dw] = f(full({1}, 3));
+  EXPECT_EQ(k.item(), 6);
+  EXPECT_EQ(dw.item(), 3);
+  EXPECT_EQ(w.item(), 2);
 }
 
 } // namespace

@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <functional>
 
 namespace egret {
 namespace {
@@ -94,6 +95,73 @@ TEST(Paranoid, AWrongKernelIsNamedWithTheOutputAndTheElement) {
   EXPECT_EQ(wrong.element(), 0); // tanh(0) is 0 without any tolerance, and sigmoid(0) is a half
   EXPECT_NE(wrong.culprit().find("kernel " + name + " with schedule"), std::string::npos)
       << wrong.culprit();
+}
+
+std::string refusal(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::State);
+    return error.what();
+  }
+  return "";
+}
+
+const char* const kCapturedNumber =
+    "; a C++ value that it captures has changed (a number, a flag, a pointer): pass it as an "
+    "argument, or keep it in a tensor of rank 0";
+const char* const kRecords =
+    "f: paranoid: traced again, the function does not record what it did before: ";
+
+TEST(Paranoid, ACapturedNumberThatChangesIsRefused) {
+  int n = 3;
+  auto unchecked = compile([&](const Tensor& x) { return x * n; });
+  EXPECT_EQ(unchecked(ones({1})).item(), 3);
+  n = 10;
+  EXPECT_EQ(unchecked(ones({1})).item(), 3); // which no library can see by itself
+  n = 3;
+  const Paranoid guard;
+  auto f = compile([&](const Tensor& x) { return x * n; }, {.name = "f"});
+  EXPECT_EQ(f(ones({1})).item(), 3);
+  n = 10;
+  EXPECT_EQ(refusal([&] { f(ones({1})); }),
+            std::string(kRecords) + "a number is 10 and was 3" + kCapturedNumber);
+  n = 3;
+  EXPECT_EQ(f(ones({1})).item(), 3);
+}
+
+TEST(Paranoid, ACapturedFlagOrTableThatChangesIsRefused) {
+  const Paranoid guard;
+  bool square = false;
+  std::vector<float> table = {1, 2};
+  Tensor a = tensor({1.0, 1.0}), b = tensor({2.0, 2.0});
+  const Tensor* chosen = &a;
+  auto f =
+      compile([&](const Tensor& x) { return (square ? x * x : x + x) + tensor(table) + *chosen; },
+              {.name = "f"});
+  f(ones({2}));
+  table[1] = 5;
+  EXPECT_EQ(refusal([&] { f(ones({2})); }),
+            std::string(kRecords) + "a constant tensor has other elements" + kCapturedNumber);
+  table[1] = 2;
+  chosen = &b;
+  EXPECT_EQ(refusal([&] { f(ones({2})); }),
+            std::string(kRecords) + "captured1 is another tensor" + kCapturedNumber);
+  chosen = &a;
+  square = true;
+  const std::string message = refusal([&] { f(ones({2})); });
+  EXPECT_EQ(message.rfind(std::string(kRecords) + "`", 0), 0u) << message;
+  EXPECT_NE(message.find("mul"), std::string::npos) << message;
+  square = false;
+  EXPECT_EQ(f(ones({2})).to_vector(), (std::vector<float>{4, 5}));
+}
+
+TEST(Paranoid, AFunctionThatRecordsSomethingElseEachTimeIsRefusedAtOnce) {
+  const Paranoid guard;
+  int calls = 3;
+  auto f = compile([&](const Tensor& x) { return x * ++calls; }, {.name = "f"});
+  EXPECT_EQ(refusal([&] { f(ones({1})); }),
+            std::string(kRecords) + "a number is 5 and was 4" + kCapturedNumber);
 }
 
 } // namespace
