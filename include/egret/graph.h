@@ -61,7 +61,9 @@ struct DebugReport {
 ///
 /// All functions of tensors work on its tensors; tensors of two graphs do not mix (Error(State)),
 /// and a plain tensor met on the way becomes a kept input. Only what was retrieved or kept survives
-/// execute(): inputs are used up unless kept.
+/// execute(): inputs are used up unless kept. Random numbers that are recorded on the way (a
+/// dropout's mask) are drawn anew by every execute(), from the generator's counter, which moves on;
+/// a tensor of random numbers that a handle holds keeps its value, as other plain tensors do.
 class Graph {
 public:
   Graph();

@@ -13,7 +13,8 @@ namespace egret {
 /// made from the seed. The state (the key and the count of numbers drawn) is a pair of tensors, so
 /// a compiled function that draws advances it at every call: no mask is ever repeated.
 ///
-/// A Generator is a handle like a Tensor: copies share the state. Not for two threads at once.
+/// A Generator is a handle like a Tensor: copies share the state. Threads that draw from one at
+/// once get numbers of their own each, in whichever order. A Graph draws anew at every execute().
 class Generator {
 public:
   explicit Generator(std::uint64_t seed = 0);

@@ -3,12 +3,14 @@
 
 #include "runtime/runtime.h"
 #include "support/fail.h"
+#include "tensor/engine.h"
 #include "tensor/graph_debug.h"
 #include "tensor/ops.h"
 #include "tensor/sizes.h"
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 namespace egret {
@@ -44,6 +46,7 @@ struct GraphState {
   std::uint64_t place = 0;   // of the runtime, when it was compiled
   ir::Graph recorded, graph; // before and after the passes
   std::vector<NodePtr> leaves;
+  std::unordered_set<NodePtr> drawn; // leaves whose random numbers a run has had
   std::shared_ptr<const runtime::Program> program;
 
   Input* input_of(const Node& node) {
@@ -67,6 +70,8 @@ struct GraphState {
   }
   Sizes sizes() const; ///< of symbolic dims, by the inputs' values
   std::vector<runtime::RunInput> bind();
+  /// Takes the random numbers of a run, other ones than those of any run before.
+  void draw(std::vector<runtime::RunInput>& bound, const Sizes& sizes);
   /// Takes the values of inputs that are not kept away. A run reads shapes in them.
   std::vector<NodePtr> use_up();
   void finish(const std::vector<runtime::StoragePtr>& outputs, const Sizes& sizes);
@@ -102,6 +107,26 @@ bool has_step(const Pass& pass, std::string_view step) {
 
 } // namespace
 
+namespace {
+
+// (engine_mutex) Plain tensors that somebody holds and that are made of random numbers: they have
+// one value, which all runs read, as plain tensors do. All other random numbers are those of a run.
+std::vector<NodePtr> held_random(const Walk& w) {
+  std::vector<bool> random(w.order.size());
+  std::vector<NodePtr> found;
+  for (std::size_t i = 0; i < w.order.size(); ++i) {
+    Node& node = *w.order[i];
+    for (const NodePtr& input : node.inputs)
+      if (input->place & kLeafBit ? input->draw != nullptr : random[input->place])
+        random[i] = true;
+    if (random[i] && !node.scope && node.handles.load(std::memory_order_relaxed) > 0)
+      found.push_back(node.shared_from_this());
+  }
+  return found;
+}
+
+} // namespace
+
 void GraphState::lower() {
   if (marked.empty())
     fail(ErrorKind::State, "Graph: nothing is to be computed; mark what you need with retrieve()");
@@ -109,9 +134,14 @@ void GraphState::lower() {
   for (const NodePtr& node : marked)
     if (node->kind == Node::Kind::Op)
       roots.push_back(node);
-  std::lock_guard lock(engine_mutex());
-  const Walk w = walk(roots, WalkOutputs::Roots, scope.get(), "Graph");
-  ensure(!w.busy, "another thread computes a value of a graph");
+  std::unique_lock lock(engine_mutex());
+  Walk w = settled_walk(lock, roots, WalkOutputs::Roots, scope.get(), "Graph");
+  if (const std::vector<NodePtr> fixed = held_random(w); !fixed.empty()) {
+    lock.unlock();
+    evaluate(fixed, "Graph");
+    lock.lock();
+    w = settled_walk(lock, roots, WalkOutputs::Roots, scope.get(), "Graph");
+  }
   recorded = graph_of(w);
   leaves = w.leaves;
 }
@@ -146,6 +176,16 @@ std::vector<runtime::RunInput> GraphState::bind() {
     bound.push_back(std::move(value));
   }
   return bound;
+}
+
+void GraphState::draw(std::vector<runtime::RunInput>& bound, const Sizes& sizes) {
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    const auto& draw = leaves[i]->draw;
+    if (!draw || (drawn.insert(leaves[i]).second && draw->taken))
+      continue; // the first run has those that were taken when they were recorded
+    const std::int64_t count = sizes.of({draw->count})[0].value();
+    bound[i].bits = take_numbers(*draw->counter, static_cast<std::uint64_t>(count));
+  }
 }
 
 Sizes GraphState::sizes() const {
@@ -220,6 +260,7 @@ void Graph::execute() {
   state_->ensure_compiled();
   auto bound = state_->bind();
   const Sizes sizes = state_->sizes();
+  state_->draw(bound, sizes);
   state_->values.clear(); // results of the run before need not wait for the new ones
   const std::vector<NodePtr> used = state_->use_up();
   state_->finish(state_->program->run(bound), sizes);
@@ -229,6 +270,7 @@ DebugReport Graph::execute_debug() {
   state_->ensure_compiled();
   auto bound = state_->bind();
   const Sizes sizes = state_->sizes();
+  state_->draw(bound, sizes);
   const ir::Graph graph = ir::with_dims(state_->graph, [&](const Expr& symbol) {
     return std::optional<Expr>(sizes.of({symbol})[0]);
   });

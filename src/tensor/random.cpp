@@ -54,29 +54,18 @@ Tensor squares(const Tensor& counter, const Tensor& key) {
   return (x * x + z) >> 32;
 }
 
-// counter + n: as a number where it is one, so that every draw records the same program.
-NodePtr advanced(const NodePtr& counter, const Expr& n) {
-  NodePtr node = counter;
-  if (node->kind == Node::Kind::Data && !node->scope) {
-    std::uint64_t value = 0;
-    runtime::Runtime::instance().copy_out(&value, storage_of(node), sizeof value);
-    node = number_node(Scalar::from_bits(DType::U64, value));
-  }
-  if (node->kind == Node::Kind::Number && n.is_constant())
-    return number_node(
-        Scalar::from_bits(DType::U64, node->number.bits + static_cast<std::uint64_t>(n.value())));
-  const Tensor sum = Access::wrap(node) + number_of(n, DType::U64);
-  return Access::raw(sum, "random");
+// The value of a counter outside of traced functions.
+std::uint64_t number_in(const NodePtr& counter) {
+  if (counter->kind == Node::Kind::Number)
+    return counter->number.bits;
+  evaluate(counter, "random");
+  std::uint64_t value = 0;
+  runtime::Runtime::instance().copy_out(&value, storage_of(counter), sizeof value);
+  return value;
 }
 
-// The counter as it stands, as a number where possible.
-Tensor current(const NodePtr& counter) {
-  if (counter->kind == Node::Kind::Data && !counter->scope) {
-    std::uint64_t value = 0;
-    runtime::Runtime::instance().copy_out(&value, storage_of(counter), sizeof value);
-    return Access::wrap(number_node(Scalar::from_bits(DType::U64, value)));
-  }
-  return Access::wrap(counter);
+NodePtr counter_node(std::uint64_t value) {
+  return number_node(Scalar::from_bits(DType::U64, value));
 }
 
 // Bits to floats in [0, 1): as many of the top bits as the significand holds, so that 1 is not met.
@@ -132,16 +121,40 @@ Generator::Generator(std::uint64_t seed)
 void Generator::seed(std::uint64_t seed) {
   Access::node(key, "seed");
   Access::node(counter, "seed");
-  Access::handle(key)->set(number_node(Scalar::from_bits(DType::U64, key_of(seed))));
-  Access::handle(counter)->set(number_node(Scalar::from_bits(DType::U64, 0)));
+  Access::put(key, counter_node(key_of(seed)));
+  Access::put(counter, counter_node(0));
 }
+
+namespace detail {
+
+std::uint64_t take_numbers(Handle& counter, std::uint64_t count) {
+  for (;;) {
+    const NodePtr now = counter.node();
+    const std::uint64_t first = number_in(now);
+    if (replace_outside(counter, now, counter_node(first + count)))
+      return first;
+  }
+}
+
+} // namespace detail
 
 Tensor Generator::bits(const Shape& shape) {
   const Expr count = possible_count(shape);
   const NodePtr before = Access::node(counter, "random");
-  const Tensor numbers = current(before) + iota(count, DType::U64);
-  Access::handle(counter)->set(advanced(before, count));
-  return squares(numbers, key).reshape(shape);
+  Tensor first;
+  if (before->scope) { // traced: the counter is a state
+    first = Access::wrap(before);
+    const Tensor after = first + number_of(count, DType::U64);
+    Access::put(counter, Access::node(after, "random"));
+  } else { // the same program for every draw, with the counter as a number
+    const auto& handle = Access::handle(counter);
+    const bool known = count.is_constant(); // else in a Graph, at each run
+    const NodePtr node =
+        counter_node(known ? take_numbers(*handle, static_cast<std::uint64_t>(count.value())) : 0);
+    node->draw = std::make_shared<Draw>(Draw{handle, count, known});
+    first = Access::wrap(node);
+  }
+  return squares(first + iota(count, DType::U64), key).reshape(shape);
 }
 
 Tensor rand(const Shape& shape, Generator& generator, DType dtype) {

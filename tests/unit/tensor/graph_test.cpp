@@ -140,5 +140,68 @@ TEST(Graph, PlainTensorsJoinAsKeptInputs) {
   EXPECT_NE(cx.explain().find("kernels"), std::string::npos);
 }
 
+TEST(Graph, ARunNeverRepeatsADropoutMask) {
+  Generator g(9), lazy(9);
+  Graph cx;
+  Tensor a = cx.tensor({64}).set(ones({64})).keep();
+  Tensor d = dropout(a, 0.5, g).retrieve();
+  std::vector<std::vector<float>> seen;
+  for (int i = 0; i < 3; ++i) {
+    cx.execute();
+    seen.push_back(d.to_vector());
+    EXPECT_EQ(seen.back(), dropout(ones({64}), 0.5, lazy).to_vector()) << i; // the generator's next
+    EXPECT_EQ(g.counter.item<int>(), 64 * (i + 1));
+  }
+  EXPECT_NE(seen[0], seen[1]);
+  EXPECT_NE(seen[1], seen[2]);
+  cx.execute_debug();
+  EXPECT_EQ(d.to_vector(), dropout(ones({64}), 0.5, lazy).to_vector());
+  EXPECT_EQ(rand({8}, g).to_vector(), rand({8}, lazy).to_vector()); // numbers between the runs
+  cx.execute();
+  EXPECT_EQ(d.to_vector(), dropout(ones({64}), 0.5, lazy).to_vector());
+  Tensor more = (d + 1).retrieve(); // compiled anew
+  cx.execute();
+  EXPECT_EQ(d.to_vector(), dropout(ones({64}), 0.5, lazy).to_vector());
+}
+
+TEST(Graph, SeveralDrawsOfOneRunAreApart) {
+  Generator g(9);
+  Graph cx;
+  Tensor a = cx.tensor({64}).set(ones({64})).keep();
+  Tensor one = dropout(a, 0.5, g).retrieve(), two = dropout(a, 0.5, g).retrieve();
+  for (int i = 0; i < 3; ++i) {
+    cx.execute();
+    EXPECT_NE(one.to_vector(), two.to_vector());
+    EXPECT_EQ(g.counter.item<int>(), 128 * (i + 1));
+  }
+}
+
+TEST(Graph, MasksOfSizesThatDiffer) {
+  Generator g(9), lazy(9);
+  Graph cx;
+  const Expr n = Expr::symbol("n", 1, 64);
+  Tensor a = cx.tensor({n});
+  Tensor d = dropout(a, 0.5, g).retrieve();
+  for (std::int64_t size : {8, 64, 8}) {
+    a.set(ones({size}));
+    cx.execute();
+    EXPECT_EQ(d.to_vector(), dropout(ones({size}), 0.5, lazy).to_vector()) << size;
+  }
+  EXPECT_EQ(g.counter.item<int>(), 80);
+}
+
+TEST(Graph, RandomNumbersThatSomebodyHoldsHaveOneValue) {
+  Generator g(9);
+  Graph cx;
+  Tensor a = cx.tensor({16}).set(ones({16})).keep();
+  const Tensor noise = rand({16}, g);
+  Tensor sum = (a * noise).retrieve();
+  for (int i = 0; i < 2; ++i) {
+    cx.execute();
+    EXPECT_EQ(sum.to_vector(), noise.to_vector());
+  }
+  EXPECT_EQ(g.counter.item<int>(), 16);
+}
+
 } // namespace
 } // namespace egret
