@@ -33,10 +33,19 @@ private:
 bool grad_enabled() noexcept; ///< on this thread
 
 /// Compares the gradients of `function` (any number of outputs; each is weighted by fixed random
-/// numbers) with central differences at `inputs`, which must be f64 (Error(DType) else).
+/// numbers) with central differences at `inputs`, which must be f64 (Error(DType) else). What the
+/// function is called with are leaves that require a gradient, so that it may call grad() itself.
 GradCheck gradcheck(const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& function,
                     const std::vector<Tensor>& inputs, const GradCheckOptions& options = {});
 GradCheck gradcheck(const std::function<Tensor(const Tensor&)>& function, const Tensor& input,
                     const GradCheckOptions& options = {});
+/// gradcheck() of the gradients: those of `function`'s outputs, for seeds that are fixed random
+/// numbers, by its inputs and by the seeds, which are numbered behind the inputs. Second
+/// derivatives are right when it finds nothing.
+GradCheck
+gradgradcheck(const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& function,
+              const std::vector<Tensor>& inputs, const GradCheckOptions& options = {});
+GradCheck gradgradcheck(const std::function<Tensor(const Tensor&)>& function, const Tensor& input,
+                        const GradCheckOptions& options = {});
 
 } // namespace egret

@@ -325,6 +325,15 @@ Tensor grad(const Tensor& output, const Tensor& input) {
 
 // --- Tensor's side
 
+namespace {
+
+bool is_grad_leaf(const Node& node) {
+  std::lock_guard lock(engine_mutex());
+  return node.grad_leaf;
+}
+
+} // namespace
+
 bool Tensor::requires_grad() const {
   return Access::node(*this, "requires_grad")->needs_grad.load();
 }
@@ -335,29 +344,29 @@ Tensor& Tensor::set_requires_grad(bool on) {
     fail(ErrorKind::DType, "set_requires_grad: {} has no gradients; only floats have",
          name_of(node->form.dtype));
   if (node->needs_grad.load() == on) {
-    if (on && is_leaf()) { // a clone of a leaf: this handle keeps the gradient too
+    if (on && is_grad_leaf(*node)) { // a clone of a leaf becomes the leaf, too
       auto slot = slot_of(node);
       if (!slot)
         make_grad_leaf(*node, slot = std::make_shared<GradSlot>());
-      handle_->own(std::move(slot));
+      Access::own(*this, std::move(slot));
     }
     return *this;
   }
   if (on) {
     if (node->handles.load() > 1 || node->kind == Node::Kind::Number) {
       node = node->kind == Node::Kind::Number ? number_node(node->number) : alias_node(node);
-      handle_->set(node);
+      Access::put(*this, node);
     }
     auto slot = std::make_shared<GradSlot>();
     make_grad_leaf(*node, slot);
-    handle_->own(std::move(slot));
+    Access::own(*this, std::move(slot));
     return *this;
   }
   if (!is_leaf())
     fail(ErrorKind::State, "set_requires_grad: this value is computed from tensors that require "
                            "gradients; use detach()");
-  handle_->set(alias_node(node));
-  handle_->own(nullptr);
+  Access::put(*this, alias_node(node));
+  Access::own(*this, nullptr);
   return *this;
 }
 
@@ -377,13 +386,11 @@ void put_gradient(GradSlot& slot, std::shared_ptr<Handle> gradient) {
 } // namespace
 
 bool Tensor::is_leaf() const {
-  const NodePtr node = Access::node(*this, "is_leaf");
-  std::lock_guard lock(engine_mutex());
-  return !node->needs_grad.load() || node->grad_leaf;
+  return !requires_grad() || Access::slot(*this, "is_leaf") != nullptr;
 }
 
 Tensor Tensor::grad() const {
-  const auto slot = slot_of(Access::node(*this, "grad"));
+  const auto slot = Access::slot(*this, "grad");
   if (!slot)
     return {};
   std::lock_guard lock(slot->mutex);
@@ -392,7 +399,7 @@ Tensor Tensor::grad() const {
 }
 
 void Tensor::set_grad(const Tensor& gradient) {
-  const auto slot = slot_of(Access::node(*this, "set_grad"));
+  const auto slot = Access::slot(*this, "set_grad");
   if (!slot)
     fail(ErrorKind::State, "set_grad: this is no leaf that requires a gradient");
   if (gradient.defined() && (gradient.shape() != shape() || gradient.dtype() != dtype()))
@@ -403,7 +410,7 @@ void Tensor::set_grad(const Tensor& gradient) {
 }
 
 void Tensor::zero_grad() {
-  if (const auto slot = slot_of(Access::node(*this, "zero_grad"))) {
+  if (const auto slot = Access::slot(*this, "zero_grad")) {
     std::lock_guard lock(slot->mutex);
     put_gradient(*slot, nullptr);
   }
@@ -450,14 +457,18 @@ Tensor weights_of(const Tensor& output, std::uint64_t seed) {
   return rand(output.shape(), generator, DType::F64) + 0.5;
 }
 
+void require_f64(const std::vector<Tensor>& inputs, const char* who) {
+  for (const Tensor& input : inputs)
+    if (Access::raw(input, who)->form.dtype != DType::F64)
+      fail(ErrorKind::DType, "{}: inputs must be f64, got {}; convert with to(DType::F64)", who,
+           name_of(input.dtype()));
+}
+
 } // namespace
 
 GradCheck gradcheck(const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& function,
                     const std::vector<Tensor>& inputs, const GradCheckOptions& options) {
-  for (const Tensor& input : inputs)
-    if (Access::raw(input, "gradcheck")->form.dtype != DType::F64)
-      fail(ErrorKind::DType, "gradcheck: inputs must be f64, got {}; convert with to(DType::F64)",
-           name_of(input.dtype()));
+  require_f64(inputs, "gradcheck");
   auto weighed = [&](const std::vector<Tensor>& at) {
     Tensor total = zeros({}, DType::F64);
     std::uint64_t number = 1;
@@ -465,12 +476,17 @@ GradCheck gradcheck(const std::function<std::vector<Tensor>(const std::vector<Te
       total = total + sum(output.to(DType::F64) * weights_of(output, number++));
     return total;
   };
-  std::vector<Tensor> leaves;
   std::vector<std::vector<double>> values;
-  for (const Tensor& input : inputs) {
+  for (const Tensor& input : inputs)
     values.push_back(input.to_vector<double>());
-    leaves.push_back(egret::tensor(values.back(), input.shape()).set_requires_grad());
-  }
+  // The function may differentiate by its inputs, so that they are leaves for the differences, too.
+  auto leaves_at = [&](const std::vector<std::vector<double>>& at) {
+    std::vector<Tensor> leaves;
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      leaves.push_back(egret::tensor(at[i], inputs[i].shape()).set_requires_grad());
+    return leaves;
+  };
+  const std::vector<Tensor> leaves = leaves_at(values);
   const Tensor total = weighed(leaves);
   GradCheck result;
   double worst = -1;
@@ -478,13 +494,10 @@ GradCheck gradcheck(const std::function<std::vector<Tensor>(const std::vector<Te
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const auto found = analytic[i].to_vector<double>();
     for (std::size_t e = 0; e < found.size(); ++e) {
-      NoGrad guard;
       auto shifted = [&](double by) {
-        std::vector<Tensor> at = inputs;
-        auto moved = values[i];
-        moved[e] += by;
-        at[i] = egret::tensor(moved, inputs[i].shape());
-        return weighed(at).item<double>();
+        auto moved = values;
+        moved[i][e] += by;
+        return weighed(leaves_at(moved)).item<double>();
       };
       const double numeric = (shifted(options.step) - shifted(-options.step)) / (2 * options.step);
       const double error =
@@ -509,6 +522,35 @@ GradCheck gradcheck(const std::function<std::vector<Tensor>(const std::vector<Te
 GradCheck gradcheck(const std::function<Tensor(const Tensor&)>& function, const Tensor& input,
                     const GradCheckOptions& options) {
   return gradcheck(
+      [&](const std::vector<Tensor>& in) { return std::vector<Tensor>{function(in[0])}; },
+      std::vector<Tensor>{input}, options);
+}
+
+GradCheck
+gradgradcheck(const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& function,
+              const std::vector<Tensor>& inputs, const GradCheckOptions& options) {
+  require_f64(inputs, "gradgradcheck");
+  std::vector<Tensor> all = inputs; // and a seed for each output
+  std::vector<DType> types;
+  std::uint64_t number = 101;
+  for (const Tensor& output : function(inputs)) {
+    all.push_back(weights_of(output, number++));
+    types.push_back(output.dtype());
+  }
+  const auto gradients = [&](const std::vector<Tensor>& at) {
+    const std::vector<Tensor> in(at.begin(),
+                                 at.begin() + static_cast<std::ptrdiff_t>(inputs.size()));
+    std::vector<Tensor> seeds;
+    for (std::size_t i = 0; i < types.size(); ++i)
+      seeds.push_back(at[inputs.size() + i].to(types[i]));
+    return grad(function(in), in, seeds);
+  };
+  return gradcheck(gradients, all, options);
+}
+
+GradCheck gradgradcheck(const std::function<Tensor(const Tensor&)>& function, const Tensor& input,
+                        const GradCheckOptions& options) {
+  return gradgradcheck(
       [&](const std::vector<Tensor>& in) { return std::vector<Tensor>{function(in[0])}; },
       std::vector<Tensor>{input}, options);
 }

@@ -186,6 +186,71 @@ TEST(Grad, ACloneThatRequiresAGradientKeepsItWhenTheFirstHandleGoes) {
   EXPECT_EQ(clone.grad().item(), 6);
 }
 
+TEST(Grad, WhatHasTheValueOfALeafIsNoLeaf) {
+  Tensor l = tensor({1.0, 2.0}).set_requires_grad();
+  using Maker = Tensor (*)(const Tensor&);
+  for (const Maker make : {Maker([](const Tensor& t) { return t.clone(); }),
+                           Maker([](const Tensor& t) { return t.reshape({2}); }),
+                           Maker([](const Tensor& t) { return t.to(DType::F32); }),
+                           Maker([](const Tensor& t) { return t.expand({2}); }),
+                           Maker([](const Tensor& t) { return t.permute({0}); })}) {
+    Tensor k = make(l);
+    EXPECT_TRUE(k.requires_grad());
+    EXPECT_FALSE(k.is_leaf());
+    EXPECT_FALSE(k.grad().defined());
+    k += 1;
+    k *= 3;
+    EXPECT_EQ(k.to_vector(), (Floats{6, 9}));
+    EXPECT_EQ(l.to_vector(), (Floats{1, 2}));
+    EXPECT_EQ(egret::grad(k.sum(), l).to_vector(), (Floats{3, 3}));
+    (k * k).sum().backward();
+    EXPECT_EQ(l.grad().to_vector(), (Floats{36, 54}));
+    EXPECT_FALSE(k.grad().defined());
+    l.zero_grad();
+    EXPECT_TRUE(l.is_leaf());
+  }
+}
+
+TEST(Grad, GradcheckOfWhatDifferentiatesItself) {
+  const Tensor x = tensor(std::vector<double>{0.3, -0.7, 1.1});
+  const GradCheck inner =
+      gradcheck([](const Tensor& t) { return egret::grad(exp(t).sum(), t); }, x);
+  EXPECT_TRUE(inner.ok) << inner.first;
+  const GradCheck clone = gradcheck(
+      [](const Tensor& t) {
+        const Tensor own = t.clone().set_requires_grad();
+        return egret::grad((own * own * own).sum(), own);
+      },
+      x);
+  EXPECT_TRUE(clone.ok) << clone.first;
+  EXPECT_LT(clone.max_error, 1);
+  const GradCheck wrong = gradcheck([](const Tensor& t) { return t.detach() * t; }, x);
+  EXPECT_FALSE(wrong.ok);
+  EXPECT_EQ(wrong.first.rfind("input 0 element 0: analytic ", 0), 0u) << wrong.first;
+}
+
+TEST(Grad, GradgradcheckComparesSecondDerivatives) {
+  const Tensor x = tensor(std::vector<double>{0.3, -0.7, 1.1});
+  const GradCheck right = gradgradcheck([](const Tensor& t) { return tanh(t) * softmax(t); }, x);
+  EXPECT_TRUE(right.ok) << right.first;
+  // Right gradients whose own gradients lack a part.
+  const GradCheck wrong = gradgradcheck([](const Tensor& t) { return t * t.detach() * 2; }, x);
+  EXPECT_FALSE(wrong.ok);
+  const auto products = [](const std::vector<Tensor>& in) {
+    return std::vector<Tensor>{in[0] * in[1], in[0].sum()}; // the second one is linear
+  };
+  const GradCheck several = gradgradcheck(products, {x, x + 1});
+  EXPECT_TRUE(several.ok) << several.first;
+  try {
+    gradgradcheck([](const Tensor& t) { return t; }, ones({2}));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::DType);
+    EXPECT_STREQ(error.what(),
+                 "gradgradcheck: inputs must be f64, got f32; convert with to(DType::F64)");
+  }
+}
+
 TEST(Grad, EveryLayerPassesGradcheck) {
   Generator g(5);
   const Tensor x = randn({2, 3, 4}, g, DType::F64), w = randn({4}, g, DType::F64);
