@@ -211,8 +211,8 @@ inline constexpr bool is_state<Unknown, A> =
 /// value
 ///   at the time of each call is read, and those that it changes are written. They are read through
 ///   the Tensor objects that led to them: one that is bound to another tensor (`w = other`, a layer
-///   that is replaced) is followed, with a new trace where the old one does not fit. Binding one
-///   inside the function is Error(State): update it in place.
+///   that is replaced) is followed, with a new trace where the old one does not fit. Reading one
+///   and binding it to another tensor inside the function is Error(State): update it in place.
 /// - Sizes are part of the structure, but for those of CompileOptions::dims.
 /// - A plain number (a float argument, a field of a struct) is part of the structure: another value
 ///   traces again, and last_report() says so. What changes from call to call (a learning rate, a

@@ -96,7 +96,9 @@ void Trace::rebinding(Tensor& object) {
   const auto& handle = Access::handle(object);
   if (!recording_ || (handle && handle->node()->scope.get() == this))
     return; // a value of the trace's own: a local variable, or one that was rebound before
-  rebound_.push_back({watch(object), &object, handle});
+  OwnerPtr owner = watch(object);
+  const bool read = owners_.contains(owner.get());
+  rebound_.push_back({std::move(owner), &object, handle, read});
 }
 
 std::vector<const Trace::Rebound*> Trace::rebound(const LeafObjects& leaves) const {
@@ -109,22 +111,21 @@ std::vector<const Trace::Rebound*> Trace::rebound(const LeafObjects& leaves) con
   return found;
 }
 
-void Trace::refuse_rebinding(const LeafObjects& leaves) const {
+void Trace::refuse_rebinding(const LeafObjects& leaves) {
   std::shared_ptr<Handle> before;
   {
     std::lock_guard lock(calls_mutex());
-    const auto found = rebound(leaves);
-    if (found.empty())
-      return;
-    before = found.front()->before;
+    for (const Rebound* r : rebound(leaves))
+      if (r->read)
+        before = r->before;
   }
-  const std::string what =
-      before ? fmt::format("{}{}", name_of(before->dtype), to_string(before->shape)) : "empty";
-  fail(ErrorKind::State,
-       "{}: the function binds a tensor that it captures ({}) to another one (w = ...), which no "
-       "later call would do; update it in place (+=, assign), return the value, or take the tensor "
-       "by non-const reference",
-       name, what);
+  if (before)
+    fail(ErrorKind::State,
+         "{}: the function reads a tensor that it captures ({}{}) and binds it to another one (w = "
+         "...), which no later call would do; update it in place (+=, assign), return the value, "
+         "or take the tensor by non-const reference",
+         name, name_of(before->dtype), to_string(before->shape));
+  rebound_.clear();
 }
 
 void Trace::restore_bindings(const LeafObjects& leaves) noexcept {

@@ -67,9 +67,10 @@ public:
 
   /// What is read from now on is no longer read by the function.
   void end_of_function() noexcept { recording_ = false; }
-  /// Error(State) when a Tensor object other than the call's leaves was bound to another handle and
-  /// exists still.
-  void refuse_rebinding(const LeafObjects& leaves) const;
+  /// Error(State) when a Tensor object other than the call's leaves was read, then bound to another
+  /// handle, and exists still: the next call would read the old one. One that was bound without
+  /// being read keeps what the trace gave it, and reading that is an error.
+  void refuse_rebinding(const LeafObjects& leaves);
   /// Tells the sources which objects led to them.
   void settle_owners(const LeafObjects& leaves);
   /// Binds objects other than the call's leaves as they were.
@@ -96,6 +97,7 @@ private:
     OwnerPtr owner;
     Tensor* object;
     std::shared_ptr<Handle> before; // null: it was empty
+    bool read;                      // before it was bound
   };
   NodePtr add(TraceSource source, std::shared_ptr<Handle> handle, const NodePtr& node,
               const Shape& shape, std::string name);

@@ -5,12 +5,11 @@
 #include "egret/grad.h"
 #include "egret/nn.h"
 #include "egret/optim.h"
+#include "support/scale.h"
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <barrier>
-#include <cstdlib>
 #include <functional>
 #include <optional>
 #include <string>
@@ -22,8 +21,7 @@ namespace {
 constexpr int kThreads = 8;
 
 int rounds(int least) {
-  const char* const scale = std::getenv("EGRET_TEST_SCALE");
-  return least * (scale ? std::max(1, std::atoi(scale)) : 1);
+  return static_cast<int>(least * test::scale());
 }
 
 // Runs `body(thread)` on all threads at once. What they throw is a failure of the test.
@@ -196,8 +194,8 @@ TEST(Threads, TrainingsBesideServing) {
   EXPECT_EQ(serve.traces(), 1u);
 }
 
-// One training whose steps are made by all threads in turn as it comes: as many steps as there are
-// calls, each on the state that the one before has left.
+// One training whose steps are made by all threads, in any order: as many steps as there are calls,
+// each on the state that the one before has left.
 TEST(Threads, StepsOfOneTrainingFollowEachOther) {
   Generator g(7);
   const Tensor x = randn({8, 6}, g).eval(), y = randint({8}, 0, 3, g).eval();
