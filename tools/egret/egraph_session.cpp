@@ -98,26 +98,29 @@ void print_stats(const Engine& engine, const std::string& name, double seconds) 
                rule->name.substr(0, std::min<std::size_t>(100, rule->name.find('\n'))));
 }
 
-/// A stream into an OutputFile, whose errors it passes on.
+/// A buffered stream into an OutputFile, whose errors it passes on.
 class OutputBuffer : public std::streambuf {
 public:
-  explicit OutputBuffer(OutputFile& file) : file_(file) {}
+  explicit OutputBuffer(OutputFile& file) : file_(file) {
+    setp(bytes_.data(), bytes_.data() + bytes_.size());
+  }
 
 protected:
-  std::streamsize xsputn(const char* text, std::streamsize size) override {
-    file_.write(std::string_view(text, static_cast<std::size_t>(size)));
-    return size;
-  }
   int_type overflow(int_type symbol) override {
-    if (!traits_type::eq_int_type(symbol, traits_type::eof())) {
-      const char c = traits_type::to_char_type(symbol);
-      file_.write(std::string_view(&c, 1));
-    }
+    sync();
+    if (!traits_type::eq_int_type(symbol, traits_type::eof()))
+      sputc(traits_type::to_char_type(symbol));
     return traits_type::not_eof(symbol);
+  }
+  int sync() override {
+    file_.write(std::string_view(pbase(), static_cast<std::size_t>(pptr() - pbase())));
+    setp(bytes_.data(), bytes_.data() + bytes_.size());
+    return 0;
   }
 
 private:
   OutputFile& file_;
+  std::vector<char> bytes_ = std::vector<char>(1 << 16);
 };
 
 /// Writes to the file, pipe or device at `path`; what could not be written is an error.
@@ -127,6 +130,7 @@ void write_file(const std::string& path, const std::function<void(std::ostream&)
   std::ostream out(&buffer);
   out.exceptions(std::ios::badbit); // what the buffer throws comes through
   write(out);
+  out.flush();
   file.commit();
 }
 
