@@ -33,6 +33,18 @@ struct Point {
   std::vector<Guard> used_if;
 };
 
+/// The map with fills that a conversion from `type` makes into the map's own; nothing where there
+/// are none.
+std::optional<IndexMap> with_fills_before_cast(IndexMap map, DType type) {
+  for (Hole& hole : map.holes) {
+    const Scalar fill = Scalar::of(type, hole.fill.as_double());
+    if (!(Scalar::of(hole.fill.dtype, fill.as_double()) == hole.fill))
+      return std::nullopt;
+    hole.fill = fill;
+  }
+  return map;
+}
+
 /// Writes one stage's body by walking the cone of its root.
 class StageWriter {
 public:
@@ -52,6 +64,8 @@ public:
   int inside(NodeId id, const Point& p);
 
 private:
+  /// Body value of `node`, no movement, where `map` leads from the stage's box.
+  int viewed(NodeId node, const IndexMap& map, const Point& p);
   int base(NodeId id, const Point& p);
   int load(NodeId base, const Point& p, const IndexMap& map, std::vector<int> indirect);
   int gather(NodeId id, const Point& p);
@@ -302,18 +316,28 @@ private:
 
 int StageWriter::operand(NodeId id, const Point& p) {
   const View& view = builder_.facts.view(id);
-  const IndexMap here{box_, p.coords, {}};
-  const IndexMap map = compose(here, view.map);
+  return viewed(view.base, compose(IndexMap{box_, p.coords, {}}, view.map), p);
+}
+
+int StageWriter::viewed(NodeId node, const IndexMap& map, const Point& p) {
   if (map.holes.empty())
-    return base(view.base, {map.coords, p.used_if});
-  if (builder_.stored[view.base] || builder_.graph[view.base].op == Op::Input)
-    return load(view.base, p, map, {});
+    return base(node, {map.coords, p.used_if});
+  if (builder_.stored[node] || builder_.graph[node].op == Op::Input)
+    return load(node, p, map, {});
+  const DType type = builder_.graph[node].dtype;
+  if (builder_.graph[node].op == Op::Cast) {
+    // What is converted may have the holes: a factor of a product then stays in its 16 bits.
+    const NodeId source = builder_.graph[node].inputs[0];
+    if (const auto before = with_fills_before_cast(map, builder_.graph[source].dtype)) {
+      const View& view = builder_.facts.view(source);
+      return apply(Op::Cast, type, {viewed(view.base, compose(*before, view.map), p)});
+    }
+  }
   // An inlined value behind holes: compute it where all conditions hold, then choose.
   Point inner{map.coords, p.used_if};
   for (const Hole& hole : map.holes)
     inner.used_if.insert(inner.used_if.end(), hole.valid.begin(), hole.valid.end());
-  int value = base(view.base, inner);
-  const DType type = builder_.graph[view.base].dtype;
+  int value = base(node, inner);
   for (auto hole = map.holes.rbegin(); hole != map.holes.rend(); ++hole) {
     const int valid = condition(hole->valid);
     const int fill = constant(hole->fill);

@@ -289,8 +289,11 @@ Factor factor_of(const Region& region, const ContractionForm& form, const Side& 
   f.dtype = stage.body[at].dtype;
   if (stage.body[at].kind == BodyValue::Kind::Load) {
     const Load& load = stage.loads[stage.body[at].load];
-    f.is_load = region.operands[load.number].role == Role::Tensor && load.map.is_total() &&
-                load.indirect.empty();
+    const bool zeros = std::all_of(load.map.holes.begin(), load.map.holes.end(),
+                                   [](const Hole& hole) { return hole.fill.bits == 0; });
+    f.is_padded_load =
+        region.operands[load.number].role == Role::Tensor && zeros && load.indirect.empty();
+    f.is_load = f.is_padded_load && load.map.is_total();
   }
   return f;
 }

@@ -48,6 +48,8 @@ struct Factor {
   DType dtype = DType::F32;
   /// Nothing but a load of a tensor, without holes or indirection.
   bool is_load = false;
+  /// The same, but there may be holes that are filled with zeros.
+  bool is_padded_load = false;
 };
 /// The factor of a side without conversions that lose nothing.
 Factor factor_of(const Region& region, const ContractionForm& form, const Side& side);

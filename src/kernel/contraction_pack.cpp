@@ -114,7 +114,7 @@ ValueId PackedSide::along_steps(Point point, const Expr& first, bool tail) {
   ValueId bits = b_.splat(
       b_.apply(Op::Bitcast, DType::U16, {e_.narrow(e_.value(form_.stage, factor.value, point))}),
       point.lanes);
-  if (tail && !factor.is_load)
+  if (tail && !factor.is_padded_load)
     bits = b_.apply(Op::Select, DType::U16,
                     {b_.test({inside}, point.lanes), bits,
                      b_.constant(Scalar::of(DType::U16, std::int64_t{0}), point.lanes)});

@@ -42,6 +42,9 @@ IndexMap at_point(const IndexMap& map, const Stage& stage, const Point& point,
   return out;
 }
 
+/// Where the rounding of x / log 2 is 2^6: below, exponentials that are as far off stay finite.
+constexpr double kHugeExponent = 0x1p30;
+
 void append(std::vector<Guard>& mask, const std::vector<Guard>& more) {
   mask.insert(mask.end(), more.begin(), more.end());
 }
@@ -70,6 +73,16 @@ std::optional<Expr> element_at(const Region& region, const Stage& stage, const L
     return std::nullopt;
   return at_point(compose(load.map, region.operands[load.number].layout), stage, point, {})
       .coords[0];
+}
+
+std::vector<Guard> conditions_at(const Region& region, const Stage& stage, const Load& load,
+                                 const Point& point) {
+  const IndexMap map =
+      at_point(compose(load.map, region.operands[load.number].layout), stage, point, {});
+  std::vector<Guard> conditions;
+  for (const Hole& hole : map.holes)
+    append(conditions, hole.valid);
+  return conditions;
 }
 
 DType compute_dtype(DType dtype) {
@@ -292,6 +305,34 @@ ValueId Emitter::quick_sum(ValueId a, ValueId b) {
   return b_.apply(Op::Add, DType::F32, {a, b});
 }
 
+/// Whether a term of an exponent may be a finite number of any size: what a mask puts in a score's
+/// place, by a number or from memory. A score itself, scaled or not, is taken to be none.
+bool Emitter::may_be_huge(ValueId v) const {
+  const Inst& made = b_.made_by(v);
+  const auto any = [&](std::size_t first) {
+    return std::any_of(made.args.begin() + std::ptrdiff_t(std::min(first, made.args.size())),
+                       made.args.end(), [&](ValueId arg) { return may_be_huge(arg); });
+  };
+  switch (made.kind) {
+  case InstKind::Constant:
+    return std::isfinite(made.constant.as_double()) &&
+           std::abs(made.constant.as_double()) >= kHugeExponent;
+  case InstKind::Scalar:
+  case InstKind::Load:
+    return true;
+  case InstKind::Splat:
+  case InstKind::Shuffle:
+  case InstKind::Fma:
+    return any(0);
+  case InstKind::Apply:
+    if (const auto [value, factor] = scaled_by(v); value >= 0)
+      return may_be_huge(value);
+    return any(made.op == Op::Select ? 1 : 0);
+  default:
+    return false;
+  }
+}
+
 /// 2 to the power of x / log 2. Of x = a - m the product with m is made once for many a; so is the
 /// one with the factor of a, where a is not there by itself.
 ValueId Emitter::quick_exponential(ValueId x) {
@@ -304,8 +345,20 @@ ValueId Emitter::quick_exponential(ValueId x) {
       power = b_.fma(sum.args[0], scaled(without_splats(sum.args[1])), scaled(minus));
   } else if (sum.kind == InstKind::Apply && sum.op == Op::Add) {
     for (std::size_t k = 0; power < 0 && k < 2; ++k)
-      if (const ValueId minus = as_negative(sum.args[1 - k]); minus >= 0)
-        power = b_.fma(sum.args[k], scale, scaled(minus));
+      if (const ValueId minus = as_negative(sum.args[1 - k]); minus >= 0) {
+        ValueId factor = scale, shift = scaled(minus);
+        if (may_be_huge(sum.args[k])) {
+          // Rounded, m / log 2 is off by more than an exponential can be. Floats that large are
+          // equal or so far apart that any base gives 1 or nothing: 2 needs no product.
+          const auto number = [&](double x) { return b_.constant(Scalar::of(DType::F32, x)); };
+          const ValueId huge = b_.apply(Op::Lt, DType::Bool,
+                                        {number(kHugeExponent * kHugeExponent),
+                                         b_.apply(Op::Mul, DType::F32, {minus, minus})});
+          factor = b_.apply(Op::Select, DType::F32, {huge, number(1), scale});
+          shift = b_.apply(Op::Select, DType::F32, {huge, minus, shift});
+        }
+        power = b_.fma(sum.args[k], factor, shift);
+      }
   }
   return b_.quick(Op::Exp2, power >= 0 ? power : scaled(x));
 }

@@ -33,6 +33,10 @@ DType compute_dtype(DType dtype);
 std::optional<Expr> element_at(const Region& region, const Stage& stage, const Load& load,
                                const Point& point);
 
+/// The conditions under which a load of an operand finds memory at the point: those of its holes.
+std::vector<Guard> conditions_at(const Region& region, const Stage& stage, const Load& load,
+                                 const Point& point);
+
 class Emitter {
 public:
   /// Declares the region's operands and outputs as the program's arguments. Keeps references to
@@ -127,6 +131,7 @@ private:
   Value filled(Value result, const IndexMap& map, const Point& point);
   Value apply(const BodyValue& v, const std::vector<Value>& args);
   ValueId quick_apply(Op op, const std::vector<ValueId>& args);
+  bool may_be_huge(ValueId v) const;
   ValueId quick_exponential(ValueId x);
   ValueId quick_quotient(ValueId a, ValueId b);
   ValueId quick_sum(ValueId a, ValueId b);

@@ -13,6 +13,11 @@ namespace {
 /// Bytes of the widest access of a thread.
 constexpr int kWide = 16;
 
+bool mentions(const Expr& e, const Expr& variable) {
+  const auto variables = variables_of(e);
+  return std::find(variables.begin(), variables.end(), variable) != variables.end();
+}
+
 } // namespace
 
 void put_lanes(Point& point, const Region& region, const AxisGroup& group, const Expr& first,
@@ -65,7 +70,7 @@ SharedSide::SharedSide(Emitter& emitter, const ContractionForm& form, const Side
 /// 0 when the elements are not copies of memory.
 int SharedSide::widest_copy() const {
   const Region& r = e_.region();
-  if (!factor_.is_load || factor_.dtype != dtype_)
+  if (!factor_.is_padded_load || factor_.dtype != dtype_)
     return 0;
   const Stage& stage = r.stages[f_.stage];
   const Load& load = stage.loads[stage.body[factor_.value].load];
@@ -81,6 +86,12 @@ int SharedSide::widest_copy() const {
   const auto slope = coefficient_of(offset, variable);
   if (!slope || !(*slope == Expr(1)))
     return 1;
+  // A chunk is in the memory or in the holes as a whole.
+  for (const Hole& hole : load.map.holes)
+    for (const Guard& guard : hole.valid)
+      for (const Expr& e : {guard.value, guard.lo, guard.hi})
+        if (mentions(e, variable))
+          return 1;
   const Expr rest = offset - variable;
   const int size = int(size_of(dtype_));
   int lanes = kWide / size;
@@ -137,6 +148,8 @@ void SharedSide::copy(const Point& batch, const Expr& first, const Expr& first_d
       put_index(p, r, f_.depth, first_depth + c.k);
       std::vector<Guard> mask{{first + c.p, Expr(0), group_.extent},
                               {first_depth + c.k, Expr(0), f_.depth.extent}};
+      const std::vector<Guard> holes = conditions_at(r, reducing, load, p);
+      mask.insert(mask.end(), holes.begin(), holes.end());
       const auto element = element_at(r, reducing, load, p);
       ensure(element.has_value(), "region {}: an element to copy depends on data", r.name);
       b_.copy_async(buffer_, at(stage, c.p, c.k), e_.operand_buffer(load.number), *element, chunk_,
@@ -169,7 +182,7 @@ ValueId SharedSide::value_at(const Point& batch, const Expr& first, const Expr& 
   id = b_.splat(id, chunk_);
   // Behind the depth's end both factors are zero; what is computed of zeros may be anything.
   inside = unproved(std::move(inside));
-  if (!factor_.is_load && !inside.empty()) {
+  if (!factor_.is_padded_load && !inside.empty()) {
     const ValueId held = b_.splat(b_.test(inside, chunk_), chunk_);
     id = b_.apply(Op::Select, dtype_, {held, id, b_.constant(Scalar::of(dtype_, 0.0), chunk_)});
   }

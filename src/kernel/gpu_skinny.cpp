@@ -153,7 +153,7 @@ private:
     p.mask.insert(p.mask.end(), inside.begin(), inside.end());
     ValueId v = b_.cast(e_.value(f_.stage, made.value, p).id, f_.accumulator);
     inside = unproved(std::move(inside));
-    if (!made.is_load && !inside.empty()) { // of what is not there, anything could be made
+    if (!made.is_padded_load && !inside.empty()) { // of what is not there, anything could be made
       const int n = std::max(b_.type_of(v).lanes, t_.along_depth ? lanes : 1);
       v = b_.apply(Op::Select, f_.accumulator,
                    {b_.splat(b_.test(inside, n), n), b_.splat(v, n),

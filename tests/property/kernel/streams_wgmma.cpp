@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <string_view>
 
@@ -274,6 +275,40 @@ TEST(WgmmaStream, QuotientsAreProductsWithReciprocals) {
   EXPECT_EQ(checked_streams(graph, {"groups=2 places=64 ahead=1 turns=1 stays=1",
                                     "groups=1 places=32 ahead=0 turns=0 stays=0"}),
             3);
+}
+
+/// Masked scores are any number: beside a very small one all others count alone, and rows that have
+/// nothing else weigh all keys alike.
+TEST(WgmmaStream, MasksMayBeFilledWithAnyNumber) {
+  Graph cx;
+  const Tensor q = cx.tensor({1, 150, 16}, DType::BF16), k = cx.tensor({1, 64, 16}, DType::BF16),
+               v = cx.tensor({1, 64, 16}, DType::BF16), fill = cx.tensor({1}, DType::F32, "fill");
+  const Tensor s = where(lt(arange(150).reshape({150, 1}), arange(64)),
+                         matmul(q, k.transpose()).to(DType::F32) * 0.25, fill);
+  Tensor mixed = matmul(softmax(s, -1).to(DType::BF16), v);
+  const ir::Graph graph = graph_of(cx, &mixed);
+  auto inputs = testing::random_inputs(graph, 3, {.special = false, .range = 1});
+  for (const float number : {-1e30f, -3.4e38f, -1e9f, -5.f, 1e30f}) {
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      if (graph[graph.inputs()[i]].attrs.name == "fill")
+        std::memcpy(inputs[i].bytes.data(), &number, sizeof number);
+    int streams = 0;
+    for (const auto& c0 : testing::region_cases(graph, inputs, hopper())) {
+      const auto c = testing::aligned_for(c0, hopper());
+      if (!kernel::find_stream(c.region).ok)
+        continue;
+      ++streams;
+      for (const char* schedule :
+           {"gpu_stream groups=1 places=16 @mma=wgmma", "gpu_stream groups=2 places=32 @mma=wgmma",
+            "gpu_stream warps=4 places=32 @mma=m16n8k16"})
+        EXPECT_EQ(testing::check_schedule(c, kernel::gpu_stream_generator(),
+                                          kernel::parse_schedule(schedule), hopper(),
+                                          {.workers = 2}, true),
+                  "")
+            << number << " " << schedule;
+    }
+    EXPECT_EQ(streams, 1);
+  }
 }
 
 TEST(WgmmaStream, TakesRowsAlone) {

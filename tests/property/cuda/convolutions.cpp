@@ -1,0 +1,157 @@
+// Convolutions of 16-bit floats with any padding, stride and dilation, and their gradients: matrix
+// units multiply, results are those of the reference, and the text compiles.
+#include "backend/cuda/nvrtc.h"
+#include "backend/cuda/render.h"
+#include "backend/cuda/target.h"
+#include "compiler/compile.h"
+#include "egret/error.h"
+#include "kernel/families.h"
+#include "support/convolution_graphs.h"
+#include "support/null_device.h"
+#include "support/random_graph.h"
+#include "support/region_runner.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <set>
+
+namespace egret {
+namespace {
+
+using testing::Convolution;
+
+/// Those of a ResNet, a U-Net, a text and a volume; with padding and without.
+std::vector<Convolution> usual_convolutions() {
+  return {{8, 64, 64, {56, 56}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+          {8, 64, 64, {56, 56}, {3, 3}, {1, 1}, {0, 0}, {1, 1}},
+          {8, 64, 128, {56, 56}, {3, 3}, {2, 2}, {1, 1}, {1, 1}},
+          {8, 16, 64, {64, 64}, {7, 7}, {2, 2}, {3, 3}, {1, 1}},
+          {8, 64, 64, {56, 56}, {3, 3}, {1, 1}, {2, 2}, {2, 2}, DType::F16},
+          {8, 64, 64, {56, 56}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, DType::BF16, true},
+          {8, 128, 128, {512}, {5}, {1}, {2}, {1}},
+          {2, 32, 32, {16, 16, 16}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}}};
+}
+
+compiler::Compiled planned(const ir::Graph& g) {
+  testing::NullDevice device(backend::cuda::known_target(90));
+  compiler::KernelCache cache;
+  return compiler::compile_graph(g, {}, device, cache);
+}
+
+TEST(Convolutions, AndTheirGradientsAreMultipliedByMatrixUnits) {
+  for (const Convolution& c : usual_convolutions()) {
+    const compiler::Compiled compiled = planned(testing::convolution_graph(c, true));
+    double by_units = 0, otherwise = 0;
+    int products = 0;
+    for (const compiler::KernelReport& k : compiled.report.kernels) {
+      const bool unit = k.schedule.find("@mma=") != std::string::npos;
+      products += unit;
+      (unit ? by_units : otherwise) += k.flops;
+    }
+    EXPECT_GE(products, 3) << c.text() << "\n" << compiled.report.text();
+    EXPECT_LT(otherwise, 0.1 * by_units) << c.text() << "\n" << compiled.report.text();
+  }
+}
+
+TEST(Convolutions, CompileForTheGpusThereAre) {
+  std::shared_ptr<const backend::cuda::Nvrtc> compiler;
+  try {
+    compiler = backend::cuda::Nvrtc::instance();
+  } catch (const Error&) {
+    GTEST_SKIP() << "NVRTC is not installed";
+  }
+  const Convolution c = usual_convolutions()[0];
+  for (const auto& entry : planned(testing::convolution_graph(c, true)).plan.kernels) {
+    if (entry.schedule.mma.empty())
+      continue;
+    const auto target = backend::cuda::cuda_target(backend::cuda::known_target(90));
+    const auto cubin = compiler->compile(
+        render_cuda(entry.program, target),
+        compiler->architecture_for(target.capability, target.specific), {}, "convolution");
+    for (const auto& k : cubin.kernels)
+      EXPECT_EQ(k.spill_stores, 0) << c.text() << "\n" << to_string(entry.schedule);
+  }
+}
+
+Convolution random_convolution(testing::Rng& random) {
+  Convolution c;
+  c.batch = 1 + random.below(2);
+  c.channels = 1 + random.below(9);
+  c.outputs = 2 + random.below(8);
+  c.dtype = random.chance(0.7) ? DType::BF16 : DType::F16;
+  c.channels_last = random.chance(0.4);
+  if (c.channels_last && random.chance(0.5))
+    c.channels = 8; // copies of 16 bytes
+  const std::int64_t spatial = 1 + random.below(3);
+  for (std::int64_t i = 0; i < spatial; ++i) {
+    const std::int64_t kernel = 1 + random.below(3), dilation = 1 + random.below(2),
+                       padding = random.below(4), span = (kernel - 1) * dilation + 1;
+    c.kernel.push_back(kernel);
+    c.dilation.push_back(dilation);
+    c.padding.push_back(padding);
+    c.stride.push_back(1 + random.below(3));
+    c.sizes.push_back(std::max<std::int64_t>(1, span - 2 * padding) +
+                      random.below(spatial == 1 ? 40 : 6));
+  }
+  return c;
+}
+
+/// Runs each contraction's smallest tiles of every instruction on the interpreter.
+int check_contractions(const ir::Graph& g, std::uint64_t seed, const std::string& what) {
+  const kernel::Target target = testing::test_gpu();
+  const kernel::Generator& generator = kernel::gpu_contraction_generator();
+  int units = 0;
+  for (const auto& original : testing::region_cases(g, testing::random_inputs(g, seed), target)) {
+    const testing::RegionCase c = testing::aligned_for(original, target);
+    std::map<std::string, kernel::Schedule> smallest;
+    const auto size = [](const kernel::Schedule& s) { return s.knob("bm", 0) * s.knob("bn", 0); };
+    for (const kernel::Schedule& s : generator.space(c.region, target))
+      if (auto [it, fresh] = smallest.emplace(s.mma, s); !fresh && size(s) < size(it->second))
+        it->second = s;
+    for (const auto& [mma, schedule] : smallest) {
+      units += !mma.empty();
+      EXPECT_EQ(testing::check_schedule(c, generator, schedule, target, {}, true), "") << what;
+    }
+  }
+  return units;
+}
+
+TEST(Convolutions, AreRightForRandomWindows) {
+  int units = 0;
+  for (std::uint64_t seed = 1; seed <= 24; ++seed) {
+    testing::Rng random(seed);
+    const Convolution c = random_convolution(random);
+    units += check_contractions(testing::convolution_graph(c, seed % 3 == 0), seed,
+                                fmt::format("seed {}: {}", seed, c.text()));
+  }
+  EXPECT_GE(units, 24);
+}
+
+/// Holes with any filling, on both sides, behind arithmetic.
+TEST(PaddedProducts, AreRightWhateverTheHolesAreFilledWith) {
+  for (const double fill : {0.0, 1.5, -1.0})
+    for (const bool computed : {false, true}) {
+      ir::Graph g;
+      ir::NodeId a = g.input("a", DType::BF16, {Expr(20), Expr(30)});
+      const ir::NodeId b = g.input("b", DType::BF16, {Expr(36), Expr(24)});
+      if (computed)
+        a = g.binary(Op::Add, a, a);
+      const auto padded = [&](ir::NodeId x, std::int64_t rows, std::int64_t columns) {
+        return g.pad(g.cast(x, DType::F32), {Expr(rows), Expr(columns)}, {Expr(1), Expr(2)},
+                     Scalar::of(DType::F32, fill));
+      };
+      const ir::NodeId left = padded(a, 3, 4), right = padded(b, 0, 1); // [24, 36], [37, 27]
+      const ir::NodeId trimmed = g.shrink(right, {Expr(0), Expr(0)}, {Expr(36), Expr(27)});
+      const Shape box{Expr(24), Expr(36), Expr(27)};
+      const ir::NodeId product =
+          g.binary(Op::Mul, g.expand(g.reshape(left, {Expr(24), Expr(36), Expr(1)}), box),
+                   g.expand(g.reshape(trimmed, {Expr(1), Expr(36), Expr(27)}), box));
+      g.outputs = {g.reduce(Op::ReduceSum, product, {1})};
+      EXPECT_GE(check_contractions(g, 7, fmt::format("filled with {}", fill)), 1) << fill;
+    }
+}
+
+} // namespace
+} // namespace egret
