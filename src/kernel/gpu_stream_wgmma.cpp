@@ -6,6 +6,7 @@
 #include "kernel/gpu_stream_memory.h"
 #include "kernel/gpu_stream_rows.h"
 #include "kernel/gpu_tensor_view.h"
+#include "kernel/gpu_wgmma.h"
 
 #include <fmt/format.h>
 
@@ -395,7 +396,7 @@ private:
   // --- Copying
 
   /// Registers of a thread, when they are shared out evenly.
-  int even_registers() const { return 65536 / t_.blocks / t_.threads() / 8 * 8; }
+  int even_registers() const { return launch_registers(t_.blocks, t_.threads()); }
   bool moves_registers() const { return even_registers() < 232; }
   static constexpr int kProducerRegisters = 24;
 
@@ -737,6 +738,11 @@ std::string wgmma_stream_refused(const Region& region, const StreamForm& form,
     return "wgmma is of compute capability 9.0 alone";
   if (tiles.threads() * tiles.blocks > 2048 || 65536 / tiles.blocks / tiles.threads() < 40)
     return "more threads than a multiprocessor has registers for";
+  int columns = tiles.places;
+  for (const ContractionForm& s : form.sums)
+    columns = std::max(columns, columns_of(s));
+  if (launch_registers(tiles.blocks, tiles.threads()) < launch_registers_for(columns))
+    return "fewer registers at its launch than its products need";
   std::vector<int> parallel = form.batch.axes;
   parallel.insert(parallel.end(), form.rows.axes.begin(), form.rows.axes.end());
   if (is_empty(region, parallel) || form.places.extent.lower() < 1)

@@ -19,6 +19,19 @@ namespace egret::kernel {
 std::string tensor_map_reason(const Region& region, const ContractionForm& form, const Side& side,
                               const AxisGroup& group, int panel);
 
+/// The registers of a thread that a kernel must be launched with for products of `columns` by
+/// wgmma: their accumulators, and what ptxas keeps beside them for operands, descriptors and
+/// addresses (it says "Insufficient registers" with fewer, whatever the threads that multiply get
+/// later).
+constexpr int launch_registers_for(int columns) {
+  return columns / 2 + 30;
+}
+/// The registers that each thread is launched with when `blocks` of `threads` share a
+/// multiprocessor, in units of 8.
+constexpr int launch_registers(int blocks, int threads) {
+  return 65536 / blocks / threads / 8 * 8;
+}
+
 /// What takes a product's tiles where they are not stored.
 class TileSums {
 public:
