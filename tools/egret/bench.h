@@ -127,6 +127,7 @@ struct Measurement {
   std::uint64_t kernels = 0, phases = 0, peak_bytes = 0;
   double search_seconds = 0, compile_seconds = 0;
   std::uint64_t candidates = 0;
+  bool is_ceiling = false; ///< a rate of the machine: there is nothing to verify
   bool verified = false;
   double max_error = 0;
   bool cache_hit = false;

@@ -106,17 +106,16 @@ void run_bench(const BenchOptions& options) {
   bool all = true;
   for (const auto* workload : list) {
     auto m = bench::measure(*workload, how);
-    bool is_ceiling = !workload->make;
-    all = all && (m.verified || is_ceiling);
+    all = all && (m.verified || m.is_ceiling);
     if (options.json) {
       fmt::print("{}\n", m.json());
     } else {
-      std::string share = m.ceiling > 0 && !is_ceiling
+      std::string share = m.ceiling > 0 && !m.is_ceiling
                               ? fmt::format("{:.2f} {}", m.of_ceiling, shown(workload->limit))
                           : m.of_cublas > 0 ? fmt::format("{:.3f} of cuBLAS", m.of_cublas)
                                             : "";
       std::string verified =
-          is_ceiling ? "" : fmt::format("{} ({:.1e})", m.verified ? "yes" : "NO", m.max_error);
+          m.is_ceiling ? "" : fmt::format("{} ({:.1e})", m.verified ? "yes" : "NO", m.max_error);
       fmt::print("{:<34} {:>10.4f} {:>10.4f} {:>15} {:>17} {:>7} {:>9.2f}  {}\n", m.name,
                  m.ms_median, m.ms_min, speed(m), share, m.kernels, m.compile_seconds, verified);
       if (m.ratio > 0)

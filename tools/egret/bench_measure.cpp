@@ -114,6 +114,7 @@ Measurement measure_ceiling(const Workload& workload, Measurement m) {
     fail(ErrorKind::Value, "bench: {} is not known of {}", workload.name, m.device);
   m.ms_median = m.ms_min = 1e3 * (m.flops + m.bytes) / m.ceiling;
   m.kernels = m.phases = m.candidates = 1;
+  m.is_ceiling = true;
   return m;
 }
 
@@ -311,27 +312,27 @@ Measurement measure(const Workload& workload, const MeasureOptions& options) {
 }
 
 std::string Measurement::json() const {
-  nlohmann::ordered_json fields = {{"name", name},
-                                   {"device", device},
-                                   {"dtype", dtype},
-                                   {"ms_median", ms_median},
-                                   {"ms_min", ms_min},
-                                   {"reps", reps},
-                                   {"flops", flops},
-                                   {"bytes", bytes},
-                                   {"kernels", kernels},
-                                   {"phases", phases},
-                                   {"peak_bytes", peak_bytes},
-                                   {"search_seconds", search_seconds},
-                                   {"compile_seconds", compile_seconds},
-                                   {"candidates", candidates},
-                                   {"verified", verified},
-                                   {"max_error", std::isfinite(max_error)
-                                                     ? nlohmann::ordered_json(max_error)
-                                                     : nlohmann::ordered_json("inf")},
-                                   {"cache_hit", cache_hit},
-                                   {"ceiling", ceiling},
-                                   {"of_ceiling", of_ceiling}};
+  nlohmann::ordered_json fields = {
+      {"name", name},
+      {"device", device},
+      {"dtype", dtype},
+      {"ms_median", ms_median},
+      {"ms_min", ms_min},
+      {"reps", reps},
+      {"flops", flops},
+      {"bytes", bytes},
+      {"kernels", kernels},
+      {"phases", phases},
+      {"peak_bytes", peak_bytes},
+      {"search_seconds", search_seconds},
+      {"compile_seconds", compile_seconds},
+      {"candidates", candidates},
+      {"verified", is_ceiling ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(verified)},
+      {"max_error", std::isfinite(max_error) ? nlohmann::ordered_json(max_error)
+                                             : nlohmann::ordered_json("inf")},
+      {"cache_hit", cache_hit},
+      {"ceiling", ceiling},
+      {"of_ceiling", of_ceiling}};
   if (tokens_per_second > 0)
     fields["tokens_per_second"] = tokens_per_second;
   if (cublas_ms > 0) {
