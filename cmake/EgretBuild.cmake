@@ -36,12 +36,15 @@ if(EGRET_SANITIZE)
   add_link_options(-fsanitize=${EGRET_SANITIZE})
 endif()
 
-# The self-contained binary takes static parts where there are any; Debian has fmt as headers only or shared.
+# The self-contained binary takes static parts where there are any; Debian has fmt as headers or shared, so cmake/fmt.cpp
+# compiles its headers into an archive.
 if(EGRET_STATIC_LLVM)
   set(CMAKE_FIND_LIBRARY_SUFFIXES .a .so)
   add_link_options(-static-libstdc++ -static-libgcc -Wl,--gc-sections)
-  add_library(fmt::fmt INTERFACE IMPORTED)
-  target_compile_definitions(fmt::fmt INTERFACE FMT_HEADER_ONLY=1)
+  # The same definition as with the shared library, so that both builds share compiled objects (ccache).
+  add_library(egret_fmt STATIC ${PROJECT_SOURCE_DIR}/cmake/fmt.cpp)
+  target_compile_definitions(egret_fmt PUBLIC FMT_SHARED)
+  add_library(fmt::fmt ALIAS egret_fmt)
 else()
   find_package(fmt REQUIRED)
 endif()
