@@ -1,4 +1,4 @@
-# What other projects get: libegret.so with every room in it, the public headers, a relocatable package and the command.
+# What other projects get: libegret.so with every module in it, the public headers, a relocatable package and the command.
 # docs/install.md shows its use; tests/consume installs it, moves it and builds against it.
 if(EGRET_STATIC_LLVM)
   return() # the self-contained binary is copied, not installed
@@ -6,13 +6,13 @@ endif()
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-# The rooms' objects, so that nothing is dropped, and their third parties, which stay inside.
-get_property(rooms GLOBAL PROPERTY EGRET_ROOMS)
+# The modules' objects, so that nothing is dropped, and their third parties, which stay inside.
+get_property(modules GLOBAL PROPERTY EGRET_MODULES)
 set(objects)
-foreach(room ${rooms})
-  get_target_property(type egret_${room} TYPE)
+foreach(module ${modules})
+  get_target_property(type egret_${module} TYPE)
   if(type STREQUAL STATIC_LIBRARY)
-    list(APPEND objects $<TARGET_OBJECTS:egret_${room}>)
+    list(APPEND objects $<TARGET_OBJECTS:egret_${module}>)
   endif()
 endforeach()
 add_library(egret_shared SHARED ${objects})

@@ -1,4 +1,4 @@
-// The explicit front door: a graph that is built, compiled by composed passes, and executed.
+// The explicit interface: a graph that is built, compiled by composed passes, and executed.
 #pragma once
 
 #include "egret/passes.h"

@@ -15,7 +15,7 @@ int serve_measurements(int socket) {
   prctl(PR_SET_PDEATHSIG, SIGKILL); // nobody waits for a kernel whose caller is gone
   struct Opened {
     std::unique_ptr<backend::Device> device;
-    std::unique_ptr<CandidateMeasurer> room;
+    std::unique_ptr<CandidateMeasurer> measurer;
   };
   std::map<std::string, Opened> devices;
   std::string message;
@@ -29,9 +29,9 @@ int serve_measurements(int socket) {
       Opened& opened = devices[name];
       if (!opened.device)
         opened.device = backend::backends().open(backend::backends().parse(name, "worker"));
-      if (!opened.room)
-        opened.room = std::make_unique<CandidateMeasurer>(*opened.device);
-      outcome = opened.room->run(measurement);
+      if (!opened.measurer)
+        opened.measurer = std::make_unique<CandidateMeasurer>(*opened.device);
+      outcome = opened.measurer->run(measurement);
     } catch (const std::exception& error) {
       outcome.message = error.what();
     }

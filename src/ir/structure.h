@@ -1,4 +1,4 @@
-// Small questions about graphs that several files of this room ask.
+// Small questions about graphs that several files of this module ask.
 #pragma once
 
 #include "egret/ir.h"

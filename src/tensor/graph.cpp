@@ -1,4 +1,4 @@
-// The explicit front door: what is recorded on a graph's tensors runs when told to.
+// The explicit interface: what is recorded on a graph's tensors runs when told to.
 #include "egret/graph.h"
 
 #include "runtime/runtime.h"

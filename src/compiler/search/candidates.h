@@ -38,7 +38,7 @@ Candidates candidates_of(const kernel::Region& region, const kernel::Target& tar
                          std::size_t per_generator, std::size_t most,
                          bool of_first_generator = false);
 
-/// Adds the trees that the loops room proposes for the region (docs/loops.md), as schedules of the
+/// Adds the trees that the module `loops` proposes for the region (docs/loops.md), as schedules of the
 /// generator `loops`, beside what is there; nothing where the target has no such generator. They
 /// take their places by prediction, behind the greedy one.
 loops::LoopReport add_loop_trees(Candidates& candidates, const kernel::Region& region,

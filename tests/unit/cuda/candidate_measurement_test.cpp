@@ -23,14 +23,14 @@ TEST(CudaTrials, ProgramsAreCompiledAhead) {
   const auto device =
       make_cuda_device(0, {axpb_text, {{EGRET_FAKE_CUDA}, {EGRET_FAKE_CUDA}}, nullptr});
   const auto before = fake.compilations;
-  compiler::CandidateMeasurer room(*device);
+  compiler::CandidateMeasurer measurer(*device);
   compiler::CandidateMeasurement measurement =
       egret::testing::good_trial(egret::testing::test_targets().front());
   measurement.verify = false;
   measurement.repetitions = 0;
   measurement.program = axpb_program(128);
   measurement.ahead = {axpb_program(64), axpb_program(256)};
-  EXPECT_TRUE(room.run(measurement).ok());
+  EXPECT_TRUE(measurer.run(measurement).ok());
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
   while (fake.compilations - before < 3 && std::chrono::steady_clock::now() < end)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -38,7 +38,7 @@ TEST(CudaTrials, ProgramsAreCompiledAhead) {
   measurement.ahead.clear();
   for (const int threads : {64, 256}) {
     measurement.program = axpb_program(threads);
-    EXPECT_TRUE(room.run(measurement).ok());
+    EXPECT_TRUE(measurer.run(measurement).ok());
   }
   EXPECT_EQ(fake.compilations - before, 3u);
 }

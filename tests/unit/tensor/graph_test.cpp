@@ -1,4 +1,4 @@
-// The explicit front door: build, compile by composed passes, execute.
+// The explicit interface: build, compile by composed passes, execute.
 #include "egret/graph.h"
 
 #include "egret/counters.h"

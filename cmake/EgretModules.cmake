@@ -1,10 +1,10 @@
-# A room is a folder of src/ that becomes one static library and may include only the rooms it names (and what those name).
-# The compiler enforces that: each room is compiled against its own include folder, <build>/rooms/<room>, which holds links to
-# the permitted rooms and to their public headers, and nothing else.
+# A module is a folder of src/ that becomes one static library and may include only the modules it names (and what those name).
+# The compiler enforces that: each module is compiled against its own include folder, <build>/modules/<module>, which holds links to
+# the permitted modules and to their public headers, and nothing else.
 
-# egret_room(NAME PATH <folder below src> DEPENDS <rooms> HEADERS <public headers> LIBS <third-party targets>
-#            PRIVATE_LIBS <third-party targets whose headers no other room sees>)
-function(egret_room NAME)
+# egret_module(NAME PATH <folder below src> DEPENDS <modules> HEADERS <public headers> LIBS <third-party targets>
+#            PRIVATE_LIBS <third-party targets whose headers no other module sees>)
+function(egret_module NAME)
   cmake_parse_arguments(R "" "PATH" "DEPENDS;HEADERS;LIBS;PRIVATE_LIBS" ${ARGN})
   if(NOT R_PATH)
     set(R_PATH ${NAME})
@@ -13,23 +13,23 @@ function(egret_room NAME)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${folder}/*.cpp)
   set(seen ${NAME})
   foreach(dep ${R_DEPENDS})
-    get_property(below GLOBAL PROPERTY EGRET_ROOM_SEES_${dep})
+    get_property(below GLOBAL PROPERTY EGRET_MODULE_SEES_${dep})
     if(NOT below)
-      message(FATAL_ERROR "room ${NAME}: depends on ${dep}, which is not a room declared before it")
+      message(FATAL_ERROR "module ${NAME}: depends on ${dep}, which is not a module declared before it")
     endif()
     list(APPEND seen ${below})
   endforeach()
   list(REMOVE_DUPLICATES seen)
-  set_property(GLOBAL PROPERTY EGRET_ROOM_SEES_${NAME} ${seen})
-  set_property(GLOBAL PROPERTY EGRET_ROOM_PATH_${NAME} ${R_PATH})
-  set_property(GLOBAL PROPERTY EGRET_ROOM_HEADERS_${NAME} ${R_HEADERS})
-  set_property(GLOBAL APPEND PROPERTY EGRET_ROOMS ${NAME})
+  set_property(GLOBAL PROPERTY EGRET_MODULE_SEES_${NAME} ${seen})
+  set_property(GLOBAL PROPERTY EGRET_MODULE_PATH_${NAME} ${R_PATH})
+  set_property(GLOBAL PROPERTY EGRET_MODULE_HEADERS_${NAME} ${R_HEADERS})
+  set_property(GLOBAL APPEND PROPERTY EGRET_MODULES ${NAME})
 
-  set(view ${PROJECT_BINARY_DIR}/rooms/${NAME})
+  set(view ${PROJECT_BINARY_DIR}/modules/${NAME})
   file(REMOVE_RECURSE ${view})
-  foreach(room ${seen})
-    get_property(path GLOBAL PROPERTY EGRET_ROOM_PATH_${room})
-    get_property(headers GLOBAL PROPERTY EGRET_ROOM_HEADERS_${room})
+  foreach(module ${seen})
+    get_property(path GLOBAL PROPERTY EGRET_MODULE_PATH_${module})
+    get_property(headers GLOBAL PROPERTY EGRET_MODULE_HEADERS_${module})
     cmake_path(GET path PARENT_PATH parent)
     file(MAKE_DIRECTORY ${view}/${parent} ${view}/egret)
     file(CREATE_LINK ${PROJECT_SOURCE_DIR}/src/${path} ${view}/${path} SYMBOLIC)
