@@ -1,9 +1,16 @@
-// Checkpoints: any tree of tensors (model, optimizer, generator) in a safetensors file, names as
+// Checkpoints: any parameter tree (model, optimizer, generator) in a safetensors file, names as
 // nn::state_dict gives them.
 //
-//   struct Training { models::Gpt model; optim::AdamW optimizer; Generator generator;
-//   EGRET_FIELDS(model, optimizer, generator) }; save_checkpoint("run.safetensors", training,
-//   {{"step", "1000"}}); Metadata metadata = load_checkpoint("run.safetensors", training);
+// clang-format off
+//   struct Training {
+//     models::Gpt model;
+//     optim::AdamW optimizer;
+//     Generator generator;
+//     EGRET_FIELDS(model, optimizer, generator)
+//   };
+//   save_checkpoint("run.safetensors", training, {{"step", "1000"}});
+//   Metadata metadata = load_checkpoint("run.safetensors", training);
+// clang-format on
 //
 // A training that is saved, loaded and continued gives the same bits as one that was never stopped.
 #pragma once

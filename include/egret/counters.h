@@ -22,7 +22,7 @@ struct Counters {
   std::uint64_t measurements = 0;       ///< by searches: trials in a worker process
   std::uint64_t choices_remembered = 0; ///< kernels whose schedule was found in the database
   std::uint64_t search_microseconds = 0;
-  std::uint64_t derived_fills = 0; ///< values kept beside parameters: made, or made again
+  std::uint64_t derived_fills = 0; ///< derived inputs that were computed, or recomputed
   std::uint64_t plan_hits = 0;     ///< evaluations that found their plan
   std::uint64_t plan_misses = 0;
   std::uint64_t plans_evicted = 0;      ///< left the bounded store

@@ -1,11 +1,13 @@
 // Sub-graph patterns: describe a piece of a graph, find every place where it occurs, replace it.
 // docs/patterns.md has examples.
 //
+// clang-format off
 //   using namespace egret::pattern;
 //   auto product = node(Op::Mul, {any("a").shape("MNK").broadcast("N"),
-//   any("b").shape("MNK").broadcast("M")}); auto matmul = node(Op::ReduceSum,
-//   {product.shape("MNK").single_use()}).over("K"); for (const Match& m : find(graph, matmul)) ...
-//   // m["a"], m["b"], m.dims.at('K')
+//                                 any("b").shape("MNK").broadcast("M")});
+//   auto matmul = node(Op::ReduceSum, {product.shape("MNK").single_use()}).over("K");
+//   for (const Match& m : find(graph, matmul)) ... // m["a"], m["b"], m.dims.at('K')
+// clang-format on
 #pragma once
 
 #include "egret/ir.h"

@@ -59,7 +59,7 @@ private:
   std::unique_ptr<Impl> impl_;
 };
 
-/// Pieces of a text (as numbers) for a model that says what comes next: inputs [n, length], and
+/// Windows of a text (as numbers) for a model that says what comes next: inputs [n, length], and
 /// targets of the same shape, which are the inputs moved by one.
 class TextWindows {
 public:
@@ -69,9 +69,9 @@ public:
   struct Pieces {
     Tensor inputs, targets; ///< i64 [n, length]
   };
-  /// `count` pieces from places that depend on `seed` only.
+  /// `count` windows at positions that depend on `seed` only.
   Pieces random(std::int64_t count, std::uint64_t seed) const;
-  /// Pieces one after the other from the start, without overlap.
+  /// Consecutive windows from the start, without overlap.
   std::int64_t in_order() const noexcept;                        ///< how many there are
   Pieces in_order(std::int64_t first, std::int64_t count) const; ///< Error(Index)
 

@@ -1,20 +1,27 @@
-// The loop around training steps: measurements, logs, early stopping, checkpoints and the way back
-// into a run that was stopped.
+// The training loop: measurements, logs, early stopping, checkpoints, and resumption of a run that
+// was stopped.
 //
-//   struct Training { models::Gpt model; optim::AdamW optimizer; Generator dropout; data::Stream
-//   stream;
-//     EGRET_FIELDS(model, optimizer, dropout, stream) } training = ...;
+// clang-format off
+//   struct Training {
+//     models::Gpt model;
+//     optim::AdamW optimizer;
+//     Generator dropout;
+//     data::PrefetchLoader batches;
+//     EGRET_FIELDS(model, optimizer, dropout, batches)
+//   } training = ...;
 //   auto step = compile([](Training& t, const Tensor& x, const Tensor& y) { ...; return loss; });
 //
-//   train::Loop loop(training, {.steps = 5000, .evaluate_every = 250, .checkpoint =
-//   "run.safetensors",
-//                               .checkpoint_every = 500});
+//   train::Loop loop(training, {.steps = 5000, .evaluate_every = 250,
+//                               .checkpoint = "run.safetensors", .checkpoint_every = 500});
 //   if (loop.has_checkpoint())
 //     loop.resume();
 //   loop.add_log(std::make_unique<io::CsvLog>("run.csv", columns, loop.step()));
-//   loop.run([&](std::int64_t) { auto b = training.stream.next(); return step(training, b[0],
-//   b[1]); },
+//   loop.run([&](std::int64_t) {
+//              auto b = training.batches.next();
+//              return step(training, b[0], b[1]);
+//            },
 //            [&] { return io::Measurements{{"validation", validation_loss()}}; });
+// clang-format on
 //
 // A run that was killed at any moment and resumed writes the same bits into its checkpoints and
 // logs as one that never stopped, when everything that its steps depend on is in the tree or

@@ -55,7 +55,7 @@ Lives lives_of(const LaunchGraph& graph, const Sequence& sequence);
 std::vector<Sequence> orders_of(const LaunchGraph& graph);
 
 /// The graph in which a launch that overwrites something also waits, where it can, for those that
-/// read what was made of it. In its orders values can be made again for as long as they are needed.
+/// read what was made of it. In its orders values can be recomputed for as long as they are needed.
 LaunchGraph overwriting_late(const LaunchGraph& graph);
 
 } // namespace egret::compiler

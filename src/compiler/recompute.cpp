@@ -1,7 +1,7 @@
 // An order is walked with so many bytes at hand. Where they do not suffice, the value leaves whose
 // bytes for the time until it is needed are worth most for what making it again costs (a walk with
 // eviction, as Kirisame et al. 2021, "Dynamic Tensor Rematerialization", but with the future
-// known). A value that is needed and not there is made again, and before it what it is made of.
+// known). A value that is needed and not there is recomputed, and before it its operands.
 #include "compiler/recompute.h"
 
 #include "support/fail.h"

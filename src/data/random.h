@@ -1,4 +1,4 @@
-// Random numbers for orders and places: the same on every machine.
+// Random numbers for shuffles and positions: the same on every machine.
 #pragma once
 
 #include <cstdint>

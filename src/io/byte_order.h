@@ -10,7 +10,7 @@ namespace egret::io {
 
 static_assert(std::endian::native == std::endian::little, "egret reads and writes memory as it is");
 
-/// Turns round the bytes of each element of `size` bytes.
+/// Reverses the bytes of each element of `size` bytes.
 inline void reverse_bytes(std::span<std::byte> bytes, std::size_t size) {
   if (size > 1)
     for (std::size_t at = 0; at + size <= bytes.size(); at += size)

@@ -1,4 +1,4 @@
-// Pieces of the text form of graphs that the printer, the parser and reports share.
+// Parts of the text form of graphs that the printer, the parser and reports share.
 #pragma once
 
 #include "egret/ir.h"

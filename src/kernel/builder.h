@@ -71,7 +71,7 @@ public:
   void store(int buffer, const Expr& offset, ValueId value, std::vector<Guard> mask = {},
              CachePolicy policy = CachePolicy::Default);
   void prefetch(int buffer, const Expr& offset);
-  /// Loads of the buffer from here on are made again, instead of taking what is at hand.
+  /// Loads of the buffer from here on are repeated, instead of reusing loaded values.
   void forget_loads(int buffer) { ++epoch_.at(buffer); }
   /// for var in [begin, end) by step. `extent`: an exclusive bound of the variable. The body gets
   /// the variable. Emits nothing when the loop provably does not run, and only the body, with

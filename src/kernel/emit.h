@@ -83,7 +83,7 @@ public:
   /// was said back.
   void know(int stage, int value, bool holds);
   void forget_known();
-  /// Results of maps are made again, as what they are made of has changed.
+  /// Results of maps are recomputed, as their operands have changed.
   void forget_maps();
 
   /// A value converted to an element type; rounds once.

@@ -234,7 +234,7 @@ struct Launch {
   std::int64_t least_shared = 0; ///< GPU: bytes of shared memory a block asks for at the least
 };
 
-/// How the copy engine of compute capability 9.0 sees a buffer: a tensor of `extents`, innermost
+/// How bulk tensor copies (TMA, compute capability 9.0) see a buffer: a tensor of `extents`, innermost
 /// first, whose neighbours along the others are `strides` elements apart (strides[0] is 1), from
 /// element `offset` on. Copies move boxes; in shared memory these lie with `swizzle` bytes (0 or
 /// 128): of each 1024 bytes, bits 4 to 6 of an address are changed by its bits 7 to 9. Indices in

@@ -33,7 +33,7 @@ void settle(const std::vector<NamedTensor>& parameters, const Tensor& also) {
 Tensor backward_in_parts(const std::vector<Part>& parts, const Tensor& x,
                          const std::function<Tensor(const Tensor&)>& loss,
                          const std::vector<NamedTensor>& parameters, Generator* generator) {
-  if (tracing()) { // one graph: the compiler chooses what is held and what is made again
+  if (tracing()) { // one graph: the compiler chooses what is kept and what is recomputed
     Tensor y = x.detach();
     for (const Part& part : parts)
       y = part(y, generator);

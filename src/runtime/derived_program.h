@@ -1,4 +1,4 @@
-// Programs with derived inputs (compiler/fold_parameters.h): values that are made again only when
+// Programs with derived inputs (compiler/fold_parameters.h): values that are recomputed only when
 // what they are made of has changed.
 #pragma once
 

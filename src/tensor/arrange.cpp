@@ -1,4 +1,4 @@
-// Matrices and lists of places made from smaller things, and parts of a tensor replaced.
+// Matrices and lists of indices made from smaller things, and parts of a tensor replaced.
 #include "support/fail.h"
 #include "tensor/ops.h"
 

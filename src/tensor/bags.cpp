@@ -1,4 +1,4 @@
-// Rows combined in bags, and copies to places that are data.
+// Rows combined in bags, and scatters to indices that are data.
 #include "egret/functional/indices.h"
 #include "egret/functional/order.h"
 
@@ -124,7 +124,7 @@ Tensor masked_scatter(const Tensor& data, const Tensor& mask, const Tensor& sour
     fail(ErrorKind::Shape, "{}: mask {} does not broadcast to {}", who, shape_of(mask),
          shape_of(data));
   const Tensor wide = detail::broadcast_to(mask, data.shape(), who);
-  // How many places before each one take an element.
+  // How many indices before each one take an element.
   const Tensor number = cumsum(wide.flatten().to(DType::I64), 0) - 1;
   const Tensor found = take(source.to(data.dtype()).flatten(), number, 0).reshape(data.shape());
   return where(wide, found, data);

@@ -1,5 +1,5 @@
 // From pending nodes to values: collects what some roots need, finds or compiles its program, runs
-// it and turns what it computed into leaves.
+// it and makes leaves of its results.
 #pragma once
 
 #include "runtime/program.h"

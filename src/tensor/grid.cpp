@@ -1,4 +1,4 @@
-// Images read at places that are data: each axis has a few elements beside a place, with weights,
+// Images sampled at positions that are data: each axis has a few elements beside a position, with weights,
 // and every combination of them is gathered.
 #include "egret/functional/indices.h"
 
@@ -23,7 +23,7 @@ Tensor mirrored(const Tensor& x, std::int64_t low, std::int64_t high) {
   return where(even, rest, span - rest) + edge;
 }
 
-// Places along an axis of n elements, brought inside as the padding says.
+// Positions along an axis of n elements, brought inside as the padding says.
 Tensor inside(const Tensor& x, std::int64_t n, const GridSampleOptions& options) {
   if (options.padding == GridPadding::Zeros)
     return x;

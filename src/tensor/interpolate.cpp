@@ -18,7 +18,7 @@ struct Line {
   bool by_factor;
 };
 
-// Places among the elements, in the type of the weights.
+// Positions between the elements, in the type of the weights.
 Tensor places(const Line& line, DType type, bool align_corners) {
   const Tensor i = iota(line.size, DType::I64).to(type);
   if (!align_corners)

@@ -43,7 +43,7 @@ Tensor counted_ranks(const Tensor& keys, std::int64_t n) {
   return sum((other < own) | ((other == own) & earlier), 2);
 }
 
-// values [rows, n] moved to the places [rows, n].
+// values [rows, n] moved to the indices [rows, n].
 Tensor moved(const Tensor& values, const Tensor& places, std::int64_t rows, std::int64_t n) {
   const Tensor base = unsqueeze(iota(rows, DType::I64) * n, 1);
   const Tensor flat = zeros({rows * n}, values.dtype()), to = (places + base).flatten(),

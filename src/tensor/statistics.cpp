@@ -10,7 +10,7 @@ using namespace detail;
 
 namespace {
 
-// The places of neighbours along an axis: all but the first, all but the last.
+// The indices of neighbours along an axis: all but the first, all but the last.
 struct Neighbours {
   Tensor later, earlier;
 };

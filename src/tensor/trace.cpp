@@ -279,7 +279,7 @@ Left what_is_left(const Trace& trace, const Call& before, const Call& after,
   return left;
 }
 
-// Turns nodes into values of the traced program: outputs of the graph, sources, constants.
+// Converts nodes to values of the traced program: outputs of the graph, sources, constants.
 class Lowering {
 public:
   explicit Lowering(const Trace& trace) {

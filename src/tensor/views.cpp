@@ -1,4 +1,4 @@
-// Functions that rearrange: padding with elements of the tensor itself, rolls, turns, diagonals.
+// Functions that rearrange: padding with elements of the tensor itself, rolls, rotations, diagonals.
 #include "support/fail.h"
 #include "tensor/windows.h"
 

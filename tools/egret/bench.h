@@ -97,17 +97,17 @@ using Function = std::function<Tensor(const std::vector<Tensor>&)>;
 using MakeInputs = std::function<std::vector<Tensor>(std::uint64_t set)>;
 
 /// A case whose run is one compiled function of inputs, checked by the reference on a sample of
-/// them. On a GPU as many sets of inputs take turns as it takes to go beyond its cache.
+/// them. On a GPU as many sets of inputs alternate as it takes to go beyond its cache.
 Case pure_case(const std::string& name, const Function& function, const MakeInputs& make,
                std::function<Sample(const std::vector<Tensor>&)> sample, double tolerance);
 
-/// How many sets of inputs of so many bytes take turns on the device in use.
+/// How many sets of inputs of so many bytes alternate on the device in use.
 std::size_t sets_of(double bytes);
 
 /// Runs `make` with the reference executor in place of the compiler.
 std::vector<double> by_reference(const std::function<Tensor()>& make);
 std::vector<double> values_by_reference(const std::function<std::vector<double>()>& make);
-/// Differences of values at the same places.
+/// Differences of values at the same indices.
 Check compare(const std::vector<double>& actual, const std::vector<double>& expected,
               double tolerance);
 

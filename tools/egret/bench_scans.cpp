@@ -13,13 +13,13 @@ Tensor cumsum_last(const std::vector<Tensor>& in) {
   return cumsum(in[0], -1);
 }
 
-/// Some places of a row, the first and the last among them.
+/// Some indices of a row, the first and the last among them.
 std::vector<std::int64_t> places_of(std::int64_t length) {
   return sample_rows(length, 4096);
 }
 
 /// Sums of the elements between one place and the next, in f64: their running sums are those of the
-/// row at these places.
+/// row at these indices.
 Tensor sums_between(const std::vector<double>& row, const std::vector<std::int64_t>& places) {
   std::vector<float> sums;
   std::size_t at = 0;

@@ -105,7 +105,7 @@ void expect_same_run(const io::Metadata& wanted, const std::string& file) {
 Training make_training(const TextOptions& o, const data::TextWindows& windows) {
   Generator g(o.seed);
   models::Gpt model(o.shape, g);
-  // One epoch without an end: each step draws its own places.
+  // One epoch without an end: each step draws its own positions.
   constexpr std::int64_t kSteps = std::int64_t{1} << 40;
   auto make = [windows, batch = o.batch, seed = o.seed](std::int64_t, std::int64_t step) {
     auto [inputs, targets] =
@@ -128,7 +128,7 @@ std::unique_ptr<io::MetricLog> log_of(const TextOptions& o, std::optional<std::i
   return std::make_unique<io::TensorBoardLog>(path);
 }
 
-/// The mean loss of held-out pieces, one after the other.
+/// The mean loss of held-out windows, one after the other.
 class Validation {
 public:
   Validation(const Text& text, const TextOptions& o)

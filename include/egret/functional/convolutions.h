@@ -161,11 +161,11 @@ struct GridSampleOptions {
   GridPadding padding = GridPadding::Zeros;   ///< what lies outside
   bool align_corners = false; ///< -1 and 1 are the corners' centres, not their edges
 };
-/// a [batch, channels, height, width] at the places grid [batch, h, w, 2] (x, then y, from -1 to
+/// a [batch, channels, height, width] at the positions grid [batch, h, w, 2] (x, then y, from -1 to
 /// 1): [batch, channels, h, w]; volumes [batch, channels, depth, height, width] with grid [batch,
 /// d, h, w, 3] (x, y, z). Nearest rounds halves to even. Differentiable in both.
 Tensor grid_sample(const Tensor& a, const Tensor& grid, const GridSampleOptions& options = {});
-/// The grid that a linear map makes of the result's places: theta [batch, 2, 3] for `size` {batch,
+/// The grid that a linear map makes of the result's positions: theta [batch, 2, 3] for `size` {batch,
 /// channels, height, width}, [batch, 3, 4] for a volume.
 Tensor affine_grid(const Tensor& theta, const Shape& size, bool align_corners = false);
 

@@ -53,7 +53,7 @@ Tensor logcumsumexp(const Tensor& a, std::int64_t axis);
 
 /// Differences of neighbours along an axis, `times` over; of bools whether they differ.
 Tensor diff(const Tensor& a, std::int64_t times = 1, std::int64_t axis = -1);
-/// The integral along an axis by trapezoids of width dx, or between the places x (of a's shape, or
+/// The integral along an axis by trapezoids of width dx, or between the points x (of a's shape, or
 /// a vector along the axis); and those up to each place but the first.
 Tensor trapezoid(const Tensor& a, double dx = 1, std::int64_t axis = -1);
 Tensor trapezoid(const Tensor& a, const Tensor& x, std::int64_t axis = -1);

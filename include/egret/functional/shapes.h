@@ -21,7 +21,7 @@ Tensor cat(std::span<const Tensor> tensors, std::int64_t axis = 0);
 Tensor cat(std::initializer_list<Tensor> tensors, std::int64_t axis = 0);
 Tensor stack(std::span<const Tensor> tensors, std::int64_t axis = 0); ///< along a new axis
 Tensor stack(std::initializer_list<Tensor> tensors, std::int64_t axis = 0);
-/// Pieces of `length` along an axis, the last one shorter.
+/// Slices of `length` along an axis, the last one shorter.
 std::vector<Tensor> split(const Tensor& a, std::int64_t length, std::int64_t axis = 0);
 std::vector<Tensor> chunk(const Tensor& a, std::int64_t pieces, std::int64_t axis = 0);
 /// `before` and `after` by axis, from the first.
@@ -58,7 +58,7 @@ Tensor dstack(std::initializer_list<Tensor> tensors);
 /// Element i becomes i + shift, around the end; without axes, of the flattened tensor.
 Tensor roll(const Tensor& a, const std::vector<std::int64_t>& shifts,
             const std::vector<std::int64_t>& axes = {});
-/// Quarter turns from the first axis towards the second.
+/// Rotations by quarter turns, from the first axis towards the second.
 Tensor rot90(const Tensor& a, std::int64_t turns = 1, std::int64_t first = 0,
              std::int64_t second = 1);
 /// Windows of `length` elements every `step`: the axis becomes their number, a last axis holds
@@ -89,7 +89,7 @@ Tensor triu_indices(std::int64_t rows, std::int64_t columns, std::int64_t offset
 Tensor block_diag(std::span<const Tensor> blocks);
 /// Every choice of one element of each vector, a row each: [n1 n2 ..., vectors].
 Tensor cartesian_prod(std::span<const Tensor> lines);
-/// Channels (axis 1) of [batch, channels, ...] dealt out: of g parts one each in turn.
+/// Channels (axis 1) of [batch, channels, ...] shuffled: one of each of g groups in turn.
 Tensor channel_shuffle(const Tensor& a, std::int64_t groups);
 /// `a` with a slice of it, [begin:end:step] along an axis or one position, replaced.
 Tensor slice_scatter(const Tensor& a, const Tensor& values, std::int64_t axis, const Slice& slice);

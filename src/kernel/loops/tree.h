@@ -77,12 +77,10 @@ inline constexpr std::int64_t kMostLanes = 64, kMostUnroll = 64, kMostCopies = 5
 /// - What reads a result comes behind it in a Then, outside of its Accumulate (but for a scan's),
 ///   so that the loops around both are of axes which both have and neither reduces.
 /// - A scan goes along its axis, ArgMax along its reduced axes, and a scatter with Set along axes
-/// on
-///   which updates may meet, in ascending row-major order; a scan and a scatter along those without
-///   sharing them out at all.
+///   on which updates may meet, in ascending row-major order; a scan and a scatter along those
+///   without sharing them out at all.
 /// - Unrolled loops and vectors have constant extents; around a body there is one vector loop at
-/// the
-///   most, of a power of two, and only serial and unrolled loops inside. Matrix loops come in
+///   the most, of a power of two, and only serial and unrolled loops inside. Matrix loops come in
 ///   threes, nothing between them, of two result axes and a reduced one of a sum, and only masks
 ///   and its body inside.
 std::string why_not(const Region& region, const Tree& tree);

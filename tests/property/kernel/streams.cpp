@@ -147,7 +147,7 @@ ir::NodeId sum_of_rows(ir::Graph& g, ir::NodeId x) {
   return g.reduce(Op::ReduceSum, g.unary(Op::Exp, g.cast(x, DType::F32)), {1});
 }
 
-// A product that might have been made again, and is not, must not keep others from it.
+// A product that might have been recomputed, and is not, must not keep others from it.
 
 TEST(StreamsOf, AStoredProductMayBeTheFactorOfAnother) {
   for (const std::int64_t depth : {32, 320}) { // wide projections of few features, or of many

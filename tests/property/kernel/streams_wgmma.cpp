@@ -1,5 +1,5 @@
 // Attention and its gradients on a GPU whose warp groups multiply from shared memory: programs of
-// the copy engine, signals and asynchronous products, by the reference interpreter.
+// bulk tensor copies, mbarriers and asynchronous products, by the reference interpreter.
 #include "egret/functional.h"
 #include "egret/grad.h"
 #include "egret/graph.h"

@@ -32,7 +32,7 @@ TEST(Lives, EndWithTheLastReadOfEachVersion) {
   const Lives lives = lives_of(graph, {0, 1, 0, 2, 3});
   ASSERT_EQ(lives.versions.size(), 5U);
   EXPECT_EQ(lives.versions[0].last, 1);
-  EXPECT_EQ(lives.versions[2].first, 2); // value 0, made again
+  EXPECT_EQ(lives.versions[2].first, 2); // value 0, recomputed
   EXPECT_EQ(lives.versions[2].last, 4);
   EXPECT_EQ(lives.reads[4], (std::vector<int>{3, 2}));
 }

@@ -1,4 +1,4 @@
-// Weights side by side, kept beside a captured model: made once, made again when a weight changes.
+// Weights side by side, kept beside a captured model: computed once, recomputed when a weight changes.
 #include "egret/compile.h"
 #include "egret/counters.h"
 #include "egret/functional.h"
