@@ -15,8 +15,8 @@ struct Training {
   nn::Sequential<nn::Linear, nn::Tanh, nn::Dropout, nn::Linear> model{
       nn::Linear(2, 32, generator), nn::Tanh{}, nn::Dropout{0.05}, nn::Linear(32, 1, generator)};
   optim::AdamW optimizer{nn::named_parameters(model), {.lr = 1e-2}};
-  data::Stream stream;
-  EGRET_FIELDS(generator, model, optimizer, stream)
+  data::PrefetchLoader batches;
+  EGRET_FIELDS(generator, model, optimizer, batches)
 };
 
 Tensor answer(const Tensor& x) {
@@ -31,7 +31,7 @@ int main() {
   Generator random(2);
   const Tensor points = randn({512, 2}, random), unseen = randn({128, 2}, random);
   Training training{
-      .stream = data::Stream(data::Loader({points, answer(points)}, {.batch = 64, .seed = 3}))};
+      .batches = data::PrefetchLoader(data::Loader({points, answer(points)}, {.batch = 64, .seed = 3}))};
 
   auto step = compile([](Training& t, const Tensor& in, const Tensor& out) {
     Tensor loss = mse_loss(t.model(in, &t.generator), out); // the generator: it trains
@@ -54,7 +54,7 @@ int main() {
       folder / "log.csv", std::vector<std::string>{"loss", "validation"}, loop.step()));
   const train::Outcome outcome = loop.run(
       [&](std::int64_t) {
-        auto batch = training.stream.next();
+        auto batch = training.batches.next();
         return step(training, batch[0], batch[1]);
       },
       [&] {

@@ -24,7 +24,7 @@
 #include "egret/paranoid.h"
 #include "egret/random.h"
 #include "egret/recompute.h"
-#include "egret/stream.h"
+#include "egret/prefetch.h"
 #include "egret/tensor.h"
 #include "egret/text_model.h"
 #include "egret/tracing.h"

@@ -116,7 +116,7 @@ void add_text(CLI::App& train) {
                   "was killed and\nresumed writes the same bytes as one that was not.");
   command->add_option("--data", options->data, "The text")->required()->check(CLI::ExistingFile);
   add_count(*command, "--steps", options->steps, 100000000, "Training steps, in all");
-  add_count(*command, "--batch", options->batch, 65536, "Pieces of text a step");
+  add_count(*command, "--batch", options->batch, 65536, "Windows of text a step");
   add_count(*command, "--context", options->shape.context, 65536, "Characters that the model sees");
   add_shape_options(*command, options->shape);
   command->add_option("--dropout", options->shape.dropout, "Share of values zeroed while training")

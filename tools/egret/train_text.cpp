@@ -7,7 +7,7 @@
 #include "egret/compile.h"
 #include "egret/data.h"
 #include "egret/optim.h"
-#include "egret/stream.h"
+#include "egret/prefetch.h"
 #include "egret/text_model.h"
 #include "egret/training.h"
 #include "support/output_file.h"
@@ -27,8 +27,8 @@ struct Training {
   models::Gpt model;
   optim::AdamW optimizer;
   Generator generator; ///< of dropout
-  data::Stream stream;
-  EGRET_FIELDS(model, optimizer, generator, stream)
+  data::PrefetchLoader batches;
+  EGRET_FIELDS(model, optimizer, generator, batches)
 };
 
 Tensor loss_of(const models::Gpt& model, const Tensor& inputs, const Tensor& targets,
@@ -115,7 +115,7 @@ Training make_training(const TextOptions& o, const data::TextWindows& windows) {
   optim::AdamW optimizer(
       nn::named_parameters(model),
       {.lr = o.lr, .beta2 = 0.99, .weight_decay = o.weight_decay, .decay_matrices_only = true});
-  return {std::move(model), std::move(optimizer), g, data::Stream(kSteps, make)};
+  return {std::move(model), std::move(optimizer), g, data::PrefetchLoader(kSteps, make)};
 }
 
 std::unique_ptr<io::MetricLog> log_of(const TextOptions& o, std::optional<std::int64_t> keep_to) {
@@ -228,7 +228,7 @@ void train_text(const TextOptions& given) {
   const train::Outcome outcome = loop.run(
       [&](std::int64_t i) {
         begin = Clock::now();
-        auto batch = training.stream.next();
+        auto batch = training.batches.next();
         training.optimizer.set_lr(schedule.at(i));
         Tensor value = step(training, batch[0], batch[1], products).eval();
         if (!first) {

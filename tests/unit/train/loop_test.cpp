@@ -2,7 +2,7 @@
 #include "egret/functional.h"
 #include "egret/grad.h"
 #include "egret/optim.h"
-#include "egret/stream.h"
+#include "egret/prefetch.h"
 #include "egret/training.h"
 #include "support/files.h"
 
@@ -19,13 +19,13 @@ struct Training {
   nn::Dropout dropout{0.2};
   optim::AdamW optimizer{nn::named_parameters(model), {.lr = 0.02}};
   optim::Plateau plateau{{.lr = 0.02, .factor = 0.5, .patience = 1}};
-  data::Stream stream{make_stream()};
-  EGRET_FIELDS(generator, model, dropout, optimizer, plateau, stream)
+  data::PrefetchLoader batches{make_batches()};
+  EGRET_FIELDS(generator, model, dropout, optimizer, plateau, batches)
 
-  static data::Stream make_stream() {
+  static data::PrefetchLoader make_batches() {
     Generator g(5);
     const Tensor x = randn({37, 4}, g);
-    return data::Stream(data::Loader({x, x.square().sum(-1, true)}, {.batch = 8, .seed = 2}));
+    return data::PrefetchLoader(data::Loader({x, x.square().sum(-1, true)}, {.batch = 8, .seed = 2}));
   }
 };
 
@@ -50,11 +50,11 @@ struct Attempt {
     loop.set_observer(std::move(observer));
     return loop.run(
         [&](std::int64_t) {
-          auto batch = training.stream.next();
+          auto batch = training.batches.next();
           return step(training, batch[0], batch[1]);
         },
         [&] {
-          auto batch = training.stream.next(); // moves the stream, which must be saved too
+          auto batch = training.batches.next(); // moves the loader, which must be saved too
           const double loss = mse_loss(training.model(batch[0]), batch[1]).item();
           training.optimizer.set_lr(training.plateau.update(loss));
           return io::Measurements{{"validation", loss}};

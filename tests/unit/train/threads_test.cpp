@@ -3,7 +3,7 @@
 #include "egret/functional.h"
 #include "egret/models.h"
 #include "egret/optim.h"
-#include "egret/stream.h"
+#include "egret/prefetch.h"
 
 #include <gtest/gtest.h>
 #include <thread>
@@ -15,18 +15,18 @@ struct Training {
   Generator generator;
   models::Gpt model;
   optim::AdamW optimizer;
-  data::Stream stream;
-  EGRET_FIELDS(generator, model, optimizer, stream)
+  data::PrefetchLoader batches;
+  EGRET_FIELDS(generator, model, optimizer, batches)
 
   explicit Training(std::uint64_t seed)
       : generator(seed),
         model({.vocabulary = 7, .context = 6, .layers = 1, .width = 8, .heads = 2, .dropout = 0.1},
               generator),
-        optimizer(nn::named_parameters(model), {.lr = 0.01}), stream(make_stream(seed)) {}
+        optimizer(nn::named_parameters(model), {.lr = 0.01}), batches(make_batches(seed)) {}
 
-  static data::Stream make_stream(std::uint64_t seed) {
+  static data::PrefetchLoader make_batches(std::uint64_t seed) {
     Generator g(seed + 100);
-    return data::Stream(data::Loader({randint({19, 7}, 0, 7, g)}, {.batch = 4, .seed = seed}),
+    return data::PrefetchLoader(data::Loader({randint({19, 7}, 0, 7, g)}, {.batch = 4, .seed = seed}),
                         {.workers = 2});
   }
 };
@@ -45,7 +45,7 @@ std::vector<float> trained(std::uint64_t seed) {
   auto step = compile(train_step);
   std::vector<float> values;
   for (int i = 0; i < 12; ++i) {
-    const Tensor tokens = t.stream.next()[0];
+    const Tensor tokens = t.batches.next()[0];
     Tensor loss = i % 4 == 3 ? train_step(t, tokens) : step(t, tokens);
     values.push_back(loss.item<float>());
   }

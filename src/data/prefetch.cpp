@@ -1,4 +1,4 @@
-#include "egret/stream.h"
+#include "egret/prefetch.h"
 
 #include "support/fail.h"
 
@@ -13,13 +13,13 @@ namespace egret::data {
 
 // Batches are numbered through all epochs. Workers take the numbers from `next` on, as long as they
 // are less than `ahead` beyond `wanted`, and put what they made into `ready`.
-struct Stream::Impl {
+struct PrefetchLoader::Impl {
   struct Batch {
     std::vector<Tensor> tensors;
     std::exception_ptr error;
   };
 
-  Impl(std::int64_t batches_an_epoch, Make maker, const StreamOptions& options)
+  Impl(std::int64_t batches_an_epoch, Make maker, const PrefetchOptions& options)
       : batches(batches_an_epoch), make(std::move(maker)),
         ahead(std::max<std::int64_t>(1, options.ahead)) {
     for (std::int64_t i = 0; i < options.workers; ++i)
@@ -58,7 +58,7 @@ struct Stream::Impl {
       Batch batch = made(number);
       lock.lock();
       if (round != seeks)
-        continue; // the stream has gone elsewhere
+        continue; // next() has moved elsewhere
       ready.emplace(number, std::move(batch));
       arrived.notify_all();
     }
@@ -134,7 +134,7 @@ struct Source {
   Orders orders;
 };
 
-Stream::Make maker_of(const std::shared_ptr<Source>& source) {
+PrefetchLoader::Make maker_of(const std::shared_ptr<Source>& source) {
   return [source](std::int64_t epoch, std::int64_t batch) {
     return source->loader.batch(*source->orders.of(epoch), batch);
   };
@@ -142,43 +142,43 @@ Stream::Make maker_of(const std::shared_ptr<Source>& source) {
 
 } // namespace
 
-Stream::Stream(std::int64_t batches_an_epoch, Make make, const StreamOptions& options)
-    : place(tensor(std::vector<std::int64_t>{0, 0})) {
+PrefetchLoader::PrefetchLoader(std::int64_t batches_an_epoch, Make make, const PrefetchOptions& options)
+    : position(tensor(std::vector<std::int64_t>{0, 0})) {
   if (batches_an_epoch <= 0)
-    fail(ErrorKind::Value, "Stream: an epoch of {} batches", batches_an_epoch);
+    fail(ErrorKind::Value, "PrefetchLoader: an epoch of {} batches", batches_an_epoch);
   if (options.workers < 0 || options.workers > 256)
-    fail(ErrorKind::Value, "Stream: {} workers; 0 to 256", options.workers);
+    fail(ErrorKind::Value, "PrefetchLoader: {} workers; 0 to 256", options.workers);
   impl_ = std::make_unique<Impl>(batches_an_epoch, std::move(make), options);
 }
 
-Stream::Stream(Loader loader, const StreamOptions& options)
+PrefetchLoader::PrefetchLoader(Loader loader, const PrefetchOptions& options)
     // In braces, so that batches() is asked before the loader goes.
-    : Stream{loader.batches(), maker_of(std::make_shared<Source>(std::move(loader))), options} {}
+    : PrefetchLoader{loader.batches(), maker_of(std::make_shared<Source>(std::move(loader))), options} {}
 
-Stream::~Stream() = default;
-Stream::Stream(Stream&&) noexcept = default;
-Stream& Stream::operator=(Stream&&) noexcept = default;
+PrefetchLoader::~PrefetchLoader() = default;
+PrefetchLoader::PrefetchLoader(PrefetchLoader&&) noexcept = default;
+PrefetchLoader& PrefetchLoader::operator=(PrefetchLoader&&) noexcept = default;
 
-std::int64_t Stream::epoch() const {
-  return place.to_vector<std::int64_t>()[0];
+std::int64_t PrefetchLoader::epoch() const {
+  return position.to_vector<std::int64_t>()[0];
 }
-std::int64_t Stream::batch() const {
-  return place.to_vector<std::int64_t>()[1];
+std::int64_t PrefetchLoader::batch() const {
+  return position.to_vector<std::int64_t>()[1];
 }
-std::int64_t Stream::batches() const {
+std::int64_t PrefetchLoader::batches() const {
   return impl_->batches;
 }
 
-std::vector<Tensor> Stream::next() {
-  const auto at = place.to_vector<std::int64_t>();
+std::vector<Tensor> PrefetchLoader::next() {
+  const auto at = position.to_vector<std::int64_t>();
   constexpr std::int64_t kMostEpochs = std::int64_t{1} << 31; // so that numbers of batches fit
   if (at[0] < 0 || at[0] >= kMostEpochs || at[1] < 0 || at[1] >= impl_->batches)
-    fail(ErrorKind::Value, "Stream: no batch {} of {} in epoch {}", at[1], impl_->batches, at[0]);
+    fail(ErrorKind::Value, "PrefetchLoader: no batch {} of {} in epoch {}", at[1], impl_->batches, at[0]);
   Impl::Batch batch = impl_->take(at[0] * impl_->batches + at[1]);
   if (batch.error)
     std::rethrow_exception(batch.error);
   const bool last = at[1] + 1 == impl_->batches;
-  place.assign(tensor(std::vector<std::int64_t>{last ? at[0] + 1 : at[0], last ? 0 : at[1] + 1}));
+  position.assign(tensor(std::vector<std::int64_t>{last ? at[0] + 1 : at[0], last ? 0 : at[1] + 1}));
   return std::move(batch.tensors);
 }
 

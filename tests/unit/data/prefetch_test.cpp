@@ -1,6 +1,6 @@
 #include "egret/checkpoint.h"
 #include "egret/functional.h"
-#include "egret/stream.h"
+#include "egret/prefetch.h"
 #include "support/files.h"
 
 #include <atomic>
@@ -19,48 +19,48 @@ Loader loader() {
   return Loader({arange(23)}, {.batch = 4, .seed = 9});
 }
 
-TEST(Stream, GivesTheLoadersBatchesWhateverTheWorkers) {
+TEST(PrefetchLoader, GivesTheLoadersBatchesWhateverTheWorkers) {
   const Loader plain = loader();
-  for (StreamOptions options :
-       {StreamOptions{.workers = 0}, {.workers = 1, .ahead = 1}, {.workers = 4, .ahead = 9}}) {
-    Stream stream(loader(), options);
-    EXPECT_EQ(stream.batches(), 6);
+  for (PrefetchOptions options :
+       {PrefetchOptions{.workers = 0}, {.workers = 1, .ahead = 1}, {.workers = 4, .ahead = 9}}) {
+    PrefetchLoader batches(loader(), options);
+    EXPECT_EQ(batches.batches(), 6);
     for (std::int64_t epoch = 0; epoch < 5; ++epoch) {
       std::int64_t batch = 0;
       for (const auto& rows : plain.epoch(epoch)) {
-        EXPECT_EQ(stream.epoch(), epoch);
-        EXPECT_EQ(stream.batch(), batch++);
-        EXPECT_EQ(numbers(stream.next()), numbers(rows));
+        EXPECT_EQ(batches.epoch(), epoch);
+        EXPECT_EQ(batches.batch(), batch++);
+        EXPECT_EQ(numbers(batches.next()), numbers(rows));
       }
     }
   }
 }
 
-TEST(Stream, ContinuesInTheMiddleOfAnEpochFromACheckpoint) {
+TEST(PrefetchLoader, ContinuesInTheMiddleOfAnEpochFromACheckpoint) {
   test::TempFolder folder;
-  Stream whole(loader(), {.workers = 2}), first(loader(), {.workers = 3}),
+  PrefetchLoader whole(loader(), {.workers = 2}), first(loader(), {.workers = 3}),
       second(loader(), {.workers = 1});
   for (int i = 0; i < 9; ++i)
     EXPECT_EQ(numbers(whole.next()), numbers(first.next()));
-  save_checkpoint(folder / "place", first);
-  EXPECT_EQ(numbers(second.next()), numbers(Stream(loader()).next()));
-  load_checkpoint(folder / "place", second);
+  save_checkpoint(folder / "position", first);
+  EXPECT_EQ(numbers(second.next()), numbers(PrefetchLoader(loader()).next()));
+  load_checkpoint(folder / "position", second);
   for (int i = 0; i < 20; ++i)
     EXPECT_EQ(numbers(whole.next()), numbers(second.next()));
-  whole.place.assign(tensor(std::vector<std::int64_t>{0, 0})); // and backwards
-  EXPECT_EQ(numbers(whole.next()), numbers(Stream(loader()).next()));
+  whole.position.assign(tensor(std::vector<std::int64_t>{0, 0})); // and backwards
+  EXPECT_EQ(numbers(whole.next()), numbers(PrefetchLoader(loader()).next()));
 }
 
-TEST(Stream, MakesNoMoreThanItMayAhead) {
+TEST(PrefetchLoader, MakesNoMoreThanItMayAhead) {
   std::atomic<int> made = 0;
-  Stream stream(100,
+  PrefetchLoader batches(100,
                 [&](std::int64_t, std::int64_t batch) {
                   ++made;
                   return std::vector<Tensor>{scalar(batch)};
                 },
                 {.workers = 3, .ahead = 5});
   for (int i = 0; i < 10; ++i) {
-    EXPECT_EQ(stream.next()[0].item<std::int64_t>(), i);
+    EXPECT_EQ(batches.next()[0].item<std::int64_t>(), i);
     EXPECT_LE(made, i + 1 + 5);
   }
   for (int i = 0; i < 500 && made < 15; ++i)
@@ -68,41 +68,41 @@ TEST(Stream, MakesNoMoreThanItMayAhead) {
   EXPECT_EQ(made, 15);
 }
 
-TEST(Stream, GivesOnWhatItsMakerThrows) {
+TEST(PrefetchLoader, GivesOnWhatItsMakerThrows) {
   for (std::int64_t workers : {0, 2}) {
     std::atomic<bool> broken = true;
-    Stream stream(10,
+    PrefetchLoader batches(10,
                   [&](std::int64_t, std::int64_t batch) {
                     if (batch == 2 && broken)
                       throw Error(ErrorKind::File, "gone");
                     return std::vector<Tensor>{scalar(batch)};
                   },
                   {.workers = workers});
-    stream.next();
-    stream.next();
+    batches.next();
+    batches.next();
     for (int i = 0; i < 2; ++i)
-      EXPECT_EQ(test::error_of(ErrorKind::File, [&] { stream.next(); }), "gone");
+      EXPECT_EQ(test::error_of(ErrorKind::File, [&] { batches.next(); }), "gone");
     std::this_thread::sleep_for(std::chrono::milliseconds(20)); // workers make nothing meanwhile
     broken = false;
-    EXPECT_EQ(stream.next()[0].item(), 2);
-    EXPECT_EQ(stream.next()[0].item(), 3);
+    EXPECT_EQ(batches.next()[0].item(), 2);
+    EXPECT_EQ(batches.next()[0].item(), 3);
   }
 }
 
-TEST(Stream, EndsWithBatchesUnderWay) {
+TEST(PrefetchLoader, EndsWithBatchesUnderWay) {
   for (int i = 0; i < 20; ++i)
-    Stream(loader(), {.workers = 2}).next();
-  Stream moved = Stream(loader());
+    PrefetchLoader(loader(), {.workers = 2}).next();
+  PrefetchLoader moved = PrefetchLoader(loader());
   EXPECT_EQ(numbers(moved.next()).size(), 4U);
 }
 
 TEST(StreamErrors, NameThePlace) {
-  EXPECT_THROW(Stream(0, {}), Error);
-  EXPECT_THROW(Stream(loader(), {.workers = -1}), Error);
-  Stream stream(loader());
-  stream.place.assign(tensor(std::vector<std::int64_t>{0, 6}));
+  EXPECT_THROW(PrefetchLoader(0, {}), Error);
+  EXPECT_THROW(PrefetchLoader(loader(), {.workers = -1}), Error);
+  PrefetchLoader batches(loader());
+  batches.position.assign(tensor(std::vector<std::int64_t>{0, 6}));
   EXPECT_NE(
-      test::error_of(ErrorKind::Value, [&] { stream.next(); }).find("no batch 6 of 6 in epoch 0"),
+      test::error_of(ErrorKind::Value, [&] { batches.next(); }).find("no batch 6 of 6 in epoch 0"),
       std::string::npos);
 }
 
@@ -116,7 +116,7 @@ TEST(TextWindows, TargetsAreOneFurther) {
   EXPECT_EQ((targets - inputs).to_vector<int>(), std::vector<int>(3200, 1));
   EXPECT_EQ((inputs.narrow(1, 1, 7) - inputs.narrow(1, 0, 7)).to_vector<int>(),
             std::vector<int>(2800, 1));
-  EXPECT_EQ(inputs.min().item(), 100); // every place can be drawn
+  EXPECT_EQ(inputs.min().item(), 100); // every position can be drawn
   EXPECT_EQ(targets.max().item(), 149);
   EXPECT_EQ(windows.random(5, 3).inputs.to_vector<int>(), inputs.narrow(0, 0, 5).to_vector<int>());
   EXPECT_NE(windows.random(5, 4).inputs.to_vector<int>(), inputs.narrow(0, 0, 5).to_vector<int>());
