@@ -30,8 +30,8 @@ int main() {
   std::filesystem::create_directories(folder);
   Generator random(2);
   const Tensor points = randn({512, 2}, random), unseen = randn({128, 2}, random);
-  Training training{
-      .batches = data::PrefetchLoader(data::Loader({points, answer(points)}, {.batch = 64, .seed = 3}))};
+  Training training{.batches = data::PrefetchLoader(
+                        data::Loader({points, answer(points)}, {.batch = 64, .seed = 3}))};
 
   auto step = compile([](Training& t, const Tensor& in, const Tensor& out) {
     Tensor loss = mse_loss(t.model(in, &t.generator), out); // the generator: it trains

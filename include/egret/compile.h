@@ -218,8 +218,8 @@ inline constexpr bool is_state<Unknown, A> =
 ///   traces again, and last_report() says so. What changes from call to call (a learning rate, a
 ///   step count) is to be a tensor of rank 0. Generators are trees of such tensors.
 /// - C++ values that the function captures (numbers, flags, pointers, lengths of containers) are
-///   what they were when it was traced: no library can see them. set_paranoid(true) traces at every
-///   call once more, and a difference is Error(State).
+///   what they were when it was traced: no library can see them. set_checked_execution(true) traces
+///   at every call once more, and a difference is Error(State).
 /// - .grad is read from outside as a tensor is, but what backward() adds to it inside stays inside.
 /// - Reading a value (item, to_vector ...) inside the function is Error(State).
 ///

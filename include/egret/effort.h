@@ -43,11 +43,12 @@ bool frozen();
 void allow_rules(RuleTags tags);
 RuleTags allowed_rules();
 
-/// Paranoid: the results of every run are compared with the reference's, each element within the
-/// tolerance of its dtype, and WrongResult (paranoid.h) is thrown where one differs. For finding
-/// faults: it takes thousands of times as long. At the start as EGRET_PARANOID says: 0 or 1.
-void set_paranoid(bool paranoid);
-bool paranoid();
+/// Checked execution: the results of every run are compared with the reference's, each element
+/// within the tolerance of its dtype, and WrongResult (checked_execution.h) is thrown where one
+/// differs. For finding faults: it takes thousands of times as long. At the start as EGRET_CHECKED
+/// says: 0 or 1.
+void set_checked_execution(bool checked);
+bool checked_execution();
 
 /// How far a search is.
 struct SearchProgress {

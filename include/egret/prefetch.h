@@ -72,7 +72,7 @@ public:
   /// `count` windows at positions that depend on `seed` only.
   Windows random(std::int64_t count, std::uint64_t seed) const;
   /// Consecutive windows from the start, without overlap.
-  std::int64_t in_order() const noexcept;                        ///< how many there are
+  std::int64_t in_order() const noexcept;                         ///< how many there are
   Windows in_order(std::int64_t first, std::int64_t count) const; ///< Error(Index)
 
 private:

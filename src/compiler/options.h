@@ -48,7 +48,7 @@ struct Options {
   std::vector<bool> steady;
   /// Begin and end of the chunks of a product that is split (chunks.h); empty: none is.
   std::vector<std::pair<std::int64_t, std::int64_t>> chunks;
-  bool paranoid = false; ///< the runtime compares the results of every run with the reference's
+  bool checked = false; ///< the runtime compares the results of every run with the reference's
   /// Changes a region and what was chosen for it before it is compiled: fault injection for tests.
   std::function<void(kernel::Region&, kernel::Chosen&)> inject_fault;
   bool verify_passes = false; ///< every pass's verifier runs, as in developer builds

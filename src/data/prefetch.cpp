@@ -142,7 +142,8 @@ PrefetchLoader::Make maker_of(const std::shared_ptr<Source>& source) {
 
 } // namespace
 
-PrefetchLoader::PrefetchLoader(std::int64_t batches_an_epoch, Make make, const PrefetchOptions& options)
+PrefetchLoader::PrefetchLoader(std::int64_t batches_an_epoch, Make make,
+                               const PrefetchOptions& options)
     : position(tensor(std::vector<std::int64_t>{0, 0})) {
   if (batches_an_epoch <= 0)
     fail(ErrorKind::Value, "PrefetchLoader: an epoch of {} batches", batches_an_epoch);
@@ -153,7 +154,8 @@ PrefetchLoader::PrefetchLoader(std::int64_t batches_an_epoch, Make make, const P
 
 PrefetchLoader::PrefetchLoader(Loader loader, const PrefetchOptions& options)
     // In braces, so that batches() is asked before the loader goes.
-    : PrefetchLoader{loader.batches(), maker_of(std::make_shared<Source>(std::move(loader))), options} {}
+    : PrefetchLoader{loader.batches(), maker_of(std::make_shared<Source>(std::move(loader))),
+                     options} {}
 
 PrefetchLoader::~PrefetchLoader() = default;
 PrefetchLoader::PrefetchLoader(PrefetchLoader&&) noexcept = default;
@@ -173,12 +175,14 @@ std::vector<Tensor> PrefetchLoader::next() {
   const auto at = position.to_vector<std::int64_t>();
   constexpr std::int64_t kMostEpochs = std::int64_t{1} << 31; // so that numbers of batches fit
   if (at[0] < 0 || at[0] >= kMostEpochs || at[1] < 0 || at[1] >= impl_->batches)
-    fail(ErrorKind::Value, "PrefetchLoader: no batch {} of {} in epoch {}", at[1], impl_->batches, at[0]);
+    fail(ErrorKind::Value, "PrefetchLoader: no batch {} of {} in epoch {}", at[1], impl_->batches,
+         at[0]);
   Impl::Batch batch = impl_->take(at[0] * impl_->batches + at[1]);
   if (batch.error)
     std::rethrow_exception(batch.error);
   const bool last = at[1] + 1 == impl_->batches;
-  position.assign(tensor(std::vector<std::int64_t>{last ? at[0] + 1 : at[0], last ? 0 : at[1] + 1}));
+  position.assign(
+      tensor(std::vector<std::int64_t>{last ? at[0] + 1 : at[0], last ? 0 : at[1] + 1}));
   return std::move(batch.tensors);
 }
 

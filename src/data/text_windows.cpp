@@ -8,9 +8,10 @@ namespace egret::data {
 TextWindows::TextWindows(std::vector<std::int64_t> text, std::int64_t length)
     : text_(std::move(text)), length_(length) {
   if (length < 1 || static_cast<std::int64_t>(text_.size()) <= length)
-    fail(ErrorKind::Value,
-         "TextWindows: a text of {} characters for windows of {}; it must be longer than one window",
-         text_.size(), length);
+    fail(
+        ErrorKind::Value,
+        "TextWindows: a text of {} characters for windows of {}; it must be longer than one window",
+        text_.size(), length);
 }
 
 TextWindows::Windows TextWindows::at(const std::vector<std::size_t>& starts) const {

@@ -2,7 +2,7 @@
 
 #include "backend/reference/reference.h"
 #include "compiler/bisect.h"
-#include "egret/paranoid.h"
+#include "egret/checked_execution.h"
 #include "runtime/host_arrays.h"
 
 #include <fmt/format.h>
@@ -49,12 +49,13 @@ private:
     const DType type = actual.dtype;
     const reference::Estimate want = expected.at(found.furthest);
     std::string culprit = blamed(inputs);
-    throw WrongResult(
-        fmt::format(
-            "paranoid: {}; the furthest is element {}: {}, expected {} (tolerance {:.3g}){}{}",
-            found.message, found.furthest, reference::text_of(type, actual.at(found.furthest)),
-            reference::text_of(type, want.value), want.error, culprit.empty() ? "" : "; ", culprit),
-        output, found.furthest, culprit);
+    throw WrongResult(fmt::format("checked execution: {}; the furthest is element {}: {}, expected "
+                                  "{} (tolerance {:.3g}){}{}",
+                                  found.message, found.furthest,
+                                  reference::text_of(type, actual.at(found.furthest)),
+                                  reference::text_of(type, want.value), want.error,
+                                  culprit.empty() ? "" : "; ", culprit),
+                      output, found.furthest, culprit);
   }
 
   // The same run again, step by step.

@@ -37,12 +37,12 @@ bool libraries_allowed() {
   return runtime::Runtime::instance().libraries_allowed();
 }
 
-void set_paranoid(bool paranoid) {
-  runtime::Runtime::instance().set_paranoid(paranoid);
+void set_checked_execution(bool checked) {
+  runtime::Runtime::instance().set_checked_execution(checked);
 }
 
-bool paranoid() {
-  return runtime::Runtime::instance().paranoid();
+bool checked_execution() {
+  return runtime::Runtime::instance().checked_execution();
 }
 
 bool frozen() {

@@ -82,7 +82,7 @@ constexpr std::array kVariables{
     EnvironmentVariable{
         "EGRET_OBJECTS_MB", "0 to 1000000",
         "MiB of machine code that are kept for each device; 512 by default, 0: none", is_megabytes},
-    EnvironmentVariable{"EGRET_PARANOID", "0 or 1",
+    EnvironmentVariable{"EGRET_CHECKED", "0 or 1",
                         "1: the results of every run are compared with the reference's",
                         [](std::string_view t, std::string_view w) { parse_flag(t, w); }},
     EnvironmentVariable{"EGRET_THREADS", "1 to 1024",

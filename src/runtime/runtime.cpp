@@ -42,7 +42,7 @@ struct Place {
 struct EffortSetting {
   Effort effort = Effort::None;
   double budget_seconds = 60;
-  bool frozen = false, paranoid = false, libraries = true;
+  bool frozen = false, checked = false, libraries = true;
   RuleTags allowed;
 };
 
@@ -54,7 +54,7 @@ EffortSetting effort_of_environment() {
   if (const auto text = environment("EGRET_BUDGET"))
     setting.budget_seconds = parse_budget(*text, "EGRET_BUDGET");
   for (auto [name, flag] : {std::pair("EGRET_FROZEN", &setting.frozen),
-                            {"EGRET_PARANOID", &setting.paranoid},
+                            {"EGRET_CHECKED", &setting.checked},
                             {"EGRET_LIBRARIES", &setting.libraries}})
     if (const auto text = environment(name))
       *flag = parse_flag(*text, name);
@@ -79,7 +79,7 @@ std::uint64_t key_of(const ir::Graph& graph, const compiler::Options& options, P
   key = combine(key, saturate::hash_of(options.rules));
   key = combine(key, std::bit_cast<std::uint64_t>(*options.budget_seconds));
   key = combine(key, options.frozen);
-  key = combine(key, options.paranoid);
+  key = combine(key, options.checked);
   key = combine(key, static_cast<std::uint64_t>(options.memory_limit.value_or(0)));
   key = combine(key, *options.libraries);
   for (const bool steady : options.steady)
@@ -134,7 +134,7 @@ struct Runtime::Impl {
     return combine(
         combine(place.number(), static_cast<std::uint64_t>(effort.effort)),
         combine(combine(std::bit_cast<std::uint64_t>(effort.budget_seconds), effort.frozen),
-                combine(effort.allowed.bits(), 2 * effort.paranoid + effort.libraries)));
+                combine(effort.allowed.bits(), 2 * effort.checked + effort.libraries)));
   }
   // Made at first use. The engines of the host share one address space, so memory of any of them
   // serves every other one.
@@ -167,7 +167,7 @@ struct Runtime::Impl {
     options.budget_seconds =
         checked_budget(options.budget_seconds.value_or(effort.budget_seconds), "compile");
     options.frozen = options.frozen || effort.frozen;
-    options.paranoid = options.paranoid || effort.paranoid;
+    options.checked = options.checked || effort.checked;
     options.libraries = options.libraries.value_or(effort.libraries);
     options.allow = options.allow.value_or(effort.allowed);
     options.rules = options.chosen_rules();
@@ -259,7 +259,7 @@ std::shared_ptr<const Program> Runtime::program(const ir::Graph& graph,
   program = place.engine == Engine::Reference
                 ? make_reference_program(graph, options, set->pool)
                 : make_plan_program(graph, options, *set->device, set->kernels, set->pool);
-  if (options.paranoid && place.engine != Engine::Reference && !program->derivation())
+  if (options.checked && place.engine != Engine::Reference && !program->derivation())
     program = make_checked_program(std::move(program), graph, options, *set->device);
   count().compiles.add(1);
   const compiler::CompileReport& report = program->report();
@@ -309,8 +309,8 @@ std::shared_ptr<const Program> Runtime::with_kept(std::shared_ptr<const Program>
   fill.effort = std::min(*options.effort, Effort::Quick);
   auto filler = this->program(derivation->fill, fill);
   auto derived = make_derived_program(*derivation, std::move(program), std::move(filler));
-  return options.paranoid ? make_checked_program(std::move(derived), graph, options, device())
-                          : derived;
+  return options.checked ? make_checked_program(std::move(derived), graph, options, device())
+                         : derived;
 }
 
 void Runtime::complete(compiler::Options& options) {
@@ -387,16 +387,16 @@ bool Runtime::libraries_allowed() const {
   return impl_->effort.libraries;
 }
 
-void Runtime::set_paranoid(bool paranoid) {
+void Runtime::set_checked_execution(bool checked) {
   std::lock_guard lock(impl_->mutex);
-  impl_->effort.paranoid = paranoid;
+  impl_->effort.checked = checked;
   impl_->place_number = impl_->number();
   ++impl_->generation;
 }
 
-bool Runtime::paranoid() const {
+bool Runtime::checked_execution() const {
   std::lock_guard lock(impl_->mutex);
-  return impl_->effort.paranoid;
+  return impl_->effort.checked;
 }
 
 bool Runtime::frozen() const {

@@ -63,14 +63,14 @@ public:
   RuleTags allowed_rules() const;
   void allow_libraries(bool allowed);
   bool libraries_allowed() const;
-  void set_paranoid(bool paranoid);
-  bool paranoid() const;
+  void set_checked_execution(bool checked);
+  bool checked_execution() const;
   void on_search_progress(std::function<bool(const SearchProgress&)> hook);
   /// Another number for each device, engine and effort: programs that are kept were made for one.
   std::uint64_t place() const noexcept;
   /// Another number after use(), set_effort(), set_frozen(), allow_rules(),
-  /// allow_libraries(), set_paranoid() and clear_plans(): what keeps programs beside the store asks
-  /// it.
+  /// allow_libraries(), set_checked_execution() and clear_plans(): what keeps programs beside the
+  /// store asks it.
   std::uint64_t generation() const noexcept;
 
 private:

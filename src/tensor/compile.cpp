@@ -184,7 +184,8 @@ void check_again(Caller& caller, const NamedDims::Seen& seen, const CompileOptio
   const std::string what = difference(traced, *again);
   if (!what.empty())
     fail(ErrorKind::State,
-         "{}: paranoid: traced again, the function does not record what it did before: {}; a C++ "
+         "{}: checked execution: traced again, the function does not record what it did before: "
+         "{}; a C++ "
          "value that it captures has changed (a number, a flag, a pointer): pass it as an "
          "argument, or keep it in a tensor of rank 0",
          options.name, what);
@@ -199,7 +200,7 @@ Result CompiledBase::run(Caller& caller) {
   const Call call = caller.flatten(impl.dims.by_path());
   const NamedDims::Seen seen = impl.dims.seen(call);
   const Key key = key_of(call, seen);
-  const bool check = runtime::Runtime::instance().paranoid();
+  const bool check = runtime::Runtime::instance().checked_execution();
   CompiledImpl::Found found;
   {
     std::lock_guard lock(impl.mutex);

@@ -167,7 +167,7 @@ inline void search_together(int processes) {
   }
   EXPECT_EQ(egret_command("cache verify", cache).code, 0);
   const Ran checked = egret_command(
-      "compile " + graph.string() + " --effort search --frozen --paranoid --json", cache);
+      "compile " + graph.string() + " --effort search --frozen --checked --json", cache);
   EXPECT_EQ(checked.code, 0) << checked.err;
   EXPECT_EQ(checked.err, "");
   EXPECT_EQ(nlohmann::json::parse(checked.out)["search"]["measurements"], 0);

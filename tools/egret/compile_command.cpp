@@ -251,7 +251,7 @@ void compile(const CompileCommand& command) {
     write_output("compile --program", command.program,
                  saturate::program_text(passes::normalize()(graph), options.rules));
   auto program = runtime.program(graph, options);
-  if (command.effort.paranoid)
+  if (command.effort.checked)
     program->run(run_inputs(graph, compiler::random_inputs(graph, 1)).slots);
   const CompileReport& report = program->report();
   if (!command.optimized.empty())

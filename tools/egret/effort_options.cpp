@@ -30,7 +30,7 @@ void add_effort_options(CLI::App& command, EffortOptions& options) {
       ->take_all();
   command.add_flag("--no-library", options.no_library,
                    "A search chooses among egret's own kernels only, never a vendor's library");
-  command.add_flag("--paranoid", options.paranoid,
+  command.add_flag("--checked", options.checked,
                    "Compare the results of every run with the reference's: slow");
 }
 
@@ -56,8 +56,8 @@ EffortInForce::EffortInForce(const EffortOptions& options)
     set_frozen(true);
   if (options.no_library)
     allow_libraries(false);
-  if (options.paranoid)
-    set_paranoid(true);
+  if (options.checked)
+    set_checked_execution(true);
   if (!options.allowed.empty()) {
     RuleTags tags;
     for (const std::string& word : options.allowed)

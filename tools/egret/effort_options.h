@@ -20,11 +20,11 @@ class Progress;
 struct EffortOptions {
   std::string effort; ///< empty: what EGRET_EFFORT says, or none
   double budget = 0;  ///< seconds; 0: what EGRET_BUDGET says, or 60
-  bool frozen = false, paranoid = false, no_library = false;
+  bool frozen = false, checked = false, no_library = false;
   std::vector<std::string> allowed; ///< tags; empty: what EGRET_ALLOW says
 };
 
-/// --effort, --budget, --frozen, --allow, --no-library and --paranoid.
+/// --effort, --budget, --frozen, --allow, --no-library and --checked.
 void add_effort_options(CLI::App& command, EffortOptions& options);
 
 /// --rules, and what its files hold; Error(File) naming one that cannot be read.

@@ -123,7 +123,7 @@ TEST(Tool, EveryVariableOfTheEnvironmentIsChecked) {
   for (const char* set :
        {"EGRET_DEBUG=abc", "EGRET_DEBUG=5", "EGRET_EFFORT=much", "EGRET_BUDGET=nan",
         "EGRET_FROZEN=yes", "EGRET_THREADS=0", "EGRET_OBJECTS_MB=x", "EGRET_CPU=fast",
-        "EGRET_DEVICE=tpu", "EGRET_ENGINE=x", "EGRET_ALLOW=all", "EGRET_PARANOID=2",
+        "EGRET_DEVICE=tpu", "EGRET_ENGINE=x", "EGRET_ALLOW=all", "EGRET_CHECKED=2",
         "EGRET_LIBRARIES=-"}) {
     const Ran ran = egret_command("cache stats", set);
     EXPECT_EQ(ran.code, 1) << set;
@@ -657,7 +657,7 @@ TEST(Tool, EqualSeedsTrainEqualModels) {
   EXPECT_EQ(test::read_file(folder / "a"), test::read_file(folder / "b"));
 }
 
-TEST(ToolBisect, NamesAWrongRuleAndParanoidRunsFindIt) {
+TEST(ToolBisect, NamesAWrongRuleAndCheckedRunsFindIt) {
   test::TempFolder folder;
   const auto graph = folder / "graph.txt", rules = folder / "mine.egg";
   test::write_file(graph, "%x: f32[6] = input \"x\"\n%e: f32[6] = exp(%x)\n"
@@ -673,12 +673,12 @@ TEST(ToolBisect, NamesAWrongRuleAndParanoidRunsFindIt) {
   const auto json = nlohmann::json::parse(wrong.out);
   EXPECT_EQ(json["culprit"], "rules");
   EXPECT_EQ(json["names"][0], "exp-vanishes (group mine)");
-  const std::string compile = "compile " + graph.string() + " --paranoid";
+  const std::string compile = "compile " + graph.string() + " --checked";
   EXPECT_EQ(egret_command(compile).code, 0);
-  Ran paranoid = egret_command(compile + " --rules " + rules.string());
-  EXPECT_EQ(paranoid.code, 1);
-  expect_contains(paranoid.err, "paranoid: output 0: element [");
-  expect_contains(paranoid.err, "rule exp-vanishes (group mine) makes the result wrong");
+  Ran checked = egret_command(compile + " --rules " + rules.string());
+  EXPECT_EQ(checked.code, 1);
+  expect_contains(checked.err, "checked execution: output 0: element [");
+  expect_contains(checked.err, "rule exp-vanishes (group mine) makes the result wrong");
   EXPECT_EQ(egret_command(bisect + " --input nothing=x.npy").code, 2);
   Ran steady = egret_command("compile " + graph.string() + " --steady nothing");
   EXPECT_EQ(steady.code, 2);

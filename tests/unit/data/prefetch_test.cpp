@@ -54,11 +54,11 @@ TEST(PrefetchLoader, ContinuesInTheMiddleOfAnEpochFromACheckpoint) {
 TEST(PrefetchLoader, MakesNoMoreThanItMayAhead) {
   std::atomic<int> made = 0;
   PrefetchLoader batches(100,
-                [&](std::int64_t, std::int64_t batch) {
-                  ++made;
-                  return std::vector<Tensor>{scalar(batch)};
-                },
-                {.workers = 3, .ahead = 5});
+                         [&](std::int64_t, std::int64_t batch) {
+                           ++made;
+                           return std::vector<Tensor>{scalar(batch)};
+                         },
+                         {.workers = 3, .ahead = 5});
   for (int i = 0; i < 10; ++i) {
     EXPECT_EQ(batches.next()[0].item<std::int64_t>(), i);
     EXPECT_LE(made, i + 1 + 5);
@@ -72,12 +72,12 @@ TEST(PrefetchLoader, GivesOnWhatItsMakerThrows) {
   for (std::int64_t workers : {0, 2}) {
     std::atomic<bool> broken = true;
     PrefetchLoader batches(10,
-                  [&](std::int64_t, std::int64_t batch) {
-                    if (batch == 2 && broken)
-                      throw Error(ErrorKind::File, "gone");
-                    return std::vector<Tensor>{scalar(batch)};
-                  },
-                  {.workers = workers});
+                           [&](std::int64_t, std::int64_t batch) {
+                             if (batch == 2 && broken)
+                               throw Error(ErrorKind::File, "gone");
+                             return std::vector<Tensor>{scalar(batch)};
+                           },
+                           {.workers = workers});
     batches.next();
     batches.next();
     for (int i = 0; i < 2; ++i)

@@ -25,7 +25,8 @@ struct Training {
   static data::PrefetchLoader make_batches() {
     Generator g(5);
     const Tensor x = randn({37, 4}, g);
-    return data::PrefetchLoader(data::Loader({x, x.square().sum(-1, true)}, {.batch = 8, .seed = 2}));
+    return data::PrefetchLoader(
+        data::Loader({x, x.square().sum(-1, true)}, {.batch = 8, .seed = 2}));
   }
 };
 

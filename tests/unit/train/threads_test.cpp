@@ -26,8 +26,8 @@ struct Training {
 
   static data::PrefetchLoader make_batches(std::uint64_t seed) {
     Generator g(seed + 100);
-    return data::PrefetchLoader(data::Loader({randint({19, 7}, 0, 7, g)}, {.batch = 4, .seed = seed}),
-                        {.workers = 2});
+    return data::PrefetchLoader(
+        data::Loader({randint({19, 7}, 0, 7, g)}, {.batch = 4, .seed = seed}), {.workers = 2});
   }
 };
 

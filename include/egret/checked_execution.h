@@ -1,6 +1,7 @@
-// What a run throws whose results are not those of the reference: see set_paranoid() in effort.h.
-// A compiled function is also traced once more at each call: Error(State) tells what it no longer
-// records as it did, which is a C++ value that it captures and that has changed (compile.h).
+// What a run throws whose results are not those of the reference: see set_checked_execution() in
+// effort.h. A compiled function is also traced once more at each call: Error(State) tells what it
+// no longer records as it did, which is a C++ value that it captures and that has changed
+// (compile.h).
 #pragma once
 
 #include "egret/error.h"

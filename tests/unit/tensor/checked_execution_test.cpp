@@ -1,5 +1,5 @@
 // Runs that are compared with the reference: what is right passes, what was planted is named.
-#include "egret/paranoid.h"
+#include "egret/checked_execution.h"
 
 #include "egret/compile.h"
 #include "egret/effort.h"
@@ -17,18 +17,18 @@
 namespace egret {
 namespace {
 
-struct Paranoid {
-  bool before = paranoid();
+struct CheckedExecution {
+  bool before = checked_execution();
   Effort effort_before = effort();
-  Paranoid() { set_paranoid(true); }
-  ~Paranoid() {
-    set_paranoid(before);
+  CheckedExecution() { set_checked_execution(true); }
+  ~CheckedExecution() {
+    set_checked_execution(before);
     set_effort(effort_before);
   }
 };
 
-TEST(Paranoid, RightResultsPass) {
-  const Paranoid guard;
+TEST(CheckedExecution, RightResultsPass) {
+  const CheckedExecution guard;
   for (const Effort e : {Effort::None, Effort::Quick}) {
     set_effort(e);
     const Tensor x = tensor({1.f, 2.f, 3.f});
@@ -53,7 +53,7 @@ std::string message_of(const std::function<void(kernel::Region&, kernel::Chosen&
   auto& runtime = runtime::Runtime::instance();
   compiler::Options options;
   options.fuse = false;
-  options.paranoid = true;
+  options.checked = true;
   options.inject_fault = inject_fault;
   const auto program = runtime.program(g, options);
   std::vector<float> values(300);
@@ -74,7 +74,7 @@ std::string message_of(const std::function<void(kernel::Region&, kernel::Chosen&
   return {};
 }
 
-TEST(Paranoid, AWrongKernelIsNamedWithTheOutputAndTheElement) {
+TEST(CheckedExecution, AWrongKernelIsNamedWithTheOutputAndTheElement) {
   EXPECT_EQ(message_of([](kernel::Region&, kernel::Chosen&) {}), "");
   std::string name;
   const auto spoil = [&](kernel::Region& region, kernel::Chosen& chosen) {
@@ -89,7 +89,8 @@ TEST(Paranoid, AWrongKernelIsNamedWithTheOutputAndTheElement) {
   WrongResult wrong("", 9, 9, "");
   const std::string message = message_of(spoil, &wrong);
   ASSERT_NE(name, "");
-  EXPECT_NE(message.find("paranoid: output 0: element [0,0] is "), std::string::npos) << message;
+  EXPECT_NE(message.find("checked execution: output 0: element [0,0] is "), std::string::npos)
+      << message;
   EXPECT_NE(message.find("the furthest is element "), std::string::npos) << message;
   EXPECT_EQ(wrong.output(), 0u);
   EXPECT_EQ(wrong.element(), 0); // tanh(0) is 0 without any tolerance, and sigmoid(0) is a half
@@ -111,16 +112,16 @@ const char* const kCapturedNumber =
     "; a C++ value that it captures has changed (a number, a flag, a pointer): pass it as an "
     "argument, or keep it in a tensor of rank 0";
 const char* const kRecords =
-    "f: paranoid: traced again, the function does not record what it did before: ";
+    "f: checked execution: traced again, the function does not record what it did before: ";
 
-TEST(Paranoid, ACapturedNumberThatChangesIsRefused) {
+TEST(CheckedExecution, ACapturedNumberThatChangesIsRefused) {
   int n = 3;
   auto unchecked = compile([&](const Tensor& x) { return x * n; });
   EXPECT_EQ(unchecked(ones({1})).item(), 3);
   n = 10;
   EXPECT_EQ(unchecked(ones({1})).item(), 3); // which no library can see by itself
   n = 3;
-  const Paranoid guard;
+  const CheckedExecution guard;
   auto f = compile([&](const Tensor& x) { return x * n; }, {.name = "f"});
   EXPECT_EQ(f(ones({1})).item(), 3);
   n = 10;
@@ -130,8 +131,8 @@ TEST(Paranoid, ACapturedNumberThatChangesIsRefused) {
   EXPECT_EQ(f(ones({1})).item(), 3);
 }
 
-TEST(Paranoid, ACapturedFlagOrTableThatChangesIsRefused) {
-  const Paranoid guard;
+TEST(CheckedExecution, ACapturedFlagOrTableThatChangesIsRefused) {
+  const CheckedExecution guard;
   bool square = false;
   std::vector<float> table = {1, 2};
   Tensor a = tensor({1.0, 1.0}), b = tensor({2.0, 2.0});
@@ -156,8 +157,8 @@ TEST(Paranoid, ACapturedFlagOrTableThatChangesIsRefused) {
   EXPECT_EQ(f(ones({2})).to_vector(), (std::vector<float>{4, 5}));
 }
 
-TEST(Paranoid, AFunctionThatRecordsSomethingElseEachTimeIsRefusedAtOnce) {
-  const Paranoid guard;
+TEST(CheckedExecution, AFunctionThatRecordsSomethingElseEachTimeIsRefusedAtOnce) {
+  const CheckedExecution guard;
   int calls = 3;
   auto f = compile([&](const Tensor& x) { return x * ++calls; }, {.name = "f"});
   EXPECT_EQ(refusal([&] { f(ones({1})); }),
