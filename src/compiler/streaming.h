@@ -1,6 +1,7 @@
-// Kernels that never store the products they work on. A product of few terms an element, such as
-// the scores of attention, has many more elements than its factors: it is made again, tile by tile,
-// in every kernel that needs it, and only what is summed over it reaches memory.
+// Streaming contractions: kernels that never store the products they work on (FlashAttention, Dao et
+// al. 2022). A product of few terms an element, such as the scores of attention, has many more
+// elements than its factors: every kernel that needs it recomputes it tile by tile, and only sums
+// over it reach memory.
 #pragma once
 
 #include "compiler/partition.h"
@@ -9,7 +10,7 @@
 
 namespace egret::compiler {
 
-/// Which products are made again.
+/// Which products are recomputed.
 struct StreamingRules {
   /// Factors are 16-bit floats as they lie in memory, for matrix instructions; else floats of up to
   /// 32 bits, and what is computed from such without other products.

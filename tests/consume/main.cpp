@@ -49,7 +49,7 @@ int run(const std::filesystem::path& file) {
   if (metadata.at("steps") != "51" || step(again, x, y).item() != next)
     return failed("the loaded checkpoint does not continue the training");
 
-  egret::Graph graph; // the explicit front door
+  egret::Graph graph; // the explicit interface
   auto a = graph.tensor({2}).set({1, 2});
   auto b = (a * 2.0).retrieve();
   graph.compile(egret::Generic{} | egret::Fusion{}, &b);

@@ -14,12 +14,12 @@ files() {
 }
 
 found=0 rules=0
-while IFS=$tab read -r regex instead; do
+while IFS=$tab read -r regex instead not_in; do
   case $regex in '' | '#'* | exempt) continue ;; esac
   [ -n "$instead" ] || { echo "$list: no word to write instead of $regex" >&2; exit 2; }
   rules=$((rules + 1))
   status=0
-  hits=$(files | xargs -0 grep -nHsIE -e "$regex") || status=$?
+  hits=$(files | { [ -z "$not_in" ] && cat || grep -zvE "$not_in"; } | xargs -0 grep -nHsIE -e "$regex") || status=$?
   # 123: xargs found a batch of files without a hit, or with an error that grep named.
   [ $status = 0 ] || [ $status = 1 ] || [ $status = 123 ] || exit 2
   [ -n "$hits" ] || continue

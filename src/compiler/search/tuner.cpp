@@ -153,9 +153,9 @@ struct Tuner::Impl {
       c.schedule = kernel::to_string(all.list[i].schedule);
       c.state = "ranked";
       c.predicted = all.list[i].predicted;
-      const kernel::Schedule &rival = all.list[i].schedule, &greedy = all.list[0].schedule;
+      const kernel::Schedule &one = all.list[i].schedule, &greedy = all.list[0].schedule;
       const bool comparable =
-          rival.generator == greedy.generator && rival.store_policy == greedy.store_policy;
+          one.generator == greedy.generator && one.store_policy == greedy.store_policy;
       if (comparable && c.predicted < kClearly * all.list[0].predicted &&
           c.predicted < all.list[best].predicted)
         best = i;

@@ -201,7 +201,7 @@ TEST(Search, QuickTakesWhatIsClearlyAhead) {
     bool same_generator, taken;
   };
   for (const Case& c : {Case{0.5, true, true}, Case{0.95, true, false}, Case{0.1, false, false}}) {
-    std::string rival;
+    std::string other;
     TunerOptions options = tuner_options(std::nullopt);
     options.propose = [&](const kernel::Region& region, const kernel::Target& target,
                           const Machine& machine, const backend::reference::Bindings& sizes,
@@ -210,18 +210,18 @@ TEST(Search, QuickTakesWhatIsClearlyAhead) {
       const std::string greedy = all.list.at(0).schedule.generator;
       for (Candidate& candidate : all.list)
         candidate.predicted = 1;
-      for (std::size_t i = 1; i < all.list.size() && rival.empty(); ++i)
+      for (std::size_t i = 1; i < all.list.size() && other.empty(); ++i)
         if ((all.list[i].schedule.generator == greedy) == c.same_generator) {
           all.list[i].predicted = c.ahead;
-          rival = kernel::to_string(all.list[i].schedule);
+          other = kernel::to_string(all.list[i].schedule);
         }
       return all;
     };
     Tuner tuner(device(), std::move(options));
     const CompileReport report = compile_with(tuner, elementwise_graph(1 << 18), Effort::Quick);
     const RegionSearch& r = report.search.regions.at(0);
-    ASSERT_NE(rival, "");
-    EXPECT_EQ(r.chosen, c.taken ? rival : r.candidates.at(0).schedule);
+    ASSERT_NE(other, "");
+    EXPECT_EQ(r.chosen, c.taken ? other : r.candidates.at(0).schedule);
     EXPECT_EQ(report.kernels.at(0).schedule, r.chosen);
   }
 }
