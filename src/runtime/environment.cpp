@@ -53,6 +53,9 @@ constexpr std::array kVariables{
                         "where choices and machine code are kept; `$XDG_CACHE_HOME/egret` or "
                         "`~/.cache/egret` by default",
                         is_path},
+    EnvironmentVariable{"EGRET_CHECKED", "0 or 1",
+                        "1: the results of every run are compared with the reference's",
+                        [](std::string_view t, std::string_view w) { parse_flag(t, w); }},
     EnvironmentVariable{"EGRET_CPU", "`native`, `avx2` or `sse2`", "the widest instructions to use",
                         is_cpu},
     EnvironmentVariable{"EGRET_CUBLAS", "a file",
@@ -82,9 +85,6 @@ constexpr std::array kVariables{
     EnvironmentVariable{
         "EGRET_OBJECTS_MB", "0 to 1000000",
         "MiB of machine code that are kept for each device; 512 by default, 0: none", is_megabytes},
-    EnvironmentVariable{"EGRET_CHECKED", "0 or 1",
-                        "1: the results of every run are compared with the reference's",
-                        [](std::string_view t, std::string_view w) { parse_flag(t, w); }},
     EnvironmentVariable{"EGRET_THREADS", "1 to 1024",
                         "threads that kernels may use; by default all cores of the process",
                         is_threads},
