@@ -98,6 +98,11 @@ llvm::Value* Renderer::reduce_lanes(const Inst& inst) {
   auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(v->getType());
   if (vector == nullptr)
     return v;
+  // Integers may be added in any order. LLVM 19 takes some halvings of masked bytes by shuffles for undefined on AVX2 and drops
+  // what they store, but not its own reduction.
+  if (inst.monoid == Monoid::Sum && vector->getElementType()->isIntegerTy() &&
+      !vector->getElementType()->isIntegerTy(1))
+    return builder_.CreateAddReduce(v);
   for (unsigned n = vector->getNumElements() / 2; n >= 1; n /= 2) {
     llvm::SmallVector<int, 64> low, high;
     for (unsigned i = 0; i < n; ++i) {

@@ -415,7 +415,7 @@ TEST(SearchLibraries, ReportsSayWhyThereIsNoneAndKeysHoldTheVersion) {
     options.effort = effort;
     options.tuner = &tuner;
     options.libraries = allowed;
-    options.budget_seconds = 10 * test::scale();
+    options.budget_seconds = 3;
     return compile_graph(graph, options, with, cache).report;
   };
   WithLibrary missing({0, "no cublasLt: nowhere"});
@@ -457,7 +457,7 @@ TEST(SearchLibraries, AreForbiddenWithTheirReason) {
   options.effort = Effort::Search;
   options.tuner = &tuner;
   options.libraries = false;
-  options.budget_seconds = 10 * test::scale();
+  options.budget_seconds = 3;
   const CompileReport report = compile_graph(g, options, there, cache).report;
   ASSERT_NE(candidate(report, "cublaslt"), nullptr) << report.text();
   EXPECT_EQ(candidate(report, "cublaslt")->message, "libraries are not allowed");

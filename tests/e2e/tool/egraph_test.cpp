@@ -114,11 +114,11 @@ TEST_F(EgraphTool, OutputThatCannotBeWrittenIsAnError) {
   write("p.egg", "(relation r (i64)) (r 1)");
   for (const char* option : {"--json", "--dot", "--save-report"}) {
     EXPECT_EQ(shell(std::string("egret egraph run p.egg ") + option + " /dev/full"), 1) << option;
-    expect_contains(err_, "/dev/full: cannot be written");
+    expect_contains(err_, "/dev/full: at byte 0: cannot write: No space left on device");
   }
   write("q.egg", "(relation r (i64)) (r 1) (print-function r :file \"/dev/full\")");
   EXPECT_EQ(shell("egret egraph run q.egg"), 1);
-  expect_contains(err_, "/dev/full: cannot be written");
+  expect_contains(err_, "/dev/full: at byte 0: cannot write: No space left on device");
   write("e.egg", "(extract 1)");
   EXPECT_EQ(shell("egret egraph run e.egg >/dev/full"), 1);
 }

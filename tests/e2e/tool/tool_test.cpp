@@ -70,8 +70,7 @@ TEST(Tool, WrongUsageIsExitCode2AndSaysWhat) {
   EXPECT_EQ(egret_command("nope").err,
             "egret: there is no command 'egret nope'; egret --help lists them\n");
   EXPECT_EQ(egret_command("egraph rn x").err,
-            "egret: there is no command 'egret egraph rn' (did you mean run?); egret egraph --help "
-            "lists them\n");
+            "egret: egraph: there is no subcommand rn (did you mean run?)\n");
   EXPECT_EQ(egret_command("train addition --lr nan").err,
             "--lr: 'nan' is not a finite number above 0\nRun with --help for more information.\n");
   EXPECT_EQ(
