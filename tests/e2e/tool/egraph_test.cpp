@@ -118,7 +118,7 @@ TEST_F(EgraphTool, OutputThatCannotBeWrittenIsAnError) {
   }
   write("q.egg", "(relation r (i64)) (r 1) (print-function r :file \"/dev/full\")");
   EXPECT_EQ(shell("egret egraph run q.egg"), 1);
-  expect_contains(err_, "/dev/full: at byte 0: cannot write: No space left on device");
+  expect_contains(err_, "/dev/full: cannot be written");
   write("e.egg", "(extract 1)");
   EXPECT_EQ(shell("egret egraph run e.egg >/dev/full"), 1);
 }
