@@ -26,14 +26,14 @@ struct PartitionChoices {
   /// By node: values of different chunks of one product (chunks.h), which no kernel makes together;
   /// 0: of none. Empty: nothing is cut.
   std::vector<int> chunks;
-  bool streams = true;  ///< large products may be remade (streaming.h)
+  bool streams = true;  ///< large products may be recomputed (streaming.h)
   bool siblings = true; ///< kernels that read the same array over the same loops become one
   bool column_reductions = true; ///< sums of columns go along with rows (fuse_column_reductions.h)
   bool batches = true;           ///< small independent kernels share a launch (batching.h)
   friend bool operator==(const PartitionChoices&, const PartitionChoices&) = default;
 };
 
-/// Stream: sums over products that are remade by each kernel that needs them (streaming.h).
+/// Stream: streaming contractions, which recompute a product in each kernel (streaming.h).
 enum class GroupKind : std::uint8_t { Map, Reduce, Contraction, Scan, Scatter, Stream };
 
 /// A stored node in its group. Dims of size 1 have kZeroAxis.
