@@ -85,6 +85,10 @@ constexpr std::array kVariables{
     EnvironmentVariable{"EGRET_PARANOID", "0 or 1",
                         "1: the results of every run are compared with the reference's",
                         [](std::string_view t, std::string_view w) { parse_flag(t, w); }},
+    EnvironmentVariable{"EGRET_STRICT", "0 or 1",
+                        "1: a kernel that a compiler or verification refuses is an error, not "
+                        "replaced by another schedule",
+                        [](std::string_view t, std::string_view w) { parse_flag(t, w); }},
     EnvironmentVariable{"EGRET_THREADS", "1 to 1024",
                         "threads that kernels may use; by default all cores of the process",
                         is_threads},
