@@ -18,6 +18,8 @@ struct Counters {
   std::uint64_t compiles = 0;           ///< plans made
   std::uint64_t kernels_compiled = 0;   ///< machine code made
   std::uint64_t kernels_loaded = 0;     ///< machine code found on disk
+  std::uint64_t kernels_refused = 0;    ///< by the device's compiler or by verification: another
+                                        ///< schedule took their place
   std::uint64_t candidates_tried = 0;   ///< by searches: schedules that were looked at
   std::uint64_t measurements = 0;       ///< by searches: trials in a worker process
   std::uint64_t choices_remembered = 0; ///< kernels whose schedule was found in the database

@@ -82,6 +82,7 @@ Compiled compiled_of(Compilation c, CompileReport report) {
                                regions[static_cast<std::size_t>(k)].outputs});
   report.graph = c.candidate->graph();
   report.search = std::move(c.proposed.search);
+  report.refused = std::move(c.proposed.refusals.list);
   result.plan.key = ir::canonical_hash(report.graph) ^ c.target.fingerprint;
   if (c.options.memory_limit)
     result.plan.key = combine(result.plan.key, static_cast<std::uint64_t>(*c.options.memory_limit));

@@ -1,5 +1,7 @@
 #include "compiler/generate_code.h"
 
+#include "compiler/refusals.h"
+
 #include <algorithm>
 #include <atomic>
 #include <exception>
@@ -24,8 +26,12 @@ GeneratedCode generate_code(const kernel::Plan& plan, backend::Device& device, K
         (built.artifacts[i]->loaded() ? loaded : compiled) += !was_cached;
       } catch (...) {
         std::lock_guard lock(guard);
-        failure = std::current_exception();
-        next = n;
+        if (refusal_of(std::current_exception())) {
+          built.refused[i] = std::current_exception();
+        } else {
+          failure = std::current_exception();
+          next = n;
+        }
       }
     }
   };
@@ -40,7 +46,7 @@ GeneratedCode generate_code(const kernel::Plan& plan, backend::Device& device, K
     std::rethrow_exception(failure);
   built.compiled = compiled;
   built.loaded = loaded;
-  built.cached = static_cast<int>(n) - compiled - loaded;
+  built.cached = static_cast<int>(n - built.refused.size()) - compiled - loaded;
   return built;
 }
 

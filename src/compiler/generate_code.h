@@ -5,18 +5,24 @@
 #include "compiler/kernel_cache.h"
 #include "kernel/plan.h"
 
+#include <cstddef>
+#include <exception>
+#include <map>
 #include <memory>
 #include <vector>
 
 namespace egret::compiler {
 
 struct GeneratedCode {
-  std::vector<std::shared_ptr<const backend::Artifact>> artifacts; ///< by Plan::kernels
-  int compiled = 0, loaded = 0, cached = 0; ///< made, found on disk, found in memory
+  /// By Plan::kernels; null for those that were refused.
+  std::vector<std::shared_ptr<const backend::Artifact>> artifacts;
+  std::map<std::size_t, std::exception_ptr> refused; ///< by kernel: why it has no code (refusals.h)
+  int compiled = 0, loaded = 0, cached = 0;          ///< made, found on disk, found in memory
 };
 
 /// The machine code of all kernels, several at a time: on as many threads as the device has a use
-/// for. Kernels that `cache` holds are not compiled again. Errors are the device's.
+/// for. Kernels that `cache` holds are not compiled again. Errors that are
+/// about no kernel are the device's.
 GeneratedCode generate_code(const kernel::Plan& plan, backend::Device& device, KernelCache& cache);
 
 } // namespace egret::compiler

@@ -49,6 +49,9 @@ struct Options {
   /// Begin and end of the chunks of a product that is split (chunks.h); empty: none is.
   std::vector<std::pair<std::int64_t, std::int64_t>> chunks;
   bool checked = false; ///< the runtime compares the results of every run with the reference's
+  /// A kernel that is refused (refusals.h) is an error; else the next schedule takes its place.
+  /// Empty: as EGRET_STRICT says.
+  std::optional<bool> strict;
   /// Changes a region and what was chosen for it before it is compiled: fault injection for tests.
   std::function<void(kernel::Region&, kernel::Chosen&)> inject_fault;
   bool verify_passes = false; ///< every pass's verifier runs, as in developer builds

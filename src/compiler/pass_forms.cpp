@@ -89,7 +89,7 @@ std::string print(const Proposed& proposed) {
 std::string print(const GeneratedCode& code) {
   std::string text;
   for (const auto& artifact : code.artifacts)
-    text += artifact->code();
+    text += artifact ? artifact->code() : "refused\n";
   return text;
 }
 

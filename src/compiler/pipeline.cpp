@@ -126,7 +126,7 @@ void plan_launches(C& c) {
   for (std::size_t i = 0; i < c.parts.regions.size(); ++i)
     kernels.push_back({c.parts.regions[i], c.proposed.entry_of[i]});
   auto plan = plan_memory(c.candidate->graph(), kernels, c.proposed.entries, c.options.outputs,
-                          c.options.memory_limit, c.target);
+                          c.options.memory_limit, c.target, c.proposed.refusals);
   if (auto* built = std::get_if<BuiltPlan>(&plan)) {
     c.planned = std::move(*built);
     return;
@@ -162,10 +162,12 @@ void verify_plan(const C& c) {
     kernel::verify(c.planned->plan);
 }
 void verify_code(const C& c) {
-  ensure(c.code.artifacts.size() == c.planned->plan.kernels.size() &&
-             std::none_of(c.code.artifacts.begin(), c.code.artifacts.end(),
-                          [](const auto& artifact) { return artifact == nullptr; }),
-         "generate-code: a kernel has no machine code");
+  ensure(c.code.artifacts.size() == c.planned->plan.kernels.size(),
+         "generate-code: {} kernels have machine code, of {}", c.code.artifacts.size(),
+         c.planned->plan.kernels.size());
+  for (std::size_t i = 0; i < c.code.artifacts.size(); ++i)
+    ensure((c.code.artifacts[i] == nullptr) == c.code.refused.contains(i),
+           "generate-code: kernel {} has no machine code, or it was refused", i);
 }
 
 std::string print_graph(const C& c) {
@@ -306,6 +308,27 @@ void run_pass(Compilation& c, const Pass& pass) {
     c.options.after_pass({pass.name, c.fusion_plan, std::move(before), pass.print(c)});
 }
 
+/// Another program for each kernel of the plan that has no code because it was refused, for
+/// Phase::Plan to run again. The plan's kernels are the proposed ones, some of them in
+/// low-workspace variants. False where there is none.
+bool replace_refused(Compilation& c) {
+  Refusals& refusals = c.proposed.refusals;
+  for (const auto& [i, why] : c.code.refused) {
+    const kernel::KernelEntry& planned = c.planned->plan.kernels[i];
+    kernel::KernelEntry& entry = c.proposed.entries[i];
+    if (planned.program_hash != entry.program_hash) { // the proposed one is still there
+      refusals.drop(planned.region.name, planned.schedule, planned.program_hash, entry.schedule,
+                    why);
+      continue;
+    }
+    kernel::Chosen next = refusals.replace(entry.region, entry.schedule, entry.program_hash, why);
+    entry.schedule = std::move(next.schedule);
+    entry.program_hash = kernel::hash_of(next.program);
+    entry.program = std::move(next.program);
+  }
+  return !c.code.refused.empty();
+}
+
 /// Levenshtein's distance.
 std::size_t edits_between(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
@@ -355,10 +378,12 @@ const Pass& find_pass(std::string_view name, std::string_view who) {
 }
 
 void run_phase(Compilation& compilation, Phase phase) {
-  for (const Pass& pass : kPasses)
-    if (pass.phase == phase && !compilation.over_limit &&
-        (!pass.applies || pass.applies(compilation)))
-      run_pass(compilation, pass);
+  do {
+    for (const Pass& pass : kPasses)
+      if (pass.phase == phase && !compilation.over_limit &&
+          (!pass.applies || pass.applies(compilation)))
+        run_pass(compilation, pass);
+  } while (phase == Phase::Plan && !compilation.over_limit && replace_refused(compilation));
 }
 
 std::shared_ptr<const CandidateGraph> normal_form(const ir::Graph& graph) {

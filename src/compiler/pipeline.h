@@ -42,6 +42,7 @@ const Pass& find_pass(std::string_view name, std::string_view who);
 
 /// Runs the passes of a phase that apply, each timed (Compilation::times), verified and shown to
 /// Options::after_pass. None runs behind one that found no plan within the memory limit.
+/// Phase::Plan runs again, with other schedules, while kernels are refused (refusals.h).
 void run_phase(Compilation& compilation, Phase phase);
 
 /// The normal form of a graph, as the passes of Phase::Graph make it.

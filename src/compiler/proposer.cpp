@@ -3,7 +3,10 @@
 #include "compiler/search/candidates.h"
 #include "compiler/search/cost_model.h"
 
+#include "egret/error.h"
+
 #include <algorithm>
+#include <exception>
 #include <iterator>
 #include <set>
 #include <utility>
@@ -77,12 +80,13 @@ Proposer::Key Proposer::key_of(const WantedKernel& wanted) {
 }
 
 std::vector<kernel::Chosen> Proposer::choose(const std::vector<WantedKernel>& wanted,
-                                             double seconds, SearchReport& report) {
+                                             double seconds, SearchReport& report,
+                                             Refusals& refusals) {
   std::vector<kernel::Chosen> chosen;
   const Effort effort = options_.effort.value_or(Effort::None);
   if (effort == Effort::None || !options_.tuner) {
     for (const WantedKernel& kernel : wanted)
-      chosen.push_back(kernel::lower_greedily(*kernel.region, target_));
+      chosen.push_back(refusals.lower_greedily(*kernel.region));
     return chosen;
   }
   std::vector<WantedKernel> fresh;
@@ -106,6 +110,7 @@ std::vector<kernel::Chosen> Proposer::choose(const std::vector<WantedKernel>& wa
   }
   for (const Key& key : open)
     known_.erase(key);
+  refusals.note(report);
   return chosen;
 }
 
@@ -113,13 +118,21 @@ Proposed Proposer::propose(const ir::Graph& graph, const std::vector<BuiltRegion
                            double seconds) {
   Proposed proposed;
   DistinctRegions distinct = distinct_regions(graph, regions, target_);
-  std::vector<kernel::Chosen> chosen = choose(distinct.wanted, seconds, proposed.search);
+  Refusals& refusals = proposed.refusals;
+  refusals = Refusals(target_, options_.strict ? *options_.strict : strict_by_environment());
+  std::vector<kernel::Chosen> chosen = choose(distinct.wanted, seconds, proposed.search, refusals);
   for (std::size_t i = 0; i < chosen.size(); ++i) {
     kernel::Chosen& c = chosen[i];
     kernel::Region region = *distinct.wanted[i].region;
     if (options_.inject_fault)
       options_.inject_fault(region, c);
     c.program.name = region.name;
+    try {
+      kernel::verify(c.program);
+    } catch (const InternalError&) {
+      c = refusals.replace(region, c.schedule, kernel::hash_of(c.program),
+                           std::current_exception());
+    }
     const std::uint64_t hash = kernel::hash_of(c.program);
     proposed.entries.push_back(
         {std::move(region), std::move(c.schedule), std::move(c.program), hash});
@@ -133,9 +146,12 @@ double Proposer::predicted(const WantedKernel& wanted, const Machine& machine) {
   if (const auto it = known_.find(key); it != known_.end())
     return it->second.search.predicted;
   const auto [it, fresh] = predicted_.emplace(key, 0);
-  if (fresh)
-    it->second = predict(kernel::lower_greedily(*wanted.region, target_).program, *wanted.region,
-                         target_, machine, sizes_to_try(*wanted.region), wanted.cold);
+  if (fresh) {
+    std::vector<kernel::FailedLowering> failed; // listed if the fusion plan is taken
+    it->second =
+        predict(kernel::lower_greedily(*wanted.region, target_, &failed).program, *wanted.region,
+                target_, machine, sizes_to_try(*wanted.region), wanted.cold);
+  }
   return it->second;
 }
 

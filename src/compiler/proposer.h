@@ -2,6 +2,7 @@
 #pragma once
 
 #include "compiler/options.h"
+#include "compiler/refusals.h"
 #include "compiler/regions.h"
 #include "compiler/search/tuner.h"
 #include "kernel/plan.h"
@@ -26,10 +27,11 @@ struct Proposed {
   std::vector<kernel::KernelEntry> entries;
   std::vector<int> entry_of; ///< by region
   SearchReport search;
+  Refusals refusals; ///< kernels that others took the place of
 };
 
 /// Chooses schedules, greedily or by Options::tuner. Each region is asked for once, however many
-/// fusion plans it appears in.
+/// fusion plans it appears in. A program that does not pass verification is replaced (refusals.h).
 class Proposer {
 public:
   Proposer(const Options& options, const kernel::Target& target);
@@ -48,7 +50,7 @@ private:
     RegionSearch search;
   };
   std::vector<kernel::Chosen> choose(const std::vector<WantedKernel>& wanted, double seconds,
-                                     SearchReport& report);
+                                     SearchReport& report, Refusals& refusals);
 
   const Options& options_;
   const kernel::Target& target_;

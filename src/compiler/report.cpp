@@ -59,6 +59,11 @@ std::string rules_text(const saturate::SaturateReport& s, std::size_t before, st
   return out;
 }
 
+std::string refusal_text(const RefusedKernel& r) {
+  return fmt::format("refused: kernel {} by {}; instead by {}: {}", r.kernel, r.schedule, r.instead,
+                     r.reason);
+}
+
 std::string CompileReport::text() const {
   std::string out = fmt::format("{} ops recorded, {} after normalization, {} kernels ({} compiled, "
                                 "{} loaded from disk, {} from the cache), {} "
@@ -94,6 +99,8 @@ std::string CompileReport::text() const {
                          human_bytes(d.bytes));
   for (const std::string& line : layouts)
     out += line + "\n";
+  for (const RefusedKernel& r : refused)
+    out += refusal_text(r) + "\n";
   if (!unfused.empty())
     out += "not fused:\n";
   for (const Unfused& u : unfused)

@@ -33,6 +33,15 @@ struct KernelReport {
 std::string rules_text(const saturate::SaturateReport& report, std::size_t before,
                        std::size_t after);
 
+/// A kernel whose code the device's compiler refused, or that verification found wrong.
+struct RefusedKernel {
+  std::string kernel, schedule, reason;
+  std::string instead; ///< the schedule that took its place
+};
+
+/// For people; a compiler's words may have several lines.
+std::string refusal_text(const RefusedKernel& refused);
+
 /// What a memory limit did to a plan.
 struct MemoryReport {
   struct Again {
@@ -58,6 +67,7 @@ struct CompileReport {
   std::vector<std::string> layouts; ///< values that kernels store or read in another order
   int copies = 0; ///< of states that could not be written in place, and of what a scatter updates
   std::vector<Unfused> unfused;
+  std::vector<RefusedKernel> refused;
   std::int64_t arena_bytes = 0, liveness_bound_bytes = 0;
   std::optional<MemoryReport> memory; ///< with Options::memory_limit
   /// By where machine code came from: made, found on disk, found in memory.

@@ -6,6 +6,7 @@
 #include "kernel/region.h"
 #include "kernel/target.h"
 
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -49,13 +50,29 @@ public:
 /// region. Fixed lists.
 std::span<const Generator* const> generators(const Target& target);
 
-/// The program of the first generator that takes the region, with its first schedule that lowers.
-/// InternalError when none does.
 struct Chosen {
   Schedule schedule;
   KernelProgram program;
 };
-Chosen lower_greedily(const Region& region, const Target& target);
+/// A schedule for which a generator threw InternalError, or a generator's name where its schedules
+/// could not be listed.
+struct FailedLowering {
+  std::string schedule, reason;
+};
+/// The program of the first generator that takes the region, with its first schedule that lowers.
+/// InternalError when none does. A generator that throws InternalError is passed over and noted in
+/// `failed`; without that the error is the caller's.
+Chosen lower_greedily(const Region& region, const Target& target,
+                      std::vector<FailedLowering>* failed = nullptr);
+
+/// The first program that `takes` accepts: of the generator called `family`, then of the others in
+/// their order up to the generic one; those that only a search may choose are left out. What a
+/// generator cannot make for a broken promise of its own is passed over. Nothing when none is
+/// accepted. `tries`: which schedules are looked at.
+std::optional<Chosen> lower_next(const Region& region, const Target& target,
+                                 const std::string& family,
+                                 const std::function<bool(const Schedule&)>& tries,
+                                 const std::function<bool(Chosen&)>& takes);
 
 /// The region by the frugal form of `schedule`, if its generator has one.
 std::optional<Chosen> lower_frugally(const Region& region, const Schedule& schedule,

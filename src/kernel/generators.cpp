@@ -3,6 +3,7 @@
 #include "kernel/families.h"
 #include "support/fail.h"
 
+#include <algorithm>
 #include <array>
 
 namespace egret::kernel {
@@ -21,17 +22,65 @@ std::span<const Generator* const> generators(const Target& target) {
                                  : std::span<const Generator* const>(list);
 }
 
-Chosen lower_greedily(const Region& region, const Target& target) {
+Chosen lower_greedily(const Region& region, const Target& target,
+                      std::vector<FailedLowering>* failed) {
   std::string reasons;
-  for (const Generator* generator : generators(target))
-    for (Schedule& schedule : generator->space(region, target)) {
-      Lowered lowered = generator->lower(region, schedule, target);
-      if (lowered.ok)
-        return {std::move(schedule), std::move(lowered.program)};
-      reasons += fmt::format("\n  {}: {}", to_string(schedule), lowered.reason);
+  for (const Generator* generator : generators(target)) {
+    std::string at(generator->name());
+    try {
+      for (Schedule& schedule : generator->space(region, target)) {
+        at = to_string(schedule);
+        Lowered lowered = generator->lower(region, schedule, target);
+        if (lowered.ok)
+          return {std::move(schedule), std::move(lowered.program)};
+        reasons += fmt::format("\n  {}: {}", at, lowered.reason);
+      }
+    } catch (const InternalError& error) {
+      if (!failed)
+        throw;
+      reasons += fmt::format("\n  {}: {}", at, error.what());
+      failed->push_back({std::move(at), error.what()});
     }
+  }
   ensure(false, "no generator takes region {}:{}\n{}", region.name, reasons, print(region));
   return {};
+}
+
+std::optional<Chosen> lower_next(const Region& region, const Target& target,
+                                 const std::string& family,
+                                 const std::function<bool(const Schedule&)>& tries,
+                                 const std::function<bool(Chosen&)>& takes) {
+  // Behind the generic one, which takes every region, are those that a search alone may choose.
+  const Generator* const last =
+      target.device == "cuda" ? &gpu_generic_generator() : &generic_generator();
+  std::vector<const Generator*> order;
+  for (const Generator* generator : generators(target)) {
+    order.push_back(generator);
+    if (generator == last)
+      break;
+  }
+  std::stable_partition(order.begin(), order.end(),
+                        [&](const Generator* g) { return g->name() == family; });
+  for (const Generator* generator : order)
+    try {
+      for (Schedule& schedule : generator->space(region, target)) {
+        if (!tries(schedule))
+          continue;
+        Lowered lowered;
+        try {
+          lowered = generator->lower(region, schedule, target);
+        } catch (const InternalError&) {
+          continue;
+        }
+        if (!lowered.ok)
+          continue;
+        Chosen chosen{std::move(schedule), std::move(lowered.program)};
+        if (takes(chosen))
+          return chosen;
+      }
+    } catch (const InternalError&) { // its space
+    }
+  return std::nullopt;
 }
 
 std::optional<Chosen> lower_frugally(const Region& region, const Schedule& schedule,

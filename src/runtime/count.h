@@ -22,7 +22,7 @@ private:
 
 struct Counts {
   Count ops_recorded, kernels_launched, submissions, bytes_read, bytes_written, graphs_traced,
-      compiles, kernels_compiled, kernels_loaded, candidates_tried, measurements,
+      compiles, kernels_compiled, kernels_loaded, kernels_refused, candidates_tried, measurements,
       choices_remembered, search_microseconds, derived_fills, plan_hits, plan_misses, plans_evicted,
       device_allocations, pool_allocations, host_copies, bytes_reserved, plans;
 

@@ -24,7 +24,7 @@ constexpr std::uint64_t Counters::*kSums[] = {
     &Counters::plan_misses,      &Counters::plans_evicted,      &Counters::device_allocations,
     &Counters::pool_allocations, &Counters::host_copies,        &Counters::candidates_tried,
     &Counters::measurements,     &Counters::choices_remembered, &Counters::search_microseconds,
-    &Counters::kernels_loaded,   &Counters::derived_fills,
+    &Counters::kernels_loaded,   &Counters::derived_fills,      &Counters::kernels_refused,
 };
 
 } // namespace
@@ -41,6 +41,7 @@ Counters counters() {
   now.compiles = c.compiles.get();
   now.kernels_compiled = c.kernels_compiled.get();
   now.kernels_loaded = c.kernels_loaded.get();
+  now.kernels_refused = c.kernels_refused.get();
   now.candidates_tried = c.candidates_tried.get();
   now.measurements = c.measurements.get();
   now.choices_remembered = c.choices_remembered.get();
@@ -74,14 +75,15 @@ std::string Counters::text() const {
   return fmt::format(
       "ops recorded       {}\nkernels launched   {}\nsubmissions        {}\nbytes read         {}\n"
       "bytes written      {}\ngraphs traced      {}\ncompiles           {}\n"
-      "kernels compiled   {}\nkernels loaded     {}\ncandidates tried   {}\nmeasurements       {}\n"
+      "kernels compiled   {}\nkernels loaded     {}\nkernels refused    {}\ncandidates tried   "
+      "{}\nmeasurements       {}\n"
       "choices remembered {}\nsearch us          {}\nderived fills      {}\nplan hits          "
       "{}\nplan misses        {}\n"
       "plans evicted      {}\ndevice allocations {}\npool allocations   {}\n"
       "host copies        {}\nbytes in use       {}\nbytes reserved     {}\n"
       "peak bytes         {}\nplans              {}\n",
       ops_recorded, kernels_launched, submissions, bytes_read, bytes_written, graphs_traced,
-      compiles, kernels_compiled, kernels_loaded, candidates_tried, measurements,
+      compiles, kernels_compiled, kernels_loaded, kernels_refused, candidates_tried, measurements,
       choices_remembered, search_microseconds, derived_fills, plan_hits, plan_misses, plans_evicted,
       device_allocations, pool_allocations, host_copies, bytes_in_use, bytes_reserved, peak_bytes,
       plans);

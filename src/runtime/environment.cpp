@@ -85,6 +85,10 @@ constexpr std::array kVariables{
     EnvironmentVariable{
         "EGRET_OBJECTS_MB", "0 to 1000000",
         "MiB of machine code that are kept for each device; 512 by default, 0: none", is_megabytes},
+    EnvironmentVariable{"EGRET_STRICT", "0 or 1",
+                        "1: a kernel that a compiler or verification refuses is an error, not "
+                        "replaced by another schedule",
+                        [](std::string_view t, std::string_view w) { parse_flag(t, w); }},
     EnvironmentVariable{"EGRET_THREADS", "1 to 1024",
                         "threads that kernels may use; by default all cores of the process",
                         is_threads},

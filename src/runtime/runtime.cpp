@@ -265,6 +265,7 @@ std::shared_ptr<const Program> Runtime::program(const ir::Graph& graph,
   const compiler::CompileReport& report = program->report();
   count().kernels_compiled.add(static_cast<std::uint64_t>(report.kernels_compiled));
   count().kernels_loaded.add(static_cast<std::uint64_t>(report.kernels_loaded));
+  count().kernels_refused.add(static_cast<std::uint64_t>(report.refused.size()));
   count().candidates_tried.add(static_cast<std::uint64_t>(report.search.candidates()));
   count().measurements.add(static_cast<std::uint64_t>(report.search.measured));
   count().choices_remembered.add(static_cast<std::uint64_t>(report.search.cache_hits));
@@ -276,6 +277,8 @@ std::shared_ptr<const Program> Runtime::program(const ir::Graph& graph,
           "plan {:016x} made in {:.1f} ms: {} ops, {} kernels ({} compiled, {} loaded, {} found)",
           key, ms, report.ops_recorded, report.kernels.size(), report.kernels_compiled,
           report.kernels_loaded, report.kernels_from_cache);
+    for (const compiler::RefusedKernel& refused : report.refused)
+      write_debug(compiler::refusal_text(refused));
   }
   if (debug_level() >= 3)
     write_debug(program->loops());

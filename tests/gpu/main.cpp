@@ -27,6 +27,7 @@ int main(int argc, char** argv) {
   char self[4096] = {};
   if (readlink("/proc/self/exe", self, sizeof self - 1) > 0)
     setenv("EGRET_WORKER", self, 0);
+  setenv("EGRET_STRICT", "1", 0); // a kernel that is refused is an error here
   ::testing::InitGoogleTest(&argc, argv);
   const egret::DeviceStatus status = egret::device_status("cuda");
   if (!status.usable) {

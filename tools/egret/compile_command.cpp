@@ -173,6 +173,12 @@ Json json_of(const CompileReport& r) {
   for (const auto& u : r.unfused)
     json["not_fused"].push_back(
         {{"producer", u.producer}, {"consumer", u.consumer}, {"why", u.why}});
+  json["refused"] = Json::array();
+  for (const auto& k : r.refused)
+    json["refused"].push_back({{"kernel", k.kernel},
+                               {"schedule", k.schedule},
+                               {"reason", k.reason},
+                               {"instead", k.instead}});
   json["arena_bytes"] = r.arena_bytes;
   json["liveness_bound_bytes"] = r.liveness_bound_bytes;
   if (r.memory)

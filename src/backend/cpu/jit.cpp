@@ -47,9 +47,9 @@ std::string words_of(llvm::Error error) {
 }
 
 template <class T>
-T take(llvm::Expected<T> result, const char* doing) {
+T take(llvm::Expected<T> result, const char* doing, ErrorKind kind = ErrorKind::Device) {
   if (!result)
-    fail(ErrorKind::Device, "cpu code generator: {}: {}", doing, words_of(result.takeError()));
+    fail(kind, "cpu code generator: {}: {}", doing, words_of(result.takeError()));
   return std::move(*result);
 }
 
@@ -216,7 +216,8 @@ std::string Jit::emit(const std::string& symbol, const Fill& fill, JitTimes* tim
   t.optimize = seconds_since(start);
 
   start = Clock::now();
-  auto object = take(llvm::orc::SimpleCompiler(*borrowed.machine)(*built.module), "emitting");
+  auto object = take(llvm::orc::SimpleCompiler(*borrowed.machine)(*built.module), "emitting",
+                     ErrorKind::Unsupported);
   t.emit = seconds_since(start);
   return object->getBuffer().str();
 }
@@ -231,9 +232,10 @@ std::unique_ptr<Code> Jit::link(const std::string& symbol, std::string_view obje
   code->object_bytes = object.size();
   auto buffer = llvm::MemoryBuffer::getMemBufferCopy({object.data(), object.size()}, symbol);
   if (auto error = impl_->jit->addObjectFile(code->library, std::move(buffer)))
-    fail(ErrorKind::Device, "cpu code generator: linking {}: {}", symbol,
+    fail(ErrorKind::Unsupported, "cpu code generator: linking {}: {}", symbol,
          words_of(std::move(error)));
-  code->entry = take(impl_->jit->lookup(code->library, symbol), "linking").toPtr<void*>();
+  code->entry = take(impl_->jit->lookup(code->library, symbol), "linking", ErrorKind::Unsupported)
+                    .toPtr<void*>();
   if (times != nullptr)
     times->link = seconds_since(start);
   return code;

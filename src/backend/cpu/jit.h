@@ -45,7 +45,7 @@ public:
   /// InternalError with LLVM's words when the module is not well formed.
   std::string emit(const std::string& symbol, const Fill& fill, JitTimes* times = nullptr);
   /// Links what emit() made, here or in another process, by itself: several objects may have one
-  /// symbol. Error(Device) when it cannot be linked.
+  /// symbol. Error(Unsupported) when it cannot be linked.
   std::unique_ptr<Code> link(const std::string& symbol, std::string_view object,
                              JitTimes* times = nullptr);
   /// The optimized IR and the assembly of the same, for people.

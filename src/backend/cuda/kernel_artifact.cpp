@@ -45,8 +45,11 @@ KernelArtifact::KernelArtifact(std::shared_ptr<DeviceCore> core, const KernelPro
   if (threads_ == 0 || threads_ > 1024)
     fail(ErrorKind::Unsupported, "{}: kernel {} asks for blocks of {} threads (1 to 1024)",
          context.name(), name_, threads_);
-  context.driver().check(api.cuModuleLoadData(&module_, cubin.code.c_str()),
-                         "loading kernel {} on {}", name_, context.name());
+  const Result loaded = api.cuModuleLoadData(&module_, cubin.code.c_str());
+  if (loaded == kInvalidPtx || loaded == kNoBinaryForGpu) // by the driver's own compiler
+    fail(ErrorKind::Unsupported, "{}: the driver refuses kernel {}: {}", context.name(), name_,
+         context.driver().text_of(loaded));
+  context.driver().check(loaded, "loading kernel {} on {}", name_, context.name());
   try {
     context.driver().check(api.cuModuleGetFunction(&function_, module_, text_.symbol.c_str()),
                            "looking for {} in kernel {}", text_.symbol, name_);

@@ -5,6 +5,8 @@
 #include "support/fail.h"
 #include "support/hash.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <chrono>
 #include <mutex>
@@ -37,19 +39,27 @@ struct Functions {
   const char* (*nvrtcGetErrorString)(int) = nullptr;
 };
 
-std::string first_lines(std::string_view text, int count) {
-  std::size_t end = 0;
-  while (count-- > 0 && end < text.size()) {
-    end = text.find('\n', end);
-    end = end == std::string_view::npos ? text.size() : end + 1;
-  }
-  std::string lines(text.substr(0, end));
-  while (!lines.empty() && (lines.back() == '\n' || lines.back() == '\0'))
-    lines.pop_back();
-  return lines;
-}
-
 } // namespace
+
+std::string reason_of_log(std::string_view log) {
+  constexpr std::size_t kLines = 8;
+  std::vector<std::string_view> all, errors;
+  while (!log.empty()) {
+    const std::size_t end = std::min(log.find('\n'), log.size());
+    const std::string_view line = log.substr(0, end);
+    log.remove_prefix(std::min(end + 1, log.size()));
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos)
+      continue;
+    all.push_back(line);
+    if (line.find("error") != std::string_view::npos ||
+        line.find("fatal") != std::string_view::npos)
+      errors.push_back(line);
+  }
+  const std::vector<std::string_view>& lines = errors.empty() ? all : errors;
+  const std::size_t first = lines.size() > kLines ? lines.size() - kLines : 0;
+  return fmt::format(
+      "{}", fmt::join(lines.begin() + static_cast<std::ptrdiff_t>(first), lines.end(), "\n"));
+}
 
 struct Nvrtc::Impl {
   Functions call;
@@ -179,7 +189,7 @@ Cubin Nvrtc::compile(std::string_view text, const std::string& architecture,
     fail(ErrorKind::Unsupported,
          "cuda: kernel {} does not compile for {}: {} (its text is kept in {})\n{}", name,
          architecture, call.nvrtcGetErrorString(result),
-         kept.empty() ? "no file: none could be written" : kept, first_lines(cubin.log, 8));
+         kept.empty() ? "no file: none could be written" : kept, reason_of_log(cubin.log));
   }
   auto size_of = to_ptx ? call.nvrtcGetPTXSize : call.nvrtcGetCUBINSize;
   auto get = to_ptx ? call.nvrtcGetPTX : call.nvrtcGetCUBIN;

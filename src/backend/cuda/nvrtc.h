@@ -54,7 +54,7 @@ public:
   std::string architecture_for(int capability, bool specific) const;
 
   /// Compiles without looking at any cache. Where the text does not compile: Error(Unsupported)
-  /// with the first lines of the log; the text is kept in a file that the message names. `name`
+  /// with reason_of_log(); the text is kept in a file that the message names. `name`
   /// stands for the text in messages.
   Cubin compile(std::string_view text, const std::string& architecture,
                 const NvrtcOptions& options = {}, const std::string& name = "kernel") const;
@@ -65,6 +65,9 @@ private:
   std::unique_ptr<Impl> impl_;
 };
 
+/// Why a text did not compile: the last lines of the log that tell of errors, at most eight, or of
+/// the whole log where none does. Warnings come before them.
+std::string reason_of_log(std::string_view log);
 /// The figures in an assembler's log (ptxas -v).
 std::vector<KernelResources> resources_of_log(std::string_view log);
 /// The figures that stand in a cubin itself: registers, stack and static shared memory (spills are

@@ -1,5 +1,6 @@
 #include "compiler/search/candidates.h"
 
+#include "compiler/refusals.h"
 #include "compiler/search/cost_model.h"
 #include "kernel/families.h"
 #include "loops/space.h"
@@ -25,6 +26,22 @@ std::int64_t value_to_try(const Expr& symbol) {
   const std::int64_t step = std::max<std::int64_t>(symbol.divisor(), 1);
   const std::int64_t whole = std::max(wanted, symbol.lower()) / step * step;
   return whole < symbol.lower() ? whole + step : whole;
+}
+
+/// Lowers to a verified program. A generator that throws InternalError, or whose program does not
+/// pass verification, is a refusal like any other, and an error with EGRET_STRICT=1.
+kernel::Lowered lower_verified(const kernel::Generator& generator, const kernel::Region& region,
+                               const kernel::Schedule& schedule, const kernel::Target& target) {
+  try {
+    kernel::Lowered lowered = generator.lower(region, schedule, target);
+    if (lowered.ok)
+      kernel::verify(lowered.program);
+    return lowered;
+  } catch (const InternalError& error) {
+    if (strict_by_environment())
+      throw;
+    return {false, {}, error.what()};
+  }
 }
 
 /// The first is what lower_greedily() gives; the others stand by prediction, a library's before
@@ -109,12 +126,11 @@ Candidates candidates_of(const kernel::Region& region, const kernel::Target& tar
     for (kernel::Schedule& schedule : generator->space(region, target)) {
       if (per_generator > 0 && taken == per_generator)
         break;
-      kernel::Lowered lowered = generator->lower(region, schedule, target);
+      kernel::Lowered lowered = lower_verified(*generator, region, schedule, target);
       if (!lowered.ok) {
         found.refused.push_back({std::move(schedule), std::move(lowered.reason)});
         continue;
       }
-      kernel::verify(lowered.program);
       const std::uint64_t hash = kernel::hash_of(lowered.program);
       if (!known.insert(hash).second) {
         ++found.repeated;
@@ -153,12 +169,11 @@ loops::LoopReport add_loop_trees(Candidates& candidates, const kernel::Region& r
     kernel::Schedule schedule;
     schedule.generator = "loops";
     schedule.tree = kernel::loops::to_text(*t.tree, region);
-    kernel::Lowered lowered = (*generator)->lower(region, schedule, target);
+    kernel::Lowered lowered = lower_verified(**generator, region, schedule, target);
     if (!lowered.ok) {
       candidates.refused.push_back({std::move(schedule), std::move(lowered.reason)});
       continue;
     }
-    kernel::verify(lowered.program);
     const std::uint64_t hash = kernel::hash_of(lowered.program);
     if (!known.insert(hash).second) {
       ++candidates.repeated;
@@ -196,10 +211,9 @@ std::optional<Candidate> quick_loop_tree(const Candidate& greedy, const kernel::
   kernel::Schedule schedule;
   schedule.generator = "loops";
   schedule.tree = kernel::loops::to_text(*found.tree, region);
-  kernel::Lowered lowered = kernel::loops_generator().lower(region, schedule, target);
+  kernel::Lowered lowered = lower_verified(kernel::loops_generator(), region, schedule, target);
   if (!lowered.ok)
     return std::nullopt;
-  kernel::verify(lowered.program);
   lowered.program.name = region.name;
   const std::uint64_t hash = kernel::hash_of(lowered.program);
   const double predicted = predict(lowered.program, region, target, machine, sizes);

@@ -3,6 +3,7 @@
 
 #include "compiler/search/machine.h"
 #include "egret/effort.h"
+#include "kernel/generator.h"
 #include "loops/options.h"
 
 #include <cstdint>
@@ -41,7 +42,8 @@ struct RegionSearch {
   double seconds = 0, greedy_seconds = 0;  ///< of a launch; 0: not measured
   double search_seconds = 0;
   std::string dropped; ///< a remembered schedule that this region no longer takes, with the reason
-  std::optional<loops::LoopReport> loops; ///< where trees were looked for
+  std::vector<kernel::FailedLowering> failed; ///< generators that threw before the greedy choice
+  std::optional<loops::LoopReport> loops;     ///< where trees were looked for
 };
 
 /// Another way to cut the program into kernels.

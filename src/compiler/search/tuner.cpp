@@ -17,7 +17,8 @@ namespace {
 /// Schedules of each generator's space that a search tries, and candidates in all; schedules that
 /// `quick` ranks.
 constexpr std::size_t kPerGenerator = 32, kMost = 40, kRanked = 8;
-/// Of the greedy schedule's prediction, what another candidate's may be at most to be taken untried.
+/// Of the greedy schedule's prediction, what another candidate's may be at most to be taken
+/// untried.
 constexpr double kClearly = 0.8;
 /// Time for a region's loop trees (docs/loops.md): a share of what the region has, none below the
 /// least; and how many are proposed.
@@ -57,6 +58,19 @@ void add_loops(SearchTask& task, const kernel::Target& target, const Machine& ma
   if (options.seconds >= kLoopLeast)
     report.loops =
         add_loop_trees(task.candidates, task.region, target, machine, task.sizes, options);
+}
+
+/// The first candidate that no trial rejected, where the search came to no choice; the first of all
+/// when there is none.
+kernel::Chosen not_rejected(const SearchTask& task, RegionSearch& report) {
+  const std::vector<Candidate>& list = task.candidates.list;
+  std::size_t i = 0;
+  while (i < list.size() && report.candidates[i].rejected())
+    ++i;
+  const Candidate& c = list[i < list.size() ? i : 0];
+  report.chosen = kernel::to_string(c.schedule);
+  report.predicted = c.predicted;
+  return {c.schedule, c.program};
 }
 
 } // namespace
@@ -197,6 +211,9 @@ struct Tuner::Impl {
       report.dropped = choice.schedule + ": there is no such generator";
     } catch (const Error& error) { // no schedule: a file that somebody edited
       report.dropped = choice.schedule + ": " + error.what();
+    } catch (const InternalError& error) { // of its generator, or of verification
+      report.dropped = choice.schedule + ": " + error.what();
+      report.failed.push_back({choice.schedule, error.what()});
     }
     return std::nullopt;
   }
@@ -269,7 +286,7 @@ std::vector<kernel::Chosen> Tuner::choose(std::span<const WantedKernel> kernels,
     if (options.effort == Effort::Quick)
       chosen[i] = impl_->ranked(kernels[i], sizes[i], machine, r);
     else
-      chosen[i] = kernel::lower_greedily(region, impl_->device.target());
+      chosen[i] = kernel::lower_greedily(region, impl_->device.target(), &r.failed);
     chosen[i]->program.name = region.name;
     r.chosen = kernel::to_string(chosen[i]->schedule);
     r.predicted = predict(chosen[i]->program, region, target, machine, sizes[i], kernels[i].cold);
@@ -323,6 +340,8 @@ std::vector<kernel::Chosen> Tuner::choose(std::span<const WantedKernel> kernels,
     try {
       if (auto won = search_region(task, impl_->worker, database, clock, r, report.measured))
         chosen[i] = std::move(won);
+      else if (!r.candidates.empty() && r.candidates[0].rejected())
+        chosen[i] = not_rejected(task, r);
     } catch (const Error& error) { // no worker, or no device for it
       stopped = error.what();
       r.note = stopped;

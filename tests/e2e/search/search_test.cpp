@@ -142,6 +142,7 @@ TEST(Search, RejectsWhatIsWrongCrashesOrHangsAndNamesIt) {
 }
 
 TEST(Search, AGreedyKernelThatIsWrongLosesToOneThatIsRight) {
+  const testing::ScopedEnvironment strict("EGRET_STRICT", "0");
   TunerOptions options = tuner_options(std::nullopt);
   options.propose = [](const kernel::Region& region, const kernel::Target& target,
                        const Machine& machine, const backend::reference::Bindings& sizes, Effort) {
@@ -157,6 +158,10 @@ TEST(Search, AGreedyKernelThatIsWrongLosesToOneThatIsRight) {
   ASSERT_EQ(report.search.regions.size(), 1u);
   EXPECT_EQ(report.search.regions[0].candidates[0].state, "wrong");
   EXPECT_EQ(report.search.regions[0].chosen, report.search.regions[0].candidates[1].schedule);
+  ASSERT_EQ(report.refused.size(), 1u);
+  EXPECT_EQ(report.refused[0].schedule, report.search.regions[0].candidates[0].schedule);
+  EXPECT_EQ(report.refused[0].instead, report.search.regions[0].chosen);
+  EXPECT_EQ(report.refused[0].reason.rfind("wrong: element ", 0), 0u) << report.refused[0].reason;
 }
 
 // The first process that may remember them measures the figures of the machine; quick ranks by

@@ -26,7 +26,8 @@ struct FakeCuda {
   /// The function of this name gives `failure` once `failures_after` calls of it have passed.
   const char* failing = nullptr;
   int failure = 0, failures_after = 0;
-  const char* compile_error = nullptr; ///< the log of a compilation that fails; null: it works
+  const char* compile_error = nullptr;   ///< the log of a compilation that fails; null: it works
+  const char* only_texts_with = nullptr; ///< these fail, and no others; null: all do
 
   void (*launcher)(const FakeLaunch&, void* data) = nullptr;
   void* launcher_data = nullptr;
