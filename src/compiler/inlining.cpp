@@ -234,6 +234,7 @@ public:
   /// Reads of node `id` itself, its points being map(frame point).
   void inside(NodeId id, const IndexMap& map) {
     const ir::Node& node = graph_[id];
+    flops += info_of(node.op).flops;
     switch (info_of(node.op).cls) {
     case OpClass::Source:
       break;
@@ -253,6 +254,7 @@ public:
   }
 
   std::vector<Read> found;
+  double flops = 0;
 
 private:
   void value(NodeId base, const IndexMap& map) {
@@ -272,7 +274,8 @@ private:
 
 } // namespace
 
-std::vector<Read> reads_of(const GraphFacts& facts, const std::vector<bool>& stored, NodeId id) {
+std::vector<Read> reads_of(const GraphFacts& facts, const std::vector<bool>& stored, NodeId id,
+                           double* flops) {
   const ir::Graph& graph = facts.graph();
   const ir::Node& node = graph[id];
   ReadCollector collector(facts, stored);
@@ -295,6 +298,8 @@ std::vector<Read> reads_of(const GraphFacts& facts, const std::vector<bool>& sto
   default:
     collector.inside(id, frame);
   }
+  if (flops != nullptr)
+    *flops = collector.flops;
   return std::move(collector.found);
 }
 

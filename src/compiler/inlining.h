@@ -23,8 +23,9 @@ struct Read {
   IndexMap map;
   bool indirect; ///< through a gather: not a map
 };
+/// `flops`, where it is not null: becomes the work of one point of the domain, in additions.
 std::vector<Read> reads_of(const GraphFacts& facts, const std::vector<bool>& stored,
-                           ir::NodeId node);
+                           ir::NodeId node, double* flops = nullptr);
 
 /// The domain over which a stored node's loops run: its own, except that a reduction runs over its
 /// operand's and a scatter over its updates'.
