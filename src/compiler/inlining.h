@@ -4,6 +4,7 @@
 
 #include "compiler/partition.h"
 
+#include <cstddef>
 #include <vector>
 
 namespace egret::compiler {
@@ -15,6 +16,16 @@ namespace egret::compiler {
 /// `fuse` every value is stored.
 std::vector<bool> choose_stored(const GraphFacts& facts, bool fuse,
                                 const PartitionChoices& choices = {});
+
+/// A value made of indices, constants and single numbers alone that no memory holds: each reader
+/// makes it.
+struct Recomputed {
+  ir::NodeId node;
+  double flops; ///< additions an element
+  std::size_t readers;
+};
+/// For reports.
+std::vector<Recomputed> recomputed_values(const GraphFacts& facts, const std::vector<bool>& stored);
 
 /// A read by a stored node of another stored node or graph input, through the elementwise nodes
 /// inlined between them. `map` goes from the reader's iteration domain to the domain of `base`.

@@ -48,6 +48,9 @@ struct Options {
   std::vector<bool> steady;
   /// Begin and end of the chunks of a product that is split (chunks.h); empty: none is.
   std::vector<std::pair<std::int64_t, std::int64_t>> chunks;
+  /// Results have the same bits with every effort: no rule runs, the graph is partitioned greedily,
+  /// and regions whose results depend on the order of sums have their greedy schedule.
+  bool deterministic = false;
   bool paranoid = false; ///< the runtime compares the results of every run with the reference's
   /// Changes a region and what was chosen for it before it is compiled: fault injection for tests.
   std::function<void(kernel::Region&, kernel::Chosen&)> inject_fault;

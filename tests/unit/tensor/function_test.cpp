@@ -70,7 +70,7 @@ TEST(Promotion, UnsignedOf64BitsWithSignedIntegersIsAFloat) {
     EXPECT_EQ((u > s).to_vector<bool>(), (std::vector{true, true}));
     EXPECT_EQ(maximum(u, s).to_vector(), (Floats{0x1p63f, 6}));
     EXPECT_EQ(where(tensor({true, false}), u, s).to_vector(), (Floats{0x1p63f, 3}));
-    EXPECT_EQ(testing::error_of(ErrorKind::DType, [&] { u & s; }),
+    EXPECT_EQ(test::error_of(ErrorKind::DType, [&] { u& s; }),
               "bitwise_and: takes bools and integers, got f32");
   }
   EXPECT_EQ((u - 1).dtype(), DType::U64); // a number takes the tensor's type
@@ -179,7 +179,7 @@ TEST(Elementwise, ReluOfNanIsNanOnEveryEngineAndWithEveryEffort) {
     });
     const std::vector<Tensor> r = f(tensor({kNan, -kNan, -1.0, -0.0, 0.0, 2.0, kInf, -kInf}));
     expect_near(r[0], {kNan, kNan, 0, 0, 0, 4, kInf, 0});
-    expect_near(r[1], {4, 4, 0, 0, 0, 4, 4, 0});
+    expect_near(r[1], {2, 2, 0, 0, 0, 2, 2, 0});
     EXPECT_FALSE(std::signbit(r[0].to_vector()[3]));
     runtime.use(before);
     set_effort(effort_before);
