@@ -1,6 +1,7 @@
 // What the library has done, in numbers: for tests, reports and curiosity.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -36,13 +37,18 @@ struct Counters {
   std::uint64_t bytes_reserved = 0; ///< device memory held by the pool now, in use or free
   std::uint64_t peak_bytes = 0;     ///< largest bytes_in_use since reset_peak_bytes()
   std::uint64_t plans = 0;          ///< in the store now
+  std::uint64_t plan_bytes = 0; ///< of the host's memory that they take, with their kernels' code
 
-  /// The sums' differences; the four states are those of `after`.
+  /// The sums' differences; the five states are those of `after`.
   friend Counters operator-(const Counters& after, const Counters& before);
   std::string text() const; ///< a line each, for people
 };
 
 Counters counters();
 void reset_peak_bytes();
+
+/// The bound on Counters::plan_bytes: 256 MiB at the start, or EGRET_PLANS_MB. Beyond it the least
+/// recently used plans are evicted, and compiled again at their next use; the newest one stays.
+void set_plan_memory(std::size_t bytes);
 
 } // namespace egret

@@ -40,8 +40,8 @@ bool is_signed(DType type) noexcept;  ///< signed integers and floats
 
 /// The type of a binary operation on `a` and `b`, as docs/dtypes.md tabulates: the wider of one
 /// category; a float wins over an integer, an integer over bool; f16 with bf16 gives f32, f8e4m3
-/// with f8e5m2 gives f16; an unsigned with a signed type gives the next wider signed type (i64 at
-/// most).
+/// with f8e5m2 gives f16; an unsigned with a signed type gives the next wider signed type, and u64,
+/// which no signed type holds, gives f32.
 DType promote(DType a, DType b) noexcept;
 
 /// The type in which sums and products of `type` are accumulated: f32 for floats of 16 and 8 bits,

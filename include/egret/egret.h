@@ -9,6 +9,7 @@
 #include "egret/compile.h"
 #include "egret/counters.h"
 #include "egret/data.h"
+#include "egret/deterministic.h"
 #include "egret/device.h"
 #include "egret/effort.h"
 #include "egret/explain.h"

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <queue>
 #include <set>
@@ -29,15 +30,37 @@ constexpr std::size_t kMostParts = 16, kMostArguments = 400;
 /// should still be in the cache then: this share of the second level.
 constexpr std::int64_t kWaitingShare = 2;
 
-/// Which kernels must run before which others, while kernels are put together.
-class Order {
+/// Batches are looked for among so many kernels that follow each other: what reaches what among
+/// them takes the square of their number in bits.
+constexpr std::size_t kWindow = 1024;
+
+/// A set of the numbers below a bound, a bit for each.
+class Numbers {
 public:
-  explicit Order(std::size_t size) : next_(size), reach_(size, std::vector<bool>(size, false)) {}
+  explicit Numbers(std::size_t bound) : words_((bound + 63) / 64, 0) {}
+  bool has(std::size_t i) const { return (words_[i / 64] >> (i % 64)) & 1; }
+  void add(std::size_t i) { words_[i / 64] |= std::uint64_t{1} << (i % 64); }
+  void remove(std::size_t i) { words_[i / 64] &= ~(std::uint64_t{1} << (i % 64)); }
+  void add(const Numbers& other) {
+    for (std::size_t w = 0; w < words_.size(); ++w)
+      words_[w] |= other.words_[w];
+  }
+
+private:
+  std::vector<std::uint64_t> words_;
+};
+
+/// Which kernels must run before which others.
+class Edges {
+public:
+  explicit Edges(std::size_t size) : next_(size) {}
 
   void add(std::size_t from, std::size_t to) { next_[from].insert(to); }
+  std::size_t size() const { return next_.size(); }
+  const std::set<std::size_t>& after(std::size_t i) const { return next_[i]; }
 
-  /// Kernels in an order that respects all edges, ties by number; sets what reaches what.
-  std::vector<std::size_t> close() {
+  /// Kernels in an order that respects all edges, ties by number.
+  std::vector<std::size_t> sorted() const {
     std::vector<int> waiting(next_.size(), 0);
     for (const auto& targets : next_)
       for (std::size_t t : targets)
@@ -55,44 +78,57 @@ public:
           ready.push(t);
     }
     ensure(order.size() == next_.size(), "batching: kernels wait for each other in a cycle");
-    for (std::size_t i = order.size(); i-- > 0;)
-      for (std::size_t t : next_[order[i]])
-        join(reach_[order[i]], t);
     return order;
   }
 
-  bool reaches(std::size_t from, std::size_t to) const { return reach_[from][to]; }
+private:
+  std::vector<std::set<std::size_t>> next_;
+};
+
+/// What reaches what by edges, while kernels are put together.
+class Reach {
+public:
+  explicit Reach(const Edges& edges) : from_(edges.size(), Numbers(edges.size())) {
+    const std::vector<std::size_t> order = edges.sorted();
+    for (std::size_t i = order.size(); i-- > 0;)
+      for (std::size_t t : edges.after(order[i]))
+        extend(order[i], t);
+  }
+
+  bool operator()(std::size_t from, std::size_t to) const { return from_[from].has(to); }
 
   /// `from` runs before `to` from now on, which does not reach it.
   void connect(std::size_t from, std::size_t to) {
-    for (std::size_t i = 0; i < reach_.size(); ++i)
-      if (i == from || reach_[i][from])
-        join(reach_[i], to);
+    for (std::size_t i = 0; i < from_.size(); ++i)
+      if (i == from || from_[i].has(from))
+        extend(i, to);
   }
 
   /// `second` runs with `first` from now on, which neither reaches.
   void merge(std::size_t first, std::size_t second) {
-    for (std::size_t i = 0; i < reach_.size(); ++i)
-      if (i == first || i == second || reach_[i][first] || reach_[i][second]) {
-        if (i != first && i != second)
-          reach_[i][first] = reach_[i][second] = true;
-        join(reach_[i], first, second);
+    Numbers both = from_[first];
+    both.add(from_[second]);
+    both.remove(first);
+    both.remove(second);
+    for (std::size_t i = 0; i < from_.size(); ++i) {
+      const bool own = i == first || i == second;
+      if (!own && !from_[i].has(first) && !from_[i].has(second))
+        continue;
+      from_[i].add(both);
+      if (!own) {
+        from_[i].add(first);
+        from_[i].add(second);
       }
+    }
   }
 
 private:
-  void join(std::vector<bool>& set, std::size_t with) {
-    set[with] = true;
-    for (std::size_t i = 0; i < set.size(); ++i)
-      set[i] = set[i] || reach_[with][i];
-  }
-  void join(std::vector<bool>& set, std::size_t a, std::size_t b) {
-    for (std::size_t i = 0; i < set.size(); ++i)
-      set[i] = set[i] || ((reach_[a][i] || reach_[b][i]) && i != a && i != b);
+  void extend(std::size_t i, std::size_t to) {
+    from_[i].add(to);
+    from_[i].add(from_[to]);
   }
 
-  std::vector<std::set<std::size_t>> next_;
-  std::vector<std::vector<bool>> reach_;
+  std::vector<Numbers> from_;
 };
 
 class Batcher {
@@ -100,22 +136,16 @@ public:
   Batcher(const ir::Graph& graph, std::vector<BuiltRegion>& regions,
           const std::vector<OutputSpec>& outputs, const kernel::Target& target)
       : graph_(graph), regions_(regions), outputs_(outputs), target_(target),
-        machine_(usual_machine(target)), order_(regions.size()) {
+        machine_(usual_machine(target)), joined_(regions.size()) {
+    std::iota(joined_.begin(), joined_.end(), std::size_t{0});
     for (NodeId o : graph.outputs)
       results_.insert(same_memory(graph, o));
   }
 
   void run() {
-    std::vector<bool> small(regions_.size());
-    for (std::size_t i = 0; i < regions_.size(); ++i)
-      small[i] = is_small(regions_[i]);
-    if (std::count(small.begin(), small.end(), true) < 2)
-      return;
-    link();
-    for (std::size_t i : order_.close())
-      if (small[i])
-        place(i);
-    unite();
+    for (std::size_t begin = 0; begin < regions_.size(); begin += kWindow)
+      batch(begin, std::min(begin + kWindow, regions_.size()));
+    sort();
   }
 
 private:
@@ -139,45 +169,61 @@ private:
     return known->second;
   }
 
+  /// Among the kernels from `begin` to `end`.
+  void batch(std::size_t begin, std::size_t end) {
+    std::vector<bool> small;
+    for (std::size_t i = begin; i < end; ++i)
+      small.push_back(is_small(regions_[i]));
+    if (std::count(small.begin(), small.end(), true) < 2)
+      return;
+    begin_ = begin;
+    const Edges edges = linked(end - begin);
+    reach_.emplace(edges);
+    batches_.clear();
+    for (const std::size_t i : edges.sorted())
+      if (small[i])
+        place(begin + i);
+    unite();
+  }
+
   /// Reads, and of a state first all who read what is overwritten. Where that cannot be, because a
-  /// reader needs something of the writer's, the plan writes elsewhere and copies.
-  void link() {
+  /// reader needs something of the writer's, the plan writes elsewhere and copies. Kernels are
+  /// numbered from the window's begin.
+  Edges linked(std::size_t count) const {
+    Edges edges(count);
     std::map<NodeId, std::size_t> writer;
-    for (std::size_t i = 0; i < regions_.size(); ++i)
-      for (NodeId node : regions_[i].outputs)
+    std::map<NodeId, std::vector<std::size_t>> readers;
+    for (std::size_t i = 0; i < count; ++i)
+      for (NodeId node : regions_[begin_ + i].outputs)
         writer[node] = i;
-    for (std::size_t i = 0; i < regions_.size(); ++i)
-      for (NodeId node : regions_[i].operands)
+    for (std::size_t i = 0; i < count; ++i)
+      for (NodeId node : regions_[begin_ + i].operands) {
+        readers[node].push_back(i);
         if (auto w = writer.find(node); w != writer.end() && w->second != i)
-          order_.add(w->second, i);
-    Order reads = order_;
-    reads.close();
-    std::vector<std::pair<std::size_t, std::size_t>> before;
+          edges.add(w->second, i);
+      }
+    Reach reads(edges);
     for (std::size_t o = 0; o < outputs_.size(); ++o) {
       if (outputs_[o].state_input < 0)
         continue;
       const NodeId old = graph_.inputs()[static_cast<std::size_t>(outputs_[o].state_input)];
-      const std::size_t w = writer.at(same_memory(graph_, graph_.outputs[o]));
-      for (std::size_t i = 0; i < regions_.size(); ++i)
-        if (i != w && contains(regions_[i].operands, old))
-          before.emplace_back(i, w);
+      const auto w = writer.find(same_memory(graph_, graph_.outputs[o]));
+      if (w == writer.end())
+        continue;
+      for (const std::size_t reader : readers[old])
+        if (reader != w->second && !reads(w->second, reader)) {
+          edges.add(reader, w->second);
+          reads.connect(reader, w->second);
+        }
     }
-    for (const auto& [reader, w] : before)
-      if (!reads.reaches(w, reader)) {
-        order_.add(reader, w);
-        reads.connect(reader, w);
-      }
-  }
-
-  static bool contains(const std::vector<NodeId>& list, NodeId node) {
-    return std::find(list.begin(), list.end(), node) != list.end();
+    return edges;
   }
 
   /// Into the first batch that takes it, or a new one.
   void place(std::size_t i) {
     for (Batch& batch : batches_)
       if (takes(batch, i)) {
-        order_.merge(batch.members.front(), i);
+        reach_->merge(batch.members.front() - begin_, i - begin_);
         add(batch, i);
         return;
       }
@@ -188,7 +234,7 @@ private:
     const std::size_t first = batch.members.front();
     const BuiltRegion& built = regions_[i];
     return batch.members.size() < kMostParts && regions_[first].kind == built.kind &&
-           !order_.reaches(first, i) && !order_.reaches(i, first) &&
+           !(*reach_)(first - begin_, i - begin_) && !(*reach_)(i - begin_, first - begin_) &&
            batch.operands.size() + batch.outputs.size() + built.operands.size() +
                    built.outputs.size() <=
                kMostArguments &&
@@ -248,9 +294,6 @@ private:
   }
 
   void unite() {
-    std::vector<std::size_t> joined(regions_.size());
-    for (std::size_t i = 0; i < regions_.size(); ++i)
-      joined[i] = i;
     for (const Batch& batch : batches_) {
       if (batch.members.size() < 2)
         continue;
@@ -262,29 +305,28 @@ private:
       if (chosen.schedule.generator != kernel::batch_generator().name())
         continue;
       for (std::size_t i : batch.members)
-        joined[i] = batch.members.front();
+        joined_[i] = batch.members.front();
       regions_[batch.members.front()] = std::move(*whole);
     }
-    sort(joined);
   }
 
-  /// Leaves one region for each number in `joined`, in an order that respects reads.
-  void sort(const std::vector<std::size_t>& joined) {
+  /// Leaves one region for each number in `joined_`, in an order that respects reads.
+  void sort() {
     std::vector<BuiltRegion> left;
     for (std::size_t i = 0; i < regions_.size(); ++i)
-      if (joined[i] == i)
+      if (joined_[i] == i)
         left.push_back(std::move(regions_[i]));
     std::map<NodeId, std::size_t> writer;
     for (std::size_t i = 0; i < left.size(); ++i)
       for (NodeId node : left[i].outputs)
         writer[node] = i;
-    Order order(left.size());
+    Edges edges(left.size());
     for (std::size_t i = 0; i < left.size(); ++i)
       for (NodeId node : left[i].operands)
         if (auto w = writer.find(node); w != writer.end() && w->second != i)
-          order.add(w->second, i);
+          edges.add(w->second, i);
     regions_.clear();
-    for (std::size_t i : order.close())
+    for (std::size_t i : edges.sorted())
       regions_.push_back(std::move(left[i]));
   }
 
@@ -293,10 +335,12 @@ private:
   const std::vector<OutputSpec>& outputs_;
   const kernel::Target& target_;
   const Machine machine_;
-  Order order_;
+  std::size_t begin_ = 0;               ///< of the window at hand
+  std::optional<Reach> reach_;          ///< in the window, numbered from its begin
+  std::vector<std::size_t> joined_;     ///< by region: the one that it went into
   std::set<NodeId> results_;            ///< of the graph
   std::map<std::uint64_t, bool> small_; ///< by region
-  std::vector<Batch> batches_;
+  std::vector<Batch> batches_;          ///< of the window at hand
 };
 
 } // namespace

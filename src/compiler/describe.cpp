@@ -1,13 +1,18 @@
 #include "compiler/describe.h"
 
+#include "compiler/inlining.h"
 #include "compiler/plan_memory.h"
 #include "kernel/parts.h"
 #include "kernel/phases.h"
 #include "support/fail.h"
 #include "support/hash.h"
 
+#include <fmt/format.h>
+
 #include <map>
+#include <string>
 #include <utility>
+#include <vector>
 
 namespace egret::compiler {
 
@@ -70,6 +75,20 @@ MemoryReport describe_memory(std::int64_t limit, const BuiltPlan& built,
   return memory;
 }
 
+std::vector<std::string> describe_recomputed(const GraphFacts& facts,
+                                             const std::vector<bool>& stored) {
+  std::vector<std::string> lines;
+  for (const Recomputed& r : recomputed_values(facts, stored)) {
+    const ir::Node& node = facts.graph()[r.node];
+    lines.push_back(fmt::format(
+        "recomputed: %{} {}{}, of indices alone, by {} reader{}, {:.0f} additions an "
+        "element, {:.0f} bytes not stored",
+        r.node, name_of(node.dtype), to_string(node.shape), r.readers, r.readers == 1 ? "" : "s",
+        r.flops, elements_of(node.shape) * static_cast<double>(size_of(node.dtype))));
+  }
+  return lines;
+}
+
 } // namespace
 
 Compiled compiled_of(Compilation c, CompileReport report) {
@@ -88,6 +107,7 @@ Compiled compiled_of(Compilation c, CompileReport report) {
     result.plan.key = combine(result.plan.key, static_cast<std::uint64_t>(*c.options.memory_limit));
   report.ops_normalized = report.graph.size();
   report.unfused = c.parts.partition.unfused;
+  report.recomputed = describe_recomputed(c.candidate->facts(), c.parts.partition.stored);
   report.arena_bytes = upper_bytes(result.plan.arena_bytes);
   report.liveness_bound_bytes = upper_bytes(result.plan.liveness_bound_bytes);
   report.kernels_compiled = c.code.compiled;

@@ -1,6 +1,7 @@
 #include "compiler/inlining.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 namespace egret::compiler {
@@ -15,6 +16,10 @@ constexpr double kCheapFlops = 12;
 // Values made of indices and constants only (masks, positions) may cost more: they save a whole
 // array.
 constexpr double kCheapLeafFlops = 24;
+// What is neither written nor read is worth so many additions a byte: about what a machine's cores
+// do while its memory moves one.
+constexpr double kFlopsPerByte = 16;
+constexpr double kCachedBytes = 1 << 20;
 // Work that a contraction may do while it packs an operand.
 constexpr double kPrologueFlops = 16;
 // A factor of 16 bits is stored when the product reads both of its factors so many times: it can
@@ -149,6 +154,37 @@ private:
     return most;
   }
 
+  /// Whether the value is made of indices, constants and single numbers alone, so that making it
+  /// takes no reads.
+  bool is_of_indices(NodeId made) const {
+    const Cone& cone = cones_[made];
+    return cone.large.empty() && std::all_of(cone.small.begin(), cone.small.end(), [&](NodeId id) {
+             return elements_of(graph_[id].shape) == 1;
+           });
+  }
+
+  /// Whether making such a value in each reader costs less than storing it once and reading it.
+  /// `id`: the value as readers see it.
+  bool pays_to_recompute(NodeId made, NodeId id) const {
+    const double size = elements_of(graph_[made].shape);
+    std::map<NodeId, double> points; // by reader
+    for (const Use& use : facts_.uses(id)) {
+      if (facts_.is_product(use.reader)) // which would make it for each block that it packs
+        return false;
+      const ir::Node& reader = graph_[use.reader];
+      double& most = points[use.reader];
+      most = std::max(most, elements_of(graph_[reader.inputs[use.operand]].shape));
+    }
+    double all = 0;
+    for (const auto& [reader, count] : points)
+      all += count;
+    const double width = static_cast<double>(size_of(graph_[id].dtype));
+    // What fits a cache comes from memory once for each reader, however often it is read.
+    const double reads =
+        width * size <= kCachedBytes ? static_cast<double>(points.size()) * size : all;
+    return cones_[made].flops * (all - size) <= kFlopsPerByte * width * (size + reads);
+  }
+
   bool inlines(NodeId made) const {
     const Cone& cone = cones_[made];
     const NodeId id = widened(made);
@@ -156,6 +192,8 @@ private:
     if (uses.empty() || !may_inline(made))
       return false;
     if (cone.large.empty() && cone.small.empty() && cone.flops <= kCheapLeafFlops)
+      return true;
+    if (fuse_ && is_of_indices(made) && pays_to_recompute(made, id))
       return true;
     if (!fuse_ || reads_as_factor(made) >= kManyReads || narrows_product(made))
       return false;
@@ -206,6 +244,42 @@ std::vector<bool> choose_stored(const GraphFacts& facts, bool fuse,
   return Chooser(facts, fuse, choices).run();
 }
 
+std::vector<Recomputed> recomputed_values(const GraphFacts& facts,
+                                          const std::vector<bool>& stored) {
+  const ir::Graph& graph = facts.graph();
+  // Additions of values that are made of indices, constants and single numbers; below 0: of others.
+  std::vector<double> flops(graph.size(), -1);
+  std::vector<bool> apart(graph.size(), false); // read by what is none of them
+  for (NodeId id = 0; id < graph.size(); ++id) {
+    const ir::Node& node = graph[id];
+    if (is_movement(node.op))
+      continue;
+    const bool number = elements_of(node.shape) == 1;
+    if (stored[id] || node.op == Op::Input ||
+        !(is_elementwise(node.op) || info_of(node.op).cls == OpClass::Source)) {
+      flops[id] = number ? 0 : -1;
+    } else {
+      flops[id] = info_of(node.op).flops;
+      for (NodeId input : node.inputs) {
+        const double from = flops[facts.view(input).base];
+        flops[id] = from < 0 || flops[id] < 0 ? -1 : flops[id] + from;
+      }
+    }
+    for (NodeId input : node.inputs)
+      if (flops[id] < 0 || stored[id])
+        apart[facts.view(input).base] = true;
+  }
+  std::vector<Recomputed> found;
+  for (NodeId id = 0; id < graph.size(); ++id)
+    if (apart[id] && !stored[id] && flops[id] > 1 && elements_of(graph[id].shape) > 1) {
+      std::set<NodeId> readers;
+      for (const Use& use : facts.uses(id))
+        readers.insert(use.reader);
+      found.push_back({id, flops[id], readers.size()});
+    }
+  return found;
+}
+
 const Shape& frame_of(const ir::Graph& graph, NodeId stored) {
   const ir::Node& node = graph[stored];
   switch (info_of(node.op).cls) {
@@ -234,6 +308,7 @@ public:
   /// Reads of node `id` itself, its points being map(frame point).
   void inside(NodeId id, const IndexMap& map) {
     const ir::Node& node = graph_[id];
+    flops += info_of(node.op).flops;
     switch (info_of(node.op).cls) {
     case OpClass::Source:
       break;
@@ -253,6 +328,7 @@ public:
   }
 
   std::vector<Read> found;
+  double flops = 0;
 
 private:
   void value(NodeId base, const IndexMap& map) {
@@ -272,7 +348,8 @@ private:
 
 } // namespace
 
-std::vector<Read> reads_of(const GraphFacts& facts, const std::vector<bool>& stored, NodeId id) {
+std::vector<Read> reads_of(const GraphFacts& facts, const std::vector<bool>& stored, NodeId id,
+                           double* flops) {
   const ir::Graph& graph = facts.graph();
   const ir::Node& node = graph[id];
   ReadCollector collector(facts, stored);
@@ -295,6 +372,8 @@ std::vector<Read> reads_of(const GraphFacts& facts, const std::vector<bool>& sto
   default:
     collector.inside(id, frame);
   }
+  if (flops != nullptr)
+    *flops = collector.flops;
   return std::move(collector.found);
 }
 

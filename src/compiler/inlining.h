@@ -4,6 +4,7 @@
 
 #include "compiler/partition.h"
 
+#include <cstddef>
 #include <vector>
 
 namespace egret::compiler {
@@ -16,6 +17,16 @@ namespace egret::compiler {
 std::vector<bool> choose_stored(const GraphFacts& facts, bool fuse,
                                 const PartitionChoices& choices = {});
 
+/// A value made of indices, constants and single numbers alone that no memory holds: each reader
+/// makes it.
+struct Recomputed {
+  ir::NodeId node;
+  double flops; ///< additions an element
+  std::size_t readers;
+};
+/// For reports.
+std::vector<Recomputed> recomputed_values(const GraphFacts& facts, const std::vector<bool>& stored);
+
 /// A read by a stored node of another stored node or graph input, through the elementwise nodes
 /// inlined between them. `map` goes from the reader's iteration domain to the domain of `base`.
 struct Read {
@@ -23,8 +34,9 @@ struct Read {
   IndexMap map;
   bool indirect; ///< through a gather: not a map
 };
+/// `flops`, where it is not null: becomes the work of one point of the domain, in additions.
 std::vector<Read> reads_of(const GraphFacts& facts, const std::vector<bool>& stored,
-                           ir::NodeId node);
+                           ir::NodeId node, double* flops = nullptr);
 
 /// The domain over which a stored node's loops run: its own, except that a reduction runs over its
 /// operand's and a scatter over its updates'.

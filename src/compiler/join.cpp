@@ -125,6 +125,8 @@ Group reordered(const Group& g, const std::vector<int>& order) {
 std::string objection(const GraphFacts& facts, const Group& g) {
   if (g.members.size() > 64)
     return "the kernel would store more than 64 values";
+  if (g.flops > kLargestKernel)
+    return "the kernel's code would be too large";
   std::size_t parallel = std::count(g.reduced.begin(), g.reduced.end(), false);
   for (const Member& m : g.members) {
     std::vector<bool> has(g.axes.size(), false);
@@ -235,6 +237,7 @@ Joined join(const GraphFacts& facts, const std::vector<std::vector<Read>>& reads
     g.kind = GroupKind::Reduce;
   for (const Member& m : consumer.members)
     g.members.push_back({m.node, renamed(m.frame, to), renamed(m.place, to)});
+  g.flops += consumer.flops;
   // The wider loop nest says which axes are innermost.
   if (!align.covers_consumer() && align.covers_producer())
     g = reordered(g, to);

@@ -10,12 +10,29 @@ namespace egret::compiler {
 
 using Artifact = std::shared_ptr<const backend::Artifact>;
 
+namespace {
+
+/// Of the machine code that is kept whether or not a plan uses it.
+constexpr std::size_t kMostBytes = std::size_t{64} << 20;
+
+} // namespace
+
 struct KernelCache::Impl {
   struct Entry {
     std::shared_future<Artifact> artifact;
     std::list<std::uint64_t>::iterator place;
+    std::size_t bytes = 0; // 0 while it is compiled
   };
-  std::size_t limit;
+  void erase(std::unordered_map<std::uint64_t, Entry>::iterator entry) {
+    bytes -= entry->second.bytes;
+    recent.erase(entry->second.place);
+    entries.erase(entry);
+  }
+  void shrink() {
+    while (entries.size() > limit || (bytes > kMostBytes && entries.size() > 1))
+      erase(entries.find(recent.front()));
+  }
+  std::size_t limit, bytes = 0;
   std::mutex guard;
   std::list<std::uint64_t> recent; ///< least recently used first
   std::unordered_map<std::uint64_t, Entry> entries;
@@ -49,22 +66,23 @@ Artifact KernelCache::get(const kernel::KernelProgram& program, backend::Device&
     impl_->recent.push_back(key);
     impl_->entries.emplace(
         key, Impl::Entry{promise.get_future().share(), std::prev(impl_->recent.end())});
-    if (impl_->entries.size() > impl_->limit) {
-      impl_->entries.erase(impl_->recent.front());
-      impl_->recent.pop_front();
-    }
+    impl_->shrink();
   }
   try {
     Artifact artifact = device.compile(program);
     promise.set_value(artifact);
+    std::lock_guard lock(impl_->guard);
+    if (auto it = impl_->entries.find(key); it != impl_->entries.end() && it->second.bytes == 0) {
+      it->second.bytes = artifact->bytes();
+      impl_->bytes += it->second.bytes;
+      impl_->shrink();
+    }
     return artifact;
   } catch (...) {
     promise.set_exception(std::current_exception());
     std::lock_guard lock(impl_->guard);
-    if (auto it = impl_->entries.find(key); it != impl_->entries.end()) {
-      impl_->recent.erase(it->second.place);
-      impl_->entries.erase(it);
-    }
+    if (auto it = impl_->entries.find(key); it != impl_->entries.end())
+      impl_->erase(it);
     throw;
   }
 }

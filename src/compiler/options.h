@@ -52,6 +52,9 @@ struct Options {
   /// A kernel that is refused (refusals.h) is an error; else the next schedule takes its place.
   /// Empty: as EGRET_STRICT says.
   std::optional<bool> strict;
+  /// Results have the same bits with every effort: no rule runs, the graph is partitioned greedily,
+  /// and regions whose results depend on the order of sums have their greedy schedule.
+  bool deterministic = false;
   /// Changes a region and what was chosen for it before it is compiled: fault injection for tests.
   std::function<void(kernel::Region&, kernel::Chosen&)> inject_fault;
   bool verify_passes = false; ///< every pass's verifier runs, as in developer builds

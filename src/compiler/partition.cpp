@@ -5,8 +5,10 @@
 #include "compiler/join.h"
 #include "compiler/streaming.h"
 #include "support/fail.h"
+#include "support/hash.h"
 
 #include <algorithm>
+#include <list>
 #include <map>
 #include <queue>
 #include <set>
@@ -18,6 +20,12 @@ using ir::NodeId;
 namespace {
 
 constexpr int kNone = -1;
+/// Of kernels that read the same array: values that one of them stores at most, and how many others
+/// in a row one is tried with in vain.
+constexpr std::size_t kMostSiblings = 16;
+constexpr int kSiblingTries = 64;
+/// Kernels that a search for a path between two visits at most; beyond, there may be one.
+constexpr std::size_t kMostVisits = 4096;
 
 class Partitioner {
 public:
@@ -36,13 +44,15 @@ public:
     for (NodeId id = 0; id < graph_.size(); ++id) {
       if (!stored_[id])
         continue;
-      reads_[id] = reads_of(facts_, stored_, id);
+      double flops = 0;
+      reads_[id] = reads_of(facts_, stored_, id, &flops);
       if (!remade_[id])
         add_reader(id, id);
       if (remade_[id] || group_of_[id] != kNone)
         continue;
       group_of_[id] = static_cast<int>(groups_.size());
       groups_.push_back(group_of_one(facts_, id));
+      groups_.back().flops = flops;
     }
     alive_.assign(groups_.size(), true);
     rank_groups();
@@ -106,6 +116,8 @@ private:
     for (int g : consumers_of(from))
       push(g);
     while (!work.empty()) {
+      if (seen.size() > kMostVisits)
+        return true;
       const int g = work.back();
       work.pop_back();
       for (int next : consumers_of(g)) {
@@ -269,32 +281,63 @@ private:
         continue;
       if (elements_of(graph_[base].shape) < 4096)
         continue;
-      for (bool again = true; again;) {
-        again = false;
-        std::set<int> reading;
-        for (NodeId reader : readers_[base])
-          reading.insert(group_of_[reader]);
-        std::vector<int> list(reading.begin(), reading.end());
-        for (std::size_t i = 0; i < list.size() && !again; ++i)
-          for (std::size_t j = i + 1; j < list.size() && !again; ++j)
-            again = join_pair(list[i], list[j], base);
+      std::set<int> reading;
+      for (NodeId reader : readers_[base])
+        reading.insert(group_of_[reader]);
+      std::vector<std::list<int>>
+          families; // groups that look alike, in the order of the first ones
+      std::map<std::uint64_t, std::size_t> family_of;
+      for (int g : reading) {
+        const auto [it, fresh] = family_of.emplace(likeness(groups_[g], base), families.size());
+        if (fresh)
+          families.emplace_back();
+        families[it->second].push_back(g);
+      }
+      for (std::list<int>& family : families)
+        join_family(family);
+    }
+  }
+
+  /// Each with as many of those after it as fit, of which a few are tried.
+  void join_family(std::list<int>& family) {
+    for (auto i = family.begin(); i != family.end(); ++i) {
+      int tries = 0;
+      for (auto j = std::next(i); j != family.end() && ++tries <= kSiblingTries;) {
+        if (groups_[*i].members.size() + groups_[*j].members.size() > kMostSiblings ||
+            !join_pair(*i, *j)) {
+          ++j;
+          continue;
+        }
+        if (!alive_[*i])
+          *i = *j;
+        j = family.erase(j);
+        tries = 0;
       }
     }
   }
 
-  bool join_pair(int a, int b, NodeId base) {
+  bool join_pair(int a, int b) {
     if (rank_[a] > rank_[b])
       std::swap(a, b);
     const Group &x = groups_[a], &y = groups_[b];
-    if (x.kind != y.kind || (x.kind != GroupKind::Map && x.kind != GroupKind::Reduce) ||
-        !(x.axes == y.axes) || x.reduced != y.reduced || x.members.size() + y.members.size() > 16 ||
-        kept_apart(x, y) || reads_alike(x, base) != reads_alike(y, base) ||
-        depends_directly(b, a) || reaches_around(a, b))
+    if ((x.kind != GroupKind::Map && x.kind != GroupKind::Reduce) || kept_apart(x, y) ||
+        x.flops + y.flops > kLargestKernel || depends_directly(b, a) || reaches_around(a, b))
       return false;
     Group both = x;
     both.members.insert(both.members.end(), y.members.begin(), y.members.end());
+    both.flops += y.flops;
     replace(a, b, std::move(both));
     return true;
+  }
+
+  /// Of groups that may be siblings: their form, their loops and how they read `base`.
+  std::uint64_t likeness(const Group& g, NodeId base) const {
+    std::uint64_t h = combine(static_cast<std::uint64_t>(g.kind), g.axes.size());
+    for (std::size_t i = 0; i < g.axes.size(); ++i)
+      h = combine(combine(h, g.axes[i].hash()), g.reduced[i]);
+    for (const std::uint64_t read : reads_alike(g, base))
+      h = combine(h, read);
+    return h;
   }
 
   /// How a group reads `base`: the hash of its maps with its own axes as variables.

@@ -33,6 +33,11 @@ struct PartitionChoices {
   friend bool operator==(const PartitionChoices&, const PartitionChoices&) = default;
 };
 
+/// Work of one point of a kernel, of all members together, in additions. Beyond that another pass
+/// over memory costs little beside the arithmetic, and the time to compile a kernel grows faster
+/// than its code.
+inline constexpr double kLargestKernel = 640;
+
 /// Stream: streaming contractions, which recompute a product in each kernel (streaming.h).
 enum class GroupKind : std::uint8_t { Map, Reduce, Contraction, Scan, Scatter, Stream };
 
@@ -51,6 +56,7 @@ struct Group {
   std::vector<Expr> axes;      ///< extents, in loop order
   std::vector<bool> reduced;   ///< by axis
   std::vector<Member> members; ///< in an order that respects reads
+  double flops = 0;            ///< work of one point of each member's frame, in additions
 };
 
 /// A value that its reader's kernel does not make, and why not.

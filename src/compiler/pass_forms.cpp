@@ -86,10 +86,10 @@ std::string print(const Proposed& proposed) {
   return text + fmt::format("kernels of the regions: {}\n", fmt::join(proposed.entry_of, " "));
 }
 
-std::string print(const GeneratedCode& code) {
+std::string print(const GeneratedCode& code, const kernel::Plan& plan) {
   std::string text;
-  for (const auto& artifact : code.artifacts)
-    text += artifact ? artifact->code() : "refused\n";
+  for (std::size_t k = 0; k < code.artifacts.size(); ++k)
+    text += code.artifacts[k] ? code.artifacts[k]->code(plan.kernels[k].program) : "refused\n";
   return text;
 }
 

@@ -33,7 +33,7 @@ using C = Compilation;
 // When a pass applies.
 
 bool searches(const C& c) {
-  return c.options.effort.value_or(Effort::None) != Effort::None;
+  return c.options.effort.value_or(Effort::None) != Effort::None && !c.options.deterministic;
 }
 bool is_split(const C& c) {
   return c.split.has_value();
@@ -215,7 +215,7 @@ std::string print_plan(const C& c) {
   return c.planned ? kernel::print(c.planned->plan) : std::string();
 }
 std::string print_code(const C& c) {
-  return print(c.code);
+  return c.planned ? print(c.code, c.planned->plan) : std::string();
 }
 
 constexpr auto kAlways = Verified::Always;

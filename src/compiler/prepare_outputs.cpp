@@ -1,6 +1,7 @@
 #include "compiler/prepare_outputs.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 
@@ -56,19 +57,23 @@ public:
   ir::Graph run() {
     for (NodeId id = 0; id < graph_.size(); ++id)
       to_[id] = copied(id);
-    std::set<NodeId> taken;
-    for (NodeId id : graph_.outputs) {
-      NodeId output = converted_late(id);
-      while (!is_stored_value(result_, same_memory(result_, output)) ||
-             taken.count(same_memory(result_, output)))
-        output = identity(output);
-      taken.insert(same_memory(result_, output));
-      result_.outputs.push_back(output);
-    }
+    for (NodeId id : graph_.outputs)
+      result_.outputs.push_back(own_memory(converted_late(id)));
     return std::move(result_);
   }
 
 private:
+  /// The value in memory that no other output has: a copy where it must be, of the last copy.
+  NodeId own_memory(NodeId output) {
+    const NodeId first = output;
+    if (const auto last = last_copy_.find(first); last != last_copy_.end())
+      output = last->second;
+    while (!is_stored_value(result_, same_memory(result_, output)) ||
+           !taken_.insert(same_memory(result_, output)).second)
+      output = identity(output);
+    return last_copy_[first] = output;
+  }
+
   /// Axes that are put in another order before and after a conversion, as in the gradient of a
   /// transposed factor, are so before it only: the conversion is what is stored then, and nothing
   /// is copied.
@@ -118,6 +123,8 @@ private:
   ir::Graph result_;
   std::vector<NodeId> to_;
   std::vector<int> uses_;
+  std::set<NodeId> taken_;             ///< of result_: memory of outputs so far
+  std::map<NodeId, NodeId> last_copy_; ///< by output before it got memory of its own
 };
 
 } // namespace

@@ -51,6 +51,20 @@ std::vector<bool> cold_regions(const ir::Graph& graph, const std::vector<BuiltRe
   return cold;
 }
 
+/// Whether bits of its results depend on the order in which it adds or multiplies.
+bool depends_on_order(const kernel::Region& region) {
+  const bool sums =
+      std::any_of(region.stages.begin(), region.stages.end(), [](const kernel::Stage& stage) {
+        return stage.kind != kernel::StageKind::Map && is_float(stage.acc_dtype) &&
+               (stage.monoid == Monoid::Sum || stage.monoid == Monoid::Prod);
+      });
+  return sums ||
+         std::any_of(region.outputs.begin(), region.outputs.end(),
+                     [](const kernel::Output& output) {
+                       return output.combine == kernel::Combine::Add && is_float(output.dtype);
+                     });
+}
+
 } // namespace
 
 DistinctRegions distinct_regions(const ir::Graph& graph, const std::vector<BuiltRegion>& regions,
@@ -90,8 +104,21 @@ std::vector<kernel::Chosen> Proposer::choose(const std::vector<WantedKernel>& wa
     return chosen;
   }
   std::vector<WantedKernel> fresh;
-  std::copy_if(wanted.begin(), wanted.end(), std::back_inserter(fresh),
-               [&](const WantedKernel& w) { return !known_.contains(key_of(w)); });
+  for (const WantedKernel& w : wanted) {
+    if (known_.contains(key_of(w)))
+      continue;
+    if (!options_.deterministic || !depends_on_order(*w.region)) {
+      fresh.push_back(w);
+      continue;
+    }
+    RegionSearch untouched;
+    kernel::Chosen greedy = kernel::lower_greedily(*w.region, target_);
+    untouched.name = w.region->name;
+    untouched.region = kernel::hash_of(*w.region);
+    untouched.note = "its sums keep their order";
+    untouched.chosen = to_string(greedy.schedule);
+    known_.emplace(key_of(w), Known{std::move(greedy), std::move(untouched)});
+  }
   std::vector<kernel::Chosen> found = options_.tuner->choose(
       fresh,
       {effort, seconds, options_.frozen, options_.progress, options_.libraries.value_or(true)},

@@ -97,6 +97,8 @@ std::string CompileReport::text() const {
       out += fmt::format("derived: {} {}{} of {}, kept until one of them changes, {}\n", d.what,
                          name_of(d.dtype), to_string(d.shape), fmt::join(d.sources, ", "),
                          human_bytes(d.bytes));
+  for (const std::string& line : recomputed)
+    out += line + "\n";
   for (const std::string& line : layouts)
     out += line + "\n";
   for (const RefusedKernel& r : refused)

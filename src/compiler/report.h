@@ -64,7 +64,8 @@ struct CompileReport {
   std::vector<PassTime> passes;      ///< that ran, in the order in which they first ran
   std::vector<KernelReport> kernels; ///< by step
   std::vector<FoldedParameter> derived;
-  std::vector<std::string> layouts; ///< values that kernels store or read in another order
+  std::vector<std::string> recomputed; ///< values of indices that readers make instead of reading
+  std::vector<std::string> layouts;    ///< values that kernels store or read in another order
   int copies = 0; ///< of states that could not be written in place, and of what a scatter updates
   std::vector<Unfused> unfused;
   std::vector<RefusedKernel> refused;

@@ -104,7 +104,7 @@ DType promote(DType a, DType b) noexcept {
   const Row& low = x.category < y.category ? x : y;
   const Row& high = x.category < y.category ? y : x;
   if (low.category == Category::Unsigned && high.category == Category::Signed)
-    return signed_of_size(std::max(2 * low.size, high.size));
+    return low.size == 8 ? DType::F32 : signed_of_size(std::max(2 * low.size, high.size));
   return high.type;
 }
 

@@ -34,6 +34,7 @@ public:
   std::string loops() const override { return program_->loops(); }
   std::string loop_terms() const override { return program_->loop_terms(); }
   std::string code() const override { return program_->code(); }
+  std::size_t bytes() const override { return program_->bytes(); }
 
 private:
   void check(std::size_t output, const StoragePtr& storage, const reference::Expected& expected,

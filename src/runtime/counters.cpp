@@ -1,6 +1,7 @@
 #include "egret/counters.h"
 
 #include "runtime/count.h"
+#include "runtime/runtime.h"
 
 #include <fmt/format.h>
 
@@ -57,7 +58,12 @@ Counters counters() {
   now.bytes_reserved = c.bytes_reserved.get();
   now.peak_bytes = c.peak();
   now.plans = c.plans.get();
+  now.plan_bytes = c.plan_bytes.get();
   return now;
+}
+
+void set_plan_memory(std::size_t bytes) {
+  runtime::Runtime::instance().set_plan_memory(bytes);
 }
 
 void reset_peak_bytes() {
@@ -81,12 +87,12 @@ std::string Counters::text() const {
       "{}\nplan misses        {}\n"
       "plans evicted      {}\ndevice allocations {}\npool allocations   {}\n"
       "host copies        {}\nbytes in use       {}\nbytes reserved     {}\n"
-      "peak bytes         {}\nplans              {}\n",
+      "peak bytes         {}\nplans              {}\nplan bytes         {}\n",
       ops_recorded, kernels_launched, submissions, bytes_read, bytes_written, graphs_traced,
       compiles, kernels_compiled, kernels_loaded, kernels_refused, candidates_tried, measurements,
       choices_remembered, search_microseconds, derived_fills, plan_hits, plan_misses, plans_evicted,
       device_allocations, pool_allocations, host_copies, bytes_in_use, bytes_reserved, peak_bytes,
-      plans);
+      plans, plan_bytes);
 }
 
 } // namespace egret

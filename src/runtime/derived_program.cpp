@@ -3,6 +3,7 @@
 #include "runtime/count.h"
 
 #include <mutex>
+#include <optional>
 #include <utility>
 
 namespace egret::runtime {
@@ -12,10 +13,8 @@ class DerivedProgram final : public Program {
 public:
   DerivedProgram(const compiler::ParameterFolding& derivation, std::shared_ptr<const Program> main,
                  std::shared_ptr<const Program> fill)
-      : sources_(derivation.sources), main_(std::move(main)), fill_(std::move(fill)),
-        report_(main_->report()) {
-    report_.derived = derivation.report;
-  }
+      : sources_(derivation.sources), derived_(derivation.report), main_(std::move(main)),
+        fill_(std::move(fill)) {}
 
   std::vector<StoragePtr> run(std::span<const RunInput> inputs) const override {
     std::vector<RunInput> all(inputs.begin(), inputs.end());
@@ -23,11 +22,19 @@ public:
       all.push_back({std::move(storage)});
     return main_->run(all);
   }
-  const compiler::CompileReport& report() const override { return report_; }
+  const compiler::CompileReport& report() const override {
+    std::lock_guard lock(mutex_);
+    if (!report_) {
+      report_ = main_->report();
+      report_->derived = derived_;
+    }
+    return *report_;
+  }
   std::string plan() const override { return main_->plan(); }
   std::string loops() const override { return fill_->loops() + main_->loops(); }
   std::string loop_terms() const override { return main_->loop_terms(); }
   std::string code() const override { return fill_->code() + main_->code(); }
+  std::size_t bytes() const override { return fill_->bytes() + main_->bytes(); }
 
 private:
   struct Version {
@@ -57,9 +64,10 @@ private:
   }
 
   const std::vector<std::size_t> sources_;
+  const std::vector<compiler::FoldedParameter> derived_;
   const std::shared_ptr<const Program> main_, fill_;
-  compiler::CompileReport report_;
   mutable std::mutex mutex_;
+  mutable std::optional<compiler::CompileReport> report_; ///< made when it is asked for
   mutable std::vector<StoragePtr> values_;
   mutable std::vector<Version> versions_; ///< by source, of `values_`; empty: there are none
 };

@@ -1,5 +1,6 @@
 #include "egret/effort.h"
 
+#include "egret/deterministic.h"
 #include "egret/libraries.h"
 #include "runtime/runtime.h"
 
@@ -35,6 +36,14 @@ void allow_libraries(bool allowed) {
 
 bool libraries_allowed() {
   return runtime::Runtime::instance().libraries_allowed();
+}
+
+void set_deterministic(bool deterministic) {
+  runtime::Runtime::instance().set_deterministic(deterministic);
+}
+
+bool deterministic() {
+  return runtime::Runtime::instance().deterministic();
 }
 
 void set_checked_execution(bool checked) {

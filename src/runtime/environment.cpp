@@ -67,6 +67,9 @@ constexpr std::array kVariables{
                         "1 to 4 print on stderr: plans; kernels with times; loop nests; generated "
                         "code",
                         [](std::string_view t, std::string_view w) { parse_debug_level(t, w); }},
+    EnvironmentVariable{"EGRET_DETERMINISTIC", "0 or 1",
+                        "1: results have the same bits with every effort",
+                        [](std::string_view t, std::string_view w) { parse_flag(t, w); }},
     EnvironmentVariable{
         "EGRET_DEVICE", "`cpu`, `cuda` or `cuda:N`", "where programs run",
         [](std::string_view t, std::string_view w) { backend::backends().parse(t, w); }},
@@ -89,6 +92,9 @@ constexpr std::array kVariables{
                         "1: a kernel that a compiler or verification refuses is an error, not "
                         "replaced by another schedule",
                         [](std::string_view t, std::string_view w) { parse_flag(t, w); }},
+    EnvironmentVariable{"EGRET_PLANS_MB", "1 to 1000000",
+                        "MiB of the host's memory for the plans that are kept; 256 by default",
+                        [](std::string_view t, std::string_view w) { parse_plan_megabytes(t, w); }},
     EnvironmentVariable{"EGRET_THREADS", "1 to 1024",
                         "threads that kernels may use; by default all cores of the process",
                         is_threads},
@@ -117,6 +123,10 @@ bool parse_flag(std::string_view text, std::string_view who) {
   if (text != "0" && text != "1")
     fail(ErrorKind::Value, "{}: `{}` is neither 0 nor 1", who, printable(text));
   return text == "1";
+}
+
+int parse_plan_megabytes(std::string_view text, std::string_view who) {
+  return whole(text, who, 1, 1000000);
 }
 
 int parse_debug_level(std::string_view text, std::string_view who) {

@@ -12,12 +12,11 @@ constexpr std::align_val_t kAlignment{64};
 
 class Interpreted final : public backend::Artifact {
 public:
-  explicit Interpreted(std::string text) : text_(std::move(text)) {}
-  std::string code() const override { return text_; }
+  std::string code(const kernel::KernelProgram& program) const override {
+    return kernel::print(program);
+  }
+  std::size_t bytes() const override { return 0; }
   double compile_seconds() const override { return 0; }
-
-private:
-  std::string text_;
 };
 
 class InterpreterDevice final : public backend::Device {
@@ -38,9 +37,10 @@ public:
   void release(void* memory, std::size_t) noexcept override {
     ::operator delete(memory, kAlignment);
   }
-  std::shared_ptr<const backend::Artifact> compile(const kernel::KernelProgram& program) override {
-    return std::make_shared<Interpreted>(kernel::print(program));
+  std::shared_ptr<const backend::Artifact> compile(const kernel::KernelProgram&) override {
+    return std::make_shared<Interpreted>();
   }
+  bool interprets() const override { return true; }
   void launch(const backend::Artifact&, const kernel::KernelProgram& program,
               const kernel::ArgBlock& block, int) override {
     backend::reference::interpret(program, block);

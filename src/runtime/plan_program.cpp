@@ -1,5 +1,6 @@
 #include "runtime/plan_program.h"
 
+#include "compiler/footprint.h"
 #include "loops/space.h"
 #include "runtime/count.h"
 #include "runtime/debug.h"
@@ -33,19 +34,25 @@ public:
     ensure(compiled_.report.kernels.size() == static_cast<std::size_t>(launches_),
            "a report tells of {} kernels and the plan has {}", compiled_.report.kernels.size(),
            launches_);
+    if (!device.interprets() && !options.inject_fault)
+      for (kernel::KernelEntry& entry : compiled_.plan.kernels)
+        entry.program.body = kernel::Block(); // lowered again where it is asked for
+    bytes_ = compiler::footprint(compiled_);
   }
 
   std::vector<StoragePtr> run(std::span<const RunInput> inputs) const override;
   const compiler::CompileReport& report() const override { return compiled_.report; }
-  const compiler::ParameterFolding* derivation() const override {
-    return compiled_.derivation.get();
+  std::shared_ptr<const compiler::ParameterFolding> derivation() const override {
+    return compiled_.derivation;
   }
   std::string plan() const override { return kernel::print(compiled_.plan); }
   std::string loops() const override;
   std::string loop_terms() const override;
   std::string code() const override;
+  std::size_t bytes() const override { return bytes_; }
 
 private:
+  kernel::KernelProgram program_of(const kernel::KernelEntry& entry) const;
   // What one run works with; kept by each thread so that a steady state allocates nothing.
   struct Scratch {
     std::vector<void*> memory, pointers; ///< by slot; of all launches
@@ -74,6 +81,7 @@ private:
   compiler::Compiled compiled_;
   bool static_dims_ = false;
   int launches_ = 0;
+  std::size_t bytes_ = 0;
   std::vector<int> launch_of_step_;
   mutable std::mutex recording_mutex_; ///< held by the thread that uses the recording
   mutable std::unique_ptr<backend::Recording> recording_;
@@ -264,10 +272,29 @@ std::vector<StoragePtr> PlanProgram::run(std::span<const RunInput> inputs) const
   return outputs;
 }
 
+// With the statements, which a plan does not keep: lowering gives the same each time.
+kernel::KernelProgram PlanProgram::program_of(const kernel::KernelEntry& entry) const {
+  if (!entry.program.body.empty() || entry.program.product)
+    return entry.program;
+  for (const kernel::Generator* generator : kernel::generators(device_.target())) {
+    if (generator->name() != entry.schedule.generator)
+      continue;
+    kernel::Lowered lowered = generator->lower(entry.region, entry.schedule, device_.target());
+    ensure(lowered.ok, "kernel {} cannot be lowered again: {}", entry.region.name, lowered.reason);
+    lowered.program.name = entry.region.name;
+    ensure(kernel::hash_of(lowered.program) == entry.program_hash,
+           "kernel {} is another one when it is lowered again", entry.region.name);
+    return std::move(lowered.program);
+  }
+  ensure(false, "kernel {} has the unknown generator {}", entry.region.name,
+         entry.schedule.generator);
+  return {};
+}
+
 std::string PlanProgram::loops() const {
   std::string text;
   for (const kernel::KernelEntry& entry : compiled_.plan.kernels)
-    text += kernel::print(entry.program);
+    text += kernel::print(program_of(entry));
   return text;
 }
 
@@ -280,8 +307,8 @@ std::string PlanProgram::loop_terms() const {
 
 std::string PlanProgram::code() const {
   std::string text;
-  for (const auto& artifact : compiled_.artifacts)
-    text += artifact->code();
+  for (std::size_t k = 0; k < compiled_.artifacts.size(); ++k)
+    text += compiled_.artifacts[k]->code(program_of(compiled_.plan.kernels[k]));
   return text;
 }
 

@@ -29,12 +29,14 @@ public:
   virtual std::vector<StoragePtr> run(std::span<const RunInput> inputs) const = 0;
   virtual const compiler::CompileReport& report() const = 0;
   /// When not null, run() wants, behind the graph's inputs, what its `fill` makes of some of them.
-  virtual const compiler::ParameterFolding* derivation() const { return nullptr; }
+  virtual std::shared_ptr<const compiler::ParameterFolding> derivation() const { return nullptr; }
   virtual std::string plan() const { return {}; }  ///< what runs in which order on which memory
   virtual std::string loops() const { return {}; } ///< loop nests of all kernels, for EGRET_DEBUG=3
   /// Their loop trees as a program of rules (docs/loops.md), for `egret egraph run`.
   virtual std::string loop_terms() const { return {}; }
   virtual std::string code() const { return {}; } ///< their generated code, for EGRET_DEBUG=4
+  /// Of the host's memory while it is kept, roughly.
+  virtual std::size_t bytes() const { return 0; }
 };
 
 } // namespace egret::runtime

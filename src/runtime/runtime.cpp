@@ -9,6 +9,7 @@
 #include "runtime/environment.h"
 #include "runtime/interpreter_device.h"
 #include "runtime/plan_program.h"
+#include "runtime/plan_store.h"
 #include "runtime/reference_program.h"
 #include "support/cache_folder.h"
 #include "support/fail.h"
@@ -20,10 +21,8 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <list>
 #include <map>
 #include <mutex>
-#include <unordered_map>
 
 namespace egret::runtime {
 namespace {
@@ -42,7 +41,7 @@ struct Place {
 struct EffortSetting {
   Effort effort = Effort::None;
   double budget_seconds = 60;
-  bool frozen = false, checked = false, libraries = true;
+  bool frozen = false, checked = false, libraries = true, deterministic = false;
   RuleTags allowed;
 };
 
@@ -55,6 +54,7 @@ EffortSetting effort_of_environment() {
     setting.budget_seconds = parse_budget(*text, "EGRET_BUDGET");
   for (auto [name, flag] : {std::pair("EGRET_FROZEN", &setting.frozen),
                             {"EGRET_CHECKED", &setting.checked},
+                            {"EGRET_DETERMINISTIC", &setting.deterministic},
                             {"EGRET_LIBRARIES", &setting.libraries}})
     if (const auto text = environment(name))
       *flag = parse_flag(*text, name);
@@ -80,6 +80,7 @@ std::uint64_t key_of(const ir::Graph& graph, const compiler::Options& options, P
   key = combine(key, std::bit_cast<std::uint64_t>(*options.budget_seconds));
   key = combine(key, options.frozen);
   key = combine(key, options.checked);
+  key = combine(key, options.deterministic);
   key = combine(key, static_cast<std::uint64_t>(options.memory_limit.value_or(0)));
   key = combine(key, *options.libraries);
   for (const bool steady : options.steady)
@@ -113,10 +114,6 @@ private:
 };
 
 struct Runtime::Impl {
-  struct Entry {
-    std::uint64_t key;
-    std::shared_ptr<const Program> program;
-  };
   mutable std::mutex mutex;
   Place place = place_of_environment();
   EffortSetting effort = effort_of_environment();
@@ -125,16 +122,15 @@ struct Runtime::Impl {
   std::atomic<const backend::Device*> current{nullptr}; // of place; null before it is made
   std::map<backend::DeviceName, std::unique_ptr<DeviceSet>> compiled; // of Engine::Compiled
   std::unique_ptr<DeviceSet> interpreter;                             // of the other engines
-  std::list<Entry> entries;                                           // most recently used first
-  std::unordered_map<std::uint64_t, std::list<Entry>::iterator> index;
-  std::size_t limit = 1024;
+  PlanStore plans{plan_limit_of_environment()};
   std::atomic<std::uint64_t> generation{0};
 
   std::uint64_t number() const {
     return combine(
         combine(place.number(), static_cast<std::uint64_t>(effort.effort)),
         combine(combine(std::bit_cast<std::uint64_t>(effort.budget_seconds), effort.frozen),
-                combine(effort.allowed.bits(), 2 * effort.checked + effort.libraries)));
+                combine(effort.allowed.bits(),
+                        4 * effort.deterministic + 2 * effort.checked + effort.libraries)));
   }
   // Made at first use. The engines of the host share one address space, so memory of any of them
   // serves every other one.
@@ -168,19 +164,12 @@ struct Runtime::Impl {
         checked_budget(options.budget_seconds.value_or(effort.budget_seconds), "compile");
     options.frozen = options.frozen || effort.frozen;
     options.checked = options.checked || effort.checked;
+    options.deterministic = options.deterministic || effort.deterministic;
     options.libraries = options.libraries.value_or(effort.libraries);
     options.allow = options.allow.value_or(effort.allowed);
     options.rules = options.chosen_rules();
     options.tuner = set.tuner.get();
     options.progress = progress;
-  }
-  void shrink() {
-    while (entries.size() > limit) {
-      index.erase(entries.back().key);
-      entries.pop_back();
-      count().plans_evicted.add(1);
-    }
-    count().plans.set(entries.size());
   }
 };
 
@@ -229,38 +218,71 @@ void Runtime::bring_here(StoragePtr& storage) {
   storage = std::move(copy);
 }
 
+// What a program is made from, but for the graph.
+struct Runtime::Request {
+  std::uint64_t key = 0;
+  Place place;
+  DeviceSet* set = nullptr;
+  compiler::Options options; // complete
+  std::string text;          // of the graph, which takes less memory than the graph itself
+};
+
 std::shared_ptr<const Program> Runtime::program(const ir::Graph& graph,
                                                 const compiler::Options& asked) {
-  Place place;
-  DeviceSet* set;
-  compiler::Options options = asked;
+  auto request = std::make_shared<Request>();
+  request->options = asked;
   {
     std::lock_guard lock(impl_->mutex);
-    place = impl_->place;
-    set = &impl_->devices();
-    impl_->complete(options, *set);
+    request->place = impl_->place;
+    request->set = &impl_->devices();
+    impl_->complete(request->options, *request->set);
   }
-  const std::uint64_t key = key_of(graph, options, place);
-  const bool kept = !options.inject_fault; // what tests have planted is theirs alone
+  request->key = key_of(graph, request->options, request->place);
   std::shared_ptr<const Program> program;
-  if (kept) {
-    std::lock_guard lock(impl_->mutex);
-    if (auto found = impl_->index.find(key); found != impl_->index.end()) {
-      impl_->entries.splice(impl_->entries.begin(), impl_->entries, found->second);
-      count().plan_hits.add(1);
-      debug(1, "plan {:016x} found in the store", key);
-      program = found->second->program;
-    }
+  if (asked.inject_fault) { // what tests have planted is theirs alone
+    count().plan_misses.add(1);
+    program = compiled(*request, graph);
+  } else {
+    program = stored(request, graph);
   }
-  if (program)
-    return with_kept(std::move(program), graph, options);
+  return with_kept(std::move(program), graph, request->options);
+}
+
+std::shared_ptr<const Program> Runtime::stored(const std::shared_ptr<Request>& request,
+                                               const ir::Graph& graph) {
+  PlanStore::EntryPtr entry = impl_->plans.find(request->key);
+  if (entry) {
+    count().plan_hits.add(1);
+    debug(1, "plan {:016x} found in the store", request->key);
+    return make_stored_program(entry);
+  }
   count().plan_misses.add(1);
+  auto program = compiled(*request, graph);
+  request->options.after_pass = {}; // the caller's, who may have gone
+  request->text = ir::print(graph);
+  return make_stored_program(put(request, std::move(program)));
+}
+
+PlanStore::EntryPtr Runtime::put(const std::shared_ptr<const Request>& request,
+                                 std::shared_ptr<const Program> program) {
+  auto recompile = std::make_shared<const std::function<PlanStore::EntryPtr()>>([this, request] {
+    if (auto found = impl_->plans.find(request->key))
+      return found;
+    return put(request, compiled(*request, ir::parse_graph(request->text)));
+  });
+  return impl_->plans.put(request->key, std::move(program), std::move(recompile));
+}
+
+std::shared_ptr<const Program> Runtime::compiled(const Request& request, const ir::Graph& graph) {
   const auto begin = std::chrono::steady_clock::now();
-  program = place.engine == Engine::Reference
-                ? make_reference_program(graph, options, set->pool)
-                : make_plan_program(graph, options, *set->device, set->kernels, set->pool);
-  if (options.checked && place.engine != Engine::Reference && !program->derivation())
-    program = make_checked_program(std::move(program), graph, options, *set->device);
+  const compiler::Options& options = request.options;
+  const bool reference = request.place.engine == Engine::Reference;
+  DeviceSet& set = *request.set;
+  std::shared_ptr<const Program> program =
+      reference ? make_reference_program(graph, options, set.pool)
+                : make_plan_program(graph, options, *set.device, set.kernels, set.pool);
+  if (options.checked && !reference && !program->derivation())
+    program = make_checked_program(std::move(program), graph, options, *set.device);
   count().compiles.add(1);
   const compiler::CompileReport& report = program->report();
   count().kernels_compiled.add(static_cast<std::uint64_t>(report.kernels_compiled));
@@ -275,7 +297,7 @@ std::shared_ptr<const Program> Runtime::program(const ir::Graph& graph,
         std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
     debug(1,
           "plan {:016x} made in {:.1f} ms: {} ops, {} kernels ({} compiled, {} loaded, {} found)",
-          key, ms, report.ops_recorded, report.kernels.size(), report.kernels_compiled,
+          request.key, ms, report.ops_recorded, report.kernels.size(), report.kernels_compiled,
           report.kernels_loaded, report.kernels_from_cache);
     for (const compiler::RefusedKernel& refused : report.refused)
       write_debug(compiler::refusal_text(refused));
@@ -284,23 +306,13 @@ std::shared_ptr<const Program> Runtime::program(const ir::Graph& graph,
     write_debug(program->loops());
   if (debug_level() >= 4)
     write_debug(program->code());
-  if (kept) {
-    std::lock_guard lock(impl_->mutex);
-    if (auto found = impl_->index.find(key); found != impl_->index.end()) {
-      program = found->second->program; // another thread was faster
-    } else {
-      impl_->entries.push_front({key, program});
-      impl_->index.emplace(key, impl_->entries.begin());
-      impl_->shrink();
-    }
-  }
-  return with_kept(std::move(program), graph, options);
+  return program;
 }
 
 std::shared_ptr<const Program> Runtime::with_kept(std::shared_ptr<const Program> program,
                                                   const ir::Graph& graph,
                                                   const compiler::Options& options) {
-  const compiler::ParameterFolding* derivation = program->derivation();
+  const std::shared_ptr<const compiler::ParameterFolding> derivation = program->derivation();
   if (!derivation)
     return program;
   compiler::Options fill = options; // it runs once: nothing that takes time
@@ -321,18 +333,14 @@ void Runtime::complete(compiler::Options& options) {
   impl_->complete(options, impl_->devices());
 }
 
-void Runtime::set_plan_limit(std::size_t limit) {
-  std::lock_guard lock(impl_->mutex);
-  impl_->limit = limit > 0 ? limit : 1;
-  impl_->shrink();
+void Runtime::set_plan_memory(std::size_t bytes) {
+  impl_->plans.set_limit(bytes);
 }
 
 void Runtime::clear_plans() {
   std::lock_guard lock(impl_->mutex);
-  impl_->index.clear();
-  impl_->entries.clear();
+  impl_->plans.clear();
   ++impl_->generation;
-  impl_->shrink();
 }
 
 Engine Runtime::engine() const {
@@ -400,6 +408,18 @@ void Runtime::set_checked_execution(bool checked) {
 bool Runtime::checked_execution() const {
   std::lock_guard lock(impl_->mutex);
   return impl_->effort.checked;
+}
+
+void Runtime::set_deterministic(bool deterministic) {
+  std::lock_guard lock(impl_->mutex);
+  impl_->effort.deterministic = deterministic;
+  impl_->place_number = impl_->number();
+  ++impl_->generation;
+}
+
+bool Runtime::deterministic() const {
+  std::lock_guard lock(impl_->mutex);
+  return impl_->effort.deterministic;
 }
 
 bool Runtime::frozen() const {

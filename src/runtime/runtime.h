@@ -2,6 +2,7 @@
 #pragma once
 
 #include "backend/common/registry.h"
+#include "runtime/plan_store.h"
 #include "runtime/program.h"
 
 #include <cstddef>
@@ -39,8 +40,8 @@ public:
                                          const compiler::Options& options = {});
   /// Puts what the runtime's settings say where the options leave it open, as program() does.
   void complete(compiler::Options& options);
-  /// Programs kept; the least recently used one leaves.
-  void set_plan_limit(std::size_t limit);
+  /// Bytes of the programs that are kept (plan_store.h).
+  void set_plan_memory(std::size_t bytes);
   void clear_plans();
 
   /// Compiled for the CPU at the start, or what EGRET_ENGINE names (cpu, interpreter, reference),
@@ -63,19 +64,27 @@ public:
   RuleTags allowed_rules() const;
   void allow_libraries(bool allowed);
   bool libraries_allowed() const;
+  void set_deterministic(bool deterministic);
+  bool deterministic() const;
   void set_checked_execution(bool checked);
   bool checked_execution() const;
   void on_search_progress(std::function<bool(const SearchProgress&)> hook);
   /// Another number for each device, engine and effort: programs that are kept were made for one.
   std::uint64_t place() const noexcept;
   /// Another number after use(), set_effort(), set_frozen(), allow_rules(),
-  /// allow_libraries(), set_checked_execution() and clear_plans(): what keeps programs beside the
-  /// store asks it.
+  /// allow_libraries(), set_deterministic(), set_checked_execution() and clear_plans(): what keeps programs
+  /// beside the store asks it.
   std::uint64_t generation() const noexcept;
 
 private:
   Runtime();
   ~Runtime() = delete;
+  struct Request;
+  std::shared_ptr<const Program> stored(const std::shared_ptr<Request>& request,
+                                        const ir::Graph& graph);
+  PlanStore::EntryPtr put(const std::shared_ptr<const Request>& request,
+                          std::shared_ptr<const Program> program);
+  std::shared_ptr<const Program> compiled(const Request& request, const ir::Graph& graph);
   std::shared_ptr<const Program> with_kept(std::shared_ptr<const Program> program,
                                            const ir::Graph& graph,
                                            const compiler::Options& options);

@@ -24,7 +24,7 @@ Tensor sigmoid(const Tensor& a) {
 }
 Tensor relu(const Tensor& a) {
   Access::raw(a, "relu");
-  return where(a > 0, a, 0);
+  return where(a <= 0, 0, a); // NaN is not below 0 and stays
 }
 Tensor leaky_relu(const Tensor& a, double slope) {
   const Tensor x = as_float(a, "leaky_relu");

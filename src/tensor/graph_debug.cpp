@@ -1,5 +1,6 @@
 #include "tensor/graph_debug.h"
 
+#include "compiler/views.h"
 #include "runtime/runtime.h"
 #include "support/fail.h"
 #include "tensor/ops.h"
@@ -44,17 +45,23 @@ std::string summary_of(const Tensor& value) {
                      finite ? total / static_cast<double>(finite) : 0.0, most, nans, infinities);
 }
 
-// Values by node while the graph runs; views are not computed but go into their readers' programs.
+// Values by node while the graph runs. Views are not computed but go into their readers' programs,
+// and so do products that are only there to be summed: they may not fit the memory.
 class Runner {
 public:
   Runner(const ir::Graph& graph, std::span<const runtime::RunInput> inputs)
-      : graph_(graph), values_(graph.size()), readers_(graph.size()) {
+      : graph_(graph), values_(graph.size()), readers_(graph.size()), summed_(graph.size(), false) {
+    std::vector<ir::NodeId> reader(graph.size(), ir::kNoNode);
     for (ir::NodeId id : graph.outputs)
       ++readers_[id];
     for (ir::NodeId id = static_cast<ir::NodeId>(graph.size()); id-- > 0;)
       if (readers_[id] > 0)
-        for (ir::NodeId input : graph[id].inputs)
+        for (ir::NodeId input : graph[id].inputs) {
           ++readers_[input];
+          reader[input] = id;
+        }
+    for (ir::NodeId id = 0; id < graph.size(); ++id)
+      summed_[id] = is_elementwise(graph[id].op) && outgrows_operands(id) && is_reduced(id, reader);
     for (std::size_t slot = 0; slot < inputs.size(); ++slot)
       values_[graph.inputs()[slot]] = inputs[slot];
   }
@@ -78,7 +85,26 @@ public:
 
 private:
   bool inlined(ir::NodeId id) const {
-    return is_movement(graph_[id].op) || info_of(graph_[id].op).cls == OpClass::Source;
+    return is_movement(graph_[id].op) || info_of(graph_[id].op).cls == OpClass::Source ||
+           summed_[id];
+  }
+  // Whether it has more elements than any value that it is computed from.
+  bool outgrows_operands(ir::NodeId id) const {
+    const double own = compiler::elements_of(graph_[id].shape);
+    return std::all_of(graph_[id].inputs.begin(), graph_[id].inputs.end(), [&](ir::NodeId from) {
+      while (is_movement(graph_[from].op))
+        from = graph_[from].inputs[0];
+      return compiler::elements_of(graph_[from].shape) < own;
+    });
+  }
+  // Whether one reduction, perhaps of a view, is all that reads it. `reader`: of each node, one.
+  bool is_reduced(ir::NodeId id, const std::vector<ir::NodeId>& reader) const {
+    while (readers_[id] == 1 && reader[id] != ir::kNoNode) {
+      id = reader[id];
+      if (!is_movement(graph_[id].op))
+        return info_of(graph_[id].op).cls == OpClass::Reduce;
+    }
+    return false;
   }
 
   // The node with all views below it, over values that are known.
@@ -151,6 +177,7 @@ private:
   const ir::Graph& graph_;
   std::vector<runtime::RunInput> values_;
   std::vector<int> readers_;
+  std::vector<bool> summed_; ///< computed within the reduction that reads it
 };
 
 } // namespace

@@ -525,7 +525,7 @@ std::shared_ptr<const TracedProgram> trace_function(Caller& caller, const NamedD
   chosen.effort = options.effort;
   chosen.allow = options.allow;
   runtime::Runtime::instance().complete(chosen);
-  if (options.fuse && chosen.effort != Effort::None)
+  if (options.fuse && chosen.effort != Effort::None && !chosen.deterministic)
     trace->rules = chosen.rules;
   std::shared_ptr<TracedProgram> traced;
   {

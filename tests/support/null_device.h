@@ -32,7 +32,7 @@ public:
 
 private:
   struct Nothing : backend::Artifact {
-    std::string code() const override { return {}; }
+    std::string code(const kernel::KernelProgram&) const override { return {}; }
     double compile_seconds() const override { return 0; }
   };
   kernel::Target target_;

@@ -7,7 +7,7 @@ namespace egret {
 
 enum class Gelu { Erf, Tanh };
 Tensor sigmoid(const Tensor& a);
-Tensor relu(const Tensor& a); ///< a where a > 0, else 0; gradient 0 at 0
+Tensor relu(const Tensor& a); ///< 0 where a <= 0, else a (NaN stays NaN); gradient 0 at 0
 Tensor leaky_relu(const Tensor& a, double slope = 0.01);
 Tensor elu(const Tensor& a, double alpha = 1);
 /// a Φ(a): exact with erf, or 0.5 a (1 + tanh(√(2/π) (a + 0.044715 a³))) (Hendrycks and Gimpel

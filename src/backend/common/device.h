@@ -14,8 +14,11 @@ namespace egret::backend {
 class Artifact {
 public:
   virtual ~Artifact() = default;
-  virtual std::string
-  code() const = 0; ///< generated code as text, for EGRET_DEBUG=4 and the viewer
+  /// Generated code as text, for EGRET_DEBUG=4 and the viewer. `program`: what it was made from,
+  /// which no artifact keeps.
+  virtual std::string code(const kernel::KernelProgram& program) const = 0;
+  /// Of the host's memory, roughly.
+  virtual std::size_t bytes() const { return std::size_t{64} << 10; }
   virtual double compile_seconds() const = 0;
   virtual bool loaded() const { return false; } ///< its machine code was found on disk
 };
@@ -72,6 +75,8 @@ public:
   virtual std::shared_ptr<const Artifact> compile(const kernel::KernelProgram& program) = 0;
   /// Looked for at the first call.
   virtual ProductLibrary product_library() { return {}; }
+  /// Whether launch() reads the program's statements, which else nobody needs once it is compiled.
+  virtual bool interprets() const { return false; }
   /// Threads that may compile at the same time with profit.
   virtual int compile_threads() const { return target().workers; }
   /// Runs on at most `workers` workers (0: as many as the program can use) and returns when done

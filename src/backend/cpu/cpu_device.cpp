@@ -24,6 +24,8 @@ using Entry = void (*)(const ArgBlock*, std::int64_t, std::int64_t);
 
 // Released blocks that a device keeps for its next requests.
 constexpr std::size_t kCacheLimit = std::size_t{4} << 30;
+// What the linker keeps of each object, and the rest of its pages.
+constexpr std::size_t kLinkedBytes = std::size_t{24} << 10;
 
 Expr worker_bytes(const KernelProgram& program) {
   Expr bytes = 0;
@@ -50,15 +52,16 @@ std::vector<std::pair<int, std::int64_t>> aligned_pointers(const KernelProgram& 
 class CpuArtifact final : public Artifact {
 public:
   CpuArtifact(std::shared_ptr<Jit> jit, const KernelProgram& program, ObjectCache* objects)
-      : jit_(std::move(jit)), program_(program), workers_(program.launch.workers, program.dims),
+      : jit_(std::move(jit)), name_(program.name), workers_(program.launch.workers, program.dims),
         worker_bytes_(backend::cpu::worker_bytes(program), program.dims),
-        aligned_(aligned_pointers(program)), compiled_(compile_program(*jit_, program_, objects)),
+        aligned_(aligned_pointers(program)), compiled_(compile_program(*jit_, program, objects)),
         entry_(reinterpret_cast<Entry>(compiled_.code->entry)) {}
 
-  std::string code() const override {
-    auto fill = [&](llvm::Module& module) { return render(program_, jit_->isa(), module); };
+  std::string code(const KernelProgram& program) const override {
+    auto fill = [&](llvm::Module& module) { return render(program, jit_->isa(), module); };
     return "; LLVM IR\n" + jit_->text(fill, false) + "\n; assembly\n" + jit_->text(fill, true);
   }
+  std::size_t bytes() const override { return compiled_.code->object_bytes + kLinkedBytes; }
   double compile_seconds() const override { return compiled_.times.total(); }
   bool loaded() const override { return compiled_.loaded; }
 
@@ -71,12 +74,12 @@ public:
       ensure(reinterpret_cast<std::uintptr_t>(pointers[number]) %
                      static_cast<std::uintptr_t>(bytes) ==
                  0,
-             "kernel {}: argument {} is not aligned to {} bytes", program_.name, number, bytes);
+             "kernel {}: argument {} is not aligned to {} bytes", name_, number, bytes);
   }
 
 private:
   std::shared_ptr<Jit> jit_; ///< outlives the code
-  KernelProgram program_;
+  std::string name_;
   LaunchNumber workers_, worker_bytes_;
   std::vector<std::pair<int, std::int64_t>> aligned_;
   CompiledProgram compiled_;

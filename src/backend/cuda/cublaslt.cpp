@@ -256,7 +256,7 @@ LibraryArtifact::~LibraryArtifact() {
   api.cuCtxPopCurrent_v2(&popped);
 }
 
-std::string LibraryArtifact::code() const {
+std::string LibraryArtifact::code(const kernel::KernelProgram&) const {
   const LibraryProduct& p = product_;
   return fmt::format("// {}: cublasLt {}, way {}: {} x {} x {} (depth), {} of them{}{}\n", name_,
                      library_->version(), p.rank, p.rows, p.columns, p.depth, p.batches,

@@ -39,7 +39,7 @@ public:
                   const kernel::KernelProgram& program);
   ~LibraryArtifact() override;
 
-  std::string code() const override;
+  std::string code(const kernel::KernelProgram&) const override;
   double compile_seconds() const override { return seconds_; }
 
   /// Pointers that a launch depends on, in the order of the program's buffers.

@@ -112,7 +112,7 @@ unsigned KernelArtifact::resident_blocks(const KernelProgram& program) const {
   return static_cast<unsigned>(fit) * static_cast<unsigned>(context.target().workers);
 }
 
-std::string KernelArtifact::code() const {
+std::string KernelArtifact::code(const kernel::KernelProgram&) const {
   return fmt::format("// {}: {} registers, {} bytes of stack, {} + {} bytes of spills, {} + {} "
                      "bytes of shared memory, {} threads\n{}\n{}",
                      name_, resources_.registers, resources_.stack_bytes, resources_.spill_stores,

@@ -53,7 +53,7 @@ public:
   ~KernelArtifact() override;
 
   const KernelArtifact* kernel() const noexcept override { return this; }
-  std::string code() const override;
+  std::string code(const kernel::KernelProgram&) const override;
   double compile_seconds() const override { return seconds_; }
   const KernelResources& resources() const noexcept { return resources_; }
   bool loaded() const override { return cached_; }

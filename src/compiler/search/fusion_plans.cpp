@@ -118,8 +118,8 @@ struct FusionPlanSearch::Impl {
   /// Whether other fusion plans may be tried at all.
   bool explores() const {
     return tuned() && *options.effort >= Effort::Search && !options.frozen && !known &&
-           budget >= kLeastBudget && options.fuse && !options.inject_fault &&
-           has_fixed_sizes(candidates[0]->graph());
+           !options.deterministic && budget >= kLeastBudget && options.fuse &&
+           !options.inject_fault && has_fixed_sizes(candidates[0]->graph());
   }
 
   const std::shared_ptr<const CandidateGraph>& candidate(int form) const {
@@ -275,8 +275,9 @@ struct FusionPlanSearch::Impl {
       return other;
     FusionPlanChoice both = best;
     std::erase_if(both.moves, [&](std::uint64_t kept) {
-      return std::any_of(other.moves.begin(), other.moves.end(),
-                         [&](std::uint64_t move) { return exclude_each_other(best.graph, kept, move); });
+      return std::any_of(other.moves.begin(), other.moves.end(), [&](std::uint64_t move) {
+        return exclude_each_other(best.graph, kept, move);
+      });
     });
     both.moves.insert(both.moves.end(), other.moves.begin(), other.moves.end());
     std::sort(both.moves.begin(), both.moves.end());
@@ -379,7 +380,7 @@ struct FusionPlanSearch::Impl {
 
   /// The fusion plan that was remembered, or the greedy one of the cheapest graph.
   FusionPlanChoice first_choice() {
-    if (!tuned() || !options.fuse)
+    if (!tuned() || !options.fuse || options.deterministic)
       return {};
     if (const auto text = options.tuner->fusion_plan(program, options.frozen))
       try {

@@ -314,7 +314,7 @@ std::vector<Row> activation_rows() {
   return {
       unary("sigmoid", egret::sigmoid, sigmoid),
       unary(
-          "relu", relu, [](double a) { return a > 0 ? a : 0; }, finite),
+          "relu", relu, [](double a) { return a <= 0 ? 0 : a; }, {.slack = 2}),
       unary(
           "leaky_relu", [](T a) { return leaky_relu(a, 0.1); },
           [](double a) { return a > 0 ? a : a * 0.1; }, finite),

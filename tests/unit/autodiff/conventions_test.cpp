@@ -48,9 +48,13 @@ Function where_positive(const Function& f) {
   };
 }
 
-TEST(Conventions, ReluAsSelectIsFlatAtZero) {
-  Function relu = where_positive([](Graph&, NodeId x) { return x; });
-  EXPECT_EQ(gradient(relu, {-1, 0, 2}), (List{0, 0, 1}));
+TEST(Conventions, ReluAsSelectIsFlatAtZeroAndPassesAtNan) {
+  Function relu = [](Graph& g, NodeId x) {
+    const NodeId zero = scalar_like(g, x, 0);
+    const NodeId off = g.binary(Op::Or, g.binary(Op::Lt, x, zero), g.binary(Op::Eq, x, zero));
+    return g.select(off, zero, x);
+  };
+  EXPECT_EQ(gradient(relu, {-1, 0, 2, std::nan("")}), (List{0, 0, 1, 1}));
 }
 
 TEST(Conventions, TiesOfMaxShareEvenly) {

@@ -1,8 +1,10 @@
 // How many kernels well-known programs become, and which values they store.
 #include "compiler/canonical.h"
+#include "compiler/compile.h"
 #include "compiler/partition.h"
 #include "compiler/prepare_outputs.h"
 #include "compiler/regions.h"
+#include "support/null_device.h"
 
 #include <gtest/gtest.h>
 
@@ -271,6 +273,69 @@ TEST(Partition, AxesInAnotherOrderAroundAConversionAreNotCopied) {
   EXPECT_EQ(s.partition.groups.size(), 1u) << ir::print(s.graph);
   for (NodeId id = 0; id < s.graph.size(); ++id)
     EXPECT_NE(s.graph[id].op, Op::StopGradient) << ir::print(s.graph);
+}
+
+/// |row - column| over a square of `n`.
+NodeId distance(Graph& g, std::int64_t n) {
+  const NodeId row = g.expand(g.reshape(g.iota(n, DType::I64), {n, 1}), {n, n});
+  const NodeId column = g.expand(g.reshape(g.iota(n, DType::I64), {1, n}), {n, n});
+  const NodeId minus = g.broadcast(g.constant(Scalar::of(DType::I64, std::int64_t{-1})), {n, n});
+  const NodeId apart = g.binary(Op::Add, row, g.binary(Op::Mul, column, minus));
+  return g.binary(Op::Max, apart, g.binary(Op::Mul, apart, minus));
+}
+
+/// Bytes that all kernels write, and what the report says of values that are not stored.
+std::pair<std::int64_t, std::vector<std::string>> written(const Graph& graph) {
+  testing::NullDevice device;
+  KernelCache cache;
+  const CompileReport report = compile_graph(graph, {}, device, cache).report;
+  std::int64_t bytes = 0;
+  for (const KernelReport& kernel : report.kernels)
+    bytes += kernel.bytes_written;
+  return {bytes, report.recomputed};
+}
+
+TEST(Partition, MasksAndBiasesOfIndicesAreMadeByTheirReaders) {
+  constexpr std::int64_t n = 512;
+  const auto with = [](const auto& change) {
+    Graph g;
+    const NodeId scores = g.input("s", DType::F32, {n, n});
+    const auto attend = [&](NodeId s) { return softmax(g, change(g, s)); };
+    g.outputs = {attend(scores), attend(g.unary(Op::Tanh, scores))};
+    return written(g);
+  };
+  const auto plain = with([](Graph&, NodeId s) { return s; });
+  const auto dilated = with([](Graph& g, NodeId s) {
+    const NodeId four = g.broadcast(g.constant(Scalar::of(DType::I64, std::int64_t{4})), {n, n});
+    const NodeId zero = g.broadcast(g.constant(Scalar::of(DType::I64, std::int64_t{0})), {n, n});
+    const NodeId near = g.binary(Op::Eq, g.binary(Op::Mod, distance(g, n), four), zero);
+    return g.select(near, s, scalar(g, -1e9, {n, n}));
+  });
+  const auto biased = with([](Graph& g, NodeId s) {
+    const NodeId slope = scalar(g, -0.01, {n, n});
+    return g.binary(Op::Add, s, g.binary(Op::Mul, g.cast(distance(g, n), DType::F32), slope));
+  });
+  EXPECT_EQ(dilated.first, plain.first);
+  EXPECT_EQ(biased.first, plain.first);
+  ASSERT_FALSE(biased.second.empty());
+  EXPECT_NE(biased.second[0].find("recomputed: %"), std::string::npos);
+  EXPECT_NE(biased.second[0].find("f32[512,512], of indices alone, by 2 readers"),
+            std::string::npos)
+      << biased.second[0];
+}
+
+/// What many points read again and again costs less to store.
+TEST(Partition, AMaskThatManyHeadsReadIsStoredWhereItIsDear) {
+  constexpr std::int64_t n = 128, heads = 64;
+  Graph g;
+  const NodeId scores = g.input("s", DType::F32, {heads, n, n});
+  NodeId bias = g.cast(distance(g, n), DType::F32);
+  for (int i = 0; i < 4; ++i)
+    bias = g.unary(Op::Sin, bias);
+  const NodeId every = g.expand(g.reshape(bias, {1, n, n}), {heads, n, n});
+  g.outputs = {g.binary(Op::Add, scores, every)};
+  const auto [bytes, lines] = written(g);
+  EXPECT_EQ(bytes, 4 * (heads * n * n + n * n));
 }
 
 } // namespace

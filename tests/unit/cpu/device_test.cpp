@@ -100,7 +100,7 @@ kernel::KernelProgram scaled(std::int64_t n, double factor, int workers = 2) {
 
 TEST(CpuDevice, CodeIsShownAsIrAndAssembly) {
   auto artifact = cpu_at("native").compile(scaled(100, 2));
-  std::string code = artifact->code();
+  std::string code = artifact->code(scaled(100, 2));
   EXPECT_NE(code.find("define void @k_scaled_by_a_factor("), std::string::npos) << code;
   EXPECT_NE(code.find("; assembly"), std::string::npos);
   EXPECT_NE(code.find("\tret"), std::string::npos);
@@ -133,7 +133,7 @@ TEST(CpuDevice, ArtifactsOutliveTheDevice) {
   auto device = make_cpu_device(1);
   auto artifact = device->compile(scaled(8, 3));
   device.reset();
-  EXPECT_NE(artifact->code().find("define"), std::string::npos);
+  EXPECT_NE(artifact->code(scaled(8, 3)).find("define"), std::string::npos);
 }
 
 // Each worker writes its number over its iterations: how a loop is shared out.
@@ -283,7 +283,7 @@ TEST(CpuDevice, StreamingStoresNeedTheirPromisedAlignment) {
   });
   backend::Device& device = cpu_at("native");
   auto artifact = device.compile(m.program);
-  EXPECT_NE(artifact->code().find("!nontemporal"), std::string::npos);
+  EXPECT_NE(artifact->code(m.program).find("!nontemporal"), std::string::npos);
   auto* memory = static_cast<float*>(device.allocate(4096));
   std::fill_n(memory, 1024, 3.0f);
   float* out = memory + 512;

@@ -1,6 +1,12 @@
 // Functions on small known values, edge cases included.
 #include "egret/functional.h"
 
+#include "egret/compile.h"
+#include "egret/effort.h"
+#include "egret/grad.h"
+#include "runtime/runtime.h"
+#include "support/files.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -51,6 +57,23 @@ TEST(Create, ListsVectorsAndFormulas) {
   const std::vector<float> raw = {1, 2};
   EXPECT_EQ(from_bytes(DType::F32, {2}, std::as_bytes(std::span(raw))).to_vector(), raw);
   EXPECT_EQ(from_bytes(DType::F32, {2}, std::as_bytes(std::span(raw))).to_bytes().size(), 8u);
+}
+
+// i64 would make a negative number of what does not fit.
+TEST(Promotion, UnsignedOf64BitsWithSignedIntegersIsAFloat) {
+  const Tensor u = tensor(std::vector<std::uint64_t>{1ull << 63, 6});
+  for (const DType type : {DType::I8, DType::I16, DType::I32, DType::I64}) {
+    const Tensor s = tensor({-1, 3}).to(type);
+    EXPECT_EQ((u + s).dtype(), DType::F32);
+    EXPECT_EQ((u / s).to_vector(), (Floats{-0x1p63f, 2}));
+    EXPECT_EQ((s < u).to_vector<bool>(), (std::vector{true, true}));
+    EXPECT_EQ((u > s).to_vector<bool>(), (std::vector{true, true}));
+    EXPECT_EQ(maximum(u, s).to_vector(), (Floats{0x1p63f, 6}));
+    EXPECT_EQ(where(tensor({true, false}), u, s).to_vector(), (Floats{0x1p63f, 3}));
+    EXPECT_EQ(test::error_of(ErrorKind::DType, [&] { u& s; }),
+              "bitwise_and: takes bools and integers, got f32");
+  }
+  EXPECT_EQ((u - 1).dtype(), DType::U64); // a number takes the tensor's type
 }
 
 TEST(Promotion, NumbersTakeTheTensorsDtypeUnlessTheirCategoryIsHigher) {
@@ -139,6 +162,32 @@ TEST(Elementwise, Activations) {
   expect_near(silu(x), {-0.14227762, -0.18877033, 0, 0.31122967, 2.85772238});
   expect_near(softplus(tensor({-100.0, 0.0, 100.0})), {0, 0.6931472, 100});
   expect_near(elu(x), {std::expm1(-3), std::expm1(-0.5), 0, 0.5, 3});
+}
+
+// As in PyTorch: a value that is no number stays one, and its gradient passes.
+TEST(Elementwise, ReluOfNanIsNanOnEveryEngineAndWithEveryEffort) {
+  const auto run = [](runtime::Engine engine, Effort how) {
+    auto& runtime = runtime::Runtime::instance();
+    const auto before = runtime.engine();
+    const Effort effort_before = effort();
+    runtime.use(engine);
+    set_effort(how);
+    auto f = compile([](const Tensor& x) {
+      Tensor leaf = x.detach().set_requires_grad(true);
+      Tensor y = relu(relu(leaf) * 2);
+      return std::vector{y, grad(y.sum(), leaf)};
+    });
+    const std::vector<Tensor> r = f(tensor({kNan, -kNan, -1.0, -0.0, 0.0, 2.0, kInf, -kInf}));
+    expect_near(r[0], {kNan, kNan, 0, 0, 0, 4, kInf, 0});
+    expect_near(r[1], {2, 2, 0, 0, 0, 2, 2, 0});
+    EXPECT_FALSE(std::signbit(r[0].to_vector()[3]));
+    runtime.use(before);
+    set_effort(effort_before);
+  };
+  run(runtime::Engine::Reference, Effort::None);
+  run(runtime::Engine::Interpreter, Effort::None);
+  run(runtime::Engine::Compiled, Effort::None);
+  run(runtime::Engine::Compiled, Effort::Quick);
 }
 
 TEST(Reduce, AxesKeepdimAndTypes) {

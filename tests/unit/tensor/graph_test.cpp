@@ -128,6 +128,25 @@ TEST(Graph, ExecuteDebugTellsOfEveryOperation) {
   EXPECT_NE(report.text().find("total of 3 operations"), std::string::npos);
 }
 
+// The product of two matrices is one operation: its box of products would be a thousand times as
+// large as the factors.
+TEST(Graph, OpByOpAProductIsSummedAsItIsMade) {
+  Graph cx;
+  auto a = cx.tensor({96, 512}).set(full({96, 512}, 0.5).eval());
+  auto b = cx.tensor({512, 80}).set(full({512, 80}, 2.0).eval());
+  auto c = matmul(a, b).retrieve();
+  cx.compile(Generic{}, &c);
+  reset_peak_bytes();
+  const Counters before = counters();
+  const DebugReport report = cx.execute_debug();
+  const Counters done = counters() - before;
+  EXPECT_LE(done.peak_bytes - before.bytes_in_use, 4u * 4 * (96 * 512 + 512 * 80 + 96 * 80));
+  EXPECT_LE(done.bytes_written, 2u * 4 * (96 * 512 + 512 * 80 + 96 * 80));
+  EXPECT_EQ(c.to_vector(), std::vector<float>(96 * 80, 512.0f));
+  for (const OpTrace& op : report.ops)
+    EXPECT_NE(op.shape, "f32[96,80,512]") << op.op;
+}
+
 TEST(Graph, PlainTensorsJoinAsKeptInputs) {
   const Tensor w = tensor({10.0, 20.0});
   Graph cx;
