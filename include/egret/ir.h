@@ -28,8 +28,8 @@ inline constexpr std::size_t kMaxRank = 32;
 struct Attrs {
   DType dtype = DType::F32; ///< Input, Iota, Cast, Bitcast
   Scalar value{};           ///< Constant; Pad: the fill
-  Shape
-      shape; ///< Input, Reshape, Expand: the result's shape; Iota: [n]; Shrink: the exclusive ends
+  Shape shape; ///< Input, Reshape, Expand: the result's shape; ArgSort too; Iota: [n]; Shrink: the
+               ///< exclusive ends
   std::vector<Expr> before,
       after; ///< Pad: amounts, may be symbolic, never negative; Shrink: `before` holds the begins
   std::vector<std::int64_t> axes; ///< Permute: order; Flip, reductions, scans, gather, scatter:
@@ -70,6 +70,9 @@ public:
   NodeId reduce(Op op, NodeId a,
                 std::vector<std::int64_t> axes); ///< axes in any order; argmax takes exactly one
   NodeId scan(Op op, NodeId a, std::int64_t axis);
+  /// The positions (i64) of the first `count` elements along `axis` in ascending order; equal
+  /// elements in the order of their positions.
+  NodeId argsort(NodeId a, std::int64_t axis, const Expr& count);
   /// result[.., i.., ..] = data[.., index[i..], ..]: the dims of `index` stand in place of `axis`.
   /// Out of range reads 0.
   NodeId gather(NodeId data, NodeId index, std::int64_t axis);

@@ -64,6 +64,8 @@ enum class Op : std::uint8_t {
   ScanSum,
   ScanMax,
   ScanProd,
+  // the order of the elements along attrs.axes[0]
+  ArgSort,
   // indexed access along attrs.axes[0]
   Gather,
   ScatterSet,
@@ -90,6 +92,7 @@ enum class OpClass : std::uint8_t {
   Ternary,
   Reduce,
   Scan,
+  Sort,
   Gather,
   Scatter,
   Movement,
@@ -107,6 +110,7 @@ enum class DTypeRule : std::uint8_t {
   Compare,     ///< any, operands equal, result bool
   Select,      ///< bool, T, T -> T
   Index,       ///< numbers; result i64 (argmax)
+  Order,       ///< integers; result i64 (argsort)
   Gather,      ///< T, integer -> T
   Scatter,     ///< T, integer, T -> T
 };

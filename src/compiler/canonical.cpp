@@ -78,7 +78,8 @@ bool may_merge(const Region& region, int x) {
     const Pair pair = find_pair(stage.axes, x);
     const Pair over = find_pair(stage.over, x);
     if (!pair.fits || !over.fits ||
-        (over.present && (stage.kind == kernel::StageKind::Scan || stage.monoid == Monoid::ArgMax)))
+        (over.present && (stage.kind == kernel::StageKind::Scan ||
+                          stage.kind == kernel::StageKind::Sort || stage.monoid == Monoid::ArgMax)))
       return false;
     if (!pair.present)
       continue;

@@ -213,7 +213,7 @@ bool is_supported(const Region& region, const kernel::Target& target) {
 } // namespace
 
 void fuse_column_reductions(std::vector<BuiltRegion>& regions, const kernel::Target& target) {
-  if (target.capability == 0)
+  if (!target.is_gpu())
     return; // only a GPU's generator does
   std::vector<kernel::Passes> passes;
   for (const BuiltRegion& built : regions)

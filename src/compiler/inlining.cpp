@@ -62,7 +62,8 @@ private:
   void decide(NodeId id, bool forced) {
     const ir::Node& node = graph_[id];
     const OpClass cls = info_of(node.op).cls;
-    if (cls == OpClass::Reduce || cls == OpClass::Scan || cls == OpClass::Scatter) {
+    if (cls == OpClass::Reduce || cls == OpClass::Scan || cls == OpClass::Sort ||
+        cls == OpClass::Scatter) {
       stored_[id] = true;
       return;
     }
@@ -284,6 +285,7 @@ const Shape& frame_of(const ir::Graph& graph, NodeId stored) {
   const ir::Node& node = graph[stored];
   switch (info_of(node.op).cls) {
   case OpClass::Reduce:
+  case OpClass::Sort:
     return graph[node.inputs[0]].shape;
   case OpClass::Scatter:
     return graph[node.inputs[2]].shape;
@@ -357,6 +359,7 @@ std::vector<Read> reads_of(const GraphFacts& facts, const std::vector<bool>& sto
   switch (info_of(node.op).cls) {
   case OpClass::Reduce:
   case OpClass::Scan:
+  case OpClass::Sort:
     collector.operand(node.inputs[0], frame);
     break;
   case OpClass::Scatter: {

@@ -162,7 +162,7 @@ Group group_of_one(const GraphFacts& facts, NodeId id) {
   const OpClass cls = info_of(node.op).cls;
   const bool reduces = cls == OpClass::Reduce;
   for (std::size_t i = 0; i < frame.size(); ++i) {
-    const bool over = (reduces || cls == OpClass::Scan) &&
+    const bool over = (reduces || cls == OpClass::Scan || cls == OpClass::Sort) &&
                       std::find(node.attrs.axes.begin(), node.attrs.axes.end(),
                                 static_cast<std::int64_t>(i)) != node.attrs.axes.end();
     int axis = kZeroAxis;
@@ -181,6 +181,9 @@ Group group_of_one(const GraphFacts& facts, NodeId id) {
     break;
   case OpClass::Scan:
     g.kind = GroupKind::Scan;
+    break;
+  case OpClass::Sort:
+    g.kind = GroupKind::Sort;
     break;
   case OpClass::Scatter:
     g.kind = GroupKind::Scatter;
@@ -206,7 +209,7 @@ Joined join(const GraphFacts& facts, const std::vector<std::vector<Read>>& reads
         : consumer.kind == GroupKind::Contraction ? "a contraction packs its operands from memory"
         : producer.kind == GroupKind::Contraction ? "a reduction cannot end a contraction's kernel"
         : producer.kind == GroupKind::Scan        ? "of a scan's readers only maps go along with it"
-                                                  : "scans and scatters have kernels of their own");
+                                           : "scans, sorts and scatters have kernels of their own");
   Alignment align(producer, consumer);
   for (const Member& reader : consumer.members)
     for (const Read& read : reads[reader.node])

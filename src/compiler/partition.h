@@ -39,7 +39,7 @@ struct PartitionChoices {
 inline constexpr double kLargestKernel = 640;
 
 /// Stream: streaming contractions, which recompute a product in each kernel (streaming.h).
-enum class GroupKind : std::uint8_t { Map, Reduce, Contraction, Scan, Scatter, Stream };
+enum class GroupKind : std::uint8_t { Map, Reduce, Contraction, Scan, Sort, Scatter, Stream };
 
 /// A stored node in its group. Dims of size 1 have kZeroAxis.
 struct Member {

@@ -42,7 +42,7 @@ Partition partition_for_target(const GraphFacts& facts, bool fuse, const kernel:
                                const PartitionChoices& choices) {
   if (!fuse || !choices.streams)
     return partition_greedily(facts, fuse, nullptr, choices);
-  const bool gpu = target.device == "cuda";
+  const bool gpu = target.is_gpu();
   std::vector<const kernel::Generator*> generators{&kernel::stream_generator()};
   if (gpu)
     generators = {&kernel::gpu_stream_generator(), &kernel::gpu_row_products_generator()};

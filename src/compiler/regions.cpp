@@ -62,6 +62,13 @@ public:
   }
   /// Body value computed by non-movement node `id` itself at `p`, whether or not it is stored.
   int inside(NodeId id, const Point& p);
+  int constant(Scalar s) {
+    BodyValue v;
+    v.kind = BodyValue::Kind::Constant;
+    v.dtype = s.dtype;
+    v.constant = s;
+    return add(std::move(v));
+  }
 
 private:
   /// Body value of `node`, no movement, where `map` leads from the stage's box.
@@ -74,13 +81,6 @@ private:
   int add(BodyValue value) {
     stage_.body.push_back(std::move(value));
     return static_cast<int>(stage_.body.size()) - 1;
-  }
-  int constant(Scalar s) {
-    BodyValue v;
-    v.kind = BodyValue::Kind::Constant;
-    v.dtype = s.dtype;
-    v.constant = s;
-    return add(std::move(v));
   }
   int index(const Expr& e, DType type) {
     BodyValue v;
@@ -183,14 +183,7 @@ private:
       if (stage.monoid == Monoid::ArgMax) {
         stage.acc_dtype = graph[node.inputs[0]].dtype;
         if (stage.over.empty()) {
-          stage.body.push_back({BodyValue::Kind::Constant,
-                                DType::I64,
-                                Scalar::of(DType::I64, std::int64_t{0}),
-                                -1,
-                                Expr(0),
-                                Op::Add,
-                                {}});
-          stage.yields = {0};
+          stage.yields = {writer.constant(Scalar::of(DType::I64, std::int64_t{0}))};
           break;
         }
       }
@@ -205,6 +198,16 @@ private:
         stage.over = {region_axis_[a]};
       }
       stage.yields = {writer.term(node, frame)};
+      break;
+    case OpClass::Sort:
+      if (int a = m.frame[node.attrs.axes[0]]; a >= 0) {
+        stage.kind = StageKind::Sort;
+        stage.over = {region_axis_[a]};
+        stage.acc_dtype = graph[node.inputs[0]].dtype;
+        stage.yields = {writer.operand(node.inputs[0], frame)};
+      } else {
+        stage.yields = {writer.constant(Scalar::of(DType::I64, std::int64_t{0}))};
+      }
       break;
     case OpClass::Scatter: {
       const std::size_t axis = node.attrs.axes[0];
@@ -269,8 +272,17 @@ private:
     Output out = output_of(m);
     for (int a : m.place)
       out.map.coords.push_back(a < 0 ? Expr(0) : result_variable(m, a));
+    if (const ir::Node& node = graph[m.node]; info_of(node.op).cls == OpClass::Sort)
+      keep_first(out, static_cast<std::size_t>(node.attrs.axes[0]));
     built.region.outputs.push_back(std::move(out));
     built.outputs.push_back(m.node);
+  }
+
+  /// Of a sorted line, what lies behind the output's end is dropped.
+  static void keep_first(Output& out, std::size_t dim) {
+    const Expr& place = out.map.coords[dim];
+    if (!proves_less(place, out.shape[dim]))
+      out.map.holes = {{{Guard{place, Expr(0), out.shape[dim]}}, Scalar::of(out.dtype, 0.0)}};
   }
 
   void add_scatter_output(const Member& m) {
@@ -304,7 +316,7 @@ private:
         ops += fmt::format("_{}", op == Op::StopGradient ? "copy" : info_of(op).name);
     if (count > 4)
       ops += fmt::format("_{}more", count - 4);
-    const char* kind[] = {"map", "reduce", "matmul", "scan", "scatter", "stream"};
+    const char* kind[] = {"map", "reduce", "matmul", "scan", "sort", "scatter", "stream"};
     built.region.name = fmt::format("{}{}", kind[static_cast<int>(group_.kind)], ops);
   }
 
@@ -450,7 +462,7 @@ BuiltRegion build_region(const GraphFacts& facts, const Partition& partition, co
   BuiltRegion built = RegionBuilder(facts, partition, group, keep).run();
   built.kind = group.kind;
   // A GPU's tensors are whole allocations of its device.
-  if (target.device == "cuda")
+  if (target.is_gpu())
     for (kernel::Operand& operand : built.region.operands)
       operand.alignment = std::max<std::int64_t>(operand.alignment, 64);
   return built;

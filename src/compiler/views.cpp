@@ -99,6 +99,7 @@ void GraphFacts::find_dependence(NodeId id) {
   case OpClass::Gather:
   case OpClass::Scatter:
   case OpClass::Scan:
+  case OpClass::Sort:
     for (std::size_t i = 0; i < dep.size(); ++i)
       dep[i] = !is_unit(node.shape[i]);
     break;

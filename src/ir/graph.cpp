@@ -158,6 +158,15 @@ NodeId Graph::scan(Op op, NodeId a, std::int64_t axis) {
   return add(op, {&a, 1}, std::move(attrs));
 }
 
+NodeId Graph::argsort(NodeId a, std::int64_t axis, const Expr& count) {
+  Attrs attrs;
+  attrs.axes = {axis};
+  attrs.shape = (*this)[a].shape;
+  if (axis >= 0 && axis < static_cast<std::int64_t>(attrs.shape.size()))
+    attrs.shape[static_cast<std::size_t>(axis)] = count;
+  return add(Op::ArgSort, {&a, 1}, std::move(attrs));
+}
+
 NodeId Graph::gather(NodeId data, NodeId index, std::int64_t axis) {
   Attrs attrs;
   attrs.axes = {axis};

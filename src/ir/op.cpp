@@ -183,6 +183,9 @@ constexpr std::array<OpInfo, kOps> kTable = {{
   {Op::ScanProd, "cumprod", C::Scan, 1, T::Number, kNoFloat, kNoInt, false, true, 1, 0, "(CumProd axis a)",
    "element i is the product of elements 0..i along the axis, in the accumulator type"},
 
+  {Op::ArgSort, "argsort", C::Sort, 1, T::Order, kNoFloat, kNoInt, false, false, 32, 0, "(ArgSort axis type a)",
+   "positions (i64) of the elements along the axis in ascending order, equal ones in the order of their positions; the first n of them, where the result's dim is n"},
+
   {Op::Gather, "gather", C::Gather, 2, T::Gather, kNoFloat, kNoInt, false, true, 1, 0, "(Gather axis a b)",
    "data[.., index[i..], ..]: the dims of index stand in place of the axis; 0 where the index is negative or beyond the axis"},
   {Op::ScatterSet, "scatter_set", C::Scatter, 3, T::Scatter, kNoFloat, kNoInt, false, true, 1, 0, "(ScatterSet axis a b c)",

@@ -55,8 +55,8 @@ void print_dims(Out out, const Graph& graph) {
 
 bool takes_one_axis(Op op) noexcept {
   OpClass c = info_of(op).cls;
-  return op == Op::ReduceArgMax || c == OpClass::Scan || c == OpClass::Gather ||
-         c == OpClass::Scatter;
+  return op == Op::ReduceArgMax || c == OpClass::Scan || c == OpClass::Sort ||
+         c == OpClass::Gather || c == OpClass::Scatter;
 }
 
 std::string quoted(std::string_view text) {

@@ -171,6 +171,9 @@ DType infer_dtype(Op op, Operands in, const Attrs& attrs) {
   case DTypeRule::Integer:
     require(is_integer(first), op, first, "integers");
     return first;
+  case DTypeRule::Order:
+    require(is_integer(first), op, first, "integers");
+    return DType::I64;
   case DTypeRule::IntegerBool:
     require(!is_float(first), op, first, "integers or bool");
     return first;
@@ -286,6 +289,19 @@ Shape shrunk(const Shape& from, const Attrs& attrs) {
   return result;
 }
 
+Shape ordered(const Shape& from, const Attrs& attrs) {
+  check_one_axis(Op::ArgSort, attrs.axes, from);
+  check_dims(Op::ArgSort, attrs.shape);
+  const auto axis = static_cast<std::size_t>(attrs.axes[0]);
+  bool fits = attrs.shape.size() == from.size();
+  for (std::size_t i = 0; fits && i < from.size(); ++i)
+    fits = i == axis ? proves_less_equal(attrs.shape[i], from[i]) : attrs.shape[i] == from[i];
+  if (!fits)
+    fail(ErrorKind::Shape, "argsort: {} to {}: only axis {} may become shorter", to_string(from),
+         to_string(attrs.shape), axis);
+  return attrs.shape;
+}
+
 Shape infer_shape(Op op, Operands in, const Attrs& attrs) {
   switch (op) {
   case Op::Input:
@@ -334,6 +350,8 @@ Shape infer_shape(Op op, Operands in, const Attrs& attrs) {
   case Op::Flip:
     check_axes(op, attrs.axes, in[0]->shape);
     return in[0]->shape;
+  case Op::ArgSort:
+    return ordered(in[0]->shape, attrs);
   case Op::ReduceArgMax:
     check_one_axis(op, attrs.axes, in[0]->shape);
     return without(in[0]->shape, attrs.axes);
@@ -405,6 +423,8 @@ unsigned attrs_of(Op op) noexcept {
   case OpClass::Gather:
   case OpClass::Scatter:
     return kAttrAxes;
+  case OpClass::Sort:
+    return kAttrAxes | kAttrShape;
   default:
     return 0;
   }

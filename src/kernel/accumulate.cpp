@@ -7,7 +7,7 @@
 namespace egret::kernel {
 
 Arithmetic arithmetic_of(const Target& target) {
-  return {target.has_fma, target.capability >= 80};
+  return {target.has_fma, target.is_gpu()};
 }
 
 Accumulator::Accumulator(Emitter& emitter, int stage, int yield, const Arithmetic& arithmetic,

@@ -44,7 +44,7 @@ public:
   /// combined with what the lane 1, 2, 4 ... before it has, in turn.
   State up_to_lane(const State& state);
   /// The combination of what the threads before this one in its group have, of states of one lane:
-  /// see InstKind::ScanThreads. Not for argmax and spreads.
+  /// see IntrinsicId::ScanThreads. Not for argmax and spreads.
   State before_thread(const State& state, int threads);
   /// One lane of a state.
   State lane_of(const State& state, int lane);

@@ -116,6 +116,11 @@ std::vector<int> readers_of(const Region& region, int stage) {
   return readers;
 }
 
+bool sorts(const Region& region) {
+  return std::any_of(region.stages.begin(), region.stages.end(),
+                     [](const Stage& s) { return s.kind == StageKind::Sort; });
+}
+
 bool is_output(const Region& region, int stage) {
   return std::any_of(region.outputs.begin(), region.outputs.end(),
                      [&](const Output& o) { return o.stage == stage; });

@@ -34,6 +34,8 @@ double flops_of(const Stage& stage);
 std::vector<int> readers_of(const Region& region, int stage);
 /// Whether an output takes `stage`.
 bool is_output(const Region& region, int stage);
+/// Whether a stage sorts: such regions have a generator of their own.
+bool sorts(const Region& region);
 
 /// How well vectors along `axis` suit the loads and outputs of the stages: bytes an element that
 /// are contiguous, less four times those that would have to be gathered.

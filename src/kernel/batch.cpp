@@ -30,7 +30,8 @@ constexpr std::int64_t kWakingFactor = 8;
 constexpr std::int64_t kGpuParameterBytes = 4096;
 
 bool is_shared_out(const Stmt& s) {
-  return s.kind == StmtKind::For && (s.bind == Bind::Core || s.bind == Bind::Grid);
+  const For* loop = get_if<For>(s);
+  return loop && (loop->bind == Bind::Core || loop->bind == Bind::Grid);
 }
 
 /// Why a program cannot be a part of a batch; empty when it can: all its work must stand in one
@@ -39,8 +40,8 @@ std::string refused_part(const KernelProgram& p) {
   if (p.body.empty() || !is_shared_out(p.body.back()) ||
       std::any_of(p.body.begin(), p.body.end() - 1, is_shared_out))
     return "its work is not one loop over the workers";
-  if (p.body.back().order != WorkOrder::Fixed)
-    return "its blocks draw their work";
+  if (get_if<For>(p.body.back())->queue)
+    return "its blocks take their work from a queue";
   if (phases_of(p) > 1)
     return "its workers wait for each other";
   if (p.launch.resident || !p.tensor_maps.empty())
@@ -97,13 +98,12 @@ public:
         return {false, {}, fmt::format("a part of {}: {}", region_.name, why)};
     const int number = splice_.fresh_loop();
     KernelProgram& program = splice_.program();
-    Stmt loop;
-    loop.kind = StmtKind::For;
+    For loop;
     loop.number = number;
     loop.extent = loop.end = begin_.back();
     loop.begin = Expr(0);
     loop.step = Expr(1);
-    loop.bind = target_.device == "cuda" ? Bind::Grid : Bind::Core;
+    loop.bind = target_.is_gpu() ? Bind::Grid : Bind::Core;
     loop.body = select(0, pieces_.size(), Expr::axis(number, loop.extent));
     program.body.push_back(std::move(loop));
     if (program.launch.threads == 0)
@@ -167,7 +167,7 @@ private:
       arguments.push_back(output_[static_cast<std::size_t>(o)]);
     Piece piece;
     piece.body = splice_.add(own, arguments, scalars);
-    const Stmt& loop = piece.body.back();
+    const For& loop = *get_if<For>(piece.body.back());
     piece.turns = ceildiv(loop.end - loop.begin, loop.step);
     Launch& launch = splice_.program().launch;
     if (own.launch.threads > 0) {
@@ -190,9 +190,8 @@ private:
     if (end - first == 1)
       return piece(pieces_[first], number - begin_[first]);
     const std::size_t middle = first + (end - first) / 2;
-    Stmt choice;
-    choice.kind = StmtKind::If;
-    choice.inst.mask = {{number, Expr(0), begin_[middle]}};
+    If choice;
+    choice.condition = {{number, Expr(0), begin_[middle]}};
     choice.body = select(first, middle, number);
     choice.otherwise = select(middle, end, number);
     return {std::move(choice)};
@@ -200,7 +199,7 @@ private:
 
   /// Piece number `at` of a part: an equal share of its loop.
   static Block piece(Piece& p, const Expr& at) {
-    Stmt& loop = p.body.back();
+    For& loop = *get_if<For>(p.body.back());
     loop.bind = Bind::Serial;
     if (p.count == Expr(1))
       return std::move(p.body);
@@ -234,7 +233,7 @@ public:
     if (!has_parts(region))
       return {};
     std::vector<Schedule> out;
-    const bool gpu = target.device == "cuda";
+    const bool gpu = target.is_gpu();
     for (int choice : {0, 1, 2})
       for (int threads : gpu ? std::span<const int>(kThreads) : std::span<const int>(kNoThreads)) {
         Schedule s;
@@ -253,7 +252,7 @@ public:
     if (auto why = refused_settings(schedule, target, kKnobs); !why.empty())
       return {false, {}, why};
     const std::int64_t threads = schedule.knob("threads", 0);
-    if ((target.device == "cuda") != (threads > 0))
+    if (target.is_gpu() != (threads > 0))
       return {false, {}, "threads are those of a GPU's blocks"};
     return Batch(region, target).run(threads, schedule.knob("choice", 0));
   }
@@ -269,7 +268,7 @@ const Generator& batch_generator() {
 Lowered lower_part(const Region& region, const Target& target) {
   if (has_parts(region))
     return {false, {}, "it is several already"};
-  return choose_part(region, target, target.device == "cuda" ? kThreads[0] : 0, 0);
+  return choose_part(region, target, target.is_gpu() ? kThreads[0] : 0, 0);
 }
 
 } // namespace egret::kernel

@@ -1,64 +1,58 @@
 #include "kernel/builder.h"
 
+#include "kernel/program_fields.h"
 #include "support/fail.h"
-#include "support/hash.h"
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 namespace egret::kernel {
 
 namespace {
 
-std::uint64_t hash_of(const Inst& i) {
-  std::uint64_t h = std::uint64_t(i.kind);
-  auto add = [&](std::uint64_t v) { h = combine(h, v); };
-  add(std::uint64_t(i.type.dtype) * 64 + std::uint64_t(i.type.lanes));
-  add(i.constant.bits);
-  add(std::uint64_t(std::int64_t(i.number)));
-  add(i.expr.hash());
-  add(std::uint64_t(i.op));
-  add(std::uint64_t(std::int64_t(i.buffer)));
-  for (const Guard& g : i.mask)
-    add(g.value.hash());
-  for (ValueId a : i.args)
-    add(std::uint64_t(a));
-  for (int l : i.lanes_from)
-    add(std::uint64_t(l));
-  add(std::uint64_t(i.element) * 4 + std::uint64_t(i.transposed) * 2 + std::uint64_t(i.quick));
-  return h;
+/// Calls a function with every expression of what it goes over.
+class Expressions : public FieldVisitor<Expressions> {
+public:
+  explicit Expressions(const std::function<void(const Expr&)>& f) : f_(f) {}
+  void visit(const Expr& e) { f_(e); }
+
+private:
+  const std::function<void(const Expr&)>& f_;
+};
+
+template <class T>
+void each_expr(const T& x, const std::function<void(const Expr&)>& f) {
+  Expressions visitor(f);
+  visitor(const_cast<T&>(x)); // nothing is changed
 }
 
-Inst across_threads(InstKind kind, Type type, Monoid monoid, ValueId v, int threads) {
-  Inst i;
-  i.kind = kind;
-  i.type = type;
-  i.monoid = monoid;
-  i.number = threads;
-  i.args = {v};
-  return i;
-}
-
-void each_expr(const Inst& i, const std::function<void(const Expr&)>& f) {
-  f(i.expr);
-  f(i.source_expr);
-  for (const Expr& e : i.at)
-    f(e);
-  for (const Guard& g : i.mask) {
-    f(g.value);
-    f(g.lo);
-    f(g.hi);
+/// The values that an instruction is made of.
+class Arguments : public FieldVisitor<Arguments> {
+public:
+  explicit Arguments(const std::function<void(ValueId)>& f) : f_(f) {}
+  void visit(const Expr&) {}
+  void id(IdKind kind, int& number) {
+    if (kind == IdKind::Value)
+      f_(number);
   }
-}
 
-void each_expr(const Block& block, const std::function<void(const Expr&)>& f) {
-  for (const Stmt& s : block) {
-    each_expr(s.inst, f);
-    for (const Expr* e : {&s.extent, &s.begin, &s.end, &s.step})
-      f(*e);
-    each_expr(s.body, f);
-    each_expr(s.otherwise, f);
-  }
+private:
+  const std::function<void(ValueId)>& f_;
+};
+
+/// What an instruction reads from memory; null when that is nothing.
+const Address* read_by(const Inst& i) {
+  if (const auto* load = get_if<inst::Load>(i))
+    return &load->from;
+  const auto* use = get_if<Intrinsic>(i);
+  if (use == nullptr)
+    return nullptr;
+  const auto& operands = info_of(use->id).memory;
+  for (std::size_t m = 0; m < use->memory.size(); ++m)
+    if (operands[m].effect == MemoryOperand::Effect::Read)
+      return &use->memory[m];
+  return nullptr;
 }
 
 } // namespace
@@ -127,16 +121,18 @@ int ProgramBuilder::depth_of(const Expr& e) const {
 
 int ProgramBuilder::depth_of(const Inst& inst) const {
   int here = int(scopes_.size()) - 1;
-  if (inst.kind == InstKind::ReadVar)
+  if (get_if<inst::Read>(inst))
     return here;
   int depth = 0;
-  for (ValueId a : inst.args) {
+  const std::function<void(ValueId)> argument = [&](ValueId a) {
     ensure(visible(a), "kernel builder: value {} is out of scope", a);
     depth = std::max(depth, value_depth_[a]);
-  }
+  };
+  Arguments arguments(argument);
+  arguments(const_cast<Inst&>(inst)); // nothing is changed
   each_expr(inst, [&](const Expr& e) { depth = std::max(depth, depth_of(e)); });
-  if (inst.kind == InstKind::Load || inst.kind == InstKind::LoadMatrix) {
-    if (program_.buffers[inst.buffer].written)
+  if (const Address* from = read_by(inst)) {
+    if (program_.buffers[from->buffer].written)
       return here;
     int out = here;
     while (out > depth && scopes_[out].loads_may_leave)
@@ -147,17 +143,16 @@ int ProgramBuilder::depth_of(const Inst& inst) const {
 }
 
 ValueId ProgramBuilder::let(Inst inst) {
-  inst.mask = unproved(std::move(inst.mask));
   int depth = depth_of(inst);
   std::uint64_t hash = hash_of(inst);
-  bool memory = (inst.kind == InstKind::Load || inst.kind == InstKind::LoadMatrix) &&
-                program_.buffers[inst.buffer].written;
-  if (inst.kind != InstKind::ReadVar) {
+  const Address* from = read_by(inst);
+  bool memory = from && program_.buffers[from->buffer].written;
+  if (!get_if<inst::Read>(inst)) {
     for (int d = int(scopes_.size()) - 1; d >= 0; --d) {
       auto [begin, end] = scopes_[d].known.equal_range(hash);
       for (auto it = begin; it != end; ++it)
         if (made_by_[it->second] == inst &&
-            (!memory || load_epoch_[it->second] == epoch_[inst.buffer]))
+            (!memory || load_epoch_[it->second] == epoch_[from->buffer]))
           return it->second;
       // What a later iteration stores must not be missed, so loads of writable memory are not
       // shared across loops.
@@ -168,43 +163,27 @@ ValueId ProgramBuilder::let(Inst inst) {
   ValueId id = ValueId(program_.values.size());
   program_.values.push_back(inst.type);
   value_depth_.push_back(depth);
-  load_epoch_.push_back(inst.buffer >= 0 ? epoch_[inst.buffer] : 0);
-  if (inst.buffer >= 0)
-    program_.buffers[inst.buffer].read = true;
+  load_epoch_.push_back(from ? epoch_[from->buffer] : 0);
+  if (from)
+    program_.buffers[from->buffer].read = true;
   Scope& scope = scopes_[depth];
   scope.made.push_back(id);
   scope.known.emplace(hash, id);
-  Stmt s;
-  s.kind = StmtKind::Let;
-  s.target = id;
-  s.inst = inst;
-  scope.block.push_back(std::move(s));
+  scope.block.push_back(Let{id, inst});
   made_by_.push_back(std::move(inst));
   return id;
 }
 
 ValueId ProgramBuilder::constant(const Scalar& value, int lanes) {
-  Inst i;
-  i.kind = InstKind::Constant;
-  i.type = {value.dtype, lanes};
-  i.constant = value;
-  return let(std::move(i));
+  return let({{value.dtype, lanes}, inst::Constant{value}});
 }
 
 ValueId ProgramBuilder::scalar(int number) {
-  Inst i;
-  i.kind = InstKind::Scalar;
-  i.type = {program_.scalars.at(number), 1};
-  i.number = number;
-  return let(std::move(i));
+  return let({{program_.scalars.at(number), 1}, inst::Argument{number}});
 }
 
 ValueId ProgramBuilder::index(const Expr& e, DType dtype, int lanes) {
-  Inst i;
-  i.kind = InstKind::Index;
-  i.type = {dtype, lanes};
-  i.expr = e;
-  return let(std::move(i));
+  return let({{dtype, lanes}, inst::Index{e}});
 }
 
 ValueId ProgramBuilder::apply(Op op, DType result, std::vector<ValueId> args) {
@@ -213,60 +192,29 @@ ValueId ProgramBuilder::apply(Op op, DType result, std::vector<ValueId> args) {
     lanes = std::max(lanes, type_of(a).lanes);
   for (ValueId& a : args)
     a = splat(a, lanes);
-  Inst i;
-  i.kind = InstKind::Apply;
-  i.type = {result, lanes};
-  i.op = op;
-  i.args = std::move(args);
-  return let(std::move(i));
+  return let({{result, lanes}, inst::Apply{op, std::move(args)}});
 }
 
 ValueId ProgramBuilder::exp_beside_one(ValueId v) {
-  Inst i;
-  i.kind = InstKind::Apply;
-  i.type = type_of(v);
-  i.op = Op::Exp;
-  i.number = 1;
-  i.args = {v};
-  return let(std::move(i));
+  return quick(Op::Exp, v);
 }
 
 ValueId ProgramBuilder::fma(ValueId a, ValueId b, ValueId c) {
   int lanes = std::max({type_of(a).lanes, type_of(b).lanes, type_of(c).lanes});
-  Inst i;
-  i.kind = InstKind::Fma;
-  i.type = {type_of(c).dtype, lanes};
-  i.args = {splat(a, lanes), splat(b, lanes), splat(c, lanes)};
-  return let(std::move(i));
+  return let(
+      {{type_of(c).dtype, lanes}, inst::Fma{{splat(a, lanes), splat(b, lanes), splat(c, lanes)}}});
 }
 
 ValueId ProgramBuilder::words(ValueId v) {
-  Inst i;
-  i.kind = InstKind::Apply;
-  i.type = {DType::U32, type_of(v).lanes / 2};
-  i.op = Op::Bitcast;
-  i.args = {v};
-  return let(std::move(i));
+  return let({{DType::U32, type_of(v).lanes / 2}, inst::Apply{Op::Bitcast, {v}}});
 }
 
 ValueId ProgramBuilder::quick(Op op, ValueId x) {
-  Inst i;
-  i.kind = InstKind::Apply;
-  i.type = type_of(x);
-  i.op = op;
-  i.quick = true;
-  i.args = {x};
-  return let(std::move(i));
+  return let({type_of(x), inst::Apply{op, {x}, true}});
 }
 
 ValueId ProgramBuilder::quick_bf16(ValueId x) {
-  Inst i;
-  i.kind = InstKind::Apply;
-  i.type = {DType::BF16, type_of(x).lanes};
-  i.op = Op::Cast;
-  i.quick = true;
-  i.args = {x};
-  return let(std::move(i));
+  return let({{DType::BF16, type_of(x).lanes}, inst::Apply{Op::Cast, {x}, true}});
 }
 
 ValueId ProgramBuilder::cast(ValueId v, DType dtype) {
@@ -275,22 +223,12 @@ ValueId ProgramBuilder::cast(ValueId v, DType dtype) {
 
 ValueId ProgramBuilder::load(int buffer, const Expr& offset, int lanes, std::vector<Guard> mask,
                              CachePolicy policy) {
-  Inst i;
-  i.kind = InstKind::Load;
-  i.type = {program_.buffers.at(buffer).dtype, lanes};
-  i.buffer = buffer;
-  i.expr = offset;
-  i.mask = std::move(mask);
-  i.policy = policy;
-  return let(std::move(i));
+  return let({{program_.buffers.at(buffer).dtype, lanes},
+              inst::Load{{buffer, offset}, unproved(std::move(mask)), policy}});
 }
 
 ValueId ProgramBuilder::test(std::vector<Guard> mask, int lanes) {
-  Inst i;
-  i.kind = InstKind::Test;
-  i.type = {DType::Bool, lanes};
-  i.mask = std::move(mask);
-  return let(std::move(i));
+  return let({{DType::Bool, lanes}, inst::Test{unproved(std::move(mask))}});
 }
 
 ValueId ProgramBuilder::splat(ValueId v, int lanes) {
@@ -298,52 +236,38 @@ ValueId ProgramBuilder::splat(ValueId v, int lanes) {
   if (t.lanes == lanes)
     return v;
   ensure(t.lanes == 1, "kernel builder: {} lanes where {} are needed", t.lanes, lanes);
-  if (made_by_[v].kind == InstKind::Constant)
-    return constant(made_by_[v].constant, lanes);
-  Inst i;
-  i.kind = InstKind::Splat;
-  i.type = {t.dtype, lanes};
-  i.args = {v};
-  return let(std::move(i));
+  if (const auto* made = get_if<inst::Constant>(made_by_[v]))
+    return constant(Scalar(made->value), lanes);
+  return let({{t.dtype, lanes}, inst::Splat{v}});
 }
 
 ValueId ProgramBuilder::extract(ValueId v, int lane) {
   if (type_of(v).lanes == 1)
     return v;
-  Inst i;
-  i.kind = InstKind::Extract;
-  i.type = {type_of(v).dtype, 1};
-  i.number = lane;
-  i.args = {v};
-  return let(std::move(i));
+  return let({{type_of(v).dtype, 1}, inst::Extract{v, lane}});
 }
 
 ValueId ProgramBuilder::reduce_lanes(Monoid monoid, ValueId v) {
   if (type_of(v).lanes == 1)
     return v;
-  Inst i;
-  i.kind = InstKind::ReduceLanes;
-  i.type = {type_of(v).dtype, 1};
-  i.monoid = monoid;
-  i.args = {v};
-  return let(std::move(i));
+  return let({{type_of(v).dtype, 1}, inst::ReduceLanes{v, monoid}});
 }
 
 ValueId ProgramBuilder::reduce_threads(Monoid monoid, ValueId v, int threads) {
-  return let(across_threads(InstKind::ReduceThreads, type_of(v), monoid, v, threads));
+  return let({type_of(v), Intrinsic{.id = IntrinsicId::ReduceThreads,
+                                    .values = {v},
+                                    .numbers = {std::int64_t(monoid), threads}}});
 }
 
 ValueId ProgramBuilder::scan_threads(Monoid monoid, ValueId v, int threads) {
-  return let(across_threads(InstKind::ScanThreads, type_of(v), monoid, v, threads));
+  return let({type_of(v), Intrinsic{.id = IntrinsicId::ScanThreads,
+                                    .values = {v},
+                                    .numbers = {std::int64_t(monoid), threads}}});
 }
 
 ValueId ProgramBuilder::shuffle(ValueId a, ValueId b, std::vector<int> lanes_from) {
-  Inst i;
-  i.kind = InstKind::Shuffle;
-  i.type = {type_of(a).dtype, int(lanes_from.size())};
-  i.args = {a, b};
-  i.lanes_from = std::move(lanes_from);
-  return let(std::move(i));
+  const int lanes = int(lanes_from.size());
+  return let({{type_of(a).dtype, lanes}, inst::Shuffle{{a, b}, std::move(lanes_from)}});
 }
 
 VarId ProgramBuilder::variable(Type type) {
@@ -354,131 +278,112 @@ VarId ProgramBuilder::variable(Type type) {
 void ProgramBuilder::set(VarId variable, ValueId value) {
   value = splat(value, program_.variables.at(variable).lanes);
   ensure(visible(value), "kernel builder: value {} is out of scope", value);
-  Stmt s;
-  s.kind = StmtKind::Set;
-  s.target = variable;
-  s.args = {value};
-  scopes_.back().block.push_back(std::move(s));
+  append(Assign{variable, value});
 }
 
 ValueId ProgramBuilder::read(VarId variable) {
-  Inst i;
-  i.kind = InstKind::ReadVar;
-  i.type = program_.variables.at(variable);
-  i.number = variable;
-  return let(std::move(i));
+  return let({program_.variables.at(variable), inst::Read{variable}});
 }
 
 void ProgramBuilder::store(int buffer, const Expr& offset, ValueId value, std::vector<Guard> mask,
                            CachePolicy policy) {
   ensure(visible(value), "kernel builder: value {} is out of scope", value);
-  Stmt s;
-  s.kind = StmtKind::Store;
-  s.inst.type = type_of(value);
-  s.inst.buffer = buffer;
-  s.inst.expr = offset;
-  s.inst.mask = unproved(std::move(mask));
-  s.inst.policy = policy;
-  s.args = {value};
   ++epoch_.at(buffer);
-  scopes_.back().block.push_back(std::move(s));
+  append(Store{{buffer, offset}, value, unproved(std::move(mask)), policy});
 }
 
 ValueId ProgramBuilder::load_matrix(int buffer, const Expr& row, int matrices, bool transposed) {
-  Inst i;
-  i.kind = InstKind::LoadMatrix;
-  i.type = {DType::U32, matrices};
-  i.number = matrices;
-  i.buffer = buffer;
-  i.expr = row;
-  i.transposed = transposed;
-  return let(std::move(i));
+  return let({{DType::U32, matrices},
+              Intrinsic{.id = IntrinsicId::LoadMatrix,
+                        .memory = {{buffer, row}},
+                        .numbers = {matrices, transposed}}});
 }
 
-ValueId ProgramBuilder::mma(DType element, ValueId a, ValueId b, ValueId c) {
-  Inst i;
-  i.kind = InstKind::Mma;
-  i.type = type_of(c);
-  i.element = element;
-  i.args = {a, b, c};
-  return let(std::move(i));
+ValueId ProgramBuilder::matrix_multiply(DType element, ValueId a, ValueId b, ValueId c) {
+  return let({type_of(c), Intrinsic{.id = IntrinsicId::MatrixMultiply,
+                                    .values = {a, b, c},
+                                    .numbers = {std::int64_t(element)}}});
+}
+
+void ProgramBuilder::append(Stmt statement) {
+  scopes_.back().block.push_back(std::move(statement));
+}
+
+void ProgramBuilder::see_others() {
+  for (auto& e : epoch_)
+    ++e;
+}
+
+/// What an intrinsic does to what is known of memory.
+void ProgramBuilder::take_effect(const Intrinsic& use) {
+  const IntrinsicInfo& info = info_of(use.id);
+  for (std::size_t i = 0; i < use.memory.size(); ++i)
+    switch (info.memory.at(i).effect) {
+    case MemoryOperand::Effect::None:
+      break;
+    case MemoryOperand::Effect::Read:
+      program_.buffers.at(use.memory[i].buffer).read = true;
+      break;
+    case MemoryOperand::Effect::Write:
+      ++epoch_.at(use.memory[i].buffer);
+      break;
+    }
+  if (info.acquires)
+    see_others();
+}
+
+void ProgramBuilder::intrinsic(Intrinsic use) {
+  use.mask = unproved(std::move(use.mask));
+  take_effect(use);
+  append(std::move(use));
+}
+
+void ProgramBuilder::acquire(Intrinsic by, const std::function<void()>& body) {
+  take_effect(by);
+  inside(Acquire{std::move(by), {}}, Scope{}, body);
 }
 
 void ProgramBuilder::copy_async(int to, const Expr& place, int from, const Expr& offset, int lanes,
                                 std::vector<Guard> mask) {
-  Stmt s;
-  s.kind = StmtKind::CopyAsync;
-  s.inst.type = {buffer_dtype(to), lanes};
-  s.inst.buffer = to;
-  s.inst.expr = place;
-  s.inst.source = from;
-  s.inst.source_expr = offset;
-  s.inst.mask = unproved(std::move(mask));
-  ++epoch_.at(to);
-  program_.buffers.at(from).read = true;
-  scopes_.back().block.push_back(std::move(s));
+  intrinsic({.id = IntrinsicId::CopyAsync,
+             .memory = {{to, place}, {from, offset}},
+             .numbers = {lanes},
+             .mask = std::move(mask)});
 }
 
-void ProgramBuilder::warp_barrier() {
-  for (auto& e : epoch_)
-    ++e;
-  Stmt s;
-  s.kind = StmtKind::WarpBarrier;
-  scopes_.back().block.push_back(std::move(s));
+void ProgramBuilder::subgroup_barrier() {
+  intrinsic({.id = IntrinsicId::SubgroupBarrier});
 }
 
 void ProgramBuilder::commit_copies() {
-  Stmt s;
-  s.kind = StmtKind::CommitCopies;
-  scopes_.back().block.push_back(std::move(s));
+  intrinsic({.id = IntrinsicId::CommitCopies});
 }
 
 void ProgramBuilder::wait_copies(int groups) {
-  for (auto& e : epoch_)
-    ++e;
-  Stmt s;
-  s.kind = StmtKind::WaitCopies;
-  s.number = groups;
-  scopes_.back().block.push_back(std::move(s));
+  intrinsic({.id = IntrinsicId::WaitCopies, .numbers = {groups}});
 }
 
 void ProgramBuilder::tile_zero(int tile) {
-  Stmt s;
-  s.kind = StmtKind::TileZero;
-  s.target = tile;
-  effect(std::move(s));
+  intrinsic({.id = IntrinsicId::TileZero, .numbers = {tile}});
 }
 
 void ProgramBuilder::tile_load(int tile, int buffer, const Expr& place, const Expr& stride) {
-  program_.buffers.at(buffer).read = true;
-  Stmt s;
-  s.kind = StmtKind::TileLoad;
-  s.target = tile;
-  s.inst.buffer = buffer;
-  s.inst.expr = place;
-  s.inst.source_expr = stride;
-  effect(std::move(s));
+  intrinsic({.id = IntrinsicId::TileLoad,
+             .memory = {{buffer, place}},
+             .numbers = {tile},
+             .indices = {stride}});
 }
 
 void ProgramBuilder::tile_multiply(int sum, int left, int right) {
-  Stmt s;
-  s.kind = StmtKind::TileMultiply;
-  s.target = sum;
-  s.number = left;
-  s.inst.number = right;
-  s.inst.element = DType::BF16;
-  effect(std::move(s));
+  intrinsic(
+      {.id = IntrinsicId::TileMultiply, .numbers = {sum, left, right, std::int64_t(DType::BF16)}});
 }
 
 void ProgramBuilder::tile_store(int tile, int buffer, const Expr& place, const Expr& stride) {
-  ++epoch_.at(buffer);
-  Stmt s;
-  s.kind = StmtKind::TileStore;
-  s.target = tile;
-  s.inst.buffer = buffer;
-  s.inst.expr = place;
-  s.inst.source_expr = stride;
-  effect(std::move(s));
+  intrinsic({.id = IntrinsicId::TileStore,
+             .memory = {{buffer, place}},
+             .numbers = {tile},
+             .indices = {stride}});
 }
 
 int ProgramBuilder::tensor_map(TensorMap map) {
@@ -487,29 +392,60 @@ int ProgramBuilder::tensor_map(TensorMap map) {
   return int(program_.tensor_maps.size()) - 1;
 }
 
-void ProgramBuilder::tensor_copy(int map, std::vector<Expr> at, int to, const Expr& place,
-                                 int signals, const Expr& signal) {
-  Stmt s;
-  s.kind = StmtKind::TensorCopy;
-  s.number = map;
-  s.inst.at = std::move(at);
-  s.inst.buffer = to;
-  s.inst.expr = place;
-  s.inst.source = signals;
-  s.inst.source_expr = signal;
-  scopes_.back().block.push_back(std::move(s));
+void ProgramBuilder::bulk_tensor_copy(int map, std::vector<Expr> at, int to, const Expr& place,
+                                      int barriers, const Expr& barrier) {
+  intrinsic({.id = IntrinsicId::BulkTensorCopy,
+             .memory = {{to, place}, {barriers, barrier}},
+             .numbers = {map},
+             .indices = std::move(at)});
 }
 
-void ProgramBuilder::effect(Stmt statement) {
-  scopes_.back().block.push_back(std::move(statement));
+void ProgramBuilder::mbarrier_init(int barriers, const Expr& place, int arrivals) {
+  intrinsic(
+      {.id = IntrinsicId::MbarrierInit, .memory = {{barriers, place}}, .numbers = {arrivals}});
+}
+
+void ProgramBuilder::mbarrier_arrive(int barriers, const Expr& place, std::int64_t bytes) {
+  intrinsic({.id = IntrinsicId::MbarrierArrive, .memory = {{barriers, place}}, .numbers = {bytes}});
+}
+
+void ProgramBuilder::mbarrier_wait(int barriers, const Expr& place, ValueId parity) {
+  intrinsic({.id = IntrinsicId::MbarrierWait, .memory = {{barriers, place}}, .values = {parity}});
+}
+
+void ProgramBuilder::matrix_fence(std::vector<VarId> variables) {
+  intrinsic({.id = IntrinsicId::MatrixFence, .variables = std::move(variables)});
+}
+
+void ProgramBuilder::matrix_multiply_async(const QueuedProduct& p) {
+  Intrinsic use{.id = IntrinsicId::MatrixMultiplyAsync,
+                .memory = {p.right.at},
+                .variables = p.sums,
+                .numbers = {std::int64_t(p.element), p.right.transposed, p.right.group,
+                            p.left.transposed, p.left.group},
+                .mask = p.added};
+  if (p.fragment >= 0)
+    use.values = {p.fragment};
+  else
+    use.memory.push_back(p.left.at);
+  intrinsic(std::move(use));
+}
+
+void ProgramBuilder::matrix_commit() {
+  intrinsic({.id = IntrinsicId::MatrixCommit});
+}
+
+void ProgramBuilder::matrix_wait(int groups, std::vector<VarId> variables) {
+  intrinsic(
+      {.id = IntrinsicId::MatrixWait, .variables = std::move(variables), .numbers = {groups}});
+}
+
+void ProgramBuilder::reallocate_registers(int registers, bool raise) {
+  intrinsic({.id = IntrinsicId::ReallocateRegisters, .numbers = {registers, raise}});
 }
 
 void ProgramBuilder::prefetch(int buffer, const Expr& offset) {
-  Stmt s;
-  s.kind = StmtKind::Prefetch;
-  s.inst.buffer = buffer;
-  s.inst.expr = offset;
-  scopes_.back().block.push_back(std::move(s));
+  intrinsic({.id = IntrinsicId::Prefetch, .memory = {{buffer, offset}}});
 }
 
 void ProgramBuilder::close(Scope& scope) {
@@ -526,20 +462,24 @@ void ProgramBuilder::loop(const Expr& begin, const Expr& end, const Expr& step, 
     body(begin);
     return;
   }
-  Stmt s;
-  s.kind = StmtKind::For;
+  For s;
   s.number = loops_++;
   s.extent = extent;
   s.begin = begin;
   s.end = end;
   s.step = step;
   s.bind = bind;
+  open(std::move(s), runs, body);
+}
+
+/// A loop that is known to run, or not, with its body.
+void ProgramBuilder::open(For loop, bool runs, const std::function<void(const Expr&)>& body) {
   Scope scope;
-  scope.variable = Expr::axis(s.number, extent);
+  scope.variable = Expr::axis(loop.number, loop.extent);
   scope.loads_may_leave = runs;
   scope.is_loop = true;
   Expr variable = scope.variable;
-  inside(std::move(s), std::move(scope), [&] { body(variable); });
+  inside(std::move(loop), std::move(scope), [&] { body(variable); });
 }
 
 void ProgramBuilder::inside(Stmt statement, Scope scope, const std::function<void()>& body) {
@@ -548,7 +488,11 @@ void ProgramBuilder::inside(Stmt statement, Scope scope, const std::function<voi
   body();
   ++stretch_;
   close(scopes_.back());
-  statement.body = std::move(scopes_.back().block);
+  bool taken = false;
+  each_block(statement, [&](Block& block) {
+    if (!std::exchange(taken, true))
+      block = std::move(scopes_.back().block);
+  });
   scopes_.pop_back();
   scopes_.back().block.push_back(std::move(statement));
 }
@@ -557,84 +501,52 @@ void ProgramBuilder::grid_loop(const Expr& end, const std::function<void(const E
                                int counter) {
   if (proves_less_equal(end, Expr(0)))
     return;
-  Stmt s;
-  s.kind = StmtKind::For;
+  For s;
   s.number = loops_++;
   s.extent = s.end = end;
   s.begin = Expr(0);
   s.step = Expr(1);
   s.bind = Bind::Grid;
-  if (counter >= 0) {
-    s.order = WorkOrder::Drawn;
-    s.inst.buffer = counter;
-    s.inst.expr = Expr(0);
-  }
-  Scope scope;
-  scope.variable = Expr::axis(s.number, end);
-  scope.loads_may_leave = proves_less(Expr(0), end);
-  scope.is_loop = true;
-  Expr variable = scope.variable;
-  inside(std::move(s), std::move(scope), [&] { body(variable); });
+  if (counter >= 0)
+    s.queue = Address{counter, Expr(0)};
+  open(std::move(s), proves_less(Expr(0), end), body);
 }
 
 void ProgramBuilder::grid_barrier(int counter, const Expr& place) {
-  for (auto& e : epoch_)
-    ++e;
-  Stmt s;
-  s.kind = StmtKind::GridBarrier;
-  s.inst.buffer = counter;
-  s.inst.expr = place;
-  scopes_.back().block.push_back(std::move(s));
+  intrinsic({.id = IntrinsicId::GridBarrier, .memory = {{counter, place}}});
 }
 
-void ProgramBuilder::last(int counter, const Expr& place, const Expr& arrivals,
-                          const std::function<void()>& body) {
-  last_of_threads(0, -1, counter, place, arrivals, body);
+void ProgramBuilder::last_arriver(int counter, const Expr& place, const Expr& arrivals,
+                                  const std::function<void()>& body) {
+  acquire({.id = IntrinsicId::LastArriver, .memory = {{counter, place}}, .indices = {arrivals}},
+          body);
+  see_others();
 }
 
-void ProgramBuilder::last_of_threads(int number, int threads, int counter, const Expr& place,
-                                     const Expr& arrivals, const std::function<void()>& body) {
-  for (auto& e : epoch_)
-    ++e;
-  Stmt s;
-  s.kind = StmtKind::Last;
-  s.number = number;
-  s.target = threads;
-  s.inst.buffer = counter;
-  s.inst.expr = place;
-  s.end = arrivals;
-  inside(std::move(s), Scope{}, body);
-  for (auto& e : epoch_)
-    ++e;
+void ProgramBuilder::last_arriver_of_group(int number, int threads, int counter, const Expr& place,
+                                           const Expr& arrivals,
+                                           const std::function<void()>& body) {
+  acquire({.id = IntrinsicId::LastArriverOfGroup,
+           .memory = {{counter, place}},
+           .numbers = {number, threads},
+           .indices = {arrivals}},
+          body);
+  see_others();
 }
 
-void ProgramBuilder::post(int counter, const Expr& place) {
-  Stmt s;
-  s.kind = StmtKind::Post;
-  s.inst.buffer = counter;
-  s.inst.expr = place;
-  effect(std::move(s));
+void ProgramBuilder::publish_flag(int counter, const Expr& place) {
+  intrinsic({.id = IntrinsicId::PublishFlag, .memory = {{counter, place}}});
 }
 
-void ProgramBuilder::await_posts(int counter, const Expr& begin, const Expr& end,
-                                 const std::function<void()>& body) {
-  for (auto& e : epoch_)
-    ++e;
-  Stmt s;
-  s.kind = StmtKind::AwaitPosts;
-  s.inst.buffer = counter;
-  s.inst.expr = begin;
-  s.end = end;
-  inside(std::move(s), Scope{}, body);
+void ProgramBuilder::wait_flags(int counter, const Expr& begin, const Expr& end,
+                                const std::function<void()>& body) {
+  acquire({.id = IntrinsicId::WaitFlags, .memory = {{counter, begin}}, .indices = {end}}, body);
 }
 
-void ProgramBuilder::clear_posts(int counter, std::int64_t count, int arrivals) {
-  Stmt s;
-  s.kind = StmtKind::ClearPosts;
-  s.number = int(count);
-  s.inst.buffer = counter;
-  s.inst.source = arrivals;
-  effect(std::move(s));
+void ProgramBuilder::clear_flags(int counter, std::int64_t count, int arrivals) {
+  intrinsic({.id = IntrinsicId::ClearFlags,
+             .memory = {{counter, Expr(0)}, {arrivals, Expr(0)}},
+             .numbers = {count}});
 }
 
 void ProgramBuilder::when(std::vector<Guard> condition, const std::function<void()>& body) {
@@ -646,36 +558,27 @@ void ProgramBuilder::when(std::vector<Guard> condition, const std::function<void
   for (const Guard& g : condition)
     if (proves_less_equal(g.hi, g.value) || proves_less(g.value, g.lo))
       return;
-  Stmt s;
-  s.kind = StmtKind::If;
-  s.inst.mask = std::move(condition);
-  inside(std::move(s), Scope{}, body);
+  inside(If{std::move(condition), {}, {}}, Scope{}, body);
 }
 
 void ProgramBuilder::either(std::vector<Guard> condition, const std::function<void()>& body,
                             const std::function<void()>& otherwise) {
   condition = unproved(std::move(condition));
   ensure(!condition.empty(), "kernel builder: a choice that is none");
-  Stmt s;
-  s.kind = StmtKind::If;
-  s.inst.mask = std::move(condition);
-  inside(std::move(s), Scope{}, body);
+  inside(If{std::move(condition), {}, {}}, Scope{}, body);
   Stmt both = std::move(scopes_.back().block.back());
   scopes_.back().block.pop_back();
-  Block first = std::move(both.body);
+  Block first = std::move(get_if<If>(both)->body);
   inside(std::move(both), Scope{}, otherwise);
-  Stmt& made = scopes_.back().block.back();
+  If& made = *get_if<If>(scopes_.back().block.back());
   made.otherwise = std::move(made.body);
   made.body = std::move(first);
 }
 
 void ProgramBuilder::barrier() {
   program_.uses_barrier = true;
-  for (auto& e : epoch_)
-    ++e;
-  Stmt s;
-  s.kind = StmtKind::Barrier;
-  scopes_.back().block.push_back(std::move(s));
+  see_others();
+  append(Barrier{});
 }
 
 KernelProgram ProgramBuilder::finish(const Expr& workers) {

@@ -37,11 +37,10 @@ public:
   ValueId scalar(int number);
   ValueId index(const Expr& e, DType dtype, int lanes);
   ValueId apply(Op op, DType result, std::vector<ValueId> args);
-  /// exp of an f32 that is at most 0, for a sum that has a term of 1: Op::Exp with `number` 1. It
-  /// may be off by 2^-21 of itself and 2^-23 besides.
+  /// exp of an f32 that is at most 0, for a sum that has a term of 1, by an approximation.
   ValueId exp_beside_one(ValueId v);
   ValueId fma(ValueId a, ValueId b, ValueId c);
-  ValueId quick(Op op, ValueId x); ///< exp2 or recip: see Inst::quick
+  ValueId quick(Op op, ValueId x); ///< exp2 or recip: see inst::Apply
   ValueId quick_bf16(ValueId x);   ///< likewise, a cast
   ValueId cast(ValueId v, DType dtype);
   /// Neighbours of 16 bits in pairs, each a u32 with the first in the lower half.
@@ -53,7 +52,7 @@ public:
   ValueId extract(ValueId v, int lane);
   ValueId reduce_lanes(Monoid monoid, ValueId v);
   ValueId reduce_threads(Monoid monoid, ValueId v, int threads);
-  ValueId scan_threads(Monoid monoid, ValueId v, int threads); ///< see InstKind::ScanThreads
+  ValueId scan_threads(Monoid monoid, ValueId v, int threads); ///< exclusive
   ValueId shuffle(ValueId a, ValueId b, std::vector<int> lanes_from);
   DType buffer_dtype(int buffer) const { return program_.buffers[buffer].dtype; }
   const Type& type_of(ValueId v) const { return program_.values[v]; }
@@ -85,40 +84,59 @@ public:
   void barrier();
 
   // Of a GPU.
-  /// A loop over the grid. With a counter, of two elements, its iterations are drawn from it.
+  /// A loop over the grid. With a counter of two elements, that is the queue of its iterations.
   void grid_loop(const Expr& end, const std::function<void(const Expr&)>& body, int counter = -1);
   /// A barrier of all blocks by elements `place` and place + 1 of the counter.
   void grid_barrier(int counter, const Expr& place);
   /// `body` in the last of `arrivals` blocks that come here with this element of the counter.
-  void last(int counter, const Expr& place, const Expr& arrivals,
-            const std::function<void()>& body);
+  void last_arriver(int counter, const Expr& place, const Expr& arrivals,
+                    const std::function<void()>& body);
   /// The same where only the last `threads` of each block come, which meet at barrier `number`.
-  void last_of_threads(int number, int threads, int counter, const Expr& place,
-                       const Expr& arrivals, const std::function<void()>& body);
+  void last_arriver_of_group(int number, int threads, int counter, const Expr& place,
+                             const Expr& arrivals, const std::function<void()>& body);
 
-  /// See StmtKind::Post, AwaitPosts and ClearPosts.
-  void post(int counter, const Expr& place);
-  void await_posts(int counter, const Expr& begin, const Expr& end,
-                   const std::function<void()>& body);
-  void clear_posts(int counter, std::int64_t count, int arrivals);
-
-  /// See InstKind and StmtKind.
+  // Intrinsics, by their rows (intrinsics.h).
+  void publish_flag(int counter, const Expr& place);
+  void wait_flags(int counter, const Expr& begin, const Expr& end,
+                  const std::function<void()>& body);
+  void clear_flags(int counter, std::int64_t count, int arrivals);
   ValueId load_matrix(int buffer, const Expr& row, int matrices, bool transposed);
-  ValueId mma(DType element, ValueId a, ValueId b, ValueId c);
+  ValueId matrix_multiply(DType element, ValueId a, ValueId b, ValueId c);
   void copy_async(int to, const Expr& place, int from, const Expr& offset, int lanes,
                   std::vector<Guard> mask = {});
   void commit_copies();
-  void warp_barrier();
+  void subgroup_barrier();
   void wait_copies(int groups);
   void tile_zero(int tile);
   void tile_load(int tile, int buffer, const Expr& place, const Expr& stride);
   void tile_multiply(int sum, int left, int right);
   void tile_store(int tile, int buffer, const Expr& place, const Expr& stride);
   int tensor_map(TensorMap map); ///< gives its number
-  void tensor_copy(int map, std::vector<Expr> at, int to, const Expr& place, int signals,
-                   const Expr& signal);
-  /// Any statement without a body that makes no value.
-  void effect(Stmt statement);
+  void bulk_tensor_copy(int map, std::vector<Expr> at, int to, const Expr& place, int barriers,
+                        const Expr& barrier);
+  void mbarrier_init(int barriers, const Expr& place, int arrivals);
+  void mbarrier_arrive(int barriers, const Expr& place, std::int64_t bytes = 0);
+  void mbarrier_wait(int barriers, const Expr& place, ValueId parity);
+  void matrix_fence(std::vector<VarId> variables = {});
+  /// A product of two matrices in shared memory, or of a fragment in registers and one.
+  struct QueuedProduct {
+    struct Side {
+      Address at;
+      bool transposed = false;
+      int group = -1; ///< elements of a group of 64 rows or columns
+    };
+    DType element = DType::BF16;
+    Side left, right;
+    ValueId fragment = -1; ///< of the left side; -1: it is in memory
+    std::vector<VarId> sums;
+    std::vector<Guard> added; ///< where the product is added; elsewhere it replaces the sums
+  };
+  void matrix_multiply_async(const QueuedProduct& product);
+  void matrix_commit();
+  void matrix_wait(int groups, std::vector<VarId> variables = {});
+  void reallocate_registers(int registers, bool raise);
+  /// Any intrinsic that is a statement.
+  void intrinsic(Intrinsic use);
 
   /// Changes with every loop or condition that is opened or closed: between two places with one
   /// number all code runs in a row.
@@ -141,6 +159,11 @@ private:
   int depth_of(const Inst& inst) const;
   int add_buffer(Buffer buffer);
   void inside(Stmt statement, Scope scope, const std::function<void()>& body);
+  void open(For loop, bool runs, const std::function<void(const Expr&)>& body);
+  void append(Stmt statement);
+  void acquire(Intrinsic by, const std::function<void()>& body);
+  void take_effect(const Intrinsic& use);
+  void see_others(); ///< loads from here on see what other threads wrote
   void close(Scope& scope);
 
   KernelProgram program_;

@@ -33,7 +33,7 @@ bool is_whole_depth(const ContractionForm& form) {
 
 std::string matrix_refused(const Region& region, const ContractionForm& form,
                            const Target& target) {
-  if (!target.has_amx)
+  if (target.unit(FragmentLayout::Tiles) == nullptr)
     return "this CPU multiplies no tiles";
   if (form.accumulator != DType::F32 || factor_of(region, form, form.left).dtype != DType::BF16 ||
       factor_of(region, form, form.right).dtype != DType::BF16)

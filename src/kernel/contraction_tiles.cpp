@@ -184,7 +184,7 @@ Tiles tiles_of(const Schedule& schedule, const Region& region, const Contraction
 }
 
 std::string pairs_refused(const Region& region, const ContractionForm& form, const Target& target) {
-  if (!target.has_bf16_dot)
+  if (target.unit(FragmentLayout::Pairs) == nullptr)
     return "this CPU multiplies no pairs of bf16";
   if (form.accumulator != DType::F32 || factor_of(region, form, form.left).dtype != DType::BF16 ||
       factor_of(region, form, form.right).dtype != DType::BF16)

@@ -137,6 +137,11 @@ private:
   ValueId quick_sum(ValueId a, ValueId b);
   ValueId as_negative(ValueId v) const;
   ValueId without_splats(ValueId v) const;
+  /// How a value was made, if by a T; else null.
+  template <class T>
+  const T* made(ValueId v) const {
+    return get_if<T>(b_.made_by(v));
+  }
   std::pair<ValueId, ValueId> scaled_by(ValueId v) const;
   std::optional<bool> known(const Stage& stage, int value) const;
   Value rounded(ValueId id, DType dtype);

@@ -39,6 +39,15 @@ const Generator& gpu_row_products_generator();
 const Generator& scans_generator();
 const Generator& gpu_scans_generator();
 
+/// Sorts along one axis: by radix, or of the first few only by selection; of a CPU and of a GPU.
+const Generator& sort_generator();
+const Generator& gpu_sort_generator();
+
+/// Scatters of integers, or of many updates to few elements: every worker or thread combines a
+/// share of the updates in memory of its own; of a CPU and of a GPU.
+const Generator& scatter_generator();
+const Generator& gpu_scatter_generator();
+
 /// Several independent regions in one launch, each as its own family would have it; of a CPU and of
 /// a GPU.
 const Generator& batch_generator();

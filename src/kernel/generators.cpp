@@ -10,16 +10,18 @@ namespace egret::kernel {
 
 std::span<const Generator* const> generators(const Target& target) {
   static const std::array list{
-      &batch_generator(),   &elementwise_generator(), &contraction_generator(), &stream_generator(),
-      &pieces_generator(),  &rows_generator(),        &columns_generator(),     &scans_generator(),
-      &generic_generator(), &loops_generator()};
-  static const std::array gpu{
-      &batch_generator(),           &gpu_elementwise_generator(), &gpu_skinny_generator(),
-      &gpu_contraction_generator(), &gpu_stream_generator(),      &gpu_row_products_generator(),
-      &gpu_rows_generator(),        &gpu_columns_generator(),     &gpu_scans_generator(),
-      &gpu_generic_generator(),     &gpu_library_generator(),     &loops_generator()};
-  return target.device == "cuda" ? std::span<const Generator* const>(gpu)
-                                 : std::span<const Generator* const>(list);
+      &batch_generator(),  &elementwise_generator(), &contraction_generator(), &stream_generator(),
+      &pieces_generator(), &rows_generator(),        &columns_generator(),     &scans_generator(),
+      &sort_generator(),   &scatter_generator(),     &generic_generator(),     &loops_generator()};
+  static const std::array gpu{&batch_generator(),       &gpu_elementwise_generator(),
+                              &gpu_skinny_generator(),  &gpu_contraction_generator(),
+                              &gpu_stream_generator(),  &gpu_row_products_generator(),
+                              &gpu_rows_generator(),    &gpu_columns_generator(),
+                              &gpu_scans_generator(),   &gpu_sort_generator(),
+                              &gpu_scatter_generator(), &gpu_generic_generator(),
+                              &gpu_library_generator(), &loops_generator()};
+  return target.is_gpu() ? std::span<const Generator* const>(gpu)
+                         : std::span<const Generator* const>(list);
 }
 
 Chosen lower_greedily(const Region& region, const Target& target,

@@ -16,6 +16,8 @@ namespace {
 
 /// Vectors that one worker does in a row along the vector axis.
 constexpr std::int64_t kChunk = 128;
+/// The same where the worker goes through axes in order for each of them, as scatters do.
+constexpr std::int64_t kOrderedChunk = 4;
 
 class Generic : StageNests {
 public:
@@ -112,7 +114,7 @@ private:
       std::erase(outer, vector);
     for (int a : outer)
       extents.push_back(r_.axes[a].extent);
-    std::int64_t chunk = kChunk * lanes;
+    std::int64_t chunk = (ordered_axes(s).empty() ? kChunk : kOrderedChunk) * lanes;
     if (vector >= 0)
       extents.push_back(ceildiv(r_.axes[vector].extent, Expr(chunk)));
 
@@ -158,7 +160,9 @@ class GenericGenerator : public Generator {
 public:
   std::string name() const override { return "generic"; }
 
-  std::vector<Schedule> space(const Region&, const Target& target) const override {
+  std::vector<Schedule> space(const Region& region, const Target& target) const override {
+    if (sorts(region))
+      return {};
     Schedule vectors, scalars, narrow;
     vectors.generator = scalars.generator = narrow.generator = name();
     scalars.knobs["vector"] = 0;
@@ -171,6 +175,8 @@ public:
                 const Target& target) const override {
     if (auto why = refused_settings(schedule, target, kKnobs); !why.empty())
       return {false, {}, why};
+    if (sorts(region))
+      return {false, {}, "it sorts"};
     return {true, Generic(region, schedule, target).run(), ""};
   }
 };

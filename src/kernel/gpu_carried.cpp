@@ -90,10 +90,10 @@ void CarriedSums::finish(const Expr& share, const std::function<Point(std::int64
   save(&Sum::shares, share);
   const Expr group = floordiv(share, Expr(together_)), first = group * Expr(together_);
   const Expr end = min(first + Expr(together_), Expr(at_.shares));
-  b_.last(arrivals_, group, end - first, [&] {
+  b_.last_arriver(arrivals_, group, end - first, [&] {
     restore(&Sum::shares, first, together_, end);
     save(&Sum::groups, group);
-    b_.last(arrivals_, Expr(groups_), Expr(groups_), [&] {
+    b_.last_arriver(arrivals_, Expr(groups_), Expr(groups_), [&] {
       restore(&Sum::groups, Expr(0), groups_, Expr(groups_));
       deliver(columns, policy);
     });

@@ -255,7 +255,7 @@ private:
     for (std::size_t r = 0; r < states.size(); ++r)
       for (std::size_t y = 0; y < states[r].size(); ++y)
         store_state(b_, partials_[r][y], offset(number), states[r][y], {{y_, Expr(0), Expr(1)}});
-    b_.last(arrivals_, place, Expr(pieces_), [&] {
+    b_.last_arriver(arrivals_, place, Expr(pieces_), [&] {
       Running all(partials_.size());
       for (std::size_t r = 0; r < partials_.size(); ++r)
         for (std::size_t y = 0; y < partials_[r].size(); ++y) {

@@ -126,7 +126,7 @@ private:
   void combine(const GpuTile& at, const Expr& tile, const Expr& share) {
     const Expr elements(std::int64_t(t_.bm) * t_.bn);
     sums_->save(partial_, (tile * Expr(t_.split) + share) * elements);
-    b_.last(counter_, tile, Expr(t_.split), [&] {
+    b_.last_arriver(counter_, tile, Expr(t_.split), [&] {
       sums_->clear();
       b_.loop(Expr(0), Expr(t_.split), Expr(1), Expr(t_.split), Bind::Serial, [&](const Expr& s) {
         sums_->restore(partial_, (tile * Expr(t_.split) + s) * elements);

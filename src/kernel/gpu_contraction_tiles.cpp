@@ -11,8 +11,6 @@ namespace egret::kernel {
 
 namespace {
 
-/// Multiprocessors of a target that does not say.
-constexpr int kCores = 132;
 /// Shared memory that a block of every machine since 8.0 may have.
 constexpr std::int64_t kSharedBytes = 99 << 10;
 /// Of the time without, what stream-K may take to be worth a try.
@@ -35,7 +33,7 @@ Problem problem_of(const ContractionForm& form, const Target& target) {
   p.columns = usual_size(form.columns.extent);
   p.depth = usual_size(form.depth.extent);
   p.batch = usual_size(form.batch.extent);
-  p.cores = target.workers > 1 ? target.workers : kCores;
+  p.cores = target.workers;
   return p;
 }
 
@@ -197,7 +195,7 @@ FoundTiles gpu_tiles_of(const Schedule& schedule, const Region& region, const Co
     t.producers = 1;
     t.warps_n = 1;
     t.bk = 64;
-    if (target.capability != 90)
+    if (target.unit(FragmentLayout::SwizzledSharedRows) == nullptr)
       found.reason = "wgmma is of compute capability 9.0 alone";
     else if (t.bm % (64 * t.warps_m) != 0 || t.bn % 8 != 0 || t.bn > 256 ||
              t.bm / t.warps_m / 64 * t.bn > 384)
@@ -275,9 +273,10 @@ std::vector<Schedule> gpu_contraction_space(const Region& region, const Contract
                right = factor_of(region, form, form.right);
   if (left.dtype == right.dtype && (left.dtype == DType::BF16 || left.dtype == DType::F16) &&
       form.accumulator == DType::F32) {
-    if (target.capability == 90)
+    const bool queued = target.unit(FragmentLayout::SwizzledSharedRows) != nullptr;
+    if (queued)
       add(kWgmmaOffers, GpuUnit::Wgmma, 0.6);
-    add(kMmaOffers, GpuUnit::Mma, target.capability == 90 ? 1.4 : 1.0);
+    add(kMmaOffers, GpuUnit::Mma, queued ? 1.4 : 1.0);
   }
   add(kFmaOffers, GpuUnit::Fma, 12.0);
   std::stable_sort(choices.begin(), choices.end(),

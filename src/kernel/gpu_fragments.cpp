@@ -93,13 +93,13 @@ void Fragments::staged(const GpuTile& tile, const Expr& row, const Expr& column,
         continue;
       }
       const Expr piece = warp_ * Expr(16 * s.pitch);
-      b_.warp_barrier(); // the last results have been read
+      b_.subgroup_barrier(); // the last results have been read
       for (std::size_t i = 0; i < results.size(); ++i) {
         const Expr at = piece + (line + Expr(8 * std::int64_t(i / part.size()))) * Expr(s.pitch) +
                         pair + Expr(8 * std::int64_t(i % part.size())) + lane_variable(2);
         b_.store(s.buffer, at, b_.splat(e_.narrow(results[i].values[o]), 2));
       }
-      b_.warp_barrier();
+      b_.subgroup_barrier();
       const int lanes = kWide / int(size_of(r.outputs[o].dtype));
       const int columns = 8 * int(part.size()), across = columns / lanes;
       for (int i = 0; i < 16 * across; i += 32) {

@@ -201,7 +201,7 @@ public:
 
   std::vector<Schedule> space(const Region& region, const Target& target) const override {
     std::vector<Schedule> out;
-    if (is_left_to_trees(region))
+    if (is_left_to_trees(region) || sorts(region))
       return out;
     const bool owners = scatters_in_order(region);
     struct Offer {
@@ -227,6 +227,8 @@ public:
                 const Target& target) const override {
     if (auto why = refused_settings(schedule, target, kKnobs); !why.empty())
       return {false, {}, why};
+    if (sorts(region))
+      return {false, {}, "it sorts"};
     return {true, GpuGeneric(region, schedule, target).run(), ""};
   }
 };

@@ -143,7 +143,7 @@ Found find(const Region& region, const Target& target) {
   FoundStream stream = find_stream(found.region);
   found.reason = stream.reason;
   found.form = std::move(stream.form);
-  if (target.capability != 90)
+  if (target.unit(FragmentLayout::SwizzledSharedRows) == nullptr)
     found.reason = "wgmma is of compute capability 9.0 alone";
   if (!found.reason.empty())
     return found;

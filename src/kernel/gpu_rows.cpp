@@ -399,7 +399,7 @@ private:
     for (std::size_t r = 0; r < all.size(); ++r)
       for (std::size_t y = 0; y < all[r].size(); ++y)
         store_state(b_, partials_[r][y], flat_row * Expr(pieces_) + number, all[r][y], first);
-    b_.last(arrivals_, flat_row, Expr(pieces_), [&] {
+    b_.last_arriver(arrivals_, flat_row, Expr(pieces_), [&] {
       PassStates whole(e_, p_, 0, arithmetic_, points_of(r_, p_.reduced), 1, 1);
       Running total = whole.start();
       for (std::int64_t from = 0; from < pieces_; from += group_) {
@@ -740,7 +740,7 @@ public:
       if (schedule.knob("run", 0) < 0 || schedule.knob("keep", kRegisters) == kNowhere ||
           group != threads || schedule.split_reduce > 1 || schedule.order != WorkOrder::Fixed)
         return {false, {}, "rows are fetched ahead by whole blocks, in order, and are kept"};
-      if (target.capability < 80 || row_loads(region, f, lanes).empty())
+      if (!target.has(Capability::AsyncCopies) || row_loads(region, f, lanes).empty())
         return {false, {}, "there is nothing that asynchronous copies could fetch ahead"};
     }
     if (schedule.split_reduce > 1) {

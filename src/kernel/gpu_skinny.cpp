@@ -270,10 +270,10 @@ public:
     const bool deep = f.right.order != Side::Order::Panel;
     const std::int64_t columns = usual_size(f.columns.extent) * usual_size(f.batch.extent),
                        depth = usual_size(f.depth.extent), rows = f.rows.extent.value();
-    const std::int64_t cores = target.workers > 1 ? target.workers : 132;
+    const std::int64_t cores = target.workers;
     // Of several rows the arithmetic takes longer than the reading, unless matrix units do it.
-    if (target.capability == 90 && rows > (deep ? 4 : 1) && f.accumulator == DType::F32 &&
-        tensor_map_reason(region, f, f.left, f.rows, 16).empty() &&
+    if (target.unit(FragmentLayout::SwizzledSharedRows) != nullptr && rows > (deep ? 4 : 1) &&
+        f.accumulator == DType::F32 && tensor_map_reason(region, f, f.left, f.rows, 16).empty() &&
         tensor_map_reason(region, f, f.right, f.columns, 64).empty())
       return {};
     const auto lanes = std::int64_t(kWide / size_of(memory_type(region, f)));

@@ -260,7 +260,7 @@ private:
   }
 
   void multiply(VarId sum, ValueId left, ValueId right) {
-    b_.set(sum, b_.mma(f_.element, left, right, b_.read(sum)));
+    b_.set(sum, b_.matrix_multiply(f_.element, left, right, b_.read(sum)));
   }
 
   // --- Sums over columns
@@ -390,7 +390,8 @@ public:
   std::vector<Schedule> space(const Region& given, const Target& target) const override {
     const Region region = with_late_divisors(given, StreamTakes::MatrixUnits);
     const FoundStream found = find_stream(region);
-    if (!found.ok || !refused(found.form).empty() || target.capability < 80)
+    if (!found.ok || !refused(found.form).empty() ||
+        target.unit(FragmentLayout::SubgroupFragments) == nullptr)
       return {};
     std::vector<Schedule> space = wgmma_space(region, found.form, target);
     // As many places as leave room for three or four blocks beside each other come first.
@@ -420,7 +421,8 @@ public:
             schedule, target, wgmma ? std::span<const Knob>(kWgmmaKnobs) : kKnobs, Takes::Matrix);
         !why.empty())
       return {false, {}, why};
-    if (target.capability < 80 || (schedule.mma != "m16n8k16" && !wgmma))
+    if (target.unit(FragmentLayout::SubgroupFragments) == nullptr ||
+        (schedule.mma != "m16n8k16" && !wgmma))
       return {false, {}, "no matrix instruction " + schedule.mma};
     if (wgmma) {
       const WgmmaStreamTiles t = wgmma_tiles_of(schedule);

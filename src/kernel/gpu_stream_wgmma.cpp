@@ -72,8 +72,8 @@ public:
         std::swap(place[0], place[1]);
       for (const TensorView::Coordinate& c : view_.others)
         place.push_back(c.at(p));
-      b_.tensor_copy(map_, std::move(place), buffer_, stage * Expr(piece()) + Expr(i * box_),
-                     signals, stage);
+      b_.bulk_tensor_copy(map_, std::move(place), buffer_, stage * Expr(piece()) + Expr(i * box_),
+                          signals, stage);
     }
   }
 
@@ -132,7 +132,7 @@ public:
     std::vector<Expr> at{first};
     for (int a : others_)
       at.push_back(batch.at[std::size_t(a)]);
-    b_.tensor_copy(map_, std::move(at), buffer_, stage * Expr(pitch()), signals, stage);
+    b_.bulk_tensor_copy(map_, std::move(at), buffer_, stage * Expr(pitch()), signals, stage);
   }
 
   /// What loads give at a point with two neighbours, the first being number `in_tile`.
@@ -289,44 +289,19 @@ private:
   void init_signals() {
     for (const Ring* ring : {&scored_, &summed_})
       for (int i = 0; i < t_.stages; ++i) {
-        signal(StmtKind::InitSignal, ring->full, Expr(i), 1);
-        signal(StmtKind::InitSignal, ring->empty, Expr(i), 4 * t_.groups);
+        b_.mbarrier_init(ring->full, Expr(i), 1);
+        b_.mbarrier_init(ring->empty, Expr(i), 4 * t_.groups);
       }
-    signal(StmtKind::InitSignal, rows_full_, Expr(0), 1);
-    signal(StmtKind::InitSignal, rows_empty_, Expr(0), 4 * t_.groups);
+    b_.mbarrier_init(rows_full_, Expr(0), 1);
+    b_.mbarrier_init(rows_empty_, Expr(0), 4 * t_.groups);
     for (int i = 0; takes_turns() && i < t_.groups; ++i)
-      signal(StmtKind::InitSignal, turn_, Expr(i), 4);
+      b_.mbarrier_init(turn_, Expr(i), 4);
   }
 
-  void signal(StmtKind kind, int buffer, const Expr& place, int number) {
-    Stmt s;
-    s.kind = kind;
-    s.number = number;
-    s.inst.buffer = buffer;
-    s.inst.expr = place;
-    b_.effect(std::move(s));
-  }
-  void await(int buffer, const Expr& place, ValueId parity) {
-    Stmt s;
-    s.kind = StmtKind::Await;
-    s.inst.buffer = buffer;
-    s.inst.expr = place;
-    s.args = {parity};
-    b_.effect(std::move(s));
-  }
   /// One arrival of each warp.
   void arrive(int buffer, const Expr& place) {
-    b_.when({{lane_, Expr(0), Expr(1)}}, [&] { signal(StmtKind::Arrive, buffer, place, 0); });
+    b_.when({{lane_, Expr(0), Expr(1)}}, [&] { b_.mbarrier_arrive(buffer, place); });
   }
-  void effect(StmtKind kind, int number = 0, int target = -1, std::vector<VarId> variables = {}) {
-    Stmt s;
-    s.kind = kind;
-    s.number = number;
-    s.target = target;
-    s.variables = std::move(variables);
-    b_.effect(std::move(s));
-  }
-
   ValueId i32(std::int64_t value) { return b_.constant(Scalar::of(DType::I32, double(value))); }
   void flip(VarId parity) {
     b_.set(parity, b_.apply(Op::Xor, DType::I32, {b_.read(parity), i32(1)}));
@@ -402,16 +377,16 @@ private:
 
   void produce() {
     if (moves_registers())
-      effect(StmtKind::SetRegisters, kProducerRegisters, 0);
+      b_.reallocate_registers(kProducerRegisters, false);
     b_.when({{floormod(thread_, 128), Expr(0), Expr(1)}}, [&] {
       b_.set(parity_, i32(1)); // all is empty at the start
       b_.set(rows_parity_, i32(1));
       each_tile([&] {
-        await(rows_empty_, Expr(0), b_.read(rows_parity_));
+        b_.mbarrier_wait(rows_empty_, Expr(0), b_.read(rows_parity_));
         int bytes = 0;
         for (const SwizzledTile* t : left_tiles_)
           bytes += t->bytes();
-        signal(StmtKind::Arrive, rows_full_, Expr(0), bytes);
+        b_.mbarrier_arrive(rows_full_, Expr(0), bytes);
         for (SwizzledTile* t : left_tiles_)
           t->copy(batch_, first_row_, Expr(0), rows_full_);
         flip(rows_parity_);
@@ -428,8 +403,8 @@ private:
     for (Ring* ring : {&scored_, &summed_}) {
       if (!ring->used())
         continue;
-      await(ring->empty, at, parity);
-      signal(StmtKind::Arrive, ring->full, at, ring->bytes());
+      b_.mbarrier_wait(ring->empty, at, parity);
+      b_.mbarrier_arrive(ring->full, at, ring->bytes());
       for (SwizzledTile* t : ring->tiles)
         t->copy(batch_, place_of(u), at, ring->full);
       for (VectorRing& v : ring->vectors)
@@ -442,14 +417,14 @@ private:
 
   void consume() {
     if (moves_registers())
-      effect(StmtKind::SetRegisters,
-             std::min(240, (even_registers() * (t_.groups + 1) - kProducerRegisters) / t_.groups /
-                               8 * 8),
-             1);
+      b_.reallocate_registers(
+          std::min(240,
+                   (even_registers() * (t_.groups + 1) - kProducerRegisters) / t_.groups / 8 * 8),
+          true);
     if (takes_turns())
       b_.set(turn_parity_, b_.cast(b_.test({{group_, Expr(0), Expr(1)}}, 1), DType::I32));
     each_tile([&] {
-      await(rows_full_, Expr(0), b_.read(rows_parity_));
+      b_.mbarrier_wait(rows_full_, Expr(0), b_.read(rows_parity_));
       flip(rows_parity_);
       rows_.begin_rows(batch_, first_row_, range_);
       load_rows();
@@ -521,30 +496,30 @@ private:
     const Expr at = stage();
     const ValueId parity = b_.read(parity_);
     if (!scored_.tiles.empty())
-      await(scored_.full, at, parity);
+      b_.mbarrier_wait(scored_.full, at, parity);
     if (scores_from_summed_)
-      await(summed_.full, at, parity);
+      b_.mbarrier_wait(summed_.full, at, parity);
     if (takes_turns()) {
-      await(turn_, group_, b_.read(turn_parity_));
+      b_.mbarrier_wait(turn_, group_, b_.read(turn_parity_));
       flip(turn_parity_);
     }
-    effect(StmtKind::FenceProducts, 0, -1, all_variables());
+    b_.matrix_fence(all_variables());
     for (std::size_t p : pass_.products)
       multiply_scores(p, at);
-    effect(StmtKind::CommitProducts);
+    b_.matrix_commit();
     const bool sums = !pass_.sums.empty(), both = t_.ahead && !first && sums;
     const Expr before = last_stage();
     if (both) {
-      await(summed_.full, before, b_.read(last_parity_));
+      b_.mbarrier_wait(summed_.full, before, b_.read(last_parity_));
       // Said again behind the wait, which is a loop: else ptxas may let no product overlap another.
-      effect(StmtKind::FenceProducts, 0, -1, all_variables());
+      b_.matrix_fence(all_variables());
       for (std::size_t s : pass_.sums)
         multiply_sum(s, before);
-      effect(StmtKind::CommitProducts);
+      b_.matrix_commit();
     }
     if (takes_turns())
       arrive(turn_, floormod(group_ + Expr(1), t_.groups));
-    effect(StmtKind::WaitProducts, both ? 1 : 0, -1, joined(scores_));
+    b_.matrix_wait(both ? 1 : 0, joined(scores_));
     if (!scored_.tiles.empty())
       arrive(scored_.empty, at);
     piece_ = at;
@@ -553,7 +528,7 @@ private:
     const Expr place = place_of(u);
     combine(place, whole);
     if (both) {
-      effect(StmtKind::WaitProducts, 0, -1, joined(carried_));
+      b_.matrix_wait(0, joined(carried_));
       arrive(summed_.empty, before);
     }
     for (std::size_t s : pass_.sums) {
@@ -566,7 +541,7 @@ private:
     e_.forget_known();
     if (!sums) {
       if (summed_.used() && !scores_from_summed_)
-        await(summed_.full, at, parity);
+        b_.mbarrier_wait(summed_.full, at, parity);
       if (summed_.used())
         arrive(summed_.empty, at);
     } else if (!t_.ahead) {
@@ -577,12 +552,12 @@ private:
 
   /// Sums of the tile in a piece of the ring, when nothing is to be done beside them.
   void add_sums(const Expr& at, ValueId parity) {
-    await(summed_.full, at, parity);
-    effect(StmtKind::FenceProducts, 0, -1, all_variables());
+    b_.mbarrier_wait(summed_.full, at, parity);
+    b_.matrix_fence(all_variables());
     for (std::size_t s : pass_.sums)
       multiply_sum(s, at);
-    effect(StmtKind::CommitProducts);
-    effect(StmtKind::WaitProducts, 0, -1, joined(carried_));
+    b_.matrix_commit();
+    b_.matrix_wait(0, joined(carried_));
     arrive(summed_.empty, at);
   }
 
@@ -599,39 +574,34 @@ private:
     return all;
   }
 
-  Stmt product(const std::vector<VarId>& variables, const SwizzledTile& right, const Expr& place,
-               bool transposed) const {
-    Stmt s;
-    s.kind = StmtKind::MultiplyAsync;
-    s.variables = variables;
-    s.inst.element = f_.element;
-    s.inst.source = right.buffer();
-    s.inst.source_expr = place;
-    s.inst.source_transposed = transposed;
-    s.number = right.box();
-    return s;
+  ProgramBuilder::QueuedProduct product(const std::vector<VarId>& variables,
+                                        const SwizzledTile& right, const Expr& place,
+                                        bool transposed) const {
+    ProgramBuilder::QueuedProduct p;
+    p.sums = variables;
+    p.element = f_.element;
+    p.right = {{right.buffer(), place}, transposed, right.box()};
+    return p;
   }
 
   void multiply_scores(std::size_t p, const Expr& at) {
     const SwizzledTile &left = *left_tiles_[p], &right = *right_tiles_[p];
     for (int k = 0; k < columns_of(f_.products[p]); k += kSteps) {
-      Stmt s = product(scores_[p], right, right.at(at, Expr(0), k), !right.along_depth());
-      s.inst.buffer = left.buffer();
-      s.inst.expr = left.at(Expr(0), group_ * Expr(64), k);
-      s.inst.transposed = !left.along_depth();
-      s.target = left.box();
+      auto made = product(scores_[p], right, right.at(at, Expr(0), k), !right.along_depth());
+      made.left = {
+          {left.buffer(), left.at(Expr(0), group_ * Expr(64), k)}, !left.along_depth(), left.box()};
       if (k == 0)
-        s.inst.mask = {{Expr(0), Expr(1), Expr(2)}}; // anew
-      b_.effect(std::move(s));
+        made.added = {{Expr(0), Expr(1), Expr(2)}}; // anew
+      b_.matrix_multiply_async(made);
     }
   }
 
   void multiply_sum(std::size_t i, const Expr& at) {
     const SwizzledTile& right = *sum_tiles_[i];
     for (int k = 0; k < t_.places; k += kSteps) {
-      Stmt s = product(carried_[i], right, right.at(at, Expr(k), 0), right.along_depth());
-      s.args = {b_.read(lefts_[i][std::size_t(k / kSteps)])};
-      b_.effect(std::move(s));
+      auto made = product(carried_[i], right, right.at(at, Expr(k), 0), right.along_depth());
+      made.fragment = b_.read(lefts_[i][std::size_t(k / kSteps)]);
+      b_.matrix_multiply_async(made);
     }
   }
 
@@ -734,7 +704,7 @@ std::int64_t tile_bytes(const Region& r, const StreamForm& f, const WgmmaStreamT
 
 std::string wgmma_stream_refused(const Region& region, const StreamForm& form,
                                  const WgmmaStreamTiles& tiles, const Target& target) {
-  if (target.capability != 90)
+  if (target.unit(FragmentLayout::SwizzledSharedRows) == nullptr)
     return "wgmma is of compute capability 9.0 alone";
   if (tiles.threads() * tiles.blocks > 2048 || 65536 / tiles.blocks / tiles.threads() < 40)
     return "more threads than a multiprocessor has registers for";

@@ -120,8 +120,8 @@ public:
       for (int i = 0; i < down_; ++i)
         for (int j = 0; j < across_; ++j) {
           const VarId sum = variables_[std::size_t(i * across_ + j)];
-          b_.set(sum,
-                 b_.mma(left_.dtype(), left[std::size_t(i)], right[std::size_t(j)], b_.read(sum)));
+          b_.set(sum, b_.matrix_multiply(left_.dtype(), left[std::size_t(i)], right[std::size_t(j)],
+                                         b_.read(sum)));
         }
     });
   }

@@ -56,8 +56,8 @@ public:
         std::swap(place[0], place[1]);
       for (const TensorView::Coordinate& c : view_.others)
         place.push_back(c.at(p));
-      b_.tensor_copy(map_, std::move(place), buffer_, at(stage, Expr(i * kRow), Expr(0)), signals,
-                     stage);
+      b_.bulk_tensor_copy(map_, std::move(place), buffer_, at(stage, Expr(i * kRow), Expr(0)),
+                          signals, stage);
     }
   }
 
@@ -90,22 +90,17 @@ public:
            DType element) {
     for (int k = 0; k < t_.bk; k += kSteps)
       for (int i = 0; i < pieces_; ++i) {
-        Stmt s;
-        s.kind = StmtKind::MultiplyAsync;
-        s.variables.assign(variables_.begin() + i * across_,
-                           variables_.begin() + (i + 1) * across_);
-        s.inst.element = element;
-        s.inst.buffer = left.buffer();
-        s.inst.expr = left.at(stage, row_ + Expr(i * kRows), Expr(k));
-        s.inst.transposed = left.transposed();
-        s.target = left.group();
-        s.inst.source = right.buffer();
-        s.inst.source_expr = right.at(stage, Expr(0), Expr(k));
-        s.inst.source_transposed = right.transposed();
-        s.number = right.group();
+        ProgramBuilder::QueuedProduct p;
+        p.sums.assign(variables_.begin() + i * across_, variables_.begin() + (i + 1) * across_);
+        p.element = element;
+        p.left = {{left.buffer(), left.at(stage, row_ + Expr(i * kRows), Expr(k))},
+                  left.transposed(),
+                  left.group()};
+        p.right = {
+            {right.buffer(), right.at(stage, Expr(0), Expr(k))}, right.transposed(), right.group()};
         if (k == 0)
-          s.inst.mask = {{part, Expr(1), Expr(INT64_MAX)}};
-        b_.effect(std::move(s));
+          p.added = {{part, Expr(1), Expr(INT64_MAX)}};
+        b_.matrix_multiply_async(p);
       }
   }
 
@@ -238,8 +233,8 @@ public:
     }
     b_.when({{thread_, Expr(0), Expr(1)}}, [&] {
       for (int i = 0; i < t_.stages; ++i) {
-        signal(StmtKind::InitSignal, full_, Expr(i), 1);
-        signal(StmtKind::InitSignal, empty_, Expr(i), t_.warps_m);
+        b_.mbarrier_init(full_, Expr(i), 1);
+        b_.mbarrier_init(empty_, Expr(i), t_.warps_m);
       }
     });
     b_.barrier();
@@ -251,8 +246,8 @@ public:
       if (moves_registers()) { // all threads have about as much to do from here on
         const int even = kRegisters / t_.threads() / 8 * 8;
         b_.either(
-            {{group, Expr(0), producers}}, [&] { effect(StmtKind::SetRegisters, even, 1); },
-            [&] { effect(StmtKind::SetRegisters, even, 0); });
+            {{group, Expr(0), producers}}, [&] { b_.reallocate_registers(even, true); },
+            [&] { b_.reallocate_registers(even, false); });
       }
       b_.grid_barrier(b_.counter("met", 2), Expr(0));
       sink_->finish();
@@ -261,30 +256,6 @@ public:
   }
 
 private:
-  void signal(StmtKind kind, int buffer, const Expr& place, int number) {
-    Stmt s;
-    s.kind = kind;
-    s.number = number;
-    s.inst.buffer = buffer;
-    s.inst.expr = place;
-    b_.effect(std::move(s));
-  }
-  void await(int buffer, const Expr& place, ValueId parity) {
-    Stmt s;
-    s.kind = StmtKind::Await;
-    s.inst.buffer = buffer;
-    s.inst.expr = place;
-    s.args = {parity};
-    b_.effect(std::move(s));
-  }
-  void effect(StmtKind kind, int number = 0, int target = -1) {
-    Stmt s;
-    s.kind = kind;
-    s.number = number;
-    s.target = target;
-    b_.effect(std::move(s));
-  }
-
   ValueId i32(std::int64_t value) { return b_.constant(Scalar::of(DType::I32, double(value))); }
   /// The next piece of the ring; after the last one begins its next phase.
   void advance() {
@@ -303,15 +274,15 @@ private:
 
   void produce(const TileOrder& order, const WorkItems& items) {
     if (moves_registers())
-      effect(StmtKind::SetRegisters, 40, 0);
+      b_.reallocate_registers(40, false);
     b_.when({{thread_, Expr(0), Expr(1)}}, [&] {
       b_.set(parity_, i32(1)); // the ring is empty at the start
       each_part(items, [&](const WorkItems::Part& work) {
         const GpuTile tile = order.at(r_, work.tile);
         b_.loop(work.begin, work.end, Expr(1), parts_, Bind::Serial, [&](const Expr& part) {
           const Expr stage = value_symbol(b_.read(stage_));
-          await(empty_, stage, b_.read(parity_));
-          signal(StmtKind::Arrive, full_, stage, left_.bytes() + right_.bytes());
+          b_.mbarrier_wait(empty_, stage, b_.read(parity_));
+          b_.mbarrier_arrive(full_, stage, left_.bytes() + right_.bytes());
           const Expr depth = part * Expr(t_.bk);
           left_.copy(tile, tile.first_row, depth, stage, full_);
           right_.copy(tile, tile.first_column, depth, stage, full_);
@@ -327,13 +298,13 @@ private:
 
   void consume(const TileOrder& order, const WorkItems& items) {
     if (moves_registers())
-      effect(StmtKind::SetRegisters, t_.warps_m == 2 ? 232 : 160, 1);
+      b_.reallocate_registers(t_.warps_m == 2 ? 232 : 160, true);
     const DType element = factor_of(r_, f_, f_.left).dtype;
     const VarId previous = b_.variable({DType::I32, 1});
     const Expr in_group = floormod(thread_, 128);
     const auto release = [&] {
       const Expr stage = value_symbol(b_.read(previous));
-      b_.when({{in_group, Expr(0), Expr(1)}}, [&] { signal(StmtKind::Arrive, empty_, stage, 0); });
+      b_.when({{in_group, Expr(0), Expr(1)}}, [&] { b_.mbarrier_arrive(empty_, stage); });
     };
     each_part(items, [&](const WorkItems::Part& work) {
       GpuTile tile = order.at(r_, work.tile);
@@ -341,19 +312,19 @@ private:
       b_.loop(work.begin, work.end, Expr(1), parts_, Bind::Serial, [&](const Expr& part) {
         const Expr done = part - work.begin;
         const ValueId at = b_.read(stage_);
-        await(full_, value_symbol(at), b_.read(parity_));
-        effect(StmtKind::FenceProducts);
+        b_.mbarrier_wait(full_, value_symbol(at), b_.read(parity_));
+        b_.matrix_fence();
         sums_.add(left_, right_, value_symbol(at), done, element);
-        effect(StmtKind::CommitProducts);
+        b_.matrix_commit();
         // The products before these are done: their piece is free.
         b_.when({{done, Expr(1), parts_}}, [&] {
-          effect(StmtKind::WaitProducts, 1);
+          b_.matrix_wait(1);
           release();
         });
         b_.set(previous, at);
         advance();
       });
-      effect(StmtKind::WaitProducts, 0);
+      b_.matrix_wait(0);
       release();
       if (!items.cuts()) {
         sums_.deliver(tile);
@@ -370,7 +341,7 @@ private:
     const Expr elements(std::int64_t(t_.bm) * t_.bn), number = items.cut_number(work.tile);
     sums_.save(partial_, items.slot(number, work.share) * elements);
     const Expr first = items.first_share(number), end = items.last_share(number) + Expr(1);
-    b_.last_of_threads(1, t_.consumer_threads(), counter_, number, end - first, [&] {
+    b_.last_arriver_of_group(1, t_.consumer_threads(), counter_, number, end - first, [&] {
       sums_.clear();
       b_.loop(first, end, Expr(1), items.shares(), Bind::Serial, [&](const Expr& share) {
         sums_.restore(partial_, items.slot(number, share) * elements);

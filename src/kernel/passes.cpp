@@ -89,8 +89,8 @@ Passes plan_passes(const Region& region, bool carries, Online online) {
   std::vector<bool> of_columns(region.stages.size(), false);
   for (std::size_t i = 0; i < region.stages.size(); ++i) {
     const Stage& s = region.stages[i];
-    if (s.kind == StageKind::Scan) {
-      p.reason = "has a scan";
+    if (s.kind == StageKind::Scan || s.kind == StageKind::Sort) {
+      p.reason = "has a scan or a sort";
       return p;
     }
     for (const Load& l : s.loads)

@@ -8,26 +8,29 @@ namespace {
 
 std::int64_t meetings(const Block& block, bool one_worker) {
   std::int64_t count = 0;
-  for (const Stmt& stmt : block) {
-    switch (stmt.kind) {
-    case StmtKind::Barrier: // on a GPU it is that of one block
-      count += one_worker ? 1 : 0;
-      break;
-    case StmtKind::GridBarrier:
-      count += 1;
-      break;
-    case StmtKind::For: {
-      const std::int64_t inside = meetings(stmt.body, one_worker);
-      if (inside > 0)
-        count +=
-            inside * std::max<std::int64_t>(0, ceildiv(stmt.end - stmt.begin, stmt.step).upper());
-      break;
-    }
-    default:
-      count += std::max(meetings(stmt.body, one_worker), meetings(stmt.otherwise, one_worker));
-      break;
-    }
-  }
+  for (const Stmt& stmt : block)
+    count += std::visit(
+        overloaded{[](const Let&) { return std::int64_t{0}; },
+                   [](const Assign&) { return std::int64_t{0}; },
+                   [](const Store&) { return std::int64_t{0}; },
+                   // On a GPU it is that of one block.
+                   [&](const Barrier&) { return std::int64_t{one_worker}; },
+                   [](const Intrinsic& use) {
+                     return std::int64_t{info_of(use.id).scope == IntrinsicScope::Grid &&
+                                         info_of(use.id).acquires};
+                   },
+                   [&](const For& loop) {
+                     const std::int64_t inside = meetings(loop.body, one_worker);
+                     const std::int64_t trips =
+                         inside > 0 ? ceildiv(loop.end - loop.begin, loop.step).upper() : 0;
+                     return inside * std::max<std::int64_t>(0, trips);
+                   },
+                   [&](const If& choice) {
+                     return std::max(meetings(choice.body, one_worker),
+                                     meetings(choice.otherwise, one_worker));
+                   },
+                   [&](const Acquire& behind) { return meetings(behind.body, one_worker); }},
+        stmt.node);
   return count;
 }
 

@@ -1,5 +1,6 @@
 #include "kernel/program.h"
 
+#include "kernel/program_fields.h"
 #include "support/hash.h"
 
 namespace egret::kernel {
@@ -23,62 +24,29 @@ std::optional<int> number_after(std::string_view prefix, const Expr& e) {
 
 class Hasher {
 public:
+  template <class T>
+  void operator()(const T& x) {
+    if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T>)
+      add(static_cast<std::uint64_t>(x));
+    else if constexpr (std::is_same_v<T, Expr>)
+      add(x.hash());
+    else if constexpr (requires { x.has_value(); }) {
+      add(x.has_value());
+      if (x)
+        (*this)(*x);
+    } else if constexpr (requires { std::variant_size<T>::value; }) {
+      add(x.index());
+      std::visit([this](const auto& alternative) { (*this)(alternative); }, x);
+    } else if constexpr (requires { x.begin(); }) {
+      add(x.size());
+      for (const auto& item : x)
+        (*this)(item);
+    } else
+      members(*this, const_cast<T&>(x));
+  }
+  void id(IdKind, int number) { (*this)(number); }
+  void ids(IdKind, const std::vector<int>& list) { (*this)(list); }
   void add(std::uint64_t v) { h_ = combine(h_, v); }
-  void add(const Expr& e) { add(e.hash()); }
-  void add(const Type& t) {
-    add(std::uint64_t(t.dtype));
-    add(std::uint64_t(t.lanes));
-  }
-  void add(const std::vector<int>& v) {
-    add(v.size());
-    for (int i : v)
-      add(std::uint64_t(std::int64_t(i)));
-  }
-  void add(const std::vector<Guard>& guards) {
-    add(guards.size());
-    for (const Guard& g : guards)
-      for (const Expr* e : {&g.value, &g.lo, &g.hi})
-        add(*e);
-  }
-  void add(const Inst& i) {
-    add(std::uint64_t(i.kind));
-    add(i.type);
-    add(std::uint64_t(i.constant.dtype));
-    add(i.constant.bits);
-    add(std::uint64_t(std::int64_t(i.number)));
-    add(i.expr);
-    add(std::uint64_t(i.op));
-    add(std::uint64_t(i.monoid));
-    add(std::uint64_t(std::int64_t(i.buffer)));
-    add(i.mask);
-    add(std::uint64_t(i.policy));
-    add(i.args);
-    add(i.lanes_from);
-    add(std::uint64_t(i.element) * 2 + std::uint64_t(i.transposed));
-    add(std::uint64_t(std::int64_t(i.source)));
-    add(i.source_expr);
-    add(std::uint64_t(i.source_transposed) * 2 + std::uint64_t(i.quick));
-    add(i.at.size());
-    for (const Expr& e : i.at)
-      add(e);
-  }
-  void add(const Block& block) {
-    add(block.size());
-    for (const Stmt& s : block) {
-      add(std::uint64_t(s.kind));
-      add(std::uint64_t(std::int64_t(s.target)));
-      add(s.inst);
-      add(s.args);
-      add(std::uint64_t(std::int64_t(s.number)));
-      for (const Expr* e : {&s.extent, &s.begin, &s.end, &s.step})
-        add(*e);
-      add(std::uint64_t(s.bind) * 8 + std::uint64_t(s.order));
-      add(std::uint64_t(s.unroll));
-      add(s.variables);
-      add(s.body);
-      add(s.otherwise);
-    }
-  }
   std::uint64_t value() const { return h_; }
 
 private:
@@ -115,35 +83,35 @@ std::uint64_t hash_of(const KernelProgram& program) {
   for (const Buffer& b : program.buffers) {
     h.add(std::uint64_t(b.dtype));
     h.add(std::uint64_t(b.space));
-    h.add(b.elements);
+    h(b.elements);
     h.add(std::uint64_t(b.read) * 2 + std::uint64_t(b.written));
     h.add(std::uint64_t(b.alignment) * 2 + std::uint64_t(b.aliased));
   }
   h.add(program.dims.size());
   for (const Expr& d : program.dims)
-    h.add(d);
+    h(d);
   h.add(program.scalars.size());
   for (DType d : program.scalars)
     h.add(std::uint64_t(d));
   for (const auto* types : {&program.variables, &program.values}) {
     h.add(types->size());
     for (const Type& t : *types)
-      h.add(t);
+      h(t);
   }
-  h.add(program.body);
+  h(program.body);
   h.add(program.tensor_maps.size());
   for (const TensorMap& m : program.tensor_maps) {
     h.add(std::uint64_t(m.buffer));
-    h.add(m.offset);
+    h(m.offset);
     for (const auto* list : {&m.extents, &m.strides}) {
       h.add(list->size());
       for (const Expr& e : *list)
-        h.add(e);
+        h(e);
     }
-    h.add(m.box);
+    h(m.box);
     h.add(std::uint64_t(m.swizzle));
   }
-  h.add(program.launch.workers);
+  h(program.launch.workers);
   h.add(std::uint64_t(program.launch.threads) * 2 + std::uint64_t(program.launch.resident));
   h.add(std::uint64_t(program.launch.blocks_per_core));
   h.add(std::uint64_t(program.launch.least_shared));
@@ -157,6 +125,12 @@ std::uint64_t hash_of(const KernelProgram& program) {
           std::int64_t(p->activation), std::int64_t{p->workspace}, std::int64_t{p->rank}})
       h.add(std::uint64_t(v));
   }
+  return h.value();
+}
+
+std::uint64_t hash_of(const Inst& inst) {
+  Hasher h;
+  h(inst);
   return h.value();
 }
 

@@ -159,8 +159,8 @@ private:
     return name.empty() ? fmt::format("b{}", b) : name;
   }
 
-  std::string place(int b, const Expr& e) const {
-    return fmt::format("{}[{}]", buffer(b), text(e));
+  std::string place(const Address& at) const {
+    return fmt::format("{}[{}]", buffer(at.buffer), text(at.index));
   }
 
   static std::string type(const Type& t) {
@@ -176,7 +176,8 @@ private:
     return out;
   }
 
-  std::string args(const std::vector<ValueId>& values) const {
+  template <class L>
+  static std::string args(const L& values) {
     std::string out;
     for (ValueId v : values)
       out += fmt::format("{} v{}", out.empty() ? "" : ",", v);
@@ -184,45 +185,65 @@ private:
   }
 
   std::string inst(const Inst& i) const {
-    switch (i.kind) {
-    case InstKind::Constant:
-      return i.constant.str();
-    case InstKind::Scalar:
-      return fmt::format("s{}", i.number);
-    case InstKind::Index:
-      return "index " + text(i.expr);
-    case InstKind::Apply:
-      return (i.quick || i.number != 0 ? "quick " : "") + std::string(info_of(i.op).name) +
-             args(i.args);
-    case InstKind::Fma:
-      return "fma" + args(i.args);
-    case InstKind::Load:
-      return fmt::format("load{} {}[{}]{}", name_of(i.policy), buffer(i.buffer), text(i.expr),
-                         mask(i.mask, "where"));
-    case InstKind::ReadVar:
-      return fmt::format("r{}", i.number);
-    case InstKind::Splat:
-      return "splat" + args(i.args);
-    case InstKind::Extract:
-      return fmt::format("lane {} of{}", i.number, args(i.args));
-    case InstKind::ReduceLanes:
-      return fmt::format("{} of the lanes of{}", name_of(i.monoid), args(i.args));
-    case InstKind::Shuffle:
-      return fmt::format("shuffle{} by [{}]", args(i.args), fmt::join(i.lanes_from, " "));
-    case InstKind::LoadMatrix:
-      return fmt::format("matrices {} {}[{}]{}", i.number, buffer(i.buffer), text(i.expr),
-                         i.transposed ? " transposed" : "");
-    case InstKind::Mma:
-      return fmt::format("mma {}{}", egret::name_of(i.element), args(i.args));
-    case InstKind::Test:
-      return "test" + mask(i.mask, "");
-    case InstKind::ScanThreads:
-      return fmt::format("{} of the threads before, of {}, of{}", name_of(i.monoid), i.number,
-                         args(i.args));
-    case InstKind::ReduceThreads:
-      return fmt::format("{} over {} threads of{}", name_of(i.monoid), i.number, args(i.args));
+    return std::visit(
+        overloaded{
+            [](const inst::Constant& c) { return c.value.str(); },
+            [](const inst::Argument& a) { return fmt::format("s{}", a.number); },
+            [&](const inst::Index& x) { return "index " + text(x.expr); },
+            [](const inst::Apply& a) {
+              return (a.approximate ? "approximate " : "") + std::string(info_of(a.op).name) +
+                     args(a.args);
+            },
+            [](const inst::Fma& f) { return "fma" + args(f.args); },
+            [&](const inst::Load& l) {
+              return fmt::format("load{} {}{}", name_of(l.policy), place(l.from),
+                                 mask(l.mask, "where"));
+            },
+            [](const inst::Read& r) { return fmt::format("r{}", r.variable); },
+            [](const inst::Splat& x) { return fmt::format("splat v{}", x.value); },
+            [](const inst::Extract& x) { return fmt::format("lane {} of v{}", x.lane, x.value); },
+            [](const inst::ReduceLanes& r) {
+              return fmt::format("{} of the lanes of v{}", name_of(r.monoid), r.value);
+            },
+            [](const inst::Shuffle& x) {
+              return fmt::format("shuffle{} by [{}]", args(x.args), fmt::join(x.lanes_from, " "));
+            },
+            [&](const inst::Test& t) { return "test" + mask(t.mask, ""); },
+            [&](const Intrinsic& use) { return intrinsic(use); }},
+        i.op);
+  }
+
+  static std::string number(const NumberOperand& operand, std::int64_t n) {
+    switch (operand.kind) {
+    case NumberOperand::Kind::Count:
+      return fmt::format("{}={}", operand.name, n);
+    case NumberOperand::Kind::Flag:
+      return n != 0 ? std::string(operand.name) : std::string();
+    case NumberOperand::Kind::DType:
+      return egret::name_of(static_cast<DType>(n));
+    case NumberOperand::Kind::Monoid:
+      return name_of(static_cast<Monoid>(n));
     }
     return "?";
+  }
+
+  /// "name(operand=..., ...) where ...", operands as the intrinsic's row has them.
+  std::string intrinsic(const Intrinsic& use) const {
+    const IntrinsicInfo& info = info_of(use.id);
+    std::vector<std::string> parts;
+    for (std::size_t i = 0; i < use.memory.size(); ++i)
+      parts.push_back(fmt::format("{}={}", info.memory[i].name, place(use.memory[i])));
+    for (std::size_t i = 0; i < use.values.size(); ++i)
+      parts.push_back(fmt::format("{}=v{}", info.values[i].name, use.values[i]));
+    if (!use.variables.empty())
+      parts.push_back(fmt::format("r{}..r{}", use.variables.front(), use.variables.back()));
+    for (std::size_t i = 0; i < use.numbers.size(); ++i)
+      if (std::string one = number(info.numbers[i], use.numbers[i]); !one.empty())
+        parts.push_back(std::move(one));
+    for (std::size_t i = 0; i < use.indices.size(); ++i)
+      parts.push_back(
+          fmt::format("{}={}", info.indices[info.any_indices ? 0 : i].name, text(use.indices[i])));
+    return fmt::format("{}({}){}", info.name, fmt::join(parts, ", "), mask(use.mask, "where"));
   }
 
   void block(const Block& statements, int depth) {
@@ -231,138 +252,47 @@ private:
   }
 
   void statement(const Stmt& s, int depth) {
-    std::string in(std::size_t(depth) * 2, ' ');
-    switch (s.kind) {
-    case StmtKind::Let:
-      out_ += fmt::format("{}v{}: {} = {}\n", in, s.target, type(s.inst.type), inst(s.inst));
-      break;
-    case StmtKind::Set:
-      out_ += fmt::format("{}r{} ={}\n", in, s.target, args(s.args));
-      break;
-    case StmtKind::Store:
-      out_ +=
-          fmt::format("{}store{} {}[{}] ={}{}\n", in, name_of(s.inst.policy), buffer(s.inst.buffer),
-                      text(s.inst.expr), args(s.args), mask(s.inst.mask, "where"));
-      break;
-    case StmtKind::For:
-      out_ += fmt::format("{}for i{} from {} to {}", in, s.number, text(s.begin), text(s.end));
-      if (s.step != Expr(1))
-        out_ += " step " + text(s.step);
-      out_ += text_of(s.bind);
-      if (s.order == WorkOrder::Drawn)
-        out_ += fmt::format(", drawn from {}[{}]", buffer(s.inst.buffer), text(s.inst.expr));
-      if (s.unroll > 1)
-        out_ += fmt::format(", {} copies", s.unroll);
-      out_ += "\n";
-      block(s.body, depth + 1);
-      break;
-    case StmtKind::If:
-      out_ += fmt::format("{}if{}\n", in, mask(s.inst.mask, ""));
-      block(s.body, depth + 1);
-      if (!s.otherwise.empty()) {
-        out_ += in + "else\n";
-        block(s.otherwise, depth + 1);
-      }
-      break;
-    case StmtKind::Barrier:
-      out_ += in + "barrier\n";
-      break;
-    case StmtKind::GridBarrier:
-      out_ += fmt::format("{}barrier of the grid by {}[{}]\n", in, buffer(s.inst.buffer),
-                          text(s.inst.expr));
-      break;
-    case StmtKind::Last:
-      out_ += fmt::format(
-          "{}last of {} by {}[{}]{}\n", in, text(s.end), buffer(s.inst.buffer), text(s.inst.expr),
-          s.number == 0 ? "" : fmt::format(", {} threads at barrier {}", s.target, s.number));
-      block(s.body, depth + 1);
-      break;
-    case StmtKind::Post:
-      out_ += fmt::format("{}post {}[{}]\n", in, buffer(s.inst.buffer), text(s.inst.expr));
-      break;
-    case StmtKind::AwaitPosts:
-      out_ += fmt::format("{}await posts of {} from {} to {}\n", in, buffer(s.inst.buffer),
-                          text(s.inst.expr), text(s.end));
-      block(s.body, depth + 1);
-      break;
-    case StmtKind::ClearPosts:
-      out_ += fmt::format("{}clear {} posts of {}\n", in, s.number, buffer(s.inst.buffer));
-      break;
-    case StmtKind::WarpBarrier:
-      out_ += in + "barrier of the warp\n";
-      break;
-    case StmtKind::CopyAsync:
-      out_ += fmt::format("{}copy async {} of {}[{}] to {}[{}]{}\n", in, s.inst.type.lanes,
-                          buffer(s.inst.source), text(s.inst.source_expr), buffer(s.inst.buffer),
-                          text(s.inst.expr), mask(s.inst.mask, "where"));
-      break;
-    case StmtKind::InitSignal:
-      out_ += fmt::format("{}signal {} has {} arrivals\n", in, place(s.inst.buffer, s.inst.expr),
-                          s.number);
-      break;
-    case StmtKind::Arrive:
-      out_ += fmt::format("{}arrive at {}", in, place(s.inst.buffer, s.inst.expr));
-      if (s.number > 0)
-        out_ += fmt::format(" before {} bytes", s.number);
-      out_ += "\n";
-      break;
-    case StmtKind::Await:
-      out_ += fmt::format("{}await {} in phase{}\n", in, place(s.inst.buffer, s.inst.expr),
-                          args(s.args));
-      break;
-    case StmtKind::TensorCopy: {
-      out_ += fmt::format("{}copy box of map {} at [", in, s.number);
-      for (std::size_t i = 0; i < s.inst.at.size(); ++i)
-        out_ += (i ? ", " : "") + text(s.inst.at[i]);
-      out_ += fmt::format("] to {}, signal {}\n", place(s.inst.buffer, s.inst.expr),
-                          place(s.inst.source, s.inst.source_expr));
-      break;
-    }
-    case StmtKind::FenceProducts:
-      out_ += in + "fence products\n";
-      break;
-    case StmtKind::MultiplyAsync:
-      out_ += fmt::format(
-          "{}multiply async {}{} by {}{} into r{} to r{}{}\n", in,
-          s.args.empty() ? place(s.inst.buffer, s.inst.expr) : fmt::format("v{}", s.args[0]),
-          s.inst.transposed ? " transposed" : "", place(s.inst.source, s.inst.source_expr),
-          s.inst.source_transposed ? " transposed" : "", s.variables.front(), s.variables.back(),
-          mask(s.inst.mask, "added where"));
-      break;
-    case StmtKind::CommitProducts:
-      out_ += in + "commit products\n";
-      break;
-    case StmtKind::WaitProducts:
-      out_ += fmt::format("{}wait until {} groups of products are under way\n", in, s.number);
-      break;
-    case StmtKind::SetRegisters:
-      out_ += fmt::format("{}{} registers to {}\n", in, s.target ? "raise" : "lower", s.number);
-      break;
-    case StmtKind::CommitCopies:
-      out_ += in + "commit copies\n";
-      break;
-    case StmtKind::WaitCopies:
-      out_ += fmt::format("{}wait until {} groups of copies are under way\n", in, s.number);
-      break;
-    case StmtKind::TileZero:
-      out_ += fmt::format("{}t{} = 0\n", in, s.target);
-      break;
-    case StmtKind::TileLoad:
-      out_ += fmt::format("{}t{} = rows of {} by {}\n", in, s.target,
-                          place(s.inst.buffer, s.inst.expr), text(s.inst.source_expr));
-      break;
-    case StmtKind::TileMultiply:
-      out_ += fmt::format("{}t{} += t{} * t{} in {}\n", in, s.target, s.number, s.inst.number,
-                          egret::name_of(s.inst.element));
-      break;
-    case StmtKind::TileStore:
-      out_ += fmt::format("{}rows of {} by {} = t{}\n", in, place(s.inst.buffer, s.inst.expr),
-                          text(s.inst.source_expr), s.target);
-      break;
-    case StmtKind::Prefetch:
-      out_ += fmt::format("{}prefetch {}[{}]\n", in, buffer(s.inst.buffer), text(s.inst.expr));
-      break;
-    }
+    const std::string in(std::size_t(depth) * 2, ' ');
+    std::visit(
+        overloaded{
+            [&](const Let& x) {
+              out_ +=
+                  fmt::format("{}v{}: {} = {}\n", in, x.target, type(x.inst.type), inst(x.inst));
+            },
+            [&](const Assign& x) { out_ += fmt::format("{}r{} = v{}\n", in, x.variable, x.value); },
+            [&](const Store& x) {
+              out_ += fmt::format("{}store{} {} = v{}{}\n", in, name_of(x.policy), place(x.to),
+                                  x.value, mask(x.mask, "where"));
+            },
+            [&](const For& x) { loop(x, in, depth); },
+            [&](const If& x) {
+              out_ += fmt::format("{}if{}\n", in, mask(x.condition, ""));
+              block(x.body, depth + 1);
+              if (!x.otherwise.empty()) {
+                out_ += in + "else\n";
+                block(x.otherwise, depth + 1);
+              }
+            },
+            [&](const Barrier&) { out_ += in + "barrier\n"; },
+            [&](const Intrinsic& x) { out_ += fmt::format("{}{}\n", in, intrinsic(x)); },
+            [&](const Acquire& x) {
+              out_ += fmt::format("{}behind {}\n", in, intrinsic(x.by));
+              block(x.body, depth + 1);
+            }},
+        s.node);
+  }
+
+  void loop(const For& x, const std::string& in, int depth) {
+    out_ += fmt::format("{}for i{} from {} to {}", in, x.number, text(x.begin), text(x.end));
+    if (x.step != Expr(1))
+      out_ += " step " + text(x.step);
+    out_ += text_of(x.bind);
+    if (x.queue)
+      out_ += fmt::format(", from the queue {}", place(*x.queue));
+    if (x.unroll > 1)
+      out_ += fmt::format(", {} copies", x.unroll);
+    out_ += "\n";
+    block(x.body, depth + 1);
   }
 
   const KernelProgram& p_;

@@ -146,22 +146,32 @@ private:
   }
 
   int level_of(const Inst& i) const {
-    switch (i.kind) {
-    case InstKind::Constant:
-    case InstKind::Scalar:
-      return threads_;
-    case InstKind::Load:
-    case InstKind::ReadVar:
-    case InstKind::ScanThreads:
-      return 1;
-    case InstKind::ReduceThreads:
-      return i.number;
-    default:
-      break;
-    }
-    int level = std::min(level_of(i.expr), level_of(i.mask));
-    for (ValueId a : i.args)
-      level = std::min(level, value_level_[a]);
+    int level = threads_;
+    const auto with = [&](ValueId v) { level = std::min(level, value_level_[std::size_t(v)]); };
+    std::visit(
+        overloaded{[](const inst::Constant&) {}, [](const inst::Argument&) {},
+                   [&](const inst::Index& x) { level = level_of(x.expr); },
+                   [&](const inst::Apply& x) {
+                     for (ValueId v : x.args)
+                       with(v);
+                   },
+                   [&](const inst::Fma& x) {
+                     for (ValueId v : x.args)
+                       with(v);
+                   },
+                   [&](const inst::Load&) { level = 1; }, [&](const inst::Read&) { level = 1; },
+                   [&](const inst::Splat& x) { with(x.value); },
+                   [&](const inst::Extract& x) { with(x.value); },
+                   [&](const inst::ReduceLanes& x) { with(x.value); },
+                   [&](const inst::Shuffle& x) {
+                     for (ValueId v : x.args)
+                       with(v);
+                   },
+                   [&](const inst::Test& x) { level = level_of(x.mask); },
+                   [&](const Intrinsic& x) {
+                     level = x.id == IntrinsicId::ReduceThreads ? int(x.number("threads")) : 1;
+                   }},
+        i.op);
     return level;
   }
 
@@ -169,20 +179,6 @@ private:
   void together(int threads, const char* what) const {
     check(level_ >= threads && (threads == threads_ || threads <= 32 || level_ == threads_),
           "{} of {} threads where only {} come together", what, threads, level_);
-  }
-
-  /// `together`: threads that come here together, which must mean the same place.
-  void counter(const Inst& i, int together) const {
-    const Buffer& b = buffer(i.buffer);
-    check(b.space == Space::Counter, "buffer {} is no counter", b.name);
-    expr(i.expr, 1);
-    check(level_of(i.expr) >= together, "the place in counter {} differs by thread", b.name);
-  }
-
-  void posts(int number) const {
-    check(threads_ > 0, "posts on a CPU");
-    const Buffer& b = buffer(number);
-    check(b.space == Space::Counter, "buffer {} is no counter", b.name);
   }
 
   template <class... Args>
@@ -234,439 +230,360 @@ private:
     return p_.buffers[b];
   }
 
-  void apply(const Inst& i) const {
+  void apply(const inst::Apply& i, const Type& type) const {
     const OpInfo& info = info_of(i.op);
     check(is_elementwise(i.op), "{} is not elementwise", info.name);
-    check(!i.quick ||
-              ((i.op == Op::Exp2 || i.op == Op::Recip) && i.type.dtype == DType::F32 &&
-               threads_ > 0) ||
-              (i.op == Op::Cast && i.type.dtype == DType::BF16 && threads_ == 0 &&
-               i.args.size() == 1 && value(i.args[0]).dtype == DType::F32),
-          "{} has no quick form", info.name);
+    check(!i.approximate || has_approximation(i, type), "{} has no approximation", info.name);
     check(i.args.size() == std::size_t(info.arity), "{} has {} operands", info.name, i.args.size());
     for (std::size_t a = 0; a < i.args.size(); ++a) {
       const Type& t = value(i.args[a]);
-      if (i.op == Op::Bitcast && t.lanes != i.type.lanes) {
-        check(t.lanes == 2 * i.type.lanes && size_of(t.dtype) == 2 && i.type.dtype == DType::U32 &&
+      if (i.op == Op::Bitcast && t.lanes != type.lanes) {
+        check(t.lanes == 2 * type.lanes && size_of(t.dtype) == 2 && type.dtype == DType::U32 &&
                   p_.launch.threads == 0,
               "bitcast from {} of {} lanes to {} of {}", name_of(t.dtype), t.lanes,
-              name_of(i.type.dtype), i.type.lanes);
+              name_of(type.dtype), type.lanes);
         return;
       }
-      check(t.lanes == i.type.lanes, "{} of {} lanes has an operand of {}", info.name, i.type.lanes,
+      check(t.lanes == type.lanes, "{} of {} lanes has an operand of {}", info.name, type.lanes,
             t.lanes);
       switch (info.dtypes) {
       case DTypeRule::Attribute:
-        check(i.op != Op::Bitcast || size_of(t.dtype) == size_of(i.type.dtype),
-              "bitcast from {} to {}", name_of(t.dtype), name_of(i.type.dtype));
+        check(i.op != Op::Bitcast || size_of(t.dtype) == size_of(type.dtype),
+              "bitcast from {} to {}", name_of(t.dtype), name_of(type.dtype));
         break;
       case DTypeRule::Compare:
-        check(i.type.dtype == DType::Bool && t.dtype == value(i.args[0]).dtype,
+        check(type.dtype == DType::Bool && t.dtype == value(i.args[0]).dtype,
               "{} compares different types", info.name);
         break;
       case DTypeRule::Select:
-        check(t.dtype == (a == 0 ? DType::Bool : i.type.dtype), "select mixes types");
+        check(t.dtype == (a == 0 ? DType::Bool : type.dtype), "select mixes types");
         break;
-      default:
-        check(t.dtype == i.type.dtype, "{} of {} has an operand of {}", info.name,
-              name_of(i.type.dtype), name_of(t.dtype));
+      case DTypeRule::Float:
+      case DTypeRule::Integer:
+      case DTypeRule::IntegerBool:
+      case DTypeRule::Number:
+      case DTypeRule::Any:
+      case DTypeRule::Index:
+      case DTypeRule::Gather:
+      case DTypeRule::Scatter:
+      case DTypeRule::Order:
+        check(t.dtype == type.dtype, "{} of {} has an operand of {}", info.name,
+              name_of(type.dtype), name_of(t.dtype));
       }
     }
     if (info.cls == OpClass::Unary || info.cls == OpClass::Binary)
-      check(!is_low(i.type.dtype), "{} in {}: low precision is computed in f32 and cast", info.name,
-            name_of(i.type.dtype));
+      check(!is_low(type.dtype), "{} in {}: low precision is computed in f32 and cast", info.name,
+            name_of(type.dtype));
   }
 
-  /// Fma of two products.
-  bool is_pairs(const Inst& i) const {
-    return i.type.dtype == DType::F32 && value(i.args[0]).dtype == DType::U32;
+  bool has_approximation(const inst::Apply& i, const Type& type) const {
+    if (i.args.size() != 1)
+      return false;
+    if (i.op == Op::Cast)
+      return type.dtype == DType::BF16 && threads_ == 0 && value(i.args[0]).dtype == DType::F32;
+    return type.dtype == DType::F32 &&
+           (i.op == Op::Exp || (threads_ > 0 && (i.op == Op::Exp2 || i.op == Op::Recip)));
+  }
+
+  void fma(const inst::Fma& i, const Type& type) const {
+    if (type.dtype == DType::F32 && value(i.args[0]).dtype == DType::U32) { // of two products
+      check(threads_ == 0, "fma of pairs on a GPU");
+      for (std::size_t a : {0u, 1u})
+        check(value(i.args[a]) == Type{DType::U32, type.lanes}, "fma mixes types");
+      check(value(i.args[2]) == type, "fma mixes types");
+      return;
+    }
+    for (ValueId a : i.args)
+      check(value(a) == type, "fma mixes types");
+  }
+
+  void shuffle(const inst::Shuffle& i, const Type& type) const {
+    int lanes = 0;
+    for (ValueId a : i.args) {
+      check(value(a).dtype == type.dtype, "shuffle mixes types");
+      lanes += value(a).lanes;
+    }
+    check(!i.args.empty() && i.args.size() <= 2 && i.lanes_from.size() == std::size_t(type.lanes),
+          "shuffle of {} values into {} lanes", i.args.size(), type.lanes);
+    for (int l : i.lanes_from)
+      check(l >= 0 && l < lanes, "shuffle takes lane {} of {}", l, lanes);
+  }
+
+  const Type& variable(VarId v) const {
+    check(v >= 0 && std::size_t(v) < p_.variables.size(), "no variable {}", v);
+    return p_.variables[std::size_t(v)];
   }
 
   void inst(const Inst& i) const {
-    auto args = [&](std::size_t n) {
-      check(i.args.size() == n, "an instruction with {} operands instead of {}", i.args.size(), n);
+    const Type& type = i.type;
+    std::visit(
+        overloaded{
+            [&](const inst::Constant& x) {
+              check(x.value.dtype == type.dtype, "a constant of another dtype");
+            },
+            [&](const inst::Argument& x) {
+              check(x.number >= 0 && std::size_t(x.number) < p_.scalars.size() &&
+                        p_.scalars[std::size_t(x.number)] == type.dtype,
+                    "no scalar {} of that type", x.number);
+            },
+            [&](const inst::Index& x) { expr(x.expr, type.lanes); },
+            [&](const inst::Apply& x) { apply(x, type); },
+            [&](const inst::Fma& x) { fma(x, type); },
+            [&](const inst::Load& x) {
+              const Buffer& from = buffer(x.from.buffer);
+              check(from.read, "buffer {} is read", from.name);
+              check(from.dtype == type.dtype, "a load of another dtype than buffer {}'s",
+                    from.name);
+              expr(x.from.index, type.lanes);
+              mask(x.mask, type.lanes);
+            },
+            [&](const inst::Read& x) {
+              check(variable(x.variable) == type, "variable {} has another type", x.variable);
+            },
+            [&](const inst::Splat& x) {
+              check(value(x.value) == Type{type.dtype, 1}, "splat of a vector or another dtype");
+            },
+            [&](const inst::Extract& x) {
+              check(type.lanes == 1 && x.lane >= 0 && x.lane < value(x.value).lanes &&
+                        value(x.value).dtype == type.dtype,
+                    "no lane {} to extract", x.lane);
+            },
+            [&](const inst::ReduceLanes& x) {
+              check(type.lanes == 1 && value(x.value).dtype == type.dtype &&
+                        x.monoid != Monoid::ArgMax,
+                    "lanes cannot be combined that way");
+            },
+            [&](const inst::Shuffle& x) { shuffle(x, type); },
+            [&](const inst::Test& x) {
+              check(type.dtype == DType::Bool, "a test is bool");
+              mask(x.mask, type.lanes);
+            },
+            [&](const Intrinsic& x) {
+              check(info_of(x.id).result, "{} makes no value", info_of(x.id).name);
+              intrinsic(x, type);
+            }},
+        i.op);
+  }
+
+  // --- Intrinsics, by their rows
+
+  void intrinsic(const Intrinsic& use, const Type& result) const {
+    const IntrinsicInfo& info = info_of(use.id);
+    const auto fits = [&](const auto& given, const auto& operands, const char* what) {
+      std::size_t least = 0;
+      for (const auto& operand : operands)
+        least += !operand.optional;
+      check(given.size() >= least && given.size() <= operands.size(), "{} of {} {}", info.name,
+            given.size(), what);
     };
-    switch (i.kind) {
-    case InstKind::Constant:
-      check(i.constant.dtype == i.type.dtype, "a constant of another dtype");
+    fits(use.memory, info.memory, "places in memory");
+    fits(use.values, info.values, "values");
+    check(use.numbers.size() == info.numbers.size(), "{} of {} numbers", info.name,
+          use.numbers.size());
+    check(info.any_indices || use.indices.size() == info.indices.size(), "{} of {} indices",
+          info.name, use.indices.size());
+    check(info.masked || use.mask.empty(), "{} under a mask", info.name);
+    for (std::size_t i = 0; i < use.numbers.size(); ++i)
+      number(info, info.numbers[i], use.numbers[i]);
+    comes_together(use, info);
+    for (std::size_t i = 0; i < use.memory.size(); ++i)
+      memory(info, info.memory[i], use.memory[i]);
+    for (std::size_t i = 0; i < use.values.size(); ++i)
+      check(!info.values[i].type || value(use.values[i]) == *info.values[i].type,
+            "{}: {} has another type", info.name, info.values[i].name);
+    for (std::size_t i = 0; i < use.values.size(); ++i)
+      value(use.values[i]);
+    check(use.variables.empty() || info.variables || info.any_variables, "{} of variables",
+          info.name);
+    for (VarId v : use.variables)
+      check(info.variables ? variable(v) == *info.variables : size_of(variable(v).dtype) == 4,
+            "{} does not use variable {}", info.name, v);
+    for (std::size_t i = 0; i < use.indices.size(); ++i) {
+      const IndexOperand& operand = info.indices[info.any_indices ? 0 : i];
+      expr(use.indices[i], 1);
+      check(!operand.uniform || level_of(use.indices[i]) >= uniform_level(info),
+            "{}: {} differs by thread", info.name, operand.name);
+    }
+    mask(use.mask, 1);
+    if (info.refused)
+      if (const std::string why = info.refused(p_, use, result); !why.empty())
+        check(false, "{}", why);
+  }
+
+  /// Threads in which a uniform operand must be the same.
+  int uniform_level(const IntrinsicInfo& info) const {
+    return info.scope == IntrinsicScope::Block || info.scope == IntrinsicScope::Grid ? threads_
+                                                                                     : level_;
+  }
+
+  void number(const IntrinsicInfo& info, const NumberOperand& operand, std::int64_t n) const {
+    std::int64_t least = 0, most = 1;
+    switch (operand.kind) {
+    case NumberOperand::Kind::Count:
+      least = operand.least;
+      most = operand.most;
       break;
-    case InstKind::Scalar:
-      check(i.number >= 0 && std::size_t(i.number) < p_.scalars.size() &&
-                p_.scalars[i.number] == i.type.dtype,
-            "no scalar {} of that type", i.number);
+    case NumberOperand::Kind::Flag:
       break;
-    case InstKind::Index:
-      expr(i.expr, i.type.lanes);
+    case NumberOperand::Kind::DType:
+      most = kDTypes - 1;
       break;
-    case InstKind::Apply:
-      apply(i);
-      break;
-    case InstKind::Fma:
-      args(3);
-      if (is_pairs(i)) {
-        check(p_.launch.threads == 0, "fma of pairs on a GPU");
-        for (int a : {0, 1})
-          check(value(i.args[a]) == Type{DType::U32, i.type.lanes}, "fma mixes types");
-        check(value(i.args[2]) == i.type, "fma mixes types");
-        break;
-      }
-      for (ValueId a : i.args)
-        check(value(a) == i.type, "fma mixes types");
-      break;
-    case InstKind::Load:
-      check(buffer(i.buffer).read, "buffer {} is read", buffer(i.buffer).name);
-      check(buffer(i.buffer).dtype == i.type.dtype, "a load of another dtype than buffer {}'s",
-            buffer(i.buffer).name);
-      expr(i.expr, i.type.lanes);
-      mask(i.mask, i.type.lanes);
-      break;
-    case InstKind::ReadVar:
-      check(i.number >= 0 && std::size_t(i.number) < p_.variables.size() &&
-                p_.variables[i.number] == i.type,
-            "no variable {} of that type", i.number);
-      break;
-    case InstKind::Splat:
-      args(1);
-      check(value(i.args[0]) == Type{i.type.dtype, 1}, "splat of a vector or another dtype");
-      break;
-    case InstKind::Extract:
-      args(1);
-      check(i.type.lanes == 1 && i.number >= 0 && i.number < value(i.args[0]).lanes &&
-                value(i.args[0]).dtype == i.type.dtype,
-            "no lane {} to extract", i.number);
-      break;
-    case InstKind::ReduceLanes:
-      args(1);
-      check(i.type.lanes == 1 && value(i.args[0]).dtype == i.type.dtype &&
-                i.monoid != Monoid::ArgMax,
-            "lanes cannot be combined that way");
-      break;
-    case InstKind::Shuffle: {
-      int lanes = 0;
-      for (ValueId a : i.args) {
-        check(value(a).dtype == i.type.dtype, "shuffle mixes types");
-        lanes += value(a).lanes;
-      }
-      check(!i.args.empty() && i.args.size() <= 2 &&
-                i.lanes_from.size() == std::size_t(i.type.lanes),
-            "shuffle of {} values into {} lanes", i.args.size(), i.type.lanes);
-      for (int l : i.lanes_from)
-        check(l >= 0 && l < lanes, "shuffle takes lane {} of {}", l, lanes);
+    case NumberOperand::Kind::Monoid:
+      most = static_cast<std::int64_t>(Monoid::ArgMax);
       break;
     }
-    case InstKind::Test:
-      check(i.type.dtype == DType::Bool, "a test is bool");
-      mask(i.mask, i.type.lanes);
+    check(n >= least && n <= most, "{}: there is no {} {}", info.name, operand.name, n);
+  }
+
+  void memory(const IntrinsicInfo& info, const MemoryOperand& operand, const Address& at) const {
+    const Buffer& b = buffer(at.buffer);
+    check(std::find(operand.spaces.begin(), operand.spaces.end(), b.space) != operand.spaces.end(),
+          "{}: {} is in buffer {}", info.name, operand.name, b.name);
+    check(!operand.dtype || b.dtype == *operand.dtype, "{}: {} is of {} in buffer {}", info.name,
+          operand.name, name_of(b.dtype), b.name);
+    switch (operand.effect) {
+    case MemoryOperand::Effect::None:
       break;
-    case InstKind::ReduceThreads:
-      args(1);
+    case MemoryOperand::Effect::Read:
+      check(b.read, "buffer {} is read", b.name);
+      break;
+    case MemoryOperand::Effect::Write:
+      check(b.written, "buffer {} is written", b.name);
+      break;
+    }
+    expr(at.index, 1);
+    check(!operand.uniform || level_of(at.index) >= uniform_level(info),
+          "the place in counter {} differs by thread", b.name);
+  }
+
+  /// Checks that the threads that execute an intrinsic together all come here.
+  void comes_together(const Intrinsic& use, const IntrinsicInfo& info) const {
+    const std::string what(info.name);
+    if (use.id == IntrinsicId::ReduceThreads || use.id == IntrinsicId::ScanThreads) {
       check(threads_ > 0, "threads are combined in a program without threads");
-      check(i.type == value(i.args[0]) && i.monoid != Monoid::ArgMax,
-            "threads cannot be combined that way");
-      check(i.number == threads_ ||
-                (i.number >= 2 && i.number <= 32 && (i.number & (i.number - 1)) == 0),
-            "groups of {} threads cannot be combined", i.number);
-      together(i.number, "a combination");
-      break;
-    case InstKind::ScanThreads:
-      args(1);
-      check(threads_ > 0, "threads are combined in a program without threads");
-      check(i.type == value(i.args[0]) && i.monoid != Monoid::ArgMax,
-            "threads cannot be combined that way");
-      check(i.number >= 2 && i.number <= 32 && (i.number & (i.number - 1)) == 0,
-            "groups of {} threads cannot be scanned", i.number);
-      together(i.number, "a scan");
-      break;
-    case InstKind::LoadMatrix:
-      check(buffer(i.buffer).space == Space::Shared && size_of(buffer(i.buffer).dtype) == 2,
-            "matrices are read from buffer {}", buffer(i.buffer).name);
-      check((i.number == 1 || i.number == 2 || i.number == 4) &&
-                i.type == Type{DType::U32, i.number},
-            "{} matrices are read as {} words", i.number, i.type.lanes);
-      expr(i.expr, i.type.lanes);
-      check((i.expr.divisor()) % 8 == 0, "rows of a matrix in {} begin at {}",
-            buffer(i.buffer).name, i.expr.str());
-      together(32, "a load of matrices");
-      break;
-    case InstKind::Mma:
-      args(3);
-      check(i.element == DType::BF16 || i.element == DType::F16, "a matrix product in {}",
-            name_of(i.element));
-      check(value(i.args[0]) == Type{DType::U32, 4} && value(i.args[1]) == Type{DType::U32, 2} &&
-                value(i.args[2]) == Type{DType::F32, 4} && i.type == Type{DType::F32, 4},
-            "a matrix product of other types");
-      together(32, "a matrix product");
-      break;
+      return together(static_cast<int>(use.number("threads")), what.c_str());
     }
-  }
-
-  void copy(const Inst& i) const {
-    const Buffer &to = buffer(i.buffer), &from = buffer(i.source);
-    check(to.space == Space::Shared && to.written, "an asynchronous copy to {}", to.name);
-    check(from.space == Space::Argument || from.space == Space::Workspace,
-          "an asynchronous copy from {}", from.name);
-    check(from.read && from.dtype == to.dtype && i.type.dtype == to.dtype,
-          "a copy from {} to {} changes the type", from.name, to.name);
-    const auto size = std::int64_t(size_of(to.dtype));
-    const std::int64_t bytes = i.type.lanes * size;
-    check(bytes == 4 || bytes == 8 || bytes == 16, "a copy of {} bytes", bytes);
-    for (const auto& [place, buffer] : {std::pair{&i.expr, &to}, {&i.source_expr, &from}}) {
-      expr(*place, 1);
-      check(place->divisor() % i.type.lanes == 0 && buffer->alignment % bytes == 0,
-            "a copy of {} bytes at {}[{}]", bytes, buffer->name, place->str());
-    }
-    mask(i.mask, 1);
-  }
-
-  void signal(int b, const Expr& place) const {
-    check(buffer(b).space == Space::Shared && buffer(b).dtype == DType::U64,
-          "a signal in buffer {}", buffer(b).name);
-    expr(place, 1);
-  }
-
-  void tensor_copy(const Stmt& s) const {
-    check(s.number >= 0 && std::size_t(s.number) < p_.tensor_maps.size(), "no tensor map {}",
-          s.number);
-    const TensorMap& m = p_.tensor_maps[std::size_t(s.number)];
-    check(m.extents.size() == m.box.size() && m.strides.size() == m.box.size() &&
-              s.inst.at.size() == m.box.size() && !m.box.empty() && m.box.size() <= 5,
-          "tensor map {} has another rank", s.number);
-    const Buffer &from = buffer(m.buffer), &to = buffer(s.inst.buffer);
-    check(from.space == Space::Argument && from.read, "a tensor map of {}", from.name);
-    check(to.space == Space::Shared && to.dtype == from.dtype && to.alignment % 128 == 0 &&
-              (m.swizzle == 0 || to.alignment % 1024 == 0),
-          "a tensor map's box goes to {}", to.name);
-    expr(s.inst.expr, 1);
-    for (const Expr& e : s.inst.at)
-      expr(e, 1);
-    signal(s.inst.source, s.inst.source_expr);
-  }
-
-  void multiply(const Stmt& s) const {
-    const auto size = s.variables.size();
-    check(size >= 1 && size <= 32, "an asynchronous product of {} columns", 8 * size);
-    for (VarId v : s.variables)
-      check(v >= 0 && std::size_t(v) < p_.variables.size() &&
-                p_.variables[std::size_t(v)] == Type{DType::F32, 4},
-            "an asynchronous product into variable {}", v);
-    std::vector<int> matrices{s.inst.source};
-    if (s.args.empty())
-      matrices.push_back(s.inst.buffer);
-    else
-      check(s.args.size() == 1 && value(s.args[0]) == Type{DType::U32, 4} && !s.inst.transposed,
-            "an asynchronous product of registers that hold no matrix");
-    for (int b : matrices)
-      check(buffer(b).space == Space::Shared && buffer(b).dtype == s.inst.element &&
-                size_of(s.inst.element) == 2 && is_float(s.inst.element) &&
-                buffer(b).alignment % 1024 == 0,
-            "an asynchronous product of {}", buffer(b).name);
-    expr(s.inst.expr, 1);
-    expr(s.inst.source_expr, 1);
-    mask(s.inst.mask, 1);
-    together(32, "an asynchronous product");
-  }
-
-  void tile(const Stmt& s) const {
-    check(threads_ == 0, "tiles on a GPU");
-    const auto number = [&](int n) { check(n >= 0 && n < kTiles, "there is no tile {}", n); };
-    number(s.target);
-    if (s.kind == StmtKind::TileMultiply) {
-      number(s.number);
-      number(s.inst.number);
-      check(s.target != s.number && s.target != s.inst.number && s.number != s.inst.number,
-            "a product of tiles {} and {} into tile {}", s.number, s.inst.number, s.target);
-      check(s.inst.element == DType::BF16, "a product of tiles in {}", name_of(s.inst.element));
-    }
-    if (s.kind != StmtKind::TileLoad && s.kind != StmtKind::TileStore)
+    switch (info.scope) {
+    case IntrinsicScope::Lane:
+      check(threads_ > 0 || !info.requirement, "{} on a CPU", info.name);
       return;
-    const Buffer& b = buffer(s.inst.buffer);
-    const bool loads = s.kind == StmtKind::TileLoad;
-    check(loads ? b.read : b.written, "buffer {} is {}", b.name, loads ? "read" : "written");
-    check(size_of(b.dtype) == 4 || (loads && size_of(b.dtype) == 2), "a tile of {} in buffer {}",
-          name_of(b.dtype), b.name);
-    check(s.inst.mask.empty(), "a tile of buffer {} under a mask", b.name);
-    expr(s.inst.expr, 1);
-    expr(s.inst.source_expr, 1);
+    case IntrinsicScope::CpuThread:
+      check(threads_ == 0, "{} on a GPU", info.name);
+      return;
+    case IntrinsicScope::Subgroup:
+    case IntrinsicScope::SubgroupGroup:
+      check(threads_ > 0, "{} on a CPU", info.name);
+      return together(32, what.c_str());
+    case IntrinsicScope::Block:
+      check(threads_ > 0, "{} on a CPU", info.name);
+      return together(threads_, what.c_str());
+    case IntrinsicScope::Grid:
+      check(threads_ > 0, "{} on a CPU", info.name);
+      check(!in_core_, "{}: not all blocks come here", info.name);
+      return together(threads_, what.c_str());
+    }
   }
+
+  // --- Statements
 
   void block(const Block& statements) {
     std::vector<ValueId> made;
     for (const Stmt& s : statements)
       statement(s, made);
     for (ValueId v : made)
-      visible_[v] = false;
+      visible_[std::size_t(v)] = false;
   }
 
   void statement(const Stmt& s, std::vector<ValueId>& made) {
-    switch (s.kind) {
-    case StmtKind::Let:
-      check(s.target >= 0 && std::size_t(s.target) < p_.values.size() && !set_[s.target],
-            "value {} is set twice", s.target);
-      inst(s.inst);
-      check(p_.values[s.target] == s.inst.type, "value {} has another type", s.target);
-      visible_[s.target] = set_[s.target] = true;
-      value_level_[s.target] = threads_ ? std::min(level_of(s.inst), level_) : 0;
-      made.push_back(s.target);
-      break;
-    case StmtKind::Set:
-      check(s.args.size() == 1 && s.target >= 0 && std::size_t(s.target) < p_.variables.size() &&
-                p_.variables[s.target] == value(s.args[0]),
-            "variable {} is set to another type", s.target);
-      break;
-    case StmtKind::Store: {
-      check(s.args.size() == 1, "a store of {} values", s.args.size());
-      const Type& t = value(s.args[0]);
-      check(buffer(s.inst.buffer).written, "buffer {} is written", buffer(s.inst.buffer).name);
-      check(buffer(s.inst.buffer).dtype == t.dtype, "a store of another dtype than buffer {}'s",
-            buffer(s.inst.buffer).name);
-      expr(s.inst.expr, t.lanes);
-      mask(s.inst.mask, t.lanes);
-      break;
+    std::visit(overloaded{[&](const Let& x) {
+                            let(x);
+                            made.push_back(x.target);
+                          },
+                          [&](const Assign& x) {
+                            check(variable(x.variable) == value(x.value),
+                                  "variable {} is set to another type", x.variable);
+                          },
+                          [&](const Store& x) { store(x); }, [&](const For& x) { loop(x); },
+                          [&](const If& x) {
+                            mask(x.condition, 1);
+                            const int level =
+                                std::exchange(level_, std::min(level_, level_of(x.condition)));
+                            block(x.body);
+                            block(x.otherwise);
+                            level_ = level;
+                          },
+                          [&](const Barrier&) { barrier(); },
+                          [&](const Intrinsic& x) {
+                            const IntrinsicInfo& info = info_of(x.id);
+                            check(!info.result && !info.body, "{} stands alone", info.name);
+                            intrinsic(x, {});
+                          },
+                          [&](const Acquire& x) {
+                            check(info_of(x.by.id).body, "{} lets nobody in",
+                                  info_of(x.by.id).name);
+                            intrinsic(x.by, {});
+                            block(x.body);
+                          }},
+               s.node);
+  }
+
+  void let(const Let& x) {
+    check(x.target >= 0 && std::size_t(x.target) < p_.values.size() && !set_[std::size_t(x.target)],
+          "value {} is set twice", x.target);
+    const auto target = std::size_t(x.target);
+    inst(x.inst);
+    check(p_.values[target] == x.inst.type, "value {} has another type", x.target);
+    visible_[target] = set_[target] = true;
+    value_level_[target] = threads_ ? std::min(level_of(x.inst), level_) : 0;
+  }
+
+  void store(const Store& x) const {
+    const Type& t = value(x.value);
+    const Buffer& to = buffer(x.to.buffer);
+    check(to.written, "buffer {} is written", to.name);
+    check(to.dtype == t.dtype, "a store of another dtype than buffer {}'s", to.name);
+    expr(x.to.index, t.lanes);
+    mask(x.mask, t.lanes);
+  }
+
+  void barrier() const {
+    check(p_.uses_barrier, "a barrier in a program that says it has none");
+    if (threads_ == 0)
+      check(!in_core_, "a barrier that not all workers reach");
+    else
+      together(threads_, "a barrier");
+  }
+
+  void loop(const For& x) {
+    for (const Expr* e : {&x.begin, &x.end, &x.step})
+      expr(*e, 1);
+    check(x.step.lower() >= 1, "loop {} has step {}", x.number, x.step.str());
+    check(numbers_.insert(x.number).second, "loop variable {} is used twice", x.number);
+    const bool core = x.bind == Bind::Core, grid = x.bind == Bind::Grid;
+    check(!core || !in_core_, "loop {}: a core loop in a core loop", x.number);
+    check(!core || threads_ == 0, "loop {}: a core loop on a GPU", x.number);
+    check(!grid || threads_ > 0, "loop {}: a grid loop on a CPU", x.number);
+    check(!grid || !in_core_, "loop {}: a grid loop in a grid loop", x.number);
+    check(!x.queue || grid, "loop {}: only a grid's work comes from a queue", x.number);
+    const int bounds = std::min({level_of(x.begin), level_of(x.end), level_of(x.step)});
+    check(!grid || bounds == threads_, "grid loop {} differs by thread", x.number);
+    if (x.queue) {
+      check(level_ == threads_, "dynamic grid loop {} differs by thread", x.number);
+      const Buffer& b = buffer(x.queue->buffer);
+      check(b.space == Space::Counter, "buffer {} is no counter", b.name);
+      expr(x.queue->index, 1);
+      check(level_of(x.queue->index) >= threads_, "the place in counter {} differs by thread",
+            b.name);
     }
-    case StmtKind::Prefetch:
-      buffer(s.inst.buffer);
-      expr(s.inst.expr, 1);
-      break;
-    case StmtKind::For: {
-      for (const Expr* e : {&s.begin, &s.end, &s.step})
-        expr(*e, 1);
-      check(s.step.lower() >= 1, "loop {} has step {}", s.number, s.step.str());
-      check(numbers_.insert(s.number).second, "loop variable {} is used twice", s.number);
-      bool core = s.bind == Bind::Core, grid = s.bind == Bind::Grid;
-      check(!core || !in_core_, "loop {}: a core loop in a core loop", s.number);
-      check(!core || threads_ == 0, "loop {}: a core loop on a GPU", s.number);
-      check(!grid || threads_ > 0, "loop {}: a grid loop on a CPU", s.number);
-      check(!grid || !in_core_, "loop {}: a grid loop in a grid loop", s.number);
-      check(s.order == WorkOrder::Fixed || grid, "loop {}: only a grid's work is drawn", s.number);
-      int bounds = std::min({level_of(s.begin), level_of(s.end), level_of(s.step)});
-      if (grid) {
-        check(bounds == threads_, "grid loop {} differs by thread", s.number);
-        if (s.order == WorkOrder::Drawn) {
-          check(level_ == threads_, "drawn grid loop {} differs by thread", s.number);
-          counter(s.inst, threads_);
-        }
-      }
-      bool was = std::exchange(in_core_, in_core_ || core || grid);
-      int level = std::exchange(level_, std::min(level_, bounds));
-      check(s.number >= 0, "a loop has number {}", s.number);
-      loop_level_[s.number] = level_;
-      loops_.push_back(Expr::axis(s.number, s.extent));
-      block(s.body);
-      loops_.pop_back();
-      in_core_ = was;
-      level_ = level;
-      break;
-    }
-    case StmtKind::If: {
-      mask(s.inst.mask, 1);
-      int level = std::exchange(level_, std::min(level_, level_of(s.inst.mask)));
-      block(s.body);
-      block(s.otherwise);
-      level_ = level;
-      break;
-    }
-    case StmtKind::Barrier:
-      check(p_.uses_barrier, "a barrier in a program that says it has none");
-      if (threads_ == 0) {
-        check(!in_core_, "a barrier that not all workers reach");
-        check(s.number == 0, "a barrier of some workers");
-      } else if (s.number == 0) {
-        together(threads_, "a barrier");
-      } else {
-        check(s.number > 0 && s.number < 16 && s.end.constant().value_or(0) >= 32 &&
-                  s.end.value() % 32 == 0 && s.end.value() <= threads_,
-              "barrier {} of {} threads", s.number, s.end.str());
-        together(32, "a barrier");
-      }
-      break;
-    case StmtKind::WarpBarrier:
-      together(32, "a barrier of a warp");
-      break;
-    case StmtKind::CopyAsync:
-      copy(s.inst);
-      break;
-    case StmtKind::CommitCopies:
-    case StmtKind::WaitCopies:
-      check(threads_ > 0 && s.number >= 0, "a wait for copies");
-      break;
-    case StmtKind::InitSignal:
-    case StmtKind::Arrive:
-      signal(s.inst.buffer, s.inst.expr);
-      check(s.number >= (s.kind == StmtKind::InitSignal ? 1 : 0), "a signal of {}", s.number);
-      break;
-    case StmtKind::Await:
-      signal(s.inst.buffer, s.inst.expr);
-      check(s.args.size() == 1 && value(s.args[0]) == Type{DType::I32, 1}, "a parity is one i32");
-      break;
-    case StmtKind::TensorCopy:
-      tensor_copy(s);
-      break;
-    case StmtKind::MultiplyAsync:
-      multiply(s);
-      break;
-    case StmtKind::FenceProducts:
-    case StmtKind::CommitProducts:
-    case StmtKind::WaitProducts:
-      for (VarId v : s.variables)
-        check(v >= 0 && std::size_t(v) < p_.variables.size() &&
-                  size_of(p_.variables[std::size_t(v)].dtype) == 4,
-              "products do not use variable {}", v);
-      together(32, "an asynchronous product");
-      break;
-    case StmtKind::SetRegisters:
-      check(s.number >= 24 && s.number <= 256 && s.number % 8 == 0, "{} registers", s.number);
-      together(32, "a change of registers");
-      break;
-    case StmtKind::GridBarrier:
-      check(threads_ > 0 && !in_core_, "a barrier of the grid that not all blocks reach");
-      check(p_.launch.resident, "a barrier of the grid in a program whose blocks may wait for it");
-      together(threads_, "a barrier of the grid");
-      counter(s.inst, threads_);
-      break;
-    case StmtKind::Post:
-      posts(s.inst.buffer);
-      expr(s.inst.expr, 1);
-      break;
-    case StmtKind::AwaitPosts:
-      counter(s.inst, threads_);
-      expr(s.end, 1);
-      check(level_of(s.end) == threads_, "the posts that are awaited differ by thread");
-      check(p_.launch.resident,
-            "a wait for posts in a program whose blocks may wait for each other to end");
-      together(threads_, "a wait for posts");
-      block(s.body);
-      break;
-    case StmtKind::ClearPosts:
-      posts(s.inst.buffer);
-      posts(s.inst.source);
-      check(s.number >= 0 && s.number <= buffer(s.inst.buffer).elements.value(),
-            "{} posts of counter {}", s.number, buffer(s.inst.buffer).name);
-      check(!in_core_, "posts that not all blocks clear");
-      together(threads_, "the clearing of posts");
-      break;
-    case StmtKind::TileZero:
-    case StmtKind::TileLoad:
-    case StmtKind::TileMultiply:
-    case StmtKind::TileStore:
-      tile(s);
-      break;
-    case StmtKind::Last:
-      check(threads_ > 0, "blocks on a CPU");
-      if (s.number != 0) {
-        check(s.number > 0 && s.number < 16 && s.target >= 32 && s.target % 32 == 0 &&
-                  s.target <= threads_,
-              "barrier {} of {} threads", s.number, s.target);
-        together(32, "the choice of a last block");
-      } else {
-        together(threads_, "the choice of a last block");
-      }
-      counter(s.inst, s.number != 0 ? level_ : threads_);
-      expr(s.end, 1);
-      check(level_of(s.end) >= (s.number != 0 ? level_ : threads_),
-            "the number of arrivals differs by thread");
-      block(s.body);
-      break;
-    }
+    const bool was = std::exchange(in_core_, in_core_ || core || grid);
+    const int level = std::exchange(level_, std::min(level_, bounds));
+    check(x.number >= 0, "a loop has number {}", x.number);
+    loop_level_[x.number] = level_;
+    loops_.push_back(Expr::axis(x.number, x.extent));
+    block(x.body);
+    loops_.pop_back();
+    in_core_ = was;
+    level_ = level;
   }
 
   const KernelProgram& p_;

@@ -84,6 +84,8 @@ const char* name_of(Form form) noexcept {
     return "contraction";
   case Form::Scan:
     return "scan";
+  case Form::Sort:
+    return "sort";
   case Form::Scatter:
     return "scatter";
   case Form::General:
@@ -101,6 +103,8 @@ Form classify(const Region& region) {
   for (const Stage& stage : region.stages) {
     if (stage.kind == StageKind::Scan)
       return Form::Scan;
+    if (stage.kind == StageKind::Sort)
+      return Form::Sort;
     if (stage.kind != StageKind::Reduce)
       continue;
     contraction = contraction || is_contraction(region, stage);
@@ -148,6 +152,8 @@ bool may_alias(const Region& region, int output, int operand) {
   if (!out.map.is_total() || !out.indirect.empty())
     return false;
   const Stage& producer = region.stages[out.stage];
+  if (producer.kind == StageKind::Sort) // what it writes depends on the whole line
+    return false;
   std::vector<int> written_axes = result_axes(producer);
   IndexMap written = compose(out.map, out.layout);
   for (const Stage& stage : region.stages)

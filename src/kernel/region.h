@@ -70,13 +70,15 @@ struct BodyValue {
   std::vector<int> args; ///< Apply
 };
 
-enum class StageKind : std::uint8_t { Map, Reduce, Scan };
+enum class StageKind : std::uint8_t { Map, Reduce, Scan, Sort };
 
 /// A loop nest over some of the region's axes (ascending) with one scalar body. Its result has one
-/// component for each yield, and is indexed by `axes` without `over` (in order); a scan keeps its
-/// axis. Reductions and scans treat each yield by itself. ArgMax compares the yielded values and
-/// gives, as i64, the number of the first largest in row-major order of `over` (NaN counts as
-/// largest; 0 when there is none).
+/// component for each yield, and is indexed by `axes` without `over` (in order); a scan and a sort
+/// keep their axis. A sort has one yield, an integer key, and gives, as i64, the positions along
+/// its axis in ascending order of the keys, those of equal keys in ascending order. Reductions and
+/// scans treat each yield by itself. ArgMax compares the yielded values and gives, as i64, the
+/// number of the first largest in row-major order of `over` (NaN counts as largest; 0 when there is
+/// none).
 struct Stage {
   StageKind kind = StageKind::Map;
   std::vector<int>
@@ -114,7 +116,16 @@ struct Output {
 };
 
 /// What kind of generator the region suits; derived by classify(), never set by hand.
-enum class Form : std::uint8_t { Elementwise, Row, Column, Contraction, Scan, Scatter, General };
+enum class Form : std::uint8_t {
+  Elementwise,
+  Row,
+  Column,
+  Contraction,
+  Scan,
+  Sort,
+  Scatter,
+  General
+};
 const char* name_of(Form form) noexcept;
 
 struct Region {

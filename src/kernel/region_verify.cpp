@@ -129,7 +129,8 @@ void check_stage(const Region& region, std::size_t s) {
     ensure(std::find(stage.axes.begin(), stage.axes.end(), a) != stage.axes.end() &&
                (i == 0 || stage.over[i - 1] < a),
            "{}: reduced axes are not some of its axes, ascending", where);
-    ensure(region.axes[a].reduction || stage.kind == StageKind::Scan,
+    ensure(region.axes[a].reduction || stage.kind == StageKind::Scan ||
+               stage.kind == StageKind::Sort,
            "{}: axis {} is reduced but marked parallel", where, a);
   }
   for (std::size_t l = 0; l < stage.loads.size(); ++l)
@@ -137,12 +138,17 @@ void check_stage(const Region& region, std::size_t s) {
   check_body(region, s);
   ensure(!stage.yields.empty() && stage.yields.size() == stage.yield_dtypes.size(),
          "{}: yields and their dtypes do not match", where);
+  ensure(stage.kind != StageKind::Sort || (stage.over.size() == 1 && stage.yields.size() == 1),
+         "{}: a sort runs along one axis and has one key", where);
   for (std::size_t i = 0; i < stage.yields.size(); ++i) {
     int y = stage.yields[i];
     ensure(y >= 0 && std::size_t(y) < stage.body.size(), "{}: yields no value {}", where, y);
     if (stage.kind == StageKind::Map)
       ensure(stage.body[y].dtype == stage.yield_dtypes[i], "{}: yield {} has another dtype", where,
              i);
+    else if (stage.kind == StageKind::Sort)
+      ensure(is_integer(stage.body[y].dtype) && stage.yield_dtypes[i] == DType::I64,
+             "{}: a sort orders integers and gives i64", where);
     else if (stage.monoid == Monoid::ArgMax)
       ensure(stage.yield_dtypes[i] == DType::I64, "{}: argmax gives i64", where);
   }

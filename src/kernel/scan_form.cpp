@@ -19,8 +19,8 @@ FoundScan find_scan(const Region& region) {
     all[a] = int(a);
   for (std::size_t s = 0; s < region.stages.size(); ++s) {
     const Stage& stage = region.stages[s];
-    if (stage.kind == StageKind::Reduce)
-      return no("it has a reduction");
+    if (stage.kind == StageKind::Reduce || stage.kind == StageKind::Sort)
+      return no("it has a reduction or a sort");
     const bool reads = std::any_of(stage.loads.begin(), stage.loads.end(), [&](const Load& l) {
       return l.source == Source::Stage && scanned[std::size_t(l.number)];
     });

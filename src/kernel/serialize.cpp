@@ -1,5 +1,6 @@
 #include "kernel/serialize.h"
 
+#include "kernel/program_fields.h"
 #include "support/fail.h"
 #include "support/hash.h"
 
@@ -8,6 +9,8 @@
 #include <optional>
 #include <type_traits>
 #include <unordered_map>
+#include <utility>
+#include <variant>
 
 namespace egret::kernel {
 namespace {
@@ -28,20 +31,14 @@ constexpr int last(ExprKind) {
 constexpr int last(Space) {
   return static_cast<int>(Space::Counter);
 }
-constexpr int last(InstKind) {
-  return static_cast<int>(InstKind::Mma);
-}
-constexpr int last(StmtKind) {
-  return static_cast<int>(StmtKind::TileStore);
+constexpr int last(IntrinsicId) {
+  return kIntrinsics - 1;
 }
 constexpr int last(CachePolicy) {
   return static_cast<int>(CachePolicy::EvictLast);
 }
 constexpr int last(Bind) {
   return static_cast<int>(Bind::Lane);
-}
-constexpr int last(WorkOrder) {
-  return static_cast<int>(WorkOrder::Drawn);
 }
 constexpr int last(Role) {
   return static_cast<int>(Role::Scalar);
@@ -53,7 +50,7 @@ constexpr int last(BodyValue::Kind) {
   return static_cast<int>(BodyValue::Kind::Apply);
 }
 constexpr int last(StageKind) {
-  return static_cast<int>(StageKind::Scan);
+  return static_cast<int>(StageKind::Sort);
 }
 constexpr int last(LibraryProduct::Activation) {
   return static_cast<int>(LibraryProduct::Activation::Gelu);
@@ -106,9 +103,16 @@ public:
     if (value)
       (*this)(*value);
   }
+  template <class... T>
+  void operator()(const std::variant<T...>& value) {
+    (*this)(static_cast<std::uint8_t>(value.index()));
+    std::visit([this](const auto& alternative) { (*this)(alternative); }, value);
+  }
   template <class T>
   requires std::is_class_v<T>
   void operator()(const T& value) { members(*this, const_cast<T&>(value)); }
+  void id(IdKind, int number) { (*this)(number); }
+  void ids(IdKind, const std::vector<int>& list) { (*this)(list); }
   std::string take() { return std::move(out_); }
 
 private:
@@ -165,12 +169,26 @@ public:
     }
   }
   void operator()(std::vector<bool>&) = delete;
+  template <class... T>
+  void operator()(std::variant<T...>& value) {
+    std::uint8_t word = 0;
+    (*this)(word);
+    if (word >= sizeof...(T))
+      fail(ErrorKind::File, "{} is no word of its enumeration", word);
+    alternative(value, word, std::index_sequence_for<T...>());
+  }
+  void id(IdKind, int& number) { (*this)(number); }
+  void ids(IdKind, std::vector<int>& list) { (*this)(list); }
   template <class T>
   requires std::is_class_v<T>
   void operator()(T& value) { members(*this, value); }
   bool at_end() const { return bytes_.empty(); }
 
 private:
+  template <class V, std::size_t... I>
+  void alternative(V& value, std::size_t word, std::index_sequence<I...>) {
+    ((word == I ? (*this)(value.template emplace<I>()) : void()), ...);
+  }
   // Blocks in blocks and expressions of expressions: what is nested deeper than any program would
   // only end the stack.
   struct Deeper {
@@ -259,109 +277,83 @@ private:
   std::vector<Expr> expressions_;
 };
 
-template <class A, class... T>
-void all(A& archive, T&... fields) {
-  (archive(fields), ...);
-}
-
-template <class A>
-void members(A& a, Scalar& x) {
-  all(a, x.dtype, x.bits);
-}
-template <class A>
-void members(A& a, Guard& x) {
-  all(a, x.value, x.lo, x.hi);
-}
 template <class A>
 void members(A& a, Hole& x) {
-  all(a, x.valid, x.fill);
+  all_members(a, x.valid, x.fill);
 }
 template <class A>
 void members(A& a, IndexMap& x) {
-  all(a, x.dims, x.coords, x.holes);
+  all_members(a, x.dims, x.coords, x.holes);
 }
 
 // --- programs
 
 template <class A>
-void members(A& a, Type& x) {
-  all(a, x.dtype, x.lanes);
-}
-template <class A>
 void members(A& a, Buffer& x) {
-  all(a, x.name, x.dtype, x.space, x.argument, x.elements, x.read, x.written, x.alignment,
-      x.aliased);
-}
-template <class A>
-void members(A& a, Inst& x) {
-  all(a, x.kind, x.type, x.constant, x.number, x.expr, x.op, x.monoid, x.buffer, x.mask, x.policy,
-      x.args, x.lanes_from, x.element, x.transposed, x.quick, x.source, x.source_expr,
-      x.source_transposed, x.at);
-}
-template <class A>
-void members(A& a, Stmt& x) {
-  all(a, x.kind, x.target, x.inst, x.args, x.number, x.extent, x.begin, x.end, x.step, x.bind,
-      x.order, x.variables, x.unroll, x.body, x.otherwise);
+  all_members(a, x.name, x.dtype, x.space, x.argument, x.elements, x.read, x.written, x.alignment,
+              x.aliased);
 }
 template <class A>
 void members(A& a, Launch& x) {
-  all(a, x.workers, x.threads, x.resident, x.blocks_per_core, x.least_shared);
+  all_members(a, x.workers, x.threads, x.resident, x.blocks_per_core, x.least_shared);
 }
 template <class A>
 void members(A& a, TensorMap& x) {
-  all(a, x.buffer, x.offset, x.extents, x.strides, x.box, x.swizzle);
+  all_members(a, x.buffer, x.offset, x.extents, x.strides, x.box, x.swizzle);
 }
 template <class A>
 void members(A& a, LibraryProduct::Matrix& x) {
-  all(a, x.buffer, x.offset, x.batch, x.row, x.column);
+  all_members(a, x.buffer, x.offset, x.batch, x.row, x.column);
 }
 template <class A>
 void members(A& a, LibraryProduct& x) {
-  all(a, x.left, x.right, x.result, x.batches, x.rows, x.columns, x.depth, x.bias, x.bias_offset,
-      x.activation, x.workspace, x.rank);
+  all_members(a, x.left, x.right, x.result, x.batches, x.rows, x.columns, x.depth, x.bias,
+              x.bias_offset, x.activation, x.workspace, x.rank);
 }
 template <class A>
 void members(A& a, KernelProgram& x) {
-  all(a, x.name, x.buffers, x.dims, x.scalars, x.variables, x.values, x.body, x.launch,
-      x.tensor_maps, x.uses_barrier, x.deterministic, x.product);
+  all_members(a, x.name, x.buffers, x.dims, x.scalars, x.variables, x.values, x.body, x.launch,
+              x.tensor_maps, x.uses_barrier, x.deterministic, x.product);
 }
 
 // --- regions
 
 template <class A>
 void members(A& a, Axis& x) {
-  all(a, x.extent, x.reduction, x.name);
+  all_members(a, x.extent, x.reduction, x.name);
 }
 template <class A>
 void members(A& a, Operand& x) {
-  all(a, x.dtype, x.shape, x.layout, x.role, x.alignment, x.name);
+  all_members(a, x.dtype, x.shape, x.layout, x.role, x.alignment, x.name);
 }
 template <class A>
 void members(A& a, Load& x) {
-  all(a, x.source, x.number, x.component, x.map, x.indirect);
+  all_members(a, x.source, x.number, x.component, x.map, x.indirect);
 }
 template <class A>
 void members(A& a, BodyValue& x) {
-  all(a, x.kind, x.dtype, x.constant, x.load, x.index, x.op, x.args);
+  all_members(a, x.kind, x.dtype, x.constant, x.load, x.index, x.op, x.args);
 }
 template <class A>
 void members(A& a, Stage& x) {
-  all(a, x.kind, x.axes, x.over, x.monoid, x.acc_dtype, x.loads, x.body, x.yields, x.yield_dtypes);
+  all_members(a, x.kind, x.axes, x.over, x.monoid, x.acc_dtype, x.loads, x.body, x.yields,
+              x.yield_dtypes);
 }
 template <class A>
 void members(A& a, Output& x) {
-  all(a, x.stage, x.component, x.dtype, x.shape, x.map, x.layout, x.alias, x.combine, x.indirect);
+  all_members(a, x.stage, x.component, x.dtype, x.shape, x.map, x.layout, x.alias, x.combine,
+              x.indirect);
 }
 template <class A>
 void members(A& a, Region& x) {
-  all(a, x.name, x.axes, x.operands, x.stages, x.outputs, x.nodes);
+  all_members(a, x.name, x.axes, x.operands, x.stages, x.outputs, x.nodes);
 }
 
 // --- the whole: a mark with the version, a hash of the rest, the rest
 
 template <class T>
 constexpr std::string_view kMark =
-    std::is_same_v<T, Region> ? "egret region 1\n" : "egret kernel 4\n";
+    std::is_same_v<T, Region> ? "egret region 1\n" : "egret kernel 5\n";
 
 template <class T>
 std::string bytes_of(const T& value) {

@@ -746,7 +746,8 @@ public:
         find_stream(in_few_passes(region, StreamTakes::Vectors), StreamTakes::Vectors);
     if (!found.ok || !stream_refused(found.form).empty())
       return {};
-    return stream_space(target, target.has_amx && by_tiles(region, target).reason.empty());
+    return stream_space(target, target.unit(FragmentLayout::Tiles) != nullptr &&
+                                    by_tiles(region, target).reason.empty());
   }
 
   Lowered lower(const Region& given, const Schedule& schedule,

@@ -33,8 +33,8 @@ private:
       if (out.combine != Combine::Store)
         return "an output is a scatter";
     for (const Stage& s : r_.stages)
-      if (s.kind == StageKind::Scan)
-        return "it has a scan";
+      if (s.kind == StageKind::Scan || s.kind == StageKind::Sort)
+        return "it has a scan or a sort";
     std::vector<int> products, others;
     for (std::size_t s = 0; s < r_.stages.size(); ++s)
       if (r_.stages[s].kind == StageKind::Reduce)

@@ -1,25 +1,31 @@
 // What the compiler may know of a machine: numbers, never an API.
 #pragma once
 
+#include "kernel/matrix_unit.h"
+
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace egret::kernel {
 
+enum class DeviceKind : std::uint8_t { Cpu, Gpu };
+
 struct Target {
-  std::string device;    ///< "cpu", "cuda"
+  DeviceKind kind = DeviceKind::Cpu;
+  std::string device;    ///< as users name it, "cpu", "cuda": decides nothing
   std::string name;      ///< "znver5", "sm_90a"
   int workers = 1;       ///< threads a launch may use
   int vector_bytes = 16; ///< widest vector register
   int vector_registers = 16;
   bool has_fma = false;
-  bool has_bf16_dot = false;
-  bool has_amx = false;
+  std::uint32_t capabilities = 0; ///< a bit each: see has()
+  std::vector<MatrixUnit> units;  ///< one at the most of each layout
   std::int64_t l1_bytes = 32 << 10, l2_bytes = 1 << 20,
                l3_bytes = 8 << 20; ///< of one core; l3 as shared
   // A GPU's; 0 on a CPU. Its `workers` are multiprocessors, its l2_bytes those of the whole chip.
-  int capability = 0;                  ///< CUDA's compute capability times ten: 90 for 9.0
-  int warp = 0;                        ///< threads that run in step
+  int architecture = 0; ///< the backend's own number of an instruction set: decides nothing else
+  int subgroup = 0;     ///< lanes that run in step
   std::int64_t block_shared_bytes = 0; ///< shared memory that one block may ask for
   std::int64_t shared_bytes =
       0; ///< shared memory of a multiprocessor; each block costs 1 KiB of it beside its own
@@ -30,6 +36,12 @@ struct Target {
   std::int64_t product_library = 0;
   std::uint64_t fingerprint =
       0; ///< of everything that generated code depends on: part of every key
+
+  bool is_gpu() const { return kind == DeviceKind::Gpu; }
+  bool has(Capability c) const { return (capabilities >> static_cast<unsigned>(c) & 1u) != 0; }
+  void add(Capability c) { capabilities |= 1u << static_cast<unsigned>(c); }
+  /// The unit whose operands lie so; null when there is none.
+  const MatrixUnit* unit(FragmentLayout layout) const;
 };
 
 } // namespace egret::kernel

@@ -188,8 +188,9 @@ double Estimator::tile_cycles(const StageCost& cost, std::span<const LoopAround>
     }
     products *= loop.trips;
   }
-  if (!target_.has_amx || unit.size() != 3 || unit[0].trips != kernel::kTileRows ||
-      unit[1].trips != kernel::kTileBytes / 4 || unit[2].trips != kernel::kTileBytes / 2)
+  if (target_.unit(kernel::FragmentLayout::Tiles) == nullptr || unit.size() != 3 ||
+      unit[0].trips != kernel::kTileRows || unit[1].trips != kernel::kTileBytes / 4 ||
+      unit[2].trips != kernel::kTileBytes / 2)
     return -1;
   const auto depends = [](const Access& access, int axis) {
     return access.stride[std::size_t(axis)] != 0;

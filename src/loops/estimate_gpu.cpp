@@ -29,7 +29,7 @@ constexpr double kGridBarrier = 2000, kSharedBytes = 128;
 constexpr double kStagesBytes = 112 << 10, kStages = 4, kTurn = 90, kTurnFar = 500;
 /// A scheduler's cycles for a product of a warp, with what is around it, and until a warp's next
 /// one. Measured: bench/results/2026-11-22-loops.md.
-constexpr double kProduct = 11, kProductBefore90 = 14, kNextProduct = 14;
+constexpr double kNextProduct = 14;
 /// 32-bit registers beside those of sums.
 constexpr double kOther = 28, kMostRegisters = 230;
 
@@ -154,7 +154,8 @@ double Estimator::gpu_matrix_seconds(int s, std::span<const LoopAround> loops,
   if (stages * copied > double(target_.block_shared_bytes))
     penalty *= 100;
   const double rounds = std::ceil(grid / multiprocessors), waves = std::ceil(rounds / resident);
-  const double product = target_.capability >= 90 ? kProduct : kProductBefore90;
+  const kernel::MatrixUnit* unit = target_.unit(kernel::FragmentLayout::SubgroupFragments);
+  const double product = unit ? unit->cycles : 0; // none without a unit
   const double busy = std::min(kSchedulers, warps * std::min(rounds, resident));
   const double multiplied = rounds * warps * steps * tiles * product / busy;
   const double issue = rounds * warps * steps * instructions / busy;

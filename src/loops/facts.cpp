@@ -233,10 +233,10 @@ int widened(const Stage& stage, int value) {
 /// of columns, an even depth.
 std::vector<UnitProduct> cpu_products(int s, int m, int n, int k, const Target& target) {
   std::vector<UnitProduct> found;
-  if (target.has_amx)
+  if (target.unit(kernel::FragmentLayout::Tiles) != nullptr)
     found.push_back(
         {s, m, n, k, kernel::kTileRows, kernel::kTileBytes / 4, kernel::kTileBytes / 2});
-  if (!target.has_bf16_dot)
+  if (target.unit(kernel::FragmentLayout::Pairs) == nullptr)
     return found;
   const std::int64_t columns = target.vector_bytes / 4;
   if (columns < 2 || columns > kernel::loops::kMostLanes)
@@ -305,7 +305,7 @@ std::vector<std::int64_t> factors_of(const Region& region, int axis, const Targe
 std::vector<UnitProduct> unit_products(const Region& region, const Target& target) {
   std::vector<UnitProduct> found;
   const bool gpu = target.threads > 0;
-  if (gpu ? target.capability < 80 || target.warp != 32 : !target.has_bf16_dot && !target.has_amx)
+  if (target.units.empty() || (gpu && target.subgroup != 32))
     return found;
   for (int s = 0; s < int(region.stages.size()); ++s) {
     const Stage& stage = region.stages[std::size_t(s)];

@@ -159,7 +159,7 @@ private:
   }
 
   bool is_tiles(const UnitProduct& unit) const {
-    return target_.has_amx && unit.rows == kernel::kTileRows;
+    return target_.unit(kernel::FragmentLayout::Tiles) != nullptr && unit.rows == kernel::kTileRows;
   }
 
   /// Products of tiles whose factors are copied into tiles first: the right one inside of a piece

@@ -83,7 +83,7 @@ private:
   /// operands are a, b and c.
   void analysis(const char* what, const std::string& facts, const std::string& value) {
     line("(rule ((= e {}) {}) ((set ({} e) {})) :ruleset analysis :name \"{} of {}\")",
-         info_of(op_).term, facts, what, value, what, form_of(op_).head);
+         renamed(info_of(op_).term), facts, what, value, what, form_of(op_).head);
   }
 
   void op() {
@@ -101,6 +101,11 @@ private:
       line("(rule ((= e {0})) ((set (dep e) (dims-dep type_))) :ruleset analysis :name \"dep of "
            "{1}\")",
            renamed(row.term), form_of(op_).head);
+      break;
+    case OpClass::Sort: // likewise
+      line("(rule ((= e {0})) ((set (type e) type_)) :ruleset analysis :name \"type of {1}\")",
+           renamed(row.term), form_of(op_).head);
+      analysis("dep", "(= t (type e))", "(dims-dep t)");
       break;
     case OpClass::Convert:
       analysis("type", "(= t (type a))", "(with-dtype t dtype)");
@@ -134,8 +139,8 @@ private:
   /// "type" is a function's name and so no variable.
   static std::string renamed(std::string_view term) {
     std::string text(term);
-    const std::size_t at = text.find("type");
-    return text.replace(at, 4, "type_");
+    const std::size_t at = text.find(" type");
+    return at == std::string::npos ? text : text.replace(at, 5, " type_");
   }
 
   /// The op's term over operands written as `operands`.

@@ -135,6 +135,8 @@ NodeId Terms::add_node(ir::Graph& graph, egraph::FunctionId function,
       attrs.axes = axes_of(egraph_.to_i64(literals[i]));
     else if (form.attributes[i] == "axis")
       attrs.axes = {egraph_.to_i64(literals[i])};
+    else if (form.attributes[i] == "type")
+      attrs.shape = attributes_->type(text(i)).shape;
     else
       attrs.dtype = dtype_named(text(i));
   if (op == Op::Cast)

@@ -1,4 +1,4 @@
-// Sorting by order-preserving integer keys: ranks by counting, or radix passes.
+// Sorting by order-preserving integer keys.
 #include "egret/functional/order.h"
 
 #include "support/fail.h"
@@ -13,9 +13,6 @@ namespace egret {
 using namespace detail;
 
 namespace {
-
-constexpr std::int64_t kCounted = 512; ///< longest line whose pairs are all compared
-constexpr int kDigit = 4;              ///< bits of a radix pass
 
 // Unsigned integers in the order of the values: NaN largest, -0 as 0, the other way round for a
 // descending sort, so that equal elements keep their order there too.
@@ -35,64 +32,23 @@ Tensor keys_of(const Tensor& a, bool descending) {
   return descending ? bitwise_not(key) : key;
 }
 
-// Where each element of a [rows, n] array of keys goes, i64: how many stand before it.
-Tensor counted_ranks(const Tensor& keys, std::int64_t n) {
-  const Tensor own = unsqueeze(keys, 2), other = unsqueeze(keys, 1);
-  const Tensor at = iota(n, DType::I64);
-  const Tensor earlier = unsqueeze(at, 0) < unsqueeze(at, 1);
-  return sum((other < own) | ((other == own) & earlier), 2);
-}
-
-// values [rows, n] moved to the indices [rows, n].
-Tensor moved(const Tensor& values, const Tensor& places, std::int64_t rows, std::int64_t n) {
-  const Tensor base = unsqueeze(iota(rows, DType::I64) * n, 1);
-  const Tensor flat = zeros({rows * n}, values.dtype()), to = (places + base).flatten(),
-               from = values.flatten();
-  return apply(Op::ScatterSet, {&flat, &to, &from}, {.axes = {0}}, "sort").reshape({rows, n});
-}
-
-// The positions of the elements of [rows, n] in ascending order of their keys.
-Tensor radix_order(Tensor keys, std::int64_t rows, std::int64_t n) {
-  const int bits = static_cast<int>(8 * size_of(keys.dtype()));
-  Tensor order = detail::broadcast_to(iota(n, DType::I64), {rows, n}, "sort");
-  const Tensor digits = iota(1 << kDigit, DType::I32);
-  for (int shift = 0; shift < bits; shift += kDigit) {
-    const Tensor digit = ((keys >> shift) & ((1 << kDigit) - 1)).to(DType::I32);
-    const Tensor hit = unsqueeze(digit, 2) == digits; // [rows, n, 16]
-    const Tensor ones = hit.to(DType::I64);
-    const Tensor before = apply(Op::ScanSum, {&ones}, {.axes = {1}}, "sort") - ones;
-    const Tensor totals = sum(ones, 1); // [rows, 16]
-    const Tensor first = apply(Op::ScanSum, {&totals}, {.axes = {1}}, "sort") - totals;
-    const Tensor place = sum(where(hit, before + unsqueeze(first, 1), 0), 2);
-    keys = moved(keys, place, rows, n);
-    order = moved(order, place, rows, n);
-  }
-  return order;
-}
-
-// Positions along the axis in order, and the axis counted from the front.
+// Positions along the axis in order, all or the `first` of them, and the axis counted from the
+// front.
 struct Order {
   Tensor indices;
   std::int64_t axis;
 };
-Order order_of(const Tensor& a, std::int64_t axis, bool descending, const char* who) {
+Order order_of(const Tensor& a, std::int64_t axis, bool descending, const char* who,
+               std::int64_t first = -1) {
   Access::raw(a, who);
   if (a.rank() == 0)
     return {zeros({}, DType::I64), 0};
   axis = axis_of(axis, a.rank(), a.shape(), who);
-  const std::int64_t n = a.size(axis);
-  const Tensor last = movedim(a.detach(), axis, -1);
-  std::int64_t rows = 1;
-  for (std::int64_t i = 0; i + 1 < a.rank(); ++i)
-    rows *= last.size(i);
-  if (rows == 0 || n == 0)
-    return {zeros(a.shape(), DType::I64), axis};
-  const Tensor keys = keys_of(reshape(last, {rows, n}), descending);
-  const Tensor order = n <= kCounted
-                           ? moved(detail::broadcast_to(iota(n, DType::I64), {rows, n}, who),
-                                   counted_ranks(keys, n), rows, n)
-                           : radix_order(keys, rows, n);
-  return {movedim(reshape(order, last.shape()), -1, axis), axis};
+  Shape shape(a.shape().begin(), a.shape().end());
+  if (first >= 0)
+    shape[static_cast<std::size_t>(axis)] = Expr(first);
+  const Tensor keys = keys_of(a.detach(), descending);
+  return {apply(Op::ArgSort, {&keys}, {.shape = shape, .axes = {axis}}, who), axis};
 }
 
 Sorted picked(const Tensor& a, const Tensor& indices, std::int64_t axis) {
@@ -101,7 +57,7 @@ Sorted picked(const Tensor& a, const Tensor& indices, std::int64_t axis) {
 
 // Element `at` of a sorted line.
 Sorted element(const Tensor& a, std::int64_t at, std::int64_t axis, bool keepdim, const char* who) {
-  const Order order = order_of(a, axis, false, who);
+  const Order order = order_of(a, axis, false, who, a.rank() == 0 ? -1 : at + 1);
   if (a.rank() == 0)
     return picked(a, order.indices, 0);
   Sorted s = picked(a, cut(order.indices, order.axis, at, 1, who), order.axis);
@@ -133,14 +89,13 @@ Tensor argsort(const Tensor& a, std::int64_t axis, bool descending) {
 }
 
 Sorted topk(const Tensor& a, std::int64_t k, std::int64_t axis, bool largest) {
-  const Order order = order_of(a, axis, largest, "topk");
-  const std::int64_t n = a.rank() == 0 ? 1 : a.size(order.axis);
+  Access::raw(a, "topk");
+  const std::int64_t n = a.rank() == 0 ? 1 : a.size(axis_of(axis, a.rank(), a.shape(), "topk"));
   if (k < 0 || k > n)
     fail(ErrorKind::Value, "topk: {} elements of axis {} of {}; it has {}", k, axis, shape_of(a),
          n);
-  if (a.rank() == 0)
-    return picked(a, order.indices, 0);
-  return picked(a, cut(order.indices, order.axis, 0, k, "topk"), order.axis);
+  const Order order = order_of(a, axis, largest, "topk", a.rank() == 0 ? -1 : k);
+  return picked(a, order.indices, order.axis);
 }
 
 Sorted kthvalue(const Tensor& a, std::int64_t k, std::int64_t axis, bool keepdim) {
@@ -154,7 +109,7 @@ Sorted median(const Tensor& a, std::int64_t axis, bool keepdim) {
   const std::int64_t n = length_of(a, axis, "median");
   if (!is_float(a.dtype()) || a.rank() == 0)
     return element(a, (n - 1) / 2, axis, keepdim, "median");
-  const Order order = order_of(a, axis, false, "median");
+  const Order order = order_of(a, axis, false, "median", (n - 1) / 2 + 1);
   const Tensor middle = cut(order.indices, order.axis, (n - 1) / 2, 1, "median");
   // The first NaN, where there is one.
   const Tensor none = any(isnan(a), order.axis, true);

@@ -55,7 +55,7 @@ protected:
 
 TEST_F(GpuDevice, TellsItsTarget) {
   const kernel::Target& t = device->target();
-  EXPECT_GE(t.capability, 80);
+  EXPECT_GE(t.architecture, 80);
   EXPECT_GE(t.workers, 4);
   EXPECT_GE(t.block_shared_bytes, 99 << 10);
   EXPECT_GT(t.memory_bytes, std::int64_t{1} << 30);

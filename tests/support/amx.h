@@ -7,6 +7,7 @@
 #include "backend/reference/kernel_check.h"
 #include "backend/reference/program_interpreter.h"
 #include "support/cpu_levels.h"
+#include "support/targets.h"
 
 #include <gtest/gtest.h>
 
@@ -31,7 +32,8 @@ inline kernel::Target target_with_tiles() {
   target.workers = 2;
   target.vector_bytes = 64;
   target.vector_registers = 32;
-  target.has_fma = target.has_bf16_dot = target.has_amx = true;
+  target.has_fma = true;
+  set_units(target, true, true);
   target.l1_bytes = 48 << 10;
   target.l2_bytes = 2 << 20;
   target.fingerprint = 1;
@@ -48,7 +50,7 @@ inline std::string assembly_with_tiles(const kernel::KernelProgram& program) {
 }
 
 inline bool has_tiles_here() {
-  return cpu_at("native").target().has_amx;
+  return testing::has_tiles(cpu_at("native").target());
 }
 
 /// Values by the interpreter with its checks, and by this machine where it has tiles; the code of a

@@ -37,35 +37,37 @@ inline compiler::CandidateMeasurement good_trial(const kernel::Target& target) {
   return trial;
 }
 
-inline void for_each_statement(kernel::Block& block,
-                               const std::function<void(kernel::Stmt&)>& visit) {
-  for (kernel::Stmt& s : block) {
-    visit(s);
-    for_each_statement(s.body, visit);
-    for_each_statement(s.otherwise, visit);
-  }
+/// Calls `change` with every application of an operation.
+inline void each_apply(kernel::Block& block,
+                       const std::function<void(kernel::inst::Apply&)>& change) {
+  each_statement(block, [&](kernel::Stmt& s) {
+    if (auto* apply = kernel::made_by<kernel::inst::Apply>(s))
+      change(*apply);
+  });
+}
+/// Makes every application of one operation one of another.
+inline void replace_op(kernel::Block& block, Op from, Op to) {
+  each_apply(block, [&](kernel::inst::Apply& apply) {
+    if (apply.op == from)
+      apply.op = to;
+  });
 }
 
 /// Subtracts where it should add.
 inline void spoil_values(compiler::CandidateMeasurement& trial) {
-  for_each_statement(trial.program.body, [](kernel::Stmt& s) {
-    if (s.kind == kernel::StmtKind::Let && s.inst.kind == kernel::InstKind::Apply &&
-        s.inst.op == Op::Add)
-      s.inst.op = Op::Mul;
-  });
+  replace_op(trial.program.body, Op::Add, Op::Mul);
 }
 /// Stores far away from its buffer.
 inline void spoil_stores(compiler::CandidateMeasurement& trial, std::int64_t elements) {
-  for_each_statement(trial.program.body, [&](kernel::Stmt& s) {
-    if (s.kind == kernel::StmtKind::Store)
-      s.inst.expr = s.inst.expr + Expr(elements);
+  each_statement(trial.program.body, [&](kernel::Stmt& s) {
+    if (auto* store = kernel::get_if<kernel::Store>(s))
+      store->to.index = store->to.index + Expr(elements);
   });
 }
 /// Does its work over and over, for longer than anybody waits.
 inline void spoil_loops(compiler::CandidateMeasurement& trial) {
   constexpr std::int64_t kEver = std::int64_t{1} << 40;
-  kernel::Stmt again;
-  again.kind = kernel::StmtKind::For;
+  kernel::For again;
   again.number = 1000;
   again.extent = again.end = Expr(kEver);
   again.step = Expr(1);

@@ -96,6 +96,14 @@ public:
         add(fmt::format(" along {}", axis),
             [&](Graph& g) { return g.scan(op_, operand(g), axis); });
       break;
+    case OpClass::Sort:
+      for (std::int64_t axis : {0, 1})
+        for (std::int64_t fewer : {0, 1})
+          add(fmt::format(" along {}{}", axis, fewer ? ", all but one" : ""), [&](Graph& g) {
+            return g.argsort(operand(g), axis,
+                             layout_.shape[static_cast<std::size_t>(axis)] - Expr(fewer));
+          });
+      break;
     case OpClass::Gather:
       for (std::int64_t axis : {0, 1})
         add(fmt::format(" along {}", axis), [&](Graph& g) {
@@ -164,6 +172,7 @@ bool takes(Op op, DType dtype) {
   case DTypeRule::Float:
     return is_float(dtype);
   case DTypeRule::Integer:
+  case DTypeRule::Order:
     return is_integer(dtype);
   case DTypeRule::IntegerBool:
     return !is_float(dtype);

@@ -35,8 +35,8 @@ PlanCheck check_plan(const ir::Graph& graph, std::vector<backend::reference::Hos
 PlanCheck check_plan(const ir::Graph& graph, std::uint64_t seed, const PlanCheckOptions& options,
                      backend::Device& device, compiler::KernelCache& cache);
 
-/// The generators whose kernels random graphs reach: all but that of streams, which take products
-/// larger than a cache (tests/property/streams).
+/// The generators whose kernels random graphs reach: not those of products larger than a cache
+/// (tests/property/streams) and of scatters with many updates (tests/property/kernel/scatters.cpp).
 std::vector<const kernel::Generator*> reachable_generators(const kernel::Target& target);
 
 } // namespace egret::testing

@@ -52,77 +52,45 @@ public:
   }
 
   kernel::ValueId let(kernel::Inst inst) {
-    kernel::Stmt stmt;
-    stmt.kind = kernel::StmtKind::Let;
-    stmt.target = static_cast<int>(program.values.size());
+    const auto target = static_cast<int>(program.values.size());
     program.values.push_back(inst.type);
-    stmt.inst = std::move(inst);
-    blocks_.back()->push_back(std::move(stmt));
-    return static_cast<int>(program.values.size()) - 1;
+    blocks_.back()->push_back(kernel::Let{target, std::move(inst)});
+    return target;
   }
   kernel::ValueId apply(Op op, kernel::Type type, std::vector<kernel::ValueId> args) {
-    kernel::Inst inst = of(kernel::InstKind::Apply, type);
-    inst.op = op;
-    inst.args = std::move(args);
-    return let(inst);
+    return let({type, kernel::inst::Apply{op, std::move(args)}});
   }
   kernel::ValueId load(int buffer, int lanes, Expr index, std::vector<Guard> mask = {}) {
-    kernel::Inst inst = of(kernel::InstKind::Load, {dtype(buffer), lanes});
-    inst.buffer = buffer;
-    inst.expr = std::move(index);
-    inst.mask = std::move(mask);
-    return let(inst);
+    return let(
+        {{dtype(buffer), lanes}, kernel::inst::Load{{buffer, std::move(index)}, std::move(mask)}});
   }
   kernel::ValueId constant(Scalar value, int lanes) {
-    kernel::Inst inst = of(kernel::InstKind::Constant, {value.dtype, lanes});
-    inst.constant = value;
-    return let(inst);
+    return let({{value.dtype, lanes}, kernel::inst::Constant{value}});
   }
   kernel::ValueId index(Expr e, kernel::Type type) {
-    kernel::Inst inst = of(kernel::InstKind::Index, type);
-    inst.expr = std::move(e);
-    return let(inst);
+    return let({type, kernel::inst::Index{std::move(e)}});
   }
-  kernel::ValueId unary(kernel::InstKind kind, kernel::Type type, kernel::ValueId arg) {
-    kernel::Inst inst = of(kind, type);
-    inst.args = {arg};
-    return let(inst);
+  kernel::ValueId splat(kernel::Type type, kernel::ValueId value) {
+    return let({type, kernel::inst::Splat{value}});
   }
   kernel::ValueId fma(kernel::ValueId a, kernel::ValueId b, kernel::ValueId c) {
-    kernel::Inst inst = of(kernel::InstKind::Fma, program.values[static_cast<std::size_t>(a)]);
-    inst.args = {a, b, c};
-    return let(inst);
+    return let({program.values[static_cast<std::size_t>(a)], kernel::inst::Fma{{a, b, c}}});
   }
   kernel::ValueId read(int variable) {
-    kernel::Inst inst =
-        of(kernel::InstKind::ReadVar, program.variables[static_cast<std::size_t>(variable)]);
-    inst.number = variable;
-    return let(inst);
+    return let(
+        {program.variables[static_cast<std::size_t>(variable)], kernel::inst::Read{variable}});
   }
   void set(int variable, kernel::ValueId value) {
-    kernel::Stmt stmt;
-    stmt.kind = kernel::StmtKind::Set;
-    stmt.target = variable;
-    stmt.args = {value};
-    blocks_.back()->push_back(std::move(stmt));
+    blocks_.back()->push_back(kernel::Assign{variable, value});
   }
   void store(int buffer, Expr index, kernel::ValueId value, std::vector<Guard> mask = {},
              kernel::CachePolicy policy = kernel::CachePolicy::Default) {
-    kernel::Stmt stmt;
-    stmt.kind = kernel::StmtKind::Store;
-    stmt.inst.type = program.values[static_cast<std::size_t>(value)];
-    stmt.inst.buffer = buffer;
-    stmt.inst.expr = std::move(index);
-    stmt.inst.mask = std::move(mask);
-    stmt.inst.policy = policy;
-    stmt.args = {value};
-    blocks_.back()->push_back(std::move(stmt));
+    blocks_.back()->push_back(
+        kernel::Store{{buffer, std::move(index)}, value, std::move(mask), policy});
   }
   void barrier() {
-    kernel::Stmt stmt;
-    stmt.kind = kernel::StmtKind::Barrier;
     program.uses_barrier = true;
-    blocks_.back()->push_back(std::move(stmt));
+    blocks_.back()->push_back(kernel::Barrier{});
   }
 
   /// Fills the body of a loop from 0 while below `end`; `body` gets the loop variable.
@@ -134,8 +102,7 @@ public:
   template <class F>
   void range(const Expr& begin, const Expr& end, const Expr& step, F body,
              kernel::Bind bind = kernel::Bind::Serial, int unroll = 1) {
-    kernel::Stmt stmt;
-    stmt.kind = kernel::StmtKind::For;
+    kernel::For stmt;
     stmt.number = loops_++;
     stmt.extent = end;
     stmt.begin = begin;
@@ -150,9 +117,8 @@ public:
   }
   template <class F, class G>
   void when(std::vector<Guard> mask, F then, G otherwise) {
-    kernel::Stmt stmt;
-    stmt.kind = kernel::StmtKind::If;
-    stmt.inst.mask = std::move(mask);
+    kernel::If stmt;
+    stmt.condition = std::move(mask);
     blocks_.push_back(&stmt.body);
     then();
     blocks_.back() = &stmt.otherwise;
@@ -161,12 +127,6 @@ public:
     blocks_.back()->push_back(std::move(stmt));
   }
 
-  static kernel::Inst of(kernel::InstKind kind, kernel::Type type) {
-    kernel::Inst inst;
-    inst.kind = kind;
-    inst.type = type;
-    return inst;
-  }
   DType dtype(int buffer) const { return program.buffers[static_cast<std::size_t>(buffer)].dtype; }
 
   kernel::KernelProgram program;

@@ -219,6 +219,7 @@ private:
     case DTypeRule::Float:
       return is_float(d);
     case DTypeRule::Integer:
+    case DTypeRule::Order:
       return is_integer(d);
     case DTypeRule::IntegerBool:
       return !is_float(d);
@@ -266,6 +267,15 @@ private:
       if (graph_[a].shape.empty() || !by_rule(graph_[a].dtype))
         return std::nullopt;
       return graph_.scan(op, a, random_axis(graph_[a].shape));
+    }
+    case OpClass::Sort: {
+      NodeId a = operand(by_rule);
+      const Shape shape = graph_[a].shape;
+      if (shape.empty() || !by_rule(graph_[a].dtype) || !has(DType::I64))
+        return std::nullopt;
+      const std::int64_t axis = random_axis(shape);
+      const Expr& n = shape[static_cast<std::size_t>(axis)];
+      return graph_.argsort(a, axis, n.lower() > 1 && rng_.chance(0.5) ? Expr(1) : n);
     }
     case OpClass::Gather:
       return gather();

@@ -1,4 +1,5 @@
 #include "support/region_runner.h"
+#include "support/targets.h"
 
 #include "backend/common/host_launch.h"
 #include "backend/reference/program_interpreter.h"
@@ -175,7 +176,7 @@ std::string run_and_compare(const RegionCase& c, const kernel::KernelProgram& pr
 
 RegionCase aligned_for(const RegionCase& c, const kernel::Target& target) {
   RegionCase aligned = c;
-  if (target.device == "cuda")
+  if (target.is_gpu())
     for (kernel::Operand& operand : aligned.region.operands)
       operand.alignment = std::max<std::int64_t>(operand.alignment, 64);
   return aligned;
@@ -233,11 +234,12 @@ std::vector<kernel::Target> test_targets() {
 
 kernel::Target test_gpu() {
   kernel::Target t;
+  t.kind = kernel::DeviceKind::Gpu;
   t.device = "cuda";
   t.name = "sm_80";
-  t.capability = 80;
+  testing::set_architecture(t, 80);
   t.workers = 4;
-  t.warp = 32;
+  t.subgroup = 32;
   t.vector_bytes = 16;
   t.vector_registers = 255;
   t.has_fma = true;

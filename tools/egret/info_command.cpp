@@ -28,6 +28,9 @@ nlohmann::ordered_json backends_json() {
 
 void info(bool json) {
   const kernel::Target& t = runtime::Runtime::instance().target();
+  std::vector<std::string> units;
+  for (const kernel::MatrixUnit& unit : t.units)
+    units.push_back(unit.name);
   if (json) {
     nlohmann::ordered_json all = nlohmann::ordered_json::array();
     for (const DeviceInfo& d : devices())
@@ -41,8 +44,7 @@ void info(bool json) {
                                       {"vector_bytes", t.vector_bytes},
                                       {"vector_registers", t.vector_registers},
                                       {"fma", t.has_fma},
-                                      {"bf16_dot", t.has_bf16_dot},
-                                      {"amx", t.has_amx},
+                                      {"matrix_units", units},
                                       {"l1_bytes", t.l1_bytes},
                                       {"l2_bytes", t.l2_bytes},
                                       {"l3_bytes", t.l3_bytes},
@@ -52,8 +54,9 @@ void info(bool json) {
                    .dump());
     return;
   }
-  std::string features = fmt::format("{}{}{}", t.has_fma ? " fma" : "",
-                                     t.has_bf16_dot ? " bf16" : "", t.has_amx ? " amx" : "");
+  std::string features = t.has_fma ? " fma" : "";
+  for (const std::string& unit : units)
+    features += " " + unit;
   fmt::print("egret        {} (LLVM {})\n", EGRET_VERSION, EGRET_LLVM_VERSION);
   fmt::print("device       {}: {}, {} workers\n", t.device, t.name, t.workers);
   fmt::print("vectors      {} registers of {} bytes,{}\n", t.vector_registers, t.vector_bytes,

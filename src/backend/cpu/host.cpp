@@ -262,6 +262,33 @@ Isa narrowed(const Isa& native, Level level) {
 
 } // namespace
 
+void describe_units(kernel::Target& target, bool pairs, bool tiles) {
+  using kernel::OperandSource;
+  target.units.clear();
+  target.capabilities = 0;
+  if (pairs)
+    target.units.push_back({.name = "bf16_pairs",
+                            .layout = kernel::FragmentLayout::Pairs,
+                            .m = 1,
+                            .n = target.vector_bytes / 4,
+                            .k = 2,
+                            .elements = {DType::BF16},
+                            .left = {OperandSource::Vector},
+                            .right = {OperandSource::Vector}});
+  if (!tiles)
+    return;
+  target.add(kernel::Capability::MatrixTiles);
+  target.units.push_back({.name = "bf16_tiles",
+                          .layout = kernel::FragmentLayout::Tiles,
+                          .m = 16,
+                          .n = 16,
+                          .k = 32,
+                          .elements = {DType::BF16},
+                          .left = {OperandSource::Tile},
+                          .right = {OperandSource::Tile},
+                          .cycles = 16});
+}
+
 Host detect_host(int workers) {
   Host host;
   Level level = wanted_level();
@@ -274,8 +301,7 @@ Host detect_host(int workers) {
   target.vector_bytes = isa.vector_bytes;
   target.vector_registers = isa.avx512 || !isa.x86 ? 32 : 16;
   target.has_fma = isa.fma;
-  target.has_bf16_dot = isa.bf16_dot;
-  target.has_amx = isa.amx;
+  describe_units(target, isa.bf16_dot, isa.amx);
   read_caches(target);
   std::uint64_t print = hash_text(isa.cpu);
   print = combine(print, hash_text(isa.features));

@@ -25,6 +25,10 @@ struct Host {
   kernel::Target target;
 };
 
+/// Capabilities and matrix units of a CPU with products of pairs of bf16 (AVX512_BF16) or with
+/// tiles (AMX).
+void describe_units(kernel::Target& target, bool pairs, bool tiles);
+
 /// The machine at hand, with `workers` workers (0: EGRET_THREADS, or else the cores that this
 /// process may use: its affinity mask, bounded by its cgroup's share). EGRET_CPU narrows the
 /// instruction set: "native" (the default), "avx2" or "sse2". Throws Error(Value) when one of the

@@ -12,22 +12,24 @@
 namespace egret::backend::cpu {
 
 using kernel::Bind;
+using kernel::For;
 using kernel::Stmt;
-using kernel::StmtKind;
-
-bool has_tiles(const kernel::Block& stmts) {
-  return std::any_of(stmts.begin(), stmts.end(), [](const Stmt& stmt) {
-    return (stmt.kind >= StmtKind::TileZero && stmt.kind <= StmtKind::TileStore) ||
-           has_tiles(stmt.body) || has_tiles(stmt.otherwise);
-  });
-}
 
 bool has_streaming_store(const kernel::Block& stmts) {
-  return std::any_of(stmts.begin(), stmts.end(), [](const Stmt& stmt) {
-    return (stmt.kind == StmtKind::Store && stmt.inst.policy == kernel::CachePolicy::Streaming) ||
-           has_streaming_store(stmt.body) || has_streaming_store(stmt.otherwise);
+  return any_statement(stmts, [](const Stmt& stmt) {
+    const auto* store = get_if<kernel::Store>(stmt);
+    return store && store->policy == kernel::CachePolicy::Streaming;
   });
 }
+
+namespace {
+
+bool has_tiles(const kernel::KernelProgram& program) {
+  const auto needed = requirements_of(program);
+  return std::find(needed.begin(), needed.end(), kernel::Capability::MatrixTiles) != needed.end();
+}
+
+} // namespace
 
 Renderer::Renderer(const kernel::KernelProgram& program, const Isa& isa, llvm::Module& module)
     : program_(program), module_(module), builder_(module.getContext()), sink_{builder_, isa},
@@ -79,7 +81,7 @@ void Renderer::run() {
       return slot;
     }));
   streams_ = has_streaming_store(program_.body);
-  const bool tiles = has_tiles(program_.body);
+  const bool tiles = has_tiles(program_);
   if (tiles)
     configure_tiles();
   indices_.enter(entry_);
@@ -120,44 +122,24 @@ void Renderer::block(const kernel::Block& stmts) {
 }
 
 void Renderer::statement(const Stmt& stmt) {
-  switch (stmt.kind) {
-  case StmtKind::Let: {
-    auto target = static_cast<std::size_t>(stmt.target);
-    values_[target] = instruction(stmt.inst, program_.values[target]);
-    indices_.bind_value(stmt.target, values_[target]);
-    return;
-  }
-  case StmtKind::Set:
-    builder_.CreateStore(value(stmt.args.at(0)), variables_[static_cast<std::size_t>(stmt.target)]);
-    return;
-  case StmtKind::Store:
-    store(stmt.inst, value(stmt.args.at(0)));
-    return;
-  case StmtKind::For:
-    loop(stmt);
-    return;
-  case StmtKind::If:
-    condition(stmt);
-    return;
-  case StmtKind::Barrier:
-    barrier();
-    return;
-  case StmtKind::Prefetch:
-    prefetch(stmt.inst);
-    return;
-  case StmtKind::TileZero:
-  case StmtKind::TileLoad:
-  case StmtKind::TileMultiply:
-  case StmtKind::TileStore:
-    tile(stmt);
-    return;
-  default:
-    break;
-  }
-  ensure(false, "kernel {}: a statement of a GPU's program", program_.name);
+  std::visit(overloaded{[&](const kernel::Let& x) {
+                          auto target = static_cast<std::size_t>(x.target);
+                          values_[target] = instruction(x.inst, program_.values[target]);
+                          indices_.bind_value(x.target, values_[target]);
+                        },
+                        [&](const kernel::Assign& x) {
+                          builder_.CreateStore(value(x.value),
+                                               variables_[static_cast<std::size_t>(x.variable)]);
+                        },
+                        [&](const kernel::Store& x) { store(x); }, [&](const For& x) { loop(x); },
+                        [&](const kernel::If& x) { condition(x); },
+                        [&](const kernel::Barrier&) { barrier(); },
+                        [&](const kernel::Intrinsic& x) { intrinsic(x); },
+                        [&](const kernel::Acquire& x) { intrinsic(x.by); }},
+             stmt.node);
 }
 
-void Renderer::loop(const Stmt& stmt) {
+void Renderer::loop(const For& stmt) {
   if (stmt.bind == Bind::Core) {
     core_loop(stmt);
     return;
@@ -182,7 +164,7 @@ void Renderer::loop(const Stmt& stmt) {
 }
 
 // Worker w of W takes a contiguous piece; the first count % W workers take one iteration more.
-void Renderer::core_loop(const Stmt& stmt) {
+void Renderer::core_loop(const For& stmt) {
   ensure(!in_core_loop_, "kernel {}: a core loop inside of a core loop", program_.name);
   Value* worker = function_->getArg(1);
   Value* workers = function_->getArg(2);
@@ -203,7 +185,7 @@ void Renderer::core_loop(const Stmt& stmt) {
   in_core_loop_ = false;
 }
 
-void Renderer::rolled(const Stmt& stmt, Value* first, Value* last, int copies) {
+void Renderer::rolled(const For& stmt, Value* first, Value* last, int copies) {
   if (copies > 1) {
     Expr ahead = indices_.resolve(stmt.step) * Expr(copies - 1);
     Value* limit = builder_.CreateSub(last, indices_.scalar(ahead));
@@ -213,7 +195,7 @@ void Renderer::rolled(const Stmt& stmt, Value* first, Value* last, int copies) {
 }
 
 // Returns where the loop ended: the first iteration that was not made.
-llvm::Value* Renderer::rolled_once(const Stmt& stmt, Value* first, Value* limit, int copies) {
+llvm::Value* Renderer::rolled_once(const For& stmt, Value* first, Value* limit, int copies) {
   auto& b = builder_;
   auto make = [&](const char* name) {
     return llvm::BasicBlock::Create(context(), name, function_);
@@ -267,8 +249,8 @@ llvm::Value* Renderer::rolled_once(const Stmt& stmt, Value* first, Value* limit,
   return end;
 }
 
-void Renderer::condition(const Stmt& stmt) {
-  Mask mask = mask_of(stmt.inst.mask, 1, 64);
+void Renderer::condition(const kernel::If& stmt) {
+  Mask mask = mask_of(stmt.condition, 1, 64);
   ensure(mask.lanes == nullptr, "kernel {}: a condition that depends on the lane", program_.name);
   if (mask.scalar == nullptr) {
     block(stmt.body);

@@ -6,66 +6,70 @@
 namespace egret::backend::cpu {
 
 using kernel::Inst;
-using kernel::InstKind;
 using kernel::Type;
 
 llvm::Value* Renderer::instruction(const Inst& inst, Type type) {
+  using namespace kernel::inst;
   auto& b = builder_;
   auto count = static_cast<unsigned>(type.lanes);
-  switch (inst.kind) {
-  case InstKind::Constant:
-    return constant(context(), inst.constant, type.lanes);
-  case InstKind::Scalar:
-    return scalar_argument(inst.number, type.lanes);
-  case InstKind::Index:
-    return index(inst, type);
-  case InstKind::Apply: {
-    llvm::SmallVector<Value*, 3> args;
-    for (kernel::ValueId id : inst.args)
-      args.push_back(value(id));
-    if (inst.op == Op::Bitcast && lanes_of(inst.args.at(0)) != type.lanes) // pairs
-      return b.CreateBitCast(args[0], vector_of(element_type(context(), type.dtype), type.lanes));
-    if (inst.quick && inst.op == Op::Cast)
-      if (Value* quick = quick_bf16(sink_, args[0]))
-        return quick;
-    return apply(sink_, inst.op, type.dtype, dtype_of(inst.args.at(0)), args);
-  }
-  case InstKind::Fma:
-    if (dtype_of(inst.args.at(0)) == DType::U32 && type.dtype == DType::F32)
-      return apply_pairs(sink_, value(inst.args[0]), value(inst.args.at(1)),
-                         value(inst.args.at(2)));
-    return apply_fma(sink_, type.dtype, value(inst.args.at(0)), value(inst.args.at(1)),
-                     value(inst.args.at(2)));
-  case InstKind::Load:
-    return load(inst, type);
-  case InstKind::ReadVar:
-    return b.CreateLoad(vector_of(element_type(context(), type.dtype), type.lanes),
-                        variables_[static_cast<std::size_t>(inst.number)]);
-  case InstKind::Splat:
-    return type.lanes == 1 ? value(inst.args.at(0))
-                           : b.CreateVectorSplat(count, value(inst.args.at(0)));
-  case InstKind::Extract: {
-    Value* from = value(inst.args.at(0));
-    return from->getType()->isVectorTy()
-               ? b.CreateExtractElement(from, static_cast<std::uint64_t>(inst.number))
-               : from;
-  }
-  case InstKind::ReduceLanes:
-    return reduce_lanes(inst);
-  case InstKind::Shuffle:
-    return shuffle(inst);
-  case InstKind::Test: {
-    Mask mask = mask_of(inst.mask, type.lanes, 32);
-    if (type.lanes == 1)
-      return mask.scalar == nullptr ? b.getTrue() : mask.scalar;
-    Value* lanes = mask_vector(mask, type.lanes);
-    return lanes == nullptr ? b.CreateVectorSplat(count, b.getTrue()) : lanes;
-  }
-  default:
-    break;
-  }
-  ensure(false, "kernel {}: an unknown instruction", program_.name);
-  return nullptr;
+  return std::visit(
+      overloaded{
+          [&](const Constant& x) -> Value* { return constant(context(), x.value, type.lanes); },
+          [&](const Argument& x) -> Value* { return scalar_argument(x.number, type.lanes); },
+          [&](const Index& x) -> Value* { return index(x.expr, type); },
+          [&](const Apply& x) -> Value* { return apply_op(x, type); },
+          [&](const Fma& x) -> Value* {
+            if (dtype_of(x.args[0]) == DType::U32 && type.dtype == DType::F32)
+              return apply_pairs(sink_, value(x.args[0]), value(x.args[1]), value(x.args[2]));
+            return apply_fma(sink_, type.dtype, value(x.args[0]), value(x.args[1]),
+                             value(x.args[2]));
+          },
+          [&](const Load& x) -> Value* { return load(x, type); },
+          [&](const Read& x) -> Value* {
+            return b.CreateLoad(vector_of(element_type(context(), type.dtype), type.lanes),
+                                variables_[static_cast<std::size_t>(x.variable)]);
+          },
+          [&](const Splat& x) -> Value* {
+            return type.lanes == 1 ? value(x.value) : b.CreateVectorSplat(count, value(x.value));
+          },
+          [&](const Extract& x) -> Value* {
+            Value* from = value(x.value);
+            return from->getType()->isVectorTy()
+                       ? b.CreateExtractElement(from, static_cast<std::uint64_t>(x.lane))
+                       : from;
+          },
+          [&](const ReduceLanes& x) -> Value* { return reduce_lanes(x); },
+          [&](const Shuffle& x) -> Value* { return shuffle(x); },
+          [&](const Test& x) -> Value* { return test(x.mask, type.lanes); },
+          [&](const kernel::Intrinsic& x) -> Value* {
+            ensure(false, "kernel {}: {} makes no value on a CPU", program_.name,
+                   info_of(x.id).name);
+            return nullptr;
+          }},
+      inst.op);
+}
+
+llvm::Value* Renderer::apply_op(const kernel::inst::Apply& inst, Type type) {
+  llvm::SmallVector<Value*, 3> args;
+  for (kernel::ValueId id : inst.args)
+    args.push_back(value(id));
+  if (inst.op == Op::Bitcast && lanes_of(inst.args.at(0)) != type.lanes) // pairs
+    return builder_.CreateBitCast(args[0],
+                                  vector_of(element_type(context(), type.dtype), type.lanes));
+  if (inst.approximate && inst.op == Op::Cast)
+    if (Value* quick = quick_bf16(sink_, args[0]))
+      return quick;
+  return apply(sink_, inst.op, type.dtype, dtype_of(inst.args.at(0)), args);
+}
+
+llvm::Value* Renderer::test(const std::vector<Guard>& guards, int lanes) {
+  Mask mask = mask_of(guards, lanes, 32);
+  if (lanes == 1)
+    return mask.scalar == nullptr ? builder_.getTrue() : mask.scalar;
+  Value* vector = mask_vector(mask, lanes);
+  return vector == nullptr
+             ? builder_.CreateVectorSplat(static_cast<unsigned>(lanes), builder_.getTrue())
+             : vector;
 }
 
 llvm::Value* Renderer::scalar_argument(int number, int lanes) {
@@ -78,8 +82,8 @@ llvm::Value* Renderer::scalar_argument(int number, int lanes) {
   return lanes == 1 ? scalar : builder_.CreateVectorSplat(static_cast<unsigned>(lanes), scalar);
 }
 
-llvm::Value* Renderer::index(const Inst& inst, Type type) {
-  Expr e = indices_.resolve(inst.expr);
+llvm::Value* Renderer::index(const Expr& unresolved, Type type) {
+  Expr e = indices_.resolve(unresolved);
   if (!indices_.varies(e)) {
     Value* scalar = convert(Num(sink_, indices_.scalar(e)), DType::I64, type.dtype);
     return type.lanes == 1 ? scalar
@@ -92,9 +96,9 @@ llvm::Value* Renderer::index(const Inst& inst, Type type) {
 
 // The upper half of the lanes is combined with the lower half until one is left: lane i meets lane
 // i + n/2.
-llvm::Value* Renderer::reduce_lanes(const Inst& inst) {
-  Value* v = value(inst.args.at(0));
-  DType type = dtype_of(inst.args.at(0));
+llvm::Value* Renderer::reduce_lanes(const kernel::inst::ReduceLanes& inst) {
+  Value* v = value(inst.value);
+  DType type = dtype_of(inst.value);
   auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(v->getType());
   if (vector == nullptr)
     return v;
@@ -122,7 +126,7 @@ llvm::Value* Renderer::reduce_lanes(const Inst& inst) {
   return v;
 }
 
-llvm::Value* Renderer::shuffle(const Inst& inst) {
+llvm::Value* Renderer::shuffle(const kernel::inst::Shuffle& inst) {
   Value* first = value(inst.args.at(0));
   Value* second = inst.args.size() > 1 ? value(inst.args[1]) : nullptr;
   auto as_vector = [&](Value* v) {

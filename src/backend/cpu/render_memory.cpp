@@ -9,7 +9,6 @@
 namespace egret::backend::cpu {
 
 using kernel::CachePolicy;
-using kernel::Inst;
 using kernel::Space;
 using kernel::Type;
 
@@ -191,14 +190,15 @@ llvm::Value* Renderer::load_one(Value* pointer, Value* condition, llvm::Type* ty
   return builder_.CreateAlignedLoad(type, pointer, align);
 }
 
-llvm::Value* Renderer::load(const Inst& inst, Type type) {
+llvm::Value* Renderer::load(const kernel::inst::Load& inst, Type type) {
+  const int buffer = inst.from.buffer;
   auto& b = builder_;
   llvm::Type* element = memory_element(context(), type.dtype);
-  Expr e = indices_.resolve(inst.expr);
+  Expr e = indices_.resolve(inst.from.index);
   auto bits = static_cast<unsigned>(8 * size_of(type.dtype));
   Mask mask = mask_of(inst.mask, type.lanes, bits);
   if (type.lanes > 1 && indices_.varies(e))
-    return from_memory(load_lanes(inst, e, mask, type.lanes), type.dtype);
+    return from_memory(load_lanes(buffer, e, mask, type.lanes), type.dtype);
 
   // One element, repeated: where some lanes are masked out, it is read if any wants it.
   Value* condition = mask.scalar;
@@ -206,8 +206,7 @@ llvm::Value* Renderer::load(const Inst& inst, Type type) {
     Value* any = b.CreateOrReduce(mask.lanes);
     condition = condition == nullptr ? any : b.CreateAnd(condition, any);
   }
-  Value* one =
-      load_one(address(inst.buffer, e), condition, element, element_alignment(inst.buffer));
+  Value* one = load_one(address(buffer, e), condition, element, element_alignment(buffer));
   one = from_memory(one, type.dtype);
   if (type.lanes == 1)
     return one;
@@ -217,9 +216,9 @@ llvm::Value* Renderer::load(const Inst& inst, Type type) {
              : b.CreateSelect(mask.lanes, all, llvm::Constant::getNullValue(all->getType()));
 }
 
-llvm::Value* Renderer::load_lanes(const Inst& inst, const Expr& e, const Mask& mask, int lanes) {
+llvm::Value* Renderer::load_lanes(int buffer, const Expr& e, const Mask& mask, int lanes) {
   auto& b = builder_;
-  DType dtype = program_.buffers[static_cast<std::size_t>(inst.buffer)].dtype;
+  DType dtype = program_.buffers[static_cast<std::size_t>(buffer)].dtype;
   llvm::Type* element = memory_element(context(), dtype);
   llvm::Type* vector = vector_of(element, lanes);
   llvm::Constant* zero = llvm::Constant::getNullValue(vector);
@@ -228,8 +227,8 @@ llvm::Value* Renderer::load_lanes(const Inst& inst, const Expr& e, const Mask& m
   bool backward = affine && affine->stride == Expr(-1);
   if (forward || backward) {
     Expr first = forward ? affine->base : affine->base - Expr(lanes - 1);
-    llvm::Align align = element_alignment(inst.buffer);
-    Value* pointer = address(inst.buffer, first);
+    llvm::Align align = element_alignment(buffer);
+    Value* pointer = address(buffer, first);
     Value* loaded;
     if (mask.lanes == nullptr) {
       loaded = load_one(pointer, mask.scalar, vector, align);
@@ -241,9 +240,8 @@ llvm::Value* Renderer::load_lanes(const Inst& inst, const Expr& e, const Mask& m
     return forward ? loaded : reverse(loaded);
   }
   Value* lanes_on = mask_vector(mask, lanes);
-  return b.CreateMaskedGather(vector, lane_addresses(inst.buffer, e, lanes),
-                              element_alignment(inst.buffer), lanes_on,
-                              lanes_on == nullptr ? nullptr : zero);
+  return b.CreateMaskedGather(vector, lane_addresses(buffer, e, lanes), element_alignment(buffer),
+                              lanes_on, lanes_on == nullptr ? nullptr : zero);
 }
 
 // Pointers for a gather or scatter: one scalar base and offsets as narrow as is known to suffice.
@@ -264,58 +262,61 @@ llvm::Value* Renderer::lane_addresses(int buffer, const Expr& e, int lanes) {
 
 // ---- stores -------------------------------------------------------------------------------------
 
-void Renderer::store(const Inst& inst, Value* value) {
-  DType dtype = program_.buffers[static_cast<std::size_t>(inst.buffer)].dtype;
-  Expr e = indices_.resolve(inst.expr);
+void Renderer::store(const kernel::Store& stmt) {
+  const int buffer = stmt.to.buffer;
+  Value* value = this->value(stmt.value);
+  DType dtype = program_.buffers[static_cast<std::size_t>(buffer)].dtype;
+  Expr e = indices_.resolve(stmt.to.index);
   auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(value->getType());
   int lanes = vector == nullptr ? 1 : static_cast<int>(vector->getNumElements());
   auto bits = static_cast<unsigned>(8 * size_of(dtype));
-  Mask mask = mask_of(inst.mask, lanes, bits);
+  Mask mask = mask_of(stmt.mask, lanes, bits);
   value = to_memory(value, dtype);
   if (lanes > 1 && (indices_.varies(e) || mask.lanes != nullptr)) {
-    store_lanes(inst, e, mask, value, lanes);
+    store_lanes(stmt, e, mask, value, lanes);
     return;
   }
   // All lanes go to one place: the last one stays.
   if (lanes > 1)
     value = builder_.CreateExtractElement(value, static_cast<std::uint64_t>(lanes - 1));
   guarded(mask.scalar, [&] {
-    builder_.CreateAlignedStore(value, address(inst.buffer, e), element_alignment(inst.buffer));
+    builder_.CreateAlignedStore(value, address(buffer, e), element_alignment(buffer));
   });
 }
 
-void Renderer::store_lanes(const Inst& inst, const Expr& e, const Mask& mask, Value* value,
+void Renderer::store_lanes(const kernel::Store& stmt, const Expr& e, const Mask& mask, Value* value,
                            int lanes) {
   auto& b = builder_;
-  DType dtype = program_.buffers[static_cast<std::size_t>(inst.buffer)].dtype;
+  const int buffer = stmt.to.buffer;
+  DType dtype = program_.buffers[static_cast<std::size_t>(buffer)].dtype;
   auto affine = lane_affine(indices_, e, lanes);
   bool forward = affine && affine->stride == Expr(1);
   bool backward = affine && affine->stride == Expr(-1);
   if (!forward && !backward) {
     // Lanes are stored in order, so of equal addresses the last one stays.
-    b.CreateMaskedScatter(value, lane_addresses(inst.buffer, e, lanes),
-                          element_alignment(inst.buffer), mask_vector(mask, lanes));
+    b.CreateMaskedScatter(value, lane_addresses(buffer, e, lanes), element_alignment(buffer),
+                          mask_vector(mask, lanes));
     return;
   }
   Expr first = forward ? affine->base : affine->base - Expr(lanes - 1);
-  llvm::Align align = element_alignment(inst.buffer);
+  llvm::Align align = element_alignment(buffer);
   if (backward)
     value = reverse(value);
   if (mask.lanes != nullptr) {
     Value* lanes_on = mask_vector(mask, lanes);
-    b.CreateMaskedStore(value, address(inst.buffer, first), align,
+    b.CreateMaskedStore(value, address(buffer, first), align,
                         forward ? lanes_on : reverse(lanes_on));
     return;
   }
   guarded(mask.scalar, [&] {
-    llvm::StoreInst* stored = b.CreateAlignedStore(value, address(inst.buffer, first), align);
-    if (inst.policy != CachePolicy::Streaming)
+    llvm::StoreInst* stored = b.CreateAlignedStore(value, address(buffer, first), align);
+    if (stmt.policy != CachePolicy::Streaming)
       return;
     // Around the caches only whole aligned vectors pay, and others are not possible.
     auto bytes = static_cast<std::uint64_t>(lanes) * size_of(dtype);
     auto needed =
         std::min<std::uint64_t>(bytes, static_cast<std::uint64_t>(sink_.isa.vector_bytes));
-    llvm::Align known = known_alignment(inst.buffer, first);
+    llvm::Align known = known_alignment(buffer, first);
     if (needed < 16 || known.value() < needed)
       return;
     stored->setAlignment(known);
@@ -324,8 +325,8 @@ void Renderer::store_lanes(const Inst& inst, const Expr& e, const Mask& mask, Va
   });
 }
 
-void Renderer::prefetch(const Inst& inst) {
-  Expr e = indices_.resolve(inst.expr);
+void Renderer::prefetch(const kernel::Address& at) {
+  Expr e = indices_.resolve(at.index);
   if (indices_.varies(e)) {
     // The line of the first lane.
     int lanes = 0;
@@ -336,7 +337,7 @@ void Renderer::prefetch(const Inst& inst) {
       return;
     e = affine->base;
   }
-  Value* pointer = address(inst.buffer, e);
+  Value* pointer = address(at.buffer, e);
   builder_.CreateIntrinsic(
       llvm::Intrinsic::prefetch, {pointer->getType()},
       {pointer, builder_.getInt32(0), builder_.getInt32(3), builder_.getInt32(1)});

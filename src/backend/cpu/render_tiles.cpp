@@ -9,8 +9,8 @@
 
 namespace egret::backend::cpu {
 
-using kernel::Stmt;
-using kernel::StmtKind;
+using kernel::Intrinsic;
+using kernel::IntrinsicId;
 
 // Every worker that comes into the kernel configures its tiles, all of them whole; they are
 // released where it leaves, so that the thread is as it was before and its state is small again.
@@ -29,27 +29,63 @@ void Renderer::configure_tiles() {
   builder_.CreateIntrinsic(llvm::Intrinsic::x86_ldtilecfg, {}, {global});
 }
 
-void Renderer::tile(const Stmt& stmt) {
+void Renderer::intrinsic(const Intrinsic& use) {
   auto& b = builder_;
-  const auto number = [&](int tile) { return b.getInt8(static_cast<std::uint8_t>(tile)); };
-  switch (stmt.kind) {
-  case StmtKind::TileZero:
-    b.CreateIntrinsic(llvm::Intrinsic::x86_tilezero, {}, {number(stmt.target)});
+  const auto tile = [&](std::string_view name) {
+    return b.getInt8(static_cast<std::uint8_t>(use.number(name)));
+  };
+  switch (use.id) {
+  case IntrinsicId::Prefetch:
+    return prefetch(use.memory[0]);
+  case IntrinsicId::TileZero:
+    b.CreateIntrinsic(llvm::Intrinsic::x86_tilezero, {}, {tile("tile")});
     return;
-  case StmtKind::TileMultiply:
+  case IntrinsicId::TileMultiply:
     b.CreateIntrinsic(llvm::Intrinsic::x86_tdpbf16ps, {},
-                      {number(stmt.target), number(stmt.number), number(stmt.inst.number)});
+                      {tile("sum"), tile("left"), tile("right")});
     return;
-  default:
+  case IntrinsicId::TileLoad:
+  case IntrinsicId::TileStore:
+    return move_tile(use);
+  case IntrinsicId::ReduceThreads: // of a GPU
+  case IntrinsicId::ScanThreads:
+  case IntrinsicId::SubgroupBarrier:
+  case IntrinsicId::GridBarrier:
+  case IntrinsicId::LastArriver:
+  case IntrinsicId::LastArriverOfGroup:
+  case IntrinsicId::PublishFlag:
+  case IntrinsicId::WaitFlags:
+  case IntrinsicId::ClearFlags:
+  case IntrinsicId::CopyAsync:
+  case IntrinsicId::CommitCopies:
+  case IntrinsicId::WaitCopies:
+  case IntrinsicId::MbarrierInit:
+  case IntrinsicId::MbarrierArrive:
+  case IntrinsicId::MbarrierWait:
+  case IntrinsicId::BulkTensorCopy:
+  case IntrinsicId::LoadMatrix:
+  case IntrinsicId::MatrixMultiply:
+  case IntrinsicId::MatrixFence:
+  case IntrinsicId::MatrixMultiplyAsync:
+  case IntrinsicId::MatrixCommit:
+  case IntrinsicId::MatrixWait:
+  case IntrinsicId::ReallocateRegisters:
     break;
   }
-  const auto& buffer = program_.buffers[static_cast<std::size_t>(stmt.inst.buffer)];
-  Expr bytes = indices_.resolve(stmt.inst.source_expr) *
-               Expr(static_cast<std::int64_t>(size_of(buffer.dtype)));
-  Value* place = address(stmt.inst.buffer, indices_.resolve(stmt.inst.expr));
-  b.CreateIntrinsic(stmt.kind == StmtKind::TileLoad ? llvm::Intrinsic::x86_tileloadd64
-                                                    : llvm::Intrinsic::x86_tilestored64,
-                    {}, {number(stmt.target), place, indices_.scalar(bytes)});
+  ensure(false, "kernel {}: {} in a program of a CPU", program_.name, info_of(use.id).name);
+}
+
+void Renderer::move_tile(const Intrinsic& use) {
+  const kernel::Address& at = use.memory[0];
+  const auto& buffer = program_.buffers[static_cast<std::size_t>(at.buffer)];
+  Expr bytes =
+      indices_.resolve(use.indices[0]) * Expr(static_cast<std::int64_t>(size_of(buffer.dtype)));
+  Value* place = address(at.buffer, indices_.resolve(at.index));
+  builder_.CreateIntrinsic(use.id == IntrinsicId::TileLoad ? llvm::Intrinsic::x86_tileloadd64
+                                                           : llvm::Intrinsic::x86_tilestored64,
+                           {},
+                           {builder_.getInt8(static_cast<std::uint8_t>(use.number("tile"))), place,
+                            indices_.scalar(bytes)});
 }
 
 } // namespace egret::backend::cpu

@@ -24,26 +24,29 @@ private:
   // Statements (render.cpp).
   void block(const kernel::Block& stmts);
   void statement(const kernel::Stmt& stmt);
-  void loop(const kernel::Stmt& stmt);
-  void core_loop(const kernel::Stmt& stmt);
+  void loop(const kernel::For& stmt);
+  void core_loop(const kernel::For& stmt);
   /// Iterates from `first` while below `last`, `copies` copies of the body for each pass, and the
   /// rest one by one.
-  void rolled(const kernel::Stmt& stmt, Value* first, Value* last, int copies);
-  Value* rolled_once(const kernel::Stmt& stmt, Value* first, Value* limit, int copies);
-  void condition(const kernel::Stmt& stmt);
+  void rolled(const kernel::For& stmt, Value* first, Value* last, int copies);
+  Value* rolled_once(const kernel::For& stmt, Value* first, Value* limit, int copies);
+  void condition(const kernel::If& stmt);
   void barrier();
   void streaming_fence();
 
   // Instructions (render_inst.cpp).
   Value* instruction(const kernel::Inst& inst, kernel::Type type);
-  Value* index(const kernel::Inst& inst, kernel::Type type);
-  Value* reduce_lanes(const kernel::Inst& inst);
-  Value* shuffle(const kernel::Inst& inst);
+  Value* apply_op(const kernel::inst::Apply& inst, kernel::Type type);
+  Value* index(const Expr& index, kernel::Type type);
+  Value* test(const std::vector<Guard>& guards, int lanes);
+  Value* reduce_lanes(const kernel::inst::ReduceLanes& inst);
+  Value* shuffle(const kernel::inst::Shuffle& inst);
   Value* scalar_argument(int number, int lanes);
 
-  // Matrix registers (render_tiles.cpp).
+  // Intrinsics, which are those of matrix registers and prefetches (render_tiles.cpp).
   void configure_tiles();
-  void tile(const kernel::Stmt& stmt);
+  void intrinsic(const kernel::Intrinsic& use);
+  void move_tile(const kernel::Intrinsic& use);
 
   // Memory (render_memory.cpp).
   struct Mask {
@@ -54,13 +57,13 @@ private:
   Mask mask_of(const std::vector<Guard>& guards, int lanes, unsigned compare_bits);
   Value* lane_guard(const Guard& guard, int lanes, unsigned compare_bits);
   Value* mask_vector(const Mask& mask, int lanes);
-  Value* load(const kernel::Inst& inst, kernel::Type type);
+  Value* load(const kernel::inst::Load& inst, kernel::Type type);
   Value* load_one(Value* pointer, Value* condition, llvm::Type* type, llvm::Align align);
-  Value* load_lanes(const kernel::Inst& inst, const Expr& e, const Mask& mask, int lanes);
-  void store(const kernel::Inst& inst, Value* value);
-  void store_lanes(const kernel::Inst& inst, const Expr& e, const Mask& mask, Value* value,
+  Value* load_lanes(int buffer, const Expr& e, const Mask& mask, int lanes);
+  void store(const kernel::Store& stmt);
+  void store_lanes(const kernel::Store& stmt, const Expr& e, const Mask& mask, Value* value,
                    int lanes);
-  void prefetch(const kernel::Inst& inst);
+  void prefetch(const kernel::Address& at);
   Value* from_memory(Value* raw, DType type);
   Value* to_memory(Value* value, DType type);
   Value* address(int buffer, const Expr& e);

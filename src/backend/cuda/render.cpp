@@ -8,24 +8,13 @@ namespace egret::backend::cuda {
 
 using kernel::Bind;
 using kernel::Block;
-using kernel::Inst;
-using kernel::InstKind;
+using kernel::For;
 using kernel::KernelProgram;
 using kernel::Space;
 using kernel::Stmt;
-using kernel::StmtKind;
 using kernel::Type;
-using kernel::WorkOrder;
 
 namespace {
-
-void each_stmt(const Block& block, const std::function<void(const Stmt&)>& f) {
-  for (const Stmt& s : block) {
-    f(s);
-    each_stmt(s.body, f);
-    each_stmt(s.otherwise, f);
-  }
-}
 
 std::int64_t aligned(std::int64_t offset, std::int64_t alignment) {
   return (offset + alignment - 1) / alignment * alignment;
@@ -36,12 +25,16 @@ std::int64_t aligned(std::int64_t offset, std::int64_t alignment) {
 SharedLayout shared_layout(const KernelProgram& program) {
   SharedLayout layout;
   int lanes = 0;
-  bool drawn = false;
-  each_stmt(program.body, [&](const Stmt& s) {
-    if (s.kind == StmtKind::Let && s.inst.kind == InstKind::ReduceThreads &&
-        s.inst.number == program.launch.threads && s.inst.number > 32)
-      lanes = std::max(lanes, s.inst.type.lanes);
-    drawn = drawn || (s.kind == StmtKind::For && s.order == WorkOrder::Drawn);
+  bool dynamic = false;
+  each_statement(program.body, [&](const Stmt& s) {
+    const auto* use = made_by<kernel::Intrinsic>(s);
+    if (use && use->id == kernel::IntrinsicId::ReduceThreads) {
+      const std::int64_t threads = use->number("threads");
+      if (threads == program.launch.threads && threads > 32)
+        lanes = std::max(lanes, get_if<kernel::Let>(s)->inst.type.lanes);
+    }
+    if (const auto* loop = get_if<For>(s))
+      dynamic = dynamic || loop->queue;
   });
   // What asks for more alignment comes first, so that little is lost.
   layout.offset.assign(program.buffers.size(), -1);
@@ -64,7 +57,7 @@ SharedLayout shared_layout(const KernelProgram& program) {
     layout.scratch_half = 32 * 8 * std::int64_t{lanes};
     layout.bytes += 2 * layout.scratch_half;
   }
-  if (drawn) {
+  if (dynamic) {
     layout.ticket = layout.bytes;
     layout.bytes += 16;
   }
@@ -172,51 +165,24 @@ void CudaRenderer::block(const Block& stmts) {
 }
 
 void CudaRenderer::statement(const Stmt& stmt) {
-  switch (stmt.kind) {
-  case StmtKind::Let:
-    return let(stmt.target, stmt.inst);
-  case StmtKind::Set: {
-    const Type& type = program_.variables[static_cast<std::size_t>(stmt.target)];
-    for (int l = 0; l < type.lanes; ++l)
-      line("r{}_{} = {};", stmt.target, l, lane_of(stmt.args.at(0), l));
-    return;
-  }
-  case StmtKind::Store:
-    return store(stmt);
-  case StmtKind::For:
-    return loop(stmt);
-  case StmtKind::If:
-    return condition(stmt);
-  case StmtKind::Barrier:
-    return barrier(stmt);
-  case StmtKind::Prefetch:
-    return prefetch(stmt.inst);
-  case StmtKind::GridBarrier:
-    line("eg_grid_barrier({});", counter(stmt.inst));
-    return;
-  case StmtKind::Last:
-    return last(stmt);
-  case StmtKind::Post:
-    line("eg_post({});", counter(stmt.inst));
-    return;
-  case StmtKind::AwaitPosts:
-    open("");
-    line("eg_await_posts(b{}, (int){}, (int){});", stmt.inst.buffer, index_.text(stmt.inst.expr),
-         index_.text(stmt.end));
-    block(stmt.body);
-    return close();
-  case StmtKind::ClearPosts:
-    line("eg_clear_posts(b{}, {}, b{});", stmt.inst.buffer, stmt.number, stmt.inst.source);
-    return;
-  default:
-    break;
-  }
-  ensure(matrix_statement(stmt), "cuda renderer: kernel {}: an unknown statement", program_.name);
+  std::visit(overloaded{[&](const kernel::Let& x) { let(x.target, x.inst); },
+                        [&](const kernel::Assign& x) {
+                          const int lanes =
+                              program_.variables[static_cast<std::size_t>(x.variable)].lanes;
+                          for (int l = 0; l < lanes; ++l)
+                            line("r{}_{} = {};", x.variable, l, lane_of(x.value, l));
+                        },
+                        [&](const kernel::Store& x) { store(x); }, [&](const For& x) { loop(x); },
+                        [&](const kernel::If& x) { condition(x); },
+                        [&](const kernel::Barrier&) { line("__syncthreads();"); },
+                        [&](const kernel::Intrinsic& x) { intrinsic(x, -1); },
+                        [&](const kernel::Acquire& x) { acquire(x); }},
+             stmt.node);
 }
 
-void CudaRenderer::loop(const Stmt& stmt) {
+void CudaRenderer::loop(const For& stmt) {
   if (stmt.bind == Bind::Grid)
-    return stmt.order == WorkOrder::Drawn ? drawn_loop(stmt) : grid_loop(stmt);
+    return stmt.queue ? dynamic_loop(stmt) : grid_loop(stmt);
   if (stmt.bind == Bind::Unroll)
     line("#pragma unroll");
   else
@@ -228,7 +194,7 @@ void CudaRenderer::loop(const Stmt& stmt) {
   close();
 }
 
-void CudaRenderer::grid_loop(const Stmt& stmt) {
+void CudaRenderer::grid_loop(const For& stmt) {
   const char* type = IndexText::type_of(stmt.extent);
   const std::string step = stmt.step == Expr(1) ? "" : " * " + index_.text(stmt.step);
   const std::string begin = stmt.begin == Expr(0) ? "" : " + " + index_.text(stmt.begin);
@@ -242,9 +208,9 @@ void CudaRenderer::grid_loop(const Stmt& stmt) {
 // The first iteration of a block is its own number; the others are drawn behind those. A draw is
 // asked for at the start of an iteration and needed at its end. The last block to end clears the
 // counter for the next launch.
-void CudaRenderer::drawn_loop(const Stmt& stmt) {
+void CudaRenderer::dynamic_loop(const For& stmt) {
   const char* type = IndexText::type_of(stmt.extent);
-  const std::string c = counter(stmt.inst);
+  const std::string c = counter(*stmt.queue);
   const int n = names_++;
   open("");
   line("unsigned eg_item{} = blockIdx.x;", n);
@@ -265,8 +231,8 @@ void CudaRenderer::drawn_loop(const Stmt& stmt) {
   close();
 }
 
-void CudaRenderer::condition(const Stmt& stmt) {
-  const std::string held = index_.condition(stmt.inst.mask);
+void CudaRenderer::condition(const kernel::If& stmt) {
+  const std::string held = index_.condition(stmt.condition);
   open(fmt::format("if ({})", held.empty() ? "true" : held));
   block(stmt.body);
   if (!stmt.otherwise.empty()) {
@@ -276,27 +242,6 @@ void CudaRenderer::condition(const Stmt& stmt) {
     block(stmt.otherwise);
   }
   close();
-}
-
-void CudaRenderer::barrier(const Stmt& stmt) {
-  if (stmt.number == 0)
-    line("__syncthreads();");
-  else
-    line("asm volatile(\"bar.sync {}, {};\" ::: \"memory\");", stmt.number, stmt.end.value());
-}
-
-void CudaRenderer::last(const Stmt& stmt) {
-  const std::string arrivals =
-      fmt::format("{}, (unsigned){}", counter(stmt.inst), index_.text(stmt.end));
-  open(stmt.number == 0
-           ? fmt::format("if (eg_last({}))", arrivals)
-           : fmt::format("if (eg_last_of({}, {}, {}))", arrivals, stmt.number, stmt.target));
-  block(stmt.body);
-  close();
-}
-
-std::string CudaRenderer::counter(const Inst& inst) const {
-  return fmt::format("(b{} + {})", inst.buffer, index_.text(inst.expr));
 }
 
 } // namespace egret::backend::cuda

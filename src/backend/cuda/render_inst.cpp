@@ -6,91 +6,76 @@
 namespace egret::backend::cuda {
 
 using kernel::Inst;
-using kernel::InstKind;
+using kernel::Intrinsic;
+using kernel::Type;
 using kernel::ValueId;
 
 void CudaRenderer::let(ValueId target, const Inst& inst) {
-  const int lanes = inst.type.lanes;
+  using namespace kernel::inst;
+  const Type type = inst.type;
   Lanes& made = values_[static_cast<std::size_t>(target)];
   made_by_[static_cast<std::size_t>(target)] = &inst;
-  switch (inst.kind) {
-  case InstKind::Constant:
-    made.assign(1, constant_text(inst.constant));
-    return;
-  case InstKind::Scalar:
-    return define(target, 0,
-                  inst.type.dtype == DType::Bool
-                      ? fmt::format("args.s[{}] != 0", inst.number)
-                      : fmt::format("eg_scalar<{}>(args.s[{}])", register_type(inst.type.dtype),
-                                    inst.number));
-  case InstKind::Index:
-    for (int l = 0; l < lanes; ++l) {
-      const bool wide = inst.type.dtype == DType::I64;
-      define(target, l,
-             wide || inst.type.dtype == DType::I32
-                 ? fmt::format("({}){}", register_type(inst.type.dtype), index_.text(inst.expr, l))
-                 : cast_text(index_.wide_text(inst.expr, l), DType::I64, inst.type.dtype));
-    }
-    return;
-  case InstKind::Apply:
-    return apply(target, inst);
-  case InstKind::Fma: {
-    const char* name = inst.type.dtype == DType::F64 ? "fma" : "fmaf";
-    ensure(inst.type.dtype == DType::F32 || inst.type.dtype == DType::F64,
-           "cuda renderer: fma of {}", name_of(inst.type.dtype));
-    for (int l = 0; l < lanes; ++l)
-      define(target, l,
-             fmt::format("{}({}, {}, {})", name, lane_of(inst.args[0], l), lane_of(inst.args[1], l),
-                         lane_of(inst.args[2], l)));
-    return;
-  }
-  case InstKind::Load:
-    return load(target, inst);
-  case InstKind::ReadVar:
-    for (int l = 0; l < lanes; ++l)
-      define(target, l, fmt::format("r{}_{}", inst.number, l));
-    return;
-  case InstKind::Splat:
-    made.assign(1, lane_of(inst.args.at(0), 0));
-    return;
-  case InstKind::Extract:
-    made.assign(1, lane_of(inst.args.at(0), inst.number));
-    return;
-  case InstKind::ReduceLanes:
-    return reduce_lanes(target, inst);
-  case InstKind::Shuffle: {
-    const int first = program_.values[static_cast<std::size_t>(inst.args.at(0))].lanes;
-    for (int from : inst.lanes_from)
-      made.push_back(from < first ? lane_of(inst.args[0], from)
-                                  : lane_of(inst.args.at(1), from - first));
-    return;
-  }
-  case InstKind::Test:
-    for (int l = 0; l < lanes; ++l) {
-      const std::string held = index_.condition(inst.mask, l);
-      define(target, l, held.empty() ? "true" : held);
-    }
-    return;
-  case InstKind::ReduceThreads:
-    return reduce_threads(target, inst);
-  case InstKind::ScanThreads:
-    return scan_threads(target, inst);
-  default:
-    break;
-  }
-  ensure(matrix_value(target, inst), "cuda renderer: kernel {}: an unknown instruction",
-         program_.name);
+  const auto each_lane = [&](const auto& text) {
+    for (int l = 0; l < type.lanes; ++l)
+      define(target, l, text(l));
+  };
+  std::visit(
+      overloaded{
+          [&](const Constant& x) { made.assign(1, constant_text(x.value)); },
+          [&](const Argument& x) {
+            define(target, 0,
+                   type.dtype == DType::Bool ? fmt::format("args.s[{}] != 0", x.number)
+                                             : fmt::format("eg_scalar<{}>(args.s[{}])",
+                                                           register_type(type.dtype), x.number));
+          },
+          [&](const Index& x) {
+            each_lane([&](int l) {
+              return type.dtype == DType::I64 || type.dtype == DType::I32
+                         ? fmt::format("({}){}", register_type(type.dtype), index_.text(x.expr, l))
+                         : cast_text(index_.wide_text(x.expr, l), DType::I64, type.dtype);
+            });
+          },
+          [&](const Apply& x) { apply(target, x, type); },
+          [&](const Fma& x) {
+            const char* name = type.dtype == DType::F64 ? "fma" : "fmaf";
+            ensure(type.dtype == DType::F32 || type.dtype == DType::F64, "cuda renderer: fma of {}",
+                   name_of(type.dtype));
+            each_lane([&](int l) {
+              return fmt::format("{}({}, {}, {})", name, lane_of(x.args[0], l),
+                                 lane_of(x.args[1], l), lane_of(x.args[2], l));
+            });
+          },
+          [&](const Load& x) { load(target, x, type); },
+          [&](const Read& x) {
+            each_lane([&](int l) { return fmt::format("r{}_{}", x.variable, l); });
+          },
+          [&](const Splat& x) { made.assign(1, lane_of(x.value, 0)); },
+          [&](const Extract& x) { made.assign(1, lane_of(x.value, x.lane)); },
+          [&](const ReduceLanes& x) { reduce_lanes(target, x); },
+          [&](const Shuffle& x) {
+            const int first = program_.values[static_cast<std::size_t>(x.args.at(0))].lanes;
+            for (int from : x.lanes_from)
+              made.push_back(from < first ? lane_of(x.args[0], from)
+                                          : lane_of(x.args.at(1), from - first));
+          },
+          [&](const Test& x) {
+            each_lane([&](int l) {
+              std::string held = index_.condition(x.mask, l);
+              return held.empty() ? std::string("true") : held;
+            });
+          },
+          [&](const Intrinsic& x) { intrinsic(x, target); }},
+      inst.op);
 }
 
 // Two roundings of f32 to a 16-bit type are one instruction.
-bool CudaRenderer::pairwise_cast(ValueId target, const Inst& inst) {
-  if (inst.op != Op::Cast || inst.type.lanes < 2 || dtype_of(inst.args[0]) != DType::F32 ||
-      (inst.type.dtype != DType::BF16 && inst.type.dtype != DType::F16) ||
-      value(inst.args[0]).size() == 1)
+bool CudaRenderer::pairwise_cast(ValueId target, const kernel::inst::Apply& inst, Type type) {
+  if (inst.op != Op::Cast || type.lanes < 2 || dtype_of(inst.args[0]) != DType::F32 ||
+      (type.dtype != DType::BF16 && type.dtype != DType::F16) || value(inst.args[0]).size() == 1)
     return false;
-  for (int l = 0; l < inst.type.lanes; l += 2) {
+  for (int l = 0; l < type.lanes; l += 2) {
     const std::string pair = fmt::format("w{}", names_++);
-    line("const unsigned {} = {};", pair, rounded_pair(inst.args[0], inst.type.dtype, l));
+    line("const unsigned {} = {};", pair, rounded_pair(inst.args[0], type.dtype, l));
     define(target, l, fmt::format("(unsigned short){}", pair));
     define(target, l + 1, fmt::format("(unsigned short)({} >> 16)", pair));
   }
@@ -102,88 +87,85 @@ bool CudaRenderer::pairwise_cast(ValueId target, const Inst& inst) {
 // for them, only the pair's is.) The f32 is left to the compiler, which drops what nobody reads.
 std::string CudaRenderer::rounded_pair(ValueId value, DType to, int at) const {
   const bool bf16 = to == DType::BF16;
-  const Inst* made = made_by_[static_cast<std::size_t>(value)];
-  if (made && made->kind == InstKind::Apply && (made->op == Op::Mul || made->op == Op::Add)) {
-    const std::string a = widened_pair(made->args[0], to, at),
-                      b = widened_pair(made->args[1], to, at);
+  const auto* op = made<kernel::inst::Apply>(value);
+  if (op && (op->op == Op::Mul || op->op == Op::Add)) {
+    const std::string a = widened_pair(op->args[0], to, at), b = widened_pair(op->args[1], to, at);
     if (!a.empty() && !b.empty())
-      return made->op == Op::Mul
-                 ? fmt::format("eg_fma_{}x2({}, {}, 0x80008000u)", name_of(to), a, b)
-                 : fmt::format("eg_fma_{}x2({}, {}, {})", name_of(to), a,
-                               bf16 ? "0x3f803f80u" : "0x3c003c00u", b);
+      return op->op == Op::Mul ? fmt::format("eg_fma_{}x2({}, {}, 0x80008000u)", name_of(to), a, b)
+                               : fmt::format("eg_fma_{}x2({}, {}, {})", name_of(to), a,
+                                             bf16 ? "0x3f803f80u" : "0x3c003c00u", b);
   }
   return fmt::format("{}({}, {})", bf16 ? "eg_bf16x2" : "eg_f16x2", lane_of(value, at),
                      lane_of(value, at + 1));
 }
 
 std::string CudaRenderer::widened_pair(ValueId value, DType from, int at) const {
-  const Inst* made = made_by_[static_cast<std::size_t>(value)];
-  while (made && made->kind == InstKind::Splat)
-    made = made_by_[static_cast<std::size_t>(value = made->args[0])];
-  if (!made)
-    return "";
-  if (made->kind == InstKind::Constant) {
-    const double number = made->constant.as_double();
+  while (const auto* splat = made<kernel::inst::Splat>(value))
+    value = splat->value;
+  if (const auto* constant = made<kernel::inst::Constant>(value)) {
+    const double number = constant->value.as_double();
     const Scalar rounded = Scalar::of(from, number);
     if (rounded.as_double() != number)
       return "";
     return fmt::format("{:#x}u", (rounded.bits & 0xffff) * 0x10001);
   }
-  if (made->kind != InstKind::Apply || made->op != Op::Cast || dtype_of(made->args[0]) != from)
+  const auto* cast = made<kernel::inst::Apply>(value);
+  if (!cast || cast->op != Op::Cast || dtype_of(cast->args[0]) != from)
     return "";
-  return fmt::format("eg_pair({}, {})", lane_of(made->args[0], at), lane_of(made->args[0], at + 1));
+  return fmt::format("eg_pair({}, {})", lane_of(cast->args[0], at), lane_of(cast->args[0], at + 1));
 }
 
-void CudaRenderer::apply(ValueId target, const Inst& inst) {
-  if (pairwise_cast(target, inst))
+void CudaRenderer::apply(ValueId target, const kernel::inst::Apply& inst, Type type) {
+  if (pairwise_cast(target, inst, type))
     return;
   bool same = true; // in all lanes
   for (ValueId a : inst.args)
     same = same && value(a).size() == 1;
-  for (int l = 0; l < (same ? 1 : inst.type.lanes); ++l) {
+  for (int l = 0; l < (same ? 1 : type.lanes); ++l) {
     std::vector<std::string> args;
     for (ValueId a : inst.args)
       args.push_back(lane_of(a, l));
     std::string text;
-    if (inst.number == 1 && inst.op == Op::Exp)
-      text = fmt::format("eg_quick_exp({})", args[0]);
-    else if (inst.quick)
-      text =
-          fmt::format("{}({})", inst.op == Op::Recip ? "eg_quick_recip" : "eg_quick_exp2", args[0]);
+    if (inst.approximate)
+      text = fmt::format("{}({})",
+                         inst.op == Op::Exp     ? "eg_quick_exp"
+                         : inst.op == Op::Recip ? "eg_quick_recip"
+                                                : "eg_quick_exp2",
+                         args[0]);
     else if (narrow_[static_cast<std::size_t>(target)])
       text = narrow_text(inst.op, args);
-    else if (inst.op == Op::Div && inst.type.dtype == DType::F32 && multiplies_)
+    else if (inst.op == Op::Div && type.dtype == DType::F32 && multiplies_)
       text = fmt::format("eg_quick_div({}, {})", args[0], args[1]);
-    else if (inst.op == Op::Recip && inst.type.dtype == DType::F32 && multiplies_)
+    else if (inst.op == Op::Recip && type.dtype == DType::F32 && multiplies_)
       text = fmt::format("eg_quick_div(1.0f, {})", args[0]);
     define(target, l,
-           text.empty() ? op_text(inst.op, inst.type.dtype, dtype_of(inst.args.back()), args)
-                        : text);
+           text.empty() ? op_text(inst.op, type.dtype, dtype_of(inst.args.back()), args) : text);
   }
 }
 
 // Lane i with lane i + lanes/2, and so on.
-void CudaRenderer::reduce_lanes(ValueId target, const Inst& inst) {
-  const int lanes = program_.values[static_cast<std::size_t>(inst.args.at(0))].lanes;
+void CudaRenderer::reduce_lanes(ValueId target, const kernel::inst::ReduceLanes& inst) {
+  const int lanes = program_.values[static_cast<std::size_t>(inst.value)].lanes;
   std::vector<std::string> parts;
   for (int l = 0; l < lanes; ++l)
-    parts.push_back(lane_of(inst.args[0], l));
+    parts.push_back(lane_of(inst.value, l));
   for (std::size_t half = parts.size() / 2; half > 0; half /= 2)
     for (std::size_t i = 0; i < half; ++i) {
       std::string name = fmt::format("w{}", names_++);
-      line("const {} {} = {};", register_type(inst.type.dtype), name,
-           combine_text(inst.monoid, inst.type.dtype, parts[i], parts[i + half]));
+      line("const {} {} = {};", register_type(dtype_of(inst.value)), name,
+           combine_text(inst.monoid, dtype_of(inst.value), parts[i], parts[i + half]));
       parts[i] = std::move(name);
     }
   values_[static_cast<std::size_t>(target)] = {parts[0]};
 }
 
-void CudaRenderer::reduce_threads(ValueId target, const Inst& inst) {
-  const DType dtype = inst.type.dtype;
+void CudaRenderer::reduce_threads(ValueId target, const Intrinsic& use) {
+  const DType dtype = dtype_of(target);
   const char* type = register_type(dtype);
-  const bool over_block = inst.number > 32;
-  const int width = over_block ? 32 : inst.number;
-  const int lanes = inst.type.lanes;
+  const Monoid monoid = use.monoid();
+  const bool over_block = use.number("threads") > 32;
+  const int width = over_block ? 32 : static_cast<int>(use.number("threads"));
+  const int lanes = program_.values[static_cast<std::size_t>(target)].lanes;
   std::vector<std::string> parts;
   // Into a name first: an operation may mention its operand twice, and every thread has to shuffle
   // once.
@@ -193,12 +175,12 @@ void CudaRenderer::reduce_threads(ValueId target, const Inst& inst) {
       for (std::string& p : parts) {
         const std::string other = fmt::format("w{}", names_++);
         line("const {} {} = eg_shuffle_xor({}, {}, {});", type, other, p, distance, mask);
-        line("{} = {};", p, combine_text(inst.monoid, dtype, p, other));
+        line("{} = {};", p, combine_text(monoid, dtype, p, other));
       }
   };
   for (int l = 0; l < lanes; ++l) {
     parts.push_back(fmt::format("w{}", names_++));
-    line("{} {} = {};", type, parts.back(), lane_of(inst.args.at(0), l));
+    line("{} {} = {};", type, parts.back(), lane_of(use.values[0], l));
   }
   if (over_block || width == 32) {
     butterfly(width / 2);
@@ -227,7 +209,7 @@ void CudaRenderer::reduce_threads(ValueId target, const Inst& inst) {
       line("{} = {};", parts[static_cast<std::size_t>(l)],
            padded == warps ? mine
                            : fmt::format("(t & {}) < {} ? {} : {}", padded - 1, warps, mine,
-                                         constant_text(identity_of(inst.monoid, dtype))));
+                                         constant_text(identity_of(monoid, dtype))));
     }
     line("eg_turn ^= 1;");
     butterfly(padded / 2);
@@ -236,14 +218,15 @@ void CudaRenderer::reduce_threads(ValueId target, const Inst& inst) {
 }
 
 // What a thread has with what thread i - 1, i - 2, i - 4 ... has; at last all move up by one.
-void CudaRenderer::scan_threads(ValueId target, const Inst& inst) {
-  const DType dtype = inst.type.dtype;
+void CudaRenderer::scan_threads(ValueId target, const Intrinsic& use) {
+  const DType dtype = dtype_of(target);
   const char* type = register_type(dtype);
-  const int width = inst.number;
+  const Monoid monoid = use.monoid();
+  const int width = static_cast<int>(use.number("threads"));
   std::vector<std::string> parts;
-  for (int l = 0; l < inst.type.lanes; ++l) {
+  for (int l = 0; l < program_.values[static_cast<std::size_t>(target)].lanes; ++l) {
     parts.push_back(fmt::format("w{}", names_++));
-    line("{} {} = {};", type, parts.back(), lane_of(inst.args.at(0), l));
+    line("{} {} = {};", type, parts.back(), lane_of(use.values[0], l));
   }
   open("");
   line("const int eg_place = t & {};", width - 1);
@@ -256,12 +239,11 @@ void CudaRenderer::scan_threads(ValueId target, const Inst& inst) {
     for (const std::string& p : parts) {
       const std::string other = fmt::format("w{}", names_++);
       line("const {} {} = eg_shuffle_up({}, {}, eg_group);", type, other, p, distance);
-      line("{0} = eg_place < {1} ? {0} : {2};", p, distance,
-           combine_text(inst.monoid, dtype, other, p));
+      line("{0} = eg_place < {1} ? {0} : {2};", p, distance, combine_text(monoid, dtype, other, p));
     }
   for (const std::string& p : parts) {
     line("{0} = eg_shuffle_up({0}, 1, eg_group);", p);
-    line("{0} = eg_place < 1 ? {1} : {0};", p, constant_text(identity_of(inst.monoid, dtype)));
+    line("{0} = eg_place < 1 ? {1} : {0};", p, constant_text(identity_of(monoid, dtype)));
   }
   close();
   values_[static_cast<std::size_t>(target)] = parts;

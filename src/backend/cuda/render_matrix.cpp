@@ -1,4 +1,4 @@
-// Asynchronous copies, signals and matrix instructions as PTX.
+// Asynchronous copies, mbarriers and matrix instructions as PTX.
 #include "backend/cuda/renderer.h"
 
 #include <algorithm>
@@ -7,10 +7,8 @@
 
 namespace egret::backend::cuda {
 
-using kernel::Inst;
-using kernel::InstKind;
-using kernel::Stmt;
-using kernel::StmtKind;
+using kernel::Intrinsic;
+using kernel::IntrinsicId;
 using kernel::ValueId;
 
 namespace {
@@ -75,9 +73,9 @@ __device__ __forceinline__ void eg_arrive(unsigned s, int bytes) {
 };
 
 /// A warp group's product of 64 rows by 8 * `pieces` columns, all sums as operands.
-std::string product_text(const std::string& name, const Stmt& stmt) {
-  const int pieces = int(stmt.variables.size());
-  const bool in_registers = !stmt.args.empty();
+std::string product_text(const std::string& name, const Intrinsic& use) {
+  const int pieces = int(use.variables.size());
+  const bool in_registers = !use.values.empty();
   const int sums = 4 * pieces;
   std::string parameters, registers, operands;
   for (int i = 0; i < sums; ++i) {
@@ -85,9 +83,9 @@ std::string product_text(const std::string& name, const Stmt& stmt) {
     registers += fmt::format("{}%{}", i ? ", " : "", i);
     operands += fmt::format("{}\"+f\"(d{})", i ? ", " : "", i);
   }
-  const std::string_view type = name_of(stmt.inst.element);
+  const std::string_view type = name_of(use.dtype("element"));
   std::string left = fmt::format("%{}", sums),
-              orders = fmt::format("{}, ", int(stmt.inst.transposed));
+              orders = fmt::format("{}, ", use.number("transposed_a"));
   std::string left_parameter = "unsigned long long a", left_operand = "\"l\"(a)";
   int next = sums + 1;
   if (in_registers) {
@@ -103,7 +101,7 @@ std::string product_text(const std::string& name, const Stmt& stmt) {
                      "1, 1, {}{}; }}\"\n"
                      "    : {} : {}, \"l\"(b), \"r\"(add));\n}}\n",
                      name, parameters, left_parameter, next + 1, 8 * pieces, type, type, registers,
-                     left, next, orders, int(stmt.inst.source_transposed), operands, left_operand);
+                     left, next, orders, use.number("transposed_b"), operands, left_operand);
 }
 
 std::string mma_text(bool bf16) {
@@ -120,19 +118,11 @@ std::string mma_text(bool bf16) {
       type);
 }
 
-std::string product_name(const Stmt& s) {
-  return fmt::format("eg_product_{}_{}_{}{}", name_of(s.inst.element), 8 * s.variables.size(),
-                     s.args.empty() ? std::to_string(int(s.inst.transposed)) : "registers",
-                     int(s.inst.source_transposed));
-}
-
-void each_product(const kernel::Block& block, const std::function<void(const Stmt&)>& f) {
-  for (const Stmt& s : block) {
-    if (s.kind == StmtKind::MultiplyAsync)
-      f(s);
-    each_product(s.body, f);
-    each_product(s.otherwise, f);
-  }
+std::string product_name(const Intrinsic& use) {
+  return fmt::format("eg_product_{}_{}_{}{}", name_of(use.dtype("element")),
+                     8 * use.variables.size(),
+                     use.values.empty() ? std::to_string(use.number("transposed_a")) : "registers",
+                     use.number("transposed_b"));
 }
 
 } // namespace
@@ -146,9 +136,11 @@ std::string CudaRenderer::matrix_prelude(const std::string& body) const {
     if (body.find(bf16 ? "eg_mma_bf16(" : "eg_mma_f16(") != std::string::npos)
       text += mma_text(bf16);
   std::set<std::string> made;
-  each_product(program_.body, [&](const Stmt& s) {
-    if (made.insert(product_name(s)).second)
-      text += product_text(product_name(s), s);
+  each_statement(program_.body, [&](const kernel::Stmt& s) {
+    const auto* use = get_if<Intrinsic>(s);
+    if (use && use->id == IntrinsicId::MatrixMultiplyAsync &&
+        made.insert(product_name(*use)).second)
+      text += product_text(product_name(*use), *use);
   });
   if (!program_.tensor_maps.empty())
     text += "struct __align__(64) CUtensorMap { unsigned long long opaque[16]; };\n";
@@ -162,164 +154,110 @@ std::string CudaRenderer::tensor_map_parameters() const {
   return text;
 }
 
-std::string CudaRenderer::address(int buffer, const Expr& place) const {
-  return fmt::format("eg_address(b{} + {})", buffer, index_.text(place));
+std::string CudaRenderer::address(const kernel::Address& at) const {
+  return fmt::format("eg_address(b{} + {})", at.buffer, index_.text(at.index));
 }
 
 bool has_products(const kernel::Block& block) {
-  return std::any_of(block.begin(), block.end(), [](const kernel::Stmt& s) {
-    return s.kind == kernel::StmtKind::MultiplyAsync ||
-           (s.kind == kernel::StmtKind::Let && s.inst.kind == InstKind::Mma) ||
-           has_products(s.body) || has_products(s.otherwise);
+  return any_statement(block, [](const kernel::Stmt& s) {
+    const auto* queued = get_if<Intrinsic>(s);
+    const auto* value = made_by<Intrinsic>(s);
+    return (queued && queued->id == IntrinsicId::MatrixMultiplyAsync) ||
+           (value && value->id == IntrinsicId::MatrixMultiply);
   });
 }
 
-bool CudaRenderer::matrix_value(ValueId target, const Inst& inst) {
-  if (inst.kind != InstKind::LoadMatrix && inst.kind != InstKind::Mma)
-    return false;
+/// The lanes of a value as variables, declared.
+std::vector<std::string> CudaRenderer::declared(ValueId target) {
   Lanes& made = values_[static_cast<std::size_t>(target)];
-  for (int l = 0; l < inst.type.lanes; ++l)
-    made.push_back(inst.type.lanes == 1 ? fmt::format("v{}", target)
-                                        : fmt::format("v{}_{}", target, l));
-  line("{} {};", register_type(inst.type.dtype), fmt::join(made, ", "));
-  if (inst.kind == InstKind::Mma) {
-    std::vector<std::string> args = made;
-    const int words[] = {4, 2, 4};
-    for (std::size_t a = 0; a < 3; ++a)
-      for (int l = 0; l < words[a]; ++l)
-        args.push_back(lane_of(inst.args[a], l));
-    line("eg_mma_{}({});", name_of(inst.element), fmt::join(args, ", "));
-    return true;
-  }
+  const kernel::Type& type = program_.values[static_cast<std::size_t>(target)];
+  for (int l = 0; l < type.lanes; ++l)
+    made.push_back(type.lanes == 1 ? fmt::format("v{}", target) : fmt::format("v{}_{}", target, l));
+  line("{} {};", register_type(type.dtype), fmt::join(made, ", "));
+  return made;
+}
+
+void CudaRenderer::matrix_multiply(const Intrinsic& use, ValueId target) {
+  std::vector<std::string> args = declared(target);
+  const int words[] = {4, 2, 4};
+  for (std::size_t a = 0; a < 3; ++a)
+    for (int l = 0; l < words[a]; ++l)
+      args.push_back(lane_of(use.values[a], l));
+  line("eg_mma_{}({});", name_of(use.dtype("element")), fmt::join(args, ", "));
+}
+
+void CudaRenderer::load_matrix(const Intrinsic& use, ValueId target) {
+  const std::vector<std::string> made = declared(target);
+  const std::int64_t matrices = use.number("matrices");
   std::string places, outputs;
-  for (int l = 0; l < inst.number; ++l) {
+  for (int l = 0; l < matrices; ++l) {
     places += fmt::format("{}%{}", l ? ", " : "", l);
     outputs += fmt::format("{}\"=r\"({})", l ? ", " : "", made[static_cast<std::size_t>(l)]);
   }
   line("asm volatile(\"ldmatrix.sync.aligned.m8n8.x{}{}.shared.b16 {{{}}}, [%{}];\" : {} : "
        "\"r\"({}) : \"memory\");",
-       inst.number, inst.transposed ? ".trans" : "", places, inst.number, outputs,
-       address(inst.buffer, inst.expr));
-  return true;
+       matrices, use.number("transposed") != 0 ? ".trans" : "", places, matrices, outputs,
+       address(use.memory[0]));
 }
 
-void CudaRenderer::copy_async(const Inst& inst) {
-  const auto bytes = std::size_t(inst.type.lanes) * size_of(inst.type.dtype);
-  const std::string held = index_.condition(inst.mask);
-  line("eg_copy{}({}, b{} + {}{}{});", bytes, address(inst.buffer, inst.expr), inst.source,
-       index_.text(inst.source_expr), held.empty() ? "" : ", ", held);
+void CudaRenderer::copy_async(const Intrinsic& use) {
+  const kernel::Address& from = use.memory[1];
+  const DType type = program_.buffers[static_cast<std::size_t>(from.buffer)].dtype;
+  const auto bytes = std::size_t(use.number("elements")) * size_of(type);
+  const std::string held = index_.condition(use.mask);
+  line("eg_copy{}({}, b{} + {}{}{});", bytes, address(use.memory[0]), from.buffer,
+       index_.text(from.index), held.empty() ? "" : ", ", held);
 }
 
-void CudaRenderer::tensor_copy(const Stmt& stmt) {
-  const std::size_t rank = stmt.inst.at.size();
+void CudaRenderer::bulk_tensor_copy(const Intrinsic& use) {
   std::string places, operands;
-  for (std::size_t i = 0; i < rank; ++i) {
+  for (std::size_t i = 0; i < use.indices.size(); ++i) {
     places += fmt::format("{}%{}", i ? ", " : "", i + 3);
-    operands += fmt::format(", \"r\"((int){})", index_.text(stmt.inst.at[i]));
+    operands += fmt::format(", \"r\"((int){})", index_.text(use.indices[i]));
   }
   line(
       "asm volatile(\"cp.async.bulk.tensor.{}d.shared::cluster.global.mbarrier::complete_tx::bytes "
       "[%0], [%1, {{{}}}], [%2];\" :: \"r\"({}), \"l\"(&map{}), \"r\"({}){} : \"memory\");",
-      rank, places, address(stmt.inst.buffer, stmt.inst.expr), stmt.number,
-      address(stmt.inst.source, stmt.inst.source_expr), operands);
+      use.indices.size(), places, address(use.memory[0]), use.number("map"), address(use.memory[1]),
+      operands);
 }
 
-void CudaRenderer::multiply_async(const Stmt& stmt) {
-  const Inst& i = stmt.inst;
+void CudaRenderer::matrix_multiply_async(const Intrinsic& use) {
   std::string sums;
-  for (kernel::VarId v : stmt.variables)
+  for (kernel::VarId v : use.variables)
     for (int l = 0; l < 4; ++l)
       sums += fmt::format("r{}_{}, ", v, l);
   // Products one behind the other differ in constants: these are added to a descriptor that is made
   // once, in its units of 16 bytes.
-  const auto matrix = [&](int buffer, const Expr& place, bool transposed, int group) {
-    const ExprNode& node = place.node();
+  const auto matrix = [&](const kernel::Address& at, bool transposed, std::int64_t group) {
+    const ExprNode& node = at.index.node();
     const bool sum = node.kind == ExprKind::Sum || node.kind == ExprKind::Constant;
     const std::int64_t further = sum && node.value % 8 == 0 ? node.value : 0;
-    return fmt::format("eg_matrix({}, {}) + {}ull", address(buffer, place - Expr(further)),
+    return fmt::format("eg_matrix({}, {}) + {}ull", address({at.buffer, at.index - Expr(further)}),
                        transposed ? 2 * group : 16, further / 8);
   };
-  const std::string add = index_.condition(i.mask);
+  const std::string add = index_.condition(use.mask);
   std::string left;
-  if (stmt.args.empty())
-    left = matrix(i.buffer, i.expr, i.transposed, stmt.target);
+  if (use.values.empty())
+    left = matrix(use.memory[1], use.number("transposed_a") != 0, use.number("group_a"));
   else
     for (int l = 0; l < 4; ++l)
-      left += (l ? ", " : "") + lane_of(stmt.args[0], l);
-  line("{}({}{}, {}, {});", product_name(stmt), sums, left,
-       matrix(i.source, i.source_expr, i.source_transposed, stmt.number),
+      left += (l ? ", " : "") + lane_of(use.values[0], l);
+  line("{}({}{}, {}, {});", product_name(use), sums, left,
+       matrix(use.memory[0], use.number("transposed_b") != 0, use.number("group_b")),
        add.empty() ? "1" : "(int)(" + add + ")");
 }
 
 /// An instruction that its variables do not move across.
-void CudaRenderer::with_variables(const std::string& instruction, const Stmt& stmt) {
+void CudaRenderer::with_variables(const std::string& instruction, const Intrinsic& use) {
   std::string operands;
-  for (kernel::VarId v : stmt.variables) {
+  for (kernel::VarId v : use.variables) {
     const kernel::Type& type = program_.variables[static_cast<std::size_t>(v)];
     for (int l = 0; l < type.lanes; ++l)
       operands += fmt::format("{}\"+{}\"(r{}_{})", operands.empty() ? "" : ", ",
                               type.dtype == DType::F32 ? "f" : "r", v, l);
   }
   line("asm volatile(\"{};\" : {}: : \"memory\");", instruction, operands);
-}
-
-bool CudaRenderer::matrix_statement(const Stmt& stmt) {
-  const Inst& i = stmt.inst;
-  if (stmt.kind >= StmtKind::InitSignal && stmt.kind <= StmtKind::SetRegisters &&
-      (target_.capability != 90 || !target_.specific))
-    fail(ErrorKind::Unsupported, "cuda: kernel {} is for sm_90a, not for {}", program_.name,
-         target_.arch());
-  const auto plain = [&](const std::string& instruction) {
-    line("asm volatile(\"{};\" ::: \"memory\");", instruction);
-  };
-  switch (stmt.kind) {
-  case StmtKind::WarpBarrier:
-    line("__syncwarp();");
-    break;
-  case StmtKind::CopyAsync:
-    copy_async(i);
-    break;
-  case StmtKind::CommitCopies:
-    plain("cp.async.commit_group");
-    break;
-  case StmtKind::WaitCopies:
-    plain(fmt::format("cp.async.wait_group {}", stmt.number));
-    break;
-  case StmtKind::InitSignal:
-    line("eg_signal({}, {});", address(i.buffer, i.expr), stmt.number);
-    break;
-  case StmtKind::Arrive:
-    if (stmt.number > 0)
-      line("eg_arrive({}, {});", address(i.buffer, i.expr), stmt.number);
-    else
-      line("eg_arrive({});", address(i.buffer, i.expr));
-    break;
-  case StmtKind::Await:
-    line("eg_await({}, {});", address(i.buffer, i.expr), lane_of(stmt.args.at(0), 0));
-    break;
-  case StmtKind::TensorCopy:
-    tensor_copy(stmt);
-    break;
-  case StmtKind::FenceProducts:
-    with_variables("wgmma.fence.sync.aligned", stmt);
-    break;
-  case StmtKind::MultiplyAsync:
-    multiply_async(stmt);
-    break;
-  case StmtKind::CommitProducts:
-    plain("wgmma.commit_group.sync.aligned");
-    break;
-  case StmtKind::WaitProducts:
-    with_variables(fmt::format("wgmma.wait_group.sync.aligned {}", stmt.number), stmt);
-    break;
-  case StmtKind::SetRegisters:
-    plain(fmt::format("setmaxnreg.{}.sync.aligned.u32 {}", stmt.target != 0 ? "inc" : "dec",
-                      stmt.number));
-    break;
-  default:
-    return false;
-  }
-  return true;
 }
 
 } // namespace egret::backend::cuda

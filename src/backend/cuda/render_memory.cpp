@@ -6,11 +6,12 @@
 
 namespace egret::backend::cuda {
 
+using kernel::Address;
 using kernel::Buffer;
 using kernel::CachePolicy;
-using kernel::Inst;
 using kernel::Space;
-using kernel::Stmt;
+using kernel::Store;
+using kernel::Type;
 using kernel::ValueId;
 
 namespace {
@@ -94,16 +95,16 @@ std::string CudaRenderer::read(int buffer, const std::string& place, CachePolicy
   return place;
 }
 
-CudaRenderer::Access CudaRenderer::access_of(const Inst& inst, int lanes) const {
-  Access access{IndexText::at_lane(inst.expr, 0), 0};
-  for (const Expr& v : variables_of(inst.expr))
+CudaRenderer::Access CudaRenderer::access_of(const Address& at, int lanes) const {
+  Access access{IndexText::at_lane(at.index, 0), 0};
+  for (const Expr& v : variables_of(at.index))
     if (auto id = kernel::value_of(v);
         id && program_.values[static_cast<std::size_t>(*id)].lanes > 1)
       return access;
   for (int l = 1; l < lanes; ++l)
-    if (!(IndexText::at_lane(inst.expr, l) == access.base + Expr(l)))
+    if (!(IndexText::at_lane(at.index, l) == access.base + Expr(l)))
       return access;
-  const Buffer& buffer = program_.buffers[static_cast<std::size_t>(inst.buffer)];
+  const Buffer& buffer = program_.buffers[static_cast<std::size_t>(at.buffer)];
   const auto size = static_cast<std::int64_t>(size_of(buffer.dtype));
   const std::int64_t step = access.base.divisor();
   std::int64_t known = std::gcd(step == 0 ? 16 : (step % 16) * size, std::int64_t{16});
@@ -158,18 +159,19 @@ std::string CudaRenderer::all_lanes(const std::vector<Guard>& mask, int lanes) c
   return out;
 }
 
-void CudaRenderer::load(ValueId target, const Inst& original) {
-  Inst inst = original;
-  const int lanes = inst.type.lanes;
+void CudaRenderer::load(ValueId target, const kernel::inst::Load& original, Type value_type) {
+  kernel::inst::Load inst = original;
+  const int lanes = value_type.lanes;
   inst.mask = without_lanes(inst.mask, lanes);
-  const DType type = inst.type.dtype;
-  const bool varies = depends_on_lane(inst.expr, program_);
+  const DType type = value_type.dtype;
+  const bool varies = depends_on_lane(inst.from.index, program_);
   const bool mask_varies = std::any_of(inst.mask.begin(), inst.mask.end(), [&](const Guard& g) {
     return depends_on_lane(g.value, program_) || depends_on_lane(g.lo, program_) ||
            depends_on_lane(g.hi, program_);
   });
   auto one = [&](int l) {
-    const std::string got = read(inst.buffer, element(inst.buffer, inst.expr, l), inst.policy);
+    const std::string got =
+        read(inst.from.buffer, element(inst.from.buffer, inst.from.index, l), inst.policy);
     const std::string held = index_.condition(inst.mask, l);
     const std::string value = type == DType::Bool ? "(" + got + " != 0)" : got;
     return held.empty() ? value
@@ -179,17 +181,18 @@ void CudaRenderer::load(ValueId target, const Inst& original) {
     define(target, 0, one(0));
     return;
   }
-  const Access access = lanes > 1 && varies ? access_of(inst, lanes) : Access{Expr(0), 0};
+  const Access access = lanes > 1 && varies ? access_of(inst.from, lanes) : Access{Expr(0), 0};
   if (access.bytes > static_cast<int>(size_of(type)) && access.bytes >= 4 &&
       all_lanes(inst.mask, lanes) != "?")
-    return load_words(target, inst, access);
+    return load_words(target, inst, value_type, access);
   for (int l = 0; l < lanes; ++l)
     define(target, l, one(l));
 }
 
-void CudaRenderer::load_words(ValueId target, const Inst& inst, const Access& access) {
-  const int lanes = inst.type.lanes;
-  const DType type = inst.type.dtype;
+void CudaRenderer::load_words(ValueId target, const kernel::inst::Load& inst, Type value_type,
+                              const Access& access) {
+  const int lanes = value_type.lanes;
+  const DType type = value_type.dtype;
   const int size = static_cast<int>(size_of(type));
   const std::string words = fmt::format("q{}", names_++);
   const std::string all = all_lanes(inst.mask, lanes);
@@ -204,9 +207,10 @@ void CudaRenderer::load_words(ValueId target, const Inst& inst, const Access& ac
     open(fmt::format("if ({})", all));
   for (int at = 0; at < lanes * size; at += access.bytes) {
     const char* vector = vector_type(access.bytes);
-    const std::string place = fmt::format("*(const {}*)(b{} + {}{})", vector, inst.buffer, base,
-                                          at ? fmt::format(" + {}", at / size) : std::string());
-    const std::string got = read(inst.buffer, "(" + place + ")", inst.policy);
+    const std::string place =
+        fmt::format("*(const {}*)(b{} + {}{})", vector, inst.from.buffer, base,
+                    at ? fmt::format(" + {}", at / size) : std::string());
+    const std::string got = read(inst.from.buffer, "(" + place + ")", inst.policy);
     if (access.bytes == 4)
       line("{}[{}] = {};", words, at / 4, got);
     else
@@ -219,8 +223,8 @@ void CudaRenderer::load_words(ValueId target, const Inst& inst, const Access& ac
       ++depth_;
       for (int l = 0; l < lanes; ++l) {
         const std::string held = index_.condition(inst.mask, l);
-        const std::string got =
-            read(inst.buffer, fmt::format("b{}[{} + {}]", inst.buffer, base, l), inst.policy);
+        const std::string got = read(
+            inst.from.buffer, fmt::format("b{}[{} + {}]", inst.from.buffer, base, l), inst.policy);
         if (size == 8) {
           line("{}", guarded(held, fmt::format("eg_put8({} + {}, {});", words, 2 * l, got)));
         } else {
@@ -239,42 +243,43 @@ void CudaRenderer::load_words(ValueId target, const Inst& inst, const Access& ac
            from_words(type, words, static_cast<std::size_t>(l) * static_cast<std::size_t>(size)));
 }
 
-void CudaRenderer::store(const Stmt& stmt) {
-  Inst inst = stmt.inst;
-  const int lanes = inst.type.lanes;
-  inst.mask = without_lanes(inst.mask, lanes);
-  const ValueId source = stmt.args.at(0);
+void CudaRenderer::store(const Store& original) {
+  Store stmt = original;
+  const Type stored = program_.values[static_cast<std::size_t>(stmt.value)];
+  const int lanes = stored.lanes;
+  stmt.mask = without_lanes(stmt.mask, lanes);
   Lanes values;
   for (int l = 0; l < lanes; ++l)
-    values.push_back(lane_of(source, l));
-  const Access access = lanes > 1 ? access_of(inst, lanes) : Access{Expr(0), 0};
-  const DType type = inst.type.dtype;
+    values.push_back(lane_of(stmt.value, l));
+  const Access access = lanes > 1 ? access_of(stmt.to, lanes) : Access{Expr(0), 0};
+  const DType type = stored.dtype;
   if (access.bytes > static_cast<int>(size_of(type)) && access.bytes >= 4 && size_of(type) <= 4 &&
-      all_lanes(inst.mask, lanes) != "?")
-    return store_words(inst, values, access);
+      all_lanes(stmt.mask, lanes) != "?")
+    return store_words(stmt, values, stored, access);
   for (int l = 0; l < lanes; ++l) {
-    const std::string place = element(inst.buffer, inst.expr, l);
+    const std::string place = element(stmt.to.buffer, stmt.to.index, l);
     const std::string value = type == DType::Bool ? fmt::format("(unsigned char)({} ? 1 : 0)",
                                                                 values[static_cast<std::size_t>(l)])
                                                   : values[static_cast<std::size_t>(l)];
     const bool shared =
-        program_.buffers[static_cast<std::size_t>(inst.buffer)].space == Space::Shared;
-    const std::string put = inst.policy == CachePolicy::Streaming && !shared
+        program_.buffers[static_cast<std::size_t>(stmt.to.buffer)].space == Space::Shared;
+    const std::string put = stmt.policy == CachePolicy::Streaming && !shared
                                 ? fmt::format("__stcs(&{}, {});", place, value)
                                 : fmt::format("{} = {};", place, value);
-    line("{}", guarded(index_.condition(inst.mask, l), put));
+    line("{}", guarded(index_.condition(stmt.mask, l), put));
   }
 }
 
-void CudaRenderer::store_words(const Inst& inst, const Lanes& values, const Access& access) {
-  const int lanes = inst.type.lanes;
-  const DType type = inst.type.dtype;
+void CudaRenderer::store_words(const Store& stmt, const Lanes& values, Type stored,
+                               const Access& access) {
+  const int lanes = stored.lanes;
+  const DType type = stored.dtype;
   const int size = static_cast<int>(size_of(type));
-  const std::string all = all_lanes(inst.mask, lanes);
+  const std::string all = all_lanes(stmt.mask, lanes);
   const std::string base = index_.text(access.base);
   const bool shared =
-      program_.buffers[static_cast<std::size_t>(inst.buffer)].space == Space::Shared;
-  const bool streams = inst.policy == CachePolicy::Streaming && !shared;
+      program_.buffers[static_cast<std::size_t>(stmt.to.buffer)].space == Space::Shared;
+  const bool streams = stmt.policy == CachePolicy::Streaming && !shared;
   auto word = [&](int at) { // the word at byte `at`
     std::string out;
     for (int byte = 0; byte < 4; byte += size) {
@@ -288,7 +293,7 @@ void CudaRenderer::store_words(const Inst& inst, const Lanes& values, const Acce
     open(fmt::format("if ({})", all));
   for (int at = 0; at < lanes * size; at += access.bytes) {
     const char* vector = vector_type(access.bytes);
-    const std::string place = fmt::format("({}*)(b{} + {}{})", vector, inst.buffer, base,
+    const std::string place = fmt::format("({}*)(b{} + {}{})", vector, stmt.to.buffer, base,
                                           at ? fmt::format(" + {}", at / size) : std::string());
     std::string value = word(at);
     for (int w = 4; w < access.bytes; w += 4)
@@ -300,7 +305,7 @@ void CudaRenderer::store_words(const Inst& inst, const Lanes& values, const Acce
   }
   if (all.empty())
     return;
-  const bool some = std::any_of(inst.mask.begin(), inst.mask.end(), [&](const Guard& g) {
+  const bool some = std::any_of(stmt.mask.begin(), stmt.mask.end(), [&](const Guard& g) {
     return depends_on_lane(g.value, program_) || depends_on_lane(g.lo, program_) ||
            depends_on_lane(g.hi, program_);
   });
@@ -309,19 +314,19 @@ void CudaRenderer::store_words(const Inst& inst, const Lanes& values, const Acce
     line("}} else {{");
     ++depth_;
     for (int l = 0; l < lanes; ++l)
-      line("{}", guarded(index_.condition(inst.mask, l),
-                         fmt::format("b{}[{} + {}] = {};", inst.buffer, base, l,
+      line("{}", guarded(index_.condition(stmt.mask, l),
+                         fmt::format("b{}[{} + {}] = {};", stmt.to.buffer, base, l,
                                      values[static_cast<std::size_t>(l)])));
   }
   close();
 }
 
-void CudaRenderer::prefetch(const Inst& inst) {
-  const Buffer& b = program_.buffers[static_cast<std::size_t>(inst.buffer)];
+void CudaRenderer::prefetch(const Address& at) {
+  const Buffer& b = program_.buffers[static_cast<std::size_t>(at.buffer)];
   if (b.space != Space::Argument && b.space != Space::Workspace)
     return;
-  line("asm volatile(\"prefetch.global.L2 [%0];\" :: \"l\"(b{} + {}));", inst.buffer,
-       index_.text(inst.expr));
+  line("asm volatile(\"prefetch.global.L2 [%0];\" :: \"l\"(b{} + {}));", at.buffer,
+       index_.text(at.index));
 }
 
 } // namespace egret::backend::cuda

@@ -10,9 +10,7 @@ namespace egret::backend::cuda {
 
 using kernel::Block;
 using kernel::Inst;
-using kernel::InstKind;
 using kernel::Stmt;
-using kernel::StmtKind;
 using kernel::ValueId;
 
 namespace {
@@ -34,27 +32,30 @@ public:
 
 private:
   void find_infinities(const Block& stmts) {
-    for (const Stmt& s : stmts) {
-      if (s.kind == StmtKind::Let && s.inst.kind == InstKind::Constant &&
-          is_float(s.inst.type.dtype) && std::isinf(s.inst.constant.as_double()))
-        infinities_.insert(s.target);
-      find_infinities(s.body);
-      find_infinities(s.otherwise);
-    }
+    each_statement(stmts, [&](const Stmt& s) {
+      const auto* number = made_by<kernel::inst::Constant>(s);
+      if (number && is_float(number->value.dtype) && std::isinf(number->value.as_double()))
+        infinities_.insert(get_if<kernel::Let>(s)->target);
+    });
   }
 
   void block(const Block& stmts) {
-    for (auto s = stmts.rbegin(); s != stmts.rend(); ++s) {
-      block(s->otherwise);
-      block(s->body);
-      for (ValueId v : s->args)
-        use(v, false);
-      if (s->kind == StmtKind::Let)
-        instruction(s->target, s->inst);
-      else
-        for (ValueId v : s->inst.args)
-          use(v, false);
-    }
+    for (auto s = stmts.rbegin(); s != stmts.rend(); ++s)
+      std::visit(overloaded{[&](const kernel::Let& x) { instruction(x.target, x.inst); },
+                            [&](const kernel::Assign& x) { use(x.value, false); },
+                            [&](const kernel::Store& x) { use(x.value, false); },
+                            [&](const kernel::For& x) { block(x.body); },
+                            [&](const kernel::If& x) {
+                              block(x.otherwise);
+                              block(x.body);
+                            },
+                            [](const kernel::Barrier&) {},
+                            [&](const kernel::Intrinsic& x) { uses(x.values, false); },
+                            [&](const kernel::Acquire& x) {
+                              block(x.body);
+                              uses(x.by.values, false);
+                            }},
+                 s->node);
   }
 
   void use(ValueId v, bool narrow) {
@@ -62,29 +63,42 @@ private:
     used_[i] = true;
     narrow_[i] = narrow_[i] && narrow;
   }
+  template <class L>
+  void uses(const L& values, bool narrow) {
+    for (ValueId v : values)
+      use(v, narrow);
+  }
 
   /// A relative error of an operand becomes about the same one of a product, a quotient or a
   /// choice; of a sum it could become anything.
   void instruction(ValueId target, const Inst& inst) {
     const auto result = static_cast<std::size_t>(target);
-    const bool rounds = inst.kind == InstKind::Apply && inst.op == Op::Cast &&
-                        (inst.type.dtype == DType::BF16 || inst.type.dtype == DType::F16);
     const bool passes = narrow_[result] && used_[result] && inst.type.dtype == DType::F32;
-    for (std::size_t a = 0; a < inst.args.size(); ++a) {
-      bool narrow = rounds;
-      if (inst.kind == InstKind::Apply)
-        narrow = narrow || is_finite_test(inst, a) ||
-                 (passes && (inst.op == Op::Mul || inst.op == Op::Div || inst.op == Op::Recip ||
-                             (inst.op == Op::Select && a > 0)));
-      else if (inst.kind == InstKind::Splat || inst.kind == InstKind::Extract)
-        narrow = passes;
-      use(inst.args[a], narrow);
-    }
+    std::visit(overloaded{[&](const kernel::inst::Apply& x) { apply(x, inst.type.dtype, passes); },
+                          [&](const kernel::inst::Splat& x) { use(x.value, passes); },
+                          [&](const kernel::inst::Extract& x) { use(x.value, passes); },
+                          [&](const kernel::inst::Fma& x) { uses(x.args, false); },
+                          [&](const kernel::inst::ReduceLanes& x) { use(x.value, false); },
+                          [&](const kernel::inst::Shuffle& x) { uses(x.args, false); },
+                          [&](const kernel::Intrinsic& x) { uses(x.values, false); },
+                          [](const kernel::inst::Constant&) {},
+                          [](const kernel::inst::Argument&) {}, [](const kernel::inst::Index&) {},
+                          [](const kernel::inst::Load&) {}, [](const kernel::inst::Read&) {},
+                          [](const kernel::inst::Test&) {}},
+               inst.op);
+  }
+
+  void apply(const kernel::inst::Apply& x, DType type, bool passes) {
+    const bool rounds = x.op == Op::Cast && (type == DType::BF16 || type == DType::F16);
+    for (std::size_t a = 0; a < x.args.size(); ++a)
+      use(x.args[a], rounds || is_finite_test(x, a) ||
+                         (passes && (x.op == Op::Mul || x.op == Op::Div || x.op == Op::Recip ||
+                                     (x.op == Op::Select && a > 0))));
   }
 
   /// Whether the operand is only compared with an infinity.
-  bool is_finite_test(const Inst& inst, std::size_t operand) const {
-    return (inst.op == Op::Lt || inst.op == Op::Eq) && infinities_.contains(inst.args[1 - operand]);
+  bool is_finite_test(const kernel::inst::Apply& x, std::size_t operand) const {
+    return (x.op == Op::Lt || x.op == Op::Eq) && infinities_.contains(x.args[1 - operand]);
   }
 
   const kernel::KernelProgram& p_;

@@ -26,52 +26,56 @@ private:
   void arguments();
   void block(const kernel::Block& stmts);
   void statement(const kernel::Stmt& stmt);
-  void loop(const kernel::Stmt& stmt);
-  void grid_loop(const kernel::Stmt& stmt);
-  void drawn_loop(const kernel::Stmt& stmt);
-  void condition(const kernel::Stmt& stmt);
-  void barrier(const kernel::Stmt& stmt);
-  void last(const kernel::Stmt& stmt);
-  std::string counter(const kernel::Inst& inst) const;
+  void loop(const kernel::For& stmt);
+  void grid_loop(const kernel::For& stmt);
+  void dynamic_loop(const kernel::For& stmt);
+  void condition(const kernel::If& stmt);
+  void acquire(const kernel::Acquire& stmt);
+  std::string counter(const kernel::Address& at) const;
 
   // Instructions (render_inst.cpp).
   void let(kernel::ValueId target, const kernel::Inst& inst);
-  void apply(kernel::ValueId target, const kernel::Inst& inst);
-  bool pairwise_cast(kernel::ValueId target, const kernel::Inst& inst);
+  void apply(kernel::ValueId target, const kernel::inst::Apply& inst, kernel::Type type);
+  bool pairwise_cast(kernel::ValueId target, const kernel::inst::Apply& inst, kernel::Type type);
   /// What rounds two lanes of an f32 to 16 bits: `at` is the first.
   std::string rounded_pair(kernel::ValueId value, DType to, int at) const;
   /// Two lanes of the 16-bit value that an f32 was widened from, in one word; empty when it was
   /// not.
   std::string widened_pair(kernel::ValueId value, DType from, int at) const;
-  void reduce_lanes(kernel::ValueId target, const kernel::Inst& inst);
-  void reduce_threads(kernel::ValueId target, const kernel::Inst& inst);
-  void scan_threads(kernel::ValueId target, const kernel::Inst& inst);
+  void reduce_lanes(kernel::ValueId target, const kernel::inst::ReduceLanes& inst);
+  void reduce_threads(kernel::ValueId target, const kernel::Intrinsic& use);
+  void scan_threads(kernel::ValueId target, const kernel::Intrinsic& use);
 
   // Memory (render_memory.cpp).
   struct Access { ///< how the lanes of a load or store lie
     Expr base;    ///< of lane 0
     int bytes;    ///< of one access, 0 when the lanes do not lie one after the other
   };
-  Access access_of(const kernel::Inst& inst, int lanes) const;
+  Access access_of(const kernel::Address& at, int lanes) const;
   std::vector<Guard> without_lanes(const std::vector<Guard>& mask, int lanes) const;
   std::string all_lanes(const std::vector<Guard>& mask, int lanes) const;
-  void load(kernel::ValueId target, const kernel::Inst& inst);
-  void load_words(kernel::ValueId target, const kernel::Inst& inst, const Access& access);
-  void store(const kernel::Stmt& stmt);
-  void store_words(const kernel::Inst& inst, const Lanes& values, const Access& access);
-  void prefetch(const kernel::Inst& inst);
+  void load(kernel::ValueId target, const kernel::inst::Load& load, kernel::Type type);
+  void load_words(kernel::ValueId target, const kernel::inst::Load& load, kernel::Type type,
+                  const Access& access);
+  void store(const kernel::Store& stmt);
+  void store_words(const kernel::Store& stmt, const Lanes& values, kernel::Type type,
+                   const Access& access);
+  void prefetch(const kernel::Address& at);
   std::string element(int buffer, const Expr& e, int lane) const;
   std::string read(int buffer, const std::string& place, kernel::CachePolicy policy) const;
 
-  // Asynchronous copies, signals and matrix instructions (render_matrix.cpp). The first two tell
-  // whether the instruction or statement was one of these.
-  bool matrix_value(kernel::ValueId target, const kernel::Inst& inst);
-  bool matrix_statement(const kernel::Stmt& stmt);
-  void copy_async(const kernel::Inst& inst);
-  void tensor_copy(const kernel::Stmt& stmt);
-  void multiply_async(const kernel::Stmt& stmt);
-  void with_variables(const std::string& instruction, const kernel::Stmt& stmt);
-  std::string address(int buffer, const Expr& place) const;
+  // Intrinsics (render_intrinsics.cpp), those of copies and matrices as PTX (render_matrix.cpp).
+  /// `target`: the value that is made; -1 where there is none.
+  void intrinsic(const kernel::Intrinsic& use, kernel::ValueId target);
+  void check_requirement(const kernel::Intrinsic& use) const;
+  void copy_async(const kernel::Intrinsic& use);
+  void bulk_tensor_copy(const kernel::Intrinsic& use);
+  void load_matrix(const kernel::Intrinsic& use, kernel::ValueId target);
+  void matrix_multiply(const kernel::Intrinsic& use, kernel::ValueId target);
+  void matrix_multiply_async(const kernel::Intrinsic& use);
+  void with_variables(const std::string& instruction, const kernel::Intrinsic& use);
+  std::vector<std::string> declared(kernel::ValueId target);
+  std::string address(const kernel::Address& at) const;
   std::string matrix_prelude(const std::string& body) const;
   std::string tensor_map_parameters() const;
 
@@ -81,6 +85,12 @@ private:
   const std::string& lane_of(kernel::ValueId id, int lane) const;
   DType dtype_of(kernel::ValueId id) const {
     return program_.values[static_cast<std::size_t>(id)].dtype;
+  }
+  /// How a value was made, if by a T; else null.
+  template <class T>
+  const T* made(kernel::ValueId id) const {
+    const kernel::Inst* inst = made_by_[static_cast<std::size_t>(id)];
+    return inst ? get_if<T>(*inst) : nullptr;
   }
   template <class... Args>
   void line(fmt::format_string<Args...> format, Args&&... args) {
@@ -135,7 +145,7 @@ struct SharedLayout {
   std::vector<std::int64_t> offset; ///< by buffer; -1 for those elsewhere
   std::int64_t scratch = -1;        ///< of combinations over the block
   std::int64_t scratch_half = 0;    ///< bytes of one of its two halves
-  std::int64_t ticket = -1;         ///< of drawn loops
+  std::int64_t ticket = -1;         ///< of loops that take their work from a queue
   std::int64_t bytes = 0;
 };
 SharedLayout shared_layout(const kernel::KernelProgram& program);

@@ -29,6 +29,39 @@ constexpr Known kKnown[] = {
 
 } // namespace
 
+void describe_units(kernel::Target& t) {
+  using kernel::OperandSource;
+  const CudaTarget cuda{t.architecture, t.architecture >= 90};
+  t.capabilities = 0;
+  for (int c = 0; c < kernel::kCapabilities; ++c)
+    if (provides(cuda, static_cast<kernel::Capability>(c)))
+      t.add(static_cast<kernel::Capability>(c));
+  t.units.clear();
+  const std::vector<DType> halves{DType::BF16, DType::F16};
+  if (t.has(kernel::Capability::SubgroupMatrices)) // mma.sync
+    t.units.push_back({.name = "m16n8k16",
+                       .layout = kernel::FragmentLayout::SubgroupFragments,
+                       .m = 16,
+                       .n = 8,
+                       .k = 16,
+                       .elements = halves,
+                       .left = {OperandSource::Fragment},
+                       .right = {OperandSource::Fragment},
+                       .scope = kernel::IntrinsicScope::Subgroup,
+                       .cycles = t.architecture >= 90 ? 11.0 : 14.0});
+  if (t.has(kernel::Capability::QueuedMatrices))
+    t.units.push_back({.name = "wgmma",
+                       .layout = kernel::FragmentLayout::SwizzledSharedRows,
+                       .m = 64,
+                       .n = 0,
+                       .k = 16,
+                       .elements = halves,
+                       .left = {OperandSource::Shared, OperandSource::Fragment},
+                       .right = {OperandSource::Shared},
+                       .scope = kernel::IntrinsicScope::SubgroupGroup,
+                       .queued = true});
+}
+
 kernel::Target known_target(int capability) {
   if (capability < 80)
     fail(ErrorKind::Value,
@@ -39,14 +72,15 @@ kernel::Target known_target(int capability) {
     if (k.capability <= capability)
       known = &k;
   kernel::Target t;
+  t.kind = kernel::DeviceKind::Gpu;
   t.device = "cuda";
-  t.capability = capability;
+  t.architecture = capability;
   t.workers = known->multiprocessors;
-  t.warp = 32;
+  t.subgroup = 32;
   t.vector_bytes = 16;
   t.vector_registers = 255;
   t.has_fma = true;
-  t.has_bf16_dot = true;
+  describe_units(t);
   t.l1_bytes = t.shared_bytes = known->shared_multiprocessor;
   t.block_shared_bytes = known->shared_block;
   t.registers = 65536;
@@ -57,10 +91,29 @@ kernel::Target known_target(int capability) {
   return t;
 }
 
+bool provides(const CudaTarget& target, kernel::Capability capability) {
+  switch (capability) {
+  case kernel::Capability::Subgroups:
+  case kernel::Capability::CoResidentBlocks:
+  case kernel::Capability::AsyncCopies:
+  case kernel::Capability::SubgroupMatrices:
+    return target.capability >= 80;
+  case kernel::Capability::BulkTensorCopies:
+    return target.capability >= 90;
+  case kernel::Capability::RegisterReallocation:
+    return target.capability >= 90 && target.specific;
+  case kernel::Capability::QueuedMatrices: // wgmma, which later GPUs have not
+    return target.capability == 90 && target.specific;
+  case kernel::Capability::MatrixTiles:
+    return false;
+  }
+  return false;
+}
+
 CudaTarget cuda_target(const kernel::Target& target) {
-  if (target.device != "cuda" || target.capability < 80)
+  if (!target.is_gpu() || target.architecture < 80)
     fail(ErrorKind::Value, "cuda: {} is no target for CUDA", target.name);
-  return {target.capability, target.capability >= 90};
+  return {target.architecture, target.architecture >= 90};
 }
 
 void name_target(kernel::Target& t, std::uint64_t versions) {

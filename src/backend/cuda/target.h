@@ -1,6 +1,7 @@
 // GPUs as the compiler sees them.
 #pragma once
 
+#include "kernel/capability.h"
 #include "kernel/target.h"
 
 #include <cstdint>
@@ -17,6 +18,12 @@ struct CudaTarget {
   std::string arch() const; ///< "sm_90a", as NVRTC and ptxas name it
   friend bool operator==(const CudaTarget&, const CudaTarget&) = default;
 };
+
+/// Whether generated text may use intrinsics that ask for it.
+bool provides(const CudaTarget& target, kernel::Capability capability);
+
+/// Capabilities and matrix units of a GPU, by its `architecture`.
+void describe_units(kernel::Target& target);
 
 /// A GPU of this capability by its published figures, for work without one: 80 (A100), 86, 89, 90
 /// (H100, H200), 100 (B200), 120; of others, the nearest below. Error(Value) below 80.

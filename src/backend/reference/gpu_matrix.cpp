@@ -6,7 +6,7 @@
 
 namespace egret::backend::reference {
 
-using kernel::Inst;
+using kernel::Intrinsic;
 
 // --- Signals
 
@@ -52,14 +52,15 @@ bool Signals::ended(int block, int buffer, std::int64_t place, int parity) const
 
 // --- Copies
 
-void WarpMatrices::copy(int thread, const Inst& inst, std::int64_t to, std::int64_t from, bool held,
-                        const Actor& actor) {
-  Copy c{inst.buffer, to, {}};
+void WarpMatrices::copy(int thread, int to_buffer, int from_buffer, int elements, std::int64_t to,
+                        std::int64_t from, bool held, const Actor& actor) {
+  Copy c{to_buffer, to, {}};
   // From now on the place holds anything: nobody may still need what was there.
-  const Number unknown = is_float(inst.type.dtype) ? Number{.f = 1e30} : Number{.i = 0x5A5A5A5A};
-  for (int l = 0; l < inst.type.lanes; ++l) {
-    c.values.push_back(held ? memory_.load(inst.source, from + l, actor) : Number{});
-    memory_.store(inst.buffer, to + l, unknown, actor);
+  const DType type = program_.buffers[static_cast<std::size_t>(to_buffer)].dtype;
+  const Number unknown = is_float(type) ? Number{.f = 1e30} : Number{.i = 0x5A5A5A5A};
+  for (int l = 0; l < elements; ++l) {
+    c.values.push_back(held ? memory_.load(from_buffer, from + l, actor) : Number{});
+    memory_.store(to_buffer, to + l, unknown, actor);
   }
   open_copies_[static_cast<std::size_t>(thread)].push_back(std::move(c));
 }
@@ -122,20 +123,23 @@ double element_of(DType type, std::int64_t word, int half) {
 } // namespace
 
 std::vector<std::array<Number, 4>>
-WarpMatrices::load(const Inst& inst, const std::array<std::int64_t, kThreads>& rows,
+WarpMatrices::load(const Intrinsic& use, const std::array<std::int64_t, kThreads>& rows,
                    const Actors& actors) {
-  const DType type = program_.buffers[static_cast<std::size_t>(inst.buffer)].dtype;
+  const int buffer = use.memory[0].buffer;
+  const DType type = program_.buffers[static_cast<std::size_t>(buffer)].dtype;
+  const bool transposed = use.number("transposed") != 0;
+  const std::int64_t matrices = use.number("matrices");
   std::vector<std::array<Number, 4>> words(kThreads);
-  for (int m = 0; m < inst.number; ++m)
+  for (int m = 0; m < matrices; ++m)
     for (int t = 0; t < kThreads; ++t) {
       std::uint32_t word = 0;
       for (int half = 0; half < 2; ++half) {
         int row = t / 4, column = 2 * (t % 4) + half;
-        if (inst.transposed)
+        if (transposed)
           std::swap(row, column);
         const auto from = static_cast<std::size_t>(8 * m + row);
         const Number v =
-            memory_.load(inst.buffer, rows[from] + column, actors[static_cast<std::size_t>(t)]);
+            memory_.load(buffer, rows[from] + column, actors[static_cast<std::size_t>(t)]);
         word |= bits_of(type, v) << (16 * half);
       }
       words[static_cast<std::size_t>(t)][static_cast<std::size_t>(m)] = {.i = word};

@@ -1,6 +1,7 @@
 // What the warps of an interpreted launch do besides loads and arithmetic: asynchronous copies,
-// signals and products of matrices. Late is late: copies and products happen when they are waited
-// for, so that what uses them too early, or frees their operands too early, sees wrong values.
+// barriers in memory and products of matrices. Late is late: copies and products happen when they
+// are waited for, so that what uses them too early, or frees their operands too early, sees wrong
+// values.
 #pragma once
 
 #include "backend/reference/gpu_turns.h"
@@ -15,7 +16,7 @@
 
 namespace egret::backend::reference {
 
-/// The signals of all blocks, by block, buffer and place.
+/// The barriers in memory (mbarriers) of all blocks, by block, buffer and place.
 class Signals {
 public:
   explicit Signals(const kernel::KernelProgram& program) : program_(program) {}
@@ -60,9 +61,9 @@ public:
   WarpMatrices(const kernel::KernelProgram& program, ProgramMemory& memory)
       : program_(program), memory_(memory) {}
 
-  /// Copies `lanes` elements, or zeros where `held` is false.
-  void copy(int thread, const kernel::Inst& inst, std::int64_t to, std::int64_t from, bool held,
-            const Actor& actor);
+  /// Copies `elements` between buffers, or zeros where `held` is false.
+  void copy(int thread, int to_buffer, int from_buffer, int elements, std::int64_t to,
+            std::int64_t from, bool held, const Actor& actor);
   void commit_copies(int thread);
   void wait_copies(int thread, int groups, const Actor& actor);
 
@@ -74,16 +75,16 @@ public:
                         int buffer, std::int64_t to, const Actor& actor);
 
   /// LoadMatrix: `rows` by thread; gives the words by thread.
-  std::vector<std::array<Number, 4>> load(const kernel::Inst& inst,
+  std::vector<std::array<Number, 4>> load(const kernel::Intrinsic& use,
                                           const std::array<std::int64_t, kThreads>& rows,
                                           const Actors& actors);
-  /// Mma, by thread.
+  /// MatrixMultiply, by thread.
   static std::vector<std::array<Number, 4>> multiply(DType element,
                                                      const std::vector<std::array<Number, 4>>& a,
                                                      const std::vector<std::array<Number, 4>>& b,
                                                      const std::vector<std::array<Number, 4>>& c);
 
-  /// MultiplyAsync. `variables` gives the first of the four lanes of a variable in a thread.
+  /// MatrixMultiplyAsync. `variables` gives the first of the four lanes of a variable in a thread.
   struct Product {
     SwizzledMatrix left, right;
     std::vector<std::array<Number, 4>> words; ///< of the left side, by thread, when in registers

@@ -3,6 +3,10 @@
 
 #include "support/fail.h"
 
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
 namespace egret::backend::reference {
 
 void eval_source(const ir::Node& node, Cells& result) {
@@ -64,6 +68,41 @@ void eval_scan(const ir::Node& node, Operands operands, Cells& result) {
       sum.add(from.at(number));
       result.set(number, sum.result(node.dtype));
     }
+  });
+}
+
+std::vector<Estimate> order_of(std::span<const Estimate> keys, DType dtype) {
+  std::vector<std::int64_t> places(keys.size());
+  std::iota(places.begin(), places.end(), 0);
+  const auto value = [&](std::int64_t i) { return keys[static_cast<std::size_t>(i)].value.i; };
+  std::stable_sort(places.begin(), places.end(), [&](std::int64_t a, std::int64_t b) {
+    return is_signed(dtype)
+               ? value(a) < value(b)
+               : static_cast<std::uint64_t>(value(a)) < static_cast<std::uint64_t>(value(b));
+  });
+  const bool in_doubt =
+      std::any_of(keys.begin(), keys.end(), [](const Estimate& key) { return key.error > 0; });
+  std::vector<Estimate> order;
+  for (const std::int64_t place : places)
+    order.push_back({{.i = place}, in_doubt ? std::numeric_limits<double>::infinity() : 0});
+  return order;
+}
+
+void eval_sort(const ir::Node& node, Operands operands, Cells& result) {
+  const Cells& from = *operands[0];
+  const auto axis = static_cast<std::size_t>(node.attrs.axes[0]);
+  const std::int64_t length = from.dims()[axis], kept = result.dims()[axis];
+  Dims starts = from.dims(); // the first element of each line
+  starts[axis] = kept > 0 ? 1 : 0;
+  for_each_point(starts, [&](const Dims& start, std::int64_t) {
+    Dims point = start;
+    std::vector<Estimate> keys;
+    for (point[axis] = 0; point[axis] < length; ++point[axis])
+      keys.push_back(from.at(point));
+    const std::vector<Estimate> order = order_of(keys, from.dtype());
+    for (point[axis] = 0; point[axis] < kept; ++point[axis])
+      result.set(number_of_point(result.dims(), point),
+                 order[static_cast<std::size_t>(point[axis])]);
   });
 }
 

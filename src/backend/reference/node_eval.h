@@ -44,9 +44,14 @@ void eval_source(const ir::Node& node, Cells& result);
 void eval_elementwise(const ir::Node& node, Operands operands, Cells& result);
 void eval_reduce(const ir::Node& node, Operands operands, Cells& result);
 void eval_scan(const ir::Node& node, Operands operands, Cells& result);
+void eval_sort(const ir::Node& node, Operands operands, Cells& result);
 void eval_gather(const ir::Node& node, Operands operands, Cells& result);
 void eval_scatter(const ir::Node& node, Operands operands, Cells& result);
 void eval_movement(const ir::Node& node, Operands operands, const Bindings& bindings,
                    Cells& result);
+
+/// The positions of integer keys in ascending order, equal ones in the order of their positions;
+/// with unknown errors when a key is in doubt.
+std::vector<Estimate> order_of(std::span<const Estimate> keys, DType dtype);
 
 } // namespace egret::backend::reference

@@ -8,10 +8,8 @@ namespace egret::backend::reference {
 
 using kernel::Block;
 using kernel::Inst;
-using kernel::InstKind;
 using kernel::KernelProgram;
 using kernel::Stmt;
-using kernel::StmtKind;
 using kernel::Type;
 
 namespace {
@@ -35,46 +33,78 @@ private:
   StmtCode statement(const Stmt& stmt) {
     StmtCode code;
     code.stmt = &stmt;
-    code.inst = instruction(stmt.inst, lanes_of_statement(stmt));
-    if (stmt.kind == StmtKind::Barrier || stmt.kind == StmtKind::Last ||
-        stmt.kind == StmtKind::AwaitPosts)
-      code.end = expr(stmt.end);
-    if (stmt.kind == StmtKind::For) {
-      code.slot = slots_.loop(stmt.number);
-      code.extent = expr(stmt.extent);
-      code.begin = expr(stmt.begin);
-      code.end = expr(stmt.end);
-      code.step = expr(stmt.step);
-    }
-    code.body = block(stmt.body);
-    code.otherwise = block(stmt.otherwise);
+    std::visit(overloaded{[&](const kernel::Let& x) { code.inst = instruction(x.inst); },
+                          [](const kernel::Assign&) {},
+                          [&](const kernel::Store& x) {
+                            code.inst.lanes =
+                                program_.values.at(static_cast<std::size_t>(x.value)).lanes;
+                            access(x.to.index, x.mask, code.inst);
+                          },
+                          [&](const kernel::For& x) { loop(x, code); },
+                          [&](const kernel::If& x) {
+                            guards(x.condition, code.inst);
+                            code.body = block(x.body);
+                            code.otherwise = block(x.otherwise);
+                          },
+                          [](const kernel::Barrier&) {},
+                          [&](const kernel::Intrinsic& x) { intrinsic(x, code.inst); },
+                          [&](const kernel::Acquire& x) {
+                            intrinsic(x.by, code.inst);
+                            code.body = block(x.body);
+                          }},
+               stmt.node);
     return code;
   }
 
-  int lanes_of_statement(const Stmt& stmt) const {
-    if (stmt.kind == StmtKind::Store)
-      return program_.values.at(static_cast<std::size_t>(stmt.args.at(0))).lanes;
-    return stmt.kind == StmtKind::Let ? stmt.inst.type.lanes : 1;
+  void loop(const kernel::For& x, StmtCode& code) {
+    code.slot = slots_.loop(x.number);
+    code.extent = expr(x.extent);
+    code.begin = operand(x.begin, code.inst);
+    code.end = operand(x.end, code.inst);
+    code.step = operand(x.step, code.inst);
+    code.body = block(x.body);
   }
 
-  InstCode instruction(const Inst& inst, int lanes) {
+  InstCode instruction(const Inst& inst) {
     InstCode code;
-    code.inst = &inst;
-    code.lanes = lanes;
-    auto slot_of = [this](const Expr& variable) { return slots_.of(variable); };
-    code.index = ExprCode(inst.expr, slot_of);
-    code.mask = GuardCode(inst.mask, slot_of);
-    collect_symbols(inst.expr, code);
-    code.source = ExprCode(inst.source_expr, slot_of);
-    collect_symbols(inst.source_expr, code);
-    for (const Expr& e : inst.at) {
-      code.at.emplace_back(e, slot_of);
-      collect_symbols(e, code);
-    }
-    for (const Guard& guard : inst.mask)
+    code.lanes = inst.type.lanes;
+    std::visit(overloaded{[&](const kernel::inst::Index& x) { access(x.expr, {}, code); },
+                          [&](const kernel::inst::Load& x) { access(x.from.index, x.mask, code); },
+                          [&](const kernel::inst::Test& x) { guards(x.mask, code); },
+                          [&](const kernel::Intrinsic& x) { intrinsic(x, code); },
+                          [](const kernel::inst::Constant&) {},
+                          [](const kernel::inst::Argument&) {}, [](const kernel::inst::Apply&) {},
+                          [](const kernel::inst::Fma&) {}, [](const kernel::inst::Read&) {},
+                          [](const kernel::inst::Splat&) {}, [](const kernel::inst::Extract&) {},
+                          [](const kernel::inst::ReduceLanes&) {},
+                          [](const kernel::inst::Shuffle&) {}},
+               inst.op);
+    return code;
+  }
+
+  ExprCode operand(const Expr& e, InstCode& code) {
+    collect_symbols(e, code);
+    return expr(e);
+  }
+
+  void access(const Expr& index, const std::vector<Guard>& mask, InstCode& code) {
+    code.index = operand(index, code);
+    guards(mask, code);
+  }
+
+  void guards(const std::vector<Guard>& mask, InstCode& code) {
+    code.mask = GuardCode(mask, [this](const Expr& variable) { return slots_.of(variable); });
+    for (const Guard& guard : mask)
       for (const Expr* e : {&guard.value, &guard.lo, &guard.hi})
         collect_symbols(*e, code);
-    return code;
+  }
+
+  void intrinsic(const kernel::Intrinsic& use, InstCode& code) {
+    for (const kernel::Address& at : use.memory)
+      code.memory.push_back(operand(at.index, code));
+    for (const Expr& e : use.indices)
+      code.indices.push_back(operand(e, code));
+    guards(use.mask, code);
   }
 
   void collect_symbols(const Expr& e, InstCode& code) {

@@ -9,15 +9,13 @@
 
 namespace egret::backend::reference {
 
-/// An instruction's index and mask. Those that depend on data take it from value symbols, whose
-/// slots are filled before evaluation.
+/// Indices and masks of an instruction or a statement. Those that depend on data take it from value
+/// symbols, whose slots are filled before evaluation.
 struct InstCode {
-  const kernel::Inst* inst = nullptr;
   int lanes = 1;
-  ExprCode index;
+  ExprCode index; ///< of a load or store; the value of an Index
   GuardCode mask;
-  ExprCode source;          ///< the second place
-  std::vector<ExprCode> at; ///< coordinates
+  std::vector<ExprCode> memory, indices; ///< of an intrinsic, in its order
   struct Symbol {
     int slot;
     kernel::ValueId value;
@@ -28,7 +26,7 @@ struct InstCode {
 struct StmtCode {
   const kernel::Stmt* stmt = nullptr;
   InstCode inst;
-  ExprCode extent, begin, end, step; ///< For; of Barrier and Last the end
+  ExprCode extent, begin, end, step; ///< For
   int slot = -1;                     ///< For: of the loop variable
   std::vector<StmtCode> body, otherwise;
 };

@@ -21,9 +21,9 @@ namespace egret::backend::reference {
 using kernel::ArgBlock;
 using kernel::Bind;
 using kernel::Inst;
-using kernel::InstKind;
+using kernel::Intrinsic;
+using kernel::IntrinsicId;
 using kernel::KernelProgram;
-using kernel::StmtKind;
 using kernel::Type;
 
 namespace {
@@ -74,269 +74,278 @@ private:
   }
 
   void execute(const StmtCode& code, Mask mask) {
-    const kernel::Stmt& stmt = *code.stmt;
-    switch (stmt.kind) {
-    case StmtKind::Let:
-      if (stmt.inst.kind == InstKind::ReduceThreads)
-        return reduce_threads(stmt, mask);
-      if (stmt.inst.kind == InstKind::ScanThreads)
-        return scan_threads(stmt, mask);
-      if (stmt.inst.kind == InstKind::LoadMatrix || stmt.inst.kind == InstKind::Mma)
-        return warp_value(code, mask);
-      return each(mask, [&](int i) { evaluate(code.inst, i, value(stmt.target, i)); });
-    case StmtKind::Set:
-      return each(mask, [&](int i) { set_variable(stmt.target, stmt.args.at(0), i); });
-    case StmtKind::Store:
-      return each(mask, [&](int i) { store(code.inst, stmt.args.at(0), i); });
-    case StmtKind::For:
-      return loop(code, mask);
-    case StmtKind::If: {
-      Mask held = 0;
-      each(mask, [&](int i) { held |= Mask{enabled(code.inst, i, 0)} << i; });
-      execute(code.body, held);
-      return execute(code.otherwise, mask & ~held);
-    }
-    case StmtKind::Barrier:
-      return barrier(code);
-    case StmtKind::GridBarrier:
+    std::visit(
+        overloaded{
+            [&](const kernel::Let& x) {
+              if (const auto* use = get_if<Intrinsic>(x.inst))
+                return intrinsic(*use, code.inst, mask, &x);
+              each(mask, [&](int i) { evaluate(x.inst, code.inst, i, value(x.target, i)); });
+            },
+            [&](const kernel::Assign& x) {
+              each(mask, [&](int i) { set_variable(x.variable, x.value, i); });
+            },
+            [&](const kernel::Store& x) { each(mask, [&](int i) { store(x, code.inst, i); }); },
+            [&](const kernel::For& x) { loop(x, code, mask); },
+            [&](const kernel::If&) {
+              Mask held = 0;
+              each(mask, [&](int i) { held |= Mask{enabled(code.inst, i, 0)} << i; });
+              execute(code.body, held);
+              execute(code.otherwise, mask & ~held);
+            },
+            [&](const kernel::Barrier&) { barrier(); },
+            [&](const Intrinsic& x) { intrinsic(x, code.inst, mask, nullptr); },
+            [&](const kernel::Acquire& x) { acquire(x.by, code, mask); }},
+        code.stmt->node);
+  }
+
+  // --- Intrinsics
+
+  /// `let`: what takes the result; null where there is none.
+  void intrinsic(const Intrinsic& use, const InstCode& code, Mask mask, const kernel::Let* let) {
+    switch (use.id) {
+    case IntrinsicId::Prefetch:
+    case IntrinsicId::MatrixFence:
+    case IntrinsicId::ReallocateRegisters:
+      return;
+    case IntrinsicId::ReduceThreads:
+      return reduce_threads(*let, use, mask);
+    case IntrinsicId::ScanThreads:
+      return scan_threads(*let, use, mask);
+    case IntrinsicId::SubgroupBarrier:
+      whole_warp(mask, use);
+      return order();
+    case IntrinsicId::GridBarrier:
       gpu_->grid_barrier(place_.block, place_.warp);
       ++grid_phase_;
       return;
-    case StmtKind::Last:
-      return last(code, mask);
-    case StmtKind::Prefetch:
-      return;
-    case StmtKind::Post:
+    case IntrinsicId::PublishFlag:
       return each(mask, [&](int i) {
-        fill_symbols(code.inst, i, 0);
-        gpu_->post(stmt.inst.buffer, code.inst.index(slots(i)));
+        fill_symbols(code, i, 0);
+        gpu_->post(use.memory[0].buffer, code.memory[0](slots(i)));
       });
-    case StmtKind::AwaitPosts:
-      return await_posts(code, mask);
-    case StmtKind::ClearPosts:
-      gpu_->clear_posts(place_.block, place_.warp, stmt.inst.buffer, stmt.number);
+    case IntrinsicId::ClearFlags:
+      gpu_->clear_posts(place_.block, place_.warp, use.memory[0].buffer,
+                        static_cast<int>(use.number("count")));
       return next_phase();
-    case StmtKind::WarpBarrier:
-      whole_warp(mask, "a barrier of the warp");
-      return order();
-    case StmtKind::CopyAsync:
+    case IntrinsicId::CopyAsync:
       return each(mask, [&](int i) {
-        const bool held = enabled(code.inst, i, 0);
-        matrices_.copy(i, stmt.inst, code.inst.index(slots(i)),
-                       held ? code.inst.source(slots(i)) : 0, held, actor(i));
+        const bool held = enabled(code, i, 0);
+        matrices_.copy(i, use.memory[0].buffer, use.memory[1].buffer,
+                       static_cast<int>(use.number("elements")), code.memory[0](slots(i)),
+                       held ? code.memory[1](slots(i)) : 0, held, actor(i));
       });
-    case StmtKind::CommitCopies:
+    case IntrinsicId::CommitCopies:
       return each(mask, [&](int i) { matrices_.commit_copies(i); });
-    case StmtKind::WaitCopies:
-      return each(mask, [&](int i) { matrices_.wait_copies(i, stmt.number, actor(i)); });
-    case StmtKind::InitSignal:
-    case StmtKind::Arrive:
-    case StmtKind::Await:
-    case StmtKind::TensorCopy:
-      return signal(code, mask);
-    case StmtKind::MultiplyAsync:
-      whole_warp(mask, "an asynchronous product");
-      return multiply_async(code);
-    case StmtKind::CommitProducts:
-      return matrices_.commit_products();
-    case StmtKind::WaitProducts:
-      whole_warp(mask, "a wait for products");
-      return matrices_.wait_products(stmt.number, unordered(0), [&](int variable, int i) {
-        return variable_lanes(variable, i);
+    case IntrinsicId::WaitCopies:
+      return each(mask, [&](int i) {
+        matrices_.wait_copies(i, static_cast<int>(use.number("groups")), actor(i));
       });
-    case StmtKind::FenceProducts:
-    case StmtKind::SetRegisters:
-      return;
-    case StmtKind::TileZero:
-      return tiles_.zero(stmt.target);
-    case StmtKind::TileMultiply:
-      return tiles_.multiply(stmt.target, stmt.number, stmt.inst.number);
-    case StmtKind::TileLoad:
-    case StmtKind::TileStore:
-      return move_tile(code);
+    case IntrinsicId::MbarrierInit:
+    case IntrinsicId::MbarrierArrive:
+    case IntrinsicId::MbarrierWait:
+    case IntrinsicId::BulkTensorCopy:
+      return each(mask, [&](int i) {
+        fill_symbols(code, i, 0);
+        mbarrier(use, code, i);
+      });
+    case IntrinsicId::LoadMatrix:
+    case IntrinsicId::MatrixMultiply:
+      return warp_value(*let, use, code, mask);
+    case IntrinsicId::MatrixMultiplyAsync:
+      whole_warp(mask, use);
+      return multiply_async(use, code);
+    case IntrinsicId::MatrixCommit:
+      return matrices_.commit_products();
+    case IntrinsicId::MatrixWait:
+      whole_warp(mask, use);
+      return matrices_.wait_products(
+          static_cast<int>(use.number("groups")), unordered(0),
+          [&](int variable, int i) { return variable_lanes(variable, i); });
+    case IntrinsicId::TileZero:
+      return tiles_.zero(static_cast<int>(use.number("tile")));
+    case IntrinsicId::TileMultiply:
+      return tiles_.multiply(static_cast<int>(use.number("sum")),
+                             static_cast<int>(use.number("left")),
+                             static_cast<int>(use.number("right")));
+    case IntrinsicId::TileLoad:
+    case IntrinsicId::TileStore:
+      return move_tile(use, code);
+    case IntrinsicId::LastArriver:
+    case IntrinsicId::LastArriverOfGroup:
+    case IntrinsicId::WaitFlags:
+      break; // of an Acquire: below
     }
+    ensure(false, "program {}: {} without a body", program_.name, info_of(use.id).name);
   }
 
-  void move_tile(const StmtCode& code) {
-    const kernel::Stmt& stmt = *code.stmt;
+  void acquire(const Intrinsic& by, const StmtCode& code, Mask mask) {
     fill_symbols(code.inst, 0, 0);
-    const std::int64_t place = code.inst.index(slots(0)), stride = code.inst.source(slots(0));
-    if (stmt.kind == StmtKind::TileLoad)
-      tiles_.load(stmt.target, memory_, stmt.inst.buffer, place, stride, actor(0));
-    else
-      tiles_.store(stmt.target, memory_, stmt.inst.buffer, place, stride, actor(0));
+    if (by.id == IntrinsicId::WaitFlags)
+      wait_flags(by, code.inst);
+    else if (!last_arriver(by, code.inst))
+      return;
+    const bool was = std::exchange(acquired_, true);
+    execute(code.body, mask);
+    acquired_ = was;
   }
 
-  // --- Copies, signals and matrices
+  /// Whether this block is the last one of those that arrive.
+  bool last_arriver(const Intrinsic& by, const InstCode& code) {
+    const bool group = by.id == IntrinsicId::LastArriverOfGroup;
+    const std::int64_t key = code.memory[0](slots(0)) * std::int64_t{1024} + by.memory[0].buffer;
+    const bool here = gpu_->last(place_.block, place_.warp, key, code.indices[0](slots(0)),
+                                 group ? static_cast<int>(by.number("barrier")) : 0,
+                                 group ? static_cast<int>(by.number("threads")) / 32 : 0);
+    if (group)
+      order();
+    else
+      next_phase();
+    return here;
+  }
 
-  void whole_warp(Mask mask, const char* what) const {
+  void wait_flags(const Intrinsic& by, const InstCode& code) {
+    const int counter = by.memory[0].buffer;
+    const std::int64_t end = code.indices[0](slots(0));
+    for (std::int64_t flag = code.memory[0](slots(0)); flag < end; ++flag) {
+      const auto posted = [this, counter, flag] { return gpu_->posted(counter, flag); };
+      if (!posted())
+        gpu_->wait(place_.block, place_.warp, posted, "a flag");
+    }
+    gpu_->barrier(place_.block, place_.warp, 0, 0);
+    next_phase();
+  }
+
+  void move_tile(const Intrinsic& use, const InstCode& code) {
+    fill_symbols(code, 0, 0);
+    const int tile = static_cast<int>(use.number("tile")), buffer = use.memory[0].buffer;
+    const std::int64_t place = code.memory[0](slots(0)), stride = code.indices[0](slots(0));
+    if (use.id == IntrinsicId::TileLoad)
+      tiles_.load(tile, memory_, buffer, place, stride, actor(0));
+    else
+      tiles_.store(tile, memory_, buffer, place, stride, actor(0));
+  }
+
+  // --- Copies, barriers in memory and matrices
+
+  void whole_warp(Mask mask, const Intrinsic& use) const {
     ensure(mask == all(), "program {}: some threads of a warp do not come to {}", program_.name,
-           what);
+           info_of(use.id).name);
   }
   /// What comes now is ordered behind what these threads did, and is not compared with what other
   /// warps do until the next barrier of the block.
   void order() { phase_ = --below_; }
-  /// Accesses that signals order.
+  /// Accesses that barriers in memory order.
   Actor unordered(int i) {
     Actor a = actor(i);
     a.phase = --below_;
     return a;
   }
 
-  void signal(const StmtCode& code, Mask mask) {
-    const kernel::Stmt& stmt = *code.stmt;
-    const Inst& inst = stmt.inst;
-    each(mask, [&](int i) {
-      fill_symbols(code.inst, i, 0);
-      const std::int64_t place = code.inst.index(slots(i));
-      switch (stmt.kind) {
-      case StmtKind::InitSignal:
-        return signals_->init(place_.block, inst.buffer, place, stmt.number);
-      case StmtKind::Arrive:
-        return signals_->arrive(place_.block, inst.buffer, place, stmt.number);
-      case StmtKind::Await: {
-        const auto parity = static_cast<int>(operand(stmt.args.at(0), i, 0).i);
-        const auto ended = [this, &inst, place, parity] {
-          return signals_->ended(place_.block, inst.buffer, place, parity);
-        };
-        if (!ended())
-          gpu_->wait(place_.block, place_.warp, ended, "a signal");
-        return order();
-      }
-      default:
-        return tensor_copy(code, i, place);
-      }
-    });
+  void mbarrier(const Intrinsic& use, const InstCode& code, int i) {
+    const int buffer = use.memory[0].buffer;
+    const std::int64_t place = code.memory[0](slots(i));
+    if (use.id == IntrinsicId::BulkTensorCopy)
+      return bulk_tensor_copy(use, code, i, place);
+    if (use.id == IntrinsicId::MbarrierInit)
+      return signals_->init(place_.block, buffer, place, static_cast<int>(use.number("arrivals")));
+    if (use.id == IntrinsicId::MbarrierArrive)
+      return signals_->arrive(place_.block, buffer, place, use.number("bytes"));
+    const auto parity = static_cast<int>(operand(use.values[0], i, 0).i);
+    const auto ended = [this, buffer, place, parity] {
+      return signals_->ended(place_.block, buffer, place, parity);
+    };
+    if (!ended())
+      gpu_->wait(place_.block, place_.warp, ended, "a signal");
+    order();
   }
 
-  void tensor_copy(const StmtCode& code, int i, std::int64_t to) {
-    const Inst& inst = code.stmt->inst;
-    const auto number = static_cast<std::size_t>(code.stmt->number);
+  void bulk_tensor_copy(const Intrinsic& use, const InstCode& code, int i, std::int64_t to) {
+    const auto number = static_cast<std::size_t>(use.number("map"));
     const ProgramCode::Map& map = code_.tensor_maps.at(number);
     std::vector<std::int64_t> extents, strides, at;
     for (std::size_t d = 0; d < map.extents.size(); ++d) {
       extents.push_back(map.extents[d](slots(i)));
       strides.push_back(map.strides[d](slots(i)));
-      at.push_back(code.inst.at[d](slots(i)));
+      at.push_back(code.indices[d](slots(i)));
     }
     const std::int64_t bytes =
         matrices_.copy_box(program_.tensor_maps[number], map.offset(slots(i)), extents, strides, at,
-                           inst.buffer, to, unordered(i));
-    signals_->bring(place_.block, inst.source, code.inst.source(slots(i)), bytes);
+                           use.memory[0].buffer, to, unordered(i));
+    signals_->bring(place_.block, use.memory[1].buffer, code.memory[1](slots(i)), bytes);
   }
 
-  void warp_value(const StmtCode& code, Mask mask) {
-    const kernel::Stmt& stmt = *code.stmt;
-    const Inst& inst = stmt.inst;
-    whole_warp(mask, "a matrix");
+  void warp_value(const kernel::Let& let, const Intrinsic& use, const InstCode& code, Mask mask) {
+    whole_warp(mask, use);
     std::vector<std::array<Number, 4>> result;
-    if (inst.kind == InstKind::LoadMatrix) {
+    if (use.id == IntrinsicId::LoadMatrix) {
       std::array<std::int64_t, WarpMatrices::kThreads> rows{};
       WarpMatrices::Actors actors;
       each(mask, [&](int i) {
-        fill_symbols(code.inst, i, 0);
-        rows[static_cast<std::size_t>(i)] = code.inst.index(slots(i));
+        fill_symbols(code, i, 0);
+        rows[static_cast<std::size_t>(i)] = code.memory[0](slots(i));
         actors[static_cast<std::size_t>(i)] = actor(i);
       });
-      result = matrices_.load(inst, rows, actors);
+      result = matrices_.load(use, rows, actors);
     } else {
       std::vector<std::array<Number, 4>> args[3];
       for (int a = 0; a < 3; ++a)
         each(mask, [&](int i) {
-          const kernel::ValueId id = inst.args.at(static_cast<std::size_t>(a));
+          const kernel::ValueId id = use.values.at(static_cast<std::size_t>(a));
           std::array<Number, 4> lanes{};
           for (int l = 0; l < type_of(id).lanes; ++l)
             lanes[static_cast<std::size_t>(l)] = operand(id, i, l);
           args[a].push_back(lanes);
         });
-      result = WarpMatrices::multiply(inst.element, args[0], args[1], args[2]);
+      result = WarpMatrices::multiply(use.dtype("element"), args[0], args[1], args[2]);
     }
     each(mask, [&](int i) {
-      std::copy_n(result[static_cast<std::size_t>(i)].begin(), inst.type.lanes,
-                  value(stmt.target, i));
+      std::copy_n(result[static_cast<std::size_t>(i)].begin(), let.inst.type.lanes,
+                  value(let.target, i));
     });
   }
 
-  void multiply_async(const StmtCode& code) {
-    const kernel::Stmt& stmt = *code.stmt;
-    const Inst& inst = stmt.inst;
+  void multiply_async(const Intrinsic& use, const InstCode& code) {
     WarpMatrices::Product p;
-    p.add = enabled(code.inst, 0, 0);
-    if (stmt.args.empty())
-      p.left = {inst.buffer, code.inst.index(slots(0)), inst.transposed, stmt.target};
+    p.add = enabled(code, 0, 0);
+    if (use.values.empty())
+      p.left = {use.memory[1].buffer, code.memory[1](slots(0)), use.number("transposed_a") != 0,
+                use.number("group_a")};
     else
       each(all(), [&](int i) {
         std::array<Number, 4> words{};
-        std::copy_n(value(stmt.args[0], i), 4, words.begin());
+        std::copy_n(value(use.values[0], i), 4, words.begin());
         p.words.push_back(words);
       });
-    p.right = {inst.source, code.inst.source(slots(0)), inst.source_transposed, stmt.number};
-    p.element = inst.element;
+    p.right = {use.memory[0].buffer, code.memory[0](slots(0)), use.number("transposed_b") != 0,
+               use.number("group_b")};
+    p.element = use.dtype("element");
     p.first_row = 16 * (place_.warp % 4);
-    p.variables = stmt.variables;
+    p.variables = use.variables;
     matrices_.multiply_async(std::move(p));
   }
 
-  void barrier(const StmtCode& code) {
+  void barrier() {
     if (cpu_)
       cpu_->barrier(place_.block);
     else
-      gpu_->barrier(place_.block, place_.warp, code.stmt->number,
-                    static_cast<int>(code.end(slots(0)) / 32));
-    if (code.stmt->number == 0)
-      next_phase();
-    else
-      order();
+      gpu_->barrier(place_.block, place_.warp, 0, 0);
+    next_phase();
   }
   void next_phase() { phase_ = ++barriers_; }
 
-  void last(const StmtCode& code, Mask mask) {
-    fill_symbols(code.inst, 0, 0);
-    const std::int64_t key =
-        code.inst.index(slots(0)) * std::int64_t{1024} + code.stmt->inst.buffer;
-    const kernel::Stmt& stmt = *code.stmt;
-    const bool here = gpu_->last(place_.block, place_.warp, key, code.end(slots(0)), stmt.number,
-                                 stmt.target / 32);
-    if (stmt.number == 0)
-      next_phase();
-    else
-      order();
-    if (!here)
-      return;
-    const bool was = std::exchange(acquired_, true);
-    execute(code.body, mask);
-    acquired_ = was;
-  }
-
-  void await_posts(const StmtCode& code, Mask mask) {
-    const int counter = code.stmt->inst.buffer;
-    fill_symbols(code.inst, 0, 0);
-    const std::int64_t end = code.end(slots(0));
-    for (std::int64_t place = code.inst.index(slots(0)); place < end; ++place) {
-      const auto posted = [this, counter, place] { return gpu_->posted(counter, place); };
-      if (!posted())
-        gpu_->wait(place_.block, place_.warp, posted, "a post");
-    }
-    gpu_->barrier(place_.block, place_.warp, 0, 0);
-    next_phase();
-    const bool was = std::exchange(acquired_, true);
-    execute(code.body, mask);
-    acquired_ = was;
-  }
-
   // --- Loops
 
-  void loop(const StmtCode& code, Mask mask) {
-    const kernel::Stmt& stmt = *code.stmt;
+  void loop(const kernel::For& stmt, const StmtCode& code, Mask mask) {
     if (stmt.bind == Bind::Core)
-      return core_loop(code);
+      return core_loop(stmt, code);
     if (stmt.bind == Bind::Grid)
-      return grid_loop(code, mask);
+      return grid_loop(stmt, code, mask);
     struct Range {
       std::int64_t at, end, step;
     };
     std::vector<Range> ranges(static_cast<std::size_t>(width_));
     each(mask, [&](int i) {
+      fill_symbols(code.inst, i, 0);
       ranges[static_cast<std::size_t>(i)] = {code.begin(slots(i)), code.end(slots(i)),
                                              code.step(slots(i))};
       ensure(ranges[static_cast<std::size_t>(i)].step > 0, "program {}: loop d{} has step {}",
@@ -349,7 +358,7 @@ private:
         if (r.at >= r.end)
           return;
         going |= Mask{1} << i;
-        set_loop(code, i, r.at);
+        set_loop(stmt, code, i, r.at);
         r.at += r.step;
       });
       if (going == 0)
@@ -358,15 +367,14 @@ private:
     }
   }
 
-  void set_loop(const StmtCode& code, int i, std::int64_t at) {
+  void set_loop(const kernel::For& stmt, const StmtCode& code, int i, std::int64_t at) {
     const std::int64_t extent = code.extent(slots(i));
     ensure(at >= 0 && at < extent, "program {}: loop variable d{} = {} is outside its extent {}",
-           program_.name, code.stmt->number, at, extent);
+           program_.name, stmt.number, at, extent);
     slots(i)[code.slot] = at;
   }
 
-  void core_loop(const StmtCode& code) {
-    const kernel::Stmt& stmt = *code.stmt;
+  void core_loop(const kernel::For& stmt, const StmtCode& code) {
     const std::int64_t begin = code.begin(slots(0)), end = code.end(slots(0)),
                        step = code.step(slots(0));
     ensure(step > 0, "program {}: loop d{} has step {}", program_.name, stmt.number, step);
@@ -378,27 +386,27 @@ private:
         std::min(end, begin + count * (place_.block + 1) / place_.blocks * step);
     in_core_loop_ = true;
     for (std::int64_t at = first; at < stop; at += step) {
-      set_loop(code, 0, at);
+      set_loop(stmt, code, 0, at);
       execute(code.body, all());
     }
     in_core_loop_ = false;
   }
 
-  void grid_loop(const StmtCode& code, Mask mask) {
-    const kernel::Stmt& stmt = *code.stmt;
+  void grid_loop(const kernel::For& stmt, const StmtCode& code, Mask mask) {
     const std::int64_t begin = code.begin(slots(0)), end = code.end(slots(0)),
                        step = code.step(slots(0));
     ensure(step > 0, "program {}: loop d{} has step {}", program_.name, stmt.number, step);
-    const bool drawn = stmt.order == kernel::WorkOrder::Drawn;
+    const bool dynamic = stmt.queue.has_value();
     for (std::size_t n = 0;; ++n) {
-      const std::int64_t item = drawn ? gpu_->draw(place_.block, stmt.number, n)
-                                      : place_.block + static_cast<std::int64_t>(n) * place_.blocks;
+      const std::int64_t item = dynamic
+                                    ? gpu_->draw(place_.block, stmt.number, n)
+                                    : place_.block + static_cast<std::int64_t>(n) * place_.blocks;
       const std::int64_t at = begin + item * step;
       if (at >= end)
         return;
-      each(mask, [&](int i) { set_loop(code, i, at); });
+      each(mask, [&](int i) { set_loop(stmt, code, i, at); });
       execute(code.body, mask);
-      if (drawn) { // the rendered loop has a barrier here
+      if (dynamic) { // the rendered loop has a barrier here
         gpu_->barrier(place_.block, place_.warp, 0, 0);
         next_phase();
       }
@@ -444,64 +452,56 @@ private:
     return {thread, place_.block, phase_, grid_phase_, acquired_};
   }
 
-  void store(const InstCode& code, kernel::ValueId source, int i) {
+  void store(const kernel::Store& stmt, const InstCode& code, int i) {
     for (int lane = 0; lane < code.lanes; ++lane)
       if (enabled(code, i, lane))
-        memory_.store(code.inst->buffer, code.index(slots(i)), value(source, i)[lane], actor(i));
+        memory_.store(stmt.to.buffer, code.index(slots(i)), value(stmt.value, i)[lane], actor(i));
   }
 
   // --- Instructions
 
-  void evaluate(const InstCode& code, int i, Number* result) {
+  void evaluate(const Inst& inst, const InstCode& code, int i, Number* result) {
     for (int lane = 0; lane < code.lanes; ++lane)
-      result[lane] = evaluate(code, i, lane);
+      result[lane] = evaluate(inst, code, i, lane);
   }
 
-  Number evaluate(const InstCode& code, int i, int lane) {
-    const Inst& inst = *code.inst;
-    const DType dtype = inst.type.dtype;
-    switch (inst.kind) {
-    case InstKind::Constant:
-      return number_of(inst.constant);
-    case InstKind::Scalar:
-      return read_number(program_.scalars.at(static_cast<std::size_t>(inst.number)),
-                         &block_.scalars[inst.number]);
-    case InstKind::Index:
-      fill_symbols(code, i, lane);
-      return convert({.i = code.index(slots(i))}, DType::I64, dtype);
-    case InstKind::Apply:
-      return apply_op(inst, i, lane);
-    case InstKind::Fma:
-      return fma(inst, i, lane);
-    case InstKind::Load:
-      return enabled(code, i, lane) ? memory_.load(inst.buffer, code.index(slots(i)), actor(i))
-                                    : Number{};
-    case InstKind::ReadVar:
-      return variable_lanes(inst.number, i)[lane];
-    case InstKind::Splat:
-      return value(inst.args.at(0), i)[0];
-    case InstKind::Extract:
-      return value(inst.args.at(0), i)[inst.number];
-    case InstKind::ReduceLanes: {
-      const Type& type = type_of(inst.args.at(0));
-      const Number* from = value(inst.args[0], i);
-      return tree(inst.monoid, type.dtype, {from, from + type.lanes});
-    }
-    case InstKind::Shuffle:
-      return shuffled(inst, i, inst.lanes_from.at(static_cast<std::size_t>(lane)));
-    case InstKind::Test:
-      return {.i = enabled(code, i, lane)};
-    case InstKind::ReduceThreads:
-    case InstKind::ScanThreads:
-    case InstKind::LoadMatrix:
-    case InstKind::Mma:
-      break; // executed for all threads at once
-    }
-    return {};
+  Number evaluate(const Inst& inst, const InstCode& code, int i, int lane) {
+    using namespace kernel::inst;
+    return std::visit(
+        overloaded{[&](const Constant& x) { return number_of(x.value); },
+                   [&](const Argument& x) {
+                     return read_number(program_.scalars.at(static_cast<std::size_t>(x.number)),
+                                        &block_.scalars[x.number]);
+                   },
+                   [&](const Index&) {
+                     fill_symbols(code, i, lane);
+                     return convert({.i = code.index(slots(i))}, DType::I64, inst.type.dtype);
+                   },
+                   [&](const Apply& x) { return apply_op(x, inst.type, i, lane); },
+                   [&](const Fma& x) { return fma(x, inst.type.dtype, i, lane); },
+                   [&](const Load& x) {
+                     return enabled(code, i, lane)
+                                ? memory_.load(x.from.buffer, code.index(slots(i)), actor(i))
+                                : Number{};
+                   },
+                   [&](const Read& x) { return variable_lanes(x.variable, i)[lane]; },
+                   [&](const Splat& x) { return value(x.value, i)[0]; },
+                   [&](const Extract& x) { return value(x.value, i)[x.lane]; },
+                   [&](const ReduceLanes& x) {
+                     const Type& type = type_of(x.value);
+                     const Number* from = value(x.value, i);
+                     return tree(x.monoid, type.dtype, {from, from + type.lanes});
+                   },
+                   [&](const Shuffle& x) {
+                     return shuffled(x, i, x.lanes_from.at(static_cast<std::size_t>(lane)));
+                   },
+                   [&](const Test&) { return Number{.i = enabled(code, i, lane)}; },
+                   [](const Intrinsic&) { return Number{}; }}, // executed for all threads at once
+        inst.op);
   }
 
   /// Two neighbours of 16 bits as a u32.
-  Number pair(const Inst& inst, int i, int lane) {
+  Number pair(const kernel::inst::Apply& inst, int i, int lane) {
     const DType dtype = type_of(inst.args[0]).dtype;
     std::uint32_t word = 0;
     for (const int half : {0, 1}) {
@@ -512,14 +512,13 @@ private:
     return {.i = word};
   }
 
-  Number apply_op(const Inst& inst, int i, int lane) {
-    if (inst.op == Op::Bitcast && type_of(inst.args[0]).lanes != inst.type.lanes)
+  Number apply_op(const kernel::inst::Apply& inst, const Type& type, int i, int lane) {
+    if (inst.op == Op::Bitcast && type_of(inst.args[0]).lanes != type.lanes)
       return pair(inst, i, lane);
     Number args[3];
     for (std::size_t a = 0; a < inst.args.size() && a < 3; ++a)
       args[a] = operand(inst.args[a], i, lane);
-    return apply(inst.op, inst.type.dtype, type_of(inst.args.back()).dtype, args[0], args[1],
-                 args[2]);
+    return apply(inst.op, type.dtype, type_of(inst.args.back()).dtype, args[0], args[1], args[2]);
   }
 
   /// Two bf16 in a u32: the lower or the upper one.
@@ -528,8 +527,8 @@ private:
     return std::bit_cast<float>(upper ? word & 0xFFFF0000u : word << 16);
   }
 
-  Number fma(const Inst& inst, int i, int lane) {
-    if (type_of(inst.args.at(0)).dtype == DType::U32 && inst.type.dtype == DType::F32) {
+  Number fma(const kernel::inst::Fma& inst, DType dtype, int i, int lane) {
+    if (type_of(inst.args.at(0)).dtype == DType::U32 && dtype == DType::F32) {
       const Number x = operand(inst.args.at(0), i, lane), y = operand(inst.args.at(1), i, lane);
       auto sum = static_cast<float>(operand(inst.args.at(2), i, lane).f);
       for (const bool upper : {true, false})
@@ -538,9 +537,9 @@ private:
     }
     double a = operand(inst.args.at(0), i, lane).f, b = operand(inst.args.at(1), i, lane).f,
            c = operand(inst.args.at(2), i, lane).f;
-    if (inst.type.dtype == DType::F32) // rounding f64's result again would round twice
+    if (dtype == DType::F32) // rounding f64's result again would round twice
       return {.f = std::fma(static_cast<float>(a), static_cast<float>(b), static_cast<float>(c))};
-    return round_to(inst.type.dtype, {.f = std::fma(a, b, c)});
+    return round_to(dtype, {.f = std::fma(a, b, c)});
   }
 
   /// Halves are combined until one is left: number i with number i + half.
@@ -551,66 +550,66 @@ private:
     return parts[0];
   }
 
-  void reduce_threads(const kernel::Stmt& stmt, Mask mask) {
-    const Inst& inst = stmt.inst;
-    const DType type = inst.type.dtype;
-    const int group = std::min(inst.number, 32);
-    for (int lane = 0; lane < inst.type.lanes; ++lane) {
+  void reduce_threads(const kernel::Let& let, const Intrinsic& use, Mask mask) {
+    const DType type = let.inst.type.dtype;
+    const Monoid monoid = use.monoid();
+    const int threads = static_cast<int>(use.number("threads")), group = std::min(threads, 32);
+    for (int lane = 0; lane < let.inst.type.lanes; ++lane) {
       std::vector<Number> result(32);
       for (int first = 0; first < 32; first += group) {
-        if (!comes(stmt, mask, first, group))
+        if (!comes(let, mask, first, group))
           continue;
         std::vector<Number> parts;
         for (int i = first; i < first + group; ++i)
-          parts.push_back(operand(inst.args.at(0), i, lane));
-        std::fill_n(result.begin() + first, group, tree(inst.monoid, type, std::move(parts)));
+          parts.push_back(operand(use.values[0], i, lane));
+        std::fill_n(result.begin() + first, group, tree(monoid, type, std::move(parts)));
       }
-      if (inst.number > 32) {
+      if (threads > 32) {
         std::vector<Number> parts;
         for (const auto& warp : gpu_->exchange(place_.block, place_.warp, {result[0]}))
           parts.push_back(warp.at(0));
         while ((parts.size() & (parts.size() - 1)) != 0)
-          parts.push_back(number_of(identity_of(inst.monoid, type)));
-        std::fill(result.begin(), result.end(), tree(inst.monoid, type, std::move(parts)));
+          parts.push_back(number_of(identity_of(monoid, type)));
+        std::fill(result.begin(), result.end(), tree(monoid, type, std::move(parts)));
       }
-      each(mask, [&](int i) { value(stmt.target, i)[lane] = result[static_cast<std::size_t>(i)]; });
+      each(mask, [&](int i) { value(let.target, i)[lane] = result[static_cast<std::size_t>(i)]; });
     }
   }
 
   /// Whether a group of threads comes to a statement: all of it or none.
-  bool comes(const kernel::Stmt& stmt, Mask mask, int first, int group) const {
+  bool comes(const kernel::Let& let, Mask mask, int first, int group) const {
     const Mask wanted = (group == 32 ? ~Mask{0} : (Mask{1} << group) - 1) << first;
     ensure((mask & wanted) == 0 || (mask & wanted) == wanted,
-           "program {}: some threads of a group do not come to v{}", program_.name, stmt.target);
+           "program {}: some threads of a group do not come to v{}", program_.name, let.target);
     return (mask & wanted) != 0;
   }
 
-  void scan_threads(const kernel::Stmt& stmt, Mask mask) {
-    const Inst& inst = stmt.inst;
-    const DType type = inst.type.dtype;
-    const int group = inst.number;
+  void scan_threads(const kernel::Let& let, const Intrinsic& use, Mask mask) {
+    const DType type = let.inst.type.dtype;
+    const Monoid monoid = use.monoid();
+    const int group = static_cast<int>(use.number("threads"));
     for (int first = 0; first < 32; first += group) {
-      if (!comes(stmt, mask, first, group))
+      if (!comes(let, mask, first, group))
         continue;
-      for (int lane = 0; lane < inst.type.lanes; ++lane) {
+      for (int lane = 0; lane < let.inst.type.lanes; ++lane) {
         std::vector<Number> parts;
         for (int i = first; i < first + group; ++i)
-          parts.push_back(operand(inst.args.at(0), i, lane));
+          parts.push_back(operand(use.values[0], i, lane));
         for (int distance = 1; distance < group; distance *= 2)
           for (int i = group - 1; i >= distance; --i)
             parts[static_cast<std::size_t>(i)] =
-                combine(inst.monoid, type, parts[static_cast<std::size_t>(i - distance)],
+                combine(monoid, type, parts[static_cast<std::size_t>(i - distance)],
                         parts[static_cast<std::size_t>(i)]);
         for (int i = 0; i < group; ++i)
-          value(stmt.target, first + i)[lane] = i == 0 ? number_of(identity_of(inst.monoid, type))
-                                                       : parts[static_cast<std::size_t>(i - 1)];
+          value(let.target, first + i)[lane] = i == 0 ? number_of(identity_of(monoid, type))
+                                                      : parts[static_cast<std::size_t>(i - 1)];
       }
     }
   }
 
-  Number shuffled(const Inst& inst, int i, int from) {
-    const int first = type_of(inst.args.at(0)).lanes;
-    return from < first ? value(inst.args[0], i)[from] : value(inst.args.at(1), i)[from - first];
+  Number shuffled(const kernel::inst::Shuffle& x, int i, int from) {
+    const int first = type_of(x.args.at(0)).lanes;
+    return from < first ? value(x.args[0], i)[from] : value(x.args.at(1), i)[from - first];
   }
 
   const ProgramCode& code_;

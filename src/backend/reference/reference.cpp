@@ -62,6 +62,8 @@ private:
       return eval_reduce(node, operands, result);
     case OpClass::Scan:
       return eval_scan(node, operands, result);
+    case OpClass::Sort:
+      return eval_sort(node, operands, result);
     case OpClass::Gather:
       return eval_gather(node, operands, result);
     case OpClass::Scatter:

@@ -1,5 +1,6 @@
 #include "backend/reference/region_evaluator.h"
 
+#include "backend/reference/node_eval.h"
 #include "support/fail.h"
 
 #include <algorithm>
@@ -280,6 +281,9 @@ const std::vector<Estimate>& RegionEvaluator::result_at(std::size_t number, cons
   case StageKind::Scan:
     scan_line(number, point);
     return code.known.at(key);
+  case StageKind::Sort:
+    sort_line(number, point);
+    return code.known.at(key);
   }
   throw InternalError("internal error: a stage of no kind");
 }
@@ -377,6 +381,20 @@ void RegionEvaluator::scan_line(std::size_t number, const Dims& point) {
     }
     code.known[number_of_point(code.result, at)] = std::move(results);
   }
+}
+
+void RegionEvaluator::sort_line(std::size_t number, const Dims& point) {
+  const Stage& stage = region_.stages[number];
+  StageCode& code = stages_[number];
+  const auto along = static_cast<std::size_t>(code.over_at.at(0));
+  const auto key = static_cast<std::size_t>(stage.yields[0]);
+  std::vector<Estimate> keys;
+  Dims at = point;
+  for (at[along] = 0; at[along] < code.extents[along]; ++at[along])
+    keys.push_back(body_at(number, at)[key]);
+  const std::vector<Estimate> order = order_of(keys, stage.body[key].dtype);
+  for (at[along] = 0; at[along] < code.extents[along]; ++at[along])
+    code.known[number_of_point(code.result, at)] = {order[static_cast<std::size_t>(at[along])]};
 }
 
 // --- outputs

@@ -94,6 +94,7 @@ private:
   void terms(std::size_t stage, const Dims& point, std::int64_t first, std::int64_t last,
              const std::function<void(const std::vector<Estimate>& values)>& take);
   void scan_line(std::size_t stage, const Dims& point);
+  void sort_line(std::size_t stage, const Dims& point);
   struct Target {
     std::int64_t offset = -1; ///< -1: dropped
     bool in_doubt = false;    ///< it depends on rounding

@@ -10,7 +10,8 @@
 
 namespace egret::backend::reference {
 
-/// The tiles of one worker, as the bits that they hold: see StmtKind::TileZero and what follows it.
+/// The tiles of one worker, as the bits that they hold: see IntrinsicId::TileZero and what follows
+/// it.
 class Tiles {
 public:
   explicit Tiles(const kernel::KernelProgram& program) : program_(program) {}

@@ -197,8 +197,9 @@ std::optional<Candidate> quick_loop_tree(const Candidate& greedy, const kernel::
   const bool in_order =
       std::ranges::any_of(region.outputs,
                           [](const auto& out) { return out.combine != kernel::Combine::Store; }) ||
-      std::ranges::any_of(region.stages,
-                          [](const auto& s) { return s.kind == kernel::StageKind::Scan; });
+      std::ranges::any_of(region.stages, [](const auto& s) {
+        return s.kind == kernel::StageKind::Scan || s.kind == kernel::StageKind::Sort;
+      });
   // The cost model tells a GPU's programs not apart.
   const bool gpu = target.threads > 0;
   if (in_order || (!gpu && greedy.predicted < kWorthATree))

@@ -10,14 +10,13 @@ namespace egret::compiler {
 
 namespace reference = backend::reference;
 using kernel::Block;
-using kernel::Inst;
-using kernel::InstKind;
 using kernel::Stmt;
-using kernel::StmtKind;
 
 namespace {
 
 constexpr double kBarrierSeconds = 0.5e-6, kGpuBarrierSeconds = 1e-6;
+/// Of a GPU, a round figure of present machines.
+constexpr double kGpuCycleSeconds = 1 / 1.7e9;
 
 /// Elements from lane to lane; nothing when that is no constant.
 std::optional<std::int64_t> lane_stride(const Expr& e) {
@@ -30,6 +29,115 @@ std::optional<std::int64_t> lane_stride(const Expr& e) {
     }
   return 0;
 }
+
+/// As upper(), but where a minimum is added, the least of what each of its operands would give:
+/// min(10 i, 758) + 10 - 10 i is at most 10.
+std::int64_t upper_of(const Expr& e) {
+  const ExprNode& node = e.node();
+  for (std::size_t i = 0; node.kind == ExprKind::Sum && i < node.operands.size(); ++i) {
+    const Expr& part = node.operands[i];
+    if (part.node().kind != ExprKind::Min || node.coefficients[i] < 0)
+      continue;
+    const Expr times(node.coefficients[i]);
+    const Expr rest = e - times * part;
+    return std::min(upper_of(rest + times * part.node().operands[0]),
+                    upper_of(rest + times * part.node().operands[1]));
+  }
+  return e.upper();
+}
+
+double trips_of(const kernel::For& s, const reference::Bindings& sizes) {
+  const Expr length = substitute(s.end - s.begin, [&](const Expr& v) -> std::optional<Expr> {
+    for (const auto& [symbol, value] : sizes.values())
+      if (v == symbol)
+        return Expr(value);
+    return std::nullopt;
+  });
+  const auto most =
+      static_cast<double>(std::clamp<std::int64_t>(upper_of(length), 0, std::int64_t{1} << 40));
+  return std::ceil(most / static_cast<double>(std::max<std::int64_t>(1, s.step.lower())));
+}
+
+/// Cycles of one thread of a GPU that has the machine to itself: its instructions, and for what an
+/// iteration of a loop reads from memory and the one before it wrote, the time that this takes.
+class ThreadCycles {
+public:
+  ThreadCycles(const kernel::KernelProgram& program, const kernel::Target& target,
+               const reference::Bindings& sizes)
+      : program_(program), sizes_(sizes) {
+    const int threads = std::max(32, program.launch.threads);
+    blocks_ =
+        std::max(1.0, static_cast<double>(target.workers) * std::max(1, target.threads / threads));
+  }
+
+  double of(const Block& block) const {
+    double sum = 0;
+    for (const Stmt& s : block)
+      sum += of(s);
+    return sum;
+  }
+
+private:
+  static constexpr double kSharedLatency = 30, kMemoryLatency = 300;
+
+  double of(const Stmt& s) const {
+    return std::visit(
+        overloaded{[](const kernel::Let& x) {
+                     return get_if<kernel::inst::Constant>(x.inst) ||
+                                    get_if<kernel::inst::Argument>(x.inst)
+                                ? 0.0
+                                : 1.0;
+                   },
+                   [](const kernel::Assign&) { return 1.0; },
+                   [](const kernel::Store&) { return 1.0; },
+                   [&](const kernel::For& x) { return loop(x); },
+                   [&](const kernel::If& x) { return 1 + std::max(of(x.body), of(x.otherwise)); },
+                   [](const kernel::Barrier&) { return 1.0; },
+                   [](const kernel::Intrinsic&) { return 1.0; },
+                   [&](const kernel::Acquire& x) { return 1 + of(x.body); }},
+        s.node);
+  }
+
+  double loop(const kernel::For& x) const {
+    const auto variables = variables_of(x.end - x.begin);
+    // How often a loop runs whose end is data is not known.
+    const bool data = std::any_of(variables.begin(), variables.end(),
+                                  [](const Expr& v) { return kernel::value_of(v).has_value(); });
+    const double times = data ? 1 : trips_of(x, sizes_), body = of(x.body) + 1;
+    if (x.bind == kernel::Bind::Grid)
+      return std::ceil(times / blocks_) * body;
+    return times * std::max(body, latency(x.body));
+  }
+
+  /// Until what a block stores can be read by its next iteration.
+  double latency(const Block& block) const {
+    double most = 0;
+    for (std::size_t i = 0; i < program_.buffers.size(); ++i)
+      if (touches(block, static_cast<int>(i), true) && touches(block, static_cast<int>(i), false))
+        most = std::max(most, program_.buffers[i].space == kernel::Space::Shared ? kSharedLatency
+                                                                                 : kMemoryLatency);
+    return most;
+  }
+
+  /// Whether a block itself loads from or stores to a buffer; nested loops speak for themselves.
+  static bool touches(const Block& block, int buffer, bool stores) {
+    return std::any_of(block.begin(), block.end(), [&](const Stmt& s) {
+      if (get_if<kernel::For>(s))
+        return false;
+      const auto* store = get_if<kernel::Store>(s);
+      const auto* load = kernel::made_by<kernel::inst::Load>(s);
+      bool found =
+          stores ? store && store->to.buffer == buffer : load && load->from.buffer == buffer;
+      kernel::each_block(
+          s, [&](const Block& inner) { found = found || touches(inner, buffer, stores); });
+      return found;
+    });
+  }
+
+  const kernel::KernelProgram& program_;
+  const reference::Bindings& sizes_;
+  double blocks_ = 1; ///< that run at a time
+};
 
 class CpuCycles {
 public:
@@ -52,61 +160,34 @@ public:
 
 private:
   Sum of(const Stmt& s) const {
-    switch (s.kind) {
-    case StmtKind::Let:
-      return {0, inst(s.inst)};
-    case StmtKind::Store:
-      return {0, access(s.inst, program_.buffers[static_cast<std::size_t>(s.inst.buffer)].dtype,
-                        lanes_of_value(s), 1.0)};
-    case StmtKind::Prefetch:
-      return {0, 0.5};
-    case StmtKind::For: {
-      const double times = trips(s);
-      Sum body = of(s.body);
-      body.alone += 1.0 / std::max(1, s.unroll);
-      if (s.bind == kernel::Bind::Core)
-        return {(body.shared + body.alone) * times, 0};
-      return {body.shared * times, body.alone * times};
-    }
-    case StmtKind::If: {
-      const Sum yes = of(s.body), no = of(s.otherwise);
-      return {std::max(yes.shared, no.shared), std::max(yes.alone, no.alone) + 0.5};
-    }
-    default:
-      return {0, 0};
-    }
-  }
-
-  int lanes_of_value(const Stmt& s) const {
-    return s.args.empty() ? 1 : program_.values[static_cast<std::size_t>(s.args[0])].lanes;
-  }
-
-  double trips(const Stmt& s) const {
-    const Expr length = substitute(s.end - s.begin, [&](const Expr& v) -> std::optional<Expr> {
-      for (const auto& [symbol, value] : sizes_.values())
-        if (v == symbol)
-          return Expr(value);
-      return std::nullopt;
-    });
-    const auto most =
-        static_cast<double>(std::clamp<std::int64_t>(upper_of(length), 0, std::int64_t{1} << 40));
-    return std::ceil(most / static_cast<double>(std::max<std::int64_t>(1, s.step.lower())));
-  }
-
-  /// As upper(), but where a minimum is added, the least of what each of its operands would give:
-  /// min(10 i, 758) + 10 - 10 i is at most 10.
-  static std::int64_t upper_of(const Expr& e) {
-    const ExprNode& node = e.node();
-    for (std::size_t i = 0; node.kind == ExprKind::Sum && i < node.operands.size(); ++i) {
-      const Expr& part = node.operands[i];
-      if (part.node().kind != ExprKind::Min || node.coefficients[i] < 0)
-        continue;
-      const Expr times(node.coefficients[i]);
-      const Expr rest = e - times * part;
-      return std::min(upper_of(rest + times * part.node().operands[0]),
-                      upper_of(rest + times * part.node().operands[1]));
-    }
-    return e.upper();
+    return std::visit(
+        overloaded{
+            [&](const kernel::Let& x) {
+              return Sum{0, inst(x.inst)};
+            },
+            [](const kernel::Assign&) { return Sum{}; },
+            [&](const kernel::Store& x) {
+              const kernel::Type& type = program_.values[static_cast<std::size_t>(x.value)];
+              return Sum{0, access(x.to.index, x.mask, type, 1.0)};
+            },
+            [&](const kernel::For& x) {
+              const double times = trips_of(x, sizes_);
+              Sum body = of(x.body);
+              body.alone += 1.0 / std::max(1, x.unroll);
+              if (x.bind == kernel::Bind::Core)
+                return Sum{(body.shared + body.alone) * times, 0};
+              return Sum{body.shared * times, body.alone * times};
+            },
+            [&](const kernel::If& x) {
+              const Sum yes = of(x.body), no = of(x.otherwise);
+              return Sum{std::max(yes.shared, no.shared), std::max(yes.alone, no.alone) + 0.5};
+            },
+            [](const kernel::Barrier&) { return Sum{}; },
+            [](const kernel::Intrinsic& x) {
+              return Sum{0, x.id == kernel::IntrinsicId::Prefetch ? 0.5 : 0};
+            },
+            [](const kernel::Acquire&) { return Sum{}; }},
+        s.node);
   }
 
   /// Vector registers that a value takes.
@@ -115,42 +196,35 @@ private:
                              static_cast<double>(vector_));
   }
 
-  double access(const Inst& i, DType dtype, int lanes, double each) const {
-    const double mask = i.mask.empty() ? 0 : 0.5;
-    if (lanes == 1)
+  double access(const Expr& index, const std::vector<Guard>& guards, const kernel::Type& type,
+                double each) const {
+    const double mask = guards.empty() ? 0 : 0.5;
+    if (type.lanes == 1)
       return each * 0.5 + mask;
-    const auto stride = lane_stride(i.expr);
+    const auto stride = lane_stride(index);
     if (!stride || std::abs(*stride) > 1)
-      return lanes * each * 0.75 + mask;
-    return (*stride == 0 ? 0.5 : parts(lanes, dtype) * each * 0.5) + mask;
+      return type.lanes * each * 0.75 + mask;
+    return (*stride == 0 ? 0.5 : parts(type.lanes, type.dtype) * each * 0.5) + mask;
   }
 
-  double inst(const Inst& i) const {
+  double inst(const kernel::Inst& i) const {
+    using namespace kernel::inst;
     const double width = parts(i.type.lanes, i.type.dtype);
-    switch (i.kind) {
-    case InstKind::Constant:
-    case InstKind::Scalar:
-    case InstKind::ReadVar:
-      return 0;
-    case InstKind::Apply:
-      return 0.5 * width * std::max(0.5, info_of(i.op).flops);
-    case InstKind::Fma:
-    case InstKind::Index:
-    case InstKind::Test:
-      return 0.5 * width;
-    case InstKind::Load:
-      return access(i, i.type.dtype, i.type.lanes, 1.0);
-    case InstKind::Splat:
-      return 0.5;
-    case InstKind::Extract:
-      return 1;
-    case InstKind::Shuffle:
-      return width;
-    case InstKind::ReduceLanes:
-      return 1.5 * std::log2(std::max(2, i.type.lanes));
-    default:
-      return 1;
-    }
+    return std::visit(
+        overloaded{[](const Constant&) { return 0.0; }, [](const Argument&) { return 0.0; },
+                   [](const Read&) { return 0.0; },
+                   [&](const Apply& x) {
+                     return 0.5 * width * std::max(0.5, double(info_of(x.op).flops));
+                   },
+                   [&](const Fma&) { return 0.5 * width; },
+                   [&](const Index&) { return 0.5 * width; },
+                   [&](const Test&) { return 0.5 * width; },
+                   [&](const Load& x) { return access(x.from.index, x.mask, i.type, 1.0); },
+                   [](const Splat&) { return 0.5; }, [](const Extract&) { return 1.0; },
+                   [&](const Shuffle&) { return width; },
+                   [&](const ReduceLanes&) { return 1.5 * std::log2(std::max(2, i.type.lanes)); },
+                   [](const kernel::Intrinsic&) { return 1.0; }},
+        i.op);
   }
 
   const kernel::KernelProgram& program_;
@@ -159,9 +233,9 @@ private:
 };
 
 bool streams(const Block& block) {
-  return std::any_of(block.begin(), block.end(), [](const Stmt& s) {
-    return (s.kind == StmtKind::Store && s.inst.policy == kernel::CachePolicy::Streaming) ||
-           streams(s.body) || streams(s.otherwise);
+  return any_statement(block, [](const Stmt& s) {
+    const auto* store = get_if<kernel::Store>(s);
+    return store && store->policy == kernel::CachePolicy::Streaming;
   });
 }
 
@@ -211,8 +285,9 @@ double predict(const kernel::KernelProgram& program, const kernel::Region& regio
   const auto barriers = static_cast<double>(kernel::phases_of(program) - 1);
   if (program.launch.threads > 0)
     return machine.launch_seconds + barriers * kGpuBarrierSeconds +
-           std::max((read + written) / machine.bytes_per_second,
-                    size_or_upper(cost.flops, sizes) / machine.flops_per_second);
+           std::max({(read + written) / machine.bytes_per_second,
+                     size_or_upper(cost.flops, sizes) / machine.flops_per_second,
+                     ThreadCycles(program, target, sizes).of(program.body) * kGpuCycleSeconds});
   const double workers = workers_of(program, target, sizes);
   const double arithmetic = arithmetic_cycles(program, target, sizes) * machine.cycle_seconds;
   const double memory = cpu_memory_seconds(program, target, machine, read, written, workers, cold);

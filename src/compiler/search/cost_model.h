@@ -13,8 +13,9 @@ namespace egret::compiler {
 /// Seconds of a launch: the slower of arithmetic (instructions of the loop nest, weighted, shared
 /// by the workers that the launch uses) and memory (bytes of the region, those of results twice
 /// when they pass through caches that do not hold them), plus what launching and barriers cost. Of
-/// a GPU's programs, whose instructions say less, the roofline of the region alone. `cold`: no
-/// cache holds the operands.
+/// a GPU's programs, whose instructions say less, the roofline of the region, or the longest thread
+/// where that takes longer: what one thread does alone is seen to be slow. `cold`: no cache holds
+/// the operands.
 double predict(const kernel::KernelProgram& program, const kernel::Region& region,
                const kernel::Target& target, const Machine& machine,
                const backend::reference::Bindings& sizes, bool cold = false);

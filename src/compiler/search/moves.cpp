@@ -85,8 +85,9 @@ private:
   void turn(NodeId id) {
     const OpClass cls = info_of(graph_[id].op).cls;
     const bool elementwise = cls != OpClass::Source && cls != OpClass::Reduce &&
-                             cls != OpClass::Scan && cls != OpClass::Scatter &&
-                             graph_[id].op != Op::Input && !is_movement(graph_[id].op);
+                             cls != OpClass::Scan && cls != OpClass::Sort &&
+                             cls != OpClass::Scatter && graph_[id].op != Op::Input &&
+                             !is_movement(graph_[id].op);
     const double elements = elements_of(graph_[id].shape);
     if (!elementwise || facts_.is_product(id) || facts_.is_output(id) || elements < least_)
       return;

@@ -60,7 +60,7 @@ public:
     std::vector<Schedule> out;
     const TreePtr plain = plain_tree(region);
     for (const TreePtr& tree :
-         {dealt(region, plain, target.device == "cuda" ? Bind::Grid : Bind::Core), plain}) {
+         {dealt(region, plain, target.is_gpu() ? Bind::Grid : Bind::Core), plain}) {
       if (!why_not(region, *tree).empty())
         continue;
       Schedule s;
@@ -83,7 +83,7 @@ public:
       if (auto why = why_not(region, *tree); !why.empty())
         return {false, {}, why};
       const TreePtr ready = settled(region, tree);
-      if (target.device == "cuda")
+      if (target.is_gpu())
         return within_block(GpuWriter(region, *ready, target).run(), target);
       return {true, Writer(region, *ready, target).run(), ""};
     } catch (const Error& e) {

@@ -1,5 +1,5 @@
 // Matrix loops on a GPU: 16 rows by 8 columns by 16 of the depth are one product of a warp. Who has
-// which elements is in kernel/program.h, at InstKind::Mma.
+// which elements is in kernel/intrinsics.h, at MatrixMultiply.
 #include "kernel/analysis.h"
 #include "kernel/loops/gpu_writer.h"
 
@@ -22,7 +22,7 @@ void GpuWriter::check_unit(int stage) const {
   });
   if (rows == way.end())
     return;
-  if (target_.capability < 80 || target_.warp != kWarp)
+  if (target_.unit(FragmentLayout::SubgroupFragments) == nullptr || target_.subgroup != kWarp)
     throw Cannot("no matrix unit that code is written for");
   const Tree &m = *rows->node, &n = *m.rest, &k = *n.rest;
   if (!(m.extent == Expr(kRows) && n.extent == Expr(kColumns) && k.extent == Expr(kDepth)))
@@ -191,7 +191,7 @@ void GpuWriter::matrix_product(const Tree& rows, const Here& h) {
     });
     const ValueId before = b_.shuffle(read_sums(open, halves[0])[0][0],
                                       read_sums(open, halves[1])[0][0], {0, 1, 2, 3});
-    const ValueId sums = b_.mma(f.dtype, *a, *b, before);
+    const ValueId sums = b_.matrix_multiply(f.dtype, *a, *b, before);
     write_sums(open, halves[0], {{b_.shuffle(sums, sums, {0, 1})}});
     write_sums(open, halves[1], {{b_.shuffle(sums, sums, {2, 3})}});
   });

@@ -83,7 +83,7 @@ int GpuWriter::width_of_copy(const NearCopy& copy) const {
 
 int GpuWriter::width_of_async_copy(const NearCopy& copy) const {
   const Operand& operand = r_.operands[std::size_t(copy.operand)];
-  if (target_.capability < 80 || !load_of(r_, copy.stage, copy.value).map.is_total())
+  if (!target_.has(Capability::AsyncCopies) || !load_of(r_, copy.stage, copy.value).map.is_total())
     return 0;
   const int width = width_of_copy(copy);
   return width * int(size_of(operand.dtype)) >= 4 ? width : 0;

@@ -228,6 +228,8 @@ private:
   /// Accumulations and the loops along reduced axes.
   bool sums(int s) {
     const Stage& stage = r_.stages[std::size_t(s)];
+    if (stage.kind == StageKind::Sort)
+      return no("stage {} sorts", s);
     const Path& path = paths_[std::size_t(s)];
     int found = 0, last = -1;
     for (std::size_t i = 0; i < path.size(); ++i) {

@@ -23,7 +23,7 @@ bool is_unrolled(const Tree& t) {
 
 Writer::Writer(const Region& region, const Tree& tree, const Target& target)
     : r_(region), tree_(tree), target_(target), b_(region.name), e_(b_, region),
-      arithmetic_(arithmetic_of(target)), dealt_(target.device == "cuda" ? Bind::Grid : Bind::Core),
+      arithmetic_(arithmetic_of(target)), dealt_(target.is_gpu() ? Bind::Grid : Bind::Core),
       paths_(body_paths(region, tree)), results_(region.stages.size()),
       is_read_(region.stages.size(), false), waits_(region.stages.size(), false),
       open_(region.stages.size()) {

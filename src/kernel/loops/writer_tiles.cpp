@@ -24,7 +24,7 @@ Here first_of(const Here& h, const Tree& rows) {
 } // namespace
 
 const Tree* Writer::tiles_around(int stage) const {
-  if (!target_.has_amx || dealt_ != Bind::Core)
+  if (target_.unit(FragmentLayout::Tiles) == nullptr || dealt_ != Bind::Core)
     return nullptr;
   for (const Step& step : path(stage)) {
     const Tree& t = *step.node;

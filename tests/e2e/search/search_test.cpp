@@ -100,12 +100,8 @@ TunerOptions with_planted(const std::filesystem::path& folder) {
       bad.hash = kernel::hash_of(bad.program);
       all.list.push_back(std::move(bad));
     };
-    plant("planted_wrong", [](CandidateMeasurement& t) {
-      for_each_statement(t.program.body, [](kernel::Stmt& s) {
-        if (s.kind == kernel::StmtKind::Let && s.inst.op == Op::Mul)
-          s.inst.op = Op::Add;
-      });
-    });
+    plant("planted_wrong",
+          [](CandidateMeasurement& t) { replace_op(t.program.body, Op::Mul, Op::Add); });
     plant("planted_outside", [](CandidateMeasurement& t) { spoil_stores(t, 16); });
     plant("planted_crash", [](CandidateMeasurement& t) { spoil_stores(t, std::int64_t{1} << 40); });
     plant("planted_hang", spoil_loops);
@@ -147,10 +143,7 @@ TEST(Search, AGreedyKernelThatIsWrongLosesToOneThatIsRight) {
   options.propose = [](const kernel::Region& region, const kernel::Target& target,
                        const Machine& machine, const backend::reference::Bindings& sizes, Effort) {
     Candidates all = candidates_of(region, target, machine, sizes, 2, 3);
-    for_each_statement(all.list[0].program.body, [](kernel::Stmt& s) {
-      if (s.kind == kernel::StmtKind::Let && s.inst.op == Op::Mul)
-        s.inst.op = Op::Add;
-    });
+    replace_op(all.list[0].program.body, Op::Mul, Op::Add);
     return all;
   };
   Tuner tuner(device(), std::move(options));

@@ -104,8 +104,7 @@ TEST(BytesErrors, NestingIsBounded) {
   kernel::KernelProgram program;
   kernel::Block block;
   for (int depth = 0; depth < 3000; ++depth) {
-    kernel::Stmt loop;
-    loop.kind = kernel::StmtKind::For;
+    kernel::For loop;
     loop.body = std::move(block);
     block.clear();
     block.push_back(std::move(loop));

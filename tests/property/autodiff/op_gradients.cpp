@@ -195,6 +195,7 @@ Case case_of(Op op, const Dims& dims, std::uint64_t seed) {
   case OpClass::Movement:
     add_movement(c, op, dims);
     break;
+  case OpClass::Sort:
   case OpClass::Source:
   case OpClass::Marker:
     break;

@@ -84,7 +84,7 @@ TEST(RandomGraphs, AgreeWithDifferencesWhereTheyAreSmooth) {
     const OpInfo& row = info_of(op);
     const bool steps = op == Op::Floor || op == Op::Trunc || op == Op::Mod || op == Op::Eq ||
                        op == Op::Lt || op == Op::Bitcast || op == Op::Pow ||
-                       op == Op::ReduceArgMax || op == Op::StopGradient;
+                       op == Op::ReduceArgMax || op == Op::ArgSort || op == Op::StopGradient;
     if (!steps && row.op != Op::Input)
       options.allowed.push_back(op);
   }

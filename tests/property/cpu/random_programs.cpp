@@ -17,7 +17,6 @@ namespace {
 using egret::testing::cpu_at;
 using egret::testing::ProgramMaker;
 using kernel::Bind;
-using kernel::InstKind;
 using kernel::Type;
 using kernel::ValueId;
 
@@ -88,13 +87,12 @@ private:
                m_.apply(Op::Add, {sum_type, lanes_}, {m_.read(sum), value({sum_type, lanes_}, 1)}));
       });
     pool_.clear();
-    kernel::Inst reduce = ProgramMaker::of(InstKind::ReduceLanes, {sum_type, 1});
-    reduce.args = {m_.read(sum)};
+    kernel::inst::ReduceLanes reduce{m_.read(sum)};
     reduce.monoid = chance(2) ? Monoid::Sum : chance(2) ? Monoid::Max : Monoid::Prod;
-    ValueId reduced = m_.let(reduce);
+    ValueId reduced = m_.let({{sum_type, 1}, reduce});
     has_scratch_ = uses_scratch;
     columns([&](Expr c, const Guard& inside) {
-      pool_.push_back(m_.unary(InstKind::Splat, {sum_type, lanes_}, reduced));
+      pool_.push_back(m_.splat({sum_type, lanes_}, reduced));
       if (!second) {
         m_.store(workspace_, row_ * cols_expr_ + c, value({m_.dtype(workspace_), lanes_}, 2),
                  {inside});
@@ -199,10 +197,8 @@ private:
     }
     case 2: {
       int number = static_cast<int>(pick(0, 1));
-      kernel::Inst scalar = ProgramMaker::of(
-          InstKind::Scalar, {m_.program.scalars[static_cast<std::size_t>(number)], lanes_});
-      scalar.number = number;
-      return cast(m_.let(scalar), type.dtype);
+      const DType scalar = m_.program.scalars[static_cast<std::size_t>(number)];
+      return cast(m_.let({{scalar, lanes_}, kernel::inst::Argument{number}}), type.dtype);
     }
     case 3:
       if (has_scratch_) {
@@ -265,24 +261,23 @@ private:
                   t);
     }
     case 3: {
-      kernel::Inst shuffle = ProgramMaker::of(InstKind::Shuffle, type);
+      kernel::inst::Shuffle shuffle;
       ValueId left = arg(t);
       shuffle.args = {left, arg(t)};
       for (int i = 0; i < lanes_; ++i)
         shuffle.lanes_from.push_back(static_cast<int>(pick(0, 2 * lanes_ - 1)));
-      return m_.let(shuffle);
+      return m_.let({type, shuffle});
     }
     case 4: {
-      kernel::Inst extract = ProgramMaker::of(InstKind::Extract, {t, 1});
-      extract.args = {arg(t)};
-      extract.number = static_cast<int>(pick(0, lanes_ - 1));
-      return m_.unary(InstKind::Splat, type, m_.let(extract));
+      kernel::inst::Extract extract{arg(t)};
+      extract.lane = static_cast<int>(pick(0, lanes_ - 1));
+      return m_.splat(type, m_.let({{t, 1}, extract}));
     }
     case 5: {
-      kernel::Inst test = ProgramMaker::of(InstKind::Test, {DType::Bool, lanes_});
+      kernel::inst::Test test;
       Expr lane = lanes_ == 1 ? Expr(0) : kernel::lane_variable(lanes_);
       test.mask = {{column_ + lane * pick(0, 2), pick(0, 9), pick(5, 70)}, {row_, 0, pick(1, 5)}};
-      return cast(m_.let(test), t);
+      return cast(m_.let({{DType::Bool, lanes_}, test}), t);
     }
     case 6:
       if (t == DType::F32 || t == DType::F64 || t == DType::I32) {

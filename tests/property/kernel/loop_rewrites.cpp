@@ -10,6 +10,7 @@
 #include "support/cpu_levels.h"
 #include "support/random_graph.h"
 #include "support/region_runner.h"
+#include "support/targets.h"
 
 #include <gtest/gtest.h>
 
@@ -276,16 +277,16 @@ TEST(LoopMatrices, MultiplyPairsOnACpu) {
       "for(0,3,4,serial,acc(0,for(2,3,8,serial,for(1,2,16,serial,for(0,4,1,matrix,for(1,16,1,"
       "matrix,for(2,8,1,matrix,body(0))))))))"};
   for (const std::string& tree : trees) {
-    target.has_bf16_dot = true;
+    testing::set_units(target, true);
     const auto program = lowered(c, tree, target);
     ASSERT_FALSE(HasFailure());
     EXPECT_NE(print(program).find("u32x16"), std::string::npos) << print(program);
     EXPECT_EQ(run_and_compare(c, program), "") << tree << "\n" << print(program);
     backend::Device& cpu = cpu_at("native");
-    if (cpu.target().has_bf16_dot) {
+    if (testing::has_pairs(cpu.target())) {
       EXPECT_EQ(run_and_compare(c, lowered(c, tree, cpu.target()), {.device = &cpu}), "") << tree;
     }
-    target.has_bf16_dot = false;
+    testing::set_units(target, false);
     kernel::Schedule schedule;
     schedule.generator = "loops";
     schedule.tree = tree;
@@ -463,10 +464,10 @@ TEST(LoopMatrices, AreRefusedOnAGpuWithAReason) {
   says(bf16, test_gpu(), "for(0,3,16,grid,for(1,3,8,grid,acc(0,for(2,3,16,warp," + kUnit + "))))",
        "cannot combine the sums");
   kernel::Target old = test_gpu();
-  old.capability = 75;
+  testing::set_architecture(old, 75);
   says(bf16, old, over(kUnit), "no matrix unit");
   kernel::Target cpu = test_targets()[0];
-  cpu.has_bf16_dot = true;
+  testing::set_units(cpu, true);
   says(bf16, cpu, "for(0,3,16,serial,for(1,3,8,serial,acc(0,for(2,3,16,serial," + kUnit + "))))",
        "go beyond the end of axis");
 }

@@ -38,7 +38,7 @@ void check_trees(const RegionCase& c, const kernel::Target& target, std::uint64_
                  int steps, Tally& tally, const RunOptions& options) {
   Rng rng(seed);
   TreeBinds binds;
-  if (target.device == "cuda")
+  if (target.is_gpu())
     binds.binds = {kernel::Bind::Serial, kernel::Bind::Unroll, kernel::Bind::Vector,
                    kernel::Bind::Grid,   kernel::Bind::Lane,   kernel::Bind::Lane,
                    kernel::Bind::Warp};

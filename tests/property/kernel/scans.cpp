@@ -19,7 +19,7 @@ using kernel::Target;
 using testing::Rng;
 
 const kernel::Generator& generator_of(const Target& target) {
-  const std::string name = target.device == "cuda" ? "gpu_scans" : "scans";
+  const std::string name = target.is_gpu() ? "gpu_scans" : "scans";
   for (const kernel::Generator* g : kernel::generators(target))
     if (g->name() == name)
       return *g;
@@ -84,7 +84,7 @@ std::vector<Schedule> schedules(const testing::RegionCase& c, const Target& targ
   const kernel::Generator& generator = generator_of(target);
   std::vector<Schedule> all = generator.space(c.region, target);
   const std::int64_t piece = 1 + rng.below(40), together = rng.below(5);
-  if (target.device == "cuda") {
+  if (target.is_gpu()) {
     all.push_back(with(generator, {{"threads", 64},
                                    {"group", rng.pick(std::vector{64, 32, 8, 1})},
                                    {"copies", 1 + rng.below(3)},
@@ -152,7 +152,7 @@ void check_random(const Target& target, int graphs, std::int64_t longest, bool s
       SCOPED_TRACE(fmt::format("seed {}", seed));
       if (rng.chance(0.3))
         testing::take_over_operands(c.region);
-      check(target.device == "cuda" ? testing::aligned_for(c, target) : c, target, rng, device);
+      check(target.is_gpu() ? testing::aligned_for(c, target) : c, target, rng, device);
       if (::testing::Test::HasFatalFailure())
         return;
     }
@@ -201,7 +201,7 @@ TEST(Scans, OfOneLongAxisAreCutAndAgree) {
     const auto cases = testing::region_cases(g, inputs);
     ASSERT_EQ(cases.size(), 1u); // the mean goes along with the sum
     const testing::RegionCase c =
-        target.device == "cuda" ? testing::aligned_for(cases[0], target) : cases[0];
+        target.is_gpu() ? testing::aligned_for(cases[0], target) : cases[0];
     const kernel::Generator& generator = generator_of(target);
     const Schedule s = generator.space(c.region, target).at(0);
     EXPECT_GT(s.knob("piece", 0), 0) << to_string(s);

@@ -8,6 +8,7 @@
 #include "support/attention_graphs.h"
 #include "support/random_graph.h"
 #include "support/region_runner.h"
+#include "support/targets.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -27,7 +28,7 @@ using testing::Mask;
 kernel::Target hopper() {
   kernel::Target target = testing::test_gpu();
   target.name = "sm_90a";
-  target.capability = 90;
+  testing::set_architecture(target, 90);
   target.block_shared_bytes = target.shared_bytes = 227 << 10;
   return target;
 }

@@ -13,10 +13,10 @@ namespace {
 
 /// No gradient passes through these: sources, steps, what gives integers or bools, and
 /// stop_gradient by decree. They stand in graphs that are differentiated all the same.
-const std::set<Op> kWithoutGradient{Op::Input, Op::Constant, Op::Iota,         Op::Bitcast,
-                                    Op::Floor, Op::Trunc,    Op::IDiv,         Op::Eq,
-                                    Op::Lt,    Op::And,      Op::Or,           Op::Xor,
-                                    Op::Shl,   Op::Shr,      Op::ReduceArgMax, Op::StopGradient};
+const std::set<Op> kWithoutGradient{
+    Op::Input, Op::Constant, Op::Iota,         Op::Bitcast, Op::Floor,       Op::Trunc,
+    Op::IDiv,  Op::Eq,       Op::Lt,           Op::And,     Op::Or,          Op::Xor,
+    Op::Shl,   Op::Shr,      Op::ReduceArgMax, Op::ArgSort, Op::StopGradient};
 
 void expect_all_covered(const TypedGraphs& graphs) {
   for (int i = 0; i < kOps; ++i) {

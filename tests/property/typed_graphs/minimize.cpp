@@ -58,11 +58,7 @@ TEST(Minimize, LeavesTheTwoOpsThatFailTogether) {
 
 TEST(Minimize, FindsWhatAWrongKernelComputes) {
   TypedGraphs graphs([](kernel::Region&, kernel::Chosen& chosen) {
-    for_each_statement(chosen.program.body, [](kernel::Stmt& s) {
-      if (s.kind == kernel::StmtKind::Let && s.inst.kind == kernel::InstKind::Apply &&
-          s.inst.op == Op::Tanh)
-        s.inst.op = Op::Sigmoid;
-    });
+    replace_op(chosen.program.body, Op::Tanh, Op::Sigmoid);
   });
   graphs.run(1, 200);
   ASSERT_FALSE(graphs.failures.empty());

@@ -75,11 +75,7 @@ TEST(Bisect, NamesRulesThatAreWrongTogether) {
 }
 
 void spoil(kernel::KernelProgram& program) {
-  testing::for_each_statement(program.body, [](kernel::Stmt& s) {
-    if (s.kind == kernel::StmtKind::Let && s.inst.kind == kernel::InstKind::Apply &&
-        s.inst.op == Op::Tanh)
-      s.inst.op = Op::Floor;
-  });
+  testing::replace_op(program.body, Op::Tanh, Op::Floor);
 }
 
 TEST(Bisect, NamesAPlantedKernelAndItsSchedule) {

@@ -8,6 +8,7 @@
 #include "support/plan_runner.h"
 #include "support/random_graph.h"
 #include "support/region_runner.h"
+#include "support/targets.h"
 
 #include <gtest/gtest.h>
 
@@ -211,7 +212,7 @@ TEST(ChunksOfAGpu, TakeNoMemoryForTheLogitsOfALargeVocabulary) {
   Loss loss(kRows, kWidth, kClasses, DType::BF16);
   const Graph graph = loss.gradients();
   kernel::Target target = testing::test_gpu();
-  target.capability = 90;
+  testing::set_architecture(target, 90);
   target.workers = 132;
   target.block_shared_bytes = target.shared_bytes = 227 << 10;
   target.threads = 2048;

@@ -12,6 +12,7 @@
 #include "support/random_graph.h"
 #include "support/region_forms.h"
 #include "support/region_runner.h"
+#include "support/targets.h"
 
 #include <gtest/gtest.h>
 
@@ -113,7 +114,7 @@ TEST(LayoutChange, PairsOfBf16AreKeptSideBySide) {
   const Graph g = turned_product(12, 40, 36, false, DType::BF16);
   kernel::Target target = testing::test_targets()[0];
   const Found none(g, {kSecond, {}}, target);
-  target.has_bf16_dot = true;
+  testing::set_units(target, true);
   const Found found(g, {kSecond, {}}, target);
   const Move* move = found.of("pairs");
   EXPECT_FALSE(none.of("pairs"));

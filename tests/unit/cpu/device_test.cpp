@@ -4,6 +4,7 @@
 #include "egret/error.h"
 #include "support/cpu_levels.h"
 #include "support/program_maker.h"
+#include "support/targets.h"
 
 #include <gtest/gtest.h>
 
@@ -48,7 +49,8 @@ TEST(CpuTarget, NarrowerLevelsHaveNarrowerVectorsAndOtherFingerprints) {
   EXPECT_TRUE(cpu_at("avx2").target().has_fma);
   EXPECT_EQ(cpu_at("sse2").target().vector_bytes, 16);
   EXPECT_FALSE(cpu_at("sse2").target().has_fma);
-  EXPECT_FALSE(cpu_at("avx2").target().has_amx || cpu_at("sse2").target().has_amx);
+  EXPECT_FALSE(testing::has_tiles(cpu_at("avx2").target()) ||
+               testing::has_tiles(cpu_at("sse2").target()));
   EXPECT_NE(cpu_at("avx2").target().fingerprint, cpu_at("sse2").target().fingerprint);
 }
 
@@ -249,10 +251,9 @@ TEST(CpuDevice, SymbolicSizesAreReadAtLaunch) {
       [&](Expr i) {
         Expr at = i + kernel::lane_variable(16);
         std::vector<Guard> inside{{at, 0, n}};
-        kernel::Inst by = ProgramMaker::of(kernel::InstKind::Scalar, {DType::F32, 16});
-        by.number = scale;
+        kernel::ValueId by = m.let({{DType::F32, 16}, kernel::inst::Argument{scale}});
         kernel::ValueId x = m.load(0, 16, at, inside);
-        m.store(1, at, m.apply(Op::Mul, {DType::F32, 16}, {x, m.let(by)}), inside);
+        m.store(1, at, m.apply(Op::Mul, {DType::F32, 16}, {x, by}), inside);
       },
       Bind::Core, 2);
   backend::Device& device = cpu_at("native");

@@ -129,8 +129,10 @@ TEST(Tiles, ACpuWithoutThemMakesNoCode) {
 TEST(Tiles, PrintAndReadBack) {
   const KernelProgram program = product();
   const std::string text = kernel::print(program);
-  for (const char* line : {"t0 = 0\n", "t6 = rows of a[640*i0 + 8] by 40\n",
-                           "t1 += t6 * t7 in bf16\n", "rows of c[320*i0] by 20 = t1\n"})
+  for (const char* line :
+       {"tile_zero(tile=0)\n", "tile_load(at=a[640*i0 + 8], tile=6, stride=40)\n",
+        "tile_multiply(sum=1, left=6, right=7, bf16)\n",
+        "tile_store(at=c[320*i0], tile=1, stride=20)\n"})
     EXPECT_NE(text.find(line), std::string::npos) << line << text;
   const KernelProgram again = kernel::program_of_bytes(kernel::to_bytes(program));
   EXPECT_EQ(kernel::print(again), text);
@@ -140,7 +142,7 @@ TEST(Tiles, PrintAndReadBack) {
 TEST(Tiles, VerifyNamesTheBrokenPromise) {
   const auto broken = [](auto change, const char* part) {
     KernelProgram p = product();
-    change(p.body[0].body);
+    change(kernel::get_if<kernel::For>(p.body[0])->body);
     try {
       verify(p);
       ADD_FAILURE() << "accepted; expected: " << part;
@@ -149,13 +151,17 @@ TEST(Tiles, VerifyNamesTheBrokenPromise) {
     }
   };
   using kernel::Block;
-  broken([](Block& b) { b[0].target = 8; }, "there is no tile 8");
-  broken([](Block& b) { b[4].number = -1; }, "there is no tile -1");
-  broken([](Block& b) { b[4].target = 6; }, "a product of tiles 6 and 7 into tile 6");
-  broken([](Block& b) { b[4].inst.element = DType::F16; }, "a product of tiles in f16");
-  broken([](Block& b) { b[6].inst.buffer = 0; }, "buffer a is written");
-  broken([](Block& b) { b[1].inst.expr = Expr::axis(9, 4); }, "no enclosing loop's");
-  broken([](Block& b) { b[1].inst.source_expr = Expr::symbol("n", 0, 9); }, "symbol n");
+  const auto use = [](Block& b, std::size_t i) -> kernel::Intrinsic& {
+    return *kernel::get_if<kernel::Intrinsic>(b[i]);
+  };
+  broken([&](Block& b) { use(b, 0).numbers[0] = 8; }, "there is no tile 8");
+  broken([&](Block& b) { use(b, 4).numbers[1] = -1; }, "there is no left -1");
+  broken([&](Block& b) { use(b, 4).numbers[0] = 6; }, "a product of tiles 6 and 7 into tile 6");
+  broken([&](Block& b) { use(b, 4).numbers[3] = std::int64_t(DType::F16); },
+         "a product of tiles in f16");
+  broken([&](Block& b) { use(b, 6).memory[0].buffer = 0; }, "buffer a is written");
+  broken([&](Block& b) { use(b, 1).memory[0].index = Expr::axis(9, 4); }, "no enclosing loop's");
+  broken([&](Block& b) { use(b, 1).indices[0] = Expr::symbol("n", 0, 9); }, "symbol n");
 }
 
 TEST(Tiles, WhatWasNeverSetIsNotUsed) {

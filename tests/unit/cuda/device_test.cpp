@@ -66,7 +66,7 @@ TEST_F(CudaDeviceTest, TellsItsTarget) {
   EXPECT_EQ(device->name(), "cuda:0");
   EXPECT_EQ(t.device, "cuda");
   EXPECT_EQ(t.name, "sm_90a");
-  EXPECT_EQ(t.capability, 90);
+  EXPECT_EQ(t.architecture, 90);
   EXPECT_EQ(t.workers, 4);
   EXPECT_EQ(t.block_shared_bytes, 227 << 10);
   EXPECT_EQ(t.memory_bytes, 1 << 30);

@@ -25,6 +25,7 @@ const char* kind_of(DTypeRule rule) {
   case DTypeRule::Float:
     return "floats";
   case DTypeRule::Integer:
+  case DTypeRule::Order:
     return "integers";
   case DTypeRule::IntegerBool:
     return "integers, bool";

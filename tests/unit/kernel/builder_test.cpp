@@ -12,29 +12,18 @@
 namespace egret::kernel {
 namespace {
 
-/// Statements of a kind in a block and below.
-int count(const Block& block, StmtKind kind) {
+/// Statements, or instructions, of a kind in a block and below.
+template <class T>
+int count(const Block& block) {
   int n = 0;
-  for (const Stmt& s : block)
-    n += (s.kind == kind) + count(s.body, kind) + count(s.otherwise, kind);
+  each_statement(block, [&](const Stmt& s) { n += get_if<T>(s) != nullptr; });
   return n;
 }
-
-int count(const Block& block, InstKind kind) {
+template <class T>
+int count_made(const Block& block) {
   int n = 0;
-  for (const Stmt& s : block)
-    n += (s.kind == StmtKind::Let && s.inst.kind == kind) + count(s.body, kind) +
-         count(s.otherwise, kind);
+  each_statement(block, [&](const Stmt& s) { n += made_by<T>(s) != nullptr; });
   return n;
-}
-
-TEST(Builder, SameInstructionIsOneValue) {
-  ProgramBuilder b("k");
-  int x = b.argument("x", DType::F32, 16, 64, false);
-  ValueId v = b.load(x, 3, 1);
-  EXPECT_EQ(b.load(x, 3, 1), v);
-  EXPECT_NE(b.load(x, 4, 1), v);
-  EXPECT_EQ(b.apply(Op::Add, DType::F32, {v, v}), b.apply(Op::Add, DType::F32, {v, v}));
 }
 
 TEST(Builder, InvariantValuesStandBeforeTheLoop) {
@@ -46,8 +35,8 @@ TEST(Builder, InvariantValuesStandBeforeTheLoop) {
   });
   KernelProgram p = b.finish(1);
   ASSERT_EQ(p.body.size(), 4u);
-  EXPECT_EQ(p.body[3].kind, StmtKind::For);
-  EXPECT_EQ(count(p.body[3].body, InstKind::Load), 1);
+  EXPECT_NE(get_if<For>(p.body[3]), nullptr);
+  EXPECT_EQ(count_made<inst::Load>(get_if<For>(p.body[3])->body), 1);
 }
 
 TEST(Builder, LoadsStayInsideWhatMayNotRun) {
@@ -58,8 +47,8 @@ TEST(Builder, LoadsStayInsideWhatMayNotRun) {
   b.when({{n, 5, 6}}, [&] { b.store(y, 1, b.load(x, 1, 1)); });
   KernelProgram p = b.finish(1);
   ASSERT_EQ(p.body.size(), 2u);
-  EXPECT_EQ(count(p.body[0].body, InstKind::Load), 1);
-  EXPECT_EQ(count(p.body[1].body, InstKind::Load), 1);
+  EXPECT_EQ(count_made<inst::Load>(get_if<For>(p.body[0])->body), 1);
+  EXPECT_EQ(count_made<inst::Load>(get_if<If>(p.body[1])->body), 1);
   ASSERT_EQ(p.dims.size(), 1u);
   EXPECT_EQ(p.dims[0], n);
 }
@@ -89,8 +78,8 @@ TEST(Builder, LoopsThatRunOnceOrNeverAreNoLoops) {
   b.loop(0, 0, 1, 1, Bind::Serial, [&](const Expr& i) { b.store(y, i, one); });
   b.loop(5, 8, 4, 8, Bind::Serial, [&](const Expr& i) { b.store(y, i, one); });
   KernelProgram p = b.finish(1);
-  EXPECT_EQ(count(p.body, StmtKind::For), 0);
-  EXPECT_EQ(count(p.body, StmtKind::Store), 1);
+  EXPECT_EQ(count<For>(p.body), 0);
+  EXPECT_EQ(count<Store>(p.body), 1);
 }
 
 TEST(Builder, GuardsThatHoldAreDropped) {

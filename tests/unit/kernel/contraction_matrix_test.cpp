@@ -5,6 +5,7 @@
 #include "kernel/families.h"
 #include "support/amx.h"
 #include "support/contraction_regions.h"
+#include "support/targets.h"
 
 #include <gtest/gtest.h>
 
@@ -142,7 +143,7 @@ TEST(ContractionMatrix, IsProposedFirstAndRefusedByTheFactors) {
   EXPECT_TRUE(generator.space(wide, target)[0].mma.empty());
   EXPECT_EQ(generator.lower(wide, schedule, target).reason,
             "its factors are not bf16, summed in f32");
-  target.has_amx = false;
+  testing::set_units(target, true);
   EXPECT_NE(generator.space(bf16, target)[0].mma, "bf16_tiles");
   EXPECT_EQ(generator.lower(bf16, schedule, target).reason, "this CPU multiplies no tiles");
 }

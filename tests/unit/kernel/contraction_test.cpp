@@ -5,6 +5,7 @@
 #include "kernel/families.h"
 #include "support/contraction_regions.h"
 #include "support/cpu_levels.h"
+#include "support/targets.h"
 
 #include <gtest/gtest.h>
 
@@ -192,7 +193,7 @@ void check_pairs(const kernel::Region& region, const std::string& knobs = "mr=2 
   for (const std::string level : testing::cpu_levels()) {
     backend::Device& device = testing::cpu_at(level);
     kernel::Target target = device.target();
-    target.has_bf16_dot = true;
+    testing::set_units(target, true);
     const auto lowered = kernel::contraction_generator().lower(region, schedule, target);
     ASSERT_TRUE(lowered.ok) << lowered.reason;
     EXPECT_NE(kernel::print(lowered.program).find("u32"), std::string::npos);
@@ -240,7 +241,7 @@ TEST(ContractionPairs, AreProposedAndRefusedByTheFactors) {
     return generator.lower(region, schedule, target).reason;
   };
   const Einsum e = sizes("mk", "kn", "mn", 64, 64, 64);
-  target.has_bf16_dot = true;
+  testing::set_units(target, true);
   EXPECT_TRUE(proposed(low_region(e)));
   EXPECT_TRUE(generator.space(low_region(e), target)[0].mma.empty()) << "greedy rounds as ever";
   EXPECT_EQ(reason(product_region(e)), "its factors are not bf16, summed in f32");
@@ -250,7 +251,7 @@ TEST(ContractionPairs, AreProposedAndRefusedByTheFactors) {
   EXPECT_EQ(generator.lower(low_region(e), kernel::parse_schedule("contraction @mma=wgmma"), target)
                 .reason,
             "contraction takes no @mma of wgmma");
-  target.has_bf16_dot = false;
+  testing::set_units(target, false);
   EXPECT_EQ(reason(low_region(e)), "this CPU multiplies no pairs of bf16");
 }
 

@@ -40,21 +40,22 @@ Target target() {
 template <class Match>
 int count(const Block& block, Match match) {
   int n = 0;
-  for (const Stmt& s : block)
-    n += int(match(s)) + count(s.body, match) + count(s.otherwise, match);
+  each_statement(block, [&](const Stmt& s) { n += int(match(s)); });
   return n;
 }
 int loads_of(const KernelProgram& p, int buffer) {
   return count(p.body, [&](const Stmt& s) {
-    return s.kind == StmtKind::Let && s.inst.kind == InstKind::Load && s.inst.buffer == buffer;
+    const auto* load = made_by<inst::Load>(s);
+    return load && load->from.buffer == buffer;
   });
 }
 int stores(const KernelProgram& p) {
-  return count(p.body, [](const Stmt& s) { return s.kind == StmtKind::Store; });
+  return count(p.body, [](const Stmt& s) { return get_if<Store>(s) != nullptr; });
 }
 int applied(const KernelProgram& p, Op op) {
   return count(p.body, [&](const Stmt& s) {
-    return s.kind == StmtKind::Let && s.inst.kind == InstKind::Apply && s.inst.op == op;
+    const auto* apply = made_by<inst::Apply>(s);
+    return apply && apply->op == op;
   });
 }
 
@@ -84,7 +85,7 @@ TEST(Generators, ContiguousAxesAreOneLoop) {
   auto c = only_region(g);
   EXPECT_EQ(c.region.axes.size(), 1u);
   KernelProgram p = lower_greedily(c.region, target()).program;
-  EXPECT_EQ(count(p.body, [](const Stmt& s) { return s.kind == StmtKind::For; }), 2)
+  EXPECT_EQ(count(p.body, [](const Stmt& s) { return get_if<For>(s) != nullptr; }), 2)
       << "the workers' loop and the vectors'";
 }
 
@@ -94,9 +95,8 @@ TEST(Generators, TransposedReadsAreContiguousVectors) {
   g.outputs = {g.unary(Op::Exp, g.permute(x, {1, 0}))};
   Chosen c = lower_greedily(only_region(g).region, target());
   EXPECT_EQ(c.schedule.knob("turn", 0), 1);
-  int shuffles = count(c.program.body, [](const Stmt& s) {
-    return s.kind == StmtKind::Let && s.inst.kind == InstKind::Shuffle;
-  });
+  int shuffles =
+      count(c.program.body, [](const Stmt& s) { return made_by<inst::Shuffle>(s) != nullptr; });
   EXPECT_EQ(shuffles, 64) << "16 x log2(16)";
   EXPECT_EQ(loads_of(c.program, 0), 16);
 }

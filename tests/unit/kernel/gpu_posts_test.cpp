@@ -46,8 +46,7 @@ TEST(ScanThreads, EachGetsWhatThoseBeforeItInItsGroupHave) {
     const Expr t = thread_variable(kThreads);
     b.store(out, t, b.scan_threads(Monoid::Sum, b.load(in, t, 1), group));
     const KernelProgram p = b.finish(launch_of(1, false));
-    EXPECT_NE(print(p).find(fmt::format("sum of the threads before, of {}", group)),
-              std::string::npos);
+    EXPECT_NE(print(p).find(fmt::format("sum, threads={})", group)), std::string::npos);
     const auto x = counted(kThreads), y = run(p, x, kThreads, 1);
     float sum = 0;
     for (int i = 0; i < kThreads; ++i) {
@@ -94,25 +93,25 @@ KernelProgram chain(const Chain& c) {
           });
         };
         if (c.waits)
-          b.await_posts(posts, max(i - Expr(1), Expr(0)), i, take);
+          b.wait_flags(posts, max(i - Expr(1), Expr(0)), i, take);
         else
           take();
         b.when({{t, Expr(0), Expr(1)}}, [&] {
           b.store(work, i, b.read(sum));
           b.store(out, i, b.apply(Op::Add, DType::F32, {b.read(sum), b.load(in, t, 1)}));
           if (c.posts)
-            b.post(posts, i);
+            b.publish_flag(posts, i);
         });
       },
       draws);
   if (c.clears)
-    b.clear_posts(posts, kItems, ended);
+    b.clear_flags(posts, kItems, ended);
   return b.finish(launch_of(kItems, c.resident));
 }
 
 TEST(Posts, BlocksWaitForWhatOthersWrote) {
   const KernelProgram p = chain({});
-  EXPECT_NE(print(p).find("await posts of posts"), std::string::npos) << print(p);
+  EXPECT_NE(print(p).find("behind wait_flags(begin=posts["), std::string::npos) << print(p);
   for (const int blocks : {1, 2, 6})
     EXPECT_EQ(run(p, std::vector<float>(kThreads, 0), 6, blocks),
               (std::vector<float>{1, 2, 3, 4, 5, 6}));

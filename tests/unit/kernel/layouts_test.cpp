@@ -9,6 +9,7 @@
 #include "support/contraction_regions.h"
 #include "support/cpu_levels.h"
 #include "support/region_runner.h"
+#include "support/targets.h"
 
 #include <gtest/gtest.h>
 
@@ -70,7 +71,7 @@ void check(const kernel::Region& region, const kernel::Target& target, std::size
     EXPECT_TRUE(interpreted.ok) << to_string(schedule) << "\n" << interpreted.message;
     backend::Device& device = testing::cpu_at("native");
     if (target.vector_bytes > device.target().vector_bytes ||
-        (target.has_bf16_dot && !device.target().has_bf16_dot))
+        (testing::has_pairs(target) && !testing::has_pairs(device.target())))
       continue;
     const auto ran = backend::reference::verify_kernel(
         region, lowered.program,
@@ -131,7 +132,7 @@ TEST(Layouts, PanelsOfBf16AreWidenedAsTheyAreRead) {
 
 TEST(Layouts, PairsAreReadAsWords) {
   auto target = testing::test_targets()[0];
-  target.has_bf16_dot = true;
+  testing::set_units(target, true);
   for (const auto [m, n, k] : {std::array{5, 64, 20}, {12, 40, 36}, {7, 129, 6}}) {
     const auto region = paneled(m, n, k, 32, true, DType::BF16);
     const auto found = kernel::find_contraction(region);

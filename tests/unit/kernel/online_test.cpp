@@ -12,6 +12,7 @@
 #include "kernel/picks.h"
 #include "support/null_device.h"
 #include "support/region_runner.h"
+#include "support/targets.h"
 
 #include <gtest/gtest.h>
 
@@ -26,9 +27,7 @@ using backend::reference::HostArray;
 using ir::Graph;
 using ir::NodeId;
 using kernel::Generator;
-using kernel::InstKind;
 using kernel::Schedule;
-using kernel::StmtKind;
 using kernel::Target;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity(),
@@ -197,12 +196,14 @@ std::int64_t loaded(const kernel::KernelProgram& program, const kernel::Block& b
                     std::int64_t times) {
   std::int64_t n = 0;
   for (const kernel::Stmt& s : block) {
-    if (s.kind == StmtKind::Let && s.inst.kind == InstKind::Load && s.inst.buffer == 0)
-      n += times * s.inst.type.lanes;
+    const auto* load = made_by<kernel::inst::Load>(s);
+    if (load && load->from.buffer == 0)
+      n += times * get_if<kernel::Let>(s)->inst.type.lanes;
     std::int64_t turns = 1;
-    if (s.kind == StmtKind::For)
-      turns = (s.end.value() - s.begin.value() + s.step.value() - 1) / s.step.value();
-    n += loaded(program, s.body, times * turns) + loaded(program, s.otherwise, times * turns);
+    if (const auto* loop = get_if<kernel::For>(s))
+      turns =
+          (loop->end.value() - loop->begin.value() + loop->step.value() - 1) / loop->step.value();
+    each_block(s, [&](const kernel::Block& inner) { n += loaded(program, inner, times * turns); });
   }
   return n;
 }
@@ -362,7 +363,7 @@ TEST(Picks, LeaveSumsThatHaveMoreTerms) {
 Target hopper() {
   Target t = testing::test_gpu();
   t.name = "sm_90a";
-  t.capability = 90;
+  testing::set_architecture(t, 90);
   t.block_shared_bytes = t.shared_bytes = 227 << 10;
   t.l2_bytes = t.l3_bytes = 4 << 10;
   return t;
@@ -422,7 +423,7 @@ testing::RegionCase small_case(const Graph& graph, const std::vector<HostArray>&
   const Graph g = compiler::prepare_outputs(ir::without_dead_code(graph));
   const compiler::GraphFacts facts(g);
   compiler::StreamingRules rules;
-  rules.in_16_bits = target.device == "cuda";
+  rules.in_16_bits = target.is_gpu();
   rules.most_terms = 16;
   const auto partition = compiler::partition_greedily(facts, true, &rules);
   auto regions = compiler::build_regions(facts, partition, target);
@@ -483,7 +484,7 @@ TEST(RowProducts, OfAnyDepthAreMadeOnce) {
   ASSERT_EQ(regions.size(), 1u);
   EXPECT_EQ(kernel::lower_greedily(regions[0], target).schedule.generator, "gpu_row_products");
   Target older = hopper();
-  older.capability = 80; // no kernel for it there
+  testing::set_architecture(older, 80); // no kernel for it there
   EXPECT_EQ(testing::regions_of(g, older).size(), 2u);
   const auto on_cpu = testing::regions_of(linear_loss(DType::F32, 16384, 128256, 4096, true),
                                           testing::test_targets()[0]);

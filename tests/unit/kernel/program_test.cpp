@@ -25,6 +25,19 @@ KernelProgram increments() {
   return m.program;
 }
 
+For& loop_of(KernelProgram& p) {
+  return *get_if<For>(p.body[1]);
+}
+Inst& first(KernelProgram& p) {
+  return get_if<Let>(p.body[0])->inst;
+}
+inst::Load& load_in(Block& body) {
+  return *made_by<inst::Load>(body[0]);
+}
+inst::Apply& apply_in(Block& body) {
+  return *made_by<inst::Apply>(body[1]);
+}
+
 TEST(Program, Prints) {
   EXPECT_EQ(print(increments()), "kernel increments, at most 1 workers\n"
                                  "  argument b0: f32[64] read\n"
@@ -41,10 +54,10 @@ TEST(Program, NamesAreNoPartOfItsIdentity) {
   b.name = "other";
   b.buffers[0].name = "weights";
   EXPECT_EQ(hash_of(a), hash_of(b));
-  b.body[1].body[1].inst.op = Op::Mul;
+  apply_in(loop_of(b).body).op = Op::Mul;
   EXPECT_NE(hash_of(a), hash_of(b));
   b = increments();
-  b.body[1].bind = Bind::Core;
+  loop_of(b).bind = Bind::Core;
   EXPECT_NE(hash_of(a), hash_of(b));
 }
 
@@ -68,58 +81,55 @@ void expect_broken(const std::function<void(KernelProgram&)>& change, const std:
 }
 
 TEST(Program, VerifyNamesTheBrokenPromise) {
-  auto inner = [](KernelProgram& p) -> Block& { return p.body[1].body; };
-  expect_broken([&](KernelProgram& p) { inner(p)[1].inst.args[0] = 2; }, "value 2 is not visible");
+  auto inner = [](KernelProgram& p) -> Block& { return loop_of(p).body; };
+  expect_broken([&](KernelProgram& p) { apply_in(inner(p)).args[0] = 2; },
+                "value 2 is not visible");
   expect_broken([&](KernelProgram& p) { p.body.push_back(inner(p)[2]); }, "value 2 is not visible");
   expect_broken([&](KernelProgram& p) { inner(p).insert(inner(p).begin(), p.body[0]); },
                 "value 0 is set twice");
-  expect_broken([&](KernelProgram& p) { inner(p)[1].inst.args = {1}; }, "add has 1 operands");
-  expect_broken([&](KernelProgram& p) { inner(p)[1].inst.op = Op::ReduceSum; }, "not elementwise");
+  expect_broken([&](KernelProgram& p) { apply_in(inner(p)).args = {1}; }, "add has 1 operands");
+  expect_broken([&](KernelProgram& p) { apply_in(inner(p)).op = Op::ReduceSum; },
+                "not elementwise");
   expect_broken([&](KernelProgram& p) { p.values[0].lanes = 3; }, "3 lanes are not a power of two");
-  expect_broken([&](KernelProgram& p) { p.body[0].inst.type.lanes = 8; },
-                "value 0 has another type");
-  expect_broken([&](KernelProgram& p) { p.body[0].inst.constant = Scalar::of(DType::F64, 1.0); },
-                "constant of another dtype");
-  expect_broken([&](KernelProgram& p) { inner(p)[0].inst.buffer = 1; }, "buffer b1 is read");
-  expect_broken([&](KernelProgram& p) { inner(p)[2].inst.buffer = 0; }, "buffer b0 is written");
-  expect_broken([&](KernelProgram& p) { inner(p)[0].inst.buffer = 2; }, "no buffer 2");
+  expect_broken([&](KernelProgram& p) { first(p).type.lanes = 8; }, "value 0 has another type");
+  expect_broken(
+      [&](KernelProgram& p) {
+        made_by<inst::Constant>(p.body[0])->value = Scalar::of(DType::F64, 1.0);
+      },
+      "constant of another dtype");
+  expect_broken([&](KernelProgram& p) { load_in(inner(p)).from.buffer = 1; }, "buffer b1 is read");
+  expect_broken([&](KernelProgram& p) { get_if<Store>(inner(p)[2])->to.buffer = 0; },
+                "buffer b0 is written");
+  expect_broken([&](KernelProgram& p) { load_in(inner(p)).from.buffer = 2; }, "no buffer 2");
   expect_broken([&](KernelProgram& p) { p.buffers[0].dtype = DType::I32; },
                 "load of another dtype");
-  expect_broken([&](KernelProgram& p) { inner(p)[0].inst.expr = Expr::axis(5, 64); },
+  expect_broken([&](KernelProgram& p) { load_in(inner(p)).from.index = Expr::axis(5, 64); },
                 "no enclosing loop's");
-  expect_broken([&](KernelProgram& p) { inner(p)[0].inst.expr = lane_variable(8); },
+  expect_broken([&](KernelProgram& p) { load_in(inner(p)).from.index = lane_variable(8); },
                 "is used with 4 lanes");
-  expect_broken([&](KernelProgram& p) { inner(p)[0].inst.expr = Expr::symbol("n", 0, 9); },
+  expect_broken([&](KernelProgram& p) { load_in(inner(p)).from.index = Expr::symbol("n", 0, 9); },
                 "symbol n is not among the dims");
-  expect_broken([&](KernelProgram& p) { inner(p)[0].inst.expr = value_symbol(0); },
+  expect_broken([&](KernelProgram& p) { load_in(inner(p)).from.index = value_symbol(0); },
                 "is no i32 or i64");
-  expect_broken([&](KernelProgram& p) { p.body[1].step = 0; }, "has step 0");
+  expect_broken([&](KernelProgram& p) { loop_of(p).step = 0; }, "has step 0");
   expect_broken([&](KernelProgram& p) { p.body.push_back(p.body[1]); }, "is used twice");
   expect_broken([&](KernelProgram& p) { p.buffers[1].argument = 5; }, "has argument number 5");
+  expect_broken([&](KernelProgram& p) { p.body.push_back(Barrier{}); },
+                "a barrier in a program that says it has none");
   expect_broken(
       [&](KernelProgram& p) {
-        Stmt barrier;
-        barrier.kind = StmtKind::Barrier;
-        p.body.push_back(barrier);
-      },
-      "a barrier in a program that says it has none");
-  expect_broken(
-      [&](KernelProgram& p) {
-        Stmt barrier;
-        barrier.kind = StmtKind::Barrier;
         p.uses_barrier = true;
-        p.body[1].bind = Bind::Core;
-        inner(p).push_back(barrier);
+        loop_of(p).bind = Bind::Core;
+        inner(p).push_back(Barrier{});
       },
       "a barrier that not all workers reach");
   expect_broken(
       [&](KernelProgram& p) {
-        Stmt loop;
-        loop.kind = StmtKind::For;
+        For loop;
         loop.number = 9;
         loop.extent = loop.end = loop.step = 1;
         loop.bind = Bind::Core;
-        p.body[1].bind = Bind::Core;
+        loop_of(p).bind = Bind::Core;
         inner(p).push_back(loop);
       },
       "a core loop in a core loop");
@@ -129,10 +139,11 @@ TEST(Program, VerifyNamesTheBrokenPromise) {
           t.dtype = DType::BF16;
         for (Buffer& b : p.buffers)
           b.dtype = DType::BF16;
-        p.body[0].inst.type.dtype = DType::BF16;
-        p.body[0].inst.constant = Scalar::of(DType::BF16, 1.0);
+        first(p).type.dtype = DType::BF16;
+        made_by<inst::Constant>(p.body[0])->value = Scalar::of(DType::BF16, 1.0);
         for (Stmt& s : inner(p))
-          s.inst.type.dtype = DType::BF16;
+          if (Let* let = get_if<Let>(s))
+            let->inst.type.dtype = DType::BF16;
       },
       "low precision is computed in f32");
 }

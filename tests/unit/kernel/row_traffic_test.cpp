@@ -10,9 +10,6 @@
 namespace egret {
 namespace {
 
-using kernel::InstKind;
-using kernel::StmtKind;
-
 /// Elements that a program loads from and stores to its buffers, by name: sizes are constants.
 class Traffic {
 public:
@@ -24,16 +21,18 @@ public:
 private:
   void walk(const kernel::Block& block, std::int64_t times) {
     for (const kernel::Stmt& s : block) {
-      const auto name = [&] { return program_.buffers.at(std::size_t(s.inst.buffer)).name; };
-      if (s.kind == StmtKind::Let && s.inst.kind == InstKind::Load)
-        loaded[name()] += times * s.inst.type.lanes;
-      else if (s.kind == StmtKind::Store)
-        stored[name()] += times * program_.values.at(std::size_t(s.args[0])).lanes;
+      const auto name = [&](const kernel::Address& at) {
+        return program_.buffers.at(std::size_t(at.buffer)).name;
+      };
+      if (const auto* load = made_by<kernel::inst::Load>(s))
+        loaded[name(load->from)] += times * get_if<kernel::Let>(s)->inst.type.lanes;
+      else if (const auto* store = get_if<kernel::Store>(s))
+        stored[name(store->to)] += times * program_.values.at(std::size_t(store->value)).lanes;
       std::int64_t turns = 1;
-      if (s.kind == StmtKind::For)
-        turns = (s.end.value() - s.begin.value() + s.step.value() - 1) / s.step.value();
-      walk(s.body, times * turns);
-      walk(s.otherwise, times * turns);
+      if (const auto* loop = get_if<kernel::For>(s))
+        turns =
+            (loop->end.value() - loop->begin.value() + loop->step.value() - 1) / loop->step.value();
+      each_block(s, [&](const kernel::Block& inner) { walk(inner, times * turns); });
     }
   }
 

@@ -7,6 +7,7 @@
 #include "loops/terms.h"
 #include "support/loop_regions.h"
 #include "support/random_graph.h"
+#include "support/targets.h"
 
 #include <gtest/gtest.h>
 
@@ -124,7 +125,7 @@ Target target_of(Of what) {
   if (what == Of::Blocks || what == Of::Warps)
     return testing::test_gpu();
   Target target = testing::loop_target();
-  target.has_bf16_dot = what == Of::Units;
+  testing::set_units(target, what == Of::Units);
   return target;
 }
 
@@ -497,7 +498,7 @@ std::string wrong_values(const testing::RegionCase& c, const kernel::loops::Tree
   kernel::verify(lowered.program);
   std::string wrong = testing::run_and_compare(c, lowered.program);
   const bool runs_here =
-      target.threads == 0 && (!target.has_bf16_dot || device->target().has_bf16_dot);
+      target.threads == 0 && (!testing::has_pairs(target) || testing::has_pairs(device->target()));
   return !wrong.empty() || !runs_here
              ? wrong
              : testing::run_and_compare(c, lowered.program, {.device = device.get()});
@@ -560,10 +561,10 @@ TEST(LoopUnits, AreOfferedByGpus) {
             "");
   Target other = testing::test_gpu();
   EXPECT_EQ(loops::unit_products(region_of(Of::Warps), other).size(), 1u);
-  other.capability = 75;
+  testing::set_architecture(other, 75);
   EXPECT_TRUE(loops::unit_products(region_of(Of::Warps), other).empty());
   other = testing::test_gpu();
-  other.warp = 64;
+  other.subgroup = 64;
   EXPECT_TRUE(loops::unit_products(region_of(Of::Warps), other).empty());
 }
 

@@ -8,6 +8,7 @@
 #include "loops/terms.h"
 #include "support/loop_regions.h"
 #include "support/random_graph.h"
+#include "support/targets.h"
 
 #include <gtest/gtest.h>
 
@@ -103,7 +104,7 @@ TEST(LoopSpaceTest, TilesFollowTheMachine) {
 
 TEST(LoopSpaceTest, ProductsOfNarrowFactorsGetMatrixLoops) {
   Target pairs = target();
-  pairs.has_bf16_dot = true;
+  testing::set_units(pairs, true);
   const auto of_matrices = [](const Region& region, const Target& t) {
     const LoopSpace space = loops::loop_space(region, t);
     EXPECT_FALSE(space.trees.empty());

@@ -5,6 +5,7 @@
 #include "loops/space.h"
 #include "support/amx.h"
 #include "support/loop_regions.h"
+#include "support/targets.h"
 
 #include <gtest/gtest.h>
 
@@ -105,7 +106,7 @@ TEST(LoopTiles, MapsBehindReadTheResults) {
 
 TEST(LoopTiles, AreProposedWhereTheCpuHasThem) {
   kernel::Target target = testing::target_with_tiles();
-  target.has_bf16_dot = false; // none but tiles
+  testing::set_units(target, false, true); // none but tiles
   for (const char* left : {"mk", "km"}) {
     const Region region = product(left, "kn");
     const loops::LoopSpace space = loops::loop_space(region, target);
@@ -120,7 +121,7 @@ TEST(LoopTiles, AreProposedWhereTheCpuHasThem) {
     }
     EXPECT_GT(tiles, 0);
   }
-  target.has_amx = false;
+  testing::set_units(target, false);
   for (const loops::LoopTree& one : loops::loop_space(product(), target).trees)
     EXPECT_EQ(kernel::loops::to_text(*one.tree, product()).find("matrix"), std::string::npos);
 }

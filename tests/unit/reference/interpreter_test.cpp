@@ -1,5 +1,6 @@
 #include "backend/reference/program_interpreter.h"
 #include "egret/error.h"
+#include "kernel/builder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -33,35 +34,21 @@ struct Builder {
   }
   int let(Block& block, Inst inst) {
     p.values.push_back(inst.type);
-    Stmt s;
-    s.kind = StmtKind::Let;
-    s.target = int(p.values.size()) - 1;
-    s.inst = std::move(inst);
-    block.push_back(std::move(s));
-    return int(p.values.size()) - 1;
+    const int target = int(p.values.size()) - 1;
+    block.push_back(Let{target, std::move(inst)});
+    return target;
   }
   int load(Block& block, int buffer, Expr index, int lanes = 1, std::vector<Guard> mask = {}) {
-    return let(block, {.kind = InstKind::Load,
-                       .type = {p.buffers[buffer].dtype, lanes},
-                       .expr = index,
-                       .buffer = buffer,
-                       .mask = mask});
+    return let(block, {{p.buffers[buffer].dtype, lanes}, inst::Load{{buffer, index}, mask}});
   }
   int apply(Block& block, Op op, std::vector<int> args, Type type) {
-    return let(block, {.kind = InstKind::Apply, .type = type, .op = op, .args = args});
+    return let(block, {type, inst::Apply{op, args}});
   }
   void store(Block& block, int buffer, Expr index, int value, std::vector<Guard> mask = {}) {
-    Stmt s;
-    s.kind = StmtKind::Store;
-    s.inst.buffer = buffer;
-    s.inst.expr = index;
-    s.inst.mask = mask;
-    s.args = {value};
-    block.push_back(std::move(s));
+    block.push_back(Store{{buffer, index}, value, mask});
   }
   void loop(Block& block, int number, Expr extent, Expr end, Expr step, Bind bind, Block body) {
-    Stmt s;
-    s.kind = StmtKind::For;
+    For s;
     s.number = number;
     s.extent = extent;
     s.begin = 0;
@@ -73,9 +60,7 @@ struct Builder {
   }
   void barrier(Block& block) {
     p.uses_barrier = true;
-    Stmt s;
-    s.kind = StmtKind::Barrier;
-    block.push_back(s);
+    block.push_back(Barrier{});
   }
   void run(std::vector<void*> pointers, std::vector<std::int64_t> dims = {},
            InterpreterOptions options = {}) {
@@ -124,20 +109,13 @@ TEST(Interpreter, VariablesLanesAndScalars) {
   Expr i = Expr::axis(0, 8);
   Block body;
   int v = b.load(body, x, i + lane_variable(4), 4);
-  int sum = b.let(body, {.kind = InstKind::ReadVar, .type = {DType::F32, 4}, .number = 0});
-  int half = b.let(body, {.kind = InstKind::Scalar, .type = {DType::F32, 4}, .number = 0});
-  int next = b.let(body, {.kind = InstKind::Fma, .type = {DType::F32, 4}, .args = {v, half, sum}});
-  Stmt set;
-  set.kind = StmtKind::Set;
-  set.target = 0;
-  set.args = {next};
-  body.push_back(set);
+  int sum = b.let(body, {{DType::F32, 4}, inst::Read{0}});
+  int half = b.let(body, {{DType::F32, 4}, inst::Argument{0}});
+  int next = b.let(body, {{DType::F32, 4}, inst::Fma{{v, half, sum}}});
+  body.push_back(Assign{0, next});
   b.loop(b.p.body, 0, 8, 8, 4, Bind::Serial, body);
-  int total = b.let(b.p.body, {.kind = InstKind::ReadVar, .type = {DType::F32, 4}, .number = 0});
-  int one = b.let(b.p.body, {.kind = InstKind::ReduceLanes,
-                             .type = {DType::F32, 1},
-                             .monoid = Monoid::Sum,
-                             .args = {total}});
+  int total = b.let(b.p.body, {{DType::F32, 4}, inst::Read{0}});
+  int one = b.let(b.p.body, {{DType::F32, 1}, inst::ReduceLanes{total, Monoid::Sum}});
   b.store(b.p.body, y, 0, one);
   b.p.launch.workers = 1;
   std::vector<float> in{1, 2, 3, 4, 5, 6, 7, 8}, out(1);
@@ -152,16 +130,12 @@ TEST(Interpreter, ShufflesExtractsAndTests) {
   b.p.launch.workers = 1;
   Type four{DType::I32, 4};
   int v = b.load(b.p.body, x, lane, 4);
-  int index = b.let(b.p.body, {.kind = InstKind::Index, .type = four, .expr = lane * 10});
-  int mixed = b.let(
-      b.p.body,
-      {.kind = InstKind::Shuffle, .type = four, .args = {v, index}, .lanes_from = {3, 4, 7, 0}});
+  int index = b.let(b.p.body, {four, inst::Index{lane * 10}});
+  int mixed = b.let(b.p.body, {four, inst::Shuffle{{v, index}, {3, 4, 7, 0}}});
   b.store(b.p.body, y, lane, mixed);
-  int third = b.let(b.p.body,
-                    {.kind = InstKind::Extract, .type = {DType::I32, 1}, .number = 2, .args = {v}});
+  int third = b.let(b.p.body, {{DType::I32, 1}, inst::Extract{v, 2}});
   b.store(b.p.body, y, 8, third);
-  int test =
-      b.let(b.p.body, {.kind = InstKind::Test, .type = {DType::Bool, 4}, .mask = {{lane, 1, 3}}});
+  int test = b.let(b.p.body, {{DType::Bool, 4}, inst::Test{{{lane, 1, 3}}}});
   int picked = b.apply(b.p.body, Op::Select, {test, v, index}, four);
   b.store(b.p.body, y, lane + 4, picked);
   std::vector<std::int32_t> in{1, 2, 3, 4}, out(9);
@@ -182,6 +156,23 @@ TEST(Interpreter, IndicesMayBeValuesOfEachLane) {
   std::vector<std::int64_t> places{4, 0, 7, -1};
   b.run({in.data(), places.data(), out.data()});
   EXPECT_EQ(out, (std::vector<float>{40, 0, 0, 0}));
+}
+
+TEST(Interpreter, EndsOfLoopsMayBeValues) {
+  kernel::ProgramBuilder b("sums");
+  const int count = b.argument("count", DType::I32, 1, 4, false),
+            out = b.argument("out", DType::I32, 1, 4, true);
+  const Expr end = value_symbol(b.load(count, Expr(0), 1));
+  const kernel::VarId sum = b.variable({DType::I32, 1});
+  b.loop(Expr(0), end, Expr(1), Expr(100), Bind::Serial, [&](const Expr& i) {
+    b.set(sum, b.apply(Op::Add, DType::I32, {b.read(sum), b.index(i, DType::I32, 1)}));
+  });
+  b.store(out, Expr(0), b.read(sum));
+  const kernel::KernelProgram program = b.finish(Expr(1));
+  std::int32_t counts = 5, result = -1;
+  void* pointers[] = {&counts, &result};
+  interpret(program, {pointers, nullptr, nullptr, nullptr, nullptr});
+  EXPECT_EQ(result, 10);
 }
 
 // Workers write their parts of a workspace and read the others' behind the barrier.
@@ -242,9 +233,7 @@ TEST(Interpreter, ReportsAVariableOutsideItsExtent) {
   Builder b;
   int y = b.buffer("y", DType::F32, 8, false, true);
   Block body;
-  int one = b.let(body, {.kind = InstKind::Constant,
-                         .type = {DType::F32, 1},
-                         .constant = Scalar::of(DType::F32, 1.0)});
+  int one = b.let(body, {{DType::F32, 1}, inst::Constant{Scalar::of(DType::F32, 1.0)}});
   b.store(body, y, Expr::axis(0, 4), one);
   b.loop(b.p.body, 0, 4, 5, 1, Bind::Serial, body);
   b.p.launch.workers = 1;
@@ -257,20 +246,19 @@ TEST(Interpreter, ReportsABarrierThatAWorkerMisses) {
   Builder b;
   int y = b.buffer("y", DType::I64, 1, true, true);
   int v = b.load(b.p.body, y, 0);
-  Stmt branch;
-  branch.kind = StmtKind::If;
-  branch.inst.mask = {{value_symbol(v), 0, 1}};
+  If branch;
+  branch.condition = {{value_symbol(v), 0, 1}};
   b.barrier(branch.body);
   b.p.body.push_back(branch);
   // The first worker sees 0; it then writes 5, so that the second goes another way.
   Block once;
-  int five = b.let(once, {.kind = InstKind::Constant,
-                          .type = {DType::I64, 1},
-                          .constant = Scalar::of(DType::I64, std::int64_t{5})});
+  int five =
+      b.let(once, {{DType::I64, 1}, inst::Constant{Scalar::of(DType::I64, std::int64_t{5})}});
   b.store(once, y, Expr::axis(0, 1), five);
   b.loop(b.p.body, 0, 1, 1, 1, Bind::Serial, once);
   std::vector<std::int64_t> memory{0};
-  b.p.body[1].body.insert(b.p.body[1].body.begin(), b.p.body[2]);
+  Block& waiting = get_if<If>(b.p.body[1])->body;
+  waiting.insert(waiting.begin(), b.p.body[2]);
   b.p.body.pop_back();
   EXPECT_THAT(message_of([&] { b.run({memory.data()}, {}, {.workers = 2, .check_races = false}); }),
               HasSubstr("worker 1 ends while worker 0 waits at a barrier"));
@@ -281,7 +269,7 @@ TEST(Interpreter, WorkerMemoryIsPrivate) {
   int y = b.buffer("y", DType::F32, 4, false, true);
   int mine = b.buffer("mine", DType::F32, 1, true, true, Space::Worker);
   Block body;
-  int v = b.let(body, {.kind = InstKind::Index, .type = {DType::F32, 1}, .expr = Expr::axis(0, 4)});
+  int v = b.let(body, {{DType::F32, 1}, inst::Index{Expr::axis(0, 4)}});
   b.store(body, mine, 0, v);
   b.store(body, y, Expr::axis(0, 4), b.load(body, mine, 0));
   b.loop(b.p.body, 0, 4, 4, 1, Bind::Core, body);

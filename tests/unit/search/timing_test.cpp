@@ -126,6 +126,33 @@ TEST(CostModel, PiecesOfALoopCountOnce) {
   EXPECT_NEAR(cycles(10) / cycles(768), 1.0, 0.2);
 }
 
+// On a GPU, updates that one thread makes one after the other take their time, however few bytes
+// the region has.
+TEST(CostModel, OneThreadAloneOnAGpuIsSlow) {
+  kernel::Target target;
+  target.kind = kernel::DeviceKind::Gpu;
+  target.workers = 132;
+  target.threads = 2048;
+  const CandidateMeasurement trial = testing::good_trial(kernel::Target{});
+  const auto seconds = [&](std::int64_t updates) {
+    kernel::ProgramBuilder b("count");
+    const int sums = b.workspace("sums", DType::F32, Expr(256));
+    b.grid_loop(Expr(1), [&](const Expr&) {
+      b.loop(Expr(0), Expr(updates), Expr(1), Expr(updates), kernel::Bind::Serial,
+             [&](const Expr& i) {
+               const Expr at = floormod(i, Expr(256));
+               const kernel::ValueId old = b.load(sums, at, 1);
+               b.store(sums, at, b.apply(Op::Add, DType::F32, {old, old}));
+             });
+    });
+    const kernel::KernelProgram program =
+        b.finish(kernel::Launch{.workers = Expr(1), .threads = 32});
+    return predict(program, trial.region, target, usual_machine(target), trial.sizes);
+  };
+  EXPECT_GE(seconds(1 << 24), 1.0);
+  EXPECT_LE(seconds(64), 1e-3);
+}
+
 // Caches that hold nothing of it leave a kernel as slow as the memory is.
 TEST(CostModel, ColdOperandsComeFromMemory) {
   const kernel::Target target{};

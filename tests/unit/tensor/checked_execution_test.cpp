@@ -78,10 +78,9 @@ TEST(CheckedExecution, AWrongKernelIsNamedWithTheOutputAndTheElement) {
   EXPECT_EQ(message_of([](kernel::Region&, kernel::Chosen&) {}), "");
   std::string name;
   const auto spoil = [&](kernel::Region& region, kernel::Chosen& chosen) {
-    testing::for_each_statement(chosen.program.body, [&](kernel::Stmt& s) {
-      if (s.kind == kernel::StmtKind::Let && s.inst.kind == kernel::InstKind::Apply &&
-          s.inst.op == Op::Tanh) {
-        s.inst.op = Op::Sigmoid;
+    testing::each_apply(chosen.program.body, [&](kernel::inst::Apply& apply) {
+      if (apply.op == Op::Tanh) {
+        apply.op = Op::Sigmoid;
         name = region.name;
       }
     });

@@ -1,0 +1,107 @@
+// Intrinsics as CUDA C++; copies and matrices are in render_matrix.cpp.
+#include "backend/cuda/renderer.h"
+
+namespace egret::backend::cuda {
+
+using kernel::Intrinsic;
+using kernel::IntrinsicId;
+using kernel::ValueId;
+
+/// Fails where the target lacks what the intrinsic asks for.
+void CudaRenderer::check_requirement(const Intrinsic& use) const {
+  const auto& requirement = info_of(use.id).requirement;
+  if (requirement && !provides(target_, *requirement))
+    fail(ErrorKind::Unsupported, "cuda: kernel {} has {}, which {} has not: {}", program_.name,
+         info_of(use.id).name, target_.arch(), name_of(*requirement));
+}
+
+void CudaRenderer::intrinsic(const Intrinsic& use, ValueId target) {
+  check_requirement(use);
+  const auto plain = [&](const std::string& instruction) {
+    line("asm volatile(\"{};\" ::: \"memory\");", instruction);
+  };
+  switch (use.id) {
+  case IntrinsicId::Prefetch:
+    return prefetch(use.memory[0]);
+  case IntrinsicId::ReduceThreads:
+    return reduce_threads(target, use);
+  case IntrinsicId::ScanThreads:
+    return scan_threads(target, use);
+  case IntrinsicId::SubgroupBarrier:
+    return line("__syncwarp();");
+  case IntrinsicId::GridBarrier:
+    return line("eg_grid_barrier({});", counter(use.memory[0]));
+  case IntrinsicId::PublishFlag:
+    return line("eg_post({});", counter(use.memory[0]));
+  case IntrinsicId::ClearFlags:
+    return line("eg_clear_posts(b{}, {}, b{});", use.memory[0].buffer, use.number("count"),
+                use.memory[1].buffer);
+  case IntrinsicId::CopyAsync:
+    return copy_async(use);
+  case IntrinsicId::CommitCopies:
+    return plain("cp.async.commit_group");
+  case IntrinsicId::WaitCopies:
+    return plain(fmt::format("cp.async.wait_group {}", use.number("groups")));
+  case IntrinsicId::MbarrierInit:
+    return line("eg_signal({}, {});", address(use.memory[0]), use.number("arrivals"));
+  case IntrinsicId::MbarrierArrive:
+    if (use.number("bytes") > 0)
+      return line("eg_arrive({}, {});", address(use.memory[0]), use.number("bytes"));
+    return line("eg_arrive({});", address(use.memory[0]));
+  case IntrinsicId::MbarrierWait:
+    return line("eg_await({}, {});", address(use.memory[0]), lane_of(use.values[0], 0));
+  case IntrinsicId::BulkTensorCopy:
+    return bulk_tensor_copy(use);
+  case IntrinsicId::LoadMatrix:
+    return load_matrix(use, target);
+  case IntrinsicId::MatrixMultiply:
+    return matrix_multiply(use, target);
+  case IntrinsicId::MatrixFence:
+    return with_variables("wgmma.fence.sync.aligned", use);
+  case IntrinsicId::MatrixMultiplyAsync:
+    return matrix_multiply_async(use);
+  case IntrinsicId::MatrixCommit:
+    return plain("wgmma.commit_group.sync.aligned");
+  case IntrinsicId::MatrixWait:
+    return with_variables(fmt::format("wgmma.wait_group.sync.aligned {}", use.number("groups")),
+                          use);
+  case IntrinsicId::ReallocateRegisters:
+    return plain(fmt::format("setmaxnreg.{}.sync.aligned.u32 {}",
+                             use.number("raise") != 0 ? "inc" : "dec", use.number("registers")));
+  case IntrinsicId::LastArriver: // of an Acquire
+  case IntrinsicId::LastArriverOfGroup:
+  case IntrinsicId::WaitFlags:
+  case IntrinsicId::TileZero: // of a CPU
+  case IntrinsicId::TileLoad:
+  case IntrinsicId::TileMultiply:
+  case IntrinsicId::TileStore:
+    break;
+  }
+  ensure(false, "cuda renderer: kernel {}: {} is no statement of a GPU", program_.name,
+         info_of(use.id).name);
+}
+
+void CudaRenderer::acquire(const kernel::Acquire& stmt) {
+  const Intrinsic& by = stmt.by;
+  check_requirement(by);
+  if (by.id == IntrinsicId::WaitFlags) {
+    open("");
+    line("eg_await_posts(b{}, (int){}, (int){});", by.memory[0].buffer,
+         index_.text(by.memory[0].index), index_.text(by.indices[0]));
+  } else {
+    const std::string arrivals =
+        fmt::format("{}, (unsigned){}", counter(by.memory[0]), index_.text(by.indices[0]));
+    open(by.id == IntrinsicId::LastArriver
+             ? fmt::format("if (eg_last({}))", arrivals)
+             : fmt::format("if (eg_last_of({}, {}, {}))", arrivals, by.number("barrier"),
+                           by.number("threads")));
+  }
+  block(stmt.body);
+  close();
+}
+
+std::string CudaRenderer::counter(const kernel::Address& at) const {
+  return fmt::format("(b{} + {})", at.buffer, index_.text(at.index));
+}
+
+} // namespace egret::backend::cuda

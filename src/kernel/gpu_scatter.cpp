@@ -1,0 +1,549 @@
+// Scatters by one index on a GPU, without atomic operations and in an order that the sizes alone
+// decide. Where the elements that updates go to are few, each thread combines a share of the
+// updates in counters of its own in shared memory; blocks combine theirs, and the grid those of the
+// blocks. Where they are many, the updates are sorted by their index; neighbours of one index are
+// then combined, first within chunks of updates, and then the ends of chunks that belong together.
+#include "kernel/analysis.h"
+#include "kernel/families.h"
+#include "kernel/gpu_nest.h"
+#include "kernel/gpu_radix.h"
+#include "kernel/knobs.h"
+#include "kernel/scatter_form.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace egret::kernel {
+
+namespace {
+
+constexpr int kWarp = 32;
+
+/// What both ways share.
+class GpuScatter {
+protected:
+  GpuScatter(const Region& region, const ScatterForm& form, int threads)
+      : r_(region), f_(form), threads_(threads), b_(region.name), e_(b_, region),
+        thread_(thread_variable(threads)) {}
+
+  bool empty() const { return is_empty(r_, result_axes(r_.stages[std::size_t(f_.stage)])); }
+
+  void barrier() {
+    if (counter_ < 0)
+      counter_ = b_.counter("blocks", 2);
+    b_.grid_barrier(counter_, Expr(0));
+  }
+
+  /// All points, distributed over the threads of the grid, or over groups of so many of them.
+  void points(const Expr& count, const std::function<void(const Expr&)>& body, int group = 1) {
+    const Expr each(threads_ / group), blocks = ceildiv(count, each);
+    blocks_ = max(blocks_, blocks);
+    b_.grid_loop(blocks, [&](const Expr& block) {
+      const Expr flat = block * each + floordiv(thread_, Expr(group));
+      b_.when({{flat, Expr(0), count}}, [&] { body(flat); });
+    });
+  }
+
+  KernelProgram finish() {
+    Launch launch;
+    launch.threads = threads_;
+    launch.resident = counter_ >= 0;
+    launch.workers = max(Expr(1), blocks_);
+    return b_.finish(launch);
+  }
+
+  ValueId identity() { return b_.constant(identity_of(*f_.monoid, f_.state)); }
+
+  const Region& r_;
+  const ScatterForm& f_;
+  int threads_;
+  ProgramBuilder b_;
+  Emitter e_;
+  Expr thread_;
+  int counter_ = -1; ///< of the barrier of the grid
+  Expr blocks_ = Expr(1);
+};
+
+// --- Few elements: counters of each thread
+
+struct PrivateShape {
+  int threads = 128;
+  int across = 1;                                 ///< threads along the columns, a power of two
+  std::int64_t groups = 1;                        ///< of blocks, which share out the updates
+  int together = 16;                              ///< updates of a thread that are fetched together
+  int slices() const { return threads / across; } ///< of a block
+};
+
+class PrivateCounters : GpuScatter {
+public:
+  PrivateCounters(const Region& region, const ScatterForm& form, const PrivateShape& shape)
+      : GpuScatter(region, form, shape.threads), s_(shape), bins_(form.bins.value()),
+        tiles_(ceildiv(form.column_count, Expr(shape.across))),
+        column_(floormod(thread_, Expr(shape.across))),
+        slice_(floordiv(thread_, Expr(shape.across))) {}
+
+  KernelProgram run() {
+    if (empty() || bins_ == 0)
+      return finish();
+    const Expr groups(s_.groups);
+    counters_ = b_.shared("counters", f_.state, bins_ * s_.threads);
+    sums_ = b_.workspace("sums", f_.state, groups * Expr(bins_) * f_.column_count);
+    blocks_ = groups * tiles_;
+    b_.grid_loop(groups * tiles_, [&](const Expr& flat) {
+      const Expr tiles = tiles_.lower() >= 1 ? tiles_ : max(tiles_, Expr(1));
+      const Expr group = floordiv(flat, tiles), first = floormod(flat, tiles) * Expr(s_.across);
+      clear();
+      add(group, first + column_);
+      b_.barrier();
+      combine(group, first);
+      b_.barrier();
+    });
+    barrier();
+    deliver();
+    return finish();
+  }
+
+private:
+  Expr counter(const Expr& bin) const { return bin * Expr(s_.threads) + thread_; }
+
+  void clear() {
+    b_.loop(Expr(0), Expr(bins_), Expr(1), Expr(bins_), Bind::Serial,
+            [&](const Expr& bin) { b_.store(counters_, counter(bin), identity()); });
+  }
+
+  /// The updates of a group's slice: those of its slices alternate, so that threads beside each
+  /// other read neighbours.
+  void add(const Expr& group, const Expr& column) {
+    const std::int64_t slices = s_.slices(), step = slices * s_.together;
+    const Expr size = ceildiv(f_.update_count, Expr(s_.groups * step)) * Expr(step);
+    const Expr begin = min(f_.update_count, group * size);
+    const Expr end = min(f_.update_count, begin + size);
+    const auto several = [&](const Expr& base, bool masked) {
+      struct Update {
+        Expr bin;
+        ValueId value;
+        std::vector<Guard> mask;
+      };
+      std::vector<Update> updates;
+      for (int i = 0; i < s_.together; ++i) {
+        const Expr update = base + Expr(i * slices) + slice_;
+        Point p = point_of_update(r_, f_, update, column);
+        if (masked)
+          p.mask.push_back({update, Expr(0), end});
+        p.mask.push_back({column, Expr(0), f_.column_count});
+        const Expr bin = bin_of(e_, f_, p);
+        updates.push_back({bin, update_of(e_, f_, p), p.mask});
+        updates.back().mask.push_back({bin, Expr(0), f_.bins});
+      }
+      for (const Update& u : updates) {
+        const ValueId old = b_.load(counters_, counter(u.bin), 1, u.mask);
+        b_.store(counters_, counter(u.bin), combine_updates(b_, f_, old, u.value), u.mask);
+      }
+    };
+    const Expr whole = begin + floordiv(end - begin, Expr(step)) * Expr(step);
+    b_.loop(begin, whole, Expr(step), f_.update_count, Bind::Serial,
+            [&](const Expr& base) { several(base, false); });
+    b_.when({{whole, Expr(0), end}}, [&] { several(whole, true); });
+  }
+
+  /// What the slices of a block have. They are read from another one on for each element, so that
+  /// threads beside each other meet in no bank.
+  void combine(const Expr& group, const Expr& first) {
+    const Expr across(s_.across), slices(s_.slices());
+    const Expr count = Expr(bins_) * across;
+    b_.loop(Expr(0), count, Expr(threads_), count + Expr(threads_), Bind::Serial,
+            [&](const Expr& base) {
+              const Expr flat = base + thread_;
+              const Expr bin = floordiv(flat, across), column = floormod(flat, across);
+              const std::vector<Guard> mask{{flat, Expr(0), count}};
+              const VarId state = b_.variable({f_.state, 1});
+              b_.set(state, identity());
+              b_.loop(Expr(0), slices, Expr(1), slices, Bind::Serial, [&](const Expr& i) {
+                const Expr from =
+                    bin * Expr(threads_) + floormod(i + bin, slices) * across + column;
+                b_.set(state,
+                       combine_updates(b_, f_, b_.read(state), b_.load(counters_, from, 1, mask)));
+              });
+              std::vector<Guard> inside = mask;
+              inside.push_back({first + column, Expr(0), f_.column_count});
+              b_.store(sums_, (group * Expr(bins_) + bin) * f_.column_count + first + column,
+                       b_.read(state), inside);
+            });
+  }
+
+  /// What the groups of blocks have: a warp for each element where these are few.
+  void deliver() {
+    const Expr groups(s_.groups), count = Expr(bins_) * f_.column_count;
+    const bool numbers = f_.state == DType::F32 || f_.state == DType::F64 ||
+                         f_.state == DType::I32 || f_.state == DType::I64 ||
+                         f_.state == DType::U32 || f_.state == DType::U64;
+    const bool warps = numbers && s_.groups > 8 && about(count) <= (1 << 16);
+    const Expr lane = warps ? floormod(thread_, Expr(kWarp)) : Expr(0), step(warps ? kWarp : 1);
+    const auto deliver = [&](const Expr& element) {
+      const VarId state = b_.variable({f_.state, 1});
+      b_.set(state, identity());
+      b_.loop(Expr(0), groups, step, groups + step, Bind::Serial, [&](const Expr& base) {
+        const std::vector<Guard> mask{{base + lane, Expr(0), groups}};
+        const ValueId there = b_.load(sums_, (base + lane) * count + element, 1, mask);
+        const ValueId next = combine_updates(b_, f_, b_.read(state), there);
+        b_.set(state, warps
+                          ? b_.apply(Op::Select, f_.state, {b_.test(mask, 1), next, b_.read(state)})
+                          : next);
+      });
+      ValueId all = b_.read(state);
+      if (warps)
+        all = b_.reduce_threads(*f_.monoid, all, kWarp);
+      const Expr columns =
+          f_.column_count.lower() >= 1 ? f_.column_count : max(f_.column_count, Expr(1));
+      const Point p = point_of_update(r_, f_, Expr(0), floormod(element, columns));
+      const Expr bin = floordiv(element, columns);
+      update_output(e_, f_, element_of(r_, f_, p, bin), all, {{lane, Expr(0), Expr(1)}});
+    };
+    points(count, deliver, warps ? kWarp : 1);
+  }
+
+  PrivateShape s_;
+  std::int64_t bins_;
+  Expr tiles_;          ///< of columns
+  Expr column_, slice_; ///< of this thread in its block
+  int counters_ = -1, sums_ = -1;
+};
+
+// --- Many elements: sorted updates
+
+struct SortedShape {
+  RadixShape sort;
+  int chunk = 64;   ///< sorted updates that a thread combines
+  int together = 8; ///< of them that are fetched together
+};
+
+class SortedUpdates : GpuScatter {
+public:
+  SortedUpdates(const Region& region, const ScatterForm& form, const SortedShape& shape)
+      : GpuScatter(region, form, shape.sort.threads), s_(shape),
+        chunks_(ceildiv(form.update_count, Expr(shape.chunk))),
+        bin_type_(form.bins.upper() < INT32_MAX ? DType::I32 : DType::I64),
+        position_(form.update_count.upper() <= INT32_MAX ? DType::I32 : DType::I64) {}
+
+  KernelProgram run() {
+    if (empty())
+      return finish();
+    sort();
+    barrier();
+    if (!f_.monoid) {
+      put_last();
+      return finish();
+    }
+    partial_ = b_.workspace("partial", f_.state, chunks_ * Expr(2) * f_.column_count);
+    chunks();
+    barrier();
+    join();
+    return finish();
+  }
+
+private:
+  /// The sorted bins and the numbers of their updates. What goes nowhere is behind the last bin.
+  void sort() {
+    const DType word = bin_type_ == DType::I32 ? DType::U32 : DType::U64;
+    const auto most = static_cast<std::uint64_t>(f_.bins.upper());
+    const int bits = std::max(1, int(std::bit_width(most)));
+    GridSort radix(b_, s_.sort, Expr(1), f_.update_count, word, position_, bits);
+    blocks_ = max(blocks_, radix.blocks());
+    bins_ = b_.workspace("bins", bin_type_, f_.update_count);
+    order_ = b_.workspace("order", position_, f_.update_count);
+    const ValueId nowhere = b_.index(f_.bins, bin_type_, 1);
+    radix.run(
+        [&](const Expr&, const Expr& at, const std::vector<Guard>& mask) {
+          Point p = point_of_update(r_, f_, at, Expr(0));
+          p.mask = mask;
+          const Expr bin = bin_of(e_, f_, p);
+          const ValueId known = b_.apply(
+              Op::Select, bin_type_,
+              {b_.test({{bin, Expr(0), f_.bins}}, 1), b_.index(bin, bin_type_, 1), nowhere});
+          return b_.cast(known, word);
+        },
+        [&](const Expr&, const Expr& place, ValueId bin, ValueId number,
+            const std::vector<Guard>& mask) {
+          b_.store(bins_, place, b_.cast(bin, bin_type_), mask);
+          b_.store(order_, place, number, mask);
+        },
+        [&] { barrier(); });
+  }
+
+  /// Whether a bool holds, or does not, as a condition.
+  Guard holds(ValueId test, bool so = true) {
+    return {value_symbol(b_.cast(test, DType::I32)), Expr(so), Expr(so) + Expr(1)};
+  }
+  /// Whether the update at a place, where the guards hold, has this bin.
+  ValueId has_bin(const Expr& place, const std::vector<Guard>& mask, ValueId bin) {
+    const ValueId there = b_.cast(b_.load(bins_, place, 1, mask), b_.type_of(bin).dtype);
+    const ValueId same = b_.apply(Op::Eq, DType::Bool, {there, bin});
+    return mask.empty() ? same : b_.apply(Op::And, DType::Bool, {same, b_.test(mask, 1)});
+  }
+
+  /// The value that update number `number` of the order brings to a column, and its element.
+  ValueId update(const Expr& number, const Expr& column, const std::vector<Guard>& mask) {
+    Point p = point_of_update(r_, f_, number, column);
+    p.mask = mask;
+    return update_of(e_, f_, p);
+  }
+  Expr element(const Expr& bin, const Expr& column) {
+    return element_of(r_, f_, point_of_update(r_, f_, Expr(0), column), bin);
+  }
+
+  /// Threads along the columns, which are beside each other in memory, and along `count` others.
+  void columns_of(const Expr& count,
+                  const std::function<void(const Expr& number, const Expr&)>& body) {
+    const Expr columns =
+        f_.column_count.lower() >= 1 ? f_.column_count : max(f_.column_count, Expr(1));
+    points(count * f_.column_count,
+           [&](const Expr& flat) { body(floordiv(flat, columns), floormod(flat, columns)); });
+  }
+
+  /// Of updates with one bin, the last.
+  void put_last() {
+    columns_of(f_.update_count, [&](const Expr& place, const Expr& column) {
+      const Expr next = place + Expr(1);
+      const std::vector<Guard> more{{next, Expr(0), f_.update_count}};
+      const ValueId own = b_.load(bins_, place, 1), after = b_.load(bins_, next, 1, more);
+      const ValueId ends =
+          b_.apply(Op::Or, DType::Bool,
+                   {b_.apply(Op::Lt, DType::Bool, {own, after}),
+                    b_.test({{place, f_.update_count - Expr(1), f_.update_count}}, 1)});
+      const Expr bin = value_symbol(own);
+      b_.when({holds(ends), {bin, Expr(0), f_.bins}}, [&] {
+        const Expr number = value_symbol(b_.load(order_, place, 1));
+        update_output(e_, f_, element(bin, column), update(number, column, {}), {});
+      });
+    });
+  }
+
+  /// Where a chunk's first and its last bin are combined with those of its neighbours.
+  Expr head(const Expr& chunk, const Expr& column) const {
+    return chunk * Expr(2) * f_.column_count + column;
+  }
+  Expr tail(const Expr& chunk, const Expr& column) const {
+    return (chunk * Expr(2) + Expr(1)) * f_.column_count + column;
+  }
+
+  /// Combines the updates of each chunk. A bin that begins and ends in the chunk is complete; what
+  /// the chunk has of one that began before it is its head, of one that goes on behind it its tail.
+  void chunks() {
+    const Expr size(s_.chunk);
+    columns_of(chunks_, [&](const Expr& chunk, const Expr& column) {
+      const Expr first = chunk * size, end = min(f_.update_count, first + size);
+      const VarId bin = b_.variable({DType::I64, 1}), state = b_.variable({f_.state, 1});
+      const VarId of_head = b_.variable({DType::I32, 1});
+      const auto number = [&](std::int64_t v, DType dtype) {
+        return b_.constant(Scalar::of(dtype, v));
+      };
+      const ValueId own = b_.cast(b_.load(bins_, first, 1), DType::I64);
+      b_.set(bin, own);
+      b_.set(state, identity());
+      b_.set(of_head,
+             b_.cast(has_bin(first - Expr(1), {{chunk, Expr(1), chunks_}}, own), DType::I32));
+      // The bin is over: it goes to its element, or stays the head.
+      const auto flush = [&] {
+        const ValueId sum = b_.read(state);
+        const Expr is_head = value_symbol(b_.read(of_head)), at = value_symbol(b_.read(bin));
+        b_.either(
+            {{is_head, Expr(1), Expr(2)}}, [&] { b_.store(partial_, head(chunk, column), sum); },
+            [&] {
+              update_output(e_, f_, element(at, column), sum, {{at, Expr(0), f_.bins}});
+            });
+      };
+      b_.loop(first, end, Expr(s_.together), f_.update_count, Bind::Serial, [&](const Expr& base) {
+        std::vector<ValueId> bins, values;
+        std::vector<std::vector<Guard>> masks;
+        for (int i = 0; i < s_.together; ++i) {
+          const Expr place = base + Expr(i);
+          masks.push_back({{place, Expr(0), end}});
+          bins.push_back(b_.cast(b_.load(bins_, place, 1, masks.back()), DType::I64));
+          const Expr which = value_symbol(b_.load(order_, place, 1, masks.back()));
+          values.push_back(update(which, column, masks.back()));
+        }
+        for (std::size_t i = 0; i < bins.size(); ++i)
+          b_.when(masks[i], [&] {
+            const ValueId same = b_.apply(Op::Eq, DType::Bool, {bins[i], b_.read(bin)});
+            b_.when({holds(same, false)}, [&] {
+              flush();
+              b_.set(bin, bins[i]);
+              b_.set(state, identity());
+              b_.set(of_head, number(0, DType::I32));
+            });
+            b_.set(state, combine_updates(b_, f_, b_.read(state), values[i]));
+          });
+      });
+      const ValueId goes_on = has_bin(end, {{end, Expr(0), f_.update_count}}, b_.read(bin));
+      const ValueId began_here =
+          b_.apply(Op::Eq, DType::Bool, {b_.read(of_head), number(0, DType::I32)});
+      // One that came from before is the head, wherever it ends.
+      b_.either(
+          {holds(b_.apply(Op::And, DType::Bool, {goes_on, began_here}))},
+          [&] { b_.store(partial_, tail(chunk, column), b_.read(state)); }, flush);
+    });
+  }
+
+  /// Bins of several chunks: the tail where one begins, and the heads of those that follow.
+  void join() {
+    const Expr size(s_.chunk);
+    columns_of(chunks_, [&](const Expr& chunk, const Expr& column) {
+      const Expr first = chunk * size, end = first + size;
+      b_.when({{end, Expr(0), f_.update_count}}, [&] {
+        const ValueId own = b_.load(bins_, end - Expr(1), 1);
+        const Expr bin = value_symbol(own);
+        const ValueId goes_on = has_bin(end, {}, own);
+        // All of the chunk may have come from before.
+        const ValueId before = has_bin(first - Expr(1), {{chunk, Expr(1), chunks_}}, own);
+        b_.when({holds(goes_on), holds(before, false), {bin, Expr(0), f_.bins}}, [&] {
+          const VarId state = b_.variable({f_.state, 1});
+          b_.set(state, b_.load(partial_, tail(chunk, column), 1));
+          const Expr last = floordiv(value_symbol(end_of(own, end)) - Expr(1), size);
+          b_.loop(chunk + Expr(1), last + Expr(1), Expr(1), chunks_, Bind::Serial,
+                  [&](const Expr& c) {
+                    b_.set(state, combine_updates(b_, f_, b_.read(state),
+                                                  b_.load(partial_, head(c, column), 1)));
+                  });
+          update_output(e_, f_, element(bin, column), b_.read(state), {});
+        });
+      });
+    });
+  }
+
+  /// The place behind the last update of a bin, which has one at `from`: by halving.
+  ValueId end_of(ValueId bin, const Expr& from) {
+    const VarId low = b_.variable({DType::I64, 1}), high = b_.variable({DType::I64, 1});
+    b_.set(low, b_.index(from + Expr(1), DType::I64, 1));
+    b_.set(high, b_.index(f_.update_count, DType::I64, 1));
+    const int steps = int(std::bit_width(static_cast<std::uint64_t>(f_.update_count.upper())));
+    b_.loop(Expr(0), Expr(steps), Expr(1), Expr(steps), Bind::Serial, [&](const Expr&) {
+      const ValueId a = b_.read(low), z = b_.read(high);
+      const Expr middle = floordiv(value_symbol(a) + value_symbol(z), Expr(2));
+      const std::vector<Guard> open{{middle, Expr(0), value_symbol(z)}};
+      const ValueId inside = has_bin(middle, open, bin);
+      b_.set(low, b_.apply(Op::Select, DType::I64,
+                           {inside, b_.index(middle + Expr(1), DType::I64, 1), a}));
+      b_.set(high, b_.apply(Op::Select, DType::I64,
+                            {inside, z, b_.index(min(middle, value_symbol(z)), DType::I64, 1)}));
+    });
+    return b_.read(low);
+  }
+
+  SortedShape s_;
+  Expr chunks_;
+  DType bin_type_, position_;
+  int bins_ = -1, order_ = -1, partial_ = -1;
+};
+
+// --- The choice
+
+constexpr Knob kKnobs[] = {{"sorted", 0, 1},     {"threads", 32, 512, 32}, {"groups", 1, 1 << 14},
+                           {"together", 1, 64},  {"bits", 2, 8},           {"each", 1, 31, 2},
+                           {"chunk", 1, 1 << 12}};
+
+int columns_across(const ScatterForm& form, int threads) {
+  int across = 1;
+  while (across < threads && across < about(form.column_count))
+    across *= 2;
+  return std::min(across, threads);
+}
+
+/// Why updates cannot be combined in counters of each thread; empty when they can.
+std::string refused_private(const ScatterForm& form, int threads, const Target& target) {
+  if (!form.monoid)
+    return "the last update stays";
+  if (!form.bins.is_constant())
+    return "it is not known how many elements there are";
+  if (!std::has_single_bit(unsigned(threads)))
+    return "threads that are no power of two";
+  const std::int64_t bytes =
+      form.bins.value() * threads * std::int64_t(std::max<std::size_t>(4, size_of(form.state)));
+  return bytes > target.block_shared_bytes - 8192 ? "more counters than a block can have" : "";
+}
+
+std::string refused_sorted(const ScatterForm& form, const RadixShape& shape) {
+  if (!form.index_by_update)
+    return "columns have indices of their own";
+  return shape.digits() > shape.threads ? "a block has fewer threads than digits" : "";
+}
+
+class GpuScatterGenerator : public Generator {
+public:
+  std::string name() const override { return "gpu_scatter"; }
+
+  /// Counters of each thread where they fit and each has much to count; else sorted updates, where
+  /// a thread would have many to look at.
+  std::vector<Schedule> space(const Region& region, const Target& target) const override {
+    const auto form = scatter_form(region);
+    if (!form || form->updates.empty())
+      return {};
+    std::vector<Schedule> out;
+    const std::int64_t updates = about(form->update_count);
+    for (const int threads : {128, 256, 64, 32}) {
+      if (!refused_private(*form, threads, target).empty())
+        continue;
+      const int across = columns_across(*form, threads), slices = threads / across;
+      const std::int64_t tiles = (about(form->column_count) + across - 1) / across;
+      // Each thread has an update for every counter that it clears, at the least.
+      const std::int64_t least = std::max<std::int64_t>(64, form->bins.value());
+      const std::int64_t most = updates / (least * slices);
+      const std::int64_t wanted = std::max<std::int64_t>(1, 2 * target.workers / tiles);
+      if (most < 1)
+        continue;
+      Schedule s;
+      s.generator = name();
+      s.knobs = {{"sorted", 0}, {"threads", threads}, {"groups", std::min(most, wanted)}};
+      out.push_back(s);
+      s.knobs["together"] = 8;
+      out.push_back(std::move(s));
+    }
+    if (updates >= kWorthSorting)
+      for (const int bits : {6, 5, 8})
+        for (const int chunk : {64, 32, 128}) {
+          const RadixShape shape{256, 13, bits};
+          if (!refused_sorted(*form, shape).empty())
+            continue;
+          Schedule s;
+          s.generator = name();
+          s.knobs = {{"sorted", 1}, {"threads", 256}, {"bits", bits}, {"chunk", chunk}};
+          out.push_back(std::move(s));
+        }
+    return out;
+  }
+
+  Lowered lower(const Region& region, const Schedule& schedule,
+                const Target& target) const override {
+    if (auto why = refused_settings(schedule, target, kKnobs); !why.empty())
+      return {false, {}, why};
+    const auto form = scatter_form(region);
+    if (!form || form->updates.empty())
+      return {false, {}, "it is no scatter by one index whose updates meet"};
+    const auto threads = int(schedule.knob("threads", 128));
+    if (schedule.knob("sorted", 0) != 0) {
+      const RadixShape sort{threads, int(schedule.knob("each", 13)), int(schedule.knob("bits", 6))};
+      if (auto why = refused_sorted(*form, sort); !why.empty())
+        return {false, {}, why};
+      const SortedShape shape{sort, int(schedule.knob("chunk", 64)),
+                              int(schedule.knob("together", 8))};
+      return within_block(SortedUpdates(region, *form, shape).run(), target);
+    }
+    if (auto why = refused_private(*form, threads, target); !why.empty())
+      return {false, {}, why};
+    const PrivateShape shape{threads, columns_across(*form, threads), schedule.knob("groups", 1),
+                             int(schedule.knob("together", 16))};
+    return within_block(PrivateCounters(region, *form, shape).run(), target);
+  }
+
+private:
+  /// Updates from which on looking at all of them costs more than sorting them.
+  static constexpr std::int64_t kWorthSorting = 1 << 11;
+};
+
+} // namespace
+
+const Generator& gpu_scatter_generator() {
+  static const GpuScatterGenerator generator;
+  return generator;
+}
+
+} // namespace egret::kernel

@@ -1,0 +1,228 @@
+// Sorts along one axis on a GPU. Rows that fit a tile are sorted by a block each, in its registers
+// and shared memory; longer ones by all blocks together, digit by digit. Where only the first few
+// of long rows are wanted, each block sorts tiles and keeps the first of each, until those of a row
+// fit one tile.
+#include "kernel/analysis.h"
+#include "kernel/families.h"
+#include "kernel/gpu_nest.h"
+#include "kernel/gpu_radix.h"
+#include "kernel/knobs.h"
+#include "kernel/sort_form.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace egret::kernel {
+
+namespace {
+
+enum class Way : std::uint8_t { Grid, Tile, Select };
+
+/// Of a tile, at the most this share is kept when the first of a row are selected.
+constexpr std::int64_t kLeastShrink = 4;
+
+class GpuSort {
+public:
+  GpuSort(const Region& region, const SortForm& form, const RadixShape& shape)
+      : r_(region), f_(form), s_(shape), b_(region.name), e_(b_, region) {}
+
+  KernelProgram run(Way way) {
+    if (!proves_less_equal(f_.row_count * f_.kept, Expr(0))) {
+      if (way == Way::Grid)
+        by_grid();
+      else if (way == Way::Tile)
+        by_tile();
+      else
+        by_selection();
+    }
+    Launch launch;
+    launch.threads = s_.threads;
+    launch.resident = counter_ >= 0;
+    launch.workers = max(Expr(1), blocks_);
+    return b_.finish(launch);
+  }
+
+private:
+  void barrier() {
+    if (counter_ < 0)
+      counter_ = b_.counter("blocks", 2);
+    b_.grid_barrier(counter_, Expr(0));
+  }
+
+  ValueId word(const Expr& row, const Expr& at, const std::vector<Guard>& mask) {
+    Point p = point_of_row(r_, f_, row, at);
+    p.mask = mask;
+    return key_word(e_, f_, p);
+  }
+
+  void by_grid() {
+    GridSort sort(b_, s_, f_.row_count, f_.length, f_.word, f_.position, f_.bits);
+    blocks_ = sort.blocks();
+    sort.run(
+        [&](const Expr& row, const Expr& at, const std::vector<Guard>& mask) {
+          return word(row, at, mask);
+        },
+        [&](const Expr& row, const Expr& place, ValueId, ValueId position,
+            const std::vector<Guard>& mask) { store_position(e_, f_, row, place, position, mask); },
+        [&] { barrier(); });
+  }
+
+  void by_tile() {
+    TileSort sort(b_, s_, f_.word, f_.position);
+    blocks_ = f_.row_count;
+    b_.grid_loop(f_.row_count, [&](const Expr& row) {
+      sort.sort(f_.length, f_.bits, [&](const Expr& at, const std::vector<Guard>& mask) {
+        return TileSort::Element{word(row, at, mask), b_.index(at, f_.position, 1)};
+      });
+      deliver(sort, row, f_.length);
+    });
+  }
+
+  void deliver(TileSort& sort, const Expr& row, const Expr& length) {
+    sort.take(
+        length, f_.kept,
+        [&](const Expr& at, const TileSort::Element& element, const std::vector<Guard>& mask) {
+          store_position(e_, f_, row, at, element.position, mask);
+        });
+  }
+
+  /// The elements of a row that are left, in workspaces.
+  struct Left {
+    std::int64_t count = 0, pitch = 0; ///< of a row
+    int words = -1, positions = -1;    ///< -1: they are the region's elements
+  };
+
+  void by_selection() {
+    TileSort sort(b_, s_, f_.word, f_.position);
+    const std::int64_t kept = f_.kept.value(), tile = s_.tile();
+    Left left{f_.length.value()};
+    blocks_ = f_.row_count * Expr((left.count + tile - 1) / tile);
+    while (left.count > tile) {
+      const std::int64_t tiles = (left.count + tile - 1) / tile;
+      const std::int64_t rest = left.count - (tiles - 1) * tile;
+      Left next{(tiles - 1) * kept + std::min(kept, rest), tiles * kept};
+      next.words = b_.workspace(fmt::format("words{}", next.count), f_.word,
+                                f_.row_count * Expr(next.pitch));
+      next.positions = b_.workspace(fmt::format("positions{}", next.count), f_.position,
+                                    f_.row_count * Expr(next.pitch));
+      b_.grid_loop(f_.row_count * Expr(tiles), [&](const Expr& flat) {
+        const Expr row = floordiv(flat, Expr(tiles)), number = floormod(flat, Expr(tiles));
+        const Expr length = min(Expr(tile), Expr(left.count) - number * Expr(tile));
+        load(sort, left, row, number * Expr(tile), length);
+        const Expr to = row * Expr(next.pitch) + number * Expr(kept);
+        sort.take(
+            length, Expr(kept),
+            [&](const Expr& at, const TileSort::Element& element, const std::vector<Guard>& mask) {
+              b_.store(next.words, to + at, element.word, mask);
+              b_.store(next.positions, to + at, element.position, mask);
+            });
+      });
+      barrier();
+      left = next;
+    }
+    b_.grid_loop(f_.row_count, [&](const Expr& row) {
+      load(sort, left, row, Expr(0), Expr(left.count));
+      deliver(sort, row, Expr(left.count));
+    });
+  }
+
+  /// Sorts elements of a row from `first` on.
+  void load(TileSort& sort, const Left& left, const Expr& row, const Expr& first,
+            const Expr& length) {
+    sort.sort(length, f_.bits, [&](const Expr& at, const std::vector<Guard>& mask) {
+      if (left.words < 0)
+        return TileSort::Element{word(row, first + at, mask), b_.index(first + at, f_.position, 1)};
+      const Expr from = row * Expr(left.pitch) + first + at;
+      return TileSort::Element{b_.load(left.words, from, 1, mask),
+                               b_.load(left.positions, from, 1, mask)};
+    });
+  }
+
+  const Region& r_;
+  const SortForm& f_;
+  RadixShape s_;
+  ProgramBuilder b_;
+  Emitter e_;
+  int counter_ = -1; ///< of the barrier of the grid
+  Expr blocks_ = Expr(1);
+};
+
+constexpr Knob kKnobs[] = {
+    {"way", 0, 2}, {"threads", 32, 512, 32}, {"each", 1, 31, 2}, {"bits", 2, 8}};
+
+std::string refused(const SortForm& form, const RadixShape& shape, Way way) {
+  if (shape.digits() > shape.threads)
+    return "a block has fewer threads than digits";
+  const bool fits = proves_less_equal(form.length, Expr(shape.tile()));
+  if (way == Way::Tile && !fits)
+    return "its rows may be longer than a tile";
+  if (way == Way::Select && (fits || !form.length.is_constant() || !form.kept.is_constant() ||
+                             form.kept.value() * kLeastShrink > shape.tile()))
+    return "its rows are not long, or too much of them is wanted";
+  return {};
+}
+
+class GpuSortGenerator : public Generator {
+public:
+  std::string name() const override { return "gpu_sort"; }
+
+  std::vector<Schedule> space(const Region& region, const Target&) const override {
+    const auto form = sort_form(region);
+    if (!form)
+      return {};
+    std::vector<Schedule> out;
+    const auto offer = [&](Way way, int threads, int each, int bits) {
+      const RadixShape shape{threads, each, bits};
+      if (!refused(*form, shape, way).empty())
+        return;
+      Schedule s;
+      s.generator = name();
+      s.knobs = {{"way", int(way)}, {"threads", threads}, {"each", each}, {"bits", bits}};
+      out.push_back(std::move(s));
+    };
+    // A row in the smallest tile that holds it: blocks of few threads wait less for each other.
+    for (const auto& [threads, each] : kTiles)
+      offer(Way::Tile, threads, each, 4);
+    for (const auto& [threads, each] : kTiles)
+      offer(Way::Tile, threads, each, 5);
+    for (const int bits : {4, 5})
+      for (const int each : {15, 7})
+        offer(Way::Select, 256, each, bits);
+    for (const int bits : {6, 5, 7, 4})
+      for (const int each : {form->word == DType::U64 ? 15 : 13, 9})
+        offer(Way::Grid, 256, each, bits);
+    return out;
+  }
+
+  Lowered lower(const Region& region, const Schedule& schedule,
+                const Target& target) const override {
+    if (auto why = refused_settings(schedule, target, kKnobs); !why.empty())
+      return {false, {}, why};
+    const auto form = sort_form(region);
+    if (!form)
+      return {false, {}, "it is no sort"};
+    const RadixShape shape{int(schedule.knob("threads", 256)), int(schedule.knob("each", 13)),
+                           int(schedule.knob("bits", 6))};
+    const auto way = static_cast<Way>(schedule.knob("way", 0));
+    if (auto why = refused(*form, shape, way); !why.empty())
+      return {false, {}, why};
+    return within_block(GpuSort(region, *form, shape).run(way), target);
+  }
+
+private:
+  struct Tile {
+    int threads, each;
+  };
+  static constexpr Tile kTiles[] = {{32, 1},  {32, 3},  {64, 3},   {64, 5},  {128, 5},
+                                    {128, 9}, {256, 9}, {256, 15}, {512, 15}};
+};
+
+} // namespace
+
+const Generator& gpu_sort_generator() {
+  static const GpuSortGenerator generator;
+  return generator;
+}
+
+} // namespace egret::kernel

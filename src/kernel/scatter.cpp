@@ -1,0 +1,169 @@
+// Scatters on a CPU whose updates are many beside the elements they go to: each worker combines
+// slices of the updates in memory of their own, and all workers combine the slices in order. How
+// the updates are divided follows from the sizes alone.
+#include "kernel/analysis.h"
+#include "kernel/families.h"
+#include "kernel/knobs.h"
+#include "kernel/nest.h"
+#include "kernel/scatter_form.h"
+
+#include <algorithm>
+
+namespace egret::kernel {
+
+namespace {
+
+/// Updates that a slice has at the least, per element that it may go to and altogether.
+constexpr std::int64_t kPerBin = 2, kLeastUpdates = 1 << 13;
+
+class PrivateScatter {
+public:
+  PrivateScatter(const Region& region, const ScatterForm& form, std::int64_t slices, int lanes)
+      : r_(region), f_(form), b_(region.name), e_(b_, region), slices_(slices) {
+    // Lanes lie along the innermost column where memory does.
+    outer_ = form.columns;
+    if (lanes > 1 && form.index_by_update && !outer_.empty() &&
+        stride_of(region, region.outputs[0], outer_.back()) == 1) {
+      vector_ = outer_.back();
+      outer_.pop_back();
+      lanes_ = lanes;
+    }
+  }
+
+  KernelProgram run() {
+    if (is_empty(r_, result_axes(r_.stages[std::size_t(f_.stage)])))
+      return b_.finish(Expr(1));
+    const int buffer = b_.workspace("slices", f_.state, Expr(slices_) * f_.bins * f_.column_count);
+    add(buffer);
+    b_.barrier();
+    combine(buffer);
+    const Expr work = f_.update_count * f_.column_count * Expr(4);
+    return b_.finish(useful_workers(Expr(slices_), work));
+  }
+
+private:
+  /// The columns, as the numbers of their vectors' first ones and the coordinates of a point.
+  void columns(const Expr& update,
+               const std::function<void(const Point&, const Expr& column)>& body) {
+    std::vector<Expr> extents;
+    for (const int a : outer_)
+      extents.push_back(r_.axes[std::size_t(a)].extent);
+    serial_loops(b_, extents, [&](std::span<const Expr> at) {
+      Expr number(0);
+      Point p = point_of_update(r_, f_, update, Expr(0));
+      for (std::size_t i = 0; i < outer_.size(); ++i) {
+        number = number * extents[i] + at[i];
+        p.at[std::size_t(outer_[i])] = at[i];
+      }
+      if (vector_ < 0)
+        return body(p, number);
+      const Expr& extent = r_.axes[std::size_t(vector_)].extent;
+      vector_loop(b_, Expr(0), extent, extent, lanes_, 1, [&](std::span<const Position> along) {
+        Point q = p;
+        q.lanes = lanes_;
+        q.at[std::size_t(vector_)] = along[0].at;
+        q.mask = along[0].mask;
+        body(q, number * extent + along[0].at);
+      });
+    });
+  }
+
+  void add(int buffer) {
+    const std::vector<Expr> extents{Expr(slices_)};
+    const Expr size = ceildiv(f_.update_count, Expr(slices_)), all = f_.bins * f_.column_count;
+    core_loop(b_, extents, [&](std::span<const Expr> at) {
+      const Expr base = at[0] * all;
+      const ValueId none = b_.constant(identity_of(*f_.monoid, f_.state), lanes_);
+      vector_loop(b_, Expr(0), all, all, lanes_, 1, [&](std::span<const Position> p) {
+        b_.store(buffer, base + p[0].at, none, p[0].mask);
+      });
+      const Expr begin = min(f_.update_count, at[0] * size);
+      const Expr end = min(f_.update_count, begin + size);
+      b_.loop(begin, end, Expr(1), f_.update_count, Bind::Serial, [&](const Expr& update) {
+        columns(update, [&](const Point& p, const Expr& column) {
+          Point scalar = p;
+          scalar.lanes = 1;
+          scalar.mask.clear();
+          if (p.lanes > 1)
+            scalar.at[std::size_t(vector_)] = Expr(0);
+          const Expr bin = bin_of(e_, f_, scalar);
+          std::vector<Guard> mask = p.mask;
+          mask.push_back({bin, Expr(0), f_.bins});
+          const Expr to = base + bin * f_.column_count + column;
+          const ValueId old = b_.load(buffer, to, p.lanes, mask);
+          b_.store(buffer, to, combine_updates(b_, f_, old, update_of(e_, f_, p)), mask);
+        });
+      });
+    });
+  }
+
+  void combine(int buffer) {
+    const std::vector<Expr> extents{f_.bins};
+    core_loop(b_, extents, [&](std::span<const Expr> at) {
+      columns(Expr(0), [&](const Point& p, const Expr& column) {
+        const VarId state = b_.variable({f_.state, p.lanes});
+        b_.set(state, b_.constant(identity_of(*f_.monoid, f_.state), p.lanes));
+        b_.loop(Expr(0), Expr(slices_), Expr(1), Expr(slices_), Bind::Serial,
+                [&](const Expr& slice) {
+                  const Expr from = (slice * f_.bins + at[0]) * f_.column_count + column;
+                  b_.set(state, combine_updates(b_, f_, b_.read(state),
+                                                b_.load(buffer, from, p.lanes, p.mask)));
+                });
+        update_output(e_, f_, element_of(r_, f_, p, at[0]), b_.read(state), p.mask);
+      });
+    });
+  }
+
+  const Region& r_;
+  const ScatterForm& f_;
+  ProgramBuilder b_;
+  Emitter e_;
+  std::int64_t slices_;
+  std::vector<int> outer_; ///< columns that are looped over one by one
+  int vector_ = -1, lanes_ = 1;
+};
+
+constexpr Knob kKnobs[] = {{"slices", 2, 1024}};
+
+class ScatterGenerator : public Generator {
+public:
+  std::string name() const override { return "scatter"; }
+
+  std::vector<Schedule> space(const Region& region, const Target&) const override {
+    const auto form = scatter_form(region);
+    if (!form || !form->monoid)
+      return {};
+    const std::int64_t each = std::max(kLeastUpdates, kPerBin * about(form->bins));
+    const std::int64_t most = std::min<std::int64_t>(64, about(form->update_count) / each);
+    std::vector<Schedule> out;
+    for (std::int64_t slices = most; slices >= 2 && out.size() < 3; slices /= 2) {
+      Schedule s;
+      s.generator = name();
+      s.knobs["slices"] = slices;
+      out.push_back(std::move(s));
+    }
+    return out;
+  }
+
+  Lowered lower(const Region& region, const Schedule& schedule,
+                const Target& target) const override {
+    if (auto why = refused_settings(schedule, target, kKnobs); !why.empty())
+      return {false, {}, why};
+    const auto form = scatter_form(region);
+    if (!form || !form->monoid)
+      return {false, {}, "it is no scatter by one index with a monoid"};
+    const std::int64_t bytes = schedule.vector_bytes ? schedule.vector_bytes : target.vector_bytes;
+    const int stages[] = {form->stage};
+    const int lanes = lanes_for(region, stages, bytes);
+    return {true, PrivateScatter(region, *form, schedule.knob("slices", 16), lanes).run(), ""};
+  }
+};
+
+} // namespace
+
+const Generator& scatter_generator() {
+  static const ScatterGenerator generator;
+  return generator;
+}
+
+} // namespace egret::kernel

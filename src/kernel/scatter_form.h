@@ -1,0 +1,46 @@
+// Scatters by one index: their form, and one update of them.
+#pragma once
+
+#include "kernel/emit.h"
+#include "kernel/region.h"
+
+#include <optional>
+#include <vector>
+
+namespace egret::kernel {
+
+/// A region whose only output is a scatter by one index. Its loop nest is `updates` by `columns`:
+/// updates of different columns never meet, whatever the index is, and an update goes to one of
+/// `bins` elements of each column.
+struct ScatterForm {
+  int stage = 0;
+  std::vector<int> columns, updates; ///< axes, outermost first
+  Expr column_count, update_count;
+  Expr bins;
+  std::optional<Monoid> monoid; ///< Sum or Max; nothing: the last update stays
+  DType state = DType::F32;     ///< in which updates are combined
+  bool index_by_update = false; ///< the index is the same for all columns
+};
+
+/// Nothing for other regions, and for sums that are rounded to a type of low precision.
+std::optional<ScatterForm> scatter_form(const Region& region);
+
+/// The point of an update and of a column, by their numbers.
+Point point_of_update(const Region& region, const ScatterForm& form, const Expr& update,
+                      const Expr& column);
+
+/// Where an update goes, as an integer that an index expression takes; it counts when it lies
+/// between 0 and the bins.
+Expr bin_of(Emitter& emitter, const ScatterForm& form, const Point& point);
+/// What it brings, in the state's dtype.
+ValueId update_of(Emitter& emitter, const ScatterForm& form, const Point& point);
+
+/// Element `bin` of the point's column in the output.
+Expr element_of(const Region& region, const ScatterForm& form, const Point& point, const Expr& bin);
+/// Two states combined; the second one where the last update stays.
+ValueId combine_updates(ProgramBuilder& b, const ScatterForm& form, ValueId first, ValueId second);
+/// Combines `state`, which came after all that is there, into an element of the output.
+void update_output(Emitter& emitter, const ScatterForm& form, const Expr& element, ValueId state,
+                   const std::vector<Guard>& mask);
+
+} // namespace egret::kernel

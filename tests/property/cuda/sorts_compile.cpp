@@ -1,0 +1,68 @@
+// Sorts, selections and scatters in each of their ways: the text of their kernels compiles for the
+// GPUs there are, without spills. NVRTC needs no GPU; where it is not installed there is nothing to
+// test.
+#include "backend/cuda/nvrtc.h"
+#include "backend/cuda/render.h"
+#include "backend/cuda/target.h"
+#include "support/region_runner.h"
+
+#include "egret/error.h"
+
+#include <gtest/gtest.h>
+
+namespace egret {
+namespace {
+
+using backend::cuda::Nvrtc;
+using ir::Graph;
+
+Graph order(DType type, const Shape& shape, std::int64_t count) {
+  Graph g;
+  const auto axis = std::int64_t(shape.size()) - 1;
+  g.outputs = {g.argsort(g.input("x", type, shape), axis, count)};
+  return g;
+}
+
+Graph scattered(Op op, DType type, const Shape& data, std::int64_t updates) {
+  Graph g;
+  Shape rows = data;
+  rows[0] = updates;
+  g.outputs = {g.scatter(op, g.input("data", type, data), g.input("index", DType::I64, {updates}),
+                         g.input("updates", type, rows), 0)};
+  return g;
+}
+
+TEST(CudaSorts, TextCompilesWithoutSpills) {
+  std::shared_ptr<const Nvrtc> compiler;
+  try {
+    compiler = Nvrtc::instance();
+  } catch (const Error&) {
+    GTEST_SKIP() << "NVRTC is not installed";
+  }
+  kernel::Target target = testing::test_gpu();
+  target.workers = 132;
+  target.block_shared_bytes = 227 << 10;
+  const Graph graphs[] = {order(DType::I32, {1 << 20}, 1 << 20),
+                          order(DType::U64, {3, 70000}, 70000),
+                          order(DType::I16, {4096, 1000}, 1000),
+                          order(DType::U32, {16, 128256}, 50),
+                          scattered(Op::ScatterAdd, DType::I32, {256}, 1 << 24),
+                          scattered(Op::ScatterAdd, DType::F32, {50257, 768}, 1 << 14),
+                          scattered(Op::ScatterMax, DType::BF16, {64, 24}, 1 << 18),
+                          scattered(Op::ScatterSet, DType::F32, {1 << 20}, 1 << 20)};
+  const backend::cuda::CudaTarget targets[] = {{80, false}, {90, true}};
+  for (const Graph& g : graphs)
+    for (const kernel::Region& region : testing::regions_of(g, target)) {
+      const kernel::Chosen chosen = kernel::lower_greedily(region, target);
+      for (const auto& t : targets) {
+        const std::string text = backend::cuda::render_cuda(chosen.program, t);
+        const auto cubin = compiler->compile(
+            text, compiler->architecture_for(t.capability, t.specific), {}, "sorts");
+        for (const auto& k : cubin.kernels)
+          EXPECT_EQ(k.spill_stores, 0) << to_string(chosen.schedule) << "\n" << text;
+      }
+    }
+}
+
+} // namespace
+} // namespace egret

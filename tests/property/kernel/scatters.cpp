@@ -1,0 +1,209 @@
+// Scatters of random shapes, axes, dtypes and monoids: counters of each worker or thread, and
+// sorted updates, agree with the reference on both targets and have the same bits for any number of
+// workers.
+#include "support/cpu_levels.h"
+#include "support/random_graph.h"
+#include "support/region_runner.h"
+
+#include <gtest/gtest.h>
+
+#include <fmt/format.h>
+
+namespace egret {
+namespace {
+
+using ir::Graph;
+using ir::NodeId;
+using kernel::Schedule;
+using kernel::Target;
+using testing::Rng;
+
+const kernel::Generator& generator_of(const Target& target) {
+  const std::string name = target.is_gpu() ? "gpu_scatter" : "scatter";
+  for (const kernel::Generator* g : kernel::generators(target))
+    if (g->name() == name)
+      return *g;
+  throw InternalError("no " + name);
+}
+
+struct Made {
+  Graph graph;
+  std::int64_t bins = 1;
+};
+
+/// Updates of rows or columns of some data; their index lies outside now and then.
+Made scatter_graph(Rng& rng, std::int64_t most) {
+  Made made;
+  Graph& g = made.graph;
+  const DType type = rng.pick(std::vector{DType::F32, DType::F32, DType::F64, DType::BF16,
+                                          DType::I32, DType::I64, DType::U8});
+  const Op op =
+      rng.pick(std::vector{Op::ScatterAdd, Op::ScatterAdd, Op::ScatterMax, Op::ScatterSet});
+  const auto rank = std::size_t(1 + rng.below(3));
+  const auto axis = std::size_t(rng.below(std::int64_t(rank)));
+  Shape data;
+  for (std::size_t i = 0; i < rank; ++i)
+    data.push_back(1 + rng.below(i == axis ? 9 : 5));
+  made.bins = data[axis].value();
+  Shape index{1 + rng.below(most)};
+  if (rng.chance(0.3))
+    index.push_back(1 + rng.below(4));
+  Shape updates(data.begin(), data.begin() + std::ptrdiff_t(axis));
+  updates.insert(updates.end(), index.begin(), index.end());
+  updates.insert(updates.end(), data.begin() + std::ptrdiff_t(axis) + 1, data.end());
+  const NodeId from = g.input("data", type, data);
+  const NodeId at = g.binary(Op::And, g.input("index", DType::I32, index),
+                             g.broadcast(g.constant(DType::I32, 7.0), index));
+  g.outputs = {g.scatter(op, from, at, g.input("updates", type, updates), std::int64_t(axis))};
+  return made;
+}
+
+Schedule with(const kernel::Generator& generator,
+              std::initializer_list<std::pair<const std::string, std::int64_t>> knobs) {
+  Schedule s;
+  s.generator = generator.name();
+  s.knobs = knobs;
+  return s;
+}
+
+std::vector<Schedule> schedules(const testing::RegionCase& c, const Target& target, Rng& rng) {
+  const kernel::Generator& generator = generator_of(target);
+  std::vector<Schedule> all = generator.space(c.region, target), more;
+  if (all.size() > 1)
+    all.resize(1);
+  if (target.is_gpu()) {
+    more.push_back(with(generator, {{"threads", rng.chance(0.5) ? 32 : 64},
+                                    {"groups", 1 + rng.below(12)},
+                                    {"together", 1 + rng.below(4)}}));
+    more.push_back(with(generator, {{"sorted", 1},
+                                    {"threads", 32},
+                                    {"each", 1 + 2 * rng.below(2)},
+                                    {"bits", 2 + rng.below(3)},
+                                    {"chunk", 1 + rng.below(9)},
+                                    {"together", 1 + rng.below(3)}}));
+  } else {
+    more.push_back(with(generator, {{"slices", 2 + rng.below(6)}}));
+  }
+  for (const Schedule& s : more)
+    if (generator.lower(c.region, s, target).ok)
+      all.push_back(s);
+  return all;
+}
+
+/// Gives the number of schedules that were run.
+int check(const testing::RegionCase& c, const Target& target, Rng& rng,
+          backend::Device* device = nullptr) {
+  const kernel::Generator& generator = generator_of(target);
+  int run = 0;
+  for (const Schedule& s : schedules(c, target, rng)) {
+    ++run;
+    std::vector<std::byte> first;
+    for (const int workers : {1, 2, 5}) {
+      const testing::RunOptions options{.device = device, .workers = workers};
+      const std::string wrong =
+          testing::check_schedule(c, generator, s, target, options, /*must_lower=*/true);
+      EXPECT_TRUE(wrong.empty()) << workers << " workers: " << wrong;
+      if (!wrong.empty())
+        return run;
+      const auto bits =
+          testing::run_region(c, generator.lower(c.region, s, target).program, options)[0].bytes;
+      if (first.empty())
+        first = bits;
+      EXPECT_EQ(bits, first) << to_string(s) << " with " << workers << " workers";
+    }
+  }
+  return run;
+}
+
+void check_random(const Target& target, int graphs, std::int64_t most, bool special,
+                  backend::Device* device = nullptr) {
+  int run = 0;
+  for (int seed = 0; seed < graphs; ++seed) {
+    Rng rng(std::uint64_t(seed) * 13 + (special ? 1000003 : 0));
+    const Made made = scatter_graph(rng, most);
+    const auto inputs =
+        testing::random_inputs(made.graph, std::uint64_t(seed), {.special = special});
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    for (const testing::RegionCase& c : testing::region_cases(made.graph, inputs))
+      if (classify(c.region) == kernel::Form::Scatter)
+        run += check(target.is_gpu() ? testing::aligned_for(c, target) : c, target, rng, device);
+    if (::testing::Test::HasFailure())
+      return;
+  }
+  EXPECT_GE(run, graphs / 3);
+}
+
+TEST(Scatters, OfACpuAgreeWithTheReference) {
+  for (const Target& target : testing::test_targets()) {
+    check_random(target, 60, 60, false);
+    check_random(target, 30, 60, true);
+  }
+}
+
+TEST(Scatters, RunOnTheCpu) {
+  for (const char* level : testing::cpu_levels()) {
+    backend::Device& device = testing::cpu_at(level);
+    check_random(device.target(), 8, 300, false, &device);
+  }
+}
+
+TEST(Scatters, OfAGpuAgreeWithTheReference) {
+  check_random(testing::test_gpu(), 60, 60, false);
+}
+
+TEST(Scatters, OfAGpuAgreeForSpecialNumbers) {
+  check_random(testing::test_gpu(), 40, 40, true);
+}
+
+Graph added(DType type, const Shape& data, std::int64_t updates, Op op = Op::ScatterAdd) {
+  Graph g;
+  Shape rows = data;
+  rows[0] = updates;
+  g.outputs = {g.scatter(op, g.input("data", type, data), g.input("index", DType::I32, {updates}),
+                         g.input("updates", type, rows), 0)};
+  return g;
+}
+
+/// The whole device has work, in one launch, and no thread looks at all updates.
+TEST(Scatters, OfAGpuAreSpreadOverItsBlocks) {
+  Target target = testing::test_gpu();
+  target.workers = 132;
+  target.block_shared_bytes = 227 << 10;
+  const struct {
+    Graph graph;
+    std::int64_t sorted, blocks;
+  } cases[] = {{added(DType::I32, {256}, 1 << 24), 0, 132},
+               {added(DType::F32, {64, 32}, 1 << 18), 0, 132},
+               {added(DType::F32, {50257, 768}, 1 << 14), 1, 132},
+               {added(DType::F32, {1 << 20}, 1 << 22), 1, 132},
+               {added(DType::F32, {1 << 20}, 1 << 20, Op::ScatterSet), 1, 132}};
+  for (const auto& c : cases) {
+    const auto regions = testing::regions_of(c.graph, target);
+    ASSERT_EQ(regions.size(), 1u);
+    const kernel::Chosen chosen = kernel::lower_greedily(regions[0], target);
+    EXPECT_EQ(chosen.schedule.generator, "gpu_scatter");
+    EXPECT_EQ(chosen.schedule.knob("sorted", -1), c.sorted) << to_string(chosen.schedule);
+    EXPECT_GE(chosen.program.launch.workers.value(), c.blocks) << to_string(chosen.schedule);
+  }
+}
+
+TEST(Scatters, OfACpuAreSharedOutWhereElementsAreFew) {
+  for (const Target& target : testing::test_targets()) {
+    const auto regions = testing::regions_of(added(DType::I32, {256}, 1 << 20), target);
+    const kernel::Chosen chosen = kernel::lower_greedily(regions.at(0), target);
+    EXPECT_EQ(chosen.schedule.generator, "scatter");
+    EXPECT_GE(chosen.program.launch.workers.value(), 16);
+  }
+}
+
+/// Columns that never meet are shared out, however narrow.
+TEST(Scatters, OfACpuAreSharedOutAlongColumns) {
+  for (const Target& target : testing::test_targets()) {
+    const auto regions = testing::regions_of(added(DType::F32, {50257, 768}, 8192), target);
+    const kernel::Chosen chosen = kernel::lower_greedily(regions.at(0), target);
+    EXPECT_GE(chosen.program.launch.workers.value(), 8) << to_string(chosen.schedule);
+  }
+}
+
+} // namespace
+} // namespace egret

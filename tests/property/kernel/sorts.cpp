@@ -1,0 +1,202 @@
+// Sorts of random shapes, axes, dtypes and counts, with maps before them: rows in a tile, rows of
+// many tiles, slices and selections agree with the reference on both targets and have the same bits
+// for any number of workers.
+#include "support/cpu_levels.h"
+#include "support/random_graph.h"
+#include "support/region_runner.h"
+
+#include <gtest/gtest.h>
+
+#include <fmt/format.h>
+
+namespace egret {
+namespace {
+
+using ir::Graph;
+using ir::NodeId;
+using kernel::Schedule;
+using kernel::Target;
+using testing::Rng;
+
+const kernel::Generator& generator_of(const Target& target) {
+  const std::string name = target.is_gpu() ? "gpu_sort" : "sort";
+  for (const kernel::Generator* g : kernel::generators(target))
+    if (g->name() == name)
+      return *g;
+  throw InternalError("no " + name);
+}
+
+constexpr DType kKeys[] = {DType::U8,  DType::I8,  DType::U16, DType::I16,
+                           DType::U32, DType::I32, DType::U64, DType::I64};
+
+/// Positions of the first few elements along an axis, often with many ties.
+Graph sort_graph(Rng& rng, std::int64_t longest) {
+  Graph g;
+  const DType type = rng.pick(std::vector<DType>(std::begin(kKeys), std::end(kKeys)));
+  const auto rank = std::size_t(1 + rng.below(3));
+  const auto axis = std::size_t(rng.below(std::int64_t(rank)));
+  Shape shape;
+  for (std::size_t i = 0; i < rank; ++i)
+    shape.push_back(i == axis ? 1 + rng.below(longest) : 1 + rng.below(4));
+  NodeId key = g.input("x", type, shape);
+  if (rng.chance(0.5))
+    key = g.binary(Op::And, key, g.broadcast(g.constant(type, rng.chance(0.5) ? 3.0 : 1.0), shape));
+  if (rng.chance(0.3))
+    key = g.flip(key, {std::int64_t(axis)});
+  const std::int64_t n = shape[axis].value();
+  const std::int64_t count = rng.chance(0.5) ? n : rng.below(std::min<std::int64_t>(n, 7) + 1);
+  g.outputs = {g.argsort(key, std::int64_t(axis), count)};
+  return g;
+}
+
+Schedule with(const kernel::Generator& generator,
+              std::initializer_list<std::pair<const std::string, std::int64_t>> knobs) {
+  Schedule s;
+  s.generator = generator.name();
+  s.knobs = knobs;
+  return s;
+}
+
+/// Small tiles and digits of any size, which tell whether borders are right.
+std::vector<Schedule> schedules(const testing::RegionCase& c, const Target& target, Rng& rng,
+                                std::size_t most) {
+  const kernel::Generator& generator = generator_of(target);
+  std::vector<Schedule> all = generator.space(c.region, target);
+  if (all.size() > most)
+    all.resize(most);
+  std::vector<Schedule> more;
+  const std::int64_t bits = 2 + rng.below(4), each = 1 + 2 * rng.below(2);
+  for (const std::int64_t way : {0, 1, 2})
+    more.push_back(target.is_gpu()
+                       ? with(generator, {{"way", way},
+                                          {"threads", rng.chance(0.5) ? 32 : 64},
+                                          {"each", each},
+                                          {"bits", bits}})
+                       : with(generator, {{"way", way}, {"bits", bits + rng.below(8)}}));
+  for (const Schedule& s : more)
+    if (generator.lower(c.region, s, target).ok)
+      all.push_back(s);
+  return all;
+}
+
+void check(const testing::RegionCase& c, const Target& target, Rng& rng, std::size_t most,
+           backend::Device* device = nullptr) {
+  const kernel::Generator& generator = generator_of(target);
+  for (const Schedule& s : schedules(c, target, rng, most))
+    for (const int workers : {1, 3}) {
+      const std::string wrong =
+          testing::check_schedule(c, generator, s, target, {.device = device, .workers = workers},
+                                  /*must_lower=*/true);
+      ASSERT_TRUE(wrong.empty()) << workers << " workers: " << wrong;
+    }
+}
+
+bool sorts(const testing::RegionCase& c) {
+  return classify(c.region) == kernel::Form::Sort;
+}
+
+void check_graph(const Graph& g, const Target& target, Rng& rng, std::uint64_t seed,
+                 std::size_t most, backend::Device* device = nullptr) {
+  const auto inputs = testing::random_inputs(g, seed, {.special = false});
+  for (testing::RegionCase& c : testing::region_cases(g, inputs)) {
+    if (!sorts(c))
+      continue;
+    testing::take_over_operands(c.region);
+    check(target.is_gpu() ? testing::aligned_for(c, target) : c, target, rng, most, device);
+    if (::testing::Test::HasFatalFailure())
+      return;
+  }
+}
+
+void check_random(const Target& target, int graphs, std::int64_t longest, std::size_t most,
+                  backend::Device* device = nullptr) {
+  for (int seed = 0; seed < graphs; ++seed) {
+    Rng rng(std::uint64_t(seed) * 7 + 11);
+    const Graph g = sort_graph(rng, longest);
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    check_graph(g, target, rng, std::uint64_t(seed), most, device);
+    if (::testing::Test::HasFatalFailure())
+      return;
+  }
+}
+
+Graph order(DType type, const Shape& shape, std::int64_t count) {
+  Graph g;
+  const auto axis = std::int64_t(shape.size()) - 1;
+  g.outputs = {g.argsort(g.input("x", type, shape), axis, count)};
+  return g;
+}
+
+TEST(Sorts, OfACpuAgreeWithTheReference) {
+  for (const Target& target : testing::test_targets())
+    check_random(target, 60, 90, 100);
+}
+
+TEST(Sorts, RunOnTheCpu) {
+  for (const char* level : testing::cpu_levels()) {
+    backend::Device& device = testing::cpu_at(level);
+    check_random(device.target(), 10, 500, 100, &device);
+  }
+}
+
+TEST(Sorts, OfLongRowsAreSharedOutOnTheCpu) {
+  backend::Device& device = testing::cpu_at(testing::cpu_levels().back());
+  Rng rng(1);
+  const Graph g = order(DType::I32, {70001}, 70001);
+  const auto inputs = testing::random_inputs(g, 3, {.special = false});
+  const testing::RegionCase c = testing::region_cases(g, inputs).at(0);
+  const kernel::Chosen chosen = kernel::lower_greedily(c.region, device.target());
+  EXPECT_GE(chosen.program.launch.workers.value(), 4) << to_string(chosen.schedule);
+  check(c, device.target(), rng, 1, &device);
+}
+
+TEST(Sorts, OfAGpuAgreeWithTheReference) {
+  check_random(testing::test_gpu(), 40, 150, 1);
+}
+
+TEST(Sorts, OfAGpuHaveRightBordersOfTiles) {
+  Rng rng(5);
+  for (const std::int64_t n : {1, 31, 32, 33, 95, 96, 97, 192, 193, 300})
+    check_graph(order(DType::I8, {2, n}, n), testing::test_gpu(), rng, std::uint64_t(n), 1);
+}
+
+TEST(Sorts, OfAGpuSelectInSeveralLevels) {
+  Rng rng(6);
+  const Target target = testing::test_gpu();
+  for (const std::int64_t count : {1, 5, 8}) {
+    const Graph g = order(DType::I32, {2, 1000}, count);
+    const auto inputs = testing::random_inputs(g, 9, {.special = false});
+    const testing::RegionCase c =
+        testing::aligned_for(testing::region_cases(g, inputs).at(0), target);
+    const kernel::Generator& generator = generator_of(target);
+    const Schedule s = with(generator, {{"way", 2}, {"threads", 32}, {"each", 1}, {"bits", 4}});
+    for (const int blocks : {1, 7}) {
+      const std::string wrong = testing::check_schedule(c, generator, s, target,
+                                                        {.workers = blocks}, /*must_lower=*/true);
+      EXPECT_TRUE(wrong.empty()) << wrong;
+    }
+  }
+}
+
+/// The whole device has work, in one launch.
+TEST(Sorts, OfAGpuAreSpreadOverItsBlocks) {
+  Target target = testing::test_gpu();
+  target.workers = 132;
+  target.block_shared_bytes = 227 << 10;
+  const struct {
+    Graph graph;
+    std::int64_t way, blocks;
+  } cases[] = {{order(DType::U32, {1 << 20}, 1 << 20), 0, 132},
+               {order(DType::U32, {4096, 1000}, 1000), 1, 4096},
+               {order(DType::U32, {16, 128256}, 50), 2, 264}};
+  for (const auto& c : cases) {
+    const auto regions = testing::regions_of(c.graph, target);
+    ASSERT_EQ(regions.size(), 1u);
+    const kernel::Chosen chosen = kernel::lower_greedily(regions[0], target);
+    EXPECT_EQ(chosen.schedule.knob("way", -1), c.way) << to_string(chosen.schedule);
+    EXPECT_GE(chosen.program.launch.workers.value(), c.blocks) << to_string(chosen.schedule);
+  }
+}
+
+} // namespace
+} // namespace egret
