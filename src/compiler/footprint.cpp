@@ -1,5 +1,7 @@
 #include "compiler/footprint.h"
 
+#include "kernel/program_fields.h"
+
 #include <vector>
 
 namespace egret::compiler {
@@ -54,12 +56,25 @@ std::size_t bytes_of(const kernel::Region& region) {
   return bytes;
 }
 
+/// Sums what the lists inside of a block take.
+class ListBytes : public kernel::FieldVisitor<ListBytes> {
+public:
+  template <class T>
+  void operator()(T& field) {
+    if constexpr (requires { field.capacity(); })
+      bytes += bytes_of(field);
+    FieldVisitor::operator()(field);
+  }
+  void visit(const Expr&) {} // its terms are shared
+  void ids(kernel::IdKind, std::vector<int>& list) { bytes += bytes_of(list); }
+
+  std::size_t bytes = 0;
+};
+
 std::size_t bytes_of(const kernel::Block& block) {
-  std::size_t bytes = block.capacity() * sizeof(kernel::Stmt);
-  for (const kernel::Stmt& s : block)
-    bytes += bytes_of(s.body) + bytes_of(s.otherwise) + bytes_of(s.args) + bytes_of(s.inst.args) +
-             bytes_of(s.inst.mask) + bytes_of(s.inst.lanes_from);
-  return bytes;
+  ListBytes lists;
+  lists(const_cast<kernel::Block&>(block)); // it changes nothing
+  return lists.bytes;
 }
 
 std::size_t bytes_of(const kernel::KernelProgram& program) {

@@ -19,7 +19,7 @@ inline std::string gzip(std::string_view text, int level = 6) {
   stream.avail_out = static_cast<uInt>(out.size());
   if (deflate(&stream, Z_FINISH) != Z_STREAM_END)
     throw std::runtime_error("deflate");
-  out.resize(out.size() - stream.avail_out);
+  out.resize(stream.total_out);
   deflateEnd(&stream);
   return out;
 }

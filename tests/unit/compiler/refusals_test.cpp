@@ -20,9 +20,9 @@ std::shared_ptr<const runtime::Program> planted(ir::Graph& g) {
   g.outputs = {g.add(Op::Tanh, std::vector<ir::NodeId>{x})};
   compiler::Options options;
   options.inject_fault = [](kernel::Region&, kernel::Chosen& chosen) {
-    testing::for_each_statement(chosen.program.body, [](kernel::Stmt& s) {
-      if (s.kind == kernel::StmtKind::Store)
-        s.args = {kernel::ValueId(100000)};
+    kernel::each_statement(chosen.program.body, [](kernel::Stmt& s) {
+      if (auto* store = kernel::get_if<kernel::Store>(s))
+        store->value = kernel::ValueId(100000);
     });
   };
   return runtime::Runtime::instance().program(g, options);
