@@ -53,8 +53,7 @@ std::optional<Chosen> lower_next(const Region& region, const Target& target,
                                  const std::function<bool(const Schedule&)>& tries,
                                  const std::function<bool(Chosen&)>& takes) {
   // Behind the generic one, which takes every region, are those that a search alone may choose.
-  const Generator* const last =
-      target.device == "cuda" ? &gpu_generic_generator() : &generic_generator();
+  const Generator* const last = target.is_gpu() ? &gpu_generic_generator() : &generic_generator();
   std::vector<const Generator*> order;
   for (const Generator* generator : generators(target)) {
     order.push_back(generator);

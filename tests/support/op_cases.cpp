@@ -98,11 +98,14 @@ public:
       break;
     case OpClass::Sort:
       for (std::int64_t axis : {0, 1})
-        for (std::int64_t fewer : {0, 1})
+        for (std::int64_t fewer : {0, 1}) {
+          if (layout_.shape[static_cast<std::size_t>(axis)].lower() < fewer)
+            continue;
           add(fmt::format(" along {}{}", axis, fewer ? ", all but one" : ""), [&](Graph& g) {
             return g.argsort(operand(g), axis,
                              layout_.shape[static_cast<std::size_t>(axis)] - Expr(fewer));
           });
+        }
       break;
     case OpClass::Gather:
       for (std::int64_t axis : {0, 1})

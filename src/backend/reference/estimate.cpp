@@ -3,6 +3,7 @@
 #include "support/fail.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -103,6 +104,31 @@ std::optional<double> corner_deviation(Op op, DType result, DType operand, const
   return op == Op::Add ? a.error + b.error : x * b.error + y * a.error + a.error * b.error;
 }
 
+/// A remainder whose quotient is in doubt may be anything below the divisor: the largest divisor;
+/// 0 where all quotients are equal.
+double remainder_deviation(DType type, const Estimate& a, const Estimate& b) {
+  const auto quotient = [&](const Number& x, const Number& y) {
+    return std::floor(as_double(type, x) / as_double(type, y));
+  };
+  const Points as(type, a), bs(type, b);
+  double deviation = 0;
+  for (int i = 0; i < as.count; ++i)
+    for (int j = 0; j < bs.count; ++j)
+      if (quotient(as.at[i], bs.at[j]) != quotient(a.value, b.value))
+        deviation = std::max(deviation, std::fabs(as_double(type, bs.at[j])));
+  return deviation;
+}
+
+/// Numbers of an interval agree in the bits above the highest one in which its ends differ; what
+/// the bits below it amount to.
+double bits_in_doubt(DType type, const Estimate& e) {
+  const Points ends(type, e);
+  std::uint64_t differ = 0;
+  for (int i = 1; i < ends.count; ++i)
+    differ |= static_cast<std::uint64_t>(ends.at[0].i) ^ static_cast<std::uint64_t>(ends.at[i].i);
+  return differ == 0 ? 0 : std::ldexp(1.0, std::bit_width(differ));
+}
+
 } // namespace
 
 Estimate apply(Op op, DType result, DType operand, const Estimate& a, const Estimate& b,
@@ -145,14 +171,10 @@ Estimate apply(Op op, DType result, DType operand, const Estimate& a, const Esti
   if (op == Op::Eq && a.error + b.error > 0 &&
       std::fabs(as_double(operand, a.value) - as_double(operand, b.value)) <= a.error + b.error)
     deviation = 1;
-  // A remainder in doubt about the quotient may be anything below the divisor.
-  if (op == Op::Mod && deviation > 0 && is_float(operand)) {
-    const Points as(operand, a), bs(operand, b);
-    for (int i = 0; i < as.count; ++i)
-      for (int j = 0; j < bs.count; ++j)
-        if (std::floor(as.at[i].f / bs.at[j].f) != std::floor(a.value.f / b.value.f))
-          deviation = std::max(deviation, std::fabs(bs.at[j].f));
-  }
+  if (op == Op::Mod && (is_float(operand) ? deviation > 0 : a.error + b.error > 0))
+    deviation = std::max(deviation, remainder_deviation(operand, a, b));
+  if ((op == Op::And || op == Op::Or || op == Op::Xor) && operand != DType::Bool)
+    deviation = std::max({deviation, bits_in_doubt(operand, a), bits_in_doubt(operand, b)});
   // A negative number has a power at an integer within the exponent's interval, and none beside it.
   if (op == Op::Pow && b.error > 0 && a.value.f - a.error < 0 &&
       std::floor(b.value.f + b.error) >= std::ceil(b.value.f - b.error))

@@ -154,7 +154,7 @@ TEST(Search, AGreedyKernelThatIsWrongLosesToOneThatIsRight) {
   ASSERT_EQ(report.refused.size(), 1u);
   EXPECT_EQ(report.refused[0].schedule, report.search.regions[0].candidates[0].schedule);
   EXPECT_EQ(report.refused[0].instead, report.search.regions[0].chosen);
-  EXPECT_EQ(report.refused[0].reason.rfind("wrong: element ", 0), 0u) << report.refused[0].reason;
+  EXPECT_EQ(report.refused[0].reason.rfind("wrong: ", 0), 0u) << report.refused[0].reason;
 }
 
 // The first process that may remember them measures the figures of the machine; quick ranks by

@@ -62,13 +62,13 @@ int count(const kernel::KernelProgram& program, const std::string& part) {
 TEST(LoopTiles, ReadRowsWhereTheyAreAndPutColumnsTogether) {
   const auto program = check(
       product(), "for(0,4,16,core,for(1,6,16,serial,acc(0,for(2,2,32,serial," + kUnit + "))))");
-  EXPECT_TRUE(mentions(program, "rows of a[")) << print(program);
-  EXPECT_TRUE(mentions(program, "rows of right_tile[0]"));
+  EXPECT_TRUE(mentions(program, "tile_load(at=a[")) << print(program);
+  EXPECT_TRUE(mentions(program, "tile_load(at=right_tile[0]"));
   EXPECT_FALSE(mentions(program, "left_tile"));
   const auto turned =
       check(product("km", "nk"),
             "for(0,4,16,core,for(1,6,16,serial,acc(0,for(2,2,32,serial," + kUnit + "))))");
-  EXPECT_TRUE(mentions(turned, "rows of left_tile[0]")) << print(turned);
+  EXPECT_TRUE(mentions(turned, "tile_load(at=left_tile[0]")) << print(turned);
 }
 
 TEST(LoopTiles, UnrolledLoopsAreTilesOfSums) {
@@ -79,8 +79,8 @@ TEST(LoopTiles, UnrolledLoopsAreTilesOfSums) {
   for (const char* left : {"mk", "km"})
     for (const char* right : {"kn", "nk"}) {
       const auto program = check(product(left, right), tree);
-      EXPECT_EQ(count(program, " += "), 4) << print(program);
-      EXPECT_EQ(count(program, "= rows of near"), 4) << "each factor once\n" << print(program);
+      EXPECT_EQ(count(program, "tile_multiply("), 4) << print(program);
+      EXPECT_EQ(count(program, "tile_load(at=near"), 4) << "each factor once\n" << print(program);
       EXPECT_FALSE(mentions(program, "_tile"));
     }
 }
