@@ -22,6 +22,8 @@ const char* name_of(GroupKind kind) {
     return "contraction";
   case GroupKind::Scan:
     return "scan";
+  case GroupKind::Sort:
+    return "sort";
   case GroupKind::Scatter:
     return "scatter";
   case GroupKind::Stream:

@@ -3,6 +3,7 @@
 #include "kernel/analysis.h"
 #include "kernel/nest.h"
 #include "kernel/scatter_axes.h"
+#include "support/fail.h"
 
 #include <fmt/format.h>
 
@@ -136,6 +137,8 @@ void StageNests::ordered(int s, const Point& point) {
     case StageKind::Scan:
       scan(s, p);
       break;
+    case StageKind::Sort:
+      ensure(false, "stage {} sorts: it has templates of its own", s);
     }
   });
 }
