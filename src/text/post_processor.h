@@ -1,4 +1,4 @@
-// Post-processors: the special tokens that are put around the tokens of a text.
+// The last step of encoding: special tokens are put around the tokens of a text.
 #pragma once
 
 #include "text/json_fields.h"
