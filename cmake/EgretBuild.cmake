@@ -61,6 +61,17 @@ if(EGRET_STATIC_LLVM AND NOT TARGET zstd::libzstd_shared)
 endif()
 find_path(EGRET_XXHASH_INCLUDE xxhash.h REQUIRED)
 
+# egret_find(NAME HEADER LIBRARY): a package without CMake files of its own, as the target NAME; static in the self-contained binary.
+function(egret_find NAME HEADER LIBRARY)
+  find_path(${NAME}_INCLUDE ${HEADER} REQUIRED)
+  find_library(${NAME}_LIBRARY ${LIBRARY} REQUIRED)
+  add_library(${NAME} INTERFACE)
+  target_include_directories(${NAME} SYSTEM INTERFACE ${${NAME}_INCLUDE})
+  target_link_libraries(${NAME} INTERFACE ${${NAME}_LIBRARY})
+endfunction()
+egret_find(egret_pcre2 pcre2.h pcre2-8)
+egret_find(egret_utf8proc utf8proc.h utf8proc)
+
 # LLVM: one shared library for everyday builds (links in a second), static parts for ./x dist.
 add_library(egret_llvm INTERFACE)
 target_include_directories(egret_llvm SYSTEM INTERFACE ${LLVM_INCLUDE_DIRS})

@@ -26,7 +26,8 @@ target_include_directories(egret_shared INTERFACE $<BUILD_INTERFACE:${PROJECT_SO
 target_link_options(egret_shared PRIVATE -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/libegret.map)
 # By file, since a shared library's package would otherwise name the targets that it was linked with.
 target_link_libraries(egret_shared PRIVATE $<BUILD_INTERFACE:egret_llvm> $<TARGET_LINKER_FILE:fmt::fmt>
-  $<TARGET_LINKER_FILE:ZLIB::ZLIB> ${SQLite3_LIBRARIES} Threads::Threads ${CMAKE_DL_LIBS})
+  $<TARGET_LINKER_FILE:ZLIB::ZLIB> ${SQLite3_LIBRARIES}
+  ${egret_pcre2_LIBRARY} ${egret_utf8proc_LIBRARY} Threads::Threads ${CMAKE_DL_LIBS})
 
 install(TARGETS egret_shared EXPORT egret-targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/egret DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})

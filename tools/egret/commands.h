@@ -17,6 +17,7 @@ void add_bisect_command(CLI::App& app);
 void add_bench_command(CLI::App& app);
 void add_cache_command(CLI::App& app);
 void add_info_command(CLI::App& app);
+void add_tokenize_command(CLI::App& app);
 void add_worker_command(CLI::App& app); ///< hidden
 
 } // namespace egret::tool

@@ -132,6 +132,7 @@ int main(int argc, char** argv) {
   add_bench_command(app);
   add_cache_command(app);
   add_info_command(app);
+  add_tokenize_command(app);
   add_egraph_command(app);
   add_worker_command(app);
   const int code = run(app, argc, argv);

@@ -1,0 +1,163 @@
+// What hostile tokenizer files, patterns and templates are answered with.
+#include "egret/chat_template.h"
+#include "egret/tokenizer.h"
+#include "support/files.h"
+#include "support/message_cases.h"
+
+#include <gtest/gtest.h>
+
+namespace egret {
+namespace {
+
+using testing::expect_all;
+
+std::function<void()> parses(std::string json) {
+  return [json] { Tokenizer::parse(json, "", "t"); };
+}
+/// A file whose model is fine and that has a further member.
+std::function<void()> with(const std::string& member) {
+  return parses(R"({"model":{"type":"WordLevel","vocab":{"a":0}},)" + member + "}");
+}
+std::function<void()> model(const std::string& text) {
+  return parses(R"({"model":)" + text + "}");
+}
+
+TEST(TokenizerErrors, FilesThatLie) {
+  expect_all({
+      {ErrorKind::File, "t: not JSON: ", parses("{")},
+      {ErrorKind::File, "t: not JSON: ", parses("{\"a\":\"\xff\"}")},
+      {ErrorKind::File, "t: 100 brackets inside each other, 64 are allowed",
+       parses(std::string(100, '['))},
+      {ErrorKind::File, "t: : an object is needed, not array", parses("[]")},
+      {ErrorKind::File, "t: : 'model' is missing", parses("{}")},
+      {ErrorKind::Unsupported, "t: model: 'X' is not known; known are BPE",
+       model(R"({"type":"X"})")},
+      {ErrorKind::File, "t: model.vocab: the id of 'a' is not an integer",
+       model(R"({"type":"BPE","merges":[],"vocab":{"a":-1}})")},
+      {ErrorKind::File, "t: model.vocab: the id of 'a' is not an integer",
+       model(R"({"type":"BPE","merges":[],"vocab":{"a":4000000000}})")},
+      {ErrorKind::File, "t: model.vocab: two tokens have the id 0",
+       model(R"({"type":"BPE","merges":[],"vocab":{"a":0,"b":0}})")},
+      {ErrorKind::File, "t: model.merges: [1]: 'z' is not in the vocabulary",
+       model(R"({"type":"BPE","merges":["a a","a z"],"vocab":{"a":0,"aa":1}})")},
+      {ErrorKind::File, "t: model.merges: [0]: a merge is two tokens",
+       model(R"({"type":"BPE","merges":["a a a"],"vocab":{"a":0}})")},
+      {ErrorKind::Unsupported, "t: model.dropout: 0.1: dropout makes tokens random",
+       model(R"({"type":"BPE","dropout":0.1,"merges":[],"vocab":{}})")},
+      {ErrorKind::File, "t: model.vocab[0]: a token and its score",
+       model(R"({"type":"Unigram","vocab":[["a"]]})")},
+      {ErrorKind::File, "t: model.unk_id: an integer from 0 to 0 is needed",
+       model(R"({"type":"Unigram","unk_id":7,"vocab":[["a",1]]})")},
+      {ErrorKind::Unsupported, "t: normalizer.normalizers[0]: 'X' is not known",
+       with(R"("normalizer":{"type":"Sequence","normalizers":[{"type":"X"}]})")},
+      {ErrorKind::File, "t: normalizer.precompiled_charsmap: not base64",
+       with(R"("normalizer":{"type":"Precompiled","precompiled_charsmap":"!"})")},
+      {ErrorKind::File, "t: normalizer.precompiled_charsmap: the table is longer",
+       with(R"("normalizer":{"type":"Precompiled","precompiled_charsmap":"/////w=="})")},
+      {ErrorKind::Parse, "t: pre_tokenizer.pattern.Regex: the pattern '(': ",
+       with(R"("pre_tokenizer":{"type":"Split","behavior":"Isolated","pattern":{"Regex":"("}})")},
+      {ErrorKind::Unsupported, "t: pre_tokenizer.pattern.Regex: nested or intersected",
+       with(
+           R"("pre_tokenizer":{"type":"Split","behavior":"Isolated","pattern":{"Regex":"[a-z&&[^b]]"}})")},
+      {ErrorKind::Unsupported, "t: pre_tokenizer.behavior: 'Odd' is not known",
+       with(R"("pre_tokenizer":{"type":"Split","behavior":"Odd","pattern":{"String":"x"}})")},
+      {ErrorKind::File, "t: pre_tokenizer.prepend_scheme: contradicts",
+       with(
+           R"("pre_tokenizer":{"type":"Metaspace","add_prefix_space":false,"prepend_scheme":"first"})")},
+      {ErrorKind::File, "t: post_processor.single[0].SpecialToken.id: is not among",
+       with(
+           R"("post_processor":{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"x"}}],"special_tokens":{}})")},
+      {ErrorKind::File, "t: decoder.content: a string is needed, not number",
+       with(R"("decoder":{"type":"Strip","content":3})")},
+      {ErrorKind::File, "t: added_tokens[0]: 'content' is missing", with(R"("added_tokens":[{}])")},
+  });
+  test::TempFolder folder;
+  test::write_file(folder / "tokenizer.json", "nonsense");
+  test::expect_refused(
+      folder / "tokenizer.json", [&] { Tokenizer::load(folder.path()); }, "not JSON");
+  test::expect_refused(
+      folder / "none", [&] { Tokenizer::load(folder / "none"); }, "");
+}
+
+TEST(TokenizerErrors, TextsThatCannotBeEncoded) {
+  const auto encodes = [](std::string json, std::string text) {
+    return [=] { Tokenizer::parse(json, "", "t").encode(text); };
+  };
+  expect_all({
+      {ErrorKind::Value,
+       "tokenizer: 'x' is not in the vocabulary, nor is the unknown token '<unk>'",
+       encodes(R"({"model":{"type":"WordLevel","vocab":{}}})", "x")},
+      {ErrorKind::Value, "tokenizer: 'x' is not in the vocabulary and there is no unknown token",
+       encodes(R"({"model":{"type":"Unigram","vocab":[]}})", "x")},
+      {ErrorKind::Value, "t: pre_tokenizer.pattern.Regex: the pattern '(x+x+)+y' at byte 0",
+       encodes(
+           R"({"model":{"type":"BPE","vocab":{},"merges":[]},"pre_tokenizer":{"type":"Split","behavior":"Isolated","pattern":{"Regex":"(x+x+)+y"}}})",
+           std::string(5000, 'x'))},
+  });
+}
+
+std::function<void()> renders(std::string text, TemplateLimits limits = {}) {
+  return [=] { ChatTemplate::parse(text, "c").render("{}", limits); };
+}
+
+TEST(TemplateErrors, GrammarWithItsLine) {
+  expect_all({
+      {ErrorKind::Parse, "c: line 2: '%}' is needed", renders("\n{% if x }}")},
+      {ErrorKind::Parse, "c: line 1: 'endif' is missing", renders("{% if x %}")},
+      {ErrorKind::Parse, "c: line 1: 'endfor' without its beginning", renders("{% endfor %}")},
+      {ErrorKind::Parse, "c: line 1: an expression is needed, not '}}'", renders("{{ }}")},
+      {ErrorKind::Parse, "c: line 1: a string without its end", renders("{{ 'x }}")},
+      {ErrorKind::Parse, "c: line 3: unexpected '$'", renders("\n\n{{ $ }}")},
+      {ErrorKind::Parse, "c: line 1: 'break' outside a loop", renders("{% break %}")},
+      {ErrorKind::Parse, "c: line 1: more than 200 levels of nesting",
+       renders("{{ " + std::string(5000, '(') + " }}")},
+      {ErrorKind::Parse, "c: line 1: an expression of more than",
+       renders("{{ 1" +
+               [] {
+                 std::string s;
+                 for (int i = 0; i < 5000; ++i)
+                   s += "+1";
+                 return s;
+               }() +
+               " }}")},
+      {ErrorKind::Unsupported, "c: line 1: the statement 'include' is not known",
+       renders("{% include 'x' %}")},
+      {ErrorKind::Unsupported, "c: line 1: the filter 'nope' is not known",
+       renders("{{ 1 | nope }}")},
+      {ErrorKind::Unsupported, "c: line 1: the test 'nope' is not known",
+       renders("{{ 1 is nope }}")},
+      {ErrorKind::Parse, "c: variables: not JSON",
+       [] { ChatTemplate::parse("", "c").render("{"); }},
+  });
+}
+
+TEST(TemplateErrors, MistakesWhileRendering) {
+  expect_all({
+      {ErrorKind::Value, "c: line 2: 'x' is undefined", renders("\n{{ x.y }}")},
+      {ErrorKind::Value, "c: line 1: the template says: no",
+       renders("{{ raise_exception('no') }}")},
+      {ErrorKind::Value, "c: line 1: division by zero", renders("{{ 1 % 0 }}")},
+      {ErrorKind::Value, "c: line 1: integer + string", renders("{{ 1 + 'a' }}")},
+      {ErrorKind::Value, "c: line 1: an integer of more than 64 bits",
+       renders("{{ 9223372036854775807 + 1 }}")},
+      {ErrorKind::Value, "c: line 1: it takes too many steps",
+       renders("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+               {.steps = 100000})},
+      {ErrorKind::Value, "c: line 1: a text of more than 1000 bytes",
+       renders("{{ 'x' * 2000 }}", {.output_bytes = 1000})},
+      {ErrorKind::Value, "c: line 1: a text of more than 1000 bytes",
+       renders("{% for a in range(2000) %}x{% endfor %}", {.output_bytes = 1000})},
+      {ErrorKind::Value, "c: line 1: more than 60 macros call each other",
+       renders("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}")},
+      {ErrorKind::Value, "c: line 1: lists inside each other, too deep",
+       renders("{% set n = namespace(x=1) %}{% for i in range(999) %}{% set n.x = [n.x] %}{% "
+               "endfor %}")},
+      {ErrorKind::Value, "c: line 1: a namespace inside another value",
+       renders("{% set n = namespace() %}{% set n.x = n %}")},
+      {ErrorKind::Value, "c: line 1: range() of more than", renders("{{ range(1000000) }}")},
+      {ErrorKind::Value, "c: line 1: 'list.append' is undefined", renders("{{ [].append(1) }}")},
+  });
+}
+
+} // namespace
+} // namespace egret
