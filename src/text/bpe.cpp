@@ -141,10 +141,11 @@ private:
         merges.refuse(
             fmt::format("[{}]: '{}' lacks the prefix '{}'", i, printable(b), printable(prefix_)));
       made.assign(a).append(b.substr(prefix_.size()));
+      const Id left = id(a), right = id(b);
       const std::uint64_t value =
           static_cast<std::uint64_t>(i) << 32 | static_cast<std::uint32_t>(id(made));
       // The last merge of a pair counts.
-      if (const auto [place, fresh] = merges_.insert(key(id(a), id(b)), value); !fresh)
+      if (const auto [place, fresh] = merges_.insert(key(left, right), value); !fresh)
         *place = value;
     }
   }

@@ -3,6 +3,8 @@
 #include "text/regex.h"
 #include "text/utf8.h"
 
+#include <atomic>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <thread>
 
