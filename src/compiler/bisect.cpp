@@ -146,6 +146,7 @@ public:
         operands_.push_back(*inputs_[static_cast<std::size_t>(graph_[id].attrs.slot)]);
         continue;
       }
+      const std::int64_t offset = kernel::offset_of(plan_.steps[step], pointer);
       const int slot = plan_.steps[step].slots[pointer++];
       operands_.push_back(memory.read(slot));
       auto known = stored_.find(id);
@@ -153,6 +154,8 @@ public:
           report_.culprit == Culprit::None)
         blame(Culprit::Plan, step,
               fmt::format("%{} has changed since it was stored, in memory slot {}", id, slot));
+      auto& bytes = operands_.back().bytes;
+      bytes.erase(bytes.begin(), bytes.begin() + offset); // the region's operand begins there
     }
     initial_.clear();
     for (std::size_t o = 0; o < region.outputs.size(); ++o)

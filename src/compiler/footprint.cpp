@@ -95,7 +95,8 @@ std::size_t footprint(const Compiled& compiled) {
   for (const kernel::Slot& slot : compiled.plan.slots)
     bytes += sizeof(slot) + bytes_of(slot.shape);
   for (const kernel::Step& step : compiled.plan.steps)
-    bytes += sizeof(step) + bytes_of(step.slots) + bytes_of(step.nodes) + bytes_of(step.scalars);
+    bytes += sizeof(step) + bytes_of(step.slots) + bytes_of(step.offsets) + bytes_of(step.nodes) +
+             bytes_of(step.scalars);
   for (const LaunchValues& launch : compiled.launches)
     bytes += sizeof(launch) + bytes_of(launch.operands) + bytes_of(launch.outputs);
   for (const KernelReport& kernel : compiled.report.kernels) {

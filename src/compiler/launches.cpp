@@ -26,6 +26,8 @@ bool writes_over(const BuiltRegion& built, NodeId fresh, NodeId old) {
   const kernel::Region& region = built.region;
   if (operand < 0)
     return true;
+  if (offset_of(built, static_cast<std::size_t>(operand)) != 0) // it reads other elements
+    return false;
   if (region.outputs[output].alias == operand)
     return kernel::may_alias(region, output, operand);
   if (region.outputs[output].combine != kernel::Combine::Store)

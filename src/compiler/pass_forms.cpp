@@ -73,7 +73,10 @@ std::string print(const Partition& partition, const ir::Graph& graph) {
 std::string print(const std::vector<BuiltRegion>& regions) {
   std::string text;
   for (std::size_t i = 0; i < regions.size(); ++i)
-    text += fmt::format("{} reads {}, stores {}\n{}", i, nodes_text(regions[i].operands),
+    text += fmt::format("{} reads {}{}, stores {}\n{}", i, nodes_text(regions[i].operands),
+                        regions[i].offsets.empty()
+                            ? ""
+                            : fmt::format(" at bytes {}", fmt::join(regions[i].offsets, " ")),
                         nodes_text(regions[i].outputs), kernel::print(regions[i].region));
   return text;
 }
@@ -134,6 +137,9 @@ void verify(const std::vector<BuiltRegion>& regions, const ir::Graph& graph) {
            "regions: {} has {} operands and {} outputs of the graph, and {} and {} of its own",
            built.region.name, built.operands.size(), built.outputs.size(),
            built.region.operands.size(), built.region.outputs.size());
+    ensure(built.offsets.empty() || built.offsets.size() == built.operands.size(),
+           "regions: {} has {} operands and {} offsets", built.region.name, built.operands.size(),
+           built.offsets.size());
     for (const std::vector<NodeId>& nodes : {built.operands, built.outputs})
       for (const NodeId id : nodes)
         ensure(id < graph.size(), "regions: {} names %{}, of {} nodes", built.region.name, id,

@@ -7,6 +7,7 @@
 #include "compiler/pass_forms.h"
 #include "compiler/plan_memory.h"
 #include "compiler/prepare_outputs.h"
+#include "compiler/rebase_operands.h"
 #include "compiler/search/layout_moves.h"
 #include "compiler/sink_reshapes.h"
 #include "egret/passes.h"
@@ -267,6 +268,8 @@ constexpr std::array kPasses = {
   Pass{"batch", Phase::Launches, "small independent kernels share a launch",
        may_batch, [](C& c) { batch_small_kernels(c.candidate->graph(), c.parts.regions, c.options.outputs, c.target); },
        kDevelopers, verify_regions, print_regions},
+  Pass{"rebase-operands", Phase::Launches, "operands begin at the first element read: steps of a loop are equal",
+       nullptr, [](C& c) { rebase_operands(c.parts.regions); }, kDevelopers, verify_regions, print_regions},
 
   Pass{"propose-schedules", Phase::Schedules, "each distinct region gets a schedule and a program: greedy, remembered or measured",
        nullptr, [](C& c) { c.proposed = c.proposer->propose(c.candidate->graph(), c.parts.regions, c.search_seconds); },

@@ -148,9 +148,13 @@ private:
     for (std::size_t i = 0; i < built.operands.size(); ++i) {
       if (built.region.operands[i].role == kernel::Role::Scalar)
         step.scalars.push_back(static_cast<int>(graph_[built.operands[i]].attrs.slot));
-      else
+      else {
         step.slots.push_back(slot_of_value(k, built.operands[i]));
+        step.offsets.push_back(offset_of(built, i));
+      }
     }
+    if (std::all_of(step.offsets.begin(), step.offsets.end(), [](auto o) { return o == 0; }))
+      step.offsets.clear();
     step.slots.insert(step.slots.end(), outputs.begin(), outputs.end());
     std::size_t workspace = 0;
     for (const kernel::Buffer& buffer : program.buffers)

@@ -62,8 +62,9 @@ public:
       return;
     const kernel::KernelEntry& entry = plan_.kernels[static_cast<std::size_t>(step.kernel)];
     std::vector<void*> pointers;
-    for (int s : step.slots)
-      pointers.push_back(memory_[static_cast<std::size_t>(s)]);
+    for (std::size_t i = 0; i < step.slots.size(); ++i)
+      pointers.push_back(memory_[static_cast<std::size_t>(step.slots[i])] +
+                         kernel::offset_of(step, i));
     std::vector<std::int64_t> dims;
     for (int d : step.dims)
       dims.push_back(bindings_.value_of(plan_.dims[static_cast<std::size_t>(d)]));

@@ -65,20 +65,50 @@ bool takes_over(const Plan& plan, int from, int to) {
     return false;
   const Region& region = plan.kernels.at(step.kernel).region;
   std::vector<int> operand_slots, output_slots;
+  std::vector<std::int64_t> offsets;
   std::size_t n = 0;
-  for (const Operand& o : region.operands)
+  for (const Operand& o : region.operands) {
+    offsets.push_back(o.role == Role::Tensor ? offset_of(step, n) : 0);
     operand_slots.push_back(o.role == Role::Tensor ? step.slots.at(n++) : -1);
+  }
   for (std::size_t o = 0; o < region.outputs.size(); ++o)
     output_slots.push_back(step.slots.at(n++));
   for (std::size_t o = 0; o < region.outputs.size(); ++o)
     if (output_slots[o] == to)
       for (std::size_t i = 0; i < operand_slots.size(); ++i)
-        if (operand_slots[i] == from && may_alias(region, int(o), int(i)))
+        if (operand_slots[i] == from && offsets[i] == 0 && may_alias(region, int(o), int(i)))
           return true;
   return false;
 }
 
+/// Of an argument that begins inside of its slot: the kernel only reads it, and it ends there too.
+void check_offsets(const Plan& plan, const Step& step, int number) {
+  std::size_t argument = 0;
+  for (const Buffer& b : plan.kernels.at(step.kernel).program.buffers) {
+    if (b.space != Space::Argument && b.space != Space::Workspace)
+      continue;
+    const std::int64_t offset = offset_of(step, argument);
+    const Slot& slot = plan.slots.at(step.slots.at(argument));
+    const Expr end = Expr(offset) + b.elements * Expr(std::int64_t(size_of(b.dtype)));
+    ensure(offset == 0 ||
+               (offset > 0 && !b.written && offset % std::max<std::int64_t>(1, b.alignment) == 0 &&
+                proves_less_equal(end, slot.bytes)),
+           "plan: step {} gives byte {} of slot {} as argument {} of {}", number, offset,
+           step.slots.at(argument), argument, plan.kernels.at(step.kernel).region.name);
+    ++argument;
+  }
+}
+
+/// proves_less_equal(), at once where both are numbers.
+bool ends_before(const Expr& end, const Expr& begin) {
+  return end.is_constant() && begin.is_constant() ? end.value() <= begin.value()
+                                                  : proves_less_equal(end, begin);
+}
+
 void check_memory(const Plan& plan) {
+  std::vector<Expr> ends; // of slots in the arena
+  for (const Slot& slot : plan.slots)
+    ends.push_back(slot.kind == SlotKind::Arena ? slot.offset + slot.bytes : Expr(0));
   std::vector<int> arena;
   for (std::size_t i = 0; i < plan.slots.size(); ++i)
     if (plan.slots[i].kind == SlotKind::Arena)
@@ -86,7 +116,7 @@ void check_memory(const Plan& plan) {
   for (int i : arena) {
     const Slot& a = plan.slots[i];
     ensure(proves_less_equal(Expr(0), a.offset) &&
-               proves_less_equal(a.offset + a.bytes, plan.arena_bytes),
+               proves_less_equal(ends[std::size_t(i)], plan.arena_bytes),
            "plan: slot {} at {} of {} bytes is not inside the arena of {}", i, a.offset.str(),
            a.bytes.str(), plan.arena_bytes.str());
     for (int j : arena) {
@@ -95,8 +125,8 @@ void check_memory(const Plan& plan) {
       const Slot& b = plan.slots[j];
       if (a.last_step < b.first_step || b.last_step < a.first_step)
         continue;
-      if (proves_less_equal(a.offset + a.bytes, b.offset) ||
-          proves_less_equal(b.offset + b.bytes, a.offset))
+      if (ends_before(ends[std::size_t(i)], b.offset) ||
+          ends_before(ends[std::size_t(j)], a.offset))
         continue;
       ensure(takes_over(plan, i, j) || takes_over(plan, j, i),
              "plan: slots {} and {} live together in steps {}..{} and overlap in memory", i, j,
@@ -134,6 +164,8 @@ std::string print(const Plan& plan) {
       const KernelEntry& k = plan.kernels.at(s.kernel);
       out += fmt::format("  step {} launch {} ({}) on slots {}", i, k.region.name,
                          to_string(k.schedule), fmt::join(s.slots, " "));
+      if (!s.offsets.empty())
+        out += fmt::format(" at bytes {}", fmt::join(s.offsets, " "));
       if (!s.scalars.empty())
         out += fmt::format(" scalars {}", fmt::join(s.scalars, " "));
       break;
@@ -174,6 +206,8 @@ void verify(const Plan& plan) {
              step.scalars.size(), step.dims.size(), program.scalars.size(), program.dims.size());
       for (int d : step.dims)
         ensure(d >= 0 && std::size_t(d) < plan.dims.size(), "plan: step {} has no dim {}", i, d);
+      if (!step.offsets.empty())
+        check_offsets(plan, step, int(i));
     }
     auto uses = uses_of(plan, step);
     for (const Use& u : uses) {

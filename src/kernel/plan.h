@@ -33,11 +33,13 @@ enum class StepKind : std::uint8_t { Launch, Copy, Wait, Host };
 
 struct Step {
   StepKind kind = StepKind::Launch;
-  int kernel = -1;               ///< Launch: place in Plan::kernels
-  std::vector<int> slots;        ///< Launch: by pointer argument, workspaces last; Copy: from, to
-  std::vector<int> dims;         ///< Launch: places in Plan::dims of the kernel's dims
-  std::vector<int> scalars;      ///< Launch: graph inputs (by value) of the kernel's scalars
-  std::vector<ir::NodeId> nodes; ///< Launch: graph nodes that this launch stores, for reports
+  int kernel = -1;        ///< Launch: place in Plan::kernels
+  std::vector<int> slots; ///< Launch: by pointer argument, workspaces last; Copy: from, to
+  std::vector<std::int64_t> offsets; ///< Launch: by operand in memory, bytes from the slot's begin
+                                     ///< to the argument's; empty: every argument is a whole slot
+  std::vector<int> dims;             ///< Launch: places in Plan::dims of the kernel's dims
+  std::vector<int> scalars;          ///< Launch: graph inputs (by value) of the kernel's scalars
+  std::vector<ir::NodeId> nodes;     ///< Launch: graph nodes that this launch stores, for reports
 };
 
 /// A fact about a symbolic dim that the plan relies on.
@@ -45,6 +47,11 @@ struct PlanGuard {
   Guard condition;
   std::string why;
 };
+
+/// Bytes from where the memory of Step::slots[argument] begins to what the kernel is given.
+inline std::int64_t offset_of(const Step& step, std::size_t argument) {
+  return argument < step.offsets.size() ? step.offsets[argument] : 0;
+}
 
 struct KernelEntry {
   Region region;

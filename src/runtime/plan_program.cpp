@@ -192,8 +192,9 @@ void PlanProgram::list_work(const DimValues& dims, std::span<const RunInput> inp
     work.block.pointers = scratch.pointers.data() + scratch.pointers.size();
     work.block.dims = scratch.dims.data() + scratch.dims.size();
     work.block.scalars = scratch.scalars.data() + scratch.scalars.size();
-    for (int slot : step.slots)
-      scratch.pointers.push_back(memory(slot));
+    for (std::size_t i = 0; i < step.slots.size(); ++i)
+      scratch.pointers.push_back(static_cast<std::byte*>(memory(step.slots[i])) +
+                                 kernel::offset_of(step, i));
     for (int dim : step.dims)
       scratch.dims.push_back(dims.values()[static_cast<std::size_t>(dim)]);
     for (int input : step.scalars)

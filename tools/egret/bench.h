@@ -82,8 +82,9 @@ std::vector<Workload> attention_workloads(); ///< and their gradients
 std::vector<Workload> training_workloads();
 std::vector<Workload> llama_workloads();
 std::vector<Workload> scan_workloads();
-std::vector<Workload> order_workloads(); ///< sorts, selections, counts and scatters
-std::vector<Workload> loss_workloads();  ///< and gradients of norms
+std::vector<Workload> order_workloads();   ///< sorts, selections, counts and scatters
+std::vector<Workload> loss_workloads();    ///< and gradients of norms
+std::vector<Workload> compile_workloads(); ///< that take longer to compile than to run
 
 /// Inputs of a sample and, for each element of what the workload's function makes of them, the
 /// place of the same element in the full output.

@@ -67,8 +67,9 @@ PlanTimer::PlanTimer(backend::Device& device, const Compiled& compiled, int work
       work.program = &plan.kernels[kernel].program;
       work.block.pointers = pointers_.data() + pointers_.size();
       work.block.scalars = scalars_.data() + scalars_.size();
-      for (const int s : step.slots)
-        pointers_.push_back(slot(s));
+      for (std::size_t i = 0; i < step.slots.size(); ++i)
+        pointers_.push_back(static_cast<std::byte*>(slot(step.slots[i])) +
+                            kernel::offset_of(step, i));
       for (const int input : step.scalars)
         scalars_.push_back(
             usual_scalar(graph[graph.inputs()[static_cast<std::size_t>(input)]].dtype));
