@@ -83,6 +83,7 @@ std::vector<Workload> training_workloads();
 std::vector<Workload> llama_workloads();
 std::vector<Workload> scan_workloads();
 std::vector<Workload> order_workloads(); ///< sorts, selections, counts and scatters
+std::vector<Workload> windows_workloads(); ///< convolutions and pooling
 std::vector<Workload> loss_workloads();  ///< and gradients of norms
 
 /// Inputs of a sample and, for each element of what the workload's function makes of them, the
