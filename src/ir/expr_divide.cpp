@@ -95,6 +95,24 @@ Division divide_terms(const Expr& x, const Term& m) {
   return {std::move(quotient).build(), std::move(remainder).build()};
 }
 
+/// Takes a multiple of a number m out of every coefficient of x, the one below or (`nearest`) the
+/// nearest: 31 i + j is 30 i and i + j beside the divisor 30, so that windows, which are rows of a
+/// repeated axis, are affine.
+Division divide_coefficients(const Expr& x, std::int64_t m, bool nearest) {
+  const Poly source(x);
+  Poly quotient, remainder;
+  quotient.constant = floor_quotient(source.constant, m);
+  remainder.constant = floor_remainder(source.constant, m);
+  for (const Term& term : source.terms) {
+    std::int64_t times = floor_quotient(term.coefficient, m);
+    if (nearest && floor_remainder(term.coefficient, m) > m / 2)
+      times = checked_add(times, 1);
+    quotient.add(term.monomial, times);
+    remainder.add(term.monomial, checked_add(term.coefficient, -checked_multiply(times, m)));
+  }
+  return {std::move(quotient).build(), std::move(remainder).build()};
+}
+
 /// Polynomial division by a sum, by its leading term; the remainder has fewer terms than x.
 std::optional<Division> divide_by_sum(const Expr& x, const Expr& m) {
   const Term lead{m.node().operands[0], m.node().coefficients[0]};
@@ -268,6 +286,11 @@ Expr divide(const Expr& x, const Expr& m, Want want) {
   if (number) {
     if (const auto k = constant_quotient(range_of(rest), *number))
       return quotient ? division.quotient + Expr(*k) : rest - Expr(*k) * m;
+    for (const bool nearest : {true, false}) {
+      const Division each = divide_coefficients(x, *number, nearest);
+      if (const auto k = constant_quotient(range_of(each.remainder), *number))
+        return quotient ? each.quotient + Expr(*k) : each.remainder - Expr(*k) * m;
+    }
   } else if (proves_less_equal(0, rest)) {
     if (proves_less(rest, m))
       return quotient ? division.quotient : rest;
@@ -300,6 +323,10 @@ int divisor_sign(const Expr& m, const char* operation) {
 }
 
 } // namespace
+
+Expr nearest_remainder(const Expr& x, std::int64_t m) {
+  return divide_coefficients(x, m, true).remainder;
+}
 
 } // namespace expr_detail
 

@@ -8,6 +8,10 @@ namespace egret::kernel {
 
 namespace {
 
+/// Lanes so far apart are loaded as whole vectors and put together by shuffles, and stored to lines
+/// that they fill with a few others.
+constexpr std::int64_t kNearLanes = 4;
+
 void collect(const Stage& stage, const Expr& e, const std::vector<int>& indirect,
              std::vector<bool>& seen);
 
@@ -128,9 +132,11 @@ bool is_output(const Region& region, int stage) {
 
 std::int64_t vector_score(const Region& region, std::span<const int> stages, int axis) {
   std::int64_t score = 0;
-  auto count = [&](std::optional<std::int64_t> stride, DType dtype) {
+  auto count = [&](std::optional<std::int64_t> stride, DType dtype, bool stored) {
     auto bytes = std::int64_t(size_of(dtype));
-    if (!stride || (*stride != 0 && *stride != 1))
+    if (stride && *stride > 1 && *stride <= kNearLanes)
+      score -= stored ? bytes : 0;
+    else if (!stride || (*stride != 0 && *stride != 1))
       score -= 4 * bytes;
     else if (*stride == 1)
       score += bytes;
@@ -141,12 +147,12 @@ std::int64_t vector_score(const Region& region, std::span<const int> stages, int
       continue;
     for (const Load& load : stage.loads)
       if (load.source == Source::Operand)
-        count(stride_of(region, stage, load, axis), region.operands[load.number].dtype);
+        count(stride_of(region, stage, load, axis), region.operands[load.number].dtype, false);
     if (!contains(result_axes(stage), axis))
       continue;
     for (const Output& out : region.outputs)
       if (out.stage == s)
-        count(stride_of(region, out, axis), out.dtype);
+        count(stride_of(region, out, axis), out.dtype, true);
   }
   return score;
 }

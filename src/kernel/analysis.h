@@ -38,7 +38,8 @@ bool is_output(const Region& region, int stage);
 bool sorts(const Region& region);
 
 /// How well vectors along `axis` suit the loads and outputs of the stages: bytes an element that
-/// are contiguous, less four times those that would have to be gathered.
+/// are contiguous, less four times those that would have to be gathered. Loads of lanes that are
+/// two to four elements apart count nothing.
 std::int64_t vector_score(const Region& region, std::span<const int> stages, int axis);
 /// Lanes of a vector in which the widest values that the stages compute fit the target's registers.
 int lanes_for(const Region& region, std::span<const int> stages, std::int64_t vector_bytes);

@@ -17,6 +17,8 @@ namespace {
 
 /// Arithmetic of a point (in additions) from which a pass is a heavy one.
 constexpr double kHeavy = 16;
+/// Points of a window's row that are written out.
+constexpr std::int64_t kUnrolled = 8;
 
 class ReduceNest {
 public:
@@ -31,12 +33,18 @@ public:
     if (shape.pieces == 1)
       for (const Kept& k : worth_keeping(region, passes, shape.keep_flops))
         keep(k);
+    for (const StagedWindow& w : shape.windows.list)
+      make_copy(w);
   }
 
   KernelProgram run() {
     if (is_empty(r_, p_.parallel))
       return b_.finish(Expr(1));
-    if (shape_.pieces == 1)
+    if (copy_windows(true, Point{std::vector<Expr>(r_.axes.size()), 1, {}}))
+      b_.barrier();
+    if (!shape_.windows.inner.empty())
+      around_windows();
+    else if (shape_.pieces == 1)
       tiles({}, [&](const std::vector<Point>& tile, std::span<const Expr>) { whole(tile); });
     else
       in_pieces();
@@ -86,16 +94,86 @@ private:
       const Expr& extent = r_.axes[shape_.tile_axis].extent;
       Expr begin = chunked ? at[parallel - 1] * chunk : Expr(0);
       Expr end = chunked ? min(extent, begin + chunk) : extent;
-      vector_loop(b_, begin, end, extent, shape_.lanes_parallel ? shape_.lanes : 1, shape_.points,
-                  [&](std::span<const Position> positions) {
-                    std::vector<Point> tile(positions.size(), p);
-                    for (std::size_t i = 0; i < positions.size(); ++i) {
-                      tile[i].at[shape_.tile_axis] = positions[i].at;
-                      tile[i].lanes = shape_.lanes_parallel ? shape_.lanes : 1;
-                      tile[i].mask = positions[i].mask;
-                    }
-                    body(tile, rest);
-                  });
+      along_tiles(p, begin, end, [&](const std::vector<Point>& tile) { body(tile, rest); });
+    });
+  }
+
+  /// The tiles of [begin, end) of the tile axis.
+  void along_tiles(const Point& p, const Expr& begin, const Expr& end,
+                   const std::function<void(const std::vector<Point>&)>& body) {
+    const Expr& extent = r_.axes[shape_.tile_axis].extent;
+    vector_loop(b_, begin, end, extent, shape_.lanes_parallel ? shape_.lanes : 1, shape_.points,
+                [&](std::span<const Position> positions) {
+                  std::vector<Point> tile(positions.size(), p);
+                  for (std::size_t i = 0; i < positions.size(); ++i) {
+                    tile[i].at[shape_.tile_axis] = positions[i].at;
+                    tile[i].lanes = shape_.lanes_parallel ? shape_.lanes : 1;
+                    tile[i].mask = positions[i].mask;
+                  }
+                  body(tile);
+                });
+  }
+
+  // --- Copied windows
+  // ----------------------------------------------------------------------------------------------------------
+
+  void make_copy(const StagedWindow& window) {
+    const DType dtype = compute_dtype(r_.operands[window.operand].dtype);
+    const std::string name = fmt::format("window{}", copies_.size());
+    const Expr elements(window.elements());
+    copies_.push_back(window.whole ? b_.workspace(name, dtype, elements)
+                                   : b_.worker_memory(name, dtype, elements));
+  }
+
+  /// Says what the loads of copied operands give at a point.
+  void provide_copies(const Point& p) {
+    for (std::size_t i = 0; i < copies_.size(); ++i) {
+      const StagedWindow& window = shape_.windows.list[i];
+      const StagedWindow::Reader& reader = window.readers[0];
+      const Stage& stage = r_.stages[reader.stage];
+      const auto element = element_at(r_, stage, stage.loads[reader.load], p);
+      ensure(element.has_value(), "region {}: a copied window that depends on data", r_.name);
+      e_.provide_load(window.operand, *element,
+                      b_.load(copies_[i], window.offset(p), p.lanes, p.mask));
+    }
+  }
+
+  /// Copies those that are the same for all points, or the others. False: there are none.
+  bool copy_windows(bool whole, const Point& outside) {
+    bool any = false;
+    for (std::size_t i = 0; i < copies_.size(); ++i)
+      if (shape_.windows.list[i].whole == whole) {
+        copy_window(e_, shape_.windows.list[i], copies_[i], outside, shape_.lanes);
+        any = true;
+      }
+    return any;
+  }
+
+  /// Workers share the axes outside of the copies; each goes through those inside by itself.
+  void around_windows() {
+    std::vector<int> outside, inside;
+    std::vector<Expr> shared, own;
+    for (int a : outer_)
+      if (contains(shape_.windows.inner, a)) {
+        inside.push_back(a);
+        own.push_back(r_.axes[a].extent);
+      } else {
+        outside.push_back(a);
+        shared.push_back(r_.axes[a].extent);
+      }
+    iterations_ = points_of(r_, outside);
+    core_loop(b_, shared, [&](std::span<const Expr> at) {
+      Point p;
+      p.at.resize(r_.axes.size());
+      for (std::size_t i = 0; i < outside.size(); ++i)
+        p.at[outside[i]] = at[i];
+      copy_windows(false, p);
+      serial_loops(b_, own, [&](std::span<const Expr> rest) {
+        for (std::size_t i = 0; i < inside.size(); ++i)
+          p.at[inside[i]] = rest[i];
+        const Expr& extent = r_.axes[shape_.tile_axis].extent;
+        along_tiles(p, Expr(0), extent, [&](const std::vector<Point>& tile) { whole(tile); });
+      });
     });
   }
 
@@ -215,11 +293,25 @@ private:
         return;
       }
       auto [from, to] = range(shape_.inner_axis);
+      if (unrolls()) {
+        b_.loop(from, to, Expr(1), to, Bind::Unroll, [&](const Expr& v) {
+          const std::vector<Position> one{{v, {}}};
+          body(at, loops, one);
+        });
+        return;
+      }
       vector_loop(b_, from, to, r_.axes[shape_.inner_axis].extent,
                   shape_.lanes_parallel ? 1 : shape_.lanes, copies,
                   [&](std::span<const Position> positions) { body(at, loops, positions); });
     };
     open(0);
+  }
+
+  /// A row of a copied window is straight code: its loads are neighbours, its weights numbers.
+  bool unrolls() const {
+    const auto extent = r_.axes[shape_.inner_axis].extent.constant();
+    return !copies_.empty() && shape_.lanes_parallel && shape_.pieces == 1 && extent &&
+           *extent <= kUnrolled;
   }
 
   /// The points of one row at some positions of the inner axis.
@@ -267,6 +359,7 @@ private:
       remember_row(pass, int(row));
       for (std::size_t c = 0; c < points[row].size(); ++c) {
         const Point& p = points[row][c];
+        provide_copies(p);
         for (auto& [stage, kept] : kept_)
           if (kept.pass == pass)
             save(stage, kept.buffers[row], p);
@@ -497,6 +590,7 @@ private:
   Emitter e_;
   std::vector<double> flops_; ///< by pass
   std::vector<int> outer_;    ///< parallel axes but the tile axis
+  std::vector<int> copies_;   ///< buffers, by staged window
   std::map<int, Keeping> kept_;
   std::map<int, std::vector<std::vector<int>>> partials_; ///< by stage: [yield][part of the state]
   Expr iterations_ = Expr(1);

@@ -5,6 +5,7 @@
 #include "kernel/accumulate.h"
 #include "kernel/passes.h"
 #include "kernel/program.h"
+#include "kernel/staged_windows.h"
 
 namespace egret::kernel {
 
@@ -28,6 +29,7 @@ struct ReduceShape {
   int prefetch_pass = -1; ///< pass that fetches the next tile's operands ahead, while there is
                           ///< arithmetic to hide that behind
   Arithmetic arithmetic;
+  StagedWindows windows; ///< copied before they are read; of one piece with lanes on tile_axis only
 };
 
 KernelProgram lower_reduction(const Region& region, const Passes& passes, const ReduceShape& shape);

@@ -21,6 +21,10 @@ constexpr std::int64_t kPiece = 32768, kMostPieces = 128;
 constexpr std::int64_t kTurn = 8192;
 /// Tiles that are enough to go without splitting.
 constexpr std::int64_t kFewTiles = 16;
+/// Pieces of work that copying windows leaves for each worker at the least.
+constexpr std::int64_t kTasks = 4;
+/// Points of an axis that are too few for its lanes.
+constexpr std::int64_t kShort = 5;
 
 /// What the families know of a region before they choose.
 struct Facts {
@@ -50,13 +54,18 @@ struct Facts {
         reduced_axis = a;
         reduced_score = s;
       }
+    bool is_long = false;
     for (int a : passes.parallel) {
       bool apart = std::all_of(region.outputs.begin(), region.outputs.end(),
                                [&](const Output& o) { return stride_of(region, o, a) != 0; });
+      // Lanes behind the end of a short axis, such as a window's, do nothing.
+      const bool fills = about(region.axes[a].extent) >= kShort;
       if (auto s = vector_score(region, stages, a);
-          apart && (parallel_axis < 0 || s >= parallel_score)) {
+          apart &&
+          (parallel_axis < 0 || (fills && !is_long) || (fills == is_long && s >= parallel_score))) {
         parallel_axis = a;
         parallel_score = s;
+        is_long = fills;
       }
     }
   }
@@ -142,7 +151,15 @@ std::int64_t tiles_of(const Region& region, const Facts& facts, const ReduceShap
   return n;
 }
 
+/// What a nest with lanes along the parallel axis reads from copies.
+StagedWindows windows_of(const Region& region, const Facts& facts, const Target& target) {
+  const std::int64_t tasks = target.workers > 1 ? kTasks * target.workers : 1;
+  return find_staged_windows(region, facts.passes, facts.parallel_axis, target.l2_bytes / 2, tasks);
+}
+
 bool prefers_rows(const Facts& facts, const Region& region, const Target& target) {
+  if (!windows_of(region, facts, target).inner.empty())
+    return false;
   int lanes = lanes_for(region, all_stages(region), target.vector_bytes);
   bool short_rows = about(region.axes[facts.reduced_axis].extent) * 2 < lanes;
   if (facts.passes.parallel.empty() || facts.parallel_axis < 0)
@@ -151,7 +168,8 @@ bool prefers_rows(const Facts& facts, const Region& region, const Target& target
 }
 
 constexpr Knob kKnobs[] = {{"copies", 1, 16},  {"rows", 1, 8},       {"vectors", 1, 16},
-                           {"prefetch", 0, 1}, {"keep", 0, 1 << 20}, {"online", 0, 2}};
+                           {"prefetch", 0, 1}, {"keep", 0, 1 << 20}, {"online", 0, 2},
+                           {"windows", 0, 1}};
 
 class RowsGenerator : public Generator {
 public:
@@ -258,7 +276,7 @@ class ColumnsGenerator : public Generator {
 public:
   std::string name() const override { return "columns"; }
 
-  std::vector<Schedule> space(const Region& region, const Target&) const override {
+  std::vector<Schedule> space(const Region& region, const Target& target) const override {
     Facts facts(region);
     if (!facts.passes.reason.empty() || facts.parallel_axis < 0)
       return {};
@@ -277,6 +295,12 @@ public:
       s.knobs["copies"] = copies;
       out.push_back(std::move(s));
     }
+    if (!windows_of(region, facts, target).empty()) {
+      Schedule in_place;
+      in_place.generator = name();
+      in_place.knobs["windows"] = 0;
+      out.push_back(std::move(in_place));
+    }
     return out;
   }
 
@@ -292,6 +316,8 @@ public:
     if (facts.parallel_axis < 0)
       return {false, {}, "has no parallel axis for lanes"};
     ReduceShape shape = column_shape(region, facts, schedule, target);
+    if (schedule.knob("windows", 1) != 0)
+      shape.windows = windows_of(region, facts, target);
     set_common(shape, region, facts, schedule, target);
     return {true, lower_reduction(region, facts.passes, shape), ""};
   }

@@ -85,6 +85,7 @@ std::vector<Workload> scan_workloads();
 std::vector<Workload> order_workloads();   ///< sorts, selections, counts and scatters
 std::vector<Workload> loss_workloads();    ///< and gradients of norms
 std::vector<Workload> compile_workloads(); ///< that take longer to compile than to run
+std::vector<Workload> windows_workloads(); ///< convolutions and pooling
 
 /// Inputs of a sample and, for each element of what the workload's function makes of them, the
 /// place of the same element in the full output.

@@ -5,12 +5,54 @@
 
 #include <algorithm>
 #include <bit>
+#include <optional>
+#include <vector>
 
 namespace egret::backend::cpu {
 
 using kernel::CachePolicy;
 using kernel::Space;
 using kernel::Type;
+
+namespace {
+
+/// Elements at fixed places from one another, near enough for a few whole vectors.
+struct NearLanes {
+  Expr base;                         ///< the lowest one's index
+  std::vector<std::int64_t> offsets; ///< by lane, from the base
+  bool ascend = true;                ///< each lane's is above the one before
+  std::int64_t span() const { return *std::max_element(offsets.begin(), offsets.end()) + 1; }
+};
+
+std::optional<NearLanes> near_lanes(const Indices& indices, const Expr& e, int lanes) {
+  constexpr std::int64_t kVectors = 4;
+  const Expr lane = kernel::lane_variable(lanes);
+  const auto at = [&](std::int64_t i) {
+    return substitute(e, [&](const Expr& v) -> std::optional<Expr> {
+      return v == lane ? std::optional(Expr(i)) : std::nullopt;
+    });
+  };
+  const Expr first = at(0);
+  if (indices.varies(first))
+    return std::nullopt;
+  NearLanes near;
+  for (int i = 0; i < lanes; ++i) {
+    const auto offset = (at(i) - first).constant();
+    if (!offset)
+      return std::nullopt;
+    near.ascend = near.ascend && (i == 0 || *offset > near.offsets.back());
+    near.offsets.push_back(*offset);
+  }
+  const std::int64_t lowest = *std::min_element(near.offsets.begin(), near.offsets.end());
+  for (std::int64_t& offset : near.offsets)
+    offset -= lowest;
+  near.base = first + Expr(lowest);
+  if (near.span() > kVectors * lanes)
+    return std::nullopt;
+  return near;
+}
+
+} // namespace
 
 llvm::Value* Renderer::from_memory(Value* raw, DType type) {
   return type == DType::Bool
@@ -240,8 +282,48 @@ llvm::Value* Renderer::load_lanes(int buffer, const Expr& e, const Mask& mask, i
     return forward ? loaded : reverse(loaded);
   }
   Value* lanes_on = mask_vector(mask, lanes);
-  return b.CreateMaskedGather(vector, lane_addresses(buffer, e, lanes), element_alignment(buffer),
-                              lanes_on, lanes_on == nullptr ? nullptr : zero);
+  if (const auto near = near_lanes(indices_, e, lanes);
+      near && (lanes_on == nullptr || (near->ascend && size_of(dtype) >= 4))) {
+    // Whole vectors that cover the elements, and every lane taken from its place in one of them.
+    const std::int64_t span = near->span(), width = std::min<std::int64_t>(span, lanes);
+    llvm::Type* part = vector_of(element, static_cast<int>(width));
+    Value* all = nullptr;
+    for (std::int64_t begin = 0; begin < span; begin += width) {
+      const std::int64_t from = std::min(begin, span - width);
+      Value* pointer = address(buffer, near->base + Expr(from));
+      llvm::SmallVector<int, 64> wanted(static_cast<std::size_t>(width), lanes), order;
+      for (int i = 0; i < lanes; ++i) {
+        const std::int64_t place = near->offsets[static_cast<std::size_t>(i)] - from;
+        const bool here = place >= begin - from && place < width;
+        if (here)
+          wanted[static_cast<std::size_t>(place)] = i;
+        order.push_back(static_cast<int>(here ? place : all == nullptr ? 0 : width + i));
+      }
+      Value* loaded;
+      if (mask.lanes == nullptr) {
+        loaded = load_one(pointer, mask.scalar, part, element_alignment(buffer));
+      } else {
+        Value* none = llvm::Constant::getNullValue(lanes_on->getType());
+        loaded = b.CreateMaskedLoad(part, pointer, element_alignment(buffer),
+                                    b.CreateShuffleVector(lanes_on, none, wanted),
+                                    llvm::Constant::getNullValue(part));
+      }
+      // The second operand of a shuffle has the first one's length: all lanes, in order.
+      all = width == lanes && all != nullptr ? b.CreateShuffleVector(loaded, all, order)
+                                             : b.CreateShuffleVector(loaded, order);
+    }
+    return all;
+  }
+  Value* pointers = lane_addresses(buffer, e, lanes);
+  if (lanes_on != nullptr && sink_.isa.vector_bytes < 64) {
+    // Without registers of masks a gather is a load and, for its condition, a branch each: zeros
+    // are read instead.
+    pointers = b.CreateSelect(lanes_on, pointers,
+                              b.CreateVectorSplat(static_cast<unsigned>(lanes), zeros()));
+    lanes_on = nullptr;
+  }
+  return b.CreateMaskedGather(vector, pointers, element_alignment(buffer), lanes_on,
+                              lanes_on == nullptr ? nullptr : zero);
 }
 
 // Pointers for a gather or scatter: one scalar base and offsets as narrow as is known to suffice.

@@ -316,6 +316,84 @@ TEST(IndexMapProperty, ChainsOfMovementsEqualBruteForce) {
   }
 }
 
+/// The rows of a repeated axis that are its windows, each row `dilation` later than the one before,
+/// and the way back: what each element of the axis is given by the windows that have it.
+struct RepeatedRows {
+  std::int64_t n, kernel, stride, dilation;
+  std::int64_t count() const { return (n - (kernel - 1) * dilation - 1) / stride + 1; }
+  std::int64_t length() const {
+    return std::max<std::int64_t>(1, (count() * stride - dilation + n - 1) / n) * n + dilation;
+  }
+  std::int64_t repeats() const { return (kernel * length() + n - 1) / n; }
+
+  std::vector<IndexMap> windows() const {
+    const auto r = repeats(), l = length(), c = count();
+    const auto cut = [&](Shape from, Shape to) {
+      return IndexMap::shrink(from, std::vector<Expr>(from.size(), 0), to);
+    };
+    std::vector<IndexMap> steps{IndexMap::reshape({n}, {1, n}), IndexMap::expand({1, n}, {r, n}),
+                                IndexMap::reshape({r, n}, {r * n}), cut({r * n}, {kernel * l}),
+                                IndexMap::reshape({kernel * l}, {kernel, l})};
+    steps.push_back(cut({kernel, l}, {kernel, c * stride}));
+    steps.push_back(IndexMap::reshape({kernel, c * stride}, {kernel, c, stride}));
+    steps.push_back(cut({kernel, c, stride}, {kernel, c, 1}));
+    return steps;
+  }
+
+  std::vector<IndexMap> back() const {
+    const auto r = repeats(), l = length(), c = count();
+    const Scalar zero = Scalar::of(DType::I64, std::int64_t{-1});
+    const auto pad = [&](Shape from, std::size_t dim, std::int64_t after) {
+      std::vector<Expr> none(from.size(), 0), some(from.size(), 0);
+      some[dim] = after;
+      return IndexMap::pad(from, none, some, zero);
+    };
+    return {pad({kernel, c, 1}, 2, stride - 1),
+            IndexMap::reshape({kernel, c, stride}, {kernel, c * stride}),
+            pad({kernel, c * stride}, 1, l - c * stride),
+            IndexMap::reshape({kernel, l}, {kernel * l}),
+            pad({kernel * l}, 0, r * n - kernel * l),
+            IndexMap::reshape({r * n}, {r, n})};
+  }
+};
+
+Array numbered(const Sizes& sizes) {
+  Array a{sizes, std::vector<std::int64_t>(static_cast<std::size_t>(count_of(sizes)))};
+  std::iota(a.data.begin(), a.data.end(), 0);
+  return a;
+}
+
+TEST(IndexMapProperty, WindowsAndTheirGradientsAreAffine) {
+  int affine = 0;
+  for (std::uint64_t seed = 0; seed < 3000; ++seed) {
+    std::mt19937_64 random(seed);
+    const auto pick = [&](std::int64_t lo, std::int64_t hi) {
+      return std::uniform_int_distribution<std::int64_t>(lo, hi)(random);
+    };
+    RepeatedRows w{0, pick(2, 5), pick(1, 3), pick(1, 2)};
+    w.n = (w.kernel - 1) * w.dilation + 1 + pick(0, 20);
+    if (w.kernel <= w.stride && w.dilation == 1)
+      continue; // these do not overlap: a reshape
+    for (const bool back : {false, true}) {
+      const Array source = numbered(back ? Sizes{w.kernel, w.count(), 1} : Sizes{w.n});
+      Array now = source;
+      std::optional<IndexMap> map;
+      for (const IndexMap& step : back ? w.back() : w.windows()) {
+        now = through(step, now);
+        map = map ? compose(step, *map) : step;
+      }
+      const Array got = through(*map, source);
+      ASSERT_EQ(got.sizes, now.sizes) << "seed " << seed;
+      ASSERT_EQ(got.data, now.data) << "seed " << seed << ": " << map->str();
+      const bool plain = map->str().find_first_of("%/") == std::string::npos;
+      affine += back && plain;
+      EXPECT_TRUE(plain || (back && (w.stride > 1 || w.dilation > 1)))
+          << w.n << " by " << w.kernel << ": " << map->str();
+    }
+  }
+  EXPECT_GE(affine, 400);
+}
+
 TEST(IndexMapProperty, CompositionIsAssociative) {
   for (std::uint64_t seed = 0; seed < 5000; ++seed) {
     Mover mover(seed + 7000000);

@@ -42,6 +42,16 @@ TEST_F(ExprTest, MultiplesLeaveAQuotient) {
   EXPECT_EQ(floormod(i * (n + 1) + dn, n + 1), dn);
 }
 
+TEST_F(ExprTest, RowsOfARepeatedAxisAreAffine) {
+  const Expr p = Expr::axis(8, 28), k = Expr::axis(9, 3); // windows of 3 of 30 elements
+  EXPECT_EQ(floormod(31 * k + p, 30), k + p);
+  EXPECT_EQ(floordiv(31 * k + p, 30), k);
+  EXPECT_EQ(floormod(29 * k + p + 2, 30), p - k + 2);
+  EXPECT_EQ(floordiv(29 * k + p + 2, 30), k);
+  const Expr whole = Expr::axis(8, 30); // the last one of these begins behind the axis
+  EXPECT_EQ(30 * floordiv(31 * k + whole, 30) + floormod(31 * k + whole, 30), 31 * k + whole);
+}
+
 TEST_F(ExprTest, CommonFactorsAreCancelled) {
   EXPECT_EQ(floordiv(8 * i + j, 16), floordiv(i, 2));
   EXPECT_EQ(floormod(8 * i + j, 16), 8 * floormod(i, 2) + j);

@@ -1,0 +1,387 @@
+#include "kernel/staged_windows.h"
+
+#include "kernel/analysis.h"
+#include "kernel/nest.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <optional>
+
+namespace egret::kernel {
+
+namespace {
+
+/// Uses of an element that pay for its copy; of a copy that all workers wait for.
+constexpr std::int64_t kUses = 2, kUsesOfWhole = 16;
+/// Elements of a copy for all: a small operand, such as the weights of a depthwise convolution.
+constexpr std::int64_t kMostWhole = 1 << 16;
+
+Expr variable(const Region& region, int axis) {
+  return Expr::axis(axis, region.axes[axis].extent);
+}
+
+std::int64_t size_of_axis(const Region& region, int axis) {
+  return region.axes[axis].extent.constant().value_or(0);
+}
+
+/// A load with everything written over the region's axes.
+struct Access {
+  Expr offset;
+  std::vector<Guard> valid;
+  Scalar fill;
+};
+
+std::optional<Access> access_of(const Region& region, const Stage& stage, const Load& load) {
+  if (load.source != Source::Operand || !load.indirect.empty() ||
+      region.operands[load.number].role != Role::Tensor)
+    return std::nullopt;
+  const IndexMap map = compose(load.map, region.operands[load.number].layout);
+  if (map.holes.size() > 1)
+    return std::nullopt;
+  const auto over_region = [&](const Expr& e) {
+    return substitute(e, [&](const Expr& v) -> std::optional<Expr> {
+      return v.is_axis() ? std::optional(variable(region, stage.axes[v.axis_number()]))
+                         : std::nullopt;
+    });
+  };
+  Access access{over_region(map.coords[0]), {}, {}};
+  for (const Hole& hole : map.holes) {
+    access.fill = hole.fill;
+    for (const Guard& g : hole.valid)
+      access.valid.push_back({over_region(g.value), over_region(g.lo), over_region(g.hi)});
+  }
+  return access;
+}
+
+std::vector<int> axes_in(const Expr& e) {
+  std::vector<int> axes;
+  for (const Expr& v : variables_of(e))
+    if (v.is_axis())
+      axes.push_back(v.axis_number());
+  return axes;
+}
+
+std::optional<std::int64_t> slope(const Region& region, const Expr& e, int axis) {
+  const Expr v = variable(region, axis);
+  if (!v.is_axis())
+    return 0;
+  const auto c = coefficient_of(e, v);
+  return c ? c->constant() : std::nullopt;
+}
+
+/// The copy of one access whose inner axes are `inner`; nothing where its index is no sum of places
+/// that are affine in them.
+std::optional<StagedWindow> window_over(const Region& region, const Access& access,
+                                        const std::vector<int>& inner, int lanes_axis) {
+  StagedWindow window;
+  window.base = access.offset;
+  window.fill = access.fill;
+  std::map<int, std::int64_t> strides; // of the inner axes that matter
+  for (int a : inner) {
+    const auto stride = slope(region, access.offset, a);
+    if (!stride || size_of_axis(region, a) < 1)
+      return std::nullopt;
+    if (*stride != 0)
+      strides[a] = *stride;
+    window.base = window.base - Expr(*stride) * variable(region, a);
+  }
+  std::vector<std::vector<std::pair<int, std::int64_t>>> sums; // places: axes, coefficients
+  std::vector<int> placed;
+  for (const Guard& g : access.valid) {
+    const std::vector<int> axes = axes_in(g.value);
+    if (std::none_of(axes.begin(), axes.end(), [&](int a) { return contains(inner, a); })) {
+      window.valid.push_back(g);
+      continue;
+    }
+    Expr rest = g.value;
+    sums.emplace_back();
+    for (int a : axes) {
+      const auto c = slope(region, g.value, a);
+      if (!c || !strides.contains(a) || contains(placed, a))
+        return std::nullopt;
+      sums.back().push_back({a, *c});
+      placed.push_back(a);
+      rest = rest - Expr(*c) * variable(region, a);
+    }
+    if (!(rest == Expr(0)) || !g.lo.constant() || !g.hi.constant())
+      return std::nullopt;
+    window.valid.push_back(g);
+  }
+  for (const auto& [r, stride] : strides) { // windows without padding
+    if (contains(placed, r) || !region.axes[r].reduction)
+      continue;
+    sums.push_back({{r, 1}});
+    placed.push_back(r);
+    for (const auto& [p, other] : strides)
+      if (!contains(placed, p) && !region.axes[p].reduction && other % stride == 0 &&
+          std::abs(other) < std::abs(stride) * size_of_axis(region, r)) {
+        sums.back().push_back({p, other / stride});
+        placed.push_back(p);
+        break;
+      }
+  }
+  for (const auto& [a, stride] : strides)
+    if (!contains(placed, a))
+      sums.push_back({{a, 1}});
+  std::stable_partition(sums.begin(), sums.end(), [&](const auto& sum) {
+    return std::none_of(sum.begin(), sum.end(),
+                        [&](const auto& term) { return term.first == lanes_axis; });
+  });
+  for (const auto& sum : sums) {
+    WindowPlace place;
+    place.stride = strides.at(sum[0].first) / sum[0].second;
+    for (const auto& [a, c] : sum) {
+      if (strides.at(a) != place.stride * c)
+        return std::nullopt;
+      place.value = place.value + Expr(c) * variable(region, a);
+    }
+    place.lower = place.value.lower();
+    place.extent = place.value.upper() - place.lower + 1;
+    window.places.push_back(place);
+  }
+  if (sums.empty() || !strides.contains(lanes_axis))
+    return std::nullopt;
+  for (const auto& [a, c] : sums.back())
+    if (a == lanes_axis)
+      window.step = c;
+  if (window.step < 1)
+    return std::nullopt;
+  for (const int a : axes_in(window.base))
+    if (contains(inner, a))
+      return std::nullopt;
+  return window;
+}
+
+/// The parallel axes that share a place with a reduced one or with the lanes.
+std::vector<int> axes_of_windows(const Region& region, const Passes& passes, const Access& access,
+                                 int lanes_axis) {
+  std::vector<int> inner{lanes_axis};
+  const auto add = [&](int a) {
+    if (!region.axes[a].reduction && !contains(inner, a))
+      inner.push_back(a);
+  };
+  for (const Guard& g : access.valid) {
+    const std::vector<int> axes = axes_in(g.value);
+    if (std::any_of(axes.begin(), axes.end(),
+                    [&](int a) { return region.axes[a].reduction || a == lanes_axis; }))
+      std::for_each(axes.begin(), axes.end(), add);
+  }
+  for (int r : passes.reduced)
+    for (int p : passes.parallel) {
+      const auto s = slope(region, access.offset, r), t = slope(region, access.offset, p);
+      if (s && t && *s != 0 && *t != 0 && *t % *s == 0 &&
+          std::abs(*t) < std::abs(*s) * size_of_axis(region, r))
+        add(p);
+    }
+  return inner;
+}
+
+std::int64_t points(const Region& region, const std::vector<int>& axes) {
+  std::int64_t n = 1;
+  for (int a : axes)
+    n = std::min<std::int64_t>(n * size_of_axis(region, a), std::int64_t(1) << 40);
+  return n;
+}
+
+/// Points of `axes` for each element of the copy.
+bool pays(const Region& region, const StagedWindow& window, const std::vector<int>& axes,
+          const Access& access, std::int64_t uses) {
+  std::vector<int> those;
+  for (int a : axes)
+    if (slope(region, access.offset, a).value_or(1) != 0)
+      those.push_back(a);
+  return points(region, those) >= uses * window.elements();
+}
+
+} // namespace
+
+std::int64_t StagedWindow::elements() const {
+  std::int64_t n = 1;
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    const bool last = i + 1 == places.size();
+    n *= last ? (places[i].extent + step - 1) / step * step : places[i].extent;
+    n = std::min<std::int64_t>(n, std::int64_t(1) << 40);
+  }
+  return n;
+}
+
+Expr StagedWindow::offset(const Point& point) const {
+  Expr flat(0);
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    const Expr at =
+        substitute(places[i].value,
+                   [&](const Expr& v) -> std::optional<Expr> {
+                     return v.is_axis() ? std::optional(point.at[v.axis_number()]) : std::nullopt;
+                   }) -
+        Expr(places[i].lower);
+    if (i + 1 < places.size()) {
+      flat = flat * Expr(places[i].extent) + at;
+      continue;
+    }
+    const Expr each((places[i].extent + step - 1) / step);
+    flat = flat * each * Expr(step) + floormod(at, step) * each + floordiv(at, step);
+  }
+  return flat;
+}
+
+StagedWindows find_staged_windows(const Region& region, const Passes& passes, int lanes_axis,
+                                  std::int64_t most_bytes, std::int64_t tasks) {
+  StagedWindows found;
+  if (lanes_axis < 0)
+    return found;
+  struct Candidate {
+    StagedWindow::Reader reader;
+    Access access;
+    bool whole;
+  };
+  std::vector<Candidate> candidates;
+  std::vector<int> inner = passes.reduced;
+  inner.push_back(lanes_axis);
+  std::vector<int> all(region.axes.size());
+  for (std::size_t a = 0; a < all.size(); ++a)
+    all[a] = int(a);
+  for (std::size_t s = 0; s < region.stages.size(); ++s) {
+    const Stage& stage = region.stages[s];
+    for (std::size_t l = 0; l < stage.loads.size(); ++l) {
+      const auto access = access_of(region, stage, stage.loads[l]);
+      if (!access || stage.axes.size() != region.axes.size())
+        continue;
+      const auto lanes = slope(region, access->offset, lanes_axis);
+      if (!lanes || *lanes == 0)
+        continue;
+      const bool conditions =
+          std::any_of(access->valid.begin(), access->valid.end(),
+                      [&](const Guard& g) { return contains(axes_in(g.value), lanes_axis); });
+      const bool low = is_low(region.operands[stage.loads[l].number].dtype);
+      if (!conditions && *lanes == 1 && !low)
+        continue;
+      std::vector<int> axes = passes.reduced;
+      for (int a : axes_of_windows(region, passes, *access, lanes_axis))
+        axes.push_back(a);
+      const auto local = window_over(region, *access, axes, lanes_axis);
+      const auto whole = window_over(region, *access, all, lanes_axis);
+      const bool is_whole = *lanes != 1 && whole && whole->elements() <= kMostWhole &&
+                            points(region, all) >= kUsesOfWhole * whole->elements();
+      if (!is_whole && !(local && pays(region, *local, axes, *access, kUses)))
+        continue;
+      candidates.push_back({{int(s), int(l)}, *access, is_whole});
+      if (!is_whole)
+        for (int a : axes)
+          if (!contains(inner, a))
+            inner.push_back(a);
+    }
+  }
+  std::int64_t bytes = 0;
+  for (const Candidate& c : candidates) {
+    auto window = window_over(region, c.access, c.whole ? all : inner, lanes_axis);
+    if (!window || !(c.whole || pays(region, *window, inner, c.access, kUses)))
+      continue;
+    window->whole = c.whole;
+    window->operand = region.stages[c.reader.stage].loads[c.reader.load].number;
+    const auto same = std::find_if(found.list.begin(), found.list.end(), [&](const auto& w) {
+      const auto equal = [](const WindowPlace& a, const WindowPlace& b) {
+        return a.value == b.value && a.stride == b.stride;
+      };
+      return w.operand == window->operand && w.whole == window->whole && w.base == window->base &&
+             w.valid == window->valid && w.fill == window->fill &&
+             std::equal(w.places.begin(), w.places.end(), window->places.begin(),
+                        window->places.end(), equal);
+    });
+    if (same != found.list.end()) {
+      same->readers.push_back(c.reader);
+      continue;
+    }
+    if (!c.whole)
+      bytes += window->elements() * 4;
+    window->readers = {c.reader};
+    found.list.push_back(std::move(*window));
+  }
+  // A provided load is known by its operand and place, so no other load may read the operand.
+  std::erase_if(found.list, [&](const StagedWindow& w) {
+    std::size_t loads = 0;
+    for (const Stage& stage : region.stages)
+      loads +=
+          std::size_t(std::count_if(stage.loads.begin(), stage.loads.end(), [&](const Load& l) {
+            return l.source == Source::Operand && l.number == w.operand;
+          }));
+    return loads != w.readers.size();
+  });
+  std::vector<int> outside, inside{lanes_axis};
+  for (int a : passes.parallel)
+    if (a != lanes_axis)
+      (contains(inner, a) ? inside : outside).push_back(a);
+  const auto local = [](const StagedWindow& w) { return !w.whole; };
+  if (bytes > most_bytes || points(region, outside) < tasks)
+    std::erase_if(found.list, local);
+  else if (std::any_of(found.list.begin(), found.list.end(), local))
+    found.inner = inside;
+  return found;
+}
+
+void copy_window(Emitter& emitter, const StagedWindow& window, int buffer, const Point& outside,
+                 int lanes) {
+  ProgramBuilder& b = emitter.builder();
+  const auto there = [&](const Expr& e) {
+    return substitute(e, [&](const Expr& v) -> std::optional<Expr> {
+      return v.is_axis() ? std::optional(outside.at[v.axis_number()]) : std::nullopt;
+    });
+  };
+  const WindowPlace& last = window.places.back();
+  const std::int64_t each = (last.extent + window.step - 1) / window.step;
+  std::vector<Expr> extents;
+  for (std::size_t i = 0; i + 1 < window.places.size(); ++i)
+    extents.push_back(Expr(window.places[i].extent));
+  const auto row = [&](std::span<const Expr> at) {
+    Expr flat(0), offset = there(window.base);
+    std::vector<Guard> valid;
+    const auto conditions = [&](const WindowPlace& place, const Expr& value) {
+      for (const Guard& g : window.valid)
+        if (g.value == place.value)
+          valid.push_back({value, g.lo, g.hi});
+    };
+    for (const Guard& g : window.valid)
+      if (std::none_of(window.places.begin(), window.places.end(),
+                       [&](const WindowPlace& place) { return place.value == g.value; }))
+        valid.push_back({there(g.value), there(g.lo), there(g.hi)});
+    for (std::size_t i = 0; i < at.size(); ++i) {
+      const WindowPlace& place = window.places[i];
+      flat = flat * extents[i] + at[i];
+      offset = offset + Expr(place.stride) * (at[i] + Expr(place.lower));
+      conditions(place, at[i] + Expr(place.lower));
+    }
+    const std::vector<Guard> of_row = valid;
+    for (std::int64_t phase = 0; phase < window.step; ++phase) {
+      const Expr count((last.extent - phase + window.step - 1) / window.step);
+      const Expr begin = flat * Expr(each * window.step) + Expr(phase * each);
+      vector_loop(b, Expr(0), count, count, lanes, 1, [&](std::span<const Position> p) {
+        const Expr value = p[0].at * Expr(window.step) + Expr(last.lower + phase);
+        valid = of_row;
+        conditions(last, value);
+        std::vector<Guard> mask = valid;
+        mask.insert(mask.end(), p[0].mask.begin(), p[0].mask.end());
+        ValueId v = b.load(emitter.operand_buffer(window.operand),
+                           offset + Expr(last.stride) * value, lanes, mask);
+        v = emitter.widen(v).id;
+        if (window.fill.bits != 0) {
+          const ValueId fill = emitter.widen(b.constant(window.fill)).id;
+          v = b.apply(Op::Select, b.type_of(v).dtype, {b.test(valid, lanes), v, fill});
+        }
+        b.store(buffer, begin + p[0].at, b.splat(v, lanes), p[0].mask);
+      });
+    }
+  };
+  if (!window.whole || extents.empty()) {
+    serial_loops(b, extents, row);
+    return;
+  }
+  core_loop(b, std::span(extents).first(1), [&](std::span<const Expr> first) {
+    serial_loops(b, std::span(extents).subspan(1), [&](std::span<const Expr> rest) {
+      std::vector<Expr> at(first.begin(), first.end());
+      at.insert(at.end(), rest.begin(), rest.end());
+      row(at);
+    });
+  });
+}
+
+} // namespace egret::kernel
