@@ -16,8 +16,8 @@ namespace egret {
 /// on gets zeros. Seeds default to ones, for outputs of one element only (Error(Shape) else).
 std::vector<Tensor> grad(std::span<const Tensor> outputs, std::span<const Tensor> inputs,
                          std::span<const Tensor> seeds = {});
-std::vector<Tensor> grad(const Tensor& output, std::initializer_list<Tensor> inputs);
-Tensor grad(const Tensor& output, const Tensor& input);
+std::vector<Tensor> grad(const Operand& output, std::initializer_list<Tensor> inputs);
+Tensor grad(const Operand& output, const Operand& input);
 
 /// While one lives, what its thread records needs no gradient.
 class NoGrad {

@@ -29,7 +29,7 @@ struct ResidualBlock {
   ResidualBlock() = default;
   ResidualBlock(std::int64_t inputs, std::int64_t outputs, std::int64_t stride,
                 Generator& generator);
-  Tensor operator()(const Tensor& x, Generator* generator = nullptr) const;
+  Tensor operator()(const Operand& x, Generator* generator = nullptr) const;
   EGRET_FIELDS(conv1, bn1, conv2, bn2, downsample)
 };
 
@@ -51,7 +51,7 @@ struct ResNet {
   ResNet() = default;
   ResNet(const ResNetOptions& options, Generator& generator);
   /// Logits [batch, classes]. A generator is given while it trains.
-  Tensor operator()(const Tensor& images, Generator* generator = nullptr) const;
+  Tensor operator()(const Operand& images, Generator* generator = nullptr) const;
   template <class V>
   void visit(V& v) {
     v("conv1", conv1);
@@ -86,7 +86,7 @@ struct Gpt {
   /// Integers [batch, positions] to logits [batch, positions, vocabulary]; position i depends on
   /// positions up to i only. Error(Shape) for more positions than the context. Dropout when a
   /// generator is given.
-  Tensor operator()(const Tensor& tokens, Generator* generator = nullptr) const;
+  Tensor operator()(const Operand& tokens, Generator* generator = nullptr) const;
   /// An empty cache for texts of up to `capacity` tokens (0: the context). Error(Value) for more
   /// than the context.
   GptCache cache(const Expr& batch = 1, std::int64_t capacity = 0) const;
@@ -95,12 +95,12 @@ struct Gpt {
   /// forward of the whole text. The length is data, so one compiled function serves all of them;
   /// who calls counts: logits of tokens beyond the capacity are of no use. Error(Shape) for more
   /// tokens at once than the capacity.
-  Tensor extend(const Tensor& tokens, GptCache& cache) const;
+  Tensor extend(const Operand& tokens, GptCache& cache) const;
   EGRET_FIELDS(token_embedding, position_embedding, dropout, blocks, norm, head)
 
 private:
-  void require_tokens(const Tensor& tokens, std::int64_t most, const char* what) const;
-  Tensor logits(const Tensor& x) const;
+  void require_tokens(const Operand& tokens, std::int64_t most, const char* what) const;
+  Tensor logits(const Operand& x) const;
 };
 
 } // namespace egret::models

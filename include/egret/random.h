@@ -50,7 +50,7 @@ Tensor randint(const Shape& shape, std::int64_t low, std::int64_t high, Generato
 /// true with probability p (a multiple of 2^-32).
 Tensor bernoulli(const Shape& shape, double p, Generator& generator);
 /// true with the probability that stands at each place (of floats).
-Tensor bernoulli(const Tensor& probabilities, Generator& generator);
+Tensor bernoulli(const Operand& probabilities, Generator& generator);
 /// -log(u) / rate
 Tensor exponential(const Shape& shape, double rate, Generator& generator, DType dtype = DType::F32);
 /// -log(-log(u)): the larger of two is distributed as a softmax chooses
@@ -63,7 +63,7 @@ Tensor permutation(std::int64_t n, Generator& generator);
 /// Positions (i64 [..., count]) along the last axis of weights [..., n], each chosen as often as
 /// its weight says; without replacement each at most once (count at most n, and of the positive
 /// ones).
-Tensor multinomial(const Tensor& weights, std::int64_t count, Generator& generator,
+Tensor multinomial(const Operand& weights, std::int64_t count, Generator& generator,
                    bool replacement = false);
 
 } // namespace egret

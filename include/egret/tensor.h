@@ -20,10 +20,14 @@
 namespace egret {
 
 class Tensor;
+class Operand;
 
 namespace detail {
 class Handle;  // what the copies of one Tensor share: a node and its place for a gradient
 struct Access; // how egret's own sources reach a Tensor's handle
+/// `temporary` is about to go: if no other Tensor shares its handle, the value counts as held no
+/// longer, and is stored only where something else asks for it. Copies hold it again.
+void let_go(const Tensor& temporary) noexcept;
 } // namespace detail
 
 /// The C++ types whose values tensors take and give: bool, all integers, float, double.
@@ -84,10 +88,11 @@ private:
 };
 
 /// A parameter that takes a tensor or a number. It refers to the tensor, so it is for parameters
-/// only.
+/// only. A temporary tensor is held no longer once it was passed (Operand below).
 class Arg {
 public:
   Arg(const Tensor& tensor) noexcept : tensor_(&tensor) {}
+  Arg(Tensor&& tensor) noexcept : tensor_(&tensor) { detail::let_go(tensor); }
   template <Arithmetic T>
   Arg(T number) noexcept : number_(number) {}
   Arg(Number number) noexcept : number_(number) {}
@@ -164,8 +169,10 @@ private:
 ///
 /// Functions only record what is to be done: they launch nothing and allocate no device memory.
 /// Reading (item, to_vector, eval, printing) computes what the value needs, together with every
-/// pending value on the way that a handle still holds. Mistakes in shapes, dtypes, axes and indices
-/// are thrown by the function called, as egret::Error.
+/// pending value on the way that a handle still holds: that of a variable, a member, an element of
+/// a container. A temporary that was passed to a function, an operator or a method does not hold
+/// its value, and neither does what std::move() gave: tanh(x * 2 + 1).eval() stores one array.
+/// Mistakes in shapes, dtypes, axes and indices are thrown by the function called, as egret::Error.
 ///
 /// Handles may be copied, read, updated and dropped by any thread: an in-place update is one step,
 /// so that none is lost. What a Tensor object is bound to (`a = b`) is for one thread at a time, as
@@ -197,67 +204,74 @@ public:
   template <Arithmetic T = float>
   std::vector<T> to_vector() const;        ///< all elements in row-major order, converted to T
   std::vector<std::byte> to_bytes() const; ///< all elements in row-major order, as stored
-  Tensor eval() const;                     ///< computes the value and keeps it; returns this handle
-  bool is_materialized() const;            ///< the value stands in memory (or is a number)
+  Tensor eval() const&;                    ///< computes the value and keeps it; returns this handle
+  Tensor eval() &&;
+  bool is_materialized() const; ///< the value stands in memory (or is a number)
+
+  // Methods that record: of a variable, and of a temporary, which then holds its value no longer.
+#define EGRET_METHOD(name, parameters)                                                             \
+  Tensor name parameters const&;                                                                   \
+  Tensor name parameters&&;
 
   // --- conversions
-  Tensor to(DType type) const;      ///< converted; *this's value when it has that type
-  Tensor clone() const;             ///< the same value under a handle of its own, which is no leaf
-                                    ///< but passes gradients on
-  Tensor detach() const;            ///< the same value under a handle of its own, without gradient
-  Tensor bitcast(DType type) const; ///< the same bits read as another type of the same size
+  EGRET_METHOD(to, (DType type)) ///< converted; *this's value when it has that type
+  EGRET_METHOD(clone, ())        ///< the same value under a handle of its own, which is no leaf
+                                 ///< but passes gradients on
+  EGRET_METHOD(detach, ())       ///< the same value under a handle of its own, without gradient
+  EGRET_METHOD(bitcast, (DType type)) ///< the same bits read as another type of the same size
 
   // --- indexing: results are values of their own
-  Tensor operator[](std::int64_t position) const; ///< select(0, position)
-  Tensor operator[](Slice slice) const;           ///< slices the first axis
-  Tensor
-  operator[](std::initializer_list<Index> indices) const; ///< t[{Slice(1, 3), 0, Slice::all()}]
-  Tensor index(std::span<const Index> indices) const;
-  Tensor select(std::int64_t axis, std::int64_t position) const; ///< removes the axis
-  Tensor narrow(std::int64_t axis, const Expr& begin, const Expr& length) const;
+  EGRET_METHOD(operator[], (std::int64_t position)) ///< select(0, position)
+  EGRET_METHOD(operator[], (Slice slice))           ///< slices the first axis
+  EGRET_METHOD(operator[],
+               (std::initializer_list<Index> indices)) ///< t[{Slice(1, 3), 0, Slice::all()}]
+  EGRET_METHOD(index, (std::span<const Index> indices))
+  EGRET_METHOD(select, (std::int64_t axis, std::int64_t position)) ///< removes the axis
+  EGRET_METHOD(narrow, (std::int64_t axis, const Expr& begin, const Expr& length))
 
   // --- shape
-  Tensor reshape(const Shape& shape) const; ///< one dim may be -1
-  Tensor flatten(std::int64_t first = 0, std::int64_t last = -1) const;
-  Tensor permute(std::vector<std::int64_t> axes) const;
-  Tensor transpose(std::int64_t a = -2, std::int64_t b = -1) const; ///< swaps two axes
-  Tensor squeeze(std::optional<std::int64_t> axis = {}) const;      ///< removes axes of size 1
-  Tensor unsqueeze(std::int64_t axis) const;
-  Tensor expand(const Shape& shape) const; ///< broadcast to `shape`; -1 keeps a dim
-  Tensor flip(Axes axes) const;
+  EGRET_METHOD(reshape, (const Shape& shape)) ///< one dim may be -1
+  EGRET_METHOD(flatten, (std::int64_t first = 0, std::int64_t last = -1))
+  EGRET_METHOD(permute, (std::vector<std::int64_t> axes))
+  EGRET_METHOD(transpose, (std::int64_t a = -2, std::int64_t b = -1)) ///< swaps two axes
+  EGRET_METHOD(squeeze, (std::optional<std::int64_t> axis = {}))      ///< removes axes of size 1
+  EGRET_METHOD(unsqueeze, (std::int64_t axis))
+  EGRET_METHOD(expand, (const Shape& shape)) ///< broadcast to `shape`; -1 keeps a dim
+  EGRET_METHOD(flip, (Axes axes))
 
   // --- reductions; integers sum in i64, bools count
-  Tensor sum(const Axes& axes = {}, bool keepdim = false) const;
-  Tensor mean(const Axes& axes = {}, bool keepdim = false) const;
-  Tensor var(const Axes& axes = {}, bool keepdim = false, double correction = 1) const;
-  Tensor std(const Axes& axes = {}, bool keepdim = false, double correction = 1) const;
-  Tensor prod(const Axes& axes = {}, bool keepdim = false) const;
-  Tensor max(const Axes& axes = {}, bool keepdim = false) const;
-  Tensor min(const Axes& axes = {}, bool keepdim = false) const;
-  Tensor argmax(std::optional<std::int64_t> axis = {}, bool keepdim = false) const;
-  Tensor argmin(std::optional<std::int64_t> axis = {}, bool keepdim = false) const;
-  Tensor any(const Axes& axes = {}, bool keepdim = false) const;
-  Tensor all(const Axes& axes = {}, bool keepdim = false) const;
-  Tensor cumsum(std::int64_t axis) const;
+  EGRET_METHOD(sum, (const Axes& axes = {}, bool keepdim = false))
+  EGRET_METHOD(mean, (const Axes& axes = {}, bool keepdim = false))
+  EGRET_METHOD(var, (const Axes& axes = {}, bool keepdim = false, double correction = 1))
+  EGRET_METHOD(std, (const Axes& axes = {}, bool keepdim = false, double correction = 1))
+  EGRET_METHOD(prod, (const Axes& axes = {}, bool keepdim = false))
+  EGRET_METHOD(max, (const Axes& axes = {}, bool keepdim = false))
+  EGRET_METHOD(min, (const Axes& axes = {}, bool keepdim = false))
+  EGRET_METHOD(argmax, (std::optional<std::int64_t> axis = {}, bool keepdim = false))
+  EGRET_METHOD(argmin, (std::optional<std::int64_t> axis = {}, bool keepdim = false))
+  EGRET_METHOD(any, (const Axes& axes = {}, bool keepdim = false))
+  EGRET_METHOD(all, (const Axes& axes = {}, bool keepdim = false))
+  EGRET_METHOD(cumsum, (std::int64_t axis))
 
   // --- element by element; the free functions of functional.h say what each computes
-  Tensor pow(const Arg& exponent) const;
-  Tensor exp() const;
-  Tensor log() const;
-  Tensor sqrt() const;
-  Tensor rsqrt() const;
-  Tensor square() const;
-  Tensor abs() const;
-  Tensor sin() const;
-  Tensor cos() const;
-  Tensor tanh() const;
-  Tensor sigmoid() const;
-  Tensor relu() const;
-  Tensor clamp(std::optional<Number> low, std::optional<Number> high) const;
-  Tensor softmax(std::int64_t axis = -1) const;
-  Tensor log_softmax(std::int64_t axis = -1) const;
-  Tensor logsumexp(std::int64_t axis = -1, bool keepdim = false) const;
-  Tensor matmul(const Tensor& other) const;
+  EGRET_METHOD(pow, (const Arg& exponent))
+  EGRET_METHOD(exp, ())
+  EGRET_METHOD(log, ())
+  EGRET_METHOD(sqrt, ())
+  EGRET_METHOD(rsqrt, ())
+  EGRET_METHOD(square, ())
+  EGRET_METHOD(abs, ())
+  EGRET_METHOD(sin, ())
+  EGRET_METHOD(cos, ())
+  EGRET_METHOD(tanh, ())
+  EGRET_METHOD(sigmoid, ())
+  EGRET_METHOD(relu, ())
+  EGRET_METHOD(clamp, (std::optional<Number> low, std::optional<Number> high))
+  EGRET_METHOD(softmax, (std::int64_t axis = -1))
+  EGRET_METHOD(log_softmax, (std::int64_t axis = -1))
+  EGRET_METHOD(logsumexp, (std::int64_t axis = -1, bool keepdim = false))
+  EGRET_METHOD(matmul, (const Operand& other))
+#undef EGRET_METHOD
 
   // --- in place: a new value in the place that all copies of this handle share
   Tensor& operator+=(const Arg& other);
@@ -285,7 +299,9 @@ public:
   Tensor& set(const Tensor& value);
   Tensor& retrieve(); ///< the next execute() computes this value and keeps it until the one after
   Tensor& keep();     ///< as retrieve(); on an input: its value survives execute()
-  std::vector<float> data() const { return to_vector<float>(); }
+  std::vector<float> data() const {
+    return to_vector<float>();
+  }
 
 private:
   explicit Tensor(std::shared_ptr<detail::Handle> handle) noexcept;
@@ -293,13 +309,26 @@ private:
   std::shared_ptr<detail::Handle> handle_;
 };
 
+/// A parameter that takes a tensor. A temporary, or what std::move() gives, is moved into it and
+/// holds its value no longer: reading what the function returns does not store the operand, unless
+/// a copy of it lives. A variable is shared, as by any copy.
+class Operand : public Tensor {
+public:
+  Operand() noexcept = default; ///< empty
+  Operand(const Tensor& tensor) noexcept : Tensor(tensor) {}
+  Operand(Tensor&& tensor) noexcept : Tensor(std::move(tensor)) { detail::let_go(*this); }
+  Operand(const Operand&) noexcept = default;
+  Operand(Operand&& other) noexcept : Operand(static_cast<Tensor&&>(other)) {}
+  Operand& operator=(const Operand&) = delete;
+};
+
 // --- operators: broadcasting as NumPy does, dtypes promoted (promote in dtype.h, Number above)
-Tensor operator-(const Tensor& a);
-Tensor operator!(const Tensor& a); ///< of bools
+Tensor operator-(const Operand& a);
+Tensor operator!(const Operand& a); ///< of bools
 #define EGRET_OPERATOR(op)                                                                         \
-  Tensor operator op(const Tensor& a, const Tensor& b);                                            \
-  Tensor operator op(const Tensor& a, Number b);                                                   \
-  Tensor operator op(Number a, const Tensor& b);
+  Tensor operator op(const Operand& a, const Operand& b);                                          \
+  Tensor operator op(const Operand& a, Number b);                                                  \
+  Tensor operator op(Number a, const Operand& b);
 EGRET_OPERATOR(+)
 EGRET_OPERATOR(-)
 EGRET_OPERATOR(*)

@@ -39,7 +39,7 @@ Gpt::Gpt(const GptOptions& o, Generator& generator)
   }
 }
 
-void Gpt::require_tokens(const Tensor& tokens, std::int64_t most, const char* what) const {
+void Gpt::require_tokens(const Operand& tokens, std::int64_t most, const char* what) const {
   if (tokens.rank() != 2)
     fail(ErrorKind::Shape, "Gpt: needs tokens [batch, positions], got {}",
          to_string(tokens.shape()));
@@ -47,12 +47,12 @@ void Gpt::require_tokens(const Tensor& tokens, std::int64_t most, const char* wh
     fail(ErrorKind::Shape, "Gpt: {} positions, the {} holds {}", positions.str(), what, most);
 }
 
-Tensor Gpt::logits(const Tensor& x) const {
+Tensor Gpt::logits(const Operand& x) const {
   const Tensor y = norm(x);
   return head ? (*head)(y) : matmul(y, token_embedding.weight.transpose());
 }
 
-Tensor Gpt::operator()(const Tensor& tokens, Generator* generator) const {
+Tensor Gpt::operator()(const Operand& tokens, Generator* generator) const {
   require_tokens(tokens, position_embedding.weight.size(0), "context");
   Tensor x = token_embedding(tokens) + position_embedding.weight.narrow(0, 0, tokens.shape()[1]);
   x = dropout(x, generator);
@@ -72,7 +72,7 @@ GptCache Gpt::cache(const Expr& batch, std::int64_t capacity) const {
   return cache;
 }
 
-Tensor Gpt::extend(const Tensor& tokens, GptCache& cache) const {
+Tensor Gpt::extend(const Operand& tokens, GptCache& cache) const {
   if (cache.layers.size() != blocks.size())
     fail(ErrorKind::Value, "Gpt: a cache of {} layers for {}", cache.layers.size(), blocks.size());
   if (!blocks.empty())

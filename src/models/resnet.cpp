@@ -24,9 +24,9 @@ ResidualBlock::ResidualBlock(std::int64_t inputs, std::int64_t outputs, std::int
     downsample.emplace(convolution(inputs, outputs, 1, stride, generator), nn::BatchNorm(outputs));
 }
 
-Tensor ResidualBlock::operator()(const Tensor& x, Generator* generator) const {
+Tensor ResidualBlock::operator()(const Operand& x, Generator* generator) const {
   const Tensor y = bn2(conv2(relu(bn1(conv1(x), generator))), generator);
-  return relu(y + (downsample ? (*downsample)(x, generator) : x));
+  return relu(y + (downsample ? (*downsample)(x, generator) : Tensor(x)));
 }
 
 ResNet::ResNet(const ResNetOptions& o, Generator& generator) {
@@ -48,7 +48,7 @@ ResNet::ResNet(const ResNetOptions& o, Generator& generator) {
   fc = nn::Linear(inputs, o.classes, generator);
 }
 
-Tensor ResNet::operator()(const Tensor& images, Generator* generator) const {
+Tensor ResNet::operator()(const Operand& images, Generator* generator) const {
   Tensor x = maxpool(relu(bn1(conv1(images), generator)));
   for (const auto& layer : layers)
     for (const auto& block : layer)

@@ -49,7 +49,7 @@ MultiHeadAttention::MultiHeadAttention(std::int64_t width, std::int64_t heads, G
   in_proj_bias = zeros({rows}).set_requires_grad();
 }
 
-MultiHeadAttention::Parts MultiHeadAttention::project(const Tensor& x) const {
+MultiHeadAttention::Parts MultiHeadAttention::project(const Operand& x) const {
   require_positions(x);
   const Tensor qkv = linear(x, in_proj_weight, in_proj_bias);
   const std::int64_t width = out_proj.weight.size(0), kv = kv_heads * (width / heads);
@@ -64,7 +64,7 @@ MultiHeadAttention::Parts MultiHeadAttention::project(const Tensor& x) const {
           by_head(qkv.narrow(-1, width + kv, kv), kv_heads)};
 }
 
-Tensor MultiHeadAttention::attend(const Parts& parts, const Tensor& mask, bool causal) const {
+Tensor MultiHeadAttention::attend(const Parts& parts, const Operand& mask, bool causal) const {
   const auto& [q, k, v] = parts;
   const Tensor mixed =
       scaled_dot_product_attention(q, repeated(k, heads / kv_heads), repeated(v, heads / kv_heads),
@@ -73,13 +73,14 @@ Tensor MultiHeadAttention::attend(const Parts& parts, const Tensor& mask, bool c
   return out_proj(mixed.transpose(1, 2).reshape({shape[0], shape[2], out_proj.weight.size(0)}));
 }
 
-Tensor MultiHeadAttention::operator()(const Tensor& x, const Tensor& mask) const {
+Tensor MultiHeadAttention::operator()(const Operand& x, const Operand& mask) const {
   if (x.rank() == 2)
     return (*this)(x.unsqueeze(0), mask).squeeze(0);
   return attend(project(x), mask, causal);
 }
 
-Tensor MultiHeadAttention::across(const Tensor& x, const Tensor& memory, const Tensor& mask) const {
+Tensor MultiHeadAttention::across(const Operand& x, const Operand& memory,
+                                  const Operand& mask) const {
   require_positions(x);
   require_positions(memory);
   const std::int64_t width = out_proj.weight.size(0), kv = kv_heads * (width / heads);
@@ -99,8 +100,8 @@ KeyValueCache MultiHeadAttention::cache(const Expr& batch, std::int64_t capacity
   return {zeros(shape, in_proj_weight.dtype()), zeros(shape, in_proj_weight.dtype())};
 }
 
-Tensor MultiHeadAttention::extend(const Tensor& x, KeyValueCache& cache,
-                                  const Tensor& begin) const {
+Tensor MultiHeadAttention::extend(const Operand& x, KeyValueCache& cache,
+                                  const Operand& begin) const {
   if (!causal)
     fail(ErrorKind::Value, "MultiHeadAttention::extend: attention is not causal: positions of "
                            "before would have to see those that are new");
@@ -146,15 +147,16 @@ TransformerBlock::TransformerBlock(const TransformerBlockOptions& o, Generator& 
       norm1(o.width), norm2(o.width), dropout{o.dropout}, activation(o.activation),
       norm_first(o.norm_first) {}
 
-Tensor TransformerBlock::operator()(const Tensor& x, Generator* generator,
-                                    const Tensor& mask) const {
+Tensor TransformerBlock::operator()(const Operand& x, Generator* generator,
+                                    const Operand& mask) const {
   const Tensor y = added(x, norm1, norm_first,
                          [&](const Tensor& in) { return dropout(self_attn(in, mask), generator); });
   return added(y, norm2, norm_first,
                [&](const Tensor& in) { return fed_forward(*this, in, generator); });
 }
 
-Tensor TransformerBlock::extend(const Tensor& x, KeyValueCache& cache, const Tensor& begin) const {
+Tensor TransformerBlock::extend(const Operand& x, KeyValueCache& cache,
+                                const Operand& begin) const {
   const Tensor y = added(x, norm1, norm_first,
                          [&](const Tensor& in) { return self_attn.extend(in, cache, begin); });
   return added(y, norm2, norm_first,
@@ -169,8 +171,8 @@ TransformerDecoderBlock::TransformerDecoderBlock(const TransformerBlockOptions& 
       norm1(o.width), norm2(o.width), norm3(o.width), dropout{o.dropout}, activation(o.activation),
       norm_first(o.norm_first) {}
 
-Tensor TransformerDecoderBlock::operator()(const Tensor& x, const Tensor& memory,
-                                           Generator* generator, const Tensor& memory_mask) const {
+Tensor TransformerDecoderBlock::operator()(const Operand& x, const Operand& memory,
+                                           Generator* generator, const Operand& memory_mask) const {
   Tensor y = added(x, norm1, norm_first,
                    [&](const Tensor& in) { return dropout(self_attn(in), generator); });
   y = added(y, norm2, norm_first, [&](const Tensor& in) {
@@ -188,8 +190,8 @@ TransformerEncoder::TransformerEncoder(std::int64_t count, const TransformerBloc
     norm.emplace(options.width);
 }
 
-Tensor TransformerEncoder::operator()(const Tensor& x, Generator* generator,
-                                      const Tensor& mask) const {
+Tensor TransformerEncoder::operator()(const Operand& x, Generator* generator,
+                                      const Operand& mask) const {
   Tensor y = x;
   for (const auto& layer : layers)
     y = layer(y, generator, mask);
@@ -204,8 +206,8 @@ TransformerDecoder::TransformerDecoder(std::int64_t count, const TransformerBloc
     norm.emplace(options.width);
 }
 
-Tensor TransformerDecoder::operator()(const Tensor& x, const Tensor& memory, Generator* generator,
-                                      const Tensor& memory_mask) const {
+Tensor TransformerDecoder::operator()(const Operand& x, const Operand& memory, Generator* generator,
+                                      const Operand& memory_mask) const {
   Tensor y = x;
   for (const auto& layer : layers)
     y = layer(y, memory, generator, memory_mask);

@@ -77,7 +77,7 @@ Conv<Axes>::Conv(std::int64_t inputs, std::int64_t outputs, const PerAxis& kerne
 }
 
 template <int Axes>
-Tensor Conv<Axes>::operator()(const Tensor& x) const {
+Tensor Conv<Axes>::operator()(const Operand& x) const {
   const ConvOptions o{
       .stride = stride, .padding = padding, .dilation = dilation, .groups = groups, .same = same};
   if constexpr (Axes == 1)
@@ -101,7 +101,7 @@ ConvTranspose<Axes>::ConvTranspose(std::int64_t inputs, std::int64_t outputs, co
 }
 
 template <int Axes>
-Tensor ConvTranspose<Axes>::operator()(const Tensor& x) const {
+Tensor ConvTranspose<Axes>::operator()(const Operand& x) const {
   const ConvTransposeOptions o{.stride = stride,
                                .padding = padding,
                                .output_padding = output_padding,
@@ -116,7 +116,7 @@ Tensor ConvTranspose<Axes>::operator()(const Tensor& x) const {
 }
 
 template <int Axes>
-Tensor MaxPool<Axes>::operator()(const Tensor& x) const {
+Tensor MaxPool<Axes>::operator()(const Operand& x) const {
   const MaxPoolOptions o{
       .stride = PerAxis(stride), .padding = padding, .dilation = dilation, .ceil_mode = ceil_mode};
   if constexpr (Axes == 1)
@@ -128,7 +128,7 @@ Tensor MaxPool<Axes>::operator()(const Tensor& x) const {
 }
 
 template <int Axes>
-Tensor AvgPool<Axes>::operator()(const Tensor& x) const {
+Tensor AvgPool<Axes>::operator()(const Operand& x) const {
   const AvgPoolOptions o{.stride = PerAxis(stride),
                          .padding = padding,
                          .ceil_mode = ceil_mode,
@@ -143,7 +143,7 @@ Tensor AvgPool<Axes>::operator()(const Tensor& x) const {
 }
 
 template <int Axes, bool Max>
-Tensor AdaptivePool<Axes, Max>::operator()(const Tensor& x) const {
+Tensor AdaptivePool<Axes, Max>::operator()(const Operand& x) const {
   if constexpr (Axes == 1)
     return Max ? adaptive_max_pool1d(x, sizes) : adaptive_avg_pool1d(x, sizes);
   else if constexpr (Axes == 2)

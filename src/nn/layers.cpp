@@ -23,27 +23,27 @@ Linear::Linear(std::int64_t in, std::int64_t out, Generator& generator, bool wit
     bias = parameter(uniform({out}, -bound, bound, generator));
 }
 
-Tensor Linear::operator()(const Tensor& x) const {
+Tensor Linear::operator()(const Operand& x) const {
   return linear(x, weight, bias ? *bias : Tensor());
 }
 
 Embedding::Embedding(std::int64_t count, std::int64_t width, Generator& generator, double deviation)
     : weight(parameter(normal({count, width}, 0, deviation, generator))) {}
 
-Tensor Embedding::operator()(const Tensor& index) const {
+Tensor Embedding::operator()(const Operand& index) const {
   return embedding(weight, index);
 }
 
 LayerNorm::LayerNorm(std::int64_t width, double eps)
     : weight(parameter(ones({width}))), bias(parameter(zeros({width}))), eps(eps) {}
 
-Tensor LayerNorm::operator()(const Tensor& x) const {
+Tensor LayerNorm::operator()(const Operand& x) const {
   return layer_norm(x, weight, bias, eps);
 }
 
 RmsNorm::RmsNorm(std::int64_t width, double eps) : weight(parameter(ones({width}))), eps(eps) {}
 
-Tensor RmsNorm::operator()(const Tensor& x) const {
+Tensor RmsNorm::operator()(const Operand& x) const {
   return rms_norm(x, weight, eps);
 }
 
@@ -54,7 +54,7 @@ GroupNorm::GroupNorm(std::int64_t groups, std::int64_t channels, double eps)
     fail(ErrorKind::Value, "GroupNorm: {} groups do not divide {} channels", groups, channels);
 }
 
-Tensor GroupNorm::operator()(const Tensor& x) const {
+Tensor GroupNorm::operator()(const Operand& x) const {
   return group_norm(x, groups, weight, bias, eps);
 }
 
@@ -65,7 +65,7 @@ InstanceNorm::InstanceNorm(std::int64_t channels, bool affine, double eps) : eps
   }
 }
 
-Tensor InstanceNorm::operator()(const Tensor& x) const {
+Tensor InstanceNorm::operator()(const Operand& x) const {
   return instance_norm(x, weight ? *weight : Tensor(), bias ? *bias : Tensor(), eps);
 }
 
@@ -74,7 +74,7 @@ BatchNorm::BatchNorm(std::int64_t channels, double eps, double momentum)
       running_mean(zeros({channels})), running_var(ones({channels})),
       num_batches_tracked(scalar(std::int64_t{0})), eps(eps), momentum(momentum) {}
 
-Tensor BatchNorm::operator()(const Tensor& x, Generator* generator) const {
+Tensor BatchNorm::operator()(const Operand& x, Generator* generator) const {
   const bool training = generator != nullptr;
   if (training) {
     Tensor count = num_batches_tracked; // a handle to the same place
@@ -84,11 +84,11 @@ Tensor BatchNorm::operator()(const Tensor& x, Generator* generator) const {
                     {.training = training, .momentum = momentum, .eps = eps});
 }
 
-Tensor Dropout::operator()(const Tensor& x, Generator* generator) const {
-  return generator != nullptr && p > 0 ? dropout(x, p, *generator) : x;
+Tensor Dropout::operator()(const Operand& x, Generator* generator) const {
+  return generator != nullptr && p > 0 ? dropout(x, p, *generator) : Tensor(x);
 }
 
-Tensor activate(Activation activation, const Tensor& x) {
+Tensor activate(Activation activation, const Operand& x) {
   switch (activation) {
   case Activation::Relu:
     return relu(x);
@@ -113,7 +113,7 @@ Mlp::Mlp(const std::vector<std::int64_t>& widths, Generator& generator, Activati
     layers.emplace_back(widths[i], widths[i + 1], generator);
 }
 
-Tensor Mlp::operator()(const Tensor& x) const {
+Tensor Mlp::operator()(const Operand& x) const {
   Tensor y = x;
   for (std::size_t i = 0; i < layers.size(); ++i)
     y = i + 1 < layers.size() ? activate(activation, layers[i](y)) : layers[i](y);

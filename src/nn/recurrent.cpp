@@ -83,7 +83,7 @@ Recurrent::Recurrent(Cell cell, std::int64_t inputs, std::int64_t width, Generat
   }
 }
 
-RecurrentState Recurrent::step(const Tensor& x, const RecurrentState& from) const {
+RecurrentState Recurrent::step(const Operand& x, const RecurrentState& from) const {
   if (directions.size() != 1)
     fail(ErrorKind::Value, "Recurrent: a step of {} layers and directions; it is for one",
          directions.size());
@@ -102,7 +102,7 @@ RecurrentState Recurrent::step(const Tensor& x, const RecurrentState& from) cons
   return {now.hidden, now.cell};
 }
 
-RecurrentOutput Recurrent::operator()(const Tensor& x, Generator* generator,
+RecurrentOutput Recurrent::operator()(const Operand& x, Generator* generator,
                                       const RecurrentState& from) const {
   if (x.rank() != 3)
     fail(ErrorKind::Shape, "Recurrent: needs [batch, time, inputs], got {}", to_string(x.shape()));

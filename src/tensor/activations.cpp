@@ -19,23 +19,23 @@ Tensor wide(const Tensor& a, const char* who, F&& f) {
 
 } // namespace
 
-Tensor sigmoid(const Tensor& a) {
+Tensor sigmoid(const Operand& a) {
   return unary(Op::Sigmoid, as_float(a, "sigmoid"), "sigmoid");
 }
-Tensor relu(const Tensor& a) {
+Tensor relu(const Operand& a) {
   Access::raw(a, "relu");
   return where(a <= 0, 0, a); // NaN is not below 0 and stays
 }
-Tensor leaky_relu(const Tensor& a, double slope) {
+Tensor leaky_relu(const Operand& a, double slope) {
   const Tensor x = as_float(a, "leaky_relu");
   return where(x > 0, x, x * slope);
 }
-Tensor elu(const Tensor& a, double alpha) {
+Tensor elu(const Operand& a, double alpha) {
   const Tensor x = as_float(a, "elu");
   return where(x > 0, x, expm1(x) * alpha);
 }
 
-Tensor gelu(const Tensor& a, Gelu form) {
+Tensor gelu(const Operand& a, Gelu form) {
   const Tensor x = as_float(a, "gelu");
   const DType type = x.dtype();
   if (size_of(type) == 1) // the cube of 8 is too large for it
@@ -47,21 +47,21 @@ Tensor gelu(const Tensor& a, Gelu form) {
   return x * 0.5 * (tanh(inner) + 1);
 }
 
-Tensor silu(const Tensor& a) {
+Tensor silu(const Operand& a) {
   const Tensor x = as_float(a, "silu");
   return x * sigmoid(x);
 }
 
-Tensor softplus(const Tensor& a) {
+Tensor softplus(const Operand& a) {
   const Tensor x = as_float(a, "softplus");
   return maximum(x, 0) + log1p(exp(neg(abs(x))));
 }
 
-Tensor log_sigmoid(const Tensor& a) {
+Tensor log_sigmoid(const Operand& a) {
   return wide(a, "log_sigmoid", [](const Tensor& x) { return neg(softplus(neg(x))); });
 }
 
-Tensor selu(const Tensor& a) {
+Tensor selu(const Operand& a) {
   constexpr double alpha = 1.6732632423543772848170429916717;
   constexpr double scale = 1.0507009873554804934193349852946;
   return wide(a, "selu", [](const Tensor& x) {
@@ -70,67 +70,67 @@ Tensor selu(const Tensor& a) {
   });
 }
 
-Tensor celu(const Tensor& a, double alpha) {
+Tensor celu(const Operand& a, double alpha) {
   if (alpha == 0)
     fail(ErrorKind::Value, "celu: alpha is 0, by which the operand is divided");
   return wide(a, "celu",
               [alpha](const Tensor& x) { return where(x > 0, x, expm1(x * (1 / alpha)) * alpha); });
 }
 
-Tensor mish(const Tensor& a) {
+Tensor mish(const Operand& a) {
   return wide(a, "mish", [](const Tensor& x) { return x * tanh(softplus(x)); });
 }
 
-Tensor hardtanh(const Tensor& a, double low, double high) {
+Tensor hardtanh(const Operand& a, double low, double high) {
   require_float(a, "hardtanh");
   // As PyTorch does, the gradient at the bounds themselves is 0.
   const Tensor bottom = literal(a.dtype(), low), top = literal(a.dtype(), high);
   return where(a <= bottom, bottom, where(a >= top, top, a));
 }
 
-Tensor relu6(const Tensor& a) {
+Tensor relu6(const Operand& a) {
   return hardtanh(as_float(a, "relu6"), 0, 6);
 }
 
-Tensor hardsigmoid(const Tensor& a) {
+Tensor hardsigmoid(const Operand& a) {
   return wide(a, "hardsigmoid",
               [](const Tensor& x) { return relu6(x + 3) * constant(x.dtype(), 1.0 / 6); });
 }
 
-Tensor hardswish(const Tensor& a) {
+Tensor hardswish(const Operand& a) {
   return wide(a, "hardswish",
               [](const Tensor& x) { return x * (relu6(x + 3) * constant(x.dtype(), 1.0 / 6)); });
 }
 
-Tensor hardshrink(const Tensor& a, double edge) {
+Tensor hardshrink(const Operand& a, double edge) {
   const Tensor x = as_float(a, "hardshrink");
   return where(abs(x) <= edge, 0, x);
 }
 
-Tensor softshrink(const Tensor& a, double edge) {
+Tensor softshrink(const Operand& a, double edge) {
   if (!(edge >= 0))
     fail(ErrorKind::Value, "softshrink: the edge is {}; it must not be negative", edge);
   const Tensor x = as_float(a, "softshrink");
   return where(x > edge, x - edge, where(x < -edge, x + edge, where(isnan(x), x, 0)));
 }
 
-Tensor tanhshrink(const Tensor& a) {
+Tensor tanhshrink(const Operand& a) {
   return wide(a, "tanhshrink", [](const Tensor& x) { return x - tanh(x); });
 }
 
-Tensor softsign(const Tensor& a) {
+Tensor softsign(const Operand& a) {
   return wide(a, "softsign", [](const Tensor& x) {
     const Tensor size = where(x < 0, neg(x), x); // its slope at 0 does not matter: x is 0 there
     return x / (size + 1);
   });
 }
 
-Tensor threshold(const Tensor& a, double edge, double value) {
+Tensor threshold(const Operand& a, double edge, double value) {
   Access::raw(a, "threshold");
   return where(a <= edge, literal(a.dtype(), value), a);
 }
 
-Tensor prelu(const Tensor& a, const Tensor& slope) {
+Tensor prelu(const Operand& a, const Operand& slope) {
   const Tensor x = as_float(a, "prelu");
   Access::raw(slope, "prelu");
   const bool one = slope.shape().empty() || slope.shape() == Shape{Expr(1)};
@@ -146,7 +146,7 @@ Tensor prelu(const Tensor& a, const Tensor& slope) {
   return where(x > 0, x, x * reshape(slope.to(x.dtype()), line));
 }
 
-Tensor glu(const Tensor& a, std::int64_t axis) {
+Tensor glu(const Operand& a, std::int64_t axis) {
   const Tensor x = as_float(a, "glu");
   axis = axis_of(axis, x.rank(), x.shape(), "glu");
   const Expr& size = x.shape()[static_cast<std::size_t>(axis)];
@@ -157,7 +157,7 @@ Tensor glu(const Tensor& a, std::int64_t axis) {
   return x.narrow(axis, 0, half) * sigmoid(x.narrow(axis, half, half));
 }
 
-Tensor softmin(const Tensor& a, std::int64_t axis) {
+Tensor softmin(const Operand& a, std::int64_t axis) {
   return softmax(neg(as_float(a, "softmin")), axis);
 }
 

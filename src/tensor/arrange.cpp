@@ -35,7 +35,7 @@ struct Span {
 
 } // namespace
 
-Tensor vander(const Tensor& a, std::optional<std::int64_t> columns, bool increasing) {
+Tensor vander(const Operand& a, std::optional<std::int64_t> columns, bool increasing) {
   Access::raw(a, "vander");
   if (a.rank() != 1)
     fail(ErrorKind::Shape, "vander: got {}; a vector is needed", shape_of(a));
@@ -103,7 +103,7 @@ Tensor cartesian_prod(std::span<const Tensor> lines) {
   return stack(columns, 1);
 }
 
-Tensor channel_shuffle(const Tensor& a, std::int64_t groups) {
+Tensor channel_shuffle(const Operand& a, std::int64_t groups) {
   constexpr const char* who = "channel_shuffle";
   Access::raw(a, who);
   if (a.rank() < 3)
@@ -115,7 +115,8 @@ Tensor channel_shuffle(const Tensor& a, std::int64_t groups) {
   return unflatten(a, 1, {groups, a.size(1) / groups}).transpose(1, 2).flatten(1, 2);
 }
 
-Tensor slice_scatter(const Tensor& a, const Tensor& values, std::int64_t axis, const Slice& slice) {
+Tensor slice_scatter(const Operand& a, const Operand& values, std::int64_t axis,
+                     const Slice& slice) {
   constexpr const char* who = "slice_scatter";
   Access::raw(a, who);
   Access::raw(values, who);
@@ -128,7 +129,7 @@ Tensor slice_scatter(const Tensor& a, const Tensor& values, std::int64_t axis, c
   return replaced(a, where, values);
 }
 
-Tensor select_scatter(const Tensor& a, const Tensor& values, std::int64_t axis,
+Tensor select_scatter(const Operand& a, const Operand& values, std::int64_t axis,
                       std::int64_t position) {
   constexpr const char* who = "select_scatter";
   Access::raw(a, who);

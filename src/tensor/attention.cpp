@@ -55,7 +55,7 @@ std::optional<Heads> shared_heads(const Tensor& q, const Tensor& k, const Tensor
 
 } // namespace
 
-Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
+Tensor scaled_dot_product_attention(const Operand& q, const Operand& k, const Operand& v,
                                     const AttentionOptions& options) {
   constexpr const char* who = "scaled_dot_product_attention";
   for (const Tensor* t : {&q, &k, &v})
@@ -116,7 +116,7 @@ Tensor alibi_mask(std::int64_t heads, const Expr& queries, const Expr& keys) {
   return reshape(slopes, {heads, 1, 1}) * apart;
 }
 
-Tensor rope(const Tensor& a, const Tensor& positions, const RopeOptions& options) {
+Tensor rope(const Operand& a, const Operand& positions, const RopeOptions& options) {
   constexpr const char* who = "rope";
   Access::raw(a, who);
   Access::raw(positions, who);

@@ -64,7 +64,7 @@ Tensor finished(const Tensor& combined, const Tensor& sizes, const Tensor& weigh
 
 } // namespace
 
-Tensor embedding_bag(const Tensor& weight, const Tensor& index,
+Tensor embedding_bag(const Operand& weight, const Operand& index,
                      const EmbeddingBagOptions& options) {
   check(weight, index, 2, options);
   const Tensor counts = counted(index, options);
@@ -73,7 +73,7 @@ Tensor embedding_bag(const Tensor& weight, const Tensor& index,
                   options);
 }
 
-Tensor embedding_bag(const Tensor& weight, const Tensor& index, const Tensor& offsets,
+Tensor embedding_bag(const Operand& weight, const Operand& index, const Operand& offsets,
                      const EmbeddingBagOptions& options) {
   check(weight, index, 1, options);
   Access::raw(offsets, kBag);
@@ -96,8 +96,8 @@ Tensor embedding_bag(const Tensor& weight, const Tensor& index, const Tensor& of
   return finished(top, sizes, weight, options);
 }
 
-Tensor index_copy(const Tensor& data, std::int64_t axis, const Tensor& index,
-                  const Tensor& source) {
+Tensor index_copy(const Operand& data, std::int64_t axis, const Operand& index,
+                  const Operand& source) {
   constexpr const char* who = "index_copy";
   Access::raw(data, who);
   Access::raw(index, who);
@@ -113,7 +113,7 @@ Tensor index_copy(const Tensor& data, std::int64_t axis, const Tensor& index,
   return index_put(data, index, source, axis);
 }
 
-Tensor masked_scatter(const Tensor& data, const Tensor& mask, const Tensor& source) {
+Tensor masked_scatter(const Operand& data, const Operand& mask, const Operand& source) {
   constexpr const char* who = "masked_scatter";
   Access::raw(data, who);
   Access::raw(mask, who);

@@ -210,28 +210,28 @@ Tensor conv_transpose(const Tensor& operand, const Tensor& kernel, const Tensor&
 
 } // namespace
 
-Tensor conv1d(const Tensor& a, const Tensor& weight, const Tensor& bias,
+Tensor conv1d(const Operand& a, const Operand& weight, const Operand& bias,
               const ConvOptions& options) {
   return conv(a, weight, bias, options, 1, "conv1d");
 }
-Tensor conv2d(const Tensor& a, const Tensor& weight, const Tensor& bias,
+Tensor conv2d(const Operand& a, const Operand& weight, const Operand& bias,
               const ConvOptions& options) {
   return conv(a, weight, bias, options, 2, "conv2d");
 }
-Tensor conv3d(const Tensor& a, const Tensor& weight, const Tensor& bias,
+Tensor conv3d(const Operand& a, const Operand& weight, const Operand& bias,
               const ConvOptions& options) {
   return conv(a, weight, bias, options, 3, "conv3d");
 }
 
-Tensor conv_transpose1d(const Tensor& a, const Tensor& weight, const Tensor& bias,
+Tensor conv_transpose1d(const Operand& a, const Operand& weight, const Operand& bias,
                         const ConvTransposeOptions& options) {
   return conv_transpose(a, weight, bias, options, 1, "conv_transpose1d");
 }
-Tensor conv_transpose2d(const Tensor& a, const Tensor& weight, const Tensor& bias,
+Tensor conv_transpose2d(const Operand& a, const Operand& weight, const Operand& bias,
                         const ConvTransposeOptions& options) {
   return conv_transpose(a, weight, bias, options, 2, "conv_transpose2d");
 }
-Tensor conv_transpose3d(const Tensor& a, const Tensor& weight, const Tensor& bias,
+Tensor conv_transpose3d(const Operand& a, const Operand& weight, const Operand& bias,
                         const ConvTransposeOptions& options) {
   return conv_transpose(a, weight, bias, options, 3, "conv_transpose3d");
 }

@@ -70,8 +70,9 @@ Operands checked(const Tensor& logs, const Tensor& targets, const Tensor& input_
 
 } // namespace
 
-Tensor ctc_loss(const Tensor& log_probabilities, const Tensor& targets, const Tensor& input_lengths,
-                const Tensor& target_lengths, const CtcOptions& options) {
+Tensor ctc_loss(const Operand& log_probabilities, const Operand& targets,
+                const Operand& input_lengths, const Operand& target_lengths,
+                const CtcOptions& options) {
   const Operands o = checked(log_probabilities, targets, input_lengths, target_lengths, options);
   const std::int64_t times = o.logs.size(0), batch = o.logs.size(1), length = o.targets.size(1),
                      states = 2 * length + 1;

@@ -17,6 +17,10 @@ public:
   explicit Dependents(const Walk& w) : w_(w), forgotten_(w.order.size(), true) {
     for (const NodePtr& output : w.outputs)
       forgotten_[output->place] = false;
+    // Constants, and views of what is in memory then, cost nothing again.
+    for (const Node* node : w.order)
+      if (node->inputs.empty() || (is_view(*node) && stays(*node->inputs[0])))
+        forgotten_[node->place] = false;
   }
 
   /// What was looked at goes to `dropped`: a handle may have let it go meanwhile.
@@ -25,7 +29,10 @@ public:
     if (w_.order.empty() || !used_elsewhere())
       return found;
     const std::size_t first = dropped.size();
-    for_each_handle([&](const Handle& handle) { dropped.push_back(handle.node()); });
+    for_each_handle([&](const Handle& handle) {
+      if (handle.holds())
+        dropped.push_back(handle.node());
+    });
     for (std::size_t i = first; i < dropped.size(); ++i)
       if (answer(*dropped[i]) == Answer::Yes)
         found.push_back(dropped[i]);
@@ -35,6 +42,10 @@ public:
 private:
   enum class Answer : std::uint8_t { No, Yes, Refused }; ///< Refused: cannot be computed now
 
+  bool stays(const Node& operand) const {
+    return (operand.place & kLeafBit) || !forgotten_[operand.place];
+  }
+
   // Quick, and right when it says no: something refers to a forgotten value from outside.
   bool used_elsewhere() const {
     std::vector<long> uses(w_.order.size());
@@ -42,9 +53,12 @@ private:
       for (const NodePtr& input : node->inputs)
         if (!(input->place & kLeafBit))
           ++uses[input->place];
-    for (std::size_t i = 0; i < w_.order.size(); ++i)
-      if (forgotten_[i] && w_.order[i]->weak_from_this().use_count() > uses[i])
+    for (std::size_t i = 0; i < w_.order.size(); ++i) {
+      const Node& node = *w_.order[i];
+      const int temporaries = node.handles.load() - node.claims.load();
+      if (forgotten_[i] && node.weak_from_this().use_count() > uses[i] + temporaries)
         return true;
+    }
     return false;
   }
 
@@ -103,7 +117,7 @@ Walk walk_to_read(std::span<const NodePtr> roots, const char* who, std::vector<N
     if (more.empty())
       return w;
     wanted.insert(wanted.end(), more.begin(), more.end());
-    Walk wider = walk(wanted, WalkOutputs::RootsAndHeld, nullptr, who);
+    Walk wider = walk(wanted, WalkOutputs::RootsAndHeld, nullptr, who, roots.size());
     if (wider.busy || wider.order.size() > kMostOps)
       return walk(roots, WalkOutputs::RootsAndHeld, nullptr, who);
     w = std::move(wider);

@@ -32,7 +32,7 @@ void require_weights(const Tensor& weights, const char* who) {
 
 } // namespace
 
-Tensor bernoulli(const Tensor& probabilities, Generator& generator) {
+Tensor bernoulli(const Operand& probabilities, Generator& generator) {
   Access::raw(probabilities, "bernoulli");
   require_float(probabilities, "bernoulli");
   const DType wide = accumulator_of(probabilities.dtype());
@@ -78,7 +78,7 @@ Tensor permutation(std::int64_t n, Generator& generator) {
   return argsort((bits[0] << 32) | bits[1]);
 }
 
-Tensor multinomial(const Tensor& weights, std::int64_t count, Generator& generator,
+Tensor multinomial(const Operand& weights, std::int64_t count, Generator& generator,
                    bool replacement) {
   require_weights(weights, "multinomial");
   const std::int64_t n = weights.size(-1);

@@ -193,11 +193,11 @@ Tensor einsum(std::string_view formula, std::span<const Tensor> operands) {
   return contract(std::move(named), result, "einsum");
 }
 
-Tensor einsum(std::string_view formula, std::initializer_list<Tensor> operands) {
-  return einsum(formula, std::span(operands.begin(), operands.size()));
+Tensor einsum(std::string_view formula, std::initializer_list<Operand> operands) {
+  return einsum(formula, std::vector<Tensor>(operands.begin(), operands.end()));
 }
 
-Tensor tensordot(const Tensor& a, const Tensor& b, const std::vector<std::int64_t>& axes_a,
+Tensor tensordot(const Operand& a, const Operand& b, const std::vector<std::int64_t>& axes_a,
                  const std::vector<std::int64_t>& axes_b) {
   Access::raw(a, "tensordot");
   Access::raw(b, "tensordot");
@@ -226,7 +226,7 @@ Tensor tensordot(const Tensor& a, const Tensor& b, const std::vector<std::int64_
   return contract({std::move(x), std::move(y)}, result, "tensordot");
 }
 
-Tensor tensordot(const Tensor& a, const Tensor& b, std::int64_t axes) {
+Tensor tensordot(const Operand& a, const Operand& b, std::int64_t axes) {
   Access::raw(a, "tensordot");
   Access::raw(b, "tensordot");
   if (axes < 0 || axes > a.rank() || axes > b.rank())
@@ -239,7 +239,7 @@ Tensor tensordot(const Tensor& a, const Tensor& b, std::int64_t axes) {
   return tensordot(a, b, last, first);
 }
 
-Tensor kron(const Tensor& a, const Tensor& b) {
+Tensor kron(const Operand& a, const Operand& b) {
   Access::raw(a, "kron");
   Access::raw(b, "kron");
   const std::size_t rank = std::max(a.shape().size(), b.shape().size());
@@ -256,14 +256,14 @@ Tensor kron(const Tensor& a, const Tensor& b) {
   return reshape(reshape(a, left) * reshape(b, right), whole);
 }
 
-Tensor trace(const Tensor& a) {
+Tensor trace(const Operand& a) {
   Access::raw(a, "trace");
   if (a.rank() != 2)
     fail(ErrorKind::Shape, "trace: got {}; a matrix is needed", shape_of(a));
   return sum(diagonal(a));
 }
 
-Tensor cross(const Tensor& a, const Tensor& b, std::int64_t axis) {
+Tensor cross(const Operand& a, const Operand& b, std::int64_t axis) {
   auto [x, y] = matched(a, b, "cross");
   axis = axis_of(axis, x.rank(), x.shape(), "cross");
   if (!(x.shape()[static_cast<std::size_t>(axis)] == Expr(3)))
@@ -272,7 +272,7 @@ Tensor cross(const Tensor& a, const Tensor& b, std::int64_t axis) {
   return turned(x, -1) * turned(y, -2) - turned(x, -2) * turned(y, -1);
 }
 
-Tensor cdist(const Tensor& a, const Tensor& b, double p) {
+Tensor cdist(const Operand& a, const Operand& b, double p) {
   Access::raw(a, "cdist");
   Access::raw(b, "cdist");
   if (a.rank() < 2 || b.rank() < 2 || !(a.shape().back() == b.shape().back()))

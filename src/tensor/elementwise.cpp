@@ -134,21 +134,21 @@ Tensor minimum(const Arg& a, const Arg& b) {
       "minimum");
 }
 
-Tensor neg(const Tensor& a) {
+Tensor neg(const Operand& a) {
   Access::raw(a, "neg");
   if (a.dtype() == DType::Bool)
     fail(ErrorKind::DType, "neg: takes numbers, got bool; use ! or logical_not");
   return a * -1;
 }
 
-Tensor abs(const Tensor& a) {
+Tensor abs(const Operand& a) {
   Access::raw(a, "abs");
   if (a.dtype() == DType::Bool || (is_integer(a.dtype()) && !is_signed(a.dtype())))
     return a.clone();
   return binary(Op::Max, a, neg(a), "abs");
 }
 
-Tensor sign(const Tensor& a) {
+Tensor sign(const Operand& a) {
   Access::raw(a, "sign");
   if (a.dtype() == DType::Bool)
     return a.clone();
@@ -158,59 +158,59 @@ Tensor sign(const Tensor& a) {
   return is_float(a.dtype()) ? where(isnan(a), a, result) : result;
 }
 
-Tensor square(const Tensor& a) {
+Tensor square(const Operand& a) {
   return arithmetic(Op::Mul, a, a, "square");
 }
-Tensor reciprocal(const Tensor& a) {
+Tensor reciprocal(const Operand& a) {
   return calculus(Op::Recip, a, "reciprocal");
 }
-Tensor sqrt(const Tensor& a) {
+Tensor sqrt(const Operand& a) {
   return calculus(Op::Sqrt, a, "sqrt");
 }
-Tensor exp(const Tensor& a) {
+Tensor exp(const Operand& a) {
   return calculus(Op::Exp, a, "exp");
 }
-Tensor exp2(const Tensor& a) {
+Tensor exp2(const Operand& a) {
   return calculus(Op::Exp2, a, "exp2");
 }
-Tensor expm1(const Tensor& a) {
+Tensor expm1(const Operand& a) {
   return calculus(Op::Expm1, a, "expm1");
 }
-Tensor log(const Tensor& a) {
+Tensor log(const Operand& a) {
   return calculus(Op::Log, a, "log");
 }
-Tensor log2(const Tensor& a) {
+Tensor log2(const Operand& a) {
   return calculus(Op::Log2, a, "log2");
 }
-Tensor log1p(const Tensor& a) {
+Tensor log1p(const Operand& a) {
   return calculus(Op::Log1p, a, "log1p");
 }
-Tensor sin(const Tensor& a) {
+Tensor sin(const Operand& a) {
   return calculus(Op::Sin, a, "sin");
 }
-Tensor cos(const Tensor& a) {
+Tensor cos(const Operand& a) {
   return calculus(Op::Cos, a, "cos");
 }
-Tensor tanh(const Tensor& a) {
+Tensor tanh(const Operand& a) {
   return calculus(Op::Tanh, a, "tanh");
 }
-Tensor erf(const Tensor& a) {
+Tensor erf(const Operand& a) {
   return calculus(Op::Erf, a, "erf");
 }
 
-Tensor floor(const Tensor& a) {
+Tensor floor(const Operand& a) {
   Access::raw(a, "floor");
   return is_float(a.dtype()) ? unary(Op::Floor, a, "floor") : a.clone();
 }
-Tensor ceil(const Tensor& a) {
+Tensor ceil(const Operand& a) {
   Access::raw(a, "ceil");
   return is_float(a.dtype()) ? neg(unary(Op::Floor, neg(a), "ceil")) : a.clone();
 }
-Tensor trunc(const Tensor& a) {
+Tensor trunc(const Operand& a) {
   Access::raw(a, "trunc");
   return is_float(a.dtype()) ? unary(Op::Trunc, a, "trunc") : a.clone();
 }
-Tensor round(const Tensor& a) {
+Tensor round(const Operand& a) {
   Access::raw(a, "round");
   if (!is_float(a.dtype()))
     return a.clone();
@@ -222,17 +222,17 @@ Tensor round(const Tensor& a) {
   return where(up, low + 1, low);
 }
 
-Tensor isnan(const Tensor& a) {
+Tensor isnan(const Operand& a) {
   Access::raw(a, "isnan");
   return a != a;
 }
-Tensor isinf(const Tensor& a) {
+Tensor isinf(const Operand& a) {
   Access::raw(a, "isinf");
   if (!is_float(a.dtype()))
     return zeros(a.shape(), DType::Bool);
   return abs(a) == std::numeric_limits<double>::infinity();
 }
-Tensor isfinite(const Tensor& a) {
+Tensor isfinite(const Operand& a) {
   Access::raw(a, "isfinite");
   if (!is_float(a.dtype()))
     return ones(a.shape(), DType::Bool);
@@ -241,7 +241,7 @@ Tensor isfinite(const Tensor& a) {
   return abs(a) < std::numeric_limits<double>::infinity();
 }
 
-Tensor clamp(const Tensor& a, std::optional<Number> low, std::optional<Number> high) {
+Tensor clamp(const Operand& a, std::optional<Number> low, std::optional<Number> high) {
   Access::raw(a, "clamp");
   if (!low && !high)
     fail(ErrorKind::Value, "clamp: neither a low nor a high bound is given; give at least one");
@@ -253,7 +253,7 @@ Tensor clamp(const Tensor& a, std::optional<Number> low, std::optional<Number> h
   return result;
 }
 
-Tensor where(const Tensor& condition, const Arg& a, const Arg& b) {
+Tensor where(const Operand& condition, const Arg& a, const Arg& b) {
   Access::raw(condition, "where");
   if (condition.dtype() != DType::Bool)
     fail(ErrorKind::DType, "where: the condition must be bool, got {}; compare it (x != 0)",
@@ -267,7 +267,7 @@ Tensor where(const Tensor& condition, const Arg& a, const Arg& b) {
   return apply(Op::Select, {&c, &x, &y}, {}, "where");
 }
 
-Tensor masked_fill(const Tensor& a, const Tensor& mask, Number value) {
+Tensor masked_fill(const Operand& a, const Operand& mask, Number value) {
   Access::raw(a, "masked_fill");
   return where(mask, literal(a.dtype(), value), a);
 }
@@ -312,28 +312,28 @@ Tensor logical_and(const Arg& a, const Arg& b) {
 Tensor logical_or(const Arg& a, const Arg& b) {
   return bitwise(Op::Or, as_bool(a), as_bool(b), "logical_or");
 }
-Tensor logical_not(const Tensor& a) {
+Tensor logical_not(const Operand& a) {
   Access::raw(a, "logical_not");
   return bitwise(Op::Xor, a.to(DType::Bool), true, "logical_not");
 }
 
 // --- operators
 
-Tensor operator-(const Tensor& a) {
+Tensor operator-(const Operand& a) {
   return neg(a);
 }
-Tensor operator!(const Tensor& a) {
+Tensor operator!(const Operand& a) {
   return logical_not(a);
 }
 
 #define EGRET_OPERATOR(op, call)                                                                   \
-  Tensor operator op(const Tensor& a, const Tensor& b) {                                           \
+  Tensor operator op(const Operand& a, const Operand& b) {                                         \
     return call;                                                                                   \
   }                                                                                                \
-  Tensor operator op(const Tensor& a, Number b) {                                                  \
+  Tensor operator op(const Operand& a, Number b) {                                                 \
     return call;                                                                                   \
   }                                                                                                \
-  Tensor operator op(Number a, const Tensor& b) {                                                  \
+  Tensor operator op(Number a, const Operand& b) {                                                 \
     return call;                                                                                   \
   }
 EGRET_OPERATOR(+, add(a, b))

@@ -91,10 +91,31 @@ void adopt(Node& node, std::vector<NodePtr>& dropped) {
   drop_recipe(node, dropped);
 }
 
+double bytes_of(const Node& node) {
+  double bytes = static_cast<double>(size_of(node.form.dtype));
+  for (const Expr& dim : node.form.shape)
+    bytes *= static_cast<double>(dim.is_constant() ? dim.value() : dim.upper());
+  return bytes;
+}
+
+// What is stored for a held operation that a walk computes. A view remains a recipe: what is stored
+// is the smallest of its bases on the way to the first one that is no view, and nothing where that
+// one is in memory or made of nothing (a constant, the numbers 0, 1, ...). Null: nothing.
+Node* stored_for(Node& held) {
+  Node* best = &held;
+  Node* at = &held;
+  while (is_view(*at)) {
+    at = at->inputs[0].get();
+    if (bytes_of(*at) <= bytes_of(*best))
+      best = at;
+  }
+  return at == &held || (!at->is_leaf_value() && !at->inputs.empty()) ? best : nullptr;
+}
+
 } // namespace
 
-Walk walk(std::span<const NodePtr> roots, WalkOutputs outputs, const Scope* scope,
-          const char* who) {
+Walk walk(std::span<const NodePtr> roots, WalkOutputs outputs, const Scope* scope, const char* who,
+          std::size_t asked) {
   struct Frame {
     Node* node;
     std::size_t next;
@@ -116,8 +137,6 @@ Walk walk(std::span<const NodePtr> roots, WalkOutputs outputs, const Scope* scop
     node.place = static_cast<std::uint32_t>(w.order.size());
     w.order.push_back(&node);
     push_op(w.signature, node);
-    if (outputs == WalkOutputs::RootsAndHeld && node.handles.load(std::memory_order_relaxed) > 0)
-      w.outputs.push_back(node.shared_from_this());
   };
 
   for (const NodePtr& root : roots) {
@@ -150,20 +169,30 @@ Walk walk(std::span<const NodePtr> roots, WalkOutputs outputs, const Scope* scop
       finish(node);
     }
   }
-  // Roots are outputs once, whether or not a handle holds them.
   std::vector<bool> listed(w.order.size());
-  for (const NodePtr& output : w.outputs)
-    listed[output->place] = true;
-  for (const NodePtr& root : roots) {
-    if (root->is_leaf_value() || listed[root->place])
-      continue;
-    listed[root->place] = true;
-    w.outputs.push_back(root);
-  }
+  const auto list = [&](Node& node) {
+    if (listed[node.place])
+      return;
+    listed[node.place] = true;
+    w.outputs.push_back(node.shared_from_this());
+  };
+  if (outputs == WalkOutputs::RootsAndHeld)
+    for (Node* node : w.order)
+      if (node->claims.load(std::memory_order_relaxed) > 0)
+        if (Node* stored = stored_for(*node))
+          list(*stored);
+  // Roots that are asked for are outputs, whether or not a handle holds them.
+  for (const NodePtr& root : roots.first(std::min(asked, roots.size())))
+    if (!root->is_leaf_value())
+      list(*root);
   w.signature.push_back(~std::uint64_t{0});
   for (const NodePtr& output : w.outputs)
     w.signature.push_back(output->place);
   return w;
+}
+
+bool is_view(const Node& node) noexcept {
+  return !node.is_leaf_value() && is_movement(node.form.op) && node.form.op != Op::Pad;
 }
 
 void wait_for_others(std::unique_lock<std::mutex>& lock) {
@@ -316,13 +345,6 @@ void withdraw(const std::vector<NodePtr>& outputs) {
 } // namespace
 
 namespace {
-
-double bytes_of(const Node& node) {
-  double bytes = static_cast<double>(size_of(node.form.dtype));
-  for (const Expr& dim : node.form.shape)
-    bytes *= static_cast<double>(dim.is_constant() ? dim.value() : dim.upper());
-  return bytes;
-}
 
 // A first piece of a walk that is too long: the values that cross from its first operations to the
 // others. The place of the cut, in the second half of what is allowed, is where they have the

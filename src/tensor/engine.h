@@ -6,6 +6,7 @@
 #include "tensor/node.h"
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -30,13 +31,19 @@ struct Walk {
   Node* busy = nullptr; ///< a node that another thread is computing; the rest is then void
 };
 
+/// A pending node that is another arrangement, or a part, of its operand's elements: nothing is
+/// computed for it but where it is read.
+bool is_view(const Node& node) noexcept;
+
 enum class WalkOutputs : std::uint8_t {
   Roots,       ///< the roots that are operations
-  RootsAndHeld ///< and every operation on the way that a user handle holds
+  RootsAndHeld ///< and every operation on the way that a user handle holds; of views their bases
 };
 
 /// `scope`: the one whose placeholders may be met; any other is Error(State) in the name of `who`.
-Walk walk(std::span<const NodePtr> roots, WalkOutputs outputs, const Scope* scope, const char* who);
+/// Roots behind the first `asked` are on the way only: outputs if they are held.
+Walk walk(std::span<const NodePtr> roots, WalkOutputs outputs, const Scope* scope, const char* who,
+          std::size_t asked = std::numeric_limits<std::size_t>::max());
 
 /// Waits until some thread has computed something. `lock` is of engine_mutex().
 void wait_for_others(std::unique_lock<std::mutex>& lock);

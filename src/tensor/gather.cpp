@@ -46,7 +46,7 @@ std::int64_t checked(const Tensor& data, std::int64_t axis, const Tensor& index,
 
 } // namespace
 
-Tensor take(const Tensor& data, const Tensor& index, std::int64_t axis) {
+Tensor take(const Operand& data, const Operand& index, std::int64_t axis) {
   Access::raw(data, "take");
   Access::raw(index, "take");
   require_integer(index, "take", "the indices");
@@ -54,7 +54,7 @@ Tensor take(const Tensor& data, const Tensor& index, std::int64_t axis) {
   return apply(Op::Gather, {&data, &index}, {.axes = {axis}}, "take");
 }
 
-Tensor embedding(const Tensor& weight, const Tensor& index) {
+Tensor embedding(const Operand& weight, const Operand& index) {
   Access::raw(weight, "embedding");
   Access::raw(index, "embedding");
   if (weight.rank() != 2)
@@ -64,7 +64,7 @@ Tensor embedding(const Tensor& weight, const Tensor& index) {
   return apply(Op::Gather, {&weight, &index}, {.axes = {0}}, "embedding");
 }
 
-Tensor gather(const Tensor& data, std::int64_t axis, const Tensor& index) {
+Tensor gather(const Operand& data, std::int64_t axis, const Operand& index) {
   axis = checked(data, axis, index, "gather");
   const Tensor place = numbers(data, axis, index, "gather"), flat = data.flatten();
   return apply(Op::Gather, {&flat, &place}, {.axes = {0}}, "gather");
@@ -91,17 +91,17 @@ Tensor put(Op op, const Tensor& data, const Tensor& index, const Tensor& updates
 
 } // namespace
 
-Tensor index_put(const Tensor& data, const Tensor& index, const Tensor& updates,
+Tensor index_put(const Operand& data, const Operand& index, const Operand& updates,
                  std::int64_t axis) {
   return put(Op::ScatterSet, data, index, updates, axis, "index_put");
 }
 
-Tensor index_add(const Tensor& data, const Tensor& index, const Tensor& updates,
+Tensor index_add(const Operand& data, const Operand& index, const Operand& updates,
                  std::int64_t axis) {
   return put(Op::ScatterAdd, data, index, updates, axis, "index_add");
 }
 
-Tensor one_hot(const Tensor& index, std::int64_t classes, DType dtype) {
+Tensor one_hot(const Operand& index, std::int64_t classes, DType dtype) {
   Access::raw(index, "one_hot");
   require_integer(index, "one_hot", "the indices");
   if (classes < 0)
@@ -119,14 +119,14 @@ Tensor extent(const Expr& size) {
   return number_of(size, DType::I64);
 }
 
-Tensor index_select(const Tensor& data, std::int64_t axis, const Tensor& index) {
+Tensor index_select(const Operand& data, std::int64_t axis, const Operand& index) {
   axis = checked(data, axis, index, "index_select");
   if (index.rank() != 1)
     fail(ErrorKind::Shape, "index_select: index {}; a vector is needed (take)", shape_of(index));
   return take(data, index, axis);
 }
 
-Tensor take_along_dim(const Tensor& data, const Tensor& index, std::int64_t axis) {
+Tensor take_along_dim(const Operand& data, const Operand& index, std::int64_t axis) {
   constexpr const char* who = "take_along_dim";
   axis = checked(data, axis, index, who);
   if (data.rank() != index.rank())
@@ -143,7 +143,7 @@ Tensor take_along_dim(const Tensor& data, const Tensor& index, std::int64_t axis
                 detail::broadcast_to(index, of_index, who));
 }
 
-Tensor index_fill(const Tensor& data, std::int64_t axis, const Tensor& index, Number value) {
+Tensor index_fill(const Operand& data, std::int64_t axis, const Operand& index, Number value) {
   axis = checked(data, axis, index, "index_fill");
   return put(Op::ScatterSet, data, index, literal(data.dtype(), value), axis, "index_fill");
 }
@@ -185,7 +185,7 @@ Tensor multiplied(const Tensor& data, std::int64_t axis, const Tensor& index, co
 
 } // namespace
 
-Tensor scatter(const Tensor& data, std::int64_t axis, const Tensor& index, const Tensor& updates,
+Tensor scatter(const Operand& data, std::int64_t axis, const Operand& index, const Operand& updates,
                Scatter how, bool include_self) {
   constexpr const char* who = "scatter";
   axis = checked(data, axis, index, who);
@@ -234,15 +234,15 @@ Tensor scatter(const Tensor& data, std::int64_t axis, const Tensor& index, const
   return where(met > 0, quotient, untouched).reshape(data.shape());
 }
 
-Tensor scatter(const Tensor& data, std::int64_t axis, const Tensor& index, Number value) {
+Tensor scatter(const Operand& data, std::int64_t axis, const Operand& index, Number value) {
   Access::raw(index, "scatter");
   Access::raw(data, "scatter");
   return scatter(data, axis, index,
                  detail::broadcast_to(literal(data.dtype(), value), index.shape(), "scatter"));
 }
 
-Tensor scatter_add(const Tensor& data, std::int64_t axis, const Tensor& index,
-                   const Tensor& updates) {
+Tensor scatter_add(const Operand& data, std::int64_t axis, const Operand& index,
+                   const Operand& updates) {
   return scatter(data, axis, index, updates, Scatter::Add);
 }
 
@@ -336,18 +336,18 @@ Tensor moved(const Tensor& a, std::int64_t count, std::int64_t place, bool back)
 
 } // namespace
 
-Tensor index(const Tensor& a, std::span<const At> where) {
+Tensor index(const Operand& a, std::span<const At> where) {
   Access::raw(a, "index");
   const Selected s = select(a, where, "index");
   const Tensor y = take(gathered_in_front(s.rest, s.axes), s.place, 0);
   return moved(y, s.place.rank(), s.front, false);
 }
 
-Tensor index(const Tensor& a, std::initializer_list<At> where) {
+Tensor index(const Operand& a, std::initializer_list<At> where) {
   return index(a, std::span(where.begin(), where.size()));
 }
 
-Tensor index_assign(const Tensor& a, std::span<const At> where, const Tensor& values,
+Tensor index_assign(const Operand& a, std::span<const At> where, const Operand& values,
                     bool accumulate) {
   constexpr const char* who = "index_assign";
   Access::raw(a, who);
@@ -375,12 +375,12 @@ Tensor index_assign(const Tensor& a, std::span<const At> where, const Tensor& va
   return replaced(a, plain_entries(where), movedim(reshape(put_line, split), front, s.axes));
 }
 
-Tensor index_assign(const Tensor& a, std::initializer_list<At> where, const Tensor& values,
+Tensor index_assign(const Operand& a, std::initializer_list<At> where, const Operand& values,
                     bool accumulate) {
   return index_assign(a, std::span(where.begin(), where.size()), values, accumulate);
 }
 
-Tensor masked_select(const Tensor& a, const Tensor& mask) {
+Tensor masked_select(const Operand& a, const Operand& mask) {
   Access::raw(a, "masked_select");
   Access::raw(mask, "masked_select");
   fail(ErrorKind::Value,
@@ -389,7 +389,7 @@ Tensor masked_select(const Tensor& a, const Tensor& mask) {
        "where(mask, a, 0)");
 }
 
-Tensor bincount(const Tensor& index, std::int64_t length, const Tensor& weights) {
+Tensor bincount(const Operand& index, std::int64_t length, const Operand& weights) {
   Access::raw(index, "bincount");
   require_integer(index, "bincount", "the indices");
   if (length < 0)
@@ -397,11 +397,11 @@ Tensor bincount(const Tensor& index, std::int64_t length, const Tensor& weights)
   if (weights.defined() && weights.shape() != index.shape())
     fail(ErrorKind::Shape, "bincount: weights {} and indices {} differ", shape_of(weights),
          shape_of(index));
-  const Tensor counted = weights.defined() ? weights : ones(index.shape(), DType::I64);
+  const Tensor counted = weights.defined() ? Tensor(weights) : ones(index.shape(), DType::I64);
   return index_add(zeros({length}, counted.dtype()), index.flatten(), counted.flatten(), 0);
 }
 
-Tensor isin(const Tensor& a, const Tensor& set) {
+Tensor isin(const Operand& a, const Operand& set) {
   Access::raw(a, "isin");
   Access::raw(set, "isin");
   return any(unsqueeze(a, -1) == set.flatten(), -1);

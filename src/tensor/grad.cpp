@@ -315,12 +315,14 @@ std::vector<Tensor> grad(std::span<const Tensor> outputs, std::span<const Tensor
   return differentiate(recipe, from, given, to, "grad");
 }
 
-std::vector<Tensor> grad(const Tensor& output, std::initializer_list<Tensor> inputs) {
-  return grad(std::span(&output, 1), std::span(inputs.begin(), inputs.size()));
+std::vector<Tensor> grad(const Operand& output, std::initializer_list<Tensor> inputs) {
+  const Tensor& of = output;
+  return grad(std::span(&of, 1), std::span(inputs.begin(), inputs.size()));
 }
 
-Tensor grad(const Tensor& output, const Tensor& input) {
-  return grad(std::span(&output, 1), std::span(&input, 1))[0];
+Tensor grad(const Operand& output, const Operand& input) {
+  const Tensor &of = output, &by = input;
+  return grad(std::span(&of, 1), std::span(&by, 1))[0];
 }
 
 // --- Tensor's side

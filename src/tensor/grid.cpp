@@ -1,5 +1,5 @@
-// Images sampled at positions that are data: each axis has a few elements beside a position, with weights,
-// and every combination of them is gathered.
+// Images sampled at positions that are data: each axis has a few elements beside a position, with
+// weights, and every combination of them is gathered.
 #include "egret/functional/indices.h"
 
 #include "support/fail.h"
@@ -90,7 +90,7 @@ void check(const Tensor& a, const Tensor& grid, const GridSampleOptions& options
 
 } // namespace
 
-Tensor grid_sample(const Tensor& a, const Tensor& grid, const GridSampleOptions& options) {
+Tensor grid_sample(const Operand& a, const Operand& grid, const GridSampleOptions& options) {
   constexpr const char* who = "grid_sample";
   check(a, grid, options, who);
   const std::int64_t spatial = a.rank() - 2;
@@ -132,7 +132,7 @@ Tensor grid_sample(const Tensor& a, const Tensor& grid, const GridSampleOptions&
   return rounded_to(total.reshape(shape), a.dtype());
 }
 
-Tensor affine_grid(const Tensor& theta, const Shape& size, bool align_corners) {
+Tensor affine_grid(const Operand& theta, const Shape& size, bool align_corners) {
   constexpr const char* who = "affine_grid";
   Access::raw(theta, who);
   require_float(theta, who);

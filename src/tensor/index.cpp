@@ -200,28 +200,28 @@ Tensor placed(const Tensor& a, const std::vector<Range>& ranges, const char* who
 
 } // namespace
 
-Tensor Tensor::operator[](std::int64_t position) const {
+Tensor Tensor::operator[](std::int64_t position) const& {
   const Index list[] = {Index(position)};
   return index(list);
 }
 
-Tensor Tensor::operator[](Slice slice) const {
+Tensor Tensor::operator[](Slice slice) const& {
   const Index list[] = {Index(slice)};
   return index(list);
 }
 
-Tensor Tensor::operator[](std::initializer_list<Index> indices) const {
+Tensor Tensor::operator[](std::initializer_list<Index> indices) const& {
   return index({indices.begin(), indices.size()});
 }
 
-Tensor Tensor::index(std::span<const Index> indices) const {
+Tensor Tensor::index(std::span<const Index> indices) const& {
   Access::raw(*this, "index");
   const Selection selection = select_of(shape(), indices, "index");
   const Tensor result = picked(*this, selection.ranges, "index");
   return egret::reshape(result, selection.shape);
 }
 
-Tensor Tensor::select(std::int64_t axis, std::int64_t position) const {
+Tensor Tensor::select(std::int64_t axis, std::int64_t position) const& {
   Access::raw(*this, "select");
   axis = axis_of(axis, rank(), shape(), "select");
   std::vector<Index> list(static_cast<std::size_t>(axis), Index(Slice::all()));
@@ -230,7 +230,7 @@ Tensor Tensor::select(std::int64_t axis, std::int64_t position) const {
   return egret::reshape(picked(*this, selection.ranges, "select"), selection.shape);
 }
 
-Tensor Tensor::narrow(std::int64_t axis, const Expr& begin, const Expr& length) const {
+Tensor Tensor::narrow(std::int64_t axis, const Expr& begin, const Expr& length) const& {
   Access::raw(*this, "narrow");
   axis = axis_of(axis, rank(), shape(), "narrow");
   const Expr& size = shape()[static_cast<std::size_t>(axis)];
@@ -293,13 +293,13 @@ void require_matrix(const Tensor& a, const char* who) {
 
 } // namespace
 
-Tensor tril(const Tensor& a, std::int64_t diagonal) {
+Tensor tril(const Operand& a, std::int64_t diagonal) {
   require_matrix(a, "tril");
   const Shape& s = a.shape();
   return where(lower_mask(s[s.size() - 2], s[s.size() - 1], diagonal, "tril"), a, false);
 }
 
-Tensor triu(const Tensor& a, std::int64_t diagonal) {
+Tensor triu(const Operand& a, std::int64_t diagonal) {
   require_matrix(a, "triu");
   const Shape& s = a.shape();
   return where(lower_mask(s[s.size() - 2], s[s.size() - 1], diagonal - 1, "triu"), zeros_like(a),

@@ -110,7 +110,7 @@ std::int64_t spatial_axes(const Tensor& a, const char* who) {
 
 } // namespace
 
-Tensor interpolate(const Tensor& a, const PerAxis& sizes, const InterpolateOptions& options) {
+Tensor interpolate(const Operand& a, const PerAxis& sizes, const InterpolateOptions& options) {
   const std::int64_t spatial = spatial_axes(a, "interpolate");
   const auto wanted = per_axis(sizes, static_cast<std::size_t>(spatial), 1, "size", "interpolate");
   std::vector<Line> lines;
@@ -121,7 +121,7 @@ Tensor interpolate(const Tensor& a, const PerAxis& sizes, const InterpolateOptio
   return resized(a, lines, options, "interpolate");
 }
 
-Tensor interpolate_by(const Tensor& a, const std::vector<double>& factors,
+Tensor interpolate_by(const Operand& a, const std::vector<double>& factors,
                       const InterpolateOptions& options) {
   const std::int64_t spatial = spatial_axes(a, "interpolate_by");
   if (factors.size() != 1 && factors.size() != static_cast<std::size_t>(spatial))

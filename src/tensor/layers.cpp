@@ -41,7 +41,7 @@ Shape channels_of(const Tensor& x, const char* who) {
 
 } // namespace
 
-Tensor dropout(const Tensor& a, double p, Generator& generator, bool training) {
+Tensor dropout(const Operand& a, double p, Generator& generator, bool training) {
   Access::raw(a, "dropout");
   if (!(p >= 0 && p <= 1))
     fail(ErrorKind::Value, "dropout: p is {}; a probability lies between 0 and 1", p);
@@ -53,7 +53,7 @@ Tensor dropout(const Tensor& a, double p, Generator& generator, bool training) {
   return where(bernoulli(x.shape(), 1 - p, generator), x * (1 / (1 - p)), 0);
 }
 
-Tensor feature_dropout(const Tensor& a, double p, Generator& generator, bool training) {
+Tensor feature_dropout(const Operand& a, double p, Generator& generator, bool training) {
   const Tensor x = as_float(a, "feature_dropout");
   return x * dropout(ones(channels_of(x, "feature_dropout"), x.dtype()), p, generator, training);
 }
@@ -75,18 +75,18 @@ Tensor dropped_alpha(const Tensor& x, const Shape& box, double p, Generator& gen
 
 } // namespace
 
-Tensor alpha_dropout(const Tensor& a, double p, Generator& generator, bool training) {
+Tensor alpha_dropout(const Operand& a, double p, Generator& generator, bool training) {
   const Tensor x = as_float(a, "alpha_dropout");
   return dropped_alpha(x, x.shape(), p, generator, training, "alpha_dropout");
 }
 
-Tensor feature_alpha_dropout(const Tensor& a, double p, Generator& generator, bool training) {
+Tensor feature_alpha_dropout(const Operand& a, double p, Generator& generator, bool training) {
   const Tensor x = as_float(a, "feature_alpha_dropout");
   return dropped_alpha(x, channels_of(x, "feature_alpha_dropout"), p, generator, training,
                        "feature_alpha_dropout");
 }
 
-Tensor rrelu(const Tensor& a, Generator& generator, double low, double high, bool training) {
+Tensor rrelu(const Operand& a, Generator& generator, double low, double high, bool training) {
   const Tensor x = as_float(a, "rrelu");
   if (!(low <= high) || !std::isfinite(high - low))
     fail(ErrorKind::Value, "rrelu: slopes from {} to {}; the range is finite and not backwards",
@@ -97,7 +97,7 @@ Tensor rrelu(const Tensor& a, Generator& generator, double low, double high, boo
   return where(x >= 0, x, x * uniform(x.shape(), low, high, generator, wide).to(x.dtype()));
 }
 
-Tensor gumbel_softmax(const Tensor& logits, Generator& generator, double tau, bool hard,
+Tensor gumbel_softmax(const Operand& logits, Generator& generator, double tau, bool hard,
                       std::int64_t axis) {
   const Tensor x = as_float(logits, "gumbel_softmax");
   if (!(tau > 0))
@@ -116,7 +116,7 @@ Tensor gumbel_softmax(const Tensor& logits, Generator& generator, double tau, bo
   return chosen + (soft - unary(Op::StopGradient, soft, "gumbel_softmax"));
 }
 
-Tensor layer_norm(const Tensor& a, const Tensor& weight, const Tensor& bias, double eps) {
+Tensor layer_norm(const Operand& a, const Operand& weight, const Operand& bias, double eps) {
   const auto axes = normed_axes(a, weight, "layer_norm");
   require_float(a, "layer_norm");
   if (bias.defined() && bias.shape() != weight.shape())
@@ -131,7 +131,7 @@ Tensor layer_norm(const Tensor& a, const Tensor& weight, const Tensor& bias, dou
   return rounded_to(result, a.dtype());
 }
 
-Tensor rms_norm(const Tensor& a, const Tensor& weight, double eps) {
+Tensor rms_norm(const Operand& a, const Operand& weight, double eps) {
   const auto axes = normed_axes(a, weight, "rms_norm");
   require_float(a, "rms_norm");
   const Tensor x = widened(a);

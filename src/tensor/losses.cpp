@@ -128,7 +128,7 @@ Tensor of_probabilities(const Tensor& logs, const Tensor& target,
 
 } // namespace
 
-Tensor cross_entropy(const Tensor& logits, const Tensor& target,
+Tensor cross_entropy(const Operand& logits, const Operand& target,
                      const CrossEntropyOptions& options) {
   Access::raw(logits, "cross_entropy");
   Access::raw(target, "cross_entropy");
@@ -147,23 +147,23 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target,
   return finish(losses, even, target, {}, options);
 }
 
-Tensor nll_loss(const Tensor& log_probabilities, const Tensor& target,
+Tensor nll_loss(const Operand& log_probabilities, const Operand& target,
                 const CrossEntropyOptions& options) {
   check_classes(log_probabilities, target, options, false, "nll_loss");
   return of_classes(widened(log_probabilities), target, options);
 }
 
-Tensor mse_loss(const Tensor& a, const Tensor& b, Reduction reduction) {
+Tensor mse_loss(const Operand& a, const Operand& b, Reduction reduction) {
   auto [x, y] = loss_operands(a, b, "mse_loss");
   return reduced(square(x - y), reduction);
 }
 
-Tensor l1_loss(const Tensor& a, const Tensor& b, Reduction reduction) {
+Tensor l1_loss(const Operand& a, const Operand& b, Reduction reduction) {
   auto [x, y] = loss_operands(a, b, "l1_loss");
   return reduced(abs(x - y), reduction);
 }
 
-Tensor smooth_l1_loss(const Tensor& a, const Tensor& b, double beta, Reduction reduction) {
+Tensor smooth_l1_loss(const Operand& a, const Operand& b, double beta, Reduction reduction) {
   auto [x, y] = loss_operands(a, b, "smooth_l1_loss");
   if (!(beta >= 0))
     fail(ErrorKind::Value, "smooth_l1_loss: beta is {}; it must not be negative", beta);
@@ -174,7 +174,7 @@ Tensor smooth_l1_loss(const Tensor& a, const Tensor& b, double beta, Reduction r
                  reduction);
 }
 
-Tensor huber_loss(const Tensor& a, const Tensor& b, double delta, Reduction reduction) {
+Tensor huber_loss(const Operand& a, const Operand& b, double delta, Reduction reduction) {
   auto [x, y] = loss_operands(a, b, "huber_loss");
   if (!(delta > 0))
     fail(ErrorKind::Value, "huber_loss: delta is {}; it must be positive", delta);
@@ -183,7 +183,7 @@ Tensor huber_loss(const Tensor& a, const Tensor& b, double delta, Reduction redu
                  reduction);
 }
 
-Tensor binary_cross_entropy(const Tensor& probability, const Tensor& target,
+Tensor binary_cross_entropy(const Operand& probability, const Operand& target,
                             const BinaryCrossEntropyOptions& options) {
   auto [p, t] = loss_operands(probability, target, "binary_cross_entropy");
   if (options.pos_weight.defined())
@@ -196,12 +196,13 @@ Tensor binary_cross_entropy(const Tensor& probability, const Tensor& target,
   return reduced(losses, options.reduction);
 }
 
-Tensor binary_cross_entropy(const Tensor& probability, const Tensor& target, Reduction reduction) {
+Tensor binary_cross_entropy(const Operand& probability, const Operand& target,
+                            Reduction reduction) {
   return binary_cross_entropy(probability, target,
                               BinaryCrossEntropyOptions{.reduction = reduction});
 }
 
-Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& target,
+Tensor binary_cross_entropy_with_logits(const Operand& logits, const Operand& target,
                                         const BinaryCrossEntropyOptions& options) {
   constexpr const char* who = "binary_cross_entropy_with_logits";
   auto [x, t] = loss_operands(logits, target, who);
@@ -215,13 +216,13 @@ Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& targ
   return reduced(losses, options.reduction);
 }
 
-Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& target,
+Tensor binary_cross_entropy_with_logits(const Operand& logits, const Operand& target,
                                         Reduction reduction) {
   return binary_cross_entropy_with_logits(logits, target,
                                           BinaryCrossEntropyOptions{.reduction = reduction});
 }
 
-Tensor kl_div(const Tensor& log_probability, const Tensor& target, const KlDivOptions& options) {
+Tensor kl_div(const Operand& log_probability, const Operand& target, const KlDivOptions& options) {
   auto [p, t] = loss_operands(log_probability, target, "kl_div");
   const Tensor losses = options.log_target
                             ? exp(t) * (t - p)
@@ -234,11 +235,11 @@ Tensor kl_div(const Tensor& log_probability, const Tensor& target, const KlDivOp
   return sum(losses) / number_of(losses.shape()[0], losses.dtype());
 }
 
-Tensor poisson_nll_loss(const Tensor& a, const Tensor& target, Reduction reduction) {
+Tensor poisson_nll_loss(const Operand& a, const Operand& target, Reduction reduction) {
   return poisson_nll_loss(a, target, PoissonNllOptions{.reduction = reduction});
 }
 
-Tensor poisson_nll_loss(const Tensor& a, const Tensor& target, const PoissonNllOptions& options) {
+Tensor poisson_nll_loss(const Operand& a, const Operand& target, const PoissonNllOptions& options) {
   auto [x, t] = loss_operands(a, target, "poisson_nll_loss");
   Tensor losses = options.log_input ? exp(x) - t * x : x - t * log(x + options.eps);
   if (options.full) {
@@ -248,8 +249,8 @@ Tensor poisson_nll_loss(const Tensor& a, const Tensor& target, const PoissonNllO
   return reduced(losses, options.reduction);
 }
 
-Tensor gaussian_nll_loss(const Tensor& a, const Tensor& target, const Tensor& variance, double eps,
-                         Reduction reduction) {
+Tensor gaussian_nll_loss(const Operand& a, const Operand& target, const Operand& variance,
+                         double eps, Reduction reduction) {
   auto [x, t] = loss_operands(a, target, "gaussian_nll_loss");
   const Tensor given = factor(variance, x, "gaussian_nll_loss");
   // As PyTorch does, the bound is not seen by the gradient.
@@ -258,24 +259,24 @@ Tensor gaussian_nll_loss(const Tensor& a, const Tensor& target, const Tensor& va
   return reduced((log(var) + square(x - t) / var) * 0.5, reduction);
 }
 
-Tensor margin_ranking_loss(const Tensor& a, const Tensor& b, const Tensor& target, double margin,
+Tensor margin_ranking_loss(const Operand& a, const Operand& b, const Operand& target, double margin,
                            Reduction reduction) {
   auto [x, y] = loss_operands(a, b, "margin_ranking_loss");
   return reduced(relu(neg(factor(target, x, "margin_ranking_loss") * (x - y)) + margin), reduction);
 }
 
-Tensor hinge_embedding_loss(const Tensor& a, const Tensor& target, double margin,
+Tensor hinge_embedding_loss(const Operand& a, const Operand& target, double margin,
                             Reduction reduction) {
   auto [x, t] = loss_operands(a, target, "hinge_embedding_loss");
   return reduced(where(t == 1, x, 0) + where(t == -1, relu(margin - x), 0), reduction);
 }
 
-Tensor soft_margin_loss(const Tensor& a, const Tensor& target, Reduction reduction) {
+Tensor soft_margin_loss(const Operand& a, const Operand& target, Reduction reduction) {
   auto [x, t] = loss_operands(a, target, "soft_margin_loss");
   return reduced(softplus(neg(t * x)), reduction);
 }
 
-Tensor cosine_similarity(const Tensor& a, const Tensor& b, std::int64_t axis, double eps) {
+Tensor cosine_similarity(const Operand& a, const Operand& b, std::int64_t axis, double eps) {
   auto [x, y] = matched(a, b, "cosine_similarity");
   const DType type = as_float(x, "cosine_similarity").dtype();
   x = widened(as_float(x, "cosine_similarity"));
@@ -284,8 +285,8 @@ Tensor cosine_similarity(const Tensor& a, const Tensor& b, std::int64_t axis, do
   return rounded_to(sum(x * y, axis) / lengths, type);
 }
 
-Tensor cosine_embedding_loss(const Tensor& a, const Tensor& b, const Tensor& target, double margin,
-                             Reduction reduction) {
+Tensor cosine_embedding_loss(const Operand& a, const Operand& b, const Operand& target,
+                             double margin, Reduction reduction) {
   auto [x, y] = loss_operands(a, b, "cosine_embedding_loss");
   const Tensor cosine = cosine_similarity(x, y, -1);
   const Tensor t = factor(target, cosine, "cosine_embedding_loss");
@@ -293,23 +294,23 @@ Tensor cosine_embedding_loss(const Tensor& a, const Tensor& b, const Tensor& tar
                  reduction);
 }
 
-Tensor pairwise_distance(const Tensor& a, const Tensor& b, double p, double eps, bool keepdim) {
+Tensor pairwise_distance(const Operand& a, const Operand& b, double p, double eps, bool keepdim) {
   auto [x, y] = matched(a, b, "pairwise_distance");
   const Tensor difference = as_float(x, "pairwise_distance") - as_float(y, "pairwise_distance");
   return norm(difference + eps, -1, keepdim, p);
 }
 
-Tensor pairwise_distance(const Tensor& a, const Tensor& b, double eps, bool keepdim) {
+Tensor pairwise_distance(const Operand& a, const Operand& b, double eps, bool keepdim) {
   return pairwise_distance(a, b, 2, eps, keepdim);
 }
 
-Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
+Tensor triplet_margin_loss(const Operand& anchor, const Operand& positive, const Operand& negative,
                            double margin, Reduction reduction) {
   return triplet_margin_loss(anchor, positive, negative,
                              TripletOptions{.margin = margin, .reduction = reduction});
 }
 
-Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
+Tensor triplet_margin_loss(const Operand& anchor, const Operand& positive, const Operand& negative,
                            const TripletOptions& options) {
   auto [a, p] = loss_operands(anchor, positive, "triplet_margin_loss");
   const Tensor n = loss_operands(anchor, negative, "triplet_margin_loss").b;

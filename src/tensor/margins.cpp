@@ -21,7 +21,8 @@ Tensor scores_of(const Tensor& a, const char* who) {
 
 } // namespace
 
-Tensor multi_margin_loss(const Tensor& a, const Tensor& target, const MultiMarginOptions& options) {
+Tensor multi_margin_loss(const Operand& a, const Operand& target,
+                         const MultiMarginOptions& options) {
   constexpr const char* who = "multi_margin_loss";
   const Tensor x = scores_of(a, who);
   Access::raw(target, who);
@@ -47,7 +48,7 @@ Tensor multi_margin_loss(const Tensor& a, const Tensor& target, const MultiMargi
   return reduced(losses, options.reduction);
 }
 
-Tensor multilabel_margin_loss(const Tensor& a, const Tensor& target, Reduction reduction) {
+Tensor multilabel_margin_loss(const Operand& a, const Operand& target, Reduction reduction) {
   constexpr const char* who = "multilabel_margin_loss";
   const Tensor x = scores_of(a, who);
   Access::raw(target, who);
@@ -67,7 +68,7 @@ Tensor multilabel_margin_loss(const Tensor& a, const Tensor& target, Reduction r
   return reduced(losses / number_of(classes, x.dtype()), reduction);
 }
 
-Tensor multilabel_soft_margin_loss(const Tensor& a, const Tensor& target, const Tensor& weight,
+Tensor multilabel_soft_margin_loss(const Operand& a, const Operand& target, const Operand& weight,
                                    Reduction reduction) {
   constexpr const char* who = "multilabel_soft_margin_loss";
   auto [x, t] = loss_operands(a, target, who);
@@ -79,7 +80,7 @@ Tensor multilabel_soft_margin_loss(const Tensor& a, const Tensor& target, const 
   return reduced(mean(losses, -1), reduction);
 }
 
-Tensor pdist(const Tensor& a, double p) {
+Tensor pdist(const Operand& a, double p) {
   const Tensor x = as_float(a, "pdist");
   if (x.rank() != 2)
     fail(ErrorKind::Shape, "pdist: got {}; it must be [n, d]", shape_of(a));

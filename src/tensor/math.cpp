@@ -99,7 +99,7 @@ Tensor larger_half(const Tensor& e) { // e² / 2, without overflow where the hal
 
 } // namespace
 
-Tensor signbit(const Tensor& a) {
+Tensor signbit(const Operand& a) {
   Access::raw(a, "signbit");
   if (!is_signed(a.dtype()))
     return zeros(a.shape(), DType::Bool);
@@ -125,28 +125,28 @@ Tensor remainder(const Arg& a, const Arg& b) {
   return mod(a, b);
 }
 
-Tensor frac(const Tensor& a) {
+Tensor frac(const Operand& a) {
   require_float(a, "frac");
   return a - trunc(a);
 }
 
-Tensor rsqrt(const Tensor& a) {
+Tensor rsqrt(const Operand& a) {
   return wide(a, "rsqrt", [](const Tensor& x) { return reciprocal(sqrt(x)); });
 }
 
-Tensor tan(const Tensor& a) {
+Tensor tan(const Operand& a) {
   return wide(a, "tan", [](const Tensor& x) { return sin(x) / cos(x); });
 }
 
-Tensor asin(const Tensor& a) {
+Tensor asin(const Operand& a) {
   return wide(a, "asin", [](const Tensor& x) { return angle(x, sqrt((1 - x) * (x + 1))); });
 }
 
-Tensor acos(const Tensor& a) {
+Tensor acos(const Operand& a) {
   return wide(a, "acos", [](const Tensor& x) { return angle(sqrt(1 - x), sqrt(x + 1)) * 2; });
 }
 
-Tensor atan(const Tensor& a) {
+Tensor atan(const Operand& a) {
   return wide(a, "atan", [](const Tensor& x) {
     const Tensor steep = abs(x) > 1;
     const Tensor turn = small_angle(where(steep, reciprocal(x), x));
@@ -159,7 +159,7 @@ Tensor atan2(const Arg& a, const Arg& b) {
   return angle(p.a, p.b).to(p.type);
 }
 
-Tensor sinh(const Tensor& a) {
+Tensor sinh(const Operand& a) {
   return wide(a, "sinh", [](const Tensor& x) {
     const Tensor s = side(x), size = x * s;
     const Tensor m = expm1(size);
@@ -168,7 +168,7 @@ Tensor sinh(const Tensor& a) {
   });
 }
 
-Tensor cosh(const Tensor& a) {
+Tensor cosh(const Operand& a) {
   return wide(a, "cosh", [](const Tensor& x) {
     const Tensor size = x * side(x);
     const Tensor e = exp(size);
@@ -176,7 +176,7 @@ Tensor cosh(const Tensor& a) {
   });
 }
 
-Tensor asinh(const Tensor& a) {
+Tensor asinh(const Operand& a) {
   return wide(a, "asinh", [](const Tensor& x) {
     const Tensor s = side(x), size = x * s;
     // Where 1 is nothing beside a², the square may overflow.
@@ -187,7 +187,7 @@ Tensor asinh(const Tensor& a) {
   });
 }
 
-Tensor acosh(const Tensor& a) {
+Tensor acosh(const Operand& a) {
   return wide(a, "acosh", [](const Tensor& x) {
     const Tensor t = where(x < 1e9, x, number(x, 2)) - 1;
     const Tensor small = log1p(t + sqrt(t * (t + 2)));
@@ -196,7 +196,7 @@ Tensor acosh(const Tensor& a) {
   });
 }
 
-Tensor atanh(const Tensor& a) {
+Tensor atanh(const Operand& a) {
   return wide(a, "atanh", [](const Tensor& x) {
     const Tensor s = side(x), size = x * s;
     return log1p(size * 2 / (1 - size)) * 0.5 * s;
@@ -205,7 +205,7 @@ Tensor atanh(const Tensor& a) {
 
 // exp(-x²) times a polynomial (tools/math) for x >= 0, x² in two parts: the first one exact, so
 // that the error of the square is not multiplied by it. The gradient is that of -erf.
-Tensor erfc(const Tensor& a) {
+Tensor erfc(const Operand& a) {
   return wide(a, "erfc", [](const Tensor& x) {
     const bool f64 = x.dtype() == DType::F64;
     const Tensor size = minimum(abs(x), f64 ? 30.0 : 12.0);
@@ -235,18 +235,18 @@ Tensor erfc(const Tensor& a) {
   });
 }
 
-Tensor log10(const Tensor& a) {
+Tensor log10(const Operand& a) {
   return wide(a, "log10", [](const Tensor& x) { return log(x) * number(x, M_LOG10E); });
 }
 
-Tensor logit(const Tensor& a, std::optional<double> eps) {
+Tensor logit(const Operand& a, std::optional<double> eps) {
   return wide(a, "logit", [eps](const Tensor& x) {
     const Tensor p = eps ? clamp(x, *eps, 1 - *eps) : x;
     return log(p / (1 - p));
   });
 }
 
-Tensor sinc(const Tensor& a) {
+Tensor sinc(const Operand& a) {
   return wide(a, "sinc", [](const Tensor& x) {
     const Tensor turned = where(x == 0, number(x, 1), x) * number(x, M_PI);
     const Tensor near = where(x == 0, number(x, 1), sin(turned) / turned);
@@ -283,14 +283,14 @@ Tensor xlogy(const Arg& a, const Arg& b) {
   return (p.a * log(where(plain, number(p.b, 1), p.b))).to(p.type);
 }
 
-Tensor lerp(const Tensor& a, const Tensor& b, const Arg& weight) {
+Tensor lerp(const Operand& a, const Operand& b, const Arg& weight) {
   const Floats p = float_pair(a, b, "lerp");
   Tensor w = as_tensor(weight, p.type).to(p.a.dtype());
   const Tensor step = p.b - p.a;
   return where(w < 0.5, p.a + w * step, p.b - step * (1 - w)).to(p.type);
 }
 
-Tensor nan_to_num(const Tensor& a, double nan, std::optional<double> posinf,
+Tensor nan_to_num(const Operand& a, double nan, std::optional<double> posinf,
                   std::optional<double> neginf) {
   Access::raw(a, "nan_to_num");
   if (!is_float(a.dtype()))
@@ -301,10 +301,10 @@ Tensor nan_to_num(const Tensor& a, double nan, std::optional<double> posinf,
   return where(a == -kInfinity, number(a, neginf.value_or(-most)), result);
 }
 
-Tensor deg2rad(const Tensor& a) {
+Tensor deg2rad(const Operand& a) {
   return wide(a, "deg2rad", [](const Tensor& x) { return x * number(x, M_PI / 180); });
 }
-Tensor rad2deg(const Tensor& a) {
+Tensor rad2deg(const Operand& a) {
   return wide(a, "rad2deg", [](const Tensor& x) { return x * number(x, 180 / M_PI); });
 }
 
@@ -312,7 +312,7 @@ Tensor logical_xor(const Arg& a, const Arg& b) {
   return as_tensor(a, DType::Bool) ^ as_tensor(b, DType::Bool);
 }
 
-Tensor bitwise_not(const Tensor& a) {
+Tensor bitwise_not(const Operand& a) {
   Access::raw(a, "bitwise_not");
   if (is_float(a.dtype()))
     fail(ErrorKind::DType, "bitwise_not: takes bools and integers, got {}", name_of(a.dtype()));

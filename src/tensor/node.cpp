@@ -73,7 +73,7 @@ HandleList& all_handles() noexcept {
 
 Handle::Handle(NodePtr node)
     : shape(node->form.shape), dtype(node->form.dtype), node_(std::move(node)) {
-  node_->handles.fetch_add(1, std::memory_order_relaxed);
+  refer(*node_, 1);
   HandleList& list = all_handles();
   std::lock_guard lock(list.mutex);
   behind_ = list.first;
@@ -83,7 +83,7 @@ Handle::Handle(NodePtr node)
 }
 
 Handle::~Handle() {
-  node_->handles.fetch_sub(1, std::memory_order_relaxed);
+  refer(*node_, -1);
   HandleList& list = all_handles();
   std::lock_guard lock(list.mutex); // let go before the members are destroyed
   (before_ ? before_->behind_ : list.first) = behind_;
@@ -103,13 +103,50 @@ NodePtr Handle::node() const {
   return node_;
 }
 
-NodePtr Handle::exchange(NodePtr node) {
-  node->handles.fetch_add(1, std::memory_order_relaxed);
-  {
-    std::lock_guard lock(mutex_);
-    node_.swap(node);
+void Handle::refer(Node& node, int count) const noexcept {
+  node.handles.fetch_add(count, std::memory_order_relaxed);
+  if (holds_)
+    node.claims.fetch_add(count, std::memory_order_relaxed);
+}
+
+void Handle::set_holds(bool holds) noexcept {
+  if (holds != holds_)
+    node_->claims.fetch_add(holds ? 1 : -1, std::memory_order_relaxed);
+  holds_ = holds;
+}
+
+bool Handle::holds() const {
+  std::lock_guard lock(mutex_);
+  return holds_;
+}
+
+void Handle::let_go(const Tensor* object) noexcept {
+  std::lock_guard lock(mutex_);
+  temporary_.store(object, std::memory_order_relaxed);
+  set_holds(false);
+}
+
+void Handle::hold() noexcept {
+  std::lock_guard lock(mutex_);
+  set_holds(true);
+}
+
+void Handle::leave(const Tensor* object, long objects) noexcept {
+  std::lock_guard lock(mutex_);
+  const Tensor* temporary = temporary_.load(std::memory_order_relaxed);
+  if (temporary == object) {
+    temporary_.store(nullptr, std::memory_order_relaxed);
+    set_holds(true); // of whoever is left
+  } else if (temporary && objects == 2) {
+    set_holds(false); // the temporary is left alone
   }
-  node->handles.fetch_sub(1, std::memory_order_relaxed);
+}
+
+NodePtr Handle::exchange(NodePtr node) {
+  std::lock_guard lock(mutex_);
+  refer(*node, 1);
+  refer(*node_, -1);
+  node_.swap(node);
   return node;
 }
 
@@ -118,14 +155,13 @@ void Handle::set(NodePtr node) {
 }
 
 bool Handle::replace(const NodePtr& expected, NodePtr node) {
-  {
-    std::lock_guard lock(mutex_);
-    if (node_ != expected)
-      return false;
-    node_.swap(node);
-    node_->handles.fetch_add(1, std::memory_order_relaxed);
-  }
-  node->handles.fetch_sub(1, std::memory_order_relaxed);
+  std::unique_lock lock(mutex_);
+  if (node_ != expected)
+    return false;
+  refer(*node, 1);
+  refer(*node_, -1);
+  node_.swap(node);
+  lock.unlock(); // the old one goes after it
   return true;
 }
 
@@ -243,6 +279,9 @@ void Access::own(const Tensor& a, std::shared_ptr<GradSlot> slot) {
 }
 
 void Access::rebind(Tensor& a, std::shared_ptr<Handle> handle) noexcept {
+  leaving(a);
+  if (handle && handle->has_temporary())
+    handle->hold();
   Scope* scope = current_scope();
   if (scope)
     scope->rebinding(a);
@@ -250,6 +289,17 @@ void Access::rebind(Tensor& a, std::shared_ptr<Handle> handle) noexcept {
     rebind_watched(a, handle);
   else
     bind(a, handle);
+}
+
+void Access::leaving(const Tensor& a) noexcept {
+  if (a.handle_ && a.handle_->has_temporary())
+    a.handle_->leave(&a, a.handle_.use_count());
+}
+
+void let_go(const Tensor& temporary) noexcept {
+  const auto& handle = Access::handle(temporary);
+  if (handle.use_count() == 1)
+    handle->let_go(&temporary);
 }
 
 NodePtr record_known(Op op, DType dtype, Shape shape, std::vector<NodePtr> inputs,

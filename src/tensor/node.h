@@ -93,7 +93,8 @@ struct Node : std::enable_shared_from_this<Node> {
   enum class Kind : std::uint8_t { Op, Data, Number, Placeholder } kind = Kind::Op;
   std::atomic<bool> needs_grad{false};
   std::atomic<bool> spent{false};   ///< backward() has let its recipe go
-  std::atomic<int> handles{0};      ///< user handles that hold this value
+  std::atomic<int> handles{0};      ///< user handles that refer to this value
+  std::atomic<int> claims{0};       ///< those of them that hold it: all but temporaries' (Handle)
   bool in_flight = false;           ///< (lock) some thread is computing it
   std::shared_ptr<const Draw> draw; ///< of a number at which a generator's numbers begin
   std::uint64_t epoch = 0;          ///< (lock) of the traversal that met it last
@@ -106,7 +107,8 @@ struct Node : std::enable_shared_from_this<Node> {
   bool is_leaf_value() const noexcept { return kind != Kind::Op || storage != nullptr; }
 };
 
-/// What copies of a Tensor share.
+/// What copies of a Tensor share. It holds its value, which is then stored with what is computed
+/// beside it, except while a temporary that was passed on is the only Tensor that has the handle.
 class Handle {
 public:
   explicit Handle(NodePtr node);
@@ -121,6 +123,19 @@ public:
   void own(std::shared_ptr<GradSlot> slot);
   std::shared_ptr<GradSlot> slot() const; ///< the one that it keeps; null: none
 
+  /// Whether the value is held.
+  bool holds() const;
+  /// `object`, the only Tensor that has the handle, is a temporary that was passed on.
+  void let_go(const Tensor* object) noexcept;
+  /// A Tensor beside the temporary has the handle now.
+  void hold() noexcept;
+  /// The Tensor `object`, one of `objects` that have the handle, is about to leave it. Only called
+  /// while there is a temporary.
+  void leave(const Tensor* object, long objects) noexcept;
+  bool has_temporary() const noexcept {
+    return temporary_.load(std::memory_order_relaxed) != nullptr;
+  }
+
   const Shape shape;
   const DType dtype;
   std::atomic<bool> watched{false}; ///< Tensor objects that hold it tell owners.h when they change
@@ -128,8 +143,12 @@ public:
 
 private:
   friend void for_each_handle(const std::function<void(const Handle&)>& visit);
+  void refer(Node& node, int count) const noexcept; // needs mutex_
+  void set_holds(bool holds) noexcept;              // needs mutex_
   mutable std::mutex mutex_;
   NodePtr node_;
+  bool holds_ = true;
+  std::atomic<const Tensor*> temporary_{nullptr}; // the one that was passed on
   std::shared_ptr<GradSlot> slot_;
   Handle *before_ = nullptr, *behind_ = nullptr; ///< in the list of all handles
 };
@@ -144,6 +163,8 @@ struct Access {
   static Tensor share(std::shared_ptr<Handle> handle) { return Tensor(std::move(handle)); }
   /// Swaps the handle of a Tensor object, and nothing else.
   static void bind(Tensor& a, std::shared_ptr<Handle>& handle) noexcept { a.handle_.swap(handle); }
+  /// A Tensor object is about to give up its handle.
+  static void leaving(const Tensor& a) noexcept;
   /// Gives a Tensor object another handle, and tells who has to know.
   static void rebind(Tensor& a, std::shared_ptr<Handle> handle) noexcept;
   /// The node as it is, within a scope the scope's. Throws Error(State) naming `who` for an empty

@@ -48,7 +48,7 @@ Tensor normed(const Tensor& x, const std::vector<std::int64_t>& axes, double eps
 
 } // namespace
 
-Tensor group_norm(const Tensor& a, std::int64_t groups, const Tensor& weight, const Tensor& bias,
+Tensor group_norm(const Operand& a, std::int64_t groups, const Operand& weight, const Operand& bias,
                   double eps) {
   require_channels(a, 2, "group_norm");
   const std::int64_t channels = a.size(1);
@@ -64,7 +64,7 @@ Tensor group_norm(const Tensor& a, std::int64_t groups, const Tensor& weight, co
   return scaled(x, weight, bias, a, "group_norm");
 }
 
-Tensor instance_norm(const Tensor& a, const Tensor& weight, const Tensor& bias, double eps) {
+Tensor instance_norm(const Operand& a, const Operand& weight, const Operand& bias, double eps) {
   require_channels(a, 3, "instance_norm");
   std::vector<std::int64_t> axes;
   for (std::int64_t i = 2; i < a.rank(); ++i)
@@ -72,8 +72,8 @@ Tensor instance_norm(const Tensor& a, const Tensor& weight, const Tensor& bias, 
   return scaled(normed(widened(a), axes, eps), weight, bias, a, "instance_norm");
 }
 
-Tensor batch_norm(const Tensor& a, Tensor running_mean, Tensor running_var, const Tensor& weight,
-                  const Tensor& bias, const BatchNormOptions& options) {
+Tensor batch_norm(const Operand& a, Tensor running_mean, Tensor running_var, const Operand& weight,
+                  const Operand& bias, const BatchNormOptions& options) {
   constexpr const char* who = "batch_norm";
   require_channels(a, 2, who);
   if (running_mean.defined() != running_var.defined())
@@ -108,13 +108,13 @@ Tensor batch_norm(const Tensor& a, Tensor running_mean, Tensor running_var, cons
   return scaled((x - centre) * rsqrt(variance + options.eps), weight, bias, a, who);
 }
 
-Tensor normalize(const Tensor& a, double p, std::int64_t axis, double eps) {
+Tensor normalize(const Operand& a, double p, std::int64_t axis, double eps) {
   const Tensor x = as_float(a, "normalize");
   const Tensor wide = widened(x);
   return rounded_to(wide / maximum(norm(wide, axis, true, p), eps), x.dtype());
 }
 
-Tensor local_response_norm(const Tensor& a, std::int64_t size, double alpha, double beta,
+Tensor local_response_norm(const Operand& a, std::int64_t size, double alpha, double beta,
                            double k) {
   constexpr const char* who = "local_response_norm";
   const Tensor given = as_float(a, who);
@@ -130,7 +130,7 @@ Tensor local_response_norm(const Tensor& a, std::int64_t size, double alpha, dou
   return rounded_to(x / pow(power * alpha + k, beta), given.dtype());
 }
 
-Tensor renorm(const Tensor& a, double p, std::int64_t axis, double most) {
+Tensor renorm(const Operand& a, double p, std::int64_t axis, double most) {
   constexpr const char* who = "renorm";
   const Tensor given = as_float(a, who);
   axis = axis_of(axis, given.rank(), given.shape(), who);

@@ -79,16 +79,16 @@ std::int64_t length_of(const Tensor& a, std::int64_t axis, const char* who) {
 
 } // namespace
 
-Sorted sort(const Tensor& a, std::int64_t axis, bool descending) {
+Sorted sort(const Operand& a, std::int64_t axis, bool descending) {
   const Order order = order_of(a, axis, descending, "sort");
   return picked(a, order.indices, order.axis);
 }
 
-Tensor argsort(const Tensor& a, std::int64_t axis, bool descending) {
+Tensor argsort(const Operand& a, std::int64_t axis, bool descending) {
   return order_of(a, axis, descending, "argsort").indices;
 }
 
-Sorted topk(const Tensor& a, std::int64_t k, std::int64_t axis, bool largest) {
+Sorted topk(const Operand& a, std::int64_t k, std::int64_t axis, bool largest) {
   Access::raw(a, "topk");
   const std::int64_t n = a.rank() == 0 ? 1 : a.size(axis_of(axis, a.rank(), a.shape(), "topk"));
   if (k < 0 || k > n)
@@ -98,14 +98,14 @@ Sorted topk(const Tensor& a, std::int64_t k, std::int64_t axis, bool largest) {
   return picked(a, order.indices, order.axis);
 }
 
-Sorted kthvalue(const Tensor& a, std::int64_t k, std::int64_t axis, bool keepdim) {
+Sorted kthvalue(const Operand& a, std::int64_t k, std::int64_t axis, bool keepdim) {
   const std::int64_t n = length_of(a, axis, "kthvalue");
   if (k < 1 || k > n)
     fail(ErrorKind::Value, "kthvalue: k is {}; it lies between 1 and {}", k, n);
   return element(a, k - 1, axis, keepdim, "kthvalue");
 }
 
-Sorted median(const Tensor& a, std::int64_t axis, bool keepdim) {
+Sorted median(const Operand& a, std::int64_t axis, bool keepdim) {
   const std::int64_t n = length_of(a, axis, "median");
   if (!is_float(a.dtype()) || a.rank() == 0)
     return element(a, (n - 1) / 2, axis, keepdim, "median");
@@ -120,12 +120,12 @@ Sorted median(const Tensor& a, std::int64_t axis, bool keepdim) {
   return s;
 }
 
-Tensor median(const Tensor& a) {
+Tensor median(const Operand& a) {
   Access::raw(a, "median");
   return median(a.flatten(), 0).values;
 }
 
-Sorted mode(const Tensor& a, std::int64_t axis, bool keepdim) {
+Sorted mode(const Operand& a, std::int64_t axis, bool keepdim) {
   length_of(a, axis, "mode");
   if (a.rank() == 0)
     return picked(a, zeros({}, DType::I64), 0);
@@ -145,7 +145,7 @@ Sorted mode(const Tensor& a, std::int64_t axis, bool keepdim) {
   return result;
 }
 
-Tensor quantile(const Tensor& a, double q, std::int64_t axis, bool keepdim) {
+Tensor quantile(const Operand& a, double q, std::int64_t axis, bool keepdim) {
   const std::int64_t n = length_of(a, axis, "quantile");
   if (!(q >= 0 && q <= 1))
     fail(ErrorKind::Value, "quantile: q is {}; it lies between 0 and 1", q);
@@ -163,7 +163,7 @@ Tensor quantile(const Tensor& a, double q, std::int64_t axis, bool keepdim) {
   return rounded_to(keepdim ? y : squeeze(y, axis), x.dtype());
 }
 
-Tensor searchsorted(const Tensor& line, const Tensor& values, bool right) {
+Tensor searchsorted(const Operand& line, const Operand& values, bool right) {
   constexpr const char* who = "searchsorted";
   auto [sorted, wanted] = promoted(line, values, who);
   if (sorted.rank() < 1)
@@ -196,7 +196,7 @@ Tensor searchsorted(const Tensor& line, const Tensor& values, bool right) {
   return low;
 }
 
-Tensor bucketize(const Tensor& values, const Tensor& boundaries, bool right) {
+Tensor bucketize(const Operand& values, const Operand& boundaries, bool right) {
   Access::raw(boundaries, "bucketize");
   if (boundaries.rank() != 1)
     fail(ErrorKind::Shape, "bucketize: boundaries {}; a vector is needed", shape_of(boundaries));

@@ -54,14 +54,14 @@ Tensor places(int bits) {
 
 } // namespace
 
-Tensor pack_bits(const Tensor& values, int bits) {
+Tensor pack_bits(const Operand& values, int bits) {
   check_bits(bits, 4, "pack_bits");
   require_bytes(values, "pack_bits");
   const Tensor split = reshape(values & ((1 << bits) - 1), grouped(values, 8 / bits, "pack_bits"));
   return sum((split << places(bits)).to(DType::I32), -1).to(DType::U8);
 }
 
-Tensor unpack_bits(const Tensor& packed, int bits) {
+Tensor unpack_bits(const Operand& packed, int bits) {
   check_bits(bits, 4, "unpack_bits");
   require_bytes(packed, "unpack_bits");
   Shape shape = packed.shape();
@@ -69,7 +69,7 @@ Tensor unpack_bits(const Tensor& packed, int bits) {
   return reshape((unsqueeze(packed, -1) >> places(bits)) & ((1 << bits) - 1), joined(shape));
 }
 
-Quantized quantize(const Tensor& a, int bits, std::int64_t group) {
+Quantized quantize(const Operand& a, int bits, std::int64_t group) {
   check_bits(bits, 8, "quantize");
   Access::raw(a, "quantize");
   require_float(a, "quantize");

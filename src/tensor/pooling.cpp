@@ -165,16 +165,16 @@ Tensor adaptive_pool(const Tensor& a, const PerAxis& sizes, bool largest, std::s
 } // namespace
 
 #define EGRET_POOLING(n)                                                                           \
-  Tensor max_pool##n##d(const Tensor& a, const PerAxis& kernel, const MaxPoolOptions& options) {   \
+  Tensor max_pool##n##d(const Operand& a, const PerAxis& kernel, const MaxPoolOptions& options) {  \
     return max_pool(a, kernel, options, n, "max_pool" #n "d");                                     \
   }                                                                                                \
-  Tensor avg_pool##n##d(const Tensor& a, const PerAxis& kernel, const AvgPoolOptions& options) {   \
+  Tensor avg_pool##n##d(const Operand& a, const PerAxis& kernel, const AvgPoolOptions& options) {  \
     return avg_pool(a, kernel, options, n, "avg_pool" #n "d");                                     \
   }                                                                                                \
-  Tensor adaptive_avg_pool##n##d(const Tensor& a, const PerAxis& sizes) {                          \
+  Tensor adaptive_avg_pool##n##d(const Operand& a, const PerAxis& sizes) {                         \
     return adaptive_pool(a, sizes, false, n, "adaptive_avg_pool" #n "d");                          \
   }                                                                                                \
-  Tensor adaptive_max_pool##n##d(const Tensor& a, const PerAxis& sizes) {                          \
+  Tensor adaptive_max_pool##n##d(const Operand& a, const PerAxis& sizes) {                         \
     return adaptive_pool(a, sizes, true, n, "adaptive_max_pool" #n "d");                           \
   }
 EGRET_POOLING(1)

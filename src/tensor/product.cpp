@@ -21,7 +21,7 @@ namespace {
 
 } // namespace
 
-Tensor matmul(const Tensor& left_operand, const Tensor& right_operand) {
+Tensor matmul(const Operand& left_operand, const Operand& right_operand) {
   Access::raw(left_operand, "matmul");
   Access::raw(right_operand, "matmul");
   const Tensor a = product_operand(left_operand), b = product_operand(right_operand);
@@ -62,7 +62,7 @@ Tensor matmul(const Tensor& left_operand, const Tensor& right_operand) {
   return column ? squeeze(result, -1) : result;
 }
 
-Tensor dot(const Tensor& a, const Tensor& b) {
+Tensor dot(const Operand& a, const Operand& b) {
   Access::raw(a, "dot");
   Access::raw(b, "dot");
   if (a.rank() != 1 || b.rank() != 1)
@@ -71,7 +71,7 @@ Tensor dot(const Tensor& a, const Tensor& b) {
   return matmul(a, b);
 }
 
-Tensor outer(const Tensor& a, const Tensor& b) {
+Tensor outer(const Operand& a, const Operand& b) {
   Access::raw(a, "outer");
   Access::raw(b, "outer");
   if (a.rank() != 1 || b.rank() != 1)
@@ -79,7 +79,7 @@ Tensor outer(const Tensor& a, const Tensor& b) {
   return unsqueeze(a, 1) * unsqueeze(b, 0);
 }
 
-Tensor linear(const Tensor& a, const Tensor& weight, const Tensor& bias) {
+Tensor linear(const Operand& a, const Operand& weight, const Operand& bias) {
   Access::raw(a, "linear");
   Access::raw(weight, "linear");
   if (weight.rank() != 2 || a.rank() < 1 || !(a.shape().back() == weight.shape()[1]))
@@ -119,46 +119,49 @@ Tensor plus_product(const Tensor& c, const Tensor& product, const Arg& beta, con
 
 } // namespace
 
-Tensor mm(const Tensor& a, const Tensor& b) {
+Tensor mm(const Operand& a, const Operand& b) {
   require_ranks(a, 2, b, 2, "mm");
   return matmul(a, b);
 }
-Tensor bmm(const Tensor& a, const Tensor& b) {
+Tensor bmm(const Operand& a, const Operand& b) {
   require_ranks(a, 3, b, 3, "bmm");
   if (!(a.shape()[0] == b.shape()[0]))
     fail(ErrorKind::Shape, "bmm: batches of {} and {} differ; use matmul to broadcast", shape_of(a),
          shape_of(b));
   return matmul(a, b);
 }
-Tensor mv(const Tensor& a, const Tensor& b) {
+Tensor mv(const Operand& a, const Operand& b) {
   require_ranks(a, 2, b, 1, "mv");
   return matmul(a, b);
 }
-Tensor addmm(const Tensor& c, const Tensor& a, const Tensor& b, const Arg& beta, const Arg& alpha) {
+Tensor addmm(const Operand& c, const Operand& a, const Operand& b, const Arg& beta,
+             const Arg& alpha) {
   require_ranks(a, 2, b, 2, "addmm");
   return plus_product(c, matmul(a, b), beta, alpha, "addmm");
 }
-Tensor baddbmm(const Tensor& c, const Tensor& a, const Tensor& b, const Arg& beta,
+Tensor baddbmm(const Operand& c, const Operand& a, const Operand& b, const Arg& beta,
                const Arg& alpha) {
   require_ranks(a, 3, b, 3, "baddbmm");
   return plus_product(c, matmul(a, b), beta, alpha, "baddbmm");
 }
 
-Tensor addmv(const Tensor& c, const Tensor& a, const Tensor& b, const Arg& beta, const Arg& alpha) {
+Tensor addmv(const Operand& c, const Operand& a, const Operand& b, const Arg& beta,
+             const Arg& alpha) {
   require_ranks(a, 2, b, 1, "addmv");
   return plus_product(c, matmul(a, b), beta, alpha, "addmv");
 }
-Tensor addr(const Tensor& c, const Tensor& a, const Tensor& b, const Arg& beta, const Arg& alpha) {
+Tensor addr(const Operand& c, const Operand& a, const Operand& b, const Arg& beta,
+            const Arg& alpha) {
   require_ranks(a, 1, b, 1, "addr");
   return plus_product(c, outer(a, b), beta, alpha, "addr");
 }
-Tensor addbmm(const Tensor& c, const Tensor& a, const Tensor& b, const Arg& beta,
+Tensor addbmm(const Operand& c, const Operand& a, const Operand& b, const Arg& beta,
               const Arg& alpha) {
   require_ranks(a, 3, b, 3, "addbmm");
   return plus_product(c, einsum("bij,bjk->ik", {a, b}), beta, alpha, "addbmm");
 }
 
-Tensor bilinear(const Tensor& a, const Tensor& b, const Tensor& weight, const Tensor& bias) {
+Tensor bilinear(const Operand& a, const Operand& b, const Operand& weight, const Operand& bias) {
   constexpr const char* who = "bilinear";
   for (const Tensor* t : {&a, &b, &weight})
     Access::raw(*t, who);
@@ -176,7 +179,7 @@ Tensor bilinear(const Tensor& a, const Tensor& b, const Tensor& weight, const Te
   return product + bias;
 }
 
-Tensor matrix_power(const Tensor& a, std::int64_t n) {
+Tensor matrix_power(const Operand& a, std::int64_t n) {
   constexpr const char* who = "matrix_power";
   Access::raw(a, who);
   if (a.rank() < 2 || !(a.shape()[static_cast<std::size_t>(a.rank()) - 2] == a.shape().back()))

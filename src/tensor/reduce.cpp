@@ -65,21 +65,21 @@ Tensor arg_extreme(const Tensor& a, std::optional<std::int64_t> axis, bool keepd
 
 } // namespace
 
-Tensor sum(const Tensor& a, const Axes& axes, bool keepdim) {
+Tensor sum(const Operand& a, const Axes& axes, bool keepdim) {
   Access::raw(a, "sum");
   const auto list = axes_of(axes, a.shape(), "sum");
-  const Tensor x = autocast_type() ? widened(a) : a;
+  const Tensor x = autocast_type() ? widened(a) : Tensor(a);
   return reduce(Op::ReduceSum, summable(x), list, keepdim, "sum");
 }
 
-Tensor mean(const Tensor& a, const Axes& axes, bool keepdim) {
+Tensor mean(const Operand& a, const Axes& axes, bool keepdim) {
   const Tensor x = as_float(a, "mean");
   const auto list = axes_of(axes, x.shape(), "mean");
   const Tensor total = reduce(Op::ReduceSum, widened(x), list, keepdim, "mean");
   return rounded_to(total / number_of(count_along(x.shape(), list), total.dtype()), x.dtype());
 }
 
-Tensor var(const Tensor& a, const Axes& axes, bool keepdim, double correction) {
+Tensor var(const Operand& a, const Axes& axes, bool keepdim, double correction) {
   const Tensor x = as_float(a, "var");
   const auto list = axes_of(axes, x.shape(), "var");
   const Expr count = count_along(x.shape(), list);
@@ -93,25 +93,25 @@ Tensor var(const Tensor& a, const Axes& axes, bool keepdim, double correction) {
   return rounded_to(total / freedom, x.dtype());
 }
 
-Tensor stddev(const Tensor& a, const Axes& axes, bool keepdim, double correction) {
+Tensor stddev(const Operand& a, const Axes& axes, bool keepdim, double correction) {
   const Tensor x = as_float(a, "std");
   return rounded_to(sqrt(var(widened(x), axes, keepdim, correction)), x.dtype());
 }
 
-Tensor prod(const Tensor& a, const Axes& axes, bool keepdim) {
+Tensor prod(const Operand& a, const Axes& axes, bool keepdim) {
   Access::raw(a, "prod");
   const auto list = axes_of(axes, a.shape(), "prod");
   return reduce(Op::ReduceProd, summable(a), list, keepdim, "prod");
 }
 
-Tensor max(const Tensor& a, const Axes& axes, bool keepdim) {
+Tensor max(const Operand& a, const Axes& axes, bool keepdim) {
   Access::raw(a, "max");
   const auto list = axes_of(axes, a.shape(), "max");
   require_elements(a, list, "max");
   return reduce(Op::ReduceMax, a, list, keepdim, "max");
 }
 
-Tensor min(const Tensor& a, const Axes& axes, bool keepdim) {
+Tensor min(const Operand& a, const Axes& axes, bool keepdim) {
   Access::raw(a, "min");
   const auto list = axes_of(axes, a.shape(), "min");
   require_elements(a, list, "min");
@@ -119,26 +119,26 @@ Tensor min(const Tensor& a, const Axes& axes, bool keepdim) {
   return reversed_order(largest, "min");
 }
 
-Tensor argmax(const Tensor& a, std::optional<std::int64_t> axis, bool keepdim) {
+Tensor argmax(const Operand& a, std::optional<std::int64_t> axis, bool keepdim) {
   return arg_extreme(a, axis, keepdim, true, "argmax");
 }
 
-Tensor argmin(const Tensor& a, std::optional<std::int64_t> axis, bool keepdim) {
+Tensor argmin(const Operand& a, std::optional<std::int64_t> axis, bool keepdim) {
   return arg_extreme(a, axis, keepdim, false, "argmin");
 }
 
-Tensor any(const Tensor& a, const Axes& axes, bool keepdim) {
+Tensor any(const Operand& a, const Axes& axes, bool keepdim) {
   Access::raw(a, "any");
   const auto list = axes_of(axes, a.shape(), "any");
   return reduce(Op::ReduceMax, a.to(DType::Bool), list, keepdim, "any");
 }
 
-Tensor all(const Tensor& a, const Axes& axes, bool keepdim) {
+Tensor all(const Operand& a, const Axes& axes, bool keepdim) {
   Access::raw(a, "all");
   return logical_not(any(logical_not(a), axes, keepdim));
 }
 
-Tensor norm(const Tensor& a, const Axes& axes, bool keepdim, double p) {
+Tensor norm(const Operand& a, const Axes& axes, bool keepdim, double p) {
   const Tensor x = as_float(a, "norm");
   const Tensor wide = widened(x);
   const double inf = std::numeric_limits<double>::infinity();
@@ -160,11 +160,11 @@ Tensor norm(const Tensor& a, const Axes& axes, bool keepdim, double p) {
   return rounded_to(result, x.dtype());
 }
 
-Tensor cumsum(const Tensor& a, std::int64_t axis) {
+Tensor cumsum(const Operand& a, std::int64_t axis) {
   return scan(Op::ScanSum, a, axis, "cumsum");
 }
 
-Tensor cumprod(const Tensor& a, std::int64_t axis) {
+Tensor cumprod(const Operand& a, std::int64_t axis) {
   return scan(Op::ScanProd, a, axis, "cumprod");
 }
 
@@ -183,21 +183,21 @@ Shifted shifted(const Tensor& a, std::int64_t axis, const char* who) {
 
 } // namespace
 
-Tensor softmax(const Tensor& a, std::int64_t axis) {
+Tensor softmax(const Operand& a, std::int64_t axis) {
   const Tensor x = as_float(a, "softmax");
   axis = axis_of(axis, x.rank(), x.shape(), "softmax");
   const Tensor e = exp(shifted(x, axis, "softmax").x);
   return rounded_to(e / sum(e, axis, true), x.dtype());
 }
 
-Tensor log_softmax(const Tensor& a, std::int64_t axis) {
+Tensor log_softmax(const Operand& a, std::int64_t axis) {
   const Tensor x = as_float(a, "log_softmax");
   axis = axis_of(axis, x.rank(), x.shape(), "log_softmax");
   const Tensor low = shifted(x, axis, "log_softmax").x;
   return rounded_to(low - log(sum(exp(low), axis, true)), x.dtype());
 }
 
-Tensor logsumexp(const Tensor& a, std::int64_t axis, bool keepdim) {
+Tensor logsumexp(const Operand& a, std::int64_t axis, bool keepdim) {
   const Tensor x = as_float(a, "logsumexp");
   axis = axis_of(axis, x.rank(), x.shape(), "logsumexp");
   // Where the largest is infinite, x - x would be NaN; 0 is as good a shift as any.
@@ -209,30 +209,30 @@ Tensor logsumexp(const Tensor& a, std::int64_t axis, bool keepdim) {
   return rounded_to(keepdim ? total : total.squeeze(axis), x.dtype());
 }
 
-Tensor amax(const Tensor& a, const Axes& axes, bool keepdim) {
+Tensor amax(const Operand& a, const Axes& axes, bool keepdim) {
   return max(a, axes, keepdim);
 }
-Tensor amin(const Tensor& a, const Axes& axes, bool keepdim) {
+Tensor amin(const Operand& a, const Axes& axes, bool keepdim) {
   return min(a, axes, keepdim);
 }
 
-Moments var_mean(const Tensor& a, const Axes& axes, bool keepdim, double correction) {
+Moments var_mean(const Operand& a, const Axes& axes, bool keepdim, double correction) {
   return {var(a, axes, keepdim, correction), mean(a, axes, keepdim)};
 }
-Moments std_mean(const Tensor& a, const Axes& axes, bool keepdim, double correction) {
+Moments std_mean(const Operand& a, const Axes& axes, bool keepdim, double correction) {
   return {stddev(a, axes, keepdim, correction), mean(a, axes, keepdim)};
 }
 
-Tensor count_nonzero(const Tensor& a, const Axes& axes, bool keepdim) {
+Tensor count_nonzero(const Operand& a, const Axes& axes, bool keepdim) {
   Access::raw(a, "count_nonzero");
   return sum(a != 0, axes, keepdim);
 }
 
-Tensor nansum(const Tensor& a, const Axes& axes, bool keepdim) {
+Tensor nansum(const Operand& a, const Axes& axes, bool keepdim) {
   return sum(where(isnan(a), 0, a), axes, keepdim);
 }
 
-Tensor nanmean(const Tensor& a, const Axes& axes, bool keepdim) {
+Tensor nanmean(const Operand& a, const Axes& axes, bool keepdim) {
   const Tensor x = as_float(a, "nanmean");
   const Tensor wide = widened(x), there = logical_not(isnan(wide));
   const Tensor total = sum(where(there, wide, 0), axes, keepdim);
@@ -252,13 +252,13 @@ Extreme with_positions(const Tensor& a, const Tensor& values, std::int64_t axis,
 
 } // namespace
 
-Extreme cummax(const Tensor& a, std::int64_t axis) {
+Extreme cummax(const Operand& a, std::int64_t axis) {
   Access::raw(a, "cummax");
   axis = axis_of(axis, a.rank(), a.shape(), "cummax");
   return with_positions(a, apply(Op::ScanMax, {&a}, {.axes = {axis}}, "cummax"), axis, "cummax");
 }
 
-Extreme cummin(const Tensor& a, std::int64_t axis) {
+Extreme cummin(const Operand& a, std::int64_t axis) {
   Access::raw(a, "cummin");
   axis = axis_of(axis, a.rank(), a.shape(), "cummin");
   const Tensor turned = reversed_order(a, "cummin");
@@ -266,7 +266,7 @@ Extreme cummin(const Tensor& a, std::int64_t axis) {
   return with_positions(a, reversed_order(highest, "cummin"), axis, "cummin");
 }
 
-Tensor logcumsumexp(const Tensor& a, std::int64_t axis) {
+Tensor logcumsumexp(const Operand& a, std::int64_t axis) {
   const Tensor x = as_float(a, "logcumsumexp");
   axis = axis_of(axis, x.rank(), x.shape(), "logcumsumexp");
   Tensor total = widened(x);

@@ -79,7 +79,7 @@ Tensor join(std::span<const Tensor> tensors, std::int64_t axis, const char* who)
 
 } // namespace
 
-Tensor reshape(const Tensor& a, const Shape& shape) {
+Tensor reshape(const Operand& a, const Shape& shape) {
   Access::raw(a, "reshape");
   Shape wanted = shape;
   std::optional<std::size_t> open;
@@ -112,7 +112,7 @@ Tensor reshape(const Tensor& a, const Shape& shape) {
   return apply(Op::Reshape, {&a}, {.shape = std::move(wanted)}, "reshape");
 }
 
-Tensor permute(const Tensor& a, std::vector<std::int64_t> axes) {
+Tensor permute(const Operand& a, std::vector<std::int64_t> axes) {
   Access::raw(a, "permute");
   const auto rank = static_cast<std::size_t>(a.rank());
   if (axes.size() != rank)
@@ -131,7 +131,7 @@ Tensor permute(const Tensor& a, std::vector<std::int64_t> axes) {
   return apply(Op::Permute, {&a}, {.axes = std::move(axes)}, "permute");
 }
 
-Tensor transpose(const Tensor& a, std::int64_t first, std::int64_t second) {
+Tensor transpose(const Operand& a, std::int64_t first, std::int64_t second) {
   Access::raw(a, "transpose");
   const std::int64_t rank = a.rank();
   first = axis_of(first, rank, a.shape(), "transpose");
@@ -143,7 +143,7 @@ Tensor transpose(const Tensor& a, std::int64_t first, std::int64_t second) {
   return permute(a, std::move(axes));
 }
 
-Tensor squeeze(const Tensor& a, std::optional<std::int64_t> axis) {
+Tensor squeeze(const Operand& a, std::optional<std::int64_t> axis) {
   Access::raw(a, "squeeze");
   Shape shape;
   if (axis) {
@@ -161,7 +161,7 @@ Tensor squeeze(const Tensor& a, std::optional<std::int64_t> axis) {
   return reshape(a, shape);
 }
 
-Tensor unsqueeze(const Tensor& a, std::int64_t axis) {
+Tensor unsqueeze(const Operand& a, std::int64_t axis) {
   Access::raw(a, "unsqueeze");
   const std::int64_t rank = a.rank();
   if (axis < -rank - 1 || axis > rank)
@@ -172,7 +172,7 @@ Tensor unsqueeze(const Tensor& a, std::int64_t axis) {
   return reshape(a, shape);
 }
 
-Tensor expand(const Tensor& a, const Shape& shape) {
+Tensor expand(const Operand& a, const Shape& shape) {
   Access::raw(a, "expand");
   const Shape& from = a.shape();
   Shape wanted = shape;
@@ -196,7 +196,7 @@ Tensor expand(const Tensor& a, const Shape& shape) {
   return wanted == from ? a.clone() : broadcast_to(a, wanted, "expand");
 }
 
-Tensor flip(const Tensor& a, const Axes& axes) {
+Tensor flip(const Operand& a, const Axes& axes) {
   Access::raw(a, "flip");
   auto list = axes_of(axes, a.shape(), "flip");
   if (list.empty())
@@ -208,8 +208,8 @@ Tensor cat(std::span<const Tensor> tensors, std::int64_t axis) {
   return join(tensors, axis, "cat");
 }
 
-Tensor cat(std::initializer_list<Tensor> tensors, std::int64_t axis) {
-  return join({tensors.begin(), tensors.size()}, axis, "cat");
+Tensor cat(std::initializer_list<Operand> tensors, std::int64_t axis) {
+  return cat(std::vector<Tensor>(tensors.begin(), tensors.end()), axis);
 }
 
 Tensor stack(std::span<const Tensor> tensors, std::int64_t axis) {
@@ -224,11 +224,11 @@ Tensor stack(std::span<const Tensor> tensors, std::int64_t axis) {
   return join(pieces, axis, "stack");
 }
 
-Tensor stack(std::initializer_list<Tensor> tensors, std::int64_t axis) {
-  return stack(std::span<const Tensor>(tensors.begin(), tensors.size()), axis);
+Tensor stack(std::initializer_list<Operand> tensors, std::int64_t axis) {
+  return stack(std::vector<Tensor>(tensors.begin(), tensors.end()), axis);
 }
 
-std::vector<Tensor> split(const Tensor& a, std::int64_t length, std::int64_t axis) {
+std::vector<Tensor> split(const Operand& a, std::int64_t length, std::int64_t axis) {
   Access::raw(a, "split");
   axis = axis_of(axis, a.rank(), a.shape(), "split");
   if (length <= 0)
@@ -243,7 +243,7 @@ std::vector<Tensor> split(const Tensor& a, std::int64_t length, std::int64_t axi
   return pieces;
 }
 
-std::vector<Tensor> chunk(const Tensor& a, std::int64_t pieces, std::int64_t axis) {
+std::vector<Tensor> chunk(const Operand& a, std::int64_t pieces, std::int64_t axis) {
   Access::raw(a, "chunk");
   axis = axis_of(axis, a.rank(), a.shape(), "chunk");
   if (pieces <= 0)
@@ -252,7 +252,7 @@ std::vector<Tensor> chunk(const Tensor& a, std::int64_t pieces, std::int64_t axi
   return split(a, std::max<std::int64_t>(1, (a.size(axis) + pieces - 1) / pieces), axis);
 }
 
-Tensor pad(const Tensor& a, std::vector<std::int64_t> before, std::vector<std::int64_t> after,
+Tensor pad(const Operand& a, std::vector<std::int64_t> before, std::vector<std::int64_t> after,
            Number value) {
   Access::raw(a, "pad");
   const auto rank = static_cast<std::size_t>(a.rank());
@@ -271,7 +271,7 @@ Tensor pad(const Tensor& a, std::vector<std::int64_t> before, std::vector<std::i
   return apply(Op::Pad, {&a}, std::move(attrs), "pad");
 }
 
-Tensor repeat(const Tensor& a, std::vector<std::int64_t> times) {
+Tensor repeat(const Operand& a, std::vector<std::int64_t> times) {
   Access::raw(a, "repeat");
   if (times.size() < static_cast<std::size_t>(a.rank()))
     fail(ErrorKind::Shape, "repeat: {} names {} axes and {} has more", list_of(times), times.size(),

@@ -82,7 +82,7 @@ Tensor psi(const Tensor& x) {
 
 } // namespace
 
-Tensor erfinv(const Tensor& a) {
+Tensor erfinv(const Operand& a) {
   const Tensor given = as_float(a, "erfinv");
   const Tensor y = widened(given);
   const Tensor edge = abs(y) == 1;
@@ -95,7 +95,7 @@ Tensor erfinv(const Tensor& a) {
   return where(abs(y) < 1, value, beyond).to(given.dtype());
 }
 
-Tensor lgamma(const Tensor& a) {
+Tensor lgamma(const Operand& a) {
   const Tensor given = as_float(a, "lgamma");
   const Tensor all = given.to(DType::F64);
   const Tensor x = where(isinf(all), 1, all);
@@ -106,7 +106,7 @@ Tensor lgamma(const Tensor& a) {
   return where(isinf(all), kInfinity, value).to(given.dtype());
 }
 
-Tensor digamma(const Tensor& a) {
+Tensor digamma(const Operand& a) {
   const Tensor given = as_float(a, "digamma");
   const Tensor x = given.to(DType::F64);
   const Reflected r = reflected(x);
@@ -162,19 +162,19 @@ Tensor float_power(const Arg& a, const Arg& b) {
   return pow(as_tensor(a).to(DType::F64), as_tensor(b).to(DType::F64));
 }
 
-Tensor addcmul(const Tensor& c, const Tensor& a, const Tensor& b, const Arg& value) {
+Tensor addcmul(const Operand& c, const Operand& a, const Operand& b, const Arg& value) {
   return add(c, mul(mul(a, b), value));
 }
 
-Tensor addcdiv(const Tensor& c, const Tensor& a, const Tensor& b, const Arg& value) {
+Tensor addcdiv(const Operand& c, const Operand& a, const Operand& b, const Arg& value) {
   return add(c, mul(div(a, b), value));
 }
 
-Tensor clamp(const Tensor& a, const Tensor& low, const Tensor& high) {
+Tensor clamp(const Operand& a, const Operand& low, const Operand& high) {
   Access::raw(a, "clamp");
   if (!low.defined() && !high.defined())
     fail(ErrorKind::Value, "clamp: no bound is given");
-  const Tensor above = low.defined() ? maximum(a, low) : a;
+  const Tensor above = low.defined() ? maximum(a, low) : Tensor(a);
   return high.defined() ? minimum(above, high) : above;
 }
 

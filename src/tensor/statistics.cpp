@@ -59,7 +59,7 @@ Tensor integral(const Tensor& a, const Tensor& x, double dx, std::int64_t axis, 
 
 } // namespace
 
-Tensor diff(const Tensor& a, std::int64_t times, std::int64_t axis) {
+Tensor diff(const Operand& a, std::int64_t times, std::int64_t axis) {
   Access::raw(a, "diff");
   axis = axis_of(axis, a.rank(), a.shape(), "diff");
   if (times < 0)
@@ -74,22 +74,22 @@ Tensor diff(const Tensor& a, std::int64_t times, std::int64_t axis) {
   return result;
 }
 
-Tensor trapezoid(const Tensor& a, double dx, std::int64_t axis) {
+Tensor trapezoid(const Operand& a, double dx, std::int64_t axis) {
   return integral(a, {}, dx, axis, false, "trapezoid");
 }
-Tensor trapezoid(const Tensor& a, const Tensor& x, std::int64_t axis) {
+Tensor trapezoid(const Operand& a, const Operand& x, std::int64_t axis) {
   Access::raw(x, "trapezoid");
   return integral(a, x, 1, axis, false, "trapezoid");
 }
-Tensor cumulative_trapezoid(const Tensor& a, double dx, std::int64_t axis) {
+Tensor cumulative_trapezoid(const Operand& a, double dx, std::int64_t axis) {
   return integral(a, {}, dx, axis, true, "cumulative_trapezoid");
 }
-Tensor cumulative_trapezoid(const Tensor& a, const Tensor& x, std::int64_t axis) {
+Tensor cumulative_trapezoid(const Operand& a, const Operand& x, std::int64_t axis) {
   Access::raw(x, "cumulative_trapezoid");
   return integral(a, x, 1, axis, true, "cumulative_trapezoid");
 }
 
-Tensor histc(const Tensor& a, std::int64_t bins, double low, double high) {
+Tensor histc(const Operand& a, std::int64_t bins, double low, double high) {
   constexpr const char* who = "histc";
   Access::raw(a, who);
   if (bins < 1)
@@ -114,7 +114,7 @@ Tensor histc(const Tensor& a, std::int64_t bins, double low, double high) {
   return bincount(where(in, bin, -1), bins).to(a.dtype());
 }
 
-Tensor cov(const Tensor& a, double correction) {
+Tensor cov(const Operand& a, double correction) {
   const Tensor given = as_float(a, "cov");
   if (given.rank() > 2)
     fail(ErrorKind::Shape, "cov: got {}; it must be [variables, observations]", shape_of(a));
@@ -125,7 +125,7 @@ Tensor cov(const Tensor& a, double correction) {
   return rounded_to(given.rank() < 2 ? all.reshape({}) : all, given.dtype());
 }
 
-Tensor corrcoef(const Tensor& a) {
+Tensor corrcoef(const Operand& a) {
   const Tensor given = as_float(a, "corrcoef");
   const Tensor c = cov(widened(given));
   if (c.rank() == 0)
@@ -135,7 +135,7 @@ Tensor corrcoef(const Tensor& a) {
   return rounded_to(clamp(scaled, -1, 1), given.dtype());
 }
 
-MinMax aminmax(const Tensor& a, const Axes& axes, bool keepdim) {
+MinMax aminmax(const Operand& a, const Axes& axes, bool keepdim) {
   return {min(a, axes, keepdim), max(a, axes, keepdim)};
 }
 

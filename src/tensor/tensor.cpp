@@ -19,14 +19,18 @@ using namespace detail;
 Tensor::~Tensor() {
   if (handle_ && handle_->watched.load())
     object_gone(this);
+  Access::leaving(*this);
 }
 Tensor::Tensor(const Tensor& other) noexcept : handle_(other.handle_) {
   if (Scope* scope = current_scope())
     scope->reached(other);
+  if (handle_ && handle_->has_temporary())
+    handle_->hold();
 }
 Tensor::Tensor(Tensor&& other) noexcept {
   if (other.handle_ && other.handle_->watched.load())
     object_gone(&other);
+  Access::leaving(other);
   handle_ = std::move(other.handle_);
 }
 Tensor& Tensor::operator=(const Tensor& other) noexcept {
@@ -41,6 +45,7 @@ Tensor& Tensor::operator=(Tensor&& other) noexcept {
     return *this;
   if (other.handle_ && other.handle_->watched.load())
     object_gone(&other);
+  Access::leaving(other);
   Access::rebind(*this, std::move(other.handle_));
   return *this;
 }
@@ -139,9 +144,14 @@ std::vector<std::byte> Tensor::to_bytes() const {
   return bytes;
 }
 
-Tensor Tensor::eval() const {
+Tensor Tensor::eval() const& {
   evaluate(Access::readable(*this, "eval"), "eval");
   return *this;
+}
+
+Tensor Tensor::eval() && {
+  evaluate(Access::readable(*this, "eval"), "eval");
+  return std::move(*this);
 }
 
 void eval(std::span<const Tensor> tensors) {
@@ -157,7 +167,7 @@ void eval(std::initializer_list<Tensor> tensors) {
 
 // --- conversions
 
-Tensor Tensor::to(DType type) const {
+Tensor Tensor::to(DType type) const& {
   const NodePtr node = Access::node(*this, "to");
   if (node->form.dtype == type)
     return Access::wrap(node);
@@ -166,16 +176,16 @@ Tensor Tensor::to(DType type) const {
   return Access::wrap(record_known(Op::Cast, type, node->form.shape, {node}, {.dtype = type}));
 }
 
-Tensor Tensor::clone() const {
+Tensor Tensor::clone() const& {
   return Access::wrap(Access::node(*this, "clone"));
 }
 
-Tensor Tensor::detach() const {
+Tensor Tensor::detach() const& {
   const NodePtr node = Access::node(*this, "detach");
   return Access::wrap(node->needs_grad.load() ? alias_node(node) : node);
 }
 
-Tensor Tensor::bitcast(DType type) const {
+Tensor Tensor::bitcast(DType type) const& {
   Access::raw(*this, "bitcast");
   if (size_of(type) != size_of(dtype()))
     fail(ErrorKind::DType, "bitcast: {} has {} bytes an element and {} has {}; they must be equal",
@@ -247,11 +257,7 @@ Tensor& Tensor::assign(const Arg& value) {
 
 // --- short forms
 
-Tensor Tensor::reshape(const Shape& shape) const {
-  return egret::reshape(*this, shape);
-}
-
-Tensor Tensor::flatten(std::int64_t first, std::int64_t last) const {
+Tensor Tensor::flatten(std::int64_t first, std::int64_t last) const& {
   const Shape from = shape();
   if (from.empty())
     return egret::reshape(*this, {Expr(1)});
@@ -267,110 +273,77 @@ Tensor Tensor::flatten(std::int64_t first, std::int64_t last) const {
   return egret::reshape(*this, merged);
 }
 
-Tensor Tensor::permute(std::vector<std::int64_t> axes) const {
-  return egret::permute(*this, std::move(axes));
-}
-Tensor Tensor::transpose(std::int64_t a, std::int64_t b) const {
-  return egret::transpose(*this, a, b);
-}
-Tensor Tensor::squeeze(std::optional<std::int64_t> axis) const {
-  return egret::squeeze(*this, axis);
-}
-Tensor Tensor::unsqueeze(std::int64_t axis) const {
-  return egret::unsqueeze(*this, axis);
-}
-Tensor Tensor::expand(const Shape& shape) const {
-  return egret::expand(*this, shape);
-}
-Tensor Tensor::flip(Axes axes) const {
-  return egret::flip(*this, axes);
-}
-Tensor Tensor::sum(const Axes& axes, bool keepdim) const {
-  return egret::sum(*this, axes, keepdim);
-}
-Tensor Tensor::mean(const Axes& axes, bool keepdim) const {
-  return egret::mean(*this, axes, keepdim);
-}
-Tensor Tensor::var(const Axes& axes, bool keepdim, double correction) const {
-  return egret::var(*this, axes, keepdim, correction);
-}
-Tensor Tensor::std(const Axes& axes, bool keepdim, double correction) const {
-  return egret::stddev(*this, axes, keepdim, correction);
-}
-Tensor Tensor::prod(const Axes& axes, bool keepdim) const {
-  return egret::prod(*this, axes, keepdim);
-}
-Tensor Tensor::max(const Axes& axes, bool keepdim) const {
-  return egret::max(*this, axes, keepdim);
-}
-Tensor Tensor::min(const Axes& axes, bool keepdim) const {
-  return egret::min(*this, axes, keepdim);
-}
-Tensor Tensor::argmax(std::optional<std::int64_t> axis, bool keepdim) const {
-  return egret::argmax(*this, axis, keepdim);
-}
-Tensor Tensor::argmin(std::optional<std::int64_t> axis, bool keepdim) const {
-  return egret::argmin(*this, axis, keepdim);
-}
-Tensor Tensor::any(const Axes& axes, bool keepdim) const {
-  return egret::any(*this, axes, keepdim);
-}
-Tensor Tensor::all(const Axes& axes, bool keepdim) const {
-  return egret::all(*this, axes, keepdim);
-}
-Tensor Tensor::cumsum(std::int64_t axis) const {
-  return egret::cumsum(*this, axis);
-}
-Tensor Tensor::pow(const Arg& exponent) const {
-  return egret::pow(*this, exponent);
-}
-Tensor Tensor::exp() const {
-  return egret::exp(*this);
-}
-Tensor Tensor::log() const {
-  return egret::log(*this);
-}
-Tensor Tensor::sqrt() const {
-  return egret::sqrt(*this);
-}
-Tensor Tensor::rsqrt() const {
-  return egret::rsqrt(*this);
-}
-Tensor Tensor::square() const {
-  return egret::square(*this);
-}
-Tensor Tensor::abs() const {
-  return egret::abs(*this);
-}
-Tensor Tensor::sin() const {
-  return egret::sin(*this);
-}
-Tensor Tensor::cos() const {
-  return egret::cos(*this);
-}
-Tensor Tensor::tanh() const {
-  return egret::tanh(*this);
-}
-Tensor Tensor::sigmoid() const {
-  return egret::sigmoid(*this);
-}
-Tensor Tensor::relu() const {
-  return egret::relu(*this);
-}
-Tensor Tensor::clamp(std::optional<Number> low, std::optional<Number> high) const {
-  return egret::clamp(*this, low, high);
-}
-Tensor Tensor::softmax(std::int64_t axis) const {
-  return egret::softmax(*this, axis);
-}
-Tensor Tensor::log_softmax(std::int64_t axis) const {
-  return egret::log_softmax(*this, axis);
-}
-Tensor Tensor::logsumexp(std::int64_t axis, bool keepdim) const {
-  return egret::logsumexp(*this, axis, keepdim);
-}
-Tensor Tensor::matmul(const Tensor& other) const {
-  return egret::matmul(*this, other);
-}
+#define EGRET_SHORT_FORM(name, parameters, call)                                                   \
+  Tensor Tensor::name parameters const& {                                                          \
+    const Tensor& self = *this;                                                                    \
+    return egret::call;                                                                            \
+  }                                                                                                \
+  Tensor Tensor::name parameters&& {                                                               \
+    const Operand self(std::move(*this));                                                          \
+    return egret::call;                                                                            \
+  }
+EGRET_SHORT_FORM(reshape, (const Shape& shape), reshape(self, shape))
+EGRET_SHORT_FORM(permute, (std::vector<std::int64_t> axes), permute(self, std::move(axes)))
+EGRET_SHORT_FORM(transpose, (std::int64_t a, std::int64_t b), transpose(self, a, b))
+EGRET_SHORT_FORM(squeeze, (std::optional<std::int64_t> axis), squeeze(self, axis))
+EGRET_SHORT_FORM(unsqueeze, (std::int64_t axis), unsqueeze(self, axis))
+EGRET_SHORT_FORM(expand, (const Shape& shape), expand(self, shape))
+EGRET_SHORT_FORM(flip, (Axes axes), flip(self, axes))
+EGRET_SHORT_FORM(sum, (const Axes& axes, bool keepdim), sum(self, axes, keepdim))
+EGRET_SHORT_FORM(mean, (const Axes& axes, bool keepdim), mean(self, axes, keepdim))
+EGRET_SHORT_FORM(var, (const Axes& axes, bool keepdim, double correction),
+                 var(self, axes, keepdim, correction))
+EGRET_SHORT_FORM(std, (const Axes& axes, bool keepdim, double correction),
+                 stddev(self, axes, keepdim, correction))
+EGRET_SHORT_FORM(prod, (const Axes& axes, bool keepdim), prod(self, axes, keepdim))
+EGRET_SHORT_FORM(max, (const Axes& axes, bool keepdim), max(self, axes, keepdim))
+EGRET_SHORT_FORM(min, (const Axes& axes, bool keepdim), min(self, axes, keepdim))
+EGRET_SHORT_FORM(argmax, (std::optional<std::int64_t> axis, bool keepdim),
+                 argmax(self, axis, keepdim))
+EGRET_SHORT_FORM(argmin, (std::optional<std::int64_t> axis, bool keepdim),
+                 argmin(self, axis, keepdim))
+EGRET_SHORT_FORM(any, (const Axes& axes, bool keepdim), any(self, axes, keepdim))
+EGRET_SHORT_FORM(all, (const Axes& axes, bool keepdim), all(self, axes, keepdim))
+EGRET_SHORT_FORM(cumsum, (std::int64_t axis), cumsum(self, axis))
+EGRET_SHORT_FORM(pow, (const Arg& exponent), pow(self, exponent))
+EGRET_SHORT_FORM(exp, (), exp(self))
+EGRET_SHORT_FORM(log, (), log(self))
+EGRET_SHORT_FORM(sqrt, (), sqrt(self))
+EGRET_SHORT_FORM(rsqrt, (), rsqrt(self))
+EGRET_SHORT_FORM(square, (), square(self))
+EGRET_SHORT_FORM(abs, (), abs(self))
+EGRET_SHORT_FORM(sin, (), sin(self))
+EGRET_SHORT_FORM(cos, (), cos(self))
+EGRET_SHORT_FORM(tanh, (), tanh(self))
+EGRET_SHORT_FORM(sigmoid, (), sigmoid(self))
+EGRET_SHORT_FORM(relu, (), relu(self))
+EGRET_SHORT_FORM(clamp, (std::optional<Number> low, std::optional<Number> high),
+                 clamp(self, low, high))
+EGRET_SHORT_FORM(softmax, (std::int64_t axis), softmax(self, axis))
+EGRET_SHORT_FORM(log_softmax, (std::int64_t axis), log_softmax(self, axis))
+EGRET_SHORT_FORM(logsumexp, (std::int64_t axis, bool keepdim), logsumexp(self, axis, keepdim))
+EGRET_SHORT_FORM(matmul, (const Operand& other), matmul(self, other))
+#undef EGRET_SHORT_FORM
+
+// --- of temporaries
+
+#define EGRET_OF_TEMPORARY(name, parameters, arguments)                                            \
+  Tensor Tensor::name parameters&& {                                                               \
+    const Operand self(std::move(*this));                                                          \
+    return self.name arguments;                                                                    \
+  }
+EGRET_OF_TEMPORARY(to, (DType type), (type))
+EGRET_OF_TEMPORARY(clone, (), ())
+EGRET_OF_TEMPORARY(detach, (), ())
+EGRET_OF_TEMPORARY(bitcast, (DType type), (type))
+EGRET_OF_TEMPORARY(operator[], (std::int64_t position), (position))
+EGRET_OF_TEMPORARY(operator[], (Slice slice), (slice))
+EGRET_OF_TEMPORARY(operator[], (std::initializer_list<Index> indices), (indices))
+EGRET_OF_TEMPORARY(index, (std::span<const Index> indices), (indices))
+EGRET_OF_TEMPORARY(select, (std::int64_t axis, std::int64_t position), (axis, position))
+EGRET_OF_TEMPORARY(narrow, (std::int64_t axis, const Expr& begin, const Expr& length),
+                   (axis, begin, length))
+EGRET_OF_TEMPORARY(flatten, (std::int64_t first, std::int64_t last), (first, last))
+#undef EGRET_OF_TEMPORARY
 
 } // namespace egret

@@ -136,7 +136,7 @@ std::vector<PoolLine> fold_lines(const std::vector<std::int64_t>& sizes, const P
 
 } // namespace
 
-Tensor unfold(const Tensor& a, const PerAxis& kernel, const FoldOptions& options) {
+Tensor unfold(const Operand& a, const PerAxis& kernel, const FoldOptions& options) {
   constexpr const char* who = "unfold";
   const Batched operand = batched(a, 2, who);
   const auto lines = fold_lines({operand.a.size(2), operand.a.size(3)}, kernel, options, who);
@@ -146,14 +146,14 @@ Tensor unfold(const Tensor& a, const PerAxis& kernel, const FoldOptions& options
       x.permute({0, 1, 3, 5, 2, 4}).reshape({s[0], s[1] * s[3] * s[5], s[2] * s[4]}));
 }
 
-Tensor fold(const Tensor& a, const PerAxis& sizes, const PerAxis& kernel,
+Tensor fold(const Operand& a, const PerAxis& sizes, const PerAxis& kernel,
             const FoldOptions& options) {
   constexpr const char* who = "fold";
   Access::raw(a, who);
   if (a.rank() != 2 && a.rank() != 3)
     fail(ErrorKind::Shape, "{}: got {}; it must be [batch, channels * kernel, windows]", who,
          shape_of(a));
-  const Batched operand{a.rank() == 2 ? unsqueeze(a, 0) : a, a.rank() == 2};
+  const Batched operand{a.rank() == 2 ? unsqueeze(a, 0) : Tensor(a), a.rank() == 2};
   const auto lines = fold_lines(per_axis(sizes, 2, 1, "size", who), kernel, options, who);
   const std::int64_t elements = lines[0].windows.kernel * lines[1].windows.kernel,
                      windows = lines[0].count * lines[1].count;
@@ -177,15 +177,15 @@ Tensor fold(const Tensor& a, const PerAxis& sizes, const PerAxis& kernel,
 }
 
 #define EGRET_UNPOOLING(n)                                                                         \
-  Extreme max_pool##n##d_with_indices(const Tensor& a, const PerAxis& kernel,                      \
+  Extreme max_pool##n##d_with_indices(const Operand& a, const PerAxis& kernel,                     \
                                       const MaxPoolOptions& options) {                             \
     return pool_with_indices(a, kernel, options, n, "max_pool" #n "d_with_indices");               \
   }                                                                                                \
-  Tensor max_unpool##n##d(const Tensor& a, const Tensor& indices, const PerAxis& kernel,           \
+  Tensor max_unpool##n##d(const Operand& a, const Tensor& indices, const PerAxis& kernel,          \
                           const MaxUnpoolOptions& options) {                                       \
     return unpool(a, indices, kernel, options, n, "max_unpool" #n "d");                            \
   }                                                                                                \
-  Tensor lp_pool##n##d(const Tensor& a, double p, const PerAxis& kernel,                           \
+  Tensor lp_pool##n##d(const Operand& a, double p, const PerAxis& kernel,                          \
                        const LpPoolOptions& options) {                                             \
     return lp_pool(a, p, kernel, options, n, "lp_pool" #n "d");                                    \
   }

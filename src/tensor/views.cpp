@@ -1,4 +1,5 @@
-// Functions that rearrange: padding with elements of the tensor itself, rolls, rotations, diagonals.
+// Functions that rearrange: padding with elements of the tensor itself, rolls, rotations,
+// diagonals.
 #include "support/fail.h"
 #include "tensor/windows.h"
 
@@ -70,14 +71,14 @@ std::int64_t checked_factor(const Tensor& a, std::int64_t factor, const char* wh
 
 } // namespace
 
-Tensor tile(const Tensor& a, std::vector<std::int64_t> times) {
+Tensor tile(const Operand& a, std::vector<std::int64_t> times) {
   Access::raw(a, "tile");
   while (times.size() < a.shape().size())
     times.insert(times.begin(), 1);
   return repeat(a, std::move(times));
 }
 
-Tensor repeat_interleave(const Tensor& a, std::int64_t times, std::int64_t axis) {
+Tensor repeat_interleave(const Operand& a, std::int64_t times, std::int64_t axis) {
   Access::raw(a, "repeat_interleave");
   axis = axis_of(axis, a.rank(), a.shape(), "repeat_interleave");
   if (times < 0)
@@ -90,7 +91,7 @@ Tensor repeat_interleave(const Tensor& a, std::int64_t times, std::int64_t axis)
   return reshape(expand(reshape(a, one), grown), whole);
 }
 
-Tensor pad(const Tensor& a, std::vector<std::int64_t> before, std::vector<std::int64_t> after,
+Tensor pad(const Operand& a, std::vector<std::int64_t> before, std::vector<std::int64_t> after,
            PadMode mode) {
   Access::raw(a, "pad");
   const std::size_t rank = a.shape().size();
@@ -115,11 +116,11 @@ Tensor pad(const Tensor& a, std::vector<std::int64_t> before, std::vector<std::i
   return result;
 }
 
-Tensor flatten(const Tensor& a, std::int64_t first, std::int64_t last) {
+Tensor flatten(const Operand& a, std::int64_t first, std::int64_t last) {
   return a.flatten(first, last);
 }
 
-Tensor unflatten(const Tensor& a, std::int64_t axis, const Shape& dims) {
+Tensor unflatten(const Operand& a, std::int64_t axis, const Shape& dims) {
   Access::raw(a, "unflatten");
   const std::size_t at = place(axis_of(axis, a.rank(), a.shape(), "unflatten"));
   Shape shape(a.shape().begin(), a.shape().begin() + static_cast<std::ptrdiff_t>(at));
@@ -130,7 +131,7 @@ Tensor unflatten(const Tensor& a, std::int64_t axis, const Shape& dims) {
   return reshape(a, shape);
 }
 
-Tensor movedim(const Tensor& a, const std::vector<std::int64_t>& from,
+Tensor movedim(const Operand& a, const std::vector<std::int64_t>& from,
                const std::vector<std::int64_t>& to) {
   Access::raw(a, "movedim");
   if (from.size() != to.size())
@@ -155,15 +156,15 @@ Tensor movedim(const Tensor& a, const std::vector<std::int64_t>& from,
   return permute(a, std::move(order));
 }
 
-Tensor movedim(const Tensor& a, std::int64_t from, std::int64_t to) {
+Tensor movedim(const Operand& a, std::int64_t from, std::int64_t to) {
   return movedim(a, std::vector{from}, std::vector{to});
 }
 
-Tensor swapaxes(const Tensor& a, std::int64_t first, std::int64_t second) {
+Tensor swapaxes(const Operand& a, std::int64_t first, std::int64_t second) {
   return transpose(a, first, second);
 }
 
-Tensor broadcast_to(const Tensor& a, const Shape& shape) {
+Tensor broadcast_to(const Operand& a, const Shape& shape) {
   return expand(a, shape);
 }
 
@@ -178,7 +179,7 @@ std::vector<Tensor> broadcast_tensors(std::span<const Tensor> tensors) {
   return result;
 }
 
-std::vector<Tensor> unbind(const Tensor& a, std::int64_t axis) {
+std::vector<Tensor> unbind(const Operand& a, std::int64_t axis) {
   Access::raw(a, "unbind");
   axis = axis_of(axis, a.rank(), a.shape(), "unbind");
   std::vector<Tensor> result;
@@ -197,17 +198,17 @@ Tensor vstack(std::span<const Tensor> tensors) {
 Tensor dstack(std::span<const Tensor> tensors) {
   return cat(with_rank(tensors, 3, "dstack"), 2);
 }
-Tensor hstack(std::initializer_list<Tensor> tensors) {
-  return hstack(std::span(tensors.begin(), tensors.size()));
+Tensor hstack(std::initializer_list<Operand> tensors) {
+  return hstack(std::vector<Tensor>(tensors.begin(), tensors.end()));
 }
-Tensor vstack(std::initializer_list<Tensor> tensors) {
-  return vstack(std::span(tensors.begin(), tensors.size()));
+Tensor vstack(std::initializer_list<Operand> tensors) {
+  return vstack(std::vector<Tensor>(tensors.begin(), tensors.end()));
 }
-Tensor dstack(std::initializer_list<Tensor> tensors) {
-  return dstack(std::span(tensors.begin(), tensors.size()));
+Tensor dstack(std::initializer_list<Operand> tensors) {
+  return dstack(std::vector<Tensor>(tensors.begin(), tensors.end()));
 }
 
-Tensor roll(const Tensor& a, const std::vector<std::int64_t>& shifts,
+Tensor roll(const Operand& a, const std::vector<std::int64_t>& shifts,
             const std::vector<std::int64_t>& axes) {
   Access::raw(a, "roll");
   if (axes.empty() && shifts.size() == 1)
@@ -228,7 +229,7 @@ Tensor roll(const Tensor& a, const std::vector<std::int64_t>& shifts,
   return result;
 }
 
-Tensor rot90(const Tensor& a, std::int64_t turns, std::int64_t first, std::int64_t second) {
+Tensor rot90(const Operand& a, std::int64_t turns, std::int64_t first, std::int64_t second) {
   Access::raw(a, "rot90");
   first = axis_of(first, a.rank(), a.shape(), "rot90");
   second = axis_of(second, a.rank(), a.shape(), "rot90");
@@ -247,7 +248,7 @@ Tensor rot90(const Tensor& a, std::int64_t turns, std::int64_t first, std::int64
   }
 }
 
-Tensor unfold(const Tensor& a, std::int64_t axis, std::int64_t length, std::int64_t step) {
+Tensor unfold(const Operand& a, std::int64_t axis, std::int64_t length, std::int64_t step) {
   Access::raw(a, "unfold");
   axis = axis_of(axis, a.rank(), a.shape(), "unfold");
   if (length < 1 || step < 1)
@@ -259,7 +260,7 @@ Tensor unfold(const Tensor& a, std::int64_t axis, std::int64_t length, std::int6
   return movedim(windows_of(a, axis, {length, step}, "unfold"), axis + 1, -1);
 }
 
-Tensor diagonal(const Tensor& a, std::int64_t offset, std::int64_t first, std::int64_t second) {
+Tensor diagonal(const Operand& a, std::int64_t offset, std::int64_t first, std::int64_t second) {
   Access::raw(a, "diagonal");
   first = axis_of(first, a.rank(), a.shape(), "diagonal");
   second = axis_of(second, a.rank(), a.shape(), "diagonal");
@@ -286,7 +287,7 @@ Tensor diagonal(const Tensor& a, std::int64_t offset, std::int64_t first, std::i
   return reshape(cut(x, c, 0, 1, "diagonal"), shape);
 }
 
-Tensor diag_embed(const Tensor& a, std::int64_t offset) {
+Tensor diag_embed(const Operand& a, std::int64_t offset) {
   Access::raw(a, "diag_embed");
   if (a.rank() < 1)
     fail(ErrorKind::Shape, "diag_embed: got a single number; the last axis is what is embedded");
@@ -310,7 +311,7 @@ Tensor diag_embed(const Tensor& a, std::int64_t offset) {
   return framed(x, c, right, down, zero, "diag_embed");
 }
 
-Tensor diag(const Tensor& a, std::int64_t offset) {
+Tensor diag(const Operand& a, std::int64_t offset) {
   Access::raw(a, "diag");
   if (a.rank() != 1 && a.rank() != 2)
     fail(ErrorKind::Shape, "diag: got {}; a vector or a matrix is needed (diagonal, diag_embed)",
@@ -347,7 +348,7 @@ Tensor logspace(double begin, double end, std::int64_t count, double base, DType
   return pow(broadcast_to(constant(wide, base), steps.shape(), "logspace"), steps).to(dtype);
 }
 
-Tensor pixel_shuffle(const Tensor& a, std::int64_t factor) {
+Tensor pixel_shuffle(const Operand& a, std::int64_t factor) {
   const std::int64_t f = checked_factor(a, factor, "pixel_shuffle");
   const std::int64_t c = a.size(-3), h = a.size(-2), w = a.size(-1), rank = a.rank();
   if (c % (f * f) != 0)
@@ -363,7 +364,7 @@ Tensor pixel_shuffle(const Tensor& a, std::int64_t factor) {
       whole);
 }
 
-Tensor pixel_unshuffle(const Tensor& a, std::int64_t factor) {
+Tensor pixel_unshuffle(const Operand& a, std::int64_t factor) {
   const std::int64_t f = checked_factor(a, factor, "pixel_unshuffle");
   const std::int64_t c = a.size(-3), h = a.size(-2), w = a.size(-1), rank = a.rank();
   if (h % f != 0 || w % f != 0)

@@ -37,11 +37,11 @@ struct ConvOptions {
 /// weight[o,c,k...] for weight [outputs, channels/groups, kernel...] and bias [outputs]. It is a
 /// view of windows, a product and a sum, so it is computed as a matrix product is; products and
 /// sums of f16 and bf16 are formed in f32 and rounded once.
-Tensor conv1d(const Tensor& a, const Tensor& weight, const Tensor& bias = {},
+Tensor conv1d(const Operand& a, const Operand& weight, const Operand& bias = {},
               const ConvOptions& options = {});
-Tensor conv2d(const Tensor& a, const Tensor& weight, const Tensor& bias = {},
+Tensor conv2d(const Operand& a, const Operand& weight, const Operand& bias = {},
               const ConvOptions& options = {});
-Tensor conv3d(const Tensor& a, const Tensor& weight, const Tensor& bias = {},
+Tensor conv3d(const Operand& a, const Operand& weight, const Operand& bias = {},
               const ConvOptions& options = {});
 
 struct ConvTransposeOptions {
@@ -55,11 +55,11 @@ struct ConvTransposeOptions {
 /// The gradient of a convolution as a function: each element of `a` adds itself times the kernel to
 /// the result. Weight is [channels, outputs/groups, kernel...]; sizes are (n-1)*stride - 2*padding
 /// + dilation*(kernel-1) + output_padding + 1.
-Tensor conv_transpose1d(const Tensor& a, const Tensor& weight, const Tensor& bias = {},
+Tensor conv_transpose1d(const Operand& a, const Operand& weight, const Operand& bias = {},
                         const ConvTransposeOptions& options = {});
-Tensor conv_transpose2d(const Tensor& a, const Tensor& weight, const Tensor& bias = {},
+Tensor conv_transpose2d(const Operand& a, const Operand& weight, const Operand& bias = {},
                         const ConvTransposeOptions& options = {});
-Tensor conv_transpose3d(const Tensor& a, const Tensor& weight, const Tensor& bias = {},
+Tensor conv_transpose3d(const Operand& a, const Operand& weight, const Operand& bias = {},
                         const ConvTransposeOptions& options = {});
 
 struct MaxPoolOptions {
@@ -70,17 +70,17 @@ struct MaxPoolOptions {
 };
 
 /// The largest element of each window; NaN wins. Elements that tie share the gradient.
-Tensor max_pool1d(const Tensor& a, const PerAxis& kernel, const MaxPoolOptions& options = {});
-Tensor max_pool2d(const Tensor& a, const PerAxis& kernel, const MaxPoolOptions& options = {});
-Tensor max_pool3d(const Tensor& a, const PerAxis& kernel, const MaxPoolOptions& options = {});
+Tensor max_pool1d(const Operand& a, const PerAxis& kernel, const MaxPoolOptions& options = {});
+Tensor max_pool2d(const Operand& a, const PerAxis& kernel, const MaxPoolOptions& options = {});
+Tensor max_pool3d(const Operand& a, const PerAxis& kernel, const MaxPoolOptions& options = {});
 
 /// The same, and where each stood: i64 numbers in row-major order among the spatial elements of its
 /// channel, the first of those that tie, -1 of padding alone. The gradient goes there alone.
-Extreme max_pool1d_with_indices(const Tensor& a, const PerAxis& kernel,
+Extreme max_pool1d_with_indices(const Operand& a, const PerAxis& kernel,
                                 const MaxPoolOptions& options = {});
-Extreme max_pool2d_with_indices(const Tensor& a, const PerAxis& kernel,
+Extreme max_pool2d_with_indices(const Operand& a, const PerAxis& kernel,
                                 const MaxPoolOptions& options = {});
-Extreme max_pool3d_with_indices(const Tensor& a, const PerAxis& kernel,
+Extreme max_pool3d_with_indices(const Operand& a, const PerAxis& kernel,
                                 const MaxPoolOptions& options = {});
 
 struct MaxUnpoolOptions {
@@ -90,11 +90,11 @@ struct MaxUnpoolOptions {
 };
 /// Zeros with each element of `a` where `indices` says (those of max_pool..._with_indices, of a's
 /// shape). One that is out of range is dropped; of several for one place the last one stays.
-Tensor max_unpool1d(const Tensor& a, const Tensor& indices, const PerAxis& kernel,
+Tensor max_unpool1d(const Operand& a, const Operand& indices, const PerAxis& kernel,
                     const MaxUnpoolOptions& options = {});
-Tensor max_unpool2d(const Tensor& a, const Tensor& indices, const PerAxis& kernel,
+Tensor max_unpool2d(const Operand& a, const Operand& indices, const PerAxis& kernel,
                     const MaxUnpoolOptions& options = {});
-Tensor max_unpool3d(const Tensor& a, const Tensor& indices, const PerAxis& kernel,
+Tensor max_unpool3d(const Operand& a, const Operand& indices, const PerAxis& kernel,
                     const MaxUnpoolOptions& options = {});
 
 struct LpPoolOptions {
@@ -102,11 +102,11 @@ struct LpPoolOptions {
   bool ceil_mode = false;        ///< sizes round up: a last window may reach beyond the axis
 };
 /// The p-norm of each window, (sum of |x|^p)^(1/p), p at least 1.
-Tensor lp_pool1d(const Tensor& a, double p, const PerAxis& kernel,
+Tensor lp_pool1d(const Operand& a, double p, const PerAxis& kernel,
                  const LpPoolOptions& options = {});
-Tensor lp_pool2d(const Tensor& a, double p, const PerAxis& kernel,
+Tensor lp_pool2d(const Operand& a, double p, const PerAxis& kernel,
                  const LpPoolOptions& options = {});
-Tensor lp_pool3d(const Tensor& a, double p, const PerAxis& kernel,
+Tensor lp_pool3d(const Operand& a, double p, const PerAxis& kernel,
                  const LpPoolOptions& options = {});
 
 struct FoldOptions {
@@ -116,9 +116,9 @@ struct FoldOptions {
 };
 /// Every window of an image [batch, channels, height, width] as a column: [batch, channels *
 /// kernel, windows], in row-major order (torch.nn.functional.unfold).
-Tensor unfold(const Tensor& a, const PerAxis& kernel, const FoldOptions& options = {});
+Tensor unfold(const Operand& a, const PerAxis& kernel, const FoldOptions& options = {});
 /// The reverse for an image of two `sizes`: what lies in several windows is added.
-Tensor fold(const Tensor& a, const PerAxis& sizes, const PerAxis& kernel,
+Tensor fold(const Operand& a, const PerAxis& sizes, const PerAxis& kernel,
             const FoldOptions& options = {});
 
 struct AvgPoolOptions {
@@ -130,17 +130,17 @@ struct AvgPoolOptions {
 };
 
 /// The mean of each window (of floats).
-Tensor avg_pool1d(const Tensor& a, const PerAxis& kernel, const AvgPoolOptions& options = {});
-Tensor avg_pool2d(const Tensor& a, const PerAxis& kernel, const AvgPoolOptions& options = {});
-Tensor avg_pool3d(const Tensor& a, const PerAxis& kernel, const AvgPoolOptions& options = {});
+Tensor avg_pool1d(const Operand& a, const PerAxis& kernel, const AvgPoolOptions& options = {});
+Tensor avg_pool2d(const Operand& a, const PerAxis& kernel, const AvgPoolOptions& options = {});
+Tensor avg_pool3d(const Operand& a, const PerAxis& kernel, const AvgPoolOptions& options = {});
 
 /// Windows from floor(i*n/size) to ceil((i+1)*n/size), so that the result has the sizes given.
-Tensor adaptive_avg_pool1d(const Tensor& a, const PerAxis& sizes);
-Tensor adaptive_avg_pool2d(const Tensor& a, const PerAxis& sizes);
-Tensor adaptive_avg_pool3d(const Tensor& a, const PerAxis& sizes);
-Tensor adaptive_max_pool1d(const Tensor& a, const PerAxis& sizes);
-Tensor adaptive_max_pool2d(const Tensor& a, const PerAxis& sizes);
-Tensor adaptive_max_pool3d(const Tensor& a, const PerAxis& sizes);
+Tensor adaptive_avg_pool1d(const Operand& a, const PerAxis& sizes);
+Tensor adaptive_avg_pool2d(const Operand& a, const PerAxis& sizes);
+Tensor adaptive_avg_pool3d(const Operand& a, const PerAxis& sizes);
+Tensor adaptive_max_pool1d(const Operand& a, const PerAxis& sizes);
+Tensor adaptive_max_pool2d(const Operand& a, const PerAxis& sizes);
+Tensor adaptive_max_pool3d(const Operand& a, const PerAxis& sizes);
 
 enum class Interpolation { Nearest, NearestExact, Linear, Cubic };
 struct InterpolateOptions {
@@ -150,9 +150,9 @@ struct InterpolateOptions {
 /// Other sizes for the last one to three axes of a [batch, channels, spatial...], axis by axis:
 /// nearest elements (floor(i·n/size), or those nearest to the centre), linear between two, cubic
 /// (Keys 1981, a = -0.75) over four. As PyTorch does, elements beyond the edge repeat it.
-Tensor interpolate(const Tensor& a, const PerAxis& sizes, const InterpolateOptions& options = {});
+Tensor interpolate(const Operand& a, const PerAxis& sizes, const InterpolateOptions& options = {});
 /// The same for factors of the sizes, which are rounded down.
-Tensor interpolate_by(const Tensor& a, const std::vector<double>& factors,
+Tensor interpolate_by(const Operand& a, const std::vector<double>& factors,
                       const InterpolateOptions& options = {});
 
 enum class GridPadding { Zeros, Border, Reflection };
@@ -164,9 +164,9 @@ struct GridSampleOptions {
 /// a [batch, channels, height, width] at the positions grid [batch, h, w, 2] (x, then y, from -1 to
 /// 1): [batch, channels, h, w]; volumes [batch, channels, depth, height, width] with grid [batch,
 /// d, h, w, 3] (x, y, z). Nearest rounds halves to even. Differentiable in both.
-Tensor grid_sample(const Tensor& a, const Tensor& grid, const GridSampleOptions& options = {});
-/// The grid that a linear map makes of the result's positions: theta [batch, 2, 3] for `size` {batch,
-/// channels, height, width}, [batch, 3, 4] for a volume.
-Tensor affine_grid(const Tensor& theta, const Shape& size, bool align_corners = false);
+Tensor grid_sample(const Operand& a, const Operand& grid, const GridSampleOptions& options = {});
+/// The grid that a linear map makes of the result's positions: theta [batch, 2, 3] for `size`
+/// {batch, channels, height, width}, [batch, 3, 4] for a volume.
+Tensor affine_grid(const Operand& theta, const Shape& size, bool align_corners = false);
 
 } // namespace egret

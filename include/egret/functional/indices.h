@@ -11,21 +11,23 @@ namespace egret {
 // Indices are of any integer dtype. One that is out of range reads 0 and gets no gradient; negative
 // indices of tensors do not count from the end.
 /// Rows of `weight` [v, d]: result [index..., d].
-Tensor embedding(const Tensor& weight, const Tensor& index);
+Tensor embedding(const Operand& weight, const Operand& index);
 /// data's `axis` is replaced by the dims of `index`.
-Tensor take(const Tensor& data, const Tensor& index, std::int64_t axis);
+Tensor take(const Operand& data, const Operand& index, std::int64_t axis);
 /// result[i][j] = data[i][index[i][j]] for axis 1: `index` has data's rank, and its other dims are
 /// at most data's (torch.gather).
-Tensor gather(const Tensor& data, std::int64_t axis, const Tensor& index);
+Tensor gather(const Operand& data, std::int64_t axis, const Operand& index);
 /// data with updates put (or added) at `index` along `axis`; updates has take()'s shape. Later ones
 /// win.
-Tensor index_put(const Tensor& data, const Tensor& index, const Tensor& updates, std::int64_t axis);
-Tensor index_add(const Tensor& data, const Tensor& index, const Tensor& updates, std::int64_t axis);
-Tensor one_hot(const Tensor& index, std::int64_t classes,
+Tensor index_put(const Operand& data, const Operand& index, const Operand& updates,
+                 std::int64_t axis);
+Tensor index_add(const Operand& data, const Operand& index, const Operand& updates,
+                 std::int64_t axis);
+Tensor one_hot(const Operand& index, std::int64_t classes,
                DType dtype = DType::F32); ///< [index..., classes]
-Tensor tril(const Tensor& a,
+Tensor tril(const Operand& a,
             std::int64_t diagonal = 0); ///< 0 above the diagonal of the last two axes
-Tensor triu(const Tensor& a, std::int64_t diagonal = 0);
+Tensor triu(const Operand& a, std::int64_t diagonal = 0);
 /// bool [queries, keys]: key j may be seen by query i, j <= i + keys - queries.
 Tensor causal_mask(const Expr& queries, const Expr& keys);
 
@@ -35,11 +37,11 @@ Tensor positions(const Expr& count);
 Tensor extent(const Expr& size);
 
 /// data's `axis` at the positions of a vector (take).
-Tensor index_select(const Tensor& data, std::int64_t axis, const Tensor& index);
+Tensor index_select(const Operand& data, std::int64_t axis, const Operand& index);
 /// gather() with dims that broadcast, but for the axis.
-Tensor take_along_dim(const Tensor& data, const Tensor& index, std::int64_t axis);
+Tensor take_along_dim(const Operand& data, const Operand& index, std::int64_t axis);
 /// `value` at all positions of a vector along the axis.
-Tensor index_fill(const Tensor& data, std::int64_t axis, const Tensor& index, Number value);
+Tensor index_fill(const Operand& data, std::int64_t axis, const Operand& index, Number value);
 
 /// What a scatter does where an update meets an element: replaces it (the last one wins), or
 /// combines both.
@@ -49,11 +51,11 @@ enum class Scatter { Set, Add, Max, Min, Mean, Prod };
 /// A product looks at all updates of a line for each element of it.
 /// A mean is of the updates and, with `include_self`, of data's element; without it the elements
 /// that any update meets do not count.
-Tensor scatter(const Tensor& data, std::int64_t axis, const Tensor& index, const Tensor& updates,
+Tensor scatter(const Operand& data, std::int64_t axis, const Operand& index, const Operand& updates,
                Scatter how = Scatter::Set, bool include_self = true);
-Tensor scatter(const Tensor& data, std::int64_t axis, const Tensor& index, Number value);
-Tensor scatter_add(const Tensor& data, std::int64_t axis, const Tensor& index,
-                   const Tensor& updates);
+Tensor scatter(const Operand& data, std::int64_t axis, const Operand& index, Number value);
+Tensor scatter_add(const Operand& data, std::int64_t axis, const Operand& index,
+                   const Operand& updates);
 
 /// An entry of an index list that may hold a tensor.
 class At {
@@ -64,7 +66,8 @@ public:
   At(Slice slice) : index_(slice) {}
   At(NewAxis axis) : index_(axis) {}
   At(Ellipsis rest) : index_(rest) {}
-  At(Tensor tensor) : index_(0), tensor_(std::move(tensor)) {}
+  At(const Tensor& tensor) : index_(0), tensor_(tensor) {}
+  At(Tensor&& tensor) : index_(0), tensor_(std::move(tensor)) { detail::let_go(tensor_); }
 
   bool is_tensor() const noexcept { return tensor_.defined(); }
   const Index& index() const noexcept { return index_; }
@@ -78,27 +81,28 @@ private:
 /// tensors broadcast, and their dims stand where they are side by side, else in front. Here
 /// negative indices count from the end. A bool mask is an Error(Value): the size of the result
 /// would depend on data (where, masked_fill).
-Tensor index(const Tensor& a, std::initializer_list<At> where);
-Tensor index(const Tensor& a, std::span<const At> where);
+Tensor index(const Operand& a, std::initializer_list<At> where);
+Tensor index(const Operand& a, std::span<const At> where);
 /// `a` with values put (or added) there; they broadcast.
-Tensor index_assign(const Tensor& a, std::span<const At> where, const Tensor& values,
+Tensor index_assign(const Operand& a, std::span<const At> where, const Operand& values,
                     bool accumulate = false);
-Tensor index_assign(const Tensor& a, std::initializer_list<At> where, const Tensor& values,
+Tensor index_assign(const Operand& a, std::initializer_list<At> where, const Operand& values,
                     bool accumulate = false);
 /// Always Error(Value): the size of the result would depend on data, which a graph cannot say. Use
 /// where, masked_fill or a weighted sum.
-Tensor masked_select(const Tensor& a, const Tensor& mask);
+Tensor masked_select(const Operand& a, const Operand& mask);
 
 /// How often each of 0 .. length-1 stands in `index`, i64, or the sums of their weights. Others do
 /// not count.
-Tensor bincount(const Tensor& index, std::int64_t length, const Tensor& weights = {});
-Tensor isin(const Tensor& a, const Tensor& set); ///< bool; every element against all of the set
+Tensor bincount(const Operand& index, std::int64_t length, const Operand& weights = {});
+Tensor isin(const Operand& a, const Operand& set); ///< bool; every element against all of the set
 
 /// data with source's positions along an axis put at those of a vector: source has data's shape but
 /// for the axis, which has as many positions as `index`.
-Tensor index_copy(const Tensor& data, std::int64_t axis, const Tensor& index, const Tensor& source);
+Tensor index_copy(const Operand& data, std::int64_t axis, const Operand& index,
+                  const Operand& source);
 /// data with the elements of `source`, in row-major order, where `mask` (bool, broadcast) holds.
-Tensor masked_scatter(const Tensor& data, const Tensor& mask, const Tensor& source);
+Tensor masked_scatter(const Operand& data, const Operand& mask, const Operand& source);
 
 enum class Bag { Sum, Mean, Max };
 struct EmbeddingBagOptions {
@@ -108,11 +112,11 @@ struct EmbeddingBagOptions {
 };
 /// Rows of `weight` [v, d] at index [bags, n], combined in each bag: [bags, d]; zeros of a bag that
 /// is empty.
-Tensor embedding_bag(const Tensor& weight, const Tensor& index,
+Tensor embedding_bag(const Operand& weight, const Operand& index,
                      const EmbeddingBagOptions& options = {});
 /// The same for bags of any length: index [n], bag b from offsets[b] (ascending, the first 0) up to
 /// the next.
-Tensor embedding_bag(const Tensor& weight, const Tensor& index, const Tensor& offsets,
+Tensor embedding_bag(const Operand& weight, const Operand& index, const Operand& offsets,
                      const EmbeddingBagOptions& options = {});
 
 } // namespace egret

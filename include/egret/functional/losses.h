@@ -18,18 +18,18 @@ struct CrossEntropyOptions {
 };
 /// -log softmax(logits)[target] for logits [..., classes] and integer targets [...], or targets
 /// [..., classes] of floats: the probabilities of the classes (whose mean is over the rows).
-Tensor cross_entropy(const Tensor& logits, const Tensor& target,
+Tensor cross_entropy(const Operand& logits, const Operand& target,
                      const CrossEntropyOptions& options = {});
 /// -log_probabilities[target]; shapes as cross_entropy.
-Tensor nll_loss(const Tensor& log_probabilities, const Tensor& target,
+Tensor nll_loss(const Operand& log_probabilities, const Operand& target,
                 const CrossEntropyOptions& options = {});
-Tensor mse_loss(const Tensor& a, const Tensor& b, Reduction reduction = Reduction::Mean);
-Tensor l1_loss(const Tensor& a, const Tensor& b, Reduction reduction = Reduction::Mean);
+Tensor mse_loss(const Operand& a, const Operand& b, Reduction reduction = Reduction::Mean);
+Tensor l1_loss(const Operand& a, const Operand& b, Reduction reduction = Reduction::Mean);
 /// a² / (2 beta) where |a - b| < beta, else |a - b| - beta / 2; beta 0 is l1_loss.
-Tensor smooth_l1_loss(const Tensor& a, const Tensor& b, double beta = 1,
+Tensor smooth_l1_loss(const Operand& a, const Operand& b, double beta = 1,
                       Reduction reduction = Reduction::Mean);
 /// smooth_l1_loss times beta: a² / 2 where |a - b| < delta, else delta (|a - b| - delta / 2).
-Tensor huber_loss(const Tensor& a, const Tensor& b, double delta = 1,
+Tensor huber_loss(const Operand& a, const Operand& b, double delta = 1,
                   Reduction reduction = Reduction::Mean);
 
 struct BinaryCrossEntropyOptions {
@@ -38,14 +38,14 @@ struct BinaryCrossEntropyOptions {
   Reduction reduction = Reduction::Mean;
 };
 /// -(t log p + (1 - t) log(1 - p)), logarithms not below -100.
-Tensor binary_cross_entropy(const Tensor& probability, const Tensor& target,
+Tensor binary_cross_entropy(const Operand& probability, const Operand& target,
                             Reduction reduction = Reduction::Mean);
-Tensor binary_cross_entropy(const Tensor& probability, const Tensor& target,
+Tensor binary_cross_entropy(const Operand& probability, const Operand& target,
                             const BinaryCrossEntropyOptions& options);
 /// The same of sigmoid(logits), without overflow.
-Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& target,
+Tensor binary_cross_entropy_with_logits(const Operand& logits, const Operand& target,
                                         Reduction reduction = Reduction::Mean);
-Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& target,
+Tensor binary_cross_entropy_with_logits(const Operand& logits, const Operand& target,
                                         const BinaryCrossEntropyOptions& options);
 
 struct KlDivOptions {
@@ -54,33 +54,34 @@ struct KlDivOptions {
   Reduction reduction = Reduction::Mean;
 };
 /// t (log t - log p), 0 where t is 0, for log p and t.
-Tensor kl_div(const Tensor& log_probability, const Tensor& target,
+Tensor kl_div(const Operand& log_probability, const Operand& target,
               const KlDivOptions& options = {});
 /// exp(a) - t a for a logarithm `a` of the rate.
-Tensor poisson_nll_loss(const Tensor& a, const Tensor& target,
+Tensor poisson_nll_loss(const Operand& a, const Operand& target,
                         Reduction reduction = Reduction::Mean);
 /// (log var + (a - t)² / var) / 2, var at least eps.
-Tensor gaussian_nll_loss(const Tensor& a, const Tensor& target, const Tensor& variance,
+Tensor gaussian_nll_loss(const Operand& a, const Operand& target, const Operand& variance,
                          double eps = 1e-6, Reduction reduction = Reduction::Mean);
 /// max(0, margin - t (a - b)) for t of 1 (a is to be larger) and -1.
-Tensor margin_ranking_loss(const Tensor& a, const Tensor& b, const Tensor& target,
+Tensor margin_ranking_loss(const Operand& a, const Operand& b, const Operand& target,
                            double margin = 0, Reduction reduction = Reduction::Mean);
 /// a where t is 1, max(0, margin - a) where it is -1.
-Tensor hinge_embedding_loss(const Tensor& a, const Tensor& target, double margin = 1,
+Tensor hinge_embedding_loss(const Operand& a, const Operand& target, double margin = 1,
                             Reduction reduction = Reduction::Mean);
 /// log(1 + exp(-t a)) for t of 1 and -1.
-Tensor soft_margin_loss(const Tensor& a, const Tensor& target,
+Tensor soft_margin_loss(const Operand& a, const Operand& target,
                         Reduction reduction = Reduction::Mean);
 /// a·b / (max(|a|, eps) max(|b|, eps)) along an axis; operands broadcast.
-Tensor cosine_similarity(const Tensor& a, const Tensor& b, std::int64_t axis = 1,
+Tensor cosine_similarity(const Operand& a, const Operand& b, std::int64_t axis = 1,
                          double eps = 1e-8);
 /// 1 - cos(a, b) where t is 1, max(0, cos(a, b) - margin) where it is -1; a and b [n, d], t [n].
-Tensor cosine_embedding_loss(const Tensor& a, const Tensor& b, const Tensor& target,
+Tensor cosine_embedding_loss(const Operand& a, const Operand& b, const Operand& target,
                              double margin = 0, Reduction reduction = Reduction::Mean);
 /// |a - b + eps| along the last axis, in the 2-norm.
-Tensor pairwise_distance(const Tensor& a, const Tensor& b, double eps = 1e-6, bool keepdim = false);
+Tensor pairwise_distance(const Operand& a, const Operand& b, double eps = 1e-6,
+                         bool keepdim = false);
 /// max(0, d(anchor, positive) - d(anchor, negative) + margin), d of pairwise_distance.
-Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
+Tensor triplet_margin_loss(const Operand& anchor, const Operand& positive, const Operand& negative,
                            double margin = 1, Reduction reduction = Reduction::Mean);
 
 struct PoissonNllOptions {
@@ -89,7 +90,7 @@ struct PoissonNllOptions {
   double eps = 1e-8;     ///< added to a rate in its logarithm
   Reduction reduction = Reduction::Mean;
 };
-Tensor poisson_nll_loss(const Tensor& a, const Tensor& target, const PoissonNllOptions& options);
+Tensor poisson_nll_loss(const Operand& a, const Operand& target, const PoissonNllOptions& options);
 
 struct TripletOptions {
   double margin = 1;
@@ -98,12 +99,12 @@ struct TripletOptions {
   bool swap = false; ///< the negative's distance is that to anchor or positive, the smaller one
   Reduction reduction = Reduction::Mean;
 };
-Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
+Tensor triplet_margin_loss(const Operand& anchor, const Operand& positive, const Operand& negative,
                            const TripletOptions& options);
 /// |a - b + eps| along the last axis, in the p-norm.
-Tensor pairwise_distance(const Tensor& a, const Tensor& b, double p, double eps, bool keepdim);
+Tensor pairwise_distance(const Operand& a, const Operand& b, double p, double eps, bool keepdim);
 /// Distances in the p-norm between all pairs of rows of a [n, d]: [n (n-1) / 2], (0,1), (0,2) ...
-Tensor pdist(const Tensor& a, double p = 2);
+Tensor pdist(const Operand& a, double p = 2);
 
 struct MultiMarginOptions {
   double p = 1; ///< 1 or 2
@@ -113,15 +114,16 @@ struct MultiMarginOptions {
 };
 /// Of scores [batch, classes] and class numbers [batch]: sum over other classes of max(0, margin -
 /// a[target] + a[other])^p, over the number of classes.
-Tensor multi_margin_loss(const Tensor& a, const Tensor& target,
+Tensor multi_margin_loss(const Operand& a, const Operand& target,
                          const MultiMarginOptions& options = {});
 /// Of scores [batch, classes] and targets [batch, classes]: class numbers up to the first negative
 /// one. Sum over them and all other classes of max(0, 1 - a[target] + a[other]), over the number of
 /// classes.
-Tensor multilabel_margin_loss(const Tensor& a, const Tensor& target,
+Tensor multilabel_margin_loss(const Operand& a, const Operand& target,
                               Reduction reduction = Reduction::Mean);
 /// Mean over the last axis of binary cross-entropies of logits, each times weight [classes].
-Tensor multilabel_soft_margin_loss(const Tensor& a, const Tensor& target, const Tensor& weight = {},
+Tensor multilabel_soft_margin_loss(const Operand& a, const Operand& target,
+                                   const Operand& weight = {},
                                    Reduction reduction = Reduction::Mean);
 
 struct CtcOptions {
@@ -134,7 +136,8 @@ struct CtcOptions {
 /// a target's own length do not count), by the forward recursion, which is unrolled over time.
 /// `input_lengths` and `target_lengths` are integers [batch]. A loss that is infinite has gradient
 /// 0. Also [time, classes] with targets [length] and lengths of rank 0.
-Tensor ctc_loss(const Tensor& log_probabilities, const Tensor& targets, const Tensor& input_lengths,
-                const Tensor& target_lengths, const CtcOptions& options = {});
+Tensor ctc_loss(const Operand& log_probabilities, const Operand& targets,
+                const Operand& input_lengths, const Operand& target_lengths,
+                const CtcOptions& options = {});
 
 } // namespace egret

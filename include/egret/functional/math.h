@@ -18,35 +18,35 @@ Tensor mod(const Arg& a, const Arg& b);          ///< sign of b; an integer modu
 Tensor pow(const Arg& a, const Arg& b); ///< exponents 2, 3, 0.5, -1 ... become products and roots
 Tensor maximum(const Arg& a, const Arg& b); ///< NaN where either is NaN
 Tensor minimum(const Arg& a, const Arg& b);
-Tensor neg(const Tensor& a);
-Tensor abs(const Tensor& a);
-Tensor sign(const Tensor& a);
-Tensor square(const Tensor& a);
-Tensor reciprocal(const Tensor& a);
-Tensor sqrt(const Tensor& a);
-Tensor rsqrt(const Tensor& a);
-Tensor exp(const Tensor& a);
-Tensor exp2(const Tensor& a);
-Tensor expm1(const Tensor& a);
-Tensor log(const Tensor& a);
-Tensor log2(const Tensor& a);
-Tensor log1p(const Tensor& a);
-Tensor sin(const Tensor& a);
-Tensor cos(const Tensor& a);
-Tensor tan(const Tensor& a);
-Tensor tanh(const Tensor& a);
-Tensor erf(const Tensor& a);
-Tensor floor(const Tensor& a);
-Tensor ceil(const Tensor& a);
-Tensor trunc(const Tensor& a);
-Tensor round(const Tensor& a); ///< halves to even
-Tensor isnan(const Tensor& a);
-Tensor isinf(const Tensor& a);
-Tensor isfinite(const Tensor& a);
-Tensor clamp(const Tensor& a, std::optional<Number> low, std::optional<Number> high);
+Tensor neg(const Operand& a);
+Tensor abs(const Operand& a);
+Tensor sign(const Operand& a);
+Tensor square(const Operand& a);
+Tensor reciprocal(const Operand& a);
+Tensor sqrt(const Operand& a);
+Tensor rsqrt(const Operand& a);
+Tensor exp(const Operand& a);
+Tensor exp2(const Operand& a);
+Tensor expm1(const Operand& a);
+Tensor log(const Operand& a);
+Tensor log2(const Operand& a);
+Tensor log1p(const Operand& a);
+Tensor sin(const Operand& a);
+Tensor cos(const Operand& a);
+Tensor tan(const Operand& a);
+Tensor tanh(const Operand& a);
+Tensor erf(const Operand& a);
+Tensor floor(const Operand& a);
+Tensor ceil(const Operand& a);
+Tensor trunc(const Operand& a);
+Tensor round(const Operand& a); ///< halves to even
+Tensor isnan(const Operand& a);
+Tensor isinf(const Operand& a);
+Tensor isfinite(const Operand& a);
+Tensor clamp(const Operand& a, std::optional<Number> low, std::optional<Number> high);
 /// a where `condition` (bool) holds, else b; all three broadcast.
-Tensor where(const Tensor& condition, const Arg& a, const Arg& b);
-Tensor masked_fill(const Tensor& a, const Tensor& mask,
+Tensor where(const Operand& condition, const Arg& a, const Arg& b);
+Tensor masked_fill(const Operand& a, const Operand& mask,
                    Number value); ///< `value` where `mask` holds
 Tensor eq(const Arg& a, const Arg& b);
 Tensor ne(const Arg& a, const Arg& b);
@@ -56,10 +56,10 @@ Tensor gt(const Arg& a, const Arg& b);
 Tensor ge(const Arg& a, const Arg& b);
 Tensor logical_and(const Arg& a, const Arg& b); ///< operands as bools (not zero)
 Tensor logical_or(const Arg& a, const Arg& b);
-Tensor logical_not(const Tensor& a);
+Tensor logical_not(const Operand& a);
 
 Tensor logical_xor(const Arg& a, const Arg& b);
-Tensor bitwise_not(const Tensor& a); ///< bools and integers
+Tensor bitwise_not(const Operand& a); ///< bools and integers
 /// |a - b| <= atol + rtol |b|; equal infinities are close, NaN to NaN with `equal_nan` only.
 Tensor isclose(const Arg& a, const Arg& b, double rtol = 1e-5, double atol = 1e-8,
                bool equal_nan = false);
@@ -67,39 +67,39 @@ Tensor allclose(const Arg& a, const Arg& b, double rtol = 1e-5, double atol = 1e
                 bool equal_nan = false); ///< bool, rank 0
 
 // Compositions whose accuracy docs/math.md tells. f16 and bf16 are computed in f32.
-Tensor asin(const Tensor& a);
-Tensor acos(const Tensor& a);
-Tensor atan(const Tensor& a);
+Tensor asin(const Operand& a);
+Tensor acos(const Operand& a);
+Tensor atan(const Operand& a);
 Tensor atan2(const Arg& a, const Arg& b); ///< angle of the point (b, a), signs of zeros included
-Tensor sinh(const Tensor& a);
-Tensor cosh(const Tensor& a);
-Tensor asinh(const Tensor& a);
-Tensor acosh(const Tensor& a);
-Tensor atanh(const Tensor& a);
-Tensor erfc(const Tensor& a); ///< 1 - erf(a), accurate where that is small
-Tensor log10(const Tensor& a);
-Tensor logit(const Tensor& a, std::optional<double> eps = {}); ///< log(a/(1-a)), a in eps..1-eps
-Tensor sinc(const Tensor& a);                                  ///< sin(πa)/(πa), 1 at 0
-Tensor hypot(const Arg& a, const Arg& b);                      ///< √(a²+b²) without overflow
+Tensor sinh(const Operand& a);
+Tensor cosh(const Operand& a);
+Tensor asinh(const Operand& a);
+Tensor acosh(const Operand& a);
+Tensor atanh(const Operand& a);
+Tensor erfc(const Operand& a); ///< 1 - erf(a), accurate where that is small
+Tensor log10(const Operand& a);
+Tensor logit(const Operand& a, std::optional<double> eps = {}); ///< log(a/(1-a)), a in eps..1-eps
+Tensor sinc(const Operand& a);                                  ///< sin(πa)/(πa), 1 at 0
+Tensor hypot(const Arg& a, const Arg& b);                       ///< √(a²+b²) without overflow
 Tensor logaddexp(const Arg& a, const Arg& b);  ///< log(exp(a) + exp(b)) without overflow
 Tensor logaddexp2(const Arg& a, const Arg& b); ///< log2(2^a + 2^b)
 Tensor xlogy(const Arg& a, const Arg& b);      ///< a log(b), 0 where a is 0 unless b is NaN
-Tensor lerp(const Tensor& a, const Tensor& b, const Arg& weight); ///< a + weight (b - a)
-Tensor deg2rad(const Tensor& a);
-Tensor rad2deg(const Tensor& a);
+Tensor lerp(const Operand& a, const Operand& b, const Arg& weight); ///< a + weight (b - a)
+Tensor deg2rad(const Operand& a);
+Tensor rad2deg(const Operand& a);
 
-Tensor signbit(const Tensor& a);              ///< bool; true for -0 and negative NaN
+Tensor signbit(const Operand& a);             ///< bool; true for -0 and negative NaN
 Tensor copysign(const Arg& a, const Arg& b);  ///< |a| with the sign of b, also of its zeros
 Tensor fmod(const Arg& a, const Arg& b);      ///< sign of a; mod has that of b
 Tensor remainder(const Arg& a, const Arg& b); ///< mod
-Tensor frac(const Tensor& a);                 ///< a - trunc(a)
+Tensor frac(const Operand& a);                ///< a - trunc(a)
 /// Numbers in place of NaN and infinities, by default 0 and the dtype's largest and lowest.
-Tensor nan_to_num(const Tensor& a, double nan = 0, std::optional<double> posinf = {},
+Tensor nan_to_num(const Operand& a, double nan = 0, std::optional<double> posinf = {},
                   std::optional<double> neginf = {});
 
-Tensor erfinv(const Tensor& a);  ///< the x with erf(x) = a; ±inf at ±1, NaN beyond
-Tensor lgamma(const Tensor& a);  ///< log |Γ(a)|, in f64 inside; inf at 0, -1, -2 ...
-Tensor digamma(const Tensor& a); ///< the derivative of log Γ, in f64 inside; NaN at -1, -2 ...
+Tensor erfinv(const Operand& a);  ///< the x with erf(x) = a; ±inf at ±1, NaN beyond
+Tensor lgamma(const Operand& a);  ///< log |Γ(a)|, in f64 inside; inf at 0, -1, -2 ...
+Tensor digamma(const Operand& a); ///< the derivative of log Γ, in f64 inside; NaN at -1, -2 ...
 /// The next number of the dtype from a towards b.
 Tensor nextafter(const Arg& a, const Arg& b);
 Tensor heaviside(const Arg& a, const Arg& at_zero); ///< 0 below 0, 1 above, `at_zero` at it
@@ -108,9 +108,9 @@ Tensor fmin(const Arg& a, const Arg& b);
 Tensor ldexp(const Arg& a, const Arg& b);       ///< a · 2^b
 Tensor float_power(const Arg& a, const Arg& b); ///< pow in f64
 /// c + value · a · b and c + value · a / b.
-Tensor addcmul(const Tensor& c, const Tensor& a, const Tensor& b, const Arg& value = 1);
-Tensor addcdiv(const Tensor& c, const Tensor& a, const Tensor& b, const Arg& value = 1);
+Tensor addcmul(const Operand& c, const Operand& a, const Operand& b, const Arg& value = 1);
+Tensor addcdiv(const Operand& c, const Operand& a, const Operand& b, const Arg& value = 1);
 /// Between bounds that broadcast; an empty one does not bound. Where they cross, the upper one.
-Tensor clamp(const Tensor& a, const Tensor& low, const Tensor& high);
+Tensor clamp(const Operand& a, const Operand& low, const Operand& high);
 
 } // namespace egret

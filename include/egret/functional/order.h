@@ -15,25 +15,25 @@ namespace egret {
 struct Sorted {
   Tensor values, indices; ///< i64 positions along the axis
 };
-Sorted sort(const Tensor& a, std::int64_t axis = -1, bool descending = false);
-Tensor argsort(const Tensor& a, std::int64_t axis = -1, bool descending = false);
+Sorted sort(const Operand& a, std::int64_t axis = -1, bool descending = false);
+Tensor argsort(const Operand& a, std::int64_t axis = -1, bool descending = false);
 /// The k largest (or smallest) elements along an axis, in order.
-Sorted topk(const Tensor& a, std::int64_t k, std::int64_t axis = -1, bool largest = true);
+Sorted topk(const Operand& a, std::int64_t k, std::int64_t axis = -1, bool largest = true);
 /// The k-th smallest element along an axis, k from 1.
-Sorted kthvalue(const Tensor& a, std::int64_t k, std::int64_t axis = -1, bool keepdim = false);
+Sorted kthvalue(const Operand& a, std::int64_t k, std::int64_t axis = -1, bool keepdim = false);
 /// The lower one of two in the middle; NaN where there is one.
-Sorted median(const Tensor& a, std::int64_t axis, bool keepdim = false);
-Tensor median(const Tensor& a); ///< of all elements
+Sorted median(const Operand& a, std::int64_t axis, bool keepdim = false);
+Tensor median(const Operand& a); ///< of all elements
 /// The value that stands most often along an axis, the smallest of those, and its last position.
-Sorted mode(const Tensor& a, std::int64_t axis = -1, bool keepdim = false);
+Sorted mode(const Operand& a, std::int64_t axis = -1, bool keepdim = false);
 /// Quantile q of 0..1, interpolated between the elements around it; NaN where there is one.
-Tensor quantile(const Tensor& a, double q, std::int64_t axis, bool keepdim = false);
+Tensor quantile(const Operand& a, double q, std::int64_t axis, bool keepdim = false);
 
 /// For each value the first position (i64) at which it could stand in a sorted line: before equal
 /// ones, or behind them with `right`. A search by halves. `line` is a vector, or has the values'
 /// dims but for the last.
-Tensor searchsorted(const Tensor& line, const Tensor& values, bool right = false);
+Tensor searchsorted(const Operand& line, const Operand& values, bool right = false);
 /// searchsorted with boundaries as the vector, whose values come first.
-Tensor bucketize(const Tensor& values, const Tensor& boundaries, bool right = false);
+Tensor bucketize(const Operand& values, const Operand& boundaries, bool right = false);
 
 } // namespace egret

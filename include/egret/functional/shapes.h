@@ -9,67 +9,67 @@
 
 namespace egret {
 
-Tensor reshape(const Tensor& a, const Shape& shape);
-Tensor permute(const Tensor& a, std::vector<std::int64_t> axes);
-Tensor transpose(const Tensor& a, std::int64_t first = -2, std::int64_t second = -1);
-Tensor squeeze(const Tensor& a, std::optional<std::int64_t> axis = {});
-Tensor unsqueeze(const Tensor& a, std::int64_t axis);
-Tensor expand(const Tensor& a, const Shape& shape);
-Tensor flip(const Tensor& a, const Axes& axes);
+Tensor reshape(const Operand& a, const Shape& shape);
+Tensor permute(const Operand& a, std::vector<std::int64_t> axes);
+Tensor transpose(const Operand& a, std::int64_t first = -2, std::int64_t second = -1);
+Tensor squeeze(const Operand& a, std::optional<std::int64_t> axis = {});
+Tensor unsqueeze(const Operand& a, std::int64_t axis);
+Tensor expand(const Operand& a, const Shape& shape);
+Tensor flip(const Operand& a, const Axes& axes);
 /// Along an existing axis; the other dims agree, dtypes promote.
 Tensor cat(std::span<const Tensor> tensors, std::int64_t axis = 0);
-Tensor cat(std::initializer_list<Tensor> tensors, std::int64_t axis = 0);
+Tensor cat(std::initializer_list<Operand> tensors, std::int64_t axis = 0);
 Tensor stack(std::span<const Tensor> tensors, std::int64_t axis = 0); ///< along a new axis
-Tensor stack(std::initializer_list<Tensor> tensors, std::int64_t axis = 0);
+Tensor stack(std::initializer_list<Operand> tensors, std::int64_t axis = 0);
 /// Slices of `length` along an axis, the last one shorter.
-std::vector<Tensor> split(const Tensor& a, std::int64_t length, std::int64_t axis = 0);
-std::vector<Tensor> chunk(const Tensor& a, std::int64_t pieces, std::int64_t axis = 0);
+std::vector<Tensor> split(const Operand& a, std::int64_t length, std::int64_t axis = 0);
+std::vector<Tensor> chunk(const Operand& a, std::int64_t pieces, std::int64_t axis = 0);
 /// `before` and `after` by axis, from the first.
-Tensor pad(const Tensor& a, std::vector<std::int64_t> before, std::vector<std::int64_t> after,
+Tensor pad(const Operand& a, std::vector<std::int64_t> before, std::vector<std::int64_t> after,
            Number value = 0.0);
-Tensor repeat(const Tensor& a, std::vector<std::int64_t> times); ///< the whole, `times` by axis
+Tensor repeat(const Operand& a, std::vector<std::int64_t> times); ///< the whole, `times` by axis
 
-Tensor tile(const Tensor& a,
+Tensor tile(const Operand& a,
             std::vector<std::int64_t> times); ///< repeat, counted from the last axis
 /// Each element `times` times in a row along an axis.
-Tensor repeat_interleave(const Tensor& a, std::int64_t times, std::int64_t axis);
+Tensor repeat_interleave(const Operand& a, std::int64_t times, std::int64_t axis);
 
 enum class PadMode { Reflect, Replicate, Circular };
 /// Elements of the tensor itself in front and behind: mirrored at the first and the last (less than
 /// a whole axis), the first and the last repeated, or from the other end (at most a whole axis).
-Tensor pad(const Tensor& a, std::vector<std::int64_t> before, std::vector<std::int64_t> after,
+Tensor pad(const Operand& a, std::vector<std::int64_t> before, std::vector<std::int64_t> after,
            PadMode mode);
 
-Tensor flatten(const Tensor& a, std::int64_t first = 0, std::int64_t last = -1);
-Tensor unflatten(const Tensor& a, std::int64_t axis, const Shape& dims); ///< one dim may be -1
-Tensor movedim(const Tensor& a, const std::vector<std::int64_t>& from,
+Tensor flatten(const Operand& a, std::int64_t first = 0, std::int64_t last = -1);
+Tensor unflatten(const Operand& a, std::int64_t axis, const Shape& dims); ///< one dim may be -1
+Tensor movedim(const Operand& a, const std::vector<std::int64_t>& from,
                const std::vector<std::int64_t>& to); ///< the others keep their order
-Tensor movedim(const Tensor& a, std::int64_t from, std::int64_t to);
-Tensor swapaxes(const Tensor& a, std::int64_t first, std::int64_t second); ///< transpose
-Tensor broadcast_to(const Tensor& a, const Shape& shape);                  ///< expand
+Tensor movedim(const Operand& a, std::int64_t from, std::int64_t to);
+Tensor swapaxes(const Operand& a, std::int64_t first, std::int64_t second); ///< transpose
+Tensor broadcast_to(const Operand& a, const Shape& shape);                  ///< expand
 std::vector<Tensor> broadcast_tensors(std::span<const Tensor> tensors);
-std::vector<Tensor> unbind(const Tensor& a, std::int64_t axis = 0); ///< every slice of the axis
+std::vector<Tensor> unbind(const Operand& a, std::int64_t axis = 0); ///< every slice of the axis
 Tensor hstack(std::span<const Tensor> tensors); ///< cat along axis 1, or 0 of vectors
 Tensor vstack(std::span<const Tensor> tensors); ///< cat of rows
 Tensor dstack(std::span<const Tensor> tensors); ///< cat along axis 2
-Tensor hstack(std::initializer_list<Tensor> tensors);
-Tensor vstack(std::initializer_list<Tensor> tensors);
-Tensor dstack(std::initializer_list<Tensor> tensors);
+Tensor hstack(std::initializer_list<Operand> tensors);
+Tensor vstack(std::initializer_list<Operand> tensors);
+Tensor dstack(std::initializer_list<Operand> tensors);
 /// Element i becomes i + shift, around the end; without axes, of the flattened tensor.
-Tensor roll(const Tensor& a, const std::vector<std::int64_t>& shifts,
+Tensor roll(const Operand& a, const std::vector<std::int64_t>& shifts,
             const std::vector<std::int64_t>& axes = {});
 /// Rotations by quarter turns, from the first axis towards the second.
-Tensor rot90(const Tensor& a, std::int64_t turns = 1, std::int64_t first = 0,
+Tensor rot90(const Operand& a, std::int64_t turns = 1, std::int64_t first = 0,
              std::int64_t second = 1);
 /// Windows of `length` elements every `step`: the axis becomes their number, a last axis holds
 /// them.
-Tensor unfold(const Tensor& a, std::int64_t axis, std::int64_t length, std::int64_t step);
+Tensor unfold(const Operand& a, std::int64_t axis, std::int64_t length, std::int64_t step);
 /// Elements whose second position less the first is `offset`, as a last axis.
-Tensor diagonal(const Tensor& a, std::int64_t offset = 0, std::int64_t first = 0,
+Tensor diagonal(const Operand& a, std::int64_t offset = 0, std::int64_t first = 0,
                 std::int64_t second = 1);
 /// The last axis on the diagonal of two new last axes, zeros elsewhere.
-Tensor diag_embed(const Tensor& a, std::int64_t offset = 0);
-Tensor diag(const Tensor& a,
+Tensor diag_embed(const Operand& a, std::int64_t offset = 0);
+Tensor diag(const Operand& a,
             std::int64_t offset = 0); ///< of a vector a matrix, of a matrix a vector
 /// Coordinates of a grid, one tensor an axis; "ij" axes in order, "xy" the first two swapped.
 std::vector<Tensor> meshgrid(std::span<const Tensor> lines, bool xy = false);
@@ -77,11 +77,11 @@ std::vector<Tensor> meshgrid(std::span<const Tensor> lines, bool xy = false);
 Tensor logspace(double begin, double end, std::int64_t count, double base = 10,
                 DType dtype = DType::F32);
 /// [.., c·f², h, w] to [.., c, h·f, w·f] and back.
-Tensor pixel_shuffle(const Tensor& a, std::int64_t factor);
-Tensor pixel_unshuffle(const Tensor& a, std::int64_t factor);
+Tensor pixel_shuffle(const Operand& a, std::int64_t factor);
+Tensor pixel_unshuffle(const Operand& a, std::int64_t factor);
 
 /// Powers of each element of a vector as a row, the highest first, or the lowest if `increasing`.
-Tensor vander(const Tensor& a, std::optional<std::int64_t> columns = {}, bool increasing = false);
+Tensor vander(const Operand& a, std::optional<std::int64_t> columns = {}, bool increasing = false);
 /// i64 [2, n]: rows and columns of the elements that tril and triu keep, in row-major order.
 Tensor tril_indices(std::int64_t rows, std::int64_t columns, std::int64_t offset = 0);
 Tensor triu_indices(std::int64_t rows, std::int64_t columns, std::int64_t offset = 0);
@@ -90,10 +90,11 @@ Tensor block_diag(std::span<const Tensor> blocks);
 /// Every choice of one element of each vector, a row each: [n1 n2 ..., vectors].
 Tensor cartesian_prod(std::span<const Tensor> lines);
 /// Channels (axis 1) of [batch, channels, ...] shuffled: one of each of g groups in turn.
-Tensor channel_shuffle(const Tensor& a, std::int64_t groups);
+Tensor channel_shuffle(const Operand& a, std::int64_t groups);
 /// `a` with a slice of it, [begin:end:step] along an axis or one position, replaced.
-Tensor slice_scatter(const Tensor& a, const Tensor& values, std::int64_t axis, const Slice& slice);
-Tensor select_scatter(const Tensor& a, const Tensor& values, std::int64_t axis,
+Tensor slice_scatter(const Operand& a, const Operand& values, std::int64_t axis,
+                     const Slice& slice);
+Tensor select_scatter(const Operand& a, const Operand& values, std::int64_t axis,
                       std::int64_t position);
 
 } // namespace egret

@@ -32,23 +32,23 @@ struct MultiHeadAttention {
                      bool causal = false, std::int64_t kv_heads = 0);
   /// Self-attention: [batch, positions, width] (or without batch) to the same. `mask` as
   /// AttentionOptions says, for [batch, heads, positions, positions].
-  Tensor operator()(const Tensor& x, const Tensor& mask = {}) const;
+  Tensor operator()(const Operand& x, const Operand& mask = {}) const;
   /// Queries from x [batch, positions, width], keys and values from memory [batch, others, width].
-  Tensor across(const Tensor& x, const Tensor& memory, const Tensor& mask = {}) const;
+  Tensor across(const Operand& x, const Operand& memory, const Operand& mask = {}) const;
   /// An empty cache for extend(), of the dtype of the weights.
   KeyValueCache cache(const Expr& batch, std::int64_t capacity) const;
   /// Causal self-attention of the positions `begin` (an integer of rank 0: data) and on, x [batch,
   /// positions, width], to themselves and to those in the cache before them; their keys and values
   /// are put there. What lies beyond the capacity is not kept. Error(Value) when not causal.
-  Tensor extend(const Tensor& x, KeyValueCache& cache, const Tensor& begin) const;
+  Tensor extend(const Operand& x, KeyValueCache& cache, const Operand& begin) const;
   EGRET_FIELDS(in_proj_weight, in_proj_bias, out_proj, heads, causal, kv_heads)
 
 private:
   struct Parts {
     Tensor q, k, v; ///< [batch, heads or kv_heads, positions, width / heads]
   };
-  Parts project(const Tensor& x) const;
-  Tensor attend(const Parts& parts, const Tensor& mask, bool causal) const;
+  Parts project(const Operand& x) const;
+  Tensor attend(const Parts& parts, const Operand& mask, bool causal) const;
 };
 
 struct TransformerBlockOptions {
@@ -74,9 +74,10 @@ struct TransformerBlock {
 
   TransformerBlock() = default;
   TransformerBlock(const TransformerBlockOptions& options, Generator& generator);
-  Tensor operator()(const Tensor& x, Generator* generator = nullptr, const Tensor& mask = {}) const;
+  Tensor operator()(const Operand& x, Generator* generator = nullptr,
+                    const Operand& mask = {}) const;
   /// Of new positions behind those in a cache, as MultiHeadAttention::extend, without dropout.
-  Tensor extend(const Tensor& x, KeyValueCache& cache, const Tensor& begin) const;
+  Tensor extend(const Operand& x, KeyValueCache& cache, const Operand& begin) const;
   EGRET_FIELDS(self_attn, linear1, linear2, norm1, norm2, dropout, activation, norm_first)
 };
 
@@ -94,8 +95,8 @@ struct TransformerDecoderBlock {
   TransformerDecoderBlock(const TransformerBlockOptions& options, Generator& generator);
   /// x [batch, positions, width], memory [batch, others, width]. `memory_mask`: of the attention to
   /// the memory.
-  Tensor operator()(const Tensor& x, const Tensor& memory, Generator* generator = nullptr,
-                    const Tensor& memory_mask = {}) const;
+  Tensor operator()(const Operand& x, const Operand& memory, Generator* generator = nullptr,
+                    const Operand& memory_mask = {}) const;
   EGRET_FIELDS(self_attn, multihead_attn, linear1, linear2, norm1, norm2, norm3, dropout,
                activation, norm_first)
 };
@@ -108,7 +109,8 @@ struct TransformerEncoder {
   TransformerEncoder() = default;
   TransformerEncoder(std::int64_t count, const TransformerBlockOptions& options,
                      Generator& generator);
-  Tensor operator()(const Tensor& x, Generator* generator = nullptr, const Tensor& mask = {}) const;
+  Tensor operator()(const Operand& x, Generator* generator = nullptr,
+                    const Operand& mask = {}) const;
   EGRET_FIELDS(layers, norm)
 };
 
@@ -119,8 +121,8 @@ struct TransformerDecoder {
   TransformerDecoder() = default;
   TransformerDecoder(std::int64_t count, const TransformerBlockOptions& options,
                      Generator& generator);
-  Tensor operator()(const Tensor& x, const Tensor& memory, Generator* generator = nullptr,
-                    const Tensor& memory_mask = {}) const;
+  Tensor operator()(const Operand& x, const Operand& memory, Generator* generator = nullptr,
+                    const Operand& memory_mask = {}) const;
   EGRET_FIELDS(layers, norm)
 };
 

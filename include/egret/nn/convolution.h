@@ -25,7 +25,7 @@ struct Conv {
   /// Error(Value) for sizes that are not positive and groups that do not divide the channels.
   Conv(std::int64_t inputs, std::int64_t outputs, const PerAxis& kernel, Generator& generator,
        const ConvOptions& options = {}, bool with_bias = true);
-  Tensor operator()(const Tensor& x) const;
+  Tensor operator()(const Operand& x) const;
   EGRET_FIELDS(weight, bias, stride, padding, dilation, groups, same)
 };
 using Conv1d = Conv<1>;
@@ -44,7 +44,7 @@ struct ConvTranspose {
   ConvTranspose(std::int64_t inputs, std::int64_t outputs, const PerAxis& kernel,
                 Generator& generator, const ConvTransposeOptions& options = {},
                 bool with_bias = true);
-  Tensor operator()(const Tensor& x) const;
+  Tensor operator()(const Operand& x) const;
   EGRET_FIELDS(weight, bias, stride, padding, output_padding, dilation, groups)
 };
 using ConvTranspose1d = ConvTranspose<1>;
@@ -61,7 +61,7 @@ struct MaxPool {
       : kernel(kernel.values()), stride(options.stride.value_or(kernel).values()),
         padding(options.padding.values()), dilation(options.dilation.values()),
         ceil_mode(options.ceil_mode) {}
-  Tensor operator()(const Tensor& x) const;
+  Tensor operator()(const Operand& x) const;
   EGRET_FIELDS(kernel, stride, padding, dilation, ceil_mode)
 };
 using MaxPool1d = MaxPool<1>;
@@ -79,7 +79,7 @@ struct AvgPool {
       : kernel(kernel.values()), stride(options.stride.value_or(kernel).values()),
         padding(options.padding.values()), ceil_mode(options.ceil_mode),
         count_include_pad(options.count_include_pad), divisor(options.divisor) {}
-  Tensor operator()(const Tensor& x) const;
+  Tensor operator()(const Operand& x) const;
   EGRET_FIELDS(kernel, stride, padding, ceil_mode, count_include_pad, divisor)
 };
 using AvgPool1d = AvgPool<1>;
@@ -92,7 +92,7 @@ struct AdaptivePool {
   std::vector<std::int64_t> sizes;
 
   explicit AdaptivePool(const PerAxis& sizes = 1) : sizes(sizes.values()) {}
-  Tensor operator()(const Tensor& x) const;
+  Tensor operator()(const Operand& x) const;
   EGRET_FIELDS(sizes)
 };
 using AdaptiveAvgPool1d = AdaptivePool<1, false>;

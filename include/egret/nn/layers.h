@@ -22,7 +22,7 @@ struct Linear {
   Linear() = default;
   /// Uniform in ±1/√in, as PyTorch does (He et al. 2015 with a = √5).
   Linear(std::int64_t in, std::int64_t out, Generator& generator, bool with_bias = true);
-  Tensor operator()(const Tensor& x) const;
+  Tensor operator()(const Operand& x) const;
   EGRET_FIELDS(weight, bias)
 };
 
@@ -33,7 +33,7 @@ struct Embedding {
   Embedding() = default;
   /// Normal with the given deviation.
   Embedding(std::int64_t count, std::int64_t width, Generator& generator, double deviation = 1);
-  Tensor operator()(const Tensor& index) const;
+  Tensor operator()(const Operand& index) const;
   EGRET_FIELDS(weight)
 };
 
@@ -44,7 +44,7 @@ struct LayerNorm {
 
   LayerNorm() = default;
   explicit LayerNorm(std::int64_t width, double eps = 1e-5);
-  Tensor operator()(const Tensor& x) const;
+  Tensor operator()(const Operand& x) const;
   EGRET_FIELDS(weight, bias, eps)
 };
 
@@ -55,7 +55,7 @@ struct RmsNorm {
 
   RmsNorm() = default;
   explicit RmsNorm(std::int64_t width, double eps = 1e-6);
-  Tensor operator()(const Tensor& x) const;
+  Tensor operator()(const Operand& x) const;
   EGRET_FIELDS(weight, eps)
 };
 
@@ -68,7 +68,7 @@ struct GroupNorm {
   GroupNorm() = default;
   /// Error(Value) when groups do not divide channels.
   GroupNorm(std::int64_t groups, std::int64_t channels, double eps = 1e-5);
-  Tensor operator()(const Tensor& x) const; ///< [batch, channels, ...]
+  Tensor operator()(const Operand& x) const; ///< [batch, channels, ...]
   EGRET_FIELDS(weight, bias, groups, eps)
 };
 
@@ -79,7 +79,7 @@ struct InstanceNorm {
 
   InstanceNorm() = default;
   explicit InstanceNorm(std::int64_t channels, bool affine = false, double eps = 1e-5);
-  Tensor operator()(const Tensor& x) const; ///< [batch, channels, spatial...]
+  Tensor operator()(const Operand& x) const; ///< [batch, channels, spatial...]
   EGRET_FIELDS(weight, bias, eps)
 };
 
@@ -96,7 +96,7 @@ struct BatchNorm {
   BatchNorm() = default;
   explicit BatchNorm(std::int64_t channels, double eps = 1e-5, double momentum = 0.1);
   /// [batch, channels, ...]
-  Tensor operator()(const Tensor& x, Generator* generator = nullptr) const;
+  Tensor operator()(const Operand& x, Generator* generator = nullptr) const;
   EGRET_FIELDS(weight, bias, running_mean, running_var, num_batches_tracked, eps, momentum)
 };
 
@@ -104,12 +104,12 @@ struct BatchNorm {
 struct Dropout {
   double p = 0.5;
 
-  Tensor operator()(const Tensor& x, Generator* generator) const;
+  Tensor operator()(const Operand& x, Generator* generator) const;
   EGRET_FIELDS(p)
 };
 
 enum class Activation { Relu, Gelu, GeluTanh, Silu, Tanh };
-Tensor activate(Activation activation, const Tensor& x);
+Tensor activate(Activation activation, const Operand& x);
 
 /// Linear layers with an activation between them: Mlp({784, 128, 10}, generator).
 struct Mlp {
@@ -119,7 +119,7 @@ struct Mlp {
   Mlp() = default;
   Mlp(const std::vector<std::int64_t>& widths, Generator& generator,
       Activation activation = Activation::Relu);
-  Tensor operator()(const Tensor& x) const;
+  Tensor operator()(const Operand& x) const;
   EGRET_FIELDS(layers, activation)
 };
 
@@ -142,8 +142,8 @@ struct Sequential {
 
 private:
   template <class L>
-  static Tensor call(const L& layer, const Tensor& x, Generator* generator) {
-    if constexpr (std::is_invocable_v<const L&, const Tensor&, Generator*>)
+  static Tensor call(const L& layer, const Operand& x, Generator* generator) {
+    if constexpr (std::is_invocable_v<const L&, const Operand&, Generator*>)
       return layer(x, generator);
     else
       return layer(x);
@@ -153,7 +153,7 @@ private:
 /// Activations as layers, for Sequential.
 template <Activation A>
 struct ActivationLayer {
-  Tensor operator()(const Tensor& x) const { return activate(A, x); }
+  Tensor operator()(const Operand& x) const { return activate(A, x); }
 };
 using Relu = ActivationLayer<Activation::Relu>;
 using Gelu = ActivationLayer<Activation::Gelu>;
@@ -164,13 +164,13 @@ using Tanh = ActivationLayer<Activation::Tanh>;
 struct Flatten {
   std::int64_t first = 1, last = -1;
 
-  Tensor operator()(const Tensor& x) const { return x.flatten(first, last); }
+  Tensor operator()(const Operand& x) const { return x.flatten(first, last); }
   EGRET_FIELDS(first, last)
 };
 
 /// x.
 struct Identity {
-  Tensor operator()(const Tensor& x) const { return x; }
+  Tensor operator()(const Operand& x) const { return x; }
 };
 
 } // namespace egret::nn

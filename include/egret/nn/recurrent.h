@@ -59,9 +59,9 @@ struct Recurrent {
   /// One time step of one layer in one direction, for loops of one's own: x [batch, inputs], states
   /// [batch, width], zeros by default (torch.nn.LSTMCell, GRUCell, RNNCell). Error(Value) for more
   /// layers or directions.
-  RecurrentState step(const Tensor& x, const RecurrentState& from = {}) const;
+  RecurrentState step(const Operand& x, const RecurrentState& from = {}) const;
   /// `from`: where to start, zeros by default; Error(Shape) when it does not fit.
-  RecurrentOutput operator()(const Tensor& x, Generator* generator = nullptr,
+  RecurrentOutput operator()(const Operand& x, Generator* generator = nullptr,
                              const RecurrentState& from = {}) const;
 
   template <class V>

@@ -268,7 +268,7 @@ TEST(GoldenOps, EdgesOfFunctions) {
                   return f(t[0].unsqueeze(1) * p, t[0].unsqueeze(0) * q);
                 }));
   expect_case("nan_to_num", {edges}, one([](const Tensors& t) { return nan_to_num(t[0], 2); }));
-  using Unary = Tensor (*)(const Tensor&);
+  using Unary = std::function<Tensor(const Tensor&)>;
   const std::pair<const char*, Unary> activations[] = {
       {"selu", selu},
       {"mish", mish},

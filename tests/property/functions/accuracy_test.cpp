@@ -20,7 +20,7 @@ using testing::kInf;
 
 struct Function {
   const char* name;
-  Tensor (*call)(const Tensor&);
+  std::function<Tensor(const Tensor&)> call;
   double (*exact)(double);
   double ulp = 0; ///< allowed in f32; 0: what docs/math.md states
 };

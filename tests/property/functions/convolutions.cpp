@@ -38,8 +38,8 @@ std::vector<Line> draw_lines(Draw& d, std::size_t spatial, std::int64_t largest)
   return lines;
 }
 
-using Conv = Tensor (*)(const Tensor&, const Tensor&, const Tensor&, const ConvOptions&);
-using ConvTranspose = Tensor (*)(const Tensor&, const Tensor&, const Tensor&,
+using Conv = Tensor (*)(const Operand&, const Operand&, const Operand&, const ConvOptions&);
+using ConvTranspose = Tensor (*)(const Operand&, const Operand&, const Operand&,
                                  const ConvTransposeOptions&);
 constexpr Conv kConv[] = {conv1d, conv2d, conv3d};
 constexpr ConvTranspose kConvTranspose[] = {conv_transpose1d, conv_transpose2d, conv_transpose3d};
@@ -177,9 +177,9 @@ std::int64_t pooled(const Line& l, bool round_up) {
   return count;
 }
 
-using MaxPool = Tensor (*)(const Tensor&, const PerAxis&, const MaxPoolOptions&);
-using AvgPool = Tensor (*)(const Tensor&, const PerAxis&, const AvgPoolOptions&);
-using Adaptive = Tensor (*)(const Tensor&, const PerAxis&);
+using MaxPool = Tensor (*)(const Operand&, const PerAxis&, const MaxPoolOptions&);
+using AvgPool = Tensor (*)(const Operand&, const PerAxis&, const AvgPoolOptions&);
+using Adaptive = Tensor (*)(const Operand&, const PerAxis&);
 constexpr MaxPool kMaxPool[] = {max_pool1d, max_pool2d, max_pool3d};
 constexpr AvgPool kAvgPool[] = {avg_pool1d, avg_pool2d, avg_pool3d};
 constexpr Adaptive kAdaptiveAvg[] = {adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d};

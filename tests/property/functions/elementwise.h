@@ -3,11 +3,12 @@
 
 #include "functions.h"
 
+#include <functional>
 #include <utility>
 
 namespace egret::testing {
 
-using Unary = Tensor (*)(const Tensor&);
+using Unary = std::function<Tensor(const Tensor&)>;
 using Binary = Tensor (*)(const Arg&, const Arg&);
 using Plain1 = double (*)(double);
 using Plain2 = double (*)(double, double);

@@ -43,8 +43,8 @@ Sizes joined(Sizes a, const Sizes& b) {
 }
 
 using Pool = Extreme (*)(const Tensor&, const PerAxis&, const MaxPoolOptions&);
-using Unpool = Tensor (*)(const Tensor&, const Tensor&, const PerAxis&, const MaxUnpoolOptions&);
-using LpPool = Tensor (*)(const Tensor&, double, const PerAxis&, const LpPoolOptions&);
+using Unpool = Tensor (*)(const Operand&, const Operand&, const PerAxis&, const MaxUnpoolOptions&);
+using LpPool = Tensor (*)(const Operand&, double, const PerAxis&, const LpPoolOptions&);
 constexpr Pool kPool[] = {max_pool1d_with_indices, max_pool2d_with_indices,
                           max_pool3d_with_indices};
 constexpr Unpool kUnpool[] = {max_unpool1d, max_unpool2d, max_unpool3d};
