@@ -151,8 +151,14 @@ struct MeasureOptions {
   std::optional<Effort> against; ///< run in turn with this effort too
 };
 
+/// What a case takes and whether it is right: all but names and ceilings.
+Measurement measure_case(const Case& c, const MeasureOptions& options);
 /// Throws Error(Memory) when the device in use is too small for the workload.
 Measurement measure(const Workload& workload, const MeasureOptions& options);
+
+/// Calls `run` with nothing searched meanwhile: inputs, ceilings and what results are compared with
+/// are not what a search's time is for.
+void unsearched(const std::function<void()>& run);
 
 /// Seconds of one run, sorted, and how many runs they were taken from.
 struct Times {

@@ -5,6 +5,7 @@
 #include "device_option.h"
 #include "effort_options.h"
 #include "number_option.h"
+#include "sweep/sweep.h"
 
 #include "egret/device.h"
 #include "egret/effort.h"
@@ -25,6 +26,7 @@ struct BenchOptions {
   int threads = 0;
   bench::MeasureOptions measure;
   bool list = false, json = false;
+  sweep::Options sweep;
 };
 
 const char* shown(bench::Judged judged) {
@@ -84,22 +86,54 @@ const char* shown(bench::Limit limit) {
   return "";
 }
 
+void set_threads(int threads) { // read when the device is made
+  if (threads > 0)
+    setenv("EGRET_THREADS", std::to_string(threads).c_str(), 1);
+}
+
+bench::MeasureOptions measured(const BenchOptions& options) {
+  bench::MeasureOptions how = options.measure;
+  if (!options.against.empty())
+    how.against =
+        options.against == "greedy" ? Effort::None : parse_effort(options.against, "--against");
+  return how;
+}
+
+void run_sweep(const BenchOptions& options) {
+  if (!options.names.empty())
+    throw UsageError(
+        fmt::format("--sweep draws its programs: it takes no workload ('{}')", options.names[0]));
+  sweep::Options how = options.sweep;
+  if (how.kind != "all")
+    try {
+      sweep::kind_named(how.kind);
+    } catch (const Error& error) {
+      throw UsageError(error.what());
+    }
+  how.json = options.json;
+  how.measure = measured(options);
+  const bool right = sweep::run(how, [&] {
+    set_threads(options.threads);
+    turn_to(options.device);
+    static const EffortInForce effort(options.effort); // as long as the process
+  });
+  if (!right)
+    throw Error(ErrorKind::Value, "bench: draws failed (see the summary)");
+}
+
 void run_bench(const BenchOptions& options) {
   if (options.list) {
     for (const auto& workload : bench::workloads())
       fmt::print("{:<37} {:<5} {}\n", workload.name, shown(workload.judged), workload.what);
     return;
   }
-  if (options.threads > 0)
-    setenv("EGRET_THREADS", std::to_string(options.threads).c_str(),
-           1); // read when the device is made, which is below
+  if (!options.sweep.kind.empty())
+    return run_sweep(options);
+  set_threads(options.threads);
   turn_to(options.device);
   auto list = chosen(options.names);
   const EffortInForce effort(options.effort);
-  bench::MeasureOptions how = options.measure;
-  if (!options.against.empty())
-    how.against =
-        options.against == "greedy" ? Effort::None : parse_effort(options.against, "--against");
+  const bench::MeasureOptions how = measured(options);
   if (!options.json)
     fmt::print("{:<34} {:>10} {:>10} {:>15} {:>17} {:>7} {:>9}  {}\n", "workload", "median ms",
                "best ms", "speed", "", "kernels", "compile s", "verified (error)");
@@ -131,6 +165,32 @@ void run_bench(const BenchOptions& options) {
                 "bench: a result differs from the reference (see the column 'verified')");
 }
 
+void add_sweep_options(CLI::App& command, sweep::Options& options) {
+  std::string kinds = "all";
+  for (const sweep::Kind& kind : sweep::kinds())
+    kinds += ", " + kind.name;
+  auto* sweep = command.add_option("--sweep", options.kind, "Random programs of a kind: " + kinds);
+  const auto of_sweep = [&](const char* name, auto& value, const char* what) {
+    return command.add_option(name, value, what)->needs(sweep);
+  };
+  of_sweep("--count", options.count, "How many draws")
+      ->check(whole_within(1, 1000000))
+      ->capture_default_str();
+  of_sweep("--seed", options.seed, "Start of the draws' random numbers")
+      ->check(is_seed())
+      ->capture_default_str();
+  of_sweep("--only", options.only, "This draw alone")->check(is_seed());
+  of_sweep("--mb", options.mb,
+           "MiB of a draw's inputs and outputs at most; 0: sized for the device")
+      ->check(number_within(0, 65536))
+      ->capture_default_str();
+  of_sweep("--timeout", options.timeout, "Seconds of a draw at most")
+      ->check(is_seconds())
+      ->capture_default_str();
+  command.add_flag("--draws", options.draws, "Print the draws' parameters, run nothing")
+      ->needs(sweep);
+}
+
 } // namespace
 
 void add_bench_command(CLI::App& app) {
@@ -158,6 +218,7 @@ void add_bench_command(CLI::App& app) {
       ->check(whole_within(3, 1000000))
       ->capture_default_str();
   command->add_flag("--json", options->json, "One JSON object a line");
+  add_sweep_options(*command, options->sweep);
   command->callback([options] { run_bench(*options); });
 }
 

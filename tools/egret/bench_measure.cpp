@@ -47,8 +47,7 @@ void poison(std::vector<Tensor> outputs) {
   eval(fills);
 }
 
-/// While it lives nothing is searched: inputs, ceilings and what results are compared with are not
-/// what a search's time is for.
+/// While it lives nothing is searched.
 class Unsearched {
 public:
   Unsearched() : own_(effort()) { set_effort(Effort::None); }
@@ -60,7 +59,7 @@ private:
   Effort own_;
 };
 template <class F>
-auto unsearched(F&& run) {
+auto without_search(F&& run) {
   const Unsearched scope;
   return run();
 }
@@ -255,15 +254,12 @@ void compare_efforts(const Case& c, std::vector<Tensor>& outputs, Effort other,
 
 } // namespace
 
-Measurement measure(const Workload& workload, const MeasureOptions& options) {
+void unsearched(const std::function<void()>& run) {
+  without_search(run);
+}
+
+Measurement measure_case(const Case& c, const MeasureOptions& options) {
   Measurement m;
-  m.name = workload.name;
-  m.device = device();
-  m.dtype = workload.dtype;
-  if (!workload.make)
-    return unsearched([&] { return measure_ceiling(workload, std::move(m)); });
-  check_memory(workload);
-  Case c = unsearched(workload.make);
   m.flops = c.flops;
   m.bytes = c.bytes;
 
@@ -296,18 +292,34 @@ Measurement measure(const Workload& workload, const MeasureOptions& options) {
 
   if (options.against)
     compare_efforts(c, outputs, *options.against, options, m);
-  unsearched([&] { poison(std::move(outputs)); });
+  without_search([&] { poison(std::move(outputs)); });
   outputs = c.run();
-  const Check check = unsearched([&] { return c.check(outputs); });
+  const Check check = without_search([&] { return c.check(outputs); });
   m.verified = check.ok;
   m.max_error = check.max_error;
-  m.ceiling = unsearched([&] { return ceiling(workload.limit, m.bytes); });
-  if (m.ceiling > 0)
-    m.of_ceiling =
-        (workload.limit == Limit::PeakFma ? m.flops : m.bytes) / (1e-3 * m.ms_median) / m.ceiling;
-  if (c.product)
-    m.cublas_ms = 1e3 * unsearched([&] { return cublas_seconds(*c.product, options); });
-  m.of_cublas = m.cublas_ms / m.ms_median;
+  return m;
+}
+
+Measurement measure(const Workload& workload, const MeasureOptions& options) {
+  Measurement m;
+  if (workload.make) {
+    check_memory(workload);
+    const Case c = without_search(workload.make);
+    m = measure_case(c, options);
+    m.ceiling = without_search([&] { return ceiling(workload.limit, m.bytes); });
+    if (m.ceiling > 0)
+      m.of_ceiling =
+          (workload.limit == Limit::PeakFma ? m.flops : m.bytes) / (1e-3 * m.ms_median) / m.ceiling;
+    if (c.product)
+      m.cublas_ms = 1e3 * without_search([&] { return cublas_seconds(*c.product, options); });
+    m.of_cublas = m.cublas_ms / m.ms_median;
+  } else {
+    m.device = device();
+    m = without_search([&] { return measure_ceiling(workload, std::move(m)); });
+  }
+  m.name = workload.name;
+  m.device = device();
+  m.dtype = workload.dtype;
   return m;
 }
 
