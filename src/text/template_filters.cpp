@@ -251,7 +251,7 @@ Value tojson(Calls& c, const Value& v, const Args& a) {
   style.sorted = sorted && sorted->truth();
   if (indent && !indent->none() && !indent->undefined()) {
     style.indent = static_cast<int>(std::clamp<std::int64_t>(c.integer(*indent, "indent"), 0, 64));
-    style.item_separator = ",";
+    style.item_separator.assign(1, ',');
   }
   if (separators && separators->is_list() && separators->list().items.size() == 2) {
     style.item_separator = c.text(separators->list().items[0], "separators");
