@@ -94,7 +94,7 @@ inline void write_gguf(const std::filesystem::path& path, const nlohmann::json& 
   put("attention.head_count_kv", kv);
   put(gpt2 ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon",
       c.value("rms_norm_eps", c.value("layer_norm_epsilon", 1e-6)));
-  if (c.contains("head_dim")) {
+  if (c.value("head_dim", nlohmann::json()).is_number()) {
     put("attention.key_length", c["head_dim"].get<std::int64_t>());
     put("attention.value_length", c["head_dim"].get<std::int64_t>());
   }

@@ -130,15 +130,15 @@ private:
   /// Mixture of experts (Shazeer et al. 2017): all experts, those that are not chosen weighted 0.
   Tensor mixture(const ExpertWeights& experts, const Tensor& x) const {
     const Tensor chances = softmax(linear(x, experts.router).to(DType::F32), -1);
-    const Sorted best = topk(chances, c_.experts_used, -1);
-    Tensor shares = best.values; // [tokens, experts_used]
+    // An expert is chosen if fewer than experts_used come before it, lower numbers first among
+    // equals.
+    const Tensor its = chances.unsqueeze(-1), other = chances.unsqueeze(-2);
+    const Tensor number = arange(c_.experts);
+    const Tensor before = (other > its) | ((other == its) & (number < number.unsqueeze(-1)));
+    Tensor shares = where(before.sum(-1) < c_.experts_used, chances, 0.0); // [tokens, experts]
     if (c_.normalize_experts)
       shares = shares / shares.sum(-1, true);
-    // [experts, tokens, 1]
-    const Tensor weight = (one_hot(best.indices, c_.experts) * shares.unsqueeze(-1))
-                              .sum(-2)
-                              .transpose(0, 1)
-                              .unsqueeze(-1);
+    const Tensor weight = shares.transpose(0, 1).unsqueeze(-1); // [experts, tokens, 1]
     const Tensor all = x.unsqueeze(0);
     const Tensor hidden = activate(c_.activation, matmul(all, experts.gate.transpose())) *
                           matmul(all, experts.up.transpose());
