@@ -1,6 +1,5 @@
 // Language models from folders and GGUF files give the logits and the greedy text that transformers
 // gives (tests/golden/make_language.py).
-#include "egret/counters.h"
 #include "egret/language_model.h"
 #include "support/files.h"
 #include "support/language_models.h"
@@ -58,6 +57,29 @@ INSTANTIATE_TEST_SUITE_P(All, GgufArchitectures,
                                          "qwen3", "qwen3_moe", "gemma", "gemma2", "gemma3", "phi3",
                                          "olmo2", "gpt2"),
                          [](const auto& info) { return std::string(info.param); });
+
+TEST(LanguageModel, ShardsGiveTheSameAsOneFile) {
+  test::TempFolder folder;
+  const nlohmann::json& golden = golden_language("gpt2");
+  test::write_sharded_folder(folder.path(), golden["config"], test::language_tensors(golden), 3);
+  LanguageModel model = LanguageModel::load(folder.path(), {.chunk = 5}); // and in chunks
+  expect_like_transformers(model, "gpt2");
+}
+
+TEST(LanguageModel, KeepsWhatTheCacheHoldsOfAPrompt) {
+  test::TempFolder folder;
+  const nlohmann::json& golden = golden_language("gpt2");
+  test::write_language_folder(folder.path(), golden["config"], test::language_tensors(golden));
+  LanguageModel model = LanguageModel::load(folder.path());
+  const auto prompt = golden["prompt"].get<std::vector<int>>();
+  const auto whole = golden["greedy"].get<std::vector<int>>();
+  const GenerateOptions few = {.max_new = 8, .stop = std::vector<int>{}};
+  const std::vector<int> first(whole.begin(), whole.begin() + 8);
+  EXPECT_EQ(model.generate(prompt, few).tokens, first);
+  EXPECT_EQ(model.generate(std::vector<int>{5, 6}, few).tokens.size(), 8U);
+  EXPECT_EQ(model.generate(prompt, few).tokens, first);
+  EXPECT_EQ(model.generate(prompt, few).tokens, first);
+}
 
 } // namespace
 } // namespace egret::models
