@@ -1,0 +1,109 @@
+// GGUF files (version 3; 2 is read too): metadata and tensors of GGML, quantized ones among them.
+// As with the other formats of io.h, files are taken to be hostile and refused with Error(File)
+// that names the file, the offset, the tensor or key and the reason.
+#pragma once
+
+#include "egret/io.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace egret::io {
+
+/// How a tensor's elements stand in a GGUF file, by GGML's numbers: floats, or blocks of quantized
+/// values along the innermost dim.
+enum class GgmlType : std::uint32_t {
+  F32 = 0,
+  F16 = 1,
+  Q4_0 = 2,
+  Q4_1 = 3,
+  Q5_0 = 6,
+  Q5_1 = 7,
+  Q8_0 = 8,
+  Q2_K = 10,
+  Q3_K = 11,
+  Q4_K = 12,
+  Q5_K = 13,
+  Q6_K = 14,
+  BF16 = 30
+};
+
+/// A row of the table of GGML types.
+struct GgmlTypeInfo {
+  GgmlType type;
+  const char* name;
+  std::int64_t values; ///< of a block
+  std::int64_t bytes;  ///< of a block
+};
+/// Of a number as files have it; nothing for a type that egret does not read.
+std::optional<GgmlTypeInfo> ggml_type(std::uint32_t number);
+const GgmlTypeInfo& info_of(GgmlType type);
+
+/// The values of blocks: u8 [..., n · bytes of a block] to f32 [..., n · values of a block]. A
+/// program of shifts, masks and products over the bytes, so that it runs on any device and may fuse
+/// into what reads it. (For F16 and BF16 the bytes are reinterpreted.)
+Tensor dequantized(GgmlType type, const Tensor& bytes);
+
+/// The reverse for F32, F16, BF16 and Q8_0 (whose scale is a block's largest magnitude over 127, in
+/// f16): floats [..., n · values of a block] to u8. Error(Unsupported) for other types,
+/// Error(Shape) unless the last axis consists of whole blocks.
+Tensor quantized_blocks(GgmlType type, const Tensor& values);
+
+/// A value of the metadata. Integers of all sizes are i64 (or u64 where they do not fit).
+using GgufValue =
+    std::variant<bool, std::int64_t, std::uint64_t, double, std::string, std::vector<bool>,
+                 std::vector<std::int64_t>, std::vector<double>, std::vector<std::string>>;
+using GgufMetadata = std::map<std::string, GgufValue, std::less<>>;
+
+/// A tensor's place in a GGUF file.
+struct GgufTensorInfo {
+  std::string name;
+  GgmlType type = GgmlType::F32;
+  std::vector<std::int64_t> shape;  ///< outermost first (files list it innermost first)
+  std::uint64_t begin = 0, end = 0; ///< bytes, counted from the start of the data
+};
+
+/// An open GGUF file: metadata and the list of tensors are read and checked, tensors are read when
+/// they are asked for.
+class GgufFile {
+public:
+  explicit GgufFile(const std::filesystem::path& path);
+  ~GgufFile();
+  GgufFile(GgufFile&&) noexcept;
+
+  const GgufMetadata& metadata() const noexcept;
+  const std::vector<GgufTensorInfo>& tensors() const noexcept; ///< in the order of the file
+  bool contains(std::string_view name) const noexcept;
+  const GgufTensorInfo& info(std::string_view name) const; ///< Error(Value) for an unknown name
+  /// The bytes as they stand, u8 [outer dims ..., bytes of a row].
+  Tensor read_bytes(std::string_view name) const;
+  /// The values: f32, f16 and bf16 as they are, quantized ones as f32.
+  Tensor read(std::string_view name) const;
+
+private:
+  struct Impl;
+  std::unique_ptr<const Impl> impl_;
+};
+
+/// A tensor to be written, and as what.
+struct GgufTensor {
+  std::string name;
+  Tensor values;
+  GgmlType type = GgmlType::F32; ///< one that quantized_blocks() makes
+};
+
+/// Writes version 3, little-endian, data aligned to 32 bytes, in the order given. Integers are
+/// written as u32 where they fit, else as i32, i64 or u64. Equal content gives equal bytes.
+/// Error(Value) for names given twice, empty or longer than 63 bytes, and more than 4 dims.
+void save_gguf(const std::filesystem::path& path, const GgufMetadata& metadata,
+               std::span<const GgufTensor> tensors);
+
+} // namespace egret::io

@@ -1,0 +1,128 @@
+// Decoder-only language models from the checkpoints that people have: folders in the layout of
+// Hugging Face's hub (config.json, generation_config.json, safetensors) and GGUF files.
+#pragma once
+
+#include "egret/nn.h"
+#include "egret/tensor.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace egret::models {
+
+/// Rotary positions: what a pair of dims turns by at each position, worked out from the model's
+/// kind of scaling (default, linear, dynamic lengths of llama3, yarn, longrope).
+struct Rotary {
+  std::vector<float> frequencies; ///< of each pair; dims behind 2 · size() are not turned
+  double factor = 1;              ///< of cosine and sine
+  bool interleaved = false;       ///< pairs are neighbours; otherwise i and i + size()
+};
+
+/// The sizes and choices of a model, read from config.json or the metadata of a GGUF file.
+struct LanguageConfig {
+  std::string architecture; ///< model_type of config.json, or general.architecture
+  std::int64_t vocabulary = 0, width = 0, layers = 0;
+  std::int64_t heads = 0, kv_heads = 0, head_size = 0;
+  std::int64_t hidden = 0;           ///< of the feed-forward part
+  std::int64_t context = 0;          ///< most positions that the model was made for
+  std::int64_t original_context = 0; ///< before a scaling of positions extended it; 0: not said
+  std::optional<bool> tied; ///< the embedding's table makes the logits; empty: if there is no other
+  double norm_eps = 1e-6;
+  nn::Activation activation = nn::Activation::Silu;
+  Rotary rotary;                        ///< none (no frequencies) with learned positions
+  std::optional<Rotary> sliding_rotary; ///< of sliding layers where they have their own
+  std::int64_t window = 0;   ///< keys that a query of a sliding layer sees, itself included
+  std::vector<bool> sliding; ///< of each layer
+  double attention_scale = 1;
+  double embedding_scale = 1;
+  std::optional<double> attention_softcap, logit_softcap;
+  bool attention_bias = false, mlp_bias = false; ///< where the architecture leaves it open
+  std::int64_t experts = 0, experts_used = 0, expert_hidden = 0; ///< 0: none
+  bool normalize_experts = true;  ///< weights of the experts used sum to 1
+  std::vector<bool> expert_layer; ///< of each layer
+  std::vector<int> stop;          ///< tokens that end a text
+  std::optional<DType> dtype;     ///< that the file says its weights have
+};
+
+struct LanguageModelOptions {
+  std::string device;         ///< as use_device(); empty: the one in use
+  std::optional<DType> dtype; ///< of weights and cache; empty: that of the checkpoint, f32 for
+                              ///< quantized tensors
+  std::int64_t context = 0;   ///< positions of the cache; 0: what the model has, at most 4096
+  std::int64_t chunk = 512;   ///< most tokens of a prompt that are read in one step
+  /// Keys of config.json (or of the metadata) that egret does not know and that may be ignored.
+  std::vector<std::string> ignored_keys;
+};
+
+struct GenerateOptions {
+  std::int64_t max_new = 256; ///< most tokens to write
+  double temperature = 0;     ///< divides the logits; 0: always the likeliest
+  std::int64_t top_k = 0;     ///< only the k likeliest; 0: all
+  double top_p = 1;           ///< only the likeliest whose probabilities sum to p
+  double min_p = 0;           ///< only those at least so likely, relative to the likeliest
+  double repetition_penalty =
+      1; ///< logits of tokens seen: divided by it if positive, else times it
+  std::uint64_t seed = 0;
+  std::optional<std::vector<int>> stop; ///< tokens that end the text; empty: those of the model
+};
+
+enum class StopReason : std::uint8_t {
+  Stop,    ///< a stop token came
+  Length,  ///< max_new tokens were written
+  Context, ///< the cache is full
+  Caller   ///< the callback returned false
+};
+
+struct Generated {
+  std::vector<int> tokens; ///< without the prompt and the stop token
+  StopReason reason = StopReason::Length;
+};
+
+/// A model with its weights and a cache of keys and values. One thread at a time.
+class LanguageModel {
+public:
+  /// Reads a folder or a GGUF file (docs/models.md lists the architectures). Configuration and list
+  /// of tensors are checked before any weight is read: Error(Unsupported) for an architecture or a
+  /// key that egret does not know, Error(File) for damaged files and for a tensor that is missing,
+  /// superfluous or of another shape than the configuration says; each names file and thing.
+  /// Error(Value) for options out of range.
+  static LanguageModel load(const std::filesystem::path& path,
+                            const LanguageModelOptions& options = {});
+  ~LanguageModel();
+  LanguageModel(LanguageModel&&) noexcept;
+  LanguageModel& operator=(LanguageModel&&) noexcept;
+
+  const LanguageConfig& config() const noexcept;
+  std::int64_t context() const noexcept;      ///< positions of the cache
+  std::int64_t weight_bytes() const noexcept; ///< of all weights in memory
+  /// What generation_config.json proposes, defaults without it.
+  const GenerateOptions& defaults() const noexcept;
+
+  /// Logits f32 [tokens, vocabulary] of a whole text, without the cache. Error(Value) for no
+  /// tokens, for more than context() and for one that is not in the vocabulary.
+  Tensor logits(std::span<const int> tokens);
+
+  /// Writes on after `prompt`, a token at a time, each given to `written` as it comes, until a stop
+  /// token, max_new tokens, a full cache or a callback that returns false. The part of the prompt
+  /// that the cache holds from the last call is not read again. Equal prompt, options and model
+  /// give equal tokens. Error(Value) for a prompt that is empty, longer than context() or not of
+  /// the vocabulary, for options out of range, and for a model that gives NaN.
+  Generated generate(std::span<const int> prompt, const GenerateOptions& options = {},
+                     const std::function<bool(int)>& written = {});
+
+private:
+  struct Impl;
+  explicit LanguageModel(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+/// The architectures that LanguageModel reads, by the names in config.json.
+std::vector<std::string> language_architectures();
+
+} // namespace egret::models

@@ -1,0 +1,233 @@
+// Blocks of GGML's quantized types as programs over their bytes. Layouts follow ggml-quants.c of
+// llama.cpp: each comment lists a block's fields in order.
+#include "egret/functional.h"
+#include "egret/gguf.h"
+#include "support/fail.h"
+
+#include <array>
+
+namespace egret::io {
+
+namespace {
+
+constexpr std::array<GgmlTypeInfo, 13> kTypes = {{
+    {GgmlType::F32, "F32", 1, 4},
+    {GgmlType::F16, "F16", 1, 2},
+    {GgmlType::BF16, "BF16", 1, 2},
+    {GgmlType::Q4_0, "Q4_0", 32, 18},
+    {GgmlType::Q4_1, "Q4_1", 32, 20},
+    {GgmlType::Q5_0, "Q5_0", 32, 22},
+    {GgmlType::Q5_1, "Q5_1", 32, 24},
+    {GgmlType::Q8_0, "Q8_0", 32, 34},
+    {GgmlType::Q2_K, "Q2_K", 256, 84},
+    {GgmlType::Q3_K, "Q3_K", 256, 110},
+    {GgmlType::Q4_K, "Q4_K", 256, 144},
+    {GgmlType::Q5_K, "Q5_K", 256, 176},
+    {GgmlType::Q6_K, "Q6_K", 256, 210},
+}};
+
+/// Bytes begin .. begin + count of each block; blocks are [rows, blocks, bytes].
+Tensor field(const Tensor& blocks, std::int64_t begin, std::int64_t count) {
+  return blocks.narrow(-1, begin, count);
+}
+
+/// A 16-bit number at a byte of each block: u16 [rows, blocks, 1].
+Tensor word(const Tensor& blocks, std::int64_t at) {
+  return field(blocks, at, 1).to(DType::U16) | (field(blocks, at + 1, 1).to(DType::U16) << 8);
+}
+Tensor half(const Tensor& blocks, std::int64_t at) {
+  return word(blocks, at).bitcast(DType::F16).to(DType::F32);
+}
+
+Shape with_last(const Tensor& a, std::initializer_list<std::int64_t> last) {
+  Shape shape(a.shape().begin(), a.shape().end() - 1);
+  for (std::int64_t dim : last)
+    shape.push_back(dim);
+  return shape;
+}
+
+/// The fields of `width` bits of each byte: u8 [..., n] to u8 [..., count, n], lowest bits first.
+Tensor bit_fields(const Tensor& bytes, std::int64_t count, std::int64_t width) {
+  const Tensor shifts = (arange(count, DType::U8) * width).unsqueeze(-1);
+  return (bytes.unsqueeze(-2) >> shifts) & ((1 << width) - 1);
+}
+
+/// bit_fields() of bytes in `parts` equal parts, in the order of parts, fields, bytes: the values
+/// in groups, f32 [..., groups, values / groups].
+Tensor grouped(const Tensor& bytes, std::int64_t parts, std::int64_t count, std::int64_t width) {
+  return bit_fields(bytes.reshape(with_last(bytes, {parts, bytes.size(-1) / parts})), count, width);
+}
+
+Tensor in_groups(const Tensor& a, std::int64_t groups, std::int64_t values) {
+  Shape shape(a.shape().begin(), a.shape().begin() + 2);
+  shape.insert(shape.end(), {groups, values / groups});
+  return a.reshape(shape);
+}
+
+Tensor wide(const Tensor& a) {
+  return a.to(DType::F32);
+}
+
+/// {f16 d, [f16 m,] [u8 high[4],] u8 low[16]}: 4 or 5 bits a value, d (q - 8 or 16) or d q + m.
+Tensor legacy(const Tensor& blocks, bool fifth_bit, bool with_minimum) {
+  std::int64_t at = with_minimum ? 4 : 2;
+  Tensor q = wide(bit_fields(field(blocks, at + (fifth_bit ? 4 : 0), 16), 2, 4));
+  if (fifth_bit) {
+    // Bit i of the 32 belongs to value i.
+    const Tensor bytes = field(blocks, at, 4);
+    const Tensor bits = (bytes.unsqueeze(-1) >> arange(8, DType::U8)) & 1;
+    q = q + wide(in_groups(bits, 2, 32)) * 16;
+  }
+  q = in_groups(q, 1, 32).squeeze(2);
+  const Tensor d = half(blocks, 0);
+  return with_minimum ? q * d + half(blocks, 2) : (q - (fifth_bit ? 16 : 8)) * d;
+}
+
+/// Scales and minima of 6 bits, 8 of each in 12 bytes: f32 [rows, blocks, 8].
+struct Scales {
+  Tensor scale, minimum;
+};
+Scales six_bit_scales(const Tensor& bytes) {
+  const Tensor a = field(bytes, 0, 4), b = field(bytes, 4, 4), c = field(bytes, 8, 4);
+  return {wide(cat({a & 63, (c & 15) | ((a >> 6) << 4)}, -1)),
+          wide(cat({b & 63, (c >> 4) | ((b >> 6) << 4)}, -1))};
+}
+
+/// {u8 scales[16], u8 q[64], f16 d, f16 m}
+Tensor q2_k(const Tensor& blocks) {
+  const Tensor scales = field(blocks, 0, 16);
+  const Tensor q = wide(in_groups(grouped(field(blocks, 16, 64), 2, 4, 2), 16, 256));
+  const Tensor scale = half(blocks, 80) * wide(scales & 15);
+  const Tensor minimum = half(blocks, 82) * wide(scales >> 4);
+  return scale.unsqueeze(-1) * q - minimum.unsqueeze(-1);
+}
+
+/// {u8 high[32], u8 low[64], u8 scales[12], f16 d}
+Tensor q3_k(const Tensor& blocks) {
+  const Tensor low = in_groups(grouped(field(blocks, 32, 64), 2, 4, 2), 16, 256);
+  const Tensor high = in_groups(bit_fields(field(blocks, 0, 32), 8, 1), 16, 256);
+  const Tensor q = wide(low) + wide(high) * 4 - 4;
+  const Tensor scales = field(blocks, 96, 12);
+  const Tensor few = bit_fields(field(scales, 0, 8), 2, 4).reshape(with_last(scales, {16}));
+  const Tensor more = bit_fields(field(scales, 8, 4), 4, 2).reshape(with_last(scales, {16}));
+  const Tensor scale = half(blocks, 108) * (wide(few | (more << 4)) - 32);
+  return scale.unsqueeze(-1) * q;
+}
+
+/// {f16 d, f16 m, u8 scales[12], [u8 high[32],] u8 low[128]}
+Tensor q4_k(const Tensor& blocks, bool fifth_bit) {
+  const auto [scales, minima] = six_bit_scales(field(blocks, 4, 12));
+  const Tensor low = field(blocks, fifth_bit ? 48 : 16, 128);
+  Tensor q = wide(in_groups(grouped(low, 4, 2, 4), 8, 256));
+  if (fifth_bit)
+    q = q + wide(bit_fields(field(blocks, 16, 32), 8, 1)) * 16;
+  const Tensor scale = half(blocks, 0) * scales, minimum = half(blocks, 2) * minima;
+  return scale.unsqueeze(-1) * q - minimum.unsqueeze(-1);
+}
+
+/// {u8 low[128], u8 high[64], i8 scales[16], f16 d}
+Tensor q6_k(const Tensor& blocks) {
+  const Tensor low = in_groups(grouped(field(blocks, 0, 128), 2, 2, 4), 16, 256);
+  const Tensor high = in_groups(grouped(field(blocks, 128, 64), 2, 4, 2), 16, 256);
+  const Tensor scale = half(blocks, 208) * wide(field(blocks, 192, 16).bitcast(DType::I8));
+  return scale.unsqueeze(-1) * (wide(low | (high << 4)) - 32);
+}
+
+Tensor dequantized_blocks(GgmlType type, const Tensor& blocks) {
+  switch (type) {
+  case GgmlType::F32: {
+    Tensor bits = word(blocks, 0).to(DType::U32) | (word(blocks, 2).to(DType::U32) << 16);
+    return bits.bitcast(DType::F32);
+  }
+  case GgmlType::F16:
+    return half(blocks, 0);
+  case GgmlType::BF16:
+    return wide(word(blocks, 0).bitcast(DType::BF16));
+  case GgmlType::Q4_0:
+    return legacy(blocks, false, false);
+  case GgmlType::Q4_1:
+    return legacy(blocks, false, true);
+  case GgmlType::Q5_0:
+    return legacy(blocks, true, false);
+  case GgmlType::Q5_1:
+    return legacy(blocks, true, true);
+  case GgmlType::Q8_0:
+    return half(blocks, 0) * wide(field(blocks, 2, 32).bitcast(DType::I8));
+  case GgmlType::Q2_K:
+    return q2_k(blocks);
+  case GgmlType::Q3_K:
+    return q3_k(blocks);
+  case GgmlType::Q4_K:
+    return q4_k(blocks, false);
+  case GgmlType::Q5_K:
+    return q4_k(blocks, true);
+  case GgmlType::Q6_K:
+    return q6_k(blocks);
+  }
+  fail(ErrorKind::Value, "GGUF: type {} is none that egret reads", static_cast<unsigned>(type));
+}
+
+/// The two bytes of each element of a 16-bit type: u8 [..., 2].
+Tensor bytes_of_halves(const Tensor& a) {
+  const Tensor bits = a.bitcast(DType::U16);
+  return stack({(bits & 255).to(DType::U8), (bits >> 8).to(DType::U8)}, -1);
+}
+
+} // namespace
+
+std::optional<GgmlTypeInfo> ggml_type(std::uint32_t number) {
+  for (const GgmlTypeInfo& row : kTypes)
+    if (static_cast<std::uint32_t>(row.type) == number)
+      return row;
+  return {};
+}
+
+const GgmlTypeInfo& info_of(GgmlType type) {
+  for (const GgmlTypeInfo& row : kTypes)
+    if (row.type == type)
+      return row;
+  fail(ErrorKind::Value, "GGUF: type {} is none that egret reads", static_cast<unsigned>(type));
+}
+
+Tensor dequantized(GgmlType type, const Tensor& bytes) {
+  const GgmlTypeInfo& row = info_of(type);
+  if (bytes.dtype() != DType::U8)
+    fail(ErrorKind::DType, "dequantized: blocks are u8, got {}", name_of(bytes.dtype()));
+  if (bytes.rank() < 1 || bytes.size(-1) == 0 || bytes.size(-1) % row.bytes != 0)
+    fail(ErrorKind::Shape, "dequantized: {} is not a number of blocks of {} bytes ({})",
+         to_string(bytes.shape()), row.bytes, row.name);
+  const std::int64_t count = bytes.size(-1) / row.bytes;
+  const Tensor blocks = bytes.reshape({bytes.numel() / bytes.size(-1), count, row.bytes});
+  return dequantized_blocks(type, blocks).reshape(with_last(bytes, {count * row.values}));
+}
+
+Tensor quantized_blocks(GgmlType type, const Tensor& values) {
+  const GgmlTypeInfo& row = info_of(type);
+  if (values.rank() < 1 || values.size(-1) == 0 || values.size(-1) % row.values != 0)
+    fail(ErrorKind::Shape, "quantized_blocks: the last axis of {} is no multiple of {} ({})",
+         to_string(values.shape()), row.values, row.name);
+  const Shape shape = with_last(values, {values.size(-1) / row.values * row.bytes});
+  switch (type) {
+  case GgmlType::F32: {
+    const Tensor bits = values.to(DType::F32).bitcast(DType::U32).unsqueeze(-1);
+    const Tensor shifts = arange(4).to(DType::U32) * 8;
+    return ((bits >> shifts) & 255).to(DType::U8).reshape(shape);
+  }
+  case GgmlType::F16:
+    return bytes_of_halves(values.to(DType::F16)).reshape(shape);
+  case GgmlType::BF16:
+    return bytes_of_halves(values.to(DType::BF16)).reshape(shape);
+  case GgmlType::Q8_0: {
+    const Tensor blocks =
+        values.to(DType::F32)
+            .reshape(with_last(values, {values.size(-1) / row.values, row.values}));
+    const Tensor scale = abs(blocks).max(-1, true) * (1.0 / 127);
+    const Tensor q = round(where(scale > 0, blocks / scale, 0.0)).to(DType::I8).bitcast(DType::U8);
+    return cat({bytes_of_halves(scale.to(DType::F16)).squeeze(-2), q}, -1).reshape(shape);
+  }
+  default:
+    fail(ErrorKind::Unsupported, "quantized_blocks: {} is read, not written", row.name);
+  }
+}
+
+} // namespace egret::io

@@ -1,0 +1,69 @@
+// The decoder-only transformer, written with the public functions: weights as a tree, one forward
+// for all architectures.
+#pragma once
+
+#include "egret/language_model.h"
+#include "egret/tree.h"
+
+#include <optional>
+#include <vector>
+
+namespace egret::models::language {
+
+struct NormWeights {
+  Tensor weight;
+  std::optional<Tensor> bias; ///< with it the mean is subtracted too (LayerNorm)
+  EGRET_FIELDS(weight, bias)
+};
+
+/// Matrices of all experts of a layer.
+struct ExpertWeights {
+  Tensor router;   ///< [experts, width]
+  Tensor gate, up; ///< [experts, hidden, width]
+  Tensor down;     ///< [experts, width, hidden]
+  EGRET_FIELDS(router, gate, up, down)
+};
+
+/// A layer; what its architecture lacks is empty.
+struct LayerWeights {
+  std::optional<NormWeights> input_norm, attention_end_norm, mlp_norm, mlp_end_norm;
+  nn::Linear query, key, value, output;
+  std::optional<NormWeights> query_norm, key_norm;
+  std::optional<nn::Linear> gate, up, down;
+  std::optional<ExpertWeights> experts;
+  EGRET_FIELDS(input_norm, attention_end_norm, mlp_norm, mlp_end_norm, query, key, value, output,
+               query_norm, key_norm, gate, up, down, experts)
+};
+
+struct Weights {
+  Tensor embedding;                ///< [vocabulary, width]
+  std::optional<Tensor> positions; ///< [context, width]
+  std::vector<LayerWeights> layers;
+  NormWeights norm;
+  std::optional<nn::Linear> head;               ///< none: the embedding's table
+  std::optional<Tensor> rotary, sliding_rotary; ///< f32: frequencies
+  EGRET_FIELDS(embedding, positions, layers, norm, head, rotary, sliding_rotary)
+};
+
+/// Keys and values of the positions read so far, state in place.
+struct Cache {
+  std::vector<nn::KeyValueCache> layers; ///< [kv_heads, capacity, head_size]
+  Tensor length;                         ///< i64, rank 0
+  EGRET_FIELDS(layers, length)
+};
+
+/// What the forward needs beside the tensors.
+struct Decoder {
+  LanguageConfig config;
+  bool norm_plus_one = false;    ///< norms multiply by 1 + weight
+  bool norm_whole_heads = false; ///< norms of queries and keys see all heads at once
+
+  Cache cache(std::int64_t capacity, DType dtype) const;
+  /// Hidden states [tokens, width] behind the last norm, of tokens [tokens] that follow those in
+  /// the cache (which holds them too afterwards), or that stand alone without one.
+  Tensor hidden(const Weights& weights, const Tensor& tokens, Cache* cache) const;
+  /// Logits f32 [..., vocabulary].
+  Tensor logits(const Weights& weights, const Tensor& hidden) const;
+};
+
+} // namespace egret::models::language

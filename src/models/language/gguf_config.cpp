@@ -1,0 +1,149 @@
+// A GGUF file's metadata in the words of config.json. Keys are those of llama.cpp's gguf-py.
+#include "models/language/config.h"
+#include "support/fail.h"
+#include "support/printable.h"
+
+#include <algorithm>
+#include <array>
+
+namespace egret::models::language {
+
+namespace {
+
+using nlohmann::json;
+
+struct KeyName {
+  std::string_view gguf; ///< behind the architecture's name
+  const char* config;    ///< nothing: without effect on logits
+};
+constexpr std::array kKeys = {
+    KeyName{"embedding_length", "hidden_size"},
+    KeyName{"block_count", "num_hidden_layers"},
+    KeyName{"context_length", "max_position_embeddings"},
+    KeyName{"feed_forward_length", "intermediate_size"},
+    KeyName{"vocab_size", "vocab_size"},
+    KeyName{"attention.head_count", "num_attention_heads"},
+    KeyName{"attention.head_count_kv", "num_key_value_heads"},
+    KeyName{"attention.key_length", "head_dim"},
+    KeyName{"attention.value_length", nullptr}, // equal to key_length, checked below
+    KeyName{"attention.layer_norm_rms_epsilon", "rms_norm_eps"},
+    KeyName{"attention.layer_norm_epsilon", "layer_norm_epsilon"},
+    KeyName{"attention.sliding_window", "sliding_window"},
+    KeyName{"attention.sliding_window_pattern", "sliding_window_pattern"},
+    KeyName{"attention.scale", nullptr}, // read below
+    KeyName{"attention.causal", nullptr},
+    KeyName{"attn_logit_softcapping", "attn_logit_softcapping"},
+    KeyName{"final_logit_softcapping", "final_logit_softcapping"},
+    KeyName{"expert_count", "num_local_experts"},
+    KeyName{"expert_used_count", "num_experts_per_tok"},
+    KeyName{"expert_feed_forward_length", "moe_intermediate_size"},
+    KeyName{"rope.freq_base", "rope_theta"},
+    KeyName{"rope.freq_base_swa", "rope_local_base_freq"},
+    KeyName{"rope.dimension_count", nullptr}, // read below
+    KeyName{"rope.scaling.type", nullptr},
+    KeyName{"rope.scaling.factor", nullptr},
+    KeyName{"rope.scaling.attn_factor", nullptr},
+    KeyName{"rope.scaling.original_context_length", nullptr},
+    KeyName{"rope.scaling.finetuned", nullptr},
+    KeyName{"rope.scaling.yarn_beta_fast", nullptr},
+    KeyName{"rope.scaling.yarn_beta_slow", nullptr},
+};
+
+struct ToJson {
+  template <class T>
+  json operator()(const T& value) const {
+    return json(value);
+  }
+};
+
+const io::GgufValue* find(const io::GgufFile& file, const std::string& key) {
+  const auto found = file.metadata().find(key);
+  return found == file.metadata().end() ? nullptr : &found->second;
+}
+
+} // namespace
+
+json config_of_gguf(const io::GgufFile& file, const Architecture& row, const std::string& where,
+                    const std::vector<std::string>& ignored) {
+  const std::string prefix = std::string(row.gguf) + ".";
+  json config = json::object();
+  for (const auto& [key, value] : file.metadata()) {
+    if (!key.starts_with(prefix))
+      continue;
+    const std::string_view behind = std::string_view(key).substr(prefix.size());
+    const auto name = std::find_if(kKeys.begin(), kKeys.end(),
+                                   [&](const KeyName& n) { return n.gguf == behind; });
+    if (name == kKeys.end()) {
+      if (std::find(ignored.begin(), ignored.end(), key) != ignored.end())
+        continue;
+      std::vector<std::string_view> known;
+      for (const KeyName& n : kKeys)
+        known.push_back(n.gguf);
+      fail(ErrorKind::Unsupported, "{}: egret does not know the key '{}'; behind '{}' it knows {}",
+           where, printable(key), prefix, fmt::join(known, ", "));
+    }
+    if (name->config != nullptr)
+      config[name->config] = std::visit(ToJson{}, value);
+  }
+  const auto get = [&](const char* key) -> json {
+    const io::GgufValue* value = find(file, prefix + key);
+    return value == nullptr ? json() : std::visit(ToJson{}, *value);
+  };
+  if (const json values = get("attention.value_length"); !values.is_null())
+    if (values != get("attention.key_length"))
+      fail(ErrorKind::Unsupported, "{}: heads of keys of {} and of values of {} dims", where,
+           get("attention.key_length").dump(), values.dump());
+  // What is no key of the format follows llama.cpp: the scale of the two largest Gemmas, Gemma 3's
+  // sliding layers.
+  if (const json scale = get("attention.scale"); scale.is_number() && scale.get<double>() > 0) {
+    config["query_pre_attn_scalar"] = 1 / (scale.get<double>() * scale.get<double>());
+  } else if ((row.name == "gemma2" && config.value("num_hidden_layers", json()) == 46) ||
+             (row.name == "gemma3_text" && config.value("num_hidden_layers", json()) == 62)) {
+    const json width = config.value("hidden_size", json()),
+               heads = config.value("num_attention_heads", json());
+    if (width.is_number() && heads.is_number() && heads.get<double>() > 0)
+      config["query_pre_attn_scalar"] = width.get<double>() / heads.get<double>();
+  }
+  if (row.sliding == Sliding::Pattern && !config.contains("rope_local_base_freq"))
+    config["rope_local_base_freq"] = 10000.0;
+  if (config.contains("num_local_experts"))
+    config["norm_topk_prob"] = true;
+  if (row.sliding == Sliding::Upper && config.contains("sliding_window"))
+    config["use_sliding_window"] = true;
+  const json dims = get("rope.dimension_count"), head = config.value("head_dim", json());
+  if (dims.is_number()) {
+    const json width = config.value("hidden_size", json()),
+               heads = config.value("num_attention_heads", json());
+    const double whole = head.is_number() ? head.get<double>()
+                         : width.is_number() && heads.is_number() && heads.get<double>() > 0
+                             ? width.get<double>() / heads.get<double>()
+                             : 0;
+    if (whole > 0)
+      config["partial_rotary_factor"] = dims.get<double>() / whole;
+  }
+  {
+    const json type = get("rope.scaling.type");
+    json scaling = {{"rope_type", type.is_string() && type != "none" ? type : json("default")}};
+    for (const auto& [key, name] :
+         {std::pair{"rope.scaling.factor", "factor"},
+          {"rope.scaling.original_context_length", "original_max_position_embeddings"},
+          {"rope.scaling.attn_factor", "attention_factor"},
+          {"rope.scaling.yarn_beta_fast", "beta_fast"},
+          {"rope.scaling.yarn_beta_slow", "beta_slow"}})
+      if (const json value = get(key); !value.is_null())
+        scaling[name] = value;
+    config["rope_scaling"] = scaling;
+  }
+  // Divisors of longrope are tensors; LanguageModel applies them.
+  if (file.contains("rope_factors_long.weight"))
+    if (const json original = get("rope.scaling.original_context_length"); !original.is_null())
+      config["original_max_position_embeddings"] = original;
+  if (!config.contains("vocab_size") && file.contains("token_embd.weight"))
+    config["vocab_size"] = file.info("token_embd.weight").shape.at(0);
+  if (const io::GgufValue* stop = find(file, "tokenizer.ggml.eos_token_id"))
+    config["eos_token_id"] = std::visit(ToJson{}, *stop);
+  config["tie_word_embeddings"] = !file.contains("output.weight");
+  return config;
+}
+
+} // namespace egret::models::language

@@ -1,0 +1,33 @@
+// The weights of a model from the tensors of its files.
+#pragma once
+
+#include "models/language/architecture.h"
+#include "models/language/decoder.h"
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace egret::models::language {
+
+/// Tensors by name, wherever they are.
+class TensorSource {
+public:
+  virtual ~TensorSource() = default;
+  virtual bool gguf() const = 0;
+  virtual std::string path() const = 0;                           ///< for messages about all of it
+  virtual std::string path_of(const std::string& name) const = 0; ///< the file of a tensor
+  virtual std::vector<std::string> names() const = 0;
+  virtual bool contains(const std::string& name) const = 0;
+  virtual std::vector<std::int64_t> shape(const std::string& name) const = 0;
+  virtual Tensor read(const std::string& name) const = 0;
+};
+
+/// Checks that the source has every tensor that the configuration asks for, in its shape, and no
+/// others (Error(File) naming the file and the tensor), then reads them in `dtype` (empty: as they
+/// are, all in that of the embedding). Divisors of frequencies among them change `config`.
+Weights read_weights(const TensorSource& source, const Architecture& architecture,
+                     LanguageConfig& config, std::int64_t context, std::optional<DType> dtype);
+
+} // namespace egret::models::language
