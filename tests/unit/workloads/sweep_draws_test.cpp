@@ -31,7 +31,7 @@ TEST(SweepDraws, AreAFunctionOfKindSeedAndIndex) {
   }
 }
 
-TEST(SweepDraws, KeepTheirValues) { // a figure in a note names its draw by these numbers alone
+TEST(SweepDraws, HaveStreamsOfTheirOwn) {
   Dice dice("rows", 1, 2);
   EXPECT_EQ(dice.bits(), Dice("rows", 1, 2).bits());
   EXPECT_NE(Dice("rows", 1, 2).bits(), Dice("rows", 2, 1).bits());
