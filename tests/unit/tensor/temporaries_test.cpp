@@ -39,9 +39,7 @@ TEST(Temporaries, AnExpressionStoresItsResultOnly) {
       [&] { std::ostringstream() << tanh(x * 2 + 1); },
       [&] { to_string(tanh(1 + 2 * x)); },
       [&] { eval({tanh(x * 2 + 1)}); },
-      [&] {
-        tanh(maximum(x * 2, 0.0) + 1).clone().reshape({2, -1})[1].eval();
-      },
+      [&] { tanh(maximum(x * 2, 0.0) + 1).clone().eval(); },
   };
   for (std::size_t i = 0; i < std::size(reads); ++i) {
     SCOPED_TRACE(i);
