@@ -181,7 +181,7 @@ Tensor fold(const Operand& a, const PerAxis& sizes, const PerAxis& kernel,
                                       const MaxPoolOptions& options) {                             \
     return pool_with_indices(a, kernel, options, n, "max_pool" #n "d_with_indices");               \
   }                                                                                                \
-  Tensor max_unpool##n##d(const Operand& a, const Tensor& indices, const PerAxis& kernel,          \
+  Tensor max_unpool##n##d(const Operand& a, const Operand& indices, const PerAxis& kernel,         \
                           const MaxUnpoolOptions& options) {                                       \
     return unpool(a, indices, kernel, options, n, "max_unpool" #n "d");                            \
   }                                                                                                \

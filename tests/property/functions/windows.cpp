@@ -42,7 +42,7 @@ Sizes joined(Sizes a, const Sizes& b) {
   return a;
 }
 
-using Pool = Extreme (*)(const Tensor&, const PerAxis&, const MaxPoolOptions&);
+using Pool = Extreme (*)(const Operand&, const PerAxis&, const MaxPoolOptions&);
 using Unpool = Tensor (*)(const Operand&, const Operand&, const PerAxis&, const MaxUnpoolOptions&);
 using LpPool = Tensor (*)(const Operand&, double, const PerAxis&, const LpPoolOptions&);
 constexpr Pool kPool[] = {max_pool1d_with_indices, max_pool2d_with_indices,
