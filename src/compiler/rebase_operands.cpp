@@ -7,9 +7,24 @@ namespace egret::compiler {
 
 namespace {
 
+/// The largest number that an index is divided by; 1: none.
+std::int64_t largest_divisor(const Expr& e) {
+  const ExprNode& node = e.node();
+  std::int64_t largest = 1;
+  if (node.kind == ExprKind::FloorDiv || node.kind == ExprKind::FloorMod)
+    largest = std::max(largest, node.operands[1].constant().value_or(1));
+  for (const Expr& part : node.operands)
+    if (!part.is_axis() && !part.is_symbol())
+      largest = std::max(largest, largest_divisor(part));
+  return largest;
+}
+
 /// The first and last element that loads of an operand read; `fits`: both are known.
 struct Span {
   std::int64_t first = INT64_MAX, last = INT64_MIN;
+  /// Elements of a panel, two deep, where the operand may be in panels: they are read to their
+  /// ends.
+  std::int64_t panel = 1;
   bool fits = true;
 
   void add(const kernel::Load& load) {
@@ -20,6 +35,8 @@ struct Span {
     }
     first = std::min(first, load.map.coords[0].lower());
     last = std::max(last, load.map.coords[0].upper());
+    if (const std::int64_t divisor = largest_divisor(load.map.coords[0]); divisor > 1)
+      panel = std::max(panel, 2 * divisor);
   }
 
 private:
@@ -60,7 +77,9 @@ void rebase(BuiltRegion& built) {
     if (!is_part(operand, spans[o]))
       continue;
     first[o] = spans[o].first;
-    operand.shape = {Expr(spans[o].last - spans[o].first + 1)};
+    const std::int64_t read = spans[o].last - first[o] + 1, panel = spans[o].panel;
+    const std::int64_t there = operand.shape[0].value() - first[o];
+    operand.shape = {Expr(std::min((read + panel - 1) / panel * panel, there))};
     operand.layout = IndexMap::identity(operand.shape);
     operand.alignment =
         std::gcd(operand.alignment, first[o] * static_cast<std::int64_t>(size_of(operand.dtype)));
