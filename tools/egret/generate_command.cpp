@@ -62,6 +62,8 @@ void generate_characters(const GenerateOptions& o) {
 /// From ids to ids, without a tokenizer.
 void generate_ids(const LanguageOptions& o, const std::string& ids) {
   const std::vector<int> prompt = read_ids(ids, "--ids");
+  if (o.context > 0)
+    require_fits(prompt.size(), o.context); // before gigabytes are read
   models::LanguageModel model = load_language_model(o);
   const char* between = "";
   const Answer answer = write_on(model, prompt, generation_of(o, model, nullptr), [&](int token) {
