@@ -1,5 +1,6 @@
 // The egret command: one file a subcommand; here is what they share: parsing, errors and exit
 // codes.
+#include "chat_command.h"
 #include "commands.h"
 #include "console.h"
 #include "egraph_command.h"
@@ -25,6 +26,7 @@ constexpr const char* kFooter = R"(Try:
   egret train addition               train a small transformer to add, then ask it
   egret ask 123+456                  what it learned
   egret train text --data FILE       train one on any text, then: egret generate --prompt "The "
+  egret chat --model FOLDER          talk with a language model that was downloaded
   egret bench --list                 the workloads that speed is judged on
   egret egraph run FILE.egg          equality saturation by itself; egret egraph --help has an example
   egret info                         this machine, as the compiler sees it
@@ -126,6 +128,7 @@ int main(int argc, char** argv) {
   add_train_command(app);
   add_ask_command(app);
   add_generate_command(app);
+  add_chat_command(app);
   add_run_command(app);
   add_compile_command(app);
   add_bisect_command(app);

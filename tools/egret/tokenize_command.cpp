@@ -1,13 +1,13 @@
 // egret tokenize: text to ids and back.
 #include "commands.h"
 #include "console.h"
+#include "language.h"
 
 #include "egret/error.h"
 #include "egret/tokenizer.h"
 #include "support/read_text.h"
 
 #include <CLI/CLI.hpp>
-#include <charconv>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -34,30 +34,12 @@ std::string input(const Options& options) {
   return text;
 }
 
-std::vector<std::int32_t> read_ids(const std::string& text) {
-  std::vector<std::int32_t> ids;
-  const char *at = text.data(), *end = at + text.size();
-  while (true) {
-    while (at < end && (*at == ' ' || *at == '\n' || *at == '\t' || *at == '\r' || *at == ',' ||
-                        *at == '[' || *at == ']'))
-      ++at;
-    if (at == end)
-      return ids;
-    std::int32_t id = 0;
-    const auto [behind, error] = std::from_chars(at, end, id);
-    if (error != std::errc())
-      throw UsageError(fmt::format("tokenize --decode: the input is no list of ids at byte {}",
-                                   at - text.data()));
-    ids.push_back(id);
-    at = behind;
-  }
-}
-
 void tokenize(const Options& options) {
   const Tokenizer tokenizer = Tokenizer::load(options.tokenizer);
   const std::string text = input(options);
   if (options.decode) {
-    const std::string out = tokenizer.decode(read_ids(text), options.plain);
+    const std::string out =
+        tokenizer.decode(read_ids(text, "tokenize --decode: the input"), options.plain);
     if (options.json)
       fmt::print("{}\n", nlohmann::json{{"text", out}}.dump());
     else

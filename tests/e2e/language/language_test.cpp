@@ -1,0 +1,209 @@
+// egret generate, egret chat and egret tokenize with a language model of a folder: a small model
+// whose greedy tokens transformers computed, and a tokenizer of as many tokens.
+#include "support/language_models.h"
+#include "support/run_tool.h"
+
+#include <csignal>
+#include <fmt/format.h>
+#include <unistd.h>
+
+namespace egret {
+namespace {
+
+using test::egret_command;
+using test::expect_contains;
+using test::Ran;
+
+/// 64 tokens: 8 special ones, then single characters (Ġ is a space in the alphabet of bytes).
+nlohmann::json small_tokenizer() {
+  const std::vector<std::string> special = {"<pad>",      "<s>",           "</s>",      "<|user|>",
+                                            "<|system|>", "<|assistant|>", "<|other|>", "<|end|>"};
+  nlohmann::json added = nlohmann::json::array(), vocabulary;
+  int id = 0;
+  for (const std::string& text : special) {
+    added.push_back({{"id", id},
+                     {"content", text},
+                     {"special", true},
+                     {"single_word", false},
+                     {"lstrip", false},
+                     {"rstrip", false},
+                     {"normalized", false}});
+    vocabulary[text] = id++;
+  }
+  vocabulary["\u0120"] = id++;
+  for (const char c : std::string("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTU.,?!-0123"))
+    if (id < 64)
+      vocabulary[std::string(1, c)] = id++;
+  return {
+      {"version", "1.0"},
+      {"truncation", nullptr},
+      {"padding", nullptr},
+      {"added_tokens", added},
+      {"normalizer", nullptr},
+      {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}}},
+      {"post_processor", nullptr},
+      {"decoder", {{"type", "ByteLevel"}}},
+      {"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", nlohmann::json::array()}}}};
+}
+
+constexpr const char* kTemplate =
+    "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}";
+
+class LanguageTool : public testing::Test {
+protected:
+  void SetUp() override {
+    test::write_language_folder(folder_.path(), golden_["config"], test::language_tensors(golden_));
+    test::write_json(folder_ / "tokenizer.json", small_tokenizer());
+    test::write_json(folder_ / "tokenizer_config.json",
+                     {{"eos_token", "</s>"}, {"chat_template", kTemplate}});
+    test::write_file(folder_ / "turns", "hello\n\nhow are you?\n/reset\nhello\n/exit\nnever\n");
+  }
+  static std::string joined(const nlohmann::json& ids, const char* between) {
+    return fmt::format("{}", fmt::join(ids.get<std::vector<int>>(), between));
+  }
+  std::string path(const char* name) const { return (folder_ / name).string(); }
+
+  const nlohmann::json& golden_ = test::golden_language("llama");
+  test::TempFolder folder_;
+  const std::string model_ = "--model " + folder_.path().string();
+  const std::string ids_ = " --ids " + joined(golden_["prompt"], ",");
+};
+
+TEST_F(LanguageTool, GenerateFromIdsWritesTheTokensOfTransformers) {
+  const std::string greedy = joined(golden_["greedy"], " ") + "\n";
+  Ran ran = egret_command("generate " + model_ + ids_ + " --max-new 64 --temperature 0 --stats");
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  EXPECT_EQ(ran.out, greedy);
+  expect_contains(ran.err, "prompt: 12 tokens");
+  expect_contains(ran.err, "text: 64 tokens");
+  test::write_gguf(folder_ / "model.gguf", golden_);
+  EXPECT_EQ(egret_command("generate --model " + path("model.gguf") + ids_ + " --max-new 64").out,
+            greedy);
+  const auto json =
+      nlohmann::json::parse(egret_command("generate " + model_ + ids_ + " --max-new 5 --json").out);
+  EXPECT_EQ(json["prompt_ids"], golden_["prompt"]);
+  EXPECT_EQ(json["ids"].size(), 5U);
+  EXPECT_EQ(json["reason"], "length");
+}
+
+TEST_F(LanguageTool, GenerateFromTextWritesTheTextOfTheIds) {
+  const std::string generate = "generate " + model_ + " --max-new 40 ";
+  const auto json =
+      nlohmann::json::parse(egret_command(generate + "--prompt 'hello you' --json").out);
+  const std::string text = json["text"];
+  EXPECT_EQ(json["ids"].size(), 40U);
+  EXPECT_EQ(egret_command(generate + "--prompt 'hello you'").out, "hello you" + text + "\n");
+  EXPECT_EQ(egret_command(generate, "printf 'hello you' |").out, "hello you" + text + "\n");
+
+  const std::string tokenize = "tokenize --tokenizer " + folder_.path().string();
+  EXPECT_EQ(egret_command(tokenize + " hello you").out, joined(json["prompt_ids"], " ") + "\n");
+  EXPECT_EQ(egret_command(tokenize + " --decode --plain " + joined(json["ids"], " ")).out, text);
+  EXPECT_EQ(egret_command(generate + "--ids " + joined(json["prompt_ids"], ",")).out,
+            joined(json["ids"], " ") + "\n");
+  expect_contains(egret_command(tokenize + " --json 'a b</s>'").out,
+                  R"({"ids":[9,8,10,2],"tokens":["a","Ġ","b","</s>"]})");
+  EXPECT_EQ(egret_command(tokenize + " --decode 1 x").code, 2);
+}
+
+TEST_F(LanguageTool, EqualSeedsGiveEqualText) {
+  const std::string generate =
+      "generate " + model_ + ids_ + " --max-new 30 --temperature 2 --top-p 0.9 --seed ";
+  const std::string first = egret_command(generate + "1").out;
+  EXPECT_EQ(egret_command(generate + "1").out, first);
+  EXPECT_NE(egret_command(generate + "2").out, first);
+}
+
+TEST_F(LanguageTool, ChatKeepsTheConversationUntilReset) {
+  Ran ran = egret_command("chat " + model_ + " --max-new 12 --json --system 'be brief' <" +
+                          path("turns"));
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  std::vector<nlohmann::json> answers;
+  for (std::size_t at = 0, end; (end = ran.out.find('\n', at)) != std::string::npos; at = end + 1)
+    answers.push_back(nlohmann::json::parse(ran.out.substr(at, end - at)));
+  ASSERT_EQ(answers.size(), 3U) << ran.out;
+  // <|system|>be brief<|end|><|user|>hello<|end|><|assistant|>
+  EXPECT_EQ(answers[0]["prompt_tokens"], 10 + 8);
+  EXPECT_GT(answers[1]["prompt_tokens"], 18 + 14 + 2);
+  EXPECT_EQ(answers[2], answers[0]);
+  EXPECT_EQ(answers[0]["tokens"], 12);
+  Ran plain =
+      egret_command("chat " + model_ + " --max-new 12 --system 'be brief' <" + path("turns"));
+  EXPECT_EQ(plain.out, fmt::format("{}\n{}\n{}\n", answers[0]["content"].get<std::string>(),
+                                   answers[1]["content"].get<std::string>(),
+                                   answers[2]["content"].get<std::string>()));
+}
+
+// The answer is long enough that it cannot end by itself before the signal comes.
+TEST_F(LanguageTool, ControlCStopsTheAnswerAndNotTheSession) {
+  int to[2], from[2];
+  ASSERT_EQ(pipe(to) + pipe(from), 0);
+  const std::string folder = folder_.path().string(), errors = path("err");
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(to[0], STDIN_FILENO);
+    dup2(from[1], STDOUT_FILENO);
+    for (const int fd : {to[0], to[1], from[0], from[1]})
+      close(fd);
+    if (std::freopen(errors.c_str(), "w", stderr) != nullptr)
+      execl(EGRET_TEST_TOOL, "egret", "chat", "--model", folder.c_str(), "--context", "16384",
+            nullptr);
+    _exit(127);
+  }
+  close(to[0]);
+  close(from[1]);
+  const std::string message = "hello\n";
+  ASSERT_EQ(write(to[1], message.data(), message.size()), std::ssize(message));
+  char byte = 0;
+  ASSERT_EQ(read(from[0], &byte, 1), 1); // the answer has begun
+  kill(child, SIGINT);
+  while (byte != '\n')
+    ASSERT_EQ(read(from[0], &byte, 1), 1);
+  ASSERT_EQ(write(to[1], message.data(), message.size()), std::ssize(message));
+  ASSERT_EQ(read(from[0], &byte, 1), 1); // and so has another
+  kill(child, SIGINT);
+  close(to[1]);
+  while (read(from[0], &byte, 1) == 1)
+    ;
+  close(from[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  EXPECT_EQ(test::read_file(errors), "(stopped)\n(stopped)\n");
+}
+
+TEST_F(LanguageTool, SaysWhatIsMissingOrDoesNotFit) {
+  const auto refused = [&](const std::string& arguments, const char* why, int code = 1) {
+    Ran ran = egret_command(arguments + " </dev/null");
+    EXPECT_EQ(ran.code, code) << arguments << ran.err;
+    EXPECT_EQ(ran.out, "") << arguments;
+    expect_contains(ran.err, why);
+  };
+  refused("chat --model /no/such", "/no/such: there is no such folder or file");
+  refused("generate --model /no/such --prompt a", "/no/such");
+  refused("chat", "--model is required", 2);
+  refused("generate " + model_ + ids_ + " --top-p 2", "--top-p: '2' is not", 2);
+  refused("generate " + model_ + ids_ + " --dtype i32", "--dtype", 2);
+  refused("generate " + model_ + ids_ + " --prompt a", "--prompt", 2);
+  refused("generate " + model_ + ids_ + " --no-cache", "--no-cache is for models that egret train",
+          2);
+  refused("generate " + model_ + " --ids 1,x", "--ids is no list of ids at byte 2", 2);
+  refused("generate " + model_ + " --ids 64", "token 64 is not in the vocabulary of 64");
+  refused("generate " + model_ + " --prompt ''", "the prompt has no tokens");
+  refused("generate " + model_ + ids_ + " --context 8",
+          "the prompt has 12 tokens, the context holds 8");
+  refused("chat " + model_ + " --context 3", "the context holds 3");
+  test::write_json(folder_ / "tokenizer_config.json", nlohmann::json::object());
+  refused("chat " + model_, "there is no chat template");
+  std::filesystem::remove(folder_ / "tokenizer.json");
+  refused("chat " + model_, "there is no tokenizer.json");
+  refused("generate " + model_ + " --prompt a", "there is no tokenizer.json");
+  test::write_file(folder_ / "m.gguf", "GGUF");
+  refused("chat --model " + path("m.gguf"), "the tokenizer in a GGUF file is not read");
+  test::write_file(folder_ / "characters", "not a checkpoint");
+  refused("generate --model " + path("characters") + " --min-p 0.1",
+          "--min-p is for folders and GGUF files", 2);
+}
+
+} // namespace
+} // namespace egret

@@ -1,0 +1,12 @@
+// egret chat.
+#pragma once
+
+namespace CLI {
+class App;
+}
+
+namespace egret::tool {
+
+void add_chat_command(CLI::App& app);
+
+} // namespace egret::tool

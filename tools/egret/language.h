@@ -1,0 +1,75 @@
+// What generate and chat share: a language model from a folder or a GGUF file, its tokenizer, and
+// answers shown as they are written.
+#pragma once
+
+#include "egret/language_model.h"
+#include "egret/tokenizer.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace egret::tool {
+
+struct LanguageOptions {
+  std::string model, tokenizer, dtype;
+  std::int64_t context = 0;              ///< 0: what the model has, at most 4096
+  std::vector<std::string> ignored_keys; ///< of config.json
+  // What is empty is what the model's generation_config.json proposes.
+  std::optional<std::int64_t> max_new, top_k;
+  std::optional<double> temperature, top_p, min_p, repetition_penalty;
+  std::optional<std::uint64_t> seed;
+  bool stats = false, json = false;
+};
+
+/// --temperature, --top-k and --seed.
+void add_sampling_options(CLI::App& command, LanguageOptions& options);
+/// --tokenizer, --top-p, --min-p, --repetition-penalty, --dtype, --context, --ignore-key, --stats;
+/// their names are returned.
+std::vector<std::string> add_language_options(CLI::App& command, LanguageOptions& options);
+
+/// Whether a path is a folder or a GGUF file, by its name or how it begins.
+bool is_language_model(const std::filesystem::path& path);
+
+/// Error(File) where --tokenizer, or without it the model's folder, has none.
+Tokenizer tokenizer_of(const LanguageOptions& options);
+models::LanguageModel load_language_model(const LanguageOptions& options);
+/// The model's proposals with the options over them, and stopped by what the configuration or the
+/// tokenizer names as the end of a text.
+models::GenerateOptions generation_of(const LanguageOptions& options,
+                                      const models::LanguageModel& model,
+                                      const Tokenizer* tokenizer);
+
+/// Error(Value) unless a prompt has tokens and the context holds them.
+void require_fits(std::size_t tokens, std::int64_t context);
+
+/// Ids separated by blanks, commas and brackets; UsageError that begins with `what`.
+std::vector<std::int32_t> read_ids(std::string_view text, const std::string& what);
+
+/// The word for it in JSON: "stop", "length", "context", "interrupted".
+const char* name_of(models::StopReason reason);
+
+struct Answer {
+  models::Generated generated;
+  std::size_t prompt = 0;                       ///< tokens
+  double prompt_seconds = 0, token_seconds = 0; ///< to the first token; median of the others
+  void log_stats() const;                       ///< a line on stderr for each part
+};
+/// Lets the model write on; each token goes to `written`. Ends early when control-C is pressed
+/// under Interrupts.
+Answer write_on(models::LanguageModel& model, std::span<const int> prompt,
+                const models::GenerateOptions& options, const std::function<void(int)>& written);
+
+/// Prints a part of a result at once; on a terminal, control characters as \xNN.
+void show(const std::string& text);
+
+} // namespace egret::tool
