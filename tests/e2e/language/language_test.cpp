@@ -92,7 +92,8 @@ TEST_F(LanguageTool, GenerateFromTextWritesTheTextOfTheIds) {
   const auto json =
       nlohmann::json::parse(egret_command(generate + "--prompt 'hello you' --json").out);
   const std::string text = json["text"];
-  EXPECT_EQ(json["ids"].size(), 40U);
+  EXPECT_GT(json["ids"].size(), 0U); // a stop token may come before 40
+  EXPECT_EQ(json["reason"], json["ids"].size() < 40U ? "stop" : "length");
   EXPECT_EQ(egret_command(generate + "--prompt 'hello you'").out, "hello you" + text + "\n");
   EXPECT_EQ(egret_command(generate, "printf 'hello you' |").out, "hello you" + text + "\n");
 
@@ -111,7 +112,10 @@ TEST_F(LanguageTool, EqualSeedsGiveEqualText) {
       "generate " + model_ + ids_ + " --max-new 30 --temperature 2 --top-p 0.9 --seed ";
   const std::string first = egret_command(generate + "1").out;
   EXPECT_EQ(egret_command(generate + "1").out, first);
-  EXPECT_NE(egret_command(generate + "2").out, first);
+  bool another = false;
+  for (int seed = 2; seed < 10 && !another; ++seed)
+    another = egret_command(generate + std::to_string(seed)).out != first;
+  EXPECT_TRUE(another);
 }
 
 TEST_F(LanguageTool, ChatKeepsTheConversationUntilReset) {
@@ -126,7 +130,8 @@ TEST_F(LanguageTool, ChatKeepsTheConversationUntilReset) {
   EXPECT_EQ(answers[0]["prompt_tokens"], 10 + 8);
   EXPECT_GT(answers[1]["prompt_tokens"], 18 + 14 + 2);
   EXPECT_EQ(answers[2], answers[0]);
-  EXPECT_EQ(answers[0]["tokens"], 12);
+  EXPECT_GT(answers[0]["tokens"], 0);
+  EXPECT_LE(answers[0]["tokens"], 12);
   Ran plain =
       egret_command("chat " + model_ + " --max-new 12 --system 'be brief' <" + path("turns"));
   EXPECT_EQ(plain.out, fmt::format("{}\n{}\n{}\n", answers[0]["content"].get<std::string>(),
