@@ -51,7 +51,7 @@ TEST(UseDevice, AProgramThatDoesNotFitTellsWhatItNeeds) {
   EXPECT_EQ(device(), "cuda:0");
   const std::string said =
       error_of(ErrorKind::Memory, [] { (ones({1 << 19}) * 2.5f).to_vector<float>(); });
-  EXPECT_TRUE(has(said, "needs 0 bytes for intermediate values and 4194304 for results on cuda:0, "
+  EXPECT_TRUE(has(said, "needs 0 bytes for intermediate values and 2097152 for results on cuda:0, "
                         "of which 1048576 bytes are free; a smaller batch"))
       << said;
   use_device("cpu");
