@@ -280,7 +280,7 @@ private:
   void in_one_pass() {
     const std::int64_t count = points_of(r_, f_.outer).value() * cut_.pieces.value();
     totals_ = states_.workspaces("total", Expr(count));
-    const int draws = b_.counter("drawn", 2), posts = b_.counter("posts", count),
+    const int draws = b_.counter("drawn", 2), flags = b_.counter("flags", count),
               ended = b_.counter("ended", 1);
     const std::vector<Expr> extra{cut_.pieces};
     rows(extra, draws, [&](const Point& row, std::span<const Expr> at) {
@@ -293,11 +293,11 @@ private:
               const ScanStates all = by_block(made, states_.identities(1));
               b_.when({{t_, Expr(0), Expr(1)}}, [&] {
                 states_.store(totals_, mine, all);
-                b_.publish_flag(posts, mine);
+                b_.publish_flag(flags, mine);
               });
               const RunningVariables earlier(b_, states_.identities(1));
               const Expr first = pieces_.place(row, cut_.pieces, Expr(0)), threads(s_.threads);
-              b_.wait_flags(posts, first, mine, [&] {
+              b_.wait_flags(flags, first, mine, [&] {
                 b_.loop(Expr(0), piece, threads, cut_.pieces + threads, Bind::Serial,
                         [&](const Expr& i) {
                           const Expr number = i + t_;
@@ -312,7 +312,7 @@ private:
               states_.deliver(points, made, s_.store_policy);
             });
     });
-    b_.clear_flags(posts, count, ended);
+    b_.clear_flags(flags, count, ended);
   }
 
   /// The mask of what one thread of a row stores for all.

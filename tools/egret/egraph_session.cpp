@@ -1,6 +1,7 @@
 #include "egraph_session.h"
 
 #include "egraph/api_impl.h"
+#include "interrupts.h"
 #include "saturate/primitives.h"
 #include "support/output_file.h"
 
@@ -31,37 +32,7 @@ namespace {
 using namespace egret::egraph;
 
 /// Set by control-C: the run in progress ends at its next look at its limits.
-std::atomic<bool> interrupted{false};
-std::atomic<int> presses{0};
-static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
-
-void on_interrupt(int) {
-  constexpr int kEnough = 3; // something is running that looks at no limit
-  if (++presses >= kEnough)
-    _exit(kInterrupted);
-  interrupted = true;
-}
-
-/// Takes control-C while it lives. A read from a terminal then returns early.
-class Interrupts {
-public:
-  Interrupts() {
-    struct sigaction action = {};
-    action.sa_handler = on_interrupt;
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, &before_);
-  }
-  Interrupts(const Interrupts&) = delete;
-  Interrupts& operator=(const Interrupts&) = delete;
-  ~Interrupts() { sigaction(SIGINT, &before_, nullptr); }
-  static void clear() {
-    interrupted = false;
-    presses = 0;
-  }
-
-private:
-  struct sigaction before_ = {};
-};
+const std::atomic<bool>& interrupted = Interrupts::requested();
 
 double since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -333,7 +304,7 @@ bool read_line(std::string& line) {
 int run_programs(const EgraphOptions& options) {
   auto start = std::chrono::steady_clock::now();
   Session session(options);
-  Interrupts interrupts;
+  const Interrupts interrupts(Interrupts::Reads::ReturnEarly);
   bool done = true;
   for (const std::string& file : options.files) {
     done = session.attempt(
@@ -358,7 +329,7 @@ int run_programs(const EgraphOptions& options) {
 int run_session(const EgraphOptions& options) {
   auto start = std::chrono::steady_clock::now();
   Session session(options);
-  Interrupts interrupts;
+  const Interrupts interrupts(Interrupts::Reads::ReturnEarly);
   const bool terminal = isatty(STDIN_FILENO) != 0;
   if (terminal)
     fmt::print("egret egraph: commands in egglog's language; help, or control-D to end\n");

@@ -38,7 +38,7 @@ struct EgraphOptions {
 };
 
 /// Exit codes beside those of console.h.
-inline constexpr int kCutShort = 3, kInterrupted = 130;
+inline constexpr int kCutShort = 3;
 
 /// Runs programs one after the other on one e-graph, until one fails; `-` is standard input. The
 /// exit code: 0, 1 where something failed, kCutShort where a limit ended a run early, kInterrupted.

@@ -17,9 +17,9 @@ public:
     if (cache_ != nullptr)
       places_ = places_ + cache_->length;
     if (weights_.rotary)
-      turns_ = turns(*weights_.rotary, c_.rotary);
-    sliding_turns_ =
-        weights_.sliding_rotary ? turns(*weights_.sliding_rotary, *c_.sliding_rotary) : turns_;
+      angles_ = angles(*weights_.rotary, c_.rotary);
+    sliding_angles_ =
+        weights_.sliding_rotary ? angles(*weights_.sliding_rotary, *c_.sliding_rotary) : angles_;
     const Expr held = cache_ != nullptr ? cache_->layers[0].keys.shape()[1] : count_;
     const Tensor keys = positions(held), queries = places_.unsqueeze(-1);
     seen_ = keys <= queries; // [tokens, keys]
@@ -42,11 +42,11 @@ public:
   }
 
 private:
-  struct Turns {
+  struct Angles {
     Tensor cosine, sine; ///< f32 [tokens, pairs]
   };
 
-  Turns turns(const Tensor& frequencies, const Rotary& rotary) const {
+  Angles angles(const Tensor& frequencies, const Rotary& rotary) const {
     const Tensor angle = places_.to(DType::F32).unsqueeze(-1) * frequencies;
     return {cos(angle) * rotary.factor, sin(angle) * rotary.factor};
   }
@@ -72,7 +72,7 @@ private:
   }
 
   /// Rotary embedding (Su et al. 2021) of the first dims of each head.
-  Tensor turned(const Tensor& x, const Rotary& rotary, const Turns& turns) const {
+  Tensor rotated(const Tensor& x, const Rotary& rotary, const Angles& angles) const {
     const auto pairs = static_cast<std::int64_t>(rotary.frequencies.size());
     if (pairs == 0)
       return x;
@@ -88,7 +88,7 @@ private:
       a = first.narrow(-1, 0, pairs);
       b = first.narrow(-1, pairs, pairs);
     }
-    const Tensor u = a * turns.cosine - b * turns.sine, v = a * turns.sine + b * turns.cosine;
+    const Tensor u = a * angles.cosine - b * angles.sine, v = a * angles.sine + b * angles.cosine;
     Tensor y = rotary.interleaved ? stack({u, v}, -1).reshape({shape[0], shape[1], 2 * pairs})
                                   : cat({u, v}, -1);
     if (2 * pairs < c_.head_size)
@@ -100,9 +100,9 @@ private:
     const LayerWeights& layer = weights_.layers[i];
     const bool sliding = c_.sliding[i];
     const Rotary& rotary = sliding && c_.sliding_rotary ? *c_.sliding_rotary : c_.rotary;
-    const Turns& turns = sliding ? sliding_turns_ : turns_;
-    const Tensor q = turned(by_head(layer.query(x), c_.heads, layer.query_norm), rotary, turns);
-    Tensor k = turned(by_head(layer.key(x), c_.kv_heads, layer.key_norm), rotary, turns);
+    const Angles& angles = sliding ? sliding_angles_ : angles_;
+    const Tensor q = rotated(by_head(layer.query(x), c_.heads, layer.query_norm), rotary, angles);
+    Tensor k = rotated(by_head(layer.key(x), c_.kv_heads, layer.key_norm), rotary, angles);
     Tensor v = by_head(layer.value(x), c_.kv_heads, {});
     if (cache_ != nullptr) {
       nn::KeyValueCache& held = cache_->layers[i];
@@ -153,7 +153,7 @@ private:
   Cache* cache_;
   Expr count_;
   Tensor places_; ///< [tokens]: position of each
-  Turns turns_, sliding_turns_;
+  Angles angles_, sliding_angles_;
   Tensor seen_, seen_by_sliding_;
 };
 
