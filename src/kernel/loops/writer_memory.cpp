@@ -3,6 +3,7 @@
 
 #include "kernel/analysis.h"
 #include "kernel/nest.h"
+#include "kernel/transpose.h"
 #include "support/fail.h"
 
 #include <algorithm>
@@ -17,6 +18,12 @@ namespace {
 constexpr std::int64_t kMostRegisters = 64, kMostElements = 1 << 26;
 /// Elements that a worker converts in a row.
 constexpr std::int64_t kChunk = 4096;
+
+/// Whether there are only bodies: all of one point, whose stores come behind them.
+bool is_point(const Tree& t) {
+  return t.kind == Kind::Body || (t.kind == Kind::Mask && is_point(*t.rest)) ||
+         (t.kind == Kind::Then && is_point(*t.first) && is_point(*t.rest));
+}
 
 } // namespace
 
@@ -55,7 +62,7 @@ void Writer::find_waiting() {
       });
       const Path& own = path(out.stage);
       const std::size_t at = parting(paths_[t], own);
-      waits = waits || (reads && !paths_[t][at].first);
+      waits = waits || (reads && !paths_[t][at].first && !is_point(*own[at].node));
     }
     waits = waits || !stores_alone(out.stage);
     if (waits) {
@@ -155,8 +162,10 @@ void Writer::deliver(int s, const Here& h, const std::vector<Value>& values) {
     const Output& out = r_.outputs[o];
     if (out.stage != s || contains(waiting_, int(o)))
       continue;
-    if (out.combine == Combine::Store)
-      e_.store(int(o), p, values[std::size_t(out.component)]);
+    if (out.combine == Combine::Store && pending_)
+      pending_->push_back({int(o), p, values[std::size_t(out.component)]});
+    else if (out.combine == Combine::Store)
+      e_.store(int(o), p, values[std::size_t(out.component)], schedule_.store_policy);
     else
       e_.scatter(int(o), updated_[o], p, values);
   }
@@ -314,6 +323,12 @@ void Writer::near_copy(const Tree& t, const Here& h) {
     return;
   }
   copy.unit = unit_of(copy);
+  if (transpose_near(copy, h)) {
+    near_.push_back(&copy);
+    emit(*t.rest, h);
+    near_.pop_back();
+    return;
+  }
   auto [held, fresh] = near_buffers_.try_emplace(&t, -1);
   if (fresh) {
     const bool words = copy.unit != NearCopy::Unit::None;
@@ -388,6 +403,35 @@ void Writer::fill_near(const NearCopy& copy, std::size_t i, const Here& h) {
           [&](const Expr& n) { go(n, 1); });
 }
 
+bool Writer::transpose_near(NearCopy& copy, const Here& h) {
+  if (target_.is_gpu() || h.shared || copy.loops.size() != 2 || h.point.lanes > 1)
+    return false;
+  const Stage& stage = r_.stages[std::size_t(copy.stage)];
+  const Load& load = stage.loads[std::size_t(stage.body[std::size_t(copy.value)].load)];
+  for (const Tree* l : copy.loops)
+    (l->bind == Bind::Vector ? copy.lane : copy.row) = l;
+  if (!copy.row || !copy.lane || copy.row->bind != Bind::Unroll ||
+      !(copy.row->extent == copy.lane->extent) || copy.row->step != 1 || copy.lane->step != 1 ||
+      copy.row->axis == copy.lane->axis || !load.map.is_total() ||
+      stride_of(r_, stage, load, copy.row->axis) != 1)
+    return false;
+  const int n = int(copy.lane->extent.value());
+  const Here rows = enter(h, *copy.row, lane_variable(n));
+  for (int i = 0; i < n; ++i) {
+    const Here in = enter(rows, *copy.lane, Expr(i));
+    std::vector<Guard> exists;
+    for (int a : {copy.row->axis, copy.lane->axis})
+      if (h.clip[std::size_t(a)] && overreaches_[std::size_t(copy.body)][std::size_t(a)])
+        exists.push_back({in.point.at[std::size_t(a)], Expr(0), r_.axes[std::size_t(a)].extent});
+    const auto element = element_at(r_, stage, load, in.point);
+    ensure(element.has_value(), "region {}: a copy of what is data", r_.name);
+    copy.rows.push_back(b_.load(e_.operand_buffer(copy.operand), *element, n, std::move(exists),
+                                schedule_.load_policy));
+  }
+  copy.rows = transpose_block(b_, std::move(copy.rows));
+  return true;
+}
+
 void Writer::provide_near(int body, const Here& h) {
   for (const NearCopy* copy : near_) {
     // Elsewhere along the loops of a copy no value is made of it.
@@ -399,6 +443,11 @@ void Writer::provide_near(int body, const Here& h) {
     const Load& load = stage.loads[std::size_t(stage.body[std::size_t(copy->value)].load)];
     const auto element = element_at(r_, stage, load, h.point);
     ensure(element.has_value(), "region {}: a copy of what is data", r_.name);
+    if (!copy->rows.empty()) {
+      e_.provide_load(copy->operand, *element,
+                      copy->rows[std::size_t(h.digits.at(copy->row).value())]);
+      continue;
+    }
     const Expr offset = copy->offset(h.digits);
     e_.provide_load(copy->operand, *element,
                     b_.load(copy->buffer, offset, depends_on_lane(offset) ? h.point.lanes : 1));
@@ -460,7 +509,7 @@ void Writer::copy_waiting() {
     const int s = r_.outputs[std::size_t(o)].stage;
     box_loops(results_[std::size_t(s)].box, h, 1, true, [&](const Here& in) {
       const Point p = storing(in);
-      e_.store(o, p, e_.result(s, r_.outputs[std::size_t(o)].component, p));
+      e_.store(o, p, e_.result(s, r_.outputs[std::size_t(o)].component, p), schedule_.store_policy);
     });
   }
 }
