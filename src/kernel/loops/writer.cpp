@@ -15,8 +15,9 @@ namespace {
 
 /// Bodies that a program may be written with, all copies of them.
 constexpr int kMostWritten = 4096;
-/// Vectors of outputs whose stores wait for each other: they take registers.
-constexpr std::int64_t kMostWaiting = 8;
+/// Vectors of outputs of several points whose stores wait for each other: they take registers, of
+/// which a GPU's thread has more.
+constexpr std::int64_t kMostWaiting = 8, kGpuMostWaiting = 16;
 
 bool is_unrolled(const Tree& t) {
   return t.bind == Bind::Unroll || t.bind == Bind::Vector || t.bind == Bind::Matrix;
@@ -139,7 +140,9 @@ std::vector<const Tree*> Writer::loops_inside(const Tree& t, int axis) const {
 
 bool Writer::stores_may_wait(const Tree& t) {
   std::int64_t stored = 0;
-  return is_maps(r_, t, 1, stored) && stored <= kMostWaiting;
+  if (!is_maps(r_, t, 1, stored))
+    return false;
+  return stored <= (target_.is_gpu() ? kGpuMostWaiting : kMostWaiting) || is_point(r_, t);
 }
 
 void Writer::store_together(const std::function<void()>& code) {

@@ -161,7 +161,8 @@ protected:
   /// stored between their loads, which the machine may then have in flight together, and an output
   /// may take the place of an operand that another body reads at the same point.
   void store_together(const std::function<void()>& code);
-  /// Whether the stores inside may wait for the last body inside: of maps, a few of them.
+  /// Whether the stores inside wait for the last body inside: of maps, those of one point always,
+  /// those of several if they are few.
   bool stores_may_wait(const Tree& t);
   /// As the builder's, with stores inside if some wait.
   void when(std::vector<Guard> condition, const std::function<void()>& code);

@@ -19,12 +19,6 @@ constexpr std::int64_t kMostRegisters = 64, kMostElements = 1 << 26;
 /// Elements that a worker converts in a row.
 constexpr std::int64_t kChunk = 4096;
 
-/// Whether there are only bodies: all of one point, whose stores come behind them.
-bool is_point(const Tree& t) {
-  return t.kind == Kind::Body || (t.kind == Kind::Mask && is_point(*t.rest)) ||
-         (t.kind == Kind::Then && is_point(*t.first) && is_point(*t.rest));
-}
-
 } // namespace
 
 int Writer::memory(const std::string& name, DType dtype, const Expr& elements, const Here& h) {
@@ -62,7 +56,7 @@ void Writer::find_waiting() {
       });
       const Path& own = path(out.stage);
       const std::size_t at = parting(paths_[t], own);
-      waits = waits || (reads && !paths_[t][at].first && !is_point(*own[at].node));
+      waits = waits || (reads && !paths_[t][at].first && !is_point(r_, *own[at].node));
     }
     waits = waits || !stores_alone(out.stage);
     if (waits) {
