@@ -133,14 +133,15 @@ TEST(LoweringTest, StoresOfAFewVectorsComeBehindAllTheirLoads) {
 }
 
 TEST(LoweringTest, OutputsOfAPointAreStoredBehindWhatItsOtherOutputsRead) {
-  // Each output takes over the memory of an operand that the next one reads.
-  constexpr int kOutputs = 12;
+  // Each output takes over the memory of an operand; all but the last one's, the next one reads.
+  constexpr std::size_t kOutputs = 12;
   Graph g;
   std::vector<NodeId> x;
-  for (int i = 0; i < kOutputs; ++i)
+  for (std::size_t i = 0; i < kOutputs; ++i)
     x.push_back(g.input(fmt::format("x{}", i), DType::F32, {100}));
-  for (int i = 0; i < kOutputs; ++i)
-    g.outputs.push_back(g.binary(Op::Mul, x[std::size_t(i)], x[std::size_t((i + 1) % kOutputs)]));
+  g.outputs.push_back(g.unary(Op::Cos, x[0]));
+  for (std::size_t i = 1; i < kOutputs; ++i)
+    g.outputs.push_back(g.binary(Op::Add, g.binary(Op::Mul, g.outputs.back(), x[i]), x[i - 1]));
   for (const Target& target : {cpu(), testing::test_gpu()}) {
     auto c = only_region(g, target);
     testing::take_over_operands(c.region);
