@@ -252,6 +252,25 @@ Writer::NearCopy Writer::find_near(const Tree& t) {
   NearCopy copy;
   copy.operand = t.operand;
   bool holes = false;
+  // The stride of a load in the innermost loop around a body; nothing where it is data.
+  const auto stride = [&](int stage, int value, int body) -> std::optional<std::int64_t> {
+    const Path& way = path(body);
+    const auto innermost = std::find_if(way.rbegin(), way.rend(), [](const Step& s) {
+      return s.node->kind == Kind::For && !is_single(*s.node);
+    });
+    if (innermost == way.rend())
+      return 0;
+    const Stage& s = r_.stages[std::size_t(stage)];
+    return stride_of(r_, s, s.loads[std::size_t(s.body[std::size_t(value)].load)],
+                     innermost->node->axis);
+  };
+  const auto is_contiguous = [&](int stage, int value, int body) {
+    return stride(stage, value, body) == 1;
+  };
+  const auto is_strided = [&](int stage, int value, int body) {
+    const auto n = stride(stage, value, body);
+    return !n || (*n != 0 && *n != 1);
+  };
   for (int body : bodies(*t.rest))
     for (int u : computed_[std::size_t(body)]) {
       const Stage& stage = r_.stages[std::size_t(u)];
@@ -265,11 +284,13 @@ Writer::NearCopy Writer::find_near(const Tree& t) {
           throw Cannot(fmt::format("operand {} is read by several bodies", t.operand));
         if (!load.indirect.empty())
           throw Cannot(fmt::format("operand {} is read at places that are data", t.operand));
-        // Further loads read it where it is, unless they are of the same element.
+        // Further loads read it where it is, unless they are of the same element: those that are
+        // contiguous along the innermost loop, if another is not.
         holes = holes || !load.map.is_total();
         if (holes && copy.body >= 0)
           throw Cannot(fmt::format("operand {} is read several times, with holes", t.operand));
-        if (copy.body >= 0)
+        if (copy.body >= 0 &&
+            (!is_contiguous(copy.stage, copy.value, body) || !is_strided(u, int(v), body)))
           continue;
         copy.body = body;
         copy.stage = u;

@@ -197,6 +197,24 @@ std::int64_t index_at(const Expr& index, std::int64_t thread, std::int64_t lane)
       .value();
 }
 
+TEST(LoweringTest, OfAnOperandThatIsReadBothWaysTheStridedLoadIsStaged) {
+  Graph g;
+  const NodeId x = g.input("x", DType::F32, {64, 64});
+  g.outputs = {g.binary(Op::Add, x, g.permute(x, {1, 0}))};
+  for (const Target& target : {cpu(), testing::test_gpu()}) {
+    const auto c = testing::aligned_for(only_region(g, target), target);
+    const KernelProgram p = by_knobs(c, {{"transpose", 1}}, target);
+    each_statement(p.body, [&](const Stmt& s) {
+      const auto* load = made_by<inst::Load>(s);
+      if (!load || p.buffers[std::size_t(load->from.buffer)].space != Space::Argument)
+        return;
+      EXPECT_LE(index_at(load->from.index, 0, 1) - index_at(load->from.index, 0, 0), 1) << print(p);
+      EXPECT_LE(index_at(load->from.index, 1, 0) - index_at(load->from.index, 0, 0), 4) << print(p);
+    });
+    EXPECT_EQ(testing::run_and_compare(c, p), "");
+  }
+}
+
 TEST(LoweringTest, AWarpReadsAndWritesDifferentBanks) {
   const Target gpu = testing::test_gpu();
   for (DType dtype : {DType::F32, DType::BF16}) {
