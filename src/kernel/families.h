@@ -62,7 +62,6 @@ const Generator& generic_generator();
 const Generator& loops_generator();
 
 /// A GPU's: the same forms, and its own generic one.
-const Generator& gpu_elementwise_generator();
 const Generator& gpu_rows_generator();
 const Generator& gpu_columns_generator();
 const Generator& gpu_generic_generator();

@@ -2,7 +2,7 @@
 // with its estimate.
 #pragma once
 
-#include "loops/estimate.h"
+#include "kernel/loops/estimate.h"
 #include "loops/nests.h"
 #include "loops/options.h"
 
@@ -10,6 +10,10 @@
 #include <vector>
 
 namespace egret::loops {
+
+using kernel::loops::Estimator;
+using kernel::loops::LoopAround;
+using kernel::loops::NearAround;
 
 /// What a tree is like as a whole. Estimates of different ways are less sure beside each other than
 /// those of one way.

@@ -208,6 +208,8 @@ egraph::Root LoopTerms::add(const Tree& t) {
       const Value first = add(*t.first).value, rest = add(*t.rest).value;
       return egraph_.add(then_, {first, rest});
     }
+    case Kind::Collapse: // which threads run the loops inside: no order changes
+      return add(*t.rest).value;
     }
     ensure(false, "loop tree of kind {}", int(t.kind));
     return 0;
@@ -314,6 +316,8 @@ std::string term_text(const Tree& t, const kernel::Region& region) {
     return fmt::format("(Near {} {})", t.operand, rest());
   case Kind::Then:
     return fmt::format("(Then {} {})", term_text(*t.first, region), rest());
+  case Kind::Collapse:
+    return rest();
   }
   return "";
 }

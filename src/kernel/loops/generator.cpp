@@ -2,12 +2,9 @@
 // program does just that.
 #include "kernel/families.h"
 #include "kernel/knobs.h"
-#include "kernel/loops/gpu_writer.h"
-#include "kernel/loops/settle.h"
-#include "kernel/loops/writer.h"
+#include "kernel/templates/template.h"
 
 #include "egret/error.h"
-#include "kernel/gpu_nest.h"
 
 namespace egret::kernel {
 
@@ -79,16 +76,8 @@ public:
     if (schedule.tree.empty())
       return {false, {}, "loops wants a @tree"};
     try {
-      const TreePtr tree = parse_tree(schedule.tree, region);
-      if (auto why = why_not(region, *tree); !why.empty())
-        return {false, {}, why};
-      const TreePtr ready = settled(region, tree);
-      if (target.is_gpu())
-        return within_block(GpuWriter(region, *ready, target).run(), target);
-      return {true, Writer(region, *ready, target).run(), ""};
+      return lower_tree(region, parse_tree(schedule.tree, region), schedule, target);
     } catch (const Error& e) {
-      return {false, {}, e.what()};
-    } catch (const Cannot& e) {
       return {false, {}, e.what()};
     }
   }

@@ -12,7 +12,6 @@ namespace egret::kernel::loops {
 
 namespace {
 
-constexpr int kMostThreads = 1024;
 constexpr std::int64_t kMostShared = 1 << 16;
 /// Threads that share the parts of one result at the most.
 constexpr int kSharers = 8;
@@ -25,6 +24,8 @@ bool goes_by_threads(const Tree& t) {
 std::int64_t threads_wanted(const Tree& t) {
   if (t.kind == Kind::For && t.bind == Bind::Matrix)
     return 32;
+  if (t.kind == Kind::Collapse)
+    return std::max<std::int64_t>(t.step, threads_wanted(*t.rest));
   std::int64_t inside = 1;
   for (const TreePtr& part : {t.first, t.rest})
     if (part)
@@ -41,8 +42,9 @@ std::int64_t threads_wanted(const Tree& t) {
 
 } // namespace
 
-GpuWriter::GpuWriter(const Region& region, const Tree& tree, const Target& target)
-    : Writer(region, tree, target) {
+GpuWriter::GpuWriter(const Region& region, const Tree& tree, const Schedule& schedule,
+                     const Target& target)
+    : Writer(region, tree, schedule, target) {
   for (std::size_t s = 0; s < region.stages.size(); ++s)
     check_unit(int(s));
   threads_ = int((threads_wanted(tree) + 31) / 32 * 32);
@@ -98,7 +100,62 @@ KernelProgram GpuWriter::end(const Expr&) {
   launch.threads = threads_;
   launch.resident = counter_ >= 0;
   launch.workers = max(Expr(1), pieces_);
+  launch.blocks_per_core = schedule_.blocks_per_core;
   return b_.finish(launch);
+}
+
+void GpuWriter::collapse(const Tree& t, const Here& h) {
+  if (!h.shared || t.step != threads_)
+    throw Cannot(fmt::format("the threads of a collapse are not the {} of its block", threads_));
+  std::vector<const Tree*> loops;
+  std::vector<Expr> extents;
+  Expr count(1);
+  const Tree* rest = t.rest.get();
+  for (; rest->kind == Kind::For && rest->bind == dealt_; rest = rest->rest.get()) {
+    loops.push_back(rest);
+    extents.push_back(rest->extent);
+    count = count * rest->extent;
+  }
+  if (count == Expr(0))
+    return;
+  const Expr tile = Expr(t.step) * t.extent;
+  const Expr blocks = ceildiv(count, tile);
+  pieces_ = max(pieces_, blocks);
+  b_.grid_loop(blocks, [&](const Expr& block) {
+    const auto points = [&](bool whole) {
+      for (std::int64_t c = 0; c < t.extent.value(); ++c) {
+        const Expr flat = block * tile + Expr(c * t.step) + thread_;
+        const auto point = [&] {
+          const std::vector<Expr> at = unflatten(flat, extents);
+          Here in = h;
+          in.shared = false;
+          in.diverged = true;
+          for (std::size_t i = 0; i < loops.size(); ++i)
+            in = enter(in, *loops[i], at[i]);
+          whole_or_cut(loops, 0, *rest, in);
+        };
+        if (whole)
+          point();
+        else
+          when({{flat, Expr(0), count}}, point);
+      }
+    };
+    const auto grouped = [&](bool whole) {
+      if (stores_may_wait(*rest))
+        store_together([&] { points(whole); });
+      else
+        points(whole);
+    };
+    const Expr end = (block + Expr(1)) * tile;
+    const std::vector<Guard> whole{{end, Expr(0), count + Expr(1)}};
+    if (unproved(whole).empty())
+      grouped(true);
+    else if (blocks == Expr(1))
+      grouped(false);
+    else
+      b_.either(
+          whole, [&] { grouped(true); }, [&] { grouped(false); });
+  });
 }
 
 void GpuWriter::copy_all(int from, int to, const Expr& elements) {
@@ -124,7 +181,7 @@ void GpuWriter::threads_of_loop(const Tree& t, const Here& h, const Code& code) 
     return;
   }
   in.diverged = true;
-  b_.when({{digit, Expr(0), Expr(n)}}, [&] { code(in); });
+  when({{digit, Expr(0), Expr(n)}}, [&] { code(in); });
 }
 
 void GpuWriter::other_loop(const Tree& t, const Here& h) {
@@ -234,6 +291,8 @@ bool GpuWriter::stores_alone(int stage) const {
   for (const Step& s : path(stage))
     if (goes_by_threads(*s.node))
       width = threads_inside(*s.node);
+    else if (s.node->kind == Kind::Collapse)
+      width = 1;
   return width == 1 && r_.stages[std::size_t(stage)].kind == StageKind::Map;
 }
 

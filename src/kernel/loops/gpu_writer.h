@@ -15,7 +15,7 @@ namespace egret::kernel::loops {
 /// warps.
 class GpuWriter : public Writer {
 public:
-  GpuWriter(const Region& region, const Tree& tree, const Target& target);
+  GpuWriter(const Region& region, const Tree& tree, const Schedule& schedule, const Target& target);
 
 private:
   void deal(std::span<const Expr> extents, const Here& h, const Dealt& code) override;
@@ -30,6 +30,7 @@ private:
   void fill(const NearCopy& copy, const Here& h) override;
   void arrange(NearCopy& copy) const override;
   void serial_loop(const Tree& t, const Here& h) override;
+  void collapse(const Tree& t, const Here& h) override;
   KernelProgram end(const Expr& work) override;
   void each_digit(const Tree& loop, const Here& h, const Code& code) override;
   void check_body(int stage, const Here& h) override;
@@ -59,8 +60,14 @@ private:
   /// not there as it is multiplied.
   std::optional<ValueId> matrix_of_copy(int stage, int value, const Tree& line, const Tree& depth,
                                         const Here& h, int quarters);
-  /// Elements of a copy that one access may read and write.
-  int width_of_copy(const NearCopy& copy) const;
+  /// Elements of a copy that one access may read, and with `whole` write as well.
+  int width_of_copy(const NearCopy& copy, bool whole) const;
+  /// How often the busiest bank of shared memory is asked when a warp reads the copy.
+  std::int64_t bank_conflicts(const NearCopy& copy) const;
+  /// Strides of a copy whose rows are `pad` elements apart.
+  void lay_out(NearCopy& copy, int across, std::int64_t pad) const;
+  /// All threads copy, all loads before the first store; false where there are too many.
+  bool fill_at_once(const NearCopy& copy, const Here& h, int width);
   /// The same for a copy that the memory makes by itself; 0 where it cannot.
   int width_of_async_copy(const NearCopy& copy) const;
   /// All threads copy; `async`: the copies are under way.

@@ -8,6 +8,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 namespace egret::kernel::loops {
 
@@ -17,6 +19,10 @@ namespace {
 /// those where they are more than two.
 constexpr int kWide = 16;
 constexpr std::int64_t kStages = 4, kStagesBytes = 112 << 10;
+/// Loads of a thread that are made together to fill a copy.
+constexpr std::int64_t kTogether = 16;
+/// Banks of shared memory and the bytes that each gives at a time.
+constexpr std::int64_t kBanks = 32, kBankBytes = 4;
 
 const Load& load_of(const Region& region, int stage, int value) {
   const Stage& s = region.stages[std::size_t(stage)];
@@ -25,8 +31,47 @@ const Load& load_of(const Region& region, int stage, int value) {
 
 } // namespace
 
+std::int64_t GpuWriter::bank_conflicts(const NearCopy& copy) const {
+  const auto size = std::int64_t(size_of(r_.operands[std::size_t(copy.operand)].dtype));
+  std::map<std::int64_t, std::set<std::int64_t>> words; // by bank
+  for (std::int64_t thread = 0; thread < target_.subgroup; ++thread) {
+    std::int64_t element = 0, wide = 1;
+    for (std::size_t i = 0; i < copy.loops.size(); ++i) {
+      const Tree& l = *copy.loops[i];
+      const std::int64_t stride = copy.strides[i].constant().value_or(0);
+      if (l.bind == Bind::Vector && stride == 1)
+        wide = l.extent.value();
+      if (l.bind == Bind::Lane || l.bind == Bind::Warp)
+        element += thread / threads_inside(l) % l.extent.value() * stride;
+    }
+    for (std::int64_t w = element * size / kBankBytes; w * kBankBytes < (element + wide) * size;
+         ++w)
+      words[w % kBanks].insert(w);
+  }
+  std::size_t most = 0;
+  for (const auto& [bank, asked] : words)
+    most = std::max(most, asked.size());
+  return std::int64_t(most);
+}
+
+void GpuWriter::lay_out(NearCopy& copy, int across, std::int64_t pad) const {
+  const auto size = std::int64_t(size_of(r_.operands[std::size_t(copy.operand)].dtype));
+  copy.strides.assign(copy.loops.size(), Expr(1));
+  copy.elements = Expr(1);
+  for (std::size_t i = copy.loops.size(); i-- > 0;) {
+    const bool row = across >= 0 && copy.loops[i]->axis != across && i + 1 < copy.loops.size() &&
+                     copy.loops[i + 1]->axis == across;
+    const auto n = copy.elements.constant();
+    if (row && n && *n * size % kWide == 0)
+      copy.elements = copy.elements + Expr(pad);
+    copy.strides[i] = copy.elements;
+    copy.elements = copy.elements * copy.loops[i]->extent;
+  }
+}
+
 /// What lies side by side in memory is side by side in the copy. Rows are apart by some bytes more
-/// than they have, so that a warp finds neighbouring rows in different banks.
+/// than they have, so that a warp finds neighbouring rows in different banks: by as many as keep
+/// wide accesses aligned, if fewer do not make a warp's reads faster.
 void GpuWriter::arrange(NearCopy& copy) const {
   const Stage& stage = r_.stages[std::size_t(copy.stage)];
   const Load& load = load_of(r_, copy.stage, copy.value);
@@ -41,20 +86,24 @@ void GpuWriter::arrange(NearCopy& copy) const {
       return x->axis == y->axis ? x->step > y->step : x->axis < y->axis;
     });
   const auto size = std::int64_t(size_of(r_.operands[std::size_t(copy.operand)].dtype));
-  copy.strides.assign(copy.loops.size(), Expr(1));
-  copy.elements = Expr(1);
-  for (std::size_t i = copy.loops.size(); i-- > 0;) {
-    const bool row = across >= 0 && copy.loops[i]->axis != across && i + 1 < copy.loops.size() &&
-                     copy.loops[i + 1]->axis == across;
-    const auto n = copy.elements.constant();
-    if (row && n && *n * size % kWide == 0)
-      copy.elements = copy.elements + Expr(kWide / size);
-    copy.strides[i] = copy.elements;
-    copy.elements = copy.elements * copy.loops[i]->extent;
+  lay_out(copy, across, kWide / size);
+  const bool of_unit = std::any_of(copy.loops.begin(), copy.loops.end(),
+                                   [](const Tree* l) { return l->bind == Bind::Matrix; });
+  if (of_unit || across < 0)
+    return;
+  NearCopy best = copy;
+  std::int64_t fewest = bank_conflicts(copy);
+  for (std::int64_t bytes = kWide / 2; bytes >= kBankBytes && bytes >= size; bytes /= 2) {
+    lay_out(copy, across, bytes / size);
+    if (const std::int64_t n = bank_conflicts(copy); n < fewest) {
+      fewest = n;
+      best = copy;
+    }
   }
+  copy = std::move(best);
 }
 
-int GpuWriter::width_of_copy(const NearCopy& copy) const {
+int GpuWriter::width_of_copy(const NearCopy& copy, bool whole) const {
   if (copy.loops.empty())
     return 1;
   const Tree& last = *copy.loops.back();
@@ -75,8 +124,8 @@ int GpuWriter::width_of_copy(const NearCopy& copy) const {
   int width = std::max(1, kWide / size);
   while (width > 1 && (*n % width != 0 || !divides(others, width) || !divides(extent, width) ||
                        operand.alignment % (width * size) != 0 ||
-                       std::any_of(copy.strides.begin(), std::prev(copy.strides.end()),
-                                   [&](const Expr& s) { return !divides(s, width); })))
+                       (whole && std::any_of(copy.strides.begin(), std::prev(copy.strides.end()),
+                                             [&](const Expr& s) { return !divides(s, width); }))))
     width /= 2;
   return width;
 }
@@ -85,7 +134,7 @@ int GpuWriter::width_of_async_copy(const NearCopy& copy) const {
   const Operand& operand = r_.operands[std::size_t(copy.operand)];
   if (!target_.has(Capability::AsyncCopies) || !load_of(r_, copy.stage, copy.value).map.is_total())
     return 0;
-  const int width = width_of_copy(copy);
+  const int width = width_of_copy(copy, true);
   return width * int(size_of(operand.dtype)) >= 4 ? width : 0;
 }
 
@@ -131,11 +180,61 @@ void GpuWriter::fill_by_threads(const NearCopy& copy, const Here& h, int width, 
   });
 }
 
+bool GpuWriter::fill_at_once(const NearCopy& copy, const Here& h, int width) {
+  std::vector<Expr> extents;
+  std::int64_t count = 1;
+  for (std::size_t i = 0; i < copy.loops.size(); ++i) {
+    const auto n = copy.loops[i]->extent.constant();
+    if (!n)
+      return false;
+    extents.emplace_back(i + 1 == copy.loops.size() ? *n / width : *n);
+    count *= extents.back().value();
+  }
+  const std::int64_t turns = (count + threads_ - 1) / threads_;
+  if (count == 0 || turns * width > kTogether)
+    return false;
+  struct Item {
+    Expr offset;
+    ValueId value;
+    std::vector<Guard> mask;
+    int lanes;
+  };
+  std::vector<Item> items;
+  for (std::int64_t turn = 0; turn < turns; ++turn) {
+    const Expr flat = Expr(turn * threads_) + thread_;
+    const std::vector<Expr> at = unflatten(flat, extents);
+    Here in = h;
+    for (std::size_t i = 0; i < at.size(); ++i)
+      in = enter(in, *copy.loops[i],
+                 width > 1 && i + 1 == at.size() ? at[i] * Expr(width) + lane_variable(width)
+                                                 : at[i]);
+    if (width > 1)
+      in.point.lanes = width;
+    std::vector<Guard> exists;
+    if ((turn + 1) * threads_ > count)
+      exists.push_back({flat, Expr(0), Expr(count)});
+    Point p = in.point;
+    p.mask.insert(p.mask.end(), exists.begin(), exists.end());
+    for (int a : copy.axes)
+      if (h.clip[std::size_t(a)] && overreaches_[std::size_t(copy.body)][std::size_t(a)])
+        p.mask.push_back({p.at[std::size_t(a)], Expr(0), r_.axes[std::size_t(a)].extent});
+    const ValueId v = e_.narrow(e_.value(copy.stage, copy.value, p));
+    items.push_back({copy.offset(in.digits), v, std::move(exists), p.lanes});
+  }
+  for (const Item& item : items)
+    b_.store(copy.buffer, item.offset,
+             depends_on_lane(item.offset) ? b_.splat(item.value, item.lanes) : item.value,
+             item.mask);
+  return true;
+}
+
 void GpuWriter::fill(const NearCopy& copy, const Here& h) {
   if (h.shared)
     throw Cannot("a copy for all blocks");
   meet_block(h); // the last one has been read
-  fill_by_threads(copy, h, h.point.lanes > 1 ? 1 : width_of_copy(copy), false);
+  const int width = h.point.lanes > 1 ? 1 : width_of_copy(copy, false);
+  if (!fill_at_once(copy, h, width))
+    fill_by_threads(copy, h, width, false);
   meet_block(h);
 }
 

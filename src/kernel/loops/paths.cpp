@@ -63,6 +63,19 @@ std::vector<int> computed_with(const Region& region, const std::vector<Path>& pa
   return found;
 }
 
+bool is_point(const Region& region, const Tree& tree) {
+  switch (tree.kind) {
+  case Kind::Body:
+    return region.stages[std::size_t(tree.stage)].kind == StageKind::Map;
+  case Kind::Mask:
+    return is_point(region, *tree.rest);
+  case Kind::Then:
+    return is_point(region, *tree.first) && is_point(region, *tree.rest);
+  default:
+    return false;
+  }
+}
+
 bool overreaches(const Region& region, const Path& path, int axis) {
   const Tree* widest = nullptr;
   for (const Step& s : path)

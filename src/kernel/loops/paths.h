@@ -35,6 +35,9 @@ bool is_shared_out(Bind bind);
 /// read, directly or through each other.
 std::vector<int> computed_with(const Region& region, const std::vector<Path>& paths, int stage);
 
+/// Whether there are only bodies of maps and masks: all of one point.
+bool is_point(const Region& region, const Tree& tree);
+
 /// Whether the loops of an axis around a body reach beyond the axis's end.
 bool overreaches(const Region& region, const Path& path, int axis);
 

@@ -33,6 +33,8 @@ public:
       return near(t.operand, run(*t.rest));
     case Kind::Then:
       return then(run(*t.first), run(*t.rest));
+    case Kind::Collapse:
+      return collapse(int(t.step), int(t.extent.value()), run(*t.rest));
     case Kind::Accumulate:
       break;
     }
@@ -45,6 +47,7 @@ private:
     switch (t->kind) {
     case Kind::Body:
     case Kind::Mask:
+    case Kind::Collapse:
       break;
     case Kind::For: {
       const bool stays =

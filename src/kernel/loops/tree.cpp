@@ -70,6 +70,11 @@ void write(const Tree& t, const Region& region, std::string& out) {
     write(*t.first, region, out);
     rest();
     break;
+  case Kind::Collapse:
+    open("collapse", t.step);
+    out += fmt::format(",{}", t.extent.value());
+    rest();
+    break;
   }
 }
 
@@ -172,6 +177,12 @@ private:
       const int operand = one_of(region_.operands.size(), "an operand");
       return near(operand, rest(depth));
     }
+    if (takes("collapse(")) {
+      const int threads = int(number(1, kMostThreads, "a number of threads"));
+      expect(",");
+      const int copies = int(number(1, kMostUnroll, "a number of points of a thread"));
+      return collapse(threads, copies, rest(depth));
+    }
     if (takes("then(")) {
       TreePtr first = tree(depth + 1);
       return then(std::move(first), rest(depth));
@@ -233,6 +244,15 @@ TreePtr then(TreePtr first, TreePtr rest) {
   Tree t;
   t.kind = Kind::Then;
   t.first = std::move(first);
+  t.rest = std::move(rest);
+  return make(std::move(t));
+}
+
+TreePtr collapse(int threads, int copies, TreePtr rest) {
+  Tree t;
+  t.kind = Kind::Collapse;
+  t.step = threads;
+  t.extent = Expr(copies);
   t.rest = std::move(rest);
   return make(std::move(t));
 }

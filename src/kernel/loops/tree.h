@@ -21,8 +21,11 @@ enum class Kind : std::uint8_t {
               ///< through: empty at the start, finished (and stored) behind `rest`. One inside
               ///< another of the same stage makes a part, which the outer one combines. Of a scan:
               ///< outside of its loops along the scanned axis; each body has the sum so far
-  Near, ///< what `rest` reads of `operand` is copied near first, in the order of `rest`'s loops
-  Then, ///< `first`, then `rest`
+  Near,     ///< what `rest` reads of `operand` is copied near first, in the order of `rest`'s loops
+  Then,     ///< `first`, then `rest`
+  Collapse, ///< the grid loops directly inside are one loop over all their points, row-major (the
+            ///< collapse of OpenMP): a block of `step` threads takes `extent` times as many points
+            ///< in a row, a thread every `step`-th of them
 };
 
 struct Tree;
@@ -33,14 +36,14 @@ using TreePtr = std::shared_ptr<const Tree>;
 /// memory over those loops that lie inside the innermost tree that holds its body and its readers.
 struct Tree {
   Kind kind = Kind::Body;
-  int axis = -1;         ///< For, Mask: of the region
-  Expr extent;           ///< For: iterations; a number, or ceildiv(the axis's extent, a number)
-  std::int64_t step = 1; ///< For
+  int axis = -1; ///< For, Mask: of the region
+  Expr extent;   ///< For: iterations; a number, or ceildiv(the axis's extent, a number). Collapse
+  std::int64_t step = 1; ///< For, Collapse
   Bind bind = Bind::Serial;
   int stage = -1;   ///< Body, Accumulate
   int operand = -1; ///< Near
   TreePtr first;    ///< Then
-  TreePtr rest;     ///< For, Mask, Accumulate, Near, Then
+  TreePtr rest;     ///< of all but Body
 };
 
 TreePtr body(int stage);
@@ -49,13 +52,14 @@ TreePtr mask(int axis, TreePtr rest);
 TreePtr accumulate(int stage, TreePtr rest);
 TreePtr near(int operand, TreePtr rest);
 TreePtr then(TreePtr first, TreePtr rest);
+TreePtr collapse(int threads, int copies, TreePtr rest);
 
 bool equal(const Tree& a, const Tree& b);
 
 /// One line without spaces, as a schedule holds it, such as
 /// "for(0,64,8,core,acc(0,for(1,512,1,serial,for(0,8,1,vector,body(0)))))"; an extent that depends
 /// on a symbolic axis is written "ceil(16)": the axis's extent by 16, rounded up. The others are
-/// "mask(axis,TREE)", "near(operand,TREE)" and "then(TREE,TREE)".
+/// "mask(axis,TREE)", "near(operand,TREE)", "then(TREE,TREE)" and "collapse(threads,copies,TREE)".
 std::string to_text(const Tree& tree, const Region& region);
 /// Throws Error(Parse): of text that is no such line, of numbers that the region has no axis, stage
 /// or operand for, and beyond the limits below.
@@ -64,6 +68,8 @@ TreePtr parse_tree(std::string_view text, const Region& region);
 inline constexpr int kMostDepth = 200, kMostNodes = 4000;
 /// Lanes of a vector; iterations of an unrolled loop, and copies of a body by all that enclose it.
 inline constexpr std::int64_t kMostLanes = 64, kMostUnroll = 64, kMostCopies = 512;
+/// Threads of a block.
+inline constexpr std::int64_t kMostThreads = 1024;
 
 /// Why the tree does not go through the region's points, each once and in an order that gives the
 /// region's values; empty when it does. Trees come from files, too.
@@ -83,6 +89,9 @@ inline constexpr std::int64_t kMostLanes = 64, kMostUnroll = 64, kMostCopies = 5
 ///   the most, of a power of two, and only serial and unrolled loops inside. Matrix loops come in
 ///   threes, nothing between them, of two result axes and a reduced one of a sum, and only masks
 ///   and its body inside.
+/// - A Collapse holds a nest of grid loops (of none it is one point), none along an axis that a
+/// stage inside reduces or scans,
+///   and is inside of no other loop and no Accumulate.
 std::string why_not(const Region& region, const Tree& tree);
 
 /// The plain tree: a nest for each stage that is stored, one after the other, serial loops in the

@@ -91,10 +91,29 @@ private:
       if (r_.operands[std::size_t(t.operand)].role == Role::Scalar)
         return no("operand {} is a single value, near as it is", t.operand);
       break;
+    case Kind::Collapse:
+      if (!collapse_node(t, around))
+        return false;
+      break;
     case Kind::Then:
       return nodes(*t.first, depth + 1, around) && nodes(*t.rest, depth + 1, around);
     }
     return nodes(*t.rest, depth + 1, std::move(around));
+  }
+
+  bool collapse_node(const Tree& t, const Around& around) {
+    const auto copies = t.extent.constant();
+    if (!holds(t.step, 1, kMostThreads) || !copies || !holds(*copies, 1, kMostUnroll))
+      return no("a collapse into {} points of {} threads", t.extent.str(), t.step);
+    if (!around.axes.empty() || !around.stages.empty())
+      return no("a collapse is inside of other loops or of an accumulation");
+    for (const Tree* l = t.rest.get(); l->kind == Kind::For && l->bind == Bind::Grid;
+         l = l->rest.get())
+      for (const Stage& stage : r_.stages)
+        if (stage.kind != StageKind::Map && contains(stage.over, l->axis))
+          return no("a collapse takes no loop along axis {}, which a stage reduces or scans",
+                    l->axis);
+    return true;
   }
 
   bool known_stage(int s) {

@@ -7,6 +7,7 @@
 #include "support/fail.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace egret::kernel::loops {
 
@@ -14,19 +15,55 @@ namespace {
 
 /// Bodies that a program may be written with, all copies of them.
 constexpr int kMostWritten = 4096;
+/// Vectors of outputs of several points whose stores wait for each other: they take registers, of
+/// which a GPU's thread has more.
+constexpr std::int64_t kMostWaiting = 8, kGpuMostWaiting = 16;
 
 bool is_unrolled(const Tree& t) {
   return t.bind == Bind::Unroll || t.bind == Bind::Vector || t.bind == Bind::Matrix;
 }
 
+bool by_threads(const Tree& t) {
+  return t.bind == Bind::Lane || t.bind == Bind::Warp;
+}
+
+bool has_sums(const Tree& t) {
+  return t.kind == Kind::Accumulate || (t.first && has_sums(*t.first)) ||
+         (t.rest && has_sums(*t.rest));
+}
+
+/// Bodies of maps under loops whose iterations are known when code is written, and of threads.
+bool is_maps(const Region& region, const Tree& t, std::int64_t copies, std::int64_t& stored) {
+  switch (t.kind) {
+  case Kind::Body:
+    for (const Output& out : region.outputs)
+      stored += out.stage == t.stage ? copies : 0;
+    return region.stages[std::size_t(t.stage)].kind == StageKind::Map;
+  case Kind::Mask:
+    return is_maps(region, *t.rest, copies, stored);
+  case Kind::Then:
+    return is_maps(region, *t.first, copies, stored) && is_maps(region, *t.rest, copies, stored);
+  case Kind::For: {
+    const bool copied = t.bind == Bind::Unroll;
+    if (!copied && t.bind != Bind::Vector && t.bind != Bind::Lane && t.bind != Bind::Warp)
+      return false;
+    return is_maps(region, *t.rest, copied ? copies * t.extent.value() : copies, stored);
+  }
+  default:
+    return false;
+  }
+}
+
 } // namespace
 
-Writer::Writer(const Region& region, const Tree& tree, const Target& target)
-    : r_(region), tree_(tree), target_(target), b_(region.name), e_(b_, region),
-      arithmetic_(arithmetic_of(target)), dealt_(target.is_gpu() ? Bind::Grid : Bind::Core),
-      paths_(body_paths(region, tree)), results_(region.stages.size()),
-      is_read_(region.stages.size(), false), waits_(region.stages.size(), false),
-      open_(region.stages.size()) {
+Writer::Writer(const Region& region, const Tree& tree, const Schedule& schedule,
+               const Target& target)
+    : r_(region), tree_(tree), schedule_(schedule), target_(target), b_(region.name),
+      e_(b_, region), arithmetic_(arithmetic_of(target)),
+      dealt_(target.is_gpu() ? Bind::Grid : Bind::Core), paths_(body_paths(region, tree)),
+      results_(region.stages.size()), is_read_(region.stages.size(), false),
+      waits_(region.stages.size(), false), open_(region.stages.size()) {
+  e_.load_policy = schedule.load_policy;
   for (std::size_t s = 0; s < paths_.size(); ++s) {
     overreaches_.emplace_back(r_.axes.size(), false);
     computed_.emplace_back();
@@ -101,6 +138,22 @@ std::vector<const Tree*> Writer::loops_inside(const Tree& t, int axis) const {
   return found;
 }
 
+bool Writer::stores_may_wait(const Tree& t) {
+  std::int64_t stored = 0;
+  if (!is_maps(r_, t, 1, stored))
+    return false;
+  return stored <= (target_.is_gpu() ? kGpuMostWaiting : kMostWaiting) || is_point(r_, t);
+}
+
+void Writer::store_together(const std::function<void()>& code) {
+  std::vector<Pending> stores;
+  std::vector<Pending>* const before = std::exchange(pending_, &stores);
+  code();
+  pending_ = before;
+  for (const Pending& s : stores)
+    e_.store(s.output, s.point, s.value, schedule_.store_policy);
+}
+
 bool Writer::is_tile(const Tree& t, int axis, std::int64_t& span) {
   span = 0;
   for (int s : bodies(t)) {
@@ -111,7 +164,7 @@ bool Writer::is_tile(const Tree& t, int axis, std::int64_t& span) {
       inside = inside || &l == &t;
       if (!inside || l.kind != Kind::For || l.axis != axis || is_single(l))
         continue;
-      if (!is_unrolled(l))
+      if (!is_unrolled(l) && !(by_threads(l) && l.extent.constant() && !has_sums(t)))
         return false;
       own += (l.extent.value() - 1) * l.step;
     }
@@ -160,6 +213,10 @@ void Writer::emit(const Tree& t, const Here& h) {
     alone(h, [&](const Here& in) { emit(t, in); });
     return;
   }
+  if (!pending_ && !h.shared && stores_may_wait(t)) {
+    store_together([&] { emit(t, h); });
+    return;
+  }
   switch (t.kind) {
   case Kind::Body:
     emit_body(t, h);
@@ -189,7 +246,20 @@ void Writer::emit(const Tree& t, const Here& h) {
     return near_copy(t, h);
   case Kind::Then:
     return then(t, h);
+  case Kind::Collapse:
+    return collapse(t, h);
   }
+}
+
+void Writer::collapse(const Tree& t, const Here&) {
+  throw Cannot(fmt::format("a CPU has no blocks of {} threads", t.step));
+}
+
+void Writer::when(std::vector<Guard> condition, const std::function<void()>& code) {
+  if (unproved(condition).empty() || !pending_)
+    b_.when(std::move(condition), code);
+  else
+    b_.when(std::move(condition), [&] { store_together(code); });
 }
 
 void Writer::alone(const Here& h, const Code& code) {
@@ -254,7 +324,7 @@ void Writer::unrolled_loop(const Tree& t, const Here& h) {
       in.clip[a] = true;
       in.point.mask.push_back({at, Expr(0), extent});
     }
-    b_.when({{first_lane(at), Expr(0), extent}}, code);
+    when({{first_lane(at), Expr(0), extent}}, code);
   }
 }
 
@@ -271,7 +341,7 @@ void Writer::vector_loop(const Tree& t, const Here& h) {
   const Expr& extent = r_.axes[a].extent;
   in.clip[a] = !loops_inside(*t.rest, t.axis).empty();
   in.point.mask.push_back({in.point.at[a], Expr(0), extent});
-  b_.when({{first_lane(in.point.at[a]), Expr(0), extent}}, [&] { emit(*t.rest, in); });
+  when({{first_lane(in.point.at[a]), Expr(0), extent}}, [&] { emit(*t.rest, in); });
 }
 
 void Writer::core_loops(const Tree& t, const Here& h) {
@@ -318,7 +388,10 @@ void Writer::whole_or_cut(const std::vector<const Tree*>& loops, std::size_t i, 
   const auto go = [&](bool clip) {
     Here in = h;
     in.clip[a] = clip;
-    whole_or_cut(loops, i + 1, rest, in);
+    if (pending_)
+      store_together([&] { whole_or_cut(loops, i + 1, rest, in); });
+    else
+      whole_or_cut(loops, i + 1, rest, in);
   };
   std::int64_t span = 1;
   const bool more = !loops_inside(rest, t.axis).empty(), tile = is_tile(rest, t.axis, span);

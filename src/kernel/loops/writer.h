@@ -14,8 +14,9 @@ namespace egret::kernel::loops {
 /// other where one reads what the other made. Throws Cannot.
 class Writer {
 public:
-  /// `tree` is settled. Keeps references to all.
-  Writer(const Region& region, const Tree& tree, const Target& target);
+  /// `tree` is settled; of the schedule, the cache policies and what concerns a launch count. Keeps
+  /// references to all.
+  Writer(const Region& region, const Tree& tree, const Schedule& schedule, const Target& target);
   virtual ~Writer() = default;
   KernelProgram run();
 
@@ -35,6 +36,9 @@ protected:
     /// The last two loops are rows or columns of a matrix unit's product and its depth: they lie in
     /// u32 as its tiles do.
     enum class Unit : std::uint8_t { None, Left, Right } unit = Unit::None;
+    /// In registers: by iteration of `row`, a vector along `lane`.
+    std::vector<ValueId> rows;
+    const Tree *row = nullptr, *lane = nullptr;
     Expr offset(const std::map<const Tree*, Expr>& digits) const;
     /// Of a tile, in words.
     Expr tile(const std::map<const Tree*, Expr>& digits) const;
@@ -52,6 +56,13 @@ protected:
   struct Factors {
     int left = 0, right = 0;
     DType dtype = DType::BF16;
+  };
+
+  /// Values of an output that are to be stored.
+  struct Pending {
+    int output = 0;
+    Point point;
+    Value value;
   };
 
   /// Digits of an index that go with code: of vectors and threads.
@@ -123,6 +134,7 @@ protected:
   /// `copies`.
   virtual void digits_made(const Tree& loop, std::vector<Digit>& digits,
                            std::int64_t& copies) const;
+  virtual void collapse(const Tree& t, const Here& h);
   virtual KernelProgram end(const Expr& work);
 
   // What the tree says.
@@ -145,6 +157,15 @@ protected:
 
   // Nodes.
   void emit(const Tree& t, const Here& h);
+  /// The code of `code`, and behind it what its bodies store to outputs, in one row: so nothing is
+  /// stored between their loads, which the machine may then have in flight together, and an output
+  /// may take the place of an operand that another body reads at the same point.
+  void store_together(const std::function<void()>& code);
+  /// Whether the stores inside wait for the last body inside: of maps, those of one point always,
+  /// those of several if they are few.
+  bool stores_may_wait(const Tree& t);
+  /// As the builder's, with stores inside if some wait.
+  void when(std::vector<Guard> condition, const std::function<void()>& code);
   void alone(const Here& h, const Code& code);
   virtual void serial_loop(const Tree& t, const Here& h);
   void unrolled_loop(const Tree& t, const Here& h);
@@ -182,6 +203,9 @@ protected:
   std::vector<Guard> any_points(int stage) const;
   int copy_lanes(const NearCopy& copy) const;
   void fill_near(const NearCopy& copy, std::size_t i, const Here& h);
+  /// A block of as many rows as lanes whose rows lie across: it is read along memory and transposed
+  /// in registers. False where the copy is none.
+  bool transpose_near(NearCopy& copy, const Here& h);
 
   // Sums.
   void sums(const Tree& t, const Here& h);
@@ -218,6 +242,7 @@ protected:
 
   const Region& r_;
   const Tree& tree_;
+  const Schedule& schedule_;
   const Target& target_;
   ProgramBuilder b_;
   Emitter e_;
@@ -239,7 +264,8 @@ protected:
   std::map<const Tree*, int> near_buffers_;
   std::vector<std::vector<Sums*>> open_; ///< by stage: sums that are open, outermost first
   std::vector<NearCopy*> near_;
-  std::vector<int> updated_; ///< by output: the buffer that a scatter updates
+  std::vector<Pending>* pending_ = nullptr; ///< where stores wait; null: they do not
+  std::vector<int> updated_;                ///< by output: the buffer that a scatter updates
   struct FactorTile {
     int buffer = -1;
     Expr place, stride;

@@ -3,6 +3,7 @@
 
 #include "kernel/analysis.h"
 #include "kernel/nest.h"
+#include "kernel/transpose.h"
 #include "support/fail.h"
 
 #include <algorithm>
@@ -55,7 +56,7 @@ void Writer::find_waiting() {
       });
       const Path& own = path(out.stage);
       const std::size_t at = parting(paths_[t], own);
-      waits = waits || (reads && !paths_[t][at].first);
+      waits = waits || (reads && !paths_[t][at].first && !is_point(r_, *own[at].node));
     }
     waits = waits || !stores_alone(out.stage);
     if (waits) {
@@ -155,8 +156,10 @@ void Writer::deliver(int s, const Here& h, const std::vector<Value>& values) {
     const Output& out = r_.outputs[o];
     if (out.stage != s || contains(waiting_, int(o)))
       continue;
-    if (out.combine == Combine::Store)
-      e_.store(int(o), p, values[std::size_t(out.component)]);
+    if (out.combine == Combine::Store && pending_)
+      pending_->push_back({int(o), p, values[std::size_t(out.component)]});
+    else if (out.combine == Combine::Store)
+      e_.store(int(o), p, values[std::size_t(out.component)], schedule_.store_policy);
     else
       e_.scatter(int(o), updated_[o], p, values);
   }
@@ -249,6 +252,25 @@ Writer::NearCopy Writer::find_near(const Tree& t) {
   NearCopy copy;
   copy.operand = t.operand;
   bool holes = false;
+  // The stride of a load in the innermost loop around a body; nothing where it is data.
+  const auto stride = [&](int stage, int value, int body) -> std::optional<std::int64_t> {
+    const Path& way = path(body);
+    const auto innermost = std::find_if(way.rbegin(), way.rend(), [](const Step& s) {
+      return s.node->kind == Kind::For && !is_single(*s.node);
+    });
+    if (innermost == way.rend())
+      return 0;
+    const Stage& s = r_.stages[std::size_t(stage)];
+    return stride_of(r_, s, s.loads[std::size_t(s.body[std::size_t(value)].load)],
+                     innermost->node->axis);
+  };
+  const auto is_contiguous = [&](int stage, int value, int body) {
+    return stride(stage, value, body) == 1;
+  };
+  const auto is_strided = [&](int stage, int value, int body) {
+    const auto n = stride(stage, value, body);
+    return !n || (*n != 0 && *n != 1);
+  };
   for (int body : bodies(*t.rest))
     for (int u : computed_[std::size_t(body)]) {
       const Stage& stage = r_.stages[std::size_t(u)];
@@ -262,11 +284,13 @@ Writer::NearCopy Writer::find_near(const Tree& t) {
           throw Cannot(fmt::format("operand {} is read by several bodies", t.operand));
         if (!load.indirect.empty())
           throw Cannot(fmt::format("operand {} is read at places that are data", t.operand));
-        // Further loads read it where it is, unless they are of the same element.
+        // Further loads read it where it is, unless they are of the same element: those that are
+        // contiguous along the innermost loop, if another is not.
         holes = holes || !load.map.is_total();
         if (holes && copy.body >= 0)
           throw Cannot(fmt::format("operand {} is read several times, with holes", t.operand));
-        if (copy.body >= 0)
+        if (copy.body >= 0 &&
+            (!is_contiguous(copy.stage, copy.value, body) || !is_strided(u, int(v), body)))
           continue;
         copy.body = body;
         copy.stage = u;
@@ -314,6 +338,12 @@ void Writer::near_copy(const Tree& t, const Here& h) {
     return;
   }
   copy.unit = unit_of(copy);
+  if (transpose_near(copy, h)) {
+    near_.push_back(&copy);
+    emit(*t.rest, h);
+    near_.pop_back();
+    return;
+  }
   auto [held, fresh] = near_buffers_.try_emplace(&t, -1);
   if (fresh) {
     const bool words = copy.unit != NearCopy::Unit::None;
@@ -388,6 +418,35 @@ void Writer::fill_near(const NearCopy& copy, std::size_t i, const Here& h) {
           [&](const Expr& n) { go(n, 1); });
 }
 
+bool Writer::transpose_near(NearCopy& copy, const Here& h) {
+  if (target_.is_gpu() || h.shared || copy.loops.size() != 2 || h.point.lanes > 1)
+    return false;
+  const Stage& stage = r_.stages[std::size_t(copy.stage)];
+  const Load& load = stage.loads[std::size_t(stage.body[std::size_t(copy.value)].load)];
+  for (const Tree* l : copy.loops)
+    (l->bind == Bind::Vector ? copy.lane : copy.row) = l;
+  if (!copy.row || !copy.lane || copy.row->bind != Bind::Unroll ||
+      !(copy.row->extent == copy.lane->extent) || copy.row->step != 1 || copy.lane->step != 1 ||
+      copy.row->axis == copy.lane->axis || !load.map.is_total() ||
+      stride_of(r_, stage, load, copy.row->axis) != 1)
+    return false;
+  const int n = int(copy.lane->extent.value());
+  const Here rows = enter(h, *copy.row, lane_variable(n));
+  for (int i = 0; i < n; ++i) {
+    const Here in = enter(rows, *copy.lane, Expr(i));
+    std::vector<Guard> exists;
+    for (int a : {copy.row->axis, copy.lane->axis})
+      if (h.clip[std::size_t(a)] && overreaches_[std::size_t(copy.body)][std::size_t(a)])
+        exists.push_back({in.point.at[std::size_t(a)], Expr(0), r_.axes[std::size_t(a)].extent});
+    const auto element = element_at(r_, stage, load, in.point);
+    ensure(element.has_value(), "region {}: a copy of what is data", r_.name);
+    copy.rows.push_back(b_.load(e_.operand_buffer(copy.operand), *element, n, std::move(exists),
+                                schedule_.load_policy));
+  }
+  copy.rows = transpose_block(b_, std::move(copy.rows));
+  return true;
+}
+
 void Writer::provide_near(int body, const Here& h) {
   for (const NearCopy* copy : near_) {
     // Elsewhere along the loops of a copy no value is made of it.
@@ -399,6 +458,11 @@ void Writer::provide_near(int body, const Here& h) {
     const Load& load = stage.loads[std::size_t(stage.body[std::size_t(copy->value)].load)];
     const auto element = element_at(r_, stage, load, h.point);
     ensure(element.has_value(), "region {}: a copy of what is data", r_.name);
+    if (!copy->rows.empty()) {
+      e_.provide_load(copy->operand, *element,
+                      copy->rows[std::size_t(h.digits.at(copy->row).value())]);
+      continue;
+    }
     const Expr offset = copy->offset(h.digits);
     e_.provide_load(copy->operand, *element,
                     b_.load(copy->buffer, offset, depends_on_lane(offset) ? h.point.lanes : 1));
@@ -460,7 +524,7 @@ void Writer::copy_waiting() {
     const int s = r_.outputs[std::size_t(o)].stage;
     box_loops(results_[std::size_t(s)].box, h, 1, true, [&](const Here& in) {
       const Point p = storing(in);
-      e_.store(o, p, e_.result(s, r_.outputs[std::size_t(o)].component, p));
+      e_.store(o, p, e_.result(s, r_.outputs[std::size_t(o)].component, p), schedule_.store_policy);
     });
   }
 }

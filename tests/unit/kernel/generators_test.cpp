@@ -94,7 +94,7 @@ TEST(Generators, TransposedReadsAreContiguousVectors) {
   NodeId x = g.input("x", DType::F32, {64, 64});
   g.outputs = {g.unary(Op::Exp, g.permute(x, {1, 0}))};
   Chosen c = lower_greedily(only_region(g).region, target());
-  EXPECT_EQ(c.schedule.knob("turn", 0), 1);
+  EXPECT_EQ(c.schedule.knob("transpose", 0), 1);
   int shuffles =
       count(c.program.body, [](const Stmt& s) { return made_by<inst::Shuffle>(s) != nullptr; });
   EXPECT_EQ(shuffles, 64) << "16 x log2(16)";

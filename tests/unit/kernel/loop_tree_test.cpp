@@ -249,6 +249,28 @@ TEST(LoopTree, NearOperands) {
   expect_fits(r, "near(1,for(0,4,1,serial,for(1,6,1,serial,acc(0,for(2,8,1,serial,body(0))))))");
 }
 
+TEST(LoopTree, CollapsedGridLoops) {
+  const Region r = product(4, 6, 8);
+  const std::string sum = "acc(0,for(2,8,1,serial,body(0)))";
+  expect_fits(r, "collapse(64,2,for(0,4,1,grid,for(1,6,1,grid," + sum + ")))");
+  expect_fits(r, "collapse(64,1,for(0,4,1,grid,for(1,6,1,serial," + sum + ")))");
+  expect_refused(r, "for(0,4,1,grid,collapse(64,2,for(1,6,1,grid," + sum + ")))",
+                 "a collapse is inside of other loops");
+  expect_refused(r, "acc(0,collapse(64,2,for(0,4,1,grid,for(1,6,1,grid,for(2,8,1,grid,body(0))))))",
+                 "a collapse is inside of other loops or of an accumulation");
+  expect_refused(r, "collapse(64,2,for(2,8,1,grid,for(0,4,1,serial,for(1,6,1,serial,body(0)))))",
+                 "a collapse takes no loop along axis 2");
+  expect_parse_error(r, "collapse(0,2,body(0))", "a number of threads");
+  expect_parse_error(r, "collapse(2048,2,body(0))", "a number of threads");
+  expect_parse_error(r, "collapse(64,65,body(0))", "a number of points of a thread");
+  Tree collapse;
+  collapse.kind = Kind::Collapse;
+  collapse.step = 4096;
+  collapse.extent = Expr(1);
+  collapse.rest = plain_tree(r);
+  EXPECT_NE(why_not(r, collapse).find("points of 4096 threads"), std::string::npos);
+}
+
 TEST(LoopTreeErrors, TextNamesWhatIsWrong) {
   const Region r = product(4, 6, 8);
   expect_parse_error(r, "", "column 1: a tree is wanted");

@@ -1,7 +1,7 @@
 // Loop trees from terms and back, the search for them, and what keeps it honest.
 #include "egret/egraph.h"
 #include "kernel/families.h"
-#include "loops/estimate.h"
+#include "kernel/loops/estimate.h"
 #include "loops/facts.h"
 #include "loops/nests.h"
 #include "loops/space.h"
@@ -398,7 +398,7 @@ TEST(LoopSpaceTest, TheProgramRunsInTheEngineAlone) {
 
 TEST(LoopEstimate, LanesRegistersCoresAndCachesCount) {
   const Region region = testing::matrix_product(256, 256, 256);
-  loops::Estimator estimator(region, target());
+  kernel::loops::Estimator estimator(region, target());
   const auto seconds = [&](const char* text) { return estimator.seconds(*parse(text, region)); };
   const double plain =
       seconds("for(0,256,1,serial,for(1,256,1,serial,acc(0,for(2,256,1,serial,body(0)))))");

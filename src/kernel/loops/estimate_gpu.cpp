@@ -1,16 +1,13 @@
 // What a tree's bodies cost on a GPU: instructions of warps, requests of memory by how neighbours
 // read, bytes through the L2 cache, and whether there are enough threads to wait with.
-#include "loops/estimate.h"
+#include "kernel/loops/estimate.h"
 
 #include "kernel/analysis.h"
 
 #include <algorithm>
 #include <cmath>
 
-namespace egret::loops {
-
-using kernel::Bind;
-using kernel::StageKind;
+namespace egret::kernel::loops {
 
 namespace {
 
@@ -47,11 +44,10 @@ int place(const LoopAround& loop) {
 
 /// Cycles until the parts that blocks have made of sums are one: a barrier, and for each result the
 /// parts one after the other.
-double combining(const kernel::Stage& stage, std::span<const LoopAround> loops,
-                 double multiprocessors) {
+double combining(const Stage& stage, std::span<const LoopAround> loops, double multiprocessors) {
   double parts = 1, results = 1;
   for (const LoopAround& loop : loops)
-    if (kernel::contains(stage.over, loop.axis))
+    if (contains(stage.over, loop.axis))
       parts *= loop.bind == Bind::Grid ? loop.trips : 1;
     else
       results *= loop.trips;
@@ -63,12 +59,12 @@ double combining(const kernel::Stage& stage, std::span<const LoopAround> loops,
 }
 
 /// Whether the factors of a product are what is read, and nothing is computed of it.
-bool multiplies_loads(const kernel::Stage& stage) {
-  const kernel::BodyValue& product = stage.body[std::size_t(stage.yields[0])];
+bool multiplies_loads(const Stage& stage) {
+  const BodyValue& product = stage.body[std::size_t(stage.yields[0])];
   return std::ranges::all_of(product.args, [&](int factor) {
-    const kernel::BodyValue& made = stage.body[std::size_t(kernel::through_casts(stage, factor))];
-    return made.kind == kernel::BodyValue::Kind::Load &&
-           stage.loads[std::size_t(made.load)].source == kernel::Source::Operand;
+    const BodyValue& made = stage.body[std::size_t(through_casts(stage, factor))];
+    return made.kind == BodyValue::Kind::Load &&
+           stage.loads[std::size_t(made.load)].source == Source::Operand;
   });
 }
 
@@ -96,7 +92,7 @@ double sectors_of(std::vector<Along> warp, double bytes) {
 
 double Estimator::gpu_matrix_seconds(int s, std::span<const LoopAround> loops,
                                      std::span<const NearAround> near, std::size_t shared) const {
-  const kernel::Stage& stage = region_.stages[std::size_t(s)];
+  const Stage& stage = region_.stages[std::size_t(s)];
   const StageCost& cost = stages_[std::size_t(s)];
   double grid = 1, warps = 1, steps = 1, tiles = 1, held = 1;
   for (const LoopAround& loop : loops)
@@ -106,7 +102,7 @@ double Estimator::gpu_matrix_seconds(int s, std::span<const LoopAround> loops,
       warps *= loop.trips;
     else if (loop.bind == Bind::Unroll || loop.bind == Bind::Vector) {
       tiles *= loop.trips;
-      held *= kernel::contains(stage.over, loop.axis) ? 1 : loop.trips;
+      held *= contains(stage.over, loop.axis) ? 1 : loop.trips;
     } else if (loop.bind == Bind::Serial)
       steps *= loop.trips;
   // Fragments of the factors: by whole matrices from copies, by pairs of elements else.
@@ -154,7 +150,7 @@ double Estimator::gpu_matrix_seconds(int s, std::span<const LoopAround> loops,
   if (stages * copied > double(target_.block_shared_bytes))
     penalty *= 100;
   const double rounds = std::ceil(grid / multiprocessors), waves = std::ceil(rounds / resident);
-  const kernel::MatrixUnit* unit = target_.unit(kernel::FragmentLayout::SubgroupFragments);
+  const MatrixUnit* unit = target_.unit(FragmentLayout::SubgroupFragments);
   const double product = unit ? unit->cycles : 0; // none without a unit
   const double busy = std::min(kSchedulers, warps * std::min(rounds, resident));
   const double multiplied = rounds * warps * steps * tiles * product / busy;
@@ -178,12 +174,12 @@ double Estimator::gpu_body_seconds(int s, std::span<const LoopAround> loops,
                                    std::span<const NearAround> near, std::size_t shared) const {
   if (std::ranges::any_of(loops, [](const LoopAround& l) { return l.bind == Bind::Matrix; }))
     return gpu_matrix_seconds(s, loops, near, shared);
-  const kernel::Stage& stage = region_.stages[std::size_t(s)];
+  const Stage& stage = region_.stages[std::size_t(s)];
   const StageCost& cost = stages_[std::size_t(s)];
   double grid = 1, threads = 1, steps = 1, copies = 1, vector = 1, sums = 1, combined = 0;
   int vector_axis = -1;
   for (const LoopAround& loop : loops) {
-    const bool reduced = kernel::contains(stage.over, loop.axis);
+    const bool reduced = contains(stage.over, loop.axis);
     switch (loop.bind) {
     case Bind::Grid:
       grid *= loop.trips;
@@ -299,4 +295,4 @@ double Estimator::gpu_body_seconds(int s, std::span<const LoopAround> loops,
          kClock;
 }
 
-} // namespace egret::loops
+} // namespace egret::kernel::loops

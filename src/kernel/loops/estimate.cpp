@@ -1,4 +1,4 @@
-#include "loops/estimate.h"
+#include "kernel/loops/estimate.h"
 
 #include "kernel/analysis.h"
 #include "kernel/program.h"
@@ -6,15 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace egret::loops {
-
-using kernel::Bind;
-using kernel::Region;
-using kernel::Source;
-using kernel::Stage;
-using kernel::StageKind;
-using kernel::loops::Kind;
-using kernel::loops::Tree;
+namespace egret::kernel::loops {
 
 namespace {
 
@@ -40,16 +32,16 @@ double extent_or_usual(const Expr& e) {
 
 } // namespace
 
-Estimator::Estimator(const Region& region, const kernel::Target& target)
+Estimator::Estimator(const Region& region, const Target& target)
     : region_(region), target_(target) {
-  for (const kernel::Axis& axis : region.axes)
+  for (const Axis& axis : region.axes)
     extents_.push_back(std::max(1.0, extent_or_usual(axis.extent)));
 }
 
 void Estimator::describe(int s, StageCost& cost, const std::vector<bool>& bodies) const {
   const Stage& stage = region_.stages[std::size_t(s)];
-  cost.flops += kernel::flops_of(stage);
-  for (const kernel::Load& load : stage.loads) {
+  cost.flops += flops_of(stage);
+  for (const Load& load : stage.loads) {
     if (load.source == Source::Stage && !bodies[std::size_t(load.number)]) {
       describe(load.number, cost, bodies);
       continue;
@@ -57,20 +49,20 @@ void Estimator::describe(int s, StageCost& cost, const std::vector<bool>& bodies
     Access access;
     access.stride.assign(region_.axes.size(), 0);
     if (load.source == Source::Operand) {
-      const kernel::Operand& operand = region_.operands[std::size_t(load.number)];
+      const Operand& operand = region_.operands[std::size_t(load.number)];
       access.operand = load.number;
       access.bytes = static_cast<double>(size_of(operand.dtype));
-      const std::vector<bool> depends = kernel::axes_of_load(region_, stage, load);
+      const std::vector<bool> depends = axes_of_load(region_, stage, load);
       for (const int a : stage.axes)
         if (depends[std::size_t(a)]) {
-          const auto stride = kernel::stride_of(region_, stage, load, a);
+          const auto stride = stride_of(region_, stage, load, a);
           access.stride[std::size_t(a)] =
               stride && *stride != 0 ? std::abs(static_cast<double>(*stride)) : 1e6;
         }
     } else {
       const Stage& made = region_.stages[std::size_t(load.number)];
       access.bytes = static_cast<double>(size_of(made.yield_dtypes[std::size_t(load.component)]));
-      const std::vector<int> axes = kernel::result_axes(made);
+      const std::vector<int> axes = result_axes(made);
       for (std::size_t i = 0; i < axes.size(); ++i)
         access.stride[std::size_t(axes[i])] = i + 1 == axes.size() ? 1 : 1e4;
     }
@@ -98,24 +90,24 @@ void Estimator::set_bodies(const Tree& tree) {
       continue;
     describe(static_cast<int>(s), stages_[s], bodies);
     const Stage& stage = region_.stages[s];
-    if (!kernel::readers_of(region_, static_cast<int>(s)).empty()) {
+    if (!readers_of(region_, static_cast<int>(s)).empty()) {
       Access access;
       access.written = true;
       access.bytes = static_cast<double>(size_of(stage.yield_dtypes[0]));
       access.stride.assign(region_.axes.size(), 0);
-      const std::vector<int> axes = kernel::result_axes(stage);
+      const std::vector<int> axes = result_axes(stage);
       for (std::size_t i = 0; i < axes.size(); ++i)
         access.stride[std::size_t(axes[i])] = i + 1 == axes.size() ? 1 : 1e4;
       stages_[s].accesses.push_back(std::move(access));
     }
-    for (const kernel::Output& out : region_.outputs)
+    for (const Output& out : region_.outputs)
       if (out.stage == static_cast<int>(s)) {
         Access access;
         access.written = access.leaves = true;
         access.bytes = static_cast<double>(size_of(out.dtype));
         access.stride.assign(region_.axes.size(), 0);
-        for (const int a : kernel::result_axes(stage)) {
-          const auto stride = kernel::stride_of(region_, out, a);
+        for (const int a : result_axes(stage)) {
+          const auto stride = stride_of(region_, out, a);
           access.stride[std::size_t(a)] = stride ? std::abs(static_cast<double>(*stride)) : 1e6;
         }
         stages_[s].accesses.push_back(std::move(access));
@@ -188,9 +180,9 @@ double Estimator::tile_cycles(const StageCost& cost, std::span<const LoopAround>
     }
     products *= loop.trips;
   }
-  if (target_.unit(kernel::FragmentLayout::Tiles) == nullptr || unit.size() != 3 ||
-      unit[0].trips != kernel::kTileRows || unit[1].trips != kernel::kTileBytes / 4 ||
-      unit[2].trips != kernel::kTileBytes / 2)
+  if (target_.unit(FragmentLayout::Tiles) == nullptr || unit.size() != 3 ||
+      unit[0].trips != kTileRows || unit[1].trips != kTileBytes / 4 ||
+      unit[2].trips != kTileBytes / 2)
     return -1;
   const auto depends = [](const Access& access, int axis) {
     return access.stride[std::size_t(axis)] != 0;
@@ -202,7 +194,7 @@ double Estimator::tile_cycles(const StageCost& cost, std::span<const LoopAround>
       if (loop.bind != Bind::Matrix && (depends(access, loop.axis) || !written_out(loop.bind)))
         times *= access.written && loop.inside_sum && !depends(access, loop.axis) ? 1 : loop.trips;
     if (access.written) {
-      cycles += times * kernel::kTileRows * 2;
+      cycles += times * kTileRows * 2;
       continue;
     }
     const bool left = depends(access, unit[0].axis);
@@ -216,10 +208,31 @@ double Estimator::tile_cycles(const StageCost& cost, std::span<const LoopAround>
       held = held && written_out(loop.bind);
       tiles *= loop.trips;
     }
-  if (!held || tiles + 2 > kernel::kTiles)
+  if (!held || tiles + 2 > kTiles)
     cycles += 40 * products;
   return cycles;
 }
+
+namespace {
+
+/// Instructions for an element of a copy: one, or where a block of as many unrolled rows as lanes
+/// is transposed in registers, a vector's load and shuffles for all lanes of a row.
+double transposing(const Estimator::Access& access, std::span<const LoopAround> inside) {
+  const LoopAround *row = nullptr, *lane = nullptr;
+  for (const LoopAround& loop : inside) {
+    if (access.stride[std::size_t(loop.axis)] == 0 || loop.trips <= 1)
+      continue;
+    const LoopAround*& place = loop.bind == Bind::Vector ? lane : row;
+    if (place || (loop.bind != Bind::Vector && loop.bind != Bind::Unroll))
+      return 1;
+    place = &loop;
+  }
+  if (!row || !lane || row->trips != lane->trips || access.stride[std::size_t(row->axis)] != 1)
+    return 1;
+  return (1 + std::log2(lane->trips)) / lane->trips;
+}
+
+} // namespace
 
 double Estimator::body_seconds(int s, std::span<const LoopAround> loops,
                                std::span<const NearAround> near, std::size_t shared_loops) const {
@@ -241,7 +254,7 @@ double Estimator::body_seconds(int s, std::span<const LoopAround> loops,
         if (depends)
           innermost = loops[l].axis;
       }
-      copying += elements;
+      copying += elements * transposing(access, loops.subspan(copy.loops));
       if (innermost >= 0)
         access.stride[std::size_t(innermost)] = 1;
     }
@@ -251,7 +264,7 @@ double Estimator::body_seconds(int s, std::span<const LoopAround> loops,
   int matrices = 0;
   for (const LoopAround& loop : loops) {
     points *= loop.trips;
-    const bool reduced = kernel::contains(stage.over, loop.axis);
+    const bool reduced = contains(stage.over, loop.axis);
     Bind bind = loop.bind;
     if (bind == Bind::Matrix) { // rows, vectors of columns, pairs of terms
       ++matrices;
@@ -288,10 +301,10 @@ double Estimator::body_seconds(int s, std::span<const LoopAround> loops,
     cycles = std::max(cycles, steps * each * width);
     if (sum_in_memory)
       cycles += steps * 1.5 * width;
-    if (vector_axis >= 0 && kernel::contains(stage.over, vector_axis)) {
+    if (vector_axis >= 0 && contains(stage.over, vector_axis)) {
       double sums = 1; // each combines its lanes at the end
       for (const LoopAround& loop : loops)
-        if (!kernel::contains(stage.over, loop.axis) || !loop.inside_sum)
+        if (!contains(stage.over, loop.axis) || !loop.inside_sum)
           sums *= loop.trips;
       cycles += sums * 1.5 * std::log2(std::max(2.0, lanes));
     }
@@ -354,6 +367,12 @@ double Estimator::body_seconds(int s, std::span<const LoopAround> loops,
   return (slowest + 0.2 * (per_core + from_l2 + from_l3 + from_memory - slowest)) / kClock;
 }
 
+double Estimator::trips_of(const Tree& loop) const {
+  return loop.extent.is_constant()
+             ? std::max(1.0, static_cast<double>(loop.extent.value()))
+             : std::ceil(extents_[std::size_t(loop.axis)] / static_cast<double>(loop.step));
+}
+
 double Estimator::walk(const Tree& t, std::vector<LoopAround>& loops, std::vector<int>& sums,
                        std::vector<NearAround>& near, std::size_t shared) const {
   switch (t.kind) {
@@ -367,11 +386,7 @@ double Estimator::walk(const Tree& t, std::vector<LoopAround>& loops, std::vecto
     return body_seconds(t.stage, own, near, shared);
   }
   case Kind::For: {
-    const double trips =
-        t.extent.is_constant()
-            ? std::max(1.0, static_cast<double>(t.extent.value()))
-            : std::ceil(extents_[std::size_t(t.axis)] / static_cast<double>(t.step));
-    loops.push_back({t.axis, trips, t.bind, false});
+    loops.push_back({t.axis, trips_of(t), t.bind, false});
     const double seconds = walk(*t.rest, loops, sums, near, shared);
     loops.pop_back();
     return seconds;
@@ -390,6 +405,29 @@ double Estimator::walk(const Tree& t, std::vector<LoopAround>& loops, std::vecto
   }
   case Kind::Mask:
     return walk(*t.rest, loops, sums, near, shared);
+  case Kind::Collapse: {
+    // The last points of the nest go to threads, those before them to a thread's copies.
+    std::vector<LoopAround> blocks, copies, lanes;
+    const Tree* inside = t.rest.get();
+    for (; inside->kind == Kind::For && inside->bind == Bind::Grid; inside = inside->rest.get())
+      blocks.push_back({inside->axis, trips_of(*inside), Bind::Grid, false});
+    const auto take = [&](double left, Bind bind, std::vector<LoopAround>& into) {
+      for (std::size_t l = blocks.size(); l-- > 0 && left > 1;) {
+        const double n = std::min(left, blocks[l].trips);
+        into.insert(into.begin(), {blocks[l].axis, n, bind, false});
+        blocks[l].trips = std::max(1.0, blocks[l].trips / n);
+        left /= n;
+      }
+    };
+    take(static_cast<double>(t.step), Bind::Lane, lanes);
+    take(static_cast<double>(t.extent.value()), Bind::Unroll, copies);
+    const std::size_t before = loops.size();
+    for (const auto* part : {&blocks, &copies, &lanes})
+      loops.insert(loops.end(), part->begin(), part->end());
+    const double seconds = walk(*inside, loops, sums, near, shared);
+    loops.resize(before);
+    return seconds;
+  }
   case Kind::Then: {
     const double first = walk(*t.first, loops, sums, near, loops.size());
     return first + walk(*t.rest, loops, sums, near, loops.size()) +
@@ -411,4 +449,4 @@ double Estimator::seconds(const Tree& tree) {
   return kLaunchSeconds + part_seconds(tree);
 }
 
-} // namespace egret::loops
+} // namespace egret::kernel::loops

@@ -9,13 +9,13 @@
 #include <span>
 #include <vector>
 
-namespace egret::loops {
+namespace egret::kernel::loops {
 
 /// A loop around a body, outermost first.
 struct LoopAround {
   int axis = 0;
   double trips = 1;
-  kernel::Bind bind = kernel::Bind::Serial;
+  Bind bind = Bind::Serial;
   bool inside_sum = false; ///< of the body's stage
 };
 
@@ -27,14 +27,14 @@ struct NearAround {
 
 class Estimator {
 public:
-  Estimator(const kernel::Region& region, const kernel::Target& target);
+  Estimator(const Region& region, const Target& target);
 
   /// Of a launch. The cost of a body depends on the loops around it alone, so that of a tree is the
   /// sum of its bodies'.
-  double seconds(const kernel::loops::Tree& tree);
+  double seconds(const Tree& tree);
 
   /// Of a part of a tree, outermost; bodies as set before.
-  double part_seconds(const kernel::loops::Tree& part) const;
+  double part_seconds(const Tree& part) const;
 
   /// Of all points of one body. `shared`: of the loops, those outermost ones inside of which
   /// results of other stages are made and read.
@@ -43,7 +43,7 @@ public:
 
   /// Sets which stages have bodies: the others are computed where they are read. seconds() does so
   /// by itself.
-  void set_bodies(const kernel::loops::Tree& tree);
+  void set_bodies(const Tree& tree);
 
   /// What an axis's extent counts as: an unknown size has its upper bound, or a thousand or so.
   double extent_of(int axis) const { return extents_[std::size_t(axis)]; }
@@ -70,20 +70,21 @@ private:
   /// The same of a stage with matrix loops.
   double gpu_matrix_seconds(int stage, std::span<const LoopAround> loops,
                             std::span<const NearAround> near, std::size_t shared) const;
+  double trips_of(const Tree& loop) const;
   void describe(int stage, StageCost& cost, const std::vector<bool>& bodies) const;
-  double walk(const kernel::loops::Tree& tree, std::vector<LoopAround>& loops,
-              std::vector<int>& sums, std::vector<NearAround>& near, std::size_t shared) const;
+  double walk(const Tree& tree, std::vector<LoopAround>& loops, std::vector<int>& sums,
+              std::vector<NearAround>& near, std::size_t shared) const;
   /// Cycles of a product by tiles of AMX, copies apart; negative: the loops are none.
   double tile_cycles(const StageCost& cost, std::span<const LoopAround> loops,
                      std::span<const NearAround> near) const;
   double traffic(const StageCost& cost, std::span<const LoopAround> loops, std::size_t shared,
                  double cache) const;
 
-  const kernel::Region& region_;
-  const kernel::Target& target_;
+  const Region& region_;
+  const Target& target_;
   std::vector<double> extents_;
   std::vector<StageCost> stages_;
   std::vector<bool> bodies_;
 };
 
-} // namespace egret::loops
+} // namespace egret::kernel::loops

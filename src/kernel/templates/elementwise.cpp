@@ -1,0 +1,275 @@
+// Maps over one box, with any views of their operands.
+//
+// On a CPU: parallel loops over the outer axes and chunks of the vector axis, and inside of each
+// `vectors` vectors an iteration. On a GPU: blocks of `threads` threads, each with `vectors`
+// vectors of up to 16 bytes, whose loads are all made before the first store; of several axes all
+// vectors are one loop, so that short rows leave no thread idle. With `transpose`, operands that
+// are contiguous along another axis than the results are staged: on a CPU in blocks of as many rows
+// as lanes that are transposed in registers, on a GPU in tiles of `side` by `side` in shared
+// memory.
+#include "kernel/analysis.h"
+#include "kernel/families.h"
+#include "kernel/gpu_nest.h"
+#include "kernel/map_axes.h"
+#include "kernel/templates/template.h"
+
+#include <algorithm>
+
+namespace egret::kernel {
+
+namespace {
+
+using loops::loop;
+using loops::TreePtr;
+
+/// Elements along the vector axis that a CPU thread does in a row, if the schedule names none.
+constexpr std::int64_t kChunk = 8192;
+/// Iterations of parallel loops that share out evenly enough among a few threads.
+constexpr std::int64_t kEnoughPieces = 64;
+
+constexpr Knob kParameters[] = {{"vectors", 1, 16},
+                                {"transpose", 0, 1},
+                                {"chunk", 1024, 1 << 24, 1024},
+                                {"threads", 32, 1024, 32},
+                                {"side", 32, 128, 32}};
+
+/// What all trees of a region have in common.
+struct Map {
+  int vector = -1, transposed = -1; ///< axes
+  int lanes = 1;
+  std::int64_t vectors = 1;
+  TreePtr bodies; ///< of all outputs at one point, under the masks of the axes that tiles may leave
+};
+
+/// A loop along an axis.
+struct Digit {
+  std::int64_t step;
+  Bind bind;
+};
+
+/// Loops along an axis, outermost first; each step divides the one before, the first loop is over
+/// all of the axis.
+TreePtr digits(const Region& region, int axis, std::vector<Digit> steps, TreePtr rest) {
+  for (std::size_t i = steps.size(); i-- > 0;) {
+    const Digit& d = steps[i];
+    const Expr extent = i == 0 ? ceildiv(region.axes[std::size_t(axis)].extent, Expr(d.step))
+                               : Expr(steps[i - 1].step / d.step);
+    if (i > 0 && extent == Expr(1))
+      continue;
+    rest = loop(axis, extent, d.step, d.bind, std::move(rest));
+  }
+  return rest;
+}
+
+/// A load that is contiguous along `transposed`, strided along `vector`, and can be staged.
+bool is_transposed(const Region& region, const Stage& stage, const Load& load, const Map& map) {
+  if (load.source != Source::Operand || !load.map.is_total() || !load.indirect.empty() ||
+      stride_of(region, stage, load, map.transposed) != 1)
+    return false;
+  const auto s = stride_of(region, stage, load, map.vector);
+  return s && *s != 0 && *s != 1;
+}
+
+TreePtr staged(const Region& region, const Map& map, TreePtr rest) {
+  std::vector<int> done;
+  for (const Stage& stage : region.stages)
+    for (const Load& load : stage.loads)
+      if (is_transposed(region, stage, load, map) && !contains(done, load.number)) {
+        done.push_back(load.number);
+        rest = loops::near(load.number, std::move(rest));
+      }
+  return rest;
+}
+
+/// The axes but for `without`.
+std::vector<int> others(const Region& region, std::initializer_list<int> without) {
+  std::vector<int> axes;
+  for (int a = 0; a < int(region.axes.size()); ++a)
+    if (std::find(without.begin(), without.end(), a) == without.end())
+      axes.push_back(a);
+  return axes;
+}
+
+class ElementwiseTemplate : public Template {
+public:
+  std::string name() const override { return "elementwise"; }
+
+protected:
+  std::string refuses(const Region& region) const override {
+    return is_plain_map(region) ? "" : "not a map over one box that stores its results";
+  }
+
+  std::span<const Knob> parameters() const override { return kParameters; }
+
+  std::vector<Schedule> proposals(const Region& region, const Target& target) const override {
+    const int vector = map_vector_axis(region);
+    const bool turns = vector >= 0 && map_turned_axis(region, vector) >= 0;
+    const CachePolicy usual =
+        target.is_gpu() ? gpu_store_policy(region, target) : usual_store_policy(region, target);
+    const CachePolicy other =
+        usual == CachePolicy::Default ? CachePolicy::Streaming : CachePolicy::Default;
+    std::vector<Schedule> out;
+    Schedule s;
+    s.generator = name();
+    const auto add = [&](std::initializer_list<std::pair<const std::string, std::int64_t>> knobs,
+                         std::int64_t bytes = 0) {
+      for (CachePolicy policy : {usual, other}) {
+        s.knobs = knobs;
+        s.vector_bytes = bytes;
+        s.store_policy = policy;
+        out.push_back(s);
+      }
+    };
+    if (target.is_gpu()) {
+      for (int threads = 128; threads <= 512; threads *= 2) {
+        for (int vectors = 1; vectors <= 4; vectors *= 2)
+          add({{"threads", threads}, {"vectors", vectors}});
+        if (turns)
+          add({{"threads", threads}, {"transpose", 1}});
+      }
+      return out;
+    }
+    for (int vectors = 1; vectors <= 8; vectors *= 2)
+      for (std::int64_t chunk = kChunk / 4; chunk <= 4 * kChunk; chunk *= 4)
+        add({{"vectors", vectors}, {"chunk", chunk}});
+    add({{"vectors", 4}, {"chunk", kChunk}}, target.vector_bytes / 2);
+    if (turns)
+      add({{"transpose", 1}});
+    return out;
+  }
+
+  Built build(const Region& region, const Schedule& schedule, const Target& target) const override {
+    Map map;
+    map.vector = map_vector_axis(region);
+    const std::int64_t bytes = schedule.vector_bytes ? schedule.vector_bytes : target.vector_bytes;
+    if (map.vector >= 0)
+      map.lanes = target.is_gpu() ? gpu_lanes(region, map.vector, bytes)
+                                  : lanes_for(region, all_stages(region), bytes);
+    map.vectors = schedule.knob("vectors", 4);
+    if (schedule.knob("transpose", 0) != 0) {
+      map.transposed = map.vector < 0 ? -1 : map_turned_axis(region, map.vector);
+      if (map.transposed < 0)
+        return {nullptr, "no operand is contiguous along another axis than the results"};
+    }
+    map.bodies = bodies(region);
+    for (int a : {map.vector, map.transposed})
+      if (a >= 0)
+        map.bodies = loops::mask(a, std::move(map.bodies));
+    if (map.transposed >= 0)
+      return target.is_gpu() ? gpu_tiles(region, schedule, map) : blocks(region, map);
+    return target.is_gpu() ? gpu_vectors(region, schedule, map)
+                           : chunks(region, schedule.knob("chunk", kChunk), map);
+  }
+
+private:
+  static TreePtr bodies(const Region& region) {
+    TreePtr all;
+    for (int s = int(region.stages.size()) - 1; s >= 0; --s)
+      if (is_output(region, s))
+        all = all ? loops::then(loops::body(s), std::move(all)) : loops::body(s);
+    return all;
+  }
+
+  /// Loops over whole axes, parallel until there are enough iterations.
+  static TreePtr parallel(const Region& region, const std::vector<int>& axes, TreePtr rest) {
+    std::vector<Bind> binds;
+    Expr pieces(1);
+    for (int a : axes) {
+      binds.push_back(pieces.lower() >= kEnoughPieces ? Bind::Serial : Bind::Core);
+      pieces = pieces * region.axes[std::size_t(a)].extent;
+    }
+    for (std::size_t i = axes.size(); i-- > 0;)
+      rest = loop(axes[i], region.axes[std::size_t(axes[i])].extent, 1, binds[i], std::move(rest));
+    return rest;
+  }
+
+  static Bind after(const Region& region, const std::vector<int>& axes) {
+    return points_of(region, axes).lower() >= kEnoughPieces ? Bind::Serial : Bind::Core;
+  }
+
+  static Built chunks(const Region& region, std::int64_t chunk, const Map& map) {
+    const std::vector<int> outer = others(region, {map.vector});
+    TreePtr inner = map.bodies;
+    if (map.vector >= 0) {
+      const std::int64_t step = map.vectors * map.lanes;
+      std::vector<Digit> steps = {
+          {step, Bind::Serial}, {map.lanes, Bind::Unroll}, {1, Bind::Vector}};
+      if (!proves_less_equal(region.axes[std::size_t(map.vector)].extent, Expr(chunk))) {
+        if (chunk % step != 0)
+          return {nullptr, "a chunk is no multiple of the vectors"};
+        steps.insert(steps.begin(), {chunk, after(region, outer)});
+      }
+      inner = digits(region, map.vector, std::move(steps), std::move(inner));
+    }
+    return {parallel(region, outer, std::move(inner)), ""};
+  }
+
+  /// Blocks of as many rows as lanes.
+  static Built blocks(const Region& region, const Map& map) {
+    if (map.lanes == 1)
+      return {nullptr, "one lane transposes nothing"};
+    const std::vector<int> outer = others(region, {map.vector, map.transposed});
+    TreePtr block = loop(map.transposed, Expr(map.lanes), 1, Bind::Unroll,
+                         loop(map.vector, Expr(map.lanes), 1, Bind::Vector, map.bodies));
+    const auto over = [&](int axis, Bind bind, TreePtr rest) {
+      return loop(axis, ceildiv(region.axes[std::size_t(axis)].extent, Expr(map.lanes)), map.lanes,
+                  bind, std::move(rest));
+    };
+    TreePtr rows = over(map.transposed, after(region, outer),
+                        over(map.vector, Bind::Serial, staged(region, map, std::move(block))));
+    return {parallel(region, outer, std::move(rows)), ""};
+  }
+
+  /// Vectors of one axis by their digits, of several in row-major order of their points.
+  static Built gpu_vectors(const Region& region, const Schedule& schedule, const Map& map) {
+    const std::int64_t threads = schedule.knob("threads", 256), lanes = map.lanes;
+    if (region.axes.size() == 1 && map.vector == 0)
+      return {digits(region, 0,
+                     {{threads * map.vectors * lanes, Bind::Grid},
+                      {threads * lanes, Bind::Unroll},
+                      {lanes, Bind::Lane},
+                      {1, Bind::Vector}},
+                     map.bodies),
+              ""};
+    TreePtr tree = map.bodies;
+    if (lanes > 1)
+      tree = loop(map.vector, Expr(lanes), 1, Bind::Vector, std::move(tree));
+    for (int a = int(region.axes.size()) - 1; a >= 0; --a)
+      tree = digits(region, a, {{a == map.vector ? lanes : 1, Bind::Grid}}, std::move(tree));
+    return {loops::collapse(int(threads), int(map.vectors), std::move(tree)), ""};
+  }
+
+  static Built gpu_tiles(const Region& region, const Schedule& schedule, const Map& map) {
+    const std::int64_t threads = schedule.knob("threads", 256), side = schedule.knob("side", 64);
+    if (side % map.lanes != 0 || threads % (side / map.lanes) != 0 ||
+        threads / (side / map.lanes) > side || side % (threads / (side / map.lanes)) != 0)
+      return {nullptr, "the threads are no rows of a tile"};
+    const std::int64_t rows = threads / (side / map.lanes);
+    TreePtr take =
+        loop(map.vector, Expr(side / map.lanes), map.lanes, Bind::Lane,
+             map.lanes > 1 ? loop(map.vector, Expr(map.lanes), 1, Bind::Vector, map.bodies)
+                           : map.bodies);
+    take = loop(map.transposed, Expr(rows), 1, Bind::Warp, std::move(take));
+    if (rows < side)
+      take = loop(map.transposed, Expr(side / rows), rows, Bind::Unroll, std::move(take));
+    const auto over = [&](int axis, TreePtr rest) {
+      return loop(axis, ceildiv(region.axes[std::size_t(axis)].extent, Expr(side)), side,
+                  Bind::Grid, std::move(rest));
+    };
+    TreePtr tree = over(map.transposed, over(map.vector, staged(region, map, std::move(take))));
+    const std::vector<int> outer = others(region, {map.vector, map.transposed});
+    for (std::size_t i = outer.size(); i-- > 0;)
+      tree =
+          loop(outer[i], region.axes[std::size_t(outer[i])].extent, 1, Bind::Grid, std::move(tree));
+    return {std::move(tree), ""};
+  }
+};
+
+} // namespace
+
+const Generator& elementwise_generator() {
+  static const ElementwiseTemplate generator;
+  return generator;
+}
+
+} // namespace egret::kernel

@@ -1,0 +1,249 @@
+// Mechanisms of the lowering of schedule trees: collapsed grid loops, stores behind all loads,
+// blocks that are transposed in registers, copies whose rows lie in different banks.
+#include "kernel/families.h"
+#include "support/random_graph.h"
+#include "support/region_runner.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace egret::kernel {
+namespace {
+
+using ir::Graph;
+using ir::NodeId;
+
+testing::RegionCase only_region(const Graph& g, const Target& target) {
+  auto cases = testing::region_cases(g, testing::random_inputs(g, 1, {.special = false}), target);
+  EXPECT_EQ(cases.size(), 1u);
+  return std::move(cases.at(0));
+}
+
+Target cpu() {
+  return testing::test_targets()[0];
+}
+
+KernelProgram by_tree(const testing::RegionCase& c, const std::string& tree, const Target& target) {
+  Schedule schedule;
+  schedule.generator = "loops";
+  schedule.tree = tree;
+  Lowered lowered = loops_generator().lower(c.region, schedule, target);
+  EXPECT_TRUE(lowered.ok) << tree << "\n" << lowered.reason << "\n" << print(c.region);
+  if (lowered.ok)
+    verify(lowered.program);
+  return std::move(lowered.program);
+}
+
+KernelProgram by_knobs(const testing::RegionCase& c, std::map<std::string, std::int64_t> knobs,
+                       const Target& target) {
+  Schedule schedule;
+  schedule.generator = "elementwise";
+  schedule.knobs = std::move(knobs);
+  Lowered lowered = elementwise_generator().lower(c.region, schedule, target);
+  EXPECT_TRUE(lowered.ok) << lowered.reason << "\n" << print(c.region);
+  if (lowered.ok)
+    verify(lowered.program);
+  return std::move(lowered.program);
+}
+
+/// x of one column and y of one row, both of all points.
+Graph outer_sum(const Expr& m, const Expr& n) {
+  Graph g;
+  const Shape box{m, n};
+  const NodeId x = g.input("x", DType::F32, {m, 1}), y = g.input("y", DType::F32, {1, n});
+  g.outputs = {g.binary(Op::Add, g.expand(x, box), g.expand(y, box))};
+  return g;
+}
+
+Graph transposition(std::int64_t m, std::int64_t n, DType dtype = DType::F32) {
+  Graph g;
+  g.outputs = {g.unary(Op::Exp, g.permute(g.input("x", dtype, {m, n}), {1, 0}))};
+  return g;
+}
+
+/// Loads from operands that stand behind a store to an output.
+int loads_behind_stores(const KernelProgram& p) {
+  int behind = 0;
+  bool stored = false;
+  each_statement(p.body, [&](const Stmt& s) {
+    if (const auto* store = get_if<Store>(s))
+      stored = stored || p.buffers[std::size_t(store->to.buffer)].space == Space::Argument;
+    const auto* load = made_by<inst::Load>(s);
+    behind +=
+        int(load && stored && p.buffers[std::size_t(load->from.buffer)].space == Space::Argument);
+  });
+  return behind;
+}
+
+TEST(LoweringTest, CollapsedLoopsAreSharedOutByPointsAndNotByRows) {
+  for (const auto& [m, n] : {std::pair<std::int64_t, std::int64_t>{5, 23}, {64, 3}, {3, 64}}) {
+    const auto c = only_region(outer_sum(m, n), testing::test_gpu());
+    const std::string tree =
+        fmt::format("collapse(32,2,for(0,{},1,grid,for(1,{},1,grid,body(0))))", m, n);
+    const KernelProgram p = by_tree(c, tree, testing::test_gpu());
+    EXPECT_EQ(p.launch.threads, 32);
+    EXPECT_EQ(p.launch.workers, Expr((m * n + 63) / 64)) << tree;
+    EXPECT_EQ(testing::run_and_compare(c, p), "") << tree;
+  }
+}
+
+TEST(LoweringTest, CollapsedLoopsOfPartialVectorsAndUnknownSizes) {
+  const auto c = only_region(outer_sum(7, 22), testing::test_gpu());
+  EXPECT_EQ(testing::run_and_compare(
+                c, by_tree(c,
+                           "collapse(64,3,for(0,7,1,grid,for(1,6,4,grid,for(1,4,1,vector,"
+                           "mask(1,body(0))))))",
+                           testing::test_gpu())),
+            "");
+  const auto unknown = only_region(outer_sum(Expr::symbol("N", 1, 50), 9), testing::test_gpu());
+  EXPECT_EQ(
+      testing::run_and_compare(
+          unknown, by_tree(unknown, "collapse(32,4,for(0,ceil(1),1,grid,for(1,9,1,grid,body(0))))",
+                           testing::test_gpu())),
+      "");
+}
+
+TEST(LoweringTest, ACpuHasNoBlocksToCollapseInto) {
+  const auto c = only_region(outer_sum(5, 23), cpu());
+  Schedule schedule;
+  schedule.generator = "loops";
+  schedule.tree = "collapse(32,2,for(0,5,1,serial,for(1,23,1,serial,body(0))))";
+  const Lowered lowered = loops_generator().lower(c.region, schedule, cpu());
+  EXPECT_FALSE(lowered.ok);
+  EXPECT_NE(lowered.reason.find("a CPU has no blocks of 32 threads"), std::string::npos)
+      << lowered.reason;
+}
+
+TEST(LoweringTest, StoresOfAFewVectorsComeBehindAllTheirLoads) {
+  Graph g;
+  g.outputs = {g.unary(Op::Exp, g.input("x", DType::F32, {4096}))};
+  const auto c = only_region(g, cpu());
+  EXPECT_EQ(loads_behind_stores(by_knobs(c, {{"vectors", 4}}, cpu())), 0);
+  // Sixteen vectors wait in registers on no CPU.
+  const KernelProgram many = by_knobs(c, {{"vectors", 16}}, cpu());
+  EXPECT_GT(loads_behind_stores(many), 0);
+  EXPECT_EQ(testing::run_and_compare(c, many), "");
+
+  const Target gpu = testing::test_gpu();
+  const auto on_gpu = testing::aligned_for(only_region(g, gpu), gpu);
+  EXPECT_EQ(loads_behind_stores(by_knobs(on_gpu, {{"threads", 128}, {"vectors", 4}}, gpu)), 0);
+}
+
+TEST(LoweringTest, OutputsOfAPointAreStoredBehindWhatItsOtherOutputsRead) {
+  // Each output takes over the memory of an operand; all but the last one's, the next one reads.
+  constexpr std::size_t kOutputs = 12;
+  Graph g;
+  std::vector<NodeId> x;
+  for (std::size_t i = 0; i < kOutputs; ++i)
+    x.push_back(g.input(fmt::format("x{}", i), DType::F32, {100}));
+  g.outputs.push_back(g.unary(Op::Cos, x[0]));
+  for (std::size_t i = 1; i < kOutputs; ++i)
+    g.outputs.push_back(g.binary(Op::Add, g.binary(Op::Mul, g.outputs.back(), x[i]), x[i - 1]));
+  for (const Target& target : {cpu(), testing::test_gpu()}) {
+    auto c = only_region(g, target);
+    testing::take_over_operands(c.region);
+    EXPECT_TRUE(
+        std::ranges::all_of(c.region.outputs, [](const Output& o) { return o.alias >= 0; }));
+    for (int vectors : {1, 4}) {
+      const KernelProgram p = by_knobs(c, {{"vectors", vectors}}, target);
+      EXPECT_TRUE(std::ranges::none_of(p.buffers, [](const Buffer& b) {
+        return b.space == Space::Workspace;
+      })) << "a result waits in memory";
+      EXPECT_EQ(testing::run_and_compare(c, p, {.in_place = true}), "");
+    }
+  }
+}
+
+TEST(LoweringTest, BlocksAreTransposedInRegistersWithPartialBlocksAtTheEnds) {
+  for (const Target& target : testing::test_targets())
+    for (DType dtype : {DType::F32, DType::BF16})
+      for (const auto& [m, n] :
+           {std::pair<std::int64_t, std::int64_t>{64, 32}, {37, 53}, {3, 100}}) {
+        const auto c = only_region(transposition(m, n, dtype), target);
+        const KernelProgram p = by_knobs(c, {{"transpose", 1}}, target);
+        int shuffles = 0;
+        bool strided = false;
+        each_statement(p.body, [&](const Stmt& s) {
+          shuffles += int(made_by<inst::Shuffle>(s) != nullptr);
+          if (const auto* load = made_by<inst::Load>(s)) {
+            const Expr next =
+                substitute(load->from.index, [](const Expr& v) -> std::optional<Expr> {
+                  return lanes_of(v) ? std::optional(Expr(1)) : std::nullopt;
+                });
+            const Expr here =
+                substitute(load->from.index, [](const Expr& v) -> std::optional<Expr> {
+                  return lanes_of(v) ? std::optional(Expr(0)) : std::nullopt;
+                });
+            strided = strided || !proves_less_equal(next - here, Expr(1));
+          }
+        });
+        EXPECT_GT(shuffles, 0);
+        EXPECT_FALSE(strided) << print(p);
+        EXPECT_EQ(testing::run_and_compare(c, p), "") << m << " x " << n;
+      }
+}
+
+/// The value of an index for a thread, its lane and iterations at 0.
+std::int64_t index_at(const Expr& index, std::int64_t thread, std::int64_t lane) {
+  return substitute(index,
+                    [&](const Expr& v) -> std::optional<Expr> {
+                      if (threads_of(v))
+                        return Expr(thread);
+                      return lanes_of(v) ? Expr(lane) : Expr(0);
+                    })
+      .value();
+}
+
+TEST(LoweringTest, OfAnOperandThatIsReadBothWaysTheStridedLoadIsStaged) {
+  Graph g;
+  const NodeId x = g.input("x", DType::F32, {64, 64});
+  g.outputs = {g.binary(Op::Add, x, g.permute(x, {1, 0}))};
+  for (const Target& target : {cpu(), testing::test_gpu()}) {
+    const auto c = testing::aligned_for(only_region(g, target), target);
+    const KernelProgram p = by_knobs(c, {{"transpose", 1}}, target);
+    each_statement(p.body, [&](const Stmt& s) {
+      const auto* load = made_by<inst::Load>(s);
+      if (!load || p.buffers[std::size_t(load->from.buffer)].space != Space::Argument)
+        return;
+      EXPECT_LE(index_at(load->from.index, 0, 1) - index_at(load->from.index, 0, 0), 1) << print(p);
+      EXPECT_LE(index_at(load->from.index, 1, 0) - index_at(load->from.index, 0, 0), 4) << print(p);
+    });
+    EXPECT_EQ(testing::run_and_compare(c, p), "");
+  }
+}
+
+TEST(LoweringTest, AWarpReadsAndWritesDifferentBanks) {
+  const Target gpu = testing::test_gpu();
+  for (DType dtype : {DType::F32, DType::BF16}) {
+    const auto c = testing::aligned_for(only_region(transposition(256, 128, dtype), gpu), gpu);
+    const KernelProgram p = by_knobs(c, {{"transpose", 1}, {"threads", 256}}, gpu);
+    const auto size = std::int64_t(size_of(dtype));
+    int accesses = 0;
+    const auto check = [&](const Address& a, const char* what) {
+      if (p.buffers[std::size_t(a.buffer)].space != Space::Shared)
+        return;
+      ++accesses;
+      std::map<std::int64_t, std::set<std::int64_t>> words; // by bank
+      for (std::int64_t thread = 0; thread < 32; ++thread) {
+        const std::int64_t word = index_at(a.index, thread, 0) * size / 4;
+        words[word % 32].insert(word);
+      }
+      for (const auto& [bank, asked] : words)
+        EXPECT_LE(asked.size(), 4u) << what << ", bank " << bank << "\n" << print(p);
+    };
+    each_statement(p.body, [&](const Stmt& s) {
+      if (const auto* load = made_by<inst::Load>(s))
+        check(load->from, "load");
+      if (const auto* store = get_if<Store>(s))
+        check(store->to, "store");
+    });
+    EXPECT_GT(accesses, 1);
+    EXPECT_EQ(testing::run_and_compare(c, p), "");
+  }
+}
+
+} // namespace
+} // namespace egret::kernel
