@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -61,6 +62,11 @@ struct CompileOptions {
   /// RuleTag::Reassociates and a large product has to be made in chunks. Error(Value) unless above
   /// 0; Error(Memory) naming the least possible limit at a call for which it cannot be met.
   std::optional<std::int64_t> memory_limit = {};
+  /// Schedules of kernels, as text (docs/loops.md): by the kernel's name, with `#` and its number
+  /// from 1 where several have that name, as `egret compile --emit tree` writes them. The others
+  /// are chosen as always. Error(Value) at a call whose program has no such kernel, or whose kernel
+  /// the schedule does not fit, with the reason.
+  std::map<std::string, std::string> schedules = {};
 };
 
 namespace detail {

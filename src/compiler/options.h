@@ -2,6 +2,7 @@
 #pragma once
 
 #include "compiler/output_spec.h"
+#include "compiler/requested_schedules.h"
 #include "egret/effort.h"
 #include "kernel/generator.h"
 #include "kernel/region.h"
@@ -55,11 +56,16 @@ struct Options {
   /// Results have the same bits with every effort: no rule runs, the graph is partitioned greedily,
   /// and regions whose results depend on the order of sums have their greedy schedule.
   bool deterministic = false;
+  /// Kernels with a schedule of the user's; the graph is partitioned greedily then.
+  RequestedSchedules schedules;
   /// Changes a region and what was chosen for it before it is compiled: fault injection for tests.
   std::function<void(kernel::Region&, kernel::Chosen&)> inject_fault;
   bool verify_passes = false; ///< every pass's verifier runs, as in developer builds
   /// Called after each pass. The passes are printed for it, so it is for people and tests.
   std::function<void(const PassEvent&)> after_pass;
+
+  /// The graph is partitioned greedily whatever the effort.
+  bool has_greedy_partition() const { return deterministic || !schedules.empty(); }
 
   /// `rules` with all that is allowed.
   saturate::SaturateOptions chosen_rules() const {

@@ -148,6 +148,13 @@ Proposed Proposer::propose(const ir::Graph& graph, const std::vector<BuiltRegion
   Refusals& refusals = proposed.refusals;
   refusals = Refusals(target_, options_.strict ? *options_.strict : strict_by_environment());
   std::vector<kernel::Chosen> chosen = choose(distinct.wanted, seconds, proposed.search, refusals);
+  if (!options_.schedules.empty()) {
+    std::vector<const kernel::Region*> wanted;
+    for (const WantedKernel& kernel : distinct.wanted)
+      wanted.push_back(kernel.region);
+    for (auto& [i, kernel] : lower_requested(options_.schedules, wanted, target_))
+      chosen[i] = std::move(kernel);
+  }
   for (std::size_t i = 0; i < chosen.size(); ++i) {
     kernel::Chosen& c = chosen[i];
     kernel::Region region = *distinct.wanted[i].region;

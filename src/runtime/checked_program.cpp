@@ -32,6 +32,7 @@ public:
   const compiler::CompileReport& report() const override { return program_->report(); }
   std::string plan() const override { return program_->plan(); }
   std::string loops() const override { return program_->loops(); }
+  std::string schedules() const override { return program_->schedules(); }
   std::string loop_terms() const override { return program_->loop_terms(); }
   std::string code() const override { return program_->code(); }
   std::size_t bytes() const override { return program_->bytes(); }

@@ -32,6 +32,7 @@ public:
   }
   std::string plan() const override { return main_->plan(); }
   std::string loops() const override { return fill_->loops() + main_->loops(); }
+  std::string schedules() const override { return main_->schedules(); }
   std::string loop_terms() const override { return main_->loop_terms(); }
   std::string code() const override { return fill_->code() + main_->code(); }
   std::size_t bytes() const override { return fill_->bytes() + main_->bytes(); }

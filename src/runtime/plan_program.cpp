@@ -47,6 +47,7 @@ public:
   }
   std::string plan() const override { return kernel::print(compiled_.plan); }
   std::string loops() const override;
+  std::string schedules() const override;
   std::string loop_terms() const override;
   std::string code() const override;
   std::size_t bytes() const override { return bytes_; }
@@ -297,6 +298,10 @@ std::string PlanProgram::loops() const {
   for (const kernel::KernelEntry& entry : compiled_.plan.kernels)
     text += kernel::print(program_of(entry));
   return text;
+}
+
+std::string PlanProgram::schedules() const {
+  return compiler::schedules_text(compiled_.plan.kernels, device_.target());
 }
 
 std::string PlanProgram::loop_terms() const {

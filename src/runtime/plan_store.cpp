@@ -23,6 +23,7 @@ public:
   }
   std::string plan() const override { return entry()->program->plan(); }
   std::string loops() const override { return entry()->program->loops(); }
+  std::string schedules() const override { return entry()->program->schedules(); }
   std::string loop_terms() const override { return entry()->program->loop_terms(); }
   std::string code() const override { return entry()->program->code(); }
   std::size_t bytes() const override { return entry()->bytes; }

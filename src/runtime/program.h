@@ -32,6 +32,8 @@ public:
   virtual std::shared_ptr<const compiler::ParameterFolding> derivation() const { return nullptr; }
   virtual std::string plan() const { return {}; }  ///< what runs in which order on which memory
   virtual std::string loops() const { return {}; } ///< loop nests of all kernels, for EGRET_DEBUG=3
+  /// Their schedules, as CompileOptions::schedules takes them.
+  virtual std::string schedules() const { return {}; }
   /// Their loop trees as a program of rules (docs/loops.md), for `egret egraph run`.
   virtual std::string loop_terms() const { return {}; }
   virtual std::string code() const { return {}; } ///< their generated code, for EGRET_DEBUG=4

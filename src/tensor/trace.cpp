@@ -488,6 +488,7 @@ std::shared_ptr<TracedProgram> lower(Trace& trace, const Call& call, const Left&
   traced->options.budget_seconds = options.budget_seconds;
   traced->options.allow = options.allow;
   traced->options.memory_limit = options.memory_limit;
+  traced->options.schedules = options.schedules;
   choose_donations(*traced, trace, w, lowering);
   if (compiled)
     traced->program = program_for(*traced);

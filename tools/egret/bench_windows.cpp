@@ -79,14 +79,16 @@ Case windows_case(const Windows& w) {
     for (std::size_t i = 0; i < inputs.size(); ++i)
       if (w.weight.empty() || i == 0)
         s.inputs[i] = inputs[i].narrow(0, w.data[0] - 1, 1).eval();
-    std::int64_t image = w.function(s.inputs).numel(), sampled = image;
+    const std::int64_t image = w.function(s.inputs).numel();
+    std::int64_t sampled = image, channels = 1, apart = 1; // of neighbours in the results
     if (w.dense()) {
-      const std::int64_t channels = std::min(w.weight[0], kSampledChannels);
+      channels = std::min(w.weight[0], kSampledChannels);
+      apart = w.last ? w.weight[0] : channels;
       s.inputs[1] = inputs[1].narrow(0, 0, channels).eval();
       sampled = image / w.weight[0] * channels;
     }
     for (std::int64_t i = 0; i < sampled; ++i)
-      s.elements.push_back((w.data[0] - 1) * image + i);
+      s.elements.push_back((w.data[0] - 1) * image + i / channels * apart + i % channels);
     return s;
   };
   Case c = pure_case(w.name, w.function, make, sample, w.dtype == DType::F32 ? 1e-5 : 8e-3);
@@ -180,6 +182,32 @@ std::vector<Workload> windows_workloads() {
                           576,
                           {},
                           DType::BF16}));
+  list.push_back(windows({"conv2d_bf16_8x56x56x64k3",
+                          "convolution of 3x3, channels last",
+                          channels_last(convolution(1, 1, 1)),
+                          {8, 56, 56, 64},
+                          {64, 64, 3, 3},
+                          576,
+                          {},
+                          DType::BF16,
+                          true}));
+  list.push_back(windows({"conv2d_bf16_64x256x14x14k3",
+                          "convolution of 3x3",
+                          convolution(1, 1, 1),
+                          {64, 256, 14, 14},
+                          {256, 256, 3, 3},
+                          2304,
+                          {},
+                          DType::BF16}));
+  list.push_back(windows({"conv2d_bf16_64x14x14x256k3",
+                          "convolution of 3x3, channels last",
+                          channels_last(convolution(1, 1, 1)),
+                          {64, 14, 14, 256},
+                          {256, 256, 3, 3},
+                          2304,
+                          {},
+                          DType::BF16,
+                          true}));
   list.push_back(windows({"conv2d_f32_8x3x224x224k7s2",
                           "convolution of 7x7, stride 2",
                           convolution(2, 3, 1),

@@ -21,6 +21,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -33,13 +34,24 @@ using saturate::SaturateReport;
 using Json = nlohmann::ordered_json;
 
 struct CompileCommand {
-  std::string graph, program, loops_program, optimized, plan, device;
+  std::string graph, program, loops_program, optimized, plan, schedules, emit, device;
   EffortOptions effort{.effort = "quick"};
   std::vector<std::string> rules, steady, print_after;
   saturate::SaturateOptions saturate;
   std::optional<std::int64_t> memory_limit;
   bool report = false, json = false, print_changed = false, list_passes = false;
 };
+
+/// What --emit prints of all kernels, and the kind of device that has it; empty: any.
+struct Form {
+  std::string (*text)(const runtime::Program&);
+  std::string_view device;
+};
+const std::map<std::string, Form> kForms = {
+    {"tree", {[](const runtime::Program& p) { return p.schedules(); }, ""}},
+    {"program", {[](const runtime::Program& p) { return p.loops(); }, ""}},
+    {"llvm", {[](const runtime::Program& p) { return p.code(); }, "cpu"}},
+    {"cuda", {[](const runtime::Program& p) { return p.code(); }, "cuda"}}};
 
 Json json_of(const compiler::MemoryReport& m, const CompileReport& report) {
   Json again = Json::array();
@@ -250,12 +262,18 @@ void compile(const CompileCommand& command) {
   if (!command.steady.empty())
     options.steady = steady_inputs(graph, command.steady);
   options.after_pass = pass_printer(command);
+  if (!command.schedules.empty())
+    options.schedules =
+        compiler::parse_requested_schedules(read_text(command.schedules), command.schedules);
   const EffortInForce effort(command.effort);
   auto& runtime = runtime::Runtime::instance();
   runtime.complete(options);
   if (!command.program.empty())
     write_output("compile --program", command.program,
                  saturate::program_text(passes::normalize()(graph), options.rules));
+  if (const std::string_view device = command.emit.empty() ? "" : kForms.at(command.emit).device;
+      !runtime.target().device.starts_with(device))
+    throw UsageError(fmt::format("--emit {}: wants --device {}", command.emit, device));
   auto program = runtime.program(graph, options);
   if (command.effort.checked)
     program->run(run_inputs(graph, compiler::random_inputs(graph, 1)).slots);
@@ -266,7 +284,9 @@ void compile(const CompileCommand& command) {
     write_output("compile --loops-program", command.loops_program, program->loop_terms());
   if (!command.plan.empty())
     write_output("compile --plan", command.plan, program->plan() + program->loops());
-  if (command.json)
+  if (!command.emit.empty())
+    fmt::print("{}", terminal_text(kForms.at(command.emit).text(*program)));
+  else if (command.json)
     fmt::print("{}\n", json_of(report).dump(2));
   else if (command.report)
     fmt::print("{}", terminal_text(report.text()));
@@ -283,6 +303,8 @@ void add_compile_command(CLI::App& app) {
                   "  egret compile graph.txt --effort quick --report\n"
                   "  egret compile graph.txt --allow reassociates --json\n"
                   "  egret compile graph.txt --print-after partition\n"
+                  "  egret compile graph.txt --emit tree > schedules.txt\n"
+                  "  egret compile graph.txt --schedule schedules.txt --emit source\n"
                   "  egret compile graph.txt --program rules.egg\n"
                   "  egret egraph run --tensors rules.egg");
   command->add_option("graph", options->graph, "The graph's text (docs/graph.md)")
@@ -331,6 +353,17 @@ void add_compile_command(CLI::App& app) {
   command->add_option("--graph-out", options->optimized, "Write the graph that is compiled");
   command->add_option("--plan", options->plan,
                       "Write the order of launches, the memory and the kernels' loops");
+  command
+      ->add_option("--schedule", options->schedules,
+                   "Schedules of kernels, one `KERNEL = SCHEDULE` a line (docs/loops.md)")
+      ->type_name("FILE")
+      ->check(CLI::ExistingFile);
+  command
+      ->add_option("--emit", options->emit,
+                   "Print of all kernels: tree (their schedules, which --schedule reads), program "
+                   "(loops and statements), llvm (a CPU's), or cuda (a GPU's)")
+      ->check(CLI::IsMember({"tree", "program", "llvm", "cuda"}))
+      ->excludes(json);
   add_device_option(*command, options->device);
   command->callback([options] {
     turn_to(options->device);

@@ -118,7 +118,7 @@ struct FusionPlanSearch::Impl {
   /// Whether other fusion plans may be tried at all.
   bool explores() const {
     return tuned() && *options.effort >= Effort::Search && !options.frozen && !known &&
-           !options.deterministic && budget >= kLeastBudget && options.fuse &&
+           !options.has_greedy_partition() && budget >= kLeastBudget && options.fuse &&
            !options.inject_fault && has_fixed_sizes(candidates[0]->graph());
   }
 
@@ -380,7 +380,7 @@ struct FusionPlanSearch::Impl {
 
   /// The fusion plan that was remembered, or the greedy one of the cheapest graph.
   FusionPlanChoice first_choice() {
-    if (!tuned() || !options.fuse || options.deterministic)
+    if (!tuned() || !options.fuse || options.has_greedy_partition())
       return {};
     if (const auto text = options.tuner->fusion_plan(program, options.frozen))
       try {

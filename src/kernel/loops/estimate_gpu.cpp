@@ -19,6 +19,8 @@ constexpr double kL2Bytes = 48, kMemoryBytes = 20;
 /// Cycles until a value comes, from far (measured: bench/results/2026-11-22-loops.md) and from
 /// near.
 constexpr double kFar = 600, kNear = 25, kStep = 6;
+/// Loads of a thread that are under way together to fill a copy.
+constexpr double kTogether = 16;
 /// Cycles of a barrier of all blocks; bytes of shared memory that a multiprocessor reads a cycle.
 constexpr double kGridBarrier = 2000, kSharedBytes = 128;
 /// Matrix loops: bytes of copies near of several iterations, and of how many; cycles from one
@@ -208,7 +210,7 @@ double Estimator::gpu_body_seconds(int s, std::span<const LoopAround> loops,
   const double warps = std::ceil(threads / kWarp);
   // A thread's instructions, and requests for sectors of memory by a warp.
   double instructions = steps * (copies * std::max(1.0, cost.flops) + 3);
-  double requests = 0, bytes_near = 0, wait = kStep;
+  double requests = 0, bytes_near = 0, wait = kStep, filling = 0;
   for (const Access& access : cost.accesses) {
     const auto copy = std::ranges::find_if(near, [&](const NearAround& n) {
       return n.operand == access.operand && access.operand >= 0 && !access.written;
@@ -244,7 +246,7 @@ double Estimator::gpu_body_seconds(int s, std::span<const LoopAround> loops,
     } else if (copy == near.end()) {
       sectors = sectors_of(std::move(warp), bytes);
       if (!access.written && !hoisted)
-        wait = std::max(wait, kFar / std::clamp(copies / vector, 1.0, 8.0));
+        wait = std::max(wait, steps == 1 ? kFar : kFar / std::clamp(copies / vector, 1.0, 8.0));
     } else {
       wait = std::max(wait, kNear);
       double elements = 1, fills = 1; // of a block's copy
@@ -258,6 +260,7 @@ double Estimator::gpu_body_seconds(int s, std::span<const LoopAround> loops,
       const double turns = std::ceil(elements / threads) * fills;
       instructions += turns * 12 + fills * 40;
       requests += turns * 2;
+      filling += fills * std::ceil(std::ceil(elements / threads) / kTogether) * kFar;
     }
     instructions += times;
     requests += times * std::max(1.0, sectors / kSectorsACycle);
@@ -280,7 +283,7 @@ double Estimator::gpu_body_seconds(int s, std::span<const LoopAround> loops,
     penalty *= 100;
   const double issue = rounds * warps * instructions / kSchedulers;
   const double asked = rounds * warps * requests;
-  const double latency = waves * (steps * wait + instructions + combined + 300);
+  const double latency = waves * (steps * wait + filling + instructions + combined + 300);
   const double used = std::min(grid, multiprocessors);
 
   std::vector<LoopAround> order(loops.begin(), loops.end());

@@ -66,8 +66,12 @@ private:
   std::int64_t bank_conflicts(const NearCopy& copy) const;
   /// Strides of a copy whose rows are `pad` elements apart.
   void lay_out(NearCopy& copy, int across, std::int64_t pad) const;
-  /// All threads copy, all loads before the first store; false where there are too many.
-  bool fill_at_once(const NearCopy& copy, const Here& h, int width);
+  /// All threads copy in groups of loads that are all made before the group's first store; false
+  /// for a copy of unknown size.
+  bool fill_in_groups(const NearCopy& copy, const Here& h, int width);
+  /// `turns` loads of each thread from turn `first` on, of `count` for all threads.
+  void fill_group(const NearCopy& copy, const Here& h, int width, const std::vector<Expr>& extents,
+                  const Expr& first, std::int64_t turns, std::int64_t count);
   /// The same for a copy that the memory makes by itself; 0 where it cannot.
   int width_of_async_copy(const NearCopy& copy) const;
   /// All threads copy; `async`: the copies are under way.

@@ -180,7 +180,7 @@ void GpuWriter::fill_by_threads(const NearCopy& copy, const Here& h, int width, 
   });
 }
 
-bool GpuWriter::fill_at_once(const NearCopy& copy, const Here& h, int width) {
+bool GpuWriter::fill_in_groups(const NearCopy& copy, const Here& h, int width) {
   std::vector<Expr> extents;
   std::int64_t count = 1;
   for (std::size_t i = 0; i < copy.loops.size(); ++i) {
@@ -190,9 +190,23 @@ bool GpuWriter::fill_at_once(const NearCopy& copy, const Here& h, int width) {
     extents.emplace_back(i + 1 == copy.loops.size() ? *n / width : *n);
     count *= extents.back().value();
   }
-  const std::int64_t turns = (count + threads_ - 1) / threads_;
-  if (count == 0 || turns * width > kTogether)
+  if (count == 0)
     return false;
+  const std::int64_t turns = (count + threads_ - 1) / threads_;
+  const std::int64_t most = std::max<std::int64_t>(1, kTogether / width);
+  const std::int64_t groups = (turns + most - 1) / most, each = (turns + groups - 1) / groups;
+  if (groups == 1)
+    fill_group(copy, h, width, extents, Expr(0), each, count);
+  else
+    b_.loop(Expr(0), Expr(groups), Expr(1), Expr(groups), Bind::Serial, [&](const Expr& group) {
+      fill_group(copy, h, width, extents, group * Expr(each), each, count);
+    });
+  return true;
+}
+
+void GpuWriter::fill_group(const NearCopy& copy, const Here& h, int width,
+                           const std::vector<Expr>& extents, const Expr& first, std::int64_t turns,
+                           std::int64_t count) {
   struct Item {
     Expr offset;
     ValueId value;
@@ -201,7 +215,7 @@ bool GpuWriter::fill_at_once(const NearCopy& copy, const Here& h, int width) {
   };
   std::vector<Item> items;
   for (std::int64_t turn = 0; turn < turns; ++turn) {
-    const Expr flat = Expr(turn * threads_) + thread_;
+    const Expr number = first + Expr(turn), flat = number * Expr(threads_) + thread_;
     const std::vector<Expr> at = unflatten(flat, extents);
     Here in = h;
     for (std::size_t i = 0; i < at.size(); ++i)
@@ -211,7 +225,7 @@ bool GpuWriter::fill_at_once(const NearCopy& copy, const Here& h, int width) {
     if (width > 1)
       in.point.lanes = width;
     std::vector<Guard> exists;
-    if ((turn + 1) * threads_ > count)
+    if (!proves_less_equal((number + Expr(1)) * Expr(threads_), Expr(count)))
       exists.push_back({flat, Expr(0), Expr(count)});
     Point p = in.point;
     p.mask.insert(p.mask.end(), exists.begin(), exists.end());
@@ -225,7 +239,6 @@ bool GpuWriter::fill_at_once(const NearCopy& copy, const Here& h, int width) {
     b_.store(copy.buffer, item.offset,
              depends_on_lane(item.offset) ? b_.splat(item.value, item.lanes) : item.value,
              item.mask);
-  return true;
 }
 
 void GpuWriter::fill(const NearCopy& copy, const Here& h) {
@@ -233,7 +246,7 @@ void GpuWriter::fill(const NearCopy& copy, const Here& h) {
     throw Cannot("a copy for all blocks");
   meet_block(h); // the last one has been read
   const int width = h.point.lanes > 1 ? 1 : width_of_copy(copy, false);
-  if (!fill_at_once(copy, h, width))
+  if (!fill_in_groups(copy, h, width))
     fill_by_threads(copy, h, width, false);
   meet_block(h);
 }
