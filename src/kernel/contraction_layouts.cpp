@@ -8,6 +8,9 @@ namespace egret::kernel {
 
 namespace {
 
+/// Of the widest copy that needs no registers.
+constexpr std::int64_t kCopyBytes = 16;
+
 const Load& load_of(const Region& region, const ContractionForm& form, const Side& side) {
   const Stage& stage = region.stages[form.stage];
   return stage.loads[stage.body[factor_of(region, form, side).value].load];
@@ -33,7 +36,76 @@ struct LayoutMaker {
   Layout layout;
 };
 
+/// Elements from one step along the axis to the next; 0: no constant, or what is read there depends
+/// on where the axis stands in a hole.
+std::int64_t step_of(const Region& region, const ContractionForm& form, const Side& side,
+                     int axis) {
+  const Stage& stage = region.stages[form.stage];
+  const Load& load = load_of(region, form, side);
+  const auto place = std::find(stage.axes.begin(), stage.axes.end(), axis);
+  const Expr variable = Expr::axis(int(place - stage.axes.begin()), region.axes[axis].extent);
+  for (const Hole& hole : load.map.holes)
+    for (const Guard& guard : hole.valid)
+      for (const Expr& e : {guard.value, guard.lo, guard.hi}) {
+        const auto variables = variables_of(e);
+        if (std::find(variables.begin(), variables.end(), variable) != variables.end())
+          return 0;
+      }
+  return stride_of(region, stage, load, axis).value_or(0);
+}
+
+/// Whether pieces of 16 bytes along the axis lie at addresses that are multiples of that.
+bool is_copied_along(const Region& region, const ContractionForm& form, const Side& side,
+                     int axis) {
+  const std::int64_t lanes =
+      kCopyBytes / std::int64_t(size_of(factor_of(region, form, side).dtype));
+  if (step_of(region, form, side, axis) != 1)
+    return false;
+  const Stage& stage = region.stages[form.stage];
+  const Load& load = load_of(region, form, side);
+  const auto place = std::find(stage.axes.begin(), stage.axes.end(), axis);
+  const Expr variable = Expr::axis(int(place - stage.axes.begin()), region.axes[axis].extent);
+  return (offset_of(region, load) - variable).divisor() % lanes == 0 &&
+         region.axes[axis].extent.divisor() % lanes == 0;
+}
+
 } // namespace
+
+std::optional<Layout> innermost(const Region& region, const ContractionForm& form, const Side& side,
+                                int axis) {
+  const std::int64_t step = step_of(region, form, side, axis);
+  const auto extent = region.axes[axis].extent.constant();
+  const auto all =
+      element_count(region.operands[load_of(region, form, side).number].shape).constant();
+  if (step < 2 || !extent || !all || *all % (step * *extent) != 0)
+    return std::nullopt;
+  return Layout{{*all / (step * *extent), *extent, step}, {{0, 0}, {2, 0}, {1, 0}}};
+}
+
+int axis_to_copy_along(const Region& region, const ContractionForm& form) {
+  const Side* const sides[] = {&form.left, &form.right};
+  for (const Side* side : sides)
+    if (!factor_of(region, form, *side).is_padded_load)
+      return -1;
+  const auto all = [&](auto&& holds) {
+    return std::all_of(std::begin(sides), std::end(sides),
+                       [&](const Side* side) { return holds(*side); });
+  };
+  int best = -1;
+  for (const int axis : form.depth.axes) {
+    if (all([&](const Side& side) { return is_copied_along(region, form, side, axis); }))
+      return -1;
+    const bool may = all([&](const Side& side) {
+      const std::int64_t lanes =
+          kCopyBytes / std::int64_t(size_of(factor_of(region, form, side).dtype));
+      return region.axes[axis].extent.divisor() % lanes == 0 &&
+             (is_copied_along(region, form, side, axis) || innermost(region, form, side, axis));
+    });
+    if (may && (best < 0 || region.axes[axis].extent.lower() > region.axes[best].extent.lower()))
+      best = axis;
+  }
+  return best;
+}
 
 std::optional<std::vector<int>> memory_of(const Region& region, const ContractionForm& form,
                                           const Side& side) {

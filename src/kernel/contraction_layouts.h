@@ -21,6 +21,17 @@ Layout in_panels(const Region& region, const ContractionForm& form, const AxisGr
 Layout along_depth(const Region& region, const ContractionForm& form, const AxisGroup& group,
                    const std::vector<int>& memory);
 
+/// The operand's memory with that axis innermost, whatever else the side reads of it (windows,
+/// say); nothing where neighbours along it lie together already, or are not all that lies between
+/// two steps of something else.
+std::optional<Layout> innermost(const Region& region, const ContractionForm& form, const Side& side,
+                                int axis);
+
+/// An axis of the depth along which both sides could be copied in pieces of 16 bytes if it were
+/// innermost in memory, as the channels of a convolution; -1: there is none, or both sides are
+/// copied so already.
+int axis_to_copy_along(const Region& region, const ContractionForm& form);
+
 /// The operand that a side is a load of.
 int operand_of(const Region& region, const ContractionForm& form, const Side& side);
 

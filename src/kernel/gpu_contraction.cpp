@@ -183,12 +183,12 @@ public:
 
   /// Matrix units take sides of 16 bits that go along the depth without more ado; other sides go
   /// to shared memory in wide pieces when they go along rows or columns.
-  std::vector<LayoutWish> layouts(const Region& region, const Target&) const override {
+  std::vector<LayoutWish> layouts(const Region& region, const Target& target) const override {
     const FoundContraction found = find_contraction(region);
     if (!found.ok)
       return {};
     const ContractionForm& form = found.form;
-    std::vector<LayoutWish> wishes;
+    std::vector<LayoutWish> wishes = windows_along_depth(region, form, target);
     for (const bool right : {false, true}) {
       const Side& side = right ? form.right : form.left;
       const AxisGroup& group = right ? form.columns : form.rows;
@@ -204,6 +204,34 @@ public:
                         deep    ? "order along the depth"
                         : right ? "order along the columns"
                                 : "order along the rows"});
+    }
+    return wishes;
+  }
+
+private:
+  /// Sides of 16 bits that are windows of an operand, or whose pieces are not aligned, come element
+  /// by element through registers. With an axis innermost that all of the operand's windows have in
+  /// common, as the channels, they come in pieces of 16 bytes.
+  static std::vector<LayoutWish>
+  windows_along_depth(const Region& region, const ContractionForm& form, const Target& target) {
+    // How many times as long as the matrix units' cycles it takes by registers and by copies.
+    // Measured: bench/results/2026-11-23-convolutions.md.
+    constexpr double kByRegisters = 8, kByCopies = 2.5, kClock = 1.5e9, kSchedulers = 4;
+    const MatrixUnit* unit = target.unit(FragmentLayout::SubgroupFragments);
+    const int axis = unit ? axis_to_copy_along(region, form) : -1;
+    if (axis < 0)
+      return {};
+    double products = 1.0 / (16 * 8 * 16);
+    for (const AxisGroup* group : {&form.batch, &form.rows, &form.columns, &form.depth})
+      products *= static_cast<double>(group->extent.lower());
+    const double ideal = products * unit->cycles / (kSchedulers * target.workers * kClock);
+    std::vector<LayoutWish> wishes;
+    for (const Side* side : {&form.left, &form.right}) {
+      if (size_of(factor_of(region, form, *side).dtype) != 2)
+        return {};
+      if (auto layout = innermost(region, form, *side, axis))
+        wishes.push_back({operand_of(region, form, *side), std::move(*layout),
+                          "order along the depth of windows", (kByRegisters - kByCopies) * ideal});
     }
     return wishes;
   }

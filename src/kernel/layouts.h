@@ -40,6 +40,9 @@ struct LayoutWish {
   int operand = 0;
   Layout layout;
   std::string what; ///< for people: "panels of 48"
+  /// That the kernel should save where all its wishes with a figure are met; 0: a search has to
+  /// tell.
+  double seconds = 0;
 };
 
 /// The region axes whose box the load's operand is, the outermost in memory first; nothing when the

@@ -394,6 +394,23 @@ struct FusionPlanSearch::Impl {
     return {};
   }
 
+  /// Changes of layouts that are expected to pay by far in the greedy fusion plan.
+  std::vector<std::uint64_t> expected_layouts(const FusionPlan& first) {
+    if (!options.fuse || known || first.choice != FusionPlanChoice{} || target.units.empty())
+      return {};
+    const auto expected = [](const Move& move) { return move.expected; };
+    const std::vector<Move> here = layout_moves_of(
+        first.compilation.candidate->facts(), first.compilation.parts, target, layout_context());
+    if (std::none_of(here.begin(), here.end(), expected))
+      return {};
+    std::vector<std::uint64_t> ids;
+    for (const Move& move : moves_in(0))
+      if (expected(move))
+        ids.push_back(move.id);
+    std::sort(ids.begin(), ids.end());
+    return ids;
+  }
+
   bool go_on(const SearchReport& report) const {
     const std::size_t n = report.regions.size();
     return !options.progress ||
@@ -414,6 +431,10 @@ FusionPlan FusionPlanSearch::run() {
   Impl& impl = *impl_;
   const FusionPlanChoice choice = impl.first_choice();
   FusionPlan plan{choice, impl.partitioned(choice)};
+  if (auto layouts = impl.expected_layouts(plan); !layouts.empty()) {
+    plan.choice.moves = std::move(layouts);
+    plan.compilation = impl.partitioned(plan.choice);
+  }
   const auto turn =
       impl.tuned() ? impl.options.tuner->take_turn() : std::unique_lock<std::recursive_mutex>();
   const bool explores = impl.explores();

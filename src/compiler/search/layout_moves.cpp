@@ -1,6 +1,7 @@
 // Moves that put values into memory as the kernels that read them prefer.
 #include "compiler/search/layout_moves.h"
 
+#include "compiler/search/machine.h"
 #include "kernel/generator.h"
 #include "support/hash.h"
 
@@ -28,9 +29,14 @@ public:
 
   std::vector<Move> run() {
     for (const BuiltRegion& built : parts_.regions)
-      for (const kernel::Generator* generator : kernel::generators(target_))
-        for (const kernel::LayoutWish& wish : generator->layouts(built.region, target_))
+      for (const kernel::Generator* generator : kernel::generators(target_)) {
+        const std::vector<kernel::LayoutWish> wishes = generator->layouts(built.region, target_);
+        const std::vector<std::uint64_t> expected = expect(built, wishes);
+        for (const kernel::LayoutWish& wish : wishes)
           consider(built, wish);
+        for (const std::uint64_t id : expected)
+          found_.at(id).expected = true;
+      }
     std::vector<Move> moves;
     for (auto& [id, move] : found_)
       if (target_.memory_bytes == 0 ||
@@ -42,6 +48,43 @@ public:
   }
 
 private:
+  /// The moves by which all of a region's wishes with a figure are met, where that should pay and
+  /// no region before this one wants what they change otherwise.
+  std::vector<std::uint64_t> expect(const BuiltRegion& built,
+                                    const std::vector<kernel::LayoutWish>& wishes) {
+    constexpr double kMargin = 1.5;
+    const Machine machine = usual_machine(target_);
+    double saved = 0, spent = 0;
+    std::vector<std::uint64_t> ids;
+    std::map<std::pair<NodeId, int>, std::pair<NodeId, std::uint64_t>> wanted = wanted_;
+    for (const kernel::LayoutWish& wish : wishes) {
+      if (wish.seconds <= 0)
+        continue;
+      if (!may_change(built, wish) || !kernel::fits_exactly(wish.layout))
+        return {};
+      const NodeId value = built.operands[static_cast<std::size_t>(wish.operand)];
+      const std::pair<NodeId, std::uint64_t> as(value, kernel::hash_of(wish.layout));
+      for (const Use& use : readers_in(built, value))
+        if (wanted.try_emplace({use.reader, use.operand}, as).first->second != as)
+          return {};
+      saved = std::max(saved, wish.seconds);
+      if (!parameter_[value])
+        spent += machine.launch_seconds + 2 * elements_of(graph_[value].shape) *
+                                              static_cast<double>(size_of(graph_[value].dtype)) /
+                                              machine.bytes_per_second;
+      ids.push_back(combine(id_of(built, wish), parameter_[value] ? 3 : 4));
+    }
+    if (saved <= kMargin * spent)
+      return {};
+    wanted_ = std::move(wanted);
+    return ids;
+  }
+
+  static std::uint64_t id_of(const BuiltRegion& built, const kernel::LayoutWish& wish) {
+    return combine(combine(kernel::hash_of(built.region), static_cast<std::uint64_t>(wish.operand)),
+                   kernel::hash_of(wish.layout));
+  }
+
   double bytes_of(const Move& move) const {
     double bytes = 0;
     for (const LayoutChange& change : move.choices.layout_changes)
@@ -120,7 +163,8 @@ private:
     return result;
   }
 
-  void consider(const BuiltRegion& built, const kernel::LayoutWish& wish) {
+  /// Whether the operand's value may lie otherwise for the region.
+  bool may_change(const BuiltRegion& built, const kernel::LayoutWish& wish) const {
     const NodeId value = built.operands[static_cast<std::size_t>(wish.operand)];
     const ir::Node& node = graph_[value];
     const bool known = std::all_of(node.shape.begin(), node.shape.end(),
@@ -130,14 +174,19 @@ private:
                           static_cast<bool>(context_.replaced[slot]);
     if (!known || replaced || elements_of(node.shape) < least_ ||
         !read_alike(built.region, wish.operand))
-      return;
+      return false;
     const std::vector<Use> readers = readers_in(built, value);
-    if (readers.empty() || std::any_of(readers.begin(), readers.end(),
-                                       [&](const Use& use) { return is_updated(use); }))
+    return !readers.empty() && std::none_of(readers.begin(), readers.end(),
+                                            [&](const Use& use) { return is_updated(use); });
+  }
+
+  void consider(const BuiltRegion& built, const kernel::LayoutWish& wish) {
+    if (!may_change(built, wish))
       return;
-    const std::uint64_t id =
-        combine(combine(kernel::hash_of(built.region), static_cast<std::uint64_t>(wish.operand)),
-                kernel::hash_of(wish.layout));
+    const NodeId value = built.operands[static_cast<std::size_t>(wish.operand)];
+    const ir::Node& node = graph_[value];
+    const std::vector<Use> readers = readers_in(built, value);
+    const std::uint64_t id = id_of(built, wish);
     const std::string name =
         node.op == Op::Input && !node.attrs.name.empty()
             ? node.attrs.name + to_string(node.shape)
@@ -171,6 +220,9 @@ private:
       move.id = id;
       move.what = what;
     }
+    for (const LayoutChange& same : move.choices.layout_changes)
+      if (same.value == change.value && same.readers == change.readers)
+        return; // of two wishes for one layout
     move.elements += elements_of(graph_[change.value].shape);
     move.choices.layout_changes.push_back(std::move(change));
   }
@@ -183,6 +235,8 @@ private:
   const double least_;
   const std::vector<bool> parameter_;
   std::map<std::uint64_t, Move> found_;
+  /// By operand of a node: the value and the layout of the expected moves so far.
+  std::map<std::pair<NodeId, int>, std::pair<NodeId, std::uint64_t>> wanted_;
 };
 
 } // namespace

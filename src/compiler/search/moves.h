@@ -16,7 +16,8 @@ struct Move {
   std::uint64_t id = 0; ///< depends on what it changes and not on node numbers
   std::string what;     ///< for people
   PartitionChoices choices;
-  double elements = 0; ///< of the values that it is about, in all places
+  double elements = 0;   ///< of the values that it is about, in all places
+  bool expected = false; ///< to pay by far: part of the first fusion plan
 };
 
 /// Values of fewer elements decide nothing.

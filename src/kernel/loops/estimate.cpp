@@ -118,7 +118,7 @@ void Estimator::set_bodies(const Tree& tree) {
 // Bytes that come through a cache of this size: what the inner loops that fit into it touch, as
 // often as the loops around them bring something else.
 double Estimator::traffic(const StageCost& cost, std::span<const LoopAround> loops,
-                          std::size_t shared, double cache) const {
+                          std::size_t shared, double cache, std::size_t together) const {
   const std::size_t axes = extents_.size();
   std::vector<double> local(axes, 1), piece(axes, 1); // of all loops so far; inside of the shared
   auto footprint = [&](const Access& access) {
@@ -145,7 +145,7 @@ double Estimator::traffic(const StageCost& cost, std::span<const LoopAround> loo
     std::vector<double> next(inside.size());
     for (std::size_t i = 0; i < next.size(); ++i)
       sum += next[i] = footprint(cost.accesses[i]);
-    if (sum > cache)
+    if (sum > cache && fits <= together)
       break;
     inside = std::move(next);
     --fits;
@@ -354,15 +354,15 @@ double Estimator::body_seconds(int s, std::span<const LoopAround> loops,
   const double workers = std::max(1, target_.workers);
   const double used = shared / std::ceil(shared / workers);
   const double per_core = cycles / used;
-  const double from_l2 =
-      traffic(cost, loops, shared_loops, 0.75 * static_cast<double>(target_.l1_bytes)) / kL2Bytes /
-      used;
-  const double from_l3 =
-      traffic(cost, loops, shared_loops, 0.75 * static_cast<double>(target_.l2_bytes)) / kL3Bytes /
-      used;
-  const double from_memory =
-      traffic(cost, loops, shared_loops, 0.5 * static_cast<double>(target_.l3_bytes)) /
-      kMemoryBytes / std::min(used, kFeeds);
+  const double from_l2 = traffic(cost, loops, shared_loops,
+                                 0.75 * static_cast<double>(target_.l1_bytes), loops.size()) /
+                         kL2Bytes / used;
+  const double from_l3 = traffic(cost, loops, shared_loops,
+                                 0.75 * static_cast<double>(target_.l2_bytes), loops.size()) /
+                         kL3Bytes / used;
+  const double from_memory = traffic(cost, loops, shared_loops,
+                                     0.5 * static_cast<double>(target_.l3_bytes), loops.size()) /
+                             kMemoryBytes / std::min(used, kFeeds);
   const double slowest = std::max({per_core, from_l2, from_l3, from_memory});
   return (slowest + 0.2 * (per_core + from_l2 + from_l3 + from_memory - slowest)) / kClock;
 }

@@ -77,8 +77,9 @@ private:
   /// Cycles of a product by tiles of AMX, copies apart; negative: the loops are none.
   double tile_cycles(const StageCost& cost, std::span<const LoopAround> loops,
                      std::span<const NearAround> near) const;
+  /// `together`: the loops from there on run at once, whatever they touch.
   double traffic(const StageCost& cost, std::span<const LoopAround> loops, std::size_t shared,
-                 double cache) const;
+                 double cache, std::size_t together) const;
 
   const Region& region_;
   const Target& target_;

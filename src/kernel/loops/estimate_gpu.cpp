@@ -163,8 +163,12 @@ double Estimator::gpu_matrix_seconds(int s, std::span<const LoopAround> loops,
   const double from_l2 = l2_bytes / kL2Bytes / used;
   std::vector<LoopAround> order(loops.begin(), loops.end());
   std::ranges::stable_sort(order, {}, place);
+  const auto together =
+      std::size_t(std::ranges::find_if(order, [](const LoopAround& l) { return place(l) > 1; }) -
+                  order.begin());
   const double from_memory =
-      traffic(cost, order, shared, 0.5 * double(target_.l2_bytes)) / kMemoryBytes / multiprocessors;
+      traffic(cost, order, shared, 0.5 * double(target_.l2_bytes), together) / kMemoryBytes /
+      multiprocessors;
   const double slowest = std::max({multiplied, issue, asked, latency, from_l2, from_memory});
   return (penalty * (slowest + 0.2 * (multiplied + issue + asked + latency + from_l2 + from_memory -
                                       slowest)) +
@@ -288,10 +292,14 @@ double Estimator::gpu_body_seconds(int s, std::span<const LoopAround> loops,
 
   std::vector<LoopAround> order(loops.begin(), loops.end());
   std::ranges::stable_sort(order, {}, place);
+  const auto together =
+      std::size_t(std::ranges::find_if(order, [](const LoopAround& l) { return place(l) > 1; }) -
+                  order.begin());
   const double cache = 0.5 * double(target_.shared_bytes) / resident;
-  const double from_l2 = traffic(cost, order, shared, cache) / kL2Bytes / used;
+  const double from_l2 = traffic(cost, order, shared, cache, together) / kL2Bytes / used;
   const double from_memory =
-      traffic(cost, order, shared, 0.5 * double(target_.l2_bytes)) / kMemoryBytes / multiprocessors;
+      traffic(cost, order, shared, 0.5 * double(target_.l2_bytes), together) / kMemoryBytes /
+      multiprocessors;
   const double slowest = std::max({issue, asked, latency, from_l2, from_memory});
   return (penalty * (slowest + 0.2 * (issue + asked + latency + from_l2 + from_memory - slowest)) +
           combining(stage, loops, multiprocessors)) /

@@ -5,7 +5,9 @@
 #include "backend/cpu/cpu_device.h"
 #include "compiler/pipeline.h"
 #include "compiler/search/layout_moves.h"
+#include "kernel/contraction_layouts.h"
 #include "support/contraction_regions.h"
+#include "support/convolution_graphs.h"
 #include "support/fusion_plans.h"
 #include "support/graph_runner.h"
 #include "support/plan_runner.h"
@@ -151,6 +153,62 @@ TEST(LayoutChange, WhoMakesAValueStoresItInAnotherOrder) {
   const CandidateGraph laid(assigned.graph);
   const auto parts = with_launches(laid, {.fuse = true}, found.target, choices);
   EXPECT_EQ(parts.regions.size(), found.greedy.regions.size()) << "no kernel of its own";
+}
+
+/// Sums over windows that no axis of is innermost on both sides.
+int unaligned_windows(const std::vector<BuiltRegion>& regions) {
+  return static_cast<int>(std::ranges::count_if(regions, [](const BuiltRegion& built) {
+    const auto found = kernel::find_contraction(built.region);
+    return found.ok && kernel::axis_to_copy_along(built.region, found.form) >= 0;
+  }));
+}
+
+TEST(LayoutChange, WindowsOf16BitsArePutAlongTheDepthWhereThatPays) {
+  testing::Convolution c{.batch = 8,
+                         .channels = 16,
+                         .outputs = 16,
+                         .sizes = {10, 10},
+                         .kernel = {3, 3},
+                         .stride = {1, 1},
+                         .padding = {1, 1},
+                         .dilation = {1, 1}};
+  kernel::Target target = testing::test_gpu();
+  target.workers = 1; // so slow that even this takes longer than the copies
+  const auto expected = [&](const Graph& g) {
+    std::vector<LayoutChange> changes;
+    for (const Move& move : Found(g, {}, target).moves)
+      if (move.expected)
+        changes.insert(changes.end(), move.choices.layout_changes.begin(),
+                       move.choices.layout_changes.end());
+    return changes;
+  };
+  // With the gradients: they read data, weight and seed, too, and have them as they are.
+  for (const bool gradients : {false, true}) {
+    const Graph g = testing::convolution_graph(c, gradients);
+    const Found found(g, {}, target);
+    const int before = unaligned_windows(found.greedy.regions);
+    EXPECT_EQ(before, gradients ? 3 : 1);
+    const auto changes = expected(g);
+    ASSERT_EQ(changes.size(), 2u) << found.all();
+    const LayoutAssignment assigned = expect_same(g, found.form, changes);
+    const CandidateGraph laid(assigned.graph);
+    const PartitionChoices choices = choices_in_layouts({.layout_changes = changes}, assigned);
+    EXPECT_LT(unaligned_windows(partition_for(laid, {}, target, choices).regions), before);
+  }
+  // Little work, another type, too few channels, no matrix units.
+  c.channels = c.outputs = 8;
+  c.batch = 1;
+  EXPECT_TRUE(expected(testing::convolution_graph(c, false)).empty());
+  c.batch = 64;
+  c.channels = 3;
+  EXPECT_TRUE(expected(testing::convolution_graph(c, false)).empty());
+  c.channels = 16;
+  EXPECT_FALSE(expected(testing::convolution_graph(c, false)).empty());
+  c.dtype = DType::F32;
+  EXPECT_TRUE(expected(testing::convolution_graph(c, false)).empty());
+  c.dtype = DType::BF16;
+  target.units.clear();
+  EXPECT_TRUE(expected(testing::convolution_graph(c, false)).empty());
 }
 
 TEST(LayoutChange, WhatMustStayIsLeftAlone) {
