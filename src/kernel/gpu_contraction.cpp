@@ -216,7 +216,7 @@ private:
   windows_along_depth(const Region& region, const ContractionForm& form, const Target& target) {
     // How many times as long as the matrix units' cycles it takes by registers and by copies.
     // Measured: bench/results/2026-11-23-convolutions.md.
-    constexpr double kByRegisters = 8, kByCopies = 2.5, kClock = 1.5e9, kSchedulers = 4;
+    constexpr double kByRegisters = 4.5, kByCopies = 2.5, kClock = 1.5e9, kSchedulers = 4;
     const MatrixUnit* unit = target.unit(FragmentLayout::SubgroupFragments);
     const int axis = unit ? axis_to_copy_along(region, form) : -1;
     if (axis < 0)

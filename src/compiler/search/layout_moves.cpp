@@ -54,7 +54,7 @@ private:
                                     const std::vector<kernel::LayoutWish>& wishes) {
     constexpr double kMargin = 1.5;
     const Machine machine = usual_machine(target_);
-    double saved = 0, spent = 0;
+    double saved = 0, spent = machine.launch_seconds; // the copies share one
     std::vector<std::uint64_t> ids;
     std::map<std::pair<NodeId, int>, std::pair<NodeId, std::uint64_t>> wanted = wanted_;
     for (const kernel::LayoutWish& wish : wishes) {
@@ -69,9 +69,8 @@ private:
           return {};
       saved = std::max(saved, wish.seconds);
       if (!parameter_[value])
-        spent += machine.launch_seconds + 2 * elements_of(graph_[value].shape) *
-                                              static_cast<double>(size_of(graph_[value].dtype)) /
-                                              machine.bytes_per_second;
+        spent += 2 * elements_of(graph_[value].shape) *
+                 static_cast<double>(size_of(graph_[value].dtype)) / machine.bytes_per_second;
       ids.push_back(combine(id_of(built, wish), parameter_[value] ? 3 : 4));
     }
     if (saved <= kMargin * spent)
