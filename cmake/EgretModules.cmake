@@ -2,6 +2,17 @@
 # The compiler enforces that: each module is compiled against its own include folder, <build>/modules/<module>, which holds links to
 # the permitted modules and to their public headers, and nothing else.
 
+# Unity builds: some sources of a target are one translation unit, which parses their headers once. Names at file scope are then
+# unique within a target; the preset "plain" (EGRET_UNITY=OFF) shows that each file includes what it uses. A batch is as large as lets
+# one changed source be rebuilt in seconds.
+function(egret_use_unity TARGET batch)
+  if(EGRET_UNITY)
+    set_target_properties(${TARGET} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${batch})
+    # GCC warns of types in anonymous namespaces in what it takes for headers.
+    target_compile_options(${TARGET} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+  endif()
+endfunction()
+
 # egret_module(NAME PATH <folder below src> DEPENDS <modules> HEADERS <public headers> LIBS <third-party targets>
 #            PRIVATE_LIBS <third-party targets whose headers no other module sees>)
 function(egret_module NAME)
@@ -45,6 +56,7 @@ function(egret_module NAME)
     target_include_directories(egret_${NAME} PRIVATE ${view} PRIVATE ${EGRET_XXHASH_INCLUDE})
     target_link_libraries(egret_${NAME} PRIVATE egret_options PUBLIC Threads::Threads)
     egret_use_pch(egret_${NAME} egret_pch)
+    egret_use_unity(egret_${NAME} 8)
   else()
     add_library(egret_${NAME} INTERFACE)
     set(scope INTERFACE)

@@ -6,7 +6,7 @@ namespace egret::autodiff {
 
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 std::vector<Expr> zeros(std::size_t rank) {
   return std::vector<Expr>(rank, Expr(0));
@@ -79,7 +79,7 @@ Value scan_max_rule(const Site& s) {
   const Shape shape = s.a.shape();
   const Value x = with_axes_last(s.a, s.attrs.axes), y = with_axes_last(s.y, s.attrs.axes);
   const Value place = numbers(*s.a.graph, x.shape());
-  const Value is_new = less(shifted(y, -kInf), x);
+  const Value is_new = less(shifted(y, -kInfinity), x);
   const Value source = scan(Op::ScanMax, select(is_new, place, full_like(place, -1)),
                             static_cast<std::int64_t>(x.rank()) - 1);
   const Shape flat{element_count(shape)};

@@ -17,10 +17,6 @@ using ir::NodeId;
 
 namespace {
 
-bool is_unit(const Expr& e) {
-  return e.is_constant() && e.value() == 1;
-}
-
 bool is_sum(const Node& node) {
   return node.op == Op::ReduceSum && node.dtype == DType::F32;
 }

@@ -51,9 +51,9 @@ private:
 };
 
 /// Which kernels must run before which others.
-class Edges {
+class KernelEdges {
 public:
-  explicit Edges(std::size_t size) : next_(size) {}
+  explicit KernelEdges(std::size_t size) : next_(size) {}
 
   void add(std::size_t from, std::size_t to) { next_[from].insert(to); }
   std::size_t size() const { return next_.size(); }
@@ -88,7 +88,7 @@ private:
 /// What reaches what by edges, while kernels are put together.
 class Reach {
 public:
-  explicit Reach(const Edges& edges) : from_(edges.size(), Numbers(edges.size())) {
+  explicit Reach(const KernelEdges& edges) : from_(edges.size(), Numbers(edges.size())) {
     const std::vector<std::size_t> order = edges.sorted();
     for (std::size_t i = order.size(); i-- > 0;)
       for (std::size_t t : edges.after(order[i]))
@@ -177,7 +177,7 @@ private:
     if (std::count(small.begin(), small.end(), true) < 2)
       return;
     begin_ = begin;
-    const Edges edges = linked(end - begin);
+    const KernelEdges edges = linked(end - begin);
     reach_.emplace(edges);
     batches_.clear();
     for (const std::size_t i : edges.sorted())
@@ -189,8 +189,8 @@ private:
   /// Reads, and of a state first all who read what is overwritten. Where that cannot be, because a
   /// reader needs something of the writer's, the plan writes elsewhere and copies. Kernels are
   /// numbered from the window's begin.
-  Edges linked(std::size_t count) const {
-    Edges edges(count);
+  KernelEdges linked(std::size_t count) const {
+    KernelEdges edges(count);
     std::map<NodeId, std::size_t> writer;
     std::map<NodeId, std::vector<std::size_t>> readers;
     for (std::size_t i = 0; i < count; ++i)
@@ -320,7 +320,7 @@ private:
     for (std::size_t i = 0; i < left.size(); ++i)
       for (NodeId node : left[i].outputs)
         writer[node] = i;
-    Edges edges(left.size());
+    KernelEdges edges(left.size());
     for (std::size_t i = 0; i < left.size(); ++i)
       for (NodeId node : left[i].operands)
         if (auto w = writer.find(node); w != writer.end() && w->second != i)

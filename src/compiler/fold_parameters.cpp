@@ -20,7 +20,7 @@ namespace {
 
 /// Of the second-level cache, what the results of products may take that their readers would
 /// otherwise have been joined with; of the device's memory, what all derived values may take.
-constexpr double kCacheShare = 4, kMemoryShare = 8;
+constexpr double kCacheShare = 4, kFoldedShare = 8;
 
 /// A sum over products of a shared operand and a parameter.
 struct Product {
@@ -180,7 +180,7 @@ private:
     if (epilogues && results > static_cast<double>(target_.l2_bytes) / kCacheShare)
       return false;
     if (target_.memory_bytes > 0 &&
-        copies_ + copies > static_cast<double>(target_.memory_bytes) / kMemoryShare)
+        copies_ + copies > static_cast<double>(target_.memory_bytes) / kFoldedShare)
       return false;
     copies_ += copies;
     return true;

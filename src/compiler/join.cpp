@@ -1,5 +1,6 @@
 #include "compiler/join.h"
 
+#include "compiler/views.h"
 #include "support/fail.h"
 
 #include <algorithm>
@@ -9,10 +10,6 @@ namespace egret::compiler {
 using ir::NodeId;
 
 namespace {
-
-bool is_unit(const Expr& e) {
-  return e.is_constant() && e.value() == 1;
-}
 
 double extent_of(const Group& g, bool reduced) {
   Shape dims;

@@ -13,7 +13,7 @@ using Artifact = std::shared_ptr<const backend::Artifact>;
 namespace {
 
 /// Of the machine code that is kept whether or not a plan uses it.
-constexpr std::size_t kMostBytes = std::size_t{64} << 20;
+constexpr std::size_t kMostCodeBytes = std::size_t{64} << 20;
 
 } // namespace
 
@@ -29,7 +29,7 @@ struct KernelCache::Impl {
     entries.erase(entry);
   }
   void shrink() {
-    while (entries.size() > limit || (bytes > kMostBytes && entries.size() > 1))
+    while (entries.size() > limit || (bytes > kMostCodeBytes && entries.size() > 1))
       erase(entries.find(recent.front()));
   }
   std::size_t limit, bytes = 0;

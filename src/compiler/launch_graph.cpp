@@ -12,13 +12,13 @@ namespace egret::compiler {
 namespace {
 
 /// Which launches wait for which others.
-struct Edges {
+struct LaunchEdges {
   std::vector<std::vector<int>> next, before;
 };
 
-Edges edges_of(const LaunchGraph& graph) {
-  Edges edges{std::vector<std::vector<int>>(graph.launches.size()),
-              std::vector<std::vector<int>>(graph.launches.size())};
+LaunchEdges edges_of(const LaunchGraph& graph) {
+  LaunchEdges edges{std::vector<std::vector<int>>(graph.launches.size()),
+                    std::vector<std::vector<int>>(graph.launches.size())};
   const auto add = [&](int from, std::size_t to) {
     edges.next[static_cast<std::size_t>(from)].push_back(static_cast<int>(to));
     edges.before[to].push_back(from);
@@ -69,7 +69,7 @@ Sequence in_turns(const std::vector<std::vector<int>>& next,
 }
 
 /// From the first launch on, the one that leaves the least memory alive.
-Sequence forward(const LaunchGraph& graph, const Edges& edges) {
+Sequence forward(const LaunchGraph& graph, const LaunchEdges& edges) {
   std::vector<int> readers(graph.values.size(), 0);
   for (const auto& launch : graph.launches)
     for (const int v : launch.reads)
@@ -91,7 +91,7 @@ Sequence forward(const LaunchGraph& graph, const Edges& edges) {
 }
 
 /// From the last launch on, the one before which the least memory is alive.
-Sequence backward(const LaunchGraph& graph, const Edges& edges) {
+Sequence backward(const LaunchGraph& graph, const LaunchEdges& edges) {
   std::vector<bool> needed(graph.values.size(), false);
   const auto growth = [&](int k) {
     const auto& launch = graph.launches[static_cast<std::size_t>(k)];
@@ -112,7 +112,7 @@ Sequence backward(const LaunchGraph& graph, const Edges& edges) {
   return sequence;
 }
 
-Sequence by_number(const Edges& edges) {
+Sequence by_number(const LaunchEdges& edges) {
   return in_turns(
       edges.next, edges.before, false, [](int) { return std::int64_t{0}; }, [](int) {});
 }
@@ -120,7 +120,7 @@ Sequence by_number(const Edges& edges) {
 } // namespace
 
 std::vector<Sequence> orders_of(const LaunchGraph& graph) {
-  const Edges edges = edges_of(graph);
+  const LaunchEdges edges = edges_of(graph);
   std::vector<Sequence> orders = {forward(graph, edges), backward(graph, edges), by_number(edges)};
   std::vector<std::pair<std::int64_t, std::size_t>> peaks;
   for (std::size_t i = 0; i < orders.size(); ++i)
@@ -134,7 +134,7 @@ std::vector<Sequence> orders_of(const LaunchGraph& graph) {
 }
 
 LaunchGraph overwriting_late(const LaunchGraph& graph) {
-  Edges edges = edges_of(graph);
+  LaunchEdges edges = edges_of(graph);
   std::vector<std::vector<int>> readers(graph.values.size());
   for (std::size_t k = 0; k < graph.launches.size(); ++k)
     for (const int v : graph.launches[k].reads)

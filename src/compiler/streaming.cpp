@@ -1,6 +1,7 @@
 #include "compiler/streaming.h"
 
 #include "compiler/inlining.h"
+#include "compiler/views.h"
 
 #include <algorithm>
 #include <map>
@@ -15,10 +16,6 @@ using ir::NodeId;
 namespace {
 
 constexpr int kNoLabel = -1;
-
-bool is_unit(const Expr& e) {
-  return e.is_constant() && e.value() == 1;
-}
 
 /// Numbers that stand for axes, some of which turn out to be the same.
 class Labels {

@@ -25,10 +25,6 @@ double elements_of(const Shape& shape) {
 
 namespace {
 
-bool is_unit(const Expr& e) {
-  return e.is_constant() && e.value() == 1;
-}
-
 /// Dims of a movement's box along which a view with base dependence `base` can vary.
 std::vector<bool> dependence_through(const IndexMap& map, const std::vector<bool>& base) {
   std::vector<bool> result(map.dims.size(), false);

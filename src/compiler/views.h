@@ -9,6 +9,11 @@
 
 namespace egret::compiler {
 
+/// Whether an extent is known to be 1.
+inline bool is_unit(const Expr& e) {
+  return e.is_constant() && e.value() == 1;
+}
+
 /// A value read through a chain of movement nodes: element p of the view is element map(p) of
 /// `base`, or a fill.
 struct View {

@@ -6,10 +6,15 @@
 #include "egraph/extract.h"
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
 namespace egret::egraph {
+
+/// No node, or no class; the cost of what has no solution.
+inline constexpr std::uint32_t kNone = Extraction::kNone;
+inline constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
 struct DagOptions {
   std::uint64_t exact_steps =

@@ -5,11 +5,6 @@
 #include <algorithm>
 
 namespace egret::egraph {
-namespace {
-constexpr std::uint32_t kNone = Extraction::kNone;
-constexpr double kInfinite = std::numeric_limits<double>::infinity();
-} // namespace
-
 LocalSolution local_solution(const DagProblem& problem, const std::vector<std::uint32_t>& chosen,
                              const std::vector<std::uint32_t>& component) {
   LocalSolution out;

@@ -6,10 +6,6 @@
 #include <limits>
 
 namespace egret::egraph {
-namespace {
-constexpr std::uint32_t kNone = Extraction::kNone;
-}
-
 DagProblem::DagProblem(const Extraction& p, std::span<const std::uint32_t> root_classes, Keep keep)
     : problem(p), roots(root_classes.begin(), root_classes.end()) {
   std::sort(roots.begin(), roots.end());

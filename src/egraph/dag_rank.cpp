@@ -10,8 +10,6 @@
 namespace egret::egraph {
 namespace {
 
-constexpr std::uint32_t kNone = Extraction::kNone;
-
 void sort_and_cut(std::vector<LocalSolution>& solutions, std::size_t count) {
   for (LocalSolution& solution : solutions)
     std::sort(solution.picks.begin(), solution.picks.end());

@@ -13,9 +13,6 @@
 namespace egret::egraph {
 namespace {
 
-constexpr std::uint32_t kNone = Extraction::kNone;
-constexpr double kInfinite = std::numeric_limits<double>::infinity();
-
 /// Changes one class at a time while that helps.
 void improve(const DagProblem& problem, State& state, int passes) {
   // A change may touch much of a large graph; the bound keeps all of them together near linear.

@@ -59,6 +59,12 @@ struct Codec<BigRat> {
   static Value to(Pools& pools, const BigRat& x) { return pools.from_rat(x); }
 };
 
+/// The result of a primitive that holds or fails.
+using Holds = std::optional<Unit>;
+inline Holds when(bool condition) {
+  return condition ? Holds(Unit{}) : std::nullopt;
+}
+
 /// Declares the primitive `name` from a function of plain C++ types; an empty optional means that
 /// it fails.
 template <class R, class... Args>

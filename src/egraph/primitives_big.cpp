@@ -6,14 +6,10 @@
 
 namespace egret::egraph {
 namespace {
-using MaybeInt = std::optional<BigInt>;
+using MaybeBigInt = std::optional<BigInt>;
 using MaybeRat = std::optional<BigRat>;
-using Holds = std::optional<Unit>;
-Holds when(bool condition) {
-  return condition ? Holds(Unit{}) : std::nullopt;
-}
 
-MaybeInt quotient(const BigInt& a, const BigInt& b, bool remainder) {
+MaybeBigInt quotient(const BigInt& a, const BigInt& b, bool remainder) {
   if (b.is_zero())
     return std::nullopt;
   BigInt q, r;
@@ -22,7 +18,7 @@ MaybeInt quotient(const BigInt& a, const BigInt& b, bool remainder) {
 }
 
 /// The exact root of a perfect power, by bisection on the integers.
-MaybeInt exact_root(const BigInt& x, unsigned degree) {
+MaybeBigInt exact_root(const BigInt& x, unsigned degree) {
   if (x.is_negative())
     return std::nullopt;
   BigInt low(0), high = BigInt(1).shifted_left(x.bits() / degree + 1);
@@ -33,15 +29,15 @@ MaybeInt exact_root(const BigInt& x, unsigned degree) {
     else
       high = middle - BigInt(1);
   }
-  return *low.power(degree) == x ? MaybeInt(low) : std::nullopt;
+  return *low.power(degree) == x ? MaybeBigInt(low) : std::nullopt;
 }
 
 MaybeRat root(const BigRat& x, unsigned degree) {
   bool negative = x.numerator().is_negative();
   if (negative && degree % 2 == 0)
     return std::nullopt;
-  MaybeInt n = exact_root(negative ? -x.numerator() : x.numerator(), degree);
-  MaybeInt d = exact_root(x.denominator(), degree);
+  MaybeBigInt n = exact_root(negative ? -x.numerator() : x.numerator(), degree);
+  MaybeBigInt d = exact_root(x.denominator(), degree);
   return n && d ? MaybeRat(BigRat(negative ? -*n : *n, *d)) : std::nullopt;
 }
 
@@ -53,7 +49,7 @@ MaybeRat power(const BigRat& base, const BigRat& exponent) {
     return std::nullopt;
   std::uint64_t magnitude =
       *e < 0 ? ~static_cast<std::uint64_t>(*e) + 1 : static_cast<std::uint64_t>(*e);
-  MaybeInt n = base.numerator().power(magnitude), d = base.denominator().power(magnitude);
+  MaybeBigInt n = base.numerator().power(magnitude), d = base.denominator().power(magnitude);
   if (!n || !d)
     return std::nullopt;
   return *e < 0 ? BigRat(*d, *n) : BigRat(*n, *d);
@@ -82,13 +78,13 @@ void add_bigint(Signature& s) {
   define(
       s, "^", +[](Big a, Big b) { return BigInt::bitwise(BigInt::Bitwise::Xor, a, b); });
   define(
-      s, "<<", +[](Big a, std::int64_t n) -> MaybeInt {
-        return n >= 0 && n < (1 << 26) ? MaybeInt(a.shifted_left(static_cast<std::uint64_t>(n)))
+      s, "<<", +[](Big a, std::int64_t n) -> MaybeBigInt {
+        return n >= 0 && n < (1 << 26) ? MaybeBigInt(a.shifted_left(static_cast<std::uint64_t>(n)))
                                        : std::nullopt;
       });
   define(
-      s, ">>", +[](Big a, std::int64_t n) -> MaybeInt {
-        return n >= 0 ? MaybeInt(a.shifted_right(static_cast<std::uint64_t>(n))) : std::nullopt;
+      s, ">>", +[](Big a, std::int64_t n) -> MaybeBigInt {
+        return n >= 0 ? MaybeBigInt(a.shifted_right(static_cast<std::uint64_t>(n))) : std::nullopt;
       });
   define(
       s, "not-Z", +[](Big a) { return -a - BigInt(1); });

@@ -7,10 +7,6 @@
 namespace egret::egraph {
 namespace {
 using Maybe = std::optional<double>;
-using Holds = std::optional<Unit>;
-Holds when(bool condition) {
-  return condition ? Holds(Unit{}) : std::nullopt;
-}
 } // namespace
 
 void add_f64_primitives(Signature& s) {

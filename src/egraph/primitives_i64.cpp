@@ -10,11 +10,7 @@ namespace egret::egraph {
 namespace {
 using Int = std::int64_t;
 using MaybeInt = std::optional<Int>;
-using Holds = std::optional<Unit>;
 
-Holds when(bool condition) {
-  return condition ? Holds(Unit{}) : std::nullopt;
-}
 } // namespace
 
 void add_i64_primitives(Signature& s) {

@@ -237,7 +237,7 @@ private:
 };
 
 /// A text in quotes as JSON has it, which Graphviz reads too. What is not UTF-8 becomes U+FFFD.
-std::string quoted(std::string_view text) {
+std::string json_text(std::string_view text) {
   std::string out = "\"";
   for (std::size_t i = 0; i < text.size();) {
     const auto byte = static_cast<unsigned char>(text[i]);
@@ -270,28 +270,28 @@ void Exporter::write_json(std::ostream& out) const {
     const std::uint64_t cost = node.kind == ExportNode::Kind::Row
                                    ? engine_.signature.function(FunctionId{node.function}).cost
                                    : 1;
-    out << std::exchange(before, ",\n  ") << quoted(node_name(n)) << ": {\"op\": " << quoted(op(n))
-        << ", \"children\": [";
+    out << std::exchange(before, ",\n  ") << json_text(node_name(n))
+        << ": {\"op\": " << json_text(op(n)) << ", \"children\": [";
     for (std::uint32_t i = 0; i < node.count; ++i)
-      out << (i == 0 ? "" : ", ") << quoted(node_name(classes_[children_[node.first + i]].node));
-    out << "], \"eclass\": " << quoted(class_name(node.cls)) << ", \"cost\": " << cost
+      out << (i == 0 ? "" : ", ") << json_text(node_name(classes_[children_[node.first + i]].node));
+    out << "], \"eclass\": " << json_text(class_name(node.cls)) << ", \"cost\": " << cost
         << ".0, \"subsumed\": " << (node.subsumed ? "true" : "false") << "}";
   }
   out << "\n },\n \"root_eclasses\": [";
   before = "";
   for (const auto& [cls, names] : lets_) {
     if (engine_.signature.sort(classes_[cls].sort).is_eq())
-      out << std::exchange(before, ", ") << quoted(class_name(cls));
+      out << std::exchange(before, ", ") << json_text(class_name(cls));
   }
   out << "],\n \"class_data\": {";
   before = "\n  ";
   for (std::uint32_t c = 0; c < classes_.size(); ++c) {
     if (nodes_[classes_[c].node].dropped)
       continue;
-    out << std::exchange(before, ",\n  ") << quoted(class_name(c))
-        << ": {\"type\": " << quoted(engine_.signature.sort(classes_[c].sort).name);
+    out << std::exchange(before, ",\n  ") << json_text(class_name(c))
+        << ": {\"type\": " << json_text(engine_.signature.sort(classes_[c].sort).name);
     if (lets_.contains(c))
-      out << ", \"let\": " << quoted(lets(c));
+      out << ", \"let\": " << json_text(lets(c));
     out << "}";
   }
   out << "\n }\n}\n";
@@ -314,11 +314,11 @@ void Exporter::write_dot(std::ostream& out) const {
     std::string label = engine_.signature.sort(classes_[c].sort).name;
     if (std::string names = lets(c); !names.empty())
       label += "\n" + names;
-    out << "  subgraph " << quoted("cluster_" + class_name(c))
-        << " {\n    style=dashed;\n    label=" << quoted(label) << ";\n";
+    out << "  subgraph " << json_text("cluster_" + class_name(c))
+        << " {\n    style=dashed;\n    label=" << json_text(label) << ";\n";
     for (std::uint32_t m = begin[c]; m < begin[c + 1]; ++m) {
       const std::uint32_t n = members[m];
-      out << "    " << quoted(node_name(n)) << " [label=" << quoted(op(n))
+      out << "    " << json_text(node_name(n)) << " [label=" << json_text(op(n))
           << (nodes_[n].subsumed ? ", color=gray" : "") << "];\n";
     }
     out << "  }\n";
@@ -326,8 +326,8 @@ void Exporter::write_dot(std::ostream& out) const {
   for (std::uint32_t n = 0; n < nodes_.size(); ++n) {
     for (std::uint32_t i = 0; i < nodes_[n].count && !nodes_[n].dropped; ++i) {
       const std::uint32_t cls = children_[nodes_[n].first + i];
-      out << "  " << quoted(node_name(n)) << " -> " << quoted(node_name(classes_[cls].node))
-          << " [lhead=" << quoted("cluster_" + class_name(cls));
+      out << "  " << json_text(node_name(n)) << " -> " << json_text(node_name(classes_[cls].node))
+          << " [lhead=" << json_text("cluster_" + class_name(cls));
       if (nodes_[n].count > 1) // which argument it is
         out << ", taillabel=\"" << i + 1 << "\"";
       out << "];\n";

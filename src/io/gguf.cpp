@@ -14,8 +14,8 @@ namespace egret::io {
 
 namespace {
 
-constexpr std::string_view kMagic = "GGUF";
-constexpr std::uint32_t kMostDims = 4;       // GGML_MAX_DIMS
+constexpr std::string_view kGgufMagic = "GGUF";
+constexpr std::uint32_t kMostGgufDims = 4;   // GGML_MAX_DIMS
 constexpr std::uint64_t kMostNameBytes = 63; // GGML_MAX_NAME
 constexpr std::uint64_t kMostKeyBytes = 65535;
 constexpr std::uint64_t kDefaultAlignment = 32;
@@ -39,9 +39,9 @@ enum class ValueType : std::uint32_t {
 
 /// Reads a file from front to back. Nothing is allocated for a count that the rest of the file
 /// cannot hold.
-class Cursor {
+class GgufCursor {
 public:
-  explicit Cursor(const InputFile& file) : file_(file), buffer_(1 << 16) {}
+  explicit GgufCursor(const InputFile& file) : file_(file), buffer_(1 << 16) {}
 
   std::uint64_t at() const noexcept { return at_; }
   std::uint64_t left() const noexcept { return file_.size() - at_; }
@@ -99,8 +99,8 @@ public:
   void parse() {
     std::array<char, 4> magic = {};
     cursor_.read(std::as_writable_bytes(std::span(magic)));
-    if (std::string_view(magic.data(), 4) != kMagic)
-      file_.fail(0, "it does not begin with '{}'", kMagic);
+    if (std::string_view(magic.data(), 4) != kGgufMagic)
+      file_.fail(0, "it does not begin with '{}'", kGgufMagic);
     const auto version = cursor_.number<std::uint32_t>();
     if (version != 2 && version != 3)
       file_.fail(4, "version {}; versions 2 and 3 are read (little-endian)", version);
@@ -233,9 +233,9 @@ private:
     GgufTensorInfo info;
     info.name = cursor_.text(kMostNameBytes, "a tensor's name");
     const auto rank = cursor_.number<std::uint32_t>();
-    if (rank > kMostDims)
+    if (rank > kMostGgufDims)
       file_.fail(begin, "tensor '{}': {} dims; at most {} are possible", info.name, rank,
-                 kMostDims);
+                 kMostGgufDims);
     std::uint64_t count = 1;
     for (std::uint32_t i = 0; i < rank; ++i) {
       const auto dim = cursor_.number<std::uint64_t>();
@@ -288,7 +288,7 @@ private:
   }
 
   const InputFile& file_;
-  Cursor cursor_;
+  GgufCursor cursor_;
   std::uint64_t alignment_ = kDefaultAlignment;
 };
 
@@ -459,7 +459,7 @@ void put(Bytes& out, const std::vector<std::string>& values) {
 void save_gguf(const std::filesystem::path& path, const GgufMetadata& metadata,
                std::span<const GgufTensor> tensors) {
   Bytes header;
-  header.raw(kMagic);
+  header.raw(kGgufMagic);
   header.number(std::uint32_t{3});
   header.number(static_cast<std::uint64_t>(tensors.size()));
   header.number(static_cast<std::uint64_t>(metadata.size()));
@@ -480,9 +480,9 @@ void save_gguf(const std::filesystem::path& path, const GgufMetadata& metadata,
     if (!names.insert(tensor.name).second)
       fail(ErrorKind::Value, "save_gguf: tensor '{}' is given twice", tensor.name);
     const std::vector<std::int64_t> shape = tensor.values.sizes();
-    if (shape.empty() || shape.size() > kMostDims)
+    if (shape.empty() || shape.size() > kMostGgufDims)
       fail(ErrorKind::Value, "save_gguf: tensor '{}' has {} dims; 1 to {} are possible",
-           tensor.name, shape.size(), kMostDims);
+           tensor.name, shape.size(), kMostGgufDims);
     header.text(tensor.name);
     header.number(static_cast<std::uint32_t>(shape.size()));
     for (auto dim = shape.rbegin(); dim != shape.rend(); ++dim)

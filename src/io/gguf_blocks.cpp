@@ -10,7 +10,7 @@ namespace egret::io {
 
 namespace {
 
-constexpr std::array<GgmlTypeInfo, 13> kTypes = {{
+constexpr std::array<GgmlTypeInfo, 13> kGgmlTypes = {{
     {GgmlType::F32, "F32", 1, 4},
     {GgmlType::F16, "F16", 1, 2},
     {GgmlType::BF16, "BF16", 1, 2},
@@ -176,14 +176,14 @@ Tensor bytes_of_halves(const Tensor& a) {
 } // namespace
 
 std::optional<GgmlTypeInfo> ggml_type(std::uint32_t number) {
-  for (const GgmlTypeInfo& row : kTypes)
+  for (const GgmlTypeInfo& row : kGgmlTypes)
     if (static_cast<std::uint32_t>(row.type) == number)
       return row;
   return {};
 }
 
 const GgmlTypeInfo& info_of(GgmlType type) {
-  for (const GgmlTypeInfo& row : kTypes)
+  for (const GgmlTypeInfo& row : kGgmlTypes)
     if (row.type == type)
       return row;
   fail(ErrorKind::Value, "GGUF: type {} is none that egret reads", static_cast<unsigned>(type));

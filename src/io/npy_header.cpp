@@ -13,8 +13,8 @@ namespace egret::io {
 
 namespace {
 
-constexpr std::string_view kMagic("\x93NUMPY", 6);
-constexpr std::uint64_t kMostHeaderBytes = 1 << 20;
+constexpr std::string_view kNpyMagic("\x93NUMPY", 6);
+constexpr std::uint64_t kMostNpyHeaderBytes = 1 << 20;
 
 struct TypeCode {
   std::string_view code;
@@ -164,8 +164,8 @@ private:
 NpyHeader read_npy_header(const InputFile& file) {
   std::array<std::byte, 12> fixed = {};
   std::size_t n = file.read_some(0, fixed);
-  if (n < kMagic.size() ||
-      !std::equal(kMagic.begin(), kMagic.end(), fixed.begin(),
+  if (n < kNpyMagic.size() ||
+      !std::equal(kNpyMagic.begin(), kNpyMagic.end(), fixed.begin(),
                   [](char a, std::byte b) { return static_cast<std::byte>(a) == b; }))
     file.fail(0, "not an NPY file: it does not start with \\x93NUMPY");
   unsigned version = n > 6 ? std::to_integer<unsigned>(fixed[6]) : 0;
@@ -177,7 +177,7 @@ NpyHeader read_npy_header(const InputFile& file) {
   std::uint64_t length = 0;
   for (std::size_t i = prefix; i-- > 8;)
     length = length << 8 | std::to_integer<std::uint64_t>(fixed[i]);
-  if (length > kMostHeaderBytes || prefix + length > file.size())
+  if (length > kMostNpyHeaderBytes || prefix + length > file.size())
     file.fail(8, "a header of {} bytes in a file of {}", length, file.size());
 
   std::string text(length, '\0');
@@ -210,7 +210,7 @@ std::string npy_header_text(DType dtype, const std::vector<std::int64_t>& shape)
   constexpr std::size_t kAlignment = 64;
   text.append(kAlignment - 1 - (kPrefix + text.size()) % kAlignment, ' ');
   text += '\n';
-  std::string out(kMagic);
+  std::string out(kNpyMagic);
   out += {'\1', '\0', static_cast<char>(text.size() & 0xff), static_cast<char>(text.size() >> 8)};
   return out + text;
 }

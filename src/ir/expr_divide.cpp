@@ -13,7 +13,7 @@ namespace {
 
 /// Simplification calls itself for parts of its operand; beyond this depth an atom is made of what
 /// is left.
-constexpr int kDeepest = 48;
+constexpr int kDeepestDivision = 48;
 thread_local int depth = 0;
 struct Deeper {
   Deeper() { ++depth; }
@@ -269,7 +269,7 @@ Expr divide(const Expr& x, const Expr& m, Want want) {
     return quotient ? floor_quotient(*value, *number) : floor_remainder(*value, *number);
   if (x.lower() >= 0 && x.upper() < m.lower())
     return quotient ? Expr(0) : x;
-  if (depth >= kDeepest)
+  if (depth >= kDeepestDivision)
     return make_binary(quotient ? ExprKind::FloorDiv : ExprKind::FloorMod, x, m);
   const Deeper deeper;
   if (!number && proves_less_equal(0, x) && proves_less(x, m))

@@ -12,9 +12,9 @@ namespace expr_detail {
 
 namespace {
 
-constexpr int kMostSteps = 48; // substitutions in one proof
-constexpr int kDeepest = 2;    // proofs inside a proof (a quotient's bound is a quotient, whose
-                               // simplification proves things)
+constexpr int kMostProofSteps = 48; // substitutions in one proof
+constexpr int kDeepest = 2; // proofs inside a proof (a quotient's bound is a quotient, whose
+                            // simplification proves things)
 thread_local int proving = 0;
 
 /// e = coefficient * atom + rest. Where the atom has a higher power, the coefficient keeps what is
@@ -83,7 +83,7 @@ public:
   bool nonnegative(const Expr& e) {
     if (e.lower() >= 0)
       return true;
-    if (e.upper() < 0 || ++steps_ > kMostSteps)
+    if (e.upper() < 0 || ++steps_ > kMostProofSteps)
       return false;
     for (const Expr& atom : atoms_in(e)) {
       const Affine parts = affine_in(e, atom);

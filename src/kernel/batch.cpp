@@ -223,7 +223,7 @@ private:
 /// Threads of a GPU's blocks, the usual number first.
 constexpr int kThreads[] = {256, 512, 128}, kNoThreads[] = {0};
 
-constexpr Knob kKnobs[] = {{"threads", 0, 1024, 32}, {"choice", 0, 15}};
+constexpr Knob kBatchKnobs[] = {{"threads", 0, 1024, 32}, {"choice", 0, 15}};
 
 class BatchGenerator : public Generator {
 public:
@@ -249,7 +249,7 @@ public:
 
   Lowered lower(const Region& region, const Schedule& schedule,
                 const Target& target) const override {
-    if (auto why = refused_settings(schedule, target, kKnobs); !why.empty())
+    if (auto why = refused_settings(schedule, target, kBatchKnobs); !why.empty())
       return {false, {}, why};
     const std::int64_t threads = schedule.knob("threads", 0);
     if (target.is_gpu() != (threads > 0))

@@ -23,7 +23,7 @@ namespace {
 /// instead of once for each register.
 constexpr double kHeavyEpilogue = 8;
 /// Steps of the depth that one worker packs in a row.
-constexpr std::int64_t kSteps = 16;
+constexpr std::int64_t kStepsInTurn = 16;
 
 class Contraction {
 public:
@@ -109,11 +109,13 @@ private:
               return;
             const Expr size = side.panel_elements();
             if (side.by_depth()) {
-              const std::vector<Expr> extents{blocks_, Expr((t_.kc + kSteps - 1) / kSteps)};
+              const std::vector<Expr> extents{blocks_,
+                                              Expr((t_.kc + kStepsInTurn - 1) / kStepsInTurn)};
               core_loop(b_, extents, [&](std::span<const Expr> at) {
                 const Expr steps = min(Expr(t_.kc), steps_ - at[0] * Expr(t_.kc));
-                b_.loop(at[1] * Expr(kSteps), min(steps, at[1] * Expr(kSteps) + Expr(kSteps)),
-                        Expr(1), Expr(t_.kc), Bind::Serial, [&](const Expr& k) {
+                b_.loop(at[1] * Expr(kStepsInTurn),
+                        min(steps, at[1] * Expr(kStepsInTurn) + Expr(kStepsInTurn)), Expr(1),
+                        Expr(t_.kc), Bind::Serial, [&](const Expr& k) {
                           side.pack_step(buffer, at[0] * count * size, p, Expr(0), count, at[0], k);
                         });
               });
@@ -614,10 +616,10 @@ private:
   std::vector<VarId> registers_;
 };
 
-constexpr Knob kKnobs[] = {{"mr", 1, 64},       {"nr", 1, 512},       {"kc", 1, 1 << 20},
-                           {"mc", 1, 1 << 20},  {"nc", 1, 1 << 20},   {"unroll", 1, 16},
-                           {"pack_left", 0, 1}, {"pack_right", 0, 1}, {"shared", 0, 1},
-                           {"late", 0, 1}};
+constexpr Knob kContractionKnobs[] = {{"mr", 1, 64},       {"nr", 1, 512},       {"kc", 1, 1 << 20},
+                                      {"mc", 1, 1 << 20},  {"nc", 1, 1 << 20},   {"unroll", 1, 16},
+                                      {"pack_left", 0, 1}, {"pack_right", 0, 1}, {"shared", 0, 1},
+                                      {"late", 0, 1}};
 /// Products that one iteration may be written out as, and bytes of panels and sums that a worker
 /// may have.
 constexpr std::int64_t kMostProducts = 1024, kMostBytes = 512 << 20;
@@ -662,7 +664,8 @@ public:
     const FoundContraction found = find_contraction(region);
     if (!found.ok)
       return {false, {}, found.reason};
-    if (auto why = refused_settings(schedule, target, kKnobs, Takes::Matrix); !why.empty())
+    if (auto why = refused_settings(schedule, target, kContractionKnobs, Takes::Matrix);
+        !why.empty())
       return {false, {}, why};
     if (!schedule.mma.empty()) {
       if (schedule.mma != kPairs && schedule.mma != kMatrix)

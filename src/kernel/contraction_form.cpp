@@ -33,9 +33,9 @@ std::set<int> loads_of(const Stage& stage, int value) {
   return loads;
 }
 
-class Finder {
+class ContractionFinder {
 public:
-  Finder(const Region& region, bool vectors) : r_(region), vectors_(vectors) {}
+  ContractionFinder(const Region& region, bool vectors) : r_(region), vectors_(vectors) {}
 
   FoundContraction run() {
     FoundContraction found;
@@ -299,7 +299,13 @@ Factor factor_of(const Region& region, const ContractionForm& form, const Side& 
 }
 
 FoundContraction find_contraction(const Region& region, bool vectors) {
-  return Finder(region, vectors).run();
+  return ContractionFinder(region, vectors).run();
+}
+
+std::int64_t usual_size(const Expr& extent) {
+  constexpr std::int64_t kUsual = 1024;
+  return std::max<std::int64_t>(
+      extent.constant().value_or(std::clamp(kUsual, extent.lower(), extent.upper())), 1);
 }
 
 } // namespace egret::kernel

@@ -63,4 +63,7 @@ struct FoundContraction {
 /// `vectors`: also products of a vector with a matrix, as one row without axes.
 FoundContraction find_contraction(const Region& region, bool vectors = false);
 
+/// What a symbolic extent is taken for when sizes are chosen.
+std::int64_t usual_size(const Expr& extent);
+
 } // namespace egret::kernel

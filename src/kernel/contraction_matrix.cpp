@@ -2,6 +2,7 @@
 #include "kernel/contraction_tiles.h"
 
 #include "kernel/analysis.h"
+#include "support/checked.h"
 
 #include <algorithm>
 
@@ -14,16 +15,6 @@ constexpr std::int64_t kDeep = 2 * kChunk;        ///< elements of the depth in 
 
 /// Workers, and rows for each of them, that make packing cheap for all to do.
 constexpr std::int64_t kFewWorkers = 4, kManyRows = 128;
-
-std::int64_t ceil_to(std::int64_t value, std::int64_t step) {
-  return (value + step - 1) / step * step;
-}
-
-std::int64_t size_for(const Expr& extent) {
-  constexpr std::int64_t kUsual = 1024; // what symbolic extents are taken for
-  return std::max<std::int64_t>(
-      extent.constant().value_or(std::clamp(kUsual, extent.lower(), extent.upper())), 1);
-}
 
 bool is_whole_depth(const ContractionForm& form) {
   return form.depth.axes.size() == 1 && form.depth.extent.divisor() % kDeep == 0;
@@ -62,16 +53,18 @@ Tiles matrix_sizes(const Schedule& schedule, const Region& region, const Contrac
   t.matrix = true;
   t.width = 2;
   t.lanes = int(kColumns);
-  t.mr = int(ceil_to(std::clamp<std::int64_t>(schedule.knob("mr", 32), 1, 64), kTileRows));
-  t.nv =
-      int(ceil_to(std::clamp<std::int64_t>(schedule.knob("nr", 32), 1, 64), kColumns) / kColumns);
+  t.mr = int(
+      round_up<std::int64_t>(std::clamp<std::int64_t>(schedule.knob("mr", 32), 1, 64), kTileRows));
+  t.nv = int(
+      round_up<std::int64_t>(std::clamp<std::int64_t>(schedule.knob("nr", 32), 1, 64), kColumns) /
+      kColumns);
   t.unroll = int(std::clamp<std::int64_t>(schedule.knob("unroll", 1), 1, 16));
   t.late = schedule.knob("late", 0) != 0;
-  t.kc = ceil_to(std::max<std::int64_t>(schedule.knob("kc", 256), 1), kChunk);
+  t.kc = round_up<std::int64_t>(std::max<std::int64_t>(schedule.knob("kc", 256), 1), kChunk);
   if (const auto depth = form.depth.extent.constant(); depth && *depth > 0)
-    t.kc = std::min(t.kc, ceil_to(*depth, kDeep) / 2);
-  t.mc = ceil_to(std::max<std::int64_t>(schedule.knob("mc", 256), 1), t.mr);
-  t.nc = ceil_to(std::max<std::int64_t>(schedule.knob("nc", 512), 1), t.nr());
+    t.kc = std::min(t.kc, round_up<std::int64_t>(*depth, kDeep) / 2);
+  t.mc = round_up<std::int64_t>(std::max<std::int64_t>(schedule.knob("mc", 256), 1), t.mr);
+  t.nc = round_up<std::int64_t>(std::max<std::int64_t>(schedule.knob("nc", 512), 1), t.nr());
   t.pack_left = schedule.knob("pack_left", 1) != 0 || !left_is_tiles(region, form);
   t.pack_right = schedule.knob("pack_right", 1) != 0 || !right_is_tiles(region, form) ||
                  form.right.tile % t.nr() != 0;
@@ -81,9 +74,9 @@ Tiles matrix_sizes(const Schedule& schedule, const Region& region, const Contrac
 
 std::vector<Schedule> matrix_space(const Region& region, const ContractionForm& form,
                                    const Target& target) {
-  const std::int64_t rows = size_for(form.rows.extent), columns = size_for(form.columns.extent),
-                     steps = ceil_to(size_for(form.depth.extent), kDeep) / 2,
-                     batch = size_for(form.batch.extent);
+  const std::int64_t rows = usual_size(form.rows.extent), columns = usual_size(form.columns.extent),
+                     steps = round_up<std::int64_t>(usual_size(form.depth.extent), kDeep) / 2,
+                     batch = usual_size(form.batch.extent);
   const std::int64_t workers = std::max(target.workers, 1);
   const bool left_here = left_is_tiles(region, form), right_here = right_is_tiles(region, form);
   std::vector<Schedule> space;
@@ -100,16 +93,17 @@ std::vector<Schedule> matrix_space(const Region& region, const ContractionForm& 
     // Pieces of rows that workers can share evenly.
     std::int64_t pieces = (rows + z.mc - 1) / z.mc;
     if (batch < 2 * workers && rows >= workers * z.mr && pieces < 4 * workers)
-      pieces = ceil_to(pieces, workers);
-    s.knobs = {{"mr", z.mr},
-               {"nr", z.nr},
-               {"kc", std::min(z.kc, steps)},
-               {"mc", ceil_to((rows + pieces - 1) / pieces, z.mr)},
-               {"nc", std::min(ceil_to(z.nc, z.nr), ceil_to(columns, z.nr))},
-               {"unroll", z.unroll},
-               {"pack_left", z.pack_left ? 1 : 0},
-               {"pack_right", right_here && form.right.tile % z.nr == 0 ? 0 : 1},
-               {"shared", z.shared ? 1 : 0}};
+      pieces = round_up<std::int64_t>(pieces, workers);
+    s.knobs = {
+        {"mr", z.mr},
+        {"nr", z.nr},
+        {"kc", std::min(z.kc, steps)},
+        {"mc", round_up<std::int64_t>((rows + pieces - 1) / pieces, z.mr)},
+        {"nc", std::min(round_up<std::int64_t>(z.nc, z.nr), round_up<std::int64_t>(columns, z.nr))},
+        {"unroll", z.unroll},
+        {"pack_left", z.pack_left ? 1 : 0},
+        {"pack_right", right_here && form.right.tile % z.nr == 0 ? 0 : 1},
+        {"shared", z.shared ? 1 : 0}};
     if (z.late)
       s.knobs["late"] = 1;
     if (std::find(space.begin(), space.end(), s) == space.end())
@@ -120,10 +114,10 @@ std::vector<Schedule> matrix_space(const Region& region, const ContractionForm& 
   Sizes first{32, 32, steps, rows, columns, true, true};
   if (rows <= kTileRows) {
     first.mr = kTileRows;
-    first.nr = std::min<std::int64_t>(64, ceil_to(columns, kColumns));
+    first.nr = std::min<std::int64_t>(64, round_up<std::int64_t>(columns, kColumns));
   } else if (columns <= kColumns) {
     first.nr = kColumns;
-    first.mr = std::min<std::int64_t>(64, ceil_to(rows, kTileRows));
+    first.mr = std::min<std::int64_t>(64, round_up<std::int64_t>(rows, kTileRows));
   }
   // A block of the left side takes half of the second cache, with the whole depth as long as that
   // leaves many rows: then no sums wait.
@@ -133,7 +127,7 @@ std::vector<Schedule> matrix_space(const Region& region, const ContractionForm& 
     return std::clamp<std::int64_t>(half / (kc * kWord) / first.mr * first.mr, first.mr, 512);
   };
   const std::int64_t parts = (steps + kMostSteps - 1) / kMostSteps;
-  first.kc = ceil_to((steps + parts - 1) / parts, kChunk);
+  first.kc = round_up<std::int64_t>((steps + parts - 1) / parts, kChunk);
   first.mc = block(first.kc);
   first.nc = parts == 1 ? columns : kFewColumns;
   // A right side of which all workers can have a copy of their own is packed sooner than they meet.

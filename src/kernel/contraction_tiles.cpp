@@ -1,5 +1,7 @@
 #include "kernel/contraction_tiles.h"
 
+#include "support/checked.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -13,20 +15,6 @@ constexpr double kAlmost = 1.15;
 /// Register tiles that are enough for all workers, and that are too few for most; shares of a
 /// depth, and their steps at the least.
 constexpr std::int64_t kFewTiles = 64, kFewestTiles = 16, kShares = 16, kShareDepth = 512;
-/// What symbolic extents are taken for.
-constexpr std::int64_t kUsual = 1024;
-
-std::int64_t size_for(const Expr& extent) {
-  return std::max<std::int64_t>(
-      extent.constant().value_or(std::clamp(kUsual, extent.lower(), extent.upper())), 1);
-}
-
-std::int64_t ceil_to(std::int64_t value, std::int64_t step) {
-  return (value + step - 1) / step * step;
-}
-std::int64_t ceil_quotient(std::int64_t a, std::int64_t b) {
-  return (a + b - 1) / b;
-}
 
 struct Problem {
   std::int64_t rows, columns, depth, batch;
@@ -38,10 +26,10 @@ struct Problem {
 
 Problem problem_of(const ContractionForm& form, const Target& target, std::int64_t vector_bytes) {
   Problem p;
-  p.rows = size_for(form.rows.extent);
-  p.columns = size_for(form.columns.extent);
-  p.depth = size_for(form.depth.extent);
-  p.batch = size_for(form.batch.extent);
+  p.rows = usual_size(form.rows.extent);
+  p.columns = usual_size(form.columns.extent);
+  p.depth = usual_size(form.depth.extent);
+  p.batch = usual_size(form.batch.extent);
   p.bytes = std::int64_t(size_of(form.accumulator));
   p.lanes = int(std::clamp<std::int64_t>(vector_bytes / p.bytes, 1, 64));
   p.registers = target.vector_registers;
@@ -97,7 +85,7 @@ std::vector<RegisterTile> register_tiles(const Problem& p, std::int64_t panels =
 std::int64_t even_piece(std::int64_t units, std::int64_t most, std::int64_t workers) {
   std::int64_t pieces = ceil_quotient(units, std::max<std::int64_t>(most, 1));
   if (workers > 1 && units >= workers && pieces < 4 * workers)
-    pieces = ceil_to(pieces, workers);
+    pieces = round_up<std::int64_t>(pieces, workers);
   return std::max<std::int64_t>(ceil_quotient(units, pieces), 1);
 }
 
@@ -121,7 +109,8 @@ Schedule make_schedule(const ContractionForm& form, const Problem& p, int mr, in
   const std::int64_t most = std::max<std::int64_t>(p.l1 * 4 / 3 / (p.bytes * 64), p.lanes);
   std::int64_t kc = p.depth;
   if (p.depth > 2 * most)
-    kc = ceil_to(ceil_quotient(p.depth, ceil_quotient(p.depth, most)), std::max(p.lanes, 4));
+    kc = round_up<std::int64_t>(ceil_quotient(p.depth, ceil_quotient(p.depth, most)),
+                                std::max(p.lanes, 4));
   const bool one_part = kc >= p.depth;
   const bool left_here = left_in_place(form), right_here = right_in_place(form, p, kc);
   const bool many = p.batch >= 2 * p.workers;
@@ -167,9 +156,9 @@ Tiles tiles_of(const Schedule& schedule, const Region& region, const Contraction
   if (depth > 0 && t.kc >= depth)
     t.kc = depth;
   else
-    t.kc = ceil_to(t.kc, t.lanes);
-  t.mc = ceil_to(std::max<std::int64_t>(schedule.knob("mc", 192), 1), t.mr);
-  t.nc = ceil_to(std::max<std::int64_t>(schedule.knob("nc", 512), 1), t.nr());
+    t.kc = round_up<std::int64_t>(t.kc, t.lanes);
+  t.mc = round_up<std::int64_t>(std::max<std::int64_t>(schedule.knob("mc", 192), 1), t.mr);
+  t.nc = round_up<std::int64_t>(std::max<std::int64_t>(schedule.knob("nc", 512), 1), t.nr());
   t.pack_left = t.width > 1 || schedule.knob("pack_left", 1) != 0 || !form.left.plain;
   t.pack_right =
       schedule.knob("pack_right", 1) != 0 ||
@@ -247,7 +236,7 @@ std::vector<Schedule> contraction_space(const Region& region, const ContractionF
       Schedule s = best;
       s.split_reduce = shares;
       s.knobs["kc"] = std::min<std::int64_t>(s.knob("kc", 1), p.depth / shares);
-      s.knobs["mc"] = ceil_to(p.rows, s.knob("mr", 1));
+      s.knobs["mc"] = round_up<std::int64_t>(p.rows, s.knob("mr", 1));
       if (shares == kShares && count <= kFewestTiles)
         space.insert(space.begin() + std::ptrdiff_t(first), s);
       else

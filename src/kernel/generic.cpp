@@ -15,7 +15,7 @@ namespace egret::kernel {
 namespace {
 
 /// Vectors that one worker does in a row along the vector axis.
-constexpr std::int64_t kChunk = 128;
+constexpr std::int64_t kVectorsInTurn = 128;
 /// The same where the worker goes through axes in order for each of them, as scatters do.
 constexpr std::int64_t kOrderedChunk = 4;
 
@@ -89,7 +89,7 @@ private:
 
   void convert(int from, int to, const Expr& elements) override {
     int lanes = int(std::max<std::int64_t>(1, vector_bytes_ / 4));
-    Expr chunk(kChunk * lanes);
+    Expr chunk(kVectorsInTurn * lanes);
     std::vector<Expr> pieces{ceildiv(elements, chunk)};
     core_loop(b_, pieces, [&](std::span<const Expr> at) {
       Expr begin = at[0] * chunk;
@@ -114,7 +114,7 @@ private:
       std::erase(outer, vector);
     for (int a : outer)
       extents.push_back(r_.axes[a].extent);
-    std::int64_t chunk = (ordered_axes(s).empty() ? kChunk : kOrderedChunk) * lanes;
+    std::int64_t chunk = (ordered_axes(s).empty() ? kVectorsInTurn : kOrderedChunk) * lanes;
     if (vector >= 0)
       extents.push_back(ceildiv(r_.axes[vector].extent, Expr(chunk)));
 
@@ -154,7 +154,7 @@ private:
   Expr workers_ = Expr(1);
 };
 
-constexpr Knob kKnobs[] = {{"vector", 0, 1}};
+constexpr Knob kGenericKnobs[] = {{"vector", 0, 1}};
 
 class GenericGenerator : public Generator {
 public:
@@ -173,7 +173,7 @@ public:
 
   Lowered lower(const Region& region, const Schedule& schedule,
                 const Target& target) const override {
-    if (auto why = refused_settings(schedule, target, kKnobs); !why.empty())
+    if (auto why = refused_settings(schedule, target, kGenericKnobs); !why.empty())
       return {false, {}, why};
     if (sorts(region))
       return {false, {}, "it sorts"};

@@ -296,7 +296,7 @@ private:
   int arrivals_ = -1;
 };
 
-constexpr Knob kKnobs[] = {{"across", 1, 1024}, {"down", 1, 1024}, {"copies", 1, 16}};
+constexpr Knob kGpuColumnsKnobs[] = {{"across", 1, 1024}, {"down", 1, 1024}, {"copies", 1, 16}};
 
 class GpuColumnsGenerator : public Generator {
 public:
@@ -357,7 +357,7 @@ public:
       return {false, {}, f.passes.reason};
     if (f.tile < 0)
       return {false, {}, "has no parallel axis for lanes"};
-    if (auto why = refused_settings(schedule, target, kKnobs); !why.empty())
+    if (auto why = refused_settings(schedule, target, kGpuColumnsKnobs); !why.empty())
       return {false, {}, why};
     const std::int64_t threads = schedule.knob("across", 32) * schedule.knob("down", 8);
     if (auto why = gpu_threads_refused(threads); !why.empty())

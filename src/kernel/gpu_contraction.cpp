@@ -147,9 +147,9 @@ private:
   int partial_ = -1, counter_ = -1;
 };
 
-constexpr Knob kKnobs[] = {{"bm", 1, 1024},   {"bn", 1, 1024}, {"bk", 1, 1024},
-                           {"stages", 1, 16}, {"wm", 1, 32},   {"wn", 1, 32},
-                           {"staged", 0, 1},  {"swap", 0, 1},  {"streamk", 0, 1 << 12}};
+constexpr Knob kGpuContractionKnobs[] = {
+    {"bm", 1, 1024}, {"bn", 1, 1024},  {"bk", 1, 1024}, {"stages", 1, 16},      {"wm", 1, 32},
+    {"wn", 1, 32},   {"staged", 0, 1}, {"swap", 0, 1},  {"streamk", 0, 1 << 12}};
 
 class GpuContractionGenerator : public Generator {
 public:
@@ -165,7 +165,8 @@ public:
     const FoundContraction found = find_contraction(region);
     if (!found.ok)
       return {false, {}, found.reason};
-    if (auto why = refused_settings(schedule, target, kKnobs, Takes::Matrix); !why.empty())
+    if (auto why = refused_settings(schedule, target, kGpuContractionKnobs, Takes::Matrix);
+        !why.empty())
       return {false, {}, why};
     const FoundTiles tiles = gpu_tiles_of(schedule, region, found.form, target);
     if (!tiles.reason.empty())

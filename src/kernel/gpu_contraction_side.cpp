@@ -11,7 +11,7 @@ namespace egret::kernel {
 namespace {
 
 /// Bytes of the widest access of a thread.
-constexpr int kWide = 16;
+constexpr int kAccessBytes = 16;
 
 bool mentions(const Expr& e, const Expr& variable) {
   const auto variables = variables_of(e);
@@ -54,7 +54,7 @@ SharedSide::SharedSide(Emitter& emitter, const ContractionForm& form, const Side
   const int size = int(size_of(dtype));
   // Rows of 16 bytes more than a multiple of 128 keep the rows that a warp reads at once in
   // different banks.
-  pitch_ = (along_depth ? t_.bk : panel) + kWide / size;
+  pitch_ = (along_depth ? t_.bk : panel) + kAccessBytes / size;
   const int lines = along_depth ? panel : t_.bk;
   buffer_ = b_.shared(name, dtype, std::int64_t(t_.stages) * lines * pitch_, 16);
   reads_depth_ =
@@ -63,7 +63,7 @@ SharedSide::SharedSide(Emitter& emitter, const ContractionForm& form, const Side
   async_ = widest * size >= 4;
   chunk_ = async_ ? widest : 1;
   if (!async_ && reads_depth_ == along_depth)
-    chunk_ = std::min({kWide / size, along_depth ? t_.bk : panel_, 8});
+    chunk_ = std::min({kAccessBytes / size, along_depth ? t_.bk : panel_, 8});
 }
 
 /// Elements that one asynchronous copy can move: neighbours here and there, at aligned addresses.
@@ -94,7 +94,7 @@ int SharedSide::widest_copy() const {
           return 1;
   const Expr rest = offset - variable;
   const int size = int(size_of(dtype_));
-  int lanes = kWide / size;
+  int lanes = kAccessBytes / size;
   while (lanes > 1 && (rest.divisor() % lanes != 0 || r.axes[axis].extent.divisor() % lanes != 0 ||
                        r.operands[load.number].alignment % (lanes * size) != 0 ||
                        (along_depth_ ? t_.bk : panel_) % lanes != 0))

@@ -2,6 +2,7 @@
 
 #include "kernel/emit.h"
 #include "kernel/gpu_wgmma.h"
+#include "support/checked.h"
 #include "support/fail.h"
 
 #include <algorithm>
@@ -18,17 +19,13 @@ constexpr double kWorthStreaming = 0.97;
 /// Rows of results that each warp collects, when staged, and their bytes with padding.
 constexpr std::int64_t kStagingBytes = 16 * (128 + 16);
 
-std::int64_t ceil_quotient(std::int64_t a, std::int64_t b) {
-  return (a + b - 1) / b;
-}
-
-struct Problem {
+struct GpuProblem {
   std::int64_t rows, columns, depth, batch;
   std::int64_t cores;
 };
 
-Problem problem_of(const ContractionForm& form, const Target& target) {
-  Problem p;
+GpuProblem problem_of(const ContractionForm& form, const Target& target) {
+  GpuProblem p;
   p.rows = usual_size(form.rows.extent);
   p.columns = usual_size(form.columns.extent);
   p.depth = usual_size(form.depth.extent);
@@ -67,7 +64,7 @@ constexpr Offer kMmaOffers[] = {
 constexpr double kBarrier = 1e7, kAddedShare = 640;
 
 /// Time of the whole problem with a tile, in products of one core: what the busiest core does.
-double time_of(const Problem& p, const Offer& o, GpuUnit unit, std::int64_t split) {
+double time_of(const GpuProblem& p, const Offer& o, GpuUnit unit, std::int64_t split) {
   const double tiles = double(ceil_quotient(p.rows, o.bm)) *
                        double(ceil_quotient(p.columns, o.bn)) * double(p.batch) * double(split);
   const double depth = std::ceil(double(p.depth) / double(split) / o.bk) * o.bk;
@@ -87,7 +84,7 @@ struct Streamed {
   std::int64_t shares = 0; ///< 0: it is full
   double time = 0;
 };
-Streamed streamed(const Problem& p, const Offer& o) {
+Streamed streamed(const GpuProblem& p, const Offer& o) {
   const std::int64_t tiles = ceil_quotient(p.rows, o.bm) * ceil_quotient(p.columns, o.bn) * p.batch,
                      waves = tiles / p.cores, left = tiles % p.cores;
   if (left == 0)
@@ -104,13 +101,13 @@ Streamed streamed(const Problem& p, const Offer& o) {
   return {shares, double(o.bm) * o.bn * o.cost * (double(p.depth) * double(waves) + last + fill)};
 }
 
-bool is_one_wave(const Problem& p, const Offer& o) {
+bool is_one_wave(const GpuProblem& p, const Offer& o) {
   return ceil_quotient(p.rows, o.bm) * ceil_quotient(p.columns, o.bn) * p.batch <= p.cores;
 }
 
 /// Shares of the depth that are clearly faster than fewer ones. They need not be a power of two
 /// where all blocks add them up.
-std::int64_t best_split(const Problem& p, const Offer& o, GpuUnit unit) {
+std::int64_t best_split(const GpuProblem& p, const Offer& o, GpuUnit unit) {
   const bool any = unit == GpuUnit::Wgmma;
   std::int64_t best = 1;
   for (std::int64_t split = 2; split <= 16; split = any ? split + 1 : 2 * split) {
@@ -122,7 +119,7 @@ std::int64_t best_split(const Problem& p, const Offer& o, GpuUnit unit) {
   return best;
 }
 
-Schedule schedule_of(const Problem& p, const Offer& o, GpuUnit unit, std::int64_t split) {
+Schedule schedule_of(const GpuProblem& p, const Offer& o, GpuUnit unit, std::int64_t split) {
   Schedule s;
   s.generator = "gpu_contraction";
   auto& k = s.knobs;
@@ -147,12 +144,6 @@ Schedule schedule_of(const Problem& p, const Offer& o, GpuUnit unit, std::int64_
 }
 
 } // namespace
-
-std::int64_t usual_size(const Expr& extent) {
-  constexpr std::int64_t kUsual = 1024;
-  return std::max<std::int64_t>(
-      extent.constant().value_or(std::clamp(kUsual, extent.lower(), extent.upper())), 1);
-}
 
 FoundTiles gpu_tiles_of(const Schedule& schedule, const Region& region, const ContractionForm& form,
                         const Target& target) {
@@ -229,7 +220,7 @@ bool has_known_sizes(const ContractionForm& form) {
 
 std::vector<Schedule> gpu_contraction_space(const Region& region, const ContractionForm& form,
                                             const Target& target) {
-  const Problem p = problem_of(form, target);
+  const GpuProblem p = problem_of(form, target);
   struct Choice {
     Schedule schedule;
     double time;
@@ -239,9 +230,9 @@ std::vector<Schedule> gpu_contraction_space(const Region& region, const Contract
     for (const Offer& o : offers) {
       if (unit == GpuUnit::Wgmma) {
         // Few rows are better the columns of the instruction, whose rows are never less than 64.
-        const Problem turned{p.columns, p.rows, p.depth, p.batch, p.cores};
+        const GpuProblem turned{p.columns, p.rows, p.depth, p.batch, p.cores};
         for (const bool swap : {false, true}) {
-          const Problem& q = swap ? turned : p;
+          const GpuProblem& q = swap ? turned : p;
           const double factor = swap ? 1.02 * scale : scale, time = time_of(q, o, unit, 1);
           const Streamed cut = streamed(q, o);
           const auto offer = [&](double takes, std::int64_t shares, std::int64_t split = 1) {

@@ -46,7 +46,4 @@ FoundTiles gpu_tiles_of(const Schedule& schedule, const Region& region, const Co
 std::vector<Schedule> gpu_contraction_space(const Region& region, const ContractionForm& form,
                                             const Target& target);
 
-/// What a symbolic extent is taken for when sizes are chosen.
-std::int64_t usual_size(const Expr& extent);
-
 } // namespace egret::kernel

@@ -10,7 +10,7 @@ namespace {
 
 /// Bytes of a row of results that a warp collects before it stores them.
 constexpr int kRowBytes = 128;
-constexpr int kWide = 16;
+constexpr int kStagedBytes = 16;
 
 } // namespace
 
@@ -31,11 +31,11 @@ Fragments::Fragments(Emitter& emitter, const ContractionForm& form, const GpuTil
     Staging s;
     if (stride_of(r, out, axis) == 1 && size <= 4) {
       s.columns = std::min(kRowBytes / size, t_.bn / (t_.unit == GpuUnit::Wgmma ? 1 : t_.warps_n));
-      s.pitch = s.columns + kWide / size;
+      s.pitch = s.columns + kStagedBytes / size;
       s.buffer = buffer >= 0 && b_.buffer_dtype(buffer) == out.dtype
                      ? buffer
                      : b_.shared(fmt::format("results{}", staging_.size()), out.dtype,
-                                 std::int64_t(t_.threads() / 32) * 16 * s.pitch, kWide);
+                                 std::int64_t(t_.threads() / 32) * 16 * s.pitch, kStagedBytes);
       buffer = s.buffer;
     }
     staging_.push_back(s);
@@ -100,7 +100,7 @@ void Fragments::staged(const GpuTile& tile, const Expr& row, const Expr& column,
         b_.store(s.buffer, at, b_.splat(e_.narrow(results[i].values[o]), 2));
       }
       b_.subgroup_barrier();
-      const int lanes = kWide / int(size_of(r.outputs[o].dtype));
+      const int lanes = kStagedBytes / int(size_of(r.outputs[o].dtype));
       const int columns = 8 * int(part.size()), across = columns / lanes;
       for (int i = 0; i < 16 * across; i += 32) {
         const Expr number = lane_ + Expr(i);

@@ -193,7 +193,8 @@ bool is_left_to_trees(const Region& region) {
                      [](const Output& o) { return o.combine == Combine::Store; });
 }
 
-constexpr Knob kKnobs[] = {{"threads", 32, 1024, 32}, {"owners", 0, 1 << 20}, {"together", 1, 64}};
+constexpr Knob kGpuGenericKnobs[] = {
+    {"threads", 32, 1024, 32}, {"owners", 0, 1 << 20}, {"together", 1, 64}};
 
 class GpuGenericGenerator : public Generator {
 public:
@@ -225,7 +226,7 @@ public:
 
   Lowered lower(const Region& region, const Schedule& schedule,
                 const Target& target) const override {
-    if (auto why = refused_settings(schedule, target, kKnobs); !why.empty())
+    if (auto why = refused_settings(schedule, target, kGpuGenericKnobs); !why.empty())
       return {false, {}, why};
     if (sorts(region))
       return {false, {}, "it sorts"};

@@ -25,9 +25,9 @@ std::optional<std::int64_t> constant_of(const Expr& e) {
   return e.is_constant() ? std::optional(e.value()) : std::nullopt;
 }
 
-class Finder {
+class ProductFinder {
 public:
-  explicit Finder(const Region& region) : r_(region) {}
+  explicit ProductFinder(const Region& region) : r_(region) {}
 
   FoundProduct run() {
     FoundProduct found;
@@ -289,7 +289,7 @@ KernelProgram program_of(const Region& region, LibraryProduct product) {
   return program;
 }
 
-constexpr Knob kKnobs[] = {{"way", 0, 63}};
+constexpr Knob kGpuLibraryKnobs[] = {{"way", 0, 63}};
 
 class GpuLibraryGenerator : public Generator {
 public:
@@ -311,7 +311,7 @@ public:
                 const Target& target) const override {
     if (target.product_library == 0)
       return {false, {}, "the library is not there, or not allowed"};
-    if (auto why = refused_settings(schedule, target, kKnobs); !why.empty())
+    if (auto why = refused_settings(schedule, target, kGpuLibraryKnobs); !why.empty())
       return {false, {}, why};
     FoundProduct found = find_product(region);
     if (!found.ok)
@@ -324,7 +324,7 @@ public:
 } // namespace
 
 FoundProduct find_product(const Region& region) {
-  return Finder(region).run();
+  return ProductFinder(region).run();
 }
 
 const Generator& gpu_library_generator() {

@@ -7,7 +7,7 @@ namespace egret::kernel {
 
 namespace {
 
-constexpr int kWarp = 32;
+constexpr int kRadixWarp = 32;
 /// Digits whose scans are under way at a time.
 constexpr int kTogether = 4;
 
@@ -30,7 +30,7 @@ ValueId scan_by_warp(ProgramBuilder& b, const Expr& lane, int buffer, const Expr
                      const Expr& count, const Expr& extent,
                      const std::function<void(const Expr& at, ValueId before,
                                               const std::vector<Guard>& mask)>& then) {
-  constexpr std::int64_t kStep = std::int64_t(kWarp) * kTogether;
+  constexpr std::int64_t kStep = std::int64_t(kRadixWarp) * kTogether;
   const DType dtype = b.buffer_dtype(buffer);
   const VarId carried = b.variable({dtype, 1});
   b.set(carried, number(b, dtype, 0));
@@ -39,14 +39,14 @@ ValueId scan_by_warp(ProgramBuilder& b, const Expr& lane, int buffer, const Expr
     std::vector<std::vector<Guard>> masks;
     std::vector<ValueId> mine;
     for (int i = 0; i < kTogether; ++i) {
-      at.push_back(base + Expr(std::int64_t(i) * kWarp) + lane);
+      at.push_back(base + Expr(std::int64_t(i) * kRadixWarp) + lane);
       masks.push_back({{at.back(), Expr(0), count}});
       mine.push_back(b.load(buffer, first + at.back(), 1, masks.back()));
     }
     ValueId carry = b.read(carried);
     for (std::size_t i = 0; i < mine.size(); ++i) {
-      const ValueId before = b.scan_threads(Monoid::Sum, mine[i], kWarp);
-      const ValueId all = b.reduce_threads(Monoid::Sum, mine[i], kWarp);
+      const ValueId before = b.scan_threads(Monoid::Sum, mine[i], kRadixWarp);
+      const ValueId all = b.reduce_threads(Monoid::Sum, mine[i], kRadixWarp);
       then(at[i], add(b, carry, before), masks[i]);
       carry = add(b, carry, all);
     }
@@ -64,8 +64,8 @@ std::int64_t radix_shared_bytes(const RadixShape& s) {
 // --- Ranks in a tile
 
 TileRanks::TileRanks(ProgramBuilder& b, const RadixShape& shape)
-    : b_(b), s_(shape), thread_(thread_variable(shape.threads)), warp_(floordiv(thread_, kWarp)),
-      lane_(floormod(thread_, kWarp)),
+    : b_(b), s_(shape), thread_(thread_variable(shape.threads)),
+      warp_(floordiv(thread_, kRadixWarp)), lane_(floormod(thread_, kRadixWarp)),
       counters_(b.shared("digits", DType::I32, std::int64_t(shape.digits()) * shape.threads)),
       warps_(b.shared("warps", DType::I32, std::int64_t(shape.digits()) * shape.warps() + 1)) {}
 
@@ -91,10 +91,10 @@ void TileRanks::scan() {
     for (int i = 0; i < kTogether; ++i)
       mine.push_back(b_.load(counters_, (first + Expr(i)) * threads + thread_, 1));
     for (int i = 0; i < kTogether; ++i) {
-      const ValueId earlier = b_.scan_threads(Monoid::Sum, mine[std::size_t(i)], kWarp);
+      const ValueId earlier = b_.scan_threads(Monoid::Sum, mine[std::size_t(i)], kRadixWarp);
       b_.store(counters_, (first + Expr(i)) * threads + thread_, earlier);
       b_.store(warps_, (first + Expr(i)) * warps + warp_, add(b_, earlier, mine[std::size_t(i)]),
-               {{lane_, Expr(kWarp - 1), Expr(kWarp)}});
+               {{lane_, Expr(kRadixWarp - 1), Expr(kRadixWarp)}});
     }
   });
   b_.barrier();
@@ -271,9 +271,9 @@ void GridSort::count(const Expr& pass, const Expr& half) {
 }
 
 void GridSort::scan() {
-  const Expr lane = floormod(thread_, kWarp), lists = rows_ * Expr(s_.digits());
+  const Expr lane = floormod(thread_, kRadixWarp), lists = rows_ * Expr(s_.digits());
   b_.grid_loop(ceildiv(lists, Expr(s_.warps())), [&](const Expr& block) {
-    const Expr list = block * Expr(s_.warps()) + floordiv(thread_, kWarp);
+    const Expr list = block * Expr(s_.warps()) + floordiv(thread_, kRadixWarp);
     b_.when({{list, Expr(0), lists}}, [&] {
       const ValueId all =
           scan_by_warp(b_, lane, counts_, list * tiles_, tiles_, tiles_,
@@ -287,7 +287,7 @@ void GridSort::scan() {
 
 void GridSort::move(const Expr& pass, const Expr& half, const Sink& sink) {
   const Expr digits(s_.digits()), passes(s_.passes(word_bits_)), all = rows_ * length_;
-  const Expr lane = floormod(thread_, kWarp);
+  const Expr lane = floormod(thread_, kRadixWarp);
   each_tile([&](const Tile& tile) {
     const std::vector<ValueId> words = words_of(tile, half), own = digits_of(words, pass);
     std::vector<ValueId> positions;
@@ -296,7 +296,7 @@ void GridSort::move(const Expr& pass, const Expr& half, const Sink& sink) {
           b_.load(positions_, half + tile.row * length_ + tile.at[e], 1, tile.masks[e]));
     const std::vector<ValueId> ranks = ranks_.ranks(own, tile.masks);
     // Where the tile's elements of a digit begin in the row, less their first rank in the tile.
-    b_.when({{floordiv(thread_, kWarp), Expr(0), Expr(1)}}, [&] {
+    b_.when({{floordiv(thread_, kRadixWarp), Expr(0), Expr(1)}}, [&] {
       scan_by_warp(b_, lane, totals_, tile.row * digits, digits, digits,
                    [&](const Expr& digit, ValueId before, const std::vector<Guard>& mask) {
                      const ValueId tiles = b_.load(

@@ -129,7 +129,7 @@ private:
   std::vector<std::vector<int>> partials_; ///< by reduction, by part of its state
 };
 
-constexpr Knob kKnobs[] = {
+constexpr Knob kGpuRowProductsKnobs[] = {
     {"bm", 1, 1024}, {"bn", 1, 1024}, {"bk", 1, 1024}, {"stages", 1, 16}, {"wm", 1, 32}};
 
 struct Found {
@@ -192,7 +192,8 @@ public:
     const Found found = find(region, target);
     if (!found.reason.empty())
       return {false, {}, found.reason};
-    if (auto why = refused_settings(schedule, target, kKnobs, Takes::Matrix); !why.empty())
+    if (auto why = refused_settings(schedule, target, kGpuRowProductsKnobs, Takes::Matrix);
+        !why.empty())
       return {false, {}, why};
     if (schedule.mma != "wgmma")
       return {false, {}, "no matrix instruction " + schedule.mma};

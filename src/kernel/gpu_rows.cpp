@@ -25,7 +25,7 @@ namespace egret::kernel {
 namespace {
 
 /// Where what is read once is kept from pass to pass.
-enum Keep : std::int64_t { kRegisters, kShared, kNowhere };
+enum Keep : std::int64_t { kInRegisters, kInShared, kInNoMemory };
 
 class GpuRows {
 public:
@@ -43,9 +43,9 @@ public:
     arithmetic_ = arithmetic_of(target);
     e_.load_policy = schedule.load_policy;
     e_.means = p_.means();
-    keep_ = Keep(schedule.knob("keep", kRegisters));
+    keep_ = Keep(schedule.knob("keep", kInRegisters));
     run_ = schedule.knob("run", 0);
-    roll_ = keep_ == kShared ? schedule.knob("roll", 0) : 0;
+    roll_ = keep_ == kInShared ? schedule.knob("roll", 0) : 0;
     vectors_ = f_.vectors(region, lanes_, shifted_.lanes > 1);
     pieces_ = schedule.split_reduce;
     mine_ = group_ == threads_ ? t_ : floormod(t_, Expr(group_));
@@ -86,7 +86,7 @@ public:
       counter = b_.counter("next", 2);
       launch.resident = true;
     }
-    if (keep_ == kShared)
+    if (keep_ == kInShared)
       make_stash(1);
     b_.grid_loop(
         launch.workers,
@@ -162,7 +162,7 @@ private:
 
   void whole(const Point& row) {
     for (int pass = 0; pass < p_.count; ++pass) {
-      if (pass > 0 && keep_ == kShared)
+      if (pass > 0 && keep_ == kInShared)
         for (int memory : stash_memory_)
           b_.forget_loads(memory);
       finish(pass, row, run_pass(pass, row));
@@ -231,7 +231,7 @@ private:
 
   /// One pass over the row. Gives the states of this thread.
   Running run_pass(int pass, const Point& row) {
-    if (keep_ == kNowhere) {
+    if (keep_ == kInNoMemory) {
       Running states = start(pass);
       if (shifted_.lanes == 1)
         return rolled_pass(pass, row, Expr(0), vectors_, std::move(states));
@@ -267,7 +267,7 @@ private:
     for (std::int64_t j = from; j < to; ++j) {
       spots.push_back(spot(row, begin + Expr(j * group_) + mine_, end));
       spots.back().turn = j;
-      if (keep_ == kShared || run_ > 0)
+      if (keep_ == kInShared || run_ > 0)
         stash(pass, spots.back(), Expr(j));
     }
     constexpr std::size_t kBatch = 4; // of points whose outputs are stored together
@@ -445,7 +445,7 @@ private:
   Expr mine_; ///< number of this thread in its group
   int lanes_ = 1;
   Arithmetic arithmetic_;
-  Keep keep_ = kRegisters;
+  Keep keep_ = kInRegisters;
   std::int64_t pieces_ = 1;
   Shifted shifted_;
   std::int64_t roll_ =
@@ -480,9 +480,9 @@ constexpr std::int64_t kLongOnline = 8192;
 /// Turns of a row in shared memory that are one after the other in the code; more are a loop.
 constexpr std::int64_t kLongTurns = 4;
 
-constexpr Knob kKnobs[] = {{"threads", 32, 1024, 32}, {"group", 1, 1024}, {"keep", 0, 2},
-                           {"run", 0, 4096},          {"resident", 0, 1}, {"copies", 1, 16},
-                           {"roll", 0, 16},           {"shift", 0, 1},    {"online", 0, 2}};
+constexpr Knob kGpuRowsKnobs[] = {{"threads", 32, 1024, 32}, {"group", 1, 1024}, {"keep", 0, 2},
+                                  {"run", 0, 4096},          {"resident", 0, 1}, {"copies", 1, 16},
+                                  {"roll", 0, 16},           {"shift", 0, 1},    {"online", 0, 2}};
 
 class GpuRowsGenerator : public Generator {
 public:
@@ -528,7 +528,7 @@ public:
         s.knobs["online"] = 1;
       // Several passes have more at hand for each element than one sum.
       const std::int64_t fits = target.registers / threads / kOfElement / lanes;
-      if (keep == kNowhere && f.passes.count > 1 && fits < 4)
+      if (keep == kInNoMemory && f.passes.count > 1 && fits < 4)
         s.knobs["copies"] = power_of_two_upto(std::max<std::int64_t>(fits, 1));
       s.order = order;
       s.split_reduce = pieces;
@@ -555,7 +555,8 @@ public:
         if (turns * lanes * sums > kCarriedSums || 2 * row_bytes + 8192 > target.block_shared_bytes)
           continue;
         const bool fits = turns * lanes <= kept_elements(threads, target) / 2;
-        for (std::int64_t keep : {fits ? kRegisters : kShared, fits ? kShared : kRegisters}) {
+        for (std::int64_t keep :
+             {fits ? kInRegisters : kInShared, fits ? kInShared : kInRegisters}) {
           // All shares at the same time: registers for so many blocks.
           add(threads, threads, keep, WorkOrder::Fixed, 1, false, run);
           out.back().blocks_per_core = int(blocks);
@@ -578,7 +579,7 @@ public:
           s.generator = name();
           s.knobs = {{"threads", threads},
                      {"group", threads},
-                     {"keep", kNowhere},
+                     {"keep", kInNoMemory},
                      {"shift", 1},
                      {"copies", 2}};
           if (online)
@@ -596,13 +597,13 @@ public:
       for (std::int64_t share : {2, 4, 1}) {
         const std::int64_t pieces = std::clamp<std::int64_t>(
             std::min(share * target.workers / rows, vectors / 512), 2, 1024);
-        add(256, 256, kNowhere, WorkOrder::Fixed, pieces);
+        add(256, 256, kInNoMemory, WorkOrder::Fixed, pieces);
       }
     // One pass over a long row needs no place for it.
     if (one_pass && vectors * lanes >= kLongOnline)
       for (std::int64_t threads : {128, 256, 512})
         if (vectors >= 2 * threads)
-          add(threads, threads, kNowhere, WorkOrder::Fixed, 1);
+          add(threads, threads, kInNoMemory, WorkOrder::Fixed, 1);
     online = false;
     // A block that has a multiprocessor to itself would leave the memory idle while it computes.
     if (known && row_bytes >= kLongRow && f.passes.count > 1)
@@ -621,17 +622,18 @@ public:
         const bool fits = elements <= kept_elements(threads, target);
         for (bool along : {gains && !one_pass, false}) {
           online = along;
-          for (std::int64_t keep : {fits ? kRegisters : kShared, fits ? kShared : kRegisters})
+          for (std::int64_t keep :
+               {fits ? kInRegisters : kInShared, fits ? kInShared : kInRegisters})
             for (std::int64_t roll : {kLongTurns, std::int64_t(0)})
-              if (roll == 0 || (keep == kShared && turns > kLongTurns))
+              if (roll == 0 || (keep == kInShared && turns > kLongTurns))
                 add(threads, threads, keep, WorkOrder::Fixed, 1, false, run, roll);
         }
       }
     // Two blocks with a row each: one computes while the other waits for memory.
     if (gains && !one_pass && row_bytes >= kLongRow && 2 * row_bytes + 8192 <= target.shared_bytes)
       for (std::int64_t threads : {512, 1024, 256})
-        for (std::int64_t keep : {kShared, kNowhere}) {
-          if (keep == kShared && (vectors + threads - 1) / threads * lanes > kMostUnrolled)
+        for (std::int64_t keep : {kInShared, kInNoMemory}) {
+          if (keep == kInShared && (vectors + threads - 1) / threads * lanes > kMostUnrolled)
             continue;
           online = true;
           add(threads, threads, keep, WorkOrder::Drawn, 1);
@@ -646,7 +648,7 @@ public:
           f.passes.count > 1 && unrolls &&
           per_thread * threads_for(each) * lanes * 4 <=
               (fits ? target.block_shared_bytes / 2 : target.block_shared_bytes - 16384);
-      const std::int64_t keep = fits ? kRegisters : stashes ? kShared : kNowhere;
+      const std::int64_t keep = fits ? kInRegisters : stashes ? kInShared : kInNoMemory;
       if (vectors <= 32 * each) {
         // A warp or a part of it does a row.
         std::int64_t group = 2;
@@ -656,23 +658,23 @@ public:
           group = 2;
         for (std::int64_t threads : {128, 256})
           for (bool resident : {weights, !weights})
-            add(threads, group, known ? kRegisters : kNowhere, WorkOrder::Fixed, 1, resident);
+            add(threads, group, known ? kInRegisters : kInNoMemory, WorkOrder::Fixed, 1, resident);
         continue;
       }
       for (WorkOrder order : {weights ? WorkOrder::Drawn : WorkOrder::Fixed,
                               weights ? WorkOrder::Fixed : WorkOrder::Drawn})
         add(threads_for(each), threads_for(each), keep, order, 1);
       if (fits && stashes)
-        add(threads_for(each), threads_for(each), kShared, WorkOrder::Fixed, 1);
+        add(threads_for(each), threads_for(each), kInShared, WorkOrder::Fixed, 1);
     }
-    add(256, 256, kNowhere, WorkOrder::Fixed, 1);
+    add(256, 256, kInNoMemory, WorkOrder::Fixed, 1);
     // Means and spreads in one pass, for rows that nothing keeps.
     if (f.passes.count > 2 && known && vectors >= 512) {
       const RowFacts spreads(picked, Online::Spreads);
       if (spreads.passes.reason.empty() && together.passes.reason.empty() &&
           spreads.passes.count < together.passes.count) {
-        const bool first = out.front().knob("keep", kRegisters) == kNowhere;
-        add(256, 256, kNowhere, WorkOrder::Fixed, 1);
+        const bool first = out.front().knob("keep", kInRegisters) == kInNoMemory;
+        add(256, 256, kInNoMemory, WorkOrder::Fixed, 1);
         Schedule s = out.back();
         s.knobs["online"] = std::int64_t(Online::Spreads);
         s.knobs["threads"] = s.knobs["group"] = 512;
@@ -699,7 +701,7 @@ public:
 
   Lowered lower(const Region& whole, const Schedule& schedule,
                 const Target& target) const override {
-    if (auto why = refused_settings(schedule, target, kKnobs); !why.empty())
+    if (auto why = refused_settings(schedule, target, kGpuRowsKnobs); !why.empty())
       return {false, {}, why};
     const auto online = Online(schedule.knob("online", 0));
     const Region region = online != Online::No ? with_picks(whole, PickBy::Load) : whole;
@@ -720,10 +722,11 @@ public:
     if (schedule.knob("shift", 0) != 0) {
       if (shifted_rows(region, f, target).lanes == 1)
         return {false, {}, "rows begin where memory is aligned, or do not begin alike"};
-      if (schedule.knob("keep", kRegisters) != kNowhere || group < 3 || schedule.split_reduce > 1)
+      if (schedule.knob("keep", kInRegisters) != kInNoMemory || group < 3 ||
+          schedule.split_reduce > 1)
         return {false, {}, "shifted rows are done whole and kept nowhere"};
     }
-    if (schedule.knob("keep", kRegisters) != kNowhere) {
+    if (schedule.knob("keep", kInRegisters) != kInNoMemory) {
       if (!vectors.is_constant())
         return {false, {}, "a row of unknown length is kept nowhere"};
       if ((vectors.value() + group - 1) / group * lanes > kMostUnrolled)
@@ -737,7 +740,7 @@ public:
         return {false, {}, "sums of columns need a known number of rows"};
     }
     if (schedule.knob("run", 0) != 0) {
-      if (schedule.knob("run", 0) < 0 || schedule.knob("keep", kRegisters) == kNowhere ||
+      if (schedule.knob("run", 0) < 0 || schedule.knob("keep", kInRegisters) == kInNoMemory ||
           group != threads || schedule.split_reduce > 1 || schedule.order != WorkOrder::Fixed)
         return {false, {}, "rows are fetched ahead by whole blocks, in order, and are kept"};
       if (!target.has(Capability::AsyncCopies) || row_loads(region, f, lanes).empty())

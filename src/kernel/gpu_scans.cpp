@@ -408,7 +408,7 @@ std::int64_t rows_of(const Region& region, const ScanForm& form) {
   return n;
 }
 
-constexpr Knob kKnobs[] = {
+constexpr Knob kGpuScansKnobs[] = {
     {"threads", 32, 1024, 32}, {"group", 1, 1024},       {"copies", 1, 8}, {"lanes", 1, 16},
     {"piece", 0, 1 << 30},     {"together", 0, 1 << 20}, {"onepass", 0, 1}};
 
@@ -437,7 +437,7 @@ public:
     const FoundScan found = find_scan(region);
     if (!found.ok)
       return {false, {}, found.reason};
-    if (auto why = refused_settings(schedule, target, kKnobs); !why.empty())
+    if (auto why = refused_settings(schedule, target, kGpuScansKnobs); !why.empty())
       return {false, {}, why};
     GpuScanShape shape;
     shape.threads = int(schedule.knob("threads", 256));

@@ -437,9 +437,9 @@ private:
 
 // --- The choice
 
-constexpr Knob kKnobs[] = {{"sorted", 0, 1},     {"threads", 32, 512, 32}, {"groups", 1, 1 << 14},
-                           {"together", 1, 64},  {"bits", 2, 8},           {"each", 1, 31, 2},
-                           {"chunk", 1, 1 << 12}};
+constexpr Knob kGpuScatterKnobs[] = {
+    {"sorted", 0, 1}, {"threads", 32, 512, 32}, {"groups", 1, 1 << 14}, {"together", 1, 64},
+    {"bits", 2, 8},   {"each", 1, 31, 2},       {"chunk", 1, 1 << 12}};
 
 int columns_across(const ScatterForm& form, int threads) {
   int across = 1;
@@ -513,7 +513,7 @@ public:
 
   Lowered lower(const Region& region, const Schedule& schedule,
                 const Target& target) const override {
-    if (auto why = refused_settings(schedule, target, kKnobs); !why.empty())
+    if (auto why = refused_settings(schedule, target, kGpuScatterKnobs); !why.empty())
       return {false, {}, why};
     const auto form = scatter_form(region);
     if (!form || form->updates.empty())

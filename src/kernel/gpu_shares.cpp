@@ -7,14 +7,15 @@ namespace egret::kernel {
 namespace {
 
 /// Rows of what a warp leaves at a time, and sums of a fragment's lane.
-constexpr int kRows = 16, kSums = 4;
+constexpr int kShareRows = 16, kSums = 4;
 
 class Shares : public TileSums {
 public:
   Shares(Emitter& emitter, const ContractionForm& form, const GpuTiles& tiles)
       : e_(emitter), b_(emitter.builder()), f_(form), t_(tiles),
         order_(form, tiles.bm, tiles.bn, tiles.group), fragments_(emitter, form, tiles),
-        down_(tiles.bm / kRows), across_(tiles.bn / 8), thread_(thread_variable(tiles.threads())) {
+        down_(tiles.bm / kShareRows), across_(tiles.bn / 8),
+        thread_(thread_variable(tiles.threads())) {
     while (across_ % together_ != 0)
       --together_;
     buffer_ = b_.workspace("shares", f_.accumulator,
@@ -23,7 +24,7 @@ public:
 
   void take(const GpuTile& tile, const Expr& row, std::span<const VarId> variables) override {
     for (std::size_t j = 0; j < variables.size(); ++j)
-      b_.store(buffer_, at(tile.number, tile.share, floordiv(row, kRows), Expr(int(j))),
+      b_.store(buffer_, at(tile.number, tile.share, floordiv(row, kShareRows), Expr(int(j))),
                b_.read(variables[j]));
   }
 
@@ -49,7 +50,7 @@ public:
                                  {b_.read(sum), share(tile, s, row, first + Expr(j))}));
           }
         });
-        fragments_.deliver(tile, row * Expr(kRows), first * Expr(8), sums);
+        fragments_.deliver(tile, row * Expr(kShareRows), first * Expr(8), sums);
       });
     });
   }

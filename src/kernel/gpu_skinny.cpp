@@ -16,7 +16,7 @@ namespace egret::kernel {
 namespace {
 
 constexpr int kMostRows = 8;
-constexpr int kWide = 16; ///< bytes of an access
+constexpr int kWidestAccess = 16; ///< bytes of an access
 
 /// How a block shares out its work.
 struct SkinnyTiles {
@@ -50,7 +50,7 @@ SkinnyTiles tiles_of(const Schedule& s, const Region& r, const ContractionForm& 
     return power_below(s.knob(name, otherwise), most);
   };
   t.along_depth = f.right.order != Side::Order::Panel;
-  const auto bytes = s.vector_bytes > 0 ? s.vector_bytes : kWide;
+  const auto bytes = s.vector_bytes > 0 ? s.vector_bytes : kWidestAccess;
   t.lanes = power_below(bytes / std::int64_t(size_of(memory_type(r, f))), 16);
   t.deep = t.along_depth ? 32 : knob("deep", 8, 32);
   t.outputs = knob("outputs", 2, 16);
@@ -255,7 +255,7 @@ FoundContraction find_skinny(const Region& region) {
   return found;
 }
 
-constexpr Knob kKnobs[] = {
+constexpr Knob kGpuSkinnyKnobs[] = {
     {"deep", 1, 32}, {"outputs", 1, 16}, {"wk", 1, 32}, {"wn", 1, 32}, {"unroll", 1, 32}};
 
 class GpuSkinnyGenerator : public Generator {
@@ -276,7 +276,7 @@ public:
         f.accumulator == DType::F32 && tensor_map_reason(region, f, f.left, f.rows, 16).empty() &&
         tensor_map_reason(region, f, f.right, f.columns, 64).empty())
       return {};
-    const auto lanes = std::int64_t(kWide / size_of(memory_type(region, f)));
+    const auto lanes = std::int64_t(kWidestAccess / size_of(memory_type(region, f)));
     std::vector<Schedule> space;
     const auto add = [&](std::int64_t outputs, std::int64_t wk, std::int64_t unroll,
                          std::int64_t lanes_deep) {
@@ -328,7 +328,7 @@ public:
     const FoundContraction found = find_skinny(region);
     if (!found.ok)
       return {false, {}, found.reason};
-    if (auto why = refused_settings(schedule, target, kKnobs); !why.empty())
+    if (auto why = refused_settings(schedule, target, kGpuSkinnyKnobs); !why.empty())
       return {false, {}, why};
     const SkinnyTiles tiles = tiles_of(schedule, region, found.form);
     if (tiles.threads() > 1024)

@@ -17,7 +17,7 @@ namespace egret::kernel {
 
 namespace {
 
-enum class Way : std::uint8_t { Grid, Tile, Select };
+enum class GpuSortWay : std::uint8_t { Grid, Tile, Select };
 
 /// Of a tile, at the most this share is kept when the first of a row are selected.
 constexpr std::int64_t kLeastShrink = 4;
@@ -27,11 +27,11 @@ public:
   GpuSort(const Region& region, const SortForm& form, const RadixShape& shape)
       : r_(region), f_(form), s_(shape), b_(region.name), e_(b_, region) {}
 
-  KernelProgram run(Way way) {
+  KernelProgram run(GpuSortWay way) {
     if (!proves_less_equal(f_.row_count * f_.kept, Expr(0))) {
-      if (way == Way::Grid)
+      if (way == GpuSortWay::Grid)
         by_grid();
-      else if (way == Way::Tile)
+      else if (way == GpuSortWay::Tile)
         by_tile();
       else
         by_selection();
@@ -148,17 +148,18 @@ private:
   Expr blocks_ = Expr(1);
 };
 
-constexpr Knob kKnobs[] = {
+constexpr Knob kGpuSortKnobs[] = {
     {"way", 0, 2}, {"threads", 32, 512, 32}, {"each", 1, 31, 2}, {"bits", 2, 8}};
 
-std::string refused(const SortForm& form, const RadixShape& shape, Way way) {
+std::string refused(const SortForm& form, const RadixShape& shape, GpuSortWay way) {
   if (shape.digits() > shape.threads)
     return "a block has fewer threads than digits";
   const bool fits = proves_less_equal(form.length, Expr(shape.tile()));
-  if (way == Way::Tile && !fits)
+  if (way == GpuSortWay::Tile && !fits)
     return "its rows may be longer than a tile";
-  if (way == Way::Select && (fits || !form.length.is_constant() || !form.kept.is_constant() ||
-                             form.kept.value() * kLeastShrink > shape.tile()))
+  if (way == GpuSortWay::Select &&
+      (fits || !form.length.is_constant() || !form.kept.is_constant() ||
+       form.kept.value() * kLeastShrink > shape.tile()))
     return "its rows are not long, or too much of them is wanted";
   return {};
 }
@@ -172,7 +173,7 @@ public:
     if (!form)
       return {};
     std::vector<Schedule> out;
-    const auto offer = [&](Way way, int threads, int each, int bits) {
+    const auto offer = [&](GpuSortWay way, int threads, int each, int bits) {
       const RadixShape shape{threads, each, bits};
       if (!refused(*form, shape, way).empty())
         return;
@@ -183,28 +184,28 @@ public:
     };
     // A row in the smallest tile that holds it: blocks of few threads wait less for each other.
     for (const auto& [threads, each] : kTiles)
-      offer(Way::Tile, threads, each, 4);
+      offer(GpuSortWay::Tile, threads, each, 4);
     for (const auto& [threads, each] : kTiles)
-      offer(Way::Tile, threads, each, 5);
+      offer(GpuSortWay::Tile, threads, each, 5);
     for (const int bits : {4, 5})
       for (const int each : {15, 7})
-        offer(Way::Select, 256, each, bits);
+        offer(GpuSortWay::Select, 256, each, bits);
     for (const int bits : {6, 5, 7, 4})
       for (const int each : {form->word == DType::U64 ? 15 : 13, 9})
-        offer(Way::Grid, 256, each, bits);
+        offer(GpuSortWay::Grid, 256, each, bits);
     return out;
   }
 
   Lowered lower(const Region& region, const Schedule& schedule,
                 const Target& target) const override {
-    if (auto why = refused_settings(schedule, target, kKnobs); !why.empty())
+    if (auto why = refused_settings(schedule, target, kGpuSortKnobs); !why.empty())
       return {false, {}, why};
     const auto form = sort_form(region);
     if (!form)
       return {false, {}, "it is no sort"};
     const RadixShape shape{int(schedule.knob("threads", 256)), int(schedule.knob("each", 13)),
                            int(schedule.knob("bits", 6))};
-    const auto way = static_cast<Way>(schedule.knob("way", 0));
+    const auto way = static_cast<GpuSortWay>(schedule.knob("way", 0));
     if (auto why = refused(*form, shape, way); !why.empty())
       return {false, {}, why};
     return within_block(GpuSort(region, *form, shape).run(way), target);

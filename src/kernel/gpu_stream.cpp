@@ -13,6 +13,7 @@
 #include "kernel/gpu_stream_wgmma.h"
 #include "kernel/knobs.h"
 #include "kernel/stream_rows.h"
+#include "support/checked.h"
 #include "support/fail.h"
 
 #include <algorithm>
@@ -21,13 +22,8 @@ namespace egret::kernel {
 
 namespace {
 
-constexpr int kRows = kStreamRows, kSteps = kStreamSteps;
 /// Places of a fragment.
-constexpr int kPlaces = GpuStreamRows::kPlaces;
-
-int round_up(std::int64_t n, int to) {
-  return int((n + to - 1) / to * to);
-}
+constexpr int kFragmentPlaces = GpuStreamRows::kPlaces;
 
 class GpuStream {
 public:
@@ -39,12 +35,12 @@ public:
         rows_(e_, form, arithmetic_of(target), layout()) {
     for (const ContractionForm& s : f_.sums) {
       carried_.emplace_back();
-      for (int i = 0; i < t_.tall * columns_of(s) / kPlaces; ++i)
+      for (int i = 0; i < t_.tall * columns_of(s) / kFragmentPlaces; ++i)
         carried_.back().push_back(b_.variable({DType::F32, 4}));
     }
     for (std::size_t p = 0; p < f_.products.size(); ++p) {
       scores_.emplace_back();
-      for (int i = 0; i < t_.tall * t_.places / kPlaces; ++i)
+      for (int i = 0; i < t_.tall * t_.places / kFragmentPlaces; ++i)
         scores_.back().push_back(b_.variable({DType::F32, 4}));
     }
   }
@@ -87,7 +83,7 @@ private:
   }
 
   static int columns_of(const ContractionForm& s) {
-    return round_up(s.depth.extent.value(), 2 * kPlaces);
+    return int(round_up<std::int64_t>(s.depth.extent.value(), 2 * kFragmentPlaces));
   }
 
   // --- One tile of rows
@@ -119,7 +115,7 @@ private:
   std::vector<ValueId> left_fragments(std::size_t product) {
     std::vector<ValueId> fragments;
     const SharedTile& t = memory_.left(product);
-    for (int k = 0; k < t.tiles.bk; k += kSteps)
+    for (int k = 0; k < t.tiles.bk; k += kStreamSteps)
       for (int i = 0; i < t_.tall; ++i)
         fragments.push_back(left_fragment(t, i, Expr(k)));
     return fragments;
@@ -136,10 +132,10 @@ private:
   }
 
   Expr row_of_warp(int i) const {
-    return warp_ * Expr(kRows * t_.tall) + Expr(std::int64_t(kRows) * i);
+    return warp_ * Expr(kStreamRows * t_.tall) + Expr(std::int64_t(kStreamRows) * i);
   }
 
-  /// Two right fragments of `kSteps` x 8: steps along `k`, neighbours along `n`.
+  /// Two right fragments of `kStreamSteps` x 8: steps along `k`, neighbours along `n`.
   /// `places_are_steps`: the tile's panel index is the step, not the neighbour.
   std::pair<ValueId, ValueId> right_fragments(const SharedTile& t, const Expr& stage, const Expr& n,
                                               const Expr& k, bool places_are_steps) {
@@ -208,22 +204,23 @@ private:
     e_.forget_maps();
     // Scores of the tile, as results of their stages from here on.
     for (int i = 0; i < t_.tall; ++i)
-      for (int j = 0; j < t_.places / kPlaces; ++j)
+      for (int j = 0; j < t_.places / kFragmentPlaces; ++j)
         for (std::size_t p : pass.products)
-          rows_.provide_scores(p, i, first, j,
-                               b_.read(scores_[p][std::size_t(i * (t_.places / kPlaces) + j)]));
+          rows_.provide_scores(
+              p, i, first, j,
+              b_.read(scores_[p][std::size_t(i * (t_.places / kFragmentPlaces) + j)]));
     rows_.add(first);
     for (std::size_t s : pass.sums)
       scale_sums(s);
     // A few fragments at a time through all sums, so that their registers are free again soon.
-    for (int k = 0; k < t_.places; k += kSteps)
+    for (int k = 0; k < t_.places; k += kStreamSteps)
       for (std::size_t s : pass.sums)
         add_products(s, first, k);
   }
 
   /// What was summed while the maximum was smaller.
   void scale_sums(std::size_t s) {
-    const int across = columns_of(f_.sums[s]) / kPlaces;
+    const int across = columns_of(f_.sums[s]) / kFragmentPlaces;
     for (int i = 0; i < t_.tall; ++i) {
       const auto upper = rows_.scale_of(s, 2 * i), lower = rows_.scale_of(s, 2 * i + 1);
       if (!upper)
@@ -237,20 +234,20 @@ private:
   }
 
   void make_scores(std::size_t p, const Expr& stage) {
-    const int across = t_.places / kPlaces;
+    const int across = t_.places / kFragmentPlaces;
     const ValueId zero = b_.constant(Scalar::of(DType::F32, 0.0), 4);
     for (VarId v : scores_[p])
       b_.set(v, zero);
     const int depth = memory_.left(p).tiles.bk;
-    for (int k = 0; k < depth; k += kSteps) {
+    for (int k = 0; k < depth; k += kStreamSteps) {
       std::vector<ValueId> left;
       left.reserve(std::size_t(t_.tall));
       for (int i = 0; i < t_.tall; ++i)
-        left.push_back(t_.held ? held_[p][std::size_t(k / kSteps * t_.tall + i)]
+        left.push_back(t_.held ? held_[p][std::size_t(k / kStreamSteps * t_.tall + i)]
                                : left_fragment(memory_.left(p), i, Expr(k)));
       for (int j = 0; j < across; j += 2) {
         const auto [first, second] = right_fragments(
-            memory_.right(p), stage, Expr(std::int64_t(kPlaces) * j), Expr(k), false);
+            memory_.right(p), stage, Expr(std::int64_t(kFragmentPlaces) * j), Expr(k), false);
         for (int i = 0; i < t_.tall; ++i) {
           multiply(scores_[p][std::size_t(i * across + j)], left[std::size_t(i)], first);
           multiply(scores_[p][std::size_t(i * across + j + 1)], left[std::size_t(i)], second);
@@ -265,17 +262,17 @@ private:
 
   // --- Sums over columns
 
-  /// The products of `kSteps` places from place k of the tile on.
+  /// The products of `kStreamSteps` places from place k of the tile on.
   void add_products(std::size_t s, const Expr& first, int k) {
     const ContractionForm& sum = f_.sums[s];
-    const int across = columns_of(sum) / kPlaces;
+    const int across = columns_of(sum) / kFragmentPlaces;
     std::vector<ValueId> left;
     left.reserve(std::size_t(t_.tall));
     for (int i = 0; i < t_.tall; ++i)
-      left.push_back(rows_.left_fragment(sum, i, first, k / kPlaces));
+      left.push_back(rows_.left_fragment(sum, i, first, k / kFragmentPlaces));
     for (int j = 0; j < across; j += 2) {
-      const auto [one, two] =
-          right_fragments(memory_.summed(s), ring_, Expr(std::int64_t(kPlaces) * j), Expr(k), true);
+      const auto [one, two] = right_fragments(
+          memory_.summed(s), ring_, Expr(std::int64_t(kFragmentPlaces) * j), Expr(k), true);
       for (int i = 0; i < t_.tall; ++i) {
         multiply(carried_[s][std::size_t(i * across + j)], left[std::size_t(i)], one);
         multiply(carried_[s][std::size_t(i * across + j + 1)], left[std::size_t(i)], two);
@@ -284,7 +281,7 @@ private:
   }
 
   void store_sum(std::size_t s) {
-    const int columns = columns_of(f_.sums[s]), across = columns / kPlaces;
+    const int columns = columns_of(f_.sums[s]), across = columns / kFragmentPlaces;
     rows_.store_sum(s, columns, [&](int half, int j) {
       const ValueId four = b_.read(carried_[s][std::size_t(half / 2 * across + j)]);
       return b_.shuffle(four, four, {2 * (half % 2), 2 * (half % 2) + 1});
@@ -308,19 +305,19 @@ private:
   Expr ring_;       ///< the piece of the ring that is worked on
 };
 
-constexpr Knob kKnobs[] = {
+constexpr Knob kGpuStreamKnobs[] = {
     {"warps", 1, 16}, {"tall", 1, 2}, {"places", 16, 256, 16}, {"stages", 2, 4}, {"held", 0, 1}};
 
 /// Columns and depths whose fragments fit into registers.
-constexpr std::int64_t kMostColumns = 256;
+constexpr std::int64_t kMostFragmentColumns = 256;
 
 std::string refused(const StreamForm& form) {
   for (const ContractionForm& p : form.products)
-    if (!p.depth.extent.is_constant() || p.depth.extent.value() > kMostColumns ||
+    if (!p.depth.extent.is_constant() || p.depth.extent.value() > kMostFragmentColumns ||
         p.depth.extent.value() < 1)
       return "a product's depth is not known or too large";
   for (const ContractionForm& s : form.sums)
-    if (!s.depth.extent.is_constant() || s.depth.extent.value() > kMostColumns ||
+    if (!s.depth.extent.is_constant() || s.depth.extent.value() > kMostFragmentColumns ||
         s.depth.extent.value() < 1)
       return "a sum's columns are not known or too many";
   return "";
@@ -330,9 +327,10 @@ std::string refused(const StreamForm& form) {
 std::int64_t registers_of(const StreamForm& form, const StreamTiles& t) {
   std::int64_t n = 0;
   for (const ContractionForm& s : form.sums)
-    n += t.tall * round_up(s.depth.extent.value(), 16) / 2;
+    n += t.tall * int(round_up<std::int64_t>(s.depth.extent.value(), 16)) / 2;
   for (const ContractionForm& p : form.products)
-    n += t.tall * (t.places / 2 + (t.held ? round_up(p.depth.extent.value(), 16) / 4 : 0));
+    n += t.tall * (t.places / 2 +
+                   (t.held ? int(round_up<std::int64_t>(p.depth.extent.value(), 16)) / 4 : 0));
   return n;
 }
 
@@ -355,7 +353,7 @@ constexpr Knob kWgmmaKnobs[] = {{"groups", 1, 3}, {"places", 16, 256, 16}, {"sta
 std::int64_t registers_of(const StreamForm& form, const WgmmaStreamTiles& t) {
   std::int64_t n = 0;
   for (const ContractionForm& s : form.sums)
-    n += round_up(s.depth.extent.value(), 16) / 2 + t.places / 4;
+    n += int(round_up<std::int64_t>(s.depth.extent.value(), 16)) / 2 + t.places / 4;
   return n + std::int64_t(form.products.size()) * t.places / 2;
 }
 
@@ -417,8 +415,9 @@ public:
     if (auto why = refused(found.form); !why.empty())
       return {false, {}, why};
     const bool wgmma = schedule.mma == "wgmma";
-    if (auto why = refused_settings(
-            schedule, target, wgmma ? std::span<const Knob>(kWgmmaKnobs) : kKnobs, Takes::Matrix);
+    if (auto why = refused_settings(schedule, target,
+                                    wgmma ? std::span<const Knob>(kWgmmaKnobs) : kGpuStreamKnobs,
+                                    Takes::Matrix);
         !why.empty())
       return {false, {}, why};
     if (target.unit(FragmentLayout::SubgroupFragments) == nullptr ||

@@ -7,6 +7,7 @@
 #include "kernel/gpu_stream_rows.h"
 #include "kernel/gpu_tensor_view.h"
 #include "kernel/gpu_wgmma.h"
+#include "support/checked.h"
 
 #include <fmt/format.h>
 
@@ -17,14 +18,10 @@ namespace egret::kernel {
 
 namespace {
 
-constexpr int kRow = kSwizzledRow, kSteps = 16, kPlaces = GpuStreamRows::kPlaces;
-
-int round_up(std::int64_t n, int to) {
-  return int((n + to - 1) / to * to);
-}
+constexpr int kDepthSteps = 16, kPlaces = GpuStreamRows::kPlaces;
 
 int columns_of(const ContractionForm& f) {
-  return round_up(f.depth.extent.value(), kSteps);
+  return int(round_up<std::int64_t>(f.depth.extent.value(), kDepthSteps));
 }
 
 TensorView view_of(const Region& r, const ContractionForm& f, const Side& side,
@@ -41,8 +38,8 @@ public:
       : r_(emitter.region()), b_(emitter.builder()), form_(form), group_(group),
         view_(view_of(r_, form, side, group, panel)) {
     const int depth = columns_of(form);
-    boxes_ = view_.transposed ? panel / kRow : (depth + kRow - 1) / kRow;
-    box_ = (view_.transposed ? depth : panel) * kRow;
+    boxes_ = view_.transposed ? panel / kSwizzledRow : (depth + kSwizzledRow - 1) / kSwizzledRow;
+    box_ = (view_.transposed ? depth : panel) * kSwizzledRow;
     buffer_ = b_.shared(name, r_.operands[std::size_t(view_.operand)].dtype,
                         std::int64_t(stages) * piece(), 1024);
     TensorMap map = view_.map;
@@ -58,15 +55,16 @@ public:
   Expr at(const Expr& stage, const Expr& p, int k) const {
     const Expr first = stage * Expr(piece());
     if (view_.transposed)
-      return first + floordiv(p, kRow) * Expr(box_) + Expr(k * kRow) + floormod(p, kRow);
-    return first + Expr(k / kRow * box_ + k % kRow) + p * Expr(kRow);
+      return first + floordiv(p, kSwizzledRow) * Expr(box_) + Expr(k * kSwizzledRow) +
+             floormod(p, kSwizzledRow);
+    return first + Expr(k / kSwizzledRow * box_ + k % kSwizzledRow) + p * Expr(kSwizzledRow);
   }
 
   void copy(const Point& batch, const Expr& first, const Expr& stage, int signals) {
     for (int i = 0; i < boxes_; ++i) {
       Point p = batch;
-      put_index(p, r_, group_, view_.transposed ? first + Expr(i * kRow) : first);
-      put_index(p, r_, form_.depth, Expr(view_.transposed ? 0 : i * kRow));
+      put_index(p, r_, group_, view_.transposed ? first + Expr(i * kSwizzledRow) : first);
+      put_index(p, r_, form_.depth, Expr(view_.transposed ? 0 : i * kSwizzledRow));
       std::vector<Expr> place{view_.depth.at(p), view_.panel.at(p)};
       if (view_.transposed)
         std::swap(place[0], place[1]);
@@ -202,7 +200,7 @@ public:
       scores_.push_back(variables(t_.places / kPlaces, {DType::F32, 4}));
     for (const ContractionForm& s : f_.sums) {
       carried_.push_back(variables(columns_of(s) / kPlaces, {DType::F32, 4}));
-      lefts_.push_back(variables(t_.places / kSteps, {DType::U32, 4}));
+      lefts_.push_back(variables(t_.places / kDepthSteps, {DType::U32, 4}));
     }
     for (VarId* v : {&stage_, &parity_, &last_stage_, &last_parity_, &rows_parity_, &turn_parity_})
       *v = b_.variable({DType::I32, 1});
@@ -534,8 +532,8 @@ private:
     for (std::size_t s : pass_.sums) {
       if (!first)
         scale_sum(s);
-      for (int k = 0; k < t_.places; k += kSteps)
-        b_.set(lefts_[s][std::size_t(k / kSteps)],
+      for (int k = 0; k < t_.places; k += kDepthSteps)
+        b_.set(lefts_[s][std::size_t(k / kDepthSteps)],
                rows_.left_fragment(f_.sums[s], 0, place, k / kPlaces));
     }
     e_.forget_known();
@@ -586,7 +584,7 @@ private:
 
   void multiply_scores(std::size_t p, const Expr& at) {
     const SwizzledTile &left = *left_tiles_[p], &right = *right_tiles_[p];
-    for (int k = 0; k < columns_of(f_.products[p]); k += kSteps) {
+    for (int k = 0; k < columns_of(f_.products[p]); k += kDepthSteps) {
       auto made = product(scores_[p], right, right.at(at, Expr(0), k), !right.along_depth());
       made.left = {
           {left.buffer(), left.at(Expr(0), group_ * Expr(64), k)}, !left.along_depth(), left.box()};
@@ -598,9 +596,9 @@ private:
 
   void multiply_sum(std::size_t i, const Expr& at) {
     const SwizzledTile& right = *sum_tiles_[i];
-    for (int k = 0; k < t_.places; k += kSteps) {
+    for (int k = 0; k < t_.places; k += kDepthSteps) {
       auto made = product(carried_[i], right, right.at(at, Expr(k), 0), right.along_depth());
-      made.fragment = b_.read(lefts_[i][std::size_t(k / kSteps)]);
+      made.fragment = b_.read(lefts_[i][std::size_t(k / kDepthSteps)]);
       b_.matrix_multiply_async(made);
     }
   }
@@ -617,7 +615,7 @@ private:
         rows_.provide_scores(p, 0, first, j, b_.read(scores_[p][std::size_t(j)]));
     rows_.add(first);
     for (std::size_t s : pass_.sums)
-      for (int k = 0; k < t_.places; k += kSteps)
+      for (int k = 0; k < t_.places; k += kDepthSteps)
         rows_.prepare_left(f_.sums[s], 0, first, k / kPlaces);
   }
 
@@ -688,8 +686,8 @@ std::int64_t tile_bytes(const Region& r, const StreamForm& f, const WgmmaStreamT
       return;
     if (!is_left)
       known.push_back(tile);
-    const std::int64_t depth = round_up(form.depth.extent.value(), kRow);
-    bytes += depth * (is_left ? t.rows() : t.stages * round_up(t.places, kSteps)) * 2;
+    const std::int64_t depth = round_up<std::int64_t>(form.depth.extent.value(), kSwizzledRow);
+    bytes += depth * (is_left ? t.rows() : t.stages * round_up(t.places, kDepthSteps)) * 2;
   };
   for (const ContractionForm& s : f.sums)
     add(s, s.right, false);

@@ -15,11 +15,10 @@ namespace egret::kernel {
 
 namespace {
 
-constexpr int kRow = kSwizzledRow;
 /// Products of this many rows, and of this many steps along the depth, are one instruction.
-constexpr int kRows = 64, kSteps = 16;
+constexpr int kProductRows = 64, kProductSteps = 16;
 /// Of a multiprocessor.
-constexpr int kRegisters = 65536;
+constexpr int kMultiprocessorRegisters = 65536;
 
 /// A ring of tiles of one side in the order that products read.
 class TensorSide {
@@ -37,27 +36,30 @@ public:
 
   int buffer() const { return buffer_; }
   bool transposed() const { return view_.transposed; }
-  int group() const { return t_.bk * kRow; } ///< elements between groups of 64, when transposed
+  int group() const {
+    return t_.bk * kSwizzledRow;
+  } ///< elements between groups of 64, when transposed
   int bytes() const { return panel_ * t_.bk * 2; }
   Expr at(const Expr& stage, const Expr& p, const Expr& k) const {
     const Expr piece = stage * Expr(std::int64_t(panel_) * t_.bk);
-    return view_.transposed ? piece + p * Expr(t_.bk) + k * Expr(kRow) : piece + p * Expr(kRow) + k;
+    return view_.transposed ? piece + p * Expr(t_.bk) + k * Expr(kSwizzledRow)
+                            : piece + p * Expr(kSwizzledRow) + k;
   }
 
   void copy(const GpuTile& tile, const Expr& first, const Expr& depth, const Expr& stage,
             int signals) {
-    const int boxes = view_.transposed ? panel_ / kRow : 1;
+    const int boxes = view_.transposed ? panel_ / kSwizzledRow : 1;
     for (int i = 0; i < boxes; ++i) {
       Point p = tile.batch;
-      put_index(p, r_, group_of_panels_, first + Expr(i * kRow));
+      put_index(p, r_, group_of_panels_, first + Expr(i * kSwizzledRow));
       put_index(p, r_, form_.depth, depth);
       std::vector<Expr> place{view_.depth.at(p), view_.panel.at(p)};
       if (view_.transposed)
         std::swap(place[0], place[1]);
       for (const TensorView::Coordinate& c : view_.others)
         place.push_back(c.at(p));
-      b_.bulk_tensor_copy(map_, std::move(place), buffer_, at(stage, Expr(i * kRow), Expr(0)),
-                          signals, stage);
+      b_.bulk_tensor_copy(map_, std::move(place), buffer_,
+                          at(stage, Expr(i * kSwizzledRow), Expr(0)), signals, stage);
     }
   }
 
@@ -77,9 +79,9 @@ class GroupSums : public GpuSums {
 public:
   /// `sink`: takes the sums instead of memory.
   GroupSums(Emitter& emitter, const ContractionForm& form, const GpuTiles& tiles, TileSums* sink)
-      : GpuSums(emitter, form, tiles), sink_(sink), pieces_(tiles.bm / tiles.warps_m / kRows),
-        across_(tiles.bn / 8),
-        row_((floordiv(thread_, 128) - Expr(tiles.producers)) * Expr(pieces_ * kRows)) {
+      : GpuSums(emitter, form, tiles), sink_(sink),
+        pieces_(tiles.bm / tiles.warps_m / kProductRows), across_(tiles.bn / 8),
+        row_((floordiv(thread_, 128) - Expr(tiles.producers)) * Expr(pieces_ * kProductRows)) {
     make_variables(pieces_ * across_, 4);
     if (sink_ == nullptr)
       fragments_.emplace(emitter, form, tiles);
@@ -88,12 +90,12 @@ public:
   /// Products of one piece of the ring; the first of a tile, where `part` is 0, begin anew.
   void add(const TensorSide& left, const TensorSide& right, const Expr& stage, const Expr& part,
            DType element) {
-    for (int k = 0; k < t_.bk; k += kSteps)
+    for (int k = 0; k < t_.bk; k += kProductSteps)
       for (int i = 0; i < pieces_; ++i) {
         ProgramBuilder::QueuedProduct p;
         p.sums.assign(variables_.begin() + i * across_, variables_.begin() + (i + 1) * across_);
         p.element = element;
-        p.left = {{left.buffer(), left.at(stage, row_ + Expr(i * kRows), Expr(k))},
+        p.left = {{left.buffer(), left.at(stage, row_ + Expr(i * kProductRows), Expr(k))},
                   left.transposed(),
                   left.group()};
         p.right = {
@@ -107,7 +109,7 @@ public:
   void deliver(const GpuTile& tile) override {
     const Expr warp = floormod(floordiv(thread_, 32), 4);
     for (int i = 0; i < pieces_; ++i) {
-      const Expr row = row_ + Expr(i * kRows) + warp * Expr(16);
+      const Expr row = row_ + Expr(i * kProductRows) + warp * Expr(16);
       const auto part =
           std::span(variables_).subspan(std::size_t(i * across_), std::size_t(across_));
       if (sink_ != nullptr)
@@ -244,7 +246,7 @@ public:
         [&] { consume(order, items); });
     if (sink_) {
       if (moves_registers()) { // all threads have about as much to do from here on
-        const int even = kRegisters / t_.threads() / 8 * 8;
+        const int even = kMultiprocessorRegisters / t_.threads() / 8 * 8;
         b_.either(
             {{group, Expr(0), producers}}, [&] { b_.reallocate_registers(even, true); },
             [&] { b_.reallocate_registers(even, false); });
@@ -269,7 +271,7 @@ private:
 
   /// Accumulators of many columns need more registers than an even share.
   bool moves_registers() const {
-    return t_.warps_m >= 2 && t_.bm / t_.warps_m / kRows * t_.bn >= (sink_ ? 256 : 192);
+    return t_.warps_m >= 2 && t_.bm / t_.warps_m / kProductRows * t_.bn >= (sink_ ? 256 : 192);
   }
 
   void produce(const TileOrder& order, const WorkItems& items) {
@@ -369,7 +371,7 @@ private:
 
 std::string tensor_map_reason(const Region& region, const ContractionForm& form, const Side& side,
                               const AxisGroup& group, int panel) {
-  return tensor_view(region, form, side, group, panel, kRow).reason;
+  return tensor_view(region, form, side, group, panel, kSwizzledRow).reason;
 }
 
 Lowered lower_wgmma(const Region& region, const ContractionForm& form, const GpuTiles& tiles,

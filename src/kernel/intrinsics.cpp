@@ -11,7 +11,7 @@ namespace egret::kernel {
 namespace {
 
 using Effect = MemoryOperand::Effect;
-using Kind = NumberOperand::Kind;
+using NumberKind = NumberOperand::Kind;
 
 const std::vector<Space> kShared{Space::Shared}, kCounter{Space::Counter},
     kGlobal{Space::Argument, Space::Workspace},
@@ -165,11 +165,11 @@ std::string refused_tile(const KernelProgram& p, const Intrinsic& use, const Typ
 
 // --- The table
 
-const NumberOperand kMonoid{"monoid", Kind::Monoid}, kElement{"element", Kind::DType};
+const NumberOperand kMonoid{"monoid", NumberKind::Monoid}, kElement{"element", NumberKind::DType};
 const MemoryOperand kMbarrier{"barrier", kShared, Effect::None, DType::U64};
 
 NumberOperand tile_operand(std::string_view name) {
-  return {name, Kind::Count, 0, kTiles - 1};
+  return {name, NumberKind::Count, 0, kTiles - 1};
 }
 
 std::vector<IntrinsicInfo> lane_rows() {
@@ -184,7 +184,7 @@ std::vector<IntrinsicInfo> lane_rows() {
        .scope = IntrinsicScope::Subgroup,
        .requirement = Capability::Subgroups,
        .values = {{"value"}},
-       .numbers = {kMonoid, {"threads", Kind::Count, 2, 1024}},
+       .numbers = {kMonoid, {"threads", NumberKind::Count, 2, 1024}},
        .result = true,
        .refused = refused_reduction},
       {.id = IntrinsicId::ScanThreads,
@@ -193,7 +193,7 @@ std::vector<IntrinsicInfo> lane_rows() {
        .scope = IntrinsicScope::Subgroup,
        .requirement = Capability::Subgroups,
        .values = {{"value"}},
-       .numbers = {kMonoid, {"threads", Kind::Count, 2, kSubgroup}},
+       .numbers = {kMonoid, {"threads", NumberKind::Count, 2, kSubgroup}},
        .result = true,
        .refused = refused_scan},
       {.id = IntrinsicId::SubgroupBarrier,
@@ -229,7 +229,8 @@ std::vector<IntrinsicInfo> block_rows() {
        .doc = "lets in the last block to arrive, some threads of each",
        .scope = IntrinsicScope::Subgroup,
        .memory = {counter},
-       .numbers = {{"barrier", Kind::Count, 1, 15}, {"threads", Kind::Count, kSubgroup, 1024}},
+       .numbers = {{"barrier", NumberKind::Count, 1, 15},
+                   {"threads", NumberKind::Count, kSubgroup, 1024}},
        .indices = {{"arrivals", true}},
        .body = true,
        .acquires = true,
@@ -268,7 +269,7 @@ std::vector<IntrinsicInfo> copy_rows() {
        .doc = "asynchronous copy to shared memory",
        .requirement = Capability::AsyncCopies,
        .memory = {{"to", kShared, Effect::Write}, {"from", kGlobal, Effect::Read}},
-       .numbers = {{"elements", Kind::Count, 1, 16}},
+       .numbers = {{"elements", NumberKind::Count, 1, 16}},
        .masked = true,
        .refused = refused_copy},
       {.id = IntrinsicId::CommitCopies,
@@ -286,7 +287,7 @@ std::vector<IntrinsicInfo> copy_rows() {
        .doc = "sets up a barrier in shared memory",
        .requirement = Capability::BulkTensorCopies,
        .memory = {kMbarrier},
-       .numbers = {{"arrivals", Kind::Count, 1}}},
+       .numbers = {{"arrivals", NumberKind::Count, 1}}},
       {.id = IntrinsicId::MbarrierArrive,
        .name = "mbarrier_arrive",
        .doc = "arrives at a barrier in shared memory",
@@ -320,7 +321,7 @@ std::vector<IntrinsicInfo> matrix_rows() {
        .scope = IntrinsicScope::Subgroup,
        .requirement = Capability::SubgroupMatrices,
        .memory = {{"row", kShared, Effect::Read}},
-       .numbers = {{"matrices", Kind::Count, 1, 4}, {"transposed", Kind::Flag}},
+       .numbers = {{"matrices", NumberKind::Count, 1, 4}, {"transposed", NumberKind::Flag}},
        .result = true,
        .refused = refused_matrix_load},
       {.id = IntrinsicId::MatrixMultiply,
@@ -347,10 +348,10 @@ std::vector<IntrinsicInfo> matrix_rows() {
                   {.name = "a", .spaces = kShared, .effect = Effect::Read, .optional = true}},
        .values = {{.name = "fragment", .type = fragment, .optional = true}},
        .numbers = {kElement,
-                   {"transposed_b", Kind::Flag},
-                   {"group_b", Kind::Count, INT32_MIN},
-                   {"transposed_a", Kind::Flag},
-                   {"group_a", Kind::Count, INT32_MIN}},
+                   {"transposed_b", NumberKind::Flag},
+                   {"group_b", NumberKind::Count, INT32_MIN},
+                   {"transposed_a", NumberKind::Flag},
+                   {"group_a", NumberKind::Count, INT32_MIN}},
        .variables = sums,
        .masked = true,
        .refused = refused_queued_product},
@@ -371,7 +372,7 @@ std::vector<IntrinsicInfo> matrix_rows() {
        .doc = "more or fewer registers from here on",
        .scope = IntrinsicScope::SubgroupGroup,
        .requirement = Capability::RegisterReallocation,
-       .numbers = {{"registers", Kind::Count, 24, 256}, {"raise", Kind::Flag}},
+       .numbers = {{"registers", NumberKind::Count, 24, 256}, {"raise", NumberKind::Flag}},
        .refused = refused_registers},
   };
 }

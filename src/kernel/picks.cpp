@@ -11,7 +11,7 @@ namespace egret::kernel {
 
 namespace {
 
-using Kind = BodyValue::Kind;
+using ValueKind = BodyValue::Kind;
 
 /// A value of a stage's body.
 using At = std::pair<int, int>;
@@ -54,7 +54,7 @@ private:
     }
     int constant(DType dtype, double x) {
       BodyValue v;
-      v.kind = Kind::Constant;
+      v.kind = ValueKind::Constant;
       v.dtype = dtype;
       v.constant = Scalar::of(dtype, x);
       return add(std::move(v));
@@ -74,7 +74,7 @@ private:
 
   /// The value itself where a map of the same point makes it.
   At seen(At at) const {
-    while (body(at).kind == Kind::Load) {
+    while (body(at).kind == ValueKind::Load) {
       const Load& l = stage(at).loads[std::size_t(body(at).load)];
       if (l.source != Source::Stage || r_.stages[std::size_t(l.number)].kind != StageKind::Map)
         break;
@@ -92,7 +92,7 @@ private:
 
   /// Whether a value needs the result of a reduction over the axis.
   bool of_row(const At& at) const {
-    if (body(at).kind == Kind::Load) {
+    if (body(at).kind == ValueKind::Load) {
       const Load& l = stage(at).loads[std::size_t(body(at).load)];
       return l.source == Source::Stage && contains(r_.stages[std::size_t(l.number)].over, axis_);
     }
@@ -103,20 +103,20 @@ private:
   }
 
   bool is_zero(const At& at) const {
-    return body(at).kind == Kind::Constant && body(at).constant.as_double() == 0;
+    return body(at).kind == ValueKind::Constant && body(at).constant.as_double() == 0;
   }
 
   /// Whether the value is label == place.
   bool is_hit(const At& at) {
-    if (body(at).kind != Kind::Apply || body(at).op != Op::Eq)
+    if (body(at).kind != ValueKind::Apply || body(at).op != Op::Eq)
       return false;
     for (std::size_t k : {0u, 1u}) {
       At place = argument(at, k);
-      while (body(place).kind == Kind::Apply && body(place).op == Op::Cast)
+      while (body(place).kind == ValueKind::Apply && body(place).op == Op::Cast)
         place = argument(place, 0);
       const At label = argument(at, 1 - k);
       const DType dtype = body(label).dtype;
-      if (body(place).kind != Kind::Index || !is_the_axis(place) || along_axis(label) ||
+      if (body(place).kind != ValueKind::Index || !is_the_axis(place) || along_axis(label) ||
           of_row(label) || (dtype != DType::I64 && dtype != DType::I32 && dtype != DType::I16))
         continue;
       if (label_ && *label_ != label)
@@ -135,7 +135,7 @@ private:
   /// Looks for the condition that makes a term zero, and collects what it is multiplied with.
   bool find_hit(const At& at) {
     const BodyValue& v = body(at);
-    if (v.kind != Kind::Apply)
+    if (v.kind != ValueKind::Apply)
       return false;
     if (v.op == Op::Select) {
       chosen_ = argument(at, 1);
@@ -156,7 +156,7 @@ private:
   }
 
   static bool is_number(const BodyValue& v) {
-    return v.kind == Kind::Constant && std::isfinite(v.constant.as_double()) &&
+    return v.kind == ValueKind::Constant && std::isfinite(v.constant.as_double()) &&
            v.constant.as_double() != 0;
   }
 
@@ -167,9 +167,10 @@ private:
     const BodyValue& v = body(at);
     const bool along = along_axis(at), row = of_row(at);
     if (!along || !row) {
-      const bool finite =
-          v.kind == Kind::Index || (v.kind == Kind::Constant && is_number(v)) || is_zero(at) ||
-          (v.kind == Kind::Apply && v.op == Op::Cast && !is_float(body(argument(at, 0)).dtype));
+      const bool finite = v.kind == ValueKind::Index ||
+                          (v.kind == ValueKind::Constant && is_number(v)) || is_zero(at) ||
+                          (v.kind == ValueKind::Apply && v.op == Op::Cast &&
+                           !is_float(body(argument(at, 0)).dtype));
       if (linear && finite)
         return true;
       if (linear && v.dtype != DType::F32)
@@ -179,7 +180,7 @@ private:
         list.push_back(at);
       return true;
     }
-    if (v.kind != Kind::Apply)
+    if (v.kind != ValueKind::Apply)
       return false;
     if (linear) {
       if (v.dtype != DType::F32)
@@ -209,7 +210,7 @@ private:
         parts.push_back(at);
       return true;
     }
-    if (v.kind != Kind::Apply)
+    if (v.kind != ValueKind::Apply)
       return false;
     const At a = argument(at, 0);
     if (v.op == Op::Add)
@@ -230,7 +231,7 @@ private:
       if (value < 0)
         return -1;
       BodyValue places;
-      places.kind = Kind::Index;
+      places.kind = ValueKind::Index;
       places.dtype = DType::F32;
       places.index = r_.axes[std::size_t(axis_)].extent;
       const int times = w.add(std::move(places));
@@ -295,9 +296,9 @@ private:
     const Stage& from = stage(at);
     BodyValue v = body(at);
     switch (v.kind) {
-    case Kind::Constant:
+    case ValueKind::Constant:
       break;
-    case Kind::Index: {
+    case ValueKind::Index: {
       if (!w.at_label || !along_axis(at)) {
         v.index = moved(w, from, v.index, Expr(0));
         break;
@@ -307,7 +308,7 @@ private:
       const DType label = w.stage.body[std::size_t(w.label)].dtype;
       return w.made[at] = label == v.dtype ? w.label : w.apply(Op::Cast, v.dtype, {w.label});
     }
-    case Kind::Load: {
+    case ValueKind::Load: {
       Load l = from.loads[std::size_t(v.load)];
       if (!l.indirect.empty())
         return -1;
@@ -335,7 +336,7 @@ private:
       v.load = int(w.stage.loads.size()) - 1;
       break;
     }
-    case Kind::Apply:
+    case ValueKind::Apply:
       for (std::size_t k = 0; k < v.args.size(); ++k) {
         const int arg = copy(w, argument(at, k));
         if (arg < 0)
@@ -378,7 +379,7 @@ private:
     }
     w.stage.loads.push_back(std::move(l));
     BodyValue v;
-    v.kind = Kind::Load;
+    v.kind = ValueKind::Load;
     v.load = int(w.stage.loads.size()) - 1;
     return w.add(std::move(v));
   }
@@ -389,7 +390,7 @@ private:
     if (label < 0)
       return -1;
     BodyValue place;
-    place.kind = Kind::Index;
+    place.kind = ValueKind::Index;
     place.dtype = w.stage.body[std::size_t(label)].dtype;
     const auto at = std::find(s_.axes.begin(), s_.axes.end(), axis_) - s_.axes.begin();
     place.index = Expr::axis(int(at), r_.axes[std::size_t(axis_)].extent);
@@ -402,7 +403,7 @@ private:
       return std::nullopt;
     const DType label = w.stage.body[std::size_t(w.label)].dtype;
     BodyValue extent;
-    extent.kind = Kind::Index;
+    extent.kind = ValueKind::Index;
     extent.dtype = label;
     extent.index = r_.axes[std::size_t(axis_)].extent;
     const int end = w.add(std::move(extent));

@@ -22,7 +22,7 @@ std::optional<int> number_after(std::string_view prefix, const Expr& e) {
   return n;
 }
 
-class Hasher {
+class ProgramHasher {
 public:
   template <class T>
   void operator()(const T& x) {
@@ -78,7 +78,7 @@ std::optional<ValueId> value_of(const Expr& variable) {
 }
 
 std::uint64_t hash_of(const KernelProgram& program) {
-  Hasher h;
+  ProgramHasher h;
   h.add(program.buffers.size());
   for (const Buffer& b : program.buffers) {
     h.add(std::uint64_t(b.dtype));
@@ -129,7 +129,7 @@ std::uint64_t hash_of(const KernelProgram& program) {
 }
 
 std::uint64_t hash_of(const Inst& inst) {
-  Hasher h;
+  ProgramHasher h;
   h(inst);
   return h.value();
 }

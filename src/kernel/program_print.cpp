@@ -7,20 +7,6 @@ namespace egret::kernel {
 
 namespace {
 
-const char* name_of(Monoid m) {
-  switch (m) {
-  case Monoid::Sum:
-    return "sum";
-  case Monoid::Max:
-    return "max";
-  case Monoid::Prod:
-    return "prod";
-  case Monoid::ArgMax:
-    return "argmax";
-  }
-  return "?";
-}
-
 const char* name_of(Space s) {
   switch (s) {
   case Space::Argument:
@@ -51,7 +37,7 @@ const char* name_of(CachePolicy p) {
   return "?";
 }
 
-const char* text_of(Bind b) {
+const char* word_of(Bind b) {
   switch (b) {
   case Bind::Serial:
     return "";
@@ -203,7 +189,7 @@ private:
             [](const inst::Splat& x) { return fmt::format("splat v{}", x.value); },
             [](const inst::Extract& x) { return fmt::format("lane {} of v{}", x.lane, x.value); },
             [](const inst::ReduceLanes& r) {
-              return fmt::format("{} of the lanes of v{}", name_of(r.monoid), r.value);
+              return fmt::format("{} of the lanes of v{}", monoid_name(r.monoid), r.value);
             },
             [](const inst::Shuffle& x) {
               return fmt::format("shuffle{} by [{}]", args(x.args), fmt::join(x.lanes_from, " "));
@@ -222,7 +208,7 @@ private:
     case NumberOperand::Kind::DType:
       return egret::name_of(static_cast<DType>(n));
     case NumberOperand::Kind::Monoid:
-      return name_of(static_cast<Monoid>(n));
+      return monoid_name(static_cast<Monoid>(n));
     }
     return "?";
   }
@@ -286,7 +272,7 @@ private:
     out_ += fmt::format("{}for i{} from {} to {}", in, x.number, text(x.begin), text(x.end));
     if (x.step != Expr(1))
       out_ += " step " + text(x.step);
-    out_ += text_of(x.bind);
+    out_ += word_of(x.bind);
     if (x.queue)
       out_ += fmt::format(", from the queue {}", place(*x.queue));
     if (x.unroll > 1)

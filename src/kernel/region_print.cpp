@@ -5,9 +5,7 @@
 
 namespace egret::kernel {
 
-namespace {
-
-const char* name_of(Monoid m) {
+const char* monoid_name(Monoid m) {
   switch (m) {
   case Monoid::Sum:
     return "sum";
@@ -20,6 +18,8 @@ const char* name_of(Monoid m) {
   }
   return "?";
 }
+
+namespace {
 
 const char* name_of(Combine c) {
   switch (c) {
@@ -121,13 +121,13 @@ std::string print(const Region& region) {
     const Stage& stage = region.stages[s];
     out += fmt::format("  stage{} ({})", s, axis_names(region, stage.axes));
     if (stage.kind != StageKind::Map)
-      out +=
-          fmt::format(" {}{} over {} in {}",
-                      stage.kind == StageKind::Sort ? "" : name_of(stage.monoid) + std::string(" "),
-                      stage.kind == StageKind::Sort   ? "sort"
-                      : stage.kind == StageKind::Scan ? "scan"
-                                                      : "reduce",
-                      axis_names(region, stage.over), egret::name_of(stage.acc_dtype));
+      out += fmt::format(
+          " {}{} over {} in {}",
+          stage.kind == StageKind::Sort ? "" : monoid_name(stage.monoid) + std::string(" "),
+          stage.kind == StageKind::Sort   ? "sort"
+          : stage.kind == StageKind::Scan ? "scan"
+                                          : "reduce",
+          axis_names(region, stage.over), egret::name_of(stage.acc_dtype));
     out += "\n";
     for (std::size_t i = 0; i < stage.body.size(); ++i)
       out += print_value(region, stage, i);

@@ -178,7 +178,7 @@ void check_output(const Region& region, std::size_t o) {
          "{}: may not share the memory of operand {}", where, out.alias);
 }
 
-class Hasher {
+class RegionHasher {
 public:
   void add(std::uint64_t v) { h_ = combine(h_, v); }
   void add(const Expr& e) { add(e.hash()); }
@@ -219,7 +219,7 @@ void verify(const Region& region) {
 }
 
 std::uint64_t hash_of(const Region& region) {
-  Hasher h;
+  RegionHasher h;
   h.add(region.axes.size());
   for (const Axis& a : region.axes) {
     h.add(a.extent);

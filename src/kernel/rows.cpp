@@ -16,11 +16,11 @@ namespace egret::kernel {
 namespace {
 
 /// Elements that one piece of a split reduction has at the least, and the largest number of pieces.
-constexpr std::int64_t kPiece = 32768, kMostPieces = 128;
+constexpr std::int64_t kLeastPiece = 32768, kMostPieces = 128;
 /// Work per turn of a worker, in elements.
 constexpr std::int64_t kTurn = 8192;
 /// Tiles that are enough to go without splitting.
-constexpr std::int64_t kFewTiles = 16;
+constexpr std::int64_t kEnoughTiles = 16;
 /// Pieces of work that copying windows leaves for each worker at the least.
 constexpr std::int64_t kTasks = 4;
 /// Points of an axis that are too few for its lanes.
@@ -167,9 +167,9 @@ bool prefers_rows(const Facts& facts, const Region& region, const Target& target
   return facts.reduced_score >= facts.parallel_score && !(short_rows && facts.parallel_score >= 0);
 }
 
-constexpr Knob kKnobs[] = {{"copies", 1, 16},  {"rows", 1, 8},       {"vectors", 1, 16},
-                           {"prefetch", 0, 1}, {"keep", 0, 1 << 20}, {"online", 0, 2},
-                           {"windows", 0, 1}};
+constexpr Knob kRowsKnobs[] = {{"copies", 1, 16},  {"rows", 1, 8},       {"vectors", 1, 16},
+                               {"prefetch", 0, 1}, {"keep", 0, 1 << 20}, {"online", 0, 2},
+                               {"windows", 0, 1}};
 
 class RowsGenerator : public Generator {
 public:
@@ -257,7 +257,7 @@ public:
 
   Lowered lower(const Region& whole, const Schedule& schedule,
                 const Target& target) const override {
-    if (auto why = refused_settings(schedule, target, kKnobs); !why.empty())
+    if (auto why = refused_settings(schedule, target, kRowsKnobs); !why.empty())
       return {false, {}, why};
     const auto online = Online(schedule.knob("online", 0));
     const Region region = online != Online::No ? with_picks(whole, PickBy::Load) : whole;
@@ -309,7 +309,7 @@ public:
     Facts facts(region);
     if (!facts.passes.reason.empty())
       return {false, {}, facts.passes.reason};
-    if (auto why = refused_settings(schedule, target, kKnobs); !why.empty())
+    if (auto why = refused_settings(schedule, target, kRowsKnobs); !why.empty())
       return {false, {}, why};
     if (schedule.knob("online", 0) != 0)
       return {false, {}, "sums go along with their maxima in rows only"};
@@ -364,13 +364,13 @@ public:
         points * std::min(about(points_of(region, facts.passes.reduced)),
                           (std::int64_t(1) << 40) / std::max<std::int64_t>(1, points));
     ReduceShape shape = shape_for(region, facts, Schedule{}, target);
-    if (all < 4 * kPiece || tiles_of(region, facts, shape) >= kFewTiles)
+    if (all < 4 * kLeastPiece || tiles_of(region, facts, shape) >= kEnoughTiles)
       return {};
     Schedule s;
     s.generator = name();
     // The number of pieces follows from the region alone, so that results do not depend on the
     // workers.
-    s.split_reduce = std::clamp<std::int64_t>(all / kPiece, 2, kMostPieces);
+    s.split_reduce = std::clamp<std::int64_t>(all / kLeastPiece, 2, kMostPieces);
     s.store_policy = usual_store_policy(region, target);
     std::vector<Schedule> out{s};
     const std::int64_t usual = s.split_reduce;
@@ -387,7 +387,7 @@ public:
     Facts facts(region);
     if (!facts.passes.reason.empty())
       return {false, {}, facts.passes.reason};
-    if (auto why = refused_settings(schedule, target, kKnobs); !why.empty())
+    if (auto why = refused_settings(schedule, target, kRowsKnobs); !why.empty())
       return {false, {}, why};
     if (schedule.knob("online", 0) != 0)
       return {false, {}, "sums go along with their maxima in rows only"};

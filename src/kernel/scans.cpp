@@ -16,9 +16,9 @@ namespace egret::kernel {
 namespace {
 
 /// Points of a piece, and of what is worth cutting.
-constexpr std::int64_t kPiece = 16384, kWorthCutting = 4 * kPiece;
+constexpr std::int64_t kScanPiece = 16384, kLongScan = 4 * kScanPiece;
 /// Rows (or vectors of them) that are enough to go without cutting.
-constexpr std::int64_t kFewRows = 16;
+constexpr std::int64_t kEnoughRows = 16;
 /// Vectors of a row below which it is a short one, and the arithmetic of a point (in additions) for
 /// which vectors pay even so.
 constexpr std::int64_t kShortRow = 4;
@@ -297,7 +297,7 @@ std::int64_t rows_of(const Region& region, const ScanForm& form, const ScanShape
   return n;
 }
 
-constexpr Knob kKnobs[] = {
+constexpr Knob kScansKnobs[] = {
     {"copies", 1, 16}, {"vectors", 1, 16}, {"piece", 0, 1 << 30}, {"together", 0, 1 << 20}};
 
 class ScansGenerator : public Generator {
@@ -320,12 +320,12 @@ public:
     // there is much else to do.
     if (along && length < kShortRow * shape.lanes && found.form.flops < kMuchWork)
       return {};
-    const bool cuts = rows < kFewRows && rows * length >= kWorthCutting / row;
+    const bool cuts = rows < kEnoughRows && rows * length >= kLongScan / row;
     std::vector<Schedule> out;
     // What is cut follows from the region alone, so that results do not depend on the workers.
     // How many pieces are done together does not change them.
     if (cuts)
-      for (const std::int64_t points : {kPiece, 4 * kPiece, kPiece / 4}) {
+      for (const std::int64_t points : {kScanPiece, 4 * kScanPiece, kScanPiece / 4}) {
         s.knobs["piece"] = std::max<std::int64_t>(points / row, 1);
         s.knobs["together"] = together(region, rows, row * s.knobs["piece"], target);
         out.push_back(s);
@@ -351,7 +351,7 @@ public:
     const FoundScan found = find_scan(region);
     if (!found.ok)
       return {false, {}, found.reason};
-    if (auto why = refused_settings(schedule, target, kKnobs); !why.empty())
+    if (auto why = refused_settings(schedule, target, kScansKnobs); !why.empty())
       return {false, {}, why};
     const ScanShape shape = shape_of(region, found.form, schedule, target);
     const ScanCut cut = cut_scan(region.axes[std::size_t(found.form.axis)].extent,

@@ -123,7 +123,7 @@ private:
   int vector_ = -1, lanes_ = 1;
 };
 
-constexpr Knob kKnobs[] = {{"slices", 2, 1024}};
+constexpr Knob kScatterKnobs[] = {{"slices", 2, 1024}};
 
 class ScatterGenerator : public Generator {
 public:
@@ -147,7 +147,7 @@ public:
 
   Lowered lower(const Region& region, const Schedule& schedule,
                 const Target& target) const override {
-    if (auto why = refused_settings(schedule, target, kKnobs); !why.empty())
+    if (auto why = refused_settings(schedule, target, kScatterKnobs); !why.empty())
       return {false, {}, why};
     const auto form = scatter_form(region);
     if (!form || !form->monoid)

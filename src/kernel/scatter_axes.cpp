@@ -10,7 +10,7 @@ namespace {
 
 /// A digit of the offset: values 0 .. span, times coefficient. Unbounded when no guard bounds an
 /// index.
-struct Digit {
+struct AxisDigit {
   Expr coefficient;
   Expr largest = Expr(0); ///< coefficient * (count - 1)
   bool bounded = false;
@@ -32,14 +32,14 @@ std::vector<int> independent_axes(const Region& region, const Output& output) {
   std::vector<int> axes = result_axes(region.stages[output.stage]);
   Expr offset = offset_of(output);
   Expr rest = offset;
-  std::vector<Digit> digits;
+  std::vector<AxisDigit> digits;
   for (const Expr& v : variables_of(offset)) {
     if (!v.is_axis() && !indirect_of(v))
       continue; // a size
     auto c = coefficient_of(offset, v);
     if (!c || c->lower() < 1)
       return {};
-    Digit d;
+    AxisDigit d;
     d.coefficient = *c;
     d.axis = v.is_axis() ? axes[v.axis_number()] : -1;
     auto count =
@@ -53,7 +53,7 @@ std::vector<int> independent_axes(const Region& region, const Output& output) {
   for (const Expr& v : variables_of(rest))
     if (v.is_axis() || indirect_of(v))
       return {};
-  std::stable_sort(digits.begin(), digits.end(), [](const Digit& a, const Digit& b) {
+  std::stable_sort(digits.begin(), digits.end(), [](const AxisDigit& a, const AxisDigit& b) {
     return a.coefficient.lower() < b.coefficient.lower();
   });
   Expr below(0);
@@ -67,7 +67,7 @@ std::vector<int> independent_axes(const Region& region, const Output& output) {
     below = below + digits[i].largest;
   }
   std::vector<int> out;
-  for (const Digit& d : digits)
+  for (const AxisDigit& d : digits)
     if (d.axis >= 0)
       out.push_back(d.axis);
   std::sort(out.begin(), out.end());

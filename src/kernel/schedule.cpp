@@ -12,7 +12,7 @@ namespace {
 // Words of the text form, in the order of the enumerations.
 constexpr std::array<std::string_view, 10> kBinds = {
     "serial", "unroll", "vector", "core", "grid", "cluster", "warpgroup", "warp", "lane", "matrix"};
-constexpr std::array<std::string_view, 4> kPlaces = {"inline", "register", "shared", "global"};
+constexpr std::array<std::string_view, 4> kPlaceWords = {"inline", "register", "shared", "global"};
 constexpr std::array<std::string_view, 3> kOrders = {"fixed", "interleaved", "drawn"};
 constexpr std::array<std::string_view, 4> kPolicies = {"default", "streaming", "evict_first",
                                                        "evict_last"};
@@ -72,7 +72,7 @@ void parse_setting(Schedule& s, std::string_view key, std::string_view value,
     }
   } else if (key == "place") {
     for (std::string_view item : split(value, ','))
-      s.place.push_back(Place(word(kPlaces, item, word_text)));
+      s.place.push_back(Place(word(kPlaceWords, item, word_text)));
   } else if (key == "copy") {
     for (std::string_view item : split(value, ',')) {
       auto f = split(item, '/');
@@ -146,7 +146,7 @@ std::string to_string(const Schedule& s) {
   out += list("loops", s.loops, [](const LoopSpec& l) {
     return fmt::format("{}/{}/{}", l.axis, l.tile, kBinds[std::size_t(l.bind)]);
   });
-  out += list("place", s.place, [](Place p) { return std::string(kPlaces[std::size_t(p)]); });
+  out += list("place", s.place, [](Place p) { return std::string(kPlaceWords[std::size_t(p)]); });
   out += list("copy", s.copy, [](const CopySpec& c) {
     return fmt::format("{}/{}/{}", kCopies[std::size_t(c.kind)], c.depth, c.swizzle);
   });

@@ -19,23 +19,23 @@ constexpr std::int64_t kSlice = 1 << 14, kFewRows = 16, kMostSlices = 64;
 /// Of long rows, the first so many are selected.
 constexpr std::int64_t kMostSelected = 256, kLeastShare = 8;
 
-enum class Way : std::uint8_t { Rows, Slices, Select };
+enum class CpuSortWay : std::uint8_t { Rows, Slices, Select };
 
 class CpuSort {
 public:
-  CpuSort(const Region& region, const SortForm& form, Way way, int bits, int lanes)
+  CpuSort(const Region& region, const SortForm& form, CpuSortWay way, int bits, int lanes)
       : r_(region), f_(form), way_(way), bits_(bits), lanes_(lanes), b_(region.name),
         e_(b_, region) {}
 
   KernelProgram run() {
     if (proves_less_equal(f_.row_count * f_.kept, Expr(0)))
       return b_.finish(Expr(1));
-    if (way_ == Way::Select)
+    if (way_ == CpuSortWay::Select)
       select();
     else
       sort();
-    const Expr pieces = way_ == Way::Slices ? f_.row_count * slices_ : f_.row_count;
-    const Expr each(way_ == Way::Select ? 1 : 8 * passes());
+    const Expr pieces = way_ == CpuSortWay::Slices ? f_.row_count * slices_ : f_.row_count;
+    const Expr each(way_ == CpuSortWay::Select ? 1 : 8 * passes());
     return b_.finish(useful_workers(pieces, f_.row_count * f_.length * each));
   }
 
@@ -60,7 +60,7 @@ private:
   };
 
   void sort() {
-    const bool shared = way_ == Way::Slices;
+    const bool shared = way_ == CpuSortWay::Slices;
     const Expr digits(std::int64_t{1} << bits_);
     slices_ =
         shared ? max(Expr(1), min(Expr(kMostSlices), floordiv(f_.length, Expr(kSlice)))) : Expr(1);
@@ -233,7 +233,7 @@ private:
 
   const Region& r_;
   const SortForm& f_;
-  Way way_;
+  CpuSortWay way_;
   int bits_, lanes_;
   ProgramBuilder b_;
   Emitter e_;
@@ -242,10 +242,10 @@ private:
   Expr slices_ = Expr(1);
 };
 
-constexpr Knob kKnobs[] = {{"way", 0, 2}, {"bits", 2, 12}};
+constexpr Knob kSortKnobs[] = {{"way", 0, 2}, {"bits", 2, 12}};
 
-std::string refused(const SortForm& form, Way way) {
-  if (way == Way::Select &&
+std::string refused(const SortForm& form, CpuSortWay way) {
+  if (way == CpuSortWay::Select &&
       (!form.kept.is_constant() || form.kept.value() > kMostSelected || form.kept.value() < 1 ||
        !proves_less_equal(form.kept * Expr(kLeastShare), form.length)))
     return "not the first few of long rows are wanted";
@@ -263,7 +263,7 @@ public:
     const std::int64_t length = about(form->length);
     const bool few = about(form->row_count) < kFewRows && length >= 4 * kSlice;
     std::vector<Schedule> out;
-    const auto offer = [&](Way way, int bits) {
+    const auto offer = [&](CpuSortWay way, int bits) {
       if (!refused(*form, way).empty())
         return;
       Schedule s;
@@ -272,22 +272,24 @@ public:
       out.push_back(std::move(s));
     };
     const int usual = length <= 64 ? 4 : 8;
-    offer(Way::Select, usual);
-    for (const Way way :
-         few ? std::vector{Way::Slices, Way::Rows} : std::vector{Way::Rows, Way::Slices})
+    offer(CpuSortWay::Select, usual);
+    for (const CpuSortWay way : few ? std::vector{CpuSortWay::Slices, CpuSortWay::Rows}
+                                    : std::vector{CpuSortWay::Rows, CpuSortWay::Slices})
       offer(way, usual);
-    offer(few ? Way::Slices : Way::Rows, length <= 64 ? 2 : length >= (1 << 16) ? 11 : 6);
+    offer(few ? CpuSortWay::Slices : CpuSortWay::Rows, length <= 64          ? 2
+                                                       : length >= (1 << 16) ? 11
+                                                                             : 6);
     return out;
   }
 
   Lowered lower(const Region& region, const Schedule& schedule,
                 const Target& target) const override {
-    if (auto why = refused_settings(schedule, target, kKnobs); !why.empty())
+    if (auto why = refused_settings(schedule, target, kSortKnobs); !why.empty())
       return {false, {}, why};
     const auto form = sort_form(region);
     if (!form)
       return {false, {}, "it is no sort"};
-    const auto way = static_cast<Way>(schedule.knob("way", 0));
+    const auto way = static_cast<CpuSortWay>(schedule.knob("way", 0));
     if (auto why = refused(*form, way); !why.empty())
       return {false, {}, why};
     const std::int64_t bytes = schedule.vector_bytes ? schedule.vector_bytes : target.vector_bytes;

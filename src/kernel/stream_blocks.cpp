@@ -2,6 +2,7 @@
 
 #include "kernel/contraction_tiles.h"
 #include "kernel/knobs.h"
+#include "support/checked.h"
 #include "support/fail.h"
 
 #include <algorithm>
@@ -10,7 +11,7 @@ namespace egret::kernel {
 
 namespace {
 
-constexpr Knob kKnobs[] = {
+constexpr Knob kStreamBlocksKnobs[] = {
     {"mr", 1, 64}, {"nv", 1, 8}, {"rows", 1, 1024}, {"places", 1, 1024}, {"unroll", 1, 8}};
 
 /// Columns and depths whose panels stay in the caches; vectors of a row that are written out.
@@ -19,10 +20,6 @@ constexpr int kMostAcross = 16;
 
 /// Depth of a product that is made once, for sums of the rows alone.
 constexpr std::int64_t kMostDepth = 16384;
-
-std::int64_t round_up(std::int64_t n, std::int64_t to) {
-  return (n + to - 1) / to * to;
-}
 
 } // namespace
 
@@ -62,20 +59,21 @@ StreamBlocks stream_blocks(const Schedule& schedule, const StreamForm& form, con
   t.unroll = int(schedule.knob("unroll", 2));
   t.nc = t.matrix ? t.nv : std::max(1, (target.vector_registers - 2) / (t.mr + 1));
   if (t.matrix)
-    t.mr = int(round_up(t.mr, kTileRows));
+    t.mr = int(round_up<std::int64_t>(t.mr, kTileRows));
   const std::int64_t rows = form.rows.extent.constant().value_or(1024),
                      places = form.places.extent.constant().value_or(1024);
-  t.rows =
-      int(round_up(std::min(schedule.knob("rows", 96), std::max<std::int64_t>(rows, 1)), t.mr));
+  t.rows = int(round_up<std::int64_t>(
+      std::min(schedule.knob("rows", 96), std::max<std::int64_t>(rows, 1)), t.mr));
   const std::int64_t together = t.matrix && t.nv % 2 != 0 ? 2 * t.nr() : t.nr();
-  t.places = int(
-      round_up(std::min(schedule.knob("places", 64), std::max<std::int64_t>(places, 1)), together));
+  t.places = int(round_up<std::int64_t>(
+      std::min(schedule.knob("places", 64), std::max<std::int64_t>(places, 1)), together));
   return t;
 }
 
 std::string blocks_refused(const Schedule& schedule, const StreamBlocks& blocks,
                            const Target& target) {
-  if (auto why = refused_settings(schedule, target, kKnobs, Takes::Matrix); !why.empty())
+  if (auto why = refused_settings(schedule, target, kStreamBlocksKnobs, Takes::Matrix);
+      !why.empty())
     return why;
   if (!schedule.mma.empty() && schedule.mma != kMatrix)
     return fmt::format("stream takes no @mma of {}", schedule.mma);

@@ -42,7 +42,7 @@ Step advanced(Cell cell, const Tensor& inputs, const Tensor& recurrent, const St
   fail(ErrorKind::Value, "no such cell: {}", static_cast<int>(cell));
 }
 
-Tensor or_none(const std::optional<Tensor>& bias) {
+Tensor bias_or_none(const std::optional<Tensor>& bias) {
   return bias ? *bias : Tensor();
 }
 
@@ -97,8 +97,8 @@ RecurrentState Recurrent::step(const Operand& x, const RecurrentState& from) con
   Step before = {start(from.hidden), {}};
   if (cell == Cell::Lstm)
     before.cell = start(from.cell);
-  const Step now = advanced(cell, linear(x, d.weight_ih, or_none(d.bias_ih)),
-                            linear(before.hidden, d.weight_hh, or_none(d.bias_hh)), before);
+  const Step now = advanced(cell, linear(x, d.weight_ih, bias_or_none(d.bias_ih)),
+                            linear(before.hidden, d.weight_hh, bias_or_none(d.bias_hh)), before);
   return {now.hidden, now.cell};
 }
 
@@ -122,12 +122,12 @@ RecurrentOutput Recurrent::operator()(const Operand& x, Generator* generator,
       Step now = {start_of(from.hidden, number, directions.size(), x, width), {}};
       if (cell == Cell::Lstm)
         now.cell = start_of(from.cell, number, directions.size(), x, width);
-      const Tensor inputs = linear(sequence, d.weight_ih, or_none(d.bias_ih)); // of all times
+      const Tensor inputs = linear(sequence, d.weight_ih, bias_or_none(d.bias_ih)); // of all times
       std::vector<Tensor> series(static_cast<std::size_t>(times));
       for (std::int64_t i = 0; i < times; ++i) {
         const std::int64_t time = side == 0 ? i : times - 1 - i;
         now = advanced(cell, inputs.select(1, time),
-                       linear(now.hidden, d.weight_hh, or_none(d.bias_hh)), now);
+                       linear(now.hidden, d.weight_hh, bias_or_none(d.bias_hh)), now);
         series[static_cast<std::size_t>(time)] = now.hidden;
       }
       outputs.push_back(stack(series, 1));

@@ -57,4 +57,9 @@ constexpr T round_up(T value, T multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
+/// a / b rounded up, of numbers that are not negative.
+constexpr std::int64_t ceil_quotient(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
+
 } // namespace egret

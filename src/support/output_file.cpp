@@ -26,14 +26,14 @@ std::string text_of(int error) {
   fail(ErrorKind::File, "{}: {}: {}", what, path.string(), why);
 }
 
-fs::path folder_of(const fs::path& path) {
+fs::path parent_of(const fs::path& path) {
   return path.has_parent_path() ? path.parent_path() : fs::path(".");
 }
 
 /// The descriptor of this process that a path below /proc/self/fd names, or -1.
 int own_descriptor(const fs::path& path) {
   std::error_code error;
-  if (!fs::equivalent(folder_of(path), "/proc/self/fd", error) || error)
+  if (!fs::equivalent(parent_of(path), "/proc/self/fd", error) || error)
     return -1;
   const std::string name = path.filename().string();
   int number = -1;
@@ -57,7 +57,7 @@ OutputTarget without_links(std::string_view what, const fs::path& path) {
     const fs::path next = fs::read_symlink(target.path, error);
     if (error)
       refuse(what, path, "the link cannot be read: " + error.message());
-    target.path = next.is_absolute() ? next : folder_of(target.path) / next;
+    target.path = next.is_absolute() ? next : parent_of(target.path) / next;
   }
   refuse(what, path, text_of(ELOOP));
 }
@@ -85,7 +85,7 @@ OutputTarget output_target(std::string_view what, const fs::path& path, OutputUs
   if (::stat(target.path.c_str(), &status) != 0) {
     if (errno != ENOENT)
       refuse(what, path, text_of(errno));
-    const fs::path folder = folder_of(target.path);
+    const fs::path folder = parent_of(target.path);
     if (::access(folder.c_str(), W_OK | X_OK) != 0)
       refuse(what, path, "cannot create a file here: " + text_of(errno));
     if (!target.path.has_filename())
@@ -98,7 +98,7 @@ OutputTarget output_target(std::string_view what, const fs::path& path, OutputUs
       target.kind = OutputKind::Descriptor;
       target.descriptor = fd;
     } else if (use == OutputUse::Replace &&
-               ::access(folder_of(target.path).c_str(), W_OK | X_OK) != 0) {
+               ::access(parent_of(target.path).c_str(), W_OK | X_OK) != 0) {
       refuse(what, path, "the file cannot be replaced: " + text_of(errno));
     }
     return target;
@@ -177,7 +177,7 @@ void OutputFile::commit_file() {
     fail("cannot write (the file that was there is unchanged)", errno);
   if (const int error = temporary_->rename_to(target_.path); error != 0)
     fail("cannot replace the file", error);
-  const int fd = ::open(folder_of(target_.path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int fd = ::open(parent_of(target_.path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0)
     return; // a folder that may be written but not read: the rename itself has happened
   const int error = ::fsync(fd) != 0 ? errno : 0;

@@ -44,7 +44,7 @@ std::error_code write_all(int fd, std::string_view bytes) {
   return {};
 }
 
-std::string text_of(int error) {
+std::string error_text(int error) {
   return std::generic_category().message(error);
 }
 
@@ -79,10 +79,10 @@ PrivateRead read_private(const fs::path& path) {
   // Not blocking, so that a named pipe is refused below and not waited for.
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (file.fd < 0)
-    return {{}, errno == ENOENT || errno == ENOTDIR ? "" : text_of(errno)};
+    return {{}, errno == ENOENT || errno == ENOTDIR ? "" : error_text(errno)};
   struct stat status {};
   if (::fstat(file.fd, &status) != 0)
-    return {{}, text_of(errno)};
+    return {{}, error_text(errno)};
   if (!S_ISREG(status.st_mode))
     return {{}, "it is not a regular file"};
   if (status.st_uid != ::geteuid())
@@ -98,7 +98,7 @@ PrivateRead read_private(const fs::path& path) {
     if (n < 0 && errno == EINTR)
       continue;
     if (n < 0)
-      return {{}, text_of(errno)};
+      return {{}, error_text(errno)};
     if (n == 0)
       break; // it was cut meanwhile
     done += static_cast<std::size_t>(n);

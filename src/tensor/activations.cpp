@@ -8,17 +8,6 @@ namespace egret {
 
 using namespace detail;
 
-namespace {
-
-// `f` of the operand as a wide float, rounded to its dtype.
-template <class F>
-Tensor wide(const Tensor& a, const char* who, F&& f) {
-  const Tensor x = as_float(a, who);
-  return f(widened(x)).to(x.dtype());
-}
-
-} // namespace
-
 Tensor sigmoid(const Operand& a) {
   return unary(Op::Sigmoid, as_float(a, "sigmoid"), "sigmoid");
 }

@@ -12,8 +12,6 @@ using namespace detail;
 
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 // log of the sum of exponentials along the last axis; -inf with gradient 0 where all are.
 Tensor total_of(const Tensor& x) {
   const Tensor top = unary(Op::StopGradient, max(x, -1, true), "ctc_loss");

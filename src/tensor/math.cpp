@@ -14,15 +14,6 @@ using namespace detail;
 
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-// `f` of the operand as a wide float, rounded to its dtype.
-template <class F>
-Tensor wide(const Tensor& a, const char* who, F&& f) {
-  const Tensor x = as_float(a, who);
-  return f(widened(x)).to(x.dtype());
-}
-
 struct Floats {
   Tensor a, b;
   DType type; ///< of the result
@@ -34,17 +25,9 @@ Floats float_pair(const Arg& a, const Arg& b, const char* who) {
   return {widened(fx), widened(fy), fx.dtype()};
 }
 
-Tensor number(const Tensor& like, double value) {
-  return constant(like.dtype(), value);
-}
-
 // 1, or -1 where x < 0. abs(x) as x * side(x) has slope 1 at 0, as odd functions of it need.
 Tensor side(const Tensor& x) {
   return where(x < 0, number(x, -1), number(x, 1));
-}
-
-Tensor stopped(const Tensor& x) {
-  return unary(Op::StopGradient, x, "stop_gradient");
 }
 
 // Sum of c[i] z^i; of the first list for f32, of the second one for f64.

@@ -182,6 +182,10 @@ Tensor as_float(const Tensor& a, const char* who) {
   return is_float(a.dtype()) ? a : a.to(DType::F32);
 }
 
+Tensor stopped(const Tensor& x) {
+  return unary(Op::StopGradient, x, "stop_gradient");
+}
+
 Tensor widened(const Tensor& a) {
   return a.to(accumulator_of(a.dtype()));
 }

@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <initializer_list>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -61,6 +62,19 @@ Tensor as_tensor(const Arg& a, std::optional<DType> type = {});
 Tensor as_float(const Tensor& a, const char* who);
 /// In the type in which sums are formed: f16 and bf16 as f32.
 Tensor widened(const Tensor& a);
+/// `f` of the operand as a wide float, rounded to its dtype.
+template <class F>
+Tensor wide(const Tensor& a, const char* who, F&& f) {
+  const Tensor x = as_float(a, who);
+  return f(widened(x)).to(x.dtype());
+}
+/// A number of the dtype of `like`.
+inline Tensor number(const Tensor& like, double value) {
+  return constant(like.dtype(), value);
+}
+/// Without a gradient.
+Tensor stopped(const Tensor& x);
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// An operand of a product, in the type that Autocast wants.
 Tensor product_operand(const Tensor& a);

@@ -59,8 +59,8 @@ Tensor all_windows(Tensor x, const std::vector<PoolLine>& lines, Scalar fill, co
 
 namespace {
 
-// Numbers along spatial axis `i` of `spatial`, so that they broadcast against a result.
-Tensor along(const Tensor& line, std::size_t i, std::size_t spatial) {
+// Numbers along_axis spatial axis `i` of `spatial`, so that they broadcast against a result.
+Tensor along_axis(const Tensor& line, std::size_t i, std::size_t spatial) {
   Shape shape(spatial, Expr(1));
   shape[i] = line.shape()[0];
   return reshape(line, shape);
@@ -106,12 +106,12 @@ Tensor avg_pool(const Tensor& a, const PerAxis& kernel, const AvgPoolOptions& op
   }
   Tensor counts = constant(DType::I64, 1);
   for (std::size_t i = 0; i < spatial; ++i)
-    counts = counts * along(counts_of(lines[i], options.count_include_pad), i, spatial);
+    counts = counts * along_axis(counts_of(lines[i], options.count_include_pad), i, spatial);
   return operand.result((total / counts.to(wide)).to(type));
 }
 
-// Windows of different lengths along one axis: [n] becomes [size, length], `valid` where a window
-// has an element.
+// Windows of different lengths along_axis one axis: [n] becomes [size, length], `valid` where a
+// window has an element.
 struct Uneven {
   Tensor x, valid; ///< valid [size, length]; empty where all windows are full
   Tensor lengths;  ///< i64 [size]
@@ -155,7 +155,7 @@ Tensor adaptive_pool(const Tensor& a, const PerAxis& sizes, bool largest, std::s
       std::copy_n(windows.valid.shape().begin(), 2, line.begin() + axis);
       x = where(reshape(windows.valid, line), x, constant(lowest));
     }
-    counts = counts * along(windows.lengths, i, spatial);
+    counts = counts * along_axis(windows.lengths, i, spatial);
   }
   const Op op = largest ? Op::ReduceMax : Op::ReduceSum;
   const Tensor y = reduce(op, x, kernel_axes(spatial), false, who);

@@ -12,16 +12,7 @@ using namespace detail;
 
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
-Tensor number(const Tensor& like, double value) {
-  return constant(like.dtype(), value);
-}
-
-Tensor stopped(const Tensor& x) {
-  return unary(Op::StopGradient, x, "stop_gradient");
-}
 
 // The x with erf(x) = y for -1 < y < 1: a first guess (S. Winitzki 2008, within 0.002) and steps of
 // Newton's method on the smaller tail.

@@ -19,7 +19,7 @@ Tensor elements_of(const PoolLine& line) {
 }
 
 // Along line i of windows [batch, channels, count, kernel, ...], so that they broadcast.
-Tensor along(const Tensor& line, std::size_t i, std::size_t spatial) {
+Tensor along_windows(const Tensor& line, std::size_t i, std::size_t spatial) {
   Shape shape(2 + 2 * spatial, Expr(1));
   shape[2 + 2 * i] = line.shape()[0];
   shape[3 + 2 * i] = line.shape()[1];
@@ -45,7 +45,7 @@ Extreme pool_with_indices(const Tensor& a, const PerAxis& kernel, const MaxPoolO
             all_windows(operand.a, lines, identity_of(Monoid::Max, a.dtype()), who), who);
   Tensor inside = constant(DType::Bool, 1), number = constant(DType::I64, 0);
   for (std::size_t i = 0; i < spatial; ++i) {
-    const Tensor at = along(elements_of(lines[i]), i, spatial);
+    const Tensor at = along_windows(elements_of(lines[i]), i, spatial);
     inside = inside & (at >= 0) & (at < lines[i].n);
     number = number * lines[i].n + at;
   }

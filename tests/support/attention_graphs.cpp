@@ -11,9 +11,9 @@ namespace egret::testing {
 
 namespace {
 
-constexpr double kLowest = -std::numeric_limits<double>::infinity();
+constexpr double kMasked = -std::numeric_limits<double>::infinity();
 
-Tensor scores_of(Graph& cx, const Attention& f, const Tensor& q, const Tensor& k) {
+Tensor scores_of(egret::Graph& cx, const Attention& f, const Tensor& q, const Tensor& k) {
   Tensor scores = matmul(q, k.transpose()).to(DType::F32) * 0.25;
   if (f.capped)
     scores = tanh(scores / 3.0) * 3.0;
@@ -24,18 +24,18 @@ Tensor scores_of(Graph& cx, const Attention& f, const Tensor& q, const Tensor& k
   case Mask::None:
     return scores;
   case Mask::Causal:
-    return where(lt(column, arange(1, f.queries + 1).reshape({f.queries, 1})), scores, kLowest);
+    return where(lt(column, arange(1, f.queries + 1).reshape({f.queries, 1})), scores, kMasked);
   case Mask::Window:
     return where(lt(column, arange(1, f.queries + 1).reshape({f.queries, 1})),
-                 where(lt(row, arange(9, f.keys + 9)), scores, kLowest), kLowest);
+                 where(lt(row, arange(9, f.keys + 9)), scores, kMasked), kMasked);
   case Mask::Given:
-    return where(lt(cx.tensor({f.queries, f.keys}, DType::F32), 1.0), scores, kLowest);
+    return where(lt(cx.tensor({f.queries, f.keys}, DType::F32), 1.0), scores, kMasked);
   }
   return scores;
 }
 
 /// The graph of one output, or of four.
-ir::Graph recorded_graph(Graph& cx, std::vector<Tensor>& outputs) {
+ir::Graph recorded_graph(egret::Graph& cx, std::vector<Tensor>& outputs) {
   ir::Graph recorded;
   const Pass record("record", [&](const ir::Graph& graph, Notes&) {
     recorded = graph;
@@ -65,7 +65,7 @@ const std::vector<Attention>& attentions() {
 }
 
 ir::Graph attention_graph(const Attention& f) {
-  Graph cx;
+  egret::Graph cx;
   Tensor q = cx.tensor({f.batch, f.heads, f.shared * f.queries, f.width}, f.type);
   Tensor k = cx.tensor({f.batch, f.heads, f.keys, f.width}, f.type);
   Tensor v = cx.tensor({f.batch, f.heads, f.keys, f.value_width}, f.type);
@@ -110,23 +110,23 @@ private:
 
 /// Scores of [.., queries, keys] with up to three changes. `seen`: every row keeps some key, if
 /// there are as many keys as rows: by masks of indices alone.
-Tensor changed_scores(Graph& cx, Chooser& choose, Tensor s, std::int64_t heads, std::int64_t rows,
-                      std::int64_t keys, bool seen) {
+Tensor changed_scores(egret::Graph& cx, Chooser& choose, Tensor s, std::int64_t heads,
+                      std::int64_t rows, std::int64_t keys, bool seen) {
   const Tensor row = arange(rows).reshape({rows, 1}), column = arange(keys);
   for (std::int64_t n = choose.below(4); n > 0; --n)
     switch (choose.below(9)) {
     case 0:
-      s = where(lt(column, arange(1, rows + 1).reshape({rows, 1})), s, kLowest);
+      s = where(lt(column, arange(1, rows + 1).reshape({rows, 1})), s, kMasked);
       break;
     case 1: { // a window, which may leave rows without any key
       const std::int64_t width = choose.between(1, 12);
-      s = where(lt(row, arange(width, keys + width)), s, kLowest);
+      s = where(lt(row, arange(width, keys + width)), s, kMasked);
       break;
     }
     case 2:
       if (!seen)
         s = where(lt(cx.tensor({rows, keys}, DType::F32), choose.one_in(2) ? 0.8 : 0.0), s,
-                  kLowest);
+                  kMasked);
       break;
     case 3:
       s = s + cx.tensor({heads, 1, rows, keys}, DType::F32);
@@ -145,13 +145,13 @@ Tensor changed_scores(Graph& cx, Chooser& choose, Tensor s, std::int64_t heads, 
       break;
     default: // a mask that is added
       if (!seen)
-        s = s + where(lt(cx.tensor({rows, keys}, DType::F32), 0.5), full({}, 0.0), kLowest);
+        s = s + where(lt(cx.tensor({rows, keys}, DType::F32), 0.5), full({}, 0.0), kMasked);
     }
   return s;
 }
 
 /// What the values are mixed by.
-Tensor weights_of(Graph& cx, Chooser& choose, const Tensor& s, std::int64_t rows,
+Tensor weights_of(egret::Graph& cx, Chooser& choose, const Tensor& s, std::int64_t rows,
                   std::int64_t keys) {
   const Tensor top = s.max(-1, true);
   switch (choose.below(14)) {
@@ -198,7 +198,7 @@ Tensor weights_of(Graph& cx, Chooser& choose, const Tensor& s, std::int64_t rows
 
 ir::Graph random_attention(std::uint64_t seed) {
   Chooser choose(seed);
-  Graph cx;
+  egret::Graph cx;
   constexpr DType kTypes[] = {DType::F32, DType::F32, DType::BF16, DType::F16};
   const DType type = kTypes[choose.below(4)];
   const std::int64_t heads = choose.between(1, 2), shared = choose.one_in(3) ? 2 : 1,

@@ -33,7 +33,7 @@ struct Convolution {
 /// The result; with `gradients` also those by the data and by the weight, for a given gradient of
 /// the result.
 inline ir::Graph convolution_graph(const Convolution& c, bool with_gradients) {
-  Graph cx;
+  egret::Graph cx;
   const auto spatial = static_cast<std::int64_t>(c.sizes.size());
   Shape data{Expr(c.batch)}, weight{Expr(c.outputs), Expr(c.channels)};
   if (!c.channels_last)

@@ -24,9 +24,9 @@ struct Named {
   std::string axes;
 };
 
-class Maker {
+class ReductionMaker {
 public:
-  explicit Maker(std::uint64_t seed) : rng_(seed) {
+  explicit ReductionMaker(std::uint64_t seed) : rng_(seed) {
     const std::size_t letters = 3 + rng_.below(3);
     for (std::size_t i = 0; i < letters; ++i)
       sizes_.push_back(rng_.chance(0.3)   ? rng_.pick(std::vector<std::int64_t>{15, 16, 17, 33, 48})
@@ -388,7 +388,7 @@ private:
   }
 
   Rng rng_;
-  Graph cx_;
+  egret::Graph cx_;
   std::vector<std::int64_t> sizes_;
   DType type_;
   std::vector<Named> pool_;
@@ -422,7 +422,7 @@ private:
 } // namespace
 
 ReductionGraph random_reductions(std::uint64_t seed) {
-  return Maker(seed).make();
+  return ReductionMaker(seed).make();
 }
 
 std::unique_ptr<backend::Device> with_small_caches(backend::Device& device) {

@@ -28,7 +28,7 @@ struct Cublas {
   explicit operator bool() const { return create && destroy && set_stream && gemm; }
 };
 
-enum : int { kAsIs = 0, kTurned = 1, kF32 = 0, kF16 = 2, kBf16 = 14, kCompute32 = 68 };
+enum : int { kAsIs = 0, kTransposed = 1, kF32 = 0, kF16 = 2, kBf16 = 14, kCompute32 = 68 };
 
 Cublas open() {
   Cublas c;
@@ -94,7 +94,7 @@ double cublas_seconds(const Product& p, const MeasureOptions& options) {
     const Set& set = sets[turn++ % sets.size()];
     const float one = 1, zero = 0;
     const int m = static_cast<int>(p.m), n = static_cast<int>(p.n), k = static_cast<int>(p.k);
-    right = cublas.gemm(handle, p.turned ? kTurned : kAsIs, kAsIs, n, m, k, &one, set.b->data(),
+    right = cublas.gemm(handle, p.turned ? kTransposed : kAsIs, kAsIs, n, m, k, &one, set.b->data(),
                         type_of(p.dtype), p.turned ? k : n, set.a->data(), type_of(p.dtype), k,
                         &zero, result->data(), type_of(p.dtype), n, kCompute32, -1) == 0 &&
             right;

@@ -61,7 +61,7 @@ struct Rows {
 
 const Rows kTanhAffine{"tanh(x*2+1)", tanh_affine, 1, 0, 3};
 const Rows kExpCos{"exp(cos(x))", exp_cos, 1, 0, 2};
-const Rows kGelu{"gelu in its tanh form", gelu_tanh, 1, 0, 9};
+const Rows kGeluRows{"gelu in its tanh form", gelu_tanh, 1, 0, 9};
 const Rows kSwiglu{"silu(a)*b", swiglu, 2, 0, 5};
 const Rows kSoftmax{"softmax of the last axis, from max, exp and sum", softmax_rows, 1, 0, 5};
 const Rows kRmsNorm{"RMS norm of the last axis, from mean and rsqrt", rmsnorm_rows, 1, 1, 5};
@@ -115,7 +115,7 @@ Workload rows(const std::string& name, const Rows& kind, const std::vector<std::
 std::vector<Workload> elementwise_workloads() {
   std::vector<Workload> list = {
       rows("tanh_affine_f32_16m", kTanhAffine, {4096, 4096}),
-      rows("gelu_f32_4096x1024", kGelu, {4096, 1024}),
+      rows("gelu_f32_4096x1024", kGeluRows, {4096, 1024}),
       rows("softmax_f32_4096x4096", kSoftmax, {4096, 4096}),
       rows("layernorm_f32_4096x1024", kLayerNorm, {4096, 1024}),
       rows("tanh_affine_f32_256m", kTanhAffine, {1 << 16, 1 << 12}, DType::F32, Judged::Cuda),

@@ -31,10 +31,6 @@ void run_again(const Case& c, std::vector<Tensor>& outputs) {
 }
 
 using Clock = std::chrono::steady_clock;
-double since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
 /// Fills memory of the outputs' sizes with NaN and lets go of it, after the outputs themselves: the
 /// next run gets that memory, so one that writes nothing is found out.
 void poison(std::vector<Tensor> outputs) {
@@ -229,7 +225,7 @@ void compare_efforts(const Case& c, std::vector<Tensor>& outputs, Effort other,
     for (int i = 0; i < together; ++i)
       run_again(c, outputs);
     device.synchronize();
-    times.push_back(since(start) / together);
+    times.push_back(seconds_since(start) / together);
     return times.back() * (together + 1);
   };
   for (double spent = 0; spent < 2 * options.seconds || own_times.size() < 5;) {
@@ -266,7 +262,7 @@ Measurement measure_case(const Case& c, const MeasureOptions& options) {
   Counters before = counters();
   auto start = Clock::now();
   auto outputs = c.run();
-  const double first = since(start);
+  const double first = seconds_since(start);
   Counters made = counters() - before;
   m.candidates = made.candidates_tried > 0 ? made.candidates_tried : made.kernels_compiled;
   m.cache_hit =

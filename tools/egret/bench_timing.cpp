@@ -1,5 +1,6 @@
 // How long a run takes: by the host's clock on a CPU, by the device's own on a GPU.
 #include "bench.h"
+#include "console.h"
 
 #include "backend/cuda/context.h"
 #include "backend/cuda/cuda_device.h"
@@ -14,9 +15,6 @@ namespace egret::tool::bench {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-double since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // A few rounds are timed however long they take, unless even those take far longer than asked for.
 constexpr std::size_t kRounds = 3;
@@ -29,12 +27,12 @@ bool enough(const Times& times, double spent, std::size_t least, const MeasureOp
 Times by_clock(const std::function<void()>& run, const MeasureOptions& options) {
   auto start = Clock::now();
   run();
-  const int together = std::max(1, static_cast<int>(1e-3 / std::max(1e-9, since(start))));
+  const int together = std::max(1, static_cast<int>(1e-3 / std::max(1e-9, seconds_since(start))));
   auto round = [&] {
     start = Clock::now();
     for (int i = 0; i < together; ++i)
       run();
-    return since(start);
+    return seconds_since(start);
   };
   for (double spent = 0; spent < 0.1;) // warm up
     spent += round();
@@ -78,7 +76,7 @@ private:
     for (int i = 0; i < count; ++i)
       queue();
     device_.synchronize();
-    return std::max(1e-6, since(start));
+    return std::max(1e-6, seconds_since(start));
   }
 
   backend::Device& device_;
@@ -97,7 +95,7 @@ Times by_device(const std::function<void()>& run, backend::Device& device,
     const auto start = Clock::now();
     for (int k = 0; k < reps; ++k)
       run();
-    queueing = since(start);
+    queueing = seconds_since(start);
   }
   device.synchronize();
   // A host that waits for its runs is not to be waited for in vain.
@@ -113,7 +111,7 @@ Times by_device(const std::function<void()>& run, backend::Device& device,
     end.record();
     end.wait();
     times.seconds.push_back(end.seconds_since(begin) / reps);
-  } while (!enough(times, since(start), 2 * kRounds - 1, options));
+  } while (!enough(times, seconds_since(start), 2 * kRounds - 1, options));
   times.runs = static_cast<std::int64_t>(times.seconds.size()) * reps;
   return times;
 }

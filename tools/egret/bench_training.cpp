@@ -128,7 +128,7 @@ std::pair<Tensor, Tensor> token_batch(std::int64_t batch, std::int64_t positions
   return {x, y};
 }
 
-Case mlp_case() {
+Case mlp_training_case() {
   Tensor x = random_tensor({64, 784}, 1);
   Generator g(2);
   Tensor y = randint({64}, 0, 10, g);
@@ -236,7 +236,7 @@ Case dispatch_case() {
 
 std::vector<Workload> training_workloads() {
   Workload mlp{"mnist_mlp_train_f32_b64", "784-128-10, SGD, a whole step", "f32", Limit::PeakFma,
-               mlp_case};
+               mlp_training_case};
   mlp.judged = Judged::Both;
   mlp.small = [] {
     MlpTraining training = make_mlp();

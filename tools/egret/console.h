@@ -69,6 +69,10 @@ private:
 
 /// "search: kernel 2 of 3 (k_add), candidate 4 of 9, best 0.1 ms, 5 s of 60 s left".
 std::string progress_text(const SearchProgress& progress);
+/// Seconds from `start` to now.
+inline double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
 std::string seconds_text(double seconds); ///< "0.8 s", "2 min 05 s"
 std::string bytes_text(double bytes);     ///< "1.5 MB"
 std::string count_text(double count);     ///< "12.3k"

@@ -1,5 +1,6 @@
 #include "egraph_session.h"
 
+#include "console.h"
 #include "egraph/api_impl.h"
 #include "interrupts.h"
 #include "saturate/primitives.h"
@@ -32,11 +33,7 @@ namespace {
 using namespace egret::egraph;
 
 /// Set by control-C: the run in progress ends at its next look at its limits.
-const std::atomic<bool>& interrupted = Interrupts::requested();
-
-double since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
+const std::atomic<bool>& control_c = Interrupts::requested();
 
 void print_stats(const Engine& engine, const std::string& name, double seconds) {
   fmt::print(
@@ -193,7 +190,7 @@ public:
     Interpreter& to = interpreter();
     to.fact_directory = options.facts;
     to.budget = options.budget;
-    to.budget.cancel = &interrupted;
+    to.budget.cancel = &control_c;
     to.strict_globals = options.strict;
     to.engine.seminaive = !options.naive;
     std::uint32_t threads =
@@ -286,7 +283,7 @@ std::string command_of(const std::string& text) {
 }
 
 /// Reads a line of standard input with its end. False at the end of the input, or, with
-/// `interrupted` set, where control-C came first.
+/// `control_c` set, where control-C came first.
 bool read_line(std::string& line) {
   line.clear();
   for (int c = 0; (c = std::fgetc(stdin)) != EOF;) {
@@ -294,9 +291,9 @@ bool read_line(std::string& line) {
     if (c == '\n')
       return true;
   }
-  if (interrupted)
+  if (control_c)
     std::clearerr(stdin);
-  return !line.empty() && !interrupted;
+  return !line.empty() && !control_c;
 }
 
 } // namespace
@@ -317,13 +314,13 @@ int run_programs(const EgraphOptions& options) {
         },
         true);
     // What was interrupted is exported too: it shows what grew.
-    if (done || interrupted)
+    if (done || control_c)
       done = session.attempt([&] { export_graph(options, session.engine(), file); }) && done;
     if (!done)
       break;
   }
-  const int code = session.finish(done, options.files.back(), since(start));
-  return interrupted ? kInterrupted : code;
+  const int code = session.finish(done, options.files.back(), seconds_since(start));
+  return control_c ? kInterrupted : code;
 }
 
 int run_session(const EgraphOptions& options) {
@@ -355,9 +352,9 @@ int run_session(const EgraphOptions& options) {
     if (terminal)
       Interrupts::clear(); // the session goes on with what it has
   };
-  for (prompt(); !(interrupted && !terminal); prompt()) {
+  for (prompt(); !(control_c && !terminal); prompt()) {
     if (!read_line(line)) {
-      if (!interrupted || !terminal)
+      if (!control_c || !terminal)
         break;
       fmt::print("\n");
       text.clear();
@@ -369,11 +366,11 @@ int run_session(const EgraphOptions& options) {
     if (is_complete(text))
       run();
   }
-  if (text.find_first_not_of(" \t\n") != std::string::npos && !interrupted)
+  if (text.find_first_not_of(" \t\n") != std::string::npos && !control_c)
     run();
   failed = !session.attempt([&] { export_graph(options, session.engine(), "-"); }) || failed;
-  const int code = session.finish(!failed, "(input)", since(start));
-  return interrupted ? kInterrupted : terminal && code == kCutShort ? 0 : code;
+  const int code = session.finish(!failed, "(input)", seconds_since(start));
+  return control_c ? kInterrupted : terminal && code == kCutShort ? 0 : code;
 }
 
 } // namespace egret::tool

@@ -37,7 +37,7 @@ struct EgraphOptions {
   }
 };
 
-/// Exit codes beside those of console.h.
+/// Exit code where a limit ended a run early.
 inline constexpr int kCutShort = 3;
 
 /// Runs programs one after the other on one e-graph, until one fails; `-` is standard input. The

@@ -19,22 +19,19 @@ namespace egret::tool {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-double since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
-struct Training {
+struct AdditionTraining {
   models::Gpt model;
   optim::AdamW optimizer;
   EGRET_FIELDS(model, optimizer)
 
-  Training(const models::GptOptions& shape, Generator generator)
+  AdditionTraining(const models::GptOptions& shape, Generator generator)
       : model(shape, generator),
         optimizer(nn::named_parameters(model), {.beta2 = 0.98, .decay_matrices_only = true}) {}
 };
 
 /// One step; returns the loss.
-Tensor train_step(Training& training, const Tensor& tokens, const Tensor& answers) {
+Tensor addition_step(AdditionTraining& training, const Tensor& tokens, const Tensor& answers) {
   Tensor loss = cross_entropy(addition::answer_logits(training.model, tokens), answers);
   training.optimizer.zero_grad();
   loss.backward();
@@ -56,7 +53,7 @@ public:
   /// Compiles the step, runs it, and finds everything but its time.
   MeasuredStep(const AdditionOptions& options, const CompileOptions& how)
       : others_(counters().bytes_in_use), generator_(options.seed),
-        training_(options.shape, generator_), step_(compile(&train_step, how)) {
+        training_(options.shape, generator_), step_(compile(&addition_step, how)) {
     std::vector<std::int64_t> problems(static_cast<std::size_t>(options.batch));
     for (std::size_t i = 0; i < problems.size(); ++i)
       problems[i] = static_cast<std::int64_t>(i * 3571) % addition::kProblems;
@@ -75,7 +72,7 @@ public:
   void time() {
     const auto start = Clock::now();
     run();
-    times_.push_back(since(start));
+    times_.push_back(seconds_since(start));
   }
   StepCost cost() {
     const auto middle = times_.begin() + static_cast<std::ptrdiff_t>(times_.size() / 2);
@@ -89,9 +86,9 @@ private:
 
   std::uint64_t others_; ///< bytes of others
   Generator generator_;
-  Training training_;
+  AdditionTraining training_;
   addition::Batch batch_;
-  Compiled<Tensor (*)(Training&, const Tensor&, const Tensor&)> step_;
+  Compiled<Tensor (*)(AdditionTraining&, const Tensor&, const Tensor&)> step_;
   StepCost cost_;
   std::vector<double> times_;
 };
@@ -144,7 +141,7 @@ void tell_comparison(const AdditionOptions& options, nlohmann::ordered_json& res
 void train_addition(const AdditionOptions& options) {
   output_target("train addition --out", options.out);
   Generator generator(options.seed);
-  Training training(options.shape, generator);
+  AdditionTraining training(options.shape, generator);
   addition::Split split(options.seed, options.held_out);
   auto parameters = training.optimizer.parameters();
   log("A transformer of {} layers, width {}, {} heads: {} parameters. {} problems, {} of them "
@@ -157,7 +154,7 @@ void train_addition(const AdditionOptions& options) {
                                .total = options.steps,
                                .least = options.lr / 100};
   auto step =
-      compile(&train_step, {.name = "addition training", .memory_limit = options.memory_limit});
+      compile(&addition_step, {.name = "addition training", .memory_limit = options.memory_limit});
   addition::Solver solver(training.model);
   std::span<const std::int64_t> quick =
       std::span(split.held_out).first(std::min<std::size_t>(split.held_out.size(), 250));
@@ -181,7 +178,7 @@ void train_addition(const AdditionOptions& options) {
     const Counters before = counters();
     auto step_start = Clock::now();
     loss = step(training, batch.tokens, batch.answers).item();
-    (i > 0 ? stepping : first_step) += since(step_start);
+    (i > 0 ? stepping : first_step) += seconds_since(step_start);
     train::check_loss(loss, i + 1);
     if (i == 0)
       first_counts = counters() - before;
@@ -193,12 +190,13 @@ void train_addition(const AdditionOptions& options) {
           double rate = i > 0 ? tokens_a_step * static_cast<double>(i) / stepping : 0;
           return fmt::format(
               "step {:>5}/{}  loss {:.4f}  {:>6} tokens/s  exact match {:5.1f} %  {}", i + 1,
-              options.steps, loss, count_text(rate), 100 * match, seconds_text(since(start)));
+              options.steps, loss, count_text(rate), 100 * match,
+              seconds_text(seconds_since(start)));
         },
         last);
   }
   progress.finish();
-  const double seconds = since(start);
+  const double seconds = seconds_since(start);
   match = solver.exact_match(split.held_out);
   log("{} of {} problems that were never trained on are answered exactly: {}",
       std::llround(match * static_cast<double>(options.held_out)), options.held_out,

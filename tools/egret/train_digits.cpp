@@ -24,14 +24,14 @@ constexpr std::int64_t kSide = 28;
 constexpr std::int64_t kPixels = kSide * kSide;
 constexpr std::int64_t kClasses = 10;
 
-struct Training {
+struct DigitsTraining {
   Network network;
   optim::AdamW optimizer;
   Generator generator; ///< of dropout
   EGRET_FIELDS(network, optimizer, generator)
 };
 
-Training make_training(const DigitsOptions& o) {
+DigitsTraining make_training(const DigitsOptions& o) {
   Generator g(o.seed);
   Network network(nn::Linear(kPixels, o.width, g), nn::Relu{}, nn::Dropout{o.dropout},
                   nn::Linear(o.width, o.width, g), nn::Relu{}, nn::Dropout{o.dropout},
@@ -39,7 +39,7 @@ Training make_training(const DigitsOptions& o) {
   return {network, optim::AdamW(nn::named_parameters(network), {.lr = o.lr}), g};
 }
 
-Tensor train_step(Training& t, const Tensor& images, const Tensor& labels) {
+Tensor digits_step(DigitsTraining& t, const Tensor& images, const Tensor& labels) {
   Tensor loss = cross_entropy(t.network(images, &t.generator), labels);
   t.optimizer.zero_grad();
   loss.backward();
@@ -102,11 +102,11 @@ void train_digits(const DigitsOptions& o) {
                     digits.size(), o.held_out, o.batch));
   auto images = digits.images.to_vector<float>();
   auto labels = digits.labels.to_vector<std::int64_t>();
-  Training training = make_training(o);
+  DigitsTraining training = make_training(o);
   log("{} digits to train on, the last {} held out; {} parameters", trained, o.held_out,
       nn::count(training.optimizer.parameters()));
 
-  auto step = compile(&train_step, {.name = "digits training", .memory_limit = o.memory_limit});
+  auto step = compile(&digits_step, {.name = "digits training", .memory_limit = o.memory_limit});
   auto predict = compile(&likeliest, {.name = "digits prediction"});
   std::vector<std::int64_t> held_out(static_cast<std::size_t>(o.held_out));
   for (std::size_t i = 0; i < held_out.size(); ++i)

@@ -23,7 +23,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-struct Training {
+struct TextTraining {
   models::Gpt model;
   optim::AdamW optimizer;
   Generator generator; ///< of dropout
@@ -37,7 +37,7 @@ Tensor loss_of(const models::Gpt& model, const Tensor& inputs, const Tensor& tar
   return cross_entropy(model(inputs, generator), targets);
 }
 
-Tensor train_step(Training& t, const Tensor& inputs, const Tensor& targets, DType products) {
+Tensor text_step(TextTraining& t, const Tensor& inputs, const Tensor& targets, DType products) {
   Tensor loss = loss_of(t.model, inputs, targets, products, &t.generator);
   t.optimizer.zero_grad();
   loss.backward();
@@ -102,7 +102,7 @@ void expect_same_run(const io::Metadata& wanted, const std::string& file) {
   }
 }
 
-Training make_training(const TextOptions& o, const data::TextWindows& windows) {
+TextTraining make_training(const TextOptions& o, const data::TextWindows& windows) {
   Generator g(o.seed);
   models::Gpt model(o.shape, g);
   // One epoch without an end: each step draws its own positions.
@@ -166,7 +166,7 @@ void train_text(const TextOptions& given) {
   io::Metadata metadata = models::text_metadata(o.shape, text.codec);
   metadata.merge(settings_of(o, text));
   const data::TextWindows windows(text.training, o.shape.context);
-  Training training = make_training(o, windows);
+  TextTraining training = make_training(o, windows);
   Validation validation(text, o);
 
   train::Loop loop(training, {.steps = o.steps,
@@ -196,7 +196,7 @@ void train_text(const TextOptions& given) {
                                      .total = o.steps,
                                      .least = o.lr / 10};
   const DType products = o.precision == "bf16" ? DType::BF16 : DType::F32;
-  auto step = compile(&train_step, {.name = "text training", .memory_limit = o.memory_limit});
+  auto step = compile(&text_step, {.name = "text training", .memory_limit = o.memory_limit});
   double stepping = 0; // seconds of steps but the first, which compiles, and what they trained on
   std::int64_t timed = 0;
   bool first = true;

@@ -8,7 +8,7 @@
 namespace egret::backend::cpu {
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // log2 of a positive finite f64 that was an f32, so never denormal.
 Num log2_wide(Num x) {
@@ -41,15 +41,15 @@ Num exp2_wide(Num t) {
 Num power_f32(Num x, Num y) {
   Num size = abs(x);
   Num l = log2_wide(to_f64(size));
-  l = select(to_f64(size) == 0.0, -kInf, l);
-  l = select(to_f64(size) == kInf, kInf, l);
+  l = select(to_f64(size) == 0.0, -kInfinity, l);
+  l = select(to_f64(size) == kInfinity, kInfinity, l);
   Num t = l * to_f64(y);
   t = select(t > 300.0, 300.0, t);
   t = select(t < -300.0, -300.0, t);
   Num result = to_f32(exp2_wide(t));
   // 1 to an infinite power is 1; so far it is 0 * inf.
   Num one = x.like(1);
-  result = select((size == one) & (abs(y) == x.like(kInf)), one, result);
+  result = select((size == one) & (abs(y) == x.like(kInfinity)), one, result);
   result = select(is_nan(x) | is_nan(y), x.like(std::numeric_limits<double>::quiet_NaN()), result);
   Num negative = to_bits(x) < to_bits(x).word(0);
   Num half = y * 0.5;
@@ -57,7 +57,7 @@ Num power_f32(Num x, Num y) {
   Num odd = whole & (trunc(half) != half);
   result = select(negative & odd, -result, result);
   // A negative number has no fractional power; -0 and -inf have.
-  Num fraction = (x < 0.0) & (x > -kInf) & (trunc(y) != y);
+  Num fraction = (x < 0.0) & (x > -kInfinity) & (trunc(y) != y);
   result = select(fraction, std::numeric_limits<double>::quiet_NaN(), result);
   return select((x == one) | (y == x.like(0)), one, result);
 }
@@ -70,7 +70,7 @@ Num floor_mod_f32(Num x, Num y) {
   Num rest = a - q * b;
   rest = select((rest < 0.0) ^ (b < 0.0), rest + b, rest);
   Num result = to_f32(select(a == q * b, copysign(b.like(0), b), rest));
-  Num usual = (abs(q) < 0x1p28) & (abs(b) < kInf);
+  Num usual = (abs(q) < 0x1p28) & (abs(b) < kInfinity);
   return where_rare(~usual, result, [&] { return to_f32(call_library("egret_mod_f64", a, {b})); });
 }
 

@@ -14,7 +14,7 @@ using kernel::LibraryProduct;
 
 namespace {
 
-using Handle = struct OpaqueLt*;
+using LtHandle = struct OpaqueLt*;
 using Desc = struct OpaqueLtDesc*;
 using Layout = struct OpaqueLtLayout*;
 using Preference = struct OpaqueLtPreference*;
@@ -57,9 +57,9 @@ int type_of(DType dtype) {
 } // namespace
 
 #define EGRET_CUBLASLT_FUNCTIONS(X)                                                                \
-  X(Create, Handle*)                                                                               \
-  X(Destroy, Handle)                                                                               \
-  X(Matmul, Handle, Desc, const void*, const void*, Layout, const void*, Layout, const void*,      \
+  X(Create, LtHandle*)                                                                             \
+  X(Destroy, LtHandle)                                                                             \
+  X(Matmul, LtHandle, Desc, const void*, const void*, Layout, const void*, Layout, const void*,    \
     const void*, Layout, void*, Layout, const Algorithm*, void*, std::size_t, StreamHandle)        \
   X(MatmulDescCreate, Desc*, int, int)                                                             \
   X(MatmulDescDestroy, Desc)                                                                       \
@@ -70,7 +70,7 @@ int type_of(DType dtype) {
   X(MatmulPreferenceCreate, Preference*)                                                           \
   X(MatmulPreferenceDestroy, Preference)                                                           \
   X(MatmulPreferenceSetAttribute, Preference, int, const void*, std::size_t)                       \
-  X(MatmulAlgoGetHeuristic, Handle, Desc, Layout, Layout, Layout, Layout, Preference, int,         \
+  X(MatmulAlgoGetHeuristic, LtHandle, Desc, Layout, Layout, Layout, Layout, Preference, int,       \
     Heuristic*, int*)
 
 struct CublasLtApi {
@@ -120,7 +120,7 @@ void CublasLt::check(int status, const std::string& what) const {
 /// transposes of what the library takes: its A is our right factor.
 struct LibraryArtifact::Call {
   const CublasLtApi& api;
-  Handle handle = nullptr;
+  LtHandle handle = nullptr;
   Desc desc = nullptr;
   Layout right = nullptr, left = nullptr, result = nullptr;
   Algorithm algorithm{};

@@ -13,11 +13,11 @@ using kernel::ValueId;
 
 namespace {
 
-struct Piece {
+struct MatrixPiece {
   std::string_view name, text;
 };
 
-constexpr Piece kPieces[] = {
+constexpr MatrixPiece kMatrixPieces[] = {
     {"eg_address(", R"(__device__ __forceinline__ unsigned eg_address(const void* p) {
   return (unsigned)__cvta_generic_to_shared(p);
 }
@@ -129,7 +129,7 @@ std::string product_name(const Intrinsic& use) {
 
 std::string CudaRenderer::matrix_prelude(const std::string& body) const {
   std::string text;
-  for (const Piece& p : kPieces)
+  for (const MatrixPiece& p : kMatrixPieces)
     if (body.find(p.name) != std::string::npos)
       text += p.text;
   for (bool bf16 : {true, false})

@@ -32,7 +32,7 @@ Access access_of(const Dims& data, const Cells& index, std::size_t axis, const D
   return {number_of_point(data, place)};
 }
 
-constexpr double kUnknown = std::numeric_limits<double>::infinity();
+constexpr double kUnknownIndex = std::numeric_limits<double>::infinity();
 
 } // namespace
 
@@ -44,7 +44,7 @@ void eval_gather(const ir::Node& node, Operands operands, Cells& result) {
     if (access.data >= 0)
       result.set(number, data.at(access.data));
     else
-      result.set(number, {{}, access.in_doubt ? kUnknown : 0});
+      result.set(number, {{}, access.in_doubt ? kUnknownIndex : 0});
   });
 }
 
@@ -74,7 +74,7 @@ void eval_scatter(const ir::Node& node, Operands operands, Cells& result) {
     if (!set)
       result.set(i, sums[static_cast<std::size_t>(i)].result(type));
     if (in_doubt) // an update of unknown place may have gone anywhere
-      result.set(i, {result.array.at(i), kUnknown});
+      result.set(i, {result.array.at(i), kUnknownIndex});
   }
 }
 

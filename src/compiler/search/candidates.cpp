@@ -16,13 +16,13 @@ namespace reference = backend::reference;
 namespace {
 
 /// What a size without a near upper bound is tried at.
-constexpr std::int64_t kUsual = 1024, kNear = 1 << 16;
+constexpr std::int64_t kUsual = 1024, kNearBound = 1 << 16;
 /// Of the greedy schedule's time, what a tree that nobody tries should take at the most; and how
 /// long that is at the least, in seconds, for trees to be looked for.
 constexpr double kMuchLess = 0.5, kWorthATree = 20e-6;
 
 std::int64_t value_to_try(const Expr& symbol) {
-  const std::int64_t wanted = symbol.upper() <= kNear ? symbol.upper() : kUsual;
+  const std::int64_t wanted = symbol.upper() <= kNearBound ? symbol.upper() : kUsual;
   const std::int64_t step = std::max<std::int64_t>(symbol.divisor(), 1);
   const std::int64_t whole = std::max(wanted, symbol.lower()) / step * step;
   return whole < symbol.lower() ? whole + step : whole;

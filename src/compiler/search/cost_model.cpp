@@ -208,22 +208,23 @@ private:
   }
 
   double inst(const kernel::Inst& i) const {
-    using namespace kernel::inst;
+    namespace inst = kernel::inst;
     const double width = parts(i.type.lanes, i.type.dtype);
     return std::visit(
-        overloaded{[](const Constant&) { return 0.0; }, [](const Argument&) { return 0.0; },
-                   [](const Read&) { return 0.0; },
-                   [&](const Apply& x) {
-                     return 0.5 * width * std::max(0.5, double(info_of(x.op).flops));
-                   },
-                   [&](const Fma&) { return 0.5 * width; },
-                   [&](const Index&) { return 0.5 * width; },
-                   [&](const Test&) { return 0.5 * width; },
-                   [&](const Load& x) { return access(x.from.index, x.mask, i.type, 1.0); },
-                   [](const Splat&) { return 0.5; }, [](const Extract&) { return 1.0; },
-                   [&](const Shuffle&) { return width; },
-                   [&](const ReduceLanes&) { return 1.5 * std::log2(std::max(2, i.type.lanes)); },
-                   [](const kernel::Intrinsic&) { return 1.0; }},
+        overloaded{
+            [](const inst::Constant&) { return 0.0; }, [](const inst::Argument&) { return 0.0; },
+            [](const inst::Read&) { return 0.0; },
+            [&](const inst::Apply& x) {
+              return 0.5 * width * std::max(0.5, double(info_of(x.op).flops));
+            },
+            [&](const inst::Fma&) { return 0.5 * width; },
+            [&](const inst::Index&) { return 0.5 * width; },
+            [&](const inst::Test&) { return 0.5 * width; },
+            [&](const inst::Load& x) { return access(x.from.index, x.mask, i.type, 1.0); },
+            [](const inst::Splat&) { return 0.5; }, [](const inst::Extract&) { return 1.0; },
+            [&](const inst::Shuffle&) { return width; },
+            [&](const inst::ReduceLanes&) { return 1.5 * std::log2(std::max(2, i.type.lanes)); },
+            [](const kernel::Intrinsic&) { return 1.0; }},
         i.op);
   }
 

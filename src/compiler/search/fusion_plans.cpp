@@ -33,7 +33,7 @@ constexpr std::size_t kMostTried = 16;
 constexpr double kPlanShare = 0.1, kPlanSeconds = 2;
 /// Programs that are too large to give two of them data of their own: bytes on the host, and as a
 /// share of a device's free memory.
-constexpr double kMostBytes = 1536e6, kMostShare = 0.3;
+constexpr double kMostPlanBytes = 1536e6, kMostPlanShare = 0.3;
 
 /// By kernel: launches.
 using Kernels = std::map<Proposer::Key, double>;
@@ -251,8 +251,9 @@ struct FusionPlanSearch::Impl {
 
   bool too_large(const Compiled& compiled) const {
     const double bytes = PlanTimer::bytes_of(compiled.plan);
-    return bytes > (device.host_memory() ? kMostBytes
-                                         : kMostShare * static_cast<double>(device.memory().free));
+    return bytes > (device.host_memory()
+                        ? kMostPlanBytes
+                        : kMostPlanShare * static_cast<double>(device.memory().free));
   }
 
   /// Whether two moves put what some reader reads into a layout each.

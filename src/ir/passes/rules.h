@@ -12,6 +12,8 @@ namespace egret::passes {
 using ir::Graph;
 using ir::NodeId;
 
+inline constexpr NodeId kNo = ir::kNoNode;
+
 /// A node about to be added to `out`.
 struct Site {
   Graph& out;
@@ -34,11 +36,20 @@ struct Site {
   NodeId filled(double value) const { return filled(Scalar::of(dtype, value)); }
 };
 
+/// The operands' one node, where both are the same.
+inline NodeId same(const Site& s) {
+  return s.in[0] == s.in[1] ? s.in[0] : kNo;
+}
+/// The operand beside a constant `value` of a commutative op.
+inline NodeId beside(const Site& s, double value) {
+  return s.is(1, value) ? s.in[0] : s.is(0, value) ? s.in[1] : kNo;
+}
+
 struct Rule {
   Op op;
   std::string_view name; ///< the identity, as reports and docs/graph.md show it
   /// The node that has the same value as the site's in every element, NaN patterns and signs of
-  /// zeros included; kNoNode when the rule does not fit.
+  /// zeros included; kNo when the rule does not fit.
   NodeId (*apply)(const Site& site);
 };
 

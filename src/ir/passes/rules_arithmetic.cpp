@@ -7,15 +7,8 @@
 namespace egret::passes {
 namespace {
 
-constexpr NodeId kNo = ir::kNoNode;
-
 bool on_integers(const Site& s) {
   return is_integer(s.dtype);
-}
-
-/// The operand beside a constant `value` of a commutative op.
-NodeId beside(const Site& s, double value) {
-  return s.is(1, value) ? s.in[0] : s.is(0, value) ? s.in[1] : kNo;
 }
 
 /// For (x op c) op d with known c and d: x, c and d.
@@ -57,11 +50,7 @@ std::optional<double> exact_reciprocal(const Scalar& s) {
   return inverse;
 }
 
-NodeId same(const Site& s) {
-  return s.in[0] == s.in[1] ? s.in[0] : kNo;
-}
-
-constexpr Rule kRules[] = {
+constexpr Rule kArithmeticRules[] = {
     {Op::Mul, "x * 1 = x", [](const Site& s) { return beside(s, 1); }},
     {Op::Mul, "x * 0 = 0 (integers)",
      [](const Site& s) { return on_integers(s) && beside(s, 0) != kNo ? s.filled(0) : kNo; }},
@@ -119,7 +108,7 @@ constexpr Rule kRules[] = {
 } // namespace
 
 std::span<const Rule> arithmetic_rules() {
-  return kRules;
+  return kArithmeticRules;
 }
 
 } // namespace egret::passes

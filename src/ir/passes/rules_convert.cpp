@@ -5,8 +5,6 @@
 namespace egret::passes {
 namespace {
 
-constexpr NodeId kNo = ir::kNoNode;
-
 NodeId cast_of_cast(const Site& s) {
   if (!s.operand_is(0, Op::Cast))
     return kNo;
@@ -22,7 +20,7 @@ NodeId bitcast_of_bitcast(const Site& s) {
   return s.out.bitcast(s.operand(0).inputs[0], s.dtype);
 }
 
-constexpr Rule kRules[] = {
+constexpr Rule kConvertRules[] = {
     {Op::Cast, "a cast to the same dtype vanishes",
      [](const Site& s) { return s.operand(0).dtype == s.dtype ? s.in[0] : kNo; }},
     {Op::Cast, "cast(cast(x)) = cast(x) where the inner one loses nothing", cast_of_cast},
@@ -36,7 +34,7 @@ constexpr Rule kRules[] = {
 } // namespace
 
 std::span<const Rule> conversion_rules() {
-  return kRules;
+  return kConvertRules;
 }
 
 } // namespace egret::passes

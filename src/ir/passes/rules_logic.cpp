@@ -4,12 +4,6 @@
 namespace egret::passes {
 namespace {
 
-constexpr NodeId kNo = ir::kNoNode;
-
-NodeId same(const Site& s) {
-  return s.in[0] == s.in[1] ? s.in[0] : kNo;
-}
-
 /// Every bit of the dtype.
 bool is_ones(const Site& s, std::size_t i) {
   return s.known(i) == Scalar::from_bits(s.dtype, s.dtype == DType::Bool ? 1 : ~std::uint64_t{0});
@@ -17,10 +11,6 @@ bool is_ones(const Site& s, std::size_t i) {
 
 bool has_known(const Site& s, double value) {
   return s.is(0, value) || s.is(1, value);
-}
-
-NodeId beside(const Site& s, double value) {
-  return s.is(1, value) ? s.in[0] : s.is(0, value) ? s.in[1] : kNo;
 }
 
 /// x in xor(x, true), for a bool.
@@ -52,7 +42,7 @@ NodeId xor_undone(const Site& s) {
   return kNo;
 }
 
-constexpr Rule kRules[] = {
+constexpr Rule kLogicRules[] = {
     {Op::And, "x & x = x", same},
     {Op::And, "x & 0 = 0", [](const Site& s) { return has_known(s, 0) ? s.filled(0) : kNo; }},
     {Op::And, "x & ones = x",
@@ -109,7 +99,7 @@ constexpr Rule kRules[] = {
 } // namespace
 
 std::span<const Rule> logic_rules() {
-  return kRules;
+  return kLogicRules;
 }
 
 } // namespace egret::passes

@@ -6,8 +6,6 @@
 namespace egret::passes {
 namespace {
 
-constexpr NodeId kNo = ir::kNoNode;
-
 NodeId source_of(const Site& s) {
   return s.operand(0).inputs[0];
 }
@@ -116,7 +114,7 @@ NodeId flip_of_flip(const Site& s) {
   return s.out.flip(source_of(s), axes);
 }
 
-constexpr Rule kRules[] = {
+constexpr Rule kMovementRules[] = {
     {Op::Reshape, "a reshape to the same shape vanishes", unmoved},
     {Op::Expand, "an expand to the same shape vanishes", unmoved},
     {Op::Permute, "a permute in order vanishes",
@@ -145,7 +143,7 @@ constexpr Rule kRules[] = {
 } // namespace
 
 std::span<const Rule> movement_rules() {
-  return kRules;
+  return kMovementRules;
 }
 
 } // namespace egret::passes

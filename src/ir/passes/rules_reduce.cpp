@@ -5,8 +5,6 @@
 namespace egret::passes {
 namespace {
 
-constexpr NodeId kNo = ir::kNoNode;
-
 bool is_exact(const Site& s) {
   return !is_float(s.dtype) || monoid_of(s.op) == Monoid::Max;
 }
@@ -69,7 +67,7 @@ NodeId gather_in_order(const Site& s) {
              : kNo;
 }
 
-constexpr Rule kRules[] = {
+constexpr Rule kReduceRules[] = {
     {Op::ReduceSum, "sum over dims of size 1 = reshape (integers)", without_unit_axes},
     {Op::ReduceMax, "amax over dims of size 1 = reshape", without_unit_axes},
     {Op::ReduceProd, "prod over dims of size 1 = reshape", without_unit_axes},
@@ -90,7 +88,7 @@ constexpr Rule kRules[] = {
 } // namespace
 
 std::span<const Rule> reduction_rules() {
-  return kRules;
+  return kReduceRules;
 }
 
 } // namespace egret::passes

@@ -13,24 +13,24 @@ namespace {
 
 /// Round figures of present GPUs, in cycles of a multiprocessor and bytes; they rank trees of one
 /// region.
-constexpr double kClock = 1.5e9, kWarp = 32, kSchedulers = 4;
+constexpr double kGpuClock = 1.5e9, kWarpThreads = 32, kSchedulers = 4;
 constexpr double kSector = 32, kSectorsACycle = 4;
-constexpr double kL2Bytes = 48, kMemoryBytes = 20;
+constexpr double kGpuL2Bytes = 48, kGpuMemoryBytes = 20;
 /// Cycles until a value comes, from far (measured: bench/results/2026-11-22-loops.md) and from
 /// near.
 constexpr double kFar = 600, kNear = 25, kStep = 6;
 /// Loads of a thread that are under way together to fill a copy.
-constexpr double kTogether = 16;
+constexpr double kLoadsTogether = 16;
 /// Cycles of a barrier of all blocks; bytes of shared memory that a multiprocessor reads a cycle.
 constexpr double kGridBarrier = 2000, kSharedBytes = 128;
 /// Matrix loops: bytes of copies near of several iterations, and of how many; cycles from one
 /// iteration to the next, with and without copies.
-constexpr double kStagesBytes = 112 << 10, kStages = 4, kTurn = 90, kTurnFar = 500;
+constexpr double kRingBytes = 112 << 10, kRingStages = 4, kTurn = 90, kTurnFar = 500;
 /// A scheduler's cycles for a product of a warp, with what is around it, and until a warp's next
 /// one. Measured: bench/results/2026-11-22-loops.md.
 constexpr double kNextProduct = 14;
 /// 32-bit registers beside those of sums.
-constexpr double kOther = 28, kMostRegisters = 230;
+constexpr double kOther = 28, kThreadRegisters = 230;
 
 bool by_threads(Bind bind) {
   return bind == Bind::Lane || bind == Bind::Warp;
@@ -57,7 +57,7 @@ double combining(const Stage& stage, std::span<const LoopAround> loops, double m
     return 0;
   const double bytes = 2 * parts * results * double(size_of(stage.acc_dtype));
   // Eight threads share the parts of a result, a few loads at a time.
-  return kGridBarrier + kFar + std::ceil(parts / 8) * 150 + bytes / (kL2Bytes * multiprocessors);
+  return kGridBarrier + kFar + std::ceil(parts / 8) * 150 + bytes / (kGpuL2Bytes * multiprocessors);
 }
 
 /// Whether the factors of a product are what is read, and nothing is computed of it.
@@ -127,7 +127,7 @@ double Estimator::gpu_matrix_seconds(int s, std::span<const LoopAround> loops,
       if (copy != near.end() && l >= copy->loops)
         elements *= loop.trips;
     }
-    const double words = unit / kWarp / 2; // of a thread
+    const double words = unit / kWarpThreads / 2; // of a thread
     registers += fragments * words;
     l2_bytes += grid * of_block * access.bytes;
     if (copy == near.end()) {
@@ -139,16 +139,18 @@ double Estimator::gpu_matrix_seconds(int s, std::span<const LoopAround> loops,
     instructions += fragments * (whole ? 2 : words * (6 + 2 * cost.flops));
     shared_bytes += warps * fragments * unit * access.bytes + elements * access.bytes;
     copied += elements * access.bytes;
-    instructions += std::ceil(elements * access.bytes / 16 / (warps * kWarp)) * 10;
+    instructions += std::ceil(elements * access.bytes / 16 / (warps * kWarpThreads)) * 10;
   }
-  const double stages = std::clamp(std::floor(kStagesBytes / std::max(copied, 1.0)), 2.0, kStages);
+  const double stages =
+      std::clamp(std::floor(kRingBytes / std::max(copied, 1.0)), 2.0, kRingStages);
   registers += 4 * held;
   const double multiprocessors = std::max(1, target_.workers);
-  double resident = std::min({double(target_.blocks), double(target_.threads) / (warps * kWarp),
-                              double(target_.registers) / (warps * kWarp * registers),
-                              double(target_.shared_bytes) / (stages * copied + 1024)});
+  double resident =
+      std::min({double(target_.blocks), double(target_.threads) / (warps * kWarpThreads),
+                double(target_.registers) / (warps * kWarpThreads * registers),
+                double(target_.shared_bytes) / (stages * copied + 1024)});
   resident = std::max(1.0, std::floor(resident));
-  double penalty = registers > kMostRegisters ? registers / kMostRegisters * 2 : 1;
+  double penalty = registers > kThreadRegisters ? registers / kThreadRegisters * 2 : 1;
   if (stages * copied > double(target_.block_shared_bytes))
     penalty *= 100;
   const double rounds = std::ceil(grid / multiprocessors), waves = std::ceil(rounds / resident);
@@ -160,20 +162,20 @@ double Estimator::gpu_matrix_seconds(int s, std::span<const LoopAround> loops,
   const double asked = rounds * steps * shared_bytes / kSharedBytes;
   const double latency = waves * (steps * ((far ? kTurnFar : kTurn) + tiles * kNextProduct) + 1500);
   const double used = std::min(grid, multiprocessors);
-  const double from_l2 = l2_bytes / kL2Bytes / used;
+  const double from_l2 = l2_bytes / kGpuL2Bytes / used;
   std::vector<LoopAround> order(loops.begin(), loops.end());
   std::ranges::stable_sort(order, {}, place);
   const auto together =
       std::size_t(std::ranges::find_if(order, [](const LoopAround& l) { return place(l) > 1; }) -
                   order.begin());
   const double from_memory =
-      traffic(cost, order, shared, 0.5 * double(target_.l2_bytes), together) / kMemoryBytes /
+      traffic(cost, order, shared, 0.5 * double(target_.l2_bytes), together) / kGpuMemoryBytes /
       multiprocessors;
   const double slowest = std::max({multiplied, issue, asked, latency, from_l2, from_memory});
   return (penalty * (slowest + 0.2 * (multiplied + issue + asked + latency + from_l2 + from_memory -
                                       slowest)) +
           combining(stage, loops, multiprocessors)) /
-         kClock;
+         kGpuClock;
 }
 
 double Estimator::gpu_body_seconds(int s, std::span<const LoopAround> loops,
@@ -194,7 +196,7 @@ double Estimator::gpu_body_seconds(int s, std::span<const LoopAround> loops,
     case Bind::Warp:
       threads *= loop.trips;
       if (reduced)
-        combined += 2 * std::log2(std::max(2.0, loop.trips)) + (loop.trips > kWarp ? 60 : 0);
+        combined += 2 * std::log2(std::max(2.0, loop.trips)) + (loop.trips > kWarpThreads ? 60 : 0);
       break;
     case Bind::Unroll:
     case Bind::Vector:
@@ -211,7 +213,7 @@ double Estimator::gpu_body_seconds(int s, std::span<const LoopAround> loops,
       steps *= loop.trips;
     }
   }
-  const double warps = std::ceil(threads / kWarp);
+  const double warps = std::ceil(threads / kWarpThreads);
   // A thread's instructions, and requests for sectors of memory by a warp.
   double instructions = steps * (copies * std::max(1.0, cost.flops) + 3);
   double requests = 0, bytes_near = 0, wait = kStep, filling = 0;
@@ -235,7 +237,7 @@ double Estimator::gpu_body_seconds(int s, std::span<const LoopAround> loops,
     const bool wide = vector_axis >= 0 && access.stride[std::size_t(vector_axis)] == 1;
     const double bytes = access.bytes * (wide ? vector : 1);
     std::vector<Along> warp;
-    double left = kWarp;
+    double left = kWarpThreads;
     for (std::size_t l = loops.size(); l-- > 0 && left > 1;)
       if (by_threads(loops[l].bind)) {
         const int axis = loops[l].axis;
@@ -264,7 +266,7 @@ double Estimator::gpu_body_seconds(int s, std::span<const LoopAround> loops,
       const double turns = std::ceil(elements / threads) * fills;
       instructions += turns * 12 + fills * 40;
       requests += turns * 2;
-      filling += fills * std::ceil(std::ceil(elements / threads) / kTogether) * kFar;
+      filling += fills * std::ceil(std::ceil(elements / threads) / kLoadsTogether) * kFar;
     }
     instructions += times;
     requests += times * std::max(1.0, sectors / kSectorsACycle);
@@ -275,14 +277,14 @@ double Estimator::gpu_body_seconds(int s, std::span<const LoopAround> loops,
   const double width = std::max(1.0, double(size_of(stage.acc_dtype)) / 4);
   const double registers = sums * width + std::min(copies, 32.0) + kOther;
   const double multiprocessors = std::max(1, target_.workers);
-  const double slots = warps * kWarp;
+  const double slots = warps * kWarpThreads;
   double resident = std::min({double(target_.blocks), double(target_.threads) / slots,
                               double(target_.registers) / (slots * registers),
                               double(target_.shared_bytes) / (bytes_near + 1024)});
   resident = std::max(1.0, std::floor(resident));
   const double rounds = std::ceil(grid / multiprocessors); // blocks of the busiest one
   const double waves = std::ceil(rounds / resident);
-  double penalty = registers > kMostRegisters ? registers / kMostRegisters * 2 : 1;
+  double penalty = registers > kThreadRegisters ? registers / kThreadRegisters * 2 : 1;
   if (bytes_near > double(target_.block_shared_bytes))
     penalty *= 100;
   const double issue = rounds * warps * instructions / kSchedulers;
@@ -296,14 +298,14 @@ double Estimator::gpu_body_seconds(int s, std::span<const LoopAround> loops,
       std::size_t(std::ranges::find_if(order, [](const LoopAround& l) { return place(l) > 1; }) -
                   order.begin());
   const double cache = 0.5 * double(target_.shared_bytes) / resident;
-  const double from_l2 = traffic(cost, order, shared, cache, together) / kL2Bytes / used;
+  const double from_l2 = traffic(cost, order, shared, cache, together) / kGpuL2Bytes / used;
   const double from_memory =
-      traffic(cost, order, shared, 0.5 * double(target_.l2_bytes), together) / kMemoryBytes /
+      traffic(cost, order, shared, 0.5 * double(target_.l2_bytes), together) / kGpuMemoryBytes /
       multiprocessors;
   const double slowest = std::max({issue, asked, latency, from_l2, from_memory});
   return (penalty * (slowest + 0.2 * (issue + asked + latency + from_l2 + from_memory - slowest)) +
           combining(stage, loops, multiprocessors)) /
-         kClock;
+         kGpuClock;
 }
 
 } // namespace egret::kernel::loops

@@ -8,9 +8,8 @@
 
 namespace egret::kernel {
 
+namespace loops {
 namespace {
-
-using namespace loops;
 
 /// Parts of a sum that are made at the most where none of its results has another to go with.
 constexpr std::int64_t kMostParts = 1 << 14;
@@ -84,9 +83,10 @@ public:
 };
 
 } // namespace
+} // namespace loops
 
 const Generator& loops_generator() {
-  static const LoopsGenerator generator;
+  static const loops::LoopsGenerator generator;
   return generator;
 }
 

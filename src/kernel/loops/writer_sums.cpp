@@ -12,7 +12,7 @@ namespace egret::kernel::loops {
 namespace {
 
 /// Registers of sums that a loop may go with.
-constexpr std::int64_t kMostRegisters = 512;
+constexpr std::int64_t kMostSumRegisters = 512;
 
 /// Whether the sides are offsets from where the box begins.
 bool begins_here(const Box& box, const Here& h) {
@@ -64,7 +64,7 @@ Writer::Sums Writer::open_sums(const Tree& t, const Here& h) {
       count *= l->extent.value();
   }
   const Tree* unit = tiles_around(t.stage);
-  s.in_memory = !known || count > kMostRegisters || (unit && !h.digits.contains(unit));
+  s.in_memory = !known || count > kMostSumRegisters || (unit && !h.digits.contains(unit));
   check_sums(s);
   if (!s.in_memory)
     return s;

@@ -23,9 +23,9 @@ using loops::loop;
 using loops::TreePtr;
 
 /// Elements along the vector axis that a CPU thread does in a row, if the schedule names none.
-constexpr std::int64_t kChunk = 8192;
+constexpr std::int64_t kChunkOfRow = 8192;
 /// Iterations of parallel loops that share out evenly enough among a few threads.
-constexpr std::int64_t kEnoughPieces = 64;
+constexpr std::int64_t kEnoughChunks = 64;
 
 constexpr Knob kParameters[] = {{"vectors", 1, 16},
                                 {"transpose", 0, 1},
@@ -42,16 +42,16 @@ struct Map {
 };
 
 /// A loop along an axis.
-struct Digit {
+struct MapDigit {
   std::int64_t step;
   Bind bind;
 };
 
 /// Loops along an axis, outermost first; each step divides the one before, the first loop is over
 /// all of the axis.
-TreePtr digits(const Region& region, int axis, std::vector<Digit> steps, TreePtr rest) {
+TreePtr digits(const Region& region, int axis, std::vector<MapDigit> steps, TreePtr rest) {
   for (std::size_t i = steps.size(); i-- > 0;) {
-    const Digit& d = steps[i];
+    const MapDigit& d = steps[i];
     const Expr extent = i == 0 ? ceildiv(region.axes[std::size_t(axis)].extent, Expr(d.step))
                                : Expr(steps[i - 1].step / d.step);
     if (i > 0 && extent == Expr(1))
@@ -130,9 +130,9 @@ protected:
       return out;
     }
     for (int vectors = 1; vectors <= 8; vectors *= 2)
-      for (std::int64_t chunk = kChunk / 4; chunk <= 4 * kChunk; chunk *= 4)
+      for (std::int64_t chunk = kChunkOfRow / 4; chunk <= 4 * kChunkOfRow; chunk *= 4)
         add({{"vectors", vectors}, {"chunk", chunk}});
-    add({{"vectors", 4}, {"chunk", kChunk}}, target.vector_bytes / 2);
+    add({{"vectors", 4}, {"chunk", kChunkOfRow}}, target.vector_bytes / 2);
     if (turns)
       add({{"transpose", 1}});
     return out;
@@ -158,7 +158,7 @@ protected:
     if (map.transposed >= 0)
       return target.is_gpu() ? gpu_tiles(region, schedule, map) : blocks(region, map);
     return target.is_gpu() ? gpu_vectors(region, schedule, map)
-                           : chunks(region, schedule.knob("chunk", kChunk), map);
+                           : chunks(region, schedule.knob("chunk", kChunkOfRow), map);
   }
 
 private:
@@ -175,7 +175,7 @@ private:
     std::vector<Bind> binds;
     Expr pieces(1);
     for (int a : axes) {
-      binds.push_back(pieces.lower() >= kEnoughPieces ? Bind::Serial : Bind::Core);
+      binds.push_back(pieces.lower() >= kEnoughChunks ? Bind::Serial : Bind::Core);
       pieces = pieces * region.axes[std::size_t(a)].extent;
     }
     for (std::size_t i = axes.size(); i-- > 0;)
@@ -184,7 +184,7 @@ private:
   }
 
   static Bind after(const Region& region, const std::vector<int>& axes) {
-    return points_of(region, axes).lower() >= kEnoughPieces ? Bind::Serial : Bind::Core;
+    return points_of(region, axes).lower() >= kEnoughChunks ? Bind::Serial : Bind::Core;
   }
 
   static Built chunks(const Region& region, std::int64_t chunk, const Map& map) {
@@ -192,7 +192,7 @@ private:
     TreePtr inner = map.bodies;
     if (map.vector >= 0) {
       const std::int64_t step = map.vectors * map.lanes;
-      std::vector<Digit> steps = {
+      std::vector<MapDigit> steps = {
           {step, Bind::Serial}, {map.lanes, Bind::Unroll}, {1, Bind::Vector}};
       if (!proves_less_equal(region.axes[std::size_t(map.vector)].extent, Expr(chunk))) {
         if (chunk % step != 0)

@@ -20,20 +20,20 @@ const char* const kGraph = "%x: f32[48,40,64] = input \"x\"\n"
                            "%s: f32[40] = sum(%m) axes=[0,2]\n"
                            "outputs %s\n";
 
-backend::Device& device() {
+backend::Device& loops_device() {
   static const auto made = backend::cpu::make_cpu_device(2);
   return *made;
 }
 
 CompileReport compile(const std::filesystem::path& folder, bool frozen, double budget = 30) {
-  Tuner tuner(device(), {.worker = {"cpu", EGRET_TEST_TOOL, 60}, .folder = folder});
+  Tuner tuner(loops_device(), {.worker = {"cpu", EGRET_TEST_TOOL, 60}, .folder = folder});
   KernelCache cache;
   Options options;
   options.effort = Effort::Search;
   options.tuner = &tuner;
   options.frozen = frozen;
   options.budget_seconds = budget;
-  return compile_graph(ir::parse_graph(kGraph), options, device(), cache).report;
+  return compile_graph(ir::parse_graph(kGraph), options, loops_device(), cache).report;
 }
 
 TEST(LoopTreesInSearch, AreTimedBesideTheOthersAndReported) {
@@ -66,12 +66,12 @@ TEST(LoopTreesInSearch, ARememberedTreeThatDoesNotFitIsDroppedWithAReason) {
     TuningChoice choice;
     choice.schedule = "loops @tree=for(0,5,1,serial,body(0))";
     choice.name = region.name;
-    choice.device = device().name();
+    choice.device = loops_device().name();
     choice.effort = "search";
     choice.seconds = choice.greedy_seconds = 1e-6;
-    database.put(
-        {region.region, device().target().fingerprint, device().target().workers, tuning_version()},
-        choice);
+    database.put({region.region, loops_device().target().fingerprint,
+                  loops_device().target().workers, tuning_version()},
+                 choice);
   }
   const CompileReport again = compile(folder.path(), true);
   const RegionSearch& dropped = again.search.regions.at(0);

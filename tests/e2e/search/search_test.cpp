@@ -24,7 +24,7 @@ ir::Graph elementwise_graph(std::int64_t elements) {
   return g;
 }
 
-backend::Device& device() {
+backend::Device& search_device() {
   static const auto made = backend::cpu::make_cpu_device(2);
   return *made;
 }
@@ -44,7 +44,7 @@ CompileReport compile_with(Tuner& tuner, const ir::Graph& graph, Effort effort =
   options.tuner = &tuner;
   options.frozen = frozen;
   options.budget_seconds = budget;
-  return compile_graph(graph, options, device(), cache).report;
+  return compile_graph(graph, options, search_device(), cache).report;
 }
 
 const CandidateReport* candidate(const CompileReport& report, const std::string& generator) {
@@ -59,19 +59,19 @@ const CandidateReport* candidate(const CompileReport& report, const std::string&
 class WithLibrary final : public backend::Device {
 public:
   explicit WithLibrary(backend::ProductLibrary library) : library_(std::move(library)) {}
-  const kernel::Target& target() const override { return device().target(); }
-  void* allocate(std::size_t bytes) override { return device().allocate(bytes); }
+  const kernel::Target& target() const override { return search_device().target(); }
+  void* allocate(std::size_t bytes) override { return search_device().allocate(bytes); }
   void release(void* memory, std::size_t bytes) noexcept override {
-    device().release(memory, bytes);
+    search_device().release(memory, bytes);
   }
   std::shared_ptr<const backend::Artifact> compile(const kernel::KernelProgram& program) override {
-    return device().compile(program);
+    return search_device().compile(program);
   }
   void launch(const backend::Artifact& artifact, const kernel::KernelProgram& program,
               const kernel::ArgBlock& block, int workers) override {
-    device().launch(artifact, program, block, workers);
+    search_device().launch(artifact, program, block, workers);
   }
-  void synchronize() override { device().synchronize(); }
+  void synchronize() override { search_device().synchronize(); }
   backend::ProductLibrary product_library() override {
     ++asked;
     return library_;
@@ -115,7 +115,7 @@ TunerOptions with_planted(const std::filesystem::path& folder) {
 TEST(Search, RejectsWhatIsWrongCrashesOrHangsAndNamesIt) {
   testing::let_children_crash();
   const test::TempFolder folder;
-  Tuner tuner(device(), with_planted(folder.path()));
+  Tuner tuner(search_device(), with_planted(folder.path()));
   const CompileReport report = compile_with(tuner, elementwise_graph(1 << 18));
   ASSERT_EQ(report.search.regions.size(), 1u) << report.text();
   for (const auto& [name, state, says] :
@@ -146,7 +146,7 @@ TEST(Search, AGreedyKernelThatIsWrongLosesToOneThatIsRight) {
     replace_op(all.list[0].program.body, Op::Mul, Op::Add);
     return all;
   };
-  Tuner tuner(device(), std::move(options));
+  Tuner tuner(search_device(), std::move(options));
   const CompileReport report = compile_with(tuner, elementwise_graph(1 << 18));
   ASSERT_EQ(report.search.regions.size(), 1u);
   EXPECT_EQ(report.search.regions[0].candidates[0].state, "wrong");
@@ -164,7 +164,7 @@ TEST(Search, QuickRanksByFiguresThatAreMeasuredOnce) {
   const ir::Graph graph = elementwise_graph(1 << 18);
   Machine first;
   {
-    Tuner tuner(device(), tuner_options(folder.path()));
+    Tuner tuner(search_device(), tuner_options(folder.path()));
     const CompileReport report = compile_with(tuner, graph, Effort::Quick);
     first = report.search.machine;
     EXPECT_TRUE(first.measured);
@@ -180,14 +180,14 @@ TEST(Search, QuickRanksByFiguresThatAreMeasuredOnce) {
     }
     EXPECT_NE(report.text().find("predicted"), std::string::npos) << report.text();
   }
-  Tuner again(device(), tuner_options(folder.path()));
+  Tuner again(search_device(), tuner_options(folder.path()));
   const Machine second = compile_with(again, graph, Effort::Quick, true).search.machine;
   EXPECT_TRUE(second.measured);
   EXPECT_EQ(second.launch_seconds, first.launch_seconds);
   EXPECT_EQ(second.cycle_seconds, first.cycle_seconds);
   TuningDatabase database(folder.path());
   EXPECT_EQ(database.verify(), std::vector<std::string>());
-  Tuner without(device(), tuner_options(std::nullopt));
+  Tuner without(search_device(), tuner_options(std::nullopt));
   EXPECT_FALSE(compile_with(without, graph, Effort::Quick).search.machine.measured);
 }
 
@@ -215,7 +215,7 @@ TEST(Search, QuickTakesWhatIsClearlyAhead) {
         }
       return all;
     };
-    Tuner tuner(device(), std::move(options));
+    Tuner tuner(search_device(), std::move(options));
     const CompileReport report = compile_with(tuner, elementwise_graph(1 << 18), Effort::Quick);
     const RegionSearch& r = report.search.regions.at(0);
     ASSERT_NE(other, "");
@@ -229,7 +229,7 @@ TEST(Search, ASecondOneMeasuresNothing) {
   const ir::Graph graph = elementwise_graph(1 << 18);
   std::string chosen;
   {
-    Tuner tuner(device(), tuner_options(folder.path()));
+    Tuner tuner(search_device(), tuner_options(folder.path()));
     const CompileReport report = compile_with(tuner, graph);
     EXPECT_GT(report.search.measured, 2) << report.text();
     EXPECT_GT(report.search.candidates(), 2);
@@ -238,7 +238,7 @@ TEST(Search, ASecondOneMeasuresNothing) {
     EXPECT_GT(report.search.regions[0].greedy_seconds, 0);
     chosen = report.search.regions[0].chosen;
   }
-  Tuner tuner(device(), tuner_options(folder.path()));
+  Tuner tuner(search_device(), tuner_options(folder.path()));
   const CompileReport report = compile_with(tuner, graph);
   EXPECT_EQ(report.search.measured, 0) << report.text();
   EXPECT_EQ(report.search.candidates(), 0);
@@ -253,11 +253,11 @@ TEST(Search, FrozenMeasuresNothingAndGivesTheSamePlan) {
   const ir::Graph graph = elementwise_graph(1 << 18), other = elementwise_graph(1 << 17);
   std::string chosen;
   {
-    Tuner tuner(device(), tuner_options(folder.path()));
+    Tuner tuner(search_device(), tuner_options(folder.path()));
     chosen = compile_with(tuner, graph).search.regions[0].chosen;
   }
   for (int i = 0; i < 5; ++i) {
-    Tuner tuner(device(), tuner_options(folder.path()));
+    Tuner tuner(search_device(), tuner_options(folder.path()));
     const CompileReport report = compile_with(tuner, graph, Effort::Search, true);
     EXPECT_EQ(report.search.measured, 0);
     EXPECT_EQ(report.kernels[0].schedule, chosen);
@@ -270,14 +270,14 @@ TEST(Search, FrozenMeasuresNothingAndGivesTheSamePlan) {
 TEST(Search, WithoutAWorkerItIsQuickAndSaysSo) {
   TunerOptions options = tuner_options(std::nullopt);
   options.worker.binary = "/nowhere/egret";
-  Tuner tuner(device(), std::move(options));
+  Tuner tuner(search_device(), std::move(options));
   const CompileReport report = compile_with(tuner, elementwise_graph(1 << 18));
   EXPECT_NE(report.search.note.find("/nowhere/egret"), std::string::npos) << report.search.note;
   EXPECT_EQ(report.kernels.size(), 1u);
 }
 
 TEST(Search, EndsWhenTheBudgetOrTheCallerSaysSo) {
-  Tuner tuner(device(), tuner_options(std::nullopt));
+  Tuner tuner(search_device(), tuner_options(std::nullopt));
   const CompileReport report =
       compile_with(tuner, elementwise_graph(1 << 18), Effort::Exhaustive, false, 1e-6);
   EXPECT_EQ(report.search.measured, 0);
@@ -292,7 +292,7 @@ TEST(Search, EndsWhenTheBudgetOrTheCallerSaysSo) {
     return ++told < 3;
   };
   const CompileReport ended =
-      compile_graph(elementwise_graph(1 << 18), options, device(), cache).report;
+      compile_graph(elementwise_graph(1 << 18), options, search_device(), cache).report;
   EXPECT_EQ(told, 3);
   EXPECT_LE(ended.search.measured, 4);
   EXPECT_EQ(ended.kernels.size(), 1u);
@@ -302,13 +302,13 @@ TEST(Search, EndsWhenTheBudgetOrTheCallerSaysSo) {
 // inputs of a plan that has more of them than the caches hold.
 TEST(Search, KernelsWithColdOperandsAreMeasuredForThemselves) {
   const test::TempFolder folder;
-  const kernel::Target& target = device().target();
+  const kernel::Target& target = search_device().target();
   const std::int64_t many = std::max(target.l2_bytes, target.l3_bytes) / 4 + 4096;
   const ir::Graph warm = elementwise_graph(1 << 18);
   ir::Graph cold = elementwise_graph(1 << 18);
   cold.outputs.push_back(
       cold.reduce(Op::ReduceSum, cold.input("z", DType::F32, {Expr(many)}), {0}));
-  Tuner tuner(device(), tuner_options(folder.path()));
+  Tuner tuner(search_device(), tuner_options(folder.path()));
   const auto search = [&](const ir::Graph& graph) {
     const CompileReport report =
         compile_with(tuner, graph, Effort::Search, false, 60 * test::scale());
@@ -339,7 +339,7 @@ TEST(Search, TheBudgetEndsATrialThatIsUnderWay) {
     all.list[0].program = trial.program; // never ends
     return all;
   };
-  Tuner tuner(device(), std::move(options));
+  Tuner tuner(search_device(), std::move(options));
   const auto begin = std::chrono::steady_clock::now();
   const CompileReport report =
       compile_with(tuner, elementwise_graph(1 << 18), Effort::Search, false, 1.5);

@@ -11,7 +11,7 @@
 namespace egret {
 namespace {
 
-constexpr std::int64_t kRows = 320, kClasses = 128256, kWidth = 272, kIgnored = -100;
+constexpr std::int64_t kRows = 320, kClasses = 128256, kHiddenWidth = 272, kIgnored = -100;
 
 /// Labels that do not count lose nothing. The logits are nobody's: tensors that the program keeps
 /// would be computed for it.
@@ -26,8 +26,8 @@ class LinearLoss : public ::testing::TestWithParam<DType> {};
 
 TEST_P(LinearLoss, HasNoMemoryForItsLogits) {
   Generator generator(7);
-  const Tensor x = randn({kRows, kWidth}, generator).to(GetParam()).eval(),
-               w = (randn({kClasses, kWidth}, generator) * 0.05).to(GetParam()).eval();
+  const Tensor x = randn({kRows, kHiddenWidth}, generator).to(GetParam()).eval(),
+               w = (randn({kClasses, kHiddenWidth}, generator) * 0.05).to(GetParam()).eval();
   std::vector<std::int64_t> labels;
   for (std::int64_t i = 0; i < kRows; ++i)
     labels.push_back(i % 9 == 4 ? kIgnored : i * 7919 % kClasses);
@@ -42,8 +42,9 @@ TEST_P(LinearLoss, HasNoMemoryForItsLogits) {
     double sum = 0, chosen = 0; // normal numbers: exp cannot overflow
     for (std::int64_t c = 0; c < kClasses; ++c) {
       double logit = 0;
-      for (std::int64_t k = 0; k < kWidth; ++k)
-        logit += double(mx[std::size_t(row * kWidth + k)]) * mw[std::size_t(c * kWidth + k)];
+      for (std::int64_t k = 0; k < kHiddenWidth; ++k)
+        logit +=
+            double(mx[std::size_t(row * kHiddenWidth + k)]) * mw[std::size_t(c * kHiddenWidth + k)];
       sum += std::exp(logit);
       if (c == labels[std::size_t(row)])
         chosen = logit;

@@ -18,7 +18,7 @@ using test::egret_command;
 using test::expect_contains;
 using test::Ran;
 
-class Outputs : public testing::Test {
+class Outputs : public ::testing::Test {
 protected:
   void SetUp() override {
     test::write_file(folder_ / "g.txt",

@@ -24,35 +24,35 @@ CudaOptions fake_options() {
   return {axpb_text, kFake, nullptr};
 }
 
-bool has(const std::string& text, const std::string& part) {
+bool mentions(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
 TEST(CudaErrors, NoDriverNamesWhatWasTriedAndThatTheCpuServes) {
   const std::string said = error_of(ErrorKind::Device, [] { Driver::load(kNothing); });
-  EXPECT_TRUE(has(said, "cuda: no driver")) << said;
-  EXPECT_TRUE(has(said, "/nowhere/libcuda.so.1")) << said;
-  EXPECT_TRUE(has(said, "libno-such-driver.so")) << said;
-  EXPECT_TRUE(has(said, "CPU")) << said;
+  EXPECT_TRUE(mentions(said, "cuda: no driver")) << said;
+  EXPECT_TRUE(mentions(said, "/nowhere/libcuda.so.1")) << said;
+  EXPECT_TRUE(mentions(said, "libno-such-driver.so")) << said;
+  EXPECT_TRUE(mentions(said, "CPU")) << said;
 }
 
 TEST(CudaErrors, ALibraryThatIsNoDriverIsNamedWithWhatItLacks) {
   const std::string said = error_of(ErrorKind::Device, [] { Driver::load(kWrong); });
-  EXPECT_TRUE(has(said, "libm.so.6 is no usable driver")) << said;
-  EXPECT_TRUE(has(said, "cuInit")) << said;
+  EXPECT_TRUE(mentions(said, "libm.so.6 is no usable driver")) << said;
+  EXPECT_TRUE(mentions(said, "cuInit")) << said;
 }
 
 TEST(CudaErrors, AnOldDriverIsToldApartByItsVersion) {
   fake_cuda(EGRET_FAKE_CUDA).driver_version = 11040;
   const std::string said = error_of(ErrorKind::Device, [] { Driver::load(kFake); });
-  EXPECT_TRUE(has(said, "is for CUDA 11.4, which is too old: CUDA 12.0 or later")) << said;
+  EXPECT_TRUE(mentions(said, "is for CUDA 11.4, which is too old: CUDA 12.0 or later")) << said;
 }
 
 TEST(CudaErrors, ADriverWithoutGpusSaysSo) {
   fake_cuda(EGRET_FAKE_CUDA).devices = 0;
   const std::string said = error_of(ErrorKind::Device, [] { Driver::load(kFake); });
-  EXPECT_TRUE(has(said, "sees no GPU")) << said;
-  EXPECT_TRUE(has(said, "CUDA_VISIBLE_DEVICES")) << said;
+  EXPECT_TRUE(mentions(said, "sees no GPU")) << said;
+  EXPECT_TRUE(mentions(said, "CUDA_VISIBLE_DEVICES")) << said;
 }
 
 TEST(CudaErrors, AnUnknownIndexNamesTheDevicesThatAreThere) {
@@ -67,7 +67,7 @@ TEST(CudaErrors, AnUnknownIndexNamesTheDevicesThatAreThere) {
 TEST(CudaErrors, AnOldGpuIsRefusedWithItsCapability) {
   fake_cuda(EGRET_FAKE_CUDA).capability = 75;
   const std::string said = error_of(ErrorKind::Device, [] { make_cuda_device(0, fake_options()); });
-  EXPECT_TRUE(has(said, "Fake GPU has compute capability 7.5; 8.0 or later")) << said;
+  EXPECT_TRUE(mentions(said, "Fake GPU has compute capability 7.5; 8.0 or later")) << said;
 }
 
 TEST(CudaErrors, NoNvrtcIsToldAtTheFirstCompilationAndMemoryStillWorks) {
@@ -76,16 +76,16 @@ TEST(CudaErrors, NoNvrtcIsToldAtTheFirstCompilationAndMemoryStillWorks) {
   options.paths.nvrtc = kNothing.nvrtc;
   const auto device = make_cuda_device(0, options);
   const std::string said = error_of(ErrorKind::Device, [&] { device->compile(axpb_program()); });
-  EXPECT_TRUE(has(said, "no NVRTC")) << said;
-  EXPECT_TRUE(has(said, "/nowhere/libnvrtc.so")) << said;
-  EXPECT_TRUE(has(said, "EGRET_NVRTC")) << said;
+  EXPECT_TRUE(mentions(said, "no NVRTC")) << said;
+  EXPECT_TRUE(mentions(said, "/nowhere/libnvrtc.so")) << said;
+  EXPECT_TRUE(mentions(said, "EGRET_NVRTC")) << said;
   device->release(device->allocate(64), 64);
 }
 
 TEST(CudaErrors, AnOldNvrtcIsRefused) {
   fake_cuda(EGRET_FAKE_CUDA).nvrtc_version = 11;
   const std::string said = error_of(ErrorKind::Device, [] { Nvrtc::load(kFake); });
-  EXPECT_TRUE(has(said, "is of CUDA 11.0, which is too old")) << said;
+  EXPECT_TRUE(mentions(said, "is of CUDA 11.0, which is too old")) << said;
 }
 
 TEST(CudaErrors, ExhaustedMemoryTellsWhatWasAskedForFreeAndHeld) {
@@ -107,8 +107,8 @@ TEST(CudaErrors, AKernelThatDoesNotCompileIsKeptInANamedFile) {
   const auto device = make_cuda_device(0, fake_options());
   const std::string said =
       error_of(ErrorKind::Unsupported, [&] { device->compile(axpb_program()); });
-  EXPECT_TRUE(has(said, "kernel axpb does not compile for sm_90a")) << said;
-  EXPECT_TRUE(has(said, "expected a \";\"")) << said;
+  EXPECT_TRUE(mentions(said, "kernel axpb does not compile for sm_90a")) << said;
+  EXPECT_TRUE(mentions(said, "expected a \";\"")) << said;
   const std::size_t at = said.find(folder.path().string());
   ASSERT_NE(at, std::string::npos) << said;
   const std::string file = said.substr(at, said.find(')', at) - at);
@@ -132,14 +132,15 @@ TEST(CudaErrors, AFailingCallIsNamedWithWhatItWasDoing) {
   std::string said = error_of(ErrorKind::Device, [&] {
     device->launch(*artifact, program, {pointers, &n, scalars, nullptr, nullptr});
   });
-  EXPECT_TRUE(has(said, "launching kernel axpb on cuda:0 (1 blocks of 128 threads): an illegal "
-                        "memory access was encountered (CUDA_ERROR_ILLEGAL_ADDRESS)"))
+  EXPECT_TRUE(mentions(said,
+                       "launching kernel axpb on cuda:0 (1 blocks of 128 threads): an illegal "
+                       "memory access was encountered (CUDA_ERROR_ILLEGAL_ADDRESS)"))
       << said;
-  EXPECT_TRUE(has(said, "memory is lost")) << said;
+  EXPECT_TRUE(mentions(said, "memory is lost")) << said;
   fake.failing = "cuMemcpyHtoDAsync_v2";
   fake.failure = kInvalidValue;
   said = error_of(ErrorKind::Device, [&] { device->copy_in(memory, scalars, 8); });
-  EXPECT_TRUE(has(said, "copying 8 bytes to cuda:0: a fake error")) << said;
+  EXPECT_TRUE(mentions(said, "copying 8 bytes to cuda:0: a fake error")) << said;
   fake.failing = nullptr;
   device->release(memory, 64);
 }
@@ -170,13 +171,13 @@ TEST(CudaErrors, AvailabilityTellsTheFirstThingThatIsMissing) {
   EXPECT_EQ(a.devices[0].text, "Fake GPU, sm_90a, 4 multiprocessors, 1.0 GiB");
   a = availability({kFake.driver, kNothing.nvrtc});
   EXPECT_FALSE(a.usable);
-  EXPECT_TRUE(has(a.why_not, "no NVRTC")) << a.why_not;
+  EXPECT_TRUE(mentions(a.why_not, "no NVRTC")) << a.why_not;
   a = availability(kNothing);
   EXPECT_FALSE(a.usable);
-  EXPECT_TRUE(has(a.why_not, "no driver")) << a.why_not;
+  EXPECT_TRUE(mentions(a.why_not, "no driver")) << a.why_not;
   EXPECT_TRUE(a.driver.empty());
   fake.devices = 0;
-  EXPECT_TRUE(has(availability(kFake).why_not, "sees no GPU"));
+  EXPECT_TRUE(mentions(availability(kFake).why_not, "sees no GPU"));
 }
 
 TEST(CudaErrors, TargetsBelowAmpereAreRefused) {

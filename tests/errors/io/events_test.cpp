@@ -15,7 +15,7 @@ std::string record(std::string_view event) {
   return length + crc(length) + std::string(event) + crc(event);
 }
 
-void expect_bad(const std::string& bytes, std::string_view part) {
+void expect_bad_events(const std::string& bytes, std::string_view part) {
   test::TempFolder folder;
   test::write_file(folder / "events", bytes);
   test::expect_refused(
@@ -33,26 +33,27 @@ TEST(EventErrors, EveryFlippedBitIsFound) {
   for (std::size_t bit = 0; bit < 8 * bytes.size(); ++bit) {
     std::string changed = bytes;
     changed[bit / 8] ^= static_cast<char>(1U << bit % 8);
-    expect_bad(changed, "damaged");
+    expect_bad_events(changed, "damaged");
   }
   for (std::size_t cut = 1; cut < bytes.size(); ++cut)
     if (cut != 40) // a whole record
-      expect_bad(bytes.substr(0, cut), cut % 40 < 12 && cut < 52 ? "ends here" : "a record of");
+      expect_bad_events(bytes.substr(0, cut),
+                        cut % 40 < 12 && cut < 52 ? "ends here" : "a record of");
 }
 
 TEST(EventErrors, EventsThatLie) {
-  expect_bad(record("\x2a\x7f"), "a field of 127 bytes where 0 are left");
-  expect_bad(record("\x09"
-                    "abc"),
-             "a field of 8 bytes where 3 are left");
-  expect_bad(record("\x15"
-                    "a"),
-             "a field of 4 bytes where 1 are left");
-  expect_bad(record("\x13"), "wire type 3");
-  expect_bad(record(std::string("\x00\x01", 2)), "the number 0");
-  expect_bad(record("\x10" + std::string(11, '\xff')), "more than 64 bits");
-  expect_bad(record("\x10\xff"), "a field of 1 bytes where 0 are left");
-  expect_bad(record("\x2a\x04\x0a\x02\x0a\x05"), "a field of 5 bytes where 0 are left");
+  expect_bad_events(record("\x2a\x7f"), "a field of 127 bytes where 0 are left");
+  expect_bad_events(record("\x09"
+                           "abc"),
+                    "a field of 8 bytes where 3 are left");
+  expect_bad_events(record("\x15"
+                           "a"),
+                    "a field of 4 bytes where 1 are left");
+  expect_bad_events(record("\x13"), "wire type 3");
+  expect_bad_events(record(std::string("\x00\x01", 2)), "the number 0");
+  expect_bad_events(record("\x10" + std::string(11, '\xff')), "more than 64 bits");
+  expect_bad_events(record("\x10\xff"), "a field of 1 bytes where 0 are left");
+  expect_bad_events(record("\x2a\x04\x0a\x02\x0a\x05"), "a field of 5 bytes where 0 are left");
 }
 
 TEST(EventErrors, OtherFieldsArePassedOver) {

@@ -8,7 +8,7 @@
 namespace egret::io {
 namespace {
 
-void expect_bad(std::string_view bytes, std::string_view part) {
+void expect_bad_gzip(std::string_view bytes, std::string_view part) {
   test::TempFolder folder;
   test::write_file(folder / "bad.gz", bytes);
   test::expect_refused(
@@ -16,30 +16,30 @@ void expect_bad(std::string_view bytes, std::string_view part) {
 }
 
 TEST(GzipErrors, NotGzip) {
-  expect_bad("", "does not start with 1f 8b");
-  expect_bad("hello", "at byte 0: no gzip file");
+  expect_bad_gzip("", "does not start with 1f 8b");
+  expect_bad_gzip("hello", "at byte 0: no gzip file");
 }
 
 TEST(GzipErrors, TruncatedAnywhere) {
   std::string whole = test::gzip("some text that is long enough to be cut at many places");
   for (std::size_t n = 2; n < whole.size(); ++n)
-    expect_bad(whole.substr(0, n), "the file ends in the middle");
+    expect_bad_gzip(whole.substr(0, n), "the file ends in the middle");
 }
 
 TEST(GzipErrors, DamagedChecksum) {
   std::string bytes = test::gzip("some text");
   bytes[bytes.size() - 6] ^= 1;
-  expect_bad(bytes, "damaged: incorrect data check");
+  expect_bad_gzip(bytes, "damaged: incorrect data check");
 }
 
 TEST(GzipErrors, BytesAfterTheEnd) {
-  expect_bad(test::gzip("text") + "x", "bytes after the end");
+  expect_bad_gzip(test::gzip("text") + "x", "bytes after the end");
 }
 
 TEST(GzipErrors, BombIsStoppedAtTheLimit) {
   std::string bomb = test::gzip(std::string(64 << 20, '\0'), 9);
   ASSERT_LT(bomb.size(), 100000U);
-  expect_bad(bomb, "holds more than the limit of 1048576 bytes");
+  expect_bad_gzip(bomb, "holds more than the limit of 1048576 bytes");
 }
 
 TEST(GzipErrors, RandomDamageIsRefusedOrUnpacksToTheSame) {

@@ -23,7 +23,7 @@ NpyHeader read(std::string_view bytes) {
   return read_npy_header(InputFile("npy", folder / "a.npy"));
 }
 
-void expect_bad(std::string_view bytes, std::string_view part) {
+void expect_bad_npy(std::string_view bytes, std::string_view part) {
   test::TempFolder folder;
   test::write_file(folder / "bad.npy", bytes);
   test::expect_refused(
@@ -66,46 +66,48 @@ TEST(NpyHeader, AcceptsSpacesQuotesAndAnyOrderOfKeys) {
 }
 
 TEST(NpyErrors, MagicAndVersion) {
-  expect_bad("", "at byte 0: not an NPY file");
-  expect_bad("\x93NUMPX\1\0", "at byte 0: not an NPY file");
-  expect_bad(std::string("\x93NUMPY\4\0\0\0\0\0", 12),
-             "at byte 6: version 4 of the format is not known");
-  expect_bad(std::string("\x93NUMPY\2\0\0\0", 10), "the file ends in the header");
+  expect_bad_npy("", "at byte 0: not an NPY file");
+  expect_bad_npy("\x93NUMPX\1\0", "at byte 0: not an NPY file");
+  expect_bad_npy(std::string("\x93NUMPY\4\0\0\0\0\0", 12),
+                 "at byte 6: version 4 of the format is not known");
+  expect_bad_npy(std::string("\x93NUMPY\2\0\0\0", 10), "the file ends in the header");
 }
 
 TEST(NpyErrors, HeaderLengthBeyondTheFile) {
-  expect_bad(std::string("\x93NUMPY\1\0\xff\xff", 10), "a header of 65535 bytes in a file of 10");
-  expect_bad(std::string("\x93NUMPY\2\0\xff\xff\xff\xff", 12), "a header of 4294967295 bytes");
+  expect_bad_npy(std::string("\x93NUMPY\1\0\xff\xff", 10),
+                 "a header of 65535 bytes in a file of 10");
+  expect_bad_npy(std::string("\x93NUMPY\2\0\xff\xff\xff\xff", 12), "a header of 4294967295 bytes");
 }
 
 TEST(NpyErrors, Literal) {
   const char* rest = "'fortran_order': False, 'shape': (1,), }";
   auto with = [&](std::string descr) { return npy("{" + descr + ", " + rest, "abcd"); };
-  expect_bad(npy("[]", ""), "at byte 10: header: expected '{'");
-  expect_bad(with("'descr': '<f3'"), "the dtype '<f3' is not one that egret has");
-  expect_bad(with("'descr': '|O'"), "the dtype '|O'");
-  expect_bad(with("'descr': [('a', '<f4')]"), "an array of records");
-  expect_bad(with("'descr': '<f4', 'descr': '<f4'"), "'descr' is given twice");
-  expect_bad(with("'descr': '<f4', 'more': 1"), "unknown key 'more'");
-  expect_bad(npy("{'descr': '<f4', 'fortran_order': Maybe}", ""), "expected True or False");
-  expect_bad(npy("{'descr': '<f4', 'fortran_order': True}", ""), "'shape' is missing");
-  expect_bad(npy("{'descr': '<f4}", ""), "a quote that does not end");
-  expect_bad(npy("{'shape': (-1,)}", ""), "expected a size of at least 0");
-  expect_bad(npy("{'shape': (99999999999999999999,)}", ""), "expected a size of at least 0");
-  expect_bad(npy("{'shape': (1 2)}", ""), "expected ')'");
+  expect_bad_npy(npy("[]", ""), "at byte 10: header: expected '{'");
+  expect_bad_npy(with("'descr': '<f3'"), "the dtype '<f3' is not one that egret has");
+  expect_bad_npy(with("'descr': '|O'"), "the dtype '|O'");
+  expect_bad_npy(with("'descr': [('a', '<f4')]"), "an array of records");
+  expect_bad_npy(with("'descr': '<f4', 'descr': '<f4'"), "'descr' is given twice");
+  expect_bad_npy(with("'descr': '<f4', 'more': 1"), "unknown key 'more'");
+  expect_bad_npy(npy("{'descr': '<f4', 'fortran_order': Maybe}", ""), "expected True or False");
+  expect_bad_npy(npy("{'descr': '<f4', 'fortran_order': True}", ""), "'shape' is missing");
+  expect_bad_npy(npy("{'descr': '<f4}", ""), "a quote that does not end");
+  expect_bad_npy(npy("{'shape': (-1,)}", ""), "expected a size of at least 0");
+  expect_bad_npy(npy("{'shape': (99999999999999999999,)}", ""), "expected a size of at least 0");
+  expect_bad_npy(npy("{'shape': (1 2)}", ""), "expected ')'");
   std::string many = "{'shape': (";
   for (int i = 0; i < 65; ++i)
     many += "1,";
-  expect_bad(npy(many + ")}", ""), "more than 64 dims");
-  expect_bad(npy("{'descr': '<f4', 'fortran_order': False, 'shape': ()} x", "abcd"),
-             "goes on after '}'");
+  expect_bad_npy(npy(many + ")}", ""), "more than 64 dims");
+  expect_bad_npy(npy("{'descr': '<f4', 'fortran_order': False, 'shape': ()} x", "abcd"),
+                 "goes on after '}'");
 }
 
 TEST(NpyErrors, DataThatDoesNotFitTheShape) {
   const char* head = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }";
-  expect_bad(npy(head, std::string(23, 'x')), "(2, 3) of f32 takes 24 bytes, the file holds 23");
-  expect_bad(npy(head, std::string(25, 'x')), "the file holds 25");
-  expect_bad(
+  expect_bad_npy(npy(head, std::string(23, 'x')),
+                 "(2, 3) of f32 takes 24 bytes, the file holds 23");
+  expect_bad_npy(npy(head, std::string(25, 'x')), "the file holds 25");
+  expect_bad_npy(
       npy("{'descr': '<f8', 'fortran_order': False, 'shape': (4611686018427387904, 2), }", ""),
       "is too large");
 }

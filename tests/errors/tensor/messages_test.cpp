@@ -16,7 +16,7 @@ namespace {
 using testing::expect_all;
 using testing::expect_message;
 
-const Tensor f23 = ones({2, 3}), f45 = ones({4, 5}), f4 = ones({4}), f0 = ones({});
+const Tensor m23 = ones({2, 3}), f45 = ones({4, 5}), f4 = ones({4}), f0 = ones({});
 const Tensor i4 = arange(4), b23 = ones({2, 3}, DType::Bool);
 
 TEST(Messages, Products) {
@@ -24,30 +24,30 @@ TEST(Messages, Products) {
       {ErrorKind::Shape,
        "matmul: inner dimensions differ: [2,3] x [4,5] (3 != 4); the last dim of the left operand "
        "must equal the dim before the last of the right one",
-       [] { matmul(f23, f45); }},
+       [] { matmul(m23, f45); }},
       {ErrorKind::Shape,
        "matmul: inner dimensions differ: [2,3] x [5,3] (3 != 5); did you mean matmul(a, "
        "b.transpose())?",
        [] {
-         matmul(f23, ones({5, 3}));
+         matmul(m23, ones({5, 3}));
        }},
       {ErrorKind::Shape, "matmul: inner dimensions differ: [2,3] x [4] (3 != 4)",
-       [] { matmul(f23, f4); }},
+       [] { matmul(m23, f4); }},
       {ErrorKind::Shape, "matmul: [] x [2,3]: an operand is a single number; multiply with *",
-       [] { matmul(f0, f23); }},
+       [] { matmul(f0, m23); }},
       {ErrorKind::Shape,
        "matmul (batch axes): shapes do not broadcast: [2] and [3] (2 != 3 at axis -1)",
        [] {
          matmul(ones({2, 1, 1}), ones({3, 1, 1}));
        }},
       {ErrorKind::DType, "matmul: takes numbers, got bool", [] { matmul(b23, b23.transpose()); }},
-      {ErrorKind::Shape, "dot: [2,3] and [4]: both must have one axis", [] { dot(f23, f4); }},
-      {ErrorKind::Shape, "outer: [2,3] and [4]: both must have one axis", [] { outer(f23, f4); }},
+      {ErrorKind::Shape, "dot: [2,3] and [4]: both must have one axis", [] { dot(m23, f4); }},
+      {ErrorKind::Shape, "outer: [2,3] and [4]: both must have one axis", [] { outer(m23, f4); }},
       {ErrorKind::Shape, "linear: weight [4,5] does not fit [2,3]; it must be [outputs, inputs]",
-       [] { linear(f23, f45); }},
+       [] { linear(m23, f45); }},
       {ErrorKind::Shape, "linear: bias [4] does not fit weight [5,3]; it must be [outputs]",
        [] {
-         linear(f23, ones({5, 3}), f4);
+         linear(m23, ones({5, 3}), f4);
        }},
   });
 }
@@ -57,35 +57,35 @@ TEST(Messages, Elementwise) {
       {ErrorKind::Shape,
        "add: shapes do not broadcast: [2,3] and [4,5] (2 != 4 at axis -2); counted from the last "
        "axis, dims must be equal or 1",
-       [] { f23 + f45; }},
+       [] { m23 + f45; }},
       {ErrorKind::Shape, "where: shapes do not broadcast: [4] and [2,3]",
-       [] { where(f4 > 0, f23, 0); }},
-      {ErrorKind::State, "mul: the tensor is empty", [] { Tensor() * f23; }},
+       [] { where(f4 > 0, m23, 0); }},
+      {ErrorKind::State, "mul: the tensor is empty", [] { Tensor() * m23; }},
       {ErrorKind::State, "relu: the tensor is empty", [] { relu(Tensor()); }},
       {ErrorKind::State, "shape: the tensor is empty", [] { Tensor().shape(); }},
       {ErrorKind::DType, "add: takes numbers, got bool and bool; use & | ^", [] { b23 + b23; }},
       {ErrorKind::DType, "sub: takes numbers, got bool and bool; use ^", [] { b23 - b23; }},
       {ErrorKind::DType, "neg: takes numbers, got bool", [] { -b23; }},
-      {ErrorKind::DType, "bitwise_and: takes bools and integers, got f32", [] { f23& f23; }},
-      {ErrorKind::DType, "shift_left: takes integers, got f32", [] { f23 << 1; }},
+      {ErrorKind::DType, "bitwise_and: takes bools and integers, got f32", [] { m23& m23; }},
+      {ErrorKind::DType, "shift_left: takes integers, got f32", [] { m23 << 1; }},
       {ErrorKind::DType, "where: the condition must be bool, got f32; compare it (x != 0)",
-       [] { where(f23, 1, 0); }},
+       [] { where(m23, 1, 0); }},
       {ErrorKind::Value, "clamp: neither a low nor a high bound is given",
-       [] { clamp(f23, std::nullopt, std::nullopt); }},
+       [] { clamp(m23, std::nullopt, std::nullopt); }},
       {ErrorKind::DType, "bitcast: f32 has 4 bytes an element and f64 has 8",
-       [] { f23.bitcast(DType::F64); }},
+       [] { m23.bitcast(DType::F64); }},
   });
 }
 
 TEST(Messages, AxesAndReductions) {
   expect_all({
       {ErrorKind::Axis, "sum: axis 2 is out of range for [2,3]; axes go from -2 to 1",
-       [] { f23.sum(2); }},
+       [] { m23.sum(2); }},
       {ErrorKind::Axis, "softmax: axis 0 is out of range for []; it has no axes",
        [] { softmax(f0, 0); }},
       {ErrorKind::Axis, "mean: axis 1 is given twice for [2,3]; name each axis once",
        [] {
-         f23.mean({1, -1});
+         m23.mean({1, -1});
        }},
       {ErrorKind::Shape, "max: axis 1 of [2,0] is empty; at least one element is needed",
        [] {
@@ -95,65 +95,65 @@ TEST(Messages, AxesAndReductions) {
        [] {
          ones({0, 2}).argmax();
        }},
-      {ErrorKind::Axis, "cumsum: axis -3 is out of range", [] { f23.cumsum(-3); }},
-      {ErrorKind::Axis, "size: axis 5 is out of range", [] { f23.size(5); }},
+      {ErrorKind::Axis, "cumsum: axis -3 is out of range", [] { m23.cumsum(-3); }},
+      {ErrorKind::Axis, "size: axis 5 is out of range", [] { m23.size(5); }},
   });
 }
 
 TEST(Messages, Shapes) {
   expect_all({
       {ErrorKind::Shape, "reshape: [2,3] has 6 elements and [4] does not fit them",
-       [] { f23.reshape({4}); }},
+       [] { m23.reshape({4}); }},
       {ErrorKind::Shape, "reshape: [2,3] has 6 elements and [4,-1] does not fit them",
        [] {
-         f23.reshape({4, -1});
+         m23.reshape({4, -1});
        }},
       {ErrorKind::Shape, "reshape: [-1,-1] has more than one -1",
        [] {
-         f23.reshape({-1, -1});
+         m23.reshape({-1, -1});
        }},
       {ErrorKind::Shape, "reshape: dim 0 of [-2,3] is negative; only -1 (to be found) may be",
        [] {
-         f23.reshape({-2, 3});
+         m23.reshape({-2, 3});
        }},
       {ErrorKind::Shape, "reshape: -1 in [0,-1] cannot be found beside a dim of size 0",
        [] {
          ones({0}).reshape({0, -1});
        }},
-      {ErrorKind::Axis, "permute: [0] names 1 axes and [2,3] has 2", [] { f23.permute({0}); }},
+      {ErrorKind::Axis, "permute: [0] names 1 axes and [2,3] has 2", [] { m23.permute({0}); }},
       {ErrorKind::Axis, "permute: axis 1 is given twice for [2,3]",
        [] {
-         f23.permute({1, -1});
+         m23.permute({1, -1});
        }},
-      {ErrorKind::Axis, "transpose: axis 2 is out of range for [2,3]", [] { f23.transpose(0, 2); }},
+      {ErrorKind::Axis, "transpose: axis 2 is out of range for [2,3]", [] { m23.transpose(0, 2); }},
       {ErrorKind::Shape, "squeeze: axis 0 of [2,3] has size 2; only axes of size 1 can go",
-       [] { f23.squeeze(0); }},
+       [] { m23.squeeze(0); }},
       {ErrorKind::Axis, "unsqueeze: axis 4 is out of range for [2,3]; places go from -3 to 2",
-       [] { f23.unsqueeze(4); }},
+       [] { m23.unsqueeze(4); }},
       {ErrorKind::Shape, "expand: [2,3] to [2,4]: counted from the last axis",
        [] {
-         f23.expand({2, 4});
+         m23.expand({2, 4});
        }},
-      {ErrorKind::Axis, "flatten: axis 1 comes after axis 0 in [2,3]", [] { f23.flatten(1, 0); }},
+      {ErrorKind::Axis, "flatten: axis 1 comes after axis 0 in [2,3]", [] { m23.flatten(1, 0); }},
       {ErrorKind::Value, "cat: no tensors are given", [] { cat(std::span<const Tensor>{}); }},
       {ErrorKind::Shape,
        "cat: [2,3] and [4,5] do not fit along axis 0; all other dims must be equal",
        [] {
-         cat({f23, f45});
+         cat({m23, f45});
        }},
       {ErrorKind::Shape, "stack: shapes differ: [2,3] and [4,5]",
        [] {
-         stack({f23, f45});
+         stack({m23, f45});
        }},
-      {ErrorKind::Value, "split: pieces of length 0 are not possible", [] { split(f23, 0); }},
-      {ErrorKind::Value, "chunk: -1 pieces are not possible", [] { chunk(f23, -1); }},
+      {ErrorKind::Value, "split: pieces of length 0 are not possible", [] { split(m23, 0); }},
+      {ErrorKind::Value, "chunk: -1 pieces are not possible", [] { chunk(m23, -1); }},
       {ErrorKind::Shape, "pad: [1] before and [1,1] after for [2,3]; one for each axis is needed",
        [] {
-         pad(f23, {1}, {1, 1});
+         pad(m23, {1}, {1, 1});
        }},
       {ErrorKind::Value, "pad: [-1] before and [0] after: amounts must not be negative",
        [] { pad(f4, {-1}, {0}); }},
-      {ErrorKind::Shape, "repeat: [2] names 1 axes and [2,3] has more", [] { repeat(f23, {2}); }},
+      {ErrorKind::Shape, "repeat: [2] names 1 axes and [2,3] has more", [] { repeat(m23, {2}); }},
       {ErrorKind::Value, "repeat: [-2] has a negative count", [] { repeat(f4, {-2}); }},
   });
 }
@@ -162,23 +162,23 @@ TEST(Messages, IndicesAndSlices) {
   Tensor x = ones({2, 3});
   expect_all({
       {ErrorKind::Index, "index: position 2 is out of range for axis 0 of [2,3] (size 2)",
-       [] { f23[2]; }},
+       [] { m23[2]; }},
       {ErrorKind::Index, "index: position -4 is out of range for axis 1 of [2,3] (size 3)",
        [] {
-         f23[{0, -4}];
+         m23[{0, -4}];
        }},
       {ErrorKind::Index, "index: 3 indices for [2,3], which has 2 axes",
        [] {
-         f23[{0, 0, 0}];
+         m23[{0, 0, 0}];
        }},
       {ErrorKind::Index, "index: more than one ellipsis",
        [] {
-         f23[{Ellipsis{}, Ellipsis{}}];
+         m23[{Ellipsis{}, Ellipsis{}}];
        }},
-      {ErrorKind::Index, "index: a slice with step 0 goes nowhere", [] { f23[Slice({}, {}, 0)]; }},
-      {ErrorKind::Index, "select: position 3 is out of range for axis 1", [] { f23.select(1, 3); }},
+      {ErrorKind::Index, "index: a slice with step 0 goes nowhere", [] { m23[Slice({}, {}, 0)]; }},
+      {ErrorKind::Index, "select: position 3 is out of range for axis 1", [] { m23.select(1, 3); }},
       {ErrorKind::Index, "narrow: 3 elements from 1 do not lie within axis 1 of [2,3] (size 3)",
-       [] { f23.narrow(1, 1, 3); }},
+       [] { m23.narrow(1, 1, 3); }},
       {ErrorKind::Shape, "assign: [4] does not broadcast to [3], the shape of what is indexed",
        [&] { x.assign({0}, f4); }},
       {ErrorKind::Shape, "assign: [3,3] does not broadcast to [2,3]",
@@ -190,14 +190,14 @@ TEST(Messages, IndicesAndSlices) {
          x += ones({4, 2, 3});
        }},
       {ErrorKind::DType, "embedding: the indices must be integers, got f32",
-       [] { embedding(f23, f4); }},
+       [] { embedding(m23, f4); }},
       {ErrorKind::Shape, "embedding: weight is [4]; it must be [entries, width]",
        [] { embedding(f4, i4); }},
-      {ErrorKind::DType, "take: the indices must be integers", [] { take(f23, f4, 0); }},
+      {ErrorKind::DType, "take: the indices must be integers", [] { take(m23, f4, 0); }},
       {ErrorKind::Shape, "gather: index [4] does not fit data [2,3] along axis 0",
-       [] { gather(f23, 0, i4); }},
+       [] { gather(m23, 0, i4); }},
       {ErrorKind::Shape, "index_put: updates [4] do not broadcast to [4,3]",
-       [] { index_put(f23, i4, f4, 0); }},
+       [] { index_put(m23, i4, f4, 0); }},
       {ErrorKind::Value, "one_hot: -1 classes", [] { one_hot(i4, -1); }},
       {ErrorKind::Shape, "tril: [4] has no last two axes", [] { tril(f4); }},
       {ErrorKind::Value, "causal_mask: -1 queries and 2 keys", [] { causal_mask(-1, 2); }},
@@ -236,35 +236,35 @@ TEST(Messages, LayersLossesAndRandomNumbers) {
   masked.mask = ones({7, 7}, DType::Bool);
   expect_all({
       {ErrorKind::Value, "dropout: p is 1.5; a probability lies between 0 and 1",
-       [&] { dropout(f23, 1.5, g); }},
+       [&] { dropout(m23, 1.5, g); }},
       {ErrorKind::Shape, "layer_norm: weight [4] does not fit [2,3]; it must equal its last dims",
-       [] { layer_norm(f23, f4); }},
+       [] { layer_norm(m23, f4); }},
       {ErrorKind::Shape, "layer_norm: bias [4] does not fit weight [3]",
-       [] { layer_norm(f23, ones({3}), f4); }},
+       [] { layer_norm(m23, ones({3}), f4); }},
       {ErrorKind::DType, "layer_norm: takes floats, got i64", [] { layer_norm(i4, f4); }},
-      {ErrorKind::Shape, "rms_norm: weight [4] does not fit [2,3]", [] { rms_norm(f23, f4); }},
+      {ErrorKind::Shape, "rms_norm: weight [4] does not fit [2,3]", [] { rms_norm(m23, f4); }},
       {ErrorKind::Shape, "scaled_dot_product_attention: got [4]; operands are [..., tokens, width]",
        [] { scaled_dot_product_attention(f4, f4, f4); }},
       {ErrorKind::Shape,
        "scaled_dot_product_attention: queries [2,3] and keys [4,5] differ in width (3 != 5)",
-       [] { scaled_dot_product_attention(f23, f45, f45); }},
+       [] { scaled_dot_product_attention(m23, f45, f45); }},
       {ErrorKind::Shape,
        "scaled_dot_product_attention: keys [2,3] and values [4,5] differ in number (2 != 4)",
-       [] { scaled_dot_product_attention(f23, f23, f45); }},
+       [] { scaled_dot_product_attention(m23, m23, f45); }},
       {ErrorKind::Shape,
        "scaled_dot_product_attention: mask [7,7] does not broadcast to the scores' [2,2]",
-       [&] { scaled_dot_product_attention(f23, f23, f23, masked); }},
+       [&] { scaled_dot_product_attention(m23, m23, m23, masked); }},
       {ErrorKind::Shape, "cross_entropy: targets [4] do not fit [2,3]; they must be [2]",
-       [] { cross_entropy(f23, i4); }},
+       [] { cross_entropy(m23, i4); }},
       {ErrorKind::DType, "cross_entropy: targets must be integers, got f32",
-       [] { cross_entropy(f23, ones({2})); }},
+       [] { cross_entropy(m23, ones({2})); }},
       {ErrorKind::DType, "cross_entropy: takes floats, got i64", [] { cross_entropy(i4, i4); }},
       {ErrorKind::Value, "cross_entropy: label smoothing is 2; it lies between 0 and 1",
-       [] { cross_entropy(f23, arange(2), {.label_smoothing = 2}); }},
+       [] { cross_entropy(m23, arange(2), {.label_smoothing = 2}); }},
       {ErrorKind::Shape, "nll_loss: got a single number; the last axis holds the classes",
        [] { nll_loss(f0, scalar(1)); }},
       {ErrorKind::Shape, "mse_loss: shapes differ: [2,3] and [4]; losses do not broadcast",
-       [] { mse_loss(f23, f4); }},
+       [] { mse_loss(m23, f4); }},
       {ErrorKind::DType, "rand: i32 is no float type; use randint or bernoulli",
        [&] { rand({2}, g, DType::I32); }},
       {ErrorKind::DType, "randint: f32 is no integer type",
@@ -284,7 +284,7 @@ TEST(Messages, ReadingAndGradients) {
   spent.backward();
   const Tensor many[] = {leaf.sum()}, inputs[] = {leaf}, two[] = {f4, f4};
   expect_all({
-      {ErrorKind::Shape, "item: [2,3] has 6 elements; one is needed", [] { f23.item(); }},
+      {ErrorKind::Shape, "item: [2,3] has 6 elements; one is needed", [] { m23.item(); }},
       {ErrorKind::State, "item: the tensor is empty", [] { Tensor().item(); }},
       {ErrorKind::State,
        "backward: the value does not depend on any tensor that requires a gradient",

@@ -12,43 +12,44 @@ namespace {
 
 using testing::expect_all;
 
-const Tensor image = ones({2, 4, 5, 5}), f23 = ones({2, 3}), i2 = tensor({0, 1}),
+const Tensor pictures = ones({2, 4, 5, 5}), x23 = ones({2, 3}), i2 = tensor({0, 1}),
              i23 = zeros({2, 3}, DType::I64);
 
 TEST(MoreMessages, PlacesOfPooling) {
   expect_all({
       {ErrorKind::Value, "max_pool2d_with_indices: kernel is 0; it must be from 1 to 536870912",
-       [] { max_pool2d_with_indices(image, 0); }},
+       [] { max_pool2d_with_indices(pictures, 0); }},
       {ErrorKind::Value, "unfold: padding is 9223372036854775807; it must be from 0 to 536870912",
-       [] { unfold(image, 2, {.padding = std::numeric_limits<std::int64_t>::max()}); }},
+       [] { unfold(pictures, 2, {.padding = std::numeric_limits<std::int64_t>::max()}); }},
       {ErrorKind::Value, "fold: stride is 4611686018427387904; it must be from 1 to 536870912",
        [] {
          fold(ones({1, 4, 4}), 3, 2, {.stride = std::int64_t{1} << 62});
        }},
       {ErrorKind::Value, "max_unpool2d: stride is 9223372036854775807",
        [] {
-         max_unpool2d(image, zeros({2, 4, 5, 5}, DType::I64), 2,
+         max_unpool2d(pictures, zeros({2, 4, 5, 5}, DType::I64), 2,
                       {.stride = std::numeric_limits<std::int64_t>::max()});
        }},
       {ErrorKind::Value, "conv2d: dilation is 9223372036854775807",
        [] {
-         conv2d(image, ones({6, 4, 3, 3}), {},
+         conv2d(pictures, ones({6, 4, 3, 3}), {},
                 {.dilation = std::numeric_limits<std::int64_t>::max()});
        }},
       {ErrorKind::Shape, "unfold: the kernel spans 536870913 elements and the image [5,5], padded",
-       [] { unfold(image, 2, {.dilation = 1 << 29}); }},
+       [] { unfold(pictures, 2, {.dilation = 1 << 29}); }},
       {ErrorKind::Shape, "max_unpool2d: indices [2,3] do not fit [2,4,5,5]; shapes must be equal",
-       [] { max_unpool2d(image, i23, 2); }},
-      {ErrorKind::DType, "max_unpool2d", [] { max_unpool2d(image, image, 2); }},
+       [] { max_unpool2d(pictures, i23, 2); }},
+      {ErrorKind::DType, "max_unpool2d", [] { max_unpool2d(pictures, pictures, 2); }},
       {ErrorKind::Shape, "max_unpool1d: padding leaves nothing of [1,1,1]; sizes would be [-1]",
        [] {
          max_unpool1d(ones({1, 1, 1}), zeros({1, 1, 1}, DType::I64), 1, {.padding = 1});
        }},
-      {ErrorKind::Value, "lp_pool2d: p is 0.5; it is at least 1", [] { lp_pool2d(image, 0.5, 2); }},
+      {ErrorKind::Value, "lp_pool2d: p is 0.5; it is at least 1",
+       [] { lp_pool2d(pictures, 0.5, 2); }},
       {ErrorKind::Shape, "unfold: got [2,3]; it must be [batch, channels, 2 spatial]",
-       [] { unfold(f23, 2); }},
+       [] { unfold(x23, 2); }},
       {ErrorKind::Shape, "unfold: the kernel spans 6 elements and the image [5,5], padded, has 5",
-       [] { unfold(image, 6); }},
+       [] { unfold(pictures, 6); }},
       {ErrorKind::Shape, "fold: got [3]; it must be [batch, channels * kernel, windows]",
        [] { fold(ones({3}), 2, 1); }},
       {ErrorKind::Shape,
@@ -65,11 +66,11 @@ TEST(MoreMessages, Grids) {
   expect_all({
       {ErrorKind::Shape,
        "grid_sample: got [2,3]; it must be [batch, channels, height, width] or have a depth",
-       [=] { grid_sample(f23, grid); }},
+       [=] { grid_sample(x23, grid); }},
       {ErrorKind::Shape, "grid_sample: grid [2,3] does not fit [2,4,5,5]; it must be [2, h, w, 2]",
-       [] { grid_sample(image, f23); }},
+       [] { grid_sample(pictures, x23); }},
       {ErrorKind::Value, "grid_sample: takes Nearest, Linear and Cubic",
-       [=] { grid_sample(image, grid, {.mode = Interpolation::NearestExact}); }},
+       [=] { grid_sample(pictures, grid, {.mode = Interpolation::NearestExact}); }},
       {ErrorKind::Value, "grid_sample: Cubic is for images",
        [] {
          grid_sample(ones({1, 1, 2, 2, 2}), ones({1, 1, 1, 1, 3}), {.mode = Interpolation::Cubic});
@@ -80,12 +81,12 @@ TEST(MoreMessages, Grids) {
        }},
       {ErrorKind::Shape, "affine_grid: theta [2,3] does not fit [2,4,5,5]; it must be [2,2,3]",
        [] {
-         affine_grid(f23, {2, 4, 5, 5});
+         affine_grid(x23, {2, 4, 5, 5});
        }},
       {ErrorKind::Shape,
        "affine_grid: a size of [2,3]; it must be {batch, channels, height, width}",
        [] {
-         affine_grid(f23, {2, 3});
+         affine_grid(x23, {2, 3});
        }},
   });
 }
@@ -94,89 +95,89 @@ TEST(MoreMessages, LossesOfClassesAndSequences) {
   const Tensor logs = zeros({4, 2, 3});
   expect_all({
       {ErrorKind::Shape, "multi_margin_loss: targets [2,3] do not fit [2,3]; they must be [2]",
-       [] { multi_margin_loss(f23, i23); }},
+       [] { multi_margin_loss(x23, i23); }},
       {ErrorKind::Value, "multi_margin_loss: p is 3; it is 1 or 2",
-       [] { multi_margin_loss(f23, i2, {.p = 3}); }},
+       [] { multi_margin_loss(x23, i2, {.p = 3}); }},
       {ErrorKind::Shape, "multi_margin_loss: weight [2,3] does not fit [2,3]; it must be [3]",
-       [] { multi_margin_loss(f23, i2, {.weight = f23}); }},
+       [] { multi_margin_loss(x23, i2, {.weight = x23}); }},
       {ErrorKind::Shape, "multilabel_margin_loss: targets [2] do not fit [2,3]",
-       [] { multilabel_margin_loss(f23, i2); }},
-      {ErrorKind::Shape, "pdist: got [2,4,5,5]; it must be [n, d]", [] { pdist(image); }},
+       [] { multilabel_margin_loss(x23, i2); }},
+      {ErrorKind::Shape, "pdist: got [2,4,5,5]; it must be [n, d]", [] { pdist(pictures); }},
       {ErrorKind::Shape, "ctc_loss: got [2,4,5,5]; it must be [time, batch, classes]",
-       [] { ctc_loss(image, i23, i2, i2); }},
+       [] { ctc_loss(pictures, i23, i2, i2); }},
       {ErrorKind::Shape, "ctc_loss: targets [2] do not fit [4,2,3]; they must be [2, length]",
        [=] { ctc_loss(logs, i2, i2, i2); }},
       {ErrorKind::Shape, "ctc_loss: target lengths are [2,3]; they must be [2]",
        [=] { ctc_loss(logs, i23, i2, i23); }},
       {ErrorKind::Value, "ctc_loss: blank is class 3 of 3",
        [=] { ctc_loss(logs, i23, i2, i2, {.blank = 3}); }},
-      {ErrorKind::DType, "ctc_loss", [=] { ctc_loss(logs, f23, i2, i2); }},
+      {ErrorKind::DType, "ctc_loss", [=] { ctc_loss(logs, x23, i2, i2); }},
   });
 }
 
 TEST(MoreMessages, BagsAndCopies) {
   expect_all({
       {ErrorKind::Shape, "embedding_bag: index [2]; it must be [bags, n], or [n] with offsets",
-       [] { embedding_bag(f23, i2); }},
+       [] { embedding_bag(x23, i2); }},
       {ErrorKind::Value, "embedding_bag: weights go with sums",
-       [] { embedding_bag(f23, i23, {.weights = f23}); }},
+       [] { embedding_bag(x23, i23, {.weights = x23}); }},
       {ErrorKind::Shape, "embedding_bag: weights [2,4,5,5] do not fit index [2,3]",
-       [] { embedding_bag(f23, i23, {.mode = Bag::Sum, .weights = image}); }},
+       [] { embedding_bag(x23, i23, {.mode = Bag::Sum, .weights = pictures}); }},
       {ErrorKind::Shape, "embedding_bag: offsets [2,3]; a vector is needed",
-       [] { embedding_bag(f23, i2, i23); }},
+       [] { embedding_bag(x23, i2, i23); }},
       {ErrorKind::Shape,
        "index_copy: source [2,3] does not fit data [2,3] and 2 positions; it must be [2,2]",
-       [] { index_copy(f23, 1, i2, f23); }},
+       [] { index_copy(x23, 1, i2, x23); }},
       {ErrorKind::DType, "masked_scatter: the mask is f32; it must be bool",
-       [] { masked_scatter(f23, f23, f23); }},
+       [] { masked_scatter(x23, x23, x23); }},
       {ErrorKind::Shape,
        "slice_scatter: values [2,3] do not fit the slice of [2,3]; they must be "
        "[1,3]",
-       [] { slice_scatter(f23, f23, 0, Slice(1, {})); }},
+       [] { slice_scatter(x23, x23, 0, Slice(1, {})); }},
       {ErrorKind::Shape, "select_scatter: values [2,3] do not fit the slice of [2,3]",
-       [] { select_scatter(f23, f23, 0, 1); }},
+       [] { select_scatter(x23, x23, 0, 1); }},
   });
 }
 
 TEST(MoreMessages, ListsAndStatistics) {
   expect_all({
-      {ErrorKind::Value, "diff: -1 times", [] { diff(f23, -1); }},
+      {ErrorKind::Value, "diff: -1 times", [] { diff(x23, -1); }},
       {ErrorKind::Shape, "trapezoid: axis 0 of [0] is empty", [] { trapezoid(ones({0})); }},
       {ErrorKind::Shape, "trapezoid: places [2] do not fit [2,3] along axis 1",
-       [] { trapezoid(f23, ones({2})); }},
-      {ErrorKind::Value, "histc: 0 bins", [] { histc(f23, 0); }},
-      {ErrorKind::Value, "histc: from 2 to 1", [] { histc(f23, 3, 2, 1); }},
+       [] { trapezoid(x23, ones({2})); }},
+      {ErrorKind::Value, "histc: 0 bins", [] { histc(x23, 0); }},
+      {ErrorKind::Value, "histc: from 2 to 1", [] { histc(x23, 3, 2, 1); }},
       {ErrorKind::Shape, "cov: got [2,4,5,5]; it must be [variables, observations]",
-       [] { cov(image); }},
-      {ErrorKind::Shape, "vander: got [2,3]; a vector is needed", [] { vander(f23); }},
+       [] { cov(pictures); }},
+      {ErrorKind::Shape, "vander: got [2,3]; a vector is needed", [] { vander(x23); }},
       {ErrorKind::Value, "tril_indices: -1 rows and 2 columns", [] { tril_indices(-1, 2); }},
       {ErrorKind::Value, "block_diag: no blocks", [] { block_diag(std::vector<Tensor>{}); }},
       {ErrorKind::Shape, "cartesian_prod: got [2,3]; vectors are needed",
-       [] { cartesian_prod(std::vector<Tensor>{f23}); }},
+       [] { cartesian_prod(std::vector<Tensor>{x23}); }},
       {ErrorKind::Value, "channel_shuffle: 3 groups do not divide the 4 channels of [2,4,5,5]",
-       [] { channel_shuffle(image, 3); }},
+       [] { channel_shuffle(pictures, 3); }},
       {ErrorKind::Shape,
        "bilinear: weight [2,3] does not fit [2,3] and [2,3]; it must be [outputs, 3, 3]",
-       [] { bilinear(f23, f23, f23); }},
+       [] { bilinear(x23, x23, x23); }},
       {ErrorKind::Shape, "matrix_power: got [2,3]; square matrices are needed",
-       [] { matrix_power(f23, 2); }},
+       [] { matrix_power(x23, 2); }},
       {ErrorKind::Value, "matrix_power: a power of -1",
        [] {
          matrix_power(ones({2, 2}), -1);
        }},
-      {ErrorKind::Value, "clamp: no bound is given", [] { clamp(f23, Tensor(), Tensor()); }},
-      {ErrorKind::Value, "renorm: p is 0", [] { renorm(f23, 0, 0, 1); }},
+      {ErrorKind::Value, "clamp: no bound is given", [] { clamp(x23, Tensor(), Tensor()); }},
+      {ErrorKind::Value, "renorm: p is 0", [] { renorm(x23, 0, 0, 1); }},
       {ErrorKind::Value, "local_response_norm: 0 neighbouring channels",
-       [] { local_response_norm(image, 0); }},
+       [] { local_response_norm(pictures, 0); }},
       {ErrorKind::Value, "rrelu: slopes from 1 to 0",
        [] {
          Generator g(1);
-         rrelu(f23, g, 1, 0);
+         rrelu(x23, g, 1, 0);
        }},
       {ErrorKind::Value, "feature_alpha_dropout: p is 1",
        [] {
          Generator g(1);
-         feature_alpha_dropout(f23, 1, g);
+         feature_alpha_dropout(x23, 1, g);
        }},
       {ErrorKind::Value, "positions: -1 of them", [] { positions(-1); }},
   });

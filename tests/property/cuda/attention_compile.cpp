@@ -33,7 +33,7 @@ struct HeadCase {
 };
 
 ir::Graph graph_of(const HeadCase& c) {
-  Graph cx;
+  egret::Graph cx;
   const auto input = [&](const char* name) {
     return cx.tensor({Expr(kBatch), Expr(kHeads), Expr(kTokens), Expr(c.size)}, DType::BF16, name);
   };
@@ -61,7 +61,7 @@ ir::Graph graph_of(const HeadCase& c) {
 }
 
 /// What is wrong with the case's kernels; empty when nothing is.
-std::string check(const HeadCase& c, const backend::cuda::Nvrtc& nvrtc, int& streams) {
+std::string check_head(const HeadCase& c, const backend::cuda::Nvrtc& nvrtc, int& streams) {
   const kernel::Target target = backend::cuda::known_target(90);
   testing::NullDevice device(target);
   compiler::KernelCache cache;
@@ -107,7 +107,7 @@ TEST(Heads, OfEverySizeCompile) {
   const auto work = [&] {
     for (std::size_t i; (i = next++) < cases.size();) {
       int found = 0;
-      const std::string said = check(cases[i], *nvrtc, found);
+      const std::string said = check_head(cases[i], *nvrtc, found);
       streams += found;
       std::lock_guard lock(guard);
       wrong += said;

@@ -18,7 +18,7 @@ namespace {
 using backend::cuda::Nvrtc;
 using testing::Einsum;
 
-std::shared_ptr<const Nvrtc> nvrtc() {
+std::shared_ptr<const Nvrtc> contractions_nvrtc() {
   try {
     return Nvrtc::instance();
   } catch (const Error&) {
@@ -27,7 +27,7 @@ std::shared_ptr<const Nvrtc> nvrtc() {
 }
 
 TEST(CudaContractions, TextCompilesWithoutSpills) {
-  const auto compiler = nvrtc();
+  const auto compiler = contractions_nvrtc();
   if (!compiler)
     GTEST_SKIP() << "NVRTC is not installed";
   const Einsum e{"mk", "kn", "mn", {{'m', 1024}, {'n', 1024}, {'k', 128}}};

@@ -17,7 +17,7 @@ namespace {
 
 using backend::cuda::Nvrtc;
 
-std::shared_ptr<const Nvrtc> nvrtc() {
+std::shared_ptr<const Nvrtc> kernels_nvrtc() {
   try {
     return Nvrtc::instance();
   } catch (const Error&) {
@@ -28,7 +28,7 @@ std::shared_ptr<const Nvrtc> nvrtc() {
 class CudaForms : public ::testing::TestWithParam<testing::FormCase> {};
 
 TEST_P(CudaForms, TextCompilesWithoutSpills) {
-  auto compiler = nvrtc();
+  auto compiler = kernels_nvrtc();
   if (!compiler)
     GTEST_SKIP() << "NVRTC is not installed";
   auto [m, n] = GetParam().sizes.back();
@@ -63,7 +63,7 @@ INSTANTIATE_TEST_SUITE_P(All, CudaForms, ::testing::ValuesIn(testing::region_for
 
 /// Several independent regions in one grid: code of each form in the branches of one kernel.
 TEST(CudaBatches, TextCompilesWithoutSpills) {
-  auto compiler = nvrtc();
+  auto compiler = kernels_nvrtc();
   if (!compiler)
     GTEST_SKIP() << "NVRTC is not installed";
   const kernel::Target target = testing::test_gpu();
@@ -97,7 +97,7 @@ TEST(CudaBatches, TextCompilesWithoutSpills) {
 
 /// Logits in bf16 to the gradient of their cross-entropy: rows of 100 KB, aligned or not.
 TEST(CudaRows, LongRowsCompileWithoutSpills) {
-  auto compiler = nvrtc();
+  auto compiler = kernels_nvrtc();
   if (!compiler)
     GTEST_SKIP() << "NVRTC is not installed";
   const kernel::Target target = backend::cuda::known_target(90);

@@ -19,7 +19,7 @@ namespace {
 using backend::cuda::Nvrtc;
 using testing::Einsum;
 
-std::shared_ptr<const Nvrtc> nvrtc() {
+std::shared_ptr<const Nvrtc> layouts_nvrtc() {
   try {
     return Nvrtc::instance();
   } catch (const Error&) {
@@ -27,8 +27,8 @@ std::shared_ptr<const Nvrtc> nvrtc() {
   }
 }
 
-void check(const ir::Graph& graph, const compiler::CandidateGraph& plain,
-           const compiler::Move& move, const kernel::Target& target) {
+void check_layouts(const ir::Graph& graph, const compiler::CandidateGraph& plain,
+                   const compiler::Move& move, const kernel::Target& target) {
   const compiler::LayoutAssignment assigned =
       compiler::with_layouts(plain.facts(), move.choices.layout_changes);
   const compiler::CandidateGraph laid(assigned.graph);
@@ -44,7 +44,7 @@ void check(const ir::Graph& graph, const compiler::CandidateGraph& plain,
     const std::string wrong = testing::check_generators(c, target, {}, 1);
     EXPECT_TRUE(wrong.empty()) << move.what << "\n" << wrong;
   }
-  const auto compiler = nvrtc();
+  const auto compiler = layouts_nvrtc();
   if (!compiler)
     return;
   const auto cuda = backend::cuda::cuda_target(target);
@@ -72,7 +72,7 @@ TEST(CudaLayouts, KernelsAreRightAndCompile) {
         for (const compiler::Move& move :
              compiler::layout_moves_of(plain.facts(), greedy, target, {{false, steady}, {}}, 0)) {
           ++moves;
-          check(g, plain, move, target);
+          check_layouts(g, plain, move, target);
         }
       }
   EXPECT_GE(moves, 6);

@@ -37,7 +37,7 @@ private:
   Engine before_;
 };
 
-Shape shape_of(const Sizes& sizes) {
+Shape expr_shape(const Sizes& sizes) {
   return {sizes.begin(), sizes.end()};
 }
 
@@ -48,7 +48,7 @@ Tensor upload(const Array& a, DType type) {
     const Scalar value = Scalar::of(type, a.values[i]);
     std::memcpy(bytes.data() + i * width, &value.bits, width);
   }
-  return from_bytes(type, shape_of(a.shape), bytes);
+  return from_bytes(type, expr_shape(a.shape), bytes);
 }
 
 // The array as a tensor that lies in memory in one of many ways: dense, permuted, backwards, part
@@ -60,7 +60,7 @@ Tensor laid(const Array& a, DType type, Draw& draw) {
     Sizes narrow = a.shape;
     narrow[axis] = 1;
     return upload(Array(narrow, [&](const Sizes& at) { return a[at]; }), type)
-        .expand(shape_of(a.shape));
+        .expand(expr_shape(a.shape));
   }
   if (rank == 0)
     return upload(a, type);

@@ -122,8 +122,8 @@ Instance poisson_of(Draw& d) {
       });
 }
 
-double distance(const Array& a, const Array& b, const Sizes& ra, const Sizes& rb, double p,
-                double eps) {
+double norm_between(const Array& a, const Array& b, const Sizes& ra, const Sizes& rb, double p,
+                    double eps) {
   double total = 0;
   for (std::int64_t i = 0; i < a.shape.back(); ++i) {
     Sizes x = ra, y = rb;
@@ -146,7 +146,7 @@ Instance triplet_of(Draw& d) {
       [=](const Arrays& a) {
         Array losses({shape[0]}, [&](const Sizes& at) {
           auto apart = [&](std::size_t i, std::size_t j) {
-            return distance(a[i], a[j], at, at, options.p, options.eps);
+            return norm_between(a[i], a[j], at, at, options.p, options.eps);
           };
           const double far = options.swap ? std::min(apart(0, 2), apart(1, 2)) : apart(0, 2);
           return std::max(0.0, apart(0, 1) - far + 0.5);
@@ -164,7 +164,7 @@ Instance pdist_of(Draw& d) {
         std::vector<double> values;
         for (std::int64_t i = 0; i < shape[0]; ++i)
           for (std::int64_t j = i + 1; j < shape[0]; ++j)
-            values.push_back(distance(a[0], a[0], {i}, {j}, p, 0));
+            values.push_back(norm_between(a[0], a[0], {i}, {j}, p, 0));
         Array y({std::int64_t(values.size())});
         y.values = values;
         return y;

@@ -6,13 +6,13 @@ namespace egret::testing {
 
 namespace {
 
-double larger(double a, double b) {
+double larger_of(double a, double b) {
   return std::isnan(a) || std::isnan(b) ? kNan
          : a == b                       ? (std::signbit(a) ? b : a)
                                         : std::max(a, b);
 }
 double smaller(double a, double b) {
-  return -larger(-a, -b);
+  return -larger_of(-a, -b);
 }
 double floor_mod(double a, double b) {
   if (b == 0 || std::isinf(a))
@@ -20,7 +20,7 @@ double floor_mod(double a, double b) {
   const double m = std::fmod(a, b);
   return m != 0 && (m < 0) != (b < 0) ? m + b : m == 0 ? std::copysign(0.0, b) : m;
 }
-double softplus(double x) {
+double stable_softplus(double x) {
   return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x)));
 }
 double sigmoid(double x) {
@@ -132,7 +132,7 @@ std::vector<Row> math_rows() {
              {.gradient = false, .slack = 0}),
       binary("fmod differentiated", fmod, [](double a, double b) { return std::fmod(a, b); },
              {.low = 0.3, .high = 4}),
-      binary("maximum", maximum, larger, {.types = Types::All, .slack = 0}),
+      binary("maximum", maximum, larger_of, {.types = Types::All, .slack = 0}),
       binary("minimum", minimum, smaller, {.types = Types::All, .slack = 0}),
       binary(
           "pow", [](A a, A b) { return pow(a, b); },
@@ -149,13 +149,13 @@ std::vector<Row> math_rows() {
              [](double a, double b) {
                if (a == b)
                  return a + std::log(2.0);
-               return larger(a, b) + std::log1p(std::exp(-std::abs(a - b)));
+               return larger_of(a, b) + std::log1p(std::exp(-std::abs(a - b)));
              }),
       binary("logaddexp2", logaddexp2,
              [](double a, double b) {
                if (a == b)
                  return a + 1;
-               return larger(a, b) + std::log2(1 + std::exp2(-std::abs(a - b)));
+               return larger_of(a, b) + std::log2(1 + std::exp2(-std::abs(a - b)));
              }),
       binary("xlogy", xlogy,
              [](double a, double b) { return a == 0 && !std::isnan(b) ? 0 : a * std::log(b); },
@@ -313,8 +313,7 @@ std::vector<Row> activation_rows() {
   const Options finite{.special = false, .slack = 2};
   return {
       unary("sigmoid", egret::sigmoid, sigmoid),
-      unary(
-          "relu", relu, [](double a) { return a <= 0 ? 0 : a; }, {.slack = 2}),
+      unary("relu", relu, [](double a) { return a <= 0 ? 0 : a; }, {.slack = 2}),
       unary(
           "leaky_relu", [](T a) { return leaky_relu(a, 0.1); },
           [](double a) { return a > 0 ? a : a * 0.1; }, finite),
@@ -332,8 +331,8 @@ std::vector<Row> activation_rows() {
           finite),
       unary(
           "silu", silu, [](double a) { return a * sigmoid(a); }, finite),
-      unary("softplus", egret::softplus, softplus, finite),
-      unary("log_sigmoid", log_sigmoid, [](double a) { return -softplus(-a); },
+      unary("softplus", egret::softplus, stable_softplus, finite),
+      unary("log_sigmoid", log_sigmoid, [](double a) { return -stable_softplus(-a); },
             {.low = -5, .high = 5, .special = false}),
       unary("selu", selu,
             [](double a) {
@@ -343,7 +342,7 @@ std::vector<Row> activation_rows() {
           "celu", [](T a) { return celu(a, 0.7); },
           [](double a) { return a > 0 ? a : 0.7 * std::expm1(a / 0.7); }),
       unary(
-          "mish", mish, [](double a) { return a * std::tanh(softplus(a)); }, finite),
+          "mish", mish, [](double a) { return a * std::tanh(stable_softplus(a)); }, finite),
       unary("relu6", relu6, [](double a) { return clip(a, 0, 6); }, {.low = -2, .high = 8}),
       unary(
           "hardtanh", [](T a) { return hardtanh(a, -0.5, 0.75); },

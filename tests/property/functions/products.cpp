@@ -7,7 +7,7 @@ namespace egret::testing {
 
 namespace {
 
-Sizes joined(Sizes a, const Sizes& b) {
+Sizes product_shape(Sizes a, const Sizes& b) {
   a.insert(a.end(), b.begin(), b.end());
   return a;
 }
@@ -95,8 +95,8 @@ Instance einsum_of(Draw& d) {
 Instance matmul_of(Draw& d) {
   const std::int64_t m = d.below(5), k = d.below(5), n = d.below(5);
   const bool row = d.chance(0.2), column = d.chance(0.2);
-  const Sizes batch = d.shape(0, 2), a = row ? Sizes{k} : joined(batch, {m, k}),
-              b = column ? Sizes{k} : joined(row ? batch : d.broadcastable(batch), {k, n});
+  const Sizes batch = d.shape(0, 2), a = row ? Sizes{k} : product_shape(batch, {m, k}),
+              b = column ? Sizes{k} : product_shape(row ? batch : d.broadcastable(batch), {k, n});
   return one(
       {d.array(a), d.array(b)}, [](const Tensors& t) { return matmul(t[0], t[1]); },
       [=](const Arrays& x) {
@@ -113,8 +113,8 @@ Instance matmul_of(Draw& d) {
           const auto j = column ? 0 : at.back();
           right.resize(right.size() - (row ? 0 : 1) - (column ? 0 : 1));
           for (std::int64_t i = 0; i < k; ++i) {
-            const Sizes p = row ? Sizes{i} : joined(left, {i});
-            const Sizes q = column ? Sizes{i} : joined(right, {i, j});
+            const Sizes p = row ? Sizes{i} : product_shape(left, {i});
+            const Sizes q = column ? Sizes{i} : product_shape(right, {i, j});
             total += x[0].wide(p) * x[1].wide(q);
           }
           return total;
@@ -126,13 +126,13 @@ Instance linear_of(Draw& d) {
   const std::int64_t in = d.between(1, 4), out = d.between(1, 4);
   const Sizes head = d.shape(0, 2);
   const bool bias = d.chance();
-  Arrays operands = {d.array(joined(head, {in})), d.array({out, in})};
+  Arrays operands = {d.array(product_shape(head, {in})), d.array({out, in})};
   if (bias)
     operands.push_back(d.array({out}));
   return one(
       operands, [=](const Tensors& t) { return linear(t[0], t[1], bias ? t[2] : Tensor()); },
       [=](const Arrays& a) {
-        return Array(joined(head, {out}), [&](Sizes at) {
+        return Array(product_shape(head, {out}), [&](Sizes at) {
           const auto o = at.back();
           double total = bias ? a[2].values[std::size_t(o)] : 0;
           for (at.back() = 0; at.back() < in; ++at.back())
@@ -146,9 +146,10 @@ Instance plus_product(Draw& d, bool batch) {
   const std::int64_t b = d.between(1, 2), m = d.between(1, 3), k = d.between(0, 3),
                      n = d.between(1, 3);
   const Sizes head = batch ? Sizes{b} : Sizes{};
-  const Sizes out = joined(head, {m, n});
+  const Sizes out = product_shape(head, {m, n});
   return one(
-      {d.array(d.broadcastable(out)), d.array(joined(head, {m, k})), d.array(joined(head, {k, n}))},
+      {d.array(d.broadcastable(out)), d.array(product_shape(head, {m, k})),
+       d.array(product_shape(head, {k, n}))},
       [=](const Tensors& t) {
         return batch ? baddbmm(t[0], t[1], t[2], 2, 3) : addmm(t[0], t[1], t[2], 2, 3);
       },

@@ -14,13 +14,13 @@ double total(const Values& v) {
     s += x;
   return s;
 }
-double larger(double a, double b) {
+double larger_or_nan(double a, double b) {
   return std::isnan(a) || std::isnan(b) ? kNan : std::max(a, b);
 }
 double top(const Values& v) {
   double t = -kInf;
   for (double x : v)
-    t = larger(t, x);
+    t = larger_or_nan(t, x);
   return t;
 }
 double mean(const Values& v) {
@@ -128,10 +128,10 @@ Values last_position(const Values& v, const Values& best) {
 }
 
 Values up_to(const Values& v) {
-  return running(v, larger);
+  return running(v, larger_or_nan);
 }
 Values down_to(const Values& v) {
-  return running(v, [](double a, double b) { return -larger(-a, -b); });
+  return running(v, [](double a, double b) { return -larger_or_nan(-a, -b); });
 }
 
 Values softmax_of(const Values& v) {
@@ -224,7 +224,7 @@ std::vector<Row> reduction_rows() {
           [](const Values& v) {
             double t = kInf;
             for (double x : v)
-              t = -larger(-t, -x);
+              t = -larger_or_nan(-t, -x);
             return t;
           },
           exact, same, true),
@@ -233,7 +233,7 @@ std::vector<Row> reduction_rows() {
           [](const Values& v) {
             double t = kInf;
             for (double x : v)
-              t = -larger(-t, -x);
+              t = -larger_or_nan(-t, -x);
             return t;
           },
           exact, same, true),
@@ -312,14 +312,15 @@ std::vector<Row> reduction_rows() {
                        },
                        {down_to, [](const Values& v) { return last_position(v, down_to(v)); }},
                        {same, index}, {"", {}, Types::All, true, true, 1}));
-  rows.push_back(along(
-      "logcumsumexp", [](T a, std::int64_t x) { return Tensors{logcumsumexp(a, x)}; },
-      {[](const Values& v) {
-        return running(v, [](double a, double b) {
-          return a == b ? a + std::log(2.0) : larger(a, b) + std::log1p(std::exp(-std::abs(a - b)));
-        });
-      }},
-      {same}, {"", {}, Types::Floats, true, true, 4}));
+  rows.push_back(
+      along("logcumsumexp", [](T a, std::int64_t x) { return Tensors{logcumsumexp(a, x)}; },
+            {[](const Values& v) {
+              return running(v, [](double a, double b) {
+                return a == b ? a + std::log(2.0)
+                              : larger_or_nan(a, b) + std::log1p(std::exp(-std::abs(a - b)));
+              });
+            }},
+            {same}, {"", {}, Types::Floats, true, true, 4}));
   rows.push_back(along(
       "softmax", [](T a, std::int64_t x) { return Tensors{softmax(a, x)}; }, {softmax_of}, {same},
       finite));

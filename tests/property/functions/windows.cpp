@@ -8,17 +8,18 @@ namespace egret::testing {
 namespace {
 
 // Parameters of one spatial axis.
-struct Line {
+struct WindowLine {
   std::int64_t n, kernel, stride, padding, dilation, count;
   std::int64_t at(std::int64_t window, std::int64_t k) const {
     return window * stride + k * dilation - padding;
   }
 };
 
-std::vector<Line> draw_lines(Draw& d, std::size_t spatial, bool dilated, bool half_padding) {
-  std::vector<Line> lines;
+std::vector<WindowLine> draw_window_lines(Draw& d, std::size_t spatial, bool dilated,
+                                          bool half_padding) {
+  std::vector<WindowLine> lines;
   for (std::size_t i = 0; i < spatial; ++i) {
-    Line l{d.between(1, spatial == 1 ? 7 : 4), d.between(1, 3), d.between(1, 3), 0, 1, 0};
+    WindowLine l{d.between(1, spatial == 1 ? 7 : 4), d.between(1, 3), d.between(1, 3), 0, 1, 0};
     l.dilation = dilated ? d.between(1, 2) : 1;
     l.padding = half_padding ? d.between(0, l.kernel / 2) : d.between(0, 2);
     const std::int64_t span = (l.kernel - 1) * l.dilation + 1;
@@ -30,14 +31,14 @@ std::vector<Line> draw_lines(Draw& d, std::size_t spatial, bool dilated, bool ha
   return lines;
 }
 
-Sizes list(const std::vector<Line>& lines, std::int64_t Line::*member) {
+Sizes window_members(const std::vector<WindowLine>& lines, std::int64_t WindowLine::*member) {
   Sizes values;
-  for (const Line& line : lines)
+  for (const WindowLine& line : lines)
     values.push_back(line.*member);
   return values;
 }
 
-Sizes joined(Sizes a, const Sizes& b) {
+Sizes concatenated(Sizes a, const Sizes& b) {
   a.insert(a.end(), b.begin(), b.end());
   return a;
 }
@@ -51,27 +52,29 @@ constexpr Unpool kUnpool[] = {max_unpool1d, max_unpool2d, max_unpool3d};
 constexpr LpPool kLpPool[] = {lp_pool1d, lp_pool2d, lp_pool3d};
 
 Instance pool_of(Draw& d, std::size_t spatial) {
-  const auto lines = draw_lines(d, spatial, true, true);
-  const Sizes shape = joined({d.between(1, 2), d.between(1, 2)}, list(lines, &Line::n));
-  const MaxPoolOptions options{.stride = PerAxis(list(lines, &Line::stride)),
-                               .padding = list(lines, &Line::padding),
-                               .dilation = list(lines, &Line::dilation)};
+  const auto lines = draw_window_lines(d, spatial, true, true);
+  const Sizes shape =
+      concatenated({d.between(1, 2), d.between(1, 2)}, window_members(lines, &WindowLine::n));
+  const MaxPoolOptions options{.stride = PerAxis(window_members(lines, &WindowLine::stride)),
+                               .padding = window_members(lines, &WindowLine::padding),
+                               .dilation = window_members(lines, &WindowLine::dilation)};
   const bool batch = d.chance(0.8);
   Array a = d.distinct(batch ? shape : Sizes(shape.begin() + 1, shape.end()));
   return {{a},
           [=](const Tensors& t) {
-            const Extreme y = kPool[spatial - 1](t[0], list(lines, &Line::kernel), options);
+            const Extreme y =
+                kPool[spatial - 1](t[0], window_members(lines, &WindowLine::kernel), options);
             return Tensors{y.values, y.indices};
           },
           [=](const Arrays& arrays) {
             Sizes out(arrays[0].shape.begin(), arrays[0].shape.end() - std::ptrdiff_t(spatial));
             const std::size_t front = out.size();
-            out = joined(out, list(lines, &Line::count));
+            out = concatenated(out, window_members(lines, &WindowLine::count));
             Array values(out), places(out);
             places.type = DType::I64;
             each(out, [&](const Sizes& o) {
               double best = -kInf, where = -1;
-              each(list(lines, &Line::kernel), [&](const Sizes& k) {
+              each(window_members(lines, &WindowLine::kernel), [&](const Sizes& k) {
                 Sizes at = o;
                 double number = 0;
                 for (std::size_t i = 0; i < spatial; ++i) {
@@ -107,7 +110,7 @@ Instance unpool_of(Draw& d, std::size_t spatial) {
     all = count_of(large);
   }
   const Sizes front = {d.between(1, 2), d.between(1, 2)};
-  Array a = d.array(joined(front, small));
+  Array a = d.array(concatenated(front, small));
   // Different places in each channel, one now and then out of range.
   const std::int64_t inner = count_of(small);
   Array place(a.shape);
@@ -126,7 +129,7 @@ Instance unpool_of(Draw& d, std::size_t spatial) {
       {a, place},
       [=](const Tensors& t) { return kUnpool[spatial - 1](t[0], t[1], kernel, options); },
       [=](const Arrays& arrays) {
-        Array y(joined(front, large));
+        Array y(concatenated(front, large));
         for (std::size_t i = 0; i < arrays[0].values.size(); ++i) {
           const auto at = std::int64_t(arrays[1].values[i]);
           if (at >= 0 && at < all)
@@ -138,36 +141,39 @@ Instance unpool_of(Draw& d, std::size_t spatial) {
 }
 
 Instance lp_pool_of(Draw& d, std::size_t spatial) {
-  auto lines = draw_lines(d, spatial, false, true);
-  for (Line& l : lines) {
+  auto lines = draw_window_lines(d, spatial, false, true);
+  for (WindowLine& l : lines) {
     l.padding = 0;
     l.n = std::max(l.n, l.kernel);
     l.count = (l.n - l.kernel) / l.stride + 1;
   }
   const double p = d.pick({1.0, 2.0, 3.0});
-  const Sizes shape = joined({d.between(1, 2), d.between(1, 2)}, list(lines, &Line::n));
+  const Sizes shape =
+      concatenated({d.between(1, 2), d.between(1, 2)}, window_members(lines, &WindowLine::n));
   return one(
       {d.array(shape, 0.3, 2)},
       [=](const Tensors& t) {
-        return kLpPool[spatial - 1](t[0], p, list(lines, &Line::kernel),
-                                    {.stride = PerAxis(list(lines, &Line::stride))});
+        return kLpPool[spatial - 1](
+            t[0], p, window_members(lines, &WindowLine::kernel),
+            {.stride = PerAxis(window_members(lines, &WindowLine::stride))});
       },
       [=](const Arrays& a) {
-        return Array(joined({shape[0], shape[1]}, list(lines, &Line::count)), [&](const Sizes& o) {
-          double total = 0;
-          each(list(lines, &Line::kernel), [&](const Sizes& k) {
-            Sizes at = o;
-            for (std::size_t i = 0; i < spatial; ++i)
-              at[2 + i] = lines[i].at(o[2 + i], k[i]);
-            total += std::pow(std::abs(a[0][at]), p);
-          });
-          return std::pow(total, 1 / p);
-        });
+        return Array(concatenated({shape[0], shape[1]}, window_members(lines, &WindowLine::count)),
+                     [&](const Sizes& o) {
+                       double total = 0;
+                       each(window_members(lines, &WindowLine::kernel), [&](const Sizes& k) {
+                         Sizes at = o;
+                         for (std::size_t i = 0; i < spatial; ++i)
+                           at[2 + i] = lines[i].at(o[2 + i], k[i]);
+                         total += std::pow(std::abs(a[0][at]), p);
+                       });
+                       return std::pow(total, 1 / p);
+                     });
       });
 }
 
 // Calls `visit` with the element of the image and that of the columns, for all that lie inside.
-void each_column(const std::vector<Line>& lines, std::int64_t batch, std::int64_t channels,
+void each_column(const std::vector<WindowLine>& lines, std::int64_t batch, std::int64_t channels,
                  const std::function<void(const Sizes&, const Sizes&)>& visit) {
   each({batch, channels, lines[0].kernel, lines[1].kernel, lines[0].count, lines[1].count},
        [&](const Sizes& i) {
@@ -181,15 +187,16 @@ void each_column(const std::vector<Line>& lines, std::int64_t batch, std::int64_
 }
 
 Instance fold_of(Draw& d, bool back) {
-  const auto lines = draw_lines(d, 2, true, false);
+  const auto lines = draw_window_lines(d, 2, true, false);
   const std::int64_t batch = d.between(1, 2), channels = d.between(1, 2);
-  const Sizes image = joined({batch, channels}, list(lines, &Line::n)),
+  const Sizes image = concatenated({batch, channels}, window_members(lines, &WindowLine::n)),
               columns = {batch, channels * lines[0].kernel * lines[1].kernel,
                          lines[0].count * lines[1].count};
-  const FoldOptions options{.dilation = list(lines, &Line::dilation),
-                            .padding = list(lines, &Line::padding),
-                            .stride = list(lines, &Line::stride)};
-  const Sizes kernel = list(lines, &Line::kernel), sizes = list(lines, &Line::n);
+  const FoldOptions options{.dilation = window_members(lines, &WindowLine::dilation),
+                            .padding = window_members(lines, &WindowLine::padding),
+                            .stride = window_members(lines, &WindowLine::stride)};
+  const Sizes kernel = window_members(lines, &WindowLine::kernel),
+              sizes = window_members(lines, &WindowLine::n);
   return one(
       {d.array(back ? columns : image)},
       [=](const Tensors& t) {
@@ -273,12 +280,12 @@ Instance grid_of(Draw& d) {
       {d.array(shape), grid}, [=](const Tensors& t) { return grid_sample(t[0], t[1], options); },
       [=](const Arrays& a) {
         Sizes result = {shape[0], shape[1]};
-        result = joined(result, Sizes(out.begin() + 1, out.end() - 1));
+        result = concatenated(result, Sizes(out.begin() + 1, out.end() - 1));
         return Array(result, [&](const Sizes& o) {
           std::vector<std::vector<Tap>> taps;
           for (std::size_t i = 0; i < spatial; ++i) {
             Sizes at = {o[0]};
-            at = joined(at, Sizes(o.begin() + 2, o.end()));
+            at = concatenated(at, Sizes(o.begin() + 2, o.end()));
             at.push_back(std::int64_t(spatial - 1 - i));
             const double g = a[1][at], n = double(shape[2 + i]);
             const double place = align ? (g + 1) / 2 * (n - 1) : ((g + 1) * n - 1) / 2;
@@ -318,7 +325,7 @@ Instance affine_of(Draw& d) {
       },
       [=](const Arrays& a) {
         Sizes out = {batch};
-        out = joined(out, Sizes(size.begin() + 2, size.end()));
+        out = concatenated(out, Sizes(size.begin() + 2, size.end()));
         out.push_back(spatial);
         return Array(out, [&](const Sizes& o) {
           double total = a[0][{o[0], o.back(), spatial}];

@@ -50,8 +50,8 @@ std::vector<RegionCase> simple_cases(std::size_t size) {
 }
 
 /// How many of the batches the generator took.
-std::size_t check(const kernel::Target& target, std::size_t size, std::size_t most,
-                  backend::Device* device = nullptr) {
+std::size_t check_batches(const kernel::Target& target, std::size_t size, std::size_t most,
+                          backend::Device* device = nullptr) {
   const std::vector<RegionCase> cases = simple_cases(size);
   std::vector<bool> possible;
   for (const RegionCase& c : cases)
@@ -79,21 +79,21 @@ TEST(Batches, SchedulesAgreeWithTheReference) {
   const auto targets = testing::test_targets();
   std::size_t taken = 0;
   for (std::size_t size = 0; size < 6; ++size)
-    taken += check(targets[size % targets.size()], size, 3);
+    taken += check_batches(targets[size % targets.size()], size, 3);
   EXPECT_GT(taken, 30u);
 }
 
 TEST(Batches, SchedulesOfAGpuAgreeWithTheReference) {
   std::size_t taken = 0;
   for (std::size_t size = 0; size < 4; ++size)
-    taken += check(testing::test_gpu(), size, 1);
+    taken += check_batches(testing::test_gpu(), size, 1);
   EXPECT_GT(taken, 20u);
 }
 
 TEST(Batches, UsualSchedulesRunOnTheCpu) {
   for (const char* level : testing::cpu_levels()) {
     backend::Device& device = testing::cpu_at(level);
-    EXPECT_GT(check(device.target(), 2, 1, &device), 8u);
+    EXPECT_GT(check_batches(device.target(), 2, 1, &device), 8u);
   }
 }
 

@@ -168,7 +168,7 @@ TEST(GpuRows, WhatCannotBeFetchedAheadIsRefused) {
   EXPECT_EQ(reason(64, ahead(32, 0, -1)), "run=-1 is not one of 0, 1 ... 4096");
 }
 
-void check_random(std::uint64_t first, std::uint64_t count, bool symbolic) {
+void check_random_forms(std::uint64_t first, std::uint64_t count, bool symbolic) {
   testing::RandomGraphOptions options;
   options.max_elements = 300;
   options.symbolic = symbolic;
@@ -193,11 +193,11 @@ void check_random(std::uint64_t first, std::uint64_t count, bool symbolic) {
 }
 
 TEST(GpuRandomRegions, AgreeWithTheReference) {
-  check_random(1, 40, false);
+  check_random_forms(1, 40, false);
 }
 
 TEST(GpuRandomRegions, SymbolicSizesAgreeWithTheReference) {
-  check_random(3000, 30, true);
+  check_random_forms(3000, 30, true);
 }
 
 } // namespace

@@ -34,7 +34,7 @@ void PrintTo(const Rewrite& r, std::ostream* out) {
   *out << r.name;
 }
 
-Graph graph_of(const std::string& name) {
+Graph named_graph(const std::string& name) {
   Graph g;
   if (name == "product") {
     const NodeId a = g.input("a", DType::F32, {12, 1, 20}), b = g.input("b", DType::F32, {20, 33});
@@ -61,7 +61,7 @@ Graph graph_of(const std::string& name) {
 }
 
 RegionCase case_of(const std::string& name) {
-  const Graph g = graph_of(name);
+  const Graph g = named_graph(name);
   std::vector<RegionCase> cases = region_cases(g, random_inputs(g, 5, {.special = false}));
   EXPECT_EQ(cases.size(), 1u) << name;
   return cases.at(0);
@@ -87,7 +87,7 @@ std::vector<std::byte> bytes_of(const std::vector<HostArray>& arrays) {
 }
 
 /// Both trees, by the interpreter and on the device if there is one.
-void check(const Rewrite& rewrite, const kernel::Target& target, backend::Device* device) {
+void check_rewrite(const Rewrite& rewrite, const kernel::Target& target, backend::Device* device) {
   const RegionCase c = case_of(rewrite.graph);
   const auto before = lowered(c, rewrite.before, target), after = lowered(c, rewrite.after, target);
   if (::testing::Test::HasFailure())
@@ -222,9 +222,9 @@ class LoopRewrites : public ::testing::TestWithParam<Rewrite> {};
 
 TEST_P(LoopRewrites, KeepValues) {
   for (const kernel::Target& target : test_targets())
-    check(GetParam(), target, nullptr);
+    check_rewrite(GetParam(), target, nullptr);
   backend::Device& cpu = cpu_at("native");
-  check(GetParam(), cpu.target(), &cpu);
+  check_rewrite(GetParam(), cpu.target(), &cpu);
 }
 
 INSTANTIATE_TEST_SUITE_P(Cpu, LoopRewrites, ::testing::ValuesIn(kCpu),
@@ -233,7 +233,7 @@ INSTANTIATE_TEST_SUITE_P(Cpu, LoopRewrites, ::testing::ValuesIn(kCpu),
 class GpuLoopRewrites : public ::testing::TestWithParam<Rewrite> {};
 
 TEST_P(GpuLoopRewrites, KeepValues) {
-  check(GetParam(), test_gpu(), nullptr);
+  check_rewrite(GetParam(), test_gpu(), nullptr);
 }
 
 TEST_P(GpuLoopRewrites, TextCompiles) {

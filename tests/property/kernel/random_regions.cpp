@@ -19,8 +19,8 @@ std::uint64_t scaled(std::uint64_t count) {
   return scale ? count * std::strtoull(scale, nullptr, 10) : count;
 }
 
-void check(std::uint64_t first, std::uint64_t count, const RandomGraphOptions& options, bool fuse,
-           bool keep_all) {
+void check_regions(std::uint64_t first, std::uint64_t count, const RandomGraphOptions& options,
+                   bool fuse, bool keep_all) {
   count = scaled(count);
   auto targets = testing::test_targets();
   std::size_t checked = 0;
@@ -50,26 +50,26 @@ void check(std::uint64_t first, std::uint64_t count, const RandomGraphOptions& o
 TEST(RandomRegions, FusedAgreeWithTheReference) {
   RandomGraphOptions options;
   options.max_elements = 400;
-  check(1, 60, options, true, false);
+  check_regions(1, 60, options, true, false);
 }
 
 TEST(RandomRegions, EveryStoredValueAnOutput) {
   RandomGraphOptions options;
   options.max_elements = 300;
-  check(1000, 40, options, true, true);
+  check_regions(1000, 40, options, true, true);
 }
 
 TEST(RandomRegions, OpByOp) {
   RandomGraphOptions options;
   options.max_elements = 300;
-  check(2000, 40, options, false, false);
+  check_regions(2000, 40, options, false, false);
 }
 
 TEST(RandomRegions, SymbolicSizes) {
   RandomGraphOptions options;
   options.symbolic = true;
   options.max_elements = 300;
-  check(3000, 60, options, true, false);
+  check_regions(3000, 60, options, true, false);
 }
 
 } // namespace

@@ -18,7 +18,7 @@ using kernel::Schedule;
 using kernel::Target;
 using testing::Rng;
 
-const kernel::Generator& generator_of(const Target& target) {
+const kernel::Generator& scatter_generator(const Target& target) {
   const std::string name = target.is_gpu() ? "gpu_scatter" : "scatter";
   for (const kernel::Generator* g : kernel::generators(target))
     if (g->name() == name)
@@ -58,31 +58,33 @@ Made scatter_graph(Rng& rng, std::int64_t most) {
   return made;
 }
 
-Schedule with(const kernel::Generator& generator,
-              std::initializer_list<std::pair<const std::string, std::int64_t>> knobs) {
+Schedule
+with_scatter_schedule(const kernel::Generator& generator,
+                      std::initializer_list<std::pair<const std::string, std::int64_t>> knobs) {
   Schedule s;
   s.generator = generator.name();
   s.knobs = knobs;
   return s;
 }
 
-std::vector<Schedule> schedules(const testing::RegionCase& c, const Target& target, Rng& rng) {
-  const kernel::Generator& generator = generator_of(target);
+std::vector<Schedule> scatter_schedules(const testing::RegionCase& c, const Target& target,
+                                        Rng& rng) {
+  const kernel::Generator& generator = scatter_generator(target);
   std::vector<Schedule> all = generator.space(c.region, target), more;
   if (all.size() > 1)
     all.resize(1);
   if (target.is_gpu()) {
-    more.push_back(with(generator, {{"threads", rng.chance(0.5) ? 32 : 64},
-                                    {"groups", 1 + rng.below(12)},
-                                    {"together", 1 + rng.below(4)}}));
-    more.push_back(with(generator, {{"sorted", 1},
-                                    {"threads", 32},
-                                    {"each", 1 + 2 * rng.below(2)},
-                                    {"bits", 2 + rng.below(3)},
-                                    {"chunk", 1 + rng.below(9)},
-                                    {"together", 1 + rng.below(3)}}));
+    more.push_back(with_scatter_schedule(generator, {{"threads", rng.chance(0.5) ? 32 : 64},
+                                                     {"groups", 1 + rng.below(12)},
+                                                     {"together", 1 + rng.below(4)}}));
+    more.push_back(with_scatter_schedule(generator, {{"sorted", 1},
+                                                     {"threads", 32},
+                                                     {"each", 1 + 2 * rng.below(2)},
+                                                     {"bits", 2 + rng.below(3)},
+                                                     {"chunk", 1 + rng.below(9)},
+                                                     {"together", 1 + rng.below(3)}}));
   } else {
-    more.push_back(with(generator, {{"slices", 2 + rng.below(6)}}));
+    more.push_back(with_scatter_schedule(generator, {{"slices", 2 + rng.below(6)}}));
   }
   for (const Schedule& s : more)
     if (generator.lower(c.region, s, target).ok)
@@ -91,11 +93,11 @@ std::vector<Schedule> schedules(const testing::RegionCase& c, const Target& targ
 }
 
 /// Gives the number of schedules that were run.
-int check(const testing::RegionCase& c, const Target& target, Rng& rng,
-          backend::Device* device = nullptr) {
-  const kernel::Generator& generator = generator_of(target);
+int check_scatter(const testing::RegionCase& c, const Target& target, Rng& rng,
+                  backend::Device* device = nullptr) {
+  const kernel::Generator& generator = scatter_generator(target);
   int run = 0;
-  for (const Schedule& s : schedules(c, target, rng)) {
+  for (const Schedule& s : scatter_schedules(c, target, rng)) {
     ++run;
     std::vector<std::byte> first;
     for (const int workers : {1, 2, 5}) {
@@ -115,8 +117,8 @@ int check(const testing::RegionCase& c, const Target& target, Rng& rng,
   return run;
 }
 
-void check_random(const Target& target, int graphs, std::int64_t most, bool special,
-                  backend::Device* device = nullptr) {
+void check_random_scatters(const Target& target, int graphs, std::int64_t most, bool special,
+                           backend::Device* device = nullptr) {
   int run = 0;
   for (int seed = 0; seed < graphs; ++seed) {
     Rng rng(std::uint64_t(seed) * 13 + (special ? 1000003 : 0));
@@ -126,7 +128,8 @@ void check_random(const Target& target, int graphs, std::int64_t most, bool spec
     SCOPED_TRACE(fmt::format("seed {}", seed));
     for (const testing::RegionCase& c : testing::region_cases(made.graph, inputs))
       if (classify(c.region) == kernel::Form::Scatter)
-        run += check(target.is_gpu() ? testing::aligned_for(c, target) : c, target, rng, device);
+        run += check_scatter(target.is_gpu() ? testing::aligned_for(c, target) : c, target, rng,
+                             device);
     if (::testing::Test::HasFailure())
       return;
   }
@@ -135,24 +138,24 @@ void check_random(const Target& target, int graphs, std::int64_t most, bool spec
 
 TEST(Scatters, OfACpuAgreeWithTheReference) {
   for (const Target& target : testing::test_targets()) {
-    check_random(target, 60, 60, false);
-    check_random(target, 30, 60, true);
+    check_random_scatters(target, 60, 60, false);
+    check_random_scatters(target, 30, 60, true);
   }
 }
 
 TEST(Scatters, RunOnTheCpu) {
   for (const char* level : testing::cpu_levels()) {
     backend::Device& device = testing::cpu_at(level);
-    check_random(device.target(), 8, 300, false, &device);
+    check_random_scatters(device.target(), 8, 300, false, &device);
   }
 }
 
 TEST(Scatters, OfAGpuAgreeWithTheReference) {
-  check_random(testing::test_gpu(), 60, 60, false);
+  check_random_scatters(testing::test_gpu(), 60, 60, false);
 }
 
 TEST(Scatters, OfAGpuAgreeForSpecialNumbers) {
-  check_random(testing::test_gpu(), 40, 40, true);
+  check_random_scatters(testing::test_gpu(), 40, 40, true);
 }
 
 Graph added(DType type, const Shape& data, std::int64_t updates, Op op = Op::ScatterAdd) {

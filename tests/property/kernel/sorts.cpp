@@ -18,7 +18,7 @@ using kernel::Schedule;
 using kernel::Target;
 using testing::Rng;
 
-const kernel::Generator& generator_of(const Target& target) {
+const kernel::Generator& sort_generator(const Target& target) {
   const std::string name = target.is_gpu() ? "gpu_sort" : "sort";
   for (const kernel::Generator* g : kernel::generators(target))
     if (g->name() == name)
@@ -49,8 +49,9 @@ Graph sort_graph(Rng& rng, std::int64_t longest) {
   return g;
 }
 
-Schedule with(const kernel::Generator& generator,
-              std::initializer_list<std::pair<const std::string, std::int64_t>> knobs) {
+Schedule
+with_sort_schedule(const kernel::Generator& generator,
+                   std::initializer_list<std::pair<const std::string, std::int64_t>> knobs) {
   Schedule s;
   s.generator = generator.name();
   s.knobs = knobs;
@@ -58,31 +59,32 @@ Schedule with(const kernel::Generator& generator,
 }
 
 /// Small tiles and digits of any size, which tell whether borders are right.
-std::vector<Schedule> schedules(const testing::RegionCase& c, const Target& target, Rng& rng,
-                                std::size_t most) {
-  const kernel::Generator& generator = generator_of(target);
+std::vector<Schedule> sort_schedules(const testing::RegionCase& c, const Target& target, Rng& rng,
+                                     std::size_t most) {
+  const kernel::Generator& generator = sort_generator(target);
   std::vector<Schedule> all = generator.space(c.region, target);
   if (all.size() > most)
     all.resize(most);
   std::vector<Schedule> more;
   const std::int64_t bits = 2 + rng.below(4), each = 1 + 2 * rng.below(2);
   for (const std::int64_t way : {0, 1, 2})
-    more.push_back(target.is_gpu()
-                       ? with(generator, {{"way", way},
-                                          {"threads", rng.chance(0.5) ? 32 : 64},
-                                          {"each", each},
-                                          {"bits", bits}})
-                       : with(generator, {{"way", way}, {"bits", bits + rng.below(8)}}));
+    more.push_back(
+        target.is_gpu()
+            ? with_sort_schedule(generator, {{"way", way},
+                                             {"threads", rng.chance(0.5) ? 32 : 64},
+                                             {"each", each},
+                                             {"bits", bits}})
+            : with_sort_schedule(generator, {{"way", way}, {"bits", bits + rng.below(8)}}));
   for (const Schedule& s : more)
     if (generator.lower(c.region, s, target).ok)
       all.push_back(s);
   return all;
 }
 
-void check(const testing::RegionCase& c, const Target& target, Rng& rng, std::size_t most,
-           backend::Device* device = nullptr) {
-  const kernel::Generator& generator = generator_of(target);
-  for (const Schedule& s : schedules(c, target, rng, most))
+void check_sort(const testing::RegionCase& c, const Target& target, Rng& rng, std::size_t most,
+                backend::Device* device = nullptr) {
+  const kernel::Generator& generator = sort_generator(target);
+  for (const Schedule& s : sort_schedules(c, target, rng, most))
     for (const int workers : {1, 3}) {
       const std::string wrong =
           testing::check_schedule(c, generator, s, target, {.device = device, .workers = workers},
@@ -102,14 +104,14 @@ void check_graph(const Graph& g, const Target& target, Rng& rng, std::uint64_t s
     if (!sorts(c))
       continue;
     testing::take_over_operands(c.region);
-    check(target.is_gpu() ? testing::aligned_for(c, target) : c, target, rng, most, device);
+    check_sort(target.is_gpu() ? testing::aligned_for(c, target) : c, target, rng, most, device);
     if (::testing::Test::HasFatalFailure())
       return;
   }
 }
 
-void check_random(const Target& target, int graphs, std::int64_t longest, std::size_t most,
-                  backend::Device* device = nullptr) {
+void check_random_sorts(const Target& target, int graphs, std::int64_t longest, std::size_t most,
+                        backend::Device* device = nullptr) {
   for (int seed = 0; seed < graphs; ++seed) {
     Rng rng(std::uint64_t(seed) * 7 + 11);
     const Graph g = sort_graph(rng, longest);
@@ -129,13 +131,13 @@ Graph order(DType type, const Shape& shape, std::int64_t count) {
 
 TEST(Sorts, OfACpuAgreeWithTheReference) {
   for (const Target& target : testing::test_targets())
-    check_random(target, 60, 90, 100);
+    check_random_sorts(target, 60, 90, 100);
 }
 
 TEST(Sorts, RunOnTheCpu) {
   for (const char* level : testing::cpu_levels()) {
     backend::Device& device = testing::cpu_at(level);
-    check_random(device.target(), 10, 500, 100, &device);
+    check_random_sorts(device.target(), 10, 500, 100, &device);
   }
 }
 
@@ -147,11 +149,11 @@ TEST(Sorts, OfLongRowsAreSharedOutOnTheCpu) {
   const testing::RegionCase c = testing::region_cases(g, inputs).at(0);
   const kernel::Chosen chosen = kernel::lower_greedily(c.region, device.target());
   EXPECT_GE(chosen.program.launch.workers.value(), 4) << to_string(chosen.schedule);
-  check(c, device.target(), rng, 1, &device);
+  check_sort(c, device.target(), rng, 1, &device);
 }
 
 TEST(Sorts, OfAGpuAgreeWithTheReference) {
-  check_random(testing::test_gpu(), 40, 150, 1);
+  check_random_sorts(testing::test_gpu(), 40, 150, 1);
 }
 
 TEST(Sorts, OfAGpuHaveRightBordersOfTiles) {
@@ -168,8 +170,9 @@ TEST(Sorts, OfAGpuSelectInSeveralLevels) {
     const auto inputs = testing::random_inputs(g, 9, {.special = false});
     const testing::RegionCase c =
         testing::aligned_for(testing::region_cases(g, inputs).at(0), target);
-    const kernel::Generator& generator = generator_of(target);
-    const Schedule s = with(generator, {{"way", 2}, {"threads", 32}, {"each", 1}, {"bits", 4}});
+    const kernel::Generator& generator = sort_generator(target);
+    const Schedule s =
+        with_sort_schedule(generator, {{"way", 2}, {"threads", 32}, {"each", 1}, {"bits", 4}});
     for (const int blocks : {1, 7}) {
       const std::string wrong = testing::check_schedule(c, generator, s, target,
                                                         {.workers = blocks}, /*must_lower=*/true);

@@ -179,7 +179,7 @@ TEST(WgmmaStream, MakesTheScoresOnce) {
 /// Attention whose queries see later keys only, which the last 87 of them do not have: whole tiles
 /// of rows see none. And the gradient of the queries, by way of the result.
 ir::Graph unseen() {
-  Graph cx;
+  egret::Graph cx;
   Tensor q = cx.tensor({1, 150, 16}, DType::BF16);
   const Tensor k = cx.tensor({1, 64, 16}, DType::BF16), v = cx.tensor({1, 64, 16}, DType::BF16),
                up = cx.tensor({1, 150, 16}, DType::BF16);
@@ -252,7 +252,7 @@ int checked_streams(const ir::Graph& graph, std::initializer_list<const char*> s
 }
 
 template <class... T>
-ir::Graph graph_of(Graph& cx, T*... outputs) {
+ir::Graph finished_graph(egret::Graph& cx, T*... outputs) {
   ir::Graph recorded;
   const Pass record("record", [&](const ir::Graph& graph, Notes&) {
     recorded = graph;
@@ -263,7 +263,7 @@ ir::Graph graph_of(Graph& cx, T*... outputs) {
 }
 
 TEST(WgmmaStream, QuotientsAreProductsWithReciprocals) {
-  Graph cx;
+  egret::Graph cx;
   Tensor q = cx.tensor({2, 136, 32}, DType::BF16), k = cx.tensor({2, 136, 32}, DType::BF16),
          v = cx.tensor({2, 136, 16}, DType::BF16);
   const Tensor up = cx.tensor({2, 136, 16}, DType::F32);
@@ -272,7 +272,7 @@ TEST(WgmmaStream, QuotientsAreProductsWithReciprocals) {
   // What comes from above depends on the mixture: the gradients read the rows' statistics.
   Tensor mixed = matmul(softmax(divided_scores(q, k), -1).to(DType::BF16), v);
   std::vector<Tensor> by = grad((tanh(mixed.to(DType::F32)) * up).sum(), {q, k, v});
-  const ir::Graph graph = graph_of(cx, &mixed, &by[0], &by[1], &by[2]);
+  const ir::Graph graph = finished_graph(cx, &mixed, &by[0], &by[1], &by[2]);
   EXPECT_EQ(checked_streams(graph, {"groups=2 places=64 ahead=1 turns=1 stays=1",
                                     "groups=1 places=32 ahead=0 turns=0 stays=0"}),
             3);
@@ -281,13 +281,13 @@ TEST(WgmmaStream, QuotientsAreProductsWithReciprocals) {
 /// Masked scores are any number: beside a very small one all others count alone, and rows that have
 /// nothing else weigh all keys alike.
 TEST(WgmmaStream, MasksMayBeFilledWithAnyNumber) {
-  Graph cx;
+  egret::Graph cx;
   const Tensor q = cx.tensor({1, 150, 16}, DType::BF16), k = cx.tensor({1, 64, 16}, DType::BF16),
                v = cx.tensor({1, 64, 16}, DType::BF16), fill = cx.tensor({1}, DType::F32, "fill");
   const Tensor s = where(lt(arange(150).reshape({150, 1}), arange(64)),
                          matmul(q, k.transpose()).to(DType::F32) * 0.25, fill);
   Tensor mixed = matmul(softmax(s, -1).to(DType::BF16), v);
-  const ir::Graph graph = graph_of(cx, &mixed);
+  const ir::Graph graph = finished_graph(cx, &mixed);
   auto inputs = testing::random_inputs(graph, 3, {.special = false, .range = 1});
   for (const float number : {-1e30f, -3.4e38f, -1e9f, -5.f, 1e30f}) {
     for (std::size_t i = 0; i < inputs.size(); ++i)
@@ -313,11 +313,11 @@ TEST(WgmmaStream, MasksMayBeFilledWithAnyNumber) {
 }
 
 TEST(WgmmaStream, TakesRowsAlone) {
-  Graph cx;
+  egret::Graph cx;
   const Tensor q = cx.tensor({2, 136, 32}, DType::BF16), k = cx.tensor({2, 136, 32}, DType::BF16);
   const Tensor s = divided_scores(q, k), top = s.max(-1, true);
   Tensor size = log(exp(s - top).sum(-1, true)) + top;
-  const ir::Graph graph = graph_of(cx, &size);
+  const ir::Graph graph = finished_graph(cx, &size);
   EXPECT_EQ(checked_streams(graph, {"groups=2 places=64 ahead=1 turns=1 stays=1",
                                     "groups=1 places=32 ahead=0 turns=0 stays=0"}),
             1);

@@ -35,8 +35,8 @@ struct Window {
   }
 };
 
-ir::Graph graph_of(const Window& w) {
-  Graph cx;
+ir::Graph window_graph(const Window& w) {
+  egret::Graph cx;
   const auto spatial = static_cast<std::int64_t>(w.sizes.size());
   Shape data{Expr(w.batch), Expr(w.channels)};
   for (const std::int64_t size : w.sizes)
@@ -108,7 +108,7 @@ Window random_window(testing::Rng& random) {
 
 std::vector<testing::RegionCase> cases_of(const Window& w, const kernel::Target& target,
                                           std::uint64_t seed) {
-  const ir::Graph g = graph_of(w);
+  const ir::Graph g = window_graph(w);
   return testing::region_cases(g, testing::random_inputs(g, seed), target);
 }
 

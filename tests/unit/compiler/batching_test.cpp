@@ -35,7 +35,7 @@ struct Ran {
 };
 
 /// Compiles and runs the graph, and compares with the reference.
-Ran run(const Graph& g, const std::vector<OutputSpec>& outputs, bool fuse = true) {
+Ran run_batched(const Graph& g, const std::vector<OutputSpec>& outputs, bool fuse = true) {
   const auto device = backend::cpu::make_cpu_device(2);
   KernelCache cache;
   Options options;
@@ -57,7 +57,7 @@ TEST(Kernels, APaddedNumberThatComesByValueHasItsFill) {
   const NodeId x = g.input("x", DType::F32, {});
   g.outputs = {g.pad(g.reshape(x, {1}), {2}, {37}, Scalar::of(DType::F32, 7.0)),
                g.pad(g.reshape(x, {1}), {1}, {0}, Scalar::of(DType::F32, 0.0))};
-  run(g, {{}, {}});
+  run_batched(g, {{}, {}});
 }
 
 TEST(Batching, ManySmallUpdatesAreOneLaunch) {
@@ -66,13 +66,13 @@ TEST(Batching, ManySmallUpdatesAreOneLaunch) {
   const std::vector<Shape> shapes{{64}, {10}, {16, 24}, {1}, {128}, {7, 3}};
   for (const Shape& shape : shapes)
     momentum_update(g, outputs, shape, gradient(g, shape));
-  const Ran ran = run(g, outputs);
+  const Ran ran = run_batched(g, outputs);
   ASSERT_EQ(ran.report.kernels.size(), 1u);
   EXPECT_EQ(ran.report.kernels[0].parts, 6);
   EXPECT_EQ(ran.report.copies, 0) << "states are written in place";
   EXPECT_NE(ran.report.text().find("6 independent parts"), std::string::npos);
   EXPECT_NE(ran.report.kernels[0].schedule.find("batch"), std::string::npos);
-  for (const KernelReport& k : run(g, outputs, false).report.kernels)
+  for (const KernelReport& k : run_batched(g, outputs, false).report.kernels)
     EXPECT_EQ(k.parts, 1) << "a kernel for each operation";
 }
 
@@ -82,7 +82,7 @@ TEST(Batching, SumsOfRowsAndColumnsShareALaunch) {
   momentum_update(g, outputs, {10}, g.reduce(Op::ReduceSum, gradient(g, {16, 10}), {0}));
   momentum_update(g, outputs, {32}, g.reduce(Op::ReduceSum, gradient(g, {32, 16}), {1}));
   momentum_update(g, outputs, {5, 5}, gradient(g, {5, 5}));
-  const Ran ran = run(g, outputs);
+  const Ran ran = run_batched(g, outputs);
   ASSERT_EQ(ran.report.kernels.size(), 2u) << "a map is not of their kind";
   EXPECT_EQ(ran.report.kernels[0].parts + ran.report.kernels[1].parts, 3);
 }
@@ -101,7 +101,7 @@ TEST(Batching, UpdatesBehindACommonFactorAreOneLaunch) {
   const NodeId scale = g.unary(Op::Recip, add(g, total, g.constant(DType::F32, 1)));
   for (std::size_t i = 0; i < shapes.size(); ++i)
     momentum_update(g, outputs, shapes[i], mul(g, gradients[i], g.broadcast(scale, shapes[i])));
-  const Ran ran = run(g, outputs);
+  const Ran ran = run_batched(g, outputs);
   ASSERT_EQ(ran.report.kernels.size(), 3u) << ran.report.text();
   // The last of the sums is in one kernel with the norm and its own update.
   EXPECT_EQ(ran.report.kernels[0].parts, 2);
@@ -115,7 +115,7 @@ TEST(Batching, KernelsThatDependOnEachOtherStayApart) {
   const NodeId rows = g.reduce(Op::ReduceSum, x, {1});
   // Another reduction of what every row is needed for.
   g.outputs = {rows, g.reduce(Op::ReduceMax, g.unary(Op::Cos, rows), {0})};
-  const Ran ran = run(g, {});
+  const Ran ran = run_batched(g, {});
   EXPECT_EQ(ran.report.kernels.size(), 2u);
   for (const KernelReport& k : ran.report.kernels)
     EXPECT_EQ(k.parts, 1);
@@ -129,7 +129,7 @@ TEST(Batching, WhoReadsAStateStaysApartFromWhoOverwritesIt) {
   const NodeId p = g.inputs()[1];
   g.outputs.push_back(g.reduce(Op::ReduceSum, g.reshape(g.flip(p, {0}), {8, 5}), {1}));
   outputs.push_back({});
-  const Ran ran = run(g, outputs);
+  const Ran ran = run_batched(g, outputs);
   EXPECT_EQ(ran.report.kernels.size(), 2u);
   EXPECT_EQ(ran.report.copies, 0);
 }
@@ -141,7 +141,7 @@ TEST(Batching, LargeKernelsStayAlone) {
     momentum_update(g, outputs, {n}, gradient(g, {n}));
   for (std::int64_t n : {30, 40})
     momentum_update(g, outputs, {n}, gradient(g, {n}));
-  const Ran ran = run(g, outputs);
+  const Ran ran = run_batched(g, outputs);
   ASSERT_EQ(ran.report.kernels.size(), 3u);
   std::vector<int> parts;
   for (const KernelReport& k : ran.report.kernels)
@@ -155,7 +155,7 @@ TEST(Batching, ABatchHasABoundedNumberOfParts) {
   std::vector<OutputSpec> outputs;
   for (std::int64_t n = 0; n < 40; ++n)
     momentum_update(g, outputs, {10 + n}, gradient(g, {10 + n}));
-  const Ran ran = run(g, outputs);
+  const Ran ran = run_batched(g, outputs);
   EXPECT_EQ(ran.report.kernels.size(), 3u);
   for (const KernelReport& k : ran.report.kernels)
     EXPECT_LE(k.parts, 16);
@@ -166,7 +166,7 @@ TEST(Batching, SymbolicSizesShareALaunch) {
   const Expr n = Expr::symbol("n", 1, 100);
   const NodeId x = g.input("x", DType::F32, {n}), y = g.input("y", DType::F32, {n, 3});
   g.outputs = {g.unary(Op::Cos, x), g.unary(Op::Exp, y)};
-  const Ran ran = run(g, {});
+  const Ran ran = run_batched(g, {});
   ASSERT_EQ(ran.report.kernels.size(), 1u);
   EXPECT_EQ(ran.report.kernels[0].parts, 2);
 }

@@ -53,7 +53,7 @@ std::size_t sums_of(const Graph& g) {
 }
 
 /// The results with the derived inputs made by `fill`.
-std::vector<HostArray> run(const ParameterFolding& d, const std::vector<HostArray>& inputs) {
+std::vector<HostArray> run_folded(const ParameterFolding& d, const std::vector<HostArray>& inputs) {
   std::vector<HostArray> from, all = inputs;
   for (std::size_t source : d.sources)
     from.push_back(inputs[source]);
@@ -73,7 +73,8 @@ void expect_derived(const Graph& g, std::size_t groups, std::size_t sums) {
   EXPECT_EQ(sums_of(derived->main), sums) << ir::print(derived->main);
   for (bool special : {false, true}) {
     const auto inputs = testing::inputs_of(g, 3, special);
-    const auto before = backend::reference::execute(g, inputs), after = run(*derived, inputs);
+    const auto before = backend::reference::execute(g, inputs),
+               after = run_folded(*derived, inputs);
     for (std::size_t i = 0; i < before.size(); ++i)
       EXPECT_EQ(testing::difference(before[i], after[i]), "") << i;
   }

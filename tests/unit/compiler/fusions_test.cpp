@@ -30,7 +30,8 @@ std::vector<Group> kernels(const Graph& graph) {
 }
 
 /// x y, the factors turned or not in memory.
-NodeId matmul(Graph& g, std::int64_t m, std::int64_t k, std::int64_t n, bool left, bool right) {
+NodeId small_matmul(Graph& g, std::int64_t m, std::int64_t k, std::int64_t n, bool left,
+                    bool right) {
   NodeId a = g.input("a", DType::F32, left ? Shape{k, m} : Shape{m, k});
   NodeId b = g.input("b", DType::F32, right ? Shape{n, k} : Shape{k, n});
   if (left)
@@ -46,7 +47,7 @@ NodeId matmul(Graph& g, std::int64_t m, std::int64_t k, std::int64_t n, bool lef
 TEST(Fusions, ProductsOfAnyLayoutTakeWhatIsAddedInEitherOrder) {
   for (int form = 0; form < 8; ++form) {
     Graph g;
-    const NodeId product = matmul(g, 32, 48, 64, form & 1, form & 2);
+    const NodeId product = small_matmul(g, 32, 48, 64, form & 1, form & 2);
     const NodeId c = g.input("c", DType::F32, {32, 64});
     g.outputs = {form & 4 ? add(g, c, product) : add(g, product, c)};
     const auto made = kernels(g);
@@ -79,14 +80,14 @@ TEST(Fusions, AGradientThatIsAddedIsPartOfItsProduct) {
 
 TEST(Fusions, AProductThatIsAddedToItselfTurnedIsStored) {
   Graph g;
-  const NodeId product = matmul(g, 64, 48, 64, false, false);
+  const NodeId product = small_matmul(g, 64, 48, 64, false, false);
   g.outputs = {add(g, product, g.permute(product, {1, 0}))};
   EXPECT_EQ(kernels(g).size(), 2u) << "its reader needs points of other tiles";
 }
 
 TEST(Fusions, AProductTakesNothingThatWaitsForAllOfIt) {
   Graph g;
-  const NodeId product = matmul(g, 32, 48, 64, false, false);
+  const NodeId product = small_matmul(g, 32, 48, 64, false, false);
   const NodeId total = g.reduce(Op::ReduceSum, product, {0, 1});
   g.outputs = {mul(g, product, g.broadcast(total, {32, 64}))};
   EXPECT_GT(kernels(g).size(), 1u);

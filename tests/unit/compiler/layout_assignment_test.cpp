@@ -41,9 +41,9 @@ Graph turned_product(std::int64_t m = 12, std::int64_t n = 40, std::int64_t k = 
   return g;
 }
 
-struct Found {
-  explicit Found(const Graph& graph, LayoutContext context = {},
-                 kernel::Target target_ = testing::test_targets()[0], double least = 0)
+struct FoundLayouts {
+  explicit FoundLayouts(const Graph& graph, LayoutContext context = {},
+                        kernel::Target target_ = testing::test_targets()[0], double least = 0)
       : normal(normal_form(graph)), form(*normal), target(std::move(target_)),
         greedy(partition_for(form, {}, target)),
         moves(layout_moves_of(form.facts(), greedy, target, context, least)) {}
@@ -93,7 +93,7 @@ const std::vector<bool> kSecond{false, true};
 
 TEST(LayoutChange, AParameterIsKeptInPanels) {
   const Graph g = turned_product();
-  const Found found(g, {kSecond, {}});
+  const FoundLayouts found(g, {kSecond, {}});
   const Move* move = found.of("b[40,36] kept in panels of");
   ASSERT_TRUE(move) << found.all();
   const LayoutAssignment assigned = expect_same(g, found.form, move->choices.layout_changes);
@@ -115,9 +115,9 @@ TEST(LayoutChange, AParameterIsKeptInPanels) {
 TEST(LayoutChange, PairsOfBf16AreKeptSideBySide) {
   const Graph g = turned_product(12, 40, 36, false, DType::BF16);
   kernel::Target target = testing::test_targets()[0];
-  const Found none(g, {kSecond, {}}, target);
+  const FoundLayouts none(g, {kSecond, {}}, target);
   testing::set_units(target, true);
-  const Found found(g, {kSecond, {}}, target);
+  const FoundLayouts found(g, {kSecond, {}}, target);
   const Move* move = found.of("pairs");
   EXPECT_FALSE(none.of("pairs"));
   ASSERT_TRUE(move) << found.all();
@@ -126,7 +126,7 @@ TEST(LayoutChange, PairsOfBf16AreKeptSideBySide) {
 
 TEST(LayoutChange, OtherValuesAreConvertedInEachRun) {
   const Graph g = turned_product();
-  const Found found(g);
+  const FoundLayouts found(g);
   EXPECT_FALSE(found.of("kept"));
   const Move* move = found.of("b[40,36] put into transposed");
   ASSERT_TRUE(move) << found.all();
@@ -142,7 +142,7 @@ TEST(LayoutChange, OtherValuesAreConvertedInEachRun) {
 
 TEST(LayoutChange, WhoMakesAValueStoresItInAnotherOrder) {
   Graph g = turned_product(12, 40, 36, true);
-  const Found found(g);
+  const FoundLayouts found(g);
   // The product would compute its right side anew: it is stored in either case.
   const Move* move = found.of("stored as [1,0]");
   ASSERT_TRUE(move) << found.all();
@@ -215,21 +215,22 @@ TEST(LayoutChange, WindowsOf16BitsArePutAlongTheDepthWhereThatPays) {
 
 TEST(LayoutChange, WhatMustStayIsLeftAlone) {
   const Graph g = turned_product();
-  EXPECT_TRUE(Found(g, {kSecond, {false, true}}).moves.empty()) << "a state in place";
-  EXPECT_TRUE(Found(g, {kSecond, {}}, testing::test_targets()[0], 1e6).moves.empty()) << "small";
+  EXPECT_TRUE(FoundLayouts(g, {kSecond, {false, true}}).moves.empty()) << "a state in place";
+  EXPECT_TRUE(FoundLayouts(g, {kSecond, {}}, testing::test_targets()[0], 1e6).moves.empty())
+      << "small";
   Graph symbolic;
   const Einsum e = sizes("mk", "nk", "mn", 12, Expr::symbol("N", 1, 64), 36);
   symbolic.outputs = {einsum(symbolic, symbolic.input("a", DType::F32, e.shape_of("mk")),
                              symbolic.input("b", DType::F32, e.shape_of("nk")), e)};
-  EXPECT_TRUE(Found(symbolic, {kSecond, {}}).moves.empty());
+  EXPECT_TRUE(FoundLayouts(symbolic, {kSecond, {}}).moves.empty());
   // An output is stored in its own order, and may be converted.
   Graph output = turned_product(12, 40, 36, true);
-  const Found before(output);
+  const FoundLayouts before(output);
   const Move* stored = before.of("stored as [1,0]");
   ASSERT_TRUE(stored);
   Graph given = before.form.graph();
   given.outputs.push_back(stored->choices.layout_changes[0].value);
-  const Found after(given);
+  const FoundLayouts after(given);
   EXPECT_FALSE(after.of("stored as")) << after.all();
   EXPECT_TRUE(after.of("put into")) << after.all();
 }
@@ -242,7 +243,7 @@ TEST(LayoutChange, WhatAScatterUpdatesStays) {
   const NodeId filled = g.scatter(Op::ScatterSet, g.unary(Op::Exp, b), rows,
                                   g.input("new", DType::F32, {Expr(3), Expr(36)}), 0);
   g.outputs = {einsum(g, g.input("a", DType::F32, e.shape_of("mk")), filled, e)};
-  const Found found(g);
+  const FoundLayouts found(g);
   EXPECT_FALSE(found.of("stored as")) << found.all();
   for (const Move& move : found.moves)
     for (const LayoutChange& change : move.choices.layout_changes)
@@ -261,7 +262,7 @@ TEST(LayoutChange, LayersChangeTogether) {
         Op::Tanh,
         einsum(g, x, g.input("w" + std::to_string(layer), DType::F32, e.shape_of("nk")), e));
   g.outputs = {x};
-  const Found found(g, {{false, true, true, true, true}, {}});
+  const FoundLayouts found(g, {{false, true, true, true, true}, {}});
   std::size_t most = 0;
   for (const Move& move : found.moves)
     most = std::max(most, move.choices.layout_changes.size());
@@ -278,7 +279,7 @@ TEST(LayoutChange, ConcatenationsArePutIntoPanelsAtOnce) {
   g.outputs = {g.binary(Op::Mul, parts[0], g.unary(Op::Tanh, parts[1]))};
   const auto first = fold_parameters(g, {false, true, true}, testing::test_targets()[0]);
   ASSERT_TRUE(first);
-  const Found found(first->main, {{false, true, true, true}, {}});
+  const FoundLayouts found(first->main, {{false, true, true, true}, {}});
   const Move* move = found.of("derived0");
   ASSERT_TRUE(move) << found.all();
   const LayoutAssignment assigned = with_layouts(found.form.facts(), move->choices.layout_changes);
@@ -304,7 +305,7 @@ TEST(LayoutChange, PlansGiveTheSameBits) {
   const auto device = backend::cpu::make_cpu_device(2);
   for (const bool computed : {false, true}) {
     const Graph g = turned_product(12, 40, 36, computed);
-    const Found found(g, {}, device->target());
+    const FoundLayouts found(g, {}, device->target());
     ASSERT_FALSE(found.moves.empty());
     std::vector<HostArray> inputs = testing::inputs_of(g, 5, false);
     for (HostArray& array : inputs)

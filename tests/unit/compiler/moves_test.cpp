@@ -32,8 +32,8 @@ Graph layers(int count, bool first = false) {
   return g;
 }
 
-struct Found {
-  explicit Found(const Graph& graph) : normal(normal_form(graph)), form(*normal) {
+struct FoundMoves {
+  explicit FoundMoves(const Graph& graph) : normal(normal_form(graph)), form(*normal) {
     const auto device = backend::cpu::make_cpu_device(1);
     target = device->target();
     greedy = partition_for(form, {}, target);
@@ -56,7 +56,7 @@ struct Found {
 };
 
 TEST(Moves, AValueIsStoredOrComputedAnew) {
-  const Found found(layers(1));
+  const FoundMoves found(layers(1));
   const Move* turn = found.of("exp[64,64]");
   ASSERT_TRUE(turn);
   ASSERT_EQ(turn->choices.turned.size(), 1u);
@@ -72,7 +72,7 @@ TEST(Moves, ValuesOfOneKernelAreTakenApart) {
   const NodeId x = g.input("x", DType::F32, kSquare);
   const NodeId sum = g.reduce(Op::ReduceSum, x, {1});
   g.outputs = {g.binary(Op::Div, x, g.expand(g.reshape(sum, {Expr(64), Expr(1)}), kSquare))};
-  const Found found(g);
+  const FoundMoves found(g);
   ASSERT_EQ(found.kernels({}), 1u);
   const Move* apart = found.of("apart");
   ASSERT_TRUE(apart);
@@ -83,7 +83,7 @@ TEST(Moves, ValuesOfOneKernelAreTakenApart) {
 }
 
 TEST(Moves, LayersChangeTogether) {
-  const Found one(layers(1)), many(layers(8));
+  const FoundMoves one(layers(1)), many(layers(8));
   EXPECT_LT(many.moves.size(), 5 * one.moves.size());
   std::size_t most = 0;
   for (const Move& move : many.moves)
@@ -92,7 +92,7 @@ TEST(Moves, LayersChangeTogether) {
 }
 
 TEST(Moves, NumbersOfNodesDoNotMatter) {
-  const Found a(layers(3)), b(layers(3, true));
+  const FoundMoves a(layers(3)), b(layers(3, true));
   ASSERT_EQ(a.moves.size(), b.moves.size());
   for (std::size_t i = 0; i < a.moves.size(); ++i) {
     EXPECT_EQ(a.moves[i].id, b.moves[i].id);
@@ -101,7 +101,7 @@ TEST(Moves, NumbersOfNodesDoNotMatter) {
 }
 
 TEST(Moves, UnknownOnesChangeNothing) {
-  const Found found(layers(2));
+  const FoundMoves found(layers(2));
   EXPECT_EQ(together(found.moves, {1, 2, 3}), PartitionChoices{});
 }
 

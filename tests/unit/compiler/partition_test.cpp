@@ -31,7 +31,7 @@ NodeId scalar(Graph& g, double v, Shape shape) {
   return g.broadcast(g.constant(DType::F32, v), shape);
 }
 
-NodeId matmul(Graph& g, NodeId a, NodeId b) {
+NodeId matmul_node(Graph& g, NodeId a, NodeId b) {
   const Shape sa = g[a].shape, sb = g[b].shape;
   const Shape box{sa[0], sb[1], sa[1]};
   NodeId x = g.expand(g.reshape(a, {sa[0], 1, sa[1]}), box);
@@ -54,7 +54,7 @@ NodeId keep(Graph& g, NodeId reduced, Shape like) {
   return g.expand(g.reshape(reduced, s), like);
 }
 
-NodeId softmax(Graph& g, NodeId x) {
+NodeId softmax_node(Graph& g, NodeId x) {
   const Shape s = g[x].shape;
   NodeId m = keep(g, g.reduce(Op::ReduceMax, x, {static_cast<std::int64_t>(s.size()) - 1}), s);
   NodeId e = g.unary(Op::Exp, sub(g, x, m));
@@ -86,7 +86,7 @@ TEST(Partition, MatmulTakesItsEpilogue) {
   Graph g;
   NodeId a = g.input("a", DType::F32, {64, 32}), b = g.input("b", DType::F32, {32, 48}),
          bias = g.input("bias", DType::F32, {48});
-  NodeId y = relu(g, g.binary(Op::Add, matmul(g, a, b), g.broadcast(bias, {64, 48})));
+  NodeId y = relu(g, g.binary(Op::Add, matmul_node(g, a, b), g.broadcast(bias, {64, 48})));
   g.outputs = {y};
   Split s = split(g);
   ASSERT_EQ(s.partition.groups.size(), 1u);
@@ -96,7 +96,7 @@ TEST(Partition, MatmulTakesItsEpilogue) {
 TEST(Partition, EpilogueValueThatOthersReadIsStoredToo) {
   Graph g;
   NodeId a = g.input("a", DType::F32, {64, 32}), b = g.input("b", DType::F32, {32, 48});
-  NodeId pre = matmul(g, a, b);
+  NodeId pre = matmul_node(g, a, b);
   g.outputs = {g.unary(Op::Tanh, pre), pre};
   EXPECT_EQ(split(g).partition.groups.size(), 1u);
 }
@@ -104,7 +104,7 @@ TEST(Partition, EpilogueValueThatOthersReadIsStoredToo) {
 TEST(Partition, SoftmaxIsOneKernelOverRows) {
   Graph g;
   NodeId x = g.input("x", DType::F32, {128, 256});
-  g.outputs = {softmax(g, x)};
+  g.outputs = {softmax_node(g, x)};
   Split s = split(g);
   ASSERT_EQ(s.partition.groups.size(), 1u);
   EXPECT_EQ(s.partition.groups[0].kind, GroupKind::Reduce);
@@ -129,11 +129,11 @@ TEST(Partition, NaiveAttentionIsThreeKernels) {
   const Shape box{128, 128};
   NodeId q = g.input("q", DType::F32, {128, 64}), k = g.input("k", DType::F32, {128, 64}),
          v = g.input("v", DType::F32, {128, 64});
-  NodeId scores = g.binary(Op::Mul, matmul(g, q, g.permute(k, {1, 0})), scalar(g, 0.125, box));
+  NodeId scores = g.binary(Op::Mul, matmul_node(g, q, g.permute(k, {1, 0})), scalar(g, 0.125, box));
   NodeId rows = g.expand(g.reshape(g.iota(128), {128, 1}), box),
          cols = g.expand(g.reshape(g.iota(128), {1, 128}), box);
   NodeId masked = g.select(g.binary(Op::Lt, rows, cols), scalar(g, -1e30, box), scores);
-  g.outputs = {matmul(g, softmax(g, masked), v)};
+  g.outputs = {matmul_node(g, softmax_node(g, masked), v)};
   EXPECT_EQ(split(g).partition.groups.size(), 3u);
 }
 
@@ -143,7 +143,7 @@ TEST(Partition, PathAroundPreventsJoining) {
   Graph g;
   NodeId x = g.input("x", DType::F32, {64, 64});
   NodeId y = g.unary(Op::Exp, x);
-  NodeId t = matmul(g, y, y);
+  NodeId t = matmul_node(g, y, y);
   g.outputs = {g.binary(Op::Add, y, t), y};
   Split s = split(g);
   EXPECT_EQ(s.partition.groups.size(), 2u);
@@ -158,7 +158,7 @@ std::vector<DType> stored_factors(std::int64_t n) {
   NodeId a = g.cast(g.input("a", DType::BF16, {n, n}), DType::F32),
          b = g.cast(g.input("b", DType::BF16, {n, n}), DType::F32);
   NodeId factor = rounded(g.unary(Op::Exp, g.binary(Op::Add, x, y)));
-  g.outputs = {matmul(g, factor, a), matmul(g, b, factor)};
+  g.outputs = {matmul_node(g, factor, a), matmul_node(g, b, factor)};
   Split s = split(g);
   std::vector<DType> types;
   for (NodeId id = 0; id < s.graph.size(); ++id)
@@ -178,7 +178,7 @@ TEST(Partition, AFactorThatProductsReadSeldomIsComputedInThem) {
     Graph g;
     NodeId x = g.input("x", DType::F32, {n, n});
     NodeId a = g.cast(g.input("a", DType::BF16, {n, n}), DType::F32);
-    g.outputs = {matmul(g, g.cast(g.cast(x, DType::BF16), DType::F32), a)};
+    g.outputs = {matmul_node(g, g.cast(g.cast(x, DType::BF16), DType::F32), a)};
     EXPECT_EQ(split(g).partition.groups.size(), n < 128 ? 1u : 2u) << n;
   }
 }
@@ -186,8 +186,8 @@ TEST(Partition, AFactorThatProductsReadSeldomIsComputedInThem) {
 TEST(Partition, SumsThatAreOnlyReadInFewerBitsAreStoredSo) {
   Graph g;
   NodeId a = g.input("a", DType::F32, {64, 32}), b = g.input("b", DType::F32, {32, 48});
-  NodeId logits = g.cast(g.cast(matmul(g, a, b), DType::BF16), DType::F32);
-  g.outputs = {softmax(g, logits)};
+  NodeId logits = g.cast(g.cast(matmul_node(g, a, b), DType::BF16), DType::F32);
+  g.outputs = {softmax_node(g, logits)};
   Split s = split(g);
   ASSERT_EQ(s.partition.groups.size(), 2u);
   const Group& product = s.partition.groups[0];
@@ -202,7 +202,7 @@ TEST(Partition, OpByOpWhenFusionIsOff) {
   EXPECT_EQ(split(g, false).partition.groups.size(), 3u);
   Graph m;
   NodeId a = m.input("a", DType::F32, {64, 32}), b = m.input("b", DType::F32, {32, 48});
-  m.outputs = {matmul(m, a, b)};
+  m.outputs = {matmul_node(m, a, b)};
   EXPECT_EQ(split(m, false).partition.groups.size(), 1u)
       << "a product of matrices is one operation";
 }
@@ -210,7 +210,7 @@ TEST(Partition, OpByOpWhenFusionIsOff) {
 TEST(Partition, SaysWhyTwoKernelsStayApart) {
   Graph g;
   NodeId x = g.input("x", DType::F32, {64, 64});
-  NodeId y = softmax(g, x);
+  NodeId y = softmax_node(g, x);
   g.outputs = {g.unary(Op::Exp, g.permute(y, {1, 0})), y};
   Split s = split(g);
   for (const Unfused& u : s.partition.unfused)
@@ -259,7 +259,7 @@ TEST(Partition, MatmulTakesWhatIsAddedInEitherOrder) {
       Graph g;
       NodeId a = g.input("a", DType::F32, {32, 48}), b = g.input("b", DType::F32, {48, 64});
       NodeId c = g.input("c", DType::F32, transposed ? Shape{64, 32} : Shape{32, 64});
-      NodeId product = matmul(g, a, b), added = transposed ? g.permute(c, {1, 0}) : c;
+      NodeId product = matmul_node(g, a, b), added = transposed ? g.permute(c, {1, 0}) : c;
       g.outputs = {first ? g.binary(Op::Add, added, product) : g.binary(Op::Add, product, added)};
       EXPECT_EQ(form_of(g), "contraction") << first << transposed;
     }
@@ -268,7 +268,7 @@ TEST(Partition, MatmulTakesWhatIsAddedInEitherOrder) {
 TEST(Partition, AxesInAnotherOrderAroundAConversionAreNotCopied) {
   Graph g;
   NodeId a = g.input("a", DType::F32, {8, 24}), b = g.input("b", DType::F32, {24, 16});
-  g.outputs = {g.permute(g.cast(g.permute(matmul(g, a, b), {1, 0}), DType::BF16), {1, 0})};
+  g.outputs = {g.permute(g.cast(g.permute(matmul_node(g, a, b), {1, 0}), DType::BF16), {1, 0})};
   const Split s = split(g);
   EXPECT_EQ(s.partition.groups.size(), 1u) << ir::print(s.graph);
   for (NodeId id = 0; id < s.graph.size(); ++id)
@@ -300,7 +300,7 @@ TEST(Partition, MasksAndBiasesOfIndicesAreMadeByTheirReaders) {
   const auto with = [](const auto& change) {
     Graph g;
     const NodeId scores = g.input("s", DType::F32, {n, n});
-    const auto attend = [&](NodeId s) { return softmax(g, change(g, s)); };
+    const auto attend = [&](NodeId s) { return softmax_node(g, change(g, s)); };
     g.outputs = {attend(scores), attend(g.unary(Op::Tanh, scores))};
     return written(g);
   };

@@ -21,7 +21,7 @@ using ir::Graph;
 using ir::NodeId;
 
 /// A softmax of rows over their largest elements, and its column sums: it has two kernels.
-Graph softmax() {
+Graph softmax_graph() {
   Graph g;
   const Shape square{Expr(64), Expr(64)}, column{Expr(64), Expr(1)};
   const NodeId x = g.unary(Op::Tanh, g.input("x", DType::F32, square));
@@ -43,7 +43,7 @@ std::vector<std::string> names() {
 class Pipeline : public ::testing::Test {
 protected:
   Compiled compile(const Options& options) {
-    return compile_graph(softmax(), options, *device_, cache_);
+    return compile_graph(softmax_graph(), options, *device_, cache_);
   }
   std::unique_ptr<backend::Device> device_ = backend::cpu::make_cpu_device(2);
   KernelCache cache_;
@@ -158,7 +158,7 @@ TEST_F(Pipeline, RandomGraphsPassEveryVerifier) {
 }
 
 TEST(PassVerifiers, FindAPartitionThatIsNone) {
-  const auto candidate = normal_form(softmax());
+  const auto candidate = normal_form(softmax_graph());
   const kernel::Target target = backend::cpu::make_cpu_device(1)->target();
   const Partition good = partition_for(*candidate, {}, target).partition;
   ASSERT_GE(good.groups.size(), 2u);
@@ -175,7 +175,7 @@ TEST(PassVerifiers, FindAPartitionThatIsNone) {
 }
 
 TEST(PassVerifiers, FindRegionsAndSchedulesThatDoNotBelongTogether) {
-  const auto candidate = normal_form(softmax());
+  const auto candidate = normal_form(softmax_graph());
   const auto device = backend::cpu::make_cpu_device(1);
   const Options options;
   Partitioned parts = with_launches(*candidate, options, device->target());

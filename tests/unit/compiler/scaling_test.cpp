@@ -35,11 +35,11 @@ namespace {
 using ir::Graph;
 using ir::NodeId;
 
-constexpr std::int64_t kWidth = 8192;
+constexpr std::int64_t kModelWidth = 8192;
 
 Graph chain(Op op, int length) {
   Graph g;
-  NodeId x = g.input("x", DType::F32, {kWidth});
+  NodeId x = g.input("x", DType::F32, {kModelWidth});
   for (int i = 0; i < length; ++i)
     x = g.unary(op, x);
   g.outputs = {x};
@@ -49,9 +49,9 @@ Graph chain(Op op, int length) {
 /// Sines of multiples of one array, all of them results.
 Graph fan(int count) {
   Graph g;
-  const NodeId x = g.input("x", DType::F32, {kWidth});
+  const NodeId x = g.input("x", DType::F32, {kModelWidth});
   for (int i = 0; i < count; ++i) {
-    const NodeId factor = g.broadcast(g.constant(DType::F32, i + 2), {kWidth});
+    const NodeId factor = g.broadcast(g.constant(DType::F32, i + 2), {kModelWidth});
     g.outputs.push_back(g.unary(Op::Sin, g.binary(Op::Mul, x, factor)));
   }
   return g;
@@ -59,7 +59,7 @@ Graph fan(int count) {
 
 Graph one_value_many_times(int count) {
   Graph g;
-  const NodeId y = g.unary(Op::Exp, g.input("x", DType::F32, {kWidth}));
+  const NodeId y = g.unary(Op::Exp, g.input("x", DType::F32, {kModelWidth}));
   g.outputs.assign(static_cast<std::size_t>(count), y);
   return g;
 }

@@ -14,7 +14,7 @@ namespace {
 
 /// Statements, or instructions, of a kind in a block and below.
 template <class T>
-int count(const Block& block) {
+int count_of(const Block& block) {
   int n = 0;
   each_statement(block, [&](const Stmt& s) { n += get_if<T>(s) != nullptr; });
   return n;
@@ -78,8 +78,8 @@ TEST(Builder, LoopsThatRunOnceOrNeverAreNoLoops) {
   b.loop(0, 0, 1, 1, Bind::Serial, [&](const Expr& i) { b.store(y, i, one); });
   b.loop(5, 8, 4, 8, Bind::Serial, [&](const Expr& i) { b.store(y, i, one); });
   KernelProgram p = b.finish(1);
-  EXPECT_EQ(count<For>(p.body), 0);
-  EXPECT_EQ(count<Store>(p.body), 1);
+  EXPECT_EQ(count_of<For>(p.body), 0);
+  EXPECT_EQ(count_of<Store>(p.body), 1);
 }
 
 TEST(Builder, GuardsThatHoldAreDropped) {

@@ -41,8 +41,8 @@ kernel::Region region(const Einsum& e, Work work = Work::None, DType result = DT
   });
 }
 
-void check(const kernel::Region& r, std::string knobs = "",
-           const backend::reference::Bindings& bindings = {}) {
+void check_matrix_tiles(const kernel::Region& r, std::string knobs = "",
+                        const backend::reference::Bindings& bindings = {}) {
   if (!knobs.empty() && knobs[0] != ' ')
     knobs.insert(knobs.begin(), ' ');
   const auto schedule = kernel::parse_schedule("contraction" + knobs + " @mma=bf16_tiles");
@@ -59,9 +59,9 @@ TEST(ContractionMatrix, IsRightInEveryLayout) {
       for (const bool shared : {false, true}) {
         SCOPED_TRACE(std::string(left) + " " + right);
         const std::string how = shared ? " shared=1" : " shared=0";
-        check(region(sizes(left, right, "mn", 32, 32, 32)), how);
-        check(region(sizes(left, right, "mn", 41, 53, 79)), how);
-        check(region(sizes(left, right, "mn", 41, 53, 79)), "mc=32 nc=32 kc=16" + how);
+        check_matrix_tiles(region(sizes(left, right, "mn", 32, 32, 32)), how);
+        check_matrix_tiles(region(sizes(left, right, "mn", 41, 53, 79)), how);
+        check_matrix_tiles(region(sizes(left, right, "mn", 41, 53, 79)), "mc=32 nc=32 kc=16" + how);
       }
 }
 
@@ -69,14 +69,14 @@ TEST(ContractionMatrix, IsRightAtEveryEdge) {
   for (const std::int64_t m : {2, 16, 33})
     for (const std::int64_t n : {2, 16, 65})
       for (const std::int64_t k : {3, 31, 64, 66})
-        check(region(sizes("mk", "kn", "mn", m, n, k)), "kc=16 mc=32 nc=64");
+        check_matrix_tiles(region(sizes("mk", "kn", "mn", m, n, k)), "kc=16 mc=32 nc=64");
 }
 
 TEST(ContractionMatrix, TakesEveryShapeOfTilesThatFits) {
   const auto r = region(sizes("mk", "nk", "mn", 70, 70, 64));
   for (const char* knobs : {"mr=16 nr=16", "mr=16 nr=32", "mr=32 nr=16", "mr=16 nr=64",
                             "mr=64 nr=16", "mr=48 nr=16", "mr=16 nr=48", "mr=32 nr=32 unroll=2"})
-    check(r, knobs);
+    check_matrix_tiles(r, knobs);
   const auto refused = kernel::contraction_generator().lower(
       r, kernel::parse_schedule("contraction mr=48 nr=32 @mma=bf16_tiles"),
       testing::target_with_tiles());
@@ -85,17 +85,17 @@ TEST(ContractionMatrix, TakesEveryShapeOfTilesThatFits) {
 
 TEST(ContractionMatrix, MakesResultsWhenTheNextProductsAreUnderWay) {
   for (const char* knobs : {"late=1", "late=1 kc=16 mc=64 nc=32", "late=1 mc=32"})
-    check(region(sizes("mk", "kn", "mn", 70, 40, 40), Work::Both, DType::BF16), knobs);
+    check_matrix_tiles(region(sizes("mk", "kn", "mn", 70, 40, 40), Work::Both, DType::BF16), knobs);
 }
 
 TEST(ContractionMatrix, WorksBeforeAndAfter) {
   for (const char* left : {"mk", "km"})
     for (const char* right : {"kn", "nk"}) {
-      check(region(sizes(left, right, "mn", 37, 35, 45), Work::Both), "kc=16");
-      check(region(sizes(left, right, "mn", 37, 35, 64), Work::Both, DType::BF16));
+      check_matrix_tiles(region(sizes(left, right, "mn", 37, 35, 45), Work::Both), "kc=16");
+      check_matrix_tiles(region(sizes(left, right, "mn", 37, 35, 64), Work::Both, DType::BF16));
     }
-  check(region(sizes("bmk", "bkn", "bmn", 20, 20, 40, 3), Work::Both), "shared=0");
-  check(region(sizes("bmk", "bkn", "bmn", 20, 20, 40, 3)), "shared=1");
+  check_matrix_tiles(region(sizes("bmk", "bkn", "bmn", 20, 20, 40, 3), Work::Both), "shared=0");
+  check_matrix_tiles(region(sizes("bmk", "bkn", "bmn", 20, 20, 40, 3)), "shared=1");
 }
 
 TEST(ContractionMatrix, TakesUnknownSizes) {
@@ -107,7 +107,7 @@ TEST(ContractionMatrix, TakesUnknownSizes) {
     bound.set(m, size);
     bound.set(n, 65 - size);
     bound.set(k, 2 * size);
-    check(r, "kc=16 mc=32", bound);
+    check_matrix_tiles(r, "kc=16 mc=32", bound);
   }
 }
 
@@ -121,8 +121,8 @@ TEST(ContractionMatrix, ReadsWholeRowsWhereTheyAre) {
   };
   const auto whole = region(sizes("mk", "kn", "mn", 48, 40, 64));
   EXPECT_TRUE(reads(whole, "left"));
-  check(whole, "pack_left=0");
-  check(whole, "pack_left=0 kc=16 mc=32");
+  check_matrix_tiles(whole, "pack_left=0");
+  check_matrix_tiles(whole, "pack_left=0 kc=16 mc=32");
   EXPECT_FALSE(reads(region(sizes("mk", "kn", "mn", 47, 40, 64)), "left")) << "rows in part";
   EXPECT_FALSE(reads(region(sizes("mk", "kn", "mn", 48, 40, 60)), "left")) << "a part of a chunk";
   EXPECT_FALSE(reads(region(sizes("km", "kn", "mn", 48, 40, 64)), "left")) << "turned";

@@ -29,8 +29,9 @@ using testing::sizes;
 
 /// Checks the first schedules on the CPU at each level (at lesser levels one), or interpreted with
 /// its checks of bounds and races.
-void check(const kernel::Region& region, std::size_t schedules = 2, bool interpreted = false,
-           const backend::reference::Bindings& sizes = {}, const KernelCheckOptions& options = {}) {
+void check_contraction(const kernel::Region& region, std::size_t schedules = 2,
+                       bool interpreted = false, const backend::reference::Bindings& sizes = {},
+                       const KernelCheckOptions& options = {}) {
   const kernel::Generator& generator = kernel::contraction_generator();
   for (const std::string level : testing::cpu_levels()) {
     backend::Device& device = testing::cpu_at(level);
@@ -102,38 +103,38 @@ TEST(ContractionForm, SaysWhyARegionIsNone) {
 }
 
 TEST(Contraction, EverySchedulePassesAtEveryLevel) {
-  check(product_region(sizes("mk", "kn", "mn", 37, 70, 300)), 100);
-  check(product_region(sizes("mk", "nk", "mn", 20, 100, 64)));
-  check(product_region(sizes("km", "kn", "mn", 33, 48, 100)));
-  check(product_region(sizes("km", "nk", "mn", 17, 35, 19)));
+  check_contraction(product_region(sizes("mk", "kn", "mn", 37, 70, 300)), 100);
+  check_contraction(product_region(sizes("mk", "nk", "mn", 20, 100, 64)));
+  check_contraction(product_region(sizes("km", "kn", "mn", 33, 48, 100)));
+  check_contraction(product_region(sizes("km", "nk", "mn", 17, 35, 19)));
 }
 
 TEST(Contraction, LongDepthsGoInParts) {
-  check(product_region(sizes("mk", "kn", "mn", 70, 90, 1030)));
-  check(product_region(sizes("km", "nk", "mn", 64, 128, 1024)));
+  check_contraction(product_region(sizes("mk", "kn", "mn", 70, 90, 1030)));
+  check_contraction(product_region(sizes("km", "nk", "mn", 64, 128, 1024)));
 }
 
 TEST(Contraction, InterpreterFindsNoBadAccess) {
   for (const char* form : {"mk", "km"})
     for (const char* other : {"kn", "nk"}) {
-      check(product_region(sizes(form, other, "mn", 19, 37, 21)), 100, true);
-      check(product_region(sizes(form, other, "mn", 8, 32, 16)), 3, true);
+      check_contraction(product_region(sizes(form, other, "mn", 19, 37, 21)), 100, true);
+      check_contraction(product_region(sizes(form, other, "mn", 8, 32, 16)), 3, true);
     }
-  check(product_region(sizes("bmk", "bkn", "bmn", 5, 20, 9, 7)), 100, true);
-  check(product_region(sizes("mk", "kn", "mn", 5, 18, 700)), 2, true);
+  check_contraction(product_region(sizes("bmk", "bkn", "bmn", 5, 20, 9, 7)), 100, true);
+  check_contraction(product_region(sizes("mk", "kn", "mn", 5, 18, 700)), 2, true);
 }
 
 TEST(Contraction, Batches) {
-  check(product_region(sizes("bmk", "bkn", "bmn", 20, 36, 24, 3)));
-  check(product_region(sizes("bmk", "bnk", "bmn", 16, 32, 8, 9)));
-  check(product_region(sizes("mbk", "bkn", "mbn", 18, 24, 12, 5)));
+  check_contraction(product_region(sizes("bmk", "bkn", "bmn", 20, 36, 24, 3)));
+  check_contraction(product_region(sizes("bmk", "bnk", "bmn", 16, 32, 8, 9)));
+  check_contraction(product_region(sizes("mbk", "bkn", "mbn", 18, 24, 12, 5)));
 }
 
 TEST(Contraction, SmallAndOddSizes) {
   for (const int m : {2, 3, 9})
     for (const int n : {2, 5, 17})
       for (const int k : {2, 7})
-        check(product_region(sizes("mk", "kn", "mn", m, n, k)), 2);
+        check_contraction(product_region(sizes("mk", "kn", "mn", m, n, k)), 2);
 }
 
 TEST(Contraction, EmptyShapes) {
@@ -141,11 +142,11 @@ TEST(Contraction, EmptyShapes) {
   backend::reference::Bindings none;
   none.set(k, 0);
   none.set(m, 5);
-  check(product_region(sizes("mk", "kn", "mn", m, 5, k)), 2, false, none);
+  check_contraction(product_region(sizes("mk", "kn", "mn", m, 5, k)), 2, false, none);
   backend::reference::Bindings nothing;
   nothing.set(k, 3);
   nothing.set(m, 0);
-  check(product_region(sizes("mk", "kn", "mn", m, 5, k)), 2, false, nothing);
+  check_contraction(product_region(sizes("mk", "kn", "mn", m, 5, k)), 2, false, nothing);
   // Where a size is known to be 0 there is nothing to compute.
   const auto region = product_region(sizes("mk", "kn", "mn", 0, 5, 3));
   for (const auto& schedule :
@@ -157,9 +158,9 @@ TEST(Contraction, EmptyShapes) {
 
 TEST(Contraction, OtherTypes) {
   const Einsum e = sizes("mk", "kn", "mn", 21, 40, 33);
-  check(product_region(e, DType::F64));
-  check(product_region(e, DType::I32));
-  check(product_region(e, DType::I64));
+  check_contraction(product_region(e, DType::F64));
+  check_contraction(product_region(e, DType::I32));
+  check_contraction(product_region(e, DType::I64));
   for (const DType low : {DType::BF16, DType::F16}) {
     const auto region = region_of([&](Graph& g) {
       const NodeId a = g.cast(input(g, "a", "mk", e, low), DType::F32);
@@ -167,7 +168,7 @@ TEST(Contraction, OtherTypes) {
       return std::vector{g.cast(testing::einsum(g, a, b, e), low)};
     });
     // A sum near the middle of two neighbours may go to either.
-    check(region, 2, false, {}, {.scale = 2});
+    check_contraction(region, 2, false, {}, {.scale = 2});
   }
 }
 
@@ -271,13 +272,13 @@ TEST(Contraction, PrologueAndEpilogue) {
     return std::vector{before, after};
   });
   ASSERT_EQ(region.outputs.size(), 2u);
-  check(region);
-  check(region, 2, true);
+  check_contraction(region);
+  check_contraction(region, 2, true);
 }
 
 TEST(Contraction, PaddedOperandsReadTheirFill) {
   const Einsum e = sizes("mk", "kn", "mn", 24, 36, 20);
-  check(region_of([&](Graph& g) {
+  check_contraction(region_of([&](Graph& g) {
     const NodeId a =
         g.pad(g.input("a", DType::F32, {20, 17}), {1, 2}, {3, 1}, Scalar::of(DType::F32, 0.5));
     return std::vector{testing::einsum(g, a, input(g, "b", "kn", e), e)};
@@ -288,13 +289,13 @@ TEST(Contraction, HeadsOfAttention) {
   // [B,T,H,D] read as [B,H,T,D]; scores, values, and the projection of the joined heads.
   const Einsum scores{
       "bthd", "bshd", "bhts", {{'b', 2}, {'t', 18}, {'s', 18}, {'h', 3}, {'d', 16}}};
-  check(product_region(scores));
+  check_contraction(product_region(scores));
   const Einsum values{"bhts", "bshd", "bthd", scores.extents};
-  check(product_region(values));
+  check_contraction(product_region(values));
   const Einsum project{"bhtd", "hdn", "btn", {{'b', 2}, {'t', 18}, {'h', 3}, {'d', 16}, {'n', 40}}};
-  check(product_region(project));
+  check_contraction(product_region(project));
   const Einsum gradient{"bhtd", "btn", "hdn", project.extents};
-  check(product_region(gradient));
+  check_contraction(product_region(gradient));
 }
 
 TEST(Contraction, ResultsDoNotDependOnTheNumberOfWorkers) {
@@ -401,7 +402,7 @@ TEST(Contraction, SymbolicSizes) {
     bound.set(m, a);
     bound.set(n, b);
     bound.set(k, c);
-    check(region, 2, false, bound);
+    check_contraction(region, 2, false, bound);
   }
 }
 

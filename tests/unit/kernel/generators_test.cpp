@@ -16,7 +16,7 @@ NodeId scalar(Graph& g, double v, Shape shape) {
   return g.broadcast(g.constant(DType::F32, v), shape);
 }
 
-NodeId softmax(Graph& g, NodeId x) {
+NodeId softmax_node(Graph& g, NodeId x) {
   Shape s = g[x].shape, one = s;
   one.back() = 1;
   auto along = [&](NodeId r) { return g.expand(g.reshape(r, one), s); };
@@ -26,7 +26,7 @@ NodeId softmax(Graph& g, NodeId x) {
 }
 
 /// The region of a graph that is one kernel, without inputs or values.
-testing::RegionCase only_region(const Graph& g) {
+testing::RegionCase only_region_of(const Graph& g) {
   auto inputs = testing::random_inputs(g, 1, {.special = false});
   auto cases = testing::region_cases(g, inputs);
   EXPECT_EQ(cases.size(), 1u);
@@ -38,22 +38,22 @@ Target target() {
 }
 
 template <class Match>
-int count(const Block& block, Match match) {
+int count_matching(const Block& block, Match match) {
   int n = 0;
   each_statement(block, [&](const Stmt& s) { n += int(match(s)); });
   return n;
 }
 int loads_of(const KernelProgram& p, int buffer) {
-  return count(p.body, [&](const Stmt& s) {
+  return count_matching(p.body, [&](const Stmt& s) {
     const auto* load = made_by<inst::Load>(s);
     return load && load->from.buffer == buffer;
   });
 }
 int stores(const KernelProgram& p) {
-  return count(p.body, [](const Stmt& s) { return get_if<Store>(s) != nullptr; });
+  return count_matching(p.body, [](const Stmt& s) { return get_if<Store>(s) != nullptr; });
 }
 int applied(const KernelProgram& p, Op op) {
-  return count(p.body, [&](const Stmt& s) {
+  return count_matching(p.body, [&](const Stmt& s) {
     const auto* apply = made_by<inst::Apply>(s);
     return apply && apply->op == op;
   });
@@ -72,7 +72,7 @@ TEST(Generators, MapReadsOnceAndWritesOnce) {
   NodeId x = g.input("x", DType::F32, s);
   g.outputs = {
       g.unary(Op::Tanh, g.binary(Op::Add, g.binary(Op::Mul, x, scalar(g, 2, s)), scalar(g, 1, s)))};
-  Chosen c = lower_greedily(only_region(g).region, target());
+  Chosen c = lower_greedily(only_region_of(g).region, target());
   EXPECT_EQ(c.schedule.generator, "elementwise");
   EXPECT_EQ(loads_of(c.program, 0), int(c.schedule.knob("vectors", 4)));
   EXPECT_EQ(stores(c.program), int(c.schedule.knob("vectors", 4)));
@@ -82,10 +82,10 @@ TEST(Generators, ContiguousAxesAreOneLoop) {
   Graph g;
   NodeId x = g.input("x", DType::F32, {16, 32, 8});
   g.outputs = {g.unary(Op::Exp, x)};
-  auto c = only_region(g);
+  auto c = only_region_of(g);
   EXPECT_EQ(c.region.axes.size(), 1u);
   KernelProgram p = lower_greedily(c.region, target()).program;
-  EXPECT_EQ(count(p.body, [](const Stmt& s) { return get_if<For>(s) != nullptr; }), 2)
+  EXPECT_EQ(count_matching(p.body, [](const Stmt& s) { return get_if<For>(s) != nullptr; }), 2)
       << "the workers' loop and the vectors'";
 }
 
@@ -93,10 +93,10 @@ TEST(Generators, TransposedReadsAreContiguousVectors) {
   Graph g;
   NodeId x = g.input("x", DType::F32, {64, 64});
   g.outputs = {g.unary(Op::Exp, g.permute(x, {1, 0}))};
-  Chosen c = lower_greedily(only_region(g).region, target());
+  Chosen c = lower_greedily(only_region_of(g).region, target());
   EXPECT_EQ(c.schedule.knob("transpose", 0), 1);
-  int shuffles =
-      count(c.program.body, [](const Stmt& s) { return made_by<inst::Shuffle>(s) != nullptr; });
+  int shuffles = count_matching(c.program.body,
+                                [](const Stmt& s) { return made_by<inst::Shuffle>(s) != nullptr; });
   EXPECT_EQ(shuffles, 64) << "16 x log2(16)";
   EXPECT_EQ(loads_of(c.program, 0), 16);
 }
@@ -104,8 +104,8 @@ TEST(Generators, TransposedReadsAreContiguousVectors) {
 TEST(Generators, ShortRowsStayInRegisters) {
   Graph g;
   NodeId x = g.input("x", DType::F32, {64, 64});
-  g.outputs = {softmax(g, x)};
-  Chosen c = lower_greedily(only_region(g).region, target());
+  g.outputs = {softmax_node(g, x)};
+  Chosen c = lower_greedily(only_region_of(g).region, target());
   EXPECT_EQ(c.schedule.generator, "rows");
   int rows = 2, vectors = 4;
   EXPECT_EQ(loads_of(c.program, 0), rows * vectors) << "each element once for three passes";
@@ -115,8 +115,8 @@ TEST(Generators, ShortRowsStayInRegisters) {
 TEST(Generators, LongRowsKeepTheirExponentials) {
   Graph g;
   NodeId x = g.input("x", DType::F32, {64, 4096});
-  g.outputs = {softmax(g, x)};
-  Chosen c = lower_greedily(only_region(g).region, target());
+  g.outputs = {softmax_node(g, x)};
+  Chosen c = lower_greedily(only_region_of(g).region, target());
   EXPECT_EQ(c.schedule.generator, "rows");
   EXPECT_EQ(applied(c.program, Op::Exp), 2) << "computed in one pass only, for two accumulators";
   int scratch = 0;
@@ -129,7 +129,7 @@ TEST(Generators, SumsOfColumnsRunAlongTheRows) {
   Graph g;
   NodeId x = g.input("x", DType::F32, {128, 2048});
   g.outputs = {g.reduce(Op::ReduceSum, x, {0})};
-  auto c = only_region(g);
+  auto c = only_region_of(g);
   EXPECT_EQ(classify(c.region), Form::Column);
   EXPECT_EQ(lower_greedily(c.region, target()).schedule.generator, "columns");
 }
@@ -138,12 +138,12 @@ TEST(Generators, LargeSumsAreCutIntoPieces) {
   Graph g;
   NodeId x = g.input("x", DType::F32, {1 << 18});
   g.outputs = {g.reduce(Op::ReduceSum, x, {0})};
-  Chosen c = lower_greedily(only_region(g).region, target());
+  Chosen c = lower_greedily(only_region_of(g).region, target());
   EXPECT_EQ(c.schedule.generator, "pieces");
   EXPECT_TRUE(c.program.uses_barrier);
   Target many = target();
   many.workers = 64;
-  EXPECT_EQ(hash_of(lower_greedily(only_region(g).region, many).program), hash_of(c.program))
+  EXPECT_EQ(hash_of(lower_greedily(only_region_of(g).region, many).program), hash_of(c.program))
       << "the pieces follow from the region, not from the machine's workers";
 }
 
@@ -151,7 +151,7 @@ TEST(Generators, SumsWithEnoughToShareAreNotCut) {
   const auto pieces_of = [](const Shape& shape, Op op, std::vector<std::int64_t> axes) {
     Graph g;
     g.outputs = {g.reduce(op, g.input("x", DType::F32, shape), std::move(axes))};
-    return pieces_generator().space(only_region(g).region, target()).size();
+    return pieces_generator().space(only_region_of(g).region, target()).size();
   };
   EXPECT_GT(pieces_of({1 << 18}, Op::ReduceSum, {0}), 0u);
   EXPECT_EQ(pieces_of({1 << 10}, Op::ReduceSum, {0}), 0u) << "little to sum";
@@ -177,7 +177,7 @@ TEST(Generators, ResultsDoNotDependOnTheWorkers) {
   Graph g;
   NodeId x = g.input("x", DType::F32, {200000});
   g.outputs = {g.reduce(Op::ReduceSum, g.unary(Op::Sin, x), {0})};
-  auto c = only_region(g);
+  auto c = only_region_of(g);
   KernelProgram p = lower_greedily(c.region, target()).program;
   auto first = testing::run_region(c, p, {.workers = 1});
   for (int workers : {2, 3, 7})

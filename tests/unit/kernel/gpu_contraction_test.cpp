@@ -25,7 +25,7 @@ using testing::Einsum;
 using testing::input;
 using testing::sizes;
 
-kernel::Region region_of(const std::function<std::vector<NodeId>(Graph&)>& make) {
+kernel::Region built_region(const std::function<std::vector<NodeId>(Graph&)>& make) {
   return testing::region_of(make, 64); // as memory is aligned on a GPU
 }
 
@@ -35,7 +35,7 @@ kernel::Region plain(const Einsum& e, DType dtype) {
 
 /// relu((a + 0.5) b + bias) + rest: where the sum begins behind the depth's end, a is not 0.
 kernel::Region busy(const Einsum& e, DType dtype) {
-  return region_of([&](Graph& g) {
+  return built_region([&](Graph& g) {
     const NodeId x = input(g, "a", e.left, e, dtype);
     const NodeId half = g.broadcast(g.constant(dtype, 0.5), e.shape_of(e.left));
     const NodeId a = g.binary(Op::Add, x, half), b = input(g, "b", e.right, e, dtype);
@@ -240,12 +240,12 @@ TEST(GpuContraction, TheCopyEngineFollowsAxesOverTheirEdges) {
     const NodeId x = g.input("x", DType::BF16, {2, 3, 64, 64});
     return g.reshape(g.permute(x, {0, 2, 1, 3}), {2, 64, 192});
   };
-  const kernel::Region rows = region_of([&](Graph& g) {
+  const kernel::Region rows = built_region([&](Graph& g) {
     const Einsum e{"bsk", "nk", "bsn", {{'b', 2}, {'s', 64}, {'k', 192}, {'n', 72}}};
     return std::vector{testing::einsum(g, heads(g), input(g, "w", "nk", e, DType::BF16), e)};
   });
   check(rows, kWgmma);
-  const kernel::Region columns = region_of([&](Graph& g) {
+  const kernel::Region columns = built_region([&](Graph& g) {
     const Einsum e{"kn", "km", "nm", {{'k', 128}, {'n', 72}, {'m', 192}}};
     return std::vector{testing::einsum(g, input(g, "y", "kn", e, DType::BF16),
                                        g.reshape(heads(g), {128, 192}), e)};

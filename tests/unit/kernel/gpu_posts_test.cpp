@@ -13,12 +13,12 @@
 namespace egret::kernel {
 namespace {
 
-constexpr int kThreads = 64;
+constexpr int kPostThreads = 64;
 
-Launch launch_of(int blocks, bool resident) {
+Launch post_launch(int blocks, bool resident) {
   Launch l;
   l.workers = Expr(blocks);
-  l.threads = kThreads;
+  l.threads = kPostThreads;
   l.resident = resident;
   return l;
 }
@@ -41,15 +41,15 @@ std::vector<float> counted(std::size_t n) {
 TEST(ScanThreads, EachGetsWhatThoseBeforeItInItsGroupHave) {
   for (const int group : {2, 8, 32}) {
     ProgramBuilder b("scan");
-    const int in = b.argument("in", DType::F32, Expr(kThreads), 64, false),
-              out = b.argument("out", DType::F32, Expr(kThreads), 64, true);
-    const Expr t = thread_variable(kThreads);
+    const int in = b.argument("in", DType::F32, Expr(kPostThreads), 64, false),
+              out = b.argument("out", DType::F32, Expr(kPostThreads), 64, true);
+    const Expr t = thread_variable(kPostThreads);
     b.store(out, t, b.scan_threads(Monoid::Sum, b.load(in, t, 1), group));
-    const KernelProgram p = b.finish(launch_of(1, false));
+    const KernelProgram p = b.finish(post_launch(1, false));
     EXPECT_NE(print(p).find(fmt::format("sum, threads={})", group)), std::string::npos);
-    const auto x = counted(kThreads), y = run(p, x, kThreads, 1);
+    const auto x = counted(kPostThreads), y = run(p, x, kPostThreads, 1);
     float sum = 0;
-    for (int i = 0; i < kThreads; ++i) {
+    for (int i = 0; i < kPostThreads; ++i) {
       sum = i % group == 0 ? 0 : sum + x[std::size_t(i - 1)];
       EXPECT_EQ(y[std::size_t(i)], sum) << i << " of " << group;
     }
@@ -59,11 +59,11 @@ TEST(ScanThreads, EachGetsWhatThoseBeforeItInItsGroupHave) {
 TEST(ScanThreads, GroupsThatAreNoneAreRefused) {
   for (const int group : {1, 3, 64}) {
     ProgramBuilder b("scan");
-    const int in = b.argument("in", DType::F32, Expr(kThreads), 64, false),
-              out = b.argument("out", DType::F32, Expr(kThreads), 64, true);
-    const Expr t = thread_variable(kThreads);
+    const int in = b.argument("in", DType::F32, Expr(kPostThreads), 64, false),
+              out = b.argument("out", DType::F32, Expr(kPostThreads), 64, true);
+    const Expr t = thread_variable(kPostThreads);
     b.store(out, t, b.scan_threads(Monoid::Sum, b.load(in, t, 1), group));
-    EXPECT_THROW(b.finish(launch_of(1, false)), InternalError) << group;
+    EXPECT_THROW(b.finish(post_launch(1, false)), InternalError) << group;
   }
 }
 
@@ -75,12 +75,12 @@ struct Chain {
 KernelProgram chain(const Chain& c) {
   constexpr int kItems = 6;
   ProgramBuilder b("chain");
-  const int in = b.argument("in", DType::F32, Expr(kThreads), 64, false),
+  const int in = b.argument("in", DType::F32, Expr(kPostThreads), 64, false),
             out = b.argument("out", DType::F32, Expr(kItems), 64, true),
             work = b.workspace("work", DType::F32, Expr(kItems));
   const int draws = b.counter("draws", 2), posts = b.counter("posts", kItems),
             ended = b.counter("ended", 1);
-  const Expr t = thread_variable(kThreads);
+  const Expr t = thread_variable(kPostThreads);
   b.grid_loop(
       Expr(kItems),
       [&](const Expr& i) {
@@ -106,19 +106,19 @@ KernelProgram chain(const Chain& c) {
       draws);
   if (c.clears)
     b.clear_flags(posts, kItems, ended);
-  return b.finish(launch_of(kItems, c.resident));
+  return b.finish(post_launch(kItems, c.resident));
 }
 
 TEST(Posts, BlocksWaitForWhatOthersWrote) {
   const KernelProgram p = chain({});
   EXPECT_NE(print(p).find("behind wait_flags(begin=posts["), std::string::npos) << print(p);
   for (const int blocks : {1, 2, 6})
-    EXPECT_EQ(run(p, std::vector<float>(kThreads, 0), 6, blocks),
+    EXPECT_EQ(run(p, std::vector<float>(kPostThreads, 0), 6, blocks),
               (std::vector<float>{1, 2, 3, 4, 5, 6}));
 }
 
 TEST(Posts, MistakesAreTold) {
-  const std::vector<float> zeros(kThreads, 0);
+  const std::vector<float> zeros(kPostThreads, 0);
   EXPECT_THROW(run(chain({.waits = false}), zeros, 6, 3), InternalError);  // a race
   EXPECT_THROW(run(chain({.posts = false}), zeros, 6, 3), InternalError);  // nobody can go on
   EXPECT_THROW(run(chain({.clears = false}), zeros, 6, 3), InternalError); // posts are left

@@ -52,7 +52,8 @@ bool packs_right(const kernel::KernelProgram& program) {
 }
 
 /// The first schedules, interpreted and on this CPU.
-void check(const kernel::Region& region, const kernel::Target& target, std::size_t most = 12) {
+void check_layout(const kernel::Region& region, const kernel::Target& target,
+                  std::size_t most = 12) {
   const kernel::Generator& generator = kernel::contraction_generator();
   auto space = generator.space(region, target);
   ASSERT_FALSE(space.empty());
@@ -121,13 +122,13 @@ TEST(Layouts, PanelsAreReadWhereTheyAre) {
         EXPECT_EQ(found.form.right.tile, tile) << kernel::print(region);
         EXPECT_FALSE(found.form.right.pairs);
       }
-      check(region, target, 6);
+      check_layout(region, target, 6);
     }
 }
 
 TEST(Layouts, PanelsOfBf16AreWidenedAsTheyAreRead) {
   const auto target = testing::test_targets()[0];
-  check(paneled(6, 100, 24, 32, false, DType::BF16), target, 6);
+  check_layout(paneled(6, 100, 24, 32, false, DType::BF16), target, 6);
 }
 
 TEST(Layouts, PairsAreReadAsWords) {
@@ -140,7 +141,7 @@ TEST(Layouts, PairsAreReadAsWords) {
     EXPECT_EQ(found.form.right.tile, 32) << kernel::print(region);
     EXPECT_TRUE(found.form.right.pairs);
     EXPECT_EQ(kernel::contraction_generator().space(region, target)[0].mma, "bf16_pairs");
-    check(region, target);
+    check_layout(region, target);
   }
 }
 

@@ -25,13 +25,13 @@ using testing::input;
 using testing::sizes;
 using Activation = LibraryProduct::Activation;
 
-kernel::Target gpu(std::int64_t library) {
+kernel::Target library_target(std::int64_t library) {
   kernel::Target target = backend::cuda::known_target(90);
   target.product_library = library;
   return target;
 }
 
-kernel::Region plain(const Einsum& e, DType dtype) {
+kernel::Region plain_region(const Einsum& e, DType dtype) {
   return testing::product_region(e, dtype, 64);
 }
 
@@ -71,13 +71,13 @@ NodeId gelu(Graph& g, NodeId x) {
 }
 
 /// Lowers, sends the program through bytes, and runs it against the region.
-void check(const kernel::Region& region) {
+void check_library(const kernel::Region& region) {
   const kernel::Generator& generator = kernel::gpu_library_generator();
-  const auto space = generator.space(region, gpu(1));
+  const auto space = generator.space(region, library_target(1));
   ASSERT_FALSE(space.empty()) << kernel::find_product(region).reason << print(region);
   for (const kernel::Schedule& schedule : {space.front(), space.back()}) {
     EXPECT_EQ(kernel::parse_schedule(to_string(schedule)), schedule);
-    const auto lowered = generator.lower(region, schedule, gpu(1));
+    const auto lowered = generator.lower(region, schedule, library_target(1));
     ASSERT_TRUE(lowered.ok) << lowered.reason;
     kernel::verify(lowered.program);
     const auto again = kernel::program_of_bytes(kernel::to_bytes(lowered.program));
@@ -91,23 +91,24 @@ void check(const kernel::Region& region) {
     EXPECT_TRUE(result.ok) << result.message << print(again);
     EXPECT_TRUE(result.complete);
   }
-  EXPECT_NE(hash_of(generator.lower(region, space[0], gpu(1)).program),
-            hash_of(generator.lower(region, space[1], gpu(1)).program));
+  EXPECT_NE(hash_of(generator.lower(region, space[0], library_target(1)).program),
+            hash_of(generator.lower(region, space[1], library_target(1)).program));
 }
 
 TEST(LibraryProducts, EveryLayoutAndType) {
   for (const DType dtype : {DType::F32, DType::BF16, DType::F16})
     for (const auto& [left, right] :
          {std::pair{"mk", "kn"}, {"mk", "nk"}, {"km", "kn"}, {"km", "nk"}})
-      check(plain(sizes(left, right, "mn", 24, 40, 16), dtype));
+      check_library(plain_region(sizes(left, right, "mn", 24, 40, 16), dtype));
 }
 
 TEST(LibraryProducts, BatchesAndOneRow) {
-  check(plain(sizes("bmk", "bkn", "bmn", 8, 16, 12, 3), DType::BF16));
-  check(plain(sizes("bkm", "bnk", "bmn", 8, 16, 12, 3), DType::F32));
-  check(plain(sizes("mbk", "bkn", "bmn", 8, 16, 12, 3), DType::BF16)); // heads side by side
-  check(plain(sizes("k", "kn", "n", 1, 40, 16), DType::F32));
-  check(plain(sizes("k", "nk", "n", 1, 40, 16), DType::BF16));
+  check_library(plain_region(sizes("bmk", "bkn", "bmn", 8, 16, 12, 3), DType::BF16));
+  check_library(plain_region(sizes("bkm", "bnk", "bmn", 8, 16, 12, 3), DType::F32));
+  check_library(
+      plain_region(sizes("mbk", "bkn", "bmn", 8, 16, 12, 3), DType::BF16)); // heads side by side
+  check_library(plain_region(sizes("k", "kn", "n", 1, 40, 16), DType::F32));
+  check_library(plain_region(sizes("k", "nk", "n", 1, 40, 16), DType::BF16));
 }
 
 TEST(LibraryProducts, BiasAndActivation) {
@@ -138,7 +139,7 @@ TEST(LibraryProducts, BiasAndActivation) {
       ASSERT_TRUE(found.ok) << found.reason << print(region);
       EXPECT_EQ(found.product.bias >= 0, c.bias);
       EXPECT_EQ(found.product.activation, c.activation);
-      check(region);
+      check_library(region);
     }
 }
 
@@ -146,7 +147,7 @@ TEST(LibraryProducts, WhatTheLibraryDoesNotHaveIsRefused) {
   const auto reason = [](const kernel::Region& region) {
     const auto found = kernel::find_product(region);
     EXPECT_FALSE(found.ok) << print(region);
-    EXPECT_TRUE(kernel::gpu_library_generator().space(region, gpu(1)).empty());
+    EXPECT_TRUE(kernel::gpu_library_generator().space(region, library_target(1)).empty());
     return found.reason;
   };
   const auto unary = [](Op op) {
@@ -175,30 +176,32 @@ TEST(LibraryProducts, WhatTheLibraryDoesNotHaveIsRefused) {
                 return g.binary(Op::Add, x, g.expand(rows, g[x].shape));
               })),
               HasSubstr("more than a bias of the columns"));
-  EXPECT_THAT(reason(plain(sizes("mk", "kn", "mn", 24, 40, 16), DType::F64)),
+  EXPECT_THAT(reason(plain_region(sizes("mk", "kn", "mn", 24, 40, 16), DType::F64)),
               HasSubstr("not summed in f32"));
-  EXPECT_THAT(reason(plain(sizes("mk", "kn", "mn", 24, 40, 16), DType::I32)),
+  EXPECT_THAT(reason(plain_region(sizes("mk", "kn", "mn", 24, 40, 16), DType::I32)),
               HasSubstr("not summed in f32"));
-  EXPECT_THAT(reason(plain(sizes("mk", "kn", "mn", Expr::symbol("M", 1, 64), 40, 16), DType::F32)),
-              HasSubstr("not known before it runs"));
+  EXPECT_THAT(
+      reason(plain_region(sizes("mk", "kn", "mn", Expr::symbol("M", 1, 64), 40, 16), DType::F32)),
+      HasSubstr("not known before it runs"));
 }
 
 TEST(LibraryProducts, AreNeverGreedyAndOnlyMadeWhereThereIsALibrary) {
-  const kernel::Region region = plain(sizes("mk", "kn", "mn", 64, 64, 64), DType::BF16);
+  const kernel::Region region = plain_region(sizes("mk", "kn", "mn", 64, 64, 64), DType::BF16);
   const kernel::Generator& generator = kernel::gpu_library_generator();
-  EXPECT_NE(kernel::lower_greedily(region, gpu(130000)).schedule.generator, generator.name());
-  EXPECT_TRUE(generator.space(region, gpu(0)).empty());
+  EXPECT_NE(kernel::lower_greedily(region, library_target(130000)).schedule.generator,
+            generator.name());
+  EXPECT_TRUE(generator.space(region, library_target(0)).empty());
   const kernel::Schedule schedule = kernel::parse_schedule("cublaslt way=1");
-  EXPECT_THAT(generator.lower(region, schedule, gpu(0)).reason, HasSubstr("not there"));
-  EXPECT_TRUE(generator.lower(region, schedule, gpu(130000)).ok);
+  EXPECT_THAT(generator.lower(region, schedule, library_target(0)).reason, HasSubstr("not there"));
+  EXPECT_TRUE(generator.lower(region, schedule, library_target(130000)).ok);
   for (const char* bad : {"cublaslt way=-1", "cublaslt way=1000", "cublaslt ways=1"})
-    EXPECT_FALSE(generator.lower(region, kernel::parse_schedule(bad), gpu(1)).ok) << bad;
+    EXPECT_FALSE(generator.lower(region, kernel::parse_schedule(bad), library_target(1)).ok) << bad;
 }
 
 TEST(LibraryProducts, ThatLeaveTheirBuffersDoNotVerify) {
-  const kernel::Region region = plain(sizes("mk", "kn", "mn", 24, 40, 16), DType::BF16);
+  const kernel::Region region = plain_region(sizes("mk", "kn", "mn", 24, 40, 16), DType::BF16);
   const auto lowered = kernel::gpu_library_generator().lower(
-      region, kernel::parse_schedule("cublaslt way=0"), gpu(1));
+      region, kernel::parse_schedule("cublaslt way=0"), library_target(1));
   ASSERT_TRUE(lowered.ok) << lowered.reason;
   const std::function<void(LibraryProduct&)> faults[] = {
       [](LibraryProduct& p) { p.rows += 1; },

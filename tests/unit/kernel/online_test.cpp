@@ -69,7 +69,7 @@ Graph log_probability(DType dtype, std::int64_t rows, std::int64_t columns, bool
   return g;
 }
 
-Graph softmax(DType dtype, std::int64_t rows, std::int64_t columns) {
+Graph softmax_region(DType dtype, std::int64_t rows, std::int64_t columns) {
   Formula f(dtype, rows, columns);
   const NodeId e = f.g.unary(Op::Exp, f.low());
   f.g.outputs = {f.g.binary(Op::Div, e, f.along(f.sum(e)))};
@@ -163,7 +163,7 @@ TEST(Online, AgreesWithTheFormulaAtSpecialNumbersOnACpu) {
         for (bool as_number : {false, true})
           expect_right(log_probability(dtype, kSpecialRows, columns, as_number), inputs,
                        kernel::rows_generator(), target, all);
-        expect_right(softmax(dtype, kSpecialRows, columns), inputs, kernel::rows_generator(),
+        expect_right(softmax_region(dtype, kSpecialRows, columns), inputs, kernel::rows_generator(),
                      target, all);
       }
 }
@@ -178,7 +178,7 @@ TEST(Online, AgreesWithTheFormulaAtSpecialNumbersOnAGpu) {
           "gpu_rows group=8 keep=0 online=1 threads=64",
           "gpu_rows group=64 keep=1 online=1 threads=64 @order=drawn/1",
       };
-      expect_right(softmax(dtype, kSpecialRows, columns), inputs, gpu_rows(), target, all);
+      expect_right(softmax_region(dtype, kSpecialRows, columns), inputs, gpu_rows(), target, all);
       if (columns == 264)
         all.push_back("gpu_rows group=32 keep=2 online=1 threads=32 @split_reduce=2");
       for (bool as_number : {false, true})
@@ -226,7 +226,7 @@ TEST(Online, ReadsTheLogitsOfALossOnce) {
 TEST(Online, ReadsTheRowsOfASoftmaxTwice) {
   constexpr std::int64_t kRows = 64, kColumns = 1 << 20;
   const Target target = testing::test_targets()[0];
-  const auto regions = testing::regions_of(softmax(DType::F32, kRows, kColumns), target);
+  const auto regions = testing::regions_of(softmax_region(DType::F32, kRows, kColumns), target);
   ASSERT_EQ(regions.size(), 1u);
   const auto chosen = kernel::lower_greedily(regions[0], target);
   EXPECT_EQ(chosen.schedule.knob("online", 0), 1);

@@ -139,7 +139,7 @@ TEST(Region, MemoryIsSharedOnlyElementByElement) {
   EXPECT_FALSE(may_alias(other, 0, 0));
 }
 
-void expect_broken(const std::function<void(Region&)>& change, const std::string& part) {
+void expect_broken_region(const std::function<void(Region&)>& change, const std::string& part) {
   Region r = doubling();
   verify(r);
   change(r);
@@ -152,41 +152,49 @@ void expect_broken(const std::function<void(Region&)>& change, const std::string
 }
 
 TEST(Region, VerifyNamesTheBrokenPromise) {
-  expect_broken([](Region& r) { r.outputs.clear(); }, "computes nothing");
-  expect_broken([](Region& r) { r.stages[0].axes = {1, 0}; }, "axes are not ascending");
-  expect_broken([](Region& r) { r.stages[0].axes = {0, 5}; }, "no axis 5");
-  expect_broken([](Region& r) { r.stages[0].over = {1}; }, "a map has no reduced axes");
-  expect_broken([](Region& r) { r.stages[0].kind = StageKind::Reduce; },
-                "all other stages have some");
-  expect_broken(
+  expect_broken_region([](Region& r) { r.outputs.clear(); }, "computes nothing");
+  expect_broken_region([](Region& r) { r.stages[0].axes = {1, 0}; }, "axes are not ascending");
+  expect_broken_region([](Region& r) { r.stages[0].axes = {0, 5}; }, "no axis 5");
+  expect_broken_region([](Region& r) { r.stages[0].over = {1}; }, "a map has no reduced axes");
+  expect_broken_region([](Region& r) { r.stages[0].kind = StageKind::Reduce; },
+                       "all other stages have some");
+  expect_broken_region(
       [](Region& r) {
         r.stages[0].kind = StageKind::Reduce;
         r.stages[0].over = {1};
       },
       "reduced but marked parallel");
-  expect_broken([](Region& r) { r.stages[0].loads[0].number = 3; }, "no operand 3");
-  expect_broken([](Region& r) { r.stages[0].loads[0].source = Source::Stage; },
-                "not an earlier one");
-  expect_broken([](Region& r) { r.stages[0].loads[0].map.coords.clear(); }, "0 coordinates");
-  expect_broken([](Region& r) { r.stages[0].loads[0].map.dims = {4}; }, "the map's box");
-  expect_broken([](Region& r) { r.stages[0].loads[0].map.coords = {axis(2, 9)}; },
-                "is not an axis of it");
-  expect_broken([](Region& r) { r.stages[0].loads[0].map.coords = {axis(1, 9)}; },
-                "another extent");
-  expect_broken([](Region& r) { r.stages[0].loads[0].map.coords = {indirect_symbol(0)}; },
-                "indirect coordinate that is not given");
-  expect_broken([](Region& r) { r.stages[0].loads[0].indirect = {2}; }, "no integer value");
-  expect_broken([](Region& r) { r.stages[0].body[0].dtype = DType::F64; }, "is f64, loads f32");
-  expect_broken([](Region& r) { r.stages[0].body[1].dtype = DType::F64; },
-                "constant of another dtype");
-  expect_broken([](Region& r) { r.stages[0].body[2].op = Op::ReduceSum; }, "is not elementwise");
-  expect_broken([](Region& r) { r.stages[0].body[2].args = {0}; }, "takes 2 operands, has 1");
-  expect_broken([](Region& r) { r.stages[0].body[2].args = {0, 2}; }, "not an earlier value");
-  expect_broken([](Region& r) { r.stages[0].yields = {9}; }, "yields no value 9");
-  expect_broken([](Region& r) { r.stages[0].yield_dtypes = {}; }, "yields and their dtypes");
-  expect_broken([](Region& r) { r.outputs[0].dtype = DType::F64; }, "another dtype than its value");
-  expect_broken([](Region& r) { r.outputs[0].stage = 1; }, "no stage 1");
-  expect_broken(
+  expect_broken_region([](Region& r) { r.stages[0].loads[0].number = 3; }, "no operand 3");
+  expect_broken_region([](Region& r) { r.stages[0].loads[0].source = Source::Stage; },
+                       "not an earlier one");
+  expect_broken_region([](Region& r) { r.stages[0].loads[0].map.coords.clear(); }, "0 coordinates");
+  expect_broken_region([](Region& r) { r.stages[0].loads[0].map.dims = {4}; }, "the map's box");
+  expect_broken_region([](Region& r) { r.stages[0].loads[0].map.coords = {axis(2, 9)}; },
+                       "is not an axis of it");
+  expect_broken_region([](Region& r) { r.stages[0].loads[0].map.coords = {axis(1, 9)}; },
+                       "another extent");
+  expect_broken_region([](Region& r) { r.stages[0].loads[0].map.coords = {indirect_symbol(0)}; },
+                       "indirect coordinate that is not given");
+  expect_broken_region([](Region& r) { r.stages[0].loads[0].indirect = {2}; }, "no integer value");
+  expect_broken_region([](Region& r) { r.stages[0].body[0].dtype = DType::F64; },
+                       "is f64, loads f32");
+  expect_broken_region([](Region& r) { r.stages[0].body[1].dtype = DType::F64; },
+                       "constant of another dtype");
+  expect_broken_region([](Region& r) { r.stages[0].body[2].op = Op::ReduceSum; },
+                       "is not elementwise");
+  expect_broken_region([](Region& r) { r.stages[0].body[2].args = {0}; },
+                       "takes 2 operands, has 1");
+  expect_broken_region(
+      [](Region& r) {
+        r.stages[0].body[2].args = {0, 2};
+      },
+      "not an earlier value");
+  expect_broken_region([](Region& r) { r.stages[0].yields = {9}; }, "yields no value 9");
+  expect_broken_region([](Region& r) { r.stages[0].yield_dtypes = {}; }, "yields and their dtypes");
+  expect_broken_region([](Region& r) { r.outputs[0].dtype = DType::F64; },
+                       "another dtype than its value");
+  expect_broken_region([](Region& r) { r.outputs[0].stage = 1; }, "no stage 1");
+  expect_broken_region(
       [](Region& r) {
         r.outputs[0].alias = 0;
         r.stages[0].loads[0].map.coords = {axis(1, 8)};

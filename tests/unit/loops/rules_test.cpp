@@ -140,7 +140,7 @@ struct Case {
 };
 
 /// Loops that are shared by more than one case.
-TreePtr product(TreePtr inner) { // inside of the loops over results
+TreePtr product_tree(TreePtr inner) { // inside of the loops over results
   return loop(0, 32, loop(1, 48, std::move(inner)));
 }
 TreePtr sum(TreePtr inner) {
@@ -261,7 +261,7 @@ std::vector<Case> order_cases() {
   const auto deep = [](TreePtr inner) { return loop(2, 64, std::move(inner)); };
   const TreePtr split_scan = loop(1, 4, loop(1, 8, body(0)), 8);
   return {
-      {"exchange", Of::Product, product(sum(deep(body(0)))),
+      {"exchange", Of::Product, product_tree(sum(deep(body(0)))),
        loop(1, 48, loop(0, 32, sum(deep(body(0))))), Of::Running, split_scan},
       {"acc-out", Of::Product, loop(0, 32, loop(1, 48, sum(deep(body(0))))),
        loop(0, 32, sum(loop(1, 48, deep(body(0))))), Of::Product, deep(sum(body(0)))},
@@ -270,17 +270,18 @@ std::vector<Case> order_cases() {
       {"exchange-sums", Of::Planes, loop(0, 4, sum(loop(1, 8, loop(2, 16, body(0))))),
        loop(0, 4, sum(loop(2, 16, loop(1, 8, body(0))))), Of::Running, split_scan},
       {"exchange-back", Of::Product, loop(1, 48, loop(0, 32, sum(deep(body(0))))),
-       product(sum(deep(body(0)))), Of::Product, product(sum(deep(body(0))))},
+       product_tree(sum(deep(body(0)))), Of::Product, product_tree(sum(deep(body(0))))},
       {"exchange-steps-back", Of::Odd, loop(0, 10, loop(1, 4, loop(1, 5, body(0), 4))),
        loop(0, 10, loop(1, 5, loop(1, 4, body(0)), 4)), Of::Running,
        loop(1, 8, loop(1, 4, body(0), 8))},
       {"acc-in-back", Of::Product, loop(0, 32, sum(loop(1, 48, deep(body(0))))),
-       product(sum(deep(body(0)))), Of::Product, sum(deep(body(0)))},
+       product_tree(sum(deep(body(0)))), Of::Product, sum(deep(body(0)))},
       {"exchange-sums-back", Of::Planes, loop(0, 4, sum(loop(2, 16, loop(1, 8, body(0))))),
        loop(0, 4, sum(loop(1, 8, loop(2, 16, body(0))))), Of::Planes,
        loop(0, 4, sum(loop(1, 8, loop(2, 16, body(0)))))},
-      {"exchange-sum-steps-back", Of::Product, product(sum(loop(2, 8, loop(2, 8, body(0), 8)))),
-       product(sum(loop(2, 8, loop(2, 8, body(0)), 8))), Of::Running,
+      {"exchange-sum-steps-back", Of::Product,
+       product_tree(sum(loop(2, 8, loop(2, 8, body(0), 8)))),
+       product_tree(sum(loop(2, 8, loop(2, 8, body(0)), 8))), Of::Running,
        loop(1, 8, loop(1, 4, body(0), 8))},
   };
 }
@@ -289,7 +290,7 @@ TreePtr in_loops(TreePtr part) {
   return loop(0, 12, loop(1, 24, std::move(part)));
 }
 TreePtr in_product(TreePtr part) {
-  return product(std::move(part));
+  return product_tree(std::move(part));
 }
 
 TreePtr in_odd(TreePtr part) {
@@ -306,7 +307,7 @@ std::vector<Case> size_cases() {
   const auto deep = [] { return sum(loop(2, 64, body(0))); };
   const auto across = [] { return loop(1, 20, body(0)); };
   return {
-      {"split", Of::Product, product(deep()), loop(0, 8, loop(0, 4, loop(1, 48, deep())), 4),
+      {"split", Of::Product, product_tree(deep()), loop(0, 8, loop(0, 4, loop(1, 48, deep())), 4),
        Of::Odd, loop(1, 20, body(0), 1, Bind::Core)}, // only a plain loop
       {"split-rest", Of::Odd, loop(0, 10, loop(1, 20, body(0))),
        loop(0, 3, loop(0, 4, mask(0, loop(1, 20, body(0)))), 4), Of::Odd,
@@ -317,7 +318,7 @@ std::vector<Case> size_cases() {
       {"split-unknown-rest", Of::Unknown, unknown_loop(1, Of::Unknown, body(0), 1),
        unknown_loop(8, Of::Unknown, loop(0, 8, mask(0, body(0))), 8), Of::Unknown,
        unknown_loop(8, Of::Unknown, loop(0, 8, body(0)), 4)}, // gaps
-      {"merge", Of::Product, loop(0, 8, loop(0, 4, loop(1, 48, deep())), 4), product(deep()),
+      {"merge", Of::Product, loop(0, 8, loop(0, 4, loop(1, 48, deep())), 4), product_tree(deep()),
        Of::Product, loop(0, 8, loop(0, 4, loop(1, 48, deep())), 8)},
       {"merge-unknown-rest", Of::Unknown,
        unknown_loop(8, Of::Unknown, loop(0, 8, mask(0, body(0))), 8),
@@ -361,8 +362,9 @@ std::vector<Case> binding_cases() {
   const TreePtr of_all = sum(loop(2, 8, loop(0, 32, loop(1, 48, part())), 8, Bind::Grid));
   const TreePtr of_each = sum(loop(0, 32, loop(2, 8, loop(1, 48, part()), 8, Bind::Grid)));
   return {
-      {"unroll", Of::Product, product(sum(loop(2, 16, loop(2, 4, body(0)), 4))),
-       product(sum(loop(2, 16, loop(2, 4, body(0), 1, Bind::Unroll), 4))), Of::Product, reduced},
+      {"unroll", Of::Product, product_tree(sum(loop(2, 16, loop(2, 4, body(0)), 4))),
+       product_tree(sum(loop(2, 16, loop(2, 4, body(0), 1, Bind::Unroll), 4))), Of::Product,
+       reduced},
       {"vectorize", Of::Product, loop(0, 32, loop(1, 3, loop(1, 16, sum(deep())), 16)),
        loop(0, 32, loop(1, 3, loop(1, 16, sum(deep()), 1, Bind::Vector), 16)), Of::Running,
        lanes_of_scan},
@@ -370,14 +372,14 @@ std::vector<Case> binding_cases() {
       {"bind-grid", Of::Blocks, first(Bind::Serial), first(Bind::Grid), Of::Blocks, reduced},
       {"bind-warp", Of::Blocks, first(Bind::Serial), first(Bind::Warp), Of::Blocks, reduced},
       {"bind-lane", Of::Blocks, first(Bind::Serial), first(Bind::Lane), Of::Blocks, reduced},
-      {"vectorize-sums", Of::Product, product(lanes(Bind::Serial)), product(lanes(Bind::Vector)),
-       Of::Running, lanes_of_scan},
-      {"near", Of::Product, product(sum(deep())), near(1, product(sum(deep()))), Of::Product,
-       sum(deep())}, // both operands change along the depth
-      {"split-reduction", Of::Product, product(sum(loop(2, 8, loop(2, 8, body(0)), 8))),
-       product(parts(Bind::Serial)), Of::Running, acc(0, along(body(0)))},
-      {"bind-parts", Of::Product, product(parts(Bind::Serial)), product(parts(Bind::Core)),
-       Of::Running, scan_of_all},
+      {"vectorize-sums", Of::Product, product_tree(lanes(Bind::Serial)),
+       product_tree(lanes(Bind::Vector)), Of::Running, lanes_of_scan},
+      {"near", Of::Product, product_tree(sum(deep())), near(1, product_tree(sum(deep()))),
+       Of::Product, sum(deep())}, // both operands change along the depth
+      {"split-reduction", Of::Product, product_tree(sum(loop(2, 8, loop(2, 8, body(0)), 8))),
+       product_tree(parts(Bind::Serial)), Of::Running, acc(0, along(body(0)))},
+      {"bind-parts", Of::Product, product_tree(parts(Bind::Serial)),
+       product_tree(parts(Bind::Core)), Of::Running, scan_of_all},
       {"parts-of-all", Of::Blocks, of_each, of_all, Of::Product, of_each}, // by blocks, not cores
       {"matrix-unit", Of::Units, unit(Bind::Serial), unit(Bind::Matrix), Of::Product,
        unit(Bind::Serial), in_units}, // f32
@@ -394,23 +396,25 @@ std::vector<Case> binding_cases() {
        bound(Bind::Warp)},
       {"unbind-lane", Of::Blocks, first(Bind::Lane), first(Bind::Serial), Of::Blocks,
        bound(Bind::Lane)},
-      {"near-away", Of::Product, near(1, product(sum(deep()))), product(sum(deep()))},
-      {"unbind-vector-sums", Of::Product, product(lanes(Bind::Vector)),
-       product(lanes(Bind::Serial)), Of::Running, loop(1, 16, body(0), 1, Bind::Vector)},
+      {"near-away", Of::Product, near(1, product_tree(sum(deep()))), product_tree(sum(deep()))},
+      {"unbind-vector-sums", Of::Product, product_tree(lanes(Bind::Vector)),
+       product_tree(lanes(Bind::Serial)), Of::Running, loop(1, 16, body(0), 1, Bind::Vector)},
       {"unbind-lane-sums", Of::Blocks,
-       product(sum(loop(2, 2, loop(2, 32, body(0), 1, Bind::Lane), 32))),
-       product(sum(loop(2, 2, loop(2, 32, body(0)), 32))), Of::Running,
+       product_tree(sum(loop(2, 2, loop(2, 32, body(0), 1, Bind::Lane), 32))),
+       product_tree(sum(loop(2, 2, loop(2, 32, body(0)), 32))), Of::Running,
        loop(1, 16, body(0), 1, Bind::Lane)},
-      {"unbind-warp-sums", Of::Blocks, product(sum(loop(2, 8, loop(2, 8, body(0)), 8, Bind::Warp))),
-       product(sum(loop(2, 8, loop(2, 8, body(0)), 8))), Of::Running,
+      {"unbind-warp-sums", Of::Blocks,
+       product_tree(sum(loop(2, 8, loop(2, 8, body(0)), 8, Bind::Warp))),
+       product_tree(sum(loop(2, 8, loop(2, 8, body(0)), 8))), Of::Running,
        loop(1, 16, body(0), 1, Bind::Warp)},
       {"unit-away", Of::Units, unit(Bind::Matrix), unit(Bind::Serial), Of::Product,
        unit(Bind::Matrix), in_units},
       {"parts-of-each", Of::Blocks, of_all, of_each, Of::Product, of_all},
-      {"unbind-parts", Of::Product, product(parts(Bind::Core)), product(parts(Bind::Serial)),
-       Of::Running, acc(0, loop(1, 32, acc(0, body(0)), 1, Bind::Core))},
-      {"join-parts", Of::Product, product(parts(Bind::Serial)),
-       product(sum(loop(2, 8, loop(2, 8, body(0)), 8))), Of::Running, scan_of_all},
+      {"unbind-parts", Of::Product, product_tree(parts(Bind::Core)),
+       product_tree(parts(Bind::Serial)), Of::Running,
+       acc(0, loop(1, 32, acc(0, body(0)), 1, Bind::Core))},
+      {"join-parts", Of::Product, product_tree(parts(Bind::Serial)),
+       product_tree(sum(loop(2, 8, loop(2, 8, body(0)), 8))), Of::Running, scan_of_all},
       {"parts-of-parts", Of::Planes,
        loop(0, 4, sum(loop(1, 8, loop(2, 2, sum(loop(2, 8, body(0))), 8)))),
        loop(0, 4, sum(loop(1, 8, sum(loop(2, 2, sum(loop(2, 8, body(0))), 8))))), Of::Running,

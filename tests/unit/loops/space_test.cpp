@@ -220,11 +220,11 @@ bool some_hold(const std::vector<std::string>& trees, const std::string& part) {
   return std::ranges::any_of(trees, [&](const std::string& t) { return t.find(part) != t.npos; });
 }
 
-const std::string kUnit = "for(0,16,1,matrix,for(1,8,1,matrix,for(2,16,1,matrix,";
+const std::string kUnitTarget = "for(0,16,1,matrix,for(1,8,1,matrix,for(2,16,1,matrix,";
 
 TEST(GpuLoopSpaceTest, NarrowProductsGoByTilesOfTheMatrixUnit) {
   const auto square = gpu_trees(testing::narrow_product_graph(64, 64, 64));
-  EXPECT_NE(square[0].find(kUnit + "body(0)"), std::string::npos) << square[0];
+  EXPECT_NE(square[0].find(kUnitTarget + "body(0)"), std::string::npos) << square[0];
   EXPECT_NE(square[0].find("near(1,near(0,"), std::string::npos) << square[0];
   EXPECT_TRUE(some_hold(square, ",warp,for(2,"));
   EXPECT_FALSE(all_hold(square, "matrix")) << "others are tried, too";
@@ -248,7 +248,7 @@ TEST(GpuLoopSpaceTest, TilesOfTheMatrixUnitFollowTheShape) {
   EXPECT_NE(square, tall);
   EXPECT_NE(wide, tall);
   for (const std::string& tree : {square, wide, tall})
-    EXPECT_NE(tree.find(kUnit), std::string::npos) << tree;
+    EXPECT_NE(tree.find(kUnitTarget), std::string::npos) << tree;
 }
 
 /// Loads of several terms are under way together.
@@ -262,8 +262,9 @@ TEST(GpuLoopSpaceTest, TermsAreWrittenOutWhereThreadsWaitForThem) {
 
 TEST(GpuLoopSpaceTest, SizesThatNoTileDividesAreMasked) {
   EXPECT_TRUE(some_hold(gpu_trees(testing::narrow_product_graph(40, 20, 44)),
-                        kUnit + "mask(0,mask(1,mask(2,body(0)"));
-  EXPECT_TRUE(some_hold(gpu_trees(with_map_behind(30, 50, 32)), kUnit + "mask(0,mask(1,body(0)"));
+                        kUnitTarget + "mask(0,mask(1,mask(2,body(0)"));
+  EXPECT_TRUE(
+      some_hold(gpu_trees(with_map_behind(30, 50, 32)), kUnitTarget + "mask(0,mask(1,body(0)"));
 }
 
 TEST(GpuLoopSpaceTest, BlocksShareSumsWithFewResults) {

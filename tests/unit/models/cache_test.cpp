@@ -11,7 +11,7 @@
 namespace egret {
 namespace {
 
-void expect_near(const Tensor& a, const Tensor& b, double tolerance = 1e-5) {
+void expect_within(const Tensor& a, const Tensor& b, double tolerance = 1e-5) {
   ASSERT_EQ(a.sizes(), b.sizes());
   const auto x = a.to_vector(), y = b.to_vector();
   for (std::size_t i = 0; i < x.size(); ++i)
@@ -37,12 +37,12 @@ TEST(KeyValueCache, PiecesGiveTheLogitsOfTheWhole) {
     models::GptCache cache = model.cache(3);
     std::int64_t begin = 0;
     for (std::int64_t n : {4, 1, 1, 5, 1}) {
-      expect_near(model.extend(tokens.narrow(1, begin, n), cache), whole.narrow(1, begin, n));
+      expect_within(model.extend(tokens.narrow(1, begin, n), cache), whole.narrow(1, begin, n));
       begin += n;
       EXPECT_EQ(cache.length.item<std::int64_t>(), begin);
     }
     cache.length.assign(0); // what it held counts no more
-    expect_near(model.extend(tokens.narrow(1, 0, 2), cache), whole.narrow(1, 0, 2));
+    expect_within(model.extend(tokens.narrow(1, 0, 2), cache), whole.narrow(1, 0, 2));
   }
 }
 
@@ -53,7 +53,7 @@ TEST(KeyValueCache, SharedHeadsShareTheirPlace) {
   nn::KeyValueCache cache = attention.cache(2, 9);
   EXPECT_EQ(cache.keys.sizes(), (std::vector<std::int64_t>{2, 2, 9, 2}));
   for (std::int64_t i = 0; i < 7; ++i)
-    expect_near(attention.extend(x.narrow(1, i, 1), cache, scalar(i)), whole.narrow(1, i, 1));
+    expect_within(attention.extend(x.narrow(1, i, 1), cache, scalar(i)), whole.narrow(1, i, 1));
 }
 
 // One plan for all positions; it writes a row of each cache, not all of it, and asks for no memory.
@@ -72,7 +72,7 @@ TEST(KeyValueCache, AStepIsOnePlanInPlace) {
     last = step(model, tensor(std::vector{text[i]}, Shape{1, 1}), cache).eval();
   }
   const Counters steps = counters() - before;
-  expect_near(last, model(tensor(text, Shape{1, 7}))[0][-1]);
+  expect_within(last, model(tensor(text, Shape{1, 7}))[0][-1]);
   EXPECT_EQ(step.traces(), 1u);
   EXPECT_EQ(steps.graphs_traced, 0u);
   EXPECT_EQ(steps.compiles, 0u);
@@ -96,7 +96,7 @@ TEST(KeyValueCache, GradientsPassThroughIt) {
   models::GptCache cache = model.cache();
   const Tensor first = model.extend(tokens.narrow(1, 0, 4), cache).sum();
   (first + model.extend(tokens.narrow(1, 4, 2), cache).sum()).backward();
-  expect_near(model.token_embedding.weight.grad(), want, 1e-3);
+  expect_within(model.token_embedding.weight.grad(), want, 1e-3);
 }
 
 TEST(KeyValueCache, WhatDoesNotFitIsRefused) {

@@ -17,13 +17,13 @@ using testing::expect_near;
 using testing::holds;
 using testing::message_of;
 
-struct Training {
+struct NamedTraining {
   models::Gpt model;
   optim::AdamW optimizer;
   Generator dropout{4};
 
-  Training() : Training(Generator(1)) {}
-  explicit Training(Generator g)
+  NamedTraining() : NamedTraining(Generator(1)) {}
+  explicit NamedTraining(Generator g)
       : model(
             {.vocabulary = 17, .context = 64, .layers = 1, .width = 8, .heads = 2, .dropout = 0.1},
             g),
@@ -40,7 +40,7 @@ Tensor train(models::Gpt& model, optim::AdamW& optimizer, const Tensor& tokens,
 }
 
 TEST(NamedState, OneTrainingStepServesFiftyLengths) {
-  Training named, plain;
+  NamedTraining named, plain;
   auto step = compile(
       &train, {.name = "step",
                .dims = {{.name = "batch", .least = 1, .most = 8, .at = {{2, 0}, {3, 0}}},

@@ -13,7 +13,7 @@
 namespace egret::nn {
 namespace {
 
-std::vector<std::string> names_of(const std::vector<NamedTensor>& tensors) {
+std::vector<std::string> convnet_names(const std::vector<NamedTensor>& tensors) {
   std::vector<std::string> names;
   for (const auto& named : tensors)
     names.push_back(named.name);
@@ -24,7 +24,7 @@ std::vector<std::int64_t> dims(std::initializer_list<std::int64_t> list) {
   return list;
 }
 
-void expect_equal(const Tensor& a, const Tensor& b, float tolerance = 1e-5F) {
+void expect_within(const Tensor& a, const Tensor& b, float tolerance = 1e-5F) {
   ASSERT_EQ(a.sizes(), b.sizes());
   auto x = a.to_vector(), y = b.to_vector();
   for (std::size_t i = 0; i < x.size(); ++i)
@@ -35,16 +35,16 @@ TEST(BatchNorm, AGeneratorTellsThatItTrains) {
   Generator g(1);
   const Tensor x = randn({8, 3, 4, 4}, g) * 2 + 1;
   const BatchNorm norm(3);
-  expect_equal(norm(x), x / std::sqrt(1 + 1e-5), 1e-4F); // by the running statistics
+  expect_within(norm(x), x / std::sqrt(1 + 1e-5), 1e-4F); // by the running statistics
   EXPECT_EQ(norm.num_batches_tracked.item(), 0);
   const Tensor y = norm(x, &g);
-  expect_equal(y.mean({0, 2, 3}), zeros({3}), 1e-4F);
-  expect_equal(norm.running_mean, x.mean({0, 2, 3}) * 0.1, 1e-5F);
-  expect_equal(norm.running_var, 0.9 + x.var({0, 2, 3}) * 0.1, 1e-4F);
+  expect_within(y.mean({0, 2, 3}), zeros({3}), 1e-4F);
+  expect_within(norm.running_mean, x.mean({0, 2, 3}) * 0.1, 1e-5F);
+  expect_within(norm.running_var, 0.9 + x.var({0, 2, 3}) * 0.1, 1e-4F);
   EXPECT_EQ(norm.num_batches_tracked.item(), 1);
   BatchNorm copy = norm; // shares its tensors
-  EXPECT_EQ(names_of(named_parameters(copy)), (std::vector<std::string>{"weight", "bias"}));
-  EXPECT_EQ(names_of(named_tensors(copy)),
+  EXPECT_EQ(convnet_names(named_parameters(copy)), (std::vector<std::string>{"weight", "bias"}));
+  EXPECT_EQ(convnet_names(named_tensors(copy)),
             (std::vector<std::string>{"weight", "bias", "running_mean", "running_var",
                                       "num_batches_tracked"}));
 }
@@ -54,7 +54,7 @@ TEST(BatchNorm, CompiledStepsUpdateTheStatistics) {
   const Tensor x = randn({8, 3, 4, 4}, g);
   Sequential net(Conv2d(3, 4, 3, g, {.padding = 1}, false), BatchNorm(4), Relu{}, MaxPool2d(2),
                  AdaptiveAvgPool2d(1), Flatten{}, Linear(4, 2, g));
-  EXPECT_EQ(names_of(named_parameters(net)),
+  EXPECT_EQ(convnet_names(named_parameters(net)),
             (std::vector<std::string>{"0.weight", "1.weight", "1.bias", "6.weight", "6.bias"}));
   auto step = compile([](decltype(net)& m, Generator& training, const Tensor& in) {
     Tensor loss = m(in, &training).square().mean();
@@ -67,7 +67,7 @@ TEST(BatchNorm, CompiledStepsUpdateTheStatistics) {
   const auto& norm = std::get<1>(net.layers);
   EXPECT_EQ(norm.num_batches_tracked.item(), 3);
   const Tensor y = std::get<0>(net.layers)(x);
-  expect_equal(norm.running_mean, y.mean({0, 2, 3}) * (1 - std::pow(0.9, 3)), 1e-5F);
+  expect_within(norm.running_mean, y.mean({0, 2, 3}) * (1 - std::pow(0.9, 3)), 1e-5F);
 }
 
 TEST(Conv, StartsAsPyTorchDoes) {
@@ -86,20 +86,20 @@ TEST(Conv, StartsAsPyTorchDoes) {
 TEST(Pools, AreTheFunctions) {
   Generator g(1);
   const Tensor x = randn({2, 3, 7, 6}, g);
-  expect_equal(MaxPool2d(3, {.stride = 2, .padding = 1})(x),
-               max_pool2d(x, 3, {.stride = 2, .padding = 1}));
-  expect_equal(AvgPool2d({2, 3}, {.ceil_mode = true})(x),
-               avg_pool2d(x, {2, 3}, {.ceil_mode = true}));
-  expect_equal(AdaptiveMaxPool2d({2, 3})(x), adaptive_max_pool2d(x, {2, 3}));
-  expect_equal(Identity{}(x), x);
+  expect_within(MaxPool2d(3, {.stride = 2, .padding = 1})(x),
+                max_pool2d(x, 3, {.stride = 2, .padding = 1}));
+  expect_within(AvgPool2d({2, 3}, {.ceil_mode = true})(x),
+                avg_pool2d(x, {2, 3}, {.ceil_mode = true}));
+  expect_within(AdaptiveMaxPool2d({2, 3})(x), adaptive_max_pool2d(x, {2, 3}));
+  expect_within(Identity{}(x), x);
   EXPECT_EQ(Flatten{}(x).sizes(), dims({2, 126}));
 }
 
 TEST(Norms, OfGroupsAndInstances) {
   Generator g(1);
   const Tensor x = randn({2, 4, 5}, g);
-  expect_equal(GroupNorm(4, 4)(x), InstanceNorm(4)(x));
-  expect_equal(InstanceNorm(4, true)(x), InstanceNorm(4)(x));
+  expect_within(GroupNorm(4, 4)(x), InstanceNorm(4)(x));
+  expect_within(InstanceNorm(4, true)(x), InstanceNorm(4)(x));
   InstanceNorm plain(4);
   EXPECT_TRUE(named_parameters(plain).empty());
 }
@@ -116,7 +116,7 @@ TEST(Recurrent, ParametersAreNamedAsTorchNamesThem) {
   EXPECT_EQ(parameters[8].tensor.sizes(), dims({20, 10}));
   EXPECT_EQ(parameters[15].name, "bias_hh_l1_reverse");
   Gru gru(3, 5, g, {.with_bias = false});
-  EXPECT_EQ(names_of(named_parameters(gru)),
+  EXPECT_EQ(convnet_names(named_parameters(gru)),
             (std::vector<std::string>{"weight_ih_l0", "weight_hh_l0"}));
   EXPECT_EQ(gru.directions[0].weight_hh.sizes(), dims({15, 5}));
 }
@@ -130,16 +130,16 @@ TEST(Recurrent, GoesOnFromAState) {
   EXPECT_EQ(whole.state.cell.sizes(), dims({2, 2, 5}));
   const RecurrentOutput first = lstm(x.narrow(1, 0, 3));
   const RecurrentOutput rest = lstm(x.narrow(1, 3, 4), nullptr, first.state);
-  expect_equal(cat({first.output, rest.output}, 1), whole.output);
-  expect_equal(rest.state.hidden, whole.state.hidden);
-  expect_equal(rest.state.cell, whole.state.cell);
+  expect_within(cat({first.output, rest.output}, 1), whole.output);
+  expect_within(rest.state.hidden, whole.state.hidden);
+  expect_within(rest.state.cell, whole.state.cell);
 }
 
 TEST(Recurrent, DropoutBetweenLayersOnlyWithAGenerator) {
   Generator g(1);
   const Gru gru(3, 5, g, {.layers = 2, .dropout = 0.5});
   const Tensor x = randn({2, 4, 3}, g);
-  expect_equal(gru(x).output, gru(x).output);
+  expect_within(gru(x).output, gru(x).output);
   EXPECT_NE(gru(x, &g).output.to_vector(), gru(x).output.to_vector());
 }
 
@@ -149,7 +149,7 @@ TEST(MultiHeadAttention, AcrossToItselfIsSelfAttention) {
   for (std::int64_t kv : {4, 2, 1}) {
     const MultiHeadAttention attention(8, 4, g, false, kv);
     EXPECT_EQ(attention.in_proj_weight.size(0), 8 + 4 * kv);
-    expect_equal(attention.across(x, x), attention(x));
+    expect_within(attention.across(x, x), attention(x));
   }
 }
 
@@ -171,7 +171,7 @@ TEST(MultiHeadAttention, SharedHeadsAreRepeatedHeads) {
   all.in_proj_weight.assign(grown(few.in_proj_weight));
   all.in_proj_bias.assign(grown(few.in_proj_bias));
   all.out_proj = few.out_proj;
-  expect_equal(few(x), all(x));
+  expect_within(few(x), all(x));
 }
 
 TEST(MultiHeadAttention, MasksHide) {
@@ -180,7 +180,7 @@ TEST(MultiHeadAttention, MasksHide) {
   const MultiHeadAttention plain(8, 2, g);
   MultiHeadAttention causal = plain;
   causal.causal = true;
-  expect_equal(plain(x, causal_mask(4, 4)), causal(x));
+  expect_within(plain(x, causal_mask(4, 4)), causal(x));
 }
 
 TEST(TransformerLayers, StackAndName) {
@@ -190,12 +190,12 @@ TEST(TransformerLayers, StackAndName) {
   TransformerDecoder decoder(2, o, g);
   const Tensor x = randn({2, 3, 8}, g), memory = encoder(randn({2, 5, 8}, g));
   EXPECT_EQ(decoder(x, memory).sizes(), dims({2, 3, 8}));
-  EXPECT_EQ(names_of(named_parameters(encoder)).back(), "norm.bias");
-  EXPECT_EQ(names_of(named_parameters(decoder))[4], "layers.0.multihead_attn.in_proj_weight");
+  EXPECT_EQ(convnet_names(named_parameters(encoder)).back(), "norm.bias");
+  EXPECT_EQ(convnet_names(named_parameters(decoder))[4], "layers.0.multihead_attn.in_proj_weight");
   // Without the part of the memory that differs nothing differs.
   const Tensor other = cat({memory.narrow(1, 0, 4), randn({2, 1, 8}, g)}, 1);
   const Tensor seen = arange(5) < 4;
-  expect_equal(decoder(x, memory, nullptr, seen), decoder(x, other, nullptr, seen));
+  expect_within(decoder(x, memory, nullptr, seen), decoder(x, other, nullptr, seen));
 }
 
 TEST(Init, HasTheDeviationsThatTheFansAsk) {
@@ -217,7 +217,7 @@ TEST(Init, OrthogonalRowsOrColumns) {
     const std::int64_t fewer = std::min(m.size(0), m.size(1));
     if (m.size(0) > fewer)
       m = m.transpose();
-    expect_equal(matmul(m, m.transpose()), eye(fewer) * 4, 1e-5F);
+    expect_within(matmul(m, m.transpose()), eye(fewer) * 4, 1e-5F);
   }
 }
 

@@ -11,7 +11,7 @@
 namespace egret::nn {
 namespace {
 
-void expect_near(const Tensor& a, const Tensor& b) {
+void expect_close(const Tensor& a, const Tensor& b) {
   ASSERT_EQ(a.sizes(), b.sizes());
   const auto x = a.to_vector(), y = b.to_vector();
   for (std::size_t i = 0; i < x.size(); ++i)
@@ -27,11 +27,11 @@ TEST(RecurrentStep, StepsMakeTheSequence) {
     RecurrentState state;
     for (std::int64_t t = 0; t < 5; ++t) {
       state = layer.step(x.select(1, t), state);
-      expect_near(state.hidden, whole.output.select(1, t));
+      expect_close(state.hidden, whole.output.select(1, t));
     }
     EXPECT_EQ(state.cell.defined(), cell == Cell::Lstm);
     if (state.cell.defined())
-      expect_near(state.cell, whole.state.cell[0]);
+      expect_close(state.cell, whole.state.cell[0]);
   }
 }
 
@@ -69,7 +69,7 @@ TEST(LayersThatDraw, SlopesLieInTheirRange) {
   }
   EXPECT_NEAR(total / 1000, -0.375, 0.02);
   EXPECT_GT(std::set<float>(y.begin(), y.end()).size(), 900u);
-  expect_near(rrelu(tensor({-8.0, 2.0}), g, 0.25, 0.5), tensor({-3.0, 2.0}));
+  expect_close(rrelu(tensor({-8.0, 2.0}), g, 0.25, 0.5), tensor({-3.0, 2.0}));
   EXPECT_EQ(rrelu(ones({4}), g, 0.25, 0.5, true).sum().item(), 4);
 }
 
@@ -84,7 +84,7 @@ TEST(LayersThatDraw, WholeChannelsAreDropped) {
       ASSERT_EQ(v[i], v[i + k]);
   const auto kept = std::count(v.begin(), v.end(), *values.rbegin());
   EXPECT_NEAR(static_cast<double>(kept) / static_cast<double>(v.size()), 0.6, 0.07);
-  expect_near(feature_alpha_dropout(ones({2, 3}), 0.4, g, false), ones({2, 3}));
+  expect_close(feature_alpha_dropout(ones({2, 3}), 0.4, g, false), ones({2, 3}));
 }
 
 } // namespace

@@ -9,7 +9,7 @@
 namespace egret::optim {
 namespace {
 
-std::vector<NamedTensor> parameters(std::initializer_list<Tensor> tensors) {
+std::vector<NamedTensor> parameters_of(std::initializer_list<Tensor> tensors) {
   std::vector<NamedTensor> named;
   for (Tensor t : tensors)
     named.push_back({"p" + std::to_string(named.size()), t.set_requires_grad()});
@@ -53,7 +53,7 @@ TEST(Sgd, FollowsTheFormula) {
   for (SgdOptions o :
        {SgdOptions{.lr = 0.1}, SgdOptions{.lr = 0.1, .momentum = 0.9},
         SgdOptions{.lr = 0.05, .momentum = 0.9, .weight_decay = 0.1, .nesterov = true}}) {
-    Sgd optimizer(parameters({tensor({1.5, -2.0})}), o);
+    Sgd optimizer(parameters_of({tensor({1.5, -2.0})}), o);
     Reference a{1.5}, b{-2.0};
     for (int i = 0; i < 5; ++i) {
       one_step(optimizer);
@@ -68,7 +68,7 @@ TEST(Sgd, FollowsTheFormula) {
 
 TEST(AdamW, FollowsTheFormula) {
   AdamWOptions o{.lr = 0.1, .weight_decay = 0.05};
-  AdamW optimizer(parameters({tensor({1.5, -2.0}), scalar(3.0)}), o);
+  AdamW optimizer(parameters_of({tensor({1.5, -2.0}), scalar(3.0)}), o);
   Reference a{1.5}, b{-2.0}, c{3.0};
   for (int i = 0; i < 7; ++i) {
     one_step(optimizer);
@@ -84,7 +84,7 @@ TEST(AdamW, FollowsTheFormula) {
 
 TEST(AdamW, DecayOfMatricesOnlySparesVectors) {
   AdamWOptions o{.lr = 0.1, .weight_decay = 0.5, .decay_matrices_only = true};
-  AdamW optimizer(parameters({ones({2, 2}), ones({2})}), o);
+  AdamW optimizer(parameters_of({ones({2, 2}), ones({2})}), o);
   for (const auto& named : optimizer.parameters())
     named.tensor.sum().backward(zeros({}));
   optimizer.step();
@@ -93,14 +93,14 @@ TEST(AdamW, DecayOfMatricesOnlySparesVectors) {
 }
 
 TEST(Optimizers, LearningRateCanChange) {
-  Sgd optimizer(parameters({scalar(1.0)}), {.lr = 0.1});
+  Sgd optimizer(parameters_of({scalar(1.0)}), {.lr = 0.1});
   optimizer.set_lr(0.25);
   one_step(optimizer);
   EXPECT_NEAR(optimizer.parameters()[0].tensor.item(), 0.5, 1e-6);
 }
 
 TEST(Optimizers, ParametersWithoutGradientStay) {
-  auto ps = parameters({scalar(1.0), scalar(2.0)});
+  auto ps = parameters_of({scalar(1.0), scalar(2.0)});
   AdamW optimizer(ps, {});
   ps[0].tensor.square().backward();
   optimizer.step();
@@ -109,7 +109,7 @@ TEST(Optimizers, ParametersWithoutGradientStay) {
 }
 
 TEST(Optimizers, ParametersStayLeaves) {
-  auto ps = parameters({scalar(1.0)});
+  auto ps = parameters_of({scalar(1.0)});
   Sgd optimizer(ps, {});
   one_step(optimizer);
   EXPECT_TRUE(ps[0].tensor.is_leaf());
@@ -118,13 +118,13 @@ TEST(Optimizers, ParametersStayLeaves) {
 
 TEST(Optimizers, RefuseNoParametersAndTwoOfOneName) {
   EXPECT_THROW(Sgd({}, {}), Error);
-  auto ps = parameters({scalar(1.0), scalar(2.0)});
+  auto ps = parameters_of({scalar(1.0), scalar(2.0)});
   ps[1].name = ps[0].name;
   EXPECT_THROW(AdamW(ps, {}), Error);
 }
 
 TEST(Optimizers, ACompiledStepDoesTheSameAndCompilesOnce) {
-  auto build = [] { return parameters({tensor({1.5, -2.0, 0.25})}); };
+  auto build = [] { return parameters_of({tensor({1.5, -2.0, 0.25})}); };
   auto p = build(), q = build();
   AdamW lazy(p, {.lr = 0.1}), compiled(q, {.lr = 0.1});
   auto step = compile([&](AdamW& optimizer) { one_step(optimizer); });
@@ -178,7 +178,7 @@ TEST(Optimizers, ACompiledStepUpdatesParametersAndStateInPlace) {
 }
 
 TEST(ClipGradNorm, ScalesAllGradientsTogether) {
-  auto ps = parameters({tensor({0.0, 0.0}), scalar(0.0), scalar(1.0)});
+  auto ps = parameters_of({tensor({0.0, 0.0}), scalar(0.0), scalar(1.0)});
   ps[0].tensor.set_grad(tensor({3.0, 0.0}));
   ps[1].tensor.set_grad(scalar(4.0));
   EXPECT_NEAR(clip_grad_norm(ps, 1.0).item(), 5, 1e-5);

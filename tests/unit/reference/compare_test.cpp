@@ -13,8 +13,8 @@ using namespace backend::reference;
 using ir::Graph;
 using ir::NodeId;
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
-const double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
+const double kNotANumber = std::numeric_limits<double>::quiet_NaN();
 
 Expected exactly(DType type, Dims dims, std::initializer_list<double> values) {
   return {HostArray(type, std::move(dims), values), {}};
@@ -37,14 +37,16 @@ TEST(Compare, NamesTheFirstWrongElement) {
 }
 
 TEST(Compare, WantsNaNsAndInfinitiesWhereTheReferenceHasThem) {
-  Expected want = exactly(DType::F32, {3}, {kNaN, kInf, 1});
-  EXPECT_TRUE(compare(HostArray(DType::F32, {3}, {kNaN, kInf, 1}), want, "y").ok);
-  EXPECT_FALSE(compare(HostArray(DType::F32, {3}, {0, kInf, 1}), want, "y").ok);
-  EXPECT_FALSE(compare(HostArray(DType::F32, {3}, {kNaN, -kInf, 1}), want, "y").ok);
-  EXPECT_FALSE(compare(HostArray(DType::F32, {3}, {kNaN, 3e38, 1}), want, "y").ok);
-  EXPECT_FALSE(compare(HostArray(DType::F32, {3}, {kNaN, kInf, kNaN}), want, "y").ok);
+  Expected want = exactly(DType::F32, {3}, {kNotANumber, kInfinite, 1});
+  EXPECT_TRUE(compare(HostArray(DType::F32, {3}, {kNotANumber, kInfinite, 1}), want, "y").ok);
+  EXPECT_FALSE(compare(HostArray(DType::F32, {3}, {0, kInfinite, 1}), want, "y").ok);
+  EXPECT_FALSE(compare(HostArray(DType::F32, {3}, {kNotANumber, -kInfinite, 1}), want, "y").ok);
+  EXPECT_FALSE(compare(HostArray(DType::F32, {3}, {kNotANumber, 3e38, 1}), want, "y").ok);
+  EXPECT_FALSE(
+      compare(HostArray(DType::F32, {3}, {kNotANumber, kInfinite, kNotANumber}), want, "y").ok);
   want.error = {0, 0, 1e30};
-  EXPECT_FALSE(compare(HostArray(DType::F32, {3}, {kNaN, kInf, kNaN}), want, "y").ok);
+  EXPECT_FALSE(
+      compare(HostArray(DType::F32, {3}, {kNotANumber, kInfinite, kNotANumber}), want, "y").ok);
 }
 
 TEST(Compare, RefusesAnotherShapeOrDtype) {
@@ -95,10 +97,10 @@ TEST(Estimate, EqualTermsInARowMayAllRoundTheSameWay) {
 TEST(Compare, TooLargeForAFormatWithoutInfinityIsNaN) {
   Expected want = exactly(DType::F8E4M3, {2}, {1, 448});
   want.error = {0, 32};
-  EXPECT_TRUE(compare(HostArray(DType::F8E4M3, {2}, {1, kNaN}), want, "y").ok);
-  EXPECT_FALSE(compare(HostArray(DType::F8E4M3, {2}, {kNaN, 448}), want, "y").ok);
+  EXPECT_TRUE(compare(HostArray(DType::F8E4M3, {2}, {1, kNotANumber}), want, "y").ok);
+  EXPECT_FALSE(compare(HostArray(DType::F8E4M3, {2}, {kNotANumber, 448}), want, "y").ok);
   want.error = {0, 0};
-  EXPECT_FALSE(compare(HostArray(DType::F8E4M3, {2}, {1, kNaN}), want, "y").ok);
+  EXPECT_FALSE(compare(HostArray(DType::F8E4M3, {2}, {1, kNotANumber}), want, "y").ok);
 }
 
 // Another order of casts and sums may stay just below what is too large.
@@ -119,8 +121,9 @@ TEST(Estimate, ASumThatOverflowsBeforeItMeetsAnInfinityIsUnknown) {
   const double big = -1.5e308;
   const Expected e = expected_of(
       g, g.reduce(Op::ReduceSum, x, {1}),
-      {HostArray(DType::F64, {3, 3}, {big, big, kInf, 1, kNaN, big, kInf, big, -kInf})});
-  EXPECT_EQ(e.error, (std::vector<double>{kInf, 0, 0}));
+      {HostArray(DType::F64, {3, 3},
+                 {big, big, kInfinite, 1, kNotANumber, big, kInfinite, big, -kInfinite})});
+  EXPECT_EQ(e.error, (std::vector<double>{kInfinite, 0, 0}));
 }
 
 TEST(Estimate, MovementInputsAndIntegersAreExact) {
@@ -160,10 +163,10 @@ TEST(Estimate, NothingIsKnownBehindAPoleWithinTheError) {
       Op::Add, g.unary(Op::Sin, x),
       g.unary(Op::Sin, g.binary(Op::Mul, x, g.broadcast(g.constant(DType::F32, -1), {2}))));
   Expected e = expected_of(g, g.unary(Op::Recip, difference), {HostArray(DType::F32, {2}, {1, 0})});
-  EXPECT_EQ(e.error[0], kInf); // 1 / (0 with an error)
-  EXPECT_EQ(e.error[1], 0);    // sin(0) - sin(0) is exact, so its reciprocal is infinite
-  EXPECT_EQ(e.value.doubles()[1], kInf);
-  Comparison c = compare(HostArray(DType::F32, {2}, {12, kInf}), e, "y");
+  EXPECT_EQ(e.error[0], kInfinite); // 1 / (0 with an error)
+  EXPECT_EQ(e.error[1], 0);         // sin(0) - sin(0) is exact, so its reciprocal is infinite
+  EXPECT_EQ(e.value.doubles()[1], kInfinite);
+  Comparison c = compare(HostArray(DType::F32, {2}, {12, kInfinite}), e, "y");
   EXPECT_TRUE(c.ok);
   EXPECT_EQ(c.vacuous, 1);
 }
@@ -175,9 +178,9 @@ TEST(Estimate, OverflowJustBeyondTheLargestNumberIsInDoubt) {
   NodeId y =
       g.binary(Op::Div, g.unary(Op::Exp, x), g.broadcast(g.constant(DType::F32, to_largest), {3}));
   Expected e = expected_of(g, y, {HostArray(DType::F32, {3}, {44, 43, 45})});
-  EXPECT_TRUE(accepts(DType::F32, e.at(0), {.f = kInf}));
+  EXPECT_TRUE(accepts(DType::F32, e.at(0), {.f = kInfinite}));
   EXPECT_TRUE(accepts(DType::F32, e.at(0), {.f = largest(DType::F32)}));
-  EXPECT_FALSE(accepts(DType::F32, e.at(1), {.f = kInf}));
+  EXPECT_FALSE(accepts(DType::F32, e.at(1), {.f = kInfinite}));
   EXPECT_FALSE(accepts(DType::F32, e.at(2), {.f = largest(DType::F32)}));
 }
 
@@ -188,7 +191,7 @@ TEST(Estimate, OverflowOfAProductIsInDoubt) {
   NodeId x = g.input("x", DType::F32, {1});
   NodeId y = g.reduce(Op::ReduceSum, g.binary(Op::Mul, x, x), {0});
   Expected e = expected_of(g, y, {HostArray(DType::F32, {1}, {1e30})});
-  EXPECT_TRUE(accepts(DType::F32, e.at(0), {.f = kInf}));
+  EXPECT_TRUE(accepts(DType::F32, e.at(0), {.f = kInfinite}));
   EXPECT_TRUE(accepts(DType::F32, e.at(0), {.f = largest(DType::F32)}));
 }
 

@@ -8,10 +8,9 @@
 #include <functional>
 #include <vector>
 
-namespace egret {
+namespace egret::kernel {
 namespace {
 
-using namespace kernel;
 using backend::reference::interpret;
 using backend::reference::InterpreterOptions;
 using ::testing::HasSubstr;
@@ -279,4 +278,4 @@ TEST(Interpreter, WorkerMemoryIsPrivate) {
 }
 
 } // namespace
-} // namespace egret
+} // namespace egret::kernel

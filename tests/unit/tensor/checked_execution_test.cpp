@@ -43,8 +43,8 @@ TEST(CheckedExecution, RightResultsPass) {
 }
 
 // y = floor(x w) and a sum of it, run by a program whose kernels `inject_fault` has spoilt.
-std::string message_of(const std::function<void(kernel::Region&, kernel::Chosen&)>& inject_fault,
-                       WrongResult* wrong = nullptr) {
+std::string fault_message(const std::function<void(kernel::Region&, kernel::Chosen&)>& inject_fault,
+                          WrongResult* wrong = nullptr) {
   ir::Graph g;
   const Shape shape{Expr(6), Expr(50)};
   const ir::NodeId x = g.input("x", DType::F32, shape), w = g.input("w", DType::F32, shape);
@@ -75,7 +75,7 @@ std::string message_of(const std::function<void(kernel::Region&, kernel::Chosen&
 }
 
 TEST(CheckedExecution, AWrongKernelIsNamedWithTheOutputAndTheElement) {
-  EXPECT_EQ(message_of([](kernel::Region&, kernel::Chosen&) {}), "");
+  EXPECT_EQ(fault_message([](kernel::Region&, kernel::Chosen&) {}), "");
   std::string name;
   const auto spoil = [&](kernel::Region& region, kernel::Chosen& chosen) {
     testing::each_apply(chosen.program.body, [&](kernel::inst::Apply& apply) {
@@ -86,7 +86,7 @@ TEST(CheckedExecution, AWrongKernelIsNamedWithTheOutputAndTheElement) {
     });
   };
   WrongResult wrong("", 9, 9, "");
-  const std::string message = message_of(spoil, &wrong);
+  const std::string message = fault_message(spoil, &wrong);
   ASSERT_NE(name, "");
   EXPECT_NE(message.find("checked execution: output 0: element [0,0] is "), std::string::npos)
       << message;

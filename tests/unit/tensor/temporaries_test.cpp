@@ -92,7 +92,7 @@ TEST(Temporaries, EveryKindOfFunctionLetsGoOfThem) {
   EXPECT_STORES_ITS_RESULT(T - 1);
   EXPECT_STORES_ITS_RESULT(1 / T);
   EXPECT_STORES_ITS_RESULT(I % 2);
-  EXPECT_STORES_ITS_RESULT((T == T) & (T < 3) | (T >= T));
+  EXPECT_STORES_ITS_RESULT(((T == T) & (T < 3)) | (T >= T));
   EXPECT_STORES_ITS_RESULT((I << I) ^ (I >> 1));
   EXPECT_STORES_ITS_RESULT(add(T, T));
   EXPECT_STORES_ITS_RESULT(pow(T, T));

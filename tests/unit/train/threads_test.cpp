@@ -11,14 +11,14 @@
 namespace egret::train {
 namespace {
 
-struct Training {
+struct ThreadTraining {
   Generator generator;
   models::Gpt model;
   optim::AdamW optimizer;
   data::PrefetchLoader batches;
   EGRET_FIELDS(generator, model, optimizer, batches)
 
-  explicit Training(std::uint64_t seed)
+  explicit ThreadTraining(std::uint64_t seed)
       : generator(seed),
         model({.vocabulary = 7, .context = 6, .layers = 1, .width = 8, .heads = 2, .dropout = 0.1},
               generator),
@@ -33,8 +33,8 @@ struct Training {
 
 /// Losses of some steps, lazily and compiled in turn, and the parameters in the end.
 std::vector<float> trained(std::uint64_t seed) {
-  Training t(seed);
-  auto train_step = [](Training& s, const Tensor& tokens) {
+  ThreadTraining t(seed);
+  auto train_step = [](ThreadTraining& s, const Tensor& tokens) {
     const Tensor logits = s.model(tokens.narrow(1, 0, 6), &s.generator);
     Tensor loss = cross_entropy(logits, tokens.narrow(1, 1, 6));
     s.optimizer.zero_grad();

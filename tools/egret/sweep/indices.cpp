@@ -11,14 +11,7 @@ namespace {
 
 using Sizes = std::vector<std::int64_t>;
 
-double product(const Sizes& sizes) {
-  double result = 1;
-  for (const std::int64_t size : sizes)
-    result *= static_cast<double>(size);
-  return result;
-}
-
-DType some_float(Dice& dice) {
+DType gathered_dtype(Dice& dice) {
   return dice.one_of<DType>({DType::F32, DType::F32, DType::BF16});
 }
 
@@ -42,7 +35,7 @@ Json draw_gather(Dice& dice, const Limits& limits) {
   } else if (dice.chance(0.3)) {
     positions = dice.shape(2, static_cast<double>(positions[0]));
   }
-  return {{"inputs", {input(dice, shape, some_float(dice)), indices(dice, positions, size)}},
+  return {{"inputs", {input(dice, shape, gathered_dtype(dice)), indices(dice, positions, size)}},
           {"op", op},
           {"axis", axis}};
 }
@@ -56,7 +49,8 @@ Program gathered(const Json& p) {
   };
   const Json& inputs = p.at("inputs");
   const Sizes shape = sizes_of(inputs[0].at("shape")), positions = sizes_of(inputs[1].at("shape"));
-  const double data = product(shape), count = product(positions);
+  const auto data = static_cast<double>(product(shape)),
+             count = static_cast<double>(product(positions));
   const double result =
       op == "take" ? data / static_cast<double>(shape[static_cast<std::size_t>(axis)]) * count
                    : count;
@@ -86,7 +80,7 @@ Json draw_scatter(Dice& dice, const Limits& limits) {
   const std::int64_t rank = dice.whole(1, 3), axis = dice.whole(0, rank - 1);
   const Sizes shape = dice.shape(rank, limits.bytes / 32);
   const std::int64_t size = shape[static_cast<std::size_t>(axis)];
-  const double others = product(shape) / static_cast<double>(size);
+  const double others = static_cast<double>(product(shape)) / static_cast<double>(size);
   Sizes updates = shape;
   updates[static_cast<std::size_t>(axis)] =
       dice.size(1, static_cast<std::int64_t>(std::max(1.0, limits.bytes / 32 / others)));

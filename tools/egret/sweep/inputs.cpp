@@ -8,16 +8,16 @@
 
 namespace egret::tool::sweep {
 
-namespace {
-
-using Sizes = std::vector<std::int64_t>;
-
-std::int64_t product(const Sizes& sizes) {
+std::int64_t product(const std::vector<std::int64_t>& sizes) {
   std::int64_t result = 1;
   for (const std::int64_t size : sizes)
     result *= size;
   return result;
 }
+
+namespace {
+
+using Sizes = std::vector<std::int64_t>;
 
 /// Nearly normal: the sum of four uniform numbers, scaled to deviation 1.
 double bell(std::uint64_t bits) {

@@ -12,7 +12,7 @@ namespace {
 
 using Sizes = std::vector<std::int64_t>;
 
-DType some_float(Dice& dice) {
+DType product_dtype(Dice& dice) {
   return dice.one_of<DType>({DType::F32, DType::F32, DType::BF16, DType::BF16, DType::F16});
 }
 
@@ -37,7 +37,7 @@ Json draw_contraction(Dice& dice, const Limits& limits) {
   const auto [m, n, k] = product_of(dice, limits.bytes, limits.flops);
   const bool left = dice.chance(0.15), right = dice.chance(0.5);
   const auto end = dice.one_of<std::string>({"none", "none", "bias", "bias_gelu", "residual"});
-  const DType dtype = some_float(dice);
+  const DType dtype = product_dtype(dice);
   Json inputs = Json::array({input(left ? Sizes{k, m} : Sizes{m, k}, dtype),
                              input(right ? Sizes{n, k} : Sizes{k, n}, dtype)});
   if (end.starts_with("bias"))
@@ -74,7 +74,7 @@ Json draw_batched(Dice& dice, const Limits& limits) {
   const std::int64_t batch = dice.size(1, 256);
   const auto parts = static_cast<double>(batch);
   const auto [m, n, k] = product_of(dice, limits.bytes / parts, limits.flops / parts);
-  const DType dtype = some_float(dice);
+  const DType dtype = product_dtype(dice);
   const bool shared = dice.chance(0.15); // one right factor for the batch
   return {{"inputs",
            {input(dice, {batch, m, k}, dtype, {0.4, 0.1}),
@@ -158,7 +158,7 @@ Json attention_of(Dice& dice, const Limits& limits, bool decode) {
                                                   : dice.size(1, std::max<std::int64_t>(1, keys));
   const std::int64_t fitting = std::clamp<std::int64_t>(
       queries, 1, std::max<std::int64_t>(1, static_cast<std::int64_t>(most_queries)));
-  const DType dtype = some_float(dice);
+  const DType dtype = product_dtype(dice);
   const Layouts layouts{0.3, 0};
   Json p = {{"inputs",
              {input(dice, {batch, heads, fitting, d}, dtype, layouts),

@@ -17,7 +17,7 @@ const std::set<std::string> kKeeps = {"softmax", "log_softmax", "layer_norm", "r
 /// Operations of one axis.
 const std::set<std::string> kOneAxis = {"softmax", "log_softmax", "logsumexp", "argmax"};
 
-DType some_float(Dice& dice) {
+DType reduced_dtype(Dice& dice) {
   return dice.one_of<DType>(
       {DType::F32, DType::F32, DType::F32, DType::BF16, DType::BF16, DType::F16});
 }
@@ -67,7 +67,7 @@ Tensor reduced(const std::string& op, const Tensors& in, const std::vector<std::
 }
 
 Json reduction_of(Dice& dice, const Sizes& shape, std::vector<std::string> ops, const Sizes& axes) {
-  DType dtype = some_float(dice);
+  DType dtype = reduced_dtype(dice);
   const std::string op = dice.one_of(ops);
   if ((op == "sum" || op == "max") && dice.chance(0.15))
     dtype = DType::I32;

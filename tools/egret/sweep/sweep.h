@@ -75,6 +75,7 @@ Json input(Dice& dice, const std::vector<std::int64_t>& shape, DType dtype,
 /// Indices: uniform, ascending, a few places for most, or one place for all.
 Json indices(Dice& dice, const std::vector<std::int64_t>& shape, std::int64_t below);
 std::vector<std::int64_t> sizes_of(const Json& list);
+std::int64_t product(const std::vector<std::int64_t>& sizes);
 DType dtype_of(const Json& input);
 double bytes_of(const Json& inputs); ///< of what the views show
 /// The arrays behind the views, in memory of the device in use; other values for each number.

@@ -12,13 +12,6 @@ namespace {
 
 using Sizes = std::vector<std::int64_t>;
 
-std::int64_t product(const Sizes& sizes) {
-  std::int64_t result = 1;
-  for (const std::int64_t size : sizes)
-    result *= size;
-  return result;
-}
-
 /// Spatial sizes with a product of about `most`, each at least `least`.
 Sizes spatial(Dice& dice, std::int64_t axes, double most, std::int64_t least) {
   Sizes sizes;
@@ -71,7 +64,7 @@ void put(Json& parameters, const Windows& w) {
   parameters["dilation"] = w.dilation;
 }
 
-DType some_float(Dice& dice) {
+DType window_dtype(Dice& dice) {
   return dice.one_of<DType>({DType::F32, DType::F32, DType::BF16});
 }
 
@@ -149,7 +142,7 @@ Json draw_window(Dice& dice, const Limits& limits) {
   shape.insert(shape.end(), sizes.begin(), sizes.end());
   while (static_cast<double>(product(shape)) > elements && shape[0] * shape[1] > 1)
     (shape[0] > shape[1] ? shape[0] : shape[1]) /= 2;
-  const DType dtype = some_float(dice);
+  const DType dtype = window_dtype(dice);
   Json p = {{"inputs", Json::array({input(dice, shape, dtype, {0.15, 0.1})})}, {"op", op}};
   if (op.ends_with("pool"))
     put(p, w);
@@ -221,7 +214,7 @@ Json draw_convolution(Dice& dice, const Limits& limits) {
   if (work > limits.flops) // windows that only fit into larger sizes
     shape[0] = std::max<std::int64_t>(
         1, static_cast<std::int64_t>(static_cast<double>(batch) * limits.flops / work));
-  const DType dtype = some_float(dice);
+  const DType dtype = window_dtype(dice);
   Json p = {{"inputs", Json::array({input(dice, shape, dtype, {0.2, 0}), input(weight, dtype)})}};
   if (dice.chance(0.5))
     p["inputs"].push_back(input({outputs}, dtype));
