@@ -185,7 +185,7 @@ public:
     CachePolicy other =
         usual == CachePolicy::Default ? CachePolicy::Streaming : CachePolicy::Default;
     // A row that does not stay in the cache comes from memory for every pass.
-    if (const Online online = gains_online(region, facts); online != Online::No) {
+    if (const Online online = fewest_passes(region, facts.passes.count); online != Online::No) {
       const bool stays = about(points_of(region, facts.passes.reduced)) * 4 <= target.l2_bytes / 2;
       for (int copies : {8, 4}) {
         Schedule s;
@@ -206,22 +206,6 @@ public:
     const std::vector<Schedule> plain = space_of(usual, other, target);
     out.insert(out.end(), plain.begin(), plain.end());
     return out;
-  }
-
-  /// The least that saves the most passes.
-  static Online gains_online(const Region& region, const Facts& facts) {
-    Online best = Online::No;
-    int least = facts.passes.count;
-    for (Online online : {Online::Scaled, Online::Spreads}) {
-      if (least < 2)
-        break;
-      const Passes together = plan_passes(with_picks(region, PickBy::Load), false, online);
-      if (together.reason.empty() && together.count < least) {
-        least = together.count;
-        best = online;
-      }
-    }
-    return best;
   }
 
   std::vector<Schedule> space_of(CachePolicy usual, CachePolicy other, const Target& target) const {
