@@ -177,8 +177,7 @@ public:
 
   std::vector<Schedule> space(const Region& region, const Target& target) const override {
     Facts facts(region);
-    if (!facts.passes.reason.empty() || facts.reduced_score <= 0 ||
-        !prefers_rows(facts, region, target))
+    if (!facts.passes.reason.empty() || !prefers_rows(facts, region, target))
       return {};
     std::vector<Schedule> out;
     CachePolicy usual = usual_store_policy(region, target);

@@ -108,6 +108,15 @@ const std::vector<FormCase> kForms{
            g.unary(Op::Sqrt, g.binary(Op::Mul, g.reshape(t, {m, n}), g.reshape(t, {m, n})))};
      },
      kSmall},
+    {"rows_of_every_second",
+     [](Graph& g, auto m, auto n) {
+       NodeId x = g.input("x", DType::F32, {m, 2 * n});
+       NodeId t = g.shrink(g.reshape(x, {m, n, 2}), {0, 0, 1}, {m, n, 2});
+       t = g.reshape(t, {m, n});
+       g.outputs = {g.reduce(Op::ReduceSum, g.binary(Op::Mul, t, t), {1}),
+                    g.reduce(Op::ReduceMax, t, {1})};
+     },
+     kSmall},
     {"low_precision",
      [](Graph& g, auto m, auto n) {
        NodeId x = g.input("x", DType::BF16, {m, n}), y = g.input("y", DType::BF16, {m, n});
