@@ -62,6 +62,8 @@ const Generator& generic_generator();
 const Generator& loops_generator();
 
 /// A GPU's: the same forms, and its own generic one.
+/// Reductions of few terms: a thread makes whole results.
+const Generator& gpu_points_generator();
 const Generator& gpu_rows_generator();
 const Generator& gpu_columns_generator();
 const Generator& gpu_generic_generator();

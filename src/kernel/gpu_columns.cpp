@@ -1,14 +1,17 @@
 // Reductions on a GPU whose contiguous axis is a parallel one (bias gradients, sums over a batch):
 // a thread does a vector of columns over every TY-th place of the reduced axes, the TY threads of
 // a column are combined through shared memory, and for few columns the reduced axes are cut into
-// pieces for several blocks, the last of which combines them in order.
+// pieces for several blocks, whose results are combined in order: of one pass by the last block, of
+// several by every block behind a barrier of the grid.
 #include "kernel/accumulate.h"
 #include "kernel/analysis.h"
 #include "kernel/families.h"
 #include "kernel/gpu_nest.h"
 #include "kernel/knobs.h"
 #include "kernel/map_axes.h"
+#include "kernel/pass_states.h"
 #include "kernel/passes.h"
+#include "kernel/picks.h"
 
 #include "support/fail.h"
 
@@ -24,14 +27,12 @@ struct ColumnFacts {
   Passes passes;
   int tile = -1; ///< parallel axis of the vectors
   std::int64_t score = 0;
-  bool argmax = false;
 
-  explicit ColumnFacts(const Region& region) : passes(plan_passes(region)) {
+  explicit ColumnFacts(const Region& region, Online online = Online::No)
+      : passes(plan_passes(region, false, online)) {
     if (!passes.reason.empty())
       return;
     std::vector<int> stages = all_stages(region);
-    for (const Stage& s : region.stages)
-      argmax = argmax || (s.kind == StageKind::Reduce && s.monoid == Monoid::ArgMax);
     for (int a : passes.parallel) {
       const bool apart = std::all_of(region.outputs.begin(), region.outputs.end(),
                                      [&](const Output& o) { return stride_of(region, o, a) != 0; });
@@ -43,6 +44,9 @@ struct ColumnFacts {
   }
 };
 
+/// States that a thread combines one after the other.
+constexpr int kStatesInTurn = 8;
+
 class GpuColumns {
 public:
   GpuColumns(const Region& region, const ColumnFacts& facts, const Schedule& schedule,
@@ -53,6 +57,7 @@ public:
     std::int64_t bytes = schedule.vector_bytes ? schedule.vector_bytes : target.vector_bytes;
     lanes_ = gpu_lanes(region, f_.tile, bytes);
     arithmetic_ = arithmetic_of(target);
+    e_.means = p_.means();
     e_.load_policy = schedule.load_policy;
     pieces_ = schedule.split_reduce;
     x_ = floormod(t_, Expr(across_));
@@ -79,19 +84,24 @@ public:
     Expr places(1);
     for (const Expr& e : extents_)
       places = places * e;
-    if (pieces_ > 1) {
-      make_partials(places);
-      arrivals_ = b_.counter("arrivals", places.value());
-    }
     launch.workers = max(Expr(1), places * Expr(pieces_));
     for (int pass = 0; pass < p_.count && down_ > 1; ++pass)
       for (int stage : p_.reductions[pass])
         make_scratch(stage);
+    for (int pass = 0; pass < p_.count && pieces_ > 1; ++pass)
+      make_partials(pass, places);
+    if (pieces_ > 1 && p_.waits()) {
+      launch.resident = true;
+      passes_in_pieces(places);
+      return b_.finish(launch);
+    }
+    if (pieces_ > 1)
+      arrivals_ = b_.counter("arrivals", places.value());
     b_.grid_loop(places * Expr(pieces_), [&](const Expr& item) {
       Expr place = pieces_ > 1 ? floordiv(item, Expr(pieces_)) : item;
       Point p = point_at(place);
       if (pieces_ > 1)
-        piece(p, place, floormod(item, Expr(pieces_)));
+        only_pass(p, place, floormod(item, Expr(pieces_)));
       else
         whole(p);
     });
@@ -122,14 +132,14 @@ private:
 
   void whole(const Point& p) {
     for (int pass = 0; pass < p_.count; ++pass)
-      finish(pass, p, combined(pass, run_pass(pass, p, Expr(0), depth_)));
+      states_of(pass).provide(p, combined(pass, run_pass(pass, p, Expr(0), depth_)));
     point_outputs(p);
   }
 
   /// The reduced places y, y + down ... of [begin, end).
   Running run_pass(int pass, const Point& p, const Expr& begin, const Expr& end) {
     const int copies = int(schedule_.knob("copies", 4));
-    const RunningVariables running(b_, start(pass));
+    const RunningVariables running(b_, states_of(pass).start());
     auto at_place = [&](const Expr& k, bool whole) {
       Point q = p;
       std::vector<Expr> at = unflatten(k, reduced_);
@@ -145,16 +155,19 @@ private:
       std::vector<Point> points;
       for (const Expr& k : places)
         points.push_back(at_place(k, whole));
+      PassStates sums = states_of(pass);
+      std::vector<std::vector<Guard>> own(points.size());
+      std::vector<PassStates::Spot> spots;
       for (std::size_t i = 0; i < points.size(); ++i) {
-        for (std::size_t r = 0; r < states.size(); ++r)
-          for (std::size_t y = 0; y < states[r].size(); ++y) {
-            Accumulator acc = accumulator(p_.reductions[pass][r], int(y));
-            State next = acc.add(states[r][y], points[i], places[i], false);
-            std::vector<Guard> own;
-            if (!whole)
-              own.push_back({places[i], Expr(0), end});
-            states[r][y] = acc.keep(own, next, states[r][y]);
-          }
+        if (!whole)
+          own[i].push_back({places[i], Expr(0), end});
+        spots.push_back({&points[i], places[i], own[i]});
+      }
+      if (sums.has_pairs())
+        sums.add(states, spots, false);
+      for (std::size_t i = 0; i < points.size(); ++i) {
+        if (!sums.has_pairs())
+          sums.add(states, std::span(&spots[i], 1), false);
         for (int o : p_.outputs[pass])
           values.push_back(e_.result(r_.outputs[o].stage, r_.outputs[o].component, points[i]));
       }
@@ -180,9 +193,7 @@ private:
     return running.read();
   }
 
-  Running start(int pass) {
-    return identities(e_, p_.reductions[pass], arithmetic_, depth_, lanes_);
-  }
+  PassStates states_of(int pass) { return {e_, p_, pass, arithmetic_, depth_, lanes_, lanes_}; }
 
   // --- The threads of a column
 
@@ -195,85 +206,146 @@ private:
   }
 
   /// In every thread, what all threads of its column have, combined from the first to the last.
+  /// Of many, each thread combines some neighbours first.
   Running combined(int pass, const Running& states) {
     if (down_ == 1)
       return states;
-    const Expr row = Expr(std::int64_t(across_) * lanes_);
-    const Expr mine = x_ * Expr(lanes_) + lane();
-    for (std::size_t r = 0; r < states.size(); ++r)
-      for (std::size_t y = 0; y < states[r].size(); ++y)
-        store_state(b_, scratch_.at({p_.reductions[pass][r], int(y)}), y_ * row + mine,
-                    states[r][y]);
+    save(pass, states, {});
+    int parts = down_;
+    if (down_ > kStatesInTurn) {
+      int each = 2;
+      while (each * each < down_)
+        each *= 2;
+      b_.barrier();
+      const Running mine = neighbours(pass, y_ * Expr(each), each);
+      parts = (down_ + each - 1) / each;
+      b_.barrier();
+      save(pass, mine, {{y_, Expr(0), Expr(parts)}});
+    }
     b_.barrier();
-    Running out(states.size());
-    for (std::size_t r = 0; r < states.size(); ++r)
-      for (std::size_t y = 0; y < states[r].size(); ++y) {
-        Accumulator acc = accumulator(p_.reductions[pass][r], int(y));
-        State all;
-        for (int d = 0; d < down_; ++d) {
-          State part = load_state(b_, scratch_.at({p_.reductions[pass][r], int(y)}),
-                                  Expr(d) * row + mine, lanes_);
-          all = d == 0 ? part : acc.merge(all, part);
-        }
-        out[r].push_back(std::move(all));
-      }
+    Running all = neighbours(pass, Expr(0), parts);
     b_.barrier();
-    return out;
+    return all;
   }
 
-  void finish(int pass, const Point& p, const Running& states) {
-    for (std::size_t r = 0; r < states.size(); ++r) {
-      const int stage = p_.reductions[pass][r];
-      std::vector<Value> values;
+  Expr scratch_place(const Expr& down) const {
+    return (down * Expr(across_) + x_) * Expr(lanes_) + lane();
+  }
+
+  void save(int pass, const Running& states, const std::vector<Guard>& mask) {
+    for (std::size_t r = 0; r < states.size(); ++r)
       for (std::size_t y = 0; y < states[r].size(); ++y)
-        values.push_back(accumulator(stage, int(y)).finish(states[r][y]));
-      e_.provide(stage, p, std::move(values));
+        store_state(b_, scratch_.at({p_.reductions[pass][r], int(y)}), scratch_place(y_),
+                    states[r][y], mask);
+  }
+
+  /// The states of threads first, first + 1 ... of this thread's column, as far as there are such.
+  Running neighbours(int pass, const Expr& first, int count) {
+    PassStates sums = states_of(pass);
+    Running all;
+    for (int d = 0; d < count; ++d) {
+      const Expr down = first + Expr(d);
+      const std::vector<Guard> mask = unproved({{down, Expr(0), Expr(down_)}});
+      Running part;
+      for (int stage : p_.reductions[pass]) {
+        part.emplace_back();
+        for (std::size_t y = 0; y < r_.stages[stage].yields.size(); ++y)
+          part.back().push_back(
+              load_state(b_, scratch_.at({stage, int(y)}), scratch_place(down), lanes_, mask));
+      }
+      all = d == 0 ? part : sums.keep(mask, sums.merge(all, part), all);
     }
+    return all;
   }
 
   void point_outputs(const Point& p) { store_once(e_, p_.point_outputs, p, y_); }
 
   // --- Pieces
 
-  void make_partials(const Expr& places) {
+  void make_partials(int pass, const Expr& places) {
     Expr elements = places * Expr(pieces_) * Expr(std::int64_t(across_) * lanes_);
-    for (int stage : p_.reductions[0]) {
-      partials_.emplace_back();
+    partials_.emplace_back();
+    for (int stage : p_.reductions[pass]) {
+      partials_.back().emplace_back();
       for (std::size_t y = 0; y < r_.stages[stage].yields.size(); ++y)
-        partials_.back().push_back(accumulator(stage, int(y)).workspaces(elements));
+        partials_.back().back().push_back(accumulator(stage, int(y)).workspaces(elements));
     }
   }
 
-  void piece(const Point& p, const Expr& place, const Expr& number) {
-    Expr each = ceildiv(depth_, Expr(pieces_));
-    Expr begin = number * each;
-    Running states = combined(0, run_pass(0, p, begin, min(begin + each, depth_)));
-    const Expr width(std::int64_t(across_) * lanes_);
-    auto offset = [&](const Expr& n) {
-      return (place * Expr(pieces_) + n) * width + x_ * Expr(lanes_) + lane();
-    };
-    for (std::size_t r = 0; r < states.size(); ++r)
-      for (std::size_t y = 0; y < states[r].size(); ++y)
-        store_state(b_, partials_[r][y], offset(number), states[r][y], {{y_, Expr(0), Expr(1)}});
+  /// Of the states of a piece of this thread's columns.
+  Expr partial_place(const Expr& place, const Expr& number) const {
+    return (place * Expr(pieces_) + number) * Expr(std::int64_t(across_) * lanes_) +
+           x_ * Expr(lanes_) + lane();
+  }
+
+  void only_pass(const Point& p, const Expr& place, const Expr& number) {
+    piece(0, p, place, number);
     b_.last_arriver(arrivals_, place, Expr(pieces_), [&] {
-      Running all(partials_.size());
-      for (std::size_t r = 0; r < partials_.size(); ++r)
-        for (std::size_t y = 0; y < partials_[r].size(); ++y) {
-          Accumulator acc = accumulator(p_.reductions[0][r], int(y));
-          State state = acc.identity(lanes_);
-          for (std::int64_t from = 0; from < pieces_; from += down_) {
-            Expr n = Expr(from) + y_;
-            std::vector<Guard> mask;
-            if (from + down_ > pieces_)
-              mask.push_back({n, Expr(0), Expr(pieces_)});
-            State part = load_state(b_, partials_[r][y], offset(n), lanes_, mask);
-            state = acc.keep(mask, acc.merge(state, part), state);
-          }
-          all[r].push_back(std::move(state));
-        }
-      finish(0, p, combined(0, all));
+      recall(0, p, place);
       point_outputs(p);
     });
+  }
+
+  /// All blocks do a pass before any begins the next.
+  void passes_in_pieces(const Expr& places) {
+    const int counter = b_.counter("blocks", 2);
+    for (int pass = 0; pass <= p_.count; ++pass) {
+      const bool last = pass == p_.count; // nothing is left but what is of a column
+      if (last && p_.point_outputs.empty())
+        return;
+      if (pass > 0)
+        b_.grid_barrier(counter, Expr(0));
+      b_.grid_loop(last ? places : places * Expr(pieces_), [&](const Expr& item) {
+        const Expr place = last ? item : floordiv(item, Expr(pieces_));
+        const Point p = point_at(place);
+        for (int earlier = 0; earlier < pass; ++earlier)
+          recall(earlier, p, place);
+        last ? point_outputs(p) : piece(pass, p, place, floormod(item, Expr(pieces_)));
+      });
+    }
+  }
+
+  /// A pass over a piece of the columns; its states go to memory.
+  void piece(int pass, const Point& p, const Expr& place, const Expr& number) {
+    Expr each = ceildiv(depth_, Expr(pieces_));
+    Expr begin = number * each;
+    Running states = run_pass(pass, p, begin, min(begin + each, depth_));
+    if (states.empty())
+      return;
+    states = combined(pass, states);
+    for (std::size_t r = 0; r < states.size(); ++r)
+      for (std::size_t y = 0; y < states[r].size(); ++y)
+        store_state(b_, partials_[pass][r][y], partial_place(place, number), states[r][y],
+                    {{y_, Expr(0), Expr(1)}});
+  }
+
+  /// The results of a pass, of the states of all pieces.
+  void recall(int pass, const Point& p, const Expr& place) {
+    if (p_.reductions[pass].empty())
+      return;
+    PassStates sums = states_of(pass);
+    const std::int64_t turns = (pieces_ + down_ - 1) / down_;
+    const std::int64_t batch =
+        std::min<std::int64_t>(turns, kStatesInTurn); // loads that are under way
+    const RunningVariables running(b_, sums.start());
+    const Expr rounds((turns + batch - 1) / batch);
+    b_.loop(Expr(0), rounds, Expr(1), rounds, Bind::Serial, [&](const Expr& round) {
+      Running total = running.read();
+      for (std::int64_t i = 0; i < batch; ++i) {
+        const Expr number = (round * Expr(batch) + Expr(i)) * Expr(down_) + y_;
+        const std::vector<Guard> mask = unproved({{number, Expr(0), Expr(pieces_)}});
+        Running part;
+        for (const auto& yields : partials_[pass]) {
+          part.emplace_back();
+          for (const std::vector<int>& buffers : yields)
+            part.back().push_back(
+                load_state(b_, buffers, partial_place(place, number), lanes_, mask));
+        }
+        total = sums.keep(mask, sums.merge(total, part), total);
+      }
+      running.write(total);
+    });
+    sums.provide(p, combined(pass, running.read()));
   }
 
   const Region& r_;
@@ -292,11 +364,20 @@ private:
   std::vector<Expr> reduced_;
   Expr tiles_, depth_;
   std::map<std::pair<int, int>, std::vector<int>> scratch_; ///< by stage and yield
-  std::vector<std::vector<std::vector<int>>> partials_;
+  /// [pass][reduction][yield][part of the state]
+  std::vector<std::vector<std::vector<std::vector<int>>>> partials_;
   int arrivals_ = -1;
 };
 
-constexpr Knob kGpuColumnsKnobs[] = {{"across", 1, 1024}, {"down", 1, 1024}, {"copies", 1, 16}};
+constexpr Knob kGpuColumnsKnobs[] = {
+    {"across", 1, 1024}, {"down", 1, 1024}, {"copies", 1, 16}, {"online", 0, 2}};
+
+/// Elements of a thread's part of a piece at the least; and how many times fewer tiles than
+/// multiprocessors make a barrier of the grid between the passes worth while.
+constexpr std::int64_t kLeastOfPiece = 8, kMeetingColumns = 4;
+/// The largest number of pieces, and of widths of a block that are offered.
+constexpr std::int64_t kMostColumnPieces = 512;
+constexpr int kWidthsOffered = 3;
 
 class GpuColumnsGenerator : public Generator {
 public:
@@ -316,10 +397,18 @@ public:
         known = known && region.axes[a].extent.is_constant();
       }
     const std::int64_t depth = about(points_of(region, f.passes.reduced));
+    known = known && points_of(region, f.passes.reduced).is_constant();
+    const Online online = fewest_passes(region, f.passes.count);
+    const bool waits = online == Online::No
+                           ? f.passes.waits()
+                           : plan_passes(with_picks(region, PickBy::Load), false, online).waits();
     std::vector<Schedule> out;
-    for (int across : {32, 16, 8}) {
-      if (across > 8 && std::int64_t(across / 2) * lanes >= width)
+    int widths = 0;
+    for (int across : {32, 16, 8, 4, 2, 1}) {
+      // Threads beyond a narrow box's columns would have nothing to do.
+      if ((across > 1 && std::int64_t(across / 2) * lanes >= width) || widths == kWidthsOffered)
         continue;
+      ++widths;
       const std::int64_t tiles = outer * ((width + across * lanes - 1) / (across * lanes));
       for (int threads : {256, 512, 128}) {
         std::int64_t down = threads / across;
@@ -330,12 +419,17 @@ public:
         s.knobs["across"] = across;
         s.knobs["down"] = down;
         s.store_policy = gpu_store_policy(region, target);
-        const bool splits = f.passes.count == 1 && f.passes.outputs[0].empty() && known &&
-                            !f.argmax && region_depth_known(region, f.passes);
-        const std::int64_t pieces = splits ? std::min({(4 * target.workers + tiles - 1) / tiles,
-                                                       depth / (down * 8), std::int64_t(512)})
-                                           : 1;
-        s.split_reduce = pieces > 1 ? pieces : 1;
+        const bool splits = known && (!waits || kMeetingColumns * tiles <= target.workers);
+        const std::int64_t blocks = (waits ? 2 : 4) * target.workers;
+        const std::int64_t pieces =
+            splits ? std::min({(blocks + tiles - 1) / std::max<std::int64_t>(tiles, 1),
+                               depth / (down * kLeastOfPiece), kMostColumnPieces})
+                   : 1;
+        if (pieces > 1) {
+          s.split_reduce = pieces;
+          if (online != Online::No)
+            s.knobs["online"] = std::int64_t(online);
+        }
         out.push_back(s);
         if (pieces > 3) {
           s.split_reduce = pieces / 2;
@@ -346,25 +440,23 @@ public:
     return out;
   }
 
-  static bool region_depth_known(const Region& region, const Passes& passes) {
-    return points_of(region, passes.reduced).is_constant();
-  }
-
-  Lowered lower(const Region& region, const Schedule& schedule,
+  Lowered lower(const Region& given, const Schedule& schedule,
                 const Target& target) const override {
-    ColumnFacts f(region);
+    if (auto why = refused_settings(schedule, target, kGpuColumnsKnobs); !why.empty())
+      return {false, {}, why};
+    const auto online = Online(schedule.knob("online", 0));
+    const Region region = online != Online::No ? with_picks(given, PickBy::Load) : given;
+    ColumnFacts f(region, online);
     if (!f.passes.reason.empty())
       return {false, {}, f.passes.reason};
     if (f.tile < 0)
       return {false, {}, "has no parallel axis for lanes"};
-    if (auto why = refused_settings(schedule, target, kGpuColumnsKnobs); !why.empty())
-      return {false, {}, why};
+    if (online != Online::No && f.passes.count >= ColumnFacts(given).passes.count)
+      return {false, {}, "no sum goes along with its maximum or its mean"};
     const std::int64_t threads = schedule.knob("across", 32) * schedule.knob("down", 8);
     if (auto why = gpu_threads_refused(threads); !why.empty())
       return {false, {}, why};
     if (schedule.split_reduce > 1) {
-      if (f.passes.count != 1 || !f.passes.outputs[0].empty() || f.argmax)
-        return {false, {}, "only one pass without results of its own is cut into pieces"};
       const Expr depth = points_of(region, f.passes.reduced);
       if (!points_of(region, f.passes.parallel).is_constant() || !depth.is_constant())
         return {false, {}, "columns of unknown number or depth are not cut into pieces"};

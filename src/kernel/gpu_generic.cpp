@@ -5,6 +5,7 @@
 #include "kernel/analysis.h"
 #include "kernel/families.h"
 #include "kernel/gpu_nest.h"
+#include "kernel/gpu_row_facts.h"
 #include "kernel/knobs.h"
 #include "kernel/nest.h"
 #include "kernel/scatter_axes.h"
@@ -171,28 +172,6 @@ bool scatters_in_order(const Region& region) {
   });
 }
 
-/// One sum of very much along several axes: a thread would do it alone. A tree's blocks share it.
-bool is_left_to_trees(const Region& region) {
-  if (region.stages.size() != 1)
-    return false;
-  const Stage& stage = region.stages[0];
-  if (stage.kind != StageKind::Reduce || stage.monoid == Monoid::ArgMax ||
-      stage.over.size() != stage.axes.size() || stage.over.size() < 2)
-    return false;
-  constexpr double kMuch = 1 << 14;
-  double terms = 1;
-  for (int a : stage.over) {
-    const auto n = region.axes[std::size_t(a)].extent.constant();
-    if (!n)
-      return false;
-    terms *= double(*n);
-  }
-  return terms > kMuch &&
-         region.axes[std::size_t(stage.over[0])].extent.value() <= std::int64_t(kMuch) &&
-         std::all_of(region.outputs.begin(), region.outputs.end(),
-                     [](const Output& o) { return o.combine == Combine::Store; });
-}
-
 constexpr Knob kGpuGenericKnobs[] = {
     {"threads", 32, 1024, 32}, {"owners", 0, 1 << 20}, {"together", 1, 64}};
 
@@ -202,7 +181,7 @@ public:
 
   std::vector<Schedule> space(const Region& region, const Target& target) const override {
     std::vector<Schedule> out;
-    if (is_left_to_trees(region) || sorts(region))
+    if (is_left_to_trees(region, target) || sorts(region))
       return out;
     const bool owners = scatters_in_order(region);
     struct Offer {

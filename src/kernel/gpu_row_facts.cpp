@@ -5,6 +5,7 @@
 #include "kernel/map_axes.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 namespace egret::kernel {
@@ -36,7 +37,28 @@ Expr at_axes(const Region& region, const Expr& offset, const std::vector<int>& a
   });
 }
 
+constexpr std::int64_t kSectorBytes = 32; ///< bytes
+/// Values of 32 bits that a thread may keep of a row.
+constexpr std::int64_t kKeptElements = 64;
+
 } // namespace
+
+std::int64_t bytes_touched(const Region& region, int axis) {
+  std::int64_t bytes = 0;
+  const auto count = [&](std::optional<std::int64_t> stride, DType dtype) {
+    const auto size = std::int64_t(size_of(dtype));
+    const std::int64_t apart = std::min(std::abs(stride.value_or(kSectorBytes)), kSectorBytes);
+    bytes += std::min(apart * size, kSectorBytes);
+  };
+  for (const Stage& stage : region.stages)
+    for (const Load& load : stage.loads)
+      if (load.source == Source::Operand && contains(stage.axes, axis))
+        count(stride_of(region, stage, load, axis), region.operands[load.number].dtype);
+  for (const Output& out : region.outputs)
+    if (contains(result_axes(region.stages[out.stage]), axis))
+      count(stride_of(region, out, axis), out.dtype);
+  return bytes;
+}
 
 RowFacts::RowFacts(const Region& region, Online online)
     : passes(plan_passes(region, true, online)) {
@@ -49,10 +71,46 @@ RowFacts::RowFacts(const Region& region, Online online)
   score = vector_score(region, stages, inner);
   // Places must come in ascending order, so that argmax runs along the last axis only.
   for (int a : passes.reduced)
-    if (auto s = vector_score(region, stages, a); s > score && !argmax) {
+    if (auto s = vector_score(region, stages, a);
+        !argmax && (s > score || (s == score && s <= 0 &&
+                                  bytes_touched(region, a) < bytes_touched(region, inner)))) {
       inner = a;
       score = s;
     }
+}
+
+bool is_left_to_trees(const Region& region, const Target& target) {
+  if (region.stages.size() != 1)
+    return false;
+  const Stage& stage = region.stages[0];
+  if (stage.kind != StageKind::Reduce || stage.monoid == Monoid::ArgMax ||
+      stage.over.size() != stage.axes.size() || stage.over.size() < 2)
+    return false;
+  constexpr std::int64_t kMuch = 1 << 14;
+  std::int64_t terms = 1;
+  for (int a : stage.over) {
+    const auto n = region.axes[a].extent.constant();
+    if (!n || vector_score(region, std::vector{0}, a) >= 0)
+      return false;
+    terms = std::min(terms * std::min(*n, kMuch), kMuch + 1);
+  }
+  const std::int64_t blocks = region.axes[stage.over[0]].extent.value();
+  return terms > kMuch && blocks <= kMuch && blocks >= 2 * std::int64_t(target.workers) &&
+         std::all_of(region.outputs.begin(), region.outputs.end(),
+                     [](const Output& o) { return o.combine == Combine::Store; });
+}
+
+bool RowFacts::suits(const Region& region, const Target& target) const {
+  if (score > 0)
+    return true;
+  if (is_left_to_trees(region, target))
+    return false;
+  const std::int64_t bytes = bytes_touched(region, inner);
+  return std::all_of(passes.parallel.begin(), passes.parallel.end(), [&](int a) {
+    const bool apart = std::all_of(region.outputs.begin(), region.outputs.end(),
+                                   [&](const Output& o) { return stride_of(region, o, a) != 0; });
+    return !apart || (bytes > 0 && bytes <= bytes_touched(region, a));
+  });
 }
 
 Expr RowFacts::vectors(const Region& region, int lanes, bool shifted) const {
@@ -63,6 +121,24 @@ Expr RowFacts::vectors(const Region& region, int lanes, bool shifted) const {
         (a == inner ? ceildiv(shifted ? extent + Expr(lanes - 1) : extent, Expr(lanes)) : extent);
   }
   return n;
+}
+
+bool reads_weights(const Region& region, const RowFacts& f) {
+  for (const Stage& stage : region.stages)
+    for (const Load& load : stage.loads) {
+      if (load.source != Source::Operand)
+        continue;
+      const std::vector<bool> axes = axes_of_load(region, stage, load);
+      const bool by_row = std::any_of(f.passes.parallel.begin(), f.passes.parallel.end(),
+                                      [&](int a) { return axes[a]; });
+      if (axes[f.inner] && !by_row)
+        return true;
+    }
+  return false;
+}
+
+std::int64_t kept_elements(std::int64_t threads, const Target& target) {
+  return std::min(kKeptElements, std::max<std::int64_t>(target.registers / threads / 2, 8));
 }
 
 Shifted shifted_rows(const Region& region, const RowFacts& f, const Target& target) {

@@ -6,6 +6,7 @@
 #include "kernel/region.h"
 #include "kernel/target.h"
 
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -24,7 +25,25 @@ struct RowFacts {
   /// Vectors of `lanes` in a row; those of a shifted row begin where memory is aligned, up to a
   /// vector before it does.
   Expr vectors(const Region& region, int lanes, bool shifted = false) const;
+
+  /// Whether threads along `inner` touch no more memory than threads along any parallel axis would.
+  bool suits(const Region& region, const Target& target) const;
 };
+
+/// One sum of very much along several axes, whose operands lie side by side along different ones: a
+/// tree's blocks share it.
+bool is_left_to_trees(const Region& region, const Target& target);
+
+/// Bytes of memory that a warp touches for each point with its threads along `axis`, in sectors: a
+/// whole one for each element that lies apart from its neighbours.
+std::int64_t bytes_touched(const Region& region, int axis);
+
+/// Whether some operand is read along the rows and is the same for all of them.
+bool reads_weights(const Region& region, const RowFacts& f);
+
+/// Values of 32 bits of a row that a thread of a block may keep: half of its share of the
+/// registers, as the others are for what is made of the elements.
+std::int64_t kept_elements(std::int64_t threads, const Target& target);
 
 /// Lanes of vectors that lie aligned in memory although rows begin anywhere: they are shifted
 /// against the row by as much, and have lanes outside of it at its ends. 1 when the accesses along

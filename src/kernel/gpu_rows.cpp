@@ -2,7 +2,8 @@
 // row (some lanes of a warp, a warp, or a block). What the passes read more than once is kept in
 // registers or in shared memory, so that memory is read once. Of long rows, which leave no room for
 // a second block on the same multiprocessor, the next one is fetched while one is worked on. Few
-// long rows are cut into pieces for several blocks, the last of which combines them in order.
+// long rows are cut into pieces for several blocks, whose results are combined in order: of one
+// pass by the last block, of several by every block behind a barrier of the grid.
 #include "kernel/accumulate.h"
 #include "kernel/analysis.h"
 #include "kernel/families.h"
@@ -13,8 +14,6 @@
 #include "kernel/pass_states.h"
 #include "kernel/passes.h"
 #include "kernel/picks.h"
-
-#include "support/fail.h"
 
 #include <algorithm>
 #include <optional>
@@ -71,10 +70,16 @@ public:
       launch.workers = ceildiv(rows_, Expr(run_));
       return b_.finish(launch);
     }
+    if (pieces_ > 1 && p_.waits()) {
+      passes_in_pieces();
+      launch.resident = true;
+      launch.workers = rows_ * Expr(pieces_);
+      return b_.finish(launch);
+    }
     const std::int64_t together = threads_ / group_;
     Expr groups = ceildiv(rows_, Expr(together));
     if (pieces_ > 1) {
-      make_partials();
+      make_partials(0);
       arrivals_ = b_.counter("arrivals", rows_.value());
       launch.workers = rows_ * Expr(pieces_);
     } else {
@@ -92,8 +97,7 @@ public:
         launch.workers,
         [&](const Expr& item) {
           if (pieces_ > 1) {
-            piece(row_at(floordiv(item, Expr(pieces_))), floormod(item, Expr(pieces_)),
-                  floordiv(item, Expr(pieces_)));
+            only_pass(floordiv(item, Expr(pieces_)), floormod(item, Expr(pieces_)));
             return;
           }
           Expr row = together == 1 ? item : item * Expr(together) + floordiv(t_, Expr(group_));
@@ -381,56 +385,91 @@ private:
 
   // --- Pieces
 
-  void make_partials() {
-    for (int stage : p_.reductions[0]) {
-      partials_.emplace_back();
+  void make_partials(int pass) {
+    partials_.emplace_back();
+    for (int stage : p_.reductions[pass]) {
+      partials_.back().emplace_back();
       for (std::size_t y = 0; y < r_.stages[stage].yields.size(); ++y)
-        partials_.back().push_back(accumulator(stage, int(y)).workspaces(rows_ * Expr(pieces_)));
+        partials_.back().back().push_back(
+            accumulator(stage, int(y)).workspaces(rows_ * Expr(pieces_)));
     }
   }
 
-  void piece(const Point& row, const Expr& number, const Expr& flat_row) {
-    const std::int64_t each = ceildiv(vectors_, Expr(pieces_)).value();
-    Expr begin = number * Expr(each);
-    Running states = rolled_piece(row, begin, min(begin + Expr(each), vectors_), each);
-    std::vector<Guard> first{{mine_, Expr(0), Expr(1)}};
-    PassStates sums = states_of(0);
-    const Running all = sums.across_threads(sums.across_lanes(states), group_);
-    for (std::size_t r = 0; r < all.size(); ++r)
-      for (std::size_t y = 0; y < all[r].size(); ++y)
-        store_state(b_, partials_[r][y], flat_row * Expr(pieces_) + number, all[r][y], first);
+  void only_pass(const Expr& flat_row, const Expr& number) {
+    const Point row = row_at(flat_row);
+    piece(0, row, flat_row, number);
     b_.last_arriver(arrivals_, flat_row, Expr(pieces_), [&] {
-      PassStates whole(e_, p_, 0, arithmetic_, points_of(r_, p_.reduced), 1, 1);
-      Running total = whole.start();
-      for (std::int64_t from = 0; from < pieces_; from += group_) {
-        const Expr at = Expr(from) + mine_;
-        std::vector<Guard> mask{{at, Expr(0), Expr(pieces_)}};
-        Running part;
-        for (const auto& yields : partials_) {
-          part.emplace_back();
-          for (const std::vector<int>& buffers : yields)
-            part.back().push_back(load_state(b_, buffers, flat_row * Expr(pieces_) + at, 1, mask));
-        }
-        if (from + group_ <= pieces_)
-          mask.clear();
-        total = whole.keep(mask, whole.merge(total, part), total);
-      }
-      whole.provide(row, whole.across_threads(total, group_));
+      recall(0, row, flat_row);
       point_outputs(row);
     });
   }
 
-  Running rolled_piece(const Point& row, const Expr& begin, const Expr& end, std::int64_t each) {
+  /// All blocks do a pass before any begins the next.
+  void passes_in_pieces() {
+    const int counter = b_.counter("blocks", 2);
+    for (int pass = 0; pass < p_.count; ++pass)
+      make_partials(pass);
+    for (int pass = 0; pass <= p_.count; ++pass) {
+      const bool last = pass == p_.count; // nothing is left but what is of a row
+      if (last && p_.point_outputs.empty())
+        return;
+      if (pass > 0)
+        b_.grid_barrier(counter, Expr(0));
+      b_.grid_loop(last ? rows_ : rows_ * Expr(pieces_), [&](const Expr& item) {
+        const Expr flat_row = last ? item : floordiv(item, Expr(pieces_));
+        const Point row = row_at(flat_row);
+        for (int earlier = 0; earlier < pass; ++earlier)
+          recall(earlier, row, flat_row);
+        last ? point_outputs(row) : piece(pass, row, flat_row, floormod(item, Expr(pieces_)));
+      });
+    }
+  }
+
+  /// A pass over a piece of a row; its states go to memory.
+  void piece(int pass, const Point& row, const Expr& flat_row, const Expr& number) {
+    const std::int64_t each = ceildiv(vectors_, Expr(pieces_)).value();
+    Expr begin = number * Expr(each);
+    Running states = rolled_piece(pass, row, begin, min(begin + Expr(each), vectors_), each);
+    std::vector<Guard> first{{mine_, Expr(0), Expr(1)}};
+    PassStates sums = states_of(pass);
+    const Running all = sums.across_threads(sums.across_lanes(states), group_);
+    for (std::size_t r = 0; r < all.size(); ++r)
+      for (std::size_t y = 0; y < all[r].size(); ++y)
+        store_state(b_, partials_[pass][r][y], flat_row * Expr(pieces_) + number, all[r][y], first);
+  }
+
+  /// The results of a pass, of the states of all pieces.
+  void recall(int pass, const Point& row, const Expr& flat_row) {
+    PassStates whole(e_, p_, pass, arithmetic_, points_of(r_, p_.reduced), 1, 1);
+    Running total = whole.start();
+    for (std::int64_t from = 0; from < pieces_; from += group_) {
+      const Expr at = Expr(from) + mine_;
+      std::vector<Guard> mask{{at, Expr(0), Expr(pieces_)}};
+      Running part;
+      for (const auto& yields : partials_[pass]) {
+        part.emplace_back();
+        for (const std::vector<int>& buffers : yields)
+          part.back().push_back(load_state(b_, buffers, flat_row * Expr(pieces_) + at, 1, mask));
+      }
+      if (from + group_ <= pieces_)
+        mask.clear();
+      total = whole.keep(mask, whole.merge(total, part), total);
+    }
+    whole.provide(row, whole.across_threads(total, group_));
+  }
+
+  Running rolled_piece(int pass, const Point& row, const Expr& begin, const Expr& end,
+                       std::int64_t each) {
     // The number of turns is that of a whole piece in every block, so that it is known here.
     const int copies = int(schedule_.knob("copies", 4));
     const std::int64_t span = std::int64_t(group_) * copies;
-    Running states = start(0);
+    Running states = start(pass);
     if (each > span)
-      return rolled_pass(0, row, begin, end, std::move(states));
+      return rolled_pass(pass, row, begin, end, std::move(states));
     std::vector<Spot> spots;
     for (std::int64_t j = 0; j * group_ < each; ++j)
       spots.push_back(spot(row, begin + Expr(j * group_) + mine_, end));
-    step(0, spots, states);
+    step(pass, spots, states);
     return states;
   }
 
@@ -448,27 +487,20 @@ private:
   Keep keep_ = kInRegisters;
   std::int64_t pieces_ = 1;
   Shifted shifted_;
-  std::int64_t roll_ =
-      0; ///< turns of a pass over what is kept in shared memory that a loop does at a time
-  std::int64_t run_ = 0; ///< rows that a block does one after the other, fetching ahead
-  Expr slot_ = Expr(0);  ///< half of the stash that holds the row
+  std::int64_t roll_ = 0; ///< turns over what shared memory keeps that a loop does at a time
+  std::int64_t run_ = 0;  ///< rows that a block does one after the other, fetching ahead
+  Expr slot_ = Expr(0);   ///< half of the stash that holds the row
   Expr vectors_, rows_;
   std::vector<Expr> parallel_;
   std::vector<int> order_; ///< reduced axes, that of the vectors last
   std::optional<CarriedSums> carried_;
   std::vector<RowLoad> stash_;
   std::vector<int> stash_memory_;
-  std::vector<std::vector<std::vector<int>>> partials_; ///< [reduction][yield][part of the state]
+  /// [pass][reduction][yield][part of the state]
+  std::vector<std::vector<std::vector<std::vector<int>>>> partials_;
   int arrivals_ = -1;
 };
 
-/// Values of 32 bits that a thread may keep of a row.
-constexpr std::int64_t kKeptElements = 64;
-/// The same of a block of so many threads, which share a multiprocessor's registers; half of them
-/// are for what is made of the elements.
-std::int64_t kept_elements(std::int64_t threads, const Target& target) {
-  return std::min(kKeptElements, std::max<std::int64_t>(target.registers / threads / 2, 8));
-}
 /// Registers that a turn of a loop over a row takes for an element.
 constexpr std::int64_t kOfElement = 4;
 /// Sums of columns that a thread may carry, and threads of a multiprocessor that do.
@@ -477,6 +509,9 @@ constexpr std::int64_t kMostUnrolled = 512; ///< elements of a thread's code wit
 constexpr std::int64_t kLongRow = 32 << 10; ///< bytes
 /// Elements of a row from which one pass over memory is better than keeping it in registers.
 constexpr std::int64_t kLongOnline = 8192;
+/// Vectors of a row from which several blocks share it; and how many times fewer rows than
+/// multiprocessors, and more vectors, make a barrier of the grid between the passes worth while.
+constexpr std::int64_t kSplitVectors = 4 * 1024, kMeetingRows = 4;
 /// Turns of a row in shared memory that are one after the other in the code; more are a loop.
 constexpr std::int64_t kLongTurns = 4;
 
@@ -490,7 +525,7 @@ public:
 
   std::vector<Schedule> space(const Region& region, const Target& target) const override {
     RowFacts f(region);
-    if (!f.passes.reason.empty() || f.score <= 0)
+    if (!f.passes.reason.empty() || !f.suits(region, target))
       return {};
     const int lanes = gpu_lanes(region, f.inner, target.vector_bytes);
     const Expr count = f.vectors(region, lanes);
@@ -506,7 +541,7 @@ public:
     // Sums go along with their maxima: of rows that are read from memory in every pass.
     const Region picked = with_picks(region, PickBy::Load);
     const RowFacts together(picked, Online::Scaled);
-    const bool gains = together.passes.reason.empty() && together.score > 0 && known &&
+    const bool gains = together.passes.reason.empty() && together.suits(picked, target) && known &&
                        together.passes.count < f.passes.count;
     const bool one_pass = gains && together.passes.count == 1 && together.passes.outputs[0].empty();
     bool online = false;
@@ -589,16 +624,24 @@ public:
             out.push_back(std::move(s));
         }
       }
-    online = one_pass;
-    // Few rows and much to sum: several blocks a row.
-    const bool splits = (one_pass || (f.passes.count == 1 && f.passes.outputs[0].empty())) &&
-                        known && points_of(region, f.passes.parallel).is_constant();
-    if (splits && rows < target.workers && vectors >= 4 * 1024)
+    // Few rows and much to sum: several blocks a row, in as few passes as it takes.
+    const bool fixed = known && points_of(region, f.passes.parallel).is_constant();
+    const RowFacts spreads(picked, Online::Spreads);
+    const bool one_spread =
+        fixed && f.passes.count > 1 && spreads.passes.reason.empty() && !spreads.passes.waits();
+    const bool meets = f.passes.waits() && !one_pass && !one_spread; // of blocks, between passes
+    if (fixed && rows > 0 &&
+        (meets ? kMeetingRows * rows <= target.workers && vectors >= kMeetingRows * kSplitVectors
+               : rows < target.workers && vectors >= kSplitVectors))
       for (std::int64_t share : {2, 4, 1}) {
         const std::int64_t pieces = std::clamp<std::int64_t>(
             std::min(share * target.workers / rows, vectors / 512), 2, 1024);
+        online = gains;
         add(256, 256, kInNoMemory, WorkOrder::Fixed, pieces);
+        if (!gains && one_spread)
+          out.back().knobs["online"] = std::int64_t(Online::Spreads);
       }
+    online = one_pass;
     // One pass over a long row needs no place for it.
     if (one_pass && vectors * lanes >= kLongOnline)
       for (std::int64_t threads : {128, 256, 512})
@@ -670,7 +713,6 @@ public:
     add(256, 256, kInNoMemory, WorkOrder::Fixed, 1);
     // Means and spreads in one pass, for rows that nothing keeps.
     if (f.passes.count > 2 && known && vectors >= 512) {
-      const RowFacts spreads(picked, Online::Spreads);
       if (spreads.passes.reason.empty() && together.passes.reason.empty() &&
           spreads.passes.count < together.passes.count) {
         const bool first = out.front().knob("keep", kInRegisters) == kInNoMemory;
@@ -682,21 +724,6 @@ public:
       }
     }
     return out;
-  }
-
-  /// Whether some operand is read along the rows and is the same for all of them.
-  static bool reads_weights(const Region& region, const RowFacts& f) {
-    for (const Stage& stage : region.stages)
-      for (const Load& load : stage.loads) {
-        if (load.source != Source::Operand)
-          continue;
-        const std::vector<bool> axes = axes_of_load(region, stage, load);
-        const bool by_row = std::any_of(f.passes.parallel.begin(), f.passes.parallel.end(),
-                                        [&](int a) { return axes[a]; });
-        if (axes[f.inner] && !by_row)
-          return true;
-      }
-    return false;
   }
 
   Lowered lower(const Region& whole, const Schedule& schedule,
@@ -747,13 +774,12 @@ public:
         return {false, {}, "there is nothing that asynchronous copies could fetch ahead"};
     }
     if (schedule.split_reduce > 1) {
-      if (f.passes.count != 1 || !f.passes.outputs[0].empty())
-        return {false, {}, "only one pass without results of its own is cut into pieces"};
+      if (f.passes.carries())
+        return {false, {}, "rows whose columns are summed too are not cut into pieces"};
       if (!vectors.is_constant() || !points_of(region, f.passes.parallel).is_constant())
         return {false, {}, "rows of unknown number or length are not cut into pieces"};
       if (group != threads)
         return {false, {}, "pieces are done by whole blocks"};
-      // Places of argmax ascend from piece to piece only along the one reduced axis.
       const std::int64_t each =
           (vectors.value() + schedule.split_reduce - 1) / schedule.split_reduce;
       if (each * (schedule.split_reduce - 1) >= vectors.value())

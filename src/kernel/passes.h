@@ -24,6 +24,8 @@ struct Passes {
   std::vector<std::vector<int>> carried;
   std::vector<int> column_outputs;
   bool carries() const { return !column_outputs.empty(); }
+  /// Whether a pass needs the results of another one, or stores along the reduced axes.
+  bool waits() const { return count != 1 || !outputs[0].empty(); }
   /// By stage: of a sum made in the pass of a maximum that scales it (is_scaled_by), that maximum;
   /// else -1.
   std::vector<int> scaled_by;

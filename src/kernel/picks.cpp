@@ -540,6 +540,20 @@ Region with_picks(const Region& region, PickBy how) {
   return out;
 }
 
+Online fewest_passes(const Region& region, int passes) {
+  Online best = Online::No;
+  for (Online online : {Online::Scaled, Online::Spreads}) {
+    if (passes < 2)
+      break;
+    const Passes together = plan_passes(with_picks(region, PickBy::Load), false, online);
+    if (together.reason.empty() && together.count < passes) {
+      passes = together.count;
+      best = online;
+    }
+  }
+  return best;
+}
+
 bool is_one_pass(const Region& region) {
   const FoundStream found = find_stream(with_picks(region, PickBy::Sum), StreamTakes::Vectors);
   return found.ok && found.form.passes == 1 && found.form.sums.empty() &&

@@ -2,6 +2,7 @@
 // as the loss of a class does.
 #pragma once
 
+#include "kernel/passes.h"
 #include "kernel/stream_form.h"
 
 namespace egret::kernel {
@@ -17,6 +18,10 @@ enum class PickBy : std::uint8_t { Load, Sum };
 /// x - m over n places is sum(x) - n m. Sums that are not understood stay, and so does the last
 /// reduction.
 Region with_picks(const Region& region, PickBy how);
+
+/// Which sums go along with what they depend on so that a region of `passes` passes needs the
+/// fewest, after with_picks(region, PickBy::Load): No where that saves none.
+Online fewest_passes(const Region& region, int passes);
 
 /// Whether a region that sums over products (stream_form.h) needs each element of them once: one
 /// pass, of sums of the rows.

@@ -177,15 +177,14 @@ public:
 
   std::vector<Schedule> space(const Region& region, const Target& target) const override {
     Facts facts(region);
-    if (!facts.passes.reason.empty() || facts.reduced_score <= 0 ||
-        !prefers_rows(facts, region, target))
+    if (!facts.passes.reason.empty() || !prefers_rows(facts, region, target))
       return {};
     std::vector<Schedule> out;
     CachePolicy usual = usual_store_policy(region, target);
     CachePolicy other =
         usual == CachePolicy::Default ? CachePolicy::Streaming : CachePolicy::Default;
     // A row that does not stay in the cache comes from memory for every pass.
-    if (const Online online = gains_online(region, facts); online != Online::No) {
+    if (const Online online = fewest_passes(region, facts.passes.count); online != Online::No) {
       const bool stays = about(points_of(region, facts.passes.reduced)) * 4 <= target.l2_bytes / 2;
       for (int copies : {8, 4}) {
         Schedule s;
@@ -206,22 +205,6 @@ public:
     const std::vector<Schedule> plain = space_of(usual, other, target);
     out.insert(out.end(), plain.begin(), plain.end());
     return out;
-  }
-
-  /// The least that saves the most passes.
-  static Online gains_online(const Region& region, const Facts& facts) {
-    Online best = Online::No;
-    int least = facts.passes.count;
-    for (Online online : {Online::Scaled, Online::Spreads}) {
-      if (least < 2)
-        break;
-      const Passes together = plan_passes(with_picks(region, PickBy::Load), false, online);
-      if (together.reason.empty() && together.count < least) {
-        least = together.count;
-        best = online;
-      }
-    }
-    return best;
   }
 
   std::vector<Schedule> space_of(CachePolicy usual, CachePolicy other, const Target& target) const {

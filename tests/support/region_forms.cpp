@@ -108,6 +108,15 @@ const std::vector<FormCase> kForms{
            g.unary(Op::Sqrt, g.binary(Op::Mul, g.reshape(t, {m, n}), g.reshape(t, {m, n})))};
      },
      kSmall},
+    {"rows_of_every_second",
+     [](Graph& g, auto m, auto n) {
+       NodeId x = g.input("x", DType::F32, {m, 2 * n});
+       NodeId t = g.shrink(g.reshape(x, {m, n, 2}), {0, 0, 1}, {m, n, 2});
+       t = g.reshape(t, {m, n});
+       g.outputs = {g.reduce(Op::ReduceSum, g.binary(Op::Mul, t, t), {1}),
+                    g.reduce(Op::ReduceMax, t, {1})};
+     },
+     kSmall},
     {"low_precision",
      [](Graph& g, auto m, auto n) {
        NodeId x = g.input("x", DType::BF16, {m, n}), y = g.input("y", DType::BF16, {m, n});
@@ -214,6 +223,30 @@ const std::vector<FormCase> kForms{
        g.outputs = {g.reduce(Op::ReduceSum, x, {0})};
      },
      {{3000, 50}, {9001, 16}}},
+    {"passes_of_column_pieces",
+     [](Graph& g, auto m, auto n) {
+       NodeId x = g.input("x", DType::F32, {m, n});
+       NodeId most = g.expand(g.reshape(g.reduce(Op::ReduceMax, x, {0}), {1, n}), {m, n});
+       NodeId e = g.unary(Op::Exp, sub(g, x, most));
+       NodeId total = g.reduce(Op::ReduceSum, e, {0});
+       g.outputs = {g.binary(Op::Div, e, g.expand(g.reshape(total, {1, n}), {m, n})), total};
+     },
+     {{9001, 16}, {3001, 3}}},
+    {"variance_of_columns",
+     [](Graph& g, auto m, auto n) {
+       NodeId x = g.input("x", DType::F32, {m, n});
+       NodeId mean =
+           g.binary(Op::Mul, g.reduce(Op::ReduceSum, x, {0}), scalar(g, 1.0 / double(m), {n}));
+       NodeId d = sub(g, x, g.expand(g.reshape(mean, {1, n}), {m, n}));
+       g.outputs = {g.reduce(Op::ReduceSum, g.binary(Op::Mul, d, d), {0})};
+     },
+     {{9001, 16}, {37, 65}}},
+    {"argmax_of_columns",
+     [](Graph& g, auto m, auto n) {
+       NodeId x = g.input("x", DType::BF16, {m, n});
+       g.outputs = {g.reduce(Op::ReduceArgMax, x, {0})};
+     },
+     {{9001, 16}, {3001, 33}, {37, 65}}},
     {"argmax_of_all",
      [](Graph& g, auto m, auto n) {
        NodeId x = g.input("x", DType::F32, {m * n});

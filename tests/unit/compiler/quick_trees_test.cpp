@@ -69,7 +69,7 @@ TEST(QuickTrees, OfOneSumBlocksMakePartsWithoutASearch) {
                                   "mask(1,body(0)))))))");
   EXPECT_EQ(testing::run_and_compare(c, chosen.program), "");
   EXPECT_EQ(kernel::lower_greedily(case_of(turned_sum(30, 20), gpu).region, gpu).schedule.generator,
-            "gpu_generic")
+            "gpu_rows")
       << "few terms";
 }
 

@@ -134,6 +134,17 @@ TEST(Generators, SumsOfColumnsRunAlongTheRows) {
   EXPECT_EQ(lower_greedily(c.region, target()).schedule.generator, "columns");
 }
 
+TEST(Generators, RowsWithAStrideAreReadAsRows) {
+  for (const Shape& shape : {Shape{128, 2048}, Shape{1, 20000}}) {
+    Graph g;
+    const Expr m = shape[0], n = shape[1];
+    NodeId pairs = g.reshape(g.input("x", DType::BF16, {m, 2 * n}), {m, n, 2});
+    NodeId second = g.reshape(g.shrink(pairs, {0, 0, 1}, {m, n, 2}), shape);
+    g.outputs = {g.reduce(Op::ReduceMax, second, {1})};
+    EXPECT_EQ(lower_greedily(only_region(g).region, target()).schedule.generator, "rows");
+  }
+}
+
 TEST(Generators, LargeSumsAreCutIntoPieces) {
   Graph g;
   NodeId x = g.input("x", DType::F32, {1 << 18});

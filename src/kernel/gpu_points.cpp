@@ -1,0 +1,372 @@
+// Reductions of few terms on a GPU (windows, sums over short axes): a thread makes whole results,
+// adding up its terms in registers one after the other, and neighbouring threads make neighbouring
+// results, as in a map. What passes read more than once stays in registers.
+#include "kernel/accumulate.h"
+#include "kernel/analysis.h"
+#include "kernel/contraction_form.h"
+#include "kernel/families.h"
+#include "kernel/gpu_nest.h"
+#include "kernel/knobs.h"
+#include "kernel/map_axes.h"
+#include "kernel/pass_states.h"
+#include "kernel/passes.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <numeric>
+#include <optional>
+#include <set>
+#include <utility>
+
+namespace egret::kernel {
+
+namespace {
+
+/// Terms of a result at the most, those that are always few enough, and those that are written out.
+constexpr std::int64_t kMostTermsOfPoint = 64, kFewTermsOfPoint = 16, kWrittenTerms = 32;
+/// Threads of a multiprocessor that hide how long many terms take.
+constexpr std::int64_t kThreadsForTerms = 128;
+/// Rows and columns of a product from which tiles of it are better.
+constexpr std::int64_t kSidesOfTiles = 4;
+/// Lines of memory that a warp may touch, by those that it would touch if what it reads lay side by
+/// side.
+constexpr std::int64_t kMostLines = 4, kLineBytes = 128;
+constexpr int kThreadsReadingTogether = 32;
+
+/// Whether every result reads elements of its own: of others, such as weights, caches have a copy.
+bool is_streamed(const Region& region, const Stage& stage, const Load& load,
+                 std::span<const int> parallel) {
+  if (load.source != Source::Operand)
+    return false;
+  const std::vector<bool> axes = axes_of_load(region, stage, load);
+  return std::all_of(parallel.begin(), parallel.end(), [&](int a) { return axes[a]; });
+}
+
+struct PointFacts {
+  Passes passes;
+  std::vector<int> order; ///< parallel axes as results lie in memory, that of the vectors last
+  int tile = -1;          ///< the axis of the vectors
+  std::int64_t terms = 0;
+
+  explicit PointFacts(const Region& region) : passes(plan_passes(region)) {
+    if (!passes.reason.empty())
+      return;
+    const Expr all = points_of(region, passes.reduced);
+    terms = all.is_constant() ? all.value() : 0;
+    if (terms < 1 || terms > kMostTermsOfPoint) {
+      passes.reason = fmt::format("its results have not 1 to {} terms", kMostTermsOfPoint);
+      return;
+    }
+    std::int64_t best = 0;
+    for (int a : passes.parallel)
+      if (const auto bytes = contiguous(region, a); bytes && (tile < 0 || *bytes >= best)) {
+        tile = a;
+        best = *bytes;
+      }
+    if (tile < 0)
+      passes.reason = "has no parallel axis for lanes";
+    const auto apart = [&](int a) {
+      const auto stride = stride_of(region, region.outputs[0], a);
+      return a == tile ? 0 : stride ? std::abs(*stride) : INT64_MAX;
+    };
+    order = passes.parallel;
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return apart(a) > apart(b); });
+  }
+
+  /// Bytes of a point that lie beside those of the next along an axis, of what is streamed; nothing
+  /// where results do not lie apart.
+  std::optional<std::int64_t> contiguous(const Region& region, int axis) const {
+    std::int64_t bytes = 0;
+    for (const Output& o : region.outputs) {
+      const auto stride = stride_of(region, o, axis);
+      if (stride == 0)
+        return std::nullopt;
+      bytes += stride == 1 ? std::int64_t(size_of(o.dtype)) : 0;
+    }
+    for (const Stage& stage : region.stages)
+      for (const Load& load : stage.loads)
+        if (is_streamed(region, stage, load, passes.parallel) &&
+            stride_of(region, stage, load, axis) == 1)
+          bytes += std::int64_t(size_of(region.operands[std::size_t(load.number)].dtype));
+    return bytes;
+  }
+};
+
+/// Lanes whose accesses along the axis are aligned in memory, as those of windows are not.
+int aligned_lanes(const Region& region, const PointFacts& f, std::int64_t vector_bytes) {
+  const int axis = f.tile;
+  std::int64_t lanes = gpu_lanes(region, axis, vector_bytes);
+  const auto limit = [&](std::optional<std::int64_t> stride, const Expr& offset,
+                         const std::vector<int>& axes) {
+    if (stride == 0)
+      return;
+    if (stride != 1) { // each lane by itself, apart from its neighbours in the warp
+      lanes = 1;
+      return;
+    }
+    const auto at = std::find(axes.begin(), axes.end(), axis) - axes.begin();
+    const std::int64_t divisor =
+        (offset - Expr::axis(int(at), region.axes[std::size_t(axis)].extent)).divisor();
+    lanes = divisor == 0 ? lanes : std::gcd(lanes, divisor);
+  };
+  for (const Stage& stage : region.stages)
+    for (const Load& load : stage.loads)
+      if (is_streamed(region, stage, load, f.passes.parallel))
+        limit(stride_of(region, stage, load, axis), offset_of(region, load), stage.axes);
+  for (const Output& out : region.outputs)
+    limit(stride_of(region, out, axis), offset_of(out),
+          result_axes(region.stages[std::size_t(out.stage)]));
+  return power_of_two_upto(lanes);
+}
+
+/// Whether warps read what lies about together, so that caches have the rest of each line when the
+/// next terms ask for it.
+bool reads_together(const Region& region, const PointFacts& f, int lanes) {
+  std::vector<Expr> extents;
+  for (int a : f.order) {
+    const std::int64_t extent = std::max<std::int64_t>(about(region.axes[a].extent), 1);
+    extents.emplace_back(a == f.tile ? (extent + lanes - 1) / lanes : extent);
+  }
+  std::int64_t touched = 0, least = 0;
+  const auto count = [&](const auto& stride_along, DType dtype, std::int64_t times) {
+    const auto size = std::int64_t(size_of(dtype));
+    std::set<std::int64_t> lines;
+    bool varies = false;
+    for (int thread = 0; thread < kThreadsReadingTogether; ++thread) {
+      const std::vector<Expr> at = unflatten(Expr(thread), extents);
+      std::int64_t place = 0;
+      for (std::size_t i = 0; i < extents.size(); ++i) {
+        const int axis = f.order[i];
+        const std::int64_t n = at[i].value() * (axis == f.tile ? lanes : 1);
+        const std::optional<std::int64_t> stride = stride_along(axis);
+        varies = varies || (n > 0 && stride != 0);
+        place += n * size * stride.value_or(kLineBytes);
+      }
+      lines.insert(place / kLineBytes);
+    }
+    touched += times * std::int64_t(lines.size());
+    least +=
+        times *
+        (varies ? std::max<std::int64_t>(kThreadsReadingTogether * lanes * size / kLineBytes, 1)
+                : 1);
+  };
+  for (const Stage& stage : region.stages)
+    for (const Load& load : stage.loads)
+      if (load.source == Source::Operand)
+        count([&](int axis) { return stride_of(region, stage, load, axis); },
+              region.operands[std::size_t(load.number)].dtype, f.terms);
+  for (const Output& out : region.outputs)
+    count([&](int axis) { return stride_of(region, out, axis); }, out.dtype, 1);
+  return touched <= kMostLines * least;
+}
+
+class GpuPoints {
+public:
+  GpuPoints(const Region& region, const PointFacts& facts, const Schedule& schedule,
+            const Target& target)
+      : r_(region), f_(facts), p_(facts.passes), schedule_(schedule), b_(region.name),
+        e_(b_, region), threads_(int(schedule.knob("threads", 256))),
+        copies_(int(schedule.knob("results", 1))), t_(thread_variable(threads_)),
+        arithmetic_(arithmetic_of(target)) {
+    lanes_ = aligned_lanes(region, f_,
+                           schedule.vector_bytes ? schedule.vector_bytes : target.vector_bytes);
+    e_.load_policy = schedule.load_policy;
+    for (int a : p_.reduced)
+      reduced_.push_back(r_.axes[a].extent);
+  }
+
+  KernelProgram run() {
+    Launch launch;
+    launch.threads = threads_;
+    launch.blocks_per_core = schedule_.blocks_per_core;
+    launch.workers = Expr(1);
+    if (is_empty(r_, p_.parallel))
+      return b_.finish(launch);
+    std::vector<Expr> extents;
+    Expr count(1);
+    for (int a : f_.order) {
+      const Expr& extent = r_.axes[a].extent;
+      extents.push_back(a == f_.tile ? ceildiv(extent, Expr(lanes_)) : extent);
+      count = count * extents.back();
+    }
+    const std::int64_t tile = std::int64_t(threads_) * copies_;
+    const Expr blocks = ceildiv(count, Expr(tile));
+    launch.workers = max(Expr(1), blocks);
+    b_.grid_loop(blocks, [&](const Expr& block) {
+      const auto at = [&](bool whole) {
+        std::vector<Point> points;
+        for (int c = 0; c < copies_; ++c)
+          points.push_back(point_at(block * Expr(tile) + Expr(std::int64_t(c) * threads_) + t_,
+                                    extents, count, whole));
+        results(points);
+      };
+      // Whole tiles without tests, so that their loads stand together.
+      const Expr end = (block + Expr(1)) * Expr(tile);
+      b_.when({{end, Expr(0), count + Expr(1)}}, [&] { at(true); });
+      b_.when({{count, Expr(0), end}}, [&] { at(false); });
+    });
+    return b_.finish(launch);
+  }
+
+private:
+  Point point_at(const Expr& flat, std::span<const Expr> extents, const Expr& count,
+                 bool whole) const {
+    const std::vector<Expr> at = unflatten(flat, extents);
+    Point p;
+    p.at.resize(r_.axes.size());
+    for (std::size_t i = 0; i < at.size(); ++i)
+      p.at[f_.order[i]] = at[i];
+    p.lanes = lanes_;
+    if (!whole)
+      p.mask.push_back({flat, Expr(0), count});
+    Expr& along = p.at[f_.tile];
+    along = along * Expr(lanes_) + (lanes_ > 1 ? lane_variable(lanes_) : Expr(0));
+    p.mask.push_back({along, Expr(0), r_.axes[f_.tile].extent});
+    return p;
+  }
+
+  /// All passes at some points, whose results are stored together: an output may lie in the memory
+  /// of an operand.
+  void results(const std::vector<Point>& points) {
+    for (int pass = 0; pass < p_.count; ++pass) {
+      PassStates sums = states_of(pass);
+      std::vector<Running> states = run_pass(pass, points);
+      for (std::size_t i = 0; i < points.size(); ++i)
+        sums.provide(points[i], states[i]);
+    }
+    std::vector<Value> values;
+    for (const Point& p : points)
+      for (int o : p_.point_outputs)
+        values.push_back(e_.result(r_.outputs[o].stage, r_.outputs[o].component, p));
+    auto value = values.begin();
+    for (const Point& p : points)
+      for (int o : p_.point_outputs)
+        e_.store(o, p, *value++, schedule_.store_policy);
+  }
+
+  PassStates states_of(int pass) {
+    return {e_, p_, pass, arithmetic_, Expr(f_.terms), lanes_, lanes_};
+  }
+
+  /// Terms that stand one after the other in the code: all of a few, else the innermost axes', as
+  /// far as they are few.
+  std::int64_t together() const {
+    if (f_.terms * copies_ <= kWrittenTerms)
+      return f_.terms;
+    std::int64_t terms = 1;
+    for (std::size_t i = reduced_.size(); i-- > 0;) {
+      if (terms * reduced_[i].value() > kFewTermsOfPoint)
+        break;
+      terms *= reduced_[i].value();
+    }
+    return terms > 1 ? terms : std::min(kFewTermsOfPoint, f_.terms);
+  }
+
+  std::vector<Running> run_pass(int pass, const std::vector<Point>& points) {
+    const std::int64_t each = together(), turns = f_.terms / each;
+    std::vector<RunningVariables> running;
+    for (std::size_t i = 0; i < points.size(); ++i)
+      running.emplace_back(b_, states_of(pass).start());
+    b_.loop(Expr(0), Expr(turns), Expr(1), Expr(turns), Bind::Serial,
+            [&](const Expr& turn) { terms(pass, points, turn * Expr(each), each, running); });
+    if (f_.terms % each != 0)
+      terms(pass, points, Expr(turns * each), f_.terms % each, running);
+    std::vector<Running> states;
+    for (const RunningVariables& r : running)
+      states.push_back(r.read());
+    return states;
+  }
+
+  /// Terms first, first + 1 ... of a pass, and what it stores at them.
+  void terms(int pass, const std::vector<Point>& points, const Expr& first, std::int64_t count,
+             const std::vector<RunningVariables>& running) {
+    struct Pending {
+      int output;
+      Point point;
+      Value value;
+    };
+    std::vector<Pending> stores;
+    PassStates sums = states_of(pass);
+    for (std::size_t i = 0; i < points.size(); ++i) {
+      Running states = running[i].read();
+      for (std::int64_t k = 0; k < count; ++k) {
+        const Expr place = first + Expr(k);
+        const std::vector<Expr> at = unflatten(place, reduced_);
+        Point q = points[i];
+        for (std::size_t a = 0; a < at.size(); ++a)
+          q.at[p_.reduced[a]] = at[a];
+        const PassStates::Spot spot{&q, place, {}};
+        sums.add(states, std::span(&spot, 1), false);
+        for (int o : p_.outputs[pass])
+          stores.push_back({o, q, e_.result(r_.outputs[o].stage, r_.outputs[o].component, q)});
+      }
+      running[i].write(states);
+    }
+    for (const Pending& s : stores)
+      e_.store(s.output, s.point, s.value, schedule_.store_policy);
+  }
+
+  const Region& r_;
+  const PointFacts& f_;
+  const Passes& p_;
+  const Schedule& schedule_;
+  ProgramBuilder b_;
+  Emitter e_;
+  int threads_, copies_;
+  Expr t_;
+  Arithmetic arithmetic_;
+  int lanes_ = 1;
+  std::vector<Expr> reduced_;
+};
+
+constexpr Knob kGpuPointsKnobs[] = {{"threads", 32, 1024, 32}, {"results", 1, 8}};
+
+class GpuPointsGenerator : public Generator {
+public:
+  std::string name() const override { return "gpu_points"; }
+
+  std::vector<Schedule> space(const Region& region, const Target& target) const override {
+    const PointFacts f(region);
+    if (!f.passes.reason.empty())
+      return {};
+    const int lanes = aligned_lanes(region, f, target.vector_bytes);
+    const std::int64_t threads = about(points_of(region, f.passes.parallel)) / lanes;
+    if ((f.terms > kFewTermsOfPoint && threads < kThreadsForTerms * target.workers) ||
+        !reads_together(region, f, lanes))
+      return {};
+    if (const FoundContraction product = find_contraction(region, true);
+        product.ok && about(product.form.rows.extent) > kSidesOfTiles &&
+        about(product.form.columns.extent) > kSidesOfTiles)
+      return {};
+    std::vector<Schedule> out;
+    const std::int64_t usual = threads >= 4 * kThreadsForTerms * target.workers ? 2 : 1;
+    for (std::int64_t results : {usual, 3 - usual, std::int64_t(4)})
+      for (std::int64_t block : {256, 128, 512}) {
+        Schedule s;
+        s.generator = name();
+        s.knobs = {{"threads", block}, {"results", results}};
+        s.store_policy = gpu_store_policy(region, target);
+        out.push_back(std::move(s));
+      }
+    return out;
+  }
+
+  Lowered lower(const Region& region, const Schedule& schedule,
+                const Target& target) const override {
+    if (auto why = refused_settings(schedule, target, kGpuPointsKnobs); !why.empty())
+      return {false, {}, why};
+    const PointFacts f(region);
+    if (!f.passes.reason.empty())
+      return {false, {}, f.passes.reason};
+    return {true, GpuPoints(region, f, schedule, target).run(), ""};
+  }
+};
+
+} // namespace
+
+const Generator& gpu_points_generator() {
+  static const GpuPointsGenerator generator;
+  return generator;
+}
+
+} // namespace egret::kernel
