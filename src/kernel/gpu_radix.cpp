@@ -24,8 +24,8 @@ ValueId minus(ProgramBuilder& b, ValueId x) {
   return b.apply(Op::Mul, dtype, {x, number(b, dtype, -1)});
 }
 
-/// The sum of the elements before each of `count` elements of an integer buffer from `first` on, by
-/// the lanes of one warp; gives the sum of all. `then` takes each element's number and that sum.
+} // namespace
+
 ValueId scan_by_warp(ProgramBuilder& b, const Expr& lane, int buffer, const Expr& first,
                      const Expr& count, const Expr& extent,
                      const std::function<void(const Expr& at, ValueId before,
@@ -55,8 +55,6 @@ ValueId scan_by_warp(ProgramBuilder& b, const Expr& lane, int buffer, const Expr
   return b.read(carried);
 }
 
-} // namespace
-
 std::int64_t radix_shared_bytes(const RadixShape& s) {
   return 4 * (std::int64_t(s.digits()) * (s.threads + s.warps() + 1) + 1);
 }
@@ -69,12 +67,16 @@ TileRanks::TileRanks(ProgramBuilder& b, const RadixShape& shape)
       counters_(b.shared("digits", DType::I32, std::int64_t(shape.digits()) * shape.threads)),
       warps_(b.shared("warps", DType::I32, std::int64_t(shape.digits()) * shape.warps() + 1)) {}
 
+void TileRanks::clear() {
+  const Expr count(s_.digits());
+  b_.loop(Expr(0), count, Expr(1), count, Bind::Serial, [&](const Expr& d) {
+    b_.store(counters_, d * Expr(s_.threads) + thread_, number(b_, DType::I32, 0));
+  });
+}
+
 std::vector<ValueId> TileRanks::before(const std::vector<ValueId>& digits,
                                        const std::vector<std::vector<Guard>>& masks) {
-  const Expr threads(s_.threads), count(s_.digits());
-  b_.loop(Expr(0), count, Expr(1), count, Bind::Serial, [&](const Expr& d) {
-    b_.store(counters_, d * threads + thread_, number(b_, DType::I32, 0));
-  });
+  const Expr threads(s_.threads);
   std::vector<ValueId> before;
   for (std::size_t i = 0; i < digits.size(); ++i) {
     const Expr own = value_symbol(digits[i]) * threads + thread_;
@@ -82,6 +84,31 @@ std::vector<ValueId> TileRanks::before(const std::vector<ValueId>& digits,
     b_.store(counters_, own, add(b_, before.back(), number(b_, DType::I32, 1)), masks[i]);
   }
   return before;
+}
+
+void TileRanks::totals(
+    const std::function<void(const Expr&, ValueId, const std::vector<Guard>&)>& then) {
+  // Neighbouring threads share a digit's counters, each beginning elsewhere, so that they meet in
+  // no bank of shared memory.
+  int sharers = 1;
+  while (2 * sharers <= kRadixWarp && 2 * sharers * s_.digits() <= s_.threads)
+    sharers *= 2;
+  const Expr each(s_.threads / sharers);
+  const Expr digit = floordiv(thread_, Expr(sharers)), part = floormod(thread_, Expr(sharers));
+  b_.barrier();
+  b_.when({{thread_, Expr(0), Expr(sharers * s_.digits())}}, [&] {
+    const VarId sum = b_.variable({DType::I32, 1});
+    b_.set(sum, number(b_, DType::I32, 0));
+    b_.loop(Expr(0), each, Expr(1), each, Bind::Serial, [&](const Expr& i) {
+      const Expr at = part * each + floormod(i + thread_, each);
+      b_.set(sum, add(b_, b_.read(sum), b_.load(counters_, digit * Expr(s_.threads) + at, 1)));
+    });
+    ValueId all = b_.read(sum);
+    if (sharers > 1)
+      all = b_.reduce_threads(Monoid::Sum, all, sharers);
+    then(digit, all, {{part, Expr(0), Expr(1)}});
+  });
+  b_.barrier();
 }
 
 void TileRanks::scan() {
@@ -112,6 +139,7 @@ void TileRanks::scan() {
 
 std::vector<ValueId> TileRanks::ranks(const std::vector<ValueId>& digits,
                                       const std::vector<std::vector<Guard>>& masks) {
+  clear();
   const std::vector<ValueId> own = before(digits, masks);
   scan();
   std::vector<ValueId> ranks;
@@ -126,6 +154,7 @@ std::vector<ValueId> TileRanks::ranks(const std::vector<ValueId>& digits,
 
 void TileRanks::count(const std::vector<ValueId>& digits,
                       const std::vector<std::vector<Guard>>& masks) {
+  clear();
   before(digits, masks);
   scan();
 }

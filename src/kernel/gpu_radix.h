@@ -25,6 +25,13 @@ struct RadixShape {
 /// Bytes of shared memory for the ranks of a tile.
 std::int64_t radix_shared_bytes(const RadixShape& shape);
 
+/// The sum of the elements before each of `count` elements of an integer buffer from `first` on, by
+/// the lanes of one warp; gives the sum of all. `then` takes each element's number and that sum.
+ValueId scan_by_warp(ProgramBuilder& b, const Expr& lane, int buffer, const Expr& first,
+                     const Expr& count, const Expr& extent,
+                     const std::function<void(const Expr& at, ValueId before,
+                                              const std::vector<Guard>& mask)>& then);
+
 /// The ranks of a tile's elements by one digit. Each thread counts the digits of its own elements
 /// in a column of counters of its own, which needs no atomic operation; scans over the columns of a
 /// warp and over the warps make ranks of them.
@@ -39,13 +46,18 @@ public:
                              const std::vector<std::vector<Guard>>& masks);
   /// Counts without giving ranks.
   void count(const std::vector<ValueId>& digits, const std::vector<std::vector<Guard>>& masks);
+  /// Counts the digits of any number of tiles: clear(), before() for each, then totals(), which
+  /// gives the number of elements of each digit to one thread.
+  void clear();
+  std::vector<ValueId> before(const std::vector<ValueId>& digits,
+                              const std::vector<std::vector<Guard>>& masks);
+  void totals(const std::function<void(const Expr& digit, ValueId count,
+                                       const std::vector<Guard>& mask)>& then);
   /// The rank of the first element with a digit, for all threads; digit = digits() gives the number
   /// of elements.
   ValueId first_of(const Expr& digit);
 
 private:
-  std::vector<ValueId> before(const std::vector<ValueId>& digits,
-                              const std::vector<std::vector<Guard>>& masks);
   void scan();
 
   ProgramBuilder& b_;

@@ -1,10 +1,12 @@
 // Sorts along one axis on a GPU. Rows that fit a tile are sorted by a block each, in its registers
-// and shared memory; longer ones by all blocks together, digit by digit. Where only the first few
+// and shared memory; longer ones by all blocks together, digit by digit, with look-back between
+// blocks where the rows' lengths are known. Where only the first few
 // of long rows are wanted, each block sorts tiles and keeps the first of each, until those of a row
 // fit one tile.
 #include "kernel/analysis.h"
 #include "kernel/families.h"
 #include "kernel/gpu_nest.h"
+#include "kernel/gpu_onesweep.h"
 #include "kernel/gpu_radix.h"
 #include "kernel/knobs.h"
 #include "kernel/sort_form.h"
@@ -17,7 +19,10 @@ namespace egret::kernel {
 
 namespace {
 
-enum class GpuSortWay : std::uint8_t { Grid, Tile, Select };
+enum class GpuSortWay : std::uint8_t { Grid, Tile, Select, Onesweep };
+
+/// Flags for look-back: memory that a loaded kernel keeps.
+constexpr std::int64_t kMostSortFlags = 1 << 18;
 
 /// Of a tile, at the most this share is kept when the first of a row are selected.
 constexpr std::int64_t kLeastShrink = 4;
@@ -31,6 +36,8 @@ public:
     if (!proves_less_equal(f_.row_count * f_.kept, Expr(0))) {
       if (way == GpuSortWay::Grid)
         by_grid();
+      else if (way == GpuSortWay::Onesweep)
+        by_onesweep();
       else if (way == GpuSortWay::Tile)
         by_tile();
       else
@@ -58,6 +65,17 @@ private:
 
   void by_grid() {
     GridSort sort(b_, s_, f_.row_count, f_.length, f_.word, f_.position, f_.bits);
+    run(sort);
+  }
+
+  void by_onesweep() {
+    OnesweepSort sort(b_, s_, f_.row_count.value(), f_.length.value(), f_.word, f_.position,
+                      f_.bits);
+    run(sort);
+  }
+
+  template <class Sort>
+  void run(Sort& sort) {
     blocks_ = sort.blocks();
     sort.run(
         [&](const Expr& row, const Expr& at, const std::vector<Guard>& mask) {
@@ -149,12 +167,25 @@ private:
 };
 
 constexpr Knob kGpuSortKnobs[] = {
-    {"way", 0, 2}, {"threads", 32, 512, 32}, {"each", 1, 31, 2}, {"bits", 2, 8}};
+    {"way", 0, 3}, {"threads", 32, 512, 32}, {"each", 1, 31, 2}, {"bits", 2, 8}};
 
-std::string refused(const SortForm& form, const RadixShape& shape, GpuSortWay way) {
+std::string refused(const SortForm& form, const RadixShape& shape, GpuSortWay way,
+                    const Target& target) {
   if (shape.digits() > shape.threads)
     return "a block has fewer threads than digits";
   const bool fits = proves_less_equal(form.length, Expr(shape.tile()));
+  if (way == GpuSortWay::Onesweep) {
+    if (!target.has(Capability::CoResidentBlocks))
+      return "blocks may not wait for each other";
+    if (!form.row_count.is_constant() || !form.length.is_constant() || form.length.value() < 1 ||
+        form.row_count.value() < 1)
+      return "the number or the length of its rows is not known";
+    const std::int64_t tiles = (form.length.value() + shape.tile() - 1) / shape.tile();
+    if (form.row_count.value() > kMostSortFlags / tiles / shape.passes(form.bits))
+      return "its tiles need too many flags";
+    if (onesweep_shared_bytes(shape, form.word, form.position) > target.block_shared_bytes)
+      return "a tile takes more shared memory than there is";
+  }
   if (way == GpuSortWay::Tile && !fits)
     return "its rows may be longer than a tile";
   if (way == GpuSortWay::Select &&
@@ -168,14 +199,14 @@ class GpuSortGenerator : public Generator {
 public:
   std::string name() const override { return "gpu_sort"; }
 
-  std::vector<Schedule> space(const Region& region, const Target&) const override {
+  std::vector<Schedule> space(const Region& region, const Target& target) const override {
     const auto form = sort_form(region);
     if (!form)
       return {};
     std::vector<Schedule> out;
     const auto offer = [&](GpuSortWay way, int threads, int each, int bits) {
       const RadixShape shape{threads, each, bits};
-      if (!refused(*form, shape, way).empty())
+      if (!refused(*form, shape, way, target).empty())
         return;
       Schedule s;
       s.generator = name();
@@ -190,9 +221,10 @@ public:
     for (const int bits : {4, 5})
       for (const int each : {15, 7})
         offer(GpuSortWay::Select, 256, each, bits);
-    for (const int bits : {6, 5, 7, 4})
-      for (const int each : {form->word == DType::U64 ? 15 : 13, 9})
-        offer(GpuSortWay::Grid, 256, each, bits);
+    for (const GpuSortWay way : {GpuSortWay::Onesweep, GpuSortWay::Grid})
+      for (const int bits : {6, 5, 7, 4})
+        for (const int each : {form->word == DType::U64 ? 15 : 13, 9})
+          offer(way, 256, each, bits);
     return out;
   }
 
@@ -206,7 +238,7 @@ public:
     const RadixShape shape{int(schedule.knob("threads", 256)), int(schedule.knob("each", 13)),
                            int(schedule.knob("bits", 6))};
     const auto way = static_cast<GpuSortWay>(schedule.knob("way", 0));
-    if (auto why = refused(*form, shape, way); !why.empty())
+    if (auto why = refused(*form, shape, way, target); !why.empty())
       return {false, {}, why};
     return within_block(GpuSort(region, *form, shape).run(way), target);
   }

@@ -1,10 +1,8 @@
 // Sorting and what rests on order. NaN is larger than any number; -0 equals 0. Every sort is
 // stable.
 //
-// Lines of up to 512 elements are ranked by counting: one kernel that compares all pairs. Longer
-// ones are sorted by radix, four bits a pass over the bits of the dtype, at a cost that grows with
-// the length alone. Both end in one scatter; values are gathered, so gradients go back to where
-// they came from.
+// Positions come from one kernel of integer keys in the order of the values; values are gathered,
+// so gradients go back to where they came from.
 #pragma once
 
 #include "egret/functional/reductions.h"

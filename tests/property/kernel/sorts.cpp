@@ -1,6 +1,6 @@
 // Sorts of random shapes, axes, dtypes and counts, with maps before them: rows in a tile, rows of
-// many tiles, slices and selections agree with the reference on both targets and have the same bits
-// for any number of workers.
+// many tiles, slices, networks and selections agree with the reference on both targets and have the
+// same bits for any number of workers.
 #include "support/cpu_levels.h"
 #include "support/random_graph.h"
 #include "support/region_runner.h"
@@ -8,6 +8,8 @@
 #include <gtest/gtest.h>
 
 #include <fmt/format.h>
+
+#include <algorithm>
 
 namespace egret {
 namespace {
@@ -49,6 +51,13 @@ Graph sort_graph(Rng& rng, std::int64_t longest) {
   return g;
 }
 
+Graph order(DType type, const Shape& shape, std::int64_t count) {
+  Graph g;
+  const auto axis = std::int64_t(shape.size()) - 1;
+  g.outputs = {g.argsort(g.input("x", type, shape), axis, count)};
+  return g;
+}
+
 Schedule
 with_sort_schedule(const kernel::Generator& generator,
                    std::initializer_list<std::pair<const std::string, std::int64_t>> knobs) {
@@ -67,14 +76,15 @@ std::vector<Schedule> sort_schedules(const testing::RegionCase& c, const Target&
     all.resize(most);
   std::vector<Schedule> more;
   const std::int64_t bits = 2 + rng.below(4), each = 1 + 2 * rng.below(2);
-  for (const std::int64_t way : {0, 1, 2})
-    more.push_back(
-        target.is_gpu()
-            ? with_sort_schedule(generator, {{"way", way},
-                                             {"threads", rng.chance(0.5) ? 32 : 64},
-                                             {"each", each},
-                                             {"bits", bits}})
-            : with_sort_schedule(generator, {{"way", way}, {"bits", bits + rng.below(8)}}));
+  for (const std::int64_t way : {0, 1, 2, 3, 4})
+    more.push_back(target.is_gpu()
+                       ? with_sort_schedule(generator, {{"way", way},
+                                                        {"threads", rng.chance(0.5) ? 32 : 64},
+                                                        {"each", each},
+                                                        {"bits", bits}})
+                       : with_sort_schedule(generator, {{"way", way},
+                                                        {"bits", bits + rng.below(8)},
+                                                        {"block", rng.chance(0.5) ? 4 : 8}}));
   for (const Schedule& s : more)
     if (generator.lower(c.region, s, target).ok)
       all.push_back(s);
@@ -122,16 +132,78 @@ void check_random_sorts(const Target& target, int graphs, std::int64_t longest, 
   }
 }
 
-Graph order(DType type, const Shape& shape, std::int64_t count) {
-  Graph g;
-  const auto axis = std::int64_t(shape.size()) - 1;
-  g.outputs = {g.argsort(g.input("x", type, shape), axis, count)};
-  return g;
-}
-
 TEST(Sorts, OfACpuAgreeWithTheReference) {
   for (const Target& target : testing::test_targets())
     check_random_sorts(target, 60, 90, 100);
+}
+
+/// Each length of a short row, in rows beside each other and in rows of strided elements.
+TEST(Sorts, OfACpuHaveAnyLength) {
+  Rng rng(2);
+  const std::vector<DType> keys(std::begin(kKeys), std::end(kKeys));
+  for (std::int64_t n = 0; n <= 70; ++n) {
+    SCOPED_TRACE(fmt::format("length {}", n));
+    const std::int64_t rows = 1 + rng.below(9), count = rng.chance(0.5) ? n : rng.below(n + 1);
+    Graph g;
+    const bool strided = rng.chance(0.5);
+    const Shape shape = strided ? Shape{n, rows} : Shape{rows, n};
+    g.outputs = {g.argsort(g.input("x", rng.pick(keys), shape), strided ? 0 : 1, count)};
+    for (const Target& target : testing::test_targets())
+      check_graph(g, target, rng, std::uint64_t(n), 2);
+    if (::testing::Test::HasFatalFailure())
+      return;
+  }
+}
+
+/// Keys over the whole range of their type, equal ones, and ones that are in order already or the
+/// other way round, where every element is better than those before it.
+TEST(Sorts, OfACpuTakeAnyOrderOfKeys) {
+  Rng rng(3);
+  for (const DType type : {DType::U16, DType::U32, DType::U64})
+    for (const int kind : {0, 1, 2, 3})
+      for (const std::int64_t n : {40, 1100}) {
+        SCOPED_TRACE(fmt::format("{} kind {} length {}", name_of(type), kind, n));
+        const Shape shape{3, n};
+        Graph g;
+        NodeId key = g.input("x", type, shape);
+        const auto number = [&](double v) { return g.broadcast(g.constant(type, v), shape); };
+        if (kind == 0) // bits of the products reach the top
+          for (int i = 0; i < 2; ++i)
+            key = g.binary(Op::Mul, key, number(type == DType::U16 ? 40503.0 : 2654435761.0));
+        if (kind == 1)
+          key = g.binary(Op::And, key, number(0.0));
+        if (kind >= 2) {
+          const NodeId place = g.cast(g.broadcast(g.iota(n), shape), type);
+          key = g.binary(Op::Add, place, g.binary(Op::And, key, number(0.0)));
+        }
+        if (kind == 3)
+          key = g.flip(key, {1});
+        g.outputs = {g.argsort(key, 1, rng.chance(0.5) ? n : 1 + rng.below(30))};
+        const Target target = testing::test_targets().back();
+        check_graph(g, target, rng, std::uint64_t(n), 3);
+        if (::testing::Test::HasFatalFailure())
+          return;
+      }
+}
+
+/// Rows that fit vectors of neighbouring ones go through a network, those of any other form do not.
+TEST(Sorts, OfACpuAreChosenByTheirForm) {
+  const Target target = testing::test_targets().back();
+  const struct {
+    Graph graph;
+    std::vector<std::int64_t> ways;
+  } cases[] = {
+      {order(DType::U32, {500, 29}, 5), {3}},      {order(DType::U16, {400, 144}, 40), {3}},
+      {order(DType::I64, {400, 3000}, 3000), {0}}, {order(DType::U32, {1 << 20}, 1 << 20), {0, 1}},
+      {order(DType::U32, {1 << 16}, 3), {2}},      {order(DType::U32, {1 << 16}, 200), {4}}};
+  for (const auto& c : cases) {
+    const auto regions = testing::regions_of(c.graph, target);
+    ASSERT_EQ(regions.size(), 1u);
+    const kernel::Chosen chosen = kernel::lower_greedily(regions[0], target);
+    const std::int64_t way = chosen.schedule.knob("way", -1);
+    EXPECT_TRUE(std::find(c.ways.begin(), c.ways.end(), way) != c.ways.end())
+        << to_string(chosen.schedule);
+  }
 }
 
 TEST(Sorts, RunOnTheCpu) {
@@ -147,9 +219,11 @@ TEST(Sorts, OfLongRowsAreSharedOutOnTheCpu) {
   const Graph g = order(DType::I32, {70001}, 70001);
   const auto inputs = testing::random_inputs(g, 3, {.special = false});
   const testing::RegionCase c = testing::region_cases(g, inputs).at(0);
-  const kernel::Chosen chosen = kernel::lower_greedily(c.region, device.target());
+  Target target = device.target();
+  target.workers = 8;
+  const kernel::Chosen chosen = kernel::lower_greedily(c.region, target);
   EXPECT_GE(chosen.program.launch.workers.value(), 4) << to_string(chosen.schedule);
-  check_sort(c, device.target(), rng, 1, &device);
+  check_sort(c, target, rng, 1, &device);
 }
 
 TEST(Sorts, OfAGpuAgreeWithTheReference) {
@@ -160,6 +234,27 @@ TEST(Sorts, OfAGpuHaveRightBordersOfTiles) {
   Rng rng(5);
   for (const std::int64_t n : {1, 31, 32, 33, 95, 96, 97, 192, 193, 300})
     check_graph(order(DType::I8, {2, n}, n), testing::test_gpu(), rng, std::uint64_t(n), 1);
+}
+
+/// Rows of many tiles, so that groups of tiles look back over groups.
+TEST(Sorts, OfAGpuLookBackOverGroups) {
+  Rng rng(8);
+  const Target target = testing::test_gpu();
+  const kernel::Generator& generator = sort_generator(target);
+  for (const DType type : {DType::I8, DType::U32, DType::I64})
+    for (const std::int64_t n : {2, 32, 33, 1000}) {
+      const Graph g = order(type, {1 + rng.below(2), n}, n);
+      const auto inputs = testing::random_inputs(g, std::uint64_t(n), {.special = false});
+      const testing::RegionCase c =
+          testing::aligned_for(testing::region_cases(g, inputs).at(0), target);
+      const Schedule s =
+          with_sort_schedule(generator, {{"way", 3}, {"threads", 32}, {"each", 1}, {"bits", 4}});
+      for (const int blocks : {1, 7}) {
+        const std::string wrong = testing::check_schedule(c, generator, s, target,
+                                                          {.workers = blocks}, /*must_lower=*/true);
+        EXPECT_TRUE(wrong.empty()) << wrong;
+      }
+    }
 }
 
 TEST(Sorts, OfAGpuSelectInSeveralLevels) {
@@ -189,7 +284,7 @@ TEST(Sorts, OfAGpuAreSpreadOverItsBlocks) {
   const struct {
     Graph graph;
     std::int64_t way, blocks;
-  } cases[] = {{order(DType::U32, {1 << 20}, 1 << 20), 0, 132},
+  } cases[] = {{order(DType::U32, {1 << 20}, 1 << 20), 3, 132},
                {order(DType::U32, {4096, 1000}, 1000), 1, 4096},
                {order(DType::U32, {16, 128256}, 50), 2, 264}};
   for (const auto& c : cases) {
