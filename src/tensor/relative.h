@@ -12,12 +12,12 @@
 
 namespace egret::detail {
 
-/// The structure of a walk in words, and its numbers beside them: sizes of leaves and of what
-/// operations make, begins and lengths of slices, amounts of padding, bits of constants. Equal
-/// words: the same operations on the same operands, where sizes of 0 and 1 are at the same places.
+/// Writes Walk::signature, the structure of a walk in words, and Walk::numbers beside it: sizes of
+/// leaves and of what operations make, begins and lengths of slices, amounts of padding, bits of
+/// constants. Equal words: the same operations on the same operands, where sizes of 0 and of 1
+/// stand in the same places. With the numbers, words say all that the
+/// program depends on, the settings of the runtime among it.
 void describe(Walk& walk);
-/// How many of the numbers are a node's, which is an operation.
-std::size_t numbers_of(const Node& node);
 
 /// A program whose numbers are expressions of some of them.
 struct RelativePlan {
@@ -29,14 +29,19 @@ struct RelativePlan {
   std::vector<std::optional<Expr>> numbers; ///< by number; nothing: passed by value
   std::vector<std::size_t> scalars;         ///< numbers passed by value, behind the leaves
   std::vector<Symbol> symbols;              ///< each is the size of an input behind these
+  bool has_sizes = false;                   ///< some symbol is a size, so that kernels depend on it
 
   /// Whether it computes a walk of these numbers.
   bool fits(std::span<const std::int64_t> numbers) const;
 };
 
+/// What to expect of a loop over rows: for each begin of a slice of a value in memory, if no other
+/// operation slices that value, the numbers of the walk with that begin elsewhere.
+std::vector<std::vector<std::int64_t>> with_moved_slices(const Walk& walk);
+
 /// The graph of a walk in which every number that differs among `samples` (numbers of walks of its
-/// structure, its own among them) is a symbol, an expression of symbols, or passed by value. Fills
-/// what `plan` has beside the program. Nothing where the differences cannot be expressed, or where
+/// structure, its own last) is a symbol, an expression of symbols, or passed by value. Fills what
+/// `plan` has beside the program. Nothing where the differences cannot be expressed, or where
 /// operations on such sizes are refused.
 std::optional<ir::Graph> generalized(const Walk& walk,
                                      std::span<const std::vector<std::int64_t>> samples,
