@@ -19,13 +19,14 @@ namespace {
 
 // The sums, which subtract; the states (bytes in use ...) are the newer ones.
 constexpr std::uint64_t Counters::*kSums[] = {
-    &Counters::ops_recorded,     &Counters::kernels_launched,   &Counters::submissions,
-    &Counters::bytes_read,       &Counters::bytes_written,      &Counters::graphs_traced,
-    &Counters::compiles,         &Counters::kernels_compiled,   &Counters::plan_hits,
-    &Counters::plan_misses,      &Counters::plans_evicted,      &Counters::device_allocations,
-    &Counters::pool_allocations, &Counters::host_copies,        &Counters::candidates_tried,
-    &Counters::measurements,     &Counters::choices_remembered, &Counters::search_microseconds,
-    &Counters::kernels_loaded,   &Counters::derived_fills,      &Counters::kernels_refused,
+    &Counters::ops_recorded,       &Counters::kernels_launched,   &Counters::submissions,
+    &Counters::bytes_read,         &Counters::bytes_written,      &Counters::graphs_traced,
+    &Counters::compiles,           &Counters::kernels_compiled,   &Counters::plan_hits,
+    &Counters::plan_misses,        &Counters::plans_evicted,      &Counters::device_allocations,
+    &Counters::pool_allocations,   &Counters::host_copies,        &Counters::candidates_tried,
+    &Counters::measurements,       &Counters::choices_remembered, &Counters::search_microseconds,
+    &Counters::kernels_loaded,     &Counters::derived_fills,      &Counters::kernels_refused,
+    &Counters::plan_symbolic_hits, &Counters::plan_explorations,  &Counters::plan_specializations,
 };
 
 } // namespace
@@ -49,6 +50,9 @@ Counters counters() {
   now.search_microseconds = c.search_microseconds.get();
   now.derived_fills = c.derived_fills.get();
   now.plan_hits = c.plan_hits.get();
+  now.plan_symbolic_hits = c.plan_symbolic_hits.get();
+  now.plan_explorations = c.plan_explorations.get();
+  now.plan_specializations = c.plan_specializations.get();
   now.plan_misses = c.plan_misses.get();
   now.plans_evicted = c.plans_evicted.get();
   now.device_allocations = c.device_allocations.get();
@@ -84,15 +88,16 @@ std::string Counters::text() const {
       "kernels compiled   {}\nkernels loaded     {}\nkernels refused    {}\ncandidates tried   "
       "{}\nmeasurements       {}\n"
       "choices remembered {}\nsearch us          {}\nderived fills      {}\nplan hits          "
-      "{}\nplan misses        {}\n"
+      "{}\nsymbolic hits      {}\nexplorations       {}\nspecializations    {}\nplan misses        "
+      "{}\n"
       "plans evicted      {}\ndevice allocations {}\npool allocations   {}\n"
       "host copies        {}\nbytes in use       {}\nbytes reserved     {}\n"
       "peak bytes         {}\nplans              {}\nplan bytes         {}\n",
       ops_recorded, kernels_launched, submissions, bytes_read, bytes_written, graphs_traced,
       compiles, kernels_compiled, kernels_loaded, kernels_refused, candidates_tried, measurements,
-      choices_remembered, search_microseconds, derived_fills, plan_hits, plan_misses, plans_evicted,
-      device_allocations, pool_allocations, host_copies, bytes_in_use, bytes_reserved, peak_bytes,
-      plans, plan_bytes);
+      choices_remembered, search_microseconds, derived_fills, plan_hits, plan_symbolic_hits,
+      plan_explorations, plan_specializations, plan_misses, plans_evicted, device_allocations,
+      pool_allocations, host_copies, bytes_in_use, bytes_reserved, peak_bytes, plans, plan_bytes);
 }
 
 } // namespace egret

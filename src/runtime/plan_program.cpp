@@ -26,6 +26,9 @@ public:
     const kernel::Plan& plan = compiled_.plan;
     ensure(plan.output_slots.size() == graph.outputs.size(), "a plan lacks outputs");
     static_dims_ = plan.dims.empty();
+    if (!static_dims_)
+      for (const kernel::KernelEntry& entry : plan.kernels)
+        costs_.push_back(kernel::cost_of(entry.region));
     for (std::size_t s = 0; s < plan.steps.size(); ++s)
       if (plan.steps[s].kind == kernel::StepKind::Launch)
         launch_of_step_.push_back(launches_++);
@@ -81,6 +84,7 @@ private:
   int workers_;
   compiler::Compiled compiled_;
   bool static_dims_ = false;
+  std::vector<kernel::Cost> costs_; ///< by kernel, unless sizes are static
   int launches_ = 0;
   std::size_t bytes_ = 0;
   std::vector<int> launch_of_step_;
@@ -247,8 +251,7 @@ void PlanProgram::count_step(std::size_t step, const backend::Work& work,
     count().bytes_read.add(static_cast<std::uint64_t>(report_of(step).bytes_read));
     count().bytes_written.add(static_cast<std::uint64_t>(report_of(step).bytes_written));
   } else {
-    const auto kernel = static_cast<std::size_t>(compiled_.plan.steps[step].kernel);
-    const kernel::Cost cost = kernel::cost_of(compiled_.plan.kernels[kernel].region);
+    const kernel::Cost& cost = costs_[static_cast<std::size_t>(compiled_.plan.steps[step].kernel)];
     count().bytes_read.add(static_cast<std::uint64_t>(dims(cost.bytes_read)));
     count().bytes_written.add(static_cast<std::uint64_t>(dims(cost.bytes_written)));
   }

@@ -3,12 +3,10 @@
 #include "runtime/count.h"
 #include "runtime/runtime.h"
 #include "support/fail.h"
-#include "support/hash.h"
+#include "tensor/known_plans.h"
 
 #include <condition_variable>
 #include <limits>
-#include <list>
-#include <unordered_map>
 
 namespace egret::detail {
 namespace {
@@ -18,47 +16,6 @@ std::uint64_t last_epoch = 0; // (lock)
 std::condition_variable& landed() {
   static auto* const variable = new std::condition_variable;
   return *variable;
-}
-
-// --- the structure of a walk in words
-
-void push(std::vector<std::uint64_t>& words, const Expr& e) {
-  if (auto value = e.constant()) {
-    words.push_back(static_cast<std::uint64_t>(*value));
-  } else {
-    words.push_back(static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::min()));
-    words.push_back(e.hash());
-  }
-}
-
-void push(std::vector<std::uint64_t>& words, const Shape& shape) {
-  words.push_back(shape.size());
-  for (const Expr& dim : shape)
-    push(words, dim);
-}
-
-void push_leaf(std::vector<std::uint64_t>& words, const Node& node) {
-  words.push_back(0xffu | static_cast<std::uint64_t>(node.form.dtype) << 8 |
-                  static_cast<std::uint64_t>(node.kind == Node::Kind::Number) << 16);
-  push(words, node.form.shape);
-}
-
-void push_op(std::vector<std::uint64_t>& words, const Node& node) {
-  const ir::Attrs& attrs = node.form.attrs;
-  words.push_back(static_cast<std::uint64_t>(node.form.op) |
-                  static_cast<std::uint64_t>(node.form.dtype) << 8 |
-                  static_cast<std::uint64_t>(attrs.dtype) << 16 |
-                  static_cast<std::uint64_t>(attrs.value.dtype) << 24 |
-                  static_cast<std::uint64_t>(node.inputs.size()) << 32 |
-                  static_cast<std::uint64_t>(attrs.axes.size()) << 40);
-  for (const NodePtr& input : node.inputs)
-    words.push_back(input->place);
-  words.push_back(attrs.value.bits);
-  for (std::int64_t axis : attrs.axes)
-    words.push_back(static_cast<std::uint64_t>(axis));
-  push(words, attrs.shape);
-  push(words, attrs.before);
-  push(words, attrs.after);
 }
 
 [[noreturn]] void refuse_placeholder(const Node& node, const char* who) {
@@ -130,13 +87,11 @@ Walk walk(std::span<const NodePtr> roots, WalkOutputs outputs, const Scope* scop
     node.epoch = epoch;
     node.place = static_cast<std::uint32_t>(w.leaves.size()) | kLeafBit;
     w.leaves.push_back(node.shared_from_this());
-    push_leaf(w.signature, node);
   };
   auto finish = [&](Node& node) {
     node.epoch = epoch;
     node.place = static_cast<std::uint32_t>(w.order.size());
     w.order.push_back(&node);
-    push_op(w.signature, node);
   };
 
   for (const NodePtr& root : roots) {
@@ -185,9 +140,6 @@ Walk walk(std::span<const NodePtr> roots, WalkOutputs outputs, const Scope* scop
   for (const NodePtr& root : roots.first(std::min(asked, roots.size())))
     if (!root->is_leaf_value())
       list(*root);
-  w.signature.push_back(~std::uint64_t{0});
-  for (const NodePtr& output : w.outputs)
-    w.signature.push_back(output->place);
   return w;
 }
 
@@ -238,66 +190,6 @@ ir::Graph graph_of(const Walk& w) {
     graph.outputs.push_back(ops[output->place]);
   return graph;
 }
-
-namespace {
-
-// --- programs by the structure that was recorded: a hit saves building the graph and its key
-
-class SignatureCache {
-public:
-  std::shared_ptr<const runtime::Program> find(const std::vector<std::uint64_t>& words) {
-    auto found = index_.find(hash(words));
-    if (found == index_.end())
-      return nullptr;
-    if (found->second->words != words)
-      return nullptr;
-    entries_.splice(entries_.begin(), entries_, found->second);
-    return found->second->program;
-  }
-  void put(std::vector<std::uint64_t> words, std::shared_ptr<const runtime::Program> program) {
-    const std::uint64_t key = hash(words);
-    if (auto found = index_.find(key); found != index_.end())
-      erase(found->second);
-    words_ += words.size();
-    entries_.push_front({key, std::move(words), std::move(program)});
-    index_.emplace(key, entries_.begin());
-    while (entries_.size() > kEntries || (words_ > kWords && entries_.size() > 1))
-      erase(std::prev(entries_.end()));
-  }
-
-private:
-  static constexpr std::size_t kEntries = 512;
-  static constexpr std::size_t kWords = std::size_t{4} << 20; // 32 MiB of signatures
-  struct Entry {
-    std::uint64_t key;
-    std::vector<std::uint64_t> words;
-    std::shared_ptr<const runtime::Program> program;
-  };
-  using Place = std::list<Entry>::iterator;
-
-  static std::uint64_t hash(const std::vector<std::uint64_t>& words) {
-    std::uint64_t h = words.size();
-    for (std::uint64_t word : words)
-      h = combine(h, word);
-    return h;
-  }
-  void erase(Place place) {
-    words_ -= place->words.size();
-    index_.erase(place->key);
-    entries_.erase(place);
-  }
-
-  std::list<Entry> entries_; // most recently used first
-  std::unordered_map<std::uint64_t, Place> index_;
-  std::size_t words_ = 0;
-};
-
-SignatureCache& signatures() { // (lock)
-  static auto* const cache = new SignatureCache;
-  return *cache;
-}
-
-} // namespace
 
 namespace {
 
@@ -383,8 +275,7 @@ std::vector<NodePtr> first_piece(const Walk& w) {
 // False when there is more to do.
 bool evaluate_once(std::span<const NodePtr> roots, const char* who) {
   Walk w;
-  std::shared_ptr<const runtime::Program> program;
-  ir::Graph graph;
+  KnownPlans::Found found;
   std::vector<runtime::RunInput> inputs;
   std::vector<NodePtr> dropped; // let go after the lock
   std::vector<NodePtr> piece;
@@ -405,10 +296,8 @@ bool evaluate_once(std::span<const NodePtr> roots, const char* who) {
     }
     if (w.outputs.empty())
       return true;
-    w.signature.push_back(runtime::Runtime::instance().generation());
-    program = signatures().find(w.signature);
-    if (!program)
-      graph = graph_of(w);
+    describe(w);
+    found = known_plans().find(w);
     inputs.reserve(w.leaves.size());
     for (const NodePtr& leaf : w.leaves)
       inputs.push_back(run_input_locked(*leaf));
@@ -417,15 +306,15 @@ bool evaluate_once(std::span<const NodePtr> roots, const char* who) {
     w.order.clear(); // raw pointers end with the lock
   }
   try {
-    if (program) {
+    if (found.plan) {
       runtime::count().plan_hits.add(1);
-    } else {
-      program = runtime::Runtime::instance().program(graph, {});
-      std::lock_guard lock(engine_mutex());
-      signatures().put(std::move(w.signature), program);
+      runtime::count().plan_symbolic_hits.add(found.plan.relative ? 1 : 0);
     }
-    auto values = program->run(inputs);
-    publish(w.outputs, std::move(values));
+    const KnownPlan plan = explored(w, std::move(found));
+    std::vector<Shape> sizes; // what inputs point to
+    if (plan.relative)
+      add_inputs(*plan.relative, w.numbers, sizes, inputs);
+    publish(w.outputs, plan.program->run(inputs));
   } catch (...) {
     withdraw(w.outputs);
     throw;

@@ -23,11 +23,11 @@ constexpr std::size_t kMostOps = 8192;
 /// The pending operations below some roots. Needs engine_mutex() while it is made and while its raw
 /// pointers are used.
 struct Walk {
-  std::vector<Node*> order;     ///< operations, operands first
-  std::vector<NodePtr> leaves;  ///< by input slot of the graph
-  std::vector<NodePtr> outputs; ///< operations whose values are wanted
-  std::vector<std::uint64_t>
-      signature;        ///< all that the program depends on: equal for equal structures
+  std::vector<Node*> order;             ///< operations, operands first
+  std::vector<NodePtr> leaves;          ///< by input slot of the graph
+  std::vector<NodePtr> outputs;         ///< operations whose values are wanted
+  std::vector<std::uint64_t> signature; ///< describe(): equal for equal structures
+  std::vector<std::int64_t> numbers;    ///< describe(): sizes and the like beside the structure
   Node* busy = nullptr; ///< a node that another thread is computing; the rest is then void
 };
 

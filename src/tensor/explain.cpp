@@ -4,7 +4,7 @@
 #include "compiler/prepare_outputs.h"
 #include "runtime/runtime.h"
 #include "support/fail.h"
-#include "tensor/engine.h"
+#include "tensor/known_plans.h"
 
 #include <fmt/format.h>
 
@@ -28,17 +28,21 @@ ir::Graph graph_below(const Tensor& a, const char* who) {
 
 namespace {
 
-// The graph that reading a value runs.
-ir::Graph graph_of_read(const Tensor& a) {
+// The program that reading a value runs.
+std::shared_ptr<const runtime::Program> program_of_read(const Tensor& a) {
   const NodePtr node = Access::raw(a, "explain");
   if (node->scope)
-    return graph_below(a, "explain");
+    return runtime::Runtime::instance().program(graph_below(a, "explain"));
   std::vector<NodePtr> dropped; // let go after the lock
   std::unique_lock lock(engine_mutex());
   for (;;) {
-    const Walk w = walk_to_read(std::span(&node, 1), "explain", dropped);
-    if (!w.busy)
-      return graph_of(w);
+    Walk w = walk_to_read(std::span(&node, 1), "explain", dropped);
+    if (!w.busy) {
+      describe(w);
+      KnownPlans::Found found = known_plans().find(w);
+      lock.unlock();
+      return explored(w, std::move(found)).program;
+    }
     wait_for_others(lock);
   }
 }
@@ -162,8 +166,7 @@ std::string explain(const Tensor& a) {
                              "kept, because a gradient may need it\n",
                              kept);
   }
-  const ir::Graph graph = graph_of_read(a);
-  return runtime::Runtime::instance().program(graph)->report().text();
+  return program_of_read(a)->report().text();
 }
 
 std::string graph_text(const Tensor& a) {

@@ -150,21 +150,23 @@ Tensor top_bit(DType type) {
 }
 
 Tensor as_tensor(const Arg& a, std::optional<DType> type) {
-  if (a.is_tensor())
-    return type ? a.tensor().to(*type) : a.tensor();
+  if (a.is_tensor()) {
+    // The same handle where a scope does not have to see which object is read.
+    const bool kept = !type || (!current_scope() && a.tensor().dtype() == *type);
+    return kept ? a.tensor() : a.tensor().to(*type);
+  }
   return literal(type ? *type : default_dtype(a.number().category()), a.number());
 }
 
 Pair promoted(const Arg& a, const Arg& b, const char* who) {
   DType type;
   if (a.is_tensor() && b.is_tensor()) {
-    const DType ta = Access::raw(a.tensor(), who)->form.dtype;
-    const DType tb = Access::raw(b.tensor(), who)->form.dtype;
+    const DType ta = Access::held(a.tensor(), who).dtype, tb = Access::held(b.tensor(), who).dtype;
     type = promote(ta, tb);
   } else if (a.is_tensor()) {
-    type = with_number(Access::raw(a.tensor(), who)->form.dtype, b.number());
+    type = with_number(Access::held(a.tensor(), who).dtype, b.number());
   } else if (b.is_tensor()) {
-    type = with_number(Access::raw(b.tensor(), who)->form.dtype, a.number());
+    type = with_number(Access::held(b.tensor(), who).dtype, a.number());
   } else {
     type = promote(default_dtype(a.number().category()), default_dtype(b.number().category()));
   }
@@ -173,6 +175,8 @@ Pair promoted(const Arg& a, const Arg& b, const char* who) {
 
 Pair matched(const Arg& a, const Arg& b, const char* who) {
   Pair pair = promoted(a, b, who);
+  if (pair.a.shape() == pair.b.shape())
+    return pair;
   const Shape shape = broadcast_shapes(pair.a.shape(), pair.b.shape(), who);
   return {broadcast_to(pair.a, shape, who), broadcast_to(pair.b, shape, who)};
 }

@@ -232,6 +232,27 @@ Case dispatch_case() {
   return c;
 }
 
+// A chain of additions of 1 to 8 floats, recorded without compile(); `read`: and computed.
+Case lazy_case(int operations, bool read) {
+  auto x = std::make_shared<Tensor>(zeros({8}).eval());
+  auto one = std::make_shared<Tensor>(ones({8}).eval());
+  auto last = std::make_shared<Tensor>();
+  Case c;
+  c.run = [=] {
+    Tensor y = *x;
+    for (int i = 0; i < operations; ++i)
+      y = y + *one;
+    *last = read ? y.eval() : y;
+    return std::vector<Tensor>{*x};
+  };
+  c.check = [=](const std::vector<Tensor>&) {
+    return compare(last->to_vector<double>(), std::vector<double>(8, operations), 1e-6);
+  };
+  c.flops = 8.0 * operations;
+  c.bytes = 64;
+  return c;
+}
+
 } // namespace
 
 std::vector<Workload> training_workloads() {
@@ -263,6 +284,12 @@ std::vector<Workload> training_workloads() {
        Limit::PeakFma, gpt_case},
       {"dispatch_f32_8", "a compiled step on 8 floats in place: the cost of a launch", "f32",
        Limit::None, dispatch_case},
+      {"dispatch_lazy_1_f32_8", "one lazy operation on 8 floats: record, find the plan, launch",
+       "f32", Limit::None, [] { return lazy_case(1, true); }},
+      {"dispatch_lazy_256_f32_8", "256 lazy operations on 8 floats: record, find the plan, launch",
+       "f32", Limit::None, [] { return lazy_case(256, true); }},
+      {"dispatch_record_256_f32_8", "256 lazy operations on 8 floats: record and drop", "f32",
+       Limit::None, [] { return lazy_case(256, false); }},
   };
 }
 

@@ -1,0 +1,154 @@
+#include "tensor/known_plans.h"
+
+#include "runtime/count.h"
+#include "runtime/runtime.h"
+#include "support/hash.h"
+
+#include <algorithm>
+
+namespace egret::detail {
+namespace {
+
+constexpr std::size_t kFamilies = 512;
+constexpr std::size_t kSize = std::size_t{4} << 20; // words: 32 MiB
+constexpr std::size_t kExact = 16;                  // programs of one structure by exact numbers
+constexpr std::size_t kRelative = 8;                // and by expressions
+constexpr std::size_t kExplored = 8;                // walks that a new plan is to fit
+constexpr int kFailures = 3; // after which numbers of a structure are not generalized any more
+constexpr int kHot = 64;     // uses for the same numbers after which these get a plan of their own
+
+std::uint64_t hash_of(const std::vector<std::uint64_t>& words) {
+  std::uint64_t h = words.size();
+  for (std::uint64_t word : words)
+    h = combine(h, word);
+  return h;
+}
+
+// Deterministic execution promises the same bits for a value whatever ran before; the engines that
+// interpret and check want memory for all inputs.
+bool may_generalize() {
+  const auto& runtime = runtime::Runtime::instance();
+  return runtime.engine() == runtime::Engine::Compiled && !runtime.deterministic() &&
+         !runtime.checked_execution();
+}
+
+} // namespace
+
+KnownPlans::Family* KnownPlans::family_of(const Words& words) {
+  const auto found = index_.find(hash_of(words));
+  if (found == index_.end() || found->second->words != words)
+    return nullptr;
+  families_.splice(families_.begin(), families_, found->second);
+  return &*found->second;
+}
+
+KnownPlans::Found KnownPlans::find(const Walk& walk) {
+  Family* family = family_of(walk.signature);
+  Found found;
+  if (family) {
+    for (auto exact = family->exact.begin(); exact != family->exact.end(); ++exact)
+      if (exact->numbers == walk.numbers) {
+        family->exact.splice(family->exact.begin(), family->exact, exact);
+        found.plan = {exact->program, nullptr};
+        return found;
+      }
+    for (auto relative = family->relative.rbegin(); relative != family->relative.rend(); ++relative)
+      if (relative->plan->fits(walk.numbers)) {
+        found.plan = {relative->plan->program, relative->plan};
+        if (relative->last != walk.numbers) {
+          relative->last = walk.numbers;
+          relative->uses = 0;
+        }
+        if (relative->plan->has_sizes && ++relative->uses == kHot)
+          found.exploration = Exploration{.graph = graph_of(walk), .specializes = true};
+        return found;
+      }
+  }
+  found.exploration = explore(walk, family);
+  return found;
+}
+
+Exploration KnownPlans::explore(const Walk& walk, Family* family) {
+  Exploration e;
+  e.graph = graph_of(walk);
+  if (!may_generalize() || (family && family->failures >= kFailures))
+    return e;
+  std::vector<Numbers> samples = family ? family->explored : with_moved_slices(walk);
+  if (samples.empty())
+    return e;
+  samples.push_back(walk.numbers);
+  e.relative = std::make_shared<RelativePlan>();
+  e.general = generalized(walk, samples, *e.relative);
+  return e;
+}
+
+void KnownPlans::put(const Walk& walk, const KnownPlan& plan, bool failed) {
+  Family* family = family_of(walk.signature);
+  if (!family) {
+    const std::uint64_t key = hash_of(walk.signature);
+    if (const auto other = index_.find(key); other != index_.end())
+      erase(other->second);
+    families_.emplace_front();
+    family = &families_.front();
+    family->key = key;
+    family->words = walk.signature;
+    index_.emplace(key, families_.begin());
+  }
+  if (std::find(family->explored.begin(), family->explored.end(), walk.numbers) ==
+      family->explored.end())
+    family->explored.push_back(walk.numbers);
+  if (family->explored.size() > kExplored)
+    family->explored.erase(family->explored.begin());
+  if (plan.relative) {
+    family->relative.push_back({plan.relative, {}, 0});
+    if (family->relative.size() > kRelative)
+      family->relative.erase(family->relative.begin());
+  } else {
+    family->exact.push_front({walk.numbers, plan.program});
+    if (family->exact.size() > kExact)
+      family->exact.pop_back();
+    family->failures += failed ? 1 : 0;
+  }
+  size_ -= family->size;
+  family->size = walk.signature.size() +
+                 walk.numbers.size() *
+                     (family->explored.size() + family->exact.size() + 3 * family->relative.size());
+  size_ += family->size;
+  while (families_.size() > kFamilies || (size_ > kSize && families_.size() > 1))
+    erase(std::prev(families_.end()));
+}
+
+void KnownPlans::erase(Place place) {
+  size_ -= place->size;
+  index_.erase(place->key);
+  families_.erase(place);
+}
+
+KnownPlans& known_plans() {
+  static auto* const plans = new KnownPlans;
+  return *plans;
+}
+
+KnownPlan explored(const Walk& walk, KnownPlans::Found found) {
+  if (!found.exploration)
+    return found.plan;
+  auto& runtime = runtime::Runtime::instance();
+  Exploration& e = *found.exploration;
+  (e.specializes ? runtime::count().plan_specializations : runtime::count().plan_explorations)
+      .add(1);
+  KnownPlan plan;
+  if (e.general) {
+    try {
+      e.relative->program = runtime.program(*e.general);
+      plan = {e.relative->program, e.relative};
+    } catch (const Error&) { // no kernel for sizes that are not known: it is compiled as it is
+    }
+  }
+  if (!plan)
+    plan = {runtime.program(e.graph), nullptr};
+  std::lock_guard lock(engine_mutex());
+  known_plans().put(walk, plan, e.relative && !plan.relative);
+  return plan;
+}
+
+} // namespace egret::detail

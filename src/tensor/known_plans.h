@@ -1,0 +1,84 @@
+// The plans of lazy evaluations by what was recorded: a hit saves building the graph and its key.
+#pragma once
+
+#include "tensor/relative.h"
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+namespace egret::detail {
+
+/// A program for a walk, and how to run it.
+struct KnownPlan {
+  std::shared_ptr<const runtime::Program> program;
+  std::shared_ptr<const RelativePlan> relative; ///< null: of exactly the walk's numbers
+  explicit operator bool() const noexcept { return program != nullptr; }
+};
+
+/// What to compile for a walk that no known plan fits, or whose numbers are met often.
+struct Exploration {
+  ir::Graph graph;                        ///< of the walk as it is
+  std::optional<ir::Graph> general;       ///< of more walks than this one, by `relative`
+  std::shared_ptr<RelativePlan> relative; ///< with no program yet
+  bool specializes = false;               ///< there is a plan of more walks already
+};
+
+/// Plans by structure. For each structure: programs of exact numbers, and programs for all numbers
+/// of some kind (relative.h). The first walk of a structure is compiled as it is, but for the
+/// begins of slices that may move (with_moved_slices()); later, numbers that have differed among
+/// the walks that were explored become symbols. Numbers that are met often get a program of their
+/// own beside it. Bounded; the least recently used structures go first. Needs engine_mutex().
+class KnownPlans {
+public:
+  /// The plan for a walk that describe() has seen, and with it, or in its place, what to compile:
+  /// one of both at least.
+  struct Found {
+    KnownPlan plan;
+    std::optional<Exploration> exploration;
+  };
+  Found find(const Walk& walk);
+  /// A plan that was made for a walk; `failed`: one for more walks was wanted.
+  void put(const Walk& walk, const KnownPlan& plan, bool failed);
+
+private:
+  using Words = std::vector<std::uint64_t>;
+  using Numbers = std::vector<std::int64_t>;
+  struct Exact {
+    Numbers numbers;
+    std::shared_ptr<const runtime::Program> program;
+  };
+  struct Relative {
+    std::shared_ptr<const RelativePlan> plan;
+    Numbers last; ///< that it was used for
+    int uses = 0; ///< for these, one after another
+  };
+  struct Family {
+    std::uint64_t key = 0;
+    Words words;
+    std::list<Exact> exact; // most recently used first
+    std::vector<Relative> relative;
+    std::vector<Numbers> explored; // the last few
+    int failures = 0;              // to make a program of more numbers
+    std::size_t size = 0;          // in words, roughly
+  };
+  using Place = std::list<Family>::iterator;
+  Family* family_of(const Words& words);
+  Exploration explore(const Walk& walk, Family* family);
+  void erase(Place place);
+
+  std::list<Family> families_; // most recently used first
+  std::unordered_map<std::uint64_t, Place> index_;
+  std::size_t size_ = 0;
+};
+
+KnownPlans& known_plans();
+
+/// The plan to run for a walk. Compiles what is to be explored (the general graph, or where the
+/// compiler refuses it the exact one) and puts it to the known plans. Not under engine_mutex().
+KnownPlan explored(const Walk& walk, KnownPlans::Found found);
+
+} // namespace egret::detail
