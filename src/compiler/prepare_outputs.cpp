@@ -106,11 +106,11 @@ private:
   }
 
   /// A scatter works on its data in place: the data must be a value that only the scatter reads.
-  /// Sums are made in the accumulator's type.
+  /// Sums are made in the accumulator's type, those of floats by the scatter's kernel itself.
   NodeId scatter(const ir::Node& node, std::vector<NodeId> inputs) {
     const DType sums = accumulator_of(node.dtype);
     const bool shared = uses_[node.inputs[0]] > 1;
-    if (node.op == Op::ScatterAdd && sums != node.dtype) {
+    if (node.op == Op::ScatterAdd && sums != node.dtype && !is_float(sums)) {
       inputs[0] = result_.cast(inputs[0], sums);
       inputs[2] = result_.cast(inputs[2], sums);
     }

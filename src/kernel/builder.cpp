@@ -327,6 +327,10 @@ void ProgramBuilder::take_effect(const Intrinsic& use) {
     case MemoryOperand::Effect::Write:
       ++epoch_.at(use.memory[i].buffer);
       break;
+    case MemoryOperand::Effect::Update:
+      program_.buffers.at(use.memory[i].buffer).read = true;
+      ++epoch_.at(use.memory[i].buffer);
+      break;
     }
   if (info.acquires)
     see_others();
@@ -532,6 +536,15 @@ void ProgramBuilder::last_arriver_of_group(int number, int threads, int counter,
            .indices = {arrivals}},
           body);
   see_others();
+}
+
+void ProgramBuilder::atomic_combine(Monoid monoid, int buffer, const Expr& offset, ValueId value,
+                                    std::vector<Guard> mask) {
+  intrinsic({.id = IntrinsicId::AtomicCombine,
+             .memory = {{buffer, offset}},
+             .values = {value},
+             .numbers = {std::int64_t(monoid)},
+             .mask = std::move(mask)});
 }
 
 void ProgramBuilder::publish_flag(int counter, const Expr& place) {

@@ -122,26 +122,29 @@ private:
   void visit(const Point& row, const Expr& begin, const Expr& end, int copies,
              const std::function<void(const std::vector<Point>&)>& body) {
     const std::int64_t each = along_ ? std::int64_t(s_.group) * s_.lanes : 1, tile = each * copies;
-    const Expr whole = begin + floordiv(end - begin, Expr(tile)) * Expr(tile);
-    const auto step = [&](const Expr& from, const Expr& to, std::int64_t by, bool masked) {
-      b_.loop(from, to, Expr(by), extent_ + Expr(by), Bind::Serial, [&](const Expr& base) {
-        std::vector<Point> points;
-        for (std::int64_t c = 0; c < by / each; ++c) {
-          Point p = row;
-          const Expr first =
-              base + Expr(c * each) + (along_ ? in_group_ * Expr(s_.lanes) : Expr(0));
-          p.at[std::size_t(f_.axis)] = along_ ? first + lane() : first;
-          if (along_)
-            p.lanes = s_.lanes;
-          if (masked)
-            p.mask.push_back({even_ ? first : first + lane(), Expr(0), end});
-          points.push_back(std::move(p));
-        }
-        body(points);
-      });
+    const auto points = [&](const Expr& base, std::int64_t count, bool masked) {
+      std::vector<Point> points;
+      for (std::int64_t c = 0; c < count; ++c) {
+        Point p = row;
+        const Expr first = base + Expr(c * each) + (along_ ? in_group_ * Expr(s_.lanes) : Expr(0));
+        p.at[std::size_t(f_.axis)] = along_ ? first + lane() : first;
+        if (along_)
+          p.lanes = s_.lanes;
+        if (masked)
+          p.mask.push_back({even_ ? first : first + lane(), Expr(0), end});
+        points.push_back(std::move(p));
+      }
+      body(points);
     };
-    step(begin, whole, tile, false);
-    step(whole, end, along_ ? tile : 1, along_);
+    // Tiles by their numbers, so that it shows how their places are aligned.
+    const Expr tiles = floordiv(end - begin, Expr(tile)), whole = begin + tiles * Expr(tile);
+    b_.loop(Expr(0), tiles, Expr(1), floordiv(extent_, Expr(tile)) + Expr(1), Bind::Serial,
+            [&](const Expr& i) { points(begin + i * Expr(tile), copies, false); });
+    if (along_)
+      b_.when({{whole, Expr(0), end}}, [&] { points(whole, copies, true); });
+    else
+      b_.loop(whole, end, Expr(1), extent_ + Expr(1), Bind::Serial,
+              [&](const Expr& at) { points(at, 1, false); });
   }
 
   void whole() {
@@ -273,46 +276,88 @@ private:
     });
   }
 
-  // --- One pass: a piece is a tile of a block's threads. Blocks draw pieces in order, and a piece
-  // waits for what all before it have, which were begun before: those of its row are combined in an
-  // order of their own.
+  // --- One pass (decoupled look-back, Merrill and Garland 2016): a piece is a tile of a block's
+  // threads. Blocks draw pieces in order, and a piece waits for what those before it have, which
+  // were begun before. Pieces are combined by groups of about the square root of their number: the
+  // last one of a group publishes what the group has, so that a piece reads the totals of its own
+  // group and of the groups before it only. No published total depends on an earlier group, and
+  // all are combined in an order that the pieces' numbers decide: floats have the same bits every
+  // time.
 
   void in_one_pass() {
-    const std::int64_t count = points_of(r_, f_.outer).value() * cut_.pieces.value();
+    const std::int64_t rows = points_of(r_, f_.outer).value(), pieces = cut_.pieces.value();
+    const std::int64_t size = pieces_of_group(pieces), groups = (pieces + size - 1) / size;
+    const std::int64_t count = rows * pieces,
+                       flags_of_all = count + (groups > 1 ? rows * groups : 0);
     totals_ = states_.workspaces("total", Expr(count));
-    const int draws = b_.counter("drawn", 2), flags = b_.counter("flags", count),
+    if (groups > 1)
+      carried_ = states_.workspaces("group", Expr(rows * groups));
+    const int draws = b_.counter("drawn", 2), flags = b_.counter("flags", flags_of_all),
               ended = b_.counter("ended", 1);
     const std::vector<Expr> extra{cut_.pieces};
-    rows(extra, draws, [&](const Point& row, std::span<const Expr> at) {
-      const Expr piece = at[0], mine = pieces_.place(row, cut_.pieces, piece);
-      visit(row, pieces_.begin(piece), pieces_.end(piece), s_.copies,
-            [&](const std::vector<Point>& points) {
-              std::vector<ScanStates> made;
-              for (const Point& p : points)
-                made.push_back(states_.terms(p));
-              const ScanStates all = by_block(made, states_.identities(1));
-              b_.when({{t_, Expr(0), Expr(1)}}, [&] {
-                states_.store(totals_, mine, all);
-                b_.publish_flag(flags, mine);
-              });
-              const RunningVariables earlier(b_, states_.identities(1));
-              const Expr first = pieces_.place(row, cut_.pieces, Expr(0)), threads(s_.threads);
-              b_.wait_flags(flags, first, mine, [&] {
-                b_.loop(Expr(0), piece, threads, cut_.pieces + threads, Bind::Serial,
-                        [&](const Expr& i) {
-                          const Expr number = i + t_;
-                          earlier.write(states_.merge(earlier.read(),
-                                                      states_.load(totals_, first + number, 1,
-                                                                   {{number, Expr(0), piece}})));
-                        });
-              });
-              const ScanStates carry = states_.across_threads(earlier.read(), s_.threads);
-              for (ScanStates& m : made)
-                m = states_.merge(carry, m);
-              states_.deliver(points, made, s_.store_policy);
+    const std::vector<Guard> one{{t_, Expr(0), Expr(1)}};
+    rows_of_pieces(
+        extra, draws, [&](const Point& row, const Expr& piece, const std::vector<Point>& points) {
+          const Expr mine = pieces_.place(row, cut_.pieces, piece);
+          std::vector<ScanStates> made;
+          for (const Point& p : points)
+            made.push_back(states_.terms(p));
+          const ScanStates all = by_block(made, states_.identities(1));
+          b_.when(one, [&] {
+            states_.store(totals_, mine, all);
+            b_.publish_flag(flags, mine);
+          });
+          const Expr group = floordiv(piece, Expr(size)), in_group = floormod(piece, Expr(size));
+          ScanStates carry = combined(flags, totals_, mine - in_group, Expr(0), in_group, size);
+          if (groups > 1) {
+            const Expr first = pieces_.place(row, Expr(groups), Expr(0));
+            std::vector<Guard> last = one;
+            last.push_back({in_group, Expr(size - 1), Expr(size)});
+            b_.when(last, [&] {
+              states_.store(carried_, first + group, states_.merge(carry, all));
+              b_.publish_flag(flags, Expr(count) + first + group);
             });
+            carry =
+                states_.merge(combined(flags, carried_, first, Expr(count), group, groups), carry);
+          }
+          for (ScanStates& m : made)
+            m = states_.merge(carry, m);
+          states_.deliver(points, made, s_.store_policy);
+        });
+    b_.clear_flags(flags, flags_of_all, ended);
+  }
+
+  /// About the square root of their number, a multiple of a warp's lanes.
+  static std::int64_t pieces_of_group(std::int64_t pieces) {
+    std::int64_t size = 32;
+    while (size * size < pieces)
+      size += 32;
+    return size;
+  }
+
+  void rows_of_pieces(const std::vector<Expr>& extra, int draws,
+                      const std::function<void(const Point& row, const Expr& piece,
+                                               const std::vector<Point>&)>& body) {
+    rows(extra, draws, [&](const Point& row, std::span<const Expr> at) {
+      visit(row, pieces_.begin(at[0]), pieces_.end(at[0]), s_.copies,
+            [&](const std::vector<Point>& points) { body(row, at[0], points); });
     });
-    b_.clear_flags(flags, count, ended);
+  }
+
+  /// The `count` states from `first` on (up to `most` of them), in all threads, once their flags
+  /// are published, which stand at their places behind the first `flags_before`.
+  ScanStates combined(int flags, const ScanStatesOf::Buffers& from, const Expr& first,
+                      const Expr& flags_before, const Expr& count, std::int64_t most) {
+    const RunningVariables sum(b_, states_.identities(1));
+    const Expr begin = flags_before + first, threads(s_.threads);
+    b_.wait_flags(flags, begin, begin + count, [&] {
+      b_.loop(Expr(0), count, threads, Expr(most) + threads, Bind::Serial, [&](const Expr& i) {
+        const Expr number = i + t_;
+        sum.write(states_.merge(sum.read(),
+                                states_.load(from, first + number, 1, {{number, Expr(0), count}})));
+      });
+    });
+    return states_.across_threads(sum.read(), s_.threads);
   }
 
   /// The mask of what one thread of a row stores for all.
@@ -510,26 +555,22 @@ private:
     // What is cut follows from the region alone, so that results do not depend on the machine. How
     // many pieces are done together does not change them.
     if (rows < kFewBlocks && rows * length >= kWorthCutting && vectors >= 2048) {
-      // In one pass each piece reads a word and a state of all of its row before it: up to so many
-      // it takes less than to read memory twice.
-      const auto in_one_pass = [&](int threads, std::int64_t copies, int wider, bool few) {
-        const std::int64_t pieces = length / (threads * copies * lanes * wider);
-        if (rows * pieces > kMostPosts || (pieces <= 2048) != few)
+      // In one pass memory is read once; totals of pieces are read about the square root of their
+      // number of times.
+      const auto in_one_pass = [&](int threads, std::int64_t copies, int wider) {
+        if (rows * (length / (threads * copies * lanes * wider)) > kMostPosts)
           return;
         offer(threads, threads, copies, wider, 0);
         out.back().knobs["lanes"] = lanes * wider;
         out.back().knobs["onepass"] = 1;
       };
       if (length / (1024 * lanes) <= 512)
-        in_one_pass(256, 4, 1, true);
-      for (const bool few : {true, false}) {
-        if (!few)
-          offer(256, 256, 4, 2, 0);
-        in_one_pass(256, 4, 2, few);
-        in_one_pass(512, 2, 1, few);
-        in_one_pass(512, 2, 2, few);
-        in_one_pass(256, 4, 4, few);
-      }
+        in_one_pass(256, 4, 1);
+      in_one_pass(256, 4, 2);
+      in_one_pass(512, 2, 1);
+      in_one_pass(512, 2, 2);
+      in_one_pass(256, 4, 4);
+      offer(256, 256, 4, 2, 0);
       offer(256, 256, 4, 4, 0);
       offer(256, 256, 2, 8, 0);
       offer(256, 256, 4, 2, 1);

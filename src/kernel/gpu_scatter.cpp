@@ -1,68 +1,47 @@
-// Scatters by one index on a GPU, without atomic operations and in an order that the sizes alone
-// decide. Where the elements that updates go to are few, each thread combines a share of the
-// updates in counters of its own in shared memory; blocks combine theirs, and the grid those of the
-// blocks. Where they are many, the updates are sorted by their index; neighbours of one index are
-// then combined, first within chunks of updates, and then the ends of chunks that belong together.
-#include "kernel/analysis.h"
+// Scatters by one index on a GPU, in an order that the sizes alone decide, or in any where that is
+// of no consequence (gpu_scatter.h). Where the elements that updates go to are few, each thread
+// combines a share of the updates in counters of its own in shared memory; blocks combine theirs,
+// and the grid those of the blocks. Where they are many, the updates are sorted by their index;
+// neighbours of one index are then combined, first within chunks of updates, and then the ends of
+// chunks that belong together.
+#include "kernel/gpu_scatter.h"
+
 #include "kernel/families.h"
-#include "kernel/gpu_nest.h"
 #include "kernel/gpu_radix.h"
 #include "kernel/knobs.h"
-#include "kernel/scatter_form.h"
 
 #include <algorithm>
 #include <bit>
 
 namespace egret::kernel {
 
+void GpuScatter::barrier() {
+  if (counter_ < 0)
+    counter_ = b_.counter("blocks", 2);
+  b_.grid_barrier(counter_, Expr(0));
+}
+
+void GpuScatter::points(const Expr& count, const std::function<void(const Expr&)>& body,
+                        int group) {
+  const Expr each(threads_ / group), blocks = ceildiv(count, each);
+  blocks_ = max(blocks_, blocks);
+  b_.grid_loop(blocks, [&](const Expr& block) {
+    const Expr flat = block * each + floordiv(thread_, Expr(group));
+    b_.when({{flat, Expr(0), count}}, [&] { body(flat); });
+  });
+}
+
+KernelProgram GpuScatter::finish() {
+  Launch launch;
+  launch.threads = threads_;
+  launch.resident = counter_ >= 0;
+  launch.workers = max(Expr(1), blocks_);
+  return b_.finish(launch);
+}
+
 namespace {
 
 constexpr int kWarp = 32;
-
-/// What both ways share.
-class GpuScatter {
-protected:
-  GpuScatter(const Region& region, const ScatterForm& form, int threads)
-      : r_(region), f_(form), threads_(threads), b_(region.name), e_(b_, region),
-        thread_(thread_variable(threads)) {}
-
-  bool empty() const { return is_empty(r_, result_axes(r_.stages[std::size_t(f_.stage)])); }
-
-  void barrier() {
-    if (counter_ < 0)
-      counter_ = b_.counter("blocks", 2);
-    b_.grid_barrier(counter_, Expr(0));
-  }
-
-  /// All points, distributed over the threads of the grid, or over groups of so many of them.
-  void points(const Expr& count, const std::function<void(const Expr&)>& body, int group = 1) {
-    const Expr each(threads_ / group), blocks = ceildiv(count, each);
-    blocks_ = max(blocks_, blocks);
-    b_.grid_loop(blocks, [&](const Expr& block) {
-      const Expr flat = block * each + floordiv(thread_, Expr(group));
-      b_.when({{flat, Expr(0), count}}, [&] { body(flat); });
-    });
-  }
-
-  KernelProgram finish() {
-    Launch launch;
-    launch.threads = threads_;
-    launch.resident = counter_ >= 0;
-    launch.workers = max(Expr(1), blocks_);
-    return b_.finish(launch);
-  }
-
-  ValueId identity() { return b_.constant(identity_of(*f_.monoid, f_.state)); }
-
-  const Region& r_;
-  const ScatterForm& f_;
-  int threads_;
-  ProgramBuilder b_;
-  Emitter e_;
-  Expr thread_;
-  int counter_ = -1; ///< of the barrier of the grid
-  Expr blocks_ = Expr(1);
-};
 
 // --- Few elements: counters of each thread
 
@@ -193,10 +172,8 @@ private:
       ValueId all = b_.read(state);
       if (warps)
         all = b_.reduce_threads(*f_.monoid, all, kWarp);
-      const Expr columns =
-          f_.column_count.lower() >= 1 ? f_.column_count : max(f_.column_count, Expr(1));
-      const Point p = point_of_update(r_, f_, Expr(0), floormod(element, columns));
-      const Expr bin = floordiv(element, columns);
+      const Point p = point_of_update(r_, f_, Expr(0), floormod(element, columns()));
+      const Expr bin = floordiv(element, columns());
       update_output(e_, f_, element_of(r_, f_, p, bin), all, {{lane, Expr(0), Expr(1)}});
     };
     points(count, deliver, warps ? kWarp : 1);
@@ -270,10 +247,6 @@ private:
         [&] { barrier(); });
   }
 
-  /// Whether a bool holds, or does not, as a condition.
-  Guard holds(ValueId test, bool so = true) {
-    return {value_symbol(b_.cast(test, DType::I32)), Expr(so), Expr(so) + Expr(1)};
-  }
   /// Whether the update at a place, where the guards hold, has this bin.
   ValueId has_bin(const Expr& place, const std::vector<Guard>& mask, ValueId bin) {
     const ValueId there = b_.cast(b_.load(bins_, place, 1, mask), b_.type_of(bin).dtype);
@@ -294,10 +267,8 @@ private:
   /// Threads along the columns, which are beside each other in memory, and along `count` others.
   void columns_of(const Expr& count,
                   const std::function<void(const Expr& number, const Expr&)>& body) {
-    const Expr columns =
-        f_.column_count.lower() >= 1 ? f_.column_count : max(f_.column_count, Expr(1));
     points(count * f_.column_count,
-           [&](const Expr& flat) { body(floordiv(flat, columns), floormod(flat, columns)); });
+           [&](const Expr& flat) { body(floordiv(flat, columns()), floormod(flat, columns())); });
   }
 
   /// Of updates with one bin, the last.
@@ -437,9 +408,17 @@ private:
 
 // --- The choice
 
-constexpr Knob kGpuScatterKnobs[] = {
-    {"sorted", 0, 1}, {"threads", 32, 512, 32}, {"groups", 1, 1 << 14}, {"together", 1, 64},
-    {"bits", 2, 8},   {"each", 1, 31, 2},       {"chunk", 1, 1 << 12}};
+/// The values of the knob `way`.
+enum Way : std::uint8_t { kCounters, kSorted, kTables, kAtomics, kLast, kFew, kIntegers };
+
+constexpr Knob kGpuScatterKnobs[] = {{"way", kCounters, kIntegers},
+                                     {"threads", 32, 1024, 32},
+                                     {"groups", 1, 1 << 14},
+                                     {"together", 1, 64},
+                                     {"bits", 2, 8},
+                                     {"each", 1, 31, 2},
+                                     {"chunk", 1, 1 << 12},
+                                     {"copies", 1, 32}};
 
 int columns_across(const ScatterForm& form, int threads) {
   int across = 1;
@@ -471,43 +450,44 @@ class GpuScatterGenerator : public Generator {
 public:
   std::string name() const override { return "gpu_scatter"; }
 
-  /// Counters of each thread where they fit and each has much to count; else sorted updates, where
-  /// a thread would have many to look at.
+  /// What combines in any order, where that may be; else counters of each thread where they fit
+  /// and each has much to count, and what needs fewer passes over the updates before more.
   std::vector<Schedule> space(const Region& region, const Target& target) const override {
     const auto form = scatter_form(region);
     if (!form || form->updates.empty())
       return {};
     std::vector<Schedule> out;
+    exact(*form, region, target, out);
+    counters(*form, target, out);
     const std::int64_t updates = about(form->update_count);
-    for (const int threads : {128, 256, 64, 32}) {
-      if (!refused_private(*form, threads, target).empty())
-        continue;
-      const int across = columns_across(*form, threads), slices = threads / across;
-      const std::int64_t tiles = (about(form->column_count) + across - 1) / across;
-      // Each thread has an update for every counter that it clears, at the least.
-      const std::int64_t least = std::max<std::int64_t>(64, form->bins.value());
-      const std::int64_t most = updates / (least * slices);
-      const std::int64_t wanted = std::max<std::int64_t>(1, 2 * target.workers / tiles);
-      if (most < 1)
-        continue;
-      Schedule s;
-      s.generator = name();
-      s.knobs = {{"sorted", 0}, {"threads", threads}, {"groups", std::min(most, wanted)}};
-      out.push_back(s);
-      s.knobs["together"] = 8;
-      out.push_back(std::move(s));
-    }
+    const std::int64_t columns = about(form->column_count);
+    // Comparisons of updates by a warp, 32 at a time.
+    if (refused_few(*form).empty() && updates * updates * ((columns + 31) / 32) <= kMostComparisons)
+      for (const int threads : {256, 128, 512})
+        offer(kFew, {{"threads", threads}}, out);
+    const std::int64_t points = updates * columns;
+    const std::int64_t elements = about(form->bins) * about(form->column_count);
+    // A table of all elements is worth while where their number is not much above the updates'.
+    const std::int64_t most = std::max<std::int64_t>(8 * points, 1 << 16);
+    if (refused_last(*form, target).empty() &&
+        (form->index_by_update ? about(form->bins) : elements) <= most)
+      for (const int together : {4, 8, 2})
+        offer(kLast, {{"threads", 256}, {"together", together}}, out);
+    const bool integers = refused_integers(*form, target).empty() && elements <= most;
+    const auto by_integers = [&] {
+      for (const int together : {4, 8, 2})
+        offer(kIntegers, {{"threads", 256}, {"together", together}}, out);
+    };
+    const bool cached = elements <= target.l2_bytes / 24; // with the integers that stand for them
+    if (integers && cached)
+      by_integers();
     if (updates >= kWorthSorting)
       for (const int bits : {6, 5, 8})
-        for (const int chunk : {64, 32, 128}) {
-          const RadixShape shape{256, 13, bits};
-          if (!refused_sorted(*form, shape).empty())
-            continue;
-          Schedule s;
-          s.generator = name();
-          s.knobs = {{"sorted", 1}, {"threads", 256}, {"bits", bits}, {"chunk", chunk}};
-          out.push_back(std::move(s));
-        }
+        for (const int chunk : {64, 32, 128})
+          if (refused_sorted(*form, {256, 13, bits}).empty())
+            offer(kSorted, {{"threads", 256}, {"bits", bits}, {"chunk", chunk}}, out);
+    if (integers && !cached)
+      by_integers();
     return out;
   }
 
@@ -515,28 +495,110 @@ public:
                 const Target& target) const override {
     if (auto why = refused_settings(schedule, target, kGpuScatterKnobs); !why.empty())
       return {false, {}, why};
-    const auto form = scatter_form(region);
-    if (!form || form->updates.empty())
+    const auto found = scatter_form(region);
+    if (!found || found->updates.empty())
       return {false, {}, "it is no scatter by one index whose updates meet"};
+    const ScatterForm& form = *found;
     const auto threads = int(schedule.knob("threads", 128));
-    if (schedule.knob("sorted", 0) != 0) {
-      const RadixShape sort{threads, int(schedule.knob("each", 13)), int(schedule.knob("bits", 6))};
-      if (auto why = refused_sorted(*form, sort); !why.empty())
-        return {false, {}, why};
-      const SortedShape shape{sort, int(schedule.knob("chunk", 64)),
-                              int(schedule.knob("together", 8))};
-      return within_block(SortedUpdates(region, *form, shape).run(), target);
+    const auto together = [&](int most) { return int(schedule.knob("together", most)); };
+    const auto made = [&](const std::string& refused, auto make) {
+      return refused.empty() ? within_block(make(), target) : Lowered{false, {}, refused};
+    };
+    switch (schedule.knob("way", kCounters)) {
+    case kCounters: {
+      const PrivateShape shape{threads, columns_across(form, threads), schedule.knob("groups", 1),
+                               together(16)};
+      return made(refused_private(form, threads, target),
+                  [&] { return PrivateCounters(region, form, shape).run(); });
     }
-    if (auto why = refused_private(*form, threads, target); !why.empty())
-      return {false, {}, why};
-    const PrivateShape shape{threads, columns_across(*form, threads), schedule.knob("groups", 1),
-                             int(schedule.knob("together", 16))};
-    return within_block(PrivateCounters(region, *form, shape).run(), target);
+    case kSorted: {
+      const RadixShape sort{threads, int(schedule.knob("each", 13)), int(schedule.knob("bits", 6))};
+      const SortedShape shape{sort, int(schedule.knob("chunk", 64)), together(8)};
+      return made(refused_sorted(form, sort),
+                  [&] { return SortedUpdates(region, form, shape).run(); });
+    }
+    case kTables: {
+      const TableShape shape{threads, schedule.knob("groups", 1), int(schedule.knob("copies", 1)),
+                             together(8)};
+      return made(refused_tables(form, region, shape, target),
+                  [&] { return scatter_by_tables(region, form, shape); });
+    }
+    case kAtomics:
+      return made(refused_atomics(form, region, target),
+                  [&] { return scatter_by_atomics(region, form, threads, together(4)); });
+    case kLast:
+      return made(refused_last(form, target),
+                  [&] { return scatter_last(region, form, threads, together(4)); });
+    case kFew:
+      return made(refused_few(form), [&] { return scatter_few(region, form, threads); });
+    default:
+      return made(refused_integers(form, target),
+                  [&] { return scatter_by_integers(region, form, threads, together(4)); });
+    }
   }
 
 private:
   /// Updates from which on looking at all of them costs more than sorting them.
   static constexpr std::int64_t kWorthSorting = 1 << 11;
+  /// Pairs of updates that are compared sooner than updates are sorted.
+  static constexpr std::int64_t kMostComparisons = 1 << 24;
+
+  static void offer(Way way, std::map<std::string, std::int64_t> knobs,
+                    std::vector<Schedule>& out) {
+    Schedule s;
+    s.generator = "gpu_scatter";
+    s.knobs = std::move(knobs);
+    s.knobs["way"] = way;
+    out.push_back(std::move(s));
+  }
+
+  /// Updates whose order is of no consequence: in tables of the blocks, where they fit and each
+  /// block has more updates than elements, or in the output itself.
+  static void exact(const ScatterForm& form, const Region& region, const Target& target,
+                    std::vector<Schedule>& out) {
+    if (!refused_atomics(form, region, target).empty())
+      return;
+    constexpr std::int64_t kFullUse = 32 << 10; // bytes of a block that keep others away from none
+    const std::int64_t bytes = table_bytes(form, region);
+    const std::int64_t points = about(form.update_count) * about(form.column_count);
+    const std::int64_t elements = about(form.bins) * about(form.column_count);
+    for (const int threads : {bytes > kFullUse / 8 ? 1024 : 512, 256}) {
+      const int copies =
+          int(std::clamp(power_of_two_upto(kFullUse / std::max<std::int64_t>(bytes, 1)), 1, 32));
+      const std::int64_t wanted =
+          std::int64_t(target.workers) * std::max(1, std::min(target.threads, 2048) / threads);
+      const std::int64_t groups =
+          std::min(wanted, points / std::max<std::int64_t>(4 * elements, 8 * threads));
+      if (groups < 1 || !refused_tables(form, region, {threads, groups, copies, 8}, target).empty())
+        continue;
+      for (const int together : {8, 4, 16})
+        offer(
+            kTables,
+            {{"threads", threads}, {"groups", groups}, {"copies", copies}, {"together", together}},
+            out);
+    }
+    for (const int together : {4, 8, 1})
+      offer(kAtomics, {{"threads", 256}, {"together", together}}, out);
+  }
+
+  /// Counters of each thread. Each has an update for every counter that it clears, at the least.
+  static void counters(const ScatterForm& form, const Target& target, std::vector<Schedule>& out) {
+    for (const int threads : {128, 256, 64, 32}) {
+      if (!refused_private(form, threads, target).empty())
+        continue;
+      const int across = columns_across(form, threads), slices = threads / across;
+      const std::int64_t tiles = (about(form.column_count) + across - 1) / across;
+      const std::int64_t least = std::max<std::int64_t>(64, form.bins.value());
+      const std::int64_t most = about(form.update_count) / (least * slices);
+      const std::int64_t wanted = std::max<std::int64_t>(1, 2 * target.workers / tiles);
+      if (most < 1)
+        continue;
+      for (const int together : {16, 8})
+        offer(kCounters,
+              {{"threads", threads}, {"groups", std::min(most, wanted)}, {"together", together}},
+              out);
+    }
+  }
 };
 
 } // namespace

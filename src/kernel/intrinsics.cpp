@@ -15,6 +15,7 @@ using NumberKind = NumberOperand::Kind;
 
 const std::vector<Space> kShared{Space::Shared}, kCounter{Space::Counter},
     kGlobal{Space::Argument, Space::Workspace},
+    kUpdated{Space::Argument, Space::Workspace, Space::Shared},
     kCpu{Space::Argument, Space::Workspace, Space::Worker};
 
 const Buffer& buffer_of(const KernelProgram& program, const Address& at) {
@@ -45,6 +46,17 @@ std::string refused_scan(const KernelProgram& p, const Intrinsic& use, const Typ
     return "threads cannot be combined that way";
   if (!is_power_of_two(threads) || threads > kSubgroup)
     return fmt::format("groups of {} threads cannot be scanned", threads);
+  return {};
+}
+
+std::string refused_atomic(const KernelProgram& p, const Intrinsic& use, const Type&) {
+  const Buffer& b = buffer_of(p, use.memory[0]);
+  const bool word = is_integer(b.dtype) && (size_of(b.dtype) == 4 || size_of(b.dtype) == 8);
+  if (!word || p.values[std::size_t(use.values[0])] != Type{b.dtype, 1})
+    return fmt::format("elements of {} in buffer {} cannot be updated in one step",
+                       name_of(b.dtype), b.name);
+  if (use.monoid() != Monoid::Sum && use.monoid() != Monoid::Max)
+    return "values cannot be combined in one step that way";
   return {};
 }
 
@@ -413,10 +425,25 @@ std::vector<IntrinsicInfo> tile_rows() {
   };
 }
 
+std::vector<IntrinsicInfo> update_rows() {
+  return {
+      {.id = IntrinsicId::AtomicCombine,
+       .name = "atomic_combine",
+       .doc = "combines a value with an element that other threads update",
+       .requirement = Capability::Atomics,
+       .memory = {{"at", kUpdated, Effect::Update}},
+       .values = {{"value"}},
+       .numbers = {kMonoid},
+       .masked = true,
+       .refused = refused_atomic},
+  };
+}
+
 const std::vector<IntrinsicInfo>& table() {
   static const std::vector<IntrinsicInfo> rows = [] {
     std::vector<IntrinsicInfo> all;
-    for (auto part : {lane_rows(), block_rows(), copy_rows(), matrix_rows(), tile_rows()})
+    for (auto part :
+         {lane_rows(), block_rows(), copy_rows(), matrix_rows(), tile_rows(), update_rows()})
       all.insert(all.end(), part.begin(), part.end());
     ensure(all.size() == kIntrinsics, "{} rows of {} intrinsics", all.size(), kIntrinsics);
     for (std::size_t i = 0; i < all.size(); ++i)
@@ -452,6 +479,8 @@ const char* name_of(Capability capability) noexcept {
     return "subgroups";
   case Capability::CoResidentBlocks:
     return "co-resident blocks";
+  case Capability::Atomics:
+    return "atomic operations";
   case Capability::AsyncCopies:
     return "asynchronous copies";
   case Capability::BulkTensorCopies:

@@ -90,8 +90,13 @@ enum class IntrinsicId : std::uint8_t {
                 ///< are summed apart, each product added with one rounding, and then both added to
                 ///< the tile; numbers below the smallest normal may count as zero
   TileStore,    ///< row i of `tile` to the 64 bytes from `at` + i * `stride` on
+  // Elements that many threads update
+  AtomicCombine, ///< element `at`, an integer of 4 or 8 bytes, = itself combined with `value` by
+                 ///< `monoid` (Sum, which wraps, or Max) in one step, where the mask holds. Threads
+                 ///< do so in any order, which the result does not depend on; loads and stores of
+                 ///< the element stand behind barriers
 };
-inline constexpr int kIntrinsics = static_cast<int>(IntrinsicId::TileStore) + 1;
+inline constexpr int kIntrinsics = static_cast<int>(IntrinsicId::AtomicCombine) + 1;
 
 inline constexpr int kTiles = 8, kTileRows = 16, kTileBytes = 64; ///< of a row
 
@@ -115,7 +120,7 @@ struct Intrinsic {
 
 /// The rows' operands.
 struct MemoryOperand {
-  enum class Effect : std::uint8_t { None, Read, Write };
+  enum class Effect : std::uint8_t { None, Read, Write, Update }; // Update: read and write
   std::string_view name;
   std::vector<Space> spaces; ///< where the buffer may be
   Effect effect = Effect::None;

@@ -450,6 +450,9 @@ private:
     case MemoryOperand::Effect::Write:
       check(b.written, "buffer {} is written", b.name);
       break;
+    case MemoryOperand::Effect::Update:
+      check(b.read && b.written, "buffer {} is read and written", b.name);
+      break;
     }
     expr(at.index, 1);
     check(!operand.uniform || level_of(at.index) >= uniform_level(info),

@@ -14,7 +14,7 @@ namespace egret::kernel {
 namespace {
 
 /// Updates that a slice has at the least, per element that it may go to and altogether.
-constexpr std::int64_t kPerBin = 2, kLeastUpdates = 1 << 13;
+constexpr std::int64_t kPerBin = 8, kLeastUpdates = 1 << 14;
 
 class PrivateScatter {
 public:

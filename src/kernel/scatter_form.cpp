@@ -29,8 +29,7 @@ std::optional<ScatterForm> scatter_form(const Region& region) {
   if (region.outputs.size() != 1)
     return std::nullopt;
   const Output& out = region.outputs[0];
-  if (out.combine == Combine::Store || out.indirect.size() != 1 ||
-      (out.combine == Combine::Add && compute_dtype(out.dtype) != out.dtype))
+  if (out.combine == Combine::Store || out.indirect.size() != 1)
     return std::nullopt;
   const StoredStages stored = stored_stages(region);
   for (std::size_t s = 0; s < region.stages.size(); ++s)

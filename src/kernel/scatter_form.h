@@ -18,11 +18,12 @@ struct ScatterForm {
   Expr column_count, update_count;
   Expr bins;
   std::optional<Monoid> monoid; ///< Sum or Max; nothing: the last update stays
-  DType state = DType::F32;     ///< in which updates are combined
+  DType state = DType::F32;     ///< in which updates are combined; what an element gets is rounded
+                                ///< to its own dtype once
   bool index_by_update = false; ///< the index is the same for all columns
 };
 
-/// Nothing for other regions, and for sums that are rounded to a type of low precision.
+/// Nothing for other regions.
 std::optional<ScatterForm> scatter_form(const Region& region);
 
 /// The point of an update and of a column, by their numbers.

@@ -50,6 +50,7 @@ void Renderer::intrinsic(const Intrinsic& use) {
   case IntrinsicId::ReduceThreads: // of a GPU
   case IntrinsicId::ScanThreads:
   case IntrinsicId::SubgroupBarrier:
+  case IntrinsicId::AtomicCombine:
   case IntrinsicId::GridBarrier:
   case IntrinsicId::LastArriver:
   case IntrinsicId::LastArriverOfGroup:

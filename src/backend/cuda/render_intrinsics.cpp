@@ -29,6 +29,8 @@ void CudaRenderer::intrinsic(const Intrinsic& use, ValueId target) {
     return scan_threads(target, use);
   case IntrinsicId::SubgroupBarrier:
     return line("__syncwarp();");
+  case IntrinsicId::AtomicCombine:
+    return atomic_combine(use);
   case IntrinsicId::GridBarrier:
     return line("eg_grid_barrier({});", counter(use.memory[0]));
   case IntrinsicId::PublishFlag:
@@ -79,6 +81,20 @@ void CudaRenderer::intrinsic(const Intrinsic& use, ValueId target) {
   }
   ensure(false, "cuda renderer: kernel {}: {} is no statement of a GPU", program_.name,
          info_of(use.id).name);
+}
+
+void CudaRenderer::atomic_combine(const Intrinsic& use) {
+  const kernel::Address& at = use.memory[0];
+  const DType dtype = program_.buffers[static_cast<std::size_t>(at.buffer)].dtype;
+  // CUDA adds 64 bits as unsigned numbers; sums wrap in either.
+  const bool sum = use.monoid() == Monoid::Sum;
+  const char* type = size_of(dtype) == 8
+                         ? (sum || dtype == DType::U64 ? "unsigned long long" : "long long")
+                         : (dtype == DType::U32 ? "unsigned" : "int");
+  const std::string held = index_.condition(use.mask);
+  line("{}atomic{}(({}*)(b{} + {}), ({}){});", held.empty() ? "" : fmt::format("if ({}) ", held),
+       sum ? "Add" : "Max", type, at.buffer, index_.text(at.index), type,
+       lane_of(use.values[0], 0));
 }
 
 void CudaRenderer::acquire(const kernel::Acquire& stmt) {

@@ -31,6 +31,7 @@ private:
   void dynamic_loop(const kernel::For& stmt);
   void condition(const kernel::If& stmt);
   void acquire(const kernel::Acquire& stmt);
+  void atomic_combine(const kernel::Intrinsic& use);
   std::string counter(const kernel::Address& at) const;
 
   // Instructions (render_inst.cpp).

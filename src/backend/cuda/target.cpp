@@ -95,6 +95,7 @@ bool provides(const CudaTarget& target, kernel::Capability capability) {
   switch (capability) {
   case kernel::Capability::Subgroups:
   case kernel::Capability::CoResidentBlocks:
+  case kernel::Capability::Atomics:
   case kernel::Capability::AsyncCopies:
   case kernel::Capability::SubgroupMatrices:
     return target.capability >= 80;

@@ -114,6 +114,12 @@ private:
     case IntrinsicId::SubgroupBarrier:
       whole_warp(mask, use);
       return order();
+    case IntrinsicId::AtomicCombine:
+      return each(mask, [&](int i) {
+        if (enabled(code, i, 0))
+          memory_.combine(use.memory[0].buffer, code.memory[0](slots(i)), use.monoid(),
+                          operand(use.values[0], i, 0), actor(i));
+      });
     case IntrinsicId::GridBarrier:
       gpu_->grid_barrier(place_.block, place_.warp);
       ++grid_phase_;

@@ -28,7 +28,8 @@ ProgramMemory::ProgramMemory(const ProgramCode& code, const kernel::ArgBlock& bl
         piece.own.assign(count * size_of(buffer.dtype), zero ? std::byte{0} : std::byte{0xA5});
         piece.data = piece.own.data();
       }
-      piece.stamps.assign(count, Stamp{.write = {}, .read = {}, .written = given && buffer.read});
+      piece.stamps.assign(
+          count, Stamp{.write = {}, .read = {}, .update = {}, .written = given && buffer.read});
     }
   }
 }
@@ -58,6 +59,13 @@ bool ProgramMemory::Touch::races_with(const Actor& actor) const {
   return block == actor.block ? phase == actor.phase : !actor.acquired;
 }
 
+void ProgramMemory::Touch::join(const Actor& actor) {
+  const bool others = races_with(actor);
+  const bool blocks = others && block != actor.block;
+  *this = {others ? kSeveral : actor.thread, blocks ? kSeveral : actor.block, actor.phase,
+           actor.grid_phase};
+}
+
 void ProgramMemory::race(int buffer, std::int64_t index, const char* what, int first,
                          const char* then, int second) const {
   auto who = [](int worker) {
@@ -80,11 +88,9 @@ Number ProgramMemory::load(int buffer, std::int64_t index, const Actor& actor) {
            b.name, index);
   if (options_.check_races && stamp.write.races_with(actor))
     race(buffer, index, "writes", stamp.write.thread, "reads", actor.thread);
-  Touch& read = stamp.read;
-  const bool others = read.races_with(actor);
-  const bool blocks = others && read.block != actor.block;
-  read = {others ? kSeveral : actor.thread, blocks ? kSeveral : actor.block, actor.phase,
-          actor.grid_phase};
+  if (options_.check_races && stamp.update.races_with(actor))
+    race(buffer, index, "updates", stamp.update.thread, "reads", actor.thread);
+  stamp.read.join(actor);
   return read_number(b.dtype, piece(buffer, actor).data +
                                   static_cast<std::size_t>(index) * size_of(b.dtype));
 }
@@ -99,10 +105,28 @@ void ProgramMemory::store(int buffer, std::int64_t index, Number value, const Ac
     race(buffer, index, "writes", stamp.write.thread, "writes", actor.thread);
   if (options_.check_races && stamp.read.races_with(actor))
     race(buffer, index, "reads", stamp.read.thread, "writes", actor.thread);
+  if (options_.check_races && stamp.update.races_with(actor))
+    race(buffer, index, "updates", stamp.update.thread, "writes", actor.thread);
   stamp.write = {actor.thread, actor.block, actor.phase, actor.grid_phase};
   stamp.written = true;
   write_number(b.dtype, value,
                piece(buffer, actor).data + static_cast<std::size_t>(index) * size_of(b.dtype));
+}
+
+void ProgramMemory::combine(int buffer, std::int64_t index, Monoid monoid, Number value,
+                            const Actor& actor) {
+  Stamp& stamp = checked(buffer, index, actor, "update");
+  const Buffer& b = program_.buffers[static_cast<std::size_t>(buffer)];
+  if (options_.check_uninitialized)
+    ensure(stamp.written, "program {}: update of {}[{}], which nothing has written", program_.name,
+           b.name, index);
+  for (const Touch* touch : {&stamp.write, &stamp.read})
+    if (options_.check_races && touch->races_with(actor))
+      race(buffer, index, touch == &stamp.read ? "reads" : "writes", touch->thread, "updates",
+           actor.thread);
+  stamp.update.join(actor);
+  std::byte* at = piece(buffer, actor).data + static_cast<std::size_t>(index) * size_of(b.dtype);
+  write_number(b.dtype, reference::combine(monoid, b.dtype, read_number(b.dtype, at), value), at);
 }
 
 } // namespace egret::backend::reference

@@ -27,6 +27,8 @@ public:
 
   Number load(int buffer, std::int64_t index, const Actor& actor);
   void store(int buffer, std::int64_t index, Number value, const Actor& actor);
+  /// An atomic update of the element; it may meet others, but no load or store.
+  void combine(int buffer, std::int64_t index, Monoid monoid, Number value, const Actor& actor);
 
 private:
   struct Touch {
@@ -35,9 +37,11 @@ private:
     int phase = -1, grid_phase = -1;
     /// Whether something that another thread does now is not ordered behind it.
     bool races_with(const Actor& actor) const;
+    /// Notes the actor beside those of the same phase.
+    void join(const Actor& actor);
   };
   struct Stamp {
-    Touch write, read;
+    Touch write, read, update;
     bool written = false;
   };
   struct Piece { ///< memory of a buffer, or of one worker's part of it

@@ -47,6 +47,11 @@ TEST(CudaSorts, TextCompilesWithoutSpills) {
                           order(DType::I16, {4096, 1000}, 1000),
                           order(DType::U32, {16, 128256}, 50),
                           scattered(Op::ScatterAdd, DType::I32, {256}, 1 << 24),
+                          scattered(Op::ScatterAdd, DType::I64, {4096}, 1 << 23),
+                          scattered(Op::ScatterMax, DType::I64, {1 << 20}, 1 << 20),
+                          scattered(Op::ScatterAdd, DType::F32, {39176}, 1 << 18),
+                          scattered(Op::ScatterMax, DType::F64, {39176}, 1 << 18),
+                          scattered(Op::ScatterAdd, DType::F32, {1 << 23}, 424),
                           scattered(Op::ScatterAdd, DType::F32, {50257, 768}, 1 << 14),
                           scattered(Op::ScatterMax, DType::BF16, {64, 24}, 1 << 18),
                           scattered(Op::ScatterSet, DType::F32, {1 << 20}, 1 << 20)};

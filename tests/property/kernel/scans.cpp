@@ -215,7 +215,9 @@ TEST(Scans, InOnePassHaveTheSameBitsForAnyNumberOfBlocks) {
   const Target target = testing::test_gpu();
   const kernel::Generator& generator = generator_of(target);
   for (const bool special : {false, true})
-    for (const Shape& shape : {Shape{1000}, Shape{1024}, Shape{3, 700}}) {
+    // The last two have several groups of pieces.
+    for (const Shape& shape :
+         {Shape{1000}, Shape{1024}, Shape{3, 700}, Shape{5003}, Shape{2, 2500}}) {
       const Graph g = running_mean(shape, std::int64_t(shape.size()) - 1);
       const auto inputs = testing::random_inputs(g, 5, {.special = special});
       const testing::RegionCase c =
@@ -235,6 +237,31 @@ TEST(Scans, InOnePassHaveTheSameBitsForAnyNumberOfBlocks) {
         EXPECT_EQ(bits, first) << blocks;
       }
     }
+}
+
+/// Whole tiles of an axis of any length are read in accesses that are known to be aligned.
+TEST(Scans, OfOddLengthAreReadInWholeVectors) {
+  Graph g;
+  g.outputs = {g.scan(Op::ScanSum, g.input("x", DType::F32, {5102151}), 0)};
+  const Target target = testing::test_gpu();
+  const kernel::Region region = testing::regions_of(g, target).at(0);
+  const kernel::Generator& generator = generator_of(target);
+  for (const Schedule& s : generator.space(region, target)) {
+    const auto lowered = generator.lower(region, s, target);
+    ASSERT_TRUE(lowered.ok) << to_string(s) << ": " << lowered.reason;
+    int whole = 0;
+    kernel::each_statement(lowered.program.body, [&](const kernel::Stmt& stmt) {
+      const auto* load = kernel::made_by<kernel::inst::Load>(stmt);
+      if (!load || !load->mask.empty() ||
+          lowered.program.buffers[std::size_t(load->from.buffer)].space != kernel::Space::Argument)
+        return;
+      ++whole;
+      const Expr lane = kernel::lane_variable(int(s.knob("lanes", 1)));
+      EXPECT_EQ((load->from.index - lane).divisor() % s.knob("lanes", 1), 0)
+          << to_string(s) << ": " << load->from.index.str();
+    });
+    EXPECT_GE(whole, 1) << to_string(s);
+  }
 }
 
 TEST(Scans, OfManyRowsAreNotCut) {

@@ -9,6 +9,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+
 namespace egret {
 namespace {
 
@@ -77,7 +80,19 @@ std::vector<Schedule> scatter_schedules(const testing::RegionCase& c, const Targ
     more.push_back(with_scatter_schedule(generator, {{"threads", rng.chance(0.5) ? 32 : 64},
                                                      {"groups", 1 + rng.below(12)},
                                                      {"together", 1 + rng.below(4)}}));
-    more.push_back(with_scatter_schedule(generator, {{"sorted", 1},
+    const auto together = [&] {
+      return std::pair<const std::string, std::int64_t>{"together", 1 + rng.below(4)};
+    };
+    more.push_back(with_scatter_schedule(generator, {{"way", 2},
+                                                     {"threads", rng.chance(0.5) ? 32 : 64},
+                                                     {"groups", 1 + rng.below(5)},
+                                                     {"copies", rng.chance(0.5) ? 4 : 1},
+                                                     together()}));
+    for (const int way : {3, 4, 5, 6})
+      if (rng.chance(0.5))
+        more.push_back(
+            with_scatter_schedule(generator, {{"way", way}, {"threads", 32}, together()}));
+    more.push_back(with_scatter_schedule(generator, {{"way", 1},
                                                      {"threads", 32},
                                                      {"each", 1 + 2 * rng.below(2)},
                                                      {"bits", 2 + rng.below(3)},
@@ -167,25 +182,69 @@ Graph added(DType type, const Shape& data, std::int64_t updates, Op op = Op::Sca
   return g;
 }
 
+/// Sums in fixed point are nearer to the true ones than sums in f32, whatever else is added
+/// elsewhere: each element has a scale of its own.
+TEST(Scatters, OfAGpuInFixedPointKeepSmallElementsApart) {
+  constexpr std::int64_t kElements = 5, kUpdates = 4000;
+  Graph g;
+  const NodeId data = g.input("data", DType::F32, {kElements}),
+               index = g.input("index", DType::I32, {kUpdates}),
+               brought = g.input("updates", DType::F32, {kUpdates});
+  g.outputs = {g.scatter(Op::ScatterAdd, data, index, brought, 0)};
+  const Target gpu = testing::test_gpu();
+  using backend::reference::HostArray;
+  std::vector<HostArray> inputs{
+      {DType::F32, {kElements}}, {DType::I32, {kUpdates}}, {DType::F32, {kUpdates}}};
+  Rng rng(5);
+  std::vector<double> sums(kElements), magnitudes(kElements);
+  for (std::int64_t i = 0; i < kUpdates; ++i) {
+    const std::int64_t at = rng.below(kElements);
+    const double number = double(rng.below(1 << 20) - (1 << 19));
+    const double value = double(float(std::ldexp(number, int(at * 50 - 130))));
+    inputs[1].set(i, {.i = at});
+    inputs[2].set(i, {.f = value});
+    sums[std::size_t(at)] += value;
+    magnitudes[std::size_t(at)] = std::max(magnitudes[std::size_t(at)], std::abs(value));
+  }
+  const auto cases = testing::region_cases(g, inputs, gpu);
+  ASSERT_EQ(cases.size(), 1u);
+  const kernel::Generator& generator = scatter_generator(gpu);
+  const auto lowered =
+      generator.lower(cases[0].region, with_scatter_schedule(generator, {{"way", 6}}), gpu);
+  ASSERT_TRUE(lowered.ok) << lowered.reason;
+  const auto out = testing::run_region(cases[0], lowered.program)[0];
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    const double got = out.at(std::int64_t(i)).f;
+    const double rounding = std::max(std::abs(sums[i]) * 0x1p-24, 0x1p-149);
+    EXPECT_LE(std::abs(got - sums[i]), rounding + kUpdates * magnitudes[i] * 0x1p-45) << i;
+  }
+}
+
 /// The whole device has work, in one launch, and no thread looks at all updates.
 TEST(Scatters, OfAGpuAreSpreadOverItsBlocks) {
   Target target = testing::test_gpu();
   target.workers = 132;
   target.block_shared_bytes = 227 << 10;
+  target.l2_bytes = 50 << 20;
   const struct {
     Graph graph;
-    std::int64_t sorted, blocks;
-  } cases[] = {{added(DType::I32, {256}, 1 << 24), 0, 132},
+    std::int64_t way, blocks;
+  } cases[] = {{added(DType::I32, {256}, 1 << 24), 2, 132},
+               {added(DType::I64, {4096}, 1 << 23), 2, 132},
+               {added(DType::I64, {1 << 20}, 1 << 20), 3, 132},
                {added(DType::F32, {64, 32}, 1 << 18), 0, 132},
                {added(DType::F32, {50257, 768}, 1 << 14), 1, 132},
-               {added(DType::F32, {1 << 20}, 1 << 22), 1, 132},
-               {added(DType::F32, {1 << 20}, 1 << 20, Op::ScatterSet), 1, 132}};
+               {added(DType::F32, {1 << 20}, 1 << 22), 6, 132},
+               {added(DType::F32, {39176}, 1 << 18), 6, 132},
+               {added(DType::F32, {1 << 16}, 1 << 16, Op::ScatterMax), 6, 132},
+               {added(DType::F32, {1 << 23}, 424), 5, 1},
+               {added(DType::F32, {1 << 20}, 1 << 20, Op::ScatterSet), 4, 132}};
   for (const auto& c : cases) {
     const auto regions = testing::regions_of(c.graph, target);
     ASSERT_EQ(regions.size(), 1u);
     const kernel::Chosen chosen = kernel::lower_greedily(regions[0], target);
     EXPECT_EQ(chosen.schedule.generator, "gpu_scatter");
-    EXPECT_EQ(chosen.schedule.knob("sorted", -1), c.sorted) << to_string(chosen.schedule);
+    EXPECT_EQ(chosen.schedule.knob("way", -1), c.way) << to_string(chosen.schedule);
     EXPECT_GE(chosen.program.launch.workers.value(), c.blocks) << to_string(chosen.schedule);
   }
 }

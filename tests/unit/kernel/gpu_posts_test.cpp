@@ -1,5 +1,5 @@
-// What threads and blocks of a GPU tell each other within a launch: scans over threads, and posts
-// between blocks.
+// What threads and blocks of a GPU tell each other within a launch: scans over threads, posts
+// between blocks, and atomic updates.
 #include "backend/reference/program_interpreter.h"
 #include "kernel/builder.h"
 
@@ -123,6 +123,60 @@ TEST(Posts, MistakesAreTold) {
   EXPECT_THROW(run(chain({.posts = false}), zeros, 6, 3), InternalError);  // nobody can go on
   EXPECT_THROW(run(chain({.clears = false}), zeros, 6, 3), InternalError); // posts are left
   EXPECT_THROW(chain({.resident = false}), InternalError);
+}
+
+struct Update {
+  DType dtype = DType::I32;
+  Monoid monoid = Monoid::Sum;
+  bool meets = true; ///< blocks, behind the store of what the updates begin with
+};
+
+/// Each thread of each of 3 blocks updates one of two elements by its number.
+KernelProgram updates(const Update& u) {
+  ProgramBuilder b("updates");
+  b.argument("in", DType::F32, Expr(1), 64, false);
+  const int out = b.argument("out", u.dtype, Expr(2), 64, true);
+  const int blocks = b.counter("blocks", 2);
+  const Expr t = thread_variable(kThreads);
+  b.grid_loop(Expr(1), [&](const Expr&) {
+    b.store(out, t, b.constant(identity_of(u.monoid, u.dtype)), {{t, Expr(0), Expr(2)}});
+  });
+  if (u.meets)
+    b.grid_barrier(blocks, Expr(0));
+  b.grid_loop(Expr(3), [&](const Expr& block) {
+    const Expr number = block * Expr(kThreads) + t;
+    b.atomic_combine(u.monoid, out, floormod(number, Expr(2)), b.index(number, u.dtype, 1),
+                     {{number, Expr(0), Expr(100)}});
+  });
+  return b.finish(launch_of(3, true));
+}
+
+TEST(AtomicUpdates, OfManyThreadsAllCount) {
+  for (const DType dtype : {DType::I32, DType::U32, DType::I64, DType::U64})
+    for (const Monoid monoid : {Monoid::Sum, Monoid::Max})
+      for (const int blocks : {1, 3}) {
+        std::vector<std::int64_t> out(2, -1);
+        float in = 0;
+        std::vector<void*> pointers{&in, out.data()};
+        backend::reference::interpret(updates({dtype, monoid}),
+                                      {pointers.data(), nullptr, nullptr, nullptr, nullptr},
+                                      {.workers = blocks});
+        const bool sum = monoid == Monoid::Sum;
+        if (size_of(dtype) == 8)
+          EXPECT_EQ(out, sum ? (std::vector<std::int64_t>{2450, 2500})
+                             : (std::vector<std::int64_t>{98, 99}));
+        else
+          EXPECT_EQ(out[0],
+                    sum ? 2450 + (std::int64_t(2500) << 32) : 98 + (std::int64_t(99) << 32));
+      }
+}
+
+TEST(AtomicUpdates, MistakesAreTold) {
+  const std::vector<float> zeros(kThreads, 0);
+  EXPECT_THROW(run(updates({.meets = false}), zeros, 6, 3), InternalError); // a race with a store
+  EXPECT_THROW(updates({.monoid = Monoid::Prod}), InternalError);
+  EXPECT_THROW(updates({.dtype = DType::F32}), InternalError);
+  EXPECT_THROW(updates({.dtype = DType::I16}), InternalError);
 }
 
 } // namespace

@@ -1,0 +1,136 @@
+// Scatters by one index on a GPU: what their ways share, and the ways that use atomic operations or
+// compare few updates.
+#pragma once
+
+#include "kernel/analysis.h"
+#include "kernel/gpu_nest.h"
+#include "kernel/scatter_form.h"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace egret::kernel {
+
+/// A program of a scatter on its way.
+class GpuScatter {
+protected:
+  GpuScatter(const Region& region, const ScatterForm& form, int threads)
+      : r_(region), f_(form), threads_(threads), b_(region.name), e_(b_, region),
+        thread_(thread_variable(threads)) {}
+
+  bool empty() const { return is_empty(r_, result_axes(r_.stages[std::size_t(f_.stage)])); }
+  /// Of the grid.
+  void barrier();
+  /// All points, distributed over the threads of the grid, or over groups of so many of them.
+  void points(const Expr& count, const std::function<void(const Expr&)>& body, int group = 1);
+  KernelProgram finish();
+
+  ValueId identity() { return b_.constant(identity_of(*f_.monoid, f_.state)); }
+  /// Whether a bool holds, or does not, as a condition.
+  Guard holds(ValueId test, bool so = true) {
+    return {value_symbol(b_.cast(test, DType::I32)), Expr(so), Expr(so) + Expr(1)};
+  }
+  /// Columns of a grid that is divided by them: at least one.
+  Expr columns() const {
+    return f_.column_count.lower() >= 1 ? f_.column_count : max(f_.column_count, Expr(1));
+  }
+
+  const Region& r_;
+  const ScatterForm& f_;
+  int threads_;
+  ProgramBuilder b_;
+  Emitter e_;
+  Expr thread_;
+  int counter_ = -1; ///< of the barrier of the grid
+  Expr blocks_ = Expr(1);
+};
+
+/// What ways share that take all updates in any order. Updates are numbered in row-major order of
+/// the stage's axes, so that threads beside each other read neighbours.
+class UnorderedScatter : protected GpuScatter {
+protected:
+  UnorderedScatter(const Region& region, const ScatterForm& form, int threads, int together);
+
+  struct Update {
+    Point point;
+    Expr bin, column;        ///< of its element
+    std::vector<Guard> mask; ///< where it exists and has an element
+  };
+
+  Expr update_points() const { return points_of(r_, axes_); }
+  /// The coordinates along some axes as one number.
+  Expr number_along(const std::vector<int>& axes, const Point& p) const;
+  Update update(const Expr& flat, const std::vector<Guard>& mask);
+  /// Some updates at a time of [first, end).
+  void several(const Expr& first, const Expr& end, bool masked,
+               const std::function<void(const std::vector<Update>&)>& body);
+  /// All updates, by the threads of the grid.
+  void all_updates(const std::function<void(const std::vector<Update>&)>& body);
+
+  /// Number of an element among those of all columns.
+  Expr element_number(const Update& u) const { return u.bin * f_.column_count + u.column; }
+  Expr elements() const { return f_.bins * f_.column_count; }
+  /// All elements that updates may go to, by the threads of the grid: number, bin, and a point of
+  /// the column.
+  void all_elements(const std::function<void(const Expr&, const Expr&, const Point&)>& body);
+
+  ValueId number(DType dtype, std::int64_t value) { return b_.constant(Scalar::of(dtype, value)); }
+  ValueId apply(Op op, ValueId x, ValueId y) { return b_.apply(op, b_.type_of(x).dtype, {x, y}); }
+  ValueId equal(ValueId x, ValueId y) { return b_.apply(Op::Eq, DType::Bool, {x, y}); }
+  ValueId less(ValueId x, ValueId y) { return b_.apply(Op::Lt, DType::Bool, {x, y}); }
+  ValueId both(ValueId x, ValueId y) { return b_.apply(Op::And, DType::Bool, {x, y}); }
+  ValueId select(ValueId test, ValueId yes, ValueId no) {
+    return b_.apply(Op::Select, b_.type_of(yes).dtype, {test, yes, no});
+  }
+
+  int together_; ///< updates of a thread that are fetched together
+  std::vector<int> axes_;
+  std::vector<Expr> extents_;
+};
+
+/// Updates that are combined exactly, in whatever order: integers.
+/// Why a scatter's are not; empty when they are.
+std::string refused_atomics(const ScatterForm& form, const Region& region, const Target& target);
+
+/// Each block combines its updates in tables in its shared memory, `copies` of each element side by
+/// side, and then the tables with the output.
+struct TableShape {
+  int threads = 512;
+  std::int64_t groups = 1; ///< of updates, one for a block
+  int copies = 1;          ///< a power of two: threads beside each other use different ones
+  int together = 8;        ///< updates of a thread that are fetched together
+};
+/// Bytes of one copy of a block's tables; 0: it is not known how many elements there are.
+std::int64_t table_bytes(const ScatterForm& form, const Region& region);
+std::string refused_tables(const ScatterForm& form, const Region& region, const TableShape& shape,
+                           const Target& target);
+KernelProgram scatter_by_tables(const Region& region, const ScatterForm& form,
+                                const TableShape& shape);
+
+/// Each update is combined with the output itself.
+KernelProgram scatter_by_atomics(const Region& region, const ScatterForm& form, int threads,
+                                 int together);
+
+/// The last update stays: a table has the greatest number of an update to each element.
+std::string refused_last(const ScatterForm& form, const Target& target);
+KernelProgram scatter_last(const Region& region, const ScatterForm& form, int threads,
+                           int together);
+
+/// Few updates: each is compared with all others, and the first one to an element combines those
+/// behind it.
+inline constexpr std::int64_t kMostFewUpdates = 1 << 13;
+std::string refused_few(const ScatterForm& form);
+KernelProgram scatter_few(const Region& region, const ScatterForm& form, int threads);
+
+/// Floats by integers that stand for them. Maxima: integers in the same order. Sums of f32, so that
+/// they do not depend on their order (after Demmel and Nguyen, "Fast Reproducible Floating-Point
+/// Summation", 2013): the updates of an element are rounded to multiples of one number, which
+/// follows from the largest exponent among them, and added as integers of 64 bits. An update is
+/// rounded by at most 2^-31 of the largest one to its element, and by less if there are fewer than
+/// 2^29 of them.
+std::string refused_integers(const ScatterForm& form, const Target& target);
+KernelProgram scatter_by_integers(const Region& region, const ScatterForm& form, int threads,
+                                  int together);
+
+} // namespace egret::kernel
