@@ -54,10 +54,10 @@ Tensor leaf(std::vector<std::int64_t> sizes, int salt) {
 }
 
 // The same operations for a seed, whatever the numbers: on matrices [n,m] and on rows [m].
-class Program {
+class RelativeProgram {
 public:
   using Result = std::vector<std::vector<double>>;
-  Program(unsigned seed, const Numbers& numbers, bool by_operation)
+  RelativeProgram(unsigned seed, const Numbers& numbers, bool by_operation)
       : random_(seed), d_(numbers), by_operation_(by_operation) {
     for (int i = 0; i < 3; ++i)
       matrices_.push_back(leaf({d_.n, d_.m}, i));
@@ -166,7 +166,7 @@ private:
   Tensor table_;
 };
 
-void expect_near(const Program::Result& got, const Program::Result& want) {
+void expect_near(const RelativeProgram::Result& got, const RelativeProgram::Result& want) {
   ASSERT_EQ(got.size(), want.size());
   for (std::size_t i = 0; i < got.size(); ++i) {
     ASSERT_EQ(got[i].size(), want[i].size()) << i;
@@ -178,7 +178,7 @@ void expect_near(const Program::Result& got, const Program::Result& want) {
 struct Computed {
   unsigned seed;
   Numbers numbers;
-  Program::Result result;
+  RelativeProgram::Result result;
 };
 
 constexpr int kSteps = 14;
@@ -190,7 +190,7 @@ void check(const std::vector<Computed>& runs) {
     SCOPED_TRACE(testing::Message() << "seed " << run.seed << ", n " << run.numbers.n << ", m "
                                     << run.numbers.m << ", row " << run.numbers.row << ", window "
                                     << run.numbers.window << ", factor " << run.numbers.factor);
-    expect_near(run.result, Program(run.seed, run.numbers, true).run(kSteps));
+    expect_near(run.result, RelativeProgram(run.seed, run.numbers, true).run(kSteps));
     if (::testing::Test::HasFatalFailure())
       break;
   }
@@ -203,7 +203,7 @@ TEST(RelativePlans, RandomProgramsOfAnySizeComputeWhatTheReferenceComputes) {
     std::mt19937 random(seed + 1000);
     for (int i = 0; i < 7; ++i) {
       const Numbers numbers = draw(random, true);
-      runs.push_back({seed, numbers, Program(seed, numbers, false).run(kSteps)});
+      runs.push_back({seed, numbers, RelativeProgram(seed, numbers, false).run(kSteps)});
     }
   }
   check(runs);
@@ -217,7 +217,7 @@ TEST(RelativePlans, PlansOfRandomProgramsAreFew) {
     int reads = 0;
     for (int i = 0; i < 24; ++i) {
       const Numbers numbers = draw(random, false);
-      Program program(seed, numbers, false);
+      RelativeProgram program(seed, numbers, false);
       runs.push_back({seed, numbers, program.run(kSteps)});
       reads = program.reads();
     }
@@ -238,7 +238,7 @@ TEST(RelativePlans, ThreadsMayExploreTheSameStructures) {
       for (unsigned seed = 40; seed < 42; ++seed)
         for (int i = 0; i < 4; ++i) {
           const Numbers numbers = draw(random, true);
-          runs[t].push_back({seed, numbers, Program(seed, numbers, false).run(kSteps)});
+          runs[t].push_back({seed, numbers, RelativeProgram(seed, numbers, false).run(kSteps)});
         }
     });
   for (auto& thread : threads)

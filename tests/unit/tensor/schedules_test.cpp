@@ -18,7 +18,7 @@ Tensor values() {
   return (arange(64 * 48).reshape({64, 48}).to(DType::F32) * 1e-3).eval();
 }
 
-std::string refusal(const std::map<std::string, std::string>& schedules) {
+std::string schedule_refusal(const std::map<std::string, std::string>& schedules) {
   auto compiled = compile(&damped, {.effort = Effort::None, .schedules = schedules});
   try {
     compiled(values()).eval();
@@ -43,10 +43,11 @@ TEST(RequestedSchedules, AreTaken) {
 }
 
 TEST(RequestedSchedules, AreRefusedWithTheReason) {
-  EXPECT_NE(refusal({{"map_log", "generic"}}).find("it has map_mul"), std::string::npos);
-  EXPECT_NE(refusal({{"map_mul", "elementwise vectors=99"}}).find("vectors=99 is not one of"),
-            std::string::npos);
-  EXPECT_NE(refusal({{"map_mul", "loops @tree=for(0,64,1,serial,body(0))"}})
+  EXPECT_NE(schedule_refusal({{"map_log", "generic"}}).find("it has map_mul"), std::string::npos);
+  EXPECT_NE(
+      schedule_refusal({{"map_mul", "elementwise vectors=99"}}).find("vectors=99 is not one of"),
+      std::string::npos);
+  EXPECT_NE(schedule_refusal({{"map_mul", "loops @tree=for(0,64,1,serial,body(0))"}})
                 .find("schedule of map_mul: loops @tree"),
             std::string::npos);
 }
