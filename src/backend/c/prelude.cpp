@@ -148,6 +148,13 @@ static inline double eg_mod_f64(double a, double b) {
   return (r < 0) != (b < 0) ? r + b : r;
 }
 )"},
+    // C leaves open what signaling NaNs give where every other number gives 1.
+    {"eg_pow_f32", R"(
+static inline float eg_pow_f32(float a, float b) { return a == 1 || b == 0 ? 1 : powf(a, b); }
+)"},
+    {"eg_pow_f64", R"(
+static inline double eg_pow_f64(double a, double b) { return a == 1 || b == 0 ? 1 : pow(a, b); }
+)"},
     {"eg_sigmoid_f32", R"(
 static inline float eg_sigmoid_f32(float x) {
   const float e = expf(-fabsf(x));

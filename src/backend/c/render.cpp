@@ -168,18 +168,19 @@ void CRenderer::loop(const For& stmt) {
 // Each worker takes a contiguous piece of the iterations.
 void CRenderer::core_loop(const For& stmt) {
   ensure(!in_core_loop_, "kernel {}: a core loop inside of a core loop", program_.name);
-  const std::string count = index_.wide_text(max(ceildiv(stmt.end - stmt.begin, stmt.step), 0));
-  const std::string begin = index_.wide_text(stmt.begin), step = index_.wide_text(stmt.step);
-  const char* type = clike::IndexText::type_of(stmt.extent);
+  const std::string count = index_.text(max(ceildiv(stmt.end - stmt.begin, stmt.step), 0));
+  const std::string begin = stmt.begin == Expr(0) ? "" : index_.text(stmt.begin) + " + ";
+  const std::string step = stmt.step == Expr(1) ? "" : " * " + index_.text(stmt.step);
   const int n = names_++;
-  open("");
+  line("{{");
+  ++depth_;
   for (const auto& [name, worker] : {std::pair("from", "worker"), {"to", "worker + 1"}})
-    line("const long long {}{} = {} + eg_share({}, {}, workers) * {};", name, n, begin, count,
-         worker, step);
+    line("const long long {}{} = {}eg_share({}, {}, workers){};", name, n, begin, count, worker,
+         step);
   // The last piece may end beyond the end, by less than a step.
-  const std::string end = index_.wide_text(stmt.end);
-  open(fmt::format("for ({0} i{1} = ({0})from{2}; i{1} < to{2} && i{1} < {3}; i{1} += {4})", type,
-                   stmt.number, n, end, index_.text(stmt.step)));
+  open(fmt::format("for ({0} i{1} = ({0})from{2}; i{1} < to{2} && i{1} < {3}; i{1} += {4})",
+                   clike::IndexText::type_of(stmt.extent), stmt.number, n, index_.text(stmt.end),
+                   index_.text(stmt.step)));
   in_core_loop_ = true;
   block(stmt.body);
   in_core_loop_ = false;

@@ -8,7 +8,7 @@ namespace egret::backend::clike {
 
 namespace {
 
-int bits_of(DType type) {
+int width_of(DType type) {
   return static_cast<int>(8 * size_of(type));
 }
 
@@ -43,7 +43,7 @@ std::string Language::float_op(Op op, DType type, const std::vector<std::string>
   case Op::Mod:
     return call("mod", type, a[0] + ", " + a[1]);
   case Op::Pow:
-    return fmt::format("pow{}({}, {})", f, a[0], a[1]);
+    return call("pow", type, a[0] + ", " + a[1]);
   case Op::Sqrt:
     return math("sqrt");
   case Op::Floor:
@@ -82,7 +82,7 @@ std::string Language::float_op(Op op, DType type, const std::vector<std::string>
 // Arithmetic is done unsigned, where it wraps, and goes back to the type.
 std::string Language::int_op(Op op, DType type, const std::vector<std::string>& a) const {
   const char* t = register_type(type);
-  const char* u = bits_of(type) == 64 ? "unsigned long long" : "unsigned";
+  const char* u = width_of(type) == 64 ? "unsigned long long" : "unsigned";
   auto wrapped = [&](const char* sign) {
     return fmt::format("({})(({}){} {} ({}){})", t, u, a[0], sign, u, a[1]);
   };
@@ -215,7 +215,7 @@ std::string Language::cast(const std::string& v, DType from, DType to) const {
     return v;
   if (is_low(from)) {
     if (to == DType::Bool)
-      return fmt::format("({} & 0x{:x}) != 0", v, (1 << (bits_of(from) - 1)) - 1);
+      return fmt::format("({} & 0x{:x}) != 0", v, (1 << (width_of(from) - 1)) - 1);
     return to == DType::F32 ? widened(v, from) : cast(widened(v, from), DType::F32, to);
   }
   if (to == DType::Bool)
@@ -225,7 +225,7 @@ std::string Language::cast(const std::string& v, DType from, DType to) const {
       return narrowed(v, to);
     if (from == DType::F64)
       return narrowed(call("odd", from, v), to);
-    if (from == DType::Bool || bits_of(from) <= 16)
+    if (from == DType::Bool || width_of(from) <= 16)
       return narrowed(fmt::format("(float){}", v), to);
     const DType wide = is_signed(from) ? DType::I64 : DType::U64;
     return narrowed(call("odd", wide, fmt::format("({}){}", register_type(wide), v)), to);

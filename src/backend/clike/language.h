@@ -23,8 +23,8 @@ public:
   std::string combine(Monoid monoid, DType type, const std::string& a, const std::string& b) const;
 
   /// A call of the function `name` on values of one type: "floordiv" and "floormod" (both rounded
-  /// down), "min", "max", "mod", "sigmoid"; of integers "idiv", "imod", "shl", "shr" as the op
-  /// table says; "odd", a number as f32 with the last bit set when inexact.
+  /// down), "min", "max", "mod", "pow", "sigmoid"; of integers "idiv", "imod", "shl", "shr" as the
+  /// op table says; "odd", a number as f32 with the last bit set when inexact.
   virtual std::string call(std::string_view name, DType type, const std::string& args) const = 0;
   /// An f32 or f64 by an unsigned integer with its bits, and back.
   virtual std::string from_bits(DType type, const std::string& bits) const = 0;

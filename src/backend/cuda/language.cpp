@@ -8,6 +8,8 @@ namespace egret::backend::cuda {
 std::string CudaLanguage::call(std::string_view name, DType type, const std::string& args) const {
   if (name == "min" || (name == "max" && !is_float(type)))
     return fmt::format("{}({})", name, args);
+  if (name == "pow")
+    return fmt::format("{}({})", type == DType::F64 ? "pow" : "powf", args);
   if (name == "idiv" || name == "imod" || name == "shl" || name == "shr")
     return fmt::format("eg_{}<{}>({})", name, clike::register_type(type), args);
   return fmt::format("eg_{}({})", name, args);
