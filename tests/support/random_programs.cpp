@@ -19,17 +19,17 @@ using kernel::ValueId;
 namespace {
 
 // Operations whose results do not depend on how they are computed.
-constexpr Op kFloatOps[] = {Op::Add,   Op::Mul,  Op::Div,   Op::Max,
-                            Op::Recip, Op::Sqrt, Op::Floor, Op::Trunc};
-constexpr Op kIntOps[] = {Op::Add, Op::Mul, Op::IDiv, Op::Mod, Op::Max,
-                          Op::And, Op::Or,  Op::Xor,  Op::Shl, Op::Shr};
-constexpr DType kTypes[] = {DType::F32,  DType::F32,  DType::I32, DType::I64,
-                            DType::F64,  DType::Bool, DType::U8,  DType::I16,
-                            DType::BF16, DType::F16,  DType::U64};
+constexpr Op kExactFloatOps[] = {Op::Add,   Op::Mul,  Op::Div,   Op::Max,
+                                 Op::Recip, Op::Sqrt, Op::Floor, Op::Trunc};
+constexpr Op kExactIntOps[] = {Op::Add, Op::Mul, Op::IDiv, Op::Mod, Op::Max,
+                               Op::And, Op::Or,  Op::Xor,  Op::Shl, Op::Shr};
+constexpr DType kProgramTypes[] = {DType::F32,  DType::F32,  DType::I32, DType::I64,
+                                   DType::F64,  DType::Bool, DType::U8,  DType::I16,
+                                   DType::BF16, DType::F16,  DType::U64};
 
-class Generator {
+class ProgramGenerator {
 public:
-  explicit Generator(std::uint64_t seed) : random_(seed), m_("random") {
+  explicit ProgramGenerator(std::uint64_t seed) : random_(seed), m_("random") {
     rows_ = pick(1, 5);
     cols_ = pick(1, 70);
     lanes_ = 1 << pick(0, 5);
@@ -40,15 +40,16 @@ public:
     cols_expr_ = cols;
     m_.program.launch.workers = rows;
     for (int i = 0; i < 3; ++i)
-      inputs_.push_back(m_.buffer(kTypes[pick(0, 10)], Expr(pick(1, 300)), true, false));
+      inputs_.push_back(m_.buffer(kProgramTypes[pick(0, 10)], Expr(pick(1, 300)), true, false));
     indices_ = m_.buffer(chance(2) ? DType::I32 : DType::I64, Expr(128), true, false);
     for (int i = 0; i < 2; ++i)
-      outputs_.push_back(m_.buffer(kTypes[pick(0, 10)], rows * cols * 2, false, true));
+      outputs_.push_back(m_.buffer(kProgramTypes[pick(0, 10)], rows * cols * 2, false, true));
     m_.scalar(DType::F32);
     m_.scalar(DType::I64);
-    workspace_ = m_.buffer(kTypes[pick(0, 10)], rows * cols, true, true, kernel::Space::Workspace);
-    scratch_ = m_.buffer(kTypes[pick(0, 10)], cols, true, true, kernel::Space::Worker);
-    scratch2_ = m_.buffer(kTypes[pick(0, 10)], cols + 3, true, true, kernel::Space::Worker);
+    workspace_ =
+        m_.buffer(kProgramTypes[pick(0, 10)], rows * cols, true, true, kernel::Space::Workspace);
+    scratch_ = m_.buffer(kProgramTypes[pick(0, 10)], cols, true, true, kernel::Space::Worker);
+    scratch2_ = m_.buffer(kProgramTypes[pick(0, 10)], cols + 3, true, true, kernel::Space::Worker);
   }
 
   kernel::KernelProgram make() {
@@ -244,7 +245,7 @@ private:
     DType t = type.dtype;
     switch (pick(0, 9)) {
     case 0: {
-      DType other = kTypes[pick(0, 10)];
+      DType other = kProgramTypes[pick(0, 10)];
       return cast(arg(other), t);
     }
     case 1: {
@@ -253,7 +254,7 @@ private:
       return m_.apply(Op::Select, type, {condition, yes, arg(t)});
     }
     case 2: {
-      DType other = kTypes[pick(0, 10)];
+      DType other = kProgramTypes[pick(0, 10)];
       ValueId left = arg(other);
       return cast(m_.apply(chance(2) ? Op::Lt : Op::Eq, {DType::Bool, lanes_}, {left, arg(other)}),
                   t);
@@ -290,9 +291,9 @@ private:
     }
     if (t == DType::BF16 || t == DType::F16)
       return cast(compute({DType::F32, lanes_}, depth), t);
-    Op op = is_float(t)        ? kFloatOps[pick(0, 7)]
-            : t == DType::Bool ? kIntOps[pick(5, 7)]
-                               : kIntOps[pick(0, 9)];
+    Op op = is_float(t)        ? kExactFloatOps[pick(0, 7)]
+            : t == DType::Bool ? kExactIntOps[pick(5, 7)]
+                               : kExactIntOps[pick(0, 9)];
     ValueId left = arg(t);
     return info_of(op).arity == 1 ? m_.apply(op, type, {left}) : m_.apply(op, type, {left, arg(t)});
   }
@@ -307,12 +308,12 @@ private:
   std::vector<ValueId> pool_;
 };
 
-struct Memory {
+struct ProgramMemory {
   std::vector<std::vector<std::uint8_t>> buffers;
   std::vector<void*> pointers;
 
-  Memory(const kernel::KernelProgram& program, const std::vector<std::int64_t>& dims,
-         std::uint64_t seed) {
+  ProgramMemory(const kernel::KernelProgram& program, const std::vector<std::int64_t>& dims,
+                std::uint64_t seed) {
     std::mt19937_64 random(seed);
     for (const kernel::Buffer& b : program.buffers) {
       if (b.space == kernel::Space::Worker)
@@ -341,7 +342,7 @@ struct Memory {
   }
 };
 
-bool same(DType type, const std::uint8_t* a, const std::uint8_t* b) {
+bool same_number(DType type, const std::uint8_t* a, const std::uint8_t* b) {
   std::uint64_t x = 0, y = 0;
   std::memcpy(&x, a, size_of(type));
   std::memcpy(&y, b, size_of(type));
@@ -354,11 +355,11 @@ bool same(DType type, const std::uint8_t* a, const std::uint8_t* b) {
 } // namespace
 
 kernel::KernelProgram random_program(std::uint64_t seed) {
-  return Generator(seed).make();
+  return ProgramGenerator(seed).make();
 }
 
 void check_random_program(backend::Device& device, const std::string& where, std::uint64_t seed) {
-  Generator generator(seed);
+  ProgramGenerator generator(seed);
   kernel::KernelProgram program = generator.make();
   kernel::verify(program);
   std::vector<std::int64_t> dims;
@@ -368,8 +369,8 @@ void check_random_program(backend::Device& device, const std::string& where, std
   std::uint32_t f_bits;
   std::memcpy(&f_bits, &f, 4);
   std::uint64_t scalars[] = {f_bits, 7};
-  Memory expected(program, dims, seed), one(program, dims, seed), two(program, dims, seed);
-  auto block = [&](Memory& m) {
+  ProgramMemory expected(program, dims, seed), one(program, dims, seed), two(program, dims, seed);
+  auto block = [&](ProgramMemory& m) {
     return kernel::ArgBlock{m.pointers.data(), dims.data(), scalars, nullptr, nullptr};
   };
   backend::reference::interpret(program, block(expected), {});
@@ -389,7 +390,7 @@ void check_random_program(backend::Device& device, const std::string& where, std
     for (std::size_t i = 0; i + size <= bytes; i += size)
       for (auto* got : {&one, &two})
         ASSERT_TRUE(
-            same(b.dtype, want + i, static_cast<const std::uint8_t*>(got->pointers[at]) + i))
+            same_number(b.dtype, want + i, static_cast<const std::uint8_t*>(got->pointers[at]) + i))
             << where << ", seed " << seed << ", " << b.name << "[" << i / size << "] of "
             << name_of(b.dtype) << " on " << (got == &one ? 1 : 2) << " workers\n"
             << print(program);
