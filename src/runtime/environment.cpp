@@ -53,8 +53,8 @@ constexpr std::array kVariables{
                         "where choices and machine code are kept; `$XDG_CACHE_HOME/egret` or "
                         "`~/.cache/egret` by default",
                         is_path},
-    EnvironmentVariable{"EGRET_CC", "a program",
-                        "the C compiler of the device `c`; `cc` by default", is_path},
+    EnvironmentVariable{"EGRET_CC", "a file",
+                        "the C compiler of the device `c`, or its name; `cc` by default", is_path},
     EnvironmentVariable{"EGRET_CHECKED", "0 or 1",
                         "1: the results of every run are compared with the reference's",
                         [](std::string_view t, std::string_view w) { parse_flag(t, w); }},
