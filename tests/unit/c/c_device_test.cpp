@@ -102,7 +102,7 @@ TEST(CDevice, FindsWhatItCompiledBefore) {
     testing::run_program(*device, doubled(5), {x.data(), out.data()});
     EXPECT_EQ(out, (std::vector<float>{2, 4, 6, 8, 10}));
   }
-  // Of another compiler's objects nothing is taken; a damaged one is made again.
+  // A damaged one is compiled again.
   ObjectCache objects(folder.path(), "c", "v");
   for (const auto& file : std::filesystem::recursive_directory_iterator(objects.folder()))
     if (file.is_regular_file())
