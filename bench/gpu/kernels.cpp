@@ -6,6 +6,7 @@
 //   gpu_kernels text NAME [SCHEDULE...]      needs no GPU: the CUDA C++ of each for an H200
 //   gpu_kernels cost NAME [SCHEDULE...]      needs NVRTC but no GPU: registers and spills of each
 // NAME may be a file with a graph in its text form (docs/graph.md): each of its kernels is a case.
+#include "backend/clike/renderer.h"
 #include "backend/cuda/cuda_device.h"
 #include "backend/cuda/nvrtc.h"
 #include "backend/cuda/render.h"
@@ -561,7 +562,7 @@ int run(int argc, char** argv) {
   }
   auto text = [](const KernelProgram& p, const backend::cuda::CudaTarget& t) {
     return backend::cuda::KernelText{backend::cuda::render_cuda(p, t),
-                                     backend::cuda::kernel_symbol(p),
+                                     backend::clike::kernel_symbol(p),
                                      backend::cuda::dynamic_shared_bytes(p)};
   };
   backend::cuda::CudaOptions options;

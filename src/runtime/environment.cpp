@@ -53,6 +53,8 @@ constexpr std::array kVariables{
                         "where choices and machine code are kept; `$XDG_CACHE_HOME/egret` or "
                         "`~/.cache/egret` by default",
                         is_path},
+    EnvironmentVariable{"EGRET_CC", "a file",
+                        "the C compiler of the device `c`, or its name; `cc` by default", is_path},
     EnvironmentVariable{"EGRET_CHECKED", "0 or 1",
                         "1: the results of every run are compared with the reference's",
                         [](std::string_view t, std::string_view w) { parse_flag(t, w); }},
@@ -71,7 +73,7 @@ constexpr std::array kVariables{
                         "1: results have the same bits with every effort",
                         [](std::string_view t, std::string_view w) { parse_flag(t, w); }},
     EnvironmentVariable{
-        "EGRET_DEVICE", "`cpu`, `cuda` or `cuda:N`", "where programs run",
+        "EGRET_DEVICE", "`cpu`, `c`, `cuda` or `cuda:N`", "where programs run",
         [](std::string_view t, std::string_view w) { backend::backends().parse(t, w); }},
     EnvironmentVariable{"EGRET_EFFORT", "`none`, `quick`, `search` or `exhaustive`",
                         "how much work goes into compiling; `none` by default",

@@ -7,6 +7,7 @@
 #include "egret/device.h"
 #include "egret/functional.h"
 #include "egret/random.h"
+#include "runtime/runtime.h"
 
 #include <algorithm>
 #include <map>
@@ -84,10 +85,10 @@ double ceiling(Limit limit, double bytes) {
     return 0;
   static std::map<std::tuple<std::string, Limit, std::int64_t>, double> known;
   const auto size = limit == Limit::PeakFma ? 0 : static_cast<std::int64_t>(bytes);
-  const std::string where = device();
-  auto [place, fresh] = known.try_emplace({where, limit, size}, 0);
+  auto [place, fresh] = known.try_emplace({device(), limit, size}, 0);
   if (fresh)
-    place->second = where == "cpu" ? of_cpu(limit, size) : of_gpu(limit, size);
+    place->second =
+        runtime::Runtime::instance().target().is_gpu() ? of_gpu(limit, size) : of_cpu(limit, size);
   return place->second;
 }
 

@@ -9,6 +9,7 @@
 
 #include "egret/device.h"
 #include "egret/effort.h"
+#include "runtime/runtime.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -34,7 +35,7 @@ const char* shown(bench::Judged judged) {
 }
 
 bool judged_here(const bench::Workload& workload) {
-  const bool cpu = device() == "cpu";
+  const bool cpu = !runtime::Runtime::instance().target().is_gpu();
   return workload.judged == bench::Judged::Both ||
          workload.judged == (cpu ? bench::Judged::Cpu : bench::Judged::Cuda);
 }

@@ -10,6 +10,7 @@
 
 #include "compiler/bisect.h"
 #include "compiler/pipeline.h"
+#include "egret/device.h"
 #include "egret/passes.h"
 #include "runtime/runtime.h"
 #include "saturate/saturate.h"
@@ -42,14 +43,15 @@ struct CompileCommand {
   bool report = false, json = false, print_changed = false, list_passes = false;
 };
 
-/// What --emit prints of all kernels, and the kind of device that has it; empty: any.
+/// What --emit prints of all kernels, and the backend that has it; empty: any.
 struct Form {
   std::string (*text)(const runtime::Program&);
-  std::string_view device;
+  std::string_view backend;
 };
 const std::map<std::string, Form> kForms = {
     {"tree", {[](const runtime::Program& p) { return p.schedules(); }, ""}},
     {"program", {[](const runtime::Program& p) { return p.loops(); }, ""}},
+    {"c", {[](const runtime::Program& p) { return p.code(); }, "c"}},
     {"llvm", {[](const runtime::Program& p) { return p.code(); }, "cpu"}},
     {"cuda", {[](const runtime::Program& p) { return p.code(); }, "cuda"}}};
 
@@ -271,9 +273,10 @@ void compile(const CompileCommand& command) {
   if (!command.program.empty())
     write_output("compile --program", command.program,
                  saturate::program_text(passes::normalize()(graph), options.rules));
-  if (const std::string_view device = command.emit.empty() ? "" : kForms.at(command.emit).device;
-      !runtime.target().device.starts_with(device))
-    throw UsageError(fmt::format("--emit {}: wants --device {}", command.emit, device));
+  const std::string device = egret::device();
+  if (const std::string_view backend = command.emit.empty() ? "" : kForms.at(command.emit).backend;
+      !backend.empty() && backend != device.substr(0, device.find(':')))
+    throw UsageError(fmt::format("--emit {}: wants --device {}", command.emit, backend));
   auto program = runtime.program(graph, options);
   if (command.effort.checked)
     program->run(run_inputs(graph, compiler::random_inputs(graph, 1)).slots);
@@ -304,7 +307,7 @@ void add_compile_command(CLI::App& app) {
                   "  egret compile graph.txt --allow reassociates --json\n"
                   "  egret compile graph.txt --print-after partition\n"
                   "  egret compile graph.txt --emit tree > schedules.txt\n"
-                  "  egret compile graph.txt --schedule schedules.txt --emit source\n"
+                  "  egret compile graph.txt --schedule schedules.txt --emit program\n"
                   "  egret compile graph.txt --program rules.egg\n"
                   "  egret egraph run --tensors rules.egg");
   command->add_option("graph", options->graph, "The graph's text (docs/graph.md)")
@@ -361,8 +364,8 @@ void add_compile_command(CLI::App& app) {
   command
       ->add_option("--emit", options->emit,
                    "Print of all kernels: tree (their schedules, which --schedule reads), program "
-                   "(loops and statements), llvm (a CPU's), or cuda (a GPU's)")
-      ->check(CLI::IsMember({"tree", "program", "llvm", "cuda"}))
+                   "(loops and statements), c (with --device c), llvm (a CPU's), or cuda (a GPU's)")
+      ->check(CLI::IsMember({"tree", "program", "c", "llvm", "cuda"}))
       ->excludes(json);
   add_device_option(*command, options->device);
   command->callback([options] {

@@ -1,5 +1,6 @@
 #include "backend/all/backends.h"
 
+#include "backend/c/backend.h"
 #include "backend/cpu/backend.h"
 #include "backend/cuda/backend.h"
 
@@ -8,6 +9,7 @@ namespace egret::backend {
 const BackendRegistry& backends() {
   static const BackendRegistry registry({
       cpu::backend(),
+      c::backend(),
       cuda::backend(),
   });
   return registry;

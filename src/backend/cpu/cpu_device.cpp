@@ -1,18 +1,15 @@
 #include "backend/cpu/cpu_device.h"
 
-#include "backend/common/launch_number.h"
+#include "backend/common/host_workers.h"
 #include "backend/cpu/code_version.h"
 #include "backend/cpu/compiled.h"
 #include "backend/cpu/host.h"
 #include "backend/cpu/render.h"
 #include "support/cache_folder.h"
-#include "support/checked.h"
 #include "support/fail.h"
 #include "support/memory.h"
-#include "support/thread_pool.h"
 
 #include <algorithm>
-#include <atomic>
 #include <vector>
 
 namespace egret::backend::cpu {
@@ -26,17 +23,6 @@ using Entry = void (*)(const ArgBlock*, std::int64_t, std::int64_t);
 constexpr std::size_t kCacheLimit = std::size_t{4} << 30;
 // What the linker keeps of each object, and the rest of its pages.
 constexpr std::size_t kLinkedBytes = std::size_t{24} << 10;
-
-Expr worker_bytes(const KernelProgram& program) {
-  Expr bytes = 0;
-  for (const kernel::Buffer& buffer : program.buffers)
-    if (buffer.space == kernel::Space::Worker)
-      bytes =
-          bytes +
-          ceildiv(buffer.elements * Expr(static_cast<std::int64_t>(size_of(buffer.dtype))), 64) *
-              64;
-  return bytes;
-}
 
 // Pointers that must be aligned because the kernel stores around the caches: number in the block
 // and bytes.
@@ -52,8 +38,7 @@ std::vector<std::pair<int, std::int64_t>> aligned_pointers(const KernelProgram& 
 class CpuArtifact final : public Artifact {
 public:
   CpuArtifact(std::shared_ptr<Jit> jit, const KernelProgram& program, ObjectCache* objects)
-      : jit_(std::move(jit)), name_(program.name), workers_(program.launch.workers, program.dims),
-        worker_bytes_(backend::cpu::worker_bytes(program), program.dims),
+      : jit_(std::move(jit)), name_(program.name), launch_(program),
         aligned_(aligned_pointers(program)), compiled_(compile_program(*jit_, program, objects)),
         entry_(reinterpret_cast<Entry>(compiled_.code->entry)) {}
 
@@ -66,8 +51,7 @@ public:
   bool loaded() const override { return compiled_.loaded; }
 
   Entry entry() const { return entry_; }
-  std::int64_t useful_workers(const std::int64_t* dims) const { return workers_.at(dims); }
-  std::int64_t worker_bytes(const std::int64_t* dims) const { return worker_bytes_.at(dims); }
+  const HostLaunch& launch() const { return launch_; }
   /// A promise of the program that would otherwise be a fault of the CPU.
   void check_alignment(void* const* pointers) const {
     for (auto [number, bytes] : aligned_)
@@ -80,41 +64,17 @@ public:
 private:
   std::shared_ptr<Jit> jit_; ///< outlives the code
   std::string name_;
-  LaunchNumber workers_, worker_bytes_;
+  HostLaunch launch_;
   std::vector<std::pair<int, std::int64_t>> aligned_;
   CompiledProgram compiled_;
   Entry entry_;
-};
-
-// What one launch at a time needs, kept from launch to launch.
-struct Scratch {
-  std::vector<void*> memory;      ///< by worker
-  std::vector<std::size_t> sizes; ///< bytes of each
-  Barrier barrier;
-
-  ~Scratch() {
-    for (std::size_t i = 0; i < memory.size(); ++i)
-      release_aligned(memory[i], sizes[i]);
-  }
-  void reserve(std::size_t workers, std::size_t bytes) {
-    memory.resize(std::max(memory.size(), workers), nullptr);
-    sizes.resize(memory.size(), 0);
-    for (std::size_t i = 0; i < workers; ++i)
-      if (sizes[i] < bytes) {
-        std::size_t size = round_up(bytes, std::size_t{4096});
-        void* fresh = allocate_aligned(size);
-        release_aligned(memory[i], sizes[i]);
-        memory[i] = fresh;
-        sizes[i] = size;
-      }
-  }
 };
 
 class CpuDevice final : public Device {
 public:
   CpuDevice(int workers, ObjectCache* objects)
       : host_(detect_host(workers)), jit_(std::make_shared<Jit>(host_.isa)), objects_(objects),
-        pool_(host_.target.workers), memory_(kCacheLimit) {}
+        workers_(host_.target.workers), memory_(kCacheLimit) {}
 
   const kernel::Target& target() const override { return host_.target; }
 
@@ -127,37 +87,14 @@ public:
     return std::make_shared<CpuArtifact>(jit_, program, objects_);
   }
 
-  void launch(const Artifact& artifact, const KernelProgram& program, const ArgBlock& block,
+  void launch(const Artifact& artifact, const KernelProgram&, const ArgBlock& block,
               int workers) override {
     const auto& own = static_cast<const CpuArtifact&>(artifact);
     own.check_alignment(block.pointers);
-    std::int64_t useful = std::max<std::int64_t>(1, own.useful_workers(block.dims));
-    std::int64_t allowed = workers > 0 ? std::min(workers, pool_.size()) : pool_.size();
-    auto count = static_cast<int>(std::min(useful, allowed));
-    std::int64_t bytes = own.worker_bytes(block.dims);
-    if (pool_.inside())
-      count = 1;
-    if (count == 1 && bytes == 0) {
-      // No other thread takes part and nothing is shared: other launches need not be waited for.
-      own.entry()(&block, 0, 1);
-      return;
-    }
-    std::lock_guard lock(launch_);
-    ArgBlock full = block;
-    if (bytes > 0) {
-      scratch_.reserve(static_cast<std::size_t>(count), static_cast<std::size_t>(bytes));
-      full.worker_memory = scratch_.memory.data();
-    }
-    if (count == 1) {
-      own.entry()(&full, 0, 1);
-      return;
-    }
-    if (program.uses_barrier) {
-      scratch_.barrier.reset(count);
-      full.barrier = &scratch_.barrier;
-    }
-    Entry entry = own.entry();
-    pool_.run(count, [&](int worker, int all) { entry(&full, worker, all); });
+    workers_.launch(own.launch(), block, workers,
+                    [entry = own.entry()](const ArgBlock& full, int worker, int all) {
+                      entry(&full, worker, all);
+                    });
   }
 
   void synchronize() override {} // launches have ended when launch() returns
@@ -166,10 +103,8 @@ private:
   Host host_;
   std::shared_ptr<Jit> jit_;
   ObjectCache* objects_;
-  ThreadPool pool_;
+  HostWorkers workers_;
   MemoryPool memory_;
-  std::mutex launch_; ///< held while scratch_ is in use
-  Scratch scratch_;
 };
 
 } // namespace

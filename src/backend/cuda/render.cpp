@@ -72,11 +72,14 @@ std::string render_cuda(const KernelProgram& program, const CudaTarget& target) 
   return CudaRenderer(program, target).run();
 }
 
+namespace {
+const CudaLanguage cuda_language;
+}
+
 CudaRenderer::CudaRenderer(const KernelProgram& program, const CudaTarget& target)
-    : program_(program), target_(target),
-      index_(program, [this](kernel::ValueId value, int lane) { return lane_of(value, lane); }),
-      values_(program.values.size()), made_by_(program.values.size()),
-      narrow_(narrow_values(program)), multiplies_(has_products(program.body)) {}
+    : Renderer(program, cuda_language), target_(target), values_(program.values.size()),
+      made_by_(program.values.size()), narrow_(narrow_values(program)),
+      multiplies_(has_products(program.body)) {}
 
 std::string CudaRenderer::run() {
   ensure(program_.launch.threads > 0, "cuda renderer: kernel {} is a CPU's", program_.name);
@@ -92,8 +95,8 @@ std::string CudaRenderer::run() {
           : fmt::format("{}", program_.launch.threads);
   return fmt::format("{}{}{}\nextern \"C\" __global__ void __launch_bounds__({})\n{}(const "
                      "__grid_constant__ EgretArgs args{}) {{\n{}}}\n",
-                     prelude_for(body), matrix_prelude(body), parameters(), bounds,
-                     kernel_symbol(program_), tensor_map_parameters(), body);
+                     clike::prelude_for(body, prelude_pieces()), matrix_prelude(body), parameters(),
+                     bounds, clike::kernel_symbol(program_), tensor_map_parameters(), body);
 }
 
 std::string CudaRenderer::parameters() const {
@@ -120,12 +123,13 @@ void CudaRenderer::arguments() {
         continue;
       const bool constant = space == Space::Argument && !buffer.written;
       line("{0}{1}* const b{2} = ({0}{1}*)args.p[{3}]; // {4}", constant ? "const " : "",
-           memory_type(buffer.dtype), b, place++, buffer.name);
+           memory_type(buffer.dtype), b, place++, clike::comment_text(buffer.name));
     }
   for (std::size_t b = 0; b < program_.buffers.size(); ++b)
     if (shared.offset[b] >= 0)
       line("{0}* const b{1} = ({0}*)(eg_shared + {2}); // {3}",
-           memory_type(program_.buffers[b].dtype), b, shared.offset[b], program_.buffers[b].name);
+           memory_type(program_.buffers[b].dtype), b, shared.offset[b],
+           clike::comment_text(program_.buffers[b].name));
   if (shared.scratch >= 0)
     line("int eg_turn = 0;");
   if (shared.ticket >= 0) {
@@ -134,7 +138,8 @@ void CudaRenderer::arguments() {
   }
   for (std::size_t d = 0; d < program_.dims.size(); ++d) {
     const char* type = IndexText::fits(program_.dims[d]) ? "int" : "long long";
-    line("const {0} d{1} = ({0})args.d[{1}]; // {2}", type, d, program_.dims[d].str());
+    line("const {0} d{1} = ({0})args.d[{1}]; // {2}", type, d,
+         clike::comment_text(program_.dims[d].str()));
   }
 }
 
@@ -159,25 +164,10 @@ void CudaRenderer::define(kernel::ValueId target, int lane, const std::string& t
   lanes.push_back(std::move(name));
 }
 
-void CudaRenderer::block(const Block& stmts) {
-  for (const Stmt& stmt : stmts)
-    statement(stmt);
-}
-
-void CudaRenderer::statement(const Stmt& stmt) {
-  std::visit(overloaded{[&](const kernel::Let& x) { let(x.target, x.inst); },
-                        [&](const kernel::Assign& x) {
-                          const int lanes =
-                              program_.variables[static_cast<std::size_t>(x.variable)].lanes;
-                          for (int l = 0; l < lanes; ++l)
-                            line("r{}_{} = {};", x.variable, l, lane_of(x.value, l));
-                        },
-                        [&](const kernel::Store& x) { store(x); }, [&](const For& x) { loop(x); },
-                        [&](const kernel::If& x) { condition(x); },
-                        [&](const kernel::Barrier&) { line("__syncthreads();"); },
-                        [&](const kernel::Intrinsic& x) { intrinsic(x, -1); },
-                        [&](const kernel::Acquire& x) { acquire(x); }},
-             stmt.node);
+void CudaRenderer::assign(const kernel::Assign& stmt) {
+  const int lanes = program_.variables[static_cast<std::size_t>(stmt.variable)].lanes;
+  for (int l = 0; l < lanes; ++l)
+    line("r{}_{} = {};", stmt.variable, l, lane_of(stmt.value, l));
 }
 
 void CudaRenderer::loop(const For& stmt) {
@@ -228,19 +218,6 @@ void CudaRenderer::dynamic_loop(const For& stmt) {
   close();
   line("if (t == 0 && atomicAdd({0} + 1, 1u) == gridDim.x - 1) {{ ({0})[0] = 0; ({0})[1] = 0; }}",
        c);
-  close();
-}
-
-void CudaRenderer::condition(const kernel::If& stmt) {
-  const std::string held = index_.condition(stmt.condition);
-  open(fmt::format("if ({})", held.empty() ? "true" : held));
-  block(stmt.body);
-  if (!stmt.otherwise.empty()) {
-    --depth_;
-    line("}} else {{");
-    ++depth_;
-    block(stmt.otherwise);
-  }
   close();
 }
 

@@ -8,7 +8,7 @@
 // p holds the pointers of the program's Argument buffers, then of its Workspace buffers, then of
 // its Counter buffers, each in the order in which they stand in KernelProgram::buffers; d and s
 // hold its dims and scalars; each array has at least one element. A scalar's bits are in the low
-// bytes of its word. NAME is kernel_symbol(). Tensor maps follow as `const __grid_constant__
+// bytes of its word. NAME is clike::kernel_symbol(). Tensor maps follow as `const __grid_constant__
 // CUtensorMap map0, map1 ...`, 64-byte aligned. Blocks and grid are one-dimensional: launch.threads
 // threads, launch.workers blocks, or as many as are resident if launch.resident says so. Each block
 // gets dynamic_shared_bytes() of dynamic shared memory, aligned to 1024 bytes, or
@@ -21,9 +21,6 @@
 #include <string>
 
 namespace egret::backend::cuda {
-
-/// The name of the program's function in its text: an identifier made from its name and hash.
-std::string kernel_symbol(const kernel::KernelProgram& program);
 
 /// Complete text for NVRTC; Error(Unsupported) when the program has something that a GPU lacks.
 std::string render_cuda(const kernel::KernelProgram& program, const CudaTarget& target);

@@ -21,7 +21,7 @@ void CudaRenderer::let(ValueId target, const Inst& inst) {
   };
   std::visit(
       overloaded{
-          [&](const Constant& x) { made.assign(1, constant_text(x.value)); },
+          [&](const Constant& x) { made.assign(1, language_.constant(x.value)); },
           [&](const Argument& x) {
             define(target, 0,
                    type.dtype == DType::Bool ? fmt::format("args.s[{}] != 0", x.number)
@@ -32,7 +32,7 @@ void CudaRenderer::let(ValueId target, const Inst& inst) {
             each_lane([&](int l) {
               return type.dtype == DType::I64 || type.dtype == DType::I32
                          ? fmt::format("({}){}", register_type(type.dtype), index_.text(x.expr, l))
-                         : cast_text(index_.wide_text(x.expr, l), DType::I64, type.dtype);
+                         : language_.cast(index_.wide_text(x.expr, l), DType::I64, type.dtype);
             });
           },
           [&](const Apply& x) { apply(target, x, type); },
@@ -139,7 +139,8 @@ void CudaRenderer::apply(ValueId target, const kernel::inst::Apply& inst, Type t
     else if (inst.op == Op::Recip && type.dtype == DType::F32 && multiplies_)
       text = fmt::format("eg_quick_div(1.0f, {})", args[0]);
     define(target, l,
-           text.empty() ? op_text(inst.op, type.dtype, dtype_of(inst.args.back()), args) : text);
+           text.empty() ? language_.op(inst.op, type.dtype, dtype_of(inst.args.back()), args)
+                        : text);
   }
 }
 
@@ -153,7 +154,7 @@ void CudaRenderer::reduce_lanes(ValueId target, const kernel::inst::ReduceLanes&
     for (std::size_t i = 0; i < half; ++i) {
       std::string name = fmt::format("w{}", names_++);
       line("const {} {} = {};", register_type(dtype_of(inst.value)), name,
-           combine_text(inst.monoid, dtype_of(inst.value), parts[i], parts[i + half]));
+           language_.combine(inst.monoid, dtype_of(inst.value), parts[i], parts[i + half]));
       parts[i] = std::move(name);
     }
   values_[static_cast<std::size_t>(target)] = {parts[0]};
@@ -175,7 +176,7 @@ void CudaRenderer::reduce_threads(ValueId target, const Intrinsic& use) {
       for (std::string& p : parts) {
         const std::string other = fmt::format("w{}", names_++);
         line("const {} {} = eg_shuffle_xor({}, {}, {});", type, other, p, distance, mask);
-        line("{} = {};", p, combine_text(monoid, dtype, p, other));
+        line("{} = {};", p, language_.combine(monoid, dtype, p, other));
       }
   };
   for (int l = 0; l < lanes; ++l) {
@@ -209,7 +210,7 @@ void CudaRenderer::reduce_threads(ValueId target, const Intrinsic& use) {
       line("{} = {};", parts[static_cast<std::size_t>(l)],
            padded == warps ? mine
                            : fmt::format("(t & {}) < {} ? {} : {}", padded - 1, warps, mine,
-                                         constant_text(identity_of(monoid, dtype))));
+                                         language_.constant(identity_of(monoid, dtype))));
     }
     line("eg_turn ^= 1;");
     butterfly(padded / 2);
@@ -239,11 +240,12 @@ void CudaRenderer::scan_threads(ValueId target, const Intrinsic& use) {
     for (const std::string& p : parts) {
       const std::string other = fmt::format("w{}", names_++);
       line("const {} {} = eg_shuffle_up({}, {}, eg_group);", type, other, p, distance);
-      line("{0} = eg_place < {1} ? {0} : {2};", p, distance, combine_text(monoid, dtype, other, p));
+      line("{0} = eg_place < {1} ? {0} : {2};", p, distance,
+           language_.combine(monoid, dtype, other, p));
     }
   for (const std::string& p : parts) {
     line("{0} = eg_shuffle_up({0}, 1, eg_group);", p);
-    line("{0} = eg_place < 1 ? {1} : {0};", p, constant_text(identity_of(monoid, dtype)));
+    line("{0} = eg_place < 1 ? {1} : {0};", p, language_.constant(identity_of(monoid, dtype)));
   }
   close();
   values_[static_cast<std::size_t>(target)] = parts;

@@ -218,9 +218,7 @@ void CudaRenderer::load_words(ValueId target, const kernel::inst::Load& inst, Ty
   }
   if (!all.empty()) {
     if (some) {
-      --depth_;
-      line("}} else {{");
-      ++depth_;
+      otherwise();
       for (int l = 0; l < lanes; ++l) {
         const std::string held = index_.condition(inst.mask, l);
         const std::string got = read(
@@ -310,9 +308,7 @@ void CudaRenderer::store_words(const Store& stmt, const Lanes& values, Type stor
            depends_on_lane(g.hi, program_);
   });
   if (some) {
-    --depth_;
-    line("}} else {{");
-    ++depth_;
+    otherwise();
     for (int l = 0; l < lanes; ++l)
       line("{}", guarded(index_.condition(stmt.mask, l),
                          fmt::format("b{}[{} + {}] = {};", stmt.to.buffer, base, l,

@@ -6,12 +6,7 @@ namespace egret::backend::cuda {
 
 namespace {
 
-struct Piece {
-  std::string_view names; ///< separated by blanks; the text is needed when one of them is used
-  std::string_view text;
-};
-
-constexpr Piece kPieces[] = {
+constexpr clike::Piece kPieces[] = {
     {"eg_floordiv eg_floormod", R"(
 template <class A, class B> __device__ __forceinline__ auto eg_floordiv(A a, B b) -> decltype(a / b) {
   auto q = a / b;
@@ -359,31 +354,10 @@ __device__ __forceinline__ bool eg_last_of(unsigned* c, unsigned arrivals, int b
 )"},
 };
 
-bool uses(const std::string& text, std::string_view names) {
-  while (!names.empty()) {
-    const std::size_t end = std::min(names.find(' '), names.size());
-    const std::string_view name = names.substr(0, end);
-    names.remove_prefix(std::min(end + 1, names.size()));
-    for (std::size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + 1)) {
-      const char next = at + name.size() < text.size() ? text[at + name.size()] : ' ';
-      if (next == '(' || next == '<')
-        return true;
-    }
-  }
-  return false;
-}
-
 } // namespace
 
-std::string prelude_for(const std::string& text) {
-  // A piece uses only pieces before it.
-  std::string needed = text, prelude;
-  for (std::size_t i = std::size(kPieces); i-- > 0;)
-    if (uses(needed, kPieces[i].names)) {
-      prelude = std::string(kPieces[i].text.substr(1)) + prelude;
-      needed += kPieces[i].text;
-    }
-  return prelude;
+std::span<const clike::Piece> prelude_pieces() {
+  return kPieces;
 }
 
 } // namespace egret::backend::cuda

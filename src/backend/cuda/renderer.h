@@ -1,10 +1,11 @@
 // The CUDA renderer's state, shared by its parts: statements (render.cpp), instructions
-// (render_inst.cpp), the op table (render_ops.cpp), memory (render_memory.cpp). Every lane of a
+// (render_inst.cpp), memory (render_memory.cpp). Every lane of a
 // value is a C variable of its own, so that the compiler sees nothing but scalars.
 #pragma once
 
+#include "backend/clike/renderer.h"
+#include "backend/cuda/language.h"
 #include "backend/cuda/render.h"
-#include "backend/cuda/render_index.h"
 
 #include "support/fail.h"
 
@@ -13,7 +14,11 @@
 
 namespace egret::backend::cuda {
 
-class CudaRenderer {
+using clike::IndexText;
+using clike::memory_type;
+using clike::register_type;
+
+class CudaRenderer final : private clike::Renderer {
 public:
   CudaRenderer(const kernel::KernelProgram& program, const CudaTarget& target);
   std::string run();
@@ -24,18 +29,18 @@ private:
   // Statements (render.cpp).
   std::string parameters() const;
   void arguments();
-  void block(const kernel::Block& stmts);
-  void statement(const kernel::Stmt& stmt);
-  void loop(const kernel::For& stmt);
+  void assign(const kernel::Assign& stmt) override;
+  void loop(const kernel::For& stmt) override;
   void grid_loop(const kernel::For& stmt);
   void dynamic_loop(const kernel::For& stmt);
-  void condition(const kernel::If& stmt);
-  void acquire(const kernel::Acquire& stmt);
+  void barrier() override { line("__syncthreads();"); }
+  void intrinsic(const kernel::Intrinsic& use) override { intrinsic(use, -1); }
+  void acquire(const kernel::Acquire& stmt) override;
   void atomic_combine(const kernel::Intrinsic& use);
   std::string counter(const kernel::Address& at) const;
 
   // Instructions (render_inst.cpp).
-  void let(kernel::ValueId target, const kernel::Inst& inst);
+  void let(kernel::ValueId target, const kernel::Inst& inst) override;
   void apply(kernel::ValueId target, const kernel::inst::Apply& inst, kernel::Type type);
   bool pairwise_cast(kernel::ValueId target, const kernel::inst::Apply& inst, kernel::Type type);
   /// What rounds two lanes of an f32 to 16 bits: `at` is the first.
@@ -58,7 +63,7 @@ private:
   void load(kernel::ValueId target, const kernel::inst::Load& load, kernel::Type type);
   void load_words(kernel::ValueId target, const kernel::inst::Load& load, kernel::Type type,
                   const Access& access);
-  void store(const kernel::Store& stmt);
+  void store(const kernel::Store& stmt) override;
   void store_words(const kernel::Store& stmt, const Lanes& values, kernel::Type type,
                    const Access& access);
   void prefetch(const kernel::Address& at);
@@ -84,49 +89,21 @@ private:
   void define(kernel::ValueId target, int lane, const std::string& text);
   const Lanes& value(kernel::ValueId id) const;
   const std::string& lane_of(kernel::ValueId id, int lane) const;
-  DType dtype_of(kernel::ValueId id) const {
-    return program_.values[static_cast<std::size_t>(id)].dtype;
-  }
+  std::string lane_text(kernel::ValueId id, int lane) const override { return lane_of(id, lane); }
   /// How a value was made, if by a T; else null.
   template <class T>
   const T* made(kernel::ValueId id) const {
     const kernel::Inst* inst = made_by_[static_cast<std::size_t>(id)];
     return inst ? get_if<T>(*inst) : nullptr;
   }
-  template <class... Args>
-  void line(fmt::format_string<Args...> format, Args&&... args) {
-    out_.append(static_cast<std::size_t>(depth_) * 2, ' ');
-    fmt::format_to(std::back_inserter(out_), format, std::forward<Args>(args)...);
-    out_ += '\n';
-  }
-  void open(const std::string& head) {
-    line("{} {{", head);
-    ++depth_;
-  }
-  void close() {
-    --depth_;
-    line("}}");
-  }
 
-  const kernel::KernelProgram& program_;
   CudaTarget target_;
-  IndexText index_;
   std::vector<Lanes> values_;
   std::vector<const kernel::Inst*> made_by_; ///< by value
   std::vector<bool> narrow_;                 ///< by value: see narrow_values()
   bool multiplies_; ///< has matrix instructions, so that arithmetic may be what it waits for
-  std::string out_;
-  int depth_ = 1;
-  int names_ = 0; ///< of helper variables
 };
 
-/// The C type in which values of an element type are held: f16 and bf16 as their bits.
-const char* register_type(DType type);
-/// An element as it lies in memory.
-const char* memory_type(DType type);
-std::string constant_text(const Scalar& value);
-/// One lane of an elementwise op. `operand` is the dtype of the last operand.
-std::string op_text(Op op, DType result, DType operand, const std::vector<std::string>& args);
 /// By value: whether it is an f32 that has its effect only through roundings to 16 bits, by way of
 /// products, quotients and choices (render_narrow.cpp).
 std::vector<bool> narrow_values(const kernel::KernelProgram& program);
@@ -135,11 +112,8 @@ std::vector<bool> narrow_values(const kernel::KernelProgram& program);
 std::string narrow_text(Op op, const std::vector<std::string>& args);
 /// Whether a warp multiplies matrices fragment by fragment.
 bool has_products(const kernel::Block& block);
-std::string cast_text(const std::string& value, DType from, DType to);
-/// Of a reduction: the combination of two values.
-std::string combine_text(Monoid monoid, DType type, const std::string& a, const std::string& b);
-/// The functions that `text` and they themselves use, in an order in which they can be defined.
-std::string prelude_for(const std::string& text);
+/// The functions that generated text may use.
+std::span<const clike::Piece> prelude_pieces();
 
 /// Where the renderer puts things in a block's dynamic shared memory.
 struct SharedLayout {

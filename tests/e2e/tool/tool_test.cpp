@@ -584,7 +584,7 @@ TEST(Tool, WithoutCudaADeviceThatIsAskedForIsAFailureThatSaysWhatIsMissing) {
     EXPECT_EQ(ran.out, "") << command;
   }
   EXPECT_EQ(egret_command("run " + graph + " --device cuda:x").code, 2);
-  expect_contains(egret_command("ask --device tpu").err, "`tpu` is no device: cpu, cuda, or");
+  expect_contains(egret_command("ask --device tpu").err, "`tpu` is no device: cpu, c, cuda, or");
 }
 
 // The driver of tests has memory and a clock, and runs no kernel.

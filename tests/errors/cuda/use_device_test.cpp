@@ -22,7 +22,7 @@ TEST(UseDevice, NamesThatAreNoDevicesAreRefused) {
   for (const char* name : {"", "gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:1x", "CUDA"}) {
     const std::string said = error_of(ErrorKind::Value, [&] { use_device(name); });
     EXPECT_EQ(said, "use_device: `" + std::string(name) +
-                        "` is no device: cpu, cuda, or cuda:0, cuda:1 ... name one");
+                        "` is no device: cpu, c, cuda, or cuda:0, cuda:1 ... name one");
   }
   EXPECT_EQ(device(), "cpu");
 }
@@ -36,7 +36,8 @@ TEST(UseDevice, WithoutADriverTheCpuStaysInUse) {
   EXPECT_EQ((x * 3).to_vector<float>(), (std::vector<float>{3, 6}));
   EXPECT_FALSE(device_status("cuda").usable);
   EXPECT_TRUE(device_status("cpu").usable);
-  EXPECT_EQ(devices().size(), 1u);
+  for (const DeviceInfo& usable : devices())
+    EXPECT_FALSE(usable.name.starts_with("cuda"));
 }
 
 TEST(UseDevice, AProgramThatDoesNotFitTellsWhatItNeeds) {

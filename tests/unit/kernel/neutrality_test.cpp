@@ -18,6 +18,7 @@ struct Pattern {
 };
 constexpr Pattern kPatterns[] = {
     {"vendor", R"("cuda")"},
+    {"device", R"re(device(\(\))?\s*(==|!=)\s*")re"},
     {"architecture", R"((capability|architecture)\s*(==|!=|<|>))"},
     {"feature flag", R"(has_amx|has_bf16_dot)"},
     {"multiprocessors", R"(\b132\b)"},
@@ -93,6 +94,8 @@ TEST(Neutrality, TheSearchFindsWhatItShould) {
     return false;
   };
   EXPECT_TRUE(has("vendor", "if (target.device == \"cuda\")"));
+  EXPECT_TRUE(has("device", "if (target.device == \"c\")"));
+  EXPECT_FALSE(has("device", "target.device = \"cpu\";"));
   EXPECT_TRUE(has("architecture", "target.capability != 90"));
   EXPECT_TRUE(has("multiprocessors", "constexpr int kCores = 132;"));
   EXPECT_FALSE(has("multiprocessors", "1320"));

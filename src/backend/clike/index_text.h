@@ -2,19 +2,22 @@
 // enough, 64-bit elsewhere.
 #pragma once
 
+#include "backend/clike/language.h"
 #include "kernel/program.h"
 
 #include <functional>
-#include <map>
 #include <string>
 
-namespace egret::backend::cuda {
+namespace egret::backend::clike {
+
+/// Instead of a lane's number: the text is that of every lane, whose number is the variable `l`.
+inline constexpr int kEachLane = -1;
 
 class IndexText {
 public:
-  /// `value_text` gives the text of a lane of a value.
+  /// `value_text` gives the text of a lane of a value. The language must outlive this.
   using ValueText = std::function<std::string(kernel::ValueId value, int lane)>;
-  IndexText(const kernel::KernelProgram& program, ValueText value_text);
+  IndexText(const kernel::KernelProgram& program, const Language& language, ValueText value_text);
 
   /// The expression for lane `lane` of its lane variable, in parentheses unless it is one word.
   std::string text(const Expr& e, int lane = 0) const;
@@ -27,7 +30,7 @@ public:
   static const char* type_of(const Expr& bound);
   static bool fits(const Expr& e);
 
-  /// With the lane replaced by its number.
+  /// With the lane replaced by its number; as it is for kEachLane.
   static Expr at_lane(const Expr& e, int lane);
 
 private:
@@ -40,10 +43,13 @@ private:
   Text product(const Expr& e, int lane) const;
   Text division(const Expr& e, int lane) const;
   Text symbol(const Expr& e, int lane) const;
+  /// A call of a function of two indices.
+  Text call(std::string_view name, const Text& a, const Text& b) const;
   static std::string widened(const Text& t);
 
   const kernel::KernelProgram& program_;
+  const Language& language_;
   ValueText value_text_;
 };
 
-} // namespace egret::backend::cuda
+} // namespace egret::backend::clike

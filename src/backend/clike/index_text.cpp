@@ -1,11 +1,11 @@
-#include "backend/cuda/render_index.h"
+#include "backend/clike/index_text.h"
 
 #include "support/fail.h"
 
 #include <algorithm>
 #include <bit>
 
-namespace egret::backend::cuda {
+namespace egret::backend::clike {
 
 using kernel::KernelProgram;
 
@@ -27,8 +27,8 @@ std::string literal(std::int64_t v, bool wide) {
 
 } // namespace
 
-IndexText::IndexText(const KernelProgram& program, ValueText value_text)
-    : program_(program), value_text_(std::move(value_text)) {}
+IndexText::IndexText(const KernelProgram& program, const Language& language, ValueText value_text)
+    : program_(program), language_(language), value_text_(std::move(value_text)) {}
 
 bool IndexText::fits(const Expr& e) {
   return within(e.lower(), e.upper());
@@ -41,6 +41,8 @@ const char* IndexText::type_of(const Expr& bound) {
 }
 
 Expr IndexText::at_lane(const Expr& e, int lane) {
+  if (lane == kEachLane)
+    return e;
   return substitute(e, [&](const Expr& v) -> std::optional<Expr> {
     return kernel::lanes_of(v) ? std::optional<Expr>(Expr(lane)) : std::nullopt;
   });
@@ -88,18 +90,23 @@ IndexText::Text IndexText::render(const Expr& e, int lane) const {
   case ExprKind::FloorMod:
     return division(e, lane);
   case ExprKind::Min:
-  case ExprKind::Max: {
-    Text a = render(n.operands[0], lane), b = render(n.operands[1], lane);
-    const bool wide = a.wide || b.wide;
-    return {fmt::format("{}({}, {})", n.kind == ExprKind::Min ? "min" : "max",
-                        wide ? widened(a) : a.text, wide ? widened(b) : b.text),
-            wide};
-  }
+  case ExprKind::Max:
+    return call(n.kind == ExprKind::Min ? "min" : "max", render(n.operands[0], lane),
+                render(n.operands[1], lane));
   }
   return {};
 }
 
+IndexText::Text IndexText::call(std::string_view name, const Text& a, const Text& b) const {
+  const bool wide = a.wide || b.wide;
+  return {language_.call(name, wide ? DType::I64 : DType::I32,
+                         wide ? widened(a) + ", " + widened(b) : a.text + ", " + b.text),
+          wide};
+}
+
 IndexText::Text IndexText::symbol(const Expr& e, int lane) const {
+  if (kernel::lanes_of(e))
+    return {"l", false};
   if (kernel::threads_of(e))
     return {"t", false};
   if (auto value = kernel::value_of(e)) {
@@ -107,8 +114,7 @@ IndexText::Text IndexText::symbol(const Expr& e, int lane) const {
     return {value_text_(*value, type.lanes == 1 ? 0 : lane), type.dtype == DType::I64};
   }
   auto dim = std::find(program_.dims.begin(), program_.dims.end(), e);
-  ensure(dim != program_.dims.end(), "cuda renderer: {} is no dim of kernel {}", e.str(),
-         program_.name);
+  ensure(dim != program_.dims.end(), "renderer: {} is no dim of kernel {}", e.str(), program_.name);
   return {fmt::format("d{}", dim - program_.dims.begin()), !fits(e)};
 }
 
@@ -186,9 +192,8 @@ IndexText::Text IndexText::division(const Expr& e, int lane) const {
                 ? fmt::format("({} >> {})", x.text, std::countr_zero(std::uint64_t(*d)))
                 : fmt::format("({} & {})", x.text, literal(*d - 1, wide)),
             wide};
-  return {fmt::format("{}({}, {})", n.kind == ExprKind::FloorDiv ? "eg_floordiv" : "eg_floormod",
-                      x.text, y.text),
-          wide};
+  return call(n.kind == ExprKind::FloorDiv ? "floordiv" : "floormod", {x.text, wide},
+              {y.text, wide});
 }
 
-} // namespace egret::backend::cuda
+} // namespace egret::backend::clike

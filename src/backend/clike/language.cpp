@@ -1,13 +1,14 @@
-// The op table in CUDA C, and conversions bit for bit as the table defines cast.
-#include "backend/cuda/renderer.h"
+#include "backend/clike/language.h"
+
+#include "support/fail.h"
 
 #include <cmath>
 
-namespace egret::backend::cuda {
+namespace egret::backend::clike {
 
 namespace {
 
-int bits_of(DType type) {
+int width_of(DType type) {
   return static_cast<int>(8 * size_of(type));
 }
 
@@ -19,23 +20,11 @@ std::string narrowed(const std::string& v, DType to) {
   return fmt::format("eg_to_{}({})", name_of(to), v);
 }
 
-std::string float_to_int(const std::string& v, DType from, DType to) {
-  const char* f = from == DType::F64 ? "double" : "float";
-  const bool is_sig = is_signed(to);
-  if (bits_of(to) < 32)
-    return fmt::format("({})min(max(({} == {} ? __{}2int_rz({}) : 0), {}), {})", register_type(to),
-                       v, v, f, v, is_sig ? -(1 << (bits_of(to) - 1)) : 0,
-                       is_sig ? (1 << (bits_of(to) - 1)) - 1 : (1 << bits_of(to)) - 1);
-  const char* kind = bits_of(to) == 64 ? (is_sig ? "ll" : "ull") : (is_sig ? "int" : "uint");
-  // A negative number is 0 of an unsigned type.
-  const std::string fit = is_sig ? fmt::format("{0} == {0}", v) : fmt::format("{} > 0", v);
-  return fmt::format("({} ? ({})__{}2{}_rz({}) : ({})0)", fit, register_type(to), f, kind, v,
-                     register_type(to));
-}
+} // namespace
 
-std::string float_op(Op op, DType type, const std::vector<std::string>& a) {
+std::string Language::float_op(Op op, DType type, const std::vector<std::string>& a) const {
   const char* f = type == DType::F64 ? "" : "f";
-  auto call = [&](const char* name) { return fmt::format("{}{}({})", name, f, a[0]); };
+  auto math = [&](const char* name) { return fmt::format("{}{}({})", name, f, a[0]); };
   switch (op) {
   case Op::Add:
     return fmt::format("{} + {}", a[0], a[1]);
@@ -50,50 +39,50 @@ std::string float_op(Op op, DType type, const std::vector<std::string>& a) {
   case Op::Lt:
     return fmt::format("{} < {}", a[0], a[1]);
   case Op::Max:
-    return fmt::format("eg_max({}, {})", a[0], a[1]);
+    return call("max", type, a[0] + ", " + a[1]);
   case Op::Mod:
-    return fmt::format("eg_mod({}, {})", a[0], a[1]);
+    return call("mod", type, a[0] + ", " + a[1]);
   case Op::Pow:
-    return fmt::format("pow{}({}, {})", f, a[0], a[1]);
+    return call("pow", type, a[0] + ", " + a[1]);
   case Op::Sqrt:
-    return call("sqrt");
+    return math("sqrt");
   case Op::Floor:
-    return call("floor");
+    return math("floor");
   case Op::Trunc:
-    return call("trunc");
+    return math("trunc");
   case Op::Exp:
-    return call("exp");
+    return math("exp");
   case Op::Exp2:
-    return call("exp2");
+    return math("exp2");
   case Op::Expm1:
-    return call("expm1");
+    return math("expm1");
   case Op::Log:
-    return call("log");
+    return math("log");
   case Op::Log2:
-    return call("log2");
+    return math("log2");
   case Op::Log1p:
-    return call("log1p");
+    return math("log1p");
   case Op::Sin:
-    return call("sin");
+    return math("sin");
   case Op::Cos:
-    return call("cos");
+    return math("cos");
   case Op::Tanh:
-    return call("tanh");
+    return math("tanh");
   case Op::Erf:
-    return call("erf");
+    return math("erf");
   case Op::Sigmoid:
-    return fmt::format("eg_sigmoid({})", a[0]);
+    return call("sigmoid", type, a[0]);
   default:
     break;
   }
-  ensure(false, "cuda renderer: {} has no code for floats", info_of(op).name);
+  ensure(false, "renderer: {} has no code for floats", info_of(op).name);
   return {};
 }
 
 // Arithmetic is done unsigned, where it wraps, and goes back to the type.
-std::string int_op(Op op, DType type, const std::vector<std::string>& a) {
+std::string Language::int_op(Op op, DType type, const std::vector<std::string>& a) const {
   const char* t = register_type(type);
-  const char* u = bits_of(type) == 64 ? "unsigned long long" : "unsigned";
+  const char* u = width_of(type) == 64 ? "unsigned long long" : "unsigned";
   auto wrapped = [&](const char* sign) {
     return fmt::format("({})(({}){} {} ({}){})", t, u, a[0], sign, u, a[1]);
   };
@@ -115,37 +104,33 @@ std::string int_op(Op op, DType type, const std::vector<std::string>& a) {
   case Op::Max:
     return fmt::format("{0} < {1} ? {1} : {0}", a[0], a[1]);
   case Op::IDiv:
-    return fmt::format("eg_idiv<{}>({}, {})", t, a[0], a[1]);
+    return call("idiv", type, a[0] + ", " + a[1]);
   case Op::Mod:
-    return fmt::format("eg_imod<{}>({}, {})", t, a[0], a[1]);
+    return call("imod", type, a[0] + ", " + a[1]);
   case Op::Shl:
-    return fmt::format("eg_shl<{}>({}, {})", t, a[0], a[1]);
+    return call("shl", type, a[0] + ", " + a[1]);
   case Op::Shr:
-    return fmt::format("eg_shr<{}>({}, {})", t, a[0], a[1]);
+    return call("shr", type, a[0] + ", " + a[1]);
   default:
     break;
   }
-  ensure(false, "cuda renderer: {} is not defined for {}", info_of(op).name, name_of(type));
+  ensure(false, "renderer: {} is not defined for {}", info_of(op).name, name_of(type));
   return {};
 }
 
-std::string bitcast_text(const std::string& v, DType from, DType to) {
+std::string Language::bitcast(const std::string& v, DType from, DType to) const {
   if (from == to)
     return v;
   if (to == DType::Bool)
     return fmt::format("{} != 0", v);
-  if (from == DType::F32)
-    return fmt::format("({})__float_as_uint({})", register_type(to), v);
+  if (from == DType::F32 || from == DType::F64)
+    return fmt::format("({}){}", register_type(to), bits_of(from, v));
   if (to == DType::F32)
-    return fmt::format("__uint_as_float((unsigned){})", v);
-  if (from == DType::F64)
-    return fmt::format("({})__double_as_longlong({})", register_type(to), v);
+    return from_bits(to, "(unsigned)" + v);
   if (to == DType::F64)
-    return fmt::format("__longlong_as_double((long long){})", v);
+    return from_bits(to, v);
   return fmt::format("({}){}", register_type(to), v);
 }
-
-} // namespace
 
 const char* register_type(DType type) {
   switch (type) {
@@ -183,14 +168,14 @@ const char* memory_type(DType type) {
   return type == DType::Bool ? "unsigned char" : register_type(type);
 }
 
-std::string constant_text(const Scalar& value) {
+std::string Language::constant(const Scalar& value) const {
   switch (value.dtype) {
   case DType::Bool:
     return value.bits != 0 ? "true" : "false";
   case DType::F32: {
     const double v = value.as_double();
     if (!std::isfinite(v) || (v == 0 && std::signbit(v)))
-      return fmt::format("__uint_as_float(0x{:08x}u)", value.bits);
+      return from_bits(value.dtype, fmt::format("0x{:08x}u", value.bits));
     std::string text = fmt::format("{}", static_cast<float>(v));
     if (text.find_first_of(".e") == std::string::npos)
       text += ".0";
@@ -199,7 +184,7 @@ std::string constant_text(const Scalar& value) {
   case DType::F64: {
     const double v = value.as_double();
     if (!std::isfinite(v) || (v == 0 && std::signbit(v)))
-      return fmt::format("__longlong_as_double((long long)0x{:016x}ull)", value.bits);
+      return from_bits(value.dtype, fmt::format("0x{:016x}ull", value.bits));
     std::string text = fmt::format("{}", v);
     if (text.find_first_of(".e") == std::string::npos)
       text += ".0";
@@ -225,13 +210,13 @@ std::string constant_text(const Scalar& value) {
   }
 }
 
-std::string cast_text(const std::string& v, DType from, DType to) {
+std::string Language::cast(const std::string& v, DType from, DType to) const {
   if (from == to)
     return v;
   if (is_low(from)) {
     if (to == DType::Bool)
-      return fmt::format("({} & 0x{:x}) != 0", v, (1 << (bits_of(from) - 1)) - 1);
-    return to == DType::F32 ? widened(v, from) : cast_text(widened(v, from), DType::F32, to);
+      return fmt::format("({} & 0x{:x}) != 0", v, (1 << (width_of(from) - 1)) - 1);
+    return to == DType::F32 ? widened(v, from) : cast(widened(v, from), DType::F32, to);
   }
   if (to == DType::Bool)
     return fmt::format("{} != 0", v);
@@ -239,23 +224,24 @@ std::string cast_text(const std::string& v, DType from, DType to) {
     if (from == DType::F32)
       return narrowed(v, to);
     if (from == DType::F64)
-      return narrowed(fmt::format("eg_odd({})", v), to);
-    if (from == DType::Bool || bits_of(from) <= 16)
+      return narrowed(call("odd", from, v), to);
+    if (from == DType::Bool || width_of(from) <= 16)
       return narrowed(fmt::format("(float){}", v), to);
-    return narrowed(
-        fmt::format("eg_odd(({}){})", is_signed(from) ? "long long" : "unsigned long long", v), to);
+    const DType wide = is_signed(from) ? DType::I64 : DType::U64;
+    return narrowed(call("odd", wide, fmt::format("({}){}", register_type(wide), v)), to);
   }
   if (is_float(from) && !is_float(to))
     return float_to_int(v, from, to);
   return fmt::format("({}){}", register_type(to), v);
 }
 
-std::string op_text(Op op, DType result, DType operand, const std::vector<std::string>& args) {
+std::string Language::op(Op op, DType result, DType operand,
+                         const std::vector<std::string>& args) const {
   switch (op) {
   case Op::Cast:
-    return cast_text(args[0], operand, result);
+    return cast(args[0], operand, result);
   case Op::Bitcast:
-    return bitcast_text(args[0], operand, result);
+    return bitcast(args[0], operand, result);
   case Op::Select:
     return fmt::format("{} ? {} : {}", args[0], args[1], args[2]);
   case Op::StopGradient:
@@ -274,10 +260,11 @@ std::string op_text(Op op, DType result, DType operand, const std::vector<std::s
   return is_float(operand) ? float_op(op, operand, args) : int_op(op, operand, args);
 }
 
-std::string combine_text(Monoid monoid, DType type, const std::string& a, const std::string& b) {
+std::string Language::combine(Monoid monoid, DType type, const std::string& a,
+                              const std::string& b) const {
   if (type == DType::Bool && monoid == Monoid::Max)
     return fmt::format("(bool)({} | {})", a, b);
-  return op_text(op_of(monoid), type, type, {a, b});
+  return op(op_of(monoid), type, type, {a, b});
 }
 
-} // namespace egret::backend::cuda
+} // namespace egret::backend::clike
