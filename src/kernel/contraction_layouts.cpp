@@ -83,23 +83,28 @@ std::optional<Layout> innermost(const Region& region, const ContractionForm& for
 }
 
 int axis_to_copy_along(const Region& region, const ContractionForm& form) {
-  const Side* const sides[] = {&form.left, &form.right};
-  for (const Side* side : sides)
+  const std::pair<const Side*, const AxisGroup*> sides[] = {{&form.left, &form.rows},
+                                                            {&form.right, &form.columns}};
+  bool copied = true; // along the depth or along its own axes
+  for (const auto& [side, group] : sides) {
     if (!factor_of(region, form, *side).is_padded_load)
       return -1;
-  const auto all = [&](auto&& holds) {
-    return std::all_of(std::begin(sides), std::end(sides),
-                       [&](const Side* side) { return holds(*side); });
-  };
+    const auto along = [&, side = side](int axis) {
+      return is_copied_along(region, form, *side, axis);
+    };
+    copied = copied && (std::any_of(form.depth.axes.begin(), form.depth.axes.end(), along) ||
+                        std::any_of(group->axes.begin(), group->axes.end(), along));
+  }
+  if (copied)
+    return -1;
   int best = -1;
   for (const int axis : form.depth.axes) {
-    if (all([&](const Side& side) { return is_copied_along(region, form, side, axis); }))
-      return -1;
-    const bool may = all([&](const Side& side) {
+    const bool may = std::all_of(std::begin(sides), std::end(sides), [&](const auto& s) {
       const std::int64_t lanes =
-          kCopyBytes / std::int64_t(size_of(factor_of(region, form, side).dtype));
+          kCopyBytes / std::int64_t(size_of(factor_of(region, form, *s.first).dtype));
       return region.axes[axis].extent.divisor() % lanes == 0 &&
-             (is_copied_along(region, form, side, axis) || innermost(region, form, side, axis));
+             (is_copied_along(region, form, *s.first, axis) ||
+              innermost(region, form, *s.first, axis));
     });
     if (may && (best < 0 || region.axes[axis].extent.lower() > region.axes[best].extent.lower()))
       best = axis;
