@@ -166,6 +166,9 @@ FoundTiles gpu_tiles_of(const Schedule& schedule, const Region& region, const Co
   std::int64_t bytes = std::int64_t(size_of(form.accumulator));
   const Factor left = factor_of(region, form, form.left),
                right = factor_of(region, form, form.right);
+  const auto known = [](const AxisGroup& group) { return group.extent.is_constant(); };
+  if (t.split > 1 && !(known(form.batch) && known(form.rows) && known(form.columns)))
+    found.reason = "a split depth needs a known number of tiles";
   if (!schedule.mma.empty()) {
     bytes = 2;
     t.staged = schedule.knob("staged", 0) != 0;

@@ -178,7 +178,7 @@ TEST(LayoutChange, WindowsOf16BitsArePutAlongTheDepthWhereThatPays) {
     unit.cycles *= 20; // so slow that even this takes longer than the copies
   const auto expected = [&](const Graph& g) {
     std::vector<LayoutChange> changes;
-    for (const Move& move : Found(g, {}, target).moves)
+    for (const Move& move : FoundLayouts(g, {}, target).moves)
       if (move.expected)
         changes.insert(changes.end(), move.choices.layout_changes.begin(),
                        move.choices.layout_changes.end());
@@ -187,7 +187,7 @@ TEST(LayoutChange, WindowsOf16BitsArePutAlongTheDepthWhereThatPays) {
   // With the gradients: they read data, weight and seed, too, and have them as they are.
   for (const bool gradients : {false, true}) {
     const Graph g = testing::convolution_graph(c, gradients);
-    const Found found(g, {}, target);
+    const FoundLayouts found(g, {}, target);
     const int before = unaligned_windows(found.greedy.regions);
     EXPECT_EQ(before, gradients ? 3 : 1);
     const auto changes = expected(g);

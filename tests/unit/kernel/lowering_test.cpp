@@ -78,6 +78,24 @@ int loads_behind_stores(const KernelProgram& p) {
   return behind;
 }
 
+TEST(LoweringTest, MapsOfOnePointAreOneLoopOverTheBlocks) {
+  Graph g;
+  const NodeId x = g.input("x", DType::F32, {1}), y = g.input("y", DType::F32, {1});
+  g.outputs = {g.binary(Op::Add, x, y), g.binary(Op::Mul, x, y)};
+  for (const Target& target : {cpu(), testing::test_gpu()}) {
+    const auto c = only_region(g, target);
+    const Chosen chosen = lower_greedily(c.region, target);
+    EXPECT_EQ(chosen.schedule.generator, "elementwise") << print(c.region);
+    EXPECT_EQ(testing::run_and_compare(c, chosen.program), "");
+    if (!target.is_gpu())
+      continue;
+    ASSERT_FALSE(chosen.program.body.empty());
+    const auto* loop = get_if<For>(chosen.program.body.back());
+    ASSERT_TRUE(loop) << print(chosen.program);
+    EXPECT_EQ(loop->bind, Bind::Grid);
+  }
+}
+
 TEST(LoweringTest, CollapsedLoopsAreSharedOutByPointsAndNotByRows) {
   for (const auto& [m, n] : {std::pair<std::int64_t, std::int64_t>{5, 23}, {64, 3}, {3, 64}}) {
     const auto c = only_region(outer_sum(m, n), testing::test_gpu());
