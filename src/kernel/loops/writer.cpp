@@ -117,8 +117,8 @@ const std::vector<int>& Writer::bodies(const Tree& t) {
 }
 
 bool Writer::has_core(const Tree& t) {
-  return (t.kind == Kind::For && t.bind == dealt_) || (t.first && has_core(*t.first)) ||
-         (t.rest && has_core(*t.rest));
+  return (t.kind == Kind::For && t.bind == dealt_) || t.kind == Kind::Collapse ||
+         (t.first && has_core(*t.first)) || (t.rest && has_core(*t.rest));
 }
 
 bool Writer::overreaches_inside(const Tree& t, int axis) {

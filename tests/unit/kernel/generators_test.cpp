@@ -141,7 +141,7 @@ TEST(Generators, RowsWithAStrideAreReadAsRows) {
     NodeId pairs = g.reshape(g.input("x", DType::BF16, {m, 2 * n}), {m, n, 2});
     NodeId second = g.reshape(g.shrink(pairs, {0, 0, 1}, {m, n, 2}), shape);
     g.outputs = {g.reduce(Op::ReduceMax, second, {1})};
-    EXPECT_EQ(lower_greedily(only_region(g).region, target()).schedule.generator, "rows");
+    EXPECT_EQ(lower_greedily(only_region_of(g).region, target()).schedule.generator, "rows");
   }
 }
 

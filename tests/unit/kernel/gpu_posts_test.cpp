@@ -137,18 +137,18 @@ KernelProgram updates(const Update& u) {
   b.argument("in", DType::F32, Expr(1), 64, false);
   const int out = b.argument("out", u.dtype, Expr(2), 64, true);
   const int blocks = b.counter("blocks", 2);
-  const Expr t = thread_variable(kThreads);
+  const Expr t = thread_variable(kPostThreads);
   b.grid_loop(Expr(1), [&](const Expr&) {
     b.store(out, t, b.constant(identity_of(u.monoid, u.dtype)), {{t, Expr(0), Expr(2)}});
   });
   if (u.meets)
     b.grid_barrier(blocks, Expr(0));
   b.grid_loop(Expr(3), [&](const Expr& block) {
-    const Expr number = block * Expr(kThreads) + t;
+    const Expr number = block * Expr(kPostThreads) + t;
     b.atomic_combine(u.monoid, out, floormod(number, Expr(2)), b.index(number, u.dtype, 1),
                      {{number, Expr(0), Expr(100)}});
   });
-  return b.finish(launch_of(3, true));
+  return b.finish(post_launch(3, true));
 }
 
 TEST(AtomicUpdates, OfManyThreadsAllCount) {
@@ -172,7 +172,7 @@ TEST(AtomicUpdates, OfManyThreadsAllCount) {
 }
 
 TEST(AtomicUpdates, MistakesAreTold) {
-  const std::vector<float> zeros(kThreads, 0);
+  const std::vector<float> zeros(kPostThreads, 0);
   EXPECT_THROW(run(updates({.meets = false}), zeros, 6, 3), InternalError); // a race with a store
   EXPECT_THROW(updates({.monoid = Monoid::Prod}), InternalError);
   EXPECT_THROW(updates({.dtype = DType::F32}), InternalError);
