@@ -85,7 +85,8 @@ std::optional<Layout> innermost(const Region& region, const ContractionForm& for
 int axis_to_copy_along(const Region& region, const ContractionForm& form) {
   const std::pair<const Side*, const AxisGroup*> sides[] = {{&form.left, &form.rows},
                                                             {&form.right, &form.columns}};
-  bool copied = true; // along the depth or along its own axes
+  bool copied = true;   // along the depth or along its own axes
+  bool windows = false; // some side is more than an order of all of its operand
   for (const auto& [side, group] : sides) {
     if (!factor_of(region, form, *side).is_padded_load)
       return -1;
@@ -94,8 +95,9 @@ int axis_to_copy_along(const Region& region, const ContractionForm& form) {
     };
     copied = copied && (std::any_of(form.depth.axes.begin(), form.depth.axes.end(), along) ||
                         std::any_of(group->axes.begin(), group->axes.end(), along));
+    windows = windows || !memory_of(region, form, *side);
   }
-  if (copied)
+  if (copied || !windows)
     return -1;
   int best = -1;
   for (const int axis : form.depth.axes) {

@@ -27,9 +27,9 @@ Layout along_depth(const Region& region, const ContractionForm& form, const Axis
 std::optional<Layout> innermost(const Region& region, const ContractionForm& form, const Side& side,
                                 int axis);
 
-/// An axis of the depth along which both sides could be copied in pieces of 16 bytes if it were
-/// innermost in memory, as the channels of a convolution; -1: there is none, or both sides are
-/// copied in such pieces as they are, along the depth or along their own axes.
+/// Of products with windows: an axis of the depth along which both sides could be copied in pieces
+/// of 16 bytes if it were innermost in memory, as the channels of a convolution; -1: there is none,
+/// or both sides are copied in such pieces as they are, along the depth or along their own axes.
 int axis_to_copy_along(const Region& region, const ContractionForm& form);
 
 /// The operand that a side is a load of.

@@ -165,11 +165,8 @@ double Estimator::gpu_matrix_seconds(int s, std::span<const LoopAround> loops,
   const double from_l2 = l2_bytes / kGpuL2Bytes / used;
   std::vector<LoopAround> order(loops.begin(), loops.end());
   std::ranges::stable_sort(order, {}, place);
-  const auto together =
-      std::size_t(std::ranges::find_if(order, [](const LoopAround& l) { return place(l) > 1; }) -
-                  order.begin());
   const double from_memory =
-      traffic(cost, order, shared, 0.5 * double(target_.l2_bytes), together) / kGpuMemoryBytes /
+      traffic(cost, order, shared, 0.5 * double(target_.l2_bytes), order.size()) / kGpuMemoryBytes /
       multiprocessors;
   const double slowest = std::max({multiplied, issue, asked, latency, from_l2, from_memory});
   return (penalty * (slowest + 0.2 * (multiplied + issue + asked + latency + from_l2 + from_memory -
@@ -294,9 +291,10 @@ double Estimator::gpu_body_seconds(int s, std::span<const LoopAround> loops,
 
   std::vector<LoopAround> order(loops.begin(), loops.end());
   std::ranges::stable_sort(order, {}, place);
-  const auto together =
-      std::size_t(std::ranges::find_if(order, [](const LoopAround& l) { return place(l) > 1; }) -
-                  order.begin());
+  // The threads of a map read what lies side by side at once, whatever it is beside the cache.
+  const auto at_once = std::ranges::find_if(
+      order, [&](const LoopAround& l) { return stage.kind == StageKind::Map && place(l) > 1; });
+  const auto together = std::size_t(at_once - order.begin());
   const double cache = 0.5 * double(target_.shared_bytes) / resident;
   const double from_l2 = traffic(cost, order, shared, cache, together) / kGpuL2Bytes / used;
   const double from_memory =
