@@ -45,6 +45,7 @@ private:
   /// The bins of all updates, -1 for none.
   void fetch() {
     const Expr& count = f_.update_count;
+    b_.barrier(); // in a batch, threads may still read those of the block's piece before
     b_.loop(Expr(0), count, Expr(threads_), count + Expr(threads_), Bind::Serial,
             [&](const Expr& base) {
               const Expr at = base + thread_;
