@@ -3,6 +3,7 @@
 #include "kernel/analysis.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace egret::kernel {
 
@@ -69,6 +70,30 @@ bool is_copied_along(const Region& region, const ContractionForm& form, const Si
          region.axes[axis].extent.divisor() % lanes == 0;
 }
 
+/// Whether the steps along some axis are less than what the axes inside of it reach over, as those
+/// of overlapping windows are: elements are read by several points.
+bool is_windows(const Region& region, const ContractionForm& form, const Side& side) {
+  const Stage& stage = region.stages[form.stage];
+  const Load& load = load_of(region, form, side);
+  std::vector<std::pair<std::int64_t, std::int64_t>> steps; // and how far the axis reaches
+  for (const int axis : stage.axes) {
+    const auto step = stride_of(region, stage, load, axis);
+    const auto extent = region.axes[axis].extent.constant();
+    if (!step || !extent)
+      return false;
+    if (*step != 0)
+      steps.emplace_back(std::abs(*step), std::abs(*step) * (*extent - 1));
+  }
+  std::sort(steps.begin(), steps.end());
+  std::int64_t reach = 0;
+  for (const auto& [step, far] : steps) {
+    if (reach >= step)
+      return true;
+    reach += far;
+  }
+  return false;
+}
+
 } // namespace
 
 std::optional<Layout> innermost(const Region& region, const ContractionForm& form, const Side& side,
@@ -85,8 +110,8 @@ std::optional<Layout> innermost(const Region& region, const ContractionForm& for
 int axis_to_copy_along(const Region& region, const ContractionForm& form) {
   const std::pair<const Side*, const AxisGroup*> sides[] = {{&form.left, &form.rows},
                                                             {&form.right, &form.columns}};
-  bool copied = true;   // along the depth or along its own axes
-  bool windows = false; // some side is more than an order of all of its operand
+  bool copied = true; // along the depth or along its own axes
+  bool windows = false;
   for (const auto& [side, group] : sides) {
     if (!factor_of(region, form, *side).is_padded_load)
       return -1;
@@ -95,7 +120,7 @@ int axis_to_copy_along(const Region& region, const ContractionForm& form) {
     };
     copied = copied && (std::any_of(form.depth.axes.begin(), form.depth.axes.end(), along) ||
                         std::any_of(group->axes.begin(), group->axes.end(), along));
-    windows = windows || !memory_of(region, form, *side);
+    windows = windows || is_windows(region, form, *side);
   }
   if (copied || !windows)
     return -1;
