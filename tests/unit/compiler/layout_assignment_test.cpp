@@ -189,7 +189,7 @@ TEST(LayoutChange, WindowsOf16BitsArePutAlongTheDepthWhereThatPays) {
     const Graph g = testing::convolution_graph(c, gradients);
     const FoundLayouts found(g, {}, target);
     const int before = unaligned_windows(found.greedy.regions);
-    EXPECT_EQ(before, gradients ? 3 : 1);
+    EXPECT_EQ(before, gradients ? 2 : 1);
     const auto changes = expected(g);
     ASSERT_EQ(changes.size(), 2u) << found.all();
     const LayoutAssignment assigned = expect_same(g, found.form, changes);
