@@ -13,7 +13,7 @@ enum class DeviceKind : std::uint8_t { Cpu, Gpu };
 
 struct Target {
   DeviceKind kind = DeviceKind::Cpu;
-  std::string device;    ///< as users name it, "cpu", "cuda": decides nothing
+  std::string device;    ///< as users name it; decides nothing
   std::string name;      ///< "znver5", "sm_90a"
   int workers = 1;       ///< threads a launch may use
   int vector_bytes = 16; ///< widest vector register
