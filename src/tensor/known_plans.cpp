@@ -1,5 +1,6 @@
 #include "tensor/known_plans.h"
 
+#include "compiler/refusals.h"
 #include "runtime/count.h"
 #include "runtime/runtime.h"
 #include "support/hash.h"
@@ -142,6 +143,10 @@ KnownPlan explored(const Walk& walk, KnownPlans::Found found) {
       e.relative->program = runtime.program(*e.general);
       plan = {e.relative->program, e.relative};
     } catch (const Error&) { // no kernel for sizes that are not known: it is compiled as it is
+    } catch (const InternalError&) {
+      if (compiler::strict_by_environment())
+        throw;
+      runtime::count().kernels_refused.add(1);
     }
   }
   if (!plan)
