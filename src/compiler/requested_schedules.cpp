@@ -60,8 +60,12 @@ kernel::Chosen chosen(const std::string& name, const std::string& text,
   try {
     made.schedule = kernel::parse_schedule(text);
     result = lowered(region, made.schedule, target);
+    if (result.ok)
+      kernel::verify(result.program);
   } catch (const Error& error) {
-    result.reason = error.what();
+    result = {false, {}, error.what()};
+  } catch (const InternalError& error) { // the schedule is the user's: a fault of it is no fault
+    result = {false, {}, error.what()};  // of the program's
   }
   if (!result.ok)
     fail(ErrorKind::Value, "schedule of {}: {}: {}", name, text, result.reason);

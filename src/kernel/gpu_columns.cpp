@@ -288,21 +288,13 @@ private:
 
   /// All blocks do a pass before any begins the next.
   void passes_in_pieces(const Expr& places) {
-    const int counter = b_.counter("blocks", 2);
-    for (int pass = 0; pass <= p_.count; ++pass) {
-      const bool last = pass == p_.count; // nothing is left but what is of a column
-      if (last && p_.point_outputs.empty())
-        return;
-      if (pass > 0)
-        b_.grid_barrier(counter, Expr(0));
-      b_.grid_loop(last ? places : places * Expr(pieces_), [&](const Expr& item) {
-        const Expr place = last ? item : floordiv(item, Expr(pieces_));
-        const Point p = point_at(place);
-        for (int earlier = 0; earlier < pass; ++earlier)
-          recall(earlier, p, place);
-        last ? point_outputs(p) : piece(pass, p, place, floormod(item, Expr(pieces_)));
-      });
-    }
+    passes_by_slices(b_, p_.count, places, pieces_, !p_.point_outputs.empty(),
+                     [&](int pass, const Expr& place, const Expr& number) {
+                       const Point p = point_at(place);
+                       for (int earlier = 0; earlier < pass; ++earlier)
+                         recall(earlier, p, place);
+                       pass == p_.count ? point_outputs(p) : piece(pass, p, place, number);
+                     });
   }
 
   /// A pass over a piece of the columns; its states go to memory.

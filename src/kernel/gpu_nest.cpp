@@ -86,6 +86,20 @@ void store_once(Emitter& emitter, const std::vector<int>& outputs, const Point& 
     emitter.store(outputs[i], first, values[i]);
 }
 
+void passes_by_slices(
+    ProgramBuilder& builder, int passes, const Expr& units, std::int64_t slices, bool finishes,
+    const std::function<void(int pass, const Expr& unit, const Expr& slice)>& body) {
+  const int counter = builder.counter("blocks", 2);
+  for (int pass = 0; pass < passes + int(finishes); ++pass) {
+    if (pass > 0)
+      builder.grid_barrier(counter, Expr(0));
+    const Expr each(pass < passes ? slices : 1);
+    builder.grid_loop(units * each, [&](const Expr& item) {
+      body(pass, floordiv(item, each), floormod(item, each));
+    });
+  }
+}
+
 int power_of_two_upto(std::int64_t n) {
   int p = 1;
   while (2 * std::int64_t(p) <= n && p < (1 << 20))

@@ -8,6 +8,7 @@
 #include "kernel/schedule.h"
 #include "kernel/target.h"
 
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -35,6 +36,13 @@ Lowered within_block(KernelProgram program, const Target& target);
 /// Stores outputs of their stages' results at a point, by the threads whose number is 0.
 void store_once(Emitter& emitter, const std::vector<int>& outputs, const Point& point,
                 const Expr& number);
+
+/// Several passes over units (rows, columns) that are cut into `slices` for the blocks: all slices
+/// of a pass, and behind a barrier of the grid those of the next. With `finishes`, whole units at
+/// last: pass number `passes`, whose slice is 0.
+void passes_by_slices(
+    ProgramBuilder& builder, int passes, const Expr& units, std::int64_t slices, bool finishes,
+    const std::function<void(int pass, const Expr& unit, const Expr& slice)>& body);
 
 /// A power of two: the largest up to `n`, at least 1.
 int power_of_two_upto(std::int64_t n);

@@ -406,23 +406,15 @@ private:
 
   /// All blocks do a pass before any begins the next.
   void passes_in_pieces() {
-    const int counter = b_.counter("blocks", 2);
     for (int pass = 0; pass < p_.count; ++pass)
       make_partials(pass);
-    for (int pass = 0; pass <= p_.count; ++pass) {
-      const bool last = pass == p_.count; // nothing is left but what is of a row
-      if (last && p_.point_outputs.empty())
-        return;
-      if (pass > 0)
-        b_.grid_barrier(counter, Expr(0));
-      b_.grid_loop(last ? rows_ : rows_ * Expr(pieces_), [&](const Expr& item) {
-        const Expr flat_row = last ? item : floordiv(item, Expr(pieces_));
-        const Point row = row_at(flat_row);
-        for (int earlier = 0; earlier < pass; ++earlier)
-          recall(earlier, row, flat_row);
-        last ? point_outputs(row) : piece(pass, row, flat_row, floormod(item, Expr(pieces_)));
-      });
-    }
+    passes_by_slices(b_, p_.count, rows_, pieces_, !p_.point_outputs.empty(),
+                     [&](int pass, const Expr& flat_row, const Expr& number) {
+                       const Point row = row_at(flat_row);
+                       for (int earlier = 0; earlier < pass; ++earlier)
+                         recall(earlier, row, flat_row);
+                       pass == p_.count ? point_outputs(row) : piece(pass, row, flat_row, number);
+                     });
   }
 
   /// A pass over a piece of a row; its states go to memory.

@@ -3,11 +3,10 @@
 #include "backend/c/compiler.h"
 #include "backend/c/render.h"
 #include "backend/clike/renderer.h"
+#include "backend/common/host_device.h"
 #include "backend/common/host_machine.h"
-#include "backend/common/host_workers.h"
 #include "support/cache_folder.h"
 #include "support/hash.h"
-#include "support/memory.h"
 
 #include <chrono>
 
@@ -28,8 +27,6 @@ void wait_at(void* barrier) {
   static_cast<Barrier*>(barrier)->wait();
 }
 
-// Released blocks that a device keeps for its next requests.
-constexpr std::size_t kCacheLimit = std::size_t{4} << 30;
 // Of a loaded library, roughly: its pages and what the loader keeps.
 constexpr std::size_t kLoadedBytes = std::size_t{32} << 10;
 
@@ -102,18 +99,13 @@ kernel::Target target_of(const Compiler& compiler, int workers) {
   return target;
 }
 
-class CDevice final : public Device {
+class CDevice final : public HostDevice {
 public:
-  CDevice(int workers, ObjectCache* objects)
-      : compiler_(Compiler::find()), target_(target_of(compiler_, workers)), objects_(objects),
-        workers_(target_.workers), memory_(kCacheLimit) {}
+  CDevice(Compiler compiler, kernel::Target target, ObjectCache* objects)
+      : HostDevice(target.workers), compiler_(std::move(compiler)), target_(std::move(target)),
+        objects_(objects) {}
 
   const kernel::Target& target() const override { return target_; }
-
-  void* allocate(std::size_t bytes) override { return memory_.allocate(bytes); }
-  void release(void* memory, std::size_t bytes) noexcept override {
-    memory_.release(memory, bytes);
-  }
 
   std::shared_ptr<const Artifact> compile(const KernelProgram& program) override {
     return std::make_shared<CArtifact>(compiler_, program, objects_);
@@ -129,14 +121,10 @@ public:
                     });
   }
 
-  void synchronize() override {} // launches have ended when launch() returns
-
 private:
   Compiler compiler_;
   kernel::Target target_;
   ObjectCache* objects_;
-  HostWorkers workers_;
-  MemoryPool memory_;
 };
 
 } // namespace
@@ -148,7 +136,9 @@ ObjectCache& user_objects() {
 }
 
 std::unique_ptr<Device> make_c_device(int workers, ObjectCache* objects) {
-  return std::make_unique<CDevice>(workers, objects);
+  Compiler compiler = Compiler::find();
+  kernel::Target target = target_of(compiler, workers);
+  return std::make_unique<CDevice>(std::move(compiler), std::move(target), objects);
 }
 
 } // namespace egret::backend::c

@@ -1,13 +1,12 @@
 #include "backend/cpu/cpu_device.h"
 
-#include "backend/common/host_workers.h"
+#include "backend/common/host_device.h"
 #include "backend/cpu/code_version.h"
 #include "backend/cpu/compiled.h"
 #include "backend/cpu/host.h"
 #include "backend/cpu/render.h"
 #include "support/cache_folder.h"
 #include "support/fail.h"
-#include "support/memory.h"
 
 #include <algorithm>
 #include <vector>
@@ -19,8 +18,6 @@ using kernel::ArgBlock;
 using kernel::KernelProgram;
 using Entry = void (*)(const ArgBlock*, std::int64_t, std::int64_t);
 
-// Released blocks that a device keeps for its next requests.
-constexpr std::size_t kCacheLimit = std::size_t{4} << 30;
 // What the linker keeps of each object, and the rest of its pages.
 constexpr std::size_t kLinkedBytes = std::size_t{24} << 10;
 
@@ -70,18 +67,13 @@ private:
   Entry entry_;
 };
 
-class CpuDevice final : public Device {
+class CpuDevice final : public HostDevice {
 public:
-  CpuDevice(int workers, ObjectCache* objects)
-      : host_(detect_host(workers)), jit_(std::make_shared<Jit>(host_.isa)), objects_(objects),
-        workers_(host_.target.workers), memory_(kCacheLimit) {}
+  CpuDevice(Host host, ObjectCache* objects)
+      : HostDevice(host.target.workers), host_(std::move(host)),
+        jit_(std::make_shared<Jit>(host_.isa)), objects_(objects) {}
 
   const kernel::Target& target() const override { return host_.target; }
-
-  void* allocate(std::size_t bytes) override { return memory_.allocate(bytes); }
-  void release(void* memory, std::size_t bytes) noexcept override {
-    memory_.release(memory, bytes);
-  }
 
   std::shared_ptr<const Artifact> compile(const KernelProgram& program) override {
     return std::make_shared<CpuArtifact>(jit_, program, objects_);
@@ -97,14 +89,10 @@ public:
                     });
   }
 
-  void synchronize() override {} // launches have ended when launch() returns
-
 private:
   Host host_;
   std::shared_ptr<Jit> jit_;
   ObjectCache* objects_;
-  HostWorkers workers_;
-  MemoryPool memory_;
 };
 
 } // namespace
@@ -116,7 +104,7 @@ ObjectCache& user_objects() {
 }
 
 std::unique_ptr<Device> make_cpu_device(int workers, ObjectCache* objects) {
-  return std::make_unique<CpuDevice>(workers, objects);
+  return std::make_unique<CpuDevice>(detect_host(workers), objects);
 }
 
 } // namespace egret::backend::cpu

@@ -397,16 +397,12 @@ struct FusionPlanSearch::Impl {
 
   /// Changes of layouts that are expected to pay by far in the greedy fusion plan.
   std::vector<std::uint64_t> expected_layouts(const FusionPlan& first) {
-    if (!options.fuse || known || first.choice != FusionPlanChoice{} || target.units.empty())
-      return {};
-    const auto expected = [](const Move& move) { return move.expected; };
-    const std::vector<Move> here = layout_moves_of(
-        first.compilation.candidate->facts(), first.compilation.parts, target, layout_context());
-    if (std::none_of(here.begin(), here.end(), expected))
+    if (!options.fuse || known || first.choice != FusionPlanChoice{} || target.units.empty() ||
+        !may_expect_layouts(first.compilation.parts, target))
       return {};
     std::vector<std::uint64_t> ids;
     for (const Move& move : moves_in(0))
-      if (expected(move))
+      if (move.expected)
         ids.push_back(move.id);
     std::sort(ids.begin(), ids.end());
     return ids;

@@ -246,6 +246,15 @@ std::vector<Move> layout_moves_of(const GraphFacts& facts, const Partitioned& pa
   return LayoutMoves(facts, parts, target, context, least).run();
 }
 
+bool may_expect_layouts(const Partitioned& parts, const kernel::Target& target) {
+  return std::ranges::any_of(parts.regions, [&](const BuiltRegion& built) {
+    return std::ranges::any_of(kernel::generators(target), [&](const kernel::Generator* generator) {
+      return std::ranges::any_of(generator->layouts(built.region, target),
+                                 [](const kernel::LayoutWish& wish) { return wish.seconds > 0; });
+    });
+  });
+}
+
 PartitionChoices choices_in_layouts(const PartitionChoices& choices,
                                     const LayoutAssignment& assigned) {
   PartitionChoices now = choices;

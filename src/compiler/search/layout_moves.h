@@ -23,6 +23,10 @@ std::vector<Move> layout_moves_of(const GraphFacts& facts, const Partitioned& pa
                                   const kernel::Target& target, const LayoutContext& context,
                                   double least = kLeastElements);
 
+/// Whether some generator says what other layouts should save: else no move of these is expected to
+/// pay, which is known without looking at readers and sizes.
+bool may_expect_layouts(const Partitioned& parts, const kernel::Target& target);
+
 /// The same choices by the nodes of the graph with its values in other layouts.
 PartitionChoices choices_in_layouts(const PartitionChoices& choices,
                                     const LayoutAssignment& assigned);

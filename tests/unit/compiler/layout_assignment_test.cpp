@@ -197,14 +197,16 @@ TEST(LayoutChange, WindowsOf16BitsArePutAlongTheDepthWhereThatPays) {
     const PartitionChoices choices = choices_in_layouts({.layout_changes = changes}, assigned);
     EXPECT_LT(unaligned_windows(partition_for(laid, {}, target, choices).regions), before);
   }
-  // A product whose sides are rows, along the depth or not.
-  for (const char* right : {"nk", "kn"}) {
-    Graph product;
-    const Einsum e = sizes("mk", right, "mn", 64, 64, 64);
-    product.outputs = {einsum(product, product.input("a", DType::BF16, e.shape_of("mk")),
-                              product.input("b", DType::BF16, e.shape_of(right)), e)};
-    EXPECT_TRUE(expected(product).empty()) << right;
-  }
+  // A product whose sides are rows, along the depth or not, of sizes that fit pieces or do not.
+  for (const char* right : {"nk", "kn"})
+    for (const char* left : {"mk", "km"})
+      for (const std::int64_t n : {64, 63}) {
+        Graph product;
+        const Einsum e = sizes(left, right, "mn", 64, n, 64);
+        product.outputs = {einsum(product, product.input("a", DType::BF16, e.shape_of(left)),
+                                  product.input("b", DType::BF16, e.shape_of(right)), e)};
+        EXPECT_TRUE(expected(product).empty()) << left << " " << right << " " << n;
+      }
   // Little work, another type, too few channels, no matrix units.
   c.channels = c.outputs = 8;
   c.batch = 1;

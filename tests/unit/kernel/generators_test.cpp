@@ -145,6 +145,27 @@ TEST(Generators, RowsWithAStrideAreReadAsRows) {
   }
 }
 
+TEST(Generators, AProductOfUnknownTilesIsNotSplit) {
+  Graph g;
+  const Expr m = Expr::symbol("m", 1, 4096);
+  const Shape box{m, 64, 512};
+  const NodeId a = g.input("a", DType::F32, {m, 512}), b = g.input("b", DType::F32, {64, 512});
+  g.outputs = {g.reduce(Op::ReduceSum,
+                        g.binary(Op::Mul, g.expand(g.reshape(a, {m, 1, 512}), box),
+                                 g.expand(g.reshape(b, {1, 64, 512}), box)),
+                        {2})};
+  const Target gpu = testing::test_gpu();
+  const auto cases =
+      testing::region_cases(g, testing::random_inputs(g, 1, {.special = false}), gpu);
+  ASSERT_EQ(cases.size(), 1u);
+  Schedule split;
+  split.generator = "gpu_contraction";
+  split.split_reduce = 2;
+  const Lowered lowered = gpu_contraction_generator().lower(cases[0].region, split, gpu);
+  EXPECT_FALSE(lowered.ok);
+  EXPECT_EQ(lowered.reason, "a split depth needs a known number of tiles");
+}
+
 TEST(Generators, LargeSumsAreCutIntoPieces) {
   Graph g;
   NodeId x = g.input("x", DType::F32, {1 << 18});
