@@ -133,6 +133,7 @@ public:
   std::string last_report() const;
   std::string graph_text() const;
   std::size_t traces() const;
+  void export_library(const std::string& path) const;
 
 protected:
   /// Runs the plan for a call; traces when there is none yet.
@@ -281,6 +282,17 @@ public:
   std::string graph_text() const { return CompiledBase::graph_text(); }
   /// Traces kept now.
   std::size_t traces() const { return CompiledBase::traces(); }
+  /// Writes what the last call ran as a C library that needs nothing of egret: `path` is NAME.c
+  /// (C11, to be compiled) or NAME.so (compiled by EGRET_CC or cc), and NAME.h is written beside it.
+  /// The function NAME takes arguments as dense arrays in their order and writes results to arrays;
+  /// its header tells of each. Arguments by non-const reference, and captured tensors that the
+  /// function changes, are arrays that it replaces; sizes of CompileOptions::dims are numbers.
+  /// Captured tensors that it only reads are part of the library, with the values that they have
+  /// now. Kernels are chosen by the cost model for C on this machine. Error(State) before the first
+  /// call and where a captured tensor no longer fits; Error(Value) when NAME is no C identifier;
+  /// Error(Unsupported) above 64 MiB of captured values; Error(File) where a file cannot be written;
+  /// Error(Device) when there is no C compiler for NAME.so.
+  void export_library(const std::string& path) const { CompiledBase::export_library(path); }
 
 private:
   template <class Flat, class Trace>

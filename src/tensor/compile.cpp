@@ -285,6 +285,18 @@ std::string CompiledBase::graph_text() const {
   return impl_->last ? ir::print(impl_->last->graph) : std::string();
 }
 
+void CompiledBase::export_library(const std::string& path) const {
+  std::shared_ptr<const TracedProgram> last;
+  {
+    std::lock_guard lock(impl_->mutex);
+    last = impl_->last;
+  }
+  if (!last)
+    fail(ErrorKind::State, "{}: export_library: not called yet, so that nothing is traced",
+         impl_->options.name);
+  detail::export_library(*last, path);
+}
+
 std::size_t CompiledBase::traces() const {
   std::lock_guard lock(impl_->mutex);
   return impl_->entries.size();

@@ -452,6 +452,8 @@ std::shared_ptr<TracedProgram> lower(Trace& trace, const Call& call, const Left&
     traced->needs_grad.push_back(entry.needs_grad);
     traced->leaf.push_back(entry.original_slot != nullptr);
     traced->names.push_back(entry.placeholder->form.attrs.name);
+    traced->dtypes.push_back(entry.placeholder->form.dtype);
+    traced->shapes.push_back(entry.placeholder->form.shape);
     traced->symbolic.push_back(entry.symbolic ? entry.placeholder->form.shape : Shape());
   }
   traced->gradient_reads = trace.gradient_reads();

@@ -147,6 +147,8 @@ struct TracedProgram {
   std::vector<bool> leaf;         ///< by source: a leaf that requires a gradient, a guard
   std::vector<std::string> names; ///< by source
   std::vector<LookedAt> looked_at;
+  std::vector<DType> dtypes;   ///< by source
+  std::vector<Shape> shapes;   ///< by source, with symbols
   std::vector<Shape> symbolic; ///< by source; empty where no size may differ from call to call
   std::vector<Trace::GradientRead> gradient_reads;
   std::vector<Binding> bindings;
@@ -176,6 +178,11 @@ struct Resolved {
   bool gone = false;   ///< and will fit none any more
 };
 Resolved resolve(const TracedProgram& traced, const Call& call);
+
+/// The trace as a C library at `path`, which ends in .c or .so, with its header beside it. Captured
+/// tensors that the function does not change are part of it, with their values as they are now.
+/// Error(State) when one of them is bound to a tensor that the trace does not fit.
+void export_library(const TracedProgram& traced, const std::string& path);
 
 /// Binds, runs, writes states and gives the results. Values are read, and states claimed, at one
 /// moment: calls that share states see each other's updates whole, one after the other.

@@ -9,6 +9,7 @@
 #include "number_option.h"
 
 #include "compiler/bisect.h"
+#include "compiler/c_library.h"
 #include "compiler/pipeline.h"
 #include "egret/device.h"
 #include "egret/passes.h"
@@ -35,7 +36,7 @@ using saturate::SaturateReport;
 using Json = nlohmann::ordered_json;
 
 struct CompileCommand {
-  std::string graph, program, loops_program, optimized, plan, schedules, emit, device;
+  std::string graph, program, loops_program, optimized, plan, schedules, emit, library, device;
   EffortOptions effort{.effort = "quick"};
   std::vector<std::string> rules, steady, print_after;
   saturate::SaturateOptions saturate;
@@ -219,6 +220,25 @@ std::vector<bool> steady_inputs(const ir::Graph& graph, const std::vector<std::s
   return steady;
 }
 
+/// The graph as a C library: inputs and outputs are parameters.
+void export_library(const std::string& path, const ir::Graph& graph,
+                    const compiler::Options& options) {
+  backend::c::LibraryInterface interface;
+  interface.name = compiler::library_name(path);
+  for (const ir::NodeId id : graph.inputs())
+    interface.inputs.push_back({graph[id].attrs.name, {}, 0});
+  for (std::size_t output = 0; output < graph.outputs.size(); ++output) {
+    const ir::Node& node = graph[graph.outputs[output]];
+    backend::c::LibraryInterface::Result result;
+    result.name = graph.outputs.size() == 1 ? "result" : fmt::format("result{}", output);
+    result.number = output;
+    result.dtype = node.dtype;
+    result.shape = node.shape;
+    interface.results.push_back(std::move(result));
+  }
+  compiler::write_c_library(path, compiler::c_library(graph, options, interface));
+}
+
 void list_passes() {
   for (const compiler::Pass& pass : compiler::pipeline())
     fmt::print("{:<23} {:<10} {}\n", pass.name, compiler::name_of(pass.phase), pass.what);
@@ -253,7 +273,8 @@ void compile(const CompileCommand& command) {
   for (const auto& [option, path] : {std::pair("--program", command.program),
                                      {"--loops-program", command.loops_program},
                                      {"--graph-out", command.optimized},
-                                     {"--plan", command.plan}})
+                                     {"--plan", command.plan},
+                                     {"--export", command.library}})
     if (!path.empty())
       output_target(fmt::format("compile {}", option), path);
   const ir::Graph graph = graph_of_text(command.graph, read_text(command.graph));
@@ -273,6 +294,8 @@ void compile(const CompileCommand& command) {
   if (!command.program.empty())
     write_output("compile --program", command.program,
                  saturate::program_text(passes::normalize()(graph), options.rules));
+  if (!command.library.empty())
+    export_library(command.library, graph, options);
   const std::string device = egret::device();
   if (const std::string_view backend = command.emit.empty() ? "" : kForms.at(command.emit).backend;
       !backend.empty() && backend != device.substr(0, device.find(':')))
@@ -308,6 +331,7 @@ void add_compile_command(CLI::App& app) {
                   "  egret compile graph.txt --print-after partition\n"
                   "  egret compile graph.txt --emit tree > schedules.txt\n"
                   "  egret compile graph.txt --schedule schedules.txt --emit program\n"
+                  "  egret compile graph.txt --export model.c\n"
                   "  egret compile graph.txt --program rules.egg\n"
                   "  egret egraph run --tensors rules.egg");
   command->add_option("graph", options->graph, "The graph's text (docs/graph.md)")
@@ -367,6 +391,11 @@ void add_compile_command(CLI::App& app) {
                    "(loops and statements), c (with --device c), llvm (a CPU's), or cuda (a GPU's)")
       ->check(CLI::IsMember({"tree", "program", "c", "llvm", "cuda"}))
       ->excludes(json);
+  command
+      ->add_option("--export", options->library,
+                   "Write a C library that needs nothing of egret, NAME.c or NAME.so, and NAME.h "
+                   "(docs/export.md)")
+      ->type_name("NAME.c|NAME.so");
   add_device_option(*command, options->device);
   command->callback([options] {
     turn_to(options->device);

@@ -6,6 +6,7 @@
 #include "backend/common/host_device.h"
 #include "backend/common/host_machine.h"
 #include "support/cache_folder.h"
+#include "support/fail.h"
 #include "support/hash.h"
 
 #include <chrono>
@@ -85,13 +86,14 @@ private:
 
 /// What every C compiler gives without being told of the machine: 16 bytes of vectors and no fused
 /// multiply-add, so that the text is one for all machines.
-kernel::Target target_of(const Compiler& compiler, int workers) {
+/// `compiler`: what makes machine code of it.
+kernel::Target target_of(const std::string& compiler, int workers) {
   kernel::Target target;
   target.device = "c";
   target.name = "C11";
   target.workers = count_workers(workers, "c device");
   read_caches(target);
-  std::uint64_t print = hash_text(compiler.command() + "\n" + compiler.version() + "\n" + flags());
+  std::uint64_t print = hash_text(compiler + "\n" + flags());
   for (std::int64_t number :
        {std::int64_t{target.workers}, target.l1_bytes, target.l2_bytes, target.l3_bytes})
     print = combine(print, static_cast<std::uint64_t>(number));
@@ -127,6 +129,29 @@ private:
   ObjectCache* objects_;
 };
 
+class SourceArtifact final : public Artifact {
+public:
+  std::string code(const KernelProgram& program) const override { return render_c(program); }
+  double compile_seconds() const override { return 0; }
+};
+
+/// Makes text of kernels and runs none.
+class SourceDevice final : public HostDevice {
+public:
+  explicit SourceDevice(kernel::Target target) : HostDevice(1), target_(std::move(target)) {}
+
+  const kernel::Target& target() const override { return target_; }
+  std::shared_ptr<const Artifact> compile(const KernelProgram&) override {
+    return std::make_shared<SourceArtifact>();
+  }
+  void launch(const Artifact&, const KernelProgram& program, const ArgBlock&, int) override {
+    fail(ErrorKind::Unsupported, "c: kernel {} is text and has no machine code", program.name);
+  }
+
+private:
+  kernel::Target target_;
+};
+
 } // namespace
 
 ObjectCache& user_objects() {
@@ -137,8 +162,12 @@ ObjectCache& user_objects() {
 
 std::unique_ptr<Device> make_c_device(int workers, ObjectCache* objects) {
   Compiler compiler = Compiler::find();
-  kernel::Target target = target_of(compiler, workers);
+  kernel::Target target = target_of(compiler.command() + "\n" + compiler.version(), workers);
   return std::make_unique<CDevice>(std::move(compiler), std::move(target), objects);
+}
+
+std::unique_ptr<Device> make_c_source_device() {
+  return std::make_unique<SourceDevice>(target_of("", 0));
 }
 
 } // namespace egret::backend::c

@@ -13,6 +13,10 @@ namespace egret::backend::c {
 /// Error(Device) when there is no compiler.
 std::unique_ptr<Device> make_c_device(int workers, ObjectCache* objects = nullptr);
 
+/// A device with the same target, whose kernels are text: compiles without a C compiler and
+/// launches nothing (Error(Unsupported)).
+std::unique_ptr<Device> make_c_source_device();
+
 ObjectCache& user_objects(); ///< of the whole process
 
 } // namespace egret::backend::c

@@ -53,12 +53,17 @@ bool mentions(const std::string& text, const std::string& word) {
 
 } // namespace
 
-std::string render_c(const KernelProgram& program) {
-  return CRenderer(program).run();
+std::string_view text_head() {
+  return kHead;
 }
 
-CRenderer::CRenderer(const KernelProgram& program)
-    : Renderer(program, c_language), live_(live_in(program)), values_(program.values.size()) {}
+std::string render_c(const KernelProgram& program, Linkage linkage) {
+  return CRenderer(program, linkage).run();
+}
+
+CRenderer::CRenderer(const KernelProgram& program, Linkage linkage)
+    : Renderer(program, c_language), linkage_(linkage), live_(live_in(program)),
+      values_(program.values.size()) {}
 
 std::string CRenderer::run() {
   ensure(program_.launch.threads == 0, "c renderer: kernel {} is a GPU's", program_.name);
@@ -77,11 +82,13 @@ std::string CRenderer::run() {
   out_.clear();
   body = prologue(body) + body;
   const std::string symbol = clike::kernel_symbol(program_);
-  return fmt::format("{0}{1}\n#ifndef HAS_{2}\n#define HAS_{2}\n/* {3} */\nvoid {2}(const struct "
-                     "EgretArgs* args, int64_t worker, int64_t workers);\nvoid {2}(const struct "
-                     "EgretArgs* args, int64_t worker, int64_t workers) {{\n{4}}}\n#endif\n\n",
-                     kHead, clike::prelude_for(body, prelude_pieces()), symbol,
-                     clike::comment_text(program_.name), body);
+  const std::string function =
+      fmt::format("void {}(const struct EgretArgs* args, int64_t worker, int64_t workers)", symbol);
+  return fmt::format(
+      "{0}{1}\n#ifndef HAS_{2}\n#define HAS_{2}\n/* {3} */\n{4} {{\n{5}}}\n#endif\n\n", kHead,
+      clike::prelude_for(body, prelude_pieces()), symbol, clike::comment_text(program_.name),
+      linkage_ == Linkage::Internal ? "static " + function : fmt::format("{0};\n{0}", function),
+      body);
 }
 
 void CRenderer::check_requirements() const {

@@ -15,7 +15,7 @@ namespace egret::backend::c {
 
 class CRenderer final : private clike::Renderer {
 public:
-  explicit CRenderer(const kernel::KernelProgram& program);
+  CRenderer(const kernel::KernelProgram& program, Linkage linkage);
   std::string run();
 
 private:
@@ -64,6 +64,7 @@ private:
     return program_.values[static_cast<std::size_t>(id)].lanes;
   }
 
+  Linkage linkage_;
   Live live_;
   std::vector<Held> values_;
   bool in_core_loop_ = false;

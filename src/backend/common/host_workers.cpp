@@ -6,9 +6,8 @@
 #include <algorithm>
 
 namespace egret::backend {
-namespace {
 
-Expr bytes_of_worker(const kernel::KernelProgram& program) {
+Expr worker_bytes(const kernel::KernelProgram& program) {
   Expr bytes = 0;
   for (const kernel::Buffer& buffer : program.buffers)
     if (buffer.space == kernel::Space::Worker)
@@ -19,11 +18,9 @@ Expr bytes_of_worker(const kernel::KernelProgram& program) {
   return bytes;
 }
 
-} // namespace
-
 HostLaunch::HostLaunch(const kernel::KernelProgram& program)
     : workers(program.launch.workers, program.dims),
-      worker_bytes(bytes_of_worker(program), program.dims), uses_barrier(program.uses_barrier) {}
+      worker_bytes(backend::worker_bytes(program), program.dims), uses_barrier(program.uses_barrier) {}
 
 HostWorkers::Scratch::~Scratch() {
   for (std::size_t i = 0; i < memory.size(); ++i)

@@ -14,6 +14,9 @@
 
 namespace egret::backend {
 
+/// Of each worker's memory.
+Expr worker_bytes(const kernel::KernelProgram& program);
+
 /// What a launch of a program asks for, by the dims in its argument block.
 struct HostLaunch {
   explicit HostLaunch(const kernel::KernelProgram& program);
