@@ -55,6 +55,7 @@ struct LanguageModelOptions {
   std::optional<DType> dtype; ///< of weights and cache; empty: that of the checkpoint, f32 for
                               ///< quantized tensors
   std::int64_t context = 0;   ///< positions of the cache; 0: what the model has, at most 4096
+  std::int64_t sequences = 1; ///< texts that the cache holds at once, each of so many positions
   std::int64_t chunk = 512;   ///< most tokens of a prompt that are read in one step
   /// Keys of config.json (or of the metadata) that egret does not know and that may be ignored.
   std::vector<std::string> ignored_keys;
@@ -67,7 +68,9 @@ struct GenerateOptions {
   double top_p = 1;           ///< only the likeliest whose probabilities sum to p
   double min_p = 0;           ///< only those at least so likely, relative to the likeliest
   double repetition_penalty =
-      1; ///< logits of tokens seen: divided by it if positive, else times it
+      1;                        ///< logits of tokens seen: divided by it if positive, else times it
+  double presence_penalty = 0;  ///< taken from the logits of tokens that were written
+  double frequency_penalty = 0; ///< likewise, times how often each was
   std::uint64_t seed = 0;
   std::optional<std::vector<int>> stop; ///< tokens that end the text; empty: those of the model
 };
@@ -84,7 +87,8 @@ struct Generated {
   StopReason reason = StopReason::Length;
 };
 
-/// A model with its weights and a cache of keys and values. One thread at a time.
+/// A model with its weights and a cache of keys and values. One thread at a time. Texts of
+/// generate() are in the cache's first sequence; GenerationBatch uses all of them.
 class LanguageModel {
 public:
   /// Reads a folder or a GGUF file (docs/models.md lists the architectures). Configuration and list
@@ -99,7 +103,8 @@ public:
   LanguageModel& operator=(LanguageModel&&) noexcept;
 
   const LanguageConfig& config() const noexcept;
-  std::int64_t context() const noexcept;      ///< positions of the cache
+  std::int64_t context() const noexcept;      ///< positions of the cache, of each sequence
+  std::int64_t sequences() const noexcept;    ///< that the cache holds at once
   std::int64_t weight_bytes() const noexcept; ///< of all weights in memory
   /// What generation_config.json proposes, defaults without it.
   const GenerateOptions& defaults() const noexcept;
@@ -117,8 +122,48 @@ public:
                      const std::function<bool(int)>& written = {});
 
 private:
+  friend class GenerationBatch;
   struct Impl;
   explicit LanguageModel(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Several texts that one model writes at the same time, by continuous batching (Orca, Yu et al.
+/// 2022): each step reads at most one chunk of one prompt and writes one token of every text whose
+/// prompt has been read, in one run of the model. Texts join and leave between steps. A text gets
+/// the sequence of the cache that holds most of its prompt's beginning. One thread at a time; the
+/// model is not used otherwise meanwhile.
+class GenerationBatch {
+public:
+  using Id = std::uint64_t;
+
+  /// What became of a text in a step: a token, its end, or both.
+  struct Event {
+    Id id = 0;
+    std::optional<int> token;       ///< written; stop tokens are not
+    std::optional<StopReason> ends; ///< the text is done, its id no longer known
+    std::size_t reused = 0;         ///< tokens of its prompt that the cache held already
+    std::string error;              ///< why it ended where the model failed (it gives NaN, say)
+  };
+
+  /// `model` outlives the batch.
+  explicit GenerationBatch(LanguageModel& model);
+  ~GenerationBatch();
+  GenerationBatch(GenerationBatch&&) noexcept;
+
+  /// A text to be written; it waits while all sequences are in use. Errors as
+  /// LanguageModel::generate(), thrown here.
+  Id add(std::vector<int> prompt, const GenerateOptions& options = {});
+  /// Ends a text without an event; nothing for an unknown id.
+  void cancel(Id id);
+  std::size_t running() const noexcept; ///< texts that have a sequence
+  std::size_t waiting() const noexcept;
+  /// One step; the events in the order in which texts were added. Empty without texts, and where
+  /// only a part of a prompt was read.
+  std::vector<Event> step();
+
+private:
+  struct Impl;
   std::unique_ptr<Impl> impl_;
 };
 

@@ -11,28 +11,35 @@ namespace {
 /// The forward of one call.
 class Forward {
 public:
-  Forward(const Decoder& decoder, const Weights& weights, const Tensor& tokens, Cache* cache)
-      : decoder_(decoder), c_(decoder.config), weights_(weights), tokens_(tokens), cache_(cache),
-        count_(tokens.shape()[0]), places_(positions(count_)) {
-    if (cache_ != nullptr)
-      places_ = places_ + cache_->length;
+  Forward(const Decoder& decoder, const Weights& weights, const Tensor& tokens,
+          const CachePlace* place)
+      : decoder_(decoder), c_(decoder.config), weights_(weights), tokens_(tokens), place_(place),
+        rows_(tokens.shape()[0]), count_(tokens.shape()[1]),
+        places_(positions(count_).unsqueeze(0)) {
+    Expr held = count_;
+    if (place_ != nullptr) {
+      places_ = places_ + place_->begin.unsqueeze(-1);
+      held = place_->capacity;
+      const Tensor of = place_->sequence ? *place_->sequence : positions(rows_);
+      put_at_ = (places_ + (of * place_->capacity).unsqueeze(-1)).reshape({rows_ * count_});
+    }
     if (weights_.rotary)
       angles_ = angles(*weights_.rotary, c_.rotary);
     sliding_angles_ =
         weights_.sliding_rotary ? angles(*weights_.sliding_rotary, *c_.sliding_rotary) : angles_;
-    const Expr held = cache_ != nullptr ? cache_->layers[0].keys.shape()[1] : count_;
-    const Tensor keys = positions(held), queries = places_.unsqueeze(-1);
-    seen_ = keys <= queries; // [tokens, keys]
+    const Tensor keys = positions(held), queries = places_.unsqueeze(1).unsqueeze(-1);
+    seen_ = keys <= queries; // [rows, 1, tokens, keys]
     if (c_.window > 0)
       seen_by_sliding_ = seen_ & (keys > queries - c_.window);
   }
 
   Tensor run() const {
-    Tensor x = embedding(weights_.embedding, tokens_);
+    Tensor x = embedding(weights_.embedding, tokens_.reshape({rows_ * count_}));
     if (c_.embedding_scale != 1)
       x = x * c_.embedding_scale;
     if (weights_.positions)
-      x = x + embedding(*weights_.positions, places_);
+      x = x + embedding(*weights_.positions,
+                        broadcast_to(places_, {rows_, count_}).reshape({rows_ * count_}));
     for (std::size_t i = 0; i < weights_.layers.size(); ++i) {
       const LayerWeights& layer = weights_.layers[i];
       x = x + normalized(layer.attention_end_norm, attention(i, normalized(layer.input_norm, x)));
@@ -43,11 +50,11 @@ public:
 
 private:
   struct Angles {
-    Tensor cosine, sine; ///< f32 [tokens, pairs]
+    Tensor cosine, sine; ///< f32 [rows, 1, tokens, pairs]
   };
 
   Angles angles(const Tensor& frequencies, const Rotary& rotary) const {
-    const Tensor angle = places_.to(DType::F32).unsqueeze(-1) * frequencies;
+    const Tensor angle = places_.to(DType::F32).unsqueeze(1).unsqueeze(-1) * frequencies;
     return {cos(angle) * rotary.factor, sin(angle) * rotary.factor};
   }
 
@@ -63,12 +70,13 @@ private:
     return norm ? normalized(*norm, x) : x;
   }
 
-  /// [heads, tokens, head_size] from [tokens, heads · head_size].
+  /// [rows, heads, tokens, head_size] from [rows · tokens, heads · head_size].
   Tensor by_head(const Tensor& x, std::int64_t heads,
                  const std::optional<NormWeights>& norm) const {
     const bool whole = decoder_.norm_whole_heads;
-    const Tensor y = (whole ? normalized(norm, x) : x).reshape({count_, heads, c_.head_size});
-    return (whole ? y : normalized(norm, y)).transpose(0, 1);
+    const Tensor y =
+        (whole ? normalized(norm, x) : x).reshape({rows_, count_, heads, c_.head_size});
+    return (whole ? y : normalized(norm, y)).transpose(1, 2);
   }
 
   /// Rotary embedding (Su et al. 2021) of the first dims of each head.
@@ -81,7 +89,7 @@ private:
     const Tensor first = wide.narrow(-1, 0, 2 * pairs);
     Tensor a, b;
     if (rotary.interleaved) {
-      const Tensor split = first.reshape({shape[0], shape[1], pairs, 2});
+      const Tensor split = first.reshape({shape[0], shape[1], shape[2], pairs, 2});
       a = split.select(-1, 0);
       b = split.select(-1, 1);
     } else {
@@ -89,8 +97,9 @@ private:
       b = first.narrow(-1, pairs, pairs);
     }
     const Tensor u = a * angles.cosine - b * angles.sine, v = a * angles.sine + b * angles.cosine;
-    Tensor y = rotary.interleaved ? stack({u, v}, -1).reshape({shape[0], shape[1], 2 * pairs})
-                                  : cat({u, v}, -1);
+    Tensor y = rotary.interleaved
+                   ? stack({u, v}, -1).reshape({shape[0], shape[1], shape[2], 2 * pairs})
+                   : cat({u, v}, -1);
     if (2 * pairs < c_.head_size)
       y = cat({y, wide.narrow(-1, 2 * pairs, c_.head_size - 2 * pairs)}, -1);
     return y.to(x.dtype());
@@ -104,18 +113,29 @@ private:
     const Tensor q = rotated(by_head(layer.query(x), c_.heads, layer.query_norm), rotary, angles);
     Tensor k = rotated(by_head(layer.key(x), c_.kv_heads, layer.key_norm), rotary, angles);
     Tensor v = by_head(layer.value(x), c_.kv_heads, {});
-    if (cache_ != nullptr) {
-      nn::KeyValueCache& held = cache_->layers[i];
-      held.keys.assign(index_put(held.keys, places_, k, 1));
-      held.values.assign(index_put(held.values, places_, v, 1));
-      k = held.keys;
-      v = held.values;
+    if (place_ != nullptr) {
+      nn::KeyValueCache& held = place_->cache.layers[i];
+      k = cached(held.keys, k);
+      v = cached(held.values, v);
     }
     const Tensor mixed = scaled_dot_product_attention(q, k, v,
                                                       {.mask = sliding ? seen_by_sliding_ : seen_,
                                                        .scale = c_.attention_scale,
                                                        .softcap = c_.attention_softcap});
-    return layer.output(mixed.transpose(0, 1).reshape({count_, c_.heads * c_.head_size}));
+    return layer.output(mixed.transpose(1, 2).reshape({rows_ * count_, c_.heads * c_.head_size}));
+  }
+
+  /// Puts new keys or values [rows, kv_heads, tokens, head_size] into the cache; all that the rows
+  /// have then [rows, kv_heads, capacity, head_size].
+  Tensor cached(Tensor& held, const Tensor& fresh) const {
+    held.assign(
+        index_put(held, put_at_,
+                  fresh.transpose(0, 1).reshape({c_.kv_heads, rows_ * count_, c_.head_size}), 1));
+    const Tensor all =
+        held.reshape({c_.kv_heads, place_->sequences, place_->capacity, c_.head_size});
+    const Tensor used =
+        place_->sequence ? take(all, *place_->sequence, 1) : all.narrow(1, 0, rows_);
+    return used.transpose(0, 1);
   }
 
   Tensor feed_forward(const LayerWeights& layer, const Tensor& x) const {
@@ -150,29 +170,27 @@ private:
   const LanguageConfig& c_;
   const Weights& weights_;
   const Tensor& tokens_;
-  Cache* cache_;
-  Expr count_;
-  Tensor places_; ///< [tokens]: position of each
+  const CachePlace* place_;
+  Expr rows_, count_;
+  Tensor places_; ///< [rows, tokens] (without a cache [1, tokens]): position of each
+  Tensor put_at_; ///< [rows · tokens]: index of each in the cache
   Angles angles_, sliding_angles_;
   Tensor seen_, seen_by_sliding_;
 };
 
 } // namespace
 
-Cache Decoder::cache(std::int64_t capacity, DType dtype) const {
+Cache Decoder::cache(std::int64_t sequences, std::int64_t capacity, DType dtype) const {
   Cache cache;
-  const Shape shape = {config.kv_heads, capacity, config.head_size};
+  const Shape shape = {config.kv_heads, sequences * capacity, config.head_size};
   for (std::int64_t i = 0; i < config.layers; ++i)
     cache.layers.push_back({zeros(shape, dtype), zeros(shape, dtype)});
-  cache.length = scalar(0);
   return cache;
 }
 
-Tensor Decoder::hidden(const Weights& weights, const Tensor& tokens, Cache* cache) const {
-  Tensor x = Forward(*this, weights, tokens, cache).run();
-  if (cache != nullptr)
-    cache->length += extent(tokens.shape()[0]);
-  return x;
+Tensor Decoder::hidden(const Weights& weights, const Tensor& tokens,
+                       const CachePlace* place) const {
+  return Forward(*this, weights, tokens, place).run();
 }
 
 Tensor Decoder::logits(const Weights& weights, const Tensor& hidden) const {

@@ -45,11 +45,20 @@ struct Weights {
   EGRET_FIELDS(embedding, positions, layers, norm, head, rotary, sliding_rotary)
 };
 
-/// Keys and values of the positions read so far, state in place.
+/// Keys and values of the positions read so far, state in place. Each sequence has `capacity`
+/// positions of its own, one sequence after the other.
 struct Cache {
-  std::vector<nn::KeyValueCache> layers; ///< [kv_heads, capacity, head_size]
-  Tensor length;                         ///< i64, rank 0
-  EGRET_FIELDS(layers, length)
+  std::vector<nn::KeyValueCache> layers; ///< [kv_heads, sequences · capacity, head_size]
+  EGRET_FIELDS(layers)
+};
+
+/// Where new tokens stand in a cache.
+struct CachePlace {
+  Cache& cache;
+  std::int64_t sequences, capacity; ///< of the cache
+  Tensor begin;                     ///< i64 [rows]: positions that are there before the new ones
+  /// i64 [1]: the sequence of the only row; without it row i is of sequence i.
+  std::optional<Tensor> sequence;
 };
 
 /// What the forward needs beside the tensors.
@@ -58,10 +67,10 @@ struct Decoder {
   bool norm_plus_one = false;    ///< norms multiply by 1 + weight
   bool norm_whole_heads = false; ///< norms of queries and keys see all heads at once
 
-  Cache cache(std::int64_t capacity, DType dtype) const;
-  /// Hidden states [tokens, width] behind the last norm, of tokens [tokens] that follow those in
-  /// the cache (which holds them too afterwards), or that stand alone without one.
-  Tensor hidden(const Weights& weights, const Tensor& tokens, Cache* cache) const;
+  Cache cache(std::int64_t sequences, std::int64_t capacity, DType dtype) const;
+  /// Hidden states [rows · tokens, width] behind the last norm, of tokens [rows, tokens] that
+  /// follow those in the cache (which holds them too afterwards), or that stand alone without one.
+  Tensor hidden(const Weights& weights, const Tensor& tokens, const CachePlace* place) const;
   /// Logits f32 [..., vocabulary].
   Tensor logits(const Weights& weights, const Tensor& hidden) const;
 };

@@ -1,13 +1,12 @@
 #include "egret/language_model.h"
 
-#include "egret/compile.h"
 #include "egret/device.h"
-#include "egret/functional.h"
 #include "egret/gguf.h"
 #include "egret/sharded_tensors.h"
 #include "io/json_file.h"
+#include "models/language/cached_model.h"
 #include "models/language/config.h"
-#include "models/language/decoder.h"
+#include "models/language/model_impl.h"
 #include "models/language/sampling.h"
 #include "models/language/weights.h"
 #include "support/fail.h"
@@ -21,7 +20,7 @@ using namespace language;
 
 namespace {
 
-constexpr std::int64_t kDefaultContext = 4096;
+constexpr std::int64_t kDefaultContext = 4096, kMostSequences = 4096;
 
 class FolderSource final : public TensorSource {
 public:
@@ -67,46 +66,6 @@ private:
   const io::GgufFile& file_;
 };
 
-/// Logits of all tokens of a text.
-struct Whole {
-  std::shared_ptr<const Decoder> decoder;
-  Tensor operator()(const Weights& weights, const Tensor& tokens) const {
-    return decoder->logits(weights, decoder->hidden(weights, tokens, nullptr));
-  }
-};
-
-/// Logits behind the last of some tokens that follow those in the cache.
-struct Step {
-  std::shared_ptr<const Decoder> decoder;
-  Tensor operator()(const Weights& weights, const Tensor& tokens, Cache& cache) const {
-    return decoder->logits(weights, decoder->hidden(weights, tokens, &cache)[-1]);
-  }
-};
-
-/// Any number of tokens up to `most`, in a trace for up to 16, one for up to 64, and so on.
-CompileOptions of_any_length(const char* name, std::int64_t most) {
-  CompileOptions options{.name = name};
-  if (most > 1) {
-    NamedDim tokens{.name = "tokens", .least = 1, .most = most, .at = {{1, 0}}};
-    for (std::int64_t size = 16; size < most; size *= 4)
-      tokens.buckets.push_back(size);
-    options.dims = {tokens};
-  }
-  return options;
-}
-
-std::int64_t bytes_in(Weights& weights) {
-  struct Sum final : TreeVisitor {
-    std::int64_t bytes = 0;
-    void tensor(const std::string&, Tensor& value) override {
-      bytes += value.numel() * static_cast<std::int64_t>(size_of(value.dtype()));
-    }
-    bool wants_paths() const override { return false; }
-  } sum;
-  visit_tree(weights, sum);
-  return sum.bytes;
-}
-
 GenerateOptions read_defaults(const std::filesystem::path& folder, LanguageConfig& config) {
   GenerateOptions options;
   const std::filesystem::path path = folder / "generation_config.json";
@@ -127,59 +86,6 @@ GenerateOptions read_defaults(const std::filesystem::path& folder, LanguageConfi
 
 } // namespace
 
-struct LanguageModel::Impl {
-  Impl(Decoder made, Weights read, GenerateOptions proposed, std::int64_t positions,
-       std::int64_t most_at_once)
-      : decoder(std::make_shared<const Decoder>(std::move(made))), weights(std::move(read)),
-        defaults(std::move(proposed)), context(positions), chunk(std::min(most_at_once, positions)),
-        bytes(bytes_in(weights)), cache(decoder->cache(positions, weights.embedding.dtype())),
-        whole(Whole{decoder}, of_any_length("language model", positions)),
-        many(Step{decoder}, of_any_length("language model, prompt", chunk)),
-        one(Step{decoder}, {.name = "language model, step"}) {}
-
-  Tensor tokens_of(std::span<const int> tokens, const char* who) const {
-    if (tokens.empty())
-      fail(ErrorKind::Value, "{}: no tokens", who);
-    if (std::ssize(tokens) > context)
-      fail(ErrorKind::Value, "{}: {} tokens, the context holds {}", who, tokens.size(), context);
-    for (const int token : tokens)
-      if (token < 0 || token >= decoder->config.vocabulary)
-        fail(ErrorKind::Value, "{}: token {} is not in the vocabulary of {}", who, token,
-             decoder->config.vocabulary);
-    return tensor(std::vector<std::int64_t>(tokens.begin(), tokens.end()));
-  }
-
-  /// Reads tokens behind those in the cache; logits behind the last one.
-  std::vector<float> read(std::span<const int> tokens) {
-    Tensor logits;
-    while (!tokens.empty()) {
-      const auto n = std::min<std::size_t>(tokens.size(), static_cast<std::size_t>(chunk));
-      const Tensor some = tokens_of(tokens.first(n), "generate");
-      logits = n == 1 ? one(weights, some, cache) : many(weights, some, cache);
-      held.insert(held.end(), tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(n));
-      tokens = tokens.subspan(n);
-    }
-    return logits.to_vector<float>();
-  }
-
-  /// Lets the cache hold the first `count` of its tokens only.
-  void shorten(std::size_t count) {
-    if (count == held.size())
-      return;
-    held.resize(count);
-    cache.length.assign(static_cast<std::int64_t>(count));
-  }
-
-  std::shared_ptr<const Decoder> decoder;
-  Weights weights;
-  GenerateOptions defaults;
-  std::int64_t context, chunk, bytes;
-  Cache cache;
-  std::vector<int> held; ///< tokens that the cache holds
-  Compiled<Whole> whole;
-  Compiled<Step> many, one;
-};
-
 LanguageModel::LanguageModel(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 LanguageModel::~LanguageModel() = default;
 LanguageModel::LanguageModel(LanguageModel&&) noexcept = default;
@@ -192,6 +98,9 @@ LanguageModel LanguageModel::load(const std::filesystem::path& path,
          "LanguageModel: a context of {} and chunks of {}; neither may be less "
          "than 0 and 1",
          options.context, options.chunk);
+  if (options.sequences < 1 || options.sequences > kMostSequences)
+    fail(ErrorKind::Value, "LanguageModel: {} sequences; it must be 1 to {}", options.sequences,
+         kMostSequences);
   if (options.dtype && !is_float(*options.dtype))
     fail(ErrorKind::DType, "LanguageModel: weights in {}; a float is needed",
          egret::name_of(*options.dtype));
@@ -205,8 +114,12 @@ LanguageModel LanguageModel::load(const std::filesystem::path& path,
     Weights weights = read_weights(source, row, config, context, options.dtype);
     Decoder decoder{std::move(config), row.norm_plus_one && !source.gguf(),
                     row.query_key_norm == QueryKeyNorm::Whole};
-    return LanguageModel(std::make_unique<Impl>(std::move(decoder), std::move(weights),
-                                                std::move(defaults), context, options.chunk));
+    return LanguageModel(
+        std::make_unique<Impl>(CachedModel(std::move(decoder), std::move(weights),
+                                           {.sequences = options.sequences,
+                                            .capacity = context,
+                                            .chunk = std::min(options.chunk, context)}),
+                               std::move(defaults)));
   };
   const auto used = [&](std::int64_t most) {
     return options.context > 0 ? options.context : std::min(most, kDefaultContext);
@@ -241,58 +154,60 @@ LanguageModel LanguageModel::load(const std::filesystem::path& path,
 }
 
 const LanguageConfig& LanguageModel::config() const noexcept {
-  return impl_->decoder->config;
+  return impl_->model.config();
 }
 std::int64_t LanguageModel::context() const noexcept {
-  return impl_->context;
+  return impl_->model.sizes().capacity;
+}
+std::int64_t LanguageModel::sequences() const noexcept {
+  return impl_->model.sizes().sequences;
 }
 std::int64_t LanguageModel::weight_bytes() const noexcept {
-  return impl_->bytes;
+  return impl_->model.weight_bytes();
 }
 const GenerateOptions& LanguageModel::defaults() const noexcept {
   return impl_->defaults;
 }
 
 Tensor LanguageModel::logits(std::span<const int> tokens) {
-  return impl_->whole(impl_->weights, impl_->tokens_of(tokens, "logits"));
+  return impl_->model.logits(tokens);
 }
 
 Generated LanguageModel::generate(std::span<const int> prompt, const GenerateOptions& options,
                                   const std::function<bool(int)>& written) {
   require_valid(options);
-  (void)impl_->tokens_of(prompt, "generate");
-  // What the cache holds of the prompt stays; its last token is read again for its logits.
-  const auto same = static_cast<std::size_t>(
-      std::mismatch(prompt.begin(), prompt.end() - 1, impl_->held.begin(), impl_->held.end())
-          .first -
-      prompt.begin());
-  impl_->shorten(same);
+  CachedModel& model = impl_->model;
+  model.require_tokens(prompt, "generate");
+  model.keep(0, model.common(0, prompt));
   const std::vector<int> stop = options.stop ? *options.stop : config().stop;
-  std::set<int> seen(prompt.begin(), prompt.end());
-  std::uint64_t state = options.seed;
+  Sampler sampler(options, prompt);
   Generated result;
   if (options.max_new == 0)
     return result;
-  std::vector<float> logits = impl_->read(prompt.subspan(same));
+  std::vector<float> logits;
+  for (auto rest = prompt.subspan(model.held(0).size()); !rest.empty();) {
+    const auto n = std::min(rest.size(), static_cast<std::size_t>(model.sizes().chunk));
+    logits = model.read(0, rest.first(n));
+    rest = rest.subspan(n);
+  }
   for (;;) {
-    const int token = next_token(std::move(logits), seen, options, state);
+    const int token = sampler.next(logits);
     if (std::find(stop.begin(), stop.end(), token) != stop.end()) {
       result.reason = StopReason::Stop;
       return result;
     }
     result.tokens.push_back(token);
-    seen.insert(token);
     if (written && !written(token)) {
       result.reason = StopReason::Caller;
       return result;
     }
     if (std::ssize(result.tokens) == options.max_new)
       return result;
-    if (std::ssize(impl_->held) == impl_->context) {
+    if (std::ssize(model.held(0)) == context()) {
       result.reason = StopReason::Context;
       return result;
     }
-    logits = impl_->read(std::span(&token, 1));
+    logits = model.read(0, std::span(&token, 1));
   }
 }
 

@@ -4,18 +4,32 @@
 #include "egret/language_model.h"
 
 #include <cstdint>
+#include <map>
 #include <set>
-#include <vector>
+#include <span>
 
 namespace egret::models::language {
 
 /// Error(Value) for options out of range, naming the option.
 void require_valid(const GenerateOptions& options);
 
-/// Draws a token: repetition penalty for tokens in `seen` (Keskar et al. 2019), then the likeliest
-/// at temperature 0, else softmax(logits / temperature) among those that top_k, top_p (Holtzman et
-/// al. 2020) and min_p leave. Ties go to the lower number. Advances `state`.
-int next_token(std::vector<float> logits, const std::set<int>& seen, const GenerateOptions& options,
-               std::uint64_t& state);
+/// Draws the tokens of one text.
+class Sampler {
+public:
+  /// The prompt counts as seen.
+  Sampler(GenerateOptions options, std::span<const int> prompt);
+
+  /// The next token from its logits [vocabulary]: repetition penalty for tokens seen (Keskar et al.
+  /// 2019), presence and frequency penalties for those drawn, then the likeliest at temperature 0,
+  /// else softmax(logits / temperature) among those that top_k, top_p (Holtzman et al. 2020) and
+  /// min_p leave. Ties go to the lower number. Error(Value) for NaN.
+  int next(std::span<const float> logits);
+
+private:
+  GenerateOptions options_;
+  std::set<int> seen_;
+  std::map<int, std::int64_t> drawn_; ///< how often each
+  std::uint64_t state_;
+};
 
 } // namespace egret::models::language

@@ -15,10 +15,10 @@ using Dims = std::vector<std::int64_t>;
 
 /// Walks the parameters of a model twice: first to check names and shapes, with zeros in place of
 /// values, then to read them.
-class Reader {
+class WeightReader {
 public:
-  Reader(const TensorSource& source, const Architecture& row, const LanguageConfig& config,
-         std::optional<DType> dtype)
+  WeightReader(const TensorSource& source, const Architecture& row, const LanguageConfig& config,
+               std::optional<DType> dtype)
       : source_(source), row_(row), c_(config), dtype_(dtype) {
     // Published files of some architectures lack the prefix of the class that they were saved from.
     const std::string first = std::string(row.prefix) + base(Role::TokenEmbedding) + ".weight";
@@ -261,7 +261,7 @@ void divide(Rotary& rotary, const std::vector<float>& divisors, const std::strin
 
 Weights read_weights(const TensorSource& source, const Architecture& architecture,
                      LanguageConfig& config, std::int64_t context, std::optional<DType> dtype) {
-  Reader reader(source, architecture, config, dtype);
+  WeightReader reader(source, architecture, config, dtype);
   const std::size_t pairs = config.rotary.frequencies.size();
   const std::int64_t used = context > 0 ? context : config.context;
   const bool beyond = config.original_context > 0 && used > config.original_context;

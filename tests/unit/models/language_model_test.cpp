@@ -5,6 +5,7 @@
 #include "support/language_models.h"
 
 #include <gtest/gtest.h>
+#include <map>
 
 namespace egret::models {
 namespace {
@@ -79,6 +80,90 @@ TEST(LanguageModel, KeepsWhatTheCacheHoldsOfAPrompt) {
   EXPECT_EQ(model.generate(std::vector<int>{5, 6}, few).tokens.size(), 8U);
   EXPECT_EQ(model.generate(prompt, few).tokens, first);
   EXPECT_EQ(model.generate(prompt, few).tokens, first);
+}
+
+/// Steps until all texts have ended: the tokens of each, and why it ended.
+std::map<GenerationBatch::Id, Generated> written(GenerationBatch& batch) {
+  std::map<GenerationBatch::Id, Generated> all;
+  while (batch.running() + batch.waiting() > 0)
+    for (const auto& event : batch.step()) {
+      EXPECT_EQ(event.error, "");
+      if (event.token)
+        all[event.id].tokens.push_back(*event.token);
+      if (event.ends)
+        all[event.id].reason = *event.ends;
+    }
+  return all;
+}
+
+class Batches : public testing::TestWithParam<const char*> {};
+
+TEST_P(Batches, WritesEachTextAsIfItWereAlone) {
+  test::TempFolder folder;
+  const nlohmann::json& golden = golden_language(GetParam());
+  test::write_language_folder(folder.path(), golden["config"], test::language_tensors(golden));
+  LanguageModel alone = LanguageModel::load(folder.path());
+  LanguageModel model = LanguageModel::load(folder.path(), {.sequences = 3, .chunk = 5});
+  EXPECT_EQ(model.sequences(), 3);
+  const auto prompt = golden["prompt"].get<std::vector<int>>();
+  GenerationBatch batch(model);
+  std::map<GenerationBatch::Id, Generated> expected;
+  for (int i = 0; i < 5; ++i) { // more than there are sequences, of different lengths
+    std::vector<int> one(prompt.begin() + 2 * i, prompt.end());
+    GenerateOptions options{.max_new = 6 + 5 * i, .stop = std::vector<int>{}};
+    if (i % 2 == 1)
+      options = {.max_new = 20,
+                 .temperature = 0.7,
+                 .top_k = 20,
+                 .presence_penalty = 0.5,
+                 .frequency_penalty = 0.25,
+                 .seed = 7,
+                 .stop = std::vector<int>{}};
+    expected[batch.add(one, options)] = alone.generate(one, options);
+  }
+  EXPECT_EQ(batch.waiting(), 5U);
+  (void)batch.step();
+  EXPECT_EQ(batch.running(), 3U);
+  const auto all = written(batch);
+  ASSERT_EQ(all.size(), expected.size());
+  for (const auto& [id, text] : expected) {
+    EXPECT_EQ(all.at(id).tokens, text.tokens) << id;
+    EXPECT_EQ(all.at(id).reason, text.reason) << id;
+  }
+  EXPECT_EQ(model.generate(prompt, {.max_new = 64, .stop = std::vector<int>{}}).tokens,
+            golden["greedy"].get<std::vector<int>>());
+}
+
+INSTANTIATE_TEST_SUITE_P(Some, Batches, testing::Values("llama", "gemma2", "gpt2"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST(GenerationBatch, CancelledTextsLeaveTheirSequenceToOthers) {
+  test::TempFolder folder;
+  const nlohmann::json& golden = golden_language("gpt2");
+  test::write_language_folder(folder.path(), golden["config"], test::language_tensors(golden));
+  LanguageModel model = LanguageModel::load(folder.path(), {.context = 16, .sequences = 2});
+  const auto prompt = golden["prompt"].get<std::vector<int>>();
+  GenerationBatch batch(model);
+  const GenerateOptions endless{.max_new = 1000, .stop = std::vector<int>{}};
+  const auto a = batch.add(prompt, endless), b = batch.add(prompt, endless),
+             c = batch.add(prompt, endless), none = batch.add(prompt, {.max_new = 0});
+  (void)batch.step();
+  EXPECT_EQ(batch.running(), 2U);
+  batch.cancel(a);
+  const auto all = written(batch);
+  EXPECT_FALSE(all.contains(a));
+  EXPECT_FALSE(all.contains(none)) << "it ended in the first step";
+  const auto whole = golden["greedy"].get<std::vector<int>>();
+  for (const auto id : {b, c}) { // the context holds 4 more, and one needs no room
+    EXPECT_EQ(all.at(id).reason, StopReason::Context);
+    EXPECT_EQ(all.at(id).tokens, std::vector<int>(whole.begin(), whole.begin() + 5));
+  }
+  const auto again = batch.add(prompt, endless);
+  const auto events = batch.step(); // one token, of the whole prompt but its last token held
+  ASSERT_EQ(events.size(), 1U);
+  EXPECT_EQ(events[0].id, again);
+  EXPECT_EQ(events[0].reused, prompt.size() - 1);
+  EXPECT_EQ(written(batch).at(again).reason, StopReason::Context);
 }
 
 } // namespace
