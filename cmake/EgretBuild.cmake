@@ -72,6 +72,12 @@ endfunction()
 egret_find(egret_pcre2 pcre2.h pcre2-8)
 egret_find(egret_utf8proc utf8proc.h utf8proc)
 
+# Boost.Asio and Boost.Beast: headers only, without the libraries that Boost's own headers would ask for.
+find_path(EGRET_BOOST_INCLUDE boost/beast/core.hpp REQUIRED)
+add_library(egret_boost INTERFACE)
+target_include_directories(egret_boost SYSTEM INTERFACE ${EGRET_BOOST_INCLUDE})
+target_compile_definitions(egret_boost INTERFACE BOOST_ALL_NO_LIB BOOST_ERROR_CODE_HEADER_ONLY)
+
 # LLVM: one shared library for everyday builds (links in a second), static parts for ./x dist.
 add_library(egret_llvm INTERFACE)
 target_include_directories(egret_llvm SYSTEM INTERFACE ${LLVM_INCLUDE_DIRS})

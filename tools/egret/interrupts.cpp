@@ -20,16 +20,20 @@ void on_interrupt(int) {
 
 } // namespace
 
-Interrupts::Interrupts(Reads reads) {
+Interrupts::Interrupts(Reads reads, Also also) : also_(also) {
   struct sigaction action = {};
   action.sa_handler = on_interrupt;
   action.sa_flags = reads == Reads::GoOn ? SA_RESTART : 0;
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, &before_);
+  if (also_ == Also::Terminate)
+    sigaction(SIGTERM, &action, &terminate_before_);
 }
 
 Interrupts::~Interrupts() {
   sigaction(SIGINT, &before_, nullptr);
+  if (also_ == Also::Terminate)
+    sigaction(SIGTERM, &terminate_before_, nullptr);
 }
 
 const std::atomic<bool>& Interrupts::requested() noexcept {

@@ -15,7 +15,9 @@ class Interrupts {
 public:
   /// What happens to a read from a terminal or a pipe that waits when control-C comes.
   enum class Reads { ReturnEarly, GoOn };
-  explicit Interrupts(Reads reads);
+  /// Whether SIGTERM is taken for control-C.
+  enum class Also { Nothing, Terminate };
+  explicit Interrupts(Reads reads, Also also = Also::Nothing);
   Interrupts(const Interrupts&) = delete;
   Interrupts& operator=(const Interrupts&) = delete;
   ~Interrupts();
@@ -25,7 +27,8 @@ public:
   static void clear() noexcept;
 
 private:
-  struct sigaction before_ = {};
+  const Also also_;
+  struct sigaction before_ = {}, terminate_before_ = {};
 };
 
 } // namespace egret::tool

@@ -50,34 +50,49 @@ void add_sampling_options(CLI::App& command, LanguageOptions& o) {
       ->check(is_seed());
 }
 
-std::vector<std::string> add_language_options(CLI::App& command, LanguageOptions& o) {
-  const std::vector<CLI::Option*> added = {
-      command.add_option("--tokenizer", o.tokenizer,
-                         "A tokenizer.json, or a folder that has one (default: the model's)"),
-      command
-          .add_option("--top-p", o.top_p, "Only the likeliest whose probabilities sum to so much")
-          ->check(number_within(1e-9, 1)),
-      command
-          .add_option("--min-p", o.min_p, "Only those at least so likely, beside the likeliest's 1")
-          ->check(number_within(0, 1)),
-      command
-          .add_option("--repetition-penalty", o.repetition_penalty,
-                      "Above 1: tokens that were there become less likely")
-          ->check(number_within(1e-6, 1e6)),
-      command
-          .add_option("--dtype", o.dtype,
-                      "Of weights and cache (default: the checkpoint's; f32 for quantized ones)")
-          ->check(CLI::IsMember({"f32", "bf16", "f16"})),
-      command
-          .add_option("--context", o.context,
-                      "Tokens of prompt and text together (default: the model's, at most 4096)")
-          ->check(whole_within(1, 1 << 24)),
-      command.add_option("--ignore-key", o.ignored_keys,
-                         "A key of config.json that egret does not know and may ignore"),
-      command.add_flag("--stats", o.stats, "Say on stderr how fast it was")};
+namespace {
+
+std::vector<std::string> names_of(const std::vector<CLI::Option*>& options) {
   std::vector<std::string> names;
-  for (const CLI::Option* option : added)
+  for (const CLI::Option* option : options)
     names.push_back(option->get_name());
+  return names;
+}
+
+} // namespace
+
+std::vector<std::string> add_load_options(CLI::App& command, LanguageOptions& o) {
+  return names_of(
+      {command.add_option("--tokenizer", o.tokenizer,
+                          "A tokenizer.json, or a folder that has one (default: the model's)"),
+       command
+           .add_option("--dtype", o.dtype,
+                       "Of weights and cache (default: the checkpoint's; f32 for quantized ones)")
+           ->check(CLI::IsMember({"f32", "bf16", "f16"})),
+       command
+           .add_option("--context", o.context,
+                       "Tokens of prompt and text together (default: the model's, at most 4096)")
+           ->check(whole_within(1, 1 << 24)),
+       command.add_option("--ignore-key", o.ignored_keys,
+                          "A key of config.json that egret does not know and may ignore"),
+       command.add_flag("--stats", o.stats, "Say on stderr how fast it was")});
+}
+
+std::vector<std::string> add_language_options(CLI::App& command, LanguageOptions& o) {
+  std::vector<std::string> names = names_of(
+      {command
+           .add_option("--top-p", o.top_p, "Only the likeliest whose probabilities sum to so much")
+           ->check(number_within(1e-9, 1)),
+       command
+           .add_option("--min-p", o.min_p,
+                       "Only those at least so likely, beside the likeliest's 1")
+           ->check(number_within(0, 1)),
+       command
+           .add_option("--repetition-penalty", o.repetition_penalty,
+                       "Above 1: tokens that were there become less likely")
+           ->check(number_within(1e-6, 1e6))});
+  const std::vector<std::string> more = add_load_options(command, o);
+  names.insert(names.end(), more.begin(), more.end());
   return names;
 }
 
@@ -112,6 +127,7 @@ models::LanguageModel load_language_model(const LanguageOptions& o) {
   if (!o.dtype.empty())
     options.dtype = dtype_named(o.dtype);
   options.context = o.context;
+  options.sequences = o.sequences;
   options.ignored_keys = o.ignored_keys;
   const auto start = Clock::now();
   models::LanguageModel model = models::LanguageModel::load(o.model, options);

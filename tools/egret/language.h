@@ -23,6 +23,7 @@ namespace egret::tool {
 struct LanguageOptions {
   std::string model, tokenizer, dtype;
   std::int64_t context = 0;              ///< 0: what the model has, at most 4096
+  std::int64_t sequences = 1;            ///< texts at once
   std::vector<std::string> ignored_keys; ///< of config.json
   // What is empty is what the model's generation_config.json proposes.
   std::optional<std::int64_t> max_new, top_k;
@@ -33,8 +34,9 @@ struct LanguageOptions {
 
 /// --temperature, --top-k and --seed.
 void add_sampling_options(CLI::App& command, LanguageOptions& options);
-/// --tokenizer, --top-p, --min-p, --repetition-penalty, --dtype, --context, --ignore-key, --stats;
-/// their names are returned.
+/// --tokenizer, --dtype, --context, --ignore-key and --stats; their names are returned.
+std::vector<std::string> add_load_options(CLI::App& command, LanguageOptions& options);
+/// Those, --top-p, --min-p and --repetition-penalty; their names are returned.
 std::vector<std::string> add_language_options(CLI::App& command, LanguageOptions& options);
 
 /// Whether a path is a folder or a GGUF file, by its name or how it begins.

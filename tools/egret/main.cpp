@@ -27,6 +27,7 @@ constexpr const char* kFooter = R"(Try:
   egret ask 123+456                  what it learned
   egret train text --data FILE       train one on any text, then: egret generate --prompt "The "
   egret chat --model FOLDER          talk with a language model that was downloaded
+  egret serve --model FOLDER         answer clients of OpenAI's interface with it
   egret bench --list                 the workloads that speed is judged on
   egret egraph run FILE.egg          equality saturation by itself; egret egraph --help has an example
   egret info                         this machine, as the compiler sees it
@@ -129,6 +130,7 @@ int main(int argc, char** argv) {
   add_ask_command(app);
   add_generate_command(app);
   add_chat_command(app);
+  add_serve_command(app);
   add_run_command(app);
   add_compile_command(app);
   add_bisect_command(app);

@@ -2,6 +2,7 @@
 // whose greedy tokens transformers computed, and a tokenizer of as many tokens.
 #include "support/language_models.h"
 #include "support/run_tool.h"
+#include "support/small_tokenizer.h"
 
 #include <csignal>
 #include <fmt/format.h>
@@ -13,42 +14,7 @@ namespace {
 using test::egret_command;
 using test::expect_contains;
 using test::Ran;
-
-/// 64 tokens: 8 special ones, then single characters (Ġ is a space in the alphabet of bytes).
-nlohmann::json small_tokenizer() {
-  const std::vector<std::string> special = {"<pad>",      "<s>",           "</s>",      "<|user|>",
-                                            "<|system|>", "<|assistant|>", "<|other|>", "<|end|>"};
-  nlohmann::json added = nlohmann::json::array(), vocabulary;
-  int id = 0;
-  for (const std::string& text : special) {
-    added.push_back({{"id", id},
-                     {"content", text},
-                     {"special", true},
-                     {"single_word", false},
-                     {"lstrip", false},
-                     {"rstrip", false},
-                     {"normalized", false}});
-    vocabulary[text] = id++;
-  }
-  vocabulary["\u0120"] = id++;
-  for (const char c : std::string("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTU.,?!-0123"))
-    if (id < 64)
-      vocabulary[std::string(1, c)] = id++;
-  return {
-      {"version", "1.0"},
-      {"truncation", nullptr},
-      {"padding", nullptr},
-      {"added_tokens", added},
-      {"normalizer", nullptr},
-      {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}}},
-      {"post_processor", nullptr},
-      {"decoder", {{"type", "ByteLevel"}}},
-      {"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", nlohmann::json::array()}}}};
-}
-
-constexpr const char* kTemplate =
-    "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}"
-    "{% if add_generation_prompt %}<|assistant|>{% endif %}";
+using test::small_tokenizer;
 
 class LanguageTool : public testing::Test {
 protected:
@@ -56,7 +22,7 @@ protected:
     test::write_language_folder(folder_.path(), golden_["config"], test::language_tensors(golden_));
     test::write_json(folder_ / "tokenizer.json", small_tokenizer());
     test::write_json(folder_ / "tokenizer_config.json",
-                     {{"eos_token", "</s>"}, {"chat_template", kTemplate}});
+                     {{"eos_token", "</s>"}, {"chat_template", test::kSmallTemplate}});
     test::write_file(folder_ / "turns", "hello\n\nhow are you?\n/reset\nhello\n/exit\nnever\n");
   }
   static std::string joined(const nlohmann::json& ids, const char* between) {

@@ -1,0 +1,262 @@
+#include "serve/api.h"
+
+#include "egret/error.h"
+#include "support/printable.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <random>
+
+namespace egret::serve {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+enum class Endpoint { Health, Metrics, Models, Model, Chat, Completion, Tokenize };
+
+struct Route {
+  std::string_view path, method;
+  Endpoint endpoint;
+};
+constexpr std::string_view kModels = "/v1/models";
+constexpr std::array<Route, 6> kRoutes = {{{"/health", "GET", Endpoint::Health},
+                                           {"/metrics", "GET", Endpoint::Metrics},
+                                           {kModels, "GET", Endpoint::Models},
+                                           {"/v1/chat/completions", "POST", Endpoint::Chat},
+                                           {"/v1/completions", "POST", Endpoint::Completion},
+                                           {"/tokenize", "POST", Endpoint::Tokenize}}};
+constexpr Route kOneModel = {kModels, "GET", Endpoint::Model};
+
+std::string_view path_of(std::string_view target) {
+  return target.substr(0, target.find('?'));
+}
+
+/// What stands behind /v1/models/; empty where nothing does.
+std::string_view model_in(std::string_view path) {
+  return path.starts_with(kModels) && path.size() > kModels.size() && path[kModels.size()] == '/'
+             ? path.substr(kModels.size() + 1)
+             : std::string_view();
+}
+
+const Route* route_of(std::string_view target) {
+  const std::string_view path = path_of(target);
+  if (!model_in(path).empty())
+    return &kOneModel;
+  const auto* at = std::ranges::find(kRoutes, path, &Route::path);
+  return at == kRoutes.end() ? nullptr : at;
+}
+
+const Route& required_route(std::string_view target) {
+  if (const Route* route = route_of(target))
+    return *route;
+  throw Refusal(404, fmt::format("there is no path '{}'", printable(path_of(target))), "",
+                "unknown_path");
+}
+
+/// %XX decoded; what is no such escape stays.
+std::string unescaped(std::string_view text) {
+  const auto digit = [](char c) -> int {
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
+  };
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '%' && i + 2 < text.size() && digit(text[i + 1]) >= 0 &&
+        digit(text[i + 2]) >= 0) {
+      out += static_cast<char>(16 * digit(text[i + 1]) + digit(text[i + 2]));
+      i += 2;
+    } else {
+      out += text[i];
+    }
+  }
+  return out;
+}
+
+/// Takes as long for any text of one length.
+bool same_secret(std::string_view a, std::string_view b) {
+  unsigned difference = a.size() == b.size() ? 0 : 1;
+  for (std::size_t i = 0; i < b.size(); ++i)
+    difference |= static_cast<unsigned char>(i < a.size() ? a[i] : 0) ^
+                  static_cast<unsigned>(static_cast<unsigned char>(b[i]));
+  return difference == 0;
+}
+
+bool is_json_type(std::string_view type) {
+  std::string name(type.substr(0, type.find(';')));
+  name.erase(name.find_last_not_of(" \t") + 1);
+  std::ranges::transform(name, name.begin(),
+                         [](char c) { return c >= 'A' && c <= 'Z' ? char(c - 'A' + 'a') : c; });
+  return name == "application/json";
+}
+
+std::int64_t unix_seconds() {
+  return std::chrono::duration_cast<std::chrono::seconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+std::uint64_t random_bits() {
+  static thread_local std::random_device device;
+  return (std::uint64_t{device()} << 32U) | device();
+}
+
+} // namespace
+
+Reply reply_of(const Refusal& refusal) {
+  return {.status = refusal.status, .body = body_of(refusal)};
+}
+
+Api::Api(const models::LanguageModel& model, const Tokenizer& tokenizer,
+         const ServeOptions& options, const Metrics& metrics)
+    : model_(model), tokenizer_(tokenizer), options_(options), metrics_(metrics),
+      created_(unix_seconds()) {
+  if (const auto text = tokenizer.chat_template())
+    template_ = ChatTemplate::parse(*text, options.model_name + ": chat template");
+}
+
+std::string_view Api::endpoint(std::string_view target) {
+  const Route* route = route_of(target);
+  return route == nullptr ? "other" : route->path;
+}
+
+std::string_view Api::method(std::string_view target) {
+  const Route* route = route_of(target);
+  return route == nullptr ? "" : route->method;
+}
+
+void Api::check_head(const HttpRequest& request) const {
+  const Route& route = required_route(request.target);
+  constexpr std::string_view scheme = "Bearer ";
+  if (!options_.api_key.empty() && route.endpoint != Endpoint::Health &&
+      !(request.authorization.starts_with(scheme) &&
+        same_secret(request.authorization.substr(scheme.size()), options_.api_key)))
+    throw Refusal(401, "the header 'Authorization: Bearer KEY' has not the key of this server", "",
+                  "invalid_api_key");
+  if (request.method != route.method)
+    throw Refusal(405, fmt::format("{} takes {}", route.path, route.method), "", "wrong_method");
+  // Pages of other origins may send other types without asking first.
+  if (route.method == "POST" && !is_json_type(request.content_type))
+    throw Refusal(415, "the header 'Content-Type' must be application/json");
+}
+
+std::variant<Reply, Generation> Api::answer(const HttpRequest& request) const {
+  check_head(request);
+  switch (required_route(request.target).endpoint) {
+  case Endpoint::Health:
+    return Reply{.body = R"({"status":"ok"})"};
+  case Endpoint::Metrics:
+    return Reply{.content_type = "text/plain; version=0.0.4", .body = metrics_.text()};
+  case Endpoint::Models:
+    return Reply{.body = json_text({{"object", "list"}, {"data", Json::array({model_json()})}})};
+  case Endpoint::Model:
+    require_model(unescaped(model_in(path_of(request.target))));
+    return Reply{.body = json_text(model_json())};
+  case Endpoint::Chat:
+    return generation(read_chat_body(request.body), true);
+  case Endpoint::Completion:
+    return generation(read_completion_body(request.body), false);
+  case Endpoint::Tokenize:
+    return tokenize(read_tokenize_body(request.body));
+  }
+  return Reply{};
+}
+
+Json Api::model_json() const {
+  return {{"id", options_.model_name},
+          {"object", "model"},
+          {"created", created_},
+          {"owned_by", "egret"},
+          {"max_model_len", model_.context()}};
+}
+
+void Api::require_model(const std::string& name) const {
+  if (!name.empty() && name != options_.model_name)
+    throw Refusal(404,
+                  fmt::format("there is no model '{}'; this server has '{}'", printable(name),
+                              options_.model_name),
+                  "model", "model_not_found");
+}
+
+std::string Api::render(const Messages& messages) const {
+  // A template may loop; what it may spend bounds how long other requests wait.
+  constexpr TemplateLimits limits = {.steps = 2'000'000, .output_bytes = 8U << 20U};
+  if (!template_)
+    throw Refusal(400, "the model has no chat template; /v1/completions continues texts",
+                  "messages", "no_chat_template");
+  try {
+    return template_->render(messages, tokenizer_, {.generation_prompt = true, .limits = limits});
+  } catch (const Error& error) { // the template refuses the order of roles, say
+    throw Refusal(400, error.what(), "messages");
+  }
+}
+
+std::vector<int> Api::ids_of(const Prompt& prompt, bool add_special) const {
+  if (const auto* ids = std::get_if<std::vector<int>>(&prompt))
+    return *ids;
+  try {
+    if (const auto* messages = std::get_if<Messages>(&prompt))
+      return tokenizer_.encode(render(*messages), false); // the template writes special tokens
+    return tokenizer_.encode(std::get<std::string>(prompt), add_special);
+  } catch (const Error& error) {
+    throw Refusal(400, error.what(), "prompt");
+  }
+}
+
+Generation Api::generation(CompletionBody body, bool chat) const {
+  require_model(body.model);
+  const char* field = chat ? "messages" : "prompt";
+  Generation made;
+  Job& job = made.job;
+  job.prompt = ids_of(body.prompt, true);
+  if (job.prompt.empty())
+    throw Refusal(400, fmt::format("'{}' has no tokens", field), field);
+  if (std::ssize(job.prompt) > model_.context())
+    throw Refusal(400,
+                  fmt::format("'{}' has {} tokens, the context holds {}", field, job.prompt.size(),
+                              model_.context()),
+                  field, "context_length_exceeded");
+  for (const int id : job.prompt)
+    if (id < 0 || id >= model_.config().vocabulary)
+      throw Refusal(400,
+                    fmt::format("'{}' has token {}, the vocabulary has {}", field, id,
+                                model_.config().vocabulary),
+                    field);
+  models::GenerateOptions& o = job.options;
+  o = model_.defaults();
+  const std::int64_t most = options_.max_tokens > 0 ? options_.max_tokens : model_.context();
+  o.max_new = std::min(body.max_tokens.value_or(most), most);
+  o.temperature = body.temperature.value_or(o.temperature);
+  o.top_k = body.top_k.value_or(o.top_k);
+  o.top_p = body.top_p.value_or(o.top_p);
+  o.min_p = body.min_p.value_or(o.min_p);
+  o.repetition_penalty = body.repetition_penalty.value_or(o.repetition_penalty);
+  o.presence_penalty = body.presence_penalty;
+  o.frequency_penalty = body.frequency_penalty;
+  o.seed = body.seed ? *body.seed : random_bits();
+  o.stop = o.stop.value_or(model_.config().stop);
+  if (const auto end = tokenizer_.special_id("eos_token"))
+    o.stop->push_back(*end);
+  job.stop = std::move(body.stop);
+  made.form = {.chat = chat,
+               .stream = body.stream,
+               .include_usage = body.include_usage,
+               .id = fmt::format("{}-{:016x}", chat ? "chatcmpl" : "cmpl", random_bits()),
+               .model = options_.model_name,
+               .created = unix_seconds()};
+  return made;
+}
+
+Reply Api::tokenize(const TokenizeBody& body) const {
+  require_model(body.model);
+  const std::vector<int> ids = ids_of(body.prompt, body.add_special);
+  return {.body = json_text(
+              {{"count", ids.size()}, {"max_model_len", model_.context()}, {"tokens", ids}})};
+}
+
+} // namespace egret::serve
