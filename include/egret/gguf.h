@@ -3,6 +3,7 @@
 // that names the file, the offset, the tensor or key and the reason.
 #pragma once
 
+#include "egret/functional/packed.h"
 #include "egret/io.h"
 
 #include <cstdint>
@@ -52,9 +53,14 @@ const GgmlTypeInfo& info_of(GgmlType type);
 /// into what reads it. (For F16 and BF16 the bytes are reinterpreted.)
 Tensor dequantized(GgmlType type, const Tensor& bytes);
 
-/// The reverse for F32, F16, BF16 and Q8_0 (whose scale is a block's largest magnitude over 127, in
-/// f16): floats [..., n · values of a block] to u8. Error(Unsupported) for other types,
-/// Error(Shape) unless the last axis consists of whole blocks.
+/// The same values of Q8_0 and Q4_0 as integers with scales in f16, in as many bytes, that
+/// dequantize() takes. Error(Unsupported) for other types.
+Quantized packed_blocks(GgmlType type, const Tensor& bytes);
+
+/// The reverse for F32, F16, BF16, Q8_0 (whose scale is a block's largest magnitude over 127, in
+/// f16) and Q4_0 (whose value of the largest magnitude becomes -8): floats [..., n · values of a
+/// block] to u8. Error(Unsupported) for other types, Error(Shape) unless the last axis consists of
+/// whole blocks.
 Tensor quantized_blocks(GgmlType type, const Tensor& values);
 
 /// A value of the metadata. Integers of all sizes are i64 (or u64 where they do not fit).

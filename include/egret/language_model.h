@@ -54,6 +54,7 @@ struct LanguageModelOptions {
   std::string device;         ///< as use_device(); empty: the one in use
   std::optional<DType> dtype; ///< of weights and cache; empty: that of the checkpoint, f32 for
                               ///< quantized tensors
+  bool dequantize = false;    ///< packed weights become floats of `dtype` when they are loaded
   std::int64_t context = 0;   ///< positions of the cache; 0: what the model has, at most 4096
   std::int64_t sequences = 1; ///< texts that the cache holds at once, each of so many positions
   std::int64_t chunk = 512;   ///< most tokens of a prompt that are read in one step
@@ -166,6 +167,27 @@ private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+struct QuantizeOptions {
+  int bits = 4;           ///< 4 or 8
+  std::int64_t group = 0; ///< neighbours in a row with one scale; 0: 32 of 4 bits, a whole row of 8
+};
+
+/// What became of a matrix.
+struct QuantizedMatrix {
+  std::string name;
+  double error = 0; ///< 2-norm of the difference over that of the matrix
+  std::int64_t bytes_before = 0, bytes_after = 0;
+};
+
+/// Writes a folder that LanguageModel reads, with every matrix of products and the table of tokens
+/// as quantize() makes them; norms, biases and routers as they are, files of the tokenizer copied.
+/// Errors as LanguageModel::load() for `folder`, Error(Value) for options out of range and for
+/// groups that do not divide a row, Error(File) for an `out` that is not empty or cannot be
+/// written.
+std::vector<QuantizedMatrix> quantize_language_model(const std::filesystem::path& folder,
+                                                     const std::filesystem::path& out,
+                                                     const QuantizeOptions& options = {});
 
 /// The architectures that LanguageModel reads, by the names in config.json.
 std::vector<std::string> language_architectures();

@@ -189,16 +189,42 @@ const GgmlTypeInfo& info_of(GgmlType type) {
   fail(ErrorKind::Value, "GGUF: type {} is none that egret reads", static_cast<unsigned>(type));
 }
 
+namespace {
+
+/// u8 [..., n · bytes of a block] to [rows, n, bytes of a block].
+Tensor blocks_of(const GgmlTypeInfo& row, const Tensor& bytes, const char* who) {
+  if (bytes.dtype() != DType::U8)
+    fail(ErrorKind::DType, "{}: blocks are u8, got {}", who, name_of(bytes.dtype()));
+  if (bytes.rank() < 1 || bytes.size(-1) == 0 || bytes.size(-1) % row.bytes != 0)
+    fail(ErrorKind::Shape, "{}: {} is not a number of blocks of {} bytes ({})", who,
+         to_string(bytes.shape()), row.bytes, row.name);
+  return bytes.reshape({bytes.numel() / bytes.size(-1), bytes.size(-1) / row.bytes, row.bytes});
+}
+
+} // namespace
+
 Tensor dequantized(GgmlType type, const Tensor& bytes) {
   const GgmlTypeInfo& row = info_of(type);
-  if (bytes.dtype() != DType::U8)
-    fail(ErrorKind::DType, "dequantized: blocks are u8, got {}", name_of(bytes.dtype()));
-  if (bytes.rank() < 1 || bytes.size(-1) == 0 || bytes.size(-1) % row.bytes != 0)
-    fail(ErrorKind::Shape, "dequantized: {} is not a number of blocks of {} bytes ({})",
-         to_string(bytes.shape()), row.bytes, row.name);
+  const Tensor blocks = blocks_of(row, bytes, "dequantized");
+  return dequantized_blocks(type, blocks)
+      .reshape(with_last(bytes, {bytes.size(-1) / row.bytes * row.values}));
+}
+
+Quantized packed_blocks(GgmlType type, const Tensor& bytes) {
+  const GgmlTypeInfo& row = info_of(type);
+  if (type != GgmlType::Q8_0 && type != GgmlType::Q4_0)
+    fail(ErrorKind::Unsupported, "packed_blocks: {} has no integers with one scale a group",
+         row.name);
+  const int bits = type == GgmlType::Q8_0 ? 8 : 4;
+  const Tensor blocks = blocks_of(row, bytes, "packed_blocks");
   const std::int64_t count = bytes.size(-1) / row.bytes;
-  const Tensor blocks = bytes.reshape({bytes.numel() / bytes.size(-1), count, row.bytes});
-  return dequantized_blocks(type, blocks).reshape(with_last(bytes, {count * row.values}));
+  // i8 to integers around 128; halves of a block's bytes to neighbours.
+  const Tensor packed =
+      bits == 8
+          ? field(blocks, 2, 32) ^ 128
+          : pack_bits(bit_fields(field(blocks, 2, 16), 2, 4).reshape(with_last(blocks, {32})), 4);
+  return {packed.reshape(with_last(bytes, {count * row.values * bits / 8})),
+          word(blocks, 0).bitcast(DType::F16).reshape(with_last(bytes, {count})), bits, row.values};
 }
 
 Tensor quantized_blocks(GgmlType type, const Tensor& values) {
@@ -224,6 +250,18 @@ Tensor quantized_blocks(GgmlType type, const Tensor& values) {
     const Tensor scale = abs(blocks).max(-1, true) * (1.0 / 127);
     const Tensor q = round(where(scale > 0, blocks / scale, 0.0)).to(DType::I8).bitcast(DType::U8);
     return cat({bytes_of_halves(scale.to(DType::F16)).squeeze(-2), q}, -1).reshape(shape);
+  }
+  case GgmlType::Q4_0: {
+    const Tensor blocks =
+        values.to(DType::F32)
+            .reshape(with_last(values, {values.size(-1) / row.values, row.values}));
+    // The value of the largest magnitude becomes -8, the one integer without its negative.
+    const Tensor most = abs(blocks).max(-1, true);
+    const Tensor scale = where(blocks.max(-1, true) == most, -most, most) * 0.125;
+    const Tensor steps = where(scale != 0, blocks / scale, 0.0);
+    const Tensor q = clamp(floor(steps + 8.5), 0, 15).to(DType::U8);
+    const Tensor nibbles = q.narrow(-1, 0, 16) | (q.narrow(-1, 16, 16) << 4);
+    return cat({bytes_of_halves(scale.to(DType::F16)).squeeze(-2), nibbles}, -1).reshape(shape);
   }
   default:
     fail(ErrorKind::Unsupported, "quantized_blocks: {} is read, not written", row.name);

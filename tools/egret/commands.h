@@ -12,6 +12,7 @@ void add_train_command(CLI::App& app); ///< train addition, digits, text
 void add_ask_command(CLI::App& app);
 void add_generate_command(CLI::App& app);
 void add_serve_command(CLI::App& app);
+void add_quantize_command(CLI::App& app);
 void add_run_command(CLI::App& app);
 void add_compile_command(CLI::App& app);
 void add_bisect_command(CLI::App& app);

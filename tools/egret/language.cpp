@@ -69,6 +69,8 @@ std::vector<std::string> add_load_options(CLI::App& command, LanguageOptions& o)
            .add_option("--dtype", o.dtype,
                        "Of weights and cache (default: the checkpoint's; f32 for quantized ones)")
            ->check(CLI::IsMember({"f32", "bf16", "f16"})),
+       command.add_flag("--dequantize", o.dequantize,
+                        "Keep quantized weights as floats: more memory, and faster on a CPU"),
        command
            .add_option("--context", o.context,
                        "Tokens of prompt and text together (default: the model's, at most 4096)")
@@ -126,6 +128,7 @@ models::LanguageModel load_language_model(const LanguageOptions& o) {
   models::LanguageModelOptions options;
   if (!o.dtype.empty())
     options.dtype = dtype_named(o.dtype);
+  options.dequantize = o.dequantize;
   options.context = o.context;
   options.sequences = o.sequences;
   options.ignored_keys = o.ignored_keys;

@@ -22,6 +22,7 @@ namespace egret::tool {
 
 struct LanguageOptions {
   std::string model, tokenizer, dtype;
+  bool dequantize = false;
   std::int64_t context = 0;              ///< 0: what the model has, at most 4096
   std::int64_t sequences = 1;            ///< texts at once
   std::vector<std::string> ignored_keys; ///< of config.json
@@ -34,7 +35,8 @@ struct LanguageOptions {
 
 /// --temperature, --top-k and --seed.
 void add_sampling_options(CLI::App& command, LanguageOptions& options);
-/// --tokenizer, --dtype, --context, --ignore-key and --stats; their names are returned.
+/// --tokenizer, --dtype, --dequantize, --context, --ignore-key and --stats; their names are
+/// returned.
 std::vector<std::string> add_load_options(CLI::App& command, LanguageOptions& options);
 /// Those, --top-p, --min-p and --repetition-penalty; their names are returned.
 std::vector<std::string> add_language_options(CLI::App& command, LanguageOptions& options);

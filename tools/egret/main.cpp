@@ -131,6 +131,7 @@ int main(int argc, char** argv) {
   add_generate_command(app);
   add_chat_command(app);
   add_serve_command(app);
+  add_quantize_command(app);
   add_run_command(app);
   add_compile_command(app);
   add_bisect_command(app);

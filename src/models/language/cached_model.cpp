@@ -62,7 +62,7 @@ Tensor WriteStep::operator()(const Weights& weights, const Tensor& tokens, const
 CachedModel::CachedModel(Decoder decoder, Weights weights, CacheSizes sizes)
     : decoder_(std::make_shared<const Decoder>(std::move(decoder))), weights_(std::move(weights)),
       sizes_(sizes), bytes_(bytes_in(weights_)),
-      cache_(decoder_->cache(sizes.sequences, sizes.capacity, weights_.embedding.dtype())),
+      cache_(decoder_->cache(sizes.sequences, sizes.capacity)),
       held_(static_cast<std::size_t>(sizes.sequences)),
       whole_(Whole{decoder_}, of_any_length("language model", sizes.capacity)),
       read_(ReadStep{decoder_, sizes}, of_any_length("language model, prompt", sizes.chunk)),

@@ -34,7 +34,7 @@ public:
   }
 
   Tensor run() const {
-    Tensor x = embedding(weights_.embedding, tokens_.reshape({rows_ * count_}));
+    Tensor x = rows_at(weights_.embedding, tokens_.reshape({rows_ * count_}), decoder_.dtype);
     if (c_.embedding_scale != 1)
       x = x * c_.embedding_scale;
     if (weights_.positions)
@@ -160,9 +160,11 @@ private:
       shares = shares / shares.sum(-1, true);
     const Tensor weight = shares.transpose(0, 1).unsqueeze(-1); // [experts, tokens, 1]
     const Tensor all = x.unsqueeze(0);
-    const Tensor hidden = activate(c_.activation, matmul(all, experts.gate.transpose())) *
-                          matmul(all, experts.up.transpose());
-    const Tensor out = matmul(hidden, experts.down.transpose()); // [experts, tokens, width]
+    const Tensor hidden =
+        activate(c_.activation, matmul(all, dense(experts.gate, x.dtype()).transpose())) *
+        matmul(all, dense(experts.up, x.dtype()).transpose());
+    const Tensor out =
+        matmul(hidden, dense(experts.down, x.dtype()).transpose()); // [experts, tokens, width]
     return (out.to(DType::F32) * weight).sum(0).to(x.dtype());
   }
 
@@ -180,7 +182,7 @@ private:
 
 } // namespace
 
-Cache Decoder::cache(std::int64_t sequences, std::int64_t capacity, DType dtype) const {
+Cache Decoder::cache(std::int64_t sequences, std::int64_t capacity) const {
   Cache cache;
   const Shape shape = {config.kv_heads, sequences * capacity, config.head_size};
   for (std::int64_t i = 0; i < config.layers; ++i)
@@ -194,8 +196,9 @@ Tensor Decoder::hidden(const Weights& weights, const Tensor& tokens,
 }
 
 Tensor Decoder::logits(const Weights& weights, const Tensor& hidden) const {
-  Tensor y =
-      (weights.head ? (*weights.head)(hidden) : linear(hidden, weights.embedding)).to(DType::F32);
+  Tensor y = (weights.head ? (*weights.head)(hidden)
+                           : linear(hidden, dense(weights.embedding, hidden.dtype())))
+                 .to(DType::F32);
   if (config.logit_softcap)
     y = tanh(y * (1 / *config.logit_softcap)) * *config.logit_softcap;
   return y;

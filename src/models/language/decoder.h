@@ -4,6 +4,7 @@
 
 #include "egret/language_model.h"
 #include "egret/tree.h"
+#include "models/language/matrix.h"
 
 #include <optional>
 #include <vector>
@@ -19,28 +20,28 @@ struct NormWeights {
 /// Matrices of all experts of a layer.
 struct ExpertWeights {
   Tensor router;   ///< [experts, width]
-  Tensor gate, up; ///< [experts, hidden, width]
-  Tensor down;     ///< [experts, width, hidden]
+  Matrix gate, up; ///< [experts, hidden, width]
+  Matrix down;     ///< [experts, width, hidden]
   EGRET_FIELDS(router, gate, up, down)
 };
 
 /// A layer; what its architecture lacks is empty.
 struct LayerWeights {
   std::optional<NormWeights> input_norm, attention_end_norm, mlp_norm, mlp_end_norm;
-  nn::Linear query, key, value, output;
+  Projection query, key, value, output;
   std::optional<NormWeights> query_norm, key_norm;
-  std::optional<nn::Linear> gate, up, down;
+  std::optional<Projection> gate, up, down;
   std::optional<ExpertWeights> experts;
   EGRET_FIELDS(input_norm, attention_end_norm, mlp_norm, mlp_end_norm, query, key, value, output,
                query_norm, key_norm, gate, up, down, experts)
 };
 
 struct Weights {
-  Tensor embedding;                ///< [vocabulary, width]
+  Matrix embedding;                ///< [vocabulary, width]
   std::optional<Tensor> positions; ///< [context, width]
   std::vector<LayerWeights> layers;
   NormWeights norm;
-  std::optional<nn::Linear> head;               ///< none: the embedding's table
+  std::optional<Projection> head;               ///< none: the embedding's table
   std::optional<Tensor> rotary, sliding_rotary; ///< f32: frequencies
   EGRET_FIELDS(embedding, positions, layers, norm, head, rotary, sliding_rotary)
 };
@@ -64,10 +65,11 @@ struct CachePlace {
 /// What the forward needs beside the tensors.
 struct Decoder {
   LanguageConfig config;
+  DType dtype = DType::F32;      ///< of hidden states and the cache
   bool norm_plus_one = false;    ///< norms multiply by 1 + weight
   bool norm_whole_heads = false; ///< norms of queries and keys see all heads at once
 
-  Cache cache(std::int64_t sequences, std::int64_t capacity, DType dtype) const;
+  Cache cache(std::int64_t sequences, std::int64_t capacity) const;
   /// Hidden states [rows · tokens, width] behind the last norm, of tokens [rows, tokens] that
   /// follow those in the cache (which holds them too afterwards), or that stand alone without one.
   Tensor hidden(const Weights& weights, const Tensor& tokens, const CachePlace* place) const;

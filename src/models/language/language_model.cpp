@@ -1,13 +1,12 @@
 #include "egret/language_model.h"
 
 #include "egret/device.h"
-#include "egret/gguf.h"
-#include "egret/sharded_tensors.h"
 #include "io/json_file.h"
 #include "models/language/cached_model.h"
 #include "models/language/config.h"
 #include "models/language/model_impl.h"
 #include "models/language/sampling.h"
+#include "models/language/sources.h"
 #include "models/language/weights.h"
 #include "support/fail.h"
 #include "support/printable.h"
@@ -21,50 +20,6 @@ using namespace language;
 namespace {
 
 constexpr std::int64_t kDefaultContext = 4096, kMostSequences = 4096;
-
-class FolderSource final : public TensorSource {
-public:
-  explicit FolderSource(const std::filesystem::path& folder) : folder_(folder), tensors_(folder) {}
-  bool gguf() const override { return false; }
-  std::string path() const override { return folder_.string(); }
-  std::string path_of(const std::string& name) const override {
-    return tensors_.path_of(name).string();
-  }
-  std::vector<std::string> names() const override { return tensors_.names(); }
-  bool contains(const std::string& name) const override { return tensors_.contains(name); }
-  std::vector<std::int64_t> shape(const std::string& name) const override {
-    return tensors_.info(name).shape;
-  }
-  Tensor read(const std::string& name) const override { return tensors_.read(name); }
-
-private:
-  std::filesystem::path folder_;
-  io::ShardedTensors tensors_;
-};
-
-class GgufSource final : public TensorSource {
-public:
-  GgufSource(const std::filesystem::path& path, const io::GgufFile& file)
-      : path_(path), file_(file) {}
-  bool gguf() const override { return true; }
-  std::string path() const override { return path_.string(); }
-  std::string path_of(const std::string&) const override { return path_.string(); }
-  std::vector<std::string> names() const override {
-    std::vector<std::string> names;
-    for (const auto& info : file_.tensors())
-      names.push_back(info.name);
-    return names;
-  }
-  bool contains(const std::string& name) const override { return file_.contains(name); }
-  std::vector<std::int64_t> shape(const std::string& name) const override {
-    return file_.info(name).shape;
-  }
-  Tensor read(const std::string& name) const override { return file_.read(name); }
-
-private:
-  std::filesystem::path path_;
-  const io::GgufFile& file_;
-};
 
 GenerateOptions read_defaults(const std::filesystem::path& folder, LanguageConfig& config) {
   GenerateOptions options;
@@ -111,9 +66,10 @@ LanguageModel LanguageModel::load(const std::filesystem::path& path,
            path.string(), options.context, config.context);
     const std::int64_t context =
         options.context > 0 ? options.context : std::min(config.context, kDefaultContext);
-    Weights weights = read_weights(source, row, config, context, options.dtype);
-    Decoder decoder{std::move(config), row.norm_plus_one && !source.gguf(),
-                    row.query_key_norm == QueryKeyNorm::Whole};
+    std::optional<DType> dtype = options.dtype;
+    Weights weights = read_weights(source, row, config, context, dtype, !options.dequantize);
+    Decoder decoder{std::move(config), dtype.value_or(DType::F32),
+                    row.norm_plus_one && !source.gguf(), row.query_key_norm == QueryKeyNorm::Whole};
     return LanguageModel(
         std::make_unique<Impl>(CachedModel(std::move(decoder), std::move(weights),
                                            {.sequences = options.sequences,

@@ -18,8 +18,8 @@ using Dims = std::vector<std::int64_t>;
 class WeightReader {
 public:
   WeightReader(const TensorSource& source, const Architecture& row, const LanguageConfig& config,
-               std::optional<DType> dtype)
-      : source_(source), row_(row), c_(config), dtype_(dtype) {
+               std::optional<DType>& dtype, bool packed)
+      : source_(source), row_(row), c_(config), dtype_(dtype), packed_(packed) {
     // Published files of some architectures lack the prefix of the class that they were saved from.
     const std::string first = std::string(row.prefix) + base(Role::TokenEmbedding) + ".weight";
     if (!source.gguf() && source.contains(first))
@@ -41,6 +41,8 @@ public:
     reading_ = true;
     return all();
   }
+
+  const std::map<std::string, bool>& matrices() const { return matrices_; }
 
   /// Divisors of frequencies, which only GGUF files have as tensors.
   std::optional<std::vector<float>> divisors(Role role, std::size_t count) {
@@ -100,11 +102,27 @@ private:
     return value;
   }
 
+  /// A tensor [..., out, in] that products use.
+  Matrix matrix(const std::string& name, const Dims& shape) {
+    if (!reading_)
+      matrices_[name] = false;
+    else if (source_.packed(name)) {
+      if (!dtype_)
+        dtype_ = c_.dtype.value_or(DType::F32);
+      if (packed_)
+        return stored(source_.read_packed(name));
+    }
+    return tensor(name, shape);
+  }
+
   /// A matrix [out, in], or its transpose where the architecture stores that.
-  Tensor matrix(const std::string& name, std::int64_t out, std::int64_t in) {
-    if (!row_.transposed || source_.gguf())
-      return tensor(name + ".weight", {out, in});
-    return tensor(name + ".weight", {in, out}).transpose();
+  Matrix matrix_of(const std::string& name, std::int64_t out, std::int64_t in) {
+    const std::string weight = name + ".weight";
+    if (!row_.transposed || source_.gguf() || (source_.contains(weight) && source_.packed(weight)))
+      return matrix(weight, {out, in});
+    if (!reading_)
+      matrices_[weight] = true;
+    return stored(tensor(weight, {in, out}).transpose());
   }
 
   bool has_bias(Bias bias, bool configured, const std::string& name) const {
@@ -114,29 +132,29 @@ private:
     return bias == Bias::Always || (bias == Bias::Configured && configured);
   }
 
-  nn::Linear linear_of(Role role, std::int64_t layer, std::int64_t out, std::int64_t in, Bias bias,
+  Projection linear_of(Role role, std::int64_t layer, std::int64_t out, std::int64_t in, Bias bias,
                        bool configured) {
     const std::string name = named(role, layer);
-    nn::Linear linear;
-    linear.weight = stored(matrix(name, out, in));
+    Projection linear;
+    linear.weight = matrix_of(name, out, in);
     if (has_bias(bias, configured, name))
       linear.bias = tensor(name + ".bias", {out});
     return linear;
   }
 
   /// Rows of a fused matrix and its bias.
-  nn::Linear rows(const nn::Linear& of, std::int64_t begin, std::int64_t count) const {
-    nn::Linear linear;
-    linear.weight = stored(of.weight.narrow(0, begin, count));
+  Projection rows(const Projection& of, std::int64_t begin, std::int64_t count) const {
+    Projection linear;
+    linear.weight = stored(narrowed(of.weight, begin, count));
     if (of.bias)
-      linear.bias = stored(of.bias->narrow(0, begin, count));
+      linear.bias = std::get<Tensor>(stored(of.bias->narrow(0, begin, count)));
     return linear;
   }
 
   /// Computed now, so that what it was made from goes.
-  Tensor stored(Tensor value) const {
+  Matrix stored(Matrix value) const {
     if (reading_)
-      value.eval();
+      evaluate(value);
     return value;
   }
 
@@ -152,7 +170,7 @@ private:
     const std::int64_t q = c_.heads * c_.head_size, kv = c_.kv_heads * c_.head_size;
     const bool bias = c_.attention_bias;
     if (row_.fused_qkv) {
-      const nn::Linear all = linear_of(Role::Qkv, i, q + 2 * kv, c_.width, row_.qkv_bias, bias);
+      const Projection all = linear_of(Role::Qkv, i, q + 2 * kv, c_.width, row_.qkv_bias, bias);
       layer.query = rows(all, 0, q);
       layer.key = rows(all, q, kv);
       layer.value = rows(all, q + kv, kv);
@@ -172,7 +190,7 @@ private:
   void read_mlp(LayerWeights& layer, std::int64_t i) {
     const bool bias = c_.mlp_bias;
     if (row_.mlp == Mlp::GatedFused) {
-      const nn::Linear both =
+      const Projection both =
           linear_of(Role::GateUp, i, 2 * c_.hidden, c_.width, row_.mlp_bias, bias);
       layer.gate = rows(both, 0, c_.hidden);
       layer.up = rows(both, c_.hidden, c_.hidden);
@@ -185,18 +203,18 @@ private:
   }
 
   /// Matrices of all experts: one tensor in GGUF, one an expert in safetensors.
-  Tensor expert_matrices(Role role, std::int64_t layer, std::int64_t out, std::int64_t in) {
+  Matrix expert_matrices(Role role, std::int64_t layer, std::int64_t out, std::int64_t in) {
     const std::string name = named(role, layer);
     if (source_.gguf())
-      return tensor(name + ".weight", {c_.experts, out, in});
+      return matrix(name + ".weight", {c_.experts, out, in});
     const std::size_t number = name.find("{}");
-    std::vector<Tensor> each;
+    std::vector<Matrix> each;
     for (std::int64_t e = 0; e < c_.experts; ++e) {
       std::string one = name;
       one.replace(number, 2, std::to_string(e));
-      each.push_back(tensor(one + ".weight", {out, in}));
+      each.push_back(matrix(one + ".weight", {out, in}));
     }
-    return stored(stack(each));
+    return stored(stacked(each));
   }
 
   LayerWeights layer(std::int64_t i) {
@@ -222,7 +240,7 @@ private:
 
   Weights all() {
     Weights w;
-    w.embedding = tensor(named(Role::TokenEmbedding, -1) + ".weight", {c_.vocabulary, c_.width});
+    w.embedding = matrix(named(Role::TokenEmbedding, -1) + ".weight", {c_.vocabulary, c_.width});
     if (row_.learned_positions)
       w.positions = tensor(named(Role::PositionEmbedding, -1) + ".weight", {c_.context, c_.width});
     for (std::int64_t i = 0; i < c_.layers; ++i)
@@ -237,10 +255,12 @@ private:
   const TensorSource& source_;
   const Architecture& row_;
   const LanguageConfig& c_;
-  std::optional<DType> dtype_;
+  std::optional<DType>& dtype_;
+  const bool packed_;
   std::string prefix_;
   bool reading_ = false, tied_ = false;
   std::set<std::string> used_;
+  std::map<std::string, bool> matrices_; ///< checked, and whether the source has it transposed
 };
 
 Tensor frequencies_of(const Rotary& rotary) {
@@ -260,8 +280,9 @@ void divide(Rotary& rotary, const std::vector<float>& divisors, const std::strin
 } // namespace
 
 Weights read_weights(const TensorSource& source, const Architecture& architecture,
-                     LanguageConfig& config, std::int64_t context, std::optional<DType> dtype) {
-  WeightReader reader(source, architecture, config, dtype);
+                     LanguageConfig& config, std::int64_t context, std::optional<DType>& dtype,
+                     bool packed) {
+  WeightReader reader(source, architecture, config, dtype, packed);
   const std::size_t pairs = config.rotary.frequencies.size();
   const std::int64_t used = context > 0 ? context : config.context;
   const bool beyond = config.original_context > 0 && used > config.original_context;
@@ -276,6 +297,15 @@ Weights read_weights(const TensorSource& source, const Architecture& architectur
   if (config.sliding_rotary)
     weights.sliding_rotary = frequencies_of(*config.sliding_rotary);
   return weights;
+}
+
+std::map<std::string, bool> matrices_of(const TensorSource& source,
+                                        const Architecture& architecture,
+                                        const LanguageConfig& config) {
+  std::optional<DType> dtype;
+  WeightReader reader(source, architecture, config, dtype, false);
+  reader.check();
+  return reader.matrices();
 }
 
 } // namespace egret::models::language

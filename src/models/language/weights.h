@@ -4,7 +4,7 @@
 #include "models/language/architecture.h"
 #include "models/language/decoder.h"
 
-#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,12 +22,23 @@ public:
   virtual bool contains(const std::string& name) const = 0;
   virtual std::vector<std::int64_t> shape(const std::string& name) const = 0;
   virtual Tensor read(const std::string& name) const = 0;
+  /// Whether it is stored as packed integers, as read_packed() gives them; read() gives f32 then.
+  virtual bool packed(const std::string& name) const = 0;
+  virtual Quantized read_packed(const std::string& name) const = 0;
 };
 
 /// Checks that the source has every tensor that the configuration asks for, in its shape, and no
 /// others (Error(File) naming the file and the tensor), then reads them in `dtype` (empty: as they
-/// are, all in that of the embedding). Divisors of frequencies among them change `config`.
+/// are, all in that of the embedding; it is set then). Packed matrices stay packed if `packed`.
+/// Divisors of frequencies among them change `config`.
 Weights read_weights(const TensorSource& source, const Architecture& architecture,
-                     LanguageConfig& config, std::int64_t context, std::optional<DType> dtype);
+                     LanguageConfig& config, std::int64_t context, std::optional<DType>& dtype,
+                     bool packed);
+
+/// The names of the tensors that are matrices of products or the table of tokens, and whether the
+/// source has them transposed. Errors as read_weights().
+std::map<std::string, bool> matrices_of(const TensorSource& source,
+                                        const Architecture& architecture,
+                                        const LanguageConfig& config);
 
 } // namespace egret::models::language

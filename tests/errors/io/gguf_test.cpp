@@ -80,7 +80,7 @@ TEST(GgufErrors, OfWritingNameTheTensor) {
   EXPECT_NE(
       refused({{"a", zeros({33}), GgmlType::Q8_0}}, ErrorKind::Shape).find("no multiple of 32"),
       std::string::npos);
-  EXPECT_NE(refused({{"a", a, GgmlType::Q4_0}}, ErrorKind::Unsupported).find("Q4_0"),
+  EXPECT_NE(refused({{"a", a, GgmlType::Q4_1}}, ErrorKind::Unsupported).find("Q4_1"),
             std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(folder / "a.gguf"));
 }

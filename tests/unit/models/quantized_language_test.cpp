@@ -1,0 +1,144 @@
+// Quantized weights stay packed in memory and give the logits of dequantized ones.
+#include "egret/functional.h"
+#include "egret/language_model.h"
+#include "support/files.h"
+#include "support/language_models.h"
+
+#include <cmath>
+#include <gtest/gtest.h>
+
+namespace egret::models {
+namespace {
+
+using test::golden_language;
+
+void expect_near(const std::vector<float>& a, const std::vector<float>& b, float tolerance) {
+  ASSERT_EQ(a.size(), b.size());
+  float most = 0, off = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    most = std::max(most, std::fabs(b[i]));
+    off = std::max(off, std::fabs(a[i] - b[i]));
+  }
+  EXPECT_LE(off, tolerance * most);
+}
+
+/// Logits of both ways agree, and so do texts written through the cache; how many bytes packing
+/// saves.
+std::int64_t saved_bytes(const std::filesystem::path& path, const std::vector<int>& prompt) {
+  LanguageModel packed = LanguageModel::load(path);
+  LanguageModel floats = LanguageModel::load(path, {.dequantize = true});
+  expect_near(packed.logits(prompt).to_vector<float>(), floats.logits(prompt).to_vector<float>(),
+              1e-5F);
+  const GenerateOptions few = {.max_new = 12, .stop = std::vector<int>{}};
+  EXPECT_EQ(packed.generate(prompt, few).tokens, floats.generate(prompt, few).tokens);
+  return floats.weight_bytes() - packed.weight_bytes();
+}
+
+class QuantizedGguf
+    : public testing::TestWithParam<std::tuple<const char*, io::GgmlType, std::int64_t>> {};
+
+TEST_P(QuantizedGguf, StaysPackedAndGivesTheSameLogits) {
+  const auto& [name, type, block_bytes] = GetParam();
+  test::TempFolder folder;
+  const nlohmann::json& golden = golden_language(name);
+  const std::filesystem::path path = folder / "model.gguf";
+  test::write_gguf(path, golden, type);
+  std::int64_t expected = 0;
+  const io::GgufFile file(path);
+  for (const io::GgufTensorInfo& info : file.tensors())
+    // Routers become floats.
+    if (info.type == type && info.name.find("ffn_gate_inp") == std::string::npos) {
+      std::int64_t count = 1;
+      for (const std::int64_t dim : info.shape)
+        count *= dim;
+      expected += 4 * count - count / 32 * block_bytes;
+    }
+  EXPECT_GT(expected, 0);
+  EXPECT_EQ(saved_bytes(path, golden["prompt"].get<std::vector<int>>()), expected);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Some, QuantizedGguf,
+    testing::Values(std::tuple("llama", io::GgmlType::Q8_0, 34),
+                    std::tuple("llama", io::GgmlType::Q4_0, 18),
+                    std::tuple("mixtral", io::GgmlType::Q8_0, 34), // experts
+                    std::tuple("gemma2", io::GgmlType::Q4_0, 18),  // a tied head
+                    std::tuple("phi3", io::GgmlType::Q8_0, 34)),   // fused matrices
+    [](const auto& info) {
+      return std::string(std::get<0>(info.param)) + "_" + io::info_of(std::get<1>(info.param)).name;
+    });
+
+class QuantizedFolder
+    : public testing::TestWithParam<std::tuple<const char*, int, std::int64_t, double>> {};
+
+TEST_P(QuantizedFolder, IsWrittenPackedAndGivesTheSameLogits) {
+  const auto& [name, bits, group, most_error] = GetParam();
+  test::TempFolder folder;
+  const nlohmann::json& golden = golden_language(name);
+  test::write_language_folder(folder.path(), golden["config"], test::language_tensors(golden));
+  test::write_file(folder / "tokenizer.json", "{}");
+  const std::filesystem::path out = folder / "small";
+  const auto report = quantize_language_model(folder.path(), out, {.bits = bits, .group = group});
+  EXPECT_TRUE(std::filesystem::exists(out / "tokenizer.json"));
+  ASSERT_FALSE(report.empty());
+  std::int64_t saved = 0;
+  for (const QuantizedMatrix& matrix : report) {
+    EXPECT_GT(matrix.error, 0) << matrix.name;
+    EXPECT_LT(matrix.error, most_error) << matrix.name;
+    saved += matrix.bytes_before - matrix.bytes_after;
+  }
+  const auto prompt = golden["prompt"].get<std::vector<int>>();
+  EXPECT_EQ(saved_bytes(out, prompt), saved);
+  if (bits == 8) {
+    LanguageModel before = LanguageModel::load(folder.path()), after = LanguageModel::load(out);
+    expect_near(after.logits(prompt).to_vector<float>(), before.logits(prompt).to_vector<float>(),
+                0.1F);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Some, QuantizedFolder,
+                         testing::Values(std::tuple("llama", 8, 0, 0.02),
+                                         std::tuple("llama", 4, 16, 0.2),
+                                         std::tuple("gpt2", 4, 0, 0.2), // transposed matrices
+                                         std::tuple("qwen3_moe", 8, 0, 0.02),
+                                         std::tuple("phi3", 4, 8, 0.2)),
+                         [](const auto& info) {
+                           return std::string(std::get<0>(info.param)) + "_int" +
+                                  std::to_string(std::get<1>(info.param));
+                         });
+
+TEST(QuantizedBlocks, AreTheirValuesAsIntegersWithScales) {
+  Generator random(3);
+  Tensor values = randn({5, 96}, random);
+  values.eval();
+  for (const io::GgmlType type : {io::GgmlType::Q8_0, io::GgmlType::Q4_0}) {
+    const Tensor bytes = io::quantized_blocks(type, values);
+    const Tensor expected = io::dequantized(type, bytes);
+    const Quantized q = io::packed_blocks(type, bytes);
+    EXPECT_EQ(q.packed.numel() + 2 * q.scale.numel(), bytes.numel());
+    const Tensor got = dequantize({q.packed, q.scale.to(DType::F32), q.bits, q.group});
+    EXPECT_EQ(got.to_vector<float>(), expected.to_vector<float>());
+    // Half a step, and the rounding of the scale to f16 over 127 steps; Q4_0's largest positive
+    // values may be a whole step off.
+    const Tensor step = q.scale.to(DType::F32).abs().unsqueeze(-1);
+    const double limit = type == io::GgmlType::Q8_0 ? 0.57 : 1.01;
+    const Tensor off = (expected - values).abs().reshape({5, 3, 32}) - step * limit;
+    EXPECT_LE(off.max().item(), 0);
+  }
+}
+
+TEST(QuantizedBlocks, KeepValuesThatAreWholeSteps) {
+  // -8 .. 7 times a power of two, in the order of ggml: low nibbles first.
+  std::vector<float> values;
+  for (int i = 0; i < 32; ++i)
+    values.push_back(0.5F * static_cast<float>(i % 16 - 8));
+  const Tensor bytes = io::quantized_blocks(io::GgmlType::Q4_0, tensor(values));
+  EXPECT_EQ(io::dequantized(io::GgmlType::Q4_0, bytes).to_vector<float>(), values);
+  const auto raw = bytes.to_vector<std::uint8_t>();
+  EXPECT_EQ(raw[0] + 256 * raw[1], 0x3800) << "the scale 0.5 in f16";
+  EXPECT_EQ(raw[2], 0x00) << "-8 is 0, of values 0 and 16";
+  EXPECT_EQ(raw[17], 0xff);
+}
+
+} // namespace
+} // namespace egret::models
