@@ -176,5 +176,24 @@ TEST_F(LanguageTool, SaysWhatIsMissingOrDoesNotFit) {
           "--min-p is for folders and GGUF files", 2);
 }
 
+TEST_F(LanguageTool, QuantizeWritesAFolderThatGenerateReads) {
+  const std::string quantize = "quantize " + folder_.path().string() + " " + path("small");
+  const Ran ran = egret_command(quantize + " --bits 8 --json");
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  const auto matrices = nlohmann::json::parse(ran.out)["matrices"];
+  EXPECT_EQ(matrices.size(), 16U) << "two layers of seven, the table and the head";
+  for (const auto& matrix : matrices)
+    EXPECT_LT(matrix["bytes_after"], matrix["bytes_before"]);
+  const std::string generate = "generate --model " + path("small") + ids_ + " --max-new 12";
+  const Ran packed = egret_command(generate), floats = egret_command(generate + " --dequantize");
+  ASSERT_EQ(packed.code, 0) << packed.err;
+  EXPECT_EQ(packed.out, floats.out);
+  EXPECT_FALSE(packed.out.empty());
+  const Ran again = egret_command(quantize);
+  EXPECT_EQ(again.code, 1);
+  expect_contains(again.err, "is there already and not empty");
+  EXPECT_EQ(egret_command(quantize + " --bits 3").code, 2);
+}
+
 } // namespace
 } // namespace egret
