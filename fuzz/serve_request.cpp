@@ -7,7 +7,8 @@
 
 namespace {
 
-template <class Read> void check(Read&& read, std::string_view body) {
+template <class Read>
+void check(Read&& read, std::string_view body) {
   using namespace egret::serve;
   try {
     const auto request = read(body);

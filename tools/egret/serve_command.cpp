@@ -70,7 +70,8 @@ void serve_model(ServeCommandOptions o) {
     log("anyone who reaches {} may use it: there is no --api-key-file", o.server.host);
   while (!Interrupts::requested())
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  log("waits up to {} for requests under way; Ctrl-C twice more ends at once", seconds_text(o.grace));
+  log("waits up to {} for requests under way; Ctrl-C twice more ends at once",
+      seconds_text(o.grace));
   server.stop(o.grace);
 }
 
