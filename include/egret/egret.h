@@ -28,6 +28,7 @@
 #include "egret/optim.h"
 #include "egret/prefetch.h"
 #include "egret/random.h"
+#include "egret/record.h"
 #include "egret/recompute.h"
 #include "egret/sharded_tensors.h"
 #include "egret/tensor.h"
