@@ -29,6 +29,7 @@
 #include "egret/prefetch.h"
 #include "egret/random.h"
 #include "egret/recompute.h"
+#include "egret/record.h"
 #include "egret/sharded_tensors.h"
 #include "egret/tensor.h"
 #include "egret/text_model.h"

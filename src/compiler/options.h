@@ -8,6 +8,7 @@
 #include "kernel/region.h"
 #include "saturate/options.h"
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -19,6 +20,7 @@
 namespace egret::compiler {
 
 class Tuner;
+struct Compilation;
 
 /// A pass has run: its name (pipeline.h), the fusion plan that it ran for (empty: the greedy one of
 /// the only graph, or no fusion plan yet), and what it prints, before and after.
@@ -26,6 +28,9 @@ struct PassEvent {
   std::string_view pass;
   std::string_view fusion_plan;
   std::string before, after;
+  std::chrono::steady_clock::time_point begin = {}; ///< of the pass
+  double seconds = 0;                               ///< that it took with its verifier
+  const Compilation* compilation = nullptr; ///< behind the pass; for as long as the call lasts
   bool changed() const { return before != after; }
 };
 

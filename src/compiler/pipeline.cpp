@@ -298,8 +298,8 @@ void run_pass(Compilation& c, const Pass& pass) {
   pass.run(c);
   if (!c.over_limit && (kChecks || c.options.verify_passes || pass.verified == Verified::Always))
     pass.verify(c);
+  const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   if (c.times) {
-    const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
     const auto known = std::find_if(c.times->begin(), c.times->end(),
                                     [&](const PassTime& t) { return t.pass == pass.name; });
     if (known == c.times->end())
@@ -308,7 +308,8 @@ void run_pass(Compilation& c, const Pass& pass) {
       known->seconds += seconds;
   }
   if (c.options.after_pass)
-    c.options.after_pass({pass.name, c.fusion_plan, std::move(before), pass.print(c)});
+    c.options.after_pass(
+        {pass.name, c.fusion_plan, std::move(before), pass.print(c), begin, seconds, &c});
 }
 
 /// Another program for each kernel of the plan that has no code because it was refused, for

@@ -6,6 +6,7 @@
 #include "ir/shape_rules.h"
 #include "ir/text.h"
 
+#include <algorithm>
 #include <optional>
 #include <unordered_map>
 
@@ -26,9 +27,9 @@ auto located(const Cursor& cursor, std::size_t at, Make make) {
 
 class Parser {
 public:
-  explicit Parser(std::string_view text) : cursor_(text, "graph") {}
+  explicit Parser(std::string_view text) : text_(text), cursor_(text, "graph") {}
 
-  Graph parse() {
+  LocatedGraph parse() {
     bool has_outputs = false;
     while (!cursor_.at_end()) {
       if (cursor_.accept_line_end())
@@ -51,7 +52,7 @@ public:
     }
     if (!has_outputs)
       cursor_.fail_here("the line `outputs %label, ..` is missing");
-    return std::move(graph_);
+    return {std::move(graph_), std::move(lines_)};
   }
 
 private:
@@ -165,11 +166,21 @@ private:
     Attrs attrs = attributes(*op, declared);
     NodeId id =
         located(cursor_, op_begin, [&] { return graph_.add(*op, operands, std::move(attrs)); });
+    if (id == lines_.size()) // else the node was there before
+      lines_.push_back(line_of(begin));
     const Node& made = graph_[id];
     if (made.dtype != declared.dtype || made.shape != declared.shape)
       cursor_.fail_at(type_begin, "%{} is declared {}{}, but {} gives {}", name,
                       name_of(declared.dtype), to_string(declared.shape), op_name, type_text(made));
     labels_.emplace(std::move(name), id);
+  }
+
+  /// Of a place that is not before the one that was asked for last.
+  int line_of(std::size_t at) {
+    line_ += static_cast<int>(std::count(text_.begin() + static_cast<std::ptrdiff_t>(counted_),
+                                         text_.begin() + static_cast<std::ptrdiff_t>(at), '\n'));
+    counted_ = at;
+    return line_;
   }
 
   std::vector<NodeId> operand_list(Op op) {
@@ -246,15 +257,23 @@ private:
     while (cursor_.accept(","));
   }
 
+  std::string_view text_;
   Cursor cursor_;
+  std::size_t counted_ = 0; // where line_ is
+  int line_ = 1;
   std::unordered_map<std::string, Expr> symbols_;
   Graph graph_;
+  std::vector<int> lines_; // by node
   std::unordered_map<std::string, NodeId> labels_;
 };
 
 } // namespace
 
 Graph parse_graph(std::string_view text) {
+  return Parser(text).parse().graph;
+}
+
+LocatedGraph parse_located(std::string_view text) {
   return Parser(text).parse();
 }
 

@@ -5,6 +5,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace egret::ir {
 
@@ -18,5 +19,13 @@ std::string attrs_text(const Node& node);
 std::string type_text(const Node& node);
 /// The line of one node: "%5: f32[1,5] = sum(%4) axes=[2]".
 std::string node_text(const Graph& graph, NodeId id);
+
+/// A graph with the line of its text, from 1, that first made each node.
+struct LocatedGraph {
+  Graph graph;
+  std::vector<int> lines; ///< by node
+};
+/// parse_graph() with lines.
+LocatedGraph parse_located(std::string_view text);
 
 } // namespace egret::ir

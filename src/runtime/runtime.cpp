@@ -2,6 +2,7 @@
 
 #include "backend/all/backends.h"
 #include "compiler/search/tuner.h"
+#include "runtime/active_record.h"
 #include "runtime/checked_program.h"
 #include "runtime/count.h"
 #include "runtime/debug.h"
@@ -282,7 +283,9 @@ std::shared_ptr<const Program> Runtime::compiled(const Request& request, const i
   DeviceSet& set = *request.set;
   std::shared_ptr<const Program> program =
       reference ? make_reference_program(graph, options, set.pool)
-                : make_plan_program(graph, options, *set.device, set.kernels, set.pool);
+                : recorded(graph, options, set.device->name(), [&](const compiler::Options& o) {
+                    return make_plan_program(graph, o, *set.device, set.kernels, set.pool);
+                  });
   if (options.checked && !reference && !program->derivation())
     program = make_checked_program(std::move(program), graph, options, *set.device);
   count().compiles.add(1);

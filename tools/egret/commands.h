@@ -15,6 +15,8 @@ void add_serve_command(CLI::App& app);
 void add_quantize_command(CLI::App& app);
 void add_run_command(CLI::App& app);
 void add_compile_command(CLI::App& app);
+void add_view_command(CLI::App& app);
+void add_profile_command(CLI::App& app);
 void add_bisect_command(CLI::App& app);
 void add_bench_command(CLI::App& app);
 void add_cache_command(CLI::App& app);

@@ -1,6 +1,7 @@
 #include "graph_file.h"
 
 #include "egret/error.h"
+#include "ir/text.h"
 
 namespace egret::tool {
 
@@ -10,6 +11,16 @@ ir::Graph graph_of_text(const std::string& path, const std::string& text) {
   } catch (const Error& error) {
     throw Error(error.kind(), path + ": " + error.what());
   }
+}
+
+std::unique_ptr<Record> record_of_text(const std::string& record, const std::string& path,
+                                       const std::string& text) {
+  if (record.empty())
+    return nullptr;
+  auto made = std::make_unique<Record>(record);
+  ir::LocatedGraph located = ir::parse_located(text);
+  made->add_source(path, text, ir::canonical_hash(located.graph), std::move(located.lines));
+  return made;
 }
 
 } // namespace egret::tool

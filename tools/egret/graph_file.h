@@ -2,12 +2,18 @@
 #pragma once
 
 #include "egret/ir.h"
+#include "egret/record.h"
 
+#include <memory>
 #include <string>
 
 namespace egret::tool {
 
 /// Error(Parse) naming the file, line and column where the text is no graph.
 ir::Graph graph_of_text(const std::string& path, const std::string& text);
+
+/// The record that --record asks for, with the graph's text; null for an empty `record`.
+std::unique_ptr<Record> record_of_text(const std::string& record, const std::string& path,
+                                       const std::string& text);
 
 } // namespace egret::tool

@@ -134,6 +134,8 @@ int main(int argc, char** argv) {
   add_quantize_command(app);
   add_run_command(app);
   add_compile_command(app);
+  add_view_command(app);
+  add_profile_command(app);
   add_bisect_command(app);
   add_bench_command(app);
   add_cache_command(app);

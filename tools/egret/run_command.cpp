@@ -26,7 +26,7 @@ namespace {
 struct RunOptions {
   std::string graph;
   std::vector<std::string> inputs, outputs;
-  std::string device;
+  std::string record, device;
   EffortOptions effort;
   std::optional<std::int64_t> memory_limit;
   bool fuse = true, explain = false, json = false;
@@ -69,9 +69,12 @@ void run(const RunOptions& options) {
   GraphInputs inputs = load_inputs(graph, options.inputs, {});
   auto& runtime = runtime::Runtime::instance();
   const EffortInForce effort(options.effort);
+  const std::unique_ptr<Record> record = record_of_text(options.record, options.graph, text);
   auto program =
       runtime.program(graph, {.fuse = options.fuse, .memory_limit = options.memory_limit});
   auto results = program->run(run_inputs(graph, inputs.arrays).slots);
+  if (record)
+    record->close();
   if (options.explain)
     log_line(terminal_text(program->report().text()));
   for (std::size_t i = 0; i < results.size(); ++i) {
@@ -115,6 +118,10 @@ void add_run_command(CLI::App& app) {
   add_memory_option(*command, options->memory_limit, "the run");
   command->add_flag("!--no-fuse", options->fuse, "One kernel an operation");
   command->add_flag("--explain", options->explain, "Say on stderr what the compiler did");
+  command->add_option(
+      "--record", options->record,
+      "Write what was compiled, and the time of each launch, to this file, for egret "
+      "view (docs/seeing.md)");
   command->add_flag("--json", options->json, "Print outputs as JSON, one a line");
   add_device_option(*command, options->device);
   command->callback([options] {

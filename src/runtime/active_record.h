@@ -1,0 +1,17 @@
+// The record that is being written, if any (egret/record.h).
+#pragma once
+
+#include "compiler/record/record.h"
+#include "runtime/program.h"
+
+#include <functional>
+#include <memory>
+
+namespace egret::runtime {
+
+/// `compile(options)` with its passes in the record that is being written; without one, just that.
+std::shared_ptr<const Program>
+recorded(const ir::Graph& graph, const compiler::Options& options, std::string_view device,
+         const std::function<std::shared_ptr<const Program>(const compiler::Options&)>& compile);
+
+} // namespace egret::runtime

@@ -1,0 +1,150 @@
+#include "egret/record.h"
+
+#include "runtime/active_record.h"
+#include "runtime/profile.h"
+#include "support/fail.h"
+#include "support/output_file.h"
+
+#include <atomic>
+#include <mutex>
+#include <utility>
+
+namespace egret {
+
+namespace runtime {
+namespace {
+
+/// The programs of a record, which it keeps so that launches can be told by their reports.
+class ActiveRecord {
+public:
+  ActiveRecord(const std::string& path)
+      : file_("record", path), writer_([this](std::string_view line) { put(line); }) {}
+
+  compiler::RecordWriter& writer() { return writer_; }
+
+  void add(int number, std::shared_ptr<const Program> program) {
+    std::lock_guard lock(mutex_);
+    programs_.emplace_back(number, std::move(program));
+  }
+
+  void launch(const LaunchRecord& launch) {
+    std::lock_guard lock(mutex_);
+    for (const auto& [number, program] : programs_) {
+      const std::vector<compiler::KernelReport>& kernels = program->report().kernels;
+      const std::less<const compiler::KernelReport*> before;
+      const compiler::KernelReport* const kernel = &launch.kernel;
+      if (before(kernel, kernels.data()) || !before(kernel, kernels.data() + kernels.size()))
+        continue;
+      writer_.launch(number, static_cast<std::size_t>(kernel - kernels.data()), launch.begin,
+                     launch.end);
+      return;
+    }
+  }
+
+  void commit() {
+    writer_.end();
+    if (failure_)
+      std::rethrow_exception(failure_);
+    file_.commit();
+  }
+
+private:
+  /// A full disk must not end what is recorded: commit() tells of it.
+  void put(std::string_view line) {
+    if (failure_)
+      return;
+    try {
+      file_.write(line);
+      file_.write("\n");
+    } catch (const Error&) {
+      failure_ = std::current_exception();
+    }
+  }
+
+  OutputFile file_;
+  std::exception_ptr failure_;
+  compiler::RecordWriter writer_;
+  std::mutex mutex_;
+  std::vector<std::pair<int, std::shared_ptr<const Program>>> programs_;
+};
+
+std::mutex& active_mutex() {
+  static std::mutex mutex;
+  return mutex;
+}
+std::shared_ptr<ActiveRecord>& active_place() {
+  static std::shared_ptr<ActiveRecord> active;
+  return active;
+}
+std::shared_ptr<ActiveRecord> active() {
+  std::lock_guard lock(active_mutex());
+  return active_place();
+}
+
+} // namespace
+
+std::shared_ptr<const Program>
+recorded(const ir::Graph& graph, const compiler::Options& options, std::string_view device,
+         const std::function<std::shared_ptr<const Program>(const compiler::Options&)>& compile) {
+  const std::shared_ptr<ActiveRecord> record = active();
+  if (!record)
+    return compile(options);
+  const auto program = record->writer().program(graph, device, options);
+  compiler::Options shown = options;
+  shown.after_pass = [&](const compiler::PassEvent& event) {
+    program->pass(event);
+    if (options.after_pass)
+      options.after_pass(event);
+  };
+  try {
+    auto compiled = compile(shown);
+    program->finished(compiled->report());
+    record->add(program->number(), compiled);
+    return compiled;
+  } catch (const Error& error) {
+    program->failed(error.what());
+    throw;
+  }
+}
+
+} // namespace runtime
+
+struct Record::Impl {
+  std::shared_ptr<runtime::ActiveRecord> active;
+  bool closed = false;
+};
+
+Record::Record(const std::string& path) : impl_(std::make_unique<Impl>()) {
+  std::lock_guard lock(runtime::active_mutex());
+  if (runtime::active_place())
+    fail(ErrorKind::State, "record: another record is being written; close it before {}", path);
+  impl_->active = std::make_shared<runtime::ActiveRecord>(path);
+  runtime::active_place() = impl_->active;
+  runtime::set_launch_hook(
+      [record = impl_->active](const runtime::LaunchRecord& launch) { record->launch(launch); });
+}
+
+Record::~Record() {
+  try {
+    close();
+  } catch (...) { // who wants to know calls close()
+  }
+}
+
+void Record::close() {
+  if (std::exchange(impl_->closed, true))
+    return;
+  {
+    std::lock_guard lock(runtime::active_mutex());
+    runtime::active_place() = nullptr;
+  }
+  runtime::set_launch_hook({});
+  impl_->active->commit();
+}
+
+void Record::add_source(std::string_view file, std::string_view text, std::uint64_t hash,
+                        std::vector<int> lines) {
+  impl_->active->writer().source(file, text, hash, std::move(lines));
+}
+
+} // namespace egret

@@ -1,0 +1,129 @@
+// The timeline page: compiler passes and launches of all programs, from when the record began.
+import { h, s, share, table, time } from "./dom";
+import type { View } from "./place";
+
+interface Bar {
+  row: number;
+  name: string;
+  begin: number;
+  seconds: number;
+  colour: number;
+  open: () => void;
+}
+
+const kWidth = 1200;
+const kRow = 30;
+const kLeft = 130;
+
+export function timelinePage(view: View): HTMLElement {
+  const { record } = view;
+  const rows: string[] = [];
+  const bars: Bar[] = [];
+  record.programs.forEach((program, number) => {
+    const label = record.programs.length > 1 ? `${number} ` : "";
+    rows.push(`${label}compile`);
+    program.passes.forEach((pass, i) =>
+      bars.push({ row: rows.length - 1, name: pass.pass, begin: pass.begin, seconds: pass.seconds, colour: i, open: () => view.go({ page: "passes", program: number, pass: i }) }),
+    );
+    if (program.launches.length === 0) return;
+    rows.push(`${label}launches`);
+    program.launches.forEach((launch) =>
+      bars.push({
+        row: rows.length - 1,
+        name: program.report?.kernels[launch.launch]?.name ?? String(launch.launch),
+        begin: launch.begin,
+        seconds: launch.seconds,
+        colour: launch.launch,
+        open: () => view.go({ page: "kernels", program: number, launch: launch.launch }),
+      }),
+    );
+  });
+  if (bars.length === 0) return h("p", { class: "empty" }, "The record has no times.");
+  const whole = { begin: Math.min(...bars.map((bar) => bar.begin)), end: Math.max(...bars.map((bar) => bar.begin + bar.seconds)) };
+  let { begin, end } = whole;
+  const about = h("p", { class: "hint", role: "status" }, "Wheel to zoom, drag to move, click a bar to open it.");
+  const height = rows.length * (kRow + 8) + 26;
+  const chart = s("svg", { class: "timeline", viewBox: `0 0 ${kWidth} ${height}`, role: "img", tabindex: 0, "aria-label": "Passes and launches over time; plus and minus zoom, left and right move, 0 shows all" });
+  const x = (at: number) => kLeft + ((at - begin) / (end - begin)) * (kWidth - kLeft - 6);
+  const draw = () => {
+    chart.replaceChildren();
+    rows.forEach((row, i) => chart.append(s("text", { x: kLeft - 10, y: i * (kRow + 8) + 20, "text-anchor": "end" }, row)));
+    for (let i = 0; i <= 6; ++i) {
+      const at = begin + ((end - begin) * i) / 6;
+      chart.append(s("line", { class: "grid", x1: x(at), x2: x(at), y1: 0, y2: height - 20 }), s("text", { x: x(at), y: height - 5, "text-anchor": i === 6 ? "end" : "middle" }, time(at - whole.begin) === "–" ? "0" : time(at - whole.begin)));
+    }
+    for (const bar of bars) {
+      const left = Math.max(kLeft, x(bar.begin));
+      const right = Math.min(kWidth - 6, x(bar.begin + bar.seconds));
+      if (right < kLeft || left > kWidth - 6 || right < left) continue;
+      const wide = Math.max(1, right - left);
+      const group = s(
+        "g",
+        { class: `interval p${bar.colour % 8}`, click: bar.open, pointerenter: () => about.replaceChildren(`${bar.name}: ${time(bar.seconds)}, ${time(bar.begin - whole.begin)} after the beginning`) },
+        s("rect", { x: left, y: bar.row * (kRow + 8), width: wide, height: kRow, rx: 2 }),
+        s("title", {}, `${bar.name} ${time(bar.seconds)}`),
+        wide > bar.name.length * 7 + 8 && s("text", { x: left + wide / 2, y: bar.row * (kRow + 8) + 20, "text-anchor": "middle" }, bar.name),
+      );
+      chart.append(group);
+    }
+  };
+  const zoom = (by: number, at: number) => {
+    const least = (whole.end - whole.begin) * 1e-6;
+    begin = Math.max(whole.begin, at - (at - begin) * by);
+    end = Math.min(whole.end, Math.max(begin + least, at + (end - at) * by));
+    draw();
+  };
+  const move = (by: number) => {
+    const shift = Math.max(whole.begin - begin, Math.min(whole.end - end, by));
+    begin += shift;
+    end += shift;
+    draw();
+  };
+  const timeAt = (event: MouseEvent) => begin + Math.max(0, ((event.offsetX / chart.clientWidth) * kWidth - kLeft) / (kWidth - kLeft - 6)) * (end - begin);
+  chart.addEventListener("wheel", (event) => (event.preventDefault(), zoom(Math.exp(event.deltaY * 0.0015), timeAt(event))), { passive: false });
+  let last: number | undefined;
+  chart.addEventListener("pointerdown", (event) => (last = event.clientX));
+  chart.addEventListener("pointerup", () => (last = undefined));
+  chart.addEventListener("pointermove", (event) => {
+    if (last === undefined || event.buttons === 0) return;
+    move((-(event.clientX - last) / chart.clientWidth) * (end - begin));
+    last = event.clientX;
+  });
+  chart.addEventListener("keydown", (event) => {
+    const middle = (begin + end) / 2;
+    if (event.key === "+" || event.key === "=") zoom(0.7, middle);
+    else if (event.key === "-") zoom(1.4, middle);
+    else if (event.key === "0") ((begin = whole.begin), (end = whole.end), draw());
+    else if (event.key === "ArrowLeft") move(-(end - begin) / 8);
+    else if (event.key === "ArrowRight") move((end - begin) / 8);
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  });
+  draw();
+  const sums = new Map<string, { count: number; seconds: number }>();
+  for (const bar of bars) {
+    const key = `${rows[bar.row]}\u0000${bar.name}`;
+    const sum = sums.get(key) ?? { count: 0, seconds: 0 };
+    sums.set(key, { count: sum.count + 1, seconds: sum.seconds + bar.seconds });
+  }
+  const all = bars.reduce((sum, bar) => sum + bar.seconds, 0);
+  return h(
+    "div",
+    { class: "main scroll" },
+    h("h2", {}, "Timeline"),
+    chart,
+    about,
+    table(
+      "Totals",
+      [
+        { title: "row", cell: ([key]) => key.split("\u0000")[0] },
+        { title: "what", cell: ([key]) => key.split("\u0000")[1] },
+        { title: "times", cell: ([, sum]) => sum.count, number: true },
+        { title: "total", cell: ([, sum]) => time(sum.seconds), number: true },
+        { title: "share", cell: ([, sum]) => share(sum.seconds, all), number: true },
+      ],
+      [...sums].sort((a, b) => b[1].seconds - a[1].seconds),
+    ),
+  );
+}

@@ -1,0 +1,241 @@
+// What people do with the viewer, in a real browser: node browser.mjs EGRET CHROMIUM [FOLDER for screenshots]
+import assert from "node:assert/strict";
+import { execFileSync, spawn } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { chromium } from "playwright-core";
+import { chainRecord } from "./synthetic.mjs";
+
+const [egret, executablePath, shots] = process.argv.slice(2);
+const folder = mkdtempSync(join(tmpdir(), "viewer-"));
+const file = (name) => join(folder, name);
+const environment = { ...process.env, EGRET_CACHE: "off" };
+const run = (...words) => execFileSync(egret, words, { env: environment, encoding: "utf8" });
+
+// A hostile name: markup that would run if it were not text.
+const kHostile = "<script>document.title='owned'</script><img src=x onerror=document.title='owned'>";
+writeFileSync(
+  file("softmax.txt"),
+  `# rows of a product, normalized
+%x: f32[64,32] = input "${kHostile}"
+%w: f32[32,48] = input "w"
+%xr: f32[64,32,1] = reshape(%x)
+%xe: f32[64,32,48] = expand(%xr)
+%wr: f32[1,32,48] = reshape(%w)
+%we: f32[64,32,48] = expand(%wr)
+%m: f32[64,32,48] = mul(%xe, %we)
+%p: f32[64,48] = sum(%m) axes=[1]
+%one: f32 = const 1
+%ones: f32[1,1] = reshape(%one)
+%all: f32[64,48] = expand(%ones)
+%same: f32[64,48] = mul(%p, %all)
+%t: f32[64,48] = tanh(%same)
+%e: f32[64,48] = exp(%t)
+%s: f32[64] = sum(%e) axes=[1]
+%sr: f32[64,1] = reshape(%s)
+%se: f32[64,48] = expand(%sr)
+%y: f32[64,48] = div(%e, %se)
+%ys: f32[48] = sum(%y) axes=[0]
+outputs %y, %ys
+`,
+);
+run("compile", file("softmax.txt"), "--effort", "quick", "--record", file("softmax.jsonl"));
+run("view", file("softmax.jsonl"), "--out", file("softmax.html"));
+
+const template = readFileSync(fileURLToPath(new URL("../../tools/egret/viewer.html", import.meta.url)), "utf8");
+writeFileSync(file("large.html"), template.replace("EGRET_RECORD_HERE", () => chainRecord(900)));
+writeFileSync(file("cut.html"), template.replace("EGRET_RECORD_HERE", () => chainRecord(2).split("\n").slice(0, -2).join("\n")));
+
+const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
+const problems = [];
+let failed = 0;
+
+async function open(address, options = {}) {
+  const page = await browser.newPage({ viewport: { width: 1280, height: 720 }, ...options });
+  page.on("pageerror", (error) => problems.push(String(error)));
+  page.on("console", (message) => message.type() === "error" && problems.push(message.text()));
+  page.on("request", (request) => {
+    if (!/^(file:|http:\/\/127\.0\.0\.1:)/.test(request.url())) problems.push(`asked for ${request.url()}`);
+  });
+  page.setDefaultTimeout(60000);
+  await page.goto(address);
+  return page;
+}
+
+async function test(name, body) {
+  problems.length = 0;
+  try {
+    await body();
+    assert.deepEqual(problems, [], "errors in the page");
+    console.log(`ok   ${name}`);
+  } catch (error) {
+    ++failed;
+    console.log(`FAIL ${name}\n${error.stack}`);
+  }
+}
+
+/// Asks again and again: the page's policy forbids what waitForFunction does.
+async function until(what, holds) {
+  for (let i = 0; i < 600; ++i) {
+    if (await holds()) return;
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+  throw new Error(`this never came: ${what}`);
+}
+const chosenIn = (page) => page.getAttribute(".graph", "data-chosen");
+const painted = (page) => page.waitForSelector(".graph[data-painted]");
+const shot = async (page, name) => shots && page.screenshot({ path: join(shots, `${name}.png`) });
+const softmax = `file://${file("softmax.html")}`;
+
+await test("a node is found and followed to its line and its kernel", async () => {
+  const page = await open(softmax);
+  await painted(page);
+  await page.keyboard.press("/");
+  await page.keyboard.type("exp");
+  await page.keyboard.press("Tab"); // the search's own clear button or the first result
+  await page.locator(".found button", { hasText: /exp$|exp f32/ }).first().click();
+  const details = page.locator(".details");
+  await details.waitFor();
+  assert.match(await details.innerText(), /exp/);
+  assert.match(await details.locator("[data-line]").first().innerText(), /%e: f32\[64,48\] = exp\(%t\)/);
+  await shot(page, "graph");
+  await details.getByRole("button", { name: /^launch/ }).click();
+  assert.equal(await page.getAttribute("main", "data-page"), "kernels");
+  for (const title of ["Region", "Schedule", "Loops", "Source"]) assert.ok((await page.locator(`pre[aria-label="${title}"]`).innerText()).length > 40, title);
+  await shot(page, "kernels");
+  await page.close();
+});
+
+await test("a name that is markup stays text", async () => {
+  const page = await open(softmax);
+  await painted(page);
+  await page.fill("#search", "script");
+  const hit = page.locator(".found button").first();
+  assert.ok((await hit.innerText()).includes("<script>"));
+  await hit.click();
+  assert.ok((await page.locator(".details h2").innerText()).includes(kHostile));
+  assert.equal(await page.title(), "egret record");
+  assert.equal(await page.locator("#app script, #app img").count(), 0);
+  await page.close();
+});
+
+await test("passes are stepped through and show what is new", async () => {
+  const page = await open(`${softmax}#page=passes&program=0&pass=0`);
+  const names = await page.locator(".passes button span").allInnerTexts();
+  for (const pass of ["simplify", "saturate", "extract", "normalize", "partition", "plan-memory", "generate-code"]) assert.ok(names.includes(pass), pass);
+  const seen = [];
+  let changes = 0;
+  for (let i = 0; i < names.length; ++i) {
+    const main = page.locator("div.main[data-pass]");
+    seen.push(await main.getAttribute("data-pass"));
+    if (Number(await main.getAttribute("data-fresh")) + Number(await main.getAttribute("data-gone")) > 0) ++changes;
+    await page.keyboard.press("]");
+  }
+  assert.deepEqual(seen, names.map((name) => name.trim()));
+  assert.ok(changes > 0, "no pass changed a graph");
+  await page.locator(".passes button", { hasText: "simplify" }).click();
+  assert.ok(Number(await page.locator("div.main[data-pass]").getAttribute("data-gone")) > 0);
+  await shot(page, "passes");
+  await page.locator(".passes button", { hasText: "partition" }).click();
+  assert.match(await page.locator("pre.text").innerText(), /contraction|map|reduce/);
+  await page.close();
+});
+
+await test("memory, search and timeline are drawn", async () => {
+  const page = await open(`${softmax}#page=memory&program=0`);
+  await page.getByRole("heading", { name: "Memory" }).waitFor();
+  await shot(page, "memory");
+  await page.keyboard.press("4");
+  await page.getByRole("heading", { name: "Rules" }).waitFor();
+  assert.ok((await page.locator("tbody tr").count()) > 3);
+  await shot(page, "search");
+  await page.keyboard.press("6");
+  assert.ok((await page.locator("g.interval").count()) > 5);
+  await shot(page, "timeline");
+  await page.close();
+});
+
+await test("the keyboard is enough", async () => {
+  const page = await open(softmax);
+  await painted(page);
+  await page.locator("canvas").focus();
+  await page.keyboard.press("ArrowDown");
+  await page.waitForSelector('.graph:not([data-chosen=""])');
+  const first = await page.getAttribute(".graph", "data-chosen");
+  await page.keyboard.press("ArrowDown");
+  await until("another node is chosen", async () => (await chosenIn(page)) !== first);
+  await page.keyboard.press("ArrowUp");
+  await until("the first node is chosen again", async () => (await chosenIn(page)) === first);
+  const address = page.url();
+  assert.match(address, /node=\d+/);
+  await page.keyboard.press("3");
+  assert.equal(await page.getAttribute("main", "data-page"), "kernels");
+  await page.goBack();
+  assert.equal(await page.getAttribute("main", "data-page"), "graph");
+  await page.close();
+});
+
+await test("a link to a node opens it", async () => {
+  const page = await open(`${softmax}#page=graph&program=0&graph=0&node=3`);
+  await page.waitForSelector('.details[data-node="3"]');
+  await page.close();
+});
+
+await test("dark and light", async () => {
+  const page = await open(softmax, { colorScheme: "dark" });
+  await painted(page);
+  const background = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  assert.equal(await background(), "rgb(20, 23, 26)");
+  await shot(page, "dark");
+  await page.keyboard.press("t");
+  assert.equal(await background(), "rgb(251, 251, 250)");
+  await page.close();
+});
+
+await test("ten thousand nodes are laid out and only those in view are drawn", async () => {
+  const page = await open(`file://${file("large.html")}`);
+  await painted(page);
+  assert.equal(await page.getAttribute(".graph", "data-nodes"), "9901");
+  const count = Number(await page.getAttribute(".graph", "data-painted"));
+  assert.ok(count > 0 && count < 500, `${count} nodes drawn`);
+  await page.fill("#search", "layers.899.w");
+  await page.keyboard.press("Enter");
+  await page.waitForSelector('.details:has-text("layers.899.w")');
+  await shot(page, "large");
+  await page.locator("canvas").focus();
+  await page.keyboard.press("0");
+  await until("all nodes are drawn", async () => (await page.getAttribute(".graph", "data-painted")) === "9901");
+  await page.close();
+});
+
+await test("a record that is cut short says so", async () => {
+  const page = await open(`file://${file("cut.html")}`);
+  assert.match(await page.locator("[role=alert]").innerText(), /cut short/);
+  await page.close();
+});
+
+await test("a run is served with the times of its launches, to who knows the token", async () => {
+  writeFileSync(file("sum.txt"), '%n: f32[1000] = iota\n%e: f32[1000] = exp(%n)\n%s: f32[] = sum(%e) axes=[0]\noutputs %s\n'.replace("f32[]", "f32"));
+  run("run", file("sum.txt"), "--record", file("sum.jsonl"));
+  const server = spawn(egret, ["view", file("sum.jsonl")], { env: environment, stdio: ["ignore", "pipe", "inherit"] });
+  try {
+    const address = await new Promise((resolve, reject) => {
+      server.stdout.once("data", (data) => resolve(String(data).trim()));
+      server.once("exit", () => reject(new Error("the server ended")));
+    });
+    assert.match(address, /^http:\/\/127\.0\.0\.1:\d+\/[0-9a-f]{32}\/$/);
+    const page = await open(`${address}#page=timeline&program=0`);
+    await page.locator("svg.timeline text", { hasText: "launches" }).waitFor();
+    const wrong = await fetch(address.replace(/[0-9a-f]{32}/, "0".repeat(32)));
+    assert.equal(wrong.status, 404);
+    await page.close();
+  } finally {
+    server.kill("SIGTERM");
+  }
+});
+
+await browser.close();
+rmSync(folder, { recursive: true });
+process.exit(failed > 0 ? 1 : 0);
