@@ -3,13 +3,16 @@
 #include "compiler/prepare_outputs.h"
 #include "compiler/search/candidates.h"
 #include "compiler/search/cost_model.h"
+#include "kernel/equal_forms.h"
 #include "kernel/families.h"
 #include "kernel/parts.h"
 #include "support/fail.h"
+#include "support/hash.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -22,10 +25,14 @@ using ir::NodeId;
 
 namespace {
 
-/// A kernel is small while it takes less than so many launches that do nothing.
-constexpr double kSmall = 8;
-/// Parts of a batch, whose code is compiled as one; and operands and outputs of a launch.
-constexpr std::size_t kMostParts = 16, kMostArguments = 400;
+/// A kernel is small while it takes less than so many launches that do nothing; and where there are
+/// at least kMany that differ in their sizes only, and so share one code.
+constexpr double kSmall = 8, kSmallOfMany = 64;
+constexpr std::size_t kMany = 4;
+/// Forms of a batch, whose codes are compiled as one kernel.
+constexpr std::size_t kMostForms = 16;
+/// Operands and outputs of a launch: at the most, and dims and scalars that they leave space for.
+constexpr std::size_t kMostArguments = 8192, kOtherArguments = 64;
 /// Values between kernels that a batch reads or makes wait for it, or for their readers. They
 /// should still be in the cache then: this share of the second level.
 constexpr std::int64_t kWaitingShare = 2;
@@ -138,6 +145,9 @@ public:
       : graph_(graph), regions_(regions), outputs_(outputs), target_(target),
         machine_(usual_machine(target)), joined_(regions.size()) {
     std::iota(joined_.begin(), joined_.end(), std::size_t{0});
+    if (const auto words = static_cast<std::size_t>(target.parameter_bytes) / 8;
+        words > kOtherArguments)
+      most_arguments_ = std::min(kMostArguments, words - kOtherArguments);
     for (NodeId o : graph.outputs)
       results_.insert(same_memory(graph, o));
   }
@@ -151,29 +161,72 @@ public:
 private:
   struct Batch {
     std::vector<std::size_t> members;
+    std::set<std::uint64_t> forms;
     std::set<NodeId> operands, outputs;
     std::int64_t waiting_bytes = 0;
   };
 
-  bool is_small(const BuiltRegion& built) {
-    if (built.kind != GroupKind::Map && built.kind != GroupKind::Reduce)
-      return false;
-    const auto [known, fresh] = small_.emplace(kernel::hash_of(built.region), false);
+  double seconds_of(std::size_t i) {
+    const kernel::Region& region = regions_[i].region;
+    const auto [known, fresh] = seconds_.emplace(kernel::hash_of(region), 0);
     if (fresh) {
-      const kernel::Lowered part = kernel::lower_part(built.region, target_);
-      known->second = part.ok && predict(part.program, built.region, target_, machine_,
-                                         sizes_to_try(built.region)) -
-                                         machine_.launch_seconds <
-                                     kSmall * machine_.launch_seconds;
+      const kernel::Lowered part = kernel::lower_part(region, target_);
+      known->second = part.ok
+                          ? predict(part.program, region, target_, machine_, sizes_to_try(region)) -
+                                machine_.launch_seconds
+                          : std::numeric_limits<double>::infinity();
     }
     return known->second;
   }
 
+  /// Which kernels from `begin` to `end` are small, and the forms of all. Of those of one form the
+  /// larger ones take longer: not each of them has to be predicted.
+  std::vector<bool> small_ones(std::size_t begin, std::size_t end) {
+    std::map<std::uint64_t, std::vector<std::size_t>> forms;
+    for (std::size_t i = begin; i < end; ++i)
+      if (regions_[i].kind == GroupKind::Map || regions_[i].kind == GroupKind::Reduce) {
+        form_[i] = form_of(regions_[i]);
+        forms[form_[i]].push_back(i);
+      }
+    std::vector<bool> small(end - begin, false);
+    for (auto& [form, equal] : forms) {
+      const double bound =
+          (equal.size() >= kMany ? kSmallOfMany : kSmall) * machine_.launch_seconds;
+      std::map<std::size_t, double> bytes;
+      for (const std::size_t i : equal)
+        bytes[i] = bytes_of(regions_[i]);
+      std::stable_sort(equal.begin(), equal.end(),
+                       [&](std::size_t a, std::size_t b) { return bytes[a] < bytes[b]; });
+      const auto first_large =
+          std::partition_point(equal.rbegin(), equal.rend(), [&](std::size_t i) {
+            return seconds_of(i) >= bound;
+          }).base();
+      for (auto i = equal.begin(); i != first_large; ++i)
+        small[*i - begin] = true;
+    }
+    return small;
+  }
+
+  /// Regions of one form may share a code; by-value operands must be the same for that.
+  static std::uint64_t form_of(const BuiltRegion& built) {
+    std::uint64_t form = kernel::form_hash(built.region);
+    for (std::size_t o = 0; o < built.operands.size(); ++o)
+      if (built.region.operands[o].role == kernel::Role::Scalar)
+        form = combine(form, built.operands[o]);
+    return form;
+  }
+
+  double bytes_of(const BuiltRegion& built) const {
+    double bytes = 0;
+    for (const std::vector<NodeId>* list : {&built.operands, &built.outputs})
+      for (NodeId node : *list)
+        bytes += elements_of(graph_[node].shape) * static_cast<double>(size_of(graph_[node].dtype));
+    return bytes;
+  }
+
   /// Among the kernels from `begin` to `end`.
   void batch(std::size_t begin, std::size_t end) {
-    std::vector<bool> small;
-    for (std::size_t i = begin; i < end; ++i)
-      small.push_back(is_small(regions_[i]));
+    const std::vector<bool> small = small_ones(begin, end);
     if (std::count(small.begin(), small.end(), true) < 2)
       return;
     begin_ = begin;
@@ -233,16 +286,18 @@ private:
   bool takes(const Batch& batch, std::size_t i) const {
     const std::size_t first = batch.members.front();
     const BuiltRegion& built = regions_[i];
-    return batch.members.size() < kMostParts && regions_[first].kind == built.kind &&
-           !(*reach_)(first - begin_, i - begin_) && !(*reach_)(i - begin_, first - begin_) &&
+    return (batch.forms.size() < kMostForms || batch.forms.contains(form_.at(i))) &&
+           regions_[first].kind == built.kind && !(*reach_)(first - begin_, i - begin_) &&
+           !(*reach_)(i - begin_, first - begin_) &&
            batch.operands.size() + batch.outputs.size() + built.operands.size() +
                    built.outputs.size() <=
-               kMostArguments &&
+               most_arguments_ &&
            batch.waiting_bytes + waiting_bytes(built) <= target_.l2_bytes / kWaitingShare;
   }
 
   void add(Batch& batch, std::size_t i) {
     batch.members.push_back(i);
+    batch.forms.insert(form_.at(i));
     batch.operands.insert(regions_[i].operands.begin(), regions_[i].operands.end());
     batch.outputs.insert(regions_[i].outputs.begin(), regions_[i].outputs.end());
     batch.waiting_bytes += waiting_bytes(regions_[i]);
@@ -335,12 +390,14 @@ private:
   const std::vector<OutputSpec>& outputs_;
   const kernel::Target& target_;
   const Machine machine_;
-  std::size_t begin_ = 0;               ///< of the window at hand
-  std::optional<Reach> reach_;          ///< in the window, numbered from its begin
-  std::vector<std::size_t> joined_;     ///< by region: the one that it went into
-  std::set<NodeId> results_;            ///< of the graph
-  std::map<std::uint64_t, bool> small_; ///< by region
-  std::vector<Batch> batches_;          ///< of the window at hand
+  std::size_t begin_ = 0;                       ///< of the window at hand
+  std::optional<Reach> reach_;                  ///< in the window, numbered from its begin
+  std::vector<std::size_t> joined_;             ///< by region: the one that it went into
+  std::set<NodeId> results_;                    ///< of the graph
+  std::map<std::uint64_t, double> seconds_;     ///< of a part, by its region's hash
+  std::map<std::size_t, std::uint64_t> form_;   ///< of regions that may be parts
+  std::size_t most_arguments_ = kMostArguments; ///< of a launch
+  std::vector<Batch> batches_;                  ///< of the window at hand
 };
 
 } // namespace

@@ -78,8 +78,11 @@ std::size_t bytes_of(const kernel::Block& block) {
 }
 
 std::size_t bytes_of(const kernel::KernelProgram& program) {
+  ListBytes lists;
+  for (const kernel::ProblemGroup& group : program.groups)
+    members(lists, const_cast<kernel::ProblemGroup&>(group)); // it changes nothing
   return bytes_of(program.buffers) + bytes_of(program.variables) + bytes_of(program.values) +
-         bytes_of(program.body);
+         bytes_of(program.groups) + lists.bytes + bytes_of(program.body);
 }
 
 } // namespace

@@ -2,8 +2,10 @@
 // cost more to launch than to compute. Every part is written by the generator of its own form. The
 // pieces of work that these share out stand in one row, and the number of a piece selects the part:
 // on a GPU a piece is what one block does at a time, on a CPU a share of a part's loop that is
-// worth a worker.
+// worth a worker. Parts that are equal but for their sizes are problems of one group, with one code
+// (equal_forms.h), as those of a grouped GEMM.
 #include "kernel/analysis.h"
+#include "kernel/equal_forms.h"
 #include "kernel/families.h"
 #include "kernel/gpu_nest.h"
 #include "kernel/knobs.h"
@@ -15,6 +17,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <span>
 
 namespace egret::kernel {
@@ -26,8 +29,10 @@ constexpr int kMostTried = 48;
 /// Small parts are over before another worker is awake: it gets so many times the work that one
 /// large kernel gives it at the least.
 constexpr std::int64_t kWakingFactor = 8;
-/// The largest struct of parameters that every GPU takes.
-constexpr std::int64_t kGpuParameterBytes = 4096;
+/// Parts for which codes of their own are tried, each with the sizes as constants.
+constexpr std::size_t kFewParts = 16;
+/// Codes of different forms in one kernel.
+constexpr std::size_t kMostForms = 64;
 
 bool is_shared_out(const Stmt& s) {
   const For* loop = get_if<For>(s);
@@ -88,16 +93,30 @@ class Batch {
 public:
   Batch(const Region& region, const Target& target) : region_(region), target_(target) {}
 
-  Lowered run(std::int64_t threads, std::int64_t choice) {
+  /// `apart`: every part has a code of its own.
+  Lowered run(std::int64_t threads, std::int64_t choice, bool apart) {
     const std::vector<Part> parts = parts_of(region_);
     if (parts.size() < 2)
       return {false, {}, "it is one whole"};
     declare_arguments();
-    for (const Part& part : parts)
-      if (auto why = add(part, threads, choice); !why.empty())
-        return {false, {}, fmt::format("a part of {}: {}", region_.name, why)};
+    for (const std::vector<const Part*>& equal : by_form(parts, apart)) {
+      if (equal.size() > 1 && add_group(equal, threads, choice))
+        continue;
+      for (const Part* part : equal) {
+        if (pieces_.size() == kMostForms)
+          return {false, {}, fmt::format("parts of more than {} forms", kMostForms)};
+        if (auto why = add(*part, threads, choice); !why.empty())
+          return {false, {}, fmt::format("a part of {}: {}", region_.name, why)};
+      }
+    }
     const int number = splice_.fresh_loop();
     KernelProgram& program = splice_.program();
+    for (const ProblemGroup& group :
+         program.groups) // another part may write over what one only reads
+      for (std::size_t i = 0; i < group.buffers.size(); ++i)
+        for (const int a : group.arguments[i])
+          program.buffers[static_cast<std::size_t>(group.buffers[i])].aliased |=
+              program.buffers[static_cast<std::size_t>(a)].aliased;
     For loop;
     loop.number = number;
     loop.extent = loop.end = begin_.back();
@@ -115,7 +134,8 @@ public:
     for (const Buffer& b : program.buffers)
       words +=
           b.space == Space::Argument || b.space == Space::Workspace || b.space == Space::Counter;
-    if (static_cast<std::int64_t>(words) * 8 > kGpuParameterBytes)
+    if (target_.parameter_bytes > 0 &&
+        static_cast<std::int64_t>(words) * 8 > target_.parameter_bytes)
       return {false, {}, "more arguments than a launch can have"};
     return within_block(std::move(program), target_);
   }
@@ -126,7 +146,28 @@ private:
   struct Piece {
     Block body;
     Expr turns, count;
+    int group = -1; ///< of which these are the problems
+    Expr item;      ///< of a group: the number of a piece in its problem
   };
+
+  /// Parts that may be problems of one group, in the order of their first ones.
+  std::vector<std::vector<const Part*>> by_form(const std::vector<Part>& parts, bool apart) const {
+    std::vector<std::vector<const Part*>> forms;
+    std::map<std::pair<std::uint64_t, std::vector<int>>, std::size_t> known;
+    for (const Part& part : parts) {
+      std::vector<int> scalars; // the same number in all problems
+      for (const int o : part.operands)
+        if (region_.operands[static_cast<std::size_t>(o)].role == Role::Scalar)
+          scalars.push_back(o);
+      const std::size_t next = forms.size();
+      const std::size_t form =
+          apart ? next : known.try_emplace({form_hash(part.region), scalars}, next).first->second;
+      if (form == next)
+        forms.emplace_back();
+      forms[form].push_back(&part);
+    }
+    return forms;
+  }
 
   void declare_arguments() {
     KernelProgram& program = splice_.program();
@@ -185,16 +226,150 @@ private:
     return {};
   }
 
+  /// The parts as problems of one group; false where they cannot be, and nothing is added.
+  bool add_group(const std::vector<const Part*>& parts, std::int64_t threads, std::int64_t choice) {
+    std::vector<const Region*> regions;
+    for (const Part* part : parts)
+      regions.push_back(&part->region);
+    std::optional<CommonForm> form = common_form(regions);
+    if (!form)
+      return false;
+    Lowered lowered = choose_part(form->region, target_, threads, choice);
+    if (!lowered.ok)
+      return false;
+    KernelProgram& own = lowered.program;
+    const For& shared = *get_if<For>(own.body.back());
+    const Expr turns = ceildiv(shared.end - shared.begin, shared.step);
+    const Expr work = own.launch.threads > 0 ? own.launch.workers : work_of(form->region);
+    ProblemGroup group;
+    std::vector<std::int64_t> all, counts;
+    Expr total_work = 0;
+    group.begin.push_back(0);
+    for (std::size_t p = 0; p < parts.size(); ++p) {
+      const auto here = [&](const Expr& e) { return with_sizes(e, form->sizes, form->values, p); };
+      const Expr count = own.launch.threads > 0
+                             ? here(turns)
+                             : useful_workers(here(turns), floordiv(here(work), kWakingFactor));
+      if (!count.is_constant() || !here(turns).is_constant())
+        return false;
+      all.push_back(here(turns).value());
+      counts.push_back(count.value());
+      group.begin.push_back(group.begin.back() + count.value());
+      total_work = total_work + here(work);
+    }
+    if (group.begin.back() == 0 || !bounded_memory(own, *form, parts.size()))
+      return false;
+    Piece piece;
+    piece.turns = turns;
+    piece.count = counts == all ? turns : size_of_problems(*form, counts);
+    piece.group = static_cast<int>(splice_.program().groups.size());
+    const std::int64_t most = *std::max_element(counts.begin(), counts.end());
+    group.item = Expr::symbol(fmt::format("%item{}", most), 0, std::max<std::int64_t>(1, most - 1));
+    piece.item = most > 1 ? group.item : Expr(0);
+    splice_group(own, parts, *form, group, piece);
+    begin_.push_back(begin_.back() + Expr(group.begin.back()));
+    group.sizes = std::move(form->sizes);
+    group.values = std::move(form->values);
+    splice_.program().groups.push_back(std::move(group));
+    Launch& launch = splice_.program().launch;
+    if (own.launch.threads > 0) {
+      launch.workers = (pieces_.empty() ? Expr(0) : launch.workers) + total_work;
+      launch.threads = own.launch.threads;
+      launch.least_shared = std::max(launch.least_shared, own.launch.least_shared);
+    } else {
+      work_ = work_ + total_work;
+    }
+    pieces_.push_back(std::move(piece));
+    return true;
+  }
+
+  static Expr size_of_problems(CommonForm& form, const std::vector<std::int64_t>& counts) {
+    if (std::all_of(counts.begin(), counts.end(), [&](auto c) { return c == counts[0]; }))
+      return counts[0];
+    form.sizes.push_back(size_symbol(form.sizes.size(), counts));
+    form.values.push_back(counts);
+    return form.sizes.back();
+  }
+
+  /// Whether the program's own memory can be as large as its largest problem needs, and is made so.
+  static bool bounded_memory(KernelProgram& program, const CommonForm& form, std::size_t problems) {
+    for (Buffer& b : program.buffers) {
+      if (b.space == Space::Argument)
+        continue;
+      if (b.space == Space::Workspace || b.space == Space::Counter)
+        return false; // problems that run at the same time would share it
+      Expr most = 0;
+      for (std::size_t p = 0; p < problems; ++p)
+        most = max(most, with_sizes(b.elements, form.sizes, form.values, p));
+      b.elements = most;
+    }
+    return true;
+  }
+
+  /// Adds the group's code, with a buffer for each of its arguments that is another one in each
+  /// problem.
+  void splice_group(const KernelProgram& own, const std::vector<const Part*>& parts,
+                    const CommonForm& form, ProblemGroup& group, Piece& piece) {
+    const Part& first = *parts[0];
+    std::vector<int> arguments, scalars;
+    for (std::size_t i = 0; i < first.operands.size() + first.outputs.size(); ++i) {
+      const bool output = i >= first.operands.size();
+      const std::size_t at = output ? i - first.operands.size() : i;
+      if (!output && first.region.operands[at].role == Role::Scalar) {
+        scalars.push_back(operand_[static_cast<std::size_t>(first.operands[at])]);
+        continue;
+      }
+      std::vector<int> places;
+      for (const Part* part : parts)
+        places.push_back(output ? output_[static_cast<std::size_t>(part->outputs[at])]
+                                : operand_[static_cast<std::size_t>(part->operands[at])]);
+      std::vector<Buffer>& buffers = splice_.program().buffers;
+      const auto place = static_cast<std::size_t>(places[0]);
+      Buffer b;
+      b.name = buffers[place].name;
+      b.dtype = buffers[place].dtype;
+      b.space = Space::Problem;
+      b.elements =
+          element_count(output ? form.region.outputs[at].shape : form.region.operands[at].shape);
+      b.alignment = output ? 1 : form.region.operands[at].alignment;
+      arguments.push_back(static_cast<int>(buffers.size()));
+      group.buffers.push_back(arguments.back());
+      group.arguments.push_back(std::move(places));
+      buffers.push_back(std::move(b));
+    }
+    piece.body = splice_.add(own, arguments, scalars, form.sizes);
+    std::vector<Buffer>& buffers = splice_.program().buffers;
+    for (std::size_t i = 0; i < group.buffers.size(); ++i)
+      for (const int a : group.arguments[i]) {
+        const Buffer& b = buffers[static_cast<std::size_t>(group.buffers[i])];
+        Buffer& argument = buffers[static_cast<std::size_t>(a)];
+        argument.read |= b.read;
+        argument.written |= b.written;
+        argument.aliased |= b.aliased;
+        argument.alignment = std::max(argument.alignment, b.alignment);
+      }
+  }
+
   /// The parts from `first` up to `end`, of which the number of the piece selects one.
   Block select(std::size_t first, std::size_t end, const Expr& number) {
     if (end - first == 1)
-      return piece(pieces_[first], number - begin_[first]);
+      return code(pieces_[first], number - begin_[first]);
     const std::size_t middle = first + (end - first) / 2;
     If choice;
     choice.condition = {{number, Expr(0), begin_[middle]}};
     choice.body = select(first, middle, number);
     choice.otherwise = select(middle, end, number);
     return {std::move(choice)};
+  }
+
+  static Block code(Piece& p, const Expr& at) {
+    if (p.group < 0)
+      return piece(p, at);
+    InProblem problem;
+    problem.group = p.group;
+    problem.item = at;
+    problem.body = piece(p, p.item);
+    return {std::move(problem)};
   }
 
   /// Piece number `at` of a part: an equal share of its loop.
@@ -223,7 +398,7 @@ private:
 /// Threads of a GPU's blocks, the usual number first.
 constexpr int kThreads[] = {256, 512, 128}, kNoThreads[] = {0};
 
-constexpr Knob kBatchKnobs[] = {{"threads", 0, 1024, 32}, {"choice", 0, 15}};
+constexpr Knob kBatchKnobs[] = {{"threads", 0, 1024, 32}, {"choice", 0, 15}, {"apart", 0, 1}};
 
 class BatchGenerator : public Generator {
 public:
@@ -233,7 +408,7 @@ public:
     if (!has_parts(region))
       return {};
     std::vector<Schedule> out;
-    const bool gpu = target.is_gpu();
+    const bool gpu = target.is_gpu(), few = parts_of(region).size() <= kFewParts;
     for (int choice : {0, 1, 2})
       for (int threads : gpu ? std::span<const int>(kThreads) : std::span<const int>(kNoThreads)) {
         Schedule s;
@@ -242,7 +417,11 @@ public:
           s.knobs["threads"] = threads;
         if (choice > 0)
           s.knobs["choice"] = choice;
-        out.push_back(std::move(s));
+        out.push_back(s);
+        if (few) {
+          s.knobs["apart"] = 1;
+          out.push_back(std::move(s));
+        }
       }
     return out;
   }
@@ -254,7 +433,8 @@ public:
     const std::int64_t threads = schedule.knob("threads", 0);
     if (target.is_gpu() != (threads > 0))
       return {false, {}, "threads are those of a GPU's blocks"};
-    return Batch(region, target).run(threads, schedule.knob("choice", 0));
+    return Batch(region, target)
+        .run(threads, schedule.knob("choice", 0), schedule.knob("apart", 0) != 0);
   }
 };
 

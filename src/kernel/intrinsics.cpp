@@ -14,9 +14,9 @@ using Effect = MemoryOperand::Effect;
 using NumberKind = NumberOperand::Kind;
 
 const std::vector<Space> kShared{Space::Shared}, kCounter{Space::Counter},
-    kGlobal{Space::Argument, Space::Workspace},
-    kUpdated{Space::Argument, Space::Workspace, Space::Shared},
-    kCpu{Space::Argument, Space::Workspace, Space::Worker};
+    kGlobal{Space::Argument, Space::Workspace, Space::Problem},
+    kUpdated{Space::Argument, Space::Workspace, Space::Shared, Space::Problem},
+    kCpu{Space::Argument, Space::Workspace, Space::Worker, Space::Problem};
 
 const Buffer& buffer_of(const KernelProgram& program, const Address& at) {
   return program.buffers[std::size_t(at.buffer)];

@@ -29,7 +29,8 @@ std::int64_t meetings(const Block& block, bool one_worker) {
                      return std::max(meetings(choice.body, one_worker),
                                      meetings(choice.otherwise, one_worker));
                    },
-                   [&](const Acquire& behind) { return meetings(behind.body, one_worker); }},
+                   [&](const Acquire& behind) { return meetings(behind.body, one_worker); },
+                   [&](const InProblem& one) { return meetings(one.body, one_worker); }},
         stmt.node);
   return count;
 }

@@ -3,6 +3,8 @@
 #include "kernel/program_fields.h"
 #include "support/hash.h"
 
+#include <algorithm>
+
 namespace egret::kernel {
 
 namespace {
@@ -77,6 +79,12 @@ std::optional<ValueId> value_of(const Expr& variable) {
   return number_after(kValuePrefix, variable);
 }
 
+std::size_t ProblemGroup::problem_of(std::int64_t item) const {
+  return static_cast<std::size_t>(std::upper_bound(begin.begin(), begin.end() - 1, item) -
+                                  begin.begin()) -
+         1;
+}
+
 std::uint64_t hash_of(const KernelProgram& program) {
   ProgramHasher h;
   h.add(program.buffers.size());
@@ -98,6 +106,7 @@ std::uint64_t hash_of(const KernelProgram& program) {
     for (const Type& t : *types)
       h(t);
   }
+  h(program.groups);
   h(program.body);
   h.add(program.tensor_maps.size());
   for (const TensorMap& m : program.tensor_maps) {

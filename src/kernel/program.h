@@ -146,9 +146,16 @@ struct Acquire {
   Intrinsic by;
   Block body;
 };
+/// The body for the problem of a group that has the item `item`, with its sizes and memory. The
+/// item is the same in all threads of a block; a problem does not stand within another.
+struct InProblem {
+  int group = -1;
+  Expr item; ///< 0 <= item < items of the group
+  Block body;
+};
 
 struct Stmt {
-  using Node = std::variant<Let, Assign, Store, For, If, Barrier, Intrinsic, Acquire>;
+  using Node = std::variant<Let, Assign, Store, For, If, Barrier, Intrinsic, Acquire, InProblem>;
   Node node;
   Stmt() = default;
   template <class T>
@@ -191,6 +198,7 @@ void each_block(S& stmt, F&& f) {
   using Loop = std::conditional_t<kConst, const For, For>;
   using Choice = std::conditional_t<kConst, const If, If>;
   using Behind = std::conditional_t<kConst, const Acquire, Acquire>;
+  using One = std::conditional_t<kConst, const InProblem, InProblem>;
   std::visit(overloaded{[](const Let&) {}, [](const Assign&) {}, [](const Store&) {},
                         [](const Barrier&) {}, [](const Intrinsic&) {},
                         [&](Loop& loop) { f(loop.body); },
@@ -198,7 +206,7 @@ void each_block(S& stmt, F&& f) {
                           f(choice.body);
                           f(choice.otherwise);
                         },
-                        [&](Behind& behind) { f(behind.body); }},
+                        [&](Behind& behind) { f(behind.body); }, [&](One& one) { f(one.body); }},
              stmt.node);
 }
 
@@ -245,6 +253,23 @@ struct TensorMap {
   friend bool operator==(const TensorMap&, const TensorMap&) = default;
 };
 
+/// Problems that one code computes and that differ in their sizes and in their memory: the problems
+/// of a grouped GEMM (CUTLASS), or the tensors of a multi-tensor apply (Apex). The work of all of
+/// them is numbered in one row of items; those of problem p are begin[p] to begin[p + 1] - 1.
+struct ProblemGroup {
+  std::vector<std::int64_t> begin; ///< ascending from 0; one more than there are problems
+  Expr item;                       ///< symbol: an item's number among those of its problem
+  std::vector<Expr> sizes;         ///< symbols that each problem has a value of
+  std::vector<std::vector<std::int64_t>> values; ///< by size, by problem
+  std::vector<int> buffers;                      ///< those of Space::Problem
+  std::vector<std::vector<int>> arguments; ///< by buffer, by problem: the argument buffer that the
+                                           ///< buffer is there
+
+  std::size_t problems() const { return begin.empty() ? 0 : begin.size() - 1; }
+  /// The problem that has an item; 0 <= item < begin.back().
+  std::size_t problem_of(std::int64_t item) const;
+};
+
 /// Arguments: pointers in the order of the buffers with Space::Argument, dims in the order of
 /// `dims`, scalars in the order of `scalars`.
 struct KernelProgram {
@@ -254,6 +279,7 @@ struct KernelProgram {
   std::vector<DType> scalars;  ///< by-value arguments
   std::vector<Type> variables; ///< VarId -> type; zero at the start
   std::vector<Type> values;    ///< ValueId -> type
+  std::vector<ProblemGroup> groups;
   Block body;
   Launch launch;
   std::vector<TensorMap>

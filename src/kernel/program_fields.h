@@ -139,6 +139,14 @@ void members(A& a, Acquire& x) {
   all_members(a, x.by, x.body);
 }
 template <class A>
+void members(A& a, InProblem& x) {
+  all_members(a, x.group, x.item, x.body);
+}
+template <class A>
+void members(A& a, ProblemGroup& x) {
+  all_members(a, x.begin, x.item, x.sizes, x.values, x.buffers, x.arguments);
+}
+template <class A>
 void members(A& a, Stmt& x) {
   a(x.node);
 }

@@ -19,6 +19,8 @@ const char* name_of(Space s) {
     return "shared";
   case Space::Counter:
     return "counter";
+  case Space::Problem:
+    return "problem's";
   }
   return "?";
 }
@@ -94,6 +96,8 @@ public:
     }
     for (std::size_t i = 0; i < p_.tensor_maps.size(); ++i)
       tensor_map(int(i));
+    for (std::size_t i = 0; i < p_.groups.size(); ++i)
+      group(int(i));
     if (p_.product)
       product(*p_.product);
     block(p_.body, 1);
@@ -107,6 +111,16 @@ private:
     for (std::size_t i = 0; i < m.box.size(); ++i)
       out_ += fmt::format(" {} of {} by {}", m.box[i], text(m.extents[i]), text(m.strides[i]));
     out_ += "\n";
+  }
+
+  void group(int number) {
+    const ProblemGroup& g = p_.groups[std::size_t(number)];
+    out_ += fmt::format("  group {} of {} problems: begin {}\n", number, g.problems(),
+                        fmt::join(g.begin, " "));
+    for (std::size_t i = 0; i < g.sizes.size(); ++i)
+      out_ += fmt::format("    {}: {}\n", text(g.sizes[i]), fmt::join(g.values[i], " "));
+    for (std::size_t i = 0; i < g.buffers.size(); ++i)
+      out_ += fmt::format("    {}: {}\n", buffer(g.buffers[i]), fmt::join(g.arguments[i], " "));
   }
 
   void product(const LibraryProduct& p) {
@@ -263,6 +277,11 @@ private:
             [&](const Intrinsic& x) { out_ += fmt::format("{}{}\n", in, intrinsic(x)); },
             [&](const Acquire& x) {
               out_ += fmt::format("{}behind {}\n", in, intrinsic(x.by));
+              block(x.body, depth + 1);
+            },
+            [&](const InProblem& x) {
+              out_ +=
+                  fmt::format("{}problem of group {} with item {}\n", in, x.group, text(x.item));
               block(x.body, depth + 1);
             }},
         s.node);

@@ -22,8 +22,9 @@ struct Type {
 /// workers or blocks of a launch); memory of one worker for Worker (CPU). On a GPU: memory of a
 /// block for Shared, of constant size and undefined at the start; Counter is u32 memory that the
 /// device keeps with the loaded kernel (its pointers stand behind the workspaces'), zero when it is
-/// loaded and left zero by every launch, so that only one launch at a time may use it.
-enum class Space : std::uint8_t { Argument, Workspace, Worker, Shared, Counter };
+/// loaded and left zero by every launch, so that only one launch at a time may use it. Problem: the
+/// memory of one of the argument buffers, another one in each problem of a group.
+enum class Space : std::uint8_t { Argument, Workspace, Worker, Shared, Counter, Problem };
 
 struct Buffer {
   std::string name;

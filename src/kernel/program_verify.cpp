@@ -36,6 +36,8 @@ public:
       check_type(t);
     for (const Type& t : p_.variables)
       check_type(t);
+    for (const ProblemGroup& g : p_.groups)
+      group(g);
     if (p_.product)
       product(*p_.product);
     block(p_.body);
@@ -100,6 +102,64 @@ private:
       check(!counter || (b.dtype == DType::U32 && b.elements.is_constant()),
             "counter {} is not of u32 and of constant size", b.name);
     }
+  }
+
+  // --- Groups of problems
+
+  static bool is_size(const ProblemGroup& g, const Expr& symbol) {
+    return symbol == g.item || std::find(g.sizes.begin(), g.sizes.end(), symbol) != g.sizes.end();
+  }
+
+  void group(const ProblemGroup& g) const {
+    const std::size_t problems = g.problems();
+    check(problems > 0 && g.begin[0] == 0 && g.begin.back() > 0 &&
+              std::is_sorted(g.begin.begin(), g.begin.end()),
+          "a group whose items are not in a row");
+    check(g.values.size() == g.sizes.size() && g.arguments.size() == g.buffers.size(),
+          "a group of {} sizes and {} buffers has values of {} and {}", g.sizes.size(),
+          g.buffers.size(), g.values.size(), g.arguments.size());
+    std::int64_t most = 0;
+    for (std::size_t p = 0; p < problems; ++p)
+      most = std::max(most, g.begin[p + 1] - g.begin[p]);
+    check(g.item.is_symbol() && g.item.lower() <= 0 && g.item.upper() >= most - 1,
+          "{} does not count the items of a problem", g.item.str());
+    for (std::size_t s = 0; s < g.sizes.size(); ++s) {
+      const Expr& size = g.sizes[s];
+      check(size.is_symbol() && g.values[s].size() == problems &&
+                std::count(g.sizes.begin(), g.sizes.end(), size) == 1 && size != g.item &&
+                std::find(p_.dims.begin(), p_.dims.end(), size) == p_.dims.end(),
+            "{} is no size of the {} problems alone", size.str(), problems);
+      for (const std::int64_t v : g.values[s])
+        check(v >= size.lower() && v <= size.upper() && v % size.divisor() == 0,
+              "size {} is {} in a problem", size.str(), v);
+    }
+    for (std::size_t i = 0; i < g.buffers.size(); ++i) {
+      check(g.buffers[i] >= 0 && std::size_t(g.buffers[i]) < p_.buffers.size(), "no buffer {}",
+            g.buffers[i]);
+      check(g.arguments[i].size() == problems, "a buffer of {} problems is in {}", problems,
+            g.arguments[i].size());
+      for (const int a : g.arguments[i])
+        problem_buffer(p_.buffers[std::size_t(g.buffers[i])], a);
+    }
+  }
+
+  void problem_buffer(const Buffer& b, int number) const {
+    check(number >= 0 && std::size_t(number) < p_.buffers.size(), "no buffer {}", number);
+    const Buffer& a = p_.buffers[std::size_t(number)];
+    check(b.space == Space::Problem && a.space == Space::Argument && a.dtype == b.dtype &&
+              (a.read || !b.read) && (a.written || !b.written) && (b.aliased || !a.aliased) &&
+              (b.written || !a.written) && a.alignment % b.alignment == 0,
+          "argument {} cannot be buffer {} in a problem", a.name, b.name);
+  }
+
+  void problem(const InProblem& x) {
+    check(x.group >= 0 && std::size_t(x.group) < p_.groups.size(), "no group {}", x.group);
+    check(!group_, "a problem within a problem");
+    expr(x.item, 1);
+    check(level_of(x.item) == threads_, "the problem of group {} differs by thread", x.group);
+    group_ = &p_.groups[std::size_t(x.group)];
+    block(x.body);
+    group_ = nullptr;
   }
 
   // --- What is equal in which threads
@@ -212,7 +272,7 @@ private:
               *id);
         check(t.lanes == 1 || t.lanes == lanes, "index value {} has {} lanes, not {}", *id, t.lanes,
               lanes);
-      } else {
+      } else if (!group_ || !is_size(*group_, v)) {
         check(std::find(p_.dims.begin(), p_.dims.end(), v) != p_.dims.end(),
               "symbol {} is not among the dims", v.str());
       }
@@ -227,7 +287,12 @@ private:
 
   const Buffer& buffer(int b) const {
     check(b >= 0 && std::size_t(b) < p_.buffers.size(), "no buffer {}", b);
-    return p_.buffers[b];
+    const Buffer& own = p_.buffers[b];
+    if (own.space == Space::Problem)
+      check(group_ && std::find(group_->buffers.begin(), group_->buffers.end(), b) !=
+                          group_->buffers.end(),
+            "buffer {} outside of its problems", own.name);
+    return own;
   }
 
   void apply(const inst::Apply& i, const Type& type) const {
@@ -526,7 +591,8 @@ private:
                                   info_of(x.by.id).name);
                             intrinsic(x.by, {});
                             block(x.body);
-                          }},
+                          },
+                          [&](const InProblem& x) { problem(x); }},
                s.node);
   }
 
@@ -598,6 +664,7 @@ private:
   int level_; ///< of the way to the current statement
   std::vector<int> value_level_;
   std::map<int, int> loop_level_;
+  const ProblemGroup* group_ = nullptr; ///< of the problem around the current statement
 };
 
 } // namespace

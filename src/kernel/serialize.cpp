@@ -1,6 +1,7 @@
 #include "kernel/serialize.h"
 
 #include "kernel/program_fields.h"
+#include "kernel/region_fields.h"
 #include "support/fail.h"
 #include "support/hash.h"
 
@@ -29,7 +30,7 @@ constexpr int last(ExprKind) {
   return static_cast<int>(ExprKind::Max);
 }
 constexpr int last(Space) {
-  return static_cast<int>(Space::Counter);
+  return static_cast<int>(Space::Problem);
 }
 constexpr int last(IntrinsicId) {
   return kIntrinsics - 1;
@@ -277,15 +278,6 @@ private:
   std::vector<Expr> expressions_;
 };
 
-template <class A>
-void members(A& a, Hole& x) {
-  all_members(a, x.valid, x.fill);
-}
-template <class A>
-void members(A& a, IndexMap& x) {
-  all_members(a, x.dims, x.coords, x.holes);
-}
-
 // --- programs
 
 template <class A>
@@ -312,48 +304,15 @@ void members(A& a, LibraryProduct& x) {
 }
 template <class A>
 void members(A& a, KernelProgram& x) {
-  all_members(a, x.name, x.buffers, x.dims, x.scalars, x.variables, x.values, x.body, x.launch,
-              x.tensor_maps, x.uses_barrier, x.deterministic, x.product);
-}
-
-// --- regions
-
-template <class A>
-void members(A& a, Axis& x) {
-  all_members(a, x.extent, x.reduction, x.name);
-}
-template <class A>
-void members(A& a, Operand& x) {
-  all_members(a, x.dtype, x.shape, x.layout, x.role, x.alignment, x.name);
-}
-template <class A>
-void members(A& a, Load& x) {
-  all_members(a, x.source, x.number, x.component, x.map, x.indirect);
-}
-template <class A>
-void members(A& a, BodyValue& x) {
-  all_members(a, x.kind, x.dtype, x.constant, x.load, x.index, x.op, x.args);
-}
-template <class A>
-void members(A& a, Stage& x) {
-  all_members(a, x.kind, x.axes, x.over, x.monoid, x.acc_dtype, x.loads, x.body, x.yields,
-              x.yield_dtypes);
-}
-template <class A>
-void members(A& a, Output& x) {
-  all_members(a, x.stage, x.component, x.dtype, x.shape, x.map, x.layout, x.alias, x.combine,
-              x.indirect);
-}
-template <class A>
-void members(A& a, Region& x) {
-  all_members(a, x.name, x.axes, x.operands, x.stages, x.outputs, x.nodes);
+  all_members(a, x.name, x.buffers, x.dims, x.scalars, x.variables, x.values, x.groups, x.body,
+              x.launch, x.tensor_maps, x.uses_barrier, x.deterministic, x.product);
 }
 
 // --- the whole: a mark with the version, a hash of the rest, the rest
 
 template <class T>
 constexpr std::string_view kMark =
-    std::is_same_v<T, Region> ? "egret region 1\n" : "egret kernel 5\n";
+    std::is_same_v<T, Region> ? "egret region 1\n" : "egret kernel 6\n";
 
 template <class T>
 std::string bytes_of(const T& value) {

@@ -66,9 +66,9 @@ int loops_of(const Block& statements) {
 } // namespace
 
 Block Splice::add(const KernelProgram& program, const std::vector<int>& arguments,
-                  const std::vector<int>& scalars) {
-  ensure(program.tensor_maps.empty(), "kernel {}: a program with tensor maps is not spliced",
-         program.name);
+                  const std::vector<int>& scalars, const std::vector<Expr>& sizes) {
+  ensure(program.tensor_maps.empty() && program.groups.empty(),
+         "kernel {}: a program with tensor maps or groups is not spliced", program.name);
   Renaming names(scalars, program_, loops_);
   for (const Buffer& b : program.buffers) {
     if (b.space == Space::Argument) {
@@ -84,7 +84,8 @@ Block Splice::add(const KernelProgram& program, const std::vector<int>& argument
     program_.buffers.push_back(b);
   }
   for (const Expr& d : program.dims)
-    if (std::find(program_.dims.begin(), program_.dims.end(), d) == program_.dims.end())
+    if (std::find(program_.dims.begin(), program_.dims.end(), d) == program_.dims.end() &&
+        std::find(sizes.begin(), sizes.end(), d) == sizes.end())
       program_.dims.push_back(d);
   program_.values.insert(program_.values.end(), program.values.begin(), program.values.end());
   program_.variables.insert(program_.variables.end(), program.variables.begin(),

@@ -29,9 +29,10 @@ struct Target {
   std::int64_t block_shared_bytes = 0; ///< shared memory that one block may ask for
   std::int64_t shared_bytes =
       0; ///< shared memory of a multiprocessor; each block costs 1 KiB of it beside its own
-  std::int64_t registers = 0;    ///< 32-bit registers of a multiprocessor
-  int threads = 0, blocks = 0;   ///< that a multiprocessor holds at a time
-  std::int64_t memory_bytes = 0; ///< of the device; 0: unknown
+  std::int64_t registers = 0;       ///< 32-bit registers of a multiprocessor
+  int threads = 0, blocks = 0;      ///< that a multiprocessor holds at a time
+  std::int64_t memory_bytes = 0;    ///< of the device; 0: unknown
+  std::int64_t parameter_bytes = 0; ///< of a launch's pointers, dims and scalars at the most
   /// Version of the library whose products may be called, cublasLt's; 0: none, or none is wanted.
   std::int64_t product_library = 0;
   std::uint64_t fingerprint =

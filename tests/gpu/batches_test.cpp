@@ -41,6 +41,18 @@ TEST(GpuBatches, SmallUpdatesAreOneLaunch) {
   expect_batches(g, outputs, 1, 6);
 }
 
+// One code with tables of sizes, and more pointers than older drivers take in a launch.
+TEST(GpuBatches, HundredsOfUpdatesAreOneCode) {
+  Graph g;
+  std::vector<compiler::OutputSpec> outputs;
+  const int count = testing::gpu().target().parameter_bytes > 4096 ? 300 : 60;
+  for (int i = 0; i < count; ++i) {
+    const Shape shape{1 + i * 2741 % 5000};
+    momentum_update(g, outputs, shape, g.input("g", DType::F32, shape));
+  }
+  expect_batches(g, outputs, 1, count);
+}
+
 TEST(GpuBatches, SumsOfRowsAndColumnsAreOneLaunch) {
   Graph g;
   std::vector<compiler::OutputSpec> outputs;

@@ -247,6 +247,7 @@ kernel::Target test_gpu() {
   t.registers = 65536;
   t.threads = 1536;
   t.blocks = 16;
+  t.parameter_bytes = 4096;
   t.l2_bytes = t.l3_bytes = 64 << 10;
   return t;
 }

@@ -71,7 +71,11 @@ private:
                             mask(x.condition);
                           },
                           [](const kernel::Barrier&) {}, [](const kernel::Intrinsic&) {},
-                          [&](const kernel::Acquire& x) { block(x.body); }},
+                          [&](const kernel::Acquire& x) { block(x.body); },
+                          [&](const kernel::InProblem& x) {
+                            block(x.body);
+                            expr(x.item);
+                          }},
                stmt.node);
   }
 

@@ -209,4 +209,14 @@ void CRenderer::acquire(const kernel::Acquire& stmt) {
   intrinsic(stmt.by);
 }
 
+std::string CRenderer::table(const char* type, const std::vector<std::string>& values) {
+  std::string name = fmt::format("eg_table{}", names_++);
+  line("static const {} {}[{}] = {{{}}};", type, name, values.size(), fmt::join(values, ", "));
+  return name;
+}
+
+std::string CRenderer::argument_pointer(const std::string& number) const {
+  return fmt::format("args->pointers[{}]", number);
+}
+
 } // namespace egret::backend::c

@@ -113,6 +113,9 @@ IndexText::Text IndexText::symbol(const Expr& e, int lane) const {
     const kernel::Type& type = program_.values.at(static_cast<std::size_t>(*value));
     return {value_text_(*value, type.lanes == 1 ? 0 : lane), type.dtype == DType::I64};
   }
+  for (const auto& [symbol, name] : bound_)
+    if (symbol == e)
+      return {name, !fits(e)};
   auto dim = std::find(program_.dims.begin(), program_.dims.end(), e);
   ensure(dim != program_.dims.end(), "renderer: {} is no dim of kernel {}", e.str(), program_.name);
   return {fmt::format("d{}", dim - program_.dims.begin()), !fits(e)};

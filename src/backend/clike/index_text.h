@@ -7,6 +7,8 @@
 
 #include <functional>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace egret::backend::clike {
 
@@ -18,6 +20,10 @@ public:
   /// `value_text` gives the text of a lane of a value. The language must outlive this.
   using ValueText = std::function<std::string(kernel::ValueId value, int lane)>;
   IndexText(const kernel::KernelProgram& program, const Language& language, ValueText value_text);
+
+  /// Gives a symbol that is no dim a name, until it is taken back.
+  void bind(const Expr& symbol, std::string name) { bound_.emplace_back(symbol, std::move(name)); }
+  void unbind(std::size_t symbols) { bound_.resize(bound_.size() - symbols, {Expr(0), {}}); }
 
   /// The expression for lane `lane` of its lane variable, in parentheses unless it is one word.
   std::string text(const Expr& e, int lane = 0) const;
@@ -50,6 +56,7 @@ private:
   const kernel::KernelProgram& program_;
   const Language& language_;
   ValueText value_text_;
+  std::vector<std::pair<Expr, std::string>> bound_;
 };
 
 } // namespace egret::backend::clike

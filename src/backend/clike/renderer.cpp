@@ -1,6 +1,7 @@
 #include "backend/clike/renderer.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace egret::backend::clike {
 
@@ -24,7 +25,8 @@ void Renderer::statement(const Stmt& stmt) {
                         [&](const kernel::If& x) { condition(x); },
                         [&](const kernel::Barrier&) { barrier(); },
                         [&](const kernel::Intrinsic& x) { intrinsic(x); },
-                        [&](const kernel::Acquire& x) { acquire(x); }},
+                        [&](const kernel::Acquire& x) { acquire(x); },
+                        [&](const kernel::InProblem& x) { problem(x); }},
              stmt.node);
 }
 
@@ -37,6 +39,60 @@ void Renderer::condition(const kernel::If& stmt) {
     block(stmt.otherwise);
   }
   close();
+}
+
+// Finds the problem by binary search without branches, in a table that is as long as a power of
+// two.
+void Renderer::problem(const kernel::InProblem& stmt) {
+  const kernel::ProblemGroup& group = program_.groups[static_cast<std::size_t>(stmt.group)];
+  const int n = names_++;
+  const std::string number = fmt::format("eg_problem{}", n);
+  const char* type = IndexText::type_of(Expr(group.begin.back()));
+  open("");
+  line("const {} eg_item{} = {};", type, n, index_.text(stmt.item));
+  line("int {} = 0;", number);
+  const std::size_t length = std::bit_ceil(group.problems());
+  std::vector<std::string> begins;
+  for (std::size_t p = 0; p < length; ++p)
+    begins.push_back(fmt::format("{}", group.begin[std::min(p, group.problems())]));
+  const std::string begin = table(type, begins);
+  for (std::size_t step = length / 2; step > 0; step /= 2)
+    line("{0} += {1}[{0} + {2}] <= eg_item{3} ? {2} : 0;", number, begin, step, n);
+  const auto declare = [&](const Expr& symbol, const std::string& text) {
+    const int name = names_++;
+    line("const {} eg_size{} = {};", IndexText::fits(symbol) ? "int" : "long long", name, text);
+    index_.bind(symbol, fmt::format("eg_size{}", name));
+  };
+  declare(group.item, fmt::format("eg_item{} - {}[{}]", n, begin, number));
+  for (std::size_t s = 0; s < group.sizes.size(); ++s)
+    declare(group.sizes[s], by_problem(group.values[s], number));
+  for (std::size_t b = 0; b < group.buffers.size(); ++b) {
+    const kernel::Buffer& buffer = program_.buffers[static_cast<std::size_t>(group.buffers[b])];
+    std::vector<std::int64_t> arguments;
+    for (const int a : group.arguments[b])
+      arguments.push_back(program_.buffers[static_cast<std::size_t>(a)].argument);
+    line("{0}{1}* const b{2} = ({0}{1}*){3}; /* {4} */", buffer.written ? "" : "const ",
+         memory_type(buffer.dtype), group.buffers[b],
+         argument_pointer(by_problem(arguments, number)), comment_text(buffer.name));
+  }
+  block(stmt.body);
+  index_.unbind(1 + group.sizes.size());
+  close();
+}
+
+std::string Renderer::by_problem(const std::vector<std::int64_t>& values,
+                                 const std::string& problem) {
+  const std::int64_t first = values[0], step = values.size() > 1 ? values[1] - first : 0;
+  bool affine = true, narrow = true;
+  std::vector<std::string> texts;
+  for (std::size_t p = 0; p < values.size(); ++p) {
+    affine = affine && values[p] == first + step * static_cast<std::int64_t>(p);
+    narrow = narrow && values[p] >= INT32_MIN && values[p] <= INT32_MAX;
+    texts.push_back(fmt::format("{}{}", values[p], narrow ? "" : "LL"));
+  }
+  if (affine && narrow)
+    return step == 0 ? texts[0] : fmt::format("({} + {} * {})", first, step, problem);
+  return fmt::format("{}[{}]", table(narrow ? "int" : "long long", texts), problem);
 }
 
 std::string kernel_symbol(const kernel::KernelProgram& program) {

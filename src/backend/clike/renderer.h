@@ -34,6 +34,11 @@ protected:
   virtual void intrinsic(const kernel::Intrinsic& use) = 0;
   virtual void acquire(const kernel::Acquire& stmt) = 0;
 
+  /// Declares a constant array of integers and returns its name.
+  virtual std::string table(const char* type, const std::vector<std::string>& values) = 0;
+  /// The pointer of the argument whose number is the text `number`.
+  virtual std::string argument_pointer(const std::string& number) const = 0;
+
   /// The text of a lane of a value that was made; kEachLane where it is in a loop over the lanes.
   virtual std::string lane_text(kernel::ValueId id, int lane) const = 0;
 
@@ -71,6 +76,10 @@ protected:
 private:
   void statement(const kernel::Stmt& stmt);
   void condition(const kernel::If& stmt);
+  void problem(const kernel::InProblem& stmt);
+  /// An integer that has another value in each problem, for the problem whose number has the name
+  /// `problem`.
+  std::string by_problem(const std::vector<std::int64_t>& values, const std::string& problem);
 };
 
 /// The name of the program's function: an identifier made from its name and hash.

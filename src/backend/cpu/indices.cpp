@@ -27,11 +27,17 @@ void Indices::enter(llvm::BasicBlock* prologue) {
 void Indices::leave() {
   int level = static_cast<int>(scopes_.size()) - 1;
   std::erase_if(loops_, [&](const auto& loop) { return loop.second.level == level; });
+  std::erase_if(symbols_, [&](const auto& symbol) { return symbol.second.level == level; });
+  std::erase_if(buffers_, [&](const auto& buffer) { return buffer.second == level; });
   scopes_.pop_back();
 }
 
 void Indices::bind_loop(int number, llvm::Value* value, std::int64_t multiple) {
   loops_[number] = {value, static_cast<int>(scopes_.size()) - 1, multiple};
+}
+
+void Indices::bind_symbol(const Expr& symbol, llvm::Value* value) {
+  symbols_.insert_or_assign(symbol, Loop{value, static_cast<int>(scopes_.size()) - 1, 1});
 }
 
 std::int64_t Indices::multiple_of(const Expr& e) const {
@@ -94,6 +100,8 @@ int Indices::level(const Expr& e) const {
     ensure(found != loops_.end(), "cpu renderer: {} is used outside of its loop", e.str());
     return found->second.level;
   }
+  if (auto found = symbols_.find(e); found != symbols_.end())
+    return found->second.level;
   int deepest = 0;
   for (const Expr& part : e.node().operands)
     deepest = std::max(deepest, level(part));
@@ -153,6 +161,8 @@ llvm::Value* Indices::emit(const Expr& e, int at) {
       ensure(found != values_.end(), "cpu renderer: value {} is used before it is made", *id);
       return b.CreateSExtOrTrunc(found->second, b.getInt64Ty());
     }
+    if (auto found = symbols_.find(e); found != symbols_.end())
+      return found->second.value;
     return load_dim_(e);
   case ExprKind::Axis:
     return loops_.at(e.axis_number()).value;
@@ -330,15 +340,18 @@ llvm::Value* Indices::address_of(int buffer, llvm::Value* base, llvm::Type* elem
                                  const Expr& e) {
   if (e == Expr(0))
     return base;
-  int at = level(e);
+  const int own = level(e);
+  const auto pointed = buffers_.find(buffer);
+  const int at = pointed == buffers_.end() ? own : std::max(own, pointed->second);
   if (at != kInPlace)
     for (auto& [number, pointer] : scopes_[static_cast<std::size_t>(at)].addresses[e])
       if (number == buffer)
         return pointer;
   llvm::Value* pointer = at_level(at, [&] {
     Expr rest = 0;
-    Expr lower = e.node().kind == ExprKind::Sum ? lower_part(e, at, rest) : Expr(0);
-    if (e.node().kind != ExprKind::Sum)
+    const bool splits = e.node().kind == ExprKind::Sum && own == at;
+    Expr lower = splits ? lower_part(e, at, rest) : Expr(0);
+    if (!splits)
       rest = e;
     llvm::Value* from = address_of(buffer, base, element, lower);
     return rest == Expr(0) ? from : sink_.b.CreateGEP(element, from, scalar(rest));

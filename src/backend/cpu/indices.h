@@ -34,6 +34,10 @@ public:
   /// Replaces a loop variable by an expression until unbound: how bodies are unrolled.
   void replace_loop(int number, Expr by) { replaced_[number] = std::move(by); }
   void restore_loop(int number) { replaced_.erase(number); }
+  /// Binds a symbol that is no dim to its value, until the innermost scope is left.
+  void bind_symbol(const Expr& symbol, llvm::Value* value);
+  /// The pointer of the buffer is available in the innermost scope only, until that is left.
+  void bind_buffer(int buffer) { buffers_[buffer] = static_cast<int>(scopes_.size()) - 1; }
   void bind_value(kernel::ValueId id, llvm::Value* value) { values_[id] = value; }
 
   /// The expression with unrolled variables replaced.
@@ -52,7 +56,7 @@ public:
   /// of the loops' steps; 0 for the constant 0.
   std::int64_t multiple_of(const Expr& e) const;
   /// Pointer to element `e` (which must not vary) of the array at `base`, which is available in the
-  /// outermost scope. `buffer` names it in caches.
+  /// outermost scope unless bind_buffer() says another. `buffer` names it in caches.
   llvm::Value* address(int buffer, llvm::Value* base, llvm::Type* element, const Expr& e);
 
 private:
@@ -82,6 +86,8 @@ private:
     std::int64_t multiple;
   };
   std::unordered_map<int, Loop> loops_;
+  std::unordered_map<Expr, Loop, ExprHash> symbols_;
+  std::unordered_map<int, int> buffers_; ///< scopes of pointers, by buffer
   std::unordered_map<int, Expr> replaced_;
   std::unordered_map<kernel::ValueId, llvm::Value*> values_;
 };

@@ -6,6 +6,7 @@
 #include <llvm/IR/IntrinsicsX86.h>
 
 #include <algorithm>
+#include <bit>
 #include <cctype>
 #include <numeric>
 
@@ -135,7 +136,8 @@ void Renderer::statement(const Stmt& stmt) {
                         [&](const kernel::If& x) { condition(x); },
                         [&](const kernel::Barrier&) { barrier(); },
                         [&](const kernel::Intrinsic& x) { intrinsic(x); },
-                        [&](const kernel::Acquire& x) { intrinsic(x.by); }},
+                        [&](const kernel::Acquire& x) { intrinsic(x.by); },
+                        [&](const kernel::InProblem& x) { problem(x); }},
              stmt.node);
 }
 
@@ -267,6 +269,64 @@ void Renderer::condition(const kernel::If& stmt) {
   block(stmt.otherwise);
   builder_.CreateBr(after);
   builder_.SetInsertPoint(after);
+}
+
+// Finds the problem by binary search without branches, in a table that is as long as a power of
+// two.
+void Renderer::problem(const kernel::InProblem& stmt) {
+  const kernel::ProblemGroup& group = program_.groups[static_cast<std::size_t>(stmt.group)];
+  auto& b = builder_;
+  Value* item = indices_.scalar(indices_.resolve(stmt.item));
+  Value* number = b.getInt64(0);
+  const std::size_t length = std::bit_ceil(group.problems());
+  std::vector<std::int64_t> begin = group.begin;
+  begin.resize(std::max(begin.size(), length), group.begin.back());
+  for (std::size_t step = length / 2; step > 0; step /= 2) {
+    Value* next = b.CreateAdd(number, b.getInt64(step));
+    number = b.CreateSelect(b.CreateICmpSLE(by_problem(begin, next), item), next, number);
+  }
+  auto* prologue = llvm::BasicBlock::Create(context(), "problem", function_);
+  auto* body = llvm::BasicBlock::Create(context(), "problem.body", function_);
+  b.CreateBr(prologue);
+  b.SetInsertPoint(prologue);
+  indices_.enter(prologue);
+  indices_.bind_symbol(group.item, b.CreateSub(item, by_problem(begin, number)));
+  for (std::size_t s = 0; s < group.sizes.size(); ++s)
+    indices_.bind_symbol(group.sizes[s], by_problem(group.values[s], number));
+  for (std::size_t i = 0; i < group.buffers.size(); ++i) {
+    std::vector<std::int64_t> arguments;
+    for (const int a : group.arguments[i])
+      arguments.push_back(program_.buffers[static_cast<std::size_t>(a)].argument);
+    Value* slot = b.CreateGEP(b.getPtrTy(), argument_field(0), by_problem(arguments, number));
+    bases_[static_cast<std::size_t>(group.buffers[i])] = b.CreateLoad(b.getPtrTy(), slot);
+    indices_.bind_buffer(group.buffers[i]);
+  }
+  b.CreateBr(body);
+  b.SetInsertPoint(body);
+  block(stmt.body);
+  indices_.leave();
+  for (const int buffer : group.buffers)
+    bases_[static_cast<std::size_t>(buffer)] = nullptr;
+}
+
+llvm::Value* Renderer::by_problem(std::vector<std::int64_t> values, Value* problem) {
+  auto& b = builder_;
+  const std::int64_t first = values[0], step = values.size() > 1 ? values[1] - first : 0;
+  bool affine = true;
+  for (std::size_t p = 0; p < values.size(); ++p)
+    affine = affine && values[p] == first + step * static_cast<std::int64_t>(p);
+  const auto constant = [&](std::int64_t v) { return b.getInt64(static_cast<std::uint64_t>(v)); };
+  if (affine)
+    return b.CreateAdd(constant(first), b.CreateMul(problem, constant(step)));
+  llvm::GlobalVariable*& table = tables_[values];
+  if (table == nullptr) {
+    auto* data = llvm::ConstantDataArray::get(
+        context(),
+        llvm::ArrayRef(reinterpret_cast<const std::uint64_t*>(values.data()), values.size()));
+    table = new llvm::GlobalVariable(module_, data->getType(), true,
+                                     llvm::GlobalValue::PrivateLinkage, data, "table");
+  }
+  return b.CreateLoad(b.getInt64Ty(), b.CreateGEP(b.getInt64Ty(), table, problem));
 }
 
 void Renderer::barrier() {

@@ -119,7 +119,7 @@ llvm::Align Renderer::element_alignment(int buffer) const {
 llvm::Align Renderer::known_alignment(int buffer, const Expr& e) const {
   const kernel::Buffer& own = program_.buffers[static_cast<std::size_t>(buffer)];
   auto size = static_cast<std::uint64_t>(size_of(own.dtype));
-  std::uint64_t base = own.space == Space::Argument
+  std::uint64_t base = own.space == Space::Argument || own.space == Space::Problem
                            ? static_cast<std::uint64_t>(std::max<std::int64_t>(own.alignment, 1))
                            : 64;
   std::int64_t multiple = indices_.multiple_of(e);

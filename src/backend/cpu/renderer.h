@@ -9,6 +9,7 @@
 #include <llvm/IR/Function.h>
 #include <llvm/IR/Module.h>
 
+#include <map>
 #include <vector>
 
 namespace egret::backend::cpu {
@@ -31,6 +32,9 @@ private:
   void rolled(const kernel::For& stmt, Value* first, Value* last, int copies);
   Value* rolled_once(const kernel::For& stmt, Value* first, Value* limit, int copies);
   void condition(const kernel::If& stmt);
+  void problem(const kernel::InProblem& stmt);
+  /// An integer that has another value in each problem; of the problem number `problem`.
+  Value* by_problem(std::vector<std::int64_t> values, Value* problem);
   void barrier();
   void streaming_fence();
 
@@ -101,6 +105,7 @@ private:
   Value* fields_[5] = {}; ///< of the argument block, loaded when first needed
   std::vector<Value*> values_, variables_, bases_, scalars_;
   std::vector<std::pair<Expr, Value*>> dims_;
+  std::map<std::vector<std::int64_t>, llvm::GlobalVariable*> tables_;
   bool streams_ = false; ///< some store may bypass the caches
   bool in_core_loop_ = false;
 };

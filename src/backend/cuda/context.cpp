@@ -67,6 +67,8 @@ void Context::describe() {
   t.blocks = attribute(kBlocksPerMultiprocessor);
   t.l2_bytes = t.l3_bytes = attribute(kL2Bytes);
   t.memory_bytes = static_cast<std::int64_t>(total);
+  if (driver_->version() < 12010)
+    t.parameter_bytes = kOldParameterBytes;
   name_target(t, static_cast<std::uint64_t>(driver_->version()));
 }
 

@@ -17,9 +17,6 @@ std::size_t count_of(const KernelProgram& program, Space space) {
                     [&](const kernel::Buffer& b) { return b.space == space; }));
 }
 
-// The largest struct of parameters that every architecture takes.
-constexpr std::size_t kMostParameterBytes = 4096;
-
 } // namespace
 
 KernelArtifact::KernelArtifact(std::shared_ptr<DeviceCore> core, const KernelProgram& program,
@@ -72,9 +69,10 @@ KernelArtifact::KernelArtifact(std::shared_ptr<DeviceCore> core, const KernelPro
     const std::size_t words = std::max<std::size_t>(1, pointers_ + counters_.size()) +
                               std::max<std::size_t>(1, dims_) + std::max<std::size_t>(1, scalars_);
     const std::size_t bytes = words * 8 + maps_.count() * (TensorMaps::kBytes + 64);
-    if (bytes > kMostParameterBytes)
+    const auto most = static_cast<std::size_t>(context.target().parameter_bytes);
+    if (bytes > most)
       fail(ErrorKind::Unsupported, "{}: kernel {} has {} bytes of parameters, {} are allowed",
-           context.name(), name_, bytes, kMostParameterBytes);
+           context.name(), name_, bytes, most);
   } catch (...) {
     for (void* counter : counters_)
       core_->memory.release(counter);

@@ -1,6 +1,7 @@
 #include "backend/cuda/render.h"
 
 #include "backend/cuda/renderer.h"
+#include "kernel/program_fields.h"
 
 #include <algorithm>
 
@@ -15,6 +16,21 @@ using kernel::Stmt;
 using kernel::Type;
 
 namespace {
+
+/// By buffer: whether a statement names it.
+std::vector<bool> buffers_in(const KernelProgram& program) {
+  struct Named : kernel::FieldVisitor<Named> {
+    std::vector<bool> found;
+    void visit(const Expr&) {}
+    void id(kernel::IdKind kind, int& number) {
+      if (kind == kernel::IdKind::Buffer && number >= 0)
+        found[static_cast<std::size_t>(number)] = true;
+    }
+  } named;
+  named.found.assign(program.buffers.size(), false);
+  named(const_cast<Block&>(program.body)); // nothing is changed
+  return std::move(named.found);
+}
 
 std::int64_t aligned(std::int64_t offset, std::int64_t alignment) {
   return (offset + alignment - 1) / alignment * alignment;
@@ -93,16 +109,17 @@ std::string CudaRenderer::run() {
       program_.launch.blocks_per_core > 0
           ? fmt::format("{}, {}", program_.launch.threads, program_.launch.blocks_per_core)
           : fmt::format("{}", program_.launch.threads);
-  return fmt::format("{}{}{}\nextern \"C\" __global__ void __launch_bounds__({})\n{}(const "
+  return fmt::format("{}{}{}{}\nextern \"C\" __global__ void __launch_bounds__({})\n{}(const "
                      "__grid_constant__ EgretArgs args{}) {{\n{}}}\n",
                      clike::prelude_for(body, prelude_pieces()), matrix_prelude(body), parameters(),
-                     bounds, clike::kernel_symbol(program_), tensor_map_parameters(), body);
+                     tables_, bounds, clike::kernel_symbol(program_), tensor_map_parameters(),
+                     body);
 }
 
 std::string CudaRenderer::parameters() const {
   std::size_t pointers = 0;
   for (const kernel::Buffer& b : program_.buffers)
-    pointers += b.space != Space::Shared;
+    pointers += b.space != Space::Shared && b.space != Space::Problem;
   return fmt::format("struct EgretArgs {{\n  void* p[{}];\n  long long d[{}];\n  unsigned long "
                      "long s[{}];\n}};\n",
                      std::max<std::size_t>(1, pointers),
@@ -110,17 +127,37 @@ std::string CudaRenderer::parameters() const {
                      std::max<std::size_t>(1, program_.scalars.size()));
 }
 
+// Constant memory while it lasts: threads of a warp read one element.
+std::string CudaRenderer::table(const char* type, const std::vector<std::string>& values) {
+  constexpr std::size_t kConstantBytes = 32 << 10;
+  table_bytes_ += values.size() * (std::string_view(type) == "int" ? 4 : 8);
+  std::string name = fmt::format("eg_table{}", names_++);
+  tables_ += fmt::format("{} const {} {}[{}] = {{{}}};\n",
+                         table_bytes_ <= kConstantBytes ? "__constant__" : "__device__", type, name,
+                         values.size(), fmt::join(values, ", "));
+  return name;
+}
+
+std::string CudaRenderer::argument_pointer(const std::string& number) const {
+  return fmt::format("args.p[{}]", number);
+}
+
 void CudaRenderer::arguments() {
   const SharedLayout shared = shared_layout(program_);
   line("const int t = threadIdx.x;");
   if (shared.bytes > 0)
     line("extern __shared__ __align__(1024) unsigned char eg_shared[];");
+  const std::vector<bool> direct = buffers_in(program_);
   int place = 0;
   for (Space space : {Space::Argument, Space::Workspace, Space::Counter})
     for (std::size_t b = 0; b < program_.buffers.size(); ++b) {
       const kernel::Buffer& buffer = program_.buffers[b];
       if (buffer.space != space)
         continue;
+      if (!direct[b]) { // only by problems
+        ++place;
+        continue;
+      }
       const bool constant = space == Space::Argument && !buffer.written;
       line("{0}{1}* const b{2} = ({0}{1}*)args.p[{3}]; // {4}", constant ? "const " : "",
            memory_type(buffer.dtype), b, place++, clike::comment_text(buffer.name));

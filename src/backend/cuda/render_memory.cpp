@@ -90,7 +90,7 @@ std::string CudaRenderer::read(int buffer, const std::string& place, CachePolicy
     return place;
   if (policy == CachePolicy::Streaming || policy == CachePolicy::EvictFirst)
     return fmt::format("__ldcs(&{})", place);
-  if (b.space == Space::Argument && !b.written && !b.aliased)
+  if ((b.space == Space::Argument || b.space == Space::Problem) && !b.written && !b.aliased)
     return fmt::format("__ldg(&{})", place);
   return place;
 }
@@ -319,7 +319,7 @@ void CudaRenderer::store_words(const Store& stmt, const Lanes& values, Type stor
 
 void CudaRenderer::prefetch(const Address& at) {
   const Buffer& b = program_.buffers[static_cast<std::size_t>(at.buffer)];
-  if (b.space != Space::Argument && b.space != Space::Workspace)
+  if (b.space != Space::Argument && b.space != Space::Workspace && b.space != Space::Problem)
     return;
   line("asm volatile(\"prefetch.global.L2 [%0];\" :: \"l\"(b{} + {}));", at.buffer,
        index_.text(at.index));

@@ -54,7 +54,8 @@ private:
                             [&](const kernel::Acquire& x) {
                               block(x.body);
                               uses(x.by.values, false);
-                            }},
+                            },
+                            [&](const kernel::InProblem& x) { block(x.body); }},
                  s->node);
   }
 

@@ -36,6 +36,8 @@ private:
   void barrier() override { line("__syncthreads();"); }
   void intrinsic(const kernel::Intrinsic& use) override { intrinsic(use, -1); }
   void acquire(const kernel::Acquire& stmt) override;
+  std::string table(const char* type, const std::vector<std::string>& values) override;
+  std::string argument_pointer(const std::string& number) const override;
   void atomic_combine(const kernel::Intrinsic& use);
   std::string counter(const kernel::Address& at) const;
 
@@ -101,6 +103,8 @@ private:
   std::vector<Lanes> values_;
   std::vector<const kernel::Inst*> made_by_; ///< by value
   std::vector<bool> narrow_;                 ///< by value: see narrow_values()
+  std::string tables_;                       ///< the kernel's constant arrays
+  std::size_t table_bytes_ = 0;
   bool multiplies_; ///< has matrix instructions, so that arithmetic may be what it waits for
 };
 

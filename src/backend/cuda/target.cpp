@@ -86,6 +86,7 @@ kernel::Target known_target(int capability) {
   t.registers = 65536;
   t.threads = known->threads;
   t.blocks = known->blocks;
+  t.parameter_bytes = kParameterBytes;
   t.l2_bytes = t.l3_bytes = known->l2;
   name_target(t, 0);
   return t;
@@ -122,7 +123,7 @@ void name_target(kernel::Target& t, std::uint64_t versions) {
   std::uint64_t h = combine(hash_text(t.name), versions);
   for (std::int64_t figure :
        {std::int64_t{t.workers}, t.shared_bytes, t.block_shared_bytes, t.registers,
-        std::int64_t{t.threads}, std::int64_t{t.blocks}, t.l2_bytes})
+        std::int64_t{t.threads}, std::int64_t{t.blocks}, t.l2_bytes, t.parameter_bytes})
     h = combine(h, static_cast<std::uint64_t>(figure));
   t.fingerprint = h;
 }

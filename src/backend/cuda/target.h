@@ -22,6 +22,9 @@ struct CudaTarget {
 /// Whether generated text may use intrinsics that ask for it.
 bool provides(const CudaTarget& target, kernel::Capability capability);
 
+/// Bytes of a launch's parameters that drivers and NVRTC of CUDA 12.1 take, and older ones.
+inline constexpr std::int64_t kParameterBytes = 32764, kOldParameterBytes = 4096;
+
 /// Capabilities and matrix units of a GPU, by its `architecture`.
 void describe_units(kernel::Target& target);
 

@@ -51,7 +51,8 @@ private:
                           [&](const kernel::Acquire& x) {
                             intrinsic(x.by, code.inst);
                             code.body = block(x.body);
-                          }},
+                          },
+                          [&](const kernel::InProblem& x) { problem(x, code); }},
                stmt.node);
     return code;
   }
@@ -62,6 +63,15 @@ private:
     code.begin = operand(x.begin, code.inst);
     code.end = operand(x.end, code.inst);
     code.step = operand(x.step, code.inst);
+    code.body = block(x.body);
+  }
+
+  void problem(const kernel::InProblem& x, StmtCode& code) {
+    const kernel::ProblemGroup& group = program_.groups.at(static_cast<std::size_t>(x.group));
+    code.inst.index = operand(x.item, code.inst);
+    code.slot = slots_.symbol(group.item);
+    for (const Expr& size : group.sizes)
+      code.sizes.push_back(slots_.symbol(size));
     code.body = block(x.body);
   }
 
@@ -146,6 +156,15 @@ int SlotTable::value(kernel::ValueId value) {
   return it->second;
 }
 
+int SlotTable::symbol(const Expr& symbol) {
+  const auto known = std::find_if(symbols_.begin(), symbols_.end(),
+                                  [&](const auto& entry) { return entry.first == symbol; });
+  if (known != symbols_.end())
+    return known->second;
+  symbols_.emplace_back(symbol, count_);
+  return count_++;
+}
+
 int SlotTable::of(const Expr& variable) {
   if (kernel::lanes_of(variable))
     return lane_;
@@ -155,6 +174,9 @@ int SlotTable::of(const Expr& variable) {
     return this->value(*value);
   if (variable.is_axis())
     return loop(variable.axis_number());
+  for (const auto& [symbol, slot] : symbols_)
+    if (symbol == variable)
+      return slot;
   auto dim = std::find(program_.dims.begin(), program_.dims.end(), variable);
   ensure(dim != program_.dims.end(), "program {}: `{}` is not among its dims", program_.name,
          variable.str());
@@ -166,7 +188,8 @@ ProgramCode::ProgramCode(const KernelProgram& p)
       variable_offset(offsets_of(p.variables)) {
   Translator translate(p, slots);
   for (const kernel::Buffer& buffer : p.buffers)
-    buffer_elements.push_back(translate.expr(buffer.elements));
+    buffer_elements.push_back(
+        translate.expr(buffer.space == kernel::Space::Problem ? Expr(0) : buffer.elements));
   for (const kernel::TensorMap& m : p.tensor_maps) {
     Map map;
     map.offset = translate.expr(m.offset);

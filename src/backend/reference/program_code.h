@@ -27,7 +27,8 @@ struct StmtCode {
   const kernel::Stmt* stmt = nullptr;
   InstCode inst;
   ExprCode extent, begin, end, step; ///< For
-  int slot = -1;                     ///< For: of the loop variable
+  int slot = -1;          ///< For: of the loop variable; Problem: of the item's number in it
+  std::vector<int> sizes; ///< Problem: slots of the group's sizes
   std::vector<StmtCode> body, otherwise;
 };
 
@@ -40,12 +41,14 @@ public:
   int thread() const { return lane_ + 1; }
   int loop(int number);
   int value(kernel::ValueId value);
+  int symbol(const Expr& symbol); ///< of a group
   int of(const Expr& variable);
   int size() const { return count_; }
 
 private:
   const kernel::KernelProgram& program_;
   std::unordered_map<int, int> loops_, values_;
+  std::vector<std::pair<Expr, int>> symbols_;
   int lane_, count_;
 };
 

@@ -94,8 +94,32 @@ private:
             },
             [&](const kernel::Barrier&) { barrier(); },
             [&](const Intrinsic& x) { intrinsic(x, code.inst, mask, nullptr); },
-            [&](const kernel::Acquire& x) { acquire(x.by, code, mask); }},
+            [&](const kernel::Acquire& x) { acquire(x.by, code, mask); },
+            [&](const kernel::InProblem& x) { problem(x, code, mask); }},
         code.stmt->node);
+  }
+
+  void problem(const kernel::InProblem& stmt, const StmtCode& code, Mask mask) {
+    const kernel::ProblemGroup& group = program_.groups.at(static_cast<std::size_t>(stmt.group));
+    std::optional<std::int64_t> item;
+    each(mask, [&](int i) {
+      fill_symbols(code.inst, i, 0);
+      const std::int64_t own = code.inst.index(slots(i));
+      ensure(own >= 0 && own < group.begin.back(), "program {}: item {} of a group of {}",
+             program_.name, own, group.begin.back());
+      ensure(!item || *item == own, "program {}: threads are in different problems", program_.name);
+      item = own;
+    });
+    ensure(group_ == nullptr, "program {}: a problem within a problem", program_.name);
+    group_ = &group;
+    problem_ = group.problem_of(item.value());
+    each(mask, [&](int i) {
+      slots(i)[code.slot] = *item - group.begin[problem_];
+      for (std::size_t s = 0; s < code.sizes.size(); ++s)
+        slots(i)[code.sizes[s]] = group.values[s][problem_];
+    });
+    execute(code.body, mask);
+    group_ = nullptr;
   }
 
   // --- Intrinsics
@@ -453,9 +477,9 @@ private:
   }
   Actor actor(int i) const {
     if (cpu_)
-      return {place_.block, 0, phase_, 0, false};
+      return {place_.block, 0, phase_, 0, false, group_, problem_};
     const int thread = place_.block * program_.launch.threads + 32 * place_.warp + i;
-    return {thread, place_.block, phase_, grid_phase_, acquired_};
+    return {thread, place_.block, phase_, grid_phase_, acquired_, group_, problem_};
   }
 
   void store(const kernel::Store& stmt, const InstCode& code, int i) {
@@ -634,6 +658,8 @@ private:
   int barriers_ = 0; ///< of the block, that this warp has passed
   int below_ = -2;   ///< phases of no other warp: numbers below that of none
   bool in_core_loop_ = false, acquired_ = false;
+  const kernel::ProblemGroup* group_ = nullptr; ///< within a problem
+  std::size_t problem_ = 0;
   std::vector<std::vector<std::int64_t>> slots_; ///< by thread
   std::vector<Number> values_, variables_;       ///< thread after thread
 };

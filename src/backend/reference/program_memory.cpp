@@ -2,6 +2,8 @@
 
 #include "support/fail.h"
 
+#include <algorithm>
+
 namespace egret::backend::reference {
 
 using kernel::Buffer;
@@ -34,6 +36,18 @@ ProgramMemory::ProgramMemory(const ProgramCode& code, const kernel::ArgBlock& bl
   }
 }
 
+int ProgramMemory::memory_of(int buffer, const Actor& actor) const {
+  ensure(buffer >= 0 && static_cast<std::size_t>(buffer) < pieces_.size(),
+         "program {}: no buffer {}", program_.name, buffer);
+  if (program_.buffers[static_cast<std::size_t>(buffer)].space != Space::Problem)
+    return buffer;
+  ensure(actor.group != nullptr, "program {}: buffer {} outside of a problem", program_.name,
+         program_.buffers[static_cast<std::size_t>(buffer)].name);
+  const auto& own = actor.group->buffers;
+  const auto at = std::find(own.begin(), own.end(), buffer) - own.begin();
+  return actor.group->arguments.at(static_cast<std::size_t>(at)).at(actor.problem);
+}
+
 ProgramMemory::Piece& ProgramMemory::piece(int buffer, const Actor& actor) {
   auto& pieces = pieces_[static_cast<std::size_t>(buffer)];
   if (pieces.size() == 1)
@@ -44,8 +58,6 @@ ProgramMemory::Piece& ProgramMemory::piece(int buffer, const Actor& actor) {
 
 ProgramMemory::Stamp& ProgramMemory::checked(int buffer, std::int64_t index, const Actor& actor,
                                              const char* what) {
-  ensure(buffer >= 0 && static_cast<std::size_t>(buffer) < pieces_.size(),
-         "program {}: no buffer {}", program_.name, buffer);
   Piece& p = piece(buffer, actor);
   ensure(index >= 0 && index < p.elements,
          "program {}: {} of {}[{}] is out of bounds: it has {} elements", program_.name, what,
@@ -79,6 +91,7 @@ void ProgramMemory::race(int buffer, std::int64_t index, const char* what, int f
 }
 
 Number ProgramMemory::load(int buffer, std::int64_t index, const Actor& actor) {
+  buffer = memory_of(buffer, actor);
   Stamp& stamp = checked(buffer, index, actor, "load");
   const Buffer& b = program_.buffers[static_cast<std::size_t>(buffer)];
   ensure(b.space != Space::Argument || b.read || b.written,
@@ -96,6 +109,7 @@ Number ProgramMemory::load(int buffer, std::int64_t index, const Actor& actor) {
 }
 
 void ProgramMemory::store(int buffer, std::int64_t index, Number value, const Actor& actor) {
+  buffer = memory_of(buffer, actor);
   Stamp& stamp = checked(buffer, index, actor, "store");
   const Buffer& b = program_.buffers[static_cast<std::size_t>(buffer)];
   ensure(b.space != Space::Argument || b.written,
@@ -115,6 +129,7 @@ void ProgramMemory::store(int buffer, std::int64_t index, Number value, const Ac
 
 void ProgramMemory::combine(int buffer, std::int64_t index, Monoid monoid, Number value,
                             const Actor& actor) {
+  buffer = memory_of(buffer, actor);
   Stamp& stamp = checked(buffer, index, actor, "update");
   const Buffer& b = program_.buffers[static_cast<std::size_t>(buffer)];
   if (options_.check_uninitialized)

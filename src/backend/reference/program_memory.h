@@ -14,9 +14,11 @@ namespace egret::backend::reference {
 /// Who touches an element, and when. A CPU's workers are threads of one block.
 struct Actor {
   int thread = 0, block = 0;
-  int phase = 0;         ///< barriers that the block has passed
-  int grid_phase = 0;    ///< barriers that all blocks have passed
-  bool acquired = false; ///< what other blocks wrote is visible: in a last block
+  int phase = 0;                        ///< barriers that the block has passed
+  int grid_phase = 0;                   ///< barriers that all blocks have passed
+  bool acquired = false;                ///< what other blocks wrote is visible: in a last block
+  const kernel::ProblemGroup* group = nullptr; ///< within a problem: of which group, and which one
+  std::size_t problem = 0;
 };
 
 class ProgramMemory {
@@ -52,6 +54,8 @@ private:
   };
   static constexpr int kSeveral = -2;
 
+  /// The buffer itself, or the argument that it is in the actor's problem.
+  int memory_of(int buffer, const Actor& actor) const;
   Piece& piece(int buffer, const Actor& actor);
   Stamp& checked(int buffer, std::int64_t index, const Actor& actor, const char* what);
   [[noreturn]] void race(int buffer, std::int64_t index, const char* what, int first,

@@ -58,6 +58,28 @@ double trips_of(const kernel::For& s, const reference::Bindings& sizes) {
   return std::ceil(most / static_cast<double>(std::max<std::int64_t>(1, s.step.lower())));
 }
 
+/// Problems of a group that stand for all of them: the share of all items that each stands for, and
+/// its sizes beside `known` ones.
+std::vector<std::pair<double, reference::Bindings>>
+problems_to_try(const std::vector<kernel::ProblemGroup>& groups, int number,
+                const reference::Bindings& known) {
+  constexpr std::size_t kMost = 16;
+  const kernel::ProblemGroup& group = groups[static_cast<std::size_t>(number)];
+  const std::size_t count = std::min(kMost, group.problems());
+  std::vector<std::pair<double, reference::Bindings>> result;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::int64_t item = (2 * static_cast<std::int64_t>(i) + 1) * group.begin.back() /
+                              (2 * static_cast<std::int64_t>(count));
+    const std::size_t problem = group.problem_of(item);
+    reference::Bindings sizes = known;
+    sizes.set(group.item, item - group.begin[problem]);
+    for (std::size_t s = 0; s < group.sizes.size(); ++s)
+      sizes.set(group.sizes[s], group.values[s][problem]);
+    result.emplace_back(1.0 / static_cast<double>(count), std::move(sizes));
+  }
+  return result;
+}
+
 /// Cycles of one thread of a GPU that has the machine to itself: its instructions, and for what an
 /// iteration of a loop reads from memory and the one before it wrote, the time that this takes.
 class ThreadCycles {
@@ -80,6 +102,9 @@ public:
 private:
   static constexpr double kSharedLatency = 30, kMemoryLatency = 300;
 
+  ThreadCycles(const ThreadCycles& outside, const reference::Bindings& sizes)
+      : program_(outside.program_), sizes_(sizes), blocks_(outside.blocks_) {}
+
   double of(const Stmt& s) const {
     return std::visit(
         overloaded{[](const kernel::Let& x) {
@@ -94,7 +119,14 @@ private:
                    [&](const kernel::If& x) { return 1 + std::max(of(x.body), of(x.otherwise)); },
                    [](const kernel::Barrier&) { return 1.0; },
                    [](const kernel::Intrinsic&) { return 1.0; },
-                   [&](const kernel::Acquire& x) { return 1 + of(x.body); }},
+                   [&](const kernel::Acquire& x) { return 1 + of(x.body); },
+                   [&](const kernel::InProblem& x) {
+                     double sum = 0;
+                     const auto samples = problems_to_try(program_.groups, x.group, sizes_);
+                     for (const auto& [share, sizes] : samples)
+                       sum += share * ThreadCycles(*this, sizes).of(x.body);
+                     return sum;
+                   }},
         s.node);
   }
 
@@ -159,6 +191,9 @@ public:
   }
 
 private:
+  CpuCycles(const CpuCycles& outside, const reference::Bindings& sizes)
+      : program_(outside.program_), vector_(outside.vector_), sizes_(sizes) {}
+
   Sum of(const Stmt& s) const {
     return std::visit(
         overloaded{
@@ -186,7 +221,17 @@ private:
             [](const kernel::Intrinsic& x) {
               return Sum{0, x.id == kernel::IntrinsicId::Prefetch ? 0.5 : 0};
             },
-            [](const kernel::Acquire&) { return Sum{}; }},
+            [](const kernel::Acquire&) { return Sum{}; },
+            [&](const kernel::InProblem& x) {
+              Sum sum;
+              const auto samples = problems_to_try(program_.groups, x.group, sizes_);
+              for (const auto& [share, sizes] : samples) {
+                const Sum one = CpuCycles(*this, sizes).of(x.body);
+                sum.shared += share * one.shared;
+                sum.alone += share * one.alone;
+              }
+              return sum;
+            }},
         s.node);
   }
 

@@ -7,10 +7,13 @@
 #include "kernel/parts.h"
 #include "support/region_forms.h"
 #include "support/region_runner.h"
+#include "support/update_graphs.h"
 
 #include "egret/error.h"
 
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 namespace egret {
 namespace {
@@ -93,6 +96,44 @@ TEST(CudaBatches, TextCompilesWithoutSpills) {
     for (const auto& k : cubin.kernels)
       EXPECT_EQ(k.spill_stores, 0) << text;
   }
+}
+
+/// Hundreds of problems of one code: tables of sizes, and more than 4 KB of pointers.
+TEST(CudaGroups, TextCompilesWithoutSpillsAndIsOneCode) {
+  auto compiler = kernels_nvrtc();
+  if (!compiler)
+    GTEST_SKIP() << "NVRTC is not installed";
+  const kernel::Target target = backend::cuda::known_target(90);
+  const auto grouped = [&](int count) {
+    kernel::Region whole;
+    whole.name = "batch";
+    for (int i = 0; i < count; ++i) {
+      ir::Graph g;
+      std::vector<compiler::OutputSpec> outputs;
+      const Shape shape{2 + i * 2741 % 5000};
+      testing::momentum_update(g, outputs, shape, g.input("g", DType::F32, shape));
+      const kernel::Region part = testing::regions_of(g, target).back();
+      std::vector<int> operands;
+      for (const kernel::Operand& operand : part.operands) {
+        operands.push_back(static_cast<int>(whole.operands.size()));
+        whole.operands.push_back(operand);
+      }
+      kernel::add_part(whole, part, operands);
+    }
+    return kernel::lower_greedily(whole, target);
+  };
+  const kernel::Chosen chosen = grouped(300);
+  ASSERT_EQ(chosen.schedule.generator, "batch");
+  ASSERT_EQ(chosen.program.groups.size(), 1u);
+  EXPECT_EQ(chosen.program.groups[0].problems(), 300u);
+  const backend::cuda::CudaTarget t{90, true};
+  const std::string text = render_cuda(chosen.program, t);
+  const auto lines = [](const std::string& s) { return std::count(s.begin(), s.end(), '\n'); };
+  EXPECT_LT(lines(text), lines(render_cuda(grouped(20).program, t)) + 10);
+  const auto cubin =
+      compiler->compile(text, compiler->architecture_for(t.capability, t.specific), {}, "groups");
+  for (const auto& k : cubin.kernels)
+    EXPECT_EQ(k.spill_stores, 0) << text;
 }
 
 /// Logits in bf16 to the gradient of their cross-entropy: rows of 100 KB, aligned or not.

@@ -2,13 +2,16 @@
 // reference, and the batch generator takes all that it says it can.
 #include "kernel/families.h"
 #include "kernel/parts.h"
+#include "support/c_compiler.h"
 #include "support/cpu_levels.h"
+#include "support/hash.h"
 #include "support/region_forms.h"
 #include "support/region_runner.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
 
 namespace egret {
 namespace {
@@ -95,6 +98,81 @@ TEST(Batches, UsualSchedulesRunOnTheCpu) {
     backend::Device& device = testing::cpu_at(level);
     EXPECT_GT(check_batches(device.target(), 2, 1, &device), 8u);
   }
+}
+
+/// Regions of one form at sizes that are drawn, each twice, and one of another form between them.
+RegionCase equal_forms(const testing::FormCase& form, std::uint64_t seed, bool with_other) {
+  std::optional<RegionCase> all;
+  const auto join = [&](const RegionCase& next) {
+    all = all ? beside(std::move(*all), next) : next;
+  };
+  const std::vector<RegionCase> others = simple_cases(seed);
+  for (std::uint64_t i = 0; i < 5; ++i) {
+    const std::uint64_t draw = combine(seed, i);
+    ir::Graph g;
+    form.make(g, 2 + static_cast<std::int64_t>(draw % 23),
+              2 + static_cast<std::int64_t>(draw / 23 % 61));
+    join(testing::region_cases(g, testing::inputs_of(g, draw, false)).back());
+    if (with_other && i == 2)
+      join(others[draw % others.size()]);
+  }
+  testing::take_over_operands(all->region);
+  return std::move(*all);
+}
+
+bool has_form_of_parts(const testing::FormCase& form) {
+  ir::Graph g;
+  form.make(g, 5, 7);
+  const auto cases = testing::region_cases(g, testing::inputs_of(g, 1, false));
+  const auto& stages = cases.back().region.stages;
+  return cases.back().dims.values().empty() &&
+         std::none_of(stages.begin(), stages.end(), [](const auto& s) { return s.axes.empty(); });
+}
+
+/// How many programs had a group. `every`: of so many forms one is tried.
+std::size_t check_groups(const kernel::Target& target, std::uint64_t seed, std::size_t most,
+                         backend::Device* device = nullptr, std::size_t every = 1) {
+  std::size_t grouped = 0, number = 0;
+  for (const testing::FormCase& form : testing::region_forms()) {
+    if (number++ % every != 0 || !has_form_of_parts(form))
+      continue;
+    const RegionCase c = equal_forms(form, combine(seed, grouped), seed % 2 == 0);
+    const std::string wrong = testing::check_generators(
+        c, target, {.device = device, .workers = static_cast<int>(1 + seed % 3), .in_place = true},
+        most);
+    EXPECT_TRUE(wrong.empty()) << form.name << ": " << wrong;
+    if (::testing::Test::HasFailure())
+      break;
+    grouped += !kernel::lower_greedily(c.region, target).program.groups.empty();
+  }
+  return grouped;
+}
+
+TEST(Groups, AgreeWithTheReference) {
+  const auto targets = testing::test_targets();
+  std::size_t grouped = 0;
+  for (std::uint64_t seed = 0; seed < 4; ++seed)
+    grouped += check_groups(targets[seed % targets.size()], seed, 2);
+  EXPECT_GT(grouped, 20u);
+}
+
+TEST(Groups, OfAGpuAgreeWithTheReference) {
+  std::size_t grouped = 0;
+  for (std::uint64_t seed = 0; seed < 3; ++seed)
+    grouped += check_groups(testing::test_gpu(), seed, 1);
+  EXPECT_GT(grouped, 15u);
+}
+
+TEST(Groups, RunOnTheCpu) {
+  for (const char* level : testing::cpu_levels()) {
+    backend::Device& device = testing::cpu_at(level);
+    EXPECT_GT(check_groups(device.target(), 5, 1, &device, 3), 2u);
+  }
+}
+
+TEST(Groups, RunAsC) {
+  EGRET_NEEDS_C_COMPILER();
+  EXPECT_GT(check_groups(testing::c_device()->target(), 6, 1, testing::c_device(), 8), 1u);
 }
 
 TEST(Batches, ARegionThatIsOneWholeIsNotTaken) {

@@ -1,5 +1,6 @@
 // Which independent kernels share a launch, and which do not.
 #include "backend/cpu/cpu_device.h"
+#include "backend/cuda/target.h"
 #include "backend/reference/reference.h"
 #include "compiler/batching.h"
 #include "compiler/pipeline.h"
@@ -150,15 +151,44 @@ TEST(Batching, LargeKernelsStayAlone) {
   EXPECT_EQ(parts, (std::vector{1, 1, 2}));
 }
 
-TEST(Batching, ABatchHasABoundedNumberOfParts) {
+TEST(Batching, UpdatesThatDifferInTheirSizesAreOneLaunch) {
   Graph g;
   std::vector<OutputSpec> outputs;
   for (std::int64_t n = 0; n < 40; ++n)
     momentum_update(g, outputs, {10 + n}, gradient(g, {10 + n}));
   const Ran ran = run_batched(g, outputs);
-  EXPECT_EQ(ran.report.kernels.size(), 3u);
-  for (const KernelReport& k : ran.report.kernels)
-    EXPECT_LE(k.parts, 16);
+  ASSERT_EQ(ran.report.kernels.size(), 1u) << "they differ in their sizes only";
+  EXPECT_EQ(ran.report.kernels[0].parts, 40);
+}
+
+TEST(Batching, ABatchHasABoundedNumberOfForms) {
+  Graph g;
+  for (int i = 0; i < 40; ++i) {
+    const Shape shape{16};
+    const NodeId x = g.input("x", DType::F32, shape);
+    g.outputs.push_back(g.unary(Op::Cos, mul(g, x, number(g, 2 + i, shape))));
+  }
+  const Ran ran = run_batched(g, {});
+  ASSERT_EQ(ran.report.kernels.size(), 3u) << "codes of 16 forms at the most are compiled as one";
+  EXPECT_EQ(ran.report.kernels[0].parts, 16);
+}
+
+// As many as the parameters of a launch hold, of which there are seven for each here.
+TEST(Batching, AGpuUpdates300TensorsInTwoLaunches) {
+  const kernel::Target gpu = backend::cuda::known_target(90);
+  Graph g;
+  std::vector<OutputSpec> outputs;
+  for (std::int64_t i = 0; i < 300; ++i) {
+    const Shape shape{1 + i * 2741 % 5000};
+    momentum_update(g, outputs, shape, gradient(g, shape));
+  }
+  const CandidateGraph prepared(prepare_outputs(g));
+  Partitioned parts = partition_for(prepared, {}, gpu);
+  ASSERT_EQ(parts.regions.size(), 300u);
+  batch_small_kernels(prepared.graph(), parts.regions, outputs, gpu);
+  EXPECT_LE(parts.regions.size(), 2u);
+  for (const BuiltRegion& built : parts.regions)
+    EXPECT_LE(kernel::lower_greedily(built.region, gpu).program.groups.size(), 1u);
 }
 
 TEST(Batching, SymbolicSizesShareALaunch) {

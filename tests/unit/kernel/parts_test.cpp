@@ -1,9 +1,13 @@
 // Taking a region apart into independent ones, and putting them together.
+#include "egret/error.h"
 #include "kernel/families.h"
 #include "kernel/parts.h"
+#include "kernel/serialize.h"
 #include "support/region_runner.h"
 
 #include <gtest/gtest.h>
+
+#include <functional>
 
 namespace egret::kernel {
 namespace {
@@ -78,6 +82,117 @@ TEST(Batch, RefusesPartsWithoutALoop) {
   const Lowered nothing = lower_part(map_of({0}), testing::test_targets()[0]);
   EXPECT_FALSE(nothing.ok);
   EXPECT_EQ(nothing.reason, "its work is not one loop over the workers");
+}
+
+std::size_t statements_of(const KernelProgram& program) {
+  std::size_t count = 0;
+  each_statement(program.body, [&](const Stmt&) { ++count; });
+  return count;
+}
+
+TEST(Batch, PartsOfOneFormShareOneCode) {
+  Region few = map_of({2}), many = map_of({2});
+  for (const std::int64_t size : {3, 900}) {
+    append(few, map_of({size}));
+    append(many, map_of({size}));
+  }
+  for (std::int64_t i = 3; i < 100; ++i)
+    append(many, map_of({2 + i * 37 % 890}));
+  append(few, sum_of(7, 300));
+  append(many, sum_of(7, 300));
+  for (const Target& target : {testing::test_targets()[0], testing::test_gpu()}) {
+    const Chosen small = lower_greedily(few, target), large = lower_greedily(many, target);
+    ASSERT_EQ(large.schedule.generator, "batch");
+    ASSERT_EQ(large.program.groups.size(), 1u);
+    EXPECT_EQ(large.program.groups[0].problems(), 100u);
+    EXPECT_EQ(statements_of(large.program), statements_of(small.program));
+    // An item for each block's worth of a problem, or for what is worth a CPU's worker.
+    EXPECT_GE(large.program.groups[0].begin.back(), 100);
+    EXPECT_LE(large.program.groups[0].begin.back(), 400);
+  }
+}
+
+TEST(Batch, PartsWithConstantSizesMayStandApart) {
+  Region whole = map_of({4});
+  append(whole, map_of({9}));
+  Schedule s;
+  s.generator = "batch";
+  const Target target = testing::test_targets()[0];
+  EXPECT_EQ(batch_generator().lower(whole, s, target).program.groups.size(), 1u);
+  s.knobs["apart"] = 1;
+  EXPECT_TRUE(batch_generator().lower(whole, s, target).program.groups.empty());
+}
+
+// Each problem would need a part of it of its own.
+TEST(Batch, PartsThatShareMemoryOfTheLaunchAreNoGroup) {
+  Region whole = sum_of(3, 5000);
+  append(whole, sum_of(4, 70000));
+  const Chosen chosen = lower_greedily(whole, testing::test_gpu());
+  EXPECT_EQ(chosen.schedule.generator, "batch");
+  for (const Buffer& b : chosen.program.buffers)
+    EXPECT_TRUE(chosen.program.groups.empty() || b.space != Space::Workspace);
+}
+
+/// The program of a group of three, for breaking.
+KernelProgram grouped() {
+  Region whole = map_of({4});
+  append(whole, map_of({9}));
+  append(whole, map_of({700}));
+  return lower_greedily(whole, testing::test_targets()[0]).program;
+}
+
+void expect_broken(const std::function<void(KernelProgram&)>& change, std::string_view message) {
+  KernelProgram program = grouped();
+  change(program);
+  try {
+    verify(program);
+    ADD_FAILURE() << "not refused: " << message;
+  } catch (const InternalError& e) {
+    EXPECT_NE(std::string(e.what()).find(message), std::string::npos) << e.what();
+  }
+}
+
+TEST(Groups, EachPromiseIsChecked) {
+  verify(grouped());
+  const auto group = [](KernelProgram& p) -> ProblemGroup& { return p.groups.at(0); };
+  expect_broken([&](auto& p) { group(p).begin[1] = group(p).begin[3] + 1; }, "not in a row");
+  expect_broken([&](auto& p) { group(p).begin.clear(); }, "not in a row");
+  expect_broken([&](auto& p) { group(p).values.pop_back(); }, "a group of");
+  expect_broken([&](auto& p) { group(p).values[0][1] = 12345; }, "is 12345 in a problem");
+  expect_broken([&](auto& p) { group(p).values[0].pop_back(); }, "is no size of the 3 problems");
+  expect_broken([&](auto& p) { p.dims.push_back(group(p).sizes[0]); }, "is no size of");
+  expect_broken([&](auto& p) { group(p).arguments[0][2] = 99; }, "no buffer 99");
+  expect_broken([&](auto& p) { group(p).arguments[0][2] = group(p).buffers[0]; },
+                "cannot be buffer");
+  expect_broken([&](auto& p) { group(p).arguments[0].pop_back(); }, "of 3 problems is in 2");
+  expect_broken(
+      [&](auto& p) {
+        group(p).buffers.pop_back();
+        group(p).arguments.pop_back();
+      },
+      "outside of its problems");
+  expect_broken([&](auto& p) { p.groups.clear(); }, "no group 0");
+  expect_broken(
+      [&](auto& p) {
+        InProblem* inner = nullptr;
+        each_statement(p.body, [&](Stmt& s) {
+          if (auto* one = get_if<InProblem>(s))
+            inner = one;
+        });
+        inner->body = {InProblem{*inner}};
+      },
+      "within a problem");
+}
+
+TEST(Groups, ReadBackFromBytesAndAreInTheText) {
+  const KernelProgram program = grouped();
+  const KernelProgram read = program_of_bytes(to_bytes(program));
+  EXPECT_EQ(hash_of(read), hash_of(program));
+  EXPECT_EQ(print(read), print(program));
+  EXPECT_NE(print(program).find("group 0 of 3 problems"), std::string::npos) << print(program);
+  KernelProgram other = program;
+  ++other.groups[0].values[0][1];
+  EXPECT_NE(hash_of(other), hash_of(program));
 }
 
 TEST(Batch, RefusesMoreArgumentsThanALaunchHas) {
