@@ -27,7 +27,7 @@ namespace {
 
 /// A kernel is small while it takes less than so many launches that do nothing; and where there are
 /// at least kMany that differ in their sizes only, and so share one code.
-constexpr double kSmall = 8, kSmallOfMany = 64;
+constexpr double kSmall = 8, kSmallOfMany = 16;
 constexpr std::size_t kMany = 4;
 /// Forms of a batch, whose codes are compiled as one kernel.
 constexpr std::size_t kMostForms = 16;

@@ -417,11 +417,11 @@ public:
           s.knobs["threads"] = threads;
         if (choice > 0)
           s.knobs["choice"] = choice;
-        out.push_back(s);
-        if (few) {
-          s.knobs["apart"] = 1;
-          out.push_back(std::move(s));
+        if (few) { // sizes as constants make better code, and little of it
+          out.push_back(s);
+          out.back().knobs["apart"] = 1;
         }
+        out.push_back(std::move(s));
       }
     return out;
   }

@@ -8,6 +8,9 @@
 
 #include <fmt/format.h>
 
+#include <map>
+#include <utility>
+
 namespace egret::detail {
 
 // --- the scope
@@ -406,6 +409,22 @@ void pass_numbers_by_value(Trace& trace, const std::vector<TracedProgram::State>
   }
 }
 
+// (engine_mutex) Numbers of the same bits become one input, so that updates of many parameters by
+// the same numbers differ in their sizes only.
+void merge_equal_numbers(Walk& w) {
+  std::map<std::pair<DType, std::uint64_t>, std::size_t> first;
+  std::vector<NodePtr> kept;
+  for (NodePtr& leaf : w.leaves) {
+    std::size_t place = kept.size();
+    if (leaf->kind == Node::Kind::Number)
+      place = first.emplace(std::pair(leaf->form.dtype, leaf->number.bits), place).first->second;
+    leaf->place = static_cast<std::uint32_t>(place) | kLeafBit;
+    if (place == kept.size())
+      kept.push_back(std::move(leaf));
+  }
+  w.leaves = std::move(kept);
+}
+
 // By input of the program: what the function neither gets as an argument nor changes.
 std::vector<bool> steady_inputs(const TracedProgram& traced) {
   std::vector<bool> steady;
@@ -466,6 +485,7 @@ std::shared_ptr<TracedProgram> lower(Trace& trace, const Call& call, const Left&
     std::lock_guard lock(engine_mutex());
     w = walk(lowering.roots, WalkOutputs::Roots, &trace, trace.name.c_str());
     ensure(!w.busy, "another thread computes a value of a trace");
+    merge_equal_numbers(w);
     // What gives a size its value is an input, read or not.
     for (const Trace::Entry& entry : trace.entries())
       if (entry.symbolic &&

@@ -521,5 +521,29 @@ TEST(Compile, AnUpdateOfACloneOfALeafIsRecorded) {
   EXPECT_EQ(w.item(), 2);
 }
 
+// The numbers are the same for all of them, so that one code serves all sizes.
+TEST(Compile, UpdatesOfManySizesShareALaunch) {
+  std::vector<Tensor> weights, gradients;
+  for (std::int64_t n = 1; n <= 60; ++n) {
+    weights.push_back(ones({7 * n}).eval());
+    gradients.push_back(full({7 * n}, static_cast<float>(n)).eval());
+  }
+  auto step = compile([](std::vector<Tensor>& w, const std::vector<Tensor>& g) {
+    for (std::size_t i = 0; i < w.size(); ++i)
+      w[i] = w[i] * 0.9f - g[i] * 0.1f * 0.9f;
+  });
+  step(weights, gradients);
+  const Counters before = counters();
+  step(weights, gradients);
+  EXPECT_LE((counters() - before).kernels_launched, 2u);
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    const float g = static_cast<float>(i + 1) * 0.1f * 0.9f;
+    const Floats values = weights[i].to_vector<float>();
+    ASSERT_EQ(values.size(), 7 * (i + 1));
+    for (const float v : values)
+      ASSERT_NEAR(v, (1 * 0.9f - g) * 0.9f - g, 1e-5f * (1 + g)) << i;
+  }
+}
+
 } // namespace
 } // namespace egret
