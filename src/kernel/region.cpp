@@ -11,6 +11,8 @@ namespace egret::kernel {
 namespace {
 
 constexpr std::string_view kIndirectPrefix = "%i";
+/// Iterations of an axis whose extent is known only when it runs.
+constexpr std::int64_t kUnknownExtent = 512;
 
 /// The two factors of a sum of products, looking through conversions; nothing when the reduction is
 /// no contraction.
@@ -35,15 +37,26 @@ bool is_contraction(const Region& region, const Stage& stage) {
   return left_only && right_only && shared;
 }
 
-/// For each region axis, bytes of the loads that are contiguous along it (one element further is
-/// the next in memory).
-std::vector<std::int64_t> contiguous_bytes(const Region& region) {
-  std::vector<std::int64_t> bytes(region.axes.size(), 0);
+/// For each region axis, bytes of the elements that are read by loads which are contiguous along it
+/// (one element further is the next in memory): of a scale a row, as many as there are rows.
+std::vector<double> contiguous_bytes(const Region& region) {
+  std::vector<double> bytes(region.axes.size(), 0);
   for (const Stage& stage : region.stages)
-    for (const Load& load : stage.loads)
-      for (int a : stage.axes)
-        if (stride_of(region, stage, load, a) == 1)
-          bytes[a] += std::int64_t(size_of(region.operands[load.number].dtype));
+    for (const Load& load : stage.loads) {
+      if (load.source != Source::Operand)
+        continue;
+      double read = double(size_of(region.operands[load.number].dtype));
+      std::vector<int> contiguous;
+      for (int a : stage.axes) {
+        const auto stride = stride_of(region, stage, load, a);
+        if (stride != 0)
+          read *= double(region.axes[a].extent.constant().value_or(kUnknownExtent));
+        if (stride == 1)
+          contiguous.push_back(a);
+      }
+      for (int a : contiguous)
+        bytes[a] += read;
+    }
   return bytes;
 }
 
@@ -127,7 +140,7 @@ Form classify(const Region& region) {
   if (!same)
     return Form::General;
   auto bytes = contiguous_bytes(region);
-  std::int64_t along_rows = 0, along_columns = 0;
+  double along_rows = 0, along_columns = 0;
   for (std::size_t a = 0; a < region.axes.size(); ++a) {
     bool reduced = std::find(over->begin(), over->end(), int(a)) != over->end();
     auto& sum = reduced ? along_rows : along_columns;

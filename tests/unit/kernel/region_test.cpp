@@ -64,6 +64,16 @@ TEST(Region, Classifies) {
   Region columns = sums();
   columns.stages[0].loads[0].map.coords = {axis(1, 8) * Expr(4) + axis(0, 4)};
   EXPECT_EQ(classify(columns), Form::Column);
+  // Numbers of a row are little beside the rows themselves.
+  Region scaled = sums();
+  const IndexMap of_row{{4, 8}, {axis(0, 4)}, {}};
+  for (int number : {1, 2}) {
+    scaled.operands.push_back(scaled.operands[0]);
+    scaled.operands.back().shape = {4};
+    scaled.operands.back().layout = IndexMap::identity({4});
+    scaled.stages[0].loads.push_back({Source::Operand, number, 0, of_row, {}});
+  }
+  EXPECT_EQ(classify(scaled), Form::Row);
   Region scan = doubling();
   scan.stages[0].kind = StageKind::Scan;
   scan.stages[0].over = {1};
