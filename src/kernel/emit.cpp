@@ -368,8 +368,8 @@ Value Emitter::load_operand(const Load& load, const IndexMap& map, const Point& 
     append(mask, hole.valid);
   const Expr& offset = map.coords[0];
   if (auto it = provided_loads_.find({load.number, {offset}});
-      it != provided_loads_.end() && b_.visible(it->second))
-    return widen(it->second);
+      it != provided_loads_.end() && b_.visible(it->second)) // of its dtype, or widened already
+    return {widen(it->second).id, region_.operands[std::size_t(load.number)].dtype};
   ValueId v;
   if (varies(offset) || varies(mask)) {
     append(mask, point.mask);

@@ -64,7 +64,8 @@ public:
   /// The result of a stage at a point: provided, in memory, or computed in place (maps).
   Value result(int stage, int component, const Point& point);
 
-  /// Says what loads of operand `operand` at `offset` give, for as long as the vector is visible.
+  /// Says what loads of operand `operand` at `offset` give, in its dtype or in compute_dtype, for
+  /// as long as the vector is visible.
   void provide_load(int operand, const Expr& offset, ValueId vector);
   /// From here on, nothing is said of loads.
   void forget_loads() { provided_loads_.clear(); }

@@ -8,6 +8,9 @@ namespace egret::kernel {
 /// Maps over one box, any views, several outputs.
 const Generator& elementwise_generator();
 
+/// Reductions of many short rows on a CPU, a row a lane.
+const Generator& reduction_generator();
+
 /// Reductions over one set of axes, one or several passes, with maps before, between and after:
 /// lanes along the reduced axis (rows) or along a parallel one (columns), or the reduction cut into
 /// pieces that workers share.

@@ -215,10 +215,33 @@ double Estimator::tile_cycles(const StageCost& cost, std::span<const LoopAround>
 
 namespace {
 
+/// Instructions for an element of a block of `side` vectors that is transposed in registers: of
+/// `lanes` elements each a load and the rounds of shuffles.
+double transposing(double side, double lanes) {
+  return (1 + std::log2(std::max(side, 1.0))) / lanes;
+}
+
+/// Columns of the blocks in which rows go through registers that lie across the lanes of a vector
+/// loop: the loops along an axis in which the access is contiguous are inside of it. 0: it is none.
+double block_of_rows(const Estimator::Access& access, std::span<const LoopAround> loops) {
+  const LoopAround* lane = nullptr;
+  double row = 1;
+  for (const LoopAround& loop : loops) {
+    const double stride = access.stride[std::size_t(loop.axis)];
+    if (loop.bind == Bind::Vector)
+      lane = stride > 1 ? &loop : nullptr;
+    else if (lane && stride == 1)
+      row *= loop.trips;
+  }
+  return lane && row > 1 ? std::exp2(std::floor(std::log2(std::min(row, lane->trips)))) : 0;
+}
+
 /// Instructions for an element of a copy: one, or where a block of as many unrolled rows as lanes
 /// is transposed in registers, a vector's load and shuffles for all lanes of a row.
-double transposing(const Estimator::Access& access, std::span<const LoopAround> inside) {
+double copying_element(const Estimator::Access& access, std::span<const LoopAround> inside) {
   const LoopAround *row = nullptr, *lane = nullptr;
+  if (const double columns = block_of_rows(access, inside); columns > 0) // and stored
+    return transposing(columns, columns) + 1 / columns;
   for (const LoopAround& loop : inside) {
     if (access.stride[std::size_t(loop.axis)] == 0 || loop.trips <= 1)
       continue;
@@ -229,7 +252,7 @@ double transposing(const Estimator::Access& access, std::span<const LoopAround> 
   }
   if (!row || !lane || row->trips != lane->trips || access.stride[std::size_t(row->axis)] != 1)
     return 1;
-  return (1 + std::log2(lane->trips)) / lane->trips;
+  return transposing(lane->trips, lane->trips);
 }
 
 } // namespace
@@ -254,7 +277,11 @@ double Estimator::body_seconds(int s, std::span<const LoopAround> loops,
         if (depends)
           innermost = loops[l].axis;
       }
-      copying += elements * transposing(access, loops.subspan(copy.loops));
+      const std::span<const LoopAround> inside = loops.subspan(copy.loops);
+      copying += elements * copying_element(access, inside);
+      for (const LoopAround& loop : inside)
+        if (loop.bind == Bind::Vector && block_of_rows(access, inside) > 0)
+          innermost = loop.axis;
       if (innermost >= 0)
         access.stride[std::size_t(innermost)] = 1;
     }
@@ -334,6 +361,8 @@ double Estimator::body_seconds(int s, std::span<const LoopAround> loops,
     if (vector_axis >= 0) {
       const double stride = access.stride[std::size_t(vector_axis)];
       each = stride == 0 ? 0.5 : stride == 1 ? 0.5 * width : 0.75 * lanes;
+      if (const double columns = access.leaves ? block_of_rows(access, loops) : 0; columns > 0)
+        each = 0.5 * width + lanes * transposing(columns, columns) / 2; // to scratch memory first
       if (access.written)
         each *= 2;
     }

@@ -333,15 +333,24 @@ void Writer::vector_loop(const Tree& t, const Here& h) {
   const int lanes = int(t.extent.value());
   Here in = enter(h, t, lane_variable(lanes));
   in.point.lanes = lanes;
+  const std::vector<LaneRows> rows = rows_of_outputs(t, in);
+  const std::size_t before = stored_rows_.size();
+  stored_rows_.insert(stored_rows_.end(), rows.begin(), rows.end());
+  const auto code = [&] {
+    emit(*t.rest, in);
+    stored_rows_.resize(before);
+    for (const LaneRows& r : rows)
+      store_rows(r, h);
+  };
   if (!clips(t, h)) {
     in.clip[a] = false;
-    emit(*t.rest, in);
+    code();
     return;
   }
   const Expr& extent = r_.axes[a].extent;
   in.clip[a] = !loops_inside(*t.rest, t.axis).empty();
   in.point.mask.push_back({in.point.at[a], Expr(0), extent});
-  when({{first_lane(in.point.at[a]), Expr(0), extent}}, [&] { emit(*t.rest, in); });
+  when({{first_lane(in.point.at[a]), Expr(0), extent}}, code);
 }
 
 void Writer::core_loops(const Tree& t, const Here& h) {

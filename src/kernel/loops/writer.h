@@ -44,6 +44,25 @@ protected:
     Expr tile(const std::map<const Tree*, Expr>& digits) const;
   };
 
+  /// Rows of an operand or of an output that lie across the lanes of a vector loop, in scratch
+  /// memory so that the lanes are adjacent: between it and the tensor, blocks of as many rows as
+  /// columns are transposed in registers.
+  struct LaneRows {
+    int number = 0;           ///< operand or output
+    int stage = 0, value = 0; ///< of an operand: a load; of an output: its stage and component
+    std::vector<int> bodies;  ///< that read or make it
+    const Tree* vector = nullptr;
+    int along = -1;         ///< the axis of the rows, contiguous in the tensor
+    Box box;                ///< of a row
+    std::int64_t width = 1; ///< of a block, a power of two
+    int buffer = -1;        ///< in the compute dtype
+
+    int lanes() const { return int(vector->extent.value()); }
+    Expr offset(const Point& p) const {
+      return box.offset(p) * Expr(lanes()) + lane_variable(lanes());
+    }
+  };
+
   /// Where a stage's results wait for their readers.
   struct Result {
     enum class Kind : std::uint8_t { None, Registers, Memory } kind = Kind::None;
@@ -206,6 +225,17 @@ protected:
   /// A block of as many rows as lanes whose rows lie across: it is read along memory and transposed
   /// in registers. False where the copy is none.
   bool transpose_near(NearCopy& copy, const Here& h);
+  // Rows across lanes (writer_rows.cpp).
+  /// What the bodies inside read of a Near's operand, where it lies so; nothing where it does not.
+  std::optional<LaneRows> rows_of_operand(const Tree& near, const Here& h);
+  /// The outputs that bodies inside of a vector loop store so.
+  std::vector<LaneRows> rows_of_outputs(const Tree& vector, const Here& h);
+  /// Sets the side of blocks and makes the memory; false where rows have no known length.
+  bool hold_rows(LaneRows& rows, const std::string& name, DType dtype, const Here& h);
+  void fill_rows(const LaneRows& rows, const Here& h);
+  void store_rows(const LaneRows& rows, const Here& h);
+  /// Blocks of the rows, by where they begin.
+  void each_block(const LaneRows& rows, const Here& h, const Code& code);
 
   // Sums.
   void sums(const Tree& t, const Here& h);
@@ -264,8 +294,10 @@ protected:
   std::map<const Tree*, int> near_buffers_;
   std::vector<std::vector<Sums*>> open_; ///< by stage: sums that are open, outermost first
   std::vector<NearCopy*> near_;
-  std::vector<Pending>* pending_ = nullptr; ///< where stores wait; null: they do not
-  std::vector<int> updated_;                ///< by output: the buffer that a scatter updates
+  std::vector<LaneRows> read_rows_, stored_rows_;          ///< that bodies inside read and make
+  std::map<std::pair<const Tree*, int>, int> row_buffers_; ///< by Near, or by loop and output
+  std::vector<Pending>* pending_ = nullptr;                ///< where stores wait; null: they do not
+  std::vector<int> updated_; ///< by output: the buffer that a scatter updates
   struct FactorTile {
     int buffer = -1;
     Expr place, stride;

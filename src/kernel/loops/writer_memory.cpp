@@ -156,7 +156,12 @@ void Writer::deliver(int s, const Here& h, const std::vector<Value>& values) {
     const Output& out = r_.outputs[o];
     if (out.stage != s || contains(waiting_, int(o)))
       continue;
-    if (out.combine == Combine::Store && pending_)
+    const auto rows = std::find_if(stored_rows_.begin(), stored_rows_.end(),
+                                   [&](const LaneRows& r) { return r.number == int(o); });
+    if (rows != stored_rows_.end())
+      b_.store(rows->buffer, rows->offset(p),
+               b_.splat(values[std::size_t(out.component)].id, rows->lanes()));
+    else if (out.combine == Combine::Store && pending_)
       pending_->push_back({int(o), p, values[std::size_t(out.component)]});
     else if (out.combine == Combine::Store)
       e_.store(int(o), p, values[std::size_t(out.component)], schedule_.store_policy);
@@ -332,6 +337,13 @@ std::vector<Guard> Writer::any_points(int stage) const {
 }
 
 void Writer::near_copy(const Tree& t, const Here& h) {
+  if (const std::optional<LaneRows> rows = rows_of_operand(t, h)) {
+    b_.when(any_points(rows->stage), [&] { fill_rows(*rows, h); });
+    read_rows_.push_back(*rows);
+    emit(*t.rest, h);
+    read_rows_.pop_back();
+    return;
+  }
   NearCopy copy = plan_near(t, h);
   if (copy.body < 0) { // nothing reads it
     emit(*t.rest, h);
@@ -448,6 +460,14 @@ bool Writer::transpose_near(NearCopy& copy, const Here& h) {
 }
 
 void Writer::provide_near(int body, const Here& h) {
+  for (const LaneRows& rows : read_rows_) {
+    if (!contains(rows.bodies, body))
+      continue;
+    const Stage& stage = r_.stages[std::size_t(rows.stage)];
+    const Load& load = stage.loads[std::size_t(stage.body[std::size_t(rows.value)].load)];
+    e_.provide_load(rows.number, *element_at(r_, stage, load, h.point),
+                    b_.load(rows.buffer, rows.offset(h.point), rows.lanes()));
+  }
   for (const NearCopy* copy : near_) {
     // Elsewhere along the loops of a copy no value is made of it.
     if (copy->body != body || copy->unit != NearCopy::Unit::None ||

@@ -14,6 +14,7 @@
 #include "kernel/templates/template.h"
 
 #include <algorithm>
+#include <array>
 
 namespace egret::kernel {
 
@@ -24,9 +25,6 @@ using loops::TreePtr;
 
 /// Elements along the vector axis that a CPU thread does in a row, if the schedule names none.
 constexpr std::int64_t kChunkOfRow = 8192;
-/// Iterations of parallel loops that share out evenly enough among a few threads.
-constexpr std::int64_t kEnoughChunks = 64;
-
 constexpr Knob kParameters[] = {{"vectors", 1, 16},
                                 {"transpose", 0, 1},
                                 {"chunk", 1024, 1 << 24, 1024},
@@ -40,26 +38,6 @@ struct Map {
   std::int64_t vectors = 1;
   TreePtr bodies; ///< of all outputs at one point, under the masks of the axes that tiles may leave
 };
-
-/// A loop along an axis.
-struct MapDigit {
-  std::int64_t step;
-  Bind bind;
-};
-
-/// Loops along an axis, outermost first; each step divides the one before, the first loop is over
-/// all of the axis.
-TreePtr digits(const Region& region, int axis, std::vector<MapDigit> steps, TreePtr rest) {
-  for (std::size_t i = steps.size(); i-- > 0;) {
-    const MapDigit& d = steps[i];
-    const Expr extent = i == 0 ? ceildiv(region.axes[std::size_t(axis)].extent, Expr(d.step))
-                               : Expr(steps[i - 1].step / d.step);
-    if (i > 0 && extent == Expr(1))
-      continue;
-    rest = loop(axis, extent, d.step, d.bind, std::move(rest));
-  }
-  return rest;
-}
 
 /// A load that is contiguous along `transposed`, strided along `vector`, and can be staged.
 bool is_transposed(const Region& region, const Stage& stage, const Load& load, const Map& map) {
@@ -79,15 +57,6 @@ TreePtr staged(const Region& region, const Map& map, TreePtr rest) {
         rest = loops::near(load.number, std::move(rest));
       }
   return rest;
-}
-
-/// The axes but for `without`.
-std::vector<int> others(const Region& region, std::initializer_list<int> without) {
-  std::vector<int> axes;
-  for (int a = 0; a < int(region.axes.size()); ++a)
-    if (std::find(without.begin(), without.end(), a) == without.end())
-      axes.push_back(a);
-  return axes;
 }
 
 class ElementwiseTemplate : public Template {
@@ -170,54 +139,37 @@ private:
     return all;
   }
 
-  /// Loops over whole axes, parallel until there are enough iterations.
-  static TreePtr parallel(const Region& region, const std::vector<int>& axes, TreePtr rest) {
-    std::vector<Bind> binds;
-    Expr pieces(1);
-    for (int a : axes) {
-      binds.push_back(pieces.lower() >= kEnoughChunks ? Bind::Serial : Bind::Core);
-      pieces = pieces * region.axes[std::size_t(a)].extent;
-    }
-    for (std::size_t i = axes.size(); i-- > 0;)
-      rest = loop(axes[i], region.axes[std::size_t(axes[i])].extent, 1, binds[i], std::move(rest));
-    return rest;
-  }
-
-  static Bind after(const Region& region, const std::vector<int>& axes) {
-    return points_of(region, axes).lower() >= kEnoughChunks ? Bind::Serial : Bind::Core;
-  }
-
   static Built chunks(const Region& region, std::int64_t chunk, const Map& map) {
-    const std::vector<int> outer = others(region, {map.vector});
+    const std::vector<int> outer = axes_but(region, std::array{map.vector});
     TreePtr inner = map.bodies;
     if (map.vector >= 0) {
       const std::int64_t step = map.vectors * map.lanes;
-      std::vector<MapDigit> steps = {
+      std::vector<LoopDigit> steps = {
           {step, Bind::Serial}, {map.lanes, Bind::Unroll}, {1, Bind::Vector}};
       if (!proves_less_equal(region.axes[std::size_t(map.vector)].extent, Expr(chunk))) {
         if (chunk % step != 0)
           return {nullptr, "a chunk is no multiple of the vectors"};
-        steps.insert(steps.begin(), {chunk, after(region, outer)});
+        steps.insert(steps.begin(), {chunk, bind_after(region, outer)});
       }
       inner = digits(region, map.vector, std::move(steps), std::move(inner));
     }
-    return {parallel(region, outer, std::move(inner)), ""};
+    return {parallel_loops(region, outer, std::move(inner)), ""};
   }
 
   /// Blocks of as many rows as lanes.
   static Built blocks(const Region& region, const Map& map) {
     if (map.lanes == 1)
       return {nullptr, "one lane transposes nothing"};
-    const std::vector<int> outer = others(region, {map.vector, map.transposed});
+    const std::vector<int> outer = axes_but(region, std::array{map.vector, map.transposed});
     TreePtr block = loop(map.transposed, Expr(map.lanes), 1, Bind::Unroll,
                          loop(map.vector, Expr(map.lanes), 1, Bind::Vector, map.bodies));
     const auto over = [&](int axis, Bind bind, TreePtr rest) {
       return loop(axis, ceildiv(region.axes[std::size_t(axis)].extent, Expr(map.lanes)), map.lanes,
                   bind, std::move(rest));
     };
-    TreePtr rows = over(map.transposed, after(region, outer),
+    TreePtr rows = over(map.transposed, bind_after(region, outer),
                         over(map.vector, Bind::Serial, staged(region, map, std::move(block))));
-    return {parallel(region, outer, std::move(rows)), ""};
+    return {parallel_loops(region, outer, std::move(rows)), ""};
   }
 
   /// Vectors of one axis by their digits, of several in row-major order of their points.
@@ -257,7 +209,7 @@ private:
                   Bind::Grid, std::move(rest));
     };
     TreePtr tree = over(map.transposed, over(map.vector, staged(region, map, std::move(take))));
-    const std::vector<int> outer = others(region, {map.vector, map.transposed});
+    const std::vector<int> outer = axes_but(region, std::array{map.vector, map.transposed});
     for (std::size_t i = outer.size(); i-- > 0;)
       tree =
           loop(outer[i], region.axes[std::size_t(outer[i])].extent, 1, Bind::Grid, std::move(tree));

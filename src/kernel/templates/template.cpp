@@ -10,6 +10,7 @@
 #include "egret/error.h"
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 
 namespace egret::kernel {
@@ -18,6 +19,8 @@ namespace {
 
 /// Schedules of a template at the most.
 constexpr std::size_t kMost = 16;
+/// Iterations of parallel loops that share out evenly enough among a few threads.
+constexpr std::int64_t kEnoughChunks = 64;
 
 /// What writing past the caches, or not, costs beside the best: of results that the caches can keep
 /// the next kernel reads what was there, and others are read before they are written.
@@ -47,6 +50,48 @@ Lowered lower_tree(const Region& region, const loops::TreePtr& tree, const Sched
   } catch (const loops::Cannot& e) {
     return {false, {}, e.what()};
   }
+}
+
+loops::TreePtr digits(const Region& region, int axis, std::vector<LoopDigit> steps,
+                      loops::TreePtr rest) {
+  for (std::size_t i = steps.size(); i-- > 0;) {
+    const LoopDigit& d = steps[i];
+    const Expr extent = i == 0 ? ceildiv(region.axes[std::size_t(axis)].extent, Expr(d.step))
+                               : Expr(steps[i - 1].step / d.step);
+    if (i > 0 && extent == Expr(1))
+      continue;
+    rest = loops::loop(axis, extent, d.step, d.bind, std::move(rest));
+  }
+  return rest;
+}
+
+std::vector<int> axes_but(std::vector<int> axes, std::span<const int> without) {
+  std::erase_if(axes, [&](int a) { return contains(without, a); });
+  return axes;
+}
+
+std::vector<int> axes_but(const Region& region, std::span<const int> without) {
+  std::vector<int> axes(region.axes.size());
+  std::iota(axes.begin(), axes.end(), 0);
+  return axes_but(std::move(axes), without);
+}
+
+loops::TreePtr parallel_loops(const Region& region, const std::vector<int>& axes,
+                              loops::TreePtr rest) {
+  std::vector<Bind> binds;
+  Expr pieces(1);
+  for (int a : axes) {
+    binds.push_back(pieces.lower() >= kEnoughChunks ? Bind::Serial : Bind::Core);
+    pieces = pieces * region.axes[std::size_t(a)].extent;
+  }
+  for (std::size_t i = axes.size(); i-- > 0;)
+    rest = loops::loop(axes[i], region.axes[std::size_t(axes[i])].extent, 1, binds[i],
+                       std::move(rest));
+  return rest;
+}
+
+Bind bind_after(const Region& region, const std::vector<int>& axes) {
+  return points_of(region, axes).lower() >= kEnoughChunks ? Bind::Serial : Bind::Core;
 }
 
 std::vector<Schedule> Template::space(const Region& region, const Target& target) const {

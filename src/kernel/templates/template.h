@@ -43,6 +43,27 @@ protected:
                       const Target& target) const = 0;
 };
 
+/// A loop of an axis that is split.
+struct LoopDigit {
+  std::int64_t step;
+  Bind bind;
+};
+
+/// Loops along an axis, outermost first; each step divides the one before, the first loop is over
+/// all of the axis.
+loops::TreePtr digits(const Region& region, int axis, std::vector<LoopDigit> steps,
+                      loops::TreePtr rest);
+
+/// The axes but for `without`; of a region, or of a list.
+std::vector<int> axes_but(const Region& region, std::span<const int> without);
+std::vector<int> axes_but(std::vector<int> axes, std::span<const int> without);
+
+/// Loops over whole axes of a CPU's tree, outermost first: parallel until there are enough
+/// iterations to share out, then serial; and how a loop inside of them is bound.
+loops::TreePtr parallel_loops(const Region& region, const std::vector<int>& axes,
+                              loops::TreePtr rest);
+Bind bind_after(const Region& region, const std::vector<int>& axes);
+
 /// The tree of a schedule, of a template or one that holds its own; nothing where the schedule is
 /// of a generator without trees or does not fit the region.
 std::optional<loops::TreePtr> tree_of(const Region& region, const Schedule& schedule,
