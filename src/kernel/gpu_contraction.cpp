@@ -215,9 +215,10 @@ private:
   /// common, as the channels, they come in pieces of 16 bytes.
   static std::vector<LayoutWish>
   windows_along_depth(const Region& region, const ContractionForm& form, const Target& target) {
-    // How many times as long as the matrix units' cycles it takes by registers and by copies.
-    // Measured: bench/results/2026-11-23-convolutions.md.
-    constexpr double kByRegisters = 4.5, kByCopies = 2.5, kClock = 1.5e9, kSchedulers = 4;
+    // How many times as long as the matrix units' cycles it takes by registers, by copies, and by
+    // copies for queued products. Measured: bench/results/2026-11-23-convolutions.md.
+    constexpr double kByRegisters = 4.5, kByCopies = 2.5, kQueued = 0.8;
+    constexpr double kClock = 1.5e9, kSchedulers = 4;
     const MatrixUnit* unit = target.unit(FragmentLayout::SubgroupFragments);
     const int axis = unit ? axis_to_copy_along(region, form) : -1;
     if (axis < 0)
@@ -226,13 +227,15 @@ private:
     for (const AxisGroup* group : {&form.batch, &form.rows, &form.columns, &form.depth})
       products *= static_cast<double>(group->extent.lower());
     const double ideal = products * unit->cycles / (kSchedulers * target.workers * kClock);
+    const bool queued = target.unit(FragmentLayout::SwizzledSharedRows) != nullptr;
+    const double gain = (kByRegisters - (queued ? kQueued : kByCopies)) * ideal;
     std::vector<LayoutWish> wishes;
     for (const Side* side : {&form.left, &form.right}) {
       if (size_of(factor_of(region, form, *side).dtype) != 2)
         return {};
       if (auto layout = innermost(region, form, *side, axis))
         wishes.push_back({operand_of(region, form, *side), std::move(*layout),
-                          "order along the depth of windows", (kByRegisters - kByCopies) * ideal});
+                          "order along the depth of windows", gain});
     }
     return wishes;
   }

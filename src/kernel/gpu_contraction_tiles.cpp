@@ -1,12 +1,13 @@
 #include "kernel/gpu_contraction_tiles.h"
 
 #include "kernel/emit.h"
-#include "kernel/gpu_wgmma.h"
+#include "kernel/gpu_wgmma_side.h"
 #include "support/checked.h"
 #include "support/fail.h"
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 namespace egret::kernel {
 
@@ -18,6 +19,10 @@ constexpr std::int64_t kSharedBytes = 99 << 10;
 constexpr double kWorthStreaming = 0.97;
 /// Rows of results that each warp collects, when staged, and their bytes with padding.
 constexpr std::int64_t kStagingBytes = 16 * (128 + 16);
+
+/// Steps of the depth that take as long as storing results which lie along the rows, element by
+/// element.
+constexpr double kStrided = 64;
 
 struct GpuProblem {
   std::int64_t rows, columns, depth, batch;
@@ -51,6 +56,7 @@ constexpr Offer kWgmmaOffers[] = {
     {128, 128, 64, 6, 2, 1, 1.12}, {128, 64, 64, 8, 2, 1, 1.6},  {64, 128, 64, 8, 1, 1, 1.45},
     {64, 64, 64, 10, 1, 1, 2.2},   {64, 32, 64, 12, 1, 1, 3.6},  {64, 16, 64, 14, 1, 1, 6.5},
     {128, 32, 64, 9, 2, 1, 2.5},   {128, 16, 64, 10, 2, 1, 4.6}, {64, 8, 64, 14, 1, 1, 12.0},
+    {64, 256, 64, 5, 1, 1, 1.35},  {256, 64, 64, 5, 2, 1, 1.5},
 };
 constexpr Offer kMmaOffers[] = {
     {128, 128, 64, 3, 2, 2, 1.02}, {128, 256, 32, 4, 2, 4, 1.0}, {128, 128, 32, 4, 2, 2, 1.05},
@@ -214,6 +220,45 @@ FoundTiles gpu_tiles_of(const Schedule& schedule, const Region& region, const Co
 }
 
 namespace {
+/// How much longer queued products take with a form's sides as they come to shared memory.
+class SwizzledSides {
+public:
+  SwizzledSides(const Region& region, const ContractionForm& form)
+      : r_(region), f_(ordered_for_pieces(region, form)) {}
+  /// Nothing where a side cannot come in tiles of `bm` rows or `bn` columns.
+  std::optional<double> cost(int bm, int bn) {
+    const Way left = way(false, bm), right = way(true, bn);
+    if (left.cost == 0 || right.cost == 0 || left.registers + right.registers > kMostCopyRegisters)
+      return std::nullopt;
+    return left.cost * right.cost;
+  }
+
+private:
+  struct Way {
+    double cost = 0; ///< 0: it cannot come
+    int registers = 0;
+  };
+
+  /// Beside tiles of which both sides are boxes.
+  static double cost_of_pieces(int lanes) { return lanes == 8 ? 1.15 : lanes == 4 ? 1.3 : 1.7; }
+
+  Way way(bool right, int panel) {
+    const auto [it, fresh] = known_.try_emplace({right, panel});
+    if (fresh) {
+      const SwizzledView view =
+          swizzled_view(r_, f_, right ? f_.right : f_.left, right ? f_.columns : f_.rows, panel);
+      if (view.reason.empty())
+        it->second = {view.copied ? cost_of_pieces(view.pieces.lanes) : 1.0,
+                      copy_registers(view, panel, kCopyThreads)};
+    }
+    return it->second;
+  }
+
+  const Region& r_;
+  ContractionForm f_;
+  std::map<std::pair<bool, int>, Way> known_; ///< by side and panel
+};
+
 /// Whether the numbers of tiles and of steps are constants.
 bool has_known_sizes(const ContractionForm& form) {
   return form.rows.extent.constant() && form.columns.extent.constant() &&
@@ -229,6 +274,7 @@ std::vector<Schedule> gpu_contraction_space(const Region& region, const Contract
     double time;
   };
   std::vector<Choice> choices;
+  SwizzledSides sides(region, form);
   const auto add = [&](std::span<const Offer> offers, GpuUnit unit, double scale) {
     for (const Offer& o : offers) {
       if (unit == GpuUnit::Wgmma) {
@@ -236,7 +282,11 @@ std::vector<Schedule> gpu_contraction_space(const Region& region, const Contract
         const GpuProblem turned{p.columns, p.rows, p.depth, p.batch, p.cores};
         for (const bool swap : {false, true}) {
           const GpuProblem& q = swap ? turned : p;
-          const double factor = swap ? 1.02 * scale : scale, time = time_of(q, o, unit, 1);
+          const auto cost = swap ? sides.cost(o.bn, o.bm) : sides.cost(o.bm, o.bn);
+          if (!cost)
+            continue;
+          const double stores = swap ? 1.02 + kStrided / (double(p.depth) + kStrided) : 1.0;
+          const double factor = *cost * stores * scale, time = time_of(q, o, unit, 1);
           const Streamed cut = streamed(q, o);
           const auto offer = [&](double takes, std::int64_t shares, std::int64_t split = 1) {
             choices.push_back({schedule_of(q, o, unit, split), factor * takes});
@@ -282,11 +332,6 @@ std::vector<Schedule> gpu_contraction_space(const Region& region, const Contract
       continue;
     const GpuTiles& t = found.tiles;
     if ((t.shares > 0 || (t.unit == GpuUnit::Wgmma && t.split > 1)) && !has_known_sizes(form))
-      continue;
-    const bool swap = c.schedule.knob("swap", 0) != 0;
-    if (t.unit == GpuUnit::Wgmma &&
-        (!tensor_map_reason(region, form, form.left, form.rows, swap ? t.bn : t.bm).empty() ||
-         !tensor_map_reason(region, form, form.right, form.columns, swap ? t.bm : t.bn).empty()))
       continue;
     space.push_back(std::move(c.schedule));
   }

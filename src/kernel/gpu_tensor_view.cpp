@@ -137,6 +137,9 @@ TensorView tensor_view(const Region& r, const ContractionForm& f, const Side& si
   add_axes(std::span(f.depth.axes).first(f.depth.axes.size() - 1));
   if (v.map.extents.size() > 5)
     return because("the copy engine knows five axes");
+  for (const Expr& stride : v.map.strides)
+    if (stride.lower() < 0)
+      return because("a factor runs backwards along an axis");
   for (const Expr& e : variables_of(rest))
     if (e.is_axis())
       return because("a factor's elements are not evenly spaced");

@@ -129,6 +129,83 @@ TEST(Convolutions, AreRightForRandomWindows) {
   EXPECT_GE(units, 24);
 }
 
+/// Whether threads copy a side of the program's queued products.
+bool copies_pieces(const kernel::KernelProgram& program) {
+  return any_statement(program.body, [](const kernel::Stmt& s) {
+    const auto* use = kernel::get_if<kernel::Intrinsic>(s);
+    return use && use->id == kernel::IntrinsicId::MbarrierArriveCopies;
+  });
+}
+
+/// Runs each contraction with each of these schedules on the interpreter; gives how many have a
+/// side that threads copy.
+int check_queued(const ir::Graph& g, std::uint64_t seed, const std::vector<std::string>& schedules,
+                 const std::string& what) {
+  const kernel::Target target = backend::cuda::known_target(90);
+  const kernel::Generator& generator = kernel::gpu_contraction_generator();
+  int copied = 0;
+  for (const auto& original : testing::region_cases(g, testing::random_inputs(g, seed), target)) {
+    const testing::RegionCase c = testing::aligned_for(original, target);
+    for (const std::string& text : schedules) {
+      const kernel::Schedule schedule = kernel::parse_schedule("gpu_contraction " + text);
+      const kernel::Lowered lowered = generator.lower(c.region, schedule, target);
+      if (!lowered.ok)
+        continue;
+      copied += copies_pieces(lowered.program);
+      EXPECT_EQ(testing::check_schedule(c, generator, schedule, target, {}, true), "") << what;
+    }
+  }
+  return copied;
+}
+
+TEST(Convolutions, WindowsAreCopiedForQueuedProducts) {
+  int copied = 0;
+  for (std::uint64_t seed = 1; seed <= 16; ++seed) {
+    testing::Rng random(seed);
+    Convolution c = random_convolution(random);
+    c.channels = 8 * (1 + random.below(seed % 4 == 0 ? 12 : 3));
+    c.outputs = 8 * (1 + random.below(12)) + (random.chance(0.3) ? 3 : 0);
+    c.channels_last = c.weight_last = true;
+    const std::vector<std::string> schedules = {
+        seed % 2 ? "bm=64 bn=64 stages=2 wm=1 @mma=wgmma"
+                 : "bm=64 bn=64 stages=3 staged=1 swap=1 wm=1 @mma=wgmma",
+        seed % 3 ? "bm=128 bn=24 stages=2 wm=2 @mma=wgmma"
+                 : "bm=64 bn=8 stages=2 swap=1 wm=1 @mma=wgmma"};
+    const int now = check_queued(testing::convolution_graph(c, seed % 4 == 1), seed, schedules,
+                                 fmt::format("seed {}: {}", seed, c.text()));
+    EXPECT_GE(now, 1) << c.text();
+    copied += now;
+  }
+  EXPECT_GE(copied, 32);
+}
+
+/// Takes a kind of intrinsic out of a program.
+void take_out(kernel::Block& block, kernel::IntrinsicId id) {
+  std::erase_if(block, [&](const kernel::Stmt& s) {
+    const auto* use = kernel::get_if<kernel::Intrinsic>(s);
+    return use && use->id == id;
+  });
+  for (kernel::Stmt& s : block)
+    each_block(s, [&](kernel::Block& inner) { take_out(inner, id); });
+}
+
+TEST(Convolutions, CopiesThatNoFenceOrdersAreFound) {
+  const Convolution c{1, 8, 8, {6, 6}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, DType::BF16, true, true};
+  const ir::Graph g = testing::convolution_graph(c, false);
+  const kernel::Target target = backend::cuda::known_target(90);
+  const auto cases = testing::region_cases(g, testing::random_inputs(g, 1), target);
+  ASSERT_EQ(cases.size(), 1u);
+  const testing::RegionCase aligned = testing::aligned_for(cases[0], target);
+  kernel::Lowered lowered = kernel::gpu_contraction_generator().lower(
+      aligned.region,
+      kernel::parse_schedule("gpu_contraction bm=64 bn=64 stages=2 wm=1 @mma=wgmma"), target);
+  ASSERT_TRUE(lowered.ok) << lowered.reason;
+  EXPECT_EQ(testing::run_and_compare(aligned, lowered.program), "");
+  take_out(lowered.program.body, kernel::IntrinsicId::CopyFence);
+  EXPECT_NE(testing::run_and_compare(aligned, lowered.program).find("without a copy_fence"),
+            std::string::npos);
+}
+
 /// Holes with any filling, on both sides, behind arithmetic.
 TEST(PaddedProducts, AreRightWhateverTheHolesAreFilledWith) {
   for (const double fill : {0.0, 1.5, -1.0})
