@@ -6,6 +6,7 @@
 #include "kernel/program.h"
 
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace egret::kernel {
@@ -15,19 +16,22 @@ inline constexpr int kSwizzledRow = 64;
 
 /// One side as the copy engine sees it: affine in its axes, neighbours along the depth or along the
 /// panels. Rows, columns or depth may be several axes when tiles never reach over an edge of the
-/// innermost one.
+/// innermost ones, which count as one as far as memory goes on from one to the next.
 struct TensorView {
   std::string reason; ///< why there is none
   TensorMap map;      ///< without its buffer
   int operand = -1;
   bool transposed = false;
-  /// A coordinate: the place along a region axis, by `divisor`, and of that the rest by `modulus`
-  /// (0: all of it).
+  /// A coordinate: the place along region axes that count as one, each with what a step along it
+  /// counts, by `divisor`, and of that the rest by `modulus` (0: all of it).
   struct Coordinate {
-    int axis = -1;
+    std::vector<std::pair<int, Expr>> axes;
     std::int64_t divisor = 1, modulus = 0;
     Expr at(const Point& p) const {
-      const Expr whole = floordiv(p.at[std::size_t(axis)], Expr(divisor));
+      Expr place(0);
+      for (const auto& [axis, step] : axes)
+        place = place + p.at[std::size_t(axis)] * step;
+      const Expr whole = floordiv(place, Expr(divisor));
       return modulus > 0 ? floormod(whole, Expr(modulus)) : whole;
     }
   };
