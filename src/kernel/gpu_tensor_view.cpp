@@ -41,7 +41,7 @@ bool holds_tiles(const Run& run, int tile) {
 } // namespace
 
 TensorView tensor_view(const Region& r, const ContractionForm& f, const Side& side,
-                       const AxisGroup& group, int panel, int depth) {
+                       const AxisGroup& group, int panel, int depth, bool join) {
   TensorView v;
   const Factor factor = factor_of(r, f, side);
   const Stage& stage = r.stages[f.stage];
@@ -72,7 +72,7 @@ TensorView tensor_view(const Region& r, const ContractionForm& f, const Side& si
     const auto step_of = [&](std::size_t i) { return stride_of(r, stage, load, all.axes[i]); };
     Run run{all.axes.size() - 1, r.axes[std::size_t(all.axes.back())].extent};
     const auto step = step_of(run.first);
-    while (step && *step > 0 && run.first > 0 && run.extent.is_constant() &&
+    while (join && step && *step > 0 && run.first > 0 && run.extent.is_constant() &&
            step_of(run.first - 1) == *step * run.extent.value())
       run.extent = run.extent * r.axes[std::size_t(all.axes[--run.first])].extent;
     return run;

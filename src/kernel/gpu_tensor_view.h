@@ -16,7 +16,7 @@ inline constexpr int kSwizzledRow = 64;
 
 /// One side as the copy engine sees it: affine in its axes, neighbours along the depth or along the
 /// panels. Rows, columns or depth may be several axes when tiles never reach over an edge of the
-/// innermost ones, which count as one as far as memory goes on from one to the next.
+/// innermost one, or of the innermost ones that memory joins.
 struct TensorView {
   std::string reason; ///< why there is none
   TensorMap map;      ///< without its buffer
@@ -40,8 +40,9 @@ struct TensorView {
 };
 
 /// A side in boxes of 64 neighbours by `panel` elements along the group, or where neighbours lie
-/// along the group, by `depth` along the depth.
+/// along the group, by `depth` along the depth. `join`: axes that memory joins count as one;
+/// otherwise no tile has elements of two places along any axis but the innermost one.
 TensorView tensor_view(const Region& region, const ContractionForm& form, const Side& side,
-                       const AxisGroup& group, int panel, int depth);
+                       const AxisGroup& group, int panel, int depth, bool join);
 
 } // namespace egret::kernel

@@ -264,6 +264,10 @@ private:
           advance();
         });
       });
+      if (copies_) { // a thread does not end before its copies
+        b_.commit_copies();
+        b_.wait_copies(0);
+      }
     });
   }
 
@@ -347,7 +351,7 @@ private:
 
 std::string tensor_map_reason(const Region& region, const ContractionForm& form, const Side& side,
                               const AxisGroup& group, int panel) {
-  return tensor_view(region, form, side, group, panel, kSwizzledRow).reason;
+  return tensor_view(region, form, side, group, panel, kSwizzledRow, false).reason;
 }
 
 Lowered lower_wgmma(const Region& region, const ContractionForm& found, const GpuTiles& tiles,
@@ -358,6 +362,8 @@ Lowered lower_wgmma(const Region& region, const ContractionForm& found, const Gp
   for (const SwizzledView* v : {&left, &right})
     if (!v->reason.empty())
       return {false, {}, v->reason};
+  if (sums && !(left.measured && right.measured))
+    return {false, {}, "a factor of products that are not stored is no box of its own axes"};
   if (copy_registers(left, tiles.bm, tiles.copy_threads()) +
           copy_registers(right, tiles.bn, tiles.copy_threads()) >
       kMostCopyRegisters)

@@ -82,7 +82,10 @@ bool is_narrow(const Expr& e) {
 SwizzledView swizzled_view(const Region& region, const ContractionForm& form, const Side& side,
                            const AxisGroup& group, int panel) {
   SwizzledView v;
-  v.box = tensor_view(region, form, side, group, panel, kSwizzledRow);
+  v.box = tensor_view(region, form, side, group, panel, kSwizzledRow, false);
+  v.measured = kNewWaysAreMeasured || v.box.reason.empty();
+  if (!v.box.reason.empty())
+    v.box = tensor_view(region, form, side, group, panel, kSwizzledRow, true);
   v.copied = !v.box.reason.empty();
   if (v.copied) {
     v.pieces = piece_view(region, form, side, group, panel);

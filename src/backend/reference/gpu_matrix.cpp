@@ -64,6 +64,14 @@ bool Signals::ended(int block, int buffer, std::int64_t place, int parity) {
   return s.phase % 2 != parity;
 }
 
+void Signals::finish() const {
+  for (const auto& [where, s] : signals_)
+    ensure(s.late.empty() && s.bytes == 0 && s.pending == s.arrivals,
+           "program {}: signal {}[{}] has {} of {} arrivals and {} bytes to come at the end",
+           program_.name, program_.buffers[static_cast<std::size_t>(where[1])].name, where[2],
+           s.pending, s.arrivals, s.bytes);
+}
+
 // --- Copies
 
 void WarpMatrices::copy(int thread, int to_buffer, int from_buffer, int elements, std::int64_t to,

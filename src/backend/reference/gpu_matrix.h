@@ -32,6 +32,9 @@ public:
   void bring(int block, int buffer, std::int64_t place, std::int64_t bytes);
   /// Whether the phase of this parity has ended.
   bool ended(int block, int buffer, std::int64_t place, int parity);
+  /// At the end of the launch: InternalError where a phase is half done, or copies came after the
+  /// last one that waited.
+  void finish() const;
 
 private:
   struct Signal {

@@ -701,6 +701,7 @@ void interpret(const KernelProgram& program, const ArgBlock& block,
   turns.run([&](int number, int warp) {
     Worker(code, block, slots, memory, nullptr, &turns, &signals, {number, workers, warp}).run();
   });
+  signals.finish();
   ensure(!turns.has_posts(), "program {}: posts are left at its end", program.name);
 }
 

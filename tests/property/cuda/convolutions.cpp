@@ -6,6 +6,7 @@
 #include "compiler/compile.h"
 #include "egret/error.h"
 #include "kernel/families.h"
+#include "kernel/gpu_wgmma_side.h"
 #include "support/convolution_graphs.h"
 #include "support/null_device.h"
 #include "support/random_graph.h"
@@ -204,6 +205,47 @@ TEST(Convolutions, CopiesThatNoFenceOrdersAreFound) {
   take_out(lowered.program.body, kernel::IntrinsicId::CopyFence);
   EXPECT_NE(testing::run_and_compare(aligned, lowered.program).find("without a copy_fence"),
             std::string::npos);
+}
+
+TEST(Convolutions, ArrivalsThatAreMissingOrTooManyAreFound) {
+  const Convolution c{1, 8, 8, {6, 6}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, DType::BF16, true, true};
+  const ir::Graph g = testing::convolution_graph(c, false);
+  const kernel::Target target = backend::cuda::known_target(90);
+  const testing::RegionCase region = testing::aligned_for(
+      testing::region_cases(g, testing::random_inputs(g, 1), target).at(0), target);
+  for (const std::int64_t more : {-1, 1}) {
+    kernel::KernelProgram program =
+        kernel::gpu_contraction_generator()
+            .lower(region.region,
+                   kernel::parse_schedule("gpu_contraction bm=64 bn=64 stages=2 wm=1 @mma=wgmma"),
+                   target)
+            .program;
+    each_statement(program.body, [&](kernel::Stmt& s) {
+      auto* use = kernel::get_if<kernel::Intrinsic>(s);
+      if (use && use->id == kernel::IntrinsicId::MbarrierInit && use->numbers[0] > 2)
+        use->numbers[0] += more;
+    });
+    EXPECT_NE(testing::run_and_compare(region, program), "") << more;
+  }
+}
+
+TEST(Convolutions, SchedulesThatWereNotMeasuredAreForASearch) {
+  const kernel::Target target = backend::cuda::known_target(90);
+  const Convolution c{8, 64, 64, {56, 56}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, DType::BF16, true, true};
+  for (const kernel::Region& region :
+       testing::regions_of(testing::convolution_graph(c, false), target)) {
+    kernel::Region aligned = region;
+    for (kernel::Operand& operand : aligned.operands)
+      operand.alignment = 64;
+    const kernel::Generator& generator = kernel::gpu_contraction_generator();
+    const auto space = generator.space(aligned, target);
+    ASSERT_GE(space.size(), 2u);
+    const auto copies = [&](const kernel::Schedule& s) {
+      return copies_pieces(generator.lower(aligned, s, target).program);
+    };
+    EXPECT_EQ(copies(space[0]), kernel::kNewWaysAreMeasured) << to_string(space[0]);
+    EXPECT_TRUE(copies(space[1])) << to_string(space[1]);
+  }
 }
 
 /// Holes with any filling, on both sides, behind arithmetic.
