@@ -218,7 +218,8 @@ private:
 
   /// Accumulators of many columns need more registers than an even share.
   bool moves_registers() const {
-    return t_.warps_m >= 2 && t_.bm / t_.warps_m / kProductRows * t_.bn >= (sink_ ? 256 : 192);
+    return t_.warps_m >= 2 && t_.bm / t_.warps_m / kProductRows * t_.bn >= (sink_ ? 256 : 192) &&
+           copying_registers() < launched_registers();
   }
 
   /// Of both sides' bulk copies, a piece of the ring.
@@ -229,9 +230,11 @@ private:
     const int parts = left_.registers() + right_.registers();
     return parts > 0 ? (48 + parts + 7) / 8 * 8 : 40;
   }
+  int launched_registers() const {
+    return launch_registers(std::max(int(s_.blocks_per_core), 1), t_.threads());
+  }
   int multiplying_registers() const {
-    const int blocks = std::max(int(s_.blocks_per_core), 1);
-    const int all = launch_registers(blocks, t_.threads()) * t_.threads();
+    const int all = launched_registers() * t_.threads();
     return (all - copying_registers() * t_.copy_threads()) / t_.consumer_threads() / 8 * 8;
   }
 

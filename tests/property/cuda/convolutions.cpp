@@ -5,6 +5,7 @@
 #include "backend/cuda/target.h"
 #include "compiler/compile.h"
 #include "egret/error.h"
+#include "kernel/contraction_layouts.h"
 #include "kernel/families.h"
 #include "kernel/gpu_wgmma_side.h"
 #include "support/convolution_graphs.h"
@@ -227,6 +228,61 @@ TEST(Convolutions, ArrivalsThatAreMissingOrTooManyAreFound) {
     });
     EXPECT_NE(testing::run_and_compare(region, program), "") << more;
   }
+}
+
+TEST(Convolutions, CopiedSidesCompileWithoutSpills) {
+  std::shared_ptr<const backend::cuda::Nvrtc> compiler;
+  try {
+    compiler = backend::cuda::Nvrtc::instance();
+  } catch (const Error&) {
+    GTEST_SKIP() << "NVRTC is not installed";
+  }
+  const kernel::Target target = backend::cuda::known_target(90);
+  const auto cuda = backend::cuda::cuda_target(target);
+  const kernel::Generator& generator = kernel::gpu_contraction_generator();
+  const Convolution c{8, 64, 64, {56, 56}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, DType::BF16, true, true};
+  int compiled = 0;
+  for (kernel::Region region : testing::regions_of(testing::convolution_graph(c, true), target)) {
+    for (kernel::Operand& operand : region.operands)
+      operand.alignment = 64;
+    for (const char* tile :
+         {"bm=128 bn=256 staged=1 stages=4 wm=2", "bm=256 bn=64 staged=1 stages=4 wm=2",
+          "bm=64 bn=256 staged=1 stages=5 swap=1 wm=1"}) {
+      const auto lowered = generator.lower(
+          region, kernel::parse_schedule(fmt::format("gpu_contraction {} @mma=wgmma", tile)),
+          target);
+      if (!lowered.ok || !copies_pieces(lowered.program))
+        continue;
+      ++compiled;
+      const auto cubin = compiler->compile(
+          render_cuda(lowered.program, cuda),
+          compiler->architecture_for(cuda.capability, cuda.specific), {}, "convolution");
+      for (const auto& k : cubin.kernels)
+        EXPECT_EQ(k.spill_stores, 0) << region.name << " " << tile;
+    }
+  }
+  EXPECT_GE(compiled, 4);
+}
+
+/// Data and weight's gradient have their channels innermost, whatever the batch is.
+TEST(Convolutions, EachSideIsLaidOutAlongItsChannels) {
+  const Convolution c{8, 16, 24, {10, 10}, {3, 3}, {1, 1}, {1, 1}, {1, 1}};
+  int pairs = 0;
+  for (const kernel::Region& region :
+       testing::regions_of(testing::convolution_graph(c, true), backend::cuda::known_target(90))) {
+    const auto found = kernel::find_contraction(region);
+    const auto axes = found.ok ? kernel::axes_to_copy_sides_along(region, found.form)
+                               : std::optional<std::array<int, 2>>();
+    if (!axes)
+      continue;
+    ++pairs;
+    for (const int axis : *axes) {
+      ASSERT_GE(axis, 0) << print(region);
+      const std::int64_t extent = region.axes[std::size_t(axis)].extent.value();
+      EXPECT_TRUE(extent == c.channels || extent == c.outputs) << print(region);
+    }
+  }
+  EXPECT_EQ(pairs, 2); // the result and the weight's gradient
 }
 
 TEST(Convolutions, SchedulesThatWereNotMeasuredAreForASearch) {
