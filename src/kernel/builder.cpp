@@ -348,10 +348,10 @@ void ProgramBuilder::acquire(Intrinsic by, const std::function<void()>& body) {
 }
 
 void ProgramBuilder::copy_async(int to, const Expr& place, int from, const Expr& offset, int lanes,
-                                std::vector<Guard> mask) {
+                                std::vector<Guard> mask, bool swizzled) {
   intrinsic({.id = IntrinsicId::CopyAsync,
              .memory = {{to, place}, {from, offset}},
-             .numbers = {lanes},
+             .numbers = {lanes, swizzled},
              .mask = std::move(mask)});
 }
 
@@ -413,8 +413,16 @@ void ProgramBuilder::mbarrier_arrive(int barriers, const Expr& place, std::int64
   intrinsic({.id = IntrinsicId::MbarrierArrive, .memory = {{barriers, place}}, .numbers = {bytes}});
 }
 
+void ProgramBuilder::mbarrier_arrive_copies(int barriers, const Expr& place) {
+  intrinsic({.id = IntrinsicId::MbarrierArriveCopies, .memory = {{barriers, place}}});
+}
+
 void ProgramBuilder::mbarrier_wait(int barriers, const Expr& place, ValueId parity) {
   intrinsic({.id = IntrinsicId::MbarrierWait, .memory = {{barriers, place}}, .values = {parity}});
+}
+
+void ProgramBuilder::copy_fence() {
+  intrinsic({.id = IntrinsicId::CopyFence});
 }
 
 void ProgramBuilder::matrix_fence(std::vector<VarId> variables) {

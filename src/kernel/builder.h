@@ -105,7 +105,7 @@ public:
   ValueId load_matrix(int buffer, const Expr& row, int matrices, bool transposed);
   ValueId matrix_multiply(DType element, ValueId a, ValueId b, ValueId c);
   void copy_async(int to, const Expr& place, int from, const Expr& offset, int lanes,
-                  std::vector<Guard> mask = {});
+                  std::vector<Guard> mask = {}, bool swizzled = false);
   void commit_copies();
   void subgroup_barrier();
   void wait_copies(int groups);
@@ -118,7 +118,9 @@ public:
                         const Expr& barrier);
   void mbarrier_init(int barriers, const Expr& place, int arrivals);
   void mbarrier_arrive(int barriers, const Expr& place, std::int64_t bytes = 0);
+  void mbarrier_arrive_copies(int barriers, const Expr& place);
   void mbarrier_wait(int barriers, const Expr& place, ValueId parity);
+  void copy_fence();
   void matrix_fence(std::vector<VarId> variables = {});
   /// A product of two matrices in shared memory, or of a fragment in registers and one.
   struct QueuedProduct {

@@ -139,6 +139,54 @@ int axis_to_copy_along(const Region& region, const ContractionForm& form) {
   return best;
 }
 
+std::optional<std::array<int, 2>> axes_to_copy_sides_along(const Region& region,
+                                                           const ContractionForm& form) {
+  const std::array<const Side*, 2> sides{&form.left, &form.right};
+  const std::array<const AxisGroup*, 2> groups{&form.rows, &form.columns};
+  std::array<int, 2> axes{-1, -1};
+  std::array<bool, 2> as_it_is{};
+  int depth = -1; // the axis along which the sides that go along the depth are copied
+  bool views = false;
+  for (std::size_t i = 0; i < 2; ++i) {
+    if (!factor_of(region, form, *sides[i]).is_padded_load)
+      return std::nullopt;
+    const auto along = [&](int axis) { return is_copied_along(region, form, *sides[i], axis); };
+    const auto found = std::find_if(form.depth.axes.begin(), form.depth.axes.end(), along);
+    if (found != form.depth.axes.end())
+      depth = *found;
+    as_it_is[i] = found != form.depth.axes.end() ||
+                  std::any_of(groups[i]->axes.begin(), groups[i]->axes.end(), along);
+    views = views || is_windows(region, form, *sides[i]) || !memory_of(region, form, *sides[i]);
+  }
+  if (!views || (as_it_is[0] && as_it_is[1]))
+    return std::nullopt;
+  for (std::size_t i = 0; i < 2; ++i) {
+    if (as_it_is[i])
+      continue;
+    const std::int64_t lanes =
+        kCopyBytes / std::int64_t(size_of(factor_of(region, form, *sides[i]).dtype));
+    std::int64_t nearest = 0; // the elements that lie between neighbours
+    const auto consider = [&](int axis) {
+      const std::int64_t step = step_of(region, form, *sides[i], axis);
+      if (region.axes[axis].extent.divisor() % lanes == 0 && (nearest == 0 || step < nearest) &&
+          innermost(region, form, *sides[i], axis)) {
+        nearest = step;
+        axes[i] = axis;
+      }
+    };
+    for (const int axis : form.depth.axes)
+      if (depth < 0 || axis == depth)
+        consider(axis);
+    for (const int axis : groups[i]->axes)
+      consider(axis);
+    if (axes[i] < 0)
+      return std::nullopt;
+    if (contains(form.depth.axes, axes[i]))
+      depth = axes[i];
+  }
+  return axes;
+}
+
 std::optional<std::vector<int>> memory_of(const Region& region, const ContractionForm& form,
                                           const Side& side) {
   if (!factor_of(region, form, side).is_load)

@@ -4,6 +4,10 @@
 #include "kernel/contraction_form.h"
 #include "kernel/layouts.h"
 
+#include <array>
+#include <optional>
+#include <vector>
+
 namespace egret::kernel {
 
 /// The axes of a side's memory, outermost first, where it is nothing but a load of all of an
@@ -31,6 +35,13 @@ std::optional<Layout> innermost(const Region& region, const ContractionForm& for
 /// of 16 bytes if it were innermost in memory, as the channels of a convolution; -1: there is none,
 /// or both sides are copied in such pieces as they are, along the depth or along their own axes.
 int axis_to_copy_along(const Region& region, const ContractionForm& form);
+
+/// The same where each side may be copied along an axis of its own, of the depth or of its rows or
+/// columns, as those of queued products: the axis of the left and of the right side; -1: the side
+/// is copied as it is. Nothing where both are, where some side cannot be, and where both are all of
+/// an operand in some order.
+std::optional<std::array<int, 2>> axes_to_copy_sides_along(const Region& region,
+                                                           const ContractionForm& form);
 
 /// The operand that a side is a load of.
 int operand_of(const Region& region, const ContractionForm& form, const Side& side);

@@ -9,6 +9,7 @@
 #include "kernel/gpu_contraction_side.h"
 #include "kernel/gpu_sums.h"
 #include "kernel/gpu_wgmma.h"
+#include "kernel/gpu_wgmma_side.h"
 #include "kernel/knobs.h"
 #include "support/fail.h"
 
@@ -212,28 +213,45 @@ public:
 private:
   /// Sides of 16 bits that are windows of an operand, or whose pieces are not aligned, come element
   /// by element through registers. With an axis innermost that all of the operand's windows have in
-  /// common, as the channels, they come in pieces of 16 bytes.
+  /// common, as the channels, they come in pieces of 16 bytes: along the depth, or for queued
+  /// products along any axis of their own.
   static std::vector<LayoutWish>
   windows_along_depth(const Region& region, const ContractionForm& form, const Target& target) {
-    // How many times as long as the matrix units' cycles it takes by registers and by copies.
-    // Measured: bench/results/2026-11-23-convolutions.md.
-    constexpr double kByRegisters = 4.5, kByCopies = 2.5, kClock = 1.5e9, kSchedulers = 4;
+    // How many times as long as the matrix units' cycles it takes by registers, by copies, and, an
+    // estimate, by copies for queued products: bench/results/2026-11-23-convolutions.md.
+    constexpr double kByRegisters = 4.5, kByCopies = 2.5, kQueued = 0.8;
+    constexpr double kClock = 1.5e9, kSchedulers = 4;
     const MatrixUnit* unit = target.unit(FragmentLayout::SubgroupFragments);
-    const int axis = unit ? axis_to_copy_along(region, form) : -1;
-    if (axis < 0)
+    if (!unit)
+      return {};
+    const bool queued = target.unit(FragmentLayout::SwizzledSharedRows) != nullptr;
+    const int axis = axis_to_copy_along(region, form);
+    const auto own = queued ? axes_to_copy_sides_along(region, form) : std::nullopt;
+    if (axis < 0 && !own)
       return {};
     double products = 1.0 / (16 * 8 * 16);
     for (const AxisGroup* group : {&form.batch, &form.rows, &form.columns, &form.depth})
       products *= static_cast<double>(group->extent.lower());
     const double ideal = products * unit->cycles / (kSchedulers * target.workers * kClock);
     std::vector<LayoutWish> wishes;
-    for (const Side* side : {&form.left, &form.right}) {
+    const auto wish = [&](bool right, int along, const char* what, double seconds) {
+      const Side& side = right ? form.right : form.left;
+      auto layout = along < 0 ? std::nullopt : innermost(region, form, side, along);
+      if (layout && std::none_of(wishes.begin(), wishes.end(), [&](const LayoutWish& w) {
+            return w.operand == operand_of(region, form, side) && w.layout == *layout;
+          }))
+        wishes.push_back({operand_of(region, form, side), std::move(*layout), what, seconds});
+    };
+    for (const Side* side : {&form.left, &form.right})
       if (size_of(factor_of(region, form, *side).dtype) != 2)
         return {};
-      if (auto layout = innermost(region, form, *side, axis))
-        wishes.push_back({operand_of(region, form, *side), std::move(*layout),
-                          "order along the depth of windows", (kByRegisters - kByCopies) * ideal});
-    }
+    for (const bool right : {false, true})
+      if (!own || !kNewWaysAreMeasured)
+        wish(right, axis, "order along the depth of windows", (kByRegisters - kByCopies) * ideal);
+    for (const bool right : {false, true})
+      if (own)
+        wish(right, (*own)[right], "order along an axis of windows",
+             kNewWaysAreMeasured ? (kByRegisters - kQueued) * ideal : 0);
     return wishes;
   }
 };

@@ -45,6 +45,36 @@ std::vector<Guard> lanes_inside(const AxisGroup& group, const Expr& first, int l
   return guards;
 }
 
+int widest_piece(const Region& r, const ContractionForm& form, const Side& side,
+                 const AxisGroup& along) {
+  const Factor factor = factor_of(r, form, side);
+  if (!factor.is_padded_load)
+    return 0;
+  const Stage& stage = r.stages[form.stage];
+  const Load& load = stage.loads[stage.body[factor.value].load];
+  const int axis = along.axes.back();
+  const Expr offset = offset_of(r, load);
+  Expr variable(0);
+  for (std::size_t i = 0; i < stage.axes.size(); ++i)
+    if (stage.axes[i] == axis)
+      variable = Expr::axis(int(i), r.axes[axis].extent);
+  const auto slope = coefficient_of(offset, variable);
+  if (!slope || !(*slope == Expr(1)))
+    return 1;
+  for (const Hole& hole : load.map.holes)
+    for (const Guard& guard : hole.valid)
+      for (const Expr& e : {guard.value, guard.lo, guard.hi})
+        if (mentions(e, variable))
+          return 1;
+  const Expr rest = offset - variable;
+  const int size = int(size_of(factor.dtype));
+  int lanes = kAccessBytes / size;
+  while (lanes > 1 && (rest.divisor() % lanes != 0 || r.axes[axis].extent.divisor() % lanes != 0 ||
+                       r.operands[load.number].alignment % (lanes * size) != 0))
+    lanes /= 2;
+  return lanes;
+}
+
 SharedSide::SharedSide(Emitter& emitter, const ContractionForm& form, const Side& side,
                        const AxisGroup& group, const std::string& name, int panel, bool along_depth,
                        DType dtype, const GpuTiles& tiles)
@@ -66,38 +96,14 @@ SharedSide::SharedSide(Emitter& emitter, const ContractionForm& form, const Side
     chunk_ = std::min({kAccessBytes / size, along_depth ? t_.bk : panel_, 8});
 }
 
-/// Elements that one asynchronous copy can move: neighbours here and there, at aligned addresses.
-/// 0 when the elements are not copies of memory.
+/// Elements that one asynchronous copy moves. 0 when the elements are not copies of memory.
 int SharedSide::widest_copy() const {
-  const Region& r = e_.region();
   if (!factor_.is_padded_load || factor_.dtype != dtype_)
     return 0;
-  const Stage& stage = r.stages[f_.stage];
-  const Load& load = stage.loads[stage.body[factor_.value].load];
   if (reads_depth_ != along_depth_ || side_.order == Side::Order::Neither)
     return 1;
-  const AxisGroup& along = along_depth_ ? f_.depth : group_;
-  const int axis = along.axes.back();
-  const Expr offset = offset_of(r, load);
-  Expr variable(0);
-  for (std::size_t i = 0; i < stage.axes.size(); ++i)
-    if (stage.axes[i] == axis)
-      variable = Expr::axis(int(i), r.axes[axis].extent);
-  const auto slope = coefficient_of(offset, variable);
-  if (!slope || !(*slope == Expr(1)))
-    return 1;
-  // A chunk is in the memory or in the holes as a whole.
-  for (const Hole& hole : load.map.holes)
-    for (const Guard& guard : hole.valid)
-      for (const Expr& e : {guard.value, guard.lo, guard.hi})
-        if (mentions(e, variable))
-          return 1;
-  const Expr rest = offset - variable;
-  const int size = int(size_of(dtype_));
-  int lanes = kAccessBytes / size;
-  while (lanes > 1 && (rest.divisor() % lanes != 0 || r.axes[axis].extent.divisor() % lanes != 0 ||
-                       r.operands[load.number].alignment % (lanes * size) != 0 ||
-                       (along_depth_ ? t_.bk : panel_) % lanes != 0))
+  int lanes = widest_piece(e_.region(), f_, side_, along_depth_ ? f_.depth : group_);
+  while ((along_depth_ ? t_.bk : panel_) % lanes != 0)
     lanes /= 2;
   return lanes;
 }

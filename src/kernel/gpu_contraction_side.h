@@ -19,6 +19,12 @@ void put_lanes(Point& point, const Region& region, const AxisGroup& group, const
 /// group. Nothing that differs from lane to lane when all or none do.
 std::vector<Guard> lanes_inside(const AxisGroup& group, const Expr& first, int lanes);
 
+/// Elements that one asynchronous copy of at most 16 bytes can move along the innermost axis of the
+/// group: neighbours at aligned addresses, which are in memory or in a hole as a whole. 1 where
+/// they are no neighbours, 0 where the side is no copy of memory.
+int widest_piece(const Region& region, const ContractionForm& form, const Side& side,
+                 const AxisGroup& along);
+
 /// A ring of tiles of `panel` rows (or columns) by `depth` steps. Elements go there by asynchronous
 /// copies, or through registers when they must be computed, converted or gathered first.
 class SharedSide {

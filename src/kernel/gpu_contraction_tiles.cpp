@@ -1,12 +1,13 @@
 #include "kernel/gpu_contraction_tiles.h"
 
 #include "kernel/emit.h"
-#include "kernel/gpu_wgmma.h"
+#include "kernel/gpu_wgmma_side.h"
 #include "support/checked.h"
 #include "support/fail.h"
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 namespace egret::kernel {
 
@@ -39,6 +40,7 @@ GpuProblem problem_of(const ContractionForm& form, const Target& target) {
 struct Offer {
   int bm, bn, bk, stages, warps_m, warps_n;
   double cost; ///< of a product, relative
+  bool measured = true;
 };
 
 constexpr Offer kFmaOffers[] = {
@@ -47,10 +49,20 @@ constexpr Offer kFmaOffers[] = {
     {16, 64, 32, 4, 1, 2, 2.2},   {128, 128, 8, 4, 4, 2, 1.02},
 };
 constexpr Offer kWgmmaOffers[] = {
-    {128, 256, 64, 4, 2, 1, 1.0},  {256, 128, 64, 4, 2, 1, 1.0}, {128, 192, 64, 5, 2, 1, 1.05},
-    {128, 128, 64, 6, 2, 1, 1.12}, {128, 64, 64, 8, 2, 1, 1.6},  {64, 128, 64, 8, 1, 1, 1.45},
-    {64, 64, 64, 10, 1, 1, 2.2},   {64, 32, 64, 12, 1, 1, 3.6},  {64, 16, 64, 14, 1, 1, 6.5},
-    {128, 32, 64, 9, 2, 1, 2.5},   {128, 16, 64, 10, 2, 1, 4.6}, {64, 8, 64, 14, 1, 1, 12.0},
+    {128, 256, 64, 4, 2, 1, 1.0},
+    {256, 128, 64, 4, 2, 1, 1.0},
+    {128, 192, 64, 5, 2, 1, 1.05},
+    {128, 128, 64, 6, 2, 1, 1.12},
+    {128, 64, 64, 8, 2, 1, 1.6},
+    {64, 128, 64, 8, 1, 1, 1.45},
+    {64, 64, 64, 10, 1, 1, 2.2},
+    {64, 32, 64, 12, 1, 1, 3.6},
+    {64, 16, 64, 14, 1, 1, 6.5},
+    {128, 32, 64, 9, 2, 1, 2.5},
+    {128, 16, 64, 10, 2, 1, 4.6},
+    {64, 8, 64, 14, 1, 1, 12.0},
+    {64, 256, 64, 5, 1, 1, 1.35, kNewWaysAreMeasured},
+    {256, 64, 64, 4, 2, 1, 1.5, kNewWaysAreMeasured},
 };
 constexpr Offer kMmaOffers[] = {
     {128, 128, 64, 3, 2, 2, 1.02}, {128, 256, 32, 4, 2, 4, 1.0}, {128, 128, 32, 4, 2, 2, 1.05},
@@ -214,6 +226,45 @@ FoundTiles gpu_tiles_of(const Schedule& schedule, const Region& region, const Co
 }
 
 namespace {
+/// How much longer queued products take with a form's sides as they come to shared memory.
+class SwizzledSides {
+public:
+  SwizzledSides(const Region& region, const ContractionForm& form)
+      : r_(region), f_(ordered_for_pieces(region, form)) {}
+  struct Way {
+    double cost = 0; ///< beside boxes; 0: it cannot come
+    int registers = 0;
+    bool measured = false;
+  };
+  /// Both sides' in tiles of `bm` rows by `bn` columns.
+  Way way(int bm, int bn) {
+    const Way left = way_of(false, bm), right = way_of(true, bn);
+    const int registers = left.registers + right.registers;
+    return {registers > kMostCopyRegisters ? 0 : left.cost * right.cost, registers,
+            left.measured && right.measured};
+  }
+
+private:
+  /// An estimate: nothing but boxes was measured.
+  static double cost_of_pieces(int lanes) { return lanes == 8 ? 1.15 : lanes == 4 ? 1.3 : 1.7; }
+
+  Way way_of(bool right, int panel) {
+    const auto [it, fresh] = known_.try_emplace({right, panel});
+    if (fresh) {
+      const SwizzledView view =
+          swizzled_view(r_, f_, right ? f_.right : f_.left, right ? f_.columns : f_.rows, panel);
+      if (view.reason.empty())
+        it->second = {view.copied ? cost_of_pieces(view.pieces.lanes) : 1.0,
+                      copy_registers(view, panel, kCopyThreads), view.measured};
+    }
+    return it->second;
+  }
+
+  const Region& r_;
+  ContractionForm f_;
+  std::map<std::pair<bool, int>, Way> known_; ///< by side and panel
+};
+
 /// Whether the numbers of tiles and of steps are constants.
 bool has_known_sizes(const ContractionForm& form) {
   return form.rows.extent.constant() && form.columns.extent.constant() &&
@@ -227,8 +278,10 @@ std::vector<Schedule> gpu_contraction_space(const Region& region, const Contract
   struct Choice {
     Schedule schedule;
     double time;
+    bool measured = true;
   };
   std::vector<Choice> choices;
+  SwizzledSides sides(region, form);
   const auto add = [&](std::span<const Offer> offers, GpuUnit unit, double scale) {
     for (const Offer& o : offers) {
       if (unit == GpuUnit::Wgmma) {
@@ -236,10 +289,15 @@ std::vector<Schedule> gpu_contraction_space(const Region& region, const Contract
         const GpuProblem turned{p.columns, p.rows, p.depth, p.batch, p.cores};
         for (const bool swap : {false, true}) {
           const GpuProblem& q = swap ? turned : p;
-          const double factor = swap ? 1.02 * scale : scale, time = time_of(q, o, unit, 1);
+          const SwizzledSides::Way way = swap ? sides.way(o.bn, o.bm) : sides.way(o.bm, o.bn);
+          if (way.cost == 0)
+            continue;
+          const double factor = way.cost * (swap ? 1.02 * scale : scale),
+                       time = time_of(q, o, unit, 1);
           const Streamed cut = streamed(q, o);
           const auto offer = [&](double takes, std::int64_t shares, std::int64_t split = 1) {
-            choices.push_back({schedule_of(q, o, unit, split), factor * takes});
+            choices.push_back(
+                {schedule_of(q, o, unit, split), factor * takes, o.measured && way.measured});
             auto& knobs = choices.back().schedule.knobs;
             if (swap)
               knobs["swap"] = 1;
@@ -276,6 +334,7 @@ std::vector<Schedule> gpu_contraction_space(const Region& region, const Contract
   std::stable_sort(choices.begin(), choices.end(),
                    [](const Choice& a, const Choice& b) { return a.time < b.time; });
   std::vector<Schedule> space;
+  std::size_t first = SIZE_MAX; // of what was measured
   for (Choice& c : choices) {
     const FoundTiles found = gpu_tiles_of(c.schedule, region, form, target);
     if (!found.reason.empty())
@@ -283,13 +342,13 @@ std::vector<Schedule> gpu_contraction_space(const Region& region, const Contract
     const GpuTiles& t = found.tiles;
     if ((t.shares > 0 || (t.unit == GpuUnit::Wgmma && t.split > 1)) && !has_known_sizes(form))
       continue;
-    const bool swap = c.schedule.knob("swap", 0) != 0;
-    if (t.unit == GpuUnit::Wgmma &&
-        (!tensor_map_reason(region, form, form.left, form.rows, swap ? t.bn : t.bm).empty() ||
-         !tensor_map_reason(region, form, form.right, form.columns, swap ? t.bm : t.bn).empty()))
-      continue;
+    if (c.measured)
+      first = std::min(first, space.size());
     space.push_back(std::move(c.schedule));
   }
+  if (first < space.size())
+    std::rotate(space.begin(), space.begin() + std::ptrdiff_t(first),
+                space.begin() + std::ptrdiff_t(first) + 1);
   return space;
 }
 

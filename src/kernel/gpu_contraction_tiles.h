@@ -10,6 +10,9 @@
 
 namespace egret::kernel {
 
+/// A warp group of those that only copy.
+inline constexpr int kCopyThreads = 128;
+
 /// What multiplies: each thread its own sums by fused multiply-adds, a warp fragments of 16 x 8 by
 /// `mma`, or a group of four warps whole tiles by `wgmma`.
 enum class GpuUnit : std::uint8_t { Fma, Mma, Wgmma };
@@ -28,9 +31,10 @@ struct GpuTiles {
   /// shares of the same work; 0: they are not.
   std::int64_t shares = 0;
   bool staged = false; ///< results go through shared memory, to be stored in wide pieces
-  int producers = 0;   ///< warp groups that only copy
+  int producers = 0;   ///< warp groups that only copy: the block's first threads
   int consumer_threads() const { return (unit == GpuUnit::Wgmma ? 128 : 32 * warps_n) * warps_m; }
-  int threads() const { return 128 * producers + consumer_threads(); }
+  int copy_threads() const { return kCopyThreads * producers; }
+  int threads() const { return copy_threads() + consumer_threads(); }
 };
 
 /// The sizes that a schedule asks for; `reason` is set when they do not fit together or are not for

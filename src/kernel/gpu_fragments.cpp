@@ -3,6 +3,8 @@
 #include "support/fail.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 namespace egret::kernel {
 
@@ -11,6 +13,16 @@ namespace {
 /// Bytes of a row of results that a warp collects before it stores them.
 constexpr int kRowBytes = 128;
 constexpr int kStagedBytes = 16;
+
+/// Whether the point's lanes are neighbours in an output.
+bool is_contiguous(const Region& region, const Output& out, const Point& point) {
+  const std::vector<int> axes = result_axes(region.stages[out.stage]);
+  const Expr offset = substitute(offset_of(out), [&](const Expr& v) {
+    return v.is_axis() ? std::optional(point.at[axes[std::size_t(v.axis_number())]]) : std::nullopt;
+  });
+  const auto step = coefficient_of(offset, lane_variable(point.lanes));
+  return step && *step == Expr(1);
+}
 
 } // namespace
 
@@ -100,13 +112,25 @@ void Fragments::staged(const GpuTile& tile, const Expr& row, const Expr& column,
         b_.store(s.buffer, at, b_.splat(e_.narrow(results[i].values[o]), 2));
       }
       b_.subgroup_barrier();
-      const int lanes = kStagedBytes / int(size_of(r.outputs[o].dtype));
-      const int columns = 8 * int(part.size()), across = columns / lanes;
+      const int columns = 8 * int(part.size());
+      const auto place = [&](int lanes, const Expr& number) {
+        const int across = columns / lanes;
+        return std::pair{floordiv(number, across), floormod(number, across) * Expr(lanes)};
+      };
+      const auto point = [&](int lanes, const Expr& number) {
+        const auto [down, right] = place(lanes, number);
+        return point_at(r, f_, tile, row + down, column + Expr(8 * std::int64_t(first)) + right,
+                        lanes);
+      };
+      // Where an axis ends within 16 bytes, as an image's does, pieces are as wide as it allows.
+      int lanes = kStagedBytes / int(size_of(r.outputs[o].dtype));
+      while (lanes > 2 && !is_contiguous(r, r.outputs[o], point(lanes, lane_)))
+        lanes /= 2;
+      const int across = columns / lanes;
       for (int i = 0; i < 16 * across; i += 32) {
         const Expr number = lane_ + Expr(i);
-        const Expr down = floordiv(number, across), right = floormod(number, across) * Expr(lanes);
-        Point p = point_at(r, f_, tile, row + down, column + Expr(8 * std::int64_t(first)) + right,
-                           lanes);
+        const auto [down, right] = place(lanes, number);
+        Point p = point(lanes, number);
         std::vector<Guard> exists;
         if (i + 32 > 16 * across)
           exists.push_back({number, Expr(0), Expr(16 * across)});

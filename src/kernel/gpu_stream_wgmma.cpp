@@ -26,7 +26,7 @@ int columns_of(const ContractionForm& f) {
 
 TensorView view_of(const Region& r, const ContractionForm& f, const Side& side,
                    const AxisGroup& group, int panel) {
-  return tensor_view(r, f, side, group, panel, columns_of(f));
+  return tensor_view(r, f, side, group, panel, columns_of(f), false);
 }
 
 /// A tile in the swizzled order, or a ring of them: boxes of 64 neighbours, each with all of the

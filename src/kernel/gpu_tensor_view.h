@@ -6,6 +6,7 @@
 #include "kernel/program.h"
 
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace egret::kernel {
@@ -15,19 +16,22 @@ inline constexpr int kSwizzledRow = 64;
 
 /// One side as the copy engine sees it: affine in its axes, neighbours along the depth or along the
 /// panels. Rows, columns or depth may be several axes when tiles never reach over an edge of the
-/// innermost one.
+/// innermost one, or of the innermost ones that memory joins.
 struct TensorView {
   std::string reason; ///< why there is none
   TensorMap map;      ///< without its buffer
   int operand = -1;
   bool transposed = false;
-  /// A coordinate: the place along a region axis, by `divisor`, and of that the rest by `modulus`
-  /// (0: all of it).
+  /// A coordinate: the place along region axes that count as one, each with what a step along it
+  /// counts, by `divisor`, and of that the rest by `modulus` (0: all of it).
   struct Coordinate {
-    int axis = -1;
+    std::vector<std::pair<int, Expr>> axes;
     std::int64_t divisor = 1, modulus = 0;
     Expr at(const Point& p) const {
-      const Expr whole = floordiv(p.at[std::size_t(axis)], Expr(divisor));
+      Expr place(0);
+      for (const auto& [axis, step] : axes)
+        place = place + p.at[std::size_t(axis)] * step;
+      const Expr whole = floordiv(place, Expr(divisor));
       return modulus > 0 ? floormod(whole, Expr(modulus)) : whole;
     }
   };
@@ -36,8 +40,9 @@ struct TensorView {
 };
 
 /// A side in boxes of 64 neighbours by `panel` elements along the group, or where neighbours lie
-/// along the group, by `depth` along the depth.
+/// along the group, by `depth` along the depth. `join`: axes that memory joins count as one;
+/// otherwise no tile has elements of two places along any axis but the innermost one.
 TensorView tensor_view(const Region& region, const ContractionForm& form, const Side& side,
-                       const AxisGroup& group, int panel, int depth);
+                       const AxisGroup& group, int panel, int depth, bool join);
 
 } // namespace egret::kernel

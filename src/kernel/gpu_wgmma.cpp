@@ -1,10 +1,9 @@
 #include "kernel/gpu_wgmma.h"
 
 #include "kernel/analysis.h"
-#include "kernel/contraction_pack.h"
 #include "kernel/gpu_shares.h"
 #include "kernel/gpu_sums.h"
-#include "kernel/gpu_tensor_view.h"
+#include "kernel/gpu_wgmma_side.h"
 #include "support/fail.h"
 
 #include <algorithm>
@@ -20,60 +19,6 @@ constexpr int kProductRows = 64, kProductSteps = 16;
 /// Of a multiprocessor.
 constexpr int kMultiprocessorRegisters = 65536;
 
-/// A ring of tiles of one side in the order that products read.
-class TensorSide {
-public:
-  TensorSide(Emitter& emitter, const ContractionForm& form, const AxisGroup& group,
-             const TensorView& view, const std::string& name, int panel, const GpuTiles& tiles)
-      : r_(emitter.region()), b_(emitter.builder()), form_(form), group_of_panels_(group),
-        view_(view), panel_(panel), t_(tiles) {
-    buffer_ = b_.shared(name, emitter.region().operands[view.operand].dtype,
-                        std::int64_t(t_.stages) * panel * t_.bk, 1024);
-    TensorMap map = view.map;
-    map.buffer = emitter.operand_buffer(view.operand);
-    map_ = b_.tensor_map(std::move(map));
-  }
-
-  int buffer() const { return buffer_; }
-  bool transposed() const { return view_.transposed; }
-  int group() const {
-    return t_.bk * kSwizzledRow;
-  } ///< elements between groups of 64, when transposed
-  int bytes() const { return panel_ * t_.bk * 2; }
-  Expr at(const Expr& stage, const Expr& p, const Expr& k) const {
-    const Expr piece = stage * Expr(std::int64_t(panel_) * t_.bk);
-    return view_.transposed ? piece + p * Expr(t_.bk) + k * Expr(kSwizzledRow)
-                            : piece + p * Expr(kSwizzledRow) + k;
-  }
-
-  void copy(const GpuTile& tile, const Expr& first, const Expr& depth, const Expr& stage,
-            int signals) {
-    const int boxes = view_.transposed ? panel_ / kSwizzledRow : 1;
-    for (int i = 0; i < boxes; ++i) {
-      Point p = tile.batch;
-      put_index(p, r_, group_of_panels_, first + Expr(i * kSwizzledRow));
-      put_index(p, r_, form_.depth, depth);
-      std::vector<Expr> place{view_.depth.at(p), view_.panel.at(p)};
-      if (view_.transposed)
-        std::swap(place[0], place[1]);
-      for (const TensorView::Coordinate& c : view_.others)
-        place.push_back(c.at(p));
-      b_.bulk_tensor_copy(map_, std::move(place), buffer_,
-                          at(stage, Expr(i * kSwizzledRow), Expr(0)), signals, stage);
-    }
-  }
-
-private:
-  const Region& r_;
-  ProgramBuilder& b_;
-  const ContractionForm& form_;
-  const AxisGroup& group_of_panels_;
-  const TensorView& view_;
-  int panel_;
-  const GpuTiles& t_;
-  int buffer_ = -1, map_ = -1;
-};
-
 /// Every group of four warps has rows of its own, in pieces of 64.
 class GroupSums : public GpuSums {
 public:
@@ -88,7 +33,7 @@ public:
   }
 
   /// Products of one piece of the ring; the first of a tile, where `part` is 0, begin anew.
-  void add(const TensorSide& left, const TensorSide& right, const Expr& stage, const Expr& part,
+  void add(const SwizzledSide& left, const SwizzledSide& right, const Expr& stage, const Expr& part,
            DType element) {
     for (int k = 0; k < t_.bk; k += kProductSteps)
       for (int i = 0; i < pieces_; ++i) {
@@ -207,13 +152,14 @@ private:
 class WgmmaContraction {
 public:
   WgmmaContraction(const Region& region, const ContractionForm& form, const GpuTiles& tiles,
-                   const Schedule& schedule, const TensorView& left, const TensorView& right,
+                   const Schedule& schedule, const SwizzledView& left, const SwizzledView& right,
                    const MakeTileSums& make)
       : r_(region), f_(form), t_(tiles), s_(schedule), b_(region.name), e_(b_, region),
         left_(e_, f_, f_.rows, left, "left", t_.bm, t_),
-        right_(e_, f_, f_.columns, right, "right", t_.bn, t_), sink_(make ? make(e_) : nullptr),
-        sums_(e_, f_, t_, sink_.get()), thread_(thread_variable(t_.threads())),
-        stage_(b_.variable({DType::I32, 1})), parity_(b_.variable({DType::I32, 1})) {
+        right_(e_, f_, f_.columns, right, "right", t_.bn, t_), copies_(left.copied || right.copied),
+        sink_(make ? make(e_) : nullptr), sums_(e_, f_, t_, sink_.get()),
+        thread_(thread_variable(t_.threads())), stage_(b_.variable({DType::I32, 1})),
+        parity_(b_.variable({DType::I32, 1})) {
     full_ = b_.shared("full", DType::U64, t_.stages);
     empty_ = b_.shared("empty", DType::U64, t_.stages);
   }
@@ -235,7 +181,8 @@ public:
     }
     b_.when({{thread_, Expr(0), Expr(1)}}, [&] {
       for (int i = 0; i < t_.stages; ++i) {
-        b_.mbarrier_init(full_, Expr(i), 1);
+        b_.mbarrier_init(full_, Expr(i),
+                         (bulk_bytes() > 0 ? 1 : 0) + (copies_ ? t_.copy_threads() : 0));
         b_.mbarrier_init(empty_, Expr(i), t_.warps_m);
       }
     });
@@ -271,26 +218,59 @@ private:
 
   /// Accumulators of many columns need more registers than an even share.
   bool moves_registers() const {
-    return t_.warps_m >= 2 && t_.bm / t_.warps_m / kProductRows * t_.bn >= (sink_ ? 256 : 192);
+    return t_.warps_m >= 2 && t_.bm / t_.warps_m / kProductRows * t_.bn >= (sink_ ? 256 : 192) &&
+           copying_registers() < launched_registers();
   }
 
+  /// Of both sides' bulk copies, a piece of the ring.
+  int bulk_bytes() const { return left_.bulk_bytes() + right_.bulk_bytes(); }
+  /// Registers of a thread that copies, and of one that multiplies: all together as many as the
+  /// block is launched with.
+  int copying_registers() const {
+    const int parts = left_.registers() + right_.registers();
+    return parts > 0 ? (48 + parts + 7) / 8 * 8 : 40;
+  }
+  int launched_registers() const {
+    return launch_registers(std::max(int(s_.blocks_per_core), 1), t_.threads());
+  }
+  int multiplying_registers() const {
+    const int all = launched_registers() * t_.threads();
+    return (all - copying_registers() * t_.copy_threads()) / t_.consumer_threads() / 8 * 8;
+  }
+
+  /// One thread asks for boxes, all of them copy pieces.
   void produce(const TileOrder& order, const WorkItems& items) {
     if (moves_registers())
-      b_.reallocate_registers(40, false);
-    b_.when({{thread_, Expr(0), Expr(1)}}, [&] {
+      b_.reallocate_registers(copying_registers(), false);
+    const std::vector<Guard> one{{thread_, Expr(0), Expr(1)}}, all;
+    b_.when(copies_ ? all : one, [&] {
       b_.set(parity_, i32(1)); // the ring is empty at the start
       each_part(items, [&](const WorkItems::Part& work) {
         const GpuTile tile = order.at(r_, work.tile);
         b_.loop(work.begin, work.end, Expr(1), parts_, Bind::Serial, [&](const Expr& part) {
-          const Expr stage = value_symbol(b_.read(stage_));
+          const Expr stage = value_symbol(b_.read(stage_)), depth = part * Expr(t_.bk);
           b_.mbarrier_wait(empty_, stage, b_.read(parity_));
-          b_.mbarrier_arrive(full_, stage, left_.bytes() + right_.bytes());
-          const Expr depth = part * Expr(t_.bk);
-          left_.copy(tile, tile.first_row, depth, stage, full_);
-          right_.copy(tile, tile.first_column, depth, stage, full_);
+          if (bulk_bytes() > 0)
+            b_.when(copies_ ? one : all, [&] {
+              b_.mbarrier_arrive(full_, stage, bulk_bytes());
+              if (!left_.copied())
+                left_.copy_box(tile, tile.first_row, depth, stage, full_);
+              if (!right_.copied())
+                right_.copy_box(tile, tile.first_column, depth, stage, full_);
+            });
+          if (left_.copied())
+            left_.copy_pieces(tile, tile.first_row, depth, stage);
+          if (right_.copied())
+            right_.copy_pieces(tile, tile.first_column, depth, stage);
+          if (copies_)
+            b_.mbarrier_arrive_copies(full_, stage);
           advance();
         });
       });
+      if (copies_) { // a thread does not end before its copies
+        b_.commit_copies();
+        b_.wait_copies(0);
+      }
     });
   }
 
@@ -300,7 +280,7 @@ private:
 
   void consume(const TileOrder& order, const WorkItems& items) {
     if (moves_registers())
-      b_.reallocate_registers(t_.warps_m == 2 ? 232 : 160, true);
+      b_.reallocate_registers(multiplying_registers(), true);
     const DType element = factor_of(r_, f_, f_.left).dtype;
     const VarId previous = b_.variable({DType::I32, 1});
     const Expr in_group = floormod(thread_, 128);
@@ -315,6 +295,8 @@ private:
         const Expr done = part - work.begin;
         const ValueId at = b_.read(stage_);
         b_.mbarrier_wait(full_, value_symbol(at), b_.read(parity_));
+        if (copies_)
+          b_.copy_fence();
         b_.matrix_fence();
         sums_.add(left_, right_, value_symbol(at), done, element);
         b_.matrix_commit();
@@ -358,7 +340,8 @@ private:
   const Schedule& s_;
   ProgramBuilder b_;
   Emitter e_;
-  TensorSide left_, right_;
+  SwizzledSide left_, right_;
+  bool copies_; ///< some side comes in pieces
   std::unique_ptr<TileSums> sink_;
   GroupSums sums_;
   Expr thread_, parts_;
@@ -371,16 +354,23 @@ private:
 
 std::string tensor_map_reason(const Region& region, const ContractionForm& form, const Side& side,
                               const AxisGroup& group, int panel) {
-  return tensor_view(region, form, side, group, panel, kSwizzledRow).reason;
+  return tensor_view(region, form, side, group, panel, kSwizzledRow, false).reason;
 }
 
-Lowered lower_wgmma(const Region& region, const ContractionForm& form, const GpuTiles& tiles,
+Lowered lower_wgmma(const Region& region, const ContractionForm& found, const GpuTiles& tiles,
                     const Schedule& schedule, const MakeTileSums& sums) {
-  const TensorView left = tensor_view(region, form, form.left, form.rows, tiles.bm, tiles.bk),
-                   right = tensor_view(region, form, form.right, form.columns, tiles.bn, tiles.bk);
-  for (const TensorView* v : {&left, &right})
+  const ContractionForm form = sums ? found : ordered_for_pieces(region, found);
+  const SwizzledView left = swizzled_view(region, form, form.left, form.rows, tiles.bm),
+                     right = swizzled_view(region, form, form.right, form.columns, tiles.bn);
+  for (const SwizzledView* v : {&left, &right})
     if (!v->reason.empty())
       return {false, {}, v->reason};
+  if (sums && !(left.measured && right.measured))
+    return {false, {}, "a factor of products that are not stored is no box of its own axes"};
+  if (copy_registers(left, tiles.bm, tiles.copy_threads()) +
+          copy_registers(right, tiles.bn, tiles.copy_threads()) >
+      kMostCopyRegisters)
+    return {false, {}, "more pieces than the threads that copy have registers for"};
   if (is_empty(region, result_axes(region.stages[form.stage])) || form.depth.extent.lower() < 1)
     return {false, {}, "a depth that may be empty"};
   if (tiles.split > 1 || tiles.shares > 0) {

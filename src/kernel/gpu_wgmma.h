@@ -1,5 +1,5 @@
-// Contractions on GPUs of compute capability 9.0: one warp group copies tiles by the copy engine,
-// the others multiply.
+// Contractions on GPUs of compute capability 9.0: one warp group brings tiles, by the copy engine
+// or by asynchronous copies, the others multiply.
 #pragma once
 
 #include "kernel/generator.h"

@@ -88,6 +88,8 @@ std::string refused_copy(const KernelProgram& p, const Intrinsic& use, const Typ
   const std::int64_t bytes = elements * static_cast<std::int64_t>(size_of(to.dtype));
   if (bytes != 4 && bytes != 8 && bytes != 16)
     return fmt::format("a copy of {} bytes", bytes);
+  if (use.number("swizzled") != 0 && to.alignment % 1024 != 0)
+    return fmt::format("a copy in the swizzled order to {}", to.name);
   for (const Address& at : use.memory)
     if (at.index.divisor() % elements != 0 || buffer_of(p, at).alignment % bytes != 0)
       return fmt::format("a copy of {} bytes at {}[{}]", bytes, buffer_of(p, at).name,
@@ -281,7 +283,7 @@ std::vector<IntrinsicInfo> copy_rows() {
        .doc = "asynchronous copy to shared memory",
        .requirement = Capability::AsyncCopies,
        .memory = {{"to", kShared, Effect::Write}, {"from", kGlobal, Effect::Read}},
-       .numbers = {{"elements", NumberKind::Count, 1, 16}},
+       .numbers = {{"elements", NumberKind::Count, 1, 16}, {"swizzled", NumberKind::Flag}},
        .masked = true,
        .refused = refused_copy},
       {.id = IntrinsicId::CommitCopies,
@@ -306,6 +308,11 @@ std::vector<IntrinsicInfo> copy_rows() {
        .requirement = Capability::BulkTensorCopies,
        .memory = {kMbarrier},
        .numbers = {{"bytes"}}},
+      {.id = IntrinsicId::MbarrierArriveCopies,
+       .name = "mbarrier_arrive_copies",
+       .doc = "arrives at a barrier in shared memory behind asynchronous copies",
+       .requirement = Capability::BulkTensorCopies,
+       .memory = {kMbarrier}},
       {.id = IntrinsicId::MbarrierWait,
        .name = "mbarrier_wait",
        .doc = "waits for a phase of a barrier in shared memory",
@@ -321,6 +328,10 @@ std::vector<IntrinsicInfo> copy_rows() {
        .indices = {{"at"}},
        .any_indices = true,
        .refused = refused_bulk_copy},
+      {.id = IntrinsicId::CopyFence,
+       .name = "copy_fence",
+       .doc = "asynchronous copies to shared memory, for queued products",
+       .requirement = Capability::QueuedMatrices},
   };
 }
 

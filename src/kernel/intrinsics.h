@@ -46,18 +46,23 @@ enum class IntrinsicId : std::uint8_t {
                ///< one element
   // Copies to a block's shared memory
   CopyAsync, ///< `elements` neighbours from `from` on to `to`: 4, 8 or 16 bytes, aligned so; zeros
-             ///< where the mask fails. At any time up to the thread's WaitCopies for its group
+             ///< where the mask fails. At any time up to the thread's WaitCopies for its group.
+             ///< `swizzled`: `to` is in a buffer in the swizzled order of tensor maps
   CommitCopies, ///< the thread's asynchronous copies since the last one are a group
   WaitCopies,   ///< until at most `groups` of the thread's groups of copies are under way; others
                 ///< see what was copied after a barrier
   MbarrierInit, ///< `barrier`, an element of a u64 buffer, has `arrivals` a phase; a barrier of the
                 ///< block must follow. Phases are numbered from 0; one ends when all arrivals have
                 ///< come and all bytes that were announced
-  MbarrierArrive, ///< at `barrier`; announces `bytes` for this phase first
+  MbarrierArrive,       ///< at `barrier`; announces `bytes` for this phase first
+  MbarrierArriveCopies, ///< at `barrier`, as soon as the asynchronous copies that the thread began
+                        ///< since its last CommitCopies have come
   MbarrierWait,   ///< until the phase of `barrier` whose number has the `parity` has ended; the one
                   ///< before the first counts as ended
   BulkTensorCopy, ///< the box at coordinates `at`, innermost first, of tensor map `map` to `to`,
                   ///< zeros where it leaves the tensor; its bytes then count at `barrier`
+  CopyFence, ///< what asynchronous copies brought before the barrier that this thread waited at
+             ///< is there for the products that it queues
   // Matrix units
   LoadMatrix, ///< `matrices` (1, 2 or 4) of 8 x 8 elements of two bytes: lane l of the subgroup
               ///< says by `row` where row l % 8 of matrix l / 8 begins (8 neighbours). Gives u32 x

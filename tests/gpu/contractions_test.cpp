@@ -4,6 +4,7 @@
 #include "compiler/compile.h"
 #include "gpu/gpu.h"
 #include "support/contractions.h"
+#include "support/convolution_graphs.h"
 #include "support/plan_runner.h"
 #include "support/random_graph.h"
 #include "support/region_runner.h"
@@ -11,6 +12,9 @@
 #include <gtest/gtest.h>
 
 #include <fmt/format.h>
+
+#include <initializer_list>
+#include <stdexcept>
 
 namespace egret {
 namespace {
@@ -58,6 +62,71 @@ TEST(GpuContractions, AgreeWithTheReference) {
   }
 }
 
+const kernel::Generator& contraction_generator(const kernel::Target& target) {
+  for (const kernel::Generator* generator : kernel::generators(target))
+    if (generator->name() == "gpu_contraction")
+      return *generator;
+  throw std::logic_error("no gpu_contraction");
+}
+
+/// Runs the contractions of a graph with each of these tiles; gives how many ran.
+int check_queued(const ir::Graph& g, std::initializer_list<const char*> tiles,
+                 const std::string& what) {
+  const kernel::Target target = testing::gpu().target();
+  const kernel::Generator& generator = contraction_generator(target);
+  int ran = 0;
+  for (const auto& original : testing::region_cases(g, testing::random_inputs(g, 3), target)) {
+    const testing::RegionCase c = testing::aligned_for(original, target);
+    for (const char* tile : tiles) {
+      const auto s = kernel::parse_schedule(fmt::format("gpu_contraction {} @mma=wgmma", tile));
+      if (!generator.lower(c.region, s, target).ok)
+        continue;
+      ++ran;
+      EXPECT_EQ(testing::check_schedule(c, generator, s, target, {.device = &testing::gpu()}, true),
+                "")
+          << what;
+    }
+  }
+  return ran;
+}
+
+TEST(GpuContractions, QueuedProductsTakeWhatThreadsCopy) {
+  if (testing::gpu().target().unit(kernel::FragmentLayout::SwizzledSharedRows) == nullptr)
+    GTEST_SKIP() << "wgmma is of compute capability 9.0";
+  const std::initializer_list<const char*> tiles = {"bm=64 bn=64 stages=3 wm=1",
+                                                    "bm=128 bn=256 staged=1 stages=4 wm=2",
+                                                    "bm=256 bn=64 staged=1 stages=4 wm=2",
+                                                    "bm=64 bn=256 staged=1 stages=4 swap=1 wm=1",
+                                                    "bm=128 bn=128 staged=1 stages=5 wm=2",
+                                                    "bm=128 bn=16 stages=4 swap=1 wm=2"};
+  using testing::Convolution;
+  for (const Convolution& c :
+       {Convolution{3, 64, 72, {30, 17}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, DType::BF16, true, true},
+        Convolution{2, 40, 264, {15, 14}, {3, 2}, {2, 1}, {1, 0}, {1, 2}, DType::F16, true, true},
+        Convolution{2, 8, 24, {33, 40}, {7, 7}, {2, 2}, {3, 3}, {1, 1}, DType::BF16, true, true},
+        Convolution{2,
+                    16,
+                    40,
+                    {5, 6, 7},
+                    {3, 3, 3},
+                    {1, 1, 1},
+                    {1, 1, 1},
+                    {1, 1, 1},
+                    DType::BF16,
+                    true,
+                    true},
+        Convolution{4, 96, 128, {300}, {5}, {1}, {2}, {1}, DType::BF16, true, true}})
+    EXPECT_GE(check_queued(testing::convolution_graph(c, true), tiles, c.text()), 6) << c.text();
+  for (const std::int64_t k : {204, 330}) // rows at multiples of 8 and of 4 bytes
+    for (const char* right : {"nk", "kn"}) {
+      const Einsum e{"mk", right, "mn", {{'m', 300}, {'n', 260}, {'k', k}}};
+      ir::Graph g;
+      g.outputs = {testing::einsum(g, g.input("a", DType::BF16, e.shape_of("mk")),
+                                   g.input("b", DType::BF16, e.shape_of(right)), e)};
+      EXPECT_GE(check_queued(g, tiles, fmt::format("mk,{} {}", right, k)), 3);
+    }
+}
+
 TEST(GpuContractions, TilesThatAreCutAlongTheDepthHaveTheSameBitsTwice) {
   const kernel::Target target = testing::gpu().target();
   if (target.unit(kernel::FragmentLayout::SwizzledSharedRows) == nullptr)
@@ -70,10 +139,7 @@ TEST(GpuContractions, TilesThatAreCutAlongTheDepthHaveTheSameBitsTwice) {
   const auto cases = testing::region_cases(g, inputs);
   ASSERT_EQ(cases.size(), 1u);
   const testing::RegionCase region = testing::aligned_for(cases[0], target);
-  const kernel::Generator* contraction = nullptr;
-  for (const kernel::Generator* generator : kernel::generators(target))
-    if (generator->name() == "gpu_contraction")
-      contraction = generator;
+  const kernel::Generator* const contraction = &contraction_generator(target);
   for (const char* tile : {"bm=128 bn=256 stages=4 staged=1 wm=2", "bm=64 bn=128 stages=8 wm=1"})
     for (const char* cut : {"streamk=132", "streamk=13", "streamk=7"}) {
       const auto s =

@@ -19,10 +19,12 @@ struct Convolution {
   std::vector<std::int64_t> sizes, kernel, stride, padding, dilation; ///< by spatial axis
   DType dtype = DType::BF16;
   bool channels_last = false; ///< in memory
+  bool weight_last = false;   ///< likewise, the weight's
 
   std::string text() const {
-    std::string out = fmt::format("{} x {} -> {}{}", batch, channels, outputs,
-                                  channels_last ? ", channels last" : "");
+    std::string out = fmt::format("{} x {} -> {}{}{}", batch, channels, outputs,
+                                  channels_last ? ", channels last" : "",
+                                  weight_last ? ", also the weight's" : "");
     for (std::size_t i = 0; i < sizes.size(); ++i)
       out += fmt::format("; {} by {} stride {} padding {} dilation {}", sizes[i], kernel[i],
                          stride[i], padding[i], dilation[i]);
@@ -35,22 +37,23 @@ struct Convolution {
 inline ir::Graph convolution_graph(const Convolution& c, bool with_gradients) {
   egret::Graph cx;
   const auto spatial = static_cast<std::int64_t>(c.sizes.size());
-  Shape data{Expr(c.batch)}, weight{Expr(c.outputs), Expr(c.channels)};
-  if (!c.channels_last)
-    data.push_back(Expr(c.channels));
-  for (std::size_t i = 0; i < c.sizes.size(); ++i) {
-    data.push_back(Expr(c.sizes[i]));
-    weight.push_back(Expr(c.kernel[i]));
-  }
-  if (c.channels_last)
-    data.push_back(Expr(c.channels));
-  Tensor x = cx.tensor(data, c.dtype, "x"), w = cx.tensor(weight, c.dtype, "w");
-  if (c.channels_last) {
+  const auto tensor = [&](std::int64_t first, const std::vector<std::int64_t>& sizes, bool last,
+                          const char* name) {
+    Shape shape{Expr(first)};
+    if (!last)
+      shape.push_back(Expr(c.channels));
+    for (const std::int64_t size : sizes)
+      shape.push_back(Expr(size));
+    if (last)
+      shape.push_back(Expr(c.channels));
+    Tensor made = cx.tensor(shape, c.dtype, name);
     std::vector<std::int64_t> order{0, spatial + 1};
     for (std::int64_t i = 0; i < spatial; ++i)
       order.push_back(i + 1);
-    x = x.permute(order);
-  }
+    return last ? made.permute(order) : made;
+  };
+  Tensor x = tensor(c.batch, c.sizes, c.channels_last, "x"),
+         w = tensor(c.outputs, c.kernel, c.weight_last, "w");
   const ConvOptions options{
       .stride = PerAxis(c.stride), .padding = PerAxis(c.padding), .dilation = PerAxis(c.dilation)};
   Tensor y = spatial == 1   ? conv1d(x, w, {}, options)

@@ -62,8 +62,10 @@ void Renderer::intrinsic(const Intrinsic& use) {
   case IntrinsicId::WaitCopies:
   case IntrinsicId::MbarrierInit:
   case IntrinsicId::MbarrierArrive:
+  case IntrinsicId::MbarrierArriveCopies:
   case IntrinsicId::MbarrierWait:
   case IntrinsicId::BulkTensorCopy:
+  case IntrinsicId::CopyFence:
   case IntrinsicId::LoadMatrix:
   case IntrinsicId::MatrixMultiply:
   case IntrinsicId::MatrixFence:

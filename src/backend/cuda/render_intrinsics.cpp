@@ -50,10 +50,14 @@ void CudaRenderer::intrinsic(const Intrinsic& use, ValueId target) {
     if (use.number("bytes") > 0)
       return line("eg_arrive({}, {});", address(use.memory[0]), use.number("bytes"));
     return line("eg_arrive({});", address(use.memory[0]));
+  case IntrinsicId::MbarrierArriveCopies:
+    return line("eg_arrive_copies({});", address(use.memory[0]));
   case IntrinsicId::MbarrierWait:
     return line("eg_await({}, {});", address(use.memory[0]), lane_of(use.values[0], 0));
   case IntrinsicId::BulkTensorCopy:
     return bulk_tensor_copy(use);
+  case IntrinsicId::CopyFence:
+    return plain("fence.proxy.async.shared::cta");
   case IntrinsicId::LoadMatrix:
     return load_matrix(use, target);
   case IntrinsicId::MatrixMultiply:

@@ -42,6 +42,15 @@ __device__ __forceinline__ void eg_copy16(unsigned to, const void* from, bool he
                :: "r"(to), "l"(from), "r"(held ? 4 : 0) : "memory");
 }
 )"},
+    // Rows of 128 bytes: pieces of 16 stand where the row's number in its group of 8 says.
+    {"eg_swizzled(", R"(__device__ __forceinline__ unsigned eg_swizzled(unsigned address) {
+  return address ^ ((address >> 3) & 0x70u);
+}
+)"},
+    {"eg_arrive_copies(", R"(__device__ __forceinline__ void eg_arrive_copies(unsigned s) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" :: "r"(s) : "memory");
+}
+)"},
     {"eg_signal(", R"(__device__ __forceinline__ void eg_signal(unsigned s, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(s), "r"(arrivals) : "memory");
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -201,12 +210,23 @@ void CudaRenderer::load_matrix(const Intrinsic& use, ValueId target) {
 }
 
 void CudaRenderer::copy_async(const Intrinsic& use) {
-  const kernel::Address& from = use.memory[1];
+  const kernel::Address &to = use.memory[0], &from = use.memory[1];
   const DType type = program_.buffers[static_cast<std::size_t>(from.buffer)].dtype;
   const auto bytes = std::size_t(use.number("elements")) * size_of(type);
   const std::string held = index_.condition(use.mask);
-  line("eg_copy{}({}, b{} + {}{}{});", bytes, address(use.memory[0]), from.buffer,
-       index_.text(from.index), held.empty() ? "" : ", ", held);
+  std::string place = address(to);
+  if (use.number("swizzled") != 0) {
+    // The pattern is that of 1024 bytes; multiples of that are added behind it, so that it is
+    // computed once for copies that are so far apart.
+    const ExprNode& node = to.index.node();
+    const auto further =
+        std::int64_t(size_of(type)) * (node.kind == ExprKind::Sum ? node.value : 0);
+    const std::int64_t whole = further / 1024 * 1024 / std::int64_t(size_of(type));
+    place = fmt::format("eg_swizzled({}) + {}u", address({to.buffer, to.index - Expr(whole)}),
+                        whole * std::int64_t(size_of(type)));
+  }
+  line("eg_copy{}({}, b{} + {}{}{});", bytes, place, from.buffer, index_.text(from.index),
+       held.empty() ? "" : ", ", held);
 }
 
 void CudaRenderer::bulk_tensor_copy(const Intrinsic& use) {

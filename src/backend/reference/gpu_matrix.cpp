@@ -3,6 +3,7 @@
 #include "support/fail.h"
 
 #include <cstring>
+#include <utility>
 
 namespace egret::backend::reference {
 
@@ -43,11 +44,32 @@ void Signals::bring(int block, int buffer, std::int64_t place, std::int64_t byte
   settle(s);
 }
 
-bool Signals::ended(int block, int buffer, std::int64_t place, int parity) const {
+void Signals::arrive_later(int block, int buffer, std::int64_t place, std::function<void()> land) {
+  Signal& s = at(block, buffer, place);
+  s.late.push_back(std::move(land));
+  s.copies = true;
+}
+
+bool Signals::has_copies(int block, int buffer, std::int64_t place) const {
   const auto it = signals_.find({block, buffer, place});
-  ensure(it != signals_.end(), "program {}: signal {}[{}] was not set up", program_.name,
-         program_.buffers[static_cast<std::size_t>(buffer)].name, place);
-  return it->second.phase % 2 != parity;
+  return it != signals_.end() && it->second.copies;
+}
+
+bool Signals::ended(int block, int buffer, std::int64_t place, int parity) {
+  Signal& s = at(block, buffer, place);
+  for (const auto& land : std::exchange(s.late, {})) {
+    land();
+    arrive(block, buffer, place, 0);
+  }
+  return s.phase % 2 != parity;
+}
+
+void Signals::finish() const {
+  for (const auto& [where, s] : signals_)
+    ensure(s.late.empty() && s.bytes == 0 && s.pending == s.arrivals,
+           "program {}: signal {}[{}] has {} of {} arrivals and {} bytes to come at the end",
+           program_.name, program_.buffers[static_cast<std::size_t>(where[1])].name, where[2],
+           s.pending, s.arrivals, s.bytes);
 }
 
 // --- Copies
@@ -69,6 +91,15 @@ void WarpMatrices::commit_copies(int thread) {
   const auto t = static_cast<std::size_t>(thread);
   copies_[t].push_back(std::move(open_copies_[t]));
   open_copies_[t].clear();
+}
+
+std::function<void()> WarpMatrices::open_copies(int thread, const Actor& actor) {
+  auto& open = open_copies_[static_cast<std::size_t>(thread)];
+  return [&memory = memory_, copies = std::exchange(open, {}), actor] {
+    for (const Copy& c : copies)
+      for (std::size_t l = 0; l < c.values.size(); ++l)
+        memory.store(c.buffer, c.to + static_cast<std::int64_t>(l), c.values[l], actor);
+  };
 }
 
 void WarpMatrices::wait_copies(int thread, int groups, const Actor& actor) {

@@ -10,6 +10,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <span>
 #include <vector>
@@ -23,10 +24,17 @@ public:
   void init(int block, int buffer, std::int64_t place, int arrivals);
   /// One arrival, after announcing `bytes`.
   void arrive(int block, int buffer, std::int64_t place, std::int64_t bytes);
+  /// One arrival behind what `land` does: when somebody asks for the phase, as late as can be.
+  void arrive_later(int block, int buffer, std::int64_t place, std::function<void()> land);
+  /// Whether arrivals of this barrier stood behind copies.
+  bool has_copies(int block, int buffer, std::int64_t place) const;
   /// Announced bytes that have come.
   void bring(int block, int buffer, std::int64_t place, std::int64_t bytes);
   /// Whether the phase of this parity has ended.
-  bool ended(int block, int buffer, std::int64_t place, int parity) const;
+  bool ended(int block, int buffer, std::int64_t place, int parity);
+  /// At the end of the launch: InternalError where a phase is half done, or copies came after the
+  /// last one that waited.
+  void finish() const;
 
 private:
   struct Signal {
@@ -34,6 +42,8 @@ private:
     std::int64_t bytes =
         0; ///< announced and not here; less than 0: here before they were announced
     std::int64_t phase = 0;
+    std::vector<std::function<void()>> late = {};
+    bool copies = false;
   };
   Signal& at(int block, int buffer, std::int64_t place);
   static void settle(Signal& signal);
@@ -65,6 +75,8 @@ public:
   void copy(int thread, int to_buffer, int from_buffer, int elements, std::int64_t to,
             std::int64_t from, bool held, const Actor& actor);
   void commit_copies(int thread);
+  /// Takes the thread's copies that belong to no group yet; the result puts them in their places.
+  std::function<void()> open_copies(int thread, const Actor& actor);
   void wait_copies(int thread, int groups, const Actor& actor);
 
   /// The box at `at` of a tensor map to `buffer` from `to` on; gives its bytes. `offset`, `extents`

@@ -170,8 +170,12 @@ private:
       return each(mask, [&](int i) {
         matrices_.wait_copies(i, static_cast<int>(use.number("groups")), actor(i));
       });
+    case IntrinsicId::CopyFence:
+      unfenced_ = false;
+      return;
     case IntrinsicId::MbarrierInit:
     case IntrinsicId::MbarrierArrive:
+    case IntrinsicId::MbarrierArriveCopies:
     case IntrinsicId::MbarrierWait:
     case IntrinsicId::BulkTensorCopy:
       return each(mask, [&](int i) {
@@ -183,6 +187,8 @@ private:
       return warp_value(*let, use, code, mask);
     case IntrinsicId::MatrixMultiplyAsync:
       whole_warp(mask, use);
+      ensure(!unfenced_, "program {}: products of what copies brought, without a {}", program_.name,
+             info_of(IntrinsicId::CopyFence).name);
       return multiply_async(use, code);
     case IntrinsicId::MatrixCommit:
       return matrices_.commit_products();
@@ -280,12 +286,16 @@ private:
       return signals_->init(place_.block, buffer, place, static_cast<int>(use.number("arrivals")));
     if (use.id == IntrinsicId::MbarrierArrive)
       return signals_->arrive(place_.block, buffer, place, use.number("bytes"));
+    if (use.id == IntrinsicId::MbarrierArriveCopies)
+      return signals_->arrive_later(place_.block, buffer, place,
+                                    matrices_.open_copies(i, unordered(i)));
     const auto parity = static_cast<int>(operand(use.values[0], i, 0).i);
     const auto ended = [this, buffer, place, parity] {
       return signals_->ended(place_.block, buffer, place, parity);
     };
     if (!ended())
       gpu_->wait(place_.block, place_.warp, ended, "a signal");
+    unfenced_ = unfenced_ || signals_->has_copies(place_.block, buffer, place);
     order();
   }
 
@@ -660,6 +670,7 @@ private:
   bool in_core_loop_ = false, acquired_ = false;
   const kernel::ProblemGroup* group_ = nullptr; ///< within a problem
   std::size_t problem_ = 0;
+  bool unfenced_ = false; ///< copies came, which queued products do not see yet
   std::vector<std::vector<std::int64_t>> slots_; ///< by thread
   std::vector<Number> values_, variables_;       ///< thread after thread
 };
@@ -690,6 +701,7 @@ void interpret(const KernelProgram& program, const ArgBlock& block,
   turns.run([&](int number, int warp) {
     Worker(code, block, slots, memory, nullptr, &turns, &signals, {number, workers, warp}).run();
   });
+  signals.finish();
   ensure(!turns.has_posts(), "program {}: posts are left at its end", program.name);
 }
 

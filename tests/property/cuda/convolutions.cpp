@@ -5,7 +5,9 @@
 #include "backend/cuda/target.h"
 #include "compiler/compile.h"
 #include "egret/error.h"
+#include "kernel/contraction_layouts.h"
 #include "kernel/families.h"
+#include "kernel/gpu_wgmma_side.h"
 #include "support/convolution_graphs.h"
 #include "support/null_device.h"
 #include "support/random_graph.h"
@@ -127,6 +129,179 @@ TEST(Convolutions, AreRightForRandomWindows) {
                                 fmt::format("seed {}: {}", seed, c.text()));
   }
   EXPECT_GE(units, 24);
+}
+
+/// Whether threads copy a side of the program's queued products.
+bool copies_pieces(const kernel::KernelProgram& program) {
+  return any_statement(program.body, [](const kernel::Stmt& s) {
+    const auto* use = kernel::get_if<kernel::Intrinsic>(s);
+    return use && use->id == kernel::IntrinsicId::MbarrierArriveCopies;
+  });
+}
+
+/// Runs each contraction with each of these schedules on the interpreter; gives how many have a
+/// side that threads copy.
+int check_queued(const ir::Graph& g, std::uint64_t seed, const std::vector<std::string>& schedules,
+                 const std::string& what) {
+  const kernel::Target target = backend::cuda::known_target(90);
+  const kernel::Generator& generator = kernel::gpu_contraction_generator();
+  int copied = 0;
+  for (const auto& original : testing::region_cases(g, testing::random_inputs(g, seed), target)) {
+    const testing::RegionCase c = testing::aligned_for(original, target);
+    for (const std::string& text : schedules) {
+      const kernel::Schedule schedule = kernel::parse_schedule("gpu_contraction " + text);
+      const kernel::Lowered lowered = generator.lower(c.region, schedule, target);
+      if (!lowered.ok)
+        continue;
+      copied += copies_pieces(lowered.program);
+      EXPECT_EQ(testing::check_schedule(c, generator, schedule, target, {}, true), "") << what;
+    }
+  }
+  return copied;
+}
+
+TEST(Convolutions, WindowsAreCopiedForQueuedProducts) {
+  int copied = 0;
+  for (std::uint64_t seed = 1; seed <= 16; ++seed) {
+    testing::Rng random(seed);
+    Convolution c = random_convolution(random);
+    c.channels = 8 * (1 + random.below(seed % 4 == 0 ? 12 : 3));
+    c.outputs = 8 * (1 + random.below(12)) + (random.chance(0.3) ? 3 : 0);
+    c.channels_last = c.weight_last = true;
+    const std::vector<std::string> schedules = {
+        seed % 2 ? "bm=64 bn=64 stages=2 wm=1 @mma=wgmma"
+                 : "bm=64 bn=64 stages=3 staged=1 swap=1 wm=1 @mma=wgmma",
+        seed % 3 ? "bm=128 bn=24 stages=2 wm=2 @mma=wgmma"
+                 : "bm=64 bn=8 stages=2 swap=1 wm=1 @mma=wgmma"};
+    const int now = check_queued(testing::convolution_graph(c, seed % 4 == 1), seed, schedules,
+                                 fmt::format("seed {}: {}", seed, c.text()));
+    EXPECT_GE(now, 1) << c.text();
+    copied += now;
+  }
+  EXPECT_GE(copied, 32);
+}
+
+/// Takes a kind of intrinsic out of a program.
+void take_out(kernel::Block& block, kernel::IntrinsicId id) {
+  std::erase_if(block, [&](const kernel::Stmt& s) {
+    const auto* use = kernel::get_if<kernel::Intrinsic>(s);
+    return use && use->id == id;
+  });
+  for (kernel::Stmt& s : block)
+    each_block(s, [&](kernel::Block& inner) { take_out(inner, id); });
+}
+
+TEST(Convolutions, CopiesThatNoFenceOrdersAreFound) {
+  const Convolution c{1, 8, 8, {6, 6}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, DType::BF16, true, true};
+  const ir::Graph g = testing::convolution_graph(c, false);
+  const kernel::Target target = backend::cuda::known_target(90);
+  const auto cases = testing::region_cases(g, testing::random_inputs(g, 1), target);
+  ASSERT_EQ(cases.size(), 1u);
+  const testing::RegionCase aligned = testing::aligned_for(cases[0], target);
+  kernel::Lowered lowered = kernel::gpu_contraction_generator().lower(
+      aligned.region,
+      kernel::parse_schedule("gpu_contraction bm=64 bn=64 stages=2 wm=1 @mma=wgmma"), target);
+  ASSERT_TRUE(lowered.ok) << lowered.reason;
+  EXPECT_EQ(testing::run_and_compare(aligned, lowered.program), "");
+  take_out(lowered.program.body, kernel::IntrinsicId::CopyFence);
+  EXPECT_NE(testing::run_and_compare(aligned, lowered.program).find("without a copy_fence"),
+            std::string::npos);
+}
+
+TEST(Convolutions, ArrivalsThatAreMissingOrTooManyAreFound) {
+  const Convolution c{1, 8, 8, {6, 6}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, DType::BF16, true, true};
+  const ir::Graph g = testing::convolution_graph(c, false);
+  const kernel::Target target = backend::cuda::known_target(90);
+  const testing::RegionCase region = testing::aligned_for(
+      testing::region_cases(g, testing::random_inputs(g, 1), target).at(0), target);
+  for (const std::int64_t more : {-1, 1}) {
+    kernel::KernelProgram program =
+        kernel::gpu_contraction_generator()
+            .lower(region.region,
+                   kernel::parse_schedule("gpu_contraction bm=64 bn=64 stages=2 wm=1 @mma=wgmma"),
+                   target)
+            .program;
+    each_statement(program.body, [&](kernel::Stmt& s) {
+      auto* use = kernel::get_if<kernel::Intrinsic>(s);
+      if (use && use->id == kernel::IntrinsicId::MbarrierInit && use->numbers[0] > 2)
+        use->numbers[0] += more;
+    });
+    EXPECT_NE(testing::run_and_compare(region, program), "") << more;
+  }
+}
+
+TEST(Convolutions, CopiedSidesCompileWithoutSpills) {
+  std::shared_ptr<const backend::cuda::Nvrtc> compiler;
+  try {
+    compiler = backend::cuda::Nvrtc::instance();
+  } catch (const Error&) {
+    GTEST_SKIP() << "NVRTC is not installed";
+  }
+  const kernel::Target target = backend::cuda::known_target(90);
+  const auto cuda = backend::cuda::cuda_target(target);
+  const kernel::Generator& generator = kernel::gpu_contraction_generator();
+  const Convolution c{8, 64, 64, {56, 56}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, DType::BF16, true, true};
+  int compiled = 0;
+  for (kernel::Region region : testing::regions_of(testing::convolution_graph(c, true), target)) {
+    for (kernel::Operand& operand : region.operands)
+      operand.alignment = 64;
+    for (const char* tile :
+         {"bm=128 bn=256 staged=1 stages=4 wm=2", "bm=256 bn=64 staged=1 stages=4 wm=2",
+          "bm=64 bn=256 staged=1 stages=5 swap=1 wm=1"}) {
+      const auto lowered = generator.lower(
+          region, kernel::parse_schedule(fmt::format("gpu_contraction {} @mma=wgmma", tile)),
+          target);
+      if (!lowered.ok || !copies_pieces(lowered.program))
+        continue;
+      ++compiled;
+      const auto cubin = compiler->compile(
+          render_cuda(lowered.program, cuda),
+          compiler->architecture_for(cuda.capability, cuda.specific), {}, "convolution");
+      for (const auto& k : cubin.kernels)
+        EXPECT_EQ(k.spill_stores, 0) << region.name << " " << tile;
+    }
+  }
+  EXPECT_GE(compiled, 4);
+}
+
+/// Data and weight's gradient have their channels innermost, whatever the batch is.
+TEST(Convolutions, EachSideIsLaidOutAlongItsChannels) {
+  const Convolution c{8, 16, 24, {10, 10}, {3, 3}, {1, 1}, {1, 1}, {1, 1}};
+  int pairs = 0;
+  for (const kernel::Region& region :
+       testing::regions_of(testing::convolution_graph(c, true), backend::cuda::known_target(90))) {
+    const auto found = kernel::find_contraction(region);
+    const auto axes = found.ok ? kernel::axes_to_copy_sides_along(region, found.form)
+                               : std::optional<std::array<int, 2>>();
+    if (!axes)
+      continue;
+    ++pairs;
+    for (const int axis : *axes) {
+      ASSERT_GE(axis, 0) << print(region);
+      const std::int64_t extent = region.axes[std::size_t(axis)].extent.value();
+      EXPECT_TRUE(extent == c.channels || extent == c.outputs) << print(region);
+    }
+  }
+  EXPECT_EQ(pairs, 2); // the result and the weight's gradient
+}
+
+TEST(Convolutions, SchedulesThatWereNotMeasuredAreForASearch) {
+  const kernel::Target target = backend::cuda::known_target(90);
+  const Convolution c{8, 64, 64, {56, 56}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, DType::BF16, true, true};
+  for (const kernel::Region& region :
+       testing::regions_of(testing::convolution_graph(c, false), target)) {
+    kernel::Region aligned = region;
+    for (kernel::Operand& operand : aligned.operands)
+      operand.alignment = 64;
+    const kernel::Generator& generator = kernel::gpu_contraction_generator();
+    const auto space = generator.space(aligned, target);
+    ASSERT_GE(space.size(), 2u);
+    const auto copies = [&](const kernel::Schedule& s) {
+      return copies_pieces(generator.lower(aligned, s, target).program);
+    };
+    EXPECT_EQ(copies(space[0]), kernel::kNewWaysAreMeasured) << to_string(space[0]);
+    EXPECT_TRUE(copies(space[1])) << to_string(space[1]);
+  }
 }
 
 /// Holes with any filling, on both sides, behind arithmetic.

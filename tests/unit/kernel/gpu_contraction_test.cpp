@@ -189,6 +189,28 @@ TEST(GpuContraction, WarpGroupsMultiplyWhatTheCopyEngineBrings) {
         "bm=64 bn=16 stages=3 wm=1 swap=1 @mma=wgmma");
 }
 
+TEST(GpuContraction, WarpGroupsMultiplyWhatThreadsCopy) {
+  // Rows that begin at multiples of 8 or 4 bytes, on one side or on both.
+  for (const auto& form : kForms)
+    for (const int odd : {60, 70}) {
+      check(plain(sizes(form[0], form[1], "mn", 2 * odd, odd, odd + 16), DType::BF16), kWgmma);
+      check(plain(sizes(form[0], form[1], "mn", 72, odd, 136), DType::F16),
+            "bm=64 bn=64 stages=3 staged=1 swap=1 wm=1 @mma=wgmma");
+    }
+  check(plain(sizes("bmk", "bkn", "bmn", 36, 72, 92, 3), DType::BF16), kWgmma, 3);
+  check(plain(sizes("mk", "nk", "mn", 140, 68, 332), DType::BF16), kWgmma + " @split_reduce=3", 3);
+  check(plain(sizes("mk", "kn", "mn", 150, 68, 324), DType::BF16),
+        "bm=128 bn=64 staged=1 stages=2 streamk=3 wm=2 @mma=wgmma", 3);
+  // Consumers get registers from producers that copy.
+  check(plain(sizes("mk", "nk", "mn", 132, 260, 100), DType::BF16),
+        "bm=128 bn=192 stages=2 wm=2 @mma=wgmma");
+  const Expr m = Expr::symbol("m", 1, 1000), k = Expr::symbol("k", 4, 1000, 4);
+  backend::reference::Bindings dims;
+  dims.set(m, 45);
+  dims.set(k, 132);
+  check(plain(sizes("mk", "nk", "mn", m, 72, k), DType::BF16), kWgmma, 2, dims);
+}
+
 TEST(GpuContraction, WarpGroupsShareTheDepthOut) {
   for (const int workers : {1, 3, 5}) {
     check(plain(sizes("mk", "nk", "mn", 72, 136, 328), DType::BF16), kWgmma + " @split_reduce=3",
@@ -260,8 +282,8 @@ TEST(GpuContraction, TheCopyEngineTakesOnlyWhatItCan) {
     EXPECT_FALSE(lowered.ok);
     return lowered.reason;
   };
-  EXPECT_EQ(reason(plain(sizes("mk", "kn", "mn", 64, 64, 60), DType::BF16), kWgmma),
-            "a factor's rows do not begin at multiples of 16 bytes");
+  EXPECT_EQ(reason(plain(sizes("mk", "kn", "mn", 64, 64, 61), DType::BF16), kWgmma),
+            "a factor's rows do not begin at multiples of 4 bytes");
   EXPECT_EQ(reason(plain(sizes("mk", "kn", "mn", 64, 64, 64), DType::F32), kWgmma),
             "its factors are not both bf16 or both f16");
   EXPECT_EQ(reason(busy(sizes("mk", "kn", "mn", 64, 64, 64), DType::BF16), kWgmma),

@@ -1,0 +1,100 @@
+// Sides of queued products: tiles in the swizzled order of tensor maps in shared memory. How they
+// get there follows from the side's index map: a strided box by bulk tensor copies, and what is
+// none (windows with padding, rows at addresses that the copy engine refuses) by the threads'
+// asynchronous copies.
+#pragma once
+
+#include "kernel/contraction_form.h"
+#include "kernel/emit.h"
+#include "kernel/gpu_sums.h"
+#include "kernel/gpu_tensor_view.h"
+
+#include <string>
+#include <vector>
+
+namespace egret::kernel {
+
+/// One side as pieces of 16, 8 or 4 bytes. Its offset and its guards are sums of a part that the
+/// panels' and the batch's axes make and of one that the depth's axes make: the first is computed
+/// once a tile, the second once a step.
+struct PieceView {
+  std::string reason; ///< why there is none
+  int operand = -1;
+  int lanes = 0;             ///< elements of a piece
+  bool transposed = false;   ///< pieces lie along rows or columns, not along the depth
+  Expr offset;               ///< over the stage's variables
+  std::vector<Guard> guards; ///< from 0 on, likewise; outside of them zeros are read
+};
+
+/// Whether boxes of joined axes and pieces that threads copy were timed on a device. Until they are
+/// (bench/gpu_notes.md says what to run), a schedule with one stands behind the first one without
+/// in the space, so that a search may take it and nothing else does; no layout is changed for it
+/// but by a search.
+inline constexpr bool kNewWaysAreMeasured = false;
+
+struct SwizzledView {
+  std::string reason; ///< why there is neither
+  bool copied = false;
+  bool measured = false; ///< a box of the side's own axes, or kNewWaysAreMeasured
+  TensorView box;        ///< unless it is copied
+  PieceView pieces;      ///< if it is
+};
+/// The way of a side in tiles of `panel` elements along the group by kSwizzledRow of the depth.
+SwizzledView swizzled_view(const Region& region, const ContractionForm& form, const Side& side,
+                           const AxisGroup& group, int panel);
+
+/// Registers that hold parts of a tile's offsets and guards in each of the `threads` that copy, and
+/// how many a kernel has for them.
+int copy_registers(const SwizzledView& view, int panel, int threads);
+inline constexpr int kMostCopyRegisters = 72;
+
+/// The form with the axes of rows and of columns in another order where a side can only be copied
+/// along another one of them than the last: one whose neighbours are neighbours in memory, as the
+/// channels of a convolution's operand where its weight's gradient is made.
+ContractionForm ordered_for_pieces(const Region& region, const ContractionForm& form);
+
+/// A ring of tiles of one side. The view, form and tiles must outlive it.
+class SwizzledSide {
+public:
+  SwizzledSide(Emitter& emitter, const ContractionForm& form, const AxisGroup& group,
+               const SwizzledView& view, const std::string& name, int panel, const GpuTiles& tiles);
+
+  int buffer() const { return buffer_; }
+  bool transposed() const { return view_.copied ? view_.pieces.transposed : view_.box.transposed; }
+  /// Elements between groups of 64, when transposed.
+  int group() const { return t_.bk * kSwizzledRow; }
+  /// Where element (p, k) of the tile in piece `stage` lies; `p` is a multiple of 64 when
+  /// transposed.
+  Expr at(const Expr& stage, const Expr& p, const Expr& k) const;
+
+  /// Whether all threads of the producers copy, or one.
+  bool copied() const { return view_.copied; }
+  /// What bulk copies announce for a tile.
+  int bulk_bytes() const { return copied() ? 0 : panel_ * t_.bk * 2; }
+  /// Of a copying thread.
+  int registers() const { return copy_registers(view_, panel_, t_.copy_threads()); }
+
+  /// Copies the part of the depth from `depth` on of the panels from `first` on, by one thread; it
+  /// counts at barrier `stage` of `barriers`.
+  void copy_box(const GpuTile& tile, const Expr& first, const Expr& depth, const Expr& stage,
+                int barriers);
+  /// The same by each thread of the producers, which then arrives behind its copies.
+  void copy_pieces(const GpuTile& tile, const Expr& first, const Expr& depth, const Expr& stage);
+
+private:
+  Expr at_point(const Expr& e, const Point& point) const;
+  ValueId sum(const Expr& a, const Expr& b);
+
+  const Region& r_;
+  ProgramBuilder& b_;
+  const ContractionForm& form_;
+  const AxisGroup& group_of_panels_;
+  const SwizzledView& view_;
+  int panel_;
+  const GpuTiles& t_;
+  int buffer_ = -1;
+  int map_ = -1;    ///< the tensor map, of a box
+  int source_ = -1; ///< the operand's buffer, of pieces
+};
+
+} // namespace egret::kernel
