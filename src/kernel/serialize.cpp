@@ -312,7 +312,7 @@ void members(A& a, KernelProgram& x) {
 
 template <class T>
 constexpr std::string_view kMark =
-    std::is_same_v<T, Region> ? "egret region 1\n" : "egret kernel 6\n";
+    std::is_same_v<T, Region> ? "egret region 1\n" : "egret kernel 7\n";
 
 template <class T>
 std::string bytes_of(const T& value) {
