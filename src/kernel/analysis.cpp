@@ -130,10 +130,11 @@ bool is_output(const Region& region, int stage) {
                      [&](const Output& o) { return o.stage == stage; });
 }
 
-std::int64_t vector_score(const Region& region, std::span<const int> stages, int axis) {
-  std::int64_t score = 0;
-  auto count = [&](std::optional<std::int64_t> stride, DType dtype, bool stored) {
-    auto bytes = std::int64_t(size_of(dtype));
+std::int64_t vector_score(const Region& region, std::span<const int> stages, int axis,
+                          std::span<const int> inner) {
+  double score = 0;
+  auto count = [&](std::optional<std::int64_t> stride, DType dtype, bool stored, double weight) {
+    const double bytes = weight * double(size_of(dtype));
     if (stride && *stride > 1 && *stride <= kNearLanes)
       score -= stored ? bytes : 0;
     else if (!stride || (*stride != 0 && *stride != 1))
@@ -145,16 +146,26 @@ std::int64_t vector_score(const Region& region, std::span<const int> stages, int
     const Stage& stage = region.stages[s];
     if (!contains(stage.axes, axis))
       continue;
+    /// `varies`: along an axis.
+    const auto weight = [&](const auto& varies) {
+      double loaded = 1;
+      for (int a : inner)
+        if (!contains(stage.axes, a) || !varies(a))
+          loaded /= std::max(1.0, double(about(region.axes[std::size_t(a)].extent)));
+      return loaded;
+    };
     for (const Load& load : stage.loads)
       if (load.source == Source::Operand)
-        count(stride_of(region, stage, load, axis), region.operands[load.number].dtype, false);
+        count(stride_of(region, stage, load, axis), region.operands[load.number].dtype, false,
+              weight([&](int a) { return stride_of(region, stage, load, a) != 0; }));
     if (!contains(result_axes(stage), axis))
       continue;
     for (const Output& out : region.outputs)
       if (out.stage == s)
-        count(stride_of(region, out, axis), out.dtype, true);
+        count(stride_of(region, out, axis), out.dtype, true,
+              weight([&](int a) { return stride_of(region, out, a) != 0; }));
   }
-  return score;
+  return std::llround(score);
 }
 
 int lanes_for(const Region& region, std::span<const int> stages, std::int64_t vector_bytes) {

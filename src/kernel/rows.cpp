@@ -47,10 +47,10 @@ struct Facts {
       flops += flops_of(stage);
     }
     reduced_axis = passes.reduced.back();
-    reduced_score = vector_score(region, stages, reduced_axis);
+    reduced_score = vector_score(region, stages, reduced_axis, passes.reduced);
     for (int a : passes.reduced)
       // Places must come in ascending order, so that argmax can only run along the last axis.
-      if (auto s = vector_score(region, stages, a); s > reduced_score && !argmax) {
+      if (auto s = vector_score(region, stages, a, passes.reduced); s > reduced_score && !argmax) {
         reduced_axis = a;
         reduced_score = s;
       }
@@ -60,7 +60,7 @@ struct Facts {
                                [&](const Output& o) { return stride_of(region, o, a) != 0; });
       // Lanes behind the end of a short axis, such as a window's, do nothing.
       const bool fills = about(region.axes[a].extent) >= kShort;
-      if (auto s = vector_score(region, stages, a);
+      if (auto s = vector_score(region, stages, a, passes.reduced);
           apart &&
           (parallel_axis < 0 || (fills && !is_long) || (fills == is_long && s >= parallel_score))) {
         parallel_axis = a;
