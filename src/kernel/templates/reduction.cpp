@@ -33,7 +33,7 @@ constexpr std::int64_t kElements = 16384;
 /// Additions from which a value is kept rather than computed again, if the schedule names none.
 constexpr std::int64_t kKept = 12;
 
-constexpr Knob kParameters[] = {{"unroll", 1, 64}, {"keep", 0, 1 << 20}, {"scratch", 0, 1}};
+constexpr Knob kReductionKnobs[] = {{"unroll", 1, 64}, {"keep", 0, 1 << 20}, {"scratch", 0, 1}};
 
 /// The axes of a region of many short rows.
 struct ShortRows {
@@ -151,7 +151,7 @@ public:
 protected:
   std::string refuses(const Region& region) const override { return short_rows(region).reason; }
 
-  std::span<const Knob> parameters() const override { return kParameters; }
+  std::span<const Knob> parameters() const override { return kReductionKnobs; }
 
   std::vector<Schedule> proposals(const Region& region, const Target& target) const override {
     std::vector<Schedule> out;
