@@ -141,7 +141,7 @@ KernelProgram grouped() {
   return lower_greedily(whole, testing::test_targets()[0]).program;
 }
 
-void expect_broken(const std::function<void(KernelProgram&)>& change, std::string_view message) {
+void expect_refused(const std::function<void(KernelProgram&)>& change, std::string_view message) {
   KernelProgram program = grouped();
   change(program);
   try {
@@ -155,24 +155,24 @@ void expect_broken(const std::function<void(KernelProgram&)>& change, std::strin
 TEST(Groups, EachPromiseIsChecked) {
   verify(grouped());
   const auto group = [](KernelProgram& p) -> ProblemGroup& { return p.groups.at(0); };
-  expect_broken([&](auto& p) { group(p).begin[1] = group(p).begin[3] + 1; }, "not in a row");
-  expect_broken([&](auto& p) { group(p).begin.clear(); }, "not in a row");
-  expect_broken([&](auto& p) { group(p).values.pop_back(); }, "a group of");
-  expect_broken([&](auto& p) { group(p).values[0][1] = 12345; }, "is 12345 in a problem");
-  expect_broken([&](auto& p) { group(p).values[0].pop_back(); }, "is no size of the 3 problems");
-  expect_broken([&](auto& p) { p.dims.push_back(group(p).sizes[0]); }, "is no size of");
-  expect_broken([&](auto& p) { group(p).arguments[0][2] = 99; }, "no buffer 99");
-  expect_broken([&](auto& p) { group(p).arguments[0][2] = group(p).buffers[0]; },
+  expect_refused([&](auto& p) { group(p).begin[1] = group(p).begin[3] + 1; }, "not in a row");
+  expect_refused([&](auto& p) { group(p).begin.clear(); }, "not in a row");
+  expect_refused([&](auto& p) { group(p).values.pop_back(); }, "a group of");
+  expect_refused([&](auto& p) { group(p).values[0][1] = 12345; }, "is 12345 in a problem");
+  expect_refused([&](auto& p) { group(p).values[0].pop_back(); }, "is no size of the 3 problems");
+  expect_refused([&](auto& p) { p.dims.push_back(group(p).sizes[0]); }, "is no size of");
+  expect_refused([&](auto& p) { group(p).arguments[0][2] = 99; }, "no buffer 99");
+  expect_refused([&](auto& p) { group(p).arguments[0][2] = group(p).buffers[0]; },
                 "cannot be buffer");
-  expect_broken([&](auto& p) { group(p).arguments[0].pop_back(); }, "of 3 problems is in 2");
-  expect_broken(
+  expect_refused([&](auto& p) { group(p).arguments[0].pop_back(); }, "of 3 problems is in 2");
+  expect_refused(
       [&](auto& p) {
         group(p).buffers.pop_back();
         group(p).arguments.pop_back();
       },
       "outside of its problems");
-  expect_broken([&](auto& p) { p.groups.clear(); }, "no group 0");
-  expect_broken(
+  expect_refused([&](auto& p) { p.groups.clear(); }, "no group 0");
+  expect_refused(
       [&](auto& p) {
         InProblem* inner = nullptr;
         each_statement(p.body, [&](Stmt& s) {
