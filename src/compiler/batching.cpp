@@ -26,11 +26,12 @@ using ir::NodeId;
 namespace {
 
 /// A kernel is small while it takes less than so many launches that do nothing; and where there are
-/// at least kMany that differ in their sizes only, and so share one code.
+/// at least kMany that differ in their sizes only on a CPU, where the larger ones keep their speed.
 constexpr double kSmall = 8, kSmallOfMany = 16;
 constexpr std::size_t kMany = 4;
-/// Forms of a batch, whose codes are compiled as one kernel.
-constexpr std::size_t kMostForms = 16;
+/// Parts of a batch that have codes of their own, compiled as one kernel; and forms of a larger
+/// one.
+constexpr std::size_t kMostParts = 16, kMostForms = 16;
 /// Operands and outputs of a launch: at the most, and dims and scalars that they leave space for.
 constexpr std::size_t kMostArguments = 8192, kOtherArguments = 64;
 /// Values between kernels that a batch reads or makes wait for it, or for their readers. They
@@ -164,6 +165,7 @@ private:
     std::set<std::uint64_t> forms;
     std::set<NodeId> operands, outputs;
     std::int64_t waiting_bytes = 0;
+    bool share_codes = true; ///< those of one form
   };
 
   double seconds_of(std::size_t i) {
@@ -190,8 +192,8 @@ private:
       }
     std::vector<bool> small(end - begin, false);
     for (auto& [form, equal] : forms) {
-      const double bound =
-          (equal.size() >= kMany ? kSmallOfMany : kSmall) * machine_.launch_seconds;
+      const bool many = equal.size() >= kMany && !target_.is_gpu();
+      const double bound = (many ? kSmallOfMany : kSmall) * machine_.launch_seconds;
       std::map<std::size_t, double> bytes;
       for (const std::size_t i : equal)
         bytes[i] = bytes_of(regions_[i]);
@@ -286,8 +288,11 @@ private:
   bool takes(const Batch& batch, std::size_t i) const {
     const std::size_t first = batch.members.front();
     const BuiltRegion& built = regions_[i];
-    return (batch.forms.size() < kMostForms || batch.forms.contains(form_.at(i))) &&
-           regions_[first].kind == built.kind && !(*reach_)(first - begin_, i - begin_) &&
+    if (batch.members.size() >= kMostParts &&
+        !(batch.share_codes && shares_code(built) &&
+          (batch.forms.size() < kMostForms || batch.forms.contains(form_.at(i)))))
+      return false;
+    return regions_[first].kind == built.kind && !(*reach_)(first - begin_, i - begin_) &&
            !(*reach_)(i - begin_, first - begin_) &&
            batch.operands.size() + batch.outputs.size() + built.operands.size() +
                    built.outputs.size() <=
@@ -295,8 +300,17 @@ private:
            batch.waiting_bytes + waiting_bytes(built) <= target_.l2_bytes / kWaitingShare;
   }
 
+  /// Whether it may be of many that have one code: of reductions the code depends on the sizes (how
+  /// many blocks share a row), and sizes that are known only when it runs are in no table.
+  static bool shares_code(const BuiltRegion& built) {
+    return built.kind == GroupKind::Map &&
+           std::ranges::all_of(built.region.axes,
+                               [](const kernel::Axis& a) { return a.extent.is_constant(); });
+  }
+
   void add(Batch& batch, std::size_t i) {
     batch.members.push_back(i);
+    batch.share_codes = batch.share_codes && shares_code(regions_[i]);
     batch.forms.insert(form_.at(i));
     batch.operands.insert(regions_[i].operands.begin(), regions_[i].operands.end());
     batch.outputs.insert(regions_[i].outputs.begin(), regions_[i].outputs.end());

@@ -13,6 +13,7 @@
 #include "kernel/parts.h"
 #include "kernel/phases.h"
 #include "kernel/splice.h"
+#include "support/fail.h"
 
 #include <fmt/format.h>
 
@@ -226,7 +227,8 @@ private:
     return {};
   }
 
-  /// The parts as problems of one group; false where they cannot be, and nothing is added.
+  /// The parts as problems of one group; false where they cannot be, and nothing is added. What a
+  /// generator cannot make of sizes that are symbols is made of each part's own.
   bool add_group(const std::vector<const Part*>& parts, std::int64_t threads, std::int64_t choice) {
     std::vector<const Region*> regions;
     for (const Part* part : parts)
@@ -234,7 +236,12 @@ private:
     std::optional<CommonForm> form = common_form(regions);
     if (!form)
       return false;
-    Lowered lowered = choose_part(form->region, target_, threads, choice);
+    Lowered lowered;
+    try {
+      lowered = choose_part(form->region, target_, threads, choice);
+    } catch (const InternalError&) {
+      return false;
+    }
     if (!lowered.ok)
       return false;
     KernelProgram& own = lowered.program;

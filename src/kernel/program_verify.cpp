@@ -12,6 +12,9 @@ namespace egret::kernel {
 
 namespace {
 
+/// Bounds of a group's numbers, far from where their sums and products overflow.
+constexpr std::int64_t kMostItems = std::int64_t{1} << 40, kMostSize = std::int64_t{1} << 44;
+
 /// Walks a program with what is visible at each place, and on a GPU with what is the same in which
 /// threads: a level is the size of the aligned groups of threads in which a value or the way to a
 /// statement is equal, from all threads of the block down to 1.
@@ -115,6 +118,7 @@ private:
     check(problems > 0 && g.begin[0] == 0 && g.begin.back() > 0 &&
               std::is_sorted(g.begin.begin(), g.begin.end()),
           "a group whose items are not in a row");
+    check(g.begin.back() <= kMostItems, "a group of {} items", g.begin.back());
     check(g.values.size() == g.sizes.size() && g.arguments.size() == g.buffers.size(),
           "a group of {} sizes and {} buffers has values of {} and {}", g.sizes.size(),
           g.buffers.size(), g.values.size(), g.arguments.size());
@@ -130,7 +134,8 @@ private:
                 std::find(p_.dims.begin(), p_.dims.end(), size) == p_.dims.end(),
             "{} is no size of the {} problems alone", size.str(), problems);
       for (const std::int64_t v : g.values[s])
-        check(v >= size.lower() && v <= size.upper() && v % size.divisor() == 0,
+        check(v >= size.lower() && v <= size.upper() && v % size.divisor() == 0 &&
+                  v >= -kMostSize && v <= kMostSize,
               "size {} is {} in a problem", size.str(), v);
     }
     for (std::size_t i = 0; i < g.buffers.size(); ++i) {

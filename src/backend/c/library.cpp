@@ -23,14 +23,23 @@ using kernel::StepKind;
 
 namespace {
 
+/// Of C and, as the header is read by it too, of C++.
 constexpr std::string_view kKeywords[] = {
-    "alignas", "alignof",  "asm",      "auto",    "bool",    "break",    "case",     "char",
-    "class",   "const",    "continue", "default", "delete",  "do",       "double",   "else",
-    "enum",    "extern",   "false",    "float",   "for",     "goto",     "if",       "inline",
-    "int",     "long",     "main",     "new",     "private", "public",   "register", "restrict",
-    "return",  "short",    "signed",   "sizeof",  "static",  "struct",   "switch",   "template",
-    "this",    "true",     "typedef",  "union",   "unix",    "unsigned", "using",    "virtual",
-    "void",    "volatile", "while"};
+    "alignas",       "alignof",      "asm",       "auto",     "bool",      "break",
+    "case",          "char",         "class",     "const",    "continue",  "default",
+    "delete",        "do",           "double",    "else",     "enum",      "extern",
+    "false",         "float",        "for",       "goto",     "if",        "inline",
+    "int",           "long",         "main",      "new",      "private",   "public",
+    "register",      "restrict",     "return",    "short",    "signed",    "sizeof",
+    "static",        "struct",       "switch",    "template", "this",      "true",
+    "typedef",       "union",        "unix",      "unsigned", "using",     "virtual",
+    "void",          "volatile",     "while",     "and",      "and_eq",    "bitand",
+    "bitor",         "catch",        "char8_t",   "char16_t", "char32_t",  "compl",
+    "concept",       "constexpr",    "decltype",  "explicit", "export",    "friend",
+    "linux",         "mutable",      "namespace", "noexcept", "not",       "not_eq",
+    "nullptr",       "operator",     "or",        "or_eq",    "protected", "requires",
+    "static_assert", "thread_local", "throw",     "try",      "typeid",    "typename",
+    "typeof",        "wchar_t",      "xor",       "xor_eq"};
 
 /// Of the headers that the text includes: functions, types and macros. Of math.h also with f and l.
 constexpr std::string_view kOfHeaders[] = {"abort",         "abs",

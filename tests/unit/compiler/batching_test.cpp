@@ -239,5 +239,20 @@ TEST(Batching, AGpuHasOneGridForAll) {
   EXPECT_GE(chosen.program.launch.workers.value(), 3);
 }
 
+// How a reduction is cut for the blocks follows from its length: one code would not do for all.
+TEST(Batching, ReductionsOfManyLengthsShareNoCode) {
+  const kernel::Target gpu = testing::test_gpu();
+  Graph g;
+  for (std::int64_t n = 1; n <= 40; ++n)
+    g.outputs.push_back(g.reduce(Op::ReduceSum, g.input("x", DType::F32, {1000 * n}), {0}));
+  const CandidateGraph prepared(prepare_outputs(g));
+  Partitioned parts = partition_for(prepared, {}, gpu);
+  ASSERT_EQ(parts.regions.size(), 40u);
+  batch_small_kernels(prepared.graph(), parts.regions, {}, gpu);
+  EXPECT_GE(parts.regions.size(), 3u);
+  for (const BuiltRegion& built : parts.regions)
+    EXPECT_TRUE(kernel::lower_greedily(built.region, gpu).program.groups.empty());
+}
+
 } // namespace
 } // namespace egret::compiler

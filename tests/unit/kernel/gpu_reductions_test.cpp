@@ -25,8 +25,8 @@ Target large_gpu() {
 }
 
 /// What is chosen without a search for the only kernel of a program.
-Chosen chosen_for(const std::function<Tensor(Graph&)>& make) {
-  Graph cx;
+Chosen chosen_for(const std::function<Tensor(egret::Graph&)>& make) {
+  egret::Graph cx;
   Tensor y = make(cx);
   y.retrieve();
   const auto regions = testing::regions_of(ir::parse_graph(cx.text()), large_gpu());
@@ -39,7 +39,7 @@ std::int64_t blocks_of(const Chosen& c) {
 }
 
 TEST(GpuReductions, AllOfAStridedVectorIsSharedByBlocks) {
-  const Chosen c = chosen_for([](Graph& g) {
+  const Chosen c = chosen_for([](egret::Graph& g) {
     return norm(g.tensor({1847684}, DType::F32, "x")[Slice{0, std::nullopt, 2}], {0});
   });
   EXPECT_EQ(c.schedule.generator, "gpu_rows") << to_string(c.schedule);
@@ -47,7 +47,7 @@ TEST(GpuReductions, AllOfAStridedVectorIsSharedByBlocks) {
 }
 
 TEST(GpuReductions, RowsWithAStrideAreReadAsRows) {
-  const Chosen c = chosen_for([](Graph& g) {
+  const Chosen c = chosen_for([](egret::Graph& g) {
     const Tensor x = g.tensor({4096, 11074}, DType::BF16, "x");
     return mean(x[{Slice{}, Slice{3, 11074, 2}}], {1});
   });
@@ -63,7 +63,7 @@ TEST(GpuReductions, ColumnsOfEveryMonoidAreSharedByBlocks) {
              [](const Tensor& x) { return max(x, {0}); },
              [](const Tensor& x) { return var(x, {0}); }}) {
       const Chosen c =
-          chosen_for([&](Graph& g) { return reduce(g.tensor(shape, DType::BF16, "x")); });
+          chosen_for([&](egret::Graph& g) { return reduce(g.tensor(shape, DType::BF16, "x")); });
       EXPECT_EQ(c.schedule.generator, "gpu_columns") << to_string(c.schedule);
       EXPECT_GT(c.schedule.split_reduce, 1) << to_string(c.schedule);
       EXPECT_GE(blocks_of(c), 132) << to_string(c.schedule);
@@ -71,7 +71,7 @@ TEST(GpuReductions, ColumnsOfEveryMonoidAreSharedByBlocks) {
 }
 
 TEST(GpuReductions, BlocksAreNoWiderThanTheColumns) {
-  const Chosen c = chosen_for([](Graph& g) {
+  const Chosen c = chosen_for([](egret::Graph& g) {
     return norm(g.tensor({131072, 1, 16}, DType::F16, "x"), {0, 1});
   });
   EXPECT_EQ(c.schedule.generator, "gpu_columns") << to_string(c.schedule);
@@ -81,7 +81,7 @@ TEST(GpuReductions, BlocksAreNoWiderThanTheColumns) {
 TEST(GpuReductions, LongRowsAndColumnsOfSeveralPassesAreSharedByBlocks) {
   for (const auto& [shape, axis] :
        {std::pair{Shape{2, 1 << 20}, std::int64_t(1)}, {Shape{1 << 20, 8}, std::int64_t(0)}}) {
-    const Chosen c = chosen_for([&](Graph& g) {
+    const Chosen c = chosen_for([&](egret::Graph& g) {
       const Tensor x = g.tensor(shape, DType::F32, "x"), d = x - mean(x, {axis}, true);
       return sum(d * d * d, {axis});
     });
@@ -93,13 +93,13 @@ TEST(GpuReductions, LongRowsAndColumnsOfSeveralPassesAreSharedByBlocks) {
 TEST(GpuReductions, FewTermsAreOfOneThread) {
   const auto pooled = [](const Shape& shape, DType dtype, std::int64_t kernel,
                          std::int64_t stride) {
-    return chosen_for([&](Graph& g) {
+    return chosen_for([&](egret::Graph& g) {
       const MaxPoolOptions options{.stride = stride, .padding = 1};
       return max_pool1d(g.tensor(shape, dtype, "x"), kernel, options);
     });
   };
   for (const Chosen& c : {pooled({4, 4, 131072}, DType::F32, 4, 1),
-                          pooled({3, 16, 9248}, DType::BF16, 3, 3), chosen_for([](Graph& g) {
+                          pooled({3, 16, 9248}, DType::BF16, 3, 3), chosen_for([](egret::Graph& g) {
                             const ConvOptions options{.stride = 2, .padding = PerAxis{1, 0}};
                             return conv2d(g.tensor({1, 1, 1091, 4096}, DType::BF16, "x"),
                                           g.tensor({1, 1, 3, 3}, DType::BF16, "w"), {}, options);
@@ -109,18 +109,18 @@ TEST(GpuReductions, FewTermsAreOfOneThread) {
 
 TEST(GpuReductions, WindowsOfManyChannelsAreOfOneThreadAResult) {
   for (const bool channels_last : {false, true}) {
-    const auto image = [&](Graph& g, std::int64_t channels) {
+    const auto image = [&](egret::Graph& g, std::int64_t channels) {
       return channels_last ? g.tensor({8, 56, 56, channels}, DType::F32, "x").permute({0, 3, 1, 2})
                            : g.tensor({8, channels, 56, 56}, DType::F32, "x");
     };
     const auto stored = [&](const Tensor& y) {
       return channels_last ? y.permute({0, 2, 3, 1}) : y;
     };
-    const Chosen depthwise = chosen_for([&](Graph& g) {
+    const Chosen depthwise = chosen_for([&](egret::Graph& g) {
       const ConvOptions options{.padding = 3, .groups = 64};
       return stored(conv2d(image(g, 64), g.tensor({64, 1, 7, 7}, DType::F32, "w"), {}, options));
     });
-    const Chosen pooled = chosen_for([&](Graph& g) {
+    const Chosen pooled = chosen_for([&](egret::Graph& g) {
       const MaxPoolOptions options{.stride = 2, .padding = 1};
       return stored(max_pool2d(image(g, 64), 3, options));
     });
@@ -130,20 +130,20 @@ TEST(GpuReductions, WindowsOfManyChannelsAreOfOneThreadAResult) {
 }
 
 TEST(GpuReductions, TilesAndRowsKeepWhatSuitsThem) {
-  const auto taker = [](const std::function<Tensor(Graph&)>& make) {
+  const auto taker = [](const std::function<Tensor(egret::Graph&)>& make) {
     return chosen_for(make).schedule.generator;
   };
-  EXPECT_EQ(taker([](Graph& g) {
+  EXPECT_EQ(taker([](egret::Graph& g) {
               return sum(g.tensor({65536, 23}, DType::BF16, "x"), {1});
             }),
             "gpu_rows")
       << "neighbouring results lie apart in memory";
   EXPECT_EQ(
-      taker([](Graph& g) {
+      taker([](egret::Graph& g) {
         return matmul(g.tensor({4096, 16}, DType::F32, "x"), g.tensor({16, 4096}, DType::F32, "y"));
       }),
       "gpu_contraction");
-  EXPECT_EQ(taker([](Graph& g) {
+  EXPECT_EQ(taker([](egret::Graph& g) {
               return sum(g.tensor({64, 128}, DType::F32, "x"), {0});
             }),
             "gpu_columns")
