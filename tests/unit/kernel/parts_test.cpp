@@ -90,6 +90,15 @@ std::size_t statements_of(const KernelProgram& program) {
   return count;
 }
 
+/// Few parts have codes of their own by choice only.
+Schedule sharing(const Target& target) {
+  Schedule s;
+  s.generator = "batch";
+  if (target.is_gpu())
+    s.knobs["threads"] = 256;
+  return s;
+}
+
 TEST(Batch, PartsOfOneFormShareOneCode) {
   Region few = map_of({2}), many = map_of({2});
   for (const std::int64_t size : {3, 900}) {
@@ -101,7 +110,9 @@ TEST(Batch, PartsOfOneFormShareOneCode) {
   append(few, sum_of(7, 300));
   append(many, sum_of(7, 300));
   for (const Target& target : {testing::test_targets()[0], testing::test_gpu()}) {
-    const Chosen small = lower_greedily(few, target), large = lower_greedily(many, target);
+    const Chosen small{sharing(target),
+                       batch_generator().lower(few, sharing(target), target).program};
+    const Chosen large = lower_greedily(many, target);
     ASSERT_EQ(large.schedule.generator, "batch");
     ASSERT_EQ(large.program.groups.size(), 1u);
     EXPECT_EQ(large.program.groups[0].problems(), 100u);
@@ -138,7 +149,8 @@ KernelProgram grouped() {
   Region whole = map_of({4});
   append(whole, map_of({9}));
   append(whole, map_of({700}));
-  return lower_greedily(whole, testing::test_targets()[0]).program;
+  const Target target = testing::test_targets()[0];
+  return batch_generator().lower(whole, sharing(target), target).program;
 }
 
 void expect_refused(const std::function<void(KernelProgram&)>& change, std::string_view message) {
@@ -163,7 +175,7 @@ TEST(Groups, EachPromiseIsChecked) {
   expect_refused([&](auto& p) { p.dims.push_back(group(p).sizes[0]); }, "is no size of");
   expect_refused([&](auto& p) { group(p).arguments[0][2] = 99; }, "no buffer 99");
   expect_refused([&](auto& p) { group(p).arguments[0][2] = group(p).buffers[0]; },
-                "cannot be buffer");
+                 "cannot be buffer");
   expect_refused([&](auto& p) { group(p).arguments[0].pop_back(); }, "of 3 problems is in 2");
   expect_refused(
       [&](auto& p) {
