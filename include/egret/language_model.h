@@ -171,6 +171,7 @@ private:
 struct QuantizeOptions {
   int bits = 4;           ///< 4 or 8
   std::int64_t group = 0; ///< neighbours in a row with one scale; 0: 32 of 4 bits, a whole row of 8
+  std::vector<std::string> ignored_keys; ///< as in LanguageModelOptions
 };
 
 /// What became of a matrix.

@@ -28,7 +28,8 @@ public:
   Record(const Record&) = delete;
   Record& operator=(const Record&) = delete;
 
-  /// Completes the file. Error(File) names the path; a second call does nothing.
+  /// Completes the file; what other threads still compile or run is in it as far as it has come.
+  /// Error(File) names the path; a second call does nothing.
   void close();
 
   /// The text that a graph was read from: its nodes have line `lines[node]`, from 1, of it. `hash`

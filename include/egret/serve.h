@@ -12,18 +12,24 @@
 namespace egret::serve {
 
 struct ServeOptions {
-  std::string host = "127.0.0.1"; ///< an address of this machine, IPv4 or IPv6
-  std::uint16_t port = 0;         ///< 0: one that is free
-  std::string model_name;         ///< that requests name; not empty
+  /// An address of this machine, IPv4 or IPv6. On a loopback address without a key, requests whose
+  /// field Host names anything but localhost or an address get 421 (DNS rebinding).
+  std::string host = "127.0.0.1";
+  std::uint16_t port = 0; ///< 0: one that is free
+  std::string model_name; ///< that requests name; not empty
   std::string api_key;    ///< bearer token that all requests but /health must have; empty: none
   std::size_t queue = 64; ///< requests that may wait while all sequences are in use
   std::size_t connections = 256;      ///< open at a time
   std::size_t body_bytes = 1U << 20U; ///< most of a request
   std::int64_t max_tokens = 0;        ///< most of an answer; 0: what the context holds
   double request_seconds = 600;       ///< from the arrival of a request to its end
-  double client_seconds = 30; ///< a client may take to send a request, to take a part of an answer,
-                              ///< and between requests
+  double client_seconds = 30; ///< a client may take until a request's header is there, for its
+                              ///< body, and to take a part of an answer
 };
+
+/// Refuses without a model what Server's constructor refuses, with the same errors: before weights
+/// are read. Nothing listens when it returns.
+void require_servable(const ServeOptions& options, const Tokenizer& tokenizer);
 
 /// Serves while it lives: one thread for connections, one for the model, which writes the texts of
 /// all running requests together (models::GenerationBatch).

@@ -42,14 +42,15 @@ public:
   }
 
   void commit() {
-    writer_.end();
+    writer_.end(); // no put() comes after it
     if (failure_)
       std::rethrow_exception(failure_);
     file_.commit();
   }
 
 private:
-  /// A full disk must not end what is recorded: commit() tells of it.
+  /// Called by one thread at a time, until the writer's end. A full disk must not end what is
+  /// recorded: commit() tells of it.
   void put(std::string_view line) {
     if (failure_)
       return;
@@ -135,10 +136,11 @@ void Record::close() {
   if (std::exchange(impl_->closed, true))
     return;
   {
+    // Of both: behind it the hook may be that of the next record.
     std::lock_guard lock(runtime::active_mutex());
     runtime::active_place() = nullptr;
+    runtime::set_launch_hook({});
   }
-  runtime::set_launch_hook({});
   impl_->active->commit();
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <boost/asio/ip/address.hpp>
 #include <chrono>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -87,12 +88,31 @@ bool same_secret(std::string_view a, std::string_view b) {
   return difference == 0;
 }
 
-bool is_json_type(std::string_view type) {
-  std::string name(type.substr(0, type.find(';')));
-  name.erase(name.find_last_not_of(" \t") + 1);
-  std::ranges::transform(name, name.begin(),
+std::string lower_case(std::string_view text) {
+  std::string out(text);
+  std::ranges::transform(out, out.begin(),
                          [](char c) { return c >= 'A' && c <= 'Z' ? char(c - 'A' + 'a') : c; });
-  return name == "application/json";
+  return out;
+}
+
+bool is_json_type(std::string_view type) {
+  const std::string_view name = type.substr(0, type.find(';'));
+  return lower_case(name.substr(0, name.find_last_not_of(" \t") + 1)) == "application/json";
+}
+
+/// Whether the text is an IPv4 or IPv6 address, and, if asked, a loopback one.
+bool is_address(std::string_view text, bool loopback = false) {
+  boost::system::error_code error;
+  const auto address = boost::asio::ip::make_address(std::string(text), error);
+  return !error && (!loopback || address.is_loopback());
+}
+
+/// Whether a Host field, with a port or without, has a name that no name server is asked for.
+bool is_local_or_address(std::string_view host) {
+  const bool brackets = host.starts_with('[');
+  const std::string_view name =
+      brackets ? host.substr(1, host.find(']') - 1) : host.substr(0, host.find(':'));
+  return is_address(name) || (!brackets && lower_case(name) == "localhost");
 }
 
 std::int64_t unix_seconds() {
@@ -112,13 +132,18 @@ Reply reply_of(const Refusal& refusal) {
   return {.status = refusal.status, .body = body_of(refusal)};
 }
 
+std::optional<ChatTemplate> template_of(const Tokenizer& tokenizer, const ServeOptions& options) {
+  const auto text = tokenizer.chat_template();
+  if (!text)
+    return {};
+  return ChatTemplate::parse(*text, options.model_name + ": chat template");
+}
+
 Api::Api(const models::LanguageModel& model, const Tokenizer& tokenizer,
          const ServeOptions& options, const Metrics& metrics)
     : model_(model), tokenizer_(tokenizer), options_(options), metrics_(metrics),
-      created_(unix_seconds()) {
-  if (const auto text = tokenizer.chat_template())
-    template_ = ChatTemplate::parse(*text, options.model_name + ": chat template");
-}
+      for_this_machine_(options.api_key.empty() && is_address(options.host, true)),
+      template_(template_of(tokenizer, options)), created_(unix_seconds()) {}
 
 std::string_view Api::endpoint(std::string_view target) {
   const Route* route = route_of(target);
@@ -131,6 +156,14 @@ std::string_view Api::method(std::string_view target) {
 }
 
 void Api::check_head(const HttpRequest& request) const {
+  // DNS rebinding: a page whose name was made to mean this machine is of the same origin as this
+  // server. Browsers send that name.
+  if (for_this_machine_ && !request.host.empty() && !is_local_or_address(request.host))
+    throw Refusal(421,
+                  fmt::format("'{}' is not the name of this server, which answers to localhost and "
+                              "to addresses unless it has a key",
+                              printable(request.host)),
+                  "", "misdirected_request");
   const Route& route = required_route(request.target);
   constexpr std::string_view scheme = "Bearer ";
   if (!options_.api_key.empty() && route.endpoint != Endpoint::Health &&

@@ -19,6 +19,7 @@ namespace egret::serve {
 /// What of a request of HTTP counts here.
 struct HttpRequest {
   std::string_view method, target; ///< as in "GET", "/v1/models?a=b"
+  std::string_view host;           ///< as in "localhost:8080"; empty where there is none
   std::string_view content_type, authorization;
   std::string_view body;
 };
@@ -36,6 +37,9 @@ struct Generation {
   AnswerForm form;
 };
 
+/// Of the tokenizer, where it has one. Errors as Server's constructor.
+std::optional<ChatTemplate> template_of(const Tokenizer& tokenizer, const ServeOptions& options);
+
 class Api {
 public:
   /// What it is given outlives it. Errors as Server's constructor.
@@ -46,7 +50,7 @@ public:
   static std::string_view endpoint(std::string_view target);
   static std::string_view method(std::string_view target); ///< that it takes; empty for others
 
-  /// Refuses by path, method, key and type of content, so that no body is read in vain.
+  /// Refuses by host, path, method, key and type of content, so that no body is read in vain.
   void check_head(const HttpRequest& request) const;
   /// The answer, or a job. Refusal for what cannot be answered.
   std::variant<Reply, Generation> answer(const HttpRequest& request) const;
@@ -63,6 +67,7 @@ private:
   const Tokenizer& tokenizer_;
   const ServeOptions& options_;
   const Metrics& metrics_;
+  const bool for_this_machine_; ///< listens on a loopback address and has no key
   std::optional<ChatTemplate> template_;
   std::int64_t created_;
 };

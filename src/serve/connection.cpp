@@ -64,6 +64,7 @@ HttpRequest Connection::request() const {
   const auto& message = parser_->get();
   return {.method = view(message.method_string()),
           .target = view(message.target()),
+          .host = view(message[http::field::host]),
           .content_type = view(message[http::field::content_type]),
           .authorization = view(message[http::field::authorization]),
           .body = message.body()};
@@ -85,6 +86,7 @@ void Connection::on_head(const Error& error) {
     refuse_unreadable(error);
     return;
   }
+  stream_.expires_after(milliseconds(shared_.options.client_seconds)); // for the body
   busy_ = true;
   keep_alive_ = parser_->get().keep_alive();
   try {
@@ -279,6 +281,8 @@ void Connection::send(const Reply& reply) {
   if (reply.status == 401)
     response->set(http::field::www_authenticate, "Bearer");
   response->prepare_payload();
+  if (asked.method() == http::verb::head) // its length is told, the body is not sent
+    response->body().clear();
   shared_.metrics.answered(std::string(Api::endpoint(request().target)), reply.status);
   stream_.expires_after(milliseconds(shared_.options.client_seconds));
   http::async_write(stream_, *response,

@@ -61,7 +61,8 @@ private:
 
   boost::beast::tcp_stream stream_;
   Shared& shared_;
-  boost::beast::flat_buffer buffer_;
+  /// Bounded, as a chunk's extension and trailers have no limit of their own.
+  boost::beast::flat_buffer buffer_{128U << 10U};
   std::optional<boost::beast::http::request_parser<boost::beast::http::string_body>> parser_;
   bool busy_ = false, closed_ = false, keep_alive_ = false;
   std::uint64_t answer_ = 0;      ///< number of the request under way

@@ -40,11 +40,40 @@ void require_valid(const ServeOptions& o) {
   seconds("client_seconds", o.client_seconds);
 }
 
+Tcp::acceptor listening(net::io_context& io, const ServeOptions& options) {
+  boost::system::error_code error;
+  const net::ip::address address = net::ip::make_address(options.host, error);
+  if (error)
+    fail(ErrorKind::Value, "serve: '{}' is not an address (127.0.0.1, 0.0.0.0, ::1 ...)",
+         options.host);
+  const Tcp::endpoint endpoint(address, options.port);
+  Tcp::acceptor acceptor(io);
+  acceptor.open(endpoint.protocol(), error);
+  if (!error)
+    acceptor.set_option(Tcp::acceptor::reuse_address(true), error);
+  if (!error)
+    acceptor.bind(endpoint, error);
+  if (!error)
+    acceptor.listen(Tcp::acceptor::max_listen_connections, error);
+  if (error)
+    fail(ErrorKind::State, "serve: cannot listen on {} port {}: {}", options.host, options.port,
+         error.message());
+  return acceptor;
+}
+
 } // namespace
+
+void require_servable(const ServeOptions& options, const Tokenizer& tokenizer) {
+  require_valid(options);
+  net::io_context io{1};
+  (void)listening(io, options);
+  (void)template_of(tokenizer, options);
+}
 
 struct Server::Impl {
   Impl(models::LanguageModel model, Tokenizer text, ServeOptions chosen)
-      : options(std::move(chosen)), tokenizer(std::move(text)), acceptor(io), pause(io),
+      : options(std::move(chosen)), tokenizer(std::move(text)), acceptor(listening(io, options)),
+        pause(io),
         engine(std::move(model), tokenizer, options.queue, options.request_seconds, metrics),
         api(engine.model(), tokenizer, options, metrics), shared{
                                                               io,
@@ -54,29 +83,8 @@ struct Server::Impl {
                                                               api,
                                                               false,
                                                               [this](const void* connection) { remove(connection); }} {
-    listen();
     accept();
     thread = std::thread([this] { io.run(); });
-  }
-
-  void listen() {
-    boost::system::error_code error;
-    const net::ip::address address = net::ip::make_address(options.host, error);
-    if (error)
-      fail(ErrorKind::Value, "serve: '{}' is not an address (127.0.0.1, 0.0.0.0, ::1 ...)",
-           options.host);
-    const Tcp::endpoint endpoint(address, options.port);
-    acceptor.open(endpoint.protocol(), error);
-    if (!error)
-      acceptor.set_option(Tcp::acceptor::reuse_address(true), error);
-    if (!error)
-      acceptor.bind(endpoint, error);
-    if (!error)
-      acceptor.listen(Tcp::acceptor::max_listen_connections, error);
-    if (error)
-      fail(ErrorKind::State, "serve: cannot listen on {} port {}: {}", options.host, options.port,
-           error.message());
-    port = acceptor.local_endpoint().port();
   }
 
   void accept() {
@@ -156,7 +164,7 @@ struct Server::Impl {
   net::executor_work_guard<net::io_context::executor_type> work = net::make_work_guard(io);
   Tcp::acceptor acceptor;
   net::steady_timer pause;
-  std::uint16_t port = 0;
+  const std::uint16_t port = acceptor.local_endpoint().port();
   Engine engine;
   Api api;
   Shared shared;

@@ -57,6 +57,8 @@ void add_quantize_command(CLI::App& app) {
       ->add_option("--group", options->how.group,
                    "Neighbours with one scale (default: 32 of 4 bits, a whole row of 8)")
       ->check(whole_within(1, 1 << 20));
+  command->add_option("--ignore-key", options->how.ignored_keys,
+                      "A key of config.json that egret does not know and may ignore");
   command->add_flag("--json", options->json, "Print the matrices as JSON");
   add_device_option(*command, options->device);
   command->callback([options] {

@@ -48,7 +48,6 @@ std::string read_key(const std::string& path) {
 }
 
 void serve_model(ServeCommandOptions o) {
-  // What may be refused is refused before weights are read.
   if (!o.key_file.empty())
     o.server.api_key = read_key(o.key_file);
   const Tokenizer tokenizer = tokenizer_of(o.language);
@@ -59,6 +58,7 @@ void serve_model(ServeCommandOptions o) {
   o.server.body_bytes = static_cast<std::size_t>(o.body_kb) << 10U;
   o.server.max_tokens = o.language.max_new.value_or(0);
   o.language.sequences = o.parallel;
+  serve::require_servable(o.server, tokenizer); // before weights are read
 
   const Interrupts interrupts(Interrupts::Reads::GoOn, Interrupts::Also::Terminate);
   Interrupts::clear();
@@ -118,8 +118,9 @@ void add_serve_command(CLI::App& app) {
       ->check(is_seconds())
       ->capture_default_str();
   command
-      ->add_option("--client-seconds", server.client_seconds,
-                   "Most time a client takes to send a request or to take a part of an answer")
+      ->add_option(
+          "--client-seconds", server.client_seconds,
+          "Most time until a request's header is there, for its body, for a part of an answer")
       ->check(is_seconds())
       ->capture_default_str();
   command->add_option("--grace", options->grace, "Seconds for requests under way at the end")

@@ -21,7 +21,9 @@ namespace egret::tool {
 
 namespace {
 
-constexpr std::uint64_t kMostRecord = std::uint64_t{2} << 30;
+/// A browser holds the page's record as one text, of 512 MiB at the most in Chromium, and escapes
+/// lengthen it.
+constexpr std::uint64_t kMostRecord = std::uint64_t{256} << 20;
 
 struct ViewOptions {
   std::string record, out;

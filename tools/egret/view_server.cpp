@@ -3,6 +3,7 @@
 #include "support/fail.h"
 
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
 #include <boost/beast/version.hpp>
@@ -23,6 +24,7 @@ using asio::ip::tcp;
 
 constexpr std::chrono::seconds kPatience{10};
 constexpr std::uint32_t kMostHeader = 16 << 10;
+constexpr std::size_t kMostSessions = 64;
 
 std::string random_token() {
   std::random_device random;
@@ -45,22 +47,31 @@ bool equal(std::string_view a, std::string_view b) {
 struct Site {
   std::string page, path;
   std::uint16_t port = 0;
+  std::size_t sessions = 0; ///< open now
 };
 
-using Response = http::response<http::string_body>;
+/// Its body is the site's page or a literal.
+using Response = http::response<http::span_body<const char>>;
+
+/// Whether the field Host means the site; browsers leave out the port of HTTP.
+bool is_host_of(const Site& site, std::string_view host) {
+  for (const std::string_view name : {"127.0.0.1", "localhost"})
+    if (host == fmt::format("{}:{}", name, site.port) || (site.port == 80 && host == name))
+      return true;
+  return false;
+}
 
 Response answer(const Site& site, const http::request<http::empty_body>& request) {
-  const auto plain = [&](http::status status, std::string text) {
+  const auto plain = [&](http::status status, std::string_view text) {
     Response response(status, request.version());
     response.set(http::field::content_type, "text/plain; charset=utf-8");
-    response.body() = std::move(text);
+    response.body() = {text.data(), text.size()};
     return response;
   };
   const std::string_view host(request[http::field::host].data(), request[http::field::host].size());
   const std::string_view target(request.target().data(), request.target().size());
   Response response;
-  if (host != fmt::format("127.0.0.1:{}", site.port) &&
-      host != fmt::format("localhost:{}", site.port))
+  if (!is_host_of(site, host))
     response = plain(http::status::misdirected_request, "another host's name\n");
   else if (request.method() != http::verb::get && request.method() != http::verb::head)
     response = plain(http::status::method_not_allowed, "GET or HEAD\n");
@@ -69,7 +80,7 @@ Response answer(const Site& site, const http::request<http::empty_body>& request
   else {
     response = Response(http::status::ok, request.version());
     response.set(http::field::content_type, "text/html; charset=utf-8");
-    response.body() = site.page;
+    response.body() = {site.page.data(), site.page.size()};
   }
   // What the page itself may do is in its own policy; this one adds what only a header can.
   response.set("Content-Security-Policy",
@@ -81,14 +92,19 @@ Response answer(const Site& site, const http::request<http::empty_body>& request
   response.keep_alive(false);
   response.prepare_payload();
   if (request.method() == http::verb::head)
-    response.body().clear();
+    response.body() = {};
   return response;
 }
 
 /// One connection: a request, its answer, the end.
 class Session : public std::enable_shared_from_this<Session> {
 public:
-  Session(tcp::socket socket, const Site& site) : stream_(std::move(socket)), site_(site) {}
+  Session(tcp::socket socket, Site& site) : stream_(std::move(socket)), site_(site) {
+    ++site_.sessions;
+  }
+  ~Session() { --site_.sessions; }
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
 
   void start() {
     parser_.header_limit(kMostHeader);
@@ -112,7 +128,7 @@ private:
   }
 
   beast::tcp_stream stream_;
-  const Site& site_;
+  Site& site_;
   beast::flat_buffer buffer_{kMostHeader};
   http::request_parser<http::empty_body> parser_;
   Response response_;
@@ -121,16 +137,22 @@ private:
 } // namespace
 
 struct ViewServer::Impl {
+  Site site; // outlives the sessions, which the context holds
   asio::io_context context{1};
   tcp::acceptor acceptor{context};
-  Site site;
+  asio::steady_timer pause{context};
   std::string address;
 
   void accept() {
     acceptor.async_accept([this](beast::error_code error, tcp::socket socket) {
       if (error == asio::error::operation_aborted)
         return;
-      if (!error)
+      if (error) { // no descriptors are left, say
+        pause.expires_after(std::chrono::milliseconds(100));
+        pause.async_wait([this](beast::error_code) { accept(); });
+        return;
+      }
+      if (site.sessions < kMostSessions)
         std::make_shared<Session>(std::move(socket), site)->start();
       accept();
     });

@@ -9,7 +9,8 @@
 namespace egret::tool {
 
 /// Serves one document over HTTP on 127.0.0.1, to who knows its address: the path holds 128 random
-/// bits, and every other path, method and host name is refused. Connections have 10 seconds.
+/// bits, and every other path, method and host name is refused. Connections have 10 seconds; of
+/// more than 64 at a time the others are closed.
 class ViewServer {
 public:
   /// `port` 0: any that is free. Error(File) naming the port where it is in use.

@@ -69,6 +69,11 @@ export function table<Row>(
   return h("div", { class: "table", role: "region", "aria-label": label, tabindex: choose ? undefined : 0 }, h("table", {}, h("thead", {}, head), body));
 }
 
+/// The least and the most of any number of values, more than a call may have arguments.
+export function extent(values: number[]): [number, number] {
+  return [values.reduce((a, b) => Math.min(a, b), Infinity), values.reduce((a, b) => Math.max(a, b), -Infinity)];
+}
+
 export function time(seconds: number): string {
   if (!(seconds > 0)) return "–";
   if (seconds < 1e-3) return `${(seconds * 1e6).toPrecision(3)} µs`;

@@ -1,5 +1,5 @@
 // The memory page: the arena's blocks over the plan's steps, and what lives at the peak.
-import { bytes, h, s, table } from "./dom";
+import { bytes, extent, h, s, table } from "./dom";
 import type { View } from "./place";
 import type { Slot } from "./record";
 
@@ -13,7 +13,8 @@ export function memoryPage(view: View): HTMLElement {
   if (!plan) return h("p", { class: "empty" }, "The record has no plan.");
   const blocks = plan.slots.map((slot, number) => ({ slot, number })).filter(({ slot }) => slot.kind === "arena" && slot.bytes > 0);
   const live = plan.steps.map((_, step) => blocks.reduce((sum, { slot }) => sum + (slot.first_step <= step && step <= slot.last_step ? slot.bytes : 0), 0));
-  const peak = live.indexOf(Math.max(0, ...live));
+  const most = Math.max(0, extent(live)[1]);
+  const peak = live.indexOf(most);
   const kept = (kind: Slot["kind"]) => plan.slots.reduce((sum, slot) => sum + (slot.kind === kind ? slot.bytes : 0), 0);
   const launchOf = new Map<number, number>();
   program.launchSteps().forEach(({ place }, launch) => launchOf.set(place, launch));
@@ -32,7 +33,7 @@ export function memoryPage(view: View): HTMLElement {
   const height = 420;
   const steps = plan.steps.length;
   const x = (step: number) => kLeft + (step / steps) * (width - kLeft - 6);
-  const top = Math.max(plan.arena_bytes, ...live);
+  const top = Math.max(plan.arena_bytes, most);
   const y = (at: number) => height - kBottom - (at / top) * (height - kBottom - kTop);
   const chart = s("svg", { class: "memory", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `Blocks of the arena over ${steps} steps` });
   for (const part of [0, 0.25, 0.5, 0.75, 1])

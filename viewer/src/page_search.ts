@@ -1,5 +1,5 @@
 // The search page: rules that fired, fusion plans, and for each region the candidates with what was predicted and measured.
-import { h, s, table, time } from "./dom";
+import { extent, h, s, table, time } from "./dom";
 import type { View } from "./place";
 import type { Candidate, RegionSearch } from "./record";
 
@@ -12,8 +12,9 @@ function scatter(region: RegionSearch): SVGElement | null {
   const timed = region.candidates.filter((one) => one.seconds > 0 && one.predicted_seconds > 0);
   if (timed.length < 2) return null;
   const all = timed.flatMap((one) => [one.seconds, one.predicted_seconds]);
-  const low = Math.log10(Math.min(...all)) - 0.1;
-  const high = Math.log10(Math.max(...all)) + 0.1;
+  const [least, most] = extent(all);
+  const low = Math.log10(least) - 0.1;
+  const high = Math.log10(most) + 0.1;
   const x = (seconds: number) => kMargin + ((Math.log10(seconds) - low) / (high - low)) * (kWidth - kMargin - 8);
   const y = (seconds: number) => kHeight - kMargin - ((Math.log10(seconds) - low) / (high - low)) * (kHeight - kMargin - 8);
   const points = timed.map((one) =>

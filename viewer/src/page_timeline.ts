@@ -1,5 +1,5 @@
 // The timeline page: compiler passes and launches of all programs, from when the record began.
-import { h, s, share, table, time } from "./dom";
+import { extent, h, s, share, table, time } from "./dom";
 import type { View } from "./place";
 
 interface Bar {
@@ -39,7 +39,7 @@ export function timelinePage(view: View): HTMLElement {
     );
   });
   if (bars.length === 0) return h("p", { class: "empty" }, "The record has no times.");
-  const whole = { begin: Math.min(...bars.map((bar) => bar.begin)), end: Math.max(...bars.map((bar) => bar.begin + bar.seconds)) };
+  const whole = { begin: extent(bars.map((bar) => bar.begin))[0], end: extent(bars.map((bar) => bar.begin + bar.seconds))[1] };
   let { begin, end } = whole;
   const about = h("p", { class: "hint", role: "status" }, "Wheel to zoom, drag to move, click a bar to open it.");
   const height = rows.length * (kRow + 8) + 26;

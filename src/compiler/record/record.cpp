@@ -103,7 +103,8 @@ RecordWriter::RecordWriter(Sink sink) : sink_(std::move(sink)) {
 
 void RecordWriter::write(std::string_view line) {
   std::lock_guard lock(mutex_);
-  sink_(line);
+  if (!ended_)
+    sink_(line);
 }
 
 void RecordWriter::source(std::string_view file, std::string_view text, std::uint64_t hash,
@@ -149,7 +150,10 @@ void RecordWriter::launch(int program, std::size_t launch, Clock::time_point beg
 }
 
 void RecordWriter::end() {
-  write(line_of({{"event", "end"}, {"begin", seconds(Clock::now())}}));
+  const std::string line = line_of({{"event", "end"}, {"begin", seconds(Clock::now())}});
+  std::lock_guard lock(mutex_);
+  if (!std::exchange(ended_, true))
+    sink_(line);
 }
 
 // One program.

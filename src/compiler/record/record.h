@@ -44,7 +44,8 @@ public:
   std::unique_ptr<ProgramRecord> program(const ir::Graph& graph, std::string_view device,
                                          const Options& options);
   void launch(int program, std::size_t launch, Clock::time_point begin, Clock::time_point end);
-  /// The last line, without which a record is cut short.
+  /// The last line, without which a record is cut short. Lines of programs that are still compiled
+  /// or run by other threads are dropped from then on: the sink is not called again.
   void end();
 
 private:
@@ -61,6 +62,7 @@ private:
   Clock::time_point begin_ = Clock::now();
   std::mutex mutex_;
   Sink sink_;
+  bool ended_ = false;
   int programs_ = 0, sources_ = 0;
   std::map<std::uint64_t, Lines> lines_; ///< by hash
 };

@@ -34,27 +34,56 @@ struct GenerationBatch::Impl {
   std::vector<int> stop;       ///< of the model
   std::deque<Text> texts = {}; ///< in the order in which they were added
   Id next = 1;
+  std::uint64_t steps = 0;
+  /// The step that used each sequence last; 0: none.
+  std::vector<std::uint64_t> used_by =
+      std::vector<std::uint64_t>(static_cast<std::size_t>(model.sizes().sequences));
+
+  /// The sequence among those not in `used` for a prompt. Many prompts begin alike, with the header
+  /// of a chat: a sequence is continued if that loses no more tokens than it saves, so that another
+  /// text's tokens stay for its next turn; otherwise an empty one is taken, or the one that has
+  /// waited longest.
+  std::optional<std::size_t> place_for(std::span<const int> prompt,
+                                       const std::vector<bool>& used) const {
+    std::optional<std::size_t> best, empty, oldest;
+    std::size_t most = 0;
+    for (std::size_t i = 0; i < used.size(); ++i) {
+      if (used[i])
+        continue;
+      const std::size_t held = model.held(i).size(), common = model.common(i, prompt);
+      if (common > most && 2 * common >= held) {
+        best = i;
+        most = common;
+      }
+      if (held == 0 && !empty)
+        empty = i;
+      if (!oldest || used_by[i] < used_by[*oldest])
+        oldest = i;
+    }
+    return best ? best : empty ? empty : oldest;
+  }
 
   /// Gives sequences that are free to texts that wait.
   void admit() {
-    std::vector<bool> used(static_cast<std::size_t>(model.sizes().sequences));
+    std::vector<bool> used(used_by.size());
     for (const Text& text : texts)
       if (text.sequence)
         used[*text.sequence] = true;
     for (Text& text : texts) {
       if (text.sequence)
         continue;
-      std::optional<std::size_t> best;
-      for (std::size_t i = 0; i < used.size(); ++i)
-        if (!used[i] && (!best || model.common(i, text.prompt) > model.common(*best, text.prompt)))
-          best = i;
-      if (!best)
+      const std::optional<std::size_t> place = place_for(text.prompt, used);
+      if (!place)
         return;
-      used[*best] = true;
-      text.sequence = best;
-      text.reused = model.common(*best, text.prompt);
-      model.keep(*best, text.reused);
+      used[*place] = true;
+      text.sequence = place;
+      text.reused = model.common(*place, text.prompt);
+      model.keep(*place, text.reused);
     }
+    ++steps;
+    for (std::size_t i = 0; i < used.size(); ++i)
+      if (used[i])
+        used_by[i] = steps;
   }
 
   /// The next token of a text from its logits.

@@ -24,7 +24,8 @@ Tensor dense(const Matrix& matrix, DType dtype);
 Tensor rows_at(const Matrix& table, const Tensor& index, DType dtype);
 /// Rows begin .. begin + count.
 Matrix narrowed(const Matrix& matrix, std::int64_t begin, std::int64_t count);
-/// Matrices of the same kind and shape along a new first axis.
+/// Matrices of the same shape, all floats or all integers of the same bits and group, along a new
+/// first axis.
 Matrix stacked(const std::vector<Matrix>& each);
 /// Computes it now.
 void evaluate(Matrix& matrix);

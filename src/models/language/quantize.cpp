@@ -47,6 +47,7 @@ std::vector<QuantizedMatrix> quantize_language_model(const std::filesystem::path
   Keys keys(io::read_json_object(config_path), config_path.string());
   const Architecture& row = architecture_of(keys.text({"model_type"}), false, config_path.string());
   const LanguageConfig config = read_config(keys, row, 0);
+  keys.require_all_read(o.ignored_keys);
   const FolderSource source(folder);
   const std::map<std::string, bool> matrices = matrices_of(source, row, config);
 

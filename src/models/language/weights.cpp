@@ -13,6 +13,12 @@ namespace {
 
 using Dims = std::vector<std::int64_t>;
 
+/// Bits and group of packed integers; zeros for floats.
+std::pair<int, std::int64_t> form_of(const Matrix& matrix) {
+  const auto* q = std::get_if<Quantized>(&matrix);
+  return q == nullptr ? std::pair<int, std::int64_t>() : std::pair(q->bits, q->group);
+}
+
 /// Walks the parameters of a model twice: first to check names and shapes, with zeros in place of
 /// values, then to read them.
 class WeightReader {
@@ -213,6 +219,11 @@ private:
       std::string one = name;
       one.replace(number, 2, std::to_string(e));
       each.push_back(matrix(one + ".weight", {out, in}));
+      if (form_of(each.back()) != form_of(each.front()))
+        fail(ErrorKind::File,
+             "{}: tensor '{}.weight' is packed otherwise than that of expert 0; those of a layer "
+             "must all be floats, or integers of the same bits and groups",
+             source_.path_of(one + ".weight"), one);
     }
     return stored(stacked(each));
   }

@@ -237,6 +237,27 @@ TEST_F(Serving, TellsOfItselfAndOfTokens) {
   EXPECT_EQ(metrics.body.find("egret_generated_tokens_total 0\n"), std::string::npos);
 }
 
+TEST_F(Serving, HeadHasNoBodySoThatTheNextAnswerIsFound) {
+  HttpClient client(port());
+  client.request("HEAD", "/health", "", "");
+  client.request("GET", "/health", "", "");
+  const HttpResponse head = client.head();
+  EXPECT_EQ(head.status, 405);
+  EXPECT_NE(head.fields.at("content-length"), "0");
+  EXPECT_EQ(client.response().body, R"({"status":"ok"})");
+}
+
+TEST_F(Serving, ChunkExtensionsAndTrailersThatNeverEndAreRefused) {
+  for (const std::string chunk : {"2;", "0\r\nX: "}) {
+    HttpClient client(port());
+    client.send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
+                "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n" +
+                chunk + std::string(1U << 20U, 'x'));
+    EXPECT_EQ(client.response().status, 400) << chunk;
+  }
+  EXPECT_EQ(http(port(), "GET", "/health", "", "").status, 200);
+}
+
 TEST_F(Serving, RefusesWhatItCannotAnswerAndGoesOn) {
   struct Case {
     std::string method, path, body;
@@ -291,6 +312,26 @@ TEST(Server, AsksForItsKey) {
   EXPECT_EQ(status("/v1/models", "Authorization: Bearer secret1\r\n"), 401);
   EXPECT_EQ(status("/v1/models", "Authorization: Bearer secret\r\n"), 200);
   EXPECT_EQ(status("/health", ""), 200);
+}
+
+/// The status of a request whose field Host is `host`.
+int status_of_host(std::uint16_t port, const std::string& host, const std::string& more = {}) {
+  HttpClient client(port);
+  client.send("GET /v1/models HTTP/1.1\r\nHost: " + host + "\r\n" + more + "\r\n");
+  return client.response().status;
+}
+
+TEST_F(Serving, AnswersNoNameThatAPageMadeToMeanThisMachine) {
+  for (const char* host :
+       {"localhost", "LocalHost:8080", "127.0.0.1:1", "10.1.2.3", "[::1]", "[::1]:8080", ""})
+    EXPECT_EQ(status_of_host(port(), host), 200) << host;
+  for (const char* host : {"evil.example", "evil.example:8080", "localhost.evil.example",
+                           "127.0.0.1.evil.example", "[localhost]", "[", "[]", ":"})
+    EXPECT_EQ(status_of_host(port(), host), 421) << host;
+  // A page does not know the key, and others than this machine have names.
+  const auto keyed = server({.api_key = "secret"}, 1), open = server({.host = "0.0.0.0"}, 1);
+  EXPECT_EQ(status_of_host(keyed->port(), "my.example", "Authorization: Bearer secret\r\n"), 200);
+  EXPECT_EQ(status_of_host(open->port(), "my.example"), 200);
 }
 
 /// A job that its engine holds until `go`: what comes then waits.
@@ -428,6 +469,22 @@ TEST(ServeCommand, ServesUntilItIsInterrupted) {
       test::egret_command("serve --model " + model + " --api-key-file " + err + "x");
   EXPECT_EQ(no_key.code, 1);
   test::expect_contains(no_key.err, "errx");
+}
+
+TEST(ServeCommand, RefusesBeforeItReadsWeights) {
+  const auto other = server({}, 1);
+  test::TempFolder broken; // has no weights: whoever reads them says so
+  test::write_json(broken / "tokenizer.json", test::small_tokenizer());
+  test::write_json(broken / "tokenizer_config.json", {{"chat_template", "{% if %}"}});
+  const std::string model = broken.path().string();
+  const auto refused = [&](const std::string& options) {
+    const test::Ran ran = test::egret_command("serve --model " + model + " " + options);
+    EXPECT_EQ(ran.code, 1);
+    return ran.err;
+  };
+  test::expect_contains(refused(fmt::format("--port {}", other->port())), "cannot listen on");
+  test::expect_contains(refused("--host here"), "'here' is not an address");
+  test::expect_contains(refused("--port 0 --name mine"), "mine: chat template");
 }
 
 } // namespace

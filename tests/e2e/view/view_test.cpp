@@ -1,14 +1,17 @@
 // `--record` and `egret view`: the page, what it refuses, and who may read it over HTTP.
+#include "support/http_client.h"
 #include "support/run_tool.h"
 
 #include <arpa/inet.h>
 #include <array>
 #include <csignal>
 #include <fmt/format.h>
+#include <memory>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <vector>
 
 namespace egret {
 namespace {
@@ -66,6 +69,11 @@ TEST_F(View, RefusesWhatIsNoRecord) {
           "a record of version 99; this egret reads version 1");
   const std::size_t second = record.find('\n') + 1;
   refused(record.substr(0, second) + "{\"event\":\n" + record.substr(second), "line 2 is no JSON");
+  test::write_file(folder_ / "large.jsonl", record);
+  std::filesystem::resize_file(folder_ / "large.jsonl", (std::uintmax_t{256} << 20) + 1);
+  const Ran large = run("view " + path("large.jsonl") + " --out " + path("r.html"));
+  EXPECT_EQ(large.code, 1);
+  expect_contains(large.err, path("large.jsonl") + ": it has more than 268435456 bytes");
 }
 
 TEST_F(View, ShowsARecordThatIsCutShort) {
@@ -194,9 +202,19 @@ TEST_F(View, IsServedToWhoKnowsTheAddress) {
   // A name that somebody else's page made to mean this machine.
   EXPECT_TRUE(server.ask("GET " + server.path + " HTTP/1.1\r\nHost: evil.example\r\n\r\n")
                   .starts_with("HTTP/1.1 421"));
+  const std::string head = server.get(server.path, "HEAD");
+  EXPECT_TRUE(head.starts_with("HTTP/1.1 200") && head.ends_with("\r\n\r\n")) << head;
   server.ask("\xff\xfe garbage\r\n\r\n");
   server.ask("GET /" + std::string(1 << 16, 'a') + " HTTP/1.1\r\n\r\n");
   EXPECT_TRUE(server.get(server.path).starts_with("HTTP/1.1 200")); // it is still there
+  { // As many connections as it has at once, which send nothing; then they end.
+    std::vector<std::unique_ptr<test::HttpClient>> idle;
+    for (int i = 0; i < 64; ++i)
+      idle.push_back(std::make_unique<test::HttpClient>(server.port));
+    EXPECT_TRUE(test::HttpClient(server.port).ended()) << "one too many is closed at once";
+  }
+  while (!server.get(server.path).starts_with("HTTP/1.1 200")) {
+  }
   EXPECT_EQ(server.end(), 0);
 }
 

@@ -166,5 +166,44 @@ TEST(GenerationBatch, CancelledTextsLeaveTheirSequenceToOthers) {
   EXPECT_EQ(written(batch).at(again).reason, StopReason::Context);
 }
 
+TEST(GenerationBatch, ConversationsInTurnKeepTheirSequences) {
+  test::TempFolder folder;
+  const nlohmann::json& golden = golden_language("gpt2");
+  test::write_language_folder(folder.path(), golden["config"], test::language_tensors(golden));
+  LanguageModel model = LanguageModel::load(folder.path(), {.sequences = 2});
+  GenerationBatch batch(model);
+  const std::vector<int> header = {1, 2, 3};
+  std::vector<int> a = header, b = header, c = header;
+  for (int i = 0; i < 8; ++i) {
+    a.push_back(10 + i);
+    b.push_back(20 + i);
+    c.push_back(30 + i);
+  }
+  // One more turn of a conversation: how much of it was there, of how many tokens.
+  const auto turn = [&](std::vector<int>& conversation) {
+    const std::size_t before = conversation.size();
+    std::size_t reused = 0;
+    (void)batch.add(conversation, {.max_new = 2, .stop = std::vector<int>{}});
+    while (batch.running() + batch.waiting() > 0)
+      for (const auto& event : batch.step()) {
+        conversation.push_back(event.token.value());
+        reused = event.reused;
+      }
+    conversation.push_back(4);
+    return std::pair(reused, before);
+  };
+  EXPECT_EQ(turn(a).first, 0U);
+  EXPECT_EQ(turn(b).first, 0U) << "the header alone is not worth the other's tokens";
+  for (int i = 0; i < 2; ++i)
+    for (std::vector<int>* one : {&a, &b}) { // all but the last token written and the new one
+      const auto [reused, size] = turn(*one);
+      EXPECT_EQ(reused, size - 2);
+    }
+  EXPECT_EQ(turn(c).first, header.size()) << "in the place of the one that has waited longest";
+  const auto [reused, size] = turn(b);
+  EXPECT_EQ(reused, size - 2);
+  EXPECT_EQ(turn(a).first, header.size());
+}
+
 } // namespace
 } // namespace egret::models

@@ -107,6 +107,66 @@ INSTANTIATE_TEST_SUITE_P(Some, QuantizedFolder,
                                   std::to_string(std::get<1>(info.param));
                          });
 
+TEST(QuantizedFolders, ExpertsOfALayerAreAllOfOneForm) {
+  test::TempFolder folder;
+  const nlohmann::json& golden = golden_language("qwen3_moe");
+  io::TensorMap tensors = test::language_tensors(golden);
+  test::write_language_folder(folder.path(), golden["config"], tensors);
+  const auto load = [&](const std::filesystem::path& path) {
+    try {
+      (void)LanguageModel::load(path);
+      ADD_FAILURE() << "it was loaded";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::File);
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const std::filesystem::path eight = folder / "eight", four = folder / "four";
+  (void)quantize_language_model(folder.path(), eight, {.bits = 8});
+  (void)quantize_language_model(folder.path(), four, {.bits = 4, .group = 4});
+  const std::string name = "model.layers.0.mlp.experts.1.up_proj.weight";
+  ASSERT_TRUE(tensors.contains(name));
+  const io::TensorMap other = io::load_safetensors(four / "model.safetensors");
+  for (const bool floats : {true, false}) {
+    io::TensorMap mixed = io::load_safetensors(eight / "model.safetensors");
+    ASSERT_EQ(mixed.erase(name + ".int8"), 1U);
+    ASSERT_EQ(mixed.erase(name + ".scale"), 1U);
+    if (floats) {
+      mixed.emplace(name, tensors.at(name));
+    } else {
+      mixed.emplace(name + ".int4", other.at(name + ".int4"));
+      mixed.emplace(name + ".scale", other.at(name + ".scale"));
+    }
+    io::save_safetensors(eight / "mixed.safetensors", mixed);
+    std::filesystem::rename(eight / "mixed.safetensors", eight / "model.safetensors");
+    const std::string said = load(eight);
+    EXPECT_NE(said.find("'" + name + "' is packed otherwise"), std::string::npos) << said;
+    (void)LanguageModel::load(eight, {.dequantize = true}); // there all are floats
+    std::filesystem::remove_all(eight);
+    (void)quantize_language_model(folder.path(), eight, {.bits = 8});
+  }
+}
+
+TEST(QuantizedFolders, KeysThatAreNotKnownAreRefusedOrIgnored) {
+  test::TempFolder folder;
+  const nlohmann::json& golden = golden_language("llama");
+  nlohmann::json config = golden["config"];
+  config["future_feature"] = 2;
+  test::write_language_folder(folder.path(), config, test::language_tensors(golden));
+  try {
+    (void)quantize_language_model(folder.path(), folder / "small");
+    ADD_FAILURE() << "it was quantized";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::Unsupported);
+    EXPECT_NE(std::string(error.what()).find("'future_feature'"), std::string::npos);
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder / "small"));
+  EXPECT_FALSE(quantize_language_model(folder.path(), folder / "small",
+                                       {.bits = 8, .ignored_keys = {"future_feature"}})
+                   .empty());
+}
+
 TEST(QuantizedBlocks, AreTheirValuesAsIntegersWithScales) {
   Generator random(3);
   Tensor values = randn({5, 96}, random);

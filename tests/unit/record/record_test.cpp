@@ -14,9 +14,12 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <atomic>
+#include <latch>
 #include <map>
 #include <set>
 #include <sstream>
+#include <thread>
 
 namespace egret::compiler {
 namespace {
@@ -272,6 +275,17 @@ TEST_F(RecordOfCompiler, WritesNamesThatAreNoText) {
   EXPECT_EQ(lines.of("node").at(0)["name"], "\xef\xbf\xbd\"\n");
 }
 
+TEST(RecordWriter, WritesNothingBehindItsEnd) {
+  std::vector<std::string> events;
+  RecordWriter writer(
+      [&](std::string_view line) { events.push_back(json::parse(line).at("event")); });
+  writer.end();
+  const auto now = RecordWriter::Clock::now();
+  writer.launch(0, 0, now, now);
+  writer.end();
+  EXPECT_EQ(events, (std::vector<std::string>{"record", "end"}));
+}
+
 // Through the library's door.
 
 Lines lines_of_file(const std::filesystem::path& path) {
@@ -314,6 +328,38 @@ TEST(Record, HasWhatIsCompiledAndRunWhileItLives) {
     EXPECT_EQ(launch["program"], 0);
     EXPECT_EQ(launch["launch"], 0);
     EXPECT_GT(launch["seconds"], 0);
+  }
+}
+
+TEST(Record, EndsWhileOtherThreadsCompileAndRun) {
+  test::TempFolder folder;
+  const std::string path = (folder / "r.jsonl").string();
+  auto& runtime = runtime::Runtime::instance();
+  runtime.clear_plans();
+  for (std::int64_t size = 100; size < 110; ++size) {
+    Record record(path);
+    std::latch ran(1);
+    std::atomic<bool> closed = false;
+    std::thread other([&] {
+      Graph graph;
+      graph.outputs = {graph.unary(Op::Exp, graph.iota(Expr(size), DType::F32))};
+      const auto program = runtime.program(graph);
+      program->run({});
+      ran.count_down();
+      while (!closed)
+        program->run({});
+    });
+    if (size % 2 == 0)
+      ran.wait();
+    record.close();
+    const Lines lines = lines_of_file(path);
+    expect_sound(lines);
+    if (size % 2 == 0) {
+      EXPECT_FALSE(lines.of("launch").empty());
+    }
+    closed = true;
+    other.join();
+    EXPECT_EQ(lines_of_file(path).all.size(), lines.all.size());
   }
 }
 
