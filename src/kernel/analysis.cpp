@@ -130,8 +130,8 @@ bool is_output(const Region& region, int stage) {
                      [&](const Output& o) { return o.stage == stage; });
 }
 
-std::int64_t vector_score(const Region& region, std::span<const int> stages, int axis,
-                          std::span<const int> inner) {
+double vector_score(const Region& region, std::span<const int> stages, int axis,
+                    std::span<const int> inner) {
   double score = 0;
   auto count = [&](std::optional<std::int64_t> stride, DType dtype, bool stored, double weight) {
     const double bytes = weight * double(size_of(dtype));
@@ -165,7 +165,7 @@ std::int64_t vector_score(const Region& region, std::span<const int> stages, int
         count(stride_of(region, out, axis), out.dtype, true,
               weight([&](int a) { return stride_of(region, out, a) != 0; }));
   }
-  return std::llround(score);
+  return score;
 }
 
 int lanes_for(const Region& region, std::span<const int> stages, std::int64_t vector_bytes) {

@@ -41,8 +41,8 @@ bool sorts(const Region& region);
 /// are contiguous, less four times those that would have to be gathered. Loads of lanes that are
 /// two to four elements apart count nothing. What does not vary along loops over the axes `inner`
 /// inside of the vectors is loaded once for all their points, and counts that much less.
-std::int64_t vector_score(const Region& region, std::span<const int> stages, int axis,
-                          std::span<const int> inner = {});
+double vector_score(const Region& region, std::span<const int> stages, int axis,
+                    std::span<const int> inner = {});
 /// Lanes of a vector in which the widest values that the stages compute fit the target's registers.
 int lanes_for(const Region& region, std::span<const int> stages, std::int64_t vector_bytes);
 

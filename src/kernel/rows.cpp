@@ -31,7 +31,7 @@ struct Facts {
   Passes passes;
   int reduced_axis = -1;  ///< best reduced axis for lanes, with its score
   int parallel_axis = -1; ///< best parallel axis for lanes
-  std::int64_t reduced_score = 0, parallel_score = 0;
+  double reduced_score = 0, parallel_score = 0;
   bool argmax = false;
   double flops = 1; ///< of a point
 

@@ -154,7 +154,8 @@ std::vector<Writer::LaneRows> Writer::rows_of_outputs(const Tree& vector, const 
     rows.along = axis_of_rows(stage.axes, vector.axis, stride);
     std::vector<int> axes = stage.axes;
     std::erase(axes, vector.axis);
-    if (rows.along < 0 || !is_inside(path(out.stage), &vector, rows.along, h))
+    if (rows.along < 0 || !is_inside(path(out.stage), &vector, rows.along, h) ||
+        !loops_left(path(out.stage), std::array{vector.axis}, h).empty()) // other rows in between
       continue;
     rows.number = int(o);
     rows.stage = out.stage;
