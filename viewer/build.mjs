@@ -21,7 +21,7 @@ const script = bundled.outputFiles[0].text.trim();
 const minified = await build({ entryPoints: [join(here, "src/style.css")], minify: true, write: false });
 const style = minified.outputFiles[0].text.trim();
 for (const part of [script, style])
-  if (part.includes("</script") || part.includes("</style") || part.includes("<!--") || part.includes(')EGRETPAGE"') || part.includes("EGRET_RECORD_HERE"))
+  if (part.includes("</script") || part.includes("</style") || part.includes("<!--") || part.includes(')EGRETPAGE"') || part.includes("RECORD_GOES_HERE"))
     throw new Error("what is bundled would end its element");
 const hash = (text) => `'sha256-${createHash("sha256").update(text).digest("base64")}'`;
 const policy = `default-src 'none'; script-src ${hash(script)}; style-src ${hash(style)}; base-uri 'none'; form-action 'none'`;

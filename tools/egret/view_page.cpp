@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::string_view kPlace = "EGRET_RECORD_HERE"; // of the record, in the page
+constexpr std::string_view kPlace = "RECORD_GOES_HERE"; // of the record, in the page
 
 void check_header(const std::string& file, std::string_view line) {
   const Json header = Json::parse(line, nullptr, false);

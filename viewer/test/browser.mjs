@@ -45,8 +45,8 @@ run("compile", file("softmax.txt"), "--effort", "quick", "--record", file("softm
 run("view", file("softmax.jsonl"), "--out", file("softmax.html"));
 
 const template = readFileSync(fileURLToPath(new URL("../../tools/egret/viewer.html", import.meta.url)), "utf8");
-writeFileSync(file("large.html"), template.replace("EGRET_RECORD_HERE", () => chainRecord(900)));
-writeFileSync(file("cut.html"), template.replace("EGRET_RECORD_HERE", () => chainRecord(2).split("\n").slice(0, -2).join("\n")));
+writeFileSync(file("large.html"), template.replace("RECORD_GOES_HERE", () => chainRecord(900)));
+writeFileSync(file("cut.html"), template.replace("RECORD_GOES_HERE", () => chainRecord(2).split("\n").slice(0, -2).join("\n")));
 
 const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
 const problems = [];

@@ -45,7 +45,7 @@ TEST_F(View, IsOnePageInWhichNamesAreText) {
   expect_contains(page, "default-src 'none'; script-src 'sha256-");
   expect_contains(page, "\\u003c/script>\\u003cscript>alert(1)//");
   EXPECT_EQ(page.find("<script>alert"), std::string::npos);
-  EXPECT_EQ(page.find("EGRET_RECORD_HERE"), std::string::npos);
+  EXPECT_EQ(page.find("RECORD_GOES_HERE"), std::string::npos);
   for (const char* loads : {"src=\"", "href=\"", "@import", "url("})
     EXPECT_EQ(page.substr(0, page.find("<script")).find(loads), std::string::npos) << loads;
 }
