@@ -675,7 +675,11 @@ private:
 } // namespace
 
 void verify(const KernelProgram& program) {
-  Verifier(program).run();
+  try {
+    Verifier(program).run();
+  } catch (const Error& error) { // sizes whose products do not fit 64 bits
+    ensure(false, "program {}: {}", program.name, error.what());
+  }
 }
 
 } // namespace egret::kernel
