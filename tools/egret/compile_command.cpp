@@ -34,7 +34,7 @@ namespace {
 using compiler::CompileReport;
 
 struct CompileCommand {
-  std::string graph, program, loops_program, optimized, plan, record, schedules, emit, library,
+  std::string graph, program, loops_program, optimized, plan, record, schedules, emit, exported,
       device;
   EffortOptions effort{.effort = "quick"};
   std::vector<std::string> rules, steady, print_after;
@@ -123,7 +123,7 @@ void compile(const CompileCommand& command) {
                                      {"--loops-program", command.loops_program},
                                      {"--graph-out", command.optimized},
                                      {"--plan", command.plan},
-                                     {"--export", command.library}})
+                                     {"--export", command.exported}})
     if (!path.empty())
       output_target(fmt::format("compile {}", option), path);
   const std::string text = read_text(command.graph);
@@ -145,8 +145,8 @@ void compile(const CompileCommand& command) {
   if (!command.program.empty())
     write_output("compile --program", command.program,
                  saturate::program_text(passes::normalize()(graph), options.rules));
-  if (!command.library.empty())
-    export_library(command.library, graph, options);
+  if (!command.exported.empty())
+    export_library(command.exported, graph, options);
   const std::string device = egret::device();
   if (const std::string_view backend = command.emit.empty() ? "" : kForms.at(command.emit).backend;
       !backend.empty() && backend != device.substr(0, device.find(':')))
@@ -247,7 +247,7 @@ void add_compile_command(CLI::App& app) {
       ->check(CLI::IsMember({"tree", "program", "c", "llvm", "cuda"}))
       ->excludes(json);
   command
-      ->add_option("--export", options->library,
+      ->add_option("--export", options->exported,
                    "Write a C library that needs nothing of egret, NAME.c or NAME.so, and NAME.h "
                    "(docs/export.md)")
       ->type_name("NAME.c|NAME.so");

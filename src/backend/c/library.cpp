@@ -207,10 +207,12 @@ private:
   std::string dims_text() const;
   std::string guards_text() const;
   std::string sizes_text() const;
+  Expr by_plan_dims(const Expr& e, const kernel::KernelProgram& program, const Step& step) const;
   std::string launch_text(const Step& step) const;
   std::string results_text() const;
   std::string number_type(const LibraryInterface::Result& result) const;
   std::string kernels_text() const;
+  std::string size_parameters() const; ///< of NAME_memory
   std::string parameters_text() const;
   std::string header() const;
 
@@ -357,6 +359,18 @@ std::string LibraryRenderer::guards_text() const {
   return text + dims_text() + more;
 }
 
+// An expression over the dims of a launch's kernel, over those of the plan.
+Expr LibraryRenderer::by_plan_dims(const Expr& e, const kernel::KernelProgram& program,
+                                   const Step& step) const {
+  return substitute(e, [&](const Expr& v) -> std::optional<Expr> {
+    const auto at = std::ranges::find(program.dims, v);
+    if (at == program.dims.end())
+      return std::nullopt;
+    const int dim = step.dims[static_cast<std::size_t>(at - program.dims.begin())];
+    return plan_.dims[static_cast<std::size_t>(dim)];
+  });
+}
+
 // Bytes of a worker's memory, the most that a launch needs.
 std::string LibraryRenderer::sizes_text() const {
   std::set<std::string> seen;
@@ -366,13 +380,7 @@ std::string LibraryRenderer::sizes_text() const {
       continue;
     const kernel::KernelProgram& program =
         plan_.kernels[static_cast<std::size_t>(step.kernel)].program;
-    const Expr bytes = substitute(worker_bytes(program), [&](const Expr& v) -> std::optional<Expr> {
-      const auto at = std::ranges::find(program.dims, v);
-      if (at == program.dims.end())
-        return std::nullopt;
-      return plan_.dims[static_cast<std::size_t>(
-          step.dims[static_cast<std::size_t>(at - program.dims.begin())])];
-    });
+    const Expr bytes = by_plan_dims(worker_bytes(program), program, step);
     if (bytes == Expr(0) || !seen.insert(number(bytes)).second)
       continue;
     text += fmt::format("  if ((size_t){0} > eg_share) eg_share = (size_t){0};\n", number(bytes));
@@ -416,14 +424,7 @@ std::string LibraryRenderer::launch_text(const Step& step) const {
     text += fmt::format("    const int64_t eg_dims[] = {{{}}};\n", dims);
   if (!scalars.empty())
     text += fmt::format("    uint64_t eg_scalars[] = {{{}}};\n{}", scalars, fill);
-  const Expr workers =
-      substitute(program.launch.workers, [&](const Expr& v) -> std::optional<Expr> {
-        const auto at = std::ranges::find(program.dims, v);
-        if (at == program.dims.end())
-          return std::nullopt;
-        return plan_.dims[static_cast<std::size_t>(
-            step.dims[static_cast<std::size_t>(at - program.dims.begin())])];
-      });
+  const Expr workers = by_plan_dims(program.launch.workers, program, step);
   text += fmt::format("    eg_launch({}, {}, {}, {}, &eg_pool, {});\n  }}\n",
                       clike::kernel_symbol(program), pointers.empty() ? "0" : "eg_pointers",
                       dims.empty() ? "0" : "eg_dims", scalars.empty() ? "0" : "eg_scalars",
@@ -472,6 +473,13 @@ std::string LibraryRenderer::kernels_text() const {
   return text;
 }
 
+std::string LibraryRenderer::size_parameters() const {
+  std::string text;
+  for (const std::string& dim : dims_)
+    text += fmt::format("{}int64_t {}", text.empty() ? "" : ", ", dim);
+  return text.empty() ? "void" : text;
+}
+
 std::string LibraryRenderer::parameters_text() const {
   std::string text;
   for (const Parameter& parameter : parameters_)
@@ -480,12 +488,10 @@ std::string LibraryRenderer::parameters_text() const {
 }
 
 std::string LibraryRenderer::header() const {
-  std::string about, sizes;
+  std::string about;
   for (const Parameter& parameter : parameters_)
     about +=
         fmt::format("     {}: {}\n", parameter.declaration, clike::comment_text(parameter.note));
-  for (const std::string& dim : dims_)
-    sizes += fmt::format("{}int64_t {}", sizes.empty() ? "" : ", ", dim);
   return fmt::format(R"(#ifndef EGRET_LIBRARY_{0}_H
 #define EGRET_LIBRARY_{0}_H
 
@@ -521,7 +527,7 @@ int {0}({3});
 
 #endif
 )",
-                     interface_.name, about, sizes.empty() ? "void" : sizes, parameters_text());
+                     interface_.name, about, size_parameters(), parameters_text());
 }
 
 // How a kernel is run by all workers that there is memory for.
@@ -573,13 +579,10 @@ LibraryText LibraryRenderer::run() {
   for (const Step& step : plan_.steps)
     steps += launch_text(step);
   const std::string& name = interface_.name;
-  std::string sizes;
-  for (const std::string& dim : dims_)
-    sizes += fmt::format("{}int64_t {}", sizes.empty() ? "" : ", ", dim);
   std::string code = fmt::format(
       "size_t {0}_memory({1}) {{\n{2}{3}  return eg_arena_bytes + (size_t)eg_threads() * (64 + "
       "eg_share);\n}}\n\n",
-      name, sizes.empty() ? "void" : sizes, dims_text(), sizes_text());
+      name, size_parameters(), dims_text(), sizes_text());
   code += fmt::format("int {}({}) {{\n{}{}", name, parameters_text(), guards_text(), sizes_text());
   code += fmt::format(R"(  int64_t eg_workers = eg_threads();
   void* eg_own = 0;

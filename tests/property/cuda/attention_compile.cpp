@@ -11,6 +11,7 @@
 #include "egret/functional.h"
 #include "egret/graph.h"
 #include "support/null_device.h"
+#include "support/nvrtc.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -84,12 +85,9 @@ std::string check_head(const HeadCase& c, const backend::cuda::Nvrtc& nvrtc, int
 }
 
 TEST(Heads, OfEverySizeCompile) {
-  std::shared_ptr<const backend::cuda::Nvrtc> nvrtc;
-  try {
-    nvrtc = backend::cuda::Nvrtc::instance();
-  } catch (const Error&) {
+  const auto nvrtc = testing::nvrtc();
+  if (!nvrtc)
     GTEST_SKIP() << "NVRTC is not installed";
-  }
   std::vector<HeadCase> cases;
   if (std::getenv("EGRET_HEAD_SIZES")) {
     for (std::int64_t size = 16; size <= 256; size += 8)

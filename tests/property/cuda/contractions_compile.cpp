@@ -7,6 +7,7 @@
 #include "kernel/families.h"
 #include "support/contractions.h"
 #include "support/null_device.h"
+#include "support/nvrtc.h"
 
 #include <gtest/gtest.h>
 
@@ -18,16 +19,8 @@ namespace {
 using backend::cuda::Nvrtc;
 using testing::Einsum;
 
-std::shared_ptr<const Nvrtc> contractions_nvrtc() {
-  try {
-    return Nvrtc::instance();
-  } catch (const Error&) {
-    return nullptr;
-  }
-}
-
 TEST(CudaContractions, TextCompilesWithoutSpills) {
-  const auto compiler = contractions_nvrtc();
+  const auto compiler = testing::nvrtc();
   if (!compiler)
     GTEST_SKIP() << "NVRTC is not installed";
   const Einsum e{"mk", "kn", "mn", {{'m', 1024}, {'n', 1024}, {'k', 128}}};

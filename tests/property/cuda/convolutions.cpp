@@ -10,6 +10,7 @@
 #include "kernel/gpu_wgmma_side.h"
 #include "support/convolution_graphs.h"
 #include "support/null_device.h"
+#include "support/nvrtc.h"
 #include "support/random_graph.h"
 #include "support/region_runner.h"
 
@@ -58,12 +59,9 @@ TEST(Convolutions, AndTheirGradientsAreMultipliedByMatrixUnits) {
 }
 
 TEST(Convolutions, CompileForTheGpusThereAre) {
-  std::shared_ptr<const backend::cuda::Nvrtc> compiler;
-  try {
-    compiler = backend::cuda::Nvrtc::instance();
-  } catch (const Error&) {
+  const auto compiler = testing::nvrtc();
+  if (!compiler)
     GTEST_SKIP() << "NVRTC is not installed";
-  }
   const Convolution c = usual_convolutions()[0];
   for (const auto& entry : planned(testing::convolution_graph(c, true)).plan.kernels) {
     if (entry.schedule.mma.empty())
@@ -231,12 +229,9 @@ TEST(Convolutions, ArrivalsThatAreMissingOrTooManyAreFound) {
 }
 
 TEST(Convolutions, CopiedSidesCompileWithoutSpills) {
-  std::shared_ptr<const backend::cuda::Nvrtc> compiler;
-  try {
-    compiler = backend::cuda::Nvrtc::instance();
-  } catch (const Error&) {
+  const auto compiler = testing::nvrtc();
+  if (!compiler)
     GTEST_SKIP() << "NVRTC is not installed";
-  }
   const kernel::Target target = backend::cuda::known_target(90);
   const auto cuda = backend::cuda::cuda_target(target);
   const kernel::Generator& generator = kernel::gpu_contraction_generator();

@@ -5,6 +5,7 @@
 #include "backend/cuda/target.h"
 #include "kernel/families.h"
 #include "kernel/parts.h"
+#include "support/nvrtc.h"
 #include "support/region_forms.h"
 #include "support/region_runner.h"
 #include "support/update_graphs.h"
@@ -20,18 +21,10 @@ namespace {
 
 using backend::cuda::Nvrtc;
 
-std::shared_ptr<const Nvrtc> kernels_nvrtc() {
-  try {
-    return Nvrtc::instance();
-  } catch (const Error&) {
-    return nullptr;
-  }
-}
-
 class CudaForms : public ::testing::TestWithParam<testing::FormCase> {};
 
 TEST_P(CudaForms, TextCompilesWithoutSpills) {
-  auto compiler = kernels_nvrtc();
+  auto compiler = testing::nvrtc();
   if (!compiler)
     GTEST_SKIP() << "NVRTC is not installed";
   auto [m, n] = GetParam().sizes.back();
@@ -66,7 +59,7 @@ INSTANTIATE_TEST_SUITE_P(All, CudaForms, ::testing::ValuesIn(testing::region_for
 
 /// Several independent regions in one grid: code of each form in the branches of one kernel.
 TEST(CudaBatches, TextCompilesWithoutSpills) {
-  auto compiler = kernels_nvrtc();
+  auto compiler = testing::nvrtc();
   if (!compiler)
     GTEST_SKIP() << "NVRTC is not installed";
   const kernel::Target target = testing::test_gpu();
@@ -100,7 +93,7 @@ TEST(CudaBatches, TextCompilesWithoutSpills) {
 
 /// Hundreds of problems of one code: tables of sizes, and more than 4 KB of pointers.
 TEST(CudaGroups, TextCompilesWithoutSpillsAndIsOneCode) {
-  auto compiler = kernels_nvrtc();
+  auto compiler = testing::nvrtc();
   if (!compiler)
     GTEST_SKIP() << "NVRTC is not installed";
   const kernel::Target target = backend::cuda::known_target(90);
@@ -138,7 +131,7 @@ TEST(CudaGroups, TextCompilesWithoutSpillsAndIsOneCode) {
 
 /// Logits in bf16 to the gradient of their cross-entropy: rows of 100 KB, aligned or not.
 TEST(CudaRows, LongRowsCompileWithoutSpills) {
-  auto compiler = kernels_nvrtc();
+  auto compiler = testing::nvrtc();
   if (!compiler)
     GTEST_SKIP() << "NVRTC is not installed";
   const kernel::Target target = backend::cuda::known_target(90);

@@ -8,6 +8,7 @@
 #include "compiler/search/layout_moves.h"
 #include "egret/error.h"
 #include "support/contractions.h"
+#include "support/nvrtc.h"
 #include "support/region_forms.h"
 #include "support/region_runner.h"
 
@@ -18,14 +19,6 @@ namespace {
 
 using backend::cuda::Nvrtc;
 using testing::Einsum;
-
-std::shared_ptr<const Nvrtc> layouts_nvrtc() {
-  try {
-    return Nvrtc::instance();
-  } catch (const Error&) {
-    return nullptr;
-  }
-}
 
 void check_layouts(const ir::Graph& graph, const compiler::CandidateGraph& plain,
                    const compiler::Move& move, const kernel::Target& target) {
@@ -44,7 +37,7 @@ void check_layouts(const ir::Graph& graph, const compiler::CandidateGraph& plain
     const std::string wrong = testing::check_generators(c, target, {}, 1);
     EXPECT_TRUE(wrong.empty()) << move.what << "\n" << wrong;
   }
-  const auto compiler = layouts_nvrtc();
+  const auto compiler = testing::nvrtc();
   if (!compiler)
     return;
   const auto cuda = backend::cuda::cuda_target(target);

@@ -4,6 +4,7 @@
 #include "backend/cuda/nvrtc.h"
 #include "backend/cuda/render.h"
 #include "backend/cuda/target.h"
+#include "support/nvrtc.h"
 #include "support/region_runner.h"
 
 #include "egret/error.h"
@@ -33,12 +34,9 @@ Graph scattered(Op op, DType type, const Shape& data, std::int64_t updates) {
 }
 
 TEST(CudaSorts, TextCompilesWithoutSpills) {
-  std::shared_ptr<const Nvrtc> compiler;
-  try {
-    compiler = Nvrtc::instance();
-  } catch (const Error&) {
+  const auto compiler = testing::nvrtc();
+  if (!compiler)
     GTEST_SKIP() << "NVRTC is not installed";
-  }
   kernel::Target target = testing::test_gpu();
   target.workers = 132;
   target.block_shared_bytes = 227 << 10;

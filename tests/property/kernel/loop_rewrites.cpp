@@ -8,6 +8,7 @@
 #include "kernel/families.h"
 #include "kernel/loops/tree.h"
 #include "support/cpu_levels.h"
+#include "support/nvrtc.h"
 #include "support/random_graph.h"
 #include "support/region_runner.h"
 #include "support/targets.h"
@@ -237,12 +238,9 @@ TEST_P(GpuLoopRewrites, KeepValues) {
 }
 
 TEST_P(GpuLoopRewrites, TextCompiles) {
-  std::shared_ptr<const backend::cuda::Nvrtc> compiler;
-  try {
-    compiler = backend::cuda::Nvrtc::instance();
-  } catch (const Error&) {
+  const auto compiler = testing::nvrtc();
+  if (!compiler)
     GTEST_SKIP() << "NVRTC is not installed";
-  }
   const RegionCase c = case_of(GetParam().graph);
   const auto program = lowered(c, GetParam().after, test_gpu());
   ASSERT_FALSE(HasFailure());

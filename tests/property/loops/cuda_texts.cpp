@@ -6,6 +6,7 @@
 #include "kernel/families.h"
 #include "loops/space.h"
 #include "support/loop_regions.h"
+#include "support/nvrtc.h"
 
 #include "egret/error.h"
 
@@ -15,12 +16,9 @@ namespace egret {
 namespace {
 
 TEST(GpuLoopTexts, CompileWithoutSpills) {
-  std::shared_ptr<const backend::cuda::Nvrtc> compiler;
-  try {
-    compiler = backend::cuda::Nvrtc::instance();
-  } catch (const Error&) {
+  const auto compiler = testing::nvrtc();
+  if (!compiler)
     GTEST_SKIP() << "NVRTC is not installed";
-  }
   const kernel::Target target = backend::cuda::known_target(90);
   const auto row_sums = [](ir::Graph& g) {
     return testing::Outputs{g.reduce(Op::ReduceSum, g.input("x", DType::F32, {4096, 1000}), {1})};

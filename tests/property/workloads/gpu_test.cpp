@@ -7,6 +7,7 @@
 #include "compiler/compile.h"
 #include "egret/functional.h"
 #include "support/null_device.h"
+#include "support/nvrtc.h"
 #include "support/plan_runner.h"
 #include "support/random_graph.h"
 #include "support/region_runner.h"
@@ -108,14 +109,6 @@ TEST(WorkloadsOnGpus, AGradientDoesNotTakeThePlaceOfLogitsThatTheLossReads) {
   }
 }
 
-std::shared_ptr<const backend::cuda::Nvrtc> nvrtc() {
-  try {
-    return backend::cuda::Nvrtc::instance();
-  } catch (const Error&) {
-    return nullptr;
-  }
-}
-
 struct Text {
   std::string name, text, architecture;
 };
@@ -137,7 +130,7 @@ void add_texts(std::vector<Text>& texts, const kernel::Target& target,
 constexpr std::int64_t kFewBytes = 32;
 
 TEST(WorkloadsOnGpus, TextCompilesAndSpillsNextToNothing) {
-  const auto compiler = nvrtc();
+  const auto compiler = testing::nvrtc();
   if (!compiler)
     GTEST_SKIP() << "NVRTC is not installed";
   std::vector<Text> texts;

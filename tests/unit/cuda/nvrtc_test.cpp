@@ -1,6 +1,7 @@
 // Compilation by the real NVRTC, which needs no GPU; skipped where there is none.
 #include "backend/cuda/nvrtc.h"
 #include "support/cuda_kernels.h"
+#include "support/nvrtc.h"
 
 #include <gtest/gtest.h>
 
@@ -12,16 +13,8 @@ namespace {
 using egret::testing::axpb_text;
 using egret::testing::error_of;
 
-std::shared_ptr<const Nvrtc> nvrtc_or_null() {
-  try {
-    return Nvrtc::instance();
-  } catch (const Error&) {
-    return nullptr;
-  }
-}
-
 #define NEEDS_NVRTC(name)                                                                          \
-  const auto name = nvrtc_or_null();                                                               \
+  const auto name = testing::nvrtc();                                                              \
   if (!name)                                                                                       \
   GTEST_SKIP() << "no NVRTC on this machine"
 
