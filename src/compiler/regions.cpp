@@ -1,6 +1,7 @@
 #include "compiler/regions.h"
 
 #include "compiler/inlining.h"
+#include "compiler/scatter_coordinates.h"
 #include "support/fail.h"
 
 #include <fmt/format.h>
@@ -290,15 +291,23 @@ private:
     Output out = output_of(m);
     const std::size_t axis = node.attrs.axes[0], index_rank = graph[node.inputs[1]].shape.size();
     const Expr symbol = kernel::indirect_symbol(0);
+    Stage& stage = built.region.stages.back();
+    Expr coordinate = symbol, count = node.shape[axis];
+    if (const auto known = scatter_coordinate(stage, stage.yields[1], node.shape[axis])) {
+      stage.yields[1] = known->component;
+      stage.yield_dtypes[1] = stage.body[std::size_t(known->component)].dtype;
+      coordinate = known->base + known->coefficient * symbol;
+      count = known->count;
+    }
     for (std::size_t i = 0; i < m.frame.size(); ++i) {
       if (i == axis)
-        out.map.coords.push_back(symbol);
+        out.map.coords.push_back(coordinate);
       if (i < axis || i >= axis + index_rank)
         out.map.coords.push_back(m.frame[i] < 0 ? Expr(0) : result_variable(m, m.frame[i]));
     }
     if (m.frame.size() == axis) // index of rank 0 after the last dim
-      out.map.coords.push_back(symbol);
-    out.map.holes = {{{Guard{symbol, Expr(0), node.shape[axis]}}, Scalar::of(node.dtype, 0.0)}};
+      out.map.coords.push_back(coordinate);
+    out.map.holes = {{{Guard{symbol, Expr(0), count}}, Scalar::of(node.dtype, 0.0)}};
     out.indirect = {1};
     out.combine = node.op == Op::ScatterSet   ? kernel::Combine::Set
                   : node.op == Op::ScatterAdd ? kernel::Combine::Add

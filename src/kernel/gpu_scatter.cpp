@@ -3,7 +3,8 @@
 // combines a share of the updates in counters of its own in shared memory; blocks combine theirs,
 // and the grid those of the blocks. Where they are many, the updates are sorted by their index;
 // neighbours of one index are then combined, first within chunks of updates, and then the ends of
-// chunks that belong together.
+// chunks that belong together. Columns with indices of their own are taken by a thread each where
+// they are many, and else as one column.
 #include "kernel/gpu_scatter.h"
 
 #include "kernel/families.h"
@@ -409,9 +410,9 @@ private:
 // --- The choice
 
 /// The values of the knob `way`.
-enum Way : std::uint8_t { kCounters, kSorted, kTables, kAtomics, kLast, kFew, kIntegers };
+enum Way : std::uint8_t { kCounters, kSorted, kTables, kAtomics, kLast, kFew, kIntegers, kColumns };
 
-constexpr Knob kGpuScatterKnobs[] = {{"way", kCounters, kIntegers},
+constexpr Knob kGpuScatterKnobs[] = {{"way", kCounters, kColumns},
                                      {"threads", 32, 1024, 32},
                                      {"groups", 1, 1 << 14},
                                      {"together", 1, 64},
@@ -446,6 +447,17 @@ std::string refused_sorted(const ScatterForm& form, const RadixShape& shape) {
   return shape.digits() > shape.threads ? "a block has fewer threads than digits" : "";
 }
 
+/// Whether a thread for each column is ahead of ways that share out the updates. Times of an H200:
+/// of an update that waits for the one before it, and of what the other ways need at the least and
+/// for an update more.
+bool columns_pay(const ScatterForm& form, const Target& target) {
+  constexpr double kUpdate = 0.4e-6, kLeast = 60e-6, kOther = 0.25e-9;
+  const double updates = double(about(form.update_count)),
+               columns = double(about(form.column_count));
+  const double rounds = std::max(1.0, columns / (double(target.workers) * target.threads));
+  return updates * rounds * kUpdate < kLeast + updates * columns * kOther;
+}
+
 class GpuScatterGenerator : public Generator {
 public:
   std::string name() const override { return "gpu_scatter"; }
@@ -453,10 +465,16 @@ public:
   /// What combines in any order, where that may be; else counters of each thread where they fit
   /// and each has much to count, and what needs fewer passes over the updates before more.
   std::vector<Schedule> space(const Region& region, const Target& target) const override {
-    const auto form = scatter_form(region);
+    auto form = scatter_form(region);
     if (!form || form->updates.empty())
       return {};
     std::vector<Schedule> out;
+    if (!form->index_by_update) {
+      if (columns_pay(*form, target))
+        for (const int together : {4, 1, 8})
+          offer(kColumns, {{"threads", 256}, {"together", together}}, out);
+      form = whole_form(region, *form);
+    }
     exact(*form, region, target, out);
     counters(*form, target, out);
     const std::int64_t updates = about(form->update_count);
@@ -498,13 +516,15 @@ public:
     const auto found = scatter_form(region);
     if (!found || found->updates.empty())
       return {false, {}, "it is no scatter by one index whose updates meet"};
-    const ScatterForm& form = *found;
+    const std::int64_t way = schedule.knob("way", kCounters);
+    const ScatterForm form =
+        way == kColumns || found->index_by_update ? *found : whole_form(region, *found);
     const auto threads = int(schedule.knob("threads", 128));
     const auto together = [&](int most) { return int(schedule.knob("together", most)); };
     const auto made = [&](const std::string& refused, auto make) {
       return refused.empty() ? within_block(make(), target) : Lowered{false, {}, refused};
     };
-    switch (schedule.knob("way", kCounters)) {
+    switch (way) {
     case kCounters: {
       const PrivateShape shape{threads, columns_across(form, threads), schedule.knob("groups", 1),
                                together(16)};
@@ -529,6 +549,8 @@ public:
     case kLast:
       return made(refused_last(form, target),
                   [&] { return scatter_last(region, form, threads, together(4)); });
+    case kColumns:
+      return made("", [&] { return scatter_by_columns(region, form, threads, together(4)); });
     case kFew:
       return made(refused_few(form), [&] { return scatter_few(region, form, threads); });
     default:

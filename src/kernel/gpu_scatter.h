@@ -123,6 +123,10 @@ inline constexpr std::int64_t kMostFewUpdates = 1 << 13;
 std::string refused_few(const ScatterForm& form);
 KernelProgram scatter_few(const Region& region, const ScatterForm& form, int threads);
 
+/// Many columns of few updates: a thread combines those of a column, in their order.
+KernelProgram scatter_by_columns(const Region& region, const ScatterForm& form, int threads,
+                                 int together);
+
 /// Floats by integers that stand for them. Maxima: integers in the same order. Sums of f32, so that
 /// they do not depend on their order (after Demmel and Nguyen, "Fast Reproducible Floating-Point
 /// Summation", 2013): the updates of an element are rounded to multiples of one number, which

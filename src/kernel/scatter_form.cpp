@@ -23,6 +23,17 @@ std::optional<Expr> bins_of(const Output& out) {
   return bins;
 }
 
+/// Where the output has what the point's coordinates and its index name.
+Expr coordinates_to_element(const Region& region, const ScatterForm& form, const Point& point,
+                            const Expr& index) {
+  const std::vector<int>& axes = region.stages[std::size_t(form.stage)].axes;
+  return substitute(offset_of(region.outputs[0]), [&](const Expr& v) -> std::optional<Expr> {
+    if (v.is_axis())
+      return point.at[std::size_t(axes[std::size_t(v.axis_number())])];
+    return indirect_of(v) ? std::optional(index) : std::nullopt;
+  });
+}
+
 } // namespace
 
 std::optional<ScatterForm> scatter_form(const Region& region) {
@@ -66,6 +77,20 @@ std::optional<ScatterForm> scatter_form(const Region& region) {
   return form;
 }
 
+ScatterForm whole_form(const Region& region, const ScatterForm& form) {
+  const Output& out = region.outputs[0];
+  ScatterForm whole = form;
+  whole.columns.clear();
+  whole.updates = result_axes(region.stages[std::size_t(form.stage)]);
+  whole.column_count = Expr(1);
+  whole.update_count = points_of(region, whole.updates);
+  whole.bins = Expr(1);
+  for (const Expr& extent : out.shape)
+    whole.bins = whole.bins * extent;
+  whole.index_by_update = whole.whole = true;
+  return whole;
+}
+
 Point point_of_update(const Region& region, const ScatterForm& form, const Expr& update,
                       const Expr& column) {
   Point p;
@@ -88,7 +113,20 @@ Expr bin_of(Emitter& emitter, const ScatterForm& form, const Point& point) {
   const int yield = r.stages[std::size_t(form.stage)].yields[std::size_t(r.outputs[0].indirect[0])];
   const Value index = emitter.value(form.stage, yield, point);
   const bool direct = index.dtype == DType::I32 || index.dtype == DType::I64;
-  return value_symbol(direct ? index.id : emitter.builder().cast(index.id, DType::I64));
+  ProgramBuilder& b = emitter.builder();
+  const ValueId given = direct ? index.id : b.cast(index.id, DType::I64);
+  if (!form.whole)
+    return value_symbol(given);
+  const DType type = direct ? index.dtype : DType::I64;
+  const auto number = [&](DType dtype, std::int64_t value) {
+    return b.constant(Scalar::of(dtype, value));
+  };
+  // Within its line, or outside of everything.
+  const ValueId within = b.test({{value_symbol(given), Expr(0), *bins_of(r.outputs[0])}}, 1);
+  const ValueId safe = b.apply(Op::Select, type, {within, given, number(type, 0)});
+  const ValueId element =
+      b.index(coordinates_to_element(r, form, point, value_symbol(safe)), DType::I64, 1);
+  return value_symbol(b.apply(Op::Select, DType::I64, {within, element, number(DType::I64, -1)}));
 }
 
 ValueId update_of(Emitter& emitter, const ScatterForm& form, const Point& point) {
@@ -99,12 +137,7 @@ ValueId update_of(Emitter& emitter, const ScatterForm& form, const Point& point)
 
 Expr element_of(const Region& region, const ScatterForm& form, const Point& point,
                 const Expr& bin) {
-  const std::vector<int>& axes = region.stages[std::size_t(form.stage)].axes;
-  return substitute(offset_of(region.outputs[0]), [&](const Expr& v) -> std::optional<Expr> {
-    if (v.is_axis())
-      return point.at[std::size_t(axes[std::size_t(v.axis_number())])];
-    return indirect_of(v) ? std::optional(bin) : std::nullopt;
-  });
+  return form.whole ? bin : coordinates_to_element(region, form, point, bin);
 }
 
 ValueId combine_updates(ProgramBuilder& b, const ScatterForm& form, ValueId first, ValueId second) {

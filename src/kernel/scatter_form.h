@@ -21,10 +21,15 @@ struct ScatterForm {
   DType state = DType::F32;     ///< in which updates are combined; what an element gets is rounded
                                 ///< to its own dtype once
   bool index_by_update = false; ///< the index is the same for all columns
+  bool whole = false;           ///< see whole_form()
 };
 
 /// Nothing for other regions.
 std::optional<ScatterForm> scatter_form(const Region& region);
+
+/// The same updates, in the same order, as those of one column whose elements are all of the
+/// output: for ways that want one index for all columns.
+ScatterForm whole_form(const Region& region, const ScatterForm& form);
 
 /// The point of an update and of a column, by their numbers.
 Point point_of_update(const Region& region, const ScatterForm& form, const Expr& update,

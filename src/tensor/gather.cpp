@@ -12,8 +12,17 @@ using namespace detail;
 
 namespace {
 
+// A size as a value that the compiler knows as an expression, however the size is given: element n
+// of 0, 1 .. n.
+Tensor size_value(const Expr& size, const char* who) {
+  const Tensor steps = iota(size + 1, DType::I64);
+  const Tensor last = apply(Op::Shrink, {&steps}, {.shape = {size + 1}, .before = {size}}, who);
+  return apply(Op::Reshape, {&last}, {.shape = {}}, who);
+}
+
 // For an index of data's rank: the number in row-major order of the element that each index names,
-// -1 (which reads 0 and is not written) where it is out of range.
+// -1 (which reads 0 and is not written) where it is out of range. The part that the other
+// coordinates make is a view of 0, 1, ...: the compiler sees which elements lines have (regions.h).
 Tensor numbers(const Tensor& data, std::int64_t axis, const Tensor& index, const char* who) {
   const auto along = static_cast<std::size_t>(axis);
   const auto have = concrete(data.shape(), who), want = concrete(index.shape(), who);
@@ -26,14 +35,24 @@ Tensor numbers(const Tensor& data, std::int64_t axis, const Tensor& index, const
          "dims not larger",
          who, shape_of(index), shape_of(data), axis);
   const Tensor wide = index.to(DType::I64);
-  Tensor number = zeros(index.shape(), DType::I64);
-  std::int64_t stride = 1;
-  for (std::size_t i = have.size(); i-- > 0;) {
-    const Tensor at = i == along ? wide : coordinate(index.shape(), i, who);
-    number = number + at * stride;
-    stride *= have[i];
+  const Expr& lines = data.shape()[along];
+  const Tensor valid = (wide >= 0) & (wide < size_value(lines, who));
+  Tensor number = wide;
+  Expr stride(1);
+  for (std::size_t i = along + 1; i < have.size(); ++i)
+    stride = stride * data.shape()[i];
+  if (!(stride == Expr(1)))
+    number = number * size_value(stride, who);
+  if (have[along] > 0 && have.size() > 1) {
+    Expr count(1);
+    for (const Expr& extent : data.shape())
+      count = count * extent;
+    Tensor first = iota(count, DType::I64).reshape(data.shape());
+    for (std::size_t i = 0; i < have.size(); ++i)
+      first = first.narrow(static_cast<std::int64_t>(i), 0, i == along ? 1 : want[i]);
+    number = number + detail::broadcast_to(first, index.shape(), who);
   }
-  return where((wide >= 0) & (wide < have[along]), number, -1);
+  return where(valid, number, -1);
 }
 
 // The axis counted from the front, of operands that are there.

@@ -1,6 +1,7 @@
 // Scatters of random shapes, axes, dtypes and monoids: counters of each worker or thread, and
 // sorted updates, agree with the reference on both targets and have the same bits for any number of
 // workers.
+#include "kernel/scatter_form.h"
 #include "support/cpu_levels.h"
 #include "support/random_graph.h"
 #include "support/region_runner.h"
@@ -61,6 +62,46 @@ Made scatter_graph(Rng& rng, std::int64_t most) {
   return made;
 }
 
+/// Updates of lines of some data along an axis, with indices of each line: one in seven lies
+/// outside of it.
+Made line_scatter_graph(Rng& rng, std::int64_t most) {
+  Made made;
+  Graph& g = made.graph;
+  const DType type = rng.pick(std::vector{DType::F32, DType::F64, DType::BF16, DType::I32});
+  const Op op = rng.pick(std::vector{Op::ScatterAdd, Op::ScatterMax, Op::ScatterSet});
+  const auto rank = std::size_t(2 + rng.below(2));
+  const auto axis = std::size_t(rng.below(std::int64_t(rank)));
+  Shape data, updates;
+  Expr count(1), stride(1);
+  for (std::size_t i = 0; i < rank; ++i) {
+    data.push_back(2 + rng.below(5));
+    updates.push_back(i == axis ? Expr(1 + rng.below(std::min<std::int64_t>(most, 12)))
+                                : Expr(1 + rng.below(data[i].value())));
+    count = count * data[i];
+    if (i > axis)
+      stride = stride * data[i];
+  }
+  made.bins = data[axis].value();
+  const auto number = [&](std::int64_t value) {
+    return g.broadcast(g.constant(Scalar::of(DType::I64, value)), updates);
+  };
+  Shape first = updates;
+  first[axis] = Expr(1);
+  const std::vector<Expr> begin(rank, Expr(0));
+  const NodeId lines = g.expand(g.shrink(g.reshape(g.iota(count), data), begin, first), updates);
+  const NodeId drawn = g.binary(Op::And, g.input("index", DType::I64, updates), number(7));
+  const NodeId at = g.binary(Op::Add, drawn, number(-1));
+  const NodeId negative = g.binary(Op::Lt, at, number(0));
+  const NodeId truth = g.broadcast(g.constant(DType::Bool, 1.0), updates);
+  const NodeId valid = g.binary(Op::And, g.binary(Op::Xor, negative, truth),
+                                g.binary(Op::Lt, at, number(made.bins)));
+  const NodeId element = g.binary(Op::Add, g.binary(Op::Mul, at, number(stride.value())), lines);
+  g.outputs = {g.scatter(op, g.reshape(g.input("data", type, data), {count}),
+                         g.select(valid, element, number(-1)), g.input("updates", type, updates),
+                         0)};
+  return made;
+}
+
 Schedule
 with_scatter_schedule(const kernel::Generator& generator,
                       std::initializer_list<std::pair<const std::string, std::int64_t>> knobs) {
@@ -88,7 +129,7 @@ std::vector<Schedule> scatter_schedules(const testing::RegionCase& c, const Targ
                                                      {"groups", 1 + rng.below(5)},
                                                      {"copies", rng.chance(0.5) ? 4 : 1},
                                                      together()}));
-    for (const int way : {3, 4, 5, 6})
+    for (const int way : {3, 4, 5, 6, 7})
       if (rng.chance(0.5))
         more.push_back(
             with_scatter_schedule(generator, {{"way", way}, {"threads", 32}, together()}));
@@ -137,7 +178,7 @@ void check_random_scatters(const Target& target, int graphs, std::int64_t most, 
   int run = 0;
   for (int seed = 0; seed < graphs; ++seed) {
     Rng rng(std::uint64_t(seed) * 13 + (special ? 1000003 : 0));
-    const Made made = scatter_graph(rng, most);
+    const Made made = seed % 3 == 2 ? line_scatter_graph(rng, most) : scatter_graph(rng, most);
     const auto inputs =
         testing::random_inputs(made.graph, std::uint64_t(seed), {.special = special});
     SCOPED_TRACE(fmt::format("seed {}", seed));
@@ -149,6 +190,22 @@ void check_random_scatters(const Target& target, int graphs, std::int64_t most, 
       return;
   }
   EXPECT_GE(run, graphs / 3);
+}
+
+TEST(Scatters, AlongLinesHaveColumns) {
+  int found = 0;
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    Rng rng(seed);
+    const Made made = line_scatter_graph(rng, 8);
+    for (const testing::RegionCase& c :
+         testing::region_cases(made.graph, testing::random_inputs(made.graph, seed, {})))
+      if (const auto form = kernel::scatter_form(c.region)) {
+        ++found;
+        EXPECT_EQ(form->bins, Expr(made.bins)) << "seed " << seed;
+        EXPECT_LE(form->updates.size(), 1U) << "seed " << seed;
+      }
+  }
+  EXPECT_GE(found, 15);
 }
 
 TEST(Scatters, OfACpuAgreeWithTheReference) {

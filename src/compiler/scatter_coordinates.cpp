@@ -1,0 +1,131 @@
+#include "compiler/scatter_coordinates.h"
+
+#include "egret/error.h"
+
+#include <algorithm>
+
+namespace egret::compiler {
+
+namespace {
+
+using kernel::BodyValue;
+
+/// base + coefficient * value, of integers; no value: the base alone.
+struct Affine {
+  Expr base = Expr(0), coefficient = Expr(0);
+  int value = -1;
+};
+
+class Finder {
+public:
+  explicit Finder(const kernel::Stage& stage) : s_(stage) {}
+
+  std::optional<ScatterCoordinate> run(int index, const Expr& extent) const {
+    const BodyValue* select = applied(index, Op::Select);
+    if (select == nullptr)
+      return std::nullopt;
+    const Affine otherwise = affine(select->args[2]), found = affine(select->args[1]);
+    if (otherwise.value >= 0 || !proves_less(otherwise.base, Expr(0)) || found.value < 0)
+      return std::nullopt;
+    const auto count = count_within(select->args[0], found.value);
+    if (!count || !proves_less(Expr(0), found.coefficient) ||
+        !proves_less_equal(Expr(0), found.base) ||
+        !proves_less_equal(found.base + found.coefficient * (*count - Expr(1)) + Expr(1), extent))
+      return std::nullopt;
+    return ScatterCoordinate{found.base, found.coefficient, found.value, *count};
+  }
+
+private:
+  const BodyValue& at(int value) const { return s_.body[std::size_t(value)]; }
+
+  const BodyValue* applied(int value, Op op) const {
+    const BodyValue& v = at(value);
+    return v.kind == BodyValue::Kind::Apply && v.op == op ? &v : nullptr;
+  }
+
+  static bool is_index_type(DType type) { return type == DType::I64 || type == DType::I32; }
+
+  /// Sums and products of 32 bits might overflow: those of 64 bits are taken apart alone.
+  Affine affine(int value) const {
+    const BodyValue& v = at(value);
+    const Affine itself{Expr(0), Expr(1), value};
+    if (v.kind == BodyValue::Kind::Index && is_index_type(v.dtype))
+      return {v.index, Expr(0), -1};
+    if (v.kind == BodyValue::Kind::Constant && is_index_type(v.dtype))
+      return {Expr(v.constant.as_int()), Expr(0), -1};
+    if (v.kind != BodyValue::Kind::Apply || v.dtype != DType::I64)
+      return itself;
+    if (v.op == Op::Cast && at(v.args[0]).kind == BodyValue::Kind::Index)
+      return affine(v.args[0]);
+    if (v.op != Op::Add && v.op != Op::Mul)
+      return itself;
+    const Affine a = affine(v.args[0]), b = affine(v.args[1]);
+    if (v.op == Op::Add) {
+      if (a.value >= 0 && b.value >= 0 && a.value != b.value)
+        return itself;
+      return {a.base + b.base, a.coefficient + b.coefficient, std::max(a.value, b.value)};
+    }
+    if (a.value >= 0 && b.value >= 0)
+      return itself;
+    const Affine& factor = a.value < 0 ? a : b;
+    const Affine& rest = a.value < 0 ? b : a;
+    return {rest.base * factor.base, rest.coefficient * factor.base, rest.value};
+  }
+
+  /// n of a condition 0 <= x and x < n, about body value `x`.
+  std::optional<Expr> count_within(int condition, int x) const {
+    const BodyValue* both = applied(condition, Op::And);
+    if (both == nullptr)
+      return std::nullopt;
+    for (const int first : {0, 1}) {
+      const auto below = limit(both->args[std::size_t(1 - first)], x);
+      if (is_not_negative(both->args[std::size_t(first)], x) && below)
+        return below;
+    }
+    return std::nullopt;
+  }
+
+  /// n of x < n, a number or a size.
+  std::optional<Expr> limit(int condition, int x) const {
+    const BodyValue* less = applied(condition, Op::Lt);
+    if (less == nullptr || less->args[0] != x)
+      return std::nullopt;
+    const Affine n = affine(less->args[1]);
+    if (n.value >= 0)
+      return std::nullopt;
+    for (const Expr& v : variables_of(n.base))
+      if (v.is_axis())
+        return std::nullopt;
+    return n.base;
+  }
+
+  /// Whether it is not(x < 0).
+  bool is_not_negative(int condition, int x) const {
+    const BodyValue* no = applied(condition, Op::Xor);
+    if (no == nullptr)
+      return false;
+    for (const int first : {0, 1}) {
+      const BodyValue& truth = at(no->args[std::size_t(1 - first)]);
+      const auto below = limit(no->args[std::size_t(first)], x);
+      if (truth.kind == BodyValue::Kind::Constant && truth.constant.as_int() == 1 && below &&
+          *below == Expr(0))
+        return true;
+    }
+    return false;
+  }
+
+  const kernel::Stage& s_;
+};
+
+} // namespace
+
+std::optional<ScatterCoordinate> scatter_coordinate(const kernel::Stage& stage, int index,
+                                                    const Expr& extent) {
+  try {
+    return Finder(stage).run(index, extent);
+  } catch (const Error&) { // numbers beyond 64 bits: no coordinate that expressions can hold
+    return std::nullopt;
+  }
+}
+
+} // namespace egret::compiler
