@@ -18,14 +18,30 @@ struct Line {
   bool by_factor;
 };
 
-// Positions between the elements, in the type of the weights.
-Tensor places(const Line& line, DType type, bool align_corners) {
-  const Tensor i = iota(line.size, DType::I64).to(type);
-  if (!align_corners)
-    return (i + 0.5) * constant(type, line.step) - 0.5;
-  const double step =
-      line.size > 1 ? static_cast<double>(line.n - 1) / static_cast<double>(line.size - 1) : 0;
-  return i * constant(type, step);
+// Positions between the elements: the element below, i64, and the part of a step beyond it, in the
+// type of the weights. Positions below 0 are 0 where they are `clamped`.
+struct Places {
+  Tensor low, fraction;
+};
+
+// Sizes give rational positions, whose whole part is found in integers, where no rounding is in the
+// way; a factor's are rounded.
+Places places(const Line& line, DType type, bool align_corners, bool clamped) {
+  const Tensor i = iota(line.size, DType::I64);
+  if (line.by_factor && !align_corners) {
+    Tensor at = (i.to(type) + 0.5) * constant(type, line.step) - 0.5;
+    if (clamped)
+      at = maximum(at, 0);
+    const Tensor low = floor(at);
+    return {low.to(DType::I64), at - low};
+  }
+  Tensor over = align_corners ? i * (line.n - 1) : (i * 2 + 1) * line.n - line.size;
+  const std::int64_t under =
+      align_corners ? std::max<std::int64_t>(line.size - 1, 1) : 2 * line.size;
+  if (clamped)
+    over = maximum(over, 0);
+  const Tensor low = floor_divide(over, under);
+  return {low, (over - low * under).to(type) / static_cast<double>(under)};
 }
 
 Tensor along(const Tensor& weights, const Tensor& a, std::int64_t axis) {
@@ -49,26 +65,23 @@ Tensor nearest(const Tensor& a, const Line& line, bool exact) {
 }
 
 Tensor linear_between(const Tensor& a, const Line& line, bool align_corners) {
-  const Tensor at = maximum(places(line, a.dtype(), align_corners), 0);
-  const Tensor low = minimum(floor(at), static_cast<double>(line.n - 1));
-  const Tensor index = low.to(DType::I64);
-  const Tensor weight = along(at - low, a, line.axis);
-  const Tensor x = take(a, index, line.axis);
-  const Tensor y = take(a, minimum(index + 1, line.n - 1), line.axis);
+  const auto [low, fraction] = places(line, a.dtype(), align_corners, true);
+  const Tensor weight = along(fraction, a, line.axis);
+  const Tensor x = take(a, minimum(low, line.n - 1), line.axis);
+  const Tensor y = take(a, minimum(low + 1, line.n - 1), line.axis);
   return x * (1 - weight) + y * weight;
 }
 
 Tensor cubic_between(const Tensor& a, const Line& line, bool align_corners) {
   constexpr double s = -0.75;
-  const Tensor at = places(line, a.dtype(), align_corners);
-  const Tensor low = floor(at);
-  const Tensor t = at - low, u = 1 - t;
+  const auto [low, t] = places(line, a.dtype(), align_corners, false);
+  const Tensor u = 1 - t;
   auto inner = [](const Tensor& d) { return ((d * (s + 2)) - (s + 3)) * d * d + 1; };
   auto outer = [](const Tensor& d) { return ((d * s - 5 * s) * d + 8 * s) * d - 4 * s; };
   const Tensor weights[] = {outer(t + 1), inner(t), inner(u), outer(u + 1)};
   Tensor sum;
   for (int k = 0; k < 4; ++k) {
-    const Tensor index = minimum(maximum(low.to(DType::I64) + (k - 1), 0), line.n - 1);
+    const Tensor index = minimum(maximum(low + (k - 1), 0), line.n - 1);
     const Tensor term = take(a, index, line.axis) * along(weights[k], a, line.axis);
     sum = k == 0 ? term : sum + term;
   }
