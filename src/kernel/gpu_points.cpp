@@ -26,8 +26,9 @@ namespace {
 constexpr std::int64_t kMostTermsOfPoint = 64, kFewTermsOfPoint = 16, kWrittenTerms = 32;
 /// Threads of a multiprocessor that hide how long many terms take.
 constexpr std::int64_t kThreadsForTerms = 128;
-/// Rows and columns of a product from which tiles of it are better.
-constexpr std::int64_t kSidesOfTiles = 4;
+/// Rows, columns and terms of a product from which tiles of it are better: with fewer terms, what
+/// it writes takes the time.
+constexpr std::int64_t kSidesOfTiles = 4, kTermsOfTiles = 4;
 /// Lines of memory that a warp may touch, by those that it would touch if what it reads lay side by
 /// side.
 constexpr std::int64_t kMostLines = 4, kLineBytes = 128;
@@ -335,7 +336,7 @@ public:
         !reads_together(region, f, lanes))
       return {};
     if (const FoundContraction product = find_contraction(region, true);
-        product.ok && about(product.form.rows.extent) > kSidesOfTiles &&
+        product.ok && f.terms > kTermsOfTiles && about(product.form.rows.extent) > kSidesOfTiles &&
         about(product.form.columns.extent) > kSidesOfTiles)
       return {};
     std::vector<Schedule> out;
