@@ -28,6 +28,8 @@ constexpr double kLoopShare = 0.1, kLoopLeast = 0.05, kLoopMost = 0.8;
 constexpr std::size_t kLoopTrees = 8, kAllLoopTrees = 24;
 /// Tells the keys of kernels with cold operands apart.
 constexpr std::uint64_t kCold = 0x636f6c64;
+/// Of schedules that `quick` ranked, from those that were measured.
+constexpr std::uint64_t kByPrediction = 0x72616e6b;
 /// Of programs' fusion plans, from those of regions.
 constexpr std::uint64_t kFusionPlan = 0x646976;
 
@@ -130,6 +132,12 @@ struct Tuner::Impl {
     return {hash, device.target().fingerprint, device.target().workers, tuning_version()};
   }
 
+  /// What `quick` ranked first, which no search takes for measured.
+  static TuningKey by_prediction(TuningKey key) {
+    key.region = combine(kByPrediction, key.region);
+    return key;
+  }
+
   TuningKey key_of_fusion_plan(std::uint64_t program) const {
     return {combine(kFusionPlan, program), device.target().fingerprint, device.target().workers,
             tuning_version()};
@@ -221,6 +229,18 @@ struct Tuner::Impl {
       }
     report.predicted = best.predicted;
     return {std::move(best.schedule), std::move(best.program)};
+  }
+
+  // So that other programs and processes need not lower what it was chosen from.
+  void remember_ranked(const TuningKey& key, const RegionSearch& r,
+                       TuningDatabase& database) const {
+    TuningChoice choice;
+    choice.schedule = r.chosen;
+    choice.name = r.name;
+    choice.device = device.name();
+    choice.effort = name_of(Effort::Quick);
+    choice.candidates = static_cast<std::int64_t>(r.candidates.size());
+    database.put(key, choice);
   }
 
   // Chooses for the kernels that `quick` has no measured choice for.
@@ -347,6 +367,9 @@ std::vector<kernel::Chosen> Tuner::choose(std::span<const WantedKernel> kernels,
     if (auto choice = database.choice(key))
       if (options.effort != Effort::Exhaustive || options.frozen || choice->effort == "exhaustive")
         chosen[i] = impl_->remembered(region, target, *choice, r);
+    if (options.effort == Effort::Quick && !chosen[i] && impl_->with_loops)
+      if (auto choice = database.choice(Impl::by_prediction(key)))
+        chosen[i] = impl_->remembered(region, target, *choice, r);
     if (chosen[i]) {
       ++report.cache_hits;
       r.predicted = predict(chosen[i]->program, region, target, machine, sizes[i], kernels[i].cold);
@@ -367,8 +390,14 @@ std::vector<kernel::Chosen> Tuner::choose(std::span<const WantedKernel> kernels,
            {std::move(chosen[i]->schedule), std::move(chosen[i]->program), 0, r.predicted},
            kernels[i].launches});
   }
-  if (!unranked.empty())
+  if (!unranked.empty()) {
     impl_->rank(unranked, kernels, sizes, machine, report, chosen);
+    for (const Impl::Unranked& k : unranked)
+      if (const RegionSearch& r = report.regions[k.number]; !r.candidates.empty() || r.loops)
+        impl_->remember_ranked(
+            Impl::by_prediction(impl_->key_of(kernels[k.number], target, sizes[k.number])), r,
+            database);
+  }
 
   std::stable_sort(open.begin(), open.end(),
                    [&](std::size_t a, std::size_t b) { return share[a] > share[b]; });

@@ -256,6 +256,28 @@ TEST(Search, QuickRanksWhatIsWorthIt) {
   EXPECT_EQ(ranked(small), (std::map<std::string, bool>{{"map_tanh", false}, {"map_add", false}}));
 }
 
+// What was ranked is remembered, and no search takes it for measured.
+TEST(Search, ASecondQuickOneRanksNothing) {
+  const test::TempFolder folder;
+  const ir::Graph graph = elementwise_graph(1 << 18);
+  RegionSearch first;
+  {
+    Tuner tuner(search_device(), tuner_options(folder.path()));
+    first = compile_with(tuner, graph, Effort::Quick).search.regions.at(0);
+    EXPECT_FALSE(first.cache_hit);
+    EXPECT_GT(first.candidates.size(), 1u);
+  }
+  Tuner again(search_device(), tuner_options(folder.path()));
+  const RegionSearch second = compile_with(again, graph, Effort::Quick).search.regions.at(0);
+  EXPECT_TRUE(second.cache_hit);
+  EXPECT_TRUE(second.candidates.empty());
+  EXPECT_EQ(second.chosen, first.chosen);
+  EXPECT_GT(second.predicted, 0);
+  const CompileReport searched = compile_with(again, graph, Effort::Search);
+  EXPECT_FALSE(searched.search.regions.at(0).cache_hit);
+  EXPECT_GT(searched.search.measured, 0);
+}
+
 TEST(Search, ASecondOneMeasuresNothing) {
   const test::TempFolder folder;
   const ir::Graph graph = elementwise_graph(1 << 18);
