@@ -1,6 +1,7 @@
 #include "egret/expr.h"
 
 #include "ir/expr_poly.h"
+#include "ir/format.h"
 #include "support/fail.h"
 
 #include <algorithm>
@@ -58,7 +59,7 @@ bool Expr::is_axis() const noexcept {
 }
 
 int Expr::axis_number() const {
-  ensure(is_axis(), "axis_number of {}", str());
+  ensure(is_axis(), "axis_number of {}", *this);
   return static_cast<int>(node_->value);
 }
 

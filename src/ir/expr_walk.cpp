@@ -1,6 +1,7 @@
 #include "ir/expr_walk.h"
 
 #include "ir/expr_poly.h"
+#include "ir/format.h"
 #include "support/fail.h"
 
 #include <algorithm>
@@ -210,8 +211,7 @@ std::vector<Expr> variables_of(const Expr& e) {
 std::optional<Expr> coefficient_of(const Expr& e, const Expr& variable) {
   if (variable.is_constant()) // an axis of size 1, or of an empty box
     return Expr(0);
-  ensure(variable.is_symbol() || variable.is_axis(), "coefficient_of: {} is no variable",
-         variable.str());
+  ensure(variable.is_symbol() || variable.is_axis(), "coefficient_of: {} is no variable", variable);
   const auto mentions = [&](const Expr& part) {
     const auto nodes = nodes_of(part);
     return std::find(nodes.begin(), nodes.end(), &variable.node()) != nodes.end();

@@ -1,5 +1,6 @@
 #include "egret/index_map.h"
 
+#include "ir/format.h"
 #include "ir/index_holes.h"
 #include "support/fail.h"
 
@@ -279,7 +280,7 @@ IndexMap rebase(const IndexMap& map, const std::vector<Expr>& values, const Shap
       if (!variable.is_axis())
         return std::nullopt;
       const auto number = static_cast<std::size_t>(variable.axis_number());
-      ensure(number < values.size(), "rebase: {} in a map of {} variables", variable.str(),
+      ensure(number < values.size(), "rebase: {} in a map of {} variables", variable,
              values.size());
       return values[number];
     });

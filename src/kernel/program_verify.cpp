@@ -1,6 +1,7 @@
 // What every kernel program promises, checked statement by statement.
 #include "kernel/program.h"
 
+#include "ir/format.h"
 #include "support/fail.h"
 
 #include <algorithm>
@@ -126,17 +127,17 @@ private:
     for (std::size_t p = 0; p < problems; ++p)
       most = std::max(most, g.begin[p + 1] - g.begin[p]);
     check(g.item.is_symbol() && g.item.lower() <= 0 && g.item.upper() >= most - 1,
-          "{} does not count the items of a problem", g.item.str());
+          "{} does not count the items of a problem", g.item);
     for (std::size_t s = 0; s < g.sizes.size(); ++s) {
       const Expr& size = g.sizes[s];
       check(size.is_symbol() && g.values[s].size() == problems &&
                 std::count(g.sizes.begin(), g.sizes.end(), size) == 1 && size != g.item &&
                 std::find(p_.dims.begin(), p_.dims.end(), size) == p_.dims.end(),
-            "{} is no size of the {} problems alone", size.str(), problems);
+            "{} is no size of the {} problems alone", size, problems);
       for (const std::int64_t v : g.values[s])
         check(v >= size.lower() && v <= size.upper() && v % size.divisor() == 0 &&
                   v >= -kMostSize && v <= kMostSize,
-              "size {} is {} in a problem", size.str(), v);
+              "size {} is {} in a problem", size, v);
     }
     for (std::size_t i = 0; i < g.buffers.size(); ++i) {
       check(g.buffers[i] >= 0 && std::size_t(g.buffers[i]) < p_.buffers.size(), "no buffer {}",
@@ -266,11 +267,11 @@ private:
     for (const Expr& v : variables_of(e)) {
       if (v.is_axis()) {
         check(std::find(loops_.begin(), loops_.end(), v) != loops_.end(),
-              "variable {} of {} is no enclosing loop's", v.str(), e.str());
+              "variable {} of {} is no enclosing loop's", v, e);
       } else if (auto l = lanes_of(v)) {
-        check(*l == lanes, "{} is used with {} lanes", v.str(), lanes);
+        check(*l == lanes, "{} is used with {} lanes", v, lanes);
       } else if (auto t = threads_of(v)) {
-        check(*t == threads_ && threads_ > 0, "{} is used with {} threads", v.str(), threads_);
+        check(*t == threads_ && threads_ > 0, "{} is used with {} threads", v, threads_);
       } else if (auto id = value_of(v)) {
         const Type& t = value(*id);
         check(t.dtype == DType::I64 || t.dtype == DType::I32, "index value {} is no i32 or i64",
@@ -279,7 +280,7 @@ private:
               lanes);
       } else if (!group_ || !is_size(*group_, v)) {
         check(std::find(p_.dims.begin(), p_.dims.end(), v) != p_.dims.end(),
-              "symbol {} is not among the dims", v.str());
+              "symbol {} is not among the dims", v);
       }
     }
   }
@@ -631,7 +632,7 @@ private:
   void loop(const For& x) {
     for (const Expr* e : {&x.begin, &x.end, &x.step})
       expr(*e, 1);
-    check(x.step.lower() >= 1, "loop {} has step {}", x.number, x.step.str());
+    check(x.step.lower() >= 1, "loop {} has step {}", x.number, x.step);
     check(numbers_.insert(x.number).second, "loop variable {} is used twice", x.number);
     const bool core = x.bind == Bind::Core, grid = x.bind == Bind::Grid;
     check(!core || !in_core_, "loop {}: a core loop in a core loop", x.number);

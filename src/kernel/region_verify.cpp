@@ -2,6 +2,7 @@
 // identity.
 #include "kernel/region.h"
 
+#include "ir/format.h"
 #include "support/fail.h"
 #include "support/hash.h"
 
@@ -19,12 +20,12 @@ void check_variables(const Expr& e, const Shape& box, std::size_t indirects,
     if (v.is_axis()) {
       int n = v.axis_number();
       ensure(n >= 0 && std::size_t(n) < box.size(), "{}: variable {} of {} is not an axis of it",
-             where, v.str(), e.str());
+             where, v, e);
       ensure(v == Expr::axis(n, box[n]), "{}: variable {} of {} has another extent than its axis",
-             where, v.str(), e.str());
+             where, v, e);
     } else if (auto j = indirect_of(v)) {
       ensure(std::size_t(*j) < indirects, "{}: {} names an indirect coordinate that is not given",
-             where, e.str());
+             where, e);
     }
   }
 }

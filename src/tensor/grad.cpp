@@ -244,7 +244,9 @@ std::vector<ir::NodeId> rewritten(Recipe& recipe, std::vector<ir::NodeId> output
     if (trace->rules->allowed.has(tag))
       rules.allowed.add(tag);
   recipe.graph.outputs = std::move(outputs);
-  const ir::Graph simple = passes::normalize()(recipe.graph);
+  // Markers stay, unlike in normalize(): gradients stop there.
+  const Pass simplify = passes::fold_constants() | passes::simplify() | passes::dead_code();
+  const ir::Graph simple = simplify(recipe.graph);
   saturate::Saturated saturated(simple, rules);
   Recipe best;
   best.graph = std::move(saturated.extract().at(0));

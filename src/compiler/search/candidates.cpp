@@ -28,13 +28,17 @@ std::int64_t value_to_try(const Expr& symbol) {
   return whole < symbol.lower() ? whole + step : whole;
 }
 
-/// Lowers to a verified program. A generator that throws InternalError, or whose program does not
-/// pass verification, is a refusal like any other, and an error with EGRET_STRICT=1.
-kernel::Lowered lower_verified(const kernel::Generator& generator, const kernel::Region& region,
-                               const kernel::Schedule& schedule, const kernel::Target& target) {
+enum class Verify : std::uint8_t { Now, WhenTaken };
+
+/// Lowers to a program that is verified now or by who takes it. A generator that throws
+/// InternalError, or whose program does not pass verification, is a refusal like any other, and an
+/// error with EGRET_STRICT=1.
+kernel::Lowered lower(const kernel::Generator& generator, const kernel::Region& region,
+                      const kernel::Schedule& schedule, const kernel::Target& target,
+                      Verify verify = Verify::Now) {
   try {
     kernel::Lowered lowered = generator.lower(region, schedule, target);
-    if (lowered.ok)
+    if (lowered.ok && verify == Verify::Now)
       kernel::verify(lowered.program);
     return lowered;
   } catch (const InternalError& error) {
@@ -116,17 +120,15 @@ double footprint(const kernel::Region& region, const reference::Bindings& sizes)
 
 Candidates candidates_of(const kernel::Region& region, const kernel::Target& target,
                          const Machine& machine, const reference::Bindings& sizes,
-                         std::size_t per_generator, std::size_t most, bool of_first_generator) {
+                         std::size_t per_generator, std::size_t most) {
   Candidates found;
   std::set<std::uint64_t> known;
   for (const kernel::Generator* generator : kernel::generators(target)) {
-    if (of_first_generator && !found.list.empty())
-      break;
     std::size_t taken = 0;
     for (kernel::Schedule& schedule : generator->space(region, target)) {
       if (per_generator > 0 && taken == per_generator)
         break;
-      kernel::Lowered lowered = lower_verified(*generator, region, schedule, target);
+      kernel::Lowered lowered = lower(*generator, region, schedule, target);
       if (!lowered.ok) {
         found.refused.push_back({std::move(schedule), std::move(lowered.reason)});
         continue;
@@ -146,6 +148,35 @@ Candidates candidates_of(const kernel::Region& region, const kernel::Target& tar
   sort_by_prediction(found.list);
   if (most > 0 && found.list.size() > most)
     found.list.resize(most);
+  return found;
+}
+
+Candidates candidates_like(Candidate greedy, const kernel::Region& region,
+                           const kernel::Target& target, const Machine& machine,
+                           const reference::Bindings& sizes, std::size_t most, bool cold) {
+  Candidates found;
+  const kernel::Schedule& first = found.list.emplace_back(std::move(greedy)).schedule;
+  const std::string family = first.generator;
+  const auto policy = first.store_policy;
+  const std::string known = kernel::to_string(first);
+  for (const kernel::Generator* generator : kernel::generators(target)) {
+    if (generator->name() != family)
+      continue;
+    std::vector<kernel::Schedule> space = generator->space(region, target);
+    space.resize(std::min(space.size(), most));
+    for (kernel::Schedule& schedule : space) {
+      if (schedule.store_policy != policy || kernel::to_string(schedule) == known)
+        continue;
+      kernel::Lowered lowered = lower(*generator, region, schedule, target, Verify::WhenTaken);
+      if (!lowered.ok) {
+        found.refused.push_back({std::move(schedule), std::move(lowered.reason)});
+        continue;
+      }
+      lowered.program.name = region.name;
+      const double predicted = predict(lowered.program, region, target, machine, sizes, cold);
+      found.list.push_back({std::move(schedule), std::move(lowered.program), 0, predicted});
+    }
+  }
   return found;
 }
 
@@ -169,7 +200,7 @@ loops::LoopReport add_loop_trees(Candidates& candidates, const kernel::Region& r
     kernel::Schedule schedule;
     schedule.generator = "loops";
     schedule.tree = kernel::loops::to_text(*t.tree, region);
-    kernel::Lowered lowered = lower_verified(**generator, region, schedule, target);
+    kernel::Lowered lowered = lower(**generator, region, schedule, target);
     if (!lowered.ok) {
       candidates.refused.push_back({std::move(schedule), std::move(lowered.reason)});
       continue;
@@ -212,7 +243,7 @@ std::optional<Candidate> quick_loop_tree(const Candidate& greedy, const kernel::
   kernel::Schedule schedule;
   schedule.generator = "loops";
   schedule.tree = kernel::loops::to_text(*found.tree, region);
-  kernel::Lowered lowered = lower_verified(kernel::loops_generator(), region, schedule, target);
+  kernel::Lowered lowered = lower(kernel::loops_generator(), region, schedule, target);
   if (!lowered.ok)
     return std::nullopt;
   lowered.program.name = region.name;

@@ -35,12 +35,19 @@ struct Candidates {
 /// `of_first_generator`: only of the first generator that takes the region.
 Candidates candidates_of(const kernel::Region& region, const kernel::Target& target,
                          const Machine& machine, const backend::reference::Bindings& sizes,
-                         std::size_t per_generator, std::size_t most,
-                         bool of_first_generator = false);
+                         std::size_t per_generator, std::size_t most);
 
-/// Adds the trees that the module `loops` proposes for the region (docs/loops.md), as schedules of the
-/// generator `loops`, beside what is there; nothing where the target has no such generator. They
-/// take their places by prediction, behind the greedy one.
+/// Of the first `most` schedules of the generator's space that the greedy schedule is of, those
+/// that effort `quick` may take in its place: with the same policy of stores. The greedy one stands
+/// first, the others as in the space. Not verified, since who takes one verifies it. `cold`: no
+/// cache holds the operands.
+Candidates candidates_like(Candidate greedy, const kernel::Region& region,
+                           const kernel::Target& target, const Machine& machine,
+                           const backend::reference::Bindings& sizes, std::size_t most, bool cold);
+
+/// Adds the trees that the module `loops` proposes for the region (docs/loops.md), as schedules of
+/// the generator `loops`, beside what is there; nothing where the target has no such generator.
+/// They take their places by prediction, behind the greedy one.
 loops::LoopReport add_loop_trees(Candidates& candidates, const kernel::Region& region,
                                  const kernel::Target& target, const Machine& machine,
                                  const backend::reference::Bindings& sizes,

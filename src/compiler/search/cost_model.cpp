@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace egret::compiler {
 
@@ -53,8 +54,10 @@ double trips_of(const kernel::For& s, const reference::Bindings& sizes) {
         return Expr(value);
     return std::nullopt;
   });
-  const auto most =
-      static_cast<double>(std::clamp<std::int64_t>(upper_of(length), 0, std::int64_t{1} << 40));
+  const std::int64_t upper = upper_of(length);
+  if (upper == std::numeric_limits<std::int64_t>::max()) // by data: how often is not known
+    return 1;
+  const auto most = static_cast<double>(std::clamp<std::int64_t>(upper, 0, std::int64_t{1} << 40));
   return std::ceil(most / static_cast<double>(std::max<std::int64_t>(1, s.step.lower())));
 }
 
@@ -320,6 +323,26 @@ double arithmetic_cycles(const kernel::KernelProgram& program, const kernel::Tar
                          const reference::Bindings& sizes) {
   const auto cycles = CpuCycles(program, target, sizes).of(program.body);
   return cycles.shared / workers_of(program, target, sizes) + cycles.alone;
+}
+
+double least_seconds(const kernel::KernelProgram& program, const kernel::Region& region,
+                     const kernel::Target& target, const Machine& machine,
+                     const reference::Bindings& sizes, bool cold) {
+  if (program.launch.threads > 0)
+    return 0;
+  // A fused multiply-add of vectors does most: two operations an element in half a cycle.
+  constexpr double kCyclesPerFlop = 0.25;
+  const kernel::Cost cost = kernel::cost_of(region);
+  const auto workers = static_cast<double>(std::max(1, target.workers));
+  const double lanes = std::max(target.vector_bytes, 8) / static_cast<double>(size_of(DType::F32));
+  const double least =
+      kCyclesPerFlop * size_or_upper(cost.flops, sizes) / lanes / workers * machine.cycle_seconds;
+  // Where the program takes less, it has instructions that do more, or leaves some work out.
+  const double taken = arithmetic_cycles(program, target, sizes) * machine.cycle_seconds;
+  const double memory =
+      cpu_memory_seconds(program, target, machine, size_or_upper(cost.bytes_read, sizes),
+                         size_or_upper(cost.bytes_written, sizes), workers, cold);
+  return machine.launch_seconds + std::max(least <= taken ? least : 0, memory);
 }
 
 double predict(const kernel::KernelProgram& program, const kernel::Region& region,

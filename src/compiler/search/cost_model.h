@@ -20,6 +20,14 @@ double predict(const kernel::KernelProgram& program, const kernel::Region& regio
                const kernel::Target& target, const Machine& machine,
                const backend::reference::Bindings& sizes, bool cold = false);
 
+/// What predict() may give at the least for another program of the region on a CPU that stores past
+/// the caches where `program` does, and no more than predict() gives for `program`: the roofline of
+/// the region, by the bytes that it moves and the vector instructions that its operations take. 0
+/// for a GPU.
+double least_seconds(const kernel::KernelProgram& program, const kernel::Region& region,
+                     const kernel::Target& target, const Machine& machine,
+                     const backend::reference::Bindings& sizes, bool cold = false);
+
 /// The part of a CPU's prediction that is arithmetic, in cycles.
 double arithmetic_cycles(const kernel::KernelProgram& program, const kernel::Target& target,
                          const backend::reference::Bindings& sizes);

@@ -20,12 +20,16 @@ constexpr std::size_t kPerGenerator = 32, kMost = 40, kRanked = 8;
 /// Of the greedy schedule's prediction, what another candidate's may be at most to be taken
 /// untried.
 constexpr double kClearly = 0.8;
+/// Of a program's predicted time, what `quick` does not try to save by ranking more kernels.
+constexpr double kLeftUnranked = 0.05;
 /// Time for a region's loop trees (docs/loops.md): a share of what the region has, none below the
 /// least; and how many are proposed.
 constexpr double kLoopShare = 0.1, kLoopLeast = 0.05, kLoopMost = 0.8;
 constexpr std::size_t kLoopTrees = 8, kAllLoopTrees = 24;
 /// Tells the keys of kernels with cold operands apart.
 constexpr std::uint64_t kCold = 0x636f6c64;
+/// Of schedules that `quick` ranked, from those that were measured.
+constexpr std::uint64_t kByPrediction = 0x72616e6b;
 /// Of programs' fusion plans, from those of regions.
 constexpr std::uint64_t kFusionPlan = 0x646976;
 
@@ -38,15 +42,9 @@ kernel::Schedule library_schedule() {
 Candidates propose(const kernel::Region& region, const kernel::Target& target,
                    const Machine& machine, const backend::reference::Bindings& sizes,
                    Effort effort) {
-  switch (effort) {
-  case Effort::Exhaustive:
-    return candidates_of(region, target, machine, sizes, 0, 0);
-  case Effort::Search:
-    return candidates_of(region, target, machine, sizes, kPerGenerator, kMost);
-  default:
-    // The model tells schedules of one generator apart, and a GPU's not at all.
-    return candidates_of(region, target, machine, sizes, target.threads > 0 ? 1 : kRanked, 0, true);
-  }
+  return effort == Effort::Exhaustive
+             ? candidates_of(region, target, machine, sizes, 0, 0)
+             : candidates_of(region, target, machine, sizes, kPerGenerator, kMost);
 }
 
 /// Trees for a region that is searched, in a share of its time.
@@ -134,6 +132,12 @@ struct Tuner::Impl {
     return {hash, device.target().fingerprint, device.target().workers, tuning_version()};
   }
 
+  /// What `quick` ranked first, which no search takes for measured.
+  static TuningKey by_prediction(TuningKey key) {
+    key.region = combine(kByPrediction, key.region);
+    return key;
+  }
+
   TuningKey key_of_fusion_plan(std::uint64_t program) const {
     return {combine(kFusionPlan, program), device.target().fingerprint, device.target().workers,
             tuning_version()};
@@ -151,16 +155,49 @@ struct Tuner::Impl {
     return wanted.libraries ? "" : "libraries are not allowed";
   }
 
+  /// A kernel that effort `quick` chooses a schedule for.
+  struct Unranked {
+    std::size_t number;  ///< of the kernel
+    Candidate greedy;    ///< its prediction among it
+    double launches;     ///< a run
+    double may_save = 0; ///< seconds a run
+  };
+
+  // Which of them are worth the time of lowering other schedules. The roofline bounds what these
+  // may save (Williams et al. 2009): a kernel for which no schedule can be clearly ahead is left
+  // as it is, and of a program those that together make a small part of its time (Amdahl 1967).
+  // The model does not tell a GPU's schedules apart.
+  std::vector<Unranked*> worth_ranking(std::vector<Unranked>& kernels,
+                                       std::span<const WantedKernel> wanted,
+                                       std::span<const backend::reference::Bindings> sizes,
+                                       const Machine& figures, double program_seconds) const {
+    std::vector<Unranked*> worth;
+    if (device.target().threads > 0)
+      return worth;
+    for (Unranked& k : kernels) {
+      const WantedKernel& w = wanted[k.number];
+      const double least = least_seconds(k.greedy.program, *w.region, device.target(), figures,
+                                         sizes[k.number], w.cold);
+      k.may_save = k.launches * (k.greedy.predicted - least);
+      if (least < kClearly * k.greedy.predicted)
+        worth.push_back(&k);
+    }
+    std::stable_sort(worth.begin(), worth.end(), [](const Unranked* a, const Unranked* b) {
+      return a->may_save < b->may_save;
+    });
+    double left = 0;
+    const auto first = std::find_if(worth.begin(), worth.end(), [&](const Unranked* k) {
+      left += k->may_save;
+      return left > kLeftUnranked * program_seconds;
+    });
+    worth.erase(worth.begin(), first);
+    return worth;
+  }
+
   // The schedule that the model ranks first, when it is clearly ahead of the greedy one and of the
   // same generator: loops of different kinds compare too badly for a choice that nobody tries, and
   // whether stores should pass by the caches depends on who reads the results.
-  kernel::Chosen ranked(const WantedKernel& wanted, const backend::reference::Bindings& sizes,
-                        const Machine& figures, RegionSearch& report) const {
-    const kernel::Region& region = *wanted.region;
-    Candidates all = options.propose(region, device.target(), figures, sizes, Effort::Quick);
-    if (wanted.cold)
-      for (Candidate& c : all.list)
-        c.predicted = predict(c.program, region, device.target(), figures, sizes, true);
+  static Candidate first_ranked(Candidates all, RegionSearch& report) {
     std::size_t best = 0;
     for (std::size_t i = 0; i < all.list.size(); ++i) {
       CandidateReport& c = report.candidates.emplace_back();
@@ -174,17 +211,68 @@ struct Tuner::Impl {
           c.predicted < all.list[best].predicted)
         best = i;
     }
+    return std::move(all.list[best]);
+  }
+
+  // A tree in place of a schedule that no family made, where the model puts it far ahead.
+  kernel::Chosen or_tree(Candidate best, const kernel::Region& region,
+                         const backend::reference::Bindings& sizes, const Machine& figures,
+                         RegionSearch& report) const {
     if (with_loops)
-      if (auto tree = quick_loop_tree(all.list[best], region, device.target(), figures, sizes,
-                                      report.loops)) {
+      if (auto tree =
+              quick_loop_tree(best, region, device.target(), figures, sizes, report.loops)) {
         CandidateReport& c = report.candidates.emplace_back();
         c.schedule = kernel::to_string(tree->schedule);
         c.state = "ranked";
-        c.predicted = report.predicted = tree->predicted;
-        return {std::move(tree->schedule), std::move(tree->program)};
+        c.predicted = tree->predicted;
+        best = std::move(*tree);
       }
-    report.predicted = all.list[best].predicted;
-    return {std::move(all.list[best].schedule), std::move(all.list[best].program)};
+    report.predicted = best.predicted;
+    return {std::move(best.schedule), std::move(best.program)};
+  }
+
+  // So that other programs and processes need not lower what it was chosen from.
+  void remember_ranked(const TuningKey& key, const RegionSearch& r,
+                       TuningDatabase& database) const {
+    TuningChoice choice;
+    choice.schedule = r.chosen;
+    choice.name = r.name;
+    choice.device = device.name();
+    choice.effort = name_of(Effort::Quick);
+    choice.candidates = static_cast<std::int64_t>(r.candidates.size());
+    database.put(key, choice);
+  }
+
+  // Chooses for the kernels that `quick` has no measured choice for.
+  void rank(std::vector<Unranked>& unranked, std::span<const WantedKernel> kernels,
+            std::span<const backend::reference::Bindings> sizes, const Machine& figures,
+            SearchReport& report, std::vector<std::optional<kernel::Chosen>>& chosen) {
+    double seconds = 0;
+    for (std::size_t i = 0; i < kernels.size(); ++i)
+      seconds += kernels[i].launches * report.regions[i].predicted;
+    const bool given = !with_loops; // candidates that a test has in mind are all ranked
+    std::vector<Unranked*> worth;
+    if (given)
+      for (Unranked& k : unranked)
+        worth.push_back(&k);
+    else
+      worth = worth_ranking(unranked, kernels, sizes, figures, seconds);
+    for (Unranked* k : worth) {
+      const kernel::Region& region = *kernels[k->number].region;
+      const kernel::Target& target = device.target();
+      k->greedy = first_ranked(
+          given ? options.propose(region, target, figures, sizes[k->number], Effort::Quick)
+                : candidates_like(std::move(k->greedy), region, target, figures, sizes[k->number],
+                                  kRanked, kernels[k->number].cold),
+          report.regions[k->number]);
+    }
+    for (Unranked& k : unranked) {
+      RegionSearch& r = report.regions[k.number];
+      chosen[k.number] =
+          or_tree(std::move(k.greedy), *kernels[k.number].region, sizes[k.number], figures, r);
+      chosen[k.number]->program.name = kernels[k.number].region->name;
+      r.chosen = kernel::to_string(chosen[k.number]->schedule);
+    }
   }
 
   // A choice from before that this version can still make.
@@ -266,6 +354,7 @@ std::vector<kernel::Chosen> Tuner::choose(std::span<const WantedKernel> kernels,
 
   // What is known already; of the rest, how much of the budget each is worth.
   std::vector<std::size_t> open;
+  std::vector<Impl::Unranked> unranked;
   std::vector<backend::reference::Bindings> sizes;
   std::vector<double> share(kernels.size());
   for (std::size_t i = 0; i < kernels.size(); ++i) {
@@ -278,15 +367,15 @@ std::vector<kernel::Chosen> Tuner::choose(std::span<const WantedKernel> kernels,
     if (auto choice = database.choice(key))
       if (options.effort != Effort::Exhaustive || options.frozen || choice->effort == "exhaustive")
         chosen[i] = impl_->remembered(region, target, *choice, r);
+    if (options.effort == Effort::Quick && !chosen[i] && impl_->with_loops)
+      if (auto choice = database.choice(Impl::by_prediction(key)))
+        chosen[i] = impl_->remembered(region, target, *choice, r);
     if (chosen[i]) {
       ++report.cache_hits;
       r.predicted = predict(chosen[i]->program, region, target, machine, sizes[i], kernels[i].cold);
       continue;
     }
-    if (options.effort == Effort::Quick)
-      chosen[i] = impl_->ranked(kernels[i], sizes[i], machine, r);
-    else
-      chosen[i] = kernel::lower_greedily(region, impl_->device.target(), &r.failed);
+    chosen[i] = kernel::lower_greedily(region, impl_->device.target(), &r.failed);
     chosen[i]->program.name = region.name;
     r.chosen = kernel::to_string(chosen[i]->schedule);
     r.predicted = predict(chosen[i]->program, region, target, machine, sizes[i], kernels[i].cold);
@@ -295,6 +384,19 @@ std::vector<kernel::Chosen> Tuner::choose(std::span<const WantedKernel> kernels,
       open.push_back(i);
     else if (options.effort >= Effort::Search)
       r.note = "not in the database, which is frozen";
+    else
+      unranked.push_back(
+          {i,
+           {std::move(chosen[i]->schedule), std::move(chosen[i]->program), 0, r.predicted},
+           kernels[i].launches});
+  }
+  if (!unranked.empty()) {
+    impl_->rank(unranked, kernels, sizes, machine, report, chosen);
+    for (const Impl::Unranked& k : unranked)
+      if (const RegionSearch& r = report.regions[k.number]; !r.candidates.empty() || r.loops)
+        impl_->remember_ranked(
+            Impl::by_prediction(impl_->key_of(kernels[k.number], target, sizes[k.number])), r,
+            database);
   }
 
   std::stable_sort(open.begin(), open.end(),

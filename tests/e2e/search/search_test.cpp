@@ -9,6 +9,7 @@
 #include "support/tuning.h"
 
 #include <chrono>
+#include <map>
 #include <nlohmann/json.hpp>
 
 namespace egret::compiler {
@@ -222,6 +223,59 @@ TEST(Search, QuickTakesWhatIsClearlyAhead) {
     EXPECT_EQ(r.chosen, c.taken ? other : r.candidates.at(0).schedule);
     EXPECT_EQ(report.kernels.at(0).schedule, r.chosen);
   }
+}
+
+// Other schedules are looked at where the roofline leaves something to save, and where that is not
+// next to nothing of the program.
+TEST(Search, QuickRanksWhatIsWorthIt) {
+  const auto add = [](ir::Graph& g, const char* name, std::int64_t elements, bool far_from_roof) {
+    const ir::NodeId x = g.input(name, DType::F32, {Expr(elements)});
+    ir::NodeId y = far_from_roof ? x : g.binary(Op::Add, x, x);
+    for (int i = 0; far_from_roof && i < 16; ++i)
+      y = g.add(Op::Tanh, std::vector<ir::NodeId>{y});
+    g.outputs.push_back(y);
+  };
+  const auto ranked = [](const ir::Graph& g) {
+    Tuner tuner(search_device(), tuner_options(std::nullopt));
+    const CompileReport report = compile_with(tuner, g, Effort::Quick);
+    std::map<std::string, bool> result;
+    for (const RegionSearch& r : report.search.regions) {
+      EXPECT_GT(r.predicted, 0);
+      EXPECT_NE(r.chosen, "");
+      result[r.name.substr(0, r.name.find('_', 4))] = !r.candidates.empty();
+    }
+    return result;
+  };
+  ir::Graph both;
+  add(both, "x", 1 << 22, true);
+  add(both, "y", 1 << 24, false); // its bytes take as long as they take
+  EXPECT_EQ(ranked(both), (std::map<std::string, bool>{{"map_tanh", true}, {"map_add", false}}));
+  ir::Graph small;
+  add(small, "x", 1 << 12, true);
+  add(small, "y", 1 << 24, false);
+  EXPECT_EQ(ranked(small), (std::map<std::string, bool>{{"map_tanh", false}, {"map_add", false}}));
+}
+
+// What was ranked is remembered, and no search takes it for measured.
+TEST(Search, ASecondQuickOneRanksNothing) {
+  const test::TempFolder folder;
+  const ir::Graph graph = elementwise_graph(1 << 18);
+  RegionSearch first;
+  {
+    Tuner tuner(search_device(), tuner_options(folder.path()));
+    first = compile_with(tuner, graph, Effort::Quick).search.regions.at(0);
+    EXPECT_FALSE(first.cache_hit);
+    EXPECT_GT(first.candidates.size(), 1u);
+  }
+  Tuner again(search_device(), tuner_options(folder.path()));
+  const RegionSearch second = compile_with(again, graph, Effort::Quick).search.regions.at(0);
+  EXPECT_TRUE(second.cache_hit);
+  EXPECT_TRUE(second.candidates.empty());
+  EXPECT_EQ(second.chosen, first.chosen);
+  EXPECT_GT(second.predicted, 0);
+  const CompileReport searched = compile_with(again, graph, Effort::Search);
+  EXPECT_FALSE(searched.search.regions.at(0).cache_hit);
+  EXPECT_GT(searched.search.measured, 0);
 }
 
 TEST(Search, ASecondOneMeasuresNothing) {

@@ -41,7 +41,7 @@ Asked ask(const RegionCase& c, const kernel::Target& target) {
   const auto sizes = sizes_to_try(c.region);
   const Machine machine = usual_machine(target);
   Asked asked;
-  asked.greedy = candidates_of(c.region, target, machine, sizes, 1, 0, true).list.at(0);
+  asked.greedy = candidates_of(c.region, target, machine, sizes, 1, 0).list.at(0);
   asked.tree = quick_loop_tree(asked.greedy, c.region, target, machine, sizes, asked.report);
   return asked;
 }

@@ -126,6 +126,49 @@ TEST(CostModel, PiecesOfALoopCountOnce) {
   EXPECT_NEAR(cycles(10) / cycles(768), 1.0, 0.2);
 }
 
+// Of a loop whose end is data without a bound it is not known how often it runs.
+TEST(CostModel, LoopsWithoutABoundCountOnce) {
+  kernel::ProgramBuilder b("copy");
+  const int buffer = b.workspace("x", DType::F32, Expr(768));
+  const kernel::ValueId count = b.constant(Scalar::of(DType::I64, std::int64_t{5}));
+  const Expr end = kernel::value_symbol(count);
+  b.loop(Expr(0), end, Expr(1), Expr(768), kernel::Bind::Serial,
+         [&](const Expr& i) { b.store(buffer, i, b.load(buffer, i, 1)); });
+  EXPECT_LT(arithmetic_cycles(b.finish(Expr(1)), kernel::Target{}, {}), 100);
+}
+
+// The roofline: no schedule that stores as the greedy one does is predicted to take less.
+TEST(CostModel, NoCandidateTakesLessThanTheLeast) {
+  const auto device = backend::cpu::make_cpu_device(2);
+  const kernel::Target& target = device->target();
+  const Machine machine = usual_machine(target);
+  const std::vector<testing::MakeGraph> graphs = {
+      testing::map_graph(64, 256), testing::product_graph(96, 112, 80),
+      [](ir::Graph& g) { // more than caches hold
+        const ir::NodeId x = g.input("x", DType::F32, {1 << 24});
+        return testing::Outputs{g.binary(Op::Add, x, x)};
+      }};
+  for (const testing::MakeGraph& make : graphs) {
+    ir::Graph g;
+    g.outputs = make(g);
+    const kernel::Region region = testing::regions_of(g, target).at(0);
+    const auto sizes = sizes_to_try(region);
+    kernel::Chosen chosen = kernel::lower_greedily(region, target);
+    Candidate greedy{std::move(chosen.schedule), std::move(chosen.program), 0, 0};
+    greedy.predicted = predict(greedy.program, region, target, machine, sizes);
+    const double least = least_seconds(greedy.program, region, target, machine, sizes);
+    EXPECT_GT(least, 0);
+    const Candidates all = candidates_like(greedy, region, target, machine, sizes, 64, false);
+    EXPECT_EQ(all.list.at(0).schedule, greedy.schedule);
+    EXPECT_GT(all.list.size(), 1u) << region.name;
+    for (const Candidate& c : all.list) {
+      EXPECT_EQ(c.schedule.generator, greedy.schedule.generator);
+      EXPECT_EQ(c.schedule.store_policy, greedy.schedule.store_policy);
+      EXPECT_GE(c.predicted, least) << kernel::to_string(c.schedule);
+    }
+  }
+}
+
 // On a GPU, updates that one thread makes one after the other take their time, however few bytes
 // the region has.
 TEST(CostModel, OneThreadAloneOnAGpuIsSlow) {

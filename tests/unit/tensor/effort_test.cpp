@@ -161,6 +161,18 @@ TEST(BeforeAutodiff, RulesThatChangeGradientsAtTiesWait) {
             gradient_of(f, x, {.effort = Effort::None}));
 }
 
+// The shift by the largest is part of what is rewritten, although no gradient passes it.
+TEST(BeforeAutodiff, NoGradientPassesTheShiftByTheLargest) {
+  const auto f = [](const Tensor& x) {
+    const Tensor below = x - max(x, -1, true).detach();
+    return below * below;
+  };
+  const Tensor x = tensor({1.0, 2.0, 4.0});
+  const std::vector<float> expected = {-6, -4, 0};
+  EXPECT_EQ(gradient_of(f, x, {.effort = Effort::None}), expected);
+  EXPECT_EQ(gradient_of(f, x, {.effort = Effort::Quick}), expected);
+}
+
 // Without the marker that hides the variance's bound, the gradient of a small variance would be 0.
 TEST(BeforeAutodiff, InferenceOnlyRulesWait) {
   const auto f = [](const Tensor& variance) {
