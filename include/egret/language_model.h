@@ -58,6 +58,10 @@ struct LanguageModelOptions {
   std::int64_t context = 0;   ///< positions of the cache; 0: what the model has, at most 4096
   std::int64_t sequences = 1; ///< texts that the cache holds at once, each of so many positions
   std::int64_t chunk = 512;   ///< most tokens of a prompt that are read in one step
+  /// A folder with a LoRA adapter as PEFT stores it (adapter_config.json,
+  /// adapter_model.safetensors), whose updates are added to what the matrices of a folder's model
+  /// give, in `dtype`; empty: none.
+  std::filesystem::path adapter;
   /// Keys of config.json (or of the metadata) that egret does not know and that may be ignored.
   std::vector<std::string> ignored_keys;
 };
@@ -96,7 +100,9 @@ public:
   /// of tensors are checked before any weight is read: Error(Unsupported) for an architecture or a
   /// key that egret does not know, Error(File) for damaged files and for a tensor that is missing,
   /// superfluous or of another shape than the configuration says; each names file and thing.
-  /// Error(Value) for options out of range.
+  /// Likewise for the adapter: Error(Unsupported) for kinds other than plain LoRA and beside a GGUF
+  /// file, Error(File) for one that is damaged or was made for another model. Error(Value) for
+  /// options out of range.
   static LanguageModel load(const std::filesystem::path& path,
                             const LanguageModelOptions& options = {});
   ~LanguageModel();
@@ -189,6 +195,14 @@ struct QuantizedMatrix {
 std::vector<QuantizedMatrix> quantize_language_model(const std::filesystem::path& folder,
                                                      const std::filesystem::path& out,
                                                      const QuantizeOptions& options = {});
+
+/// Writes a folder whose matrices have the updates of an adapter added, each rounded once from f32
+/// to its dtype, with the tokenizer's files copied. Errors as LanguageModel::load() for `folder`
+/// and `adapter`, Error(Value) for quantized weights, Error(File) for an `out` that is not empty or
+/// cannot be written.
+void merge_adapter(const std::filesystem::path& folder, const std::filesystem::path& adapter,
+                   const std::filesystem::path& out,
+                   const std::vector<std::string>& ignored_keys = {});
 
 /// The architectures that LanguageModel reads, by the names in config.json.
 std::vector<std::string> language_architectures();
