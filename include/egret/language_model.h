@@ -120,6 +120,10 @@ public:
   /// tokens, for more than context() and for one that is not in the vocabulary.
   Tensor logits(std::span<const int> tokens);
 
+  /// The natural logarithm of the probability of each token but the first, given those before it.
+  /// Error(Value) as logits(), and for fewer than two tokens.
+  std::vector<float> log_probabilities(std::span<const int> tokens);
+
   /// Writes on after `prompt`, a token at a time, each given to `written` as it comes, until a stop
   /// token, max_new tokens, a full cache or a callback that returns false. The part of the prompt
   /// that the cache holds from the last call is not read again. Equal prompt, options and model
@@ -134,6 +138,26 @@ private:
   explicit LanguageModel(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
+
+struct PerplexityOptions {
+  std::int64_t length = 0; ///< tokens of a window; 0: the model's context()
+  std::int64_t stride = 0; ///< tokens between the beginnings of windows; 0: half of a window
+};
+
+struct Perplexity {
+  double loss = 0;         ///< mean of -log p of the tokens that were scored, in nats
+  double value = 0;        ///< e^loss
+  std::int64_t tokens = 0; ///< scored
+};
+
+/// How well a model predicts a text. The text is read in windows that overlap unless stride is
+/// length; each token is scored once, in the first window that has it, but for the first one of a
+/// window. `read` is told how many tokens have been read, and may return false to end it there.
+/// Error(Value) for fewer than two tokens, a length below 2 or above context(), a stride above the
+/// length, and a model that gives NaN.
+Perplexity perplexity(LanguageModel& model, std::span<const int> tokens,
+                      const PerplexityOptions& options = {},
+                      const std::function<bool(std::int64_t read)>& read = {});
 
 /// Several texts that one model writes at the same time, by continuous batching (Orca, Yu et al.
 /// 2022): each step reads at most one chunk of one prompt and writes one token of every text whose

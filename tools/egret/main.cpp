@@ -134,6 +134,7 @@ int main(int argc, char** argv) {
   add_quantize_command(app);
   add_finetune_command(app);
   add_merge_command(app);
+  add_eval_command(app);
   add_run_command(app);
   add_compile_command(app);
   add_view_command(app);

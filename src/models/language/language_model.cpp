@@ -119,6 +119,10 @@ Tensor LanguageModel::logits(std::span<const int> tokens) {
   return impl_->model.logits(tokens);
 }
 
+std::vector<float> LanguageModel::log_probabilities(std::span<const int> tokens) {
+  return impl_->model.log_probabilities(tokens);
+}
+
 Generated LanguageModel::generate(std::span<const int> prompt, const GenerateOptions& options,
                                   const std::function<bool(int)>& written) {
   require_valid(options);
