@@ -16,7 +16,7 @@ namespace {
 
 using models::LanguageModel;
 
-class Finetune : public testing::Test {
+class Finetune : public ::testing::Test {
 protected:
   std::filesystem::path model(const char* name) {
     const std::filesystem::path path = folder_ / name;

@@ -9,7 +9,7 @@
 namespace egret::models {
 namespace {
 
-class PerplexityTest : public testing::Test {
+class PerplexityTest : public ::testing::Test {
 protected:
   void SetUp() override {
     const auto& golden = test::golden_language("llama_3");
