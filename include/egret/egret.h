@@ -14,6 +14,7 @@
 #include "egret/device.h"
 #include "egret/effort.h"
 #include "egret/explain.h"
+#include "egret/finetune.h"
 #include "egret/functional.h"
 #include "egret/gguf.h"
 #include "egret/grad.h"

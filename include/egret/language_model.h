@@ -58,6 +58,10 @@ struct LanguageModelOptions {
   std::int64_t context = 0;   ///< positions of the cache; 0: what the model has, at most 4096
   std::int64_t sequences = 1; ///< texts that the cache holds at once, each of so many positions
   std::int64_t chunk = 512;   ///< most tokens of a prompt that are read in one step
+  /// A folder with a LoRA adapter as PEFT stores it (adapter_config.json,
+  /// adapter_model.safetensors), whose updates are added to what the matrices of a folder's model
+  /// give, in `dtype`; empty: none.
+  std::filesystem::path adapter;
   /// Keys of config.json (or of the metadata) that egret does not know and that may be ignored.
   std::vector<std::string> ignored_keys;
 };
@@ -96,7 +100,9 @@ public:
   /// of tensors are checked before any weight is read: Error(Unsupported) for an architecture or a
   /// key that egret does not know, Error(File) for damaged files and for a tensor that is missing,
   /// superfluous or of another shape than the configuration says; each names file and thing.
-  /// Error(Value) for options out of range.
+  /// Likewise for the adapter: Error(Unsupported) for kinds other than plain LoRA and beside a GGUF
+  /// file, Error(File) for one that is damaged or was made for another model. Error(Value) for
+  /// options out of range.
   static LanguageModel load(const std::filesystem::path& path,
                             const LanguageModelOptions& options = {});
   ~LanguageModel();
@@ -114,6 +120,10 @@ public:
   /// tokens, for more than context() and for one that is not in the vocabulary.
   Tensor logits(std::span<const int> tokens);
 
+  /// The natural logarithm of the probability of each token but the first, given those before it.
+  /// Error(Value) as logits(), and for fewer than two tokens.
+  std::vector<float> log_probabilities(std::span<const int> tokens);
+
   /// Writes on after `prompt`, a token at a time, each given to `written` as it comes, until a stop
   /// token, max_new tokens, a full cache or a callback that returns false. The part of the prompt
   /// that the cache holds from the last call is not read again. Equal prompt, options and model
@@ -128,6 +138,26 @@ private:
   explicit LanguageModel(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
+
+struct PerplexityOptions {
+  std::int64_t length = 0; ///< tokens of a window; 0: the model's context()
+  std::int64_t stride = 0; ///< tokens between the beginnings of windows; 0: half of a window
+};
+
+struct Perplexity {
+  double loss = 0;         ///< mean of -log p of the tokens that were scored, in nats
+  double value = 0;        ///< e^loss
+  std::int64_t tokens = 0; ///< scored
+};
+
+/// How well a model predicts a text. The text is read in windows that overlap unless stride is
+/// length; each token is scored once, in the first window that has it, but for the first one of a
+/// window. `read` is told how many tokens have been read, and may return false to end it there.
+/// Error(Value) for fewer than two tokens, a length below 2 or above context(), a stride above the
+/// length, and a model that gives NaN.
+Perplexity perplexity(LanguageModel& model, std::span<const int> tokens,
+                      const PerplexityOptions& options = {},
+                      const std::function<bool(std::int64_t read)>& read = {});
 
 /// Several texts that one model writes at the same time, by continuous batching (Orca, Yu et al.
 /// 2022): each step reads at most one chunk of one prompt and writes one token of every text whose
@@ -189,6 +219,14 @@ struct QuantizedMatrix {
 std::vector<QuantizedMatrix> quantize_language_model(const std::filesystem::path& folder,
                                                      const std::filesystem::path& out,
                                                      const QuantizeOptions& options = {});
+
+/// Writes a folder whose matrices have the updates of an adapter added, each rounded once from f32
+/// to its dtype, with the tokenizer's files copied. Errors as LanguageModel::load() for `folder`
+/// and `adapter`, Error(Value) for quantized weights, Error(File) for an `out` that is not empty or
+/// cannot be written.
+void merge_adapter(const std::filesystem::path& folder, const std::filesystem::path& adapter,
+                   const std::filesystem::path& out,
+                   const std::vector<std::string>& ignored_keys = {});
 
 /// The architectures that LanguageModel reads, by the names in config.json.
 std::vector<std::string> language_architectures();

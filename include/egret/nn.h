@@ -16,5 +16,6 @@
 #include "egret/nn/convolution.h"
 #include "egret/nn/init.h"
 #include "egret/nn/layers.h"
+#include "egret/nn/low_rank.h"
 #include "egret/nn/module.h"
 #include "egret/nn/recurrent.h"

@@ -13,6 +13,9 @@ void add_ask_command(CLI::App& app);
 void add_generate_command(CLI::App& app);
 void add_serve_command(CLI::App& app);
 void add_quantize_command(CLI::App& app);
+void add_merge_command(CLI::App& app);
+void add_finetune_command(CLI::App& app);
+void add_eval_command(CLI::App& app); ///< eval ppl
 void add_run_command(CLI::App& app);
 void add_compile_command(CLI::App& app);
 void add_view_command(CLI::App& app);

@@ -63,7 +63,9 @@ std::vector<std::string> names_of(const std::vector<CLI::Option*>& options) {
 
 std::vector<std::string> add_load_options(CLI::App& command, LanguageOptions& o) {
   return names_of(
-      {command.add_option("--tokenizer", o.tokenizer,
+      {command.add_option("--adapter", o.adapter,
+                          "A folder with a LoRA adapter of egret finetune or PEFT for the model"),
+       command.add_option("--tokenizer", o.tokenizer,
                           "A tokenizer.json, or a folder that has one (default: the model's)"),
        command
            .add_option("--dtype", o.dtype,
@@ -129,6 +131,7 @@ models::LanguageModel load_language_model(const LanguageOptions& o) {
   if (!o.dtype.empty())
     options.dtype = dtype_named(o.dtype);
   options.dequantize = o.dequantize;
+  options.adapter = o.adapter;
   options.context = o.context;
   options.sequences = o.sequences;
   options.ignored_keys = o.ignored_keys;

@@ -21,7 +21,7 @@ class App;
 namespace egret::tool {
 
 struct LanguageOptions {
-  std::string model, tokenizer, dtype;
+  std::string model, adapter, tokenizer, dtype;
   bool dequantize = false;
   std::int64_t context = 0;              ///< 0: what the model has, at most 4096
   std::int64_t sequences = 1;            ///< texts at once
@@ -35,8 +35,8 @@ struct LanguageOptions {
 
 /// --temperature, --top-k and --seed.
 void add_sampling_options(CLI::App& command, LanguageOptions& options);
-/// --tokenizer, --dtype, --dequantize, --context, --ignore-key and --stats; their names are
-/// returned.
+/// --adapter, --tokenizer, --dtype, --dequantize, --context, --ignore-key and --stats; their names
+/// are returned.
 std::vector<std::string> add_load_options(CLI::App& command, LanguageOptions& options);
 /// Those, --top-p, --min-p and --repetition-penalty; their names are returned.
 std::vector<std::string> add_language_options(CLI::App& command, LanguageOptions& options);

@@ -132,6 +132,9 @@ int main(int argc, char** argv) {
   add_chat_command(app);
   add_serve_command(app);
   add_quantize_command(app);
+  add_finetune_command(app);
+  add_merge_command(app);
+  add_eval_command(app);
   add_run_command(app);
   add_compile_command(app);
   add_view_command(app);

@@ -10,12 +10,14 @@ namespace egret::models::language {
 
 namespace {
 
-/// Any number of tokens up to `most` on axis 1 of argument 1, in a trace for up to 16, one for up
-/// to 64, and so on.
-CompileOptions of_any_length(const char* name, std::int64_t most) {
+/// Any number of tokens up to `most` on axis 1 of the first `arguments` behind argument 0, in a
+/// trace for up to 16, one for up to 64, and so on.
+CompileOptions of_any_length(const char* name, std::int64_t most, int arguments = 1) {
   CompileOptions options{.name = name};
   if (most > 1) {
-    NamedDim tokens{.name = "tokens", .least = 1, .most = most, .at = {{1, 1}}};
+    NamedDim tokens{.name = "tokens", .least = 1, .most = most};
+    for (int i = 1; i <= arguments; ++i)
+      tokens.at.push_back({static_cast<std::size_t>(i), 1});
     for (std::int64_t size = 16; size < most; size *= 4)
       tokens.buckets.push_back(size);
     options.dims = {tokens};
@@ -45,6 +47,12 @@ Tensor Whole::operator()(const Weights& weights, const Tensor& tokens) const {
   return decoder->logits(weights, decoder->hidden(weights, tokens, nullptr));
 }
 
+Tensor TokenLoss::operator()(const Weights& weights, const Tensor& tokens,
+                             const Tensor& targets) const {
+  return cross_entropy(decoder->logits(weights, decoder->hidden(weights, tokens, nullptr)),
+                       targets[0], {.reduction = Reduction::None});
+}
+
 Tensor ReadStep::operator()(const Weights& weights, const Tensor& tokens, const Tensor& begin,
                             const Tensor& sequence, Cache& cache) const {
   CachePlace place{cache, sizes.sequences, sizes.capacity, begin, {}};
@@ -65,6 +73,8 @@ CachedModel::CachedModel(Decoder decoder, Weights weights, CacheSizes sizes)
       cache_(decoder_->cache(sizes.sequences, sizes.capacity)),
       held_(static_cast<std::size_t>(sizes.sequences)),
       whole_(Whole{decoder_}, of_any_length("language model", sizes.capacity)),
+      token_loss_(TokenLoss{decoder_},
+                  of_any_length("language model, likelihood", sizes.capacity, 2)),
       read_(ReadStep{decoder_, sizes}, of_any_length("language model, prompt", sizes.chunk)),
       write_(WriteStep{decoder_, sizes}, {.name = "language model, step"}) {}
 
@@ -83,6 +93,16 @@ void CachedModel::require_tokens(std::span<const int> tokens, const char* who) c
 Tensor CachedModel::logits(std::span<const int> tokens) {
   require_tokens(tokens, "logits");
   return whole_(weights_, integers(tokens, {1, std::ssize(tokens)}));
+}
+
+std::vector<float> CachedModel::log_probabilities(std::span<const int> tokens) {
+  require_tokens(tokens, "log_probabilities");
+  if (tokens.size() < 2)
+    fail(ErrorKind::Value, "log_probabilities: one token; nothing follows it");
+  const Shape shape = {1, std::ssize(tokens) - 1};
+  const Tensor loss = token_loss_(weights_, integers(tokens.first(tokens.size() - 1), shape),
+                                  integers(tokens.subspan(1), shape));
+  return (-loss).to_vector<float>();
 }
 
 std::size_t CachedModel::common(std::size_t sequence, std::span<const int> prompt) const {

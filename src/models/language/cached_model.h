@@ -17,6 +17,13 @@ struct Whole {
   Tensor operator()(const Weights& weights, const Tensor& tokens) const;
 };
 
+/// -log p f32 [tokens] of `targets` [1, tokens], each behind the token of `tokens` [1, tokens] at
+/// its index and those before.
+struct TokenLoss {
+  std::shared_ptr<const Decoder> decoder;
+  Tensor operator()(const Weights& weights, const Tensor& tokens, const Tensor& targets) const;
+};
+
 struct CacheSizes {
   std::int64_t sequences = 1;
   std::int64_t capacity = 1; ///< positions of a sequence
@@ -54,6 +61,9 @@ public:
   /// Logits f32 [tokens, vocabulary] of a text, without the cache.
   Tensor logits(std::span<const int> tokens);
 
+  /// log p of each token but the first, of at least two.
+  std::vector<float> log_probabilities(std::span<const int> tokens);
+
   const std::vector<int>& held(std::size_t sequence) const { return held_[sequence]; }
   /// How many tokens a sequence holds of a prompt's beginning, without the prompt's last token:
   /// that is read in any case, for its logits.
@@ -81,6 +91,7 @@ private:
   Cache cache_;
   std::vector<std::vector<int>> held_; ///< tokens that each sequence of the cache holds
   Compiled<Whole> whole_;
+  Compiled<TokenLoss> token_loss_;
   Compiled<ReadStep> read_;
   Compiled<WriteStep> write_;
 };

@@ -12,13 +12,15 @@ namespace {
 class Forward {
 public:
   Forward(const Decoder& decoder, const Weights& weights, const Tensor& tokens,
-          const CachePlace* place)
+          const CachePlace* place, const PackedRows* packed)
       : decoder_(decoder), c_(decoder.config), weights_(weights), tokens_(tokens), place_(place),
         rows_(tokens.shape()[0]), count_(tokens.shape()[1]),
-        places_(positions(count_).unsqueeze(0)) {
+        places_(packed != nullptr ? packed->positions : positions(count_).unsqueeze(0)) {
     Expr held = count_;
+    // Where queries stand among the keys: a text's positions but for packed rows.
+    Tensor order = packed != nullptr ? positions(count_).unsqueeze(0) : places_;
     if (place_ != nullptr) {
-      places_ = places_ + place_->begin.unsqueeze(-1);
+      order = places_ = places_ + place_->begin.unsqueeze(-1);
       held = place_->capacity;
       const Tensor of = place_->sequence ? *place_->sequence : positions(rows_);
       put_at_ = (places_ + (of * place_->capacity).unsqueeze(-1)).reshape({rows_ * count_});
@@ -27,8 +29,12 @@ public:
       angles_ = angles(*weights_.rotary, c_.rotary);
     sliding_angles_ =
         weights_.sliding_rotary ? angles(*weights_.sliding_rotary, *c_.sliding_rotary) : angles_;
-    const Tensor keys = positions(held), queries = places_.unsqueeze(1).unsqueeze(-1);
+    const Tensor keys = positions(held), queries = order.unsqueeze(1).unsqueeze(-1);
     seen_ = keys <= queries; // [rows, 1, tokens, keys]
+    if (packed != nullptr) {
+      const Tensor texts = packed->texts.unsqueeze(1);
+      seen_ = seen_ & (texts.unsqueeze(-1) == texts.unsqueeze(-2));
+    }
     if (c_.window > 0)
       seen_by_sliding_ = seen_ & (keys > queries - c_.window);
   }
@@ -192,7 +198,12 @@ Cache Decoder::cache(std::int64_t sequences, std::int64_t capacity) const {
 
 Tensor Decoder::hidden(const Weights& weights, const Tensor& tokens,
                        const CachePlace* place) const {
-  return Forward(*this, weights, tokens, place).run();
+  return Forward(*this, weights, tokens, place, nullptr).run();
+}
+
+Tensor Decoder::hidden(const Weights& weights, const Tensor& tokens,
+                       const PackedRows& packed) const {
+  return Forward(*this, weights, tokens, nullptr, &packed).run();
 }
 
 Tensor Decoder::logits(const Weights& weights, const Tensor& hidden) const {

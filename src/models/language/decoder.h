@@ -62,6 +62,12 @@ struct CachePlace {
   std::optional<Tensor> sequence;
 };
 
+/// Several texts in each row, one after the other: a token sees those before it of its own text.
+struct PackedRows {
+  Tensor positions; ///< i64 [rows, tokens]: of each token in its text
+  Tensor texts;     ///< i64 [rows, tokens]: a number of its text that no other of the row has
+};
+
 /// What the forward needs beside the tensors.
 struct Decoder {
   LanguageConfig config;
@@ -73,6 +79,8 @@ struct Decoder {
   /// Hidden states [rows · tokens, width] behind the last norm, of tokens [rows, tokens] that
   /// follow those in the cache (which holds them too afterwards), or that stand alone without one.
   Tensor hidden(const Weights& weights, const Tensor& tokens, const CachePlace* place) const;
+  /// Of rows that hold several texts.
+  Tensor hidden(const Weights& weights, const Tensor& tokens, const PackedRows& packed) const;
   /// Logits f32 [..., vocabulary].
   Tensor logits(const Weights& weights, const Tensor& hidden) const;
 };

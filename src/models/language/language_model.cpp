@@ -1,9 +1,10 @@
 #include "egret/language_model.h"
 
 #include "egret/device.h"
-#include "io/json_file.h"
+#include "models/language/adapter.h"
 #include "models/language/cached_model.h"
 #include "models/language/config.h"
+#include "models/language/folder.h"
 #include "models/language/model_impl.h"
 #include "models/language/sampling.h"
 #include "models/language/sources.h"
@@ -19,25 +20,7 @@ using namespace language;
 
 namespace {
 
-constexpr std::int64_t kDefaultContext = 4096, kMostSequences = 4096;
-
-GenerateOptions read_defaults(const std::filesystem::path& folder, LanguageConfig& config) {
-  GenerateOptions options;
-  const std::filesystem::path path = folder / "generation_config.json";
-  if (!std::filesystem::exists(path))
-    return options;
-  Keys keys(io::read_json_object(path), path.string());
-  if (keys.flag({"do_sample"}, false)) {
-    options.temperature = keys.number({"temperature"}, 0, 1e6, 1);
-    options.top_k = keys.integer({"top_k"}, 0, 1 << 24, 50);
-    options.top_p = keys.number({"top_p"}, 1e-9, 1, 1);
-    options.min_p = keys.number({"min_p"}, 0, 1, 0);
-  }
-  options.repetition_penalty = keys.number({"repetition_penalty"}, 1e-6, 1e6, 1);
-  if (const auto stop = keys.tokens({"eos_token_id"}); !stop.empty())
-    config.stop = stop;
-  return options;
-}
+constexpr std::int64_t kMostSequences = 4096;
 
 } // namespace
 
@@ -66,8 +49,21 @@ LanguageModel LanguageModel::load(const std::filesystem::path& path,
            path.string(), options.context, config.context);
     const std::int64_t context =
         options.context > 0 ? options.context : std::min(config.context, kDefaultContext);
+    std::optional<Adapter> adapter;
+    if (!options.adapter.empty()) {
+      if (source.gguf())
+        fail(ErrorKind::Unsupported,
+             "LanguageModel: {}: adapters are for folders, not for GGUF files", path.string());
+      adapter = load_adapter(options.adapter, parameters_of(source, row, config).layers);
+    }
     std::optional<DType> dtype = options.dtype;
     Weights weights = read_weights(source, row, config, context, dtype, !options.dequantize);
+    if (adapter) {
+      for (auto& [module, low] : adapter->layers)
+        for (Tensor* tensor : {&low.a, &low.b})
+          *tensor = tensor->to(dtype.value_or(DType::F32)).eval();
+      weights = adapted(std::move(weights), *adapter);
+    }
     Decoder decoder{std::move(config), dtype.value_or(DType::F32),
                     row.norm_plus_one && !source.gguf(), row.query_key_norm == QueryKeyNorm::Whole};
     return LanguageModel(
@@ -99,14 +95,8 @@ LanguageModel LanguageModel::load(const std::filesystem::path& path,
         rotary->interleaved = row.gguf_interleaved;
     return build(GgufSource(path, file), row, std::move(config), {});
   }
-  const std::filesystem::path config_path = path / "config.json";
-  Keys keys(io::read_json_object(config_path), config_path.string());
-  const Architecture& row = architecture_of(keys.text({"model_type"}), false, config_path.string());
-  LanguageConfig config = read_config(
-      keys, row, used(keys.integer({"max_position_embeddings", "n_positions"}, 1, 1 << 30)));
-  keys.require_all_read(options.ignored_keys);
-  GenerateOptions defaults = read_defaults(path, config);
-  return build(FolderSource(path), row, std::move(config), std::move(defaults));
+  const ModelFolder folder(path, options.context, options.ignored_keys);
+  return build(folder.source, folder.row, folder.config, folder.defaults);
 }
 
 const LanguageConfig& LanguageModel::config() const noexcept {
@@ -127,6 +117,10 @@ const GenerateOptions& LanguageModel::defaults() const noexcept {
 
 Tensor LanguageModel::logits(std::span<const int> tokens) {
   return impl_->model.logits(tokens);
+}
+
+std::vector<float> LanguageModel::log_probabilities(std::span<const int> tokens) {
+  return impl_->model.log_probabilities(tokens);
 }
 
 Generated LanguageModel::generate(std::span<const int> prompt, const GenerateOptions& options,

@@ -66,7 +66,8 @@ void evaluate(Matrix& matrix) {
 }
 
 Tensor Projection::operator()(const Tensor& x) const {
-  return linear(x, dense(weight, x.dtype()), bias ? *bias : Tensor());
+  const Tensor y = linear(x, dense(weight, x.dtype()), bias ? *bias : Tensor());
+  return update ? y + (*update)(x) : y;
 }
 
 } // namespace egret::models::language

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <variant>
 
 namespace egret::models::language {
@@ -32,10 +33,15 @@ void evaluate(Matrix& matrix);
 
 /// x weightᵀ + bias, in the dtype of x.
 struct Projection {
-  Matrix weight;              ///< [out, in]
-  std::optional<Tensor> bias; ///< [out]
+  Matrix weight;                     ///< [out, in]
+  std::optional<Tensor> bias;        ///< [out]
+  std::optional<nn::LowRank> update; ///< added to what the matrix gives
+  /// The module of the checkpoint that the matrix is rows of, as "model.layers.0.self_attn.q_proj",
+  /// and the first of them; empty for what adapters do not change.
+  std::string module = {};
+  std::int64_t row = 0;
   Tensor operator()(const Tensor& x) const;
-  EGRET_FIELDS(weight, bias)
+  EGRET_FIELDS(weight, bias, update)
 };
 
 } // namespace egret::models::language

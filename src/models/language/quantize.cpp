@@ -1,8 +1,6 @@
 #include "egret/functional.h"
 #include "egret/language_model.h"
-#include "io/json_file.h"
-#include "models/language/config.h"
-#include "models/language/sources.h"
+#include "models/language/folder.h"
 #include "models/language/weights.h"
 #include "support/fail.h"
 
@@ -17,12 +15,6 @@ namespace {
 std::int64_t bytes_of(const Tensor& a) {
   return a.numel() * static_cast<std::int64_t>(size_of(a.dtype()));
 }
-
-/// Files of a model's folder beside the weights, the configuration last: a folder without it is no
-/// model.
-constexpr const char* kFiles[] = {"tokenizer.json",         "tokenizer_config.json",
-                                  "chat_template.jinja",    "special_tokens_map.json",
-                                  "generation_config.json", "config.json"};
 
 /// |a - b| / |a| over all elements, by the 2-norm; 0 for zeros.
 double relative_error(const Tensor& a, const Tensor& b) {
@@ -41,15 +33,11 @@ std::vector<QuantizedMatrix> quantize_language_model(const std::filesystem::path
   if (o.group < 0 || o.group % (8 / o.bits) != 0)
     fail(ErrorKind::Value, "quantize: groups of {}; they hold a multiple of {} integers", o.group,
          8 / o.bits);
-  if (std::filesystem::exists(out) && !std::filesystem::is_empty(out))
-    fail(ErrorKind::File, "{}: is there already and not empty", out.string());
-  const std::filesystem::path config_path = folder / "config.json";
-  Keys keys(io::read_json_object(config_path), config_path.string());
-  const Architecture& row = architecture_of(keys.text({"model_type"}), false, config_path.string());
-  const LanguageConfig config = read_config(keys, row, 0);
-  keys.require_all_read(o.ignored_keys);
-  const FolderSource source(folder);
-  const std::map<std::string, bool> matrices = matrices_of(source, row, config);
+  require_new_folder(out);
+  const ModelFolder model(folder, 0, o.ignored_keys);
+  const FolderSource& source = model.source;
+  const std::map<std::string, bool> matrices =
+      parameters_of(source, model.row, model.config).matrices;
 
   std::vector<QuantizedMatrix> report;
   io::TensorMap tensors;
@@ -79,17 +67,7 @@ std::vector<QuantizedMatrix> quantize_language_model(const std::filesystem::path
     tensors.emplace(PackedName::packed(name, o.bits), q.packed);
     tensors.emplace(PackedName::scale(name), q.scale);
   }
-  std::error_code error;
-  std::filesystem::create_directories(out, error);
-  if (error)
-    fail(ErrorKind::File, "{}: cannot be made: {}", out.string(), error.message());
-  io::save_safetensors(out / "model.safetensors", tensors, {{"format", "pt"}});
-  for (const char* name : kFiles)
-    if (std::filesystem::exists(folder / name)) {
-      std::filesystem::copy_file(folder / name, out / name, error);
-      if (error)
-        fail(ErrorKind::File, "{}: cannot be written: {}", (out / name).string(), error.message());
-    }
+  write_model_folder(out, folder, tensors);
   return report;
 }
 

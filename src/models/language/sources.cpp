@@ -88,6 +88,29 @@ Quantized FolderSource::read_packed(const std::string& name) const {
   return {tensors_.read(packed.integers), tensors_.read(packed.scale), packed.bits, packed.group};
 }
 
+DType FolderSource::dtype(const std::string& name) const {
+  return packed(name) ? DType::U8 : tensors_.info(name).dtype;
+}
+
+std::vector<std::string> MemorySource::names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : tensors_)
+    names.push_back(name);
+  return names;
+}
+
+std::vector<std::int64_t> MemorySource::shape(const std::string& name) const {
+  std::vector<std::int64_t> shape;
+  for (const Expr& dim : tensors_.at(name).shape())
+    shape.push_back(dim.value());
+  return shape;
+}
+
+Quantized MemorySource::read_packed(const std::string& name) const {
+  ensure(false, "tensor '{}' is not packed", name);
+  return {};
+}
+
 std::vector<std::string> GgufSource::names() const {
   std::vector<std::string> names;
   for (const auto& info : file_.tensors())

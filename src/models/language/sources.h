@@ -30,6 +30,7 @@ public:
   Tensor read(const std::string& name) const override;
   bool packed(const std::string& name) const override { return packed_.contains(name); }
   Quantized read_packed(const std::string& name) const override;
+  DType dtype(const std::string& name) const; ///< as it is stored; U8 for packed ones
 
 private:
   struct Packed {
@@ -67,6 +68,28 @@ public:
 private:
   std::filesystem::path path_;
   const io::GgufFile& file_;
+};
+
+/// Tensors in memory under the names that a folder has for them, such as parameters in training.
+class MemorySource final : public TensorSource {
+public:
+  /// `tensors` outlive it; `path` is for messages.
+  MemorySource(const io::TensorMap& tensors, std::string path)
+      : tensors_(tensors), path_(std::move(path)) {}
+  bool gguf() const override { return false; }
+  std::string path() const override { return path_; }
+  std::string path_of(const std::string&) const override { return path_; }
+  std::vector<std::string> names() const override;
+  bool contains(const std::string& name) const override { return tensors_.contains(name); }
+  std::vector<std::int64_t> shape(const std::string& name) const override;
+  Tensor read(const std::string& name) const override { return tensors_.at(name); }
+  bool packed(const std::string&) const override { return false; }
+  /// Never asked for.
+  Quantized read_packed(const std::string& name) const override;
+
+private:
+  const io::TensorMap& tensors_;
+  std::string path_;
 };
 
 } // namespace egret::models::language

@@ -24,8 +24,9 @@ std::pair<int, std::int64_t> form_of(const Matrix& matrix) {
 class WeightReader {
 public:
   WeightReader(const TensorSource& source, const Architecture& row, const LanguageConfig& config,
-               std::optional<DType>& dtype, bool packed)
-      : source_(source), row_(row), c_(config), dtype_(dtype), packed_(packed) {
+               std::optional<DType>& dtype, bool packed, bool evaluates = true)
+      : source_(source), row_(row), c_(config), dtype_(dtype), packed_(packed),
+        evaluates_(evaluates) {
     // Published files of some architectures lack the prefix of the class that they were saved from.
     const std::string first = std::string(row.prefix) + base(Role::TokenEmbedding) + ".weight";
     if (!source.gguf() && source.contains(first))
@@ -48,7 +49,10 @@ public:
     return all();
   }
 
-  const std::map<std::string, bool>& matrices() const { return matrices_; }
+  /// Of the walk that check() did.
+  Parameters parameters() const {
+    return {{used_.begin(), used_.end()}, matrices_, layer_matrices_};
+  }
 
   /// Divisors of frequencies, which only GGUF files have as tensors.
   std::optional<std::vector<float>> divisors(Role role, std::size_t count) {
@@ -104,7 +108,8 @@ private:
       dtype_ =
           is_float(stored.dtype()) && stored.dtype() != DType::F64 ? stored.dtype() : DType::F32;
     Tensor value = stored.to(*dtype_);
-    value.eval();
+    if (evaluates_)
+      value.eval();
     return value;
   }
 
@@ -143,6 +148,12 @@ private:
     const std::string name = named(role, layer);
     Projection linear;
     linear.weight = matrix_of(name, out, in);
+    if (layer >= 0) {
+      linear.module = fmt::format("{}{}{}.{}", row_.prefix, row_.layer, layer, base(role));
+      if (!reading_)
+        layer_matrices_.push_back(
+            {linear.module, name + ".weight", out, in, matrices_.at(name + ".weight"), role});
+    }
     if (has_bias(bias, configured, name))
       linear.bias = tensor(name + ".bias", {out});
     return linear;
@@ -151,6 +162,8 @@ private:
   /// Rows of a fused matrix and its bias.
   Projection rows(const Projection& of, std::int64_t begin, std::int64_t count) const {
     Projection linear;
+    linear.module = of.module;
+    linear.row = of.row + begin;
     linear.weight = stored(narrowed(of.weight, begin, count));
     if (of.bias)
       linear.bias = std::get<Tensor>(stored(of.bias->narrow(0, begin, count)));
@@ -159,7 +172,7 @@ private:
 
   /// Computed now, so that what it was made from goes.
   Matrix stored(Matrix value) const {
-    if (reading_)
+    if (reading_ && evaluates_)
       evaluate(value);
     return value;
   }
@@ -267,11 +280,12 @@ private:
   const Architecture& row_;
   const LanguageConfig& c_;
   std::optional<DType>& dtype_;
-  const bool packed_;
+  const bool packed_, evaluates_;
   std::string prefix_;
   bool reading_ = false, tied_ = false;
   std::set<std::string> used_;
   std::map<std::string, bool> matrices_; ///< checked, and whether the source has it transposed
+  std::vector<LayerMatrix> layer_matrices_;
 };
 
 Tensor frequencies_of(const Rotary& rotary) {
@@ -310,13 +324,18 @@ Weights read_weights(const TensorSource& source, const Architecture& architectur
   return weights;
 }
 
-std::map<std::string, bool> matrices_of(const TensorSource& source,
-                                        const Architecture& architecture,
-                                        const LanguageConfig& config) {
+Weights expressed_weights(const TensorSource& source, const Architecture& architecture,
+                          const LanguageConfig& config, DType dtype) {
+  std::optional<DType> wanted = dtype;
+  return WeightReader(source, architecture, config, wanted, false, false).read();
+}
+
+Parameters parameters_of(const TensorSource& source, const Architecture& architecture,
+                         const LanguageConfig& config) {
   std::optional<DType> dtype;
   WeightReader reader(source, architecture, config, dtype, false);
   reader.check();
-  return reader.matrices();
+  return reader.parameters();
 }
 
 } // namespace egret::models::language

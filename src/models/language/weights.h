@@ -35,10 +35,30 @@ Weights read_weights(const TensorSource& source, const Architecture& architectur
                      LanguageConfig& config, std::int64_t context, std::optional<DType>& dtype,
                      bool packed);
 
-/// The names of the tensors that are matrices of products or the table of tokens, and whether the
-/// source has them transposed. Errors as read_weights().
-std::map<std::string, bool> matrices_of(const TensorSource& source,
-                                        const Architecture& architecture,
-                                        const LanguageConfig& config);
+/// The weights as expressions of the source's tensors, in `dtype`, none computed: gradients lead
+/// through them. Without frequencies of rotary positions.
+Weights expressed_weights(const TensorSource& source, const Architecture& architecture,
+                          const LanguageConfig& config, DType dtype);
+
+/// A matrix of a layer's products as the checkpoint has it; adapters change those.
+struct LayerMatrix {
+  std::string module; ///< as model.layers.0.self_attn.q_proj, with the prefix of the model's class
+  std::string tensor; ///< its weight in the source
+  std::int64_t out = 0, in = 0;
+  bool transposed = false; ///< the source has [in, out]
+  Role role = Role::Query;
+};
+
+/// What a source has for a model.
+struct Parameters {
+  std::vector<std::string> names; ///< of all tensors that the model uses
+  /// Those that are matrices of products or the table of tokens, and whether the source has them
+  /// transposed.
+  std::map<std::string, bool> matrices;
+  std::vector<LayerMatrix> layers; ///< without those of experts
+};
+/// Errors as read_weights().
+Parameters parameters_of(const TensorSource& source, const Architecture& architecture,
+                         const LanguageConfig& config);
 
 } // namespace egret::models::language

@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <gtest/gtest.h>
+#include <tuple>
 
 namespace egret::models {
 namespace {
@@ -35,7 +36,7 @@ std::int64_t saved_bytes(const std::filesystem::path& path, const std::vector<in
 }
 
 class QuantizedGguf
-    : public testing::TestWithParam<std::tuple<const char*, io::GgmlType, std::int64_t>> {};
+    : public ::testing::TestWithParam<std::tuple<const char*, io::GgmlType, std::int64_t>> {};
 
 TEST_P(QuantizedGguf, StaysPackedAndGivesTheSameLogits) {
   const auto& [name, type, block_bytes] = GetParam();
@@ -59,17 +60,17 @@ TEST_P(QuantizedGguf, StaysPackedAndGivesTheSameLogits) {
 
 INSTANTIATE_TEST_SUITE_P(
     Some, QuantizedGguf,
-    testing::Values(std::tuple("llama", io::GgmlType::Q8_0, 34),
-                    std::tuple("llama", io::GgmlType::Q4_0, 18),
-                    std::tuple("mixtral", io::GgmlType::Q8_0, 34), // experts
-                    std::tuple("gemma2", io::GgmlType::Q4_0, 18),  // a tied head
-                    std::tuple("phi3", io::GgmlType::Q8_0, 34)),   // fused matrices
+    ::testing::Values(std::tuple("llama", io::GgmlType::Q8_0, 34),
+                      std::tuple("llama", io::GgmlType::Q4_0, 18),
+                      std::tuple("mixtral", io::GgmlType::Q8_0, 34), // experts
+                      std::tuple("gemma2", io::GgmlType::Q4_0, 18),  // a tied head
+                      std::tuple("phi3", io::GgmlType::Q8_0, 34)),   // fused matrices
     [](const auto& info) {
       return std::string(std::get<0>(info.param)) + "_" + io::info_of(std::get<1>(info.param)).name;
     });
 
 class QuantizedFolder
-    : public testing::TestWithParam<std::tuple<const char*, int, std::int64_t, double>> {};
+    : public ::testing::TestWithParam<std::tuple<const char*, int, std::int64_t, double>> {};
 
 TEST_P(QuantizedFolder, IsWrittenPackedAndGivesTheSameLogits) {
   const auto& [name, bits, group, most_error] = GetParam();
@@ -97,11 +98,11 @@ TEST_P(QuantizedFolder, IsWrittenPackedAndGivesTheSameLogits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Some, QuantizedFolder,
-                         testing::Values(std::tuple("llama", 8, 0, 0.02),
-                                         std::tuple("llama", 4, 16, 0.2),
-                                         std::tuple("gpt2", 4, 0, 0.2), // transposed matrices
-                                         std::tuple("qwen3_moe", 8, 0, 0.02),
-                                         std::tuple("phi3", 4, 8, 0.2)),
+                         ::testing::Values(std::tuple("llama", 8, 0, 0.02),
+                                           std::tuple("llama", 4, 16, 0.2),
+                                           std::tuple("gpt2", 4, 0, 0.2), // transposed matrices
+                                           std::tuple("qwen3_moe", 8, 0, 0.02),
+                                           std::tuple("phi3", 4, 8, 0.2)),
                          [](const auto& info) {
                            return std::string(std::get<0>(info.param)) + "_int" +
                                   std::to_string(std::get<1>(info.param));

@@ -1,0 +1,232 @@
+#include "models/language/adapter.h"
+
+#include "egret/functional.h"
+#include "egret/io.h"
+#include "egret/language_model.h"
+#include "io/json_file.h"
+#include "models/language/config.h"
+#include "models/language/folder.h"
+#include "support/fail.h"
+#include "support/output_file.h"
+#include "support/printable.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+namespace egret::models {
+
+namespace language {
+
+namespace {
+
+constexpr const char* kConfig = "adapter_config.json";
+constexpr const char* kTensors = "adapter_model.safetensors";
+// PEFT's name of a tensor: the prefix, the module, and which of the two it is.
+constexpr std::string_view kPrefix = "base_model.model.";
+constexpr std::string_view kA = ".lora_A.weight", kB = ".lora_B.weight";
+
+std::string last_part(const std::string& module) {
+  return module.substr(module.rfind('.') + 1);
+}
+
+bool is_target(const std::string& part, const std::string& target) {
+  return part == target || part == target + "_proj";
+}
+
+/// The scale of the updates and their rank, from a configuration that says nothing else.
+struct Scaling {
+  std::int64_t rank;
+  double scale;
+};
+
+Scaling read_scaling(const std::filesystem::path& path) {
+  Keys keys(io::read_json_object(path), path.string());
+  const auto require = [&](const char* key, const char* wanted) {
+    if (const std::string found = keys.text({key}, wanted); found != wanted)
+      fail(ErrorKind::Unsupported, "{}: '{}' is '{}'; egret knows '{}'", path.string(), key,
+           printable(found), wanted);
+  };
+  require("peft_type", "LORA");
+  require("task_type", "CAUSAL_LM");
+  require("bias", "none");
+  const std::int64_t rank = keys.integer({"r"}, 1, 1 << 20);
+  const double alpha = keys.number({"lora_alpha"}, 1e-9, 1e9);
+  const bool stabilized = keys.flag({"use_rslora"}, false); // Kalajdzievski 2023
+  // What only tells how the adapter was made, or repeats what its tensors say.
+  keys.require_all_read({"auto_mapping", "base_model_name_or_path", "exclude_modules",
+                         "fan_in_fan_out", "inference_mode", "init_lora_weights", "layers_pattern",
+                         "layers_to_transform", "loftq_config", "corda_config", "eva_config",
+                         "lora_dropout", "megatron_config", "megatron_core", "peft_version",
+                         "qalora_group_size", "revision", "target_modules"});
+  const auto r = static_cast<double>(rank);
+  return {rank, alpha / (stabilized ? std::sqrt(r) : r)};
+}
+
+} // namespace
+
+std::vector<LayerMatrix> targeted(const std::vector<LayerMatrix>& layers,
+                                  const std::vector<std::string>& targets,
+                                  const std::string& path) {
+  std::vector<LayerMatrix> chosen;
+  std::vector<bool> found(targets.size());
+  std::vector<std::string> known;
+  for (const LayerMatrix& layer : layers) {
+    const std::string part = last_part(layer.module);
+    if (std::ranges::find(known, part) == known.end())
+      known.push_back(part);
+    bool takes = targets.empty() && (layer.role == Role::Query || layer.role == Role::Value ||
+                                     layer.role == Role::Qkv);
+    for (std::size_t i = 0; i < targets.size(); ++i)
+      if (is_target(part, targets[i]))
+        found[i] = takes = true;
+    if (takes)
+      chosen.push_back(layer);
+  }
+  for (std::size_t i = 0; i < targets.size(); ++i)
+    if (!found[i])
+      fail(ErrorKind::Value, "{}: there is no matrix '{}' that an adapter may change; there are {}",
+           path, printable(targets[i]), fmt::join(known, ", "));
+  return chosen;
+}
+
+Adapter new_adapter(const std::vector<LayerMatrix>& layers, std::int64_t rank, double alpha,
+                    Generator& generator) {
+  Adapter adapter;
+  for (const LayerMatrix& layer : layers)
+    adapter.layers.emplace(layer.module, nn::LowRank(layer.in, layer.out, rank, alpha, generator));
+  return adapter;
+}
+
+namespace {
+
+void update(Projection& projection, const Adapter& adapter) {
+  const auto at = adapter.layers.find(projection.module);
+  if (at == adapter.layers.end())
+    return;
+  nn::LowRank low = at->second;
+  const std::int64_t rows = std::visit(
+      [](const auto& weight) {
+        if constexpr (std::is_same_v<std::decay_t<decltype(weight)>, Tensor>)
+          return weight.size(0);
+        else
+          return weight.packed.size(0);
+      },
+      projection.weight);
+  if (rows != low.b.size(0)) // a part of a fused matrix
+    low.b = low.b.narrow(0, projection.row, rows);
+  projection.update = std::move(low);
+}
+
+} // namespace
+
+Weights adapted(Weights weights, const Adapter& adapter) {
+  for (LayerWeights& layer : weights.layers) {
+    for (Projection* projection : {&layer.query, &layer.key, &layer.value, &layer.output})
+      update(*projection, adapter);
+    for (std::optional<Projection>* projection : {&layer.gate, &layer.up, &layer.down})
+      if (*projection)
+        update(**projection, adapter);
+  }
+  return weights;
+}
+
+void save_adapter(const std::filesystem::path& folder, const Adapter& adapter,
+                  const AdapterInfo& info) {
+  io::TensorMap tensors;
+  std::set<std::string> targets;
+  for (const auto& [module, low] : adapter.layers) {
+    tensors.emplace(fmt::format("{}{}{}", kPrefix, module, kA), low.a.detach());
+    tensors.emplace(fmt::format("{}{}{}", kPrefix, module, kB), low.b.detach());
+    targets.insert(last_part(module));
+  }
+  io::save_safetensors(folder / kTensors, tensors, {{"format", "pt"}});
+  const nlohmann::ordered_json config = {{"peft_type", "LORA"},
+                                         {"task_type", "CAUSAL_LM"},
+                                         {"base_model_name_or_path", info.base},
+                                         {"r", info.rank},
+                                         {"lora_alpha", info.alpha},
+                                         {"lora_dropout", 0.0},
+                                         {"target_modules", targets},
+                                         {"bias", "none"},
+                                         {"fan_in_fan_out", info.transposed},
+                                         {"inference_mode", true}};
+  write_output("adapter", folder / kConfig,
+               config.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+}
+
+Adapter load_adapter(const std::filesystem::path& folder, const std::vector<LayerMatrix>& layers) {
+  const Scaling scaling = read_scaling(folder / kConfig);
+  const std::filesystem::path path = folder / kTensors;
+  const io::SafetensorsFile file(path);
+  std::map<std::string, const LayerMatrix*> known;
+  for (const LayerMatrix& layer : layers)
+    known.emplace(layer.module, &layer);
+  Adapter adapter;
+  for (const io::TensorInfo& info : file.tensors()) {
+    const auto refuse = [&](const std::string& why) {
+      fail(ErrorKind::File, "{}: tensor '{}' {}", path.string(), printable(info.name), why);
+    };
+    std::string_view module = info.name;
+    const bool is_a = module.ends_with(kA), is_b = module.ends_with(kB);
+    if (!module.starts_with(kPrefix) || !(is_a || is_b))
+      refuse("is none of a LoRA adapter");
+    module.remove_prefix(kPrefix.size());
+    module.remove_suffix(is_a ? kA.size() : kB.size());
+    const auto at = known.find(std::string(module));
+    if (at == known.end())
+      refuse(fmt::format("is for a module that the model has not, or whose matrix adapters cannot "
+                         "change; the adapter is for another model (this one has {} ...)",
+                         layers.empty() ? "none" : layers.front().module));
+    const LayerMatrix& layer = *at->second;
+    const std::vector<std::int64_t> wanted =
+        is_a ? std::vector{scaling.rank, layer.in} : std::vector{layer.out, scaling.rank};
+    if (info.shape != wanted)
+      refuse(fmt::format("is [{}]; the model and the rank ask for [{}]", fmt::join(info.shape, ","),
+                         fmt::join(wanted, ",")));
+    if (!is_float(info.dtype))
+      refuse(fmt::format("is of {}, not of floats", name_of(info.dtype)));
+    nn::LowRank& low = adapter.layers[layer.module];
+    (is_a ? low.a : low.b) = file.read(info.name);
+    low.scale = scaling.scale;
+  }
+  for (const auto& [module, low] : adapter.layers)
+    if (!low.a.defined() || !low.b.defined())
+      fail(ErrorKind::File, "{}: tensor '{}{}{}' is missing", path.string(), kPrefix, module,
+           low.a.defined() ? kB : kA);
+  if (adapter.layers.empty())
+    fail(ErrorKind::File, "{}: there are no tensors", path.string());
+  return adapter;
+}
+
+} // namespace language
+
+using namespace language;
+
+void merge_adapter(const std::filesystem::path& folder, const std::filesystem::path& adapter_folder,
+                   const std::filesystem::path& out, const std::vector<std::string>& ignored_keys) {
+  require_new_folder(out);
+  const ModelFolder model(folder, 0, ignored_keys);
+  const Parameters parameters = parameters_of(model.source, model.row, model.config);
+  const Adapter adapter = load_adapter(adapter_folder, parameters.layers);
+  io::TensorMap tensors;
+  for (const std::string& name : parameters.names) {
+    if (model.source.packed(name))
+      fail(ErrorKind::Value, "{}: tensor '{}' is quantized; merge first, then quantize",
+           model.source.path_of(name), name);
+    tensors.emplace(name, model.source.read(name));
+  }
+  for (const LayerMatrix& layer : parameters.layers) {
+    const auto at = adapter.layers.find(layer.module);
+    if (at == adapter.layers.end())
+      continue;
+    Tensor& weight = tensors.at(layer.tensor);
+    const Tensor change = at->second.matrix();
+    weight = (weight.to(DType::F32) + (layer.transposed ? change.transpose() : change))
+                 .to(weight.dtype());
+    weight.eval();
+  }
+  write_model_folder(out, folder, tensors);
+}
+
+} // namespace egret::models
