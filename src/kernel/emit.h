@@ -53,6 +53,10 @@ public:
 
   /// Says that the result of `stage` at the point is `values`, for as long as they are visible.
   void provide(int stage, const Point& point, std::vector<Value> values);
+  /// Whether that was said, and they are visible.
+  bool is_provided(int stage, const Point& point) const {
+    return provided(key_of(stage, point)) != nullptr;
+  }
   /// Says that results of `stage` stand in memory from now on: component c at `offset`(point) of
   /// buffers[c], in compute_dtype.
   using Offset = std::function<Expr(const Point&)>;

@@ -3,13 +3,11 @@
 #include "kernel/accumulate.h"
 #include "kernel/analysis.h"
 #include "kernel/nest.h"
-#include "kernel/pass_states.h"
 
 #include "support/fail.h"
 
 #include <algorithm>
 #include <map>
-#include <set>
 
 namespace egret::kernel {
 
@@ -25,7 +23,6 @@ public:
   ReduceNest(const Region& region, const Passes& passes, const ReduceShape& shape)
       : r_(region), p_(passes), shape_(shape), b_(region.name), e_(b_, region),
         flops_(flops_by_pass(region, passes)) {
-    e_.means = passes.means();
     for (int a : p_.parallel)
       if (a != shape.tile_axis)
         outer_.push_back(a);
@@ -182,12 +179,6 @@ private:
 
   void whole(const std::vector<Point>& tile) {
     for (int pass = 0; pass < p_.count; ++pass) {
-      PassStates sums(e_, p_, pass, shape_.arithmetic, points_of(r_, p_.reduced), shape_.lanes,
-                      shape_.lanes);
-      if (sums.has_pairs()) {
-        run_together(pass, sums, tile);
-        continue;
-      }
       auto states = run_pass(pass, tile, Expr(0), Expr(0));
       for (std::size_t i = 0; i < tile.size(); ++i)
         for (std::size_t s = 0; s < p_.reductions[pass].size(); ++s)
@@ -217,34 +208,6 @@ private:
 
   Accumulator accumulator(int stage, int yield) {
     return Accumulator(e_, stage, yield, shape_.arithmetic, points_of(r_, p_.reduced));
-  }
-
-  /// A pass with sums that go along with their maxima. The copies are points that are added
-  /// together.
-  void run_together(int pass, PassStates& sums, const std::vector<Point>& tile) {
-    std::vector<RunningVariables> running;
-    for (std::size_t i = 0; i < tile.size(); ++i)
-      running.emplace_back(b_, sums.start());
-    visit(tile[0], Expr(0), Expr(0), shape_.copies,
-          [&](const Point& at, const std::vector<int>& loops, std::span<const Position> positions) {
-            std::vector<std::vector<Point>> points;
-            for (const Point& row : tile)
-              points.push_back(inside(row, at, loops, positions));
-            step(pass, points, [&](std::size_t row, std::size_t copy) {
-              if (copy + 1 < points[row].size())
-                return;
-              std::vector<PassStates::Spot> spots;
-              for (const Point& p : points[row])
-                spots.push_back({&p, place_of(p), {}});
-              Running states = running[row].read();
-              sums.add(states, spots, !shape_.lanes_parallel);
-              running[row].write(states);
-            });
-          });
-    for (std::size_t i = 0; i < tile.size(); ++i) {
-      const Running states = running[i].read();
-      sums.provide(tile[i], shape_.lanes_parallel ? states : sums.across_lanes(states));
-    }
   }
 
   /// One pass over the reduced axes, over [begin, end) of the split axis when there are pieces.
@@ -353,8 +316,6 @@ private:
       Value value;
     };
     std::vector<Pending> stores;
-    if (pass == shape_.prefetch_pass)
-      fetch_next_tile(points);
     for (std::size_t row = 0; row < points.size(); ++row) {
       remember_row(pass, int(row));
       for (std::size_t c = 0; c < points[row].size(); ++c) {
@@ -371,32 +332,6 @@ private:
     // Everything is read before anything is written: an output may lie in the memory of an operand.
     for (const Pending& s : stores)
       e_.store(s.output, *s.point, s.value, shape_.store_policy);
-  }
-
-  /// Asks for what the next tile along the tile axis reads at these positions, one line a vector.
-  /// The last tile asks for itself.
-  void fetch_next_tile(const std::vector<std::vector<Point>>& points) {
-    std::set<std::pair<int, std::uint64_t>> asked;
-    Expr last = r_.axes[shape_.tile_axis].extent - Expr(1);
-    for (const auto& row : points)
-      for (Point p : row) {
-        p.at[shape_.tile_axis] =
-            min(p.at[shape_.tile_axis] + Expr(std::int64_t(points.size())), last);
-        Expr lane = lane_variable(shape_.lanes);
-        for (Expr& e : p.at)
-          e = substitute(e, [&](const Expr& v) {
-            return v == lane ? std::optional<Expr>(Expr(0)) : std::nullopt;
-          });
-        for (const Stage& stage : r_.stages)
-          for (const Load& load : stage.loads) {
-            if (stride_of(r_, stage, load, shape_.inner_axis) != 1 ||
-                stride_of(r_, stage, load, shape_.tile_axis) == 0)
-              continue;
-            auto element = element_at(r_, stage, load, p);
-            if (element && asked.insert({load.number, element->hash()}).second)
-              b_.prefetch(e_.operand_buffer(load.number), *element);
-          }
-      }
   }
 
   Expr place_of(const Point& p) const {

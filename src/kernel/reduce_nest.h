@@ -1,5 +1,5 @@
-// The loop nest of regions that reduce over one set of axes in one or several passes: rows, columns
-// and pieces of both.
+// The loop nest of regions that reduce over one set of axes in one or several passes: columns, and
+// pieces of rows and columns.
 #pragma once
 
 #include "kernel/accumulate.h"
@@ -26,8 +26,6 @@ struct ReduceShape {
   std::int64_t piece = 0; ///< iterations of split_axis in one piece
   double keep_flops = 12; ///< values that cost this much are kept from pass to pass
   CachePolicy store_policy = CachePolicy::Default;
-  int prefetch_pass = -1; ///< pass that fetches the next tile's operands ahead, while there is
-                          ///< arithmetic to hide that behind
   Arithmetic arithmetic;
   StagedWindows windows; ///< copied before they are read; of one piece with lanes on tile_axis only
 };

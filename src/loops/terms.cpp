@@ -208,6 +208,7 @@ egraph::Root LoopTerms::add(const Tree& t) {
       const Value first = add(*t.first).value, rest = add(*t.rest).value;
       return egraph_.add(then_, {first, rest});
     }
+    case Kind::Prefetch: // nothing is computed
     case Kind::Collapse: // which threads run the loops inside: no order changes
       return add(*t.rest).value;
     }
@@ -316,6 +317,7 @@ std::string term_text(const Tree& t, const kernel::Region& region) {
     return fmt::format("(Near {} {})", t.operand, rest());
   case Kind::Then:
     return fmt::format("(Then {} {})", term_text(*t.first, region), rest());
+  case Kind::Prefetch:
   case Kind::Collapse:
     return rest();
   }

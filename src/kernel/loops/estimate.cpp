@@ -258,7 +258,8 @@ double copying_element(const Estimator::Access& access, std::span<const LoopArou
 } // namespace
 
 double Estimator::body_seconds(int s, std::span<const LoopAround> loops,
-                               std::span<const NearAround> near, std::size_t shared_loops) const {
+                               std::span<const NearAround> near, std::size_t shared_loops,
+                               double accumulators) const {
   if (target_.threads > 0)
     return gpu_body_seconds(s, loops, near, shared_loops);
   const Stage& stage = region_.stages[std::size_t(s)];
@@ -324,6 +325,7 @@ double Estimator::body_seconds(int s, std::span<const LoopAround> loops,
                                          std::max(8, target_.vector_bytes));
   double cycles = 0.5 * width * steps * std::max(1.0, cost.flops);
   if (stage.kind != StageKind::Map) {
+    chains *= accumulators;
     const double each = sum_in_memory ? 1.0 : kLatency / chains;
     cycles = std::max(cycles, steps * each * width);
     if (sum_in_memory)
@@ -402,17 +404,19 @@ double Estimator::trips_of(const Tree& loop) const {
              : std::ceil(extents_[std::size_t(loop.axis)] / static_cast<double>(loop.step));
 }
 
-double Estimator::walk(const Tree& t, std::vector<LoopAround>& loops, std::vector<int>& sums,
+double Estimator::walk(const Tree& t, std::vector<LoopAround>& loops, std::vector<SumAround>& sums,
                        std::vector<NearAround>& near, std::size_t shared) const {
   switch (t.kind) {
   case Kind::Body: {
     std::vector<LoopAround> own = loops;
-    // sums holds, for each accumulation around, its stage and the number of loops outside of it
-    for (std::size_t i = 0; i + 1 < sums.size(); i += 2)
-      if (sums[i] == t.stage)
-        for (std::size_t l = std::size_t(sums[i + 1]); l < own.size(); ++l)
+    double accumulators = 1;
+    for (const SumAround& sum : sums)
+      if (sum.stage == t.stage) {
+        accumulators = double(sum.accumulators);
+        for (std::size_t l = sum.loops; l < own.size(); ++l)
           own[l].inside_sum = true;
-    return body_seconds(t.stage, own, near, shared);
+      }
+    return body_seconds(t.stage, own, near, shared, accumulators);
   }
   case Kind::For: {
     loops.push_back({t.axis, trips_of(t), t.bind, false});
@@ -421,9 +425,9 @@ double Estimator::walk(const Tree& t, std::vector<LoopAround>& loops, std::vecto
     return seconds;
   }
   case Kind::Accumulate: {
-    sums.insert(sums.end(), {t.stage, static_cast<int>(loops.size())});
+    sums.push_back({t.stage, loops.size(), t.step});
     const double seconds = walk(*t.rest, loops, sums, near, shared);
-    sums.resize(sums.size() - 2);
+    sums.pop_back();
     return seconds;
   }
   case Kind::Near: {
@@ -432,6 +436,7 @@ double Estimator::walk(const Tree& t, std::vector<LoopAround>& loops, std::vecto
     near.pop_back();
     return seconds;
   }
+  case Kind::Prefetch:
   case Kind::Mask:
     return walk(*t.rest, loops, sums, near, shared);
   case Kind::Collapse: {
@@ -468,7 +473,7 @@ double Estimator::walk(const Tree& t, std::vector<LoopAround>& loops, std::vecto
 
 double Estimator::part_seconds(const Tree& part) const {
   std::vector<LoopAround> loops;
-  std::vector<int> sums;
+  std::vector<SumAround> sums;
   std::vector<NearAround> near;
   return walk(part, loops, sums, near, 0);
 }

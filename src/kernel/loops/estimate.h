@@ -37,9 +37,10 @@ public:
   double part_seconds(const Tree& part) const;
 
   /// Of all points of one body. `shared`: of the loops, those outermost ones inside of which
-  /// results of other stages are made and read.
+  /// results of other stages are made and read. `accumulators`: of each sum.
   double body_seconds(int stage, std::span<const LoopAround> loops,
-                      std::span<const NearAround> near, std::size_t shared) const;
+                      std::span<const NearAround> near, std::size_t shared,
+                      double accumulators = 1) const;
 
   /// Sets which stages have bodies: the others are computed where they are read. seconds() does so
   /// by itself.
@@ -61,6 +62,12 @@ public:
   }
 
 private:
+  /// An accumulation around a body, and the number of loops outside of it.
+  struct SumAround {
+    int stage = 0;
+    std::size_t loops = 0;
+    std::int64_t accumulators = 1;
+  };
   struct StageCost {
     double flops = 1;
     std::vector<Access> accesses;
@@ -72,7 +79,7 @@ private:
                             std::span<const NearAround> near, std::size_t shared) const;
   double trips_of(const Tree& loop) const;
   void describe(int stage, StageCost& cost, const std::vector<bool>& bodies) const;
-  double walk(const Tree& tree, std::vector<LoopAround>& loops, std::vector<int>& sums,
+  double walk(const Tree& tree, std::vector<LoopAround>& loops, std::vector<SumAround>& sums,
               std::vector<NearAround>& near, std::size_t shared) const;
   /// Cycles of a product by tiles of AMX, copies apart; negative: the loops are none.
   double tile_cycles(const StageCost& cost, std::span<const LoopAround> loops,

@@ -227,6 +227,8 @@ void GpuWriter::check_body(int stage, const Here& h) {
 void GpuWriter::check_sums(const Sums& s) {
   if (s.in_memory)
     throw Cannot(fmt::format("the sums of stage {} do not fit registers", s.stage));
+  if (online_.maxima.contains(s.stage))
+    throw Cannot(fmt::format("the sum of stage {} goes along with its maximum", s.stage));
 }
 
 void GpuWriter::together(Sums& s, const Here& h, std::vector<State>& states) {

@@ -29,6 +29,8 @@ public:
       return loop(t.axis, t.extent, t.step, t.bind, run(*t.rest));
     case Kind::Mask:
       return run(*t.rest);
+    case Kind::Prefetch:
+      return prefetch(t.axis, t.step, run(*t.rest));
     case Kind::Near:
       return near(t.operand, run(*t.rest));
     case Kind::Then:
@@ -38,12 +40,13 @@ public:
     case Kind::Accumulate:
       break;
     }
-    return inwards(t.stage, run(*t.rest));
+    return inwards(t, run(*t.rest));
   }
 
 private:
-  /// An accumulation of the stage around `t`.
-  TreePtr inwards(int stage, const TreePtr& t) {
+  /// The accumulation `sum` around `t`.
+  TreePtr inwards(const Tree& sum, const TreePtr& t) {
+    const int stage = sum.stage;
     switch (t->kind) {
     case Kind::Body:
     case Kind::Mask:
@@ -54,18 +57,27 @@ private:
           (contains(r_.stages[std::size_t(stage)].over, t->axis) && !is_single(*t)) ||
           (is_dealt(*t) && shares_sums(*t, stage)) || t->bind == Bind::Matrix;
       if (!stays)
-        return loop(t->axis, t->extent, t->step, t->bind, inwards(stage, t->rest));
+        return loop(t->axis, t->extent, t->step, t->bind, inwards(sum, t->rest));
       break;
     }
-    case Kind::Accumulate:
-      return t->stage == stage ? t : accumulate(t->stage, inwards(stage, t->rest));
-    case Kind::Near:
-      return near(t->operand, inwards(stage, t->rest));
-    case Kind::Then:
-      return holds_body(*t->first, stage) ? then(inwards(stage, t->first), t->rest)
-                                          : then(t->first, inwards(stage, t->rest));
+    case Kind::Accumulate: {
+      if (t->stage == stage)
+        return t;
+      // Where it would not get further, it stays outside, as the tree says.
+      const TreePtr inside = inwards(sum, t->rest);
+      if (inside->kind == Kind::Accumulate && inside->rest == t->rest)
+        break;
+      return accumulate(t->stage, inside, t->step);
     }
-    return accumulate(stage, t);
+    case Kind::Prefetch:
+      return prefetch(t->axis, t->step, inwards(sum, t->rest));
+    case Kind::Near:
+      return near(t->operand, inwards(sum, t->rest));
+    case Kind::Then:
+      return holds_body(*t->first, stage) ? then(inwards(sum, t->first), t->rest)
+                                          : then(t->first, inwards(sum, t->rest));
+    }
+    return accumulate(stage, t, sum.step);
   }
 
   /// Whether one of the loops that are dealt out together is along a reduced axis.

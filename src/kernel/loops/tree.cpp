@@ -59,6 +59,13 @@ void write(const Tree& t, const Region& region, std::string& out) {
     break;
   case Kind::Accumulate:
     open("acc", t.stage);
+    if (t.step != 1)
+      out += fmt::format(",{}", t.step);
+    rest();
+    break;
+  case Kind::Prefetch:
+    open("prefetch", t.axis);
+    out += fmt::format(",{}", t.step);
     rest();
     break;
   case Kind::Near:
@@ -171,7 +178,12 @@ private:
     }
     if (takes("acc(")) {
       const int stage = one_of(region_.stages.size(), "a stage");
-      return accumulate(stage, rest(depth));
+      std::int64_t accumulators = 1;
+      if (at_ + 1 < text_.size() && text_[at_ + 1] >= '0' && text_[at_ + 1] <= '9') {
+        expect(",");
+        accumulators = number(1, kMostUnroll, "a number of accumulators");
+      }
+      return accumulate(stage, rest(depth), accumulators);
     }
     if (takes("near(")) {
       const int operand = one_of(region_.operands.size(), "an operand");
@@ -182,6 +194,12 @@ private:
       expect(",");
       const int copies = int(number(1, kMostUnroll, "a number of points of a thread"));
       return collapse(threads, copies, rest(depth));
+    }
+    if (takes("prefetch(")) {
+      const int axis = one_of(region_.axes.size(), "an axis");
+      expect(",");
+      const std::int64_t distance = number(1, kMostNumber, "a distance");
+      return prefetch(axis, distance, rest(depth));
     }
     if (takes("then(")) {
       TreePtr first = tree(depth + 1);
@@ -224,10 +242,11 @@ TreePtr mask(int axis, TreePtr rest) {
   return make(std::move(t));
 }
 
-TreePtr accumulate(int stage, TreePtr rest) {
+TreePtr accumulate(int stage, TreePtr rest, std::int64_t accumulators) {
   Tree t;
   t.kind = Kind::Accumulate;
   t.stage = stage;
+  t.step = accumulators;
   t.rest = std::move(rest);
   return make(std::move(t));
 }
@@ -253,6 +272,15 @@ TreePtr collapse(int threads, int copies, TreePtr rest) {
   t.kind = Kind::Collapse;
   t.step = threads;
   t.extent = Expr(copies);
+  t.rest = std::move(rest);
+  return make(std::move(t));
+}
+
+TreePtr prefetch(int axis, std::int64_t distance, TreePtr rest) {
+  Tree t;
+  t.kind = Kind::Prefetch;
+  t.axis = axis;
+  t.step = distance;
   t.rest = std::move(rest);
   return make(std::move(t));
 }

@@ -20,12 +20,16 @@ enum class Kind : std::uint8_t {
   Accumulate, ///< sums of `stage` for all points of its result axes that the loops inside go
               ///< through: empty at the start, finished (and stored) behind `rest`. One inside
               ///< another of the same stage makes a part, which the outer one combines. Of a scan:
-              ///< outside of its loops along the scanned axis; each body has the sum so far
+              ///< outside of its loops along the scanned axis; each body has the sum so far. With
+              ///< `step` > 1 each sum has as many accumulators in registers, which the iterations
+              ///< of unrolled loops along reduced axes take in rotation; behind `rest` they are
+              ///< combined in pairs
   Near,     ///< what `rest` reads of `operand` is copied near first, in the order of `rest`'s loops
   Then,     ///< `first`, then `rest`
   Collapse, ///< the grid loops directly inside are one loop over all their points, row-major (the
             ///< collapse of OpenMP): a block of `step` threads takes `extent` times as many points
             ///< in a row, a thread every `step`-th of them
+  Prefetch, ///< bodies inside ask the cache for what they will read `step` further along `axis`
 };
 
 struct Tree;
@@ -36,9 +40,9 @@ using TreePtr = std::shared_ptr<const Tree>;
 /// memory over those loops that lie inside the innermost tree that holds its body and its readers.
 struct Tree {
   Kind kind = Kind::Body;
-  int axis = -1; ///< For, Mask: of the region
+  int axis = -1; ///< For, Mask, Prefetch: of the region
   Expr extent;   ///< For: iterations; a number, or ceildiv(the axis's extent, a number). Collapse
-  std::int64_t step = 1; ///< For, Collapse
+  std::int64_t step = 1; ///< For, Collapse, Prefetch; of an Accumulate, accumulators of each sum
   Bind bind = Bind::Serial;
   int stage = -1;   ///< Body, Accumulate
   int operand = -1; ///< Near
@@ -49,10 +53,11 @@ struct Tree {
 TreePtr body(int stage);
 TreePtr loop(int axis, Expr extent, std::int64_t step, Bind bind, TreePtr rest);
 TreePtr mask(int axis, TreePtr rest);
-TreePtr accumulate(int stage, TreePtr rest);
+TreePtr accumulate(int stage, TreePtr rest, std::int64_t accumulators = 1);
 TreePtr near(int operand, TreePtr rest);
 TreePtr then(TreePtr first, TreePtr rest);
 TreePtr collapse(int threads, int copies, TreePtr rest);
+TreePtr prefetch(int axis, std::int64_t distance, TreePtr rest);
 
 bool equal(const Tree& a, const Tree& b);
 
@@ -60,6 +65,7 @@ bool equal(const Tree& a, const Tree& b);
 /// "for(0,64,8,core,acc(0,for(1,512,1,serial,for(0,8,1,vector,body(0)))))"; an extent that depends
 /// on a symbolic axis is written "ceil(16)": the axis's extent by 16, rounded up. The others are
 /// "mask(axis,TREE)", "near(operand,TREE)", "then(TREE,TREE)" and "collapse(threads,copies,TREE)".
+/// "acc(stage,accumulators,TREE)" has several accumulators; "prefetch(axis,distance,TREE)".
 std::string to_text(const Tree& tree, const Region& region);
 /// Throws Error(Parse): of text that is no such line, of numbers that the region has no axis, stage
 /// or operand for, and beyond the limits below.
@@ -81,7 +87,8 @@ inline constexpr std::int64_t kMostThreads = 1024;
 /// - A reduction's loops along reduced axes are inside of an Accumulate of its stage; between one
 ///   that is shared out (core, grid) and its body there is another.
 /// - What reads a result comes behind it in a Then, outside of its Accumulate (but for a scan's),
-///   so that the loops around both are of axes which both have and neither reduces.
+///   so that the loops around both are of axes which both have and neither reduces. Inside of the
+///   Accumulate there may be sums that go along with it (loops/online.h).
 /// - A scan goes along its axis, ArgMax along its reduced axes, and a scatter with Set along axes
 ///   on which updates may meet, in ascending row-major order; a scan and a scatter along those
 ///   without sharing them out at all.

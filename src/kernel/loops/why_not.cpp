@@ -1,6 +1,6 @@
 // Whether a loop tree goes through its region's points, each once and in an order that gives the
 // region's values.
-#include "kernel/loops/paths.h"
+#include "kernel/loops/online.h"
 #include "kernel/loops/tree.h"
 
 #include "kernel/analysis.h"
@@ -27,6 +27,7 @@ public:
     if (!nodes(tree_, 1, {}))
       return why_;
     paths_ = body_paths(r_, tree_);
+    online_ = online_sums(r_, paths_);
     if (!present())
       return why_;
     for (std::size_t s = 0; s < paths_.size(); ++s)
@@ -83,7 +84,15 @@ private:
         return false;
       if (r_.stages[std::size_t(t.stage)].kind == StageKind::Map)
         return no("stage {} sums nothing", t.stage);
+      if (!holds(t.step, 1, kMostUnroll) ||
+          (t.step > 1 && r_.stages[std::size_t(t.stage)].kind == StageKind::Scan))
+        return no("{} accumulators of stage {}", t.step, t.stage);
       around.stages.push_back(t.stage);
+      break;
+    case Kind::Prefetch:
+      if (!contains(around.axes, t.axis) || t.step < 1)
+        return no("a prefetch {} further along axis {} is inside of no loop along it", t.step,
+                  t.axis);
       break;
     case Kind::Near:
       if (t.operand < 0 || std::size_t(t.operand) >= r_.operands.size())
@@ -310,20 +319,28 @@ private:
 
   /// What a body reads is complete, and of the same point.
   bool reads(int s) {
-    const Path& path = paths_[std::size_t(s)];
     for (int reader : computed_with(r_, paths_, s))
       for (const Load& l : r_.stages[std::size_t(reader)].loads)
         if (l.source == Source::Stage && !paths_[std::size_t(l.number)].empty() &&
-            !complete(l.number, s, paths_[std::size_t(l.number)], path))
+            !complete(l.number, reader, s))
           return false;
     return true;
   }
 
-  bool complete(int source, int reader, const Path& made, const Path& read) {
+  /// Of what `reader` reads, which is made in the body of `made_in`.
+  bool complete(int source, int reader, int made_in) {
+    const Path &made = paths_[std::size_t(source)], &read = paths_[std::size_t(made_in)];
     const std::size_t at = parting(made, read);
     if (made[at].node->kind != Kind::Then || !made[at].first || read[at].first)
       return no("stage {} reads stage {}, which does not come before it", reader, source);
     const Stage& stage = r_.stages[std::size_t(source)];
+    if (const auto maximum = online_.maxima.find(made_in);
+        maximum != online_.maxima.end() && maximum->second == source) {
+      why_ = why_not_rescaled(r_, paths_, made_in, source);
+      return why_.empty();
+    }
+    if (online_.contains(made_in, source))
+      return true;
     // Loops along axes that it reduces are inside of its sum.
     for (std::size_t i = 0; i < at; ++i)
       if (is_sum_of(made[i], source) && stage.kind == StageKind::Reduce)
@@ -392,6 +409,7 @@ private:
   std::string why_;
   std::vector<int> bodies_;
   std::vector<Path> paths_;
+  OnlineSums online_;
   int nodes_ = 0;
 };
 

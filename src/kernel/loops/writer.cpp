@@ -4,6 +4,7 @@
 
 #include "kernel/analysis.h"
 #include "kernel/nest.h"
+#include "kernel/stream_form.h"
 #include "support/fail.h"
 
 #include <algorithm>
@@ -72,6 +73,12 @@ Writer::Writer(const Region& region, const Tree& tree, const Schedule& schedule,
     computed_[s] = computed_with(r_, paths_, int(s));
     for (int a : r_.stages[s].axes)
       overreaches_[s][std::size_t(a)] = overreaches(r_, paths_[s], a);
+  }
+  online_ = online_sums(r_, paths_);
+  e_.means = online_.means;
+  for (const auto& [sum, maximum] : online_.maxima) {
+    const Path& own = path(sum);
+    rescaled_at_[own[parting(own, path(maximum))].node].push_back(sum);
   }
 }
 
@@ -151,7 +158,7 @@ void Writer::store_together(const std::function<void()>& code) {
   code();
   pending_ = before;
   for (const Pending& s : stores)
-    e_.store(s.output, s.point, s.value, schedule_.store_policy);
+    e_.store(s.output, s.point, s.value, policy_of(s.point));
 }
 
 bool Writer::is_tile(const Tree& t, int axis, std::int64_t& span) {
@@ -242,6 +249,8 @@ void Writer::emit(const Tree& t, const Here& h) {
     return emit(*t.rest, h);
   case Kind::Accumulate:
     return sums(t, h);
+  case Kind::Prefetch:
+    return prefetched(t, h);
   case Kind::Near:
     return near_copy(t, h);
   case Kind::Then:
@@ -425,6 +434,8 @@ void Writer::then(const Tree& t, const Here& h) {
   if (auto it = lives_at_.find(&t); it != lives_at_.end())
     for (int s : it->second)
       place_result(s, h);
+  if (const auto found = rescaled_at_.find(&t); found != rescaled_at_.end())
+    return then_rescale(t, found->second, h);
   emit(*t.first, h);
   if (h.shared && depend(*t.first, *t.rest))
     meet();
@@ -474,6 +485,8 @@ void Writer::emit_body(const Tree& t, const Here& h) {
   const Stage& stage = r_.stages[std::size_t(s)];
   const Point& p = h.point;
   check_body(s, h);
+  if (prefetch_)
+    ask_ahead(s, p);
   provide_results(s, p);
   provide_near(s, h);
   if (stage.kind == StageKind::Map) {
@@ -483,10 +496,15 @@ void Writer::emit_body(const Tree& t, const Here& h) {
     return;
   }
   Sums& open = *open_[std::size_t(s)].back();
+  open.copy = copy_of(open, h);
   const std::vector<State> states = read_sums(open, p);
   std::vector<State> next;
+  const auto maximum = online_.maxima.find(s);
+  e_.beside_one =
+      maximum != online_.maxima.end() && is_scaled_by(r_, s, maximum->second, true, true);
   for (std::size_t y = 0; y < states.size(); ++y)
     next.push_back(open.accumulators[y].add(states[y], p, place_of(s, p), open.checks));
+  e_.beside_one = false;
   e_.forget_loads();
   write_sums(open, p, next);
   if (stage.kind == StageKind::Scan) {

@@ -3,9 +3,11 @@
 
 #include "kernel/accumulate.h"
 #include "kernel/loops/boxes.h"
+#include "kernel/loops/online.h"
 #include "kernel/target.h"
 
 #include <functional>
+#include <set>
 
 namespace egret::kernel::loops {
 
@@ -108,6 +110,8 @@ protected:
     bool shared = false;
     Box box;
     std::vector<Accumulator> accumulators; ///< by yield
+    std::int64_t copies = 1;               ///< of the registers of a point, taken in rotation
+    std::int64_t copy = 0;                 ///< that is read and written now
     std::vector<std::vector<int>> buffers; ///< by yield
     const Expr* part = nullptr; ///< of a reduction that is shared out: the one that is made
   };
@@ -215,6 +219,9 @@ protected:
   bool overwrites(const Tree& first, const Tree& rest);
   void emit_body(const Tree& t, const Here& h);
   void near_copy(const Tree& t, const Here& h);
+  void prefetched(const Tree& t, const Here& h);
+  /// Prefetches for a body's point: of operands that lie along its vector loop, a line a vector.
+  void ask_ahead(int body, Point p);
   NearCopy find_near(const Tree& t);
   /// The copy at a node, arranged, without memory; its body is -1 where nothing reads it.
   NearCopy plan_near(const Tree& t, const Here& h);
@@ -253,6 +260,15 @@ protected:
   std::pair<int, Expr> state_at(const Sums& s, const Point& p) const;
   std::vector<State> read_sums(Sums& s, const Point& p);
   void write_sums(Sums& s, const Point& p, const std::vector<State>& states);
+  /// Which copy of its sum's registers a body combines with.
+  std::int64_t copy_of(const Sums& s, const Here& h) const;
+  /// All copies at a point, combined in pairs.
+  std::vector<State> all_copies(Sums& s, const Point& p);
+  // Sums that go along with a maximum (online.h).
+  /// A Then of the body of a maximum and those of sums that it rescales.
+  void then_rescale(const Tree& t, std::span<const int> sums, const Here& h);
+  /// The lanes of such a sum, as of the maximum of all of them.
+  void rescale_lanes(Sums& s, const Point& p, std::vector<State>& states);
   void finish(Sums& s, const Here& h);
   void complete(Sums& s, const Here& h, const std::vector<State>& states);
   Expr place_of(int stage, const Point& p) const;
@@ -261,6 +277,7 @@ protected:
   int result_lanes(int stage) const;
   bool fits_registers(int stage, const Box& box, const Here& h) const;
   void place_result(int stage, const Here& h);
+  CachePolicy policy_of(const Point& p) const;
   void deliver(int stage, const Here& h, const std::vector<Value>& values);
   void provide_results(int body, const Point& p);
   void provide_near(int body, const Here& h);
@@ -282,6 +299,9 @@ protected:
   std::map<const Tree*, std::vector<int>> bodies_;
   std::vector<std::vector<bool>> overreaches_; ///< by stage and axis
   std::vector<std::vector<int>> computed_;     ///< by stage with a body: see computed_with
+  OnlineSums online_;
+  std::map<const Tree*, std::vector<int>>
+      rescaled_at_; ///< by Then: sums inside of it whose maximum is on its first side
   std::map<const Tree*, std::vector<int>>
       lives_at_; ///< stages whose results are made and read there
   std::vector<Result> results_;
@@ -294,6 +314,8 @@ protected:
   std::map<const Tree*, int> near_buffers_;
   std::vector<std::vector<Sums*>> open_; ///< by stage: sums that are open, outermost first
   std::vector<NearCopy*> near_;
+  const Tree* prefetch_ = nullptr;                         ///< the one around
+  std::set<std::pair<int, std::uint64_t>> asked_;          ///< inside of it: operands and offsets
   std::vector<LaneRows> read_rows_, stored_rows_;          ///< that bodies inside read and make
   std::map<std::pair<const Tree*, int>, int> row_buffers_; ///< by Near, or by loop and output
   std::vector<Pending>* pending_ = nullptr;                ///< where stores wait; null: they do not

@@ -30,6 +30,8 @@ int Writer::memory(const std::string& name, DType dtype, const Expr& elements, c
 }
 
 bool Writer::reads_stage(int body, int source) const {
+  if (online_.contains(body, source)) // not its result
+    return false;
   for (int s : computed_[std::size_t(body)])
     for (const Load& l : r_.stages[std::size_t(s)].loads)
       if (l.source == Source::Stage && l.number == source)
@@ -150,6 +152,11 @@ void Writer::place_result(int s, const Here& h) {
   });
 }
 
+/// A CPU writes whole vectors past the caches, single elements by the line.
+CachePolicy Writer::policy_of(const Point& p) const {
+  return target_.is_gpu() || p.lanes > 1 ? schedule_.store_policy : CachePolicy::Default;
+}
+
 void Writer::deliver(int s, const Here& h, const std::vector<Value>& values) {
   const Point p = storing(h);
   for (std::size_t o = 0; o < r_.outputs.size(); ++o) {
@@ -164,13 +171,16 @@ void Writer::deliver(int s, const Here& h, const std::vector<Value>& values) {
     else if (out.combine == Combine::Store && pending_)
       pending_->push_back({int(o), p, values[std::size_t(out.component)]});
     else if (out.combine == Combine::Store)
-      e_.store(int(o), p, values[std::size_t(out.component)], schedule_.store_policy);
+      e_.store(int(o), p, values[std::size_t(out.component)], policy_of(p));
     else
       e_.scatter(int(o), updated_[o], p, values);
   }
   Result& result = results_[std::size_t(s)];
-  if (result.kind == Result::Kind::Memory)
+  if (result.kind == Result::Kind::Memory) {
     e_.store_memory(s, p, values);
+    if (!target_.is_gpu()) // a reader at this point takes them from registers
+      e_.provide(s, h.point, values);
+  }
   if (result.kind != Result::Kind::Registers)
     return;
   const auto key = result.box.key(h.point);
@@ -181,13 +191,16 @@ void Writer::deliver(int s, const Here& h, const std::vector<Value>& values) {
       held.push_back(b_.variable({b_.type_of(values[c].id).dtype, result_lanes(s)}));
     b_.set(held[c], values[c].id);
   }
+  // Where they stay visible, what is made of them is known not to change in the loops inside.
+  e_.provide(s, h.point, values);
 }
 
 void Writer::provide_results(int body, const Point& p) {
   for (int u : computed_[std::size_t(body)])
     for (const Load& l : r_.stages[std::size_t(u)].loads) {
-      if (l.source != Source::Stage ||
-          results_[std::size_t(l.number)].kind != Result::Kind::Registers)
+      if (l.source != Source::Stage || online_.contains(body, l.number) ||
+          results_[std::size_t(l.number)].kind != Result::Kind::Registers ||
+          e_.is_provided(l.number, p))
         continue;
       const Result& result = results_[std::size_t(l.number)];
       const auto key = result.box.key(p);
@@ -370,6 +383,35 @@ void Writer::near_copy(const Tree& t, const Here& h) {
   near_.push_back(&copy);
   emit(*t.rest, h);
   near_.pop_back();
+}
+
+void Writer::prefetched(const Tree& t, const Here& h) {
+  if (target_.is_gpu())
+    throw Cannot("a GPU has no prefetches of what later iterations read");
+  const Tree* const before = std::exchange(prefetch_, &t);
+  asked_.clear();
+  emit(*t.rest, h);
+  prefetch_ = before;
+}
+
+void Writer::ask_ahead(int body, Point p) {
+  const auto a = std::size_t(prefetch_->axis);
+  const Tree* v = vector_of(body);
+  // The last iterations ask for what is there.
+  p.at[a] = min(p.at[a] + Expr(prefetch_->step), r_.axes[a].extent - Expr(1));
+  for (Expr& e : p.at)
+    e = first_lane(e);
+  for (int u : computed_[std::size_t(body)]) {
+    const Stage& stage = r_.stages[std::size_t(u)];
+    for (const Load& load : stage.loads) {
+      if (load.source != Source::Operand || !v || stride_of(r_, stage, load, v->axis) != 1 ||
+          stride_of(r_, stage, load, prefetch_->axis) == 0)
+        continue;
+      const auto element = element_at(r_, stage, load, p);
+      if (element && asked_.emplace(load.number, element->hash()).second)
+        b_.prefetch(e_.operand_buffer(load.number), *element);
+    }
+  }
 }
 
 /// Lanes in which the innermost loop of a copy goes.

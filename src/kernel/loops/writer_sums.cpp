@@ -3,6 +3,7 @@
 
 #include "kernel/analysis.h"
 #include "kernel/nest.h"
+#include "kernel/stream_rows.h"
 #include "support/fail.h"
 
 #include <algorithm>
@@ -66,8 +67,10 @@ Writer::Sums Writer::open_sums(const Tree& t, const Here& h) {
   const Tree* unit = tiles_around(t.stage);
   s.in_memory = !known || count > kMostSumRegisters || (unit && !h.digits.contains(unit));
   check_sums(s);
-  if (!s.in_memory)
+  if (!s.in_memory) {
+    s.copies = t.step;
     return s;
+  }
   if (!begins_here(s.box, h))
     throw Cannot(fmt::format("the sums of stage {} do not lie side by side", t.stage));
   const Expr elements = s.box.elements() * Expr(s.spread ? s.lanes : 1);
@@ -101,8 +104,10 @@ std::vector<State> Writer::read_sums(Sums& s, const Point& p) {
                                   s.spread || lanes == 1 ? std::vector<Guard>{} : p.mask));
     return states;
   }
-  const auto key = s.box.key(p);
-  ensure(key && state_registers_[s.node].contains(*key), "region {}: no sum at a point", r_.name);
+  auto key = s.box.key(p);
+  ensure(key.has_value(), "region {}: no sum at a point", r_.name);
+  key->push_back(s.copy);
+  ensure(state_registers_[s.node].contains(*key), "region {}: no sum at a point", r_.name);
   for (const StateVariables& v : state_registers_[s.node].at(*key))
     states.push_back(v.read());
   return states;
@@ -120,14 +125,96 @@ void Writer::write_sums(Sums& s, const Point& p, const std::vector<State>& state
     }
     return;
   }
-  const auto key = s.box.key(p);
+  auto key = s.box.key(p);
   ensure(key.has_value(), "region {}: no sum at a point", r_.name);
+  key->push_back(s.copy);
   auto& held = state_registers_[s.node][*key];
   for (std::size_t y = 0; y < states.size(); ++y)
     if (held.size() <= y)
       held.emplace_back(b_, states[y]);
     else
       held[y].write(states[y]);
+}
+
+std::int64_t Writer::copy_of(const Sums& s, const Here& h) const {
+  if (s.copies == 1)
+    return 0;
+  std::int64_t iteration = 0;
+  bool inside = false;
+  for (const Step& step : path(s.stage)) {
+    const Tree& l = *step.node;
+    inside = inside || &l == s.node;
+    if (!inside || l.kind != Kind::For || l.bind != Bind::Unroll || is_single(l) ||
+        !contains(r_.stages[std::size_t(s.stage)].over, l.axis))
+      continue;
+    if (const auto digit = h.digits.find(&l); digit != h.digits.end())
+      iteration = iteration * l.extent.value() + digit->second.value();
+  }
+  return iteration % s.copies;
+}
+
+std::vector<State> Writer::all_copies(Sums& s, const Point& p) {
+  std::vector<std::vector<State>> copies;
+  for (s.copy = 0; s.copy < s.copies; ++s.copy)
+    copies.push_back(read_sums(s, p));
+  s.copy = 0;
+  for (std::size_t n = copies.size(); n > 1; n = (n + 1) / 2)
+    for (std::size_t i = 0; i < n; i += 2) {
+      std::vector<State>& pair = copies[i / 2];
+      if (i > 0)
+        pair = copies[i];
+      for (std::size_t y = 0; i + 1 < n && y < pair.size(); ++y)
+        pair[y] = s.accumulators[y].merge(pair[y], copies[i + 1][y]);
+    }
+  return copies[0];
+}
+
+void Writer::then_rescale(const Tree& t, std::span<const int> sums, const Here& h) {
+  Sums& maximum = *open_[std::size_t(online_.maxima.at(sums[0]))].back();
+  for (int s : sums) {
+    const Sums& sum = *open_[std::size_t(s)].back();
+    const bool same =
+        std::equal(sum.box.sides.begin(), sum.box.sides.end(), maximum.box.sides.begin(),
+                   maximum.box.sides.end(), [](const Box::Side& a, const Box::Side& b) {
+                     return a.axis == b.axis && a.base == b.base && a.size == b.size;
+                   });
+    if (target_.is_gpu() || sum.in_memory || maximum.in_memory || sum.lanes != maximum.lanes ||
+        sum.fold != maximum.fold || !same || online_.maxima.at(s) != maximum.stage)
+      throw Cannot(fmt::format("the sums of stage {} and its maximum do not lie alike", s));
+  }
+  std::vector<State> before;
+  each_sum(maximum, h, false,
+           [&](const Here& in) { before.push_back(read_sums(maximum, in.point)[0]); });
+  emit(*t.first, h);
+  std::size_t i = 0;
+  each_sum(maximum, h, false, [&](const Here& in) {
+    const ValueId was = before[i++][0], now = read_sums(maximum, in.point)[0][0];
+    if (was == now)
+      return;
+    const ValueId scale = rescale(b_, was, now);
+    for (int s : sums) {
+      Sums& sum = *open_[std::size_t(s)].back();
+      for (sum.copy = 0; sum.copy < sum.copies; ++sum.copy)
+        write_sums(sum, in.point,
+                   {{b_.apply(Op::Mul, DType::F32, {read_sums(sum, in.point)[0][0], scale})}});
+    }
+    e_.provide(maximum.stage, in.point, {{or_zero(b_, now), DType::F32}});
+  });
+  e_.forget_readers(maximum.stage);
+  emit(*t.rest, h);
+  e_.forget_readers(maximum.stage);
+}
+
+void Writer::rescale_lanes(Sums& s, const Point& p, std::vector<State>& states) {
+  Sums& maximum = *open_[std::size_t(online_.maxima.at(s.stage))].back();
+  const State lanes = read_sums(maximum, p)[0];
+  ValueId sum = states[0][0], most = lanes[0];
+  if (s.fold) {
+    most = maximum.accumulators[0].across_lanes(lanes)[0];
+    sum = b_.apply(Op::Mul, DType::F32, {sum, rescale(b_, lanes[0], most)});
+    sum = s.accumulators[0].across_lanes({sum})[0];
+  }
+  states[0] = {unless_lowest(b_, most, sum)};
 }
 
 void Writer::each_sum(const Sums& s, const Here& h, bool existing, const Code& code) {
@@ -192,7 +279,9 @@ void Writer::sums(const Tree& t, const Here& h) {
       const int lanes = s.in_memory ? state_at(s, p).first : s.lanes;
       for (Accumulator& a : s.accumulators)
         empty.push_back(a.identity(lanes));
-      write_sums(s, p, empty);
+      for (s.copy = 0; s.copy < s.copies; ++s.copy)
+        write_sums(s, p, empty);
+      s.copy = 0;
     });
   if (h.shared)
     meet();
@@ -210,8 +299,11 @@ void Writer::sums(const Tree& t, const Here& h) {
 
 void Writer::finish(Sums& s, const Here& h) {
   const Point& p = h.point;
-  std::vector<State> states = read_sums(s, p);
-  together(s, h, states);
+  std::vector<State> states = all_copies(s, p);
+  if (online_.maxima.contains(s.stage))
+    rescale_lanes(s, p, states);
+  else
+    together(s, h, states);
   complete(s, h, states);
 }
 
@@ -233,6 +325,7 @@ void Writer::complete(Sums& s, const Here& h, const std::vector<State>& states) 
     return;
   }
   Sums& outer = *open.back();
+  outer.copy = copy_of(outer, h);
   if (outer.part) {
     const auto [lanes, offset] = state_at(outer, p);
     std::vector<Guard> mask = storing(h).mask;

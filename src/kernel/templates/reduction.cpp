@@ -9,6 +9,7 @@
 #include "kernel/families.h"
 #include "kernel/map_axes.h"
 #include "kernel/passes.h"
+#include "kernel/templates/sweeps.h"
 #include "kernel/templates/template.h"
 
 #include <algorithm>
@@ -237,15 +238,8 @@ private:
         parts.push_back(loops::mask(rows.lane, loops::body(s)));
       if (pass == p.count)
         break;
-      std::set<int> bodies(p.reductions[std::size_t(pass)].begin(),
-                           p.reductions[std::size_t(pass)].end());
-      for (const Kept& k : kept)
-        if (k.pass == pass)
-          bodies.insert(k.stage);
-      for (int o : p.outputs[std::size_t(pass)])
-        bodies.insert(region.outputs[std::size_t(o)].stage);
       std::vector<TreePtr> inside;
-      for (int s : bodies)
+      for (int s : stages_of_sweep(region, p, kept, pass))
         inside.push_back(loops::mask(rows.lane, loops::mask(rows.row, loops::body(s))));
       TreePtr tree = in_turn(std::move(inside));
       const std::int64_t unroll = schedule.knob("unroll", 8);
@@ -261,25 +255,6 @@ private:
       parts.push_back(std::move(tree));
     }
     return in_turn(std::move(parts));
-  }
-
-  /// Maps over the parallel axes alone that are stored: as soon as a pass may read them, else last.
-  static std::vector<int> results_before(const Region& region, const Passes& p, int pass) {
-    std::set<int> results;
-    for (int o : p.point_outputs) {
-      const int s = region.outputs[std::size_t(o)].stage;
-      if (region.stages[std::size_t(s)].kind == StageKind::Map &&
-          (readers_of(region, s).empty() ? p.count : p.level[std::size_t(s)]) == pass)
-        results.insert(s);
-    }
-    return {results.begin(), results.end()};
-  }
-
-  static TreePtr in_turn(std::vector<TreePtr> parts) {
-    TreePtr all = parts.back();
-    for (std::size_t i = parts.size() - 1; i-- > 0;)
-      all = loops::then(parts[i], std::move(all));
-    return all;
   }
 };
 

@@ -65,6 +65,13 @@ loops::TreePtr digits(const Region& region, int axis, std::vector<LoopDigit> ste
   return rest;
 }
 
+loops::TreePtr in_turn(std::vector<loops::TreePtr> parts) {
+  loops::TreePtr all = parts.back();
+  for (std::size_t i = parts.size() - 1; i-- > 0;)
+    all = loops::then(parts[i], std::move(all));
+  return all;
+}
+
 std::vector<int> axes_but(std::vector<int> axes, std::span<const int> without) {
   std::erase_if(axes, [&](int a) { return contains(without, a); });
   return axes;
@@ -108,12 +115,17 @@ std::vector<Schedule> Template::space(const Region& region, const Target& target
     const Built built = build(region, s, target);
     if (!built.tree)
       continue;
+    const Region& of = built.region ? *built.region : region;
     if (!known
-             .insert(loops::to_text(*built.tree, region) +
+             .insert(loops::to_text(*built.tree, of) +
                      (s.store_policy == CachePolicy::Default ? "" : " streaming"))
              .second)
       continue;
-    const double seconds = estimator.seconds(*built.tree) + writing_seconds(region, s, target);
+    const double seconds = ranks()
+                               ? (built.region ? loops::Estimator(of, target).seconds(*built.tree)
+                                               : estimator.seconds(*built.tree)) +
+                                     writing_seconds(region, s, target)
+                               : 0;
     ranked.push_back({std::move(s), seconds});
   }
   std::stable_sort(ranked.begin(), ranked.end(),
@@ -138,7 +150,7 @@ Lowered Template::lower(const Region& region, const Schedule& schedule,
   const Built built = tree(region, schedule, target);
   if (!built.tree)
     return {false, {}, built.reason};
-  return lower_tree(region, built.tree, schedule, target);
+  return lower_tree(built.region ? *built.region : region, built.tree, schedule, target);
 }
 
 std::optional<loops::TreePtr> tree_of(const Region& region, const Schedule& schedule,
@@ -152,8 +164,11 @@ std::optional<loops::TreePtr> tree_of(const Region& region, const Schedule& sche
   }
   for (const Generator* generator : generators(target))
     if (const auto* made = dynamic_cast<const Template*>(generator);
-        made && made->name() == schedule.generator)
-      tree = made->tree(region, schedule, target).tree;
+        made && made->name() == schedule.generator) {
+      const Built built = made->tree(region, schedule, target);
+      if (!built.region)
+        tree = built.tree;
+    }
   return tree ? std::optional(std::move(tree)) : std::nullopt;
 }
 

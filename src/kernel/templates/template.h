@@ -17,6 +17,8 @@ Lowered lower_tree(const Region& region, const loops::TreePtr& tree, const Sched
 struct Built {
   loops::TreePtr tree;
   std::string reason;
+  /// What the tree is of, where that is another region with the same operands and outputs.
+  std::optional<Region> region;
 };
 
 /// A family of regions whose kernels are trees. A template says structure and constraints; which
@@ -24,8 +26,8 @@ struct Built {
 /// lowering of all trees.
 class Template : public Generator {
 public:
-  /// The proposals whose trees are legal, those first that are estimated to take the least time;
-  /// each tree once.
+  /// The proposals whose trees are legal, each tree once: those first that are estimated to take
+  /// the least time, or in their order where they are not ranked.
   std::vector<Schedule> space(const Region& region, const Target& target) const final;
   Lowered lower(const Region& region, const Schedule& schedule, const Target& target) const final;
 
@@ -36,7 +38,10 @@ protected:
   /// Why the region is none of the family; empty when it is.
   virtual std::string refuses(const Region& region) const = 0;
   virtual std::span<const Knob> parameters() const = 0;
-  /// Parameters that the target's capabilities allow, in any order.
+  /// Whether the estimate ranks proposals. It counts neither prefetches nor the steps that combine
+  /// lanes, so it cannot order those that differ in little else.
+  virtual bool ranks() const { return true; }
+  /// Parameters that the target's capabilities allow; in any order if they are ranked.
   virtual std::vector<Schedule> proposals(const Region& region, const Target& target) const = 0;
   /// Of a region of the family and parameters within their bounds.
   virtual Built build(const Region& region, const Schedule& schedule,
@@ -53,6 +58,9 @@ struct LoopDigit {
 /// all of the axis.
 loops::TreePtr digits(const Region& region, int axis, std::vector<LoopDigit> steps,
                       loops::TreePtr rest);
+
+/// One after the other; there is one at least.
+loops::TreePtr in_turn(std::vector<loops::TreePtr> parts);
 
 /// The axes but for `without`; of a region, or of a list.
 std::vector<int> axes_but(const Region& region, std::span<const int> without);

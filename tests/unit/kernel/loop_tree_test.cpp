@@ -150,9 +150,9 @@ TEST(LoopTree, ReadersComeBehindCompleteResults) {
       r, "for(0,4,1,core,then(" + sum + ",then(" + maximum + ",for(1,7,1,serial,body(3)))))",
       "reads stage 0, which does not come before it");
   expect_refused(r,
-                 "for(0,4,1,core,then(acc(0,acc(2,for(1,7,1,serial,then(body(0),body(2))))),"
-                 "for(1,7,1,serial,body(3))))",
-                 "stage 2 reads stage 0 before its sum is complete");
+                 "for(0,4,1,core,acc(0,acc(2,for(1,7,1,serial,then(body(0),then(body(2),"
+                 "body(3)))))))",
+                 "stage 3 reads stage 2 before its sum is complete");
   expect_refused(r,
                  "for(0,4,1,core,acc(0,then(for(1,7,1,serial,body(0)),then(" + sum +
                      ",for(1,7,1,serial,body(3))))))",
@@ -165,6 +165,44 @@ TEST(LoopTree, ReadersComeBehindCompleteResults) {
                  "for(0,4,1,core,for(1,7,1,serial,then(acc(0,body(0)),then(acc(2,body(2)),"
                  "body(3)))))",
                  "is not accumulated outside");
+}
+
+TEST(LoopTree, SumsGoAlongWithTheirMaximum) {
+  const Region r = form("softmax", 4, 7); // max, exp, its sum, the quotient
+  const auto tree = [](const std::string& sweep) {
+    return "for(0,4,1,core,then(" + sweep + ",for(1,7,1,serial,body(3))))";
+  };
+  const std::string both = "for(1,7,1,serial,then(body(0),body(2)))";
+  expect_fits(r, tree("acc(0,acc(2," + both + "))"));
+  expect_fits(r, tree("acc(0,acc(2,4,for(1,2,4,serial,then(for(1,4,1,unroll,mask(1,body(0))),"
+                      "for(1,4,1,unroll,mask(1,body(2)))))))"));
+  expect_refused(r, tree("acc(2,acc(0," + both + "))"), "whose accumulation is not around it");
+  expect_refused(r, tree("acc(0,2,acc(2," + both + "))"), "with one accumulator");
+  expect_refused(r, tree("acc(0,acc(2,for(1,7,1,serial,acc(2,then(body(0),body(2))))))"),
+                 "one of them is made in parts");
+  expect_refused(r, tree("acc(0,acc(2,for(1,7,1,serial,then(body(2),body(0)))))"),
+                 "which does not come before it");
+}
+
+TEST(LoopTree, SumsHaveSeveralAccumulators) {
+  const Region r = product(4, 6, 8);
+  const auto tree = [](const std::string& sum) {
+    return "for(0,4,1,serial,for(1,6,1,serial," + sum + "))";
+  };
+  expect_fits(r, tree("acc(0,4,for(2,2,4,serial,for(2,4,1,unroll,body(0))))"));
+  expect_parse_error(r, tree("acc(0,65,for(2,8,1,serial,body(0)))"), "a number of accumulators");
+  expect_parse_error(r, tree("acc(0,0,for(2,8,1,serial,body(0)))"), "a number of accumulators");
+  EXPECT_NE(why_not(r, *accumulate(0, plain_tree(r), 100)).find("100 accumulators"),
+            std::string::npos);
+}
+
+TEST(LoopTree, PrefetchesAreInsideOfALoop) {
+  const Region r = product(4, 6, 8);
+  const std::string sum = "acc(0,for(2,8,1,serial,body(0)))";
+  expect_fits(r, "for(0,4,1,serial,prefetch(0,1,for(1,6,1,serial," + sum + ")))");
+  expect_refused(r, "prefetch(0,1,for(0,4,1,serial,for(1,6,1,serial," + sum + ")))",
+                 "is inside of no loop along it");
+  expect_parse_error(r, "prefetch(0,0," + sum + ")", "a distance");
 }
 
 TEST(LoopTree, BodiesAreThereOnceUnderTheirOwnLoops) {

@@ -57,7 +57,7 @@ TEST(RowTraffic, OfAWideSoftmaxIsOneReadAndOneWriteOfMemory) {
   const Traffic traffic(chosen.program);
   std::int64_t kept = 0;
   for (const auto& [name, elements] : traffic.loaded)
-    kept += name.starts_with("kept") ? elements : 0;
+    kept += name.starts_with("stage") ? elements : 0;
   // The second read of a row, and what is kept of it, find room in half of the cache.
   EXPECT_LE(2 * kColumns * 4, target.l2_bytes / 2);
   EXPECT_EQ(traffic.loaded.at(regions[0].operands[0].name), 2 * kRows * kColumns);
