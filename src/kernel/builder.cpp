@@ -265,6 +265,10 @@ ValueId ProgramBuilder::scan_threads(Monoid monoid, ValueId v, int threads) {
                                     .numbers = {std::int64_t(monoid), threads}}});
 }
 
+ValueId ProgramBuilder::shuffle_xor(ValueId v, ValueId mask) {
+  return let({type_of(v), Intrinsic{.id = IntrinsicId::ShuffleXor, .values = {v, mask}}});
+}
+
 ValueId ProgramBuilder::shuffle(ValueId a, ValueId b, std::vector<int> lanes_from) {
   const int lanes = int(lanes_from.size());
   return let({{type_of(a).dtype, lanes}, inst::Shuffle{{a, b}, std::move(lanes_from)}});

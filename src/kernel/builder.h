@@ -53,6 +53,7 @@ public:
   ValueId reduce_lanes(Monoid monoid, ValueId v);
   ValueId reduce_threads(Monoid monoid, ValueId v, int threads);
   ValueId scan_threads(Monoid monoid, ValueId v, int threads); ///< exclusive
+  ValueId shuffle_xor(ValueId v, ValueId mask);                ///< of another lane
   ValueId shuffle(ValueId a, ValueId b, std::vector<int> lanes_from);
   DType buffer_dtype(int buffer) const { return program_.buffers[buffer].dtype; }
   const Type& type_of(ValueId v) const { return program_.values[v]; }

@@ -8,24 +8,6 @@ namespace egret::kernel {
 
 namespace {
 
-/// Batcher's odd-even merge sort of any number of items: calls `f` with each pair to compare.
-template <class F>
-void odd_even_pairs(std::int64_t n, const F& f) {
-  for (std::int64_t p = 1; p < n; p *= 2)
-    for (std::int64_t k = p; k >= 1; k /= 2)
-      for (std::int64_t j = k % p; j + k < n; j += 2 * k)
-        for (std::int64_t i = 0; i < std::min(k, n - j - k); ++i)
-          if ((i + j) / (2 * p) == (i + j + k) / (2 * p))
-            f(i + j, i + j + k);
-}
-
-std::int64_t network_power(std::int64_t n) {
-  std::int64_t p = 1;
-  while (p < n)
-    p *= 2;
-  return p;
-}
-
 /// Items of the sorted blocks that are merged with all their items.
 std::int64_t network_run(const NetworkShape& s) {
   return std::max<std::int64_t>(s.block, network_power(s.kept));

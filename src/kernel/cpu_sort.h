@@ -1,10 +1,8 @@
-// Sorts along one axis on a CPU: what the templates share. An item is an element's key and its
-// position along the axis, in one word where both fit, so that all items of a row differ and every
-// order of them is stable.
+// Sorts along one axis on a CPU: what the templates share.
 #pragma once
 
 #include "kernel/emit.h"
-#include "kernel/sort_form.h"
+#include "kernel/sort_items.h"
 
 #include <functional>
 
@@ -19,65 +17,6 @@ enum class SortWay : std::uint8_t {
   Network, ///< a sorting network, whose vectors hold items of neighbouring short rows
   Filter,  ///< as Insert, but better ones are gathered until memory for them is full, which is
            ///< then sorted
-};
-
-/// How the items of a region's rows lie in memory and in registers.
-struct ItemType {
-  DType word = DType::I64; ///< I32 or I64, in the order of the items
-  int position_bits = 0;   ///< of the word's lower end, that hold the position
-  bool paired = false;     ///< the position is beside the word, in `position`
-  DType position = DType::I64;
-
-  std::int64_t bytes() const {
-    return std::int64_t(size_of(word)) + (paired ? std::int64_t(size_of(position)) : 0);
-  }
-};
-/// `wide`: positions beside words are as wide as these.
-ItemType item_type(const SortForm& form, bool wide);
-
-/// Items in registers and in memory.
-class ItemWriter {
-public:
-  ItemWriter(ProgramBuilder& b, Emitter& e, const SortForm& form, const ItemType& type)
-      : b_(b), e_(e), f_(form), t_(type) {}
-
-  struct Item {
-    ValueId word = -1, position = -1; ///< -1: in the word
-  };
-  struct Memory {
-    int words = -1, positions = -1;
-  };
-  const ItemType& type() const { return t_; }
-  /// Memory of a worker, or of all workers.
-  Memory memory(const std::string& name, const Expr& elements, bool shared);
-  Item load(const Memory& from, const Expr& at, int lanes);
-  void store(const Memory& to, const Expr& at, const Item& item, const std::vector<Guard>& mask);
-  /// The items of the region's elements at a point, in all its lanes.
-  Item element(const Point& point);
-  /// The position that an item of `lanes` lanes holds.
-  ValueId position(const Item& item, int lanes);
-  /// The key of one item's word, as key_word gives it.
-  ValueId key(ValueId word);
-  /// Stores the item's position as the region's result at the point.
-  void deliver(const Point& point, const Item& item);
-
-  ValueId number(std::int64_t value, DType dtype, int lanes = 1);
-  ValueId less(ValueId a, ValueId b) { return b_.apply(Op::Lt, DType::Bool, {a, b}); }
-  ValueId select(ValueId which, ValueId a, ValueId b) {
-    return b_.apply(Op::Select, b_.type_of(a).dtype, {which, a, b});
-  }
-  /// The smaller item becomes `a`.
-  void exchange(Item& a, Item& b);
-
-private:
-  /// Whether keys and positions use all bits of a word.
-  bool fills_word() const;
-  Scalar top_bit() const;
-
-  ProgramBuilder& b_;
-  Emitter& e_;
-  const SortForm& f_;
-  ItemType t_;
 };
 
 /// Settings of a radix sort.

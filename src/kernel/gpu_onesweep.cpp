@@ -87,9 +87,12 @@ void OnesweepSort::run(const GridSort::Word& word, const GridSort::Sink& sink,
   count(word);
   barrier();
   total();
+  barrier();
   const Expr passes(passes_);
+  if (rows_ == 1)
+    needed_ = needed(Expr(0));
   b_.loop(Expr(0), passes, Expr(1), passes, Bind::Serial, [&](const Expr& number) {
-    barrier();
+    b_.when({{number, Expr(1), passes}}, barrier);
     pass(number, sink);
   });
   b_.clear_flags(tile_flags_, passes_ * rows_ * tiles_, tile_end_);
@@ -161,64 +164,115 @@ void OnesweepSort::total() {
   });
 }
 
+/// Of a row, a bit for each pass that moves elements: where all have one digit, none does. The last
+/// pass moves them to their results if no other one does.
+ValueId OnesweepSort::needed(const Expr& row) {
+  const Expr digits(s_.digits());
+  ValueId constant = sweep_number(b_, DType::I64, 0);
+  for (int pass = 0; pass < passes_; ++pass) {
+    const Expr list = row * Expr(passes_) + Expr(std::int64_t(pass));
+    const ValueId total =
+        b_.load(totals_, list * digits + thread_, 1, {{thread_, Expr(0), digits}});
+    const ValueId all = b_.cast(
+        b_.apply(Op::Eq, DType::Bool, {total, sweep_number(b_, position_, length_)}), DType::I64);
+    const ValueId bit = sweep_number(b_, DType::I64, std::int64_t{1} << pass);
+    constant = sweep_sum(b_, constant, b_.apply(Op::Mul, DType::I64, {all, bit}));
+  }
+  // One digit at the most has all elements, so that no bit is added twice.
+  constant = b_.reduce_threads(Monoid::Sum, constant, s_.threads);
+  const std::int64_t every = (std::int64_t{1} << passes_) - 1;
+  const ValueId moved = sweep_difference(b_, sweep_number(b_, DType::I64, every), constant);
+  const ValueId none = b_.apply(Op::Eq, DType::Bool, {moved, sweep_number(b_, DType::I64, 0)});
+  return b_.apply(Op::Select, DType::I64,
+                  {none, sweep_number(b_, DType::I64, std::int64_t{1} << (passes_ - 1)), moved});
+}
+
 void OnesweepSort::pass(const Expr& pass, const GridSort::Sink& sink) {
-  const Expr all(rows_ * length_), tiles(tiles_), passes(passes_);
-  const Expr half = floormod(pass, Expr(2)) * all;
+  const auto integer = [&](Op op, ValueId x, ValueId y) {
+    return b_.apply(op, DType::I64, {x, y});
+  };
+  const ValueId one = sweep_number(b_, DType::I64, 1), place = b_.index(pass, DType::I64, 1);
+  const auto now_and_later = [&](ValueId needed) {
+    const ValueId rest = integer(Op::Shr, needed, place);
+    return std::pair{integer(Op::And, rest, one), integer(Op::Shr, rest, one)};
+  };
+  // The half that the needed passes before this one left the elements in.
+  const auto half_of = [&](ValueId needed) {
+    const ValueId below = sweep_difference(b_, integer(Op::Shl, one, place), one);
+    ValueId parity = integer(Op::And, needed, below);
+    for (const std::int64_t distance : {16, 8, 4, 2, 1})
+      parity = integer(Op::Xor, parity,
+                       integer(Op::Shr, parity, sweep_number(b_, DType::I64, distance)));
+    return integer(Op::And, parity, one);
+  };
   b_.grid_loop(Expr(rows_ * tiles_), [&](const Expr& flat) {
-    Tile tile;
-    tile.row = floordiv(flat, tiles);
-    tile.number = floormod(flat, tiles);
-    tile.memory = tile.row * Expr(length_);
-    const Expr first = tile.number * Expr(s_.tile());
-    tile.length = min(Expr(s_.tile()), Expr(length_) - first);
-    std::vector<ValueId> words, positions;
-    std::vector<std::vector<Guard>> masks;
-    for (int e = 0; e < s_.each; ++e) {
-      const Expr at = thread_ * Expr(s_.each) + Expr(std::int64_t(e));
-      masks.push_back({{at, Expr(0), tile.length}});
-      const Expr from = half + tile.memory + first + at;
-      words.push_back(b_.load(words_, from, 1, masks.back()));
-      positions.push_back(b_.load(positions_, from, 1, masks.back()));
-    }
-    const std::vector<ValueId> ranks = ranks_.ranks(digits_of(words, pass), masks);
-    publish(pass, tile);
-    // In order of their digits, neighbours go to neighbouring places.
-    for (std::size_t e = 0; e < words.size(); ++e) {
-      const Expr rank = value_symbol(ranks[e]);
-      b_.store(sorted_words_, rank, words[e], masks[e]);
-      b_.store(sorted_positions_, rank, positions[e], masks[e]);
-    }
-    look_back(pass, tile);
-    starts(pass, tile);
-    const auto each = [&](const auto& body) {
-      for (int e = 0; e < s_.each; ++e) {
-        const Expr at = thread_ + Expr(std::int64_t(e) * s_.threads);
-        const std::vector<Guard> mask{{at, Expr(0), tile.length}};
-        const ValueId word = b_.load(sorted_words_, at, 1, mask);
-        const ValueId digit = digits_of({word}, pass)[0];
-        const ValueId start = b_.load(starts_, value_symbol(digit), 1, mask);
-        const ValueId place = sweep_sum(b_, start, b_.index(at, position_, 1));
-        body(value_symbol(place), word, b_.load(sorted_positions_, at, 1, mask), mask);
-      }
-    };
-    const auto hand_on = [&] {
-      const Expr to = all - half + tile.memory;
-      each([&](const Expr& place, ValueId word, ValueId position, const std::vector<Guard>& mask) {
-        b_.store(words_, to + place, word, mask);
-        b_.store(positions_, to + place, position, mask);
-      });
-    };
-    const auto deliver = [&] {
-      each([&](const Expr& place, ValueId word, ValueId position, const std::vector<Guard>& mask) {
-        sink(tile.row, place, word, position, mask);
-      });
-    };
-    if (passes_ == 1)
-      deliver();
-    else
-      b_.either({{pass, passes - Expr(1), passes}}, deliver, hand_on);
-    b_.barrier();
+    const Expr row = floordiv(flat, Expr(tiles_));
+    const ValueId moves = needed_ >= 0 ? needed_ : needed(row);
+    const auto [now, later] = now_and_later(moves);
+    b_.when({{value_symbol(now), Expr(1), Expr(2)}}, [&] {
+      move(pass, row, floormod(flat, Expr(tiles_)), value_symbol(half_of(moves)),
+           value_symbol(later), sink);
+    });
   });
+}
+
+/// Moves a tile's elements from a half to the other one, or if none move `later` to their results.
+void OnesweepSort::move(const Expr& pass, const Expr& row, const Expr& number,
+                        const Expr& from_half, const Expr& later, const GridSort::Sink& sink) {
+  const Expr all(rows_ * length_), half = from_half * all;
+  Tile tile;
+  tile.row = row;
+  tile.number = number;
+  tile.memory = tile.row * Expr(length_);
+  const Expr first = tile.number * Expr(s_.tile());
+  tile.length = min(Expr(s_.tile()), Expr(length_) - first);
+  std::vector<ValueId> words, positions;
+  std::vector<std::vector<Guard>> masks;
+  for (int e = 0; e < s_.each; ++e) {
+    const Expr at = thread_ * Expr(s_.each) + Expr(std::int64_t(e));
+    masks.push_back({{at, Expr(0), tile.length}});
+    const Expr from = half + tile.memory + first + at;
+    words.push_back(b_.load(words_, from, 1, masks.back()));
+    positions.push_back(b_.load(positions_, from, 1, masks.back()));
+  }
+  const std::vector<ValueId> ranks = ranks_.ranks(digits_of(words, pass), masks);
+  publish(pass, tile);
+  // In order of their digits, neighbours go to neighbouring places.
+  for (std::size_t e = 0; e < words.size(); ++e) {
+    const Expr rank = value_symbol(ranks[e]);
+    b_.store(sorted_words_, rank, words[e], masks[e]);
+    b_.store(sorted_positions_, rank, positions[e], masks[e]);
+  }
+  look_back(pass, tile);
+  starts(pass, tile);
+  const auto each = [&](const auto& body) {
+    for (int e = 0; e < s_.each; ++e) {
+      const Expr at = thread_ + Expr(std::int64_t(e) * s_.threads);
+      const std::vector<Guard> mask{{at, Expr(0), tile.length}};
+      const ValueId word = b_.load(sorted_words_, at, 1, mask);
+      const ValueId digit = digits_of({word}, pass)[0];
+      const ValueId start = b_.load(starts_, value_symbol(digit), 1, mask);
+      const ValueId place = sweep_sum(b_, start, b_.index(at, position_, 1));
+      body(value_symbol(place), word, b_.load(sorted_positions_, at, 1, mask), mask);
+    }
+  };
+  const auto hand_on = [&] {
+    const Expr to = all - half + tile.memory;
+    each([&](const Expr& place, ValueId word, ValueId position, const std::vector<Guard>& mask) {
+      b_.store(words_, to + place, word, mask);
+      b_.store(positions_, to + place, position, mask);
+    });
+  };
+  const auto deliver = [&] {
+    each([&](const Expr& place, ValueId word, ValueId position, const std::vector<Guard>& mask) {
+      sink(tile.row, place, word, position, mask);
+    });
+  };
+  if (passes_ == 1)
+    deliver();
+  else
+    b_.either({{later, Expr(0), Expr(1)}}, deliver, hand_on);
+  b_.barrier();
 }
 
 /// The tile's counts, for the tiles behind it.

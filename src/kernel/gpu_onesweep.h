@@ -1,8 +1,8 @@
 // Radix sort of long rows by blocks that wait for each other: Adinets and Merrill, "Onesweep: A
 // Faster Least Significant Digit Radix Sort for GPUs" (2022). The digits of all passes are counted
-// once; then each pass reads and writes an element once, and a tile finds by decoupled look-back
-// (Merrill and Garland, "Single-pass Parallel Prefix Scan with Decoupled Look-back", 2016) how many
-// elements of each digit stand before it.
+// once; then each pass reads and writes an element once, unless all have one digit there, and a
+// tile finds by decoupled look-back (Merrill and Garland, "Single-pass Parallel Prefix Scan with
+// Decoupled Look-back", 2016) how many elements of each digit stand before it.
 #pragma once
 
 #include "kernel/gpu_radix.h"
@@ -33,7 +33,10 @@ private:
   };
   void count(const GridSort::Word& word);
   void total();
+  ValueId needed(const Expr& row);
   void pass(const Expr& pass, const GridSort::Sink& sink);
+  void move(const Expr& pass, const Expr& row, const Expr& number, const Expr& from_half,
+            const Expr& later, const GridSort::Sink& sink);
   void publish(const Expr& pass, const Tile& tile);
   void look_back(const Expr& pass, const Tile& tile);
   /// Stores in shared memory, by digit, the sum of counts [begin, end) and `more`'s.
@@ -50,6 +53,7 @@ private:
   std::int64_t group_, groups_; ///< tiles of a group, whose counts are summed for those behind it
   std::int64_t chunk_, chunks_; ///< tiles of a row whose digits a block counts together
   int passes_;
+  ValueId needed_ = -1; ///< passes, where the row is one
   DType word_, position_;
   int words_, positions_;        ///< two copies each
   int histograms_, totals_;      ///< by row, pass, digit and chunk; by row, pass and digit

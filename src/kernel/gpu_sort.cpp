@@ -1,11 +1,13 @@
-// Sorts along one axis on a GPU. Rows that fit a tile are sorted by a block each, in its registers
-// and shared memory; longer ones by all blocks together, digit by digit, with look-back between
-// blocks where the rows' lengths are known. Where only the first few
-// of long rows are wanted, each block sorts tiles and keeps the first of each, until those of a row
-// fit one tile.
+// Sorts along one axis on a GPU. Short rows are sorted by networks in registers, and the first few
+// of any rows are found by lists there. Longer rows that fit a tile are sorted by a block each, in
+// its registers and shared memory; those beyond it by all blocks together, digit by digit, with
+// look-back between blocks where the rows' lengths are known. Where more than a few of long rows
+// are wanted, each block sorts tiles and keeps the first of each, until those of a row fit one
+// tile.
 #include "kernel/analysis.h"
 #include "kernel/families.h"
 #include "kernel/gpu_nest.h"
+#include "kernel/gpu_network.h"
 #include "kernel/gpu_onesweep.h"
 #include "kernel/gpu_radix.h"
 #include "kernel/knobs.h"
@@ -19,7 +21,7 @@ namespace egret::kernel {
 
 namespace {
 
-enum class GpuSortWay : std::uint8_t { Grid, Tile, Select, Onesweep };
+enum class GpuSortWay : std::uint8_t { Grid, Tile, Select, Onesweep, Network, Lists };
 
 /// Flags for look-back: memory that a loaded kernel keeps.
 constexpr std::int64_t kMostSortFlags = 1 << 18;
@@ -166,11 +168,18 @@ private:
   Expr blocks_ = Expr(1);
 };
 
-constexpr Knob kGpuSortKnobs[] = {
-    {"way", 0, 3}, {"threads", 32, 512, 32}, {"each", 1, 31, 2}, {"bits", 2, 8}};
+constexpr Knob kGpuSortKnobs[] = {{"way", 0, 5},  {"threads", 32, 512, 32}, {"each", 1, 128},
+                                  {"bits", 2, 8}, {"lanes", 1, 512},        {"slices", 1, 4096}};
+
+RowGroup row_group(const Region& region, const SortForm& form, const Schedule& schedule) {
+  return {int(schedule.knob("threads", 128)), int(schedule.knob("lanes", 1)),
+          rows_lie_across(region, form)};
+}
 
 std::string refused(const SortForm& form, const RadixShape& shape, GpuSortWay way,
                     const Target& target) {
+  if (shape.each % 2 == 0 || shape.each > 31)
+    return "a thread's elements are an even number, or more than 31";
   if (shape.digits() > shape.threads)
     return "a block has fewer threads than digits";
   const bool fits = proves_less_equal(form.length, Expr(shape.tile()));
@@ -203,7 +212,7 @@ public:
     const auto form = sort_form(region);
     if (!form)
       return {};
-    std::vector<Schedule> out;
+    std::vector<Schedule> out = networks(region, *form, target);
     const auto offer = [&](GpuSortWay way, int threads, int each, int bits) {
       const RadixShape shape{threads, each, bits};
       if (!refused(*form, shape, way, target).empty())
@@ -235,15 +244,80 @@ public:
     const auto form = sort_form(region);
     if (!form)
       return {false, {}, "it is no sort"};
+    const auto way = static_cast<GpuSortWay>(schedule.knob("way", 0));
+    if (way == GpuSortWay::Network) {
+      const GpuNetworkShape shape{row_group(region, *form, schedule),
+                                  int(schedule.knob("each", 1))};
+      if (auto why = network_refused(*form, shape); !why.empty())
+        return {false, {}, why};
+      return within_block(gpu_sort_by_network(region, *form, shape), target);
+    }
+    if (way == GpuSortWay::Lists) {
+      const GpuListShape shape{row_group(region, *form, schedule), int(schedule.knob("each", 8)),
+                               schedule.knob("slices", 1)};
+      if (auto why = lists_refused(*form, shape, target); !why.empty())
+        return {false, {}, why};
+      return within_block(gpu_sort_by_lists(region, *form, shape), target);
+    }
     const RadixShape shape{int(schedule.knob("threads", 256)), int(schedule.knob("each", 13)),
                            int(schedule.knob("bits", 6))};
-    const auto way = static_cast<GpuSortWay>(schedule.knob("way", 0));
     if (auto why = refused(*form, shape, way, target); !why.empty())
       return {false, {}, why};
     return within_block(GpuSort(region, *form, shape).run(way), target);
   }
 
 private:
+  /// Ways by networks, by their estimated times.
+  static std::vector<Schedule> networks(const Region& region, const SortForm& form,
+                                        const Target& target) {
+    std::vector<std::pair<double, Schedule>> found;
+    const auto offer = [&](double time, GpuSortWay way, const RowGroup& group, std::int64_t each) {
+      Schedule s;
+      s.generator = "gpu_sort";
+      s.knobs = {
+          {"way", int(way)}, {"threads", group.threads}, {"lanes", group.lanes}, {"each", each}};
+      found.emplace_back(time, std::move(s));
+    };
+    if (!form.length.is_constant() || !form.kept.is_constant())
+      return {};
+    const bool across = rows_lie_across(region, form);
+    const std::int64_t length = form.length.value();
+    for (int lanes = 1; lanes <= 32; lanes *= 2) {
+      const std::int64_t each = lanes == 1 ? length : network_power((length + lanes - 1) / lanes);
+      const GpuNetworkShape shape{{128, lanes, across}, int(std::min<std::int64_t>(each, 1024))};
+      if (network_refused(form, shape).empty())
+        offer(network_time(form, shape, target), GpuSortWay::Network, shape.group, each);
+    }
+    const auto lists = [&](int threads, int lanes, std::int64_t slices) {
+      for (const int each : {2, 4, 8, 16}) {
+        const GpuListShape shape{{threads, lanes, across}, each, slices};
+        if (!lists_refused(form, shape, target).empty())
+          continue;
+        offer(lists_time(form, shape, target), GpuSortWay::Lists, shape.group, each);
+        if (slices > 1)
+          found.back().second.knobs["slices"] = slices;
+      }
+    };
+    for (int lanes = 1; lanes <= 32; lanes *= 2)
+      lists(128, lanes, 1);
+    const std::int64_t rows = std::max<std::int64_t>(1, about(form.row_count));
+    for (const int threads : {128, 256, 512}) {
+      lists(threads, threads, 1);
+      for (const std::int64_t blocks : {1, 4})
+        if (const std::int64_t slices =
+                std::min<std::int64_t>(blocks * target.workers / rows, length / threads);
+            slices > 1)
+          lists(threads, threads, slices);
+    }
+    std::ranges::stable_sort(found, {}, [](const auto& each) { return each.first; });
+    found.resize(std::min<std::size_t>(found.size(), kNetworks));
+    std::vector<Schedule> out;
+    for (auto& [time, schedule] : found)
+      out.push_back(std::move(schedule));
+    return out;
+  }
+
+  static constexpr std::size_t kNetworks = 8; ///< schedules that are offered
   struct Tile {
     int threads, each;
   };

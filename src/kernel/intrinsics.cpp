@@ -49,6 +49,10 @@ std::string refused_scan(const KernelProgram& p, const Intrinsic& use, const Typ
   return {};
 }
 
+std::string refused_shuffle(const KernelProgram& p, const Intrinsic& use, const Type& result) {
+  return p.values[std::size_t(use.values[0])] == result ? "" : "a shuffle that changes the type";
+}
+
 std::string refused_atomic(const KernelProgram& p, const Intrinsic& use, const Type&) {
   const Buffer& b = buffer_of(p, use.memory[0]);
   const bool word = is_integer(b.dtype) && (size_of(b.dtype) == 4 || size_of(b.dtype) == 8);
@@ -210,6 +214,14 @@ std::vector<IntrinsicInfo> lane_rows() {
        .numbers = {kMonoid, {"threads", NumberKind::Count, 2, kSubgroup}},
        .result = true,
        .refused = refused_scan},
+      {.id = IntrinsicId::ShuffleXor,
+       .name = "shuffle_xor",
+       .doc = "value of another lane of the subgroup",
+       .scope = IntrinsicScope::Subgroup,
+       .requirement = Capability::Subgroups,
+       .values = {{"value"}, {"mask", Type{DType::I32, 1}}},
+       .result = true,
+       .refused = refused_shuffle},
       {.id = IntrinsicId::SubgroupBarrier,
        .name = "subgroup_barrier",
        .doc = "waits for the lanes of the subgroup",

@@ -30,6 +30,8 @@ enum class IntrinsicId : std::uint8_t {
                  ///< `threads` (a power of two from 2 to the subgroup), combined by `monoid`; of
                  ///< the first one the identity. Fixed order (Hillis and Steele): what a thread has
                  ///< is combined with what the thread 1, 2, 4 ... before it has
+  ShuffleXor, ///< `value` of the lane of the subgroup whose number differs from this one's in the
+              ///< bits of `mask`; all lanes of the subgroup come here
   SubgroupBarrier, ///< the lanes of the subgroup
   // Blocks that run at the same time
   GridBarrier, ///< all threads of all blocks, through elements `counter` and the next one

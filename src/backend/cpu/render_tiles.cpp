@@ -49,6 +49,7 @@ void Renderer::intrinsic(const Intrinsic& use) {
     return move_tile(use);
   case IntrinsicId::ReduceThreads: // of a GPU
   case IntrinsicId::ScanThreads:
+  case IntrinsicId::ShuffleXor:
   case IntrinsicId::SubgroupBarrier:
   case IntrinsicId::AtomicCombine:
   case IntrinsicId::GridBarrier:

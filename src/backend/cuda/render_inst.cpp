@@ -218,6 +218,17 @@ void CudaRenderer::reduce_threads(ValueId target, const Intrinsic& use) {
   values_[static_cast<std::size_t>(target)] = parts;
 }
 
+void CudaRenderer::shuffle_xor(ValueId target, const Intrinsic& use) {
+  const char* type = register_type(dtype_of(target));
+  std::vector<std::string> parts;
+  for (int l = 0; l < program_.values[static_cast<std::size_t>(target)].lanes; ++l) {
+    parts.push_back(fmt::format("w{}", names_++));
+    line("const {} {} = eg_shuffle_xor({}, {}, 0xffffffffu);", type, parts.back(),
+         lane_of(use.values[0], l), lane_of(use.values[1], 0));
+  }
+  values_[static_cast<std::size_t>(target)] = parts;
+}
+
 // What a thread has with what thread i - 1, i - 2, i - 4 ... has; at last all move up by one.
 void CudaRenderer::scan_threads(ValueId target, const Intrinsic& use) {
   const DType dtype = dtype_of(target);

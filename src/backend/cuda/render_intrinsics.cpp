@@ -27,6 +27,8 @@ void CudaRenderer::intrinsic(const Intrinsic& use, ValueId target) {
     return reduce_threads(target, use);
   case IntrinsicId::ScanThreads:
     return scan_threads(target, use);
+  case IntrinsicId::ShuffleXor:
+    return shuffle_xor(target, use);
   case IntrinsicId::SubgroupBarrier:
     return line("__syncwarp();");
   case IntrinsicId::AtomicCombine:

@@ -53,6 +53,7 @@ private:
   void reduce_lanes(kernel::ValueId target, const kernel::inst::ReduceLanes& inst);
   void reduce_threads(kernel::ValueId target, const kernel::Intrinsic& use);
   void scan_threads(kernel::ValueId target, const kernel::Intrinsic& use);
+  void shuffle_xor(kernel::ValueId target, const kernel::Intrinsic& use);
 
   // Memory (render_memory.cpp).
   struct Access { ///< how the lanes of a load or store lie

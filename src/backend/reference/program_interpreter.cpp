@@ -135,6 +135,8 @@ private:
       return reduce_threads(*let, use, mask);
     case IntrinsicId::ScanThreads:
       return scan_threads(*let, use, mask);
+    case IntrinsicId::ShuffleXor:
+      return shuffle_xor(*let, use, mask);
     case IntrinsicId::SubgroupBarrier:
       whole_warp(mask, use);
       return order();
@@ -644,6 +646,16 @@ private:
           value(let.target, first + i)[lane] = i == 0 ? number_of(identity_of(monoid, type))
                                                       : parts[static_cast<std::size_t>(i - 1)];
       }
+    }
+  }
+
+  void shuffle_xor(const kernel::Let& let, const Intrinsic& use, Mask mask) {
+    whole_warp(mask, use);
+    for (int i = 0; i < 32; ++i) {
+      const std::int64_t other = operand(use.values[1], i, 0).i;
+      ensure(other >= 0 && other < 32, "program {}: lanes {} apart", program_.name, other);
+      for (int lane = 0; lane < let.inst.type.lanes; ++lane)
+        value(let.target, i)[lane] = operand(use.values[0], i ^ static_cast<int>(other), lane);
     }
   }
 

@@ -1,4 +1,4 @@
-#include "kernel/cpu_sort.h"
+#include "kernel/sort_items.h"
 
 #include <algorithm>
 
@@ -37,8 +37,10 @@ ItemWriter::Memory ItemWriter::memory(const std::string& name, const Expr& eleme
   return m;
 }
 
-ItemWriter::Item ItemWriter::load(const Memory& from, const Expr& at, int lanes) {
-  return {b_.load(from.words, at, lanes), t_.paired ? b_.load(from.positions, at, lanes) : -1};
+ItemWriter::Item ItemWriter::load(const Memory& from, const Expr& at, int lanes,
+                                  const std::vector<Guard>& mask) {
+  return {b_.load(from.words, at, lanes, mask),
+          t_.paired ? b_.load(from.positions, at, lanes, mask) : -1};
 }
 
 void ItemWriter::store(const Memory& to, const Expr& at, const Item& item,
@@ -49,21 +51,34 @@ void ItemWriter::store(const Memory& to, const Expr& at, const Item& item,
 }
 
 ItemWriter::Item ItemWriter::element(const Point& point) {
+  return item(key_word(e_, f_, point), point.at[std::size_t(f_.axis)], point.lanes);
+}
+
+ItemWriter::Item ItemWriter::item(ValueId key, const Expr& at, int lanes) {
   const DType bits = t_.word == DType::I32 ? DType::U32 : DType::U64;
-  const Expr& at = point.at[std::size_t(f_.axis)];
-  ValueId word = b_.cast(key_word(e_, f_, point), bits);
-  if (b_.type_of(word).lanes != point.lanes)
-    word = b_.splat(word, point.lanes);
+  ValueId word = b_.splat(b_.cast(key, bits), lanes);
   if (t_.position_bits > 0) {
-    const ValueId place = b_.index(at, bits, point.lanes);
-    word = b_.apply(Op::Shl, bits, {word, number(t_.position_bits, bits, point.lanes)});
+    const ValueId place = b_.index(at, bits, lanes);
+    word = b_.apply(Op::Shl, bits, {word, number(t_.position_bits, bits, lanes)});
     word = b_.apply(Op::Or, bits, {word, place});
   }
   // As a signed number it has the same order once its top bit is turned over.
   if (fills_word())
-    word = b_.apply(Op::Xor, bits, {word, b_.constant(top_bit(), point.lanes)});
+    word = b_.apply(Op::Xor, bits, {word, b_.constant(top_bit(), lanes)});
   return {b_.apply(Op::Bitcast, t_.word, {word}),
-          t_.paired ? b_.index(at, t_.position, point.lanes) : -1};
+          t_.paired ? b_.index(at, t_.position, lanes) : -1};
+}
+
+ItemWriter::Item ItemWriter::last() {
+  const auto largest = [&](DType dtype) {
+    return number(dtype == DType::I32 ? INT32_MAX : INT64_MAX, dtype);
+  };
+  return {largest(t_.word), t_.paired ? largest(t_.position) : -1};
+}
+
+ItemWriter::Item ItemWriter::or_last(const Item& item, const Guard& guard) {
+  const std::vector<Guard> open = unproved({guard});
+  return open.empty() ? item : select(b_.test(open, 1), item, last());
 }
 
 bool ItemWriter::fills_word() const {
@@ -96,20 +111,24 @@ void ItemWriter::deliver(const Point& point, const Item& item) {
     e_.store(int(o), point, value);
 }
 
-void ItemWriter::exchange(Item& a, Item& b) {
-  ValueId swap = less(b.word, a.word);
-  if (t_.paired) {
-    const ValueId equal = b_.apply(Op::Eq, DType::Bool, {a.word, b.word});
-    const ValueId earlier = b_.apply(Op::And, DType::Bool, {equal, less(b.position, a.position)});
-    swap = b_.apply(Op::Or, DType::Bool, {swap, earlier});
-  }
-  const Item first = a;
-  a.word = select(swap, b.word, first.word);
-  b.word = select(swap, first.word, b.word);
+ValueId ItemWriter::before(const Item& a, const Item& b) {
+  const ValueId before = less(a.word, b.word);
   if (!t_.paired)
-    return;
-  a.position = select(swap, b.position, first.position);
-  b.position = select(swap, first.position, b.position);
+    return before;
+  const ValueId equal = b_.apply(Op::Eq, DType::Bool, {a.word, b.word});
+  const ValueId earlier = b_.apply(Op::And, DType::Bool, {equal, less(a.position, b.position)});
+  return b_.apply(Op::Or, DType::Bool, {before, earlier});
+}
+
+ItemWriter::Item ItemWriter::select(ValueId which, const Item& a, const Item& b) {
+  return {select(which, a.word, b.word), t_.paired ? select(which, a.position, b.position) : -1};
+}
+
+void ItemWriter::exchange(Item& a, Item& b) {
+  const ValueId swap = before(b, a);
+  const Item first = a;
+  a = select(swap, b, first);
+  b = select(swap, first, b);
 }
 
 } // namespace egret::kernel
