@@ -69,6 +69,8 @@ const Generator& loops_generator();
 const Generator& gpu_points_generator();
 const Generator& gpu_rows_generator();
 const Generator& gpu_columns_generator();
+/// Reductions across the contiguous axis, as schedule trees.
+const Generator& reduction_threads_generator();
 const Generator& gpu_generic_generator();
 
 } // namespace egret::kernel

@@ -23,6 +23,7 @@ std::span<const Generator* const> generators(const Target& target) {
                               &gpu_row_products_generator(),
                               &gpu_rows_generator(),
                               &gpu_columns_generator(),
+                              &reduction_threads_generator(),
                               &gpu_scans_generator(),
                               &gpu_sort_generator(),
                               &gpu_scatter_generator(),

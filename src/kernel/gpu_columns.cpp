@@ -1,8 +1,8 @@
-// Reductions on a GPU whose contiguous axis is a parallel one (bias gradients, sums over a batch):
-// a thread does a vector of columns over every TY-th place of the reduced axes, the TY threads of
-// a column are combined through shared memory, and for few columns the reduced axes are cut into
-// pieces for several blocks, whose results are combined in order: of one pass by the last block, of
-// several by every block behind a barrier of the grid.
+// Columns on a GPU in several passes whose blocks share them: a thread does a vector of columns
+// over every TY-th place of the reduced axes, the TY threads of a column are combined through
+// shared memory, and the reduced axes are cut into pieces for several blocks, whose results are
+// combined in order: of one pass, where sums go along with their maximum or mean, by the last
+// block; of several by every block behind a barrier of the grid.
 #include "kernel/accumulate.h"
 #include "kernel/analysis.h"
 #include "kernel/families.h"
@@ -26,21 +26,11 @@ namespace {
 struct ColumnFacts {
   Passes passes;
   int tile = -1; ///< parallel axis of the vectors
-  std::int64_t score = 0;
 
   explicit ColumnFacts(const Region& region, Online online = Online::No)
       : passes(plan_passes(region, false, online)) {
-    if (!passes.reason.empty())
-      return;
-    std::vector<int> stages = all_stages(region);
-    for (int a : passes.parallel) {
-      const bool apart = std::all_of(region.outputs.begin(), region.outputs.end(),
-                                     [&](const Output& o) { return stride_of(region, o, a) != 0; });
-      if (auto s = vector_score(region, stages, a); apart && (tile < 0 || s >= score)) {
-        tile = a;
-        score = s;
-      }
-    }
+    if (passes.reason.empty())
+      tile = column_axis(region, passes);
   }
 };
 
@@ -88,22 +78,17 @@ public:
     for (int pass = 0; pass < p_.count && down_ > 1; ++pass)
       for (int stage : p_.reductions[pass])
         make_scratch(stage);
-    for (int pass = 0; pass < p_.count && pieces_ > 1; ++pass)
+    for (int pass = 0; pass < p_.count; ++pass)
       make_partials(pass, places);
-    if (pieces_ > 1 && p_.waits()) {
+    if (p_.waits()) {
       launch.resident = true;
       passes_in_pieces(places);
       return b_.finish(launch);
     }
-    if (pieces_ > 1)
-      arrivals_ = b_.counter("arrivals", places.value());
+    arrivals_ = b_.counter("arrivals", places.value());
     b_.grid_loop(places * Expr(pieces_), [&](const Expr& item) {
-      Expr place = pieces_ > 1 ? floordiv(item, Expr(pieces_)) : item;
-      Point p = point_at(place);
-      if (pieces_ > 1)
-        only_pass(p, place, floormod(item, Expr(pieces_)));
-      else
-        whole(p);
+      const Expr place = floordiv(item, Expr(pieces_));
+      only_pass(point_at(place), place, floormod(item, Expr(pieces_)));
     });
     return b_.finish(launch);
   }
@@ -128,12 +113,6 @@ private:
 
   Accumulator accumulator(int stage, int yield) {
     return Accumulator(e_, stage, yield, arithmetic_, depth_);
-  }
-
-  void whole(const Point& p) {
-    for (int pass = 0; pass < p_.count; ++pass)
-      states_of(pass).provide(p, combined(pass, run_pass(pass, p, Expr(0), depth_)));
-    point_outputs(p);
   }
 
   /// The reduced places y, y + down ... of [begin, end).
@@ -377,7 +356,7 @@ public:
 
   std::vector<Schedule> space(const Region& region, const Target& target) const override {
     ColumnFacts f(region);
-    if (!f.passes.reason.empty() || f.tile < 0)
+    if (!f.passes.reason.empty() || f.tile < 0 || !f.passes.waits())
       return {};
     const int lanes = gpu_lanes(region, f.tile, target.vector_bytes);
     const std::int64_t width = about(region.axes[f.tile].extent);
@@ -417,11 +396,11 @@ public:
             splits ? std::min({(blocks + tiles - 1) / std::max<std::int64_t>(tiles, 1),
                                depth / (down * kLeastOfPiece), kMostColumnPieces})
                    : 1;
-        if (pieces > 1) {
-          s.split_reduce = pieces;
-          if (online != Online::No)
-            s.knobs["online"] = std::int64_t(online);
-        }
+        if (pieces <= 1)
+          continue;
+        s.split_reduce = pieces;
+        if (online != Online::No)
+          s.knobs["online"] = std::int64_t(online);
         out.push_back(s);
         if (pieces > 3) {
           s.split_reduce = pieces / 2;
@@ -448,14 +427,14 @@ public:
     const std::int64_t threads = schedule.knob("across", 32) * schedule.knob("down", 8);
     if (auto why = gpu_threads_refused(threads); !why.empty())
       return {false, {}, why};
-    if (schedule.split_reduce > 1) {
-      const Expr depth = points_of(region, f.passes.reduced);
-      if (!points_of(region, f.passes.parallel).is_constant() || !depth.is_constant())
-        return {false, {}, "columns of unknown number or depth are not cut into pieces"};
-      const std::int64_t each = (depth.value() + schedule.split_reduce - 1) / schedule.split_reduce;
-      if (each * (schedule.split_reduce - 1) >= depth.value())
-        return {false, {}, "too short for so many pieces"};
-    }
+    if (schedule.split_reduce <= 1 || !ColumnFacts(given).passes.waits())
+      return {false, {}, "no blocks share columns in several passes"};
+    const Expr depth = points_of(region, f.passes.reduced);
+    if (!points_of(region, f.passes.parallel).is_constant() || !depth.is_constant())
+      return {false, {}, "columns of unknown number or depth are not cut into pieces"};
+    const std::int64_t each = (depth.value() + schedule.split_reduce - 1) / schedule.split_reduce;
+    if (each * (schedule.split_reduce - 1) >= depth.value())
+      return {false, {}, "too short for so many pieces"};
     KernelProgram program = GpuColumns(region, f, schedule, target).run();
     return within_block(std::move(program), target);
   }

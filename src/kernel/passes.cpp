@@ -4,6 +4,7 @@
 #include "kernel/stream_form.h"
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 
 namespace egret::kernel {
@@ -180,6 +181,24 @@ Passes plan_passes(const Region& region, bool carries, Online online) {
     p.outputs[region.outputs[o].alias >= 0 ? p.count - 1 : p.level[region.outputs[o].stage]]
         .push_back(o);
   return p;
+}
+
+int column_axis(const Region& region, const Passes& passes) {
+  std::vector<int> stages(region.stages.size());
+  std::iota(stages.begin(), stages.end(), 0);
+  int best = -1;
+  double score = 0;
+  for (int a : passes.parallel) {
+    const bool apart = std::all_of(region.outputs.begin(), region.outputs.end(),
+                                   [&](const Output& o) { return stride_of(region, o, a) != 0; });
+    if (!apart)
+      continue;
+    if (const double s = vector_score(region, stages, a); best < 0 || s >= score) {
+      best = a;
+      score = s;
+    }
+  }
+  return best;
 }
 
 std::vector<double> flops_by_pass(const Region& region, const Passes& passes) {

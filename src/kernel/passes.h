@@ -46,6 +46,10 @@ enum class Online : std::uint8_t { No, Scaled, Spreads };
 /// Regions with sums of columns beside their rows are taken only where the caller `carries` them.
 Passes plan_passes(const Region& region, bool carries = false, Online online = Online::No);
 
+/// The parallel axis along which vectors suit the region best, of those along which all outputs
+/// vary; -1: there is none.
+int column_axis(const Region& region, const Passes& passes);
+
 /// Arithmetic of each pass at one of its points, values counted in the pass that may compute them
 /// first.
 std::vector<double> flops_by_pass(const Region& region, const Passes& passes);

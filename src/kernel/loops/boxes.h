@@ -22,6 +22,7 @@ struct Here {
                ///< an axis that is its index
   std::map<const Tree*, Expr> digits; ///< iterations of those loops
   std::vector<bool> clip;             ///< by axis: points beyond its end are possible inside
+  std::vector<Guard> terms;           ///< other terms change no sum
   bool shared = true;                 ///< all workers are here, and work is yet to be dealt out
   // On a GPU: of the threads that are here together, which all do the same.
   Expr thread = Expr(0);

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 
 namespace egret::kernel::loops {
 
@@ -15,10 +14,6 @@ namespace {
 constexpr std::int64_t kMostShared = 1 << 16;
 /// Threads that share the parts of one result at the most.
 constexpr int kSharers = 8;
-
-bool goes_by_threads(const Tree& t) {
-  return t.kind == Kind::For && (t.bind == Bind::Lane || t.bind == Bind::Warp);
-}
 
 /// Threads that the loops inside are dealt to.
 std::int64_t threads_wanted(const Tree& t) {
@@ -195,15 +190,6 @@ void GpuWriter::other_loop(const Tree& t, const Here& h) {
   });
 }
 
-void GpuWriter::each_digit(const Tree& l, const Here& h, const Code& code) {
-  if (l.bind == Bind::Matrix)
-    each_of_unit(l, h, code);
-  else if (goes_by_threads(l))
-    threads_of_loop(l, h, code);
-  else
-    Writer::each_digit(l, h, code);
-}
-
 Point GpuWriter::storing(const Here& h) const {
   Point p = h.point;
   if (h.width > 1)
@@ -229,29 +215,6 @@ void GpuWriter::check_sums(const Sums& s) {
     throw Cannot(fmt::format("the sums of stage {} do not fit registers", s.stage));
   if (online_.maxima.contains(s.stage))
     throw Cannot(fmt::format("the sum of stage {} goes along with its maximum", s.stage));
-}
-
-void GpuWriter::together(Sums& s, const Here& h, std::vector<State>& states) {
-  Writer::together(s, h, states);
-  // Loops of threads along reduced axes inside of these sums, and not of their parts.
-  bool inside = false, wanted = false;
-  for (const Step& step : path(s.stage)) {
-    const Tree& t = *step.node;
-    if (inside && t.kind == Kind::Accumulate && t.stage == s.stage)
-      break;
-    inside = inside || &t == s.node;
-    wanted = wanted || (inside && goes_by_threads(t) && !is_single(t) &&
-                        contains(r_.stages[std::size_t(s.stage)].over, t.axis));
-  }
-  if (!wanted)
-    return;
-  const bool warp = h.width <= 32 && std::has_single_bit(unsigned(h.width));
-  if (h.width == 1 || (!warp && h.width != threads_) || (h.diverged && h.width > 32))
-    throw Cannot(fmt::format("{} threads cannot combine the sums of stage {}", h.width, s.stage));
-  if (h.point.lanes > 1 || s.lanes > 1)
-    throw Cannot(fmt::format("threads combine no vectors of stage {}", s.stage));
-  for (std::size_t y = 0; y < states.size(); ++y)
-    states[y] = s.accumulators[y].across_threads(states[y], h.width);
 }
 
 /// Neighbouring threads take results side by side; of a result with many parts, several of them a

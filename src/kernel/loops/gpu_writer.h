@@ -9,10 +9,11 @@ namespace egret::kernel::loops {
 
 /// Grid loops are dealt to blocks, warp and lane loops to the threads of a block: the innermost of
 /// them to neighbours. Where no such loop is entered, all threads do the same, and the first one
-/// stores. Sums are in registers; those of lanes are combined by all that have a part. Copies near
-/// and results that other threads read are in shared memory, with barriers of the block; what other
-/// blocks read is in workspaces, with barriers of the grid. Matrix loops are products of whole
-/// warps.
+/// stores. Sums are in registers; those of lanes are combined by all that have a part. Sums that
+/// are shared out inside of a grid loop are completed by the block that arrives last at its
+/// iteration, which does what comes behind them there. Copies near and results that other threads
+/// read are in shared memory, with barriers of the block; what other blocks read is in workspaces,
+/// with barriers of the grid. Matrix loops are products of whole warps.
 class GpuWriter : public Writer {
 public:
   GpuWriter(const Region& region, const Tree& tree, const Schedule& schedule, const Target& target);
@@ -32,7 +33,12 @@ private:
   void serial_loop(const Tree& t, const Here& h) override;
   void collapse(const Tree& t, const Here& h) override;
   KernelProgram end(const Expr& work) override;
-  void each_digit(const Tree& loop, const Here& h, const Code& code) override;
+  void each_digit(const Sums& s, const Tree& loop, const Here& h, const Code& code) override;
+  void core_loops(const Tree& t, const Here& h) override;
+  void sums(const Tree& t, const Here& h) override;
+  void close_sums(Sums& s, const Here& h) override;
+  bool masks_ends(const Tree& t) override;
+  bool reaches(int maker, int reader) const override;
   void check_body(int stage, const Here& h) override;
   void together(Sums& s, const Here& h, std::vector<State>& states) override;
   void combine_parts(Sums& s, std::span<const Tree* const> reduced, const Expr& elements,
@@ -48,6 +54,20 @@ private:
   /// Enters a loop of threads; the code stands under a guard where there are more of them.
   void threads_of_loop(const Tree& loop, const Here& h, const Code& code);
   bool sums_threads(int stage) const;
+  /// The loops of threads of a node's sums along their results, outermost first; none where no
+  /// threads have parts of them.
+  struct Sharers {
+    bool found = false; ///< threads that have parts
+    bool apart = false; ///< which are no neighbours, or have vectors of results
+    std::vector<const Tree*> results;
+  };
+  Sharers sharers_of(const Sums& s) const;
+  /// What all threads have of a sum, in each of them: by shuffles of neighbours, or through shared
+  /// memory.
+  void combine_threads(Sums& s, const Here& h, std::vector<State>& states);
+  void combine_apart(Sums& s, const Sharers& sharers, const Here& h, std::vector<State>& states);
+  /// The sums at a node, of the parts that all blocks have made of them.
+  void recall(Sums& parts, const Tree& t, const Here& h);
   /// Throws Cannot where a stage's matrix loops are none of a warp's unit.
   void check_unit(int stage) const;
   /// The elements that a thread has of the results of a warp's product.
@@ -84,7 +104,10 @@ private:
 
   int threads_ = 32;
   Expr thread_;
-  int counter_ = -1; ///< of the barriers of the grid
+  int counter_ = -1;                      ///< of the barriers of the grid
+  std::map<const Tree*, Sums*> recalled_; ///< sums whose parts are all there
+  Expr place_, parts_;                    ///< of these: their number, and how many each has
+  std::map<const Tree*, std::vector<std::vector<int>>> scratch_; ///< by yield
 };
 
 } // namespace egret::kernel::loops

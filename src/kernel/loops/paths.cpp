@@ -48,6 +48,10 @@ bool is_vector(const Tree& loop) {
                                        loop.rest->rest->kind == Kind::Body);
 }
 
+bool goes_by_threads(const Tree& tree) {
+  return tree.kind == Kind::For && (tree.bind == Bind::Lane || tree.bind == Bind::Warp);
+}
+
 bool is_shared_out(Bind bind) {
   return bind != Bind::Serial && bind != Bind::Unroll && bind != Bind::Vector &&
          bind != Bind::Matrix;

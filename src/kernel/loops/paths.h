@@ -28,6 +28,9 @@ bool is_single(const Tree& loop);
 /// Loops whose iterations are lanes: vectors, and the columns of a matrix unit's product.
 bool is_vector(const Tree& loop);
 
+/// Loops that are shared out among the threads of a block.
+bool goes_by_threads(const Tree& tree);
+
 /// Loops that are shared out among workers, blocks, warps or threads.
 bool is_shared_out(Bind bind);
 

@@ -24,10 +24,6 @@ bool is_unrolled(const Tree& t) {
   return t.bind == Bind::Unroll || t.bind == Bind::Vector || t.bind == Bind::Matrix;
 }
 
-bool by_threads(const Tree& t) {
-  return t.bind == Bind::Lane || t.bind == Bind::Warp;
-}
-
 bool has_sums(const Tree& t) {
   return t.kind == Kind::Accumulate || (t.first && has_sums(*t.first)) ||
          (t.rest && has_sums(*t.rest));
@@ -71,6 +67,11 @@ Writer::Writer(const Region& region, const Tree& tree, const Schedule& schedule,
     if (paths_[s].empty())
       continue;
     computed_[s] = computed_with(r_, paths_, int(s));
+    for (std::size_t i = 0; target.is_gpu() && i < computed_[s].size(); ++i)
+      for (const Load& l : r_.stages[std::size_t(computed_[s][i])].loads)
+        if (l.source == Source::Stage && !contains(computed_[s], l.number) &&
+            is_made_again(l.number, int(s)))
+          computed_[s].push_back(l.number);
     for (int a : r_.stages[s].axes)
       overreaches_[s][std::size_t(a)] = overreaches(r_, paths_[s], a);
   }
@@ -123,6 +124,24 @@ const std::vector<int>& Writer::bodies(const Tree& t) {
   return bodies_.at(&t);
 }
 
+bool Writer::is_made_again(int maker, int reader) const {
+  const Path &made = path(maker), &read = path(reader);
+  if (made.empty())
+    return true;
+  if (r_.stages[std::size_t(maker)].kind != StageKind::Map || !is_output(r_, maker))
+    return false;
+  const std::size_t at = parting(made, read);
+  const auto is_loop = [](const Step& s) {
+    return s.node->kind == Kind::For && !is_single(*s.node);
+  };
+  const auto parted = made.begin() + std::ptrdiff_t(at);
+  return std::any_of(
+             made.begin(), parted,
+             [&](const Step& s) { return s.node->kind == Kind::For && s.node->bind == dealt_; }) &&
+         std::any_of(parted, made.end(),
+                     [&](const Step& s) { return is_loop(s) && s.node->bind == Bind::Serial; });
+}
+
 bool Writer::has_core(const Tree& t) {
   return (t.kind == Kind::For && t.bind == dealt_) || t.kind == Kind::Collapse ||
          (t.first && has_core(*t.first)) || (t.rest && has_core(*t.rest));
@@ -171,7 +190,7 @@ bool Writer::is_tile(const Tree& t, int axis, std::int64_t& span) {
       inside = inside || &l == &t;
       if (!inside || l.kind != Kind::For || l.axis != axis || is_single(l))
         continue;
-      if (!is_unrolled(l) && !(by_threads(l) && l.extent.constant() && !has_sums(t)))
+      if (!is_unrolled(l) && !(goes_by_threads(l) && l.extent.constant() && !has_sums(t)))
         return false;
       own += (l.extent.value() - 1) * l.step;
     }
@@ -279,6 +298,16 @@ bool Writer::clips(const Tree& t, const Here& h) {
   return h.clip[std::size_t(t.axis)] && overreaches_inside(t, t.axis);
 }
 
+void Writer::mask_end(Here& h, int axis, const Tree& rest) {
+  const Guard end{h.point.at[std::size_t(axis)], Expr(0), r_.axes[std::size_t(axis)].extent};
+  h.point.mask.push_back(end);
+  for (int s : bodies(rest))
+    if (contains(r_.stages[std::size_t(s)].over, axis)) {
+      h.terms.push_back(end);
+      return;
+    }
+}
+
 void Writer::serial_loop(const Tree& t, const Here& h) {
   const auto a = std::size_t(t.axis);
   const Expr &n = t.extent, &extent = r_.axes[a].extent;
@@ -319,6 +348,12 @@ void Writer::unrolled_loop(const Tree& t, const Here& h) {
   for (std::int64_t i = 0; i < t.extent.value(); ++i) {
     Here in = enter(h, t, Expr(i));
     in.clip[a] = clip && more;
+    if (clip && masks_ends(*t.rest)) {
+      if (!more)
+        mask_end(in, t.axis, *t.rest);
+      emit(*t.rest, in);
+      continue;
+    }
     const auto code = [&] {
       emit(*t.rest, in);
       if (h.shared)
@@ -359,6 +394,10 @@ void Writer::vector_loop(const Tree& t, const Here& h) {
   const Expr& extent = r_.axes[a].extent;
   in.clip[a] = !loops_inside(*t.rest, t.axis).empty();
   in.point.mask.push_back({in.point.at[a], Expr(0), extent});
+  if (masks_ends(*t.rest)) {
+    code();
+    return;
+  }
   when({{first_lane(in.point.at[a]), Expr(0), extent}}, code);
 }
 
@@ -400,6 +439,14 @@ void Writer::whole_or_cut(const std::vector<const Tree*>& loops, std::size_t i, 
                    [&](const Tree* l) { return l->axis == t.axis && !is_single(*l); });
   if (!last || is_single(t) || !clips(t, h)) {
     whole_or_cut(loops, i + 1, rest, h);
+    return;
+  }
+  if (masks_ends(rest)) {
+    Here in = h;
+    in.clip[a] = !loops_inside(rest, t.axis).empty();
+    if (!in.clip[a])
+      mask_end(in, t.axis, rest);
+    whole_or_cut(loops, i + 1, rest, in);
     return;
   }
   const Expr &at = h.point.at[a], &extent = r_.axes[a].extent;
@@ -503,7 +550,8 @@ void Writer::emit_body(const Tree& t, const Here& h) {
   e_.beside_one =
       maximum != online_.maxima.end() && is_scaled_by(r_, s, maximum->second, true, true);
   for (std::size_t y = 0; y < states.size(); ++y)
-    next.push_back(open.accumulators[y].add(states[y], p, place_of(s, p), open.checks));
+    next.push_back(open.accumulators[y].keep(
+        h.terms, open.accumulators[y].add(states[y], p, place_of(s, p), open.checks), states[y]));
   e_.beside_one = false;
   e_.forget_loads();
   write_sums(open, p, next);

@@ -114,6 +114,7 @@ protected:
     std::int64_t copy = 0;                 ///< that is read and written now
     std::vector<std::vector<int>> buffers; ///< by yield
     const Expr* part = nullptr; ///< of a reduction that is shared out: the one that is made
+    bool recalled = false;      ///< their parts are read from memory
   };
 
   // The machine: this one is a CPU.
@@ -140,11 +141,17 @@ protected:
   /// The order of a copy's loops and their strides.
   virtual void arrange(NearCopy& copy) const;
   /// Iterations of a loop that are known when code is written, each with code of its own.
-  virtual void each_digit(const Tree& loop, const Here& h, const Code& code);
+  virtual void each_digit(const Sums& s, const Tree& loop, const Here& h, const Code& code);
   /// Before a body's values are made.
   virtual void check_body(int, const Here&) {}
   /// What lanes and threads have summed, together.
   virtual void together(Sums& s, const Here& h, std::vector<State>& states);
+  /// Behind the last term: the sums that exist go to where they are wanted.
+  virtual void close_sums(Sums& s, const Here& h);
+  /// Whether terms beyond an axis's end are masked inside, not jumped over.
+  virtual bool masks_ends(const Tree&) { return false; }
+  /// Whether who reads a result has it, where makers keep it in registers.
+  virtual bool reaches(int, int) const { return true; }
   /// Whether each of the stage's results is stored by who has read what is overwritten by it.
   virtual bool stores_alone(int) const { return true; }
   virtual void check_sums(const Sums&) {}
@@ -164,6 +171,9 @@ protected:
   const Path& path(int stage) const { return paths_[std::size_t(stage)]; }
   const std::vector<int>& bodies(const Tree& t);
   bool has_core(const Tree& t);
+  /// Whether a map's value is computed where it is read: because it has no body, or on a GPU
+  /// because it is an output, whose elements a block stores in a loop and reads in a later one.
+  bool is_made_again(int maker, int reader) const;
   /// Whether loops along the axis reach beyond its end around some body inside.
   bool overreaches_inside(const Tree& t, int axis);
   std::vector<const Tree*> loops_inside(const Tree& t, int axis) const;
@@ -193,10 +203,12 @@ protected:
   virtual void serial_loop(const Tree& t, const Here& h);
   void unrolled_loop(const Tree& t, const Here& h);
   void vector_loop(const Tree& t, const Here& h);
-  void core_loops(const Tree& t, const Here& h);
+  virtual void core_loops(const Tree& t, const Here& h);
   void whole_or_cut(const std::vector<const Tree*>& loops, std::size_t i, const Tree& rest,
                     const Here& h);
   bool clips(const Tree& t, const Here& h);
+  /// The points inside are masked at the end of an axis, whose last loop has been entered.
+  void mask_end(Here& h, int axis, const Tree& rest);
   // Tiles of a matrix unit (writer_tiles.cpp).
   /// Rows, columns and depth of a tile's product around the stage's body, where code is written for
   /// them so; else null.
@@ -245,7 +257,7 @@ protected:
   void each_block(const LaneRows& rows, const Here& h, const Code& code);
 
   // Sums.
-  void sums(const Tree& t, const Here& h);
+  virtual void sums(const Tree& t, const Here& h);
   void shared_out_sums(const Tree& t, const Here& h);
   /// The parts that all have made of sums, together; `elements` of each, for the loops' iterations.
   virtual void combine_parts(Sums& s, std::span<const Tree* const> reduced, const Expr& elements,
@@ -255,6 +267,8 @@ protected:
                                   const Expr& elements, const Here& h, const Expr& first,
                                   const Expr& step);
   Sums open_sums(const Tree& t, const Here& h);
+  /// Workspaces for so many parts of the sums at a node.
+  Sums open_parts(const Tree& t, const Expr& parts, const Here& h);
   /// `existing`: only points that are there.
   void each_sum(const Sums& s, const Here& h, bool existing, const Code& code);
   std::pair<int, Expr> state_at(const Sums& s, const Point& p) const;

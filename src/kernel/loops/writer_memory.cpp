@@ -32,6 +32,8 @@ int Writer::memory(const std::string& name, DType dtype, const Expr& elements, c
 bool Writer::reads_stage(int body, int source) const {
   if (online_.contains(body, source)) // not its result
     return false;
+  if (body != source && contains(computed_[std::size_t(body)], source))
+    return false; // it is made again there
   for (int s : computed_[std::size_t(body)])
     for (const Load& l : r_.stages[std::size_t(s)].loads)
       if (l.source == Source::Stage && l.number == source)
@@ -123,7 +125,7 @@ bool Writer::fits_registers(int stage, const Box& box, const Here& h) const {
       continue;
     std::vector<Digit> theirs;
     std::int64_t copies = 1;
-    if (!known(int(t), theirs, copies) || own != theirs)
+    if (!known(int(t), theirs, copies) || own != theirs || !reaches(stage, int(t)))
       return false;
   }
   return true;
@@ -200,6 +202,7 @@ void Writer::provide_results(int body, const Point& p) {
     for (const Load& l : r_.stages[std::size_t(u)].loads) {
       if (l.source != Source::Stage || online_.contains(body, l.number) ||
           results_[std::size_t(l.number)].kind != Result::Kind::Registers ||
+          (l.number != body && contains(computed_[std::size_t(body)], l.number)) ||
           e_.is_provided(l.number, p))
         continue;
       const Result& result = results_[std::size_t(l.number)];

@@ -230,7 +230,7 @@ void Writer::each_sum(const Sums& s, const Here& h, bool existing, const Code& c
   }
   std::function<void(std::size_t, const Here&)> go = [&](std::size_t i, const Here& at) {
     if (i < left.size()) {
-      each_digit(*left[i], at, [&](const Here& in) { go(i + 1, in); });
+      each_digit(s, *left[i], at, [&](const Here& in) { go(i + 1, in); });
       return;
     }
     Here leaf = at;
@@ -253,7 +253,7 @@ void Writer::each_sum(const Sums& s, const Here& h, bool existing, const Code& c
   go(0, h);
 }
 
-void Writer::each_digit(const Tree& l, const Here& h, const Code& code) {
+void Writer::each_digit(const Sums&, const Tree& l, const Here& h, const Code& code) {
   if (is_vector(l)) {
     Here in = enter(h, l, lane_variable(int(l.extent.value())));
     in.point.lanes = int(l.extent.value());
@@ -294,6 +294,10 @@ void Writer::sums(const Tree& t, const Here& h) {
     return;
   if (h.shared)
     meet();
+  close_sums(s, h);
+}
+
+void Writer::close_sums(Sums& s, const Here& h) {
   each_sum(s, h, true, [&](const Here& in) { finish(s, in); });
 }
 
@@ -343,6 +347,25 @@ void Writer::complete(Sums& s, const Here& h, const std::vector<State>& states) 
   write_sums(outer, p, both);
 }
 
+Writer::Sums Writer::open_parts(const Tree& t, const Expr& parts, const Here& h) {
+  const Stage& stage = r_.stages[std::size_t(t.stage)];
+  Sums s;
+  s.stage = t.stage;
+  s.node = &t;
+  s.in_memory = s.shared = true;
+  s.box = box_of(r_, path(t.stage), state_axes(t.stage), h);
+  if (!begins_here(s.box, h))
+    throw Cannot(fmt::format("the sums of stage {} do not lie side by side", t.stage));
+  auto [held, fresh] = state_buffers_.try_emplace(&t);
+  for (std::size_t y = 0; y < stage.yields.size(); ++y) {
+    s.accumulators.emplace_back(e_, t.stage, int(y), arithmetic_, points_of(r_, stage.over));
+    if (fresh)
+      held->second.push_back(s.accumulators.back().workspaces(parts * s.box.elements()));
+  }
+  s.buffers = held->second;
+  return s;
+}
+
 /// Each worker makes some parts of the sums; when all are there, they are combined in their order.
 void Writer::shared_out_sums(const Tree& t, const Here& h) {
   const Stage& stage = r_.stages[std::size_t(t.stage)];
@@ -367,22 +390,8 @@ void Writer::shared_out_sums(const Tree& t, const Here& h) {
         "between the shared out loops of stage {} and its sums is something else", t.stage));
   pieces_ = max(pieces_, pieces);
 
-  Sums s;
-  s.stage = t.stage;
-  s.node = &t;
-  s.in_memory = s.shared = true;
-  s.box = box_of(r_, path(t.stage), state_axes(t.stage), h);
-  if (!begins_here(s.box, h))
-    throw Cannot(fmt::format("the sums of stage {} do not lie side by side", t.stage));
+  Sums s = open_parts(t, parts, h);
   const Expr elements = s.box.elements();
-  auto [held, fresh] = state_buffers_.try_emplace(&t);
-  for (std::size_t y = 0; y < stage.yields.size(); ++y) {
-    s.accumulators.emplace_back(e_, t.stage, int(y), arithmetic_, points_of(r_, stage.over));
-    if (fresh)
-      held->second.push_back(s.accumulators.back().workspaces(parts * elements));
-  }
-  s.buffers = held->second;
-
   auto& open = open_[std::size_t(t.stage)];
   deal(extents, h, [&](std::span<const Expr> at, Here in) {
     Expr part(0);

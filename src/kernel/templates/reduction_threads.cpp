@@ -1,0 +1,266 @@
+// Reductions on a GPU whose contiguous axis is a parallel one, in any number of passes over any
+// axes: bias gradients, sums over a batch, norms over channels. `across` threads take vectors of
+// neighbouring results, and `down` threads each of them a share of the terms, `copies` an
+// iteration; what the threads of a result have is combined in shared memory. For few results the
+// terms of one pass are dealt out to @split_reduce blocks, of which the last one completes the
+// sums.
+#include "kernel/analysis.h"
+#include "kernel/families.h"
+#include "kernel/gpu_nest.h"
+#include "kernel/map_axes.h"
+#include "kernel/passes.h"
+#include "kernel/templates/template.h"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <set>
+
+namespace egret::kernel {
+
+namespace {
+
+using loops::TreePtr;
+
+constexpr Knob kThreadKnobs[] = {{"across", 1, 1024}, {"down", 1, 1024}, {"copies", 1, 16}};
+/// Terms of a thread's part at the least, and blocks that share a result at the most.
+constexpr std::int64_t kLeastTerms = 8, kMostBlocks = 512;
+/// Threads of a multiprocessor that the parts are for.
+constexpr std::int64_t kThreadsOfCore = 1024;
+
+/// How the terms of a result are dealt out along one reduced axis.
+struct TermDigits {
+  int axis = -1;
+  std::int64_t threads = 1, copies = 1, blocks = 1;
+};
+
+/// The passes of a region whose vectors lie along a parallel axis.
+struct Columns {
+  Passes passes;
+  int axis = -1; ///< of the vectors
+  std::string reason;
+};
+
+Columns columns_of(const Region& region) {
+  Columns columns;
+  columns.passes = plan_passes(region);
+  columns.reason = columns.passes.reason;
+  if (!columns.reason.empty())
+    return columns;
+  columns.axis = column_axis(region, columns.passes);
+  if (columns.axis < 0)
+    columns.reason = "has no parallel axis for lanes";
+  return columns;
+}
+
+class ReductionThreadsTemplate : public Template {
+public:
+  std::string name() const override { return "reduction_threads"; }
+
+protected:
+  std::string refuses(const Region& region) const override { return columns_of(region).reason; }
+
+  std::span<const Knob> parameters() const override { return kThreadKnobs; }
+
+  std::vector<Schedule> proposals(const Region& region, const Target& target) const override {
+    const Columns c = columns_of(region);
+    const int lanes = gpu_lanes(region, c.axis, target.vector_bytes);
+    const std::int64_t width = about(region.axes[std::size_t(c.axis)].extent);
+    const Expr terms = points_of(region, c.passes.reduced);
+    const std::int64_t depth = about(terms);
+    const std::int64_t outer =
+        about(points_of(region, axes_but(c.passes.parallel, std::array{c.axis})));
+    const bool splits = !c.passes.waits() && terms.is_constant() &&
+                        points_of(region, c.passes.parallel).is_constant();
+    std::vector<Schedule> out;
+    for (int across : {32, 16, 8, 4, 2, 1}) {
+      // Threads beyond a narrow box's columns would have nothing to do.
+      if (across > 1 && std::int64_t(across / 2) * lanes >= width)
+        continue;
+      const std::int64_t tiles =
+          std::max<std::int64_t>(outer * ((width + across * lanes - 1) / (across * lanes)), 1);
+      bool fills = false;
+      for (int threads : {256, 512, 128}) {
+        std::int64_t down = threads / across;
+        while (down > 1 && down / 2 * across >= 32 && down > depth)
+          down /= 2;
+        Schedule s;
+        s.generator = name();
+        s.knobs = {{"across", across}, {"down", down}};
+        s.store_policy = gpu_store_policy(region, target);
+        const std::int64_t blocks = kThreadsOfCore / threads * target.workers;
+        const std::int64_t parts = splits ? std::min({(blocks + tiles - 1) / tiles,
+                                                      depth / (down * kLeastTerms), kMostBlocks})
+                                          : 1;
+        if (parts > 1)
+          s.split_reduce = parts;
+        fills = fills || tiles * std::max<std::int64_t>(parts, 1) >= target.workers;
+        out.push_back(std::move(s));
+      }
+      // Wide rows of memory are read best; narrower blocks are for the multiprocessors left idle.
+      if (fills)
+        break;
+    }
+    return out;
+  }
+
+  Built build(const Region& region, const Schedule& schedule, const Target& target) const override {
+    if (!target.is_gpu())
+      return {nullptr, "there are no threads of a block"};
+    const Columns c = columns_of(region);
+    const Passes& p = c.passes;
+    const std::int64_t across = schedule.knob("across", 32), down = schedule.knob("down", 8);
+    if (auto why = gpu_threads_refused(across * down); !why.empty())
+      return {nullptr, why};
+    const std::int64_t bytes = schedule.vector_bytes ? schedule.vector_bytes : target.vector_bytes;
+    const std::int64_t lanes = gpu_lanes(region, c.axis, bytes);
+    const std::int64_t blocks = schedule.split_reduce;
+    const std::vector<TermDigits> terms =
+        deal_terms(region, p, down, schedule.knob("copies", 4), blocks);
+    if (blocks > 1) {
+      if (p.waits())
+        return {nullptr, "several passes are not dealt out to blocks"};
+      if (!points_of(region, p.reduced).is_constant() ||
+          !points_of(region, p.parallel).is_constant())
+        return {nullptr, "columns of unknown number or depth are not dealt out to blocks"};
+      if (std::ranges::all_of(terms, [](const TermDigits& t) { return t.blocks == 1; }))
+        return {nullptr, "too short for so many blocks"};
+    }
+    const auto columns = [&](TreePtr rest) {
+      if (lanes > 1)
+        rest = loop(c.axis, Expr(lanes), 1, Bind::Vector, std::move(rest));
+      return across > 1 ? loop(c.axis, Expr(across), lanes, Bind::Lane, std::move(rest)) : rest;
+    };
+    std::vector<TreePtr> in_turn;
+    for (int pass = 0; pass <= p.count; ++pass) {
+      if (auto results = results_before(region, p, pass); !results.empty())
+        in_turn.push_back(columns(one_after_the_other(results)));
+      if (pass < p.count)
+        in_turn.push_back(sweep(region, c, pass, terms, columns));
+    }
+    TreePtr tree =
+        digits(region, c.axis, {{across * lanes, Bind::Grid}}, one_after_the_other(in_turn));
+    const std::vector<int> outer = axes_but(p.parallel, std::array{c.axis});
+    for (std::size_t i = outer.size(); i-- > 0;)
+      tree = digits(region, outer[i], {{1, Bind::Grid}}, std::move(tree));
+    return {std::move(tree), ""};
+  }
+
+private:
+  /// By axis, that with most terms first: threads where there are terms for them, and copies.
+  static std::vector<TermDigits> deal_terms(const Region& region, const Passes& p,
+                                            std::int64_t down, std::int64_t copies,
+                                            std::int64_t blocks) {
+    std::vector<TermDigits> terms;
+    for (int a : p.reduced)
+      terms.push_back({a});
+    const auto extent = [&](const TermDigits& t) {
+      return std::max<std::int64_t>(about(region.axes[std::size_t(t.axis)].extent), 1);
+    };
+    std::ranges::stable_sort(
+        terms, [&](const TermDigits& a, const TermDigits& b) { return extent(a) > extent(b); });
+    for (TermDigits& t : terms) {
+      t.threads = std::min(down, &t == &terms.back() ? down : extent(t));
+      down = std::max<std::int64_t>(down / t.threads, 1);
+    }
+    terms.front().copies = std::clamp<std::int64_t>(
+        (extent(terms.front()) + terms.front().threads - 1) / terms.front().threads, 1, copies);
+    for (TermDigits& t : terms) {
+      t.blocks = std::clamp<std::int64_t>(extent(t) / (t.threads * t.copies), 1, blocks);
+      blocks /= t.blocks;
+    }
+    return terms;
+  }
+
+  /// One pass over the terms: its sums, and what it stores.
+  static TreePtr sweep(const Region& region, const Columns& c, int pass,
+                       const std::vector<TermDigits>& terms,
+                       const std::function<TreePtr(TreePtr)>& columns) {
+    const Passes& p = c.passes;
+    const std::vector<int>& sums = p.reductions[std::size_t(pass)];
+    std::set<int> stages(sums.begin(), sums.end());
+    for (int o : p.outputs[std::size_t(pass)])
+      stages.insert(region.outputs[std::size_t(o)].stage);
+    std::vector<TreePtr> bodies;
+    for (int s : stages) {
+      TreePtr body = loops::mask(c.axis, loops::body(s));
+      for (const TermDigits& t : terms)
+        body = loops::mask(t.axis, std::move(body));
+      bodies.push_back(std::move(body));
+    }
+    TreePtr tree = columns(one_after_the_other(bodies));
+    for (std::size_t i = terms.size(); i-- > 0;)
+      if (terms[i].threads > 1)
+        tree = loop(terms[i].axis, Expr(terms[i].threads), 1, Bind::Warp, std::move(tree));
+    const TermDigits& first = terms.front();
+    const auto over_terms = [&](const TermDigits& t) {
+      if (t.copies > 1)
+        tree = loop(t.axis, Expr(t.copies), t.threads, Bind::Unroll, std::move(tree));
+      tree = digits(region, t.axis, {{t.threads * t.copies * t.blocks, Bind::Serial}},
+                    std::move(tree));
+    };
+    // Of equal values the first one counts: axes in their order.
+    std::vector<TermDigits> outside(terms.begin() + 1, terms.end());
+    std::ranges::sort(outside, {}, &TermDigits::axis);
+    if (finds_places(region, sums))
+      for (; !outside.empty() && outside.back().axis > first.axis; outside.pop_back())
+        over_terms(outside.back());
+    over_terms(first);
+    for (; !outside.empty(); outside.pop_back())
+      over_terms(outside.back());
+    const auto accumulated = [&] {
+      for (int s : sums)
+        tree = loops::accumulate(s, std::move(tree));
+    };
+    accumulated();
+    bool parts = false;
+    for (std::size_t i = terms.size(); i-- > 0;)
+      if (const TermDigits& t = terms[i]; t.blocks > 1) {
+        parts = true;
+        tree = loop(t.axis, Expr(t.blocks), t.threads * t.copies, Bind::Grid, std::move(tree));
+      }
+    if (parts)
+      accumulated();
+    return tree;
+  }
+
+  /// Maps over the results alone that are stored: as soon as a pass may read them, else last.
+  static std::vector<TreePtr> results_before(const Region& region, const Passes& p, int pass) {
+    std::set<int> results;
+    for (int o : p.point_outputs) {
+      const int s = region.outputs[std::size_t(o)].stage;
+      if (region.stages[std::size_t(s)].kind == StageKind::Map &&
+          (readers_of(region, s).empty() ? p.count : p.level[std::size_t(s)]) == pass)
+        results.insert(s);
+    }
+    std::vector<TreePtr> bodies;
+    for (int s : results) {
+      bodies.push_back(loops::body(s));
+      for (int a : result_axes(region.stages[std::size_t(s)]))
+        bodies.back() = loops::mask(a, bodies.back());
+    }
+    return bodies;
+  }
+
+  static bool finds_places(const Region& region, const std::vector<int>& sums) {
+    return std::any_of(sums.begin(), sums.end(), [&](int s) {
+      return region.stages[std::size_t(s)].monoid == Monoid::ArgMax;
+    });
+  }
+
+  static TreePtr one_after_the_other(const std::vector<TreePtr>& parts) {
+    TreePtr all = parts.back();
+    for (std::size_t i = parts.size() - 1; i-- > 0;)
+      all = loops::then(parts[i], std::move(all));
+    return all;
+  }
+};
+
+} // namespace
+
+const Generator& reduction_threads_generator() {
+  static const ReductionThreadsTemplate generator;
+  return generator;
+}
+
+} // namespace egret::kernel
