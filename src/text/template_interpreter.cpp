@@ -13,6 +13,7 @@ namespace egret::text::jinja {
 namespace {
 
 constexpr int kMostLevels = 800; ///< of statements and expressions, across calls of macros
+constexpr int kCallLevels = 10;  ///< that a call of a macro counts as: it takes so much more stack
 constexpr std::int64_t kMostRange = 100'000;
 
 enum class Flow { Next, Break, Continue };
@@ -128,18 +129,19 @@ private:
   /// Counts how deep statements and expressions are computed inside each other: each takes stack.
   class Level {
   public:
-    explicit Level(Interpreter& i) : interpreter_(i) {
-      if (interpreter_.levels_ == kMostLevels)
+    explicit Level(Interpreter& i, int count = 1) : interpreter_(i), count_(count) {
+      if (interpreter_.levels_ + count_ > kMostLevels)
         interpreter_.budget_.refuse(
             fmt::format("more than {} statements and expressions inside each other", kMostLevels));
-      ++interpreter_.levels_;
+      interpreter_.levels_ += count_;
     }
-    ~Level() { --interpreter_.levels_; }
+    ~Level() { interpreter_.levels_ -= count_; }
     Level(const Level&) = delete;
     Level& operator=(const Level&) = delete;
 
   private:
     Interpreter& interpreter_;
+    int count_;
   };
 
   std::string captured(const Block& body) {
@@ -509,6 +511,7 @@ private:
   }
 
   Value call_macro(const Macro& macro, const CallArguments& arguments) {
+    const Level level(*this, kCallLevels);
     const int line = budget_.line;
     std::string out;
     {

@@ -155,6 +155,8 @@ TEST(TemplateErrors, MistakesWhileRendering) {
       {ErrorKind::Value, "c: line 1: more than 800 statements and expressions inside each other",
        renders("{% macro m() %}" + repeated("{% if 1 %}", 100) + "{{ m()" + repeated("+1", 380) +
                " }}" + repeated("{% endif %}", 100) + "{% endmacro %}{{ m() }}")},
+      {ErrorKind::Value, "c: line 1: more than 800 statements and expressions inside each other",
+       renders("{% macro m() %}{% call m() %}{% endcall %}{% endmacro %}{{ m() }}")},
       {ErrorKind::Value, "c: line 1: lists inside each other, too deep",
        renders("{% set n = namespace(x=1) %}{% for i in range(999) %}{% set n.x = [n.x] %}{% "
                "endfor %}")},
