@@ -134,6 +134,14 @@ TEST(TemplateErrors, GrammarWithItsLine) {
   });
 }
 
+/// Items that a filter makes of a text or a dictionary live as long as it reads them.
+TEST(TemplateErrors, FiltersOfTextsAndDictionaries) {
+  EXPECT_EQ(ChatTemplate::parse("{{ {'a': 1, 'b': 2} | join(',') }} {{ 'xyz' | join('-') }} "
+                                "{{ 'zyx' | sort }} {{ 'xx' | unique | list }} {{ 'ab' | max }}")
+                .render("{}"),
+            "a,b x-y-z ['x', 'y', 'z'] ['x'] b");
+}
+
 TEST(TemplateErrors, MistakesWhileRendering) {
   expect_all({
       {ErrorKind::Value, "c: line 2: 'x' is undefined", renders("\n{{ x.y }}")},
