@@ -4,27 +4,9 @@
 #include "egret/gguf.h"
 #include "support/fail.h"
 
-#include <array>
-
 namespace egret::io {
 
 namespace {
-
-constexpr std::array<GgmlTypeInfo, 13> kGgmlTypes = {{
-    {GgmlType::F32, "F32", 1, 4},
-    {GgmlType::F16, "F16", 1, 2},
-    {GgmlType::BF16, "BF16", 1, 2},
-    {GgmlType::Q4_0, "Q4_0", 32, 18},
-    {GgmlType::Q4_1, "Q4_1", 32, 20},
-    {GgmlType::Q5_0, "Q5_0", 32, 22},
-    {GgmlType::Q5_1, "Q5_1", 32, 24},
-    {GgmlType::Q8_0, "Q8_0", 32, 34},
-    {GgmlType::Q2_K, "Q2_K", 256, 84},
-    {GgmlType::Q3_K, "Q3_K", 256, 110},
-    {GgmlType::Q4_K, "Q4_K", 256, 144},
-    {GgmlType::Q5_K, "Q5_K", 256, 176},
-    {GgmlType::Q6_K, "Q6_K", 256, 210},
-}};
 
 /// Bytes begin .. begin + count of each block; blocks are [rows, blocks, bytes].
 Tensor field(const Tensor& blocks, std::int64_t begin, std::int64_t count) {
@@ -172,24 +154,6 @@ Tensor bytes_of_halves(const Tensor& a) {
   const Tensor bits = a.bitcast(DType::U16);
   return stack({(bits & 255).to(DType::U8), (bits >> 8).to(DType::U8)}, -1);
 }
-
-} // namespace
-
-std::optional<GgmlTypeInfo> ggml_type(std::uint32_t number) {
-  for (const GgmlTypeInfo& row : kGgmlTypes)
-    if (static_cast<std::uint32_t>(row.type) == number)
-      return row;
-  return {};
-}
-
-const GgmlTypeInfo& info_of(GgmlType type) {
-  for (const GgmlTypeInfo& row : kGgmlTypes)
-    if (row.type == type)
-      return row;
-  fail(ErrorKind::Value, "GGUF: type {} is none that egret reads", static_cast<unsigned>(type));
-}
-
-namespace {
 
 /// u8 [..., n · bytes of a block] to [rows, n, bytes of a block].
 Tensor blocks_of(const GgmlTypeInfo& row, const Tensor& bytes, const char* who) {

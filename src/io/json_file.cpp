@@ -27,6 +27,8 @@ nlohmann::json read_json_object(const std::filesystem::path& path) {
     value = nlohmann::json::parse(text, shallow);
   } catch (const nlohmann::json::parse_error& error) {
     file.fail(error.byte, "not JSON: {}", error.what());
+  } catch (const nlohmann::json::exception& error) { // a number beyond f64
+    file.fail(0, "not JSON: {}", error.what());
   }
   if (!value.is_object())
     file.fail(0, "not a JSON object");

@@ -61,7 +61,7 @@ Value chosen(Calls& c, const Value& v, const Args& a, bool by_attribute, bool wa
   }
   const Args further = rest_of(a, skip + 1);
   std::vector<Value> out;
-  for (const Value& item : items_of(v, c.budget)->items) {
+  for (const auto all = items_of(v, c.budget); const Value& item : all->items) {
     const Value subject = by_attribute ? by_path(c, item, a.positional[0]) : item;
     if ((test.empty() ? subject.truth() : c.test(test, subject, further)) == wanted)
       out.push_back(item);
@@ -76,7 +76,7 @@ Value map(Calls& c, const Value& v, const Args& a) {
   if (!attribute && (a.positional.empty() || !is_filter(c.text(a.positional[0], "map"))))
     c.budget.refuse("map needs a filter or an attribute");
   const Args further = rest_of(a, 1);
-  for (const Value& item : items_of(v, c.budget)->items) {
+  for (const auto all = items_of(v, c.budget); const Value& item : all->items) {
     Value made =
         attribute ? by_path(c, item, *attribute) : c.filter(a.positional[0].text(), item, further);
     out.push_back(attribute && made.undefined() && otherwise ? *otherwise : std::move(made));
@@ -89,7 +89,7 @@ Value join(Calls& c, const Value& v, const Args& a) {
   const auto attribute = a.find(1, "attribute");
   std::string out;
   bool first = true;
-  for (const Value& item : items_of(v, c.budget)->items) {
+  for (const auto all = items_of(v, c.budget); const Value& item : all->items) {
     out += std::exchange(first, false) ? "" : separator;
     out += to_text(attribute ? by_path(c, item, *attribute) : item, c.budget);
     c.budget.charge_text(separator.size());
@@ -109,7 +109,7 @@ Value sort(Calls& c, const Value& v, const Args& a) {
              exact = a.find(1, "case_sensitive").value_or(false).truth();
   const auto attribute = a.find(2, "attribute");
   std::vector<std::pair<Value, Value>> items;
-  for (const Value& item : items_of(v, c.budget)->items)
+  for (const auto all = items_of(v, c.budget); const Value& item : all->items)
     items.emplace_back(folded(c, attribute ? by_path(c, item, *attribute) : item, exact), item);
   std::stable_sort(items.begin(), items.end(), [&](const auto& x, const auto& y) {
     return reverse ? compare(y.first, x.first, c.budget) < 0
@@ -138,7 +138,7 @@ Value unique(Calls& c, const Value& v, const Args& a) {
   const bool exact = a.find(0, "case_sensitive").value_or(false).truth();
   const auto attribute = a.find(1, "attribute");
   std::vector<Value> seen, out;
-  for (const Value& item : items_of(v, c.budget)->items) {
+  for (const auto all = items_of(v, c.budget); const Value& item : all->items) {
     const Value key = folded(c, attribute ? by_path(c, item, *attribute) : item, exact);
     if (std::any_of(seen.begin(), seen.end(),
                     [&](const Value& s) { return equal(s, key, c.budget); }))
@@ -154,7 +154,7 @@ Value extreme(Calls& c, const Value& v, const Args& a, int sign) {
   const auto attribute = a.find(1, "attribute");
   Value best, best_key;
   bool any = false;
-  for (const Value& item : items_of(v, c.budget)->items) {
+  for (const auto all = items_of(v, c.budget); const Value& item : all->items) {
     const Value key = folded(c, attribute ? by_path(c, item, *attribute) : item, exact);
     if (!any || sign * compare(key, best_key, c.budget) > 0)
       best = item, best_key = key;
@@ -166,7 +166,7 @@ Value extreme(Calls& c, const Value& v, const Args& a, int sign) {
 Value sum(Calls& c, const Value& v, const Args& a) {
   const auto attribute = a.find(0, "attribute");
   Value total = a.find(1, "start").value_or(std::int64_t{0});
-  for (const Value& item : items_of(v, c.budget)->items)
+  for (const auto all = items_of(v, c.budget); const Value& item : all->items)
     total = c.add(total, attribute ? by_path(c, item, *attribute) : item);
   return total;
 }

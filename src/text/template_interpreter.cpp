@@ -12,7 +12,8 @@ namespace egret::text::jinja {
 
 namespace {
 
-constexpr int kMostCalls = 60; ///< of macros inside each other
+constexpr int kMostLevels = 800; ///< of statements and expressions, across calls of macros
+constexpr int kCallLevels = 10;  ///< that a call of a macro counts as: it takes so much more stack
 constexpr std::int64_t kMostRange = 100'000;
 
 enum class Flow { Next, Break, Continue };
@@ -52,6 +53,7 @@ private:
   }
 
   Flow execute(const Stmt& s, std::string& out) {
+    const Level level(*this);
     budget_.line = s.line;
     budget_.charge(1);
     switch (s.kind) {
@@ -122,6 +124,24 @@ private:
     Interpreter& interpreter_;
     Scope* before_;
     Scope scope_;
+  };
+
+  /// Counts how deep statements and expressions are computed inside each other: each takes stack.
+  class Level {
+  public:
+    explicit Level(Interpreter& i, int count = 1) : interpreter_(i), count_(count) {
+      if (interpreter_.levels_ + count_ > kMostLevels)
+        interpreter_.budget_.refuse(
+            fmt::format("more than {} statements and expressions inside each other", kMostLevels));
+      interpreter_.levels_ += count_;
+    }
+    ~Level() { interpreter_.levels_ -= count_; }
+    Level(const Level&) = delete;
+    Level& operator=(const Level&) = delete;
+
+  private:
+    Interpreter& interpreter_;
+    int count_;
   };
 
   std::string captured(const Block& body) {
@@ -198,6 +218,7 @@ private:
   // Expressions.
 
   Value eval(const Expr& e) {
+    const Level level(*this);
     budget_.charge(1);
     budget_.line = e.line;
     auto part = [&](std::size_t i) { return eval(*e.parts[i]); };
@@ -280,6 +301,7 @@ private:
   }
 
   Value filter_text(const Expr& chain, std::string text) {
+    const Level level(*this);
     const Value of =
         chain.parts[0] ? filter_text(*chain.parts[0], std::move(text)) : Value(std::move(text));
     return calls_.filter(chain.name, of, evaluated(chain.arguments));
@@ -489,9 +511,7 @@ private:
   }
 
   Value call_macro(const Macro& macro, const CallArguments& arguments) {
-    if (calls_deep_ >= kMostCalls)
-      budget_.refuse(fmt::format("more than {} macros call each other", kMostCalls));
-    ++calls_deep_;
+    const Level level(*this, kCallLevels);
     const int line = budget_.line;
     std::string out;
     {
@@ -512,7 +532,6 @@ private:
       execute(macro.body, out);
     }
     budget_.line = line;
-    --calls_deep_;
     return out;
   }
 
@@ -522,7 +541,7 @@ private:
   std::int64_t now_;
   Scope root_{nullptr};
   Scope* scope_ = &root_;
-  int calls_deep_ = 0;
+  int levels_ = 0;
 };
 
 } // namespace

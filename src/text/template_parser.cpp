@@ -86,10 +86,20 @@ private:
     out->line = token().line;
     out->parts = std::move(parts);
     for (const ExprPtr& part : out->parts)
-      out->depth = std::max(out->depth, (part ? part->depth : 0) + 1);
-    if (out->depth > 2 * kMostNested)
-      refuse(fmt::format("an expression of more than {} levels", 2 * kMostNested));
+      put_inside(*out, part);
     return out;
+  }
+  void put_inside(Expr& outer, const ExprPtr& inner) {
+    outer.depth = std::max(outer.depth, (inner ? inner->depth : 0) + 1);
+    if (outer.depth > 2 * kMostNested)
+      refuse(fmt::format("an expression of more than {} levels", 2 * kMostNested));
+  }
+  void give(Expr& out, Arguments arguments) {
+    for (const ExprPtr& one : arguments.positional)
+      put_inside(out, one);
+    for (const auto& [name, one] : arguments.named)
+      put_inside(out, one);
+    out.arguments = std::move(arguments);
   }
   template <class... Parts>
   ExprPtr node_of(Kind kind, Parts... parts) {
@@ -299,7 +309,7 @@ private:
       } else if (token().op("(")) {
         Arguments arguments = call_arguments();
         out = node_of(Kind::Call, std::move(out));
-        out->arguments = std::move(arguments);
+        give(*out, std::move(arguments));
       } else {
         return out;
       }
@@ -370,7 +380,7 @@ private:
     ExprPtr out = node_of(Kind::Filter, std::move(of));
     out->name = std::move(name);
     if (token().op("("))
-      out->arguments = call_arguments();
+      give(*out, call_arguments());
     return out;
   }
   ExprPtr test(ExprPtr of) {
@@ -380,11 +390,12 @@ private:
       unsupported(fmt::format("the test '{}'", printable(name)));
     ExprPtr out = node_of(Kind::Test, std::move(of));
     out->name = std::move(name);
-    if (token().op("(")) {
-      out->arguments = call_arguments();
-    } else if (takes_argument()) {
-      out->arguments.positional.push_back(postfix(primary()));
-    }
+    Arguments arguments;
+    if (token().op("("))
+      arguments = call_arguments();
+    else if (takes_argument())
+      arguments.positional.push_back(postfix(primary()));
+    give(*out, std::move(arguments));
     return negated ? node_of(Kind::Not, std::move(out)) : std::move(out);
   }
   bool takes_argument() const {

@@ -85,6 +85,11 @@ std::size_t depth_of(const Value& value, Budget& budget) {
       budget.refuse("a namespace inside another value");
     return value.dict().depth;
   }
+  if (value.is<std::shared_ptr<Loop>>()) // which may remember values, itself among them
+    budget.refuse("a loop inside another value");
+  if (value.is<std::shared_ptr<Callable>>())
+    if (const Value& self = value.as<std::shared_ptr<Callable>>()->self; !self.undefined())
+      return depth_of(self, budget);
   return 0;
 }
 

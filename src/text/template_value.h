@@ -122,7 +122,7 @@ struct Callable {
   const Macro* macro = nullptr; ///< owned by the template
 };
 
-/// Throws when the parts nest too deep or hold a namespace.
+/// Throws when the parts nest too deep or hold a namespace or a loop.
 Value make_list(std::vector<Value> items, Budget& budget, bool tuple = false);
 std::size_t depth_of(const Value& value, Budget& budget);
 

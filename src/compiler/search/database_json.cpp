@@ -117,6 +117,8 @@ std::int64_t TuningDatabase::import_json(const std::string& text) {
     json = Json::parse(text);
   } catch (const Json::parse_error& error) {
     fail(ErrorKind::Parse, "import: this is no JSON: it ends or goes wrong at byte {}", error.byte);
+  } catch (const Json::exception&) {
+    fail(ErrorKind::Parse, "import: this is no JSON: a number is beyond f64");
   }
   if (!json.is_object() || json.value("format", Json()) != "egret tuning 1" ||
       !json.contains("choices") || !json["choices"].is_array())

@@ -147,7 +147,7 @@ void read_sliding(Keys& keys, const Architecture& row, LanguageConfig& c) {
         fail(ErrorKind::Unsupported,
              "{}: 'layer_types': egret does not know {}; it knows \"full_attention\", "
              "\"sliding_attention\"",
-             keys.where(), printable(type.dump()));
+             keys.where(), shown(type));
       sliding = type == "sliding_attention";
     }
     c.sliding.push_back(sliding && c.window > 0);
@@ -167,8 +167,7 @@ void read_rotary(Keys& keys, const Architecture& row, LanguageConfig& c, std::in
   const json* local = keys.find({"rope_local_base_freq"});
   const auto merge = [&](json& into, const json& from) {
     if (!from.is_object())
-      fail(ErrorKind::File, "{}: rope parameters are {}, not an object", keys.where(),
-           printable(from.dump()));
+      fail(ErrorKind::File, "{}: rope parameters are {}, not an object", keys.where(), shown(from));
     for (const auto& [key, value] : from.items())
       into[key] = value;
   };

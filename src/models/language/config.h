@@ -6,6 +6,7 @@
 #include "egret/language_model.h"
 #include "models/language/architecture.h"
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <filesystem>
@@ -14,6 +15,10 @@
 #include <vector>
 
 namespace egret::models::language {
+
+/// A value as text for a message. Texts of GGUF files may hold any bytes, which JSON cannot have:
+/// what is not UTF-8 becomes U+FFFD.
+std::string shown(const nlohmann::json& value);
 
 /// A JSON object whose keys are read once each; what nobody has read is unknown. Null counts as
 /// absent. Errors are Error(File) naming `where` and the key.
@@ -51,10 +56,13 @@ private:
 /// other. `context` is that of the cache, 0 for the model's own: longrope chooses by it.
 LanguageConfig read_config(Keys& keys, const Architecture& architecture, std::int64_t context);
 
-/// The keys of a GGUF file in the words of config.json; `vocabulary` is the number of rows of its
-/// embedding. Error(Unsupported) for a key of the architecture that egret does not know.
-nlohmann::json config_of_gguf(const io::GgufFile& file, const Architecture& architecture,
-                              const std::string& where, const std::vector<std::string>& ignored);
+/// The keys of a GGUF file in the words of config.json; without a key for it, the vocabulary is the
+/// number of rows of the embedding. Error(Unsupported) for a key of the architecture that egret
+/// does not know.
+nlohmann::json config_of_gguf(const io::GgufMetadata& metadata,
+                              const std::vector<io::GgufTensorInfo>& tensors,
+                              const Architecture& architecture, const std::string& where,
+                              const std::vector<std::string>& ignored);
 
 /// Frequencies of `dims` dims from the keys that transformers calls rope parameters: rope_type,
 /// rope_theta, factor and what the type needs. `most` is the model's context, `used` the cache's.

@@ -56,18 +56,23 @@ struct ToJson {
   }
 };
 
-const io::GgufValue* find(const io::GgufFile& file, const std::string& key) {
-  const auto found = file.metadata().find(key);
-  return found == file.metadata().end() ? nullptr : &found->second;
+const io::GgufValue* find(const io::GgufMetadata& metadata, const std::string& key) {
+  const auto found = metadata.find(key);
+  return found == metadata.end() ? nullptr : &found->second;
 }
 
 } // namespace
 
-json config_of_gguf(const io::GgufFile& file, const Architecture& row, const std::string& where,
-                    const std::vector<std::string>& ignored) {
+json config_of_gguf(const io::GgufMetadata& metadata,
+                    const std::vector<io::GgufTensorInfo>& tensors, const Architecture& row,
+                    const std::string& where, const std::vector<std::string>& ignored) {
+  const auto tensor = [&](std::string_view name) -> const io::GgufTensorInfo* {
+    const auto found = std::ranges::find(tensors, name, &io::GgufTensorInfo::name);
+    return found == tensors.end() ? nullptr : &*found;
+  };
   const std::string prefix = std::string(row.gguf) + ".";
   json config = json::object();
-  for (const auto& [key, value] : file.metadata()) {
+  for (const auto& [key, value] : metadata) {
     if (!key.starts_with(prefix))
       continue;
     const std::string_view behind = std::string_view(key).substr(prefix.size());
@@ -86,13 +91,13 @@ json config_of_gguf(const io::GgufFile& file, const Architecture& row, const std
       config[name->config] = std::visit(ToJson{}, value);
   }
   const auto get = [&](const char* key) -> json {
-    const io::GgufValue* value = find(file, prefix + key);
+    const io::GgufValue* value = find(metadata, prefix + key);
     return value == nullptr ? json() : std::visit(ToJson{}, *value);
   };
   if (const json values = get("attention.value_length"); !values.is_null())
     if (values != get("attention.key_length"))
       fail(ErrorKind::Unsupported, "{}: heads of keys of {} and of values of {} dims", where,
-           get("attention.key_length").dump(), values.dump());
+           shown(get("attention.key_length")), shown(values));
   // What is no key of the format follows llama.cpp: the scale of the two largest Gemmas, Gemma 3's
   // sliding layers.
   if (const json scale = get("attention.scale"); scale.is_number() && scale.get<double>() > 0) {
@@ -135,14 +140,15 @@ json config_of_gguf(const io::GgufFile& file, const Architecture& row, const std
     config["rope_scaling"] = scaling;
   }
   // Divisors of longrope are tensors; LanguageModel applies them.
-  if (file.contains("rope_factors_long.weight"))
+  if (tensor("rope_factors_long.weight") != nullptr)
     if (const json original = get("rope.scaling.original_context_length"); !original.is_null())
       config["original_max_position_embeddings"] = original;
-  if (!config.contains("vocab_size") && file.contains("token_embd.weight"))
-    config["vocab_size"] = file.info("token_embd.weight").shape.at(0);
-  if (const io::GgufValue* stop = find(file, "tokenizer.ggml.eos_token_id"))
+  if (const io::GgufTensorInfo* table = tensor("token_embd.weight");
+      !config.contains("vocab_size") && table != nullptr && !table->shape.empty())
+    config["vocab_size"] = table->shape[0];
+  if (const io::GgufValue* stop = find(metadata, "tokenizer.ggml.eos_token_id"))
     config["eos_token_id"] = std::visit(ToJson{}, *stop);
-  config["tie_word_embeddings"] = !file.contains("output.weight");
+  config["tie_word_embeddings"] = tensor("output.weight") == nullptr;
   return config;
 }
 

@@ -9,6 +9,10 @@ namespace egret::models::language {
 
 using nlohmann::json;
 
+std::string shown(const json& value) {
+  return printable(value.dump(-1, ' ', false, json::error_handler_t::replace));
+}
+
 Keys::Keys(json object, std::string where) : object_(std::move(object)), where_(std::move(where)) {}
 
 template <class... Args>
@@ -40,7 +44,7 @@ std::int64_t Keys::integer(Names names, std::int64_t least, std::int64_t most,
                         ? std::in_range<std::int64_t>(value->get<std::uint64_t>())
                         : value->is_number_integer();
   if (!fits || value->get<std::int64_t>() < least || value->get<std::int64_t>() > most)
-    bad(names, "is {}, not an integer from {} to {}", value->dump(), least, most);
+    bad(names, "is {}, not an integer from {} to {}", shown(*value), least, most);
   return value->get<std::int64_t>();
 }
 
@@ -49,7 +53,7 @@ std::optional<double> Keys::maybe_number(Names names, double least, double most)
   if (value == nullptr)
     return {};
   if (!value->is_number() || !(value->get<double>() >= least) || !(value->get<double>() <= most))
-    bad(names, "is {}, not a number from {} to {}", value->dump(), least, most);
+    bad(names, "is {}, not a number from {} to {}", shown(*value), least, most);
   return value->get<double>();
 }
 
@@ -65,7 +69,7 @@ bool Keys::flag(Names names, bool otherwise) {
   if (value == nullptr)
     return otherwise;
   if (!value->is_boolean())
-    bad(names, "is {}, not true or false", value->dump());
+    bad(names, "is {}, not true or false", shown(*value));
   return value->get<bool>();
 }
 
@@ -77,7 +81,7 @@ std::string Keys::text(Names names, std::optional<std::string> otherwise) {
     return *otherwise;
   }
   if (!value->is_string())
-    bad(names, "is {}, not a text", value->dump());
+    bad(names, "is {}, not a text", shown(*value));
   return value->get<std::string>();
 }
 
@@ -103,7 +107,7 @@ std::vector<int> Keys::tokens(Names names) {
   std::vector<int> tokens;
   for (const json& element : list) {
     if (!element.is_number_integer() || element.get<double>() < 0 || element.get<double>() > 1e9)
-      bad(names, "is {}, not a token's number or a list of them", value->dump());
+      bad(names, "is {}, not a token's number or a list of them", shown(*value));
     tokens.push_back(element.get<int>());
   }
   return tokens;
@@ -112,7 +116,7 @@ std::vector<int> Keys::tokens(Names names) {
 Keys Keys::object(Names names) {
   const json* value = find(names);
   if (value != nullptr && !value->is_object())
-    bad(names, "is {}, not an object", value->dump());
+    bad(names, "is {}, not an object", shown(*value));
   return {value == nullptr ? json::object() : *value,
           fmt::format("{}: '{}'", where_, *names.begin())};
 }
@@ -133,7 +137,8 @@ void Keys::require_all_read(const std::vector<std::string>& ignored) const {
         std::find(ignored.begin(), ignored.end(), key) == ignored.end())
       fail(ErrorKind::Unsupported,
            "{}: egret does not know the key '{}' of this architecture ({}); it knows {}", where_,
-           printable(key), printable(value.dump().substr(0, 60)), fmt::join(read_, ", "));
+           printable(key), printable(std::string_view(shown(value)).substr(0, 60)),
+           fmt::join(read_, ", "));
 }
 
 } // namespace egret::models::language

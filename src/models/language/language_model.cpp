@@ -86,7 +86,9 @@ LanguageModel LanguageModel::load(const std::filesystem::path& path,
     if (name == nullptr)
       fail(ErrorKind::File, "{}: 'general.architecture' is missing", path.string());
     const Architecture& row = architecture_of(*name, true, path.string());
-    Keys keys(config_of_gguf(file, row, path.string(), options.ignored_keys), path.string());
+    Keys keys(
+        config_of_gguf(file.metadata(), file.tensors(), row, path.string(), options.ignored_keys),
+        path.string());
     LanguageConfig config =
         read_config(keys, row, used(keys.integer({"max_position_embeddings"}, 1, 1 << 30)));
     for (Rotary* rotary :

@@ -69,6 +69,14 @@ TEST_F(LanguageModelErrors, ValuesOfTheConfigurationAreChecked) {
   }
 }
 
+TEST_F(LanguageModelErrors, NumbersBeyondF64AreNoJson) {
+  test::write_language_folder(folder_.path(), config_, tensors_);
+  test::write_file(folder_ / "config.json", R"({"model_type": "llama", "hidden_size": 1e999})");
+  const std::string message =
+      test::error_of(ErrorKind::File, [&] { LanguageModel::load(folder_.path()); });
+  EXPECT_NE(message.find("config.json: at byte 0: not JSON"), std::string::npos) << message;
+}
+
 TEST_F(LanguageModelErrors, TensorsThatDoNotFitAreNamed) {
   const std::string name = "model.layers.1.self_attn.q_proj.weight";
   const Tensor weight = tensors_.at(name);
@@ -111,6 +119,45 @@ TEST_F(LanguageModelErrors, ShardsAreChecked) {
   refused("model-1.safetensors", "");
   std::filesystem::remove(folder_ / "model-1.safetensors");
   refused("model-1.safetensors", "cannot open");
+}
+
+/// Metadata of GGUF files may be of any type and hold any bytes.
+TEST(GgufModelErrors, MetadataIsNoText) {
+  test::TempFolder folder;
+  const auto path = folder / "model.gguf";
+  test::write_gguf(path, test::golden_language("llama_3"));
+  io::GgufMetadata metadata = io::GgufFile(path).metadata();
+  metadata["llama.vocab_size"] = std::int64_t{64};
+  const auto expect = [&](const char* key, const io::GgufValue& value, ErrorKind kind,
+                          const char* part) {
+    io::GgufMetadata changed = metadata;
+    changed[key] = value;
+    io::save_gguf(path, changed, {});
+    const std::string message = test::error_of(kind, [&] { LanguageModel::load(path); });
+    EXPECT_NE(message.find(part), std::string::npos) << message;
+  };
+  const std::string bytes = "\xff\x1b[2J";
+  expect("llama.block_count", bytes, ErrorKind::File,
+         "'num_hidden_layers' or 'n_layer' is \"\uFFFD\\u001b[2J\", not an integer");
+  expect("llama.rope.freq_base", bytes, ErrorKind::File, "'rope_theta' is");
+  expect("llama.attention.value_length", bytes, ErrorKind::Unsupported, "heads of keys of");
+  expect("tokenizer.ggml.eos_token_id", bytes, ErrorKind::File, "'eos_token_id' is");
+}
+
+TEST(GgufModelErrors, TheTableOfTokensIsANumber) {
+  using test::little_endian;
+  const auto text = [](std::string_view value) {
+    return little_endian(value.size(), 8) + std::string(value);
+  };
+  std::string file = "GGUF" + little_endian(3, 4) + little_endian(1, 8) + little_endian(1, 8) +
+                     text("general.architecture") + little_endian(8, 4) + text("llama") +
+                     text("token_embd.weight") + little_endian(0, 16);
+  file.resize((file.size() + 31) / 32 * 32 + 32);
+  test::TempFolder folder;
+  const auto path = folder / "model.gguf";
+  test::write_file(path, file);
+  const std::string message = test::error_of(ErrorKind::File, [&] { LanguageModel::load(path); });
+  EXPECT_NE(message.find("is missing"), std::string::npos) << message;
 }
 
 TEST_F(LanguageModelErrors, PromptsAndOptionsAreChecked) {

@@ -100,6 +100,13 @@ std::function<void()> renders(std::string text, TemplateLimits limits = {}) {
   return [=] { ChatTemplate::parse(text, "c").render("{}", limits); };
 }
 
+std::string repeated(std::string_view text, int count) {
+  std::string out;
+  for (int i = 0; i < count; ++i)
+    out += text;
+  return out;
+}
+
 TEST(TemplateErrors, GrammarWithItsLine) {
   expect_all({
       {ErrorKind::Parse, "c: line 2: unexpected '}'", renders("\n{% if x }}")},
@@ -112,13 +119,9 @@ TEST(TemplateErrors, GrammarWithItsLine) {
       {ErrorKind::Parse, "c: line 1: more than 200 levels of nesting",
        renders("{{ " + std::string(5000, '(') + "1" + std::string(5000, ')') + " }}")},
       {ErrorKind::Parse, "c: line 1: an expression of more than",
-       renders("{{ 1" +
-               [] {
-                 std::string s;
-                 for (int i = 0; i < 5000; ++i)
-                   s += "+1";
-                 return s;
-               }() +
+       renders("{{ 1" + repeated("+1", 5000) + " }}")},
+      {ErrorKind::Parse, "c: line 1: an expression of more than",
+       renders("{{ " + repeated("range(", 40) + "1" + repeated(")" + repeated("+1", 390), 40) +
                " }}")},
       {ErrorKind::Unsupported, "c: line 1: the statement 'include' is not known",
        renders("{% include 'x' %}")},
@@ -129,6 +132,14 @@ TEST(TemplateErrors, GrammarWithItsLine) {
       {ErrorKind::Parse, "c: variables: not JSON",
        [] { ChatTemplate::parse("", "c").render("{"); }},
   });
+}
+
+/// Items that a filter makes of a text or a dictionary live as long as it reads them.
+TEST(TemplateErrors, FiltersOfTextsAndDictionaries) {
+  EXPECT_EQ(ChatTemplate::parse("{{ {'a': 1, 'b': 2} | join(',') }} {{ 'xyz' | join('-') }} "
+                                "{{ 'zyx' | sort }} {{ 'xx' | unique | list }} {{ 'ab' | max }}")
+                .render("{}"),
+            "a,b x-y-z ['x', 'y', 'z'] ['x'] b");
 }
 
 TEST(TemplateErrors, MistakesWhileRendering) {
@@ -147,13 +158,26 @@ TEST(TemplateErrors, MistakesWhileRendering) {
        renders("{{ 'x' * 2000 }}", {.output_bytes = 1000})},
       {ErrorKind::Value, "c: line 1: a text of more than 1000 bytes",
        renders("{% for a in range(2000) %}x{% endfor %}", {.output_bytes = 1000})},
-      {ErrorKind::Value, "c: line 1: more than 60 macros call each other",
+      {ErrorKind::Value, "c: line 1: more than 800 statements and expressions inside each other",
        renders("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}")},
+      {ErrorKind::Value, "c: line 1: more than 800 statements and expressions inside each other",
+       renders("{% macro m() %}" + repeated("{% if 1 %}", 100) + "{{ m()" + repeated("+1", 380) +
+               " }}" + repeated("{% endif %}", 100) + "{% endmacro %}{{ m() }}")},
+      {ErrorKind::Value, "c: line 1: more than 800 statements and expressions inside each other",
+       renders("{% macro m() %}{% call m() %}{% endcall %}{% endmacro %}{{ m() }}")},
       {ErrorKind::Value, "c: line 1: lists inside each other, too deep",
        renders("{% set n = namespace(x=1) %}{% for i in range(999) %}{% set n.x = [n.x] %}{% "
                "endfor %}")},
       {ErrorKind::Value, "c: line 1: a namespace inside another value",
        renders("{% set n = namespace() %}{% set n.x = n %}")},
+      {ErrorKind::Value, "c: line 1: lists inside each other, too deep",
+       renders("{% set n = namespace(x=[]) %}{% for i in range(99999) %}{% set n.x = [n.x].index "
+               "%}{% endfor %}")},
+      {ErrorKind::Value, "c: line 1: a loop inside another value",
+       renders("{% set n = namespace(x=[]) %}{% for i in range(99999) %}{% for j in [n.x] %}{% set "
+               "n.x = loop %}{% endfor %}{% endfor %}")},
+      {ErrorKind::Value, "c: line 1: a loop inside another value",
+       renders("{% for i in [1] %}{{ loop.changed(loop) }}{% endfor %}")},
       {ErrorKind::Value, "c: line 1: range() of more than", renders("{{ range(1000000) }}")},
       {ErrorKind::Value, "c: line 1: 'list.append' is undefined", renders("{{ [].append(1) }}")},
   });

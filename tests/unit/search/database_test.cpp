@@ -122,6 +122,7 @@ TEST(TuningDatabase, ImportRefusesWhatIsNoExportAndKeepsWhatThereIs) {
   refused("0000000000001001", "xyz", "choice 1: `region` is no 16 hexadecimal digits");
   refused("\"workers\": 2", "\"workers\": 0", "choice 1: `workers` is no integer from 1");
   refused("\"spread\": 0.0", "\"spread\": -1", "choice 1: `spread` is no number from 0 on");
+  refused("\"spread\": 0.0", "\"spread\": 1e999", "this is no JSON: a number is beyond f64");
   refused("\"name\"", "\"nome\"", "choice 1: it has no `name`");
   refused("}", "", "import: ");
   EXPECT_TRUE(second.choices().empty());
