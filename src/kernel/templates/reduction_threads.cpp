@@ -62,6 +62,10 @@ protected:
 
   std::span<const Knob> parameters() const override { return kThreadKnobs; }
 
+  /// The estimate does not count the loads that a multiprocessor has in flight, by which blocks of
+  /// different sizes differ.
+  bool ranks() const override { return false; }
+
   std::vector<Schedule> proposals(const Region& region, const Target& target) const override {
     const Columns c = columns_of(region);
     const int lanes = gpu_lanes(region, c.axis, target.vector_bytes);
