@@ -24,10 +24,14 @@ public:
     const BodyValue* select = applied(index, Op::Select);
     if (select == nullptr)
       return std::nullopt;
-    const Affine otherwise = affine(select->args[2]), found = affine(select->args[1]);
-    if (otherwise.value >= 0 || !proves_less(otherwise.base, Expr(0)) || found.value < 0)
+    const Affine otherwise = affine(select->args[2]);
+    if (otherwise.value >= 0 || !proves_less(otherwise.base, Expr(0)))
       return std::nullopt;
-    const auto count = count_within(select->args[0], found.value);
+    const int tested = tested_by(select->args[0]);
+    const Affine found = affine(select->args[1], tested);
+    if (tested < 0 || found.value != tested)
+      return std::nullopt;
+    const auto count = count_within(select->args[0], tested);
     if (!count || !proves_less(Expr(0), found.coefficient) ||
         !proves_less_equal(Expr(0), found.base) ||
         !proves_less_equal(found.base + found.coefficient * (*count - Expr(1)) + Expr(1), extent))
@@ -45,10 +49,24 @@ private:
 
   static bool is_index_type(DType type) { return type == DType::I64 || type == DType::I32; }
 
-  /// Sums and products of 32 bits might overflow: those of 64 bits are taken apart alone.
-  Affine affine(int value) const {
+  /// The value of the first comparison in a conjunction.
+  int tested_by(int condition) const {
+    const BodyValue* both = applied(condition, Op::And);
+    if (both == nullptr)
+      return -1;
+    for (const int part : both->args)
+      if (const BodyValue* less = applied(part, Op::Lt))
+        return less->args[0];
+    return -1;
+  }
+
+  /// Sums and products of 32 bits might overflow: those of 64 bits are taken apart alone, and
+  /// `whole` is not.
+  Affine affine(int value, int whole = -1) const {
     const BodyValue& v = at(value);
     const Affine itself{Expr(0), Expr(1), value};
+    if (value == whole)
+      return itself;
     if (v.kind == BodyValue::Kind::Index && is_index_type(v.dtype))
       return {v.index, Expr(0), -1};
     if (v.kind == BodyValue::Kind::Constant && is_index_type(v.dtype))
@@ -59,7 +77,7 @@ private:
       return affine(v.args[0]);
     if (v.op != Op::Add && v.op != Op::Mul)
       return itself;
-    const Affine a = affine(v.args[0]), b = affine(v.args[1]);
+    const Affine a = affine(v.args[0], whole), b = affine(v.args[1], whole);
     if (v.op == Op::Add) {
       if (a.value >= 0 && b.value >= 0 && a.value != b.value)
         return itself;

@@ -470,7 +470,7 @@ public:
       return {};
     std::vector<Schedule> out;
     if (!form->index_by_update) {
-      if (columns_pay(*form, target))
+      if (refused_columns(*form, region).empty() && columns_pay(*form, target))
         for (const int together : {4, 1, 8})
           offer(kColumns, {{"threads", 256}, {"together", together}}, out);
       form = whole_form(region, *form);
@@ -550,7 +550,8 @@ public:
       return made(refused_last(form, target),
                   [&] { return scatter_last(region, form, threads, together(4)); });
     case kColumns:
-      return made("", [&] { return scatter_by_columns(region, form, threads, together(4)); });
+      return made(refused_columns(form, region),
+                  [&] { return scatter_by_columns(region, form, threads, together(4)); });
     case kFew:
       return made(refused_few(form), [&] { return scatter_few(region, form, threads); });
     default:

@@ -123,7 +123,9 @@ inline constexpr std::int64_t kMostFewUpdates = 1 << 13;
 std::string refused_few(const ScatterForm& form);
 KernelProgram scatter_few(const Region& region, const ScatterForm& form, int threads);
 
-/// Many columns of few updates: a thread combines those of a column, in their order.
+/// Many columns of few updates: a thread combines those of a column, in their order, with the
+/// output itself.
+std::string refused_columns(const ScatterForm& form, const Region& region);
 KernelProgram scatter_by_columns(const Region& region, const ScatterForm& form, int threads,
                                  int together);
 

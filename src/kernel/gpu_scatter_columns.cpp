@@ -18,7 +18,7 @@ public:
       const Expr whole = floordiv(count, step) * step;
       b_.loop(Expr(0), whole, step, count, Bind::Serial,
               [&](const Expr& first) { several(first, together_, column); });
-      b_.loop(whole, count, Expr(1), step, Bind::Serial,
+      b_.loop(whole, count, Expr(1), count, Bind::Serial,
               [&](const Expr& update) { several(update, 1, column); });
     });
     return finish();
@@ -48,6 +48,12 @@ private:
 };
 
 } // namespace
+
+std::string refused_columns(const ScatterForm& form, const Region& region) {
+  return form.monoid == Monoid::Sum && region.outputs[0].dtype != form.state
+             ? "sums that are rounded once"
+             : "";
+}
 
 KernelProgram scatter_by_columns(const Region& region, const ScatterForm& form, int threads,
                                  int together) {
