@@ -13,6 +13,8 @@ namespace {
 /// Bytes of registers that the items of a thread may take; comparisons in the text of a program, of
 /// 32 bits each, which compilers take a second or two for.
 constexpr std::int64_t kMostItemBytes = 512, kMostComparisons = 768;
+/// Items of a thread that is one of several lanes: of more, the loops that merge lanes spill some.
+constexpr std::int64_t kMostOfALane = 16;
 /// Elements of a thread that are under way when rows go through shared memory.
 constexpr std::int64_t kStaged = 8;
 
@@ -333,7 +335,8 @@ std::string network_refused(const SortForm& form, const GpuNetworkShape& s) {
     return "a thread's items are not those of its row, or no power of two";
   if (std::int64_t(s.each) * s.group.lanes < form.length.value())
     return "its rows are longer than the items of their lanes";
-  if (s.each * item_type(form, false).bytes() > kMostItemBytes)
+  if (s.each * item_type(form, false).bytes() > kMostItemBytes ||
+      (s.group.lanes > 1 && s.each > kMostOfALane))
     return "a thread's items take too many registers";
   const std::int64_t merging =
       s.group.lanes > 1 ? s.each * (2 + std::bit_width(unsigned(s.each)) / 2) : 0;

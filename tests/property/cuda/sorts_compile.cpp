@@ -44,7 +44,6 @@ TEST(CudaSorts, TextCompilesWithoutSpills) {
                           order(DType::U64, {3, 70000}, 70000),
                           order(DType::I16, {4096, 1000}, 1000),
                           order(DType::I16, {4096, 3000}, 3000),
-                          order(DType::U32, {16, 128256}, 200),
                           order(DType::U32, {16, 128256}, 50),
                           order(DType::I64, {100000, 16}, 16),
                           order(DType::I64, {2000, 300}, 300),

@@ -168,10 +168,10 @@ TEST(SortNetworks, WhatDoesNotFitIsRefused) {
   } cases[] = {
       {{{"way", 4}, {"lanes", 3}, {"each", 100}}, "power of two"},
       {{{"way", 4}, {"lanes", 4}, {"each", 65}}, "power of two"},
-      {{{"way", 4}, {"lanes", 4}, {"each", 64}}, "longer"},
+      {{{"way", 4}, {"lanes", 4}, {"each", 16}}, "longer"},
       {{{"way", 4}, {"lanes", 1}, {"each", 128}}, "not those of its row"},
       {{{"way", 4}, {"lanes", 4}, {"each", 128}}, "registers"},
-      {{{"way", 4}, {"lanes", 8}, {"each", 64}}, "long"},
+      {{{"way", 4}, {"lanes", 8}, {"each", 64}}, "registers"},
       {{{"way", 5}, {"lanes", 4}, {"each", 8}}, "first few"},
       {{{"way", 1}, {"each", 4}}, "even"},
   };
@@ -196,7 +196,7 @@ TEST(SortNetworks, AreChosenByTheRows) {
     std::int64_t axis, count, way, lanes, blocks;
   } cases[] = {{DType::U64, {7, 30310, 4}, 2, 4, kNetworkWay, 1, 132},
                {DType::U64, {512, 8, 16}, 1, 8, kNetworkWay, 0, 64},
-               {DType::U32, {2000, 1000}, 1, 1000, kNetworkWay, 32, 132},
+               {DType::U32, {2000, 500}, 1, 500, kNetworkWay, 32, 132},
                {DType::I32, {3849, 33, 32}, 1, 4, kListsWay, 1, 132},
                {DType::U32, {3984}, 0, 1, kListsWay, 0, 1},
                {DType::U32, {746304}, 0, 11, kListsWay, 0, 64}};
