@@ -9,6 +9,7 @@
 #include "kernel/gpu_nest.h"
 #include "kernel/map_axes.h"
 #include "kernel/passes.h"
+#include "kernel/templates/sweeps.h"
 #include "kernel/templates/template.h"
 
 #include <algorithm>
@@ -135,15 +136,15 @@ protected:
         rest = loop(c.axis, Expr(lanes), 1, Bind::Vector, std::move(rest));
       return across > 1 ? loop(c.axis, Expr(across), lanes, Bind::Lane, std::move(rest)) : rest;
     };
-    std::vector<TreePtr> in_turn;
+    std::vector<TreePtr> parts;
     for (int pass = 0; pass <= p.count; ++pass) {
-      if (auto results = results_before(region, p, pass); !results.empty())
-        in_turn.push_back(columns(one_after_the_other(results)));
+      if (auto stored = results(region, p, pass); !stored.empty())
+        parts.push_back(columns(in_turn(std::move(stored))));
       if (pass < p.count)
-        in_turn.push_back(sweep(region, c, pass, terms, columns));
+        parts.push_back(sweep(region, c, pass, terms, columns));
     }
     TreePtr tree =
-        digits(region, c.axis, {{across * lanes, Bind::Grid}}, one_after_the_other(in_turn));
+        digits(region, c.axis, {{across * lanes, Bind::Grid}}, in_turn(std::move(parts)));
     const std::vector<int> outer = axes_but(p.parallel, std::array{c.axis});
     for (std::size_t i = outer.size(); i-- > 0;)
       tree = digits(region, outer[i], {{1, Bind::Grid}}, std::move(tree));
@@ -192,7 +193,7 @@ private:
         body = loops::mask(t.axis, std::move(body));
       bodies.push_back(std::move(body));
     }
-    TreePtr tree = columns(one_after_the_other(bodies));
+    TreePtr tree = columns(in_turn(std::move(bodies)));
     for (std::size_t i = terms.size(); i-- > 0;)
       if (terms[i].threads > 1)
         tree = loop(terms[i].axis, Expr(terms[i].threads), 1, Bind::Warp, std::move(tree));
@@ -228,17 +229,10 @@ private:
     return tree;
   }
 
-  /// Maps over the results alone that are stored: as soon as a pass may read them, else last.
-  static std::vector<TreePtr> results_before(const Region& region, const Passes& p, int pass) {
-    std::set<int> results;
-    for (int o : p.point_outputs) {
-      const int s = region.outputs[std::size_t(o)].stage;
-      if (region.stages[std::size_t(s)].kind == StageKind::Map &&
-          (readers_of(region, s).empty() ? p.count : p.level[std::size_t(s)]) == pass)
-        results.insert(s);
-    }
+  /// Maps over the results alone that are stored before a pass.
+  static std::vector<TreePtr> results(const Region& region, const Passes& p, int pass) {
     std::vector<TreePtr> bodies;
-    for (int s : results) {
+    for (int s : results_before(region, p, pass)) {
       bodies.push_back(loops::body(s));
       for (int a : result_axes(region.stages[std::size_t(s)]))
         bodies.back() = loops::mask(a, bodies.back());
@@ -250,13 +244,6 @@ private:
     return std::any_of(sums.begin(), sums.end(), [&](int s) {
       return region.stages[std::size_t(s)].monoid == Monoid::ArgMax;
     });
-  }
-
-  static TreePtr one_after_the_other(const std::vector<TreePtr>& parts) {
-    TreePtr all = parts.back();
-    for (std::size_t i = parts.size() - 1; i-- > 0;)
-      all = loops::then(parts[i], std::move(all));
-    return all;
   }
 };
 
