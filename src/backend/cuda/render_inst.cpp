@@ -138,6 +138,8 @@ void CudaRenderer::apply(ValueId target, const kernel::inst::Apply& inst, Type t
       text = fmt::format("eg_quick_div({}, {})", args[0], args[1]);
     else if (inst.op == Op::Recip && type.dtype == DType::F32 && multiplies_)
       text = fmt::format("eg_quick_div(1.0f, {})", args[0]);
+    else if (inst.op == Op::Sqrt && type.dtype == DType::F32 && multiplies_)
+      text = fmt::format("eg_quick_sqrt({})", args[0]);
     define(target, l,
            text.empty() ? language_.op(inst.op, type.dtype, dtype_of(inst.args.back()), args)
                         : text);

@@ -1,5 +1,5 @@
 // The functions that generated text may use. Only those that it does use go before it.
-#include "backend/cuda/quick_div.h"
+#include "backend/cuda/quick_math.h"
 #include "backend/cuda/renderer.h"
 
 namespace egret::backend::cuda {
@@ -206,6 +206,14 @@ __device__ __forceinline__ float eg_quick_div(float a, float b) {
   float r;
   asm("rcp.approx.f32 %0, %1;" : "=f"(r) : "f"(b));
   )" EGRET_TEXT(EGRET_QUICK_DIV) R"(
+}
+)"},
+    {"eg_quick_sqrt", R"(
+__device__ __forceinline__ float eg_quick_sqrt(float x) {
+  const float y = x * )" EGRET_TEXT(EGRET_ROOT_SCALE) R"(;
+  float r;
+  asm("rsqrt.approx.f32 %0, %1;" : "=f"(r) : "f"(y));
+  )" EGRET_TEXT(EGRET_QUICK_SQRT) R"(
 }
 )"},
     // Of what is at most 0: its product with the logarithm is off by |x| 2^-23, the power by as

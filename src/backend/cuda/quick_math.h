@@ -1,0 +1,31 @@
+// Quotients and square roots of f32 without branches and calls, which would keep neighbouring
+// elements from being worked on at the same time and make registers spill: an approximation,
+// corrected once (Markstein, IA-64 and Elementary Functions, 2000). The statements stand here once,
+// for the text of kernels and for the tests that compare them with what they stand for.
+#pragma once
+
+/// The text of statements.
+#define EGRET_TEXT_OF(...) #__VA_ARGS__
+#define EGRET_TEXT(...) EGRET_TEXT_OF(__VA_ARGS__)
+
+/// Returns a / b, `r` being 1 / b to one unit in the last place. Beyond 2^-100 and 2^126 it is the
+/// product, off by two units at most; infinities, zeros and NaN are as they should be.
+#define EGRET_QUICK_DIV                                                                            \
+  const float size = fabsf(b);                                                                     \
+  r = size > 0x1p-100f && size < 0x1p100f ? fmaf(fmaf(-b, r, 1.0f), r, r) : r;                     \
+  const float q = a * r;                                                                           \
+  const float c = fmaf(fmaf(-q, b, a), r, q);                                                      \
+  return fabsf(q) > 0x1p-100f && fabsf(q) < 0x1p126f ? c : q;
+
+/// What x is multiplied by so that neither its root nor what is made on the way leaves the normal
+/// numbers: a power of 4.
+#define EGRET_ROOT_SCALE (x < 0x1p-100f ? 0x1p64f : x > 0x1p100f ? 0x1p-64f : 1.0f)
+/// Returns the square root of x, `y` being x times that and `r` 1 / sqrt(y) to two units in the
+/// last place; zeros, infinity, negative numbers and NaN are as they should be.
+#define EGRET_QUICK_SQRT                                                                           \
+  const float s = y * r;                                                                           \
+  const float c = fmaf(fmaf(-s, s, y), 0.5f * r, s);                                               \
+  return x == 0.0f || x > 0x1.fffffep127f ? x                                                      \
+                                          : c * (x < 0x1p-100f  ? 0x1p-32f                         \
+                                                 : x > 0x1p100f ? 0x1p32f                          \
+                                                                : 1.0f);
