@@ -3,7 +3,7 @@
 // Unsupported, or sizes within their ranges.
 #include "egret/error.h"
 #include "io/gguf_header.h"
-#include "models/language/config.h"
+#include "language_config.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -28,10 +28,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         models::language::architecture_of(std::get<std::string>(name->second), true, "fuzz");
     models::language::Keys keys(
         models::language::config_of_gguf(header.metadata, header.tensors, row, "fuzz", {}), "fuzz");
-    const models::LanguageConfig config = models::language::read_config(keys, row, 0);
-    if (config.heads % config.kv_heads != 0 || std::ssize(config.sliding) != config.layers ||
-        2 * std::ssize(config.rotary.frequencies) > config.head_size)
-      std::abort();
+    fuzz::check_config(keys, row);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::File && error.kind() != ErrorKind::Unsupported)
       std::abort();

@@ -27,16 +27,16 @@ public:
     const Affine otherwise = affine(select->args[2]);
     if (otherwise.value >= 0 || !proves_less(otherwise.base, Expr(0)))
       return std::nullopt;
-    const int tested = tested_by(select->args[0]);
-    const Affine found = affine(select->args[1], tested);
-    if (tested < 0 || found.value != tested)
+    const auto tested = range_of(select->args[0]);
+    if (!tested)
       return std::nullopt;
-    const auto count = count_within(select->args[0], tested);
-    if (!count || !proves_less(Expr(0), found.coefficient) ||
+    const Affine found = affine(select->args[1], tested->value);
+    if (found.value != tested->value || !proves_less(Expr(0), found.coefficient) ||
         !proves_less_equal(Expr(0), found.base) ||
-        !proves_less_equal(found.base + found.coefficient * (*count - Expr(1)) + Expr(1), extent))
+        !proves_less_equal(found.base + found.coefficient * (tested->count - Expr(1)) + Expr(1),
+                           extent))
       return std::nullopt;
-    return ScatterCoordinate{found.base, found.coefficient, found.value, *count};
+    return ScatterCoordinate{found.base, found.coefficient, found.value, tested->count};
   }
 
 private:
@@ -48,17 +48,6 @@ private:
   }
 
   static bool is_index_type(DType type) { return type == DType::I64 || type == DType::I32; }
-
-  /// The value of the first comparison in a conjunction.
-  int tested_by(int condition) const {
-    const BodyValue* both = applied(condition, Op::And);
-    if (both == nullptr)
-      return -1;
-    for (const int part : both->args)
-      if (const BodyValue* less = applied(part, Op::Lt))
-        return less->args[0];
-    return -1;
-  }
 
   /// Sums and products of 32 bits might overflow: those of 64 bits are taken apart alone, and
   /// `whole` is not.
@@ -90,15 +79,22 @@ private:
     return {rest.base * factor.base, rest.coefficient * factor.base, rest.value};
   }
 
-  /// n of a condition 0 <= x and x < n, about body value `x`.
-  std::optional<Expr> count_within(int condition, int x) const {
+  struct Range { ///< 0 <= value < count
+    int value;
+    Expr count;
+  };
+  /// Of a condition 0 <= x and x < n.
+  std::optional<Range> range_of(int condition) const {
     const BodyValue* both = applied(condition, Op::And);
     if (both == nullptr)
       return std::nullopt;
     for (const int first : {0, 1}) {
-      const auto below = limit(both->args[std::size_t(1 - first)], x);
-      if (is_not_negative(both->args[std::size_t(first)], x) && below)
-        return below;
+      const int above = both->args[std::size_t(first)], below = both->args[std::size_t(1 - first)];
+      const BodyValue* less = applied(below, Op::Lt);
+      if (less == nullptr || !is_not_negative(above, less->args[0]))
+        continue;
+      if (auto count = limit(below, less->args[0]))
+        return Range{less->args[0], std::move(*count)};
     }
     return std::nullopt;
   }

@@ -381,10 +381,11 @@ RunReport run_schedule(Engine& engine, const Schedule& schedule, const Budget& b
   engine.limits.matches = budget.matches;
   engine.limits.bytes = budget.bytes;
   engine.limits.cancel = budget.cancel;
-  constexpr double kLongest = 1e8; // seconds; beyond this there is no deadline
-  if (budget.seconds < kLongest)
-    engine.limits.deadline = state.started + std::chrono::duration_cast<Clock::duration>(
-                                                 std::chrono::duration<double>(budget.seconds));
+  constexpr double kLongest = 1e8;     // seconds; beyond this there is no deadline
+  if (!(budget.seconds >= kLongest)) { // none is left by NaN and by less than 0
+    const std::chrono::duration<double> seconds(std::max(0.0, budget.seconds));
+    engine.limits.deadline = state.started + std::chrono::duration_cast<Clock::duration>(seconds);
+  }
   {
     struct Unlimited { // also where an action fails
       Engine& engine;

@@ -49,6 +49,8 @@ public:
 /// The generators of a target's device, families before the generic one, which accepts every
 /// region. Fixed lists.
 std::span<const Generator* const> generators(const Target& target);
+/// The one of a name; null where the target's device has none.
+const Generator* find_generator(std::string_view name, const Target& target);
 
 struct Chosen {
   Schedule schedule;

@@ -34,6 +34,13 @@ std::span<const Generator* const> generators(const Target& target) {
                          : std::span<const Generator* const>(list);
 }
 
+const Generator* find_generator(std::string_view name, const Target& target) {
+  const auto all = generators(target);
+  const auto found =
+      std::ranges::find_if(all, [&](const Generator* g) { return g->name() == name; });
+  return found == all.end() ? nullptr : *found;
+}
+
 Chosen lower_greedily(const Region& region, const Target& target,
                       std::vector<FailedLowering>* failed) {
   std::string reasons;

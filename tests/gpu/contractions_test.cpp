@@ -63,10 +63,7 @@ TEST(GpuContractions, AgreeWithTheReference) {
 }
 
 const kernel::Generator& contraction_generator(const kernel::Target& target) {
-  for (const kernel::Generator* generator : kernel::generators(target))
-    if (generator->name() == "gpu_contraction")
-      return *generator;
-  throw std::logic_error("no gpu_contraction");
+  return testing::generator_named("gpu_contraction", target);
 }
 
 /// Runs the contractions of a graph with each of these tiles; gives how many ran.

@@ -218,6 +218,13 @@ std::string check_generators(const RegionCase& c, const kernel::Target& target,
   return "";
 }
 
+const kernel::Generator& generator_named(const std::string& name, const kernel::Target& target) {
+  const kernel::Generator* found = kernel::find_generator(name, target);
+  if (found == nullptr)
+    throw InternalError(target.device + " has no generator " + name);
+  return *found;
+}
+
 std::vector<kernel::Target> test_targets() {
   std::vector<kernel::Target> targets;
   for (int bytes : {64, 32, 16}) {

@@ -68,6 +68,9 @@ std::string check_schedule(const RegionCase& c, const kernel::Generator& generat
 std::string check_generators(const RegionCase& c, const kernel::Target& target,
                              const RunOptions& options = {}, std::size_t most = 1000);
 
+/// The target's generator of that name; InternalError where there is none.
+const kernel::Generator& generator_named(const std::string& name, const kernel::Target& target);
+
 /// Machines with registers of 64, 32 and 16 bytes.
 std::vector<kernel::Target> test_targets();
 /// A GPU with few multiprocessors and little shared memory, so that small regions are split.

@@ -144,7 +144,10 @@ std::string_view note_of(DType type) {
 /// Names of parameters: identifiers, each once.
 class Names {
 public:
-  explicit Names(std::size_t dims) : used_{"memory", "bytes"} {
+  /// `library`: what the functions and the enumerators of its header begin with.
+  Names(std::size_t dims, const std::string& library) : used_{"memory", "bytes"} {
+    for (const char* end : {"", "_memory", "_OK", "_BAD_SIZE", "_NO_MEMORY"})
+      used_.insert(library + end);
     for (std::size_t d = 0; d < dims; ++d)
       used_.insert(fmt::format("d{}", d)); // what IndexText calls them
   }
@@ -183,7 +186,8 @@ std::string words_of(std::span<const std::byte> bytes) {
 class LibraryRenderer {
 public:
   LibraryRenderer(const Plan& plan, const ir::Graph& graph, const LibraryInterface& interface)
-      : plan_(plan), graph_(graph), interface_(interface), names_(plan.dims.size()) {
+      : plan_(plan), graph_(graph), interface_(interface),
+        names_(plan.dims.size(), interface.name) {
     dims_only_.name = interface.name;
     dims_only_.dims = plan.dims;
   }

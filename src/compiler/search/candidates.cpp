@@ -184,10 +184,8 @@ loops::LoopReport add_loop_trees(Candidates& candidates, const kernel::Region& r
                                  const kernel::Target& target, const Machine& machine,
                                  const reference::Bindings& sizes,
                                  const loops::LoopOptions& options) {
-  const auto generators = kernel::generators(target);
-  const auto generator =
-      std::ranges::find_if(generators, [](const auto* g) { return g->name() == "loops"; });
-  if (generator == generators.end() || candidates.list.empty()) {
+  const kernel::Generator* generator = kernel::find_generator("loops", target);
+  if (generator == nullptr || candidates.list.empty()) {
     loops::LoopReport report;
     report.note = "the target has no generator of loop trees";
     return report;
@@ -200,7 +198,7 @@ loops::LoopReport add_loop_trees(Candidates& candidates, const kernel::Region& r
     kernel::Schedule schedule;
     schedule.generator = "loops";
     schedule.tree = kernel::loops::to_text(*t.tree, region);
-    kernel::Lowered lowered = lower(**generator, region, schedule, target);
+    kernel::Lowered lowered = lower(*generator, region, schedule, target);
     if (!lowered.ok) {
       candidates.refused.push_back({std::move(schedule), std::move(lowered.reason)});
       continue;

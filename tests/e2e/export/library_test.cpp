@@ -271,8 +271,9 @@ TEST_F(Export, MistakesAreToldByName) {
   expect_contains(error_of([&] { h.export_library(path("h.c")); }), "library: h computes nothing");
 }
 
+// Inputs may be named as what the library's header declares, and as words of C.
 TEST_F(Export, AGraphIsExportedByTheCommand) {
-  test::write_file(folder_ / "g.txt", "%x: bf16[4,6] = input \"x.y\"\n"
+  test::write_file(folder_ / "g.txt", "%x: bf16[4,6] = input \"scaled_OK\"\n"
                                       "%n: f32[] = input \"while\" by_value\n"
                                       "%c: f32[4,6] = cast(%x)\n"
                                       "%s: f32[4] = sum(%c) axes=[1]\n"

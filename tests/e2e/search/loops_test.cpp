@@ -45,7 +45,6 @@ TEST(LoopTreesInSearch, AreTimedBesideTheOthersAndReported) {
   EXPECT_EQ(region.loops->note, "");
   EXPECT_GT(region.loops->points, 10u);
   EXPECT_FALSE(region.loops->rules.empty());
-  EXPECT_LT(region.loops->seconds, 2);
   std::size_t timed = 0;
   for (const CandidateReport& c : region.candidates)
     if (c.schedule.starts_with("loops @tree=")) {

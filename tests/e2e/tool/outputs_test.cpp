@@ -29,6 +29,8 @@ protected:
       text += "abcdefgh "[i % 9];
     test::write_file(folder_ / "text", text);
     test::write_file(folder_ / "p.egg", "(datatype M (N i64)) (N 1)\n");
+    const std::string f = folder_.path().string();
+    ASSERT_EQ(run("compile " + f + "/g.txt --record {}", f + "/g.jsonl").code, 0);
   }
   /// Command lines with {} where the name of the output goes.
   std::vector<std::string> commands() const {
@@ -41,6 +43,10 @@ protected:
         "compile " + f + "/g.txt --graph-out {}",
         "compile " + f + "/g.txt --program {}",
         "compile " + f + "/g.txt --loops-program {}",
+        "compile " + f + "/g.txt --record {}",
+        "run " + f + "/g.txt -i x=" + f + "/x.npy --record {}",
+        "profile " + f + "/g.txt --trace {}",
+        "view " + f + "/g.jsonl --out {}",
         "cache export {}",
         text + " --out {}",
         text + " --out " + f + "/text.safetensors --best {}",

@@ -72,18 +72,15 @@ TEST_P(CarriedSums, DoNotDependOnTheShares) {
   const kernel::Target target = small_gpu();
   const auto cases = testing::region_cases(g, testing::inputs_of(g, 7, false), target);
   const auto chosen = kernel::lower_greedily(cases.at(0).region, target);
-  const kernel::Generator* rows = nullptr;
-  for (const kernel::Generator* generator : kernel::generators(target))
-    if (generator->name() == "gpu_rows")
-      rows = generator;
+  const kernel::Generator& rows = testing::generator_named("gpu_rows", target);
   for (std::int64_t run : {1, 2, 5, 64}) {
     kernel::Schedule s = chosen.schedule;
     s.knobs["run"] = run;
-    EXPECT_EQ(testing::check_schedule(cases[0], *rows, s, target, {.workers = 2}, true), "") << run;
+    EXPECT_EQ(testing::check_schedule(cases[0], rows, s, target, {.workers = 2}, true), "") << run;
   }
   kernel::Schedule without = chosen.schedule;
   without.knobs.erase("run");
-  EXPECT_EQ(rows->lower(cases[0].region, without, target).reason,
+  EXPECT_EQ(rows.lower(cases[0].region, without, target).reason,
             "sums of columns are carried along runs of rows");
 }
 

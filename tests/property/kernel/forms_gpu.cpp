@@ -51,10 +51,7 @@ kernel::Schedule ahead(std::int64_t threads, std::int64_t keep, std::int64_t run
 }
 
 const kernel::Generator& rows_generator() {
-  for (const kernel::Generator* g : kernel::generators(testing::test_gpu()))
-    if (g->name() == "gpu_rows")
-      return *g;
-  throw InternalError("no gpu_rows");
+  return testing::generator_named("gpu_rows", testing::test_gpu());
 }
 
 /// The sum of exponentials above the row's maximum, and the softmax.

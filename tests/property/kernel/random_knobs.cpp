@@ -137,14 +137,10 @@ TEST(Knobs, UnknownOnesAndForeignSettingsAreRefusedByName) {
   const auto cases = testing::region_cases(g, testing::inputs_of(g, 1, false));
   auto says = [&](const kernel::Target& target, const std::string& text, const std::string& part) {
     const Schedule schedule = kernel::parse_schedule(text);
-    for (const kernel::Generator* generator : kernel::generators(target))
-      if (generator->name() == schedule.generator) {
-        const auto lowered = generator->lower(cases.at(0).region, schedule, target);
-        EXPECT_FALSE(lowered.ok) << text;
-        EXPECT_NE(lowered.reason.find(part), std::string::npos) << lowered.reason;
-        return;
-      }
-    ADD_FAILURE() << "no generator " << schedule.generator;
+    const auto lowered = testing::generator_named(schedule.generator, target)
+                             .lower(cases.at(0).region, schedule, target);
+    EXPECT_FALSE(lowered.ok) << text;
+    EXPECT_NE(lowered.reason.find(part), std::string::npos) << lowered.reason;
   };
   const kernel::Target cpu = testing::test_targets().front(), gpu = testing::test_gpu();
   says(cpu, "generic speed=3", "generic has no knob speed");

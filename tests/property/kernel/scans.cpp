@@ -19,11 +19,7 @@ using kernel::Target;
 using testing::Rng;
 
 const kernel::Generator& generator_of(const Target& target) {
-  const std::string name = target.is_gpu() ? "gpu_scans" : "scans";
-  for (const kernel::Generator* g : kernel::generators(target))
-    if (g->name() == name)
-      return *g;
-  throw InternalError("no " + name);
+  return testing::generator_named(target.is_gpu() ? "gpu_scans" : "scans", target);
 }
 
 NodeId number(Graph& g, double v, NodeId like) {

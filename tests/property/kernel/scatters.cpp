@@ -23,11 +23,7 @@ using kernel::Target;
 using testing::Rng;
 
 const kernel::Generator& scatter_generator(const Target& target) {
-  const std::string name = target.is_gpu() ? "gpu_scatter" : "scatter";
-  for (const kernel::Generator* g : kernel::generators(target))
-    if (g->name() == name)
-      return *g;
-  throw InternalError("no " + name);
+  return testing::generator_named(target.is_gpu() ? "gpu_scatter" : "scatter", target);
 }
 
 struct Made {

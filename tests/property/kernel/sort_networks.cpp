@@ -24,10 +24,7 @@ const std::vector<DType> kNetworkKeys = {DType::U8,  DType::I8,  DType::U16, DTy
                                          DType::U32, DType::I32, DType::U64, DType::I64};
 
 const kernel::Generator& network_generator(const Target& target) {
-  for (const kernel::Generator* g : kernel::generators(target))
-    if (g->name() == "gpu_sort")
-      return *g;
-  throw InternalError("no gpu_sort");
+  return testing::generator_named("gpu_sort", target);
 }
 
 /// Positions of the first `count` along an axis of keys of which many may be equal, or the largest.

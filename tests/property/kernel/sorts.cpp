@@ -21,11 +21,7 @@ using kernel::Target;
 using testing::Rng;
 
 const kernel::Generator& sort_generator(const Target& target) {
-  const std::string name = target.is_gpu() ? "gpu_sort" : "sort";
-  for (const kernel::Generator* g : kernel::generators(target))
-    if (g->name() == name)
-      return *g;
-  throw InternalError("no " + name);
+  return testing::generator_named(target.is_gpu() ? "gpu_sort" : "sort", target);
 }
 
 constexpr DType kKeys[] = {DType::U8,  DType::I8,  DType::U16, DType::I16,

@@ -366,7 +366,6 @@ TEST(LoopSpaceTest, RulesThatDivergeStopAtTheirBudgetAndAreNamed) {
     return s.find("structure") != std::string::npos &&
            s.find("grows-for-ever") != std::string::npos;
   }));
-  EXPECT_LT(space.report.seconds, 2);
 }
 
 TEST(LoopSpaceTest, ManyAxesNoPointsAndUnknownSizesAreTaken) {
