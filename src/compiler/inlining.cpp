@@ -204,9 +204,16 @@ private:
         r.insert(use.reader);
       return r;
     }();
-    if (readers.size() > 1)
-      return cone.flops <= kCheapFlops && cone.large.size() <= 1 &&
-             repeats(id) * cone.flops <= kCheapFlops;
+    if (readers.size() > 1) {
+      // Each product packs it anew, as each step of a loop over time does with its weights.
+      const auto products = std::count_if(readers.begin(), readers.end(),
+                                          [&](NodeId reader) { return facts_.is_product(reader); });
+      const double bytes =
+          elements_of(graph_[id].shape) * static_cast<double>(size_of(graph_[id].dtype));
+      const double times =
+          std::max(repeats(id), bytes <= kCachedBytes ? static_cast<double>(products) : 1);
+      return cone.large.size() <= 1 && times * cone.flops <= kCheapFlops;
+    }
     const NodeId reader = *readers.begin();
     if (facts_.is_product(reader))
       return cone.flops <= kPrologueFlops && !cone.ends_reduction;

@@ -35,7 +35,8 @@ struct PassEvent {
 };
 
 struct Options {
-  bool fuse = true; ///< false: one kernel an operation, as a baseline and for bisection
+  bool fuse = true;  ///< false: one kernel an operation, as a baseline and for bisection
+  bool lazy = false; ///< values that are evaluated as they are read: by default with effort None
   std::vector<OutputSpec> outputs; ///< by graph output; empty: all have memory of their own
   int workers = 0;                 ///< 0: all of the device's
   std::optional<Effort> effort;    ///< empty: the runtime's; None where there is no runtime

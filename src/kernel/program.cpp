@@ -91,6 +91,7 @@ std::uint64_t hash_of(const KernelProgram& program) {
   for (const Buffer& b : program.buffers) {
     h.add(std::uint64_t(b.dtype));
     h.add(std::uint64_t(b.space));
+    h.add(std::uint64_t(b.argument));
     h(b.elements);
     h.add(std::uint64_t(b.read) * 2 + std::uint64_t(b.written));
     h.add(std::uint64_t(b.alignment) * 2 + std::uint64_t(b.aliased));

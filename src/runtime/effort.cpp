@@ -6,11 +6,15 @@
 
 namespace egret {
 
-void set_effort(Effort effort, std::optional<double> budget_seconds) {
+void set_effort(std::optional<Effort> effort, std::optional<double> budget_seconds) {
   runtime::Runtime::instance().set_effort(effort, budget_seconds);
 }
 
 Effort effort() {
+  return effort_setting().value_or(Effort::Quick);
+}
+
+std::optional<Effort> effort_setting() {
   return runtime::Runtime::instance().effort();
 }
 

@@ -75,9 +75,11 @@ constexpr std::array kVariables{
     EnvironmentVariable{
         "EGRET_DEVICE", "`cpu`, `c`, `cuda` or `cuda:N`", "where programs run",
         [](std::string_view t, std::string_view w) { backend::backends().parse(t, w); }},
-    EnvironmentVariable{"EGRET_EFFORT", "`none`, `quick`, `search` or `exhaustive`",
-                        "how much work goes into compiling; `none` by default",
-                        [](std::string_view t, std::string_view w) { parse_effort(t, w); }},
+    EnvironmentVariable{
+        "EGRET_EFFORT", "`none`, `quick`, `search` or `exhaustive`",
+        "how much work goes into compiling; by default `quick` for compiled functions and explicit "
+        "graphs, `none` for lazy tensors",
+        [](std::string_view t, std::string_view w) { parse_effort(t, w); }},
     EnvironmentVariable{"EGRET_ENGINE", "`cpu`, `interpreter` or `reference`",
                         "the last two are slow and find faults",
                         [](std::string_view t, std::string_view w) { parse_engine(t, w); }},

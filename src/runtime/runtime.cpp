@@ -40,7 +40,7 @@ struct Place {
 
 // How much work goes into what is compiled.
 struct EffortSetting {
-  Effort effort = Effort::None;
+  std::optional<Effort> effort; // empty: none was set
   double budget_seconds = 60;
   bool frozen = false, checked = false, libraries = true, deterministic = false;
   RuleTags allowed;
@@ -130,7 +130,7 @@ struct Runtime::Impl {
 
   std::uint64_t number() const {
     return combine(
-        combine(place.number(), static_cast<std::uint64_t>(effort.effort)),
+        combine(place.number(), effort.effort ? 1 + static_cast<std::uint64_t>(*effort.effort) : 0),
         combine(combine(std::bit_cast<std::uint64_t>(effort.budget_seconds), effort.frozen),
                 combine(effort.allowed.bits(),
                         4 * effort.deterministic + 2 * effort.checked + effort.libraries)));
@@ -162,7 +162,9 @@ struct Runtime::Impl {
     ++generation;
   }
   void complete(compiler::Options& options, DeviceSet& set) const {
-    options.effort = options.effort.value_or(effort.effort);
+    const bool as_written = options.lazy || !options.fuse;
+    options.effort =
+        options.effort.value_or(effort.effort.value_or(as_written ? Effort::None : Effort::Quick));
     options.budget_seconds =
         checked_budget(options.budget_seconds.value_or(effort.budget_seconds), "compile");
     options.frozen = options.frozen || effort.frozen;
@@ -363,7 +365,7 @@ void Runtime::use(const backend::DeviceName& device) {
   impl_->turn_to({Engine::Compiled, device});
 }
 
-void Runtime::set_effort(Effort effort, std::optional<double> budget_seconds) {
+void Runtime::set_effort(std::optional<Effort> effort, std::optional<double> budget_seconds) {
   std::lock_guard lock(impl_->mutex);
   if (budget_seconds)
     impl_->effort.budget_seconds = checked_budget(*budget_seconds, "set_effort");
@@ -437,7 +439,7 @@ void Runtime::on_search_progress(std::function<bool(const SearchProgress&)> hook
   impl_->progress = std::move(hook);
 }
 
-Effort Runtime::effort() const {
+std::optional<Effort> Runtime::effort() const {
   std::lock_guard lock(impl_->mutex);
   return impl_->effort.effort;
 }

@@ -55,8 +55,9 @@ public:
   backend::Device& device();
   /// For what is compiled from now on by options that name none. Error(Value) for a budget that is
   /// not positive, and nothing changes.
-  void set_effort(Effort effort, std::optional<double> budget_seconds);
-  Effort effort() const;
+  /// Empty: Options::lazy and Options::fuse decide.
+  void set_effort(std::optional<Effort> effort, std::optional<double> budget_seconds);
+  std::optional<Effort> effort() const;
   double budget_seconds() const;
   void set_frozen(bool frozen);
   bool frozen() const;

@@ -15,7 +15,8 @@ struct SaturateOptions {
   std::vector<std::string> groups;  ///< only these; empty: all that are allowed. Error(Value) names
                                     ///< one that does not exist
   std::vector<std::string> without; ///< rules, or the groups `pull` and `fold`, that are left out
-  double seconds = 1;               ///< when time is up, what was found by then is used
+  double seconds = 10;              ///< when time is up, what was found by then is used; long, so
+                                    ///< that rows and rounds decide, on a busy machine too
   std::uint64_t rows = 400000;      ///< of all tables of the e-graph; likewise
   std::uint64_t rounds = 12;        ///< of all groups in order
   std::uint64_t shuffle = 0;        ///< not 0: load rules in an order drawn with this seed

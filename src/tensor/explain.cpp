@@ -117,7 +117,7 @@ std::string explain(const Tensor& a, const Tensor& b) {
         graph_of(settled_walk(lock, roots, WalkOutputs::Roots, roots[0]->scope.get(), "explain"));
   }
   auto& runtime = runtime::Runtime::instance();
-  const auto program = runtime.program(graph);
+  const auto program = runtime.program(graph, {.lazy = !roots[0]->scope});
   const compiler::CompileReport& report = program->report();
   const ir::Graph& compiled = report.graph;
   if (compiled.outputs.empty() || report.kernels.empty())

@@ -143,7 +143,7 @@ private:
     else
       top = enter(piece, id, true);
     piece.graph.outputs = {top};
-    const auto program = runtime::Runtime::instance().program(piece.graph);
+    const auto program = runtime::Runtime::instance().program(piece.graph, {.lazy = true});
     const auto begin = Clock::now();
     auto outputs = program->run(piece.inputs);
     const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();

@@ -140,7 +140,7 @@ KnownPlan explored(const Walk& walk, KnownPlans::Found found) {
   KnownPlan plan;
   if (e.general) {
     try {
-      e.relative->program = runtime.program(*e.general);
+      e.relative->program = runtime.program(*e.general, {.lazy = true});
       plan = {e.relative->program, e.relative};
     } catch (const Error&) { // no kernel for sizes that are not known: it is compiled as it is
     } catch (const InternalError&) {
@@ -150,7 +150,7 @@ KnownPlan explored(const Walk& walk, KnownPlans::Found found) {
     }
   }
   if (!plan)
-    plan = {runtime.program(e.graph), nullptr};
+    plan = {runtime.program(e.graph, {.lazy = true}), nullptr};
   std::lock_guard lock(engine_mutex());
   known_plans().put(walk, plan, e.relative && !plan.relative);
   return plan;

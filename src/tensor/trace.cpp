@@ -545,6 +545,7 @@ std::shared_ptr<const TracedProgram> trace_function(Caller& caller, const NamedD
   const Call call = caller.flatten(true);
   runtime::count().graphs_traced.add(1);
   compiler::Options chosen;
+  chosen.fuse = options.fuse;
   chosen.effort = options.effort;
   chosen.allow = options.allow;
   runtime::Runtime::instance().complete(chosen);

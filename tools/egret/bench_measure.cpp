@@ -46,13 +46,13 @@ void poison(std::vector<Tensor> outputs) {
 /// While it lives nothing is searched.
 class Unsearched {
 public:
-  Unsearched() : own_(effort()) { set_effort(Effort::None); }
+  Unsearched() : own_(effort_setting()) { set_effort(Effort::None); }
   ~Unsearched() { set_effort(own_); }
   Unsearched(const Unsearched&) = delete;
   Unsearched& operator=(const Unsearched&) = delete;
 
 private:
-  Effort own_;
+  std::optional<Effort> own_;
 };
 template <class F>
 auto without_search(F&& run) {
@@ -211,13 +211,13 @@ namespace {
 /// Rounds in turn with the effort in force and another: what disturbs one disturbs the other.
 void compare_efforts(const Case& c, std::vector<Tensor>& outputs, Effort other,
                      const MeasureOptions& options, Measurement& m) {
-  const Effort own = effort();
+  const std::optional<Effort> own = effort_setting();
   const int together = std::max(1, static_cast<int>(1 / std::max(1e-6, m.ms_median)));
   backend::Device& device = runtime::Runtime::instance().device();
   set_effort(other);
   run_again(c, outputs); // compiles
   std::vector<double> own_times, other_times;
-  auto sample = [&](Effort which, std::vector<double>& times) {
+  auto sample = [&](std::optional<Effort> which, std::vector<double>& times) {
     set_effort(which);
     run_again(c, outputs); // finds its plan
     device.synchronize();

@@ -14,9 +14,10 @@ namespace egret::tool {
 
 void add_effort_options(CLI::App& command, EffortOptions& options) {
   command
-      .add_option("--effort", options.effort,
-                  "Of the compiler: none (greedy), quick (rules and a model), search or exhaustive "
-                  "(kernels are timed)")
+      .add_option(
+          "--effort", options.effort,
+          "Of the compiler: none (greedy), quick (rules and a model; the default), search or "
+          "exhaustive (kernels are timed)")
       ->check(CLI::IsMember({"none", "quick", "search", "exhaustive"}));
   command.add_option("--budget", options.budget, "Seconds for the search of one program")
       ->check(is_seconds());
@@ -49,8 +50,8 @@ std::vector<saturate::RuleFile> rule_files(const std::vector<std::string>& paths
 
 EffortInForce::EffortInForce(const EffortOptions& options)
     : progress_(std::make_shared<Progress>()) {
-  const Effort wanted =
-      options.effort.empty() ? effort() : parse_effort(options.effort, "--effort");
+  const std::optional<Effort> wanted =
+      options.effort.empty() ? effort_setting() : parse_effort(options.effort, "--effort");
   set_effort(wanted, options.budget > 0 ? std::optional(options.budget) : std::nullopt);
   if (options.frozen)
     set_frozen(true);

@@ -10,6 +10,9 @@ namespace egret::backend::cpu {
 Hash128 object_key(const kernel::KernelProgram& program, const Isa& isa) {
   kernel::KernelProgram unnamed = program;
   unnamed.name.clear();
+  // Buffers are named after nodes, whose numbers differ from graph to graph.
+  for (kernel::Buffer& buffer : unnamed.buffers)
+    buffer.name.clear();
   return hash128(
       fmt::format("{}\n{}\n{}\n{}\n", code_version(), isa.cpu, isa.features, isa.vector_bytes) +
       kernel::to_bytes(unnamed));

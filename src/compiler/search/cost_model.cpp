@@ -31,34 +31,36 @@ std::optional<std::int64_t> lane_stride(const Expr& e) {
   return 0;
 }
 
-/// As upper(), but where a minimum is added, the least of what each of its operands would give:
-/// min(10 i, 758) + 10 - 10 i is at most 10.
-std::int64_t upper_of(const Expr& e) {
-  const ExprNode& node = e.node();
-  for (std::size_t i = 0; node.kind == ExprKind::Sum && i < node.operands.size(); ++i) {
-    const Expr& part = node.operands[i];
-    if (part.node().kind != ExprKind::Min || node.coefficients[i] < 0)
-      continue;
-    const Expr times(node.coefficients[i]);
-    const Expr rest = e - times * part;
-    return std::min(upper_of(rest + times * part.node().operands[0]),
-                    upper_of(rest + times * part.node().operands[1]));
-  }
-  return e.upper();
-}
-
+/// How often the loop runs, on average over the first, the middle and the last iterations of the
+/// loops around it: ends that depend on those (pieces of a row, triangles) are far from their
+/// bounds.
 double trips_of(const kernel::For& s, const reference::Bindings& sizes) {
-  const Expr length = substitute(s.end - s.begin, [&](const Expr& v) -> std::optional<Expr> {
-    for (const auto& [symbol, value] : sizes.values())
-      if (v == symbol)
-        return Expr(value);
-    return std::nullopt;
-  });
-  const std::int64_t upper = upper_of(length);
-  if (upper == std::numeric_limits<std::int64_t>::max()) // by data: how often is not known
-    return 1;
-  const auto most = static_cast<double>(std::clamp<std::int64_t>(upper, 0, std::int64_t{1} << 40));
-  return std::ceil(most / static_cast<double>(std::max<std::int64_t>(1, s.step.lower())));
+  const Expr length = s.end - s.begin;
+  const double step = static_cast<double>(std::max<std::int64_t>(1, s.step.lower()));
+  const std::vector<Expr> variables = variables_of(length);
+  constexpr int kPlaces = 3;
+  double sum = 0;
+  for (int place = 0; place < kPlaces; ++place) {
+    const Expr here = substitute(length, [&](const Expr& v) -> std::optional<Expr> {
+      for (const auto& [symbol, value] : sizes.values())
+        if (v == symbol)
+          return Expr(value);
+      if (std::find(variables.begin(), variables.end(), v) == variables.end() ||
+          v.upper() == std::numeric_limits<std::int64_t>::max() ||
+          v.lower() == std::numeric_limits<std::int64_t>::min())
+        return std::nullopt;
+      const std::int64_t middle = v.lower() + (v.upper() - v.lower()) / 2;
+      return Expr(place == 0 ? v.lower() : place == 1 ? middle : v.upper());
+    });
+    const std::int64_t upper = here.upper();
+    if (upper == std::numeric_limits<std::int64_t>::max()) // by data: how often is not known
+      return 1;
+    sum += std::ceil(
+        static_cast<double>(std::clamp<std::int64_t>(upper, 0, std::int64_t{1} << 40)) / step);
+    if (variables.empty())
+      return sum;
+  }
+  return sum / kPlaces;
 }
 
 /// Problems of a group that stand for all of them: the share of all items that each stands for, and
@@ -217,8 +219,9 @@ private:
               return Sum{body.shared * times, body.alone * times};
             },
             [&](const kernel::If& x) {
+              // Which of them is not known: parts of a batch and remainders are not all the most.
               const Sum yes = of(x.body), no = of(x.otherwise);
-              return Sum{std::max(yes.shared, no.shared), std::max(yes.alone, no.alone) + 0.5};
+              return Sum{(yes.shared + no.shared) / 2, (yes.alone + no.alone) / 2 + 0.5};
             },
             [](const kernel::Barrier&) { return Sum{}; },
             [](const kernel::Intrinsic& x) {

@@ -342,6 +342,12 @@ bool TuningDatabase::put(const TuningKey& key, const TuningTrial& trial) {
   });
 }
 
+bool TuningDatabase::has_measured_choices() {
+  return impl_->attempt<bool>("cannot be read", [&] {
+    return impl_->number("SELECT EXISTS(SELECT 1 FROM choices WHERE effort != 'quick')") != 0;
+  });
+}
+
 TuningStats TuningDatabase::stats(std::uint64_t generators) {
   TuningStats stats = impl_->attempt<TuningStats>("cannot be read", [&] {
     TuningStats s;

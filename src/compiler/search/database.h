@@ -87,6 +87,8 @@ public:
   std::vector<TuningTrial> trials(const TuningKey& key);
   bool put(const TuningKey& key, const TuningTrial& trial);
 
+  /// Whether a search has remembered a choice here, of any version.
+  bool has_measured_choices();
   /// `generators`: of this version, to tell which entries are stale.
   TuningStats stats(std::uint64_t generators);
   /// Choices removed.

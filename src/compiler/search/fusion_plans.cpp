@@ -432,8 +432,9 @@ FusionPlan FusionPlanSearch::run() {
     plan.choice.moves = std::move(layouts);
     plan.compilation = impl.partitioned(plan.choice);
   }
-  const auto turn =
-      impl.tuned() ? impl.options.tuner->take_turn() : std::unique_lock<std::recursive_mutex>();
+  const bool searches = impl.tuned() && *impl.options.effort >= Effort::Search;
+  const auto turn = searches ? impl.options.tuner->take_turn()
+                             : std::unique_lock<std::recursive_mutex>(); // others may compile
   const bool explores = impl.explores();
   Impl::propose(plan.compilation, (explores ? kFirstShare : 1) * impl.left());
   const SearchReport& search = plan.compilation.proposed.search;

@@ -19,7 +19,7 @@ namespace {
 constexpr std::size_t kPerGenerator = 32, kMost = 40, kRanked = 8;
 /// Of the greedy schedule's prediction, what another candidate's may be at most to be taken
 /// untried.
-constexpr double kClearly = 0.8;
+constexpr double kClearly = 0.5;
 /// Of a program's predicted time, what `quick` does not try to save by ranking more kernels.
 constexpr double kLeftUnranked = 0.05;
 /// Time for a region's loop trees (docs/loops.md): a share of what the region has, none below the
@@ -76,7 +76,8 @@ kernel::Chosen not_rejected(const SearchTask& task, RegionSearch& report) {
 struct Tuner::Impl {
   backend::Device& device;
   TunerOptions options;
-  std::recursive_mutex guard;
+  std::recursive_mutex turn; ///< of searches, one at a time; others choose meanwhile
+  std::mutex guard;          ///< of the databases
   MeasurementProcess worker;
   bool with_loops = true; ///< not where a test proposes what it has in mind
   std::optional<TuningDatabase> normal, frozen;
@@ -90,6 +91,7 @@ struct Tuner::Impl {
   }
 
   TuningDatabase& database(bool is_frozen) {
+    std::lock_guard lock(guard);
     auto& wanted = is_frozen ? frozen : normal;
     if (!wanted)
       wanted.emplace(options.folder,
@@ -97,9 +99,12 @@ struct Tuner::Impl {
     return *wanted;
   }
 
-  // Measured at first use, where that will be remembered: else the next process would plan by other
-  // figures.
-  const Machine& figures(bool is_frozen) {
+  // Of `quick` the round figures of the target: the same program always gets the same plan, on a
+  // busy machine too. Of searches they are measured at first use, where that will be remembered:
+  // else the next process would plan by other figures.
+  Machine figures(Effort effort, bool is_frozen) {
+    if (effort < Effort::Search)
+      return usual_machine(device.target());
     const bool may_measure = !is_frozen && options.folder && database(is_frozen).stats(0).writable;
     if (!machine || (may_measure && !machine->measured))
       machine = machine_of(
@@ -109,10 +114,13 @@ struct Tuner::Impl {
   }
 
   /// The device's, with the library when calls of it may be chosen. It is only looked for where
-  /// there is something that it could do: opening it takes a while.
-  kernel::Target target(std::span<const WantedKernel> kernels, bool libraries) const {
+  /// there is something that it could do, as opening it takes a while: by `quick` where a search
+  /// may have chosen a call of it.
+  kernel::Target target(std::span<const WantedKernel> kernels, const SearchOptions& how) {
     kernel::Target target = device.target();
-    if (libraries && std::any_of(kernels.begin(), kernels.end(), [](const WantedKernel& wanted) {
+    const bool may = how.libraries &&
+                     (how.effort >= Effort::Search || database(how.frozen).has_measured_choices());
+    if (may && std::any_of(kernels.begin(), kernels.end(), [](const WantedKernel& wanted) {
           return kernel::find_product(*wanted.region).ok;
         }))
       target.product_library = device.product_library().version;
@@ -312,23 +320,21 @@ Tuner::Tuner(backend::Device& device, TunerOptions options)
 Tuner::~Tuner() = default;
 
 std::unique_lock<std::recursive_mutex> Tuner::take_turn() {
-  return std::unique_lock(impl_->guard);
+  return std::unique_lock(impl_->turn);
 }
 
 Machine Tuner::machine(bool frozen) {
-  std::lock_guard lock(impl_->guard);
-  return impl_->figures(frozen);
+  std::lock_guard lock(impl_->turn);
+  return impl_->figures(Effort::Search, frozen);
 }
 
 std::optional<std::string> Tuner::fusion_plan(std::uint64_t program, bool frozen) {
-  std::lock_guard lock(impl_->guard);
   const auto choice = impl_->database(frozen).choice(impl_->key_of_fusion_plan(program));
   return choice ? std::optional(choice->schedule) : std::nullopt;
 }
 
 void Tuner::remember_fusion_plan(std::uint64_t program, const std::string& fusion_plan,
                                  double seconds, double greedy_seconds) {
-  std::lock_guard lock(impl_->guard);
   TuningChoice choice;
   choice.schedule = fusion_plan;
   choice.name = "program";
@@ -341,12 +347,13 @@ void Tuner::remember_fusion_plan(std::uint64_t program, const std::string& fusio
 
 std::vector<kernel::Chosen> Tuner::choose(std::span<const WantedKernel> kernels,
                                           const SearchOptions& options, SearchReport& report) {
-  std::lock_guard lock(impl_->guard);
-  const kernel::Target target = impl_->target(kernels, options.libraries);
+  const auto turn =
+      options.effort >= Effort::Search ? take_turn() : std::unique_lock<std::recursive_mutex>();
+  const kernel::Target target = impl_->target(kernels, options);
   const SearchClock clock(options, kernels.size());
   const bool measures = options.effort >= Effort::Search && !options.frozen;
   TuningDatabase& database = impl_->database(options.frozen);
-  const Machine& machine = impl_->figures(options.frozen);
+  const Machine machine = impl_->figures(options.effort, options.frozen);
   report.effort = options.effort;
   report.machine = machine;
   report.regions.resize(kernels.size());

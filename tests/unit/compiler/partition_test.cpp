@@ -183,6 +183,21 @@ TEST(Partition, AFactorThatProductsReadSeldomIsComputedInThem) {
   }
 }
 
+// Weights of a loop over time that are scaled: two steps scale them while they pack them, of many
+// steps each would.
+TEST(Partition, ASmallFactorThatManyProductsPackIsStored) {
+  for (const std::size_t steps : {2u, 16u}) {
+    Graph g;
+    const NodeId w = g.input("w", DType::F32, {32, 32});
+    const NodeId scaled = g.binary(Op::Mul, w, scalar(g, 0.5, {32, 32}));
+    NodeId h = g.input("h", DType::F32, {8, 32});
+    for (std::size_t i = 0; i < steps; ++i)
+      h = g.unary(Op::Tanh, matmul_node(g, h, scaled));
+    g.outputs = {h};
+    EXPECT_EQ(split(g).partition.groups.size(), steps < 16 ? steps : steps + 1) << steps;
+  }
+}
+
 TEST(Partition, SumsThatAreOnlyReadInFewerBitsAreStoredSo) {
   Graph g;
   NodeId a = g.input("a", DType::F32, {64, 32}), b = g.input("b", DType::F32, {32, 48});

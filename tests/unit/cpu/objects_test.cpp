@@ -69,6 +69,13 @@ TEST_F(CpuObjects, NamesDoNotMatterAndEverythingElseDoes) {
   const Isa isa = detect_host(1).isa;
   const Hash128 key = object_key(shifted_sine(1), isa);
   EXPECT_EQ(object_key(shifted_sine(1, "other"), isa), key);
+  // Programs that KernelCache takes for one have one key, or a later process does not find what an
+  // earlier one shared.
+  KernelProgram renamed = shifted_sine(1);
+  for (kernel::Buffer& buffer : renamed.buffers)
+    buffer.name += "7";
+  EXPECT_EQ(kernel::hash_of(renamed), kernel::hash_of(shifted_sine(1)));
+  EXPECT_EQ(object_key(renamed, isa), key);
   EXPECT_FALSE(object_key(shifted_sine(1.5), isa) == key);
   Isa other = isa;
   other.cpu += "x";

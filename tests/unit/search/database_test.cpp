@@ -68,6 +68,20 @@ TEST(TuningDatabase, FrozenReadsAndWritesNothing) {
   EXPECT_EQ(test::read_file(TuningDatabase::file_in(folder.path())), before);
 }
 
+TEST(TuningDatabase, KnowsWhetherASearchWrote) {
+  const test::TempFolder folder;
+  TuningDatabase database(folder.path());
+  EXPECT_FALSE(database.has_measured_choices());
+  TuningChoice choice = tuning_choice(1);
+  choice.effort = "quick"; // ranked
+  database.put(tuning_key(1), choice);
+  EXPECT_FALSE(database.has_measured_choices());
+  choice.effort = "search";
+  database.put(tuning_key(2), choice);
+  EXPECT_TRUE(database.has_measured_choices());
+  EXPECT_FALSE(TuningDatabase(std::nullopt).has_measured_choices());
+}
+
 TEST(TuningDatabase, IsBounded) {
   const test::TempFolder folder;
   TuningDatabase database(folder.path(), Mode::Normal, {.choices = 100, .trials = 100});

@@ -19,7 +19,7 @@ namespace {
 
 struct CheckedExecution {
   bool before = checked_execution();
-  Effort effort_before = effort();
+  std::optional<Effort> effort_before = effort_setting();
   CheckedExecution() { set_checked_execution(true); }
   ~CheckedExecution() {
     set_checked_execution(before);

@@ -18,7 +18,7 @@ using Program = std::function<std::vector<Tensor>(const Tensor&)>;
 
 // Puts the settings back.
 struct Settings {
-  Effort before = effort();
+  std::optional<Effort> before = effort_setting();
   double seconds = budget_seconds();
   bool exact = deterministic();
   ~Settings() {

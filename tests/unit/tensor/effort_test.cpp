@@ -21,7 +21,7 @@ using testing::error_of;
 
 // Puts the setting back.
 struct SameAgain {
-  Effort before = effort();
+  std::optional<Effort> before = effort_setting();
   double seconds = budget_seconds();
   ~SameAgain() { set_effort(before, seconds); }
 };
@@ -39,7 +39,7 @@ TEST(EffortSetting, ABudgetIsAPositiveNumberOfSeconds) {
                      std::numeric_limits<double>::quiet_NaN()}) {
     const auto said = error_of(ErrorKind::Value, [&] { set_effort(Effort::Search, bad); });
     EXPECT_NE(said.find("positive"), std::string::npos) << said;
-    EXPECT_EQ(effort(), guard.before);
+    EXPECT_EQ(effort_setting(), guard.before);
   }
   set_effort(Effort::Quick, 2.5);
   EXPECT_EQ(effort(), Effort::Quick);
@@ -54,14 +54,46 @@ TEST(EffortSetting, IsPartOfWhatAPlanIsKeptUnder) {
   SameAgain guard;
   auto step = compile([](const Tensor& x) { return exp(x) * 3; });
   const Tensor x = tensor({1.f, 2.f});
+  set_effort(Effort::None);
   step(x);
   EXPECT_EQ(step.traces(), 1u);
   set_effort(Effort::Quick);
   step(x);
   EXPECT_EQ(step.traces(), 2u);
-  set_effort(guard.before);
+  set_effort(Effort::None);
   step(x);
   EXPECT_EQ(step.traces(), 2u);
+}
+
+// What is compiled is rewritten and ranked by default; what is evaluated as it is read is not,
+// unless an effort was set, and neither is what is to run as it is written.
+TEST(EffortSetting, CompiledFunctionsAreQuickByDefaultAndLazyTensorsAreNot) {
+  SameAgain guard;
+  set_effort({});
+  EXPECT_EQ(effort(), Effort::Quick);
+  EXPECT_EQ(effort_setting(), std::nullopt);
+  const auto twice = [](const Tensor& x) { return amax(amax(x, 0) + 1, -1) - 1; };
+  const auto explained = [&](CompileOptions options) {
+    auto compiled = compile(twice, std::move(options));
+    compiled(ones({5, 7}));
+    return compiled.explain();
+  };
+  const auto read = [&] {
+    const Tensor x = ones({5, 7});
+    x.eval();
+    return explain(twice(x));
+  };
+  const std::string quick = "search: effort quick";
+  EXPECT_NE(explained({}).find(quick), std::string::npos) << explained({});
+  EXPECT_EQ(explained({.effort = Effort::None}).find(quick), std::string::npos);
+  EXPECT_EQ(explained({.fuse = false}).find(quick), std::string::npos);
+  EXPECT_EQ(read().find(quick), std::string::npos);
+  set_effort(Effort::None);
+  EXPECT_EQ(effort(), Effort::None);
+  EXPECT_EQ(explained({}).find(quick), std::string::npos);
+  set_effort(Effort::Quick);
+  EXPECT_EQ(effort_setting(), Effort::Quick);
+  EXPECT_NE(read().find(quick), std::string::npos) << read();
 }
 
 TEST(AllowedRules, ReachTheCompilerAndArePartOfWhatAPlanIsKeptUnder) {

@@ -169,7 +169,7 @@ TEST(Elementwise, ReluOfNanIsNanOnEveryEngineAndWithEveryEffort) {
   const auto run = [](runtime::Engine engine, Effort how) {
     auto& runtime = runtime::Runtime::instance();
     const auto before = runtime.engine();
-    const Effort effort_before = effort();
+    const std::optional<Effort> effort_before = effort_setting();
     runtime.use(engine);
     set_effort(how);
     auto f = compile([](const Tensor& x) {
