@@ -25,13 +25,13 @@ Effort parse_effort(std::string_view word, std::string_view who);
 
 /// What is compiled from now on, by any thread, is compiled with this effort; compiled functions
 /// trace anew once. Empty: the defaults, which are Quick for compiled functions and explicit
-/// graphs, and None for what is compiled while it is evaluated (lazy tensors) and for functions
-/// whose operations are not fused. At the start it is empty, or what the environment variable
-/// EGRET_EFFORT names. `budget_seconds` bounds the search of one program; at the start it is 60, or
-/// EGRET_BUDGET. What the budget does not reach keeps its greedy schedule. Error(Value) for a
-/// budget that is not a positive number.
+/// graphs on CPUs, and None on GPUs, for what is compiled while it is evaluated (lazy tensors) and
+/// for functions whose operations are not fused. At the start it is empty, or what the environment
+/// variable EGRET_EFFORT names. `budget_seconds` bounds the search of one program; at the start it
+/// is 60, or EGRET_BUDGET. What the budget does not reach keeps its greedy schedule. Error(Value)
+/// for a budget that is not a positive number.
 void set_effort(std::optional<Effort> effort, std::optional<double> budget_seconds = {});
-/// That of compiled functions whose options name none.
+/// That of compiled functions whose options name none, on the device in use.
 Effort effort();
 /// What was set; empty: the defaults.
 std::optional<Effort> effort_setting();

@@ -11,7 +11,9 @@ void set_effort(std::optional<Effort> effort, std::optional<double> budget_secon
 }
 
 Effort effort() {
-  return effort_setting().value_or(Effort::Quick);
+  compiler::Options options;
+  runtime::Runtime::instance().complete(options);
+  return *options.effort;
 }
 
 std::optional<Effort> effort_setting() {

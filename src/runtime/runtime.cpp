@@ -163,8 +163,9 @@ struct Runtime::Impl {
   }
   void complete(compiler::Options& options, DeviceSet& set) const {
     const bool as_written = options.lazy || !options.fuse;
-    options.effort =
-        options.effort.value_or(effort.effort.value_or(as_written ? Effort::None : Effort::Quick));
+    const Effort usual =
+        !as_written && set.device->target().is_modelled ? Effort::Quick : Effort::None;
+    options.effort = options.effort.value_or(effort.effort.value_or(usual));
     options.budget_seconds =
         checked_budget(options.budget_seconds.value_or(effort.budget_seconds), "compile");
     options.frozen = options.frozen || effort.frozen;
