@@ -12,11 +12,9 @@ const Generator& elementwise_generator();
 const Generator& reduction_generator();
 
 /// Reductions over one set of axes, one or several passes, with maps before, between and after:
-/// lanes along the reduced axis (rows) or along a parallel one (columns), or the reduction cut into
-/// pieces that workers share.
+/// lanes along the reduced axis (rows) or along a parallel one (columns).
 const Generator& rows_generator();
 const Generator& columns_generator();
-const Generator& pieces_generator();
 
 /// Sums of products (matmuls in any layout, batched) with register tiles, packing and an epilogue.
 const Generator& contraction_generator();

@@ -10,10 +10,10 @@ namespace egret::kernel {
 
 std::span<const Generator* const> generators(const Target& target) {
   static const std::array list{
-      &batch_generator(),  &elementwise_generator(), &contraction_generator(), &stream_generator(),
-      &pieces_generator(), &reduction_generator(),   &rows_generator(),        &columns_generator(),
-      &scans_generator(),  &sort_generator(),        &scatter_generator(),     &generic_generator(),
-      &loops_generator()};
+      &batch_generator(),   &elementwise_generator(), &contraction_generator(),
+      &stream_generator(),  &reduction_generator(),   &rows_generator(),
+      &columns_generator(), &scans_generator(),       &sort_generator(),
+      &scatter_generator(), &generic_generator(),     &loops_generator()};
   static const std::array gpu{&batch_generator(),
                               &elementwise_generator(),
                               &gpu_points_generator(),

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "kernel/passes.h"
-#include "kernel/staged_windows.h"
 #include "kernel/target.h"
 
 namespace egret::kernel {
@@ -18,8 +17,16 @@ struct ReduceAxes {
   bool argmax = false;
 };
 
-/// What a nest with lanes along the parallel axis reads from copies.
-StagedWindows staged_windows_of(const Region& region, const ReduceAxes& axes, const Target& target);
+/// Operands that are worth a copy in sweeps with lanes along the parallel axis.
+struct StagedOperands {
+  std::vector<int> windows; ///< overlapping windows with conditions that differ from lane to lane,
+                            ///< lanes apart, or conversions: copied by each thread,
+  std::vector<int> inner;   ///< inside of which it goes along these parallel axes
+  std::vector<int> once; ///< small ones whose lanes lie apart, such as the weights of a depthwise
+                         ///< convolution: copied once, for all threads
+  bool empty() const { return windows.empty() && once.empty(); }
+};
+StagedOperands staged_operands(const Region& region, const ReduceAxes& axes, const Target& target);
 
 /// Whether lanes along the reduced axis read memory no worse than along the parallel one.
 bool prefers_rows(const ReduceAxes& axes, const Region& region, const Target& target);

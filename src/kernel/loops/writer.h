@@ -4,6 +4,7 @@
 #include "kernel/accumulate.h"
 #include "kernel/loops/boxes.h"
 #include "kernel/loops/online.h"
+#include "kernel/loops/windows.h"
 #include "kernel/target.h"
 
 #include <functional>
@@ -63,6 +64,15 @@ protected:
     Expr offset(const Point& p) const {
       return box.offset(p) * Expr(lanes()) + lane_variable(lanes());
     }
+  };
+
+  /// Windows of an operand, in memory.
+  struct WindowCopy {
+    int operand = 0, stage = 0;
+    const Load* load = nullptr; ///< of the stage: one of those that read them, which are alike
+    std::vector<int> bodies;    ///< that have such loads
+    StagedWindow window;
+    int lanes = 1, buffer = -1;
   };
 
   /// Where a stage's results wait for their readers.
@@ -244,6 +254,12 @@ protected:
   /// A block of as many rows as lanes whose rows lie across: it is read along memory and transposed
   /// in registers. False where the copy is none.
   bool transpose_near(NearCopy& copy, const Here& h);
+  // Windows (writer_windows.cpp).
+  /// The windows that bodies inside of a Near read, without memory; nothing where they do not
+  /// overlap and one body reads them, or where loops have been entered along some of an axis.
+  std::optional<WindowCopy> windows_of(const Tree& near, const Here& h);
+  void near_windows(WindowCopy copy, const Tree& near, const Here& h);
+  void provide_windows(int body, const Point& p);
   // Rows across lanes (writer_rows.cpp).
   /// What the bodies inside read of a Near's operand, where it lies so; nothing where it does not.
   std::optional<LaneRows> rows_of_operand(const Tree& near, const Here& h);
@@ -328,6 +344,7 @@ protected:
   std::map<const Tree*, int> near_buffers_;
   std::vector<std::vector<Sums*>> open_; ///< by stage: sums that are open, outermost first
   std::vector<NearCopy*> near_;
+  std::vector<WindowCopy> windows_;                        ///< that bodies inside read
   const Tree* prefetch_ = nullptr;                         ///< the one around
   std::set<std::pair<int, std::uint64_t>> asked_;          ///< inside of it: operands and offsets
   std::vector<LaneRows> read_rows_, stored_rows_;          ///< that bodies inside read and make

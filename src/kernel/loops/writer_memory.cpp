@@ -360,6 +360,10 @@ void Writer::near_copy(const Tree& t, const Here& h) {
     read_rows_.pop_back();
     return;
   }
+  if (std::optional<WindowCopy> windows = windows_of(t, h)) {
+    near_windows(std::move(*windows), t, h);
+    return;
+  }
   NearCopy copy = plan_near(t, h);
   if (copy.body < 0) { // nothing reads it
     emit(*t.rest, h);
@@ -513,6 +517,7 @@ void Writer::provide_near(int body, const Here& h) {
     e_.provide_load(rows.number, *element_at(r_, stage, load, h.point),
                     b_.load(rows.buffer, rows.offset(h.point), rows.lanes()));
   }
+  provide_windows(body, h.point);
   for (const NearCopy* copy : near_) {
     // Elsewhere along the loops of a copy no value is made of it.
     if (copy->body != body || copy->unit != NearCopy::Unit::None ||

@@ -266,7 +266,10 @@ void Writer::each_digit(const Sums&, const Tree& l, const Here& h, const Code& c
 
 void Writer::sums(const Tree& t, const Here& h) {
   const Tree& next = *t.rest;
-  if (h.shared && next.kind == Kind::For && next.bind == dealt_) {
+  const Tree* inside = &next;
+  while (inside->kind == Kind::Accumulate)
+    inside = inside->rest.get();
+  if (h.shared && inside->kind == Kind::For && inside->bind == dealt_) {
     shared_out_sums(t, h);
     return;
   }
@@ -367,47 +370,71 @@ Writer::Sums Writer::open_parts(const Tree& t, const Expr& parts, const Here& h)
 }
 
 /// Each worker makes some parts of the sums; when all are there, they are combined in their order.
+/// Several accumulations around the same loops are made together.
 void Writer::shared_out_sums(const Tree& t, const Here& h) {
-  const Stage& stage = r_.stages[std::size_t(t.stage)];
-  std::vector<const Tree*> loops, reduced;
+  struct Shared {
+    Sums sums;
+    std::vector<const Tree*> reduced;
+    Expr part;
+  };
+  std::vector<Shared> all;
+  std::vector<const Tree*> loops;
   std::vector<Expr> extents;
-  Expr parts(1), pieces(1);
-  const Tree* rest = t.rest.get();
+  Expr pieces(1);
+  const Tree* rest = &t;
+  for (; rest->kind == Kind::Accumulate; rest = rest->rest.get())
+    all.push_back({{.stage = rest->stage, .node = rest}, {}, Expr(1)});
+  const auto reduces = [&](const Shared& s, const Tree& loop) {
+    return contains(r_.stages[std::size_t(s.sums.stage)].over, loop.axis);
+  };
   for (; rest->kind == Kind::For && rest->bind == dealt_; rest = rest->rest.get()) {
     loops.push_back(rest);
     extents.push_back(rest->extent);
     pieces = pieces * rest->extent;
-    if (contains(stage.over, rest->axis)) {
-      reduced.push_back(rest);
-      parts = parts * rest->extent;
-    }
+    for (Shared& s : all)
+      if (reduces(s, *rest)) {
+        s.reduced.push_back(rest);
+        s.part = s.part * rest->extent;
+      }
   }
   const Tree* inner = rest; // loops over results may stand around the sums of a part
-  while (inner->kind == Kind::For && !contains(stage.over, inner->axis))
+  while (inner->kind == Kind::For &&
+         std::none_of(all.begin(), all.end(), [&](const Shared& s) { return reduces(s, *inner); }))
     inner = inner->rest.get();
-  if (inner->kind != Kind::Accumulate || inner->stage != t.stage)
-    throw Cannot(fmt::format(
-        "between the shared out loops of stage {} and its sums is something else", t.stage));
+  for (const Shared& s : all) {
+    const Tree* own = inner;
+    while (own->kind == Kind::Accumulate && own->stage != s.sums.stage)
+      own = own->rest.get();
+    if (own->kind != Kind::Accumulate)
+      throw Cannot(fmt::format(
+          "between the shared out loops of stage {} and its sums is something else", s.sums.stage));
+  }
   pieces_ = max(pieces_, pieces);
 
-  Sums s = open_parts(t, parts, h);
-  const Expr elements = s.box.elements();
-  auto& open = open_[std::size_t(t.stage)];
+  for (Shared& s : all) {
+    s.sums = open_parts(*s.sums.node, s.part, h);
+    open_[std::size_t(s.sums.stage)].push_back(&s.sums);
+  }
   deal(extents, h, [&](std::span<const Expr> at, Here in) {
-    Expr part(0);
+    for (Shared& s : all) {
+      s.part = Expr(0);
+      s.sums.part = &s.part;
+    }
     for (std::size_t i = 0; i < loops.size(); ++i) {
       in = enter(in, *loops[i], at[i]);
-      if (contains(stage.over, loops[i]->axis))
-        part = part * loops[i]->extent + at[i];
+      for (Shared& s : all)
+        if (reduces(s, *loops[i]))
+          s.part = s.part * loops[i]->extent + at[i];
     }
-    s.part = &part;
-    open.push_back(&s);
     whole_or_cut(loops, 0, *rest, in);
-    open.pop_back();
-    s.part = nullptr;
   });
+  for (Shared& s : all) {
+    open_[std::size_t(s.sums.stage)].pop_back();
+    s.sums.part = nullptr;
+  }
   meet();
-  combine_parts(s, reduced, elements, h);
+  for (Shared& s : all)
+    combine_parts(s.sums, s.reduced, s.sums.box.elements(), h);
 }
 
 void Writer::combine_parts(Sums& s, std::span<const Tree* const> reduced, const Expr& elements,

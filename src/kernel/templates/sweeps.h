@@ -1,7 +1,8 @@
-// Sweeps over the reduced axes of a region (passes.h), for templates of reductions.
+// Trees of a CPU's reductions over one set of axes, as sweeps over the reduced axes (passes.h).
 #pragma once
 
-#include "kernel/passes.h"
+#include "kernel/loops/tree.h"
+#include "kernel/reduce_axes.h"
 
 namespace egret::kernel {
 
@@ -13,5 +14,39 @@ std::vector<int> stages_of_sweep(const Region& region, const Passes& passes,
 /// Maps over the parallel axes alone that are stored before a sweep: as soon as it may read them,
 /// those that nothing reads behind the last one (`sweep` = passes.count).
 std::vector<int> results_before(const Region& region, const Passes& passes, int sweep);
+
+/// How the sweeps lie in loops. A tile is a few points of a parallel axis that are done together:
+/// single ones with lanes along the reduced axis, or vectors of them.
+struct SweepShape {
+  bool lanes_parallel = false; ///< lanes lie along `tile_axis`; else along `inner_axis`
+  std::int64_t lanes = 1;
+  int tile_axis = -1;            ///< -1: there is one point
+  std::int64_t points = 1;       ///< of a tile; vectors of them where lanes lie along it
+  std::int64_t chunk = 1;        ///< elements of the tile axis that a thread does in a row
+  int inner_axis = -1;           ///< reduced axis of the innermost loop
+  std::int64_t copies = 1;       ///< of the body along the inner axis in an iteration
+  std::int64_t accumulators = 1; ///< of a sum, which the copies take in rotation
+  bool straight = false;         ///< the copies are all of the inner axis
+  double keep = 0;               ///< additions of values that stay in scratch memory
+  int prefetching = -1;          ///< the sweep that asks for the next tile; -1: none
+  int split_axis = -1;           ///< reduced axis that is cut into parts; -1: none is
+  std::int64_t part = 0;         ///< iterations of the split axis in each of them
+  StagedOperands staged;         ///< operands that are copied; of a reduction that is not split
+};
+
+/// The tree: parallel loops over points, in each all sweeps with the results that are made between
+/// them. Where the reduction is split, each sweep is a nest of its own, whose parts the threads
+/// share; their sums are combined in order.
+loops::TreePtr sweeps_tree(const Region& region, const Passes& passes, const SweepShape& shape);
+
+/// Numbers of parts into which a reduction is cut that has too few tiles for several threads, the
+/// likely best first; none where there are tiles enough or too little to sum. They follow from the
+/// region alone, so that results do not depend on the number of threads.
+std::vector<std::int64_t> numbers_of_parts(const Region& region, const ReduceAxes& axes,
+                                           const SweepShape& shape);
+
+/// Sets the split of a shape into so many parts; the reason where it cannot be cut.
+std::string split_sweeps(const Region& region, const ReduceAxes& axes, std::int64_t parts,
+                         SweepShape& shape);
 
 } // namespace egret::kernel

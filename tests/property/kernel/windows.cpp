@@ -1,6 +1,6 @@
 // Windows of any stride, padding and dilation: depthwise and grouped convolutions, pooling and
-// their gradients agree with the reference on every template, and column nests read them from
-// copies.
+// their gradients agree with the reference on every template, and the columns template reads
+// them from copies.
 #include "egret/autodiff.h"
 #include "egret/functional.h"
 #include "egret/graph.h"
@@ -112,11 +112,12 @@ std::vector<testing::RegionCase> cases_of(const Window& w, const kernel::Target&
   return testing::region_cases(g, testing::random_inputs(g, seed), target);
 }
 
-/// Copies of windows that the program has.
+/// Copies of windows, or of other operands, that the program has.
 int copies_in(const kernel::KernelProgram& program) {
   return static_cast<int>(
-      std::count_if(program.buffers.begin(), program.buffers.end(),
-                    [](const kernel::Buffer& b) { return b.name.rfind("window", 0) == 0; }));
+      std::count_if(program.buffers.begin(), program.buffers.end(), [](const kernel::Buffer& b) {
+        return b.name.starts_with("window") || b.name.starts_with("near");
+      }));
 }
 
 TEST(Windows, AreRightOnEveryTemplate) {

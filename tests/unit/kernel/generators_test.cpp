@@ -166,43 +166,60 @@ TEST(Generators, AProductOfUnknownTilesIsNotSplit) {
   EXPECT_EQ(lowered.reason, "a split depth needs a known number of tiles");
 }
 
-TEST(Generators, LargeSumsAreCutIntoPieces) {
+TEST(Generators, LargeSumsAreCutIntoParts) {
   Graph g;
   NodeId x = g.input("x", DType::F32, {1 << 18});
   g.outputs = {g.reduce(Op::ReduceSum, x, {0})};
   Chosen c = lower_greedily(only_region_of(g).region, target());
-  EXPECT_EQ(c.schedule.generator, "pieces");
+  EXPECT_EQ(c.schedule.generator, "rows");
+  EXPECT_GT(c.schedule.split_reduce, 1);
   EXPECT_TRUE(c.program.uses_barrier);
   Target many = target();
   many.workers = 64;
   EXPECT_EQ(hash_of(lower_greedily(only_region_of(g).region, many).program), hash_of(c.program))
-      << "the pieces follow from the region, not from the machine's workers";
+      << "the parts follow from the region, not from the machine's workers";
 }
 
 TEST(Generators, SumsWithEnoughToShareAreNotCut) {
-  const auto pieces_of = [](const Shape& shape, Op op, std::vector<std::int64_t> axes) {
+  const auto parts_of = [](const Shape& shape, std::vector<std::int64_t> axes) {
     Graph g;
-    g.outputs = {g.reduce(op, g.input("x", DType::F32, shape), std::move(axes))};
-    return pieces_generator().space(only_region_of(g).region, target()).size();
+    g.outputs = {g.reduce(Op::ReduceSum, g.input("x", DType::F32, shape), std::move(axes))};
+    return lower_greedily(only_region_of(g).region, target()).schedule.split_reduce;
   };
-  EXPECT_GT(pieces_of({1 << 18}, Op::ReduceSum, {0}), 0u);
-  EXPECT_EQ(pieces_of({1 << 10}, Op::ReduceSum, {0}), 0u) << "little to sum";
-  EXPECT_EQ(pieces_of({1 << 10, 1 << 8}, Op::ReduceSum, {1}), 0u) << "many results";
+  EXPECT_GT(parts_of({1 << 18}, {0}), 1);
+  EXPECT_GT(parts_of({1 << 14, 32}, {0}), 1) << "few columns";
+  EXPECT_EQ(parts_of({1 << 10}, {0}), 1) << "little to sum";
+  EXPECT_EQ(parts_of({1 << 10, 1 << 9}, {1}), 1) << "many results";
+  EXPECT_EQ(parts_of({1 << 9, 1 << 12}, {0}), 1) << "many columns";
+}
+
+TEST(Generators, SeveralSumsAreCutTogether) {
+  Graph g;
+  const NodeId x = g.input("x", DType::F32, {1 << 12, 48});
+  g.outputs = {g.reduce(Op::ReduceSum, x, {0}), g.reduce(Op::ReduceMax, x, {0}),
+               g.reduce(Op::ReduceSum, g.unary(Op::Exp, x), {0})};
+  auto c = only_region_of(g);
+  const Chosen chosen = lower_greedily(c.region, target());
+  EXPECT_EQ(chosen.schedule.generator, "columns");
+  EXPECT_GT(chosen.schedule.split_reduce, 1);
+  EXPECT_EQ(testing::run_and_compare(c, chosen.program), "");
 }
 
 TEST(Generators, WhatCannotBeCutSaysWhy) {
-  const auto reason = [](const Shape& shape, Op op, std::vector<std::int64_t> axes) {
+  const auto reason = [](const Generator& generator, const Shape& shape, Op op,
+                         std::vector<std::int64_t> axes) {
     Graph g;
     g.outputs = {g.reduce(op, g.input("x", DType::F32, shape), std::move(axes))};
     Schedule s;
-    s.generator = "pieces";
+    s.generator = generator.name();
     s.split_reduce = 4;
-    return pieces_generator().lower(testing::regions_of(g, target()).at(0), s, target()).reason;
+    return generator.lower(testing::regions_of(g, target()).at(0), s, target()).reason;
   };
-  EXPECT_EQ(reason({1 << 18}, Op::ReduceSum, {0}), "");
-  EXPECT_EQ(reason({Expr::symbol("n", 1, 1 << 20)}, Op::ReduceSum, {0}),
+  EXPECT_EQ(reason(rows_generator(), {1 << 18}, Op::ReduceSum, {0}), "");
+  EXPECT_EQ(reason(columns_generator(), {1 << 12, 64}, Op::ReduceSum, {0}), "");
+  EXPECT_EQ(reason(rows_generator(), {Expr::symbol("n", 1, 1 << 20)}, Op::ReduceSum, {0}),
             "the axis to cut has no constant extent");
-  EXPECT_EQ(reason({2}, Op::ReduceSum, {0}), "too short to be cut");
+  EXPECT_EQ(reason(rows_generator(), {2}, Op::ReduceSum, {0}), "too short to be cut");
 }
 
 TEST(Generators, ResultsDoNotDependOnTheWorkers) {

@@ -1,4 +1,4 @@
-#include "kernel/staged_windows.h"
+#include "kernel/loops/windows.h"
 
 #include "kernel/analysis.h"
 #include "kernel/nest.h"
@@ -8,14 +8,9 @@
 #include <map>
 #include <optional>
 
-namespace egret::kernel {
+namespace egret::kernel::loops {
 
 namespace {
-
-/// Uses of an element that pay for its copy; of a copy that all workers wait for.
-constexpr std::int64_t kUses = 2, kUsesOfWhole = 16;
-/// Elements of a copy for all: a small operand, such as the weights of a depthwise convolution.
-constexpr std::int64_t kMostWhole = 1 << 16;
 
 Expr variable(const Region& region, int axis) {
   return Expr::axis(axis, region.axes[axis].extent);
@@ -25,12 +20,7 @@ std::int64_t size_of_axis(const Region& region, int axis) {
   return region.axes[axis].extent.constant().value_or(0);
 }
 
-/// A load with everything written over the region's axes.
-struct Access {
-  Expr offset;
-  std::vector<Guard> valid;
-  Scalar fill;
-};
+} // namespace
 
 std::optional<Access> access_of(const Region& region, const Stage& stage, const Load& load) {
   if (load.source != Source::Operand || !load.indirect.empty() ||
@@ -70,10 +60,15 @@ std::optional<std::int64_t> slope(const Region& region, const Expr& e, int axis)
   return c ? c->constant() : std::nullopt;
 }
 
-/// The copy of one access whose inner axes are `inner`; nothing where its index is no sum of places
-/// that are affine in them.
+std::int64_t points_at_most(const Region& region, std::span<const int> axes) {
+  std::int64_t n = 1;
+  for (int a : axes)
+    n = std::min<std::int64_t>(n * size_of_axis(region, a), std::int64_t(1) << 40);
+  return n;
+}
+
 std::optional<StagedWindow> window_over(const Region& region, const Access& access,
-                                        const std::vector<int>& inner, int lanes_axis) {
+                                        std::span<const int> inner, int lanes_axis) {
   StagedWindow window;
   window.base = access.offset;
   window.fill = access.fill;
@@ -153,48 +148,30 @@ std::optional<StagedWindow> window_over(const Region& region, const Access& acce
   return window;
 }
 
-/// The parallel axes that share a place with a reduced one or with the lanes.
-std::vector<int> axes_of_windows(const Region& region, const Passes& passes, const Access& access,
-                                 int lanes_axis) {
-  std::vector<int> inner{lanes_axis};
-  const auto add = [&](int a) {
-    if (!region.axes[a].reduction && !contains(inner, a))
-      inner.push_back(a);
-  };
-  for (const Guard& g : access.valid) {
-    const std::vector<int> axes = axes_in(g.value);
-    if (std::any_of(axes.begin(), axes.end(),
-                    [&](int a) { return region.axes[a].reduction || a == lanes_axis; }))
-      std::for_each(axes.begin(), axes.end(), add);
-  }
-  for (int r : passes.reduced)
-    for (int p : passes.parallel) {
-      const auto s = slope(region, access.offset, r), t = slope(region, access.offset, p);
-      if (s && t && *s != 0 && *t != 0 && *t % *s == 0 &&
-          std::abs(*t) < std::abs(*s) * size_of_axis(region, r))
-        add(p);
+std::optional<Access> only_access(const Region& region, int operand) {
+  std::optional<Access> found;
+  for (const Stage& stage : region.stages)
+    for (const Load& load : stage.loads) {
+      if (load.source != Source::Operand || load.number != operand)
+        continue;
+      auto access = access_of(region, stage, load);
+      if (!access || stage.axes.size() != region.axes.size() ||
+          (found && !(found->offset == access->offset && found->valid == access->valid &&
+                      found->fill == access->fill)))
+        return std::nullopt;
+      found = std::move(access);
     }
-  return inner;
+  return found;
 }
 
-std::int64_t points(const Region& region, const std::vector<int>& axes) {
-  std::int64_t n = 1;
-  for (int a : axes)
-    n = std::min<std::int64_t>(n * size_of_axis(region, a), std::int64_t(1) << 40);
-  return n;
-}
-
-/// Points of `axes` for each element of the copy.
-bool pays(const Region& region, const StagedWindow& window, const std::vector<int>& axes,
-          const Access& access, std::int64_t uses) {
+bool StagedWindow::overlaps(const Region& region, const Access& access, std::span<const int> inner,
+                            std::int64_t uses) const {
   std::vector<int> those;
-  for (int a : axes)
+  for (int a : inner)
     if (slope(region, access.offset, a).value_or(1) != 0)
       those.push_back(a);
-  return points(region, those) >= uses * window.elements();
+  return points_at_most(region, those) >= uses * elements();
 }
-
-} // namespace
 
 std::int64_t StagedWindow::elements() const {
   std::int64_t n = 1;
@@ -225,102 +202,8 @@ Expr StagedWindow::offset(const Point& point) const {
   return flat;
 }
 
-StagedWindows find_staged_windows(const Region& region, const Passes& passes, int lanes_axis,
-                                  std::int64_t most_bytes, std::int64_t tasks) {
-  StagedWindows found;
-  if (lanes_axis < 0)
-    return found;
-  struct Candidate {
-    StagedWindow::Reader reader;
-    Access access;
-    bool whole;
-  };
-  std::vector<Candidate> candidates;
-  std::vector<int> inner = passes.reduced;
-  inner.push_back(lanes_axis);
-  std::vector<int> all(region.axes.size());
-  for (std::size_t a = 0; a < all.size(); ++a)
-    all[a] = int(a);
-  for (std::size_t s = 0; s < region.stages.size(); ++s) {
-    const Stage& stage = region.stages[s];
-    for (std::size_t l = 0; l < stage.loads.size(); ++l) {
-      const auto access = access_of(region, stage, stage.loads[l]);
-      if (!access || stage.axes.size() != region.axes.size())
-        continue;
-      const auto lanes = slope(region, access->offset, lanes_axis);
-      if (!lanes || *lanes == 0)
-        continue;
-      const bool conditions =
-          std::any_of(access->valid.begin(), access->valid.end(),
-                      [&](const Guard& g) { return contains(axes_in(g.value), lanes_axis); });
-      const bool low = is_low(region.operands[stage.loads[l].number].dtype);
-      if (!conditions && *lanes == 1 && !low)
-        continue;
-      std::vector<int> axes = passes.reduced;
-      for (int a : axes_of_windows(region, passes, *access, lanes_axis))
-        axes.push_back(a);
-      const auto local = window_over(region, *access, axes, lanes_axis);
-      const auto whole = window_over(region, *access, all, lanes_axis);
-      const bool is_whole = *lanes != 1 && whole && whole->elements() <= kMostWhole &&
-                            points(region, all) >= kUsesOfWhole * whole->elements();
-      if (!is_whole && !(local && pays(region, *local, axes, *access, kUses)))
-        continue;
-      candidates.push_back({{int(s), int(l)}, *access, is_whole});
-      if (!is_whole)
-        for (int a : axes)
-          if (!contains(inner, a))
-            inner.push_back(a);
-    }
-  }
-  std::int64_t bytes = 0;
-  for (const Candidate& c : candidates) {
-    auto window = window_over(region, c.access, c.whole ? all : inner, lanes_axis);
-    if (!window || !(c.whole || pays(region, *window, inner, c.access, kUses)))
-      continue;
-    window->whole = c.whole;
-    window->operand = region.stages[c.reader.stage].loads[c.reader.load].number;
-    const auto same = std::find_if(found.list.begin(), found.list.end(), [&](const auto& w) {
-      const auto equal = [](const WindowPlace& a, const WindowPlace& b) {
-        return a.value == b.value && a.stride == b.stride;
-      };
-      return w.operand == window->operand && w.whole == window->whole && w.base == window->base &&
-             w.valid == window->valid && w.fill == window->fill &&
-             std::equal(w.places.begin(), w.places.end(), window->places.begin(),
-                        window->places.end(), equal);
-    });
-    if (same != found.list.end()) {
-      same->readers.push_back(c.reader);
-      continue;
-    }
-    if (!c.whole)
-      bytes += window->elements() * 4;
-    window->readers = {c.reader};
-    found.list.push_back(std::move(*window));
-  }
-  // A provided load is known by its operand and place, so no other load may read the operand.
-  std::erase_if(found.list, [&](const StagedWindow& w) {
-    std::size_t loads = 0;
-    for (const Stage& stage : region.stages)
-      loads +=
-          std::size_t(std::count_if(stage.loads.begin(), stage.loads.end(), [&](const Load& l) {
-            return l.source == Source::Operand && l.number == w.operand;
-          }));
-    return loads != w.readers.size();
-  });
-  std::vector<int> outside, inside{lanes_axis};
-  for (int a : passes.parallel)
-    if (a != lanes_axis)
-      (contains(inner, a) ? inside : outside).push_back(a);
-  const auto local = [](const StagedWindow& w) { return !w.whole; };
-  if (bytes > most_bytes || points(region, outside) < tasks)
-    std::erase_if(found.list, local);
-  else if (std::any_of(found.list.begin(), found.list.end(), local))
-    found.inner = inside;
-  return found;
-}
-
-void copy_window(Emitter& emitter, const StagedWindow& window, int buffer, const Point& outside,
-                 int lanes) {
+void copy_window(Emitter& emitter, int operand, const StagedWindow& window, int buffer,
+                 const Point& outside, int lanes, bool shared) {
   ProgramBuilder& b = emitter.builder();
   const auto there = [&](const Expr& e) {
     return substitute(e, [&](const Expr& v) -> std::optional<Expr> {
@@ -360,8 +243,8 @@ void copy_window(Emitter& emitter, const StagedWindow& window, int buffer, const
         conditions(last, value);
         std::vector<Guard> mask = valid;
         mask.insert(mask.end(), p[0].mask.begin(), p[0].mask.end());
-        ValueId v = b.load(emitter.operand_buffer(window.operand),
-                           offset + Expr(last.stride) * value, lanes, mask);
+        ValueId v = b.load(emitter.operand_buffer(operand), offset + Expr(last.stride) * value,
+                           lanes, mask);
         v = emitter.widen(v).id;
         if (window.fill.bits != 0) {
           const ValueId fill = emitter.widen(b.constant(window.fill)).id;
@@ -371,12 +254,13 @@ void copy_window(Emitter& emitter, const StagedWindow& window, int buffer, const
       });
     }
   };
-  if (!window.whole || extents.empty()) {
+  if (!shared) {
     serial_loops(b, extents, row);
     return;
   }
-  core_loop(b, std::span(extents).first(1), [&](std::span<const Expr> first) {
-    serial_loops(b, std::span(extents).subspan(1), [&](std::span<const Expr> rest) {
+  const std::size_t dealt = std::min<std::size_t>(1, extents.size());
+  core_loop(b, std::span(extents).first(dealt), [&](std::span<const Expr> first) {
+    serial_loops(b, std::span(extents).subspan(dealt), [&](std::span<const Expr> rest) {
       std::vector<Expr> at(first.begin(), first.end());
       at.insert(at.end(), rest.begin(), rest.end());
       row(at);
@@ -384,4 +268,4 @@ void copy_window(Emitter& emitter, const StagedWindow& window, int buffer, const
   });
 }
 
-} // namespace egret::kernel
+} // namespace egret::kernel::loops
