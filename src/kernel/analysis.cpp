@@ -168,19 +168,51 @@ double vector_score(const Region& region, std::span<const int> stages, int axis,
   return score;
 }
 
+namespace {
+
+/// By value of a body: whether it is arithmetic on indices, which is narrow where it can be, and
+/// cheap where it cannot: indices, what loads read by, sums of these and numbers, and numbers that
+/// only such arithmetic and its comparisons take.
+std::vector<bool> index_arithmetic(const Stage& stage) {
+  const auto& body = stage.body;
+  std::vector<bool> index(body.size(), false);
+  const auto is_number = [&](int i) {
+    return body[std::size_t(i)].kind == BodyValue::Kind::Constant &&
+           is_integer(body[std::size_t(i)].dtype);
+  };
+  for (std::size_t i = 0; i < body.size(); ++i) {
+    const BodyValue& v = body[i];
+    const auto counts = [&](int a) { return index[std::size_t(a)] || is_number(a); };
+    index[i] = v.kind == BodyValue::Kind::Index ||
+               (v.kind == BodyValue::Kind::Apply && v.op == Op::Add && is_integer(v.dtype) &&
+                std::all_of(v.args.begin(), v.args.end(), counts));
+  }
+  std::vector<bool> elsewhere(body.size(), false);
+  for (int y : stage.yields)
+    elsewhere[std::size_t(y)] = true;
+  for (std::size_t i = 0; i < body.size(); ++i) {
+    const BodyValue& v = body[i];
+    const bool narrow =
+        index[i] || (v.op == Op::Lt && v.args.size() == 2 &&
+                     (index[std::size_t(v.args[0])] || index[std::size_t(v.args[1])]));
+    for (int a : v.args)
+      elsewhere[std::size_t(a)] = elsewhere[std::size_t(a)] || !narrow;
+  }
+  for (std::size_t i = 0; i < body.size(); ++i)
+    index[i] = index[i] || (is_number(int(i)) && !elsewhere[i]);
+  for (const Load& load : stage.loads)
+    for (int j : load.indirect)
+      index[std::size_t(j)] = true;
+  return index;
+}
+
+} // namespace
+
 int lanes_for(const Region& region, std::span<const int> stages, std::int64_t vector_bytes) {
   std::size_t widest = 1;
   for (int s : stages) {
     const Stage& stage = region.stages[s];
-    // Index arithmetic does not count: it is narrow where it can be, and cheap where it cannot.
-    std::vector<bool> index(stage.body.size(), false);
-    for (std::size_t i = 0; i < stage.body.size(); ++i) {
-      const BodyValue& v = stage.body[i];
-      index[i] = v.kind == BodyValue::Kind::Index;
-    }
-    for (const Load& load : stage.loads)
-      for (int j : load.indirect)
-        index[j] = true;
+    const std::vector<bool> index = index_arithmetic(stage);
     for (std::size_t i = 0; i < stage.body.size(); ++i)
       if (!index[i])
         widest = std::max(widest, size_of(compute_dtype(stage.body[i].dtype)));

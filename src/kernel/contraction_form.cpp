@@ -189,10 +189,32 @@ private:
       std::rotate(best, best + 1, group.axes.end());
   }
 
+  /// The same with the share of its elements that a load touches anew as the other axis goes on: a
+  /// scale of each row or group weighs little beside the numbers that it scales.
+  double traffic(const Stage& stage, int value, int axis, int other) const {
+    double bytes = 0;
+    for (int l : loads_of(stage, value)) {
+      const Load& load = stage.loads[std::size_t(l)];
+      if (stride_of(r_, stage, load, axis) != 1)
+        continue;
+      const auto place = std::find(stage.axes.begin(), stage.axes.end(), other);
+      const auto extent = double(usual_size(r_.axes[std::size_t(other)].extent));
+      const auto stride = stride_of(r_, stage, load, other);
+      double steps = stride == 0 ? extent : 1;
+      if (!stride && place != stage.axes.end()) {
+        const Expr variable =
+            Expr::axis(int(place - stage.axes.begin()), r_.axes[std::size_t(other)].extent);
+        steps = double(std::max<std::int64_t>(divisor_of(offset_of(r_, load), variable), 1));
+      }
+      bytes += double(size_of(r_.operands[std::size_t(load.number)].dtype)) / std::max(steps, 1.0);
+    }
+    return bytes;
+  }
+
   void describe(const Stage& stage, Side& side, int panel) const {
     const int depth = f_.depth.axes.back();
-    const std::int64_t along_panel = score(stage, side.value, panel),
-                       along_depth = score(stage, side.value, depth);
+    const double along_panel = traffic(stage, side.value, panel, depth),
+                 along_depth = traffic(stage, side.value, depth, panel);
     side.order = along_panel == 0 && along_depth == 0 ? Side::Order::Neither
                  : along_panel >= along_depth         ? Side::Order::Panel
                                                       : Side::Order::Depth;

@@ -132,6 +132,18 @@ Schedule make_schedule(const ContractionForm& form, const Problem& p, int mr, in
   k["pack_left"] = left_here ? 0 : 1;
   k["pack_right"] = right_here ? 0 : 1;
   k["shared"] = many || (left_here && right_here) ? 0 : 1;
+  // Where one block has all rows, each panel of the right side is read in one block only: the
+  // worker that reads it packs it just before, into the second cache, and no packed copy of the
+  // whole side (of windows, many times what memory holds) goes through memory.
+  const std::int64_t panel_bytes = nr * p.depth * p.bytes;
+  if (left_here && !right_here && (row_panels == 1 || rows >= p.rows) &&
+      (row_panels == 1 || 4 * panel_bytes <= p.l2 / 2)) {
+    k["shared"] = 0;
+    k["mc"] = mr * row_panels;
+    k["nc"] = nr * even_piece(column_panels, p.l2 / 2 / panel_bytes, many ? 1 : p.workers);
+    if (row_panels == 1 && panel_bytes <= p.l2 / 2)
+      k["kc"] = p.depth; // no sums wait
+  }
   return s;
 }
 

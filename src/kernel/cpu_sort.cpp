@@ -9,8 +9,6 @@ namespace egret::kernel {
 
 namespace {
 
-/// Elements that are filtered between two looks at the memory that they need.
-constexpr std::int64_t kFiltered = 256;
 /// Vectors that are compared with the last item that is kept before the result is looked at.
 constexpr int kVectorsTogether = 4;
 
@@ -306,7 +304,7 @@ private:
 } // namespace
 
 std::int64_t filter_memory(std::int64_t kept) {
-  return std::max<std::int64_t>(1024, 4 * kept);
+  return std::max<std::int64_t>(2 * kFiltered, 4 * kept);
 }
 
 KernelProgram sort_by_radix(const Region& region, const SortForm& form, SortWay way,

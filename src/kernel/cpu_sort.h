@@ -97,6 +97,8 @@ private:
 
 /// Elements of a slice, and the most slices of a row.
 inline constexpr std::int64_t kSliceLength = 1 << 14, kMostSlices = 64;
+/// Elements that Filter looks at between two looks at the memory that they need.
+inline constexpr std::int64_t kFiltered = 256;
 /// Items that Filter gathers before it sorts them; a row must be longer.
 std::int64_t filter_memory(std::int64_t kept);
 /// Any way but Network; Insert and Filter need a known number of kept items and length.

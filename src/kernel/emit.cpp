@@ -58,6 +58,9 @@ std::vector<Guard> without_lanes(std::vector<Guard> mask) {
   return mask;
 }
 
+/// Loads of a choice that are worth a branch.
+constexpr int kLoadsOfBranch = 4;
+
 /// Whether an operation on low-precision values needs no rounding: its result is one of them, or no
 /// number, or exact.
 bool is_exact(Op op) {
@@ -468,8 +471,71 @@ struct Emitter::Body {
     return -1;
   }
 
+  /// The condition of a choice as a guard, where it compares an index that is the same in all lanes
+  /// with a number and can hold and fail.
+  std::optional<Guard> shared_condition(const BodyValue& choice) const {
+    const BodyValue& test = stage.body[std::size_t(choice.args[0])];
+    if (test.kind != BodyValue::Kind::Apply || test.op != Op::Lt)
+      return std::nullopt;
+    const BodyValue& index = stage.body[std::size_t(test.args[0])];
+    const BodyValue& bound = stage.body[std::size_t(test.args[1])];
+    if (index.kind != BodyValue::Kind::Index || bound.kind != BodyValue::Kind::Constant ||
+        !is_integer(index.dtype))
+      return std::nullopt;
+    const Expr place = at_point(index.index, stage, point, {});
+    const Expr end(bound.constant.as_int());
+    if (e.varies(place) || proves_less(place, end) || proves_less_equal(end, place))
+      return std::nullopt;
+    return Guard{place, Expr(INT64_MIN / 2), end};
+  }
+
+  /// Whether a value differs from lane to lane, and how many operands it loads; nothing where it
+  /// reads stages.
+  struct Cone {
+    bool varies = false;
+    int loads = 0;
+  };
+  bool look(int i, std::vector<bool>& seen, Cone& cone) const {
+    if (seen[std::size_t(i)])
+      return true;
+    seen[std::size_t(i)] = true;
+    const BodyValue& v = stage.body[std::size_t(i)];
+    const auto differs = [&](const Expr& x) { return e.varies(at_point(x, stage, point, {})); };
+    if (v.kind == BodyValue::Kind::Index)
+      cone.varies |= differs(v.index);
+    if (v.kind == BodyValue::Kind::Load) {
+      const Load& load = stage.loads[std::size_t(v.load)];
+      if (load.source != Source::Operand || !load.indirect.empty())
+        return false;
+      const bool tensor = e.region_.operands[std::size_t(load.number)].role == Role::Tensor;
+      cone.loads += tensor ? 1 : 0;
+      for (const Expr& c : load.map.coords)
+        cone.varies |= tensor && differs(c);
+      for (const Hole& hole : load.map.holes)
+        for (const Guard& g : hole.valid)
+          cone.varies |= differs(g.value) || differs(g.lo) || differs(g.hi);
+    }
+    return std::all_of(v.args.begin(), v.args.end(), [&](int a) { return look(a, seen, cone); });
+  }
+
+  /// A choice by branches, if that is worth it.
+  std::optional<Value> branch(const BodyValue& v) {
+    if (!e.branches || v.op != Op::Select)
+      return std::nullopt;
+    const std::optional<Guard> condition = shared_condition(v);
+    std::vector<bool> seen(stage.body.size(), false);
+    Cone cone;
+    if (!condition || !look(v.args[1], seen, cone) || !look(v.args[2], seen, cone) ||
+        cone.loads < kLoadsOfBranch)
+      return std::nullopt;
+    const VarId chosen = e.b_.variable({compute_dtype(v.dtype), cone.varies ? point.lanes : 1});
+    const auto choose = [&](int arm) { return [&, arm] { e.b_.set(chosen, get(arm).id); }; };
+    e.b_.either({*condition}, choose(v.args[1]), choose(v.args[2]));
+    return Value{e.b_.read(chosen), v.dtype};
+  }
+
   Value get(int i) {
-    if (made[i].id >= 0)
+    if (made[i].id >= 0 && e.b_.visible(made[i].id))
       return made[i];
     const BodyValue& v = stage.body[i];
     switch (v.kind) {
@@ -493,6 +559,10 @@ struct Emitter::Body {
           made[i] = get(v.args[*known ? 1 : 2]);
           break;
         }
+      if (const std::optional<Value> chosen = branch(v)) {
+        made[i] = *chosen;
+        break;
+      }
       if (auto held = is_at(v); held >= 0) {
         made[i] = {held, DType::Bool};
         break;

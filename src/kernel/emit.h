@@ -104,6 +104,10 @@ public:
   const Region& region() const { return region_; }
 
   CachePolicy load_policy = CachePolicy::Default;
+  /// Of a choice by an index that all lanes share, between values that take several loads, only the
+  /// one that is chosen is computed, in a branch: a concatenation of many tensors reads one of them
+  /// an element. Loads in a branch stay in their loop.
+  bool branches = false;
   /// Exponentials are for sums that have a term of 1: see ProgramBuilder::exp_beside_one.
   bool beside_one = false;
   /// Sums of squared deviations from a mean that are made beside it (is_spread_of): by stage, the

@@ -80,9 +80,13 @@ struct SortEstimate {
       return shared(rows * (read + taken * (4 + 1.2 * kept)), rows);
     }
     case SortWay::Filter: {
-      const double room = double(filter_memory(form.kept.value()));
-      const double sorts = 2 + kept * std::log(std::max(1.0, length / room)) / (room - kept);
-      return shared(rows * (read + sorts * radix(room, bits)), rows);
+      // The first sort is of elements that are not compared; then what is better is gathered until
+      // the next elements may not fit.
+      const double room = double(filter_memory(form.kept.value())), first = room - kFiltered;
+      const double taken = kept * std::log(std::max(1.0, length / first));
+      const double sorts = std::max(1.0, std::ceil(taken / std::max(1.0, first - kept)));
+      return shared(rows * (read + radix(first, bits) + sorts * radix(kept + taken / sorts, bits)),
+                    rows);
     }
     case SortWay::Network: {
       const NetworkShape shape = network_shape(region, form, target.vector_bytes, block);

@@ -45,6 +45,18 @@ Joint check_join(std::span<const Tensor> tensors, std::int64_t axis, const char*
   return {type, along, total};
 }
 
+// Of pieces `first` to `end` the one in which the position lies: a tree of choices, so that finding
+// the piece takes as many comparisons as its number has bits.
+Tensor choose_piece(const Tensor& position, std::span<const Tensor> pieces,
+                    std::span<const Expr> ends) {
+  if (pieces.size() == 1)
+    return pieces[0];
+  const std::size_t half = pieces.size() / 2;
+  return where(position < number_of(ends[half - 1], DType::I64),
+               choose_piece(position, pieces.first(half), ends.first(half)),
+               choose_piece(position, pieces.subspan(half), ends.subspan(half)));
+}
+
 // Each piece is padded to the whole; the position along the axis selects the piece.
 Tensor join(std::span<const Tensor> tensors, std::int64_t axis, const char* who) {
   const Joint joint = check_join(tensors, axis, who);
@@ -71,10 +83,7 @@ Tensor join(std::span<const Tensor> tensors, std::int64_t axis, const char* who)
   line[joint.axis] = joint.total;
   const Tensor steps = iota(joint.total, DType::I64);
   const Tensor position = apply(Op::Reshape, {&steps}, {.shape = line}, who);
-  Tensor result = pieces.back();
-  for (std::size_t i = pieces.size() - 1; i-- > 0;)
-    result = where(position < number_of(ends[i], DType::I64), pieces[i], result);
-  return result;
+  return choose_piece(position, pieces, ends);
 }
 
 } // namespace

@@ -2,6 +2,9 @@
 
 #include "support/random_graph.h"
 
+#include <functional>
+#include <string>
+
 namespace egret::testing {
 
 namespace {
@@ -43,6 +46,47 @@ NodeId layer_norm(Graph& g, NodeId x, NodeId weight) {
                  scalar(g, 1e-5, {s[0]}));
   NodeId r = g.unary(Op::Recip, g.unary(Op::Sqrt, var));
   return g.binary(Op::Mul, g.binary(Op::Mul, d, along(g, r, s)), g.broadcast(weight, s));
+}
+
+/// Concatenation along an axis: each part padded to the whole, chosen by the position.
+NodeId join(Graph& g, const std::vector<NodeId>& parts, std::size_t axis) {
+  const std::size_t rank = g[parts[0]].shape.size();
+  Expr total = 0;
+  for (NodeId part : parts)
+    total = total + g[part].shape[axis];
+  std::vector<NodeId> padded;
+  std::vector<Expr> ends;
+  Expr begin = 0;
+  for (NodeId part : parts) {
+    const Expr end = begin + g[part].shape[axis];
+    std::vector<Expr> before(rank, Expr(0)), after(rank, Expr(0));
+    before[axis] = begin;
+    after[axis] = total - end;
+    padded.push_back(g.pad(part, before, after, Scalar::of(DType::F32, 0.0)));
+    ends.push_back(begin = end);
+  }
+  const Shape whole = g[padded[0]].shape;
+  Shape line(rank, Expr(1));
+  line[axis] = total;
+  const NodeId position = g.expand(g.reshape(g.iota(total), line), whole);
+  const std::function<NodeId(std::size_t, std::size_t)> choose = [&](std::size_t first,
+                                                                     std::size_t end) {
+    if (end - first == 1)
+      return padded[first];
+    const std::size_t half = (first + end) / 2;
+    const NodeId bound = g.constant(Scalar::of(DType::I64, ends[half - 1].value()));
+    const NodeId before = g.binary(Op::Lt, position, g.broadcast(bound, whole));
+    return g.select(before, choose(first, half), choose(half, end));
+  };
+  return choose(0, padded.size());
+}
+
+/// Nine inputs of m rows or fewer, and n columns.
+std::vector<NodeId> nine(Graph& g, std::int64_t m, std::int64_t n) {
+  std::vector<NodeId> parts;
+  for (int i = 0; i < 9; ++i)
+    parts.push_back(g.input(std::string(1, char('a' + i)), DType::F32, {1 + (m + i) % m, n}));
+  return parts;
 }
 
 const std::vector<std::pair<std::int64_t, std::int64_t>> kSmall{
@@ -100,6 +144,17 @@ const std::vector<FormCase> kForms{
        g.outputs = {g.unary(Op::Exp, q)};
      },
      kSmall},
+    {"concatenated_rows",
+     [](Graph& g, auto m, auto n) { g.outputs = {g.unary(Op::Exp, join(g, nine(g, m, n), 0))}; },
+     {{1, 1}, {1, 16}, {3, 8}, {2, 17}, {5, 65}}},
+    {"concatenated_columns",
+     [](Graph& g, auto m, auto n) {
+       std::vector<NodeId> parts;
+       for (NodeId part : nine(g, m, n))
+         parts.push_back(g.permute(part, {1, 0}));
+       g.outputs = {join(g, parts, 1)};
+     },
+     {{1, 1}, {3, 8}, {2, 17}, {16, 5}}},
     {"every_third",
      [](Graph& g, auto m, auto n) {
        NodeId x = g.input("x", DType::F32, {m, 3 * n});

@@ -63,11 +63,11 @@ inline void kill_while_writing(int rounds) {
     close(ends[1]);
     std::uint32_t last = 0;
     const std::uint32_t wanted = 1 + random() % 40;
-    while (last < wanted && read(ends[0], &last, sizeof last) == sizeof last) {
+    while (last < wanted && ::read(ends[0], &last, sizeof last) == sizeof last) {
     }
     usleep(random() % 3000);
     kill(child, SIGKILL);
-    while (read(ends[0], &last, sizeof last) == sizeof last) { // told before its end
+    while (::read(ends[0], &last, sizeof last) == sizeof last) { // told before its end
     }
     close(ends[0]);
     waitpid(child, nullptr, 0);

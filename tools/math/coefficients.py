@@ -115,6 +115,29 @@ s_top = ((mp.sqrt(2) - 1) / (mp.sqrt(2) + 1)) ** 2
 fit("pow log2 p", lambda z: series(lambda t: 2 * mp.atanh(mp.sqrt(t)) / mp.sqrt(t) * c, z, 1e-14, 2 * c),
     lambda z: 1 / (2 * c), range(7), 0, s_top * mp.mpf("1.001"), to_f64)
 fit("pow exp2 p", lambda r: mp.mpf(2) ** r, lambda r: 1 / mp.mpf(2) ** r, range(8), -0.505, 0.505, to_f64)
+# In f64: log(1+f) = f - f^2/2 + s (f^2/2 + z p(z)), s = f/(2+f), z = s^2; sine and cosine as above
+fit("log p in f64", lambda z: series(lambda t: (2 * mp.atanh(mp.sqrt(t)) / mp.sqrt(t) - 2) / t, z, 1e-20, mp.mpf(2) / 3),
+    lambda z: z / 2, range(7), 0, s_top * mp.mpf("1.001"), to_f64)
+top = mp.mpf("0.79") ** 2
+fit("sin p in f64", lambda z: series(lambda t: (mp.sin(mp.sqrt(t)) / mp.sqrt(t) - 1) / t, z, 1e-20, -mp.mpf(1) / 6),
+    lambda z: z / (mp.sin(mp.sqrt(z)) / mp.sqrt(z)) if z > 1e-20 else mp.mpf(0), range(6), 0, top, to_f64)
+fit("cos p in f64", lambda z: series(lambda t: (mp.cos(mp.sqrt(t)) - 1 + t / 2) / t ** 2, z, 1e-12, mp.mpf(1) / 24),
+    lambda z: z ** 2 / mp.cos(mp.sqrt(z)), range(6), 0, top, to_f64)
+
+
+def shortened(x, bits):
+    """The leading bits of x."""
+    unit = mp.mpf(2) ** (int(mp.floor(mp.log(x, 2))) - bits + 1)
+    return mp.floor(x / unit) * unit
+
+
+parts, h = [], mp.pi / 2
+for bits in (33, 33, 33):
+    parts.append(shortened(h, bits))
+    h -= parts[-1]
+print("pi/2 parts in f64", [float(p).hex() for p in parts + [to_f64(h)]])
+print("ln2 parts in f64", float(shortened(l, 33)).hex(), float(to_f64(l - shortened(l, 33))).hex())
+print("1/ln2 parts in f64", float(shortened(c, 22)).hex(), float(to_f64(c - shortened(c, 22))).hex())
 # For compositions in src/tensor/math.cpp: atan t = t + t^3 p(t^2) for 0 <= t <= 1, and erfc x = exp(-x^2) p((x-2)/(x+2)) / (1+x)
 for rounding, terms in ((to_f32, 9), (to_f64, 20)):
     fit(f"atan p, {terms} terms", lambda z: series(lambda t: (mp.atan(mp.sqrt(t)) / mp.sqrt(t) - 1) / t, z, 1e-12, -mp.mpf(1) / 3),

@@ -1,56 +1,40 @@
 // Transcendental functions.
 #include "backend/cpu/interleave.h"
 #include "backend/cpu/math_f32.h"
+#include "backend/cpu/math_f64.h"
 #include "backend/cpu/ops.h"
 
 #include "support/fail.h"
-
-#include <string>
 
 namespace egret::backend::cpu {
 
 namespace {
 
-Num inlined(Op op, Num x);
-
-} // namespace
-
-Num math(Op op, Num x) {
-  if (x.bits() == 64) {
-    std::string name = "egret_" + std::string(info_of(op).name) + "_f64";
-    return call_library(name.c_str(), x);
-  }
-  Num result = inlined(op, x);
-  mark_chain(result);
-  return result;
-}
-
-namespace {
-
 Num inlined(Op op, Num x) {
+  const bool wide = x.bits() == 64;
   switch (op) {
   case Op::Exp:
-    return exp_f32(x);
+    return wide ? exp_f64(x) : exp_f32(x);
   case Op::Exp2:
-    return exp2_f32(x);
+    return wide ? exp2_f64(x) : exp2_f32(x);
   case Op::Expm1:
-    return expm1_f32(x);
+    return wide ? expm1_f64(x) : expm1_f32(x);
   case Op::Log:
-    return log_f32(x);
+    return wide ? log_f64(x) : log_f32(x);
   case Op::Log2:
-    return log2_f32(x);
+    return wide ? log2_f64(x) : log2_f32(x);
   case Op::Log1p:
-    return log1p_f32(x);
+    return wide ? log1p_f64(x) : log1p_f32(x);
   case Op::Sin:
-    return sin_f32(x);
+    return wide ? sin_f64(x) : sin_f32(x);
   case Op::Cos:
-    return cos_f32(x);
+    return wide ? cos_f64(x) : cos_f32(x);
   case Op::Tanh:
-    return tanh_f32(x);
+    return wide ? tanh_f64(x) : tanh_f32(x);
   case Op::Erf:
-    return erf_f32(x);
+    return wide ? call_library("egret_erf_f64", x) : erf_f32(x);
   case Op::Sigmoid:
-    return sigmoid_f32(x);
+    return wide ? sigmoid_f64(x) : sigmoid_f32(x);
   default:
     break;
   }
@@ -59,6 +43,12 @@ Num inlined(Op op, Num x) {
 }
 
 } // namespace
+
+Num math(Op op, Num x) {
+  Num result = inlined(op, x);
+  mark_chain(result);
+  return result;
+}
 
 Num power(Num x, Num y) {
   return x.bits() == 64 ? call_library("egret_pow_f64", x, {y}) : power_f32(x, y);

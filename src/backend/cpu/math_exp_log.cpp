@@ -1,17 +1,13 @@
 // Exponentials and logarithms in f32. The polynomials are minimax fits made by
 // tools/math/coefficients.py; docs/math.md has their errors.
 #include "backend/cpu/math_f32.h"
+#include "backend/cpu/math_parts.h"
 
 #include <llvm/IR/IntrinsicsX86.h>
-
-#include <algorithm>
-#include <limits>
 
 namespace egret::backend::cpu {
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kLog2E = 0x1.715476p+0, kLog2ELow = 0x1.4ae0cp-26; // 1/ln 2 in two parts
 constexpr double kLn2 = 0x1.62e43p-1, kLn2Low = -0x1.05c61p-29; // ln 2, nearest f32 and the rest
 constexpr double
@@ -52,17 +48,6 @@ Num scale(Num p, Num whole, Num n) {
   return p * power_of_two(half) * power_of_two(n - half);
 }
 
-// NaN stays in all three.
-Num at_most(Num x, double high) {
-  return select(x > high, high, x);
-}
-Num at_least(Num x, double low) {
-  return select(x < low, low, x);
-}
-Num clamp(Num x, double low, double high) {
-  return at_least(at_most(x, high), low);
-}
-
 // x = n ln 2 + r with |r| <= ln 2 / 2; n as an f32 and as an integer.
 struct Reduced {
   Num r, whole, n;
@@ -101,13 +86,6 @@ Split split(Num x) {
   Num e = sar(moved, 23);
   e = select(tiny, e - e.word(23), e);
   return {x.with(x.b().CreateSIToFP(e, x.type())), mantissa - 1.0};
-}
-
-// The logarithm of what is not a positive finite number.
-Num log_edges(Num x, Num result) {
-  result = select(x == kInf, x, result);
-  result = select(x == 0.0, -kInf, result);
-  return select(x.with(x.b().CreateFCmpULT(x, x.like(0))), kNan, result); // negative or NaN
 }
 
 } // namespace

@@ -4,18 +4,7 @@
 
 #include "backend/cpu/num.h"
 
-#include <initializer_list>
-
 namespace egret::backend::cpu {
-
-/// c[0] + c[1] x + c[2] x^2 .. by Horner's rule.
-inline Num polynomial(Num x, std::initializer_list<double> coefficients) {
-  const double* c = coefficients.end() - 1;
-  Num p = x.like(*c);
-  while (c != coefficients.begin())
-    p = fma(p, x, x.like(*--c));
-  return p;
-}
 
 Num exp_f32(Num x);
 Num exp2_f32(Num x);

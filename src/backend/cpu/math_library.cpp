@@ -28,11 +28,6 @@ void fma_f64(double* a, const double* b, const double* c, std::int64_t n) {
     a[i] = std::fma(a[i], b[i], c[i]);
 }
 
-double sigmoid(double x) {
-  double e = std::exp(-std::fabs(x));
-  return (x < 0 ? e : 1.0) / (1.0 + e);
-}
-
 double floor_mod(double a, double b) {
   double r = std::fmod(a, b);
   if (r == 0)
@@ -54,35 +49,14 @@ void wait_at(Barrier* barrier) {
 #define EGRET_MAP(name, function)                                                                  \
   { "egret_" name "_f64", reinterpret_cast<void*>(&map_f64<function>) }
 
-double exp2(double x) {
-  return std::exp2(x);
-}
-double log2(double x) {
-  return std::log2(x);
-}
 double sin(double x) {
   return std::sin(x);
 }
 double cos(double x) {
   return std::cos(x);
 }
-double exp(double x) {
-  return std::exp(x);
-}
-double log(double x) {
-  return std::log(x);
-}
-double tanh(double x) {
-  return std::tanh(x);
-}
 double erf(double x) {
   return std::erf(x);
-}
-double log1p(double x) {
-  return std::log1p(x);
-}
-double expm1(double x) {
-  return std::expm1(x);
 }
 double pow(double x, double y) {
   return std::pow(x, y);
@@ -93,17 +67,9 @@ double pow(double x, double y) {
 std::span<const LibraryFunction> math_library() {
   static const LibraryFunction functions[] = {
       {"egret_barrier", reinterpret_cast<void*>(&wait_at)},
-      EGRET_MAP("exp2", exp2),
-      EGRET_MAP("log2", log2),
       EGRET_MAP("sin", sin),
       EGRET_MAP("cos", cos),
-      EGRET_MAP("exp", exp),
-      EGRET_MAP("log", log),
-      EGRET_MAP("tanh", tanh),
       EGRET_MAP("erf", erf),
-      EGRET_MAP("log1p", log1p),
-      EGRET_MAP("expm1", expm1),
-      EGRET_MAP("sigmoid", sigmoid),
       {"egret_fma_f64", reinterpret_cast<void*>(&fma_f64)},
       {"egret_pow_f64", reinterpret_cast<void*>(&map2_f64<pow>)},
       {"egret_mod_f64", reinterpret_cast<void*>(&map2_f64<floor_mod>)},

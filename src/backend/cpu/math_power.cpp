@@ -1,6 +1,7 @@
 // Power and floor modulo of f32, computed in f64: the logarithm then has bits to spare for any
 // exponent.
 #include "backend/cpu/math_f32.h"
+#include "backend/cpu/math_parts.h"
 #include "backend/cpu/ops.h"
 
 #include <limits>

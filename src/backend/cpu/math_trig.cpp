@@ -1,5 +1,6 @@
 // Sine and cosine in f32.
 #include "backend/cpu/math_f32.h"
+#include "backend/cpu/math_parts.h"
 #include "backend/cpu/ops.h"
 
 #include <cmath>

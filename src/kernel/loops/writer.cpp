@@ -61,6 +61,7 @@ Writer::Writer(const Region& region, const Tree& tree, const Schedule& schedule,
       results_(region.stages.size()), is_read_(region.stages.size(), false),
       waits_(region.stages.size(), false), open_(region.stages.size()) {
   e_.load_policy = schedule.load_policy;
+  e_.branches = !target.is_gpu(); // where a branch holds back no loads of other threads
   for (std::size_t s = 0; s < paths_.size(); ++s) {
     overreaches_.emplace_back(r_.axes.size(), false);
     computed_.emplace_back();

@@ -15,6 +15,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
+#include <span>
 
 namespace egret::kernel {
 
@@ -57,6 +59,36 @@ TreePtr staged(const Region& region, const Map& map, TreePtr rest) {
         rest = loops::near(load.number, std::move(rest));
       }
   return rest;
+}
+
+/// Whether an access of all points finds neighbours along an axis in one line of a cache.
+bool shares_lines(const std::optional<std::int64_t>& stride, DType type) {
+  constexpr std::int64_t kLine = 64;
+  return stride && *stride != 0 && std::abs(*stride) * std::int64_t(size_of(type)) < kLine;
+}
+
+/// The axes but those that vectors or blocks go along, in an order in which lines of a cache are
+/// used up: behind the others those along which operands of full size or results are contiguous.
+std::vector<int> outer_axes(const Region& region, std::span<const int> inner) {
+  std::vector<int> axes = axes_but(region, inner);
+  const auto shared_lines = [&](int axis) {
+    int count = 0;
+    for (const Stage& stage : region.stages)
+      for (const Load& load : stage.loads) {
+        if (load.source != Source::Operand || !load.indirect.empty())
+          continue;
+        const auto is_read_along = [&](int a) { return stride_of(region, stage, load, a) != 0; };
+        if (std::all_of(stage.axes.begin(), stage.axes.end(), is_read_along))
+          count += shares_lines(stride_of(region, stage, load, axis),
+                                region.operands[std::size_t(load.number)].dtype);
+      }
+    for (const Output& out : region.outputs)
+      count += shares_lines(stride_of(region, out, axis), out.dtype);
+    return count;
+  };
+  std::stable_sort(axes.begin(), axes.end(),
+                   [&](int a, int b) { return shared_lines(a) < shared_lines(b); });
+  return axes;
 }
 
 class ElementwiseTemplate : public Template {
@@ -140,7 +172,7 @@ private:
   }
 
   static Built chunks(const Region& region, std::int64_t chunk, const Map& map) {
-    const std::vector<int> outer = axes_but(region, std::array{map.vector});
+    const std::vector<int> outer = outer_axes(region, std::array{map.vector});
     TreePtr inner = map.bodies;
     if (map.vector >= 0) {
       const std::int64_t step = map.vectors * map.lanes;
@@ -160,7 +192,7 @@ private:
   static Built blocks(const Region& region, const Map& map) {
     if (map.lanes == 1)
       return {nullptr, "one lane transposes nothing"};
-    const std::vector<int> outer = axes_but(region, std::array{map.vector, map.transposed});
+    const std::vector<int> outer = outer_axes(region, std::array{map.vector, map.transposed});
     TreePtr block = loop(map.transposed, Expr(map.lanes), 1, Bind::Unroll,
                          loop(map.vector, Expr(map.lanes), 1, Bind::Vector, map.bodies));
     const auto over = [&](int axis, Bind bind, TreePtr rest) {

@@ -125,13 +125,17 @@ double distance(const Scalar& a, const Scalar& b) {
     return 0;
   if (x == 0 && y == 0)
     return HUGE_VAL;
+  // As integers: a double has fewer bits than the patterns of f64.
   int bits = static_cast<int>(8 * size_of(a.dtype));
   auto ordered = [&](std::uint64_t w) {
     std::uint64_t sign = std::uint64_t{1} << (bits - 1);
-    auto magnitude = static_cast<double>(w & (sign - 1));
+    auto magnitude = static_cast<std::int64_t>(w & (sign - 1));
     return w & sign ? -magnitude : magnitude;
   };
-  return std::fabs(ordered(a.bits) - ordered(b.bits));
+  const std::int64_t first = ordered(a.bits), second = ordered(b.bits);
+  return (first < 0) != (second < 0)
+             ? std::fabs(static_cast<double>(first) - static_cast<double>(second))
+             : std::fabs(static_cast<double>(first - second));
 }
 
 double allowed(Op op, DType result) {

@@ -72,6 +72,36 @@ TEST(ContractionForm, ColumnsAreWhatTheOutputIsContiguousAlong) {
   EXPECT_EQ(swapped.form.columns.extent, Expr(6));
 }
 
+/// x w^T where w is made of small integers, row by row, and a scale of each row.
+kernel::Region scaled_product(std::int64_t m, std::int64_t n, std::int64_t k) {
+  const Einsum e = sizes("mk", "nk", "mn", m, n, k);
+  return region_of([&](Graph& g) {
+    const NodeId scale = g.reshape(g.input("s", DType::F32, {n}), {n, 1});
+    const NodeId w = g.binary(Op::Mul, g.cast(input(g, "w", "nk", e, DType::I8), DType::F32),
+                              g.expand(scale, {n, k}));
+    return std::vector{testing::einsum(g, input(g, "a", "mk", e), w, e)};
+  });
+}
+
+TEST(ContractionForm, AScaleOfEachRowDoesNotSayHowTheNumbersLie) {
+  const auto found = kernel::find_contraction(scaled_product(4, 70, 96));
+  ASSERT_TRUE(found.ok) << found.reason;
+  EXPECT_EQ(found.form.right.order, kernel::Side::Order::Depth);
+}
+
+TEST(Contraction, PanelsThatAreReadOnceArePackedByTheirReader) {
+  const auto region = scaled_product(4, 70, 96);
+  check_contraction(region, 3);
+  check_contraction(scaled_product(3, 37, 40), 2, true);
+  const kernel::Target target = testing::cpu_at("native").target();
+  EXPECT_EQ(kernel::contraction_generator().space(region, target).at(0).knob("shared", -1), 0);
+  EXPECT_EQ(kernel::contraction_generator()
+                .space(scaled_product(20000, 70, 96), target)
+                .at(0)
+                .knob("shared", -1),
+            1);
+}
+
 TEST(ContractionForm, SaysWhyARegionIsNone) {
   const auto reason = [](const std::function<NodeId(Graph&)>& make) {
     const auto found =

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <string>
 
 namespace egret::kernel {
 namespace {
@@ -47,6 +48,42 @@ KernelProgram by_knobs(const testing::RegionCase& c, std::map<std::string, std::
   if (lowered.ok)
     verify(lowered.program);
   return std::move(lowered.program);
+}
+
+/// `count` inputs of two rows, one after the other.
+Graph concatenation(int count, std::int64_t columns) {
+  Graph g;
+  const std::int64_t rows = 2 * count;
+  const Shape whole{rows, columns};
+  const NodeId position = g.expand(g.reshape(g.iota(rows), {rows, 1}), whole);
+  NodeId chosen = -1;
+  for (int i = count; i-- > 0;) {
+    const NodeId part = g.pad(g.input("x" + std::to_string(i), DType::F32, {2, columns}),
+                              {2 * i, 0}, {rows - 2 * i - 2, 0}, Scalar::of(DType::F32, 0.0));
+    const NodeId end =
+        g.broadcast(g.constant(Scalar::of(DType::I64, std::int64_t{2 * i + 2})), whole);
+    chosen = i == count - 1 ? part : g.select(g.binary(Op::Lt, position, end), part, chosen);
+  }
+  g.outputs = {chosen};
+  return g;
+}
+
+TEST(Lowering, OfManyConcatenatedTensorsAnElementReadsFew) {
+  const auto branches = [](int count, const Target& target) {
+    const auto c = only_region(concatenation(count, 64), target);
+    const std::string text = print(by_knobs(c, {{"vectors", 2}}, target));
+    std::size_t found = 0;
+    for (std::size_t at = text.find("else"); at != std::string::npos;
+         at = text.find("else", at + 1))
+      ++found;
+    return found;
+  };
+  EXPECT_EQ(branches(2, cpu()), 0u); // two loads and a choice are cheaper
+  EXPECT_GE(branches(12, cpu()), 9u);
+  // Index arithmetic is narrow: a vector has as many lanes as there are floats in one.
+  const auto c = only_region(concatenation(12, 64), cpu());
+  const std::string lanes = "f32x" + std::to_string(cpu().vector_bytes / 4);
+  EXPECT_NE(print(by_knobs(c, {}, cpu())).find(lanes), std::string::npos);
 }
 
 /// x of one column and y of one row, both of all points.
