@@ -22,6 +22,7 @@
 #include "egret/language_model.h"
 #include "egret/libraries.h"
 #include "egret/log.h"
+#include "egret/memory.h"
 #include "egret/metrics.h"
 #include "egret/mixed.h"
 #include "egret/models.h"
