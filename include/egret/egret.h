@@ -4,6 +4,7 @@
 
 #include "egret/autocast.h"
 #include "egret/averages.h"
+#include "egret/borders.h"
 #include "egret/chat_template.h"
 #include "egret/checked_execution.h"
 #include "egret/checkpoint.h"
@@ -12,6 +13,7 @@
 #include "egret/data.h"
 #include "egret/deterministic.h"
 #include "egret/device.h"
+#include "egret/dlpack.h"
 #include "egret/effort.h"
 #include "egret/explain.h"
 #include "egret/finetune.h"
