@@ -35,6 +35,7 @@
 #include "egret/recompute.h"
 #include "egret/record.h"
 #include "egret/sharded_tensors.h"
+#include "egret/streams.h"
 #include "egret/tensor.h"
 #include "egret/text_model.h"
 #include "egret/tokenizer.h"
