@@ -102,7 +102,7 @@ struct Node : std::enable_shared_from_this<Node> {
   std::uint64_t epoch = 0;          ///< (lock) of the traversal that met it last
   std::uint32_t place = 0;          ///< (lock) its number in that traversal
   Stream* stream = nullptr;         ///< of the thread that recorded it; null in a scope
-  std::int64_t queued = 0;          ///< (lock) what it counts there: 1 or bytes (join_queue)
+  std::int64_t queued = 0;          ///< (lock) what it counts there: 1, or bytes of data
 
   Node() = default;
   Node(const Node&) = delete;
