@@ -98,7 +98,15 @@ constexpr std::array kVariables{
                         [](std::string_view t, std::string_view w) { parse_flag(t, w); }},
     EnvironmentVariable{"EGRET_PLANS_MB", "1 to 1000000",
                         "MiB of the host's memory for the plans that are kept; 256 by default",
-                        [](std::string_view t, std::string_view w) { parse_plan_megabytes(t, w); }},
+                        [](std::string_view t, std::string_view w) { parse_megabytes(t, w); }},
+    EnvironmentVariable{"EGRET_QUEUE_MB", "1 to 1000000",
+                        "MiB of data that a thread's recorded operations may wait to read before "
+                        "they run unread; 1024 by default",
+                        [](std::string_view t, std::string_view w) { parse_megabytes(t, w); }},
+    EnvironmentVariable{
+        "EGRET_QUEUE_OPS", "1 to 1000000",
+        "operations that a thread records before they run unread; 4096 by default",
+        [](std::string_view t, std::string_view w) { parse_queue_operations(t, w); }},
     EnvironmentVariable{"EGRET_THREADS", "1 to 1024",
                         "threads that kernels may use; by default all cores of the process",
                         is_threads},
@@ -129,7 +137,11 @@ bool parse_flag(std::string_view text, std::string_view who) {
   return text == "1";
 }
 
-int parse_plan_megabytes(std::string_view text, std::string_view who) {
+int parse_queue_operations(std::string_view text, std::string_view who) {
+  return whole(text, who, 1, 1000000);
+}
+
+int parse_megabytes(std::string_view text, std::string_view who) {
   return whole(text, who, 1, 1000000);
 }
 

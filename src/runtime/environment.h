@@ -29,8 +29,9 @@ std::optional<std::string> environment(const char* name);
 
 // What the texts mean; Error(Value) that begins with `who` for others.
 bool parse_flag(std::string_view text, std::string_view who); ///< 0, 1
-/// MiB of the plans that are kept: 1 to 1000000.
-int parse_plan_megabytes(std::string_view text, std::string_view who);
+/// Operations that a thread records before they run: 1 to 1000000.
+int parse_queue_operations(std::string_view text, std::string_view who);
+int parse_megabytes(std::string_view text, std::string_view who);   ///< 1 to 1000000
 int parse_debug_level(std::string_view text, std::string_view who); ///< 0 to 4
 /// Seconds of a search: a finite number above 0.
 double parse_budget(std::string_view text, std::string_view who);

@@ -68,7 +68,7 @@ private:
 
   std::vector<StoragePtr> place_slots(const DimValues& dims, std::span<const RunInput> inputs,
                                       Scratch& scratch, StoragePtr& arena) const;
-  StoragePtr allocate(const DimValues& dims, const Expr& bytes) const;
+  StoragePtr allocate(const DimValues& dims, const Expr& bytes, MemoryUse use) const;
   void* input_memory(std::span<const RunInput> inputs, const kernel::Slot& slot,
                      Scratch& scratch) const;
   void list_work(const DimValues& dims, std::span<const RunInput> inputs, Scratch& scratch) const;
@@ -94,9 +94,9 @@ private:
 };
 
 // A plan that does not fit: what it needs, and what would help.
-StoragePtr PlanProgram::allocate(const DimValues& dims, const Expr& bytes) const {
+StoragePtr PlanProgram::allocate(const DimValues& dims, const Expr& bytes, MemoryUse use) const {
   try {
-    return pool_->allocate(static_cast<std::size_t>(dims(bytes)));
+    return pool_->allocate(static_cast<std::size_t>(dims(bytes)), use);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::Memory)
       throw;
@@ -123,7 +123,7 @@ void* PlanProgram::input_memory(std::span<const RunInput> inputs, const kernel::
   if (state)
     fail(ErrorKind::State, "run: a state is in memory of {}, the program is for {}",
          storage->device().name(), device_.name());
-  scratch.copies.push_back(pool_->allocate(storage->bytes()));
+  scratch.copies.push_back(pool_->allocate(storage->bytes(), MemoryUse::Program));
   copy_storage(*scratch.copies.back(), *storage, storage->bytes());
   return scratch.copies.back()->data();
 }
@@ -136,7 +136,7 @@ std::vector<StoragePtr> PlanProgram::place_slots(const DimValues& dims,
   scratch.memory.assign(plan.slots.size(), nullptr);
   std::vector<StoragePtr> outputs(plan.output_slots.size());
   if (dims(plan.arena_bytes) > 0)
-    arena = allocate(dims, plan.arena_bytes);
+    arena = allocate(dims, plan.arena_bytes, MemoryUse::Program);
   for (std::size_t s = 0; s < plan.slots.size(); ++s) {
     const kernel::Slot& slot = plan.slots[s];
     switch (slot.kind) {
@@ -148,7 +148,7 @@ std::vector<StoragePtr> PlanProgram::place_slots(const DimValues& dims,
       scratch.memory[s] = input_memory(inputs, slot, scratch);
       break;
     case kernel::SlotKind::Output: {
-      auto storage = allocate(dims, slot.bytes);
+      auto storage = allocate(dims, slot.bytes, MemoryUse::Value);
       scratch.memory[s] = storage->data();
       outputs[static_cast<std::size_t>(slot.number)] = std::move(storage);
       break;
@@ -263,7 +263,10 @@ std::vector<StoragePtr> PlanProgram::run(std::span<const RunInput> inputs) const
          graph.inputs().size(), inputs.size());
   const DimValues dims(graph, compiled_.plan, inputs);
   thread_local Scratch scratch;
-  scratch.copies.clear();
+  struct Copies { // of inputs go with the run, also when it fails
+    ~Copies() { scratch.copies.clear(); }
+    Scratch& scratch;
+  } copies{scratch};
   StoragePtr arena;
   auto outputs = place_slots(dims, inputs, scratch, arena);
   list_work(dims, inputs, scratch);
@@ -273,7 +276,6 @@ std::vector<StoragePtr> PlanProgram::run(std::span<const RunInput> inputs) const
     submit(scratch.work);
   for (std::size_t step = 0; step < scratch.work.size(); ++step)
     count_step(step, scratch.work[step], dims);
-  scratch.copies.clear();
   return outputs;
 }
 

@@ -124,7 +124,7 @@ void PlanStore::clear() {
 
 std::size_t plan_limit_of_environment() {
   const auto text = environment("EGRET_PLANS_MB");
-  return text ? static_cast<std::size_t>(parse_plan_megabytes(*text, "EGRET_PLANS_MB")) << 20
+  return text ? static_cast<std::size_t>(parse_megabytes(*text, "EGRET_PLANS_MB")) << 20
               : PlanStore::kDefaultLimit;
 }
 

@@ -191,6 +191,12 @@ Pool& Runtime::pool() {
   return *impl_->devices().pool;
 }
 
+Pool& Runtime::pool(const backend::DeviceName& device) {
+  std::lock_guard lock(impl_->mutex);
+  const bool here = impl_->place.engine != Engine::Compiled && device == backend::DeviceName{};
+  return *impl_->devices(here ? impl_->place : Place{Engine::Compiled, device}).pool;
+}
+
 StoragePtr Runtime::allocate(std::size_t bytes) {
   return pool().allocate(bytes);
 }

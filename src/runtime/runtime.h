@@ -27,7 +27,10 @@ public:
   static Runtime& instance();
 
   StoragePtr allocate(std::size_t bytes);
-  Pool& pool();
+  Pool& pool(); ///< of the device in use
+  /// Of a device, which is opened for it: Error(Device) if it cannot be. The engines that interpret
+  /// have a pool of their own, which is the CPU's while one of them is in use.
+  Pool& pool(const backend::DeviceName& device);
   void copy_in(const StoragePtr& to, const void* from, std::size_t bytes);
   void copy_out(void* to, const StoragePtr& from, std::size_t bytes);
   void copy(const StoragePtr& to, const StoragePtr& from, std::size_t bytes);
@@ -73,8 +76,8 @@ public:
   /// Another number for each device, engine and effort: programs that are kept were made for one.
   std::uint64_t place() const noexcept;
   /// Another number after use(), set_effort(), set_frozen(), allow_rules(),
-  /// allow_libraries(), set_deterministic(), set_checked_execution() and clear_plans(): what keeps programs
-  /// beside the store asks it.
+  /// allow_libraries(), set_deterministic(), set_checked_execution() and clear_plans(): what keeps
+  /// programs beside the store asks it.
   std::uint64_t generation() const noexcept;
 
 private:

@@ -3,17 +3,10 @@
 #include "runtime/count.h"
 #include "support/fail.h"
 
-#include <bit>
+#include <algorithm>
+#include <vector>
 
 namespace egret::runtime {
-
-std::size_t rounded_size(std::size_t bytes) noexcept {
-  constexpr std::size_t kLeast = 64;
-  if (bytes <= kLeast)
-    return kLeast;
-  const std::size_t step = std::bit_floor(bytes - 1) / 4;
-  return step < kLeast ? (bytes + kLeast - 1) / kLeast * kLeast : (bytes + step - 1) / step * step;
-}
 
 bool share_memory(const backend::Device& a, const backend::Device& b) noexcept {
   return &a == &b || (a.host_memory() && b.host_memory());
@@ -42,82 +35,107 @@ backend::Device& Storage::device() const noexcept {
 }
 
 Storage::~Storage() {
-  pool_->put_back(data_, bytes_, reserved_);
+  if (let_go_)
+    let_go_();
+  else
+    pool_->put_back(data_, bytes_, use_);
 }
 
-Pool::~Pool() {
-  trim_locked();
+// What the heap has from the system now, and how often it asked until now, in the counters.
+void Pool::count_changes(std::size_t reserved, std::uint64_t system_allocations) noexcept {
+  count().bytes_reserved.add(heap_.reserved() - reserved);
+  count().device_allocations.add(heap_.system_allocations() - system_allocations);
 }
 
-StoragePtr Pool::allocate(std::size_t bytes) {
-  const std::size_t reserved = rounded_size(bytes);
+StoragePtr Pool::allocate(std::size_t bytes, MemoryUse use) {
   void* data = nullptr;
   {
     std::lock_guard lock(mutex_);
-    auto found = free_.find(reserved);
-    if (found != free_.end() && !found->second.empty()) {
-      data = found->second.back();
-      found->second.pop_back();
-    } else {
-      if (limit_ != 0 && held_ + reserved > limit_)
-        trim_locked();
-      if (limit_ != 0 && held_ + reserved > limit_)
-        fail(ErrorKind::Memory, "memory: {} bytes asked for, {} held, the limit is {}", reserved,
-             held_, limit_);
-      try {
-        data = device_.allocate(reserved);
-      } catch (const Error& error) {
-        if (error.kind() != ErrorKind::Memory)
-          throw;
-        trim_locked();
-        data = device_.allocate(reserved);
-      }
-      held_ += reserved;
-      count().device_allocations.add(1);
-      count().bytes_reserved.add(reserved);
+    const std::size_t reserved = heap_.reserved();
+    const std::uint64_t asked = heap_.system_allocations();
+    try {
+      data = heap_.allocate(bytes, limit_);
+    } catch (const Error& error) {
+      count_changes(reserved, asked);
+      if (error.kind() != ErrorKind::Memory)
+        throw;
+      refuse(bytes, error.what());
     }
+    count_changes(reserved, asked);
+    ++allocations_;
+    ++used(use).count;
+    used(use).bytes += bytes;
+    peak_ = std::max(peak_, heap_.in_use());
   }
   count().pool_allocations.add(1);
   count().use(bytes);
   try {
-    return std::make_shared<Storage>(shared_from_this(), data, bytes, reserved);
+    return std::make_shared<Storage>(shared_from_this(), data, bytes, use);
   } catch (...) {
-    put_back(data, bytes, reserved);
+    put_back(data, bytes, use);
     throw;
   }
 }
 
-void Pool::put_back(void* data, std::size_t bytes, std::size_t reserved) noexcept {
+void Pool::refuse(std::size_t bytes, const std::string& why) const {
+  const Used& values = used_[static_cast<std::size_t>(MemoryUse::Value)];
+  const Used& programs = used_[static_cast<std::size_t>(MemoryUse::Program)];
+  fail(ErrorKind::Memory,
+       "memory: {} bytes for a block on {}: {}; in use are {} bytes of {} values{}", bytes,
+       device_.name(), why, values.bytes, values.count,
+       programs.count > 0
+           ? fmt::format(" and {} bytes of {} programs that run", programs.bytes, programs.count)
+           : "");
+}
+
+void Pool::put_back(void* data, std::size_t bytes, MemoryUse use) noexcept {
   count().unuse(bytes);
   std::lock_guard lock(mutex_);
-  try {
-    free_[reserved].push_back(data);
-  } catch (...) { // no memory for the list's own entry: the device takes the block back
-    device_.release(data, reserved);
-    held_ -= reserved;
-    count().bytes_reserved.subtract(reserved);
-  }
+  --used(use).count;
+  used(use).bytes -= bytes;
+  heap_.release(data, bytes);
 }
 
-void Pool::trim_locked() noexcept {
-  for (auto& [size, blocks] : free_) {
-    for (void* block : blocks) {
-      device_.release(block, size);
-      held_ -= size;
-      count().bytes_reserved.subtract(size);
-    }
-    blocks.clear();
-  }
-}
-
-void Pool::trim() {
+std::size_t Pool::trim() {
   std::lock_guard lock(mutex_);
-  trim_locked();
+  const std::size_t reserved = heap_.reserved();
+  const std::size_t given = heap_.trim();
+  count_changes(reserved, heap_.system_allocations());
+  return given;
 }
 
 void Pool::set_limit(std::size_t bytes) {
   std::lock_guard lock(mutex_);
   limit_ = bytes;
+  if (limit_ != 0 && heap_.reserved() > limit_) {
+    const std::size_t reserved = heap_.reserved();
+    heap_.trim();
+    count_changes(reserved, heap_.system_allocations());
+  }
+}
+
+MemoryStats Pool::stats() const {
+  MemoryStats stats;
+  {
+    std::lock_guard lock(mutex_);
+    stats.in_use = heap_.in_use();
+    stats.values = used_[static_cast<std::size_t>(MemoryUse::Value)].bytes;
+    stats.programs = used_[static_cast<std::size_t>(MemoryUse::Program)].bytes;
+    stats.peak = peak_;
+    stats.reserved = heap_.reserved();
+    stats.limit = limit_;
+    stats.allocations = allocations_;
+    stats.system_allocations = heap_.system_allocations();
+  }
+  const backend::MemoryState device = device_.memory();
+  stats.device_free = device.free;
+  stats.device_total = device.total;
+  return stats;
+}
+
+void Pool::reset_peak() {
+  std::lock_guard lock(mutex_);
+  peak_ = heap_.in_use();
 }
 
 } // namespace egret::runtime

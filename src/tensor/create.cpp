@@ -1,6 +1,7 @@
 // Making tensors: from numbers, lists, memory, and by formula.
 #include "runtime/runtime.h"
 #include "support/fail.h"
+#include "tensor/holders.h"
 #include "tensor/ops.h"
 
 #include <cmath>
@@ -43,10 +44,16 @@ Tensor filled(const Shape& shape, const Tensor& value, const char* who) {
 
 Tensor stored(DType dtype, const Shape& shape, const void* elements, std::size_t bytes) {
   auto& runtime = runtime::Runtime::instance();
-  auto storage = runtime.allocate(bytes);
+  auto storage = naming_holders([&] { return runtime.allocate(bytes); });
   if (bytes > 0)
     runtime.copy_in(storage, elements, bytes);
-  return Access::wrap(data_node(dtype, shape, std::move(storage)));
+  const auto node = data_node(dtype, shape, std::move(storage));
+  if (!node->scope) {
+    node->stream = &this_stream();
+    node->queued = static_cast<std::int64_t>(bytes);
+    node->stream->bytes.fetch_add(node->queued, std::memory_order_relaxed);
+  }
+  return Access::wrap(node);
 }
 
 } // namespace

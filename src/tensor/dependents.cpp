@@ -109,17 +109,18 @@ private:
 
 } // namespace
 
-Walk walk_to_read(std::span<const NodePtr> roots, const char* who, std::vector<NodePtr>& dropped) {
-  Walk w = walk(roots, WalkOutputs::RootsAndHeld, nullptr, who);
+Walk walk_to_read(std::span<const NodePtr> roots, const char* who, std::vector<NodePtr>& dropped,
+                  std::size_t asked) {
+  Walk w = walk(roots, WalkOutputs::RootsAndHeld, nullptr, who, asked);
   std::vector<NodePtr> wanted(roots.begin(), roots.end());
   while (!w.busy && w.order.size() <= kMostOps) {
     const std::vector<NodePtr> more = Dependents(w).find(dropped);
     if (more.empty())
       return w;
     wanted.insert(wanted.end(), more.begin(), more.end());
-    Walk wider = walk(wanted, WalkOutputs::RootsAndHeld, nullptr, who, roots.size());
+    Walk wider = walk(wanted, WalkOutputs::RootsAndHeld, nullptr, who, asked);
     if (wider.busy || wider.order.size() > kMostOps)
-      return walk(roots, WalkOutputs::RootsAndHeld, nullptr, who);
+      return walk(roots, WalkOutputs::RootsAndHeld, nullptr, who, asked);
     w = std::move(wider);
   }
   return w;

@@ -3,6 +3,7 @@
 #include "runtime/count.h"
 #include "runtime/runtime.h"
 #include "support/fail.h"
+#include "tensor/holders.h"
 #include "tensor/known_plans.h"
 
 #include <condition_variable>
@@ -219,6 +220,7 @@ void publish(const std::vector<NodePtr>& outputs, std::vector<runtime::StoragePt
       Node& node = *outputs[i];
       node.in_flight = false;
       node.storage = std::move(values[i]);
+      node.leave_queue();
       drop_recipe(node, dropped);
     }
   }
@@ -272,8 +274,8 @@ std::vector<NodePtr> first_piece(const Walk& w) {
 }
 
 // One program's worth: everything below `roots` that is pending, or else the first piece of it.
-// False when there is more to do.
-bool evaluate_once(std::span<const NodePtr> roots, const char* who) {
+// False when there is more to do. Roots behind the first `asked` as in walk().
+bool evaluate_once(std::span<const NodePtr> roots, const char* who, std::size_t asked) {
   Walk w;
   KnownPlans::Found found;
   std::vector<runtime::RunInput> inputs;
@@ -284,7 +286,7 @@ bool evaluate_once(std::span<const NodePtr> roots, const char* who) {
     for (const NodePtr& root : roots)
       adopt(*root, dropped);
     for (;;) {
-      w = walk_to_read(roots, who, dropped);
+      w = walk_to_read(roots, who, dropped, asked);
       if (w.busy) {
         landed().wait(lock);
         continue;
@@ -293,6 +295,7 @@ bool evaluate_once(std::span<const NodePtr> roots, const char* who) {
         break;
       piece = first_piece(w);
       roots = piece;
+      asked = piece.size();
     }
     if (w.outputs.empty())
       return true;
@@ -315,6 +318,9 @@ bool evaluate_once(std::span<const NodePtr> roots, const char* who) {
     if (plan.relative)
       add_inputs(*plan.relative, w.numbers, sizes, inputs);
     publish(w.outputs, plan.program->run(inputs));
+  } catch (const Error& error) {
+    withdraw(w.outputs);
+    rethrow_with_holders(error);
   } catch (...) {
     withdraw(w.outputs);
     throw;
@@ -325,7 +331,12 @@ bool evaluate_once(std::span<const NodePtr> roots, const char* who) {
 } // namespace
 
 void evaluate(std::span<const NodePtr> roots, const char* who) {
-  while (!evaluate_once(roots, who)) {
+  while (!evaluate_once(roots, who, roots.size())) {
+  }
+}
+
+void evaluate_held(std::span<const NodePtr> roots, const char* who) {
+  while (!evaluate_once(roots, who, 0)) {
   }
 }
 

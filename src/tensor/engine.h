@@ -55,7 +55,9 @@ Walk settled_walk(std::unique_lock<std::mutex>& lock, std::span<const NodePtr> r
 /// What reading `roots` computes: what they need, and held values that depend on something which
 /// would be computed on the way and forgotten, if that stays one program. What was looked at goes
 /// to `dropped`, to be let go after engine_mutex(): its handles may have let it go meanwhile.
-Walk walk_to_read(std::span<const NodePtr> roots, const char* who, std::vector<NodePtr>& dropped);
+/// Roots behind the first `asked` as in walk().
+Walk walk_to_read(std::span<const NodePtr> roots, const char* who, std::vector<NodePtr>& dropped,
+                  std::size_t asked);
 
 /// The graph of a walk: inputs by leaf (numbers by value), outputs in order.
 ir::Graph graph_of(const Walk& walk);
@@ -63,6 +65,8 @@ ir::Graph graph_of(const Walk& walk);
 /// Computes the values of `roots` and keeps them. `who` is for errors.
 void evaluate(std::span<const NodePtr> roots, const char* who);
 void evaluate(const NodePtr& root, const char* who);
+/// Computes what is on the way to `roots` and held, roots among it.
+void evaluate_held(std::span<const NodePtr> roots, const char* who);
 
 /// The next `count` numbers of a generator whose counter is given: which is the first of them.
 std::uint64_t take_numbers(Handle& counter, std::uint64_t count);

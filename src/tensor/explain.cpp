@@ -36,7 +36,7 @@ std::shared_ptr<const runtime::Program> program_of_read(const Tensor& a) {
   std::vector<NodePtr> dropped; // let go after the lock
   std::unique_lock lock(engine_mutex());
   for (;;) {
-    Walk w = walk_to_read(std::span(&node, 1), "explain", dropped);
+    Walk w = walk_to_read(std::span(&node, 1), "explain", dropped, 1);
     if (!w.busy) {
       describe(w);
       KnownPlans::Found found = known_plans().find(w);

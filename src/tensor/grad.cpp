@@ -262,6 +262,7 @@ std::vector<ir::NodeId> rewritten(Recipe& recipe, std::vector<ir::NodeId> output
 std::vector<Tensor> differentiate(Recipe& recipe, const std::vector<NodePtr>& outputs,
                                   const std::vector<Tensor>& seeds, const std::vector<NodePtr>& wrt,
                                   const char* who) {
+  const QueueHold hold; // a gradient is one with what it is made of
   std::vector<ir::NodeId> output_ids, seed_ids, wrt_ids;
   for (const NodePtr& output : outputs)
     output_ids.push_back(recipe.place.at(output.get()));
@@ -429,6 +430,7 @@ void Tensor::backward(const Tensor& seed, bool retain) const {
     fail(ErrorKind::State, "backward: it was called before on this value, which let the recipe go; "
                            "pass retain = true to the first call");
   NoGrad guard;
+  const QueueHold hold;
   Recipe recipe = recipe_of({root}, {}, "backward");
   const std::vector<NodePtr> leaves = recipe.leaves;
   const std::vector<Tensor> found = differentiate(recipe, {root}, {seed}, leaves, "backward");

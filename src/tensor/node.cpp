@@ -39,6 +39,7 @@ Scope*& current_scope() noexcept {
 }
 
 Node::~Node() {
+  leave_queue();
   if (inputs.empty())
     return;
   if (dying) {
@@ -246,8 +247,11 @@ void Access::put(const Tensor& a, NodePtr node) {
     return;
   }
   NodePtr old; // let go after the lock
-  std::lock_guard lock(calls_mutex());
-  old = a.handle_->exchange(std::move(node));
+  {
+    std::lock_guard lock(calls_mutex());
+    old = a.handle_->exchange(std::move(node));
+  }
+  statement_ended();
 }
 
 bool Access::replace(const Tensor& a, const NodePtr& expected, NodePtr node) {
@@ -320,6 +324,14 @@ NodePtr record_known(Op op, DType dtype, Shape shape, std::vector<NodePtr> input
   node->form.attrs = std::move(attrs);
   node->inputs = std::move(inputs);
   runtime::count().ops_recorded.add(1);
+  if (!node->scope) {
+    node->stream = &this_stream();
+    // What a gradient may need keeps its recipe: nothing is gained by running it early.
+    if (!node->needs_grad.load(std::memory_order_relaxed)) {
+      node->queued = 1;
+      operation_recorded(*node->stream);
+    }
+  }
   return node;
 }
 

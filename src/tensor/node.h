@@ -5,6 +5,7 @@
 #include "egret/ir.h"
 #include "egret/tensor.h"
 #include "runtime/storage.h"
+#include "tensor/queue.h"
 
 #include <atomic>
 #include <cstdint>
@@ -13,6 +14,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace egret::detail {
@@ -99,12 +101,20 @@ struct Node : std::enable_shared_from_this<Node> {
   std::shared_ptr<const Draw> draw; ///< of a number at which a generator's numbers begin
   std::uint64_t epoch = 0;          ///< (lock) of the traversal that met it last
   std::uint32_t place = 0;          ///< (lock) its number in that traversal
+  Stream* stream = nullptr;         ///< of the thread that recorded it; null in a scope
+  std::int64_t queued = 0;          ///< (lock) what it counts there: 1, or bytes of data
 
   Node() = default;
   Node(const Node&) = delete;
   ~Node(); ///< iterative: a chain of any length may go at once
 
   bool is_leaf_value() const noexcept { return kind != Kind::Op || storage != nullptr; }
+  /// It waits for a value no longer, or is about to go.
+  void leave_queue() noexcept {
+    if (queued != 0)
+      (kind == Kind::Op ? stream->operations : stream->bytes)
+          .fetch_sub(std::exchange(queued, 0), std::memory_order_relaxed);
+  }
 };
 
 /// What copies of a Tensor share. It holds its value, which is then stored with what is computed

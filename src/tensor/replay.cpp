@@ -2,6 +2,7 @@
 #include "runtime/runtime.h"
 #include "support/fail.h"
 #include "tensor/engine.h"
+#include "tensor/holders.h"
 #include "tensor/sizes.h"
 #include "tensor/trace.h"
 
@@ -35,8 +36,10 @@ public:
         sizes_.bind(traced_.symbolic[i], nodes_[i]->form.shape, "compile", "an argument");
     materialize();
     if (traced_.program) {
-      bind();
-      outputs_ = traced_.program->run(inputs_);
+      naming_holders([&] {
+        bind();
+        outputs_ = traced_.program->run(inputs_);
+      });
       inputs_.clear();
     }
     Result result;
@@ -130,7 +133,8 @@ private:
       NodePtr last = node; // its release orders what others read of the value before this call
       last = nullptr;
       std::lock_guard lock(engine_mutex());
-      if (node->storage && node->inputs.empty() && node->storage.use_count() == 1)
+      if (node->storage && node->inputs.empty() && node->storage.use_count() == 1 &&
+          !node->storage->borrowed())
         storage = std::move(node->storage);
     }
     if (!storage) {

@@ -38,6 +38,7 @@ Tensor& Tensor::operator=(const Tensor& other) noexcept {
     scope->reached(other);
   if (handle_ != other.handle_)
     Access::rebind(*this, other.handle_);
+  statement_ended();
   return *this;
 }
 Tensor& Tensor::operator=(Tensor&& other) noexcept {
@@ -47,6 +48,7 @@ Tensor& Tensor::operator=(Tensor&& other) noexcept {
     object_gone(&other);
   Access::leaving(other);
   Access::rebind(*this, std::move(other.handle_));
+  statement_ended();
   return *this;
 }
 Tensor::Tensor(std::shared_ptr<Handle> handle) noexcept : handle_(std::move(handle)) {}
@@ -228,7 +230,8 @@ void update(const Tensor& target, const std::function<Tensor(const Tensor& now)>
       make_grad_leaf(*value, slot);
     }
     if (Access::replace(target, old, std::move(value)))
-      return; // else another thread has updated it meanwhile: once more, from what it is now
+      return statement_ended(); // else another thread has updated it meanwhile: once more, from
+                                // what it is now
   }
 }
 

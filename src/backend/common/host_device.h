@@ -10,20 +10,14 @@ namespace egret::backend {
 /// The memory is the host's, and a launch has ended when launch() returns.
 class HostDevice : public Device {
 public:
-  void* allocate(std::size_t bytes) final { return memory_.allocate(bytes); }
-  void release(void* memory, std::size_t bytes) noexcept final { memory_.release(memory, bytes); }
+  void* allocate(std::size_t bytes) final { return allocate_aligned(bytes); }
+  void release(void* memory, std::size_t bytes) noexcept final { release_aligned(memory, bytes); }
   void synchronize() final {}
 
 protected:
-  explicit HostDevice(int workers) : workers_(workers), memory_(kCacheLimit) {}
+  explicit HostDevice(int workers) : workers_(workers) {}
 
   HostWorkers workers_;
-
-private:
-  /// Released blocks that a device keeps for its next requests.
-  static constexpr std::size_t kCacheLimit = std::size_t{4} << 30;
-
-  MemoryPool memory_;
 };
 
 } // namespace egret::backend

@@ -1,5 +1,6 @@
 #include "backend/cuda/cuda_device.h"
 
+#include "backend/common/memory_cache.h"
 #include "backend/cuda/cublaslt.h"
 #include "backend/cuda/step_graph.h"
 #include "support/fail.h"
@@ -14,7 +15,7 @@ namespace {
 using kernel::ArgBlock;
 using kernel::KernelProgram;
 
-class CudaDevice final : public Device {
+class CudaDevice final : public Device, public MemoryCache {
 public:
   CudaDevice(std::shared_ptr<const Context> context, CudaOptions options)
       : core_(std::make_shared<DeviceCore>(std::move(context))), options_(std::move(options)) {}
@@ -24,6 +25,7 @@ public:
 
   void* allocate(std::size_t bytes) override { return core_->memory.allocate(bytes); }
   void release(void* memory, std::size_t) noexcept override { core_->memory.release(memory); }
+  void release_cached() noexcept override { core_->memory.trim(); }
   MemoryState memory() const override { return core_->memory.state(); }
   bool host_memory() const override { return false; }
 

@@ -54,6 +54,15 @@ void DeviceMemory::release(void* memory) noexcept {
   api.cuCtxPopCurrent_v2(&popped);
 }
 
+void DeviceMemory::trim() noexcept {
+  try {
+    const Context::Use use(*context_);
+    context_->synchronize(); // what was released is free once the stream got there
+    context_->api().cuMemPoolTrimTo(pool_, 0);
+  } catch (const Error&) { // a lost context has no memory left to give
+  }
+}
+
 MemoryState DeviceMemory::state() const {
   const Context::Use use(*context_);
   MemoryState now;

@@ -22,6 +22,7 @@ public:
 
   void* allocate(std::size_t bytes); ///< Error(Memory) that names what is asked for, free and held
   void release(void* memory) noexcept;
+  void trim() noexcept; ///< gives what was released back to the driver
   MemoryState state() const;
 
 private:

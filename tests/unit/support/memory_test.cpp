@@ -6,8 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <random>
-#include <thread>
+#include <limits>
 
 namespace egret {
 namespace {
@@ -41,111 +40,19 @@ TEST(AlignedMemory, WhatCannotBeHadIsAnErrorThatNamesTheBytes) {
   EXPECT_THROW(allocate_aligned(~std::size_t{0}), Error);
 }
 
-TEST(MemoryPool, SizeClassesWasteAtMostAFifth) {
-  std::size_t last = 0;
-  for (std::size_t bytes = 1; bytes < (std::size_t{1} << 40); bytes += 1 + bytes / 7) {
-    std::size_t block = MemoryPool::block_size(bytes);
-    EXPECT_GE(block, bytes);
-    EXPECT_GE(block, last);
-    EXPECT_EQ(block % kBlockAlignment, 0u);
-    if (bytes > 256) {
-      EXPECT_LE(block, bytes + bytes / 4);
-    }
-    EXPECT_EQ(MemoryPool::block_size(block), block);
-    last = block;
+TEST(Pages, AreAlignedAndUsableAgainOnceTheyWereDiscarded) {
+  constexpr std::size_t kBytes = std::size_t{5} << 20;
+  for (const bool huge : {false, true}) {
+    auto* p = static_cast<unsigned char*>(allocate_pages(kBytes, huge));
+    EXPECT_TRUE(is_aligned(p, std::size_t{2} << 20));
+    EXPECT_EQ(p[kBytes - 1], 0);
+    std::memset(p, 7, kBytes);
+    discard_pages(p, std::size_t{2} << 20);
+    p[5] = 3; // it can be used again
+    EXPECT_EQ(p[std::size_t{2} << 20], 7);
+    release_pages(p, kBytes);
   }
-}
-
-TEST(MemoryPool, SteadyLoopAsksTheSystemForNothing) {
-  MemoryPool pool(std::size_t{1} << 30);
-  auto step = [&] {
-    void* a = pool.allocate(1000);
-    void* b = pool.allocate(5 << 20);
-    void* c = pool.allocate(1010);
-    pool.release(a, 1000);
-    void* d = pool.allocate(990);
-    pool.release(b, 5 << 20);
-    pool.release(c, 1010);
-    pool.release(d, 990);
-  };
-  step();
-  auto before = pool.stats();
-  for (int i = 0; i < 100; ++i)
-    step();
-  auto after = pool.stats();
-  EXPECT_EQ(after.driver_allocations, before.driver_allocations);
-  EXPECT_EQ(after.allocations, before.allocations + 400);
-  EXPECT_EQ(after.in_use, 0u);
-}
-
-TEST(MemoryPool, KeepsNoMoreThanItsCacheLimit) {
-  MemoryPool pool(1 << 20);
-  std::vector<void*> blocks;
-  for (int i = 0; i < 64; ++i)
-    blocks.push_back(pool.allocate(1 << 16));
-  EXPECT_EQ(pool.stats().in_use, std::size_t{64} << 16);
-  for (void* p : blocks)
-    pool.release(p, 1 << 16);
-  EXPECT_LE(pool.stats().cached, std::size_t{1} << 20);
-  EXPECT_EQ(pool.stats().driver_releases, 48u);
-  pool.trim();
-  EXPECT_EQ(pool.stats().cached, 0u);
-  EXPECT_EQ(pool.stats().driver_releases, 64u);
-}
-
-TEST(MemoryPool, LimitIsATypedErrorAndTheProgramGoesOn) {
-  MemoryPool pool(1 << 20, 1 << 20);
-  void* a = pool.allocate(900'000);
-  try {
-    pool.allocate(500'000);
-    FAIL() << "beyond the limit";
-  } catch (const Error& e) {
-    EXPECT_EQ(e.kind(), ErrorKind::Memory);
-    EXPECT_NE(std::string(e.what()).find("500000 bytes"), std::string::npos) << e.what();
-    EXPECT_NE(std::string(e.what()).find("limit is 1048576"), std::string::npos) << e.what();
-  }
-  pool.release(a, 900'000);
-  void* b = pool.allocate(500'000);
-  pool.release(b, 500'000);
-}
-
-TEST(MemoryPool, GivesItsCacheBackBeforeItFails) {
-  MemoryPool pool(std::size_t{1} << 40);
-  pool.release(pool.allocate(1 << 22), 1 << 22);
-  EXPECT_GT(pool.stats().cached, 0u);
-  EXPECT_THROW(pool.allocate(std::size_t{1} << 45), Error);
-  EXPECT_EQ(pool.stats().cached, 0u);
-  EXPECT_EQ(pool.stats().in_use, 0u);
-}
-
-TEST(MemoryPool, BlocksOfManyThreadsDoNotOverlap) {
-  MemoryPool pool(std::size_t{64} << 20);
-  std::atomic<int> wrong{0};
-  std::vector<std::thread> threads;
-  for (unsigned t = 0; t < 4; ++t)
-    threads.emplace_back([&, t] {
-      std::mt19937 random(t);
-      std::vector<std::pair<unsigned char*, std::size_t>> held;
-      for (int i = 0; i < 3000; ++i) {
-        if (held.size() < 8 && random() % 2 == 0) {
-          std::size_t bytes = 1 + random() % 20000;
-          auto* p = static_cast<unsigned char*>(pool.allocate(bytes));
-          std::memset(p, static_cast<int>(t), bytes);
-          held.emplace_back(p, bytes);
-        } else if (!held.empty()) {
-          auto [p, bytes] = held.back();
-          held.pop_back();
-          wrong += p[0] != t || p[bytes - 1] != t;
-          pool.release(p, bytes);
-        }
-      }
-      for (auto [p, bytes] : held)
-        pool.release(p, bytes);
-    });
-  for (std::thread& t : threads)
-    t.join();
-  EXPECT_EQ(wrong, 0);
-  EXPECT_EQ(pool.stats().in_use, 0u);
+  EXPECT_THROW(allocate_pages(~std::size_t{0}, false), Error);
 }
 
 TEST(CheckedArithmetic, NoticesOverflow) {

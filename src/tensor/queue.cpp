@@ -1,0 +1,234 @@
+#include "tensor/queue.h"
+
+#include "egret/streams.h"
+#include "runtime/environment.h"
+#include "runtime/runtime.h"
+#include "support/fail.h"
+#include "tensor/engine.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstdlib>
+#include <deque>
+#include <thread>
+
+namespace egret {
+namespace detail {
+namespace {
+
+struct Limits {
+  std::atomic<std::int64_t> operations, bytes;
+};
+
+Limits& limits() noexcept {
+  static auto* const values = [] {
+    const QueueLimits usual;
+    auto* const made = new Limits{static_cast<std::int64_t>(usual.operations),
+                                  static_cast<std::int64_t>(usual.bytes)};
+    try {
+      if (const auto text = runtime::environment("EGRET_QUEUE_OPS"))
+        made->operations = runtime::parse_queue_operations(*text, "EGRET_QUEUE_OPS");
+      if (const auto text = runtime::environment("EGRET_QUEUE_MB"))
+        made->bytes = std::int64_t{runtime::parse_megabytes(*text, "EGRET_QUEUE_MB")} << 20;
+    } catch (const Error&) { // the runtime, which checks all variables, reports it
+    }
+    return made;
+  }();
+  return *values;
+}
+
+// Streams of threads that have ended.
+struct FreeStreams {
+  std::mutex mutex;
+  std::vector<Stream*> list;
+};
+
+FreeStreams& free_streams() noexcept {
+  static auto* const streams = new FreeStreams; // outlives tensors of static duration
+  return *streams;
+}
+
+thread_local Stream* own_stream = nullptr;
+
+// Gives the thread's stream back when the thread ends.
+struct StreamReturn {
+  ~StreamReturn() {
+    FreeStreams& free = free_streams();
+    std::lock_guard lock(free.mutex);
+    free.list.push_back(own_stream);
+  }
+};
+
+Stream& take_stream() {
+  FreeStreams& free = free_streams();
+  {
+    std::lock_guard lock(free.mutex);
+    if (free.list.empty()) {
+      own_stream = new Stream; // nodes refer to it for as long as they live
+    } else {
+      own_stream = free.list.back();
+      free.list.pop_back();
+    }
+  }
+  thread_local const StreamReturn at_end;
+  static_cast<void>(at_end);
+  return *own_stream;
+}
+
+thread_local int holds = 0;
+
+// What reading everything that handles hold of this thread's recorded operations computes.
+void run_queue(Stream& stream, const char* who) {
+  std::vector<NodePtr> all;
+  for_each_handle([&](const Handle& handle) {
+    if (handle.holds())
+      all.push_back(handle.node());
+  });
+  std::vector<NodePtr> roots;
+  {
+    std::lock_guard lock(engine_mutex());
+    for (const NodePtr& node : all)
+      if (node->stream == &stream && !node->is_leaf_value() && !node->in_flight && !node->scope)
+        roots.push_back(node);
+  }
+  all.clear();
+  if (!roots.empty())
+    evaluate_held(roots, who);
+}
+
+// Runs the queue if there are `times` the limits in it.
+void run_beyond(Stream& stream, std::int64_t times) noexcept {
+  const std::int64_t operations = stream.operations.load(std::memory_order_relaxed);
+  const std::int64_t bytes = stream.bytes.load(std::memory_order_relaxed);
+  stream.operations_left = std::min(stream.operations_left, operations);
+  stream.bytes_left = std::min(stream.bytes_left, bytes);
+  const Limits& most = limits();
+  if (operations - stream.operations_left <
+          times * most.operations.load(std::memory_order_relaxed) &&
+      bytes - stream.bytes_left < times * most.bytes.load(std::memory_order_relaxed))
+    return;
+  if (holds > 0 || current_scope())
+    return;
+  const QueueHold hold; // what is recorded on the way is not the user's
+  try {
+    run_queue(stream, "queue");
+  } catch (...) { // a read of what is pending still throws it
+  }
+  stream.operations_left = stream.operations.load(std::memory_order_relaxed);
+  stream.bytes_left = stream.bytes.load(std::memory_order_relaxed);
+}
+
+// The thread of async_eval(), made at its first use. It ends when the process exits, with what it
+// is at.
+class Background {
+public:
+  static Background& instance() {
+    static auto* const background = new Background;
+    return *background;
+  }
+  void put(std::vector<NodePtr> roots) {
+    {
+      std::lock_guard lock(mutex_);
+      if (ending_)
+        return;
+      waiting_.push_back(std::move(roots));
+    }
+    changed_.notify_one();
+  }
+
+private:
+  Background() : thread_([this] { run(); }) {
+    std::atexit([] { instance().end(); });
+  }
+  void run() {
+    for (;;) {
+      std::vector<NodePtr> roots;
+      {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [&] { return ending_ || !waiting_.empty(); });
+        if (ending_)
+          return;
+        roots = std::move(waiting_.front());
+        waiting_.pop_front();
+      }
+      try {
+        evaluate(roots, "async_eval");
+      } catch (...) { // a read of what is pending still throws it
+      }
+    }
+  }
+  void end() {
+    {
+      std::lock_guard lock(mutex_);
+      ending_ = true;
+    }
+    changed_.notify_one();
+    thread_.join();
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::vector<NodePtr>> waiting_;
+  bool ending_ = false;
+  std::thread thread_;
+};
+
+} // namespace
+
+Stream& this_stream() {
+  return own_stream ? *own_stream : take_stream();
+}
+
+void statement_ended() noexcept {
+  run_beyond(this_stream(), 1);
+}
+
+void operation_recorded(Stream& stream) noexcept {
+  stream.operations.fetch_add(1, std::memory_order_relaxed);
+  run_beyond(stream, 2);
+}
+
+QueueHold::QueueHold() noexcept {
+  ++holds;
+}
+QueueHold::~QueueHold() {
+  --holds;
+}
+
+} // namespace detail
+
+using namespace detail;
+
+void set_queue_limits(const QueueLimits& to) {
+  if (to.operations < 1 || to.operations > 1'000'000)
+    fail(ErrorKind::Value, "set_queue_limits: {} operations; they are to be 1 to 1000000",
+         to.operations);
+  if (to.bytes < 1 || to.bytes > std::uint64_t{1} << 60)
+    fail(ErrorKind::Value, "set_queue_limits: {} bytes; they are to be 1 to 2^60", to.bytes);
+  limits().operations = static_cast<std::int64_t>(to.operations);
+  limits().bytes = static_cast<std::int64_t>(to.bytes);
+}
+
+QueueLimits queue_limits() noexcept {
+  return {static_cast<std::uint64_t>(limits().operations.load()),
+          static_cast<std::uint64_t>(limits().bytes.load())};
+}
+
+void sync() {
+  const QueueHold hold;
+  run_queue(this_stream(), "sync");
+  runtime::Runtime::instance().device().synchronize();
+}
+
+void async_eval(std::span<const Tensor> tensors) {
+  std::vector<NodePtr> roots;
+  for (const Tensor& t : tensors)
+    roots.push_back(Access::readable(t, "async_eval"));
+  {
+    std::lock_guard lock(engine_mutex());
+    walk(roots, WalkOutputs::Roots, nullptr, "async_eval"); // refuses what is not known yet
+  }
+  Background::instance().put(std::move(roots));
+}
+
+} // namespace egret
