@@ -34,20 +34,48 @@ struct MemoryLimit : Pass {
   explicit MemoryLimit(std::int64_t bytes);
 };
 
-/// What execute_debug() saw of one operation.
-struct OpTrace {
-  std::string op;                  ///< "mul"
-  std::vector<std::string> inputs; ///< "f32[2,3]", as the operation read them
-  std::string shape;               ///< of the result, "f32[2,3]"
-  std::string summary;             ///< "min -1 mean 0.25 max 3, 0 nan, 0 inf"
-  double seconds = 0;
+struct DebugOptions {
+  bool fused = false; ///< the kernels of compile(); else operation by operation
 };
 
+/// What execute_debug() saw of one operation or kernel.
+struct OpTrace {
+  std::string op;                  ///< "mul"; of a kernel its name
+  std::vector<std::string> inputs; ///< "f32[2,3]", as the operation read them
+  std::string shape;               ///< of the result, "f32[2,3]"; a kernel may have several
+  std::string summary;             ///< "min -1 mean 0.25 max 3, 0 nan, 0 inf"
+  double seconds = 0;              ///< the least of three runs, or of one that takes long
+  double bytes = 0, flops = 0;     ///< of one run: read and written, at the largest sizes
+};
+
+/// Ceilings are 0 where there are none: for the reference and the interpreter.
 struct DebugReport {
-  std::vector<OpTrace> ops; ///< slowest first
-  double seconds = 0;       ///< of all
+  std::vector<OpTrace> ops;                          ///< in the order in which they ran
+  double seconds = 0;                                ///< of all
+  double bytes_per_second = 0, flops_per_second = 0; ///< the device's ceilings, as measured
+  /// The share of the ceiling, of memory or arithmetic, whichever is the limit.
+  double of_ceiling(const OpTrace& op) const;
+  DebugReport slowest_first() const;
   std::string text() const; ///< a table for people
 };
+
+/// Where two runs that save_values() or `egret run --save-values` wrote differ first.
+struct ValueDifference {
+  std::size_t compared = 0, differing = 0; ///< values
+  std::string node; ///< the first that differs, "%4: f32[12] = sum(%3) axes=[1]"
+  /// "kernel"; "rules" or "pass" of the compiler; "graph": other graphs were given; "inputs";
+  /// "rounding"; "unknown" where values that are needed have summaries only; "none" where no value
+  /// differs.
+  std::string culprit;
+  std::vector<std::string> names; ///< the kernel and its schedule; the rules; the passes
+  std::string text;               ///< all of it, for people
+};
+
+/// Compares runs of the same graph, on other devices, with other passes or in other dtypes.
+/// `tolerance` multiplies those of the dtypes (docs/seeing.md). Error(File) for a folder that holds
+/// no run, or a damaged one.
+ValueDifference diff_values(const std::string& first, const std::string& second,
+                            double tolerance = 1);
 
 /// A graph of tensors that runs when told to:
 ///
@@ -86,8 +114,15 @@ public:
   /// Runs, compiling with Generic{} first when that was not done. Error(State) naming an input that
   /// has no value.
   void execute();
-  /// Runs operation by operation, slowly, and tells of each.
-  DebugReport execute_debug();
+  /// Runs operation by operation, or kernel by kernel, slowly, and tells of each.
+  DebugReport execute_debug(const DebugOptions& options = {});
+
+  /// Runs as execute() does, launch by launch, and writes the inputs and what each kernel stores to
+  /// a folder, for diff_values() and `egret diff` (docs/seeing.md); the number of values. Of more
+  /// than `most_bytes` of elements there are only summaries. A folder that holds this run already,
+  /// whole or cut short, is completed; Error(State) for one that holds another run, Error(File) for
+  /// one that cannot be written to.
+  std::size_t save_values(const std::string& folder, std::int64_t most_bytes = 1 << 30);
 
   std::string text() const;    ///< the graph as it now stands (docs/graph.md)
   std::string report() const;  ///< of the last compile()

@@ -51,6 +51,10 @@ public:
     return array;
   }
 
+  void write(int number, const HostArray& array) override {
+    std::ranges::copy(array.bytes, memory_[static_cast<std::size_t>(number)]);
+  }
+
   void step(const kernel::Step& step, const Compiled& compiled, backend::Device* device) {
     if (step.kind == kernel::StepKind::Copy) {
       const auto from = static_cast<std::size_t>(step.slots[0]);
@@ -103,6 +107,8 @@ std::vector<HostArray> run_plan(const Compiled& compiled, const ir::Graph& graph
   const kernel::Plan& plan = compiled.plan;
   Run run(compiled, graph, inputs);
   for (std::size_t s = 0; s < plan.steps.size(); ++s) {
+    if (watcher && watcher->skip(s, run))
+      continue;
     if (watcher)
       watcher->before(s, run);
     run.step(plan.steps[s], compiled, device);

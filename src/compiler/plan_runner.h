@@ -16,12 +16,17 @@ public:
   virtual ~PlanMemory() = default;
   /// What a slot holds, as an array of the slot's shape.
   virtual backend::reference::HostArray read(int slot) const = 0;
+  /// Fills a slot with an array of as many bytes.
+  virtual void write(int slot, const backend::reference::HostArray& array) = 0;
 };
 
 /// Is told of a run's steps.
 class StepWatcher {
 public:
   virtual ~StepWatcher() = default;
+  /// True: the step has been done by writing what it stores, and is not run; nothing else is
+  /// called.
+  virtual bool skip(std::size_t /*step*/, PlanMemory& /*memory*/) { return false; }
   virtual void before(std::size_t step, const PlanMemory& memory) = 0;
   /// False: the run ends here.
   virtual bool after(std::size_t step, const PlanMemory& memory) = 0;

@@ -1,6 +1,7 @@
 #include "runtime/environment.h"
 
 #include "backend/all/backends.h"
+#include "compiler/pipeline.h"
 #include "support/fail.h"
 #include "support/printable.h"
 
@@ -19,6 +20,16 @@ std::optional<T> number_of(std::string_view text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   return error == std::errc() && end == text.data() + text.size() ? std::optional(value)
                                                                   : std::nullopt;
+}
+
+std::vector<std::string> parts(std::string_view text) {
+  std::vector<std::string> found;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find(','), text.size());
+    found.emplace_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return found;
 }
 
 int whole(std::string_view text, std::string_view who, int least, int most) {
@@ -65,10 +76,17 @@ constexpr std::array kVariables{
     EnvironmentVariable{"EGRET_CUBLASLT", "a file", "the only cuBLASLt that is tried", is_path},
     EnvironmentVariable{"EGRET_CUDA_DRIVER", "a file", "the only CUDA driver that is tried",
                         is_path},
-    EnvironmentVariable{"EGRET_DEBUG", "0 to 4",
-                        "1 to 4 print on stderr: plans; kernels with times; loop nests; generated "
-                        "code",
+    EnvironmentVariable{"EGRET_DEBUG", "0 to 6",
+                        "1 to 6 print on stderr, each what those below it do and: plans; kernels "
+                        "with times; loop nests; generated code; what each pass made; what values "
+                        "each launch stored",
                         [](std::string_view t, std::string_view w) { parse_debug_level(t, w); }},
+    EnvironmentVariable{"EGRET_DEBUG_NODES", "ops, or nodes as `%12`, with commas between",
+                        "`EGRET_DEBUG` tells only of launches that compute one of them",
+                        [](std::string_view t, std::string_view w) { parse_debug_nodes(t, w); }},
+    EnvironmentVariable{"EGRET_DEBUG_PASSES", "passes with commas between",
+                        "`EGRET_DEBUG=5` tells only of these; `egret compile --list-passes`",
+                        [](std::string_view t, std::string_view w) { parse_debug_passes(t, w); }},
     EnvironmentVariable{"EGRET_DETERMINISTIC", "0 or 1",
                         "1: results have the same bits with every effort",
                         [](std::string_view t, std::string_view w) { parse_flag(t, w); }},
@@ -146,8 +164,24 @@ int parse_megabytes(std::string_view text, std::string_view who) {
 }
 
 int parse_debug_level(std::string_view text, std::string_view who) {
-  constexpr int kMostLevel = 4;
+  constexpr int kMostLevel = 6;
   return whole(text, who, 0, kMostLevel);
+}
+
+std::vector<std::string> parse_debug_passes(std::string_view text, std::string_view who) {
+  std::vector<std::string> names = parts(text);
+  for (const std::string& name : names)
+    compiler::find_pass(name, who);
+  return names;
+}
+
+std::vector<std::string> parse_debug_nodes(std::string_view text, std::string_view who) {
+  std::vector<std::string> names = parts(text);
+  for (const std::string& name : names)
+    if (!op_named(name) && !(name.starts_with('%') && number_of<ir::NodeId>(name.substr(1))))
+      fail(ErrorKind::Value, "{}: `{}` is neither an op nor a node such as %12", who,
+           printable(name));
+  return names;
 }
 
 double checked_budget(double seconds, std::string_view who) {
@@ -176,11 +210,8 @@ Engine parse_engine(std::string_view text, std::string_view who) {
 
 RuleTags parse_tags(std::string_view text, std::string_view who) {
   RuleTags tags;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find(','), text.size());
-    tags.add(parse_rule_tag(text.substr(0, end), who));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
+  for (const std::string& tag : parts(text))
+    tags.add(parse_rule_tag(tag, who));
   return tags;
 }
 

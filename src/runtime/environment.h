@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace egret::runtime {
 
@@ -32,7 +33,11 @@ bool parse_flag(std::string_view text, std::string_view who); ///< 0, 1
 /// Operations that a thread records before they run: 1 to 1000000.
 int parse_queue_operations(std::string_view text, std::string_view who);
 int parse_megabytes(std::string_view text, std::string_view who);   ///< 1 to 1000000
-int parse_debug_level(std::string_view text, std::string_view who); ///< 0 to 4
+int parse_debug_level(std::string_view text, std::string_view who); ///< 0 to 6
+/// Names of passes with commas between.
+std::vector<std::string> parse_debug_passes(std::string_view text, std::string_view who);
+/// Names of ops, and nodes as "%12", with commas between.
+std::vector<std::string> parse_debug_nodes(std::string_view text, std::string_view who);
 /// Seconds of a search: a finite number above 0.
 double parse_budget(std::string_view text, std::string_view who);
 double checked_budget(double seconds, std::string_view who);

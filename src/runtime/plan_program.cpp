@@ -1,6 +1,8 @@
 #include "runtime/plan_program.h"
 
 #include "compiler/footprint.h"
+#include "compiler/values/value_summary.h"
+#include "ir/text.h"
 #include "loops/space.h"
 #include "runtime/count.h"
 #include "runtime/debug.h"
@@ -8,6 +10,7 @@
 #include "runtime/profile.h"
 #include "support/fail.h"
 
+#include <algorithm>
 #include <chrono>
 #include <mutex>
 #include <utility>
@@ -73,7 +76,10 @@ private:
                      Scratch& scratch) const;
   void list_work(const DimValues& dims, std::span<const RunInput> inputs, Scratch& scratch) const;
   void submit(std::span<const backend::Work> work) const;
-  void run_timed(std::span<const backend::Work> work) const;
+  void run_timed(const Scratch& scratch, const DimValues& dims) const;
+  void tell_values(std::size_t step, const Scratch& scratch, const DimValues& dims) const;
+  backend::reference::HostArray stored(std::size_t step, std::size_t output, const Scratch& scratch,
+                                       const DimValues& dims) const;
   void count_step(std::size_t step, const backend::Work& work, const DimValues& dims) const;
   const compiler::KernelReport& report_of(std::size_t step) const {
     return compiled_.report.kernels[static_cast<std::size_t>(launch_of_step_[step])];
@@ -221,8 +227,37 @@ void tell(const compiler::KernelReport& kernel, double seconds) {
         seconds * 1e6, bytes / seconds * 1e-9, kernel.flops / seconds * 1e-9, kernel.schedule);
 }
 
+backend::reference::HostArray PlanProgram::stored(std::size_t step, std::size_t output,
+                                                  const Scratch& scratch,
+                                                  const DimValues& dims) const {
+  const kernel::Step& launch = compiled_.plan.steps[step];
+  const auto& operands =
+      compiled_.plan.kernels[static_cast<std::size_t>(launch.kernel)].region.operands;
+  const auto pointers = std::count_if(operands.begin(), operands.end(), [](const auto& operand) {
+    return operand.role != kernel::Role::Scalar;
+  });
+  const auto slot =
+      static_cast<std::size_t>(launch.slots[static_cast<std::size_t>(pointers) + output]);
+  backend::reference::Dims sizes;
+  for (const Expr& dim : compiled_.plan.slots[slot].shape)
+    sizes.push_back(dims(dim));
+  backend::reference::HostArray array(compiled_.plan.slots[slot].dtype, std::move(sizes));
+  if (!array.bytes.empty())
+    device_.copy_out(array.bytes.data(), scratch.memory[slot], array.bytes.size());
+  return array;
+}
+
+void PlanProgram::tell_values(std::size_t step, const Scratch& scratch,
+                              const DimValues& dims) const {
+  const auto& nodes = compiled_.launches[static_cast<std::size_t>(launch_of_step_[step])].outputs;
+  for (std::size_t o = 0; o < nodes.size(); ++o)
+    write_debug(fmt::format("  {}: {}", ir::node_text(compiled_.report.graph, nodes[o]),
+                            compiler::summary_of(stored(step, o, scratch, dims)).text()));
+}
+
 // One by one, each waited for.
-void PlanProgram::run_timed(std::span<const backend::Work> work) const {
+void PlanProgram::run_timed(const Scratch& scratch, const DimValues& dims) const {
+  const std::span<const backend::Work> work = scratch.work;
   const auto hook = launch_hook();
   device_.synchronize();
   for (std::size_t step = 0; step < work.size(); ++step) {
@@ -234,8 +269,16 @@ void PlanProgram::run_timed(std::span<const backend::Work> work) const {
     device_.synchronize();
     const auto end = Clock::now();
     if (hook)
-      (*hook)({report_of(step), begin, end});
+      (*hook)({report_of(step), begin, end,
+               compiled_.launches[static_cast<std::size_t>(launch_of_step_[step])],
+               [&](std::size_t output) { return stored(step, output, scratch, dims); }});
+    if (debug_level() < 2 ||
+        !debug_shows(compiled_.report.graph,
+                     compiled_.launches[static_cast<std::size_t>(launch_of_step_[step])]))
+      continue;
     tell(report_of(step), std::chrono::duration<double>(end - begin).count());
+    if (debug_level() >= 6)
+      tell_values(step, scratch, dims);
   }
 }
 
@@ -271,7 +314,7 @@ std::vector<StoragePtr> PlanProgram::run(std::span<const RunInput> inputs) const
   auto outputs = place_slots(dims, inputs, scratch, arena);
   list_work(dims, inputs, scratch);
   if (launch_hook() || debug_level() >= 2)
-    run_timed(scratch.work);
+    run_timed(scratch, dims);
   else
     submit(scratch.work);
   for (std::size_t step = 0; step < scratch.work.size(); ++step)

@@ -1,7 +1,8 @@
 // A hook that sees every launch, for profilers and traces.
 #pragma once
 
-#include "compiler/report.h"
+#include "backend/reference/host_array.h"
+#include "compiler/compiled.h"
 
 #include <chrono>
 #include <functional>
@@ -12,6 +13,9 @@ namespace egret::runtime {
 struct LaunchRecord {
   const compiler::KernelReport& kernel;
   std::chrono::steady_clock::time_point begin, end; ///< the device is waited for before `end`
+  const compiler::LaunchValues& values;             ///< of CompileReport::graph
+  /// What the launch stored, by place in values.outputs. Only during the call.
+  std::function<backend::reference::HostArray(std::size_t output)> stored;
 };
 
 /// Called after every launch by the thread that launched; empty: none. Replaces the one before.

@@ -287,7 +287,13 @@ PlanStore::EntryPtr Runtime::put(const std::shared_ptr<const Request>& request,
 
 std::shared_ptr<const Program> Runtime::compiled(const Request& request, const ir::Graph& graph) {
   const auto begin = std::chrono::steady_clock::now();
-  const compiler::Options& options = request.options;
+  compiler::Options options = request.options;
+  if (debug_level() >= 5)
+    options.after_pass = [inner = std::move(options.after_pass)](const compiler::PassEvent& event) {
+      debug_pass(event);
+      if (inner)
+        inner(event);
+    };
   const bool reference = request.place.engine == Engine::Reference;
   DeviceSet& set = *request.set;
   std::shared_ptr<const Program> program =

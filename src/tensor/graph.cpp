@@ -1,6 +1,9 @@
 // The explicit interface: what is recorded on a graph's tensors runs when told to.
 #include "egret/graph.h"
 
+#include "compiler/values/run_diff.h"
+#include "compiler/values/save_run.h"
+#include "runtime/host_arrays.h"
 #include "runtime/runtime.h"
 #include "support/fail.h"
 #include "tensor/engine.h"
@@ -26,6 +29,16 @@ public:
   NodePtr value_of(const Node& node) override;
   std::weak_ptr<GraphState> state;
 };
+
+bool has_step(const Pass& pass, std::string_view step) {
+  const std::string name = " | " + pass.name() + " |";
+  return name.find(" | " + std::string(step) + " |") != std::string::npos;
+}
+
+/// What passes ask of the back end.
+compiler::Options options_of(const Pass& pass) {
+  return {.fuse = has_step(pass, "fusion"), .memory_limit = pass.memory_limit()};
+}
 
 } // namespace
 
@@ -100,11 +113,6 @@ std::shared_ptr<GraphState> state_of(const NodePtr& node, const char* who) {
   return state;
 }
 
-bool has_step(const Pass& pass, std::string_view step) {
-  const std::string name = " | " + pass.name() + " |";
-  return name.find(" | " + std::string(step) + " |") != std::string::npos;
-}
-
 } // namespace
 
 namespace {
@@ -151,8 +159,7 @@ void GraphState::compile(const Pass& pass) {
   reports.clear();
   graph = pass(recorded, &reports);
   place = runtime::Runtime::instance().place();
-  program = runtime::Runtime::instance().program(
-      graph, {.fuse = has_step(pass, "fusion"), .memory_limit = pass.memory_limit()});
+  program = runtime::Runtime::instance().program(graph, options_of(pass));
   passes = pass;
   compiled = true;
 }
@@ -266,18 +273,61 @@ void Graph::execute() {
   state_->finish(state_->program->run(bound), sizes);
 }
 
-DebugReport Graph::execute_debug() {
+DebugReport Graph::execute_debug(const DebugOptions& options) {
   state_->ensure_compiled();
   auto bound = state_->bind();
   const Sizes sizes = state_->sizes();
   state_->draw(bound, sizes);
-  const ir::Graph graph = ir::with_dims(state_->graph, [&](const Expr& symbol) {
-    return std::optional<Expr>(sizes.of({symbol})[0]);
-  });
-  OpByOp run = run_op_by_op(graph, bound);
+  DebugRun run;
+  if (options.fused)
+    run = run_kernel_by_kernel(*state_->program, bound);
+  else
+    run = run_op_by_op(ir::with_dims(state_->graph,
+                                     [&](const Expr& symbol) {
+                                       return std::optional<Expr>(sizes.of({symbol})[0]);
+                                     }),
+                       bound);
   const std::vector<NodePtr> used = state_->use_up();
   state_->finish(run.outputs, sizes);
   return std::move(run.report);
+}
+
+std::size_t Graph::save_values(const std::string& folder, std::int64_t most_bytes) {
+  state_->ensure_compiled();
+  auto bound = state_->bind();
+  const Sizes sizes = state_->sizes();
+  state_->draw(bound, sizes);
+  compiler::Options options = options_of(*state_->passes);
+  auto& runtime = runtime::Runtime::instance();
+  const auto inputs = runtime::host_arrays(state_->graph, bound);
+  std::vector<backend::reference::HostArray> outputs;
+  compiler::SavedCounts counts;
+  if (runtime.engine() == runtime::Engine::Reference) {
+    counts = compiler::save_reference_run(state_->graph, {}, inputs, folder,
+                                          {.most_bytes = most_bytes}, &outputs);
+  } else {
+    runtime.complete(options);
+    compiler::KernelCache kernels;
+    backend::Device& device = runtime.device();
+    counts = compiler::save_run(
+        compiler::compile_traced(state_->graph, {}, options, device, kernels), state_->graph,
+        inputs, &device, folder, {.most_bytes = most_bytes}, &outputs);
+  }
+  std::vector<runtime::StoragePtr> stored;
+  for (const auto& output : outputs) {
+    stored.push_back(runtime.allocate(output.bytes.size()));
+    runtime.copy_in(stored.back(), output.bytes.data(), output.bytes.size());
+  }
+  const std::vector<NodePtr> used = state_->use_up();
+  state_->finish(stored, sizes);
+  return counts.values;
+}
+
+ValueDifference diff_values(const std::string& first, const std::string& second, double tolerance) {
+  const compiler::RunDiff diff = compiler::diff_runs(
+      compiler::read_saved_run(first), compiler::read_saved_run(second), {.scale = tolerance});
+  return {diff.compared, diff.differing, diff.text_of_node, compiler::name_of(diff.culprit),
+          diff.names,    diff.text()};
 }
 
 std::string Graph::text() const {

@@ -1,6 +1,9 @@
 #include "tensor/graph_debug.h"
 
+#include "compiler/search/machine.h"
+#include "compiler/values/value_summary.h"
 #include "compiler/views.h"
+#include "runtime/profile.h"
 #include "runtime/runtime.h"
 #include "support/fail.h"
 #include "tensor/ops.h"
@@ -9,8 +12,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
+#include <functional>
 #include <limits>
+#include <map>
+#include <mutex>
+#include <string>
 #include <unordered_map>
 
 namespace egret {
@@ -21,29 +27,30 @@ std::string type_of(const ir::Node& node) {
   return fmt::format("{}{}", name_of(node.dtype), to_string(node.shape));
 }
 
-// "min -1 mean 0.25 max 3, 0 nan, 0 inf"
-std::string summary_of(const Tensor& value) {
-  double least = std::numeric_limits<double>::infinity(), most = -least, total = 0;
-  std::size_t nans = 0, infinities = 0, finite = 0;
-  for (double v : value.to_vector<double>()) {
-    if (std::isnan(v)) {
-      ++nans;
-      continue;
-    }
-    least = std::min(least, v);
-    most = std::max(most, v);
-    if (std::isinf(v)) {
-      ++infinities;
-      continue;
-    }
-    total += v;
-    ++finite;
-  }
-  if (finite + infinities == 0)
-    return fmt::format("no numbers, {} nan", nans);
-  return fmt::format("min {:g} mean {:g} max {:g}, {} nan, {} inf", least,
-                     finite ? total / static_cast<double>(finite) : 0.0, most, nans, infinities);
+/// What the machine can do, measured once for each device; 0 where kernels are interpreted.
+compiler::Machine ceilings_of(backend::Device& device) {
+  static std::mutex mutex;
+  static std::map<std::string, compiler::Machine> measured;
+  if (runtime::Runtime::instance().engine() != runtime::Engine::Compiled)
+    return {};
+  std::lock_guard lock(mutex);
+  const auto found = measured.find(device.name());
+  return found != measured.end()
+             ? found->second
+             : measured.emplace(device.name(), compiler::measure_machine(device)).first->second;
 }
+
+DebugReport empty_report() {
+  const compiler::Machine machine = ceilings_of(runtime::Runtime::instance().device());
+  DebugReport report;
+  report.bytes_per_second = machine.bytes_per_second;
+  report.flops_per_second = machine.flops_per_second;
+  return report;
+}
+
+/// What runs before the first and the device's work may take longer than an operation itself.
+constexpr int kRuns = 3;
+constexpr double kLong = 0.1;
 
 // Values by node while the graph runs. Views are not computed but go into their readers' programs,
 // and so do products that are only there to be summed: they may not fit the memory.
@@ -66,8 +73,9 @@ public:
       values_[graph.inputs()[slot]] = inputs[slot];
   }
 
-  OpByOp run() {
-    OpByOp result;
+  DebugRun run() {
+    DebugRun result;
+    result.report = empty_report();
     for (ir::NodeId id = 0; id < graph_.size(); ++id) {
       const bool is_output =
           std::find(graph_.outputs.begin(), graph_.outputs.end(), id) != graph_.outputs.end();
@@ -78,8 +86,6 @@ public:
     }
     for (ir::NodeId id : graph_.outputs)
       result.outputs.push_back(values_[id].storage);
-    std::stable_sort(result.report.ops.begin(), result.report.ops.end(),
-                     [](const OpTrace& a, const OpTrace& b) { return a.seconds > b.seconds; });
     return result;
   }
 
@@ -144,17 +150,32 @@ private:
       top = enter(piece, id, true);
     piece.graph.outputs = {top};
     const auto program = runtime::Runtime::instance().program(piece.graph, {.lazy = true});
-    const auto begin = Clock::now();
-    auto outputs = program->run(piece.inputs);
-    const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-
+    backend::Device& device = runtime::Runtime::instance().device();
+    device.synchronize();
+    std::vector<runtime::StoragePtr> outputs;
     OpTrace trace;
+    trace.seconds = std::numeric_limits<double>::infinity();
+    for (int i = 0; i < kRuns && (i == 0 || trace.seconds < kLong); ++i) {
+      const auto begin = Clock::now();
+      outputs = program->run(piece.inputs);
+      device.synchronize();
+      trace.seconds =
+          std::min(trace.seconds, std::chrono::duration<double>(Clock::now() - begin).count());
+    }
+    for (const compiler::KernelReport& kernel : program->report().kernels) {
+      trace.bytes += static_cast<double>(kernel.bytes_read + kernel.bytes_written);
+      trace.flops += kernel.flops;
+    }
     trace.op = info_of(node.op).name;
     trace.shape = type_of(node);
-    trace.seconds = seconds;
     for (ir::NodeId input : node.inputs)
       trace.inputs.push_back(type_of(graph_[input]));
-    trace.summary = summary_of(Access::wrap(data_node(node.dtype, node.shape, outputs[0])));
+    backend::reference::Dims dims;
+    for (const Expr& dim : node.shape)
+      dims.push_back(dim.value());
+    backend::reference::HostArray array(node.dtype, std::move(dims));
+    runtime::Runtime::instance().copy_out(array.bytes.data(), outputs[0], array.bytes.size());
+    trace.summary = compiler::summary_of(array).text();
     values_[id].storage = std::move(outputs[0]);
     values_[id].shape = &node.shape;
     if (node.op != Op::Input)
@@ -182,23 +203,87 @@ private:
 
 } // namespace
 
-OpByOp run_op_by_op(const ir::Graph& graph, std::span<const runtime::RunInput> inputs) {
+DebugRun run_op_by_op(const ir::Graph& graph, std::span<const runtime::RunInput> inputs) {
   return Runner(graph, inputs).run();
+}
+
+DebugRun run_kernel_by_kernel(const runtime::Program& program,
+                              std::span<const runtime::RunInput> inputs) {
+  DebugRun result;
+  result.report = empty_report();
+  const compiler::CompileReport& report = program.report();
+  for (const compiler::KernelReport& kernel : report.kernels) {
+    OpTrace& trace = result.report.ops.emplace_back();
+    trace.op = kernel.name;
+    trace.bytes = static_cast<double>(kernel.bytes_read + kernel.bytes_written);
+    trace.flops = kernel.flops;
+    trace.seconds = std::numeric_limits<double>::infinity();
+  }
+  bool look = false; // values are looked at once
+  struct Unhook {
+    ~Unhook() { runtime::set_launch_hook({}); }
+  } unhook;
+  runtime::set_launch_hook([&](const runtime::LaunchRecord& launch) {
+    const std::less<const compiler::KernelReport*> before;
+    const auto* begin = report.kernels.data();
+    if (before(&launch.kernel, begin) || !before(&launch.kernel, begin + report.kernels.size()))
+      return; // of another thread's program
+    OpTrace& trace = result.report.ops[static_cast<std::size_t>(&launch.kernel - begin)];
+    trace.seconds =
+        std::min(trace.seconds, std::chrono::duration<double>(launch.end - launch.begin).count());
+    if (!look)
+      return;
+    for (const ir::NodeId id : launch.values.operands)
+      trace.inputs.push_back(type_of(report.graph[id]));
+    for (std::size_t o = 0; o < launch.values.outputs.size(); ++o) {
+      trace.shape += (o ? " " : "") + type_of(report.graph[launch.values.outputs[o]]);
+      trace.summary += (o ? "; " : "") + compiler::summary_of(launch.stored(o)).text();
+    }
+  });
+  for (int i = 0; i < kRuns; ++i) {
+    look = i + 1 == kRuns;
+    result.outputs = program.run(inputs);
+  }
+  for (const OpTrace& trace : result.report.ops)
+    result.report.seconds += trace.seconds;
+  return result;
 }
 
 } // namespace detail
 
+double DebugReport::of_ceiling(const OpTrace& op) const {
+  if (bytes_per_second <= 0 || flops_per_second <= 0 || op.seconds <= 0)
+    return 0;
+  return std::max(op.bytes / bytes_per_second, op.flops / flops_per_second) / op.seconds;
+}
+
+DebugReport DebugReport::slowest_first() const {
+  DebugReport sorted = *this;
+  std::stable_sort(sorted.ops.begin(), sorted.ops.end(),
+                   [](const OpTrace& a, const OpTrace& b) { return a.seconds > b.seconds; });
+  return sorted;
+}
+
 std::string DebugReport::text() const {
   std::string text =
-      fmt::format("{:>10}  {:<14} {:<16} {}\n", "us", "op", "result", "inputs | values");
+      fmt::format("{:>10} {:>7} {:>8} {:>8} {:>9}  {:<18} {:<16} {}\n", "us", "share", "GB/s",
+                  "GFLOP/s", "of limit", "op", "result", "inputs | values");
   for (const OpTrace& op : ops) {
     std::string inputs;
     for (const std::string& input : op.inputs)
       inputs += (inputs.empty() ? "" : " ") + input;
-    text += fmt::format("{:10.1f}  {:<14} {:<16} {} | {}\n", op.seconds * 1e6, op.op, op.shape,
+    const double limit = of_ceiling(op);
+    text += fmt::format("{:10.1f} {:5.1f} % {:8.2f} {:8.2f} {:>9}  {:<18} {:<16} {} | {}\n",
+                        op.seconds * 1e6, seconds > 0 ? 100 * op.seconds / seconds : 0,
+                        op.bytes / op.seconds * 1e-9, op.flops / op.seconds * 1e-9,
+                        limit > 0 ? fmt::format("{:.1f} %", 100 * limit) : "-", op.op, op.shape,
                         inputs, op.summary);
   }
-  return text + fmt::format("{:10.1f}  total of {} operations\n", seconds * 1e6, ops.size());
+  text += fmt::format("{:10.1f}  total of {}", seconds * 1e6, ops.size());
+  if (bytes_per_second > 0)
+    text += fmt::format("; limits: {:.1f} GB/s, {:.1f} GFLOP/s", bytes_per_second * 1e-9,
+                        flops_per_second * 1e-9);
+  return text + "\n";
 }
 
 } // namespace egret

@@ -21,6 +21,7 @@ void add_compile_command(CLI::App& app);
 void add_view_command(CLI::App& app);
 void add_profile_command(CLI::App& app);
 void add_bisect_command(CLI::App& app);
+void add_diff_command(CLI::App& app);
 void add_bench_command(CLI::App& app);
 void add_cache_command(CLI::App& app);
 void add_info_command(CLI::App& app);

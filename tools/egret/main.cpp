@@ -140,6 +140,7 @@ int main(int argc, char** argv) {
   add_view_command(app);
   add_profile_command(app);
   add_bisect_command(app);
+  add_diff_command(app);
   add_bench_command(app);
   add_cache_command(app);
   add_info_command(app);

@@ -6,6 +6,8 @@
 #include "graph_file.h"
 #include "graph_inputs.h"
 #include "memory_option.h"
+#include "number_option.h"
+#include "run_values.h"
 
 #include "egret/io.h"
 #include "egret/ir.h"
@@ -14,6 +16,8 @@
 #include "support/output_file.h"
 #include "support/printable.h"
 #include "support/read_text.h"
+#include "support/sizes.h"
+#include "tensor/graph_debug.h"
 
 #include <CLI/CLI.hpp>
 #include <memory>
@@ -21,15 +25,19 @@
 
 namespace egret::tool {
 
+using backend::reference::HostArray;
+
 namespace {
 
 struct RunOptions {
   std::string graph;
-  std::vector<std::string> inputs, outputs;
+  std::vector<std::string> inputs, outputs, rules;
   std::string record, device;
+  ValueOptions values;
   EffortOptions effort;
   std::optional<std::int64_t> memory_limit;
-  bool fuse = true, explain = false, json = false;
+  std::optional<std::uint64_t> seed; ///< of inputs without a file; empty: each has one
+  bool fuse = true, explain = false, json = false, debug = false, slowest_first = false;
 };
 
 /// The labels of the graph's outputs: what follows % in the last line of its text.
@@ -43,6 +51,13 @@ std::vector<std::string> output_labels(const std::string& text) {
   return labels;
 }
 
+std::vector<runtime::StoragePtr> print_debug(detail::DebugRun run, const RunOptions& options) {
+  const DebugReport report =
+      options.slowest_first ? run.report.slowest_first() : std::move(run.report);
+  log_line(terminal_text(report.text()));
+  return std::move(run.outputs);
+}
+
 nlohmann::ordered_json json_of(const std::string& name, const Tensor& value) {
   nlohmann::ordered_json json = {
       {"name", name}, {"dtype", name_of(value.dtype())}, {"shape", value.sizes()}};
@@ -51,6 +66,33 @@ nlohmann::ordered_json json_of(const std::string& name, const Tensor& value) {
   else
     json["values"] = value.to_vector<std::int64_t>();
   return json;
+}
+
+/// The graph's outputs.
+std::vector<HostArray> run_program(const ir::Graph& graph, const GraphInputs& inputs,
+                                   const compiler::Options& wishes, const RunOptions& options) {
+  auto& runtime = runtime::Runtime::instance();
+  const RunInputs memory = run_inputs(graph, inputs.arrays);
+  std::vector<runtime::StoragePtr> stored;
+  if (options.debug && !options.fuse) {
+    const ir::Graph sized = ir::with_dims(
+        graph, [&](const Expr& symbol) { return std::optional<Expr>(inputs.dims.value(symbol)); });
+    stored = print_debug(detail::run_op_by_op(sized, memory.slots), options);
+  } else {
+    const auto program = runtime.program(graph, wishes);
+    stored = options.debug
+                 ? print_debug(detail::run_kernel_by_kernel(*program, memory.slots), options)
+                 : program->run(memory.slots);
+    if (options.explain)
+      log_line(terminal_text(program->report().text()));
+  }
+  std::vector<HostArray> results;
+  for (std::size_t i = 0; i < stored.size(); ++i) {
+    const ir::Node& node = graph[graph.outputs[i]];
+    HostArray& array = results.emplace_back(node.dtype, inputs.dims.values(node.shape));
+    runtime.copy_out(array.bytes.data(), stored[i], array.bytes.size());
+  }
+  return results;
 }
 
 void run(const RunOptions& options) {
@@ -66,27 +108,21 @@ void run(const RunOptions& options) {
   for (const auto& [name, file] : files)
     output_target("run --output", file);
 
-  GraphInputs inputs = load_inputs(graph, options.inputs, {});
-  auto& runtime = runtime::Runtime::instance();
+  GraphInputs inputs = load_inputs(graph, options.inputs, options.seed);
   const EffortInForce effort(options.effort);
   const std::unique_ptr<Record> record = record_of_text(options.record, options.graph, text);
-  auto program =
-      runtime.program(graph, {.fuse = options.fuse, .memory_limit = options.memory_limit});
-  auto results = program->run(run_inputs(graph, inputs.arrays).slots);
+  compiler::Options wishes{.fuse = options.fuse, .memory_limit = options.memory_limit};
+  wishes.rules.files = rule_files(options.rules);
+  std::vector<HostArray> results;
+  if (!options.values.folder.empty() || options.values.find_nan)
+    results = run_with_values(options.graph, text, inputs.arrays, wishes, options.values);
+  else
+    results = run_program(graph, inputs, wishes, options);
   if (record)
     record->close();
-  if (options.explain)
-    log_line(terminal_text(program->report().text()));
   for (std::size_t i = 0; i < results.size(); ++i) {
-    const ir::Node& node = graph[graph.outputs[i]];
-    auto sizes = inputs.dims.values(node.shape);
-    Shape shape(sizes.begin(), sizes.end());
-    std::size_t count = size_of(node.dtype);
-    for (std::int64_t size : sizes)
-      count *= static_cast<std::size_t>(size);
-    std::vector<std::byte> bytes(count);
-    runtime.copy_out(bytes.data(), results[i], bytes.size());
-    Tensor value = from_bytes(node.dtype, shape, bytes);
+    const Shape shape(results[i].dims.begin(), results[i].dims.end());
+    Tensor value = from_bytes(results[i].dtype, shape, results[i].bytes);
     if (auto file = files.find(labels[i]); file != files.end())
       io::save_npy(file->second, value);
     else if (options.json)
@@ -110,6 +146,8 @@ void add_run_command(CLI::App& app) {
       ->required()
       ->check(CLI::ExistingFile);
   command->add_option("-i,--input", options->inputs, "NAME=FILE.npy for each input")->take_all();
+  command->add_option("--seed", options->seed, "Inputs without a file are random, of this seed")
+      ->check(is_seed());
   command
       ->add_option("-o,--output", options->outputs,
                    "LABEL=FILE.npy; outputs without one are printed")
@@ -122,6 +160,33 @@ void add_run_command(CLI::App& app) {
       "--record", options->record,
       "Write what was compiled, and the time of each launch, to this file, for egret "
       "view (docs/seeing.md)");
+  add_rules_option(*command, options->rules);
+  auto* debug = command->add_flag(
+      "--debug", options->debug,
+      "Say on stderr of each kernel, or with --no-fuse of each operation, its values and time");
+  command->add_flag("--slowest-first", options->slowest_first, "Those of --debug by time")
+      ->needs(debug);
+  auto* save = command->add_option(
+      "--save-values", options->values.folder,
+      "Write what each kernel stores to this folder, for egret diff (docs/seeing.md); a run that "
+      "was cut short goes on");
+  command
+      ->add_option_function<std::string>(
+          "--values-limit",
+          [options](const std::string& size) {
+            try {
+              options->values.most_bytes = parse_bytes(size, "--values-limit");
+            } catch (const Error& error) {
+              throw CLI::ValidationError(error.what());
+            }
+          },
+          "Of the elements in that folder, such as 64MB; 1GB by default. Beyond it only summaries")
+      ->type_name("SIZE")
+      ->needs(save);
+  auto* find_nan = command->add_flag(
+      "--find-nan", options->values.find_nan,
+      "Name the first node that makes a NaN or infinity of finite values; exit code 1 if one does");
+  debug->excludes(save)->excludes(find_nan);
   command->add_flag("--json", options->json, "Print outputs as JSON, one a line");
   add_device_option(*command, options->device);
   command->callback([options] {

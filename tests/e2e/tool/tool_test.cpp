@@ -127,10 +127,11 @@ TEST(Tool, WhatIsPrintedIntoAClosedStdoutIsInNoOtherFile) {
 
 TEST(Tool, EveryVariableOfTheEnvironmentIsChecked) {
   for (const char* set :
-       {"EGRET_DEBUG=abc", "EGRET_DEBUG=5", "EGRET_EFFORT=much", "EGRET_BUDGET=nan",
-        "EGRET_FROZEN=yes", "EGRET_THREADS=0", "EGRET_OBJECTS_MB=x", "EGRET_CPU=fast",
-        "EGRET_DEVICE=tpu", "EGRET_ENGINE=x", "EGRET_ALLOW=all", "EGRET_CHECKED=2",
-        "EGRET_LIBRARIES=-", "EGRET_DETERMINISTIC=2", "EGRET_PLANS_MB=0"}) {
+       {"EGRET_DEBUG=abc", "EGRET_DEBUG=7", "EGRET_DEBUG_PASSES=extrakt",
+        "EGRET_DEBUG_NODES=exponent", "EGRET_EFFORT=much", "EGRET_BUDGET=nan", "EGRET_FROZEN=yes",
+        "EGRET_THREADS=0", "EGRET_OBJECTS_MB=x", "EGRET_CPU=fast", "EGRET_DEVICE=tpu",
+        "EGRET_ENGINE=x", "EGRET_ALLOW=all", "EGRET_CHECKED=2", "EGRET_LIBRARIES=-",
+        "EGRET_DETERMINISTIC=2", "EGRET_PLANS_MB=0"}) {
     const Ran ran = egret_command("cache stats", set);
     EXPECT_EQ(ran.code, 1) << set;
     const std::string name(set, std::string_view(set).find('='));

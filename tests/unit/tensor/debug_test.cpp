@@ -1,4 +1,4 @@
-// EGRET_DEBUG=1..4 each print something of their own; without it nothing is printed.
+// EGRET_DEBUG=1..6 each print something of their own; without it nothing is printed.
 #include "egret/compile.h"
 #include "egret/functional.h"
 #include "runtime/debug.h"
@@ -31,15 +31,35 @@ bool has(const std::string& text, const char* part) {
 
 TEST(Debug, EachLevelAddsSomething) {
   const std::string level[] = {output_at(0), output_at(1), output_at(2), output_at(3),
-                               output_at(4)};
+                               output_at(4), output_at(5), output_at(6)};
   EXPECT_EQ(level[0], "");
-  for (int i = 1; i <= 4; ++i) {
+  for (int i = 1; i <= 6; ++i) {
     EXPECT_TRUE(has(level[i], "egret: plan ")) << i << ": " << level[i];
     EXPECT_TRUE(has(level[i], "egret: debugged: traced, the first call")) << level[i];
     EXPECT_EQ(has(level[i], "egret: kernel map"), i >= 2) << i << ": " << level[i];
     EXPECT_EQ(has(level[i], "for "), i >= 3) << i << ": " << level[i];
     EXPECT_EQ(has(level[i], "define"), i >= 4) << i << ": " << level[i];
+    EXPECT_EQ(has(level[i], "egret: pass normalize"), i >= 5) << i << ": " << level[i];
+    EXPECT_EQ(has(level[i], "min 8.15485 mean 8.15485 max 8.15485, 0 nan, 0 inf"), i >= 6)
+        << i << ": " << level[i];
   }
+}
+
+TEST(Debug, FiltersNamePassesAndNodes) {
+  struct Unset {
+    ~Unset() { runtime::set_debug_filter({}); }
+  } unset;
+  runtime::set_debug_filter({.passes = {"partition"}, .nodes = {"tanh", "%4096"}});
+  std::string text = output_at(6);
+  EXPECT_TRUE(has(text, "egret: pass partition")) << text;
+  EXPECT_FALSE(has(text, "egret: pass normalize")) << text;
+  EXPECT_FALSE(has(text, " GFLOP/s: ")) << text;
+  EXPECT_FALSE(has(text, " nan, ")) << text;
+  runtime::set_debug_filter({.passes = {}, .nodes = {"exp"}});
+  text = output_at(6);
+  EXPECT_TRUE(has(text, "egret: pass normalize")) << text;
+  EXPECT_TRUE(has(text, " GFLOP/s: ")) << text;
+  EXPECT_TRUE(has(text, " nan, ")) << text;
 }
 
 TEST(Debug, AHookSeesEveryLaunch) {

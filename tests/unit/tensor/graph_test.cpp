@@ -4,6 +4,8 @@
 #include "egret/counters.h"
 #include "egret/functional.h"
 
+#include "support/files.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -111,21 +113,58 @@ TEST(Graph, ExecuteDebugTellsOfEveryOperation) {
   auto c = (sqrt(a) * 2).sum().retrieve();
   const DebugReport report = cx.execute_debug();
   ASSERT_EQ(report.ops.size(), 3u);
-  bool found = false;
-  for (std::size_t i = 0; i < report.ops.size(); ++i) {
-    if (i > 0) {
-      EXPECT_GE(report.ops[i - 1].seconds, report.ops[i].seconds);
-    }
-    if (report.ops[i].op != "sqrt")
-      continue;
-    found = true;
-    EXPECT_EQ(report.ops[i].inputs, (std::vector<std::string>{"f32[3]"}));
-    EXPECT_EQ(report.ops[i].shape, "f32[3]");
-    EXPECT_EQ(report.ops[i].summary, "min 0 mean 1 max 2, 1 nan, 0 inf");
-  }
-  EXPECT_TRUE(found) << report.text();
+  EXPECT_EQ(report.ops[0].op, "sqrt"); // in the order of the run
+  EXPECT_EQ(report.ops[0].inputs, (std::vector<std::string>{"f32[3]"}));
+  EXPECT_EQ(report.ops[0].shape, "f32[3]");
+  EXPECT_EQ(report.ops[0].summary, "min 0 mean 1 max 2, 1 nan, 0 inf");
+  EXPECT_EQ(report.ops[0].bytes, 24);
+  EXPECT_EQ(report.ops[2].op, "sum");
+  EXPECT_GT(report.of_ceiling(report.ops[0]), 0);
+  const DebugReport sorted = report.slowest_first();
+  for (std::size_t i = 1; i < sorted.ops.size(); ++i)
+    EXPECT_GE(sorted.ops[i - 1].seconds, sorted.ops[i].seconds);
   EXPECT_TRUE(std::isnan(c.data()[0]));
-  EXPECT_NE(report.text().find("total of 3 operations"), std::string::npos);
+  EXPECT_NE(report.text().find("total of 3; limits: "), std::string::npos) << report.text();
+}
+
+TEST(Graph, ExecuteDebugTellsOfEveryKernel) {
+  Graph cx;
+  auto a = cx.tensor({3}).set({1, 0, 4});
+  auto c = (sqrt(a) * 2).retrieve();
+  auto d = (a + 1).retrieve();
+  cx.compile(Generic{} | Fusion{}, &c, &d);
+  const DebugReport report = cx.execute_debug({.fused = true});
+  ASSERT_EQ(report.ops.size(), 1u);
+  EXPECT_EQ(report.ops[0].inputs, (std::vector<std::string>{"f32[3]"}));
+  EXPECT_EQ(report.ops[0].shape, "f32[3] f32[3]");
+  EXPECT_NE(report.ops[0].summary.find("min 0 mean 2 max 4, 0 nan, 0 inf"), std::string::npos)
+      << report.ops[0].summary;
+  EXPECT_EQ(report.seconds, report.ops[0].seconds);
+  EXPECT_EQ(c.data(), (Floats{2, 0, 4}));
+}
+
+TEST(Graph, ValuesOfTwoRunsAreSavedAndCompared) {
+  test::TempFolder folder;
+  const auto run = [&](const char* name, const Pass& passes) {
+    Graph cx;
+    auto a = cx.tensor({3}, DType::F32, "a").set({1, 2, 3});
+    auto c = (exp(a) * 2 + 1).retrieve();
+    cx.compile(passes, &c);
+    EXPECT_GE(cx.save_values((folder / name).string()), 2u);
+    return c.to_vector();
+  };
+  const auto plain = run("plain", Generic{});
+  EXPECT_EQ(run("fused", Generic{} | Fusion{}), plain);
+  const auto difference = [&](const char* name) {
+    return diff_values((folder / "plain").string(), (folder / name).string());
+  };
+  EXPECT_EQ(difference("fused").culprit, "none") << difference("fused").text;
+  const pattern::Rewrite mistake{"exp_vanishes", pattern::node(Op::Exp, {pattern::any("x")}),
+                                 [](ir::Graph&, const pattern::Match& m) { return m["x"]; }};
+  EXPECT_NE(run("wrong", Pass(mistake)), plain);
+  const ValueDifference found = difference("wrong");
+  EXPECT_EQ(found.culprit, "graph") << found.text;
+  EXPECT_GE(found.differing, 1u);
 }
 
 // The product of two matrices is one operation: its box of products would be a thousand times as
