@@ -34,5 +34,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   check(egret::serve::read_chat_body, body);
   check(egret::serve::read_completion_body, body);
   check(egret::serve::read_tokenize_body, body);
+  check(egret::serve::read_embedding_body, body);
   return 0;
 }

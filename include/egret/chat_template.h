@@ -18,8 +18,9 @@ namespace egret {
 class Tokenizer;
 
 struct ChatMessage {
-  std::string role;    ///< "system", "user", "assistant" ...
-  std::string content; ///< UTF-8
+  std::string role;           ///< "system", "user", "assistant" ...
+  std::string content;        ///< UTF-8
+  std::string more_json = {}; ///< an object of further fields (tool_calls ...); empty: none
 };
 
 /// What a template may spend; beyond it rendering ends with Error(Value).

@@ -14,6 +14,10 @@
 #include <string>
 #include <vector>
 
+namespace egret {
+class TokenGrammar;
+}
+
 namespace egret::models {
 
 /// Rotary positions: what a pair of dims turns by at each position, worked out from the model's
@@ -78,6 +82,29 @@ struct GenerateOptions {
   double frequency_penalty = 0; ///< likewise, times how often each was
   std::uint64_t seed = 0;
   std::optional<std::vector<int>> stop; ///< tokens that end the text; empty: those of the model
+  /// That the text follows (egret/grammar.h): other tokens are never drawn, a stop token only where
+  /// the text is complete. A text also ends, with StopReason::Stop, where nothing may follow.
+  std::shared_ptr<const TokenGrammar> grammar;
+  std::int64_t top_logprobs = -1; ///< log-probabilities of the token drawn and of so many likeliest
+                                  ///< ones; -1: none
+  std::int64_t lookup = 0;        ///< most tokens that generate() guesses at once, up to 63
+};
+
+/// The natural logarithms of probabilities: softmax of the logits as the model gives them, without
+/// temperature, penalties and grammar.
+struct TokenLogprob {
+  int token = 0;
+  float value = 0;
+};
+struct Logprobs {
+  float value = 0;               ///< of the token drawn
+  std::vector<TokenLogprob> top; ///< the likeliest first
+};
+
+/// What becomes the embedding of a text.
+enum class Pooling : std::uint8_t {
+  Mean, ///< the mean of the hidden states of its tokens
+  Last  ///< the hidden state of its last token
 };
 
 enum class StopReason : std::uint8_t {
@@ -90,6 +117,7 @@ enum class StopReason : std::uint8_t {
 struct Generated {
   std::vector<int> tokens; ///< without the prompt and the stop token
   StopReason reason = StopReason::Length;
+  std::int64_t guessed = 0, accepted = 0; ///< tokens, with GenerateOptions::lookup
 };
 
 /// A model with its weights and a cache of keys and values. One thread at a time. Texts of
@@ -124,11 +152,21 @@ public:
   /// Error(Value) as logits(), and for fewer than two tokens.
   std::vector<float> log_probabilities(std::span<const int> tokens);
 
+  /// What the folder says of embeddings (1_Pooling/config.json of sentence-transformers), else
+  /// Mean.
+  Pooling pooling() const noexcept;
+  /// The embedding of a text, of length 1, f32 [width]. Errors as logits().
+  std::vector<float> embedding(std::span<const int> tokens, Pooling pooling);
+
   /// Writes on after `prompt`, a token at a time, each given to `written` as it comes, until a stop
   /// token, max_new tokens, a full cache or a callback that returns false. The part of the prompt
   /// that the cache holds from the last call is not read again. Equal prompt, options and model
-  /// give equal tokens. Error(Value) for a prompt that is empty, longer than context() or not of
-  /// the vocabulary, for options out of range, and for a model that gives NaN.
+  /// give equal tokens. With `lookup`, what followed the last tokens where they stood before is
+  /// guessed and checked in one run (speculative decoding, Leviathan et al. 2023, by prompt lookup,
+  /// Saxena 2023); the tokens are those that come without, up to the rounding of the kernels.
+  /// Error(Value) for a prompt that is empty, longer than context() or not of the vocabulary, for
+  /// options out of range, for a model that gives NaN, and for a grammar that no token of the
+  /// vocabulary continues.
   Generated generate(std::span<const int> prompt, const GenerateOptions& options = {},
                      const std::function<bool(int)>& written = {});
 
@@ -162,8 +200,9 @@ Perplexity perplexity(LanguageModel& model, std::span<const int> tokens,
 /// Several texts that one model writes at the same time, by continuous batching (Orca, Yu et al.
 /// 2022): each step reads at most one chunk of one prompt and writes one token of every text whose
 /// prompt has been read, in one run of the model. Texts join and leave between steps. A text gets
-/// the sequence of the cache that holds most of its prompt's beginning. One thread at a time; the
-/// model is not used otherwise meanwhile.
+/// the sequence of the cache that holds most of its prompt's beginning; where another text's
+/// sequence holds more, that is copied. One thread at a time; the model is not used otherwise
+/// meanwhile but for embedding().
 class GenerationBatch {
 public:
   using Id = std::uint64_t;
@@ -171,10 +210,11 @@ public:
   /// What became of a text in a step: a token, its end, or both.
   struct Event {
     Id id = 0;
-    std::optional<int> token;       ///< written; stop tokens are not
-    std::optional<StopReason> ends; ///< the text is done, its id no longer known
-    std::size_t reused = 0;         ///< tokens of its prompt that the cache held already
-    std::string error;              ///< why it ended where the model failed (it gives NaN, say)
+    std::optional<int> token;         ///< written; stop tokens are not
+    std::optional<Logprobs> logprobs; ///< of the token, with GenerateOptions::top_logprobs
+    std::optional<StopReason> ends;   ///< the text is done, its id no longer known
+    std::size_t reused = 0;           ///< tokens of its prompt that the cache held already
+    std::string error;                ///< why it ended where the model failed (it gives NaN, say)
   };
 
   /// `model` outlives the batch.

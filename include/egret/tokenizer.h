@@ -50,6 +50,10 @@ public:
   /// As the vocabulary has it (of byte-level models in the alphabet of printable bytes); nothing
   /// for an id without a token.
   std::optional<std::string> token_of(std::int32_t id) const;
+  /// The bytes that a token adds to a text behind another token; they may be a part of a character.
+  /// Nothing for special tokens and for an id without a token. Error(Unsupported) for a decoder
+  /// that gives tokens no bytes of their own (BPEDecoder).
+  std::optional<std::string> bytes_of(std::int32_t id) const;
   bool is_special(std::int32_t id) const;
 
   /// Of tokenizer_config.json: "bos_token", "eos_token", "pad_token", "unk_token" and the like;

@@ -17,18 +17,19 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-enum class Endpoint { Health, Metrics, Models, Model, Chat, Completion, Tokenize };
+enum class Endpoint { Health, Metrics, Models, Model, Chat, Completion, Embeddings, Tokenize };
 
 struct Route {
   std::string_view path, method;
   Endpoint endpoint;
 };
 constexpr std::string_view kModels = "/v1/models";
-constexpr std::array<Route, 6> kRoutes = {{{"/health", "GET", Endpoint::Health},
+constexpr std::array<Route, 7> kRoutes = {{{"/health", "GET", Endpoint::Health},
                                            {"/metrics", "GET", Endpoint::Metrics},
                                            {kModels, "GET", Endpoint::Models},
                                            {"/v1/chat/completions", "POST", Endpoint::Chat},
                                            {"/v1/completions", "POST", Endpoint::Completion},
+                                           {"/v1/embeddings", "POST", Endpoint::Embeddings},
                                            {"/tokenize", "POST", Endpoint::Tokenize}}};
 constexpr Route kOneModel = {kModels, "GET", Endpoint::Model};
 
@@ -143,7 +144,8 @@ Api::Api(const models::LanguageModel& model, const Tokenizer& tokenizer,
          const ServeOptions& options, const Metrics& metrics)
     : model_(model), tokenizer_(tokenizer), options_(options), metrics_(metrics),
       for_this_machine_(options.api_key.empty() && is_address(options.host, true)),
-      template_(template_of(tokenizer, options)), created_(unix_seconds()) {}
+      template_(template_of(tokenizer, options)),
+      tool_form_(tool_form_of(tokenizer.chat_template().value_or(""))), created_(unix_seconds()) {}
 
 std::string_view Api::endpoint(std::string_view target) {
   const Route* route = route_of(target);
@@ -178,7 +180,7 @@ void Api::check_head(const HttpRequest& request) const {
     throw Refusal(415, "the header 'Content-Type' must be application/json");
 }
 
-std::variant<Reply, Generation> Api::answer(const HttpRequest& request) const {
+std::variant<Reply, Generation, EmbeddingRequest> Api::answer(const HttpRequest& request) const {
   check_head(request);
   switch (required_route(request.target).endpoint) {
   case Endpoint::Health:
@@ -194,6 +196,8 @@ std::variant<Reply, Generation> Api::answer(const HttpRequest& request) const {
     return generation(read_chat_body(request.body), true);
   case Endpoint::Completion:
     return generation(read_completion_body(request.body), false);
+  case Endpoint::Embeddings:
+    return embeddings(read_embedding_body(request.body));
   case Endpoint::Tokenize:
     return tokenize(read_tokenize_body(request.body));
   }
@@ -216,29 +220,100 @@ void Api::require_model(const std::string& name) const {
                   "model", "model_not_found");
 }
 
-std::string Api::render(const Messages& messages) const {
+std::string Api::render(const Messages& messages, const std::string& tools_json) const {
   // A template may loop; what it may spend bounds how long other requests wait.
   constexpr TemplateLimits limits = {.steps = 2'000'000, .output_bytes = 8U << 20U};
   if (!template_)
     throw Refusal(400, "the model has no chat template; /v1/completions continues texts",
                   "messages", "no_chat_template");
   try {
-    return template_->render(messages, tokenizer_, {.generation_prompt = true, .limits = limits});
+    return template_->render(
+        messages, tokenizer_,
+        {.generation_prompt = true, .tools_json = tools_json, .limits = limits});
   } catch (const Error& error) { // the template refuses the order of roles, say
     throw Refusal(400, error.what(), "messages");
   }
 }
 
-std::vector<int> Api::ids_of(const Prompt& prompt, bool add_special) const {
+std::vector<int> Api::ids_of(const Prompt& prompt, bool add_special,
+                             const std::string& tools_json) const {
   if (const auto* ids = std::get_if<std::vector<int>>(&prompt))
     return *ids;
   try {
     if (const auto* messages = std::get_if<Messages>(&prompt))
-      return tokenizer_.encode(render(*messages), false); // the template writes special tokens
+      return tokenizer_.encode(render(*messages, tools_json),
+                               false); // the template writes special tokens
     return tokenizer_.encode(std::get<std::string>(prompt), add_special);
   } catch (const Error& error) {
     throw Refusal(400, error.what(), "prompt");
   }
+}
+
+std::shared_ptr<const TokenGrammar> Api::grammar_of(const CallText& text,
+                                                    const std::string& field) const {
+  constexpr std::size_t kMostGrammars = 16;
+  const std::string key = text.before + text.schema;
+  if (const auto known = grammars_.find(key); known != grammars_.end())
+    return known->second;
+  try {
+    if (!texts_)
+      texts_.emplace(tokenizer_);
+    auto made = std::make_shared<const TokenGrammar>(
+        Grammar::of_schema(text.schema, "schema", text.before, text.after), *texts_);
+    if (grammars_.size() == kMostGrammars) // any one: it is compiled again when it is needed
+      grammars_.erase(grammars_.begin());
+    grammars_.emplace(key, made);
+    return made;
+  } catch (const Error& error) {
+    throw Refusal(400, error.what(), field);
+  }
+}
+
+/// What the answer must follow; null: nothing.
+std::shared_ptr<const TokenGrammar> Api::grammar_of(const CompletionBody& body) const {
+  if (!body.tools_json.empty() && tool_form_ == ToolForm::None)
+    throw Refusal(400, "the model's chat template has no form of calls that is known here",
+                  "tools");
+  if (body.tool_choice == ToolChoice::Required) {
+    if (body.format.kind != AnswerFormat::Kind::Text)
+      throw Refusal(400, "'response_format' and a tool that must be called exclude each other",
+                    "response_format");
+    return grammar_of(call_text(tool_form_, body.tools), "tools");
+  }
+  if (body.format.kind == AnswerFormat::Kind::Text)
+    return nullptr;
+  const bool any = body.format.kind == AnswerFormat::Kind::JsonObject;
+  return grammar_of(CallText{"", any ? R"({"type":"object"})" : body.format.schema, ""},
+                    any ? "response_format" : "response_format.json_schema.schema");
+}
+
+/// Refuses texts that are empty, longer than the context or not of the vocabulary.
+void Api::require_fits(const std::vector<int>& ids, const std::string& field) const {
+  if (ids.empty())
+    throw Refusal(400, fmt::format("'{}' has no tokens", field), field);
+  if (std::ssize(ids) > model_.context())
+    throw Refusal(400,
+                  fmt::format("'{}' has {} tokens, the context holds {}", field, ids.size(),
+                              model_.context()),
+                  field, "context_length_exceeded");
+  for (const int id : ids)
+    if (id < 0 || id >= model_.config().vocabulary)
+      throw Refusal(400,
+                    fmt::format("'{}' has token {}, the vocabulary has {}", field, id,
+                                model_.config().vocabulary),
+                    field);
+}
+
+EmbeddingRequest Api::embeddings(const EmbeddingBody& body) const {
+  require_model(body.model);
+  EmbeddingRequest made{{}, body.base64, options_.model_name, 0};
+  for (std::size_t i = 0; i < body.inputs.size(); ++i) {
+    made.texts.push_back(ids_of(body.inputs[i], true));
+    require_fits(made.texts.back(),
+                 body.inputs.size() == 1 ? "input" : fmt::format("input[{}]", i));
+    made.tokens += made.texts.back().size();
+  }
+  return made;
 }
 
 Generation Api::generation(CompletionBody body, bool chat) const {
@@ -246,20 +321,8 @@ Generation Api::generation(CompletionBody body, bool chat) const {
   const char* field = chat ? "messages" : "prompt";
   Generation made;
   Job& job = made.job;
-  job.prompt = ids_of(body.prompt, true);
-  if (job.prompt.empty())
-    throw Refusal(400, fmt::format("'{}' has no tokens", field), field);
-  if (std::ssize(job.prompt) > model_.context())
-    throw Refusal(400,
-                  fmt::format("'{}' has {} tokens, the context holds {}", field, job.prompt.size(),
-                              model_.context()),
-                  field, "context_length_exceeded");
-  for (const int id : job.prompt)
-    if (id < 0 || id >= model_.config().vocabulary)
-      throw Refusal(400,
-                    fmt::format("'{}' has token {}, the vocabulary has {}", field, id,
-                                model_.config().vocabulary),
-                    field);
+  job.prompt = ids_of(body.prompt, true, body.tools_json);
+  require_fits(job.prompt, field);
   models::GenerateOptions& o = job.options;
   o = model_.defaults();
   const std::int64_t most = options_.max_tokens > 0 ? options_.max_tokens : model_.context();
@@ -275,10 +338,17 @@ Generation Api::generation(CompletionBody body, bool chat) const {
   o.stop = o.stop.value_or(model_.config().stop);
   if (const auto end = tokenizer_.special_id("eos_token"))
     o.stop->push_back(*end);
+  o.top_logprobs = body.top_logprobs.value_or(-1);
+  o.grammar = grammar_of(body);
   job.stop = std::move(body.stop);
+  job.choices = body.choices;
+  if (body.tool_choice != ToolChoice::None)
+    job.tools = tool_form_;
   made.form = {.chat = chat,
                .stream = body.stream,
                .include_usage = body.include_usage,
+               .logprobs = body.top_logprobs.has_value(),
+               .choices = body.choices,
                .id = fmt::format("{}-{:016x}", chat ? "chatcmpl" : "cmpl", random_bits()),
                .model = options_.model_name,
                .created = unix_seconds()};

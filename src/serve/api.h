@@ -2,12 +2,15 @@
 #pragma once
 
 #include "egret/chat_template.h"
+#include "egret/grammar.h"
 #include "egret/serve.h"
 #include "serve/answer.h"
 #include "serve/engine.h"
 #include "serve/refusal.h"
 #include "serve/request.h"
 
+#include <map>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -37,6 +40,14 @@ struct Generation {
   AnswerForm form;
 };
 
+/// Texts that become embeddings, and how they are told.
+struct EmbeddingRequest {
+  std::vector<std::vector<int>> texts;
+  bool base64 = false;
+  std::string model;
+  std::size_t tokens = 0; ///< of all texts
+};
+
 /// Of the tokenizer, where it has one. Errors as Server's constructor.
 std::optional<ChatTemplate> template_of(const Tokenizer& tokenizer, const ServeOptions& options);
 
@@ -53,12 +64,18 @@ public:
   /// Refuses by host, path, method, key and type of content, so that no body is read in vain.
   void check_head(const HttpRequest& request) const;
   /// The answer, or a job. Refusal for what cannot be answered.
-  std::variant<Reply, Generation> answer(const HttpRequest& request) const;
+  std::variant<Reply, Generation, EmbeddingRequest> answer(const HttpRequest& request) const;
 
 private:
-  std::string render(const Messages& messages) const;
-  std::vector<int> ids_of(const Prompt& prompt, bool add_special) const;
+  std::string render(const Messages& messages, const std::string& tools_json) const;
+  std::vector<int> ids_of(const Prompt& prompt, bool add_special,
+                          const std::string& tools_json = {}) const;
+  std::shared_ptr<const TokenGrammar> grammar_of(const CompletionBody& body) const;
+  std::shared_ptr<const TokenGrammar> grammar_of(const CallText& text,
+                                                 const std::string& field) const;
   Generation generation(CompletionBody body, bool chat) const;
+  EmbeddingRequest embeddings(const EmbeddingBody& body) const;
+  void require_fits(const std::vector<int>& ids, const std::string& field) const;
   Reply tokenize(const TokenizeBody& body) const;
   nlohmann::ordered_json model_json() const;
   void require_model(const std::string& name) const;
@@ -69,7 +86,11 @@ private:
   const Metrics& metrics_;
   const bool for_this_machine_; ///< listens on a loopback address and has no key
   std::optional<ChatTemplate> template_;
+  ToolForm tool_form_;
   std::int64_t created_;
+  // Of grammars, made as requests come; of the thread that answers.
+  mutable std::optional<TokenTexts> texts_;
+  mutable std::map<std::string, std::shared_ptr<const TokenGrammar>> grammars_; ///< by their text
 };
 
 } // namespace egret::serve

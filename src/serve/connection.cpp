@@ -60,6 +60,16 @@ void Connection::close() {
   shared_.closed(this);
 }
 
+template <class Call>
+void Connection::guarded(Call&& call) {
+  try {
+    call();
+  } catch (const std::exception&) { // out of memory, say: this connection ends, others go on
+    shared_.metrics.handler_failed();
+    close();
+  }
+}
+
 HttpRequest Connection::request() const {
   const auto& message = parser_->get();
   return {.method = view(message.method_string()),
@@ -76,9 +86,10 @@ void Connection::read_head() {
   parser_->header_limit(kMostHead);
   parser_->body_limit(shared_.options.body_bytes);
   stream_.expires_after(milliseconds(shared_.options.client_seconds));
-  http::async_read_header(
-      stream_, buffer_, *parser_,
-      [self = shared_from_this()](const Error& error, std::size_t) { self->on_head(error); });
+  http::async_read_header(stream_, buffer_, *parser_,
+                          [self = shared_from_this()](const Error& error, std::size_t) {
+                            self->guarded([&] { self->on_head(error); });
+                          });
 }
 
 void Connection::on_head(const Error& error) {
@@ -103,15 +114,15 @@ void Connection::on_head(const Error& error) {
   in_flight_ = "HTTP/1.1 100 Continue\r\n\r\n";
   net::async_write(stream_, net::buffer(in_flight_),
                    [self = shared_from_this()](const Error& failed, std::size_t) {
-                     failed ? self->close() : self->read_body();
+                     self->guarded([&] { failed ? self->close() : self->read_body(); });
                    });
 }
 
 void Connection::read_body() {
-  http::async_read(stream_, buffer_, *parser_,
-                   [self = shared_from_this()](const Error& error, std::size_t) {
-                     error ? self->refuse_unreadable(error) : self->handle();
-                   });
+  http::async_read(
+      stream_, buffer_, *parser_, [self = shared_from_this()](const Error& error, std::size_t) {
+        self->guarded([&] { error ? self->refuse_unreadable(error) : self->handle(); });
+      });
 }
 
 void Connection::refuse_unreadable(const Error& error) {
@@ -138,8 +149,10 @@ void Connection::handle() {
     auto outcome = shared_.api.answer(request());
     if (const Reply* reply = std::get_if<Reply>(&outcome))
       send(*reply);
+    else if (Generation* generation = std::get_if<Generation>(&outcome))
+      begin(std::move(*generation));
     else
-      begin(std::get<Generation>(std::move(outcome)));
+      begin(std::get<EmbeddingRequest>(std::move(outcome)));
   } catch (const Refusal& refusal) {
     send(reply_of(refusal));
   } catch (const std::exception& error) {
@@ -151,15 +164,38 @@ void Connection::begin(Generation generation) {
   if (shared_.draining)
     throw Refusal(503, "the server ends", "", "shutting_down");
   form_ = std::move(generation.form);
-  text_.clear();
+  texts_.assign(form_.choices, {});
   streaming_ = ended_ = false;
   const auto receive = [weak = weak_from_this(), &io = shared_.io, answer = answer_](Part part) {
     net::post(io, [weak, answer, part = std::move(part)]() mutable {
       if (const auto self = weak.lock())
-        self->on_part(answer, std::move(part));
+        self->guarded([&] { self->on_part(answer, std::move(part)); });
     });
   };
   job_ = shared_.engine.submit(std::move(generation.job), receive);
+  if (!job_)
+    throw Refusal(429, "too many requests wait already; try again later", "", "queue_full");
+  watch();
+}
+
+void Connection::begin(EmbeddingRequest asked) {
+  if (shared_.draining)
+    throw Refusal(503, "the server ends", "", "shutting_down");
+  streaming_ = ended_ = false;
+  const auto receive = [weak = weak_from_this(), &io = shared_.io, answer = answer_,
+                        base64 = asked.base64, model = asked.model,
+                        tokens = asked.tokens](Embeddings made) {
+    net::post(io, [weak, answer, base64, model, tokens, made = std::move(made)] {
+      if (const auto self = weak.lock(); self && answer == self->answer_ && self->job_)
+        self->guarded([&] {
+          self->job_.reset();
+          self->send(made.failed != 0
+                         ? reply_of(Refusal(made.failed, made.error))
+                         : Reply{.body = embeddings_answer(model, made, base64, tokens)});
+        });
+    });
+  };
+  job_ = shared_.engine.embed(std::move(asked.texts), receive);
   if (!job_)
     throw Refusal(429, "too many requests wait already; try again later", "", "queue_full");
   watch();
@@ -186,16 +222,18 @@ void Connection::watch() {
 void Connection::on_part(std::uint64_t answer, Part part) {
   if (closed_ || answer != answer_ || !job_)
     return;
-  if (part.finish != nullptr || part.failed != 0)
+  if (part.last)
     job_.reset();
   if (part.failed != 0 && !streaming_) {
     send(reply_of(Refusal(part.failed, part.error)));
   } else if (form_.stream) {
     stream(std::move(part));
   } else {
-    text_ += part.text;
-    if (part.finish != nullptr)
-      send({.body = whole_answer(form_, text_, part.finish, part.usage)});
+    const bool last = part.last;
+    const Usage usage = part.usage;
+    texts_[part.choice].add(std::move(part));
+    if (last)
+      send({.body = whole_answer(form_, texts_, usage)});
   }
 }
 
@@ -255,15 +293,19 @@ void Connection::flush() {
   stream_.expires_after(milliseconds(shared_.options.client_seconds));
   net::async_write(stream_, net::buffer(in_flight_),
                    [self = shared_from_this()](const Error& error, std::size_t) {
-                     self->writing_ = false;
-                     self->stream_.expires_never();
-                     if (error)
-                       self->close();
-                     else if (!self->out_.empty())
-                       self->flush();
-                     else if (self->ended_)
-                       self->next();
+                     self->guarded([&] { self->on_flushed(error); });
                    });
+}
+
+void Connection::on_flushed(const Error& error) {
+  writing_ = false;
+  stream_.expires_never();
+  if (error)
+    close();
+  else if (!out_.empty())
+    flush();
+  else if (ended_)
+    next();
 }
 
 void Connection::send(const Reply& reply) {
@@ -287,7 +329,7 @@ void Connection::send(const Reply& reply) {
   stream_.expires_after(milliseconds(shared_.options.client_seconds));
   http::async_write(stream_, *response,
                     [self = shared_from_this(), response](const Error& error, std::size_t) {
-                      error ? self->close() : self->next();
+                      self->guarded([&] { error ? self->close() : self->next(); });
                     });
 }
 
@@ -313,10 +355,8 @@ void Connection::linger() {
   stream_.async_read_some(buffer_.prepare(kMostHead),
                           [self = shared_from_this()](const Error& error, std::size_t bytes) {
                             self->discarded_ += bytes;
-                            if (error || self->discarded_ > kMostDiscarded)
-                              self->close();
-                            else
-                              self->linger();
+                            const bool ends = error || self->discarded_ > kMostDiscarded;
+                            self->guarded([&] { ends ? self->close() : self->linger(); });
                           });
 }
 

@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace egret::serve {
 
@@ -45,15 +46,20 @@ private:
   void refuse_unreadable(const Error& error);
   void handle();
   void begin(Generation generation);
+  void begin(EmbeddingRequest asked);
   void watch();
   void on_part(std::uint64_t answer, Part part);
   void stream(Part part);
   void open_stream();
   void add_chunk(const std::string& events);
   void flush();
+  void on_flushed(const Error& error);
   void send(const Reply& reply);
   void next();
   void linger();
+  /// A step of this connection, which closes where it throws.
+  template <class Call>
+  void guarded(Call&& call);
 
   HttpRequest request() const;
   template <class Message>
@@ -68,7 +74,7 @@ private:
   std::uint64_t answer_ = 0;      ///< number of the request under way
   std::optional<Engine::Id> job_; ///< that it waits for
   AnswerForm form_;
-  std::string text_; ///< of an answer that is not streamed, so far
+  std::vector<ChoiceAnswer> texts_; ///< of an answer that is not streamed, so far
   bool streaming_ = false, ended_ = false, writing_ = false;
   bool chunked_ = true;
   std::string out_, in_flight_; ///< of a stream: to be written, being written

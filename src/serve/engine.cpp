@@ -1,7 +1,9 @@
 #include "serve/engine.h"
 
+#include "egret/error.h"
 #include "serve/stop_strings.h"
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <exception>
@@ -18,18 +20,33 @@ using Clock = std::chrono::steady_clock;
 using models::GenerationBatch;
 using models::StopReason;
 
+/// Between the seeds of a job's texts: 2^64 over the golden ratio.
+constexpr std::uint64_t kSeedStep = 0x9e3779b97f4a7c15U;
+
+constexpr const char* kTooLong = "the request took longer than the server allows";
+
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
 /// A job under way.
+struct Running {
+  Engine::Receive receive;
+  Clock::time_point came;
+  std::size_t texts; ///< that have not ended
+  Usage usage;
+};
+
+/// A text of a job.
 struct Writing {
   Engine::Id job;
-  Engine::Receive receive;
+  std::size_t choice;
   StreamingDetokenizer detokenizer;
   StopStrings stop;
-  Clock::time_point came, last;
-  Usage usage;
+  ToolCallReader calls;
+  Clock::time_point last;
+  std::size_t written = 0; ///< tokens
+  std::size_t bytes = 0;   ///< of those
 };
 
 struct Submitted {
@@ -37,6 +54,14 @@ struct Submitted {
   Job job;
   Engine::Receive receive;
   Clock::time_point came;
+};
+
+/// Texts that become embeddings, one after the other.
+struct Embedding {
+  std::vector<std::vector<int>> texts;
+  std::function<void(Embeddings)> receive;
+  Clock::time_point came;
+  Embeddings done;
 };
 
 } // namespace
@@ -52,19 +77,23 @@ struct Engine::Impl {
   void work() {
     for (;;) {
       std::vector<Submitted> fresh;
+      std::map<Id, Embedding> fresh_embeddings;
       std::vector<Id> leaving;
       {
         std::unique_lock lock(mutex);
         wake.wait(lock, [&] {
-          return stopping || !submitted.empty() || !cancelled.empty() || !writing.empty();
+          return stopping || !submitted.empty() || !cancelled.empty() || !writing.empty() ||
+                 !embeddings_submitted.empty() || !embeddings.empty();
         });
         if (stopping)
           return;
         fresh.swap(submitted);
+        fresh_embeddings.swap(embeddings_submitted);
         leaving.swap(cancelled);
       }
       for (Submitted& one : fresh)
         begin(std::move(one));
+      embeddings.merge(fresh_embeddings);
       for (const Id job : leaving)
         drop(job);
       end_late_jobs();
@@ -72,22 +101,29 @@ struct Engine::Impl {
         for (const GenerationBatch::Event& event : batch.step())
           handle(event);
       } catch (const std::exception& error) { // out of memory, a lost device
-        while (!writing.empty())
-          fail(writing.begin()->first, 500, error.what());
+        while (!jobs.empty())
+          fail(jobs.begin()->first, 500, error.what());
       }
+      embed_one();
       metrics.load(batch.running(), batch.waiting());
     }
   }
 
   void begin(Submitted one) {
-    const Usage usage{.prompt = one.job.prompt.size()};
+    Job& job = one.job;
+    jobs.emplace(
+        one.id,
+        Running{std::move(one.receive), one.came, job.choices, {.prompt = job.prompt.size()}});
     try {
-      const GenerationBatch::Id id = batch.add(std::move(one.job.prompt), one.job.options);
-      writing.emplace(id, Writing{one.id, std::move(one.receive), StreamingDetokenizer(tokenizer),
-                                  StopStrings(std::move(one.job.stop)), one.came, one.came, usage});
+      for (std::size_t i = 0; i < job.choices; ++i) {
+        models::GenerateOptions options = job.options;
+        options.seed += i * kSeedStep;
+        const GenerationBatch::Id id = batch.add(job.prompt, options);
+        writing.emplace(id, Writing{one.id, i, StreamingDetokenizer(tokenizer),
+                                    StopStrings(job.stop), ToolCallReader(job.tools), one.came});
+      }
     } catch (const std::exception& error) {
-      one.receive({.failed = 400, .error = error.what()});
-      leave();
+      fail(one.id, 400, error.what());
     }
   }
 
@@ -96,67 +132,162 @@ struct Engine::Impl {
     if (at == writing.end()) // its time ended, or a stop string came, in this step
       return;
     Writing& text = at->second;
+    Running& job = jobs.at(text.job);
     if (!event.error.empty()) {
-      fail(event.id, 500, event.error);
+      fail(text.job, 500, event.error);
       return;
     }
+    Part part{.choice = text.choice};
+    job.usage.reused = std::max(job.usage.reused, event.reused);
     std::string more;
-    text.usage.reused = event.reused;
     if (event.token) {
-      if (text.usage.written++ == 0)
-        metrics.first_token(seconds_since(text.came));
+      ++job.usage.written;
+      if (text.written++ == 0)
+        metrics.first_token(seconds_since(job.came));
       else
         metrics.next_token(seconds_since(text.last));
       text.last = Clock::now();
       more = text.stop.push(text.detokenizer.push(*event.token));
+      if (event.logprobs)
+        part.tokens.push_back(news_of(text, *event.token, *event.logprobs));
     }
     if (event.ends && !text.stop.stopped())
       more += text.stop.push(text.detokenizer.finish());
     const bool stopped = text.stop.stopped();
     if (event.ends && !stopped)
       more += text.stop.finish();
-    const char* finish = nullptr;
-    if (stopped || event.ends)
-      finish = stopped || event.ends == StopReason::Stop ? "stop" : "length";
-    if (!more.empty() || finish != nullptr)
-      text.receive({.text = std::move(more), .finish = finish, .usage = text.usage});
-    if (finish != nullptr)
+    part.text = text.calls.push(more);
+    if (stopped || event.ends) {
+      part.finish = stopped || event.ends == StopReason::Stop ? "stop" : "length";
+      ToolCallReader::Rest rest = text.calls.finish();
+      part.text += rest.text;
+      part.calls = std::move(rest.calls);
+      if (!part.calls.empty() && stopped_by_itself(part))
+        part.finish = "tool_calls";
+    }
+    if (part.text.empty() && part.tokens.empty() && part.finish == nullptr)
+      return;
+    part.usage = job.usage;
+    const bool ends = part.finish != nullptr;
+    part.last = ends && job.texts == 1;
+    job.receive(std::move(part));
+    if (ends)
       end(event.id);
   }
 
-  void fail(GenerationBatch::Id id, int status, const std::string& why) {
-    Writing& text = writing.at(id);
-    text.receive({.failed = status, .error = why, .usage = text.usage});
-    end(id);
+  /// The next text of the embedding that has waited longest.
+  void embed_one() {
+    if (embeddings.empty())
+      return;
+    const auto at = embeddings.begin();
+    Embedding& job = at->second;
+    try {
+      job.done.values.push_back(
+          model.embedding(job.texts[job.done.values.size()], model.pooling()));
+    } catch (const std::exception& error) {
+      job.done = {{}, 500, error.what()};
+    }
+    if (job.done.failed == 0 && job.done.values.size() < job.texts.size())
+      return;
+    if (job.done.failed == 0)
+      metrics.ended(seconds_since(job.came), tokens_of(job), 0, 0);
+    job.receive(std::move(job.done));
+    embeddings.erase(at);
+    leave();
+  }
+  static std::size_t tokens_of(const Embedding& job) {
+    std::size_t count = 0;
+    for (const auto& text : job.texts)
+      count += text.size();
+    return count;
+  }
+
+  static bool stopped_by_itself(const Part& part) {
+    return std::string_view(part.finish) == "stop";
+  }
+
+  /// The bytes of a token, or how the vocabulary writes it.
+  std::string bytes_of(int token) const {
+    try {
+      if (auto bytes = tokenizer.bytes_of(token))
+        return *bytes;
+    } catch (const Error&) { // tokens of this decoder have no bytes of their own
+    }
+    return tokenizer.token_of(token).value_or("");
+  }
+  TokenNews news_of(Writing& text, int token, const models::Logprobs& logprobs) const {
+    TokenNews news{{bytes_of(token), logprobs.value}, {}, text.bytes};
+    text.bytes += news.token.bytes.size();
+    for (const models::TokenLogprob& one : logprobs.top)
+      news.top.push_back({bytes_of(one.token), one.value});
+    return news;
+  }
+
+  void fail(Id job, int status, const std::string& why) {
+    Running& running = jobs.at(job);
+    running.receive({.failed = status, .error = why, .usage = running.usage, .last = true});
+    end_job(job);
   }
 
   void end_late_jobs() {
-    std::vector<GenerationBatch::Id> late;
-    for (const auto& [id, text] : writing)
-      if (seconds_since(text.came) > job_seconds)
+    std::vector<Id> late;
+    for (const auto& [id, job] : jobs)
+      if (seconds_since(job.came) > job_seconds)
         late.push_back(id);
     for (const auto id : late) {
       metrics.cancelled();
-      fail(id, 504, "the request took longer than the server allows");
+      fail(id, 504, kTooLong);
     }
+    std::erase_if(embeddings, [&](auto& one) {
+      if (seconds_since(one.second.came) <= job_seconds)
+        return false;
+      metrics.cancelled();
+      one.second.receive({{}, 504, kTooLong});
+      leave();
+      return true;
+    });
   }
 
   void drop(Id job) {
-    for (const auto& [id, text] : writing)
-      if (text.job == job) {
-        metrics.cancelled();
-        end(id);
-        return;
-      }
+    if (embeddings.erase(job) > 0) {
+      metrics.cancelled();
+      leave();
+    }
+    if (!jobs.contains(job))
+      return;
+    metrics.cancelled();
+    end_job(job);
   }
 
+  /// Ends all texts of a job.
+  void end_job(Id job) {
+    std::erase_if(writing, [&](const auto& text) {
+      if (text.second.job != job)
+        return false;
+      batch.cancel(text.first);
+      return true;
+    });
+    const auto at = jobs.find(job);
+    for (; at->second.texts > 0; --at->second.texts)
+      leave();
+    forget(at);
+  }
+
+  /// Ends a text.
   void end(GenerationBatch::Id id) {
     const auto at = writing.find(id);
-    const Usage& usage = at->second.usage;
-    metrics.ended(seconds_since(at->second.came), usage.prompt, usage.reused, usage.written);
+    const auto job = jobs.find(at->second.job);
     batch.cancel(id);
     writing.erase(at);
     leave();
+    if (--job->second.texts == 0)
+      forget(job);
+  }
+
+  void forget(std::map<Id, Running>::iterator job) {
+    const Usage& usage = job->second.usage;
+    metrics.ended(seconds_since(job->second.came), usage.prompt, usage.reused, usage.written);
+    jobs.erase(job);
   }
 
   void leave() {
@@ -172,13 +303,16 @@ struct Engine::Impl {
 
   // Of the thread only:
   GenerationBatch batch;
+  std::map<Id, Running> jobs;
   std::map<GenerationBatch::Id, Writing> writing;
+  std::map<Id, Embedding> embeddings;
 
   std::mutex mutex; ///< of what follows
   std::condition_variable wake;
   std::vector<Submitted> submitted;
+  std::map<Id, Embedding> embeddings_submitted;
   std::vector<Id> cancelled;
-  std::size_t admitted = 0; ///< jobs that have not ended
+  std::size_t admitted = 0; ///< texts that have not ended
   Id next = 1;
   bool stopping = false;
   std::thread thread; ///< last: everything else is there when it starts
@@ -206,11 +340,27 @@ std::optional<Engine::Id> Engine::submit(Job job, Receive receive) {
   Id id = 0;
   {
     const std::scoped_lock lock(impl_->mutex);
+    if (impl_->admitted + job.choices > impl_->most)
+      return {};
+    impl_->admitted += job.choices;
+    id = impl_->next++;
+    impl_->submitted.push_back({id, std::move(job), std::move(receive), Clock::now()});
+  }
+  impl_->wake.notify_all();
+  return id;
+}
+
+std::optional<Engine::Id> Engine::embed(std::vector<std::vector<int>> texts,
+                                        std::function<void(Embeddings)> receive) {
+  Id id = 0;
+  {
+    const std::scoped_lock lock(impl_->mutex);
     if (impl_->admitted == impl_->most)
       return {};
     ++impl_->admitted;
     id = impl_->next++;
-    impl_->submitted.push_back({id, std::move(job), std::move(receive), Clock::now()});
+    impl_->embeddings_submitted.emplace(
+        id, Embedding{std::move(texts), std::move(receive), Clock::now(), {}});
   }
   impl_->wake.notify_all();
   return id;

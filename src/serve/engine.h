@@ -4,6 +4,7 @@
 #include "egret/language_model.h"
 #include "egret/tokenizer.h"
 #include "serve/metrics.h"
+#include "serve/tools.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -15,24 +16,48 @@
 
 namespace egret::serve {
 
-/// A text to be written.
+/// Texts to be written.
 struct Job {
   std::vector<int> prompt; ///< that the model takes: not empty, within context and vocabulary
   models::GenerateOptions options;
-  std::vector<std::string> stop; ///< strings that end the text and are no part of it
+  std::vector<std::string> stop; ///< strings that end a text and are no part of it
+  std::size_t choices = 1;       ///< texts, each with a seed of its own that follows from the given
+  ToolForm tools = ToolForm::None; ///< that calls are told from the text in
 };
 
 struct Usage {
   std::size_t prompt = 0, reused = 0, written = 0; ///< tokens
 };
 
-/// News of a job. The last of it has `finish` or a status that is not 0.
+/// A token that was drawn, with its log-probability and those of the likeliest.
+struct TokenNews {
+  struct Likely {
+    std::string bytes; ///< of the token; may be a part of a character
+    float logprob = 0;
+  };
+  Likely token;
+  std::vector<Likely> top;
+  std::size_t offset = 0; ///< bytes of the tokens before it
+};
+
+/// News of a text of a job. The last of all has `last`.
 struct Part {
-  std::string text;             ///< valid UTF-8, may be empty
-  const char* finish = nullptr; ///< "stop" or "length"
-  int failed = 0;               ///< status of HTTP
-  std::string error;            ///< why
-  Usage usage;                  ///< so far
+  std::string text;              ///< valid UTF-8, may be empty
+  const char* finish = nullptr;  ///< "stop", "length" or "tool_calls": the text has ended
+  int failed = 0;                ///< status of HTTP: the job has ended
+  std::string error;             ///< why
+  Usage usage;                   ///< of all texts so far
+  std::size_t choice = 0;        ///< number of the text
+  bool last = false;             ///< the job has ended
+  std::vector<TokenNews> tokens; ///< where log-probabilities are asked for
+  std::vector<ToolCall> calls;   ///< with `finish`
+};
+
+/// The embeddings of some texts, or why there are none.
+struct Embeddings {
+  std::vector<std::vector<float>> values; ///< [texts][width]
+  int failed = 0;                         ///< status of HTTP
+  std::string error;
 };
 
 class Engine {
@@ -41,7 +66,7 @@ public:
   /// Called on the engine's thread; must neither block nor throw.
   using Receive = std::function<void(Part)>;
 
-  /// At most model.sequences() + queue jobs at a time, each up to so many seconds long.
+  /// At most model.sequences() + queue texts at a time, each up to so many seconds long.
   Engine(models::LanguageModel model, Tokenizer tokenizer, std::size_t queue, double job_seconds,
          Metrics& metrics);
   ~Engine(); ///< drops all jobs
@@ -52,7 +77,11 @@ public:
 
   // From any thread:
   std::optional<Id> submit(Job job, Receive receive); ///< nothing where the queue is full
-  void cancel(Id id);                                 ///< hears no more soon; unknown ids are fine
+  /// Embeddings by the pooling of the model's folder, of texts that the model takes; one between
+  /// two steps of the others. Counts as one text.
+  std::optional<Id> embed(std::vector<std::vector<int>> texts,
+                          std::function<void(Embeddings)> receive);
+  void cancel(Id id); ///< hears no more soon; unknown ids are fine
 
 private:
   struct Impl;

@@ -64,6 +64,11 @@ void Metrics::cancelled() {
   ++cancelled_;
 }
 
+void Metrics::handler_failed() {
+  const std::scoped_lock lock(mutex_);
+  ++failures_;
+}
+
 void Metrics::load(std::size_t running, std::size_t waiting) {
   const std::scoped_lock lock(mutex_);
   running_ = running;
@@ -85,6 +90,8 @@ std::string Metrics::text() const {
                 written_tokens_);
   out += single("egret_requests_cancelled_total", "Requests whose client left or whose time ended",
                 "counter", cancelled_);
+  out += single("egret_internal_errors_total", "Exceptions of the thread of connections", "counter",
+                failures_);
   out += single("egret_requests_running", "Requests that are written now", "gauge", running_);
   out += single("egret_requests_waiting", "Requests that wait", "gauge", waiting_);
   out += first_token_.text("egret_time_to_first_token_seconds",

@@ -34,6 +34,7 @@ public:
   /// A request, in seconds since it came, and its tokens.
   void ended(double seconds, std::size_t prompt, std::size_t reused, std::size_t written);
   void cancelled();
+  void handler_failed(); ///< an exception that no request is answerable for
   void load(std::size_t running, std::size_t waiting); ///< texts, now
 
   std::string text() const;
@@ -41,7 +42,8 @@ public:
 private:
   mutable std::mutex mutex_;
   std::map<std::pair<std::string, int>, std::uint64_t> responses_;
-  std::uint64_t prompt_tokens_ = 0, reused_tokens_ = 0, written_tokens_ = 0, cancelled_ = 0;
+  std::uint64_t prompt_tokens_ = 0, reused_tokens_ = 0, written_tokens_ = 0, cancelled_ = 0,
+                failures_ = 0;
   std::size_t running_ = 0, waiting_ = 0;
   Histogram first_token_, next_token_, request_;
 };

@@ -2,6 +2,7 @@
 
 #include "serve/api.h"
 #include "serve/connection.h"
+#include "serve/io_loop.h"
 #include "support/fail.h"
 
 #include <boost/asio/executor_work_guard.hpp>
@@ -84,7 +85,7 @@ struct Server::Impl {
                                                               false,
                                                               [this](const void* connection) { remove(connection); }} {
     accept();
-    thread = std::thread([this] { io.run(); });
+    thread = std::thread([this] { run_handlers(io, metrics); });
   }
 
   void accept() {

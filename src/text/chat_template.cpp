@@ -6,6 +6,7 @@
 #include "text/template_interpreter.h"
 #include "text/utf8.h"
 
+#include <algorithm>
 #include <chrono>
 
 namespace egret {
@@ -72,6 +73,12 @@ std::string ChatTemplate::render(std::span<const ChatMessage> messages, const To
     auto one = std::make_shared<Dict>();
     one->set("role", text::replace_invalid_utf8(message.role));
     one->set("content", text::replace_invalid_utf8(message.content));
+    add_variables(message.more_json, impl_->name + ": message", *one);
+    for (const auto& [key, item] : one->items)
+      one->depth = std::max(one->depth, 1 + (item.is_list()   ? item.list().depth
+                                             : item.is_dict() ? item.dict().depth
+                                                              : 0));
+    list->depth = std::max(list->depth, 1 + one->depth);
     list->items.emplace_back(std::move(one));
   }
   variables.set("messages", Value(std::move(list)));

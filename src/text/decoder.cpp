@@ -1,5 +1,6 @@
 #include "text/decoder.h"
 
+#include "support/fail.h"
 #include "text/bytes_alphabet.h"
 #include "text/pre_tokenizer.h"
 #include "text/utf8.h"
@@ -18,8 +19,8 @@ template <class State, class... Options>
 class Of final : public Decoder {
 public:
   explicit Of(Options... options) : options_(std::move(options)...) {}
-  std::unique_ptr<DecoderState> start(bool progressive) const override {
-    return std::apply([&](const auto&... o) { return std::make_unique<State>(progressive, o...); },
+  std::unique_ptr<DecoderState> start(DecodeMode mode) const override {
+    return std::apply([&](const auto&... o) { return std::make_unique<State>(mode, o...); },
                       options_);
   }
 
@@ -32,11 +33,18 @@ std::unique_ptr<Decoder> decoder_of(Options... options) {
   return std::make_unique<Of<State, Options...>>(std::move(options)...);
 }
 
+void require_no_bytes(DecodeMode mode, const char* decoder) {
+  if (mode == DecodeMode::Bytes)
+    fail(ErrorKind::Unsupported,
+         "tokenizer: the decoder {} gives tokens no bytes of their own, which grammars need",
+         decoder);
+}
+
 /// Characters of the byte-level alphabet to bytes to text. The rest of a character that has begun
 /// is waited for.
 class ByteLevelState final : public DecoderState {
 public:
-  explicit ByteLevelState(bool) {}
+  explicit ByteLevelState(DecodeMode mode) : bytes_only_(mode == DecodeMode::Bytes) {}
   void push(DecodedPart& token, DecodedParts& out) override {
     const std::size_t before = bytes_.size();
     for (std::size_t at = 0; at < token.text.size();) {
@@ -55,6 +63,8 @@ public:
 private:
   void drain(DecodedParts& out, bool last) {
     DecodedPart part{{}, std::exchange(first_, false)};
+    if (bytes_only_)
+      part.text = std::exchange(bytes_, {});
     std::string_view rest = bytes_;
     while (!rest.empty()) {
       const Utf8Step step = utf8_step(rest);
@@ -67,18 +77,20 @@ private:
     out.push_back(std::move(part));
   }
   std::string bytes_;
-  bool first_ = true;
+  bool bytes_only_, first_ = true;
 };
 
 /// Runs of "<0xE2>" to text.
 class ByteFallbackState final : public DecoderState {
 public:
-  explicit ByteFallbackState(bool progressive) : progressive_(progressive) {}
+  explicit ByteFallbackState(DecodeMode mode) : mode_(mode) {}
   void push(DecodedPart& token, DecodedParts& out) override {
     if (const int byte = value(token.text); byte >= 0) {
       bytes_ += static_cast<char>(static_cast<unsigned char>(byte));
-      if (progressive_)
+      if (mode_ == DecodeMode::Progressive)
         drain(out);
+      if (mode_ == DecodeMode::Bytes)
+        out.push_back({std::exchange(bytes_, {}), true});
       return;
     }
     finish(out);
@@ -123,14 +135,14 @@ private:
       bytes_.erase(0, step.bytes);
     }
   }
-  bool progressive_;
+  DecodeMode mode_;
   std::string bytes_;
 };
 
 /// All that follows is one token.
 class FuseState final : public DecoderState {
 public:
-  explicit FuseState(bool) {}
+  explicit FuseState(DecodeMode) {}
   void push(DecodedPart& token, DecodedParts& out) override {
     out.push_back({std::move(token.text), std::exchange(first_, false)});
   }
@@ -141,7 +153,7 @@ private:
 
 class MetaspaceState final : public DecoderState {
 public:
-  MetaspaceState(bool, std::string mark, PrependScheme scheme)
+  MetaspaceState(DecodeMode, std::string mark, PrependScheme scheme)
       : mark_(std::move(mark)), scheme_(scheme) {}
   void push(DecodedPart& token, DecodedParts& out) override {
     if (token.starts)
@@ -172,7 +184,7 @@ void replace_all(std::string& text, std::string_view from, std::string_view to) 
 /// Words are set apart by spaces, and what continues a word loses its prefix.
 class WordPieceState final : public DecoderState {
 public:
-  WordPieceState(bool, std::string prefix, bool cleanup)
+  WordPieceState(DecodeMode, std::string prefix, bool cleanup)
       : prefix_(std::move(prefix)), cleanup_(cleanup) {}
   void push(DecodedPart& token, DecodedParts& out) override {
     if (!std::exchange(first_, false) && token.starts) {
@@ -199,7 +211,7 @@ private:
 
 class ReplaceState final : public DecoderState {
 public:
-  ReplaceState(bool, std::shared_ptr<const Pattern> pattern, std::string content)
+  ReplaceState(DecodeMode, std::shared_ptr<const Pattern> pattern, std::string content)
       : pattern_(std::move(pattern)), content_(std::move(content)) {}
   void push(DecodedPart& token, DecodedParts& out) override {
     pattern_->replace_all(token.text, content_, scratch_);
@@ -215,8 +227,11 @@ private:
 /// Takes up to `start` of one character from the start of a token and up to `stop` from its end.
 class StripState final : public DecoderState {
 public:
-  StripState(bool, std::string content, std::size_t start, std::size_t stop)
-      : content_(std::move(content)), start_(start), stop_(stop) {}
+  StripState(DecodeMode mode, std::string content, std::size_t start, std::size_t stop)
+      : content_(std::move(content)), start_(start), stop_(stop) {
+    if (stop_ > 0)
+      require_no_bytes(mode, "Strip with 'stop'");
+  }
   void push(DecodedPart& token, DecodedParts& out) override {
     if (token.starts)
       begin(out);
@@ -251,7 +266,9 @@ private:
 /// BPE's mark of the end of a word becomes a space between words.
 class BpeState final : public DecoderState {
 public:
-  BpeState(bool, std::string suffix) : suffix_(std::move(suffix)) {}
+  BpeState(DecodeMode mode, std::string suffix) : suffix_(std::move(suffix)) {
+    require_no_bytes(mode, "BPEDecoder");
+  }
   void push(DecodedPart& token, DecodedParts& out) override {
     if (held_)
       flush(out, " ");
@@ -276,7 +293,7 @@ private:
 /// Without a decoder, spaces are between tokens.
 class SpacesState final : public DecoderState {
 public:
-  explicit SpacesState(bool) {}
+  explicit SpacesState(DecodeMode) {}
   void push(DecodedPart& token, DecodedParts& out) override {
     if (!std::exchange(first_, false))
       token.text.insert(0, " ");
@@ -340,9 +357,9 @@ Decoders make_default_decoders() {
   return decoders;
 }
 
-Decoding::Decoding(const Decoders& decoders, bool progressive) {
+Decoding::Decoding(const Decoders& decoders, DecodeMode mode) {
   for (const auto& decoder : decoders)
-    states_.push_back(decoder->start(progressive));
+    states_.push_back(decoder->start(mode));
 }
 
 void Decoding::run(std::size_t from, DecodedParts& parts, std::string& out) {

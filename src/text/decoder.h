@@ -5,6 +5,7 @@
 #include "text/json_fields.h"
 #include "text/normalizer.h"
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -31,12 +32,17 @@ public:
   virtual void finish(DecodedParts& out) { static_cast<void>(out); }
 };
 
+enum class DecodeMode : std::uint8_t {
+  Whole,       ///< a run of byte tokens that is not UTF-8 as a whole becomes one U+FFFD a byte
+  Progressive, ///< byte tokens become text as soon as they make a character
+  Bytes        ///< byte tokens become their bytes at once
+};
+
 class Decoder {
 public:
   virtual ~Decoder() = default;
-  /// `progressive`: byte tokens become text as soon as they make a character; else a run of them
-  /// that is not UTF-8 as a whole becomes one U+FFFD a byte.
-  virtual std::unique_ptr<DecoderState> start(bool progressive) const = 0;
+  /// Error(Unsupported) for Bytes where a token's bytes depend on what follows it.
+  virtual std::unique_ptr<DecoderState> start(DecodeMode mode) const = 0;
 };
 
 /// From "decoder" of tokenizer.json; sequences are flat. Without one, tokens are joined by spaces.
@@ -47,7 +53,7 @@ Decoders make_default_decoders();
 /// A text while it is decoded.
 class Decoding {
 public:
-  Decoding(const Decoders& decoders, bool progressive);
+  Decoding(const Decoders& decoders, DecodeMode mode);
   void push(std::string_view token, std::string& out);
   void finish(std::string& out);
 

@@ -87,35 +87,62 @@ bool Field::flag_or(const char* key, bool otherwise) const {
 
 namespace {
 
-/// How deep brackets nest outside strings; of text that is not JSON, any number.
-std::size_t nesting(std::string_view text) {
-  std::size_t depth = 0, most = 0;
+/// Of brackets outside strings; of text that is not JSON, any numbers.
+struct Extent {
+  std::size_t depth = 0;   ///< how deep they nest
+  std::size_t members = 0; ///< of the largest object
+};
+
+Extent extent_of(std::string_view text) {
+  Extent out;
+  struct Open {
+    bool object;
+    std::size_t commas;
+  };
+  std::vector<Open> open;
   for (std::size_t at = 0; at < text.size(); ++at) {
     const char c = text[at];
     if (c == '"') {
       while (++at < text.size() && text[at] != '"')
         at += text[at] == '\\' ? 1 : 0;
     } else if (c == '[' || c == '{') {
-      most = std::max(most, ++depth);
-    } else if ((c == ']' || c == '}') && depth > 0) {
-      --depth;
+      open.push_back({c == '{', 0});
+      out.depth = std::max(out.depth, open.size());
+    } else if ((c == ']' || c == '}') && !open.empty()) {
+      open.pop_back();
+    } else if (c == ',' && !open.empty() && open.back().object) {
+      out.members = std::max(out.members, ++open.back().commas + 1);
     }
   }
-  return most;
+  return out;
+}
+
+template <class Json>
+Json parsed_as(std::string_view text, const std::string& name) {
+  // What reads the values is recursive.
+  const Extent extent = extent_of(text);
+  if (extent.depth > kMostNesting)
+    fail(ErrorKind::File, "{}: {} brackets inside each other, {} are allowed", name, extent.depth,
+         kMostNesting);
+  // Objects in the order of the text are searched from their beginning.
+  if (std::is_same_v<Json, nlohmann::ordered_json> && extent.members > kMostMembers)
+    fail(ErrorKind::File, "{}: an object of {} members, {} are allowed", name, extent.members,
+         kMostMembers);
+  try {
+    return Json::parse(text);
+  } catch (const nlohmann::json::exception& error) {
+    fail(ErrorKind::File, "{}: not JSON: {}", name, printable(error.what()));
+  }
 }
 
 } // namespace
 
 nlohmann::json parse_json(std::string_view text, const std::string& name) {
-  // What reads the values is recursive.
-  if (const std::size_t depth = nesting(text); depth > kMostNesting)
-    fail(ErrorKind::File, "{}: {} brackets inside each other, {} are allowed", name, depth,
-         kMostNesting);
-  try {
-    return nlohmann::json::parse(text);
-  } catch (const nlohmann::json::exception& error) {
-    fail(ErrorKind::File, "{}: not JSON: {}", name, printable(error.what()));
-  }
+  return parsed_as<nlohmann::json>(text, name);
+}
+
+nlohmann::ordered_json parse_ordered_json(std::string_view text, const std::string& name) {
+  return parsed_as<nlohmann::ordered_json>(text, name);
 }
 
 } // namespace egret::text

@@ -48,4 +48,10 @@ inline constexpr std::size_t kMostNesting = 64;
 /// Error(File) with `name` for text that is not JSON, or nests deeper than kMostNesting.
 nlohmann::json parse_json(std::string_view text, const std::string& name);
 
+inline constexpr std::size_t kMostMembers = 4096;
+
+/// The same with the members of objects in the order of the text; Error(File) also for an object of
+/// more than kMostMembers.
+nlohmann::ordered_json parse_ordered_json(std::string_view text, const std::string& name);
+
 } // namespace egret::text

@@ -203,7 +203,7 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text, bool add_spec
 
 std::string Tokenizer::decode(std::span<const std::int32_t> ids, bool skip_special) const {
   std::string out;
-  text::Decoding decoding(impl_->decoders, false);
+  text::Decoding decoding(impl_->decoders, text::DecodeMode::Whole);
   for (const Id id : ids)
     if (const auto token = impl_->token(id);
         token && !(skip_special && impl_->added.is_special(id)))
@@ -225,6 +225,17 @@ std::optional<std::int32_t> Tokenizer::id_of(std::string_view token) const {
 std::optional<std::string> Tokenizer::token_of(std::int32_t id) const {
   const auto token = impl_->token(id);
   return token ? std::optional(std::string(*token)) : std::nullopt;
+}
+
+std::optional<std::string> Tokenizer::bytes_of(std::int32_t id) const {
+  const auto token = impl_->token(id);
+  if (!token || impl_->added.is_special(id))
+    return std::nullopt;
+  std::string before, out;
+  text::Decoding decoding(impl_->decoders, text::DecodeMode::Bytes);
+  decoding.push("x", before);
+  decoding.push(*token, out);
+  return out;
 }
 
 bool Tokenizer::is_special(std::int32_t id) const {
@@ -254,7 +265,7 @@ struct StreamingDetokenizer::State {
 
 StreamingDetokenizer::StreamingDetokenizer(const Tokenizer& tokenizer, bool skip_special)
     : state_(new State{tokenizer.impl_, skip_special,
-                       text::Decoding(tokenizer.impl_->decoders, true)}) {}
+                       text::Decoding(tokenizer.impl_->decoders, text::DecodeMode::Progressive)}) {}
 StreamingDetokenizer::~StreamingDetokenizer() = default;
 StreamingDetokenizer::StreamingDetokenizer(StreamingDetokenizer&&) noexcept = default;
 StreamingDetokenizer& StreamingDetokenizer::operator=(StreamingDetokenizer&&) noexcept = default;
@@ -270,7 +281,7 @@ std::string StreamingDetokenizer::push(std::int32_t id) {
 std::string StreamingDetokenizer::finish() {
   std::string out;
   state_->decoding.finish(out);
-  state_->decoding = text::Decoding(state_->tokenizer->decoders, true);
+  state_->decoding = text::Decoding(state_->tokenizer->decoders, text::DecodeMode::Progressive);
   return out;
 }
 

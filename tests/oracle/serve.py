@@ -3,11 +3,13 @@
 usage: serve.py EGRET
 
 EGRET is the command. Makes a small model with random weights and a tokenizer of single characters, serves it, and calls every endpoint through the
-client: whole and streamed answers must agree, seeds must repeat, errors must come as the client's own exceptions. Exit code 1 where one does not.
+client: whole and streamed answers must agree, seeds must repeat, JSON must validate with jsonschema, tools must be called with valid arguments,
+errors must come as the client's own exceptions. Exit code 1 where one does not.
 """
 import array
 import concurrent.futures
 import json
+import math
 import pathlib
 import random
 import signal
@@ -16,12 +18,16 @@ import subprocess
 import sys
 import tempfile
 
+import jsonschema
 import openai
 
 WIDTH, LAYERS, HEADS, KV_HEADS, HIDDEN = 32, 2, 4, 2, 64
 SPECIAL = ["<s>", "</s>", "<|user|>", "<|system|>", "<|assistant|>", "<|end|>"]
-CHARACTERS = ["\u0120"] + list("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTU.,?!-0123456")
-TEMPLATE = ("{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}"
+PRINTED = [b for b in range(256) if 33 <= b <= 126 or 161 <= b <= 172 or b >= 174]
+OTHERS = [b for b in range(256) if b not in PRINTED]
+CHARACTERS = [chr(b) if b in PRINTED else chr(256 + OTHERS.index(b)) for b in range(256)]  # GPT-2's alphabet of bytes
+TEMPLATE = ("{% if tools %}{% for t in tools %}{{ t | tojson }}{% endfor %}<tool_call>{\"name\": , \"arguments\": }</tool_call>{% endif %}"
+            "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}"
             "{% if add_generation_prompt %}<|assistant|>{% endif %}")
 
 
@@ -58,6 +64,12 @@ def write_model(folder):
     (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "</s>", "chat_template": TEMPLATE}))
 
 
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 5}, "days": {"type": "integer", "minimum": 1, "maximum": 14},
+                                           "tags": {"type": "array", "items": {"enum": ["a", "b"]}, "maxItems": 2}},
+          "required": ["city", "days"], "additionalProperties": False}
+TOOLS = [{"type": "function", "function": {"name": "weather", "description": "of a city", "parameters": SCHEMA}}]
+
+
 def expect(held, what):
     if not held:
         sys.exit(f"serve.py: {what}")
@@ -81,7 +93,7 @@ def check(url):
 
     expect([m.id for m in client.models.list()] == ["small"] and client.models.retrieve("small").id == "small", "models")
     whole = chat(seed=5)
-    text = whole.choices[0].message.content
+    text = first_text = whole.choices[0].message.content
     expect(whole.usage.completion_tokens <= 24 and whole.choices[0].finish_reason in ("stop", "length"), "chat")
     expect(chat(seed=5).choices[0].message.content == text, "a seed repeats")
     expect(any(chat().choices[0].message.content != text for _ in range(5)), "no seed does not")
@@ -108,11 +120,56 @@ def check(url):
     stream.close()
     expect(chat(seed=5).choices[0].message.content == text, "after a client that left")
 
-    error = raises(openai.BadRequestError, lambda: chat(n=2))
-    expect(error.param == "n" and error.status_code == 400, "n above 1 is a BadRequestError")
+    def long_chat(**more):
+        return client.chat.completions.create(model="small", messages=messages, max_tokens=600, **more)
+
+    form = {"type": "json_schema", "json_schema": {"name": "stay", "schema": SCHEMA, "strict": True}}
+    answers = long_chat(seed=1, n=8, temperature=1.0, response_format=form).choices
+    ended = [c.message.content for c in answers if c.finish_reason == "stop"]
+    for text in ended:
+        jsonschema.validate(json.loads(text), SCHEMA)
+    expect(len(answers) == 8 and len(ended) >= 4 and len(set(ended)) > 1, f"{len(ended)} of 8 texts by a schema ended, and validate")
+    ended = [c.message.content for c in long_chat(seed=2, n=8, response_format={"type": "json_object"}).choices if c.finish_reason == "stop"]
+    expect(ended and all(isinstance(json.loads(text), dict) for text in ended), f"{len(ended)} JSON objects")
+    for choice in ["required", {"type": "function", "function": {"name": "weather"}}]:
+        answer = long_chat(seed=3, tools=TOOLS, tool_choice=choice).choices[0]
+        call = answer.message.tool_calls[0]
+        jsonschema.validate(json.loads(call.function.arguments), SCHEMA)
+        expect(call.function.name == "weather" and answer.finish_reason == "tool_calls" and answer.message.content is None, "a tool is called")
+        after = messages + [answer.message.model_dump(exclude_none=True), {"role": "tool", "tool_call_id": call.id, "content": "sunny"}]
+        expect(client.chat.completions.create(model="small", messages=after, tools=TOOLS, max_tokens=5).choices, "the turn behind a call")
+    streamed = [c for e in long_chat(seed=3, tools=TOOLS, tool_choice="required", stream=True) for c in e.choices]
+    calls = [t for c in streamed for t in c.delta.tool_calls or []]
+    jsonschema.validate(json.loads(calls[0].function.arguments), SCHEMA)
+    expect(streamed[-1].finish_reason == "tool_calls", "a tool is called in a stream")
+
+    several = chat(seed=5, n=3)
+    expect(several.choices[0].message.content == first_text and len({c.message.content for c in several.choices}) == 3, "n texts")
+    expect([c.message.content for c in chat(seed=5, n=3).choices] == [c.message.content for c in several.choices], "n texts repeat")
+    parts = {}
+    for event in chat(seed=5, n=3, stream=True):
+        for c in event.choices:
+            parts[c.index] = parts.get(c.index, "") + (c.delta.content or "")
+    expect([parts[i] for i in range(3)] == [c.message.content for c in several.choices], "n texts in a stream")
+    given = chat(seed=5, logprobs=True, top_logprobs=3)
+    tokens = given.choices[0].logprobs.content
+    told = b"".join(bytes(t.bytes) for t in tokens if t.token not in SPECIAL).decode(errors="replace")
+    expect(len(tokens) == given.usage.completion_tokens and told == given.choices[0].message.content,
+           "log-probabilities have the tokens of the text")
+    expect(all(len(t.top_logprobs) == 3 and t.top_logprobs[0].logprob >= t.logprob for t in tokens), "and the likeliest")
+    given = client.completions.create(model="small", prompt="abc", max_tokens=4, temperature=0, logprobs=2).choices[0].logprobs
+    expect(all(max(top.values()) == value for top, value in zip(given.top_logprobs, given.token_logprobs)), "greedy tokens are the likeliest")
+    vectors = [d.embedding for d in client.embeddings.create(model="small", input=["abc", "hello"]).data]
+    plain = [d.embedding for d in client.embeddings.create(model="small", input=["abc", "hello"], encoding_format="float").data]
+    expect(all(abs(math.fsum(x * x for x in v) - 1) < 1e-5 for v in vectors) and
+           all(abs(x - y) < 1e-6 for v, w in zip(vectors, plain) for x, y in zip(v, w)), "embeddings, as base64 and as numbers")
+
+    error = raises(openai.BadRequestError, lambda: chat(n=17))
+    expect(error.param == "n" and error.status_code == 400, "n above 16 is a BadRequestError")
+    error = raises(openai.BadRequestError, lambda: chat(response_format={"type": "json_schema", "json_schema": {"name": "a", "schema": {"not": {}}}}))
+    expect("'not' is not supported" in str(error), "a schema beyond the subset is a BadRequestError")
     error = raises(openai.NotFoundError, lambda: client.completions.create(model="big", prompt="a"))
     expect(error.code == "model_not_found", "an unknown model is a NotFoundError")
-    raises(openai.NotFoundError, lambda: client.embeddings.create(model="small", input="a"))
     raises(openai.AuthenticationError, lambda: openai.OpenAI(base_url=url, api_key="other", max_retries=0).models.list())
     error = raises(openai.BadRequestError, lambda: client.completions.create(model="small", prompt="a" * 5000))
     expect(error.code == "context_length_exceeded", "a prompt beyond the context is a BadRequestError")

@@ -37,8 +37,10 @@ public:
     const std::size_t least = prompt_with("?").size();
     if (options_.context > 0)
       require_fits(least, options_.context);
+    const auto grammar = grammar_of(options_, tokenizer_);
     model_.emplace(load_language_model(options_));
     generation_ = generation_of(options_, *model_, &tokenizer_);
+    generation_.grammar = grammar;
     if (!options_.max_new)
       generation_.max_new = model_->context();
   }

@@ -62,6 +62,9 @@ void generate_characters(const GenerateOptions& o) {
 /// From ids to ids, without a tokenizer.
 void generate_ids(const LanguageOptions& o, const std::string& ids) {
   const std::vector<int> prompt = read_ids(ids, "--ids");
+  if (!o.schema.empty() || !o.grammar.empty())
+    throw UsageError("generate: --json-schema and --grammar need the tokenizer, which --ids does "
+                     "without");
   if (o.context > 0)
     require_fits(prompt.size(), o.context); // before gigabytes are read
   models::LanguageModel model = load_language_model(o);
@@ -84,6 +87,7 @@ void generate_ids(const LanguageOptions& o, const std::string& ids) {
 void generate_text(const LanguageOptions& o, const std::string& text) {
   const Tokenizer tokenizer = tokenizer_of(o);
   const std::vector<int> prompt = tokenizer.encode(text);
+  const auto grammar = grammar_of(o, tokenizer);
   if (o.context > 0)
     require_fits(prompt.size(), o.context); // before gigabytes are read
   models::LanguageModel model = load_language_model(o);
@@ -99,8 +103,10 @@ void generate_text(const LanguageOptions& o, const std::string& text) {
       show(started ? part : text + part);
     started = true;
   };
-  const Answer answer = write_on(model, prompt, generation_of(o, model, &tokenizer),
-                                 [&](int token) { add(stream.push(token)); });
+  models::GenerateOptions generation = generation_of(o, model, &tokenizer);
+  generation.grammar = grammar;
+  const Answer answer =
+      write_on(model, prompt, generation, [&](int token) { add(stream.push(token)); });
   add(stream.finish());
   if (o.json)
     fmt::print("{}\n", dumped({{"prompt", text},

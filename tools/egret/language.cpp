@@ -7,6 +7,7 @@
 #include "egret/error.h"
 #include "support/fail.h"
 #include "support/printable.h"
+#include "support/read_text.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -94,7 +95,17 @@ std::vector<std::string> add_language_options(CLI::App& command, LanguageOptions
        command
            .add_option("--repetition-penalty", o.repetition_penalty,
                        "Above 1: tokens that were there become less likely")
-           ->check(number_within(1e-6, 1e6))});
+           ->check(number_within(1e-6, 1e6)),
+       command
+           .add_option("--lookup", o.lookup,
+                       "Guess up to so many tokens at once by what followed the last ones before")
+           ->check(whole_within(0, 63))});
+  auto* schema = command.add_option("--json-schema", o.schema,
+                                    "A file with a JSON schema: the text is JSON that it allows");
+  auto* grammar = command.add_option("--grammar", o.grammar,
+                                     "A file with a grammar in GBNF that the text follows");
+  grammar->excludes(schema);
+  names.insert(names.end(), {schema->get_name(), grammar->get_name()});
   const std::vector<std::string> more = add_load_options(command, o);
   names.insert(names.end(), more.begin(), more.end());
   return names;
@@ -126,6 +137,17 @@ Tokenizer tokenizer_of(const LanguageOptions& o) {
   return Tokenizer::load(model);
 }
 
+std::shared_ptr<const TokenGrammar> grammar_of(const LanguageOptions& o,
+                                               const Tokenizer& tokenizer) {
+  if (o.schema.empty() && o.grammar.empty())
+    return nullptr;
+  const std::string& file = o.schema.empty() ? o.grammar : o.schema;
+  const std::string text = read_text(std::filesystem::path(file));
+  return std::make_shared<const TokenGrammar>(o.schema.empty() ? Grammar::parse(text, file)
+                                                               : Grammar::of_schema(text, file),
+                                              TokenTexts(tokenizer));
+}
+
 models::LanguageModel load_language_model(const LanguageOptions& o) {
   models::LanguageModelOptions options;
   if (!o.dtype.empty())
@@ -153,6 +175,7 @@ models::GenerateOptions generation_of(const LanguageOptions& o, const models::La
   options.min_p = o.min_p.value_or(options.min_p);
   options.repetition_penalty = o.repetition_penalty.value_or(options.repetition_penalty);
   options.seed = o.seed.value_or(options.seed);
+  options.lookup = o.lookup;
   std::vector<int> stop = options.stop.value_or(model.config().stop);
   if (tokenizer != nullptr)
     if (const auto end = tokenizer->special_id("eos_token"))
@@ -205,6 +228,8 @@ void Answer::log_stats() const {
       seconds_text(prompt_seconds), static_cast<double>(prompt) / prompt_seconds);
   log("text: {} tokens, {:.2f} ms each (median), {:.0f} tokens/s", generated.tokens.size(),
       token_seconds * 1e3, token_seconds > 0 ? 1 / token_seconds : 0);
+  if (generated.guessed > 0)
+    log("lookup: {} of {} tokens guessed were right", generated.accepted, generated.guessed);
 }
 
 Answer write_on(models::LanguageModel& model, std::span<const int> prompt,

@@ -2,12 +2,14 @@
 // answers shown as they are written.
 #pragma once
 
+#include "egret/grammar.h"
 #include "egret/language_model.h"
 #include "egret/tokenizer.h"
 
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -30,6 +32,8 @@ struct LanguageOptions {
   std::optional<std::int64_t> max_new, top_k;
   std::optional<double> temperature, top_p, min_p, repetition_penalty;
   std::optional<std::uint64_t> seed;
+  std::string schema, grammar; ///< files that the text follows
+  std::int64_t lookup = 0;     ///< tokens guessed at once
   bool stats = false, json = false;
 };
 
@@ -38,7 +42,8 @@ void add_sampling_options(CLI::App& command, LanguageOptions& options);
 /// --adapter, --tokenizer, --dtype, --dequantize, --context, --ignore-key and --stats; their names
 /// are returned.
 std::vector<std::string> add_load_options(CLI::App& command, LanguageOptions& options);
-/// Those, --top-p, --min-p and --repetition-penalty; their names are returned.
+/// Those, --top-p, --min-p, --repetition-penalty, --json-schema, --grammar and --lookup; their
+/// names are returned.
 std::vector<std::string> add_language_options(CLI::App& command, LanguageOptions& options);
 
 /// Whether a path is a folder or a GGUF file, by its name or how it begins.
@@ -46,6 +51,9 @@ bool is_language_model(const std::filesystem::path& path);
 
 /// Error(File) where --tokenizer, or without it the model's folder, has none.
 Tokenizer tokenizer_of(const LanguageOptions& options);
+/// Of --json-schema or --grammar; null without them. Errors as Grammar and TokenTexts.
+std::shared_ptr<const TokenGrammar> grammar_of(const LanguageOptions& options,
+                                               const Tokenizer& tokenizer);
 models::LanguageModel load_language_model(const LanguageOptions& options);
 /// The model's proposals with the options over them, and stopped by what the configuration or the
 /// tokenizer names as the end of a text.

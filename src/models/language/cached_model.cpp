@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 namespace egret::models::language {
 
@@ -41,6 +42,14 @@ Tensor integers(std::span<const int> values, const Shape& shape) {
   return tensor(std::vector<std::int64_t>(values.begin(), values.end()), shape);
 }
 
+std::vector<std::vector<float>> rows_of(const Tensor& logits, std::int64_t vocabulary) {
+  const std::vector<float> all = logits.to_vector<float>();
+  std::vector<std::vector<float>> rows;
+  for (auto at = all.begin(); at != all.end(); at += vocabulary)
+    rows.emplace_back(at, at + vocabulary);
+  return rows;
+}
+
 } // namespace
 
 Tensor Whole::operator()(const Weights& weights, const Tensor& tokens) const {
@@ -61,6 +70,25 @@ Tensor ReadStep::operator()(const Weights& weights, const Tensor& tokens, const 
   return decoder->logits(weights, decoder->hidden(weights, tokens, &place)[-1]);
 }
 
+Tensor CheckStep::operator()(const Weights& weights, const Tensor& tokens, const Tensor& begin,
+                             Cache& cache) const {
+  CachePlace place{cache, sizes.sequences, sizes.capacity, begin, {}};
+  return decoder->logits(weights, decoder->hidden(weights, tokens, &place));
+}
+
+void CopyStep::operator()(const Tensor& from, const Tensor& to, Cache& cache) const {
+  const Tensor places = positions(Expr(sizes.capacity));
+  for (nn::KeyValueCache& layer : cache.layers)
+    for (Tensor* held : {&layer.keys, &layer.values})
+      held->assign(index_put(*held, places + to * sizes.capacity,
+                             take(*held, places + from * sizes.capacity, 1), 1));
+}
+
+Tensor Embed::operator()(const Weights& weights, const Tensor& tokens) const {
+  const Tensor hidden = decoder->hidden(weights, tokens, nullptr).to(DType::F32);
+  return pooling == Pooling::Mean ? hidden.mean(0) : hidden[-1];
+}
+
 Tensor WriteStep::operator()(const Weights& weights, const Tensor& tokens, const Tensor& begin,
                              Cache& cache) const {
   const CachePlace place{cache, sizes.sequences, sizes.capacity, begin, {}};
@@ -76,7 +104,14 @@ CachedModel::CachedModel(Decoder decoder, Weights weights, CacheSizes sizes)
       token_loss_(TokenLoss{decoder_},
                   of_any_length("language model, likelihood", sizes.capacity, 2)),
       read_(ReadStep{decoder_, sizes}, of_any_length("language model, prompt", sizes.chunk)),
-      write_(WriteStep{decoder_, sizes}, {.name = "language model, step"}) {}
+      write_(WriteStep{decoder_, sizes}, {.name = "language model, step"}),
+      check_(CheckStep{decoder_, sizes},
+             of_any_length("language model, check", std::min(kMostChecked, sizes.capacity))),
+      copy_(CopyStep{sizes}, {.name = "language model, copy of a sequence"}),
+      mean_(Embed{decoder_, Pooling::Mean},
+            of_any_length("language model, mean embedding", sizes.capacity)),
+      last_(Embed{decoder_, Pooling::Last},
+            of_any_length("language model, last embedding", sizes.capacity)) {}
 
 void CachedModel::require_tokens(std::span<const int> tokens, const char* who) const {
   if (tokens.empty())
@@ -105,6 +140,20 @@ std::vector<float> CachedModel::log_probabilities(std::span<const int> tokens) {
   return (-loss).to_vector<float>();
 }
 
+std::vector<float> CachedModel::embedding(std::span<const int> tokens, Pooling pooling) {
+  require_tokens(tokens, "embedding");
+  Compiled<Embed>& embed = pooling == Pooling::Mean ? mean_ : last_;
+  std::vector<float> values =
+      embed(weights_, integers(tokens, {1, std::ssize(tokens)})).to_vector<float>();
+  double squares = 0;
+  for (const float x : values)
+    squares += static_cast<double>(x) * x;
+  if (squares > 0)
+    for (float& x : values)
+      x = static_cast<float>(x / std::sqrt(squares));
+  return values;
+}
+
 std::size_t CachedModel::common(std::size_t sequence, std::span<const int> prompt) const {
   const std::vector<int>& held = held_[sequence];
   return static_cast<std::size_t>(
@@ -122,6 +171,23 @@ std::vector<float> CachedModel::read(std::size_t sequence, std::span<const int> 
                               tensor<std::int64_t>({static_cast<std::int64_t>(sequence)}), cache_);
   held.insert(held.end(), tokens.begin(), tokens.end());
   return logits.to_vector<float>();
+}
+
+std::vector<std::vector<float>> CachedModel::check(std::span<const int> tokens) {
+  std::vector<int>& held = held_[0];
+  ensure(std::ssize(tokens) <= kMostChecked &&
+             std::ssize(held) + std::ssize(tokens) <= sizes_.capacity,
+         "a sequence beyond its cache");
+  const Tensor logits = check_(weights_, integers(tokens, {1, std::ssize(tokens)}),
+                               tensor<std::int64_t>({std::ssize(held)}), cache_);
+  held.insert(held.end(), tokens.begin(), tokens.end());
+  return rows_of(logits, config().vocabulary);
+}
+
+void CachedModel::copy(std::size_t from, std::size_t to, std::size_t count) {
+  copy_(tensor<std::int64_t>({static_cast<std::int64_t>(from)}),
+        tensor<std::int64_t>({static_cast<std::int64_t>(to)}), cache_);
+  held_[to].assign(held_[from].begin(), held_[from].begin() + static_cast<std::ptrdiff_t>(count));
 }
 
 std::vector<std::vector<float>> CachedModel::write(std::span<const Next> next) {

@@ -24,6 +24,13 @@ struct TokenLoss {
   Tensor operator()(const Weights& weights, const Tensor& tokens, const Tensor& targets) const;
 };
 
+/// A text's embedding f32 [width] before it is made of length 1, from tokens [1, tokens].
+struct Embed {
+  std::shared_ptr<const Decoder> decoder;
+  Pooling pooling;
+  Tensor operator()(const Weights& weights, const Tensor& tokens) const;
+};
+
 struct CacheSizes {
   std::int64_t sequences = 1;
   std::int64_t capacity = 1; ///< positions of a sequence
@@ -37,6 +44,20 @@ struct ReadStep {
   /// `begin` and `sequence` as in CachePlace; the latter [0] where there is only one.
   Tensor operator()(const Weights& weights, const Tensor& tokens, const Tensor& begin,
                     const Tensor& sequence, Cache& cache) const;
+};
+
+/// Logits f32 [tokens, vocabulary] behind each of tokens [1, tokens] of the first sequence.
+struct CheckStep {
+  std::shared_ptr<const Decoder> decoder;
+  CacheSizes sizes;
+  Tensor operator()(const Weights& weights, const Tensor& tokens, const Tensor& begin,
+                    Cache& cache) const;
+};
+
+/// Copies a sequence over another one; both i64 [1].
+struct CopyStep {
+  CacheSizes sizes;
+  void operator()(const Tensor& from, const Tensor& to, Cache& cache) const;
 };
 
 /// Logits f32 [rows, vocabulary] behind one token [rows, 1] of each of the first sequences.
@@ -64,6 +85,9 @@ public:
   /// log p of each token but the first, of at least two.
   std::vector<float> log_probabilities(std::span<const int> tokens);
 
+  /// Of length 1, f32 [width].
+  std::vector<float> embedding(std::span<const int> tokens, Pooling pooling);
+
   const std::vector<int>& held(std::size_t sequence) const { return held_[sequence]; }
   /// How many tokens a sequence holds of a prompt's beginning, without the prompt's last token:
   /// that is read in any case, for its logits.
@@ -74,6 +98,13 @@ public:
   /// Appends 1 to chunk tokens to a sequence that has room for them; logits [vocabulary] behind
   /// the last.
   std::vector<float> read(std::size_t sequence, std::span<const int> tokens);
+
+  static constexpr std::int64_t kMostChecked = 64;
+  /// Appends 1 to kMostChecked tokens to the first sequence, which has room for them; logits
+  /// [vocabulary] behind each.
+  std::vector<std::vector<float>> check(std::span<const int> tokens);
+  /// Lets a sequence hold the first `count` tokens that another one holds.
+  void copy(std::size_t from, std::size_t to, std::size_t count);
 
   struct Next {
     std::size_t sequence;
@@ -94,6 +125,9 @@ private:
   Compiled<TokenLoss> token_loss_;
   Compiled<ReadStep> read_;
   Compiled<WriteStep> write_;
+  Compiled<CheckStep> check_;
+  Compiled<CopyStep> copy_;
+  Compiled<Embed> mean_, last_;
 };
 
 } // namespace egret::models::language

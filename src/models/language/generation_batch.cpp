@@ -14,7 +14,7 @@ namespace {
 
 struct Text {
   GenerationBatch::Id id;
-  std::vector<int> prompt, stop;
+  std::vector<int> prompt;
   Sampler sampler;
   std::int64_t most; ///< tokens to write
   std::int64_t written = 0;
@@ -89,23 +89,42 @@ struct GenerationBatch::Impl {
   /// The next token of a text from its logits.
   Event draw(Text& text, std::span<const float> logits) const {
     Event event{.id = text.id, .reused = text.reused};
+    std::optional<Draw> draw;
     try {
-      text.last = text.sampler.next(logits);
+      draw = text.sampler.next(logits);
     } catch (const Error& error) {
       event.ends = StopReason::Caller;
       event.error = error.what();
       return event;
     }
-    if (std::find(text.stop.begin(), text.stop.end(), text.last) != text.stop.end()) {
+    if (!draw || text.sampler.stops(draw->token)) {
       event.ends = StopReason::Stop;
       return event;
     }
-    event.token = text.last;
+    event.token = text.last = draw->token;
+    event.logprobs = std::move(draw->logprobs);
     if (++text.written == text.most)
       event.ends = StopReason::Length;
     else if (std::ssize(model.held(*text.sequence)) == model.sizes().capacity)
       event.ends = StopReason::Context;
     return event;
+  }
+
+  /// Copies what another sequence holds of a prompt where that saves reading many tokens.
+  void share(Text& text) const {
+    constexpr std::size_t kLeast = 16;
+    std::size_t best = text.reused + kLeast - 1;
+    std::optional<std::size_t> from;
+    for (std::size_t i = 0; i < used_by.size(); ++i)
+      if (const std::size_t common = model.common(i, text.prompt);
+          i != *text.sequence && common > best) {
+        best = common;
+        from = i;
+      }
+    if (!from)
+      return;
+    model.copy(*from, *text.sequence, best);
+    text.reused = best;
   }
 
   /// A chunk of the prompt that has waited longest.
@@ -114,6 +133,8 @@ struct GenerationBatch::Impl {
                                    [&](const Text& t) { return t.sequence && t.reads(model); });
     if (text == texts.end())
       return;
+    if (model.held(*text->sequence).size() == text->reused)
+      share(*text);
     const std::size_t have = model.held(*text->sequence).size();
     const std::size_t n =
         std::min(text->prompt.size() - have, static_cast<std::size_t>(model.sizes().chunk));
@@ -145,9 +166,8 @@ GenerationBatch::GenerationBatch(GenerationBatch&&) noexcept = default;
 GenerationBatch::Id GenerationBatch::add(std::vector<int> prompt, const GenerateOptions& options) {
   require_valid(options);
   impl_->model.require_tokens(prompt, "generate");
-  Sampler sampler(options, prompt);
-  impl_->texts.push_back({impl_->next, std::move(prompt), options.stop.value_or(impl_->stop),
-                          std::move(sampler), options.max_new});
+  Sampler sampler(options, prompt, options.stop.value_or(impl_->stop));
+  impl_->texts.push_back({impl_->next, std::move(prompt), std::move(sampler), options.max_new});
   return impl_->next++;
 }
 

@@ -11,8 +11,11 @@
 #include "models/language/weights.h"
 #include "support/fail.h"
 #include "support/printable.h"
+#include "support/read_text.h"
+#include "text/json_fields.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 namespace egret::models {
 
@@ -21,6 +24,40 @@ using namespace language;
 namespace {
 
 constexpr std::int64_t kMostSequences = 4096;
+
+/// What followed the last three tokens of a text, or two or one, where they stood before the last
+/// time: at most `most` tokens.
+std::vector<int> looked_up(std::span<const int> text, std::size_t most) {
+  if (most == 0)
+    return {};
+  for (std::size_t n = std::min<std::size_t>(3, text.size() - 1); n > 0; --n) {
+    const auto last = text.last(n);
+    const auto before = text.first(text.size() - 1);
+    const auto found = std::ranges::find_end(before, last);
+    if (found.empty())
+      continue;
+    const auto follows = text.subspan(static_cast<std::size_t>(found.end() - before.begin()));
+    return {follows.begin(),
+            follows.begin() + static_cast<std::ptrdiff_t>(std::min(most, follows.size()))};
+  }
+  return {};
+}
+
+/// Of the pooling module of a folder as sentence-transformers writes it.
+Pooling pooling_in(const std::filesystem::path& folder) {
+  const std::filesystem::path file = folder / "1_Pooling" / "config.json";
+  if (!std::filesystem::exists(file))
+    return Pooling::Mean;
+  const nlohmann::json json = text::parse_json(read_text(file), file.string());
+  const text::Field config(json, file.string() + ": ");
+  const bool mean = config.flag_or("pooling_mode_mean_tokens", false);
+  const bool last = config.flag_or("pooling_mode_lasttoken", false);
+  if (mean == last)
+    fail(ErrorKind::Unsupported,
+         "{}: either pooling_mode_mean_tokens or pooling_mode_lasttoken must be true",
+         file.string());
+  return mean ? Pooling::Mean : Pooling::Last;
+}
 
 } // namespace
 
@@ -43,7 +80,7 @@ LanguageModel LanguageModel::load(const std::filesystem::path& path,
     fail(ErrorKind::DType, "LanguageModel: weights in {}; a float is needed",
          egret::name_of(*options.dtype));
   const auto build = [&](const TensorSource& source, const Architecture& row, LanguageConfig config,
-                         GenerateOptions defaults) {
+                         GenerateOptions defaults, Pooling pooling) {
     if (row.learned_positions && options.context > config.context)
       fail(ErrorKind::Value, "LanguageModel: {}: a context of {}, the model has {} positions",
            path.string(), options.context, config.context);
@@ -71,7 +108,7 @@ LanguageModel LanguageModel::load(const std::filesystem::path& path,
                                            {.sequences = options.sequences,
                                             .capacity = context,
                                             .chunk = std::min(options.chunk, context)}),
-                               std::move(defaults)));
+                               std::move(defaults), pooling));
   };
   const auto used = [&](std::int64_t most) {
     return options.context > 0 ? options.context : std::min(most, kDefaultContext);
@@ -95,10 +132,10 @@ LanguageModel LanguageModel::load(const std::filesystem::path& path,
          {&config.rotary, config.sliding_rotary ? &*config.sliding_rotary : nullptr})
       if (rotary != nullptr)
         rotary->interleaved = row.gguf_interleaved;
-    return build(GgufSource(path, file), row, std::move(config), {});
+    return build(GgufSource(path, file), row, std::move(config), {}, Pooling::Mean);
   }
   const ModelFolder folder(path, options.context, options.ignored_keys);
-  return build(folder.source, folder.row, folder.config, folder.defaults);
+  return build(folder.source, folder.row, folder.config, folder.defaults, pooling_in(path));
 }
 
 const LanguageConfig& LanguageModel::config() const noexcept {
@@ -117,6 +154,14 @@ const GenerateOptions& LanguageModel::defaults() const noexcept {
   return impl_->defaults;
 }
 
+Pooling LanguageModel::pooling() const noexcept {
+  return impl_->pooling;
+}
+
+std::vector<float> LanguageModel::embedding(std::span<const int> tokens, Pooling pooling) {
+  return impl_->model.embedding(tokens, pooling);
+}
+
 Tensor LanguageModel::logits(std::span<const int> tokens) {
   return impl_->model.logits(tokens);
 }
@@ -131,35 +176,56 @@ Generated LanguageModel::generate(std::span<const int> prompt, const GenerateOpt
   CachedModel& model = impl_->model;
   model.require_tokens(prompt, "generate");
   model.keep(0, model.common(0, prompt));
-  const std::vector<int> stop = options.stop ? *options.stop : config().stop;
-  Sampler sampler(options, prompt);
+  Sampler sampler(options, prompt, options.stop ? *options.stop : config().stop);
   Generated result;
   if (options.max_new == 0)
     return result;
-  std::vector<float> logits;
+  std::vector<std::vector<float>> logits(1); // behind a token, and behind each one guessed
   for (auto rest = prompt.subspan(model.held(0).size()); !rest.empty();) {
     const auto n = std::min(rest.size(), static_cast<std::size_t>(model.sizes().chunk));
-    logits = model.read(0, rest.first(n));
+    logits[0] = model.read(0, rest.first(n));
     rest = rest.subspan(n);
   }
-  for (;;) {
-    const int token = sampler.next(logits);
-    if (std::find(stop.begin(), stop.end(), token) != stop.end()) {
-      result.reason = StopReason::Stop;
+  std::vector<int> text(prompt.begin(), prompt.end()), guesses;
+  for (std::size_t row = 0;;) {
+    const std::optional<Draw> draw = sampler.next(logits[row]);
+    const std::size_t held =
+        model.held(0).size() - (guesses.size() - row); // but for what may be wrong
+    const auto end = [&](StopReason reason) {
+      model.keep(0, held);
+      result.reason = reason;
       return result;
-    }
+    };
+    if (!draw || sampler.stops(draw->token))
+      return end(StopReason::Stop);
+    const int token = draw->token;
+    text.push_back(token);
     result.tokens.push_back(token);
-    if (written && !written(token)) {
-      result.reason = StopReason::Caller;
-      return result;
-    }
+    if (written && !written(token))
+      return end(StopReason::Caller);
     if (std::ssize(result.tokens) == options.max_new)
-      return result;
-    if (std::ssize(model.held(0)) == context()) {
-      result.reason = StopReason::Context;
-      return result;
+      return end(StopReason::Length);
+    if (static_cast<std::int64_t>(held) == context())
+      return end(StopReason::Context);
+    if (row < guesses.size() && guesses[row] == token) {
+      ++row;
+      ++result.accepted;
+      continue;
     }
-    logits = model.read(0, std::span(&token, 1));
+    model.keep(0, held);
+    const std::int64_t most =
+        std::min({options.lookup, context() - static_cast<std::int64_t>(held) - 1,
+                  options.max_new - std::ssize(result.tokens) - 1});
+    guesses = looked_up(text, static_cast<std::size_t>(most));
+    result.guessed += std::ssize(guesses);
+    row = 0;
+    if (guesses.empty()) {
+      logits = {model.read(0, std::span(&token, 1))};
+      continue;
+    }
+    std::vector<int> next = {token};
+    next.insert(next.end(), guesses.begin(), guesses.end());
+    logits = model.check(next);
   }
 }
 

@@ -7,10 +7,11 @@
 namespace egret::models {
 
 struct LanguageModel::Impl {
-  Impl(language::CachedModel made, GenerateOptions proposed)
-      : model(std::move(made)), defaults(std::move(proposed)) {}
+  Impl(language::CachedModel made, GenerateOptions proposed, Pooling of_texts)
+      : model(std::move(made)), defaults(std::move(proposed)), pooling(of_texts) {}
   language::CachedModel model;
   GenerateOptions defaults;
+  Pooling pooling;
 };
 
 } // namespace egret::models

@@ -5,10 +5,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <numeric>
 
 namespace egret::models::language {
 
 namespace {
+
+constexpr float kForbidden = -std::numeric_limits<float>::infinity();
 
 struct Candidate {
   int token;
@@ -25,7 +29,10 @@ int sampled(std::span<const float> logits, const GenerateOptions& o, std::uint64
     return static_cast<int>(std::max_element(logits.begin(), logits.end()) - logits.begin());
   std::vector<Candidate> left;
   for (std::size_t i = 0; i < logits.size(); ++i)
-    left.push_back({static_cast<int>(i), logits[i]});
+    if (logits[i] > kForbidden)
+      left.push_back({static_cast<int>(i), logits[i]});
+  if (left.empty())
+    return static_cast<int>(std::max_element(logits.begin(), logits.end()) - logits.begin());
   if (o.top_k > 0 && o.top_k < std::ssize(left)) {
     std::nth_element(left.begin(), left.begin() + o.top_k, left.end(), likelier);
     left.resize(static_cast<std::size_t>(o.top_k));
@@ -53,6 +60,29 @@ int sampled(std::span<const float> logits, const GenerateOptions& o, std::uint64
   return left[0].token; // sums differ in their last digits
 }
 
+Logprobs logprobs_of(std::span<const float> logits, int token, std::int64_t count) {
+  const auto most = static_cast<double>(*std::max_element(logits.begin(), logits.end()));
+  double sum = 0;
+  for (const float x : logits)
+    sum += std::exp(static_cast<double>(x) - most);
+  const auto value = [&, shift = most + std::log(sum)](int i) {
+    return static_cast<float>(static_cast<double>(logits[static_cast<std::size_t>(i)]) - shift);
+  };
+  std::vector<int> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto kept = std::min<std::ptrdiff_t>(count, std::ssize(order));
+  std::partial_sort(order.begin(), order.begin() + kept, order.end(), [&](int a, int b) {
+    return likelier({a, logits[static_cast<std::size_t>(a)]},
+                    {b, logits[static_cast<std::size_t>(b)]});
+  });
+  Logprobs out{value(token), {}};
+  for (std::ptrdiff_t i = 0; i < kept; ++i) {
+    const int one = order[static_cast<std::size_t>(i)];
+    out.top.push_back({one, value(one)});
+  }
+  return out;
+}
+
 } // namespace
 
 void require_valid(const GenerateOptions& o) {
@@ -69,13 +99,45 @@ void require_valid(const GenerateOptions& o) {
   require(o.repetition_penalty > 0 && std::isfinite(o.repetition_penalty), "repetition_penalty",
           o.repetition_penalty, "above 0");
   require(std::isfinite(o.presence_penalty), "presence_penalty", o.presence_penalty, "finite");
+  require(o.top_logprobs >= -1, "top_logprobs", o.top_logprobs, "at least -1");
+  require(o.lookup >= 0 && o.lookup <= 63, "lookup", o.lookup, "from 0 to 63");
   require(std::isfinite(o.frequency_penalty), "frequency_penalty", o.frequency_penalty, "finite");
 }
 
-Sampler::Sampler(GenerateOptions options, std::span<const int> prompt)
-    : options_(std::move(options)), seen_(prompt.begin(), prompt.end()), state_(options_.seed) {}
+Sampler::Sampler(GenerateOptions options, std::span<const int> prompt, std::vector<int> stop)
+    : options_(std::move(options)), stop_(std::move(stop)), seen_(prompt.begin(), prompt.end()),
+      state_(options_.seed) {
+  if (options_.grammar)
+    matcher_.emplace(*options_.grammar);
+}
 
-int Sampler::next(std::span<const float> given) {
+bool Sampler::stops(int token) const {
+  return std::find(stop_.begin(), stop_.end(), token) != stop_.end();
+}
+
+/// Leaves the tokens that the grammar allows; false where it allows none.
+bool Sampler::forbid(std::span<float> logits) {
+  std::vector<std::uint64_t> words((logits.size() + 63) / 64);
+  matcher_->allow(words);
+  const bool ends = matcher_->may_end();
+  for (const int token : stop_)
+    if (const auto at = static_cast<std::size_t>(token); token >= 0 && at < logits.size()) {
+      const std::uint64_t one = std::uint64_t{1} << (at % 64);
+      words[at / 64] = ends ? words[at / 64] | one : words[at / 64] & ~one;
+    }
+  bool some = false;
+  for (std::size_t i = 0; i < logits.size(); ++i)
+    if ((words[i / 64] >> (i % 64) & 1U) == 0)
+      logits[i] = kForbidden;
+    else
+      some = true;
+  if (!some && !ends)
+    fail(ErrorKind::Value,
+         "generate: no token of the vocabulary continues the text by the grammar");
+  return some;
+}
+
+std::optional<Draw> Sampler::next(std::span<const float> given) {
   std::vector<float> logits(given.begin(), given.end());
   if (std::any_of(logits.begin(), logits.end(), [](float x) { return std::isnan(x); }))
     fail(ErrorKind::Value, "generate: the model gives NaN; its weights are of no use");
@@ -90,10 +152,17 @@ int Sampler::next(std::span<const float> given) {
     for (const auto& [token, times] : drawn_)
       logits[static_cast<std::size_t>(token)] -=
           static_cast<float>(o.presence_penalty + o.frequency_penalty * static_cast<double>(times));
+  if (matcher_ && !forbid(logits))
+    return {};
   const int token = sampled(logits, o, state_);
   seen_.insert(token);
   ++drawn_[token];
-  return token;
+  if (matcher_ && !stops(token) && !matcher_->take(token))
+    fail(ErrorKind::Value, "generate: the text nests deeper than grammars may");
+  Draw draw{token, {}};
+  if (o.top_logprobs >= 0)
+    draw.logprobs = logprobs_of(given, token, o.top_logprobs);
+  return draw;
 }
 
 } // namespace egret::models::language

@@ -282,7 +282,7 @@ TEST_F(Serving, RefusesWhatItCannotAnswerAndGoesOn) {
            {"POST", text, long_prompt, 400, "prompt", "has 200 tokens, the context holds 128"},
            {"POST", text, R"({"prompt":[99]})", 400, "prompt",
             "has token 99, the vocabulary has 64"},
-           {"POST", text, R"({"prompt":"a","n":3})", 400, "n", "not supported"}}) {
+           {"POST", text, R"({"prompt":"a","n":17})", 400, "n", "it must be 1 to 16"}}) {
     const HttpResponse r = http(port(), c.method, c.path, c.body, c.fields);
     EXPECT_EQ(r.status, c.status) << c.path << c.body;
     const json error = json::parse(r.body)["error"];

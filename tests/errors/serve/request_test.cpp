@@ -62,12 +62,37 @@ TEST(ServeErrors, FieldsOfChats) {
             "messages[1].content[0].text", "is missing"},
            {message(R"({"role":"user","content":"","mood":"good"})"), "messages[1].mood",
             "is not a known field"},
-           {message(R"({"role":"assistant","tool_calls":[{}]})"), "messages[1].tool_calls",
-            "not supported"},
-           {chat_with(R"("tools":[{"type":"function"}])"), "tools", "not supported"},
-           {chat_with(R"("logprobs":true)"), "logprobs", "not supported"},
-           {chat_with(R"("response_format":{"type":"json_object"})"), "response_format",
-            "not supported"},
+           {message(R"({"role":"assistant","tool_calls":5})"), "messages[1].tool_calls",
+            "must be an array"},
+           {message(R"({"role":"assistant","tool_calls":[{}]})"), "messages[1].tool_calls[0].type",
+            "is missing"},
+           {message(R"({"role":"assistant","tool_calls":[{"type":"function",
+             "function":{"name":"f","arguments":"{"}}]})"),
+            "messages[1].tool_calls[0].function.arguments", "not JSON"},
+           {chat_with(R"("tools":{})"), "tools", "must be an array, not object"},
+           {chat_with(R"("tools":[{"type":"search"}])"), "tools[0].type", "only 'function'"},
+           {chat_with(R"("tools":[{"type":"function"}])"), "tools[0].function", "is missing"},
+           {chat_with(R"("tools":[{"type":"function","function":{"name":"a b"}}])"),
+            "tools[0].function.name", "letters, digits"},
+           {chat_with(R"("tools":[{"type":"function","function":{"name":"f","parameters":5}}])"),
+            "tools[0].function.parameters", "must be an object, not number"},
+           {chat_with(R"("tools":[{"type":"function","function":{"name":"f"}},
+             {"type":"function","function":{"name":"f"}}])"),
+            "tools[1].function.name", "as that of another tool"},
+           {chat_with(R"("tool_choice":"required")"), "tool_choice", "needs 'tools'"},
+           {chat_with(R"("tools":[{"type":"function","function":{"name":"f"}}],
+             "tool_choice":{"type":"function","function":{"name":"g"}})"),
+            "tool_choice.function.name", "is 'g', which is not among 'tools'"},
+           {chat_with(R"("logprobs":3)"), "logprobs", "must be a boolean"},
+           {chat_with(R"("top_logprobs":3)"), "top_logprobs", "needs 'logprobs'"},
+           {chat_with(R"("logprobs":true,"top_logprobs":21)"), "top_logprobs",
+            "it must be 0 to 20"},
+           {chat_with(R"("response_format":{"type":"xml"})"), "response_format.type",
+            "text, json_object and json_schema"},
+           {chat_with(R"("response_format":{"type":"json_schema"})"), "response_format.json_schema",
+            "is missing"},
+           {chat_with(R"("response_format":{"type":"json_schema","json_schema":{"name":"a"}})"),
+            "response_format.json_schema.schema", "is missing"},
            {chat_with(R"("prompt":"a")"), "prompt", "is not a known field"}})
     expect_refused(read_chat_body, c);
 }
@@ -97,7 +122,7 @@ TEST(ServeErrors, FieldsOfBoth) {
            {R"("stream_options":{})", "stream_options", "is for requests with 'stream'"},
            {R"("stream":true,"stream_options":{"x":1})", "stream_options.x",
             "is not a known field"},
-           {R"("n":2)", "n", "not supported"},
+           {R"("n":0)", "n", "is 0; it must be 1 to 16"},
            {R"("logit_bias":{"5":1})", "logit_bias", "not supported"},
            {R"("no\nsuch":1)", "no\\x0asuch", "is not a known field"}}) {
     expect_refused(read_chat_body, {chat_with(c.body), c.param, c.part});
@@ -115,7 +140,7 @@ TEST(ServeErrors, FieldsOfCompletions) {
            {R"({"prompt":[1,"a"]})", "prompt[1]", "is not a token id"},
            {R"({"prompt":[4294967296]})", "prompt[0]", "is not a token id"},
            {R"({"prompt":"a","echo":true})", "echo", "not supported"},
-           {R"({"prompt":"a","logprobs":3})", "logprobs", "not supported"},
+           {R"({"prompt":"a","logprobs":true})", "logprobs", "must be an integer"},
            {R"({"prompt":"a","messages":[]})", "messages", "is not a known field"}})
     expect_refused(read_completion_body, c);
   for (const Case& c : std::initializer_list<Case>{
@@ -124,6 +149,19 @@ TEST(ServeErrors, FieldsOfCompletions) {
            {R"({"prompt":"a","messages":[]})", "prompt", "exclude each other"},
            {R"({"prompt":"a","text":"b"})", "text", "is not a known field"}})
     expect_refused(read_tokenize_body, c);
+}
+
+TEST(ServeErrors, FieldsOfEmbeddings) {
+  for (const Case& c : std::initializer_list<Case>{
+           {"{}", "input", "is missing"},
+           {R"({"input":5})", "input", "must be a string, or an array"},
+           {R"({"input":[]})", "input", "must be a string, or an array"},
+           {R"({"input":["a",5]})", "input[1]", "must be a string, not number"},
+           {R"({"input":[1,-2]})", "input[1]", "is not a token id"},
+           {R"({"input":[[1],["a"]]})", "input[1][0]", "is not a token id"},
+           {R"({"input":"a","encoding_format":"hex"})", "encoding_format", "is 'hex'"},
+           {R"({"input":"a","dimensions":5})", "dimensions", "not supported"}})
+    expect_refused(read_embedding_body, c);
 }
 
 TEST(ServeErrors, BodiesOfRefusalsAreJson) {

@@ -1,9 +1,11 @@
 // The parts of the server without a socket: stop strings, bodies, answers, metrics.
+#include "egret/grammar.h"
 #include "serve/answer.h"
 #include "serve/metrics.h"
 #include "serve/refusal.h"
 #include "serve/request.h"
 #include "serve/stop_strings.h"
+#include "serve/tools.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -94,7 +96,7 @@ json data_of(const std::string& event) {
 TEST(Answer, HasTheFieldsOfOpenAisInterface) {
   const AnswerForm form{.chat = true, .id = "chatcmpl-1", .model = "m", .created = 5};
   const Usage usage{.prompt = 3, .reused = 2, .written = 4};
-  json answer = json::parse(whole_answer(form, "a\nb", "stop", usage));
+  json answer = json::parse(whole_answer(form, {{.text = "a\nb", .finish = "stop"}}, usage));
   EXPECT_EQ(answer["object"], "chat.completion");
   EXPECT_EQ(answer["choices"][0]["message"]["content"], "a\nb");
   EXPECT_EQ(answer["choices"][0]["message"]["role"], "assistant");
@@ -103,7 +105,7 @@ TEST(Answer, HasTheFieldsOfOpenAisInterface) {
                                    {"completion_tokens", 4},
                                    {"total_tokens", 7},
                                    {"prompt_tokens_details", {{"cached_tokens", 2}}}}));
-  answer = json::parse(whole_answer({.chat = false}, "t", "length", usage));
+  answer = json::parse(whole_answer({.chat = false}, {{.text = "t", .finish = "length"}}, usage));
   EXPECT_EQ(answer["object"], "text_completion");
   EXPECT_EQ(answer["choices"][0]["text"], "t");
 }
@@ -117,7 +119,8 @@ TEST(Answer, StreamsEventsUpToDone) {
   EXPECT_EQ(event["choices"][0]["delta"]["content"], "x\n\ny");
   EXPECT_TRUE(event["choices"][0]["finish_reason"].is_null());
   EXPECT_TRUE(event["usage"].is_null());
-  const std::string last = part_events(form, {.finish = "stop", .usage = {.prompt = 1}});
+  const std::string last =
+      part_events(form, {.finish = "stop", .usage = {.prompt = 1}, .last = true});
   const std::string done = "data: [DONE]\n\n";
   ASSERT_TRUE(last.ends_with(done)) << last;
   const std::size_t second = last.find("data: ", 1);
@@ -128,11 +131,69 @@ TEST(Answer, StreamsEventsUpToDone) {
   EXPECT_EQ(event["choices"], json::array());
   EXPECT_EQ(event["usage"]["prompt_tokens"], 1);
   const std::string text =
-      part_events({.chat = false, .stream = true}, {.text = "z", .finish = "length"});
+      part_events({.chat = false, .stream = true}, {.text = "z", .finish = "length", .last = true});
   event = data_of(text.substr(0, text.size() - done.size()));
   EXPECT_EQ(event["choices"][0]["text"], "z");
   EXPECT_EQ(event["choices"][0]["finish_reason"], "length");
   EXPECT_FALSE(event.contains("usage"));
+}
+
+/// What a reader gives for a text in parts of so many bytes.
+ToolCallReader::Rest read_calls(ToolForm form, const std::string& text, std::size_t bytes) {
+  ToolCallReader reader(form);
+  std::string passed;
+  for (std::size_t at = 0; at < text.size(); at += bytes)
+    passed += reader.push(std::string_view(text).substr(at, bytes));
+  ToolCallReader::Rest rest = reader.finish();
+  rest.text = passed + rest.text;
+  return rest;
+}
+
+TEST(Tools, CallsAreToldFromOtherText) {
+  for (const std::size_t bytes : {1U, 3U, 1000U}) {
+    ToolCallReader::Rest rest = read_calls(
+        ToolForm::Hermes,
+        "Let me see.\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"b\": 1, \"a\": [2]}}\n"
+        "</tool_call>\n<tool_call>{\"name\":\"g\"}</tool_call>\n",
+        bytes);
+    EXPECT_EQ(rest.text, "Let me see.\n");
+    ASSERT_EQ(rest.calls.size(), 2U);
+    EXPECT_EQ(rest.calls[0].name, "f");
+    EXPECT_EQ(rest.calls[0].arguments, R"({"b":1,"a":[2]})");
+    EXPECT_EQ(rest.calls[1].arguments, "{}");
+    EXPECT_NE(rest.calls[0].id, rest.calls[1].id);
+    rest = read_calls(ToolForm::Llama, " {\"name\": \"f\", \"parameters\": {\"x\": null}}", bytes);
+    ASSERT_EQ(rest.calls.size(), 1U);
+    EXPECT_EQ(rest.calls[0].arguments, R"({"x":null})");
+    for (const char* text :
+         {"<tool_call>{\"name\":", "a <tool_call>x</tool_call>", "{\"a\":1}", "<tool", "plain", ""})
+      for (const ToolForm form : {ToolForm::None, ToolForm::Hermes, ToolForm::Llama}) {
+        rest = read_calls(form, text, bytes);
+        EXPECT_EQ(rest.text, text);
+        EXPECT_TRUE(rest.calls.empty());
+      }
+  }
+}
+
+TEST(Tools, TheFormFollowsFromTheTemplate) {
+  EXPECT_EQ(tool_form_of("{% if tools %}<tool_call>{\"name\", \"arguments\"}"), ToolForm::Hermes);
+  EXPECT_EQ(tool_form_of("{{ tools }} {\"parameters\": } Environment: ipython"), ToolForm::Llama);
+  EXPECT_EQ(tool_form_of("{{ messages }}"), ToolForm::None);
+  EXPECT_EQ(tool_form_of("{{ tools }} [TOOL_CALLS]"), ToolForm::None);
+}
+
+TEST(Tools, TheTextOfACallFollowsItsParameters) {
+  const CallText call =
+      call_text(ToolForm::Hermes,
+                {{"f", R"({"type":"object","properties":{"x":{"$ref":"#/$defs/i"}},"required":["x"],
+          "additionalProperties":false,"$defs":{"i":{"type":"integer"}}})"},
+                 {"g", R"({"type":"object","additionalProperties":false})"}});
+  const Grammar grammar = Grammar::of_schema(call.schema, "calls", call.before, call.after);
+  EXPECT_TRUE(
+      grammar.matches("<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": 5}}\n</tool_call>"));
+  EXPECT_TRUE(grammar.matches("<tool_call>\n{\"name\":\"g\",\"arguments\":{}}\n</tool_call>"));
+  EXPECT_FALSE(grammar.matches("<tool_call>\n{\"name\":\"f\",\"arguments\":{}}\n</tool_call>"));
+  EXPECT_FALSE(grammar.matches("{\"name\":\"g\",\"arguments\":{}}"));
 }
 
 TEST(Metrics, AreLinesOfPrometheus) {

@@ -1,0 +1,95 @@
+#include "text/grammar/automaton.h"
+
+#include "support/fail.h"
+
+#include <algorithm>
+
+namespace egret::text::grammar {
+
+namespace {
+
+constexpr std::size_t kMostWays = 4096;
+
+std::uint64_t key_of(std::uint32_t a, std::uint32_t b) {
+  return (std::uint64_t{a} << 32U) | b;
+}
+
+} // namespace
+
+Stacks::Id Stacks::push(Id stack, Place place) {
+  const auto [at, fresh] = known_.emplace(key_of(stack, place), static_cast<Id>(frames_.size()));
+  if (fresh)
+    frames_.push_back({place, stack, frames_[stack].depth + 1});
+  return at->second;
+}
+
+void Runner::follow(Way way, Stacks& stacks, Front& out) {
+  const auto visit = [&](Way next) {
+    if (seen_.insert(key_of(next.place, next.stack)).second)
+      open_.push_back(next);
+  };
+  visit(way);
+  while (!open_.empty()) {
+    const Way at = open_.back();
+    open_.pop_back();
+    if (budget_-- == 0) {
+      budget_ = 0;
+      fail(ErrorKind::Value, "grammar: too ambiguous, a token would take too many steps");
+    }
+    const Instruction& code = automaton_.code[at.place];
+    switch (code.kind) {
+    case Instruction::Kind::Byte:
+      if (out.ways.size() == kMostWays)
+        fail(ErrorKind::Value, "grammar: more than {} parses of one text at once", kMostWays);
+      out.ways.push_back(at);
+      break;
+    case Instruction::Kind::Split:
+      for (std::uint32_t i = 0; i < code.count; ++i)
+        visit({automaton_.targets[code.argument + i], at.stack});
+      break;
+    case Instruction::Kind::Call:
+      // Nothing to come back for: a call at the end of a rule takes no stack.
+      if (automaton_.code[code.next].kind == Instruction::Kind::Return)
+        visit({automaton_.starts[code.argument], at.stack});
+      else if (stacks.depth(at.stack) < Stacks::kMostDepth)
+        visit({automaton_.starts[code.argument], stacks.push(at.stack, code.next)});
+      break;
+    case Instruction::Kind::Return:
+      if (at.stack == Stacks::kBottom)
+        out.ends = true;
+      else
+        visit({stacks.top(at.stack), stacks.below(at.stack)});
+      break;
+    }
+  }
+}
+
+void Runner::begin() {
+  open_.clear(); // a refusal may have left some
+  seen_.clear();
+}
+
+Front Runner::finish(Front out) const {
+  std::ranges::sort(out.ways);
+  return out;
+}
+
+Front Runner::start(Stacks& stacks) {
+  begin();
+  Front out;
+  follow({automaton_.starts[automaton_.root], Stacks::kBottom}, stacks, out);
+  return finish(std::move(out));
+}
+
+Front Runner::step(const Front& front, std::uint8_t byte, Stacks& stacks) {
+  begin();
+  Front out;
+  for (const Way& way : front.ways) {
+    const Instruction& code = automaton_.code[way.place];
+    if (byte >= code.low && byte <= code.high)
+      follow({code.next, way.stack}, stacks, out);
+  }
+  return finish(std::move(out));
+}
+
+} // namespace egret::text::grammar
