@@ -3,11 +3,11 @@
 
 namespace egret {
 
-/// What is compiled from now on gives the same bits with every effort (docs/search.md has a table
-/// of what holds bits): no rule runs, also not before autodiff, the graph is partitioned greedily,
-/// and kernels whose results depend on the order of their sums keep the greedy schedule; only the
-/// others are searched. At the start as EGRET_DETERMINISTIC says: 0 or 1. Rules that are allowed do
-/// not run then.
+/// What is compiled from now on gives the same bits with every effort (docs/search.md lists
+/// which changes keep results bitwise equal): no rule runs, neither before autodiff nor after it,
+/// the graph is partitioned greedily, and kernels whose results depend on the order of their sums
+/// keep the greedy schedule; only the others are searched. At the start as EGRET_DETERMINISTIC
+/// says: 0 or 1.
 void set_deterministic(bool deterministic);
 bool deterministic();
 

@@ -171,12 +171,19 @@ public:
   Term primitive(std::string_view name, const std::vector<Term>& args,
                  std::optional<SortId> result = std::nullopt);
 
+  /// Demands that the term (a call, a relation's fact, a boolean primitive) exists or holds.
   RuleBuilder& where(Term holds);
+  /// Demands that both terms are equal; Error(Value) for different sorts.
   RuleBuilder& where_equal(Term a, Term b);
+  /// Adds the term, or the fact of a relation.
   RuleBuilder& then_add(Term term);
+  /// Joins the classes of two terms.
   RuleBuilder& then_union(Term a, Term b);
+  /// Sets a function's value; its merge decides where it has one.
   RuleBuilder& then_set(Term call, Term value);
+  /// Removes a row at the end of the iteration.
   RuleBuilder& then_delete(Term call);
+  /// Hides a row of a constructor or relation from rules and extraction.
   RuleBuilder& then_subsume(Term call);
 
 private:
@@ -259,6 +266,7 @@ public:
   /// Runs a program in egglog's language (docs/egraph.md) and returns what it prints. Throws
   /// SourceError.
   std::string run_program(std::string_view text, std::string name = "program");
+  /// The same for a file; Error(File) where it cannot be read.
   std::string run_file(const std::string& path);
   /// Where (input ...) looks for relative names.
   void set_fact_directory(std::string path);
@@ -266,16 +274,21 @@ public:
   void set_budget(const Budget& budget);
   /// How many runs that programs asked for were cut short by that limit so far.
   std::uint64_t cut_runs() const;
-  /// How many threads may match rules (1 at first, at most 64), where there is enough to match.
-  /// Results do not depend on it.
+  /// How many threads may match rules (1 at first), where there is enough to match. Results do not
+  /// depend on it. Error(Value) outside of 1 to 64.
   void set_threads(int threads);
 
+  // Declarations. Error(Value) for a name that is declared already; sorts, constructors, relations
+  // and functions also need one that is not empty.
+
   SortId declare_sort(const std::string& name);
+  /// Error(Value) unless `output` is an equality sort.
   FunctionId declare_constructor(const std::string& name, std::vector<SortId> inputs, SortId output,
                                  ConstructorOptions options = {});
   FunctionId declare_relation(const std::string& name, std::vector<SortId> inputs);
   FunctionId declare_function(const std::string& name, std::vector<SortId> inputs, SortId output,
                               Merge merge);
+  /// Primitives of one name are told apart by the sorts of their arguments.
   void declare_primitive(const std::string& name, std::vector<SortId> params, SortId result,
                          PrimitiveBody body, Purity purity = Purity::Pure);
   RulesetId declare_ruleset(const std::string& name);
@@ -288,8 +301,11 @@ public:
   std::span<const SortId> inputs(FunctionId function) const;
   SortId output(FunctionId function) const;
 
+  /// Error(Value) for a rule that was built for another e-graph, for a combined ruleset, and where
+  /// an action reads a function though the rule is not naive.
   RuleId add_rule(RuleBuilder builder, RuleOptions options = {});
 
+  // Literals as values, and back.
   Value i64(std::int64_t x);
   Value f64(double x);
   Value string(std::string_view x);
@@ -299,16 +315,19 @@ public:
   const std::string& to_string(Value v) const;
 
   /// The class of a constructor's term, made if absent; for a relation, inserts the fact and
-  /// returns unit.
+  /// returns unit. Error(Value) for a function (use set()) or a wrong number of arguments.
   Value add(FunctionId function, std::span<const Value> args);
   Value add(FunctionId function, std::initializer_list<Value> args) {
     return add(function, std::span<const Value>(args.begin(), args.size()));
   }
+  /// Sets a function's value; its merge decides where it has one. Error(Value) for anything but a
+  /// function (use add()) or a wrong number of arguments.
   void set(FunctionId function, std::span<const Value> args, Value value);
   void set(FunctionId function, std::initializer_list<Value> args, Value value) {
     set(function, std::span<const Value>(args.begin(), args.size()), value);
   }
   /// Joins two classes. Call rebuild() before asking anything; runs do it by themselves.
+  /// Error(Value) unless both are classes.
   void unite(Value a, Value b);
   void rebuild();
   /// The value of a term that exists, or nothing.
@@ -322,6 +341,7 @@ public:
     return canonical(sort, a) == canonical(sort, b);
   }
 
+  /// Runs the ruleset up to `times` times or until nothing changes; the report says why it ended.
   RunReport run(RulesetId ruleset, std::uint64_t times = 1, const Budget& budget = {});
   RunReport run(const Plan& plan, const Budget& budget = {});
 

@@ -1,5 +1,5 @@
-// Everything that programs commonly use. The explicit graph door (graph.h, ir.h, passes.h,
-// pattern.h) is apart.
+// Everything that programs commonly use. The explicit interface to graphs (graph.h, ir.h, passes.h,
+// pattern.h) is included separately.
 #pragma once
 
 #include "egret/autocast.h"

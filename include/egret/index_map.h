@@ -1,5 +1,5 @@
-// Maps from the points of one box to the points of another: what views, layouts and loads are made
-// of.
+// Maps from the points of one index domain to those of another: what views, layouts and loads are
+// made of.
 #pragma once
 
 #include "egret/expr.h"
@@ -24,8 +24,8 @@ struct Hole {
   friend bool operator==(const Hole&, const Hole&) = default;
 };
 
-/// Sends a point of the box `dims` (written with the variables Expr::axis(i, dims[i])) to the
-/// coordinates `coords` of a source, or to the fill of the first hole, in order, one of whose
+/// Sends a point of the index domain `dims` (written with the variables Expr::axis(i, dims[i])) to
+/// the coordinates `coords` of a source, or to the fill of the first hole, in order, one of whose
 /// conditions fails. (A list of holes, not one fill, makes compose total: a pad by 0 of a pad by 1
 /// has two fills.) `coords` need only be meaningful where every hole's conditions hold.
 struct IndexMap {
@@ -36,7 +36,8 @@ struct IndexMap {
   static IndexMap identity(const Shape& dims);
   /// Row-major order: from a tensor's coordinates to one coordinate, the element's number.
   static IndexMap row_major(const Shape& dims);
-  /// Each takes the shape of the source and gives the map from the result's box to the source's.
+  /// Each takes the shape of the source and gives the map from the result's index domain to
+  /// the source's.
   static IndexMap reshape(const Shape& source, const Shape& result);
   static IndexMap
   permute(const Shape& source,
@@ -57,15 +58,15 @@ struct IndexMap {
   friend bool operator==(const IndexMap&, const IndexMap&) = default;
 };
 
-/// First `outer`, whose coordinates are points of `inner`'s box, then `inner`. Total: any two maps
-/// whose ranks fit compose. Conditions that are proved are dropped; holes with equal fills are
+/// First `outer`, whose coordinates are points of `inner`'s domain, then `inner`. Total: any two
+/// maps whose ranks fit compose. Conditions that are proved are dropped; holes with equal fills are
 /// merged where order permits.
 IndexMap compose(const IndexMap& outer, const IndexMap& inner);
-/// The map back, from a box `target` that `map` covers exactly once; nothing when `map` is no
-/// bijection onto it or none is found.
+/// The map back, from an index domain `target` that `map` covers exactly once; nothing when `map`
+/// is no bijection onto it or none is found.
 std::optional<IndexMap> inverse(const IndexMap& map, const Shape& target);
 /// The map with its variables replaced: variable i of `map` becomes `values[i]`, an expression over
-/// the box `dims`.
+/// the index domain `dims`.
 IndexMap rebase(const IndexMap& map, const std::vector<Expr>& values, const Shape& dims);
 
 } // namespace egret

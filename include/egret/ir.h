@@ -102,7 +102,7 @@ private:
   std::unordered_multimap<std::uint64_t, NodeId> index_;
 };
 
-/// The map of a movement node from its own box to its operand's.
+/// The map of a movement node from its own index domain to its operand's.
 IndexMap view_of(const Graph& graph, NodeId movement);
 
 /// Text, one node a line; parse_graph(print(g)) equals g up to dead nodes. The grammar is in

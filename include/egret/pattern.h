@@ -33,7 +33,7 @@ struct Match {
   Shape batch;                         ///< what ".." at the front of a shape stands for
   bool has_batch = false;
   std::map<std::string, IndexMap> views; ///< of names under viewed(): from the place where the node
-                                         ///< is read to the node's own box
+                                         ///< is read to the node's own domain
   std::vector<NodeId> covered; ///< the nodes that node() patterns stand for and the movements
                                ///< looked through, ascending
 

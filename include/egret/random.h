@@ -33,21 +33,24 @@ public:
   }
 };
 
+// Error(DType) for a dtype that is no float, Error(Shape) for a negative dim.
+
 /// Uniform in [0, 1): multiples of 2^-24 (f32, f64: 2^-53, f16: 2^-11, bf16: 2^-8, f8e4m3: 2^-4,
 /// f8e5m2: 2^-3).
 Tensor rand(const Shape& shape, Generator& generator, DType dtype = DType::F32);
-/// Uniform in [low, high).
+/// Uniform in [low, high); Error(Value) unless low <= high, both finite.
 Tensor uniform(const Shape& shape, double low, double high, Generator& generator,
                DType dtype = DType::F32);
 /// Standard normal, by Box and Muller: √(-2 ln u) cos 2πv, u in (0, 1].
 Tensor randn(const Shape& shape, Generator& generator, DType dtype = DType::F32);
+/// mean + deviation · randn(); Error(Value) for a negative deviation, or where one is not finite.
 Tensor normal(const Shape& shape, double mean, double deviation, Generator& generator,
               DType dtype = DType::F32);
-/// Integers in [low, high), high - low at most 2^32: the top bits of a 32-bit number times the
-/// width.
+/// Integers in [low, high), of an integer dtype (Error(DType)): the top bits of a 32-bit number
+/// times the width. Error(Value) unless low < high <= low + 2^32.
 Tensor randint(const Shape& shape, std::int64_t low, std::int64_t high, Generator& generator,
                DType dtype = DType::I64);
-/// true with probability p (a multiple of 2^-32).
+/// true with probability p (a multiple of 2^-32); Error(Value) for p outside of 0..1.
 Tensor bernoulli(const Shape& shape, double p, Generator& generator);
 /// true with the probability that stands at each place (of floats).
 Tensor bernoulli(const Operand& probabilities, Generator& generator);

@@ -124,7 +124,7 @@ private:
 };
 
 /// A range of positions along one axis, as Python's begin:end:step. Negative ends count from the
-/// back, ends beyond the axis are cut to it; a step is not 0 (a negative one walks backwards).
+/// back, ends beyond the axis are clamped to it; a step is not 0 (a negative one walks backwards).
 struct Slice {
   std::optional<std::int64_t> begin, end;
   std::int64_t step = 1;
@@ -192,15 +192,18 @@ public:
   const Shape& shape() const; ///< dims, outermost first
   DType dtype() const;
   std::int64_t rank() const;
-  std::int64_t size(std::int64_t axis) const; ///< of one axis; negative counts from the end
-  std::int64_t numel() const;                 ///< number of elements
+  std::int64_t size(std::int64_t axis) const; ///< of one axis; negative counts from the end.
+                                              ///< Error(Shape) where it is symbolic
+  std::int64_t numel() const;                 ///< number of elements; Error(Shape) as sizes()
   std::vector<std::int64_t>
   sizes() const; ///< shape() as integers; of a Graph's tensor those of its last run where shape()
                  ///< has symbols. Error(Shape) when one is not known
 
   // --- reading: computes what is needed
+  /// The one element, converted to T. Error(Shape) unless numel() is 1, Error(State) inside a
+  /// function that compile() traces.
   template <Arithmetic T = double>
-  T item() const; ///< the one element of a tensor with numel() 1
+  T item() const;
   template <Arithmetic T = float>
   std::vector<T> to_vector() const;        ///< all elements in row-major order, converted to T
   std::vector<std::byte> to_bytes() const; ///< all elements in row-major order, as stored
@@ -227,19 +230,24 @@ public:
                (std::initializer_list<Index> indices)) ///< t[{Slice(1, 3), 0, Slice::all()}]
   EGRET_METHOD(index, (std::span<const Index> indices))
   EGRET_METHOD(select, (std::int64_t axis, std::int64_t position)) ///< removes the axis
+  /// `length` positions of an axis from `begin`; Error(Axis), Error(Index) where they do not lie
+  /// within it.
   EGRET_METHOD(narrow, (std::int64_t axis, const Expr& begin, const Expr& length))
 
   // --- shape
   EGRET_METHOD(reshape, (const Shape& shape)) ///< one dim may be -1
   EGRET_METHOD(flatten, (std::int64_t first = 0, std::int64_t last = -1))
+  /// Dim i of the result is dim axes[i]; Error(Axis) unless each axis is named once.
   EGRET_METHOD(permute, (std::vector<std::int64_t> axes))
   EGRET_METHOD(transpose, (std::int64_t a = -2, std::int64_t b = -1)) ///< swaps two axes
-  EGRET_METHOD(squeeze, (std::optional<std::int64_t> axis = {}))      ///< removes axes of size 1
+  /// Removes axes of size 1; Error(Shape) for a given axis of another size.
+  EGRET_METHOD(squeeze, (std::optional<std::int64_t> axis = {}))
+  /// A new axis of size 1 at `axis`, from -rank-1 to rank (Error(Axis)).
   EGRET_METHOD(unsqueeze, (std::int64_t axis))
   EGRET_METHOD(expand, (const Shape& shape)) ///< broadcast to `shape`; -1 keeps a dim
   EGRET_METHOD(flip, (Axes axes))
 
-  // --- reductions; integers sum in i64, bools count
+  // --- reductions; signed integers sum in i64, unsigned ones in u64, bools count in i64
   EGRET_METHOD(sum, (const Axes& axes = {}, bool keepdim = false))
   EGRET_METHOD(mean, (const Axes& axes = {}, bool keepdim = false))
   EGRET_METHOD(var, (const Axes& axes = {}, bool keepdim = false, double correction = 1))
@@ -274,6 +282,8 @@ public:
 #undef EGRET_METHOD
 
   // --- in place: a new value in the place that all copies of this handle share
+  /// In the dtype and shape of *this. Error(Shape) where `other` does not broadcast to it,
+  /// Error(State) for a leaf that requires a gradient, unless a NoGrad lives.
   Tensor& operator+=(const Arg& other);
   Tensor& operator-=(const Arg& other);
   Tensor& operator*=(const Arg& other);
@@ -294,7 +304,7 @@ public:
   /// `retain`; calling again is then Error(State).
   void backward(const Tensor& seed = {}, bool retain = false) const;
 
-  // --- the explicit graph door (graph.h): only for tensors of an egret::Graph
+  // --- the explicit interface (graph.h): only for tensors of an egret::Graph
   Tensor& set(std::initializer_list<float> values); ///< of an input; converted to its dtype
   Tensor& set(const Tensor& value);
   Tensor& retrieve(); ///< the next execute() computes this value and keeps it until the one after
@@ -377,24 +387,31 @@ tensor(std::initializer_list<std::initializer_list<std::initializer_list<std::in
 /// Elements as stored; Error(Shape) unless bytes.size() is element count times element size.
 Tensor from_bytes(DType dtype, const Shape& shape, std::span<const std::byte> bytes);
 
+/// Constants; nothing is stored until they are read. Error(Shape) for a negative dim.
 Tensor zeros(const Shape& shape, DType dtype = DType::F32);
 Tensor ones(const Shape& shape, DType dtype = DType::F32);
 Tensor full(const Shape& shape, Number value,
             std::optional<DType> dtype = {}); ///< dtype as scalar()
+/// Of a's shape and dtype.
 Tensor zeros_like(const Tensor& a);
 Tensor ones_like(const Tensor& a);
 Tensor full_like(const Tensor& a, Number value);
-/// begin, begin + step, ... before end. i64 when all three are integers, else f32.
+/// begin, begin + step, ... before end. i64 when all three are integers, else f32. Error(Value) for
+/// a step of 0.
 Tensor arange(Number end, std::optional<DType> dtype = {});
 Tensor arange(Number begin, Number end, Number step = 1, std::optional<DType> dtype = {});
+/// `count` numbers from begin to end, both ends exact; floats only (Error(DType)). Error(Value) for
+/// a negative count.
 Tensor linspace(double begin, double end, std::int64_t count, DType dtype = DType::F32);
+/// [rows, columns] with ones on the diagonal; columns -1: as many as rows. Error(Value) for
+/// negative rows.
 Tensor eye(std::int64_t rows, std::int64_t columns = -1, DType dtype = DType::F32);
 
 /// Computes several values in one plan.
 void eval(std::initializer_list<Tensor> tensors);
 void eval(std::span<const Tensor> tensors);
 
-/// The values, cut in the middle when there are more than a thousand; reads the tensor.
+/// The values, with the middle left out when there are more than a thousand; reads the tensor.
 std::string to_string(const Tensor& a);
 std::ostream& operator<<(std::ostream& out, const Tensor& a);
 

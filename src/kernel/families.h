@@ -59,7 +59,8 @@ Lowered lower_part(const Region& region, const Target& target);
 /// memory.
 const Generator& generic_generator();
 
-/// Any region, as a schedule's loop tree says: see loops/tree.h. Never the greedy choice.
+/// Any region except sorts, as a schedule's loop tree says: see loops/tree.h. The greedy choice
+/// only on a GPU, for one long sum over several axes.
 const Generator& loops_generator();
 
 /// A GPU's: the same forms, and its own generic one.

@@ -46,8 +46,8 @@ public:
   }
 };
 
-/// The generators of a target's device, families before the generic one, which accepts every
-/// region. Fixed lists.
+/// The generators of a target's device, families before the generic one, which supports every
+/// region except sorts (on a GPU also except what is left to schedule trees). Fixed lists.
 std::span<const Generator* const> generators(const Target& target);
 /// The one of a name; null where the target's device has none.
 const Generator* find_generator(std::string_view name, const Target& target);

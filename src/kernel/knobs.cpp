@@ -13,7 +13,7 @@ std::string refused_settings(const Schedule& s, const Target& target, std::span<
     const auto found =
         std::find_if(knobs.begin(), knobs.end(), [&](const Knob& k) { return name == k.name; });
     if (found == knobs.end())
-      return fmt::format("{} has no knob {}", s.generator, name);
+      return fmt::format("{} has no parameter {}", s.generator, name);
     if (value < found->least || value > found->most || (value - found->least) % found->step != 0)
       return fmt::format("{}={} is not one of {}, {} ... {}", name, value, found->least,
                          found->least + found->step, found->most);

@@ -101,7 +101,9 @@ constexpr std::array kVariables{
     EnvironmentVariable{"EGRET_ENGINE", "`cpu`, `interpreter` or `reference`",
                         "the last two are slow and find faults",
                         [](std::string_view t, std::string_view w) { parse_engine(t, w); }},
-    EnvironmentVariable{"EGRET_FROZEN", "0 or 1", "1: nothing is measured and nothing remembered",
+    EnvironmentVariable{"EGRET_FROZEN", "0 or 1",
+                        "1: the tuning database is read-only: what it has is used, nothing is "
+                        "measured or written",
                         [](std::string_view t, std::string_view w) { parse_flag(t, w); }},
     EnvironmentVariable{"EGRET_LIBRARIES", "0 or 1",
                         "0: searches choose among egret's own kernels only",

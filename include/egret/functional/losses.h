@@ -23,12 +23,15 @@ Tensor cross_entropy(const Operand& logits, const Operand& target,
 /// -log_probabilities[target]; shapes as cross_entropy.
 Tensor nll_loss(const Operand& log_probabilities, const Operand& target,
                 const CrossEntropyOptions& options = {});
+/// (a - b)², |a - b|: f32, of f64 f64. Error(Shape) unless shapes are equal.
 Tensor mse_loss(const Operand& a, const Operand& b, Reduction reduction = Reduction::Mean);
 Tensor l1_loss(const Operand& a, const Operand& b, Reduction reduction = Reduction::Mean);
-/// a² / (2 beta) where |a - b| < beta, else |a - b| - beta / 2; beta 0 is l1_loss.
+/// (a - b)² / (2 beta) where |a - b| < beta, else |a - b| - beta / 2; beta 0 is l1_loss.
+/// Error(Value) for a negative beta.
 Tensor smooth_l1_loss(const Operand& a, const Operand& b, double beta = 1,
                       Reduction reduction = Reduction::Mean);
-/// smooth_l1_loss times beta: a² / 2 where |a - b| < delta, else delta (|a - b| - delta / 2).
+/// (a - b)² / 2 where |a - b| <= delta, else delta (|a - b| - delta / 2): delta times
+/// smooth_l1_loss with beta = delta. Error(Value) unless delta > 0.
 Tensor huber_loss(const Operand& a, const Operand& b, double delta = 1,
                   Reduction reduction = Reduction::Mean);
 

@@ -9,6 +9,8 @@ namespace egret {
 
 // Floats keep their dtype; functions of calculus take integers as f32.
 // Binary ones broadcast and promote as the operators do.
+// Bools are no numbers here: sums, differences and products of two bools, neg and square of bools
+// are Error(DType).
 Tensor add(const Arg& a, const Arg& b);
 Tensor sub(const Arg& a, const Arg& b);
 Tensor mul(const Arg& a, const Arg& b);
@@ -40,14 +42,17 @@ Tensor floor(const Operand& a);
 Tensor ceil(const Operand& a);
 Tensor trunc(const Operand& a);
 Tensor round(const Operand& a); ///< halves to even
+// bool; of integers and bools false (isfinite: true).
 Tensor isnan(const Operand& a);
 Tensor isinf(const Operand& a);
 Tensor isfinite(const Operand& a);
+/// Between bounds of which one may be empty; Error(Value) without any.
 Tensor clamp(const Operand& a, std::optional<Number> low, std::optional<Number> high);
 /// a where `condition` (bool) holds, else b; all three broadcast.
 Tensor where(const Operand& condition, const Arg& a, const Arg& b);
 Tensor masked_fill(const Operand& a, const Operand& mask,
                    Number value); ///< `value` where `mask` holds
+// Comparisons give bool; operands promote and broadcast; false where either is NaN (ne: true).
 Tensor eq(const Arg& a, const Arg& b);
 Tensor ne(const Arg& a, const Arg& b);
 Tensor lt(const Arg& a, const Arg& b);

@@ -13,18 +13,23 @@ namespace egret {
 struct Sorted {
   Tensor values, indices; ///< i64 positions along the axis
 };
+/// Sorted along an axis; Error(Axis) for one that is out of range.
 Sorted sort(const Operand& a, std::int64_t axis = -1, bool descending = false);
+/// sort()'s positions, i64.
 Tensor argsort(const Operand& a, std::int64_t axis = -1, bool descending = false);
-/// The k largest (or smallest) elements along an axis, in order.
+/// The k largest (or smallest) elements along an axis, in order; Error(Value) unless k is from 0 to
+/// the axis's size.
 Sorted topk(const Operand& a, std::int64_t k, std::int64_t axis = -1, bool largest = true);
-/// The k-th smallest element along an axis, k from 1.
+/// The k-th smallest element along an axis, k from 1. Error(Value) unless 1 <= k <= size,
+/// Error(Shape) for an empty axis.
 Sorted kthvalue(const Operand& a, std::int64_t k, std::int64_t axis = -1, bool keepdim = false);
 /// The lower one of two in the middle; NaN where there is one.
 Sorted median(const Operand& a, std::int64_t axis, bool keepdim = false);
 Tensor median(const Operand& a); ///< of all elements
 /// The value that stands most often along an axis, the smallest of those, and its last position.
 Sorted mode(const Operand& a, std::int64_t axis = -1, bool keepdim = false);
-/// Quantile q of 0..1, interpolated between the elements around it; NaN where there is one.
+/// Quantile q, interpolated between the elements around it; NaN where there is one. Error(Value)
+/// for q outside of 0..1.
 Tensor quantile(const Operand& a, double q, std::int64_t axis, bool keepdim = false);
 
 /// For each value the first position (i64) at which it could stand in a sorted line: before equal

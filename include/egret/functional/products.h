@@ -11,13 +11,17 @@ namespace egret {
 
 /// The matrix product of the last two axes; earlier axes broadcast; a vector of rank 1 is a row on
 /// the left, a column on the right, and that axis leaves the result. It is expand, multiply, sum:
-/// in f16 and bf16 products and sums are formed in f32 and rounded once.
+/// in f16 and bf16 products and sums are formed in f32 and rounded once. Error(Shape) where inner
+/// dims differ or an operand has rank 0, Error(DType) for two bools.
 Tensor matmul(const Operand& a, const Operand& b);
-Tensor dot(const Operand& a, const Operand& b);   ///< rank 1
-Tensor outer(const Operand& a, const Operand& b); ///< rank 1
+/// [n] and [n] to a number; Error(Shape) for other ranks.
+Tensor dot(const Operand& a, const Operand& b);
+/// [m] and [n] to [m, n]; Error(Shape) for other ranks.
+Tensor outer(const Operand& a, const Operand& b);
 Tensor linear(const Operand& a, const Operand& weight,
               const Operand& bias = {}); ///< a @ weightᵀ + bias
 
+// Error(Shape) for other ranks; bmm does not broadcast batches.
 Tensor mm(const Operand& a, const Operand& b);  ///< matmul of matrices
 Tensor bmm(const Operand& a, const Operand& b); ///< matmul of batches of matrices
 Tensor mv(const Operand& a, const Operand& b);  ///< matmul of a matrix and a vector

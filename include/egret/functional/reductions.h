@@ -7,24 +7,37 @@
 
 namespace egret {
 
+// `axes`: none means all; negative ones count from the end; Error(Axis) for one that is out of
+// range or given twice. Reduced axes leave the shape, or stay with size 1 with `keepdim`. f16 and
+// bf16 are computed in f32 and rounded once.
+
+/// The sum, 0 of nothing: floats keep their dtype (f32 within Autocast), signed integers and bools
+/// give i64, unsigned integers u64.
 Tensor sum(const Operand& a, const Axes& axes = {}, bool keepdim = false);
+/// The mean, in the dtype of floats, f32 of integers and bools; NaN of nothing.
 Tensor mean(const Operand& a, const Axes& axes = {}, bool keepdim = false);
-/// Sum of squared distances from the mean over (count - correction).
+/// Sum of squared distances from the mean over (count - correction); its root. Dtypes as mean().
 Tensor var(const Operand& a, const Axes& axes = {}, bool keepdim = false, double correction = 1);
 Tensor stddev(const Operand& a, const Axes& axes = {}, bool keepdim = false, double correction = 1);
+/// The product, 1 of nothing; dtypes as sum().
 Tensor prod(const Operand& a, const Axes& axes = {}, bool keepdim = false);
+/// The largest (smallest), in a's dtype. Error(Shape) where a reduced axis is empty.
 Tensor max(const Operand& a, const Axes& axes = {}, bool keepdim = false); ///< NaN wins
 Tensor min(const Operand& a, const Axes& axes = {}, bool keepdim = false);
-Tensor argmax(const Operand& a, std::optional<std::int64_t> axis = {},
-              bool keepdim = false); ///< i64, first one
+/// Position (i64) of the first largest (smallest) element; of the flattened tensor without an axis.
+/// Error(Shape) for an empty axis.
+Tensor argmax(const Operand& a, std::optional<std::int64_t> axis = {}, bool keepdim = false);
 Tensor argmin(const Operand& a, std::optional<std::int64_t> axis = {}, bool keepdim = false);
+/// bool: whether any (every) element is not 0; false (true) of nothing.
 Tensor any(const Operand& a, const Axes& axes = {}, bool keepdim = false);
 Tensor all(const Operand& a, const Axes& axes = {}, bool keepdim = false);
 /// (Σ|a|^p)^(1/p): the largest |a| for p = inf, the smallest for -inf, how many are not 0 for p =
 /// 0. The gradient at 0 is 0.
 Tensor norm(const Operand& a, const Axes& axes = {}, bool keepdim = false, double p = 2);
+/// Sums (products) of elements 0..i; dtypes as sum().
 Tensor cumsum(const Operand& a, std::int64_t axis);
 Tensor cumprod(const Operand& a, std::int64_t axis);
+/// Along one axis, in the dtype of floats, f32 of integers.
 Tensor softmax(const Operand& a, std::int64_t axis = -1);
 Tensor log_softmax(const Operand& a, std::int64_t axis = -1);
 Tensor logsumexp(const Operand& a, std::int64_t axis = -1, bool keepdim = false);
@@ -70,6 +83,7 @@ Tensor corrcoef(const Operand& a);
 struct MinMax {
   Tensor min, max;
 };
+/// amin() and amax().
 MinMax aminmax(const Operand& a, const Axes& axes = {}, bool keepdim = false);
 
 } // namespace egret

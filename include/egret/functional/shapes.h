@@ -9,20 +9,31 @@
 
 namespace egret {
 
+/// The same elements in row-major order; one dim may be -1. Error(Shape) unless the element counts
+/// agree.
 Tensor reshape(const Operand& a, const Shape& shape);
+/// Dim i of the result is dim axes[i]; Error(Axis) unless each axis is named once.
 Tensor permute(const Operand& a, std::vector<std::int64_t> axes);
+/// Two axes swapped.
 Tensor transpose(const Operand& a, std::int64_t first = -2, std::int64_t second = -1);
+/// Without axes of size 1; Error(Shape) for a given axis of another size.
 Tensor squeeze(const Operand& a, std::optional<std::int64_t> axis = {});
+/// A new axis of size 1 at `axis`, from -rank-1 to rank (Error(Axis)).
 Tensor unsqueeze(const Operand& a, std::int64_t axis);
+/// Dims of size 1, and new ones in front, are repeated; -1 keeps a dim. Error(Shape) where another
+/// dim would change.
 Tensor expand(const Operand& a, const Shape& shape);
+/// The elements of these axes in reverse order.
 Tensor flip(const Operand& a, const Axes& axes);
 /// Along an existing axis; the other dims agree, dtypes promote.
 Tensor cat(std::span<const Tensor> tensors, std::int64_t axis = 0);
 Tensor cat(std::initializer_list<Operand> tensors, std::int64_t axis = 0);
 Tensor stack(std::span<const Tensor> tensors, std::int64_t axis = 0); ///< along a new axis
 Tensor stack(std::initializer_list<Operand> tensors, std::int64_t axis = 0);
-/// Slices of `length` along an axis, the last one shorter.
+/// Slices of `length` along an axis, the last one shorter; Error(Value) unless length > 0.
 std::vector<Tensor> split(const Operand& a, std::int64_t length, std::int64_t axis = 0);
+/// At most `pieces` slices of equal length, ceil(size / pieces), the last one shorter; Error(Value)
+/// unless positive.
 std::vector<Tensor> chunk(const Operand& a, std::int64_t pieces, std::int64_t axis = 0);
 /// `before` and `after` by axis, from the first.
 Tensor pad(const Operand& a, std::vector<std::int64_t> before, std::vector<std::int64_t> after,
@@ -40,6 +51,7 @@ enum class PadMode { Reflect, Replicate, Circular };
 Tensor pad(const Operand& a, std::vector<std::int64_t> before, std::vector<std::int64_t> after,
            PadMode mode);
 
+/// The axes first..last as one.
 Tensor flatten(const Operand& a, std::int64_t first = 0, std::int64_t last = -1);
 Tensor unflatten(const Operand& a, std::int64_t axis, const Shape& dims); ///< one dim may be -1
 Tensor movedim(const Operand& a, const std::vector<std::int64_t>& from,
@@ -47,6 +59,7 @@ Tensor movedim(const Operand& a, const std::vector<std::int64_t>& from,
 Tensor movedim(const Operand& a, std::int64_t from, std::int64_t to);
 Tensor swapaxes(const Operand& a, std::int64_t first, std::int64_t second); ///< transpose
 Tensor broadcast_to(const Operand& a, const Shape& shape);                  ///< expand
+/// All expanded to their common shape; Error(Shape) where there is none.
 std::vector<Tensor> broadcast_tensors(std::span<const Tensor> tensors);
 std::vector<Tensor> unbind(const Operand& a, std::int64_t axis = 0); ///< every slice of the axis
 Tensor hstack(std::span<const Tensor> tensors); ///< cat along axis 1, or 0 of vectors

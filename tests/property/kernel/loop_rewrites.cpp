@@ -487,7 +487,7 @@ TEST(LoopsGenerator, RefusesWithAReason) {
   says(cpu, "loops", "wants a @tree");
   says(cpu, "loops @tree=for(", "an axis from 0 to 2 is wanted");
   says(cpu, "loops @tree=" + kSum, "do not make each point of stage 0 once");
-  says(cpu, "loops speed=3 @tree=" + kPlain, "loops has no knob speed");
+  says(cpu, "loops speed=3 @tree=" + kPlain, "loops has no parameter speed");
   says(cpu, "loops @mma=x @tree=" + kPlain, "takes no @mma");
   says(cpu, "loops @tree=" + kGpuPlain, "a CPU has no grid loops");
   says(cpu, "loops @tree=for(0,12,1,core,for(1,3,11,serial,for(1,11,1,core," + kSum + ")))",

@@ -143,7 +143,7 @@ TEST(Knobs, UnknownOnesAndForeignSettingsAreRefusedByName) {
     EXPECT_NE(lowered.reason.find(part), std::string::npos) << lowered.reason;
   };
   const kernel::Target cpu = testing::test_targets().front(), gpu = testing::test_gpu();
-  says(cpu, "generic speed=3", "generic has no knob speed");
+  says(cpu, "generic speed=3", "generic has no parameter speed");
   says(cpu, "generic vector=2", "vector=2 is not one of 0, 1 ... 1");
   says(cpu, "generic @vector_bytes=24", "@vector_bytes of 24 is no power of two");
   says(cpu, "generic @split_reduce=0", "@split_reduce of 0 is not between 1 and 65536");

@@ -285,7 +285,7 @@ TEST(Scans, WhatTheyDoNotTakeIsRefusedWithAReason) {
     EXPECT_EQ(generator.lower(no_scan, with(generator, {}), target).reason,
               "it has a reduction or a sort");
     EXPECT_EQ(generator.lower(region, with(generator, {{"mr", 2}}), target).reason,
-              generator.name() + " has no knob mr");
+              generator.name() + " has no parameter mr");
     EXPECT_EQ(generator.lower(region, with(generator, {{"piece", -1}}), target).reason,
               "piece=-1 is not one of 0, 1 ... 1073741824");
   }
