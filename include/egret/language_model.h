@@ -82,10 +82,10 @@ struct GenerateOptions {
   double frequency_penalty = 0; ///< likewise, times how often each was
   std::uint64_t seed = 0;
   std::optional<std::vector<int>> stop; ///< tokens that end the text; empty: those of the model
-  /// That the text follows (egret/grammar.h): other tokens are never drawn, a stop token only where
+  /// That the text follows (egret/grammar.h): other tokens are never sampled, a stop token only where
   /// the text is complete. A text also ends, with StopReason::Stop, where nothing may follow.
   std::shared_ptr<const TokenGrammar> grammar;
-  std::int64_t top_logprobs = -1; ///< log-probabilities of the token drawn and of so many likeliest
+  std::int64_t top_logprobs = -1; ///< log-probabilities of the sampled token and of so many likeliest
                                   ///< ones; -1: none
   std::int64_t lookup = 0;        ///< most tokens that generate() guesses at once, up to 63
 };
@@ -97,7 +97,7 @@ struct TokenLogprob {
   float value = 0;
 };
 struct Logprobs {
-  float value = 0;               ///< of the token drawn
+  float value = 0;               ///< of the sampled token
   std::vector<TokenLogprob> top; ///< the likeliest first
 };
 

@@ -29,7 +29,7 @@ struct Usage {
   std::size_t prompt = 0, reused = 0, written = 0; ///< tokens
 };
 
-/// A token that was drawn, with its log-probability and those of the likeliest.
+/// A token that was sampled, with its log-probability and those of the likeliest.
 struct TokenNews {
   struct Likely {
     std::string bytes; ///< of the token; may be a part of a character

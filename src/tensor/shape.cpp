@@ -45,16 +45,16 @@ Joint check_join(std::span<const Tensor> tensors, std::int64_t axis, const char*
   return {type, along, total};
 }
 
-// Of pieces `first` to `end` the one in which the position lies: a tree of choices, so that finding
+// Of parts `first` to `end` the one in which the position lies: a tree of choices, so that finding
 // the piece takes as many comparisons as its number has bits.
-Tensor choose_piece(const Tensor& position, std::span<const Tensor> pieces,
-                    std::span<const Expr> ends) {
-  if (pieces.size() == 1)
-    return pieces[0];
-  const std::size_t half = pieces.size() / 2;
+Tensor choose_part(const Tensor& position, std::span<const Tensor> parts,
+                   std::span<const Expr> ends) {
+  if (parts.size() == 1)
+    return parts[0];
+  const std::size_t half = parts.size() / 2;
   return where(position < number_of(ends[half - 1], DType::I64),
-               choose_piece(position, pieces.first(half), ends.first(half)),
-               choose_piece(position, pieces.subspan(half), ends.subspan(half)));
+               choose_part(position, parts.first(half), ends.first(half)),
+               choose_part(position, parts.subspan(half), ends.subspan(half)));
 }
 
 // Each piece is padded to the whole; the position along the axis selects the piece.
@@ -63,7 +63,7 @@ Tensor join(std::span<const Tensor> tensors, std::int64_t axis, const char* who)
   if (tensors.size() == 1)
     return tensors[0].clone();
   const std::size_t rank = tensors[0].shape().size();
-  std::vector<Tensor> pieces;
+  std::vector<Tensor> parts;
   std::vector<Expr> ends;
   Expr begin = 0;
   for (const Tensor& t : tensors) {
@@ -75,7 +75,7 @@ Tensor join(std::span<const Tensor> tensors, std::int64_t axis, const char* who)
     attrs.after[joint.axis] = joint.total - end;
     attrs.value = Scalar::of(joint.type, std::int64_t{0});
     const Tensor piece = t.to(joint.type);
-    pieces.push_back(apply(Op::Pad, {&piece}, std::move(attrs), who));
+    parts.push_back(apply(Op::Pad, {&piece}, std::move(attrs), who));
     ends.push_back(end);
     begin = end;
   }
@@ -83,7 +83,7 @@ Tensor join(std::span<const Tensor> tensors, std::int64_t axis, const char* who)
   line[joint.axis] = joint.total;
   const Tensor steps = iota(joint.total, DType::I64);
   const Tensor position = apply(Op::Reshape, {&steps}, {.shape = line}, who);
-  return choose_piece(position, pieces, ends);
+  return choose_part(position, parts, ends);
 }
 
 } // namespace
@@ -222,15 +222,15 @@ Tensor cat(std::initializer_list<Operand> tensors, std::int64_t axis) {
 }
 
 Tensor stack(std::span<const Tensor> tensors, std::int64_t axis) {
-  std::vector<Tensor> pieces;
+  std::vector<Tensor> parts;
   for (const Tensor& t : tensors) {
     Access::raw(t, "stack");
     if (t.shape() != tensors[0].shape())
       fail(ErrorKind::Shape, "stack: shapes differ: {} and {}; all must be equal",
            shape_of(tensors[0]), shape_of(t));
-    pieces.push_back(unsqueeze(t, axis));
+    parts.push_back(unsqueeze(t, axis));
   }
-  return join(pieces, axis, "stack");
+  return join(parts, axis, "stack");
 }
 
 Tensor stack(std::initializer_list<Operand> tensors, std::int64_t axis) {
@@ -241,24 +241,23 @@ std::vector<Tensor> split(const Operand& a, std::int64_t length, std::int64_t ax
   Access::raw(a, "split");
   axis = axis_of(axis, a.rank(), a.shape(), "split");
   if (length <= 0)
-    fail(ErrorKind::Value, "split: pieces of length {} are not possible; it must be positive",
+    fail(ErrorKind::Value, "split: parts of length {} are not possible; it must be positive",
          length);
-  std::vector<Tensor> pieces;
+  std::vector<Tensor> parts;
   const std::int64_t size = a.size(axis);
   for (std::int64_t begin = 0; begin < size; begin += length)
-    pieces.push_back(a.narrow(axis, begin, std::min(length, size - begin)));
-  if (pieces.empty())
-    pieces.push_back(a.clone());
-  return pieces;
+    parts.push_back(a.narrow(axis, begin, std::min(length, size - begin)));
+  if (parts.empty())
+    parts.push_back(a.clone());
+  return parts;
 }
 
-std::vector<Tensor> chunk(const Operand& a, std::int64_t pieces, std::int64_t axis) {
+std::vector<Tensor> chunk(const Operand& a, std::int64_t parts, std::int64_t axis) {
   Access::raw(a, "chunk");
   axis = axis_of(axis, a.rank(), a.shape(), "chunk");
-  if (pieces <= 0)
-    fail(ErrorKind::Value, "chunk: {} pieces are not possible; the number must be positive",
-         pieces);
-  return split(a, std::max<std::int64_t>(1, (a.size(axis) + pieces - 1) / pieces), axis);
+  if (parts <= 0)
+    fail(ErrorKind::Value, "chunk: {} parts are not possible; the number must be positive", parts);
+  return split(a, std::max<std::int64_t>(1, (a.size(axis) + parts - 1) / parts), axis);
 }
 
 Tensor pad(const Operand& a, std::vector<std::int64_t> before, std::vector<std::int64_t> after,

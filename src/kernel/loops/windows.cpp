@@ -81,7 +81,7 @@ std::optional<StagedWindow> window_over(const Region& region, const Access& acce
       strides[a] = *stride;
     window.base = window.base - Expr(*stride) * variable(region, a);
   }
-  std::vector<std::vector<std::pair<int, std::int64_t>>> sums; // places: axes, coefficients
+  std::vector<std::vector<std::pair<int, std::int64_t>>> sums; // coordinates: axes, coefficients
   std::vector<int> placed;
   for (const Guard& g : access.valid) {
     const std::vector<int> axes = axes_in(g.value);
@@ -124,16 +124,16 @@ std::optional<StagedWindow> window_over(const Region& region, const Access& acce
                         [&](const auto& term) { return term.first == lanes_axis; });
   });
   for (const auto& sum : sums) {
-    WindowPlace place;
-    place.stride = strides.at(sum[0].first) / sum[0].second;
+    WindowCoordinate coordinate;
+    coordinate.stride = strides.at(sum[0].first) / sum[0].second;
     for (const auto& [a, c] : sum) {
-      if (strides.at(a) != place.stride * c)
+      if (strides.at(a) != coordinate.stride * c)
         return std::nullopt;
-      place.value = place.value + Expr(c) * variable(region, a);
+      coordinate.value = coordinate.value + Expr(c) * variable(region, a);
     }
-    place.lower = place.value.lower();
-    place.extent = place.value.upper() - place.lower + 1;
-    window.places.push_back(place);
+    coordinate.lower = coordinate.value.lower();
+    coordinate.extent = coordinate.value.upper() - coordinate.lower + 1;
+    window.coordinates.push_back(coordinate);
   }
   if (sums.empty() || !strides.contains(lanes_axis))
     return std::nullopt;
@@ -175,9 +175,9 @@ bool StagedWindow::overlaps(const Region& region, const Access& access, std::spa
 
 std::int64_t StagedWindow::elements() const {
   std::int64_t n = 1;
-  for (std::size_t i = 0; i < places.size(); ++i) {
-    const bool last = i + 1 == places.size();
-    n *= last ? (places[i].extent + step - 1) / step * step : places[i].extent;
+  for (std::size_t i = 0; i < coordinates.size(); ++i) {
+    const bool last = i + 1 == coordinates.size();
+    n *= last ? (coordinates[i].extent + step - 1) / step * step : coordinates[i].extent;
     n = std::min<std::int64_t>(n, std::int64_t(1) << 40);
   }
   return n;
@@ -185,18 +185,18 @@ std::int64_t StagedWindow::elements() const {
 
 Expr StagedWindow::offset(const Point& point) const {
   Expr flat(0);
-  for (std::size_t i = 0; i < places.size(); ++i) {
+  for (std::size_t i = 0; i < coordinates.size(); ++i) {
     const Expr at =
-        substitute(places[i].value,
+        substitute(coordinates[i].value,
                    [&](const Expr& v) -> std::optional<Expr> {
                      return v.is_axis() ? std::optional(point.at[v.axis_number()]) : std::nullopt;
                    }) -
-        Expr(places[i].lower);
-    if (i + 1 < places.size()) {
-      flat = flat * Expr(places[i].extent) + at;
+        Expr(coordinates[i].lower);
+    if (i + 1 < coordinates.size()) {
+      flat = flat * Expr(coordinates[i].extent) + at;
       continue;
     }
-    const Expr each((places[i].extent + step - 1) / step);
+    const Expr each((coordinates[i].extent + step - 1) / step);
     flat = flat * each * Expr(step) + floormod(at, step) * each + floordiv(at, step);
   }
   return flat;
@@ -210,28 +210,29 @@ void copy_window(Emitter& emitter, int operand, const StagedWindow& window, int 
       return v.is_axis() ? std::optional(outside.at[v.axis_number()]) : std::nullopt;
     });
   };
-  const WindowPlace& last = window.places.back();
+  const WindowCoordinate& last = window.coordinates.back();
   const std::int64_t each = (last.extent + window.step - 1) / window.step;
   std::vector<Expr> extents;
-  for (std::size_t i = 0; i + 1 < window.places.size(); ++i)
-    extents.push_back(Expr(window.places[i].extent));
+  for (std::size_t i = 0; i + 1 < window.coordinates.size(); ++i)
+    extents.push_back(Expr(window.coordinates[i].extent));
   const auto row = [&](std::span<const Expr> at) {
     Expr flat(0), offset = there(window.base);
     std::vector<Guard> valid;
-    const auto conditions = [&](const WindowPlace& place, const Expr& value) {
+    const auto conditions = [&](const WindowCoordinate& coordinate, const Expr& value) {
       for (const Guard& g : window.valid)
-        if (g.value == place.value)
+        if (g.value == coordinate.value)
           valid.push_back({value, g.lo, g.hi});
     };
     for (const Guard& g : window.valid)
-      if (std::none_of(window.places.begin(), window.places.end(),
-                       [&](const WindowPlace& place) { return place.value == g.value; }))
+      if (std::none_of(
+              window.coordinates.begin(), window.coordinates.end(),
+              [&](const WindowCoordinate& coordinate) { return coordinate.value == g.value; }))
         valid.push_back({there(g.value), there(g.lo), there(g.hi)});
     for (std::size_t i = 0; i < at.size(); ++i) {
-      const WindowPlace& place = window.places[i];
+      const WindowCoordinate& coordinate = window.coordinates[i];
       flat = flat * extents[i] + at[i];
-      offset = offset + Expr(place.stride) * (at[i] + Expr(place.lower));
-      conditions(place, at[i] + Expr(place.lower));
+      offset = offset + Expr(coordinate.stride) * (at[i] + Expr(coordinate.lower));
+      conditions(coordinate, at[i] + Expr(coordinate.lower));
     }
     const std::vector<Guard> of_row = valid;
     for (std::int64_t phase = 0; phase < window.step; ++phase) {
@@ -258,9 +259,9 @@ void copy_window(Emitter& emitter, int operand, const StagedWindow& window, int 
     serial_loops(b, extents, row);
     return;
   }
-  const std::size_t dealt = std::min<std::size_t>(1, extents.size());
-  core_loop(b, std::span(extents).first(dealt), [&](std::span<const Expr> first) {
-    serial_loops(b, std::span(extents).subspan(dealt), [&](std::span<const Expr> rest) {
+  const std::size_t distributed = std::min<std::size_t>(1, extents.size());
+  core_loop(b, std::span(extents).first(distributed), [&](std::span<const Expr> first) {
+    serial_loops(b, std::span(extents).subspan(distributed), [&](std::span<const Expr> rest) {
       std::vector<Expr> at(first.begin(), first.end());
       at.insert(at.end(), rest.begin(), rest.end());
       row(at);

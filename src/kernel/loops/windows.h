@@ -31,16 +31,16 @@ std::int64_t points_at_most(const Region& region, std::span<const int> axes);
 
 /// One coordinate of a copy: `value`, affine in the region's axes, goes from `lower` over `extent`
 /// numbers; `stride` elements of the operand lie between neighbours.
-struct WindowPlace {
+struct WindowCoordinate {
   Expr value;
   std::int64_t lower = 0, extent = 1, stride = 0;
 };
 
 struct StagedWindow {
-  std::vector<WindowPlace> places; ///< the lanes' last
-  std::int64_t step = 1;    ///< of the last place from lane to lane: the copy has so many phases
-  Expr base;                ///< of the offset: what the axes outside of the copy add
-  std::vector<Guard> valid; ///< over the values of the places and the axes outside
+  std::vector<WindowCoordinate> coordinates; ///< the lanes' last
+  std::int64_t step = 1; ///< of the last coordinate from lane to lane: the copy has so many phases
+  Expr base;             ///< of the offset: what the axes outside of the copy add
+  std::vector<Guard> valid; ///< over the values of the coordinates and the axes outside
   Scalar fill;
   std::int64_t elements() const;
   /// Where the copy holds the element of a point that sets all region axes.
@@ -55,7 +55,7 @@ struct StagedWindow {
 inline constexpr std::int64_t kUsesOfWindow = 2;
 
 /// The copy of an access for all points of the axes `inner`, lanes along one of them; nothing where
-/// its index is no sum of places that are affine in them.
+/// its index is no sum of coordinates that are affine in them.
 std::optional<StagedWindow> window_over(const Region& region, const Access& access,
                                         std::span<const int> inner, int lanes_axis);
 

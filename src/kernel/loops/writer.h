@@ -314,7 +314,7 @@ protected:
   void open_updates();
   void close_updates();
   void copy_waiting();
-  /// All points of a box, whose last side may go by vectors. Shared: dealt out to the workers.
+  /// All points of a box, whose last side may go by vectors. Shared: distributed over the workers.
   void box_loops(const Box& box, const Here& h, int lanes, bool existing, const Code& code);
 
   const Region& r_;

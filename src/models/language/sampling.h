@@ -28,7 +28,7 @@ public:
   Sampler(GenerateOptions options, std::span<const int> prompt, std::vector<int> stop);
 
   /// The next token from its logits [vocabulary]: repetition penalty for tokens seen (Keskar et al.
-  /// 2019), presence and frequency penalties for those drawn, what the grammar leaves, then the
+  /// 2019), presence and frequency penalties for those sampled, what the grammar leaves, then the
   /// likeliest at temperature 0, else softmax(logits / temperature) among those that top_k, top_p
   /// (Holtzman et al. 2020) and min_p leave. Ties go to the lower number. Nothing where the grammar
   /// says that the text has ended, and no stop token can. Error(Value) for NaN, and where no token

@@ -16,16 +16,16 @@ std::uint64_t key_of(std::uint32_t a, std::uint32_t b) {
 
 } // namespace
 
-Stacks::Id Stacks::push(Id stack, Place place) {
-  const auto [at, fresh] = known_.emplace(key_of(stack, place), static_cast<Id>(frames_.size()));
+Stacks::Id Stacks::push(Id stack, Address address) {
+  const auto [at, fresh] = known_.emplace(key_of(stack, address), static_cast<Id>(frames_.size()));
   if (fresh)
-    frames_.push_back({place, stack, frames_[stack].depth + 1});
+    frames_.push_back({address, stack, frames_[stack].depth + 1});
   return at->second;
 }
 
 void Runner::follow(Way way, Stacks& stacks, Front& out) {
   const auto visit = [&](Way next) {
-    if (seen_.insert(key_of(next.place, next.stack)).second)
+    if (seen_.insert(key_of(next.address, next.stack)).second)
       open_.push_back(next);
   };
   visit(way);
@@ -36,7 +36,7 @@ void Runner::follow(Way way, Stacks& stacks, Front& out) {
       budget_ = 0;
       fail(ErrorKind::Value, "grammar: too ambiguous, a token would take too many steps");
     }
-    const Instruction& code = automaton_.code[at.place];
+    const Instruction& code = automaton_.code[at.address];
     switch (code.kind) {
     case Instruction::Kind::Byte:
       if (out.ways.size() == kMostWays)
@@ -85,7 +85,7 @@ Front Runner::step(const Front& front, std::uint8_t byte, Stacks& stacks) {
   begin();
   Front out;
   for (const Way& way : front.ways) {
-    const Instruction& code = automaton_.code[way.place];
+    const Instruction& code = automaton_.code[way.address];
     if (byte >= code.low && byte <= code.high)
       follow({code.next, way.stack}, stacks, out);
   }

@@ -12,7 +12,7 @@
 
 namespace egret::text::grammar {
 
-using Place = std::uint32_t; ///< index of an instruction
+using Address = std::uint32_t; ///< index of an instruction
 
 struct Instruction {
   enum class Kind : std::uint8_t {
@@ -23,14 +23,14 @@ struct Instruction {
   };
   Kind kind = Kind::Return;
   std::uint8_t low = 0, high = 0;
-  Place next = 0;
+  Address next = 0;
   std::uint32_t argument = 0, count = 0;
 };
 
 struct Automaton {
   std::vector<Instruction> code;
-  std::vector<Place> targets;
-  std::vector<Place> starts; ///< of each rule
+  std::vector<Address> targets;
+  std::vector<Address> starts; ///< of each rule
   std::size_t root = 0;
 };
 
@@ -44,15 +44,15 @@ public:
   static constexpr Id kBottom = 0;
   static constexpr std::uint32_t kMostDepth = 512;
 
-  Id push(Id stack, Place place);
+  Id push(Id stack, Address address);
   std::uint32_t depth(Id stack) const { return frames_[stack].depth; }
-  Place top(Id stack) const { return frames_[stack].place; }
+  Address top(Id stack) const { return frames_[stack].address; }
   Id below(Id stack) const { return frames_[stack].below; }
   std::size_t size() const { return frames_.size(); }
 
 private:
   struct Frame {
-    Place place = 0;
+    Address address = 0;
     Id below = 0;
     std::uint32_t depth = 0;
   };
@@ -62,7 +62,7 @@ private:
 
 /// One way through the automaton: at an instruction that reads a byte, with a stack.
 struct Way {
-  Place place;
+  Address address;
   Stacks::Id stack;
   auto operator<=>(const Way&) const = default;
 };

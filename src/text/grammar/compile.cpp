@@ -85,8 +85,8 @@ public:
     require_finite();
     require_no_left_recursion();
     for (std::size_t i = 0; i < bodies_.size(); ++i) { // repetitions add to them
-      const Place end = add({});
-      const Place start = emit(*NodePtr(bodies_[i]), end);
+      const Address end = add({});
+      const Address start = emit(*NodePtr(bodies_[i]), end);
       out_.starts.resize(std::max(out_.starts.size(), i + 1));
       out_.starts[i] = start;
     }
@@ -221,59 +221,59 @@ private:
          rule_name(static_cast<std::size_t>(at - begun_by.begin())));
   }
 
-  Place add(const Instruction& instruction) {
+  Address add(const Instruction& instruction) {
     if (out_.code.size() == kMostInstructions)
       fail(ErrorKind::Value, "{}: more than {} instructions", name_, kMostInstructions);
     out_.code.push_back(instruction);
-    return static_cast<Place>(out_.code.size() - 1);
+    return static_cast<Address>(out_.code.size() - 1);
   }
-  void set_split(Place at, const std::vector<Place>& targets) {
+  void set_split(Address at, const std::vector<Address>& targets) {
     out_.code[at] = {.kind = Instruction::Kind::Split,
                      .argument = static_cast<std::uint32_t>(out_.targets.size()),
                      .count = static_cast<std::uint32_t>(targets.size())};
     out_.targets.insert(out_.targets.end(), targets.begin(), targets.end());
   }
-  Place split(const std::vector<Place>& targets) {
+  Address split(const std::vector<Address>& targets) {
     if (targets.size() == 1)
       return targets[0];
-    const Place at = add({});
+    const Address at = add({});
     set_split(at, targets);
     return at;
   }
-  Place byte(Bytes b, Place next) {
+  Address byte(Bytes b, Address next) {
     return add({.kind = Instruction::Kind::Byte, .low = b.low, .high = b.high, .next = next});
   }
 
-  Place emit(const Node& node, Place next) {
+  Address emit(const Node& node, Address next) {
     return std::visit([&](const auto& one) { return emit(one, next); }, node.is);
   }
-  Place emit(const Literal& one, Place next) {
+  Address emit(const Literal& one, Address next) {
     for (std::size_t i = one.bytes.size(); i-- > 0;) {
       const auto b = static_cast<std::uint8_t>(one.bytes[i]);
       next = byte({b, b}, next);
     }
     return next;
   }
-  Place emit(const CharClass& one, Place next) {
+  Address emit(const CharClass& one, Address next) {
     // Last bytes that are alike are one instruction.
     struct Shared {
       Bytes bytes;
-      Place next, place;
+      Address next, address;
     };
     std::vector<Shared> shared;
-    std::vector<Place> starts;
+    std::vector<Address> starts;
     for (const ByteRanges& ranges : utf8_of(one.ranges)) {
-      Place at = next;
+      Address at = next;
       for (std::size_t i = ranges.size(); i-- > 0;) {
         const Bytes b = ranges[i];
         const auto known = std::ranges::find_if(shared, [&](const Shared& s) {
           return i > 0 && s.bytes.low == b.low && s.bytes.high == b.high && s.next == at;
         });
         if (known != shared.end()) {
-          at = known->place;
+          at = known->address;
           continue;
         }
-        const Place fresh = byte(b, at);
+        const Address fresh = byte(b, at);
         if (i > 0 && shared.size() < 64)
           shared.push_back({b, at, fresh});
         at = fresh;
@@ -282,13 +282,13 @@ private:
     }
     return split(starts);
   }
-  Place emit(const Sequence& one, Place next) {
+  Address emit(const Sequence& one, Address next) {
     for (std::size_t i = one.parts.size(); i-- > 0;)
       next = emit(*one.parts[i], next);
     return next;
   }
-  Place emit(const Choice& one, Place next) {
-    std::vector<Place> starts;
+  Address emit(const Choice& one, Address next) {
+    std::vector<Address> starts;
     std::vector<std::string_view> words;
     for (const NodePtr& part : one.alternatives)
       if (const auto* word = std::get_if<Literal>(&part->is))
@@ -301,7 +301,7 @@ private:
     return split(starts);
   }
   /// A trie of words in order that are alike in their first bytes.
-  Place emit(std::span<const std::string_view> words, std::size_t alike, Place next) {
+  Address emit(std::span<const std::string_view> words, std::size_t alike, Address next) {
     if (words.front() == words.back())
       return emit(Literal{std::string(words[0].substr(alike))}, next);
     const auto common = static_cast<std::size_t>(
@@ -309,7 +309,7 @@ private:
     if (common > alike)
       return emit(Literal{std::string(words[0].substr(alike, common - alike))},
                   emit(words, common, next));
-    std::vector<Place> starts;
+    std::vector<Address> starts;
     for (std::size_t i = 0; i < words.size();) {
       if (words[i].size() == alike) {
         if (starts.empty())
@@ -326,12 +326,12 @@ private:
     }
     return split(starts);
   }
-  Place emit(const Reference& one, Place next) {
+  Address emit(const Reference& one, Address next) {
     return add({.kind = Instruction::Kind::Call,
                 .next = next,
                 .argument = static_cast<std::uint32_t>(one.rule)});
   }
-  Place emit(const Repeat& one, Place next) {
+  Address emit(const Repeat& one, Address next) {
     const bool bounded = one.most != Repeat::kUnbounded;
     const std::size_t copies = bounded ? one.most : std::size_t{one.least} + 1;
     NodePtr body = one.body;
@@ -340,11 +340,11 @@ private:
       body = reference(bodies_.size() - 1);
     }
     if (!bounded) {
-      const Place loop = add({});
+      const Address loop = add({});
       set_split(loop, {emit(*body, loop), next});
       next = loop;
     } else {
-      const Place end = next;
+      const Address end = next;
       for (std::uint32_t i = one.least; i < one.most; ++i)
         next = split({emit(*body, next), end});
     }

@@ -80,7 +80,7 @@ private:
   static std::u32string key_of(const Front& front) {
     std::u32string key(1, front.ends ? U'e' : U'-');
     for (const Way& way : front.ways)
-      key.append({static_cast<char32_t>(way.place), static_cast<char32_t>(way.stack)});
+      key.append({static_cast<char32_t>(way.address), static_cast<char32_t>(way.stack)});
     return key;
   }
   Runner runner_;
@@ -151,28 +151,28 @@ struct TokenGrammar::Impl {
   const Automaton& automaton() const { return grammar.impl_->automaton; }
   std::size_t words() const { return (texts.impl_->index.size() + 63) / 64; }
 
-  /// Of ways, given by their places, that have one stack.
-  std::shared_ptr<const Mask> mask(const std::vector<Place>& places) const {
+  /// Of ways, given by their addresses, that have one stack.
+  std::shared_ptr<const Mask> mask(const std::vector<Address>& addresses) const {
     constexpr std::size_t kMostMasks = 1024, kMostFronts = 16384;
     const std::lock_guard lock(mutex);
-    const auto found = masks.find(places);
+    const auto found = masks.find(addresses);
     if (found != masks.end())
       return found->second;
     if (locals->size() > kMostFronts)
       locals.emplace(automaton());
     if (masks.size() == kMostMasks)
       masks.clear();
-    auto made = std::make_shared<const Mask>(work_out(places));
-    masks.emplace(places, made);
+    auto made = std::make_shared<const Mask>(work_out(addresses));
+    masks.emplace(addresses, made);
     return made;
   }
 
-  Mask work_out(const std::vector<Place>& places) const {
+  Mask work_out(const std::vector<Address>& addresses) const {
     LocalFronts& fronts = *locals;
     Mask out{Words(words()), {}};
     Front start;
-    for (const Place place : places)
-      start.ways.push_back({place, Stacks::kBottom});
+    for (const Address address : addresses)
+      start.ways.push_back({address, Stacks::kBottom});
     fronts.set_budget(kMostVisits);
     // Of the first bytes of a token, one more each: the front behind them, and whether a way has
     // left what is known by then.
@@ -200,7 +200,7 @@ struct TokenGrammar::Impl {
   const TokenTexts texts;
   mutable std::mutex mutex; ///< of what follows
   mutable std::optional<LocalFronts> locals;
-  mutable std::map<std::vector<Place>, std::shared_ptr<const Mask>> masks;
+  mutable std::map<std::vector<Address>, std::shared_ptr<const Mask>> masks;
 };
 
 TokenGrammar::TokenGrammar(Grammar grammar, TokenTexts texts)
@@ -238,12 +238,12 @@ struct GrammarMatcher::State {
   void compact() {
     Stacks fresh;
     for (Way& way : front.ways) {
-      std::vector<Place> places;
+      std::vector<Address> addresses;
       for (Stacks::Id at = way.stack; at != Stacks::kBottom; at = stacks.below(at))
-        places.push_back(stacks.top(at));
+        addresses.push_back(stacks.top(at));
       way.stack = Stacks::kBottom;
-      for (auto place = places.rbegin(); place != places.rend(); ++place)
-        way.stack = fresh.push(way.stack, *place);
+      for (auto address = addresses.rbegin(); address != addresses.rend(); ++address)
+        way.stack = fresh.push(way.stack, *address);
     }
     std::ranges::sort(front.ways);
     stacks = std::move(fresh);
@@ -273,10 +273,10 @@ void GrammarMatcher::allow(std::span<std::uint64_t> words) {
   Words all(s.grammar->words());
   std::vector<std::pair<const Front*, std::shared_ptr<const Mask>>> open;
   for (const auto& [stack, ways] : by_stack) {
-    std::vector<Place> places;
+    std::vector<Address> addresses;
     for (const Way& way : ways.ways)
-      places.push_back(way.place);
-    auto mask = s.grammar->mask(places);
+      addresses.push_back(way.address);
+    auto mask = s.grammar->mask(addresses);
     for (std::size_t i = 0; i < all.size(); ++i)
       all[i] |= mask->allowed[i];
     if (!mask->by_stack.empty())

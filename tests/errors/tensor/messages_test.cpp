@@ -145,8 +145,8 @@ TEST(Messages, Shapes) {
        [] {
          stack({m23, f45});
        }},
-      {ErrorKind::Value, "split: pieces of length 0 are not possible", [] { split(m23, 0); }},
-      {ErrorKind::Value, "chunk: -1 pieces are not possible", [] { chunk(m23, -1); }},
+      {ErrorKind::Value, "split: parts of length 0 are not possible", [] { split(m23, 0); }},
+      {ErrorKind::Value, "chunk: -1 parts are not possible", [] { chunk(m23, -1); }},
       {ErrorKind::Shape, "pad: [1] before and [1,1] after for [2,3]; one for each axis is needed",
        [] {
          pad(m23, {1}, {1, 1});
