@@ -2,7 +2,6 @@
 #include "chat_command.h"
 
 #include "console.h"
-#include "device_option.h"
 #include "effort_options.h"
 #include "interrupts.h"
 #include "language.h"
@@ -23,7 +22,7 @@ namespace {
 
 struct ChatCommandOptions {
   LanguageOptions language;
-  std::string system, device;
+  std::string system;
 };
 
 class Conversation {
@@ -171,14 +170,7 @@ void add_chat_command(CLI::App& app) {
   add_sampling_options(*command, language);
   add_language_options(*command, language);
   command->add_flag("--json", language.json, "One JSON object an answer");
-  add_device_option(*command, options->device);
-  auto effort = std::make_shared<EffortOptions>();
-  add_effort_options(*command, *effort);
-  command->callback([options, effort] {
-    const EffortInForce in_force(*effort);
-    turn_to(options->device);
-    chat(*options);
-  });
+  add_computation(*command, [options] { chat(*options); });
 }
 
 } // namespace egret::tool

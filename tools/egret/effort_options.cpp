@@ -1,6 +1,7 @@
 #include "effort_options.h"
 
 #include "console.h"
+#include "device_option.h"
 #include "number_option.h"
 
 #include "egret/libraries.h"
@@ -9,6 +10,7 @@
 #include <CLI/CLI.hpp>
 
 #include <filesystem>
+#include <utility>
 
 namespace egret::tool {
 
@@ -76,6 +78,18 @@ EffortInForce::EffortInForce(const EffortOptions& options)
 EffortInForce::~EffortInForce() {
   on_search_progress({});
   progress_->finish();
+}
+
+void add_computation(CLI::App& command, std::function<void()> run) {
+  auto device = std::make_shared<std::string>();
+  auto effort = std::make_shared<EffortOptions>();
+  add_device_option(command, *device);
+  add_effort_options(command, *effort);
+  command.callback([device, effort, run = std::move(run)] {
+    const EffortInForce in_force(*effort);
+    turn_to(*device);
+    run();
+  });
 }
 
 } // namespace egret::tool

@@ -4,6 +4,7 @@
 #include "egret/effort.h"
 #include "saturate/rules.h"
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -42,5 +43,8 @@ public:
 private:
   std::shared_ptr<Progress> progress_;
 };
+
+/// --device and the options above; `run` is called when the command is used, with them in force.
+void add_computation(CLI::App& command, std::function<void()> run);
 
 } // namespace egret::tool

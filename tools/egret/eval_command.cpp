@@ -1,7 +1,6 @@
 // egret eval: measurements of a language model.
 #include "commands.h"
 #include "console.h"
-#include "device_option.h"
 #include "effort_options.h"
 #include "interrupts.h"
 #include "language.h"
@@ -21,7 +20,7 @@ namespace {
 struct EvalOptions {
   LanguageOptions language;
   models::PerplexityOptions windows;
-  std::string text, device;
+  std::string text;
 };
 
 void measure_perplexity(EvalOptions o) {
@@ -83,14 +82,7 @@ void add_eval_command(CLI::App& app) {
   add_load_options(*command, language);
   command->get_option("--context")->excludes(length);
   command->add_flag("--json", language.json, "Print the result as JSON");
-  add_device_option(*command, options->device);
-  auto effort = std::make_shared<EffortOptions>();
-  add_effort_options(*command, *effort);
-  command->callback([options, effort] {
-    const EffortInForce in_force(*effort);
-    turn_to(options->device);
-    measure_perplexity(*options);
-  });
+  add_computation(*command, [options] { measure_perplexity(*options); });
 }
 
 } // namespace egret::tool

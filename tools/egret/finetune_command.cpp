@@ -1,7 +1,6 @@
 // egret finetune: a language model learns from a file of conversations or texts.
 #include "commands.h"
 #include "console.h"
-#include "device_option.h"
 #include "effort_options.h"
 #include "interrupts.h"
 #include "memory_option.h"
@@ -22,7 +21,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 struct FinetuneOptions {
-  std::string model, data, out, device, dtype;
+  std::string model, data, out, dtype;
   finetune::Options how;
   std::optional<std::int64_t> rank;
   std::optional<double> alpha;
@@ -183,15 +182,8 @@ void add_finetune_command(CLI::App& app) {
   command->add_option("--ignore-key", how.ignored_keys,
                       "A key of config.json that egret does not know and may ignore");
   command->add_flag("--json", options->json, "Print the result as JSON");
-  add_device_option(*command, options->device);
   add_memory_option(*command, how.memory_limit, "a training step");
-  auto effort = std::make_shared<EffortOptions>();
-  add_effort_options(*command, *effort);
-  command->callback([options, effort] {
-    const EffortInForce in_force(*effort);
-    turn_to(options->device);
-    finetune_model(*options);
-  });
+  add_computation(*command, [options] { finetune_model(*options); });
 }
 
 } // namespace egret::tool

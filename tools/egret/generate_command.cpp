@@ -1,7 +1,6 @@
 // egret generate: a trained model continues a text.
 #include "commands.h"
 #include "console.h"
-#include "device_option.h"
 #include "effort_options.h"
 #include "language.h"
 #include "number_option.h"
@@ -24,7 +23,6 @@ struct GenerateOptions {
   LanguageOptions language{.model = "text.safetensors"};
   models::SampleOptions sample; ///< of models that egret train text made
   std::optional<std::string> prompt, ids;
-  std::string device;
 };
 
 std::string dumped(const nlohmann::ordered_json& json) {
@@ -163,10 +161,7 @@ void add_generate_command(CLI::App& app) {
   command->add_flag("!--no-cache", options->sample.cache,
                     "Read the whole context again for each character");
   command->add_flag("--json", language.json, "Print prompt and text as JSON");
-  add_device_option(*command, options->device);
-  auto effort = std::make_shared<EffortOptions>();
-  add_effort_options(*command, *effort);
-  command->callback([options, effort, command, of_language] {
+  add_computation(*command, [options, command, of_language] {
     const bool tokens = is_language_model(options->language.model);
     const std::vector<std::string> of_characters = {"--keep", "--no-cache"};
     for (const std::string& name : tokens ? of_characters : of_language)
@@ -174,8 +169,6 @@ void add_generate_command(CLI::App& app) {
         throw UsageError(fmt::format("generate: {} is for {}", name,
                                      tokens ? "models that egret train text made"
                                             : "folders and GGUF files of language models"));
-    const EffortInForce in_force(*effort);
-    turn_to(options->device);
     generate(*options);
   });
 }

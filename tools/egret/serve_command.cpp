@@ -1,7 +1,6 @@
 // egret serve: a language model behind OpenAI's interface.
 #include "commands.h"
 #include "console.h"
-#include "device_option.h"
 #include "effort_options.h"
 #include "interrupts.h"
 #include "language.h"
@@ -25,7 +24,7 @@ namespace {
 struct ServeCommandOptions {
   LanguageOptions language;
   serve::ServeOptions server;
-  std::string key_file, device;
+  std::string key_file;
   std::int64_t port = 8080, parallel = 4, queue = 64, body_kb = 1024;
   double grace = 30;
 };
@@ -127,14 +126,7 @@ void add_serve_command(CLI::App& app) {
       ->check(number_from(0))
       ->capture_default_str();
   add_load_options(*command, language);
-  add_device_option(*command, options->device);
-  auto effort = std::make_shared<EffortOptions>();
-  add_effort_options(*command, *effort);
-  command->callback([options, effort] {
-    const EffortInForce in_force(*effort);
-    turn_to(options->device);
-    serve_model(*options);
-  });
+  add_computation(*command, [options] { serve_model(*options); });
 }
 
 } // namespace egret::tool

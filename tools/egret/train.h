@@ -22,7 +22,6 @@ struct AdditionOptions {
   std::string out = "addition.safetensors";
   bool compare = false; ///< time the step beside the same graph op by op
   bool json = false;
-  std::string device;                       ///< as turn_to() takes it
   std::optional<std::int64_t> memory_limit; ///< of a training step
 };
 void train_addition(const AdditionOptions& options);
@@ -36,7 +35,6 @@ struct DigitsOptions {
   std::uint64_t seed = 1;
   std::string out; ///< empty: not saved
   bool json = false;
-  std::string device;                       ///< as turn_to() takes it
   std::optional<std::int64_t> memory_limit; ///< of a training step
 };
 void train_digits(const DigitsOptions& options);
@@ -57,7 +55,6 @@ struct TextOptions {
   std::string log;  ///< .csv or .jsonl; a folder for TensorBoard else; empty: none
   bool resume = false;
   bool json = false;
-  std::string device;                       ///< as turn_to() takes it
   std::optional<std::int64_t> memory_limit; ///< of a training step
 };
 void train_text(const TextOptions& options);

@@ -1,7 +1,6 @@
 // egret train: the options of each training.
 #include "commands.h"
 #include "console.h"
-#include "device_option.h"
 #include "effort_options.h"
 #include "memory_option.h"
 #include "number_option.h"
@@ -56,14 +55,9 @@ void add_addition(CLI::App& train) {
   command->add_flag("--compare", options->compare,
                     "Afterwards, time a step beside the same graph run operation by operation");
   command->add_flag("--json", options->json, "Print the result as JSON");
-  add_device_option(*command, options->device);
   add_memory_option(*command, options->memory_limit, "a training step");
-  auto effort = std::make_shared<EffortOptions>();
-  add_effort_options(*command, *effort);
-  command->callback([options, effort] {
-    const EffortInForce in_force(*effort);
+  add_computation(*command, [options] {
     check_shape(options->shape);
-    turn_to(options->device);
     train_addition(*options);
   });
 }
@@ -97,15 +91,8 @@ void add_digits(CLI::App& train) {
       ->capture_default_str();
   command->add_option("--out", options->out, "Where the checkpoint goes; none is written without");
   command->add_flag("--json", options->json, "Print the result as JSON");
-  add_device_option(*command, options->device);
   add_memory_option(*command, options->memory_limit, "a training step");
-  auto effort = std::make_shared<EffortOptions>();
-  add_effort_options(*command, *effort);
-  command->callback([options, effort] {
-    turn_to(options->device);
-    const EffortInForce in_force(*effort);
-    train_digits(*options);
-  });
+  add_computation(*command, [options] { train_digits(*options); });
 }
 
 void add_text(CLI::App& train) {
@@ -153,14 +140,9 @@ void add_text(CLI::App& train) {
   command->add_option("--log", options->log,
                       "Measurements: FILE.csv, FILE.jsonl, or a folder for TensorBoard");
   command->add_flag("--json", options->json, "Print the result as JSON");
-  add_device_option(*command, options->device);
   add_memory_option(*command, options->memory_limit, "a training step");
-  auto effort = std::make_shared<EffortOptions>();
-  add_effort_options(*command, *effort);
-  command->callback([options, effort] {
-    const EffortInForce in_force(*effort);
+  add_computation(*command, [options] {
     check_shape(options->shape);
-    turn_to(options->device);
     train_text(*options);
   });
 }

@@ -3,6 +3,8 @@
 
 #include "kernel/analysis.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace egret::kernel::loops {
@@ -50,7 +52,11 @@ std::optional<Writer::WindowCopy> Writer::windows_of(const Tree& near, const Her
   if (!access || !contains(inner, vector->axis))
     return std::nullopt;
   auto window = window_over(r_, *access, inner, vector->axis);
-  if (!window || (copy.bodies.size() == 1 && !window->overlaps(r_, *access, inner, kUsesOfWindow)))
+  if (!window)
+    return std::nullopt;
+  // It pays where elements are read several times, or where lanes lie apart in a copy for all.
+  const bool apart = h.shared && slope(r_, access->offset, vector->axis) != 1;
+  if (copy.bodies.size() == 1 && !apart && !window->overlaps(r_, *access, inner, kUsesOfWindow))
     return std::nullopt;
   copy.window = std::move(*window);
   return copy;
