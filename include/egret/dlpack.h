@@ -93,10 +93,10 @@ dlpack::Managed to_dlpack(const Tensor& a, BorderCopy copy = BorderCopy::IfNeede
 ///
 /// Memory that is not row-major, or not aligned (kBorderAlignment; 256 bytes on a GPU), is copied
 /// if `copy` allows; on a GPU one that is not row-major is Error(Unsupported). Error(Value) for
-/// null, for data that cannot be, and for bools that are neither 0 nor 1; Error(Unsupported) for
-/// another major version or a device that is neither the host nor a GPU of CUDA; Error(DType) for
-/// element types that egret lacks; Error(Shape) for dims that are negative or cannot be counted;
-/// Error(Device) if the GPU cannot be had. The deleter is called then, too.
+/// null, for data that cannot be, and in the host's memory for bools that are neither 0 nor 1;
+/// Error(Unsupported) for another major version or a device that is neither the host nor a GPU of
+/// CUDA; Error(DType) for element types that egret lacks; Error(Shape) for dims that are negative
+/// or cannot be counted; Error(Device) if the GPU cannot be had. The deleter is called then, too.
 Tensor from_dlpack(dlpack::Managed managed, BorderCopy copy = BorderCopy::IfNeeded);
 
 } // namespace egret

@@ -30,11 +30,11 @@ public:
   /// Error(Parse) with the line for what is malformed, Error(Unsupported) for tokens as symbols.
   static Grammar parse(std::string_view gbnf, const std::string& name = "grammar");
 
-  /// The JSON texts that a schema (docs/text.md lists its keywords) allows; some of those only: an
-  /// object's properties come in the order of the schema, and others only where
-  /// additionalProperties names a schema or is true. Error(Parse) for what is not JSON,
-  /// Error(Value) for a keyword with a value of a wrong kind, Error(Unsupported) for a keyword that
-  /// is not known, both with the place in the schema.
+  /// The JSON texts that a schema (docs/constrained.md lists its keywords) allows; some of those
+  /// only: an object's properties come in the order of the schema, and others only where
+  /// additionalProperties names a schema or is true. Error(File) for what is not JSON, Error(Parse)
+  /// for a malformed pattern, Error(Value) for a keyword with a value of a wrong kind,
+  /// Error(Unsupported) for a keyword that is not known, both with the place in the schema.
   /// `before` and `after` stand around the JSON text.
   static Grammar of_schema(std::string_view json_schema, const std::string& name = "schema",
                            std::string_view before = {}, std::string_view after = {});
@@ -91,7 +91,7 @@ public:
   bool may_end() const noexcept;
   /// Sets bit i of the words (64 bits each, all 0 before) for each token i that may come next;
   /// those beyond the words are left out. Error(Value) where a grammar is so ambiguous that more
-  /// than 4,096 parses are under way at once, or that this would take more than 20 million steps.
+  /// than 4,096 parses are under way at once, or that this would take more than 5 million steps.
   void allow(std::span<std::uint64_t> words);
   /// Appends a token; false, and nothing changes, where it may not come next.
   bool take(std::int32_t token);

@@ -1,5 +1,7 @@
 #include "compiler/plan_runner.h"
 
+#include "support/fail.h"
+
 #include "backend/common/host_launch.h"
 #include "backend/reference/program_interpreter.h"
 #include "backend/reference/reference.h"
@@ -52,6 +54,9 @@ public:
   }
 
   void write(int number, const HostArray& array) override {
+    const kernel::Slot& slot = plan_.slots[static_cast<std::size_t>(number)];
+    ensure(array.dtype == slot.dtype && array.dims == bindings_.values_of(slot.shape),
+           "a slot is filled with a value of another type");
     std::ranges::copy(array.bytes, memory_[static_cast<std::size_t>(number)]);
   }
 

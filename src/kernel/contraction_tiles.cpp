@@ -137,7 +137,9 @@ Schedule make_schedule(const ContractionForm& form, const Problem& p, int mr, in
   // whole side (of windows, many times what memory holds) goes through memory.
   const std::int64_t panel_bytes = nr * p.depth * p.bytes;
   if (left_here && !right_here && (row_panels == 1 || rows >= p.rows) &&
-      (row_panels == 1 || 4 * panel_bytes <= p.l2 / 2)) {
+      (row_panels == 1 ||
+       (4 * panel_bytes <= p.l2 / 2 &&
+        (many || column_panels >= std::min<std::int64_t>(p.workers, row_panels))))) {
     k["shared"] = 0;
     k["mc"] = mr * row_panels;
     k["nc"] = nr * even_piece(column_panels, p.l2 / 2 / panel_bytes, many ? 1 : p.workers);

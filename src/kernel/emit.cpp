@@ -480,20 +480,28 @@ struct Emitter::Body {
     const BodyValue& index = stage.body[std::size_t(test.args[0])];
     const BodyValue& bound = stage.body[std::size_t(test.args[1])];
     if (index.kind != BodyValue::Kind::Index || bound.kind != BodyValue::Kind::Constant ||
-        !is_integer(index.dtype))
+        (index.dtype != DType::I64 && index.dtype != DType::I32))
       return std::nullopt;
     const Expr place = at_point(index.index, stage, point, {});
+    if (index.dtype == DType::I32 && (place.lower() < INT32_MIN || place.upper() > INT32_MAX))
+      return std::nullopt; // the value wraps, the guard would not
     const Expr end(bound.constant.as_int());
     if (e.varies(place) || proves_less(place, end) || proves_less_equal(end, place))
       return std::nullopt;
     return Guard{place, Expr(INT64_MIN / 2), end};
   }
 
-  /// Whether a value differs from lane to lane, and how many operands it loads; nothing where it
-  /// reads stages.
+  bool loads_tensor(const BodyValue& v) const {
+    if (v.kind != BodyValue::Kind::Load)
+      return false;
+    const Load& load = stage.loads[std::size_t(v.load)];
+    return load.source == Source::Operand &&
+           e.region_.operands[std::size_t(load.number)].role == Role::Tensor;
+  }
+
+  /// Whether a value differs from lane to lane; nothing where it reads stages.
   struct Cone {
     bool varies = false;
-    int loads = 0;
   };
   bool look(int i, std::vector<bool>& seen, Cone& cone) const {
     if (seen[std::size_t(i)])
@@ -507,8 +515,7 @@ struct Emitter::Body {
       const Load& load = stage.loads[std::size_t(v.load)];
       if (load.source != Source::Operand || !load.indirect.empty())
         return false;
-      const bool tensor = e.region_.operands[std::size_t(load.number)].role == Role::Tensor;
-      cone.loads += tensor ? 1 : 0;
+      const bool tensor = loads_tensor(v);
       for (const Expr& c : load.map.coords)
         cone.varies |= tensor && differs(c);
       for (const Hole& hole : load.map.holes)
@@ -523,11 +530,21 @@ struct Emitter::Body {
     if (!e.branches || v.op != Op::Select)
       return std::nullopt;
     const std::optional<Guard> condition = shared_condition(v);
-    std::vector<bool> seen(stage.body.size(), false);
-    Cone cone;
-    if (!condition || !look(v.args[1], seen, cone) || !look(v.args[2], seen, cone) ||
-        cone.loads < kLoadsOfBranch)
+    if (!condition)
       return std::nullopt;
+    std::vector<bool> yes(stage.body.size(), false), no = yes;
+    Cone cone, other;
+    if (!look(v.args[1], yes, cone) || !look(v.args[2], no, other))
+      return std::nullopt;
+    cone.varies |= other.varies;
+    int own = 0; // loads that one of the arms alone needs
+    for (std::size_t i = 0; i < yes.size(); ++i)
+      own += yes[i] != no[i] && loads_tensor(stage.body[i]) ? 1 : 0;
+    if (own < kLoadsOfBranch)
+      return std::nullopt;
+    for (std::size_t i = 0; i < yes.size(); ++i)
+      if (yes[i] && no[i])
+        get(int(i)); // once, for both
     const VarId chosen = e.b_.variable({compute_dtype(v.dtype), cone.varies ? point.lanes : 1});
     const auto choose = [&](int arm) { return [&, arm] { e.b_.set(chosen, get(arm).id); }; };
     e.b_.either({*condition}, choose(v.args[1]), choose(v.args[2]));

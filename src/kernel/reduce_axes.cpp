@@ -134,8 +134,13 @@ StagedOperands staged_operands(const Region& region, const ReduceAxes& axes, con
   return found;
 }
 
+StagedOperands staged_alone(const Region& region, const ReduceAxes& axes, Target target) {
+  target.workers = 1;
+  return staged_operands(region, axes, target);
+}
+
 bool prefers_rows(const ReduceAxes& axes, const Region& region, const Target& target) {
-  if (!staged_operands(region, axes, target).windows.empty())
+  if (!staged_alone(region, axes, target).windows.empty())
     return false;
   const int lanes = lanes_for(region, all_stages(region), target.vector_bytes);
   const bool short_rows = about(region.axes[std::size_t(axes.reduced_axis)].extent) * 2 < lanes;

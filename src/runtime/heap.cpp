@@ -331,15 +331,14 @@ std::size_t Heap::give_back(std::size_t wanted, std::byte* but, std::uint64_t ol
       given += give_back(*range);
   } catch (const std::bad_alloc&) { // no memory for the list: nothing is given back
   }
+  if (auto* cache = given > 0 ? dynamic_cast<backend::MemoryCache*>(&device_) : nullptr)
+    cache->release_cached();
   return given;
 }
 
 std::size_t Heap::trim() noexcept {
   join_freed();
-  const std::size_t given = give_back(std::numeric_limits<std::size_t>::max(), nullptr, tick_ + 1);
-  if (auto* cache = dynamic_cast<backend::MemoryCache*>(&device_))
-    cache->release_cached();
-  return given;
+  return give_back(std::numeric_limits<std::size_t>::max(), nullptr, tick_ + 1);
 }
 
 void Heap::turn_window() noexcept {

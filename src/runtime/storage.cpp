@@ -107,7 +107,8 @@ std::size_t Pool::trim() {
 void Pool::set_limit(std::size_t bytes) {
   std::lock_guard lock(mutex_);
   limit_ = bytes;
-  if (limit_ != 0 && heap_.reserved() > limit_) {
+  // A device's own cache may hold more than the heap has.
+  if (limit_ != 0 && (heap_.reserved() > limit_ || !device_.host_memory())) {
     const std::size_t reserved = heap_.reserved();
     heap_.trim();
     count_changes(reserved, heap_.system_allocations());

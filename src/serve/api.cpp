@@ -341,9 +341,16 @@ Generation Api::generation(CompletionBody body, bool chat) const {
   o.top_logprobs = body.top_logprobs.value_or(-1);
   o.grammar = grammar_of(body);
   job.stop = std::move(body.stop);
+  if (body.choices > static_cast<std::size_t>(model_.sequences()) + options_.queue)
+    throw Refusal(400, "'n' is more than this server takes at once", "n");
   job.choices = body.choices;
-  if (body.tool_choice != ToolChoice::None)
+  job.one_call = body.one_call;
+  // An answer in a format of its own is no call.
+  if (body.tool_choice != ToolChoice::None && body.format.kind == AnswerFormat::Kind::Text) {
     job.tools = tool_form_;
+    for (const Tool& tool : body.tools)
+      job.tool_names.push_back(tool.name);
+  }
   made.form = {.chat = chat,
                .stream = body.stream,
                .include_usage = body.include_usage,

@@ -45,8 +45,9 @@ struct Writing {
   StopStrings stop;
   ToolCallReader calls;
   Clock::time_point last;
-  std::size_t written = 0; ///< tokens
-  std::size_t bytes = 0;   ///< of those
+  bool one_call;
+  std::size_t written = 0;    ///< tokens
+  std::size_t characters = 0; ///< of those
 };
 
 struct Submitted {
@@ -119,8 +120,9 @@ struct Engine::Impl {
         models::GenerateOptions options = job.options;
         options.seed += i * kSeedStep;
         const GenerationBatch::Id id = batch.add(job.prompt, options);
-        writing.emplace(id, Writing{one.id, i, StreamingDetokenizer(tokenizer),
-                                    StopStrings(job.stop), ToolCallReader(job.tools), one.came});
+        writing.emplace(id,
+                        Writing{one.id, i, StreamingDetokenizer(tokenizer), StopStrings(job.stop),
+                                ToolCallReader(job.tools, job.tool_names), one.came, job.one_call});
       }
     } catch (const std::exception& error) {
       fail(one.id, 400, error.what());
@@ -162,6 +164,8 @@ struct Engine::Impl {
       ToolCallReader::Rest rest = text.calls.finish();
       part.text += rest.text;
       part.calls = std::move(rest.calls);
+      if (text.one_call && part.calls.size() > 1)
+        part.calls.resize(1);
       if (!part.calls.empty() && stopped_by_itself(part))
         part.finish = "tool_calls";
     }
@@ -216,8 +220,10 @@ struct Engine::Impl {
     return tokenizer.token_of(token).value_or("");
   }
   TokenNews news_of(Writing& text, int token, const models::Logprobs& logprobs) const {
-    TokenNews news{{bytes_of(token), logprobs.value}, {}, text.bytes};
-    text.bytes += news.token.bytes.size();
+    TokenNews news{{bytes_of(token), logprobs.value}, {}, text.characters};
+    if (!tokenizer.is_special(token)) // those are no part of the text
+      text.characters += static_cast<std::size_t>(
+          std::ranges::count_if(news.token.bytes, [](char c) { return (c & 0xc0) != 0x80; }));
     for (const models::TokenLogprob& one : logprobs.top)
       news.top.push_back({bytes_of(one.token), one.value});
     return news;

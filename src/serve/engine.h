@@ -22,7 +22,9 @@ struct Job {
   models::GenerateOptions options;
   std::vector<std::string> stop; ///< strings that end a text and are no part of it
   std::size_t choices = 1;       ///< texts, each with a seed of its own that follows from the given
-  ToolForm tools = ToolForm::None; ///< that calls are told from the text in
+  ToolForm tools = ToolForm::None;     ///< that calls are told from the text in
+  std::vector<std::string> tool_names; ///< that may be called
+  bool one_call = false;               ///< of several, the first only
 };
 
 struct Usage {
@@ -37,7 +39,7 @@ struct TokenNews {
   };
   Likely token;
   std::vector<Likely> top;
-  std::size_t offset = 0; ///< bytes of the tokens before it
+  std::size_t offset = 0; ///< characters of the text before it
 };
 
 /// News of a text of a job. The last of all has `last`.

@@ -295,7 +295,7 @@ AnswerFormat read_format(Fields& fields) {
 }
 
 void read_tools(Fields& fields, CompletionBody& body) {
-  fields.ignored("parallel_tool_calls");
+  body.one_call = !fields.flag("parallel_tool_calls", true);
   const json* choice = fields.find("tool_choice");
   const json* tools = fields.find("tools");
   if (tools != nullptr && !tools->is_array())

@@ -42,6 +42,7 @@ struct CompletionBody {
   std::optional<std::int64_t> top_logprobs; ///< of so many tokens at each place
   AnswerFormat format;
   std::vector<Tool> tools; ///< that may be called: all, or the one that the request names
+  bool one_call = false;   ///< of tools, at the most
   std::string tools_json;  ///< as templates have them; empty: none
   ToolChoice tool_choice = ToolChoice::None;
 };

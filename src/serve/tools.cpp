@@ -3,6 +3,7 @@
 #include "egret/error.h"
 #include "text/json_fields.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -16,6 +17,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kOpen = "<tool_call>", kClose = "</tool_call>";
 constexpr std::string_view kBlanks = " \t\r\n";
+/// Ends of a call that are tried: an argument may hold the word for it.
+constexpr int kMostEnds = 16;
 
 /// References within a schema that becomes a part of another one.
 void move_references(Json& schema, const std::string& to) {
@@ -56,17 +59,23 @@ std::vector<ToolCall> calls_in(std::string_view text, ToolForm form) {
     text.remove_prefix(std::min(text.find_first_not_of(kBlanks), text.size()));
     if (text.empty())
       return calls;
-    std::string_view one = text;
+    std::optional<ToolCall> call;
     if (form == ToolForm::Hermes) {
-      const std::size_t end = text.find(kClose);
-      if (!text.starts_with(kOpen) || end == std::string_view::npos)
+      if (!text.starts_with(kOpen))
         return {};
-      one = text.substr(kOpen.size(), end - kOpen.size());
-      text.remove_prefix(end + kClose.size());
+      std::size_t end = kOpen.size();
+      for (int tries = 0; !call && tries < kMostEnds; ++tries) {
+        const std::size_t at = text.find(kClose, end);
+        if (at == std::string_view::npos)
+          return {};
+        call = call_in(text.substr(kOpen.size(), at - kOpen.size()));
+        end = at + kClose.size();
+      }
+      text.remove_prefix(end);
     } else {
+      call = call_in(text);
       text = {};
     }
-    auto call = call_in(one);
     if (!call)
       return {};
     calls.push_back(std::move(*call));
@@ -125,6 +134,10 @@ ToolCallReader::Rest ToolCallReader::finish() {
   Rest rest;
   if (form_ != ToolForm::None)
     rest.calls = calls_in(std::string_view(all_).substr(passed_), form_);
+  if (!names_.empty() && std::ranges::any_of(rest.calls, [&](const ToolCall& call) {
+        return std::ranges::find(names_, call.name) == names_.end();
+      }))
+    rest.calls.clear(); // JSON that only looks like one
   if (rest.calls.empty())
     rest.text = all_.substr(passed_);
   all_.clear();

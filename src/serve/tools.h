@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace egret::serve {
@@ -39,9 +40,11 @@ struct ToolCall {
 /// Tells calls from other text as it comes.
 class ToolCallReader {
 public:
-  explicit ToolCallReader(ToolForm form)
-      : form_(form), content_(form == ToolForm::Hermes ? std::vector<std::string>{"<tool_call>"}
-                                                       : std::vector<std::string>{}) {}
+  /// `names`: the tools that may be called; empty: any.
+  explicit ToolCallReader(ToolForm form, std::vector<std::string> names = {})
+      : form_(form), names_(std::move(names)),
+        content_(form == ToolForm::Hermes ? std::vector<std::string>{"<tool_call>"}
+                                          : std::vector<std::string>{}) {}
 
   /// More text; the part that is certain to be no call.
   std::string push(std::string_view text);
@@ -54,6 +57,7 @@ public:
 
 private:
   ToolForm form_;
+  std::vector<std::string> names_;
   StopStrings content_;
   std::string all_;
   std::size_t passed_ = 0;                                    ///< bytes of all_ that push() gave

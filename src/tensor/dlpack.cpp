@@ -1,6 +1,7 @@
 #include "egret/dlpack.h"
 
 #include "backend/all/backends.h"
+#include "backend/common/default_stream.h"
 #include "egret/borders.h"
 #include "runtime/runtime.h"
 #include "support/fail.h"
@@ -142,6 +143,12 @@ void check_bools(const Imported& in, std::span<const std::byte> bytes) {
       fail(ErrorKind::Value, "from_dlpack: a bool is {}, neither 0 nor 1", static_cast<int>(b));
 }
 
+// Other libraries work on the device's default stream, which egret's is not ordered with.
+void wait_for_default_stream(backend::Device& device) {
+  if (auto* const stream = dynamic_cast<backend::DefaultStream*>(&device))
+    stream->synchronize_default();
+}
+
 Tensor copied(const Imported& in, std::span<const std::byte> bytes) {
   return from_bytes(in.dtype, Shape(in.shape.begin(), in.shape.end()), bytes);
 }
@@ -177,7 +184,11 @@ Managed to_dlpack(const Tensor& a, BorderCopy copy) {
                        0};
   managed.manager_ctx = exported.get();
   managed.deleter = [](DLManagedTensorVersioned* self) {
-    delete static_cast<Exported*>(self->manager_ctx);
+    const std::unique_ptr<Exported> own(static_cast<Exported*>(self->manager_ctx));
+    try { // what the consumer has queued still reads it
+      wait_for_default_stream(own->storage->device());
+    } catch (const Error&) { // a lost device does nothing any more
+    }
   };
   return Managed(&exported.release()->managed);
 }
@@ -188,6 +199,7 @@ Tensor from_dlpack(Managed managed, BorderCopy copy) {
   const Imported in = checked(*managed);
   const bool host = in.device == backend::DeviceName{};
   auto& pool = runtime::Runtime::instance().pool(in.device);
+  wait_for_default_stream(pool.device()); // what the producer has queued may still write it
   const std::size_t alignment = host ? kBorderAlignment : kGpuAlignment;
   const bool aligned = reinterpret_cast<std::uintptr_t>(in.data) % alignment == 0;
   if (!in.row_major) {

@@ -5,9 +5,11 @@
 #include "support/fail.h"
 #include "tensor/holders.h"
 #include "tensor/known_plans.h"
+#include "tensor/queue.h"
 
 #include <condition_variable>
 #include <limits>
+#include <utility>
 
 namespace egret::detail {
 namespace {
@@ -46,6 +48,7 @@ void adopt(Node& node, std::vector<NodePtr>& dropped) {
       (node.form.op != Op::Reshape && node.form.op != Op::StopGradient) || !node.inputs[0]->storage)
     return;
   node.storage = node.inputs[0]->storage;
+  node.leave_queue();
   drop_recipe(node, dropped);
 }
 
@@ -194,20 +197,28 @@ ir::Graph graph_of(const Walk& w) {
 
 namespace {
 
+/// Memory that values have left, to be let go after the lock: it may be somebody else's, who is
+/// called then and may wait for locks of his own.
+using Left = std::vector<runtime::StoragePtr>;
+
 // The value in memory that the device in use can work with, where it stays from now on.
-runtime::StoragePtr storage_here_locked(Node& node) {
-  if (node.storage)
-    runtime::Runtime::instance().bring_here(node.storage);
+runtime::StoragePtr storage_here_locked(Node& node, Left& left) {
+  if (node.storage) {
+    runtime::StoragePtr here = node.storage;
+    runtime::Runtime::instance().bring_here(here);
+    if (here != node.storage)
+      left.push_back(std::exchange(node.storage, std::move(here)));
+  }
   return node.storage;
 }
 
-runtime::RunInput run_input_locked(Node& node) {
+runtime::RunInput run_input_locked(Node& node, Left& left) {
   runtime::RunInput input;
   input.shape = &node.form.shape;
   if (node.kind == Node::Kind::Number)
     input.bits = node.number.bits;
   else
-    input.storage = storage_here_locked(node);
+    input.storage = storage_here_locked(node, left);
   return input;
 }
 
@@ -280,7 +291,8 @@ bool evaluate_once(std::span<const NodePtr> roots, const char* who, std::size_t 
   KnownPlans::Found found;
   std::vector<runtime::RunInput> inputs;
   std::vector<NodePtr> dropped; // let go after the lock
-  std::vector<NodePtr> piece;
+  Left left;
+  std::vector<NodePtr> piece, stored;
   {
     std::unique_lock lock(engine_mutex());
     for (const NodePtr& root : roots)
@@ -291,23 +303,30 @@ bool evaluate_once(std::span<const NodePtr> roots, const char* who, std::size_t 
         landed().wait(lock);
         continue;
       }
+      if (w.outputs.empty())
+        return true;
       if (w.order.size() <= kMostOps)
         break;
+      if (asked == 0) { // without what leads to nothing that is stored, such as held views
+        stored = std::move(w.outputs);
+        roots = stored;
+        asked = stored.size();
+        continue;
+      }
       piece = first_piece(w);
       roots = piece;
       asked = piece.size();
     }
-    if (w.outputs.empty())
-      return true;
     describe(w);
     found = known_plans().find(w);
     inputs.reserve(w.leaves.size());
     for (const NodePtr& leaf : w.leaves)
-      inputs.push_back(run_input_locked(*leaf));
+      inputs.push_back(run_input_locked(*leaf, left));
     for (const NodePtr& output : w.outputs)
       output->in_flight = true;
     w.order.clear(); // raw pointers end with the lock
   }
+  const QueueHold hold; // what hooks record is for later: our outputs are in flight
   try {
     if (found.plan) {
       runtime::count().plan_hits.add(1);
@@ -389,13 +408,15 @@ runtime::StoragePtr storage_of(const NodePtr& node) {
 }
 
 void settle(const NodePtr& node) {
+  Left left;
   std::lock_guard lock(engine_mutex());
-  storage_here_locked(*node);
+  storage_here_locked(*node, left);
 }
 
 runtime::RunInput run_input(const NodePtr& node) {
+  Left left;
   std::lock_guard lock(engine_mutex());
-  return run_input_locked(*node);
+  return run_input_locked(*node, left);
 }
 
 } // namespace egret::detail

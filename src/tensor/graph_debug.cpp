@@ -17,6 +17,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <unordered_map>
 
 namespace egret {
@@ -219,11 +220,22 @@ DebugRun run_kernel_by_kernel(const runtime::Program& program,
     trace.flops = kernel.flops;
     trace.seconds = std::numeric_limits<double>::infinity();
   }
-  bool look = false; // values are looked at once
-  struct Unhook {
-    ~Unhook() { runtime::set_launch_hook({}); }
-  } unhook;
-  runtime::set_launch_hook([&](const runtime::LaunchRecord& launch) {
+  bool look = false;      // values are looked at once
+  static std::mutex turn; // there is one hook
+  const std::lock_guard alone(turn);
+  const auto earlier = runtime::launch_hook();
+  struct Restore {
+    decltype(earlier)& hook;
+    ~Restore() {
+      using Hook = std::function<void(const runtime::LaunchRecord&)>;
+      runtime::set_launch_hook(hook ? *hook : Hook());
+    }
+  } restore{earlier};
+  runtime::set_launch_hook([&,
+                            own = std::this_thread::get_id()](const runtime::LaunchRecord& launch) {
+    // Another thread may run the same program, and longer than what is captured here lives.
+    if (std::this_thread::get_id() != own)
+      return;
     const std::less<const compiler::KernelReport*> before;
     const auto* begin = report.kernels.data();
     if (before(&launch.kernel, begin) || !before(&launch.kernel, begin + report.kernels.size()))

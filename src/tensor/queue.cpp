@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <deque>
 #include <thread>
+#include <utility>
 
 namespace egret {
 namespace detail {
@@ -49,13 +50,15 @@ FreeStreams& free_streams() noexcept {
 }
 
 thread_local Stream* own_stream = nullptr;
+thread_local bool stream_returned = false; // also read by what the thread destroys later
 
 // Gives the thread's stream back when the thread ends.
 struct StreamReturn {
   ~StreamReturn() {
     FreeStreams& free = free_streams();
     std::lock_guard lock(free.mutex);
-    free.list.push_back(own_stream);
+    free.list.push_back(std::exchange(own_stream, nullptr));
+    stream_returned = true;
   }
 };
 
@@ -70,8 +73,10 @@ Stream& take_stream() {
       free.list.pop_back();
     }
   }
-  thread_local const StreamReturn at_end;
-  static_cast<void>(at_end);
+  if (!stream_returned) { // else it is not given back: a few bytes
+    thread_local const StreamReturn at_end;
+    static_cast<void>(at_end);
+  }
   return *own_stream;
 }
 

@@ -77,6 +77,12 @@ void Context::synchronize() const {
   driver_->check(api().cuStreamSynchronize(stream_), "waiting for {}", name_);
 }
 
+void Context::synchronize_default() const {
+  const Use use(*this);
+  auto* const legacy = reinterpret_cast<StreamHandle>(std::uintptr_t{1}); // CU_STREAM_LEGACY
+  driver_->check(api().cuStreamSynchronize(legacy), "waiting for the default stream of {}", name_);
+}
+
 Context::Use::Use(const Context& context) : context_(context) {
   context.driver_->check(context.api().cuCtxPushCurrent_v2(context.handle_), "turning to {}",
                          context.name_);

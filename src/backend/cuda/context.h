@@ -29,6 +29,7 @@ public:
   const kernel::Target& target() const noexcept { return target_; }
 
   void synchronize() const;
+  void synchronize_default() const; ///< waits for the legacy default stream, which others use
   int attribute(int which) const;
 
   /// Makes the context the calling thread's for as long as the object lives.

@@ -1,5 +1,6 @@
 #include "backend/cuda/cuda_device.h"
 
+#include "backend/common/default_stream.h"
 #include "backend/common/memory_cache.h"
 #include "backend/cuda/cublaslt.h"
 #include "backend/cuda/step_graph.h"
@@ -15,7 +16,7 @@ namespace {
 using kernel::ArgBlock;
 using kernel::KernelProgram;
 
-class CudaDevice final : public Device, public MemoryCache {
+class CudaDevice final : public Device, public MemoryCache, public DefaultStream {
 public:
   CudaDevice(std::shared_ptr<const Context> context, CudaOptions options)
       : core_(std::make_shared<DeviceCore>(std::move(context))), options_(std::move(options)) {}
@@ -88,6 +89,7 @@ public:
   }
 
   void synchronize() override { core_->context->synchronize(); }
+  void synchronize_default() override { core_->context->synchronize_default(); }
   const Context& context() const { return *core_->context; }
 
 private:

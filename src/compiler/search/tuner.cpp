@@ -99,9 +99,9 @@ struct Tuner::Impl {
     return *wanted;
   }
 
-  // Of `quick` the round figures of the target: the same program always gets the same plan, on a
-  // busy machine too. Of searches they are measured at first use, where that will be remembered:
-  // else the next process would plan by other figures.
+  // Of `quick` the round figures of the target: a program gets the same plan in every process that
+  // finds the same in the database, on a busy machine too. Of searches they are measured at first
+  // use, where that will be remembered: else the next process would plan by other figures.
   Machine figures(Effort effort, bool is_frozen) {
     if (effort < Effort::Search)
       return usual_machine(device.target());

@@ -90,7 +90,7 @@ std::string identity_of(const RunDescription& run, const ir::Graph& graph,
   std::string text = fmt::format("{}\n{}\n{} {} {} {}\n", ir::print(graph), ir::print(run.graph),
                                  run.device, run.effort, run.fuse, most_bytes);
   for (const HostArray& input : inputs)
-    text += summary_of(input).hash.hex();
+    text += fmt::format("{}{}\n", reference::to_string(input.dims), summary_of(input).hash.hex());
   if (compiled)
     for (const kernel::KernelEntry& entry : compiled->plan.kernels)
       text += fmt::format("{:x} {}\n", entry.program_hash, kernel::to_string(entry.schedule));
@@ -156,7 +156,8 @@ public:
     const std::vector<int> slots = steps_.output_slots(step);
     std::vector<HostArray> arrays;
     for (const NodeId id : nodes)
-      if (auto array = writer_.kept(id))
+      if (auto array = writer_.kept(id);
+          array && array->dims == bindings_.values_of(traced_.run.graph[id].shape))
         arrays.push_back(std::move(*array));
       else
         return false;
@@ -282,14 +283,23 @@ private:
     for (NodeId id = 0; id < all.size(); ++id)
       all[id] = id;
     const std::vector<HostArray> values = reference::execute(piece.graph, inputs, all);
-    std::vector<bool> finite(values.size());
+    std::vector<std::int64_t> nonfinite;
+    for (const HostArray& value : values)
+      nonfinite.push_back(first_nonfinite(value));
+    // Of what leads to a result that is not finite.
+    std::vector<bool> behind(values.size(), false);
+    for (const NodeId id : piece.graph.outputs)
+      behind[id] = nonfinite[id] >= 0;
+    for (std::size_t id = values.size(); id-- > 0;)
+      if (behind[id])
+        for (const NodeId operand : piece.graph[static_cast<NodeId>(id)].inputs)
+          behind[operand] = behind[operand] || nonfinite[operand] >= 0;
     Inside inside;
     for (NodeId id = 0; id < values.size(); ++id) {
       const ir::Node& node = piece.graph[id];
-      const std::int64_t element = first_nonfinite(values[id]);
-      finite[id] = element < 0;
-      if (finite[id] ||
-          std::ranges::any_of(node.inputs, [&](NodeId operand) { return !finite[operand]; }))
+      const std::int64_t element = nonfinite[id];
+      if (!behind[id] ||
+          std::ranges::any_of(node.inputs, [&](NodeId operand) { return nonfinite[operand] >= 0; }))
         continue;
       if (info_of(node.op).cls == OpClass::Source) {
         inside.constant = true;

@@ -144,11 +144,18 @@ SavedValue read_value(const LineReader& line, const SavedRun& run, ir::NodeId no
   SavedValue value;
   value.launch = static_cast<int>(
       line.whole("launch", -1, static_cast<std::int64_t>(run.launches.size()) - 1));
-  value.dtype = dtype_named(line.text("dtype"));
+  try {
+    value.dtype = dtype_named(line.text("dtype"));
+  } catch (const Error& error) {
+    line.damaged("{}", error.what());
+  }
   value.dims = line.wholes("dims", 0, kMost);
   const ir::Node& known = run.graph[node];
   if (value.dtype != known.dtype || value.dims.size() != known.shape.size())
     line.damaged("%{} is {} in the graph", node, ir::type_text(known));
+  for (std::size_t i = 0; i < value.dims.size(); ++i)
+    if (const auto dim = known.shape[i].constant(); dim && *dim != value.dims[i])
+      line.damaged("%{} is {} in the graph", node, ir::type_text(known));
   std::int64_t elements = 1;
   for (const std::int64_t dim : value.dims)
     if (__builtin_mul_overflow(elements, dim, &elements) || elements > kMost)

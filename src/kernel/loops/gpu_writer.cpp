@@ -221,7 +221,8 @@ void GpuWriter::check_sums(const Sums& s) {
 /// share each.
 void GpuWriter::combine_parts(Sums& s, std::span<const Tree* const> reduced, const Expr& elements,
                               const Here& h) {
-  const auto parts = reduced[0]->extent.constant();
+  const auto parts =
+      reduced.empty() ? std::optional<std::int64_t>(1) : reduced[0]->extent.constant();
   int share = 1;
   while (share < kSharers && parts && *parts >= 4 * share)
     share *= 2;

@@ -37,11 +37,13 @@ SweepShape shape_of(const Region& region, const ReduceAxes& axes, const Schedule
   s.points = schedule.knob("vectors", std::clamp<std::int64_t>(width / s.lanes, 1, 4));
   s.copies = schedule.knob("copies", s.points >= 4 ? 1 : 4 / s.points);
   s.accumulators = s.copies;
-  if (schedule.knob("windows", 1) != 0 && schedule.split_reduce <= 1)
+  const bool may_stage = schedule.knob("windows", 1) != 0 && schedule.split_reduce <= 1;
+  if (may_stage)
     s.staged = staged_operands(region, axes, target);
   // A window's row is straight code: its loads are neighbours, its weights numbers.
   const auto terms = region.axes[std::size_t(s.inner_axis)].extent.constant();
-  s.straight = !s.staged.empty() && terms && *terms >= 1 && *terms <= kStraight;
+  s.straight = may_stage && terms && *terms >= 1 && *terms <= kStraight &&
+               !staged_alone(region, axes, target).empty();
   if (s.straight) {
     s.copies = *terms;
     s.accumulators = 1;

@@ -127,8 +127,13 @@ private:
     tree = s_.lanes_parallel
                ? kept_lanes(std::move(tree))
                : loops::loop(s_.inner_axis, Expr(s_.lanes), 1, Bind::Vector, std::move(tree));
-    return points(loops::loop(s_.inner_axis, Expr(copies), s_.lanes_parallel ? 1 : s_.lanes,
-                              Bind::Unroll, std::move(tree)));
+    const auto terms = [&](TreePtr rest) {
+      return loops::loop(s_.inner_axis, Expr(copies), s_.lanes_parallel ? 1 : s_.lanes,
+                         Bind::Unroll, std::move(rest));
+    };
+    // Points whose one accumulator each takes a term in turn do not wait for each other, and share
+    // the conditions of a window's term.
+    return s_.straight ? terms(points(std::move(tree))) : points(terms(std::move(tree)));
   }
 
   TreePtr kept_lanes(TreePtr rest) const {

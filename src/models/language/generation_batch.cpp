@@ -74,7 +74,7 @@ struct GenerationBatch::Impl {
         continue;
       const std::optional<std::size_t> place = place_for(text.prompt, used);
       if (!place)
-        return;
+        break;
       used[*place] = true;
       text.sequence = place;
       text.reused = model.common(*place, text.prompt);

@@ -66,7 +66,10 @@ void Runner::follow(Way way, Stacks& stacks, Front& out) {
 
 void Runner::begin() {
   open_.clear(); // a refusal may have left some
-  seen_.clear();
+  if (seen_.bucket_count() > 4096)
+    seen_ = std::unordered_set<std::uint64_t>(); // clear() takes as long as there are buckets
+  else
+    seen_.clear();
 }
 
 Front Runner::finish(Front out) const {

@@ -74,6 +74,10 @@ struct Front {
   bool alive() const { return ends || !ways.empty(); }
 };
 
+/// Instructions that a step over a text may visit, about a second's work at the most; those for the
+/// mask of a vocabulary.
+inline constexpr std::uint64_t kMostVisits = 1'000'000, kMostMaskVisits = 5'000'000;
+
 /// Runs an automaton. Ways deeper than Stacks::kMostDepth are dropped. Error(Value) beyond 4096
 /// ways at once, and beyond a budget of instructions visited.
 class Runner {
@@ -94,7 +98,7 @@ private:
   const Automaton& automaton_;
   std::vector<Way> open_;
   std::unordered_set<std::uint64_t> seen_;
-  std::uint64_t budget_ = ~std::uint64_t{0};
+  std::uint64_t budget_ = kMostVisits;
 };
 
 } // namespace egret::text::grammar

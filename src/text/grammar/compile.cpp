@@ -15,8 +15,9 @@ namespace egret::text::grammar {
 namespace {
 
 constexpr std::size_t kMostInstructions = 200'000;
-/// Copies of a repeated body of more instructions than this become calls of a rule of its own.
-constexpr std::size_t kMostCopied = 20'000;
+/// Copies of a repeated body become calls of a rule of its own where the program would grow beyond
+/// this. What follows a call depends on the stack, so that less is known of tokens beforehand.
+constexpr std::size_t kMostCopied = kMostInstructions / 2;
 
 struct Bytes {
   std::uint8_t low, high;
@@ -335,7 +336,7 @@ private:
     const bool bounded = one.most != Repeat::kUnbounded;
     const std::size_t copies = bounded ? one.most : std::size_t{one.least} + 1;
     NodePtr body = one.body;
-    if (copies > 1 && saturated(copies, size_of(*body)) > kMostCopied) {
+    if (copies > 1 && out_.code.size() + saturated(copies, size_of(*body)) > kMostCopied) {
       bodies_.push_back(body);
       body = reference(bodies_.size() - 1);
     }
@@ -357,7 +358,7 @@ private:
   static std::size_t size_of(const Node& node) {
     std::size_t parts = 1;
     if (const auto* l = std::get_if<Literal>(&node.is))
-      parts = l->bytes.size();
+      parts = std::max<std::size_t>(l->bytes.size(), 1);
     if (const auto* c = std::get_if<CharClass>(&node.is))
       parts = 4 * c->ranges.size();
     each_part(node, [&](const Node& part) {

@@ -32,8 +32,8 @@ struct TokenTexts::Impl {
 
 namespace {
 
-/// What a mask may cost.
-constexpr std::uint64_t kMostVisits = 20'000'000;
+/// Stacks from which those that are no longer needed are forgotten.
+constexpr std::size_t kMostStacks = std::size_t{1} << 18;
 
 using Words = std::vector<std::uint64_t>;
 using Token = std::uint32_t; ///< index into TokenTexts::Impl::tokens
@@ -60,8 +60,10 @@ public:
   std::uint32_t number_of(Front front) {
     const auto [at, fresh] =
         numbers_.emplace(key_of(front), static_cast<std::uint32_t>(fronts_.size()));
-    if (fresh)
+    if (fresh) {
+      ways_ += front.ways.size();
       fronts_.push_back(std::move(front));
+    }
     return at->second;
   }
   std::uint32_t step(std::uint32_t from, std::uint8_t byte) {
@@ -74,7 +76,8 @@ public:
   }
   const Front& operator[](std::uint32_t number) const { return fronts_[number]; }
   void set_budget(std::uint64_t visits) { runner_.set_budget(visits); }
-  std::size_t size() const { return fronts_.size(); }
+  /// About how much is kept, in fronts of 16 ways.
+  std::size_t size() const { return fronts_.size() + (ways_ + stacks_.size()) / 16; }
 
 private:
   static std::u32string key_of(const Front& front) {
@@ -87,6 +90,7 @@ private:
   Stacks stacks_;
   std::map<std::u32string, std::uint32_t> numbers_;
   std::vector<Front> fronts_;
+  std::size_t ways_ = 0; ///< of all fronts
   text::KeyTable steps_; ///< a front's number and a byte to a front's number
 };
 
@@ -119,8 +123,10 @@ bool Grammar::matches(std::string_view text) const {
   Runner runner(impl_->automaton);
   Stacks stacks;
   Front front = runner.start(stacks);
-  for (const char c : text)
+  for (const char c : text) {
+    runner.set_budget(kMostVisits);
     front = runner.step(front, static_cast<std::uint8_t>(c), stacks);
+  }
   return front.ends;
 }
 
@@ -153,16 +159,27 @@ struct TokenGrammar::Impl {
 
   /// Of ways, given by their addresses, that have one stack.
   std::shared_ptr<const Mask> mask(const std::vector<Address>& addresses) const {
-    constexpr std::size_t kMostMasks = 1024, kMostFronts = 16384;
+    constexpr std::size_t kMostMasks = 1024, kMostFronts = 16384, kMostBytes = 64 << 20;
     const std::lock_guard lock(mutex);
     const auto found = masks.find(addresses);
     if (found != masks.end())
       return found->second;
+    std::shared_ptr<const Mask> made;
+    try {
+      made = std::make_shared<const Mask>(work_out(addresses));
+    } catch (...) { // too many steps: nothing of them is kept
+      locals.emplace(automaton());
+      throw;
+    }
     if (locals->size() > kMostFronts)
       locals.emplace(automaton());
-    if (masks.size() == kMostMasks)
+    const std::size_t bytes = made->allowed.size() * sizeof(made->allowed[0]) +
+                              made->by_stack.size() * sizeof(made->by_stack[0]);
+    if (masks.size() == kMostMasks || mask_bytes + bytes > kMostBytes) {
       masks.clear();
-    auto made = std::make_shared<const Mask>(work_out(addresses));
+      mask_bytes = 0;
+    }
+    mask_bytes += bytes;
     masks.emplace(addresses, made);
     return made;
   }
@@ -173,7 +190,7 @@ struct TokenGrammar::Impl {
     Front start;
     for (const Address address : addresses)
       start.ways.push_back({address, Stacks::kBottom});
-    fronts.set_budget(kMostVisits);
+    fronts.set_budget(kMostMaskVisits);
     // Of the first bytes of a token, one more each: the front behind them, and whether a way has
     // left what is known by then.
     std::vector<std::uint32_t> path = {fronts.number_of(std::move(start))};
@@ -201,6 +218,7 @@ struct TokenGrammar::Impl {
   mutable std::mutex mutex; ///< of what follows
   mutable std::optional<LocalFronts> locals;
   mutable std::map<std::vector<Address>, std::shared_ptr<const Mask>> masks;
+  mutable std::size_t mask_bytes = 0;
 };
 
 TokenGrammar::TokenGrammar(Grammar grammar, TokenTexts texts)
@@ -282,14 +300,15 @@ void GrammarMatcher::allow(std::span<std::uint64_t> words) {
     if (!mask->by_stack.empty())
       open.emplace_back(&ways, std::move(mask));
   }
-  s.runner.set_budget(kMostVisits);
+  s.runner.set_budget(kMostMaskVisits);
   for (const auto& [ways, mask] : open)
     s.check(*ways, mask->by_stack, all);
   std::copy_n(all.begin(), std::min(all.size(), words.size()), words.begin());
+  if (s.stacks.size() > kMostStacks)
+    s.compact();
 }
 
 bool GrammarMatcher::take(std::int32_t token) {
-  constexpr std::size_t kMostStacks = 1U << 18U;
   State& s = *state_;
   const TokenTexts::Impl& texts = *s.grammar->texts.impl_;
   const auto id = static_cast<std::size_t>(token);

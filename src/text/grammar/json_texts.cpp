@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <span>
 
 namespace egret::text::grammar {
 
@@ -55,7 +56,7 @@ NodePtr unsigned_integer(std::int64_t least, std::int64_t most) {
 }
 
 /// Texts that are none of some, which begin alike in their first characters; `texts` are in order.
-NodePtr other_than(const std::vector<std::u32string>& texts, std::size_t alike) {
+NodePtr other_than(std::span<const std::u32string> texts, std::size_t alike) {
   const bool ends = std::ranges::any_of(texts, [&](const auto& t) { return t.size() == alike; });
   std::vector<CharRange> known;
   std::vector<NodePtr> all;
@@ -67,11 +68,12 @@ NodePtr other_than(const std::vector<std::u32string>& texts, std::size_t alike) 
       continue;
     }
     const char32_t c = texts[i][alike];
-    std::vector<std::u32string> same;
-    for (; i < texts.size() && texts[i][alike] == c; ++i)
-      same.push_back(texts[i]);
+    const std::size_t begin = i;
+    while (i < texts.size() && texts[i][alike] == c)
+      ++i;
     known.push_back({c, c});
-    all.push_back(sequence({string_char({{c, c}}), other_than(same, alike + 1)}));
+    all.push_back(
+        sequence({string_char({{c, c}}), other_than(texts.subspan(begin, i - begin), alike + 1)}));
   }
   all.push_back(sequence({one_of(intersection(complement(std::move(known)), plain_chars())),
                           repeat(string_char(), 0)}));

@@ -20,7 +20,8 @@ namespace {
 using Json = nlohmann::ordered_json; // properties are written in the order of the schema
 
 constexpr std::size_t kMostSchema = std::size_t{1} << 20U, kMostRules = 20'000, kMostNested = 256,
-                      kMostProperties = 2000, kMostAlternatives = 64, kMostCompared = 100'000;
+                      kMostProperties = 2000, kMostAlternatives = 64, kMostCompared = 100'000,
+                      kMostPrefixItems = 1000, kLongestKnown = 256;
 constexpr std::uint32_t kMostCount = 100'000;
 
 constexpr std::array<const char*, 13> kAnnotations = {
@@ -284,7 +285,7 @@ private:
     } catch (const Json::exception&) {
       refuse(at, fmt::format("'{}' is nothing in the schema", printable(to)));
     }
-    return once(to, [&] { return schema({*target, to}); });
+    return once(to, [&] { return schema({*target, printable(to)}); });
   }
 
   NodePtr alternatives(const At& at, const char* key) {
@@ -310,7 +311,7 @@ private:
 
   /// Whether no value is of both, as far as their types, constants and required properties tell.
   bool apart(const Json& a, const Json& b, int depth = 0) const {
-    if (depth > 8)
+    if (depth > 8 || ++compared_ > kMostCompared)
       return false;
     for (const auto& [one, other] : {std::pair(&a, &b), std::pair(&b, &a)})
       if (one->is_object() && one->contains("$ref") && (*one)["$ref"].is_string()) {
@@ -341,15 +342,20 @@ private:
                of_b = b.value("properties", Json::object());
     if (!of_a.is_object() || !of_b.is_object())
       return false;
-    for (const auto& [key, value] : of_a.items()) {
-      const auto required = [&](const Json& of) {
-        const Json list = of.value("required", Json::array());
-        return std::find(list.begin(), list.end(), key) != list.end();
-      };
-      if (required(a) && required(b) && of_b.contains(key) && apart(value, of_b[key], depth + 1))
+    const auto needed_a = required_of(a), needed_b = required_of(b);
+    compared_ += of_a.size() + of_b.size() + needed_a.size() + needed_b.size();
+    for (const auto& [key, value] : of_a.items())
+      if (needed_a.contains(key) && needed_b.contains(key) && of_b.contains(key) &&
+          apart(value, of_b[key], depth + 1))
         return true;
-    }
     return false;
+  }
+  static std::set<std::string> required_of(const Json& schema) {
+    std::set<std::string> names;
+    for (const Json& one : schema.value("required", Json::array()))
+      if (one.is_string())
+        names.insert(one.get<std::string>());
+    return names;
   }
   static std::optional<std::vector<Json>> values_of(const Json& schema) {
     if (schema.contains("const"))
@@ -429,7 +435,9 @@ private:
     if (properties.json.empty()) {
       if (!open && least > 0)
         refuse(at, "no properties are allowed, and some are needed");
-      return open ? map_of(any_string(), additional_value(at, additional), least, most)
+      return open ? map_of(any_string(),
+                           rule_of(at.path + " (values)", additional_value(at, additional)), least,
+                           most)
                   : enclosed("{", literal(""), "}");
     }
     return enclosed("{", members(at, properties, required, open ? &additional : nullptr), "}");
@@ -450,6 +458,10 @@ private:
     std::vector<Member> all;
     std::vector<std::string> keys;
     for (const auto& [key, value] : properties.json.items()) {
+      if (additional != nullptr && key.size() > kLongestKnown)
+        unsupported(at, fmt::format("'additionalProperties' beside a property with a name of more "
+                                    "than {} bytes",
+                                    kLongestKnown));
       keys.push_back(key);
       const bool needed = required.contains(key);
       if (value == false && !needed)
@@ -490,6 +502,8 @@ private:
     }
     const At prefix = at["prefixItems"];
     require_array(prefix);
+    if (prefix.json.size() > kMostPrefixItems)
+      unsupported(prefix, fmt::format("more than {} items", kMostPrefixItems));
     const auto first = static_cast<std::uint32_t>(std::min<std::size_t>(prefix.json.size(), most));
     if (closed && least > first)
       refuse(at, "more items are needed than are allowed");
@@ -568,6 +582,7 @@ private:
   }
 
   const Json& root_;
+  mutable std::size_t compared_ = 0; ///< steps of apart()
   const std::string& name_;
   Rules out_;
   std::size_t nested_ = 0;

@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace egret {
 namespace {
 
@@ -116,6 +118,46 @@ TEST(GrammarErrors, OfSchemas) {
            {R"({"properties":5})", ErrorKind::Value, "#/properties: an object is needed"}})
     expect_refused([&] { return Grammar::of_schema(c.text); }, c.kind, c.part,
                    c.text.substr(0, 100));
+}
+
+// Small schemas of which naive compilers make exponentially much, or recurse too deeply.
+TEST(GrammarErrors, SchemasThatGrowHaveLimits) {
+  std::string nested = R"({"type":"null"})";
+  for (int i = 0; i < 60; ++i)
+    nested = R"({"additionalProperties":)" + nested + "}";
+  EXPECT_TRUE(Grammar::of_schema(nested).matches("{}"));
+  expect_refused(
+      [&] {
+        return Grammar::of_schema(R"({"properties":{")" + std::string(30'000, 'a') +
+                                  R"(":{}},"additionalProperties":true})");
+      },
+      ErrorKind::Unsupported, "a name of more than 256 bytes", "name");
+  std::string items = "{}";
+  for (int i = 0; i < 1000; ++i)
+    items += ",{}";
+  expect_refused([&] { return Grammar::of_schema(R"({"prefixItems":[)" + items + "]}"); },
+                 ErrorKind::Unsupported, "more than 1000 items", "items");
+  std::string properties, required;
+  for (int i = 0; i < 300; ++i) {
+    properties += fmt::format(R"({}"k{}":{{"$ref":"#/$defs/@"}})", i ? "," : "", i);
+    required += fmt::format(R"({}"k{}")", i ? "," : "", i);
+  }
+  const auto definition = [&](char name) {
+    std::string own = properties;
+    std::ranges::replace(own, '@', name);
+    return fmt::format(R"("{}":{{"properties":{{{}}},"required":[{}],"type":"object"}})", name, own,
+                       required);
+  };
+  expect_refused(
+      [&] {
+        return Grammar::of_schema(fmt::format(
+            R"({{"oneOf":[{{"$ref":"#/$defs/A"}},{{"$ref":"#/$defs/B"}}],"$defs":{{{},{}}}}})",
+            definition('A'), definition('B')));
+      },
+      ErrorKind::Unsupported, "may allow the same value", "oneOf");
+  expect_refused(
+      [&] { return Grammar::parse(R"(root ::= (("" ""){30000}){30000} "a")").matches("a"); },
+      ErrorKind::Value, "", "copies");
 }
 
 TEST(GrammarErrors, AmbiguityHasALimit) {

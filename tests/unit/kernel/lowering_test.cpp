@@ -80,10 +80,30 @@ TEST(Lowering, OfManyConcatenatedTensorsAnElementReadsFew) {
   };
   EXPECT_EQ(branches(2, cpu()), 0u); // two loads and a choice are cheaper
   EXPECT_GE(branches(12, cpu()), 9u);
+  for (const int count : {2, 3, 12})
+    for (const std::int64_t columns : {1, 5, 64}) {
+      const auto made = only_region(concatenation(count, columns), cpu());
+      EXPECT_EQ(testing::run_and_compare(made, by_knobs(made, {{"vectors", 2}}, cpu())), "")
+          << count << " of " << columns;
+    }
   // Index arithmetic is narrow: a vector has as many lanes as there are floats in one.
   const auto c = only_region(concatenation(12, 64), cpu());
   const std::string lanes = "f32x" + std::to_string(cpu().vector_bytes / 4);
   EXPECT_NE(print(by_knobs(c, {}, cpu())).find(lanes), std::string::npos);
+}
+
+// The index of a narrow type wraps: row 256 has number 0 of i8.
+TEST(Lowering, ABranchComparesWhatTheIndexWrapsTo) {
+  Graph g;
+  const Shape box{300, 16};
+  const NodeId row = g.expand(g.reshape(g.cast(g.iota(300), DType::I8), {300, 1}), box);
+  const NodeId low = g.binary(Op::Lt, row, g.broadcast(g.constant(DType::I8, 100), box));
+  std::vector<NodeId> x;
+  for (const char* name : {"a", "b", "c", "d"})
+    x.push_back(g.input(name, DType::F32, box));
+  g.outputs = {g.select(low, g.binary(Op::Add, x[0], x[1]), g.binary(Op::Add, x[2], x[3]))};
+  const auto c = only_region(g, cpu());
+  EXPECT_EQ(testing::run_and_compare(c, by_knobs(c, {}, cpu())), "");
 }
 
 /// x of one column and y of one row, both of all points.

@@ -135,6 +135,7 @@ TEST_F(Constrained, LookupWritesTheSameTokens) {
   std::vector<int> prompt;
   for (int i = 0; i < 40; ++i)
     prompt.push_back(20 + i % 7);
+  std::int64_t accepted = 0;
   for (const double temperature : {0.0, 1.2}) {
     GenerateOptions o{.max_new = 120,
                       .temperature = temperature,
@@ -155,9 +156,11 @@ TEST_F(Constrained, LookupWritesTheSameTokens) {
       EXPECT_EQ(shown, plain.tokens);
       EXPECT_GT(guessed.guessed, 0);
       EXPECT_LE(guessed.accepted, guessed.guessed);
+      accepted += guessed.accepted;
     }
     EXPECT_EQ(plain.guessed, 0);
   }
+  EXPECT_GT(accepted, 0);
   // The cache holds what was written, and no wrong guess.
   std::vector<int> all = prompt;
   const GenerateOptions few{.max_new = 30, .stop = std::vector<int>{}, .lookup = 8};

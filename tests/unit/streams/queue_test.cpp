@@ -190,8 +190,11 @@ TEST(Queue, AnErrorThereIsThrownByTheRead) {
   } unlimited;
   set_memory_limit("cpu", memory_stats("cpu").reserved + (1 << 20));
   Tensor large = full({4 << 20}, 1.0);
+  const Counters before = counters();
   for (int i = 0; i < 30; ++i)
     large = large * 1.5;
+  const Counters spent = counters() - before;
+  EXPECT_GT(spent.plan_hits + spent.plan_misses, 0u) << "the queue has not tried";
   EXPECT_THROW(large.eval(), Error);
   EXPECT_EQ((x + 1).sum().item(), 32) << "other values can be had";
   set_memory_limit("cpu", 0);
@@ -211,6 +214,7 @@ TEST(Queue, SyncRunsWhatIsHeld) {
 }
 
 TEST(Queue, SyncLeavesWhatOtherThreadsHaveRecorded) {
+  const Tensor own = ones({1}) * 2; // this thread has its stream before the other one
   Tensor theirs;
   std::thread([&] { theirs = ones({3}).eval() + 1; }).join();
   // This thread's stream may be any but the one that the other thread had.
