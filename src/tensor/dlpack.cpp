@@ -88,8 +88,11 @@ Imported checked(const DLManagedTensorVersioned& managed) {
     in.strides.assign(t.strides, t.strides + t.ndim);
     in.row_major = is_row_major(in.shape, in.strides);
   }
-  if (t.device.device_type == kDLCUDA)
-    in.device = {"cuda", t.device.device_id};
+  const auto list = backend::backends().list();
+  const auto backend =
+      std::ranges::find(list, int(t.device.device_type), &backend::Backend::dlpack);
+  if (backend != list.end() && backend->dlpack != 0)
+    in.device = {std::string(backend->name), t.device.device_id};
   else if (t.device.device_type != kDLCPU && t.device.device_type != kDLCUDAHost)
     fail(ErrorKind::Unsupported,
          "from_dlpack: memory of device type {}; 1 (CPU), 2 (CUDA) and 3 "
@@ -163,8 +166,13 @@ Managed to_dlpack(const Tensor& a, BorderCopy copy) {
   backend::Device& device = exported->storage->device();
   auto& runtime = runtime::Runtime::instance();
   backend::DeviceName name;
-  if (!device.host_memory())
+  DLDeviceType device_type = kDLCPU;
+  if (!device.host_memory()) {
     name = backend::backends().parse(device.name(), "to_dlpack");
+    const auto list = backend::backends().list();
+    device_type = static_cast<DLDeviceType>(
+        std::ranges::find(list, name.backend, &backend::Backend::name)->dlpack);
+  }
   if (copy == BorderCopy::Always) {
     runtime::StoragePtr own =
         naming_holders([&] { return runtime.pool(name).allocate(exported->storage->bytes()); });
@@ -176,7 +184,7 @@ Managed to_dlpack(const Tensor& a, BorderCopy copy) {
   managed.version = kVersion;
   managed.flags = copy == BorderCopy::Always ? kIsCopied : kReadOnly;
   managed.dl_tensor = {exported->storage->data(),
-                       {device.host_memory() ? kDLCPU : kDLCUDA, name.index},
+                       {device_type, name.index},
                        static_cast<std::int32_t>(exported->shape.size()),
                        type_of(a.dtype()),
                        exported->shape.data(),

@@ -11,6 +11,7 @@ namespace egret::backend::cuda {
 Backend backend() {
   Backend cuda;
   cuda.name = "cuda";
+  cuda.dlpack = 2; // kDLCUDA
   cuda.numbered = true;
   cuda.diagnose = [] {
     Availability found = availability();

@@ -25,7 +25,9 @@ std::optional<Writer::WindowCopy> Writer::windows_of(const Tree& near, const Her
     if (!reads)
       continue;
     const Tree* own = vector_of(body);
-    if (!own || h.digits.contains(own) || (vector && vector->axis != own->axis))
+    // Matrix units read the operand's own type.
+    if (!own || own->bind != Bind::Vector || h.digits.contains(own) ||
+        (vector && vector->axis != own->axis))
       return std::nullopt;
     vector = own;
     copy.lanes = int(own->extent.value());
