@@ -153,13 +153,13 @@ SavedValue read_value(const LineReader& line, const SavedRun& run, ir::NodeId no
   const ir::Node& known = run.graph[node];
   if (value.dtype != known.dtype || value.dims.size() != known.shape.size())
     line.damaged("%{} is {} in the graph", node, ir::type_text(known));
-  for (std::size_t i = 0; i < value.dims.size(); ++i)
-    if (const auto dim = known.shape[i].constant(); dim && *dim != value.dims[i])
-      line.damaged("%{} is {} in the graph", node, ir::type_text(known));
   std::int64_t elements = 1;
   for (const std::int64_t dim : value.dims)
     if (__builtin_mul_overflow(elements, dim, &elements) || elements > kMost)
       line.damaged("'dims' are of too many elements");
+  for (std::size_t i = 0; i < value.dims.size(); ++i)
+    if (const auto dim = known.shape[i].constant(); dim && *dim != value.dims[i])
+      line.damaged("%{} is {} in the graph", node, ir::type_text(known));
   ValueSummary& s = value.summary;
   s.elements = elements;
   s.nan = line.whole("nan", 0, elements);

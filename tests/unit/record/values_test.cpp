@@ -220,6 +220,7 @@ TEST(SavedRun, RefusesDamageByNameAndLine) {
            {"\"dtype\":\"f32\"", "\"dtype\":\"f64\"", "is f32[12,40] in the graph"},
            {"\"dtype\":\"f32\"", "\"dtype\":\"f33\"", "f33"},
            {"\"dims\":[12,40]", "\"dims\":[12]", "is f32[12,40] in the graph"},
+           {"\"dims\":[12,40]", "\"dims\":[40,12]", "is f32[12,40] in the graph"},
            {"\"dims\":[12,40]", "\"dims\":[-12,40]", "'dims' is no whole number"},
            {"\"dims\":[12,40]", "\"dims\":[1099511627776,1099511627776]", "too many elements"},
            {"\"launch\":0", "\"launch\":99", "'launch' is no whole number from -1 to 4"},
