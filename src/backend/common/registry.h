@@ -39,13 +39,13 @@ struct Diagnosis {
 /// One kind of device. A row of the list in backend/all/backends.cpp.
 struct Backend {
   std::string_view name; ///< "cuda": users write it for the first device
-  int dlpack = 0;        ///< DLPack's number of its devices' memory; 0: of the host, or none
   bool numbered = false; ///< its devices are "cuda:0", "cuda:1"; else it has one, of its own name
   Diagnosis (*diagnose)() = nullptr;
   /// Device `index`. Error(Device) that says what is missing when it cannot be had.
   std::unique_ptr<Device> (*open)(int index) = nullptr;
   ObjectCache& (*cache)() =
       nullptr; ///< machine code on disk, of the whole process; null: none is kept
+  int dlpack = 0; ///< DLPack's number of its devices' memory; 0: of the host, or none
 };
 
 /// The first backend is the one that every machine has. Immutable, so safe for many threads.
