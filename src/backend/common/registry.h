@@ -44,7 +44,7 @@ struct Backend {
   /// Device `index`. Error(Device) that says what is missing when it cannot be had.
   std::unique_ptr<Device> (*open)(int index) = nullptr;
   ObjectCache& (*cache)() =
-      nullptr; ///< machine code on disk, of the whole process; null: none is kept
+      nullptr;    ///< machine code on disk, of the whole process; null: none is kept
   int dlpack = 0; ///< DLPack's number of its devices' memory; 0: of the host, or none
 };
 
