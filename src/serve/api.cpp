@@ -1,6 +1,7 @@
 #include "serve/api.h"
 
 #include "egret/error.h"
+#include "support/hex_digit.h"
 #include "support/printable.h"
 
 #include <algorithm>
@@ -61,17 +62,11 @@ const Route& required_route(std::string_view target) {
 
 /// %XX decoded; what is no such escape stays.
 std::string unescaped(std::string_view text) {
-  const auto digit = [](char c) -> int {
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                  : -1;
-  };
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '%' && i + 2 < text.size() && digit(text[i + 1]) >= 0 &&
-        digit(text[i + 2]) >= 0) {
-      out += static_cast<char>(16 * digit(text[i + 1]) + digit(text[i + 2]));
+    if (text[i] == '%' && i + 2 < text.size() && hex_digit(text[i + 1]) >= 0 &&
+        hex_digit(text[i + 2]) >= 0) {
+      out += static_cast<char>(16 * hex_digit(text[i + 1]) + hex_digit(text[i + 2]));
       i += 2;
     } else {
       out += text[i];

@@ -1,6 +1,7 @@
 #include "text/decoder.h"
 
 #include "support/fail.h"
+#include "support/hex_digit.h"
 #include "text/bytes_alphabet.h"
 #include "text/pre_tokenizer.h"
 #include "text/utf8.h"
@@ -113,10 +114,7 @@ private:
       return -1;
     int value = 0;
     for (const char c : token.substr(3, 2)) {
-      const int digit = c >= '0' && c <= '9'   ? c - '0'
-                        : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                        : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                                               : -1;
+      const int digit = hex_digit(c);
       if (digit < 0)
         return -1;
       value = 16 * value + digit;

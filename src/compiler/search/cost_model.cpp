@@ -32,7 +32,7 @@ std::optional<std::int64_t> lane_stride(const Expr& e) {
 }
 
 /// How often the loop runs, on average over the first, the middle and the last iterations of the
-/// loops around it: ends that depend on those (pieces of a row, triangles) are far from their
+/// loops around it: ends that depend on those (parts of a row, triangles) are far from their
 /// bounds.
 double trips_of(const kernel::For& s, const reference::Bindings& sizes) {
   const Expr length = s.end - s.begin;

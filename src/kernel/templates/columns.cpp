@@ -129,13 +129,8 @@ protected:
 
   Built build(const Region& region, const Schedule& schedule, const Target& target) const override {
     const ReduceAxes axes(region);
-    SweepShape shape = shape_of(region, axes, schedule, target);
-    Built built;
-    if (schedule.split_reduce > 1)
-      built.reason = split_sweeps(region, axes, schedule.split_reduce, shape);
-    if (built.reason.empty())
-      built.tree = sweeps_tree(region, axes.passes, shape);
-    return built;
+    return built_sweeps(region, axes, schedule.split_reduce,
+                        shape_of(region, axes, schedule, target));
   }
 };
 

@@ -143,12 +143,10 @@ protected:
       built.reason = "no sum goes along with its maximum or its mean";
       return built;
     }
-    SweepShape shape = shape_of(region, axes, schedule, target);
-    if (schedule.split_reduce > 1)
-      built.reason = split_sweeps(region, axes, schedule.split_reduce, shape);
-    if (built.reason.empty())
-      built.tree = sweeps_tree(region, axes.passes, shape);
-    return built;
+    Built swept =
+        built_sweeps(region, axes, schedule.split_reduce, shape_of(region, axes, schedule, target));
+    swept.region = std::move(built.region);
+    return swept;
   }
 };
 

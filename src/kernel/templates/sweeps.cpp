@@ -49,6 +49,9 @@ std::int64_t chunk_of(const SweepShape& shape) {
   return std::max<std::int64_t>(1, shape.chunk / tile) * tile;
 }
 
+/// Parallel loops over points, in each all sweeps with the results that are made between them.
+/// Where the reduction is split, each sweep is a nest of its own, whose parts the threads share;
+/// their sums are combined in order.
 class SweepsTree {
 public:
   SweepsTree(const Region& region, const Passes& passes, const SweepShape& shape)
@@ -193,11 +196,27 @@ private:
   std::vector<Kept> kept_;
 };
 
-} // namespace
-
-TreePtr sweeps_tree(const Region& region, const Passes& passes, const SweepShape& shape) {
-  return SweepsTree(region, passes, shape).tree();
+/// Sets the split of a shape; the reason where it cannot be cut.
+std::string split(const Region& region, const ReduceAxes& axes, std::int64_t parts,
+                  SweepShape& shape) {
+  for (int a : axes.passes.reduced)
+    if (shape.split_axis < 0 || about(region.axes[std::size_t(a)].extent) >
+                                    about(region.axes[std::size_t(shape.split_axis)].extent))
+      shape.split_axis = a;
+  const auto extent = region.axes[std::size_t(shape.split_axis)].extent.constant();
+  if (!extent)
+    return "the axis to cut has no constant extent";
+  if (axes.argmax && shape.split_axis != axes.passes.reduced.front())
+    return "argmax is cut along its first axis only";
+  const std::int64_t unit = shape.split_axis != shape.inner_axis ? 1
+                            : shape.lanes_parallel               ? shape.copies
+                                                                 : shape.copies * shape.lanes;
+  shape.part = ((*extent + parts - 1) / parts + unit - 1) / unit * unit;
+  shape.prefetching = -1;
+  return *extent <= shape.part ? "too short to be cut" : "";
 }
+
+} // namespace
 
 std::vector<std::int64_t> numbers_of_parts(const Region& region, const ReduceAxes& axes,
                                            const SweepShape& shape) {
@@ -223,23 +242,14 @@ std::vector<std::int64_t> numbers_of_parts(const Region& region, const ReduceAxe
   return numbers;
 }
 
-std::string split_sweeps(const Region& region, const ReduceAxes& axes, std::int64_t parts,
-                         SweepShape& shape) {
-  for (int a : axes.passes.reduced)
-    if (shape.split_axis < 0 || about(region.axes[std::size_t(a)].extent) >
-                                    about(region.axes[std::size_t(shape.split_axis)].extent))
-      shape.split_axis = a;
-  const auto extent = region.axes[std::size_t(shape.split_axis)].extent.constant();
-  if (!extent)
-    return "the axis to cut has no constant extent";
-  if (axes.argmax && shape.split_axis != axes.passes.reduced.front())
-    return "argmax is cut along its first axis only";
-  const std::int64_t unit = shape.split_axis != shape.inner_axis ? 1
-                            : shape.lanes_parallel               ? shape.copies
-                                                                 : shape.copies * shape.lanes;
-  shape.part = ((*extent + parts - 1) / parts + unit - 1) / unit * unit;
-  shape.prefetching = -1;
-  return *extent <= shape.part ? "too short to be cut" : "";
+Built built_sweeps(const Region& region, const ReduceAxes& axes, std::int64_t parts,
+                   SweepShape shape) {
+  Built built;
+  if (parts > 1)
+    built.reason = split(region, axes, parts, shape);
+  if (built.reason.empty())
+    built.tree = SweepsTree(region, axes.passes, shape).tree();
+  return built;
 }
 
 std::vector<int> stages_of_sweep(const Region& region, const Passes& passes,

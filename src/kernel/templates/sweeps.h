@@ -3,6 +3,7 @@
 
 #include "kernel/loops/tree.h"
 #include "kernel/reduce_axes.h"
+#include "kernel/templates/template.h"
 
 namespace egret::kernel {
 
@@ -34,19 +35,14 @@ struct SweepShape {
   StagedOperands staged;         ///< operands that are copied; of a reduction that is not split
 };
 
-/// The tree: parallel loops over points, in each all sweeps with the results that are made between
-/// them. Where the reduction is split, each sweep is a nest of its own, whose parts the threads
-/// share; their sums are combined in order.
-loops::TreePtr sweeps_tree(const Region& region, const Passes& passes, const SweepShape& shape);
-
 /// Numbers of parts into which a reduction is cut that has too few tiles for several threads, the
 /// likely best first; none where there are tiles enough or too little to sum. They follow from the
 /// region alone, so that results do not depend on the number of threads.
 std::vector<std::int64_t> numbers_of_parts(const Region& region, const ReduceAxes& axes,
                                            const SweepShape& shape);
 
-/// Sets the split of a shape into so many parts; the reason where it cannot be cut.
-std::string split_sweeps(const Region& region, const ReduceAxes& axes, std::int64_t parts,
-                         SweepShape& shape);
+/// The tree of a shape, split into so many parts if that are more than one, or why it cannot be.
+Built built_sweeps(const Region& region, const ReduceAxes& axes, std::int64_t parts,
+                   SweepShape shape);
 
 } // namespace egret::kernel

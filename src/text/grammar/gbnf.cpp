@@ -1,5 +1,6 @@
 // The notation of llama.cpp's grammars (grammars/README.md there).
 #include "support/fail.h"
+#include "support/hex_digit.h"
 #include "support/printable.h"
 #include "text/grammar/syntax.h"
 #include "text/utf8.h"
@@ -197,11 +198,7 @@ private:
   char32_t hex(std::size_t digits) {
     char32_t value = 0;
     for (std::size_t i = 0; i < digits; ++i, ++at_) {
-      const char c = here();
-      const int digit = c >= '0' && c <= '9'   ? c - '0'
-                        : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                        : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                               : -1;
+      const int digit = hex_digit(here());
       if (digit < 0)
         refuse(fmt::format("{} hexadecimal digits are needed here", digits));
       value = 16 * value + static_cast<char32_t>(digit);

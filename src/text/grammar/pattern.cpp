@@ -1,5 +1,6 @@
 // Regular expressions of JSON schemas (ECMA-262) as grammars of what stands between the quotes.
 #include "support/fail.h"
+#include "support/hex_digit.h"
 #include "support/printable.h"
 #include "text/grammar/json_texts.h"
 #include "text/utf8.h"
@@ -147,11 +148,7 @@ private:
     char32_t value = 0;
     std::size_t n = 0;
     for (; n < most; ++n, ++at_) {
-      const char c = here();
-      const int digit = c >= '0' && c <= '9'   ? c - '0'
-                        : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                        : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                               : -1;
+      const int digit = hex_digit(here());
       if (digit < 0)
         break;
       value = 16 * value + static_cast<char32_t>(digit);

@@ -47,7 +47,7 @@ TEST(Queue, ALoopWithoutReadsRunsInPiecesOfOnePlan) {
   const Counters spent = counters() - before;
   EXPECT_GE(spent.ops_recorded, 100'000u); // constants among them
   EXPECT_GE(spent.kernels_launched, 400u);
-  EXPECT_LE(spent.compiles, 3u) << "the pieces are alike";
+  EXPECT_LE(spent.compiles, 3u) << "the parts are alike";
   EXPECT_EQ(x.to_vector(), std::vector<float>(64, 2.0f));
 }
 
@@ -175,7 +175,7 @@ TEST(Queue, GradientsAreTheSameInPieces) {
   const Limited limited({.operations = 15});
   const Counters before = counters();
   const auto found = train();
-  EXPECT_GT((counters() - before).plan_hits, 1u) << "it ran in pieces";
+  EXPECT_GT((counters() - before).plan_hits, 1u) << "it ran in parts";
   for (std::size_t i = 0; i < found.size(); ++i)
     EXPECT_NEAR(found[i], expected[i], 1e-6);
 }
