@@ -6,6 +6,7 @@ add_compile_options(-fPIC) # for every target alike, so that all can share preco
 set(CMAKE_CXX_VISIBILITY_PRESET default)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()
@@ -78,7 +79,13 @@ add_library(egret_boost INTERFACE)
 target_include_directories(egret_boost SYSTEM INTERFACE ${EGRET_BOOST_INCLUDE})
 target_compile_definitions(egret_boost INTERFACE BOOST_ALL_NO_LIB BOOST_ERROR_CODE_HEADER_ONLY)
 
-# LLVM: one shared library for everyday builds (links in a second), static parts for ./x dist.
+# LLVM: one shared library for everyday builds (links in a second), static parts for ./x dist. Its start takes longer than all else
+# of a short command, so what uses it is a library of its own (cmake/EgretModules.cmake) that a process loads when it needs it, but for
+# the self-contained binary and under sanitizers.
+set(EGRET_LLVM_ON_DEMAND ON)
+if(EGRET_STATIC_LLVM OR EGRET_SANITIZE)
+  set(EGRET_LLVM_ON_DEMAND OFF)
+endif()
 add_library(egret_llvm INTERFACE)
 target_include_directories(egret_llvm SYSTEM INTERFACE ${LLVM_INCLUDE_DIRS})
 if(EGRET_STATIC_LLVM)

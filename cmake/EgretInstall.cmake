@@ -8,6 +8,8 @@ include(CMakePackageConfigHelpers)
 
 # The modules' objects, so that nothing is dropped, and their third parties, which stay inside.
 get_property(modules GLOBAL PROPERTY EGRET_MODULES)
+get_property(on_demand GLOBAL PROPERTY EGRET_ON_DEMAND)
+list(REMOVE_ITEM modules ${on_demand})
 set(objects)
 foreach(module ${modules})
   get_target_property(type egret_${module} TYPE)
@@ -25,10 +27,13 @@ target_include_directories(egret_shared INTERFACE $<BUILD_INTERFACE:${PROJECT_SO
   $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 target_link_options(egret_shared PRIVATE -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/libegret.map)
 # By file, since a shared library's package would otherwise name the targets that it was linked with.
-target_link_libraries(egret_shared PRIVATE $<BUILD_INTERFACE:egret_llvm> $<TARGET_LINKER_FILE:fmt::fmt>
+target_link_libraries(egret_shared PRIVATE $<$<NOT:$<BOOL:${EGRET_LLVM_ON_DEMAND}>>:$<BUILD_INTERFACE:egret_llvm>> $<TARGET_LINKER_FILE:fmt::fmt>
   $<TARGET_LINKER_FILE:ZLIB::ZLIB> ${SQLite3_LIBRARIES}
   ${egret_pcre2_LIBRARY} ${egret_utf8proc_LIBRARY} Threads::Threads ${CMAKE_DL_LIBS})
 
+if(TARGET egret_llvm_library)
+  add_dependencies(egret_shared egret_llvm_library) # opened at run time
+endif()
 install(TARGETS egret_shared EXPORT egret-targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/egret DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -69,3 +69,24 @@ function(egret_module NAME)
     target_link_libraries(egret_${NAME} PRIVATE ${R_PRIVATE_LIBS})
   endif()
 endfunction()
+
+# egret_load_on_demand(NAME CODEGEN): what the module CODEGEN offers to the module NAME, which it depends on, comes from
+# libegret_llvm.so at run time (src/backend/cpu/code_generator.h), or is linked in.
+function(egret_load_on_demand NAME CODEGEN)
+  if(NOT EGRET_LLVM_ON_DEMAND)
+    target_compile_definitions(egret_${NAME} PUBLIC EGRET_LLVM_LINKED)
+    target_link_libraries(egret_${NAME} PUBLIC egret_${CODEGEN})
+    return()
+  endif()
+  include(GNUInstallDirs)
+  # From the folder of the command to that of the libraries, in the build as where they are installed.
+  file(RELATIVE_PATH libraries /prefix/${CMAKE_INSTALL_BINDIR} /prefix/${CMAKE_INSTALL_LIBDIR})
+  target_compile_definitions(egret_${NAME} PRIVATE EGRET_LIBRARIES_FROM_COMMAND="${libraries}")
+  add_library(egret_llvm_library MODULE $<TARGET_OBJECTS:egret_${CODEGEN}>)
+  set(map ${PROJECT_SOURCE_DIR}/cmake/libegret_llvm.map)
+  set_target_properties(egret_llvm_library PROPERTIES OUTPUT_NAME egret_llvm LINKER_LANGUAGE CXX LINK_DEPENDS ${map})
+  target_link_options(egret_llvm_library PRIVATE -Wl,--version-script=${map})
+  target_link_libraries(egret_llvm_library PRIVATE egret_${NAME} egret_llvm)
+  install(TARGETS egret_llvm_library LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  set_property(GLOBAL PROPERTY EGRET_ON_DEMAND ${CODEGEN}) # no part of libegret.so
+endfunction()

@@ -20,5 +20,5 @@ endfunction()
 
 file(WRITE ${OUT}.new "#pragma once\n\n")
 hash_of(EGRET_GENERATORS_VERSION kernel backend/c*)
-hash_of(EGRET_CPU_CODE_VERSION ../include/egret ir kernel backend/common backend/cpu)
+hash_of(EGRET_CPU_CODE_VERSION ../include/egret ir kernel backend/common backend/cpu backend/cpu_codegen)
 file(RENAME ${OUT}.new ${OUT})

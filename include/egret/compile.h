@@ -72,6 +72,7 @@ struct CompileOptions {
 namespace detail {
 
 struct CompiledImpl;
+struct TracedProgram;
 
 /// What the template part tells of one call: its arguments flattened.
 struct Call {
@@ -134,11 +135,15 @@ public:
   std::string graph_text() const;
   std::size_t traces() const;
   void export_library(const std::string& path) const;
+  void export_onnx(const std::string& path) const;
 
 protected:
   /// Runs the plan for a call; traces when there is none yet.
   Result run(Caller& caller);
   std::unique_ptr<CompiledImpl> impl_;
+
+private:
+  std::shared_ptr<const TracedProgram> last_trace(const char* who) const;
 };
 
 template <class R>
@@ -283,16 +288,22 @@ public:
   /// Traces kept now.
   std::size_t traces() const { return CompiledBase::traces(); }
   /// Writes what the last call ran as a C library that needs nothing of egret: `path` is NAME.c
-  /// (C11, to be compiled) or NAME.so (compiled by EGRET_CC or cc), and NAME.h is written beside it.
-  /// The function NAME takes arguments as dense arrays in their order and writes results to arrays;
-  /// its header tells of each. Arguments by non-const reference, and captured tensors that the
-  /// function changes, are arrays that it replaces; sizes of CompileOptions::dims are numbers.
+  /// (C11, to be compiled) or NAME.so (compiled by EGRET_CC or cc), and NAME.h is written beside
+  /// it. The function NAME takes arguments as dense arrays in their order and writes results to
+  /// arrays; its header tells of each. Arguments by non-const reference, and captured tensors that
+  /// the function changes, are arrays that it replaces; sizes of CompileOptions::dims are numbers.
   /// Captured tensors that it only reads are part of the library, with the values that they have
   /// now. Kernels are chosen by the cost model for C on this machine. Error(State) before the first
   /// call and where a captured tensor no longer fits; Error(Value) when NAME is no C identifier;
-  /// Error(Unsupported) above 64 MiB of captured values; Error(File) where a file cannot be written;
-  /// Error(Device) when there is no C compiler for NAME.so.
+  /// Error(Unsupported) above 64 MiB of captured values; Error(File) where a file cannot be
+  /// written; Error(Device) when there is no C compiler for NAME.so.
   void export_library(const std::string& path) const { CompiledBase::export_library(path); }
+  /// Writes what the last call ran as an ONNX model (opset 19), for ONNX Runtime, Netron and others
+  /// (docs/export.md). Inputs and outputs are those of export_library(); captured tensors that the
+  /// function only reads are initializers, in PATH.data beside it above 1 GiB. Error(State) as
+  /// there; Error(Unsupported) naming the node for what ONNX has no operators for; Error(File)
+  /// where a file cannot be written.
+  void export_onnx(const std::string& path) const { CompiledBase::export_onnx(path); }
 
 private:
   template <class Flat, class Trace>

@@ -31,6 +31,7 @@ struct Counters {
   std::uint64_t plan_symbolic_hits = 0;
   std::uint64_t plan_explorations = 0;    ///< lazy evaluations that found none
   std::uint64_t plan_specializations = 0; ///< sizes met often that got a plan of their own
+  std::uint64_t plans_triggered = 0; ///< evaluations before the read that earlier rounds had there
   std::uint64_t plan_misses = 0;
   std::uint64_t plans_evicted = 0;      ///< left the bounded store
   std::uint64_t device_allocations = 0; ///< asked of the device, not served by the pool

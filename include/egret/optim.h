@@ -48,6 +48,8 @@ private:
   std::vector<Group> groups_;
 };
 
+using State = std::map<std::string, Tensor>; ///< by parameter
+
 /// What all optimizers have.
 class Optimizer {
 public:
@@ -66,6 +68,11 @@ protected:
     double lr_factor, weight_decay;
   };
   Tensor rate(std::size_t parameter) const; ///< the learning rate of one
+  /// The gradient of one; empty when it has none. Error(State) for a parameter that nn::to() has
+  /// converted since.
+  Tensor gradient(std::size_t parameter) const;
+  /// What the optimizer keeps for one, on the device of the parameter.
+  Tensor& state(State& states, std::size_t parameter) const;
   /// The gradient of one plus its weight decay times itself; empty when it has none.
   Tensor decayed_gradient(std::size_t parameter) const;
   double decay(std::size_t parameter) const { return settings_[parameter].weight_decay; }
@@ -73,8 +80,6 @@ protected:
   std::vector<NamedTensor> parameters_;
   std::vector<Setting> settings_; ///< of each parameter
 };
-
-using State = std::map<std::string, Tensor>; ///< by parameter
 
 struct SgdOptions {
   double lr = 1e-2;

@@ -28,8 +28,8 @@ struct QueueLimits {
 void set_queue_limits(const QueueLimits& limits);
 QueueLimits queue_limits() noexcept;
 
-/// Runs what this thread has recorded and something holds, and waits until the device in use has
-/// nothing to do.
+/// Runs what this thread has recorded and something holds, and waits until the devices that it
+/// has used, and the device in use, have nothing to do.
 void sync();
 
 /// Computes several values in one plan.

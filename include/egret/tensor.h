@@ -1,6 +1,7 @@
 // The lazy tensor: a value known by how it is made, and computed when it is read.
 #pragma once
 
+#include "egret/device.h"
 #include "egret/dtype.h"
 #include "egret/error.h"
 #include "egret/expr.h"
@@ -28,6 +29,12 @@ struct Access; // how egret's own sources reach a Tensor's handle
 /// `temporary` is about to go: if no other Tensor shares its handle, the value counts as held no
 /// longer, and is stored only where something else asks for it. Copies hold it again.
 void let_go(const Tensor& temporary) noexcept;
+/// Another tensor has taken the place of this leaf, as in a converted model: what updates it by its
+/// gradient is to ask.
+void retire(const Tensor& leaf) noexcept;
+bool is_retired(const Tensor& leaf) noexcept;
+/// Copies of one handle.
+bool same_place(const Tensor& a, const Tensor& b) noexcept;
 } // namespace detail
 
 /// The C++ types whose values tensors take and give: bool, all integers, float, double.
@@ -210,6 +217,7 @@ public:
   Tensor eval() const&;                    ///< computes the value and keeps it; returns this handle
   Tensor eval() &&;
   bool is_materialized() const; ///< the value stands in memory (or is a number)
+  Device device() const;        ///< where the value is, or is computed when it is read
 
   // Methods that record: of a variable, and of a temporary, which then holds its value no longer.
 #define EGRET_METHOD(name, parameters)                                                             \
@@ -218,9 +226,13 @@ public:
 
   // --- conversions
   EGRET_METHOD(to, (DType type)) ///< converted; *this's value when it has that type
-  EGRET_METHOD(clone, ())        ///< the same value under a handle of its own, which is no leaf
-                                 ///< but passes gradients on
-  EGRET_METHOD(detach, ())       ///< the same value under a handle of its own, without gradient
+  /// On a device: x.to("cuda:1"). Only recorded, passes gradients back to the device of *this, and
+  /// is *this's value when it is there already. Error(Device) when the device cannot be had,
+  /// Error(State) for what a traced function or a Graph computes.
+  EGRET_METHOD(to, (const Device& device))
+  EGRET_METHOD(clone, ())  ///< the same value under a handle of its own, which is no leaf
+                           ///< but passes gradients on
+  EGRET_METHOD(detach, ()) ///< the same value under a handle of its own, without gradient
   EGRET_METHOD(bitcast, (DType type)) ///< the same bits read as another type of the same size
 
   // --- indexing: results are values of their own
@@ -288,9 +300,14 @@ public:
   Tensor& operator-=(const Arg& other);
   Tensor& operator*=(const Arg& other);
   Tensor& operator/=(const Arg& other);
-  Tensor& assign(const Arg& value); ///< broadcast to this shape and converted to this dtype
+  Tensor& assign(const Arg& value); ///< broadcast to this shape, converted to this dtype, and moved
+                                    ///< to the device of *this
   Tensor& assign(std::initializer_list<Index> where, const Arg& value); ///< only where indexed
   Tensor& assign(std::span<const Index> where, const Arg& value);
+
+  /// The value and its gradient on another device, for all copies of this handle; a leaf stays one.
+  /// Errors as of to(device).
+  Tensor& set_device(const Device& device);
 
   // --- gradients (see grad.h)
   bool requires_grad() const;
@@ -331,6 +348,9 @@ public:
   Operand(Operand&& other) noexcept : Operand(static_cast<Tensor&&>(other)) {}
   Operand& operator=(const Operand&) = delete;
 };
+
+/// Whether one operation can take both: they do not belong to two devices.
+bool same_device(const Tensor& a, const Tensor& b);
 
 // --- operators: broadcasting as NumPy does, dtypes promoted (promote in dtype.h, Number above)
 Tensor operator-(const Operand& a);

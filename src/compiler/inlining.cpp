@@ -31,7 +31,8 @@ constexpr std::size_t kMostLoads = 24;
 /// What computing a value inside its reader would cost.
 struct Cone {
   double flops = 0;
-  std::set<NodeId> large; ///< arrays read that are about as large as the value
+  double flops_by_use = 0; ///< what is used several times counts for each
+  std::set<NodeId> large;  ///< arrays read that are about as large as the value
   std::set<NodeId> small;
   bool ends_reduction = false; ///< reads, point by point, a reduction that nothing else reads: it
                                ///< is the natural end of that kernel
@@ -41,7 +42,7 @@ class Chooser {
 public:
   Chooser(const GraphFacts& facts, bool fuse, const PartitionChoices& choices)
       : facts_(facts), graph_(facts.graph()), fuse_(fuse), choices_(choices),
-        stored_(graph_.size(), false), cones_(graph_.size()) {}
+        stored_(graph_.size(), false), cones_(graph_.size()), seen_(graph_.size(), ir::kNoNode) {}
 
   std::vector<bool> run() {
     std::vector<bool> forced(graph_.size(), false);
@@ -69,9 +70,8 @@ private:
     }
     cones_[id] = cone_of(id);
     const bool free = !forced && cls != OpClass::Source && !facts_.is_product(id);
-    stored_[id] = forced || (free && !inlines(id));
-    if (free && fuse_ && choices_.turned.contains(id) && (!stored_[id] || may_inline(id)))
-      stored_[id] = !stored_[id];
+    const bool recomputed = fuse_ && choices_.recomputed.contains(id) && may_inline(id);
+    stored_[id] = forced || (free && !recomputed && !inlines(id));
   }
 
   /// Whether the value can be computed inside its readers at all.
@@ -81,10 +81,11 @@ private:
            cone.large.size() + cone.small.size() <= kMostLoads;
   }
 
-  Cone cone_of(NodeId id) const {
+  Cone cone_of(NodeId id) {
     const ir::Node& node = graph_[id];
     Cone cone;
-    cone.flops = info_of(node.op).cls == OpClass::Source ? 0 : info_of(node.op).flops;
+    cone.flops = flops_of(id, id);
+    cone.flops_by_use = info_of(node.op).cls == OpClass::Source ? 0 : info_of(node.op).flops;
     const double size = elements_of(node.shape);
     for (NodeId input : node.inputs) {
       const View& view = facts_.view(input);
@@ -97,13 +98,29 @@ private:
           cone.ends_reduction = true;
       } else {
         const Cone& from = cones_[base];
-        cone.flops += from.flops;
+        cone.flops_by_use += from.flops_by_use;
         cone.large.insert(from.large.begin(), from.large.end());
         cone.small.insert(from.small.begin(), from.small.end());
         cone.ends_reduction = cone.ends_reduction || from.ends_reduction;
       }
     }
     return cone;
+  }
+
+  /// Work of `id` and of the values before it that a kernel which reads `root` computes. What
+  /// several of them read at the same point counts once, as in a kernel's body; what is read
+  /// through views counts for each view, as its points differ.
+  double flops_of(NodeId id, NodeId root) {
+    const ir::Node& node = graph_[id];
+    double flops = info_of(node.op).cls == OpClass::Source ? 0 : info_of(node.op).flops;
+    for (NodeId input : node.inputs) {
+      const NodeId base = facts_.view(input).base;
+      if (seen_[input] == root || stored_[base] || graph_[base].op == Op::Input)
+        continue;
+      seen_[input] = root;
+      flops += base == input ? flops_of(input, root) : cones_[base].flops;
+    }
+    return flops;
   }
 
   /// A value that is only widened has that conversion's readers: were they to make it be stored
@@ -145,9 +162,12 @@ private:
     return most;
   }
 
-  /// How many times products read an element of the value, widened, as a factor.
+  /// How many times products read an element of the value of 16 bits, widened, as a factor. Others
+  /// are converted on their way into a product whether they are stored or not.
   double reads_as_factor(NodeId made) const {
     double most = 0;
+    if (!is_float(graph_[made].dtype) || size_of(graph_[made].dtype) != 2)
+      return 0;
     for (const Use& use : facts_.uses(made))
       if (graph_[use.reader].op == Op::Cast &&
           size_of(graph_[use.reader].dtype) > size_of(graph_[made].dtype))
@@ -212,7 +232,7 @@ private:
           elements_of(graph_[id].shape) * static_cast<double>(size_of(graph_[id].dtype));
       const double times =
           std::max(repeats(id), bytes <= kCachedBytes ? static_cast<double>(products) : 1);
-      return cone.large.size() <= 1 && times * cone.flops <= kCheapFlops;
+      return cone.large.size() <= 1 && times * cone.flops_by_use <= kCheapFlops;
     }
     const NodeId reader = *readers.begin();
     if (facts_.is_product(reader))
@@ -243,6 +263,7 @@ private:
   const PartitionChoices& choices_;
   std::vector<bool> stored_;
   std::vector<Cone> cones_;
+  std::vector<NodeId> seen_; ///< by node: the last value in whose cone it was counted
 };
 
 } // namespace

@@ -19,11 +19,16 @@ double extent_of(const Group& g, bool reduced) {
   return elements_of(dims);
 }
 
-/// A reduction kernel may also store values of every point it visits only if it goes row by row:
-/// the reduced axes innermost, and enough rows (or rows short enough) to keep every worker busy.
-bool goes_by_rows(const Group& g) {
-  if (g.axes.empty() || !g.reduced.back())
+/// A reduction kernel may also store values of every point it visits only if it goes row by row
+/// (the reduced axes innermost, and enough rows, or rows short enough, to keep every worker busy)
+/// or, where the target's kernels do, column by column: these share columns of known number and
+/// depth among workers.
+bool may_store_points(const Group& g, bool by_columns) {
+  if (g.axes.empty())
     return false;
+  if (!g.reduced.back())
+    return by_columns && std::all_of(g.axes.begin(), g.axes.end(),
+                                     [](const Expr& extent) { return extent.is_constant(); });
   return extent_of(g, false) >= 64 || extent_of(g, true) <= 65536;
 }
 
@@ -119,7 +124,7 @@ Group reordered(const Group& g, const std::vector<int>& order) {
 }
 
 /// Why the joined group is no form that a kernel can have; empty when it is.
-std::string objection(const GraphFacts& facts, const Group& g) {
+std::string objection(const GraphFacts& facts, const Group& g, bool by_columns) {
   if (g.members.size() > 64)
     return "the kernel would store more than 64 values";
   if (g.flops > kLargestKernel)
@@ -142,7 +147,7 @@ std::string objection(const GraphFacts& facts, const Group& g) {
         if (a >= 0 && g.reduced[a])
           return "one of the two sums over axes that the other keeps";
     }
-    if (g.kind == GroupKind::Reduce && k != 0 && !reduces && !goes_by_rows(g))
+    if (g.kind == GroupKind::Reduce && k != 0 && !reduces && !may_store_points(g, by_columns))
       return "the reduction does not go row by row";
   }
   return {};
@@ -193,7 +198,7 @@ Group group_of_one(const GraphFacts& facts, NodeId id) {
 }
 
 Joined join(const GraphFacts& facts, const std::vector<std::vector<Read>>& reads,
-            const Group& producer, const Group& consumer) {
+            const Group& producer, const Group& consumer, bool by_columns) {
   auto no = [](std::string why) { return Joined{false, {}, std::move(why)}; };
   const bool epilogue = producer.kind == GroupKind::Contraction && consumer.kind == GroupKind::Map;
   const bool both_rows = (producer.kind == GroupKind::Map || producer.kind == GroupKind::Reduce) &&
@@ -245,7 +250,7 @@ Joined join(const GraphFacts& facts, const std::vector<std::vector<Read>>& reads
     for (std::size_t i = 0; i < consumer.axes.size(); ++i)
       if (producer.reduced[to[i]])
         return no("its loops run over the summed axis");
-  if (std::string why = objection(facts, g); !why.empty())
+  if (std::string why = objection(facts, g, by_columns); !why.empty())
     return no(why);
   return {true, std::move(g), {}};
 }

@@ -2,8 +2,8 @@
 
 #include "compiler/measurement_bytes.h"
 #include "support/fail.h"
+#include "support/own_folder.h"
 
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -29,14 +29,7 @@ std::string find_worker() {
       return named;
     fail(ErrorKind::File, "worker: EGRET_WORKER names {}, which cannot be run", named);
   }
-  Dl_info info{};
-  fs::path folder;
-  if (dladdr(reinterpret_cast<const void*>(&find_worker), &info) != 0 && info.dli_fname) {
-    std::error_code error;
-    folder = fs::canonical(info.dli_fname, error).parent_path();
-    if (error) // a program that was started by its name alone
-      folder = fs::canonical("/proc/self/exe", error).parent_path();
-  }
+  const fs::path folder = own_folder();
   for (const fs::path& file : {folder / "egret", folder / ".." / "bin" / "egret"})
     if (access(file.c_str(), X_OK) == 0 && !fs::is_directory(file))
       return file.string();

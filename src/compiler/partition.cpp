@@ -232,7 +232,7 @@ private:
                                                : "they are of different chunks");
       return false;
     }
-    Joined joined = join(facts_, reads_, groups_[producer], groups_[consumer]);
+    Joined joined = join(facts_, reads_, groups_[producer], groups_[consumer], choices_.columns);
     if (!joined.ok) {
       remember_refusal(producer, consumer, joined.why);
       return false;

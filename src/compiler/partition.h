@@ -15,8 +15,8 @@ namespace egret::compiler {
 /// Departures from the greedy partition, for a search (search/fusion_plans.h). What a graph or
 /// target does not allow is left as it is: any choices give a right partition.
 struct PartitionChoices {
-  /// Elementwise values that are stored where they would be computed anew, or the other way round.
-  std::set<ir::NodeId> turned;
+  /// Elementwise values that every reader computes anew, where it can.
+  std::set<ir::NodeId> recomputed;
   /// Stored values that no kernel makes together, the earlier first.
   std::set<std::pair<ir::NodeId, ir::NodeId>> apart;
   /// Values that are stored in any case.
@@ -26,6 +26,7 @@ struct PartitionChoices {
   /// By node: values of different chunks of one product (chunks.h), which no kernel makes together;
   /// 0: of none. Empty: nothing is cut.
   std::vector<int> chunks;
+  bool columns = false; ///< kernels of column reductions may store values of every point: by target
   bool streams = true;  ///< large products may be recomputed (streaming.h)
   bool siblings = true; ///< kernels that read the same array over the same loops become one
   bool column_reductions = true; ///< sums of columns go along with rows (fuse_column_reductions.h)

@@ -1,6 +1,7 @@
 #include "compiler/partitioned.h"
 
 #include "compiler/canonical.h"
+#include "compiler/recompute_in_readers.h"
 #include "compiler/streaming.h"
 #include "kernel/families.h"
 #include "kernel/picks.h"
@@ -36,10 +37,9 @@ bool may_make(const GraphFacts& facts, const StreamingRules& rules, const Partit
   return !deep || kernel::is_one_pass(region);
 }
 
-} // namespace
-
-Partition partition_for_target(const GraphFacts& facts, bool fuse, const kernel::Target& target,
-                               const PartitionChoices& choices) {
+/// The greedy partition with those streaming contractions that the target has a kernel for.
+Partition partition_with_streams(const GraphFacts& facts, bool fuse, const kernel::Target& target,
+                                 const PartitionChoices& choices) {
   if (!fuse || !choices.streams)
     return partition_greedily(facts, fuse, nullptr, choices);
   const bool gpu = target.is_gpu();
@@ -71,6 +71,19 @@ Partition partition_for_target(const GraphFacts& facts, bool fuse, const kernel:
     if (rules.not_these.size() == stored)
       return partition;
   }
+}
+
+} // namespace
+
+Partition partition_for_target(const GraphFacts& facts, bool fuse, const kernel::Target& target,
+                               const PartitionChoices& choices) {
+  if (!fuse || !target.is_gpu())
+    return partition_with_streams(facts, fuse, target, choices);
+  PartitionChoices first = choices;
+  first.columns = true;
+  return with_recomputed_values(facts, target, first, [&](const PartitionChoices& changed) {
+    return partition_with_streams(facts, fuse, target, changed);
+  });
 }
 
 } // namespace egret::compiler

@@ -14,7 +14,9 @@ struct Partitioned {
 };
 
 /// The greedy partition, but for `choices`. Large products are recomputed by the kernels that need
-/// them (streaming.h) where a streaming template of the target supports all of these kernels.
+/// them (streaming.h) where a streaming template of the target supports all of these kernels. On a
+/// GPU, elementwise values are computed by their readers where that is estimated to take less time
+/// (recompute_in_readers.h).
 Partition partition_for_target(const GraphFacts& facts, bool fuse, const kernel::Target& target,
                                const PartitionChoices& choices = {});
 

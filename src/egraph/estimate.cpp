@@ -16,7 +16,9 @@ const Estimates::Sample& Estimates::sample(TableColumn at) {
   constexpr std::uint32_t kFewest = 256, kMost = 4096, kShare = 16;
   std::uint32_t wanted = std::clamp(table.rows() / kShare, kFewest, kMost);
   std::uint32_t step = std::max(1u, table.rows() / wanted);
-  for (std::uint32_t row = 0; row < table.rows(); row += step) {
+  for (std::uint32_t from = 0; from < table.rows(); from += step) {
+    // Anywhere in the next `step` rows: rows that came in turns must not all be of one kind.
+    const std::uint32_t row = from + mix32(kIndexSeed, from) % std::min(step, table.rows() - from);
     if (table.state(row) != RowState::Dead)
       sample.values.push_back(table.at(row, at.column));
   }

@@ -28,7 +28,7 @@ public:
 
 private:
   struct Sample {
-    std::vector<Value> values; ///< sorted; of live rows at even distances
+    std::vector<Value> values; ///< sorted; of live rows, one of so many neighbours
     double rows_each = 0;      ///< live rows that one of them stands for; 0: not taken yet
   };
   const Sample& sample(TableColumn at);

@@ -137,14 +137,23 @@ void Matcher::build_indexes(const std::vector<std::uint32_t>& probes) {
   };
   std::vector<Job> jobs;
   std::size_t missing = 0;
+  const auto ask = [&](Table& table, const std::vector<std::uint32_t>& columns) {
+    ColumnIndex& index = table.find_index(columns);
+    if (std::none_of(jobs.begin(), jobs.end(), [&](Job job) { return job.index == &index; })) {
+      missing += table.unindexed(columns);
+      jobs.push_back({&table, &index});
+    }
+    return &index;
+  };
   for (std::uint32_t i : probes) {
     const PlanStep& step = forest_.nodes[i].step;
-    Table& table = engine_.tables[step.target];
-    ColumnIndex& index = table.find_index(step.index);
-    nodes_[i].index = &index;
-    if (std::none_of(jobs.begin(), jobs.end(), [&](Job job) { return job.index == &index; })) {
-      missing += table.unindexed(step.index);
-      jobs.push_back({&table, &index});
+    Node& node = nodes_[i];
+    node.index = ask(engine_.tables[step.target], step.index);
+    if (step.crossing) {
+      Table& crossed = engine_.tables[step.crossing->target];
+      node.crossed = &crossed;
+      node.crossing_index = ask(crossed, step.crossing->index);
+      node.crossed_high = crossed.since(options_.snapshot);
     }
   }
   ThreadPool* pool = missing >= kWorthSharing && jobs.size() > 1 ? engine_.pool() : nullptr;

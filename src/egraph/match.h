@@ -68,9 +68,12 @@ private:
     const Table* table = nullptr;
     const ColumnIndex* index = nullptr;
     std::vector<Ahead> ahead;
-    std::vector<Emit> emits;         ///< those whose ground terms are there
-    std::uint32_t low = 0, high = 0; ///< rows in range
-    std::uint32_t border = 0;        ///< the first new row
+    std::vector<Emit> emits;                     ///< those whose ground terms are there
+    std::uint32_t low = 0, high = 0;             ///< rows in range
+    std::uint32_t border = 0;                    ///< the first new row
+    const Table* crossed = nullptr;              ///< of a crossing: the other atom's
+    const ColumnIndex* crossing_index = nullptr; ///< of that table
+    std::uint32_t crossed_high = 0;              ///< its rows that are seen
     bool active = false;
     bool concurrent = false; ///< nothing below it writes
     /// Of a lookup below a scan of many more rows: the index of the scanned table on the

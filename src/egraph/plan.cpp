@@ -165,6 +165,7 @@ public:
         break;
       take(*best, false);
     }
+    cross();
     return std::move(steps_);
   }
 
@@ -351,6 +352,8 @@ private:
         cost(a, &step.index);
         if (!step.index.empty()) {
           step.kind = StepKind::Probe;
+          if (rows >= kWide)
+            wide_.push_back({steps_.size(), a, next_register_});
           for (std::uint32_t c : step.index) {
             step.key.push_back(operand(atom.terms[c]));
             checked[c] =
@@ -407,6 +410,21 @@ private:
     steps_.push_back(std::move(step));
   }
 
+  /// Gives probes that find many rows another way to them.
+  void cross() {
+    for (const Wide& wide : wide_) {
+      std::vector<Operand> own;
+      const auto& terms = query_.atoms[wide.atom].terms;
+      for (std::size_t i = 0; i + 1 < terms.size() && known(terms[i]); ++i)
+        own.push_back(operand(terms[i]));
+      PlanStep& probe = steps_[wide.step];
+      for (std::size_t i = wide.step + 1; i < steps_.size() && own.size() + 1 == terms.size() &&
+                                          steps_[i].kind == StepKind::Lookup && !probe.crossing;
+           ++i)
+        probe.crossing = crossing_of(probe, own, steps_[i], wide.first);
+    }
+  }
+
   static constexpr double kUnknown = -1;
   static constexpr std::int64_t kUnbound = std::numeric_limits<std::int64_t>::min();
   const Engine& engine_;
@@ -424,6 +442,13 @@ private:
   std::uint32_t first_open_ = 0;
   std::uint32_t next_register_ = 0;
   std::vector<PlanStep> steps_;
+  struct Wide {
+    std::size_t step;    ///< position in steps_
+    std::uint32_t atom;  ///< that it probes
+    std::uint32_t first; ///< register that it may bind
+  };
+  static constexpr double kWide = 8; ///< rows expected
+  std::vector<Wide> wide_;
 };
 
 /// Adds a chain of steps to the trie; beginnings that are there already are shared. The node at its

@@ -43,6 +43,20 @@ struct ColumnOp {
   bool operator==(const ColumnOp&) const = default;
 };
 
+/// Another way to the rows of a Probe, where an atom whose key follows from them is looked up next,
+/// as in `(e a b) (e b c) (e c a)`: the rows of that atom with what is known before, from which the
+/// probed atom's key follows. Going through the fewer of both in each case bounds the work as
+/// worst-case optimal joins do (Ngo, Porat, Ré & Rudra 2012; free join, Wang et al. 2023).
+struct Crossing {
+  std::uint32_t target = 0;         ///< the other atom's function
+  std::vector<std::uint32_t> index; ///< its columns that are known
+  std::vector<Operand> key;         ///< their values
+  std::vector<ColumnOp> binds;      ///< its columns that give what the probe would bind
+  std::vector<Operand> whole;       ///< its key
+  std::vector<Operand> own;         ///< the key of the probed atom
+  bool operator==(const Crossing&) const = default;
+};
+
 struct PlanStep {
   StepKind kind{};
   RowRange range = RowRange::All;
@@ -50,6 +64,7 @@ struct PlanStep {
   std::vector<std::uint32_t> index; ///< Probe: columns of the index
   std::vector<Operand> key;         ///< Probe: their values; Lookup: the key; Prim: the arguments
   std::vector<ColumnOp> columns;    ///< Scan, Probe, Lookup: the other columns
+  std::optional<Crossing> crossing; ///< Probe, where many rows are expected
   bool binds_out = false; ///< Prim: result goes to register out.value; else it must equal out
   Operand out;
   bool operator==(const PlanStep&) const = default;
@@ -69,6 +84,11 @@ struct GroundCondition {
   RowRange range = RowRange::All;
   Operand output;
 };
+
+/// The crossing of a probe of an atom with this key, which binds the registers from `first` on,
+/// with a lookup after it; nothing if the one does not follow from the other.
+std::optional<Crossing> crossing_of(const PlanStep& probe, std::vector<Operand> own_key,
+                                    const PlanStep& lookup, std::uint32_t first);
 
 /// The only column by which a step looks rows up.
 inline std::optional<std::uint32_t> only_column(const PlanStep& step) {

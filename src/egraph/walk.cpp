@@ -52,13 +52,63 @@ inline bool Walker::accept(const PlanStep& step, const Matcher::Node& node, std:
   return true;
 }
 
+inline std::uint32_t Walker::index_key(const std::vector<Operand>& key) const {
+  if (key.size() == 1)
+    return value(key[0]);
+  std::uint32_t hash = kIndexSeed;
+  for (Operand operand : key)
+    hash = mix32(hash, value(operand));
+  return hash;
+}
+
+/// Whether fewer rows follow `crossed` than `row`: goes along both until one ends.
+bool Walker::fewer_crossed(const Matcher::Node& node, std::uint32_t row, std::uint32_t crossed) {
+  while (row != ColumnIndex::kEnd && row >= node.low) {
+    if (crossed == ColumnIndex::kEnd)
+      return true;
+    row = node.index->next(row);
+    crossed = node.crossing_index->next(crossed);
+    if (stop_now())
+      break;
+  }
+  return false;
+}
+
+/// Binds what a row of the crossing's atom gives; false if the probed atom has no row for it.
+bool Walker::cross(const PlanStep& step, const Matcher::Node& node, std::uint32_t row,
+                   Frame& frame) {
+  const Crossing& crossing = *step.crossing;
+  if (row >= node.crossed_high)
+    return false;
+  for (const ColumnOp& op : crossing.binds)
+    at(op.operand) = node.crossed->at(row, op.column);
+  const auto find = [&](const Table& table, const std::vector<Operand>& operands,
+                        std::uint32_t high) {
+    key_.clear();
+    for (Operand operand : operands)
+      key_.push_back(value(operand));
+    return table.find_before(key_.data(), high);
+  };
+  // Of rows with one key, the one that is looked up: no match is found twice.
+  if (find(*node.crossed, crossing.whole, node.crossed_high) != row)
+    return false;
+  frame.found = find(*node.table, crossing.own, node.high);
+  if (frame.found == Table::kNone || frame.found < node.low)
+    return false;
+  for (std::size_t i = 0; i < step.index.size(); ++i) {
+    if (node.table->at(frame.found, step.index[i]) != value(step.key[i]))
+      return false;
+  }
+  return accept(step, node, frame.found);
+}
+
 /// Enters a node: finds its first candidate. For steps with at most one result the work is done
 /// here.
 bool Walker::first(std::uint32_t index, Frame& frame) {
   const PlanStep& step = matcher_.forest_.nodes[index].step;
   const Matcher::Node& node = matcher_.nodes_[index];
   ++visits_[index];
-  frame = {index, ColumnIndex::kEnd, node.high, 0, 0};
+  frame = {index, ColumnIndex::kEnd, node.high, 0, 0, false};
   switch (step.kind) {
   case StepKind::Start:
     return true;
@@ -76,15 +126,13 @@ bool Walker::first(std::uint32_t index, Frame& frame) {
     frame.row = node.low;
     return advance(frame);
   case StepKind::Probe: {
-    std::uint32_t key = 0;
-    if (step.key.size() == 1) {
-      key = value(step.key[0]);
-    } else {
-      key = kIndexSeed;
-      for (Operand operand : step.key)
-        key = mix32(key, value(operand));
+    frame.row = node.index->first(index_key(step.key));
+    if (step.crossing) {
+      const std::uint32_t crossed = node.crossing_index->first(index_key(step.crossing->key));
+      frame.crossed = fewer_crossed(node, frame.row, crossed);
+      if (frame.crossed)
+        frame.row = crossed;
     }
-    frame.row = node.index->first(key);
     return advance(frame);
   }
   }
@@ -123,6 +171,19 @@ bool Walker::advance(Frame& frame) {
     return false;
   }
   if (step.kind != StepKind::Probe)
+    return false;
+  while (frame.crossed && frame.row != ColumnIndex::kEnd) {
+    const std::uint32_t row = frame.row;
+    frame.row = node.crossing_index->next(row);
+    ++visits_[frame.node];
+    if (stop_now())
+      return false;
+    if (cross(step, node, row, frame)) {
+      frame.child = 0;
+      return true;
+    }
+  }
+  if (frame.crossed)
     return false;
   while (frame.row != ColumnIndex::kEnd && frame.row >= node.low) { // rows come newest first
     std::uint32_t row = frame.row;
@@ -198,8 +259,8 @@ void Walker::full() {
 void Walker::publish() {
   *shared_words_ += std::exchange(stored_, 0);
   *shared_found_ += found_ - std::exchange(published_, found_);
-  stopped_ |= *shared_words_ > matcher_.engine_.batch() ||
-              *shared_found_ > matcher_.engine_.limits.matches;
+  stopped_ |=
+      *shared_words_ > matcher_.engine_.batch() || *shared_found_ > matcher_.engine_.limits.matches;
 }
 
 void Walker::walk(const Matcher::Piece& piece) {

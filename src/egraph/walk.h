@@ -41,15 +41,19 @@ public:
 private:
   struct Frame {
     std::uint32_t node;
-    std::uint32_t row;   ///< the next candidate
-    std::uint32_t end;   ///< Scan: where the rows end
-    std::uint32_t child; ///< the next child to enter, for the current row
-    std::uint32_t found; ///< the current row
+    std::uint32_t row;    ///< the next candidate
+    std::uint32_t end;    ///< Scan: where the rows end
+    std::uint32_t child;  ///< the next child to enter, for the current row
+    std::uint32_t found;  ///< the current row
+    bool crossed = false; ///< the candidates are rows of the crossing's atom
   };
   void walk_turned(std::uint32_t root, std::uint32_t child);
   void descend(std::vector<Frame>& stack);
   bool first(std::uint32_t node, Frame& frame);
   bool advance(Frame& frame);
+  std::uint32_t index_key(const std::vector<Operand>& key) const;
+  bool fewer_crossed(const Matcher::Node& node, std::uint32_t row, std::uint32_t crossed);
+  bool cross(const PlanStep& step, const Matcher::Node& node, std::uint32_t row, Frame& frame);
   bool accept(const PlanStep& step, const Matcher::Node& node, std::uint32_t row);
   bool primitive(const PlanStep& step);
   bool stop_now();

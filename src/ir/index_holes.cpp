@@ -12,7 +12,11 @@ using namespace expr_detail;
 
 namespace {
 
-const Guard kNever{Expr(0), Expr(1), Expr(1)};
+// Made at the first use: expressions at the start of every process would cost each command.
+const Guard& never() {
+  static const Guard guard{Expr(0), Expr(1), Expr(1)};
+  return guard;
+}
 
 bool always_at_least(const Guard& g) {
   return proves_less_equal(g.lo, g.value);
@@ -102,7 +106,7 @@ Guard simplified(Guard g) {
   while (!g.value.is_constant() && (simplify_once(g) || drop_low_part(g))) {
   }
   if (never_holds(g))
-    return kNever;
+    return never();
   settle_ends(g);
   return g;
 }
@@ -278,7 +282,7 @@ void add_guard(std::vector<Guard>& guards, const Guard& g) {
       other.lo = max(other.lo, g.lo);
       other.hi = min(other.hi, g.hi);
       if (never_holds(other))
-        other = kNever;
+        other = never();
       return;
     }
   guards.push_back(g);
@@ -306,9 +310,9 @@ void normalize_holes(IndexMap& map) {
       if (!known)
         add_guard(open.valid, g);
     }
-    closed = std::find(open.valid.begin(), open.valid.end(), kNever) != open.valid.end();
+    closed = std::find(open.valid.begin(), open.valid.end(), never()) != open.valid.end();
     if (closed)
-      open.valid = {kNever};
+      open.valid = {never()};
     else if (open.valid.empty())
       holes.pop_back();
     if (closed)

@@ -131,6 +131,7 @@ public:
     verify(program);
     if (program.launch.threads == 0)
       return {true, std::move(program), ""};
+    keep_registers(program.launch);
     std::size_t words = program.dims.size() + program.scalars.size() + 3;
     for (const Buffer& b : program.buffers)
       words +=

@@ -254,6 +254,8 @@ ValueId ProgramBuilder::reduce_lanes(Monoid monoid, ValueId v) {
 }
 
 ValueId ProgramBuilder::reduce_threads(Monoid monoid, ValueId v, int threads) {
+  if (threads == 1)
+    return v;
   return let({type_of(v), Intrinsic{.id = IntrinsicId::ReduceThreads,
                                     .values = {v},
                                     .numbers = {std::int64_t(monoid), threads}}});
@@ -361,6 +363,16 @@ void ProgramBuilder::copy_async(int to, const Expr& place, int from, const Expr&
 
 void ProgramBuilder::subgroup_barrier() {
   intrinsic({.id = IntrinsicId::SubgroupBarrier});
+}
+
+ValueId ProgramBuilder::count_in_order(int counters, int marks, const Expr& place,
+                                       std::vector<Guard> mask) {
+  const VarId before = variable({DType::I32, 1});
+  intrinsic({.id = IntrinsicId::CountInOrder,
+             .memory = {{counters, place}, {marks, place}},
+             .variables = {before},
+             .mask = std::move(mask)});
+  return read(before);
 }
 
 void ProgramBuilder::commit_copies() {

@@ -109,6 +109,8 @@ public:
                   std::vector<Guard> mask = {}, bool swizzled = false);
   void commit_copies();
   void subgroup_barrier();
+  /// What element `place` of `counters` was when it was this lane's turn to count it up.
+  ValueId count_in_order(int counters, int marks, const Expr& place, std::vector<Guard> mask);
   void wait_copies(int groups);
   void tile_zero(int tile);
   void tile_load(int tile, int buffer, const Expr& place, const Expr& stride);

@@ -75,7 +75,10 @@ private:
       return t_.shared ? b_.workspace(name, word, elements)
                        : b_.worker_memory(name, word, elements);
     };
-    if (t_.pack_left)
+    if (t_.own_left)
+      left_buffer_ =
+          b_.worker_memory("left", word_of(f_, t_), Expr(panels_down_) * left_.panel_elements());
+    else if (t_.pack_left)
       left_buffer_ = panels("left", t_.shared ? row_panels_ : Expr(panels_down_), left_);
     if (t_.pack_right)
       right_buffer_ = panels("right", t_.shared ? column_panels_ : Expr(panels_across_), right_);
@@ -126,7 +129,7 @@ private:
               side.pack_panel(buffer, (at[0] * count + at[1]) * size, p, at[1], at[0]);
             });
           };
-          pack(t_.pack_left, left_, left_buffer_, row_panels_);
+          pack(t_.pack_left && !t_.own_left, left_, left_buffer_, row_panels_);
           pack(t_.pack_right, right_, right_buffer_, column_panels_);
           b_.barrier();
           const std::vector<Expr> extents{down_, across_, Expr(t_.split)};
@@ -139,6 +142,20 @@ private:
         });
   }
 
+  /// Packs the panels from `first` to `end`, of `all`, of one part of the depth.
+  void pack_block(PackedSide& side, int buffer, const Expr& offset, const Point& batch,
+                  const Expr& first, const Expr& end, const Expr& all, const Expr& part) {
+    if (side.by_depth()) {
+      b_.loop(Expr(0), min(Expr(t_.kc), steps_ - part * Expr(t_.kc)), Expr(1), Expr(t_.kc),
+              Bind::Serial,
+              [&](const Expr& k) { side.pack_step(buffer, offset, batch, first, end, part, k); });
+      return;
+    }
+    b_.loop(first, end, Expr(1), all, Bind::Serial, [&](const Expr& i) {
+      side.pack_panel(buffer, offset + (i - first) * side.panel_elements(), batch, i, part);
+    });
+  }
+
   /// Every worker packs what its block needs.
   void apart() {
     const std::vector<Expr> extents{f_.batch.extent, down_, across_, Expr(t_.split)};
@@ -149,19 +166,9 @@ private:
                             std::int64_t count, const Expr& all) {
         if (!wanted)
           return;
-        const Expr size = side.panel_elements();
-        const Expr end = min(first + Expr(count), all);
         b_.loop(Expr(0), parts, Expr(1), each_, Bind::Serial, [&](const Expr& local) {
-          const Expr offset = local * Expr(count) * size, c = begin + local;
-          if (side.by_depth()) {
-            const Expr steps = min(Expr(t_.kc), steps_ - c * Expr(t_.kc));
-            b_.loop(Expr(0), steps, Expr(1), Expr(t_.kc), Bind::Serial,
-                    [&](const Expr& k) { side.pack_step(buffer, offset, p, first, end, c, k); });
-            return;
-          }
-          b_.loop(first, end, Expr(1), all, Bind::Serial, [&](const Expr& i) {
-            side.pack_panel(buffer, offset + (i - first) * size, p, i, c);
-          });
+          pack_block(side, buffer, local * Expr(count) * side.panel_elements(), p, first,
+                     min(first + Expr(count), all), all, begin + local);
         });
       };
       pack(t_.pack_left, left_, left_buffer_, at[1] * Expr(panels_down_), panels_down_,
@@ -240,6 +247,9 @@ private:
       place.share = share;
       const Expr first_row_panel = down * Expr(panels_down_),
                  first_column_panel = across * Expr(panels_across_);
+      if (t_.own_left)
+        pack_block(left_, left_buffer_, Expr(0), batch, first_row_panel,
+                   min(first_row_panel + Expr(panels_down_), row_panels_), row_panels_, c);
       const auto rows = [&](Place at) {
         const Expr count = min(Expr(panels_down_), row_panels_ - first_row_panel);
         b_.loop(Expr(0), count, Expr(1), Expr(panels_down_), Bind::Serial, [&](const Expr& i) {
@@ -290,6 +300,8 @@ private:
   /// Offset of a packed panel.
   Expr packed(const PackedSide& side, const Place& at, const Expr& global, const Expr& all,
               const Expr& local, std::int64_t some) const {
+    if (t_.own_left && &side == &left_)
+      return local * side.panel_elements();
     return (t_.shared ? at.depth_block * all + global
                       : (at.depth_block - at.first_block) * Expr(some) + local) *
            side.panel_elements();
@@ -618,7 +630,7 @@ private:
 
 constexpr Knob kContractionKnobs[] = {{"mr", 1, 64},       {"nr", 1, 512},       {"kc", 1, 1 << 20},
                                       {"mc", 1, 1 << 20},  {"nc", 1, 1 << 20},   {"unroll", 1, 16},
-                                      {"pack_left", 0, 1}, {"pack_right", 0, 1}, {"shared", 0, 1},
+                                      {"pack_left", 0, 1}, {"pack_right", 0, 1}, {"shared", 0, 2},
                                       {"late", 0, 1}};
 /// Products that one iteration may be written out as, and bytes of panels and sums that a worker
 /// may have.
@@ -633,6 +645,8 @@ double worker_bytes(const ContractionForm& form, const Tiles& t) {
                columns = std::min(double(t.nc), size(form.columns.extent) + t.nr()),
                depth = std::max(double(t.kc), size(steps_of(form, t)));
   double elements = depth > double(t.kc) ? rows * columns : 0;
+  if (t.own_left)
+    elements += rows * double(t.kc);
   if (!t.shared)
     elements += (t.pack_left ? rows * depth : 0) + (t.pack_right ? columns * depth : 0);
   return elements * double(size_of(form.accumulator));

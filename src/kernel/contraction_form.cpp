@@ -137,8 +137,8 @@ private:
     for (AxisGroup* group : {&f_.rows, &f_.columns, &f_.batch, &f_.depth})
       group->extent = points_of(r_, group->axes);
     if (!f_.rows.axes.empty())
-      describe(stage, f_.left, f_.rows.axes.back());
-    describe(stage, f_.right, f_.columns.axes.back());
+      describe(stage, f_.left, f_.rows);
+    describe(stage, f_.right, f_.columns);
     return "";
   }
 
@@ -211,8 +211,9 @@ private:
     return bytes;
   }
 
-  void describe(const Stage& stage, Side& side, int panel) const {
-    const int depth = f_.depth.axes.back();
+  void describe(const Stage& stage, Side& side, const AxisGroup& panels) const {
+    const int depth = f_.depth.axes.back(), panel = panels.axes.back();
+    side.run = panels.axes.size() > 1 ? r_.axes[panel].extent.divisor() : 0;
     const double along_panel = traffic(stage, side.value, panel, depth),
                  along_depth = traffic(stage, side.value, depth, panel);
     side.order = along_panel == 0 && along_depth == 0 ? Side::Order::Neither

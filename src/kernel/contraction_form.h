@@ -25,6 +25,9 @@ struct Side {
   /// and again where it is.
   bool plain = false;
   std::int64_t panel_stride = 0, depth_stride = 0; ///< of the innermost axes; 0: no constant
+  /// The panel's innermost axis, of several, is a multiple of so many elements long: vectors of
+  /// other lengths go over its end. 0: one axis.
+  std::int64_t run = 0;
   /// Memory holds panels of so many neighbours, one step of the depth after the other, which may be
   /// read where they are like packed ones; 0: it does not. The last panel is whole.
   std::int64_t tile = 0;

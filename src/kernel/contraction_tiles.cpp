@@ -16,6 +16,13 @@ constexpr double kAlmost = 1.15;
 /// depth, and their steps at the least.
 constexpr std::int64_t kFewTiles = 64, kFewestTiles = 16, kShares = 16, kShareDepth = 512;
 
+/// Values of `shared`: all workers pack both sides; the right side only.
+constexpr std::int64_t kSharedBoth = 1, kSharedRight = 2;
+/// Packed by all, or by each.
+std::int64_t other_sharing(const Schedule& s) {
+  return s.knob("shared", kSharedBoth) == 0 ? kSharedBoth : 0;
+}
+
 struct Problem {
   std::int64_t rows, columns, depth, batch;
   std::int64_t bytes; ///< of an element in registers
@@ -94,12 +101,13 @@ bool left_in_place(const ContractionForm& form) {
   return form.left.plain && (form.left.depth_stride == 1 || form.left.panel_stride == 1);
 }
 
-/// The right side is read in vectors; lines far apart drive each other out of the cache.
+/// The right side is read in vectors, which do not go over the end of an axis; lines far apart
+/// drive each other out of the cache.
 bool right_in_place(const ContractionForm& form, const Problem& p, std::int64_t kc) {
   if (form.right.tile > 0)
     return form.right.plain;
   return form.right.plain && form.right.panel_stride == 1 && form.right.depth_stride > 0 &&
-         form.right.depth_stride * kc * p.bytes <= p.l2;
+         form.right.run % p.lanes == 0 && form.right.depth_stride * kc * p.bytes <= p.l2;
 }
 
 Schedule make_schedule(const ContractionForm& form, const Problem& p, int mr, int nv) {
@@ -131,7 +139,11 @@ Schedule make_schedule(const ContractionForm& form, const Problem& p, int mr, in
   k["unroll"] = 2;
   k["pack_left"] = left_here ? 0 : 1;
   k["pack_right"] = right_here ? 0 : 1;
-  k["shared"] = many || (left_here && right_here) ? 0 : 1;
+  // Where one block has all columns, each panel of the left side is read in one block only, so that
+  // its worker packs it just before: a copy of windows, many times what memory holds, does not go
+  // through memory.
+  const bool own = !left_here && k["nc"] >= nr * column_panels;
+  k["shared"] = many || (left_here && right_here) ? 0 : own ? kSharedRight : kSharedBoth;
   // Where one block has all rows, each panel of the right side is read in one block only: the
   // worker that reads it packs it just before, into the second cache, and no packed copy of the
   // whole side (of windows, many times what memory holds) goes through memory.
@@ -178,6 +190,7 @@ Tiles tiles_of(const Schedule& schedule, const Region& region, const Contraction
       schedule.knob("pack_right", 1) != 0 ||
       (t.width > 1 ? !form.right.pairs || form.right.tile % t.nr() != 0 : !form.right.plain);
   t.shared = schedule.knob("shared", 1) != 0 && (t.pack_left || t.pack_right);
+  t.own_left = t.shared && t.pack_left && schedule.knob("shared", 1) == kSharedRight;
   if (depth > 0 && schedule.split_reduce > 1) {
     // Of equal numbers of parts, so that no share is empty.
     const std::int64_t parts = ceil_quotient(depth, t.kc);
@@ -255,7 +268,7 @@ std::vector<Schedule> contraction_space(const Region& region, const ContractionF
         space.insert(space.begin() + std::ptrdiff_t(first), s);
       else
         add(s);
-      s.knobs["shared"] = 1 - s.knob("shared", 1);
+      s.knobs["shared"] = other_sharing(s);
       add(s);
     }
   const auto with = [&](const std::string& knob, std::int64_t value) {
@@ -272,7 +285,8 @@ std::vector<Schedule> contraction_space(const Region& region, const ContractionF
       continue;
     s.knobs["kc"] = p.depth;
     add(s);
-    s.knobs["pack_right"] = s.knobs["shared"] = 1;
+    s.knobs["pack_right"] = 1;
+    s.knobs["shared"] = kSharedBoth;
     add(s);
     s.knobs["nc"] = 2 * nr;
     add(s);
@@ -287,7 +301,9 @@ std::vector<Schedule> contraction_space(const Region& region, const ContractionF
   for (const char* pack : {"pack_left", "pack_right"})
     if (pack[5] == 'l' ? form.left.plain : form.right.plain)
       with(pack, 1 - best.knob(pack, 1));
-  with("shared", 1 - best.knob("shared", 1));
+  with("shared", other_sharing(best));
+  if (best.knob("pack_left", 1) != 0 && best.knob("shared", 1) != 0)
+    with("shared", kSharedBoth + kSharedRight - best.knob("shared", 1));
   with("mc", 2 * best.knob("mc", 1));
   if (best.knob("mc", 1) > 2 * best.knob("mr", 1))
     with("mc", best.knob("mc", 1) / 2);
@@ -312,7 +328,7 @@ std::vector<Schedule> contraction_space(const Region& region, const ContractionF
     s.knobs["unroll"] = 4;
     add(s);
     s.knobs["unroll"] = 2;
-    s.knobs["shared"] = 1 - s.knob("shared", 1);
+    s.knobs["shared"] = other_sharing(s);
     add(s);
     if (form.right.plain) {
       s = make_schedule(form, p, tiles[i].mr, tiles[i].nv);

@@ -27,6 +27,9 @@ struct Tiles {
   bool pack_left = true, pack_right = true; ///< copied into the order in which tiles read them
   bool shared =
       true; ///< workers pack together, behind a barrier; else each packs what its block needs
+  /// Of shared: each worker packs the left side of its block by itself, one part of the depth at a
+  /// time, which stays in its second cache while the columns go by (Goto & van de Geijn 2008).
+  bool own_left = false;
   /// Shares that the depth of every tile is cut into; their sums meet in memory and are added up in
   /// order, each tile by one worker.
   std::int64_t split = 1;

@@ -74,6 +74,10 @@ Lowered within_block(KernelProgram program, const Target& target) {
   return {true, std::move(program), ""};
 }
 
+void keep_registers(Launch& launch) {
+  launch.blocks_per_core = std::max(1, 512 / launch.threads);
+}
+
 void store_once(Emitter& emitter, const std::vector<int>& outputs, const Point& point,
                 const Expr& number) {
   const std::vector<Output>& all = emitter.region().outputs;

@@ -44,6 +44,10 @@ void passes_by_slices(
     ProgramBuilder& builder, int passes, const Expr& units, std::int64_t slices, bool finishes,
     const std::function<void(int pass, const Expr& unit, const Expr& slice)>& body);
 
+/// Asks for as few blocks of a multiprocessor as have 512 threads: for more of them, ptxas spills
+/// registers of kernels with much at hand.
+void keep_registers(Launch& launch);
+
 /// A power of two: the largest up to `n`, at least 1.
 int power_of_two_upto(std::int64_t n);
 

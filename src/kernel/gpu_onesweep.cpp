@@ -229,7 +229,7 @@ void OnesweepSort::move(const Expr& pass, const Expr& row, const Expr& number,
   std::vector<ValueId> words, positions;
   std::vector<std::vector<Guard>> masks;
   for (int e = 0; e < s_.each; ++e) {
-    const Expr at = thread_ * Expr(s_.each) + Expr(std::int64_t(e));
+    const Expr at = ranks_.place(e);
     masks.push_back({{at, Expr(0), tile.length}});
     const Expr from = half + tile.memory + first + at;
     words.push_back(b_.load(words_, from, 1, masks.back()));

@@ -56,7 +56,7 @@ ValueId scan_by_warp(ProgramBuilder& b, const Expr& lane, int buffer, const Expr
 }
 
 std::int64_t radix_shared_bytes(const RadixShape& s) {
-  return 4 * (std::int64_t(s.digits()) * (s.threads + s.warps() + 1) + 1);
+  return 4 * (std::int64_t(s.digits()) * (2 * s.warps() + 1) + 1 + kRadixWarp);
 }
 
 // --- Ranks in a tile
@@ -64,76 +64,81 @@ std::int64_t radix_shared_bytes(const RadixShape& s) {
 TileRanks::TileRanks(ProgramBuilder& b, const RadixShape& shape)
     : b_(b), s_(shape), thread_(thread_variable(shape.threads)),
       warp_(floordiv(thread_, kRadixWarp)), lane_(floormod(thread_, kRadixWarp)),
-      counters_(b.shared("digits", DType::I32, std::int64_t(shape.digits()) * shape.threads)),
-      warps_(b.shared("warps", DType::I32, std::int64_t(shape.digits()) * shape.warps() + 1)) {}
+      counters_(b.shared("digits", DType::I32, std::int64_t(shape.digits()) * shape.warps())),
+      marks_(b.shared("marks", DType::U32, std::int64_t(shape.digits()) * shape.warps())),
+      firsts_(b.shared("firsts", DType::I32, shape.digits() + 1)),
+      groups_(b.shared("groups", DType::I32, kRadixWarp)) {}
+
+Expr TileRanks::place(int e) const {
+  return warp_ * Expr(std::int64_t(kRadixWarp) * s_.each) + Expr(std::int64_t(kRadixWarp) * e) +
+         lane_;
+}
 
 void TileRanks::clear() {
-  const Expr count(s_.digits());
-  b_.loop(Expr(0), count, Expr(1), count, Bind::Serial, [&](const Expr& d) {
-    b_.store(counters_, d * Expr(s_.threads) + thread_, number(b_, DType::I32, 0));
-  });
+  const Expr digits(s_.digits());
+  b_.loop(Expr(0), digits, Expr(kRadixWarp), digits + Expr(kRadixWarp), Bind::Serial,
+          [&](const Expr& first) {
+            const Expr digit = first + lane_;
+            const std::vector<Guard> mask{{digit, Expr(0), digits}};
+            b_.store(counters_, warp_ * digits + digit, number(b_, DType::I32, 0), mask);
+            b_.store(marks_, warp_ * digits + digit, number(b_, DType::U32, 0), mask);
+          });
+  b_.subgroup_barrier();
 }
 
 std::vector<ValueId> TileRanks::before(const std::vector<ValueId>& digits,
                                        const std::vector<std::vector<Guard>>& masks) {
-  const Expr threads(s_.threads);
   std::vector<ValueId> before;
-  for (std::size_t i = 0; i < digits.size(); ++i) {
-    const Expr own = value_symbol(digits[i]) * threads + thread_;
-    before.push_back(b_.load(counters_, own, 1, masks[i]));
-    b_.store(counters_, own, add(b_, before.back(), number(b_, DType::I32, 1)), masks[i]);
-  }
+  for (std::size_t i = 0; i < digits.size(); ++i)
+    before.push_back(b_.count_in_order(counters_, marks_, counter_of(digits[i]), masks[i]));
   return before;
+}
+
+Expr TileRanks::counter_of(ValueId digit) const {
+  return warp_ * Expr(s_.digits()) + value_symbol(digit);
+}
+
+/// The elements of this thread's digit that each warp has; of threads without a digit 0.
+std::vector<ValueId> TileRanks::counts() {
+  std::vector<ValueId> counts;
+  for (int w = 0; w < s_.warps(); ++w)
+    counts.push_back(b_.load(counters_, Expr(std::int64_t(w) * s_.digits()) + thread_, 1,
+                             {{thread_, Expr(0), Expr(s_.digits())}}));
+  return counts;
 }
 
 void TileRanks::totals(
     const std::function<void(const Expr&, ValueId, const std::vector<Guard>&)>& then) {
-  // Neighbouring threads share a digit's counters, each beginning elsewhere, so that they meet in
-  // no bank of shared memory.
-  int sharers = 1;
-  while (2 * sharers <= kRadixWarp && 2 * sharers * s_.digits() <= s_.threads)
-    sharers *= 2;
-  const Expr each(s_.threads / sharers);
-  const Expr digit = floordiv(thread_, Expr(sharers)), part = floormod(thread_, Expr(sharers));
   b_.barrier();
-  b_.when({{thread_, Expr(0), Expr(sharers * s_.digits())}}, [&] {
-    const VarId sum = b_.variable({DType::I32, 1});
-    b_.set(sum, number(b_, DType::I32, 0));
-    b_.loop(Expr(0), each, Expr(1), each, Bind::Serial, [&](const Expr& i) {
-      const Expr at = part * each + floormod(i + thread_, each);
-      b_.set(sum, add(b_, b_.read(sum), b_.load(counters_, digit * Expr(s_.threads) + at, 1)));
-    });
-    ValueId all = b_.read(sum);
-    if (sharers > 1)
-      all = b_.reduce_threads(Monoid::Sum, all, sharers);
-    then(digit, all, {{part, Expr(0), Expr(1)}});
-  });
+  ValueId all = number(b_, DType::I32, 0);
+  for (const ValueId count : counts())
+    all = add(b_, all, count);
+  then(thread_, all, {{thread_, Expr(0), Expr(s_.digits())}});
   b_.barrier();
 }
 
 void TileRanks::scan() {
-  const Expr threads(s_.threads), warps(s_.warps()), digits(s_.digits());
-  b_.loop(Expr(0), digits, Expr(kTogether), digits, Bind::Serial, [&](const Expr& first) {
-    std::vector<ValueId> mine;
-    for (int i = 0; i < kTogether; ++i)
-      mine.push_back(b_.load(counters_, (first + Expr(i)) * threads + thread_, 1));
-    for (int i = 0; i < kTogether; ++i) {
-      const ValueId earlier = b_.scan_threads(Monoid::Sum, mine[std::size_t(i)], kRadixWarp);
-      b_.store(counters_, (first + Expr(i)) * threads + thread_, earlier);
-      b_.store(warps_, (first + Expr(i)) * warps + warp_, add(b_, earlier, mine[std::size_t(i)]),
-               {{lane_, Expr(kRadixWarp - 1), Expr(kRadixWarp)}});
-    }
-  });
+  const Expr digits(s_.digits());
+  const int width = std::min(kRadixWarp, s_.digits()), groups = s_.digits() / width;
+  const std::vector<Guard> mine{{thread_, Expr(0), digits}};
   b_.barrier();
-  b_.when({{warp_, Expr(0), Expr(1)}}, [&] {
-    const Expr places = digits * warps;
-    const ValueId all =
-        scan_by_warp(b_, lane_, warps_, Expr(0), places, places,
-                     [&](const Expr& at, ValueId earlier, const std::vector<Guard>& mask) {
-                       b_.store(warps_, at, earlier, mask);
-                     });
-    b_.store(warps_, places, all, {{lane_, Expr(0), Expr(1)}});
-  });
+  ValueId all = number(b_, DType::I32, 0);
+  const std::vector<ValueId> counts = this->counts();
+  for (std::size_t w = 0; w < counts.size(); ++w) {
+    b_.store(counters_, Expr(std::int64_t(w) * s_.digits()) + thread_, all, mine);
+    all = add(b_, all, counts[w]);
+  }
+  const ValueId before = b_.scan_threads(Monoid::Sum, all, width);
+  const Expr group = floordiv(thread_, Expr(width));
+  b_.store(
+      groups_, group, add(b_, before, all),
+      {{thread_, Expr(0), digits}, {floormod(thread_, Expr(width)), Expr(width - 1), Expr(width)}});
+  b_.barrier();
+  ValueId first = before;
+  for (int g = 0; g + 1 < groups; ++g)
+    first = add(b_, first, b_.load(groups_, Expr(g), 1, {{Expr(g), Expr(0), group}}));
+  b_.store(firsts_, thread_, first, mine);
+  b_.store(firsts_, digits, add(b_, first, all), {{thread_, digits - Expr(1), digits}});
   b_.barrier();
 }
 
@@ -144,23 +149,15 @@ std::vector<ValueId> TileRanks::ranks(const std::vector<ValueId>& digits,
   scan();
   std::vector<ValueId> ranks;
   for (std::size_t i = 0; i < digits.size(); ++i) {
-    const Expr digit = value_symbol(digits[i]);
-    const ValueId threads = b_.load(counters_, digit * Expr(s_.threads) + thread_, 1, masks[i]);
-    const ValueId warps = b_.load(warps_, digit * Expr(s_.warps()) + warp_, 1, masks[i]);
-    ranks.push_back(add(b_, own[i], add(b_, threads, warps)));
+    const ValueId warps = b_.load(counters_, counter_of(digits[i]), 1, masks[i]);
+    const ValueId first = b_.load(firsts_, value_symbol(digits[i]), 1, masks[i]);
+    ranks.push_back(add(b_, own[i], add(b_, warps, first)));
   }
   return ranks;
 }
 
-void TileRanks::count(const std::vector<ValueId>& digits,
-                      const std::vector<std::vector<Guard>>& masks) {
-  clear();
-  before(digits, masks);
-  scan();
-}
-
 ValueId TileRanks::first_of(const Expr& digit) {
-  return b_.load(warps_, digit * Expr(s_.warps()), 1);
+  return b_.load(firsts_, digit, 1);
 }
 
 // --- Rows of a tile
@@ -178,7 +175,7 @@ void TileSort::sort(const Expr& length, int word_bits, const Load& load) {
   for (std::size_t e = 0; e < each; ++e) {
     words.push_back(b_.variable({word_, 1}));
     positions.push_back(b_.variable({position_, 1}));
-    at.push_back(thread_ * Expr(s_.each) + Expr(std::int64_t(e)));
+    at.push_back(ranks_.place(int(e)));
     masks.push_back({{at.back(), Expr(0), length}});
   }
   for (std::size_t e = 0; e < each; ++e) {
@@ -263,7 +260,7 @@ void GridSort::each_tile(const std::function<void(const Tile&)>& body) {
     tile.row = floordiv(flat, tiles);
     tile.number = floormod(flat, tiles);
     for (int e = 0; e < s_.each; ++e) {
-      tile.at.push_back(tile.number * Expr(s_.tile()) + thread_ * Expr(s_.each) + Expr(e));
+      tile.at.push_back(tile.number * Expr(s_.tile()) + ranks_.place(e));
       tile.masks.push_back({{tile.at.back(), Expr(0), length_}});
     }
     body(tile);
@@ -288,14 +285,12 @@ std::vector<ValueId> GridSort::digits_of(const std::vector<ValueId>& words, cons
 void GridSort::count(const Expr& pass, const Expr& half) {
   const Expr digits(s_.digits());
   each_tile([&](const Tile& tile) {
-    ranks_.count(digits_of(words_of(tile, half), pass), tile.masks);
-    b_.when({{thread_, Expr(0), digits}}, [&] {
-      const ValueId count =
-          add(b_, ranks_.first_of(thread_ + Expr(1)), minus(b_, ranks_.first_of(thread_)));
-      b_.store(counts_, (tile.row * digits + thread_) * tiles_ + tile.number,
-               b_.cast(count, position_));
+    ranks_.clear();
+    ranks_.before(digits_of(words_of(tile, half), pass), tile.masks);
+    ranks_.totals([&](const Expr& digit, ValueId count, const std::vector<Guard>& mask) {
+      b_.store(counts_, (tile.row * digits + digit) * tiles_ + tile.number,
+               b_.cast(count, position_), mask);
     });
-    b_.barrier();
   });
 }
 

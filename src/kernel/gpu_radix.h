@@ -12,9 +12,8 @@ namespace egret::kernel {
 
 struct RadixShape {
   int threads = 256; ///< of a block
-  int each = 13; ///< neighbouring elements of a thread; odd, so that threads that go along their
-                 ///< own elements meet in no bank of shared memory
-  int bits = 6;  ///< of a digit
+  int each = 16;     ///< elements of a thread
+  int bits = 8;      ///< of a digit; there are no more digits than threads
 
   int digits() const { return 1 << bits; }
   int warps() const { return threads / 32; }
@@ -32,20 +31,21 @@ ValueId scan_by_warp(ProgramBuilder& b, const Expr& lane, int buffer, const Expr
                      const std::function<void(const Expr& at, ValueId before,
                                               const std::vector<Guard>& mask)>& then);
 
-/// The ranks of a tile's elements by one digit. Each thread counts the digits of its own elements
-/// in a column of counters of its own, which needs no atomic operation; scans over the columns of a
-/// warp and over the warps make ranks of them.
+/// The ranks of a tile's elements by one digit. Element e of a thread is element place(e) of the
+/// tile: a warp has neighbouring elements, and of these its lanes have neighbours. Each warp counts
+/// the digits of its elements in counters of its own, in their order (warp-level multisplit,
+/// Ashkiani, Davidson, Meyer and Owens 2016); scans over the warps and the digits make ranks of
+/// that.
 class TileRanks {
 public:
   TileRanks(ProgramBuilder& b, const RadixShape& shape);
 
+  Expr place(int e) const;
   /// The elements' digits, as i32, and where each exists. Gives the number of elements of the tile
   /// with a smaller digit, or the same and before it. All threads of the block come here, and they
   /// have met behind their last use of first_of().
   std::vector<ValueId> ranks(const std::vector<ValueId>& digits,
                              const std::vector<std::vector<Guard>>& masks);
-  /// Counts without giving ranks.
-  void count(const std::vector<ValueId>& digits, const std::vector<std::vector<Guard>>& masks);
   /// Counts the digits of any number of tiles: clear(), before() for each, then totals(), which
   /// gives the number of elements of each digit to one thread.
   void clear();
@@ -58,16 +58,19 @@ public:
   ValueId first_of(const Expr& digit);
 
 private:
+  Expr counter_of(ValueId digit) const;
+  std::vector<ValueId> counts();
   void scan();
 
   ProgramBuilder& b_;
   RadixShape s_;
   Expr thread_, warp_, lane_;
-  int counters_, warps_; ///< by digit and thread; by digit and warp
+  int counters_, marks_; ///< by warp and digit
+  int firsts_;           ///< by digit: its first rank; at the end, the number of elements
+  int groups_;           ///< elements of the digits whose threads are of one warp
 };
 
-/// A tile whose elements are in the registers of its threads, element i of the tile in thread
-/// i / each.
+/// A tile whose elements are in the registers of its threads.
 class TileSort {
 public:
   TileSort(ProgramBuilder& b, const RadixShape& shape, DType word, DType position);

@@ -10,6 +10,8 @@
 #include "kernel/gpu_carried.h"
 #include "kernel/gpu_nest.h"
 #include "kernel/gpu_row_facts.h"
+#include "kernel/gpu_row_space.h"
+#include "kernel/gpu_row_time.h"
 #include "kernel/knobs.h"
 #include "kernel/pass_states.h"
 #include "kernel/passes.h"
@@ -22,9 +24,6 @@
 namespace egret::kernel {
 
 namespace {
-
-/// Where what is read once is kept from pass to pass.
-enum Keep : std::int64_t { kInRegisters, kInShared, kInNoMemory };
 
 class GpuRows {
 public:
@@ -42,9 +41,9 @@ public:
     arithmetic_ = arithmetic_of(target);
     e_.load_policy = schedule.load_policy;
     e_.means = p_.means();
-    keep_ = Keep(schedule.knob("keep", kInRegisters));
+    keep_ = RowKeep(schedule.knob("keep", 0));
     run_ = schedule.knob("run", 0);
-    roll_ = keep_ == kInShared ? schedule.knob("roll", 0) : 0;
+    roll_ = keep_ == RowKeep::Shared ? schedule.knob("roll", 0) : 0;
     vectors_ = f_.vectors(region, lanes_, shifted_.lanes > 1);
     pieces_ = schedule.split_reduce;
     mine_ = group_ == threads_ ? t_ : floormod(t_, Expr(group_));
@@ -91,7 +90,7 @@ public:
       counter = b_.counter("next", 2);
       launch.resident = true;
     }
-    if (keep_ == kInShared)
+    if (keep_ == RowKeep::Shared)
       make_stash(1);
     b_.grid_loop(
         launch.workers,
@@ -166,7 +165,7 @@ private:
 
   void whole(const Point& row) {
     for (int pass = 0; pass < p_.count; ++pass) {
-      if (pass > 0 && keep_ == kInShared)
+      if (pass > 0 && keep_ == RowKeep::Shared)
         for (int memory : stash_memory_)
           b_.forget_loads(memory);
       finish(pass, row, run_pass(pass, row));
@@ -235,7 +234,7 @@ private:
 
   /// One pass over the row. Gives the states of this thread.
   Running run_pass(int pass, const Point& row) {
-    if (keep_ == kInNoMemory) {
+    if (keep_ == RowKeep::Nowhere) {
       Running states = start(pass);
       if (shifted_.lanes == 1)
         return rolled_pass(pass, row, Expr(0), vectors_, std::move(states));
@@ -271,7 +270,7 @@ private:
     for (std::int64_t j = from; j < to; ++j) {
       spots.push_back(spot(row, begin + Expr(j * group_) + mine_, end));
       spots.back().turn = j;
-      if (keep_ == kInShared || run_ > 0)
+      if (keep_ == RowKeep::Shared || run_ > 0)
         stash(pass, spots.back(), Expr(j));
     }
     constexpr std::size_t kBatch = 4; // of points whose outputs are stored together
@@ -476,7 +475,7 @@ private:
   Expr mine_; ///< number of this thread in its group
   int lanes_ = 1;
   Arithmetic arithmetic_;
-  Keep keep_ = kInRegisters;
+  RowKeep keep_ = RowKeep::Registers;
   std::int64_t pieces_ = 1;
   Shifted shifted_;
   std::int64_t roll_ = 0; ///< turns over what shared memory keeps that a loop does at a time
@@ -493,20 +492,6 @@ private:
   int arrivals_ = -1;
 };
 
-/// Registers that a turn of a loop over a row takes for an element.
-constexpr std::int64_t kOfElement = 4;
-/// Sums of columns that a thread may carry, and threads of a multiprocessor that do.
-constexpr std::int64_t kCarriedSums = 32, kCarryingThreads = 512;
-constexpr std::int64_t kMostUnrolled = 512; ///< elements of a thread's code without loops
-constexpr std::int64_t kLongRow = 32 << 10; ///< bytes
-/// Elements of a row from which one pass over memory is better than keeping it in registers.
-constexpr std::int64_t kLongOnline = 8192;
-/// Vectors of a row from which several blocks share it; and how many times fewer rows than
-/// multiprocessors, and more vectors, make a barrier of the grid between the passes worth while.
-constexpr std::int64_t kSplitVectors = 4 * 1024, kMeetingRows = 4;
-/// Turns of a row in shared memory that are one after the other in the code; more are a loop.
-constexpr std::int64_t kLongTurns = 4;
-
 constexpr Knob kGpuRowsKnobs[] = {{"threads", 32, 1024, 32}, {"group", 1, 1024}, {"keep", 0, 2},
                                   {"run", 0, 4096},          {"resident", 0, 1}, {"copies", 1, 16},
                                   {"roll", 0, 16},           {"shift", 0, 1},    {"online", 0, 2}};
@@ -516,206 +501,7 @@ public:
   std::string name() const override { return "gpu_rows"; }
 
   std::vector<Schedule> space(const Region& region, const Target& target) const override {
-    RowFacts f(region);
-    if (!f.passes.reason.empty() || !f.suits(region, target))
-      return {};
-    const int lanes = gpu_lanes(region, f.inner, target.vector_bytes);
-    const Expr count = f.vectors(region, lanes);
-    const bool known = count.is_constant();
-    const std::int64_t vectors = about(count), rows = about(points_of(region, f.passes.parallel));
-    const CachePolicy policy = gpu_store_policy(region, target);
-    std::int64_t row_bytes = 0; // of what is fetched ahead
-    for (const RowLoad& l : row_loads(region, f, lanes))
-      row_bytes += vectors * lanes * std::int64_t(size_of(region.operands[l.load->number].dtype));
-    std::vector<Schedule> out;
-    // What every row reads (weights) stays in the registers of blocks that do many rows.
-    const bool weights = known && reads_weights(region, f);
-    // Sums go along with their maxima: of rows that are read from memory in every pass.
-    const Region picked = with_picks(region, PickBy::Load);
-    const RowFacts together(picked, Online::Scaled);
-    const bool gains = together.passes.reason.empty() && together.suits(picked, target) && known &&
-                       together.passes.count < f.passes.count;
-    const bool one_pass = gains && together.passes.count == 1 && together.passes.outputs[0].empty();
-    bool online = false;
-    auto add = [&](std::int64_t threads, std::int64_t group, std::int64_t keep, WorkOrder order,
-                   std::int64_t pieces, bool resident = false, std::int64_t run = 0,
-                   std::int64_t roll = 0) {
-      Schedule s;
-      s.generator = name();
-      s.knobs["threads"] = threads;
-      s.knobs["group"] = group;
-      s.knobs["keep"] = keep;
-      if (resident)
-        s.knobs["resident"] = 1;
-      if (run > 0)
-        s.knobs["run"] = run;
-      if (roll > 0)
-        s.knobs["roll"] = roll;
-      if (online)
-        s.knobs["online"] = 1;
-      // Several passes have more at hand for each element than one sum.
-      const std::int64_t fits = target.registers / threads / kOfElement / lanes;
-      if (keep == kInNoMemory && f.passes.count > 1 && fits < 4)
-        s.knobs["copies"] = power_of_two_upto(std::max<std::int64_t>(fits, 1));
-      s.order = order;
-      s.split_reduce = pieces;
-      s.store_policy = policy;
-      if (std::find(out.begin(), out.end(), s) == out.end())
-        out.push_back(std::move(s));
-    };
-    if (f.passes.carries()) {
-      if (!known || !points_of(region, f.passes.parallel).is_constant() || row_bytes == 0)
-        return {};
-      std::int64_t sums = 0;
-      for (const auto& stages : f.passes.carried)
-        sums += std::int64_t(stages.size());
-      // Measured: registers for all that is at hand matter more than many threads.
-      for (std::int64_t most : {256, 512, 128}) {
-        const std::int64_t turns = (vectors + most - 1) / most,
-                           share = (vectors + turns - 1) / turns;
-        const std::int64_t threads = (share + 31) / 32 * 32;
-        const std::int64_t blocks =
-            std::clamp<std::int64_t>(target.shared_bytes / (2 * row_bytes + 2048), 1,
-                                     std::max<std::int64_t>(kCarryingThreads / threads, 2));
-        const std::int64_t run = std::clamp<std::int64_t>(
-            (rows + blocks * target.workers - 1) / (blocks * target.workers), 1, 4096);
-        if (turns * lanes * sums > kCarriedSums || 2 * row_bytes + 8192 > target.block_shared_bytes)
-          continue;
-        const bool fits = turns * lanes <= kept_elements(threads, target) / 2;
-        for (std::int64_t keep :
-             {fits ? kInRegisters : kInShared, fits ? kInShared : kInRegisters}) {
-          // All shares at the same time: registers for so many blocks.
-          add(threads, threads, keep, WorkOrder::Fixed, 1, false, run);
-          out.back().blocks_per_core = int(blocks);
-        }
-      }
-      return out;
-    }
-    auto threads_for = [&](std::int64_t each) { // of a block that does a row
-      const std::int64_t wanted = (vectors + each - 1) / each;
-      return std::clamp<std::int64_t>((wanted + 31) / 32 * 32, 32, 1024);
-    };
-    // Rows that begin anywhere, by aligned vectors.
-    if (const Shifted shifted = shifted_rows(region, f, target); shifted.lanes > 1)
-      for (bool along : {gains, false}) {
-        online = along;
-        for (std::int64_t threads : {512, 1024, 256}) {
-          if (threads > 256 && vectors < 2 * threads * shifted.lanes)
-            continue;
-          Schedule s;
-          s.generator = name();
-          s.knobs = {{"threads", threads},
-                     {"group", threads},
-                     {"keep", kInNoMemory},
-                     {"shift", 1},
-                     {"copies", 2}};
-          if (online)
-            s.knobs["online"] = 1;
-          s.store_policy = policy;
-          if (std::find(out.begin(), out.end(), s) == out.end())
-            out.push_back(std::move(s));
-        }
-      }
-    // Few rows and much to sum: several blocks a row, in as few passes as it takes.
-    const bool fixed = known && points_of(region, f.passes.parallel).is_constant();
-    const RowFacts spreads(picked, Online::Spreads);
-    const bool one_spread =
-        fixed && f.passes.count > 1 && spreads.passes.reason.empty() && !spreads.passes.waits();
-    const bool meets = f.passes.waits() && !one_pass && !one_spread; // of blocks, between passes
-    if (fixed && rows > 0 &&
-        (meets ? kMeetingRows * rows <= target.workers && vectors >= kMeetingRows * kSplitVectors
-               : rows < target.workers && vectors >= kSplitVectors))
-      for (std::int64_t share : {2, 4, 1}) {
-        const std::int64_t pieces = std::clamp<std::int64_t>(
-            std::min(share * target.workers / rows, vectors / 512), 2, 1024);
-        online = gains;
-        add(256, 256, kInNoMemory, WorkOrder::Fixed, pieces);
-        if (!gains && one_spread)
-          out.back().knobs["online"] = std::int64_t(Online::Spreads);
-      }
-    online = one_pass;
-    // One pass over a long row needs no place for it.
-    if (one_pass && vectors * lanes >= kLongOnline)
-      for (std::int64_t threads : {128, 256, 512})
-        if (vectors >= 2 * threads)
-          add(threads, threads, kInNoMemory, WorkOrder::Fixed, 1);
-    online = false;
-    // A block that has a multiprocessor to itself would leave the memory idle while it computes.
-    if (known && row_bytes >= kLongRow && f.passes.count > 1)
-      for (std::int64_t most : {512, 256, 1024}) {
-        // So many threads that the last turn has something to do for all of them.
-        const std::int64_t turns = (vectors + most - 1) / most,
-                           share = (vectors + turns - 1) / turns;
-        const std::int64_t threads = (share + 31) / 32 * 32;
-        const std::int64_t elements = turns * lanes; // of a thread
-        const std::int64_t blocks =
-            std::clamp<std::int64_t>(target.shared_bytes / (2 * row_bytes + 2048), 1,
-                                     std::max<std::int64_t>(target.threads / threads, 1));
-        const std::int64_t run = (rows + blocks * target.workers - 1) / (blocks * target.workers);
-        if (run < 2 || elements > kMostUnrolled || 2 * row_bytes + 8192 > target.block_shared_bytes)
-          continue;
-        const bool fits = elements <= kept_elements(threads, target);
-        for (bool along : {gains && !one_pass, false}) {
-          online = along;
-          for (std::int64_t keep :
-               {fits ? kInRegisters : kInShared, fits ? kInShared : kInRegisters})
-            for (std::int64_t roll : {kLongTurns, std::int64_t(0)})
-              if (roll == 0 || (keep == kInShared && turns > kLongTurns))
-                add(threads, threads, keep, WorkOrder::Fixed, 1, false, run, roll);
-        }
-      }
-    // Two blocks with a row each: one computes while the other waits for memory.
-    if (gains && !one_pass && row_bytes >= kLongRow && 2 * row_bytes + 8192 <= target.shared_bytes)
-      for (std::int64_t threads : {512, 1024, 256})
-        for (std::int64_t keep : {kInShared, kInNoMemory}) {
-          if (keep == kInShared && (vectors + threads - 1) / threads * lanes > kMostUnrolled)
-            continue;
-          online = true;
-          add(threads, threads, keep, WorkOrder::Drawn, 1);
-        }
-    online = false;
-    for (std::int64_t each : {4, 2, 8, 1}) {
-      const std::int64_t per_thread =
-          std::max<std::int64_t>(1, (vectors + threads_for(each) - 1) / threads_for(each));
-      const bool fits = known && per_thread * lanes <= kept_elements(threads_for(each), target);
-      const bool unrolls = known && per_thread * lanes <= kMostUnrolled;
-      const bool stashes =
-          f.passes.count > 1 && unrolls &&
-          per_thread * threads_for(each) * lanes * 4 <=
-              (fits ? target.block_shared_bytes / 2 : target.block_shared_bytes - 16384);
-      const std::int64_t keep = fits ? kInRegisters : stashes ? kInShared : kInNoMemory;
-      if (vectors <= 32 * each) {
-        // A warp or a part of it does a row.
-        std::int64_t group = 2;
-        while (group < 32 && group * each < vectors)
-          group *= 2;
-        if (vectors <= 1)
-          group = 2;
-        for (std::int64_t threads : {128, 256})
-          for (bool resident : {weights, !weights})
-            add(threads, group, known ? kInRegisters : kInNoMemory, WorkOrder::Fixed, 1, resident);
-        continue;
-      }
-      for (WorkOrder order : {weights ? WorkOrder::Drawn : WorkOrder::Fixed,
-                              weights ? WorkOrder::Fixed : WorkOrder::Drawn})
-        add(threads_for(each), threads_for(each), keep, order, 1);
-      if (fits && stashes)
-        add(threads_for(each), threads_for(each), kInShared, WorkOrder::Fixed, 1);
-    }
-    add(256, 256, kInNoMemory, WorkOrder::Fixed, 1);
-    // Means and spreads in one pass, for rows that nothing keeps.
-    if (f.passes.count > 2 && known && vectors >= 512) {
-      if (spreads.passes.reason.empty() && together.passes.reason.empty() &&
-          spreads.passes.count < together.passes.count) {
-        const bool first = out.front().knob("keep", kInRegisters) == kInNoMemory;
-        add(256, 256, kInNoMemory, WorkOrder::Fixed, 1);
-        Schedule s = out.back();
-        s.knobs["online"] = std::int64_t(Online::Spreads);
-        s.knobs["threads"] = s.knobs["group"] = 512;
-        out.insert(first ? out.begin() : out.end(), std::move(s));
-      }
-    }
-    return out;
+    return row_schedules(region, target);
   }
 
   Lowered lower(const Region& whole, const Schedule& schedule,
@@ -731,9 +517,10 @@ public:
       return {false, {}, "no sum goes along with its maximum or its mean"};
     const std::int64_t threads = schedule.knob("threads", 256),
                        group = schedule.knob("group", threads);
+    const auto keep = RowKeep(schedule.knob("keep", 0));
     if (auto why = gpu_threads_refused(threads); !why.empty())
       return {false, {}, why};
-    if (group != threads && (group < 2 || group > 32 || (group & (group - 1)) != 0))
+    if (group != threads && (group < 1 || group > 32 || (group & (group - 1)) != 0))
       return {false, {}, "a group is a power of two up to 32, or the block"};
     const int lanes = gpu_lanes(
         region, f.inner, schedule.vector_bytes ? schedule.vector_bytes : target.vector_bytes);
@@ -741,14 +528,13 @@ public:
     if (schedule.knob("shift", 0) != 0) {
       if (shifted_rows(region, f, target).lanes == 1)
         return {false, {}, "rows begin where memory is aligned, or do not begin alike"};
-      if (schedule.knob("keep", kInRegisters) != kInNoMemory || group < 3 ||
-          schedule.split_reduce > 1)
+      if (keep != RowKeep::Nowhere || group < 3 || schedule.split_reduce > 1)
         return {false, {}, "shifted rows are done whole and kept nowhere"};
     }
-    if (schedule.knob("keep", kInRegisters) != kInNoMemory) {
+    if (keep != RowKeep::Nowhere) {
       if (!vectors.is_constant())
         return {false, {}, "a row of unknown length is kept nowhere"};
-      if ((vectors.value() + group - 1) / group * lanes > kMostUnrolled)
+      if ((vectors.value() + group - 1) / group * lanes > kMostRowUnrolled)
         return {false, {}, "a thread's part of a row is too long to be kept"};
     }
     if (f.passes.carries()) {
@@ -759,8 +545,8 @@ public:
         return {false, {}, "sums of columns need a known number of rows"};
     }
     if (schedule.knob("run", 0) != 0) {
-      if (schedule.knob("run", 0) < 0 || schedule.knob("keep", kInRegisters) == kInNoMemory ||
-          group != threads || schedule.split_reduce > 1 || schedule.order != WorkOrder::Fixed)
+      if (schedule.knob("run", 0) < 0 || keep == RowKeep::Nowhere || group != threads ||
+          schedule.split_reduce > 1 || schedule.order != WorkOrder::Fixed)
         return {false, {}, "rows are fetched ahead by whole blocks, in order, and are kept"};
       if (!target.has(Capability::AsyncCopies) || row_loads(region, f, lanes).empty())
         return {false, {}, "there is nothing that asynchronous copies could fetch ahead"};

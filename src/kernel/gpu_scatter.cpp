@@ -205,21 +205,27 @@ public:
 
   KernelProgram run() {
     if (empty())
-      return finish();
+      return finished();
     sort();
     barrier();
     if (!f_.monoid) {
       put_last();
-      return finish();
+      return finished();
     }
     partial_ = b_.workspace("partial", f_.state, chunks_ * Expr(2) * f_.column_count);
     chunks();
     barrier();
     join();
-    return finish();
+    return finished();
   }
 
 private:
+  KernelProgram finished() {
+    KernelProgram program = finish();
+    keep_registers(program.launch);
+    return program;
+  }
+
   /// The sorted bins and the numbers of their updates. What goes nowhere is behind the last bin.
   void sort() {
     const DType word = bin_type_ == DType::I32 ? DType::U32 : DType::U64;
@@ -417,7 +423,7 @@ constexpr Knob kGpuScatterKnobs[] = {{"way", kCounters, kColumns},
                                      {"groups", 1, 1 << 14},
                                      {"together", 1, 64},
                                      {"bits", 2, 8},
-                                     {"each", 1, 31, 2},
+                                     {"each", 1, 32},
                                      {"chunk", 1, 1 << 12},
                                      {"copies", 1, 32}};
 
@@ -499,11 +505,15 @@ public:
     const bool cached = elements <= target.l2_bytes / 24; // with the integers that stand for them
     if (integers && cached)
       by_integers();
+    // A tile for each multiprocessor, where there are enough updates.
+    const int each = int(std::clamp<std::int64_t>(
+        power_of_two_upto(std::max<std::int64_t>(updates / (256 * target.workers), 1)), 4, 16));
     if (updates >= kWorthSorting)
-      for (const int bits : {6, 5, 8})
+      for (const int bits : {8, 6})
         for (const int chunk : {64, 32, 128})
-          if (refused_sorted(*form, {256, 13, bits}).empty())
-            offer(kSorted, {{"threads", 256}, {"bits", bits}, {"chunk", chunk}}, out);
+          if (refused_sorted(*form, {256, each, bits}).empty())
+            offer(kSorted, {{"threads", 256}, {"each", each}, {"bits", bits}, {"chunk", chunk}},
+                  out);
     if (integers && !cached)
       by_integers();
     return out;
@@ -532,7 +542,7 @@ public:
                   [&] { return PrivateCounters(region, form, shape).run(); });
     }
     case kSorted: {
-      const RadixShape sort{threads, int(schedule.knob("each", 13)), int(schedule.knob("bits", 6))};
+      const RadixShape sort{threads, int(schedule.knob("each", 16)), int(schedule.knob("bits", 8))};
       const SortedShape shape{sort, int(schedule.knob("chunk", 64)), together(8)};
       return made(refused_sorted(form, sort),
                   [&] { return SortedUpdates(region, form, shape).run(); });

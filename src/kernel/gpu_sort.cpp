@@ -16,6 +16,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 
 namespace egret::kernel {
 
@@ -178,8 +179,8 @@ RowGroup row_group(const Region& region, const SortForm& form, const Schedule& s
 
 std::string refused(const SortForm& form, const RadixShape& shape, GpuSortWay way,
                     const Target& target) {
-  if (shape.each % 2 == 0 || shape.each > 31)
-    return "a thread's elements are an even number, or more than 31";
+  if (shape.each > 32)
+    return "a thread has more than 32 elements";
   if (shape.digits() > shape.threads)
     return "a block has fewer threads than digits";
   const bool fits = proves_less_equal(form.length, Expr(shape.tile()));
@@ -220,20 +221,21 @@ public:
       Schedule s;
       s.generator = name();
       s.knobs = {{"way", int(way)}, {"threads", threads}, {"each", each}, {"bits", bits}};
-      out.push_back(std::move(s));
+      if (std::ranges::find(out, s) == out.end())
+        out.push_back(std::move(s));
     };
     // A row in the smallest tile that holds it: blocks of few threads wait less for each other.
-    for (const auto& [threads, each] : kTiles)
-      offer(GpuSortWay::Tile, threads, each, 4);
-    for (const auto& [threads, each] : kTiles)
-      offer(GpuSortWay::Tile, threads, each, 5);
-    for (const int bits : {4, 5})
-      for (const int each : {15, 7})
+    for (const int most : {8, 6, 5})
+      for (const auto& [threads, each] : kTiles)
+        offer(GpuSortWay::Tile, threads, each,
+              std::min(most, int(std::bit_width(unsigned(threads))) - 1));
+    for (const int bits : {8, 6})
+      for (const int each : {16, 8})
         offer(GpuSortWay::Select, 256, each, bits);
     for (const GpuSortWay way : {GpuSortWay::Onesweep, GpuSortWay::Grid})
-      for (const int bits : {6, 5, 7, 4})
-        for (const int each : {form->word == DType::U64 ? 15 : 13, 9})
-          offer(way, 256, each, bits);
+      for (const int bits : {8, 7})
+        for (const auto& [threads, each] : long_tiles(*form, target))
+          offer(way, threads, each, bits);
     return out;
   }
 
@@ -259,8 +261,8 @@ public:
         return {false, {}, why};
       return within_block(gpu_sort_by_lists(region, *form, shape), target);
     }
-    const RadixShape shape{int(schedule.knob("threads", 256)), int(schedule.knob("each", 13)),
-                           int(schedule.knob("bits", 6))};
+    const RadixShape shape{int(schedule.knob("threads", 256)), int(schedule.knob("each", 16)),
+                           int(schedule.knob("bits", 8))};
     if (auto why = refused(*form, shape, way, target); !why.empty())
       return {false, {}, why};
     return within_block(GpuSort(region, *form, shape).run(way), target);
@@ -323,6 +325,24 @@ private:
   };
   static constexpr Tile kTiles[] = {{32, 1},  {32, 3},  {64, 3},   {64, 5},  {128, 5},
                                     {128, 9}, {256, 9}, {256, 15}, {512, 15}};
+  /// Tiles of rows that need several, the largest first; of 64-bit words the smaller ones.
+  static constexpr Tile kLongTiles[] = {{384, 18}, {512, 12}, {256, 16}, {256, 12}, {256, 8}};
+
+  /// The largest tile of which there is one for each multiprocessor comes first.
+  static std::vector<Tile> long_tiles(const SortForm& form, const Target& target) {
+    const std::int64_t elements = about(form.row_count) * about(form.length);
+    std::vector<Tile> tiles;
+    for (const Tile& tile : kLongTiles)
+      if (size_of(form.word) <= 4 || tile.each <= 12)
+        tiles.push_back(tile);
+    std::ranges::stable_partition(tiles, [&](const Tile& tile) {
+      return elements >= std::int64_t(tile.threads) * tile.each * target.workers;
+    });
+    // Where there are too few of any, the smallest are the most.
+    if (elements < std::int64_t(tiles.front().threads) * tiles.front().each * target.workers)
+      std::ranges::reverse(tiles);
+    return tiles;
+  }
 };
 
 } // namespace

@@ -64,6 +64,11 @@ std::string refused_atomic(const KernelProgram& p, const Intrinsic& use, const T
   return {};
 }
 
+std::string refused_count(const KernelProgram&, const Intrinsic& use, const Type&) {
+  return use.variables.size() == 1 ? ""
+                                   : fmt::format("{} variables for a count", use.variables.size());
+}
+
 std::string refused_without_residence(const KernelProgram& p, const Intrinsic&, const Type&) {
   return p.launch.resident ? ""
                            : "blocks that wait for each other in a program whose blocks may "
@@ -228,6 +233,16 @@ std::vector<IntrinsicInfo> lane_rows() {
        .scope = IntrinsicScope::Subgroup,
        .requirement = Capability::Subgroups,
        .acquires = true},
+      {.id = IntrinsicId::CountInOrder,
+       .name = "count_in_order",
+       .doc = "the lanes of the subgroup count elements up, one after the other",
+       .scope = IntrinsicScope::Subgroup,
+       .requirement = Capability::Subgroups,
+       .memory = {{"at", kShared, Effect::Update, DType::I32},
+                  {"mark", kShared, Effect::Update, DType::U32}},
+       .variables = Type{DType::I32, 1},
+       .masked = true,
+       .refused = refused_count},
   };
 }
 

@@ -33,6 +33,10 @@ enum class IntrinsicId : std::uint8_t {
   ShuffleXor, ///< `value` of the lane of the subgroup whose number differs from this one's in the
               ///< bits of `mask`; all lanes of the subgroup come here
   SubgroupBarrier, ///< the lanes of the subgroup
+  CountInOrder,    ///< the lanes of a subgroup, one after the other: the variable (i32) = element
+                ///< `at`, which then is one more; where the mask fails, 0 and nothing. All lanes
+                ///< come here, and no other subgroup counts the element before a barrier. `mark`,
+                ///< for the target's use, is 0 and belongs to `at` alone
   // Blocks that run at the same time
   GridBarrier, ///< all threads of all blocks, through elements `counter` and the next one
   LastArriver, ///< Acquire: body in the block that is the last of `arrivals` to come here with

@@ -82,5 +82,33 @@ LoadReport load(const std::vector<NamedTensor>& tensors, const StateDict& state,
   return report;
 }
 
+void move(const std::vector<NamedTensor>& tensors, const Device& device) {
+  for (auto [name, tensor] : tensors)
+    if (tensor.defined())
+      tensor.set_device(device);
+}
+
+Converter::Converter(DType type) : type_(type) {
+  if (!is_float(type))
+    fail(ErrorKind::DType, "to: {} is no float type; a module's floats are converted to one",
+         name_of(type));
+}
+
+void Converter::tensor(const std::string&, Tensor& value) {
+  if (!value.defined() || !is_float(value.dtype()) || value.dtype() == type_)
+    return;
+  for (const Converted& met : converted_)
+    if (egret::detail::same_place(met.before, value)) {
+      value = met.now;
+      return;
+    }
+  const bool is_leaf = value.requires_grad();
+  Tensor now = value.detach().to(type_);
+  now.set_requires_grad(is_leaf);
+  egret::detail::retire(value);
+  converted_.push_back({value, now});
+  value = std::move(now);
+}
+
 } // namespace detail
 } // namespace egret::nn

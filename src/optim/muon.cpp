@@ -67,10 +67,10 @@ void Muon::step() {
   const double mu = options_.momentum;
   for (std::size_t i : matrices_) {
     auto& [name, p] = parameters_[i];
-    const Tensor g = p.grad();
+    const Tensor g = gradient(i);
     if (!g.defined())
       continue;
-    Tensor& m = momentum.at(name);
+    Tensor& m = state(momentum, i);
     m.assign(mu * m + (1 - mu) * g);
     const Tensor direction =
         orthogonalized(options_.nesterov ? mu * m + (1 - mu) * g : m, options_.newton_schulz);

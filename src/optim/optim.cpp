@@ -48,9 +48,27 @@ Tensor Optimizer::rate(std::size_t parameter) const {
   return factor == 1 ? lr : lr * factor;
 }
 
+Tensor Optimizer::gradient(std::size_t parameter) const {
+  const auto& [name, tensor] = parameters_[parameter];
+  if (egret::detail::is_retired(tensor))
+    fail(ErrorKind::State,
+         "optimizer: '{}' was converted to another dtype after the optimizer was made, which has "
+         "the tensor of before; make the optimizer of the converted parameters",
+         name);
+  return tensor.grad();
+}
+
+Tensor& Optimizer::state(State& states, std::size_t parameter) const {
+  const auto& [name, tensor] = parameters_[parameter];
+  Tensor& own = states.at(name);
+  if (!same_device(own, tensor))
+    own.set_device(tensor.device());
+  return own;
+}
+
 Tensor Optimizer::decayed_gradient(std::size_t parameter) const {
   const Tensor& p = parameters_[parameter].tensor;
-  const Tensor g = p.grad();
+  const Tensor g = gradient(parameter);
   return g.defined() && decay(parameter) != 0 ? g + decay(parameter) * p : g;
 }
 
@@ -68,7 +86,7 @@ void Sgd::step() {
     if (!g.defined())
       continue;
     if (options_.momentum != 0) {
-      Tensor& v = velocity.at(name);
+      Tensor& v = state(velocity, i);
       v.assign(options_.momentum * v + g);
       g = options_.nesterov ? g + options_.momentum * v : v;
     }
@@ -89,14 +107,14 @@ void AdamW::step() {
   const Tensor rescale = 1.0 / -expm1(steps * std::log(options_.beta2));
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     auto& [name, p] = parameters_[i];
-    Tensor g = p.grad();
+    Tensor g = gradient(i);
     if (!g.defined())
       continue;
     const double decayed = options_.decay_matrices_only && p.rank() < 2 ? 0 : decay(i);
     if (coupled_ && decayed != 0)
       g = g + decayed * p;
-    Tensor& m = exp_avg.at(name);
-    Tensor& v = exp_avg_sq.at(name);
+    Tensor& m = state(exp_avg, i);
+    Tensor& v = state(exp_avg_sq, i);
     m.assign(options_.beta1 * m + (1 - options_.beta1) * g);
     v.assign(options_.beta2 * v + (1 - options_.beta2) * square(g));
     const Tensor size = rate(i);
@@ -127,7 +145,7 @@ void Adagrad::step() {
     Tensor g = decayed_gradient(i);
     if (!g.defined())
       continue;
-    Tensor& s = sum.at(name);
+    Tensor& s = state(sum, i);
     s.assign(s + square(g));
     const Tensor size = options_.lr_decay != 0 ? rate(i) / slower : rate(i);
     p -= size * g / (sqrt(s) + options_.eps);
@@ -152,17 +170,17 @@ void RmsProp::step() {
     Tensor g = decayed_gradient(i);
     if (!g.defined())
       continue;
-    Tensor& s = square_avg.at(name);
+    Tensor& s = state(square_avg, i);
     s.assign(a * s + (1 - a) * square(g));
     Tensor spread = s;
     if (options_.centered) {
-      Tensor& mean = grad_avg.at(name);
+      Tensor& mean = state(grad_avg, i);
       mean.assign(a * mean + (1 - a) * g);
       spread = s - square(mean);
     }
     Tensor change = g / (sqrt(spread) + options_.eps);
     if (options_.momentum != 0) {
-      Tensor& v = momentum.at(name);
+      Tensor& v = state(momentum, i);
       v.assign(options_.momentum * v + change);
       change = v;
     }
@@ -178,10 +196,10 @@ void Lion::step() {
   NoGrad no_grad;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     auto& [name, p] = parameters_[i];
-    const Tensor g = p.grad();
+    const Tensor g = gradient(i);
     if (!g.defined())
       continue;
-    Tensor& m = exp_avg.at(name);
+    Tensor& m = state(exp_avg, i);
     const Tensor direction = sign(options_.beta1 * m + (1 - options_.beta1) * g);
     m.assign(options_.beta2 * m + (1 - options_.beta2) * g);
     const Tensor size = rate(i);

@@ -24,8 +24,8 @@ struct Counts {
   Count ops_recorded, kernels_launched, submissions, bytes_read, bytes_written, graphs_traced,
       compiles, kernels_compiled, kernels_loaded, kernels_refused, candidates_tried, measurements,
       choices_remembered, search_microseconds, derived_fills, plan_hits, plan_symbolic_hits,
-      plan_explorations, plan_specializations, plan_misses, plans_evicted, device_allocations,
-      pool_allocations, host_copies, bytes_reserved, plans, plan_bytes;
+      plan_explorations, plan_specializations, plans_triggered, plan_misses, plans_evicted,
+      device_allocations, pool_allocations, host_copies, bytes_reserved, plans, plan_bytes;
 
   void use(std::uint64_t bytes) noexcept {
     const std::uint64_t now = in_use_.fetch_add(bytes, std::memory_order_relaxed) + bytes;

@@ -27,6 +27,7 @@ constexpr std::uint64_t Counters::*kSums[] = {
     &Counters::measurements,       &Counters::choices_remembered, &Counters::search_microseconds,
     &Counters::kernels_loaded,     &Counters::derived_fills,      &Counters::kernels_refused,
     &Counters::plan_symbolic_hits, &Counters::plan_explorations,  &Counters::plan_specializations,
+    &Counters::plans_triggered,
 };
 
 } // namespace
@@ -53,6 +54,7 @@ Counters counters() {
   now.plan_symbolic_hits = c.plan_symbolic_hits.get();
   now.plan_explorations = c.plan_explorations.get();
   now.plan_specializations = c.plan_specializations.get();
+  now.plans_triggered = c.plans_triggered.get();
   now.plan_misses = c.plan_misses.get();
   now.plans_evicted = c.plans_evicted.get();
   now.device_allocations = c.device_allocations.get();
@@ -88,7 +90,8 @@ std::string Counters::text() const {
       "kernels compiled   {}\nkernels loaded     {}\nkernels refused    {}\ncandidates tried   "
       "{}\nmeasurements       {}\n"
       "choices remembered {}\nsearch us          {}\nderived fills      {}\nplan hits          "
-      "{}\nsymbolic hits      {}\nexplorations       {}\nspecializations    {}\nplan misses        "
+      "{}\nsymbolic hits      {}\nexplorations       {}\nspecializations    {}\ntriggered          "
+      "{}\nplan misses        "
       "{}\n"
       "plans evicted      {}\ndevice allocations {}\npool allocations   {}\n"
       "host copies        {}\nbytes in use       {}\nbytes reserved     {}\n"
@@ -96,8 +99,9 @@ std::string Counters::text() const {
       ops_recorded, kernels_launched, submissions, bytes_read, bytes_written, graphs_traced,
       compiles, kernels_compiled, kernels_loaded, kernels_refused, candidates_tried, measurements,
       choices_remembered, search_microseconds, derived_fills, plan_hits, plan_symbolic_hits,
-      plan_explorations, plan_specializations, plan_misses, plans_evicted, device_allocations,
-      pool_allocations, host_copies, bytes_in_use, bytes_reserved, peak_bytes, plans, plan_bytes);
+      plan_explorations, plan_specializations, plans_triggered, plan_misses, plans_evicted,
+      device_allocations, pool_allocations, host_copies, bytes_in_use, bytes_reserved, peak_bytes,
+      plans, plan_bytes);
 }
 
 } // namespace egret

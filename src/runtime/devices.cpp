@@ -8,6 +8,25 @@
 
 namespace egret {
 
+Device::Device(const std::string& name)
+    : name_(backend::backends().text(backend::backends().parse(name, "Device"))) {}
+
+namespace {
+
+runtime::DeviceNumber opened(const Device& device) {
+  const backend::DeviceName name = backend::backends().parse(device.name(), "DeviceScope");
+  runtime::Runtime::instance().pool(name); // refuses what cannot be had
+  return runtime::number_of(name);
+}
+
+} // namespace
+
+DeviceScope::DeviceScope(const Device& device)
+    : before_(runtime::ThreadDevice::exchange(opened(device))) {}
+DeviceScope::~DeviceScope() {
+  runtime::ThreadDevice::exchange(before_);
+}
+
 std::string device() {
   return runtime::Runtime::instance().device().name();
 }

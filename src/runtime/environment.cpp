@@ -108,6 +108,9 @@ constexpr std::array kVariables{
     EnvironmentVariable{"EGRET_LIBRARIES", "0 or 1",
                         "0: searches choose among egret's own kernels only",
                         [](std::string_view t, std::string_view w) { parse_flag(t, w); }},
+    EnvironmentVariable{"EGRET_LLVM", "a file",
+                        "the only `libegret_llvm.so`, the CPU's code generator, that is tried",
+                        is_path},
     EnvironmentVariable{"EGRET_NVRTC", "a file", "the only NVRTC that is tried", is_path},
     EnvironmentVariable{
         "EGRET_OBJECTS_MB", "0 to 1000000",

@@ -16,14 +16,18 @@
 #include "support/fail.h"
 #include "support/hash.h"
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
+#include <limits>
 #include <map>
 #include <mutex>
+#include <utility>
 
 namespace egret::runtime {
 namespace {
@@ -37,6 +41,19 @@ struct Place {
                    static_cast<std::uint64_t>(engine));
   }
 };
+
+thread_local DeviceNumber thread_device = 0;
+
+// All devices that have a number, at their number less 1.
+struct NumberedDevices {
+  std::mutex mutex;
+  std::deque<backend::DeviceName> names;
+};
+
+NumberedDevices& numbered_devices() noexcept {
+  static auto* const devices = new NumberedDevices;
+  return *devices;
+}
 
 // How much work goes into what is compiled.
 struct EffortSetting {
@@ -95,6 +112,31 @@ std::uint64_t key_of(const ir::Graph& graph, const compiler::Options& options, P
 
 } // namespace
 
+DeviceNumber number_of(const backend::DeviceName& device) {
+  NumberedDevices& all = numbered_devices();
+  std::lock_guard lock(all.mutex);
+  const auto found = std::find(all.names.begin(), all.names.end(), device);
+  const auto at = static_cast<std::size_t>(found - all.names.begin());
+  if (found == all.names.end()) {
+    ensure(at < std::numeric_limits<DeviceNumber>::max(), "there are too many devices");
+    all.names.push_back(device);
+  }
+  return static_cast<DeviceNumber>(at + 1);
+}
+
+const backend::DeviceName& device_of(DeviceNumber number) {
+  NumberedDevices& all = numbered_devices();
+  std::lock_guard lock(all.mutex);
+  return all.names.at(static_cast<std::size_t>(number) - 1);
+}
+
+DeviceNumber ThreadDevice::now() noexcept {
+  return thread_device;
+}
+DeviceNumber ThreadDevice::exchange(DeviceNumber device) noexcept {
+  return std::exchange(thread_device, device);
+}
+
 // What belongs to one engine's memory.
 struct DeviceSet {
   std::unique_ptr<backend::Device> device;
@@ -122,6 +164,7 @@ struct Runtime::Impl {
   EffortSetting effort = effort_of_environment();
   std::function<bool(const SearchProgress&)> progress;
   std::atomic<std::uint64_t> place_number{number()};
+  std::atomic<DeviceNumber> device_number{number_of(place.device)};
   std::atomic<const backend::Device*> current{nullptr}; // of place; null before it is made
   std::map<backend::DeviceName, std::unique_ptr<DeviceSet>> compiled; // of Engine::Compiled
   std::unique_ptr<DeviceSet> interpreter;                             // of the other engines
@@ -148,17 +191,28 @@ struct Runtime::Impl {
       interpreter = std::make_unique<DeviceSet>(make_interpreter_device(), false);
     return *interpreter;
   }
+  // The thread's.
+  Place here() const {
+    return thread_device == 0 ? place : Place{place.engine, device_of(thread_device)};
+  }
+  // What makes numbers of the thread's device others than those of the device in use.
+  std::uint64_t elsewhere() const noexcept {
+    return thread_device == device_number.load(std::memory_order_relaxed) ? 0 : thread_device;
+  }
   DeviceSet& devices() {
+    if (thread_device != 0)
+      return devices(here());
     DeviceSet& set = devices(place);
     current.store(set.device.get(), std::memory_order_release);
     return set;
   }
   // For all that is evaluated from now on; nothing changes where the device cannot be had.
   void turn_to(const Place& to) {
-    devices(to); // may throw
+    DeviceSet& set = devices(to); // may throw
     place = to;
-    devices();
+    current.store(set.device.get(), std::memory_order_release);
     place_number = number();
+    device_number = number_of(place.device);
     ++generation;
   }
   void complete(compiler::Options& options, DeviceSet& set) const {
@@ -218,7 +272,8 @@ void Runtime::copy(const StoragePtr& to, const StoragePtr& from, std::size_t byt
 }
 
 void Runtime::bring_here(StoragePtr& storage) {
-  const backend::Device* now = impl_->current.load(std::memory_order_acquire);
+  const backend::Device* now =
+      thread_device == 0 ? impl_->current.load(std::memory_order_acquire) : nullptr;
   if (now && share_memory(*now, storage->device()))
     return;
   Pool& own = pool();
@@ -245,7 +300,7 @@ std::shared_ptr<const Program> Runtime::program(const ir::Graph& graph,
   request->options = asked;
   {
     std::lock_guard lock(impl_->mutex);
-    request->place = impl_->place;
+    request->place = impl_->here();
     request->set = &impl_->devices();
     impl_->complete(request->options, *request->set);
   }
@@ -463,11 +518,15 @@ double Runtime::budget_seconds() const {
 }
 
 std::uint64_t Runtime::place() const noexcept {
-  return impl_->place_number.load(std::memory_order_relaxed);
+  return impl_->place_number.load(std::memory_order_relaxed) ^ mix(impl_->elsewhere());
 }
 
 std::uint64_t Runtime::generation() const noexcept {
-  return impl_->generation.load(std::memory_order_relaxed);
+  return impl_->generation.load(std::memory_order_relaxed) ^ impl_->elsewhere() << 48;
+}
+
+DeviceNumber Runtime::device_number() const noexcept {
+  return impl_->device_number.load(std::memory_order_relaxed);
 }
 
 backend::Device& Runtime::device() {

@@ -20,7 +20,29 @@ enum class Engine : std::uint8_t {
   Reference,   ///< by the reference executor, node by node: slow, the oracle of tests
 };
 
-/// Everything here is thread-safe.
+/// A device in few bits: its place in the order in which devices were numbered. 0 is none of them.
+using DeviceNumber = std::uint16_t;
+DeviceNumber number_of(const backend::DeviceName& device);
+/// Of a number that number_of() has given.
+const backend::DeviceName& device_of(DeviceNumber number);
+
+/// While one lives, Runtime is for its thread that of another device; the one made last counts.
+/// 0: of the device in use.
+class ThreadDevice {
+public:
+  explicit ThreadDevice(DeviceNumber device) noexcept : before_(exchange(device)) {}
+  ~ThreadDevice() { exchange(before_); }
+  ThreadDevice(const ThreadDevice&) = delete;
+  /// This thread's; 0: that in use.
+  static DeviceNumber now() noexcept;
+  static DeviceNumber exchange(DeviceNumber device) noexcept; ///< gives the one before
+
+private:
+  DeviceNumber before_;
+};
+
+/// Everything here is thread-safe. "The device in use" is the thread's (ThreadDevice), or else that
+/// of use().
 class Runtime {
 public:
   /// Made at first use, never destroyed, so that tensors of static duration may outlive main().
@@ -56,6 +78,8 @@ public:
   void use(const backend::DeviceName& device);
   const kernel::Target& target();
   backend::Device& device();
+  /// Of use(), whatever the thread's is.
+  DeviceNumber device_number() const noexcept;
   /// For what is compiled from now on by options that name none. Error(Value) for a budget that is
   /// not positive, and nothing changes.
   /// Empty: Options::lazy and Options::fuse decide.

@@ -2,6 +2,7 @@
 
 #include "support/printable.h"
 
+#include <algorithm>
 #include <boost/asio/post.hpp>
 #include <boost/asio/write.hpp>
 #include <boost/beast/core/string.hpp>
@@ -23,6 +24,7 @@ namespace {
 
 constexpr std::uint32_t kMostHead = 16U << 10U;
 constexpr std::size_t kMostUnsent = 8U << 20U, kMostDiscarded = 64U << 20U;
+constexpr double kDrainSeconds = 1; // that a client which keeps its connection may hold back an end
 
 std::string_view view(boost::beast::string_view text) {
   return {text.data(), text.size()};
@@ -344,7 +346,8 @@ void Connection::next() {
     return;
   }
   stream_.socket().shutdown(net::ip::tcp::socket::shutdown_send, ignored);
-  stream_.expires_after(milliseconds(shared_.options.client_seconds));
+  const double wait = shared_.options.client_seconds;
+  stream_.expires_after(milliseconds(shared_.draining ? std::min(wait, kDrainSeconds) : wait));
   linger();
 }
 

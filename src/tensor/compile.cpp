@@ -72,6 +72,8 @@ Key key_of(const Call& call, const NamedDims::Seen& seen) {
                           static_cast<std::uint64_t>(node->needs_grad.load()) << 8 |
                           static_cast<std::uint64_t>(handle.shape.size()) << 16 |
                           static_cast<std::uint64_t>(first) << 32);
+    if (const runtime::DeviceNumber device = device_code(*node))
+      key.tensors.back() |= std::uint64_t{device} << 48;
     for (const Expr& dim : seen.shape(call, i))
       key.tensors.push_back(dim.is_constant() ? static_cast<std::uint64_t>(dim.value())
                                               : dim.hash());
@@ -285,16 +287,20 @@ std::string CompiledBase::graph_text() const {
   return impl_->last ? ir::print(impl_->last->graph) : std::string();
 }
 
+std::shared_ptr<const TracedProgram> CompiledBase::last_trace(const char* who) const {
+  std::lock_guard lock(impl_->mutex);
+  if (!impl_->last)
+    fail(ErrorKind::State, "{}: {}: not called yet, so that nothing is traced", impl_->options.name,
+         who);
+  return impl_->last;
+}
+
 void CompiledBase::export_library(const std::string& path) const {
-  std::shared_ptr<const TracedProgram> last;
-  {
-    std::lock_guard lock(impl_->mutex);
-    last = impl_->last;
-  }
-  if (!last)
-    fail(ErrorKind::State, "{}: export_library: not called yet, so that nothing is traced",
-         impl_->options.name);
-  detail::export_library(*last, path);
+  detail::export_library(*last_trace("export_library"), path);
+}
+
+void CompiledBase::export_onnx(const std::string& path) const {
+  detail::export_onnx(*last_trace("export_onnx"), impl_->options.name, path);
 }
 
 std::size_t CompiledBase::traces() const {

@@ -114,8 +114,9 @@ Tensor conv(const Tensor& operand, const Tensor& kernel, const Tensor& offset,
   grouped.insert(grouped.end(), site.operand.a.shape().begin() + 2, site.operand.a.shape().end());
   Tensor x = reshape(site.operand.a.to(wide), grouped);
   Shape counts;
+  std::vector<WindowedAxis> lines;
   for (std::size_t i = 0; i < spatial; ++i) {
-    const auto axis = static_cast<std::int64_t>(2 * i + 3);
+    const auto axis = static_cast<std::int64_t>(i + 3);
     const Windows w{site.kernel[i], site.stride[i], site.dilation[i]};
     std::int64_t before = site.padding[i], after = before;
     if (options.same) {
@@ -130,10 +131,10 @@ Tensor conv(const Tensor& operand, const Tensor& kernel, const Tensor& offset,
       fail(ErrorKind::Shape, "{}: the kernel spans {} elements and axis {} of {}, padded, has {}",
            who, w.span(), static_cast<std::int64_t>(i) - static_cast<std::int64_t>(spatial),
            shape_of(a), padded);
-    x = windows_of(framed(x, axis, before, after, Scalar::of(wide, std::int64_t{0}), who), axis, w,
-                   who);
+    lines.push_back({w, before, after});
     counts.push_back(w.count(padded));
   }
+  x = windows_of(x, 3, lines, Scalar::of(wide, std::int64_t{0}), who);
 
   // Both operands in the box [batch, groups, outputs, count..., channels, kernel...].
   std::vector<std::int64_t> order = {0, 1}, summed;
@@ -168,41 +169,102 @@ Tensor conv_transpose(const Tensor& operand, const Tensor& kernel, const Tensor&
   site.dilation = per_axis(options.dilation, spatial, 1, "dilation", who);
   const auto extra = per_axis(options.output_padding, spatial, 0, "output_padding", who);
   const DType wide = accumulator_of(site.type);
+  const Scalar zero = Scalar::of(wide, std::int64_t{0});
   const std::int64_t groups = site.groups, inner = weight.size(0) / groups;
   const Shape& shape = site.operand.a.shape();
 
-  // [batch, groups, outputs, (size, kernel)..., channels], summed over the channels.
-  Shape left = {shape[0], Expr(groups), Expr(inner), Expr(1)};
-  Shape right = {Expr(1), Expr(groups), Expr(inner), Expr(site.outputs)};
+  // Where windows overlap and the kernel is a multiple of the stride, a result is a sum over the
+  // elements that reach it: element s * q + r is that of a[q - d * j] * weight[r + s * j] over j.
+  // Else products are placed, and those that meet are added.
+  struct Line {
+    bool sums;
+    std::int64_t taps, phases;         ///< taps * phases: the kernel
+    WindowedAxis read, placed;         ///< of the operand, of the products
+    std::int64_t place = 0, phase = 0; ///< axes of the products
+  };
+  std::vector<Line> lines;
+  Shape left = {shape[0], Expr(groups), Expr(inner)};
+  Shape right = {Expr(groups), Expr(inner), Expr(site.outputs)};
+  left.insert(left.end(), shape.begin() + 2, shape.end());
   for (std::size_t i = 0; i < spatial; ++i) {
-    left.insert(left.end(), {shape[i + 2], Expr(1)});
-    right.insert(right.end(), {Expr(1), Expr(site.kernel[i])});
-  }
-  const Tensor x = reshape(site.operand.a.to(wide), left);
-  const Tensor w = reshape(weight.to(wide), right);
-  const Shape box = broadcast_shapes(left, right, who);
-  Tensor y = reduce(Op::ReduceSum,
-                    binary(Op::Mul, broadcast_to(x, box, who), broadcast_to(w, box, who), who), {2},
-                    false, who);
-  for (std::size_t i = 0; i < spatial; ++i) {
-    const auto axis = static_cast<std::int64_t>(i + 3);
-    const Windows windows{site.kernel[i], site.stride[i], site.dilation[i]};
-    const std::int64_t last = std::max(windows.stride, windows.dilation);
-    if (extra[i] >= last)
+    const std::int64_t k = site.kernel[i], s = site.stride[i], d = site.dilation[i],
+                       p = site.padding[i], n = site.operand.a.size(std::int64_t(i) + 2);
+    if (extra[i] >= std::max(s, d))
       fail(ErrorKind::Value,
            "{}: output_padding is {}; it must be less than stride or dilation ({})", who, extra[i],
-           last);
-    if (y.size(axis) < 1)
+           std::max(s, d));
+    if (n < 1)
       fail(ErrorKind::Shape, "{}: {} has an empty spatial axis", who, shape_of(a));
-    const std::int64_t size = windows.extent(y.size(axis)) - 2 * site.padding[i] + extra[i];
-    if (size < 1)
-      fail(ErrorKind::Shape, "{}: padding of {} leaves nothing of axis {} of {}", who,
-           site.padding[i], static_cast<std::int64_t>(i) - static_cast<std::int64_t>(spatial),
-           shape_of(a));
-    const Scalar zero = Scalar::of(wide, std::int64_t{0});
-    y = framed(folded(y, axis, windows, who), axis, 0, extra[i], zero, who);
-    y = framed(y, axis, -site.padding[i], -site.padding[i], zero, who);
+    if (Windows{k, s, d}.extent(n) - 2 * p + extra[i] < 1)
+      fail(ErrorKind::Shape, "{}: padding of {} leaves nothing of axis {} of {}", who, p,
+           static_cast<std::int64_t>(i) - static_cast<std::int64_t>(spatial), shape_of(a));
+    Line line{false, 1, k, {{1}}, {{k, s, d}, p, p - extra[i]}};
+    if (k > s && k % s == 0 && (s == 1 || d == 1)) {
+      // Of what is taken away, whole strides are not computed.
+      const Windows taps{k / s, 1, d};
+      const std::int64_t front = p / s, back = std::max<std::int64_t>(p - extra[i], 0) / s;
+      line = {true,
+              k / s,
+              s,
+              {taps, taps.span() - 1 - front, taps.span() - 1 - back},
+              {{s, s}, p - front * s, p - extra[i] - back * s}};
+    }
+    lines.push_back(line);
+    right.insert(right.end(), {Expr(line.taps), Expr(line.phases)});
   }
+  // [batch, groups, channels, (place, tap)...] and [groups, channels, outputs, (tap, phase)...].
+  std::vector<WindowedAxis> read, placed;
+  std::vector<std::int64_t> flipped;
+  for (std::size_t i = 0; i < spatial; ++i) {
+    read.push_back(lines[i].read);
+    placed.push_back(lines[i].placed);
+    if (lines[i].sums)
+      flipped.push_back(static_cast<std::int64_t>(2 * i + 3));
+  }
+  Tensor x = windows_of(reshape(site.operand.a.to(wide), left), 3, read, zero, who);
+  Tensor w = reshape(weight.to(wide), right);
+  if (!flipped.empty())
+    w = flip(w, flipped);
+  // Both in the box [batch, groups, outputs, phases..., places..., channels, taps...]; phases of
+  // products that are placed stand behind their places.
+  std::vector<std::int64_t> x_order = {0, 1}, w_order = {0, 2}, x_ones = {2}, w_ones = {0}, summed,
+                            y_order = {0, 1, 2};
+  std::int64_t axes = 3;
+  const auto phase = [&](std::size_t i) {
+    w_order.push_back(static_cast<std::int64_t>(2 * i + 4));
+    x_ones.push_back(axes);
+    lines[i].phase = axes++;
+  };
+  for (std::size_t i = 0; i < spatial; ++i)
+    if (lines[i].sums)
+      phase(i);
+  for (std::size_t i = 0; i < spatial; ++i) {
+    x_order.push_back(static_cast<std::int64_t>(2 * i + 3));
+    w_ones.push_back(axes);
+    lines[i].place = axes++;
+    if (!lines[i].sums)
+      phase(i);
+    y_order.insert(y_order.end(), {lines[i].place, lines[i].phase});
+  }
+  x_order.push_back(2);
+  w_order.push_back(1);
+  summed.push_back(axes++);
+  for (std::size_t i = 0; i < spatial; ++i) {
+    x_order.push_back(static_cast<std::int64_t>(2 * i + 4));
+    w_order.push_back(static_cast<std::int64_t>(2 * i + 3));
+    summed.push_back(axes++);
+  }
+  x = permute(x, x_order);
+  w = permute(w, w_order);
+  for (const std::int64_t axis : x_ones)
+    x = unsqueeze(x, axis);
+  for (const std::int64_t axis : w_ones)
+    w = unsqueeze(w, axis);
+  const Shape box = broadcast_shapes(x.shape(), w.shape(), who);
+  const Tensor products =
+      binary(Op::Mul, broadcast_to(x, box, who), broadcast_to(w, box, who), who);
+  const Tensor y =
+      folded(permute(reduce(Op::ReduceSum, products, summed, false, who), y_order), 3, placed, who);
   Shape out = {shape[0], Expr(groups * site.outputs)};
   out.insert(out.end(), y.shape().begin() + 3, y.shape().end());
   return site.operand.result(biased(reshape(y.to(site.type), out), bias, spatial));

@@ -39,7 +39,7 @@ void check_shape(const Shape& shape, const char* who) {
 
 Tensor filled(const Shape& shape, const Tensor& value, const char* who) {
   check_shape(shape, who);
-  return broadcast_to(value, shape, who);
+  return made_here(broadcast_to(value, shape, who));
 }
 
 Tensor stored(DType dtype, const Shape& shape, const void* elements, std::size_t bytes) {
@@ -116,15 +116,15 @@ Tensor full(const Shape& shape, Number value, std::optional<DType> dtype) {
 }
 Tensor zeros_like(const Tensor& a) {
   Access::raw(a, "zeros_like");
-  return zeros(a.shape(), a.dtype());
+  return made_like(zeros(a.shape(), a.dtype()), a);
 }
 Tensor ones_like(const Tensor& a) {
   Access::raw(a, "ones_like");
-  return ones(a.shape(), a.dtype());
+  return made_like(ones(a.shape(), a.dtype()), a);
 }
 Tensor full_like(const Tensor& a, Number value) {
   Access::raw(a, "full_like");
-  return full(a.shape(), value, a.dtype());
+  return made_like(full(a.shape(), value, a.dtype()), a);
 }
 
 Tensor arange(Number end, std::optional<DType> dtype) {
@@ -156,8 +156,8 @@ Tensor arange(Number begin, Number end, Number step, std::optional<DType> dtype)
   const bool plain = begin.as_double() == 0 && step.as_double() == 1;
   const DType inner = integer ? DType::I64 : type == DType::F64 ? DType::F64 : DType::F32;
   if (plain && type != DType::Bool)
-    return iota(count, type);
-  return (iota(count, inner) * step + begin).to(type);
+    return made_here(iota(count, type));
+  return made_here((iota(count, inner) * step + begin).to(type));
 }
 
 Tensor linspace(double begin, double end, std::int64_t count, DType dtype) {
@@ -171,7 +171,7 @@ Tensor linspace(double begin, double end, std::int64_t count, DType dtype) {
   const Tensor i = iota(count, wide);
   const Tensor up = i * step + begin;
   const Tensor down = (static_cast<double>(count - 1) - i) * -step + end;
-  return where(i * 2 < static_cast<double>(count), up, down).to(dtype);
+  return made_here(where(i * 2 < static_cast<double>(count), up, down).to(dtype));
 }
 
 Tensor eye(std::int64_t rows, std::int64_t columns, DType dtype) {
@@ -179,7 +179,7 @@ Tensor eye(std::int64_t rows, std::int64_t columns, DType dtype) {
     columns = rows;
   if (rows < 0)
     fail(ErrorKind::Value, "eye: {} rows; the number must not be negative", rows);
-  return eq(unsqueeze(iota(rows, DType::I64), 1), iota(columns, DType::I64)).to(dtype);
+  return made_here(eq(unsqueeze(iota(rows, DType::I64), 1), iota(columns, DType::I64)).to(dtype));
 }
 
 } // namespace egret

@@ -42,6 +42,12 @@ public:
 private:
   enum class Answer : std::uint8_t { No, Yes, Refused }; ///< Refused: cannot be computed now
 
+  // Of another device than the one that the walk is for.
+  static bool is_elsewhere(const Node& node) {
+    const Placement at = node.placement();
+    return (node.transfer && !node.is_leaf_value()) ||
+           (at.is_bound() && device_for(at) != device_for({}));
+  }
   bool stays(const Node& operand) const {
     return (operand.place & kLeafBit) || !forgotten_[operand.place];
   }
@@ -65,7 +71,7 @@ private:
   std::optional<Answer> known(const Node& node) const {
     if (!w_.order.empty() && node.epoch == w_.order[0]->epoch)
       return !(node.place & kLeafBit) && forgotten_[node.place] ? Answer::Yes : Answer::No;
-    if (node.in_flight || node.kind == Node::Kind::Placeholder || node.scope)
+    if (node.in_flight || node.kind == Node::Kind::Placeholder || node.scope || is_elsewhere(node))
       return Answer::Refused;
     if (node.is_leaf_value())
       return Answer::No;
@@ -113,13 +119,13 @@ Walk walk_to_read(std::span<const NodePtr> roots, const char* who, std::vector<N
                   std::size_t asked) {
   Walk w = walk(roots, WalkOutputs::RootsAndHeld, nullptr, who, asked);
   std::vector<NodePtr> wanted(roots.begin(), roots.end());
-  while (!w.busy && w.order.size() <= kMostOps) {
+  while (w.is_whole() && w.order.size() <= kMostOps) {
     const std::vector<NodePtr> more = Dependents(w).find(dropped);
     if (more.empty())
       return w;
     wanted.insert(wanted.end(), more.begin(), more.end());
     Walk wider = walk(wanted, WalkOutputs::RootsAndHeld, nullptr, who, asked);
-    if (wider.busy || wider.order.size() > kMostOps)
+    if (!wider.is_whole() || wider.order.size() > kMostOps)
       return walk(roots, WalkOutputs::RootsAndHeld, nullptr, who, asked);
     w = std::move(wider);
   }

@@ -9,6 +9,7 @@
 
 #include <condition_variable>
 #include <limits>
+#include <optional>
 #include <utility>
 
 namespace egret::detail {
@@ -45,7 +46,8 @@ void drop_recipe(Node& node, std::vector<NodePtr>& dropped) {
 // A reshape or marker of a value in memory is that memory.
 void adopt(Node& node, std::vector<NodePtr>& dropped) {
   if (node.is_leaf_value() || node.in_flight ||
-      (node.form.op != Op::Reshape && node.form.op != Op::StopGradient) || !node.inputs[0]->storage)
+      (node.form.op != Op::Reshape && node.form.op != Op::StopGradient) ||
+      !node.inputs[0]->storage || node.placement() != node.inputs[0]->placement())
     return;
   node.storage = node.inputs[0]->storage;
   node.leave_queue();
@@ -117,6 +119,10 @@ Walk walk(std::span<const NodePtr> roots, WalkOutputs outputs, const Scope* scop
         stack.pop_back();
         continue;
       }
+      if (node.transfer) {
+        w.transfer = node.shared_from_this();
+        return w;
+      }
       std::size_t& next = stack.back().next;
       while (next < node.inputs.size() && node.inputs[next]->epoch == epoch)
         ++next;
@@ -148,20 +154,29 @@ Walk walk(std::span<const NodePtr> roots, WalkOutputs outputs, const Scope* scop
 }
 
 bool is_view(const Node& node) noexcept {
-  return !node.is_leaf_value() && is_movement(node.form.op) && node.form.op != Op::Pad;
+  return !node.is_leaf_value() && !node.transfer && is_movement(node.form.op) &&
+         node.form.op != Op::Pad;
 }
 
 void wait_for_others(std::unique_lock<std::mutex>& lock) {
   landed().wait(lock);
 }
 
+void settle(std::unique_lock<std::mutex>& lock, const Walk& walk, const char* who) {
+  if (walk.busy)
+    return wait_for_others(lock);
+  lock.unlock();
+  evaluate(walk.transfer, who);
+  lock.lock();
+}
+
 Walk settled_walk(std::unique_lock<std::mutex>& lock, std::span<const NodePtr> roots,
                   WalkOutputs outputs, const Scope* scope, const char* who) {
   for (;;) {
     Walk w = walk(roots, outputs, scope, who);
-    if (!w.busy)
+    if (w.is_whole())
       return w;
-    landed().wait(lock);
+    settle(lock, w, who);
   }
 }
 
@@ -284,9 +299,16 @@ std::vector<NodePtr> first_piece(const Walk& w) {
   return piece;
 }
 
-// One program's worth: everything below `roots` that is pending, or else the first piece of it.
-// False when there is more to do. Roots behind the first `asked` as in walk().
-bool evaluate_once(std::span<const NodePtr> roots, const char* who, std::size_t asked) {
+// What is left to do for some roots: nothing, a copy from another device first, or more of them.
+struct Rest {
+  bool any = false;
+  NodePtr transfer;
+  bool ran = true; ///< a program
+};
+
+// One program's worth, on this thread's device: everything below `roots` that is pending, or else
+// the first piece of it. Roots behind the first `asked` as in walk().
+Rest evaluate_once(std::span<const NodePtr> roots, const char* who, std::size_t asked) {
   Walk w;
   KnownPlans::Found found;
   std::vector<runtime::RunInput> inputs;
@@ -303,8 +325,10 @@ bool evaluate_once(std::span<const NodePtr> roots, const char* who, std::size_t 
         landed().wait(lock);
         continue;
       }
+      if (w.transfer)
+        return {true, std::move(w.transfer), false};
       if (w.outputs.empty())
-        return true;
+        return {false, nullptr, false};
       if (w.order.size() <= kMostOps)
         break;
       if (asked == 0) { // without what leads to nothing that is stored, such as held views
@@ -344,19 +368,109 @@ bool evaluate_once(std::span<const NodePtr> roots, const char* who, std::size_t 
     withdraw(w.outputs);
     throw;
   }
-  return piece.empty();
+  return {!piece.empty(), nullptr, true};
+}
+
+// Makes the copy that a transfer is if its operand has a value, and else gives the operand, which
+// is to be computed first.
+NodePtr copied_or_operand(const NodePtr& transfer) {
+  runtime::StoragePtr value;
+  {
+    std::unique_lock lock(engine_mutex());
+    while (transfer->in_flight)
+      landed().wait(lock);
+    if (transfer->is_leaf_value())
+      return nullptr;
+    if (!transfer->inputs[0]->storage)
+      return transfer->inputs[0];
+    value = transfer->inputs[0]->storage;
+    transfer->in_flight = true;
+  }
+  try {
+    const runtime::ThreadDevice device(device_for(transfer->placement()));
+    naming_holders([&] { runtime::Runtime::instance().bring_here(value); });
+    publish({transfer}, {std::move(value)});
+  } catch (...) {
+    withdraw(std::vector{transfer});
+    throw;
+  }
+  return nullptr;
+}
+
+// Of roots of one device, which is this thread's; whether anything was to be computed.
+bool evaluate_here(std::span<const NodePtr> roots, const char* who, std::size_t asked) {
+  this_stream().devices.insert(runtime::ThreadDevice::now());
+  std::vector<NodePtr> transfers; // each on the way to the operand of the one before it
+  for (bool computed = false;;) {
+    Rest rest;
+    if (transfers.empty()) {
+      rest = evaluate_once(roots, who, asked);
+      computed = computed || rest.ran || rest.transfer;
+      if (!rest.any)
+        return computed;
+    } else if (const NodePtr operand = copied_or_operand(transfers.back())) {
+      const runtime::ThreadDevice device(device_for(operand->placement()));
+      rest = evaluate_once(std::span(&operand, 1), who, 1);
+    } else {
+      transfers.pop_back();
+    }
+    if (rest.transfer)
+      transfers.push_back(std::move(rest.transfer));
+  }
+}
+
+// Each device's roots together; those of numbers with the first ones of a device. `held`: what is
+// on the way and held, instead of the roots. Whether anything was to be computed.
+bool evaluate_by_device(std::span<const NodePtr> roots, const char* who, bool held) {
+  if (roots.size() == 1) {
+    const runtime::ThreadDevice device(device_for(roots[0]->placement()));
+    return evaluate_here(roots, who, held ? 0 : 1);
+  }
+  std::vector<runtime::DeviceNumber> devices(roots.size());
+  std::vector<std::size_t> of_numbers;
+  std::optional<runtime::DeviceNumber> first;
+  bool one = true;
+  for (std::size_t i = 0; i < roots.size(); ++i) {
+    devices[i] = device_for(roots[i]->placement());
+    if (roots[i]->placement().kind == Placement::Kind::Numbers) {
+      of_numbers.push_back(i);
+      continue;
+    }
+    first = first.value_or(devices[i]);
+    one = one && devices[i] == *first;
+  }
+  const runtime::DeviceNumber main = first.value_or(device_for({}));
+  for (const std::size_t i : of_numbers)
+    devices[i] = main;
+  if (one) {
+    const runtime::ThreadDevice device(main);
+    return evaluate_here(roots, who, held ? 0 : roots.size());
+  }
+  bool computed = false;
+  std::vector<bool> done(roots.size());
+  for (std::size_t i = 0; i < roots.size(); ++i) {
+    if (done[i])
+      continue;
+    std::vector<NodePtr> together;
+    for (std::size_t j = i; j < roots.size(); ++j)
+      if (devices[j] == devices[i]) {
+        together.push_back(roots[j]);
+        done[j] = true;
+      }
+    const runtime::ThreadDevice device(devices[i]);
+    computed = evaluate_here(together, who, held ? 0 : together.size()) || computed;
+  }
+  return computed;
 }
 
 } // namespace
 
 void evaluate(std::span<const NodePtr> roots, const char* who) {
-  while (!evaluate_once(roots, who, roots.size())) {
-  }
+  values_read(roots, evaluate_by_device(roots, who, false));
 }
 
 void evaluate_held(std::span<const NodePtr> roots, const char* who) {
-  while (!evaluate_once(roots, who, 0)) {
-  }
+  evaluate_by_device(roots, who, true);
 }
 
 void evaluate(const NodePtr& root, const char* who) {

@@ -29,6 +29,8 @@ struct Walk {
   std::vector<std::uint64_t> signature; ///< describe(): equal for equal structures
   std::vector<std::int64_t> numbers;    ///< describe(): sizes and the like beside the structure
   Node* busy = nullptr; ///< a node that another thread is computing; the rest is then void
+  NodePtr transfer;     ///< a pending copy from another device; the rest is then void
+  bool is_whole() const noexcept { return !busy && !transfer; }
 };
 
 /// A pending node that is another arrangement, or a part, of its operand's elements: nothing is
@@ -47,8 +49,11 @@ Walk walk(std::span<const NodePtr> roots, WalkOutputs outputs, const Scope* scop
 
 /// Waits until some thread has computed something. `lock` is of engine_mutex().
 void wait_for_others(std::unique_lock<std::mutex>& lock);
-/// The same when no other thread computes a value on the way any more. `lock` is of
-/// engine_mutex(), and let go while it waits.
+/// Waits for what keeps a walk from being whole, or makes the copy that does. `lock` is of
+/// engine_mutex(), and let go meanwhile.
+void settle(std::unique_lock<std::mutex>& lock, const Walk& walk, const char* who);
+/// The same when no other thread computes a value on the way any more, and copies from other
+/// devices are there. `lock` is of engine_mutex(), and let go meanwhile.
 Walk settled_walk(std::unique_lock<std::mutex>& lock, std::span<const NodePtr> roots,
                   WalkOutputs outputs, const Scope* scope, const char* who);
 

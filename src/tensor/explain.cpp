@@ -31,19 +31,20 @@ namespace {
 // The program that reading a value runs.
 std::shared_ptr<const runtime::Program> program_of_read(const Tensor& a) {
   const NodePtr node = Access::raw(a, "explain");
+  const runtime::ThreadDevice device(device_for(node->placement()));
   if (node->scope)
     return runtime::Runtime::instance().program(graph_below(a, "explain"));
   std::vector<NodePtr> dropped; // let go after the lock
   std::unique_lock lock(engine_mutex());
   for (;;) {
     Walk w = walk_to_read(std::span(&node, 1), "explain", dropped, 1);
-    if (!w.busy) {
+    if (w.is_whole()) {
       describe(w);
       KnownPlans::Found found = known_plans().find(w);
       lock.unlock();
       return explored(w, std::move(found)).program;
     }
-    wait_for_others(lock);
+    settle(lock, w, "explain");
   }
 }
 
@@ -117,6 +118,7 @@ std::string explain(const Tensor& a, const Tensor& b) {
         graph_of(settled_walk(lock, roots, WalkOutputs::Roots, roots[0]->scope.get(), "explain"));
   }
   auto& runtime = runtime::Runtime::instance();
+  const runtime::ThreadDevice device(device_for(roots[0]->placement()));
   const auto program = runtime.program(graph, {.lazy = !roots[0]->scope});
   const compiler::CompileReport& report = program->report();
   const ir::Graph& compiled = report.graph;

@@ -189,13 +189,19 @@ std::vector<Tensor> raised(Recipe& recipe, const std::vector<ir::NodeId>& result
     if (needed[id] && !recipe.nodes[id])
       for (ir::NodeId input : graph[id].inputs)
         needed[input] = true;
+  std::vector<bool> forward(graph.size());
   for (ir::NodeId id = 0; id < graph.size(); ++id) {
+    forward[id] = recipe.nodes[id] != nullptr;
     if (!needed[id] || recipe.nodes[id])
       continue;
     const ir::Node& node = graph[id];
     std::vector<NodePtr> inputs;
-    for (ir::NodeId input : node.inputs)
+    bool known[3] = {};
+    for (ir::NodeId input : node.inputs) {
+      known[inputs.size()] = forward[input];
       inputs.push_back(recipe.nodes[input]);
+    }
+    place_together(inputs, {known, inputs.size()});
     recipe.nodes[id] = record_known(node.op, node.dtype, node.shape, std::move(inputs), node.attrs);
   }
   std::vector<Tensor> tensors;
@@ -272,7 +278,12 @@ std::vector<Tensor> differentiate(Recipe& recipe, const std::vector<NodePtr>& ou
   for (const NodePtr& node : wrt)
     wrt_ids.push_back(recipe.enter(node));
   const auto results = gradients(recipe.graph, output_ids, seed_ids, wrt_ids);
-  return raised(recipe, results);
+  std::vector<Tensor> found = raised(recipe, results);
+  for (std::size_t i = 0; i < wrt.size(); ++i)
+    if (const Placement at = wrt[i]->placement(); at.is_bound())
+      if (const NodePtr node = Access::node(found[i], who); !joined(at, node->placement()))
+        found[i] = Access::wrap(placed(node, at, who));
+  return found;
 }
 
 } // namespace

@@ -57,6 +57,7 @@ struct GraphState {
   std::vector<PassReport> reports;
   bool compiled = false;
   std::uint64_t place = 0;   // of the runtime, when it was compiled
+  Placement placement;       // of the tensors that it read last
   ir::Graph recorded, graph; // before and after the passes
   std::vector<NodePtr> leaves;
   std::unordered_set<NodePtr> drawn; // leaves whose random numbers a run has had
@@ -76,10 +77,26 @@ struct GraphState {
   }
   void lower();
   void compile(const Pass& pass);
-  /// Compiles when that was not done yet, or for another device.
-  void ensure_compiled() {
-    if (!compiled || place != runtime::Runtime::instance().place())
-      compile(passes ? *passes : Generic{} | Fusion{});
+  /// Compiles when that was not done yet, or for another device; gives the device to run on.
+  runtime::DeviceNumber ensure_compiled() {
+    const auto compile_again = [&] { compile(passes ? *passes : Generic{} | Fusion{}); };
+    if (!compiled)
+      compile_again();
+    find_placement();
+    const runtime::DeviceNumber number = device_for(placement);
+    const runtime::ThreadDevice device(number);
+    if (place != runtime::Runtime::instance().place())
+      compile_again();
+    return number;
+  }
+  /// Of the leaves and of the inputs' values; Error(Device) where they belong to two.
+  void find_placement() {
+    placement = {};
+    for (const NodePtr& leaf : leaves)
+      placement = joined(placement, leaf->placement(), "Graph");
+    for (const Input& input : inputs)
+      if (input.value)
+        placement = joined(placement, input.value->placement(), "Graph");
   }
   Sizes sizes() const; ///< of symbolic dims, by the inputs' values
   std::vector<runtime::RunInput> bind();
@@ -158,6 +175,8 @@ void GraphState::compile(const Pass& pass) {
   lower();
   reports.clear();
   graph = pass(recorded, &reports);
+  find_placement();
+  const runtime::ThreadDevice device(device_for(placement));
   place = runtime::Runtime::instance().place();
   program = runtime::Runtime::instance().program(graph, options_of(pass));
   passes = pass;
@@ -220,8 +239,12 @@ void GraphState::finish(const std::vector<runtime::StoragePtr>& outputs, const S
   values.clear();
   std::size_t next = 0;
   for (const NodePtr& node : marked)
-    if (node->kind == Node::Kind::Op)
-      values[node.get()] = data_node(node->form.dtype, sizes.of(node->form.shape), outputs[next++]);
+    if (node->kind == Node::Kind::Op) {
+      NodePtr& value = values[node.get()];
+      value = data_node(node->form.dtype, sizes.of(node->form.shape), outputs[next++]);
+      if (placement.is_bound())
+        value->place_at(placement);
+    }
 }
 
 } // namespace detail
@@ -264,7 +287,7 @@ void Graph::compile_marked(const Pass& pass, std::initializer_list<Tensor*> outp
 }
 
 void Graph::execute() {
-  state_->ensure_compiled();
+  const runtime::ThreadDevice device(state_->ensure_compiled());
   auto bound = state_->bind();
   const Sizes sizes = state_->sizes();
   state_->draw(bound, sizes);
@@ -274,7 +297,7 @@ void Graph::execute() {
 }
 
 DebugReport Graph::execute_debug(const DebugOptions& options) {
-  state_->ensure_compiled();
+  const runtime::ThreadDevice use(state_->ensure_compiled());
   auto bound = state_->bind();
   const Sizes sizes = state_->sizes();
   state_->draw(bound, sizes);
@@ -293,7 +316,7 @@ DebugReport Graph::execute_debug(const DebugOptions& options) {
 }
 
 std::size_t Graph::save_values(const std::string& folder, std::int64_t most_bytes) {
-  state_->ensure_compiled();
+  const runtime::ThreadDevice use(state_->ensure_compiled());
   auto bound = state_->bind();
   const Sizes sizes = state_->sizes();
   state_->draw(bound, sizes);

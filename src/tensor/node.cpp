@@ -180,6 +180,8 @@ void make_grad_leaf(Node& node, const std::shared_ptr<GradSlot>& slot) {
   std::lock_guard lock(engine_mutex());
   node.slot = slot;
   node.grad_leaf = true;
+  if (Placement at = node.placement(); at.kind == Placement::Kind::Preferred)
+    node.place_at({Placement::Kind::Fixed, at.device});
   node.needs_grad.store(true);
 }
 
@@ -300,6 +302,16 @@ void Access::leaving(const Tensor& a) noexcept {
     a.handle_->leave(&a, a.handle_.use_count());
 }
 
+void retire(const Tensor& leaf) noexcept {
+  Access::handle(leaf)->retired.store(true);
+}
+bool same_place(const Tensor& a, const Tensor& b) noexcept {
+  return Access::handle(a) == Access::handle(b);
+}
+bool is_retired(const Tensor& leaf) noexcept {
+  return leaf.defined() && Access::handle(leaf)->retired.load();
+}
+
 void let_go(const Tensor& temporary) noexcept {
   const auto& handle = Access::handle(temporary);
   if (handle.use_count() == 1)
@@ -308,7 +320,12 @@ void let_go(const Tensor& temporary) noexcept {
 
 NodePtr record_known(Op op, DType dtype, Shape shape, std::vector<NodePtr> inputs,
                      ir::Attrs attrs) {
+  Placement placement;
+  for (const NodePtr& input : inputs)
+    if (const Placement other = input->placement(); other != placement)
+      placement = joined(placement, other, info_of(op).name);
   auto node = std::make_shared<Node>();
+  node->place_at(placement);
   node->scope = scope_for(op, inputs);
   if (!node->scope && current_scope())
     node->scope = current_scope()->shared_from_this();
@@ -326,6 +343,7 @@ NodePtr record_known(Op op, DType dtype, Shape shape, std::vector<NodePtr> input
   runtime::count().ops_recorded.add(1);
   if (!node->scope) {
     node->stream = &this_stream();
+    node->stream->triggers.recorded(node);
     // What a gradient may need keeps its recipe: nothing is gained by running it early.
     if (!node->needs_grad.load(std::memory_order_relaxed)) {
       node->queued = 1;
@@ -369,6 +387,7 @@ NodePtr number_node(Scalar value) {
 
 NodePtr data_node(DType dtype, Shape shape, runtime::StoragePtr storage) {
   auto node = leaf(Node::Kind::Data, dtype, std::move(shape));
+  node->place_at(placement_of_data());
   node->storage = std::move(storage);
   return node;
 }
@@ -391,6 +410,7 @@ NodePtr alias_node(const NodePtr& node) {
   if (storage) {
     auto copy = data_node(node->form.dtype, node->form.shape, std::move(storage));
     copy->scope = node->scope;
+    copy->place_at(node->placement());
     return copy;
   }
   return record(Op::StopGradient, {node});

@@ -5,6 +5,7 @@
 #include "egret/ir.h"
 #include "egret/tensor.h"
 #include "runtime/storage.h"
+#include "tensor/placement.h"
 #include "tensor/queue.h"
 
 #include <atomic>
@@ -18,9 +19,6 @@
 #include <vector>
 
 namespace egret::detail {
-
-struct Node;
-using NodePtr = std::shared_ptr<Node>;
 
 /// Where the gradient of a leaf is summed. It outlives the leaf's values: an in-place update gives
 /// the handle another node with the same slot.
@@ -98,6 +96,7 @@ struct Node : std::enable_shared_from_this<Node> {
   std::atomic<int> handles{0};      ///< user handles that refer to this value
   std::atomic<int> claims{0};       ///< those of them that hold it: all but temporaries' (Handle)
   bool in_flight = false;           ///< (lock) some thread is computing it
+  bool transfer = false;            ///< a copy of its operand, which is computed where that one is
   std::shared_ptr<const Draw> draw; ///< of a number at which a generator's numbers begin
   std::uint64_t epoch = 0;          ///< (lock) of the traversal that met it last
   std::uint32_t place = 0;          ///< (lock) its number in that traversal
@@ -108,6 +107,10 @@ struct Node : std::enable_shared_from_this<Node> {
   Node(const Node&) = delete;
   ~Node(); ///< iterative: a chain of any length may go at once
 
+  /// Only changes while one thread has the node, and where it becomes a leaf.
+  Placement placement() const noexcept { return placement_.load(std::memory_order_relaxed); }
+  void place_at(Placement to) noexcept { placement_.store(to, std::memory_order_relaxed); }
+
   bool is_leaf_value() const noexcept { return kind != Kind::Op || storage != nullptr; }
   /// It waits for a value no longer, or is about to go.
   void leave_queue() noexcept {
@@ -115,6 +118,9 @@ struct Node : std::enable_shared_from_this<Node> {
       (kind == Kind::Op ? stream->operations : stream->bytes)
           .fetch_sub(std::exchange(queued, 0), std::memory_order_relaxed);
   }
+
+private:
+  std::atomic<Placement> placement_{Placement{}};
 };
 
 /// What copies of a Tensor share. It holds its value, which is then stored with what is computed
@@ -148,6 +154,7 @@ public:
 
   const Shape shape;
   const DType dtype;
+  std::atomic<bool> retired{false}; ///< another tensor stands for it (retire())
   std::atomic<bool> watched{false}; ///< Tensor objects that hold it tell owners.h when they change
   std::uint64_t mark = 0;           ///< (calls_mutex) the call that met it last
 

@@ -124,9 +124,9 @@ Tensor local_response_norm(const Operand& a, std::int64_t size, double alpha, do
   if (size < 1)
     fail(ErrorKind::Value, "{}: {} neighbouring channels; at least 1 is needed", who, size);
   const Tensor x = widened(given);
-  const Tensor padded =
-      framed(square(x), 1, size / 2, (size - 1) / 2, Scalar::of(x.dtype(), std::int64_t{0}), who);
-  const Tensor power = mean(windows_of(padded, 1, {size}, who), 2);
+  const WindowedAxis line{{size}, size / 2, (size - 1) / 2};
+  const Scalar zero = Scalar::of(x.dtype(), std::int64_t{0});
+  const Tensor power = mean(windows_of(square(x), 1, {line}, zero, who), 2);
   return rounded_to(x / pow(power * alpha + k, beta), given.dtype());
 }
 

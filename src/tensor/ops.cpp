@@ -1,6 +1,7 @@
 #include "tensor/ops.h"
 
 #include "support/fail.h"
+#include "support/hash.h"
 
 #include <algorithm>
 #include <limits>
@@ -12,8 +13,12 @@ Tensor apply(Op op, std::initializer_list<const Tensor*> operands, ir::Attrs att
              const char* who) {
   std::vector<NodePtr> inputs;
   inputs.reserve(operands.size());
-  for (const Tensor* operand : operands)
+  Placement placement;
+  for (const Tensor* operand : operands) {
     inputs.push_back(Access::node(*operand, who));
+    if (const Placement other = inputs.back()->placement(); other != placement)
+      placement = joined(placement, other, who);
+  }
   return Access::wrap(record(op, std::move(inputs), std::move(attrs)));
 }
 
@@ -53,11 +58,59 @@ Tensor constant(DType type, double value) {
   return constant(Scalar::of(type, value));
 }
 
+namespace {
+
+// Whether a number that the user wrote is a constant of the graph.
+bool is_kept(DType type, double v) {
+  return type == DType::Bool || v == 0 || v == 1 || v == -1 || v == 2 || v == 0.5 ||
+         std::abs(v) == std::numeric_limits<double>::infinity();
+}
+
+NodePtr literal_node(DType type, Number value) {
+  const Scalar scalar = value.in(type);
+  return is_kept(type, value.as_double())
+             ? record_known(Op::Constant, type, {}, {}, {.value = scalar})
+             : number_node(scalar);
+}
+
+// A value of rank 0 at a shape, as broadcast_to() records it.
+NodePtr spread(NodePtr node, const Shape& shape) {
+  if (shape.empty())
+    return node;
+  const DType type = node->form.dtype;
+  Shape line(shape.size(), Expr(1));
+  const bool is_line = line == shape;
+  node = record_known(Op::Reshape, type, line, {std::move(node)}, {.shape = line});
+  if (is_line)
+    return node;
+  return record_known(Op::Expand, type, shape, {std::move(node)}, {.shape = shape});
+}
+
+// literal() at a shape. Of constants, a stream keeps the last ones that it has recorded: the same
+// formula in a loop records them once. Not numbers that are passed by value: that two of them are
+// equal for once would be another structure.
+NodePtr literal_at(DType type, Number value, const Shape& shape) {
+  if (current_scope() || !is_kept(type, value.as_double()))
+    return spread(literal_node(type, value), shape);
+  const Scalar scalar = value.in(type);
+  std::uint64_t key = combine(scalar.bits, static_cast<std::uint64_t>(type));
+  for (const Expr& dim : shape)
+    key = combine(key, dim.hash());
+  auto& [kept, bits] = this_stream().constants[key % Stream::kConstants];
+  if (!kept || bits != scalar.bits || kept->form.dtype != type || kept->form.shape != shape) {
+    kept = spread(literal_node(type, value), shape);
+    bits = scalar.bits;
+    for (Node* node = kept.get(); node;
+         node = node->inputs.empty() ? nullptr : node->inputs[0].get())
+      node->leave_queue(); // it waits for nothing
+  }
+  return kept;
+}
+
+} // namespace
+
 Tensor literal(DType type, Number value) {
-  const double v = value.as_double();
-  const bool kept = type == DType::Bool || v == 0 || v == 1 || v == -1 || v == 2 || v == 0.5 ||
-                    std::abs(v) == std::numeric_limits<double>::infinity();
-  return kept ? constant(value.in(type)) : Access::wrap(number_node(value.in(type)));
+  return Access::wrap(literal_node(type, value));
 }
 
 Tensor iota(const Expr& n, DType type) {
@@ -174,6 +227,14 @@ Pair promoted(const Arg& a, const Arg& b, const char* who) {
 }
 
 Pair matched(const Arg& a, const Arg& b, const char* who) {
+  if (a.is_tensor() != b.is_tensor()) {
+    const Number number = a.is_tensor() ? b.number() : a.number();
+    const Tensor& tensor = a.is_tensor() ? a.tensor() : b.tensor();
+    const DType type = with_number(Access::held(tensor, who).dtype, number);
+    Tensor x = as_tensor(tensor, type);
+    Tensor y = Access::wrap(literal_at(type, number, Access::shape(x, who)));
+    return a.is_tensor() ? Pair{std::move(x), std::move(y)} : Pair{std::move(y), std::move(x)};
+  }
   Pair pair = promoted(a, b, who);
   if (pair.a.shape() == pair.b.shape())
     return pair;

@@ -26,7 +26,11 @@ std::vector<PoolLine> pool_lines(const Tensor& a, const PerAxis& kernel,
 /// The axes of the kernels once each spatial axis has become [count, kernel].
 std::vector<std::int64_t> kernel_axes(std::size_t spatial);
 
+/// The windows with their padding.
+std::vector<WindowedAxis> windowed(const std::vector<PoolLine>& lines);
+
 /// Each spatial axis as [count, kernel], padded with `fill`.
-Tensor all_windows(Tensor x, const std::vector<PoolLine>& lines, Scalar fill, const char* who);
+Tensor all_windows(const Tensor& x, const std::vector<PoolLine>& lines, Scalar fill,
+                   const char* who);
 
 } // namespace egret::detail

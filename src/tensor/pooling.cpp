@@ -46,13 +46,16 @@ std::vector<std::int64_t> kernel_axes(std::size_t spatial) {
   return axes;
 }
 
-Tensor all_windows(Tensor x, const std::vector<PoolLine>& lines, Scalar fill, const char* who) {
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    const auto axis = static_cast<std::int64_t>(2 * i + 2);
-    x = framed(x, axis, lines[i].padding, lines[i].behind(), fill, who);
-    x = windows_of(x, axis, lines[i].windows, who);
-  }
-  return x;
+Tensor all_windows(const Tensor& x, const std::vector<PoolLine>& lines, Scalar fill,
+                   const char* who) {
+  return windows_of(x, 2, windowed(lines), fill, who);
+}
+
+std::vector<WindowedAxis> windowed(const std::vector<PoolLine>& lines) {
+  std::vector<WindowedAxis> axes;
+  for (const PoolLine& line : lines)
+    axes.push_back({line.windows, line.padding, line.behind()});
+  return axes;
 }
 
 } // namespace detail
@@ -124,8 +127,9 @@ Uneven uneven(const Tensor& a, std::int64_t axis, std::int64_t size, const char*
          axis - a.rank(), shape_of(a));
   if (n % size == 0) {
     const Windows w{n / size, n / size};
-    return {
-        windows_of(a, axis, w, who), {}, broadcast_to(constant(DType::I64, w.kernel), {size}, who)};
+    return {windows_of(a, axis, {{w}}, Scalar::of(a.dtype(), std::int64_t{0}), who),
+            {},
+            broadcast_to(constant(DType::I64, w.kernel), {size}, who)};
   }
   std::int64_t longest = 0;
   for (std::int64_t i = 0; i < size; ++i)

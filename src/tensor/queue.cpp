@@ -1,6 +1,7 @@
 #include "tensor/queue.h"
 
 #include "egret/streams.h"
+#include "runtime/count.h"
 #include "runtime/environment.h"
 #include "runtime/runtime.h"
 #include "support/fail.h"
@@ -178,6 +179,18 @@ private:
   std::thread thread_;
 };
 
+// Whether the device in use computes while the thread goes on. A thread keeps the last answer.
+bool computes_beside() {
+  thread_local std::uint64_t known = 0;
+  thread_local bool is_gpu = false;
+  runtime::Runtime& runtime = runtime::Runtime::instance();
+  if (const std::uint64_t place = runtime.place(); place != known) {
+    is_gpu = runtime.target().is_gpu();
+    known = place;
+  }
+  return is_gpu;
+}
+
 } // namespace
 
 Stream& this_stream() {
@@ -185,7 +198,29 @@ Stream& this_stream() {
 }
 
 void statement_ended() noexcept {
-  run_beyond(this_stream(), 1);
+  Stream& stream = this_stream();
+  if (stream.triggers.is_due() && holds == 0 && !current_scope()) {
+    const QueueHold hold;
+    try {
+      if (const NodePtr due = stream.triggers.take_due()) {
+        runtime::count().plans_triggered.add(1);
+        evaluate(due, "queue");
+      }
+    } catch (...) { // a read of what is pending still throws it
+    }
+  }
+  run_beyond(stream, 1);
+}
+
+void values_read(std::span<const NodePtr> roots, bool computed) {
+  if (holds > 0)
+    return;
+  bool asynchronous = false;
+  if (computed && roots.size() == 1) {
+    const runtime::ThreadDevice device(device_for(roots[0]->placement()));
+    asynchronous = computes_beside();
+  }
+  this_stream().triggers.read(roots.size() == 1 ? roots[0].get() : nullptr, computed, asynchronous);
 }
 
 void operation_recorded(Stream& stream) noexcept {
@@ -222,7 +257,12 @@ QueueLimits queue_limits() noexcept {
 void sync() {
   const QueueHold hold;
   run_queue(this_stream(), "sync");
-  runtime::Runtime::instance().device().synchronize();
+  auto& stream = this_stream();
+  stream.devices.insert(runtime::ThreadDevice::now());
+  for (const runtime::DeviceNumber number : std::exchange(stream.devices, {})) {
+    const runtime::ThreadDevice device(number);
+    runtime::Runtime::instance().device().synchronize();
+  }
 }
 
 void async_eval(std::span<const Tensor> tensors) {

@@ -1,10 +1,18 @@
 // What each thread has recorded and nobody has computed yet, and when it runs without being read.
 #pragma once
 
+#include "tensor/triggers.h"
+
+#include <array>
 #include <atomic>
 #include <cstdint>
+#include <memory>
+#include <set>
+#include <span>
 
 namespace egret::detail {
+
+struct Node;
 
 /// Nodes that live count here: operations without a value, and leaves made from data with their
 /// bytes. One for each thread; that of a thread that has ended serves another one later.
@@ -12,16 +20,28 @@ struct Stream {
   std::atomic<std::int64_t> operations{0}, bytes{0};
   // What was left when the queue ran last, or less: of the stream's thread.
   std::int64_t operations_left = 0, bytes_left = 0;
+  Triggers triggers;
+  /// On which its thread has computed since sync(); 0: the one that was in use.
+  std::set<std::uint16_t> devices;
+  /// Constants at shapes that its thread has recorded, by their hash: without a scope or a value.
+  static constexpr std::size_t kConstants = 32;
+  struct Constant {
+    std::shared_ptr<Node> node;
+    std::uint64_t bits = 0;
+  };
+  std::array<Constant, kConstants> constants;
 };
 
 /// This thread's.
 Stream& this_stream();
 
-/// A Tensor variable of this thread has another value: runs the queue if a limit is reached. Not
-/// under any of the mutexes of nodes, handles and calls.
+/// A Tensor variable of this thread has another value: computes what is due (triggers.h), and runs
+/// the queue if a limit is reached. Not under any of the mutexes of nodes, handles and calls.
 void statement_ended() noexcept;
 /// This thread has recorded an operation: runs the queue if a limit is reached twice.
 void operation_recorded(Stream& stream) noexcept;
+/// This thread has read values; `computed`: some were pending. Under a QueueHold nothing is noted.
+void values_read(std::span<const std::shared_ptr<Node>> roots, bool computed);
 
 /// While one lives, its thread's queue does not run by itself: what is recorded then belongs
 /// together.

@@ -154,7 +154,7 @@ Tensor Generator::bits(const Shape& shape) {
     node->draw = std::make_shared<Draw>(Draw{handle, count, known});
     first = Access::wrap(node);
   }
-  return squares(first + iota(count, DType::U64), key).reshape(shape);
+  return made_here(squares(first + iota(count, DType::U64), key).reshape(shape));
 }
 
 Tensor rand(const Shape& shape, Generator& generator, DType dtype) {

@@ -30,6 +30,7 @@ public:
   }
 
   Result run() {
+    const runtime::ThreadDevice device(device_for(traced_.placement));
     claim();
     for (std::size_t i = 0; i < traced_.sources.size(); ++i)
       if (!traced_.symbolic[i].empty())
@@ -67,6 +68,7 @@ private:
       if (is_claimed(traced_.states[i])) {
         const Handle& handle = *handles_[traced_.states[i].source];
         to_come[i] = pending_node(handle.dtype, handle.shape);
+        to_come[i]->place_at(handle.node()->placement());
       }
     std::lock_guard lock(calls_mutex());
     for (const auto& handle : handles_)
@@ -103,6 +105,7 @@ private:
         continue;
       }
       NodePtr& node = nodes_[binding.source];
+      joined(traced_.placement, node->placement(), "compile");
       if (binding.donated) {
         inputs_.push_back(donated(binding.source));
       } else if (binding.by_value) {
@@ -173,6 +176,8 @@ private:
       if (!node) {
         const ir::Node& form = traced_.graph[traced_.graph.outputs[value.number]];
         node = data_node(form.dtype, sizes_.of(form.shape), outputs_[value.number]);
+        if (traced_.placement.kind != Placement::Kind::Numbers)
+          node->place_at(traced_.placement);
       }
       return node;
     }
@@ -303,6 +308,8 @@ std::string misfit(const TracedProgram& traced, std::size_t i, const Handle& han
   if (node->needs_grad.load() != traced.needs_grad[i])
     return fmt::format("{} requires {} gradient now", traced.names[i],
                        traced.needs_grad[i] ? "no" : "a");
+  if (device_code(*node) != traced.devices[i])
+    return fmt::format("{} is on {} now", traced.names[i], device_name(node->placement()));
   if (&handle == source.handle.get())
     return {};
   if (handle.dtype != source.handle->dtype || handle.shape != source.handle->shape)
@@ -346,6 +353,10 @@ Resolved resolve(const TracedProgram& traced, const Call& call) {
         found.handles[i] = gradient;
   }
   return found;
+}
+
+runtime::DeviceNumber device_code(const Node& node) noexcept {
+  return node.placement().is_bound() ? device_for(node.placement()) : runtime::DeviceNumber{0};
 }
 
 Result replay(const TracedProgram& traced, const Call& call,

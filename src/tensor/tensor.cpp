@@ -251,8 +251,10 @@ EGRET_UPDATE(/=, egret::div, "/=")
 
 Tensor& Tensor::assign(const Arg& value) {
   Access::raw(*this, "assign");
-  const Tensor given = value.is_tensor() ? value.tensor() : literal(dtype(), value.number());
-  Access::raw(given, "assign");
+  Tensor given = value.is_tensor() ? value.tensor() : literal(dtype(), value.number());
+  const Placement at = Access::node(*this, "assign")->placement();
+  if (const NodePtr node = Access::node(given, "assign"); !joined(at, node->placement()))
+    given = Access::wrap(placed(node, at, "assign")); // the value moves, not the place for it
   update(
       *this, [&](const Tensor&) { return given.clone(); }, "assign");
   return *this;

@@ -20,6 +20,7 @@ NodePtr Trace::add(TraceSource source, std::shared_ptr<Handle> handle, const Nod
   auto self = std::static_pointer_cast<Scope>(shared_from_this());
   Entry entry;
   entry.placeholder = placeholder_node(std::move(self), node->form.dtype, shape, std::move(name));
+  entry.placeholder->place_at(node->placement());
   entry.set(entry.placeholder);
   entry.needs_grad = node->needs_grad.load();
   entry.placeholder->needs_grad.store(entry.needs_grad);
@@ -442,6 +443,7 @@ std::vector<bool> steady_inputs(const TracedProgram& traced) {
 
 // With any effort above None, values that are made of captured parameters alone may be kept.
 std::shared_ptr<const runtime::Program> program_for(const TracedProgram& traced) {
+  const runtime::ThreadDevice device(device_for(traced.placement));
   auto& runtime = runtime::Runtime::instance();
   compiler::Options options = traced.options;
   runtime.complete(options);
@@ -470,6 +472,7 @@ std::shared_ptr<TracedProgram> lower(Trace& trace, const Call& call, const Left&
     traced->sources.push_back(entry.source);
     traced->needs_grad.push_back(entry.needs_grad);
     traced->leaf.push_back(entry.original_slot != nullptr);
+    traced->devices.push_back(device_code(*entry.placeholder));
     traced->names.push_back(entry.placeholder->form.attrs.name);
     traced->dtypes.push_back(entry.placeholder->form.dtype);
     traced->shapes.push_back(entry.placeholder->form.shape);
@@ -477,6 +480,8 @@ std::shared_ptr<TracedProgram> lower(Trace& trace, const Call& call, const Left&
   }
   traced->gradient_reads = trace.gradient_reads();
   traced->looked_at = trace.looked_at();
+  for (const NodePtr& root : lowering.roots)
+    traced->placement = joined(traced->placement, root->placement(), trace.name);
   if (lowering.roots.empty())
     return traced;
 
@@ -484,7 +489,7 @@ std::shared_ptr<TracedProgram> lower(Trace& trace, const Call& call, const Left&
   {
     std::lock_guard lock(engine_mutex());
     w = walk(lowering.roots, WalkOutputs::Roots, &trace, trace.name.c_str());
-    ensure(!w.busy, "another thread computes a value of a trace");
+    ensure(w.is_whole(), "another thread or device computes a value of a trace");
     merge_equal_numbers(w);
     // What gives a size its value is an input, read or not.
     for (const Trace::Entry& entry : trace.entries())
@@ -527,6 +532,7 @@ void release_constants(TracedProgram& traced) {
             ? number_node(constant->number)
             : data_node(constant->form.dtype, constant->form.shape, storage_of(constant));
     free->scope = nullptr;
+    free->place_at(constant->placement());
     constant = std::move(free);
   };
   for (auto& binding : traced.bindings)

@@ -114,6 +114,9 @@ private:
   std::vector<GradientRead> gradient_reads_;
 };
 
+/// The device that a value keeps a call on; 0: it follows the device in use, or belongs to none.
+runtime::DeviceNumber device_code(const Node& node) noexcept;
+
 /// What a traced function became.
 struct TracedProgram {
   /// An input of the program.
@@ -143,9 +146,10 @@ struct TracedProgram {
   };
 
   std::vector<TraceSource> sources;
-  std::vector<bool> needs_grad;   ///< by source, a guard
-  std::vector<bool> leaf;         ///< by source: a leaf that requires a gradient, a guard
-  std::vector<std::string> names; ///< by source
+  std::vector<bool> needs_grad; ///< by source, a guard
+  std::vector<bool> leaf;       ///< by source: a leaf that requires a gradient, a guard
+  std::vector<runtime::DeviceNumber> devices; ///< by source: device_code(), a guard
+  std::vector<std::string> names;             ///< by source
   std::vector<LookedAt> looked_at;
   std::vector<DType> dtypes;   ///< by source
   std::vector<Shape> shapes;   ///< by source, with symbols
@@ -154,6 +158,7 @@ struct TracedProgram {
   std::vector<Binding> bindings;
   std::vector<State> states;
   std::vector<Value> results;
+  Placement placement; ///< of what is computed
   std::shared_ptr<void> prototype;
   std::string rules_text; ///< of the rules before autodiff; empty: they did not run
   ir::Graph graph;
@@ -183,6 +188,8 @@ Resolved resolve(const TracedProgram& traced, const Call& call);
 /// tensors that the function does not change are part of it, with their values as they are now.
 /// Error(State) when one of them is bound to a tensor that the trace does not fit.
 void export_library(const TracedProgram& traced, const std::string& path);
+/// The trace as an ONNX model called `name`; likewise.
+void export_onnx(const TracedProgram& traced, const std::string& name, const std::string& path);
 
 /// Binds, runs, writes states and gives the results. Values are read, and states claimed, at one
 /// moment: calls that share states see each other's updates whole, one after the other.

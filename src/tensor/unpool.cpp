@@ -168,11 +168,7 @@ Tensor fold(const Operand& a, const PerAxis& sizes, const PerAxis& kernel,
           .reshape({operand.a.shape()[0], operand.a.size(1) / elements, lines[0].windows.kernel,
                     lines[1].windows.kernel, lines[0].count, lines[1].count})
           .permute({0, 1, 4, 2, 5, 3});
-  for (std::size_t i = 0; i < 2; ++i) {
-    const auto axis = static_cast<std::int64_t>(2 + i);
-    x = framed(folded(x, axis, lines[i].windows, who), axis, -lines[i].padding, -lines[i].behind(),
-               Scalar::of(a.dtype(), std::int64_t{0}), who);
-  }
+  x = folded(x, 2, windowed(lines), who);
   return operand.result(x);
 }
 

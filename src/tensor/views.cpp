@@ -257,7 +257,9 @@ Tensor unfold(const Operand& a, std::int64_t axis, std::int64_t length, std::int
   if (length > a.size(axis))
     fail(ErrorKind::Shape, "unfold: windows of {} do not fit axis {} of {}", length, axis,
          shape_of(a));
-  return movedim(windows_of(a, axis, {length, step}, "unfold"), axis + 1, -1);
+  const WindowedAxis line{{length, step}};
+  const Scalar none = Scalar::of(a.dtype(), std::int64_t{0});
+  return movedim(windows_of(a, axis, {line}, none, "unfold"), axis + 1, -1);
 }
 
 Tensor diagonal(const Operand& a, std::int64_t offset, std::int64_t first, std::int64_t second) {

@@ -26,15 +26,25 @@ bool apart(const Windows& w) {
   return w.kernel <= w.stride && (w.dilation == 1 || w.kernel == 1);
 }
 
-// For overlapping windows the axis is repeated and cut into `kernel` rows, each of which begins
-// `dilation` elements later than the one before: m * n + dilation is the length of a row.
-struct Rows {
-  std::int64_t length, repeats;
+// Overlapping windows: the axis is repeated `taps` times, and each copy begins `skew` elements
+// later than the one before. Of every stride elements of a copy the first `phases` are read: window
+// i has element i * stride + phase of each copy, kernel element tap * phases + phase. So a kernel
+// without dilation has a copy for each stride of it.
+struct Copies {
+  std::int64_t taps, skew, phases;
+  std::int64_t length; ///< of a copy
 };
-Rows rows_of(const Windows& w, std::int64_t n, std::int64_t count) {
-  const std::int64_t whole = std::max<std::int64_t>(1, (count * w.stride - w.dilation + n - 1) / n);
-  const std::int64_t length = whole * n + w.dilation;
-  return {length, (w.kernel * length + n - 1) / n};
+Copies copies_of(const Windows& w, std::int64_t count) {
+  Copies c{w.kernel, w.dilation, 1, 0};
+  if (w.dilation == 1)
+    c = {(w.kernel + w.stride - 1) / w.stride, w.stride, w.stride, 0};
+  c.length = count * w.stride + (c.taps - 1) * c.skew;
+  return c;
+}
+
+// The same of two neighbouring axes.
+Tensor swapped(const Tensor& a, std::int64_t axis) {
+  return transpose(a, axis, axis + 1);
 }
 
 } // namespace
@@ -65,40 +75,96 @@ Tensor framed(const Tensor& a, std::int64_t axis, std::int64_t before, std::int6
   return apply(Op::Pad, {&inner}, std::move(attrs), who);
 }
 
-Tensor windows_of(const Tensor& a, std::int64_t axis, const Windows& w, const char* who) {
-  const std::int64_t n = a.size(axis), count = w.count(n);
-  const Shape& shape = a.shape();
-  if (apart(w)) {
-    const Tensor whole = framed(a, axis, 0, count * w.stride - n, zero_of(a), who);
-    return cut(reshape(whole, with(shape, axis, 1, {count, w.stride})), axis + 1, 0, w.kernel, who);
+Tensor windows_of(const Tensor& a, std::int64_t axis, const std::vector<WindowedAxis>& lines,
+                  Scalar fill, const char* who) {
+  // Each axis as [copies, elements]; all copies are made by one operation.
+  Tensor x = a;
+  std::vector<std::int64_t> counts;
+  Shape single, copied;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const auto& [w, before, after] = lines[i];
+    const std::int64_t n = a.size(axis + static_cast<std::int64_t>(i));
+    counts.push_back(w.count(n + before + after));
+    single.insert(single.end(), {Expr(1), Expr(n)});
+    copied.insert(copied.end(), {Expr(apart(w) ? 1 : copies_of(w, counts[i]).taps), Expr(n)});
   }
-  const auto [length, repeats] = rows_of(w, n, count);
-  Tensor x = expand(reshape(a, with(shape, axis, 1, {1, n})), with(shape, axis, 1, {repeats, n}));
-  x = cut(reshape(x, with(shape, axis, 1, {repeats * n})), axis, 0, w.kernel * length, who);
-  x = reshape(x, with(shape, axis, 1, {w.kernel, length}));
-  x = cut(x, axis + 1, 0, count * w.stride, who);
-  x = reshape(x, with(shape, axis, 1, {w.kernel, count, w.stride}));
-  x = reshape(cut(x, axis + 2, 0, 1, who), with(shape, axis, 1, {w.kernel, count}));
-  return transpose(x, axis, axis + 1);
+  const auto shape_with = [&](const Shape& dims) {
+    Shape shape(a.shape().begin(), a.shape().begin() + axis);
+    shape.insert(shape.end(), dims.begin(), dims.end());
+    shape.insert(shape.end(), a.shape().begin() + axis + std::ssize(lines), a.shape().end());
+    return shape;
+  };
+  x = expand(reshape(x, shape_with(single)), shape_with(copied));
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const auto& [w, before, after] = lines[i];
+    const std::int64_t at = axis + 2 * static_cast<std::int64_t>(i), count = counts[i];
+    const std::int64_t n = x.size(at + 1);
+    const auto padded = [&](std::int64_t length) {
+      x = framed(x, at + 1, before, length - before - n, fill, who);
+    };
+    const auto split = [&](std::size_t dims, std::initializer_list<Expr> into) {
+      x = reshape(x, with(x.shape(), at, dims, into));
+    };
+    if (apart(w)) {
+      padded(count * w.stride);
+      split(2, {count, w.stride});
+      x = cut(x, at + 1, 0, w.kernel, who);
+      continue;
+    }
+    const Copies c = copies_of(w, count);
+    padded(c.length);
+    split(2, {c.taps * c.length});
+    x = framed(x, at, 0, c.taps * c.skew, zero_of(a), who);
+    split(1, {c.taps, c.length + c.skew});
+    x = cut(x, at + 1, 0, count * w.stride, who);
+    split(2, {c.taps, count, w.stride});
+    x = swapped(cut(x, at + 2, 0, c.phases, who), at);
+    split(3, {count, c.taps * c.phases});
+    x = cut(x, at + 1, 0, w.kernel, who);
+  }
+  return x;
 }
 
-Tensor folded(const Tensor& a, std::int64_t axis, const Windows& w, const char* who) {
-  const std::int64_t count = a.size(axis), n = w.extent(count);
-  const Shape& shape = a.shape();
+Tensor folded(const Tensor& a, std::int64_t axis, const std::vector<WindowedAxis>& lines,
+              const char* who) {
   const Scalar zero = zero_of(a);
-  if (apart(w)) {
-    Tensor x = framed(a, axis + 1, 0, w.stride - w.kernel, zero, who);
-    x = reshape(x, with(shape, axis, 2, {count * w.stride}));
-    return framed(x, axis, 0, n - count * w.stride, zero, who);
+  Tensor x = a;
+  std::vector<std::int64_t> copies;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const auto& [w, before, after] = lines[i];
+    const std::int64_t at = axis + 2 * static_cast<std::int64_t>(i), count = x.size(at);
+    const std::int64_t n = w.extent(count) - before - after;
+    const auto join = [&](std::size_t dims, std::initializer_list<Expr> into) {
+      x = reshape(x, with(x.shape(), at, dims, into));
+    };
+    copies.push_back(at);
+    if (apart(w)) {
+      x = framed(x, at + 1, 0, w.stride - w.kernel, zero, who);
+      join(2, {1, count * w.stride});
+      x = framed(x, at + 1, -before, n + before - count * w.stride, zero, who);
+      continue;
+    }
+    const Copies c = copies_of(w, count);
+    x = framed(x, at + 1, 0, c.taps * c.phases - w.kernel, zero, who);
+    join(2, {count, c.taps, c.phases});
+    x = framed(swapped(x, at), at + 2, 0, w.stride - c.phases, zero, who);
+    join(3, {c.taps, count * w.stride});
+    x = framed(x, at + 1, 0, c.length + c.skew - count * w.stride, zero, who);
+    join(2, {c.taps * (c.length + c.skew)});
+    x = cut(x, at, 0, c.taps * c.length, who);
+    join(1, {c.taps, c.length});
+    x = framed(x, at + 1, -before, n + before - c.length, zero, who);
   }
-  const auto [length, repeats] = rows_of(w, n, count);
-  Tensor x = reshape(transpose(a, axis, axis + 1), with(shape, axis, 2, {w.kernel, count, 1}));
-  x = reshape(framed(x, axis + 2, 0, w.stride - 1, zero, who),
-              with(shape, axis, 2, {w.kernel, count * w.stride}));
-  x = framed(x, axis + 1, 0, length - count * w.stride, zero, who);
-  x = reshape(x, with(shape, axis, 2, {w.kernel * length}));
-  x = framed(x, axis, 0, repeats * n - w.kernel * length, zero, who);
-  return reduce(Op::ReduceSum, reshape(x, with(shape, axis, 2, {repeats, n})), {axis}, false, who);
+  // Windows that do not overlap add nothing.
+  const bool sums =
+      std::any_of(copies.begin(), copies.end(), [&](std::int64_t at) { return x.size(at) > 1; });
+  if (sums)
+    return reduce(Op::ReduceSum, x, copies, false, who);
+  Shape shape(a.shape().begin(), a.shape().begin() + axis);
+  for (const std::int64_t at : copies)
+    shape.push_back(x.shape()[place(at + 1)]);
+  shape.insert(shape.end(), a.shape().begin() + axis + 2 * std::ssize(lines), a.shape().end());
+  return reshape(x, shape);
 }
 
 } // namespace egret::detail

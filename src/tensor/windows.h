@@ -3,6 +3,8 @@
 
 #include "tensor/ops.h"
 
+#include <vector>
+
 namespace egret::detail {
 
 /// `length` elements of an axis from `begin` on.
@@ -24,9 +26,20 @@ struct Windows {
   std::int64_t extent(std::int64_t count) const { return (count - 1) * stride + span(); }
 };
 
-/// The axis [n] becomes two, [count, kernel]. It is a view, whose gradient is folded().
-Tensor windows_of(const Tensor& a, std::int64_t axis, const Windows& w, const char* who);
-/// The reverse: two axes [count, kernel] become [extent(count)], overlapping elements added.
-Tensor folded(const Tensor& a, std::int64_t axis, const Windows& w, const char* who);
+/// Windows along one axis of n elements, `before` more in front of it and `after` behind; negative
+/// amounts take elements away.
+struct WindowedAxis {
+  Windows windows;
+  std::int64_t before = 0, after = 0;
+};
+
+/// The axes from `axis` on, each [n], become two each, [count, kernel]; what is added is `fill`. It
+/// is a view, whose gradient is one sum, over the windows in which an element lies.
+Tensor windows_of(const Tensor& a, std::int64_t axis, const std::vector<WindowedAxis>& lines,
+                  Scalar fill, const char* who);
+/// The reverse: pairs of axes [count, kernel] become [extent(count) - before - after], overlapping
+/// elements added in one sum.
+Tensor folded(const Tensor& a, std::int64_t axis, const std::vector<WindowedAxis>& lines,
+              const char* who);
 
 } // namespace egret::detail

@@ -2,10 +2,10 @@
 // checks what it computes, and it runs where the machine at hand can.
 #pragma once
 
-#include "backend/cpu/jit.h"
-#include "backend/cpu/render.h"
+#include "backend/cpu/code_generator.h"
 #include "backend/reference/kernel_check.h"
 #include "backend/reference/program_interpreter.h"
+#include "kernel/serialize.h"
 #include "support/cpu_levels.h"
 #include "support/targets.h"
 
@@ -42,11 +42,9 @@ inline kernel::Target target_with_tiles() {
 
 /// What such a CPU would run.
 inline std::string assembly_with_tiles(const kernel::KernelProgram& program) {
-  static backend::cpu::Jit jit(isa_with_tiles());
-  const auto fill = [&](llvm::Module& module) {
-    return backend::cpu::render(program, jit.isa(), module);
-  };
-  return jit.text(fill, true);
+  static const auto generator =
+      backend::cpu::code_generator_library().open(isa_with_tiles(), backend::cpu::math_library());
+  return generator->text(kernel::to_bytes(program), true);
 }
 
 inline bool has_tiles_here() {

@@ -14,6 +14,8 @@
 #include "compiler/report_json.h"
 #include "egret/device.h"
 #include "egret/passes.h"
+#include "ir/text.h"
+#include "onnx/export.h"
 #include "runtime/runtime.h"
 #include "saturate/saturate.h"
 #include "support/fail.h"
@@ -23,6 +25,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -70,8 +73,8 @@ std::vector<bool> steady_inputs(const ir::Graph& graph, const std::vector<std::s
 }
 
 /// The graph as a C library: inputs and outputs are parameters.
-void export_library(const std::string& path, const ir::Graph& graph,
-                    const compiler::Options& options) {
+void write_library(const std::string& path, const ir::Graph& graph,
+                   const compiler::Options& options) {
   backend::c::LibraryInterface interface;
   interface.name = compiler::library_name(path);
   for (const ir::NodeId id : graph.inputs())
@@ -86,6 +89,16 @@ void export_library(const std::string& path, const ir::Graph& graph,
     interface.results.push_back(std::move(result));
   }
   compiler::write_c_library(path, compiler::c_library(graph, options, interface));
+}
+
+/// The graph in the form that the ending of `path` tells.
+void export_graph(const std::filesystem::path& path, const std::string& text,
+                  const ir::Graph& graph, const compiler::Options& options) {
+  if (path.extension() != ".onnx")
+    return write_library(path, graph, options);
+  onnx::Interface interface = onnx::interface_of(graph, path.stem());
+  interface.lines = ir::parse_located(text).lines;
+  onnx::write_model(path, graph, interface);
 }
 
 void list_passes() {
@@ -146,7 +159,7 @@ void compile(const CompileCommand& command) {
     write_output("compile --program", command.program,
                  saturate::program_text(passes::normalize()(graph), options.rules));
   if (!command.exported.empty())
-    export_library(command.exported, graph, options);
+    export_graph(command.exported, text, graph, options);
   const std::string device = egret::device();
   if (const std::string_view backend = command.emit.empty() ? "" : kForms.at(command.emit).backend;
       !backend.empty() && backend != device.substr(0, device.find(':')))
@@ -185,6 +198,7 @@ void add_compile_command(CLI::App& app) {
                   "  egret compile graph.txt --emit tree > schedules.txt\n"
                   "  egret compile graph.txt --schedule schedules.txt --emit program\n"
                   "  egret compile graph.txt --export model.c\n"
+                  "  egret compile graph.txt --export model.onnx\n"
                   "  egret compile graph.txt --program rules.egg\n"
                   "  egret egraph run --tensors rules.egg");
   command->add_option("graph", options->graph, "The graph's text (docs/graph.md)")
@@ -247,10 +261,11 @@ void add_compile_command(CLI::App& app) {
       ->check(CLI::IsMember({"tree", "program", "c", "llvm", "cuda"}))
       ->excludes(json);
   command
-      ->add_option("--export", options->exported,
-                   "Write a C library that needs nothing of egret, NAME.c or NAME.so, and NAME.h "
-                   "(docs/export.md)")
-      ->type_name("NAME.c|NAME.so");
+      ->add_option(
+          "--export", options->exported,
+          "Write a C library that needs nothing of egret, NAME.c or NAME.so, and NAME.h, or "
+          "an ONNX model, NAME.onnx (docs/export.md)")
+      ->type_name("NAME.c|NAME.so|NAME.onnx");
   add_device_option(*command, options->device);
   command->callback([options] {
     turn_to(options->device);

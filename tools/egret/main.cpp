@@ -15,6 +15,7 @@
 #include <cerrno>
 #include <csignal>
 #include <fcntl.h>
+#include <memory>
 #include <new>
 #include <numeric>
 #include <unistd.h>
@@ -42,6 +43,14 @@ int failed(const std::string& message, int code = kFailed) {
                egret::terminal_text(message).c_str());
   return code;
 }
+
+/// Says how to use all commands, those below others too.
+class HelpOfAll final : public CLI::Formatter {
+  std::string make_subcommands(const CLI::App* app, CLI::AppFormatMode mode) const override {
+    return Formatter::make_subcommands(
+        app, mode == CLI::AppFormatMode::Sub ? CLI::AppFormatMode::All : mode);
+  }
+};
 
 /// A standard stream that the caller has closed stays unusable: without this the first file that is
 /// opened would take its number, and what is printed would end up in that file.
@@ -121,6 +130,7 @@ int main(int argc, char** argv) {
       [](const std::string& text) { log_line("egret: " + egret::terminal_text(text)); });
   std::signal(SIGPIPE, SIG_IGN); // a closed pipe is a failed write, not a death
   CLI::App app("egret trains and runs tensor programs with kernels that it generates.", "egret");
+  app.formatter(std::make_shared<HelpOfAll>()); // which commands take from here
   app.footer(kFooter);
   app.set_version_flag("--version", std::string("egret ") + EGRET_VERSION);
   app.set_help_flag("-h,--help", "Say how to use a command");

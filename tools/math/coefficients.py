@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Minimax polynomials for the functions in src/backend/cpu/math_*.cpp: prints each with its largest error.
+"""Minimax polynomials for the functions in src/backend/cpu_codegen/math_*.cpp: prints each with its largest error.
 
 Each fit is an exchange (Remez) iteration in 60 digits. Coefficients are rounded one by one, the lowest first, to the format in which they are
 used, and the rest is fitted again, so that rounding costs almost nothing. Needs Python's mpmath.

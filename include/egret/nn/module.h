@@ -25,6 +25,21 @@ namespace detail {
 std::vector<NamedTensor> only_parameters(std::vector<NamedTensor> tensors);
 StateDict as_state_dict(const std::vector<NamedTensor>& tensors);
 LoadReport load(const std::vector<NamedTensor>& tensors, const StateDict& state, bool strict);
+void move(const std::vector<NamedTensor>& tensors, const Device& device);
+
+/// Binds the float tensors of a tree to converted ones; a handle that is met twice becomes one.
+class Converter final : public TreeVisitor {
+public:
+  explicit Converter(DType type);
+  void tensor(const std::string& path, Tensor& value) override;
+
+private:
+  struct Converted {
+    Tensor before, now;
+  };
+  DType type_;
+  std::vector<Converted> converted_;
+};
 } // namespace detail
 
 /// The tensors that require a gradient, with their names, in the order of the fields. They are
@@ -48,6 +63,22 @@ StateDict state_dict(M& module) {
 template <class M>
 LoadReport load_state_dict(M& module, const StateDict& state, bool strict = true) {
   return detail::load(named_tensors(module), state, strict);
+}
+/// Moves all tensors of a module, and the gradients of its parameters, to a device. Optimizers that
+/// have its parameters move their states at their next step. Error(Device) when the device cannot
+/// be had; nothing has changed then.
+template <class M>
+void to(M& module, const Device& device) {
+  detail::move(named_tensors(module), device);
+}
+/// Converts the tensors of a module that are floats. They are other tensors then, without
+/// gradients: an optimizer that was made of the old parameters refuses its next step by the name
+/// of one (Error(State)); make it after the conversion. Error(DType) unless `type` is a float
+/// type; nothing has changed then.
+template <class M>
+void to(M& module, DType type) {
+  detail::Converter converter(type);
+  visit_tree(module, converter);
 }
 /// Removes the gradients of all parameters.
 void zero_grad(const std::vector<NamedTensor>& parameters);

@@ -1,7 +1,6 @@
 #include "backend/cpu/compiled.h"
 
 #include "backend/cpu/code_version.h"
-#include "backend/cpu/render.h"
 #include "kernel/serialize.h"
 #include "support/fail.h"
 
@@ -18,24 +17,22 @@ Hash128 object_key(const kernel::KernelProgram& program, const Isa& isa) {
       kernel::to_bytes(unnamed));
 }
 
-CompiledProgram compile_program(Jit& jit, const kernel::KernelProgram& program,
-                                ObjectCache* objects) {
+CompiledProgram compile_program(CodeGenerator& generator, const Isa& isa,
+                                const kernel::KernelProgram& program, ObjectCache* objects) {
   CompiledProgram compiled;
-  const Hash128 key = object_key(program, jit.isa());
+  const Hash128 key = object_key(program, isa);
   const std::string symbol = "egret." + key.hex();
   if (objects)
     if (const auto object = objects->find(key))
       try {
-        compiled.code = jit.link(symbol, *object, &compiled.times);
+        compiled.code = generator.link(symbol, *object, &compiled.times);
         compiled.loaded = true;
         return compiled;
       } catch (const Error& error) {
         objects->reject(key, error.what());
       }
-  const std::string object = jit.emit(
-      symbol, [&](llvm::Module& module) { return render(program, jit.isa(), module); },
-      &compiled.times);
-  compiled.code = jit.link(symbol, object, &compiled.times);
+  const std::string object = generator.emit(symbol, kernel::to_bytes(program), &compiled.times);
+  compiled.code = generator.link(symbol, object, &compiled.times);
   if (objects)
     objects->keep(key, object);
   return compiled;

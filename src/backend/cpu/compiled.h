@@ -1,7 +1,7 @@
 // A program's machine code, made or found on disk.
 #pragma once
 
-#include "backend/cpu/jit.h"
+#include "backend/cpu/code_generator.h"
 #include "kernel/program.h"
 #include "support/object_cache.h"
 
@@ -9,7 +9,7 @@ namespace egret::backend::cpu {
 
 struct CompiledProgram {
   std::unique_ptr<Code> code;
-  JitTimes times;
+  CodeTimes times;
   bool loaded = false; ///< found in the cache
 };
 
@@ -18,7 +18,7 @@ struct CompiledProgram {
 Hash128 object_key(const kernel::KernelProgram& program, const Isa& isa);
 
 /// `objects` may be null.
-CompiledProgram compile_program(Jit& jit, const kernel::KernelProgram& program,
-                                ObjectCache* objects);
+CompiledProgram compile_program(CodeGenerator& generator, const Isa& isa,
+                                const kernel::KernelProgram& program, ObjectCache* objects);
 
 } // namespace egret::backend::cpu

@@ -4,7 +4,8 @@
 #include "backend/cpu/code_version.h"
 #include "backend/cpu/compiled.h"
 #include "backend/cpu/host.h"
-#include "backend/cpu/render.h"
+#include "backend/cpu/streaming_stores.h"
+#include "kernel/serialize.h"
 #include "support/cache_folder.h"
 #include "support/fail.h"
 
@@ -34,14 +35,17 @@ std::vector<std::pair<int, std::int64_t>> aligned_pointers(const KernelProgram& 
 
 class CpuArtifact final : public Artifact {
 public:
-  CpuArtifact(std::shared_ptr<Jit> jit, const KernelProgram& program, ObjectCache* objects)
-      : jit_(std::move(jit)), name_(program.name), launch_(program),
-        aligned_(aligned_pointers(program)), compiled_(compile_program(*jit_, program, objects)),
+  CpuArtifact(std::shared_ptr<CodeGenerator> generator, const Isa& isa,
+              const KernelProgram& program, ObjectCache* objects)
+      : generator_(std::move(generator)), name_(program.name), launch_(program),
+        aligned_(aligned_pointers(program)),
+        compiled_(compile_program(*generator_, isa, program, objects)),
         entry_(reinterpret_cast<Entry>(compiled_.code->entry)) {}
 
   std::string code(const KernelProgram& program) const override {
-    auto fill = [&](llvm::Module& module) { return render(program, jit_->isa(), module); };
-    return "; LLVM IR\n" + jit_->text(fill, false) + "\n; assembly\n" + jit_->text(fill, true);
+    const std::string bytes = kernel::to_bytes(program);
+    return "; LLVM IR\n" + generator_->text(bytes, false) + "\n; assembly\n" +
+           generator_->text(bytes, true);
   }
   std::size_t bytes() const override { return compiled_.code->object_bytes + kLinkedBytes; }
   double compile_seconds() const override { return compiled_.times.total(); }
@@ -59,7 +63,7 @@ public:
   }
 
 private:
-  std::shared_ptr<Jit> jit_; ///< outlives the code
+  std::shared_ptr<CodeGenerator> generator_; ///< outlives the code
   std::string name_;
   HostLaunch launch_;
   std::vector<std::pair<int, std::int64_t>> aligned_;
@@ -71,12 +75,12 @@ class CpuDevice final : public HostDevice {
 public:
   CpuDevice(Host host, ObjectCache* objects)
       : HostDevice(host.target.workers), host_(std::move(host)),
-        jit_(std::make_shared<Jit>(host_.isa)), objects_(objects) {}
+        generator_(code_generator_library().open(host_.isa, math_library())), objects_(objects) {}
 
   const kernel::Target& target() const override { return host_.target; }
 
   std::shared_ptr<const Artifact> compile(const KernelProgram& program) override {
-    return std::make_shared<CpuArtifact>(jit_, program, objects_);
+    return std::make_shared<CpuArtifact>(generator_, host_.isa, program, objects_);
   }
 
   void launch(const Artifact& artifact, const KernelProgram&, const ArgBlock& block,
@@ -91,7 +95,7 @@ public:
 
 private:
   Host host_;
-  std::shared_ptr<Jit> jit_;
+  std::shared_ptr<CodeGenerator> generator_;
   ObjectCache* objects_;
 };
 

@@ -1,12 +1,9 @@
 #include "backend/cpu/host.h"
 
 #include "backend/common/host_machine.h"
+#include "backend/cpu/code_generator.h"
 #include "support/fail.h"
 #include "support/hash.h"
-
-#include <llvm/ADT/StringMap.h>
-#include <llvm/TargetParser/Host.h>
-#include <llvm/TargetParser/Triple.h>
 
 #include <algorithm>
 #include <string_view>
@@ -47,30 +44,28 @@ bool tiles_allowed() {
 #endif
 }
 
+bool has(const HostCpu& cpu, const std::string& feature) {
+  return std::binary_search(cpu.features.begin(), cpu.features.end(), "+" + feature);
+}
+
 // A CPU that LLVM knows by another generation's name, or not at all, is scheduled as the nearest
 // one that has its features.
-std::string name_by_features(const llvm::StringMap<bool>& has, std::string detected) {
-  auto on = [&](const char* feature) { return has.lookup(feature); };
-  bool amd = detected.rfind("znver", 0) == 0 || detected.rfind("bdver", 0) == 0;
-  if (amd || !on("avx512f") || !on("avx512vl"))
-    return detected;
-  if (on("amx-tile"))
-    return detected == "graniterapids" ? detected : "sapphirerapids";
-  return detected;
+std::string name_by_features(const HostCpu& cpu) {
+  const bool amd = cpu.name.starts_with("znver") || cpu.name.starts_with("bdver");
+  if (amd || !has(cpu, "avx512f") || !has(cpu, "avx512vl"))
+    return cpu.name;
+  if (has(cpu, "amx-tile"))
+    return cpu.name == "graniterapids" ? cpu.name : "sapphirerapids";
+  return cpu.name;
 }
 
 Isa native_isa() {
   Isa isa;
-  llvm::StringMap<bool> has = llvm::sys::getHostCPUFeatures();
-  isa.cpu = name_by_features(has, llvm::sys::getHostCPUName().str());
-  std::vector<std::string> features;
-  for (const auto& feature : has)
-    features.push_back((feature.second ? "+" : "-") + feature.first().str());
-  std::sort(features.begin(), features.end());
-  for (const std::string& f : features)
-    isa.features += (isa.features.empty() ? "" : ",") + f;
-  auto on = [&](const char* feature) { return has.lookup(feature); };
-  isa.x86 = llvm::Triple(llvm::sys::getProcessTriple()).isX86();
+  const HostCpu cpu = code_generator_library().host_cpu();
+  isa.cpu = name_by_features(cpu);
+  isa.features = fmt::format("{}", fmt::join(cpu.features, ","));
+  const auto on = [&](const char* feature) { return has(cpu, feature); };
+  isa.x86 = cpu.x86;
   if (!isa.x86) {
     // Other machines that LLVM's native target covers here have 128-bit vectors with fused
     // multiply-add and half precision conversions.

@@ -5,6 +5,7 @@
 #include "kernel/target.h"
 
 #include <string>
+#include <vector>
 
 namespace egret::backend::cpu {
 
@@ -20,6 +21,13 @@ struct Isa {
   bool amx = false;      ///< tiles, their products in bf16, and the system's leave to use them
 };
 
+/// What LLVM knows of the CPU at hand.
+struct HostCpu {
+  std::string name;                  ///< LLVM's name
+  std::vector<std::string> features; ///< "+avx2", "-avx512f" ..., sorted
+  bool x86 = false;
+};
+
 struct Host {
   Isa isa;
   kernel::Target target;
@@ -33,7 +41,7 @@ void describe_units(kernel::Target& target, bool pairs, bool tiles);
 /// process may use: its affinity mask, bounded by its cgroup's share). EGRET_CPU narrows the
 /// instruction set: "native" (the default), "avx2" or "sse2". Throws Error(Value) when one of the
 /// two variables has no sensible value and Error(Device) when the CPU lacks what EGRET_CPU asks
-/// for.
+/// for, or there is no code generator (code_generator.h).
 Host detect_host(int workers = 0);
 
 } // namespace egret::backend::cpu

@@ -26,7 +26,8 @@ KernelArtifact::KernelArtifact(std::shared_ptr<DeviceCore> core, const KernelPro
       pointers_(count_of(program, Space::Argument) + count_of(program, Space::Workspace)),
       dims_(program.dims.size()), scalars_(program.scalars.size()),
       blocks_(program.launch.workers, program.dims), maps_(program),
-      threads_(static_cast<unsigned>(program.launch.threads)) {
+      threads_(static_cast<unsigned>(program.launch.threads)),
+      early_(text_.text.find("griddepcontrol.wait") != std::string::npos) {
   const Context& context = *core_->context;
   const DriverApi& api = context.api();
   const Context::Use use(context);
@@ -169,6 +170,13 @@ void KernelArtifact::launch(const LaunchArgs& args, StreamHandle stream) const {
   config.block[0] = threads_;
   config.shared_bytes = static_cast<unsigned>(text_.shared_bytes);
   config.stream = stream;
+  LaunchAttribute serialization;
+  serialization.id = kProgrammaticSerialization;
+  serialization.value.number = 1;
+  if (early_) {
+    config.attributes = &serialization;
+    config.attribute_count = 1;
+  }
   const Context& context = *core_->context;
   context.driver().check(context.api().cuLaunchKernelEx(&config, function_, parameters, nullptr),
                          "launching kernel {} on {} ({} blocks of {} threads)", name_,

@@ -83,6 +83,7 @@ private:
   LaunchNumber blocks_;
   TensorMaps maps_;
   unsigned threads_ = 0, most_blocks_ = 0;
+  bool early_ = false; ///< it waits for the launch before it by itself
 };
 
 } // namespace egret::backend::cuda

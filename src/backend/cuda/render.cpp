@@ -144,6 +144,13 @@ std::string CudaRenderer::argument_pointer(const std::string& number) const {
 
 void CudaRenderer::arguments() {
   const SharedLayout shared = shared_layout(program_);
+  if (target_.launches_early()) {
+    // Where most multiprocessors are busy, early blocks would crowd on those that are free.
+    constexpr std::int64_t kFewBlocks = 64;
+    if (proves_less_equal(program_.launch.workers, Expr(kFewBlocks)))
+      line("eg_let_next_launch_come();");
+    line("eg_wait_for_launch_before();");
+  }
   line("const int t = threadIdx.x;");
   if (shared.bytes > 0)
     line("extern __shared__ __align__(1024) unsigned char eg_shared[];");

@@ -12,7 +12,8 @@
 // CUtensorMap map0, map1 ...`, 64-byte aligned. Blocks and grid are one-dimensional: launch.threads
 // threads, launch.workers blocks, or as many as are resident if launch.resident says so. Each block
 // gets dynamic_shared_bytes() of dynamic shared memory, aligned to 1024 bytes, or
-// launch.least_shared if that is more.
+// launch.least_shared if that is more. Where CudaTarget::launches_early(), each kernel waits for
+// the one that was launched before it: it can be launched with programmatic stream serialization.
 #pragma once
 
 #include "backend/cuda/target.h"

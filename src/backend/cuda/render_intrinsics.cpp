@@ -31,6 +31,8 @@ void CudaRenderer::intrinsic(const Intrinsic& use, ValueId target) {
     return shuffle_xor(target, use);
   case IntrinsicId::SubgroupBarrier:
     return line("__syncwarp();");
+  case IntrinsicId::CountInOrder:
+    return count_in_order(use);
   case IntrinsicId::AtomicCombine:
     return atomic_combine(use);
   case IntrinsicId::GridBarrier:
@@ -101,6 +103,13 @@ void CudaRenderer::atomic_combine(const Intrinsic& use) {
   line("{}atomic{}(({}*)(b{} + {}), ({}){});", held.empty() ? "" : fmt::format("if ({}) ", held),
        sum ? "Add" : "Max", type, at.buffer, index_.text(at.index), type,
        lane_of(use.values[0], 0));
+}
+
+void CudaRenderer::count_in_order(const Intrinsic& use) {
+  const std::string held = index_.condition(use.mask);
+  line("r{}_0 = eg_count_in_order(b{} + {}, b{} + {}, {});", use.variables[0], use.memory[0].buffer,
+       index_.text(use.memory[0].index), use.memory[1].buffer, index_.text(use.memory[1].index),
+       held.empty() ? "true" : held);
 }
 
 void CudaRenderer::acquire(const kernel::Acquire& stmt) {

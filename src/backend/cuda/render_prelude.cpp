@@ -280,6 +280,36 @@ template <class T> __device__ __forceinline__ T eg_shuffle_up(T v, int distance,
   return (T)__shfl_up_sync(mask, v, distance);
 }
 )"},
+    // Warp-level multisplit (Ashkiani, Davidson, Meyer and Owens 2016): the lanes that count the
+    // same element find each other by their bits in its mark.
+    {"eg_count_in_order", R"(
+__device__ __forceinline__ int eg_count_in_order(int* c, unsigned* mark, bool held) {
+  const unsigned own = 1u << (threadIdx.x & 31);
+  if (held) atomicOr(mark, own);
+  __syncwarp();
+  const unsigned all = held ? *mark : 0u, below = all & (own - 1);
+  const int before = held ? *c : 0;
+  __syncwarp();
+  if (held && below == 0) {
+    *c = before + __popc(all);
+    *mark = 0;
+  }
+  __syncwarp();
+  return before + __popc(below);
+}
+)"},
+    // Programmatic dependent launch: blocks wait until the kernel before has ended and its memory
+    // can be seen. The next kernel's blocks may come at once, or else as this one's end.
+    {"eg_wait_for_launch_before", R"(
+__device__ __forceinline__ void eg_wait_for_launch_before() {
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+)"},
+    {"eg_let_next_launch_come", R"(
+__device__ __forceinline__ void eg_let_next_launch_come() {
+  asm volatile("griddepcontrol.launch_dependents;");
+}
+)"},
     // Two words: how many blocks have come, and how often all have.
     {"eg_grid_barrier", R"(
 __device__ __forceinline__ void eg_grid_barrier(unsigned* c) {

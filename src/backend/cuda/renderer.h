@@ -39,6 +39,7 @@ private:
   std::string table(const char* type, const std::vector<std::string>& values) override;
   std::string argument_pointer(const std::string& number) const override;
   void atomic_combine(const kernel::Intrinsic& use);
+  void count_in_order(const kernel::Intrinsic& use);
   std::string counter(const kernel::Address& at) const;
 
   // Instructions (render_inst.cpp).

@@ -16,6 +16,9 @@ struct CudaTarget {
   bool specific = false;
 
   std::string arch() const; ///< "sm_90a", as NVRTC and ptxas name it
+  /// Whether a kernel can be launched while the one before it ends, and waits for that by itself
+  /// (programmatic dependent launch, CUDA programming guide).
+  bool launches_early() const { return capability >= 90; }
   friend bool operator==(const CudaTarget&, const CudaTarget&) = default;
 };
 

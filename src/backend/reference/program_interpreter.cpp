@@ -140,6 +140,9 @@ private:
     case IntrinsicId::SubgroupBarrier:
       whole_warp(mask, use);
       return order();
+    case IntrinsicId::CountInOrder:
+      whole_warp(mask, use);
+      return each(mask, [&](int i) { count_in_order(use, code, i); });
     case IntrinsicId::AtomicCombine:
       return each(mask, [&](int i) {
         if (enabled(code, i, 0))
@@ -214,6 +217,20 @@ private:
       break; // of an Acquire: below
     }
     ensure(false, "program {}: {} without a body", program_.name, info_of(use.id).name);
+  }
+
+  /// The turn of lane i. To others it is the subgroup that counts.
+  void count_in_order(const Intrinsic& use, const InstCode& code, int i) {
+    Number& before = *variable_lanes(use.variables[0], i);
+    before = Number{.i = 0};
+    if (!enabled(code, i, 0))
+      return;
+    const int counters = use.memory[0].buffer;
+    const std::int64_t at = code.memory[0](slots(i)), mark = code.memory[1](slots(i));
+    ensure(memory_.load(use.memory[1].buffer, mark, actor(0)).i == 0,
+           "program {}: {}: mark {} is not 0", program_.name, info_of(use.id).name, mark);
+    before = memory_.load(counters, at, actor(0));
+    memory_.store(counters, at, Number{.i = before.i + 1}, actor(0));
   }
 
   void acquire(const Intrinsic& by, const StmtCode& code, Mask mask) {

@@ -259,13 +259,13 @@ PartitionChoices choices_in_layouts(const PartitionChoices& choices,
                                     const LayoutAssignment& assigned) {
   PartitionChoices now = choices;
   now.layout_changes.clear();
-  now.turned.clear();
+  now.recomputed.clear();
   now.apart.clear();
   now.stored.clear();
   const auto here = [&](NodeId id) { return assigned.now[id]; };
-  for (const NodeId id : choices.turned)
+  for (const NodeId id : choices.recomputed)
     if (here(id) != ir::kNoNode)
-      now.turned.insert(here(id));
+      now.recomputed.insert(here(id));
   for (const auto& [a, b] : choices.apart)
     if (here(a) != ir::kNoNode && here(b) != ir::kNoNode)
       now.apart.insert(std::minmax(here(a), here(b)));

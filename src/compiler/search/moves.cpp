@@ -96,7 +96,7 @@ private:
     Move& m = move(
         combine(around_[id], 1),
         fmt::format("{} {}", name(id), greedy_.stored[id] ? "computed by its readers" : "stored"));
-    m.choices.turned.insert(id);
+    (greedy_.stored[id] ? m.choices.recomputed : m.choices.stored).insert(id);
     m.elements += elements;
   }
 
@@ -160,7 +160,7 @@ PartitionChoices together(const std::vector<Move>& moves, const std::vector<std:
   for (const Move& move : moves) {
     if (std::find(ids.begin(), ids.end(), move.id) == ids.end())
       continue;
-    all.turned.insert(move.choices.turned.begin(), move.choices.turned.end());
+    all.recomputed.insert(move.choices.recomputed.begin(), move.choices.recomputed.end());
     all.apart.insert(move.choices.apart.begin(), move.choices.apart.end());
     all.stored.insert(move.choices.stored.begin(), move.choices.stored.end());
     all.layout_changes.insert(all.layout_changes.end(), move.choices.layout_changes.begin(),

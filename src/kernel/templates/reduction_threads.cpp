@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <numeric>
 #include <set>
 
 namespace egret::kernel {
@@ -75,9 +76,11 @@ protected:
     const std::int64_t depth = about(terms);
     const std::int64_t outer =
         about(points_of(region, axes_but(c.passes.parallel, std::array{c.axis})));
+    const std::int64_t bytes = widest_element(region);
     const bool splits = !c.passes.waits() && terms.is_constant() &&
                         points_of(region, c.passes.parallel).is_constant();
     std::vector<Schedule> out;
+    std::vector<double> times; // of several passes where the widest blocks leave cores idle
     for (int across : {32, 16, 8, 4, 2, 1}) {
       // Threads beyond a narrow box's columns would have nothing to do.
       if (across > 1 && std::int64_t(across / 2) * lanes >= width)
@@ -100,13 +103,16 @@ protected:
         if (parts > 1)
           s.split_reduce = parts;
         fills = fills || tiles * std::max<std::int64_t>(parts, 1) >= target.workers;
+        if (c.passes.waits() && (!times.empty() || (out.empty() && tiles < blocks)))
+          times.push_back(time_of({across * std::int64_t(lanes) * bytes, across * down, down},
+                                  tiles, depth, c.passes.count, target));
         out.push_back(std::move(s));
       }
       // Wide rows of memory are read best; narrower blocks are for the multiprocessors left idle.
-      if (fills)
+      if (fills && times.empty())
         break;
     }
-    return out;
+    return times.empty() ? out : in_order_of(std::move(out), times);
   }
 
   Built build(const Region& region, const Schedule& schedule, const Target& target) const override {
@@ -152,6 +158,47 @@ protected:
   }
 
 private:
+  /// A block: bytes of a row of memory that its threads read side by side, all of its threads, and
+  /// those that share a column.
+  struct Block {
+    std::int64_t row, threads, down;
+  };
+
+  /// Clocks of the busiest multiprocessor, roughly: what a block's threads wait for, one iteration
+  /// after the other, or else what goes through it.
+  static double time_of(const Block& block, std::int64_t tiles, std::int64_t depth, int passes,
+                        const Target& target) {
+    constexpr double kWait = 700, kMeeting = 300, kBytes = 48;
+    constexpr std::int64_t kCopies = 4, kSectorBytes = 32;
+    const auto quotient = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
+    const std::int64_t blocks = quotient(tiles, target.workers);
+    const std::int64_t waves =
+        quotient(blocks, std::max<std::int64_t>(1, kThreadsOfCore / block.threads));
+    const double waits =
+        double(waves) * passes * (double(quotient(depth, block.down * kCopies)) * kWait + kMeeting);
+    const double moved = double(blocks) * double(quotient(block.row, kSectorBytes) * kSectorBytes) *
+                         double(depth) * passes / kBytes;
+    return std::max(waits, moved) + 0.3 * std::min(waits, moved);
+  }
+
+  static std::vector<Schedule> in_order_of(std::vector<Schedule> schedules,
+                                           const std::vector<double>& times) {
+    std::vector<std::size_t> order(schedules.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::ranges::stable_sort(order, {}, [&](std::size_t i) { return times[i]; });
+    std::vector<Schedule> sorted;
+    for (const std::size_t i : order)
+      sorted.push_back(std::move(schedules[i]));
+    return sorted;
+  }
+
+  static std::int64_t widest_element(const Region& region) {
+    std::size_t bytes = 1;
+    for (const Operand& operand : region.operands)
+      bytes = std::max(bytes, size_of(operand.dtype));
+    return std::int64_t(bytes);
+  }
+
   /// By axis, that with most terms first: threads where there are terms for them, and copies.
   static std::vector<TermDigits> deal_terms(const Region& region, const Passes& p,
                                             std::int64_t down, std::int64_t copies,

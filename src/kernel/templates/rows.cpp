@@ -20,18 +20,18 @@ namespace egret::kernel {
 namespace {
 
 /// Elements that a thread does in a row.
-constexpr std::int64_t kElementsInARow = 8192;
+constexpr std::int64_t kRowElements = 8192;
 /// Vectors of a row that is straight code, at the most.
-constexpr std::int64_t kStraight = 8;
+constexpr std::int64_t kStraightRow = 8;
 /// Additions from which a value is kept rather than computed again, if the schedule names none.
-constexpr std::int64_t kWorthKeeping = 12;
+constexpr std::int64_t kWorthKeepingOfRow = 12;
 
 constexpr Knob kRowsKnobs[] = {
     {"copies", 1, 16}, {"rows", 1, 8}, {"keep", 0, 1 << 20}, {"online", 0, 2}, {"prefetch", 0, 1}};
 
 /// With `straight`, all of the row.
-SweepShape shape_of(const Region& region, const ReduceAxes& axes, const Schedule& schedule,
-                    const Target& target) {
+SweepShape row_shape(const Region& region, const ReduceAxes& axes, const Schedule& schedule,
+                     const Target& target) {
   SweepShape s;
   s.lanes = lanes_for(region, all_stages(region),
                       schedule.vector_bytes ? schedule.vector_bytes : target.vector_bytes);
@@ -39,21 +39,21 @@ SweepShape shape_of(const Region& region, const ReduceAxes& axes, const Schedule
   s.tile_axis = axes.passes.parallel.empty() ? -1 : axes.passes.parallel.back();
   const Expr& length = region.axes[std::size_t(axes.reduced_axis)].extent;
   const std::int64_t whole = about(length) / s.lanes, all = (about(length) + s.lanes - 1) / s.lanes;
-  s.copies = schedule.knob("copies", whole <= kStraight ? std::max<std::int64_t>(all, 1) : 4);
+  s.copies = schedule.knob("copies", whole <= kStraightRow ? std::max<std::int64_t>(all, 1) : 4);
   s.straight = length.constant() && all <= s.copies;
   s.copies = s.straight ? std::max<std::int64_t>(all, 1) : s.copies;
   s.accumulators = s.copies;
   // The steps that combine the lanes of one row overlap with those of the next.
   s.points = s.tile_axis < 0 ? 1
-                             : schedule.knob("rows", whole <= 2           ? 4
-                                                     : whole <= kStraight ? 2
-                                                                          : 1);
+                             : schedule.knob("rows", whole <= 2              ? 4
+                                                     : whole <= kStraightRow ? 2
+                                                                             : 1);
   const std::int64_t row = about(points_of(region, axes.passes.reduced));
-  s.chunk = kElementsInARow / std::max<std::int64_t>(1, row);
+  s.chunk = kRowElements / std::max<std::int64_t>(1, row);
   // Values are kept while a row of them fits into half of the second-level cache.
   const std::int64_t bytes = row * 4 * s.points;
   const bool fits = bytes <= target.l2_bytes / 2;
-  s.keep = double(schedule.knob("keep", fits ? kWorthKeeping : 1 << 20));
+  s.keep = double(schedule.knob("keep", fits ? kWorthKeepingOfRow : 1 << 20));
   // Long rows are read in one sweep and worked on in the next: that with the most arithmetic asks
   // for the next rows.
   const bool useful = bytes >= 2048 && bytes <= target.l2_bytes / 4;
@@ -93,7 +93,7 @@ protected:
       s.knobs = std::move(knobs);
       out.push_back(s);
     };
-    for (std::int64_t parts : numbers_of_parts(region, axes, shape_of(region, axes, {}, target))) {
+    for (std::int64_t parts : numbers_of_parts(region, axes, row_shape(region, axes, {}, target))) {
       s.split_reduce = parts;
       add(usual, {});
     }
@@ -143,8 +143,8 @@ protected:
       built.reason = "no sum goes along with its maximum or its mean";
       return built;
     }
-    Built swept =
-        built_sweeps(region, axes, schedule.split_reduce, shape_of(region, axes, schedule, target));
+    Built swept = built_sweeps(region, axes, schedule.split_reduce,
+                               row_shape(region, axes, schedule, target));
     swept.region = std::move(built.region);
     return swept;
   }

@@ -2,6 +2,7 @@
 #include "support/fail.h"
 #include "support/hex_digit.h"
 #include "support/printable.h"
+#include "text/grammar/repeat_count.h"
 #include "text/grammar/syntax.h"
 #include "text/utf8.h"
 
@@ -183,16 +184,7 @@ private:
     }
   }
   std::uint32_t count() {
-    std::uint32_t value = 0;
-    const std::size_t begin = at_;
-    for (; here() >= '0' && here() <= '9'; ++at_) {
-      value = 10 * value + static_cast<std::uint32_t>(here() - '0');
-      if (value > kMostRepeats)
-        refuse(fmt::format("more than {} repetitions", kMostRepeats));
-    }
-    if (begin == at_)
-      refuse("a number is needed here");
-    return value;
+    return repeat_count(text_, at_, kMostRepeats, [this](const std::string& why) { refuse(why); });
   }
 
   char32_t hex(std::size_t digits) {

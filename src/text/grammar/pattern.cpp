@@ -3,6 +3,7 @@
 #include "support/hex_digit.h"
 #include "support/printable.h"
 #include "text/grammar/json_texts.h"
+#include "text/grammar/repeat_count.h"
 #include "text/utf8.h"
 
 #include <optional>
@@ -132,16 +133,7 @@ private:
     return repeat(std::move(body), least, most);
   }
   std::uint32_t count() {
-    const std::size_t begin = at_;
-    std::uint32_t value = 0;
-    for (; here() >= '0' && here() <= '9'; ++at_) {
-      value = 10 * value + static_cast<std::uint32_t>(here() - '0');
-      if (value > kMostRepeats)
-        refuse(fmt::format("more than {} repetitions", kMostRepeats));
-    }
-    if (begin == at_)
-      refuse("a number is needed here");
-    return value;
+    return repeat_count(text_, at_, kMostRepeats, [this](const std::string& why) { refuse(why); });
   }
 
   char32_t hex(std::size_t least, std::size_t most) {

@@ -98,6 +98,12 @@ TEST(Tool, FailuresAreExitCode1AndOneLine) {
   EXPECT_EQ(egret_command("train digits --data " + folder.path().string()).code, 1);
 }
 
+TEST(Tool, HelpOfAllHasTheCommandsBelowOthers) {
+  const std::string help = egret_command("--help-all").out;
+  for (const char* option : {"--keep-days", "--tensors", "--text"}) // of cache, egraph, eval
+    expect_contains(help, option);
+}
+
 TEST(Tool, ResultsThatCannotBeWrittenAreAFailure) {
   if (!std::filesystem::exists("/dev/full"))
     GTEST_SKIP();

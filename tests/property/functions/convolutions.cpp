@@ -30,7 +30,7 @@ Sizes kernels(const std::vector<Line>& lines) {
 std::vector<Line> draw_lines(Draw& d, std::size_t spatial, std::int64_t largest) {
   std::vector<Line> lines;
   for (std::size_t i = 0; i < spatial; ++i) {
-    Line line{d.between(1, largest), d.between(1, 3), d.between(1, 3), d.below(3), d.between(1, 2)};
+    Line line{d.between(1, largest), d.between(1, 4), d.between(1, 3), d.below(3), d.between(1, 2)};
     while (line.n + 2 * line.padding < line.span())
       ++line.n;
     lines.push_back(line);

@@ -104,13 +104,13 @@ TEST(GpuRows, ShiftedRowsAgreeWithTheReference) {
   const kernel::Target target = testing::test_gpu();
   for (DType type : {DType::F32, DType::BF16})
     for (std::int64_t columns : {67, 129, 258, 1021})
-      for (std::int64_t threads : {32, 96})
+      for (auto [threads, group] : {std::pair{32, 32}, {96, 96}, {64, 8}, {64, 32}})
         for (bool special : {false, true}) {
           const ir::Graph g = exponentials(type, 9, columns);
           kernel::Schedule s;
           s.generator = "gpu_rows";
           s.knobs = {
-              {"threads", threads}, {"group", threads}, {"keep", 2}, {"shift", 1}, {"copies", 2}};
+              {"threads", threads}, {"group", group}, {"keep", 2}, {"shift", 1}, {"copies", 2}};
           for (const auto& c : testing::region_cases(g, testing::inputs_of(g, 5, special))) {
             const auto aligned = testing::aligned_for(c, target);
             const auto lowered = rows_generator().lower(aligned.region, s, target);
@@ -124,6 +124,25 @@ TEST(GpuRows, ShiftedRowsAgreeWithTheReference) {
                 testing::check_schedule(aligned, rows_generator(), s, target, {.workers = 2}, true),
                 "");
           }
+        }
+}
+
+TEST(GpuRows, GroupsOfAnySizeAgreeWithTheReference) {
+  const kernel::Target target = testing::test_gpu();
+  for (DType type : {DType::F32, DType::BF16})
+    for (std::int64_t columns : {3, 7, 35, 64})
+      for (std::int64_t group : {1, 2, 8, 32})
+        for (std::int64_t resident : {0, 1}) {
+          ir::Graph g = exponentials(type, 37, columns);
+          g.outputs.push_back(g.reduce(Op::ReduceArgMax, ir::NodeId{0}, {1}));
+          kernel::Schedule s;
+          s.generator = "gpu_rows";
+          s.knobs = {{"threads", 64}, {"group", group}, {"keep", 0}, {"resident", resident}};
+          for (const auto& c : testing::region_cases(g, testing::inputs_of(g, 5, resident == 1)))
+            ASSERT_EQ(testing::check_schedule(testing::aligned_for(c, target), rows_generator(), s,
+                                              target, {.workers = 2}, true),
+                      "")
+                << to_string(s);
         }
 }
 

@@ -170,7 +170,7 @@ TEST(SortNetworks, WhatDoesNotFitIsRefused) {
       {{{"way", 4}, {"lanes", 4}, {"each", 128}}, "registers"},
       {{{"way", 4}, {"lanes", 8}, {"each", 64}}, "registers"},
       {{{"way", 5}, {"lanes", 4}, {"each", 8}}, "first few"},
-      {{{"way", 1}, {"each", 4}}, "even"},
+      {{{"way", 1}, {"each", 40}}, "32 elements"},
   };
   for (const auto& c : cases) {
     Schedule s;

@@ -6,6 +6,8 @@
 #include "bench.h"
 #include "compiler/compile.h"
 #include "egret/functional.h"
+#include "egret/grad.h"
+#include "egret/graph.h"
 #include "support/null_device.h"
 #include "support/nvrtc.h"
 #include "support/plan_runner.h"
@@ -18,6 +20,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <map>
 #include <thread>
 
@@ -202,6 +205,146 @@ TEST(WorkloadsOnGpus, WhatIsToBeOneKernelIsOne) {
          size_of_program(
              [](In in) { return cross_entropy(in[0], in[1], {.reduction = Reduction::None}); },
              {x, targets}));
+}
+
+/// A program that stores nothing between its inputs and outputs but what is small beside them.
+struct Fused {
+  const char* what;
+  std::vector<std::pair<Shape, DType>> inputs;
+  std::function<std::vector<Tensor>(In)> function;
+  std::size_t launches; ///< at the most
+  double stored = 0;    ///< bytes at the most, beside outputs
+  bool gradients =
+      false; ///< of the sum of the first output, by all inputs of floats, are outputs too
+};
+
+constexpr DType kF32 = DType::F32, kI64 = DType::I64, kU64 = DType::U64;
+
+/// A generator whose state are inputs of the program.
+Generator generator_of(const Tensor& key, const Tensor& counter) {
+  Generator generator;
+  generator.key = key;
+  generator.counter = counter;
+  return generator;
+}
+
+const std::vector<Fused>& fused_programs() {
+  static const std::vector<Fused> list{
+      {"softmax over a middle axis",
+       {{{8, 128, 64}, kF32}},
+       [](In in) { return std::vector{softmax(in[0], 1)}; },
+       1},
+      {"softmax over the first axis",
+       {{{96, 256}, kF32}},
+       [](In in) { return std::vector{softmax(in[0], 0)}; },
+       1},
+      {"columns to mean 0 and deviation 1",
+       {{{128, 64}, kF32}},
+       [](In in) { return std::vector{(in[0] - in[0].mean(0)) / (stddev(in[0], 0) + 1e-5)}; },
+       1},
+      {"dropout and residual",
+       {{{64, 256}, kF32}, {{}, kU64}, {{}, kU64}},
+       [](In in) {
+         Generator generator = generator_of(in[1], in[2]);
+         return std::vector{dropout(in[0], 0.1, generator) + in[0]};
+       },
+       1},
+      {"Gumbel sampling",
+       {{{16, 500}, kF32}, {{}, kU64}, {{}, kU64}},
+       [](In in) {
+         Generator generator = generator_of(in[1], in[2]);
+         return std::vector{argmax(in[0] + gumbel({16, 500}, generator), -1)};
+       },
+       1},
+      {"product with one-hot rows",
+       {{{256}, kI64}, {{100, 64}, kF32}},
+       [](In in) { return std::vector{matmul(one_hot(in[0], 100), in[1])}; },
+       1},
+      {"Huber loss",
+       {{{20000}, kF32}, {{20000}, kF32}},
+       [](In in) { return std::vector{huber_loss(in[0], in[1])}; },
+       1},
+      {"focal loss",
+       {{{256, 80}, kF32}, {{256, 80}, kF32}},
+       [](In in) {
+         const Tensor p = sigmoid(in[0]), hit = p * in[1] + (1 - p) * (1 - in[1]);
+         const Tensor loss = binary_cross_entropy_with_logits(in[0], in[1], Reduction::None);
+         return std::vector{(loss * square(1 - hit)).mean()};
+       },
+       1},
+      {"a gated unit's gradient",
+       {{{128, 256}, kF32}},
+       [](In in) { return std::vector{glu(in[0], -1)}; },
+       2,
+       0,
+       true},
+      {"total variation's gradient",
+       {{{2, 3, 40, 40}, kF32}},
+       [](In in) {
+         return std::vector{abs(diff(in[0], 1, 2)).mean() + abs(diff(in[0], 1, 3)).mean()};
+       },
+       3,
+       16,
+       true},
+  };
+  return list;
+}
+
+ir::Graph graph_of(const Fused& program) {
+  Graph graph;
+  std::vector<Tensor> inputs;
+  for (const auto& [shape, dtype] : program.inputs) {
+    inputs.push_back(graph.tensor(shape, dtype));
+    if (program.gradients && is_float(dtype))
+      inputs.back().set_requires_grad();
+  }
+  std::vector<Tensor> outputs = program.function(inputs);
+  if (program.gradients)
+    for (const Tensor& gradient : grad(std::vector{sum(outputs[0])}, inputs))
+      outputs.push_back(gradient);
+  for (Tensor& output : outputs)
+    output.retrieve();
+  graph.compile(passes::normalize());
+  return ir::parse_graph(graph.text());
+}
+
+/// Bytes that kernels write beside the program's outputs.
+double stored_by(const compiler::Compiled& compiled) {
+  double bytes = 0;
+  for (const auto& kernel : compiled.report.kernels)
+    bytes += double(kernel.bytes_written);
+  const ir::Graph& graph = compiled.report.graph;
+  for (const ir::NodeId id : graph.outputs) {
+    double elements = 1;
+    for (const Expr& extent : graph[id].shape)
+      elements *= double(extent.value());
+    bytes -= elements * double(size_of(graph[id].dtype));
+  }
+  return bytes;
+}
+
+TEST(WorkloadsOnGpus, WhatReadersRecomputeIsNotStored) {
+  for (const Fused& program : fused_programs()) {
+    const auto compiled = compiled_for(graph_of(program), backend::cuda::known_target(90));
+    EXPECT_LE(compiled.plan.steps.size(), program.launches) << program.what;
+    EXPECT_LE(stored_by(compiled), program.stored) << program.what;
+  }
+}
+
+TEST(WorkloadsOnGpus, WhatReadersRecomputeAgreesWithTheReference) {
+  for (const Fused& program : fused_programs()) {
+    const ir::Graph graph = graph_of(program);
+    auto inputs = testing::random_inputs(graph, 7, {.special = false, .range = 1});
+    const auto expected = backend::reference::expect(graph, inputs);
+    const auto actual =
+        testing::run_plan(compiled_for(graph, backend::cuda::known_target(90)), graph, inputs);
+    ASSERT_EQ(actual.size(), expected.size()) << program.what;
+    for (std::size_t o = 0; o < actual.size(); ++o) {
+      const auto result =
+          backend::reference::compare(actual[o], expected[o], fmt::format("output {}", o));
+      EXPECT_TRUE(result.ok) << program.what << ": " << result.message;
+    }
+  }
 }
 
 } // namespace

@@ -379,6 +379,9 @@ Result cuLaunchKernelEx(const LaunchConfig* config, FunctionHandle function, voi
   node.blocks = config->grid[0];
   node.threads = config->block[0];
   node.shared = config->shared_bytes;
+  for (unsigned i = 0; i < config->attribute_count; ++i)
+    state.early_launches += config->attributes[i].id == kProgrammaticSerialization &&
+                            config->attributes[i].value.number == 1;
   handle(config->stream, std::move(node));
   return kSuccess;
 }

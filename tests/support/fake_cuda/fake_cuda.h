@@ -34,7 +34,8 @@ struct FakeCuda {
 
   std::size_t used = 0; ///< bytes of device memory handed out
   std::uint64_t allocations = 0, launches = 0, copies = 0, graphs_made = 0, graph_launches = 0,
-                nodes_changed = 0, compilations = 0, modules = 0, tensor_maps = 0;
+                nodes_changed = 0, compilations = 0, modules = 0, tensor_maps = 0,
+                early_launches = 0; ///< asked for with programmatic stream serialization
 };
 
 /// Device addresses are those of the host with some bits turned over, so that using one on the host

@@ -95,11 +95,9 @@ TEST(Tiles, MultiplyPairsAlongTheDepth) {
 }
 
 TEST(Tiles, CodeConfiguresUsesAndReleasesThem) {
-  backend::cpu::Jit jit(testing::isa_with_tiles());
-  const auto fill = [&](llvm::Module& module) {
-    return backend::cpu::render(product(), jit.isa(), module);
-  };
-  EXPECT_FALSE(jit.emit("kernel", fill).empty());
+  const auto generator = backend::cpu::code_generator_library().open(testing::isa_with_tiles(),
+                                                                     backend::cpu::math_library());
+  EXPECT_FALSE(generator->emit("kernel", kernel::to_bytes(product())).empty());
   const std::string code = testing::assembly_with_tiles(product());
   for (const char* word :
        {"ldtilecfg", "tilezero", "tileloadd", "tdpbf16ps", "tilestored", "tilerelease"})

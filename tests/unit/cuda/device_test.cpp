@@ -112,12 +112,34 @@ TEST_F(CudaDeviceTest, LaunchPacksPointersDimsAndScalars) {
   device->launch(*artifact, program, axpb.block());
   EXPECT_EQ(read(out, 100)[99], 199.f);
   EXPECT_EQ(fake.launches, 1u);
+  EXPECT_EQ(fake.early_launches, 0u) << "its text does not wait for the launch before it";
   // No elements: no launch, which the driver would refuse.
   const Axpb empty(out, in, 0, 2, 1);
   device->launch(*artifact, program, empty.block());
   EXPECT_EQ(fake.launches, 1u);
   device->release(in, 400);
   device->release(out, 400);
+}
+
+/// Programmatic dependent launch is asked for where the kernel itself waits for the one before it.
+TEST_F(CudaDeviceTest, KernelsThatWaitAreLaunchedWhileTheOneBeforeRuns) {
+  const auto waiting_text = [](const kernel::KernelProgram& p, const CudaTarget& target) {
+    KernelText text = axpb_text(p, target);
+    text.text += "// griddepcontrol.wait;\n"; // this driver reads none of it
+    return text;
+  };
+  const auto other =
+      make_cuda_device(0, {waiting_text, {{EGRET_FAKE_CUDA}, {EGRET_FAKE_CUDA}}, nullptr});
+  const auto waiting = other->compile(program);
+  void* in = other->allocate(400);
+  void* out = other->allocate(400);
+  const Axpb axpb(out, in, 100, 2, 1);
+  other->launch(*waiting, program, axpb.block());
+  other->synchronize();
+  EXPECT_EQ(fake.launches, 1u);
+  EXPECT_EQ(fake.early_launches, 1u);
+  other->release(in, 400);
+  other->release(out, 400);
 }
 
 TEST_F(CudaDeviceTest, ARecordedStepIsOneSubmissionAndOnlyWhatChangedIsPatched) {

@@ -43,6 +43,33 @@ TEST(CudaText, EveryThreadShufflesOnceAStepWhateverTheOperation) {
     }
 }
 
+/// Programmatic dependent launch: every kernel waits, small ones let the next one come early.
+TEST(CudaText, KernelsWaitForTheLaunchBeforeThem) {
+  const auto text_for = [](int capability, std::int64_t blocks) {
+    kernel::ProgramBuilder b("copy");
+    const Expr t = kernel::thread_variable(32);
+    const int in = b.argument("in", DType::F32, Expr(32), 64, false);
+    const int out = b.argument("out", DType::F32, Expr(32), 64, true);
+    b.store(out, t, b.load(in, t, 1));
+    kernel::Launch launch;
+    launch.workers = blocks;
+    launch.threads = 32;
+    return render_cuda(b.finish(launch), CudaTarget{capability, false});
+  };
+  const std::string wait = "  eg_wait_for_launch_before();\n";
+  for (const int capability : {90, 120}) {
+    const std::string few = text_for(capability, 64), many = text_for(capability, 65);
+    for (const std::string& text : {few, many}) {
+      ASSERT_EQ(count(text, wait), 1u) << text;
+      EXPECT_LT(text.find(wait), text.find("args.p[")) << text;
+      EXPECT_EQ(count(text, "griddepcontrol.wait;"), 1u) << text;
+    }
+    EXPECT_EQ(count(few, "griddepcontrol.launch_dependents;"), 1u) << few;
+    EXPECT_EQ(count(many, "griddepcontrol.launch_dependents;"), 0u) << many;
+  }
+  EXPECT_EQ(count(text_for(89, 1), "griddepcontrol"), 0u);
+}
+
 /// The text of out = op(in), multiplied by in, perhaps with 1 added, rounded to `stored`.
 std::string text_of(Op op, DType stored, bool adds) {
   kernel::ProgramBuilder b("narrow");

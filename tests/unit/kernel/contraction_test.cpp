@@ -102,6 +102,39 @@ TEST(Contraction, PanelsThatAreReadOnceArePackedByTheirReader) {
             1);
 }
 
+TEST(Contraction, VectorsThatGoOverTheEndOfAnAxisArePacked) {
+  // result[b,m,n] = sum of left[m,k] * right[b,k,n]: the columns are b and n.
+  for (const std::int64_t n : {7, 8, 9, 15, 19, 32}) {
+    const auto region = product_region(sizes("mk", "bkn", "bmn", 9, n, 11, 3));
+    const auto found = kernel::find_contraction(region);
+    ASSERT_TRUE(found.ok) << found.reason;
+    EXPECT_EQ(found.form.columns.axes.size(), 2U);
+    for (const std::string level : testing::cpu_levels()) {
+      const kernel::Target& target = testing::cpu_at(level).target();
+      const auto space = kernel::contraction_generator().space(region, target);
+      const auto lanes = target.vector_bytes / std::int64_t(size_of(DType::F32));
+      EXPECT_EQ(space.at(0).knob("pack_right", -1), n % lanes == 0 ? 0 : 1) << level << " " << n;
+    }
+    check_contraction(region, 4);
+  }
+}
+
+TEST(Contraction, RowsThatOneBlockReadsArePackedByIt) {
+  // The left side is a transposed sum, so it is packed, and all columns are one block.
+  const auto region = region_of([](Graph& g) {
+    const Einsum e = sizes("km", "kn", "mn", 37, 20, 50);
+    const NodeId a = input(g, "a", "km", e);
+    return std::vector{testing::einsum(g, g.binary(Op::Add, a, a), input(g, "b", "kn", e), e)};
+  });
+  bool own = false;
+  for (const auto& schedule :
+       kernel::contraction_generator().space(region, testing::cpu_at("native").target()))
+    own |= schedule.knob("shared", -1) == 2;
+  EXPECT_TRUE(own);
+  check_contraction(region, 1000);
+  check_contraction(region, 1000, true);
+}
+
 TEST(ContractionForm, SaysWhyARegionIsNone) {
   const auto reason = [](const std::function<NodeId(Graph&)>& make) {
     const auto found =
