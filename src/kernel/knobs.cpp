@@ -18,8 +18,6 @@ std::string refused_settings(const Schedule& s, const Target& target, std::span<
       return fmt::format("{}={} is not one of {}, {} ... {}", name, value, found->least,
                          found->least + found->step, found->most);
   }
-  if (!s.loops.empty() || !s.place.empty() || !s.copy.empty())
-    return fmt::format("{} takes no @loops, @place or @copy", s.generator);
   if (!s.tree.empty() && takes != Takes::Tree)
     return fmt::format("{} takes no @tree", s.generator);
   if (!s.mma.empty() && takes != Takes::Matrix)
@@ -32,12 +30,8 @@ std::string refused_settings(const Schedule& s, const Target& target, std::span<
       {"vector_bytes", s.vector_bytes, 0, 256},
       {"split_reduce", s.split_reduce, 1, 1 << 16},
       {"order", s.order_group, 1, 1 << 16},
-      {"roles", s.producers, 0, 32},
-      {"roles", s.consumers, 0, 32},
       {"blocks_per_core", s.blocks_per_core, 0, 32},
       {"least_shared", s.least_shared, 0, shared},
-      {"cluster", s.cluster, 1, 16},
-      {"dependent_launch", s.dependent_launch, -1, 64},
   };
   for (const auto& setting : settings)
     if (setting.value < setting.least || setting.value > setting.most)

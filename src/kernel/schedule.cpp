@@ -12,11 +12,9 @@ namespace {
 // Words of the text form, in the order of the enumerations.
 constexpr std::array<std::string_view, 10> kBinds = {
     "serial", "unroll", "vector", "core", "grid", "cluster", "warpgroup", "warp", "lane", "matrix"};
-constexpr std::array<std::string_view, 4> kPlaceWords = {"inline", "register", "shared", "global"};
-constexpr std::array<std::string_view, 3> kOrders = {"fixed", "interleaved", "drawn"};
+constexpr std::array<std::string_view, 2> kOrders = {"fixed", "drawn"};
 constexpr std::array<std::string_view, 4> kPolicies = {"default", "streaming", "evict_first",
                                                        "evict_last"};
-constexpr std::array<std::string_view, 4> kCopies = {"none", "packed", "async", "bulk"};
 
 /// Characters of a loop tree's text.
 constexpr std::size_t kMostTree = 1 << 16;
@@ -51,37 +49,10 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
   }
 }
 
-template <class Items, class Print>
-std::string list(std::string_view key, const Items& items, Print print) {
-  std::string out;
-  for (const auto& item : items)
-    out += (out.empty() ? "" : ",") + print(item);
-  return out.empty() ? out : fmt::format(" @{}={}", key, out);
-}
-
 void parse_setting(Schedule& s, std::string_view key, std::string_view value,
                    std::string_view word_text) {
   auto as_int = [&] { return int(number(value, word_text)); };
-  if (key == "loops") {
-    for (std::string_view item : split(value, ',')) {
-      auto f = split(item, '/');
-      if (f.size() != 3)
-        fail(ErrorKind::Parse, "schedule: a loop is axis/tile/binding, not '{}'", item);
-      s.loops.push_back({int(number(f[0], word_text)), number(f[1], word_text),
-                         Bind(word(kBinds, f[2], word_text))});
-    }
-  } else if (key == "place") {
-    for (std::string_view item : split(value, ','))
-      s.place.push_back(Place(word(kPlaceWords, item, word_text)));
-  } else if (key == "copy") {
-    for (std::string_view item : split(value, ',')) {
-      auto f = split(item, '/');
-      if (f.size() != 3)
-        fail(ErrorKind::Parse, "schedule: a copy is kind/depth/swizzle, not '{}'", item);
-      s.copy.push_back({CopySpec::Kind(word(kCopies, f[0], word_text)),
-                        int(number(f[1], word_text)), int(number(f[2], word_text))});
-    }
-  } else if (key == "tree") {
+  if (key == "tree") {
     if (value.empty() || value.size() > kMostTree)
       fail(ErrorKind::Parse, "schedule: a tree of {} characters", value.size());
     s.tree = std::string(value);
@@ -101,20 +72,10 @@ void parse_setting(Schedule& s, std::string_view key, std::string_view value,
     s.store_policy = CachePolicy(word(kPolicies, value, word_text));
   } else if (key == "mma") {
     s.mma = std::string(value);
-  } else if (key == "roles") {
-    auto f = split(value, '/');
-    if (f.size() != 2)
-      fail(ErrorKind::Parse, "schedule: roles are producers/consumers, not '{}'", value);
-    s.producers = int(number(f[0], word_text));
-    s.consumers = int(number(f[1], word_text));
   } else if (key == "blocks_per_core") {
     s.blocks_per_core = as_int();
   } else if (key == "least_shared") {
     s.least_shared = number(value, word_text);
-  } else if (key == "cluster") {
-    s.cluster = as_int();
-  } else if (key == "dependent_launch") {
-    s.dependent_launch = as_int();
   } else {
     fail(ErrorKind::Parse, "schedule: unknown setting '@{}'", key);
   }
@@ -143,13 +104,6 @@ std::string to_string(const Schedule& s) {
   std::string out = s.generator;
   for (const auto& [name, value] : s.knobs)
     out += fmt::format(" {}={}", name, value);
-  out += list("loops", s.loops, [](const LoopSpec& l) {
-    return fmt::format("{}/{}/{}", l.axis, l.tile, kBinds[std::size_t(l.bind)]);
-  });
-  out += list("place", s.place, [](Place p) { return std::string(kPlaceWords[std::size_t(p)]); });
-  out += list("copy", s.copy, [](const CopySpec& c) {
-    return fmt::format("{}/{}/{}", kCopies[std::size_t(c.kind)], c.depth, c.swizzle);
-  });
   auto differs = [&](std::string_view key, auto value, auto usual) {
     if (value != usual)
       out += fmt::format(" @{}={}", key, value);
@@ -162,12 +116,8 @@ std::string to_string(const Schedule& s) {
   differs("load", kPolicies[std::size_t(s.load_policy)], kPolicies[0]);
   differs("store", kPolicies[std::size_t(s.store_policy)], kPolicies[0]);
   differs("mma", s.mma, plain.mma);
-  if (s.producers != plain.producers || s.consumers != plain.consumers)
-    out += fmt::format(" @roles={}/{}", s.producers, s.consumers);
   differs("blocks_per_core", s.blocks_per_core, plain.blocks_per_core);
   differs("least_shared", s.least_shared, plain.least_shared);
-  differs("cluster", s.cluster, plain.cluster);
-  differs("dependent_launch", s.dependent_launch, plain.dependent_launch);
   return out;
 }
 

@@ -28,38 +28,13 @@ enum class Bind : std::uint8_t {
 const char* name_of(Bind bind) noexcept;
 std::optional<Bind> bind_named(std::string_view name) noexcept;
 
-enum class Place : std::uint8_t {
-  Inline,
-  Register,
-  Shared,
-  Global
-}; ///< where a stage's result lives; a CPU's Shared is a worker's scratch
-enum class WorkOrder : std::uint8_t { Fixed, Interleaved, Drawn };
+enum class WorkOrder : std::uint8_t { Fixed, Drawn };
 enum class CachePolicy : std::uint8_t { Default, Streaming, EvictFirst, EvictLast };
-
-/// One loop of the nest, outermost first: region axis `axis` in steps of `tile` (1: the point
-/// loop).
-struct LoopSpec {
-  int axis = 0;
-  std::int64_t tile = 1;
-  Bind bind = Bind::Serial;
-  friend bool operator==(const LoopSpec&, const LoopSpec&) = default;
-};
-
-struct CopySpec { ///< how an operand is brought near: packed or staged, `depth` pieces in flight
-  enum class Kind : std::uint8_t { None, Packed, Async, Bulk } kind = Kind::None;
-  int depth = 1;
-  int swizzle = 0;
-  friend bool operator==(const CopySpec&, const CopySpec&) = default;
-};
 
 struct Schedule {
   std::string generator; ///< "generic", "elementwise", "rows", "contraction" ...
   std::map<std::string, std::int64_t>
       knobs; ///< of the generator: "mr", "nr", "kc", "mc", "unroll", "vectors" ...
-  std::vector<LoopSpec> loops; ///< explicit nest, for generators that take one
-  std::vector<Place> place;    ///< a stage
-  std::vector<CopySpec> copy;  ///< an operand
   std::string tree; ///< the loops of all stages, for the generator `loops`: see loops/tree.h
   std::int64_t vector_bytes = 0; ///< width of vectors; 0: the target's
   std::int64_t split_reduce =
@@ -67,12 +42,9 @@ struct Schedule {
   WorkOrder order = WorkOrder::Fixed;
   std::int64_t order_group = 1;
   CachePolicy load_policy = CachePolicy::Default, store_policy = CachePolicy::Default;
-  std::string mma;                  ///< matrix instruction, empty for none
-  int producers = 0, consumers = 0; ///< warp roles
-  int blocks_per_core = 0;          ///< 0: whatever fits
-  std::int64_t least_shared = 0;    ///< bytes of shared memory to ask for at the least
-  int cluster = 1;
-  int dependent_launch = -1; ///< stages before the end at which the next kernel may start; -1: no
+  std::string mma;               ///< matrix instruction, empty for none
+  int blocks_per_core = 0;       ///< 0: whatever fits
+  std::int64_t least_shared = 0; ///< bytes of shared memory to ask for at the least
   friend bool operator==(const Schedule&, const Schedule&) = default;
 
   std::int64_t knob(const std::string& name, std::int64_t otherwise) const;

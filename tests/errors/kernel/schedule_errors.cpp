@@ -26,10 +26,8 @@ TEST(ScheduleErrors, NamesWhatIsWrong) {
   expect_message("rows rows=1 rows=2", "knob 'rows' is given twice");
   expect_message("rows @speed=9", "unknown setting '@speed'");
   expect_message("rows @store=fast", "'fast' is not a word of '@store=fast'");
-  expect_message("rows @loops=1/2", "a loop is axis/tile/binding, not '1/2'");
-  expect_message("rows @copy=packed/2", "a copy is kind/depth/swizzle, not 'packed/2'");
+  expect_message("rows @loops=0/4/core", "unknown setting '@loops'");
   expect_message("rows @order=fixed", "an order is kind/group, not 'fixed'");
-  expect_message("rows @roles=1", "roles are producers/consumers, not '1'");
 }
 
 } // namespace

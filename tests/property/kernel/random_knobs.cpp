@@ -148,7 +148,6 @@ TEST(Knobs, UnknownOnesAndForeignSettingsAreRefusedByName) {
   says(cpu, "generic @vector_bytes=24", "@vector_bytes of 24 is no power of two");
   says(cpu, "generic @split_reduce=0", "@split_reduce of 0 is not between 1 and 65536");
   says(cpu, "generic @mma=m16n8k16", "generic takes no @mma");
-  says(cpu, "generic @loops=0/4/core", "generic takes no @loops, @place or @copy");
 }
 
 } // namespace
