@@ -227,6 +227,7 @@ void Accumulator::add(const Estimate& term) {
       minus_ = minus_ || value < 0;
     }
   } else if (monoid_ == Monoid::Prod) {
+    infinite_ = infinite_ || std::isinf(size);
     (size > 1 ? large_ : small_) *= size > 0 ? size : 1;
     if (size > 0)
       relative_ += term.error / size;
@@ -254,9 +255,10 @@ double Accumulator::bound() const {
       return errors_ == kInf ? kInf : 0;
     return errors_ + growth(terms_, longest_run_) * u * sizes_;
   case Monoid::Prod:
-    if (!std::isfinite(large_)) // unless a partial product vanishes before it meets the infinity
-      return errors_ == kInf || (!std::isnan(value_.f) && small_ < smallest_normal(acc_)) ? kInf
-                                                                                          : 0;
+    if (infinite_) { // decides, unless a partial product may vanish before it meets the infinity
+      const bool vanishes = relative_ >= 1 || small_ < smallest_normal(acc_);
+      return errors_ == kInf || zero_in_doubt_ || (!std::isnan(value_.f) && vanishes) ? kInf : 0;
+    }
     if (terms_ > 1 && large_ > largest(acc_))
       return kInf;
     if (zero_in_doubt_ || relative_ > 1)

@@ -50,7 +50,7 @@ private:
   bool started_ = false;                   ///< from a value: without terms it stays as it is
   double errors_ = 0;                      ///< sum of the terms' errors
   double sizes_ = 0;                       ///< Sum: of the finite terms' sizes
-  bool infinite_ = false;                  ///< Sum: a term is infinite or NaN
+  bool infinite_ = false;                  ///< a term is infinite, or of a Sum NaN
   bool nan_ = false;                       ///< Sum: a term is NaN
   bool plus_ = false, minus_ = false;      ///< Sum: a term is inf, -inf
   double large_ = 1;                       ///< Prod: product of the sizes above 1

@@ -126,6 +126,28 @@ TEST(Estimate, ASumThatOverflowsBeforeItMeetsAnInfinityIsUnknown) {
   EXPECT_EQ(e.error, (std::vector<double>{kInfinite, 0, 0}));
 }
 
+// Another order multiplies what overflowed by what vanished, or by a term that may be zero.
+TEST(Estimate, AProductWhoseInfinityMayMeetAZeroIsUnknown) {
+  Graph g;
+  NodeId x = g.input("x", DType::F32, {2, 10});
+  const double big = 1e38;
+  // Ten sizes beyond the largest f64 together; a term with an infinite value decides, -1 or 0.5 not.
+  const HostArray factors(DType::F32, {2, 10}, {big, big, big, big, big, big, big, big, big,       0,
+                                                2,   1,   1,   1,   1,   1,   1,   1, kInfinite, 0.5});
+  const Expected plain = expected_of(g, g.reduce(Op::ReduceProd, x, {1}), {factors});
+  EXPECT_EQ(plain.error, (std::vector<double>{kInfinite, 0}));
+  // (1e8 + 4) - 1e8 is 0 in f32, and 8 where the sum is rounded up.
+  const NodeId z = g.input("z", DType::F32, {1, 2}), w = g.input("w", DType::F32, {1, 2});
+  const NodeId minus = g.input("minus", DType::F32, {1, 2});
+  const NodeId scale = g.input("scale", DType::F32, {1, 2});
+  const NodeId doubted = g.binary(Op::Add, g.binary(Op::Add, z, w), minus);
+  const Expected zero = expected_of(
+      g, g.reduce(Op::ReduceProd, g.binary(Op::Mul, doubted, scale), {1}),
+      {factors, HostArray(DType::F32, {1, 2}, {1e8, 0}), HostArray(DType::F32, {1, 2}, {4, 1}),
+       HostArray(DType::F32, {1, 2}, {-1e8, 0}), HostArray(DType::F32, {1, 2}, {1, kInfinite})});
+  EXPECT_EQ(zero.error, (std::vector<double>{kInfinite}));
+}
+
 TEST(Estimate, MovementInputsAndIntegersAreExact) {
   Graph g;
   NodeId x = g.input("x", DType::F32, {4}), i = g.input("i", DType::I32, {4});
