@@ -17,6 +17,8 @@
 #include "kernel/passes.h"
 #include "kernel/picks.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <optional>
 #include <utility>
