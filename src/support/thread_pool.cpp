@@ -1,6 +1,7 @@
 #include "support/thread_pool.h"
 
 #include "support/fail.h"
+#include "support/forks.h"
 
 #include <algorithm>
 #include <chrono>
@@ -65,6 +66,18 @@ private:
   const ThreadPool* before_;
 };
 
+// Workers whose threads are those of the process that this one was forked from. They stay in
+// memory: there is nothing to join.
+template <class Worker>
+void give_up(std::vector<std::unique_ptr<Worker>>& workers) {
+  static std::mutex guard;
+  static auto* const given_up = new std::vector<const void*>;
+  std::lock_guard lock(guard);
+  for (auto& worker : workers)
+    given_up->push_back(worker.release());
+  workers.clear();
+}
+
 } // namespace
 
 void Barrier::reset(int parties) noexcept {
@@ -97,6 +110,7 @@ struct alignas(64) ThreadPool::Worker {
   std::atomic<std::uint32_t> ticket{0};
   std::atomic<bool> sleeps{false};
   std::atomic<bool> quit{false};
+  const std::uint32_t forks = egret::forks(); ///< of the process that has the thread
   std::thread thread;
 
   void wake() noexcept {
@@ -111,6 +125,8 @@ ThreadPool::ThreadPool(int size) : size_(size) {
 }
 
 ThreadPool::~ThreadPool() {
+  if (!workers_.empty() && workers_[0]->forks != forks())
+    give_up(workers_);
   for (auto& worker : workers_) {
     worker->quit.store(true, std::memory_order_relaxed);
     worker->wake();
@@ -124,6 +140,8 @@ bool ThreadPool::inside() const noexcept {
 }
 
 void ThreadPool::start(int workers) {
+  if (!workers_.empty() && workers_[0]->forks != forks())
+    give_up(workers_);
   while (static_cast<int>(workers_.size()) + 1 < workers) {
     auto worker = std::make_unique<Worker>();
     int number = static_cast<int>(workers_.size()) + 1;

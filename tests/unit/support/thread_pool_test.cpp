@@ -1,12 +1,17 @@
 #include "support/thread_pool.h"
 
+#include "support/scale.h"
+
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <ctime>
+#include <functional>
 #include <numeric>
 #include <stdexcept>
+#include <sys/wait.h>
 #include <thread>
+#include <unistd.h>
 
 namespace egret {
 namespace {
@@ -188,6 +193,46 @@ TEST(ThreadPool, PoolsComeAndGo) {
     EXPECT_EQ(calls, i % 3 != 0 ? 1 + i % 4 : 0);
   }
 }
+
+#if !defined(__SANITIZE_THREAD__) // which lets no forked process start threads
+// What `body` gives in a forked process, as the status of its exit; one that hangs is ended.
+int status_of_forked(const std::function<int()>& body) {
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(static_cast<unsigned>(60 * test::scale()));
+    _exit(body());
+  }
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  return status;
+}
+
+TEST(ThreadPool, StartsItsThreadsAnewInAForkedProcess) {
+  ThreadPool pool(3);
+  const auto calls = [&] {
+    std::atomic<int> count = 0;
+    pool.run(3, [&](int, int) { ++count; });
+    return count.load();
+  };
+  EXPECT_EQ(calls(), 3);
+  EXPECT_EQ(status_of_forked([&] {
+              const int own = calls(), in_its_child = status_of_forked([&] { return calls() - 3; });
+              return own == 3 && in_its_child == 0 ? 0 : 1;
+            }),
+            0);
+  EXPECT_EQ(calls(), 3);
+}
+
+TEST(ThreadPool, IsDestroyedInAForkedProcess) {
+  auto pool = std::make_unique<ThreadPool>(3);
+  pool->run(3, [](int, int) {});
+  EXPECT_EQ(status_of_forked([&] {
+              pool.reset();
+              return 0;
+            }),
+            0);
+}
+#endif
 
 } // namespace
 } // namespace egret
