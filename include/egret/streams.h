@@ -34,14 +34,16 @@ void sync();
 
 /// Computes several values in one plan.
 template <std::same_as<Tensor>... T>
-requires(sizeof...(T) > 1) void eval(const T&... tensors) {
+  requires(sizeof...(T) > 1)
+void eval(const T&... tensors) {
   eval({tensors...});
 }
 
 /// Computes values, in one plan, on a thread of egret's own: returns at once, and whoever reads one
-/// of them waits for it. An error is nobody's: the values are pending still, and a read throws it.
-/// Error(State) for empty tensors, and for values that are not known yet, as within a traced
-/// function.
+/// of them waits for it. What nothing holds any more by then is not computed. When 256 calls wait
+/// for that thread, the caller's computes. An error is nobody's: the values are pending still, and
+/// a read throws it. Error(State) for empty tensors, and for values that are not known yet, as
+/// within a traced function.
 void async_eval(std::span<const Tensor> tensors);
 template <std::same_as<Tensor>... T>
 void async_eval(const Tensor& first, const T&... others) {

@@ -5,13 +5,16 @@
 #include "runtime/environment.h"
 #include "runtime/runtime.h"
 #include "support/fail.h"
+#include "support/forks.h"
 #include "tensor/engine.h"
 
 #include <algorithm>
 #include <condition_variable>
 #include <cstdlib>
 #include <deque>
+#include <system_error>
 #include <thread>
+#include <unistd.h>
 #include <utility>
 
 namespace egret {
@@ -53,9 +56,13 @@ FreeStreams& free_streams() noexcept {
 thread_local Stream* own_stream = nullptr;
 thread_local bool stream_returned = false; // also read by what the thread destroys later
 
-// Gives the thread's stream back when the thread ends.
+void end_background() noexcept;
+
+// When the thread ends: gives its stream back. With the main thread the process ends.
 struct StreamReturn {
   ~StreamReturn() {
+    if (::gettid() == ::getpid())
+      end_background();
     FreeStreams& free = free_streams();
     std::lock_guard lock(free.mutex);
     free.list.push_back(std::exchange(own_stream, nullptr));
@@ -124,60 +131,114 @@ void run_beyond(Stream& stream, std::int64_t times) noexcept {
   stream.bytes_left = stream.bytes.load(std::memory_order_relaxed);
 }
 
+void evaluate_quietly(std::span<const NodePtr> roots, const char* who) noexcept {
+  try {
+    evaluate(roots, who);
+  } catch (...) { // a read of what is pending still throws it
+  }
+}
+
 // The thread of async_eval(), made at its first use. It ends when the process exits, with what it
-// is at.
+// is at: before static objects are destroyed, which it may use. Those that were made after it would
+// go before a function of atexit(); objects of the main thread go before all of them. atexit() is
+// for processes that exit from another thread.
 class Background {
 public:
+  /// This process's, or the one that it was forked from.
   static Background& instance() {
-    static auto* const background = new Background;
-    return *background;
+    Place& place = Background::place();
+    std::lock_guard lock(place.mutex);
+    if (!place.background || place.background->forks_ != forks())
+      place.background = new Background(place.background);
+    return *place.background;
   }
-  void put(std::vector<NodePtr> roots) {
+  static void end_if_begun() noexcept {
+    Background* background = nullptr;
+    {
+      Place& place = Background::place();
+      std::lock_guard lock(place.mutex);
+      if (place.background && place.background->forks_ == forks())
+        background = place.background;
+    }
+    if (background)
+      background->end();
+  }
+  /// Not kept for their own sake: what nobody holds any more is not computed. Whether there was
+  /// room: a thread that asks for more than this one can do is to do it itself.
+  bool put(std::span<const NodePtr> roots) {
     {
       std::lock_guard lock(mutex_);
       if (ending_)
-        return;
-      waiting_.push_back(std::move(roots));
+        return true;
+      if (waiting_.size() >= kMostWaiting)
+        return false;
+      waiting_.emplace_back(roots.begin(), roots.end());
     }
     changed_.notify_one();
+    return true;
   }
 
 private:
-  Background() : thread_([this] { run(); }) {
-    std::atexit([] { instance().end(); });
+  static constexpr std::size_t kMostWaiting = 256;
+  struct Place {
+    std::mutex mutex;
+    Background* background = nullptr;
+  };
+  static Place& place() noexcept {
+    static auto* const place = new Place;
+    return *place;
+  }
+  explicit Background(Background* before) : before_(before) {
+    try {
+      thread_ = std::thread([this] { run(); });
+    } catch (const std::system_error& error) {
+      fail(ErrorKind::Device, "async_eval: its thread cannot be started: {}", error.what());
+    }
+    if (!before)
+      std::atexit(end_background);
   }
   void run() {
     for (;;) {
-      std::vector<NodePtr> roots;
+      std::vector<std::weak_ptr<Node>> next;
       {
         std::unique_lock lock(mutex_);
         changed_.wait(lock, [&] { return ending_ || !waiting_.empty(); });
         if (ending_)
           return;
-        roots = std::move(waiting_.front());
+        next = std::move(waiting_.front());
         waiting_.pop_front();
       }
-      try {
-        evaluate(roots, "async_eval");
-      } catch (...) { // a read of what is pending still throws it
-      }
+      std::vector<NodePtr> roots;
+      for (const std::weak_ptr<Node>& root : next)
+        if (NodePtr node = root.lock())
+          roots.push_back(std::move(node));
+      if (!roots.empty())
+        evaluate_quietly(roots, "async_eval");
     }
   }
-  void end() {
+  void end() noexcept {
     {
       std::lock_guard lock(mutex_);
       ending_ = true;
     }
     changed_.notify_one();
-    thread_.join();
+    std::lock_guard lock(end_mutex_);
+    if (thread_.joinable() && thread_.get_id() != std::this_thread::get_id())
+      thread_.join();
   }
 
-  std::mutex mutex_;
+  [[maybe_unused]] Background* const before_; ///< of the process that this one was forked from
+  const std::uint32_t forks_ = forks();
+  std::mutex mutex_, end_mutex_;
   std::condition_variable changed_;
-  std::deque<std::vector<NodePtr>> waiting_;
+  std::deque<std::vector<std::weak_ptr<Node>>> waiting_;
   bool ending_ = false;
   std::thread thread_;
 };
+
+void end_background() noexcept {
+  Background::end_if_begun();
+}
 
 // Whether the device in use computes while the thread goes on. A thread keeps the last answer.
 bool computes_beside() {
@@ -273,7 +334,11 @@ void async_eval(std::span<const Tensor> tensors) {
     std::lock_guard lock(engine_mutex());
     walk(roots, WalkOutputs::Roots, nullptr, "async_eval"); // refuses what is not known yet
   }
-  Background::instance().put(std::move(roots));
+  this_stream(); // the main thread's ends the one that is asked, before static objects go
+  if (Background::instance().put(roots))
+    return;
+  const QueueHold hold; // it is no read of the user's
+  evaluate_quietly(roots, "async_eval");
 }
 
 } // namespace egret

@@ -5,11 +5,18 @@
 #include "egret/grad.h"
 #include "egret/memory.h"
 #include "egret/streams.h"
+#include "runtime/profile.h"
+#include "support/scale.h"
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
 #include <random>
+#include <sys/wait.h>
 #include <thread>
+#include <unistd.h>
 
 namespace egret {
 namespace {
@@ -263,6 +270,115 @@ TEST(Queue, AsyncEvalRefusesWhatIsNotKnown) {
   });
   EXPECT_THROW(traced(ones({2})), Error);
 }
+
+/// While one lives, launches on other threads than the one that made it wait.
+class Held {
+public:
+  Held() {
+    runtime::set_launch_hook([this](const auto&) {
+      if (std::this_thread::get_id() == own_)
+        return;
+      waits_ = true;
+      while (!go_)
+        std::this_thread::yield();
+    });
+  }
+  ~Held() {
+    go();
+    runtime::set_launch_hook({});
+  }
+  void wait_for_one() const {
+    while (!waits_)
+      std::this_thread::yield();
+  }
+  void go() { go_ = true; }
+
+private:
+  const std::thread::id own_ = std::this_thread::get_id();
+  std::atomic<bool> waits_{false}, go_{false};
+};
+
+TEST(Queue, AsyncEvalKeepsNoValueThatNobodyHolds) {
+  const Tensor x = ones({1 << 16}).eval(), first = x * 7;
+  {
+    Held held;
+    async_eval(first);
+    held.wait_for_one();
+    const std::uint64_t start = memory_stats("cpu").in_use;
+    for (int i = 0; i < 200; ++i) { // 50 MiB
+      const Tensor y = x + static_cast<double>(i);
+      async_eval(y);
+      y.eval();
+    }
+    EXPECT_LE(memory_stats("cpu").in_use - start, 2u << 20);
+  }
+  EXPECT_EQ(first[5].item(), 7);
+}
+
+TEST(Queue, AThreadThatAsksForMoreThanAsyncEvalCanDoComputesItself) {
+  const Tensor x = ones({16}).eval(), first = x * 7;
+  Held held;
+  async_eval(first);
+  held.wait_for_one();
+  std::vector<Tensor> all;
+  for (int i = 0; i < 300; ++i) {
+    all.push_back(x.flip(0) + static_cast<double>(i));
+    async_eval(all.back());
+  }
+  EXPECT_TRUE(all.back().is_materialized());
+  held.go();
+  for (int i = 0; i < 300; ++i)
+    EXPECT_EQ(all[static_cast<std::size_t>(i)][3].item(), 1 + i);
+}
+
+// Exits while the thread of async_eval() computes: 3 if a static object that it could use is
+// destroyed before it has ended.
+[[noreturn]] void exit_while_it_computes() {
+  static std::atomic<bool> begun{false}, gone{false};
+  struct Object {
+    ~Object() { gone = true; }
+  };
+  const Tensor x = ones({8}).eval(), first = x + 1, second = exp(x);
+  async_eval(first);
+  while (!first.is_materialized())
+    std::this_thread::yield();
+  static const Object made_after_that_thread;
+  runtime::set_launch_hook([](const auto&) {
+    begun = true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    if (gone)
+      _exit(3);
+  });
+  async_eval(second);
+  while (!begun)
+    std::this_thread::yield();
+  std::exit(0);
+}
+
+TEST(Queue, AsyncEvalEndsBeforeStaticObjectsAreDestroyed) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(exit_while_it_computes(), ::testing::ExitedWithCode(0), "");
+}
+
+#if !defined(__SANITIZE_THREAD__) // which lets no forked process start threads
+TEST(Queue, ComputesInAForkedProcess) {
+  const Tensor x = full({1 << 20}, 0.5).eval(), y = x * 2;
+  async_eval(y);
+  EXPECT_EQ(y[7].item(), 1);
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(static_cast<unsigned>(60 * test::scale()));
+    const Tensor sum = (x * 4).sum(), other = tanh(x) + x;
+    async_eval(other);
+    while (!other.is_materialized())
+      std::this_thread::yield();
+    std::exit(sum.item() == 1 << 21 ? 0 : 1);
+  }
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+#endif
 
 TEST(Queue, LimitsThatMakeNoSenseAreRefused) {
   const QueueLimits before = queue_limits();
