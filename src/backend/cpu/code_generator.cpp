@@ -6,11 +6,46 @@
 #include "support/own_folder.h"
 
 #include <dlfcn.h>
-#include <unistd.h>
+#include <elf.h>
+#include <sys/stat.h>
 
+#include <algorithm>
+#include <fstream>
+#include <iterator>
 #include <vector>
 
 namespace egret::backend::cpu {
+namespace {
+
+template <class T>
+bool read_at(std::ifstream& file, std::uint64_t offset, T& to) {
+  file.seekg(static_cast<std::streamoff>(offset));
+  return static_cast<bool>(file.read(reinterpret_cast<char*>(&to), sizeof to));
+}
+
+// Why the file must not be loaded; empty: nothing speaks against it. The loader maps what a header
+// promises and touches it: of a library that was copied in part, that ends the process.
+std::string reason_against(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode))
+    return "is no regular file";
+  const auto size = static_cast<std::uint64_t>(status.st_size);
+  std::ifstream file(path, std::ios::binary);
+  Elf64_Ehdr header{};
+  if (!file || !read_at(file, 0, header) ||
+      !std::equal(std::begin(header.e_ident), std::begin(header.e_ident) + SELFMAG, ELFMAG) ||
+      header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_phentsize != sizeof(Elf64_Phdr))
+    return {}; // the loader says what it is
+  for (std::uint64_t i = 0; i < header.e_phnum; ++i) {
+    Elf64_Phdr part{};
+    if (header.e_phoff > size || !read_at(file, header.e_phoff + i * sizeof part, part) ||
+        (part.p_type == PT_LOAD && (part.p_offset > size || part.p_filesz > size - part.p_offset)))
+      return "ends before its contents do";
+  }
+  return {};
+}
+
+} // namespace
 #ifndef EGRET_LLVM_LINKED
 namespace {
 
@@ -30,8 +65,10 @@ std::vector<std::string> files() {
 
 const CodeGeneratorLibrary& load_code_generator(std::span<const std::string> files) {
   for (const std::string& file : files) {
-    if (::access(file.c_str(), F_OK) != 0)
+    if (struct stat status{}; ::stat(file.c_str(), &status) != 0)
       continue;
+    if (const std::string reason = reason_against(file); !reason.empty())
+      fail(ErrorKind::Device, "cpu code generator: {} {}", file, reason);
     // Never closed: code and its generators may outlive every static object.
     void* const library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr)

@@ -6,6 +6,8 @@
 #include "support/files.h"
 #include "support/own_folder.h"
 
+#include <sys/stat.h>
+
 namespace egret::backend::cpu {
 namespace {
 
@@ -35,6 +37,22 @@ TEST(CodeGenerator, RefusesWhatIsNoneAndWhatIsOfAnotherBuild) {
             "cpu code generator: " EGRET_FAKE_CUDA " is no code generator of egret");
   EXPECT_EQ(refusal({EGRET_OTHER_CODE_GENERATOR}),
             "cpu code generator: " EGRET_OTHER_CODE_GENERATOR " belongs to another build of egret");
+}
+
+// The loader would map them and end the process, or wait for somebody to write.
+TEST(CodeGenerator, RefusesALibraryThatIsNotWholeAndWhatIsNoFile) {
+  const test::TempFolder folder;
+  const std::string whole = test::read_file(EGRET_OTHER_CODE_GENERATOR);
+  const std::string part = (folder / "part.so").string(), pipe = (folder / "pipe.so").string();
+  ASSERT_GT(whole.size(), 700u);
+  for (const std::size_t bytes : {std::size_t{70}, std::size_t{700}}) {
+    test::write_file(part, whole.substr(0, bytes));
+    EXPECT_EQ(refusal({part}), "cpu code generator: " + part + " ends before its contents do")
+        << bytes;
+  }
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  for (const std::string& file : {pipe, folder.path().string(), std::string("/dev/null")})
+    EXPECT_EQ(refusal({file}), "cpu code generator: " + file + " is no regular file");
 }
 
 TEST(OwnFolder, IsThatOfTheProgram) {
