@@ -86,6 +86,14 @@ Walk walk(std::span<const NodePtr> roots, WalkOutputs outputs, const Scope* scop
   Walk w;
   const std::uint64_t epoch = ++last_epoch;
   std::vector<Frame> stack;
+  // Only what the walk waits for: a leaf that others let go meanwhile would go with it, under the
+  // lock, and may tell its owner.
+  auto void_but = [](Node* busy, NodePtr transfer) {
+    Walk only;
+    only.busy = busy;
+    only.transfer = std::move(transfer);
+    return only;
+  };
 
   auto meet_leaf = [&](Node& node) {
     if (node.kind == Node::Kind::Placeholder && node.scope.get() != scope)
@@ -110,19 +118,15 @@ Walk walk(std::span<const NodePtr> roots, WalkOutputs outputs, const Scope* scop
         stack.pop_back();
         continue;
       }
-      if (node.in_flight) {
-        w.busy = &node;
-        return w;
-      }
+      if (node.in_flight)
+        return void_but(&node, nullptr);
       if (node.is_leaf_value()) {
         meet_leaf(node);
         stack.pop_back();
         continue;
       }
-      if (node.transfer) {
-        w.transfer = node.shared_from_this();
-        return w;
-      }
+      if (node.transfer)
+        return void_but(nullptr, node.shared_from_this());
       std::size_t& next = stack.back().next;
       while (next < node.inputs.size() && node.inputs[next]->epoch == epoch)
         ++next;
@@ -162,11 +166,12 @@ void wait_for_others(std::unique_lock<std::mutex>& lock) {
   landed().wait(lock);
 }
 
-void settle(std::unique_lock<std::mutex>& lock, const Walk& walk, const char* who) {
+void settle(std::unique_lock<std::mutex>& lock, Walk& walk, const char* who) {
   if (walk.busy)
     return wait_for_others(lock);
   lock.unlock();
   evaluate(walk.transfer, who);
+  walk.transfer = nullptr;
   lock.lock();
 }
 

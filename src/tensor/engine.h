@@ -49,9 +49,9 @@ Walk walk(std::span<const NodePtr> roots, WalkOutputs outputs, const Scope* scop
 
 /// Waits until some thread has computed something. `lock` is of engine_mutex().
 void wait_for_others(std::unique_lock<std::mutex>& lock);
-/// Waits for what keeps a walk from being whole, or makes the copy that does. `lock` is of
-/// engine_mutex(), and let go meanwhile.
-void settle(std::unique_lock<std::mutex>& lock, const Walk& walk, const char* who);
+/// Waits for what keeps a walk from being whole, or makes the copy that does; the walk is void
+/// then. `lock` is of engine_mutex(), and let go meanwhile.
+void settle(std::unique_lock<std::mutex>& lock, Walk& walk, const char* who);
 /// The same when no other thread computes a value on the way any more, and copies from other
 /// devices are there. `lock` is of engine_mutex(), and let go meanwhile.
 Walk settled_walk(std::unique_lock<std::mutex>& lock, std::span<const NodePtr> roots,

@@ -159,16 +159,18 @@ void GraphState::lower() {
   for (const NodePtr& node : marked)
     if (node->kind == Node::Kind::Op)
       roots.push_back(node);
+  std::vector<NodePtr> before; // let go after the lock
   std::unique_lock lock(engine_mutex());
   Walk w = settled_walk(lock, roots, WalkOutputs::Roots, scope.get(), "Graph");
   if (const std::vector<NodePtr> fixed = held_random(w); !fixed.empty()) {
     lock.unlock();
+    w = {};
     evaluate(fixed, "Graph");
     lock.lock();
     w = settled_walk(lock, roots, WalkOutputs::Roots, scope.get(), "Graph");
   }
   recorded = graph_of(w);
-  leaves = w.leaves;
+  before = std::exchange(leaves, std::move(w.leaves));
 }
 
 void GraphState::compile(const Pass& pass) {

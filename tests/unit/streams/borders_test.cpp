@@ -3,13 +3,17 @@
 #include "egret/compile.h"
 #include "egret/dlpack.h"
 #include "egret/functional.h"
+#include "egret/graph.h"
 #include "egret/memory.h"
+#include "egret/random.h"
+#include "tensor/engine.h"
 
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <mutex>
 #include <new>
 #include <numeric>
 #include <thread>
@@ -23,8 +27,8 @@ using namespace dlpack;
 class Buffer {
 public:
   explicit Buffer(std::size_t bytes)
-      : data_(static_cast<std::byte*>(::operator new (bytes, std::align_val_t{64}))) {}
-  ~Buffer() { ::operator delete (data_, std::align_val_t{64}); }
+      : data_(static_cast<std::byte*>(::operator new(bytes, std::align_val_t{64}))) {}
+  ~Buffer() { ::operator delete(data_, std::align_val_t{64}); }
   Buffer(const Buffer&) = delete;
   std::byte* data() const { return data_; }
   float* floats() const { return reinterpret_cast<float*>(data_); }
@@ -60,6 +64,57 @@ TEST(Wrap, ReadsTheCallersMemoryAndLetsItGoOnce) {
   EXPECT_EQ(gone, 0) << "a pending value reads it";
   EXPECT_EQ(sum.to_vector(), (std::vector<float>{15, 51, 87, 123}));
   EXPECT_EQ(gone, 1);
+}
+
+// Whether another thread can have it.
+bool is_free(std::mutex& mutex) {
+  bool had = false;
+  std::thread([&] {
+    had = mutex.try_lock();
+    if (had)
+      mutex.unlock();
+  }).join();
+  return had;
+}
+
+// A read that waits for another thread holds nothing meanwhile: it would let it go under the lock.
+TEST(Wrap, IsNotHeldByAReadThatWaits) {
+  const Buffer buffer(64 * 4);
+  std::fill_n(buffer.floats(), 64, 1.0f);
+  const Tensor value = full({64}, 5.0).eval();
+  const detail::NodePtr to_come = detail::pending_node(DType::F32, {64});
+  const Tensor y = wrap(buffer.data(), DType::F32, {64}, [] {}) + 1 + detail::Access::wrap(to_come);
+  const detail::NodePtr root = detail::Access::node(y, "test");
+  {
+    std::lock_guard lock(detail::engine_mutex());
+    const detail::Walk walk =
+        detail::walk(std::span(&root, 1), detail::WalkOutputs::RootsAndHeld, nullptr, "test");
+    EXPECT_EQ(walk.busy, to_come.get());
+    EXPECT_TRUE(walk.leaves.empty() && walk.outputs.empty() && walk.order.empty());
+  }
+  detail::land({{to_come, detail::storage_of(detail::Access::node(value, "test"))}});
+  EXPECT_EQ(y.to_vector(), std::vector<float>(64, 7.0f));
+}
+
+// Else what is told could not use tensors, nor wait for a thread that does.
+TEST(Wrap, IsLetGoUnderNoLockByAGraph) {
+  const Buffer buffer(64 * 4);
+  std::fill_n(buffer.floats(), 64, 1.0f);
+  bool gone = false, free = false;
+  Graph graph;
+  Tensor in = graph.tensor({64}, DType::F32, "in");
+  Generator random(3);
+  Tensor noise = rand({64}, random) * wrap(buffer.data(), DType::F32, {64}, [&] {
+                   gone = true;
+                   free = is_free(detail::engine_mutex());
+                 });
+  Tensor out = in + noise;
+  graph.compile(Generic{} | Fusion{}, &out); // random numbers that somebody holds have one value
+  EXPECT_TRUE(gone);
+  EXPECT_TRUE(free);
+  in.set(zeros({64}));
+  graph.execute();
+  EXPECT_EQ(out.to_vector(), noise.to_vector());
 }
 
 TEST(Wrap, NeverWritesToTheCallersMemory) {
