@@ -265,6 +265,14 @@ void add_compile_command(CLI::App& app) {
           "--export", options->exported,
           "Write a C library that needs nothing of egret, NAME.c or NAME.so, and NAME.h, or "
           "an ONNX model, NAME.onnx (docs/export.md)")
+      ->check(CLI::Validator(
+          [](const std::string& name) -> std::string {
+            const std::string ending = std::filesystem::path(name).extension();
+            return ending == ".c" || ending == ".so" || ending == ".onnx"
+                       ? ""
+                       : fmt::format("`{}` is no NAME.c, NAME.so or NAME.onnx", printable(name));
+          },
+          ""))
       ->type_name("NAME.c|NAME.so|NAME.onnx");
   add_device_option(*command, options->device);
   command->callback([options] {

@@ -294,8 +294,12 @@ int main(void) {
 )");
   EXPECT_EQ(run_c("main.c scaled.c"), 0) << test::read_file(folder_ / "scaled.h");
   const Ran bad = egret_command("compile --export " + path("a.out") + " " + path("g.txt"));
-  EXPECT_EQ(bad.code, 1);
-  expect_contains(bad.err, "a.out ends in neither .c nor .so");
+  EXPECT_EQ(bad.code, 2);
+  expect_contains(bad.err, "a.out` is no NAME.c, NAME.so or NAME.onnx");
+  for (const char* name : {"''", ".so", "model.onnx/"})
+    expect_contains(
+        egret_command(std::string("compile --export ") + name + " " + path("g.txt")).err,
+        "is no NAME.c, NAME.so or NAME.onnx");
   const Ran none = egret_command("compile --export " + path("f.so") + " " + path("g.txt"),
                                  "EGRET_CC=/nowhere/cc");
   EXPECT_EQ(none.code, 1);
