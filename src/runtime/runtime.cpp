@@ -182,10 +182,14 @@ struct Runtime::Impl {
   // serves every other one.
   DeviceSet& devices(Place which) {
     if (which.engine == Engine::Compiled) {
-      auto& set = compiled[which.device];
-      if (!set)
-        set = std::make_unique<DeviceSet>(backend::backends().open(which.device), true);
-      return *set;
+      auto found = compiled.find(which.device);
+      if (found == compiled.end())
+        found =
+            compiled
+                .emplace(which.device,
+                         std::make_unique<DeviceSet>(backend::backends().open(which.device), true))
+                .first;
+      return *found->second;
     }
     if (!interpreter)
       interpreter = std::make_unique<DeviceSet>(make_interpreter_device(), false);
@@ -504,7 +508,7 @@ bool Runtime::frozen() const {
 
 void Runtime::on_search_progress(std::function<bool(const SearchProgress&)> hook) {
   std::lock_guard lock(impl_->mutex);
-  impl_->progress = std::move(hook);
+  impl_->progress.swap(hook); // the one before goes after the lock
 }
 
 std::optional<Effort> Runtime::effort() const {

@@ -392,11 +392,13 @@ namespace {
 std::shared_ptr<Handle> gradient_in(GradSlot& slot) {
   return current_scope() ? current_scope()->read_gradient(slot) : slot.gradient;
 }
-void put_gradient(GradSlot& slot, std::shared_ptr<Handle> gradient) {
-  if (current_scope())
-    current_scope()->write_gradient(slot, std::move(gradient));
-  else
-    slot.gradient = std::move(gradient);
+// Gives the one before, which is to be let go after the lock: it may hold memory of somebody who is
+// told then.
+std::shared_ptr<Handle> put_gradient(GradSlot& slot, std::shared_ptr<Handle> gradient) {
+  if (!current_scope())
+    return std::exchange(slot.gradient, std::move(gradient));
+  current_scope()->write_gradient(slot, std::move(gradient));
+  return nullptr;
 }
 
 } // namespace
@@ -421,14 +423,16 @@ void Tensor::set_grad(const Tensor& gradient) {
   if (gradient.defined() && (gradient.shape() != shape() || gradient.dtype() != dtype()))
     fail(ErrorKind::Shape, "set_grad: the gradient is {}{} and the tensor {}{}; they must be equal",
          name_of(gradient.dtype()), shape_of(gradient), name_of(dtype()), shape_of(*this));
+  std::shared_ptr<Handle> before;
   std::lock_guard lock(slot->mutex);
-  put_gradient(*slot, gradient.defined() ? Access::handle(gradient) : nullptr);
+  before = put_gradient(*slot, gradient.defined() ? Access::handle(gradient) : nullptr);
 }
 
 void Tensor::zero_grad() {
   if (const auto slot = Access::slot(*this, "zero_grad")) {
+    std::shared_ptr<Handle> before;
     std::lock_guard lock(slot->mutex);
-    put_gradient(*slot, nullptr);
+    before = put_gradient(*slot, nullptr);
   }
 }
 
@@ -450,7 +454,7 @@ void Tensor::backward(const Tensor& seed, bool retain) const {
     if (!slot)
       continue; // no handle is left that could see it
     std::lock_guard lock(slot->mutex);
-    const auto before = gradient_in(*slot);
+    const auto before = gradient_in(*slot); // an operand of the sum
     put_gradient(*slot, Access::handle(before ? Access::share(before) + found[i] : found[i]));
   }
   if (retain)

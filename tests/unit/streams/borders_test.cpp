@@ -3,6 +3,7 @@
 #include "egret/compile.h"
 #include "egret/dlpack.h"
 #include "egret/functional.h"
+#include "egret/grad.h"
 #include "egret/graph.h"
 #include "egret/memory.h"
 #include "egret/random.h"
@@ -115,6 +116,30 @@ TEST(Wrap, IsLetGoUnderNoLockByAGraph) {
   in.set(zeros({64}));
   graph.execute();
   EXPECT_EQ(out.to_vector(), noise.to_vector());
+}
+
+TEST(Wrap, IsLetGoUnderNoLockByAGradient) {
+  const Buffer buffer(64 * 4);
+  std::fill_n(buffer.floats(), 64, 1.0f);
+  Tensor leaf = full({64}, 2.0).eval().set_requires_grad();
+  const auto slot = detail::Access::slot(leaf, "test");
+  for (const bool zero : {false, true}) {
+    bool gone = false, free = false;
+    (leaf * wrap(buffer.data(), DType::F32, {64},
+                 [&] {
+                   gone = true;
+                   free = is_free(slot->mutex);
+                 }))
+        .sum()
+        .backward(); // the gradient, which is pending, reads the memory
+    EXPECT_FALSE(gone);
+    if (zero)
+      leaf.zero_grad();
+    else
+      leaf.set_grad(Tensor());
+    EXPECT_TRUE(gone);
+    EXPECT_TRUE(free);
+  }
 }
 
 TEST(Wrap, NeverWritesToTheCallersMemory) {
