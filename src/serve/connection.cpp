@@ -39,12 +39,6 @@ std::chrono::milliseconds milliseconds(double seconds) {
 Connection::Connection(net::ip::tcp::socket socket, Shared& shared)
     : stream_(std::move(socket)), shared_(shared) {}
 
-void Connection::start() {
-  Error ignored;
-  stream_.socket().set_option(net::ip::tcp::no_delay(true), ignored); // tokens go out as they come
-  read_head();
-}
-
 void Connection::drain() {
   if (!busy_)
     close();
@@ -70,6 +64,12 @@ void Connection::guarded(Call&& call) {
     shared_.metrics.handler_failed();
     close();
   }
+}
+
+void Connection::start() {
+  Error ignored;
+  stream_.socket().set_option(net::ip::tcp::no_delay(true), ignored); // tokens go out as they come
+  guarded([&] { read_head(); });
 }
 
 HttpRequest Connection::request() const {

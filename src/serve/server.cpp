@@ -76,14 +76,14 @@ struct Server::Impl {
       : options(std::move(chosen)), tokenizer(std::move(text)), acceptor(listening(io, options)),
         pause(io),
         engine(std::move(model), tokenizer, options.queue, options.request_seconds, metrics),
-        api(engine.model(), tokenizer, options, metrics), shared{
-                                                              io,
-                                                              options,
-                                                              metrics,
-                                                              engine,
-                                                              api,
-                                                              false,
-                                                              [this](const void* connection) { remove(connection); }} {
+        api(engine.model(), tokenizer, options, metrics),
+        shared{io,
+               options,
+               metrics,
+               engine,
+               api,
+               false,
+               [this](const void* connection) { remove(connection); }} {
     accept();
     thread = std::thread([this] { run_handlers(io, metrics); });
   }
@@ -100,24 +100,32 @@ struct Server::Impl {
         });
         return;
       }
-      if (connections.size() < options.connections) {
-        const auto connection = std::make_shared<Connection>(std::move(socket), shared);
-        {
-          const std::scoped_lock lock(mutex);
-          connections.emplace(connection.get(), connection);
-        }
-        connection->start();
-      } else {
-        metrics.answered("other", 503);
-        boost::system::error_code ignored;
-        socket.non_blocking(true, ignored);
-        socket.write_some(net::buffer(std::string_view("HTTP/1.1 503 Service Unavailable\r\n"
-                                                       "Content-Length: 0\r\nRetry-After: 1\r\n"
-                                                       "Connection: close\r\n\r\n")),
-                          ignored);
+      try {
+        take(std::move(socket));
+      } catch (const std::exception&) { // out of memory, say: this client goes, others are served
+        metrics.handler_failed();
       }
       accept();
     });
+  }
+
+  void take(Tcp::socket socket) {
+    if (connections.size() < options.connections) {
+      const auto connection = std::make_shared<Connection>(std::move(socket), shared);
+      {
+        const std::scoped_lock lock(mutex);
+        connections.emplace(connection.get(), connection);
+      }
+      connection->start();
+      return;
+    }
+    metrics.answered("other", 503);
+    boost::system::error_code ignored;
+    socket.non_blocking(true, ignored);
+    socket.write_some(net::buffer(std::string_view("HTTP/1.1 503 Service Unavailable\r\n"
+                                                   "Content-Length: 0\r\nRetry-After: 1\r\n"
+                                                   "Connection: close\r\n\r\n")),
+                      ignored);
   }
 
   void remove(const void* connection) {
