@@ -1,12 +1,12 @@
-# egret_embed_viewer(TARGET FILE): the page becomes a source of TARGET that defines tool::viewer_page().
+# egret_embed_viewer(TARGET FILE): the page becomes a source of TARGET that defines view::viewer_page().
 function(egret_embed_viewer TARGET FILE)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${FILE})
   file(READ ${FILE} page)
   set(source ${CMAKE_CURRENT_BINARY_DIR}/viewer_page.cpp)
   file(CONFIGURE OUTPUT ${source} @ONLY CONTENT [==[
-#include "view_page.h"
+#include "view/page.h"
 
-std::string_view egret::tool::viewer_page() {
+std::string_view egret::view::viewer_page() {
   return R"EGRETPAGE(@page@)EGRETPAGE";
 }
 ]==])

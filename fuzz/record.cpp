@@ -1,17 +1,17 @@
 // Any bytes as a record of a compilation: an Error(Parse), or a page in which the record ends where
 // the page's own text goes on.
 #include "egret/error.h"
-#include "view_page.h"
+#include "view/page.h"
 
 #include <cstdlib>
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace egret;
-  const std::string_view page = tool::viewer_page(), mark = "RECORD_GOES_HERE";
+  const std::string_view page = view::viewer_page(), mark = "RECORD_GOES_HERE";
   const std::size_t before = page.find(mark), after = page.size() - before - mark.size();
   try {
     const std::string made =
-        tool::page_of_record("fuzz", {reinterpret_cast<const char*>(data), size});
+        view::page_of_record("fuzz", {reinterpret_cast<const char*>(data), size});
     const std::string_view all = made;
     if (!all.starts_with(page.substr(0, before)) ||
         !all.ends_with(page.substr(before + mark.size())))

@@ -1,4 +1,4 @@
-// Bundles src/ into one page, tools/egret/viewer.html, which the egret command carries. `--check` compares instead of writing.
+// Bundles src/ into one page, src/view/viewer.html, which the library carries. `--check` compares instead of writing.
 import { build } from "esbuild";
 import { createHash } from "node:crypto";
 import { readFileSync, writeFileSync } from "node:fs";
@@ -6,7 +6,7 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const here = dirname(fileURLToPath(import.meta.url));
-const target = join(here, "../tools/egret/viewer.html");
+const target = join(here, "../src/view/viewer.html");
 const bundled = await build({
   entryPoints: [join(here, "src/main.ts")],
   bundle: true,
@@ -31,7 +31,7 @@ const page = readFileSync(join(here, "src/page.html"), "utf8")
   .replace("{{script}}", () => script);
 if (process.argv.includes("--check")) {
   if (readFileSync(target, "utf8") !== page) {
-    console.error("tools/egret/viewer.html is not what viewer/ builds: run `./x viewer`");
+    console.error("src/view/viewer.html is not what viewer/ builds: run `./x viewer`");
     process.exit(1);
   }
 } else {

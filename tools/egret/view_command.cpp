@@ -2,12 +2,12 @@
 #include "commands.h"
 #include "console.h"
 #include "number_option.h"
-#include "view_page.h"
-#include "view_server.h"
 
 #include "support/fail.h"
 #include "support/output_file.h"
 #include "support/read_text.h"
+#include "view/page.h"
+#include "view/server.h"
 
 #include <CLI/CLI.hpp>
 #include <boost/asio/io_context.hpp>
@@ -31,7 +31,7 @@ struct ViewOptions {
 };
 
 void serve(std::string page, std::uint16_t port) {
-  ViewServer server(std::move(page), port);
+  view::ViewServer server(std::move(page), port);
   boost::asio::io_context signals;
   boost::asio::signal_set ends(signals, SIGINT, SIGTERM);
   ends.async_wait([&](const boost::system::error_code& error, int) {
@@ -47,10 +47,10 @@ void serve(std::string page, std::uint16_t port) {
   waits.join();
 }
 
-void view(const ViewOptions& options) {
+void show(const ViewOptions& options) {
   if (!options.out.empty())
     output_target("view --out", options.out);
-  std::string page = page_of_record(options.record, read_text(options.record, kMostRecord));
+  std::string page = view::page_of_record(options.record, read_text(options.record, kMostRecord));
   if (options.out.empty())
     serve(std::move(page), options.port);
   else
@@ -75,7 +75,7 @@ void add_view_command(CLI::App& app) {
   command->add_option("--port", options->port, "Of 127.0.0.1; by default one that is free")
       ->check(whole_within(1, 65535))
       ->excludes(out);
-  command->callback([options] { view(*options); });
+  command->callback([options] { show(*options); });
 }
 
 } // namespace egret::tool

@@ -44,7 +44,7 @@ outputs %y, %ys
 run("compile", file("softmax.txt"), "--effort", "quick", "--record", file("softmax.jsonl"));
 run("view", file("softmax.jsonl"), "--out", file("softmax.html"));
 
-const template = readFileSync(fileURLToPath(new URL("../../tools/egret/viewer.html", import.meta.url)), "utf8");
+const template = readFileSync(fileURLToPath(new URL("../../src/view/viewer.html", import.meta.url)), "utf8");
 writeFileSync(file("large.html"), template.replace("RECORD_GOES_HERE", () => chainRecord(900)));
 writeFileSync(file("cut.html"), template.replace("RECORD_GOES_HERE", () => chainRecord(2).split("\n").slice(0, -2).join("\n")));
 

@@ -1,11 +1,11 @@
-#include "view_page.h"
+#include "view/page.h"
 
 #include "compiler/record/record.h"
 #include "support/fail.h"
 
 #include <nlohmann/json.hpp>
 
-namespace egret::tool {
+namespace egret::view {
 
 namespace {
 
@@ -65,4 +65,4 @@ std::string page_of_record(const std::string& file, std::string_view text) {
   return made;
 }
 
-} // namespace egret::tool
+} // namespace egret::view

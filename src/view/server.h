@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-namespace egret::tool {
+namespace egret::view {
 
 /// Serves one document over HTTP on 127.0.0.1, to who knows its address: the path holds 128 random
 /// bits, and every other path, method and host name is refused. Connections have 10 seconds; of
@@ -29,4 +29,4 @@ private:
   std::unique_ptr<Impl> impl_;
 };
 
-} // namespace egret::tool
+} // namespace egret::view

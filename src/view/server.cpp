@@ -1,4 +1,4 @@
-#include "view_server.h"
+#include "view/server.h"
 
 #include "support/fail.h"
 
@@ -13,7 +13,7 @@
 #include <random>
 #include <utility>
 
-namespace egret::tool {
+namespace egret::view {
 
 namespace {
 
@@ -195,4 +195,4 @@ void ViewServer::stop() noexcept {
   impl_->context.stop();
 }
 
-} // namespace egret::tool
+} // namespace egret::view

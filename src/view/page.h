@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace egret::tool {
+namespace egret::view {
 
 /// The page without a record, as viewer/ builds it.
 std::string_view viewer_page();
@@ -14,4 +14,4 @@ std::string_view viewer_page();
 /// version; one that is cut short is shown as far as it goes.
 std::string page_of_record(const std::string& file, std::string_view text);
 
-} // namespace egret::tool
+} // namespace egret::view
