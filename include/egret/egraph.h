@@ -84,6 +84,25 @@ struct RunReport {
   std::vector<RuleReport> rules; ///< those that matched or took time, by rows added, most first
 };
 
+/// What rules made and joined, in order, while it was kept (EGraph::keep_journal).
+struct Journal {
+  /// A constructor's node that was new, with its class and its arguments as they were then: later
+  /// joins are in `joined`.
+  struct Made {
+    FunctionId function{};
+    std::vector<Value> args;
+    Value output = 0;
+    RuleId rule{};
+  };
+  /// A class that became part of an older one.
+  struct Joined {
+    Value lost = 0, kept = 0;
+    std::optional<RuleId> rule; ///< empty: two of its nodes had become equal
+  };
+  std::vector<Made> made;
+  std::vector<Joined> joined;
+};
+
 /// A term or several that share parts. Nodes come after their children; equal nodes are one.
 struct TermGraph {
   struct Node {
@@ -298,6 +317,7 @@ public:
   RulesetId ruleset(std::string_view name) const;
   const std::string& name(FunctionId function) const;
   const std::string& name(SortId sort) const;
+  const std::string& name(RuleId rule) const;
   std::span<const SortId> inputs(FunctionId function) const;
   SortId output(FunctionId function) const;
 
@@ -344,6 +364,12 @@ public:
   /// Runs the ruleset up to `times` times or until nothing changes; the report says why it ended.
   RunReport run(RulesetId ruleset, std::uint64_t times = 1, const Budget& budget = {});
   RunReport run(const Plan& plan, const Budget& budget = {});
+
+  /// From now on runs note what rules make and join. Costs time for every rule and iteration, so it
+  /// is for people who look at an e-graph.
+  void keep_journal();
+  /// Empty where none is kept.
+  const Journal& journal() const;
 
   /// Throws Error where a root has no term.
   TermGraph extract(std::span<const Root> roots, const ExtractOptions& options = {}) const;

@@ -233,6 +233,9 @@ const std::string& EGraph::name(FunctionId function) const {
 const std::string& EGraph::name(SortId sort) const {
   return impl_->engine().signature.sort(sort).name;
 }
+const std::string& EGraph::name(RuleId rule) const {
+  return impl_->engine().rules[static_cast<std::size_t>(rule)].name;
+}
 std::span<const SortId> EGraph::inputs(FunctionId function) const {
   return impl_->engine().signature.function(function).inputs;
 }
@@ -340,6 +343,17 @@ RunReport EGraph::run(const Plan& plan, const Budget& budget) {
   schedule.root = lower_plan(schedule, plan, 0);
   rebuild();
   return run_schedule(impl_->engine(), schedule, budget);
+}
+
+void EGraph::keep_journal() {
+  if (!impl_->engine().journal)
+    impl_->engine().journal.emplace();
+}
+
+const Journal& EGraph::journal() const {
+  static const Journal none;
+  const std::optional<JournalState>& kept = impl_->engine().journal;
+  return kept ? kept->journal : none;
 }
 
 namespace {

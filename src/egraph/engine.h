@@ -88,6 +88,12 @@ struct Limits {
   }
 };
 
+/// The journal, and what is needed to go on with it.
+struct JournalState {
+  Journal journal;
+  std::vector<bool> joined; ///< by class: its join is noted
+};
+
 /// A time after that of every row.
 inline constexpr std::uint32_t kNow = std::numeric_limits<std::uint32_t>::max();
 
@@ -118,6 +124,7 @@ struct Engine {
   std::uint32_t now = 1;         ///< time of the rows that are appended now
   bool seminaive = true;
   int threads = 1; ///< for matching
+  std::optional<JournalState> journal;
   /// A pool of so many threads, made when it is first asked for; null where there is to be but one.
   ThreadPool* pool();
   double search_seconds = 0, apply_seconds = 0, rebuild_seconds = 0;

@@ -69,6 +69,61 @@ struct Group {
   auto operator<=>(const Group&) const = default;
 };
 
+/// Notes in the engine's journal, where it has one, what a rule makes and joins from here to
+/// done().
+class Noted {
+public:
+  Noted(Engine& engine, std::uint32_t rule) : engine_(engine), rule_(rule) {
+    if (!engine.journal)
+      return;
+    displaced_ = engine.classes.displaced().size();
+    for (std::uint32_t f : engine.ordinary)
+      rows_.push_back(engine.tables[f].rows());
+  }
+  void done() {
+    if (!engine_.journal)
+      return;
+    for (std::size_t i = 0; i < rows_.size(); ++i)
+      note_rows(engine_.ordinary[i], rows_[i]);
+    const std::vector<Value>& displaced = engine_.classes.displaced();
+    for (std::size_t i = displaced_; i < displaced.size(); ++i)
+      note_join(engine_, displaced[i], RuleId{rule_});
+  }
+
+  static void note_join(Engine& engine, Value lost, std::optional<RuleId> rule) {
+    JournalState& state = *engine.journal;
+    state.joined.resize(engine.classes.size());
+    state.joined[lost] = true;
+    state.journal.joined.push_back({lost, std::as_const(engine.classes).find(lost), rule});
+  }
+  /// Joins that no rule made, but equal nodes.
+  static void note_congruence(Engine& engine) {
+    engine.journal->joined.resize(engine.classes.size());
+    for (Value id = 0; id < engine.classes.size(); ++id)
+      if (!engine.classes.is_canonical(id) && !engine.journal->joined[id])
+        note_join(engine, id, std::nullopt);
+  }
+
+private:
+  void note_rows(std::uint32_t f, std::uint32_t from) {
+    const Function& function = engine_.signature.function(FunctionId{f});
+    if (function.kind != FunctionKind::Constructor)
+      return;
+    const Table& table = engine_.tables[f];
+    for (std::uint32_t row = from; row < table.rows(); ++row) {
+      Journal::Made made{FunctionId{f}, {}, table.output(row), RuleId{rule_}};
+      for (std::size_t c = 0; c < function.inputs.size(); ++c)
+        made.args.push_back(table.at(row, c));
+      engine_.journal->journal.made.push_back(std::move(made));
+    }
+  }
+
+  Engine& engine_;
+  std::uint32_t rule_;
+  std::size_t displaced_ = 0;
+  std::vector<std::uint32_t> rows_; ///< of the ordinary functions' tables, before
+};
+
 /// Acts on what the rules of one iteration match. Where the matches do not fit into a batch, it
 /// acts before all are found; the tables then show matchers what they held before.
 class Phase {
@@ -115,8 +170,10 @@ public:
     Clock::time_point start = Clock::now();
     std::uint64_t rows = actor_.appended();
     Rule& rule = engine_.rules[index];
+    Noted noted(engine_, index);
     bool within = actor_.run_all(rule.action, matches.words.data(), matches.width,
                                  matches.count - matches.drained);
+    noted.done();
     matches.drained = matches.count;
     matches.words.clear();
     rule.stats.apply_seconds += seconds_since(start);
@@ -269,6 +326,8 @@ bool run_ruleset(Engine& engine, RulesetId ruleset, ScheduleState& state,
   std::vector<RuleMatches>().swap(matches);
   start = Clock::now();
   rebuild(engine);
+  if (engine.journal)
+    Noted::note_congruence(engine);
   engine.rebuild_seconds += seconds_since(start);
 #ifdef EGRET_CHECKS
   check_invariants(engine);

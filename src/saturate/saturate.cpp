@@ -95,9 +95,10 @@ std::vector<Group> chosen_groups(const SaturateOptions& options) {
   return groups;
 }
 
-Saturated::Saturated(const ir::Graph& graph, const SaturateOptions& options) : signature_(graph) {
+Saturated::Saturated(const ir::Graph& graph, const SaturateOptions& options, Journal journal)
+    : journal_(journal), signature_(graph) {
   load(options);
-  roots_ = terms_.add(graph);
+  roots_ = terms_.add(graph, journal == Journal::Kept ? &given_classes_ : nullptr);
   remember_nodes();
   report_.load_seconds = seconds_since(begin_);
   run(options);
@@ -147,6 +148,9 @@ void Saturated::run(const SaturateOptions& options) {
       use.seconds += rule.match_seconds + rule.apply_seconds;
       use.idle_seconds += rule.idle_seconds;
     }
+    if (journal_ == Journal::Kept)
+      steps_.push_back({report_.rounds + 1, group, egraph.journal().made.size(),
+                        egraph.journal().joined.size()});
     if (run.stop == egraph::StopReason::Rows || run.stop == egraph::StopReason::Time)
       report_.stopped = run.stop == egraph::StopReason::Rows ? "rows" : "time";
     return run.updated;
@@ -183,7 +187,11 @@ void Saturated::remember_nodes() {
   for (const egraph::FunctionId function : terms_.functions())
     terms_.egraph().for_each_row(function, [&](const egraph::Row& row) {
       given_.emplace_back(function, std::vector<egraph::Value>(row.args.begin(), row.args.end()));
+      if (journal_ == Journal::Kept)
+        given_outputs_.push_back(row.output);
     });
+  if (journal_ == Journal::Kept)
+    terms_.egraph().keep_journal();
 }
 
 Saturated::ENode Saturated::canonical(const ENode& node) const {
@@ -207,6 +215,19 @@ double Saturated::cost_of(const egraph::TermGraph& terms, const egraph::CostMode
     total += cost(node.function, args);
   }
   return total;
+}
+
+void Saturated::remember_choice(const egraph::TermGraph& terms, NodeClasses classes) {
+  chosen_classes_ = std::move(classes);
+  chosen_.clear();
+  for (const egraph::TermGraph::Node& node : terms.nodes) {
+    if (node.is_literal)
+      continue;
+    std::vector<egraph::Value> args;
+    for (const std::uint32_t child : node.children)
+      args.push_back(terms.nodes[child].value);
+    chosen_.insert(canonical({node.function, std::move(args)}));
+  }
 }
 
 // Extraction changes one class at a time, and what several readers share pays only when all of them
@@ -236,7 +257,8 @@ std::vector<ir::Graph> Saturated::extract(std::size_t count) {
   std::vector<ir::Graph> graphs;
   std::set<std::uint64_t> seen;
   for (const auto& [total, terms] : found) {
-    ir::Graph graph = terms_.graph_of(terms, signature_);
+    NodeClasses classes;
+    ir::Graph graph = terms_.graph_of(terms, signature_, &classes);
     if (graphs.size() == count || !seen.insert(ir::canonical_hash(graph)).second)
       continue;
     ir::verify(graph);
@@ -245,6 +267,8 @@ std::vector<ir::Graph> Saturated::extract(std::size_t count) {
       ensure(is.dtype == was.dtype && is.shape == was.shape, "extract: output {} changed its type",
              i);
     }
+    if (graphs.empty())
+      remember_choice(terms, std::move(classes));
     graphs.push_back(std::move(graph));
   }
   return graphs;

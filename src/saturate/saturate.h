@@ -2,20 +2,27 @@
 // compiler (docs/search.md).
 #pragma once
 
+#include "saturate/growth.h"
 #include "saturate/options.h"
 #include "saturate/terms.h"
 
 #include <chrono>
+#include <cstdint>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace egret::saturate {
 
+/// Whether what was made when is kept, for growth().
+enum class Journal : std::uint8_t { None, Kept };
+
 /// A saturated e-graph with the graph it came from.
 class Saturated {
 public:
-  Saturated(const ir::Graph& graph, const SaturateOptions& options);
+  Saturated(const ir::Graph& graph, const SaturateOptions& options,
+            Journal journal = Journal::None);
 
   const SaturateReport& report() const { return report_; }
   Terms& terms() { return terms_; }
@@ -25,21 +32,31 @@ public:
   /// and shapes of outputs are the graph's.
   std::vector<ir::Graph> extract(std::size_t count = 1);
 
+  /// What was made when, of `most` e-nodes at the most; behind extract(), which says what was
+  /// chosen. For people; needs Journal::Kept.
+  Growth growth(std::size_t most);
+
 private:
   using ENode = std::pair<egraph::FunctionId, std::vector<egraph::Value>>;
 
   void load(const SaturateOptions& options);
   void run(const SaturateOptions& options);
   void remember_nodes();
+  void remember_choice(const egraph::TermGraph& terms, NodeClasses classes);
   ENode canonical(const ENode& node) const;
   double cost_of(const egraph::TermGraph& terms, const egraph::CostModel& cost) const;
 
+  const Journal journal_;
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   ir::Graph signature_;
   Terms terms_;
   std::vector<Group> groups_;
   std::vector<egraph::Root> roots_;
-  std::vector<ENode> given_; ///< the e-nodes of the graph itself
+  std::vector<ENode> given_;                 ///< the e-nodes of the graph itself
+  std::vector<egraph::Value> given_outputs_; ///< their classes, where there is to be a journal
+  std::vector<Growth::Step> steps_;          ///< likewise
+  NodeClasses given_classes_, chosen_classes_;
+  std::set<ENode> chosen_; ///< the e-nodes of the cheapest graph
   SaturateReport report_;
 };
 

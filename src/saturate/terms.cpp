@@ -75,7 +75,7 @@ std::vector<egraph::FunctionId> Terms::functions() const {
   return each;
 }
 
-std::vector<egraph::Root> Terms::add(const ir::Graph& graph) {
+std::vector<egraph::Root> Terms::add(const ir::Graph& graph, NodeClasses* nodes) {
   for (const Expr& symbol : ir::symbols_of(graph))
     attributes_->declare_dim(symbol);
   const std::vector<bool> live = ir::live_nodes(graph);
@@ -89,6 +89,8 @@ std::vector<egraph::Root> Terms::add(const ir::Graph& graph) {
     for (NodeId operand : term.operands)
       operands.push_back(classes[operand]);
     classes[id] = add(graph[id].op, term, operands);
+    if (nodes)
+      nodes->emplace_back(id, classes[id]);
   }
   std::vector<egraph::Root> roots;
   for (NodeId id : graph.outputs)
@@ -144,7 +146,8 @@ NodeId Terms::add_node(ir::Graph& graph, egraph::FunctionId function,
   return graph.add(op, operands, std::move(attrs));
 }
 
-ir::Graph Terms::graph_of(const egraph::TermGraph& terms, const ir::Graph& signature) {
+ir::Graph Terms::graph_of(const egraph::TermGraph& terms, const ir::Graph& signature,
+                          NodeClasses* nodes) {
   ir::Graph graph;
   for (NodeId id : signature.inputs()) {
     const ir::Node& node = signature[id];
@@ -165,10 +168,34 @@ ir::Graph Terms::graph_of(const egraph::TermGraph& terms, const ir::Graph& signa
       else
         operands.push_back(made[child]);
     made[i] = add_node(graph, node.function, literals, operands);
+    if (nodes)
+      nodes->emplace_back(made[i], node.value);
   }
   for (std::uint32_t root : terms.roots)
     graph.outputs.push_back(made[root]);
   return graph;
+}
+
+std::string Terms::attributes_text(egraph::FunctionId function,
+                                   std::span<const egraph::Value> literals) const {
+  const Form& form = form_of(op_of_.at(static_cast<std::uint32_t>(function)));
+  std::string text;
+  for (std::size_t i = 0; i < literals.size(); ++i) {
+    const std::string& name = form.attributes[i];
+    text += text.empty() ? "" : " ";
+    if (name == "axes")
+      text += fmt::format("axes=[{}]", fmt::join(axes_of(egraph_.to_i64(literals[i])), ","));
+    else if (name == "axis" || name == "slot" || name == "by_value")
+      text += fmt::format("{}={}", name, egraph_.to_i64(literals[i]));
+    else
+      text += egraph_.to_string(literals[i]);
+  }
+  return text;
+}
+
+std::string Terms::op_text(egraph::FunctionId function) const {
+  const Op op = op_of_.at(static_cast<std::uint32_t>(function));
+  return is_movement(op) ? "view" : std::string(info_of(op).name);
 }
 
 std::unordered_map<egraph::Value, Type> Terms::types() {

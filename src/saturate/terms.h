@@ -3,6 +3,7 @@
 
 #include "egret/egraph.h"
 #include "saturate/attributes.h"
+#include "saturate/growth.h"
 
 #include <array>
 #include <memory>
@@ -52,18 +53,25 @@ public:
 
   /// The constructors, each once.
   std::vector<egraph::FunctionId> functions() const;
-  /// Adds what the outputs need; the classes of the outputs.
-  std::vector<egraph::Root> add(const ir::Graph& graph);
+  /// Adds what the outputs need; the classes of the outputs, and, where `nodes` is given, of all
+  /// that was added.
+  std::vector<egraph::Root> add(const ir::Graph& graph, NodeClasses* nodes = nullptr);
   /// Adds one term whose operands are these classes.
   egraph::Value add(Op op, const Term& term, std::span<const egraph::Value> operands);
   /// The graph of extracted terms. `signature` gives the inputs, of which all stay; roots become
-  /// the outputs.
-  ir::Graph graph_of(const egraph::TermGraph& terms, const ir::Graph& signature);
+  /// the outputs. `nodes`, where given, gets the classes that nodes were taken from.
+  ir::Graph graph_of(const egraph::TermGraph& terms, const ir::Graph& signature,
+                     NodeClasses* nodes = nullptr);
   /// Adds the node of one e-node to a graph that has its inputs: `attributes` are the literals
   /// among its arguments, `operands` stand for the others.
   ir::NodeId add_node(ir::Graph& graph, egraph::FunctionId function,
                       std::span<const egraph::Value> attributes,
                       std::span<const ir::NodeId> operands);
+  /// What stands beside the operands of an e-node, as people read it: "axes=[1]".
+  std::string attributes_text(egraph::FunctionId function,
+                              std::span<const egraph::Value> literals) const;
+  /// The op's name in texts of graphs; "view" of movements, which are one constructor.
+  std::string op_text(egraph::FunctionId function) const;
   /// Types of all classes, by class.
   std::unordered_map<egraph::Value, Type> types();
 

@@ -8,6 +8,7 @@ export interface Item {
   detail: string;
   colour: number; // of the palette; -1: none
   mark?: "fresh" | "gone";
+  fill?: string; // "#rrggbb", instead of the palette's colour
   round?: boolean; // inputs and outputs
 }
 
@@ -28,6 +29,15 @@ const kMostText = 34;
 const kLeastScale = 5e-4;
 
 const cut = (text: string) => (text.length > kMostText ? `${text.slice(0, kMostText - 1)}…` : text);
+
+/// Black or white, whichever is read better on the colour (relative luminance of WCAG 2).
+function inkOn(colour: string): string {
+  const [r, g, b] = [1, 3, 5].map((at) => {
+    const part = parseInt(colour.slice(at, at + 2), 16) / 255;
+    return part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
+  });
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.179 ? "#000000" : "#ffffff";
+}
 
 export class GraphCanvas {
   readonly element: HTMLElement;
@@ -261,7 +271,7 @@ export class GraphCanvas {
       if (left > right || left + box.width < this.x || top > bottom || top + box.height < this.y) continue;
       ++this.painted;
       const item = this.options.items[i];
-      context.fillStyle = item.colour < 0 ? plain : palette[item.colour % palette.length];
+      context.fillStyle = item.fill ?? (item.colour < 0 ? plain : palette[item.colour % palette.length]);
       context.strokeStyle = line;
       context.lineWidth = 1;
       if (item.mark) {
@@ -278,9 +288,10 @@ export class GraphCanvas {
       context.fill();
       context.stroke();
       if (!text) continue;
-      context.fillStyle = ink;
+      const on = item.fill && inkOn(item.fill);
+      context.fillStyle = on ?? ink;
       context.fillText(cut(item.title), box.x, box.y - 8);
-      context.fillStyle = dim;
+      context.fillStyle = on ?? dim;
       context.fillText(cut(item.detail), box.x, box.y + 9);
     }
     this.element.dataset.painted = String(this.painted);

@@ -1,5 +1,6 @@
 // The viewer: pages over one record that is part of the document.
 import { h } from "./dom";
+import { egraphPage } from "./page_egraph";
 import { graphPage } from "./page_graph";
 import { kernelsPage } from "./page_kernels";
 import { memoryPage } from "./page_memory";
@@ -16,6 +17,7 @@ const kPages: [string, string, (view: View) => HTMLElement][] = [
   ["search", "Search", searchPage],
   ["memory", "Memory", memoryPage],
   ["timeline", "Timeline", timelinePage],
+  ["egraph", "E-graph", egraphPage],
 ];
 
 const app = document.getElementById("app")!;
@@ -60,7 +62,7 @@ function draw(): void {
   const view: View = { record, program, place, go, note };
   const programs = h(
     "select",
-    { "aria-label": "Program", change: (event: Event) => go({ program: Number((event.target as HTMLSelectElement).value), graph: undefined, node: undefined, pass: undefined, launch: undefined }) },
+    { "aria-label": "Program", change: (event: Event) => go({ program: Number((event.target as HTMLSelectElement).value), graph: undefined, node: undefined, pass: undefined, launch: undefined, step: undefined, class: undefined }) },
     ...record.programs.map((one) => h("option", { value: one.number, selected: one === program }, `program ${one.number}: ${one.graphs[0]?.nodes.length ?? 0} ops, ${one.report?.kernels.length ?? 0} kernels`)),
   );
   const header = h(
@@ -73,7 +75,7 @@ function draw(): void {
       ...kPages.map(([name, title], i) => h("button", { type: "button", id: `page-${name}`, "aria-current": name === page[0] ? "page" : undefined, "aria-keyshortcuts": String(i + 1), click: () => go({ page: name }) }, title)),
     ),
     programs,
-    h("span", { class: "hint" }, `${program.device}, effort ${program.effort}`),
+    h("span", { class: "hint" }, program.device ? `${program.device}, effort ${program.effort}` : "as it was recorded, not compiled"),
     h("button", { type: "button", id: "theme", "aria-label": "Dark or light", title: "Dark or light ( t )", click: theme }, "◐"),
   );
   const warnings = [

@@ -1,5 +1,6 @@
 // What is known of one node: its value, its line, where it came from and where it went.
 import { h } from "./dom";
+import { classOfNode } from "./egraph";
 import type { View } from "./place";
 import type { GraphNode, Program } from "./record";
 
@@ -40,6 +41,7 @@ export function nodeDetails(view: View, number: number, inGraph: ReadonlySet<num
     ...(node.attrs ? ([["attributes", h("code", {}, node.attrs)]] as [string, Node][]) : []),
     ["made by", node.pass ? passLink(view, node.pass) : "the program"],
   ];
+  for (const mark of program.marks) if (mark.nodes.includes(number)) rows.push(["mark", mark.note || mark.colour]);
   if (node.rules)
     rows.push(["by the rules", node.rules.length > 0 ? h("ul", {}, ...node.rules.map((rule) => h("li", {}, h("code", {}, rule)))) : "more than one way leads here"]);
   const list = (nodes: GraphNode[]) => h("ul", {}, ...nodes.map((one) => h("li", {}, link(one))));
@@ -49,6 +51,12 @@ export function nodeDetails(view: View, number: number, inGraph: ReadonlySet<num
   if (node.replaces) rows.push(["took the place of", list(node.replaces.map((one) => program.nodes[one]))]);
   const next = successors(program, number);
   if (next.length > 0) rows.push(["replaced by", list(next)]);
+  const eclass = classOfNode(program, number);
+  if (eclass)
+    rows.push([
+      eclass.own ? "e-class" : "stands for",
+      h("button", { type: "button", class: "link", id: "to-class", click: () => view.go({ page: "egraph", class: eclass.id, step: undefined }) }, `class ${eclass.id}`),
+    ]);
   const launch = program.launchOfNode().get(number);
   if (launch !== undefined)
     rows.push([

@@ -1,5 +1,5 @@
 // The graph page: any graph of the compilation, or the launches of the plan with the memory between them.
-import { bytes, h, share, time } from "./dom";
+import { bytes, h, s, share, time } from "./dom";
 import { GraphCanvas, type Item } from "./graph_canvas";
 import { nodeDetails } from "./node_details";
 import type { View } from "./place";
@@ -53,9 +53,11 @@ function nodesPage(view: View, number: number, choice: HTMLElement): HTMLElement
   const graph = program.graphs[number];
   const inGraph = new Set(graph.nodes);
   const launches = program.launchOfNode();
-  const colour = place.colour ?? "op";
+  const colour = place.colour ?? (program.marks.length > 0 ? "marks" : "op");
+  const markOf = new Map(program.marks.flatMap((mark) => mark.nodes.map((node) => [node, mark] as const)));
   const passes = [...new Set(graph.nodes.map((node) => program.nodes[node].pass ?? "the program"))];
   const colourOf = (node: number): number => {
+    if (colour === "marks") return -1;
     if (colour === "kernel") return launches.get(node) ?? -1;
     if (colour === "pass") return passes.indexOf(program.nodes[node].pass ?? "the program") - 1;
     return classOf(program.nodes[node].op);
@@ -64,7 +66,7 @@ function nodesPage(view: View, number: number, choice: HTMLElement): HTMLElement
   const outputs = new Set(graph.outputs);
   const items: Item[] = graph.nodes.map((node) => {
     const one = program.nodes[node];
-    return { id: node, title: one.name ?? (one.op === "const" ? (one.attrs ?? one.op) : one.op), detail: one.type, colour: colourOf(node), round: one.op === "input" || outputs.has(node) };
+    return { id: node, title: one.name ?? (one.op === "const" ? (one.attrs ?? one.op) : one.op), detail: one.type, colour: colourOf(node), round: one.op === "input" || outputs.has(node), fill: colour === "marks" ? markOf.get(node)?.colour : undefined };
   });
   const side = h("aside", {});
   const canvas = new GraphCanvas({
@@ -109,16 +111,32 @@ function nodesPage(view: View, number: number, choice: HTMLElement): HTMLElement
     }
   });
   const details = (node: number | undefined) =>
-    side.replaceChildren(search, found, node !== undefined && inGraph.has(node) ? nodeDetails(view, node, inGraph) : legend(colour, passes, program));
+    side.replaceChildren(search, found, node !== undefined && inGraph.has(node) ? nodeDetails(view, node, inGraph) : colour === "marks" ? markList(view, find) : legend(colour, passes, program));
   details(place.node);
   const colours = h(
     "select",
     { "aria-label": "Colours", change: (event: Event) => view.go({ colour: (event.target as HTMLSelectElement).value }) },
-    ...[["op", "colour: kind of op"], ["kernel", "colour: kernel"], ["pass", "colour: pass that made it"]].map(([value, text]) =>
+    ...[...(program.marks.length > 0 ? [["marks", "colour: marks"]] : []), ["op", "colour: kind of op"], ["kernel", "colour: kernel"], ["pass", "colour: pass that made it"]].map(([value, text]) =>
       h("option", { value, selected: colour === value, disabled: value === "kernel" && launches.size === 0 }, text),
     ),
   );
   return h("div", { class: "split" }, h("div", { class: "main" }, h("div", { class: "bar" }, choice, colours), canvas.element), side);
+}
+
+/// The marks with their notes; each leads to its first node.
+function markList(view: View, find: (node: number) => void): HTMLElement {
+  return h(
+    "section",
+    { class: "legend", "aria-label": "Marks" },
+    h("h2", {}, "Marks"),
+    h(
+      "ul",
+      {},
+      ...view.program.marks.map((mark) =>
+        h("li", {}, s("svg", { class: "swatch", width: 14, height: 14, "aria-hidden": "true" }, s("rect", { width: 14, height: 14, fill: mark.colour })), h("button", { type: "button", class: "link", click: () => find(mark.nodes[0]) }, mark.note || mark.colour, h("small", {}, ` ${mark.nodes.length} ${mark.nodes.length === 1 ? "node" : "nodes"}`))),
+      ),
+    ),
+  );
 }
 
 function legend(colour: string, passes: string[], program: Program): HTMLElement {

@@ -8,6 +8,8 @@ export interface Place {
   node?: number;
   pass?: number;
   launch?: number;
+  step?: number; // of the e-graph's growth
+  class?: number;
   colour?: string;
 }
 
@@ -20,7 +22,7 @@ export interface View {
   note(change: Partial<Place>): void;
 }
 
-const numbers = ["program", "node", "pass", "launch"];
+const numbers = ["program", "node", "pass", "launch", "step", "class"];
 
 export function readPlace(fragment: string): Place {
   const place: any = { page: "graph", program: 0 };

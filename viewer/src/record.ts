@@ -118,6 +118,40 @@ export interface Report {
     regions: RegionSearch[];
   };
 }
+/// An e-node as it was made: its class and operands may have been joined to others since.
+export interface ENode {
+  op: string;
+  attrs?: string;
+  operands: number[];
+  class: number;
+  step: number;
+  rule?: number; // absent: it was given
+  cost: number; // bytes, as the extraction counts them
+  chosen?: boolean;
+}
+export interface Join {
+  class: number;
+  into: number;
+  step: number;
+  rule?: number; // absent: two of its e-nodes had become equal
+}
+export interface EGraphRecord {
+  graph: number;
+  extracted: number;
+  rules: string[];
+  steps: { round: number; group: string }[];
+  enodes: ENode[];
+  joins: Join[];
+  types: [number, string][];
+  classes: [number, number][]; // nodes of the graphs with their e-classes
+  left_out: number;
+}
+/// What a user of display() marked, the last one of a node on top.
+export interface NodeMark {
+  nodes: number[];
+  colour: string; // "#rrggbb"
+  note: string;
+}
 export interface Launch {
   launch: number;
   begin: number;
@@ -136,6 +170,8 @@ export class Program {
   launches: Launch[] = [];
   plan?: Plan;
   report?: Report;
+  egraph?: EGraphRecord;
+  marks: NodeMark[] = [];
   end?: number;
   failed?: string;
   constructor(
@@ -212,6 +248,23 @@ export function parseRecord(text: string): Record {
     return value;
   }
 
+  function checkEGraph(e: any, program: Program): void {
+    numbers([e.graph, e.extracted], program.graphs.length);
+    for (const list of ["rules", "steps", "enodes", "joins", "types", "classes"]) if (!Array.isArray(e[list])) throw new Error(`an e-graph without ${list}`);
+    for (const one of e.enodes) {
+      numbers([one.step], e.steps.length);
+      numbers(one.rule === undefined ? [] : [one.rule], e.rules.length);
+      numbers([one.class, ...one.operands], 2 ** 32);
+    }
+    for (const one of e.joins) {
+      numbers([one.step], e.steps.length);
+      numbers(one.rule === undefined ? [] : [one.rule], e.rules.length);
+      numbers([one.class, one.into], 2 ** 32);
+      if (one.into >= one.class) throw new Error("a class is joined to a newer one");
+    }
+    for (const [node] of e.classes) numbers([node], program.nodes.length);
+  }
+
   function read(e: any): void {
     switch (e.event) {
       case "source":
@@ -230,6 +283,17 @@ export function parseRecord(text: string): Record {
       }
       case "rules":
         for (const { node, rules } of e.nodes) programOf(e.program).nodes[node].rules = rules;
+        break;
+      case "egraph":
+        checkEGraph(e, programOf(e.program));
+        programOf(e.program).egraph = e;
+        break;
+      case "marks":
+        for (const mark of e.marks) {
+          numbers(mark.nodes, programOf(e.program).nodes.length);
+          if (!/^#[0-9a-fA-F]{6}$/.test(mark.colour) || typeof mark.note !== "string") throw new Error("a mark without a colour or a note");
+        }
+        programOf(e.program).marks = e.marks;
         break;
       case "graph": {
         const program = programOf(e.program);

@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { chromium } from "playwright-core";
-import { chainRecord } from "./synthetic.mjs";
+import { chainRecord, egraphRecord } from "./synthetic.mjs";
 
 const [egret, executablePath, shots] = process.argv.slice(2);
 const folder = mkdtempSync(join(tmpdir(), "viewer-"));
@@ -46,6 +46,8 @@ run("view", file("softmax.jsonl"), "--out", file("softmax.html"));
 
 const template = readFileSync(fileURLToPath(new URL("../../src/view/viewer.html", import.meta.url)), "utf8");
 writeFileSync(file("large.html"), template.replace("RECORD_GOES_HERE", () => chainRecord(900)));
+writeFileSync(file("egraph.html"), template.replace("RECORD_GOES_HERE", () => egraphRecord(6)));
+writeFileSync(file("egraphs.html"), template.replace("RECORD_GOES_HERE", () => egraphRecord(5000)));
 writeFileSync(file("cut.html"), template.replace("RECORD_GOES_HERE", () => chainRecord(2).split("\n").slice(0, -2).join("\n")));
 
 const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
@@ -140,6 +142,185 @@ await test("passes are stepped through and show what is new", async () => {
   await shot(page, "passes");
   await page.locator(".passes button", { hasText: "partition" }).click();
   assert.match(await page.locator("pre.text").innerText(), /contraction|map|reduce/);
+  await page.close();
+});
+
+await test("a node is followed to its class, its alternatives and rules, and back", async () => {
+  const page = await open(softmax);
+  await painted(page);
+  await page.fill("#search", "exp");
+  await page.locator(".found button", { hasText: /exp f32/ }).first().click();
+  const node = await page.getAttribute(".details", "data-node");
+  await page.click("#to-class");
+  assert.equal(await page.getAttribute("main", "data-page"), "egraph");
+  await painted(page);
+  const details = page.locator(".details[data-class]");
+  const alternatives = details.locator(".enode");
+  assert.ok((await alternatives.count()) >= 1);
+  assert.equal(await details.locator('.enode[data-chosen="true"]').count(), 1);
+  assert.match(await details.locator('.enode[data-chosen="true"]').innerText(), /✓ exp[^]*cost .*chosen/);
+  // The product with one: a rule made the e-node that was chosen instead of it.
+  await page.fill("#search", "mul");
+  const several = page.locator(".classes button", { hasText: /alternatives/ }).first();
+  await several.waitFor();
+  await several.click();
+  await until("a class with alternatives is shown", async () => (await alternatives.count()) > 1);
+  const rules = await alternatives.evaluateAll((all) => all.map((one) => one.dataset.rule));
+  assert.ok(rules.some((rule) => rule !== ""), `no rule behind ${rules}`);
+  await shot(page, "egraph");
+  await page.locator(".details dd button[data-node]").first().click();
+  assert.equal(await page.getAttribute("main", "data-page"), "graph");
+  await page.locator(".details[data-node]").waitFor();
+  await page.goBack();
+  await page.goBack();
+  assert.equal(await page.getAttribute(".details", "data-node"), node);
+  await page.close();
+});
+
+await test("the e-graph grows with the slider, by keyboard alone", async () => {
+  const page = await open(softmax);
+  await painted(page);
+  await page.keyboard.press("7");
+  await painted(page);
+  const main = page.locator("div.main[data-step]");
+  const size = async () => Number(await main.getAttribute("data-enodes"));
+  const all = await size();
+  await page.focus("#step");
+  await page.keyboard.press("Home");
+  assert.equal(await main.getAttribute("data-step"), "0");
+  const given = await size();
+  assert.ok(given < all, `${given} e-nodes at first, ${all} in the end`);
+  let before = given;
+  const last = Number(await page.getAttribute("#step", "max"));
+  for (let step = 1; step <= last; ++step) {
+    await page.keyboard.press("ArrowRight"); // the slider keeps the focus
+    assert.equal(await main.getAttribute("data-step"), String(step));
+    assert.match(await main.innerText(), /round \d+, \w+/);
+    before = Math.max(before, await size());
+  }
+  assert.equal(await size(), all);
+  assert.match(page.url(), new RegExp(`step=${last}`));
+  await page.locator("canvas").focus();
+  await page.keyboard.press("[");
+  assert.equal(await main.getAttribute("data-step"), String(last - 1));
+  await page.keyboard.press("/");
+  await page.keyboard.type("sum");
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("Enter");
+  await page.locator(".details[data-class]").waitFor();
+  await page.close();
+});
+
+await test("a large e-graph is collapsed and says so", async () => {
+  const small = await open(`file://${file("egraph.html")}#page=egraph&class=1`);
+  await painted(small);
+  assert.equal(await small.getAttribute("div.main", "data-classes"), "6"); // the seventh was joined
+  assert.match(await small.locator(".details").innerText(), /tanh[^]*rule <i>join<\/i> · round 2/);
+  assert.match(await small.locator(".notes").innerText(), /7 e-nodes are not in the record/);
+  await small.keyboard.press("t");
+  await shot(small, "egraph-dark");
+  await small.close();
+  const page = await open(`file://${file("egraphs.html")}#page=egraph`);
+  await painted(page);
+  assert.match(await page.locator(".notes").innerText(), /4\d\d\d classes are collapsed/);
+  assert.ok(Number(await page.getAttribute(".graph", "data-nodes")) <= 400);
+  assert.match(await page.locator(".classes").innerText(), /and 4700 more/);
+  await page.fill("#search", "class 4321 ");
+  await page.keyboard.press("Enter");
+  await page.waitForSelector('.details[data-class="4321"]');
+  await until("it is drawn", async () => (await chosenIn(page)) === "4321");
+  await page.close();
+});
+
+await test("an e-graph or marks that are damaged are refused by line", async () => {
+  const whole = egraphRecord(6);
+  const number = whole.split("\n").findIndex((line) => line.includes('"egraph"')) + 1;
+  for (const [from, to, says] of [
+    ['"into":1', '"into":6', `line ${number} of the record: a class is joined to a newer one`],
+    ['"step":2', '"step":3', `line ${number} of the record: a number refers to nothing above`],
+    ['"rule":1', '"rule":2', `line ${number} of the record: a number refers to nothing above`],
+    ['"class":2,', '"class":-2,', `line ${number} of the record: a number refers to nothing above`],
+    ['"classes":[[0,0]', '"classes":[[9,0]', `line ${number} of the record: a number refers to nothing above`],
+    ['"joins":[', '"joints":[', `line ${number} of the record: an e-graph without joins`],
+    ['"colour":"#112233"', '"colour":"url(x)"', "line 7 of the record: a mark without a colour or a note"],
+  ]) {
+    assert.ok(whole.includes(from), from);
+    writeFileSync(file("damaged.html"), template.replace("RECORD_GOES_HERE", () => whole.replace(from, to)));
+    const page = await open(`file://${file("damaged.html")}#page=egraph`);
+    assert.equal(await page.locator("[role=alert]").innerText(), says);
+    await page.close();
+  }
+});
+
+await test("marks of display() are drawn, listed and text", async () => {
+  const page = await open(`file://${file("egraph.html")}`);
+  await painted(page);
+  const marks = page.locator('section[aria-label="Marks"] li');
+  assert.deepEqual(await marks.locator("rect").evaluateAll((all) => all.map((one) => one.getAttribute("fill"))), ["#112233", "#ffee88"]);
+  assert.match(await marks.first().innerText(), /<b>note<\/b>/);
+  const pixels = await page.evaluate(() => {
+    const canvas = document.querySelector("canvas");
+    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+    let found = 0;
+    for (let i = 0; i < data.length; i += 4) found += data[i] === 0x11 && data[i + 1] === 0x22 && data[i + 2] === 0x33;
+    return found;
+  });
+  assert.ok(pixels > 200, `${pixels} pixels of the mark's colour`);
+  await marks.first().locator("button").click();
+  await page.waitForSelector('.details[data-node="1"]:has-text("<b>note</b>")');
+  await page.selectOption('select[aria-label="Colours"]', "op");
+  await page.locator('section[aria-label="Legend"], .details').first().waitFor();
+  await shot(page, "marks");
+  await page.close();
+});
+
+await test("a line of the region lights those of the loops and of the source", async () => {
+  run("compile", file("softmax.txt"), "--effort", "quick", "--device", "c", "--record", file("c.jsonl"));
+  run("view", file("c.jsonl"), "--out", file("c.html"));
+  const page = await open(`file://${file("c.html")}#page=kernels&program=0`);
+  const pane = (title) => page.locator(`pre[aria-label="${title}"]`);
+  const lit = async (title) => {
+    const [text, lines] = await pane(title).evaluate((one) => [one.textContent, one.dataset.lit]);
+    return lines === "" ? [] : lines.split(",").map((line) => text.split("\n")[Number(line)]);
+  };
+  const choose = async (title, pattern) => {
+    const lines = (await pane(title).innerText()).split("\n");
+    const line = lines.findIndex((one) => pattern.test(one));
+    assert.ok(line >= 0, `${title} has no ${pattern}`);
+    await pane(title).focus();
+    const from = await pane(title).getAttribute("data-line");
+    if (from === null) await page.keyboard.press("ArrowDown");
+    for (let at = from === null ? 0 : Number(from); at !== line; at += at < line ? 1 : -1) await page.keyboard.press(at < line ? "ArrowDown" : "ArrowUp");
+    assert.match((await lit(title))[0], pattern);
+  };
+  await choose("Region", /= exp /);
+  const exps = await lit("Loops");
+  assert.ok(exps.length > 0 && exps.every((line) => /= exp /.test(line)), exps.join("\n"));
+  assert.ok((await lit("Source")).length >= exps.length, "by way of the loops");
+  await choose("Loops", /= exp /);
+  const value = /(v\d+):/.exec((await lit("Loops"))[0])[1];
+  const source = await lit("Source");
+  assert.ok(source.length > 0 && source.every((line) => new RegExp(`\\b${value}(_\\d+)?\\b`).test(line)), source.join("\n"));
+  assert.match((await lit("Region")).join("\n"), /= exp /);
+  await choose("Loops", /store out0/);
+  assert.match((await lit("Region")).join("\n"), /output0/);
+  assert.ok((await lit("Source")).length > 0);
+  await shot(page, "lines");
+  await page.close();
+});
+
+await test("a launch has its place under the roofline", async () => {
+  run("compile", file("softmax.txt"), "--effort", "search", "--budget", "1", "--record", file("searched.jsonl"));
+  run("view", file("searched.jsonl"), "--out", file("searched.html"));
+  const page = await open(`file://${file("searched.html")}#page=kernels&program=0`);
+  const points = page.locator("svg.roofline circle");
+  assert.ok((await points.count()) >= 1);
+  assert.match(await points.first().locator("title").textContent(), /FLOP\/byte, .* GFLOP\/s, .* % of what is permitted there/);
+  const launch = await points.last().getAttribute("data-launch");
+  await points.last().focus();
+  await page.keyboard.press("Enter");
+  await page.waitForSelector(`div.main[data-launch="${launch}"]`);
+  await shot(page, "roofline");
   await page.close();
 });
 

@@ -227,12 +227,14 @@ std::vector<int> ProgramRecord::graphs_after(const PassEvent& event) {
   if (pass.name == "saturate")
     return {};
   if (pass.name == "extract") {
-    const NodeHistory::Form before = forms_[static_cast<std::size_t>(last_graph_)];
+    const int saturated = last_graph_;
+    const NodeHistory::Form before = forms_[static_cast<std::size_t>(saturated)];
     extracted_.clear();
     next_extracted_ = 0;
     for (const ir::Graph& graph : c.extracted)
       extracted_.push_back(graph_number(graph, &before, pass.name));
     if (!extracted_.empty()) {
+      write_egraph(c, before, saturated);
       last_graph_ = extracted_.front();
       write_rules(c, before);
     }
@@ -245,6 +247,56 @@ std::vector<int> ProgramRecord::graphs_after(const PassEvent& event) {
   if (!event.fusion_plan.empty())
     graph_of_.insert_or_assign(std::string(event.fusion_plan), graph);
   return {graph};
+}
+
+void ProgramRecord::write_egraph(const Compilation& c, const NodeHistory::Form& before, int graph) {
+  saturate::Saturated again(c.graph, c.options.chosen_rules(), saturate::Journal::Kept);
+  const ir::Graph cheapest = again.extract(1).front();
+  const int extracted = graph_number(cheapest, &before, "extract");
+  const saturate::Growth growth = again.growth(kMostENodes);
+  Json steps = Json::array(), nodes = Json::array(), joins = Json::array();
+  Json types = Json::array(), classes = Json::array();
+  for (const saturate::Growth::Step& step : growth.steps)
+    steps.push_back({{"round", step.round}, {"group", step.group}});
+  for (const saturate::Growth::ENode& node : growth.enodes) {
+    Json json = {{"op", node.op}};
+    if (!node.attributes.empty())
+      json["attrs"] = node.attributes;
+    json["operands"] = node.operands;
+    json["class"] = node.of_class;
+    json["step"] = node.step;
+    if (node.rule != saturate::Growth::kNoRule)
+      json["rule"] = node.rule;
+    json["cost"] = node.cost;
+    if (node.chosen)
+      json["chosen"] = true;
+    nodes.push_back(std::move(json));
+  }
+  for (const saturate::Growth::Join& join : growth.joins) {
+    Json json = {{"class", join.lost}, {"into", join.kept}, {"step", join.step}};
+    if (join.rule != saturate::Growth::kNoRule)
+      json["rule"] = join.rule;
+    joins.push_back(std::move(json));
+  }
+  for (const auto& [of_class, type] : growth.types)
+    types.push_back({of_class, type});
+  const auto add_classes = [&](const saturate::NodeClasses& of, const NodeHistory::Form& form) {
+    for (const auto& [node, of_class] : of)
+      classes.push_back({form.nodes.at(node), of_class});
+  };
+  add_classes(growth.given, before);
+  add_classes(growth.chosen, forms_[static_cast<std::size_t>(extracted)]);
+  writer_.write(line_of({{"event", "egraph"},
+                         {"program", number_},
+                         {"graph", graph},
+                         {"extracted", extracted},
+                         {"rules", growth.rules},
+                         {"steps", std::move(steps)},
+                         {"enodes", std::move(nodes)},
+                         {"joins", std::move(joins)},
+                         {"types", std::move(types)},
+                         {"classes", std::move(classes)},
+                         {"left_out", growth.left_out}}));
 }
 
 void ProgramRecord::write_rules(const Compilation& c, const NodeHistory::Form& before) {
@@ -373,6 +425,17 @@ void ProgramRecord::finished(const CompileReport& report) {
 
 void ProgramRecord::failed(std::string_view message) {
   writer_.write(line_of({{"event", "failed"}, {"program", number_}, {"message", message}}));
+}
+
+void ProgramRecord::marks(std::span<const NodeMark> marks) {
+  Json all = Json::array();
+  for (const NodeMark& mark : marks) {
+    Json nodes = Json::array();
+    for (const ir::NodeId node : mark.nodes)
+      nodes.push_back(forms_.front().nodes.at(node));
+    all.push_back({{"nodes", std::move(nodes)}, {"colour", mark.colour}, {"note", mark.note}});
+  }
+  writer_.write(line_of({{"event", "marks"}, {"program", number_}, {"marks", std::move(all)}}));
 }
 
 } // namespace egret::compiler

@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -67,20 +68,29 @@ private:
   std::map<std::uint64_t, Lines> lines_; ///< by hash
 };
 
+/// What a person marked in a graph.
+struct NodeMark {
+  std::vector<ir::NodeId> nodes; ///< of the graph that was given
+  std::string colour, note;      ///< "#rrggbb"; any text
+};
+
 /// The lines of one program: the graph that was given, each pass with the graph behind it, then
 /// kernels, plan and report. For the nodes of the cheapest graph that rules found, it has the rules
 /// without which they would not be there, from saturating again without each of them in turn, for
-/// kRuleSeconds at the most. Passes on fusion plans that a search only looked at are left out. Used
-/// by one thread at a time.
+/// kRuleSeconds at the most; the e-graph that it shows is that of saturating once more. Passes on
+/// fusion plans that a search only looked at are left out. Used by one thread at a time.
 class ProgramRecord {
 public:
   static constexpr double kRuleSeconds = 5;
+  static constexpr std::size_t kMostENodes = 20000; ///< beside what was given and chosen
 
   int number() const { return number_; }
   /// As Options::after_pass is called.
   void pass(const PassEvent& event);
   void finished(const CompileReport& report);
   void failed(std::string_view message);
+  /// Of nodes of the graph that was given.
+  void marks(std::span<const NodeMark> marks);
 
 private:
   friend class RecordWriter;
@@ -91,6 +101,7 @@ private:
                        std::string_view pass);
   const NodeHistory::Form* form_before(const PassEvent& event);
   std::vector<int> graphs_after(const PassEvent& event);
+  void write_egraph(const Compilation& compilation, const NodeHistory::Form& before, int graph);
   void write_rules(const Compilation& compilation, const NodeHistory::Form& before);
   void keep_plan(const Compilation& compilation);
   void write_kernels();

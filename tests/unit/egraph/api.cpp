@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+
 namespace egret::egraph {
 namespace {
 
@@ -28,6 +30,69 @@ TEST(Api, RulesBuiltFromCppFoldConstants) {
   EXPECT_EQ(report.rules.at(0).name, "fold");
   EXPECT_TRUE(a.g.equal(a.expr, sum, *a.g.lookup(a.num, {a.g.i64(5)})));
   EXPECT_EQ(a.g.show(a.g.extract({a.expr, sum})), "(Num 5)");
+}
+
+TEST(Api, AJournalTellsWhatRulesMadeAndJoined) {
+  Arithmetic a;
+  const auto rule = [&](const char* name, auto build) {
+    RuleBuilder builder(a.g);
+    auto e = builder.var("e", a.expr), x = builder.var("x", a.expr), y = builder.var("y", a.expr);
+    builder.where_equal(e, builder.call(a.add, {x, y}));
+    build(builder, e, x, y);
+    a.g.add_rule(std::move(builder), {.name = name});
+  };
+  rule("swap", [&](RuleBuilder& r, auto e, auto x, auto y) {
+    r.then_union(e, r.call(a.add, {y, x}));
+  });
+  const Value two = a.g.add(a.num, {a.g.i64(2)}), three = a.g.add(a.num, {a.g.i64(3)});
+  const Value sum = a.g.add(a.add, {two, three}), other = a.g.add(a.add, {sum, two});
+  EXPECT_TRUE(a.g.journal().made.empty());
+  a.g.keep_journal();
+  a.g.run(a.g.ruleset(""), 10);
+  const Journal& journal = a.g.journal();
+  ASSERT_EQ(journal.made.size(), 2u); // what was there before is no entry
+  for (const Journal::Made& made : journal.made) {
+    EXPECT_EQ(made.function, a.add);
+    EXPECT_EQ(a.g.name(made.rule), "swap");
+    ASSERT_TRUE(a.g.lookup(made.function, made.args));
+    EXPECT_TRUE(a.g.equal(a.expr, *a.g.lookup(made.function, made.args), made.output));
+  }
+  EXPECT_TRUE(a.g.equal(a.expr, journal.made[0].output, sum));
+  EXPECT_TRUE(a.g.equal(a.expr, journal.made[1].output, other));
+
+  // A rule that joins operands: the classes above them follow, which no rule did.
+  rule("collapse", [&](RuleBuilder& r, auto, auto x, auto y) { r.then_union(x, y); });
+  a.g.run(a.g.ruleset(""), 10);
+  bool by_rule = false;
+  std::map<Value, Value> joined;
+  for (const Journal::Joined& join : a.g.journal().joined) {
+    by_rule = by_rule || join.rule;
+    EXPECT_LT(join.kept, join.lost);
+    EXPECT_TRUE(a.g.equal(a.expr, join.kept, join.lost));
+    EXPECT_TRUE(joined.emplace(join.lost, join.kept).second) << "it was joined twice";
+  }
+  EXPECT_TRUE(by_rule);
+  const auto end = [&](Value id) {
+    while (joined.contains(id))
+      id = joined[id];
+    return id;
+  };
+  for (const Value id : {two, three, sum, other})
+    EXPECT_EQ(end(id), a.g.canonical(a.expr, id));
+}
+
+TEST(Api, AJournalTellsJoinsOfEqualNodes) {
+  EGraph g;
+  g.run_program("(datatype E (A) (B) (F E)) (relation go ()) (rule ((go)) ((union (A) (B))) :name "
+                "\"join\") (F (A)) (F (B)) (go)");
+  g.keep_journal();
+  g.run(g.ruleset(""), 3);
+  const std::vector<Journal::Joined>& joined = g.journal().joined;
+  ASSERT_EQ(joined.size(), 2u);
+  ASSERT_TRUE(joined[0].rule);
+  EXPECT_EQ(g.name(*joined[0].rule), "join");
+  EXPECT_FALSE(joined[1].rule); // (F (A)) and (F (B))
+  EXPECT_TRUE(g.journal().made.empty());
 }
 
 TEST(Api, ACloneGoesItsOwnWay) {

@@ -7,6 +7,7 @@
 #include "egret/record.h"
 #include "ir/text.h"
 #include "runtime/runtime.h"
+#include "saturate/saturate.h"
 #include "support/files.h"
 #include "support/random_graph.h"
 
@@ -255,6 +256,122 @@ TEST_F(RecordOfCompiler, NamesTheRulesThatANodeNeeds) {
   }
   EXPECT_TRUE(named.contains("sum-of-view"));
   EXPECT_TRUE(std::ranges::includes(fired, named));
+}
+
+/// An e-graph of a record, closed over its joins.
+struct RecordedEGraph {
+  explicit RecordedEGraph(const json& line) : event(line) {
+    for (const json& join : line["joins"]) {
+      EXPECT_LT(join["into"], join["class"]);
+      EXPECT_TRUE(into.emplace(join["class"], join["into"]).second);
+    }
+  }
+  int find(int id) const {
+    while (into.contains(id))
+      id = into.at(id);
+    return id;
+  }
+  json event;
+  std::map<int, int> into;
+};
+
+TEST_F(RecordOfCompiler, HasTheEGraphWithWhatMadeItsNodes) {
+  const Graph graph = ir::parse_graph("%x: f32[8,16] = input \"x\"\n"
+                                      "%t: f32[16,8] = permute(%x) axes=[1,0]\n"
+                                      "%e: f32[16,8] = exp(%t)\n"
+                                      "%s: f32[8] = sum(%e) axes=[0]\n"
+                                      "outputs %s\n");
+  Options options;
+  options.effort = Effort::Quick;
+  const Lines lines = record(graph, options);
+  expect_sound(lines);
+  const RecordedEGraph egraph(lines.of("egraph").at(0));
+  const json& event = egraph.event;
+  EXPECT_EQ(event["left_out"], 0);
+  const json report = lines.of("report").at(0)["report"]["saturation"];
+  // What is alive at the end: e-nodes by op, operands and attributes, in their classes.
+  std::set<std::string> alive;
+  std::set<int> classes, with_nodes;
+  std::map<int, int> chosen; // e-nodes by class
+  std::set<std::string> rules;
+  for (const json& node : event["enodes"]) {
+    json key = {node["op"], node.value("attrs", "")};
+    for (const int operand : node["operands"]) {
+      key.push_back(egraph.find(operand));
+      EXPECT_TRUE(with_nodes.contains(egraph.find(operand))) << node; // it stands above
+    }
+    alive.insert(key.dump());
+    with_nodes.insert(egraph.find(node["class"]));
+    EXPECT_GE(node["cost"].get<double>(), 0);
+    EXPECT_LT(node["step"], event["steps"].size());
+    EXPECT_EQ(node.contains("rule"), node["step"] != 0) << node;
+    if (node.contains("rule"))
+      rules.insert(event["rules"].at(node["rule"].get<std::size_t>()));
+    chosen[egraph.find(node["class"])] += node.value("chosen", false);
+  }
+  EXPECT_EQ(alive.size(), report["nodes"]);
+  EXPECT_EQ(with_nodes.size(), report["classes"]);
+  for (const auto& [of_class, count] : chosen)
+    EXPECT_LE(count, 1) << of_class;
+  EXPECT_TRUE(rules.contains("sum-of-view"));
+  // Nodes of both graphs are in classes of their type, outputs in one that has a chosen e-node.
+  std::map<int, std::string> type_of;
+  for (const json& type : event["types"])
+    type_of[type[0]] = type[1];
+  std::map<int, int> class_of;
+  for (const json& one : event["classes"])
+    class_of[one[0]] = egraph.find(one[1]);
+  const std::vector<json> nodes = lines.of("node");
+  for (const auto& [node, of_class] : class_of)
+    EXPECT_EQ(type_of.at(of_class), nodes.at(static_cast<std::size_t>(node))["type"]);
+  for (const char* which : {"graph", "extracted"}) {
+    const json shown = lines.of("graph").at(event[which].get<std::size_t>());
+    for (const int output : shown["outputs"])
+      EXPECT_EQ(chosen.at(class_of.at(output)), 1) << which;
+  }
+}
+
+TEST(Growth, HasWhatWasGivenAndChosenBeyondItsLimit) {
+  const Graph graph = ir::parse_graph("%x: f32[8,16] = input \"x\"\n"
+                                      "%t: f32[16,8] = permute(%x) axes=[1,0]\n"
+                                      "%e: f32[16,8] = exp(%t)\n"
+                                      "%s: f32[8] = sum(%e) axes=[0]\n"
+                                      "outputs %s\n");
+  saturate::Saturated saturated(graph, {}, saturate::Journal::Kept);
+  saturated.extract();
+  const saturate::Growth whole = saturated.growth(1000), least = saturated.growth(0);
+  EXPECT_EQ(whole.left_out, 0u);
+  EXPECT_GT(least.left_out, 0u);
+  EXPECT_EQ(least.enodes.size() + least.left_out, whole.enodes.size());
+  for (const saturate::Growth* growth : {&whole, &least}) {
+    const auto is_given = [](const auto& node) { return node.step == 0; };
+    EXPECT_EQ(std::ranges::count_if(growth->enodes, is_given), 4); // input, view, exp, sum
+    const auto is_chosen = [](const auto& node) { return node.chosen; };
+    EXPECT_EQ(std::ranges::count_if(growth->enodes, is_chosen), 3); // without the view
+  }
+}
+
+TEST_F(RecordOfCompiler, HasEGraphsOfRandomGraphs) {
+  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+    const Graph graph = testing::random_graph(seed, {.ops = 20});
+    SCOPED_TRACE(ir::print(graph));
+    Options options;
+    options.effort = Effort::Quick;
+    const Lines lines = record(graph, options);
+    for (const json& line : lines.of("egraph")) {
+      const RecordedEGraph egraph(line);
+      std::set<int> with_nodes;
+      int chosen = 0;
+      for (const json& node : line["enodes"])
+        with_nodes.insert(egraph.find(node["class"]));
+      for (const json& node : line["enodes"]) {
+        chosen += node.value("chosen", false);
+        for (const int operand : node["operands"])
+          EXPECT_TRUE(with_nodes.contains(egraph.find(operand))) << node;
+      }
+      EXPECT_GT(chosen, 0);
+    }
+  }
 }
 
 TEST_F(RecordOfCompiler, OfRandomGraphsIsSound) {
