@@ -1,7 +1,9 @@
 // The explicit door: a graph that is built, compiled by composed passes, and executed.
+#include "egret/display.h"
 #include "egret/functional.h"
 #include "egret/graph.h"
 
+#include <filesystem>
 #include <iostream>
 
 using namespace egret;
@@ -19,6 +21,14 @@ int main() {
   });
   cx.compile(count | Generic{} | count | Fusion{}, &c);
   std::cout << cx.report() << "\n" << cx.text() << "\n" << cx.explain() << "\n";
+
+  // As a page for a browser, with what is looked for in colour.
+  const auto page = std::filesystem::temp_directory_path() / "egret_example_graph.html";
+  display(cx, {{"mul", "orange", "an outer product"}, {"%0", "#7fb3ff"}}, page.string());
+  std::cout << "the graph is shown by " << page.filename().string() << ", "
+            << std::filesystem::file_size(page) << " bytes\n\n";
+  std::filesystem::remove(page);
+
   cx.execute();
   for (float value : c.data())
     std::cout << value << " ";
