@@ -32,7 +32,7 @@ public:
       : r_(region), f_(form), t_(tiles), b_(region.name), e_(b_, region), fma_(target.has_fma),
         left_(e_, f_, f_.left, f_.rows, t_.mr, t_, t_.matrix),
         right_(e_, f_, f_.right, f_.columns, t_.nr(), t_) {
-    e_.quick_bf16 = t_.matrix; // products of subnormal numbers are 0 already
+    e_.quick_bf16 = t_.width > 1; // products of subnormal numbers are 0 already
   }
 
   KernelProgram run() {
@@ -318,7 +318,10 @@ private:
       sums.push_back(sum_register(i));
     start(at, sums);
     const Expr from = at.depth_block * Expr(t_.kc);
-    const Expr count = min(Expr(t_.kc), steps_ - from);
+    const Expr all = min(Expr(t_.kc), steps_ - from);
+    // Of a pair that the depth's end cuts, packed panels hold zeros.
+    const bool cut = !(t_.pack_left && t_.pack_right) && f_.depth.extent.divisor() % t_.width != 0;
+    const Expr count = cut ? min(all, floordiv(f_.depth.extent, t_.width) - from) : all;
     const Expr whole = floordiv(count, t_.unroll) * Expr(t_.unroll);
     b_.loop(Expr(0), whole, Expr(t_.unroll), Expr(t_.kc), Bind::Serial, [&](const Expr& k) {
       for (int u = 0; u < t_.unroll; ++u)
@@ -326,6 +329,8 @@ private:
     });
     b_.loop(whole, count, Expr(1), Expr(t_.kc), Bind::Serial,
             [&](const Expr& k) { step(at, sums, from, k); });
+    if (cut)
+      b_.when({{count, Expr(0), all}}, [&] { step(at, sums, from, count, true); });
     finish(at, sums);
   }
 
@@ -482,12 +487,14 @@ private:
     });
   }
 
-  void step(const Place& at, const std::vector<VarId>& sums, const Expr& from, const Expr& k) {
+  /// `half`: of a pair, the depth has the first only.
+  void step(const Place& at, const std::vector<VarId>& sums, const Expr& from, const Expr& k,
+            bool half = false) {
     std::vector<ValueId> right;
     for (int v = 0; v < at.vectors; ++v)
-      right.push_back(right_vector(at, v, from, k));
+      right.push_back(right_vector(at, v, from, k, half));
     for (int r = 0; r < t_.mr; ++r) {
-      const ValueId left = b_.splat(left_element(at, r, from, k), t_.lanes);
+      const ValueId left = b_.splat(left_element(at, r, from, k, half), t_.lanes);
       for (int v = 0; v < at.vectors; ++v) {
         const VarId sum = sums[std::size_t(r * at.vectors + v)];
         b_.set(sum, add_product(left, right[std::size_t(v)], b_.read(sum)));
@@ -501,7 +508,7 @@ private:
     return b_.apply(Op::Add, f_.accumulator, {sum, b_.apply(Op::Mul, f_.accumulator, {a, b})});
   }
 
-  ValueId left_element(const Place& at, int r, const Expr& from, const Expr& k) {
+  ValueId left_element(const Place& at, int r, const Expr& from, const Expr& k, bool half) {
     if (t_.pack_left) {
       const Expr panel = packed(left_, at, at.row_panel, row_panels_, at.row_local, panels_down_);
       return b_.load(left_buffer_, panel + k * Expr(t_.mr) + Expr(r), 1);
@@ -509,39 +516,37 @@ private:
     Point p = at.batch;
     // Behind the last row it is read again; what comes of it is never stored.
     put_index(p, r_, f_.rows, min(at.first_row + Expr(r), f_.rows.extent - Expr(1)));
-    put_index(p, r_, f_.depth, from + k);
-    return e_.value(f_.stage, f_.left.value, p).id;
+    return t_.width > 1 && !half ? words_in_place(f_.left, std::move(p), from + k, 1)
+                                 : step_of_side(e_, f_, f_.left, t_, p, from + k, half);
   }
 
-  ValueId right_vector(const Place& at, int v, const Expr& from, const Expr& k) {
+  ValueId right_vector(const Place& at, int v, const Expr& from, const Expr& k, bool half) {
     const Expr column = Expr(std::int64_t(v) * t_.lanes) + lane();
     if (t_.pack_right) {
       const Expr panel =
           packed(right_, at, at.column_panel, column_panels_, at.column_local, panels_across_);
       return b_.load(right_buffer_, panel + k * Expr(t_.nr()) + column, t_.lanes);
     }
-    if (t_.width > 1)
-      return pairs_in_place(at, v, from, k);
     Point p = at.batch;
+    if (t_.width > 1 && f_.right.pairs) { // the last panel is whole
+      put_index(p, r_, f_.columns, at.first_column + Expr(std::int64_t(v) * t_.lanes));
+      return words_in_place(f_.right, std::move(p), from + k, t_.lanes);
+    }
     p.lanes = t_.lanes;
     put_index(p, r_, f_.columns, at.first_column + column);
-    put_index(p, r_, f_.depth, from + k);
     if (at.narrow)
       p.mask.push_back({at.first_column + column, Expr(0), f_.columns.extent});
-    return b_.splat(e_.value(f_.stage, f_.right.value, p).id, t_.lanes);
+    return step_of_side(e_, f_, f_.right, t_, p, from + k, half);
   }
 
-  /// A vector of pairs from panels that hold them side by side. The last panel is whole.
-  ValueId pairs_in_place(const Place& at, int v, const Expr& from, const Expr& k) {
-    Point p = at.batch;
-    put_index(p, r_, f_.columns, at.first_column + Expr(std::int64_t(v) * t_.lanes));
-    put_index(p, r_, f_.depth, (from + k) * Expr(2));
-    const Stage& stage = r_.stages[f_.stage];
-    const Load& load = stage.loads[stage.body[factor_of(r_, f_, f_.right).value].load];
-    const auto element = element_at(r_, stage, load, p);
+  /// Pairs that lie in memory side by side, those of a lane behind those of the one before.
+  ValueId words_in_place(const Side& side, Point p, const Expr& step, int lanes) {
+    put_index(p, r_, f_.depth, step * Expr(2));
+    const Load& load = load_of(side);
+    const auto element = element_at(r_, r_.stages[std::size_t(f_.stage)], load, p);
     ensure(element.has_value(), "region {}: pairs that depend on data", r_.name);
-    return b_.words(b_.load(e_.operand_buffer(load.number), *element + lane_variable(2 * t_.lanes),
-                            2 * t_.lanes));
+    return b_.words(
+        b_.load(e_.operand_buffer(load.number), *element + lane_variable(2 * lanes), 2 * lanes));
   }
 
   /// Keeps the sums for the next part of the depth, or hands the results on.
@@ -718,7 +723,9 @@ public:
     };
     const bool matrix = matrix_refused(region, form, target).empty() &&
                         form.depth.extent.divisor() % (2 * kChunk) == 0;
-    if (form.depth.axes.size() == 1 && (matrix || pairs_refused(region, form, target).empty())) {
+    const bool pairs =
+        pairs_refused(region, form, target).empty() && form.depth.extent.divisor() % 2 == 0;
+    if (form.depth.axes.size() == 1 && (matrix || pairs)) {
       const std::int64_t tile = matrix ? 2 * kChunk : preferred_tile(form, target, true);
       wish(tile, true, fmt::format("panels of {} pairs", tile));
     }

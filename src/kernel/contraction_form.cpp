@@ -221,6 +221,9 @@ private:
                                                       : Side::Order::Depth;
     find_panels(stage, side, panel);
     side.plain = side.tile > 0 && !side.pairs; // widened by each reader: a step of an instruction
+    if (const Factor factor = factor_of(r_, f_, side); factor.is_load && size_of(factor.dtype) == 2)
+      side.words = stride_of(r_, stage, stage.loads[stage.body[factor.value].load], depth) == 1 &&
+                   (f_.depth.axes.size() == 1 || r_.axes[depth].extent.divisor() % 2 == 0);
     const BodyValue& v = stage.body[side.value];
     if (v.kind != BodyValue::Kind::Load)
       return;

@@ -32,6 +32,8 @@ struct Side {
   /// read where they are like packed ones; 0: it does not. The last panel is whole.
   std::int64_t tile = 0;
   bool pairs = false; ///< such a step is two of the depth, which alternate
+  /// Numbers of 16 bits, without holes; two neighbours along the depth are one word of memory.
+  bool words = false;
 };
 
 /// result[batch, row, column] = sum over depth of left[batch, row, depth] * right[batch, column,

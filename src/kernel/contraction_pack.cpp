@@ -59,7 +59,7 @@ PackedSide::PackedSide(Emitter& emitter, const ContractionForm& form, const Side
                        const AxisGroup& panels, int width, const Tiles& tiles, bool rows_of_chunks)
     : e_(emitter), b_(emitter.builder()), form_(form), side_(side), panels_(panels), width_(width),
       t_(tiles), rows_of_chunks_(rows_of_chunks),
-      whole_depth_(!tiles.matrix || form.depth.extent.divisor() % (2 * kChunk) == 0) {
+      whole_depth_(form.depth.extent.divisor() % (tiles.matrix ? 2 * kChunk : tiles.width) == 0) {
   const std::int64_t steps = (t_.kc + t_.lanes - 1) / t_.lanes * t_.lanes;
   const std::int64_t spill = width_ % t_.lanes == 0 ? 0 : t_.lanes;
   panel_elements_ = Expr(steps * width_ + spill);
@@ -69,31 +69,38 @@ PackedSide::PackedSide(Emitter& emitter, const ContractionForm& form, const Side
 Expr steps_of(const ContractionForm& form, const Tiles& tiles) {
   if (tiles.matrix)
     return ceildiv(form.depth.extent, 2 * kChunk) * Expr(kChunk);
-  return tiles.width == 1 ? form.depth.extent : floordiv(form.depth.extent, tiles.width);
+  return tiles.width == 1 ? form.depth.extent : ceildiv(form.depth.extent, tiles.width);
 }
 
 DType word_of(const ContractionForm& form, const Tiles& tiles) {
   return tiles.width == 1 ? form.accumulator : DType::U32;
 }
 
-ValueId PackedSide::vector_at(Point point, const Expr& step) {
-  if (t_.width == 1) {
-    put_index(point, e_.region(), form_.depth, step);
-    const Value v = e_.value(form_.stage, side_.value, point);
-    return b_.splat(b_.cast(v.id, form_.accumulator), point.lanes);
+ValueId step_of_side(Emitter& emitter, const ContractionForm& form, const Side& side,
+                     const Tiles& tiles, const Point& point, const Expr& step, bool half) {
+  ProgramBuilder& b = emitter.builder();
+  Point p = point;
+  if (tiles.width == 1) {
+    put_index(p, emitter.region(), form.depth, step);
+    const Value v = emitter.value(form.stage, side.value, p);
+    return b.splat(b.cast(v.id, form.accumulator), p.lanes);
   }
-  const int factor = factor_of(e_.region(), form_, side_).value;
-  const auto half = [&](int number) {
-    Point p = point;
-    put_index(p, e_.region(), form_.depth, step * Expr(2) + Expr(number));
-    const ValueId bits =
-        b_.apply(Op::Bitcast, DType::U16, {e_.narrow(e_.value(form_.stage, factor, p))});
-    return b_.splat(b_.cast(bits, DType::U32), point.lanes);
+  const int factor = factor_of(emitter.region(), form, side).value;
+  const auto bits = [&](int number) {
+    put_index(p, emitter.region(), form.depth, step * Expr(2) + Expr(number));
+    const ValueId narrow = emitter.narrow(emitter.value(form.stage, factor, p));
+    return b.splat(b.cast(b.apply(Op::Bitcast, DType::U16, {narrow}), DType::U32), p.lanes);
   };
-  const ValueId lower = half(0);
-  const ValueId upper = b_.apply(
-      Op::Shl, DType::U32, {half(1), b_.constant(Scalar::of(DType::U32, std::int64_t{16}), 1)});
-  return b_.apply(Op::Or, DType::U32, {lower, upper});
+  const ValueId lower = bits(0);
+  if (half)
+    return lower;
+  const ValueId upper = b.apply(Op::Shl, DType::U32,
+                                {bits(1), b.constant(Scalar::of(DType::U32, std::int64_t{16}), 1)});
+  return b.apply(Op::Or, DType::U32, {lower, upper});
+}
+
+ValueId PackedSide::vector_at(Point point, const Expr& step, bool half) {
+  return step_of_side(e_, form_, side_, t_, point, step, half);
 }
 
 ValueId PackedSide::along_steps(Point point, const Expr& first, bool tail) {
@@ -124,20 +131,22 @@ ValueId PackedSide::along_steps(Point point, const Expr& first, bool tail) {
 Expr PackedSide::whole_steps(const Expr& start, const Expr& count) const {
   if (whole_depth_)
     return count;
-  const Expr whole = floordiv(form_.depth.extent, 2 * kChunk) * Expr(kChunk);
+  const Expr whole = t_.matrix ? floordiv(form_.depth.extent, 2 * kChunk) * Expr(kChunk)
+                               : floordiv(form_.depth.extent, t_.width);
   return min(count, max(whole - start, Expr(0)));
 }
 
 bool PackedSide::by_depth() const {
   // Vectors that are stored over the end of a row must not meet the work of others.
   return side_.order != Side::Order::Depth && width_ % t_.lanes == 0 && !rows_of_chunks_ &&
-         whole_depth_;
+         (whole_depth_ || !t_.matrix);
 }
 
 void PackedSide::pack_step(int buffer, const Expr& offset, const Point& batch, const Expr& first,
                            const Expr& end, const Expr& part, const Expr& k) {
   const Expr lane = t_.lanes > 1 ? lane_variable(t_.lanes) : Expr(0);
-  const auto panel = [&](const Expr& p, bool masked) {
+  const Expr step = part * Expr(t_.kc) + k;
+  const auto panel = [&](const Expr& p, bool masked, bool half) {
     for (int v = 0; v < width_; v += t_.lanes) {
       Point point = batch;
       point.lanes = t_.lanes;
@@ -146,14 +155,23 @@ void PackedSide::pack_step(int buffer, const Expr& offset, const Point& batch, c
       if (masked)
         point.mask.push_back({index, Expr(0), panels_.extent});
       const Expr place = offset + (p - first) * panel_elements_ + k * Expr(width_) + Expr(v) + lane;
-      b_.store(buffer, place, vector_at(point, part * Expr(t_.kc) + k));
+      b_.store(buffer, place, vector_at(point, step, half));
     }
   };
   const Expr whole = floordiv(panels_.extent, width_);
-  b_.loop(first, min(end, whole), Expr(1), max(whole, Expr(1)), Bind::Serial,
-          [&](const Expr& p) { panel(p, false); });
-  if (!proves_less_equal(end, whole))
-    b_.when({{whole, first, end}}, [&] { panel(whole, true); });
+  const auto panels = [&](bool half) {
+    b_.loop(first, min(end, whole), Expr(1), max(whole, Expr(1)), Bind::Serial,
+            [&](const Expr& p) { panel(p, false, half); });
+    if (!proves_less_equal(end, whole))
+      b_.when({{whole, first, end}}, [&] { panel(whole, true, half); });
+  };
+  if (whole_depth_) {
+    panels(false);
+    return;
+  }
+  const Expr pairs = floordiv(form_.depth.extent, t_.width);
+  b_.when({{step, Expr(0), pairs}}, [&] { panels(false); });
+  b_.when({{step, pairs, steps_}}, [&] { panels(true); });
 }
 
 void PackedSide::pack_panel(int buffer, const Expr& offset, const Point& batch, const Expr& panel,
@@ -173,22 +191,27 @@ void PackedSide::along_panel(int buffer, const Expr& offset, const Point& batch,
   const Expr lane = t_.lanes > 1 ? lane_variable(t_.lanes) : Expr(0);
   const std::int64_t touched = (width_ + t_.lanes - 1) / t_.lanes * t_.lanes;
   const Expr whole_count = whole_steps(start, count);
+  const auto row = [&](const Expr& k, bool masked, bool half) {
+    for (std::int64_t v = 0; v < touched; v += t_.lanes) {
+      Point point = batch;
+      point.lanes = t_.lanes;
+      const Expr index = first + Expr(v) + lane;
+      put_index(point, e_.region(), panels_, index);
+      if (masked)
+        point.mask.push_back({index, Expr(0), panels_.extent});
+      b_.store(buffer, offset + k * Expr(width_) + Expr(v) + lane,
+               vector_at(point, start + k, half));
+    }
+  };
   const auto rows = [&](bool masked) {
-    b_.loop(Expr(0), whole_count, Expr(1), Expr(t_.kc), Bind::Serial, [&](const Expr& k) {
-      for (std::int64_t v = 0; v < touched; v += t_.lanes) {
-        Point point = batch;
-        point.lanes = t_.lanes;
-        const Expr index = first + Expr(v) + lane;
-        put_index(point, e_.region(), panels_, index);
-        if (masked)
-          point.mask.push_back({index, Expr(0), panels_.extent});
-        b_.store(buffer, offset + k * Expr(width_) + Expr(v) + lane, vector_at(point, start + k));
-      }
-    });
+    b_.loop(Expr(0), whole_count, Expr(1), Expr(t_.kc), Bind::Serial,
+            [&](const Expr& k) { row(k, masked, false); });
+    if (!whole_depth_ && !t_.matrix)
+      b_.when({{whole_count, Expr(0), count}}, [&] { row(whole_count, masked, true); });
   };
   b_.when({whole(first, touched, panels_.extent)}, [&] { rows(false); });
   b_.when({cut(first, touched, panels_.extent)}, [&] { rows(true); });
-  if (!whole_depth_)
+  if (!whole_depth_ && t_.matrix)
     b_.when({{whole_count, Expr(0), count}},
             [&] { transposed(buffer, offset, batch, first, start, whole_count, true); });
 }
@@ -246,10 +269,11 @@ void PackedSide::chunks(int buffer, const Expr& offset, const Point& batch, cons
 void PackedSide::along_depth(int buffer, const Expr& offset, const Point& batch, const Expr& first,
                              const Expr& start, const Expr& count) {
   const Expr lanes(t_.lanes);
-  const Expr full = t_.matrix ? whole_steps(start, count) : floordiv(count, lanes) * lanes;
+  const Expr full =
+      t_.matrix ? whole_steps(start, count) : floordiv(whole_steps(start, count), lanes) * lanes;
   b_.loop(Expr(0), full, lanes, Expr(t_.kc), Bind::Serial,
           [&](const Expr& k) { transposed(buffer, offset, batch, first, start, k, false); });
-  b_.when({t_.matrix ? Guard{full, Expr(0), count} : Guard{count - full, Expr(1), lanes}},
+  b_.when({t_.matrix ? Guard{full, Expr(0), count} : Guard{count - full, Expr(1), lanes + Expr(1)}},
           [&] { transposed(buffer, offset, batch, first, start, full, true); });
 }
 

@@ -15,6 +15,11 @@ void put_index(Point& point, const Region& region, const AxisGroup& group, const
 Expr steps_of(const ContractionForm& form, const Tiles& tiles);
 DType word_of(const ContractionForm& form, const Tiles& tiles);
 
+/// Step `step` of a side as it is multiplied, of all lanes of the point. `half`: of a pair only the
+/// first is there, and the other is zero.
+ValueId step_of_side(Emitter& emitter, const ContractionForm& form, const Side& side,
+                     const Tiles& tiles, const Point& point, const Expr& step, bool half);
+
 /// A side in panels of `width` elements, zeros or repeats behind the last: panel p of depth block c
 /// holds element (p * width + i, c * kc + k) at i + k * width. A panel has room for one vector more
 /// than it holds, so that vectors may be stored over its end. `rows_of_chunks`, for the left side
@@ -50,10 +55,11 @@ private:
               const Expr& start, const Expr& count);
   void transposed(int buffer, const Expr& offset, const Point& batch, const Expr& first,
                   const Expr& start, const Expr& at, bool tail);
-  /// Steps of the part from `start` on that are whole: all but a last chunk that is not.
+  /// Steps of the part from `start` on that are whole: all but a last chunk, or pair, that is not.
   Expr whole_steps(const Expr& start, const Expr& count) const;
-  /// Steps `step` of the depth, of all lanes of the point (they may go along either).
-  ValueId vector_at(Point point, const Expr& step);
+  /// Steps `step` of the depth, of all lanes of the point (they may go along either). `half`: a
+  /// pair of which only the first is there; the other is zero.
+  ValueId vector_at(Point point, const Expr& step, bool half = false);
   /// Steps from `first` on, one a lane; zeros behind the end of the depth where it may be inside
   /// (`tail`).
   ValueId along_steps(Point point, const Expr& first, bool tail);
@@ -67,7 +73,7 @@ private:
   int width_;
   const Tiles& t_;
   bool rows_of_chunks_;
-  bool whole_depth_; ///< no chunk of a matrix unit goes beyond the end of the depth
+  bool whole_depth_; ///< no chunk of a matrix unit, and no pair, goes beyond the end of the depth
   Expr steps_;       ///< of the depth
   Expr panel_elements_;
 };

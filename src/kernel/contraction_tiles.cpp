@@ -24,8 +24,11 @@ std::int64_t other_sharing(const Schedule& s) {
 }
 
 struct Problem {
-  std::int64_t rows, columns, depth, batch;
-  std::int64_t bytes; ///< of an element in registers
+  std::int64_t rows, columns, batch;
+  std::int64_t depth;            ///< in steps
+  bool pairs = false;            ///< a step is a pair of bf16
+  std::int64_t vector_bytes = 0; ///< of schedules; 0: the target's
+  std::int64_t bytes;            ///< of an element in registers
   int lanes;
   int registers, workers;
   std::int64_t l1, l2;
@@ -43,7 +46,26 @@ Problem problem_of(const ContractionForm& form, const Target& target, std::int64
   p.workers = std::max(target.workers, 1);
   p.l1 = target.l1_bytes;
   p.l2 = target.l2_bytes;
+  p.vector_bytes = vector_bytes == target.vector_bytes ? 0 : vector_bytes;
   return p;
+}
+
+/// The same product by pairs along the depth.
+Problem in_pairs(Problem p) {
+  p.depth = ceil_quotient(p.depth, std::int64_t{2});
+  p.pairs = true;
+  return p;
+}
+
+/// Vectors no wider than the columns fill: on no CPU are narrower ones slower, down to these.
+std::int64_t fitting_vector(const ContractionForm& form, const Target& target) {
+  constexpr std::int64_t kFastVector = 32;
+  const std::int64_t needed =
+      usual_size(form.columns.extent) * std::int64_t(size_of(form.accumulator));
+  std::int64_t bytes = target.vector_bytes;
+  while (bytes / 2 >= std::max(needed, kFastVector))
+    bytes /= 2;
+  return bytes;
 }
 
 /// Cycles of the whole problem with a register tile: two products or two loads a cycle, results
@@ -97,7 +119,9 @@ std::int64_t even_piece(std::int64_t units, std::int64_t most, std::int64_t work
 }
 
 /// The left side is read element by element, so it needs no copy as long as neighbours share lines.
-bool left_in_place(const ContractionForm& form) {
+bool left_in_place(const ContractionForm& form, const Problem& p) {
+  if (p.pairs)
+    return form.left.words;
   return form.left.plain && (form.left.depth_stride == 1 || form.left.panel_stride == 1);
 }
 
@@ -105,9 +129,18 @@ bool left_in_place(const ContractionForm& form) {
 /// drive each other out of the cache.
 bool right_in_place(const ContractionForm& form, const Problem& p, std::int64_t kc) {
   if (form.right.tile > 0)
-    return form.right.plain;
+    return p.pairs ? form.right.pairs : form.right.plain;
+  if (p.pairs)
+    return false;
   return form.right.plain && form.right.panel_stride == 1 && form.right.depth_stride > 0 &&
          form.right.run % p.lanes == 0 && form.right.depth_stride * kc * p.bytes <= p.l2;
+}
+
+/// A right side of which every element is read once is better not copied, whatever is made of it on
+/// the way.
+bool is_read_once(const ContractionForm& form, const Problem& p, int mr) {
+  return p.rows <= mr && form.right.order == Side::Order::Panel && form.right.tile == 0 &&
+         form.right.run % p.lanes == 0;
 }
 
 Schedule make_schedule(const ContractionForm& form, const Problem& p, int mr, int nv) {
@@ -120,7 +153,8 @@ Schedule make_schedule(const ContractionForm& form, const Problem& p, int mr, in
     kc = round_up<std::int64_t>(ceil_quotient(p.depth, ceil_quotient(p.depth, most)),
                                 std::max(p.lanes, 4));
   const bool one_part = kc >= p.depth;
-  const bool left_here = left_in_place(form), right_here = right_in_place(form, p, kc);
+  const bool left_here = left_in_place(form, p),
+             right_here = right_in_place(form, p, kc) || is_read_once(form, p, mr);
   const bool many = p.batch >= 2 * p.workers;
 
   // A block of rows stays in the second cache while the columns go by, beside sums that wait.
@@ -130,6 +164,9 @@ Schedule make_schedule(const ContractionForm& form, const Problem& p, int mr, in
   const std::int64_t columns = one_part ? p.columns : 528;
   Schedule s;
   s.generator = "contraction";
+  s.vector_bytes = p.vector_bytes;
+  if (p.pairs)
+    s.mma = kPairs;
   auto& k = s.knobs;
   k["mr"] = mr;
   k["nr"] = nr;
@@ -177,7 +214,7 @@ Tiles tiles_of(const Schedule& schedule, const Region& region, const Contraction
       int(std::clamp<std::int64_t>(ceil_quotient(schedule.knob("nr", 4 * p.lanes), p.lanes), 1, 8));
   t.unroll = int(std::clamp<std::int64_t>(schedule.knob("unroll", 2), 1, 16));
   t.width = schedule.mma == kPairs ? 2 : 1;
-  const std::int64_t depth = form.depth.extent.constant().value_or(0) / t.width;
+  const std::int64_t depth = ceil_quotient(form.depth.extent.constant().value_or(0), t.width);
   t.kc = std::max<std::int64_t>(schedule.knob("kc", 256), 1);
   if (depth > 0 && t.kc >= depth)
     t.kc = depth;
@@ -185,10 +222,12 @@ Tiles tiles_of(const Schedule& schedule, const Region& region, const Contraction
     t.kc = round_up<std::int64_t>(t.kc, t.lanes);
   t.mc = round_up<std::int64_t>(std::max<std::int64_t>(schedule.knob("mc", 192), 1), t.mr);
   t.nc = round_up<std::int64_t>(std::max<std::int64_t>(schedule.knob("nc", 512), 1), t.nr());
-  t.pack_left = t.width > 1 || schedule.knob("pack_left", 1) != 0 || !form.left.plain;
-  t.pack_right =
-      schedule.knob("pack_right", 1) != 0 ||
-      (t.width > 1 ? !form.right.pairs || form.right.tile % t.nr() != 0 : !form.right.plain);
+  t.pack_left =
+      schedule.knob("pack_left", 1) != 0 || !(t.width > 1 ? form.left.words : form.left.plain);
+  const bool panels =
+      t.width > 1 ? form.right.pairs && form.right.tile % t.nr() == 0 : form.right.plain;
+  t.pack_right = schedule.knob("pack_right", 1) != 0 ||
+                 !(panels || (form.right.order == Side::Order::Panel && form.right.tile == 0));
   t.shared = schedule.knob("shared", 1) != 0 && (t.pack_left || t.pack_right);
   t.own_left = t.shared && t.pack_left && schedule.knob("shared", 1) == kSharedRight;
   if (depth > 0 && schedule.split_reduce > 1) {
@@ -205,40 +244,17 @@ std::string pairs_refused(const Region& region, const ContractionForm& form, con
   if (form.accumulator != DType::F32 || factor_of(region, form, form.left).dtype != DType::BF16 ||
       factor_of(region, form, form.right).dtype != DType::BF16)
     return "its factors are not bf16, summed in f32";
-  if (form.depth.extent.constant().value_or(1) % 2 != 0)
-    return "its depth is not known to be even";
   return "";
 }
 
-namespace {
-
-/// Schedules that multiply pairs of bf16. A right side that lies in panels of pairs is not packed.
-template <class Add>
-void add_pairs(const ContractionForm& form, const Problem& p,
-               const std::vector<RegisterTile>& tiles, Add add) {
-  Problem half = p;
-  half.depth /= 2;
-  for (std::size_t i = 0; i < tiles.size() && i < 3; ++i) {
-    Schedule s = make_schedule(form, half, tiles[i].mr, tiles[i].nv);
-    s.mma = kPairs;
-    s.knobs["pack_left"] = 1;
-    s.knobs["pack_right"] = form.right.pairs ? 0 : 1;
-    for (const std::int64_t shared : {1, 0})
-      for (const std::int64_t kc : {s.knob("kc", 1), half.depth}) {
-        Schedule one = s;
-        one.knobs["shared"] = shared;
-        one.knobs["kc"] = kc;
-        add(std::move(one));
-      }
-  }
-}
-
-} // namespace
-
 std::vector<Schedule> contraction_space(const Region& region, const ContractionForm& form,
                                         const Target& target) {
-  const bool pairs = pairs_refused(region, form, target).empty();
-  const Problem p = problem_of(form, target, target.vector_bytes);
+  const std::int64_t vector = fitting_vector(form, target);
+  const Problem single = problem_of(form, target, vector);
+  // Panels of single numbers are read where they lie.
+  const bool pairs = pairs_refused(region, form, target).empty() && single.depth > 1 &&
+                     (form.right.tile == 0 || form.right.pairs);
+  const Problem p = pairs ? in_pairs(single) : single;
   std::vector<Schedule> space;
   const auto add = [&](Schedule s) {
     if (std::find(space.begin(), space.end(), s) == space.end())
@@ -249,8 +265,6 @@ std::vector<Schedule> contraction_space(const Region& region, const ContractionF
       add(std::move(s));
   const std::size_t first = space.size();
   const auto tiles = register_tiles(p, form.right.tile);
-  if (pairs && form.right.pairs) // they lie ready for it
-    add_pairs(form, p, tiles, add);
   for (std::size_t i = 0; i < tiles.size() && i < 4; ++i)
     add(make_schedule(form, p, tiles[i].mr, tiles[i].nv));
   const Schedule best = space[first];
@@ -291,15 +305,16 @@ std::vector<Schedule> contraction_space(const Region& region, const ContractionF
     s.knobs["nc"] = 2 * nr;
     add(s);
   }
-  if (pairs && !form.right.pairs)
-    add_pairs(form, p, tiles, add);
+  for (std::size_t i = 0; pairs && i < tiles.size() && i < 2; ++i)
+    add(make_schedule(form, single, tiles[i].mr, tiles[i].nv));
   for (const std::int64_t kc : {256, 512})
     if (kc < p.depth)
       with("kc", kc);
   with("unroll", 1);
   with("unroll", 4);
   for (const char* pack : {"pack_left", "pack_right"})
-    if (pack[5] == 'l' ? form.left.plain : form.right.plain)
+    if (pack[5] == 'l' ? (pairs ? form.left.words : form.left.plain)
+                       : (pairs ? form.right.pairs : form.right.plain))
       with(pack, 1 - best.knob(pack, 1));
   with("shared", other_sharing(best));
   if (best.knob("pack_left", 1) != 0 && best.knob("shared", 1) != 0)
@@ -312,13 +327,10 @@ std::vector<Schedule> contraction_space(const Region& region, const ContractionF
     with("nc", best.knob("nc", 1) / 2);
   // Narrower vectors let a CPU that runs wide ones at half speed, or few columns, do better.
   if (p.lanes > 4) {
-    const Problem half = problem_of(form, target, target.vector_bytes / 2);
+    const Problem half = problem_of(form, target, vector / 2);
     const auto narrow = register_tiles(half);
-    for (std::size_t i = 0; i < narrow.size() && i < 2; ++i) {
-      Schedule s = make_schedule(form, half, narrow[i].mr, narrow[i].nv);
-      s.vector_bytes = target.vector_bytes / 2;
-      add(std::move(s));
-    }
+    for (std::size_t i = 0; i < narrow.size() && i < 2; ++i)
+      add(make_schedule(form, pairs ? in_pairs(half) : half, narrow[i].mr, narrow[i].nv));
   }
   // Two changes at a time, for those who have the time.
   for (std::size_t i = 4; i < tiles.size() && i < 8; ++i)

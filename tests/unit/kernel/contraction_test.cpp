@@ -284,12 +284,46 @@ TEST(ContractionPairs, AreRightInEveryLayoutAndSize) {
       check_pairs(low_region(sizes(left, right, "mn", 19, 37, 38)), "kc=16 mr=3 nr=16 unroll=1");
       check_pairs(low_region(sizes(left, right, "mn", 2, 3, 2)));
       check_pairs(low_region(sizes(left, right, "mn", 8, 32, 16)), "mr=2 nr=16 shared=0");
+      // A depth that ends within a pair: by packed panels, and by what lies in memory.
+      for (const std::int64_t depth : {3, 37}) {
+        check_pairs(low_region(sizes(left, right, "mn", 19, 37, depth)), "kc=16 mr=3 nr=16");
+        check_pairs(low_region(sizes(left, right, "mn", 3, 37, depth)),
+                    "mr=3 nr=32 pack_left=0 pack_right=0 shared=0");
+      }
+      check_pairs(low_region(sizes(left, right, "mn", 3, 24, 33)),
+                  "mr=2 nr=20 kc=16 pack_left=0 @vector_bytes=16");
     }
   check_pairs(low_region(sizes("bmk", "bkn", "bmn", 10, 20, 8, 3)),
               "mc=4 nc=16 mr=2 nr=16 unroll=1");
   check_pairs(low_region(sizes("mk", "kn", "mn", 19, 40, 34), true), "mr=2 nr=32 unroll=1");
   check_pairs(low_region(sizes("mk", "kn", "mn", 19, 40, 34)),
               "mr=2 nr=16 unroll=1 @vector_bytes=32");
+}
+
+TEST(ContractionPairs, ReadPlacesThatAreReadOnceOrLieInPairs) {
+  kernel::Target target = testing::cpu_at("native").target();
+  testing::set_units(target, true);
+  const auto first = [&](const char* left, const char* right, std::int64_t rows) {
+    const auto region = low_region(sizes(left, right, "mn", rows, 96, 64));
+    return kernel::contraction_generator().space(region, target)[0];
+  };
+  EXPECT_EQ(first("mk", "kn", 64).knob("pack_left", 1), 0);
+  EXPECT_EQ(first("km", "kn", 64).knob("pack_left", 0), 1) << "its pairs lie apart";
+  EXPECT_EQ(first("mk", "kn", 64).knob("pack_right", 0), 1) << "several tiles of rows read it";
+  EXPECT_EQ(first("mk", "kn", 2).knob("pack_right", 1), 0) << "one does";
+  EXPECT_EQ(first("mk", "nk", 2).knob("pack_right", 0), 1) << "columns lie apart";
+}
+
+TEST(Contraction, TakesVectorsThatFewColumnsFill) {
+  kernel::Target target = testing::cpu_at("native").target();
+  target.vector_bytes = 64;
+  const auto bytes = [&](std::int64_t columns) {
+    const auto region = product_region(sizes("mk", "kn", "mn", 64, columns, 64));
+    return kernel::contraction_generator().space(region, target)[0].vector_bytes;
+  };
+  EXPECT_EQ(bytes(2), 32);
+  EXPECT_EQ(bytes(8), 32);
+  EXPECT_EQ(bytes(9), 0) << "the target's";
 }
 
 TEST(ContractionPairs, AreProposedAndRefusedByTheFactors) {
@@ -306,12 +340,12 @@ TEST(ContractionPairs, AreProposedAndRefusedByTheFactors) {
   };
   const Einsum e = sizes("mk", "kn", "mn", 64, 64, 64);
   testing::set_units(target, true);
-  EXPECT_TRUE(proposed(low_region(e)));
-  EXPECT_TRUE(generator.space(low_region(e), target)[0].mma.empty()) << "greedy rounds as ever";
+  for (const std::int64_t depth : {64, 63})
+    EXPECT_EQ(generator.space(low_region(sizes("mk", "kn", "mn", 64, 64, depth)), target)[0].mma,
+              "bf16_pairs");
+  EXPECT_FALSE(proposed(low_region(sizes("mk", "kn", "mn", 64, 64, 1))));
   EXPECT_EQ(reason(product_region(e)), "its factors are not bf16, summed in f32");
   EXPECT_EQ(reason(low_region(e, false, DType::F16)), "its factors are not bf16, summed in f32");
-  EXPECT_EQ(reason(low_region(sizes("mk", "kn", "mn", 64, 64, 63))),
-            "its depth is not known to be even");
   EXPECT_EQ(generator.lower(low_region(e), kernel::parse_schedule("contraction @mma=wgmma"), target)
                 .reason,
             "contraction takes no @mma of wgmma");
