@@ -158,12 +158,15 @@ void merge(Region& region, int x) {
     const Renaming rename{pair.place, ea, eb, extents(region, stage.axes)};
     for (kernel::Load& load : stage.loads) {
       if (load.source == Source::Stage) {
-        // Coordinates are plain variables; the source has both axes or neither.
+        // Coordinates are plain variables or numbers of slices; the source has both axes or
+        // neither.
         const Pair from = find_pair(kernel::result_axes(old.stages[load.number]), x);
         if (from.present)
           load.map.coords.erase(load.map.coords.begin() + from.place + 1);
         load.map.dims = rename.box;
         for (std::size_t j = 0; j < load.map.coords.size(); ++j) {
+          if (load.map.coords[j].is_constant())
+            continue;
           int v = load.map.coords[j].axis_number();
           v -= v > pair.place;
           load.map.coords[j] = Expr::axis(v, rename.box[v]);

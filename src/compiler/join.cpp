@@ -1,5 +1,6 @@
 #include "compiler/join.h"
 
+#include "compiler/split_slices.h"
 #include "compiler/views.h"
 #include "support/fail.h"
 
@@ -35,8 +36,10 @@ bool may_store_points(const Group& g, bool by_columns) {
 /// Correspondence of the consumer's axes to the producer's.
 class Alignment {
 public:
-  Alignment(const Group& producer, const Group& consumer)
-      : producer_(producer), consumer_(consumer), to_producer(consumer.axes.size(), -1),
+  /// `slices`: reads may be at fixed places of one short axis.
+  Alignment(const Group& producer, const Group& consumer, bool slices)
+      : producer_(producer), consumer_(consumer), slices_(slices),
+        to_producer(consumer.axes.size(), -1), sliced(producer.sliced),
         taken_(producer.axes.size(), false) {}
 
   bool bind(int consumer_axis, int producer_axis) {
@@ -57,6 +60,11 @@ public:
       const int p = plain_axis(map.coords[j]);
       if (made.place[j] == kZeroAxis)
         continue;
+      if (slices_ && map.coords[j].is_constant() && may_slice(made.place[j])) {
+        sliced = made.place[j];
+        taken_[sliced] = true;
+        continue;
+      }
       if (p < 0 || reader.frame[p] < 0 || !bind(reader.frame[p], made.place[j]))
         return false;
     }
@@ -89,11 +97,19 @@ public:
   }
 
 private:
+  bool may_slice(int axis) const {
+    const Expr& extent = producer_.axes[axis];
+    return !producer_.reduced[axis] && extent.is_constant() && extent.value() <= kMostSlices &&
+           (sliced == axis || (sliced < 0 && !taken_[axis]));
+  }
+
   const Group& producer_;
   const Group& consumer_;
+  bool slices_;
 
 public:
   std::vector<int> to_producer;
+  int sliced; ///< the producer's axis of which reads are at fixed places, or -1
 
 private:
   std::vector<bool> taken_;
@@ -120,6 +136,8 @@ Group reordered(const Group& g, const std::vector<int>& order) {
     m.frame = renamed(m.frame, to);
     m.place = renamed(m.place, to);
   }
+  if (g.sliced >= 0)
+    result.sliced = to[g.sliced];
   return result;
 }
 
@@ -138,7 +156,8 @@ std::string objection(const GraphFacts& facts, const Group& g, bool by_columns) 
     std::size_t p = 0, k = 0;
     for (std::size_t i = 0; i < has.size(); ++i)
       (g.reduced[i] ? k : p) += has[i];
-    if (p != parallel || (k != 0 && k != g.axes.size() - parallel))
+    const bool of_slices = g.sliced >= 0 && k == 0 && !has[g.sliced];
+    if (p + of_slices != parallel || (k != 0 && k != g.axes.size() - parallel))
       return "their loops run over different axes";
     const bool reduces = info_of(facts.graph()[m.node].op).cls == OpClass::Reduce;
     if (reduces) {
@@ -198,7 +217,7 @@ Group group_of_one(const GraphFacts& facts, NodeId id) {
 }
 
 Joined join(const GraphFacts& facts, const std::vector<std::vector<Read>>& reads,
-            const Group& producer, const Group& consumer, bool by_columns) {
+            const Group& producer, const Group& consumer, bool by_columns, bool slices) {
   auto no = [](std::string why) { return Joined{false, {}, std::move(why)}; };
   const bool epilogue = producer.kind == GroupKind::Contraction && consumer.kind == GroupKind::Map;
   const bool both_rows = (producer.kind == GroupKind::Map || producer.kind == GroupKind::Reduce) &&
@@ -212,7 +231,7 @@ Joined join(const GraphFacts& facts, const std::vector<std::vector<Read>>& reads
         : producer.kind == GroupKind::Contraction ? "a reduction cannot end a contraction's kernel"
         : producer.kind == GroupKind::Scan        ? "of a scan's readers only maps go along with it"
                                            : "scans, sorts and scatters have kernels of their own");
-  Alignment align(producer, consumer);
+  Alignment align(producer, consumer, epilogue && slices);
   for (const Member& reader : consumer.members)
     for (const Read& read : reads[reader.node])
       for (const Member& made : producer.members)
@@ -243,6 +262,7 @@ Joined join(const GraphFacts& facts, const std::vector<std::vector<Read>>& reads
   for (const Member& m : consumer.members)
     g.members.push_back({m.node, renamed(m.frame, to), renamed(m.place, to)});
   g.flops += consumer.flops;
+  g.sliced = align.sliced;
   // The wider loop nest says which axes are innermost.
   if (!align.covers_consumer() && align.covers_producer())
     g = reordered(g, to);

@@ -225,6 +225,12 @@ private:
     return false;
   }
 
+  bool may_slice(const Group& g) const {
+    return choices_.slices &&
+           std::none_of(g.members.begin(), g.members.end(),
+                        [&](const Member& m) { return choices_.unsliced.contains(m.node); });
+  }
+
   bool try_join(int producer, int consumer) {
     if (kept_apart(groups_[producer], groups_[consumer])) {
       remember_refusal(producer, consumer,
@@ -232,9 +238,14 @@ private:
                                                : "they are of different chunks");
       return false;
     }
-    Joined joined = join(facts_, reads_, groups_[producer], groups_[consumer], choices_.columns);
+    Joined joined = join(facts_, reads_, groups_[producer], groups_[consumer], choices_.columns,
+                         may_slice(groups_[producer]));
     if (!joined.ok) {
       remember_refusal(producer, consumer, joined.why);
+      return false;
+    }
+    if (is_for_a_later_product(producer, consumer)) {
+      remember_refusal(producer, consumer, "a later product takes it along");
       return false;
     }
     if (reaches_around(producer, consumer)) {
@@ -244,6 +255,27 @@ private:
     }
     replace(producer, consumer, std::move(joined.group));
     return true;
+  }
+
+  /// Of several products whose slices a kernel reads, the last one takes it along: the others may
+  /// be made long before, as those of a recurrent net's inputs are.
+  bool is_for_a_later_product(int producer, int consumer) const {
+    if (groups_[producer].kind != GroupKind::Contraction ||
+        groups_[consumer].kind != GroupKind::Map)
+      return false;
+    std::set<int> products;
+    for (const Member& m : groups_[consumer].members)
+      for (const Read& read : reads_[m.node])
+        if (const int g = group_of_[read.base]; g != kNone && g != consumer &&
+                                                groups_[g].kind == GroupKind::Contraction &&
+                                                rank_[g] > rank_[producer])
+          products.insert(g);
+    return std::any_of(products.begin(), products.end(), [&](int g) {
+      return !kept_apart(groups_[g], groups_[consumer]) &&
+             join(facts_, reads_, groups_[g], groups_[consumer], choices_.columns,
+                  may_slice(groups_[g]))
+                 .ok;
+    });
   }
 
   template <class Wanted>

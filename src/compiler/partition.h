@@ -31,6 +31,9 @@ struct PartitionChoices {
   bool siblings = true; ///< kernels that read the same array over the same loops become one
   bool column_reductions = true; ///< sums of columns go along with rows (fuse_column_reductions.h)
   bool batches = true;           ///< small independent kernels share a launch (batching.h)
+  bool slices = true; ///< a product's kernel may take readers of its slices along (join.h)
+  /// Products whose kernels take no readers of slices along.
+  std::set<ir::NodeId> unsliced;
   friend bool operator==(const PartitionChoices&, const PartitionChoices&) = default;
 };
 
@@ -51,13 +54,15 @@ struct Member {
 };
 
 /// Stored nodes that one kernel computes, over common axes. Every member runs over all parallel
-/// axes, alone or with all reduced ones.
+/// axes, alone or with all reduced ones; but readers of a product's slices do not run over the axis
+/// of the slices' numbers.
 struct Group {
   GroupKind kind = GroupKind::Map;
   std::vector<Expr> axes;      ///< extents, in loop order
   std::vector<bool> reduced;   ///< by axis
   std::vector<Member> members; ///< in an order that respects reads
   double flops = 0;            ///< work of one point of each member's frame, in additions
+  int sliced = -1;             ///< the axis of the numbers of slices that members read, or -1
 };
 
 /// A value that its reader's kernel does not make, and why not.

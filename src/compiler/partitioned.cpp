@@ -2,9 +2,12 @@
 
 #include "compiler/canonical.h"
 #include "compiler/recompute_in_readers.h"
+#include "compiler/regions.h"
+#include "compiler/search/machine.h"
 #include "compiler/streaming.h"
 #include "kernel/families.h"
 #include "kernel/picks.h"
+#include "kernel/slices.h"
 
 #include <algorithm>
 
@@ -37,10 +40,32 @@ bool may_make(const GraphFacts& facts, const StreamingRules& rules, const Partit
   return !deep || kernel::is_one_pass(region);
 }
 
-/// The greedy partition with those streaming contractions that the target has a kernel for.
+/// Bytes that readers of slices in kernels of their own would read, and the product's kernel write.
+double bytes_between(const kernel::Region& region) {
+  double bytes = 0;
+  for (const kernel::Stage& stage : region.stages)
+    for (const kernel::Load& load : stage.loads) {
+      if (load.source != kernel::Source::Stage ||
+          region.stages[std::size_t(load.number)].kind != kernel::StageKind::Reduce)
+        continue;
+      Shape box;
+      for (const int a : stage.axes)
+        box.push_back(region.axes[std::size_t(a)].extent);
+      bytes += 2 * elements_of(box) * double(size_of(stage.body[0].dtype));
+    }
+  return bytes;
+}
+
+/// Seconds that are saved where readers of a product's slices share its kernel.
+double seconds_saved(const kernel::Region& region, const Machine& machine) {
+  return machine.launch_seconds + bytes_between(region) / machine.bytes_per_second;
+}
+
+/// The greedy partition with those streaming contractions, and products with readers of their
+/// slices, that the target has a kernel for.
 Partition partition_with_streams(const GraphFacts& facts, bool fuse, const kernel::Target& target,
                                  const PartitionChoices& choices) {
-  if (!fuse || !choices.streams)
+  if (!fuse)
     return partition_greedily(facts, fuse, nullptr, choices);
   const bool gpu = target.is_gpu();
   std::vector<const kernel::Generator*> generators{&kernel::stream_generator()};
@@ -50,16 +75,24 @@ Partition partition_with_streams(const GraphFacts& facts, bool fuse, const kerne
   rules.in_16_bits = gpu;
   if (!gpu)
     rules.least_elements = kCachedTimes * double(target.l2_bytes) / 4;
+  PartitionChoices own = choices;
+  const Machine machine = usual_machine(target);
   // What the generator does not take is stored after all.
   for (;;) {
-    Partition partition = partition_greedily(facts, fuse, &rules, choices);
+    Partition partition = partition_greedily(facts, fuse, choices.streams ? &rules : nullptr, own);
     const std::vector<bool> keep = kept_values(facts, partition);
-    const std::size_t stored = rules.not_these.size();
+    const std::size_t stored = rules.not_these.size() + own.unsliced.size();
     for (const Group& group : partition.groups) {
-      if (group.kind != GroupKind::Stream)
+      if (group.kind != GroupKind::Stream && group.sliced < 0)
         continue;
       BuiltRegion built = build_region(facts, partition, group, keep, target);
       canonicalize(built.region);
+      if (group.sliced >= 0) {
+        if (!kernel::slices_pay(built.region, target, seconds_saved(built.region, machine)))
+          for (const Member& m : group.members)
+            own.unsliced.insert(m.node);
+        continue;
+      }
       if (!may_make(facts, rules, partition, group, built.region) ||
           std::all_of(generators.begin(), generators.end(), [&](const kernel::Generator* g) {
             return g->space(built.region, target).empty();
@@ -68,7 +101,7 @@ Partition partition_with_streams(const GraphFacts& facts, bool fuse, const kerne
           if (m.remade)
             rules.not_these.insert(m.node);
     }
-    if (rules.not_these.size() == stored)
+    if (rules.not_these.size() + own.unsliced.size() == stored)
       return partition;
   }
 }

@@ -10,6 +10,7 @@
 #include "compiler/rebase_operands.h"
 #include "compiler/search/layout_moves.h"
 #include "compiler/sink_reshapes.h"
+#include "compiler/split_slices.h"
 #include "egret/passes.h"
 #include "saturate/saturate.h"
 #include "support/fail.h"
@@ -243,6 +244,8 @@ constexpr std::array kPasses = {
        nullptr, [](C& c) { c.graph = sink_reshapes(c.graph); }, kDevelopers, verify_graph, print_graph},
   Pass{"attention-delta", Phase::Graph, "rowsum(dP * P) becomes rowsum(dO * O), as in FlashAttention-2",
        nullptr, [](C& c) { c.graph = with_attention_delta(c.graph); }, kDevelopers, verify_graph, print_graph},
+  Pass{"split-slices", Phase::Graph, "an axis along which a product is read in slices is split in two",
+       nullptr, [](C& c) { c.graph = split_slices(c.graph); }, kDevelopers, verify_graph, print_graph},
   Pass{"prepare-outputs", Phase::Graph, "each output is a value that one kernel can store",
        nullptr, [](C& c) { c.graph = prepare_outputs(c.graph); }, kAlways, verify_graph, print_graph},
   Pass{"views", Phase::Graph, "chains of movement operations become index maps",

@@ -136,6 +136,16 @@ public:
     return operand_number_[base] = static_cast<int>(built.operands.size()) - 1;
   }
 
+  /// The dim of a member's box that goes along an axis of the region.
+  std::size_t dim_along(NodeId member, int axis) const {
+    const std::vector<int>& place = member_of.at(member)->place;
+    for (std::size_t d = 0; d < place.size(); ++d)
+      if (place[d] >= 0 && region_axis_[place[d]] == axis)
+        return d;
+    ensure(false, "regions: %{} does not go along axis {}", member, axis);
+    return 0;
+  }
+
   const GraphFacts& facts;
   const ir::Graph& graph;
   const std::vector<bool>& stored;
@@ -396,8 +406,12 @@ int StageWriter::load(NodeId base, const Point& p, const IndexMap& map, std::vec
     load.map.coords.clear();
     for (int axis : kernel::result_axes(source)) {
       const auto place = std::find(stage_.axes.begin(), stage_.axes.end(), axis);
-      ensure(place != stage_.axes.end(),
-             "regions: a stage reads another one that runs over more axes");
+      if (place == stage_.axes.end()) { // the number of a slice
+        load.map.coords.push_back(map.coords[builder_.dim_along(base, axis)]);
+        ensure(load.map.coords.back().is_constant(),
+               "regions: a stage reads another one that runs over more axes");
+        continue;
+      }
       load.map.coords.push_back(Expr::axis(static_cast<int>(place - stage_.axes.begin()),
                                            builder_.built.region.axes[axis].extent));
     }

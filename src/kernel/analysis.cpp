@@ -120,6 +120,18 @@ std::vector<int> readers_of(const Region& region, int stage) {
   return readers;
 }
 
+int sliced_axis(const Region& region) {
+  for (const Stage& stage : region.stages)
+    for (const Load& load : stage.loads)
+      if (load.source == Source::Stage) {
+        const std::vector<int> axes = result_axes(region.stages[std::size_t(load.number)]);
+        for (std::size_t i = 0; i < axes.size(); ++i)
+          if (!contains(stage.axes, axes[i]))
+            return axes[i];
+      }
+  return -1;
+}
+
 bool sorts(const Region& region) {
   return std::any_of(region.stages.begin(), region.stages.end(),
                      [](const Stage& s) { return s.kind == StageKind::Sort; });

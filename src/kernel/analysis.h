@@ -34,6 +34,9 @@ double flops_of(const Stage& stage);
 std::vector<int> readers_of(const Region& region, int stage);
 /// Whether an output takes `stage`.
 bool is_output(const Region& region, int stage);
+/// The axis at fixed places of which some map reads another stage's results, over which it does not
+/// run; -1: there is none.
+int sliced_axis(const Region& region);
 /// Whether a stage sorts: such regions have a generator of their own.
 bool sorts(const Region& region);
 

@@ -215,9 +215,7 @@ private:
       const Expr whole = floordiv(f_.columns.extent, t_.nr());
       b_.when({{at[1], Expr(0), whole}}, [&] { sum(t_.nv, false); });
       if (!(whole == column_panels_)) {
-        const Expr rest = floormod(f_.columns.extent, t_.nr());
-        b_.when({{at[1], whole, column_panels_}},
-                [&] { sum(int((rest.upper() + t_.lanes - 1) / t_.lanes), true); });
+        b_.when({{at[1], whole, column_panels_}}, [&] { sum(vectors_of_last(), true); });
       }
     });
   }
@@ -279,7 +277,7 @@ private:
       const Expr rest = floormod(f_.columns.extent, t_.nr());
       const auto here = [&] {
         put_column(place, first_column_panel, whole - first_column_panel);
-        place.vectors = int((rest.upper() + t_.lanes - 1) / t_.lanes);
+        place.vectors = vectors_of_last();
         place.narrow = true;
         rows(place);
       };
@@ -287,6 +285,13 @@ private:
                {rest, Expr(1), Expr(t_.nr())}},
               here);
     });
+  }
+
+  /// Vectors of the last column panel, where that is narrower: as many of each slice.
+  int vectors_of_last() const {
+    const Expr rest = floormod(f_.columns.extent, t_.nr());
+    const std::int64_t of_slice = rest.upper() / f_.columns.slices;
+    return int((of_slice + t_.lanes - 1) / t_.lanes * f_.columns.slices);
   }
 
   void put_column(Place& place, const Expr& first, const Expr& local) const {
@@ -442,24 +447,31 @@ private:
   /// a matrix unit in pairs, which fill a line of 16-bit results.
   void deliver_tile(const Place& at, bool light) {
     const Expr rows = min(Expr(t_.mr), f_.rows.extent - at.first_row);
+    // `v`: the first of as many vectors as there are slices.
     const auto row = [&](const Expr& r, const Expr& v, int lanes) {
-      const Expr place = (r * Expr(at.vectors) + v) * Expr(t_.lanes) +
-                         (lanes > 1 ? lane_variable(lanes) : Expr(0));
-      deliver(at, r, v, b_.load(tile_buffer_, place, lanes), at.narrow, lanes);
+      const Expr lane = lanes > 1 ? lane_variable(lanes) : Expr(0);
+      std::vector<ValueId> sums;
+      for (int i = 0; i < slices(); ++i)
+        sums.push_back(b_.load(
+            tile_buffer_, (r * Expr(at.vectors) + v + Expr(i)) * Expr(t_.lanes) + lane, lanes));
+      deliver(at, r, v, sums, at.narrow, lanes);
     };
     b_.loop(Expr(0), rows, Expr(1), Expr(t_.mr), Bind::Serial, [&](const Expr& r) {
       if (!light) {
-        b_.loop(Expr(0), Expr(at.vectors), Expr(1), Expr(at.vectors), Bind::Serial,
-                [&](const Expr& v) { row(r, v, t_.lanes); });
+        const Expr count(at.vectors / slices());
+        b_.loop(Expr(0), count, Expr(1), count, Bind::Serial,
+                [&](const Expr& v) { row(r, v * Expr(slices()), t_.lanes); });
         return;
       }
       for (int v = 0; v < at.vectors;) {
         const int together = t_.matrix && v + 1 < at.vectors ? 2 : 1;
         row(r, Expr(v), together * t_.lanes);
-        v += together;
+        v += together * slices();
       }
     });
   }
+
+  int slices() const { return int(f_.columns.slices); }
 
   void clear(const std::vector<VarId>& sums) {
     const ValueId zero = b_.constant(Scalar::of(f_.accumulator, 0.0), t_.lanes);
@@ -535,7 +547,7 @@ private:
     p.lanes = t_.lanes;
     put_index(p, r_, f_.columns, at.first_column + column);
     if (at.narrow)
-      p.mask.push_back({at.first_column + column, Expr(0), f_.columns.extent});
+      p.mask.push_back(f_.columns.inside(at.first_column + column));
     return step_of_side(e_, f_, f_.right, t_, p, from + k, half);
   }
 
@@ -575,17 +587,20 @@ private:
     // Missing rows or columns of a tile, if any: negative.
     Expr missing = f_.rows.extent - at.first_row - Expr(t_.mr);
     if (at.narrow)
-      missing = min(missing, f_.columns.extent - at.first_column -
-                                 Expr(std::int64_t(at.vectors) * t_.lanes));
+      missing = min(missing, f_.columns.slice_extent() - f_.columns.place(at.first_column) -
+                                 Expr(std::int64_t(at.vectors) / slices() * t_.lanes));
     const Guard whole{missing, Expr(0), Expr(INT64_MAX)},
         cut{missing, Expr(INT64_MIN / 2), Expr(0)};
     const bool light = f_.epilogue_flops <= kHeavyEpilogue;
     if (light)
       b_.when({whole}, [&] {
         for (int r = 0; r < t_.mr; ++r)
-          for (int v = 0; v < at.vectors; ++v)
-            deliver(at, Expr(r), Expr(v), b_.read(sums[std::size_t(r * at.vectors + v)]), false,
-                    t_.lanes);
+          for (int v = 0; v < at.vectors; v += slices()) {
+            std::vector<ValueId> all;
+            for (int i = 0; i < slices(); ++i)
+              all.push_back(b_.read(sums[std::size_t(r * at.vectors + v + i)]));
+            deliver(at, Expr(r), Expr(v), all, false, t_.lanes);
+          }
       });
     b_.when({light ? cut : Guard{Expr(0), Expr(0), Expr(1)}}, [&] {
       for (std::size_t i = 0; i < sums.size(); ++i)
@@ -594,9 +609,10 @@ private:
     });
   }
 
-  /// Everything that is made of one vector of sums, stored to where it belongs.
-  void deliver(const Place& at, const Expr& row, const Expr& vector, ValueId sum, bool masked,
-               int lanes) {
+  /// Everything that is made of one vector of sums, or of one of each slice, stored to where it
+  /// belongs. `vector`: the number of the first.
+  void deliver(const Place& at, const Expr& row, const Expr& vector, std::span<const ValueId> sums,
+               bool masked, int lanes) {
     Point p = at.batch;
     p.lanes = lanes;
     const Expr column =
@@ -604,15 +620,8 @@ private:
     put_index(p, r_, f_.rows, at.first_row + row);
     put_index(p, r_, f_.columns, column);
     if (masked)
-      p.mask.push_back({column, Expr(0), f_.columns.extent});
-    e_.provide(f_.stage, p,
-               {e_.convert({sum, f_.accumulator}, r_.stages[f_.stage].yield_dtypes[0])});
-    // All values before the first store: an output may take over the memory of an operand.
-    std::vector<Value> values;
-    for (const Output& out : r_.outputs)
-      values.push_back(e_.result(out.stage, out.component, p));
-    for (std::size_t o = 0; o < values.size(); ++o)
-      e_.store(int(o), p, values[o]);
+      p.mask.push_back(f_.columns.inside(column));
+    store_results(e_, f_, p, sums);
   }
 
   const Region& r_;
@@ -662,7 +671,7 @@ public:
   std::string name() const override { return "contraction"; }
 
   std::vector<Schedule> space(const Region& region, const Target& target) const override {
-    const FoundContraction found = find_contraction(region);
+    const FoundContraction found = find_contraction(region, false, true);
     if (!found.ok || is_dots(found.form))
       return {};
     return contraction_space(region, found.form, target);
@@ -680,7 +689,7 @@ public:
 
   Lowered lower(const Region& region, const Schedule& schedule,
                 const Target& target) const override {
-    const FoundContraction found = find_contraction(region);
+    const FoundContraction found = find_contraction(region, false, true);
     if (!found.ok)
       return {false, {}, found.reason};
     if (auto why = refused_settings(schedule, target, kContractionKnobs, Takes::Matrix);
@@ -694,6 +703,8 @@ public:
         return {false, {}, why};
     }
     const Tiles tiles = tiles_of(schedule, region, found.form, target);
+    ContractionForm form = found.form;
+    form.columns.run = tiles.lanes;
     if (tiles.matrix && tile_roles(tiles.mr / kTileRows, tiles.nv).left == 0)
       return {false, {}, "a register tile of more tiles than a matrix unit has"};
     if (std::int64_t(tiles.mr) * tiles.nv * tiles.unroll > kMostProducts)
@@ -702,12 +713,12 @@ public:
       return {false, {}, "a depth that is one part, or of unknown size, is not split"};
     if (worker_bytes(found.form, tiles) > double(kMostBytes))
       return {false, {}, "blocks for which a worker would need too much memory"};
-    return {true, Contraction(region, found.form, tiles, target).run(), ""};
+    return {true, Contraction(region, form, tiles, target).run(), ""};
   }
 
-  /// The right side in the panels that it would be packed into.
+  /// The right side in the panels that it would be packed into, of each slice for itself.
   std::vector<LayoutWish> layouts(const Region& region, const Target& target) const override {
-    const FoundContraction found = find_contraction(region);
+    const FoundContraction found = find_contraction(region, false, true);
     if (!found.ok || is_dots(found.form))
       return {};
     const ContractionForm& form = found.form;

@@ -35,7 +35,8 @@ std::set<int> loads_of(const Stage& stage, int value) {
 
 class ContractionFinder {
 public:
-  ContractionFinder(const Region& region, bool vectors) : r_(region), vectors_(vectors) {}
+  ContractionFinder(const Region& region, bool vectors, bool slices)
+      : r_(region), vectors_(vectors), slices_(slices) {}
 
   FoundContraction run() {
     FoundContraction found;
@@ -94,6 +95,11 @@ private:
   /// Everything else must be a map of the result at the same point.
   std::string check_epilogue(const Stage& stage) {
     const std::vector<int> parallel = result_axes(stage);
+    const int sliced = sliced_axis(r_);
+    if (sliced >= 0 && !slices_)
+      return "its slices are combined";
+    if (sliced >= 0 && (!contains(parallel, sliced) || !r_.axes[sliced].extent.is_constant()))
+      return "slices are of something else than the result";
     for (std::size_t s = 0; s < r_.stages.size(); ++s)
       if (int(s) != f_.stage) {
         f_.epilogue_flops += flops_of(r_.stages[s]);
@@ -104,7 +110,10 @@ private:
     for (const Output& out : r_.outputs) {
       if (out.combine != Combine::Store)
         return "an output is a scatter";
-      if (result_axes(r_.stages[out.stage]).size() != parallel.size())
+      std::vector<int> axes = result_axes(r_.stages[out.stage]);
+      if (sliced >= 0 && !contains(axes, sliced))
+        axes.push_back(sliced);
+      if (axes.size() != parallel.size())
         return "an output does not have all axes of the result";
     }
     return "";
@@ -116,6 +125,11 @@ private:
     std::vector<int> only_left, only_right, both;
     for (int a : result_axes(stage))
       (left[a] == right[a] ? both : left[a] ? only_left : only_right).push_back(a);
+    const int sliced = sliced_axis(r_);
+    const bool of_left = std::erase(only_left, sliced) > 0,
+               of_right = std::erase(only_right, sliced) > 0;
+    if (sliced >= 0 && !of_left && !of_right)
+      return "both sides differ from slice to slice";
     if (only_left.empty() + only_right.empty() > (vectors_ ? 1 : 0))
       return "one side has no axis of its own";
     if (stage.over.empty())
@@ -123,7 +137,13 @@ private:
     if (only_right.empty() || (!only_left.empty() && swaps(stage, only_left, only_right))) {
       std::swap(only_left, only_right);
       std::swap(f_.left, f_.right);
+      if (of_left)
+        f_.columns.slice_axis = sliced;
+    } else if (of_right) {
+      f_.columns.slice_axis = sliced;
     }
+    if (f_.columns.slice_axis != sliced)
+      return "its slices are of the rows";
     f_.rows.axes = only_left;
     f_.columns.axes = only_right;
     f_.batch.axes = both;
@@ -136,6 +156,10 @@ private:
     });
     for (AxisGroup* group : {&f_.rows, &f_.columns, &f_.batch, &f_.depth})
       group->extent = points_of(r_, group->axes);
+    if (sliced >= 0) {
+      f_.columns.slices = r_.axes[sliced].extent.value();
+      f_.columns.extent = f_.columns.extent * Expr(f_.columns.slices);
+    }
     if (!f_.rows.axes.empty())
       describe(stage, f_.left, f_.rows);
     describe(stage, f_.right, f_.columns);
@@ -292,7 +316,7 @@ private:
   }
 
   const Region& r_;
-  bool vectors_;
+  bool vectors_, slices_;
   ContractionForm f_;
 };
 
@@ -324,8 +348,8 @@ Factor factor_of(const Region& region, const ContractionForm& form, const Side& 
   return f;
 }
 
-FoundContraction find_contraction(const Region& region, bool vectors) {
-  return ContractionFinder(region, vectors).run();
+FoundContraction find_contraction(const Region& region, bool vectors, bool slices) {
+  return ContractionFinder(region, vectors, slices).run();
 }
 
 std::int64_t usual_size(const Expr& extent) {

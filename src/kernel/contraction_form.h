@@ -9,10 +9,22 @@
 
 namespace egret::kernel {
 
-/// Region axes seen as one index in row-major order, the last one varying fastest.
+/// Region axes seen as one index in row-major order, the last one varying fastest. With slices the
+/// index goes along `run` elements of the first slice, the same elements of the second, and so on,
+/// then along the next `run` of each; generators choose the run.
 struct AxisGroup {
-  std::vector<int> axes;
-  Expr extent; ///< the product of theirs
+  std::vector<int> axes; ///< without that of the slices' numbers
+  Expr extent;           ///< the product of theirs, times the number of slices
+  int slice_axis = -1;   ///< the one that numbers the slices
+  std::int64_t slices = 1, run = 1;
+
+  /// The place within a slice of an index, or of the first of some that are in one run.
+  Expr place(const Expr& index) const {
+    return slices == 1 ? index : floordiv(index, run * slices) * Expr(run) + floormod(index, run);
+  }
+  Expr slice_extent() const { return slices == 1 ? extent : floordiv(extent, slices); }
+  /// Holds where there is an element of that index.
+  Guard inside(const Expr& index) const { return {place(index), Expr(0), slice_extent()}; }
 };
 
 /// One factor of the product. Its panel axes are the rows (left) or the columns (right).
@@ -38,7 +50,7 @@ struct Side {
 
 /// result[batch, row, column] = sum over depth of left[batch, row, depth] * right[batch, column,
 /// depth], followed by maps of the result. The columns are those along which the outputs are
-/// contiguous, if any.
+/// contiguous, if any. Maps may combine slices of the result along one axis of the columns.
 struct ContractionForm {
   int stage = 0; ///< the one that reduces
   AxisGroup batch, rows, columns, depth;
@@ -65,8 +77,9 @@ struct FoundContraction {
   ContractionForm form;
   std::string reason;
 };
-/// `vectors`: also products of a vector with a matrix, as one row without axes.
-FoundContraction find_contraction(const Region& region, bool vectors = false);
+/// `vectors`: also products of a vector with a matrix, as one row without axes; `slices`: also maps
+/// of the result's slices.
+FoundContraction find_contraction(const Region& region, bool vectors = false, bool slices = false);
 
 /// What a symbolic extent is taken for when sizes are chosen.
 std::int64_t usual_size(const Expr& extent);

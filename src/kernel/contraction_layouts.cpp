@@ -203,6 +203,8 @@ Layout in_panels(const Region& region, const ContractionForm& form, const AxisGr
   LayoutMaker make(region, memory);
   const int inner = group.axes.back();
   make.digits(form.batch.axes);
+  if (group.slices > 1)
+    make.digit(group.slice_axis);
   if (tile > 0)
     make.digit(inner);
   else

@@ -26,6 +26,8 @@ std::string matrix_refused(const Region& region, const ContractionForm& form,
                            const Target& target) {
   if (target.unit(FragmentLayout::Tiles) == nullptr)
     return "this CPU multiplies no tiles";
+  if (form.columns.slices > 1)
+    return "slices of its result are combined";
   if (form.accumulator != DType::F32 || factor_of(region, form, form.left).dtype != DType::BF16 ||
       factor_of(region, form, form.right).dtype != DType::BF16)
     return "its factors are not bf16, summed in f32";

@@ -1,5 +1,6 @@
 #include "kernel/contraction_pack.h"
 
+#include "kernel/analysis.h"
 #include "support/fail.h"
 
 #include <algorithm>
@@ -41,7 +42,9 @@ std::vector<ValueId> transpose(ProgramBuilder& b, std::vector<ValueId> rows) {
 } // namespace
 
 void put_index(Point& point, const Region& region, const AxisGroup& group, const Expr& index) {
-  Expr rest = index;
+  Expr rest = group.place(index);
+  if (group.slices > 1)
+    point.at[group.slice_axis] = floormod(floordiv(index, group.run), group.slices);
   for (std::size_t i = group.axes.size(); i-- > 0;) {
     const Expr& extent = region.axes[group.axes[i]].extent;
     if (i == 0) {
@@ -53,6 +56,47 @@ void put_index(Point& point, const Region& region, const AxisGroup& group, const
     point.at[group.axes[i]] = floormod(rest, divisor);
     rest = floordiv(rest, divisor);
   }
+}
+
+void put_index_within(Point& point, const Region& region, const AxisGroup& group,
+                      const Expr& index) {
+  if (group.slices == 1) {
+    put_index(point, region, group, min(index, group.extent - Expr(1)));
+    return;
+  }
+  AxisGroup of_slice = group;
+  of_slice.slices = 1;
+  put_index(point, region, of_slice, min(group.place(index), group.slice_extent() - Expr(1)));
+  point.at[group.slice_axis] = floormod(floordiv(index, group.run), group.slices);
+}
+
+void store_results(Emitter& emitter, const ContractionForm& form, const Point& point,
+                   std::span<const ValueId> sums) {
+  const Region& region = emitter.region();
+  const DType type = region.stages[std::size_t(form.stage)].yield_dtypes[0];
+  const int axis = form.columns.slice_axis;
+  std::vector<Point> points(sums.size(), point);
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    if (axis >= 0)
+      points[i].at[std::size_t(axis)] = Expr(std::int64_t(i));
+    emitter.provide(form.stage, points[i], {emitter.convert({sums[i], form.accumulator}, type)});
+  }
+  // All values before the first store: an output may take over the memory of an operand.
+  struct Result {
+    int output;
+    const Point& point;
+    Value value;
+  };
+  std::vector<Result> results;
+  for (std::size_t o = 0; o < region.outputs.size(); ++o) {
+    const Output& out = region.outputs[o];
+    const bool of_slices =
+        axis >= 0 && contains(result_axes(region.stages[std::size_t(out.stage)]), axis);
+    for (std::size_t i = 0; i < (of_slices ? sums.size() : 1); ++i)
+      results.push_back({int(o), points[i], emitter.result(out.stage, out.component, points[i])});
+  }
+  for (const Result& r : results)
+    emitter.store(r.output, r.point, r.value);
 }
 
 PackedSide::PackedSide(Emitter& emitter, const ContractionForm& form, const Side& side,
@@ -153,7 +197,7 @@ void PackedSide::pack_step(int buffer, const Expr& offset, const Point& batch, c
       const Expr index = p * Expr(width_) + Expr(v) + lane;
       put_index(point, e_.region(), panels_, index);
       if (masked)
-        point.mask.push_back({index, Expr(0), panels_.extent});
+        point.mask.push_back(panels_.inside(index));
       const Expr place = offset + (p - first) * panel_elements_ + k * Expr(width_) + Expr(v) + lane;
       b_.store(buffer, place, vector_at(point, step, half));
     }
@@ -198,7 +242,7 @@ void PackedSide::along_panel(int buffer, const Expr& offset, const Point& batch,
       const Expr index = first + Expr(v) + lane;
       put_index(point, e_.region(), panels_, index);
       if (masked)
-        point.mask.push_back({index, Expr(0), panels_.extent});
+        point.mask.push_back(panels_.inside(index));
       b_.store(buffer, offset + k * Expr(width_) + Expr(v) + lane,
                vector_at(point, start + k, half));
     }
@@ -228,7 +272,7 @@ void PackedSide::chunks(int buffer, const Expr& offset, const Point& batch, cons
       for (int j = 0; j < kTogether; ++j) {
         const Expr row = i + Expr(j);
         Point point = batch;
-        put_index(point, e_.region(), panels_, min(first + row, panels_.extent - Expr(1)));
+        put_index_within(point, e_.region(), panels_, first + row);
         store(k, row, along_steps(std::move(point), start + k, tail));
       }
     });
@@ -242,7 +286,7 @@ void PackedSide::chunks(int buffer, const Expr& offset, const Point& batch, cons
         const Expr index = first + Expr(v) + lane;
         put_index(point, e_.region(), panels_, index);
         if (masked)
-          point.mask.push_back({index, Expr(0), panels_.extent});
+          point.mask.push_back(panels_.inside(index));
         steps.push_back(vector_at(std::move(point), start + k + Expr(s)));
       }
       const std::vector<ValueId> rows = transpose(b_, std::move(steps));
@@ -288,7 +332,7 @@ void PackedSide::transposed(int buffer, const Expr& offset, const Point& batch, 
       Point point = batch;
       point.lanes = t_.lanes;
       // Behind the last panel element the last one is repeated: what comes of it is never stored.
-      put_index(point, e_.region(), panels_, min(first + Expr(v + i), panels_.extent - Expr(1)));
+      put_index_within(point, e_.region(), panels_, first + Expr(v + i));
       rows[std::size_t(i)] = along_steps(std::move(point), start + at, tail);
     }
     groups.push_back(transpose(b_, std::move(rows)));

@@ -5,10 +5,21 @@
 #include "kernel/contraction_tiles.h"
 #include "kernel/emit.h"
 
+#include <span>
+
 namespace egret::kernel {
 
 /// Sets the axes of a group at a point from the group's index.
 void put_index(Point& point, const Region& region, const AxisGroup& group, const Expr& index);
+
+/// The same; of indices behind the end, the axes of the last one (of the same slice).
+void put_index_within(Point& point, const Region& region, const AxisGroup& group,
+                      const Expr& index);
+
+/// Stores what the maps make of sums at a point: of one, or of those of all slices, which are at
+/// the same place of each.
+void store_results(Emitter& emitter, const ContractionForm& form, const Point& point,
+                   std::span<const ValueId> sums);
 
 /// Steps along the depth, and the type in which panels hold one: the accumulator's, or a word of
 /// two bf16, the upper half later in the depth.

@@ -32,6 +32,7 @@ struct Problem {
   int lanes;
   int registers, workers;
   std::int64_t l1, l2;
+  int slices; ///< of the columns, which a register tile has as many vectors of each
 };
 
 Problem problem_of(const ContractionForm& form, const Target& target, std::int64_t vector_bytes) {
@@ -47,6 +48,7 @@ Problem problem_of(const ContractionForm& form, const Target& target, std::int64
   p.l1 = target.l1_bytes;
   p.l2 = target.l2_bytes;
   p.vector_bytes = vector_bytes == target.vector_bytes ? 0 : vector_bytes;
+  p.slices = int(form.columns.slices);
   return p;
 }
 
@@ -94,16 +96,18 @@ struct RegisterTile {
 /// lies in panels of so many columns, those that go through them evenly; 0: any.
 std::vector<RegisterTile> register_tiles(const Problem& p, std::int64_t panels = 0) {
   std::vector<RegisterTile> tiles;
-  const auto widest = int(std::min<std::int64_t>(6, ceil_quotient(p.columns, p.lanes)));
-  for (int nv = 1; nv <= widest; ++nv)
+  const auto widest = p.slices > 1
+                          ? std::max(p.slices, 6)
+                          : int(std::min<std::int64_t>(6, ceil_quotient(p.columns, p.lanes)));
+  for (int nv = p.slices; nv <= widest; nv += p.slices)
     for (int mr = 1; mr <= 24 && mr <= p.rows; ++mr)
       if (mr * nv + nv + 1 <= std::max(p.registers - 3, 3) &&
-          (panels == 0 || panels % (std::int64_t(nv) * p.lanes) == 0))
+          (panels == 0 || panels % (std::int64_t(nv / p.slices) * p.lanes) == 0))
         tiles.push_back({mr, nv, cycles(p, mr, nv)});
   if (tiles.empty() && panels > 0)
     return register_tiles(p);
   if (tiles.empty())
-    tiles.push_back({1, 1, 0});
+    tiles.push_back({1, p.slices, 0});
   std::stable_sort(tiles.begin(), tiles.end(),
                    [](const RegisterTile& a, const RegisterTile& b) { return a.cost < b.cost; });
   return tiles;
@@ -129,7 +133,8 @@ bool left_in_place(const ContractionForm& form, const Problem& p) {
 /// drive each other out of the cache.
 bool right_in_place(const ContractionForm& form, const Problem& p, std::int64_t kc) {
   if (form.right.tile > 0)
-    return p.pairs ? form.right.pairs : form.right.plain;
+    return (p.pairs ? form.right.pairs : form.right.plain) &&
+           (p.slices == 1 || form.right.tile % p.lanes == 0);
   if (p.pairs)
     return false;
   return form.right.plain && form.right.panel_stride == 1 && form.right.depth_stride > 0 &&
@@ -212,6 +217,7 @@ Tiles tiles_of(const Schedule& schedule, const Region& region, const Contraction
   t.mr = int(std::clamp<std::int64_t>(schedule.knob("mr", 6), 1, 2 * p.lanes));
   t.nv =
       int(std::clamp<std::int64_t>(ceil_quotient(schedule.knob("nr", 4 * p.lanes), p.lanes), 1, 8));
+  t.nv = std::max(t.nv / p.slices, 1) * p.slices;
   t.unroll = int(std::clamp<std::int64_t>(schedule.knob("unroll", 2), 1, 16));
   t.width = schedule.mma == kPairs ? 2 : 1;
   const std::int64_t depth = ceil_quotient(form.depth.extent.constant().value_or(0), t.width);
@@ -225,7 +231,8 @@ Tiles tiles_of(const Schedule& schedule, const Region& region, const Contraction
   t.pack_left =
       schedule.knob("pack_left", 1) != 0 || !(t.width > 1 ? form.left.words : form.left.plain);
   const bool panels =
-      t.width > 1 ? form.right.pairs && form.right.tile % t.nr() == 0 : form.right.plain;
+      t.width > 1 ? form.right.pairs && form.right.tile % (t.nr() / p.slices) == 0
+                  : form.right.plain && (p.slices == 1 || form.right.tile % t.lanes == 0);
   t.pack_right = schedule.knob("pack_right", 1) != 0 ||
                  !(panels || (form.right.order == Side::Order::Panel && form.right.tile == 0));
   t.shared = schedule.knob("shared", 1) != 0 && (t.pack_left || t.pack_right);
@@ -358,8 +365,8 @@ std::int64_t preferred_tile(const ContractionForm& form, const Target& target, b
   const auto tiles = register_tiles(p);
   for (const RegisterTile& tile : tiles) // panels that are all full cost nothing to leave
     if (tile.cost < kAlmost * tiles[0].cost && p.columns % (std::int64_t(tile.nv) * p.lanes) == 0)
-      return std::int64_t(tile.nv) * p.lanes;
-  return std::int64_t(tiles[0].nv) * p.lanes;
+      return std::int64_t(tile.nv / p.slices) * p.lanes;
+  return std::int64_t(tiles[0].nv / p.slices) * p.lanes;
 }
 
 } // namespace egret::kernel

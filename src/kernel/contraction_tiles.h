@@ -65,7 +65,7 @@ Tiles tiles_of(const Schedule& schedule, const Region& region, const Contraction
 std::vector<Schedule> contraction_space(const Region& region, const ContractionForm& form,
                                         const Target& target);
 
-/// Columns that a panel of the right side should hold for such a product.
+/// Columns (of one slice) that a panel of the right side should hold for such a product.
 std::int64_t preferred_tile(const ContractionForm& form, const Target& target, bool pairs);
 
 } // namespace egret::kernel

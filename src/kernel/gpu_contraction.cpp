@@ -157,13 +157,13 @@ public:
   std::string name() const override { return "gpu_contraction"; }
 
   std::vector<Schedule> space(const Region& region, const Target& target) const override {
-    const FoundContraction found = find_contraction(region);
+    const FoundContraction found = find_contraction(region, false, true);
     return found.ok ? gpu_contraction_space(region, found.form, target) : std::vector<Schedule>{};
   }
 
   Lowered lower(const Region& region, const Schedule& schedule,
                 const Target& target) const override {
-    const FoundContraction found = find_contraction(region);
+    const FoundContraction found = find_contraction(region, false, true);
     if (!found.ok)
       return {false, {}, found.reason};
     if (auto why = refused_settings(schedule, target, kGpuContractionKnobs, Takes::Matrix);
@@ -180,7 +180,9 @@ public:
       }
       return lower_wgmma(region, form, tiles.tiles, schedule);
     }
-    return {true, GpuContraction(region, found.form, tiles.tiles, schedule).run(), ""};
+    ContractionForm form = found.form;
+    form.columns.run = slice_run(tiles.tiles.unit);
+    return {true, GpuContraction(region, form, tiles.tiles, schedule).run(), ""};
   }
 
   /// Matrix units take sides of 16 bits that go along the depth without more ado; other sides go

@@ -27,6 +27,10 @@ void put_lanes(Point& point, const Region& region, const AxisGroup& group, const
     return;
   }
   const int inner = group.axes.back();
+  if (group.run % lanes != 0 && group.slices > 1) {
+    put_index(point, region, group, first + lane_variable(lanes));
+    return;
+  }
   if (group.axes.size() > 1 && region.axes[inner].extent.divisor() % lanes != 0) {
     put_index(point, region, group, first + lane_variable(lanes));
     return;
@@ -37,11 +41,12 @@ void put_lanes(Point& point, const Region& region, const AxisGroup& group, const
 
 std::vector<Guard> lanes_inside(const AxisGroup& group, const Expr& first, int lanes) {
   std::vector<Guard> guards;
-  if (proves_less_equal(first + Expr(lanes), group.extent))
+  const Expr place = group.place(first), extent = group.slice_extent();
+  if (proves_less_equal(place + Expr(lanes), extent))
     return guards;
-  guards.push_back({first, Expr(0), group.extent});
-  if (lanes > 1 && group.extent.divisor() % lanes != 0)
-    guards.push_back({first + lane_variable(lanes), Expr(0), group.extent});
+  guards.push_back({place, Expr(0), extent});
+  if (lanes > 1 && extent.divisor() % lanes != 0)
+    guards.push_back(group.inside(first + lane_variable(lanes)));
   return guards;
 }
 
@@ -152,7 +157,7 @@ void SharedSide::copy(const Point& batch, const Expr& first, const Expr& first_d
       Point p = batch;
       put_index(p, r, group_, first + c.p);
       put_index(p, r, f_.depth, first_depth + c.k);
-      std::vector<Guard> mask{{first + c.p, Expr(0), group_.extent},
+      std::vector<Guard> mask{group_.inside(first + c.p),
                               {first_depth + c.k, Expr(0), f_.depth.extent}};
       const std::vector<Guard> holes = conditions_at(r, reducing, load, p);
       mask.insert(mask.end(), holes.begin(), holes.end());
@@ -173,7 +178,7 @@ ValueId SharedSide::value_at(const Point& batch, const Expr& first, const Expr& 
   if (along_depth_ && chunk_ > 1) {
     put_index(p, r, group_, first + c.p);
     put_lanes(p, r, f_.depth, first_depth + c.k, chunk_);
-    p.mask = {{first + c.p, Expr(0), group_.extent}};
+    p.mask = {group_.inside(first + c.p)};
     inside = lanes_inside(f_.depth, first_depth + c.k, chunk_);
   } else {
     put_lanes(p, r, group_, first + c.p, chunk_);

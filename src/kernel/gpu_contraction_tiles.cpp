@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
+#include <numeric>
 
 namespace egret::kernel {
 
@@ -131,6 +133,30 @@ std::int64_t best_split(const GpuProblem& p, const Offer& o, GpuUnit unit) {
   return best;
 }
 
+/// Tiles in which each warp has columns of all slices.
+std::vector<Offer> offers_of_slices(const ContractionForm& form, GpuUnit unit) {
+  const int slices = int(form.columns.slices);
+  const bool mma = unit == GpuUnit::Mma;
+  const int across = mma ? std::lcm(16, 8 * slices) : 32 * slices, down = mma ? 16 : 4;
+  constexpr int kMostSums = 64, kMostOfFew = 128; // of a thread; of one of few, of fragments
+  std::vector<Offer> offers;
+  for (const int warps_n : {1, 2, 4})
+    for (const int warps_m : {1, 2, 4})
+      for (const int rows : {1, 2, 4, 8}) {
+        const int bm = down * rows * warps_m, bn = across * warps_n;
+        const int sums = down * rows * across / 32;
+        if (sums > (mma && warps_m * warps_n <= 8 ? kMostOfFew : kMostSums))
+          continue;
+        // What a thread reads for each product, and what a small block leaves undone.
+        const double reads = 1.0 / (down * rows) + 1.0 / across,
+                     cost = mma ? 0.75 + 8 * reads : 0.6 + 6 * reads;
+        const double idle = 1 + 0.5 / (warps_m * warps_n);
+        for (const int bk : {mma ? 64 : 16, mma ? 128 : 32})
+          offers.push_back({bm, bn, bk, 3, warps_m, warps_n, cost * idle});
+      }
+  return offers;
+}
+
 Schedule schedule_of(const GpuProblem& p, const Offer& o, GpuUnit unit, std::int64_t split) {
   Schedule s;
   s.generator = "gpu_contraction";
@@ -156,6 +182,10 @@ Schedule schedule_of(const GpuProblem& p, const Offer& o, GpuUnit unit, std::int
 }
 
 } // namespace
+
+int slice_run(GpuUnit unit) {
+  return unit == GpuUnit::Mma ? 8 : 32; // a fragment's columns; a vector of each lane across a warp
+}
 
 FoundTiles gpu_tiles_of(const Schedule& schedule, const Region& region, const ContractionForm& form,
                         const Target& target) {
@@ -211,6 +241,12 @@ FoundTiles gpu_tiles_of(const Schedule& schedule, const Region& region, const Co
   } else {
     found.reason = "no matrix instruction " + schedule.mma;
   }
+  const std::int64_t slices = form.columns.slices;
+  if (slices > 1 && t.unit == GpuUnit::Wgmma)
+    found.reason = "slices of its result are combined";
+  else if (slices > 1 && (t.bn / t.warps_n) % (slice_run(t.unit) * slices) != 0)
+    found.reason = "a warp's part has no columns of some slice";
+  t.staged = t.staged && slices == 1;
   if (t.shares > 0 && t.unit != GpuUnit::Wgmma)
     found.reason = "streamk is of wgmma alone";
   if (t.stages < 2)
@@ -270,16 +306,17 @@ bool has_known_sizes(const ContractionForm& form) {
   return form.rows.extent.constant() && form.columns.extent.constant() &&
          form.depth.extent.constant() && form.batch.extent.constant();
 }
-} // namespace
 
-std::vector<Schedule> gpu_contraction_space(const Region& region, const ContractionForm& form,
-                                            const Target& target) {
+struct Choice {
+  Schedule schedule;
+  double time; ///< in products of one core
+  bool measured = true;
+};
+
+/// All that are offered, ordered by time.
+std::vector<Choice> choices_of(const Region& region, const ContractionForm& form,
+                               const Target& target) {
   const GpuProblem p = problem_of(form, target);
-  struct Choice {
-    Schedule schedule;
-    double time;
-    bool measured = true;
-  };
   std::vector<Choice> choices;
   SwizzledSides sides(region, form);
   const auto add = [&](std::span<const Offer> offers, GpuUnit unit, double scale) {
@@ -326,13 +363,33 @@ std::vector<Schedule> gpu_contraction_space(const Region& region, const Contract
   if (left.dtype == right.dtype && (left.dtype == DType::BF16 || left.dtype == DType::F16) &&
       form.accumulator == DType::F32) {
     const bool queued = target.unit(FragmentLayout::SwizzledSharedRows) != nullptr;
-    if (queued)
+    if (queued && form.columns.slices == 1)
       add(kWgmmaOffers, GpuUnit::Wgmma, 0.6);
     add(kMmaOffers, GpuUnit::Mma, queued ? 1.4 : 1.0);
+    if (form.columns.slices > 1)
+      add(offers_of_slices(form, GpuUnit::Mma), GpuUnit::Mma, queued ? 1.4 : 1.0);
   }
   add(kFmaOffers, GpuUnit::Fma, 12.0);
+  if (form.columns.slices > 1)
+    add(offers_of_slices(form, GpuUnit::Fma), GpuUnit::Fma, 12.0);
   std::stable_sort(choices.begin(), choices.end(),
                    [](const Choice& a, const Choice& b) { return a.time < b.time; });
+  return choices;
+}
+} // namespace
+
+double gpu_contraction_seconds(const Region& region, const ContractionForm& form,
+                               const Target& target) {
+  constexpr double kProductSeconds = 3.8e-13; // of one core, by a matrix unit
+  for (const Choice& c : choices_of(region, form, target))
+    if (gpu_tiles_of(c.schedule, region, form, target).reason.empty())
+      return c.time * kProductSeconds;
+  return std::numeric_limits<double>::infinity();
+}
+
+std::vector<Schedule> gpu_contraction_space(const Region& region, const ContractionForm& form,
+                                            const Target& target) {
+  std::vector<Choice> choices = choices_of(region, form, target);
   std::vector<Schedule> space;
   std::size_t first = SIZE_MAX; // of what was measured
   for (Choice& c : choices) {

@@ -37,6 +37,10 @@ struct GpuTiles {
   int threads() const { return copy_threads() + consumer_threads(); }
 };
 
+/// Columns of one slice that lie side by side in a tile, so that every thread has the sums of all
+/// slices at its places.
+int slice_run(GpuUnit unit);
+
 /// The sizes that a schedule asks for; `reason` is set when they do not fit together or are not for
 /// this form or target.
 struct FoundTiles {
@@ -45,6 +49,11 @@ struct FoundTiles {
 };
 FoundTiles gpu_tiles_of(const Schedule& schedule, const Region& region, const ContractionForm& form,
                         const Target& target);
+
+/// Seconds that the likely best tile takes, about; with a form whose slices are columns like
+/// others, those of the product without maps of its slices. Infinite: there is no tile.
+double gpu_contraction_seconds(const Region& region, const ContractionForm& form,
+                               const Target& target);
 
 /// Schedules worth trying, the likely best first.
 std::vector<Schedule> gpu_contraction_space(const Region& region, const ContractionForm& form,

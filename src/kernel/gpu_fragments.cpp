@@ -1,4 +1,5 @@
 #include "kernel/analysis.h"
+#include "kernel/contraction_pack.h"
 #include "kernel/gpu_sums.h"
 #include "support/fail.h"
 
@@ -66,16 +67,20 @@ void Fragments::direct(const GpuTile& tile, const Expr& row, const Expr& column,
                        std::span<const VarId> variables) {
   const Expr first = column + floormod(lane_, 4) * Expr(2);
   const int step = across_ ? 2 : 1;
+  const auto slices = std::size_t(f_.columns.slices); // a fragment of each, side by side
   for (int half = 0; half < 2; ++half)
-    for (std::size_t j = 0; j < variables.size(); ++j)
+    for (std::size_t j = 0; j < variables.size(); j += slices)
       for (int i = 0; i < 2; i += step) {
-        const ValueId sums = b_.read(variables[j]);
-        const Delivery d = results_of(e_, f_, tile, row + floordiv(lane_, 4) + Expr(8 * half),
-                                      first + Expr(8 * int(j) + i),
-                                      step == 2 ? b_.shuffle(sums, sums, {2 * half, 2 * half + 1})
-                                                : b_.extract(sums, 2 * half + i));
-        for (std::size_t o = 0; o < d.values.size(); ++o)
-          e_.store(int(o), d.point, d.values[o]);
+        std::vector<ValueId> all;
+        for (std::size_t s = 0; s < slices; ++s) {
+          const ValueId sums = b_.read(variables[j + s]);
+          all.push_back(step == 2 ? b_.shuffle(sums, sums, {2 * half, 2 * half + 1})
+                                  : b_.extract(sums, 2 * half + i));
+        }
+        store_results(e_, f_,
+                      point_at(e_.region(), f_, tile, row + floordiv(lane_, 4) + Expr(8 * half),
+                               first + Expr(8 * int(j) + i), step),
+                      all);
       }
 }
 

@@ -28,7 +28,8 @@ struct SkinnyTiles {
   int unroll = 1;  ///< steps whose reads are under way together
   bool along_depth = true;
   int threads() const { return 32 * warps_k * warps_n; }
-  int columns_of_warp() const { return along_depth ? outputs : 32 / deep * lanes * outputs; }
+  int columns_of_output() const { return along_depth ? 1 : 32 / deep * lanes; }
+  int columns_of_warp() const { return columns_of_output() * outputs; }
   int columns() const { return warps_n * columns_of_warp(); }
   int step() const { return warps_k * deep * (along_depth ? lanes : 1); } ///< along the depth
 };
@@ -53,7 +54,8 @@ SkinnyTiles tiles_of(const Schedule& s, const Region& r, const ContractionForm& 
   const auto bytes = s.vector_bytes > 0 ? s.vector_bytes : kWidestAccess;
   t.lanes = power_below(bytes / std::int64_t(size_of(memory_type(r, f))), 16);
   t.deep = t.along_depth ? 32 : knob("deep", 8, 32);
-  t.outputs = knob("outputs", 2, 16);
+  const auto slices = int(f.columns.slices); // of which each thread has as many columns
+  t.outputs = slices * power_below(s.knob("outputs", 2) / slices, 16);
   t.warps_k = knob("wk", 4, 16);
   t.warps_n = knob("wn", 1, 16);
   t.unroll = knob("unroll", 2, 32);
@@ -140,7 +142,7 @@ private:
       inside = lanes_inside(f_.depth, k, lanes);
       if (column != nullptr) {
         put_index(p, r_, f_.columns, tile.first_column + *column);
-        p.mask.push_back({tile.first_column + *column, Expr(0), f_.columns.extent});
+        p.mask.push_back(f_.columns.inside(tile.first_column + *column));
       }
     } else {
       put_index(p, r_, f_.depth, k);
@@ -207,21 +209,29 @@ private:
       }
   }
 
-  /// Sums of the warps, in order, and what becomes of them.
+  /// Sums of the warps, in order, and what becomes of them: each thread takes the same column of
+  /// all slices.
   void finish(const GpuTile& tile) {
-    const int results = rows_ * t_.columns();
+    const auto slices = int(f_.columns.slices);
+    const int places = t_.columns() / slices, results = rows_ * places;
     for (int first = 0; first < results; first += t_.threads()) {
       const Expr number = thread_ + Expr(first);
       b_.when({{number, Expr(0), Expr(results)}}, [&] {
-        ValueId sum = -1;
-        for (int w = 0; w < t_.warps_k; ++w) {
-          const ValueId part = b_.load(part_, number + Expr(std::int64_t(w) * results), 1);
-          sum = w == 0 ? part : b_.apply(Op::Add, f_.accumulator, {sum, part});
+        const Expr row = floordiv(number, places), at = floormod(number, places),
+                   run(f_.columns.run);
+        const Expr column = floordiv(at, run) * run * Expr(slices) + floormod(at, run);
+        std::vector<ValueId> sums;
+        for (int s = 0; s < slices; ++s) {
+          const Expr offset = row * Expr(t_.columns()) + column + Expr(s) * run;
+          ValueId sum = -1;
+          for (int w = 0; w < t_.warps_k; ++w) {
+            const ValueId part =
+                b_.load(part_, offset + Expr(std::int64_t(w) * rows_ * t_.columns()), 1);
+            sum = w == 0 ? part : b_.apply(Op::Add, f_.accumulator, {sum, part});
+          }
+          sums.push_back(sum);
         }
-        const Delivery d = results_of(e_, f_, tile, floordiv(number, t_.columns()),
-                                      floormod(number, t_.columns()), sum);
-        for (std::size_t o = 0; o < d.values.size(); ++o)
-          e_.store(int(o), d.point, d.values[o]);
+        store_results(e_, f_, point_at(r_, f_, tile, row, column, 1), sums);
       });
     }
   }
@@ -240,13 +250,13 @@ private:
 
 /// The form when the region is one that this generator takes.
 FoundContraction find_skinny(const Region& region) {
-  FoundContraction found = find_contraction(region, true);
+  FoundContraction found = find_contraction(region, true, true);
   if (!found.ok)
     return found;
   const auto few = [](const AxisGroup& g) {
     return g.extent.constant() && g.extent.value() <= kMostRows;
   };
-  if (!few(found.form.rows) && few(found.form.columns)) {
+  if (!few(found.form.rows) && few(found.form.columns) && found.form.columns.slices == 1) {
     std::swap(found.form.rows, found.form.columns);
     std::swap(found.form.left, found.form.right);
   }
@@ -256,7 +266,7 @@ FoundContraction find_skinny(const Region& region) {
 }
 
 constexpr Knob kGpuSkinnyKnobs[] = {
-    {"deep", 1, 32}, {"outputs", 1, 16}, {"wk", 1, 32}, {"wn", 1, 32}, {"unroll", 1, 32}};
+    {"deep", 1, 32}, {"outputs", 1, 32}, {"wk", 1, 32}, {"wn", 1, 32}, {"unroll", 1, 32}};
 
 class GpuSkinnyGenerator : public Generator {
 public:
@@ -278,8 +288,13 @@ public:
       return {};
     const auto lanes = std::int64_t(kWidestAccess / size_of(memory_type(region, f)));
     std::vector<Schedule> space;
+    const std::int64_t slices = f.columns.slices;
     const auto add = [&](std::int64_t outputs, std::int64_t wk, std::int64_t unroll,
                          std::int64_t lanes_deep) {
+      if (slices > 1) {
+        outputs = std::max(outputs / slices, std::int64_t{1}) * slices;
+        unroll = std::max<std::int64_t>(unroll / slices, 1);
+      }
       Schedule s;
       s.generator = "gpu_skinny";
       s.knobs = {{"outputs", std::max<std::int64_t>(outputs, 1)},
@@ -333,7 +348,11 @@ public:
     const SkinnyTiles tiles = tiles_of(schedule, region, found.form);
     if (tiles.threads() > 1024)
       return {false, {}, "more than 1024 threads"};
-    return {true, GpuSkinny(region, found.form, tiles, schedule).run(), ""};
+    if (tiles.along_depth ? tiles.outputs > 32 : tiles.outputs > 16)
+      return {false, {}, "more columns than a thread has registers for"};
+    ContractionForm form = found.form;
+    form.columns.run = tiles.columns_of_output();
+    return {true, GpuSkinny(region, form, tiles, schedule).run(), ""};
   }
 };
 

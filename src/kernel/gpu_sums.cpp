@@ -55,17 +55,17 @@ public:
   }
 
   void deliver(const GpuTile& tile) override {
+    const int slices = int(f_.columns.slices);
     for (int i = 0; i < rows_; ++i)
-      for (int j = 0; j < vectors_; ++j)
-        store(results_of(e_, f_, tile, row(i), column(j),
-                         b_.read(variables_[std::size_t(i * vectors_ + j)])));
+      for (int j = 0; j < vectors_; j += slices) {
+        std::vector<ValueId> sums;
+        for (int s = 0; s < slices; ++s)
+          sums.push_back(b_.read(variables_[std::size_t(i * vectors_ + j + s)]));
+        store_results(e_, f_, point_at(e_.region(), f_, tile, row(i), column(j), kVector), sums);
+      }
   }
 
 private:
-  void store(const Delivery& d) {
-    for (std::size_t o = 0; o < d.values.size(); ++o)
-      e_.store(int(o), d.point, d.values[o]);
-  }
   Expr row(int i) const {
     return warp_row_ * Expr(rows_ * kLanesDown) + down_ * Expr(together_) +
            Expr(i / together_ * together_ * kLanesDown + i % together_);

@@ -85,6 +85,10 @@ bool Passes::is_in_pair(int stage) const {
 
 Passes plan_passes(const Region& region, bool carries, Online online) {
   Passes p;
+  if (sliced_axis(region) >= 0) {
+    p.reason = "combines slices of a result";
+    return p;
+  }
   const Stage* first = nullptr;
   // Stages that need sums of columns, themselves among them.
   std::vector<bool> of_columns(region.stages.size(), false);

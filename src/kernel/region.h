@@ -56,7 +56,8 @@ Expr indirect_symbol(int j);
 std::optional<int> indirect_of(const Expr& variable);
 
 /// Loads with Source::Stage are aligned in regions that the partitioner makes: each coordinate is a
-/// plain variable of the reading stage, standing for the same region axis.
+/// plain variable of the reading stage, standing for the same region axis. Readers of a product's
+/// slices have a number in place of the axis that numbers the slices, over which they do not run.
 ///
 /// One value of a stage's scalar body; arguments are earlier values of the same body.
 struct BodyValue {

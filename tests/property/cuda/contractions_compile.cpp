@@ -8,6 +8,7 @@
 #include "support/contractions.h"
 #include "support/null_device.h"
 #include "support/nvrtc.h"
+#include "support/sliced_products.h"
 
 #include <gtest/gtest.h>
 
@@ -49,6 +50,42 @@ TEST(CudaContractions, TextCompilesWithoutSpills) {
         for (const auto& k : cubin.kernels) {
           EXPECT_EQ(k.spill_stores, 0) << capability << " " << to_string(s);
           RecordProperty(to_string(s) + " " + cuda.arch(), k.registers);
+        }
+      }
+    }
+  }
+}
+
+TEST(CudaContractions, SlicesOfAProductAreCombinedWithoutSpills) {
+  const auto compiler = testing::nvrtc();
+  if (!compiler)
+    GTEST_SKIP() << "NVRTC is not installed";
+  const testing::SlicedProduct cells[] = {
+      {.rows = 16, .length = 128, .depth = 128},
+      {.rows = 512, .length = 512, .depth = 512},
+      {.rows = 56, .length = 97, .depth = 97, .slices = 3, .dtype = DType::BF16},
+      {.rows = 512, .length = 512, .depth = 512, .slices = 4, .dtype = DType::BF16},
+      {.rows = 6, .length = 113, .depth = 113},
+      {.rows = 1, .length = 512, .depth = 512, .slices = 2, .dtype = DType::BF16},
+  };
+  for (const testing::SlicedProduct& cell : cells) {
+    const kernel::Region region = testing::region_of_slices(cell);
+    for (const int capability : {80, 90}) {
+      const kernel::Target target = backend::cuda::known_target(capability);
+      for (const kernel::Generator* generator :
+           {&kernel::gpu_skinny_generator(), &kernel::gpu_contraction_generator()}) {
+        std::size_t tried = 0;
+        for (const auto& s : generator->space(region, target)) {
+          if (++tried > 3)
+            break;
+          const auto lowered = generator->lower(region, s, target);
+          ASSERT_TRUE(lowered.ok) << lowered.reason;
+          const auto cuda = backend::cuda::cuda_target(target);
+          const auto cubin =
+              compiler->compile(render_cuda(lowered.program, cuda),
+                                compiler->architecture_for(cuda.capability, cuda.specific));
+          for (const auto& k : cubin.kernels)
+            EXPECT_EQ(k.spill_stores, 0) << cell.name() << " " << capability << " " << to_string(s);
         }
       }
     }
