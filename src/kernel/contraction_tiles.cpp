@@ -63,7 +63,7 @@ Problem in_pairs(Problem p) {
 std::int64_t fitting_vector(const ContractionForm& form, const Target& target) {
   constexpr std::int64_t kFastVector = 32;
   const std::int64_t needed =
-      usual_size(form.columns.extent) * std::int64_t(size_of(form.accumulator));
+      usual_size(form.columns.slice_extent()) * std::int64_t(size_of(form.accumulator));
   std::int64_t bytes = target.vector_bytes;
   while (bytes / 2 >= std::max(needed, kFastVector))
     bytes /= 2;
