@@ -17,9 +17,9 @@
 namespace egret {
 namespace {
 
-constexpr std::size_t kThreads = 8;
-constexpr int kRounds = 4, kSteps = 14;
-constexpr std::int64_t kRows = 4, kColumns = 6;
+constexpr std::size_t kSharers = 8;
+constexpr int kSharedRounds = 4, kSharedSteps = 14;
+constexpr std::int64_t kSharedRows = 4, kSharedColumns = 6;
 
 using Tensors = std::vector<Tensor>;
 using Values = std::vector<std::vector<std::uint32_t>>;
@@ -33,7 +33,7 @@ public:
   Tensor round(const Tensors& others, Tensor& sum) {
     while (own_.size() < 3)
       own_.push_back(others[pick(others.size())].clone());
-    for (int i = 0; i < kSteps; ++i)
+    for (int i = 0; i < kSharedSteps; ++i)
       step(others, sum);
     return any();
   }
@@ -68,9 +68,9 @@ private:
     case 3:
       return put(where(mine > theirs, mine, theirs + static_cast<double>(pick(5))));
     case 4:
-      return put(mine.transpose().reshape({kRows, kColumns}));
+      return put(mine.transpose().reshape({kSharedRows, kSharedColumns}));
     case 5: { // a view of what another thread has recorded, held
-      const Tensor row = theirs[static_cast<std::int64_t>(pick(kRows))];
+      const Tensor row = theirs[static_cast<std::int64_t>(pick(kSharedRows))];
       return put(mine + row);
     }
     case 6:
@@ -83,11 +83,11 @@ private:
     }
     case 8: { // in place, of a part
       Tensor copy = theirs.clone();
-      copy.assign({static_cast<std::int64_t>(pick(kRows))}, mine[0]);
+      copy.assign({static_cast<std::int64_t>(pick(kSharedRows))}, mine[0]);
       return put(copy);
     }
     case 9:
-      return put(cat({theirs, mine}, 0)[Slice(2, 2 + kRows)]);
+      return put(cat({theirs, mine}, 0)[Slice(2, 2 + kSharedRows)]);
     case 10:
       sum += static_cast<double>(1 + pick(3));
       return;
@@ -104,7 +104,7 @@ private:
       theirs.eval();
       return;
     default:
-      EXPECT_EQ(mine.to_vector<std::uint32_t>().size(), std::size_t(kRows * kColumns));
+      EXPECT_EQ(mine.to_vector<std::uint32_t>().size(), std::size_t(kSharedRows * kSharedColumns));
       return;
     }
   }
@@ -114,18 +114,19 @@ private:
 };
 
 // All that the program's threads have in the end, one thread's after another, and the sum.
-Values run(unsigned seed, bool together) {
+Values run_shared(unsigned seed, bool together) {
   Tensors others;
-  const Tensor start = arange(kRows * kColumns, DType::U32).reshape({kRows, kColumns});
-  for (std::size_t t = 0; t < kThreads; ++t)
+  const Tensor start =
+      arange(kSharedRows * kSharedColumns, DType::U32).reshape({kSharedRows, kSharedColumns});
+  for (std::size_t t = 0; t < kSharers; ++t)
     others.push_back((start * static_cast<double>(t + seed) + 1).flip(std::int64_t(t % 2)));
   Tensor sum = full({3}, 0, DType::U32);
   std::vector<SharedProgram> programs;
-  for (std::size_t t = 0; t < kThreads; ++t)
+  for (std::size_t t = 0; t < kSharers; ++t)
     programs.emplace_back(seed, t);
-  for (int round = 0; round < kRounds; ++round) {
-    Tensors given(kThreads);
-    std::vector<std::string> thrown(kThreads);
+  for (int round = 0; round < kSharedRounds; ++round) {
+    Tensors given(kSharers);
+    std::vector<std::string> thrown(kSharers);
     const auto one = [&](std::size_t t) {
       try {
         given[t] = programs[t].round(others, sum);
@@ -134,7 +135,7 @@ Values run(unsigned seed, bool together) {
       }
     };
     std::vector<std::thread> threads;
-    for (std::size_t t = 0; t < kThreads; ++t)
+    for (std::size_t t = 0; t < kSharers; ++t)
       if (together)
         threads.emplace_back(one, t);
       else
@@ -171,7 +172,7 @@ private:
 
 TEST_F(SharedPrograms, OfEightThreadsAreThoseOfOne) {
   for (unsigned seed = 0; seed < count(2); ++seed)
-    ASSERT_EQ(run(seed, true), run(seed, false)) << "seed " << seed;
+    ASSERT_EQ(run_shared(seed, true), run_shared(seed, false)) << "seed " << seed;
 }
 
 // Without compiling, which takes the time of hundreds of steps.
@@ -180,7 +181,7 @@ TEST_F(SharedPrograms, OfEightThreadsAreThoseOfOneOnTheReference) {
   const runtime::Engine before = runtime.engine();
   runtime.use(runtime::Engine::Reference);
   for (unsigned seed = 100; seed < 100 + count(20); ++seed)
-    ASSERT_EQ(run(seed, true), run(seed, false)) << "seed " << seed;
+    ASSERT_EQ(run_shared(seed, true), run_shared(seed, false)) << "seed " << seed;
   runtime.use(before);
 }
 
