@@ -1,10 +1,11 @@
 // Which lines of a kernel's region, schedule tree, loops and source belong together. Names carry that: operands and outputs have one
-// name in all forms, values and loops one in the loops and in C and CUDA sources, axes and stages one in region and tree.
+// name in all forms, values and loops one in the loops and in C and CUDA sources, axes and stages one in region and tree. LLVM IR and
+// assembly say behind each instruction of which line of the loops it is.
 
 export type Form = "region" | "tree" | "loops" | "source" | "assembly";
-type Kind = "value" | "register" | "loop" | "stage" | "axis" | "memory" | "op";
+type Kind = "line" | "value" | "register" | "loop" | "stage" | "axis" | "memory" | "op";
 // A pane lights what shares a key of the first of these kinds that any of its lines shares.
-const kKinds: Kind[] = ["value", "register", "loop", "stage", "axis", "memory", "op"];
+const kKinds: Kind[] = ["line", "value", "register", "loop", "stage", "axis", "memory", "op"];
 
 export type Keys = Set<string>;
 const key = (kind: Kind, name: string) => `${kind} ${name}`;
@@ -43,8 +44,8 @@ function treeKeys(lines: string[]): Keys[] {
 }
 
 function loopsKeys(lines: string[]): Keys[] {
-  return lines.map((line) => {
-    const keys: Keys = new Set();
+  return lines.map((line, i) => {
+    const keys: Keys = new Set([key("line", String(i + 1))]);
     let found: RegExpExecArray | null;
     if ((found = /^\s*(?:argument|worker|shared) (\S+):/.exec(line))) keys.add(key("memory", found[1]));
     if ((found = /^\s*for (i\d+) /.exec(line))) keys.add(key("loop", found[1]));
@@ -60,14 +61,21 @@ function loopsKeys(lines: string[]): Keys[] {
   });
 }
 
-/// Of C and CUDA; other sources have names of their own, and no line is known to belong to another.
+function instructionKeys(lines: string[]): Keys[] {
+  return lines.map((line) => {
+    const of = / [;#] line (\d+)$/.exec(line);
+    return new Set(of ? [key("line", of[1])] : []);
+  });
+}
+
+/// Of C and CUDA.
 function sourceKeys(lines: string[]): Keys[] {
   const memory = new Map<string, string>(); // "b0": "x"
   for (const line of lines) {
     const found = /\b(b\d+) = .*; (?:\/\/ (\S+)|\/\* (\S+) \*\/)\s*$/.exec(line);
     if (found) memory.set(found[1], found[2] ?? found[3]);
   }
-  if (memory.size === 0) return lines.map(() => new Set());
+  if (memory.size === 0) return instructionKeys(lines);
   return lines.map((line) => {
     const keys: Keys = new Set();
     const made = /^\s*(?:(?:const |unsigned |long |int |bool |float |double |\w+_t )+)?([vr])(\d+)(?:_\d+)?(?:\[\w+\])*\s*(?:=|\+=|\{)/.exec(line) ?? /\) ([vr])(\d+)\[l\] = /.exec(line);
@@ -84,7 +92,7 @@ export function keysOf(form: Form, text: string): Keys[] {
   if (form === "region") return regionKeys(lines);
   if (form === "tree") return treeKeys(lines);
   if (form === "loops") return loopsKeys(lines);
-  return form === "source" ? sourceKeys(lines) : lines.map(() => new Set());
+  return form === "source" ? sourceKeys(lines) : instructionKeys(lines);
 }
 
 /// The lines that share the nearest kind of key with `wanted`.

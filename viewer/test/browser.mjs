@@ -302,6 +302,18 @@ await test("a line of the region lights those of the loops and of the source", a
   const source = await lit("Source");
   assert.ok(source.length > 0 && source.every((line) => new RegExp(`\\b${value}(_\\d+)?\\b`).test(line)), source.join("\n"));
   assert.match((await lit("Region")).join("\n"), /= exp /);
+  const native = await open(`${softmax}#page=kernels&program=0`);
+  for (const title of ["Source", "Assembly"]) {
+    const lines = (await native.locator(`pre[aria-label="${title}"]`).innerText()).split("\n");
+    const at = lines.findIndex((line) => / [;#] line \d+$/.test(line));
+    assert.ok(at >= 0, `no line in the ${title}`);
+    await native.locator(`pre[aria-label="${title}"]`).focus();
+    for (let i = 0; i <= at; ++i) await native.keyboard.press("ArrowDown");
+    const number = / line (\d+)$/.exec(lines[at])[1];
+    assert.equal(await native.getAttribute('pre[aria-label="Loops"]', "data-lit"), String(Number(number) - 1));
+  }
+  await shot(native, "assembly");
+  await native.close();
   await choose("Loops", /store out0/);
   assert.match((await lit("Region")).join("\n"), /output0/);
   assert.ok((await lit("Source")).length > 0);

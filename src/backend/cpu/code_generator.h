@@ -43,7 +43,8 @@ public:
   /// symbol. Error(Unsupported) when it cannot be linked.
   virtual std::unique_ptr<Code> link(const std::string& symbol, std::string_view object,
                                      CodeTimes* times = nullptr) = 0;
-  /// The optimized IR or the assembly of the program, for people.
+  /// The optimized IR or the assembly of the program, for people: instructions that are of a line
+  /// of kernel::print()'s text end with "; line N" or "# line N".
   virtual std::string text(std::string_view program, bool assembly) = 0;
 };
 

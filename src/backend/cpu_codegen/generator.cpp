@@ -182,11 +182,11 @@ private:
   }
 
   Built build(llvm::LLVMContext& context, llvm::TargetMachine& machine,
-              std::string_view program) const {
+              const kernel::KernelProgram& program, const StatementLines* lines = nullptr) const {
     auto module = std::make_unique<llvm::Module>("kernel", context);
     module->setDataLayout(machine.createDataLayout());
     module->setTargetTriple(machine.getTargetTriple().str());
-    const std::string name = render(kernel::program_of_bytes(program), isa_, *module);
+    const std::string name = render(program, isa_, *module, lines);
 #ifdef EGRET_CHECKS
     std::string words;
     llvm::raw_string_ostream stream(words);
@@ -212,7 +212,7 @@ std::string LlvmGenerator::emit(const std::string& symbol, std::string_view prog
   Borrowed borrowed(*this);
   auto start = Clock::now();
   llvm::LLVMContext context;
-  Built built = build(context, *borrowed.machine, program);
+  Built built = build(context, *borrowed.machine, kernel::program_of_bytes(program));
   built.function->setName(symbol);
   t.render = seconds_since(start);
 
@@ -246,19 +246,15 @@ std::unique_ptr<Code> LlvmGenerator::link(const std::string& symbol, std::string
   return code;
 }
 
-std::string LlvmGenerator::text(std::string_view program, bool assembly) {
+std::string LlvmGenerator::text(std::string_view bytes, bool assembly) {
   Borrowed borrowed(*this);
   llvm::LLVMContext context;
-  const auto module = build(context, *borrowed.machine, program).module;
+  const kernel::KernelProgram program = kernel::program_of_bytes(bytes);
+  const StatementLines lines = statement_lines(program);
+  const auto module = build(context, *borrowed.machine, program, &lines).module;
   optimize(*module, *borrowed.machine, isa_);
-  std::string text;
-  {
-    llvm::raw_string_ostream stream(text);
-    if (!assembly)
-      module->print(stream, nullptr);
-  }
   if (!assembly)
-    return text;
+    return text_with_lines(*module);
   llvm::SmallString<0> buffer;
   llvm::raw_svector_ostream stream(buffer);
   llvm::legacy::PassManager passes;
@@ -266,7 +262,7 @@ std::string LlvmGenerator::text(std::string_view program, bool assembly) {
                                                 llvm::CodeGenFileType::AssemblyFile),
          "this target cannot write assembly");
   passes.run(*module);
-  return buffer.str().str();
+  return assembly_with_lines(buffer.str().str());
 }
 
 std::string llvm_version() {

@@ -4,6 +4,9 @@
 #include "backend/cpu_codegen/renderer.h"
 #include "support/fail.h"
 
+#include <llvm/BinaryFormat/Dwarf.h>
+#include <llvm/IR/DIBuilder.h>
+#include <llvm/IR/DebugInfoMetadata.h>
 #include <llvm/IR/IntrinsicsX86.h>
 
 #include <algorithm>
@@ -26,22 +29,40 @@ bool has_tiles(const kernel::KernelProgram& program) {
 
 } // namespace
 
-Renderer::Renderer(const kernel::KernelProgram& program, const Isa& isa, llvm::Module& module)
+Renderer::Renderer(const kernel::KernelProgram& program, const Isa& isa, llvm::Module& module,
+                   const StatementLines* lines)
     : program_(program), module_(module), builder_(module.getContext()), sink_{builder_, isa},
-      indices_(sink_, [this](const Expr& dim) -> Value* {
-        for (auto& [symbol, value] : dims_)
-          if (symbol == dim)
-            return value;
-        for (std::size_t i = 0; i < program_.dims.size(); ++i)
-          if (program_.dims[i] == dim) {
-            Value* loaded =
-                load_at_entry(builder_.getInt64Ty(), argument_field(1), static_cast<int>(i));
-            dims_.emplace_back(dim, loaded);
-            return loaded;
-          }
-        ensure(false, "cpu renderer: {} is no dim of kernel {}", dim.str(), program_.name);
-        return nullptr;
-      }) {}
+      indices_(sink_,
+               [this](const Expr& dim) -> Value* {
+                 for (auto& [symbol, value] : dims_)
+                   if (symbol == dim)
+                     return value;
+                 for (std::size_t i = 0; i < program_.dims.size(); ++i)
+                   if (program_.dims[i] == dim) {
+                     Value* loaded = load_at_entry(builder_.getInt64Ty(), argument_field(1),
+                                                   static_cast<int>(i));
+                     dims_.emplace_back(dim, loaded);
+                     return loaded;
+                   }
+                 ensure(false, "cpu renderer: {} is no dim of kernel {}", dim.str(), program_.name);
+                 return nullptr;
+               }),
+      lines_(lines) {}
+
+/// A function of a file that stands for the program's text. Directives are all that is made of it.
+void Renderer::add_debug_scope() {
+  llvm::DIBuilder debug(module_);
+  llvm::DIFile* file = debug.createFile("program", ".");
+  debug.createCompileUnit(llvm::dwarf::DW_LANG_C, file, "egret", true, "", 0, "",
+                          llvm::DICompileUnit::DebugDirectivesOnly);
+  debug_scope_ = debug.createFunction(
+      file, program_.name, "", file, 0, debug.createSubroutineType(debug.getOrCreateTypeArray({})),
+      0, llvm::DINode::FlagZero,
+      llvm::DISubprogram::SPFlagDefinition | llvm::DISubprogram::SPFlagOptimized);
+  function_->setSubprogram(debug_scope_);
+  debug.finalize();
+  module_.addModuleFlag(llvm::Module::Warning, "Debug Info Version", llvm::DEBUG_METADATA_VERSION);
+}
 
 void Renderer::run() {
   llvm::LLVMContext& c = context();
@@ -59,6 +80,8 @@ void Renderer::run() {
   function_->addFnAttr("prefer-vector-width", std::to_string(8 * sink_.isa.vector_bytes));
   function_->addFnAttr("no-trapping-math", "true");
 
+  if (lines_)
+    add_debug_scope();
   entry_ = llvm::BasicBlock::Create(c, "entry", function_);
   auto* body = llvm::BasicBlock::Create(c, "body", function_);
   builder_.SetInsertPoint(entry_);
@@ -117,6 +140,10 @@ void Renderer::block(const kernel::Block& stmts) {
 }
 
 void Renderer::statement(const Stmt& stmt) {
+  const llvm::DebugLoc around = builder_.getCurrentDebugLocation();
+  if (debug_scope_)
+    builder_.SetCurrentDebugLocation(
+        llvm::DILocation::get(context(), lines_->at(&stmt), 0, debug_scope_));
   std::visit(overloaded{[&](const kernel::Let& x) {
                           auto target = static_cast<std::size_t>(x.target);
                           values_[target] = instruction(x.inst, program_.values[target]);
@@ -133,6 +160,8 @@ void Renderer::statement(const Stmt& stmt) {
                         [&](const kernel::Acquire& x) { intrinsic(x.by); },
                         [&](const kernel::InProblem& x) { problem(x); }},
              stmt.node);
+  if (debug_scope_)
+    builder_.SetCurrentDebugLocation(around);
 }
 
 void Renderer::loop(const For& stmt) {
@@ -347,8 +376,9 @@ std::string symbol_of(const kernel::KernelProgram& program) {
   return name;
 }
 
-std::string render(const kernel::KernelProgram& program, const Isa& isa, llvm::Module& module) {
-  Renderer(program, isa, module).run();
+std::string render(const kernel::KernelProgram& program, const Isa& isa, llvm::Module& module,
+                   const StatementLines* lines) {
+  Renderer(program, isa, module, lines).run();
   return symbol_of(program);
 }
 

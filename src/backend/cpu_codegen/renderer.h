@@ -16,13 +16,15 @@ namespace egret::backend::cpu {
 
 class Renderer {
 public:
-  Renderer(const kernel::KernelProgram& program, const Isa& isa, llvm::Module& module);
+  Renderer(const kernel::KernelProgram& program, const Isa& isa, llvm::Module& module,
+           const StatementLines* lines);
   void run();
 
 private:
   using Value = llvm::Value;
 
   // Statements (render.cpp).
+  void add_debug_scope();
   void block(const kernel::Block& stmts);
   void statement(const kernel::Stmt& stmt);
   void loop(const kernel::For& stmt);
@@ -101,6 +103,8 @@ private:
   llvm::IRBuilder<> builder_;
   Sink sink_;
   Indices indices_;
+  const StatementLines* lines_;               ///< null: instructions have no lines
+  llvm::DISubprogram* debug_scope_ = nullptr; ///< with lines
   llvm::Function* function_ = nullptr;
   llvm::BasicBlock* entry_ = nullptr;
   Value* fields_[5] = {}; ///< of the argument block, loaded when first needed

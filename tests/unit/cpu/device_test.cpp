@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstring>
 #include <fstream>
+#include <sstream>
 #include <thread>
 
 namespace egret {
@@ -107,6 +108,42 @@ TEST(CpuDevice, CodeIsShownAsIrAndAssembly) {
   EXPECT_NE(code.find("; assembly"), std::string::npos);
   EXPECT_NE(code.find("\tret"), std::string::npos);
   EXPECT_GT(artifact->compile_seconds(), 0);
+}
+
+TEST(CpuDevice, CodeSaysOfWhichLineOfTheProgramItIs) {
+  const kernel::KernelProgram program = scaled(100, 2);
+  std::vector<std::string> lines(1);
+  std::istringstream text(kernel::print(program));
+  for (std::string line; std::getline(text, line);)
+    lines.push_back(line);
+  const auto line_of = [](const std::string& code) {
+    const std::size_t at = code.rfind(" line ");
+    const bool is =
+        at != std::string::npos && at > 0 && (code[at - 1] == ';' || code[at - 1] == '#');
+    return is ? std::stoul(code.substr(at + 6)) : 0;
+  };
+  std::istringstream code(cpu_at("native").compile(program)->code(program));
+  int of_ir = 0, of_assembly = 0;
+  bool assembly = false;
+  for (std::string one; std::getline(code, one);) {
+    assembly = assembly || one == "; assembly";
+    EXPECT_EQ(one.find("!dbg"), std::string::npos) << one;
+    EXPECT_EQ(one.find(".loc"), std::string::npos) << one;
+    EXPECT_EQ(one.find(".debug"), std::string::npos) << one;
+    const std::size_t line = line_of(one);
+    ASSERT_LT(line, lines.size()) << one;
+    if (line == 0)
+      continue;
+    ++(assembly ? of_assembly : of_ir);
+    if (one.find(" fmul ") != std::string::npos || one.find("\tvmul") != std::string::npos) {
+      EXPECT_NE(lines[line].find(" mul "), std::string::npos) << one << "\n" << lines[line];
+    }
+    if (one.find(" store ") != std::string::npos) {
+      EXPECT_NE(lines[line].find("store "), std::string::npos) << one << "\n" << lines[line];
+    }
+  }
+  EXPECT_GT(of_ir, 3);
+  EXPECT_GT(of_assembly, 3);
 }
 
 TEST(CpuDevice, CompilesAndRunsFromManyThreads) {
