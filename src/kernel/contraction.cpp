@@ -32,7 +32,8 @@ public:
       : r_(region), f_(form), t_(tiles), b_(region.name), e_(b_, region), fma_(target.has_fma),
         left_(e_, f_, f_.left, f_.rows, t_.mr, t_, t_.matrix),
         right_(e_, f_, f_.right, f_.columns, t_.nr(), t_) {
-    e_.quick_bf16 = t_.width > 1; // products of subnormal numbers are 0 already
+    e_.quick_bf16 =
+        t_.width > 1 && is_float(f_.accumulator); // products of subnormal numbers are 0 already
   }
 
   KernelProgram run() {
@@ -432,7 +433,8 @@ private:
 
   const Load& load_of(const Side& side) const {
     const Stage& stage = r_.stages[std::size_t(f_.stage)];
-    return stage.loads[std::size_t(stage.body[std::size_t(factor_of(r_, f_, side).value)].load)];
+    return stage
+        .loads[std::size_t(stage.body[std::size_t(paired_factor_of(r_, f_, side).value)].load)];
   }
 
   void tile_in_place(int tile, const Side& side, Point p, const Expr& step, const Expr& stride) {
@@ -696,9 +698,11 @@ public:
         !why.empty())
       return {false, {}, why};
     if (!schedule.mma.empty()) {
-      if (schedule.mma != kPairs && schedule.mma != kMatrix)
+      if (schedule.mma != kPairs && schedule.mma != kIntegerPairs && schedule.mma != kMatrix)
         return {false, {}, fmt::format("contraction takes no @mma of {}", schedule.mma)};
-      const auto refused = schedule.mma == kPairs ? pairs_refused : matrix_refused;
+      const auto refused = schedule.mma == kPairs          ? pairs_refused
+                           : schedule.mma == kIntegerPairs ? integer_pairs_refused
+                                                           : matrix_refused;
       if (auto why = refused(region, found.form, target); !why.empty())
         return {false, {}, why};
     }

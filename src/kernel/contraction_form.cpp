@@ -245,7 +245,8 @@ private:
                                                       : Side::Order::Depth;
     find_panels(stage, side, panel);
     side.plain = side.tile > 0 && !side.pairs; // widened by each reader: a step of an instruction
-    if (const Factor factor = factor_of(r_, f_, side); factor.is_load && size_of(factor.dtype) == 2)
+    if (const Factor factor = paired_factor_of(r_, f_, side);
+        factor.is_load && size_of(factor.dtype) == 2)
       side.words = stride_of(r_, stage, stage.loads[stage.body[factor.value].load], depth) == 1 &&
                    (f_.depth.axes.size() == 1 || r_.axes[depth].extent.divisor() % 2 == 0);
     const BodyValue& v = stage.body[side.value];
@@ -326,13 +327,17 @@ bool widens(DType from, DType to) {
   return is_float(from) && is_float(to) && size_of(from) < size_of(to);
 }
 
-} // namespace
+bool widens_integers(DType from, DType to) {
+  return is_integer(from) && is_integer(to) && size_of(from) < size_of(to) &&
+         (is_signed(to) || !is_signed(from));
+}
 
-Factor factor_of(const Region& region, const ContractionForm& form, const Side& side) {
+Factor factor_behind(const Region& region, const ContractionForm& form, const Side& side,
+                     bool (*loses_nothing)(DType, DType)) {
   const Stage& stage = region.stages[form.stage];
   int at = side.value;
   while (stage.body[at].kind == BodyValue::Kind::Apply && stage.body[at].op == Op::Cast &&
-         widens(stage.body[stage.body[at].args[0]].dtype, stage.body[at].dtype))
+         loses_nothing(stage.body[stage.body[at].args[0]].dtype, stage.body[at].dtype))
     at = stage.body[at].args[0];
   Factor f;
   f.value = at;
@@ -346,6 +351,16 @@ Factor factor_of(const Region& region, const ContractionForm& form, const Side& 
     f.is_load = f.is_padded_load && load.map.is_total();
   }
   return f;
+}
+
+} // namespace
+
+Factor factor_of(const Region& region, const ContractionForm& form, const Side& side) {
+  return factor_behind(region, form, side, widens);
+}
+
+Factor paired_factor_of(const Region& region, const ContractionForm& form, const Side& side) {
+  return factor_behind(region, form, side, is_float(form.accumulator) ? widens : widens_integers);
 }
 
 FoundContraction find_contraction(const Region& region, bool vectors, bool slices) {

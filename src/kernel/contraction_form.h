@@ -71,6 +71,10 @@ struct Factor {
 /// The factor of a side without conversions that lose nothing.
 Factor factor_of(const Region& region, const ContractionForm& form, const Side& side);
 
+/// What pairs are made of: the same, where integers are summed without conversions of integers that
+/// lose nothing.
+Factor paired_factor_of(const Region& region, const ContractionForm& form, const Side& side);
+
 /// The form of a region, or the reason why it has none.
 struct FoundContraction {
   bool ok = false;

@@ -120,6 +120,20 @@ DType word_of(const ContractionForm& form, const Tiles& tiles) {
   return tiles.width == 1 ? form.accumulator : DType::U32;
 }
 
+namespace {
+
+/// A factor as 16 bits.
+ValueId half_of_pair(Emitter& emitter, const ContractionForm& form, int factor,
+                     const Point& point) {
+  ProgramBuilder& b = emitter.builder();
+  ValueId v = emitter.narrow(emitter.value(form.stage, factor, point));
+  if (!is_float(form.accumulator))
+    v = b.cast(v, DType::I16);
+  return b.apply(Op::Bitcast, DType::U16, {v});
+}
+
+} // namespace
+
 ValueId step_of_side(Emitter& emitter, const ContractionForm& form, const Side& side,
                      const Tiles& tiles, const Point& point, const Expr& step, bool half) {
   ProgramBuilder& b = emitter.builder();
@@ -129,11 +143,10 @@ ValueId step_of_side(Emitter& emitter, const ContractionForm& form, const Side& 
     const Value v = emitter.value(form.stage, side.value, p);
     return b.splat(b.cast(v.id, form.accumulator), p.lanes);
   }
-  const int factor = factor_of(emitter.region(), form, side).value;
+  const int factor = paired_factor_of(emitter.region(), form, side).value;
   const auto bits = [&](int number) {
     put_index(p, emitter.region(), form.depth, step * Expr(2) + Expr(number));
-    const ValueId narrow = emitter.narrow(emitter.value(form.stage, factor, p));
-    return b.splat(b.cast(b.apply(Op::Bitcast, DType::U16, {narrow}), DType::U32), p.lanes);
+    return b.splat(b.cast(half_of_pair(emitter, form, factor, p), DType::U32), p.lanes);
   };
   const ValueId lower = bits(0);
   if (half)
@@ -155,16 +168,14 @@ ValueId PackedSide::along_steps(Point point, const Expr& first, bool tail) {
     return vector_at(std::move(point), first + lane);
   }
   // Neighbours of 16 bits, in pairs.
-  const Factor factor = factor_of(e_.region(), form_, side_);
+  const Factor factor = paired_factor_of(e_.region(), form_, side_);
   const Expr k = first * Expr(2) + lane_variable(2 * t_.lanes);
   const Guard inside{k, Expr(0), form_.depth.extent};
   point.lanes = 2 * t_.lanes;
   put_index(point, e_.region(), form_.depth, k);
   if (tail)
     point.mask.push_back(inside);
-  ValueId bits = b_.splat(
-      b_.apply(Op::Bitcast, DType::U16, {e_.narrow(e_.value(form_.stage, factor.value, point))}),
-      point.lanes);
+  ValueId bits = b_.splat(half_of_pair(e_, form_, factor.value, point), point.lanes);
   if (tail && !factor.is_padded_load)
     bits = b_.apply(Op::Select, DType::U16,
                     {b_.test({inside}, point.lanes), bits,

@@ -26,7 +26,7 @@ std::int64_t other_sharing(const Schedule& s) {
 struct Problem {
   std::int64_t rows, columns, batch;
   std::int64_t depth;            ///< in steps
-  bool pairs = false;            ///< a step is a pair of bf16
+  bool pairs = false;            ///< a step is a pair
   std::int64_t vector_bytes = 0; ///< of schedules; 0: the target's
   std::int64_t bytes;            ///< of an element in registers
   int lanes;
@@ -142,10 +142,10 @@ bool right_in_place(const ContractionForm& form, const Problem& p, std::int64_t 
 }
 
 /// A right side of which every element is read once is better not copied, whatever is made of it on
-/// the way.
+/// the way, unless it comes from far: a copy reads memory row by row.
 bool is_read_once(const ContractionForm& form, const Problem& p, int mr) {
-  return p.rows <= mr && form.right.order == Side::Order::Panel && form.right.tile == 0 &&
-         form.right.run % p.lanes == 0;
+  return p.rows <= mr && form.right.order != Side::Order::Depth && form.right.tile == 0 &&
+         p.columns * p.depth * p.bytes <= p.l2;
 }
 
 Schedule make_schedule(const ContractionForm& form, const Problem& p, int mr, int nv) {
@@ -171,7 +171,7 @@ Schedule make_schedule(const ContractionForm& form, const Problem& p, int mr, in
   s.generator = "contraction";
   s.vector_bytes = p.vector_bytes;
   if (p.pairs)
-    s.mma = kPairs;
+    s.mma = is_float(form.accumulator) ? kPairs : kIntegerPairs;
   auto& k = s.knobs;
   k["mr"] = mr;
   k["nr"] = nr;
@@ -200,6 +200,8 @@ Schedule make_schedule(const ContractionForm& form, const Problem& p, int mr, in
     if (row_panels == 1 && panel_bytes <= p.l2 / 2)
       k["kc"] = p.depth; // no sums wait
   }
+  if (right_here && row_panels == 1 && !many) // workers share the columns
+    k["nc"] = nr * even_piece(column_panels, ceil_quotient(columns, nr), p.workers);
   return s;
 }
 
@@ -219,7 +221,7 @@ Tiles tiles_of(const Schedule& schedule, const Region& region, const Contraction
       int(std::clamp<std::int64_t>(ceil_quotient(schedule.knob("nr", 4 * p.lanes), p.lanes), 1, 8));
   t.nv = std::max(t.nv / p.slices, 1) * p.slices;
   t.unroll = int(std::clamp<std::int64_t>(schedule.knob("unroll", 2), 1, 16));
-  t.width = schedule.mma == kPairs ? 2 : 1;
+  t.width = schedule.mma.empty() ? 1 : 2;
   const std::int64_t depth = ceil_quotient(form.depth.extent.constant().value_or(0), t.width);
   t.kc = std::max<std::int64_t>(schedule.knob("kc", 256), 1);
   if (depth > 0 && t.kc >= depth)
@@ -234,7 +236,7 @@ Tiles tiles_of(const Schedule& schedule, const Region& region, const Contraction
       t.width > 1 ? form.right.pairs && form.right.tile % (t.nr() / p.slices) == 0
                   : form.right.plain && (p.slices == 1 || form.right.tile % t.lanes == 0);
   t.pack_right = schedule.knob("pack_right", 1) != 0 ||
-                 !(panels || (form.right.order == Side::Order::Panel && form.right.tile == 0));
+                 !(panels || (form.right.order != Side::Order::Depth && form.right.tile == 0));
   t.shared = schedule.knob("shared", 1) != 0 && (t.pack_left || t.pack_right);
   t.own_left = t.shared && t.pack_left && schedule.knob("shared", 1) == kSharedRight;
   if (depth > 0 && schedule.split_reduce > 1) {
@@ -246,11 +248,23 @@ Tiles tiles_of(const Schedule& schedule, const Region& region, const Contraction
 }
 
 std::string pairs_refused(const Region& region, const ContractionForm& form, const Target& target) {
-  if (target.unit(FragmentLayout::Pairs) == nullptr)
+  if (target.unit(FragmentLayout::Pairs, DType::BF16) == nullptr)
     return "this CPU multiplies no pairs of bf16";
   if (form.accumulator != DType::F32 || factor_of(region, form, form.left).dtype != DType::BF16 ||
       factor_of(region, form, form.right).dtype != DType::BF16)
     return "its factors are not bf16, summed in f32";
+  return "";
+}
+
+std::string integer_pairs_refused(const Region& region, const ContractionForm& form,
+                                  const Target& target) {
+  const auto multiplies = [&](const Side& side) {
+    const MatrixUnit* unit =
+        target.unit(FragmentLayout::Pairs, paired_factor_of(region, form, side).dtype);
+    return unit != nullptr && unit->accumulator == form.accumulator;
+  };
+  if (form.accumulator != DType::I32 || !multiplies(form.left) || !multiplies(form.right))
+    return "its factors are no narrow integers, summed in i32";
   return "";
 }
 
@@ -259,8 +273,9 @@ std::vector<Schedule> contraction_space(const Region& region, const ContractionF
   const std::int64_t vector = fitting_vector(form, target);
   const Problem single = problem_of(form, target, vector);
   // Panels of single numbers are read where they lie.
-  const bool pairs = pairs_refused(region, form, target).empty() && single.depth > 1 &&
-                     (form.right.tile == 0 || form.right.pairs);
+  const bool pairs = (pairs_refused(region, form, target).empty() ||
+                      integer_pairs_refused(region, form, target).empty()) &&
+                     single.depth > 1 && (form.right.tile == 0 || form.right.pairs);
   const Problem p = pairs ? in_pairs(single) : single;
   std::vector<Schedule> space;
   const auto add = [&](Schedule s) {

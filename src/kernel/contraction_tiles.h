@@ -43,6 +43,11 @@ inline constexpr const char* kPairs = "bf16_pairs";
 /// not.
 std::string pairs_refused(const Region& region, const ContractionForm& form, const Target& target);
 
+/// The same of integers of 8 and 16 bits, which are widened to 16: exact.
+inline constexpr const char* kIntegerPairs = "i16_pairs";
+std::string integer_pairs_refused(const Region& region, const ContractionForm& form,
+                                  const Target& target);
+
 /// The @mma of schedules whose register tile is made of tiles of a matrix unit (AMX), of bf16.
 inline constexpr const char* kMatrix = "bf16_tiles";
 /// Whether the target multiplies tiles of the form's factors: empty, or why not.

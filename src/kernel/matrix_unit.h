@@ -11,7 +11,8 @@ namespace egret::kernel {
 
 /// How a unit's operands and sums lie in registers or memory: what code for it has to know.
 enum class FragmentLayout : std::uint8_t {
-  Pairs,              ///< vectors of u32, two neighbours of the depth each (AVX-512 BF16)
+  Pairs,              ///< vectors of u32, two neighbours of the depth each: bf16 (AVX-512 BF16), or
+                      ///< i16 that narrower integers are widened to
   Tiles,              ///< registers of 16 rows of 64 bytes (AMX): see IntrinsicId::TileMultiply
   SubgroupFragments,  ///< spread over a subgroup's registers: see IntrinsicId::MatrixMultiply
   SwizzledSharedRows, ///< operands in shared memory: see IntrinsicId::MatrixMultiplyAsync

@@ -51,9 +51,10 @@ struct Apply {
   bool approximate = false;
   friend bool operator==(const Apply&, const Apply&) = default;
 };
-/// args[0] * args[1] + args[2], rounded once. CPU, f32 with u32 args[0] and args[1]: these hold two
-/// bf16 each; the products of the upper halves, then of the lower ones are added, and numbers below
-/// the smallest normal may count as zero.
+/// args[0] * args[1] + args[2], rounded once. CPU, with u32 args[0] and args[1]: these hold two
+/// numbers each. For f32 these are bf16; the products of the upper halves, then of the lower ones
+/// are added, and numbers below the smallest normal may count as zero. For i32 they are i16, and
+/// the sum wraps.
 struct Fma {
   std::array<ValueId, 3> args{};
   friend bool operator==(const Fma&, const Fma&) = default;

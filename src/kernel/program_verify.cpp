@@ -357,7 +357,8 @@ private:
   }
 
   void fma(const inst::Fma& i, const Type& type) const {
-    if (type.dtype == DType::F32 && value(i.args[0]).dtype == DType::U32) { // of two products
+    const bool sums = type.dtype == DType::F32 || type.dtype == DType::I32;
+    if (sums && value(i.args[0]).dtype == DType::U32) { // of two products
       check(threads_ == 0, "fma of pairs on a GPU");
       for (std::size_t a : {0u, 1u})
         check(value(i.args[a]) == Type{DType::U32, type.lanes}, "fma mixes types");

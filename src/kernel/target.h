@@ -23,7 +23,7 @@ struct Target {
   /// effort `quick`, which follows them, may be the default.
   bool is_modelled = false;
   std::uint32_t capabilities = 0; ///< a bit each: see has()
-  std::vector<MatrixUnit> units;  ///< one at the most of each layout
+  std::vector<MatrixUnit> units;  ///< one at the most of each layout and element type
   std::int64_t l1_bytes = 32 << 10, l2_bytes = 1 << 20,
                l3_bytes = 8 << 20; ///< of one core; l3 as shared
   // A GPU's; 0 on a CPU. Its `workers` are multiprocessors, its l2_bytes those of the whole chip.
@@ -46,6 +46,8 @@ struct Target {
   void add(Capability c) { capabilities |= 1u << static_cast<unsigned>(c); }
   /// The unit whose operands lie so; null when there is none.
   const MatrixUnit* unit(FragmentLayout layout) const;
+  /// The same of units that multiply such elements.
+  const MatrixUnit* unit(FragmentLayout layout, DType element) const;
 };
 
 } // namespace egret::kernel

@@ -236,7 +236,7 @@ std::vector<UnitProduct> cpu_products(int s, int m, int n, int k, const Target& 
   if (target.unit(kernel::FragmentLayout::Tiles) != nullptr)
     found.push_back(
         {s, m, n, k, kernel::kTileRows, kernel::kTileBytes / 4, kernel::kTileBytes / 2});
-  if (target.unit(kernel::FragmentLayout::Pairs) == nullptr)
+  if (target.unit(kernel::FragmentLayout::Pairs, DType::BF16) == nullptr)
     return found;
   const std::int64_t columns = target.vector_bytes / 4;
   if (columns < 2 || columns > kernel::loops::kMostLanes)

@@ -16,7 +16,7 @@ inline void set_architecture(kernel::Target& target, int architecture) {
   backend::cuda::describe_units(target);
 }
 inline bool has_pairs(const kernel::Target& target) {
-  return target.unit(kernel::FragmentLayout::Pairs) != nullptr;
+  return target.unit(kernel::FragmentLayout::Pairs, DType::BF16) != nullptr;
 }
 inline bool has_tiles(const kernel::Target& target) {
   return target.unit(kernel::FragmentLayout::Tiles) != nullptr;

@@ -167,6 +167,13 @@ static inline double eg_sigmoid_f64(double x) {
   return (x < 0 ? e : 1.0) / (1.0 + e);
 }
 )"},
+    // Of two i16 each in a and b: both products added.
+    {"eg_add_products", R"(
+static inline int eg_add_products(unsigned a, unsigned b, int c) {
+  const int upper = (short)(a >> 16) * (short)(b >> 16), lower = (short)a * (short)b;
+  return (int)((unsigned)c + (unsigned)upper + (unsigned)lower);
+}
+)"},
     // Of two bf16 each in a and b: the products of the upper halves, then of the lower ones added.
     {"eg_fma_pairs", R"(
 static inline float eg_fma_pairs(unsigned a, unsigned b, float c) {

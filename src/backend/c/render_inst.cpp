@@ -145,17 +145,19 @@ void CRenderer::apply(ValueId target, const kernel::inst::Apply& inst, Type type
 }
 
 void CRenderer::fma(ValueId target, const kernel::inst::Fma& inst, Type type) {
-  const bool pairs = type.dtype == DType::F32 && dtype_of(inst.args[0]) == DType::U32;
+  const bool pairs = type.dtype != DType::U32 && dtype_of(inst.args[0]) == DType::U32;
   ensure(type.dtype == DType::F32 || type.dtype == DType::F64 || !is_float(type.dtype),
          "c renderer: fma of {}", name_of(type.dtype));
   define(target, any_array(inst.args), [&](int lane) {
     const std::string a = lane_text(inst.args[0], lane), b = lane_text(inst.args[1], lane),
                       c = lane_text(inst.args[2], lane);
+    if (pairs)
+      return fmt::format("{}({}, {}, {})",
+                         type.dtype == DType::F32 ? "eg_fma_pairs" : "eg_add_products", a, b, c);
     if (!is_float(type.dtype))
       return language_.op(Op::Add, type.dtype, type.dtype,
                           {"(" + language_.op(Op::Mul, type.dtype, type.dtype, {a, b}) + ")", c});
-    const char* name = pairs ? "eg_fma_pairs" : type.dtype == DType::F32 ? "fmaf" : "fma";
-    return fmt::format("{}({}, {}, {})", name, a, b, c);
+    return fmt::format("{}({}, {}, {})", type.dtype == DType::F32 ? "fmaf" : "fma", a, b, c);
   });
 }
 

@@ -117,6 +117,15 @@ void describe_units(kernel::Target& target, bool pairs, bool tiles) {
                             .elements = {DType::BF16},
                             .left = {OperandSource::Vector},
                             .right = {OperandSource::Vector}});
+  target.units.push_back({.name = "i16_pairs",
+                          .layout = kernel::FragmentLayout::Pairs,
+                          .m = 1,
+                          .n = target.vector_bytes / 4,
+                          .k = 2,
+                          .elements = {DType::I8, DType::U8, DType::I16},
+                          .accumulator = DType::I32,
+                          .left = {OperandSource::Vector},
+                          .right = {OperandSource::Vector}});
   if (!tiles)
     return;
   target.add(kernel::Capability::MatrixTiles);

@@ -33,8 +33,8 @@ struct Host {
   kernel::Target target;
 };
 
-/// Capabilities and matrix units of a CPU with products of pairs of bf16 (AVX512_BF16) or with
-/// tiles (AMX).
+/// Capabilities and matrix units of a CPU: products of pairs of 16-bit integers, which all have,
+/// and those of pairs of bf16 (AVX512_BF16) and of tiles (AMX).
 void describe_units(kernel::Target& target, bool pairs, bool tiles);
 
 /// The machine at hand, with `workers` workers (0: EGRET_THREADS, or else the cores that this

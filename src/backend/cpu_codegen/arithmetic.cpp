@@ -227,6 +227,31 @@ Num apply_pairs(Sink& sink, llvm::Value* a, llvm::Value* b, llvm::Value* c) {
   return exact_fma(lower(x), lower(y), exact_fma(upper(x), upper(y), z));
 }
 
+Num apply_integer_pairs(Sink& sink, llvm::Value* a, llvm::Value* b, llvm::Value* c) {
+  const Num x(sink, a), y(sink, b), z(sink, c);
+  const int lanes = z.lanes();
+  // Both products and their sum; LLVM makes one instruction of it and of the addition where the CPU
+  // has one.
+  const bool has = lanes == 16  ? sink.isa.avx512
+                   : lanes == 8 ? sink.isa.avx2
+                                : lanes == 4 && sink.isa.x86;
+  if (has) {
+    auto* halves =
+        llvm::FixedVectorType::get(sink.b.getInt16Ty(), 2 * static_cast<unsigned>(lanes));
+    const llvm::Intrinsic::ID both = lanes == 16  ? llvm::Intrinsic::x86_avx512_pmaddw_d_512
+                                     : lanes == 8 ? llvm::Intrinsic::x86_avx2_pmadd_wd
+                                                  : llvm::Intrinsic::x86_sse2_pmadd_wd;
+    return z + z.with(sink.b.CreateIntrinsic(
+                   both, {}, {sink.b.CreateBitCast(a, halves), sink.b.CreateBitCast(b, halves)}));
+  }
+  auto& builder = sink.b;
+  const auto upper = [&](llvm::Value* v) { return z.with(builder.CreateAShr(v, 16)); };
+  const auto lower = [&](llvm::Value* v) {
+    return z.with(builder.CreateAShr(builder.CreateShl(v, 16), 16));
+  };
+  return z + upper(a) * upper(b) + lower(a) * lower(b);
+}
+
 llvm::Value* quick_bf16(Sink& sink, llvm::Value* a) {
   auto& b = sink.b;
   const int lanes = Num(sink, a).lanes();

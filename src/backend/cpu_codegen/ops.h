@@ -25,6 +25,8 @@ Num apply(Sink& sink, Op op, DType result, DType operand, std::span<llvm::Value*
 /// f32 c, and added to it the products of the upper bf16 of a and b (u32), then those of the lower
 /// ones; numbers below the smallest normal may count as zero.
 Num apply_pairs(Sink& sink, llvm::Value* a, llvm::Value* b, llvm::Value* c);
+/// The same of i16, added to i32.
+Num apply_integer_pairs(Sink& sink, llvm::Value* a, llvm::Value* b, llvm::Value* c);
 /// f32 in bf16 by the CPU's instruction, which takes subnormal numbers for zero; null where it has
 /// none for so many lanes.
 llvm::Value* quick_bf16(Sink& sink, llvm::Value* a);

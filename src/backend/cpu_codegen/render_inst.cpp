@@ -19,8 +19,10 @@ llvm::Value* Renderer::instruction(const Inst& inst, Type type) {
           [&](const Index& x) -> Value* { return index(x.expr, type); },
           [&](const Apply& x) -> Value* { return apply_op(x, type); },
           [&](const Fma& x) -> Value* {
-            if (dtype_of(x.args[0]) == DType::U32 && type.dtype == DType::F32)
-              return apply_pairs(sink_, value(x.args[0]), value(x.args[1]), value(x.args[2]));
+            if (dtype_of(x.args[0]) == DType::U32 && type.dtype != DType::U32) {
+              auto* pairs = type.dtype == DType::F32 ? apply_pairs : apply_integer_pairs;
+              return pairs(sink_, value(x.args[0]), value(x.args[1]), value(x.args[2]));
+            }
             return apply_fma(sink_, type.dtype, value(x.args[0]), value(x.args[1]),
                              value(x.args[2]));
           },

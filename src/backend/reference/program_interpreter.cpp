@@ -586,7 +586,20 @@ private:
     return std::bit_cast<float>(upper ? word & 0xFFFF0000u : word << 16);
   }
 
+  /// Two i16 in a u32.
+  static std::int64_t short_half(Number pair, bool upper) {
+    const auto word = static_cast<std::uint32_t>(pair.i);
+    return static_cast<std::int16_t>(upper ? word >> 16 : word & 0xFFFFu);
+  }
+
   Number fma(const kernel::inst::Fma& inst, DType dtype, int i, int lane) {
+    if (type_of(inst.args.at(0)).dtype == DType::U32 && dtype == DType::I32) {
+      const Number x = operand(inst.args.at(0), i, lane), y = operand(inst.args.at(1), i, lane);
+      std::int64_t sum = operand(inst.args.at(2), i, lane).i;
+      for (const bool upper : {true, false})
+        sum += short_half(x, upper) * short_half(y, upper);
+      return {.i = static_cast<std::int32_t>(sum)};
+    }
     if (type_of(inst.args.at(0)).dtype == DType::U32 && dtype == DType::F32) {
       const Number x = operand(inst.args.at(0), i, lane), y = operand(inst.args.at(1), i, lane);
       auto sum = static_cast<float>(operand(inst.args.at(2), i, lane).f);

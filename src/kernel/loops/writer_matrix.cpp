@@ -74,7 +74,8 @@ void Writer::matrix_product(const Tree& t, const Here& h) {
   const Tree &rows = t, &columns = *t.rest, &depth = *columns.rest;
   const int s = depth.rest->stage;
   const bool tiles = tiles_around(s) != nullptr;
-  if ((target_.unit(FragmentLayout::Pairs) == nullptr && !tiles) || dealt_ != Bind::Core)
+  if ((target_.unit(FragmentLayout::Pairs, DType::BF16) == nullptr && !tiles) ||
+      dealt_ != Bind::Core)
     throw Cannot("no matrix unit that code is written for");
   const std::int64_t m = rows.extent.value(), n = columns.extent.value(), k = depth.extent.value();
   if (n < 2 || n > kMostLanes || !std::has_single_bit(std::uint64_t(n)) || k % 2 != 0 ||

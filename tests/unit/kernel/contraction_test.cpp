@@ -252,8 +252,9 @@ kernel::Region low_region(const Einsum& e, bool work = false, DType low = DType:
 }
 
 /// Products of pairs at every level, by code for CPUs that have none where the level has none.
-void check_pairs(const kernel::Region& region, const std::string& knobs = "mr=2 nr=16 unroll=1") {
-  const auto schedule = kernel::parse_schedule("contraction " + knobs + " @mma=bf16_pairs");
+void check_pairs(const kernel::Region& region, const std::string& knobs = "mr=2 nr=16 unroll=1",
+                 const std::string& unit = "bf16_pairs") {
+  const auto schedule = kernel::parse_schedule("contraction " + knobs + " @mma=" + unit);
   for (const std::string level : testing::cpu_levels()) {
     backend::Device& device = testing::cpu_at(level);
     kernel::Target target = device.target();
@@ -298,6 +299,42 @@ TEST(ContractionPairs, AreRightInEveryLayoutAndSize) {
   check_pairs(low_region(sizes("mk", "kn", "mn", 19, 40, 34), true), "mr=2 nr=32 unroll=1");
   check_pairs(low_region(sizes("mk", "kn", "mn", 19, 40, 34)),
               "mr=2 nr=16 unroll=1 @vector_bytes=32");
+}
+
+/// A product of narrow integers, summed in i32.
+kernel::Region integer_region(const Einsum& e, DType left, DType right) {
+  return region_of([&](Graph& g) {
+    const NodeId a = g.cast(input(g, "a", e.left, e, left), DType::I32),
+                 b = g.cast(input(g, "b", e.right, e, right), DType::I32);
+    return std::vector{testing::einsum(g, a, b, e)};
+  });
+}
+
+TEST(IntegerPairs, AreExactInEveryLayoutAndType) {
+  for (const auto& [left, right] : {std::pair{DType::I8, DType::I8},
+                                    {DType::U8, DType::I8},
+                                    {DType::I16, DType::I16},
+                                    {DType::I16, DType::U8}})
+    for (const char* order : {"kn", "nk"})
+      for (const std::int64_t rows : {3, 19})
+        check_pairs(integer_region(sizes("mk", order, "mn", rows, 37, 35), left, right),
+                    "kc=16 mr=3 nr=16 pack_left=0 pack_right=0", "i16_pairs");
+  check_pairs(integer_region(sizes("bkm", "bkn", "bmn", 9, 12, 8, 2), DType::I8, DType::U8),
+              "mr=2 nr=8 @vector_bytes=16", "i16_pairs");
+}
+
+TEST(IntegerPairs, AreTheFirstChoiceForWhatTheyMultiply) {
+  for (const std::string level : testing::cpu_levels()) {
+    const kernel::Target& target = testing::cpu_at(level).target();
+    const auto unit = [&](DType left, DType right) {
+      const auto region = integer_region(sizes("mk", "kn", "mn", 64, 64, 64), left, right);
+      return kernel::contraction_generator().space(region, target)[0].mma;
+    };
+    EXPECT_EQ(unit(DType::I8, DType::I8), "i16_pairs") << level;
+    EXPECT_EQ(unit(DType::U8, DType::I16), "i16_pairs") << level;
+    EXPECT_EQ(unit(DType::U16, DType::I8), "") << level;
+    EXPECT_EQ(unit(DType::I32, DType::I8), "") << level;
+  }
 }
 
 TEST(ContractionPairs, ReadPlacesThatAreReadOnceOrLieInPairs) {
