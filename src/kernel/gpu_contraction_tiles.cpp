@@ -380,10 +380,18 @@ std::vector<Choice> choices_of(const Region& region, const ContractionForm& form
 
 double gpu_contraction_seconds(const Region& region, const ContractionForm& form,
                                const Target& target) {
-  constexpr double kProductSeconds = 3.8e-13; // of one core, by a matrix unit
-  for (const Choice& c : choices_of(region, form, target))
-    if (gpu_tiles_of(c.schedule, region, form, target).reason.empty())
-      return c.time * kProductSeconds;
+  // A product of one core by a matrix unit; a step of the ring, which waits for the copies of the
+  // next one: through registers, or asynchronous.
+  constexpr double kProductSeconds = 3.8e-13, kStepSeconds = 4e-7, kAsyncStepSeconds = 1.5e-7;
+  for (const Choice& c : choices_of(region, form, target)) {
+    const FoundTiles found = gpu_tiles_of(c.schedule, region, form, target);
+    if (!found.reason.empty())
+      continue;
+    const GpuTiles& t = found.tiles;
+    const auto steps = double(ceil_quotient(usual_size(form.depth.extent), t.bk * t.split));
+    return c.time * kProductSeconds +
+           steps * (t.unit == GpuUnit::Fma ? kStepSeconds : kAsyncStepSeconds);
+  }
   return std::numeric_limits<double>::infinity();
 }
 

@@ -1,15 +1,20 @@
 // Products of a few rows with a large matrix, on a GPU: the matrix is read once, in wide pieces,
 // and everything else has to keep out of the way. The depth is shared out among lanes and warps,
-// whose sums are added in a fixed order.
+// whose sums are added in a fixed order. Small products of more rows, whose slices are combined,
+// have a block for each group of rows.
 #include "kernel/analysis.h"
 #include "kernel/contraction_pack.h"
 #include "kernel/families.h"
+#include "kernel/gpu_contraction_tiles.h"
 #include "kernel/gpu_sums.h"
 #include "kernel/gpu_wgmma.h"
 #include "kernel/knobs.h"
+#include "support/checked.h"
 #include "support/fail.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 namespace egret::kernel {
 
@@ -17,6 +22,7 @@ namespace {
 
 constexpr int kMostRows = 8;
 constexpr int kWidestAccess = 16; ///< bytes of an access
+constexpr int kMostThreadSums = 128;
 
 /// How a block shares out its work.
 struct SkinnyTiles {
@@ -26,6 +32,7 @@ struct SkinnyTiles {
   int warps_k = 1; ///< warps that share the depth
   int warps_n = 1; ///< warps with columns of their own
   int unroll = 1;  ///< steps whose reads are under way together
+  int rows = 1;    ///< of a block
   bool along_depth = true;
   int threads() const { return 32 * warps_k * warps_n; }
   int columns_of_output() const { return along_depth ? 1 : 32 / deep * lanes; }
@@ -59,6 +66,10 @@ SkinnyTiles tiles_of(const Schedule& s, const Region& r, const ContractionForm& 
   t.warps_k = knob("wk", 4, 16);
   t.warps_n = knob("wn", 1, 16);
   t.unroll = knob("unroll", 2, 32);
+  const std::int64_t rows = f.rows.extent.value();
+  t.rows = int(std::clamp<std::int64_t>(s.knob("rows", 0), 0, rows));
+  if (t.rows == 0)
+    t.rows = int(rows);
   return t;
 }
 
@@ -67,7 +78,7 @@ public:
   GpuSkinny(const Region& region, const ContractionForm& form, const SkinnyTiles& tiles,
             const Schedule& schedule)
       : r_(region), f_(form), t_(tiles), s_(schedule), b_(region.name), e_(b_, region),
-        rows_(int(form.rows.extent.value())), thread_(thread_variable(tiles.threads())) {
+        rows_(tiles.rows), thread_(thread_variable(tiles.threads())) {
     const Expr warp = floordiv(thread_, 32), lane = floormod(thread_, 32);
     warp_k_ = floordiv(warp, t_.warps_n);
     warp_n_ = floormod(warp, t_.warps_n);
@@ -84,8 +95,9 @@ public:
     launch.workers = Expr(1);
     if (is_empty(r_, result_axes(r_.stages[f_.stage])))
       return b_.finish(launch);
-    const Expr across = ceildiv(f_.columns.extent, t_.columns());
-    launch.workers = f_.batch.extent * across;
+    const Expr across = max(ceildiv(f_.columns.extent, t_.columns()), Expr(1));
+    const Expr down = ceildiv(f_.rows.extent, rows_);
+    launch.workers = f_.batch.extent * down * across;
     part_ = b_.shared("part", f_.accumulator, std::int64_t(t_.warps_k) * rows_ * t_.columns());
     // Of a thread: by row the sums of its columns, in vectors when these are neighbours.
     for (int i = 0; i < rows_ * t_.outputs; ++i)
@@ -93,9 +105,9 @@ public:
     b_.grid_loop(launch.workers, [&](const Expr& number) {
       GpuTile tile;
       tile.batch.at.resize(r_.axes.size());
-      put_index(tile.batch, r_, f_.batch, floordiv(number, max(across, Expr(1))));
-      tile.first_row = Expr(0);
-      tile.first_column = floormod(number, max(across, Expr(1))) * Expr(t_.columns());
+      put_index(tile.batch, r_, f_.batch, floordiv(number, down * across));
+      tile.first_row = floormod(floordiv(number, across), down) * Expr(rows_);
+      tile.first_column = floormod(number, across) * Expr(t_.columns());
       add_up(tile);
       collect();
       b_.barrier();
@@ -136,7 +148,9 @@ private:
     p.lanes = lanes;
     std::vector<Guard> inside;
     if (!f_.rows.axes.empty())
-      put_index(p, r_, f_.rows, row);
+      put_index(p, r_, f_.rows, tile.first_row + row);
+    if (column == nullptr)
+      p.mask = unproved({{tile.first_row + row, Expr(0), f_.rows.extent}});
     if (t_.along_depth) {
       put_lanes(p, r_, f_.depth, k, lanes);
       inside = lanes_inside(f_.depth, k, lanes);
@@ -260,13 +274,47 @@ FoundContraction find_skinny(const Region& region) {
     std::swap(found.form.rows, found.form.columns);
     std::swap(found.form.left, found.form.right);
   }
-  if (!few(found.form.rows) || found.form.columns.axes.empty())
-    found = {false, {}, fmt::format("it has more than {} rows", kMostRows)};
+  if (!found.form.rows.extent.constant() || found.form.columns.axes.empty())
+    found = {false, {}, "it has no known number of rows, or no columns"};
   return found;
 }
 
-constexpr Knob kGpuSkinnyKnobs[] = {
-    {"deep", 1, 32}, {"outputs", 1, 32}, {"wk", 1, 32}, {"wn", 1, 32}, {"unroll", 1, 32}};
+/// A way to cut up a small product whose slices are combined, and its seconds by a count of
+/// instructions: what a warp's scheduler issues, and the way to memory and back for each step. No
+/// GPU has measured it.
+struct SmallTiles {
+  std::int64_t rows = 0, warps_k = 1;
+  double seconds = std::numeric_limits<double>::infinity();
+};
+SmallTiles small_tiles(const Region& region, const ContractionForm& f, const Target& target) {
+  constexpr double kClock = 1.7e9, kSchedulers = 4, kStepSeconds = 0.7e-6;
+  const bool deep = f.right.order != Side::Order::Panel;
+  const double depth = double(usual_size(f.depth.extent)), slices = double(f.columns.slices);
+  const auto lanes = double(kWidestAccess / size_of(memory_type(region, f)));
+  const double across = deep ? 32 : 8, step = deep ? 32 * lanes : 8,
+               places = double(usual_size(f.columns.slice_extent())) / (deep ? 1 : 4 * lanes);
+  SmallTiles best;
+  for (const std::int64_t rows : {1, 2, 4, 8, 16})
+    for (const std::int64_t warps_k : {1, 2, 4}) {
+      const double sums = double(rows) * slices * (deep ? 1 : lanes);
+      if (sums > kMostThreadSums / 2 || (warps_k > 1 && double(warps_k) * step > depth))
+        continue;
+      const double steps = std::ceil(depth / (step * double(warps_k))),
+                   warps = double(ceil_quotient(usual_size(f.rows.extent), rows)) *
+                           std::ceil(places) * double(usual_size(f.batch.extent)) * double(warps_k);
+      const double of_step = double(rows) * slices * lanes + double(rows) + slices,
+                   of_end = sums * 2 * std::log2(across) + f.epilogue_flops;
+      const double waves = std::ceil(warps / (kSchedulers * target.workers));
+      const double seconds =
+          kStepSeconds * (1 + (steps - 1) / 4) + waves * (steps * of_step + of_end) / kClock;
+      if (seconds < 0.95 * best.seconds)
+        best = {rows, warps_k, seconds};
+    }
+  return best;
+}
+
+constexpr Knob kGpuSkinnyKnobs[] = {{"deep", 1, 32}, {"outputs", 1, 32}, {"wk", 1, 32},
+                                    {"wn", 1, 32},   {"unroll", 1, 32},  {"rows", 0, 1 << 20}};
 
 class GpuSkinnyGenerator : public Generator {
 public:
@@ -278,6 +326,8 @@ public:
       return {};
     const ContractionForm& f = found.form;
     const bool deep = f.right.order != Side::Order::Panel;
+    if (f.rows.extent.value() > kMostRows)
+      return rows_in_groups(region, f, target);
     const std::int64_t columns = usual_size(f.columns.extent) * usual_size(f.batch.extent),
                        depth = usual_size(f.depth.extent), rows = f.rows.extent.value();
     const std::int64_t cores = target.workers;
@@ -338,6 +388,30 @@ public:
     return space;
   }
 
+  /// Small products of more rows whose slices are combined, which would be too few tiles.
+  static std::vector<Schedule> rows_in_groups(const Region& region, const ContractionForm& f,
+                                              const Target& target) {
+    if (f.columns.slices == 1 || f.rows.axes.empty())
+      return {};
+    const SmallTiles tiles = small_tiles(region, f, target);
+    if (tiles.rows == 0 || tiles.seconds >= gpu_contraction_seconds(region, f, target))
+      return {};
+    std::vector<Schedule> space;
+    for (const std::int64_t rows : {tiles.rows, 2 * tiles.rows, tiles.rows / 2}) {
+      if (rows < 1)
+        continue;
+      Schedule s;
+      s.generator = "gpu_skinny";
+      s.knobs = {{"outputs", f.columns.slices},
+                 {"rows", rows},
+                 {"unroll", 1},
+                 {"wk", tiles.warps_k},
+                 {"wn", 1}};
+      space.push_back(std::move(s));
+    }
+    return space;
+  }
+
   Lowered lower(const Region& region, const Schedule& schedule,
                 const Target& target) const override {
     const FoundContraction found = find_skinny(region);
@@ -348,7 +422,8 @@ public:
     const SkinnyTiles tiles = tiles_of(schedule, region, found.form);
     if (tiles.threads() > 1024)
       return {false, {}, "more than 1024 threads"};
-    if (tiles.along_depth ? tiles.outputs > 32 : tiles.outputs > 16)
+    const std::int64_t sums = std::int64_t(tiles.rows) * tiles.outputs;
+    if (sums * (tiles.along_depth ? 1 : tiles.lanes) > kMostThreadSums)
       return {false, {}, "more columns than a thread has registers for"};
     ContractionForm form = found.form;
     form.columns.run = tiles.columns_of_output();

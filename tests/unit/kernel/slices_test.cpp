@@ -60,10 +60,7 @@ TEST(Slices, OfAGpusProductsAreCombinedInItsKernel) {
       const kernel::Target target = backend::cuda::known_target(capability);
       const RegionCase c = case_of(cell, target);
       ASSERT_GE(kernel::sliced_axis(c.region), 0) << cell.name();
-      const bool few = cell.rows <= 8 && cell.batch == 1;
-      EXPECT_FALSE((few ? kernel::gpu_skinny_generator() : kernel::gpu_contraction_generator())
-                       .space(c.region, target)
-                       .empty())
+      EXPECT_FALSE(kernel::gpu_contraction_generator().space(c.region, target).empty())
           << cell.name();
       EXPECT_EQ(testing::check_generators(c, target, {}, 6), "") << cell.name();
     }
@@ -88,6 +85,34 @@ TEST(Slices, AreTakenAlongInSharesOfTheDepthToo) {
                                     kernel::parse_schedule("contraction kc=32 mr=2 nr=128"), cpu,
                                     {}, true),
             "");
+}
+
+TEST(Slices, OfSmallProductsHaveABlockForEachGroupOfRows) {
+  const kernel::Target gpu = backend::cuda::known_target(90);
+  for (const bool transposed : {false, true})
+    for (const char* schedule :
+         {"gpu_skinny outputs=4 rows=4 unroll=1 wk=1", "gpu_skinny outputs=4 rows=3 unroll=2 wk=2",
+          "gpu_skinny outputs=8 rows=1 unroll=1 wk=1 wn=2"})
+      EXPECT_EQ(testing::check_schedule(case_of({.rows = 13,
+                                                 .length = 18,
+                                                 .depth = 70,
+                                                 .weights_transposed = transposed,
+                                                 .batch = 2},
+                                                gpu),
+                                        kernel::gpu_skinny_generator(),
+                                        kernel::parse_schedule(schedule), gpu, {.workers = 3},
+                                        true),
+                "");
+  // Few tiles of a deep product are for many warps; many tiles are for the ring.
+  const auto groups = [&](std::int64_t rows, std::int64_t length) {
+    return !kernel::gpu_skinny_generator()
+                .space(testing::region_of_slices({.rows = rows, .length = length, .depth = length}),
+                       gpu)
+                .empty();
+  };
+  EXPECT_TRUE(groups(16, 128));
+  EXPECT_TRUE(groups(64, 256));
+  EXPECT_FALSE(groups(4096, 1024));
 }
 
 TEST(Slices, StayApartWhereTilesWithPlacesOfAllTakeLonger) {
