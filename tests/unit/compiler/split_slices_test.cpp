@@ -18,7 +18,7 @@ namespace {
 using ir::Graph;
 using ir::NodeId;
 
-constexpr std::int64_t kRows = 6, kLength = 10, kDepth = 7;
+constexpr std::int64_t kRows = 6, kLength = 16, kDepth = 7;
 
 /// x w of [kRows, slices * kLength].
 NodeId product(Graph& g, const std::string& x, const std::string& w, std::int64_t slices) {
@@ -120,11 +120,11 @@ TEST(SplitSlices, ChoicesKeepReadersApart) {
 
 TEST(SplitSlices, ADimOfSlicesIsReadAtFixedPlaces) {
   Graph g;
-  const testing::Einsum e{"mk", "gnk", "mgn", {{'m', 5}, {'g', 3}, {'n', 12}, {'k', 8}}};
+  const testing::Einsum e{"mk", "gnk", "mgn", {{'m', 5}, {'g', 3}, {'n', 16}, {'k', 8}}};
   const NodeId all = testing::einsum(g, g.input("x", DType::F32, e.shape_of("mk")),
                                      g.input("w", DType::F32, e.shape_of("gnk")), e);
   const auto at = [&](std::int64_t i) {
-    return g.reshape(g.shrink(all, {0, i, 0}, {5, i + 1, 12}), {5, 12});
+    return g.reshape(g.shrink(all, {0, i, 0}, {5, i + 1, 16}), {5, 16});
   };
   g.outputs = {g.binary(Op::Add, at(0), g.binary(Op::Mul, at(1), at(2)))};
   EXPECT_EQ(kernels_of(g), 1u);
@@ -146,14 +146,14 @@ TEST(SplitSlices, ProductsThatAreReadOtherwiseStayAsTheyAre) {
   {
     Graph g; // parts of two lengths
     const NodeId all = product(g, "x", "w", 2);
-    const NodeId a = g.shrink(all, {0, 0}, {kRows, 5}), b = g.shrink(all, {0, 5}, {kRows, 20});
+    const NodeId a = g.shrink(all, {0, 0}, {kRows, 5}), b = g.shrink(all, {0, 5}, {kRows, 32});
     g.outputs = {g.unary(Op::Tanh, a), g.unary(Op::Exp, b)};
     stays(g);
   }
   {
     Graph g; // slices that begin between others
     const NodeId all = product(g, "x", "w", 3);
-    const NodeId a = g.shrink(all, {0, 5}, {kRows, 15}), b = slice(g, all, 0);
+    const NodeId a = g.shrink(all, {0, 5}, {kRows, 21}), b = slice(g, all, 0);
     g.outputs = {g.binary(Op::Mul, a, b)};
     stays(g);
   }

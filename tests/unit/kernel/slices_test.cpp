@@ -23,7 +23,7 @@ using testing::SlicedProduct;
 RegionCase case_of(const SlicedProduct& product, const kernel::Target& target) {
   const Graph g = testing::graph_of(product);
   std::vector<RegionCase> cases =
-      testing::region_cases(g, testing::random_inputs(g, 1, {.special = false}), target);
+      testing::region_cases(g, testing::random_inputs(g, 1, {.special = false}));
   EXPECT_EQ(cases.size(), 1u) << product.name();
   return testing::aligned_for(cases.at(0), target);
 }
@@ -126,6 +126,16 @@ TEST(Slices, StayApartWhereTilesWithPlacesOfAllTakeLonger) {
   EXPECT_TRUE(kernel::slices_pay(testing::region_of_slices(small), gpu, 2e-6));
   EXPECT_FALSE(kernel::slices_pay(testing::region_of_slices(large), gpu, 2e-6));
   EXPECT_TRUE(kernel::slices_pay(testing::region_of_slices(large), gpu, 1));
+}
+
+TEST(Slices, OfACpuAreWholeVectors) {
+  const kernel::Target cpu = testing::test_targets()[0];
+  const std::int64_t lanes = cpu.vector_bytes / 4;
+  const SlicedProduct whole{.rows = 8, .length = 2 * lanes, .depth = 16};
+  SlicedProduct cut = whole;
+  cut.length -= 1;
+  EXPECT_TRUE(kernel::slices_pay(testing::region_of_slices(whole), cpu, 0));
+  EXPECT_FALSE(kernel::slices_pay(testing::region_of_slices(cut), cpu, 1));
 }
 
 TEST(Slices, SchedulesWithoutPlacesOfAllAreRefused) {
