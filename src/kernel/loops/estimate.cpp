@@ -38,12 +38,18 @@ Estimator::Estimator(const Region& region, const Target& target)
     extents_.push_back(std::max(1.0, extent_or_usual(axis.extent)));
 }
 
-void Estimator::describe(int s, StageCost& cost, const std::vector<bool>& bodies) const {
+// Loads of stages are at the same point: a stage that a body computes is computed once, however
+// many of its stages read it. `counted`: bodies, and stages that are part of the cost already.
+void Estimator::describe(int s, StageCost& cost, std::vector<bool>& counted,
+                         const std::vector<bool>& bodies) const {
   const Stage& stage = region_.stages[std::size_t(s)];
   cost.flops += flops_of(stage);
   for (const Load& load : stage.loads) {
     if (load.source == Source::Stage && !bodies[std::size_t(load.number)]) {
-      describe(load.number, cost, bodies);
+      if (!counted[std::size_t(load.number)]) {
+        counted[std::size_t(load.number)] = true;
+        describe(load.number, cost, counted, bodies);
+      }
       continue;
     }
     Access access;
@@ -88,7 +94,8 @@ void Estimator::set_bodies(const Tree& tree) {
   for (std::size_t s = 0; s < stages_.size(); ++s) {
     if (!bodies[s])
       continue;
-    describe(static_cast<int>(s), stages_[s], bodies);
+    std::vector<bool> counted = bodies;
+    describe(static_cast<int>(s), stages_[s], counted, bodies);
     const Stage& stage = region_.stages[s];
     if (!readers_of(region_, static_cast<int>(s)).empty()) {
       Access access;

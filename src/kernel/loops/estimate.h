@@ -78,7 +78,8 @@ private:
   double gpu_matrix_seconds(int stage, std::span<const LoopAround> loops,
                             std::span<const NearAround> near, std::size_t shared) const;
   double trips_of(const Tree& loop) const;
-  void describe(int stage, StageCost& cost, const std::vector<bool>& bodies) const;
+  void describe(int stage, StageCost& cost, std::vector<bool>& counted,
+                const std::vector<bool>& bodies) const;
   double walk(const Tree& tree, std::vector<LoopAround>& loops, std::vector<SumAround>& sums,
               std::vector<NearAround>& near, std::size_t shared) const;
   /// Cycles of a product by tiles of AMX, copies apart; negative: the loops are none.

@@ -396,6 +396,31 @@ TEST(LoopSpaceTest, TheProgramRunsInTheEngineAlone) {
   EXPECT_NE(printed.find("(For"), std::string::npos); // and every check held
 }
 
+// Values that an iteration masks twice, as in escape-time fractals: each is a stage that two later
+// ones read, so that there are 2^16 ways from the last one to the first.
+TEST(LoopEstimate, AStageThatManyReadCountsOnce) {
+  const Region region = testing::region_of([](ir::Graph& g) {
+    const ir::NodeId x = g.input("x", DType::F32, {1000});
+    ir::NodeId a = x, b = x;
+    for (int i = 0; i < 16; ++i) {
+      const ir::NodeId inside = g.binary(Op::Lt, g.binary(Op::Add, a, b), x);
+      const ir::NodeId next = g.select(inside, g.binary(Op::Mul, a, b), a);
+      b = g.select(inside, g.binary(Op::Max, a, b), b);
+      a = next;
+    }
+    return std::vector{g.binary(Op::Add, a, b)};
+  });
+  ASSERT_GT(region.stages.size(), 20u);
+  const std::string last = std::to_string(region.stages.size() - 1);
+  kernel::loops::Estimator estimator(region, target());
+  const TreePtr tree = parse(("for(0,1000,1,serial,body(" + last + "))").c_str(), region);
+  EXPECT_GT(estimator.seconds(*tree), 0);
+  std::size_t loads = region.outputs.size();
+  for (const auto& stage : region.stages)
+    loads += stage.loads.size();
+  EXPECT_LE(estimator.accesses(static_cast<int>(region.stages.size()) - 1).size(), loads);
+}
+
 TEST(LoopEstimate, LanesRegistersCoresAndCachesCount) {
   const Region region = testing::matrix_product(256, 256, 256);
   kernel::loops::Estimator estimator(region, target());
