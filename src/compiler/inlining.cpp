@@ -48,6 +48,8 @@ public:
     std::vector<bool> forced(graph_.size(), false);
     for (NodeId id = 0; id < graph_.size(); ++id) {
       auto cls = info_of(graph_[id].op).cls;
+      if (cls == OpClass::Scatter)
+        find_bounds(graph_[id].inputs[1]);
       if (cls == OpClass::Gather || cls == OpClass::Scatter)
         forced[facts_.view(graph_[id].inputs[0]).base] = true;
     }
@@ -72,6 +74,23 @@ private:
     const bool free = !forced && cls != OpClass::Source && !facts_.is_product(id);
     const bool recomputed = fuse_ && choices_.recomputed.contains(id) && may_inline(id);
     stored_[id] = forced || (free && !recomputed && !inlines(id));
+  }
+
+  /// Notes the truth values of the condition that an index is selected by.
+  void find_bounds(NodeId index) {
+    const ir::Node& select = graph_[facts_.view(index).base];
+    if (select.op != Op::Select)
+      return;
+    std::vector<NodeId> left{facts_.view(select.inputs[0]).base};
+    while (!left.empty()) {
+      const NodeId id = left.back();
+      left.pop_back();
+      if (graph_[id].dtype != DType::Bool || !is_elementwise(graph_[id].op) ||
+          !bounds_.insert(id).second)
+        continue;
+      for (const NodeId input : graph_[id].inputs)
+        left.push_back(facts_.view(input).base);
+    }
   }
 
   /// Whether the value can be computed inside its readers at all.
@@ -216,6 +235,9 @@ private:
       return true;
     if (fuse_ && is_of_indices(made) && pays_to_recompute(made, id))
       return true;
+    // A scatter that sees how its index is bounded knows which updates never meet.
+    if (fuse_ && bounds_.contains(made) && cone.flops <= kCheapFlops)
+      return true;
     if (!fuse_ || reads_as_factor(made) >= kManyReads || narrows_product(made))
       return false;
     const std::set<NodeId> readers = [&] {
@@ -263,6 +285,7 @@ private:
   const PartitionChoices& choices_;
   std::vector<bool> stored_;
   std::vector<Cone> cones_;
+  std::set<NodeId> bounds_;  ///< conditions that bound the indices of scatters
   std::vector<NodeId> seen_; ///< by node: the last value in whose cone it was counted
 };
 

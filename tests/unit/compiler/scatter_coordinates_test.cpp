@@ -1,6 +1,9 @@
 // What is known of the coordinates of a scatter.
 #include "compiler/scatter_coordinates.h"
 
+#include "kernel/scatter_axes.h"
+#include "support/contraction_regions.h"
+
 #include <gtest/gtest.h>
 
 namespace egret::compiler {
@@ -72,6 +75,32 @@ TEST(ScatterCoordinates, AreNotTakenApartWhereOthersHaveAnElementToo) {
 
 TEST(ScatterCoordinates, AreNotTakenApartWhereNumbersOverflow) {
   EXPECT_FALSE(Indexed(INT64_MAX, INT64_MAX).found(15).has_value());
+}
+
+// Rows of updates go to rows of data: what is known of a row's number is known once a row, and the
+// scatter must still see it.
+TEST(ScatterCoordinates, ConditionsOfFewerAxesStayWithTheScatter) {
+  constexpr std::int64_t kRows = 300, kColumns = 17, kUpdates = 5000;
+  const kernel::Region region = testing::region_of([&](ir::Graph& g) {
+    const auto numbers = [&](std::int64_t n, const Shape& shape) {
+      return g.broadcast(g.constant(Scalar::of(DType::I64, n)), shape);
+    };
+    const Shape updates{kUpdates, kColumns};
+    const auto whole = [&](ir::NodeId a) { return g.expand(g.reshape(a, {kUpdates, 1}), updates); };
+    const ir::NodeId row = g.input("row", DType::I64, {kUpdates});
+    const ir::NodeId truth =
+        g.broadcast(g.constant(Scalar::of(DType::Bool, std::int64_t{1})), {kUpdates});
+    const ir::NodeId negative = g.binary(Op::Lt, row, numbers(0, {kUpdates}));
+    const ir::NodeId within = g.binary(Op::And, g.binary(Op::Xor, negative, truth),
+                                       g.binary(Op::Lt, row, numbers(kRows, {kUpdates})));
+    const ir::NodeId column = g.expand(g.reshape(g.iota(kColumns), {1, kColumns}), updates);
+    const ir::NodeId place =
+        g.binary(Op::Add, g.binary(Op::Mul, whole(row), numbers(kColumns, updates)), column);
+    return std::vector{g.scatter(Op::ScatterMax, g.input("data", DType::F32, {kRows * kColumns}),
+                                 g.select(whole(within), place, numbers(-1, updates)),
+                                 g.input("updates", DType::F32, updates), 0)};
+  });
+  EXPECT_EQ(kernel::independent_axes(region, region.outputs.at(0)).size(), 1u);
 }
 
 } // namespace
