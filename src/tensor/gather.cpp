@@ -182,24 +182,35 @@ Tensor scattered(Op op, const Tensor& flat, const Tensor& place, const Tensor& u
   return apply(op, {&flat, &place, &updates}, {.axes = {0}}, who);
 }
 
-// data with products of the updates of each line. No primitive scatters by products: every element
-// looks at all updates of its line.
+// data with products of the updates of each line. No primitive scatters by products: the updates of
+// a line are put in order of their places, and each takes in turn the products of those 1, 2, 4 ...
+// before it that have its place, until the last one of a place holds them all.
 Tensor multiplied(const Tensor& data, std::int64_t axis, const Tensor& index, const Tensor& updates,
                   bool include_self, const char* who) {
-  const Tensor place = unsqueeze(index.to(DType::I64).transpose(axis, -1), -2);
-  const Tensor given = unsqueeze(updates.transpose(axis, -1), -2);
-  const Tensor own = unsqueeze(iota(data.shape()[static_cast<std::size_t>(axis)], DType::I64), -1);
-  const Tensor hit = eq(place, own); // [.., positions, updates]
-  Tensor product = prod(where(hit, given, 1), -1).to(data.dtype()).transpose(axis, -1);
-  Tensor met = any(hit, -1).transpose(axis, -1);
-  std::vector<std::int64_t> after; // the index may have fewer lines than data
-  const auto have = concrete(product.shape(), who), want = concrete(data.shape(), who);
-  for (std::size_t i = 0; i < want.size(); ++i)
-    after.push_back(want[i] - have[i]);
-  const std::vector<std::int64_t> before(after.size(), 0);
-  product = pad(product, before, after, 1);
-  met = pad(met, before, after, false);
-  return where(met, include_self ? data * product : product, data);
+  const auto lines = concrete(data.shape(), who)[static_cast<std::size_t>(axis)];
+  const Tensor number = index.to(DType::I64);
+  // Indices out of range take part nowhere: they stand behind the last place.
+  const Tensor known =
+      where(logical_and(number >= 0, number < lines), number, lines).transpose(axis, -1);
+  const Tensor order = argsort(known, -1);
+  const Tensor place = gather(known, -1, order);
+  const bool narrow = is_float(data.dtype()) && size_of(data.dtype()) < size_of(DType::F32);
+  const DType wide = narrow ? DType::F32 : data.dtype(); // rounded once
+  Tensor product = gather(updates.to(wide).transpose(axis, -1), -1, order);
+  const std::int64_t last = place.rank() - 1;
+  const auto n = concrete(place.shape(), who)[static_cast<std::size_t>(last)];
+  std::vector<std::int64_t> front(static_cast<std::size_t>(place.rank()), 0), back = front;
+  for (std::int64_t step = 1; step < n; step *= 2) {
+    front.back() = step;
+    const Tensor same = eq(pad(place.narrow(last, 0, n - step), front, back, -1), place);
+    const Tensor before = pad(product.narrow(last, 0, n - step), front, back, 1);
+    product = where(same, before, 1) * product;
+  }
+  const Tensor own = data.to(wide), at = place.transpose(axis, -1);
+  // Of several updates of one place the last one stays.
+  const Tensor total = scatter(include_self ? ones(data.shape(), wide) : own, axis, at,
+                               product.transpose(axis, -1), Scatter::Set);
+  return (include_self ? own * total : total).to(data.dtype());
 }
 
 } // namespace

@@ -48,7 +48,7 @@ Tensor index_fill(const Operand& data, std::int64_t axis, const Operand& index, 
 enum class Scatter { Set, Add, Max, Min, Mean, Prod };
 /// data with updates[i][j] put at data[index[i][j]][j] for axis 0 (torch.scatter, scatter_reduce):
 /// ranks are equal, index's dims are at most those of updates, and but for the axis at most data's.
-/// A product looks at all updates of a line for each element of it.
+/// A product sorts the updates of each line and combines them in log2(updates) steps.
 /// A mean is of the updates and, with `include_self`, of data's element; without it the elements
 /// that any update meets do not count.
 Tensor scatter(const Operand& data, std::int64_t axis, const Operand& index, const Operand& updates,

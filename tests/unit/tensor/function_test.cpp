@@ -301,6 +301,43 @@ TEST(Indices, GatherTakeScatter) {
             (std::vector<bool>{true, true, false, true, true, true}));
 }
 
+TEST(Indices, ProductsOfManyUpdatesTakeOneSort) {
+  constexpr std::int64_t kLength = 3000, kUpdates = 20000;
+  Ints data(kLength), index(kUpdates), updates(kUpdates), want(kLength);
+  std::vector<bool> met(kLength, false);
+  for (std::int64_t i = 0; i < kLength; ++i)
+    data[i] = i % 7 - 3;
+  for (std::int64_t j = 0; j < kUpdates; ++j) {
+    index[j] = j * 7919 % (kLength + 20) - 10; // some are out of range, and do not count
+    updates[j] = j % 5 - 7;
+  }
+  for (const bool self : {true, false}) {
+    want = data;
+    met.assign(kLength, false);
+    for (std::int64_t j = 0; j < kUpdates; ++j)
+      if (index[j] >= 0 && index[j] < kLength) {
+        want[index[j]] = self || met[index[j]] ? want[index[j]] * updates[j] : updates[j];
+        met[index[j]] = true;
+      }
+    const Tensor product =
+        scatter(tensor(data), 0, tensor(index), tensor(updates), Scatter::Prod, self);
+    EXPECT_EQ(product.to_vector<std::int64_t>(), want);
+    EXPECT_EQ(scatter(tensor(data).to(DType::F64), 0, tensor(index), tensor(updates).to(DType::F64),
+                      Scatter::Prod, self)
+                  .to_vector<double>(),
+              std::vector<double>(want.begin(), want.end()));
+  }
+  // No updates, no elements, and f16 rounded once: 1 + 2^-10 to the fourth.
+  const Tensor none = zeros({0}, DType::I64);
+  EXPECT_EQ(scatter(ones({2}), 0, none, zeros({0}), Scatter::Prod).to_vector(), (Floats{1, 1}));
+  EXPECT_EQ(scatter(zeros({0}), 0, tensor({0, 1}), ones({2}), Scatter::Prod).numel(), 0);
+  const Tensor half = full({4}, 1 + 0x1p-10, DType::F16);
+  EXPECT_EQ(scatter(ones({1}, DType::F16), 0, zeros({4}, DType::I64), half, Scatter::Prod)
+                .to(DType::F32)
+                .item(),
+            1 + 4 * 0x1p-10);
+}
+
 TEST(Layers, NormsAndAttention) {
   const Tensor x = tensor({{1.0, 2.0, 3.0, 4.0}});
   expect_near(layer_norm(x, ones({4}), zeros({4})), {-1.3416355, -0.4472118, 0.4472118, 1.3416355});
