@@ -103,9 +103,10 @@ TEST(Contraction, PanelsThatAreReadOnceArePackedByTheirReader) {
 }
 
 TEST(Contraction, VectorsThatGoOverTheEndOfAnAxisArePacked) {
-  // result[b,m,n] = sum of left[m,k] * right[b,k,n]: the columns are b and n.
+  // result[b,m,n] = sum of left[m,k] * right[b,k,n]: the columns are b and n, and several tiles of
+  // rows read them.
   for (const std::int64_t n : {7, 8, 9, 15, 19, 32}) {
-    const auto region = product_region(sizes("mk", "bkn", "bmn", 9, n, 11, 3));
+    const auto region = product_region(sizes("mk", "bkn", "bmn", 41, n, 11, 3));
     const auto found = kernel::find_contraction(region);
     ASSERT_TRUE(found.ok) << found.reason;
     EXPECT_EQ(found.form.columns.axes.size(), 2U);
