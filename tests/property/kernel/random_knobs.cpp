@@ -62,7 +62,7 @@ Schedule changed(Schedule s, std::mt19937& random) {
       s.split_reduce = value;
       break;
     case 2:
-      s.order = static_cast<kernel::WorkOrder>(random() % 3);
+      s.order = static_cast<kernel::WorkOrder>(random() % 2);
       s.order_group = value;
       break;
     case 3:
