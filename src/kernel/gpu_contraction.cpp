@@ -248,12 +248,12 @@ private:
       if (size_of(factor_of(region, form, *side).dtype) != 2)
         return {};
     for (const bool right : {false, true})
-      if (!own || !kNewWaysAreMeasured)
+      if (!own)
         wish(right, axis, "order along the depth of windows", (kByRegisters - kByCopies) * ideal);
     for (const bool right : {false, true})
       if (own)
         wish(right, (*own)[right], "order along an axis of windows",
-             kNewWaysAreMeasured ? (kByRegisters - kQueued) * ideal : 0);
+             (kByRegisters - kQueued) * ideal);
     return wishes;
   }
 };

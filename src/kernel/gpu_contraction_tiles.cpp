@@ -42,7 +42,6 @@ GpuProblem problem_of(const ContractionForm& form, const Target& target) {
 struct Offer {
   int bm, bn, bk, stages, warps_m, warps_n;
   double cost; ///< of a product, relative
-  bool measured = true;
 };
 
 constexpr Offer kFmaOffers[] = {
@@ -63,8 +62,8 @@ constexpr Offer kWgmmaOffers[] = {
     {128, 32, 64, 9, 2, 1, 2.5},
     {128, 16, 64, 10, 2, 1, 4.6},
     {64, 8, 64, 14, 1, 1, 12.0},
-    {64, 256, 64, 5, 1, 1, 1.35, kNewWaysAreMeasured},
-    {256, 64, 64, 4, 2, 1, 1.5, kNewWaysAreMeasured},
+    {64, 256, 64, 5, 1, 1, 1.35},
+    {256, 64, 64, 4, 2, 1, 1.5},
 };
 constexpr Offer kMmaOffers[] = {
     {128, 128, 64, 3, 2, 2, 1.02}, {128, 256, 32, 4, 2, 4, 1.0}, {128, 128, 32, 4, 2, 2, 1.05},
@@ -270,18 +269,16 @@ public:
   struct Way {
     double cost = 0; ///< beside boxes; 0: it cannot come
     int registers = 0;
-    bool measured = false;
   };
   /// Both sides' in tiles of `bm` rows by `bn` columns.
   Way way(int bm, int bn) {
     const Way left = way_of(false, bm), right = way_of(true, bn);
     const int registers = left.registers + right.registers;
-    return {registers > kMostCopyRegisters ? 0 : left.cost * right.cost, registers,
-            left.measured && right.measured};
+    return {registers > kMostCopyRegisters ? 0 : left.cost * right.cost, registers};
   }
 
 private:
-  /// An estimate: nothing but boxes was measured.
+  /// An estimate.
   static double cost_of_pieces(int lanes) { return lanes == 8 ? 1.15 : lanes == 4 ? 1.3 : 1.7; }
 
   Way way_of(bool right, int panel) {
@@ -291,7 +288,7 @@ private:
           swizzled_view(r_, f_, right ? f_.right : f_.left, right ? f_.columns : f_.rows, panel);
       if (view.reason.empty())
         it->second = {view.copied ? cost_of_pieces(view.pieces.lanes) : 1.0,
-                      copy_registers(view, panel, kCopyThreads), view.measured};
+                      copy_registers(view, panel, kCopyThreads)};
     }
     return it->second;
   }
@@ -310,7 +307,6 @@ bool has_known_sizes(const ContractionForm& form) {
 struct Choice {
   Schedule schedule;
   double time; ///< in products of one core
-  bool measured = true;
 };
 
 /// All that are offered, ordered by time.
@@ -333,8 +329,7 @@ std::vector<Choice> choices_of(const Region& region, const ContractionForm& form
                        time = time_of(q, o, unit, 1);
           const Streamed cut = streamed(q, o);
           const auto offer = [&](double takes, std::int64_t shares, std::int64_t split = 1) {
-            choices.push_back(
-                {schedule_of(q, o, unit, split), factor * takes, o.measured && way.measured});
+            choices.push_back({schedule_of(q, o, unit, split), factor * takes});
             auto& knobs = choices.back().schedule.knobs;
             if (swap)
               knobs["swap"] = 1;
@@ -399,7 +394,6 @@ std::vector<Schedule> gpu_contraction_space(const Region& region, const Contract
                                             const Target& target) {
   std::vector<Choice> choices = choices_of(region, form, target);
   std::vector<Schedule> space;
-  std::size_t first = SIZE_MAX; // of what was measured
   for (Choice& c : choices) {
     const FoundTiles found = gpu_tiles_of(c.schedule, region, form, target);
     if (!found.reason.empty())
@@ -407,13 +401,8 @@ std::vector<Schedule> gpu_contraction_space(const Region& region, const Contract
     const GpuTiles& t = found.tiles;
     if ((t.shares > 0 || (t.unit == GpuUnit::Wgmma && t.split > 1)) && !has_known_sizes(form))
       continue;
-    if (c.measured)
-      first = std::min(first, space.size());
     space.push_back(std::move(c.schedule));
   }
-  if (first < space.size())
-    std::rotate(space.begin(), space.begin() + std::ptrdiff_t(first),
-                space.begin() + std::ptrdiff_t(first) + 1);
   return space;
 }
 

@@ -365,7 +365,7 @@ Lowered lower_wgmma(const Region& region, const ContractionForm& found, const Gp
   for (const SwizzledView* v : {&left, &right})
     if (!v->reason.empty())
       return {false, {}, v->reason};
-  if (sums && !(left.measured && right.measured))
+  if (sums && !(left.own_box && right.own_box))
     return {false, {}, "a factor of products that are not stored is no box of its own axes"};
   if (copy_registers(left, tiles.bm, tiles.copy_threads()) +
           copy_registers(right, tiles.bn, tiles.copy_threads()) >

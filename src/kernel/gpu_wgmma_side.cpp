@@ -83,7 +83,7 @@ SwizzledView swizzled_view(const Region& region, const ContractionForm& form, co
                            const AxisGroup& group, int panel) {
   SwizzledView v;
   v.box = tensor_view(region, form, side, group, panel, kSwizzledRow, false);
-  v.measured = kNewWaysAreMeasured || v.box.reason.empty();
+  v.own_box = v.box.reason.empty();
   if (!v.box.reason.empty())
     v.box = tensor_view(region, form, side, group, panel, kSwizzledRow, true);
   v.copied = !v.box.reason.empty();

@@ -26,16 +26,10 @@ struct PieceView {
   std::vector<Guard> guards; ///< from 0 on, likewise; outside of them zeros are read
 };
 
-/// Whether boxes of joined axes and pieces that threads copy were timed on a device. Until they are
-/// (bench/gpu_notes.md says what to run), a schedule with one stands behind the first one without
-/// in the space, so that a search may take it and nothing else does; no layout is changed for it
-/// but by a search.
-inline constexpr bool kNewWaysAreMeasured = false;
-
 struct SwizzledView {
   std::string reason; ///< why there is neither
   bool copied = false;
-  bool measured = false; ///< a box of the side's own axes, or kNewWaysAreMeasured
+  bool own_box = false; ///< a box of the side's own axes, none joined
   TensorView box;        ///< unless it is copied
   PieceView pieces;      ///< if it is
 };
