@@ -3,8 +3,8 @@
 // combines a share of the updates in counters of its own in shared memory; blocks combine theirs,
 // and the grid those of the blocks. Where they are many, the updates are sorted by their index;
 // neighbours of one index are then combined, first within chunks of updates, and then the ends of
-// chunks that belong together. Columns with indices of their own are taken by a thread each where
-// they are many, and else as one column.
+// chunks that belong together. Columns with indices of their own are taken by a thread or a warp
+// each where they are many, and else as one column.
 #include "kernel/gpu_scatter.h"
 
 #include "kernel/families.h"
@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 namespace egret::kernel {
 
@@ -416,9 +417,19 @@ private:
 // --- The choice
 
 /// The values of the knob `way`.
-enum Way : std::uint8_t { kCounters, kSorted, kTables, kAtomics, kLast, kFew, kIntegers, kColumns };
+enum Way : std::uint8_t {
+  kCounters,
+  kSorted,
+  kTables,
+  kAtomics,
+  kLast,
+  kFew,
+  kIntegers,
+  kColumns,
+  kWarps
+};
 
-constexpr Knob kGpuScatterKnobs[] = {{"way", kCounters, kColumns},
+constexpr Knob kGpuScatterKnobs[] = {{"way", kCounters, kWarps},
                                      {"threads", 32, 1024, 32},
                                      {"groups", 1, 1 << 14},
                                      {"together", 1, 64},
@@ -453,15 +464,23 @@ std::string refused_sorted(const ScatterForm& form, const RadixShape& shape) {
   return shape.digits() > shape.threads ? "a block has fewer threads than digits" : "";
 }
 
-/// Whether a thread for each column is ahead of ways that share out the updates. Times of an H200:
-/// of an update that waits for the one before it, and of what the other ways need at the least and
-/// for an update more.
-bool columns_pay(const ScatterForm& form, const Target& target) {
-  constexpr double kUpdate = 0.4e-6, kLeast = 60e-6, kOther = 0.25e-9;
+/// Estimates of how long columns with indices of their own take, in seconds of an H200.
+struct ColumnTimes {
+  double threads; ///< a thread for each: an update waits for the one before it
+  double warps;   ///< a warp for each: as many updates as it has lanes wait for those before them
+  double others;  ///< ways that share out the updates: at the least, and for an update more
+};
+
+ColumnTimes column_times(const ScatterForm& form, const Target& target) {
+  constexpr double kUpdate = 0.4e-6, kUpdates = 1.2e-6, kIssue = 1.1e-6, kLeast = 60e-6,
+                   kOther = 0.25e-9;
   const double updates = double(about(form.update_count)),
-               columns = double(about(form.column_count));
-  const double rounds = std::max(1.0, columns / (double(target.workers) * target.threads));
-  return updates * rounds * kUpdate < kLeast + updates * columns * kOther;
+               columns = double(about(form.column_count)),
+               rounds = columns / (double(target.workers) * target.threads),
+               turns = std::ceil(updates / kWarp);
+  return {updates * std::max(1.0, rounds) * kUpdate,
+          turns * (kUpdates + std::max(0.0, rounds * kWarp - 0.25) * kIssue),
+          kLeast + updates * columns * kOther};
 }
 
 class GpuScatterGenerator : public Generator {
@@ -476,9 +495,7 @@ public:
       return {};
     std::vector<Schedule> out;
     if (!form->index_by_update) {
-      if (refused_columns(*form, region).empty() && columns_pay(*form, target))
-        for (const int together : {4, 1, 8})
-          offer(kColumns, {{"threads", 256}, {"together", together}}, out);
+      by_column(*form, region, target, out);
       form = whole_form(region, *form);
     }
     exact(*form, region, target, out);
@@ -527,8 +544,9 @@ public:
     if (!found || found->updates.empty())
       return {false, {}, "it is no scatter by one index whose updates meet"};
     const std::int64_t way = schedule.knob("way", kCounters);
-    const ScatterForm form =
-        way == kColumns || found->index_by_update ? *found : whole_form(region, *found);
+    const ScatterForm form = way == kColumns || way == kWarps || found->index_by_update
+                                 ? *found
+                                 : whole_form(region, *found);
     const auto threads = int(schedule.knob("threads", 128));
     const auto together = [&](int most) { return int(schedule.knob("together", most)); };
     const auto made = [&](const std::string& refused, auto make) {
@@ -562,6 +580,9 @@ public:
     case kColumns:
       return made(refused_columns(form, region),
                   [&] { return scatter_by_columns(region, form, threads, together(4)); });
+    case kWarps:
+      return made(refused_warps(form, region),
+                  [&] { return scatter_by_warps(region, form, threads, together(4)); });
     case kFew:
       return made(refused_few(form), [&] { return scatter_few(region, form, threads); });
     default:
@@ -583,6 +604,24 @@ private:
     s.knobs = std::move(knobs);
     s.knobs["way"] = way;
     out.push_back(std::move(s));
+  }
+
+  /// Columns with indices of their own, by a thread or a warp for each.
+  static void by_column(const ScatterForm& form, const Region& region, const Target& target,
+                        std::vector<Schedule>& out) {
+    const ColumnTimes times = column_times(form, target);
+    const bool threads = refused_columns(form, region).empty() && times.threads < times.others,
+               warps = refused_warps(form, region).empty() && times.warps < times.others;
+    for (const bool second : {false, true})
+      if (second == (times.warps < times.threads)) {
+        if (threads)
+          for (const int together : {4, 1, 8})
+            offer(kColumns, {{"threads", 256}, {"together", together}}, out);
+      } else if (warps) {
+        for (const int together : {4, 1, 2})
+          if (together == 1 || kWarp * together < 2 * about(form.update_count))
+            offer(kWarps, {{"threads", 128}, {"together", together}}, out);
+      }
   }
 
   /// Updates whose order is of no consequence: in tables of the blocks, where they fit and each

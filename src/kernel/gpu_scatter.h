@@ -129,6 +129,12 @@ std::string refused_columns(const ScatterForm& form, const Region& region);
 KernelProgram scatter_by_columns(const Region& region, const ScatterForm& form, int threads,
                                  int together);
 
+/// A warp combines the updates of a column, as many at a time as it has lanes, in their order, with
+/// the output itself.
+std::string refused_warps(const ScatterForm& form, const Region& region);
+KernelProgram scatter_by_warps(const Region& region, const ScatterForm& form, int threads,
+                               int together);
+
 /// Floats by integers that stand for them. Maxima: integers in the same order. Sums of f32, so that
 /// they do not depend on their order (after Demmel and Nguyen, "Fast Reproducible Floating-Point
 /// Summation", 2013): the updates of an element are rounded to multiples of one number, which

@@ -71,8 +71,9 @@ Made line_scatter_graph(Rng& rng, std::int64_t most) {
   Expr count(1), stride(1);
   for (std::size_t i = 0; i < rank; ++i) {
     data.push_back(2 + rng.below(5));
-    updates.push_back(i == axis ? Expr(1 + rng.below(std::min<std::int64_t>(most, 12)))
-                                : Expr(1 + rng.below(data[i].value())));
+    updates.push_back(
+        i == axis ? Expr(1 + rng.below(std::min<std::int64_t>(most, rng.chance(0.3) ? 80 : 12)))
+                  : Expr(1 + rng.below(data[i].value())));
     count = count * data[i];
     if (i > axis)
       stride = stride * data[i];
@@ -125,7 +126,7 @@ std::vector<Schedule> scatter_schedules(const testing::RegionCase& c, const Targ
                                                      {"groups", 1 + rng.below(5)},
                                                      {"copies", rng.chance(0.5) ? 4 : 1},
                                                      together()}));
-    for (const int way : {3, 4, 5, 6, 7})
+    for (const int way : {3, 4, 5, 6, 7, 8})
       if (rng.chance(0.5))
         more.push_back(
             with_scatter_schedule(generator, {{"way", way}, {"threads", 32}, together()}));
