@@ -3,6 +3,7 @@
 #include "kernel/emit.h"
 
 #include <algorithm>
+#include <map>
 
 namespace egret::kernel {
 
@@ -57,6 +58,30 @@ std::optional<std::int64_t> stride_in(const Region& region, const std::vector<in
   return 0;
 }
 
+/// Of some points along the axis, the stride that most have.
+std::optional<std::int64_t> usual_stride_in(const Region& region, const std::vector<int>& axes,
+                                            const Expr& offset, int axis) {
+  constexpr std::int64_t kSamples = 16;
+  const std::int64_t pairs =
+      region.axes[std::size_t(axis)].extent.constant().value_or(0) - 1;
+  const std::vector<Expr> variables = variables_of(offset);
+  if (!std::ranges::all_of(variables, [](const Expr& v) { return v.is_axis(); }))
+    return std::nullopt;
+  const auto offset_at = [&](std::int64_t place) {
+    return evaluate(offset, [&](const Expr& v) {
+      return axes[std::size_t(v.axis_number())] == axis ? place : std::int64_t(0);
+    });
+  };
+  std::map<std::int64_t, std::int64_t> found;
+  for (std::int64_t k = 0; pairs > 0 && k < kSamples; ++k) {
+    const std::int64_t at = (2 * k + 1) * pairs / (2 * kSamples);
+    const std::int64_t stride = offset_at(at + 1) - offset_at(at);
+    if (++found[stride] > kSamples / 2)
+      return stride;
+  }
+  return std::nullopt;
+}
+
 } // namespace
 
 std::vector<bool> axes_of_value(const Region& region, const Stage& stage, int value) {
@@ -101,6 +126,21 @@ std::optional<std::int64_t> stride_of(const Region& region, const Stage& stage, 
 
 std::optional<std::int64_t> stride_of(const Region& region, const Output& output, int axis) {
   return stride_in(region, result_axes(region.stages[output.stage]), offset_of(output), axis);
+}
+
+std::optional<std::int64_t> usual_stride_of(const Region& region, const Stage& stage,
+                                            const Load& load, int axis) {
+  const auto stride = stride_of(region, stage, load, axis);
+  return stride || !load.indirect.empty()
+             ? stride
+             : usual_stride_in(region, stage.axes, offset_of(region, load), axis);
+}
+
+std::optional<std::int64_t> usual_stride_of(const Region& region, const Output& output, int axis) {
+  const auto stride = stride_of(region, output, axis);
+  return stride ? stride
+                : usual_stride_in(region, result_axes(region.stages[std::size_t(output.stage)]),
+                                  offset_of(output), axis);
 }
 
 double flops_of(const Stage& stage) {

@@ -27,6 +27,11 @@ Expr offset_of(const Output& output);
 std::optional<std::int64_t> stride_of(const Region& region, const Stage& stage, const Load& load,
                                       int axis);
 std::optional<std::int64_t> stride_of(const Region& region, const Output& output, int axis);
+/// The same, or that of most points where an axis holds several of memory's, as heads beside each
+/// other do (64 * (a // 8) + a % 8). Nothing where no stride is that of most points.
+std::optional<std::int64_t> usual_stride_of(const Region& region, const Stage& stage,
+                                            const Load& load, int axis);
+std::optional<std::int64_t> usual_stride_of(const Region& region, const Output& output, int axis);
 
 /// Arithmetic of one point of the stage, in additions, without what its loads of other stages cost.
 double flops_of(const Stage& stage);

@@ -356,7 +356,7 @@ public:
 
   std::vector<Schedule> space(const Region& region, const Target& target) const override {
     ColumnFacts f(region);
-    if (!f.passes.reason.empty() || f.tile < 0 || !f.passes.waits())
+    if (!f.passes.reason.empty() || f.tile < 0 || f.passes.count == 1)
       return {};
     const int lanes = gpu_lanes(region, f.tile, target.vector_bytes);
     const std::int64_t width = about(region.axes[f.tile].extent);

@@ -52,11 +52,11 @@ std::int64_t bytes_touched(const Region& region, int axis) {
   };
   for (const Stage& stage : region.stages)
     for (const Load& load : stage.loads)
-      if (load.source == Source::Operand && contains(stage.axes, axis))
-        count(stride_of(region, stage, load, axis), region.operands[load.number].dtype);
+      if (load.source == Source::Operand && stage.axes.size() == region.axes.size())
+        count(usual_stride_of(region, stage, load, axis), region.operands[load.number].dtype);
   for (const Output& out : region.outputs)
-    if (contains(result_axes(region.stages[out.stage]), axis))
-      count(stride_of(region, out, axis), out.dtype);
+    if (result_axes(region.stages[out.stage]).size() == region.axes.size())
+      count(usual_stride_of(region, out, axis), out.dtype);
   return bytes;
 }
 

@@ -34,8 +34,8 @@ struct RowFacts {
 /// tree's blocks share it.
 bool is_left_to_trees(const Region& region, const Target& target);
 
-/// Bytes of memory that a warp touches for each point with its threads along `axis`, in sectors: a
-/// whole one for each element that lies apart from its neighbours.
+/// Bytes of memory that a warp touches for each point of all axes with its threads along `axis`, in
+/// sectors: a whole one for each element that lies apart from its neighbours.
 std::int64_t bytes_touched(const Region& region, int axis);
 
 /// Whether some operand is read along the rows and is the same for all of them.

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <optional>
 
 namespace egret::kernel {
 
@@ -37,26 +39,34 @@ bool is_contraction(const Region& region, const Stage& stage) {
   return left_only && right_only && shared;
 }
 
-/// For each region axis, bytes of the elements that are read by loads which are contiguous along it
-/// (one element further is the next in memory): of a scale a row, as many as there are rows.
+/// For each region axis, bytes of the elements that are read and stored by accesses which are
+/// contiguous along it (one element further is the next in memory): of a scale a row, as many as
+/// there are rows. Stores count where a stage runs over all axes.
 std::vector<double> contiguous_bytes(const Region& region) {
   std::vector<double> bytes(region.axes.size(), 0);
-  for (const Stage& stage : region.stages)
-    for (const Load& load : stage.loads) {
-      if (load.source != Source::Operand)
-        continue;
-      double read = double(size_of(region.operands[load.number].dtype));
-      std::vector<int> contiguous;
-      for (int a : stage.axes) {
-        const auto stride = stride_of(region, stage, load, a);
-        if (stride != 0)
-          read *= double(region.axes[a].extent.constant().value_or(kUnknownExtent));
-        if (stride == 1)
-          contiguous.push_back(a);
-      }
-      for (int a : contiguous)
-        bytes[a] += read;
+  const auto count = [&](const std::vector<int>& axes, DType dtype,
+                         const std::function<std::optional<std::int64_t>(int)>& stride_along) {
+    double moved = double(size_of(dtype));
+    std::vector<int> contiguous;
+    for (int a : axes) {
+      const auto stride = stride_along(a);
+      if (stride != 0)
+        moved *= double(region.axes[std::size_t(a)].extent.constant().value_or(kUnknownExtent));
+      if (stride == 1)
+        contiguous.push_back(a);
     }
+    for (int a : contiguous)
+      bytes[std::size_t(a)] += moved;
+  };
+  for (const Stage& stage : region.stages)
+    for (const Load& load : stage.loads)
+      if (load.source == Source::Operand)
+        count(stage.axes, region.operands[std::size_t(load.number)].dtype,
+              [&](int a) { return usual_stride_of(region, stage, load, a); });
+  for (const Output& out : region.outputs)
+    if (const auto axes = result_axes(region.stages[std::size_t(out.stage)]);
+        axes.size() == region.axes.size())
+      count(axes, out.dtype, [&](int a) { return usual_stride_of(region, out, a); });
   return bytes;
 }
 

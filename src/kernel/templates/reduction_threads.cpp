@@ -77,7 +77,7 @@ protected:
     const std::int64_t outer =
         about(points_of(region, axes_but(c.passes.parallel, std::array{c.axis})));
     const std::int64_t bytes = widest_element(region);
-    const bool splits = !c.passes.waits() && terms.is_constant() &&
+    const bool splits = c.passes.count == 1 && terms.is_constant() &&
                         points_of(region, c.passes.parallel).is_constant();
     std::vector<Schedule> out;
     std::vector<double> times; // of several passes where the widest blocks leave cores idle
@@ -103,7 +103,7 @@ protected:
         if (parts > 1)
           s.split_reduce = parts;
         fills = fills || tiles * std::max<std::int64_t>(parts, 1) >= target.workers;
-        if (c.passes.waits() && (!times.empty() || (out.empty() && tiles < blocks)))
+        if (c.passes.count != 1 && (!times.empty() || (out.empty() && tiles < blocks)))
           times.push_back(time_of({across * std::int64_t(lanes) * bytes, across * down, down},
                                   tiles, depth, c.passes.count, target));
         out.push_back(std::move(s));
@@ -129,7 +129,7 @@ protected:
     const std::vector<TermDigits> terms =
         deal_terms(region, p, down, schedule.knob("copies", 4), blocks);
     if (blocks > 1) {
-      if (p.waits())
+      if (p.count != 1)
         return {nullptr, "several passes are not dealt out to blocks"};
       if (!points_of(region, p.reduced).is_constant() ||
           !points_of(region, p.parallel).is_constant())

@@ -4,6 +4,7 @@
 #include "egret/graph.h"
 #include "kernel/generator.h"
 #include "kernel/gpu_row_time.h"
+#include "support/random_graph.h"
 #include "support/region_runner.h"
 #include "support/targets.h"
 
@@ -89,6 +90,48 @@ TEST(GpuReductions, ColumnsOfSeveralPassesFillTheMultiprocessors) {
     EXPECT_EQ(c.schedule.generator, "reduction_threads") << to_string(c.schedule);
     EXPECT_GE(blocks_of(c) * c.program.launch.threads, 132 * 512) << to_string(c.schedule);
   }
+}
+
+/// Heads of queries, keys and values beside each other, those of the keys turned, and their sum
+/// over all positions, as a bias wants it.
+egret::Graph heads_and_sum(std::int64_t batch, std::int64_t heads, std::int64_t places,
+                           std::int64_t width) {
+  egret::Graph g;
+  const auto rows = [&](const Tensor& x) {
+    return x.permute({0, 2, 1, 3}).reshape({batch * places, heads * width});
+  };
+  const auto input = [&](const char* name, std::int64_t rows, std::int64_t columns) {
+    return g.tensor({batch, heads, rows, columns}, DType::BF16, name);
+  };
+  Tensor all = cat({rows(input("q", places, width)), rows(input("k", width, places).transpose(2, 3)),
+                    rows(input("v", places, width))},
+                   1);
+  all.retrieve();
+  Tensor total = sum(all, {0});
+  total.retrieve();
+  return g;
+}
+
+TEST(GpuReductions, HeadsBesideEachOtherAreColumns) {
+  const auto regions =
+      testing::regions_of(ir::parse_graph(heads_and_sum(32, 12, 1024, 64).text()), large_gpu());
+  ASSERT_EQ(regions.size(), 1u);
+  EXPECT_EQ(classify(regions[0]), Form::Column);
+  const Chosen c = lower_greedily(regions[0], large_gpu());
+  EXPECT_EQ(c.schedule.generator, "reduction_threads") << to_string(c.schedule);
+  EXPECT_GE(blocks_of(c), 132) << "all is stored on the way, and the sum still shared out";
+}
+
+TEST(GpuReductions, BlocksThatShareColumnsStoreWhatTheyRead) {
+  const ir::Graph g = ir::parse_graph(heads_and_sum(2, 3, 40, 8).text());
+  const auto cases = testing::region_cases(g, testing::random_inputs(g, 1, {}), large_gpu());
+  ASSERT_EQ(cases.size(), 1u);
+  for (const char* schedule : {"reduction_threads across=4 down=8 @split_reduce=5",
+                               "reduction_threads across=8 down=4 copies=1 @split_reduce=2"})
+    EXPECT_EQ(testing::check_schedule(testing::aligned_for(cases[0], large_gpu()),
+                                      testing::generator_named("reduction_threads", large_gpu()),
+                                      parse_schedule(schedule), large_gpu(), {}, true),
+              "");
 }
 
 TEST(GpuReductions, BlocksAreNoWiderThanTheColumns) {
