@@ -7,6 +7,7 @@
 #include "kernel/families.h"
 #include "kernel/gpu_nest.h"
 #include "kernel/knobs.h"
+#include "kernel/layouts.h"
 #include "kernel/map_axes.h"
 #include "kernel/pass_states.h"
 #include "kernel/passes.h"
@@ -33,6 +34,10 @@ constexpr std::int64_t kSidesOfTiles = 4, kTermsOfTiles = 4;
 /// side.
 constexpr std::int64_t kMostLines = 4, kLineBytes = 128;
 constexpr int kThreadsReadingTogether = 32;
+/// Bytes of what all results share, as weights, that stay in a multiprocessor's first cache; how
+/// many lines of it cost as much as one of memory; and lines that it gives a second.
+constexpr std::int64_t kSharedBytes = 64 << 10, kCachedLines = 8;
+constexpr double kLinesOfCache = 1.5e9;
 
 /// Whether every result reads elements of its own: of others, such as weights, caches have a copy.
 bool is_streamed(const Region& region, const Stage& stage, const Load& load,
@@ -120,6 +125,13 @@ int aligned_lanes(const Region& region, const PointFacts& f, std::int64_t vector
   return power_of_two_upto(lanes);
 }
 
+/// Whether the first caches keep what results share, once read.
+bool is_cached(const Region& region, const PointFacts& f, const Stage& stage, const Load& load) {
+  const Operand& operand = region.operands[std::size_t(load.number)];
+  return !is_streamed(region, stage, load, f.passes.parallel) &&
+         about(element_count(operand.shape)) * std::int64_t(size_of(operand.dtype)) <= kSharedBytes;
+}
+
 /// Whether warps read what lies about together, so that caches have the rest of each line when the
 /// next terms ask for it.
 bool reads_together(const Region& region, const PointFacts& f, int lanes) {
@@ -129,7 +141,7 @@ bool reads_together(const Region& region, const PointFacts& f, int lanes) {
     extents.emplace_back(a == f.tile ? (extent + lanes - 1) / lanes : extent);
   }
   std::int64_t touched = 0, least = 0;
-  const auto count = [&](const auto& stride_along, DType dtype, std::int64_t times) {
+  const auto count = [&](const auto& stride_along, DType dtype, std::int64_t times, bool cached) {
     const auto size = std::int64_t(size_of(dtype));
     std::set<std::int64_t> lines;
     bool varies = false;
@@ -145,7 +157,8 @@ bool reads_together(const Region& region, const PointFacts& f, int lanes) {
       }
       lines.insert(place / kLineBytes);
     }
-    touched += times * std::int64_t(lines.size());
+    const std::int64_t line = cached ? kCachedLines : 1;
+    touched += times * ((std::int64_t(lines.size()) + line - 1) / line);
     least +=
         times *
         (varies ? std::max<std::int64_t>(kThreadsReadingTogether * lanes * size / kLineBytes, 1)
@@ -155,10 +168,71 @@ bool reads_together(const Region& region, const PointFacts& f, int lanes) {
     for (const Load& load : stage.loads)
       if (load.source == Source::Operand)
         count([&](int axis) { return stride_of(region, stage, load, axis); },
-              region.operands[std::size_t(load.number)].dtype, f.terms);
+              region.operands[std::size_t(load.number)].dtype, f.terms,
+              is_cached(region, f, stage, load));
   for (const Output& out : region.outputs)
-    count([&](int axis) { return stride_of(region, out, axis); }, out.dtype, 1);
+    count([&](int axis) { return stride_of(region, out, axis); }, out.dtype, 1, false);
   return touched <= kMostLines * least;
+}
+
+/// Whether a product has rows, columns and terms enough for tiles.
+bool is_for_tiles(const Region& region, const PointFacts& f) {
+  const FoundContraction product = find_contraction(region, true);
+  return product.ok && f.terms > kTermsOfTiles && about(product.form.rows.extent) > kSidesOfTiles &&
+         about(product.form.columns.extent) > kSidesOfTiles;
+}
+
+/// An operand that is a box of some axes, with the axis of the vectors innermost; nothing where it
+/// is no box, is so already, or does not vary along that axis.
+std::optional<Layout> along_vectors(const Region& region, const PointFacts& f, const Stage& stage,
+                                    const Load& load) {
+  const auto memory = axes_in_memory(region, stage, load);
+  if (!memory || !contains(*memory, f.tile) || memory->back() == f.tile)
+    return std::nullopt;
+  Layout layout;
+  std::size_t innermost = 0;
+  for (std::size_t i = 0; i < memory->size(); ++i) {
+    layout.box.push_back(region.axes[std::size_t((*memory)[i])].extent.value());
+    if ((*memory)[i] == f.tile)
+      innermost = i;
+    else
+      layout.digits.push_back({int(i), 0});
+  }
+  layout.digits.push_back({int(innermost), 0});
+  return layout;
+}
+
+/// An operand whose neighbours are not neighbouring results, such as an image with channels last of
+/// results with channels first, in the order of the results' axes. Each of these is one of the
+/// operand's dims, along which windows go too.
+std::optional<Layout> in_order_of_results(const Region& region, const PointFacts& f,
+                                          const Stage& stage, const Load& load) {
+  struct Dim {
+    std::int64_t stride;
+    std::size_t place; ///< among the results' axes
+  };
+  std::vector<Dim> dims;
+  for (std::size_t i = 0; i < f.order.size(); ++i) {
+    const auto stride = stride_of(region, stage, load, f.order[i]);
+    if (!stride || *stride < 1)
+      return std::nullopt;
+    dims.push_back({*stride, i});
+  }
+  std::ranges::sort(dims, [](const Dim& a, const Dim& b) { return a.stride > b.stride; });
+  std::int64_t elements = about(element_count(region.operands[std::size_t(load.number)].shape));
+  Layout layout;
+  std::vector<int> by_place(dims.size());
+  for (std::size_t d = 0; d < dims.size(); ++d) {
+    if (elements % dims[d].stride != 0)
+      return std::nullopt;
+    layout.box.push_back(elements / dims[d].stride);
+    elements = dims[d].stride;
+    by_place[dims[d].place] = int(d);
+  }
+  for (const int d : by_place)
+    layout.digits.push_back({d, 0});
+  const bool apart = dims.back().place + 1 != f.order.size();
+  return elements == 1 && apart ? std::optional(layout) : std::nullopt;
 }
 
 class GpuPoints {
@@ -326,6 +400,26 @@ class GpuPointsGenerator : public Generator {
 public:
   std::string name() const override { return "gpu_points"; }
 
+  /// Operands whose neighbours in memory are not neighbouring results, so that each lane reads a
+  /// line of its own: what results share along the other axes, as weights do, with the axis of the
+  /// vectors innermost; and images with their axes in the order of the results'.
+  std::vector<LayoutWish> layouts(const Region& region, const Target& target) const override {
+    const PointFacts f(region);
+    if (!f.passes.reason.empty() || is_for_tiles(region, f))
+      return {};
+    const double seconds = double(about(points_of(region, f.passes.parallel))) * double(f.terms) /
+                           (double(target.workers) * kLinesOfCache);
+    std::vector<LayoutWish> wishes;
+    for (const Stage& stage : region.stages)
+      for (const Load& load : stage.loads)
+        if (load.source == Source::Operand)
+          if (auto layout = is_streamed(region, stage, load, f.passes.parallel)
+                                ? in_order_of_results(region, f, stage, load)
+                                : along_vectors(region, f, stage, load))
+            wishes.push_back({load.number, std::move(*layout), "the results' order", seconds});
+    return wishes;
+  }
+
   std::vector<Schedule> space(const Region& region, const Target& target) const override {
     const PointFacts f(region);
     if (!f.passes.reason.empty())
@@ -335,9 +429,7 @@ public:
     if ((f.terms > kFewTermsOfPoint && threads < kThreadsForTerms * target.workers) ||
         !reads_together(region, f, lanes))
       return {};
-    if (const FoundContraction product = find_contraction(region, true);
-        product.ok && f.terms > kTermsOfTiles && about(product.form.rows.extent) > kSidesOfTiles &&
-        about(product.form.columns.extent) > kSidesOfTiles)
+    if (is_for_tiles(region, f))
       return {};
     std::vector<Schedule> out;
     const std::int64_t usual = threads >= 4 * kThreadsForTerms * target.workers ? 2 : 1;

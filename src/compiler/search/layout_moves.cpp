@@ -171,7 +171,7 @@ private:
     const auto slot = static_cast<std::size_t>(node.attrs.slot);
     const bool replaced = node.op == Op::Input && slot < context_.replaced.size() &&
                           static_cast<bool>(context_.replaced[slot]);
-    if (!known || replaced || elements_of(node.shape) < least_ ||
+    if (!known || replaced || (elements_of(node.shape) < least_ && wish.seconds <= 0) ||
         !read_alike(built.region, wish.operand))
       return false;
     const std::vector<Use> readers = readers_in(built, value);

@@ -103,9 +103,10 @@ egret::Graph heads_and_sum(std::int64_t batch, std::int64_t heads, std::int64_t 
   const auto input = [&](const char* name, std::int64_t rows, std::int64_t columns) {
     return g.tensor({batch, heads, rows, columns}, DType::BF16, name);
   };
-  Tensor all = cat({rows(input("q", places, width)), rows(input("k", width, places).transpose(2, 3)),
-                    rows(input("v", places, width))},
-                   1);
+  Tensor all =
+      cat({rows(input("q", places, width)), rows(input("k", width, places).transpose(2, 3)),
+           rows(input("v", places, width))},
+          1);
   all.retrieve();
   Tensor total = sum(all, {0});
   total.retrieve();
@@ -132,6 +133,47 @@ TEST(GpuReductions, BlocksThatShareColumnsStoreWhatTheyRead) {
                                       testing::generator_named("reduction_threads", large_gpu()),
                                       parse_schedule(schedule), large_gpu(), {}, true),
               "");
+}
+
+TEST(GpuReductions, WindowsOfImagesInAnotherOrderWishForTheResults) {
+  egret::Graph g;
+  const Tensor x = g.tensor({8, 28, 28, 96}, DType::BF16, "x"),
+               w = g.tensor({96, 1, 5, 5}, DType::BF16, "w");
+  conv2d(x.permute({0, 3, 1, 2}), w, {}, {.padding = 2, .groups = 96}).retrieve();
+  const auto regions = testing::regions_of(ir::parse_graph(g.text()), large_gpu());
+  ASSERT_EQ(regions.size(), 1u);
+  const Generator& points = testing::generator_named("gpu_points", large_gpu());
+  const auto wishes = points.layouts(regions[0], large_gpu());
+  ASSERT_EQ(wishes.size(), 1u) << "the image; weights do not vary along a line of results";
+  EXPECT_EQ(to_string(wishes[0].layout), to_string(Layout{{8, 28, 28, 96}, {{0}, {3}, {1}, {2}}}));
+  EXPECT_GT(wishes[0].seconds, 0);
+  EXPECT_TRUE(points
+                  .layouts(testing::regions_of(ir::parse_graph([] {
+                                                 egret::Graph g;
+                                                 matmul(g.tensor({256, 48}, DType::F32, "a"),
+                                                        g.tensor({48, 256}, DType::F32, "b"))
+                                                     .retrieve();
+                                                 return g.text();
+                                               }()),
+                                               large_gpu())[0],
+                           large_gpu())
+                  .empty());
+}
+
+/// The weights of channels that lie beside each other.
+TEST(GpuReductions, WhatResultsShareIsWishedForAlongThem) {
+  egret::Graph g;
+  const Tensor x = g.tensor({8, 28, 28, 96}, DType::BF16, "x"),
+               w = g.tensor({96, 1, 3, 3}, DType::BF16, "w");
+  relu(conv2d(x.permute({0, 3, 1, 2}), w, {}, {.padding = 1, .groups = 96}).permute({0, 2, 3, 1}))
+      .retrieve();
+  const auto regions = testing::regions_of(ir::parse_graph(g.text()), large_gpu());
+  ASSERT_EQ(regions.size(), 1u);
+  const auto wishes =
+      testing::generator_named("gpu_points", large_gpu()).layouts(regions[0], large_gpu());
+  ASSERT_EQ(wishes.size(), 1u);
+  EXPECT_EQ(to_string(wishes[0].layout), to_string(Layout{{96, 3, 3}, {{1}, {2}, {0}}}));
+  EXPECT_EQ(lower_greedily(regions[0], large_gpu()).schedule.generator, "gpu_points");
 }
 
 TEST(GpuReductions, BlocksAreNoWiderThanTheColumns) {
