@@ -12,24 +12,22 @@ std::vector<Expr> zeros(std::size_t rank) {
   return std::vector<Expr>(rank, Expr(0));
 }
 
-/// `a` moved by one along its last axis; `fill` comes in at the front.
-Value shifted(Value a, double fill) {
+/// `a` moved by `distance` along its last axis, to the front if negative; `fill` comes in.
+Value shifted(Value a, std::int64_t distance, double fill) {
   const Shape shape = a.shape();
-  std::vector<Expr> before = zeros(shape.size());
-  before.back() = 1;
-  return shrink(pad(a, before, zeros(shape.size()), fill), zeros(shape.size()), shape);
+  std::vector<Expr> before = zeros(shape.size()), after = before, begin = before, end = shape;
+  if (distance > 0) {
+    before.back() = distance;
+  } else {
+    after.back() = begin.back() = -distance;
+    end.back() = shape.back() - distance;
+  }
+  return shrink(pad(a, before, after, fill), begin, end);
 }
 
 /// Along the last axis, the product of all elements before each.
 Value product_before(Value a) {
-  return shifted(scan(Op::ScanProd, a, static_cast<std::int64_t>(a.rank()) - 1), 1);
-}
-
-/// `a` with an axis of size 1 put in at place `axis`.
-Value with_axis(Value a, std::size_t axis) {
-  Shape shape = a.shape();
-  shape.insert(shape.begin() + static_cast<std::ptrdiff_t>(axis), Expr(1));
-  return reshape(a, shape);
+  return shifted(scan(Op::ScanProd, a, static_cast<std::int64_t>(a.rank()) - 1), 1, 1);
 }
 
 /// A value for each element of the index, repeated over the other dims of the updates.
@@ -79,7 +77,7 @@ Value scan_max_rule(const Site& s) {
   const Shape shape = s.a.shape();
   const Value x = with_axes_last(s.a, s.attrs.axes), y = with_axes_last(s.y, s.attrs.axes);
   const Value place = numbers(*s.a.graph, x.shape());
-  const Value is_new = less(shifted(y, -kInfinity), x);
+  const Value is_new = less(shifted(y, 1, -kInfinity), x);
   const Value source = scan(Op::ScanMax, select(is_new, place, full_like(place, -1)),
                             static_cast<std::int64_t>(x.rank()) - 1);
   const Shape flat{element_count(shape)};
@@ -88,28 +86,23 @@ Value scan_max_rule(const Site& s) {
   return with_axes_back(reshape(sums, x.shape()), shape, s.attrs.axes);
 }
 
-/// Element k gets the sum over i >= k of g[i] times the product of x[0..i] without x[k]. The
-/// products are formed for every pair, which is quadratic and right with zeros at every order of
-/// differentiation.
+/// Element k gets the product of x before k, times the sum over i >= k of g[i] times the product of
+/// x[k+1..i]. That sum is s[k] = g[k] + x[k+1] s[k+1]. It is formed by doubling: after a step, a
+/// pair has covered twice as many elements. Nothing is divided, so zeros are right at every order
+/// of differentiation.
 Value scan_prod_rule(const Site& s) {
   const Shape shape = s.a.shape();
-  const Value x = with_axes_last(s.a, s.attrs.axes), g = with_axes_last(s.g, s.attrs.axes);
-  const std::size_t k = x.rank() - 1, i = x.rank(); // axes of the pairs
-  Shape pairs = x.shape();
-  pairs.push_back(pairs.back());
-  const Value place = numbers(*s.a.graph, {pairs.back()});
-  Shape row(pairs.size(), Expr(1)), column = row;
-  row[i] = column[k] = pairs.back();
-  const Value at_i = expand(reshape(place, row), pairs),
-              at_k = expand(reshape(place, column), pairs);
-
-  const Value repeated = expand(with_axis(x, k), pairs);
-  const Value others = select(equal(at_i, at_k), full_like(repeated, 1), repeated);
-  const Value products = scan(Op::ScanProd, others, static_cast<std::int64_t>(i));
-  const Value terms = expand(with_axis(g, k), pairs) * products;
-  const Value total =
-      sum(select(less(at_i, at_k), full_like(terms, 0), terms), {static_cast<std::int64_t>(i)});
-  return with_axes_back(total, shape, s.attrs.axes);
+  const DType type = s.a.dtype();
+  const DType wide = type == DType::BF16 || type == DType::F16 ? DType::F32 : type;
+  const auto lines = [&](Value a) { return cast(with_axes_last(a, s.attrs.axes), wide); };
+  const Value x = lines(s.a);
+  Value sums = lines(s.g), factors = shifted(x, -1, 0);
+  for (std::int64_t reach = 1; reach < x.shape().back().upper(); reach *= 2) {
+    sums = sums + shifted(shifted(factors, reach, 0) * sums, -reach, 0);
+    factors = factors * shifted(factors, -reach, 0);
+  }
+  const Value total = shifted(lines(s.y), 1, 1) * sums;
+  return with_axes_back(cast(total, type), shape, s.attrs.axes);
 }
 
 /// g at the place of an update that is the last one there, 0 for those that were overwritten.

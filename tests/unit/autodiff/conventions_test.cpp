@@ -145,6 +145,42 @@ TEST(Conventions, NoNaNComesFromAnOverflowNotTaken) {
     }
 }
 
+TEST(Conventions, GradientOfCumulativeProductsTakesMemoryInProportion) {
+  constexpr std::int64_t n = 1000;
+  Graph g;
+  const NodeId in = g.input("x", DType::F32, {n}), y = g.scan(Op::ScanProd, in, 0);
+  gradients(g, std::vector{y}, std::vector{scalar_like(g, y, 1)}, std::vector{in});
+  for (NodeId id = 0; id < NodeId(g.size()); ++id)
+    EXPECT_LE(element_count(g[id].shape).value(), 2 * n) << "%" << id;
+}
+
+TEST(Conventions, CumulativeProductsOfSeveralLengths) {
+  for (int n : {1, 2, 3, 4, 5, 8, 9, 31, 37}) {
+    List x(static_cast<std::size_t>(n));
+    for (int i = 0; i < n; ++i) // with zeros, alone and in pairs
+      x[std::size_t(i)] = i % 7 == 3 || i % 7 == 4 ? 0 : i % 3 == 0 ? -2 : 0.5;
+    Graph g;
+    const NodeId in = g.input("x", DType::F64, {n}), y = g.scan(Op::ScanProd, in, 0);
+    const NodeId seed = g.input("g", DType::F64, {n});
+    const NodeId q = gradients(g, std::vector{y}, std::vector{seed}, std::vector{in})[0];
+    List w(static_cast<std::size_t>(n)), expected(static_cast<std::size_t>(n));
+    for (int i = 0; i < n; ++i)
+      w[std::size_t(i)] = i + 1;
+    for (int k = 0; k < n; ++k)
+      for (int i = k; i < n; ++i) {
+        double product = w[std::size_t(i)];
+        for (int j = 0; j <= i; ++j)
+          product *= j == k ? 1 : x[std::size_t(j)];
+        expected[std::size_t(k)] += product;
+      }
+    EXPECT_EQ(values_of(g, q,
+                        {backend::reference::HostArray(DType::F64, {n}, x),
+                         backend::reference::HostArray(DType::F64, {n}, w)}),
+              expected)
+        << n;
+  }
+}
+
 TEST(Conventions, ProductsWithZeros) {
   Function prod = [](Graph& g, NodeId x) { return g.reduce(Op::ReduceProd, x, {0}); };
   EXPECT_EQ(gradient(prod, {2, 3, 4}), (List{12, 8, 6}));
@@ -156,6 +192,8 @@ TEST(Conventions, ProductsWithZeros) {
   Function cumprod = [](Graph& g, NodeId x) { return g.scan(Op::ScanProd, x, 0); };
   EXPECT_EQ(gradient(cumprod, {2, 0, 4}), (List{1 + 0 + 0, 2 + 8, 0}));
   EXPECT_EQ(gradient(cumprod, {0, 0, 4}, 2), (List{1 + 4, 1 + 4, 0}));
+  // No product of the gradient may have an infinite factor of another element.
+  EXPECT_EQ(gradient(cumprod, {kInf, 2, 3}), (List{1 + 2 + 6, kInf, kInf}));
 }
 
 TEST(Conventions, SoftmaxWithTheMaximumBehindStopGradient) {
