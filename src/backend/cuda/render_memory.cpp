@@ -83,14 +83,16 @@ std::string CudaRenderer::element(int buffer, const Expr& e, int lane) const {
   return fmt::format("b{}[{}]", buffer, index_.text(e, lane));
 }
 
-// Memory that nobody writes during the launch may go through the read-only path.
+// Memory that nobody writes while the kernel runs may go through the read-only path. A kernel that
+// is launched early runs while those before it write: lines of that path would not see it.
 std::string CudaRenderer::read(int buffer, const std::string& place, CachePolicy policy) const {
   const Buffer& b = program_.buffers[static_cast<std::size_t>(buffer)];
   if (b.space == Space::Shared)
     return place;
   if (policy == CachePolicy::Streaming || policy == CachePolicy::EvictFirst)
     return fmt::format("__ldcs(&{})", place);
-  if ((b.space == Space::Argument || b.space == Space::Problem) && !b.written && !b.aliased)
+  if ((b.space == Space::Argument || b.space == Space::Problem) && !b.written && !b.aliased &&
+      !target_.launches_early())
     return fmt::format("__ldg(&{})", place);
   return place;
 }

@@ -63,11 +63,14 @@ TEST(CudaText, KernelsWaitForTheLaunchBeforeThem) {
       ASSERT_EQ(count(text, wait), 1u) << text;
       EXPECT_LT(text.find(wait), text.find("args.p[")) << text;
       EXPECT_EQ(count(text, "griddepcontrol.wait;"), 1u) << text;
+      // What is read was perhaps written after this kernel began.
+      EXPECT_EQ(count(text, "__ldg("), 0u) << text;
     }
     EXPECT_EQ(count(few, "griddepcontrol.launch_dependents;"), 1u) << few;
     EXPECT_EQ(count(many, "griddepcontrol.launch_dependents;"), 0u) << many;
   }
   EXPECT_EQ(count(text_for(89, 1), "griddepcontrol"), 0u);
+  EXPECT_EQ(count(text_for(89, 1), "__ldg("), 1u);
 }
 
 /// The text of out = op(in), multiplied by in, perhaps with 1 added, rounded to `stored`.
