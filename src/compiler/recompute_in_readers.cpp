@@ -58,6 +58,9 @@ public:
            machine_.launch_seconds * static_cast<double>(partition_.groups.size());
   }
 
+  /// The work of a point of the stored value that takes most.
+  double largest() const { return *std::max_element(flops_.begin(), flops_.end()); }
+
   /// Values that are cheaper to recompute, each given those found before it. Readers come first.
   std::set<NodeId> cheaper_recomputed(const PartitionChoices& choices) {
     find_readers();
@@ -87,6 +90,7 @@ private:
     std::set<NodeId> bases;
     for (const Read& read : reads_of(facts_, partition_.stored, id, &flops_[id])) {
       bases.insert(read.base);
+      ++places_[{id, read.base}];
       if (read.indirect)
         tables_.insert(read.base);
     }
@@ -125,9 +129,10 @@ private:
     std::set<int> others;
     double points = 0;
     for (const auto& [group, reader] : readers_[id]) {
-      if (flops_[reader] + flops_[id] > kLargestKernel)
+      const double places = places_.at({reader, id});
+      if (flops_[reader] + places * flops_[id] > kLargestKernel)
         return -1;
-      points += points_of(reader);
+      points += places * points_of(reader);
       if (group != home)
         others.insert(group);
     }
@@ -161,6 +166,7 @@ private:
       if (--loads_[{home, base}] == 0)
         loads_.erase({home, base});
       for (const auto& [group, reader] : readers_[id]) {
+        places_[{reader, base}] += places_.at({reader, id}) * places_.at({id, base});
         if (reads_[reader].insert(base).second) {
           ++loads_[{group, base}];
           readers_[base].emplace_back(group, reader);
@@ -170,7 +176,7 @@ private:
       std::erase(readers_[base], std::pair(home, id));
     }
     for (const auto& [group, reader] : readers_[id]) {
-      flops_[reader] += flops_[id];
+      flops_[reader] += places_.at({reader, id}) * flops_[id];
       reads_[reader].erase(id);
       if (const auto load = loads_.find({group, id}); load != loads_.end() && --load->second == 0)
         loads_.erase(load);
@@ -182,7 +188,9 @@ private:
   const Partition& partition_;
   const Machine& machine_;
   std::vector<bool> kept_;
-  std::vector<std::set<NodeId>> reads_;         ///< by stored node
+  std::vector<std::set<NodeId>> reads_; ///< by stored node
+  /// At how many places a stored node (first) reads another.
+  std::map<std::pair<NodeId, NodeId>, double> places_;
   std::vector<double> flops_;                   ///< of one point, by stored node
   std::vector<int> group_of_;                   ///< -1: not stored, or by none of its kernels
   std::vector<std::size_t> members_;            ///< by group
@@ -197,8 +205,11 @@ public:
   Improver(const GraphFacts& facts, Partition partition, const Machine& machine,
            PartitionChoices choices, const Repartition& repartition)
       : facts_(facts), machine_(machine), repartition_(repartition),
-        partition_(std::move(partition)), choices_(std::move(choices)),
-        seconds_(Traffic(facts, partition_, machine).seconds()) {}
+        partition_(std::move(partition)), choices_(std::move(choices)) {
+    const Traffic traffic(facts, partition_, machine);
+    seconds_ = traffic.seconds();
+    largest_ = std::max(traffic.largest(), kLargestKernel);
+  }
 
   Partition run() {
     for (;;) {
@@ -224,8 +235,9 @@ private:
       if (!partition_.stored[id])
         choices.recomputed.insert(id);
     Partition partition = repartition_(choices);
-    const double seconds = Traffic(facts_, partition, machine_).seconds();
-    if (seconds < seconds_) {
+    const Traffic traffic(facts_, partition, machine_);
+    const double seconds = traffic.seconds();
+    if (seconds < seconds_ && traffic.largest() <= largest_) {
       partition_ = std::move(partition);
       choices_ = std::move(choices);
       seconds_ = seconds;
@@ -242,7 +254,8 @@ private:
   const Repartition& repartition_;
   Partition partition_;
   PartitionChoices choices_;
-  double seconds_;
+  double seconds_ = 0;
+  double largest_ = 0; ///< work of a point that no kernel may exceed
   int tries_ = 0;
 };
 
