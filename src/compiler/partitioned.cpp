@@ -21,6 +21,9 @@ namespace {
 /// memory, and reading them again costs less than making them again.
 constexpr double kCachedTimes = 8;
 
+/// A GPU writes the scores of attention and reads them again several times, and its factors once.
+constexpr double kLeastShareOnGpu = 0.5;
+
 /// Whether a kernel may make its products. A deep one is made once, by one kernel in one pass.
 bool may_make(const GraphFacts& facts, const StreamingRules& rules, const Partition& partition,
               const Group& group, const kernel::Region& region) {
@@ -73,7 +76,9 @@ Partition partition_with_streams(const GraphFacts& facts, bool fuse, const kerne
     generators = {&kernel::gpu_stream_generator(), &kernel::gpu_row_products_generator()};
   StreamingRules rules;
   rules.in_16_bits = gpu;
-  if (!gpu)
+  if (gpu)
+    rules.least_share = kLeastShareOnGpu;
+  else
     rules.least_elements = kCachedTimes * double(target.l2_bytes) / 4;
   PartitionChoices own = choices;
   const Machine machine = usual_machine(target);

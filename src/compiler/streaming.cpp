@@ -82,7 +82,7 @@ public:
 private:
   bool is_score(NodeId id) const { return !labels_of_[id].empty(); }
 
-  /// A sum of products of factors that a stream takes, with more elements than both of them.
+  /// A sum of products of factors that a stream takes, with elements enough beside both of them.
   bool is_inner(NodeId id) const {
     const NodeId product = facts_.product_of(id);
     if (product == ir::kNoNode || rules_.not_these.contains(id))
@@ -98,7 +98,8 @@ private:
       factors += elements_of(own);
     }
     const double elements = elements_of(graph_[id].shape);
-    return elements >= factors && elements >= rules_.least_elements;
+    const double share = is_deep(facts_, rules_, id) ? 1 : rules_.least_share;
+    return elements >= share * factors && elements >= rules_.least_elements;
   }
 
   /// Whether a stream takes a value as a factor: seen through views, it is in memory or computed in
@@ -217,7 +218,9 @@ private:
     // A product has columns of its own beside the box, another sum has not.
     const bool columns = !full(*labels, frame_of(graph_, id));
     if (sink.over.empty() || columns != (product != ir::kNoNode) ||
-        monoid_of(node.op) == Monoid::ArgMax || is_smaller(facts_.view(scored).base, id))
+        monoid_of(node.op) == Monoid::ArgMax ||
+        elements_of(graph_[facts_.view(scored).base].shape) <
+            rules_.least_share * elements_of(node.shape))
       return;
     sink_of_[id] = sinks_.size();
     sinks_.push_back(std::move(sink));

@@ -1,5 +1,5 @@
-// Streaming contractions: kernels that never store the products they work on (FlashAttention, Dao et
-// al. 2022). A product of few terms an element, such as the scores of attention, has many more
+// Streaming contractions: kernels that never store the products they work on (FlashAttention, Dao
+// et al. 2022). A product of few terms an element, such as the scores of attention, has many more
 // elements than its factors: every kernel that needs it recomputes it tile by tile, and only sums
 // over it reach memory.
 #pragma once
@@ -16,6 +16,9 @@ struct StreamingRules {
   /// 32 bits, and what is computed from such without other products.
   bool in_16_bits = true;
   double least_elements = 0; ///< of the product; smaller ones are stored
+  /// By its factors' elements: a product of few terms has that many at least, a deep one as many as
+  /// both have. By those of a sum over it: each product has that many at least.
+  double least_share = 1;
   double most_terms = 256; ///< that a kernel sums anew for each element: more cost more than memory
   std::set<ir::NodeId> not_these; ///< sums of products that are stored whatever their sizes
 };

@@ -4,15 +4,19 @@
 #include "compiler/regions.h"
 #include "compiler/sink_reshapes.h"
 #include "egret/autodiff.h"
+#include "egret/functional.h"
+#include "egret/graph.h"
 #include "egret/passes.h"
 #include "support/graph_runner.h"
 #include "support/region_forms.h"
 #include "support/region_runner.h"
+#include "support/targets.h"
 #include "support/update_graphs.h"
 
 #include <gtest/gtest.h>
 
 #include <array>
+#include <functional>
 
 namespace egret::compiler {
 namespace {
@@ -162,6 +166,47 @@ TEST(Fusions, WhatGoesOverOtherRowsIsAKernelOfItsOwn) {
   GroupNorm norm;
   norm.g.outputs = {norm.g.reduce(Op::ReduceSum, norm.silu, {0})};
   EXPECT_EQ(kernels(norm.g).size(), 2u);
+}
+
+/// The regions of a program on a GPU of many multiprocessors.
+std::vector<kernel::Region> on_large_gpu(const std::function<Tensor(egret::Graph&)>& make) {
+  kernel::Target target = testing::test_gpu();
+  testing::set_architecture(target, 90);
+  target.workers = 132;
+  target.threads = 2048;
+  target.blocks = 32;
+  target.block_shared_bytes = target.shared_bytes = 227 << 10;
+  target.l2_bytes = target.l3_bytes = 50 << 20;
+  egret::Graph g;
+  make(g).retrieve();
+  return testing::regions_of(ir::parse_graph(g.text()), target);
+}
+
+TEST(Fusions, StepsThatDoubleAreNotAllRecomputedByOneKernel) {
+  const auto regions = on_large_gpu([](egret::Graph& g) {
+    Tensor total = g.tensor({500, 300}, DType::F32, "x");
+    for (const std::int64_t reach : {1, 2, 4, 8, 16, 32, 64, 128, 256}) {
+      const Tensor before = pad(total[{Slice{}, Slice{0, 300 - reach}}], {0, reach}, {0, 0});
+      total = total * before + sin(total);
+    }
+    return total;
+  });
+  EXPECT_GT(regions.size(), 1U);
+  for (const kernel::Region& region : regions)
+    for (const kernel::Stage& stage : region.stages)
+      EXPECT_LE(double(stage.body.size()), kLargestKernel) << print(region);
+}
+
+TEST(Fusions, AttentionToFewKeysIsOneKernel) {
+  for (const std::int64_t keys : {77, 200}) {
+    const auto regions = on_large_gpu([&](egret::Graph& g) {
+      const Tensor q = g.tensor({2, 4, 1024, 96}, DType::BF16, "q"),
+                   k = g.tensor({2, 4, keys, 96}, DType::BF16, "k"),
+                   v = g.tensor({2, 4, keys, 96}, DType::BF16, "v");
+      return scaled_dot_product_attention(q, k, v);
+    });
+    EXPECT_EQ(regions.size(), 1U) << keys;
+  }
 }
 
 } // namespace
