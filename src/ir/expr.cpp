@@ -81,6 +81,8 @@ Expr operator+(const Expr& a, const Expr& b) {
     return b;
   if (y.kind == ExprKind::Constant && y.value == 0)
     return a;
+  if (x.kind == ExprKind::Constant && y.kind == ExprKind::Constant)
+    return make_constant(checked_add(x.value, y.value));
   Poly poly(a);
   poly.add(b, 1);
   return std::move(poly).build();
@@ -91,6 +93,10 @@ Expr operator-(const Expr& a, const Expr& b) {
     return a;
   if (a == b)
     return make_constant(0);
+  std::int64_t difference = 0;
+  if (a.is_constant() && b.is_constant() &&
+      !__builtin_sub_overflow(a.node().value, b.node().value, &difference))
+    return make_constant(difference);
   Poly poly(a);
   poly.add(b, -1);
   return std::move(poly).build();
@@ -104,6 +110,8 @@ Expr operator*(const Expr& a, const Expr& b) {
     poly.add(e, times);
     return std::move(poly).build();
   };
+  if (a.is_constant() && b.is_constant())
+    return make_constant(checked_multiply(a.node().value, b.node().value));
   if (a.is_constant())
     return scaled(b, a.node().value);
   if (b.is_constant())
@@ -113,9 +121,17 @@ Expr operator*(const Expr& a, const Expr& b) {
 
 Expr element_count(const Shape& shape) {
   Expr count(1);
-  for (const Expr& dim : shape)
-    if (dim.constant() == 0)
+  std::int64_t known = 1;
+  bool is_known = true;
+  for (const Expr& dim : shape) {
+    const ExprNode& size = dim.node();
+    if (size.kind == ExprKind::Constant && size.value == 0)
       return 0;
+    is_known = is_known && size.kind == ExprKind::Constant &&
+               !__builtin_mul_overflow(known, size.value, &known);
+  }
+  if (is_known)
+    return make_constant(known);
   for (const Expr& dim : shape)
     count = count * dim;
   return count;

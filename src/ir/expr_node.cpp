@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <limits>
 #include <mutex>
 #include <numeric>
@@ -291,6 +292,20 @@ ExprNode constant_node(std::int64_t value) {
   return node;
 }
 
+/// Owners of nodes that never go.
+class Kept {
+public:
+  const ExprNode* keep(Expr e) {
+    const std::lock_guard lock(mutex_);
+    kept_.push_back(std::move(e));
+    return &kept_.back().node();
+  }
+
+private:
+  std::mutex mutex_;
+  std::vector<Expr> kept_;
+};
+
 /// What a maker may promise of one: an empty range (a box without points) becomes the range of one
 /// value.
 void set_range(ExprNode& node, Range range) noexcept {
@@ -313,16 +328,22 @@ bool before(const Expr& a, const Expr& b) noexcept {
 }
 
 Expr make_constant(std::int64_t value) {
-  constexpr std::int64_t kFirst = -64, kLast = 1024;
-  static const auto* const small = [] {
-    auto* constants = new std::vector<Expr>;
-    for (std::int64_t i = kFirst; i <= kLast; ++i)
-      constants->push_back(registered(constant_node(i)));
-    return constants;
-  }();
-  if (value >= kFirst && value <= kLast)
-    return (*small)[static_cast<std::size_t>(value - kFirst)];
-  return registered(constant_node(value));
+  // Constants as small as the usual sizes are made at their first use and live forever, so that
+  // expressions of them count no owners: to copy a shape is to copy its pointers.
+  constexpr std::int64_t kFirst = -64, kLast = (std::int64_t{1} << 14) - 1;
+  constexpr auto kCount = static_cast<std::size_t>(kLast - kFirst + 1);
+  using Small = std::array<std::atomic<const ExprNode*>, kCount>;
+  static Small* const small = new Small{};
+  if (value < kFirst || value > kLast)
+    return registered(constant_node(value));
+  auto& place = (*small)[static_cast<std::size_t>(value - kFirst)];
+  const ExprNode* node = place.load(std::memory_order_acquire);
+  if (node == nullptr) {
+    static auto* const owned = new Kept;
+    node = owned->keep(registered(constant_node(value)));
+    place.store(node, std::memory_order_release);
+  }
+  return Expr(std::shared_ptr<const ExprNode>(std::shared_ptr<void>(), node));
 }
 
 Expr make_symbol(const std::string& name, std::int64_t lo, std::int64_t hi, std::int64_t divisor) {

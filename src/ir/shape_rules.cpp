@@ -58,7 +58,7 @@ void check_one_axis(Op op, const std::vector<std::int64_t>& axes, const Shape& s
 
 void check_dims(Op op, const Shape& shape) {
   for (std::size_t i = 0; i < shape.size(); ++i)
-    if (shape[i].lower() < 0)
+    if (shape[i].node().lower < 0)
       fail(ErrorKind::Shape, "{}: dim {} of {} may be negative ({} >= {})", name(op), i,
            to_string(shape), shape[i].str(), shape[i].lower());
 }
@@ -81,7 +81,7 @@ bool is_name(std::string_view name) {
 void check_symbols(Op op, const Attrs& attrs) {
   for (const auto* list : {&attrs.shape, &attrs.before, &attrs.after})
     for (const Expr& e : *list) {
-      if (e.is_constant())
+      if (e.node().kind == ExprKind::Constant)
         continue;
       for (const Expr& variable : variables_of(e))
         if (!variable.is_symbol() || !is_name(variable.node().name))
@@ -100,7 +100,7 @@ void check_size(Op op, DType dtype, const Shape& shape) {
          kMaxRank);
   auto bytes = static_cast<std::int64_t>(size_of(dtype));
   for (const Expr& dim : shape) {
-    std::int64_t most = dim.upper();
+    const std::int64_t most = dim.node().upper;
     if (most == kUnknown && !dim.is_constant())
       continue;
     if (most > 1 && __builtin_mul_overflow(bytes, most, &bytes))
@@ -192,6 +192,7 @@ DType infer_dtype(Op op, Operands in, const Attrs& attrs) {
 
 Shape without(const Shape& shape, const std::vector<std::int64_t>& axes) {
   Shape left;
+  left.reserve(shape.size());
   std::size_t next = 0;
   for (std::size_t i = 0; i < shape.size(); ++i) {
     if (next < axes.size() && axes[next] == static_cast<std::int64_t>(i))
@@ -214,8 +215,8 @@ Shape gathered(Op op, const Shape& data, const Shape& index, const Attrs& attrs)
 Shape reshaped(const Shape& from, const Attrs& attrs) {
   check_dims(Op::Reshape, attrs.shape);
   check_size(Op::Reshape, DType::Bool, attrs.shape);
-  Expr have = element_count(from), want = element_count(attrs.shape);
-  if (!proves_equal(have, want))
+  const Expr have = element_count(from), want = element_count(attrs.shape);
+  if (!(have == want) && !proves_equal(have, want))
     fail(ErrorKind::Shape, "reshape: {} to {}: the numbers of elements differ ({} != {})",
          to_string(from), to_string(attrs.shape), have.str(), want.str());
   return attrs.shape;
@@ -224,6 +225,7 @@ Shape reshaped(const Shape& from, const Attrs& attrs) {
 Shape permuted(const Shape& from, const Attrs& attrs) {
   std::vector<bool> seen(from.size());
   Shape result;
+  result.reserve(from.size());
   bool fits = attrs.axes.size() == from.size();
   for (std::size_t i = 0; fits && i < from.size(); ++i) {
     std::int64_t axis = attrs.axes[i];
@@ -265,10 +267,11 @@ Shape padded(const Node& from, const Attrs& attrs) {
     fail(ErrorKind::DType, "pad: the fill is {} and the operand {}; they must be equal",
          name_of(attrs.value.dtype), name_of(from.dtype));
   Shape result;
+  result.reserve(from.shape.size());
   for (std::size_t i = 0; i < from.shape.size(); ++i) {
-    for (const Expr& amount : {attrs.before[i], attrs.after[i]})
-      if (amount.lower() < 0)
-        fail(ErrorKind::Shape, "pad: the amount {} at dim {} of {} may be negative", amount.str(),
+    for (const Expr* amount : {&attrs.before[i], &attrs.after[i]})
+      if (amount->node().lower < 0)
+        fail(ErrorKind::Shape, "pad: the amount {} at dim {} of {} may be negative", amount->str(),
              i, to_string(from.shape));
     result.push_back(attrs.before[i] + from.shape[i] + attrs.after[i]);
   }
@@ -279,6 +282,7 @@ Shape shrunk(const Shape& from, const Attrs& attrs) {
   check_count(Op::Shrink, "begins", attrs.before.size(), from);
   check_count(Op::Shrink, "ends", attrs.shape.size(), from);
   Shape result;
+  result.reserve(from.size());
   for (std::size_t i = 0; i < from.size(); ++i) {
     const Expr &begin = attrs.before[i], &end = attrs.shape[i];
     if (begin.lower() < 0 || !proves_less_equal(begin, end) || !proves_less_equal(end, from[i]))

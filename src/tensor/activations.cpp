@@ -12,7 +12,7 @@ Tensor sigmoid(const Operand& a) {
   return unary(Op::Sigmoid, as_float(a, "sigmoid"), "sigmoid");
 }
 Tensor relu(const Operand& a) {
-  Access::raw(a, "relu");
+  Access::held(a, "relu");
   return where(a <= 0, 0, a); // NaN is not below 0 and stays
 }
 Tensor leaky_relu(const Operand& a, double slope) {
@@ -115,13 +115,13 @@ Tensor softsign(const Operand& a) {
 }
 
 Tensor threshold(const Operand& a, double edge, double value) {
-  Access::raw(a, "threshold");
+  Access::held(a, "threshold");
   return where(a <= edge, literal(a.dtype(), value), a);
 }
 
 Tensor prelu(const Operand& a, const Operand& slope) {
   const Tensor x = as_float(a, "prelu");
-  Access::raw(slope, "prelu");
+  Access::held(slope, "prelu");
   const bool one = slope.shape().empty() || slope.shape() == Shape{Expr(1)};
   Shape line(x.shape().size(), Expr(1));
   if (!one) {

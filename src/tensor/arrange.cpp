@@ -36,7 +36,7 @@ struct Span {
 } // namespace
 
 Tensor vander(const Operand& a, std::optional<std::int64_t> columns, bool increasing) {
-  Access::raw(a, "vander");
+  Access::held(a, "vander");
   if (a.rank() != 1)
     fail(ErrorKind::Shape, "vander: got {}; a vector is needed", shape_of(a));
   const std::int64_t n = columns ? *columns : a.size(0);
@@ -71,7 +71,7 @@ Tensor block_diag(std::span<const Tensor> blocks) {
   std::vector<Tensor> matrices;
   std::int64_t width = 0;
   for (const Tensor& block : blocks) {
-    Access::raw(block, who);
+    Access::held(block, who);
     if (block.rank() > 2)
       fail(ErrorKind::Shape, "{}: a block of {}; matrices are needed", who, shape_of(block));
     matrices.push_back(block.rank() == 2 ? block : block.reshape({1, -1}));
@@ -91,7 +91,7 @@ Tensor cartesian_prod(std::span<const Tensor> lines) {
   if (lines.empty())
     fail(ErrorKind::Value, "{}: no vectors are given", who);
   for (const Tensor& line : lines) {
-    Access::raw(line, who);
+    Access::held(line, who);
     if (line.rank() != 1)
       fail(ErrorKind::Shape, "{}: got {}; vectors are needed", who, shape_of(line));
   }
@@ -105,7 +105,7 @@ Tensor cartesian_prod(std::span<const Tensor> lines) {
 
 Tensor channel_shuffle(const Operand& a, std::int64_t groups) {
   constexpr const char* who = "channel_shuffle";
-  Access::raw(a, who);
+  Access::held(a, who);
   if (a.rank() < 3)
     fail(ErrorKind::Shape, "{}: got {}; it must be [batch, channels, spatial...]", who,
          shape_of(a));
@@ -118,8 +118,8 @@ Tensor channel_shuffle(const Operand& a, std::int64_t groups) {
 Tensor slice_scatter(const Operand& a, const Operand& values, std::int64_t axis,
                      const Slice& slice) {
   constexpr const char* who = "slice_scatter";
-  Access::raw(a, who);
-  Access::raw(values, who);
+  Access::held(a, who);
+  Access::held(values, who);
   axis = axis_of(axis, a.rank(), a.shape(), who);
   std::vector<Index> where(static_cast<std::size_t>(axis), Index(Slice::all()));
   where.emplace_back(slice);
@@ -132,8 +132,8 @@ Tensor slice_scatter(const Operand& a, const Operand& values, std::int64_t axis,
 Tensor select_scatter(const Operand& a, const Operand& values, std::int64_t axis,
                       std::int64_t position) {
   constexpr const char* who = "select_scatter";
-  Access::raw(a, who);
-  Access::raw(values, who);
+  Access::held(a, who);
+  Access::held(values, who);
   axis = axis_of(axis, a.rank(), a.shape(), who);
   std::vector<Index> where(static_cast<std::size_t>(axis), Index(Slice::all()));
   where.emplace_back(position);

@@ -118,8 +118,8 @@ Tensor alibi_mask(std::int64_t heads, const Expr& queries, const Expr& keys) {
 
 Tensor rope(const Operand& a, const Operand& positions, const RopeOptions& options) {
   constexpr const char* who = "rope";
-  Access::raw(a, who);
-  Access::raw(positions, who);
+  Access::held(a, who);
+  Access::held(positions, who);
   require_float(a, who);
   if (a.rank() < 2)
     fail(ErrorKind::Shape, "{}: got {}; it must be [..., tokens, width]", who, shape_of(a));

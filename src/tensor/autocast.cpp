@@ -7,7 +7,7 @@ namespace egret {
 
 namespace {
 
-thread_local std::optional<DType> current_type;
+[[gnu::tls_model("initial-exec")]] thread_local std::optional<DType> current_type;
 
 bool takes_part(DType type) {
   return type == DType::F32 || type == DType::F16 || type == DType::BF16;
@@ -35,8 +35,8 @@ Tensor product_operand(const Tensor& a) {
   return current_type && a.defined() && takes_part(a.dtype()) ? a.to(*current_type) : a;
 }
 
-Tensor rounded_to(const Tensor& result, DType type) {
-  return current_type && takes_part(type) ? result : result.to(type);
+Tensor rounded_to(Tensor result, DType type) {
+  return current_type && takes_part(type) ? result : converted_own(std::move(result), type);
 }
 
 } // namespace detail

@@ -15,8 +15,8 @@ constexpr const char* kBag = "embedding_bag";
 
 void check(const Tensor& weight, const Tensor& index, std::int64_t rank,
            const EmbeddingBagOptions& options) {
-  Access::raw(weight, kBag);
-  Access::raw(index, kBag);
+  Access::held(weight, kBag);
+  Access::held(index, kBag);
   require_float(weight, kBag);
   require_integer(index, kBag, "the indices");
   if (weight.rank() != 2)
@@ -76,7 +76,7 @@ Tensor embedding_bag(const Operand& weight, const Operand& index,
 Tensor embedding_bag(const Operand& weight, const Operand& index, const Operand& offsets,
                      const EmbeddingBagOptions& options) {
   check(weight, index, 1, options);
-  Access::raw(offsets, kBag);
+  Access::held(offsets, kBag);
   require_integer(offsets, kBag, "offsets");
   if (offsets.rank() != 1)
     fail(ErrorKind::Shape, "{}: offsets {}; a vector is needed", kBag, shape_of(offsets));
@@ -99,9 +99,9 @@ Tensor embedding_bag(const Operand& weight, const Operand& index, const Operand&
 Tensor index_copy(const Operand& data, std::int64_t axis, const Operand& index,
                   const Operand& source) {
   constexpr const char* who = "index_copy";
-  Access::raw(data, who);
-  Access::raw(index, who);
-  Access::raw(source, who);
+  Access::held(data, who);
+  Access::held(index, who);
+  Access::held(source, who);
   axis = axis_of(axis, data.rank(), data.shape(), who);
   if (index.rank() != 1)
     fail(ErrorKind::Shape, "{}: index {}; a vector is needed", who, shape_of(index));
@@ -115,9 +115,9 @@ Tensor index_copy(const Operand& data, std::int64_t axis, const Operand& index,
 
 Tensor masked_scatter(const Operand& data, const Operand& mask, const Operand& source) {
   constexpr const char* who = "masked_scatter";
-  Access::raw(data, who);
-  Access::raw(mask, who);
-  Access::raw(source, who);
+  Access::held(data, who);
+  Access::held(mask, who);
+  Access::held(source, who);
   if (mask.dtype() != DType::Bool)
     fail(ErrorKind::DType, "{}: the mask is {}; it must be bool", who, name_of(mask.dtype()));
   if (!broadcasts_to(mask.shape(), data.shape()))

@@ -9,7 +9,7 @@ using namespace detail;
 namespace detail {
 
 Batched batched(const Tensor& a, std::size_t spatial, const char* who) {
-  Access::raw(a, who);
+  Access::held(a, who);
   const auto rank = static_cast<std::size_t>(a.rank());
   if (rank != spatial + 2 && rank != spatial + 1)
     fail(ErrorKind::Shape,
@@ -58,7 +58,7 @@ Site checked(const Tensor& a, const Tensor& weight, const Tensor& bias, std::siz
             .padding = {},
             .dilation = {},
             .kernel = {}};
-  Access::raw(weight, who);
+  Access::held(weight, who);
   if (static_cast<std::size_t>(weight.rank()) != spatial + 2)
     fail(ErrorKind::Shape, "{}: weight is {}; it must have {} axes", who, shape_of(weight),
          spatial + 2);

@@ -115,15 +115,15 @@ Tensor full(const Shape& shape, Number value, std::optional<DType> dtype) {
   return filled(shape, literal(dtype ? *dtype : default_dtype(value.category()), value), "full");
 }
 Tensor zeros_like(const Tensor& a) {
-  Access::raw(a, "zeros_like");
+  Access::held(a, "zeros_like");
   return made_like(zeros(a.shape(), a.dtype()), a);
 }
 Tensor ones_like(const Tensor& a) {
-  Access::raw(a, "ones_like");
+  Access::held(a, "ones_like");
   return made_like(ones(a.shape(), a.dtype()), a);
 }
 Tensor full_like(const Tensor& a, Number value) {
-  Access::raw(a, "full_like");
+  Access::held(a, "full_like");
   return made_like(full(a.shape(), value, a.dtype()), a);
 }
 

@@ -37,7 +37,7 @@ Operands checked(const Tensor& logs, const Tensor& targets, const Tensor& input_
                  const Tensor& target_lengths, const CtcOptions& options) {
   constexpr const char* who = "ctc_loss";
   for (const Tensor* t : {&logs, &targets, &input_lengths, &target_lengths})
-    Access::raw(*t, who);
+    Access::held(*t, who);
   require_float(logs, who);
   require_integer(targets, who, "targets");
   require_integer(input_lengths, who, "input lengths");

@@ -54,15 +54,24 @@ private:
 
   // Quick, and right when it says no: something refers to a forgotten value from outside.
   bool used_elsewhere() const {
-    std::vector<long> uses(w_.order.size());
+    struct Uses {
+      const NodePtr* one = nullptr;
+      long count = 0;
+    };
+    std::vector<Uses> uses(w_.order.size());
     for (const Node* node : w_.order)
       for (const NodePtr& input : node->inputs)
-        if (!(input->place & kLeafBit))
-          ++uses[input->place];
+        if (!(input->place & kLeafBit)) {
+          uses[input->place].one = &input;
+          ++uses[input->place].count;
+        }
     for (std::size_t i = 0; i < w_.order.size(); ++i) {
       const Node& node = *w_.order[i];
-      const int temporaries = node.handles.load() - node.claims.load();
-      if (forgotten_[i] && node.weak_from_this().use_count() > uses[i] + temporaries)
+      const int temporaries = node.handles.handles() - node.handles.claims();
+      if (!forgotten_[i])
+        continue;
+      const auto& [one, count] = uses[i];
+      if ((one ? one->use_count() : node.weak_from_this().use_count()) > count + temporaries)
         return true;
     }
     return false;

@@ -24,7 +24,7 @@ double normal_below(double x) {
 }
 
 void require_weights(const Tensor& weights, const char* who) {
-  Access::raw(weights, who);
+  Access::held(weights, who);
   require_float(weights, who);
   if (weights.rank() < 1)
     fail(ErrorKind::Shape, "{}: weights are a single number; the last axis is chosen from", who);
@@ -33,7 +33,7 @@ void require_weights(const Tensor& weights, const char* who) {
 } // namespace
 
 Tensor bernoulli(const Operand& probabilities, Generator& generator) {
-  Access::raw(probabilities, "bernoulli");
+  Access::held(probabilities, "bernoulli");
   require_float(probabilities, "bernoulli");
   const DType wide = accumulator_of(probabilities.dtype());
   return rand(probabilities.shape(), generator, wide) < probabilities.detach().to(wide);

@@ -199,8 +199,8 @@ Tensor einsum(std::string_view formula, std::initializer_list<Operand> operands)
 
 Tensor tensordot(const Operand& a, const Operand& b, const std::vector<std::int64_t>& axes_a,
                  const std::vector<std::int64_t>& axes_b) {
-  Access::raw(a, "tensordot");
-  Access::raw(b, "tensordot");
+  Access::held(a, "tensordot");
+  Access::held(b, "tensordot");
   if (axes_a.size() != axes_b.size())
     fail(ErrorKind::Axis, "tensordot: {} axes of the left operand and {} of the right one",
          axes_a.size(), axes_b.size());
@@ -227,8 +227,8 @@ Tensor tensordot(const Operand& a, const Operand& b, const std::vector<std::int6
 }
 
 Tensor tensordot(const Operand& a, const Operand& b, std::int64_t axes) {
-  Access::raw(a, "tensordot");
-  Access::raw(b, "tensordot");
+  Access::held(a, "tensordot");
+  Access::held(b, "tensordot");
   if (axes < 0 || axes > a.rank() || axes > b.rank())
     fail(ErrorKind::Axis, "tensordot: {} axes of {} and {}", axes, shape_of(a), shape_of(b));
   std::vector<std::int64_t> last, first;
@@ -240,8 +240,8 @@ Tensor tensordot(const Operand& a, const Operand& b, std::int64_t axes) {
 }
 
 Tensor kron(const Operand& a, const Operand& b) {
-  Access::raw(a, "kron");
-  Access::raw(b, "kron");
+  Access::held(a, "kron");
+  Access::held(b, "kron");
   const std::size_t rank = std::max(a.shape().size(), b.shape().size());
   Shape left, right, whole;
   for (std::size_t i = 0; i < rank; ++i) {
@@ -257,7 +257,7 @@ Tensor kron(const Operand& a, const Operand& b) {
 }
 
 Tensor trace(const Operand& a) {
-  Access::raw(a, "trace");
+  Access::held(a, "trace");
   if (a.rank() != 2)
     fail(ErrorKind::Shape, "trace: got {}; a matrix is needed", shape_of(a));
   return sum(diagonal(a));
@@ -273,8 +273,8 @@ Tensor cross(const Operand& a, const Operand& b, std::int64_t axis) {
 }
 
 Tensor cdist(const Operand& a, const Operand& b, double p) {
-  Access::raw(a, "cdist");
-  Access::raw(b, "cdist");
+  Access::held(a, "cdist");
+  Access::held(b, "cdist");
   if (a.rank() < 2 || b.rank() < 2 || !(a.shape().back() == b.shape().back()))
     fail(ErrorKind::Shape,
          "cdist: {} and {}: rows of equal width are needed, [.., m, d] and [.., n, d]", shape_of(a),

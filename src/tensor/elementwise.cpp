@@ -13,8 +13,8 @@ namespace {
 
 // Unsigned and signed integers reverse their order by ~a, without the overflow that -a has.
 Tensor inverted_bits(const Tensor& a, const char* who) {
-  const Tensor ones = constant(Scalar::of(a.dtype(), std::int64_t{-1}));
-  return binary(Op::Xor, a, broadcast_to(ones, a.shape(), who), who);
+  auto [x, ones] = matched(a, -1, who);
+  return binary(Op::Xor, x, ones, who);
 }
 
 Tensor compare(Op op, const Arg& a, const Arg& b, const char* who) {
@@ -135,21 +135,21 @@ Tensor minimum(const Arg& a, const Arg& b) {
 }
 
 Tensor neg(const Operand& a) {
-  Access::raw(a, "neg");
+  Access::held(a, "neg");
   if (a.dtype() == DType::Bool)
     fail(ErrorKind::DType, "neg: takes numbers, got bool; use ! or logical_not");
   return a * -1;
 }
 
 Tensor abs(const Operand& a) {
-  Access::raw(a, "abs");
+  Access::held(a, "abs");
   if (a.dtype() == DType::Bool || (is_integer(a.dtype()) && !is_signed(a.dtype())))
     return a.clone();
   return binary(Op::Max, a, neg(a), "abs");
 }
 
 Tensor sign(const Operand& a) {
-  Access::raw(a, "sign");
+  Access::held(a, "sign");
   if (a.dtype() == DType::Bool)
     return a.clone();
   const Tensor positive = (a > 0).to(a.dtype());
@@ -199,19 +199,19 @@ Tensor erf(const Operand& a) {
 }
 
 Tensor floor(const Operand& a) {
-  Access::raw(a, "floor");
+  Access::held(a, "floor");
   return is_float(a.dtype()) ? unary(Op::Floor, a, "floor") : a.clone();
 }
 Tensor ceil(const Operand& a) {
-  Access::raw(a, "ceil");
+  Access::held(a, "ceil");
   return is_float(a.dtype()) ? neg(unary(Op::Floor, neg(a), "ceil")) : a.clone();
 }
 Tensor trunc(const Operand& a) {
-  Access::raw(a, "trunc");
+  Access::held(a, "trunc");
   return is_float(a.dtype()) ? unary(Op::Trunc, a, "trunc") : a.clone();
 }
 Tensor round(const Operand& a) {
-  Access::raw(a, "round");
+  Access::held(a, "round");
   if (!is_float(a.dtype()))
     return a.clone();
   // floor(a + 1/2) would round up what lies just below a half, and halves always up.
@@ -223,17 +223,17 @@ Tensor round(const Operand& a) {
 }
 
 Tensor isnan(const Operand& a) {
-  Access::raw(a, "isnan");
+  Access::held(a, "isnan");
   return a != a;
 }
 Tensor isinf(const Operand& a) {
-  Access::raw(a, "isinf");
+  Access::held(a, "isinf");
   if (!is_float(a.dtype()))
     return zeros(a.shape(), DType::Bool);
   return abs(a) == std::numeric_limits<double>::infinity();
 }
 Tensor isfinite(const Operand& a) {
-  Access::raw(a, "isfinite");
+  Access::held(a, "isfinite");
   if (!is_float(a.dtype()))
     return ones(a.shape(), DType::Bool);
   if (a.dtype() == DType::F8E4M3)
@@ -242,7 +242,7 @@ Tensor isfinite(const Operand& a) {
 }
 
 Tensor clamp(const Operand& a, std::optional<Number> low, std::optional<Number> high) {
-  Access::raw(a, "clamp");
+  Access::held(a, "clamp");
   if (!low && !high)
     fail(ErrorKind::Value, "clamp: neither a low nor a high bound is given; give at least one");
   Tensor result = a;
@@ -254,21 +254,22 @@ Tensor clamp(const Operand& a, std::optional<Number> low, std::optional<Number> 
 }
 
 Tensor where(const Operand& condition, const Arg& a, const Arg& b) {
-  Access::raw(condition, "where");
+  Access::held(condition, "where");
   if (condition.dtype() != DType::Bool)
     fail(ErrorKind::DType, "where: the condition must be bool, got {}; compare it (x != 0)",
          name_of(condition.dtype()));
   auto [x, y] = promoted(a, b, "where");
-  Shape shape = broadcast_shapes(x.shape(), y.shape(), "where");
-  shape = broadcast_shapes(condition.shape(), shape, "where");
-  const Tensor c = broadcast_to(condition, shape, "where");
-  x = broadcast_to(x, shape, "where");
-  y = broadcast_to(y, shape, "where");
-  return apply(Op::Select, {&c, &x, &y}, {}, "where");
+  const Shape shape = broadcast_shapes(
+      Access::shape(condition, "where"),
+      broadcast_shapes(Access::shape(x, "where"), Access::shape(y, "where"), "where"), "where");
+  Inputs inputs;
+  for (const Tensor* operand : std::initializer_list<const Tensor*>{&condition, &x, &y})
+    inputs.push_back(operand_at(Access::node(*operand, "where"), shape));
+  return Access::wrap(apply_node(Op::Select, std::move(inputs), {}, "where"));
 }
 
 Tensor masked_fill(const Operand& a, const Operand& mask, Number value) {
-  Access::raw(a, "masked_fill");
+  Access::held(a, "masked_fill");
   return where(mask, literal(a.dtype(), value), a);
 }
 
@@ -313,8 +314,8 @@ Tensor logical_or(const Arg& a, const Arg& b) {
   return bitwise(Op::Or, as_bool(a), as_bool(b), "logical_or");
 }
 Tensor logical_not(const Operand& a) {
-  Access::raw(a, "logical_not");
-  return bitwise(Op::Xor, a.to(DType::Bool), true, "logical_not");
+  Access::held(a, "logical_not");
+  return bitwise(Op::Xor, converted(a, DType::Bool), true, "logical_not");
 }
 
 // --- operators

@@ -147,7 +147,7 @@ Walk walk(std::span<const NodePtr> roots, WalkOutputs outputs, const Scope* scop
   };
   if (outputs == WalkOutputs::RootsAndHeld)
     for (Node* node : w.order)
-      if (node->claims.load(std::memory_order_relaxed) > 0)
+      if (node->handles.claims() > 0)
         if (Node* stored = stored_for(*node))
           list(*stored);
   // Roots that are asked for are outputs, whether or not a handle holds them.
@@ -483,12 +483,11 @@ void evaluate(const NodePtr& root, const char* who) {
 }
 
 NodePtr pending_node(DType dtype, Shape shape) {
-  auto node = std::make_shared<Node>();
+  auto node = std::allocate_shared<Node>(BlockAllocator<Node>());
   node->form.op = Op::StopGradient; // which it is of the value before when it is withdrawn
   node->form.dtype = dtype;
   node->form.shape = std::move(shape);
   node->in_flight = true;
-  node->inputs.reserve(1); // for withdraw()
   return node;
 }
 

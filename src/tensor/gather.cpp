@@ -57,8 +57,8 @@ Tensor numbers(const Tensor& data, std::int64_t axis, const Tensor& index, const
 
 // The axis counted from the front, of operands that are there.
 std::int64_t checked(const Tensor& data, std::int64_t axis, const Tensor& index, const char* who) {
-  Access::raw(data, who);
-  Access::raw(index, who);
+  Access::held(data, who);
+  Access::held(index, who);
   require_integer(index, who, "the indices");
   return axis_of(axis, data.rank(), data.shape(), who);
 }
@@ -66,16 +66,16 @@ std::int64_t checked(const Tensor& data, std::int64_t axis, const Tensor& index,
 } // namespace
 
 Tensor take(const Operand& data, const Operand& index, std::int64_t axis) {
-  Access::raw(data, "take");
-  Access::raw(index, "take");
+  Access::held(data, "take");
+  Access::held(index, "take");
   require_integer(index, "take", "the indices");
   axis = axis_of(axis, data.rank(), data.shape(), "take");
   return apply(Op::Gather, {&data, &index}, {.axes = {axis}}, "take");
 }
 
 Tensor embedding(const Operand& weight, const Operand& index) {
-  Access::raw(weight, "embedding");
-  Access::raw(index, "embedding");
+  Access::held(weight, "embedding");
+  Access::held(index, "embedding");
   if (weight.rank() != 2)
     fail(ErrorKind::Shape, "embedding: weight is {}; it must be [entries, width]",
          shape_of(weight));
@@ -93,9 +93,9 @@ namespace {
 
 Tensor put(Op op, const Tensor& data, const Tensor& index, const Tensor& updates, std::int64_t axis,
            const char* who) {
-  Access::raw(data, who);
-  Access::raw(index, who);
-  Access::raw(updates, who);
+  Access::held(data, who);
+  Access::held(index, who);
+  Access::held(updates, who);
   require_integer(index, who, "the indices");
   axis = axis_of(axis, data.rank(), data.shape(), who);
   Shape wanted(data.shape().begin(), data.shape().begin() + axis);
@@ -121,7 +121,7 @@ Tensor index_add(const Operand& data, const Operand& index, const Operand& updat
 }
 
 Tensor one_hot(const Operand& index, std::int64_t classes, DType dtype) {
-  Access::raw(index, "one_hot");
+  Access::held(index, "one_hot");
   require_integer(index, "one_hot", "the indices");
   if (classes < 0)
     fail(ErrorKind::Value, "one_hot: {} classes; the number must not be negative", classes);
@@ -219,7 +219,7 @@ Tensor scatter(const Operand& data, std::int64_t axis, const Operand& index, con
                Scatter how, bool include_self) {
   constexpr const char* who = "scatter";
   axis = checked(data, axis, index, who);
-  Access::raw(updates, who);
+  Access::held(updates, who);
   const Tensor place = numbers(data, axis, index, who);
   const auto have = concrete(updates.shape(), who), want = concrete(index.shape(), who);
   bool fits = have.size() == want.size();
@@ -265,8 +265,8 @@ Tensor scatter(const Operand& data, std::int64_t axis, const Operand& index, con
 }
 
 Tensor scatter(const Operand& data, std::int64_t axis, const Operand& index, Number value) {
-  Access::raw(index, "scatter");
-  Access::raw(data, "scatter");
+  Access::held(index, "scatter");
+  Access::held(data, "scatter");
   return scatter(data, axis, index,
                  detail::broadcast_to(literal(data.dtype(), value), index.shape(), "scatter"));
 }
@@ -367,7 +367,7 @@ Tensor moved(const Tensor& a, std::int64_t count, std::int64_t place, bool back)
 } // namespace
 
 Tensor index(const Operand& a, std::span<const At> where) {
-  Access::raw(a, "index");
+  Access::held(a, "index");
   const Selected s = select(a, where, "index");
   const Tensor y = take(gathered_in_front(s.rest, s.axes), s.place, 0);
   return moved(y, s.place.rank(), s.front, false);
@@ -380,8 +380,8 @@ Tensor index(const Operand& a, std::initializer_list<At> where) {
 Tensor index_assign(const Operand& a, std::span<const At> where, const Operand& values,
                     bool accumulate) {
   constexpr const char* who = "index_assign";
-  Access::raw(a, who);
-  Access::raw(values, who);
+  Access::held(a, who);
+  Access::held(values, who);
   const Selected s = select(a, where, who);
   const Tensor line = gathered_in_front(s.rest, s.axes);
   Shape wanted = s.place.shape();
@@ -411,8 +411,8 @@ Tensor index_assign(const Operand& a, std::initializer_list<At> where, const Ope
 }
 
 Tensor masked_select(const Operand& a, const Operand& mask) {
-  Access::raw(a, "masked_select");
-  Access::raw(mask, "masked_select");
+  Access::held(a, "masked_select");
+  Access::held(mask, "masked_select");
   fail(ErrorKind::Value,
        "masked_select: the number of elements would depend on data, and shapes are "
        "known before anything is computed; use where, masked_fill or a sum of "
@@ -420,7 +420,7 @@ Tensor masked_select(const Operand& a, const Operand& mask) {
 }
 
 Tensor bincount(const Operand& index, std::int64_t length, const Operand& weights) {
-  Access::raw(index, "bincount");
+  Access::held(index, "bincount");
   require_integer(index, "bincount", "the indices");
   if (length < 0)
     fail(ErrorKind::Value, "bincount: a length of {}; it must not be negative", length);
@@ -432,8 +432,8 @@ Tensor bincount(const Operand& index, std::int64_t length, const Operand& weight
 }
 
 Tensor isin(const Operand& a, const Operand& set) {
-  Access::raw(a, "isin");
-  Access::raw(set, "isin");
+  Access::held(a, "isin");
+  Access::held(set, "isin");
   return any(unsqueeze(a, -1) == set.flatten(), -1);
 }
 

@@ -21,7 +21,7 @@ using namespace detail;
 
 namespace {
 
-thread_local bool recording_gradients = true;
+[[gnu::tls_model("initial-exec")]] thread_local bool recording_gradients = true;
 
 // The part of the recipe that gradients flow through, as a graph; everything else enters as inputs.
 struct Recipe {
@@ -195,7 +195,7 @@ std::vector<Tensor> raised(Recipe& recipe, const std::vector<ir::NodeId>& result
     if (!needed[id] || recipe.nodes[id])
       continue;
     const ir::Node& node = graph[id];
-    std::vector<NodePtr> inputs;
+    Inputs inputs;
     bool known[3] = {};
     for (ir::NodeId input : node.inputs) {
       known[inputs.size()] = forward[input];
@@ -369,7 +369,7 @@ Tensor& Tensor::set_requires_grad(bool on) {
     return *this;
   }
   if (on) {
-    if (node->handles.load() > 1 || node->kind == Node::Kind::Number) {
+    if (node->handles.handles() > 1 || node->kind == Node::Kind::Number) {
       node = node->kind == Node::Kind::Number ? number_node(node->number) : alias_node(node);
       Access::put(*this, node);
     }
@@ -459,13 +459,13 @@ void Tensor::backward(const Tensor& seed, bool retain) const {
   }
   if (retain)
     return;
-  std::vector<NodePtr> dropped; // let go after the lock
+  Inputs dropped; // let go after the lock
   std::lock_guard lock(engine_mutex());
   if (root->grad_leaf)
     return;
   root->spent.store(true);
   if (root->storage && !root->in_flight)
-    dropped.swap(root->inputs);
+    dropped = std::move(root->inputs);
 }
 
 // --- gradcheck

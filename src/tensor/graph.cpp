@@ -144,7 +144,7 @@ std::vector<NodePtr> held_random(const Walk& w) {
     for (const NodePtr& input : node.inputs)
       if (input->place & kLeafBit ? input->draw != nullptr : random[input->place])
         random[i] = true;
-    if (random[i] && !node.scope && node.claims.load(std::memory_order_relaxed) > 0)
+    if (random[i] && !node.scope && node.handles.claims() > 0)
       found.push_back(node.shared_from_this());
   }
   return found;

@@ -66,8 +66,8 @@ std::vector<Tap> taps_of(const Tensor& place, std::int64_t n, const GridSampleOp
 }
 
 void check(const Tensor& a, const Tensor& grid, const GridSampleOptions& options, const char* who) {
-  Access::raw(a, who);
-  Access::raw(grid, who);
+  Access::held(a, who);
+  Access::held(grid, who);
   require_float(a, who);
   require_float(grid, who);
   const std::int64_t spatial = a.rank() - 2;
@@ -134,7 +134,7 @@ Tensor grid_sample(const Operand& a, const Operand& grid, const GridSampleOption
 
 Tensor affine_grid(const Operand& theta, const Shape& size, bool align_corners) {
   constexpr const char* who = "affine_grid";
-  Access::raw(theta, who);
+  Access::held(theta, who);
   require_float(theta, who);
   const auto sizes = concrete(size, who);
   const auto spatial = static_cast<std::int64_t>(sizes.size()) - 2;

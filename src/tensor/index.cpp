@@ -146,22 +146,36 @@ Tensor strided(const Tensor& a, const std::vector<Range>& ranges, const char* wh
 }
 
 // The elements that the ranges name, same rank.
-Tensor picked(const Tensor& a, const std::vector<Range>& ranges, const char* who) {
-  Tensor result = a;
+NodePtr picked_node(const Tensor& a, const std::vector<Range>& ranges, const char* who) {
+  NodePtr node = Access::node(a, who);
   if (!std::all_of(ranges.begin(), ranges.end(), [](const Range& r) { return r.whole(); })) {
     ir::Attrs attrs;
+    attrs.before.reserve(ranges.size());
+    attrs.shape.reserve(ranges.size());
     for (const Range& r : ranges) {
       const Ascending up = ascending(r);
       attrs.before.push_back(up.begin);
       attrs.shape.push_back(up.begin + up.span);
     }
-    result = apply(Op::Shrink, {&result}, std::move(attrs), who);
+    node = record(Op::Shrink, std::move(node), std::move(attrs));
   }
   if (steps(ranges))
-    result = strided(result, ranges, who);
+    node = Access::node(strided(Access::wrap(std::move(node)), ranges, who), who);
   if (auto axes = backward_axes(ranges); !axes.empty())
-    result = apply(Op::Flip, {&result}, {.axes = std::move(axes)}, who);
-  return result;
+    node = record(Op::Flip, std::move(node), {.axes = std::move(axes)});
+  return node;
+}
+
+Tensor picked(const Tensor& a, const std::vector<Range>& ranges, const char* who) {
+  return Access::wrap(picked_node(a, ranges, who));
+}
+
+Tensor selected(const Tensor& a, std::span<const Index> indices, const char* who) {
+  Selection selection = select_of(Access::shape(a, who), indices, who);
+  NodePtr node = picked_node(a, selection.ranges, who);
+  if (node->form.shape != selection.shape)
+    node = record(Op::Reshape, std::move(node), {.shape = std::move(selection.shape)});
+  return Access::wrap(std::move(node));
 }
 
 // The reverse of picked: a tensor of the operand's shape with `a` at the named elements, else 0.
@@ -215,23 +229,19 @@ Tensor Tensor::operator[](std::initializer_list<Index> indices) const& {
 }
 
 Tensor Tensor::index(std::span<const Index> indices) const& {
-  Access::raw(*this, "index");
-  const Selection selection = select_of(shape(), indices, "index");
-  const Tensor result = picked(*this, selection.ranges, "index");
-  return egret::reshape(result, selection.shape);
+  return selected(*this, indices, "index");
 }
 
 Tensor Tensor::select(std::int64_t axis, std::int64_t position) const& {
-  Access::raw(*this, "select");
+  Access::held(*this, "select");
   axis = axis_of(axis, rank(), shape(), "select");
   std::vector<Index> list(static_cast<std::size_t>(axis), Index(Slice::all()));
   list.push_back(Index(position));
-  const Selection selection = select_of(shape(), list, "select");
-  return egret::reshape(picked(*this, selection.ranges, "select"), selection.shape);
+  return selected(*this, list, "select");
 }
 
 Tensor Tensor::narrow(std::int64_t axis, const Expr& begin, const Expr& length) const& {
-  Access::raw(*this, "narrow");
+  Access::held(*this, "narrow");
   axis = axis_of(axis, rank(), shape(), "narrow");
   const Expr& size = shape()[static_cast<std::size_t>(axis)];
   if (!proves_less_equal(0, begin) || !proves_less_equal(0, length) ||
@@ -242,7 +252,7 @@ Tensor Tensor::narrow(std::int64_t axis, const Expr& begin, const Expr& length) 
   for (const Expr& n : shape())
     ranges.push_back({0, n, 1, n});
   ranges[static_cast<std::size_t>(axis)] = {begin, length, 1, size};
-  return picked(*this, ranges, "narrow").clone();
+  return picked(*this, ranges, "narrow");
 }
 
 Tensor& Tensor::assign(std::initializer_list<Index> where, const Arg& value) {
@@ -252,7 +262,7 @@ Tensor& Tensor::assign(std::initializer_list<Index> where, const Arg& value) {
 namespace detail {
 
 Tensor replaced(const Tensor& a, std::span<const Index> where, const Arg& value) {
-  Access::raw(a, "assign");
+  Access::held(a, "assign");
   const Selection selection = select_of(a.shape(), where, "assign");
   const Tensor given = as_tensor(value, a.dtype());
   if (!broadcasts_to(given.shape(), selection.shape))
@@ -270,7 +280,7 @@ Tensor replaced(const Tensor& a, std::span<const Index> where, const Arg& value)
 } // namespace detail
 
 Tensor& Tensor::assign(std::span<const Index> where, const Arg& value) {
-  Access::raw(*this, "assign");
+  Access::held(*this, "assign");
   update(
       *this, [&](const Tensor& now) { return replaced(now, where, value); }, "assign");
   return *this;
@@ -285,7 +295,7 @@ Tensor lower_mask(const Expr& rows, const Expr& columns, const Expr& diagonal, c
 }
 
 void require_matrix(const Tensor& a, const char* who) {
-  Access::raw(a, who);
+  Access::held(a, who);
   if (a.rank() < 2)
     fail(ErrorKind::Shape, "{}: {} has no last two axes; a matrix or a batch of them is needed",
          who, shape_of(a));

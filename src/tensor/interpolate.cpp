@@ -112,7 +112,7 @@ Tensor resized(const Tensor& a, const std::vector<Line>& lines, const Interpolat
 }
 
 std::int64_t spatial_axes(const Tensor& a, const char* who) {
-  Access::raw(a, who);
+  Access::held(a, who);
   if (a.rank() < 3 || a.rank() > 5)
     fail(ErrorKind::Shape,
          "{}: got {}; it must be [batch, channels, spatial...] with one to three "

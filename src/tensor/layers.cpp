@@ -13,8 +13,8 @@ namespace {
 
 // The last axes, as many as weight has, whose dims must be weight's.
 std::vector<std::int64_t> normed_axes(const Tensor& a, const Tensor& weight, const char* who) {
-  Access::raw(a, who);
-  Access::raw(weight, who);
+  Access::held(a, who);
+  Access::held(weight, who);
   const auto rank = static_cast<std::size_t>(a.rank()),
              tail = static_cast<std::size_t>(weight.rank());
   bool fits = tail >= 1 && tail <= rank;
@@ -42,7 +42,7 @@ Shape channels_of(const Tensor& x, const char* who) {
 } // namespace
 
 Tensor dropout(const Operand& a, double p, Generator& generator, bool training) {
-  Access::raw(a, "dropout");
+  Access::held(a, "dropout");
   if (!(p >= 0 && p <= 1))
     fail(ErrorKind::Value, "dropout: p is {}; a probability lies between 0 and 1", p);
   const Tensor x = as_float(a, "dropout");

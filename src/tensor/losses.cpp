@@ -30,7 +30,7 @@ Pair loss_operands(const Tensor& a, const Tensor& b, const char* who) {
 }
 
 Tensor factor(const Tensor& weight, const Tensor& like, const char* who) {
-  Access::raw(weight, who);
+  Access::held(weight, who);
   if (!broadcasts_to(weight.shape(), like.shape()))
     fail(ErrorKind::Shape, "{}: weight {} does not broadcast to {}", who, shape_of(weight),
          shape_of(like));
@@ -43,8 +43,8 @@ namespace {
 
 void check_classes(const Tensor& a, const Tensor& target, const CrossEntropyOptions& options,
                    bool probabilities, const char* who) {
-  Access::raw(a, who);
-  Access::raw(target, who);
+  Access::held(a, who);
+  Access::held(target, who);
   require_float(a, who);
   if (a.rank() < 1)
     fail(ErrorKind::Shape, "{}: got a single number; the last axis holds the classes", who);
@@ -130,8 +130,8 @@ Tensor of_probabilities(const Tensor& logs, const Tensor& target,
 
 Tensor cross_entropy(const Operand& logits, const Operand& target,
                      const CrossEntropyOptions& options) {
-  Access::raw(logits, "cross_entropy");
-  Access::raw(target, "cross_entropy");
+  Access::held(logits, "cross_entropy");
+  Access::held(target, "cross_entropy");
   const bool probabilities = is_float(target.dtype()) && target.rank() == logits.rank();
   check_classes(logits, target, options, probabilities, "cross_entropy");
   const Tensor x = widened(logits);

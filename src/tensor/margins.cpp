@@ -12,7 +12,7 @@ namespace {
 
 // Scores [batch, classes], or [classes] of one; f32 at least.
 Tensor scores_of(const Tensor& a, const char* who) {
-  Access::raw(a, who);
+  Access::held(a, who);
   require_float(a, who);
   if (a.rank() != 1 && a.rank() != 2)
     fail(ErrorKind::Shape, "{}: got {}; it must be [batch, classes]", who, shape_of(a));
@@ -25,7 +25,7 @@ Tensor multi_margin_loss(const Operand& a, const Operand& target,
                          const MultiMarginOptions& options) {
   constexpr const char* who = "multi_margin_loss";
   const Tensor x = scores_of(a, who);
-  Access::raw(target, who);
+  Access::held(target, who);
   require_integer(target, who, "targets");
   const Shape rows(a.shape().begin(), a.shape().end() - 1);
   if (target.shape() != rows)
@@ -51,7 +51,7 @@ Tensor multi_margin_loss(const Operand& a, const Operand& target,
 Tensor multilabel_margin_loss(const Operand& a, const Operand& target, Reduction reduction) {
   constexpr const char* who = "multilabel_margin_loss";
   const Tensor x = scores_of(a, who);
-  Access::raw(target, who);
+  Access::held(target, who);
   require_integer(target, who, "targets");
   if (target.shape() != a.shape())
     fail(ErrorKind::Shape, "{}: targets {} do not fit {}; shapes must be equal", who,

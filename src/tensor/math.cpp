@@ -83,7 +83,7 @@ Tensor larger_half(const Tensor& e) { // e² / 2, without overflow where the hal
 } // namespace
 
 Tensor signbit(const Operand& a) {
-  Access::raw(a, "signbit");
+  Access::held(a, "signbit");
   if (!is_signed(a.dtype()))
     return zeros(a.shape(), DType::Bool);
   return a.bitcast(bits_of(a.dtype())) >= top_bit(a.dtype());
@@ -275,7 +275,7 @@ Tensor lerp(const Operand& a, const Operand& b, const Arg& weight) {
 
 Tensor nan_to_num(const Operand& a, double nan, std::optional<double> posinf,
                   std::optional<double> neginf) {
-  Access::raw(a, "nan_to_num");
+  Access::held(a, "nan_to_num");
   if (!is_float(a.dtype()))
     return a.clone();
   const double most = largest(a.dtype());
@@ -296,7 +296,7 @@ Tensor logical_xor(const Arg& a, const Arg& b) {
 }
 
 Tensor bitwise_not(const Operand& a) {
-  Access::raw(a, "bitwise_not");
+  Access::held(a, "bitwise_not");
   if (is_float(a.dtype()))
     fail(ErrorKind::DType, "bitwise_not: takes bools and integers, got {}", name_of(a.dtype()));
   return a ^

@@ -10,11 +10,10 @@ namespace egret::detail {
 namespace {
 
 // Nodes that the outermost destructor on this thread still has to let go; null when none runs.
-thread_local std::vector<NodePtr>* dying = nullptr;
-thread_local Scope* scope_of_thread = nullptr;
+[[gnu::tls_model("initial-exec")]] thread_local std::vector<NodePtr>* dying = nullptr;
 
 // The scope that a node recorded from `inputs` belongs to.
-std::shared_ptr<Scope> scope_for(Op op, const std::vector<NodePtr>& inputs) {
+std::shared_ptr<Scope> scope_for(Op op, const Inputs& inputs) {
   std::shared_ptr<Scope> scope;
   for (const NodePtr& input : inputs) {
     if (!input->scope || input->scope == scope)
@@ -34,8 +33,23 @@ std::mutex& engine_mutex() noexcept {
   return *mutex;
 }
 
-Scope*& current_scope() noexcept {
-  return scope_of_thread;
+namespace {
+
+// Lets operands go, those that others have too at once, the others later.
+void drop_operands(Inputs& inputs, std::vector<NodePtr>& later) noexcept {
+  for (NodePtr& input : inputs)
+    if (input.use_count() > 1)
+      input.reset(); // should it be the last one after all, its operands are for later
+    else
+      later.push_back(std::move(input));
+  inputs.clear();
+}
+
+} // namespace
+
+void Inputs::push_back(NodePtr node) {
+  ensure(size_ < kMost, "an operation with more than {} operands", kMost);
+  list_[size_++] = std::move(node);
 }
 
 Node::~Node() {
@@ -43,60 +57,77 @@ Node::~Node() {
   if (inputs.empty())
     return;
   if (dying) {
-    for (NodePtr& input : inputs)
-      dying->push_back(std::move(input));
+    drop_operands(inputs, *dying);
     return;
   }
-  std::vector<NodePtr> list = std::move(inputs);
+  std::vector<NodePtr> list;
   dying = &list;
+  drop_operands(inputs, list);
   while (!list.empty()) {
     NodePtr next = std::move(list.back());
     list.pop_back();
-    next.reset(); // may push its inputs
+    next.reset(); // may push its operands
   }
   dying = nullptr;
 }
 
-namespace {
-
-// All handles. Nothing is locked while its mutex is held but a handle's own.
+// Some of all handles. Nothing is locked while its lock is held but a handle's own.
 struct HandleList {
-  std::mutex mutex;
+  SpinLock mutex;
   Handle* first = nullptr;
 };
 
-HandleList& all_handles() noexcept {
-  static auto* const list = new HandleList; // outlives tensors of static duration
-  return *list;
+namespace {
+
+constexpr std::size_t kHandleLists = 16;
+
+// Each thread puts its handles into one of them.
+struct alignas(64) HandleLine {
+  HandleList list;
+};
+
+std::array<HandleLine, kHandleLists>& all_handles() noexcept {
+  static auto* const lists =
+      new std::array<HandleLine, kHandleLists>; // outlives tensors of static duration
+  return *lists;
+}
+
+HandleList& handles_of_thread() noexcept {
+  [[gnu::tls_model("initial-exec")]] static thread_local HandleList* own = nullptr;
+  if (own == nullptr) {
+    static std::atomic<std::size_t> threads{0};
+    own = &all_handles()[threads.fetch_add(1, std::memory_order_relaxed) % kHandleLists].list;
+  }
+  return *own;
 }
 
 } // namespace
 
 Handle::Handle(NodePtr node)
-    : shape(node->form.shape), dtype(node->form.dtype), node_(std::move(node)) {
+    : shape(node->form.shape), dtype(node->form.dtype), node_(std::move(node)),
+      list_(handles_of_thread()) {
   refer(*node_, 1);
-  HandleList& list = all_handles();
-  std::lock_guard lock(list.mutex);
-  behind_ = list.first;
+  std::lock_guard lock(list_.mutex);
+  behind_ = list_.first;
   if (behind_)
     behind_->before_ = this;
-  list.first = this;
+  list_.first = this;
 }
 
 Handle::~Handle() {
   refer(*node_, -1);
-  HandleList& list = all_handles();
-  std::lock_guard lock(list.mutex); // let go before the members are destroyed
-  (before_ ? before_->behind_ : list.first) = behind_;
+  std::lock_guard lock(list_.mutex); // let go before the members are destroyed
+  (before_ ? before_->behind_ : list_.first) = behind_;
   if (behind_)
     behind_->before_ = before_;
 }
 
 void for_each_handle(const std::function<void(const Handle&)>& visit) {
-  HandleList& list = all_handles();
-  std::lock_guard lock(list.mutex);
-  for (const Handle* h = list.first; h; h = h->behind_)
-    visit(*h);
+  for (HandleLine& line : all_handles()) {
+    std::lock_guard lock(line.list.mutex);
+    for (const Handle* h = line.list.first; h; h = h->behind_)
+      visit(*h);
+  }
 }
 
 NodePtr Handle::node() const {
@@ -105,14 +136,12 @@ NodePtr Handle::node() const {
 }
 
 void Handle::refer(Node& node, int count) const noexcept {
-  node.handles.fetch_add(count, std::memory_order_relaxed);
-  if (holds_)
-    node.claims.fetch_add(count, std::memory_order_relaxed);
+  node.handles.add(count, holds_ ? count : 0);
 }
 
 void Handle::set_holds(bool holds) noexcept {
   if (holds != holds_)
-    node_->claims.fetch_add(holds ? 1 : -1, std::memory_order_relaxed);
+    node_->handles.add(0, holds ? 1 : -1);
   holds_ = holds;
 }
 
@@ -191,9 +220,9 @@ std::shared_ptr<GradSlot> slot_of(const NodePtr& node) {
 }
 
 void Inside::set(NodePtr node) {
-  node->handles.fetch_add(1, std::memory_order_relaxed);
+  node->handles.add(1, 0);
   if (now)
-    now->handles.fetch_sub(1, std::memory_order_relaxed);
+    now->handles.add(-1, 0);
   now = std::move(node);
 }
 
@@ -318,13 +347,11 @@ void let_go(const Tensor& temporary) noexcept {
     handle->let_go(&temporary);
 }
 
-NodePtr record_known(Op op, DType dtype, Shape shape, std::vector<NodePtr> inputs,
-                     ir::Attrs attrs) {
+NodePtr record_known(Op op, DType dtype, Shape shape, Inputs inputs, ir::Attrs attrs) {
   Placement placement;
   for (const NodePtr& input : inputs)
-    if (const Placement other = input->placement(); other != placement)
-      placement = joined(placement, other, info_of(op).name);
-  auto node = std::make_shared<Node>();
+    placement = joined_by(placement, input->placement(), info_of(op).name);
+  auto node = std::allocate_shared<Node>(BlockAllocator<Node>());
   node->place_at(placement);
   node->scope = scope_for(op, inputs);
   if (!node->scope && current_scope())
@@ -353,11 +380,11 @@ NodePtr record_known(Op op, DType dtype, Shape shape, std::vector<NodePtr> input
   return node;
 }
 
-NodePtr record(Op op, std::vector<NodePtr> inputs, ir::Attrs attrs) {
-  const ir::Node* operands[3];
+NodePtr record(Op op, Inputs inputs, ir::Attrs attrs) {
+  std::array<const ir::Node*, Inputs::kMost> operands;
   for (std::size_t i = 0; i < inputs.size(); ++i)
     operands[i] = &inputs[i]->form;
-  auto inferred = ir::infer(op, {operands, inputs.size()}, attrs);
+  auto inferred = ir::infer(op, {operands.data(), inputs.size()}, attrs);
   return record_known(op, inferred.dtype, std::move(inferred.shape), std::move(inputs),
                       std::move(attrs));
 }
@@ -365,7 +392,7 @@ NodePtr record(Op op, std::vector<NodePtr> inputs, ir::Attrs attrs) {
 namespace {
 
 std::shared_ptr<Node> leaf(Node::Kind kind, DType dtype, Shape shape) {
-  auto node = std::make_shared<Node>();
+  auto node = std::allocate_shared<Node>(BlockAllocator<Node>());
   node->kind = kind;
   node->form.op = Op::Input;
   node->form.dtype = dtype;

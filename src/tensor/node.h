@@ -5,12 +5,16 @@
 #include "egret/ir.h"
 #include "egret/tensor.h"
 #include "runtime/storage.h"
+#include "support/block_pool.h"
+#include "support/spin_lock.h"
 #include "tensor/placement.h"
 #include "tensor/queue.h"
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -76,12 +80,64 @@ struct Draw {
   bool taken = true; ///< the generator has moved on by as many when they were recorded
 };
 
+/// The operands of a node: no operation has more than three.
+class Inputs {
+public:
+  static constexpr std::size_t kMost = 3;
+  Inputs() noexcept = default;
+  Inputs(NodePtr a) noexcept : list_{std::move(a)}, size_(1) {}
+  Inputs(NodePtr a, NodePtr b) noexcept : list_{std::move(a), std::move(b)}, size_(2) {}
+  Inputs(Inputs&& other) noexcept
+      : list_(std::move(other.list_)), size_(std::exchange(other.size_, 0)) {}
+  Inputs& operator=(Inputs&& other) noexcept {
+    list_ = std::move(other.list_);
+    size_ = std::exchange(other.size_, 0);
+    return *this;
+  }
+  void push_back(NodePtr node);
+  void clear() noexcept {
+    for (NodePtr& node : *this)
+      node.reset();
+    size_ = 0;
+  }
+  std::size_t size() const noexcept { return size_; }
+  bool empty() const noexcept { return size_ == 0; }
+  NodePtr* begin() noexcept { return list_.data(); }
+  NodePtr* end() noexcept { return list_.data() + size_; }
+  const NodePtr* begin() const noexcept { return list_.data(); }
+  const NodePtr* end() const noexcept { return list_.data() + size_; }
+  NodePtr& operator[](std::size_t i) noexcept { return list_[i]; }
+  const NodePtr& operator[](std::size_t i) const noexcept { return list_[i]; }
+
+private:
+  std::array<NodePtr, kMost> list_;
+  std::size_t size_ = 0;
+};
+
+/// How many handles refer to a value, and how many of them hold it: all but temporaries' (Handle).
+class HandleCount {
+public:
+  void add(int handles, int claims) noexcept {
+    both_.fetch_add(handles + claims * kClaim, std::memory_order_relaxed);
+  }
+  int handles() const noexcept {
+    return static_cast<int>(both_.load(std::memory_order_relaxed) % kClaim);
+  }
+  int claims() const noexcept {
+    return static_cast<int>(both_.load(std::memory_order_relaxed) / kClaim);
+  }
+
+private:
+  static constexpr std::int64_t kClaim = std::int64_t{1} << 32;
+  std::atomic<std::int64_t> both_{0};
+};
+
 /// One value: an operation on other values, or a leaf. form, inputs and scope never change, but
 /// that materialization drops the inputs of nodes that no gradient needs. What is marked (lock)
 /// belongs to engine_mutex().
 struct Node : std::enable_shared_from_this<Node> {
   ir::Node form;                ///< op, dtype, shape, attributes; its inputs are not used
-  std::vector<NodePtr> inputs;  ///< (lock) once the node is shared
+  Inputs inputs;                ///< (lock) once the node is shared
   std::shared_ptr<Scope> scope; ///< null for plain lazy tensors
   /// (lock) Of a leaf that requires a gradient. The handle owns it: the gradient's recipe refers to
   /// the leaf, which must not own the gradient in turn.
@@ -93,8 +149,7 @@ struct Node : std::enable_shared_from_this<Node> {
   enum class Kind : std::uint8_t { Op, Data, Number, Placeholder } kind = Kind::Op;
   std::atomic<bool> needs_grad{false};
   std::atomic<bool> spent{false};   ///< backward() has let its recipe go
-  std::atomic<int> handles{0};      ///< user handles that refer to this value
-  std::atomic<int> claims{0};       ///< those of them that hold it: all but temporaries' (Handle)
+  HandleCount handles;              ///< user handles that refer to this value
   bool in_flight = false;           ///< (lock) some thread is computing it
   bool transfer = false;            ///< a copy of its operand, which is computed where that one is
   std::shared_ptr<const Draw> draw; ///< of a number at which a generator's numbers begin
@@ -122,6 +177,8 @@ struct Node : std::enable_shared_from_this<Node> {
 private:
   std::atomic<Placement> placement_{Placement{}};
 };
+
+struct HandleList;
 
 /// What copies of a Tensor share. It holds its value, which is then stored with what is computed
 /// beside it, except while a temporary that was passed on is the only Tensor that has the handle.
@@ -162,12 +219,13 @@ private:
   friend void for_each_handle(const std::function<void(const Handle&)>& visit);
   void refer(Node& node, int count) const noexcept; // needs mutex_
   void set_holds(bool holds) noexcept;              // needs mutex_
-  mutable std::mutex mutex_;
+  mutable SpinLock mutex_;
   NodePtr node_;
   bool holds_ = true;
   std::atomic<const Tensor*> temporary_{nullptr}; // the one that was passed on
   std::shared_ptr<GradSlot> slot_;
-  Handle *before_ = nullptr, *behind_ = nullptr; ///< in the list of all handles
+  HandleList& list_;                             ///< that it is in
+  Handle *before_ = nullptr, *behind_ = nullptr; ///< in the list
 };
 
 /// Visits all handles of all threads. `visit` must not make or drop handles.
@@ -176,7 +234,9 @@ void for_each_handle(const std::function<void(const Handle&)>& visit);
 /// The way from Tensors to nodes and back.
 struct Access {
   static const std::shared_ptr<Handle>& handle(const Tensor& a) noexcept { return a.handle_; }
-  static Tensor wrap(NodePtr node) { return Tensor(std::make_shared<Handle>(std::move(node))); }
+  static Tensor wrap(NodePtr node) {
+    return Tensor(std::allocate_shared<Handle>(BlockAllocator<Handle>(), std::move(node)));
+  }
   static Tensor share(std::shared_ptr<Handle> handle) { return Tensor(std::move(handle)); }
   /// Swaps the handle of a Tensor object, and nothing else.
   static void bind(Tensor& a, std::shared_ptr<Handle>& handle) noexcept { a.handle_.swap(handle); }
@@ -211,8 +271,11 @@ bool replace_outside(Handle& handle, const NodePtr& expected, NodePtr node);
 /// Guards the fields marked (lock) of all nodes.
 std::mutex& engine_mutex() noexcept;
 
+[[gnu::tls_model("initial-exec")]] inline constinit thread_local Scope* scope_of_thread = nullptr;
 /// The scope in which this thread records; null most of the time.
-Scope*& current_scope() noexcept;
+inline Scope*& current_scope() noexcept {
+  return scope_of_thread;
+}
 /// Sets it for as long as the object lives.
 class ScopeGuard {
 public:
@@ -225,9 +288,9 @@ private:
 };
 
 /// Records an operation; shape and dtype are inferred and checked by the rules of the op table.
-NodePtr record(Op op, std::vector<NodePtr> inputs, ir::Attrs attrs = {});
+NodePtr record(Op op, Inputs inputs, ir::Attrs attrs = {});
 /// Records one whose shape and dtype are known.
-NodePtr record_known(Op op, DType dtype, Shape shape, std::vector<NodePtr> inputs, ir::Attrs attrs);
+NodePtr record_known(Op op, DType dtype, Shape shape, Inputs inputs, ir::Attrs attrs);
 /// A rank-0 leaf that is passed to kernels by value.
 NodePtr number_node(Scalar value);
 /// A leaf with a value in memory.

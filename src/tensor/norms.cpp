@@ -12,7 +12,7 @@ using namespace detail;
 namespace {
 
 void require_channels(const Tensor& a, std::int64_t lowest, const char* who) {
-  Access::raw(a, who);
+  Access::held(a, who);
   require_float(a, who);
   if (a.rank() < lowest)
     fail(ErrorKind::Shape, "{}: got {}; it must be [batch, channels, ...] with {} axes or more",
@@ -22,7 +22,7 @@ void require_channels(const Tensor& a, std::int64_t lowest, const char* who) {
 // [channels] as [channels, 1...], so that it broadcasts against [batch, channels, ...].
 Tensor by_channel(const Tensor& line, const Tensor& a, DType type, const char* what,
                   const char* who) {
-  Access::raw(line, who);
+  Access::held(line, who);
   if (line.shape() != Shape{a.shape()[1]})
     fail(ErrorKind::Shape, "{}: {} {} does not fit {}; it must be [{}]", who, what, shape_of(line),
          shape_of(a), a.shape()[1].str());

@@ -9,17 +9,27 @@
 
 namespace egret::detail {
 
+namespace {
+
+bool is_one(const Expr& dim) noexcept {
+  return dim.node().kind == ExprKind::Constant && dim.node().value == 1;
+}
+
+} // namespace
+
+NodePtr apply_node(Op op, Inputs inputs, ir::Attrs attrs, const char* who) {
+  Placement placement;
+  for (const NodePtr& input : inputs)
+    placement = joined_by(placement, input->placement(), who);
+  return record(op, std::move(inputs), std::move(attrs));
+}
+
 Tensor apply(Op op, std::initializer_list<const Tensor*> operands, ir::Attrs attrs,
              const char* who) {
-  std::vector<NodePtr> inputs;
-  inputs.reserve(operands.size());
-  Placement placement;
-  for (const Tensor* operand : operands) {
+  Inputs inputs;
+  for (const Tensor* operand : operands)
     inputs.push_back(Access::node(*operand, who));
-    if (const Placement other = inputs.back()->placement(); other != placement)
-      placement = joined(placement, other, who);
-  }
-  return Access::wrap(record(op, std::move(inputs), std::move(attrs)));
+  return Access::wrap(apply_node(op, std::move(inputs), std::move(attrs), who));
 }
 
 Tensor unary(Op op, const Tensor& a, const char* who) {
@@ -29,25 +39,28 @@ Tensor unary(Op op, const Tensor& a, const char* who) {
   if (info_of(op).dtypes == DTypeRule::Float && !is_float(type))
     fail(ErrorKind::DType, "{}: takes floats, got {}; convert with to(DType::F32)", who,
          name_of(type));
-  return Access::wrap(record_known(op, type, std::move(shape), {std::move(node)}, {}));
+  return Access::wrap(record_known(op, type, std::move(shape), std::move(node), {}));
 }
 
 Tensor binary(Op op, const Tensor& a, const Tensor& b, const char* who) {
-  return apply(op, {&a, &b}, {}, who);
+  return Access::wrap(apply_node(op, {Access::node(a, who), Access::node(b, who)}, {}, who));
 }
 
 Tensor reduce(Op op, const Tensor& a, std::vector<std::int64_t> axes, bool keepdim,
               const char* who) {
-  const Shape shape = a.shape();
-  Tensor result = a;
-  if (!axes.empty())
-    result = apply(op, {&a}, {.axes = axes}, who);
-  if (!keepdim || axes.empty())
-    return result;
-  Shape kept = shape;
-  for (std::int64_t axis : axes)
-    kept[static_cast<std::size_t>(axis)] = 1;
-  return apply(Op::Reshape, {&result}, {.shape = std::move(kept)}, who);
+  if (axes.empty())
+    return a;
+  NodePtr node = Access::node(a, who);
+  Shape kept;
+  if (keepdim) {
+    kept = node->form.shape;
+    for (std::int64_t axis : axes)
+      kept[static_cast<std::size_t>(axis)] = 1;
+  }
+  node = record(op, std::move(node), {.axes = std::move(axes)});
+  if (keepdim)
+    node = record(Op::Reshape, std::move(node), {.shape = std::move(kept)});
+  return Access::wrap(std::move(node));
 }
 
 Tensor constant(Scalar value) {
@@ -80,31 +93,51 @@ NodePtr spread(NodePtr node, const Shape& shape) {
   const DType type = node->form.dtype;
   Shape line(shape.size(), Expr(1));
   const bool is_line = line == shape;
-  node = record_known(Op::Reshape, type, line, {std::move(node)}, {.shape = line});
+  node = record_known(Op::Reshape, type, line, std::move(node), {.shape = line});
   if (is_line)
     return node;
-  return record_known(Op::Expand, type, shape, {std::move(node)}, {.shape = shape});
+  return record_known(Op::Expand, type, shape, std::move(node), {.shape = shape});
 }
 
-// literal() at a shape. Of constants, a stream keeps the last ones that it has recorded: the same
-// formula in a loop records them once. Not numbers that are passed by value: that two of them are
-// equal for once would be another structure.
-NodePtr literal_at(DType type, Number value, const Shape& shape) {
-  if (current_scope() || !is_kept(type, value.as_double()))
-    return spread(literal_node(type, value), shape);
-  const Scalar scalar = value.in(type);
-  std::uint64_t key = combine(scalar.bits, static_cast<std::uint64_t>(type));
+// A value made of nothing: of those of a key, a stream keeps the one that it has recorded last, so
+// that the same formula in a loop records it once.
+template <class Make>
+NodePtr kept(Stream::Formula::Kind kind, DType type, std::uint64_t bits, const Shape& shape,
+             Make&& make) {
+  if (current_scope())
+    return make();
+  std::uint64_t key =
+      combine(bits, static_cast<std::uint64_t>(type) | static_cast<std::uint64_t>(kind) << 8);
   for (const Expr& dim : shape)
     key = combine(key, dim.hash());
-  auto& [kept, bits] = this_stream().constants[key % Stream::kConstants];
-  if (!kept || bits != scalar.bits || kept->form.dtype != type || kept->form.shape != shape) {
-    kept = spread(literal_node(type, value), shape);
-    bits = scalar.bits;
-    for (Node* node = kept.get(); node;
+  Stream::Formula& place = this_stream().formulas[key % Stream::kFormulas];
+  if (!place.node || place.kind != kind || place.bits != bits || place.node->form.dtype != type ||
+      place.node->form.shape != shape) {
+    place = {make(), bits, kind};
+    for (Node* node = place.node.get(); node;
          node = node->inputs.empty() ? nullptr : node->inputs[0].get())
       node->leave_queue(); // it waits for nothing
   }
-  return kept;
+  return place.node;
+}
+
+NodePtr constant_at(Scalar value, const Shape& shape) {
+  return kept(Stream::Formula::Kind::Constant, value.dtype, value.bits, shape, [&] {
+    return spread(record_known(Op::Constant, value.dtype, {}, {}, {.value = value}), shape);
+  });
+}
+
+// literal() at a shape. Not kept are numbers that are passed by value: that two of them are equal
+// for once would be another structure.
+NodePtr literal_at(DType type, Number value, const Shape& shape) {
+  return is_kept(type, value.as_double()) ? constant_at(value.in(type), shape)
+                                          : spread(literal_node(type, value), shape);
+}
+
+// A constant of rank 0 that has been recorded, but not at a place.
+bool is_plain_constant(const Node& node) noexcept {
+  return node.kind == Node::Kind::Op && node.form.op == Op::Constant && !node.scope &&
+         node.placement() == Placement{};
 }
 
 } // namespace
@@ -141,21 +174,24 @@ DType with_number(DType type, Number number) {
 }
 
 Shape broadcast_shapes(const Shape& a, const Shape& b, const char* who) {
-  const std::size_t rank = std::max(a.size(), b.size());
-  Shape result(rank, Expr(1));
-  for (std::size_t i = 0; i < rank; ++i) {
-    const Expr da = i + a.size() >= rank ? a[i + a.size() - rank] : Expr(1);
-    const Expr db = i + b.size() >= rank ? b[i + b.size() - rank] : Expr(1);
-    if (da == db || db == Expr(1))
-      result[i] = da;
-    else if (da == Expr(1))
-      result[i] = db;
-    else
-      fail(ErrorKind::Shape,
-           "{}: shapes do not broadcast: {} and {} ({} != {} at axis {}); counted from the last "
-           "axis, dims must be equal or 1",
-           who, to_string(a), to_string(b), da.str(), db.str(),
-           static_cast<std::int64_t>(i) - static_cast<std::int64_t>(rank));
+  const bool a_longer = a.size() > b.size();
+  const Shape &longer = a_longer ? a : b, &other = a_longer ? b : a;
+  Shape result = longer;
+  const std::size_t front = longer.size() - other.size();
+  for (std::size_t i = 0; i < other.size(); ++i) {
+    const Expr &have = longer[i + front], &more = other[i];
+    if (have == more || is_one(more))
+      continue;
+    if (is_one(have)) {
+      result[i + front] = more;
+      continue;
+    }
+    const Expr &da = a_longer ? have : more, &db = a_longer ? more : have;
+    fail(ErrorKind::Shape,
+         "{}: shapes do not broadcast: {} and {} ({} != {} at axis {}); counted from the last "
+         "axis, dims must be equal or 1",
+         who, to_string(a), to_string(b), da.str(), db.str(),
+         static_cast<std::int64_t>(i + front) - static_cast<std::int64_t>(longer.size()));
   }
   return result;
 }
@@ -165,23 +201,37 @@ bool broadcasts_to(const Shape& from, const Shape& to) {
     return false;
   const std::size_t front = to.size() - from.size();
   for (std::size_t i = 0; i < from.size(); ++i)
-    if (!(from[i] == to[i + front]) && !(from[i] == Expr(1)))
+    if (!(from[i] == to[i + front]) && !is_one(from[i]))
       return false;
   return true;
 }
 
-Tensor broadcast_to(const Tensor& a, const Shape& shape, const char* who) {
-  if (a.shape() == shape)
-    return a;
-  Tensor result = a;
-  if (a.shape().size() != shape.size()) {
-    Shape front(shape.size() - a.shape().size(), Expr(1));
-    front.insert(front.end(), a.shape().begin(), a.shape().end());
-    result = apply(Op::Reshape, {&result}, {.shape = std::move(front)}, who);
+NodePtr broadcast_node(NodePtr node, const Shape& shape) {
+  const Shape& from = node->form.shape;
+  if (from == shape)
+    return node;
+  if (from.size() != shape.size()) {
+    Shape front;
+    front.reserve(shape.size());
+    front.assign(shape.size() - from.size(), Expr(1));
+    front.insert(front.end(), from.begin(), from.end());
+    node = record(Op::Reshape, std::move(node), {.shape = std::move(front)});
+    if (node->form.shape == shape)
+      return node;
   }
-  if (result.shape() == shape)
-    return result;
-  return apply(Op::Expand, {&result}, {.shape = shape}, who);
+  return record(Op::Expand, std::move(node), {.shape = shape});
+}
+
+NodePtr operand_at(NodePtr node, const Shape& shape) {
+  if (node->form.shape != shape && is_plain_constant(*node))
+    return constant_at(node->form.attrs.value, shape);
+  return broadcast_node(std::move(node), shape);
+}
+
+Tensor broadcast_to(Tensor a, const Shape& shape, const char* who) {
+  if (Access::shape(a, who) == shape)
+    return a;
+  return Access::wrap(broadcast_node(Access::node(a, who), shape));
 }
 
 DType bits_of(DType type) noexcept {
@@ -202,12 +252,18 @@ Tensor top_bit(DType type) {
   return constant(Scalar::from_bits(bits_of(type), std::uint64_t{1} << (width - 1)));
 }
 
+Tensor converted(const Tensor& a, DType type) {
+  // The same handle where a scope does not have to see which object is read.
+  return !current_scope() && a.dtype() == type ? a : a.to(type);
+}
+
+Tensor converted_own(Tensor a, DType type) {
+  return Access::handle(a).use_count() == 1 ? converted(a, type) : a.to(type);
+}
+
 Tensor as_tensor(const Arg& a, std::optional<DType> type) {
-  if (a.is_tensor()) {
-    // The same handle where a scope does not have to see which object is read.
-    const bool kept = !type || (!current_scope() && a.tensor().dtype() == *type);
-    return kept ? a.tensor() : a.tensor().to(*type);
-  }
+  if (a.is_tensor())
+    return type ? converted(a.tensor(), *type) : a.tensor();
   return literal(type ? *type : default_dtype(a.number().category()), a.number());
 }
 
@@ -236,14 +292,20 @@ Pair matched(const Arg& a, const Arg& b, const char* who) {
     return a.is_tensor() ? Pair{std::move(x), std::move(y)} : Pair{std::move(y), std::move(x)};
   }
   Pair pair = promoted(a, b, who);
-  if (pair.a.shape() == pair.b.shape())
+  const Shape &x = Access::shape(pair.a, who), &y = Access::shape(pair.b, who);
+  if (x == y)
     return pair;
-  const Shape shape = broadcast_shapes(pair.a.shape(), pair.b.shape(), who);
-  return {broadcast_to(pair.a, shape, who), broadcast_to(pair.b, shape, who)};
+  const Shape shape = broadcast_shapes(x, y, who);
+  const auto operand = [&](Tensor& t) {
+    return Access::shape(t, who) == shape ? std::move(t)
+                                          : Access::wrap(operand_at(Access::node(t, who), shape));
+  };
+  Tensor first = operand(pair.a);
+  return {std::move(first), operand(pair.b)};
 }
 
 Tensor as_float(const Tensor& a, const char* who) {
-  Access::raw(a, who);
+  Access::held(a, who);
   return is_float(a.dtype()) ? a : a.to(DType::F32);
 }
 
@@ -252,7 +314,7 @@ Tensor stopped(const Tensor& x) {
 }
 
 Tensor widened(const Tensor& a) {
-  return a.to(accumulator_of(a.dtype()));
+  return converted(a, accumulator_of(a.dtype()));
 }
 
 std::int64_t axis_of(std::int64_t axis, std::int64_t rank, const Shape& shape, const char* who) {
@@ -281,11 +343,17 @@ std::vector<std::int64_t> axes_of(const Axes& axes, const Shape& shape, const ch
   return list;
 }
 
-Tensor coordinate(const Shape& shape, std::size_t axis, const char* who) {
+Tensor coordinate_line(const Shape& shape, std::size_t axis) {
   Shape line(shape.size(), Expr(1));
   line[axis] = shape[axis];
-  const Tensor steps = iota(shape[axis], DType::I64);
-  return broadcast_to(apply(Op::Reshape, {&steps}, {.shape = line}, who), shape, who);
+  return Access::wrap(kept(Stream::Formula::Kind::Coordinates, DType::I64, axis, line, [&] {
+    NodePtr steps = record(Op::Iota, {}, {.dtype = DType::I64, .shape = {shape[axis]}});
+    return line.size() == 1 ? steps : record(Op::Reshape, std::move(steps), {.shape = line});
+  }));
+}
+
+Tensor coordinate(const Shape& shape, std::size_t axis, const char* who) {
+  return broadcast_to(coordinate_line(shape, axis), shape, who);
 }
 
 Expr count_along(const Shape& shape, const std::vector<std::int64_t>& axes) {

@@ -17,6 +17,7 @@ namespace egret::detail {
 /// One operation of the table on tensors as they are.
 Tensor apply(Op op, std::initializer_list<const Tensor*> operands, ir::Attrs attrs,
              const char* who);
+NodePtr apply_node(Op op, Inputs inputs, ir::Attrs attrs, const char* who);
 Tensor unary(Op op, const Tensor& a, const char* who);
 Tensor binary(Op op, const Tensor& a, const Tensor& b, const char* who);
 Tensor reduce(Op op, const Tensor& a, std::vector<std::int64_t> axes, bool keepdim,
@@ -42,7 +43,10 @@ Shape broadcast_shapes(const Shape& a, const Shape& b, const char* who);
 /// Whether a tensor of shape `from` broadcasts to exactly `to`.
 bool broadcasts_to(const Shape& from, const Shape& to);
 /// `a` broadcast to `shape`, which must be possible.
-Tensor broadcast_to(const Tensor& a, const Shape& shape, const char* who);
+Tensor broadcast_to(Tensor a, const Shape& shape, const char* who);
+NodePtr broadcast_node(NodePtr node, const Shape& shape);
+/// The same for what only operations see: a constant may be a node that others have too.
+NodePtr operand_at(NodePtr node, const Shape& shape);
 
 /// The unsigned integers as wide as `type`.
 DType bits_of(DType type) noexcept;
@@ -58,6 +62,10 @@ Pair matched(const Arg& a, const Arg& b, const char* who);  ///< dtypes and shap
 /// A number becomes a literal of `like`'s dtype (or a higher category's).
 Tensor as_tensor(const Arg& a, std::optional<DType> type = {});
 
+/// a.to(type), without another handle where it has the type.
+Tensor converted(const Tensor& a, DType type);
+/// The same under a handle that nobody else has.
+Tensor converted_own(Tensor a, DType type);
 /// Integers and bools as f32, floats as they are.
 Tensor as_float(const Tensor& a, const char* who);
 /// In the type in which sums are formed: f16 and bf16 as f32.
@@ -66,7 +74,7 @@ Tensor widened(const Tensor& a);
 template <class F>
 Tensor wide(const Tensor& a, const char* who, F&& f) {
   const Tensor x = as_float(a, who);
-  return f(widened(x)).to(x.dtype());
+  return converted_own(f(widened(x)), x.dtype());
 }
 /// A number of the dtype of `like`.
 inline Tensor number(const Tensor& like, double value) {
@@ -79,7 +87,7 @@ inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 /// An operand of a product, in the type that Autocast wants.
 Tensor product_operand(const Tensor& a);
 /// What a reduction formed in a wide type, in its operand's `type`; Autocast leaves it wide.
-Tensor rounded_to(const Tensor& result, DType type);
+Tensor rounded_to(Tensor result, DType type);
 
 /// Puts next(the value as it is) in the place of `target`'s value, broadcast and converted: as one
 /// step, also when other threads update it. `next` may be called several times.
@@ -92,7 +100,9 @@ Tensor replaced(const Tensor& a, std::span<const Index> where, const Arg& value)
 std::int64_t axis_of(std::int64_t axis, std::int64_t rank, const Shape& shape, const char* who);
 /// Ascending, each once; Error(Axis).
 std::vector<std::int64_t> axes_of(const Axes& axes, const Shape& shape, const char* who);
-/// The i64 coordinates along `axis` of a box, broadcast to it.
+/// The i64 coordinates along `axis` of a box, as 1 along all others; for operations only.
+Tensor coordinate_line(const Shape& shape, std::size_t axis);
+/// The same broadcast to the box.
 Tensor coordinate(const Shape& shape, std::size_t axis, const char* who);
 /// The number of elements along axes.
 Expr count_along(const Shape& shape, const std::vector<std::int64_t>& axes);

@@ -40,7 +40,7 @@ struct Order {
 };
 Order order_of(const Tensor& a, std::int64_t axis, bool descending, const char* who,
                std::int64_t first = -1) {
-  Access::raw(a, who);
+  Access::held(a, who);
   if (a.rank() == 0)
     return {zeros({}, DType::I64), 0};
   axis = axis_of(axis, a.rank(), a.shape(), who);
@@ -67,7 +67,7 @@ Sorted element(const Tensor& a, std::int64_t at, std::int64_t axis, bool keepdim
 }
 
 std::int64_t length_of(const Tensor& a, std::int64_t axis, const char* who) {
-  Access::raw(a, who);
+  Access::held(a, who);
   if (a.rank() == 0)
     return 1;
   const std::int64_t n = a.size(axis_of(axis, a.rank(), a.shape(), who));
@@ -89,7 +89,7 @@ Tensor argsort(const Operand& a, std::int64_t axis, bool descending) {
 }
 
 Sorted topk(const Operand& a, std::int64_t k, std::int64_t axis, bool largest) {
-  Access::raw(a, "topk");
+  Access::held(a, "topk");
   const std::int64_t n = a.rank() == 0 ? 1 : a.size(axis_of(axis, a.rank(), a.shape(), "topk"));
   if (k < 0 || k > n)
     fail(ErrorKind::Value, "topk: {} elements of axis {} of {}; it has {}", k, axis, shape_of(a),
@@ -121,7 +121,7 @@ Sorted median(const Operand& a, std::int64_t axis, bool keepdim) {
 }
 
 Tensor median(const Operand& a) {
-  Access::raw(a, "median");
+  Access::held(a, "median");
   return median(a.flatten(), 0).values;
 }
 
@@ -197,7 +197,7 @@ Tensor searchsorted(const Operand& line, const Operand& values, bool right) {
 }
 
 Tensor bucketize(const Operand& values, const Operand& boundaries, bool right) {
-  Access::raw(boundaries, "bucketize");
+  Access::held(boundaries, "bucketize");
   if (boundaries.rank() != 1)
     fail(ErrorKind::Shape, "bucketize: boundaries {}; a vector is needed", shape_of(boundaries));
   return searchsorted(boundaries, values, right);

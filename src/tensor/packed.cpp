@@ -22,7 +22,7 @@ void check_group(int bits, std::int64_t group, const char* who) {
 }
 
 void require_bytes(const Tensor& a, const char* who) {
-  Access::raw(a, who);
+  Access::held(a, who);
   if (a.dtype() != DType::U8)
     fail(ErrorKind::DType, "{}: takes u8, got {}; convert with to(DType::U8)", who,
          name_of(a.dtype()));
@@ -71,7 +71,7 @@ Tensor unpack_bits(const Operand& packed, int bits) {
 
 Quantized quantize(const Operand& a, int bits, std::int64_t group) {
   check_bits(bits, 8, "quantize");
-  Access::raw(a, "quantize");
+  Access::held(a, "quantize");
   require_float(a, "quantize");
   check_group(bits, group, "quantize");
   if (a.rank() < 1)
@@ -90,7 +90,7 @@ Tensor dequantize(const Quantized& q) {
   check_bits(q.bits, 8, "dequantize");
   check_group(q.bits, q.group, "dequantize");
   require_bytes(q.packed, "dequantize");
-  Access::raw(q.scale, "dequantize");
+  Access::held(q.scale, "dequantize");
   const Tensor values = q.bits == 8 ? q.packed : unpack_bits(q.packed, q.bits);
   const Shape split = grouped(values, q.group, "dequantize");
   if (q.scale.shape() != Shape(split.begin(), split.end() - 1))

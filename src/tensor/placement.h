@@ -39,6 +39,12 @@ Placement fixed_placement(const Device& device, const char* who);
 std::optional<Placement> joined(Placement a, Placement b) noexcept;
 /// The same; Error(Device) in the name of `who`, with both devices.
 Placement joined(Placement a, Placement b, std::string_view who);
+/// The same, quick where there is nothing to decide.
+inline Placement joined_by(Placement a, Placement b, std::string_view who) {
+  if (a == b || b.kind == Placement::Kind::Numbers)
+    return a;
+  return a.kind == Placement::Kind::Numbers ? b : joined(a, b, who);
+}
 /// The device to compute on; 0: that of use_device(). Of numbers this thread's.
 runtime::DeviceNumber device_for(Placement placement) noexcept;
 /// As users write it.

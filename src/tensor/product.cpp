@@ -2,6 +2,8 @@
 #include "support/fail.h"
 #include "tensor/ops.h"
 
+#include <numeric>
+
 namespace egret {
 
 using namespace detail;
@@ -22,8 +24,8 @@ namespace {
 } // namespace
 
 Tensor matmul(const Operand& left_operand, const Operand& right_operand) {
-  Access::raw(left_operand, "matmul");
-  Access::raw(right_operand, "matmul");
+  Access::held(left_operand, "matmul");
+  Access::held(right_operand, "matmul");
   const Tensor a = product_operand(left_operand), b = product_operand(right_operand);
   if (a.rank() == 0 || b.rank() == 0)
     fail(ErrorKind::Shape, "matmul: {} x {}: an operand is a single number; multiply with *",
@@ -39,32 +41,47 @@ Tensor matmul(const Operand& left_operand, const Operand& right_operand) {
 
   // Products and sums of f16 and bf16 are formed in f32: what is stored is rounded once.
   const DType wide = accumulator_of(type);
-  const Tensor left = row ? unsqueeze(a.to(wide), 0) : a.to(wide);
-  const Tensor right = column ? unsqueeze(b.to(wide), 1) : b.to(wide);
-  const Shape& sa = left.shape();
-  const Shape& sb = right.shape();
-  const Expr m = sa[sa.size() - 2], k = sa.back(), n = sb.back();
-  const Shape batch = broadcast_shapes(Shape(sa.begin(), sa.end() - 2),
-                                       Shape(sb.begin(), sb.end() - 2), "matmul (batch axes)");
-  Shape box = batch;
-  box.insert(box.end(), {m, n, k});
-
+  const Tensor left = converted(a, wide), right = converted(b, wide);
+  NodePtr x = Access::node(left, "matmul"), y = Access::node(right, "matmul");
   // left [.., m, k] -> [.., m, 1, k] and right [.., k, n] -> [.., 1, n, k], both broadcast to the
-  // box
-  const Tensor x = broadcast_to(unsqueeze(left, -2), box, "matmul");
-  const Tensor y = broadcast_to(unsqueeze(transpose(right), -3), box, "matmul");
-  const Tensor products = binary(Op::Mul, x, y, "matmul");
-  Tensor result =
-      reduce(Op::ReduceSum, products, {static_cast<std::int64_t>(box.size()) - 1}, false, "matmul")
-          .to(type);
-  if (row)
-    result = squeeze(result, -2);
-  return column ? squeeze(result, -1) : result;
+  // box; an operand of one axis has no m or n.
+  Shape sx = x->form.shape, sy = y->form.shape;
+  const Expr k = sx.back();
+  Shape own; // of the result, behind the batch
+  if (!row)
+    own.push_back(sx[sx.size() - 2]);
+  if (!column)
+    own.push_back(sy.back());
+  sx.resize(sx.size() - (row ? 1 : 2), k);
+  sy.resize(sy.size() - (column ? 1 : 2), k);
+  Shape box = broadcast_shapes(sx, sy, "matmul (batch axes)");
+  box.insert(box.end(), own.begin(), own.end());
+  box.push_back(k);
+  if (!column) {
+    std::vector<std::int64_t> turned(y->form.shape.size());
+    std::iota(turned.begin(), turned.end(), 0);
+    std::swap(turned[turned.size() - 1], turned[turned.size() - 2]);
+    y = record(Op::Permute, std::move(y), {.axes = std::move(turned)});
+  }
+  if (!row && !column) {
+    sx.insert(sx.end(), {own[0], 1, k});
+    sy.insert(sy.end(), {1, own[1], k});
+    x = record(Op::Reshape, std::move(x), {.shape = std::move(sx)});
+    y = record(Op::Reshape, std::move(y), {.shape = std::move(sy)});
+  }
+  x = broadcast_node(std::move(x), box);
+  y = broadcast_node(std::move(y), box);
+  NodePtr total =
+      record(Op::ReduceSum, apply_node(Op::Mul, {std::move(x), std::move(y)}, {}, "matmul"),
+             {.axes = {static_cast<std::int64_t>(box.size()) - 1}});
+  if (wide != type)
+    total = record_known(Op::Cast, type, total->form.shape, total, {.dtype = type});
+  return Access::wrap(std::move(total));
 }
 
 Tensor dot(const Operand& a, const Operand& b) {
-  Access::raw(a, "dot");
-  Access::raw(b, "dot");
+  Access::held(a, "dot");
+  Access::held(b, "dot");
   if (a.rank() != 1 || b.rank() != 1)
     fail(ErrorKind::Shape, "dot: {} and {}: both must have one axis; use matmul for others",
          shape_of(a), shape_of(b));
@@ -72,16 +89,16 @@ Tensor dot(const Operand& a, const Operand& b) {
 }
 
 Tensor outer(const Operand& a, const Operand& b) {
-  Access::raw(a, "outer");
-  Access::raw(b, "outer");
+  Access::held(a, "outer");
+  Access::held(b, "outer");
   if (a.rank() != 1 || b.rank() != 1)
     fail(ErrorKind::Shape, "outer: {} and {}: both must have one axis", shape_of(a), shape_of(b));
   return unsqueeze(a, 1) * unsqueeze(b, 0);
 }
 
 Tensor linear(const Operand& a, const Operand& weight, const Operand& bias) {
-  Access::raw(a, "linear");
-  Access::raw(weight, "linear");
+  Access::held(a, "linear");
+  Access::held(weight, "linear");
   if (weight.rank() != 2 || a.rank() < 1 || !(a.shape().back() == weight.shape()[1]))
     fail(ErrorKind::Shape,
          "linear: weight {} does not fit {}; it must be [outputs, inputs] with as many inputs as "
@@ -100,8 +117,8 @@ namespace {
 
 void require_ranks(const Tensor& a, std::int64_t rank_a, const Tensor& b, std::int64_t rank_b,
                    const char* who) {
-  Access::raw(a, who);
-  Access::raw(b, who);
+  Access::held(a, who);
+  Access::held(b, who);
   if (a.rank() != rank_a || b.rank() != rank_b)
     fail(ErrorKind::Shape,
          "{}: {} and {}: operands must have {} and {} axes; use matmul for others", who,
@@ -110,7 +127,7 @@ void require_ranks(const Tensor& a, std::int64_t rank_a, const Tensor& b, std::i
 
 Tensor plus_product(const Tensor& c, const Tensor& product, const Arg& beta, const Arg& alpha,
                     const char* who) {
-  Access::raw(c, who);
+  Access::held(c, who);
   if (!broadcasts_to(c.shape(), product.shape()))
     fail(ErrorKind::Shape, "{}: {} does not broadcast to the product's {}", who, shape_of(c),
          shape_of(product));
@@ -164,7 +181,7 @@ Tensor addbmm(const Operand& c, const Operand& a, const Operand& b, const Arg& b
 Tensor bilinear(const Operand& a, const Operand& b, const Operand& weight, const Operand& bias) {
   constexpr const char* who = "bilinear";
   for (const Tensor* t : {&a, &b, &weight})
-    Access::raw(*t, who);
+    Access::held(*t, who);
   if (weight.rank() != 3 || a.rank() < 1 || b.rank() < 1 ||
       !(a.shape().back() == weight.shape()[1]) || !(b.shape().back() == weight.shape()[2]))
     fail(ErrorKind::Shape, "{}: weight {} does not fit {} and {}; it must be [outputs, {}, {}]",
@@ -181,7 +198,7 @@ Tensor bilinear(const Operand& a, const Operand& b, const Operand& weight, const
 
 Tensor matrix_power(const Operand& a, std::int64_t n) {
   constexpr const char* who = "matrix_power";
-  Access::raw(a, who);
+  Access::held(a, who);
   if (a.rank() < 2 || !(a.shape()[static_cast<std::size_t>(a.rank()) - 2] == a.shape().back()))
     fail(ErrorKind::Shape, "{}: got {}; square matrices are needed", who, shape_of(a));
   if (n < 0)

@@ -53,7 +53,7 @@ FreeStreams& free_streams() noexcept {
   return *streams;
 }
 
-thread_local Stream* own_stream = nullptr;
+[[gnu::tls_model("initial-exec")]] thread_local Stream* own_stream = nullptr;
 thread_local bool stream_returned = false; // also read by what the thread destroys later
 
 void end_background() noexcept;
@@ -88,7 +88,7 @@ Stream& take_stream() {
   return *own_stream;
 }
 
-thread_local int holds = 0;
+[[gnu::tls_model("initial-exec")]] thread_local int holds = 0;
 
 // What reading everything that handles hold of this thread's recorded operations computes.
 void run_queue(Stream& stream, const char* who) {

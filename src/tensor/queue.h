@@ -23,13 +23,16 @@ struct Stream {
   Triggers triggers;
   /// On which its thread has computed since sync(); 0: the one that was in use.
   std::set<std::uint16_t> devices;
-  /// Constants at shapes that its thread has recorded, by their hash: without a scope or a value.
-  static constexpr std::size_t kConstants = 32;
-  struct Constant {
+  /// Values made of nothing that its thread has recorded, by their hash: without a scope or a
+  /// value.
+  static constexpr std::size_t kFormulas = 128;
+  struct Formula {
+    enum class Kind : std::uint8_t { Constant, Coordinates };
     std::shared_ptr<Node> node;
-    std::uint64_t bits = 0;
+    std::uint64_t bits = 0; ///< of the constant; the axis
+    Kind kind = Kind::Constant;
   };
-  std::array<Constant, kConstants> constants;
+  std::array<Formula, kFormulas> formulas;
 };
 
 /// This thread's.

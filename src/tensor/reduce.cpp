@@ -34,12 +34,12 @@ Tensor reversed_order(const Tensor& a, const char* who) {
     return neg(a);
   if (a.dtype() == DType::Bool)
     return logical_not(a);
-  const Tensor ones = constant(Scalar::of(a.dtype(), std::int64_t{-1}));
-  return binary(Op::Xor, a, broadcast_to(ones, a.shape(), who), who);
+  auto [x, ones] = matched(a, -1, who);
+  return binary(Op::Xor, x, ones, who);
 }
 
 Tensor scan(Op op, const Tensor& a, std::int64_t axis, const char* who) {
-  Access::raw(a, who);
+  Access::held(a, who);
   axis = axis_of(axis, a.rank(), a.shape(), who);
   const Tensor x = summable(a);
   return apply(op, {&x}, {.axes = {axis}}, who);
@@ -47,7 +47,7 @@ Tensor scan(Op op, const Tensor& a, std::int64_t axis, const char* who) {
 
 Tensor arg_extreme(const Tensor& a, std::optional<std::int64_t> axis, bool keepdim, bool largest,
                    const char* who) {
-  Access::raw(a, who);
+  Access::held(a, who);
   Tensor x = a.dtype() == DType::Bool ? a.to(DType::U8) : a;
   if (!largest)
     x = reversed_order(x, who);
@@ -66,7 +66,7 @@ Tensor arg_extreme(const Tensor& a, std::optional<std::int64_t> axis, bool keepd
 } // namespace
 
 Tensor sum(const Operand& a, const Axes& axes, bool keepdim) {
-  Access::raw(a, "sum");
+  Access::held(a, "sum");
   const auto list = axes_of(axes, a.shape(), "sum");
   const Tensor x = autocast_type() ? widened(a) : Tensor(a);
   return reduce(Op::ReduceSum, summable(x), list, keepdim, "sum");
@@ -99,20 +99,20 @@ Tensor stddev(const Operand& a, const Axes& axes, bool keepdim, double correctio
 }
 
 Tensor prod(const Operand& a, const Axes& axes, bool keepdim) {
-  Access::raw(a, "prod");
+  Access::held(a, "prod");
   const auto list = axes_of(axes, a.shape(), "prod");
   return reduce(Op::ReduceProd, summable(a), list, keepdim, "prod");
 }
 
 Tensor max(const Operand& a, const Axes& axes, bool keepdim) {
-  Access::raw(a, "max");
+  Access::held(a, "max");
   const auto list = axes_of(axes, a.shape(), "max");
   require_elements(a, list, "max");
   return reduce(Op::ReduceMax, a, list, keepdim, "max");
 }
 
 Tensor min(const Operand& a, const Axes& axes, bool keepdim) {
-  Access::raw(a, "min");
+  Access::held(a, "min");
   const auto list = axes_of(axes, a.shape(), "min");
   require_elements(a, list, "min");
   const Tensor largest = reduce(Op::ReduceMax, reversed_order(a, "min"), list, keepdim, "min");
@@ -128,13 +128,13 @@ Tensor argmin(const Operand& a, std::optional<std::int64_t> axis, bool keepdim) 
 }
 
 Tensor any(const Operand& a, const Axes& axes, bool keepdim) {
-  Access::raw(a, "any");
+  Access::held(a, "any");
   const auto list = axes_of(axes, a.shape(), "any");
   return reduce(Op::ReduceMax, a.to(DType::Bool), list, keepdim, "any");
 }
 
 Tensor all(const Operand& a, const Axes& axes, bool keepdim) {
-  Access::raw(a, "all");
+  Access::held(a, "all");
   return logical_not(any(logical_not(a), axes, keepdim));
 }
 
@@ -224,7 +224,7 @@ Moments std_mean(const Operand& a, const Axes& axes, bool keepdim, double correc
 }
 
 Tensor count_nonzero(const Operand& a, const Axes& axes, bool keepdim) {
-  Access::raw(a, "count_nonzero");
+  Access::held(a, "count_nonzero");
   return sum(a != 0, axes, keepdim);
 }
 
@@ -243,23 +243,22 @@ namespace {
 
 // Positions at which an element equals what has been met so far: the last of them is the index.
 Extreme with_positions(const Tensor& a, const Tensor& values, std::int64_t axis, const char* who) {
-  Shape line(a.shape().size(), Expr(1));
-  line[static_cast<std::size_t>(axis)] = a.shape()[static_cast<std::size_t>(axis)];
-  const Tensor at = reshape(iota(a.shape()[static_cast<std::size_t>(axis)], DType::I64), line);
-  const Tensor here = where((a == values) | isnan(a), at, -1);
+  const Tensor at = coordinate_line(a.shape(), static_cast<std::size_t>(axis));
+  const Tensor met = a == values;
+  const Tensor here = where(is_float(a.dtype()) ? met | isnan(a) : met, at, -1);
   return {values, apply(Op::ScanMax, {&here}, {.axes = {axis}}, who)};
 }
 
 } // namespace
 
 Extreme cummax(const Operand& a, std::int64_t axis) {
-  Access::raw(a, "cummax");
+  Access::held(a, "cummax");
   axis = axis_of(axis, a.rank(), a.shape(), "cummax");
   return with_positions(a, apply(Op::ScanMax, {&a}, {.axes = {axis}}, "cummax"), axis, "cummax");
 }
 
 Extreme cummin(const Operand& a, std::int64_t axis) {
-  Access::raw(a, "cummin");
+  Access::held(a, "cummin");
   axis = axis_of(axis, a.rank(), a.shape(), "cummin");
   const Tensor turned = reversed_order(a, "cummin");
   const Tensor highest = apply(Op::ScanMax, {&turned}, {.axes = {axis}}, "cummin");

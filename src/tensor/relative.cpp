@@ -316,6 +316,8 @@ private:
 
 void describe(Walk& w) {
   auto& words = w.signature;
+  words.reserve(4 * w.leaves.size() + 8 * w.order.size() + w.outputs.size() + 1);
+  w.numbers.reserve(2 * w.leaves.size() + 4 * w.order.size());
   for (const NodePtr& leaf : w.leaves) {
     words.push_back(0xffu | static_cast<std::uint64_t>(leaf->form.dtype) << 8 |
                     static_cast<std::uint64_t>(leaf->kind == Node::Kind::Number) << 16 |

@@ -74,22 +74,20 @@ Tensor join(std::span<const Tensor> tensors, std::int64_t axis, const char* who)
     attrs.before[joint.axis] = begin;
     attrs.after[joint.axis] = joint.total - end;
     attrs.value = Scalar::of(joint.type, std::int64_t{0});
-    const Tensor piece = t.to(joint.type);
+    const Tensor piece = converted(t, joint.type);
     parts.push_back(apply(Op::Pad, {&piece}, std::move(attrs), who));
     ends.push_back(end);
     begin = end;
   }
   Shape line(rank, Expr(1));
   line[joint.axis] = joint.total;
-  const Tensor steps = iota(joint.total, DType::I64);
-  const Tensor position = apply(Op::Reshape, {&steps}, {.shape = line}, who);
-  return choose_part(position, parts, ends);
+  return choose_part(coordinate_line(line, joint.axis), parts, ends);
 }
 
 } // namespace
 
 Tensor reshape(const Operand& a, const Shape& shape) {
-  Access::raw(a, "reshape");
+  Access::held(a, "reshape");
   Shape wanted = shape;
   std::optional<std::size_t> open;
   Expr known = 1;
@@ -122,7 +120,7 @@ Tensor reshape(const Operand& a, const Shape& shape) {
 }
 
 Tensor permute(const Operand& a, std::vector<std::int64_t> axes) {
-  Access::raw(a, "permute");
+  Access::held(a, "permute");
   const auto rank = static_cast<std::size_t>(a.rank());
   if (axes.size() != rank)
     fail(ErrorKind::Axis, "permute: {} names {} axes and {} has {}", list_of(axes), axes.size(),
@@ -141,7 +139,7 @@ Tensor permute(const Operand& a, std::vector<std::int64_t> axes) {
 }
 
 Tensor transpose(const Operand& a, std::int64_t first, std::int64_t second) {
-  Access::raw(a, "transpose");
+  Access::held(a, "transpose");
   const std::int64_t rank = a.rank();
   first = axis_of(first, rank, a.shape(), "transpose");
   second = axis_of(second, rank, a.shape(), "transpose");
@@ -153,7 +151,7 @@ Tensor transpose(const Operand& a, std::int64_t first, std::int64_t second) {
 }
 
 Tensor squeeze(const Operand& a, std::optional<std::int64_t> axis) {
-  Access::raw(a, "squeeze");
+  Access::held(a, "squeeze");
   Shape shape;
   if (axis) {
     const auto along = static_cast<std::size_t>(axis_of(*axis, a.rank(), a.shape(), "squeeze"));
@@ -171,18 +169,18 @@ Tensor squeeze(const Operand& a, std::optional<std::int64_t> axis) {
 }
 
 Tensor unsqueeze(const Operand& a, std::int64_t axis) {
-  Access::raw(a, "unsqueeze");
+  Access::held(a, "unsqueeze");
   const std::int64_t rank = a.rank();
   if (axis < -rank - 1 || axis > rank)
     fail(ErrorKind::Axis, "unsqueeze: axis {} is out of range for {}; places go from {} to {}",
          axis, shape_of(a), -rank - 1, rank);
   Shape shape = a.shape();
   shape.insert(shape.begin() + (axis < 0 ? axis + rank + 1 : axis), Expr(1));
-  return reshape(a, shape);
+  return apply(Op::Reshape, {&a}, {.shape = std::move(shape)}, "unsqueeze");
 }
 
 Tensor expand(const Operand& a, const Shape& shape) {
-  Access::raw(a, "expand");
+  Access::held(a, "expand");
   const Shape& from = a.shape();
   Shape wanted = shape;
   bool fits = shape.size() >= from.size();
@@ -206,7 +204,7 @@ Tensor expand(const Operand& a, const Shape& shape) {
 }
 
 Tensor flip(const Operand& a, const Axes& axes) {
-  Access::raw(a, "flip");
+  Access::held(a, "flip");
   auto list = axes_of(axes, a.shape(), "flip");
   if (list.empty())
     return a.clone();
@@ -223,8 +221,9 @@ Tensor cat(std::initializer_list<Operand> tensors, std::int64_t axis) {
 
 Tensor stack(std::span<const Tensor> tensors, std::int64_t axis) {
   std::vector<Tensor> parts;
+  parts.reserve(tensors.size());
   for (const Tensor& t : tensors) {
-    Access::raw(t, "stack");
+    Access::held(t, "stack");
     if (t.shape() != tensors[0].shape())
       fail(ErrorKind::Shape, "stack: shapes differ: {} and {}; all must be equal",
            shape_of(tensors[0]), shape_of(t));
@@ -238,7 +237,7 @@ Tensor stack(std::initializer_list<Operand> tensors, std::int64_t axis) {
 }
 
 std::vector<Tensor> split(const Operand& a, std::int64_t length, std::int64_t axis) {
-  Access::raw(a, "split");
+  Access::held(a, "split");
   axis = axis_of(axis, a.rank(), a.shape(), "split");
   if (length <= 0)
     fail(ErrorKind::Value, "split: parts of length {} are not possible; it must be positive",
@@ -253,7 +252,7 @@ std::vector<Tensor> split(const Operand& a, std::int64_t length, std::int64_t ax
 }
 
 std::vector<Tensor> chunk(const Operand& a, std::int64_t parts, std::int64_t axis) {
-  Access::raw(a, "chunk");
+  Access::held(a, "chunk");
   axis = axis_of(axis, a.rank(), a.shape(), "chunk");
   if (parts <= 0)
     fail(ErrorKind::Value, "chunk: {} parts are not possible; the number must be positive", parts);
@@ -262,7 +261,7 @@ std::vector<Tensor> chunk(const Operand& a, std::int64_t parts, std::int64_t axi
 
 Tensor pad(const Operand& a, std::vector<std::int64_t> before, std::vector<std::int64_t> after,
            Number value) {
-  Access::raw(a, "pad");
+  Access::held(a, "pad");
   const auto rank = static_cast<std::size_t>(a.rank());
   if (before.size() != rank || after.size() != rank)
     fail(ErrorKind::Shape, "pad: {} before and {} after for {}; one for each axis is needed",
@@ -280,7 +279,7 @@ Tensor pad(const Operand& a, std::vector<std::int64_t> before, std::vector<std::
 }
 
 Tensor repeat(const Operand& a, std::vector<std::int64_t> times) {
-  Access::raw(a, "repeat");
+  Access::held(a, "repeat");
   if (times.size() < static_cast<std::size_t>(a.rank()))
     fail(ErrorKind::Shape, "repeat: {} names {} axes and {} has more", list_of(times), times.size(),
          shape_of(a));

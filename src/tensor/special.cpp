@@ -162,7 +162,7 @@ Tensor addcdiv(const Operand& c, const Operand& a, const Operand& b, const Arg& 
 }
 
 Tensor clamp(const Operand& a, const Operand& low, const Operand& high) {
-  Access::raw(a, "clamp");
+  Access::held(a, "clamp");
   if (!low.defined() && !high.defined())
     fail(ErrorKind::Value, "clamp: no bound is given");
   const Tensor above = low.defined() ? maximum(a, low) : Tensor(a);

@@ -20,7 +20,7 @@ Neighbours neighbours(const Tensor& a, std::int64_t axis) {
 }
 
 std::int64_t line_axis(const Tensor& a, std::int64_t axis, const char* who) {
-  Access::raw(a, who);
+  Access::held(a, who);
   axis = axis_of(axis, a.rank(), a.shape(), who);
   if (!proves_less_equal(1, a.shape()[static_cast<std::size_t>(axis)]))
     fail(ErrorKind::Shape, "{}: axis {} of {} is empty; at least one element is needed", who, axis,
@@ -34,7 +34,7 @@ Tensor areas(const Tensor& a, const Tensor& x, double dx, std::int64_t axis, con
   const Tensor both = later + earlier;
   if (!x.defined())
     return both * (dx / 2);
-  Access::raw(x, who);
+  Access::held(x, who);
   Tensor line = x;
   if (x.rank() == 1 && a.rank() > 1) {
     Shape shape(a.shape().size(), Expr(1));
@@ -60,7 +60,7 @@ Tensor integral(const Tensor& a, const Tensor& x, double dx, std::int64_t axis, 
 } // namespace
 
 Tensor diff(const Operand& a, std::int64_t times, std::int64_t axis) {
-  Access::raw(a, "diff");
+  Access::held(a, "diff");
   axis = axis_of(axis, a.rank(), a.shape(), "diff");
   if (times < 0)
     fail(ErrorKind::Value, "diff: {} times; the number must not be negative", times);
@@ -78,20 +78,20 @@ Tensor trapezoid(const Operand& a, double dx, std::int64_t axis) {
   return integral(a, {}, dx, axis, false, "trapezoid");
 }
 Tensor trapezoid(const Operand& a, const Operand& x, std::int64_t axis) {
-  Access::raw(x, "trapezoid");
+  Access::held(x, "trapezoid");
   return integral(a, x, 1, axis, false, "trapezoid");
 }
 Tensor cumulative_trapezoid(const Operand& a, double dx, std::int64_t axis) {
   return integral(a, {}, dx, axis, true, "cumulative_trapezoid");
 }
 Tensor cumulative_trapezoid(const Operand& a, const Operand& x, std::int64_t axis) {
-  Access::raw(x, "cumulative_trapezoid");
+  Access::held(x, "cumulative_trapezoid");
   return integral(a, x, 1, axis, true, "cumulative_trapezoid");
 }
 
 Tensor histc(const Operand& a, std::int64_t bins, double low, double high) {
   constexpr const char* who = "histc";
-  Access::raw(a, who);
+  Access::held(a, who);
   if (bins < 1)
     fail(ErrorKind::Value, "{}: {} bins; at least 1 is needed", who, bins);
   if (!(low <= high) || !std::isfinite(low) || !std::isfinite(high))

@@ -188,7 +188,7 @@ Tensor Tensor::detach() const& {
 }
 
 Tensor Tensor::bitcast(DType type) const& {
-  Access::raw(*this, "bitcast");
+  Access::held(*this, "bitcast");
   if (size_of(type) != size_of(dtype()))
     fail(ErrorKind::DType, "bitcast: {} has {} bytes an element and {} has {}; they must be equal",
          name_of(dtype()), size_of(dtype()), name_of(type), size_of(type));
@@ -250,7 +250,7 @@ EGRET_UPDATE(/=, egret::div, "/=")
 #undef EGRET_UPDATE
 
 Tensor& Tensor::assign(const Arg& value) {
-  Access::raw(*this, "assign");
+  Access::held(*this, "assign");
   Tensor given = value.is_tensor() ? value.tensor() : literal(dtype(), value.number());
   const Placement at = Access::node(*this, "assign")->placement();
   if (const NodePtr node = Access::node(given, "assign"); !joined(at, node->placement()))

@@ -71,7 +71,7 @@ Extreme pool_with_indices(const Tensor& a, const PerAxis& kernel, const MaxPoolO
 Tensor unpool(const Tensor& a, const Tensor& indices, const PerAxis& kernel,
               const MaxUnpoolOptions& options, std::size_t spatial, const char* who) {
   const Batched operand = batched(a, spatial, who);
-  Access::raw(indices, who);
+  Access::held(indices, who);
   require_integer(indices, who, "the indices");
   if (indices.shape() != a.shape())
     fail(ErrorKind::Shape, "{}: indices {} do not fit {}; shapes must be equal", who,
@@ -149,7 +149,7 @@ Tensor unfold(const Operand& a, const PerAxis& kernel, const FoldOptions& option
 Tensor fold(const Operand& a, const PerAxis& sizes, const PerAxis& kernel,
             const FoldOptions& options) {
   constexpr const char* who = "fold";
-  Access::raw(a, who);
+  Access::held(a, who);
   if (a.rank() != 2 && a.rank() != 3)
     fail(ErrorKind::Shape, "{}: got {}; it must be [batch, channels * kernel, windows]", who,
          shape_of(a));

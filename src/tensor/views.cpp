@@ -46,7 +46,7 @@ Tensor edge(const Tensor& a, std::int64_t axis, std::int64_t amount, bool front,
 std::vector<Tensor> with_rank(std::span<const Tensor> tensors, std::size_t rank, const char* who) {
   std::vector<Tensor> result;
   for (const Tensor& t : tensors) {
-    Access::raw(t, who);
+    Access::held(t, who);
     Tensor x = t;
     if (x.shape().empty())
       x = reshape(x, {1});
@@ -60,7 +60,7 @@ std::vector<Tensor> with_rank(std::span<const Tensor> tensors, std::size_t rank,
 }
 
 std::int64_t checked_factor(const Tensor& a, std::int64_t factor, const char* who) {
-  Access::raw(a, who);
+  Access::held(a, who);
   if (a.rank() < 3)
     fail(ErrorKind::Shape, "{}: got {}; it must be [.., channels, height, width]", who,
          shape_of(a));
@@ -72,14 +72,14 @@ std::int64_t checked_factor(const Tensor& a, std::int64_t factor, const char* wh
 } // namespace
 
 Tensor tile(const Operand& a, std::vector<std::int64_t> times) {
-  Access::raw(a, "tile");
+  Access::held(a, "tile");
   while (times.size() < a.shape().size())
     times.insert(times.begin(), 1);
   return repeat(a, std::move(times));
 }
 
 Tensor repeat_interleave(const Operand& a, std::int64_t times, std::int64_t axis) {
-  Access::raw(a, "repeat_interleave");
+  Access::held(a, "repeat_interleave");
   axis = axis_of(axis, a.rank(), a.shape(), "repeat_interleave");
   if (times < 0)
     fail(ErrorKind::Value, "repeat_interleave: {} times; the number must not be negative", times);
@@ -93,7 +93,7 @@ Tensor repeat_interleave(const Operand& a, std::int64_t times, std::int64_t axis
 
 Tensor pad(const Operand& a, std::vector<std::int64_t> before, std::vector<std::int64_t> after,
            PadMode mode) {
-  Access::raw(a, "pad");
+  Access::held(a, "pad");
   const std::size_t rank = a.shape().size();
   if (before.size() != rank || after.size() != rank)
     fail(ErrorKind::Shape, "pad: [{}] before and [{}] after for {}; one for each axis is needed",
@@ -121,7 +121,7 @@ Tensor flatten(const Operand& a, std::int64_t first, std::int64_t last) {
 }
 
 Tensor unflatten(const Operand& a, std::int64_t axis, const Shape& dims) {
-  Access::raw(a, "unflatten");
+  Access::held(a, "unflatten");
   const std::size_t at = place(axis_of(axis, a.rank(), a.shape(), "unflatten"));
   Shape shape(a.shape().begin(), a.shape().begin() + static_cast<std::ptrdiff_t>(at));
   const Tensor line = reshape(broadcast_to(zero_of(a), {a.shape()[at]}, "unflatten"), dims);
@@ -133,7 +133,7 @@ Tensor unflatten(const Operand& a, std::int64_t axis, const Shape& dims) {
 
 Tensor movedim(const Operand& a, const std::vector<std::int64_t>& from,
                const std::vector<std::int64_t>& to) {
-  Access::raw(a, "movedim");
+  Access::held(a, "movedim");
   if (from.size() != to.size())
     fail(ErrorKind::Axis, "movedim: {} axes to {} places; as many are needed", from.size(),
          to.size());
@@ -180,7 +180,7 @@ std::vector<Tensor> broadcast_tensors(std::span<const Tensor> tensors) {
 }
 
 std::vector<Tensor> unbind(const Operand& a, std::int64_t axis) {
-  Access::raw(a, "unbind");
+  Access::held(a, "unbind");
   axis = axis_of(axis, a.rank(), a.shape(), "unbind");
   std::vector<Tensor> result;
   for (std::int64_t i = 0; i < a.size(axis); ++i)
@@ -210,7 +210,7 @@ Tensor dstack(std::initializer_list<Operand> tensors) {
 
 Tensor roll(const Operand& a, const std::vector<std::int64_t>& shifts,
             const std::vector<std::int64_t>& axes) {
-  Access::raw(a, "roll");
+  Access::held(a, "roll");
   if (axes.empty() && shifts.size() == 1)
     return reshape(roll(a.flatten(), shifts, {0}), a.shape());
   if (axes.size() != shifts.size())
@@ -230,7 +230,7 @@ Tensor roll(const Operand& a, const std::vector<std::int64_t>& shifts,
 }
 
 Tensor rot90(const Operand& a, std::int64_t turns, std::int64_t first, std::int64_t second) {
-  Access::raw(a, "rot90");
+  Access::held(a, "rot90");
   first = axis_of(first, a.rank(), a.shape(), "rot90");
   second = axis_of(second, a.rank(), a.shape(), "rot90");
   if (first == second)
@@ -249,7 +249,7 @@ Tensor rot90(const Operand& a, std::int64_t turns, std::int64_t first, std::int6
 }
 
 Tensor unfold(const Operand& a, std::int64_t axis, std::int64_t length, std::int64_t step) {
-  Access::raw(a, "unfold");
+  Access::held(a, "unfold");
   axis = axis_of(axis, a.rank(), a.shape(), "unfold");
   if (length < 1 || step < 1)
     fail(ErrorKind::Value, "unfold: windows of {} every {} elements; both must be positive", length,
@@ -263,7 +263,7 @@ Tensor unfold(const Operand& a, std::int64_t axis, std::int64_t length, std::int
 }
 
 Tensor diagonal(const Operand& a, std::int64_t offset, std::int64_t first, std::int64_t second) {
-  Access::raw(a, "diagonal");
+  Access::held(a, "diagonal");
   first = axis_of(first, a.rank(), a.shape(), "diagonal");
   second = axis_of(second, a.rank(), a.shape(), "diagonal");
   if (first == second)
@@ -290,7 +290,7 @@ Tensor diagonal(const Operand& a, std::int64_t offset, std::int64_t first, std::
 }
 
 Tensor diag_embed(const Operand& a, std::int64_t offset) {
-  Access::raw(a, "diag_embed");
+  Access::held(a, "diag_embed");
   if (a.rank() < 1)
     fail(ErrorKind::Shape, "diag_embed: got a single number; the last axis is what is embedded");
   const std::int64_t r = a.rank() - 1, c = a.rank(), n = a.size(r);
@@ -314,7 +314,7 @@ Tensor diag_embed(const Operand& a, std::int64_t offset) {
 }
 
 Tensor diag(const Operand& a, std::int64_t offset) {
-  Access::raw(a, "diag");
+  Access::held(a, "diag");
   if (a.rank() != 1 && a.rank() != 2)
     fail(ErrorKind::Shape, "diag: got {}; a vector or a matrix is needed (diagonal, diag_embed)",
          shape_of(a));

@@ -26,5 +26,22 @@ TEST(ExprThreads, LookingUpANodeWhileItsLastOwnerGoesNeitherHangsNorDiffers) {
   EXPECT_EQ(wrong, std::vector<int>(4));
 }
 
+TEST(ExprThreads, AConstantIsOneNodeInAllThreads) {
+  // Up to the usual sizes constants are made at their first use, beyond them as all others.
+  std::vector<std::thread> threads;
+  std::vector<std::vector<Expr>> met(4);
+  for (auto& own : met)
+    threads.emplace_back([&] {
+      for (std::int64_t i = -70; i < 20000; i += 7)
+        own.push_back(Expr(i));
+    });
+  for (auto& thread : threads)
+    thread.join();
+  for (const auto& own : met)
+    EXPECT_TRUE(own == met[0]);
+  for (const Expr& e : met[0])
+    EXPECT_TRUE(e + 1 - 1 == e && e * 1 == e && e.constant());
+}
+
 } // namespace
 } // namespace egret

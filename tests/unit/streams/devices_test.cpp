@@ -381,6 +381,62 @@ TEST(Device, TheCpuWaitsForReads) {
   }
 }
 
+// How many operations `f` records when it has run before.
+template <class F>
+std::uint64_t recorded_again(F&& f) {
+  f();
+  const Counters before = counters();
+  f();
+  return (counters() - before).ops_recorded;
+}
+
+TEST(Recording, EverydayFunctionsRecordFewOperations) {
+  const Tensor m = tensor({{1.0f, 2.0f}, {3.0f, 4.0f}}), v = tensor({5.0f, 6.0f});
+  const Tensor i = tensor({{1, 2}, {3, 4}}), j = tensor({{4, 3}, {2, 1}});
+  Tensor y;
+  EXPECT_EQ(recorded_again([&] { y = m[1]; }), 2u) << "a slice, another shape";
+  EXPECT_EQ(y.to_vector(), (std::vector<float>{3, 4}));
+  EXPECT_EQ(recorded_again([&] { y = m[{Slice::all(), Slice(0, 1)}]; }), 1u);
+  EXPECT_EQ(y.to_vector(), (std::vector<float>{1, 3}));
+  EXPECT_EQ(recorded_again([&] { y = dot(v, v); }), 2u) << "a product, a sum";
+  EXPECT_EQ(y.item(), 61);
+  EXPECT_EQ(recorded_again([&] { y = mv(m, v); }), 4u) << "two to broadcast the vector";
+  EXPECT_EQ(y.to_vector(), (std::vector<float>{17, 39}));
+  EXPECT_EQ(recorded_again([&] { y = matmul(v, m); }), 5u);
+  EXPECT_EQ(y.to_vector(), (std::vector<float>{23, 34}));
+  EXPECT_EQ(recorded_again([&] { y = mm(m, m); }), 7u);
+  EXPECT_EQ(y.to_vector(), (std::vector<float>{7, 10, 15, 22}));
+  EXPECT_EQ(recorded_again([&] { y = minimum(i, j); }), 4u) << "no constants";
+  EXPECT_EQ(y.to_vector<int>(), (std::vector<int>{1, 2, 2, 1}));
+}
+
+TEST(Recording, OneFormulaInTwoPlacesKeepsItsValues) {
+  // Coordinates and constants of equal values that differ in axis, shape or dtype.
+  const Tensor x = tensor({{3, 1}, {2, 4}});
+  for (int round = 0; round < 3; ++round) {
+    EXPECT_EQ(cat({x, x}, 0).to_vector<int>(), (std::vector<int>{3, 1, 2, 4, 3, 1, 2, 4}));
+    EXPECT_EQ(cat({x, x}, 1).to_vector<int>(), (std::vector<int>{3, 1, 3, 1, 2, 4, 2, 4}));
+    EXPECT_EQ(cummin(x, 0).indices.to_vector<int>(), (std::vector<int>{0, 0, 1, 0}));
+    EXPECT_EQ(cummin(x, 1).indices.to_vector<int>(), (std::vector<int>{0, 1, 0, 0}));
+    EXPECT_EQ(where(x > 2, x, 0).to_vector<int>(), (std::vector<int>{3, 0, 0, 4}));
+    EXPECT_EQ(where(x > 2, x.to(DType::F32), 0).to_vector(), (std::vector<float>{3, 0, 0, 4}));
+  }
+}
+
+TEST(Recording, WhatAUserHoldsIsNeverTheOperandOfAFormula) {
+  const Tensor x = tensor({1.0f, 2.0f});
+  const Tensor before = x + 0; // records a constant of x's shape
+  Tensor zero = zeros({2}, DType::F32);
+  zero.set_requires_grad();
+  zero.eval();
+  const Tensor after = x + 0;
+  EXPECT_FALSE(after.requires_grad());
+  zero = zeros({2}, DType::F32);
+  zero += 5;
+  EXPECT_EQ((x + 0).to_vector(), (std::vector<float>{1, 2}));
+  EXPECT_EQ(before.to_vector(), (std::vector<float>{1, 2}));
+}
+
 TEST(Recording, ConstantsOfALoopAreRecordedOnce) {
   const Tensor x = tensor({1.0f, 2.0f});
   const auto recorded = [&] {
