@@ -327,22 +327,30 @@ bool before(const Expr& a, const Expr& b) noexcept {
   return false;
 }
 
+namespace {
+
+// Constants as small as the usual sizes are made at their first use and live forever, so that
+// expressions of them count no owners: to copy a shape is to copy its pointers.
+constexpr std::int64_t kFirstSmall = -64, kLastSmall = (std::int64_t{1} << 14) - 1;
+constinit std::array<std::atomic<const ExprNode*>, kLastSmall - kFirstSmall + 1> small_constants{};
+
+const ExprNode* first_small_constant(std::int64_t value) {
+  static auto* const owned = new Kept;
+  const ExprNode* const node = owned->keep(registered(constant_node(value)));
+  small_constants[static_cast<std::size_t>(value - kFirstSmall)].store(node,
+                                                                       std::memory_order_release);
+  return node;
+}
+
+} // namespace
+
 Expr make_constant(std::int64_t value) {
-  // Constants as small as the usual sizes are made at their first use and live forever, so that
-  // expressions of them count no owners: to copy a shape is to copy its pointers.
-  constexpr std::int64_t kFirst = -64, kLast = (std::int64_t{1} << 14) - 1;
-  constexpr auto kCount = static_cast<std::size_t>(kLast - kFirst + 1);
-  using Small = std::array<std::atomic<const ExprNode*>, kCount>;
-  static Small* const small = new Small{};
-  if (value < kFirst || value > kLast)
+  if (value < kFirstSmall || value > kLastSmall)
     return registered(constant_node(value));
-  auto& place = (*small)[static_cast<std::size_t>(value - kFirst)];
-  const ExprNode* node = place.load(std::memory_order_acquire);
-  if (node == nullptr) {
-    static auto* const owned = new Kept;
-    node = owned->keep(registered(constant_node(value)));
-    place.store(node, std::memory_order_release);
-  }
+  const ExprNode* node = small_constants[static_cast<std::size_t>(value - kFirstSmall)].load(
+      std::memory_order_acquire);
+  if (node == nullptr)
+    node = first_small_constant(value);
   return Expr(std::shared_ptr<const ExprNode>(std::shared_ptr<void>(), node));
 }
 

@@ -13,37 +13,48 @@ namespace {
 
 // Unsigned and signed integers reverse their order by ~a, without the overflow that -a has.
 Tensor inverted_bits(const Tensor& a, const char* who) {
-  auto [x, ones] = matched(a, -1, who);
-  return binary(Op::Xor, x, ones, who);
+  return binary(Op::Xor, matched_nodes(a, -1, who), who);
 }
 
 Tensor compare(Op op, const Arg& a, const Arg& b, const char* who) {
-  auto [x, y] = matched(a, b, who);
-  return binary(op, x, y, who);
+  return binary(op, matched_nodes(a, b, who), who);
 }
 
 Tensor arithmetic(Op op, const Arg& a, const Arg& b, const char* who) {
-  auto [x, y] = matched(a, b, who);
-  if (x.dtype() == DType::Bool)
+  Nodes operands = matched_nodes(a, b, who);
+  if (operands.a->form.dtype == DType::Bool)
     fail(ErrorKind::DType,
          "{}: takes numbers, got bool and bool; use & | ^ or logical_and ..., or convert with "
          "to(DType::I64)",
          who);
-  return binary(op, x, y, who);
+  return binary(op, std::move(operands), who);
 }
 
 Tensor bitwise(Op op, const Arg& a, const Arg& b, const char* who) {
-  auto [x, y] = matched(a, b, who);
-  if (is_float(x.dtype()))
-    fail(ErrorKind::DType, "{}: takes bools and integers, got {}", who, name_of(x.dtype()));
-  return binary(op, x, y, who);
+  Nodes operands = matched_nodes(a, b, who);
+  if (is_float(operands.a->form.dtype))
+    fail(ErrorKind::DType, "{}: takes bools and integers, got {}", who,
+         name_of(operands.a->form.dtype));
+  return binary(op, std::move(operands), who);
 }
 
 Tensor shift(Op op, const Arg& a, const Arg& b, const char* who) {
-  auto [x, y] = matched(a, b, who);
-  if (!is_integer(x.dtype()))
-    fail(ErrorKind::DType, "{}: takes integers, got {}", who, name_of(x.dtype()));
-  return binary(op, x, y, who);
+  Nodes operands = matched_nodes(a, b, who);
+  if (!is_integer(operands.a->form.dtype))
+    fail(ErrorKind::DType, "{}: takes integers, got {}", who, name_of(operands.a->form.dtype));
+  return binary(op, std::move(operands), who);
+}
+
+// What neg() records.
+NodePtr negated(NodePtr node, const char* who) {
+  NodePtr minus = literal_at(node->form.dtype, -1, node->form.shape);
+  return apply_node(Op::Mul, {std::move(node), std::move(minus)}, {}, who);
+}
+
+// A node as a float: integers and bools as f32.
+NodePtr float_node(NodePtr node) {
+  const DType type = node->form.dtype;
+  return cast_node(std::move(node), is_float(type) ? type : DType::F32);
 }
 
 Tensor calculus(Op op, const Tensor& a, const char* who) {
@@ -66,11 +77,12 @@ Tensor sub(const Arg& a, const Arg& b) {
     return add(a, n.category() == Number::Category::Float ? Number(-n.as_double())
                                                           : Number(-n.as_int()));
   }
-  auto [x, y] = matched(a, b, "sub");
-  if (x.dtype() == DType::Bool)
+  auto [x, y] = matched_nodes(a, b, "sub");
+  if (x->form.dtype == DType::Bool)
     fail(ErrorKind::DType, "sub: takes numbers, got bool and bool; use ^, or convert with "
                            "to(DType::I64)");
-  return binary(Op::Add, x, neg(y), "sub");
+  y = negated(std::move(y), "sub");
+  return binary(Op::Add, Nodes{std::move(x), std::move(y)}, "sub");
 }
 
 Tensor mul(const Arg& a, const Arg& b) {
@@ -78,8 +90,8 @@ Tensor mul(const Arg& a, const Arg& b) {
 }
 
 Tensor div(const Arg& a, const Arg& b) {
-  auto [x, y] = matched(a, b, "div");
-  return binary(Op::Div, as_float(x, "div"), as_float(y, "div"), "div");
+  auto [x, y] = matched_nodes(a, b, "div");
+  return binary(Op::Div, Nodes{float_node(std::move(x)), float_node(std::move(y))}, "div");
 }
 
 Tensor floor_divide(const Arg& a, const Arg& b) {
@@ -119,8 +131,7 @@ Tensor pow(const Arg& a, const Arg& b) {
 }
 
 Tensor maximum(const Arg& a, const Arg& b) {
-  auto [x, y] = matched(a, b, "maximum");
-  return binary(Op::Max, x, y, "maximum");
+  return binary(Op::Max, matched_nodes(a, b, "maximum"), "maximum");
 }
 
 Tensor minimum(const Arg& a, const Arg& b) {
@@ -283,8 +294,8 @@ Tensor lt(const Arg& a, const Arg& b) {
   return compare(Op::Lt, a, b, "lt");
 }
 Tensor gt(const Arg& a, const Arg& b) {
-  auto [x, y] = matched(a, b, "gt");
-  return binary(Op::Lt, y, x, "gt");
+  auto [x, y] = matched_nodes(a, b, "gt");
+  return binary(Op::Lt, Nodes{std::move(y), std::move(x)}, "gt");
 }
 
 namespace {

@@ -68,6 +68,8 @@ Selection select_of(const Shape& shape, std::span<const Index> indices, const ch
     fail(ErrorKind::Index, "{}: {} indices for {}, which has {} axes", who, used, to_string(shape),
          shape.size());
   Selection selection;
+  selection.ranges.reserve(shape.size());
+  selection.shape.reserve(shape.size() + indices.size());
   auto take_whole = [&](std::size_t count) {
     for (; count > 0; --count) {
       const Expr size = shape[selection.ranges.size()];
@@ -105,6 +107,8 @@ struct Ascending {
   Expr span; ///< from the first to behind the last
 };
 Ascending ascending(const Range& r) {
+  if (r.step == 1)
+    return {r.begin, 1, r.count};
   const std::int64_t stride = r.step < 0 ? -r.step : r.step;
   if (r.count == Expr(0))
     return {0, stride, 0};

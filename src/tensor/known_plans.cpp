@@ -3,9 +3,11 @@
 #include "compiler/refusals.h"
 #include "runtime/count.h"
 #include "runtime/runtime.h"
-#include "support/hash.h"
 
 #include <algorithm>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 namespace egret::detail {
 namespace {
@@ -19,10 +21,7 @@ constexpr int kFailures = 3; // after which numbers of a structure are not gener
 constexpr int kHot = 64;     // uses for the same numbers after which these get a plan of their own
 
 std::uint64_t hash_of(const std::vector<std::uint64_t>& words) {
-  std::uint64_t h = words.size();
-  for (std::uint64_t word : words)
-    h = combine(h, word);
-  return h;
+  return XXH3_64bits(words.data(), words.size() * sizeof(std::uint64_t));
 }
 
 // Deterministic execution promises the same bits for a value whatever ran before; the engines that

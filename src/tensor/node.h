@@ -87,6 +87,8 @@ public:
   Inputs() noexcept = default;
   Inputs(NodePtr a) noexcept : list_{std::move(a)}, size_(1) {}
   Inputs(NodePtr a, NodePtr b) noexcept : list_{std::move(a), std::move(b)}, size_(2) {}
+  Inputs(NodePtr a, NodePtr b, NodePtr c) noexcept
+      : list_{std::move(a), std::move(b), std::move(c)}, size_(3) {}
   Inputs(Inputs&& other) noexcept
       : list_(std::move(other.list_)), size_(std::exchange(other.size_, 0)) {}
   Inputs& operator=(Inputs&& other) noexcept {
@@ -136,27 +138,28 @@ private:
 /// that materialization drops the inputs of nodes that no gradient needs. What is marked (lock)
 /// belongs to engine_mutex().
 struct Node : std::enable_shared_from_this<Node> {
-  ir::Node form;                ///< op, dtype, shape, attributes; its inputs are not used
-  Inputs inputs;                ///< (lock) once the node is shared
-  std::shared_ptr<Scope> scope; ///< null for plain lazy tensors
+  // What every walk looks at, close together.
+  enum class Kind : std::uint8_t { Op, Data, Number, Placeholder } kind = Kind::Op;
+  bool in_flight = false; ///< (lock) some thread is computing it
+  bool transfer = false;  ///< a copy of its operand, which is computed where that one is
+  bool grad_leaf =
+      false; ///< (lock) a leaf that requires a gradient, whether or not a handle is left
+  std::uint32_t place = 0;     ///< (lock) its number in the traversal that met it last
+  std::uint64_t epoch = 0;     ///< (lock) of that traversal
+  runtime::StoragePtr storage; ///< (lock) the value, row-major; null while pending
+  HandleCount handles;         ///< user handles that refer to this value
+  std::atomic<bool> needs_grad{false};
+  std::atomic<bool> spent{false}; ///< backward() has let its recipe go
+  Inputs inputs;                  ///< (lock) once the node is shared
+  Stream* stream = nullptr;       ///< of the thread that recorded it; null in a scope
+  std::int64_t queued = 0;        ///< (lock) what it counts there: 1, or bytes of data
+  ir::Node form;                  ///< op, dtype, shape, attributes; its inputs are not used
+  std::shared_ptr<Scope> scope;   ///< null for plain lazy tensors
   /// (lock) Of a leaf that requires a gradient. The handle owns it: the gradient's recipe refers to
   /// the leaf, which must not own the gradient in turn.
   std::weak_ptr<GradSlot> slot;
-  bool grad_leaf =
-      false; ///< (lock) a leaf that requires a gradient, whether or not a handle is left
-  runtime::StoragePtr storage; ///< (lock) the value, row-major; null while pending
-  Scalar number{};             ///< value of a number
-  enum class Kind : std::uint8_t { Op, Data, Number, Placeholder } kind = Kind::Op;
-  std::atomic<bool> needs_grad{false};
-  std::atomic<bool> spent{false};   ///< backward() has let its recipe go
-  HandleCount handles;              ///< user handles that refer to this value
-  bool in_flight = false;           ///< (lock) some thread is computing it
-  bool transfer = false;            ///< a copy of its operand, which is computed where that one is
+  Scalar number{};                  ///< value of a number
   std::shared_ptr<const Draw> draw; ///< of a number at which a generator's numbers begin
-  std::uint64_t epoch = 0;          ///< (lock) of the traversal that met it last
-  std::uint32_t place = 0;          ///< (lock) its number in that traversal
-  Stream* stream = nullptr;         ///< of the thread that recorded it; null in a scope
-  std::int64_t queued = 0;          ///< (lock) what it counts there: 1, or bytes of data
 
   Node() = default;
   Node(const Node&) = delete;

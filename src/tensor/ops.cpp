@@ -46,6 +46,19 @@ Tensor binary(Op op, const Tensor& a, const Tensor& b, const char* who) {
   return Access::wrap(apply_node(op, {Access::node(a, who), Access::node(b, who)}, {}, who));
 }
 
+Tensor binary(Op op, Nodes operands, const char* who) {
+  return Access::wrap(apply_node(op, {std::move(operands.a), std::move(operands.b)}, {}, who));
+}
+
+NodePtr cast_node(NodePtr node, DType type) {
+  if (node->form.dtype == type)
+    return node;
+  if (node->kind == Node::Kind::Number)
+    return number_node(egret::apply(Op::Cast, type, std::span(&node->number, 1)));
+  Shape shape = node->form.shape;
+  return record_known(Op::Cast, type, std::move(shape), std::move(node), {.dtype = type});
+}
+
 Tensor reduce(Op op, const Tensor& a, std::vector<std::int64_t> axes, bool keepdim,
               const char* who) {
   if (axes.empty())
@@ -127,13 +140,6 @@ NodePtr constant_at(Scalar value, const Shape& shape) {
   });
 }
 
-// literal() at a shape. Not kept are numbers that are passed by value: that two of them are equal
-// for once would be another structure.
-NodePtr literal_at(DType type, Number value, const Shape& shape) {
-  return is_kept(type, value.as_double()) ? constant_at(value.in(type), shape)
-                                          : spread(literal_node(type, value), shape);
-}
-
 // A constant of rank 0 that has been recorded, but not at a place.
 bool is_plain_constant(const Node& node) noexcept {
   return node.kind == Node::Kind::Op && node.form.op == Op::Constant && !node.scope &&
@@ -141,6 +147,13 @@ bool is_plain_constant(const Node& node) noexcept {
 }
 
 } // namespace
+
+// Not kept are numbers that are passed by value: that two of them are equal for once would be
+// another structure.
+NodePtr literal_at(DType type, Number value, const Shape& shape) {
+  return is_kept(type, value.as_double()) ? constant_at(value.in(type), shape)
+                                          : spread(literal_node(type, value), shape);
+}
 
 Tensor literal(DType type, Number value) {
   return Access::wrap(literal_node(type, value));
@@ -282,26 +295,37 @@ Pair promoted(const Arg& a, const Arg& b, const char* who) {
   return {as_tensor(a, type), as_tensor(b, type)};
 }
 
-Pair matched(const Arg& a, const Arg& b, const char* who) {
+Nodes matched_nodes(const Arg& a, const Arg& b, const char* who) {
   if (a.is_tensor() != b.is_tensor()) {
     const Number number = a.is_tensor() ? b.number() : a.number();
-    const Tensor& tensor = a.is_tensor() ? a.tensor() : b.tensor();
-    const DType type = with_number(Access::held(tensor, who).dtype, number);
-    Tensor x = as_tensor(tensor, type);
-    Tensor y = Access::wrap(literal_at(type, number, Access::shape(x, who)));
-    return a.is_tensor() ? Pair{std::move(x), std::move(y)} : Pair{std::move(y), std::move(x)};
+    NodePtr x = Access::node(a.is_tensor() ? a.tensor() : b.tensor(), who);
+    const DType type = with_number(x->form.dtype, number);
+    x = cast_node(std::move(x), type);
+    NodePtr y = literal_at(type, number, x->form.shape);
+    return a.is_tensor() ? Nodes{std::move(x), std::move(y)} : Nodes{std::move(y), std::move(x)};
   }
-  Pair pair = promoted(a, b, who);
-  const Shape &x = Access::shape(pair.a, who), &y = Access::shape(pair.b, who);
-  if (x == y)
-    return pair;
-  const Shape shape = broadcast_shapes(x, y, who);
-  const auto operand = [&](Tensor& t) {
-    return Access::shape(t, who) == shape ? std::move(t)
-                                          : Access::wrap(operand_at(Access::node(t, who), shape));
-  };
-  Tensor first = operand(pair.a);
-  return {std::move(first), operand(pair.b)};
+  if (!a.is_tensor()) {
+    const Pair pair = promoted(a, b, who);
+    return {Access::node(pair.a, who), Access::node(pair.b, who)};
+  }
+  NodePtr x = Access::node(a.tensor(), who), y = Access::node(b.tensor(), who);
+  const DType type = promote(x->form.dtype, y->form.dtype);
+  x = cast_node(std::move(x), type);
+  y = cast_node(std::move(y), type);
+  if (x->form.shape == y->form.shape)
+    return {std::move(x), std::move(y)};
+  const Shape shape = broadcast_shapes(x->form.shape, y->form.shape, who);
+  return {operand_at(std::move(x), shape), operand_at(std::move(y), shape)};
+}
+
+Pair matched(const Arg& a, const Arg& b, const char* who) {
+  if (a.is_tensor() && b.is_tensor() && !current_scope()) {
+    const Handle &x = Access::held(a.tensor(), who), &y = Access::held(b.tensor(), who);
+    if (x.dtype == y.dtype && x.shape == y.shape)
+      return {a.tensor(), b.tensor()};
+  }
+  Nodes nodes = matched_nodes(a, b, who);
+  return {Access::wrap(std::move(nodes.a)), Access::wrap(std::move(nodes.b))};
 }
 
 Tensor as_float(const Tensor& a, const char* who) {
@@ -374,6 +398,12 @@ Tensor number_of(const Expr& size, DType type) {
   const Tensor one = apply(Op::Shrink, {&steps}, {.shape = {place + 1}, .before = {place}}, "size");
   const Tensor number = apply(Op::Reshape, {&one}, {.shape = {}}, "size");
   return (number + constant(Scalar::of(DType::I64, least))).to(type);
+}
+
+NodePtr size_at(const Expr& size, const Shape& shape) {
+  if (const auto value = size.constant())
+    return constant_at(Scalar::of(DType::I64, *value), shape);
+  return broadcast_node(Access::node(number_of(size, DType::I64), "size"), shape);
 }
 
 void require_float(const Tensor& a, const char* who) {

@@ -29,6 +29,8 @@ Tensor constant(Scalar value);
 /// A number that the user wrote, rank 0: 0, 1, -1, 2, 1/2 and infinities are constants (rules look
 /// for them), all others are passed by value so that programs differing in them share a plan.
 Tensor literal(DType type, Number value);
+/// The same at a shape, for operations only: a constant may be a node that others have too.
+NodePtr literal_at(DType type, Number value, const Shape& shape);
 /// 0, 1, .. n-1.
 Tensor iota(const Expr& n, DType type);
 
@@ -57,11 +59,20 @@ Tensor top_bit(DType type);
 struct Pair {
   Tensor a, b;
 };
+struct Nodes {
+  NodePtr a, b;
+};
 Pair promoted(const Arg& a, const Arg& b, const char* who); ///< dtypes equal, shapes as they were
 Pair matched(const Arg& a, const Arg& b, const char* who);  ///< dtypes and shapes equal
+Nodes matched_nodes(const Arg& a, const Arg& b, const char* who); ///< the same, for operations only
+Tensor binary(Op op, Nodes operands, const char* who);
+/// A value in another type; itself where it has the type.
+NodePtr cast_node(NodePtr node, DType type);
 /// A number becomes a literal of `like`'s dtype (or a higher category's).
 Tensor as_tensor(const Arg& a, std::optional<DType> type = {});
 
+/// number_of(size, DType::I64) at a shape, for operations only.
+NodePtr size_at(const Expr& size, const Shape& shape);
 /// a.to(type), without another handle where it has the type.
 Tensor converted(const Tensor& a, DType type);
 /// The same under a handle that nobody else has.

@@ -34,8 +34,7 @@ Tensor reversed_order(const Tensor& a, const char* who) {
     return neg(a);
   if (a.dtype() == DType::Bool)
     return logical_not(a);
-  auto [x, ones] = matched(a, -1, who);
-  return binary(Op::Xor, x, ones, who);
+  return binary(Op::Xor, matched_nodes(a, -1, who), who);
 }
 
 Tensor scan(Op op, const Tensor& a, std::int64_t axis, const char* who) {

@@ -45,16 +45,18 @@ Joint check_join(std::span<const Tensor> tensors, std::int64_t axis, const char*
   return {type, along, total};
 }
 
-// Of parts `first` to `end` the one in which the position lies: a tree of choices, so that finding
-// the piece takes as many comparisons as its number has bits.
-Tensor choose_part(const Tensor& position, std::span<const Tensor> parts,
-                   std::span<const Expr> ends) {
+// Of parts that end at `ends` the one in which the position lies: a tree of choices, so that
+// finding the piece takes as many comparisons as its number has bits.
+NodePtr choose_part(const NodePtr& position, std::span<const NodePtr> parts,
+                    std::span<const Expr> ends, const char* who) {
   if (parts.size() == 1)
     return parts[0];
   const std::size_t half = parts.size() / 2;
-  return where(position < number_of(ends[half - 1], DType::I64),
-               choose_part(position, parts.first(half), ends.first(half)),
-               choose_part(position, parts.subspan(half), ends.subspan(half)));
+  NodePtr is_before = record(Op::Lt, {position, size_at(ends[half - 1], position->form.shape)});
+  is_before = broadcast_node(std::move(is_before), parts[0]->form.shape);
+  NodePtr front = choose_part(position, parts.first(half), ends.first(half), who);
+  NodePtr back = choose_part(position, parts.subspan(half), ends.subspan(half), who);
+  return apply_node(Op::Select, {std::move(is_before), std::move(front), std::move(back)}, {}, who);
 }
 
 // Each piece is padded to the whole; the position along the axis selects the piece.
@@ -63,8 +65,10 @@ Tensor join(std::span<const Tensor> tensors, std::int64_t axis, const char* who)
   if (tensors.size() == 1)
     return tensors[0].clone();
   const std::size_t rank = tensors[0].shape().size();
-  std::vector<Tensor> parts;
+  std::vector<NodePtr> parts;
   std::vector<Expr> ends;
+  parts.reserve(tensors.size());
+  ends.reserve(tensors.size());
   Expr begin = 0;
   for (const Tensor& t : tensors) {
     const Expr end = begin + t.shape()[joint.axis];
@@ -74,14 +78,14 @@ Tensor join(std::span<const Tensor> tensors, std::int64_t axis, const char* who)
     attrs.before[joint.axis] = begin;
     attrs.after[joint.axis] = joint.total - end;
     attrs.value = Scalar::of(joint.type, std::int64_t{0});
-    const Tensor piece = converted(t, joint.type);
-    parts.push_back(apply(Op::Pad, {&piece}, std::move(attrs), who));
+    parts.push_back(record(Op::Pad, Access::node(converted(t, joint.type), who), std::move(attrs)));
     ends.push_back(end);
     begin = end;
   }
   Shape line(rank, Expr(1));
   line[joint.axis] = joint.total;
-  return choose_part(coordinate_line(line, joint.axis), parts, ends);
+  const Tensor position = coordinate_line(line, joint.axis);
+  return Access::wrap(choose_part(Access::node(position, who), parts, ends, who));
 }
 
 } // namespace

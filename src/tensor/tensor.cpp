@@ -170,12 +170,7 @@ void eval(std::initializer_list<Tensor> tensors) {
 // --- conversions
 
 Tensor Tensor::to(DType type) const& {
-  const NodePtr node = Access::node(*this, "to");
-  if (node->form.dtype == type)
-    return Access::wrap(node);
-  if (node->kind == Node::Kind::Number)
-    return Access::wrap(number_node(egret::apply(Op::Cast, type, std::span(&node->number, 1))));
-  return Access::wrap(record_known(Op::Cast, type, node->form.shape, {node}, {.dtype = type}));
+  return Access::wrap(cast_node(Access::node(*this, "to"), type));
 }
 
 Tensor Tensor::clone() const& {
