@@ -60,6 +60,8 @@ struct Compilation {
   std::optional<BuiltPlan> planned;
   std::optional<OverLimit> over_limit; ///< of memory: there is no plan, and no pass runs any more
   GeneratedCode code;
+  std::vector<Chain> chains;
+  bool chain_refused = false; ///< no launches are chained any more
 };
 
 } // namespace egret::compiler

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "backend/common/device.h"
+#include "compiler/chains.h"
 #include "compiler/report.h"
 #include "kernel/plan.h"
 
@@ -21,8 +22,21 @@ struct Compiled {
   /// derivation->fill makes of some of them.
   std::shared_ptr<const ParameterFolding> derivation;
   std::vector<LaunchValues> launches; ///< by launch of the plan, in order
-  std::vector<std::shared_ptr<const backend::Artifact>> artifacts; ///< by Plan::kernels
+  /// By Plan::kernels; null for those that only chains launch.
+  std::vector<std::shared_ptr<const backend::Artifact>> artifacts;
+  std::vector<Chain> chains; ///< of launches of the plan, in order
+  std::vector<std::shared_ptr<const backend::Artifact>> chain_artifacts; ///< by chain
   CompileReport report;
 };
+
+/// What is launched, or copied, for a step of the plan, or for all steps of a chain at once.
+struct PlannedWork {
+  const kernel::Step* step = nullptr;             ///< slots and numbers of the launch
+  const kernel::KernelProgram* program = nullptr; ///< null: a copy
+  const backend::Artifact* artifact = nullptr;
+  int first = 0, count = 1; ///< steps of the plan
+};
+/// Of the whole plan in order, chains being one launch each; pointers into `compiled`.
+std::vector<PlannedWork> work_of(const Compiled& compiled);
 
 } // namespace egret::compiler

@@ -25,11 +25,22 @@ std::int64_t upper_bytes(const Expr& e) {
 }
 
 void describe_kernels(const ir::Graph& graph, const kernel::Plan& plan,
-                      const kernel::Target& target, CompileReport& report) {
+                      const std::vector<Chain>& chains, const kernel::Target& target,
+                      CompileReport& report) {
   const std::vector<double> predicted = predictions(
       plan.kernels, target,
       report.search.machine.launch_seconds > 0 ? report.search.machine : usual_machine(target));
-  for (const kernel::Step& step : plan.steps) {
+  std::size_t chain = 0;
+  for (std::size_t s = 0; s < plan.steps.size(); ++s) {
+    const kernel::Step& step = plan.steps[s];
+    if (chain < chains.size() && chains[chain].first == static_cast<int>(s)) {
+      const Chain& one = chains[chain++];
+      report.chains.push_back(fmt::format(
+          "one launch: kernels {} to {} as {}, {} blocks of {} threads, predicted {:.1f} us",
+          report.kernels.size(), report.kernels.size() + static_cast<std::size_t>(one.count) - 1,
+          one.program.name, one.program.launch.workers.str(), one.program.launch.threads,
+          one.seconds * 1e6));
+    }
     report.copies += step.kind == kernel::StepKind::Copy;
     if (step.kind != kernel::StepKind::Launch)
       continue;
@@ -113,10 +124,12 @@ Compiled compiled_of(Compilation c, CompileReport report) {
   report.kernels_compiled = c.code.compiled;
   report.kernels_loaded = c.code.loaded;
   report.kernels_from_cache = c.code.cached;
-  describe_kernels(report.graph, result.plan, c.target, report);
+  describe_kernels(report.graph, result.plan, c.chains, c.target, report);
   if (c.options.memory_limit)
     report.memory = describe_memory(*c.options.memory_limit, *c.planned, report);
   result.artifacts = std::move(c.code.artifacts);
+  result.chains = std::move(c.chains);
+  result.chain_artifacts = std::move(c.code.chains);
   result.report = std::move(report);
   return result;
 }

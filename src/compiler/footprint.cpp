@@ -93,8 +93,12 @@ std::size_t footprint(const Compiled& compiled) {
   for (const kernel::KernelEntry& entry : compiled.plan.kernels)
     bytes += sizeof(entry) + bytes_of(entry.region) + bytes_of(entry.program) +
              kKnob * entry.schedule.knobs.size() + bytes_of(entry.schedule.tree);
-  for (const auto& artifact : compiled.artifacts)
-    bytes += artifact->bytes();
+  for (const auto* artifacts : {&compiled.artifacts, &compiled.chain_artifacts})
+    for (const auto& artifact : *artifacts)
+      bytes += artifact ? artifact->bytes() : 0;
+  for (const Chain& chain : compiled.chains)
+    bytes += sizeof(chain) + bytes_of(chain.program) + bytes_of(chain.launch.slots) +
+             bytes_of(chain.launch.offsets);
   for (const kernel::Slot& slot : compiled.plan.slots)
     bytes += sizeof(slot) + bytes_of(slot.shape);
   for (const kernel::Step& step : compiled.plan.steps)

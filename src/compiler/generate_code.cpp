@@ -10,10 +10,18 @@
 
 namespace egret::compiler {
 
-GeneratedCode generate_code(const kernel::Plan& plan, backend::Device& device, KernelCache& cache) {
-  const std::size_t n = plan.kernels.size();
+GeneratedCode generate_code(const kernel::Plan& plan, const std::vector<Chain>& chains,
+                            backend::Device& device, KernelCache& cache) {
+  // Kernels that something launches, then chains.
+  std::vector<std::size_t> wanted;
+  const std::vector<bool> alone = launched_alone(plan, chains);
+  for (std::size_t i = 0; i < plan.kernels.size(); ++i)
+    if (alone[i] || chains.empty())
+      wanted.push_back(i);
+  const std::size_t kernels = wanted.size(), n = kernels + chains.size();
   GeneratedCode built;
-  built.artifacts.resize(n);
+  built.artifacts.resize(plan.kernels.size());
+  built.chains.resize(chains.size());
   std::atomic<std::size_t> next{0};
   std::atomic<int> compiled{0}, loaded{0};
   std::exception_ptr failure;
@@ -22,12 +30,15 @@ GeneratedCode generate_code(const kernel::Plan& plan, backend::Device& device, K
     for (std::size_t i; (i = next++) < n;) {
       try {
         bool was_cached = false;
-        built.artifacts[i] = cache.get(plan.kernels[i].program, device, &was_cached);
-        (built.artifacts[i]->loaded() ? loaded : compiled) += !was_cached;
+        auto& artifact = i < kernels ? built.artifacts[wanted[i]] : built.chains[i - kernels];
+        artifact =
+            cache.get(i < kernels ? plan.kernels[wanted[i]].program : chains[i - kernels].program,
+                      device, &was_cached);
+        (artifact->loaded() ? loaded : compiled) += !was_cached;
       } catch (...) {
         std::lock_guard lock(guard);
         if (refusal_of(std::current_exception())) {
-          built.refused[i] = std::current_exception();
+          (i < kernels ? built.refused[wanted[i]] : built.refused_chain) = std::current_exception();
         } else {
           failure = std::current_exception();
           next = n;
@@ -46,7 +57,11 @@ GeneratedCode generate_code(const kernel::Plan& plan, backend::Device& device, K
     std::rethrow_exception(failure);
   built.compiled = compiled;
   built.loaded = loaded;
-  built.cached = static_cast<int>(n - built.refused.size()) - compiled - loaded;
+  const auto made = [](const auto& list) {
+    return static_cast<int>(
+        std::count_if(list.begin(), list.end(), [](const auto& a) { return a != nullptr; }));
+  };
+  built.cached = made(built.artifacts) + made(built.chains) - compiled - loaded;
   return built;
 }
 

@@ -66,6 +66,9 @@ struct Options {
   RequestedSchedules schedules;
   /// Changes a region and what was chosen for it before it is compiled: fault injection for tests.
   std::function<void(kernel::Region&, kernel::Chosen&)> inject_fault;
+  /// Chains of launches may become one launch (Chain); kernels that only they launch have
+  /// no machine code then.
+  bool chains = false;
   bool verify_passes = false; ///< every pass's verifier runs, as in developer builds
   /// Called after each pass. The passes are printed for it, so it is for people and tests.
   std::function<void(const PassEvent&)> after_pass;

@@ -91,10 +91,15 @@ std::string print(const Proposed& proposed) {
   return text + fmt::format("kernels of the regions: {}\n", fmt::join(proposed.entry_of, " "));
 }
 
-std::string print(const GeneratedCode& code, const kernel::Plan& plan) {
+std::string print(const GeneratedCode& code, const kernel::Plan& plan,
+                  const std::vector<Chain>& chains) {
   std::string text;
   for (std::size_t k = 0; k < code.artifacts.size(); ++k)
-    text += code.artifacts[k] ? code.artifacts[k]->code(plan.kernels[k].program) : "refused\n";
+    text += code.artifacts[k]          ? code.artifacts[k]->code(plan.kernels[k].program)
+            : code.refused.contains(k) ? "refused\n"
+                                       : "launched in chains only\n";
+  for (std::size_t k = 0; k < code.chains.size(); ++k)
+    text += code.chains[k] ? code.chains[k]->code(chains[k].program) : "refused\n";
   return text;
 }
 

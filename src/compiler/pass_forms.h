@@ -14,7 +14,8 @@ std::string print(const GraphFacts& facts);
 std::string print(const Partition& partition, const ir::Graph& graph);
 std::string print(const std::vector<BuiltRegion>& regions);
 std::string print(const Proposed& proposed);
-std::string print(const GeneratedCode& code, const kernel::Plan& plan);
+std::string print(const GeneratedCode& code, const kernel::Plan& plan,
+                  const std::vector<Chain>& chains);
 
 /// Every stored node that is no input is computed by one group, unless it is recomputed by all that
 /// read it, and groups come before those that read what they store. InternalError otherwise.

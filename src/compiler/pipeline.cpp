@@ -3,6 +3,7 @@
 #include "compiler/attention_delta.h"
 #include "compiler/batching.h"
 #include "compiler/canonical.h"
+#include "compiler/chains.h"
 #include "compiler/fuse_column_reductions.h"
 #include "compiler/pass_forms.h"
 #include "compiler/plan_memory.h"
@@ -164,12 +165,21 @@ void verify_plan(const C& c) {
     kernel::verify(c.planned->plan);
 }
 void verify_code(const C& c) {
-  ensure(c.code.artifacts.size() == c.planned->plan.kernels.size(),
+  const kernel::Plan& plan = c.planned->plan;
+  ensure(c.code.artifacts.size() == plan.kernels.size() && c.code.chains.size() == c.chains.size(),
          "generate-code: {} kernels have machine code, of {}", c.code.artifacts.size(),
-         c.planned->plan.kernels.size());
+         plan.kernels.size());
+  const std::vector<bool> alone = launched_alone(plan, c.chains);
   for (std::size_t i = 0; i < c.code.artifacts.size(); ++i)
-    ensure((c.code.artifacts[i] == nullptr) == c.code.refused.contains(i),
+    ensure((c.code.artifacts[i] == nullptr) ==
+               (c.code.refused.contains(i) || (!alone[i] && !c.chains.empty())),
            "generate-code: kernel {} has no machine code, or it was refused", i);
+  for (const auto& chain : c.code.chains)
+    ensure(chain || c.code.refused_chain, "generate-code: a chain has no machine code");
+}
+
+bool may_chain(const C& c) {
+  return c.options.chains && c.target.is_gpu() && c.options.fuse && !c.chain_refused;
 }
 
 std::string print_graph(const C& c) {
@@ -217,7 +227,7 @@ std::string print_plan(const C& c) {
   return c.planned ? kernel::print(c.planned->plan) : std::string();
 }
 std::string print_code(const C& c) {
-  return c.planned ? print(c.code, c.planned->plan) : std::string();
+  return c.planned ? print(c.code, c.planned->plan, c.chains) : std::string();
 }
 
 constexpr auto kAlways = Verified::Always;
@@ -280,8 +290,11 @@ constexpr std::array kPasses = {
 
   Pass{"plan-memory", Phase::Plan, "order of launches, recomputation under a limit, offsets in one arena",
        nullptr, plan_launches, kAlways, verify_plan, print_plan},
+  Pass{"chain-launches", Phase::Plan, "launches that repeat with other memory become one",
+       may_chain, [](C& c) { c.chains = chain_launches(c.planned->plan, c.target); },
+       kAlways, [](const C& c) { verify(c.chains, c.planned->plan); }, [](const C& c) { return print(c.chains); }},
   Pass{"generate-code", Phase::Plan, "programs become machine code",
-       nullptr, [](C& c) { c.code = generate_code(c.planned->plan, *c.device, *c.cache); },
+       nullptr, [](C& c) { c.code = generate_code(c.planned->plan, c.chains, *c.device, *c.cache); },
        kAlways, verify_code, print_code},
 };
 // clang-format on
@@ -332,6 +345,12 @@ bool replace_refused(Compilation& c) {
     entry.schedule = std::move(next.schedule);
     entry.program_hash = kernel::hash_of(next.program);
     entry.program = std::move(next.program);
+  }
+  if (c.code.refused_chain && !c.chain_refused) { // the launches stay apart
+    c.chain_refused = true;
+    c.chains.clear();
+    refusals.drop("a chain of launches", {}, 0, {}, c.code.refused_chain);
+    return true;
   }
   return !c.code.refused.empty();
 }

@@ -60,7 +60,8 @@ public:
     std::ranges::copy(array.bytes, memory_[static_cast<std::size_t>(number)]);
   }
 
-  void step(const kernel::Step& step, const Compiled& compiled, backend::Device* device) {
+  void work(const PlannedWork& planned, backend::Device* device) {
+    const kernel::Step& step = *planned.step;
     if (step.kind == kernel::StepKind::Copy) {
       const auto from = static_cast<std::size_t>(step.slots[0]);
       std::memcpy(memory_[static_cast<std::size_t>(step.slots[1])], memory_[from],
@@ -69,7 +70,6 @@ public:
     }
     if (step.kind != kernel::StepKind::Launch)
       return;
-    const kernel::KernelEntry& entry = plan_.kernels[static_cast<std::size_t>(step.kernel)];
     std::vector<void*> pointers;
     for (std::size_t i = 0; i < step.slots.size(); ++i)
       pointers.push_back(memory_[static_cast<std::size_t>(step.slots[i])] +
@@ -86,11 +86,9 @@ public:
     }
     const kernel::ArgBlock block{pointers.data(), dims.data(), scalars.data(), nullptr, nullptr};
     if (device)
-      backend::launch_on_host_memory(*device,
-                                     *compiled.artifacts[static_cast<std::size_t>(step.kernel)],
-                                     entry.program, block);
+      backend::launch_on_host_memory(*device, *planned.artifact, *planned.program, block);
     else
-      backend::reference::interpret(entry.program, block, {.workers = 2});
+      backend::reference::interpret(*planned.program, block, {.workers = 2});
   }
 
 private:
@@ -111,12 +109,14 @@ std::vector<HostArray> run_plan(const Compiled& compiled, const ir::Graph& graph
                                 StepWatcher* watcher) {
   const kernel::Plan& plan = compiled.plan;
   Run run(compiled, graph, inputs);
-  for (std::size_t s = 0; s < plan.steps.size(); ++s) {
+  ensure(!watcher || compiled.chains.empty(), "a chain of launches has no steps to watch");
+  for (const PlannedWork& planned : work_of(compiled)) {
+    const auto s = static_cast<std::size_t>(planned.first);
     if (watcher && watcher->skip(s, run))
       continue;
     if (watcher)
       watcher->before(s, run);
-    run.step(plan.steps[s], compiled, device);
+    run.work(planned, device);
     if (watcher && !watcher->after(s, run))
       return {};
   }

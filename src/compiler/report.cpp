@@ -92,6 +92,8 @@ std::string CompileReport::text() const {
         k.phases == 1 ? "" : "s", microseconds(k.predicted),
         k.measured > 0 ? ", measured " + microseconds(k.measured) : "", fmt::join(k.ops, " "),
         fmt::join(k.nodes, " %"), k.schedule);
+  for (const std::string& line : chains)
+    out += line + "\n";
   for (const FoldedParameter& d : derived)
     if (!d.what.empty())
       out += fmt::format("derived: {} {}{} of {}, kept until one of them changes, {}\n", d.what,

@@ -66,6 +66,7 @@ struct CompileReport {
   std::vector<FoldedParameter> derived;
   std::vector<std::string> recomputed; ///< values of indices that readers make instead of reading
   std::vector<std::string> layouts;    ///< values that kernels store or read in another order
+  std::vector<std::string> chains;     ///< kernels that are launched as one
   int copies = 0; ///< of states that could not be written in place, and of what a scatter updates
   std::vector<Unfused> unfused;
   std::vector<RefusedKernel> refused;

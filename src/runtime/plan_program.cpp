@@ -25,7 +25,8 @@ public:
   PlanProgram(const ir::Graph& graph, const compiler::Options& options, backend::Device& device,
               compiler::KernelCache& cache, std::shared_ptr<Pool> pool)
       : device_(device), pool_(std::move(pool)), workers_(options.workers),
-        compiled_(compiler::compile_graph(graph, options, device, cache)) {
+        compiled_(compiler::compile_graph(graph, with_chains(options), device, cache)),
+        planned_(compiler::work_of(compiled_)), cache_(cache) {
     const kernel::Plan& plan = compiled_.plan;
     ensure(plan.output_slots.size() == graph.outputs.size(), "a plan lacks outputs");
     static_dims_ = plan.dims.empty();
@@ -59,13 +60,18 @@ public:
   std::size_t bytes() const override { return bytes_; }
 
 private:
+  static compiler::Options with_chains(compiler::Options options) {
+    options.chains = true;
+    return options;
+  }
   kernel::KernelProgram program_of(const kernel::KernelEntry& entry) const;
+  std::vector<compiler::PlannedWork> single_steps() const;
   // What one run works with; kept by each thread so that a steady state allocates nothing.
   struct Scratch {
     std::vector<void*> memory, pointers; ///< by slot; of all launches
     std::vector<std::int64_t> dims;
     std::vector<std::uint64_t> scalars;
-    std::vector<backend::Work> work; ///< by step
+    std::vector<backend::Work> work; ///< by planned work
     std::vector<StoragePtr> copies;  ///< of inputs in another device's memory
   };
 
@@ -74,13 +80,15 @@ private:
   StoragePtr allocate(const DimValues& dims, const Expr& bytes, MemoryUse use) const;
   void* input_memory(std::span<const RunInput> inputs, const kernel::Slot& slot,
                      Scratch& scratch) const;
-  void list_work(const DimValues& dims, std::span<const RunInput> inputs, Scratch& scratch) const;
+  void list_work(std::span<const compiler::PlannedWork> planned, const DimValues& dims,
+                 std::span<const RunInput> inputs, Scratch& scratch) const;
   void submit(std::span<const backend::Work> work) const;
   void run_timed(const Scratch& scratch, const DimValues& dims) const;
   void tell_values(std::size_t step, const Scratch& scratch, const DimValues& dims) const;
   backend::reference::HostArray stored(std::size_t step, std::size_t output, const Scratch& scratch,
                                        const DimValues& dims) const;
-  void count_step(std::size_t step, const backend::Work& work, const DimValues& dims) const;
+  void count_work(const compiler::PlannedWork& planned, const backend::Work& work,
+                  const DimValues& dims) const;
   const compiler::KernelReport& report_of(std::size_t step) const {
     return compiled_.report.kernels[static_cast<std::size_t>(launch_of_step_[step])];
   }
@@ -89,6 +97,11 @@ private:
   std::shared_ptr<Pool> pool_;
   int workers_;
   compiler::Compiled compiled_;
+  std::vector<compiler::PlannedWork> planned_;
+  compiler::KernelCache& cache_;
+  /// By kernel: those that only chains launch, once their steps have run one by one.
+  mutable std::vector<std::shared_ptr<const backend::Artifact>> single_;
+  mutable std::mutex single_mutex_;
   bool static_dims_ = false;
   std::vector<kernel::Cost> costs_; ///< by kernel, unless sizes are static
   int launches_ = 0;
@@ -168,15 +181,37 @@ std::vector<StoragePtr> PlanProgram::place_slots(const DimValues& dims,
   return outputs;
 }
 
-void PlanProgram::list_work(const DimValues& dims, std::span<const RunInput> inputs,
-                            Scratch& scratch) const {
+// Chains step by step, for people who look at each.
+std::vector<compiler::PlannedWork> PlanProgram::single_steps() const {
+  const kernel::Plan& plan = compiled_.plan;
+  std::lock_guard lock(single_mutex_);
+  single_.resize(plan.kernels.size());
+  std::vector<compiler::PlannedWork> steps;
+  for (std::size_t s = 0; s < plan.steps.size(); ++s) {
+    compiler::PlannedWork one;
+    one.step = &plan.steps[s];
+    one.first = static_cast<int>(s);
+    if (one.step->kind == kernel::StepKind::Launch) {
+      const auto k = static_cast<std::size_t>(one.step->kernel);
+      if (!compiled_.artifacts[k] && !single_[k])
+        single_[k] = cache_.get(program_of(plan.kernels[k]), device_);
+      one.program = &plan.kernels[k].program;
+      one.artifact = (compiled_.artifacts[k] ? compiled_.artifacts[k] : single_[k]).get();
+    }
+    steps.push_back(one);
+  }
+  return steps;
+}
+
+void PlanProgram::list_work(std::span<const compiler::PlannedWork> planned, const DimValues& dims,
+                            std::span<const RunInput> inputs, Scratch& scratch) const {
   const kernel::Plan& plan = compiled_.plan;
   // Blocks point into these, so they must not move while they are filled.
   std::size_t pointers = 0, numbers = 0, scalars = 0;
-  for (const kernel::Step& step : plan.steps) {
-    pointers += step.slots.size();
-    numbers += step.dims.size();
-    scalars += step.scalars.size();
+  for (const compiler::PlannedWork& one : planned) {
+    pointers += one.step->slots.size();
+    numbers += one.step->dims.size();
+    scalars += one.step->scalars.size();
   }
   scratch.pointers.clear();
   scratch.dims.clear();
@@ -186,7 +221,8 @@ void PlanProgram::list_work(const DimValues& dims, std::span<const RunInput> inp
   scratch.dims.reserve(numbers);
   scratch.scalars.reserve(scalars);
   auto memory = [&](int slot) { return scratch.memory[static_cast<std::size_t>(slot)]; };
-  for (const kernel::Step& step : plan.steps) {
+  for (const compiler::PlannedWork& one : planned) {
+    const kernel::Step& step = *one.step;
     backend::Work& work = scratch.work.emplace_back();
     if (step.kind == kernel::StepKind::Copy) {
       work.from = memory(step.slots[0]);
@@ -197,9 +233,8 @@ void PlanProgram::list_work(const DimValues& dims, std::span<const RunInput> inp
     }
     if (step.kind != kernel::StepKind::Launch)
       continue;
-    const auto kernel = static_cast<std::size_t>(step.kernel);
-    work.artifact = compiled_.artifacts[kernel].get();
-    work.program = &plan.kernels[kernel].program;
+    work.artifact = one.artifact;
+    work.program = one.program;
     work.block.pointers = scratch.pointers.data() + scratch.pointers.size();
     work.block.dims = scratch.dims.data() + scratch.dims.size();
     work.block.scalars = scratch.scalars.data() + scratch.scalars.size();
@@ -282,7 +317,7 @@ void PlanProgram::run_timed(const Scratch& scratch, const DimValues& dims) const
   }
 }
 
-void PlanProgram::count_step(std::size_t step, const backend::Work& work,
+void PlanProgram::count_work(const compiler::PlannedWork& planned, const backend::Work& work,
                              const DimValues& dims) const {
   if (!work.artifact) {
     count().bytes_read.add(work.bytes);
@@ -290,10 +325,13 @@ void PlanProgram::count_step(std::size_t step, const backend::Work& work,
     return;
   }
   count().kernels_launched.add(1);
-  if (static_dims_) {
-    count().bytes_read.add(static_cast<std::uint64_t>(report_of(step).bytes_read));
-    count().bytes_written.add(static_cast<std::uint64_t>(report_of(step).bytes_written));
-  } else {
+  for (int s = planned.first; s < planned.first + planned.count; ++s) {
+    const auto step = static_cast<std::size_t>(s);
+    if (static_dims_) {
+      count().bytes_read.add(static_cast<std::uint64_t>(report_of(step).bytes_read));
+      count().bytes_written.add(static_cast<std::uint64_t>(report_of(step).bytes_written));
+      continue;
+    }
     const kernel::Cost& cost = costs_[static_cast<std::size_t>(compiled_.plan.steps[step].kernel)];
     count().bytes_read.add(static_cast<std::uint64_t>(dims(cost.bytes_read)));
     count().bytes_written.add(static_cast<std::uint64_t>(dims(cost.bytes_written)));
@@ -312,13 +350,18 @@ std::vector<StoragePtr> PlanProgram::run(std::span<const RunInput> inputs) const
   } copies{scratch};
   StoragePtr arena;
   auto outputs = place_slots(dims, inputs, scratch, arena);
-  list_work(dims, inputs, scratch);
-  if (launch_hook() || debug_level() >= 2)
+  const bool timed = launch_hook() || debug_level() >= 2;
+  const bool apart = timed && !compiled_.chains.empty();
+  const std::vector<compiler::PlannedWork> steps =
+      apart ? single_steps() : std::vector<compiler::PlannedWork>();
+  const std::span<const compiler::PlannedWork> planned = apart ? std::span(steps) : planned_;
+  list_work(planned, dims, inputs, scratch);
+  if (timed)
     run_timed(scratch, dims);
   else
     submit(scratch.work);
-  for (std::size_t step = 0; step < scratch.work.size(); ++step)
-    count_step(step, scratch.work[step], dims);
+  for (std::size_t i = 0; i < planned.size(); ++i)
+    count_work(planned[i], scratch.work[i], dims);
   return outputs;
 }
 
@@ -345,6 +388,8 @@ std::string PlanProgram::loops() const {
   std::string text;
   for (const kernel::KernelEntry& entry : compiled_.plan.kernels)
     text += kernel::print(program_of(entry));
+  for (const compiler::Chain& chain : compiled_.chains)
+    text += kernel::print(chain.program);
   return text;
 }
 
@@ -362,7 +407,10 @@ std::string PlanProgram::loop_terms() const {
 std::string PlanProgram::code() const {
   std::string text;
   for (std::size_t k = 0; k < compiled_.artifacts.size(); ++k)
-    text += compiled_.artifacts[k]->code(program_of(compiled_.plan.kernels[k]));
+    if (compiled_.artifacts[k]) // else only chains launch it
+      text += compiled_.artifacts[k]->code(program_of(compiled_.plan.kernels[k]));
+  for (std::size_t k = 0; k < compiled_.chains.size(); ++k)
+    text += compiled_.chain_artifacts[k]->code(compiled_.chains[k].program);
   return text;
 }
 

@@ -51,19 +51,26 @@ void Renderer::problem(const kernel::InProblem& stmt) {
   open("");
   line("const {} eg_item{} = {};", type, n, index_.text(stmt.item));
   line("int {} = 0;", number);
-  const std::size_t length = std::bit_ceil(group.problems());
-  std::vector<std::string> begins;
-  for (std::size_t p = 0; p < length; ++p)
-    begins.push_back(fmt::format("{}", group.begin[std::min(p, group.problems())]));
-  const std::string begin = table(type, begins);
-  for (std::size_t step = length / 2; step > 0; step /= 2)
-    line("{0} += {1}[{0} + {2}] <= eg_item{3} ? {2} : 0;", number, begin, step, n);
+  std::string begin;
+  if (group.begin.back() == static_cast<std::int64_t>(group.problems()) &&
+      std::adjacent_find(group.begin.begin(), group.begin.end()) == group.begin.end()) {
+    // One item each.
+    line("{} = (int)eg_item{};", number, n);
+  } else {
+    const std::size_t length = std::bit_ceil(group.problems());
+    std::vector<std::string> begins;
+    for (std::size_t p = 0; p < length; ++p)
+      begins.push_back(fmt::format("{}", group.begin[std::min(p, group.problems())]));
+    begin = table(type, begins);
+    for (std::size_t step = length / 2; step > 0; step /= 2)
+      line("{0} += {1}[{0} + {2}] <= eg_item{3} ? {2} : 0;", number, begin, step, n);
+  }
   const auto declare = [&](const Expr& symbol, const std::string& text) {
     const int name = names_++;
     line("const {} eg_size{} = {};", IndexText::fits(symbol) ? "int" : "long long", name, text);
     index_.bind(symbol, fmt::format("eg_size{}", name));
   };
-  declare(group.item, fmt::format("eg_item{} - {}[{}]", n, begin, number));
+  declare(group.item, begin.empty() ? "0" : fmt::format("eg_item{} - {}[{}]", n, begin, number));
   for (std::size_t s = 0; s < group.sizes.size(); ++s)
     declare(group.sizes[s], by_problem(group.values[s], number));
   for (std::size_t b = 0; b < group.buffers.size(); ++b) {

@@ -48,23 +48,24 @@ PlanTimer::PlanTimer(backend::Device& device, const Compiled& compiled, int work
   }
   const auto slot = [&](int number) { return slots[static_cast<std::size_t>(number)]; };
   std::size_t pointers = 0, scalars = 0; // blocks point into these
-  for (const kernel::Step& step : plan.steps) {
-    pointers += step.slots.size();
-    scalars += step.scalars.size();
+  const std::vector<PlannedWork> all = work_of(compiled);
+  for (const PlannedWork& planned : all) {
+    pointers += planned.step->slots.size();
+    scalars += planned.step->scalars.size();
   }
   pointers_.reserve(pointers);
   scalars_.reserve(scalars);
   const ir::Graph& graph = compiled.report.graph;
-  for (const kernel::Step& step : plan.steps) {
+  for (const PlannedWork& planned : all) {
+    const kernel::Step& step = *planned.step;
     backend::Work work;
     if (step.kind == kernel::StepKind::Copy) {
       work.from = slot(step.slots[0]);
       work.to = slot(step.slots[1]);
       work.bytes = constant(plan.slots[static_cast<std::size_t>(step.slots[0])].bytes);
     } else if (step.kind == kernel::StepKind::Launch) {
-      const auto kernel = static_cast<std::size_t>(step.kernel);
-      work.artifact = compiled.artifacts[kernel].get();
-      work.program = &plan.kernels[kernel].program;
+      work.artifact = planned.artifact;
+      work.program = planned.program;
       work.block.pointers = pointers_.data() + pointers_.size();
       work.block.scalars = scalars_.data() + scalars_.size();
       for (std::size_t i = 0; i < step.slots.size(); ++i)

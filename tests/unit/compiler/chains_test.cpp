@@ -1,0 +1,146 @@
+// Chains of launches: programs that repeat a few kernels with other memory, as one launch.
+#include "compiler/compile.h"
+
+#include "backend/cuda/target.h"
+#include "backend/reference/reference.h"
+#include "kernel/chain.h"
+#include "support/null_device.h"
+#include "support/plan_runner.h"
+#include "support/random_graph.h"
+#include "support/recurrent_graphs.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace egret::compiler {
+namespace {
+
+using testing::RecurrentKind;
+using testing::RecurrentProgram;
+
+Compiled chained(const ir::Graph& graph, bool chains = true) {
+  testing::NullDevice device(backend::cuda::known_target(90));
+  KernelCache cache;
+  Options options;
+  options.chains = chains;
+  options.verify_passes = true;
+  return compile_graph(graph, options, device, cache);
+}
+
+void expect_right(const ir::Graph& graph, const Compiled& compiled, const std::string& what) {
+  auto inputs = testing::random_inputs(graph, 5);
+  const auto expected = backend::reference::expect(graph, inputs);
+  const auto actual = testing::run_plan(compiled, graph, inputs);
+  ASSERT_EQ(actual.size(), expected.size());
+  for (std::size_t o = 0; o < actual.size(); ++o) {
+    const auto result =
+        backend::reference::compare(actual[o], expected[o], "output " + std::to_string(o));
+    EXPECT_TRUE(result.ok) << what << ": " << result.message;
+  }
+}
+
+/// Launches that chains do, and those that stay.
+struct Launches {
+  int chained = 0, alone = 0;
+};
+Launches launches_of(const Compiled& compiled) {
+  Launches found;
+  for (const PlannedWork& work : work_of(compiled))
+    (work.count > 1 ? found.chained : found.alone) += work.count;
+  return found;
+}
+
+TEST(Chains, StepsOfCellsAreOneLaunch) {
+  for (const RecurrentProgram& p : {
+           RecurrentProgram{.kind = RecurrentKind::Tanh, .batch = 3, .width = 5},
+           RecurrentProgram{.kind = RecurrentKind::Lstm},
+           RecurrentProgram{.kind = RecurrentKind::Lstm, .every_step = false},
+           RecurrentProgram{
+               .kind = RecurrentKind::Lstm, .batch = 9, .width = 33, .weights_transposed = true},
+           RecurrentProgram{.kind = RecurrentKind::Peephole, .batch = 5, .width = 12},
+           RecurrentProgram{.kind = RecurrentKind::Gru, .batch = 2, .width = 20},
+           RecurrentProgram{.kind = RecurrentKind::Gru, .width = 16, .dtype = DType::BF16},
+           RecurrentProgram{.kind = RecurrentKind::Tanh, .batch = 1, .width = 40},
+       }) {
+    const ir::Graph graph = graph_of(p);
+    const Compiled compiled = chained(graph);
+    ASSERT_EQ(compiled.chains.size(), 1u) << p.name() << "\n" << print(compiled.plan);
+    EXPECT_GE(launches_of(compiled).chained, p.steps - 1) << print(compiled.plan);
+    EXPECT_EQ(compiled.report.chains.size(), 1u);
+    expect_right(graph, compiled, p.name());
+  }
+}
+
+TEST(Chains, TwoKernelsAStep) {
+  const RecurrentProgram p{.kind = RecurrentKind::ResetInside, .batch = 4, .width = 12};
+  const ir::Graph graph = graph_of(p);
+  const Compiled compiled = chained(graph);
+  ASSERT_EQ(compiled.chains.size(), 1u) << print(compiled.plan);
+  EXPECT_EQ(compiled.chains[0].program.groups.size(), 2u);
+  EXPECT_GE(compiled.chains[0].count, 2 * (p.steps - 1));
+  expect_right(graph, compiled, p.name());
+}
+
+// The product of one row is a kernel of its own, and what combines its slices another one.
+TEST(Chains, ProductsOfOneRowAndMapsInOneBlock) {
+  const RecurrentProgram p{.kind = RecurrentKind::Gru, .steps = 7, .batch = 1, .width = 21};
+  const ir::Graph graph = graph_of(p);
+  const Compiled compiled = chained(graph);
+  ASSERT_EQ(compiled.chains.size(), 1u) << print(compiled.plan);
+  EXPECT_GE(compiled.chains[0].count, 2 * (p.steps - 1));
+  EXPECT_EQ(compiled.chains[0].program.launch.workers, Expr(1));
+  expect_right(graph, compiled, p.name());
+}
+
+TEST(Chains, GradientsThroughTheLoop) {
+  for (const RecurrentKind kind : {RecurrentKind::Tanh, RecurrentKind::Lstm}) {
+    const RecurrentProgram p{.kind = kind, .steps = 5, .gradient = true};
+    const ir::Graph graph = graph_of(p);
+    expect_right(graph, chained(graph), p.name());
+  }
+}
+
+TEST(Chains, StepsThatNeedRowsOfOthersStayApart) {
+  const RecurrentProgram p{.kind = RecurrentKind::Mixing, .batch = 300, .width = 8};
+  const ir::Graph graph = graph_of(p);
+  const Compiled compiled = chained(graph);
+  EXPECT_TRUE(compiled.chains.empty()) << print(compiled.plan);
+}
+
+TEST(Chains, AreMadeOnlyWhereAsked) {
+  const ir::Graph graph = graph_of(RecurrentProgram{});
+  EXPECT_TRUE(chained(graph, false).chains.empty());
+  testing::NullDevice cpu;
+  KernelCache cache;
+  Options options;
+  options.chains = true;
+  EXPECT_TRUE(compile_graph(graph, options, cpu, cache).chains.empty());
+}
+
+TEST(Chains, FewLaunchesStayApart) {
+  const ir::Graph graph = graph_of(RecurrentProgram{.steps = 3});
+  EXPECT_TRUE(chained(graph).chains.empty());
+}
+
+TEST(Chains, FactorsAreLoadedOnceBeforeTheSteps) {
+  const Compiled compiled = chained(graph_of(RecurrentProgram{.kind = RecurrentKind::Lstm}));
+  ASSERT_EQ(compiled.chains.size(), 1u);
+  const kernel::KernelProgram& program = compiled.chains[0].program;
+  const auto loads = [](const kernel::Block& block) {
+    int count = 0;
+    kernel::each_statement(block, [&](const kernel::Stmt& s) {
+      count += kernel::made_by<kernel::inst::Load>(s) != nullptr;
+    });
+    return count;
+  };
+  kernel::Block before = program.body;
+  ASSERT_NE(kernel::get_if<kernel::For>(before.back()), nullptr);
+  before.pop_back();
+  EXPECT_GT(loads(before), 0);
+  const std::string text = print(program);
+  EXPECT_NE(text.find("group 0"), std::string::npos);
+}
+
+} // namespace
+} // namespace egret::compiler
