@@ -35,7 +35,7 @@ struct SkinnyTiles {
   int rows = 1;    ///< of a block
   bool along_depth = true;
   int threads() const { return 32 * warps_k * warps_n; }
-  int columns_of_output() const { return along_depth ? 1 : 32 / deep * lanes; }
+  int columns_of_output() const { return 32 / deep * (along_depth ? 1 : lanes); }
   int columns_of_warp() const { return columns_of_output() * outputs; }
   int columns() const { return warps_n * columns_of_warp(); }
   int step() const { return warps_k * deep * (along_depth ? lanes : 1); } ///< along the depth
@@ -60,7 +60,7 @@ SkinnyTiles tiles_of(const Schedule& s, const Region& r, const ContractionForm& 
   t.along_depth = f.right.order != Side::Order::Panel;
   const auto bytes = s.vector_bytes > 0 ? s.vector_bytes : kWidestAccess;
   t.lanes = power_below(bytes / std::int64_t(size_of(memory_type(r, f))), 16);
-  t.deep = t.along_depth ? 32 : knob("deep", 8, 32);
+  t.deep = knob("deep", t.along_depth ? 32 : 8, 32);
   const auto slices = int(f.columns.slices); // of which each thread has as many columns
   t.outputs = slices * power_below(s.knob("outputs", 2) / slices, 16);
   t.warps_k = knob("wk", 4, 16);
@@ -121,8 +121,8 @@ private:
   /// First of the columns of output `i` of this thread, in the block's.
   Expr column(int i) const {
     const Expr first = warp_n_ * Expr(t_.columns_of_warp());
-    return t_.along_depth ? first + Expr(i)
-                          : first + (Expr(i * (32 / t_.deep)) + lane_n_) * Expr(t_.lanes);
+    const Expr output = Expr(i * (32 / t_.deep)) + lane_n_;
+    return first + (t_.along_depth ? output : output * Expr(t_.lanes));
   }
 
   void add_up(const GpuTile& tile) {
@@ -351,24 +351,31 @@ public:
                  {"wk", std::max<std::int64_t>(wk, 1)},
                  {"wn", 1},
                  {"unroll", std::max<std::int64_t>(unroll, 1)}};
-      if (!deep)
+      if (!deep || lanes_deep < 32)
         s.knobs["deep"] = lanes_deep;
       if (std::find(space.begin(), space.end(), s) == space.end())
         space.push_back(std::move(s));
     };
     if (deep) {
-      // A few steps for each warp, and blocks enough that none waits long for the last.
+      // As many threads as a short depth has vectors for. A few steps for each warp, and blocks
+      // enough that none waits long for the last.
+      std::int64_t across = 32;
+      while (across > 1 && across / 2 * lanes >= depth)
+        across /= 2;
       const std::int64_t steps = std::max<std::int64_t>(depth / (32 * lanes), 1);
-      const std::int64_t outputs =
-          power_below(std::max<std::int64_t>(columns / (4 * cores), 1), rows > 4 ? 2 : 4);
+      const std::int64_t outputs = power_below(
+          std::max<std::int64_t>(columns * across / (32 * 4 * cores), 1), rows > 4 ? 2 : 4);
       const std::int64_t wk = power_below(std::max<std::int64_t>(steps / 2, 1), 8);
-      add(outputs, wk, 2, 0);
-      add(outputs, wk, 1, 0);
-      add(outputs, wk, 4, 0);
-      add(outputs, wk / 2, 4, 0);
-      add(outputs * 2, wk, 1, 0);
-      add(outputs / 2, wk, 4, 0);
-      add(outputs, std::min<std::int64_t>(2 * wk, 16), 1, 0);
+      const auto turns = [&](std::int64_t unroll) { // no more than there are
+        return across * lanes >= depth ? 1 : unroll;
+      };
+      add(outputs, wk, turns(2), across);
+      add(outputs, wk, 1, across);
+      add(outputs, wk, turns(4), across);
+      add(outputs, wk / 2, turns(4), across);
+      add(outputs * 2, wk, 1, across);
+      add(outputs / 2, wk, turns(4), across);
+      add(outputs, std::min<std::int64_t>(2 * wk, 16), 1, across);
     } else {
       // Threads along the columns read whole lines; with few columns the depth has to be shared.
       if (columns < 64 * cores)

@@ -358,6 +358,11 @@ TEST(GpuSkinny, AVectorTimesAMatrixInEveryLayout) {
 
 TEST(GpuSkinny, SeveralRowsAndWorkAround) {
   check_skinny(plain(sizes("mk", "nk", "mn", 3, 70, 260), DType::BF16));
+  // Of a depth that a warp has too many lanes for, it has several columns.
+  for (const std::int64_t depth : {3, 20, 64, 128}) {
+    check_skinny(plain(sizes("bmk", "bnk", "bmn", 4, 70, depth, 3), DType::BF16), 100);
+    check_skinny(busy(sizes("mk", "nk", "mn", 2, 70, depth), DType::F32), 100);
+  }
   check_skinny(plain(sizes("mk", "kn", "mn", 8, 72, 260), DType::F32));
   check_skinny(busy(sizes("mk", "kn", "mn", 2, 72, 70), DType::BF16));
   check_skinny(busy(sizes("mk", "nk", "mn", 2, 72, 70), DType::F32));
