@@ -33,7 +33,8 @@ struct Run {
 
 class ChainFinder {
 public:
-  ChainFinder(const Plan& plan, const kernel::Target& target) : plan_(plan), target_(target) {
+  ChainFinder(const Plan& plan, const kernel::Target& target, bool strict)
+      : plan_(plan), target_(target), strict_(strict) {
     for (const kernel::KernelEntry& entry : plan.kernels) {
       regions_.push_back(entry.region);
       for (kernel::Operand& operand : regions_.back().operands)
@@ -91,7 +92,7 @@ private:
       const std::optional<kernel::ChainProblem> problem = problem_of(run);
       if (!problem)
         return false;
-      kernel::LoweredChain lowered = kernel::lower_chain(*problem, target_);
+      kernel::LoweredChain lowered = lowered_of(*problem);
       if (lowered.ok) {
         if (lowered.step_seconds >= kLaunchSeconds * run.period)
           return false;
@@ -102,6 +103,18 @@ private:
         return false;
     }
     return false;
+  }
+
+  kernel::LoweredChain lowered_of(const kernel::ChainProblem& problem) const {
+    try {
+      return kernel::lower_chain(problem, target_);
+    } catch (const InternalError& error) {
+      if (strict_)
+        throw;
+      kernel::LoweredChain refused;
+      refused.reason = error.what();
+      return refused;
+    }
   }
 
   /// Bytes where a step's argument lies; nothing where they are not known.
@@ -178,6 +191,7 @@ private:
   static constexpr int kArena = -1;
   const Plan& plan_;
   const kernel::Target& target_;
+  bool strict_;
   /// By kernel, with operands that begin at any element: those of the steps of a loop over an odd
   /// number of elements differ in that alone.
   std::vector<kernel::Region> regions_;
@@ -187,8 +201,8 @@ private:
 
 } // namespace
 
-std::vector<Chain> chain_launches(const Plan& plan, const kernel::Target& target) {
-  return target.is_gpu() ? ChainFinder(plan, target).run() : std::vector<Chain>();
+std::vector<Chain> chain_launches(const Plan& plan, const kernel::Target& target, bool strict) {
+  return target.is_gpu() ? ChainFinder(plan, target, strict).run() : std::vector<Chain>();
 }
 
 void verify(const std::vector<Chain>& chains, const Plan& plan) {

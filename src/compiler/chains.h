@@ -21,8 +21,10 @@ struct Chain {
 };
 
 /// Runs of launches that repeat a sequence of at most four kernels with other memory, and whose one
-/// launch is predicted to take less time than they do; in the order of their steps.
-std::vector<Chain> chain_launches(const kernel::Plan& plan, const kernel::Target& target);
+/// launch is predicted to take less time than they do; in the order of their steps. `strict`: an
+/// InternalError of lowering is the caller's; else the launches stay.
+std::vector<Chain> chain_launches(const kernel::Plan& plan, const kernel::Target& target,
+                                  bool strict);
 
 /// InternalError where a chain is not of the plan's launches, or lacks arguments.
 void verify(const std::vector<Chain>& chains, const kernel::Plan& plan);

@@ -139,6 +139,11 @@ void plan_launches(C& c) {
   c.over_limit = OverLimit{over.least + kept, over.plain + kept};
 }
 
+void find_chains(C& c) {
+  c.chains = chain_launches(c.planned->plan, c.target,
+                            c.options.strict.value_or(strict_by_environment()));
+}
+
 // Verifiers and printers.
 
 void verify_graph(const C& c) {
@@ -291,8 +296,7 @@ constexpr std::array kPasses = {
   Pass{"plan-memory", Phase::Plan, "order of launches, recomputation under a limit, offsets in one arena",
        nullptr, plan_launches, kAlways, verify_plan, print_plan},
   Pass{"chain-launches", Phase::Plan, "launches that repeat with other memory become one",
-       may_chain, [](C& c) { c.chains = chain_launches(c.planned->plan, c.target); },
-       kAlways, [](const C& c) { verify(c.chains, c.planned->plan); }, [](const C& c) { return print(c.chains); }},
+       may_chain, find_chains, kAlways, [](const C& c) { verify(c.chains, c.planned->plan); }, [](const C& c) { return print(c.chains); }},
   Pass{"generate-code", Phase::Plan, "programs become machine code",
        nullptr, [](C& c) { c.code = generate_code(c.planned->plan, c.chains, *c.device, *c.cache); },
        kAlways, verify_code, print_code},
