@@ -34,9 +34,10 @@ std::condition_variable& landed() {
        who, node.scope->name);
 }
 
-// Moves the operands of a node with a value to `dropped`, unless a gradient may need them.
+// Moves the operands of a node with a value to `dropped`, unless a gradient may need them: none
+// goes beyond a leaf, such as what an optimizer has put in a parameter's place.
 void drop_recipe(Node& node, std::vector<NodePtr>& dropped) {
-  if (node.needs_grad.load(std::memory_order_relaxed) && !node.spent.load())
+  if (node.needs_grad.load(std::memory_order_relaxed) && !node.spent.load() && !node.grad_leaf)
     return;
   for (NodePtr& input : node.inputs)
     dropped.push_back(std::move(input));

@@ -19,6 +19,12 @@ std::uint64_t class_of(std::int64_t size) {
   return size == 0 ? 0 : size == 1 ? 1 : 2;
 }
 
+// A size without symbols. The quick way is for the usual case.
+std::int64_t integer(const Expr& e) {
+  const ExprNode& node = e.node();
+  return node.kind == ExprKind::Constant ? node.value : e.value();
+}
+
 // --- the parts of an operation that are numbers, in a fixed order
 
 enum class Part : std::uint8_t { Constant, Begin, Length, Size, Amount };
@@ -32,16 +38,16 @@ void for_each_number(const Node& node, F&& visit) {
     visit(Part::Constant, 0, static_cast<std::int64_t>(attrs.value.bits));
   } else if (node.form.op == Op::Shrink) {
     for (std::size_t i = 0; i < attrs.shape.size(); ++i) {
-      visit(Part::Begin, i, attrs.before[i].value());
-      visit(Part::Length, i, attrs.shape[i].value() - attrs.before[i].value());
+      visit(Part::Begin, i, integer(attrs.before[i]));
+      visit(Part::Length, i, integer(attrs.shape[i]) - integer(attrs.before[i]));
     }
   } else {
     for (std::size_t i = 0; i < attrs.shape.size(); ++i)
-      visit(Part::Size, i, attrs.shape[i].value());
+      visit(Part::Size, i, integer(attrs.shape[i]));
     for (std::size_t i = 0; i < attrs.before.size(); ++i)
-      visit(Part::Amount, i, attrs.before[i].value());
+      visit(Part::Amount, i, integer(attrs.before[i]));
     for (std::size_t i = 0; i < attrs.after.size(); ++i)
-      visit(Part::Amount, attrs.before.size() + i, attrs.after[i].value());
+      visit(Part::Amount, attrs.before.size() + i, integer(attrs.after[i]));
   }
 }
 
@@ -323,8 +329,9 @@ void describe(Walk& w) {
                     static_cast<std::uint64_t>(leaf->kind == Node::Kind::Number) << 16 |
                     static_cast<std::uint64_t>(leaf->form.shape.size()) << 32);
     for (const Expr& dim : leaf->form.shape) {
-      words.push_back(class_of(dim.value()));
-      w.numbers.push_back(dim.value());
+      const std::int64_t size = integer(dim);
+      words.push_back(class_of(size));
+      w.numbers.push_back(size);
     }
   }
   for (const Node* node : w.order) {

@@ -4,6 +4,9 @@
 #include "egret/functional.h"
 #include "egret/grad.h"
 #include "egret/memory.h"
+#include "egret/nn.h"
+#include "egret/optim.h"
+#include "egret/random.h"
 
 #include <gtest/gtest.h>
 
@@ -138,6 +141,29 @@ TEST(Memory, LoopsOfChangingSizesReserveAtMostAQuarterMoreThanTheirPeak) {
   }
   const MemoryStats stats = memory_stats("cpu");
   EXPECT_LE(stats.reserved, stats.peak + stats.peak / 4 + 5 * kMiB) << stats.text();
+}
+
+TEST(Memory, APlainTrainingLoopKeepsNoEarlierParameters) {
+  Generator random(1);
+  nn::Mlp model({64, 256, 8}, random);
+  optim::Sgd optimizer(nn::named_parameters(model), {.lr = 1e-2});
+  const Tensor x = randn({16, 64}, random).eval(), y = randn({16, 8}, random).eval();
+  const auto step = [&] {
+    const Tensor loss = mse_loss(model(x), y);
+    optimizer.zero_grad();
+    loss.backward();
+    optimizer.step();
+    return loss.item();
+  };
+  for (int i = 0; i < 4; ++i)
+    step();
+  const std::uint64_t before = memory_stats("cpu").in_use;
+  const double first = step();
+  double last = first;
+  for (int i = 0; i < 30; ++i)
+    last = step();
+  EXPECT_LT(last, first);
+  EXPECT_LE(memory_stats("cpu").in_use, before + kMiB / 16) << "of 72 KiB of parameters a step";
 }
 
 TEST(Memory, ASteadyTrainingLoopAsksTheSystemForNothing) {
