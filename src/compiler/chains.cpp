@@ -22,7 +22,7 @@ namespace {
 constexpr int kMostPeriod = 4;
 constexpr int kFewestLaunches = 4;
 /// From the begin of one short kernel to that of the next on a GPU, where the next one is launched
-/// before the first has ended: 1.2 to 2 us on an H200.
+/// before the first has ended: 1.2 to 2 us were measured (bench/gpu_notes.md).
 constexpr double kLaunchSeconds = 1.5e-6;
 
 /// Launches first, first + 1 ... of `turns` times `period` kernels.
