@@ -26,7 +26,7 @@ constexpr int kFewestLaunches = 4;
 constexpr double kLaunchSeconds = 1.5e-6;
 
 /// Launches first, first + 1 ... of `turns` times `period` kernels.
-struct Run {
+struct RepeatedRun {
   int first = 0, period = 1, turns = 0;
   int count() const { return period * turns; }
 };
@@ -46,7 +46,7 @@ public:
   std::vector<Chain> run() {
     const int steps = static_cast<int>(plan_.steps.size());
     for (int at = 0; at < steps;) {
-      const Run run = longest_from(at);
+      const RepeatedRun run = longest_from(at);
       if (run.count() >= kFewestLaunches)
         at += add(run) ? chains_.back().count : run.count() - run.period + 1;
       else
@@ -65,8 +65,8 @@ private:
   }
 
   /// The run from a step on that has the most launches, with the shortest period that has so many.
-  Run longest_from(int first) const {
-    Run best;
+  RepeatedRun longest_from(int first) const {
+    RepeatedRun best;
     const int steps = static_cast<int>(plan_.steps.size());
     for (int period = 1; period <= kMostPeriod && first + 2 * period <= steps; ++period) {
       if (!supports(first + period - 1))
@@ -74,7 +74,7 @@ private:
       int end = first + period;
       while (end < steps && same_kernel(end - period, end))
         ++end;
-      const Run run{first, period, (end - first) / period};
+      const RepeatedRun run{first, period, (end - first) / period};
       if (run.turns > 1 && run.count() >= best.count() + period)
         best = run;
     }
@@ -87,7 +87,7 @@ private:
   }
 
   /// Adds the chain of a run, or of its first half and so on where it has too many arguments.
-  bool add(Run run) {
+  bool add(RepeatedRun run) {
     for (; run.count() >= kFewestLaunches && run.turns > 1; run.turns /= 2) {
       const std::optional<kernel::ChainProblem> problem = problem_of(run);
       if (!problem)
@@ -133,7 +133,7 @@ private:
     return place;
   }
 
-  std::optional<kernel::ChainProblem> problem_of(const Run& run) const {
+  std::optional<kernel::ChainProblem> problem_of(const RepeatedRun& run) const {
     kernel::ChainProblem problem;
     problem.turns = run.turns;
     for (int k = 0; k < run.period; ++k) {
@@ -157,7 +157,7 @@ private:
     return problem;
   }
 
-  void append(const Run& run, kernel::LoweredChain lowered) {
+  void append(const RepeatedRun& run, kernel::LoweredChain lowered) {
     Chain chain;
     chain.first = run.first;
     chain.count = run.count();
