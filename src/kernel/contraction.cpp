@@ -6,6 +6,7 @@
 #include "kernel/contraction_layouts.h"
 #include "kernel/contraction_pack.h"
 #include "kernel/contraction_tiles.h"
+#include "kernel/contraction_window.h"
 
 #include "kernel/analysis.h"
 #include "kernel/families.h"
@@ -27,10 +28,11 @@ constexpr std::int64_t kStepsInTurn = 16;
 
 class Contraction {
 public:
+  /// `window`: of the form, where the tiles read one.
   Contraction(const Region& region, const ContractionForm& form, const Tiles& tiles,
-              const Target& target)
-      : r_(region), f_(form), t_(tiles), b_(region.name), e_(b_, region), fma_(target.has_fma),
-        left_(e_, f_, f_.left, f_.rows, t_.mr, t_, t_.matrix),
+              const WindowedContraction* window, const Target& target)
+      : r_(region), f_(form), t_(tiles), window_(window), b_(region.name), e_(b_, region),
+        fma_(target.has_fma), left_(e_, f_, f_.left, f_.rows, t_.mr, t_, t_.matrix),
         right_(e_, f_, f_.right, f_.columns, t_.nr(), t_) {
     e_.quick_bf16 =
         t_.width > 1 && is_float(f_.accumulator); // products of subnormal numbers are 0 already
@@ -83,6 +85,11 @@ private:
       left_buffer_ = panels("left", t_.shared ? row_panels_ : Expr(panels_down_), left_);
     if (t_.pack_right)
       right_buffer_ = panels("right", t_.shared ? column_panels_ : Expr(panels_across_), right_);
+    if (window_) {
+      const Expr elements(window_->elements(t_.lanes));
+      window_buffer_ = t_.shared ? b_.workspace("window", f_.accumulator, elements)
+                                 : b_.worker_memory("window", f_.accumulator, elements);
+    }
     const std::int64_t tile = std::int64_t(t_.mr) * t_.nr();
     if (several_blocks())
       sums_buffer_ =
@@ -130,6 +137,7 @@ private:
               side.pack_panel(buffer, (at[0] * count + at[1]) * size, p, at[1], at[0]);
             });
           };
+          copy_windows(p);
           pack(t_.pack_left && !t_.own_left, left_, left_buffer_, row_panels_);
           pack(t_.pack_right, right_, right_buffer_, column_panels_);
           b_.barrier();
@@ -157,6 +165,22 @@ private:
     });
   }
 
+  void copy_windows(const Point& batch) {
+    if (!window_)
+      return;
+    loops::copy_window(e_, window_->operand, window_->window, window_buffer_, batch, t_.lanes,
+                       t_.shared);
+    // Lanes behind the last row's end are read, and what comes of them is never stored.
+    const auto end = [&] {
+      b_.store(window_buffer_, Expr(window_->window.elements()) + lane(),
+               b_.constant(Scalar::of(f_.accumulator, 0.0), t_.lanes));
+    };
+    if (t_.shared)
+      core_loop(b_, std::vector<Expr>{Expr(1)}, [&](std::span<const Expr>) { end(); });
+    else
+      end();
+  }
+
   /// Every worker packs what its block needs.
   void apart() {
     const std::vector<Expr> extents{f_.batch.extent, down_, across_, Expr(t_.split)};
@@ -172,6 +196,7 @@ private:
                      min(first + Expr(count), all), all, begin + local);
         });
       };
+      copy_windows(p);
       pack(t_.pack_left, left_, left_buffer_, at[1] * Expr(panels_down_), panels_down_,
            row_panels_);
       pack(t_.pack_right, right_, right_buffer_, at[2] * Expr(panels_across_), panels_across_,
@@ -542,6 +567,12 @@ private:
       return b_.load(right_buffer_, panel + k * Expr(t_.nr()) + column, t_.lanes);
     }
     Point p = at.batch;
+    if (window_) {
+      p.lanes = t_.lanes;
+      put_columns(p, at.first_column + Expr(std::int64_t(v) * t_.lanes));
+      put_index(p, r_, f_.depth, from + k);
+      return b_.load(window_buffer_, window_->window.offset(p), t_.lanes);
+    }
     if (t_.width > 1 && f_.right.pairs) { // the last panel is whole
       put_index(p, r_, f_.columns, at.first_column + Expr(std::int64_t(v) * t_.lanes));
       return words_in_place(f_.right, std::move(p), from + k, t_.lanes);
@@ -551,6 +582,13 @@ private:
     if (at.narrow)
       p.mask.push_back(f_.columns.inside(at.first_column + column));
     return step_of_side(e_, f_, f_.right, t_, p, from + k, half);
+  }
+
+  /// The columns of a vector that begins at `first` and ends in the same row of places.
+  void put_columns(Point& p, const Expr& first) const {
+    put_index(p, r_, f_.columns, first);
+    Expr& place = p.at[std::size_t(f_.columns.axes.back())];
+    place = place + (p.lanes > 1 ? lane_variable(p.lanes) : Expr(0));
   }
 
   /// Pairs that lie in memory side by side, those of a lane behind those of the one before.
@@ -617,9 +655,17 @@ private:
                bool masked, int lanes) {
     Point p = at.batch;
     p.lanes = lanes;
-    const Expr column =
-        at.first_column + vector * Expr(t_.lanes) + (lanes > 1 ? lane_variable(lanes) : Expr(0));
     put_index(p, r_, f_.rows, at.first_row + row);
+    const Expr first = at.first_column + vector * Expr(t_.lanes);
+    if (f_.columns.padded > 0) {
+      put_columns(p, first);
+      if (f_.columns.places < f_.columns.padded)
+        p.mask.push_back(
+            {p.at[std::size_t(f_.columns.axes.back())], Expr(0), Expr(f_.columns.places)});
+      store_results(e_, f_, p, sums);
+      return;
+    }
+    const Expr column = first + (lanes > 1 ? lane_variable(lanes) : Expr(0));
     put_index(p, r_, f_.columns, column);
     if (masked)
       p.mask.push_back(f_.columns.inside(column));
@@ -629,12 +675,13 @@ private:
   const Region& r_;
   const ContractionForm& f_;
   const Tiles& t_;
+  const WindowedContraction* window_;
   ProgramBuilder b_;
   Emitter e_;
   bool fma_;
   PackedSide left_, right_;
   int left_buffer_ = -1, right_buffer_ = -1, sums_buffer_ = -1, tile_buffer_ = -1,
-      partial_buffer_ = -1;
+      partial_buffer_ = -1, window_buffer_ = -1;
   Expr steps_;  ///< along the depth
   Expr blocks_; ///< parts of the depth
   Expr each_;   ///< of them, what one share has
@@ -647,7 +694,7 @@ private:
 constexpr Knob kContractionKnobs[] = {{"mr", 1, 64},       {"nr", 1, 512},       {"kc", 1, 1 << 20},
                                       {"mc", 1, 1 << 20},  {"nc", 1, 1 << 20},   {"unroll", 1, 16},
                                       {"pack_left", 0, 1}, {"pack_right", 0, 1}, {"shared", 0, 2},
-                                      {"late", 0, 1}};
+                                      {"late", 0, 1},      {"window", 0, 1}};
 /// Products that one iteration may be written out as, and bytes of panels and sums that a worker
 /// may have.
 constexpr std::int64_t kMostProducts = 1024, kMostBytes = 512 << 20;
@@ -707,7 +754,15 @@ public:
         return {false, {}, why};
     }
     const Tiles tiles = tiles_of(schedule, region, found.form, target);
-    ContractionForm form = found.form;
+    std::optional<WindowedContraction> windowed;
+    if (tiles.window) {
+      if (!schedule.mma.empty())
+        return {false, {}, "a copy of windows has no pairs or tiles"};
+      windowed = with_window(region, found.form, target, tiles.lanes);
+      if (!windowed)
+        return {false, {}, "the right side reads no windows that can be copied"};
+    }
+    ContractionForm form = windowed ? windowed->form : found.form;
     form.columns.run = tiles.lanes;
     if (tiles.matrix && tile_roles(tiles.mr / kTileRows, tiles.nv).left == 0)
       return {false, {}, "a register tile of more tiles than a matrix unit has"};
@@ -715,9 +770,13 @@ public:
       return {false, {}, "a register tile of too much code"};
     if (schedule.split_reduce > 1 && tiles.split == 1)
       return {false, {}, "a depth that is one part, or of unknown size, is not split"};
-    if (worker_bytes(found.form, tiles) > double(kMostBytes))
+    const double copied =
+        windowed ? double(windowed->elements(tiles.lanes)) * double(size_of(form.accumulator))
+                 : 0.0;
+    if (worker_bytes(form, tiles) + copied > double(kMostBytes))
       return {false, {}, "blocks for which a worker would need too much memory"};
-    return {true, Contraction(region, form, tiles, target).run(), ""};
+    return {true, Contraction(region, form, tiles, windowed ? &*windowed : nullptr, target).run(),
+            ""};
   }
 
   /// The right side in the panels that it would be packed into, of each slice for itself.

@@ -17,6 +17,9 @@ struct AxisGroup {
   Expr extent;           ///< the product of theirs, times the number of slices
   int slice_axis = -1;   ///< the one that numbers the slices
   std::int64_t slices = 1, run = 1;
+  /// The innermost axis counts `padded` places, of which the first `places` exist: whole vectors,
+  /// which do not go over its end. 0: all its places.
+  std::int64_t padded = 0, places = 0;
 
   /// The place within a slice of an index, or of the first of some that are in one run.
   Expr place(const Expr& index) const {

@@ -46,7 +46,8 @@ void put_index(Point& point, const Region& region, const AxisGroup& group, const
   if (group.slices > 1)
     point.at[group.slice_axis] = floormod(floordiv(index, group.run), group.slices);
   for (std::size_t i = group.axes.size(); i-- > 0;) {
-    const Expr& extent = region.axes[group.axes[i]].extent;
+    const bool padded = group.padded > 0 && i + 1 == group.axes.size();
+    const Expr extent = padded ? Expr(group.padded) : region.axes[group.axes[i]].extent;
     if (i == 0) {
       point.at[group.axes[i]] = rest;
       return;

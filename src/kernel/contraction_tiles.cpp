@@ -1,5 +1,6 @@
 #include "kernel/contraction_tiles.h"
 
+#include "kernel/contraction_window.h"
 #include "support/checked.h"
 
 #include <algorithm>
@@ -205,6 +206,72 @@ Schedule make_schedule(const ContractionForm& form, const Problem& p, int mr, in
   return s;
 }
 
+/// A problem whose right side is read from a copy of its windows.
+struct WindowedProblem {
+  Problem problem;
+  ContractionForm form;
+  double copied = 0; ///< cycles
+};
+
+/// Cycles for which a worker is busy with a vector of the right side that is put together of
+/// elements that lie apart or behind conditions, by its lanes. The numbers are fitted to
+/// measurements.
+constexpr double kGather = 1.5, kNarrowGather = 2;
+
+double cycles_of_packing(const Region& region, const ContractionForm& form, const Problem& p) {
+  const Factor factor = factor_of(region, form, form.right);
+  if (factor.is_load && form.right.run % p.lanes == 0) // evenly apart at most
+    return 0;
+  const double of_element = size_of(factor.dtype) < 4 ? kNarrowGather : kGather;
+  return double(ceil_quotient(p.columns, p.lanes)) * p.lanes * double(p.depth) * (p.pairs ? 2 : 1) *
+         of_element;
+}
+
+/// The same product by windows, with vectors that waste the fewest places of a row.
+std::optional<WindowedProblem> by_windows(const Region& region, const ContractionForm& form,
+                                          const Target& target) {
+  constexpr std::int64_t kFastVector = 32;
+  std::optional<WindowedProblem> best;
+  for (std::int64_t bytes = target.vector_bytes;
+       bytes >= std::min<std::int64_t>(kFastVector, target.vector_bytes); bytes /= 2) {
+    const Problem lanes = problem_of(form, target, bytes);
+    auto found = with_window(region, form, target, lanes.lanes);
+    if (!found)
+      return std::nullopt;
+    WindowedProblem w{problem_of(found->form, target, bytes), found->form,
+                      double(found->window.elements() * usual_size(found->form.batch.extent)) *
+                          (found->gathers ? kGather : 0.25)};
+    // What the right side of the form says is of the copy from here on.
+    Side& side = w.form.right;
+    side.plain = true;
+    side.order = Side::Order::Panel;
+    side.panel_stride = side.depth_stride = 1;
+    side.run = 0;
+    if (!best || w.problem.columns * w.problem.batch < best->problem.columns * best->problem.batch)
+      best = std::move(w);
+  }
+  return best;
+}
+
+Schedule windowed_schedule(const WindowedProblem& w, int mr, int nv) {
+  Schedule s = make_schedule(w.form, w.problem, mr, nv);
+  s.knobs["window"] = 1;
+  s.knobs["pack_right"] = 0;
+  // A worker copies for its batch elements, all rows and columns of each; or all workers copy for
+  // one after the other.
+  const bool many = w.problem.batch >= 2 * w.problem.workers || w.problem.workers == 1;
+  s.knobs["shared"] = many ? 0 : kSharedBoth;
+  if (many) {
+    s.knobs["mc"] = round_up<std::int64_t>(w.problem.rows, mr);
+    s.knobs["nc"] = round_up<std::int64_t>(w.problem.columns, s.knob("nr", 1));
+  } else {
+    const std::int64_t panels = ceil_quotient(w.problem.columns, s.knob("nr", 1));
+    s.knobs["nc"] = s.knob("nr", 1) * even_piece(panels, panels, w.problem.workers);
+    s.knobs["mc"] = round_up<std::int64_t>(w.problem.rows, mr);
+  }
+  return s;
+}
+
 } // namespace
 
 Tiles tiles_of(const Schedule& schedule, const Region& region, const ContractionForm& form,
@@ -232,12 +299,14 @@ Tiles tiles_of(const Schedule& schedule, const Region& region, const Contraction
   t.nc = round_up<std::int64_t>(std::max<std::int64_t>(schedule.knob("nc", 512), 1), t.nr());
   t.pack_left =
       schedule.knob("pack_left", 1) != 0 || !(t.width > 1 ? form.left.words : form.left.plain);
-  const bool panels =
-      t.width > 1 ? form.right.pairs && form.right.tile % (t.nr() / p.slices) == 0
-                  : form.right.plain && (p.slices == 1 || form.right.tile % t.lanes == 0);
+  const bool panels = t.width > 1
+                          ? form.right.pairs && form.right.tile % (t.nr() / p.slices) == 0
+                          : form.right.plain && (p.slices == 1 || form.right.tile % t.lanes == 0);
   t.pack_right = schedule.knob("pack_right", 1) != 0 ||
                  !(panels || (form.right.order != Side::Order::Depth && form.right.tile == 0));
-  t.shared = schedule.knob("shared", 1) != 0 && (t.pack_left || t.pack_right);
+  t.window = schedule.knob("window", 0) != 0;
+  t.pack_right = t.pack_right && !t.window;
+  t.shared = schedule.knob("shared", 1) != 0 && (t.pack_left || t.pack_right || t.window);
   t.own_left = t.shared && t.pack_left && schedule.knob("shared", 1) == kSharedRight;
   if (depth > 0 && schedule.split_reduce > 1) {
     // Of equal numbers of parts, so that no share is empty.
@@ -289,6 +358,21 @@ std::vector<Schedule> contraction_space(const Region& region, const ContractionF
   const auto tiles = register_tiles(p, form.right.tile);
   for (std::size_t i = 0; i < tiles.size() && i < 4; ++i)
     add(make_schedule(form, p, tiles[i].mr, tiles[i].nv));
+  // Windows are copied where their vectors would be gathered into panels, again and again.
+  if (const auto w = by_windows(region, form, target)) {
+    const auto windowed = register_tiles(w->problem);
+    const double apart = tiles[0].cost * double(p.depth * p.batch) +
+                         cycles_of_packing(region, form, p) * double(p.batch),
+                 together =
+                     windowed[0].cost * double(w->problem.depth * w->problem.batch) + w->copied;
+    // Pairs multiply twice as fast: there, windows are for searches.
+    const auto place =
+        !p.pairs && together < apart ? space.begin() + std::ptrdiff_t(first) : space.end();
+    std::vector<Schedule> those;
+    for (std::size_t i = 0; i < windowed.size() && i < 2; ++i)
+      those.push_back(windowed_schedule(*w, windowed[i].mr, windowed[i].nv));
+    space.insert(place, those.begin(), those.end());
+  }
   const Schedule best = space[first];
   // Few tiles and a long depth: weight gradients of small layers. Where shares are the first choice
   // follows from the shape alone, so that results do not depend on the workers.

@@ -236,12 +236,15 @@ void copy_window(Emitter& emitter, int operand, const StagedWindow& window, int 
     }
     const std::vector<Guard> of_row = valid;
     for (std::int64_t phase = 0; phase < window.step; ++phase) {
-      const Expr count((last.extent - phase + window.step - 1) / window.step);
+      // A phase that has fewer elements than others ends with the fill.
+      const bool cut = (last.extent - phase + window.step - 1) / window.step < each;
       const Expr begin = flat * Expr(each * window.step) + Expr(phase * each);
-      vector_loop(b, Expr(0), count, count, lanes, 1, [&](std::span<const Position> p) {
+      vector_loop(b, Expr(0), Expr(each), Expr(each), lanes, 1, [&](std::span<const Position> p) {
         const Expr value = p[0].at * Expr(window.step) + Expr(last.lower + phase);
         valid = of_row;
         conditions(last, value);
+        if (cut)
+          valid.push_back({value, Expr(last.lower), Expr(last.lower + last.extent)});
         std::vector<Guard> mask = valid;
         mask.insert(mask.end(), p[0].mask.begin(), p[0].mask.end());
         ValueId v = b.load(emitter.operand_buffer(operand), offset + Expr(last.stride) * value,
