@@ -59,7 +59,9 @@ public:
   }
 
   /// The work of a point of the stored value that takes most.
-  double largest() const { return *std::max_element(flops_.begin(), flops_.end()); }
+  double largest() const {
+    return flops_.empty() ? 0 : *std::max_element(flops_.begin(), flops_.end());
+  }
 
   /// Values that are cheaper to recompute, each given those found before it. Readers come first.
   std::set<NodeId> cheaper_recomputed(const PartitionChoices& choices) {
