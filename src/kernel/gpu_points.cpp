@@ -32,7 +32,7 @@ constexpr std::int64_t kThreadsForTerms = 128;
 constexpr std::int64_t kSidesOfTiles = 4, kTermsOfTiles = 4;
 /// Lines of memory that a warp may touch, by those that it would touch if what it reads lay side by
 /// side.
-constexpr std::int64_t kMostLines = 4, kLineBytes = 128;
+constexpr std::int64_t kMostLines = 4, kPointLine = 128; // bytes
 constexpr int kThreadsReadingTogether = 32;
 /// Bytes of what all results share, as weights, that stay in a multiprocessor's first cache; how
 /// many lines of it cost as much as one of memory; and lines that it gives a second.
@@ -153,15 +153,15 @@ bool reads_together(const Region& region, const PointFacts& f, int lanes) {
         const std::int64_t n = at[i].value() * (axis == f.tile ? lanes : 1);
         const std::optional<std::int64_t> stride = stride_along(axis);
         varies = varies || (n > 0 && stride != 0);
-        place += n * size * stride.value_or(kLineBytes);
+        place += n * size * stride.value_or(kPointLine);
       }
-      lines.insert(place / kLineBytes);
+      lines.insert(place / kPointLine);
     }
     const std::int64_t line = cached ? kCachedLines : 1;
     touched += times * ((std::int64_t(lines.size()) + line - 1) / line);
     least +=
         times *
-        (varies ? std::max<std::int64_t>(kThreadsReadingTogether * lanes * size / kLineBytes, 1)
+        (varies ? std::max<std::int64_t>(kThreadsReadingTogether * lanes * size / kPointLine, 1)
                 : 1);
   };
   for (const Stage& stage : region.stages)
