@@ -217,6 +217,8 @@ struct WindowedProblem {
 /// elements that lie apart or behind conditions, by its lanes. The numbers are fitted to
 /// measurements.
 constexpr double kGather = 1.5, kNarrowGather = 2;
+/// Cycles in which a register tile finds where in a copy a step of the depth lies.
+constexpr double kPlaceOfStep = 5;
 
 double cycles_of_packing(const Region& region, const ContractionForm& form, const Problem& p) {
   const Factor factor = factor_of(region, form, form.right);
@@ -363,8 +365,12 @@ std::vector<Schedule> contraction_space(const Region& region, const ContractionF
     const auto windowed = register_tiles(w->problem);
     const double apart = tiles[0].cost * double(p.depth * p.batch) +
                          cycles_of_packing(region, form, p) * double(p.batch),
+                 places = kPlaceOfStep * double(ceil_quotient(w->problem.rows, windowed[0].mr)) *
+                          double(ceil_quotient(w->problem.columns,
+                                               std::int64_t(windowed[0].nv) * w->problem.lanes)),
                  together =
-                     windowed[0].cost * double(w->problem.depth * w->problem.batch) + w->copied;
+                     (windowed[0].cost + places) * double(w->problem.depth * w->problem.batch) +
+                     w->copied;
     // Pairs multiply twice as fast: there, windows are for searches.
     const auto place =
         !p.pairs && together < apart ? space.begin() + std::ptrdiff_t(first) : space.end();
