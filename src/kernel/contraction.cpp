@@ -701,20 +701,6 @@ constexpr std::int64_t kMostProducts = 1024, kMostBytes = 512 << 20;
 /// Columns of a block for which a worker packs by itself.
 constexpr std::int64_t kFrugalColumns = 512;
 
-/// Of packed panels and waiting sums, about; unknown sizes are taken for a thousand.
-double worker_bytes(const ContractionForm& form, const Tiles& t) {
-  const auto size = [](const Expr& e) { return double(e.constant().value_or(1024)); };
-  const double rows = std::min(double(t.mc), size(form.rows.extent) + t.mr),
-               columns = std::min(double(t.nc), size(form.columns.extent) + t.nr()),
-               depth = std::max(double(t.kc), size(steps_of(form, t)));
-  double elements = depth > double(t.kc) ? rows * columns : 0;
-  if (t.own_left)
-    elements += rows * double(t.kc);
-  if (!t.shared)
-    elements += (t.pack_left ? rows * depth : 0) + (t.pack_right ? columns * depth : 0);
-  return elements * double(size_of(form.accumulator));
-}
-
 class ContractionGenerator : public Generator {
 public:
   std::string name() const override { return "contraction"; }
@@ -784,30 +770,7 @@ public:
     const FoundContraction found = find_contraction(region, false, true);
     if (!found.ok || is_dots(found.form))
       return {};
-    const ContractionForm& form = found.form;
-    const auto memory = memory_of(region, form, form.right);
-    if (!memory || form.right.tile > 0 || form.columns.axes.size() != 1 ||
-        !contains(*memory, form.columns.axes.back()))
-      return {};
-    std::vector<LayoutWish> wishes;
-    const auto wish = [&](std::int64_t tile, bool pairs, std::string what) {
-      wishes.push_back({operand_of(region, form, form.right),
-                        in_panels(region, form, form.columns, *memory, tile, pairs),
-                        std::move(what)});
-    };
-    const bool matrix = matrix_refused(region, form, target).empty() &&
-                        form.depth.extent.divisor() % (2 * kChunk) == 0;
-    const bool pairs =
-        pairs_refused(region, form, target).empty() && form.depth.extent.divisor() % 2 == 0;
-    if (form.depth.axes.size() == 1 && (matrix || pairs)) {
-      const std::int64_t tile = matrix ? 2 * kChunk : preferred_tile(form, target, true);
-      wish(tile, true, fmt::format("panels of {} pairs", tile));
-    }
-    const std::int64_t tile = preferred_tile(form, target, false);
-    wish(tile, false, fmt::format("panels of {}", tile));
-    if (form.right.order != Side::Order::Panel)
-      wish(0, false, "transposed order");
-    return wishes;
+    return panels_of_right(region, found.form, target);
   }
 
 private:

@@ -1,6 +1,10 @@
 #include "kernel/contraction_layouts.h"
 
 #include "kernel/analysis.h"
+#include "kernel/contraction_tiles.h"
+#include "kernel/tile_products.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -224,6 +228,33 @@ Layout along_depth(const Region& region, const ContractionForm& form, const Axis
   make.digits(group.axes);
   make.digits(form.depth.axes);
   return make.layout;
+}
+
+std::vector<LayoutWish> panels_of_right(const Region& region, const ContractionForm& form,
+                                        const Target& target) {
+  const auto memory = memory_of(region, form, form.right);
+  if (!memory || form.right.tile > 0 || form.columns.axes.size() != 1 ||
+      !contains(*memory, form.columns.axes.back()))
+    return {};
+  std::vector<LayoutWish> wishes;
+  const auto wish = [&](std::int64_t tile, bool pairs, std::string what) {
+    wishes.push_back({operand_of(region, form, form.right),
+                      in_panels(region, form, form.columns, *memory, tile, pairs),
+                      std::move(what)});
+  };
+  const bool matrix = matrix_refused(region, form, target).empty() &&
+                      form.depth.extent.divisor() % (2 * kChunk) == 0;
+  const bool pairs =
+      pairs_refused(region, form, target).empty() && form.depth.extent.divisor() % 2 == 0;
+  if (form.depth.axes.size() == 1 && (matrix || pairs)) {
+    const std::int64_t tile = matrix ? 2 * kChunk : preferred_tile(form, target, true);
+    wish(tile, true, fmt::format("panels of {} pairs", tile));
+  }
+  const std::int64_t tile = preferred_tile(form, target, false);
+  wish(tile, false, fmt::format("panels of {}", tile));
+  if (form.right.order != Side::Order::Panel)
+    wish(0, false, "transposed order");
+  return wishes;
 }
 
 } // namespace egret::kernel

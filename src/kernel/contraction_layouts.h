@@ -3,6 +3,7 @@
 
 #include "kernel/contraction_form.h"
 #include "kernel/layouts.h"
+#include "kernel/target.h"
 
 #include <array>
 #include <optional>
@@ -42,6 +43,10 @@ int axis_to_copy_along(const Region& region, const ContractionForm& form);
 /// an operand in some order.
 std::optional<std::array<int, 2>> axes_to_copy_sides_along(const Region& region,
                                                            const ContractionForm& form);
+
+/// The right side in the panels that a CPU would pack it into, of each slice for itself.
+std::vector<LayoutWish> panels_of_right(const Region& region, const ContractionForm& form,
+                                        const Target& target);
 
 /// The operand that a side is a load of.
 int operand_of(const Region& region, const ContractionForm& form, const Side& side);

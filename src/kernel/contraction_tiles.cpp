@@ -1,5 +1,6 @@
 #include "kernel/contraction_tiles.h"
 
+#include "kernel/contraction_pack.h"
 #include "kernel/contraction_window.h"
 #include "support/checked.h"
 
@@ -472,6 +473,19 @@ std::int64_t preferred_tile(const ContractionForm& form, const Target& target, b
     if (tile.cost < kAlmost * tiles[0].cost && p.columns % (std::int64_t(tile.nv) * p.lanes) == 0)
       return std::int64_t(tile.nv / p.slices) * p.lanes;
   return std::int64_t(tiles[0].nv / p.slices) * p.lanes;
+}
+
+double worker_bytes(const ContractionForm& form, const Tiles& t) {
+  const auto size = [](const Expr& e) { return double(e.constant().value_or(1024)); };
+  const double rows = std::min(double(t.mc), size(form.rows.extent) + t.mr),
+               columns = std::min(double(t.nc), size(form.columns.extent) + t.nr()),
+               depth = std::max(double(t.kc), size(steps_of(form, t)));
+  double elements = depth > double(t.kc) ? rows * columns : 0;
+  if (t.own_left)
+    elements += rows * double(t.kc);
+  if (!t.shared)
+    elements += (t.pack_left ? rows * depth : 0) + (t.pack_right ? columns * depth : 0);
+  return elements * double(size_of(form.accumulator));
 }
 
 } // namespace egret::kernel

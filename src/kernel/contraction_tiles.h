@@ -74,4 +74,7 @@ std::vector<Schedule> contraction_space(const Region& region, const ContractionF
 /// Columns (of one slice) that a panel of the right side should hold for such a product.
 std::int64_t preferred_tile(const ContractionForm& form, const Target& target, bool pairs);
 
+/// Bytes of a worker's packed panels and waiting sums, about; unknown sizes are taken for 1024.
+double worker_bytes(const ContractionForm& form, const Tiles& tiles);
+
 } // namespace egret::kernel
