@@ -25,15 +25,43 @@ constexpr std::int64_t kStagingBytes = 16 * (128 + 16);
 struct GpuProblem {
   std::int64_t rows, columns, depth, batch;
   std::int64_t cores;
+  double results = 0; ///< steps of the depth that take as long as an element's results
 };
 
-GpuProblem problem_of(const ContractionForm& form, const Target& target) {
+/// What a tile's results take when nothing hides it, fitted to products of GPT-2's layers on an
+/// H200: bytes that are stored and read for an element, and additions.
+double steps_of_results(const Region& region, const ContractionForm& form) {
+  constexpr double kByte = 30, kAddition = 8;
+  double bytes = 0;
+  for (const Output& out : region.outputs)
+    bytes += double(size_of(out.dtype));
+  const auto size = [&](const std::vector<int>& axes) {
+    double n = 1;
+    for (int a : axes)
+      n *= double(usual_size(region.axes[std::size_t(a)].extent));
+    return n;
+  };
+  const double results = size(result_axes(region.stages[std::size_t(form.stage)]));
+  for (std::size_t s = std::size_t(form.stage) + 1; s < region.stages.size(); ++s)
+    for (const Load& load : region.stages[s].loads)
+      if (load.source == Source::Operand) {
+        const Operand& from = region.operands[std::size_t(load.number)];
+        double elements = 1;
+        for (const Expr& e : from.shape)
+          elements *= double(usual_size(e));
+        bytes += double(size_of(from.dtype)) * std::min(1.0, elements / std::max(results, 1.0));
+      }
+  return kByte * bytes + kAddition * form.epilogue_flops;
+}
+
+GpuProblem problem_of(const Region& region, const ContractionForm& form, const Target& target) {
   GpuProblem p;
   p.rows = usual_size(form.rows.extent);
   p.columns = usual_size(form.columns.extent);
   p.depth = usual_size(form.depth.extent);
   p.batch = usual_size(form.batch.extent);
   p.cores = target.workers;
+  p.results = steps_of_results(region, form);
   return p;
 }
 
@@ -41,7 +69,9 @@ GpuProblem problem_of(const ContractionForm& form, const Target& target) {
 /// is work for all.
 struct Offer {
   int bm, bn, bk, stages, warps_m, warps_n;
-  double cost; ///< of a product, relative
+  double cost;   ///< of a product, relative
+  int turns = 1; ///< sets of consumers that take such tiles in turn
+  int elements() const { return bm * bn * turns; }
 };
 
 constexpr Offer kFmaOffers[] = {
@@ -64,6 +94,8 @@ constexpr Offer kWgmmaOffers[] = {
     {64, 8, 64, 14, 1, 1, 12.0},
     {64, 256, 64, 5, 1, 1, 1.35},
     {256, 64, 64, 4, 2, 1, 1.5},
+    {128, 128, 64, 6, 1, 1, 1.045, 2},
+    {64, 256, 64, 4, 1, 1, 1.12, 2},
 };
 constexpr Offer kMmaOffers[] = {
     {128, 128, 64, 3, 2, 2, 1.02}, {128, 256, 32, 4, 2, 4, 1.0}, {128, 128, 32, 4, 2, 2, 1.05},
@@ -78,18 +110,35 @@ constexpr double kBarrier = 1e7, kAddedShare = 640;
 
 /// Time of the whole problem with a tile, in products of one core: what the busiest core does.
 double time_of(const GpuProblem& p, const Offer& o, GpuUnit unit, std::int64_t split) {
-  const double tiles = double(ceil_quotient(p.rows, o.bm)) *
-                       double(ceil_quotient(p.columns, o.bn)) * double(p.batch) * double(split);
+  const double tiles = std::ceil(double(ceil_quotient(p.rows, o.bm)) *
+                                 double(ceil_quotient(p.columns, o.bn)) * double(p.batch) *
+                                 double(split) / o.turns);
   const double depth = std::ceil(double(p.depth) / double(split) / o.bk) * o.bk;
   // A second block on a core costs less than a second core would gain.
   const double waves = std::ceil(tiles / double(p.cores));
-  const double fill = (o.stages + 2.0) * o.bk; // before the first and after the last product
-  const double products = waves * double(o.bm) * o.bn * o.cost * (depth + fill);
+  // Before the first and after the last product; sets that take turns fill the ring for each other.
+  const double fill = ((o.turns > 1 ? std::min(o.stages, 4) : o.stages) + 2.0) * o.bk;
+  const double products = waves * double(o.elements()) * o.cost * (depth + fill);
   if (split == 1)
     return products;
   if (unit == GpuUnit::Wgmma) // a barrier of the grid, behind which all blocks add shares up
     return products + kBarrier + tiles * double(o.bm) * o.bn / double(p.cores) * kAddedShare;
   return products + double(o.bm) * o.bn * double(split) * 24;
+}
+
+/// What is saved of the time of the results, which others do not count, where sets of consumers
+/// take turns: a set works on them alone, while the next one multiplies.
+/// turns: a set works on them alone, while the next one multiplies.
+double hidden_of(const GpuProblem& p, const Offer& o) {
+    return 0;
+  // Half of the threads need somewhat more than twice the time.
+  constexpr double kAlone = 2.2;
+  const double tiles = double(ceil_quotient(p.rows, o.bm)) *
+                       double(ceil_quotient(p.columns, o.bn)) * double(p.batch),
+               waves = std::ceil(tiles / o.turns / double(p.cores)),
+               products = double(p.depth) * o.cost,
+               seen = std::max(0.0, (kAlone * p.results - products) / o.turns);
+  return (waves - 1) * double(o.elements()) * std::max(0.0, p.results - seen);
 }
 
 /// The same when the last wave's tiles are cut along the depth, and into how many shares.
@@ -174,6 +223,8 @@ Schedule schedule_of(const GpuProblem& p, const Offer& o, GpuUnit unit, std::int
     s.mma = "wgmma";
     s.order_group = std::min<std::int64_t>(16, ceil_quotient(p.rows, o.bm));
     s.knobs.erase("wn");
+    if (o.turns > 1)
+      k["pingpong"] = o.turns;
   }
   if (unit != GpuUnit::Fma)
     k["staged"] = 1;
@@ -202,6 +253,7 @@ FoundTiles gpu_tiles_of(const Schedule& schedule, const Region& region, const Co
   t.group = std::max<std::int64_t>(schedule.order_group, 1);
   t.split = std::clamp<std::int64_t>(schedule.split_reduce, 1, 256);
   t.shares = schedule.knob("streamk", 0);
+  t.turns = knob("pingpong", 1, 4);
   const std::int64_t shared =
       target.block_shared_bytes > 0 ? target.block_shared_bytes : kSharedBytes;
   std::int64_t bytes = std::int64_t(size_of(form.accumulator));
@@ -248,6 +300,8 @@ FoundTiles gpu_tiles_of(const Schedule& schedule, const Region& region, const Co
   t.staged = t.staged && slices == 1;
   if (t.shares > 0 && t.unit != GpuUnit::Wgmma)
     found.reason = "streamk is of wgmma alone";
+  if (t.turns > 1 && t.unit != GpuUnit::Wgmma)
+    found.reason = "pingpong is of wgmma alone";
   if (t.stages < 2)
     found.reason = "less than two pieces of shared memory";
   if (t.threads() > 1024)
@@ -306,13 +360,14 @@ bool has_known_sizes(const ContractionForm& form) {
 
 struct Choice {
   Schedule schedule;
-  double time; ///< in products of one core
+  double time;       ///< in products of one core, without what results take
+  double hidden = 0; ///< of the latter
 };
 
 /// All that are offered, ordered by time.
 std::vector<Choice> choices_of(const Region& region, const ContractionForm& form,
                                const Target& target) {
-  const GpuProblem p = problem_of(form, target);
+  const GpuProblem p = problem_of(region, form, target);
   std::vector<Choice> choices;
   SwizzledSides sides(region, form);
   const auto add = [&](std::span<const Offer> offers, GpuUnit unit, double scale) {
@@ -327,7 +382,6 @@ std::vector<Choice> choices_of(const Region& region, const ContractionForm& form
             continue;
           const double factor = way.cost * (swap ? 1.02 * scale : scale),
                        time = time_of(q, o, unit, 1);
-          const Streamed cut = streamed(q, o);
           const auto offer = [&](double takes, std::int64_t shares, std::int64_t split = 1) {
             choices.push_back({schedule_of(q, o, unit, split), factor * takes});
             auto& knobs = choices.back().schedule.knobs;
@@ -337,6 +391,10 @@ std::vector<Choice> choices_of(const Region& region, const ContractionForm& form
               knobs["streamk"] = shares;
           };
           offer(time, 0);
+          choices.back().hidden = factor * hidden_of(q, o);
+          if (o.turns > 1) // whole tiles only
+            continue;
+          const Streamed cut = streamed(q, o);
           const std::int64_t split = best_split(q, o, unit);
           if (split > 1)
             offer(time_of(q, o, unit, split), 0, split);
@@ -368,7 +426,9 @@ std::vector<Choice> choices_of(const Region& region, const ContractionForm& form
   if (form.columns.slices > 1)
     add(offers_of_slices(form, GpuUnit::Fma), GpuUnit::Fma, 12.0);
   std::stable_sort(choices.begin(), choices.end(),
-                   [](const Choice& a, const Choice& b) { return a.time < b.time; });
+                   [](const Choice& a, const Choice& b) {
+                     return a.time - a.hidden < b.time - b.hidden;
+                   });
   return choices;
 }
 } // namespace

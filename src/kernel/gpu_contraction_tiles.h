@@ -32,7 +32,12 @@ struct GpuTiles {
   std::int64_t shares = 0;
   bool staged = false; ///< results go through shared memory, to be stored in wide pieces
   int producers = 0;   ///< warp groups that only copy: the block's first threads
-  int consumer_threads() const { return (unit == GpuUnit::Wgmma ? 128 : 32 * warps_n) * warps_m; }
+  /// Ping-pong (CUTLASS's name of it): so many sets of consumers take whole tiles in turn, so that
+  /// one multiplies while the other makes and stores the results of the tile before.
+  int turns = 1;
+  int consumer_threads() const {
+    return (unit == GpuUnit::Wgmma ? 128 : 32 * warps_n) * warps_m * turns;
+  }
   int copy_threads() const { return kCopyThreads * producers; }
   int threads() const { return copy_threads() + consumer_threads(); }
 };

@@ -26,7 +26,8 @@ public:
   GroupSums(Emitter& emitter, const ContractionForm& form, const GpuTiles& tiles, TileSums* sink)
       : GpuSums(emitter, form, tiles), sink_(sink),
         pieces_(tiles.bm / tiles.warps_m / kProductRows), across_(tiles.bn / 8),
-        row_((floordiv(thread_, 128) - Expr(tiles.producers)) * Expr(pieces_ * kProductRows)) {
+        row_(floormod(floordiv(thread_, 128) - Expr(tiles.producers), tiles.warps_m) *
+             Expr(pieces_ * kProductRows)) {
     make_variables(pieces_ * across_, 4);
     if (sink_ == nullptr)
       fragments_.emplace(emitter, form, tiles);
@@ -162,6 +163,8 @@ public:
         parity_(b_.variable({DType::I32, 1})) {
     full_ = b_.shared("full", DType::U64, t_.stages);
     empty_ = b_.shared("empty", DType::U64, t_.stages);
+    if (t_.turns > 1)
+      order_ = b_.shared("order", DType::U64, t_.turns);
   }
 
   KernelProgram run() {
@@ -173,7 +176,7 @@ public:
     const TileOrder order(f_, t_.bm, t_.bn, t_.group);
     parts_ = ceildiv(f_.depth.extent, t_.bk);
     const WorkItems items(order.count(), parts_, t_);
-    launch.workers = max(items.count(), Expr(1));
+    launch.workers = max(ceildiv(items.count(), Expr(t_.turns)), Expr(1));
     if (items.cuts()) {
       partial_ = b_.workspace("partial", f_.accumulator,
                               items.slots() * Expr(std::int64_t(t_.bm) * t_.bn));
@@ -185,6 +188,8 @@ public:
                          (bulk_bytes() > 0 ? 1 : 0) + (copies_ ? t_.copy_threads() : 0));
         b_.mbarrier_init(empty_, Expr(i), t_.warps_m);
       }
+      for (int i = 0; i < t_.turns && order_ >= 0; ++i)
+        b_.mbarrier_init(order_, Expr(i), t_.warps_m);
     });
     b_.barrier();
     const Expr group = floordiv(thread_, 128), producers(t_.producers);
@@ -218,7 +223,8 @@ private:
 
   /// Accumulators of many columns need more registers than an even share.
   bool moves_registers() const {
-    return t_.warps_m >= 2 && t_.bm / t_.warps_m / kProductRows * t_.bn >= (sink_ ? 256 : 192) &&
+    return t_.consumer_threads() >= 256 &&
+           t_.bm / t_.warps_m / kProductRows * t_.bn >= (sink_ ? 256 : 192) &&
            copying_registers() < launched_registers();
   }
 
@@ -275,7 +281,15 @@ private:
   }
 
   void each_part(const WorkItems& items, const std::function<void(const WorkItems::Part&)>& body) {
-    b_.grid_loop(items.count(), [&](const Expr& item) { items.each_part(b_, item, body); });
+    if (t_.turns == 1)
+      return b_.grid_loop(items.count(),
+                          [&](const Expr& item) { items.each_part(b_, item, body); });
+    const Expr turns(t_.turns); // those of all turns lie side by side
+    b_.grid_loop(ceildiv(items.count(), turns), [&](const Expr& turn) {
+      const Expr first = turn * turns;
+      b_.loop(first, min(first + turns, items.count()), Expr(1), items.count(), Bind::Serial,
+              [&](const Expr& item) { items.each_part(b_, item, body); });
+    });
   }
 
   void consume(const TileOrder& order, const WorkItems& items) {
@@ -283,12 +297,13 @@ private:
       b_.reallocate_registers(multiplying_registers(), true);
     const DType element = factor_of(r_, f_, f_.left).dtype;
     const VarId previous = b_.variable({DType::I32, 1});
-    const Expr in_group = floormod(thread_, 128);
+    const Expr in_group = floormod(thread_, 128), turns(t_.turns),
+               set = floordiv(thread_ - Expr(t_.copy_threads()), 128 * t_.warps_m);
     const auto release = [&] {
       const Expr stage = value_symbol(b_.read(previous));
       b_.when({{in_group, Expr(0), Expr(1)}}, [&] { b_.mbarrier_arrive(empty_, stage); });
     };
-    each_part(items, [&](const WorkItems::Part& work) {
+    const auto multiply = [&](const WorkItems::Part& work) {
       GpuTile tile = order.at(r_, work.tile);
       tile.share = work.share;
       b_.loop(work.begin, work.end, Expr(1), parts_, Bind::Serial, [&](const Expr& part) {
@@ -308,6 +323,9 @@ private:
         b_.set(previous, at);
         advance();
       });
+      if (t_.turns > 1)
+        b_.when({{in_group, Expr(0), Expr(1)}},
+                [&] { b_.mbarrier_arrive(order_, floormod(set + Expr(1), t_.turns)); });
       b_.matrix_wait(0);
       release();
       if (!items.cuts()) {
@@ -317,7 +335,33 @@ private:
       const Expr steps = work.end - work.begin;
       b_.when({{steps, parts_, parts_ + Expr(1)}}, [&] { sums_.deliver(tile); });
       b_.when({{steps, Expr(1), parts_}}, [&] { combine(items, work, tile); });
+    };
+    if (t_.turns == 1)
+      return each_part(items, multiply);
+    // A set's products begin behind the last ones of the set before: by then the pieces of one
+    // round of the ring before its own are full, so that parities tell its rounds apart.
+    const VarId phase = b_.variable({DType::I32, 1});
+    b_.set(phase, b_.index(floordiv(turns - Expr(1) - set, turns - Expr(1)), DType::I32, 1));
+    pass(set);
+    b_.grid_loop(ceildiv(items.count(), turns), [&](const Expr& turn) {
+      const Expr item = turn * turns + set;
+      b_.when({{item, Expr(0), items.count()}}, [&] {
+        const ValueId now = b_.read(phase);
+        b_.mbarrier_wait(order_, set, now);
+        b_.set(phase, b_.apply(Op::Xor, DType::I32, {now, i32(1)}));
+        items.each_part(b_, item, multiply);
+        pass(turns - Expr(1));
+      });
     });
+  }
+
+  /// Goes on in the ring behind so many tiles that others multiply.
+  void pass(const Expr& tiles) {
+    const Expr at = value_symbol(b_.read(stage_)) + tiles * parts_;
+    const Expr round = floormod(value_symbol(b_.read(parity_)) + floordiv(at, t_.stages), 2);
+    const ValueId parity = b_.index(round, DType::I32, 1);
+    b_.set(stage_, b_.index(floormod(at, t_.stages), DType::I32, 1));
+    b_.set(parity_, parity);
   }
 
   /// Parts of one tile meet in memory: the block that comes last adds them up in order.
@@ -347,6 +391,7 @@ private:
   Expr thread_, parts_;
   VarId stage_, parity_; ///< of the ring: its next piece, and the parity of the phase to wait for
   int full_ = -1, empty_ = -1;
+  int order_ = -1; ///< of sets that take turns: may set i begin to multiply?
   int partial_ = -1, counter_ = -1; ///< of tiles that are cut along the depth
 };
 
@@ -373,6 +418,8 @@ Lowered lower_wgmma(const Region& region, const ContractionForm& found, const Gp
     return {false, {}, "more pieces than the threads that copy have registers for"};
   if (is_empty(region, result_axes(region.stages[form.stage])) || form.depth.extent.lower() < 1)
     return {false, {}, "a depth that may be empty"};
+  if (tiles.turns > 1 && (sums || tiles.split > 1 || tiles.shares > 0))
+    return {false, {}, "tiles in turn are whole ones that are stored"};
   if (tiles.split > 1 || tiles.shares > 0) {
     const TileOrder order(form, tiles.bm, tiles.bn, tiles.group);
     const auto count = order.count().constant(), depth = form.depth.extent.constant();

@@ -98,7 +98,8 @@ TEST(CudaText, OnlyWhatIsRoundedToSixteenBitsIsMadeQuickly) {
   for (auto [op, quick] : {std::pair{Op::Div, "eg_narrow_div("},
                            {Op::Recip, "eg_narrow_div("},
                            {Op::Exp, "__expf("},
-                           {Op::Sigmoid, "eg_narrow_sigmoid("}}) {
+                           {Op::Sigmoid, "eg_narrow_sigmoid("},
+                           {Op::Tanh, "eg_narrow_tanh("}}) {
     for (DType stored : {DType::BF16, DType::F16})
       EXPECT_NE(text_of(op, stored, false).find(quick), std::string::npos);
     EXPECT_EQ(text_of(op, DType::F32, false).find(quick), std::string::npos);
@@ -259,6 +260,31 @@ TEST(CudaText, QuickRootsOfSpecialNumbers) {
   for (float x :
        {0x1p-149f, 0x1.8p-130f, 0x1p-101f, 0x1.fffffep127f, 0x1p101f, 0x1p100f, 0x1p-100f})
     EXPECT_EQ(quick_root(x, 0), std::sqrt(x)) << x;
+}
+
+/// What the text of kernels computes, the reciprocal moved by `units` in its last place.
+float narrow_tanh(float x, int units) {
+  const float e = std::exp2(std::fabs(x) * 2.88539008f);
+  float r = 1 / (1 + e);
+  for (int i = 0; i < std::abs(units); ++i)
+    r = std::nextafter(r, units < 0 ? 0.0f : 1.0f);
+  using std::copysign, std::fma;
+  EGRET_NARROW_TANH
+}
+
+TEST(CudaText, NarrowTangentsAreTangents) {
+  for (int units = -2; units <= 2; ++units)
+    for (float x = 1e-30f; x < 100; x *= 1.0007f)
+      for (const float sign : {1.0f, -1.0f}) {
+        const double right = std::tanh(double(sign * x));
+        ASSERT_LE(std::fabs(narrow_tanh(sign * x, units) - right), 0x1p-17 * std::fabs(right)) << x;
+      }
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(narrow_tanh(kInfinity, 0), 1.0f);
+  EXPECT_EQ(narrow_tanh(-kInfinity, 0), -1.0f);
+  EXPECT_TRUE(std::isnan(narrow_tanh(std::numeric_limits<float>::quiet_NaN(), 0)));
+  EXPECT_TRUE(std::signbit(narrow_tanh(-0.0f, 0)));
+  EXPECT_EQ(narrow_tanh(-0.0f, 0), 0.0f);
 }
 
 } // namespace

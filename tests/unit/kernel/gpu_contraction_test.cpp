@@ -211,6 +211,44 @@ TEST(GpuContraction, WarpGroupsMultiplyWhatThreadsCopy) {
   check(plain(sizes("mk", "nk", "mn", m, 72, k), DType::BF16), kWgmma, 2, dims);
 }
 
+TEST(GpuContraction, WarpGroupsTakeTilesInTurn) {
+  const std::string turns = "bm=64 bn=64 wm=1 pingpong=2 @mma=wgmma @order=fixed/2 ";
+  for (const int workers : {1, 3})
+    for (const auto& form : kForms) {
+      check(plain(sizes(form[0], form[1], "mn", 200, 136, 136), DType::BF16), turns + "stages=2",
+            workers);
+      check(plain(sizes(form[0], form[1], "mn", 72, 200, 328), DType::F16),
+            turns + "staged=1 stages=3", workers);
+      // Fewer pieces than the ring has, and one tile.
+      check(plain(sizes(form[0], form[1], "mn", 200, 72, 64), DType::BF16), turns + "stages=5",
+            workers);
+      check(plain(sizes(form[0], form[1], "mn", 40, 64, 264), DType::BF16), turns + "stages=4",
+            workers);
+    }
+  // Consumers get registers from producers; two groups of a tile, three sets; pieces by threads.
+  check(plain(sizes("mk", "nk", "mn", 300, 264, 136), DType::BF16),
+        "bm=128 bn=128 stages=3 staged=1 wm=1 pingpong=2 @mma=wgmma", 2);
+  check(plain(sizes("mk", "nk", "mn", 600, 72, 136), DType::BF16),
+        "bm=128 bn=64 stages=2 staged=1 wm=2 pingpong=2 @mma=wgmma", 1);
+  check(plain(sizes("mk", "nk", "mn", 600, 72, 136), DType::BF16),
+        "bm=64 bn=64 stages=2 wm=1 pingpong=3 @mma=wgmma", 1);
+  check(plain(sizes("mk", "nk", "mn", 210, 140, 70), DType::BF16), turns + "stages=3", 2);
+  const Expr m = Expr::symbol("m", 1, 1000), k = Expr::symbol("k", 4, 1000, 4);
+  backend::reference::Bindings dims;
+  dims.set(m, 245);
+  dims.set(k, 332);
+  check(plain(sizes("mk", "nk", "mn", m, 72, k), DType::BF16), turns + "stages=3", 2, dims);
+  const auto reason = [](const std::string& schedule) {
+    return kernel::gpu_contraction_generator()
+        .lower(plain(sizes("mk", "kn", "mn", 200, 136, 512), DType::BF16),
+               kernel::parse_schedule("gpu_contraction " + schedule), gpu())
+        .reason;
+  };
+  EXPECT_EQ(reason(turns + "stages=2 @split_reduce=2"),
+            "tiles in turn are whole ones that are stored");
+  EXPECT_EQ(reason(kMma + " pingpong=2"), "pingpong is of wgmma alone");
+}
+
 TEST(GpuContraction, WarpGroupsShareTheDepthOut) {
   for (const int workers : {1, 3, 5}) {
     check(plain(sizes("mk", "nk", "mn", 72, 136, 328), DType::BF16), kWgmma + " @split_reduce=3",
