@@ -8,7 +8,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -18,7 +20,7 @@ struct Convolution {
   std::int64_t batch = 1, channels = 1, outputs = 1;
   std::vector<std::int64_t> sizes, kernel, stride, padding, dilation; ///< by spatial axis
   DType dtype = DType::BF16;
-  bool channels_last = false; ///< in memory
+  bool channels_last = false; ///< in memory, of the data and of the gradient of the result
   bool weight_last = false;   ///< likewise, the weight's
 
   std::string text() const {
@@ -64,7 +66,14 @@ inline ir::Graph convolution_graph(const Convolution& c, bool with_gradients) {
   if (!with_gradients)
     return g;
   const std::vector<ir::NodeId> results = g.outputs, inputs = g.inputs();
-  const ir::NodeId seed = g.input("seed", g[results[0]].dtype, g[results[0]].shape);
+  Shape memory = g[results[0]].shape; // of the gradient, as the data's
+  std::vector<std::int64_t> order(memory.size());
+  std::iota(order.begin(), order.end(), 0);
+  if (c.channels_last) {
+    std::rotate(memory.begin() + 1, memory.begin() + 2, memory.end());
+    std::rotate(order.begin() + 1, order.end() - 1, order.end());
+  }
+  const ir::NodeId seed = g.permute(g.input("seed", g[results[0]].dtype, memory), order);
   for (const ir::NodeId id : gradients(g, results, std::vector{seed}, inputs))
     g.outputs.push_back(id);
   return g;

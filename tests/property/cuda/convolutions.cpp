@@ -4,6 +4,7 @@
 #include "backend/cuda/render.h"
 #include "backend/cuda/target.h"
 #include "compiler/compile.h"
+#include "compiler/placed_products.h"
 #include "egret/error.h"
 #include "kernel/contraction_layouts.h"
 #include "kernel/families.h"
@@ -179,6 +180,57 @@ TEST(Convolutions, WindowsAreCopiedForQueuedProducts) {
   EXPECT_GE(copied, 32);
 }
 
+/// The gradient by the data as one sum of products.
+ir::Graph data_gradient(const Convolution& c) {
+  ir::Graph g = testing::convolution_graph(c, true);
+  g.outputs = {g.outputs.at(1)};
+  return compiler::with_placed_products(ir::without_dead_code(g), backend::cuda::known_target(90));
+}
+
+/// Of windows one apart and, by a batch of phases, of others.
+TEST(Convolutions, GradientsByTheDataAreQueuedProductsOfWindows) {
+  int copied = 0;
+  for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+    testing::Rng random(seed);
+    Convolution c = random_convolution(random);
+    c.channels = 8 * (1 + random.below(5));
+    c.outputs = 8 * (1 + random.below(5));
+    c.channels_last = c.weight_last = true;
+    for (std::size_t i = 0; i < c.kernel.size(); ++i) {
+      c.kernel[i] = 2 + random.below(2);
+      c.stride[i] = seed % 3 == 0 ? 2 : 1;
+      c.dilation[i] = c.stride[i] > 1 ? 1 : c.dilation[i];
+      c.padding[i] = random.below(2);
+      c.sizes[i] += 3;
+    }
+    const ir::Graph g = data_gradient(c);
+    copied += check_queued(g, seed,
+                           {seed % 2 ? "bm=64 bn=64 stages=2 wm=1 @mma=wgmma"
+                                     : "bm=64 bn=32 stages=3 staged=1 swap=1 wm=1 @mma=wgmma"},
+                           fmt::format("seed {}: {}", seed, c.text()));
+    if (seed % 4 == 0)
+      check_contractions(g, seed, fmt::format("seed {}: {}", seed, c.text()));
+  }
+  EXPECT_GE(copied, 8);
+}
+
+/// Stored are the results alone: neither all windows nor what they add up to.
+TEST(Convolutions, GradientsByTheDataStoreNoWindows) {
+  for (Convolution c : usual_convolutions()) {
+    ir::Graph g = testing::convolution_graph(c, true);
+    g.outputs = {g.outputs.at(1)};
+    double written = 0, result = 2;
+    for (const Expr& e : g[g.outputs[0]].shape)
+      result *= double(e.value());
+    const compiler::Compiled compiled = planned(ir::without_dead_code(g));
+    for (const compiler::KernelReport& k : compiled.report.kernels)
+      if (k.schedule.find("@mma=") != std::string::npos)
+        written += double(k.bytes_written);
+    EXPECT_LE(written, 1.5 * result) << c.text() << "\n" << compiled.report.text();
+    EXPECT_GT(written, 0) << c.text();
+  }
+}
+
 /// Takes a kind of intrinsic out of a program.
 void take_out(kernel::Block& block, kernel::IntrinsicId id) {
   std::erase_if(block, [&](const kernel::Stmt& s) {
@@ -237,7 +289,14 @@ TEST(Convolutions, CopiedSidesCompileWithoutSpills) {
   const kernel::Generator& generator = kernel::gpu_contraction_generator();
   const Convolution c{8, 64, 64, {56, 56}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, DType::BF16, true, true};
   int compiled = 0;
-  for (kernel::Region region : testing::regions_of(testing::convolution_graph(c, true), target)) {
+  std::vector<kernel::Region> regions =
+      testing::regions_of(testing::convolution_graph(c, true), target);
+  Convolution apart = c;
+  apart.stride = {2, 2};
+  for (const Convolution& of : {c, apart})
+    for (kernel::Region& region : testing::regions_of(data_gradient(of), target))
+      regions.push_back(std::move(region));
+  for (kernel::Region region : regions) {
     for (kernel::Operand& operand : region.operands)
       operand.alignment = 64;
     for (const char* tile :
@@ -256,7 +315,7 @@ TEST(Convolutions, CopiedSidesCompileWithoutSpills) {
         EXPECT_EQ(k.spill_stores, 0) << region.name << " " << tile;
     }
   }
-  EXPECT_GE(compiled, 4);
+  EXPECT_GE(compiled, 8);
 }
 
 /// Data and weight's gradient have their channels innermost, whatever the batch is.

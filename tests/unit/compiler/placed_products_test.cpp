@@ -1,0 +1,221 @@
+// Sums of products that windows place: gradients of convolutions by their data, transposed
+// convolutions.
+#include "compiler/placed_products.h"
+
+#include "backend/cuda/target.h"
+#include "backend/reference/compare.h"
+#include "backend/reference/reference.h"
+#include "compiler/affine_view.h"
+#include "egret/functional.h"
+#include "egret/grad.h"
+#include "egret/graph.h"
+#include "support/graph_runner.h"
+#include "support/random_graph.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+namespace egret::compiler {
+namespace {
+
+using ir::Graph;
+using ir::NodeId;
+
+struct Gradient {
+  std::int64_t spatial = 2, size = 9, kernel = 3, stride = 1, padding = 1, dilation = 1, groups = 1;
+  DType dtype = DType::F32;
+  bool last = false; ///< channels, in memory
+
+  std::string text() const {
+    return fmt::format("{}d, {} by {}, stride {}, padding {}, dilation {}, {} groups, {}{}",
+                       spatial, size, kernel, stride, padding, dilation, groups, name_of(dtype),
+                       last ? ", channels last" : "");
+  }
+};
+
+/// The gradient of a convolution by its data.
+Graph graph_of(const Gradient& c) {
+  egret::Graph cx;
+  const std::int64_t result =
+      (c.size + 2 * c.padding - (c.kernel - 1) * c.dilation - 1) / c.stride + 1;
+  const auto shape = [&](std::int64_t first, std::int64_t channels, std::int64_t wide) {
+    Shape s(std::size_t(c.spatial), Expr(wide));
+    s.insert(c.last ? s.end() : s.begin(), Expr(channels));
+    s.insert(s.begin(), Expr(first));
+    return s;
+  };
+  const auto seen = [&](const Tensor& t) {
+    std::vector<std::int64_t> order{0, c.spatial + 1};
+    for (std::int64_t i = 0; i < c.spatial; ++i)
+      order.push_back(i + 1);
+    return c.last ? t.permute(order) : t;
+  };
+  const std::int64_t channels = 4 * c.groups, outputs = 6 * c.groups;
+  const Tensor seed = cx.tensor(shape(2, outputs, result), c.dtype, "seed"),
+               w = cx.tensor(shape(outputs, channels / c.groups, c.kernel), c.dtype, "w");
+  Tensor x = zeros(shape(2, channels, c.size), c.dtype);
+  x.set_requires_grad();
+  const ConvOptions options{.stride = PerAxis(c.stride),
+                            .padding = PerAxis(c.padding),
+                            .dilation = PerAxis(c.dilation),
+                            .groups = c.groups};
+  const Tensor y = c.spatial == 1   ? conv1d(seen(x), seen(w), {}, options)
+                   : c.spatial == 2 ? conv2d(seen(x), seen(w), {}, options)
+                                    : conv3d(seen(x), seen(w), {}, options);
+  const Tensor outputs_of[] = {y}, inputs_of[] = {x}, seeds[] = {seen(seed)};
+  grad(outputs_of, inputs_of, seeds)[0].retrieve();
+  return ir::parse_graph(cx.text());
+}
+
+int count(const Graph& g, Op op) {
+  int n = 0;
+  for (NodeId id = 0; id < g.size(); ++id)
+    n += g[id].op == op;
+  return n;
+}
+
+/// The graph for an H200, whose values are compared.
+Graph placed(const Graph& before, const std::string& what) {
+  Graph after = with_placed_products(before, backend::cuda::known_target(90));
+  ir::verify(after);
+  const auto inputs = testing::random_inputs(before, 5, {.special = false, .range = 1});
+  const auto expected = backend::reference::expect(before, inputs);
+  const auto actual = backend::reference::execute(after, inputs);
+  for (std::size_t o = 0; o < actual.size(); ++o) {
+    const auto result = backend::reference::compare(actual[o], expected[o], "output");
+    EXPECT_TRUE(result.ok) << what << "\n" << result.message << "\n" << ir::print(after);
+  }
+  return after;
+}
+
+TEST(PlacedProducts, OfWindowsOneApartAreOneSum) {
+  for (const DType dtype : {DType::F32, DType::BF16})
+    for (const bool last : {false, true})
+      for (const std::int64_t spatial : {1, 2, 3})
+        for (const std::int64_t dilation : {1, 2})
+          for (const std::int64_t groups : {1, 3}) {
+            if (spatial == 3 && (dilation > 1) != (groups > 1))
+              continue;
+            const Gradient c{.spatial = spatial,
+                             .size = spatial == 3 ? 4 : 8,
+                             .padding = spatial - 1,
+                             .dilation = dilation,
+                             .groups = groups,
+                             .dtype = dtype,
+                             .last = last};
+            const Graph before = graph_of(c), after = placed(before, c.text());
+            EXPECT_EQ(count(before, Op::ReduceSum), 2) << c.text();
+            EXPECT_EQ(count(after, Op::ReduceSum), 1) << c.text();
+          }
+}
+
+TEST(PlacedProducts, OfWindowsFurtherApartAreABatchOfPhases) {
+  int merged = 0;
+  for (const DType dtype : {DType::F32, DType::BF16})
+    for (const std::int64_t spatial : {1, 2})
+      for (const std::int64_t kernel : {3, 4, 5, 7})
+        for (const std::int64_t padding : {0, 1, 3}) {
+          const Gradient c{.spatial = spatial,
+                           .size = 11,
+                           .kernel = kernel,
+                           .stride = 2,
+                           .padding = padding,
+                           .dtype = dtype};
+          merged += count(placed(graph_of(c), c.text()), Op::ReduceSum) == 1;
+        }
+  EXPECT_GE(merged, 24);
+  const Gradient third{.size = 13, .kernel = 7, .stride = 3, .padding = 2};
+  EXPECT_EQ(count(placed(graph_of(third), third.text()), Op::ReduceSum), 1);
+}
+
+TEST(PlacedProducts, OfAllStridesPaddingsAndDilationsKeepTheirValues) {
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    testing::Rng random(seed);
+    Gradient c{.spatial = 1 + random.below(2), .kernel = 1 + random.below(5)};
+    c.stride = 1 + random.below(4);
+    c.dilation = 1 + random.below(3);
+    c.padding = random.below(4);
+    c.size = std::max<std::int64_t>(1, (c.kernel - 1) * c.dilation + 1 - 2 * c.padding) +
+             random.below(7);
+    c.groups = 1 + random.below(2);
+    c.last = random.chance(0.5);
+    placed(graph_of(c), c.text());
+  }
+}
+
+TEST(PlacedProducts, OfTransposedConvolutionsAreOneSum) {
+  for (const std::int64_t stride : {1, 2}) {
+    egret::Graph cx;
+    const Tensor x = cx.tensor({2, 6, 5, 5}, DType::BF16, "x"),
+                 w = cx.tensor({6, 4, 4, 4}, DType::BF16, "w");
+    conv_transpose2d(x, w, {}, {.stride = stride, .padding = 1}).retrieve();
+    EXPECT_EQ(count(placed(ir::parse_graph(cx.text()), "transposed"), Op::ReduceSum), 1) << stride;
+  }
+}
+
+TEST(PlacedProducts, AreLeftOnCpus) {
+  const Graph g = graph_of({});
+  EXPECT_EQ(ir::print(with_placed_products(g, {})), ir::print(g));
+}
+
+/// sum over w of p[h - w + shift, w] for p = a b, with rows outside of [begin, end) of p left out.
+Graph diagonals(std::int64_t begin, std::int64_t end, double fill, bool read_twice) {
+  Graph g;
+  const Shape box{12, 16, 3};
+  const NodeId a = g.input("a", DType::F32, {12, 16}), b = g.input("b", DType::F32, {16, 3});
+  const NodeId p = g.reduce(Op::ReduceSum,
+                            g.binary(Op::Mul, g.expand(g.reshape(a, {12, 16, 1}), box),
+                                     g.expand(g.reshape(b, {1, 16, 3}), box)),
+                            {1}); // [12, 3]
+  const Expr rows(end - begin);
+  NodeId at = g.shrink(p, {Expr(begin), Expr(0)}, {Expr(end), Expr(3)});
+  at = g.pad(at, {Expr(begin), Expr(0)}, {Expr(12 - end + 3), Expr(0)},
+             Scalar::of(DType::F32, fill));
+  at = g.reshape(g.permute(at, {1, 0}), {45}); // windows of 15, one further each
+  at = g.reshape(g.shrink(at, {Expr(0)}, {Expr(42)}), {3, 14});
+  g.outputs = {g.reduce(Op::ReduceSum, at, {0})};
+  if (read_twice)
+    g.outputs.push_back(p);
+  return g;
+}
+
+TEST(PlacedProducts, AreLeftWhereHolesAreWithinTheSum) {
+  EXPECT_EQ(count(placed(diagonals(0, 12, 0, false), "whole"), Op::ReduceSum), 1);
+  EXPECT_EQ(count(placed(diagonals(2, 12, 0, false), "without two"), Op::ReduceSum), 2);
+  EXPECT_EQ(count(placed(diagonals(0, 12, 1, false), "ones"), Op::ReduceSum), 2);
+  EXPECT_EQ(count(placed(diagonals(0, 12, 0, true), "read twice"), Op::ReduceSum), 2);
+}
+
+TEST(AffineViews, ReadWhereTheCoordinatesSay) {
+  for (const std::int64_t first : {-3, -1, 1, 2})
+    for (const std::int64_t second : {-4, -2, 1, 3})
+      for (const std::int64_t added : {-2, 0, 5}) {
+        Graph g;
+        const NodeId source = g.input("x", DType::F32, {7, 3});
+        const Shape dims{4, 2, 5, 3};
+        const Expr at =
+            Expr::axis(0, 4) * Expr(first) + Expr::axis(2, 5) * Expr(second) + Expr(added);
+        ASSERT_TRUE(is_affine_view({at, Expr::axis(3, 3)}));
+        g.outputs = {affine_view(g, source, {at, Expr::axis(3, 3)}, dims)};
+        ir::verify(g);
+        std::vector<double> values(21), expected;
+        for (std::size_t i = 0; i < values.size(); ++i)
+          values[i] = double(i) + 1;
+        for (std::int64_t i = 0; i < 4; ++i)
+          for (int repeat = 0; repeat < 2; ++repeat)
+            for (std::int64_t j = 0; j < 5; ++j)
+              for (std::int64_t k = 0; k < 3; ++k) {
+                const std::int64_t row = i * first + j * second + added;
+                expected.push_back(row < 0 || row >= 7 ? 0 : values[std::size_t(row * 3 + k)]);
+              }
+        EXPECT_EQ(testing::values_of(g, g.outputs[0],
+                                     {backend::reference::HostArray(DType::F32, {7, 3}, values)}),
+                  expected)
+            << at.str();
+      }
+  EXPECT_FALSE(is_affine_view({Expr::axis(0, 4), Expr::axis(0, 4)}));
+  EXPECT_FALSE(is_affine_view({floordiv(Expr::axis(0, 4), Expr(2))}));
+}
+
+} // namespace
+} // namespace egret::compiler
