@@ -83,10 +83,10 @@ public:
     // has no phases, as the products' kernel does.
     if (one && one->has_phases())
       one = one_sum(fold, placed.map, sum, with_whole_axes_last(*one, dims));
-    if (!one || !is_faster(*one, sum))
+    if (!one)
       return std::nullopt;
     one->rounded = rounded_to(id);
-    return one;
+    return is_faster(*one, sum) ? one : std::nullopt;
   }
 
 private:
@@ -322,7 +322,7 @@ private:
       const double ideal = double(unit->m) * unit->n * unit->k / unit->cycles * kSchedulers *
                            target_.workers * kClock;
       boxes = ideal / (queued ? 0.5 : 1.4);
-      windows = ideal / (queued ? 0.8 : 2.5);
+      windows = ideal / (queued ? 0.62 : 2.5);
     }
     const double bytes = 2 * double(size_of(sum.dtype)); // written and read
     const double moved = elements_of(sum.shape) * bytes;
@@ -330,7 +330,8 @@ private:
     for (const OneSum::Axis& axis : one.result)
       results *= double(axis.extent.value());
     if (one.has_phases())
-      moved_after = results * bytes; // from all phases the result is cut out
+      // From all phases the result is cut out.
+      moved_after = 2 * results * double(size_of(one.rounded.value_or(sum.dtype)));
     const double placed = elements_of(graph_[sum.inputs[0]].shape) / boxes +
                           moved / machine.bytes_per_second + machine.launch_seconds;
     const double whole = elements_of(one.box) / windows + moved_after / machine.bytes_per_second +

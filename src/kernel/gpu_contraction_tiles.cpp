@@ -17,6 +17,8 @@ namespace {
 
 /// Shared memory that a block of every machine since 8.0 may have.
 constexpr std::int64_t kSharedBytes = 99 << 10;
+/// Of a tile's depth.
+constexpr std::int64_t kMostShares = 256;
 /// Of the time without, what stream-K may take to be worth a try.
 constexpr double kWorthStreaming = 0.97;
 /// Rows of results that each warp collects, when staged, and their bytes with padding.
@@ -168,11 +170,13 @@ bool is_one_wave(const GpuProblem& p, const Offer& o) {
 }
 
 /// Shares of the depth that are clearly faster than fewer ones. They need not be a power of two
-/// where all blocks add them up.
+/// where all blocks add them up; elsewhere one block adds up those of a tile, and few are better.
 std::int64_t best_split(const GpuProblem& p, const Offer& o, GpuUnit unit) {
+  constexpr std::int64_t kMostOfOneBlock = 64;
   const bool any = unit == GpuUnit::Wgmma;
+  const std::int64_t most = any ? std::min(p.cores, kMostShares) : kMostOfOneBlock;
   std::int64_t best = 1;
-  for (std::int64_t split = 2; split <= 16; split = any ? split + 1 : 2 * split) {
+  for (std::int64_t split = 2; split <= most; split = any ? split + 1 : 2 * split) {
     const double least = any && best > 1 ? 0.97 : any ? 0.9 : 0.8;
     if (p.depth / split >= 4 * o.bk &&
         time_of(p, o, unit, split) < least * time_of(p, o, unit, best))
@@ -251,7 +255,7 @@ FoundTiles gpu_tiles_of(const Schedule& schedule, const Region& region, const Co
   t.warps_m = knob("wm", 2, 32);
   t.warps_n = knob("wn", 2, 32);
   t.group = std::max<std::int64_t>(schedule.order_group, 1);
-  t.split = std::clamp<std::int64_t>(schedule.split_reduce, 1, 256);
+  t.split = std::clamp<std::int64_t>(schedule.split_reduce, 1, kMostShares);
   t.shares = schedule.knob("streamk", 0);
   t.turns = knob("pingpong", 1, 4);
   const std::int64_t shared =

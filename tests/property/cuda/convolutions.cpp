@@ -214,6 +214,28 @@ TEST(Convolutions, GradientsByTheDataAreQueuedProductsOfWindows) {
   EXPECT_GE(copied, 8);
 }
 
+/// Blocks share the depth, all places of the result; both sides go along their channels.
+TEST(Convolutions, GradientsByTheWeightAreQueuedProductsOfSharedDepth) {
+  int copied = 0;
+  for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+    testing::Rng random(seed);
+    Convolution c = random_convolution(random);
+    c.channels = 8 * (1 + random.below(5));
+    c.outputs = 8 * (1 + random.below(5));
+    c.batch = 3;
+    c.channels_last = c.weight_last = true;
+    for (std::int64_t& size : c.sizes)
+      size += 24 / std::int64_t(c.sizes.size() * c.sizes.size());
+    ir::Graph g = testing::convolution_graph(c, true);
+    g.outputs = {g.outputs.at(2)};
+    copied += check_queued(ir::without_dead_code(g), seed,
+                           {"bm=64 bn=64 stages=2 wm=1 @split_reduce=2 @mma=wgmma",
+                            "bm=64 bn=64 stages=3 swap=1 wm=1 @split_reduce=3 @mma=wgmma"},
+                           fmt::format("seed {}: {}", seed, c.text()));
+  }
+  EXPECT_GE(copied, 6);
+}
+
 /// Stored are the results alone: neither all windows nor what they add up to.
 TEST(Convolutions, GradientsByTheDataStoreNoWindows) {
   for (Convolution c : usual_convolutions()) {
