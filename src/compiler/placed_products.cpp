@@ -6,6 +6,7 @@
 #include "egret/passes.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <vector>
@@ -40,6 +41,13 @@ struct OneSum {
   struct Factor {
     NodeId base;
     std::vector<Expr> coords; ///< over the box
+    bool has(std::size_t axis) const {
+      return std::any_of(coords.begin(), coords.end(), [&](const Expr& at) {
+        const auto variables = variables_of(at);
+        return std::any_of(variables.begin(), variables.end(),
+                           [&](const Expr& v) { return v.axis_number() == int(axis); });
+      });
+    }
   };
   std::vector<Factor> factors;
   Shape box; ///< of the terms: the result's axes, then those that are summed
@@ -182,13 +190,6 @@ private:
   /// The result's dims, those last that only a factor without phases' places has.
   static std::vector<std::size_t> with_whole_axes_last(const OneSum& one,
                                                        std::vector<std::size_t> dims) {
-    const auto has = [](const OneSum::Factor& factor, std::size_t axis) {
-      return std::any_of(factor.coords.begin(), factor.coords.end(), [&](const Expr& at) {
-        const auto variables = variables_of(at);
-        return std::any_of(variables.begin(), variables.end(),
-                           [&](const Expr& v) { return v.axis_number() == int(axis); });
-      });
-    };
     std::vector<std::size_t> places, of_axis; // axes of the box
     std::size_t next = 0;
     for (const OneSum::Axis& axis : one.result) {
@@ -200,9 +201,9 @@ private:
     const auto is_whole = [&](std::size_t d) {
       return std::any_of(one.factors.begin(), one.factors.end(), [&](const auto& factor) {
         const auto& other = &factor == &one.factors[0] ? one.factors[1] : one.factors[0];
-        return has(factor, of_axis[d]) && !has(other, of_axis[d]) &&
+        return factor.has(of_axis[d]) && !other.has(of_axis[d]) &&
                std::none_of(places.begin(), places.end(),
-                            [&](std::size_t place) { return has(factor, place); });
+                            [&](std::size_t place) { return factor.has(place); });
       });
     };
     std::vector<std::size_t> order, last;
@@ -308,12 +309,26 @@ private:
     return is_float(dtype) && size_of(dtype) == 2;
   }
 
+  /// Elements of windows that threads copy to shared memory: each once for every tile of the other
+  /// factor's rows or columns.
+  static double copied_elements(const OneSum& one) {
+    constexpr double kTile = 256;
+    double all = 0;
+    for (const OneSum::Factor& factor : one.factors) {
+      double own = 1, others = 1;
+      for (std::size_t axis = 0; axis < one.box.size(); ++axis)
+        (factor.has(axis) ? own : others) *= double(one.box[axis].value());
+      all += own * std::ceil(others / kTile);
+    }
+    return all;
+  }
+
   bool is_faster(const OneSum& one, const Node& sum) const {
     if (!target_.is_gpu())
       return false;
     const Machine machine = usual_machine(target_);
     // Products in a second where factors are boxes of memory and where they are windows.
-    double boxes = machine.flops_per_second / 2, windows = boxes / 1.55;
+    double boxes = machine.flops_per_second / 2, windows = boxes / 1.55, copies = 0;
     const kernel::MatrixUnit* unit = target_.unit(kernel::FragmentLayout::SubgroupFragments);
     if (unit != nullptr && std::all_of(one.factors.begin(), one.factors.end(),
                                        [&](const auto& f) { return is_of_16_bits(f); })) {
@@ -323,6 +338,8 @@ private:
                            target_.workers * kClock;
       boxes = ideal / (queued ? 0.5 : 1.4);
       windows = ideal / (queued ? 0.62 : 2.5);
+      constexpr double kCopiedBytes = 3e10; // of a multiprocessor in a second
+      copies = 2 * copied_elements(one) / (kCopiedBytes * target_.workers);
     }
     const double bytes = 2 * double(size_of(sum.dtype)); // written and read
     const double moved = elements_of(sum.shape) * bytes;
@@ -334,7 +351,8 @@ private:
       moved_after = 2 * results * double(size_of(one.rounded.value_or(sum.dtype)));
     const double placed = elements_of(graph_[sum.inputs[0]].shape) / boxes +
                           moved / machine.bytes_per_second + machine.launch_seconds;
-    const double whole = elements_of(one.box) / windows + moved_after / machine.bytes_per_second +
+    const double whole = std::max(elements_of(one.box) / windows, copies) +
+                         moved_after / machine.bytes_per_second +
                          (moved_after > 0 ? machine.launch_seconds : 0);
     return whole < placed;
   }
