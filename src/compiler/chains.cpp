@@ -21,9 +21,9 @@ namespace {
 
 constexpr int kMostPeriod = 4;
 constexpr int kFewestLaunches = 4;
-/// From the begin of one short kernel to that of the next on a GPU, where the next one is launched
-/// before the first has ended: 1.2 to 2 us were measured (bench/gpu_notes.md).
-constexpr double kLaunchSeconds = 1.5e-6;
+/// From the begin of one short kernel to that of the next, which needs its result, on a GPU: 2.1 to
+/// 4.1 us were measured for cells of widths 8 to 128 (bench/gpu_notes.md).
+constexpr double kLaunchSeconds = 2.2e-6;
 
 /// Launches first, first + 1 ... of `turns` times `period` kernels.
 struct RepeatedRun {
@@ -99,7 +99,7 @@ private:
         append(run, std::move(lowered));
         return true;
       }
-      if (lowered.reason != "more arguments than a launch can have")
+      if (!lowered.has_too_many_arguments)
         return false;
     }
     return false;
@@ -118,15 +118,15 @@ private:
   }
 
   /// Bytes where a step's argument lies; nothing where they are not known.
-  std::optional<kernel::ChainPlace> place_of(const Step& step, std::size_t argument,
-                                             const kernel::Buffer& buffer) const {
+  std::optional<kernel::MemoryRange> place_of(const Step& step, std::size_t argument,
+                                              const kernel::Buffer& buffer) const {
     const int slot = step.slots[argument];
     const kernel::Slot& s = plan_.slots[static_cast<std::size_t>(slot)];
     const bool arena = s.kind == SlotKind::Arena;
     if (!s.bytes.is_constant() || (arena && !s.offset.is_constant()) ||
         !buffer.elements.is_constant())
       return std::nullopt;
-    kernel::ChainPlace place;
+    kernel::MemoryRange place;
     place.base = arena ? kArena : slot;
     place.offset = (arena ? s.offset.value() : 0) + kernel::offset_of(step, argument);
     place.bytes = buffer.elements.value() * static_cast<std::int64_t>(size_of(buffer.dtype));
@@ -144,7 +144,7 @@ private:
     for (int i = 0; i < run.count(); ++i) {
       const Step& step = plan_.steps[static_cast<std::size_t>(run.first + i)];
       const kernel::KernelEntry& entry = plan_.kernels[static_cast<std::size_t>(step.kernel)];
-      std::vector<kernel::ChainPlace>& places = problem.places.emplace_back();
+      std::vector<kernel::MemoryRange>& places = problem.places.emplace_back();
       for (const kernel::Buffer& b : entry.program.buffers) {
         if (b.space != kernel::Space::Argument)
           continue;

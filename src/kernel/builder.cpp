@@ -541,7 +541,7 @@ void ProgramBuilder::grid_loop(const Expr& end, const std::function<void(const E
 }
 
 void ProgramBuilder::grid_barrier(int counter, const Expr& place) {
-  intrinsic({.id = IntrinsicId::GridBarrier, .memory = {{counter, place}}});
+  intrinsic({.id = IntrinsicId::GridBarrier, .memory = {{counter, place}}, .numbers = {0}});
 }
 
 void ProgramBuilder::last_arriver(int counter, const Expr& place, const Expr& arrivals,

@@ -1,9 +1,12 @@
 #include "kernel/chain.h"
 
 #include "kernel/analysis.h"
+#include "kernel/clusters.h"
 #include "kernel/gpu_stationary.h"
 #include "kernel/program_fields.h"
 #include "kernel/splice.h"
+#include "kernel/touched_memory.h"
+#include "support/checked.h"
 #include "support/fail.h"
 
 #include <fmt/format.h>
@@ -20,82 +23,19 @@ namespace egret::kernel {
 
 namespace {
 
-bool shares_memory(const ChainPlace& a, const ChainPlace& b) {
-  return a.base == b.base && a.offset < b.end() && b.offset < a.end();
-}
-
-/// Ranges of memory that touch each other, as one, by where they end.
-class MemoryRanges {
-public:
-  void add(const ChainPlace& place) { all_.push_back(place); }
-  void close() {
-    std::sort(all_.begin(), all_.end(), [](const ChainPlace& a, const ChainPlace& b) {
-      return std::tie(a.base, a.offset) < std::tie(b.base, b.offset);
-    });
-    std::vector<ChainPlace> joined;
-    for (const ChainPlace& p : all_)
-      if (!joined.empty() && shares_memory(joined.back(), p))
-        joined.back().bytes = std::max(joined.back().end(), p.end()) - joined.back().offset;
-      else
-        joined.push_back(p);
-    all_ = std::move(joined);
-  }
-  /// Number of the first range that shares memory with the place; -1: none does.
-  int at(const ChainPlace& place) const {
-    const auto first = std::partition_point(all_.begin(), all_.end(), [&](const ChainPlace& range) {
-      return std::pair(range.base, range.end()) <= std::pair(place.base, place.offset);
-    });
-    return first != all_.end() && shares_memory(*first, place)
-               ? static_cast<int>(first - all_.begin())
-               : -1;
-  }
-
-private:
-  std::vector<ChainPlace> all_;
-};
-
-struct Interval {
-  std::int64_t begin = 0, end = 0; ///< bytes
-};
-
-/// What a region touches of an argument in row 0, and the bytes from one row to the next; nothing
-/// where rows are not apart so.
-struct RowAccess {
-  std::int64_t stride = 0;
-  Interval row;
-};
-std::optional<RowAccess> row_access(const Expr& offset, const std::vector<int>& axes, int rows,
-                                    const Region& region, DType dtype) {
-  const auto at = std::find(axes.begin(), axes.end(), rows);
-  if (at == axes.end())
-    return std::nullopt;
-  const Expr variable = Expr::axis(static_cast<int>(at - axes.begin()),
-                                   region.axes[static_cast<std::size_t>(rows)].extent);
-  const auto with = [&](const Expr& value) {
-    return substitute(offset, [&](const Expr& v) {
-      return v == variable ? std::optional<Expr>(value) : std::nullopt;
-    });
-  };
-  const Expr rest = with(Expr(0)), stride = offset - rest;
-  if (!(stride == variable * (with(Expr(1)) - rest)) || !(with(Expr(1)) - rest).is_constant() ||
-      rest.lower() == INT64_MIN || rest.upper() == INT64_MAX)
-    return std::nullopt;
-  const auto size = static_cast<std::int64_t>(size_of(dtype));
-  return RowAccess{(with(Expr(1)) - rest).value() * size,
-                   {rest.lower() * size, (rest.upper() + 1) * size}};
-}
-
 /// What a kernel does, for a turn: the rows are those of the chain's loop, and buffers begin where
 /// they do in that turn.
 struct InTurn : FieldVisitor<InTurn> {
   const std::map<int, Expr>* begins = nullptr; ///< by buffer
-  Expr own_rows, rows, own_thread, thread, turn;
+  Expr own_rows, rows, own_thread, thread, turn, own_share, share;
   void visit(Expr& e) const {
     e = substitute(e, [&](const Expr& v) -> std::optional<Expr> {
       if (v == own_rows)
         return rows;
       if (v == own_thread)
         return thread;
+      if (v == own_share)
+        return share;
       return v == stationary_turn() ? std::optional(turn) : std::nullopt;
     });
   }
@@ -107,25 +47,36 @@ struct InTurn : FieldVisitor<InTurn> {
 };
 
 /// Of a kernel whose threads do not meet, about: from memory to memory and a few functions.
-constexpr double kPlainSeconds = 0.4e-6;
-constexpr std::int64_t kAnyRows = -1; ///< in one block
+constexpr double kPlainSeconds = 1e-6;
+/// Of a thread for a second product in a kernel, beside those that hold its factor.
+constexpr std::int64_t kRegistersOfAnother = 8;
+/// Of what a block has written, to where it reads it: beside what it keeps.
+constexpr double kMemorySeconds = 0.4e-6;
+constexpr double kClusterSeconds = 0.2e-6; ///< of a cluster's barrier, beside a block's
+/// Of such a kernel alone; its work goes to one block or cluster.
+constexpr std::int64_t kMostPlainBlocks = 8;
 
 class Chaining {
 public:
-  Chaining(const ChainProblem& problem, const Target& target)
-      : c_(problem), target_(target), splice_(problem.name) {}
+  /// `all_rows`: in one block or cluster.
+  Chaining(const ChainProblem& problem, const Target& target, bool all_rows)
+      : c_(problem), target_(target), all_rows_(all_rows), splice_(problem.name) {}
 
   LoweredChain run() {
     if (auto why = lower_steps(); !why.empty())
       return refused(why);
     find_written();
-    if (auto why = blocks_wait_for_others(); !why.empty())
+    if (auto why = blocks_wait_for_others(); !why.empty()) {
+      rows_mix_ = true;
       return refused(why);
+    }
     declare_arguments();
     if (!reason_.empty())
       return refused(reason_);
     return built();
   }
+  /// Whether run() refused the chain because rows of several blocks mix.
+  bool rows_mix() const { return rows_mix_; }
 
 private:
   static LoweredChain refused(std::string why) {
@@ -134,71 +85,133 @@ private:
     return lowered;
   }
   std::size_t period() const { return c_.period.size(); }
-  const std::vector<ChainPlace>& places(std::size_t turn, std::size_t kernel) const {
+  const std::vector<MemoryRange>& places(std::size_t turn, std::size_t kernel) const {
     return c_.places[turn * period() + kernel];
   }
   std::size_t turns() const { return static_cast<std::size_t>(c_.turns); }
 
-  /// Programs of one turn, with blocks of the same threads and the same rows. Kernels that are no
-  /// products run as they would alone, where one block has all rows.
-  std::string lower_steps() {
-    std::vector<std::optional<StationaryTiles>> tiles;
+  /// How the kernels of a turn share blocks.
+  struct Tiling {
+    std::int64_t shares = 1; ///< StationaryTiles
     int threads = 0;
-    bool one_block = false;
-    for (const Region* region : c_.period) {
-      const FoundStationary found = stationary_tiles(*region, target_);
-      tiles.push_back(found.ok ? std::optional(found.tiles) : std::nullopt);
-      programs_.emplace_back();
-      if (found.ok) {
-        threads = std::max(threads, found.tiles.threads);
-        continue;
-      }
-      one_block = true;
-      std::optional<KernelProgram> plain = plain_program(*region);
-      if (!plain)
-        return fmt::format("{}: {}", region->name, found.reason);
-      threads = std::max(threads, plain->launch.threads);
-      programs_.back() = std::move(*plain);
+    bool all_rows = false;                             ///< in one block, or one cluster
+    std::vector<std::optional<StationaryTiles>> tiles; ///< by kernel; none: it is no product
+    double seconds = 0;                                ///< of a turn
+    std::string reason;                                ///< why there is none
+  };
+
+  /// Programs of one turn, with blocks of the same threads and the same rows.
+  std::string lower_steps() {
+    plain_programs_.resize(period());
+    Tiling best;
+    std::string reason;
+    for (std::int64_t shares = getenv("SH") ? atoi(getenv("SH")) : 1; shares <= most_shares();
+         shares *= 2) {
+      Tiling tiling = tiling_of(shares);
+      if (!tiling.reason.empty())
+        reason = reason.empty() ? tiling.reason : reason;
+      else if (best.tiles.empty() || tiling.seconds < 0.95 * best.seconds)
+        best = std::move(tiling);
     }
-    StationaryLimits limits{.threads = period() > 1 ? threads : 0,
-                            .rows = one_block ? kAnyRows : 0};
+    if (best.tiles.empty())
+      return reason;
+    shares_ = best.shares;
+    threads_ = best.threads;
+    seconds_ = best.seconds;
     for (std::size_t k = 0; k < period(); ++k) {
       const Region& region = *c_.period[k];
-      plain_.push_back(!tiles[k]);
+      plain_.push_back(!best.tiles[k]);
       if (plain_.back()) {
-        seconds_ += kPlainSeconds;
+        programs_.push_back(*plain_program(k));
         continue;
       }
-      if (limits.rows == kAnyRows) {
-        const int axis = stationary_rows(region);
-        limits.rows = axis < 0 ? 1 : region.axes[static_cast<std::size_t>(axis)].extent.value();
-      }
-      const FoundStationary found = stationary_tiles(region, target_, limits);
-      if (!found.ok)
-        return fmt::format("{}: {}", region.name, found.reason);
-      limits.rows = found.tiles.rows;
-      limits.taken_registers += found.tiles.registers;
-      limits.taken_shared_bytes += found.tiles.shared_bytes;
-      const std::optional<CarriedRows> carried = carried_between_turns();
+      const std::optional<CarriedRows> carried =
+          shares_ == 1 ? carried_between_turns() : std::nullopt;
       Lowered lowered =
-          stationary_program(region, target_, found.tiles, carried ? &*carried : nullptr);
+          stationary_program(region, target_, *best.tiles[k], carried ? &*carried : nullptr);
       if (!lowered.ok)
         return fmt::format("{}: {}", region.name, lowered.reason);
-      seconds_ += found.tiles.seconds;
-      programs_[k] = std::move(lowered.program);
+      programs_.push_back(std::move(lowered.program));
     }
-    threads_ = threads;
-    blocks_ = programs_[0].launch.workers;
-    for (const KernelProgram& p : programs_)
-      if (!(p.launch.workers == blocks_) || (one_block && !(blocks_ == Expr(1))) ||
-          std::any_of(p.dims.begin(), p.dims.end(),
-                      [](const Expr& d) { return !(d == stationary_turn()); }))
+    blocks_ = best.all_rows ? Expr(1) : programs_[0].launch.workers;
+    for (std::size_t k = 0; k < period(); ++k) {
+      const KernelProgram& p = programs_[k];
+      if (!(plain_[k] || p.launch.workers == blocks_) ||
+          std::any_of(p.dims.begin(), p.dims.end(), [&](const Expr& d) { return !is_own(d); }))
         return "its kernels have other blocks";
+    }
     return {};
   }
 
-  /// The greedy program of a region, where its threads do not meet.
-  std::optional<KernelProgram> plain_program(const Region& region) const {
+  /// Symbols that the chain knows.
+  bool is_own(const Expr& dim) const {
+    return dim == stationary_turn() || dim == stationary_share(shares_);
+  }
+
+  /// Blocks of a cluster at the most. Bulk tensor copies are of the GPUs that have clusters.
+  std::int64_t most_shares() const {
+    return target_.has(Capability::BulkTensorCopies) ? kPortableCluster : 1;
+  }
+
+  /// Kernels that are no products run as they would alone, where one block or cluster has all rows.
+  Tiling tiling_of(std::int64_t shares) {
+    Tiling t;
+    t.shares = shares;
+    t.all_rows = all_rows_;
+    for (std::size_t k = 0; k < period(); ++k) {
+      const FoundStationary found = stationary_tiles(*c_.period[k], target_, {.shares = shares});
+      t.tiles.push_back(found.ok ? std::optional(found.tiles) : std::nullopt);
+      if (!found.ok) {
+        t.all_rows = true;
+        if (!plain_program(k)) {
+          t.reason = fmt::format("{}: {}", c_.period[k]->name, found.reason);
+          return t;
+        }
+      }
+      t.threads =
+          std::max(t.threads, found.ok ? found.tiles.threads : plain_program(k)->launch.threads);
+    }
+    StationaryLimits limits{.threads = period() > 1 ? t.threads : 0, .shares = shares};
+    if (t.all_rows)
+      limits.rows = all_rows();
+    for (std::size_t k = 0; k < period(); ++k) {
+      if (!t.tiles[k]) {
+        const std::int64_t rounds = ceil_quotient(plain_program(k)->launch.workers.value(), shares);
+        t.seconds += kPlainSeconds * double(rounds) + (shares > 1 ? kClusterSeconds : 0);
+        continue;
+      }
+      const FoundStationary found = stationary_tiles(*c_.period[k], target_, limits);
+      if (!found.ok) {
+        t.reason = fmt::format("{}: {}", c_.period[k]->name, found.reason);
+        return t;
+      }
+      t.tiles[k] = found.tiles;
+      t.threads = found.tiles.threads;
+      t.seconds += found.tiles.seconds;
+      if (shares == 1 && !carried_between_turns())
+        t.seconds += kMemorySeconds;
+      limits.rows = found.tiles.rows;
+      limits.taken_registers += found.tiles.registers + kRegistersOfAnother;
+      limits.taken_shared_bytes += found.tiles.shared_bytes;
+    }
+    return t;
+  }
+
+  std::int64_t all_rows() const {
+    for (const Region* region : c_.period)
+      if (const int axis = stationary_rows(*region); axis >= 0)
+        return region->axes[static_cast<std::size_t>(axis)].extent.value();
+    return 1;
+  }
+
+  /// The greedy program of a kernel, where its threads do not meet; null where they do.
+  const KernelProgram* plain_program(std::size_t k) {
+    std::optional<std::optional<KernelProgram>>& known = plain_programs_[k];
+    if (!known)
+      known = lowered_plainly(*c_.period[k]);
+    return *known ? &**known : nullptr;
+  }
+  std::optional<KernelProgram> lowered_plainly(const Region& region) const {
     KernelProgram p = lower_greedily(region, target_).program;
     const bool meets = p.uses_barrier || any_statement(p.body, [](const Stmt& s) {
                          const auto* loop = get_if<For>(s);
@@ -209,7 +222,7 @@ private:
     const bool own_memory = std::any_of(p.buffers.begin(), p.buffers.end(),
                                         [](const Buffer& b) { return b.space != Space::Argument; });
     if (meets || own_memory || p.launch.resident || !p.tensor_maps.empty() || p.product ||
-        !(p.launch.workers == Expr(1)))
+        !p.launch.workers.is_constant() || p.launch.workers.value() > kMostPlainBlocks)
       return std::nullopt;
     return p;
   }
@@ -238,7 +251,7 @@ private:
   void find_written() {
     for (std::size_t t = 0; t < turns(); ++t)
       for (std::size_t k = 0; k < period(); ++k) {
-        const std::vector<ChainPlace>& all = places(t, k);
+        const std::vector<MemoryRange>& all = places(t, k);
         const std::size_t outputs = c_.period[k]->outputs.size();
         for (std::size_t a = all.size() - outputs; a < all.size(); ++a)
           written_.add(all[a]);
@@ -252,7 +265,7 @@ private:
       return {};
     struct Rows {
       std::int64_t stride = 0;
-      Interval row; ///< of row 0, from the allocation's begin
+      ByteInterval row; ///< of row 0, from the allocation's begin
     };
     std::map<int, Rows> known; // by range of written memory
     for (std::size_t k = 0; k < period(); ++k) {
@@ -260,13 +273,13 @@ private:
       const int axis = stationary_rows(region);
       const auto join = [&](std::size_t argument, const std::optional<RowAccess>& access) {
         for (std::size_t t = 0; t < turns(); ++t) {
-          const ChainPlace& place = places(t, k)[argument];
+          const MemoryRange& place = places(t, k)[argument];
           const int range = written_.at(place);
           if (range < 0)
             continue;
           if (!access || access->stride <= 0)
             return false;
-          const Interval row{place.offset + access->row.begin, place.offset + access->row.end};
+          const ByteInterval row{place.offset + access->row.begin, place.offset + access->row.end};
           const auto [it, fresh] = known.try_emplace(range, Rows{access->stride, row});
           Rows& rows = it->second;
           rows.row = {std::min(rows.row.begin, row.begin), std::max(rows.row.end, row.end)};
@@ -333,7 +346,7 @@ private:
   };
 
   Key key_of(std::size_t t, std::size_t k, std::size_t a) const {
-    const ChainPlace& place = places(t, k)[a];
+    const MemoryRange& place = places(t, k)[a];
     const DType dtype = programs_[k].buffers[a].dtype;
     if (written_.at(place) >= 0)
       return {Use::Written, place.base, dtype, 0};
@@ -353,7 +366,7 @@ private:
     }
     std::map<Key, Span> spans;
     each([&](std::size_t t, std::size_t k, std::size_t a) {
-      const ChainPlace& place = places(t, k)[a];
+      const MemoryRange& place = places(t, k)[a];
       Span& span = spans[key_of(t, k, a)];
       span.begin = std::min(span.begin, place.offset);
       span.end = std::max(span.end, place.end());
@@ -433,36 +446,56 @@ private:
       loop.bind = bind;
       return loop;
     };
-    For rows = loop_over(blocks_, Bind::Grid), turns = loop_over(Expr(c_.turns), Bind::Serial);
-    const Expr turn = Expr::axis(turns.number, turns.extent);
+    const Expr blocks = blocks_ * Expr(shares_);
+    For rows = loop_over(blocks, Bind::Grid), turns = loop_over(Expr(c_.turns), Bind::Serial);
+    const Expr block = Expr::axis(rows.number, rows.extent);
+    InTurn in_turn;
+    in_turn.begins = &from_;
+    in_turn.thread = thread_variable(threads_);
+    in_turn.rows = floordiv(block, shares_);
+    in_turn.turn = Expr::axis(turns.number, turns.extent);
+    in_turn.own_share = stationary_share(shares_);
+    in_turn.share = floormod(block, shares_);
     Block before;
     for (std::size_t k = 0; k < period(); ++k) {
-      Block body = add_kernel(k, before, Expr::axis(rows.number, rows.extent), turn);
-      turns.body.push_back(InProblem{static_cast<int>(k), turn, std::move(body)});
-      turns.body.push_back(Barrier{});
+      Block body = add_kernel(k, before, in_turn);
+      turns.body.push_back(InProblem{static_cast<int>(k), in_turn.turn, std::move(body)});
+      if (shares_ > 1)
+        turns.body.push_back(Intrinsic{.id = IntrinsicId::GridBarrier, .numbers = {shares_}});
+      else
+        turns.body.push_back(Barrier{});
     }
-    rows.body.push_back(std::move(turns));
+    in_turn(before);
+    before.push_back(std::move(turns));
+    rows.body = std::move(before);
     KernelProgram& program = splice_.program();
-    program.body = std::move(before);
     program.body.push_back(std::move(rows));
     program.uses_barrier = true;
-    std::erase(program.dims, stationary_turn());
+    std::erase_if(program.dims, [&](const Expr& dim) { return is_own(dim); });
     program.launch.threads = threads_;
-    program.launch.workers = blocks_;
+    program.launch.workers = blocks;
     program.launch.blocks_per_core = 1;
     if (!reason_.empty())
       return refused(reason_);
     const std::size_t words = program.scalars.size() + arguments_.size() + 4;
     if (target_.parameter_bytes > 0 &&
-        static_cast<std::int64_t>(words) * 8 > target_.parameter_bytes)
-      return refused("more arguments than a launch can have");
+        static_cast<std::int64_t>(words) * 8 > target_.parameter_bytes) {
+      LoweredChain lowered = refused("more arguments than a launch can have");
+      lowered.has_too_many_arguments = true;
+      return lowered;
+    }
     verify(program);
-    return {true, std::move(program), std::move(arguments_), seconds_, {}};
+    LoweredChain lowered;
+    lowered.ok = true;
+    lowered.program = std::move(program);
+    lowered.arguments = std::move(arguments_);
+    lowered.step_seconds = seconds_;
+    return lowered;
   }
 
   /// Adds the group of a kernel's turns; gives what a turn does, and appends what all turns need to
   /// `before`.
-  Block add_kernel(std::size_t k, Block& before, const Expr& rows, const Expr& turn) {
+  Block add_kernel(std::size_t k, Block& before, InTurn in_turn) {
     const KernelProgram& own = programs_[k];
     KernelProgram& program = splice_.program();
     ProblemGroup group;
@@ -509,17 +542,15 @@ private:
       program.scalars.push_back(dtype);
     }
     program.groups.push_back(std::move(group));
-    InTurn in_turn;
-    in_turn.begins = &from_;
     in_turn.own_thread = thread_variable(own.launch.threads);
-    in_turn.thread = thread_variable(threads_);
-    in_turn.rows = rows;
-    in_turn.turn = turn;
     Block body = splice_kernel(own, buffers, scalars);
     if (plain_[k]) {
-      each_statement(body, [](Stmt& s) { // there is one block
-        if (For* loop = get_if<For>(s); loop && loop->bind == Bind::Grid)
+      each_statement(body, [&](Stmt& s) { // there is one block, or cluster
+        if (For* loop = get_if<For>(s); loop && loop->bind == Bind::Grid) {
           loop->bind = Bind::Serial;
+          loop->begin = loop->begin + in_turn.share * loop->step;
+          loop->step = loop->step * Expr(shares_);
+        }
       });
       in_turn(body);
       if (own.launch.threads == threads_)
@@ -590,10 +621,14 @@ private:
 
   const ChainProblem& c_;
   const Target& target_;
+  const bool all_rows_;
+  bool rows_mix_ = false;
   Splice splice_;
   std::vector<KernelProgram> programs_;
+  std::vector<std::optional<std::optional<KernelProgram>>> plain_programs_; ///< that are known
   std::vector<bool> plain_; ///< by kernel: it is no product
-  Expr blocks_;
+  Expr blocks_;             ///< or clusters
+  std::int64_t shares_ = 1; ///< blocks of a cluster
   int threads_ = 0;
   double seconds_ = 0;
   MemoryRanges written_;
@@ -611,7 +646,9 @@ LoweredChain lower_chain(const ChainProblem& problem, const Target& target) {
                  problem.period.size() * static_cast<std::size_t>(problem.turns),
          "chain {}: {} launches for {} turns of {} kernels", problem.name, problem.places.size(),
          problem.turns, problem.period.size());
-  return Chaining(problem, target).run();
+  Chaining chaining(problem, target, false);
+  LoweredChain lowered = chaining.run();
+  return chaining.rows_mix() ? Chaining(problem, target, true).run() : lowered;
 }
 
 } // namespace egret::kernel

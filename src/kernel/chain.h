@@ -5,6 +5,7 @@
 #include "kernel/generator.h"
 #include "kernel/region.h"
 #include "kernel/target.h"
+#include "kernel/touched_memory.h"
 
 #include <cstdint>
 #include <span>
@@ -13,20 +14,13 @@
 
 namespace egret::kernel {
 
-/// Bytes of memory from the begin of some allocation.
-struct ChainPlace {
-  int base = -1; ///< which allocation
-  std::int64_t offset = 0, bytes = 0;
-  std::int64_t end() const { return offset + bytes; }
-};
-
 /// `period` kernels, launched in turn, `turns` times.
 struct ChainProblem {
   std::string name;
   std::vector<const Region*> period;
   std::int64_t turns = 0;
   /// By launch, by operand in memory and then output of the region.
-  std::vector<std::vector<ChainPlace>> places;
+  std::vector<std::vector<MemoryRange>> places;
 };
 
 /// An argument of a chain's program: where it begins.
@@ -41,12 +35,14 @@ struct LoweredChain {
   std::vector<ChainArgument> arguments; ///< by pointer argument
   double step_seconds = 0;              ///< of one turn, predicted
   std::string reason;
+  bool has_too_many_arguments = false; ///< for a launch; fewer turns may have few enough
 };
 
-/// The chain as one program. A step of a block waits for nothing but the block itself: all that
-/// steps read of what other steps have written, and what they write over, must be of the rows of
-/// the result that the same block has in each of them, or there is one block. Factors that do not
-/// change from step to step are loaded once (gpu_stationary.h).
+/// The chain as one program. Rows of the result belong to one block, or to a cluster of blocks that
+/// share its columns (clusters.h). A step of a block waits for nothing but the block itself and its
+/// cluster: all that steps read of what other steps have written, and what they write over, must be
+/// of the rows of the result that the same block or cluster has in each of them, or it has all
+/// rows. Factors that do not change from step to step are loaded once (gpu_stationary.h).
 LoweredChain lower_chain(const ChainProblem& problem, const Target& target);
 
 } // namespace egret::kernel

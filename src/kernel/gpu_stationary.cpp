@@ -48,14 +48,17 @@ FoundContraction stationary_form(const Region& region) {
 
 /// Sizes that follow from the tiles.
 struct StationarySizes {
-  std::int64_t rows = 0, places = 0, slices = 1, depth = 0; ///< of the product
+  std::int64_t rows = 0, all_places = 0, slices = 1, depth = 0; ///< of the product
+  std::int64_t places = 0;                                      ///< of a block, in each slice
   std::int64_t part = 0;                 ///< elements of the depth that a thread has
   std::int64_t pitch = 0;                ///< elements of shared memory for a part of a row
   std::int64_t weights = 0, spilled = 0; ///< of a thread: elements, and those in shared memory
 
-  StationarySizes(const ContractionForm& f, std::int64_t split, std::int64_t held)
-      : rows(f.rows.extent.value()), places(f.columns.slice_extent().value()),
-        slices(f.columns.slices), depth(f.depth.extent.value()), part(ceil_quotient(depth, split)) {
+  StationarySizes(const ContractionForm& f, std::int64_t shares, std::int64_t split,
+                  std::int64_t held)
+      : rows(f.rows.extent.value()), all_places(f.columns.slice_extent().value()),
+        slices(f.columns.slices), depth(f.depth.extent.value()),
+        places(ceil_quotient(all_places, shares)), part(ceil_quotient(depth, split)) {
     pitch = ceil_to(part, kAccessLanes);
     if (split > 1 && pitch / kAccessLanes % 2 == 0) // parts of a row begin in banks of their own
       pitch += kAccessLanes;
@@ -73,9 +76,10 @@ class GpuStationary {
 public:
   GpuStationary(const Region& region, const ContractionForm& form, const StationaryTiles& tiles,
                 const CarriedRows* carried)
-      : r_(region), f_(form), t_(tiles), carried_(carried), size_(form, tiles.split, tiles.held),
-        b_(region.name), e_(b_, region), thread_(thread_variable(tiles.threads)),
-        place_(floordiv(thread_, t_.split)), part_(floormod(thread_, t_.split)) {
+      : r_(region), f_(form), t_(tiles), carried_(carried),
+        size_(form, tiles.shares, tiles.split, tiles.held), b_(region.name), e_(b_, region),
+        thread_(thread_variable(tiles.threads)), place_(floordiv(thread_, t_.split)),
+        part_(floormod(thread_, t_.split)) {
     e_.load_policy = CachePolicy::Default;
   }
 
@@ -119,11 +123,15 @@ private:
   }
   ValueId zero() { return b_.constant(Scalar::of(f_.accumulator, 0.0), 1); }
 
+  /// Of all places of a slice, one of this block's.
+  Expr in_slice(const Expr& place) const {
+    return t_.shares == 1 ? place : stationary_share(t_.shares) * Expr(size_.places) + place;
+  }
   void put_column(Point& p, const Expr& place, std::int64_t slice) const {
     AxisGroup of_slice = f_.columns;
     of_slice.extent = f_.columns.slice_extent();
     of_slice.slices = 1;
-    put_index(p, r_, of_slice, place);
+    put_index(p, r_, of_slice, in_slice(place));
     if (f_.columns.slice_axis >= 0)
       p.at[static_cast<std::size_t>(f_.columns.slice_axis)] = Expr(slice);
   }
@@ -137,9 +145,10 @@ private:
       const Expr depth = part_ * Expr(size_.part) + Expr(i / size_.slices);
       put_column(p, place_, i % size_.slices);
       put_index(p, r_, f_.depth, depth);
-      const ValueId v =
-          factor(f_.right, p,
-                 {{depth, Expr(0), Expr(size_.depth)}, {place_, Expr(0), Expr(size_.places)}});
+      const ValueId v = factor(f_.right, p,
+                               {{depth, Expr(0), Expr(size_.depth)},
+                                {place_, Expr(0), Expr(size_.places)},
+                                {in_slice(place_), Expr(0), Expr(size_.all_places)}});
       if (i < t_.held)
         held_.push_back(v);
       else
@@ -256,7 +265,8 @@ private:
         if (!f_.rows.axes.empty())
           put_index(p, r_, f_.rows, first_row_ + row);
         put_column(p, place, 0);
-        p.mask = unproved({{first_row_ + row, Expr(0), Expr(size_.rows)}});
+        p.mask = unproved({{first_row_ + row, Expr(0), Expr(size_.rows)},
+                           {in_slice(place), Expr(0), Expr(size_.all_places)}});
         store_results(e_, f_, p, sums);
         if (carried_ == nullptr)
           return;
@@ -351,9 +361,11 @@ private:
 double step_seconds(const StationarySizes& z, const StationaryTiles& t, double epilogue,
                     const Target& target) {
   // No GPU has measured these: three barriers, the way to the second cache and back, and the
-  // functions of a gate, one after the other; four schedulers, and 128 bytes of shared memory a
+  // functions of a gate, one after the other; where blocks share columns, their barrier and the
+  // left factor's way through the second cache; four schedulers, and 128 bytes of shared memory a
   // cycle.
-  constexpr double kClock = 1.7e9, kSchedulers = 4, kFixedCycles = 700, kSharedBytes = 128;
+  constexpr double kClock = 1.7e9, kSchedulers = 4, kFixedCycles = 700, kExchangeCycles = 900,
+                   kSharedBytes = 128;
   const double warps = std::ceil(double(t.threads) / 32 / kSchedulers), rows = double(t.rows),
                lanes = double(t.threads);
   const double products = double(z.weights) * rows;
@@ -365,9 +377,16 @@ double step_seconds(const StationarySizes& z, const StationaryTiles& t, double e
   const double shared =
       (double(z.spilled) * lanes * 4 + lanes / 32 * vectors * double(t.split) * 16) / kSharedBytes;
   const double ends = std::ceil(rows * double(z.places) / (32 * kSchedulers * 4)) * 4 * epilogue;
-  const double blocks = double(ceil_quotient(z.rows, t.rows));
-  const double waves = std::ceil(blocks / double(std::max(1, target.workers)));
-  return (kFixedCycles + waves * (std::max({issue, chain, shared}) + ends)) / kClock;
+  const double blocks = double(ceil_quotient(z.rows, t.rows) * t.shares);
+  // Clusters do not fill every multiprocessor: they lie in parts of the chip of several sizes.
+  const double fit = t.shares > 1 ? 0.75 * target.workers : target.workers;
+  const double waves = std::ceil(blocks / std::max(1.0, fit));
+  const double fixed = kFixedCycles + (t.shares > 1 ? kExchangeCycles : 0);
+  return (fixed + waves * (std::max({issue, chain, shared}) + ends)) / kClock;
+}
+
+std::vector<std::int64_t> rows_to_try(const StationaryLimits& limits) {
+  return limits.rows > 0 ? std::vector{limits.rows} : std::vector<std::int64_t>{1, 2, 4, 8};
 }
 
 } // namespace
@@ -384,12 +403,11 @@ FoundStationary stationary_tiles(const Region& region, const Target& target,
   const std::int64_t words = std::max<std::int64_t>(1, size / 4);
   FoundStationary best{false, {}, "its right factor does not fit a block"};
   for (const std::int64_t split : {1, 2, 4, 8, 16, 32})
-    for (const std::int64_t rows : {1, 2, 4, 8}) {
-      StationaryTiles t{.rows = rows, .split = split};
-      const StationarySizes all(f, split, 0);
+    for (const std::int64_t rows : rows_to_try(limits)) {
+      StationaryTiles t{.rows = rows, .shares = limits.shares, .split = split};
+      const StationarySizes all(f, t.shares, split, 0);
       const std::int64_t needed = ceil_to(all.places * split, 32);
-      if (rows > all.rows || (limits.rows > 0 && rows != limits.rows) ||
-          (split > 1 && split > all.depth) || needed > kMostStationary ||
+      if (rows > all.rows || (split > 1 && split > all.depth) || needed > kMostStationary ||
           (limits.threads > 0 && needed > limits.threads) || all.weights * rows > kMostUnrolled)
         continue;
       t.threads = limits.threads > 0 ? limits.threads : static_cast<int>(needed);
@@ -400,7 +418,7 @@ FoundStationary stationary_tiles(const Region& region, const Target& target,
       if (free < 0)
         continue;
       t.held = std::min(all.weights, free / words / kAccessLanes * kAccessLanes);
-      const StationarySizes z(f, split, t.held);
+      const StationarySizes z(f, t.shares, split, t.held);
       t.registers = t.held * words;
       t.shared_bytes = z.shared_bytes(rows, split, t.threads, size);
       if (t.shared_bytes + limits.taken_shared_bytes > target.block_shared_bytes - kOtherShared)
@@ -426,6 +444,10 @@ Lowered stationary_program(const Region& region, const Target& target, const Sta
 Expr stationary_turn() {
   static const Expr turn = Expr::symbol("%turn", 0, INT32_MAX);
   return turn;
+}
+
+Expr stationary_share(std::int64_t shares) {
+  return Expr::symbol(fmt::format("%share_of_{}", shares), 0, shares - 1);
 }
 
 std::vector<CarriedRows> carried_rows(const Region& region) {

@@ -1,5 +1,6 @@
 #include "kernel/intrinsics.h"
 
+#include "kernel/clusters.h"
 #include "kernel/program.h"
 #include "support/fail.h"
 
@@ -73,6 +74,18 @@ std::string refused_without_residence(const KernelProgram& p, const Intrinsic&, 
   return p.launch.resident ? ""
                            : "blocks that wait for each other in a program whose blocks may "
                              "wait for each other to end";
+}
+
+std::string refused_grid_barrier(const KernelProgram& p, const Intrinsic& use, const Type& type) {
+  const std::int64_t blocks = use.number("blocks");
+  if (blocks == 0)
+    return use.memory.size() == 1 ? refused_without_residence(p, use, type)
+                                  : "a barrier of the grid without a counter";
+  if (!use.memory.empty())
+    return "a barrier of a cluster with a counter";
+  return p.launch.workers.is_constant() && p.launch.workers.value() % blocks == 0
+             ? ""
+             : fmt::format("{} blocks in clusters of {}", p.launch.workers.str(), blocks);
 }
 
 std::string refused_group(const KernelProgram& p, const Intrinsic& use, const Type&) {
@@ -247,16 +260,18 @@ std::vector<IntrinsicInfo> lane_rows() {
 }
 
 std::vector<IntrinsicInfo> block_rows() {
-  const MemoryOperand counter{"counter", kCounter, Effect::None, DType::U32, true};
+  const MemoryOperand counter{"counter", kCounter, Effect::None, DType::U32, true},
+      optional_counter{"counter", kCounter, Effect::None, DType::U32, true, true};
   return {
       {.id = IntrinsicId::GridBarrier,
        .name = "grid_barrier",
-       .doc = "waits for all threads of all blocks",
+       .doc = "waits for all threads of all blocks, or of a cluster of so many neighbours",
        .scope = IntrinsicScope::Grid,
        .requirement = Capability::CoResidentBlocks,
-       .memory = {counter},
+       .memory = {optional_counter},
+       .numbers = {{"blocks", NumberKind::Count, 0, kMostCluster}},
        .acquires = true,
-       .refused = refused_without_residence},
+       .refused = refused_grid_barrier},
       {.id = IntrinsicId::LastArriver,
        .name = "last_arriver",
        .doc = "lets in the last block to arrive",

@@ -554,7 +554,8 @@ private:
       return together(threads_, what.c_str());
     case IntrinsicScope::Grid:
       check(threads_ > 0, "{} on a CPU", info.name);
-      check(!in_core_, "{}: not all blocks come here", info.name);
+      check(!in_core_ || (use.id == IntrinsicId::GridBarrier && use.number("blocks") > 0),
+            "{}: not all blocks come here", info.name);
       return together(threads_, what.c_str());
     }
   }

@@ -29,8 +29,17 @@ TEST(GpuChains, StepsOfCellsAreOneLaunch) {
         .batch = 16,
         .width = 128,
         .weights_transposed = true},
+        RecurrentProgram{.kind = RecurrentKind::ResetInside, .steps = 16, .batch = 20, .width = 48},
         RecurrentProgram{
-            .kind = RecurrentKind::ResetInside, .steps = 16, .batch = 20, .width = 48}}) {
+            .kind = RecurrentKind::Lstm, .steps = 40, .batch = 16, .width = 128, .inputs = 64},
+        RecurrentProgram{.kind = RecurrentKind::Lstm, .steps = 30, .batch = 33, .width = 256},
+        RecurrentProgram{.kind = RecurrentKind::Gru, .steps = 25, .batch = 1, .width = 230},
+        RecurrentProgram{.kind = RecurrentKind::Gru,
+        .steps = 16,
+        .batch = 3,
+        .width = 168,
+        .dtype = DType::BF16},
+        RecurrentProgram{.kind = RecurrentKind::Mixing, .steps = 30, .batch = 24, .width = 64}}) {
     const ir::Graph graph = graph_of(p);
     compiler::Options options;
     options.chains = true;

@@ -19,7 +19,10 @@ public:
 
   Graph run() {
     const std::int64_t n = gates();
-    inputs_ = g_.input("inputs", p_.dtype, {p_.batch, p_.steps, n * p_.width});
+    const std::int64_t given = p_.inputs > 0 ? p_.inputs : n * p_.width;
+    inputs_ = g_.input("inputs", p_.dtype, {p_.batch, p_.steps, given});
+    if (p_.inputs > 0)
+      input_weights_ = g_.input("input_weights", p_.dtype, {n * p_.width, p_.inputs});
     weights_ = weights("weights", n);
     if (p_.kind == RecurrentKind::ResetInside)
       inner_ = weights("inner", 1);
@@ -68,9 +71,10 @@ private:
 
   NodeId product(NodeId x, NodeId w) {
     const Expr columns = g_[w].shape[0];
-    const Shape box{p_.batch, columns, p_.width};
-    const NodeId left = g_.expand(g_.reshape(x, {p_.batch, 1, p_.width}), box),
-                 right = g_.expand(g_.reshape(w, {1, columns, p_.width}), box);
+    const Expr depth = g_[w].shape[1];
+    const Shape box{p_.batch, columns, depth};
+    const NodeId left = g_.expand(g_.reshape(x, {p_.batch, 1, depth}), box),
+                 right = g_.expand(g_.reshape(w, {1, columns, depth}), box);
     return g_.reduce(Op::ReduceSum, g_.binary(Op::Mul, left, right), {2});
   }
   NodeId add(NodeId a, NodeId b) { return g_.binary(Op::Add, a, b); }
@@ -87,9 +91,11 @@ private:
   }
 
   void step(std::int64_t t, NodeId& h, NodeId& c) {
-    const std::int64_t n = gates();
-    const NodeId x = g_.reshape(g_.shrink(inputs_, {0, t, 0}, {p_.batch, t + 1, n * p_.width}),
-                                {p_.batch, n * p_.width});
+    const Expr given = g_[inputs_].shape[2];
+    NodeId x =
+        g_.reshape(g_.shrink(inputs_, {0, t, 0}, {p_.batch, t + 1, given}), {p_.batch, given});
+    if (p_.inputs > 0)
+      x = product(x, input_weights_);
     switch (p_.kind) {
     case RecurrentKind::Tanh:
       h = tanh(add(x, product(h, weights_)));
@@ -134,16 +140,18 @@ private:
 
   const RecurrentProgram& p_;
   Graph g_;
-  NodeId inputs_ = 0, weights_ = 0, inner_ = 0, peepholes_ = 0;
+  NodeId inputs_ = 0, weights_ = 0, input_weights_ = 0, inner_ = 0, peepholes_ = 0;
 };
 
 } // namespace
 
 std::string RecurrentProgram::name() const {
   constexpr const char* kNames[] = {"tanh", "lstm", "peephole", "gru", "reset_inside", "mixing"};
-  return fmt::format("{} of {} steps, batch {}, width {}, {}{}{}{}", kNames[static_cast<int>(kind)],
-                     steps, batch, width, name_of(dtype), every_step ? ", every step" : "",
-                     weights_transposed ? ", transposed" : "", gradient ? ", gradient" : "");
+  return fmt::format("{} of {} steps, batch {}, width {}, {}{}{}{}{}",
+                     kNames[static_cast<int>(kind)], steps, batch, width, name_of(dtype),
+                     inputs > 0 ? fmt::format(", inputs of {}", inputs) : "",
+                     every_step ? ", every step" : "", weights_transposed ? ", transposed" : "",
+                     gradient ? ", gradient" : "");
 }
 
 Graph graph_of(const RecurrentProgram& program) {

@@ -18,7 +18,8 @@ struct RecurrentProgram {
   DType dtype = DType::F32;
   bool every_step = true;          ///< results: all hidden states, or the last one
   bool weights_transposed = false; ///< [width, gates * width] in memory
-  bool gradient = false;           ///< and of the sum of the last hidden state, by the weights
+  std::int64_t inputs = 0; ///< width of what a step multiplies by weights of its own; 0: nothing
+  bool gradient = false;   ///< and of the sum of the last hidden state, by the weights
   std::string name() const;
 };
 

@@ -1,5 +1,6 @@
 #include "backend/cuda/kernel_artifact.h"
 
+#include "kernel/clusters.h"
 #include "support/fail.h"
 
 #include <algorithm>
@@ -56,6 +57,9 @@ KernelArtifact::KernelArtifact(std::shared_ptr<DeviceCore> core, const KernelPro
                                                     static_cast<int>(text_.shared_bytes)),
                              "asking for {} bytes of shared memory for kernel {}",
                              text_.shared_bytes, name_);
+    if (kernel::cluster_blocks(program) > kernel::kPortableCluster)
+      context.driver().check(api.cuFuncSetAttribute(function_, kNonPortableCluster, 1),
+                             "asking for large clusters for kernel {}", name_);
     for (const kernel::Buffer& buffer : program.buffers)
       if (buffer.space == Space::Counter) {
         const auto bytes =

@@ -1,6 +1,7 @@
 #include "backend/cuda/render.h"
 
 #include "backend/cuda/renderer.h"
+#include "kernel/clusters.h"
 #include "kernel/program_fields.h"
 
 #include <algorithm>
@@ -109,6 +110,8 @@ std::string CudaRenderer::run() {
       program_.launch.blocks_per_core > 0
           ? fmt::format("{}, {}", program_.launch.threads, program_.launch.blocks_per_core)
           : fmt::format("{}", program_.launch.threads);
+  if (const int blocks = kernel::cluster_blocks(program_); blocks > 0)
+    bounds += fmt::format(") __cluster_dims__({}, 1, 1", blocks);
   return fmt::format("{}{}{}{}\nextern \"C\" __global__ void __launch_bounds__({})\n{}(const "
                      "__grid_constant__ EgretArgs args{}) {{\n{}}}\n",
                      clike::prelude_for(body, prelude_pieces()), matrix_prelude(body), parameters(),

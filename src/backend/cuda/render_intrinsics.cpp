@@ -36,7 +36,10 @@ void CudaRenderer::intrinsic(const Intrinsic& use, ValueId target) {
   case IntrinsicId::AtomicCombine:
     return atomic_combine(use);
   case IntrinsicId::GridBarrier:
-    return line("eg_grid_barrier({});", counter(use.memory[0]));
+    if (use.number("blocks") == 0)
+      return line("eg_grid_barrier({});", counter(use.memory[0]));
+    plain("barrier.cluster.arrive.release.aligned");
+    return plain("barrier.cluster.wait.acquire.aligned");
   case IntrinsicId::PublishFlag:
     return line("eg_post({});", counter(use.memory[0]));
   case IntrinsicId::ClearFlags:

@@ -24,9 +24,11 @@ void GpuTurns::barrier(int block, int warp, int number, int warps) {
   meet(b.barriers[number], block * warps_ + warp, number == 0 ? warps_ : warps, "a barrier");
 }
 
-void GpuTurns::grid_barrier(int block, int warp) {
-  meet(grid_, block * warps_ + warp, warps_ * static_cast<int>(blocks_.size()),
-       "a barrier of the grid");
+void GpuTurns::grid_barrier(int block, int warp, int cluster) {
+  const int worker = block * warps_ + warp;
+  if (cluster > 0)
+    return meet(clusters_[block / cluster], worker, warps_ * cluster, "a barrier of a cluster");
+  meet(grid_, worker, warps_ * static_cast<int>(blocks_.size()), "a barrier of the grid");
 }
 
 std::int64_t& GpuTurns::visit(Block& block, int warp, bool of_last) {

@@ -24,7 +24,8 @@ public:
 
   /// All warps of the block; barrier `number` > 0: of `warps` of them.
   void barrier(int block, int warp, int number, int warps);
-  void grid_barrier(int block, int warp);
+  /// All warps of all blocks, or of the block's cluster of so many.
+  void grid_barrier(int block, int warp, int cluster);
   /// Until `ready` holds.
   void wait(int block, int warp, std::function<bool()> ready, const char* what) {
     turns_.wait(block * warps_ + warp, std::move(ready), what);
@@ -65,6 +66,7 @@ private:
   int warps_;
   std::vector<Block> blocks_;
   Meeting grid_;
+  std::map<int, Meeting> clusters_;
   std::map<std::int64_t, std::int64_t> arrived_;
   std::set<std::pair<int, std::int64_t>> posts_; ///< counter and element
   std::map<int, int> cleared_;                   ///< by counter: warps that have come

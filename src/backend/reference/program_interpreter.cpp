@@ -8,6 +8,7 @@
 #include "backend/reference/program_memory.h"
 #include "backend/reference/tiles.h"
 #include "backend/reference/worker_turns.h"
+#include "kernel/clusters.h"
 #include "support/fail.h"
 
 #include <algorithm>
@@ -36,6 +37,7 @@ public:
   struct Place {
     int block = 0, blocks = 1; ///< of a GPU; a CPU's workers are numbered so
     int warp = 0;
+    int cluster = 1; ///< blocks of one
   };
 
   Worker(const ProgramCode& code, const ArgBlock& block, const std::vector<std::int64_t>& slots,
@@ -150,9 +152,9 @@ private:
                           operand(use.values[0], i, 0), actor(i));
       });
     case IntrinsicId::GridBarrier:
-      gpu_->grid_barrier(place_.block, place_.warp);
-      ++grid_phase_;
-      return;
+      gpu_->grid_barrier(place_.block, place_.warp, static_cast<int>(use.number("blocks")));
+      ++(use.number("blocks") > 0 ? cluster_phase_ : grid_phase_);
+      return next_phase();
     case IntrinsicId::PublishFlag:
       return each(mask, [&](int i) {
         fill_symbols(code, i, 0);
@@ -508,7 +510,9 @@ private:
     if (cpu_)
       return {place_.block, 0, phase_, 0, false, group_, problem_};
     const int thread = place_.block * program_.launch.threads + 32 * place_.warp + i;
-    return {thread, place_.block, phase_, grid_phase_, acquired_, group_, problem_};
+    return {thread,        place_.block, phase_,   grid_phase_,
+            acquired_,     group_,       problem_, place_.block / place_.cluster,
+            cluster_phase_};
   }
 
   void store(const kernel::Store& stmt, const InstCode& code, int i) {
@@ -706,7 +710,7 @@ private:
   Place place_;
   int width_;
   std::size_t stride_, variable_stride_;
-  int phase_ = 0, grid_phase_ = 0;
+  int phase_ = 0, grid_phase_ = 0, cluster_phase_ = 0;
   int barriers_ = 0; ///< of the block, that this warp has passed
   int below_ = -2;   ///< phases of no other warp: numbers below that of none
   bool in_core_loop_ = false, acquired_ = false;
@@ -728,7 +732,9 @@ void interpret(const KernelProgram& program, const ArgBlock& block,
   std::vector<std::int64_t> slots(static_cast<std::size_t>(code.slots.size()));
   std::copy(block.dims, block.dims + program.dims.size(), slots.begin());
   const auto useful = std::max<std::int64_t>(1, code.workers(slots.data()));
-  const int workers = static_cast<int>(std::clamp<std::int64_t>(options.workers, 1, useful));
+  const int cluster = std::max(1, kernel::cluster_blocks(program));
+  int workers = static_cast<int>(std::clamp<std::int64_t>(options.workers, 1, useful));
+  workers = std::max(cluster, workers / cluster * cluster);
 
   ProgramMemory memory(code, block, slots.data(), workers, options);
   if (program.launch.threads == 0) {
@@ -741,7 +747,8 @@ void interpret(const KernelProgram& program, const ArgBlock& block,
   Signals signals(program);
   GpuTurns turns(workers, program.launch.threads / 32);
   turns.run([&](int number, int warp) {
-    Worker(code, block, slots, memory, nullptr, &turns, &signals, {number, workers, warp}).run();
+    Worker(code, block, slots, memory, nullptr, &turns, &signals, {number, workers, warp, cluster})
+        .run();
   });
   signals.finish();
   ensure(!turns.has_posts(), "program {}: posts are left at its end", program.name);

@@ -68,14 +68,20 @@ ProgramMemory::Stamp& ProgramMemory::checked(int buffer, std::int64_t index, con
 bool ProgramMemory::Touch::races_with(const Actor& actor) const {
   if (thread == -1 || thread == actor.thread || grid_phase != actor.grid_phase)
     return false;
-  return block == actor.block ? phase == actor.phase : !actor.acquired;
+  if (block == actor.block)
+    return phase == actor.phase;
+  return !actor.acquired && (cluster != actor.cluster || cluster_phase == actor.cluster_phase);
 }
 
 void ProgramMemory::Touch::join(const Actor& actor) {
   const bool others = races_with(actor);
-  const bool blocks = others && block != actor.block;
-  *this = {others ? kSeveral : actor.thread, blocks ? kSeveral : actor.block, actor.phase,
-           actor.grid_phase};
+  const bool blocks = others && block != actor.block, clusters = others && cluster != actor.cluster;
+  *this = {others ? kSeveral : actor.thread,
+           blocks ? kSeveral : actor.block,
+           actor.phase,
+           actor.grid_phase,
+           clusters ? kSeveral : actor.cluster,
+           actor.cluster_phase};
 }
 
 void ProgramMemory::race(int buffer, std::int64_t index, const char* what, int first,
@@ -121,7 +127,8 @@ void ProgramMemory::store(int buffer, std::int64_t index, Number value, const Ac
     race(buffer, index, "reads", stamp.read.thread, "writes", actor.thread);
   if (options_.check_races && stamp.update.races_with(actor))
     race(buffer, index, "updates", stamp.update.thread, "writes", actor.thread);
-  stamp.write = {actor.thread, actor.block, actor.phase, actor.grid_phase};
+  stamp.write = {actor.thread,     actor.block,   actor.phase,
+                 actor.grid_phase, actor.cluster, actor.cluster_phase};
   stamp.written = true;
   write_number(b.dtype, value,
                piece(buffer, actor).data + static_cast<std::size_t>(index) * size_of(b.dtype));

@@ -14,11 +14,13 @@ namespace egret::backend::reference {
 /// Who touches an element, and when. A CPU's workers are threads of one block.
 struct Actor {
   int thread = 0, block = 0;
-  int phase = 0;                        ///< barriers that the block has passed
-  int grid_phase = 0;                   ///< barriers that all blocks have passed
-  bool acquired = false;                ///< what other blocks wrote is visible: in a last block
+  int phase = 0;         ///< barriers that the block has passed
+  int grid_phase = 0;    ///< barriers that all blocks have passed
+  bool acquired = false; ///< what other blocks wrote is visible: in a last block
   const kernel::ProblemGroup* group = nullptr; ///< within a problem: of which group, and which one
   std::size_t problem = 0;
+  int cluster = 0;       ///< of the block
+  int cluster_phase = 0; ///< barriers that the cluster has passed
 };
 
 class ProgramMemory {
@@ -37,6 +39,8 @@ private:
     int thread = -1; ///< kSeveral: more than one in that phase
     int block = -1;  ///< kSeveral: of more than one
     int phase = -1, grid_phase = -1;
+    int cluster = -1; ///< kSeveral: of more than one
+    int cluster_phase = -1;
     /// Whether something that another thread does now is not ordered behind it.
     bool races_with(const Actor& actor) const;
     /// Notes the actor beside those of the same phase.

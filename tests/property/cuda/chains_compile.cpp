@@ -25,7 +25,10 @@ TEST(CudaChains, TextCompilesWithoutSpills) {
         RecurrentProgram{.kind = RecurrentKind::Lstm, .batch = 200, .width = 113},
         RecurrentProgram{.kind = RecurrentKind::Lstm, .batch = 16, .width = 128},
         RecurrentProgram{.kind = RecurrentKind::ResetInside, .batch = 9, .width = 64},
-        RecurrentProgram{.kind = RecurrentKind::Tanh, .batch = 100, .width = 200}}) {
+        RecurrentProgram{.kind = RecurrentKind::Tanh, .batch = 100, .width = 200},
+        RecurrentProgram{.kind = RecurrentKind::Lstm, .batch = 16, .width = 128, .inputs = 64},
+        RecurrentProgram{.kind = RecurrentKind::Lstm, .batch = 16, .width = 256},
+        RecurrentProgram{.kind = RecurrentKind::ResetInside, .batch = 3, .width = 230}}) {
     testing::NullDevice device(backend::cuda::known_target(90));
     compiler::KernelCache cache;
     compiler::Options options;

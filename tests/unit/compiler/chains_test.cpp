@@ -4,6 +4,7 @@
 #include "backend/cuda/target.h"
 #include "backend/reference/reference.h"
 #include "kernel/chain.h"
+#include "kernel/clusters.h"
 #include "support/null_device.h"
 #include "support/plan_runner.h"
 #include "support/random_graph.h"
@@ -72,6 +73,30 @@ TEST(Chains, StepsOfCellsAreOneLaunch) {
   }
 }
 
+// Their factors do not fit a block.
+TEST(Chains, WideCellsShareColumnsInAClusterOfBlocks) {
+  for (const RecurrentProgram& p : {
+           RecurrentProgram{.kind = RecurrentKind::Lstm, .steps = 5, .batch = 5, .width = 200},
+           RecurrentProgram{.kind = RecurrentKind::Gru,
+           .steps = 5,
+           .batch = 2,
+           .width = 211,
+           .dtype = DType::BF16},
+           RecurrentProgram{
+               .kind = RecurrentKind::ResetInside, .steps = 4, .batch = 3, .width = 256},
+           RecurrentProgram{
+               .kind = RecurrentKind::Lstm, .steps = 5, .batch = 9, .width = 128, .inputs = 64},
+           RecurrentProgram{.kind = RecurrentKind::Lstm, .steps = 4, .batch = 1, .width = 230},
+       }) {
+    const ir::Graph graph = graph_of(p);
+    const Compiled compiled = chained(graph);
+    ASSERT_EQ(compiled.chains.size(), 1u) << p.name() << "\n" << print(compiled.plan);
+    EXPECT_GT(kernel::cluster_blocks(compiled.chains[0].program), 1) << p.name();
+    EXPECT_LE(launches_of(compiled).alone, 3) << p.name();
+    expect_right(graph, compiled, p.name());
+  }
+}
+
 TEST(Chains, TwoKernelsAStep) {
   const RecurrentProgram p{.kind = RecurrentKind::ResetInside, .batch = 4, .width = 12};
   const ir::Graph graph = graph_of(p);
@@ -94,11 +119,24 @@ TEST(Chains, ProductsOfOneRowAndMapsInOneBlock) {
 }
 
 TEST(Chains, GradientsThroughTheLoop) {
-  for (const RecurrentKind kind : {RecurrentKind::Tanh, RecurrentKind::Lstm}) {
-    const RecurrentProgram p{.kind = kind, .steps = 5, .gradient = true};
+  for (const RecurrentKind kind :
+       {RecurrentKind::Tanh, RecurrentKind::Lstm, RecurrentKind::Gru, RecurrentKind::ResetInside}) {
+    const RecurrentProgram p{.kind = kind, .steps = 7, .batch = 16, .width = 64, .gradient = true};
     const ir::Graph graph = graph_of(p);
-    expect_right(graph, chained(graph), p.name());
+    const Compiled compiled = chained(graph);
+    EXPECT_GE(compiled.chains.size(), 2u) << p.name() << "\n" << print(compiled.plan);
+    expect_right(graph, compiled, p.name());
   }
+}
+
+TEST(Chains, StepsThatNeedRowsOfOthersAreOneBlocksOrClusters) {
+  const RecurrentProgram p{.kind = RecurrentKind::Mixing, .batch = 24, .width = 64};
+  const ir::Graph graph = graph_of(p);
+  const Compiled compiled = chained(graph);
+  ASSERT_EQ(compiled.chains.size(), 1u) << print(compiled.plan);
+  const kernel::KernelProgram& program = compiled.chains[0].program;
+  EXPECT_EQ(program.launch.workers, Expr(std::max(1, kernel::cluster_blocks(program))));
+  expect_right(graph, compiled, p.name());
 }
 
 TEST(Chains, StepsThatNeedRowsOfOthersStayApart) {
@@ -134,7 +172,9 @@ TEST(Chains, FactorsAreLoadedOnceBeforeTheSteps) {
     });
     return count;
   };
-  kernel::Block before = program.body;
+  const auto* rows = kernel::get_if<kernel::For>(program.body.back());
+  ASSERT_NE(rows, nullptr);
+  kernel::Block before = rows->body;
   ASSERT_NE(kernel::get_if<kernel::For>(before.back()), nullptr);
   before.pop_back();
   EXPECT_GT(loads(before), 0);

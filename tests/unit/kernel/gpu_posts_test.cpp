@@ -125,6 +125,35 @@ TEST(Posts, MistakesAreTold) {
   EXPECT_THROW(chain({.resident = false}), InternalError);
 }
 
+/// Item i of each cluster of two blocks gets what item 1 - i of the same one, or of the next one,
+/// stored before the barrier.
+KernelProgram exchange(bool waits, bool other_cluster) {
+  ProgramBuilder b("exchange");
+  b.argument("in", DType::F32, Expr(1), 64, false);
+  const int out = b.argument("out", DType::F32, Expr(4), 64, true),
+            work = b.workspace("work", DType::F32, Expr(4));
+  const Expr t = thread_variable(kPostThreads);
+  b.grid_loop(Expr(4), [&](const Expr& i) {
+    const std::vector<Guard> first{{t, Expr(0), Expr(1)}};
+    b.store(work, i, b.index(i, DType::F32, 1), first);
+    if (waits)
+      b.intrinsic({.id = IntrinsicId::GridBarrier, .numbers = {2}});
+    const Expr cluster = floordiv(i, Expr(2)), from = other_cluster ? Expr(1) - cluster : cluster;
+    b.store(out, i, b.load(work, from * Expr(2) + Expr(1) - floormod(i, Expr(2)), 1), first);
+  });
+  return b.finish(post_launch(4, false));
+}
+
+TEST(Clusters, BlocksSeeWhatTheirClusterWrote) {
+  for (const int blocks : {1, 2, 3, 4}) // of which whole clusters run
+    EXPECT_EQ(run(exchange(true, false), {0}, 4, blocks), (std::vector<float>{1, 0, 3, 2}));
+}
+
+TEST(Clusters, RacesAreTold) {
+  EXPECT_THROW(run(exchange(false, false), {0}, 4, 4), InternalError);
+  EXPECT_THROW(run(exchange(true, true), {0}, 4, 4), InternalError);
+}
+
 struct Update {
   DType dtype = DType::I32;
   Monoid monoid = Monoid::Sum;

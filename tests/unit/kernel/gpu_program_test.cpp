@@ -2,6 +2,7 @@
 #include "kernel/builder.h"
 
 #include "egret/error.h"
+#include "kernel/clusters.h"
 
 #include <gtest/gtest.h>
 
@@ -118,6 +119,39 @@ TEST(GpuProgram, GridBarrierAsksForResidentBlocks) {
     else
       EXPECT_THROW(d.b.finish(l), InternalError);
   }
+}
+
+TEST(GpuProgram, ClustersAreOfEqualNumbersOfBlocks) {
+  struct Case {
+    std::vector<std::int64_t> barriers;
+    int blocks;
+    bool fits;
+  };
+  for (const Case& c : {Case{{4}, 8, true}, Case{{4, 4}, 8, true}, Case{{4}, 6, false},
+                        Case{{17}, 17, false}, Case{{2, 4}, 8, false}}) {
+    Draft d;
+    d.b.grid_loop(Expr(c.blocks), [&](const Expr& i) {
+      d.b.store(d.out, i * Expr(kThreads) + d.t, d.b.load(d.in, d.t, 1));
+      for (const std::int64_t blocks : c.barriers)
+        d.b.intrinsic({.id = IntrinsicId::GridBarrier, .numbers = {blocks}});
+    });
+    if (c.fits)
+      EXPECT_EQ(cluster_blocks(d.b.finish(launch_of(Expr(c.blocks)))), 4);
+    else
+      EXPECT_THROW(cluster_blocks(d.b.finish(launch_of(Expr(c.blocks)))), InternalError);
+  }
+}
+
+TEST(GpuProgram, BarriersOfTheGridStandOutsideOfItsLoops) {
+  Draft d;
+  const int c = d.b.counter("arrived", 2);
+  d.b.grid_loop(Expr(2), [&](const Expr& i) {
+    d.b.store(d.out, i, d.b.load(d.in, i, 1));
+    d.b.grid_barrier(c, Expr(0));
+  });
+  Launch l = launch_of(Expr(2));
+  l.resident = true;
+  EXPECT_THROW(d.b.finish(l), InternalError);
 }
 
 TEST(GpuProgram, ThreadsOnACpuAreRefused) {
