@@ -215,7 +215,8 @@ std::string CRenderer::table(const char* type, const std::vector<std::string>& v
   return name;
 }
 
-std::string CRenderer::argument_pointer(const std::string& number) const {
+std::string CRenderer::argument_pointer(const kernel::Buffer& /*buffer*/,
+                                        const std::string& number) const {
   return fmt::format("args->pointers[{}]", number);
 }
 

@@ -36,7 +36,8 @@ private:
   void intrinsic(const kernel::Intrinsic& use) override;
   void acquire(const kernel::Acquire& stmt) override;
   std::string table(const char* type, const std::vector<std::string>& values) override;
-  std::string argument_pointer(const std::string& number) const override;
+  std::string argument_pointer(const kernel::Buffer& buffer,
+                               const std::string& number) const override;
 
   // Instructions and memory (render_inst.cpp).
   void let(kernel::ValueId target, const kernel::Inst& inst) override;

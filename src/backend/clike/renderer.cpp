@@ -80,7 +80,7 @@ void Renderer::problem(const kernel::InProblem& stmt) {
       arguments.push_back(program_.buffers[static_cast<std::size_t>(a)].argument);
     line("{0}{1}* const b{2} = ({0}{1}*){3}; /* {4} */", buffer.written ? "" : "const ",
          memory_type(buffer.dtype), group.buffers[b],
-         argument_pointer(by_problem(arguments, number)), comment_text(buffer.name));
+         argument_pointer(buffer, by_problem(arguments, number)), comment_text(buffer.name));
   }
   block(stmt.body);
   index_.unbind(1 + group.sizes.size());

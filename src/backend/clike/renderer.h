@@ -37,7 +37,8 @@ protected:
   /// Declares a constant array of integers and returns its name.
   virtual std::string table(const char* type, const std::vector<std::string>& values) = 0;
   /// The pointer of the argument whose number is the text `number`.
-  virtual std::string argument_pointer(const std::string& number) const = 0;
+  virtual std::string argument_pointer(const kernel::Buffer& buffer,
+                                       const std::string& number) const = 0;
 
   /// The text of a lane of a value that was made; kEachLane where it is in a loop over the lanes.
   virtual std::string lane_text(kernel::ValueId id, int lane) const = 0;

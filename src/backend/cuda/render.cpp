@@ -141,8 +141,14 @@ std::string CudaRenderer::table(const char* type, const std::vector<std::string>
   return name;
 }
 
-std::string CudaRenderer::argument_pointer(const std::string& number) const {
-  return fmt::format("args.p[{}]", number);
+// Loads of what nobody writes during the launch are ordered by nothing but their pointers, which
+// are known behind the wait for the launch before.
+std::string CudaRenderer::argument_pointer(const kernel::Buffer& buffer,
+                                           const std::string& number) const {
+  const std::string pointer = fmt::format("args.p[{}]", number);
+  return is_read_only(buffer) && target_.launches_early()
+             ? fmt::format("eg_after_wait({})", pointer)
+             : pointer;
 }
 
 void CudaRenderer::arguments() {
@@ -169,8 +175,9 @@ void CudaRenderer::arguments() {
         continue;
       }
       const bool constant = space == Space::Argument && !buffer.written;
-      line("{0}{1}* const b{2} = ({0}{1}*)args.p[{3}]; // {4}", constant ? "const " : "",
-           memory_type(buffer.dtype), b, place++, clike::comment_text(buffer.name));
+      line("{0}{1}* const b{2} = ({0}{1}*){3}; // {4}", constant ? "const " : "",
+           memory_type(buffer.dtype), b, argument_pointer(buffer, fmt::format("{}", place++)),
+           clike::comment_text(buffer.name));
     }
   for (std::size_t b = 0; b < program_.buffers.size(); ++b)
     if (shared.offset[b] >= 0)

@@ -83,17 +83,21 @@ std::string CudaRenderer::element(int buffer, const Expr& e, int lane) const {
   return fmt::format("b{}[{}]", buffer, index_.text(e, lane));
 }
 
+bool CudaRenderer::is_read_only(const Buffer& b) const {
+  return (b.space == Space::Argument || b.space == Space::Problem) && !b.written && !b.aliased;
+}
+
 // Memory that nobody writes while the kernel runs may go through the read-only path. A kernel that
-// is launched early runs while those before it write: lines of that path would not see it.
+// is launched early runs while those before it write: lines of that path would not see it. It loads
+// as usual, but out of loops and across stores.
 std::string CudaRenderer::read(int buffer, const std::string& place, CachePolicy policy) const {
   const Buffer& b = program_.buffers[static_cast<std::size_t>(buffer)];
   if (b.space == Space::Shared)
     return place;
   if (policy == CachePolicy::Streaming || policy == CachePolicy::EvictFirst)
     return fmt::format("__ldcs(&{})", place);
-  if ((b.space == Space::Argument || b.space == Space::Problem) && !b.written && !b.aliased &&
-      !target_.launches_early())
-    return fmt::format("__ldg(&{})", place);
+  if (is_read_only(b))
+    return fmt::format("{}(&{})", target_.launches_early() ? "eg_load" : "__ldg", place);
   return place;
 }
 

@@ -313,6 +313,76 @@ __device__ __forceinline__ void eg_wait_for_launch_before() {
   asm volatile("griddepcontrol.wait;" ::: "memory");
 }
 )"},
+    // Loads of memory that nobody writes while the kernel runs. Nothing but their pointer keeps
+    // them behind the wait, so that they may leave loops and be used again behind stores.
+    {"eg_after_wait", R"(
+__device__ __forceinline__ void* eg_after_wait(void* p) {
+  asm volatile("" : "+l"(p));
+  return p;
+}
+)"},
+    {"eg_load", R"(
+__device__ __forceinline__ float eg_load(const float* p) {
+  float v;
+  asm("ld.global.f32 %0, [%1];" : "=f"(v) : "l"(p));
+  return v;
+}
+__device__ __forceinline__ double eg_load(const double* p) {
+  double v;
+  asm("ld.global.f64 %0, [%1];" : "=d"(v) : "l"(p));
+  return v;
+}
+__device__ __forceinline__ short eg_load(const short* p) {
+  short v;
+  asm("ld.global.s16 %0, [%1];" : "=h"(v) : "l"(p));
+  return v;
+}
+__device__ __forceinline__ unsigned short eg_load(const unsigned short* p) {
+  unsigned short v;
+  asm("ld.global.u16 %0, [%1];" : "=h"(v) : "l"(p));
+  return v;
+}
+__device__ __forceinline__ int eg_load(const int* p) {
+  int v;
+  asm("ld.global.s32 %0, [%1];" : "=r"(v) : "l"(p));
+  return v;
+}
+__device__ __forceinline__ unsigned eg_load(const unsigned* p) {
+  unsigned v;
+  asm("ld.global.u32 %0, [%1];" : "=r"(v) : "l"(p));
+  return v;
+}
+__device__ __forceinline__ long long eg_load(const long long* p) {
+  long long v;
+  asm("ld.global.s64 %0, [%1];" : "=l"(v) : "l"(p));
+  return v;
+}
+__device__ __forceinline__ unsigned long long eg_load(const unsigned long long* p) {
+  unsigned long long v;
+  asm("ld.global.u64 %0, [%1];" : "=l"(v) : "l"(p));
+  return v;
+}
+__device__ __forceinline__ signed char eg_load(const signed char* p) {
+  int v;
+  asm("ld.global.s8 %0, [%1];" : "=r"(v) : "l"(p));
+  return (signed char)v;
+}
+__device__ __forceinline__ unsigned char eg_load(const unsigned char* p) {
+  unsigned v;
+  asm("ld.global.u8 %0, [%1];" : "=r"(v) : "l"(p));
+  return (unsigned char)v;
+}
+__device__ __forceinline__ uint2 eg_load(const uint2* p) {
+  uint2 v;
+  asm("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(p));
+  return v;
+}
+__device__ __forceinline__ uint4 eg_load(const uint4* p) {
+  uint4 v;
+  asm("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
+  return v;
+}
+)"},
     {"eg_let_next_launch_come", R"(
 __device__ __forceinline__ void eg_let_next_launch_come() {
   asm volatile("griddepcontrol.launch_dependents;");

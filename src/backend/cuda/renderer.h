@@ -37,7 +37,9 @@ private:
   void intrinsic(const kernel::Intrinsic& use) override { intrinsic(use, -1); }
   void acquire(const kernel::Acquire& stmt) override;
   std::string table(const char* type, const std::vector<std::string>& values) override;
-  std::string argument_pointer(const std::string& number) const override;
+  std::string argument_pointer(const kernel::Buffer& buffer,
+                               const std::string& number) const override;
+  bool is_read_only(const kernel::Buffer& buffer) const;
   void atomic_combine(const kernel::Intrinsic& use);
   void count_in_order(const kernel::Intrinsic& use);
   std::string counter(const kernel::Address& at) const;

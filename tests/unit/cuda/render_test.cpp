@@ -63,8 +63,14 @@ TEST(CudaText, KernelsWaitForTheLaunchBeforeThem) {
       ASSERT_EQ(count(text, wait), 1u) << text;
       EXPECT_LT(text.find(wait), text.find("args.p[")) << text;
       EXPECT_EQ(count(text, "griddepcontrol.wait;"), 1u) << text;
-      // What is read was perhaps written after this kernel began.
+      // What is read was perhaps written after this kernel began. Its pointer is known behind the
+      // wait, and so are the loads, which nothing else orders.
       EXPECT_EQ(count(text, "__ldg("), 0u) << text;
+      EXPECT_EQ(count(text, "= eg_load(&b0["), 1u) << text;
+      EXPECT_EQ(count(text, "asm(\"ld.global.f32 %0, [%1];\" : \"=f\"(v) : \"l\"(p));"), 1u)
+          << text;
+      EXPECT_LT(text.find(wait), text.find("b0 = (const float*)eg_after_wait(args.p[0])")) << text;
+      EXPECT_EQ(count(text, "eg_after_wait(args.p["), 1u) << text; // what is written: as it is
     }
     EXPECT_EQ(count(few, "griddepcontrol.launch_dependents;"), 1u) << few;
     EXPECT_EQ(count(many, "griddepcontrol.launch_dependents;"), 0u) << many;
