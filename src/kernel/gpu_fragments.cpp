@@ -37,15 +37,20 @@ Fragments::Fragments(Emitter& emitter, const ContractionForm& form, const GpuTil
                         [&](const Output& o) { return stride_of(r, o, axis) == 1; });
   if (!tiles.staged || !across_)
     return;
-  // One piece for all outputs in turn, of rows that lie in different banks.
+  // One piece for all outputs of one type in turn, of rows that lie in different banks: of the
+  // narrowest, as neighbours of wider ones fill the memory's sectors by themselves.
+  std::optional<DType> type;
+  for (const Output& out : r.outputs)
+    if (stride_of(r, out, axis) == 1 && (!type || size_of(out.dtype) < size_of(*type)))
+      type = out.dtype;
   int buffer = -1;
   for (const Output& out : r.outputs) {
     const int size = int(size_of(out.dtype));
     Staging s;
-    if (stride_of(r, out, axis) == 1 && size <= 4) {
+    if (stride_of(r, out, axis) == 1 && size <= 4 && out.dtype == type) {
       s.columns = std::min(kRowBytes / size, t_.bn / (t_.unit == GpuUnit::Wgmma ? 1 : t_.warps_n));
       s.pitch = s.columns + kStagedBytes / size;
-      s.buffer = buffer >= 0 && b_.buffer_dtype(buffer) == out.dtype
+      s.buffer = buffer >= 0
                      ? buffer
                      : b_.shared(fmt::format("results{}", staging_.size()), out.dtype,
                                  std::int64_t(t_.threads() / 32) * 16 * s.pitch, kStagedBytes);
