@@ -130,8 +130,8 @@ double time_of(const GpuProblem& p, const Offer& o, GpuUnit unit, std::int64_t s
 
 /// What is saved of the time of the results, which others do not count, where sets of consumers
 /// take turns: a set works on them alone, while the next one multiplies.
-/// turns: a set works on them alone, while the next one multiplies.
 double hidden_of(const GpuProblem& p, const Offer& o) {
+  if (o.turns == 1)
     return 0;
   // Half of the threads need somewhat more than twice the time.
   constexpr double kAlone = 2.2;
@@ -172,7 +172,7 @@ bool is_one_wave(const GpuProblem& p, const Offer& o) {
 /// Shares of the depth that are clearly faster than fewer ones. They need not be a power of two
 /// where all blocks add them up; elsewhere one block adds up those of a tile, and few are better.
 std::int64_t best_split(const GpuProblem& p, const Offer& o, GpuUnit unit) {
-  constexpr std::int64_t kMostOfOneBlock = 64;
+  constexpr std::int64_t kMostOfOneBlock = 128;
   const bool any = unit == GpuUnit::Wgmma;
   const std::int64_t most = any ? std::min(p.cores, kMostShares) : kMostOfOneBlock;
   std::int64_t best = 1;

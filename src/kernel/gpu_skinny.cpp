@@ -392,7 +392,21 @@ public:
       add(1, 16, 4, 8);
       add(2, 8, 4, 8);
     }
-    return space;
+    return is_long_for_few(tiles_of(space.front(), region, f), region, f, target)
+               ? std::vector<Schedule>{}
+               : space;
+  }
+
+  /// Whether a few blocks would read far more than one reads in the time of a launch. Reductions
+  /// share out such a depth among blocks.
+  static bool is_long_for_few(const SkinnyTiles& t, const Region& region, const ContractionForm& f,
+                              const Target& target) {
+    constexpr std::int64_t kMostBytes = 1 << 20;
+    const std::int64_t batch = usual_size(f.batch.extent), columns = usual_size(f.columns.extent),
+                       blocks = batch * ceil_quotient(columns, t.columns());
+    const std::int64_t bytes = batch * columns * usual_size(f.depth.extent) *
+                               std::int64_t(size_of(memory_type(region, f)));
+    return 4 * blocks <= target.workers && bytes / std::max<std::int64_t>(blocks, 1) > kMostBytes;
   }
 
   /// Small products of more rows whose slices are combined, which would be too few tiles.

@@ -1,5 +1,6 @@
 // Contractions on a GPU without one: every kind of product through the interpreter, which copies
 // and multiplies as late as the program allows, and against the region's own semantics.
+#include "backend/cuda/render.h"
 #include "backend/cuda/target.h"
 #include "backend/reference/kernel_check.h"
 #include "backend/reference/program_interpreter.h"
@@ -46,6 +47,17 @@ kernel::Region busy(const Einsum& e, DType dtype) {
     const NodeId zero = g.broadcast(g.constant(dtype, 0.0), shape);
     return std::vector{
         g.binary(Op::Add, g.binary(Op::Max, sum, zero), g.input("rest", dtype, shape))};
+  });
+}
+
+/// Products in 16 bits, and their squares in f32.
+kernel::Region in_two_types(const Einsum& e) {
+  return built_region([&](Graph& g) {
+    const NodeId a = input(g, "a", e.left, e, DType::BF16),
+                 b = input(g, "b", e.right, e, DType::BF16);
+    const NodeId product = testing::einsum(g, a, b, e);
+    const NodeId wide = g.cast(product, DType::F32);
+    return std::vector{product, g.binary(Op::Mul, wide, wide)};
   });
 }
 
@@ -97,6 +109,46 @@ std::vector<std::vector<std::byte>> bits_of(const kernel::Region& region,
   };
   verify_kernel(region, lowered.program, launch, {});
   return bits;
+}
+
+/// sum over n of a[n] * b[n, k], or of b[k, n].
+kernel::Region sums_of_products(std::int64_t terms, std::int64_t results, bool across) {
+  return built_region([&](Graph& g) {
+    const Shape box = across ? Shape{terms, results} : Shape{results, terms};
+    const NodeId a = g.input("a", DType::F32, {terms}), b = g.input("b", DType::F32, box);
+    const NodeId one = g.reshape(a, across ? Shape{terms, 1} : Shape{1, terms});
+    return std::vector{
+        g.reduce(Op::ReduceSum, g.binary(Op::Mul, b, g.expand(one, box)), {across ? 0 : 1})};
+  });
+}
+
+TEST(GpuContraction, ManyTermsOfFewResultsAreSharedByAllMultiprocessors) {
+  for (const bool across : {false, true}) {
+    const kernel::Target target = gpu();
+    const kernel::Region few = sums_of_products(1 << 20, 8, across);
+    EXPECT_TRUE(kernel::gpu_skinny_generator().space(few, target).empty());
+    const kernel::Chosen chosen = kernel::lower_greedily(few, target);
+    EXPECT_GE(chosen.program.launch.workers.value(), target.workers / 2)
+        << to_string(chosen.schedule);
+    EXPECT_FALSE(
+        kernel::gpu_skinny_generator().space(sums_of_products(4096, 4096, across), target).empty());
+  }
+}
+
+TEST(GpuContraction, ResultsOfTwoTypesLeaveThroughOnePieceOfSharedMemory) {
+  for (const std::string& schedule : {kMma + " staged=1", kWgmma + " staged=1"})
+    check(in_two_types(sizes("mk", "kn", "mn", 70, 72, 64)), schedule);
+  // The tiles that are tried first fill a block's shared memory but for that piece.
+  const kernel::Region large = in_two_types(sizes("mk", "kn", "mn", 8192, 8192, 4096));
+  int tried = 0;
+  for (const kernel::Schedule& s : kernel::gpu_contraction_generator().space(large, gpu())) {
+    const kernel::Lowered lowered = kernel::gpu_contraction_generator().lower(large, s, gpu());
+    ASSERT_TRUE(lowered.ok) << to_string(s) << ": " << lowered.reason;
+    EXPECT_LE(backend::cuda::dynamic_shared_bytes(lowered.program), gpu().block_shared_bytes)
+        << to_string(s);
+    if (++tried == 6)
+      break;
+  }
 }
 
 TEST(GpuContraction, TilesOfTheLastWaveAreCutIntoEqualShares) {
