@@ -75,7 +75,7 @@ Partition partition_with_streams(const GraphFacts& facts, bool fuse, const kerne
   if (gpu)
     generators = {&kernel::gpu_stream_generator(), &kernel::gpu_row_products_generator()};
   StreamingRules rules;
-  rules.in_16_bits = gpu;
+  rules.in_memory = gpu;
   if (gpu)
     rules.least_share = kLeastShareOnGpu;
   else

@@ -110,8 +110,8 @@ private:
     if (!view.map.is_total() || is_score(view.base))
       return false;
     const bool here = stored_[view.base] || node.op == Op::Input;
-    if (rules_.in_16_bits)
-      return here ? is_float(node.dtype) && size_of(node.dtype) == 2
+    if (rules_.in_memory)
+      return here ? is_float(node.dtype) && size_of(node.dtype) <= 4
                   : node.op == Op::Cast && is_factor(node.inputs[0]);
     if (is_float(node.dtype) && size_of(node.dtype) > 4)
       return false;

@@ -12,9 +12,9 @@ namespace egret::compiler {
 
 /// Which products are recomputed.
 struct StreamingRules {
-  /// Factors are 16-bit floats as they lie in memory, for matrix instructions; else floats of up to
-  /// 32 bits, and what is computed from such without other products.
-  bool in_16_bits = true;
+  /// Factors are floats of up to 32 bits as they lie in memory; else also what is computed from
+  /// such without other products.
+  bool in_memory = true;
   double least_elements = 0; ///< of the product; smaller ones are stored
   /// By its factors' elements: a product of few terms has that many at least, a deep one as many as
   /// both have. By those of a sum over it: each product has that many at least.

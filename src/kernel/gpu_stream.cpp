@@ -2,7 +2,8 @@
 // Scores are made by matrix instructions and stay in the registers in which these leave them: their
 // fragments are what the next product takes as its left side. What is summed over the places (row
 // values, or rows of a result) is carried from tile to tile; a pass that needs the row values of
-// another one goes along the places again and makes the scores anew.
+// another one goes along the places again and makes the scores anew. Factors of f32 are multiplied
+// by threads (gpu_stream_threads.cpp).
 #include "kernel/accumulate.h"
 #include "kernel/analysis.h"
 #include "kernel/contraction_pack.h"
@@ -10,6 +11,7 @@
 #include "kernel/gpu_nest.h"
 #include "kernel/gpu_stream_memory.h"
 #include "kernel/gpu_stream_rows.h"
+#include "kernel/gpu_stream_threads.h"
 #include "kernel/gpu_stream_wgmma.h"
 #include "kernel/knobs.h"
 #include "kernel/stream_rows.h"
@@ -17,6 +19,7 @@
 #include "support/fail.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace egret::kernel {
 
@@ -346,6 +349,16 @@ Schedule schedule_of(const StreamTiles& t) {
   return s;
 }
 
+constexpr Knob kThreadKnobs[] = {
+    {"warps", 1, 8}, {"tall", 1, 8}, {"places", 8, 128, 8}, {"stages", 2, 4}};
+
+Schedule thread_schedule_of(const StreamTiles& t) {
+  Schedule s;
+  s.generator = "gpu_stream";
+  s.knobs = {{"warps", t.warps}, {"tall", t.tall}, {"places", t.places}, {"stages", t.stages}};
+  return s;
+}
+
 constexpr Knob kWgmmaKnobs[] = {{"groups", 1, 3}, {"places", 16, 256, 16}, {"stages", 2, 4},
                                 {"ahead", 0, 1},  {"turns", 0, 1},         {"stays", 0, 1}};
 
@@ -388,8 +401,10 @@ public:
   std::vector<Schedule> space(const Region& given, const Target& target) const override {
     const Region region = with_late_divisors(given, StreamTakes::MatrixUnits);
     const FoundStream found = find_stream(region);
-    if (!found.ok || !refused(found.form).empty() ||
-        target.unit(FragmentLayout::SubgroupFragments) == nullptr)
+    if (!found.ok)
+      return thread_space(given, target);
+    if (!refused(found.form).empty() || target.unit(FragmentLayout::SubgroupFragments) == nullptr ||
+        leaves_cores_idle(found.form, target))
       return {};
     std::vector<Schedule> space = wgmma_space(region, found.form, target);
     // As many places as leave room for three or four blocks beside each other come first.
@@ -408,6 +423,8 @@ public:
 
   Lowered lower(const Region& given, const Schedule& schedule,
                 const Target& target) const override {
+    if (schedule.mma.empty())
+      return lower_for_threads(given, schedule, target);
     const Region region = with_late_divisors(given, StreamTakes::MatrixUnits);
     const FoundStream found = find_stream(region);
     if (!found.ok)
@@ -444,6 +461,63 @@ public:
 
 private:
   static constexpr std::int64_t kFewRegisters = 80, kHeldRegisters = 208, kMostRegisters = 512;
+
+  /// Whether few rows leave most multiprocessors without work, for so long that kernels which share
+  /// out all tiles are clearly faster: row sums alone by gpu_row_products, others with scores in
+  /// memory.
+  static bool leaves_cores_idle(const StreamForm& form, const Target& target) {
+    // Of a multiprocessor that multiplies tiles, and of one with a single block of a stream.
+    constexpr double kCoreFlops = 4e12, kLoneFlops = 2e12;
+    constexpr double kBytesPerSecond = 3.5e12, kLaunchSeconds = 3e-6;
+    const int accesses = form.sums.empty() ? 0 : 4; // of a score of 16 bits
+    const double blocks = double(usual_size(form.batch.extent)) *
+                          std::ceil(double(usual_size(form.rows.extent)) / 64);
+    if (blocks >= target.workers)
+      return false;
+    double depth = 0;
+    for (const auto* forms : {&form.products, &form.sums})
+      for (const ContractionForm& f : *forms)
+        depth += double(f.depth.extent.value());
+    const double scores = double(usual_size(form.batch.extent)) *
+                          double(usual_size(form.rows.extent)) *
+                          double(usual_size(form.places.extent));
+    const double streamed = 2 * scores * depth / (blocks * kLoneFlops);
+    const double stored = 2 * scores * depth / (target.workers * kCoreFlops) +
+                          2 * accesses * scores / kBytesPerSecond +
+                          double(form.products.size() + form.sums.size() + 1) * kLaunchSeconds;
+    return streamed > 2 * stored;
+  }
+
+  static std::vector<Schedule> thread_space(const Region& given, const Target& target) {
+    const Region region = with_late_divisors(given, StreamTakes::Vectors);
+    const FoundStream found = find_stream(region, StreamTakes::Vectors);
+    std::vector<Schedule> space;
+    if (found.ok)
+      for (const StreamTiles& t : thread_stream_space(region, found.form, target))
+        space.push_back(thread_schedule_of(t));
+    return space;
+  }
+
+  static Lowered lower_for_threads(const Region& given, const Schedule& schedule,
+                                   const Target& target) {
+    const Region region = with_late_divisors(given, StreamTakes::Vectors);
+    const FoundStream found = find_stream(region, StreamTakes::Vectors);
+    if (!found.ok)
+      return {false, {}, found.reason};
+    if (auto why = thread_stream_refused(region, found.form); !why.empty())
+      return {false, {}, why};
+    if (auto why = refused_settings(schedule, target, kThreadKnobs); !why.empty())
+      return {false, {}, why};
+    StreamTiles t;
+    t.warps = int(schedule.knob("warps", 4));
+    t.tall = int(schedule.knob("tall", 4));
+    t.places = int(schedule.knob("places", 32));
+    t.stages = int(schedule.knob("stages", 2));
+    t.singles = true;
+    if (thread_stream_registers(found.form, t) > kMostRegisters)
+      return {false, {}, "more sums than a thread has registers"};
+    return within_block(make_thread_stream(region, found.form, t, schedule, target), target);
+  }
 
   static std::vector<Schedule> wgmma_space(const Region& region, const StreamForm& form,
                                            const Target& target) {

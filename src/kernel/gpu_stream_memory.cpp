@@ -2,6 +2,7 @@
 
 #include "kernel/analysis.h"
 #include "kernel/contraction_pack.h"
+#include "support/checked.h"
 
 #include <fmt/format.h>
 
@@ -63,14 +64,15 @@ std::shared_ptr<SharedTile> StreamMemory::make_tile(const ContractionForm& form,
   tile->tiles.unit = GpuUnit::Mma;
   tile->tiles.bm = tile->tiles.bn = panel;
   tile->tiles.bk =
-      int((form.depth.extent.value() + kStreamSteps - 1) / kStreamSteps * kStreamSteps);
+      int(round_up<std::int64_t>(form.depth.extent.value(), t_.singles ? 8 : kStreamSteps));
   tile->tiles.stages = stages;
   tile->tiles.warps_m = t_.warps;
   tile->tiles.warps_n = 1;
   const Side& own = is_left ? tile->form.left : tile->form.right;
-  tile->side = std::make_unique<SharedSide>(
-      e_, tile->form, own, is_left ? f_.rows : f_.places, fmt::format("{}{}", name, tiles_.size()),
-      panel, own.order != Side::Order::Panel, factor.dtype, tile->tiles);
+  tile->side = std::make_unique<SharedSide>(e_, tile->form, own, is_left ? f_.rows : f_.places,
+                                            fmt::format("{}{}", name, tiles_.size()), panel,
+                                            t_.singles || own.order != Side::Order::Panel,
+                                            t_.singles ? DType::F32 : factor.dtype, tile->tiles);
   tiles_.push_back(tile);
   return tile;
 }

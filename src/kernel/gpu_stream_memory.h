@@ -18,9 +18,11 @@ struct StreamTiles {
   int warps = 4; ///< of a block
   int tall = 1;  ///< fragments of each warp, one below the other
   int places = 64;
-  int stages = 2;   ///< of the ring along the places
-  bool held = true; ///< left sides stay in registers
-  int rows() const { return warps * tall * kStreamRows; }
+  int stages = 2;       ///< of the ring along the places
+  bool held = true;     ///< left sides stay in registers
+  bool singles = false; ///< elements are f32, which threads multiply: fragments have half the rows
+  int rows_of_warp() const { return tall * (singles ? kStreamRows / 2 : kStreamRows); }
+  int rows() const { return warps * rows_of_warp(); }
 };
 
 /// A tile in shared memory, and who it is read for: elements (panel index, other index).

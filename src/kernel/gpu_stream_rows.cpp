@@ -53,11 +53,16 @@ std::vector<Guard> GpuStreamRows::places_inside(const Expr& first, int fragment)
 
 void GpuStreamRows::provide_scores(std::size_t product, int fragments_down, const Expr& first,
                                    int fragment, ValueId four) {
-  const int stage = f_.products[product].stage;
   for (int half = 0; half < 2; ++half)
-    e_.provide(stage, point(2 * fragments_down + half, first, fragment),
-               {e_.convert({b_.shuffle(four, four, {2 * half, 2 * half + 1}), DType::F32},
-                           r_.stages[std::size_t(stage)].yield_dtypes[0])});
+    provide_pair(product, 2 * fragments_down + half, first, fragment,
+                 b_.shuffle(four, four, {2 * half, 2 * half + 1}));
+}
+
+void GpuStreamRows::provide_pair(std::size_t product, int half, const Expr& first, int fragment,
+                                 ValueId two) {
+  const int stage = f_.products[product].stage;
+  e_.provide(stage, point(half, first, fragment),
+             {e_.convert({two, DType::F32}, r_.stages[std::size_t(stage)].yield_dtypes[0])});
 }
 
 // --- Running values
@@ -251,6 +256,20 @@ ValueId GpuStreamRows::pair_of(const ContractionForm& sum, int half, const Expr&
   const ValueId sixteen = b_.constant(Scalar::of(DType::U32, std::int64_t(16)));
   const ValueId high = b_.apply(Op::Shl, DType::U32, {b_.extract(bits, 1), sixteen});
   return b_.apply(Op::Or, DType::U32, {b_.extract(bits, 0), high});
+}
+
+ValueId GpuStreamRows::left_pair(const ContractionForm& sum, int half, const Expr& first,
+                                 int fragment) {
+  l_.prepare(first, fragment);
+  const Value v =
+      e_.value(sum.stage, factor_of(r_, sum, sum.left).value, point(half, first, fragment));
+  const ValueId two = b_.splat(b_.cast(v.id, DType::F32), 2);
+  const std::vector<Guard> mask = places_inside(first, fragment);
+  if (mask.empty())
+    return two;
+  return b_.apply(
+      Op::Select, DType::F32,
+      {b_.splat(b_.test(mask, 2), 2), two, b_.constant(Scalar::of(DType::F32, 0.0), 2)});
 }
 
 // --- Results

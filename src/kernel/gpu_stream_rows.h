@@ -42,9 +42,10 @@ public:
   /// This thread's two neighbours of a fragment.
   Point point(int half, const Expr& first, int fragment) const;
 
-  /// Says what the scores of a product are in a fragment: f32 x 4.
+  /// Says what the scores of a product are in a fragment: f32 x 4; f32 x 2 in one half of it.
   void provide_scores(std::size_t product, int fragments_down, const Expr& first, int fragment,
                       ValueId four);
+  void provide_pair(std::size_t product, int half, const Expr& first, int fragment, ValueId two);
   /// A pass along the places.
   void start(const StreamPass& pass);
   void add(const Expr& first);
@@ -59,6 +60,8 @@ public:
   /// comes before the rounding is made by prepare_left().
   void prepare_left(const ContractionForm& sum, int down, const Expr& first, int fragment);
   ValueId left_fragment(const ContractionForm& sum, int down, const Expr& first, int fragment);
+  /// What a sum takes of two neighbours, f32; 0 for places that do not exist.
+  ValueId left_pair(const ContractionForm& sum, int half, const Expr& first, int fragment);
 
   void store_rows();
   /// `sums`: the two neighbours of the columns' fragment that this thread has in a half.

@@ -1,6 +1,7 @@
 // Attention from its naive formula, and its gradients: on a GPU they are kernels that go through
 // the scores tile by tile. All that is asked of these kernels is asked of programs of the reference
 // interpreter, which watches for races.
+#include "backend/cuda/target.h"
 #include "egret/functional.h"
 #include "kernel/families.h"
 #include "kernel/stream_form.h"
@@ -52,6 +53,63 @@ TEST_P(Streams, AgreeWithTheReferenceAndStoreNoScores) {
 
 INSTANTIATE_TEST_SUITE_P(All, Streams, ::testing::ValuesIn(testing::attentions()),
                          [](const auto& info) { return std::string(info.param.name); });
+
+/// Factors of f32 are multiplied by threads: no matrix unit takes them as they are.
+class StreamsOfThreads : public ::testing::TestWithParam<Attention> {};
+
+TEST_P(StreamsOfThreads, AgreeWithTheReferenceAndStoreNoScores) {
+  Attention f = GetParam();
+  f.type = DType::F32;
+  const ir::Graph graph = attention_graph(f);
+  const kernel::Target target = testing::test_gpu();
+  const kernel::Generator& generator = kernel::gpu_stream_generator();
+  const bool special = f.mask == Mask::None || f.mask == Mask::Given;
+  const auto inputs = testing::random_inputs(graph, 4, {.special = special, .range = 1});
+  const std::int64_t scores = f.batch * f.heads * f.shared * f.queries * f.keys;
+  int streams = 0;
+  for (const auto& c0 : testing::region_cases(graph, inputs, target)) {
+    for (const kernel::Output& out : c0.region.outputs)
+      EXPECT_LT(element_count(out.shape).value(), scores) << print(c0.region);
+    const auto c = testing::aligned_for(c0, target);
+    if (!kernel::find_stream(c.region, kernel::StreamTakes::Vectors).ok)
+      continue;
+    ++streams;
+    const auto space = generator.space(c.region, target);
+    ASSERT_GE(space.size(), 3u) << print(c.region);
+    // The first, the last, and small tiles, so that there are several of each.
+    for (const std::string& text : {to_string(space.front()), to_string(space.back()),
+                                    std::string("gpu_stream places=16 stages=3 tall=2 warps=1")}) {
+      EXPECT_EQ(text.find("@mma"), std::string::npos) << text;
+      const std::string wrong = testing::check_schedule(c, generator, kernel::parse_schedule(text),
+                                                        target, {.workers = 1 + streams}, true);
+      ASSERT_TRUE(wrong.empty()) << wrong;
+    }
+  }
+  EXPECT_EQ(streams, f.gradients ? 2 : 1); // by queries; by keys and values
+}
+
+INSTANTIATE_TEST_SUITE_P(All, StreamsOfThreads, ::testing::ValuesIn(testing::attentions()),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST(StreamsOf, TwoFactorsOf16BitsAreLeftToMatrixUnits) {
+  const kernel::Target target = testing::test_gpu();
+  ir::Graph g;
+  const Shape box{100, 80, 16};
+  // bf16 times bf16, whose products are summed with weights of f32.
+  const ir::NodeId a = g.cast(g.input("a", DType::BF16, {100, 16}), DType::F32);
+  const ir::NodeId b = g.cast(g.input("b", DType::BF16, {80, 16}), DType::F32);
+  const ir::NodeId p = g.reduce(Op::ReduceSum,
+                                g.binary(Op::Mul, g.expand(g.reshape(a, {100, 1, 16}), box),
+                                         g.expand(g.reshape(b, {1, 80, 16}), box)),
+                                {2});
+  const ir::NodeId v = g.input("v", DType::F32, {80, 16});
+  g.outputs = {g.reduce(Op::ReduceSum,
+                        g.binary(Op::Mul, g.expand(g.reshape(p, {100, 80, 1}), box),
+                                 g.expand(g.reshape(v, {1, 80, 16}), box)),
+                        {1})};
+  for (const kernel::Region& region : testing::regions_of(g, target))
+    EXPECT_TRUE(kernel::gpu_stream_generator().space(region, target).empty()) << print(region);
+}
 
 /// A box of products [rows, places] of bf16, in f32.
 ir::NodeId product(ir::Graph& g, const Expr& rows, const Expr& places, std::int64_t depth) {
@@ -189,7 +247,37 @@ TEST(StreamsOf, WhatIsMadeOfAProductIsNotLargerThanIt) {
   EXPECT_EQ(streams, 1);
 }
 
-TEST(StreamsOf, FactorsOf32BitsAreStored) {
+/// The logarithm of a sum of exponentials of each row's scores.
+kernel::Region sums_of_exponentials(std::int64_t rows, std::int64_t places,
+                                    const kernel::Target& target) {
+  ir::Graph g;
+  const ir::NodeId p = product(g, rows, places, 256);
+  const ir::NodeId maximum = g.reduce(Op::ReduceMax, p, {1});
+  const ir::NodeId lower =
+      g.binary(Op::Mul, maximum, g.broadcast(g.constant(DType::F32, -1.0), {rows}));
+  const ir::NodeId shifted =
+      g.binary(Op::Add, p, g.expand(g.reshape(lower, {rows, 1}), {rows, places}));
+  g.outputs = {maximum, g.reduce(Op::ReduceSum, g.unary(Op::Exp, shifted), {1})};
+  for (const kernel::Region& region : testing::regions_of(g, target))
+    if (kernel::find_stream(region).ok)
+      return region;
+  throw InternalError("no stream");
+}
+
+TEST(StreamsOf, FewRowsAndManyPlacesAreLeftToKernelsThatShareOutAllTiles) {
+  const kernel::Target target = backend::cuda::known_target(90);
+  const kernel::Generator &streams = kernel::gpu_stream_generator(),
+                          &tiles = kernel::gpu_row_products_generator();
+  const kernel::Region few = sums_of_exponentials(2048, 32000, target),
+                       many = sums_of_exponentials(32000, 2048, target),
+                       small = sums_of_exponentials(256, 512, target);
+  EXPECT_TRUE(streams.space(few, target).empty());
+  EXPECT_FALSE(tiles.space(few, target).empty());
+  EXPECT_FALSE(streams.space(many, target).empty());
+  EXPECT_FALSE(streams.space(small, target).empty());
+}
+
+TEST(StreamsOf, FactorsOf32BitsAreMultipliedAsTheyAre) {
   ir::Graph g;
   const Shape box{100, 80, 16};
   const ir::NodeId a = g.input("a", DType::F32, {100, 1, 16}),
@@ -197,7 +285,11 @@ TEST(StreamsOf, FactorsOf32BitsAreStored) {
   const ir::NodeId p =
       g.reduce(Op::ReduceSum, g.binary(Op::Mul, g.expand(a, box), g.expand(b, box)), {2});
   g.outputs = {g.reduce(Op::ReduceSum, p, {1})};
-  EXPECT_EQ(streams_of(g), 0);
+  EXPECT_EQ(streams_of(g), 0); // of matrix units
+  int count = 0;
+  for (const kernel::Region& region : testing::regions_of(g, testing::test_gpu()))
+    count += kernel::find_stream(region, kernel::StreamTakes::Vectors).ok;
+  EXPECT_EQ(count, 1);
 }
 
 /// The stream of masked attention's forward pass.

@@ -423,7 +423,7 @@ testing::RegionCase small_case(const Graph& graph, const std::vector<HostArray>&
   const Graph g = compiler::prepare_outputs(ir::without_dead_code(graph));
   const compiler::GraphFacts facts(g);
   compiler::StreamingRules rules;
-  rules.in_16_bits = target.is_gpu();
+  rules.in_memory = target.is_gpu();
   rules.most_terms = 16;
   const auto partition = compiler::partition_greedily(facts, true, &rules);
   auto regions = compiler::build_regions(facts, partition, target);
