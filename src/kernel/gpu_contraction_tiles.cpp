@@ -382,7 +382,8 @@ std::vector<Choice> choices_of(const Region& region, const ContractionForm& form
         for (const bool swap : {false, true}) {
           const GpuProblem& q = swap ? turned : p;
           const SwizzledSides::Way way = swap ? sides.way(o.bn, o.bm) : sides.way(o.bm, o.bn);
-          if (way.cost == 0)
+          // Columns that are rows of the instruction are stored one by one: nothing to hide.
+          if (way.cost == 0 || (swap && o.turns > 1))
             continue;
           const double factor = way.cost * (swap ? 1.02 * scale : scale),
                        time = time_of(q, o, unit, 1);
