@@ -285,6 +285,8 @@ private:
         const bool is_all =
             at.is_axis() && shape[j] == product.shape[std::size_t(at.axis_number())];
         const auto stays_inside = [&](const Expr& v) {
+          if (!v.is_axis())
+            return false;
           const auto i = std::size_t(v.axis_number());
           const Expr &place = of_product[i], &extent = product.shape[i];
           return place.is_axis() ? one.box[std::size_t(place.axis_number())] == extent

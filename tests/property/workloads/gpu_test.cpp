@@ -5,6 +5,7 @@
 #include "backend/reference/reference.h"
 #include "bench.h"
 #include "compiler/compile.h"
+#include "compiler/placed_products.h"
 #include "egret/functional.h"
 #include "egret/grad.h"
 #include "egret/graph.h"
@@ -63,10 +64,17 @@ kernel::Target small_gpu() {
   return target;
 }
 
+/// Whether zeros beside windows take the place of products that are not made: those of infinities
+/// are NaN (docs/compiler.md).
+bool multiplies_zeros(const ir::Graph& graph) {
+  return ir::print(compiler::with_placed_products(graph, small_gpu())) != ir::print(graph);
+}
+
 TEST(WorkloadsOnGpus, InterpretedKernelsAgreeWithTheReference) {
   ASSERT_GE(programs().size(), 20u);
   for (const Program& program : programs()) {
-    auto inputs = testing::random_inputs(program.graph, 5, {.range = 1});
+    auto inputs = testing::random_inputs(program.graph, 5,
+                                         {.special = !multiplies_zeros(program.graph), .range = 1});
     const auto expected = backend::reference::expect(program.graph, inputs);
     const auto compiled = compiled_for(program.graph, small_gpu());
     const auto actual = testing::run_plan(compiled, program.graph, inputs);

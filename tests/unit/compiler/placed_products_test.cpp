@@ -186,6 +186,29 @@ TEST(PlacedProducts, AreLeftWhereHolesAreWithinTheSum) {
   EXPECT_EQ(count(placed(diagonals(0, 12, 0, true), "read twice"), Op::ReduceSum), 2);
 }
 
+TEST(PlacedProducts, AreLeftWhereSizesOrPlacesAreUnknown) {
+  const Expr n = Expr::symbol("n", 1, 8);
+  for (const bool size : {false, true}) {
+    Graph g;
+    const Expr rows = size ? n : Expr(12);
+    const Shape box{rows, Expr(16), Expr(3)};
+    NodeId a = g.input("a", DType::F32, {size ? n : Expr(20), Expr(16)});
+    const NodeId b = g.input("b", DType::F32, {Expr(16), Expr(3)});
+    if (!size)
+      a = g.shrink(a, {n, Expr(0)}, {n + Expr(12), Expr(16)});
+    NodeId at = g.reduce(Op::ReduceSum,
+                         g.binary(Op::Mul, g.expand(g.reshape(a, {rows, Expr(16), Expr(1)}), box),
+                                  g.expand(g.reshape(b, {Expr(1), Expr(16), Expr(3)}), box)),
+                         {1});
+    at = g.pad(at, {Expr(0), Expr(0)}, {Expr(3), Expr(0)}, Scalar::of(DType::F32, 0.0));
+    at = g.reshape(g.permute(at, {1, 0}), {(rows + Expr(3)) * Expr(3)});
+    at =
+        g.reshape(g.shrink(at, {Expr(0)}, {(rows + Expr(2)) * Expr(3)}), {Expr(3), rows + Expr(2)});
+    g.outputs = {g.reduce(Op::ReduceSum, at, {0})};
+    EXPECT_EQ(ir::print(with_placed_products(g, backend::cuda::known_target(90))), ir::print(g));
+  }
+}
+
 TEST(AffineViews, ReadWhereTheCoordinatesSay) {
   for (const std::int64_t first : {-3, -1, 1, 2})
     for (const std::int64_t second : {-4, -2, 1, 3})
