@@ -3,9 +3,9 @@
 
     python3 bench/peers/conv_gradients.py NAME... > peers.jsonl
 
-For each name one line: {"name", "mode", "ms_median", "ms_min"}, of cuDNN in its benchmark mode, recorded as a CUDA graph. All tensors lie in memory as
-the name says; `mode` is "graph", and "graph_last" or "graph_first" with the memory in the other order, which counts if it is faster. Inputs alternate
-until they go beyond the second cache. On a CPU: eager, as a check of this file.
+For each name one line: {"name", "mode", "ms_median", "ms_min"}, of cuDNN in its benchmark mode, recorded as a CUDA graph. All tensors lie in memory
+as the name says; `mode` is "graph", and "graph_last" or "graph_first" with the memory in the other order, which counts if it is faster. Inputs
+alternate until they go beyond the second cache. On a CPU: eager, as a check of this file.
 """
 import json
 import re
