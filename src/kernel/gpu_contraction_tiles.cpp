@@ -178,7 +178,9 @@ std::int64_t best_split(const GpuProblem& p, const Offer& o, GpuUnit unit) {
   std::int64_t best = 1;
   for (std::int64_t split = 2; split <= most; split = any ? split + 1 : 2 * split) {
     const double least = any && best > 1 ? 0.97 : any ? 0.9 : 0.8;
-    if (p.depth / split >= 4 * o.bk &&
+    const std::int64_t parts = ceil_quotient(p.depth, o.bk);
+    const bool has_empty_share = ceil_quotient(parts, split) * (split - 1) >= parts;
+    if (p.depth / split >= 4 * o.bk && !(any && has_empty_share) &&
         time_of(p, o, unit, split) < least * time_of(p, o, unit, best))
       best = split;
   }

@@ -328,6 +328,17 @@ TEST(GpuContraction, EveryShareOfTheDepthHasWork) {
   EXPECT_EQ(reason(320, "4"), // five pieces, two a share
             "the depth has not as many pieces as it is to be shared out");
   EXPECT_EQ(reason(320, "3"), "");
+  // None that has not is offered.
+  kernel::Target target = gpu(90);
+  target.workers = 132;
+  for (const int depth : {4096, 5000, 18816, 100352}) {
+    const kernel::Region r = plain(sizes("mk", "nk", "mn", 64, 192, depth), DType::BF16);
+    for (const kernel::Schedule& s : kernel::gpu_contraction_generator().space(r, target))
+      if (s.mma == "wgmma" && s.split_reduce > 1) {
+        EXPECT_EQ(kernel::gpu_contraction_generator().lower(r, s, target).reason, "")
+            << depth << " " << to_string(s);
+      }
+  }
 }
 
 TEST(GpuContraction, FewTilesShareADeepProduct) {
@@ -339,7 +350,8 @@ TEST(GpuContraction, FewTilesShareADeepProduct) {
     EXPECT_EQ(space.at(0).mma, "wgmma");
     return space.at(0).split_reduce;
   };
-  EXPECT_GT(split(768, 768, 32768), 1); // gradients of weights
+  EXPECT_GT(split(64, 576, 100352), 16); // few tiles
+  EXPECT_GT(split(768, 768, 32768), 1);  // gradients of weights
   EXPECT_GT(split(768, 3072, 32768), 1);
   EXPECT_EQ(split(32768, 768, 3072), 1); // enough tiles for all
   EXPECT_EQ(split(768, 3072, 256), 1);   // not deep enough
