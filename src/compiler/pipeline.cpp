@@ -13,6 +13,7 @@
 #include "compiler/search/layout_moves.h"
 #include "compiler/sink_reshapes.h"
 #include "compiler/split_slices.h"
+#include "compiler/unrolled_products.h"
 #include "egret/passes.h"
 #include "saturate/saturate.h"
 #include "support/fail.h"
@@ -47,6 +48,9 @@ bool may_fold(const C& c) {
 }
 bool has_layouts(const C& c) {
   return !c.choices.layout_changes.empty();
+}
+bool joins_products(const C& c) { // a joined product is whole in memory
+  return c.options.fuse && !c.options.memory_limit;
 }
 bool has_chunks(const C& c) {
   return !c.options.chunks.empty();
@@ -141,8 +145,8 @@ void plan_launches(C& c) {
 }
 
 void find_chains(C& c) {
-  c.chains = chain_launches(c.planned->plan, c.target,
-                            c.options.strict.value_or(strict_by_environment()));
+  c.chains =
+      chain_launches(c.planned->plan, c.target, c.options.strict.value_or(strict_by_environment()));
 }
 
 // Verifiers and printers.
@@ -259,6 +263,8 @@ constexpr std::array kPasses = {
   Pass{"normalize", Phase::Graph, "dead nodes, identities and repeated values leave",
        nullptr, [](C& c) { c.ops_before_normal_form = c.graph.size(); c.graph = passes::normalize()(c.graph); },
        kDevelopers, verify_graph, print_graph},
+  Pass{"join-unrolled-products", Phase::Graph, "products of slices of one value by one factor, in steps of a loop, become one",
+       joins_products, [](C& c) { c.graph = join_unrolled_products(c.graph); }, kDevelopers, verify_graph, print_graph},
   Pass{"sink-reshapes", Phase::Graph, "elementwise values move before reshapes that join axes",
        nullptr, [](C& c) { c.graph = sink_reshapes(c.graph); }, kDevelopers, verify_graph, print_graph},
   Pass{"attention-delta", Phase::Graph, "rowsum(dP * P) becomes rowsum(dO * O), as in FlashAttention-2",

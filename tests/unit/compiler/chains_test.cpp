@@ -85,7 +85,7 @@ TEST(Chains, WideCellsShareColumnsInAClusterOfBlocks) {
            RecurrentProgram{
                .kind = RecurrentKind::ResetInside, .steps = 4, .batch = 3, .width = 256},
            RecurrentProgram{
-               .kind = RecurrentKind::Lstm, .steps = 5, .batch = 9, .width = 128, .inputs = 64},
+               .kind = RecurrentKind::Lstm, .steps = 5, .batch = 9, .width = 180, .inputs = 64},
            RecurrentProgram{.kind = RecurrentKind::Lstm, .steps = 4, .batch = 1, .width = 230},
        }) {
     const ir::Graph graph = graph_of(p);
