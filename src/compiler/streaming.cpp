@@ -4,6 +4,7 @@
 #include "compiler/views.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -511,7 +512,14 @@ std::vector<Group> find_streaming_groups(const GraphFacts& facts, const Streamin
       stored = std::move(changed);
       return groups;
     }
-    left.not_these.insert(finder.at_fault().begin(), finder.at_fault().end());
+    // The smaller ones first: once they are stored, larger ones may be at fault no longer.
+    const auto size = [&](NodeId id) { return elements_of(facts.graph()[id].shape); };
+    double smallest = std::numeric_limits<double>::infinity();
+    for (const NodeId id : finder.at_fault())
+      smallest = std::min(smallest, size(id));
+    for (const NodeId id : finder.at_fault())
+      if (size(id) <= 2 * smallest)
+        left.not_these.insert(id);
   }
 }
 

@@ -3,6 +3,8 @@
 // interpreter, which watches for races.
 #include "backend/cuda/target.h"
 #include "egret/functional.h"
+#include "egret/grad.h"
+#include "egret/graph.h"
 #include "kernel/families.h"
 #include "kernel/stream_form.h"
 #include "support/attention_graphs.h"
@@ -366,6 +368,43 @@ TEST(StreamForms, ASumThatAMaximumDoesNotScaleTakesAPassOfItsOwn) {
         EXPECT_EQ(by, -1);
     }
   EXPECT_EQ(streams_of(g), 1);
+}
+
+/// Projections that are larger than their factors look like scores themselves, as does the gradient
+/// of what is projected behind. They are stored, the larger scores between them are not.
+TEST(StreamsOfFunctions, ScoresBetweenProjectionsAreNotStored) {
+  constexpr std::int64_t kQueries = 64, kKeys = 512, kFrom = 32, kWidth = 64;
+  egret::Graph cx;
+  const Tensor queries = cx.tensor({2, kQueries, kWidth}, DType::BF16),
+               tokens = cx.tensor({2, kKeys, kFrom}, DType::BF16);
+  std::vector<Tensor> weights;
+  for (const std::int64_t rows : {kWidth, kFrom, kFrom, kWidth}) {
+    weights.push_back(cx.tensor({rows, kWidth}, DType::BF16));
+    weights.back().set_requires_grad();
+  }
+  const auto split = [](const Tensor& t) {
+    return t.reshape({t.size(0), t.size(1), 2, kWidth / 2}).permute({0, 2, 1, 3});
+  };
+  const Tensor y = scaled_dot_product_attention(split(matmul(queries, weights[0])),
+                                                split(matmul(tokens, weights[1])),
+                                                split(matmul(tokens, weights[2])));
+  const Tensor out = matmul(y.permute({0, 2, 1, 3}).reshape({2, kQueries, kWidth}), weights[3]);
+  const Tensor sum = queries + out;
+  const Tensor first = cx.tensor({kWidth, 4 * kWidth}, DType::BF16),
+               second = cx.tensor({4 * kWidth, kWidth}, DType::BF16);
+  const Tensor next =
+      sum + matmul(gelu(matmul(layer_norm(sum, cx.tensor({kWidth}, DType::BF16)), first)), second);
+  const std::vector<Tensor> loss{(next * cos(next)).to(DType::F32).sum()};
+  std::vector<Tensor> by = grad(loss, weights);
+  ir::Graph g;
+  const Pass record("record", [&](const ir::Graph& graph, Notes&) {
+    g = passes::normalize()(ir::without_dead_code(graph));
+    return graph;
+  });
+  cx.compile(record, &by[0], &by[1], &by[2], &by[3]);
+  for (const kernel::Region& region : testing::regions_of(g, testing::test_gpu()))
+    for (const kernel::Output& o : region.outputs)
+      EXPECT_LT(element_count(o.shape).value(), 2 * 2 * kQueries * kKeys) << print(region);
 }
 
 TEST(StreamsOfFunctions, AttentionWithItsOptionsIsOneStream) {
