@@ -19,6 +19,8 @@ namespace egret::kernel {
 namespace {
 
 constexpr int kPairPlaces = GpuStreamRows::kPlaces;
+/// Lanes of a warp beside each other along the rows, and along the places.
+constexpr int kRowLanes = 8, kPlaceLanes = 4, kLanes = kRowLanes * kPlaceLanes;
 /// Elements of the depth, or places, that a thread reads at once.
 constexpr int kSteps = 4;
 /// Columns and depths whose tiles fit.
@@ -33,9 +35,9 @@ public:
   ThreadStream(const Region& region, const StreamForm& form, const StreamTiles& tiles,
                const Schedule& schedule, const Target& target)
       : r_(region), f_(form), t_(tiles), s_(schedule), b_(region.name), e_(b_, region),
-        memory_(e_, form, tiles), thread_(thread_variable(32 * tiles.warps)),
-        warp_(floordiv(thread_, 32)), lane_(floormod(thread_, 32)), pitch_(tiles.places + kSteps),
-        rows_(e_, form, arithmetic_of(target), layout()) {
+        memory_(e_, form, tiles), thread_(thread_variable(kLanes * tiles.warps)),
+        warp_(floordiv(thread_, kLanes)), lane_(floormod(thread_, kLanes)),
+        pitch_(tiles.places + kSteps), rows_(e_, form, arithmetic_of(target), layout()) {
     if (!f_.sums.empty())
       lefts_ = b_.shared("lefts", DType::F32, std::int64_t(t_.rows()) * pitch_);
     for (const ContractionForm& s : f_.sums)
@@ -46,7 +48,7 @@ public:
 
   KernelProgram run() {
     Launch launch;
-    launch.threads = 32 * t_.warps;
+    launch.threads = kLanes * t_.warps;
     launch.blocks_per_core = s_.blocks_per_core;
     launch.least_shared = s_.least_shared;
     launch.workers = Expr(1);
@@ -90,7 +92,7 @@ private:
 
   /// This thread's row number i in a tile.
   Expr row(int i) const {
-    return warp_ * Expr(t_.rows_of_warp()) + Expr(8 * i) + floordiv(lane_, 4);
+    return warp_ * Expr(t_.rows_of_warp()) + Expr(kRowLanes * i) + floordiv(lane_, kPlaceLanes);
   }
 
   void zero(const std::vector<VarId>& variables) {
@@ -318,7 +320,7 @@ double cycles_of(const StreamForm& form, const SharedLines& lines, const StreamT
   const std::int64_t registers = thread_stream_registers(form, t) + 40;
   const std::int64_t blocks = std::max<std::int64_t>(
       1, std::min({target.shared_bytes / (shared_bytes_of(lines, t) + 1024),
-                   65536 / (32 * t.warps * registers), std::int64_t(16 / t.warps)}));
+                   target.registers / (kLanes * t.warps * registers), std::int64_t(16 / t.warps)}));
   const double tiles = std::ceil(double(usual_size(form.rows.extent)) / t.rows()) *
                        double(usual_size(form.batch.extent));
   const double along = std::ceil(double(usual_size(form.places.extent)) / places);
