@@ -8,6 +8,7 @@
 #include "kernel/families.h"
 #include "kernel/picks.h"
 #include "kernel/slices.h"
+#include "kernel/stream_form.h"
 
 #include <algorithm>
 
@@ -24,14 +25,18 @@ constexpr double kCachedTimes = 8;
 /// A GPU writes the scores of attention and reads them again several times, and its factors once.
 constexpr double kLeastShareOnGpu = 0.5;
 
-/// Whether a kernel may make its products. A deep one is made once, by one kernel in one pass.
+/// Whether a kernel may make its products. A deep one is made once, by one kernel in one pass, and
+/// so is one that is smaller than its factors.
 bool may_make(const GraphFacts& facts, const StreamingRules& rules, const Partition& partition,
-              const Group& group, const kernel::Region& region) {
-  bool deep = false;
+              const Group& group, const kernel::Region& region, const kernel::Target& target) {
+  bool deep = false, small = false;
   for (const Member& m : group.members) {
-    if (!m.remade || !is_deep(facts, rules, m.node))
+    if (!m.remade || facts.product_of(m.node) == ir::kNoNode)
       continue;
-    deep = true;
+    const bool is_small = share_of_factors(facts, m.node) < rules.least_share;
+    if (!is_small && !is_deep(facts, rules, m.node))
+      continue;
+    (is_small ? small : deep) = true;
     const auto makers =
         std::count_if(partition.groups.begin(), partition.groups.end(), [&](const Group& other) {
           return std::any_of(other.members.begin(), other.members.end(),
@@ -40,7 +45,8 @@ bool may_make(const GraphFacts& facts, const StreamingRules& rules, const Partit
     if (makers > 1)
       return false;
   }
-  return !deep || kernel::is_one_pass(region);
+  return (!deep || kernel::is_one_pass(region)) &&
+         (!small || kernel::is_whole_stream(region, target));
 }
 
 /// Bytes that readers of slices in kernels of their own would read, and the product's kernel write.
@@ -76,10 +82,12 @@ Partition partition_with_streams(const GraphFacts& facts, bool fuse, const kerne
     generators = {&kernel::gpu_stream_generator(), &kernel::gpu_row_products_generator()};
   StreamingRules rules;
   rules.in_memory = gpu;
-  if (gpu)
+  if (gpu) {
     rules.least_share = kLeastShareOnGpu;
-  else
+    rules.least_share_of_one = 0;
+  } else {
     rules.least_elements = kCachedTimes * double(target.l2_bytes) / 4;
+  }
   PartitionChoices own = choices;
   const Machine machine = usual_machine(target);
   // What the generator does not take is stored after all.
@@ -98,7 +106,7 @@ Partition partition_with_streams(const GraphFacts& facts, bool fuse, const kerne
             own.unsliced.insert(m.node);
         continue;
       }
-      if (!may_make(facts, rules, partition, group, built.region) ||
+      if (!may_make(facts, rules, partition, group, built.region, target) ||
           std::all_of(generators.begin(), generators.end(), [&](const kernel::Generator* g) {
             return g->space(built.region, target).empty();
           }))

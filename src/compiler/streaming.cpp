@@ -88,19 +88,12 @@ private:
     const NodeId product = facts_.product_of(id);
     if (product == ir::kNoNode || rules_.not_these.contains(id))
       return false;
-    double factors = 0;
-    for (NodeId input : graph_[product].inputs) {
+    for (NodeId input : graph_[product].inputs)
       if (!is_factor(input))
         return false;
-      Shape own; // of the box that the factor varies over
-      for (std::size_t i = 0; i < graph_[input].shape.size(); ++i)
-        if (facts_.depends(input)[i])
-          own.push_back(graph_[input].shape[i]);
-      factors += elements_of(own);
-    }
-    const double elements = elements_of(graph_[id].shape);
-    const double share = is_deep(facts_, rules_, id) ? 1 : rules_.least_share;
-    return elements >= share * factors && elements >= rules_.least_elements;
+    const double least = is_deep(facts_, rules_, id) ? 1 : rules_.least_share_of_one;
+    return share_of_factors(facts_, id) >= least &&
+           elements_of(graph_[id].shape) >= rules_.least_elements;
   }
 
   /// Whether a stream takes a value as a factor: seen through views, it is in memory or computed in
@@ -495,6 +488,19 @@ private:
 };
 
 } // namespace
+
+double share_of_factors(const GraphFacts& facts, NodeId product) {
+  const ir::Graph& graph = facts.graph();
+  double factors = 0;
+  for (NodeId input : graph[facts.product_of(product)].inputs) {
+    Shape own; // of the box that the factor varies over
+    for (std::size_t i = 0; i < graph[input].shape.size(); ++i)
+      if (facts.depends(input)[i])
+        own.push_back(graph[input].shape[i]);
+    factors += elements_of(own);
+  }
+  return elements_of(graph[product].shape) / factors;
+}
 
 bool is_deep(const GraphFacts& facts, const StreamingRules& rules, NodeId product) {
   const ir::Graph& graph = facts.graph();

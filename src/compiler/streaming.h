@@ -19,9 +19,14 @@ struct StreamingRules {
   /// By its factors' elements: a product of few terms has that many at least, a deep one as many as
   /// both have. By those of a sum over it: each product has that many at least.
   double least_share = 1;
+  /// The same for a product that one kernel makes, once: whoever builds the kernel must see that.
+  double least_share_of_one = 1;
   double most_terms = 256; ///< that a kernel sums anew for each element: more cost more than memory
   std::set<ir::NodeId> not_these; ///< sums of products that are stored whatever their sizes
 };
+
+/// A sum of products' elements by those of its factors.
+double share_of_factors(const GraphFacts& facts, ir::NodeId product);
 
 /// Whether a sum of products has more terms. Such ones are taken in as well: whoever builds kernels
 /// of the groups must see that each is made by one kernel, once.

@@ -536,6 +536,10 @@ private:
         wide{2, 128, 2, false, false, false, 1}, two{1, 64, 2, false, false, false, 2};
     choices.insert(choices.begin(), softmax ? std::initializer_list{four, many, three, wide, two}
                                             : std::initializer_list{three, wide, two, four, many});
+    // Few rows, such as heads that share keys, leave other groups without work.
+    if (usual_size(form.rows.extent) <= WgmmaStreamTiles{1}.rows())
+      std::stable_partition(choices.begin(), choices.end(),
+                            [](const WgmmaStreamTiles& t) { return t.groups == 1; });
     std::vector<Schedule> space;
     for (WgmmaStreamTiles& t : choices) {
       const std::int64_t most = 65536 / t.blocks / (128 * t.groups) - kOtherRegisters;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernel/contraction_form.h"
+#include "kernel/target.h"
 
 #include <optional>
 #include <string>
@@ -68,6 +69,9 @@ FoundStream find_stream(const Region& region, StreamTakes takes = StreamTakes::M
 /// the maximum only, so that one pass makes it. For MatrixUnits also quotients that are rounded to
 /// 16 bits: rounding the dividend has the same relative error.
 Region with_late_divisors(const Region& region, StreamTakes takes = StreamTakes::Vectors);
+
+/// Whether a stream makes one product, once in one pass, and its rows are tiles for all workers.
+bool is_whole_stream(const Region& region, const Target& target);
 
 /// The places of a pass's products and sums: stages that a stage's value is made of, at the same
 /// point.

@@ -279,6 +279,41 @@ TEST(StreamsOf, FewRowsAndManyPlacesAreLeftToKernelsThatShareOutAllTiles) {
   EXPECT_FALSE(streams.space(small, target).empty());
 }
 
+/// A token's queries and all keys before it: scores are few beside the keys.
+TEST(StreamsOf, ScoresSmallerThanTheKeysAreMadeWhereOneKernelMakesThemOnce) {
+  const kernel::Target target = testing::test_gpu();
+  const kernel::Generator& generator = kernel::gpu_stream_generator();
+  for (const DType type : {DType::BF16, DType::F32}) {
+    Attention f{"", target.workers, 2, 4, 1, 150, 64, 48, type, Mask::None, false, false, false};
+    const ir::Graph graph = attention_graph(f);
+    const auto inputs = testing::random_inputs(graph, 5, {.special = false, .range = 1});
+    const auto cases = testing::region_cases(graph, inputs, target);
+    ASSERT_EQ(cases.size(), 1u);
+    const auto c = testing::aligned_for(cases[0], target);
+    const auto space = generator.space(c.region, target);
+    ASSERT_GE(space.size(), 3u);
+    for (std::size_t i = 0; i < 3; ++i) {
+      const std::string wrong =
+          testing::check_schedule(c, generator, space[i], target, {.workers = 3}, true);
+      ASSERT_TRUE(wrong.empty()) << wrong;
+    }
+    const kernel::Target queued = backend::cuda::known_target(90);
+    const kernel::Schedule first = generator.space(c.region, queued).at(0);
+    EXPECT_LE(first.knob("groups", 1), 1) << to_string(first); // of 64 rows
+    const std::string wrong =
+        testing::check_schedule(c, generator, first, queued, {.workers = 3}, true);
+    ASSERT_TRUE(wrong.empty()) << wrong;
+    f.batch = 1; // too few tiles
+    f.heads = 1;
+    EXPECT_GT(testing::regions_of(attention_graph(f), target).size(), 1u);
+    f.batch = target.workers; // gradients make them again
+    f.shared = 1;
+    f.gradients = true;
+    for (const kernel::Region& region : testing::regions_of(attention_graph(f), target))
+      EXPECT_TRUE(generator.space(region, target).empty()) << print(region);
+  }
+}
+
 TEST(StreamsOf, FactorsOf32BitsAreMultipliedAsTheyAre) {
   ir::Graph g;
   const Shape box{100, 80, 16};
