@@ -78,6 +78,10 @@ Node* stored_for(Node& held) {
 
 } // namespace
 
+std::uint64_t next_epoch() noexcept {
+  return ++last_epoch;
+}
+
 Walk walk(std::span<const NodePtr> roots, WalkOutputs outputs, const Scope* scope, const char* who,
           std::size_t asked) {
   struct Frame {
@@ -85,7 +89,7 @@ Walk walk(std::span<const NodePtr> roots, WalkOutputs outputs, const Scope* scop
     std::size_t next;
   };
   Walk w;
-  const std::uint64_t epoch = ++last_epoch;
+  const std::uint64_t epoch = next_epoch();
   std::vector<Frame> stack;
   // Only what the walk waits for: a leaf that others let go meanwhile would go with it, under the
   // lock, and may tell its owner.

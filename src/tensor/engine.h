@@ -47,6 +47,9 @@ enum class WalkOutputs : std::uint8_t {
 Walk walk(std::span<const NodePtr> roots, WalkOutputs outputs, const Scope* scope, const char* who,
           std::size_t asked = std::numeric_limits<std::size_t>::max());
 
+/// The number of a traversal that begins, for Node::epoch. Needs engine_mutex().
+std::uint64_t next_epoch() noexcept;
+
 /// Waits until some thread has computed something. `lock` is of engine_mutex().
 void wait_for_others(std::unique_lock<std::mutex>& lock);
 /// Waits for what keeps a walk from being whole, or makes the copy that does; the walk is void
