@@ -47,6 +47,17 @@ Tensor step_of(T& training, const Tensor& x, const Tensor& y) {
   return loss;
 }
 
+/// The same without compile(), as people write it. Gradients that nobody holds when the loss is
+/// read are not stored.
+template <class T>
+Tensor plain_step(T& training, const Tensor& x, const Tensor& y) {
+  Tensor loss = loss_of(training.model(x), y);
+  loss.backward();
+  training.optimizer.step();
+  training.optimizer.zero_grad();
+  return loss.eval();
+}
+
 using MlpTraining = Training<nn::Mlp, optim::Sgd>;
 using GptTraining = Training<models::Gpt, optim::AdamW>;
 using MixedTraining = Training<MixedGpt, optim::AdamW>;
@@ -118,6 +129,24 @@ Case training_case(const std::string& name, T (*make)(), const Tensor& x, const 
   return c;
 }
 
+template <class T>
+Case plain_case(T (*make)(), const Tensor& x, const Tensor& y) {
+  auto training = std::make_shared<T>(make());
+  Case c;
+  c.run = [=] { return std::vector<Tensor>{plain_step(*training, x, y)}; };
+  c.check = [=](const std::vector<Tensor>& outputs) {
+    // The losses of the first steps beside those of the compiled step.
+    T plain = make(), other = make();
+    auto step = compile(&step_of<T>);
+    Check check;
+    check.ok = std::isfinite(outputs[0].item());
+    for (int i = 0; i < 4; ++i)
+      check.include(compare({plain_step(plain, x, y).item()}, {step(other, x, y).item()}, 1e-4));
+    return check;
+  };
+  return c;
+}
+
 /// Token numbers [batch, positions] and those that follow.
 std::pair<Tensor, Tensor> token_batch(std::int64_t batch, std::int64_t positions,
                                       std::int64_t vocabulary) {
@@ -128,27 +157,53 @@ std::pair<Tensor, Tensor> token_batch(std::int64_t batch, std::int64_t positions
   return {x, y};
 }
 
-Case mlp_training_case() {
+// Forward, and twice that backward but for the gradient of the first input.
+constexpr double kMlpFlops = 2.0 * 64 * (784 * 128 * 2 + 128 * 10 * 3);
+
+/// Images and their digits.
+std::pair<Tensor, Tensor> digit_batch() {
   Tensor x = random_tensor({64, 784}, 1);
   Generator g(2);
   Tensor y = randint({64}, 0, 10, g);
   y.eval();
+  return {x, y};
+}
+
+Case mlp_training_case() {
+  auto [x, y] = digit_batch();
   Case c = training_case("mnist_mlp_train_f32_b64", &make_mlp, x, y, x.narrow(0, 0, 8),
                          y.narrow(0, 0, 8));
-  // Forward, and twice that backward but for the gradient of the first input.
-  c.flops = 2.0 * 64 * (784 * 128 * 2 + 128 * 10 * 3);
+  c.flops = kMlpFlops;
   return c;
+}
+
+Case mlp_plain_case() {
+  auto [x, y] = digit_batch();
+  Case c = plain_case(&make_mlp, x, y);
+  c.flops = kMlpFlops;
+  return c;
+}
+
+double gpt_flops() {
+  const double tokens = 16 * 128;
+  const double matrices = 4 * 12 * 128.0 * 128 + 128 * 256;
+  const double scores =
+      4 * 2 * 2 * 128.0 * 128; // both products of each layer, not halved by the mask
+  return 3 * tokens * (2 * matrices + scores);
 }
 
 Case gpt_case() {
   auto [x, y] = token_batch(16, 128, 256);
   Case c = training_case("gpt_tiny_train_f32", &make_gpt, x, y, x.narrow(0, 0, 2).narrow(1, 0, 8),
                          y.narrow(0, 0, 2).narrow(1, 0, 8));
-  const double tokens = 16 * 128;
-  const double matrices = 4 * 12 * 128.0 * 128 + 128 * 256;
-  const double scores =
-      4 * 2 * 2 * 128.0 * 128; // both products of each layer, not halved by the mask
-  c.flops = 3 * tokens * (2 * matrices + scores);
+  c.flops = gpt_flops();
+  return c;
+}
+
+Case gpt_plain_case() {
+  auto [x, y] = token_batch(16, 128, 256);
+  Case c = plain_case(&make_gpt, x, y);
+  c.flops = gpt_flops();
   return c;
 }
 
@@ -282,6 +337,10 @@ std::vector<Workload> training_workloads() {
       {"gpt_tiny_train_f32",
        "4 layers, width 128, 4 heads, 128 positions, batch 16, AdamW, a whole step", "f32",
        Limit::PeakFma, gpt_case},
+      {"mnist_mlp_train_lazy_f32_b64", "the step of mnist_mlp_train_f32_b64 without compile()",
+       "f32", Limit::PeakFma, mlp_plain_case},
+      {"gpt_tiny_train_lazy_f32", "the step of gpt_tiny_train_f32 without compile()", "f32",
+       Limit::PeakFma, gpt_plain_case},
       {"dispatch_f32_8", "a compiled step on 8 floats in place: the cost of a launch", "f32",
        Limit::None, dispatch_case},
       {"dispatch_lazy_1_f32_8", "one lazy operation on 8 floats: record, find the plan, launch",
