@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <unordered_map>
 
 namespace egret::detail {
 
@@ -78,21 +77,30 @@ private:
   }
 
   std::optional<Answer> known(const Node& node) const {
-    if (!w_.order.empty() && node.epoch == w_.order[0]->epoch)
+    if (node.epoch == w_.order[0]->epoch)
       return !(node.place & kLeafBit) && forgotten_[node.place] ? Answer::Yes : Answer::No;
+    if (node.epoch == epoch_)
+      return static_cast<Answer>(node.place);
     if (node.in_flight || node.kind == Node::Kind::Placeholder || node.scope || is_elsewhere(node))
       return Answer::Refused;
     if (node.is_leaf_value())
       return Answer::No;
-    if (auto met = met_.find(&node); met != met_.end())
-      return met->second;
     return std::nullopt;
   }
 
-  Answer answer(const Node& root) {
-    std::vector<const Node*> stack{&root};
+  Answer answer(Node& root) {
+    if (root.epoch != epoch_) { // a value of the walk itself is no dependent of it
+      if (known(root))
+        return Answer::No;
+      find_answer(root);
+    }
+    return static_cast<Answer>(root.place);
+  }
+
+  void find_answer(Node& root) {
+    std::vector<Node*> stack{&root};
     while (!stack.empty()) {
-      const Node& node = *stack.back();
+      Node& node = *stack.back();
       if (known(node)) {
         stack.pop_back();
         continue;
@@ -109,17 +117,17 @@ private:
         }
       }
       if (complete) {
-        met_.emplace(&node, all);
+        node.epoch = epoch_;
+        node.place = static_cast<std::uint32_t>(all);
         stack.pop_back();
       }
     }
-    // A value of the walk itself is no dependent of it.
-    return met_.contains(&root) ? met_.at(&root) : Answer::No;
   }
 
   const Walk& w_;
   std::vector<bool> forgotten_;
-  std::unordered_map<const Node*, Answer> met_;
+  const std::uint64_t epoch_ =
+      next_epoch(); // of nodes outside of the walk; their places are answers
 };
 
 } // namespace
