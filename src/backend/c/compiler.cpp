@@ -2,54 +2,23 @@
 
 #include "backend/c/render.h"
 #include "backend/common/host_machine.h"
+#include "support/child_process.h"
 #include "support/fail.h"
 #include "support/printable.h"
 #include "support/private_file.h"
 
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <dlfcn.h>
-#include <fcntl.h>
 #include <fstream>
 #include <iterator>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <system_error>
-#include <unistd.h>
 #include <vector>
-
-extern char** environ;
 
 namespace egret::backend::c {
 
 namespace fs = std::filesystem;
 
 namespace {
-
-// A folder for this process alone, which goes with the object.
-class Folder {
-public:
-  Folder() {
-    std::error_code error;
-    const fs::path place = fs::temp_directory_path(error);
-    std::string pattern = (place / "egret-c-XXXXXX").string();
-    if (error || !::mkdtemp(pattern.data()))
-      fail(ErrorKind::Device, "c: no folder can be made below {} ({}); TMPDIR names another",
-           place.string(), error ? error.message() : std::strerror(errno));
-    path_ = pattern;
-  }
-  ~Folder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  fs::path operator/(const char* name) const { return path_ / name; }
-
-private:
-  fs::path path_;
-};
 
 void write(const fs::path& path, std::string_view bytes) {
   if (const std::error_code error = write_private(path, bytes))
@@ -59,50 +28,6 @@ void write(const fs::path& path, std::string_view bytes) {
 std::string read(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
-}
-
-struct Ended {
-  int error = 0;  ///< an errno: it could not be run
-  int code = 0;   ///< its exit code
-  int signal = 0; ///< or the signal that ended it
-};
-
-/// Runs a command with both of its outputs in a file, and waits for it.
-Ended run(const std::vector<std::string>& command, const fs::path& output) {
-  std::vector<char*> arguments;
-  for (const std::string& argument : command)
-    arguments.push_back(const_cast<char*>(argument.c_str()));
-  arguments.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, output.c_str(),
-                                   O_WRONLY | O_CREAT | O_TRUNC, 0600);
-  posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
-  pid_t process = 0;
-  Ended ended;
-  ended.error = posix_spawnp(&process, arguments[0], &actions, nullptr, arguments.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  if (ended.error != 0)
-    return ended;
-  int status = 0;
-  while (::waitpid(process, &status, 0) < 0)
-    if (errno != EINTR) {
-      ended.error = errno;
-      return ended;
-    }
-  if (WIFSIGNALED(status))
-    ended.signal = WTERMSIG(status);
-  else
-    ended.code = WEXITSTATUS(status);
-  return ended;
-}
-
-/// What went wrong, unless the command ran to its end.
-std::string why_not_run(const Ended& ended) {
-  if (ended.error != 0)
-    return std::strerror(ended.error);
-  return ended.signal != 0 ? fmt::format("signal {} stopped it", ended.signal) : "";
 }
 
 constexpr std::size_t kWords = 4000; // of a compiler, in a message
@@ -129,9 +54,9 @@ Compiler Compiler::find() {
   Compiler compiler;
   const std::string_view named = environment("EGRET_CC");
   compiler.command_ = named.empty() ? "cc" : std::string(named);
-  const Folder folder;
-  const Ended ended = run({compiler.command_, "--version"}, folder / "version");
-  std::string why = why_not_run(ended);
+  const TemporaryFolder folder("c", "egret-c");
+  const Ended ended = run_process({compiler.command_, "--version"}, {folder / "version", {}});
+  std::string why = ended.why_not_run();
   if (why.empty() && ended.code != 0)
     why = fmt::format("`--version` ended with code {}", ended.code);
   if (!why.empty() && named.empty())
@@ -148,15 +73,15 @@ Compiler Compiler::find() {
 }
 
 std::string Compiler::compile(std::string_view text, const std::string& name) const {
-  const Folder folder;
+  const TemporaryFolder folder("c", "egret-c");
   const fs::path source = folder / "kernel.c", object = folder / "kernel.so",
                  words = folder / "words";
   write(source, text);
   std::vector<std::string> command{command_};
   command.insert(command.end(), std::begin(kFlags), std::end(kFlags));
   command.insert(command.end(), {"-o", object.string(), source.string(), "-lm"});
-  const Ended ended = run(command, words);
-  if (const std::string why = why_not_run(ended); !why.empty())
+  const Ended ended = run_process(command, {words, {}});
+  if (const std::string why = ended.why_not_run(); !why.empty())
     fail(ErrorKind::Device, "c: {} cannot be run: {}", printable(command_), why);
   if (ended.code != 0)
     fail(ErrorKind::Unsupported, "c: {} refuses kernel {}:\n{}", printable(command_),
@@ -169,8 +94,8 @@ std::string Compiler::compile(std::string_view text, const std::string& name) co
 }
 
 std::unique_ptr<Library> load(std::string_view object, const std::string& name) {
-  const Folder folder;
-  const fs::path file = folder / (name + ".so").c_str();
+  const TemporaryFolder folder("c", "egret-c");
+  const fs::path file = folder / (name + ".so");
   write(file, object);
   return std::make_unique<Library>(file);
 }

@@ -57,15 +57,15 @@ public:
     const auto begin = std::chrono::steady_clock::now();
     const CudaTarget target = cuda_target(core_->context->target());
     KernelText text = options_.text(program, target);
-    const Nvrtc& compiler = nvrtc();
-    const std::string architecture = compiler.architecture_for(target.capability, target.specific);
+    const std::shared_ptr<const Nvrtc> compiler = nvrtc();
+    std::string architecture = compiler->architecture_for(target.capability, target.specific);
     Cubin cubin = options_.cache
-                      ? options_.cache->get(compiler, text.text, architecture, {}, text.symbol)
-                      : compiler.compile(text.text, architecture, {}, text.symbol);
+                      ? options_.cache->get(*compiler, text.text, architecture, {}, text.symbol)
+                      : compiler->compile(text.text, architecture, {}, text.symbol);
     const double seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     return std::make_shared<KernelArtifact>(core_, program, std::move(text), std::move(cubin),
-                                            seconds);
+                                            seconds, CodeOrigin{compiler, std::move(architecture)});
   }
   int compile_threads() const override {
     return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
@@ -93,11 +93,11 @@ public:
   const Context& context() const { return *core_->context; }
 
 private:
-  const Nvrtc& nvrtc() {
+  std::shared_ptr<const Nvrtc> nvrtc() {
     std::lock_guard lock(nvrtc_mutex_);
     if (!nvrtc_)
       nvrtc_ = Nvrtc::load(options_.paths);
-    return *nvrtc_;
+    return nvrtc_;
   }
 
   void open_cublaslt() {

@@ -1,5 +1,6 @@
 #include "backend/cuda/kernel_artifact.h"
 
+#include "backend/cuda/disassembly.h"
 #include "kernel/clusters.h"
 #include "support/fail.h"
 
@@ -21,9 +22,10 @@ std::size_t count_of(const KernelProgram& program, Space space) {
 } // namespace
 
 KernelArtifact::KernelArtifact(std::shared_ptr<DeviceCore> core, const KernelProgram& program,
-                               KernelText text, Cubin cubin, double seconds)
+                               KernelText text, Cubin cubin, double seconds, CodeOrigin origin)
     : core_(std::move(core)), name_(program.name), text_(std::move(text)),
-      log_(std::move(cubin.log)), seconds_(seconds), cached_(cubin.cached),
+      log_(std::move(cubin.log)), origin_(std::move(origin)), seconds_(seconds),
+      cached_(cubin.cached),
       pointers_(count_of(program, Space::Argument) + count_of(program, Space::Workspace)),
       dims_(program.dims.size()), scalars_(program.scalars.size()),
       blocks_(program.launch.workers, program.dims), maps_(program),
@@ -99,13 +101,19 @@ KernelArtifact::~KernelArtifact() {
   api.cuCtxPopCurrent_v2(&popped);
 }
 
-unsigned KernelArtifact::resident_blocks(const KernelProgram& program) const {
+int KernelArtifact::blocks_that_fit() const {
   const Context& context = *core_->context;
   int fit = 0;
   context.driver().check(context.api().cuOccupancyMaxActiveBlocksPerMultiprocessor(
                              &fit, function_, static_cast<int>(threads_),
                              static_cast<std::size_t>(text_.shared_bytes)),
                          "asking how many blocks of kernel {} fit", name_);
+  return fit;
+}
+
+unsigned KernelArtifact::resident_blocks(const KernelProgram& program) const {
+  const Context& context = *core_->context;
+  int fit = blocks_that_fit();
   if (fit == 0)
     fail(ErrorKind::Unsupported,
          "{}: a block of kernel {} does not fit a multiprocessor: {} threads of {} registers",
@@ -113,6 +121,25 @@ unsigned KernelArtifact::resident_blocks(const KernelProgram& program) const {
   if (program.launch.blocks_per_core > 0)
     fit = std::min(fit, program.launch.blocks_per_core);
   return static_cast<unsigned>(fit) * static_cast<unsigned>(context.target().workers);
+}
+
+CodeUse KernelArtifact::use() const {
+  const Context::Use turned(*core_->context);
+  CodeUse use{resources_.registers,
+              resources_.stack_bytes,
+              resources_.spill_stores,
+              resources_.spill_loads,
+              resources_.shared_bytes + text_.shared_bytes,
+              static_cast<int>(threads_),
+              blocks_that_fit()};
+  if (const int most = core_->context->target().threads; most > 0)
+    use.occupancy = static_cast<double>(use.blocks) * use.threads / most;
+  return use;
+}
+
+std::string KernelArtifact::assembly() const {
+  constexpr int kFirstLine = 2; // of the text in code()
+  return disassembly(*origin_.compiler, text_.text, origin_.architecture, text_.symbol, kFirstLine);
 }
 
 std::string KernelArtifact::code(const kernel::KernelProgram&) const {

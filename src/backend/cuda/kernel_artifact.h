@@ -2,6 +2,7 @@
 #pragma once
 
 #include "backend/common/launch_number.h"
+#include "backend/common/machine_code.h"
 #include "backend/cuda/cubin_cache.h"
 #include "backend/cuda/memory.h"
 #include "backend/cuda/tensor_maps.h"
@@ -28,6 +29,12 @@ struct KernelText {
   std::int64_t shared_bytes = 0; ///< dynamic, of a block
 };
 
+/// What made a kernel's machine code.
+struct CodeOrigin {
+  std::shared_ptr<const Nvrtc> compiler;
+  std::string architecture; ///< "sm_90a"
+};
+
 /// One launch in the driver's terms: the parameter struct and the shape.
 struct LaunchArgs {
   std::vector<std::byte> bytes; ///< of EgretArgs, see render.h, then of the tensor maps
@@ -43,17 +50,19 @@ public:
   virtual const KernelArtifact* kernel() const noexcept { return nullptr; }
 };
 
-class KernelArtifact final : public CudaArtifact {
+class KernelArtifact final : public CudaArtifact, public MachineCode {
 public:
   static constexpr std::size_t kMostParameters = 1 + TensorMaps::kMost;
   /// Loads `cubin` on the device. Error(Unsupported) when the kernel asks for more than a block can
   /// have.
   KernelArtifact(std::shared_ptr<DeviceCore> core, const kernel::KernelProgram& program,
-                 KernelText text, Cubin cubin, double seconds);
+                 KernelText text, Cubin cubin, double seconds, CodeOrigin origin);
   ~KernelArtifact() override;
 
   const KernelArtifact* kernel() const noexcept override { return this; }
   std::string code(const kernel::KernelProgram&) const override;
+  CodeUse use() const override;
+  std::string assembly() const override;
   double compile_seconds() const override { return seconds_; }
   const KernelResources& resources() const noexcept { return resources_; }
   bool loaded() const override { return cached_; }
@@ -67,6 +76,8 @@ public:
 
 private:
   void put_parameters(const LaunchArgs& args, void** parameters) const;
+  /// That a multiprocessor holds.
+  int blocks_that_fit() const;
   unsigned resident_blocks(const kernel::KernelProgram& program) const;
 
   std::shared_ptr<DeviceCore> core_;
@@ -74,6 +85,7 @@ private:
   KernelText text_;
   KernelResources resources_;
   std::string log_;
+  CodeOrigin origin_;
   double seconds_;
   bool cached_;
   ModuleHandle module_ = nullptr;

@@ -1,5 +1,6 @@
 #include "compiler/record/record.h"
 
+#include "backend/common/machine_code.h"
 #include "compiler/compilation.h"
 #include "compiler/pipeline.h"
 #include "compiler/report_json.h"
@@ -93,11 +94,22 @@ Json slot_json(const kernel::Slot& slot) {
   return json;
 }
 
+Json use_json(const backend::CodeUse& use) {
+  return {{"registers", use.registers},
+          {"stack_bytes", use.stack_bytes},
+          {"spill_stores", use.spill_stores},
+          {"spill_loads", use.spill_loads},
+          {"shared_bytes", use.shared_bytes},
+          {"threads", use.threads},
+          {"blocks", use.blocks},
+          {"occupancy", use.occupancy}};
+}
+
 } // namespace
 
 // The file.
 
-RecordWriter::RecordWriter(Sink sink) : sink_(std::move(sink)) {
+RecordWriter::RecordWriter(Sink sink, Detail detail) : sink_(std::move(sink)), detail_(detail) {
   write(line_of({{"event", "record"}, {"format", "egret-record"}, {"version", kVersion}}));
 }
 
@@ -147,6 +159,24 @@ void RecordWriter::launch(int program, std::size_t launch, Clock::time_point beg
                  {"launch", launch},
                  {"begin", seconds(begin)},
                  {"seconds", std::chrono::duration<double>(end - begin).count()}}));
+}
+
+void RecordWriter::copy(std::string_view what, std::size_t bytes, Clock::time_point begin,
+                        Clock::time_point end) {
+  write(line_of({{"event", "copy"},
+                 {"what", what},
+                 {"bytes", bytes},
+                 {"begin", seconds(begin)},
+                 {"seconds", seconds(end) - seconds(begin)}}));
+}
+
+void RecordWriter::memory(std::string_view device, Clock::time_point at, std::size_t in_use,
+                          std::size_t reserved) {
+  write(line_of({{"event", "memory"},
+                 {"device", device},
+                 {"at", seconds(at)},
+                 {"in_use", in_use},
+                 {"reserved", reserved}}));
 }
 
 void RecordWriter::end() {
@@ -234,9 +264,12 @@ std::vector<int> ProgramRecord::graphs_after(const PassEvent& event) {
     for (const ir::Graph& graph : c.extracted)
       extracted_.push_back(graph_number(graph, &before, pass.name));
     if (!extracted_.empty()) {
-      write_egraph(c, before, saturated);
+      const bool all = writer_.detail_ == RecordWriter::Detail::All;
+      if (all)
+        write_egraph(c, before, saturated);
       last_graph_ = extracted_.front();
-      write_rules(c, before);
+      if (all)
+        write_rules(c, before);
     }
     return extracted_;
   }
@@ -391,6 +424,14 @@ void ProgramRecord::write_kernels() {
                  {"loops", kernel::print(entry.program)}};
     if (artifacts_[k])
       json["code"] = artifacts_[k]->code(entry.program);
+    if (const auto* code = dynamic_cast<const backend::MachineCode*>(artifacts_[k].get())) {
+      json["use"] = use_json(code->use());
+      try {
+        json["assembly"] = code->assembly();
+      } catch (const Error& error) { // what was compiled may still be refused as text
+        json["assembly"] = fmt::format("// {}\n", error.what());
+      }
+    }
     writer_.write(line_of(json));
   }
 }
@@ -412,7 +453,8 @@ void ProgramRecord::write_plan() {
 
 void ProgramRecord::finished(const CompileReport& report) {
   if (plan_graph_ >= 0) {
-    write_kernels();
+    if (writer_.detail_ == RecordWriter::Detail::All)
+      write_kernels();
     write_plan();
   }
   writer_.write(line_of({{"event", "report"},

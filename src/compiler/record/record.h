@@ -9,6 +9,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -31,11 +32,15 @@ class ProgramRecord;
 class RecordWriter {
 public:
   static constexpr int kVersion = 1;
+  enum class Detail : std::uint8_t {
+    All,
+    Nodes, ///< where nodes come from, by line and pass: no e-graph, rules or kernels
+  };
   using Clock = std::chrono::steady_clock;
   /// `line` without a line break.
   using Sink = std::function<void(std::string_view line)>;
 
-  explicit RecordWriter(Sink sink);
+  explicit RecordWriter(Sink sink, Detail detail = Detail::All);
 
   /// The text that graphs with `hash` (ir::canonical_hash) and as many nodes come from, and the
   /// line of each node, from 1.
@@ -45,6 +50,12 @@ public:
   std::unique_ptr<ProgramRecord> program(const ir::Graph& graph, std::string_view device,
                                          const Options& options);
   void launch(int program, std::size_t launch, Clock::time_point begin, Clock::time_point end);
+  /// Of `what`, as "to cuda:0".
+  void copy(std::string_view what, std::size_t bytes, Clock::time_point begin,
+            Clock::time_point end);
+  /// What a device's memory held from `at` on.
+  void memory(std::string_view device, Clock::time_point at, std::size_t in_use,
+              std::size_t reserved);
   /// The last line, without which a record is cut short. Lines of programs that are still compiled
   /// or run by other threads are dropped from then on: the sink is not called again.
   void end();
@@ -63,6 +74,7 @@ private:
   Clock::time_point begin_ = Clock::now();
   std::mutex mutex_;
   Sink sink_;
+  Detail detail_;
   bool ended_ = false;
   int programs_ = 0, sources_ = 0;
   std::map<std::uint64_t, Lines> lines_; ///< by hash

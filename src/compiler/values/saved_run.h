@@ -2,6 +2,7 @@
 // they stored (docs/seeing.md has the format).
 #pragma once
 
+#include "compiler/record/origins.h"
 #include "compiler/values/value_summary.h"
 #include "egret/ir.h"
 
@@ -12,13 +13,6 @@
 #include <vector>
 
 namespace egret::compiler {
-
-/// Where a node of the compiled graph comes from.
-struct NodeOrigin {
-  std::vector<int> lines;         ///< of the text that was given, from 1
-  std::vector<std::string> rules; ///< without which the node would not be there
-  std::string pass;               ///< that made it; empty: it was given
-};
 
 /// The names of a kernel and the values of the compiled graph that a launch of it reads and writes.
 struct SavedLaunch {
