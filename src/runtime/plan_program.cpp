@@ -293,7 +293,7 @@ void PlanProgram::tell_values(std::size_t step, const Scratch& scratch,
 // One by one, each waited for.
 void PlanProgram::run_timed(const Scratch& scratch, const DimValues& dims) const {
   const std::span<const backend::Work> work = scratch.work;
-  const auto hook = launch_hook();
+  const Observers seen = observers();
   device_.synchronize();
   for (std::size_t step = 0; step < work.size(); ++step) {
     const auto begin = Clock::now();
@@ -303,10 +303,12 @@ void PlanProgram::run_timed(const Scratch& scratch, const DimValues& dims) const
       continue;
     device_.synchronize();
     const auto end = Clock::now();
-    if (hook)
-      (*hook)({report_of(step), begin, end,
-               compiled_.launches[static_cast<std::size_t>(launch_of_step_[step])],
-               [&](std::size_t output) { return stored(step, output, scratch, dims); }});
+    if (seen)
+      runtime::tell(
+          seen, &Observer::launch,
+          LaunchRecord{report_of(step), begin, end,
+                       compiled_.launches[static_cast<std::size_t>(launch_of_step_[step])],
+                       [&](std::size_t output) { return stored(step, output, scratch, dims); }});
     if (debug_level() < 2 ||
         !debug_shows(compiled_.report.graph,
                      compiled_.launches[static_cast<std::size_t>(launch_of_step_[step])]))
@@ -350,7 +352,7 @@ std::vector<StoragePtr> PlanProgram::run(std::span<const RunInput> inputs) const
   } copies{scratch};
   StoragePtr arena;
   auto outputs = place_slots(dims, inputs, scratch, arena);
-  const bool timed = launch_hook() || debug_level() >= 2;
+  const bool timed = debug_level() >= 2 || launches_are_seen(observers());
   const bool apart = timed && !compiled_.chains.empty();
   const std::vector<compiler::PlannedWork> steps =
       apart ? single_steps() : std::vector<compiler::PlannedWork>();

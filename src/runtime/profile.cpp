@@ -1,5 +1,6 @@
 #include "runtime/profile.h"
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -7,35 +8,63 @@
 namespace egret::runtime {
 namespace {
 
-using Hook = std::function<void(const LaunchRecord&)>;
-
-// A flag beside the hook: a launch without one costs a load.
-std::atomic<bool>& has_hook() {
+// A flag beside the list: what nobody observes costs a load.
+std::atomic<bool>& any_observer() {
   static std::atomic<bool> flag{false};
   return flag;
 }
-std::mutex& hook_mutex() {
-  static std::mutex mutex;
-  return mutex;
+std::mutex& observers_mutex() {
+  static auto* const mutex = new std::mutex;
+  return *mutex;
 }
-std::shared_ptr<const Hook>& hook_place() {
-  static std::shared_ptr<const Hook> hook;
-  return hook;
+Observers& observers_place() {
+  static auto* const place = new Observers;
+  return *place;
+}
+
+/// Puts another list in place of the one that threads may be going through.
+template <class Change>
+void change_observers(Change&& change) {
+  std::lock_guard lock(observers_mutex());
+  Observers& place = observers_place();
+  auto list = place ? *place : std::vector<std::shared_ptr<const Observer>>();
+  change(list);
+  place = list.empty() ? nullptr : std::make_shared<const decltype(list)>(std::move(list));
+  any_observer().store(place != nullptr, std::memory_order_release);
 }
 
 } // namespace
 
-void set_launch_hook(Hook hook) {
-  std::lock_guard lock(hook_mutex());
-  hook_place() = hook ? std::make_shared<const Hook>(std::move(hook)) : nullptr;
-  has_hook().store(hook_place() != nullptr, std::memory_order_release);
+Observing::Observing(Observer observer)
+    : observer_(std::make_shared<const Observer>(std::move(observer))) {
+  change_observers([&](auto& list) { list.push_back(observer_); });
 }
 
-std::shared_ptr<const Hook> launch_hook() {
-  if (!has_hook().load(std::memory_order_acquire))
+Observing::~Observing() {
+  change_observers([&](auto& list) { std::erase(list, observer_); });
+}
+
+Observers observers() {
+  if (!any_observer().load(std::memory_order_acquire))
     return nullptr;
-  std::lock_guard lock(hook_mutex());
-  return hook_place();
+  std::lock_guard lock(observers_mutex());
+  return observers_place();
+}
+
+void observed_copy(const std::function<std::string()>& what, std::size_t bytes,
+                   const std::function<void()>& copy) {
+  const Observers seen = observers();
+  if (!seen)
+    return copy();
+  const auto begin = std::chrono::steady_clock::now();
+  copy();
+  tell(seen, &Observer::copy, CopyRecord{what(), bytes, begin, std::chrono::steady_clock::now()});
+}
+
+bool launches_are_seen(const Observers& observers) {
+  return observers && std::ranges::any_of(*observers, [](const auto& observer) {
+           return observer->launch != nullptr;
+         });
 }
 
 } // namespace egret::runtime

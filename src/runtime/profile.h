@@ -1,27 +1,82 @@
-// A hook that sees every launch, for profilers and traces.
+// Observers of what the runtime does, for records, profiles and traces.
 #pragma once
 
 #include "backend/reference/host_array.h"
 #include "compiler/compiled.h"
+#include "compiler/options.h"
 
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
 
 namespace egret::runtime {
 
+using TimePoint = std::chrono::steady_clock::time_point;
+
 struct LaunchRecord {
   const compiler::KernelReport& kernel;
-  std::chrono::steady_clock::time_point begin, end; ///< the device is waited for before `end`
-  const compiler::LaunchValues& values;             ///< of CompileReport::graph
+  TimePoint begin, end;                 ///< the device is waited for before `end`
+  const compiler::LaunchValues& values; ///< of CompileReport::graph
   /// What the launch stored, by place in values.outputs. Only during the call.
   std::function<backend::reference::HostArray(std::size_t output)> stored;
 };
 
-/// Called after every launch by the thread that launched; empty: none. Replaces the one before.
-void set_launch_hook(std::function<void(const LaunchRecord&)> hook);
+struct CopyRecord {
+  std::string_view what; ///< "to cuda:0", "from cuda:0", "cpu to cuda:0"
+  std::size_t bytes;
+  TimePoint begin, end;
+};
 
-/// The hook as it is now; null most of the time.
-std::shared_ptr<const std::function<void(const LaunchRecord&)>> launch_hook();
+/// A pool's memory behind an allocation or a release.
+struct MemoryRecord {
+  std::string_view device;
+  TimePoint at;
+  std::size_t in_use, reserved;
+};
+
+/// What is called, each by the thread that did it; those that are empty are not. While one has
+/// `launch`, launches run one by one and are waited for.
+struct Observer {
+  std::function<void(const LaunchRecord&)> launch = {};
+  std::function<void(const CopyRecord&)> copy = {};
+  std::function<void(const MemoryRecord&)> memory = {}; ///< must not allocate from a pool
+  std::function<void(const compiler::PassEvent&)> pass = {};
+};
+
+/// While one lives, its observer is called; a call that another thread has begun may end later.
+class Observing {
+public:
+  explicit Observing(Observer observer);
+  ~Observing();
+  Observing(const Observing&) = delete;
+  Observing& operator=(const Observing&) = delete;
+
+private:
+  std::shared_ptr<const Observer> observer_;
+};
+
+/// Those that are called now; null most of the time.
+using Observers = std::shared_ptr<const std::vector<std::shared_ptr<const Observer>>>;
+Observers observers();
+/// Whether one of them sees launches.
+bool launches_are_seen(const Observers& observers);
+
+/// Copies, and tells observers of it; `what` is asked for only then.
+void observed_copy(const std::function<std::string()>& what, std::size_t bytes,
+                   const std::function<void()>& copy);
+
+/// Calls `member` of every observer that has one.
+template <class Event>
+void tell(const Observers& observers, std::function<void(const Event&)> Observer::*member,
+          const Event& event) {
+  if (!observers)
+    return;
+  for (const auto& observer : *observers)
+    if (const auto& call = (*observer).*member)
+      call(event);
+}
 
 } // namespace egret::runtime

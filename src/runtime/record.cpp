@@ -1,12 +1,16 @@
 #include "egret/record.h"
 
 #include "runtime/active_record.h"
+#include "runtime/environment.h"
 #include "runtime/profile.h"
 #include "support/fail.h"
 #include "support/output_file.h"
+#include "support/warn.h"
 
-#include <atomic>
+#include <algorithm>
+#include <cstdlib>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 namespace egret {
@@ -39,6 +43,18 @@ public:
                      launch.end);
       return;
     }
+  }
+
+  Observer observer(const std::shared_ptr<ActiveRecord>& self) {
+    return {.launch = [self](const LaunchRecord& launched) { self->launch(launched); },
+            .copy =
+                [self](const CopyRecord& copy) {
+                  self->writer_.copy(copy.what, copy.bytes, copy.begin, copy.end);
+                },
+            .memory =
+                [self](const MemoryRecord& memory) {
+                  self->writer_.memory(memory.device, memory.at, memory.in_use, memory.reserved);
+                }};
   }
 
   void commit() {
@@ -88,15 +104,22 @@ std::shared_ptr<const Program>
 recorded(const ir::Graph& graph, const compiler::Options& options, std::string_view device,
          const std::function<std::shared_ptr<const Program>(const compiler::Options&)>& compile) {
   const std::shared_ptr<ActiveRecord> record = active();
-  if (!record)
+  const Observers seen = observers();
+  const bool passes_are_seen =
+      seen && std::ranges::any_of(*seen, [](const auto& one) { return one->pass != nullptr; });
+  if (!record && !passes_are_seen)
     return compile(options);
-  const auto program = record->writer().program(graph, device, options);
+  const auto program = record ? record->writer().program(graph, device, options) : nullptr;
   compiler::Options shown = options;
   shown.after_pass = [&](const compiler::PassEvent& event) {
-    program->pass(event);
+    if (program)
+      program->pass(event);
+    tell(seen, &Observer::pass, event);
     if (options.after_pass)
       options.after_pass(event);
   };
+  if (!program)
+    return compile(shown);
   try {
     auto compiled = compile(shown);
     program->finished(compiled->report());
@@ -108,10 +131,26 @@ recorded(const ir::Graph& graph, const compiler::Options& options, std::string_v
   }
 }
 
+void record_as_environment_says() {
+  static Record* record = nullptr; // until the process ends
+  const auto path = environment("EGRET_RECORD");
+  if (!path)
+    return;
+  record = new Record(*path);
+  std::atexit([] {
+    try {
+      record->close();
+    } catch (const Error& error) {
+      warn("EGRET_RECORD: {}", error.what());
+    }
+  });
+}
+
 } // namespace runtime
 
 struct Record::Impl {
   std::shared_ptr<runtime::ActiveRecord> active;
+  std::optional<runtime::Observing> observing;
   bool closed = false;
 };
 
@@ -121,8 +160,7 @@ Record::Record(const std::string& path) : impl_(std::make_unique<Impl>()) {
     fail(ErrorKind::State, "record: another record is being written; close it before {}", path);
   impl_->active = std::make_shared<runtime::ActiveRecord>(path);
   runtime::active_place() = impl_->active;
-  runtime::set_launch_hook(
-      [record = impl_->active](const runtime::LaunchRecord& launch) { record->launch(launch); });
+  impl_->observing.emplace(impl_->active->observer(impl_->active));
 }
 
 Record::~Record() {
@@ -136,10 +174,9 @@ void Record::close() {
   if (std::exchange(impl_->closed, true))
     return;
   {
-    // Of both: behind it the hook may be that of the next record.
     std::lock_guard lock(runtime::active_mutex());
     runtime::active_place() = nullptr;
-    runtime::set_launch_hook({});
+    impl_->observing.reset();
   }
   impl_->active->commit();
 }

@@ -11,6 +11,7 @@
 #include "runtime/interpreter_device.h"
 #include "runtime/plan_program.h"
 #include "runtime/plan_store.h"
+#include "runtime/profile.h"
 #include "runtime/reference_program.h"
 #include "support/cache_folder.h"
 #include "support/fail.h"
@@ -237,7 +238,9 @@ struct Runtime::Impl {
   }
 };
 
-Runtime::Runtime() : impl_(new Impl) {}
+Runtime::Runtime() : impl_(new Impl) {
+  record_as_environment_says();
+}
 
 Runtime& Runtime::instance() {
   static auto* const runtime = new Runtime;
@@ -261,13 +264,15 @@ StoragePtr Runtime::allocate(std::size_t bytes) {
 
 void Runtime::copy_in(const StoragePtr& to, const void* from, std::size_t bytes) {
   if (bytes > 0)
-    to->device().copy_in(to->data(), from, bytes);
+    observed_copy([&] { return "to " + to->device().name(); }, bytes,
+                  [&] { to->device().copy_in(to->data(), from, bytes); });
   count().host_copies.add(bytes);
 }
 
 void Runtime::copy_out(void* to, const StoragePtr& from, std::size_t bytes) {
   if (bytes > 0)
-    from->device().copy_out(to, from->data(), bytes);
+    observed_copy([&] { return "from " + from->device().name(); }, bytes,
+                  [&] { from->device().copy_out(to, from->data(), bytes); });
   count().host_copies.add(bytes);
 }
 

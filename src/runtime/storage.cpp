@@ -1,6 +1,7 @@
 #include "runtime/storage.h"
 
 #include "runtime/count.h"
+#include "runtime/profile.h"
 #include "support/fail.h"
 
 #include <algorithm>
@@ -12,9 +13,23 @@ bool share_memory(const backend::Device& a, const backend::Device& b) noexcept {
   return &a == &b || (a.host_memory() && b.host_memory());
 }
 
-void copy_storage(const Storage& to, const Storage& from, std::size_t bytes) {
-  if (bytes == 0)
-    return;
+namespace {
+
+void tell_memory(const Pool& pool) noexcept {
+  try {
+    const Observers seen = observers();
+    if (!seen ||
+        std::ranges::none_of(*seen, [](const auto& one) { return one->memory != nullptr; }))
+      return;
+    const std::string name = pool.device().name();
+    const MemoryStats now = pool.stats();
+    tell(seen, &Observer::memory,
+         MemoryRecord{name, std::chrono::steady_clock::now(), now.in_use, now.reserved});
+  } catch (...) { // an observer without memory: what it observes goes on
+  }
+}
+
+void copy_between(const Storage& to, const Storage& from, std::size_t bytes) {
   backend::Device& target = to.device();
   backend::Device& source = from.device();
   if (&target == &source)
@@ -28,6 +43,14 @@ void copy_storage(const Storage& to, const Storage& from, std::size_t bytes) {
     source.copy_out(between.data(), from.data(), bytes);
     target.copy_in(to.data(), between.data(), bytes);
   }
+}
+
+} // namespace
+
+void copy_storage(const Storage& to, const Storage& from, std::size_t bytes) {
+  if (bytes > 0)
+    observed_copy([&] { return fmt::format("{} to {}", from.device().name(), to.device().name()); },
+                  bytes, [&] { copy_between(to, from, bytes); });
 }
 
 backend::Device& Storage::device() const noexcept {
@@ -69,6 +92,7 @@ StoragePtr Pool::allocate(std::size_t bytes, MemoryUse use) {
   }
   count().pool_allocations.add(1);
   count().use(bytes);
+  tell_memory(*this);
   try {
     return std::make_shared<Storage>(shared_from_this(), data, bytes, use);
   } catch (...) {
@@ -90,10 +114,13 @@ void Pool::refuse(std::size_t bytes, const std::string& why) const {
 
 void Pool::put_back(void* data, std::size_t bytes, MemoryUse use) noexcept {
   count().unuse(bytes);
-  std::lock_guard lock(mutex_);
-  --used(use).count;
-  used(use).bytes -= bytes;
-  heap_.release(data, bytes);
+  {
+    std::lock_guard lock(mutex_);
+    --used(use).count;
+    used(use).bytes -= bytes;
+    heap_.release(data, bytes);
+  }
+  tell_memory(*this);
 }
 
 std::size_t Pool::trim() {

@@ -220,19 +220,8 @@ DebugRun run_kernel_by_kernel(const runtime::Program& program,
     trace.flops = kernel.flops;
     trace.seconds = std::numeric_limits<double>::infinity();
   }
-  bool look = false;      // values are looked at once
-  static std::mutex turn; // there is one hook
-  const std::lock_guard alone(turn);
-  const auto earlier = runtime::launch_hook();
-  struct Restore {
-    decltype(earlier)& hook;
-    ~Restore() {
-      using Hook = std::function<void(const runtime::LaunchRecord&)>;
-      runtime::set_launch_hook(hook ? *hook : Hook());
-    }
-  } restore{earlier};
-  runtime::set_launch_hook([&,
-                            own = std::this_thread::get_id()](const runtime::LaunchRecord& launch) {
+  bool look = false; // values are looked at once
+  const auto see = [&, own = std::this_thread::get_id()](const runtime::LaunchRecord& launch) {
     // Another thread may run the same program, and longer than what is captured here lives.
     if (std::this_thread::get_id() != own)
       return;
@@ -251,7 +240,8 @@ DebugRun run_kernel_by_kernel(const runtime::Program& program,
       trace.shape += (o ? " " : "") + type_of(report.graph[launch.values.outputs[o]]);
       trace.summary += (o ? "; " : "") + compiler::summary_of(launch.stored(o)).text();
     }
-  });
+  };
+  const runtime::Observing observing({.launch = see});
   for (int i = 0; i < kRuns; ++i) {
     look = i + 1 == kRuns;
     result.outputs = program.run(inputs);

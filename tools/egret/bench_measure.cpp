@@ -63,18 +63,13 @@ auto without_search(F&& run) {
 /// Adds up the phases of what is launched while it lives.
 class Phases {
 public:
-  Phases() {
-    runtime::set_launch_hook([this](const runtime::LaunchRecord& launch) {
-      seen_ += static_cast<std::uint64_t>(launch.kernel.phases);
-    });
-  }
-  ~Phases() { runtime::set_launch_hook({}); }
-  Phases(const Phases&) = delete;
-  Phases& operator=(const Phases&) = delete;
   std::uint64_t seen() const { return seen_; }
 
 private:
   std::atomic<std::uint64_t> seen_ = 0;
+  runtime::Observing observing_{{.launch = [this](const runtime::LaunchRecord& launch) {
+    seen_ += static_cast<std::uint64_t>(launch.kernel.phases);
+  }}};
 };
 
 /// What the device in use has left: of a CPU, what the system says is available; 0: unknown.

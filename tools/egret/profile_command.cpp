@@ -8,9 +8,14 @@
 #include "memory_option.h"
 #include "number_option.h"
 
+#include "compiler/compilation.h"
+#include "compiler/record/origins.h"
+#include "compiler/record/record.h"
 #include "compiler/search/machine.h"
+#include "ir/text.h"
 #include "runtime/profile.h"
 #include "runtime/runtime.h"
+#include "runtime/trace.h"
 #include "support/fail.h"
 #include "support/output_file.h"
 #include "support/printable.h"
@@ -21,8 +26,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <memory>
-#include <numeric>
+#include <optional>
+#include <set>
+#include <utility>
 
 namespace egret::tool {
 
@@ -40,54 +48,100 @@ struct ProfileOptions {
   bool json = false;
 };
 
-/// A time on one of the trace's rows.
-struct Span {
-  std::string name;
-  Clock::time_point begin;
-  double seconds;
-  Json about;
-};
-
-struct Profile {
-  std::vector<std::vector<double>> seconds; ///< by launch and run
-  std::vector<Span> passes, launches;
-  std::vector<double> runs; ///< seconds of whole runs, launches not waited for one by one
-};
-
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
 }
 
+struct Times {
+  std::vector<std::vector<double>> seconds; ///< by launch and run
+  std::vector<double> runs;  ///< seconds of whole runs, launches not waited for one by one
+  std::vector<double> apart; ///< of runs whose launches were
+
+  /// The part of a run, one by one, that its launches take.
+  double covered() const {
+    std::vector<double> parts;
+    for (std::size_t run = 0; run < apart.size(); ++run) {
+      double sum = 0;
+      for (const std::vector<double>& launch : seconds)
+        sum += run < launch.size() ? launch[run] : 0;
+      parts.push_back(sum / apart[run]);
+    }
+    return median(std::move(parts));
+  }
+};
+
 /// Runs and times; the first runs, which touch memory for the first time, do not count.
 void measure(const runtime::Program& program, std::span<const runtime::RunInput> inputs, int runs,
-             Profile& profile) {
+             const std::function<void(const runtime::LaunchRecord&)>& see, Times& times) {
   auto& device = runtime::Runtime::instance().device();
   const std::vector<compiler::KernelReport>& kernels = program.report().kernels;
-  constexpr int kUncounted = 2;
-  for (int run = -kUncounted; run < runs; ++run) {
+  const auto timed_run = [&] {
     const auto begin = Clock::now();
     program.run(inputs);
     device.synchronize();
-    if (run >= 0)
-      profile.runs.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
-  }
-  profile.seconds.resize(kernels.size());
-  struct Unhook {
-    ~Unhook() { runtime::set_launch_hook({}); }
-  } unhook;
-  runtime::set_launch_hook([&](const runtime::LaunchRecord& launch) {
+    return std::chrono::duration<double>(Clock::now() - begin).count();
+  };
+  constexpr int kUncounted = 2;
+  for (int run = -kUncounted; run < runs; ++run)
+    if (const double seconds = timed_run(); run >= 0)
+      times.runs.push_back(seconds);
+  times.seconds.resize(kernels.size());
+  const runtime::Observing observing({.launch = [&](const runtime::LaunchRecord& launch) {
     const auto number = static_cast<std::size_t>(&launch.kernel - kernels.data());
-    const double seconds = std::chrono::duration<double>(launch.end - launch.begin).count();
-    profile.seconds.at(number).push_back(seconds);
-    profile.launches.push_back({launch.kernel.name, launch.begin, seconds,
-                                Json{{"launch", number},
-                                     {"ops", launch.kernel.ops},
-                                     {"schedule", launch.kernel.schedule}}});
-  });
+    times.seconds.at(number).push_back(
+        std::chrono::duration<double>(launch.end - launch.begin).count());
+    if (see)
+      see(launch);
+  }});
   for (int run = 0; run < runs; ++run)
-    program.run(inputs);
+    times.apart.push_back(timed_run());
+}
+
+/// The lines of the graph's text that the nodes of the compiled graph come from, while programs are
+/// compiled by the options that shown() gives.
+class Lines {
+public:
+  Lines(const ir::LocatedGraph& located, const std::string& file, const std::string& text)
+      : graph_(located.graph) {
+    writer_.source(file, text, ir::canonical_hash(graph_), located.lines);
+  }
+  void follow(compiler::Options& options) {
+    options.after_pass = [this](const compiler::PassEvent& event) {
+      if (!program_)
+        program_ = writer_.program(graph_, "", event.compilation->options);
+      program_->pass(event);
+    };
+  }
+  /// By node.
+  std::vector<compiler::NodeOrigin> of(const compiler::CompileReport& report) {
+    if (program_)
+      program_->finished(report);
+    return compiler::origins_of_record(record_, report.graph.size());
+  }
+
+private:
+  const ir::Graph& graph_;
+  std::vector<std::string> record_;
+  compiler::RecordWriter writer_{[this](std::string_view line) { record_.emplace_back(line); },
+                                 compiler::RecordWriter::Detail::Nodes};
+  std::unique_ptr<compiler::ProgramRecord> program_;
+};
+
+/// "3-5,8"
+std::string lines_text(const std::set<int>& lines) {
+  std::string text;
+  for (auto at = lines.begin(); at != lines.end();) {
+    const int first = *at;
+    int last = first;
+    while (++at != lines.end() && *at == last + 1)
+      last = *at;
+    text += fmt::format("{}{}", text.empty() ? "" : ",", first);
+    if (last > first)
+      text += fmt::format("-{}", last);
+  }
+  return text;
 }
 
 /// What one launch took, beside what the machine can do.
@@ -95,19 +149,23 @@ struct Row {
   std::size_t launch;
   const compiler::KernelReport* kernel;
   double seconds, share, of_ceiling;
+  std::set<int> lines; ///< of the graph's text
   double bytes() const { return static_cast<double>(kernel->bytes_read + kernel->bytes_written); }
 };
 
-std::vector<Row> rows_of(const compiler::CompileReport& report, const Profile& profile,
+std::vector<Row> rows_of(const compiler::CompileReport& report, const Times& times,
+                         const std::vector<compiler::NodeOrigin>& origins,
                          const compiler::Machine& machine) {
   std::vector<Row> rows;
   double total = 0;
   for (std::size_t i = 0; i < report.kernels.size(); ++i) {
-    Row row{i, &report.kernels[i], median(profile.seconds[i]), 0, 0};
+    Row row{i, &report.kernels[i], median(times.seconds[i]), 0, 0, {}};
     const double least = std::max(row.bytes() / machine.bytes_per_second,
                                   row.kernel->flops / machine.flops_per_second);
     row.of_ceiling = least / row.seconds;
     total += row.seconds;
+    for (const ir::NodeId node : row.kernel->nodes)
+      row.lines.insert(origins.at(node).lines.begin(), origins.at(node).lines.end());
     rows.push_back(row);
   }
   for (Row& row : rows)
@@ -117,10 +175,10 @@ std::vector<Row> rows_of(const compiler::CompileReport& report, const Profile& p
   return rows;
 }
 
-void print_table(const std::vector<Row>& rows, const Profile& profile,
+void print_table(const std::vector<Row>& rows, const Times& times,
                  const compiler::Machine& machine) {
-  fmt::print("{:>6}  {:<28} {:>11} {:>7} {:>9} {:>9} {:>11}  {}\n", "launch", "kernel", "time",
-             "share", "GB/s", "GFLOP/s", "of ceiling", "ops");
+  fmt::print("{:>6}  {:<28} {:>11} {:>7} {:>9} {:>9} {:>11}  {:<9} {}\n", "launch", "kernel",
+             "time", "share", "GB/s", "GFLOP/s", "of ceiling", "lines", "ops");
   double total = 0;
   for (const Row& row : rows) {
     total += row.seconds;
@@ -130,19 +188,18 @@ void print_table(const std::vector<Row>& rows, const Profile& profile,
     constexpr std::size_t kMostOps = 48;
     if (ops.size() > kMostOps)
       ops = ops.substr(0, kMostOps) + "...";
-    fmt::print("{:>6}  {:<28} {:>8.1f} us {:>5.1f} % {:>9.2f} {:>9.2f} {:>9.1f} %  {}\n",
+    fmt::print("{:>6}  {:<28} {:>8.1f} us {:>5.1f} % {:>9.2f} {:>9.2f} {:>9.1f} %  {:<9} {}\n",
                row.launch, terminal_text(row.kernel->name), 1e6 * row.seconds, 100 * row.share,
                1e-9 * row.bytes() / row.seconds, 1e-9 * row.kernel->flops / row.seconds,
-               100 * row.of_ceiling, ops);
+               100 * row.of_ceiling, lines_text(row.lines), ops);
   }
-  fmt::print("{} launches one by one: {:.1f} us; a run: {:.1f} us; ceilings: {:.1f} GB/s, {:.1f} "
-             "GFLOP/s\n",
-             rows.size(), 1e6 * total, 1e6 * median(profile.runs), 1e-9 * machine.bytes_per_second,
-             1e-9 * machine.flops_per_second);
+  fmt::print("{} launches one by one: {:.1f} us, {:.1f} % of a run that waits for each; a run: "
+             "{:.1f} us; ceilings: {:.1f} GB/s, {:.1f} GFLOP/s\n",
+             rows.size(), 1e6 * total, 100 * times.covered(), 1e6 * median(times.runs),
+             1e-9 * machine.bytes_per_second, 1e-9 * machine.flops_per_second);
 }
 
-Json json_of(const std::vector<Row>& rows, const Profile& profile,
-             const compiler::Machine& machine) {
+Json json_of(const std::vector<Row>& rows, const Times& times, const compiler::Machine& machine) {
   Json kernels = Json::array();
   for (const Row& row : rows)
     kernels.push_back({{"launch", row.launch},
@@ -153,69 +210,54 @@ Json json_of(const std::vector<Row>& rows, const Profile& profile,
                        {"share", row.share},
                        {"bytes", row.bytes()},
                        {"flops", row.kernel->flops},
+                       {"lines", row.lines},
                        {"of_ceiling", row.of_ceiling}});
-  return {{"run_seconds", median(profile.runs)},
+  return {{"run_seconds", median(times.runs)},
+          {"run_seconds_one_by_one", median(times.apart)},
+          {"launches_of_run", times.covered()},
           {"bytes_per_second", machine.bytes_per_second},
           {"flops_per_second", machine.flops_per_second},
           {"launches", kernels}};
 }
 
-/// As Chrome's and Perfetto's viewers read it: complete events, in microseconds.
-std::string trace_text(const Profile& profile) {
-  const Clock::time_point begin = profile.passes.front().begin;
-  Json events = Json::array();
-  const auto row = [&](int number, const char* name, const std::vector<Span>& spans) {
-    events.push_back({{"name", "thread_name"},
-                      {"ph", "M"},
-                      {"pid", 1},
-                      {"tid", number},
-                      {"args", {{"name", name}}}});
-    for (const Span& span : spans)
-      events.push_back(
-          {{"name", span.name},
-           {"ph", "X"},
-           {"cat", name},
-           {"pid", 1},
-           {"tid", number},
-           {"ts", std::chrono::duration<double, std::micro>(span.begin - begin).count()},
-           {"dur", 1e6 * span.seconds},
-           {"args", span.about}});
-  };
-  row(1, "compiler", profile.passes);
-  row(2, "launches", profile.launches);
-  return Json{{"traceEvents", std::move(events)}, {"displayTimeUnit", "ns"}}.dump(
-             -1, ' ', false, Json::error_handler_t::replace) +
-         "\n";
-}
-
 void profile(const ProfileOptions& options) {
+  std::optional<OutputFile> file;
   if (!options.trace.empty())
-    output_target("profile --trace", options.trace);
-  const ir::Graph graph = graph_of_text(options.graph, read_text(options.graph));
+    file.emplace("profile --trace", options.trace);
+  const auto trace = std::make_shared<runtime::Trace>();
+  runtime::Observer observer = trace->observer();
+  const auto see = std::exchange(observer.launch, {}); // of runs that are timed by launches only
+  std::optional<runtime::Observing> observing;
+  if (file)
+    observing.emplace(observer);
+  const std::string text = read_text(options.graph);
+  const ir::Graph graph = graph_of_text(options.graph, text);
+  const ir::LocatedGraph located = ir::parse_located(text);
   const GraphInputs inputs = load_inputs(graph, options.inputs, 1);
   auto& runtime = runtime::Runtime::instance();
   const EffortInForce effort(options.effort);
-  Profile profile;
+  Lines lines(located, options.graph, text);
   compiler::Options wishes;
   wishes.memory_limit = options.memory_limit;
-  if (!options.trace.empty())
-    wishes.after_pass = [&](const compiler::PassEvent& event) {
-      profile.passes.push_back({std::string(event.pass), event.begin, event.seconds,
-                                Json{{"fusion_plan", event.fusion_plan}}});
-    };
+  lines.follow(wishes);
   const auto program = runtime.program(graph, wishes);
   if (program->report().kernels.empty())
     throw UsageError("profile: the graph has no kernel, so that nothing takes time");
   const RunInputs memory = run_inputs(graph, inputs.arrays);
-  measure(*program, memory.slots, options.runs, profile);
+  Times times;
+  measure(*program, memory.slots, options.runs, file ? see : nullptr, times);
   const compiler::Machine machine = compiler::measure_machine(runtime.device());
-  const std::vector<Row> rows = rows_of(program->report(), profile, machine);
+  const std::vector<Row> rows =
+      rows_of(program->report(), times, lines.of(program->report()), machine);
   if (options.json)
-    fmt::print("{}\n", json_of(rows, profile, machine).dump(2));
+    fmt::print("{}\n", json_of(rows, times, machine).dump(2));
   else
-    print_table(rows, profile, machine);
-  if (!options.trace.empty())
-    write_output("profile --trace", options.trace, trace_text(profile));
+    print_table(rows, times, machine);
+  if (file) {
+    observing.reset();
+    file->write(trace->text());
+    file->commit();
+  }
 }
 
 } // namespace
@@ -237,7 +279,8 @@ void add_profile_command(CLI::App& app) {
   command->add_option("--runs", options->runs, "How often it runs; the median counts")
       ->check(whole_within(1, 100000))
       ->capture_default_str();
-  command->add_option("--trace", options->trace, "Write passes and launches to this file");
+  command->add_option("--trace", options->trace,
+                      "Write passes, launches, copies and memory to this file");
   command->add_flag("--json", options->json, "Print the table as JSON");
   add_effort_options(*command, options->effort);
   add_memory_option(*command, options->memory_limit, "the run");

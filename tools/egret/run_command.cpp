@@ -11,6 +11,7 @@
 
 #include "egret/io.h"
 #include "egret/ir.h"
+#include "egret/profile.h"
 #include "runtime/runtime.h"
 #include "support/fail.h"
 #include "support/output_file.h"
@@ -32,7 +33,7 @@ namespace {
 struct RunOptions {
   std::string graph;
   std::vector<std::string> inputs, outputs, rules;
-  std::string record, device;
+  std::string record, trace, device;
   ValueOptions values;
   EffortOptions effort;
   std::optional<std::int64_t> memory_limit;
@@ -110,6 +111,7 @@ void run(const RunOptions& options) {
 
   GraphInputs inputs = load_inputs(graph, options.inputs, options.seed);
   const EffortInForce effort(options.effort);
+  const auto trace = options.trace.empty() ? nullptr : std::make_unique<Profile>(options.trace);
   const std::unique_ptr<Record> record = record_of_text(options.record, options.graph, text);
   compiler::Options wishes{.fuse = options.fuse, .memory_limit = options.memory_limit};
   wishes.rules.files = rule_files(options.rules);
@@ -120,6 +122,8 @@ void run(const RunOptions& options) {
     results = run_program(graph, inputs, wishes, options);
   if (record)
     record->close();
+  if (trace)
+    trace->close();
   for (std::size_t i = 0; i < results.size(); ++i) {
     const Shape shape(results[i].dims.begin(), results[i].dims.end());
     Tensor value = from_bytes(results[i].dtype, shape, results[i].bytes);
@@ -160,6 +164,9 @@ void add_run_command(CLI::App& app) {
       "--record", options->record,
       "Write what was compiled, and the time of each launch, to this file, for egret "
       "view (docs/seeing.md)");
+  command->add_option("--trace", options->trace,
+                      "Write passes, launches, copies and memory to this file, for Perfetto and "
+                      "chrome://tracing");
   add_rules_option(*command, options->rules);
   auto* debug = command->add_flag(
       "--debug", options->debug,

@@ -45,6 +45,7 @@ protected:
         "compile " + f + "/g.txt --loops-program {}",
         "compile " + f + "/g.txt --record {}",
         "run " + f + "/g.txt -i x=" + f + "/x.npy --record {}",
+        "run " + f + "/g.txt -i x=" + f + "/x.npy --trace {}",
         "profile " + f + "/g.txt --trace {}",
         "view " + f + "/g.jsonl --out {}",
         "cache export {}",

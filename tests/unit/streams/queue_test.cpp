@@ -16,6 +16,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <sys/wait.h>
@@ -279,18 +280,16 @@ TEST(Queue, AsyncEvalRefusesWhatIsNotKnown) {
 class Held {
 public:
   Held() {
-    runtime::set_launch_hook([state = state_, own = std::this_thread::get_id()](const auto&) {
+    const auto wait = [state = state_, own = std::this_thread::get_id()](const auto&) {
       if (std::this_thread::get_id() == own)
         return;
       state->waits = true;
       while (!state->goes)
         std::this_thread::yield();
-    });
+    };
+    observing_.emplace(runtime::Observer{.launch = wait});
   }
-  ~Held() {
-    go();
-    runtime::set_launch_hook({});
-  }
+  ~Held() { go(); }
   void wait_for_one() const {
     while (!state_->waits)
       std::this_thread::yield();
@@ -302,6 +301,7 @@ private:
     std::atomic<bool> waits{false}, goes{false};
   };
   const std::shared_ptr<State> state_ = std::make_shared<State>();
+  std::optional<runtime::Observing> observing_;
 };
 
 TEST(Queue, AsyncEvalKeepsNoValueThatNobodyHolds) {
@@ -349,12 +349,12 @@ TEST(Queue, AThreadThatAsksForMoreThanAsyncEvalCanDoComputesItself) {
   while (!first.is_materialized())
     std::this_thread::yield();
   static const Object made_after_that_thread;
-  runtime::set_launch_hook([](const auto&) {
+  static const auto* const observing = new runtime::Observing({.launch = [](const auto&) {
     begun = true;
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
     if (gone)
       _exit(3);
-  });
+  }});
   async_eval(second);
   while (!begun)
     std::this_thread::yield();

@@ -62,15 +62,17 @@ TEST(Debug, FiltersNamePassesAndNodes) {
   EXPECT_TRUE(has(text, " nan, ")) << text;
 }
 
-TEST(Debug, AHookSeesEveryLaunch) {
+TEST(Debug, AnObserverSeesEveryLaunch) {
   std::vector<std::string> seen;
-  runtime::set_launch_hook([&](const runtime::LaunchRecord& record) {
-    EXPECT_LE(record.begin, record.end);
-    seen.push_back(record.kernel.name);
-  });
+  {
+    const runtime::Observing observing({.launch = [&](const runtime::LaunchRecord& record) {
+      EXPECT_LE(record.begin, record.end);
+      seen.push_back(record.kernel.name);
+    }});
+    const Tensor x = ones({8}).eval();
+    softmax(x * 2).eval();
+  }
   const Tensor x = ones({8}).eval();
-  softmax(x * 2).eval();
-  runtime::set_launch_hook(nullptr);
   (x + 1).eval();
   EXPECT_EQ(seen.size(), 2u);
 }

@@ -67,7 +67,7 @@ double copy_rate(double bytes) {
 /// The kernels of a run and how often each was launched.
 Json schedules_of(const std::function<void()>& run) {
   std::vector<std::pair<std::string, int>> seen;
-  runtime::set_launch_hook([&](const runtime::LaunchRecord& launch) {
+  const auto see = [&](const runtime::LaunchRecord& launch) {
     const std::string text =
         fmt::format("{} [{}] {}", launch.kernel.name, launch.kernel.form, launch.kernel.schedule);
     const auto at = std::find_if(seen.begin(), seen.end(),
@@ -76,9 +76,11 @@ Json schedules_of(const std::function<void()>& run) {
       seen.emplace_back(text, 1);
     else
       ++at->second;
-  });
-  run();
-  runtime::set_launch_hook({});
+  };
+  {
+    const runtime::Observing observing({.launch = see});
+    run();
+  }
   constexpr std::size_t kShown = 8;
   Json list = Json::array();
   for (std::size_t i = 0; i < std::min(kShown, seen.size()); ++i)
