@@ -37,6 +37,12 @@ void append_escaped(std::string& page, std::string_view line) {
 
 } // namespace
 
+void check_record(const std::string& file, std::string_view text) {
+  if (text.empty())
+    fail(ErrorKind::Parse, "{}: no record of egret: it is empty", file);
+  check_header(file, text.substr(0, text.find('\n')));
+}
+
 std::string page_of_record(const std::string& file, std::string_view text) {
   const std::string_view page = viewer_page();
   const std::size_t place = page.find(kPlace);

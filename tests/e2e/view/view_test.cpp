@@ -94,6 +94,76 @@ TEST_F(View, ARunHasTheTimeOfEachLaunch) {
   expect_contains(record, R"("line":2)");
 }
 
+TEST_F(View, DrawsTheGraphsOfARecord) {
+  make_record();
+  const auto drawn = [&](const std::string& what, const std::string& name) {
+    const Ran ran = run("view " + path("g.jsonl") + " --draw " + what + " --out " + path(name));
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    return test::read_file(folder_ / name);
+  };
+  const std::string svg = drawn("graph", "g.svg");
+  EXPECT_TRUE(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\"")) << svg;
+  expect_contains(svg, "&lt;script&gt;alert(1)//");
+  EXPECT_EQ(svg.find("<script"), std::string::npos);
+  expect_contains(drawn("launches", "l.dot"), "digraph egret {");
+  expect_contains(drawn("egraph", "e.json"), "\"root_eclasses\"");
+  expect_contains(drawn("egraph", "e.svg"), "class 1");
+  expect_contains(drawn("tree:0", "t.json"), "\"nodes\"");
+  const auto refused = [&](const std::string& arguments, int code, const std::string& why) {
+    const Ran ran = run("view " + arguments);
+    EXPECT_EQ(ran.code, code) << ran.err;
+    expect_contains(ran.err, why);
+  };
+  const std::string record = path("g.jsonl");
+  refused(record + " --draw graph", 2, "view --draw: wants --out NAME.svg");
+  refused(record + " --draw graph --out " + path("g.png"), 2, "wants --out NAME.svg");
+  refused(record + " --draw pie --out " + path("g.svg"), 1, "pie is none of graph, graph:N");
+  refused(record + " --draw graph:99 --out " + path("g.svg"), 1, "has no graph 99");
+  refused(record + " --draw graph --program 5 --out " + path("g.svg"), 1, "no program 5");
+  refused(record + " --draw graph --out " + path("none/g.svg"), 1, path("none/g.svg"));
+  refused(path("g.txt") + " --draw graph --out " + path("g.svg"), 1, "no record of egret");
+  refused("", 2, "wants a record, or a program with --run");
+  refused(path("missing.jsonl") + " --out " + path("m.html"), 1, path("missing.jsonl"));
+}
+
+TEST_F(View, RunsAProgramAndShowsWhatItDid) {
+  test::write_file(folder_ / "s.txt", "%n: f32[1000] = iota\n%e: f32[1000] = exp(%n)\n"
+                                      "%s: f32 = sum(%e) axes=[0]\noutputs %s\n");
+  const Ran ran = run(fmt::format("view --out {} --run {} -- run {}", path("p.html"),
+                                  EGRET_TEST_TOOL, path("s.txt")));
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  expect_contains(ran.out, "%s = inf"); // its output is its own
+  const std::string page = test::read_file(folder_ / "p.html");
+  expect_contains(page, R"({"event":"launch","program":0,"launch":0,"begin":)");
+  expect_contains(page, R"({"event":"memory","device":"cpu","at":)");
+  expect_contains(page, R"({"event":"copy","what":"from cpu","bytes":4,)");
+  expect_contains(page, R"({"event":"end")");
+
+  const Ran failing = run(fmt::format("view --out {} --run {} -- run {} --json --seed x",
+                                      path("f.html"), EGRET_TEST_TOOL, path("s.txt")));
+  EXPECT_EQ(failing.code, 1);
+  expect_contains(failing.err, "ended with exit code 2");
+  expect_contains(failing.err, "left no record");
+  const Ran other = run("view --run /bin/true");
+  EXPECT_EQ(other.code, 1);
+  expect_contains(other.err, "/bin/true left no record: it does not use egret");
+  const Ran none = run("view --run " + path("nothing-here"));
+  EXPECT_EQ(none.code, 1);
+  expect_contains(none.err, "nothing-here cannot be run: No such file or directory");
+}
+
+TEST_F(View, ARecordThatTheEnvironmentAsksForIsWrittenOrRefused) {
+  test::write_file(folder_ / "s.txt", "%n: f32[10] = iota\noutputs %n\n");
+  const Ran ran =
+      egret_command("run " + path("s.txt"), "EGRET_CACHE=off EGRET_RECORD=" + path("e.jsonl"));
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  expect_contains(test::read_file(folder_ / "e.jsonl"), R"({"event":"end")");
+  const Ran refused =
+      egret_command("run " + path("s.txt"), "EGRET_CACHE=off EGRET_RECORD=" + path("none/e.jsonl"));
+  EXPECT_EQ(refused.code, 1);
+  expect_contains(refused.err, path("none/e.jsonl"));
+}
+
 TEST_F(View, NamesARecordThatCannotBeWritten) {
   const Ran ran = run("compile " + path("g.txt") + " --record " + path("none/g.jsonl"));
   EXPECT_EQ(ran.code, 1);
