@@ -61,7 +61,8 @@ struct SearchProgress {
   std::size_t done = 0, kernels = 0;         ///< kernels that are decided, of how many
   std::size_t candidate = 0, candidates = 0; ///< of this kernel
   double seconds = 0, budget_seconds = 0;
-  double best_seconds = 0; ///< of a launch of this kernel, as far as it is known; 0: not yet
+  double best_seconds = 0;        ///< of a launch of this kernel, as far as it is known; 0: not yet
+  std::string best_schedule = {}; ///< that took them, as text
 };
 /// `hook` is called a few times a second while a search goes on, by the thread that compiles; when
 /// it gives false the search ends, and what is not decided keeps its greedy schedule. An empty one

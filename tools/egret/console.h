@@ -42,8 +42,8 @@ void flush_stdout();
 /// what has no end is not waited for.
 bool next_line(std::string& line, std::size_t most = 1 << 16);
 
-/// A line that tells how far a long task is: rewritten in place on a terminal, and a plain line
-/// every `every` elsewhere.
+/// Tells how far a long task is. On a terminal lines that are rewritten in place, cut at its width;
+/// elsewhere the first of them as a plain line every `every`.
 class Progress {
 public:
   explicit Progress(std::chrono::milliseconds every = std::chrono::seconds(5)) : every_(every) {}
@@ -64,10 +64,11 @@ private:
 
   std::chrono::milliseconds every_;
   std::chrono::steady_clock::time_point last_ = {};
-  bool open_ = false; ///< a line without its end is on the terminal
+  std::size_t open_ = 0; ///< lines on the terminal, the last one without its end
 };
 
-/// "search: kernel 2 of 3 (k_add), candidate 4 of 9, best 0.1 ms, 5 s of 60 s left".
+/// "search: kernel 2 of 3 (k_add), candidate 4 of 9, best 0.1 ms, 5 s of 60 s left", and on the
+/// next line the best schedule, if there is one.
 std::string progress_text(const SearchProgress& progress);
 /// Seconds from `start` to now.
 inline double seconds_since(std::chrono::steady_clock::time_point start) {

@@ -412,7 +412,7 @@ struct FusionPlanSearch::Impl {
     const std::size_t n = report.regions.size();
     return !options.progress ||
            options.progress({"program", n, n, report.fusion_plans.size() - 1,
-                             report.fusion_plans.size(), budget - left(), budget, 0});
+                             report.fusion_plans.size(), budget - left(), budget, 0, ""});
   }
 };
 

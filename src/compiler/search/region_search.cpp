@@ -148,14 +148,15 @@ private:
 
   bool goes_on(std::size_t candidate) const {
     return clock_.seconds() < looks_end_ &&
-           clock_.tell(task_.region.name, task_.done, candidate, list_.size(), best_seconds());
+           clock_.tell(task_.region.name, task_.done, candidate, list_.size(), best());
   }
 
-  double best_seconds() const {
-    double best = 0;
+  /// Of those that were timed; null before the first.
+  const CandidateReport* best() const {
+    const CandidateReport* best = nullptr;
     for (const CandidateReport& c : report_.candidates)
-      if (!c.rejected() && c.seconds > 0 && (best == 0 || c.seconds < best))
-        best = c.seconds;
+      if (!c.rejected() && c.seconds > 0 && (!best || c.seconds < best->seconds))
+        best = &c;
     return best;
   }
 
@@ -303,7 +304,7 @@ private:
                                     std::max(clock_.left() - check_seconds(), 0.0));
     measurement.repetitions =
         static_cast<int>(std::clamp(seconds / round, double{kLeastRounds}, double{kMostRounds}));
-    clock_.tell(task_.region.name, task_.done, list_.size(), list_.size(), best_seconds());
+    clock_.tell(task_.region.name, task_.done, list_.size(), list_.size(), best());
     ++measured_;
     const auto outcome = ask(measurement, kPatience);
     if (!outcome)

@@ -19,10 +19,11 @@ public:
   bool cancelled() const noexcept { return cancelled_; }
   /// Tells of a candidate; false when the search is to end.
   bool tell(const std::string& kernel, std::size_t done, std::size_t candidate,
-            std::size_t candidates, double best_seconds) const {
+            std::size_t candidates, const CandidateReport* best) const {
     if (options_.progress && !cancelled_)
       cancelled_ = !options_.progress({kernel, done, kernels_, candidate, candidates, seconds(),
-                                       options_.budget_seconds, best_seconds});
+                                       options_.budget_seconds, best ? best->seconds : 0,
+                                       best ? best->schedule : ""});
     return !cancelled_;
   }
 
