@@ -105,8 +105,7 @@ private:
     plain_programs_.resize(period());
     Tiling best;
     std::string reason;
-    for (std::int64_t shares = getenv("SH") ? atoi(getenv("SH")) : 1; shares <= most_shares();
-         shares *= 2) {
+    for (std::int64_t shares = 1; shares <= most_shares(); shares *= 2) {
       Tiling tiling = tiling_of(shares);
       if (!tiling.reason.empty())
         reason = reason.empty() ? tiling.reason : reason;
