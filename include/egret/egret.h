@@ -33,6 +33,7 @@
 #include "egret/prefetch.h"
 #include "egret/random.h"
 #include "egret/recompute.h"
+#include "egret/profile.h"
 #include "egret/record.h"
 #include "egret/sharded_tensors.h"
 #include "egret/streams.h"

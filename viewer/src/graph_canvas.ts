@@ -294,6 +294,7 @@ export class GraphCanvas {
       context.fillStyle = on ?? dim;
       context.fillText(cut(item.detail), box.x, box.y + 9);
     }
+    if (this.element.dataset.painted === undefined) performance.mark("painted"); // how long that took is a test
     this.element.dataset.painted = String(this.painted);
     this.element.dataset.chosen = this.chosen < 0 ? "" : String(this.options.items[this.chosen].id);
   }

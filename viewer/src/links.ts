@@ -1,11 +1,11 @@
 // Which lines of a kernel's region, schedule tree, loops and source belong together. Names carry that: operands and outputs have one
 // name in all forms, values and loops one in the loops and in C and CUDA sources, axes and stages one in region and tree. LLVM IR and
-// assembly say behind each instruction of which line of the loops it is.
+// assembly say behind each instruction of which line of the loops it is, assembly of GPUs of which line of the source.
 
 export type Form = "region" | "tree" | "loops" | "source" | "assembly";
-type Kind = "line" | "value" | "register" | "loop" | "stage" | "axis" | "memory" | "op";
+type Kind = "line" | "source" | "value" | "register" | "loop" | "stage" | "axis" | "memory" | "op";
 // A pane lights what shares a key of the first of these kinds that any of its lines shares.
-const kKinds: Kind[] = ["line", "value", "register", "loop", "stage", "axis", "memory", "op"];
+const kKinds: Kind[] = ["line", "source", "value", "register", "loop", "stage", "axis", "memory", "op"];
 
 export type Keys = Set<string>;
 const key = (kind: Kind, name: string) => `${kind} ${name}`;
@@ -64,7 +64,8 @@ function loopsKeys(lines: string[]): Keys[] {
 function instructionKeys(lines: string[]): Keys[] {
   return lines.map((line) => {
     const of = / [;#] line (\d+)$/.exec(line);
-    return new Set(of ? [key("line", of[1])] : []);
+    const from = / \/\/ source (\d+)$/.exec(line);
+    return new Set([...(of ? [key("line", of[1])] : []), ...(from ? [key("source", from[1])] : [])]);
   });
 }
 
@@ -76,8 +77,8 @@ function sourceKeys(lines: string[]): Keys[] {
     if (found) memory.set(found[1], found[2] ?? found[3]);
   }
   if (memory.size === 0) return instructionKeys(lines);
-  return lines.map((line) => {
-    const keys: Keys = new Set();
+  return lines.map((line, i) => {
+    const keys: Keys = new Set([key("source", String(i + 1))]);
     const made = /^\s*(?:(?:const |unsigned |long |int |bool |float |double |\w+_t )+)?([vr])(\d+)(?:_\d+)?(?:\[\w+\])*\s*(?:=|\+=|\{)/.exec(line) ?? /\) ([vr])(\d+)\[l\] = /.exec(line);
     if (made) keys.add(key(made[1] === "v" ? "value" : "register", `${made[1]}${made[2]}`));
     const loop = /\bfor \(\w+ (i\d+) = /.exec(line);
@@ -106,17 +107,22 @@ export function linesOf(keys: Keys[], wanted: Keys): number[] {
   return [];
 }
 
-/// By form, the lines that belong to one: by a key that both have, or by way of the loops, which stand between region and source.
+/// By form, the lines that belong to one: by a key that both have, or by way of the loops, which stand between region and source, and of
+/// the source, which stands between loops and assembly.
 export function linked(forms: { form: Form; keys: Keys[] }[], of: Form, line: number): number[][] {
-  const wanted = forms.find(({ form }) => form === of)!.keys[line];
-  const loops = forms.find(({ form }) => form === "loops");
-  const between = loops && of !== "loops" ? linesOf(loops.keys, wanted) : [];
-  return forms.map(({ form, keys }) => {
-    if (form === of) return [line];
-    const direct = linesOf(keys, wanted);
-    if (direct.length > 0 || form === "loops") return direct;
-    return [...new Set(between.flatMap((one) => linesOf(keys, loops!.keys[one])))].sort((a, b) => a - b);
-  });
+  const found = new Map<Form, number[]>([[of, [line]]]);
+  const reach = (from: Keys[], lines: number[]) => {
+    const reached = forms
+      .filter(({ form }) => !found.has(form))
+      .map(({ form, keys }): [Form, number[]] => [form, [...new Set(lines.flatMap((one) => linesOf(keys, from[one])))].sort((a, b) => a - b)]);
+    for (const [form, own] of reached) if (own.length > 0) found.set(form, own);
+  };
+  reach(forms.find(({ form }) => form === of)!.keys, [line]);
+  for (const between of ["loops", "source", "loops"] as Form[]) {
+    const lines = found.get(between);
+    if (lines && between !== of) reach(forms.find(({ form }) => form === between)!.keys, lines);
+  }
+  return forms.map(({ form }) => found.get(form) ?? []);
 }
 
 /// A tree with each part on a line of its own, indented by depth.

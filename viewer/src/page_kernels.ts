@@ -3,7 +3,7 @@
 import { bytes, extent, h, rate, s, share, table, time } from "./dom";
 import { keysOf, linked, treeLines, type Form, type Keys } from "./links";
 import type { View } from "./place";
-import type { KernelReport } from "./record";
+import type { CodeUse, KernelReport } from "./record";
 
 interface Pane {
   form: Form;
@@ -120,6 +120,20 @@ function roofline(kernels: KernelReport[], seconds: number[], machine: { bytes_p
   );
 }
 
+/// "40 registers · 256 threads · 16.0 KiB shared · 2 blocks a multiprocessor, 25.0 % of its threads"
+function useText(use: CodeUse): string {
+  return [
+    `${use.registers} registers`,
+    `${use.threads} threads`,
+    `${bytes(use.shared_bytes)} shared`,
+    use.stack_bytes > 0 && `${bytes(use.stack_bytes)} stack`,
+    use.spill_stores + use.spill_loads > 0 && `${bytes(use.spill_stores + use.spill_loads)} of spills`,
+    use.blocks > 0 && `${use.blocks} ${use.blocks === 1 ? "block" : "blocks"} a multiprocessor, ${share(use.occupancy, 1)} of its threads`,
+  ]
+    .filter((one) => one !== false)
+    .join(" · ");
+}
+
 export function kernelsPage(view: View): HTMLElement {
   const { program, place } = view;
   const report = program.report;
@@ -140,7 +154,7 @@ export function kernelsPage(view: View): HTMLElement {
       { title: "form", cell: (i: number) => report.kernels[i].form },
       { title: how.size === 1 ? `time (${[...how][0]})` : "time", cell: (i: number) => `${time(times[i].seconds)}${how.size > 1 ? ` ${times[i].how}` : ""}`, number: true },
       { title: "share", cell: (i: number) => share(times[i].seconds, total), number: true },
-      { title: "predicted", cell: (i: number) => time(report.kernels[i].predicted_seconds), number: true },
+      ...(how.size === 1 && how.has("predicted") ? [] : [{ title: "predicted", cell: (i: number) => time(report.kernels[i].predicted_seconds), number: true }]),
       { title: "read", cell: (i: number) => bytes(report.kernels[i].bytes_read), number: true },
       { title: "written", cell: (i: number) => bytes(report.kernels[i].bytes_written), number: true },
       { title: "GB/s", cell: (i: number) => rate(report.kernels[i].bytes_read + report.kernels[i].bytes_written, times[i].seconds), number: true },
@@ -162,7 +176,8 @@ export function kernelsPage(view: View): HTMLElement {
   );
   const step = steps[chosen].step;
   const kernel = program.kernels[step.kernel!];
-  const [source, assembly] = (kernel.code ?? "none").split(/^; assembly\n/m);
+  const [source, within] = (kernel.code ?? "none").split(/^; assembly\n/m);
+  const assembly = kernel.assembly ?? within;
   const forms: [Form, string, string, string][] = [
     ["region", "Region", kernel.region, "what the kernel computes"],
     ["tree", "Schedule", treeLines(kernel.tree.trim() || kernel.schedule), kernel.schedule.split(" ")[0]],
@@ -183,6 +198,7 @@ export function kernelsPage(view: View): HTMLElement {
       { class: "bar" },
       h("strong", {}, `${chosen} ${kernel.name}`),
       h("span", { class: "hint" }, `${report.kernels[chosen].ops.join(", ")}${same > 1 ? ` · ${same} launches share this kernel` : ""} · click a line, or walk with the arrow keys, for the lines that belong to it${known ? "" : "; where those of this source come from is not known"}`),
+      kernel.use && h("span", { id: "use" }, useText(kernel.use)),
       h("button", { type: "button", click: () => view.go({ page: "graph", graph: String(program.plan!.graph), node: program.graphs[program.plan!.graph].nodes[report.kernels[chosen].nodes.at(-1)!], colour: "kernel" }) }, "Show in the graph"),
     ),
     h("div", { class: "panes" }, ...panes.map(({ pre }, i) => h("div", { class: "panel" }, h("h2", {}, forms[i][1], h("small", {}, ` ${forms[i][3]}`)), pre))),

@@ -36,6 +36,39 @@ function scatter(region: RegionSearch): SVGElement | null {
   );
 }
 
+/// Measured seconds of the candidates in the order in which they were tried, with the best until then; those that were rejected below.
+function progress(region: RegionSearch): SVGElement | null {
+  const tried = region.candidates.filter((one) => one.seconds > 0 || rejected.includes(one.state));
+  const timed = tried.filter((one) => one.seconds > 0);
+  if (timed.length < 2) return null;
+  const [least, most] = extent(timed.map((one) => one.seconds));
+  const low = Math.log10(least) - 0.05;
+  const high = Math.log10(most) + 0.05;
+  const bottom = kHeight - kMargin;
+  const x = (place: number) => kMargin + ((place + 0.5) / tried.length) * (kWidth - kMargin - 8);
+  const y = (seconds: number) => bottom - 14 - ((Math.log10(seconds) - low) / (high - low)) * (bottom - 22);
+  let best = Infinity;
+  let steps = "";
+  tried.forEach((one, i) => {
+    if (!(one.seconds > 0 && one.seconds < best)) return;
+    steps += best === Infinity ? `M${x(i)},${y(one.seconds)}` : `H${x(i)}V${y(one.seconds)}`;
+    best = one.seconds;
+  });
+  return s(
+    "svg",
+    { class: "scatter progress", viewBox: `0 0 ${kWidth} ${kHeight}`, width: kWidth, height: kHeight, role: "img", "aria-label": `${tried.length} candidates as they were tried, the best ${time(best)}` },
+    s("line", { class: "axis", x1: kMargin, y1: bottom, x2: kWidth - 8, y2: bottom }),
+    s("line", { class: "axis", x1: kMargin, y1: 8, x2: kMargin, y2: bottom }),
+    s("path", { class: "roof", d: `${steps}H${kWidth - 8}` }),
+    s("text", { x: kWidth - 8, y: bottom + 30, "text-anchor": "end" }, `${tried.length} candidates as they were tried, best ${time(best)}`),
+    ...tried.map((one, i) =>
+      one.seconds > 0
+        ? s("circle", { cx: x(i), cy: y(one.seconds), r: one.schedule === region.chosen ? 6 : 4, class: one.schedule === region.chosen ? "best" : "point" }, s("title", {}, `${one.schedule}: ${time(one.seconds)}`))
+        : s("path", { class: "rejected", d: `M${x(i) - 4},${bottom - 8}l8,8m0,-8l-8,8` }, s("title", {}, `${one.schedule}: ${one.state}, ${one.message}`)),
+    ),
+  );
+}
+
 const rejected = ["refused", "compile", "wrong", "crash", "hang"];
 
 function candidates(region: RegionSearch): HTMLElement {
@@ -108,7 +141,7 @@ export function searchPage(view: View): HTMLElement {
         "details",
         { open },
         h("summary", {}, h("strong", {}, region.name), ` ${region.candidates.length} candidates, ${region.candidates.filter((one) => rejected.includes(one.state)).length} rejected, ${time(region.seconds || 0)}${ratio}`, region.cache_hit ? " (remembered)" : "", region.note ? ` – ${region.note}` : ""),
-        h("div", { class: "region" }, scatter(region), candidates(region)),
+        h("div", { class: "region" }, h("div", { class: "charts" }, progress(region), scatter(region)), candidates(region)),
       ),
     );
   });

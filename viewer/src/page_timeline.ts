@@ -1,5 +1,5 @@
-// The timeline page: compiler passes and launches of all programs, from when the record began.
-import { extent, h, s, share, table, time } from "./dom";
+// The timeline page: compiler passes and launches of all programs, copies and memory in use, from when the record began.
+import { bytes, extent, h, s, share, table, time } from "./dom";
 import type { View } from "./place";
 
 interface Bar {
@@ -14,6 +14,7 @@ interface Bar {
 const kWidth = 1200;
 const kRow = 30;
 const kLeft = 130;
+const kMemory = 64; // height of a device's memory
 
 export function timelinePage(view: View): HTMLElement {
   const { record } = view;
@@ -38,11 +39,19 @@ export function timelinePage(view: View): HTMLElement {
       }),
     );
   });
+  if (record.copies.length > 0) {
+    rows.push("copies");
+    const kinds = [...new Set(record.copies.map((copy) => copy.what))];
+    for (const copy of record.copies)
+      bars.push({ row: rows.length - 1, name: `${copy.what}, ${bytes(copy.bytes)}`, begin: copy.begin, seconds: copy.seconds, colour: kinds.indexOf(copy.what), open: () => undefined });
+  }
+  const devices = [...new Set(record.memory.map((one) => one.device))];
   if (bars.length === 0) return h("p", { class: "empty" }, "The record has no times.");
   const whole = { begin: extent(bars.map((bar) => bar.begin))[0], end: extent(bars.map((bar) => bar.begin + bar.seconds))[1] };
   let { begin, end } = whole;
   const about = h("p", { class: "hint", role: "status" }, "Wheel to zoom, drag to move, click a bar to open it.");
-  const height = rows.length * (kRow + 8) + 26;
+  const top = rows.length * (kRow + 8); // of the memory
+  const height = top + devices.length * (kMemory + 8) + 26;
   const chart = s("svg", { class: "timeline", viewBox: `0 0 ${kWidth} ${height}`, role: "img", tabindex: 0, "aria-label": "Passes and launches over time; plus and minus zoom, left and right move, 0 shows all" });
   const x = (at: number) => kLeft + ((at - begin) / (end - begin)) * (kWidth - kLeft - 6);
   const draw = () => {
@@ -52,6 +61,26 @@ export function timelinePage(view: View): HTMLElement {
       const at = begin + ((end - begin) * i) / 6;
       chart.append(s("line", { class: "grid", x1: x(at), x2: x(at), y1: 0, y2: height - 20 }), s("text", { x: x(at), y: height - 5, "text-anchor": i === 6 ? "end" : "middle" }, time(at - whole.begin) === "–" ? "0" : time(at - whole.begin)));
     }
+    devices.forEach((device, i) => {
+      const base = top + i * (kMemory + 8) + kMemory;
+      const all = record.memory.filter((one) => one.device === device);
+      const most = Math.max(1, ...all.map((one) => one.in_use));
+      const before = all.filter((one) => one.at <= begin).length;
+      const seen = all.filter((one, k) => k >= before - 1 && one.at <= end);
+      let line = "";
+      let y = base;
+      for (const one of seen) {
+        const at = Math.max(kLeft, x(one.at));
+        line += line === "" ? `M${at},${base}` : `L${at},${y}`;
+        y = base - (one.in_use / most) * (kMemory - 6);
+        line += `L${at},${y}`;
+      }
+      chart.append(
+        s("text", { x: kLeft - 10, y: base - kMemory / 2 + 4, "text-anchor": "end" }, `${device} memory`),
+        s("text", { x: kLeft - 10, y: base - kMemory / 2 + 20, "text-anchor": "end" }, `most ${bytes(most)}`),
+        s("path", { class: "memory", "data-device": device, d: line === "" ? "" : `${line}L${kWidth - 6},${y}L${kWidth - 6},${base}Z` }),
+      );
+    });
     for (const bar of bars) {
       const left = Math.max(kLeft, x(bar.begin));
       const right = Math.min(kWidth - 6, x(bar.begin + bar.seconds));

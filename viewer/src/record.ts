@@ -39,6 +39,19 @@ export interface Kernel {
   tree: string;
   loops: string;
   code?: string;
+  assembly?: string; // absent: it is part of the code, or unknown
+  use?: CodeUse;
+}
+/// What a launch takes of a multiprocessor.
+export interface CodeUse {
+  registers: number; // of a thread
+  stack_bytes: number;
+  spill_stores: number;
+  spill_loads: number;
+  shared_bytes: number; // of a block
+  threads: number;
+  blocks: number; // that a multiprocessor holds; 0: unknown
+  occupancy: number;
 }
 export interface Slot {
   kind: "input" | "output" | "state" | "arena";
@@ -157,6 +170,20 @@ export interface Launch {
   begin: number;
   seconds: number;
 }
+/// Between the host and devices, or within one.
+export interface Copy {
+  what: string;
+  bytes: number;
+  begin: number;
+  seconds: number;
+}
+/// What a device's memory held from then on.
+export interface MemoryAt {
+  device: string;
+  at: number;
+  in_use: number;
+  reserved: number;
+}
 export interface Source {
   file: string;
   text: string;
@@ -216,12 +243,14 @@ export class Program {
 export interface Record {
   programs: Program[];
   sources: Source[];
+  copies: Copy[];
+  memory: MemoryAt[];
   complete: boolean;
 }
 
 /// Throws an Error that says what is wrong with the record.
 export function parseRecord(text: string): Record {
-  const record: Record = { programs: [], sources: [], complete: false };
+  const record: Record = { programs: [], sources: [], copies: [], memory: [], complete: false };
   const programOf = (number: number): Program => {
     const program = record.programs[number];
     if (!program) throw new Error(`there is no program ${number}`);
@@ -246,6 +275,10 @@ export function parseRecord(text: string): Record {
   function numbers(value: unknown, below: number): number[] {
     if (!Array.isArray(value) || !value.every((one) => Number.isInteger(one) && one >= 0 && one < below)) throw new Error("a number refers to nothing above");
     return value;
+  }
+
+  function finite(...values: unknown[]): void {
+    if (!values.every((one) => typeof one === "number" && Number.isFinite(one))) throw new Error("a time or size is no number");
   }
 
   function checkEGraph(e: any, program: Program): void {
@@ -323,6 +356,14 @@ export function parseRecord(text: string): Record {
         break;
       case "launch":
         programOf(e.program).launches.push(e);
+        break;
+      case "copy":
+        finite(e.bytes, e.begin, e.seconds);
+        record.copies.push(e);
+        break;
+      case "memory":
+        finite(e.at, e.in_use, e.reserved);
+        record.memory.push(e);
         break;
       case "end":
         record.complete = true;

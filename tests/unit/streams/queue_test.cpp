@@ -349,12 +349,13 @@ TEST(Queue, AThreadThatAsksForMoreThanAsyncEvalCanDoComputesItself) {
   while (!first.is_materialized())
     std::this_thread::yield();
   static const Object made_after_that_thread;
-  static const auto* const observing = new runtime::Observing({.launch = [](const auto&) {
-    begun = true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    if (gone)
-      _exit(3);
-  }});
+  [[maybe_unused]] static const auto* const observing =
+      new runtime::Observing({.launch = [](const auto&) {
+        begun = true;
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        if (gone)
+          _exit(3);
+      }});
   async_eval(second);
   while (!begun)
     std::this_thread::yield();
