@@ -3,6 +3,7 @@
 #include "egret/profile.h"
 #include "support/output_file.h"
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
