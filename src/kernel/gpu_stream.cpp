@@ -349,7 +349,7 @@ Schedule schedule_of(const StreamTiles& t) {
   return s;
 }
 
-constexpr Knob kThreadKnobs[] = {
+constexpr Knob kThreadStreamKnobs[] = {
     {"warps", 1, 8}, {"tall", 1, 8}, {"places", 8, 128, 8}, {"stages", 2, 4}};
 
 Schedule thread_schedule_of(const StreamTiles& t) {
@@ -506,7 +506,7 @@ private:
       return {false, {}, found.reason};
     if (auto why = thread_stream_refused(region, found.form); !why.empty())
       return {false, {}, why};
-    if (auto why = refused_settings(schedule, target, kThreadKnobs); !why.empty())
+    if (auto why = refused_settings(schedule, target, kThreadStreamKnobs); !why.empty())
       return {false, {}, why};
     StreamTiles t;
     t.warps = int(schedule.knob("warps", 4));

@@ -20,9 +20,9 @@ namespace {
 
 constexpr int kPairPlaces = GpuStreamRows::kPlaces;
 /// Lanes of a warp beside each other along the rows, and along the places.
-constexpr int kRowLanes = 8, kPlaceLanes = 4, kLanes = kRowLanes * kPlaceLanes;
+constexpr int kRowLanes = 8, kPlaceLanes = 4, kStreamLanes = kRowLanes * kPlaceLanes;
 /// Elements of the depth, or places, that a thread reads at once.
-constexpr int kSteps = 4;
+constexpr int kStepsAtOnce = 4;
 /// Columns and depths whose tiles fit.
 constexpr std::int64_t kMostSingles = 128;
 
@@ -35,9 +35,9 @@ public:
   ThreadStream(const Region& region, const StreamForm& form, const StreamTiles& tiles,
                const Schedule& schedule, const Target& target)
       : r_(region), f_(form), t_(tiles), s_(schedule), b_(region.name), e_(b_, region),
-        memory_(e_, form, tiles), thread_(thread_variable(kLanes * tiles.warps)),
-        warp_(floordiv(thread_, kLanes)), lane_(floormod(thread_, kLanes)),
-        pitch_(tiles.places + kSteps), rows_(e_, form, arithmetic_of(target), layout()) {
+        memory_(e_, form, tiles), thread_(thread_variable(kStreamLanes * tiles.warps)),
+        warp_(floordiv(thread_, kStreamLanes)), lane_(floormod(thread_, kStreamLanes)),
+        pitch_(tiles.places + kStepsAtOnce), rows_(e_, form, arithmetic_of(target), layout()) {
     if (!f_.sums.empty())
       lefts_ = b_.shared("lefts", DType::F32, std::int64_t(t_.rows()) * pitch_);
     for (const ContractionForm& s : f_.sums)
@@ -48,7 +48,7 @@ public:
 
   KernelProgram run() {
     Launch launch;
-    launch.threads = kLanes * t_.warps;
+    launch.threads = kStreamLanes * t_.warps;
     launch.blocks_per_core = s_.blocks_per_core;
     launch.least_shared = s_.least_shared;
     launch.workers = Expr(1);
@@ -175,25 +175,26 @@ private:
     zero(scores_[p]);
     const SharedTile &left = memory_.left(p), &right = memory_.right(p);
     const int across = t_.places / kPairPlaces, depth = left.tiles.bk;
-    b_.loop(Expr(0), Expr(depth), Expr(kSteps), Expr(depth), Bind::Serial, [&](const Expr& k) {
-      std::vector<ValueId> own;
-      for (int i = 0; i < t_.tall; ++i)
-        own.push_back(four(*left.side, Expr(0), row(i), k));
-      for (int j = 0; j < across; ++j) {
-        const Expr place = rows_.place_of(Expr(0), j);
-        const ValueId one = four(*right.side, stage, place, k),
-                      two = four(*right.side, stage, place + Expr(1), k);
-        std::vector<ValueId> steps;
-        for (int c = 0; c < kSteps; ++c)
-          steps.push_back(b_.shuffle(one, two, {c, kSteps + c}));
-        for (int i = 0; i < t_.tall; ++i)
-          multiply(scores_[p][std::size_t(i * across + j)], own[std::size_t(i)], steps);
-      }
-    });
+    b_.loop(Expr(0), Expr(depth), Expr(kStepsAtOnce), Expr(depth), Bind::Serial,
+            [&](const Expr& k) {
+              std::vector<ValueId> own;
+              for (int i = 0; i < t_.tall; ++i)
+                own.push_back(four(*left.side, Expr(0), row(i), k));
+              for (int j = 0; j < across; ++j) {
+                const Expr place = rows_.place_of(Expr(0), j);
+                const ValueId one = four(*right.side, stage, place, k),
+                              two = four(*right.side, stage, place + Expr(1), k);
+                std::vector<ValueId> steps;
+                for (int c = 0; c < kStepsAtOnce; ++c)
+                  steps.push_back(b_.shuffle(one, two, {c, kStepsAtOnce + c}));
+                for (int i = 0; i < t_.tall; ++i)
+                  multiply(scores_[p][std::size_t(i * across + j)], own[std::size_t(i)], steps);
+              }
+            });
   }
 
   ValueId four(const SharedSide& side, const Expr& stage, const Expr& p, const Expr& k) {
-    return b_.load(side.buffer(), side.at(stage, p, k) + lane_variable(kSteps), kSteps);
+    return b_.load(side.buffer(), side.at(stage, p, k) + lane_variable(kStepsAtOnce), kStepsAtOnce);
   }
 
   /// Adds lane c of the left side times number c of the right sides, in turn.
@@ -230,14 +231,15 @@ private:
     const int across = columns_of_sum(sum) / kPairPlaces;
     const Expr stage = ring_;
     b_.loop(
-        Expr(0), Expr(t_.places), Expr(kSteps), Expr(t_.places), Bind::Serial, [&](const Expr& k) {
+        Expr(0), Expr(t_.places), Expr(kStepsAtOnce), Expr(t_.places), Bind::Serial,
+        [&](const Expr& k) {
           std::vector<ValueId> own;
           for (int i = 0; i < t_.tall; ++i)
-            own.push_back(
-                b_.load(lefts_, row(i) * Expr(pitch_) + k + lane_variable(kSteps), kSteps));
+            own.push_back(b_.load(lefts_, row(i) * Expr(pitch_) + k + lane_variable(kStepsAtOnce),
+                                  kStepsAtOnce));
           for (int j = 0; j < across; ++j) {
             std::vector<ValueId> steps;
-            for (int c = 0; c < kSteps; ++c)
+            for (int c = 0; c < kStepsAtOnce; ++c)
               steps.push_back(b_.load(
                   right.side->buffer(),
                   right.side->at(stage, k + Expr(c), rows_.place_of(Expr(0), j)) + lane_variable(2),
@@ -278,7 +280,7 @@ SharedLines shared_lines_of(const Region& region, const StreamForm& form) {
   std::vector<std::tuple<int, Expr, Expr>> tiles; // those that products and sums share, once
   for (const auto* forms : {&form.products, &form.sums})
     for (const ContractionForm& f : *forms) {
-      const std::int64_t pitch = round_up<std::int64_t>(f.depth.extent.value(), 8) + kSteps;
+      const std::int64_t pitch = round_up<std::int64_t>(f.depth.extent.value(), 8) + kStepsAtOnce;
       if (forms == &form.products)
         lines.rows += pitch;
       const Factor right = factor_of(region, f, f.right);
@@ -296,7 +298,8 @@ SharedLines shared_lines_of(const Region& region, const StreamForm& form) {
 }
 
 std::int64_t shared_bytes_of(const SharedLines& lines, const StreamTiles& t) {
-  const std::int64_t lefts = lines.has_sums ? std::int64_t(t.rows()) * (t.places + kSteps) : 0;
+  const std::int64_t lefts =
+      lines.has_sums ? std::int64_t(t.rows()) * (t.places + kStepsAtOnce) : 0;
   return 4 * (lefts + lines.rows * t.rows() + lines.places * t.stages * t.places);
 }
 
@@ -307,20 +310,21 @@ double cycles_of(const StreamForm& form, const SharedLines& lines, const StreamT
   const double tall = t.tall, places = t.places;
   double products = 0, reads = 0; // of a warp, for a tile
   for (const ContractionForm& p : form.products) {
-    const double steps = double(p.depth.extent.value()) / kSteps;
+    const double steps = double(p.depth.extent.value()) / kStepsAtOnce;
     products += steps * tall * places;
     reads += steps * (2 * tall + places);
   }
   for (const ContractionForm& s : form.sums) {
-    const double columns = columns_of_sum(s), steps = places / kSteps;
+    const double columns = columns_of_sum(s), steps = places / kStepsAtOnce;
     products += steps * tall * columns;
     reads += steps * (2 * tall + columns) + tall * places / 4;
   }
   const double rest = 16 * tall * places / 4; // of the scores themselves
   const std::int64_t registers = thread_stream_registers(form, t) + 40;
-  const std::int64_t blocks = std::max<std::int64_t>(
-      1, std::min({target.shared_bytes / (shared_bytes_of(lines, t) + 1024),
-                   target.registers / (kLanes * t.warps * registers), std::int64_t(16 / t.warps)}));
+  const std::int64_t blocks =
+      std::max<std::int64_t>(1, std::min({target.shared_bytes / (shared_bytes_of(lines, t) + 1024),
+                                          target.registers / (kStreamLanes * t.warps * registers),
+                                          std::int64_t(16 / t.warps)}));
   const double tiles = std::ceil(double(usual_size(form.rows.extent)) / t.rows()) *
                        double(usual_size(form.batch.extent));
   const double along = std::ceil(double(usual_size(form.places.extent)) / places);
