@@ -325,38 +325,104 @@ private:
     return all;
   }
 
+  /// A product that threads multiply: its tiles, of all batches, and their products.
+  struct Tiles {
+    double count = 1, products = 1;
+  };
+  /// `has`: whether a factor has an axis. `depth`: the extent of all that is summed.
+  template <class Has>
+  static Tiles tiles_of(const Shape& box, double depth, const Has& has) {
+    constexpr double kTile = 64;
+    double rows = 1, columns = 1, others = 1; // the depth and the batch
+    for (std::size_t axis = 0; axis < box.size(); ++axis) {
+      const bool left = has(0, axis), right = has(1, axis);
+      (left == right ? others : left ? rows : columns) *= double(box[axis].value());
+    }
+    const double count = std::ceil(rows / kTile) * std::ceil(columns / kTile);
+    return {count * others / depth, count * others * kTile * kTile};
+  }
+
+  /// Values in memory that an element of a factor is computed from: each window reads them anew.
+  double loads_of(NodeId factor) const {
+    constexpr std::size_t kMostNodes = 64;
+    std::vector<NodeId> seen{facts_.view(factor).base};
+    double loads = 0;
+    for (std::size_t i = 0; i < seen.size() && i < kMostNodes; ++i) {
+      const Node& node = graph_[seen[i]];
+      if (!is_elementwise(node.op)) {
+        if (info_of(node.op).cls == OpClass::Reduce && facts_.uses(seen[i]).size() == 1 &&
+            elements_of(node.shape) == elements_of(graph_[seen[0]].shape))
+          return 1; // the sum's kernel makes all that follows, and stores it
+        loads += elements_of(node.shape) > 1 ? 1 : 0;
+        continue;
+      }
+      for (const NodeId input : node.inputs)
+        if (const NodeId base = facts_.view(input).base;
+            std::find(seen.begin(), seen.end(), base) == seen.end())
+          seen.push_back(base);
+    }
+    return std::max(loads, 1.0);
+  }
+
+  struct Seconds {
+    double placed = 0, whole = 0;
+  };
+  /// Of the products of both forms, by a unit for 16 bits. What its windows are computed from is
+  /// stored for them.
+  Seconds products_of_unit(const OneSum& one, const Node& product,
+                           const kernel::MatrixUnit& unit) const {
+    constexpr double kClock = 1.5e9, kSchedulers = 4;
+    constexpr double kCopiedBytes = 3e10; // of a multiprocessor in a second
+    const bool queued = target_.unit(kernel::FragmentLayout::SwizzledSharedRows) != nullptr;
+    const double ideal =
+        double(unit.m) * unit.n * unit.k / unit.cycles * kSchedulers * target_.workers * kClock;
+    return {elements_of(product.shape) / ideal * (queued ? 0.5 : 1.4),
+            std::max(elements_of(one.box) / ideal * (queued ? 0.62 : 2.5),
+                     2 * copied_elements(one) / (kCopiedBytes * target_.workers))};
+  }
+  /// The same by threads. The elements of windows come through registers, and a step of the depth
+  /// waits for each of their loads.
+  Seconds products_of_threads(const OneSum& one, const Node& product, double rate) const {
+    constexpr double kSlowerWindows = 1.55, kEachLoad = 0.1, kStep = 16, kLoadSeconds = 7e-7,
+                     kBlocks = 4; // of a multiprocessor at a time
+    double loads = 1, depth = 1;
+    for (const OneSum::Factor& factor : one.factors)
+      loads = std::max(loads, loads_of(factor.base));
+    for (std::size_t axis = one.summed; axis < one.box.size(); ++axis)
+      depth *= double(one.box[axis].value());
+    const auto varies = [&](int factor, std::size_t axis) {
+      return bool(facts_.depends(product.inputs[std::size_t(factor)])[axis]);
+    };
+    const auto has = [&](int factor, std::size_t axis) {
+      return one.factors[std::size_t(factor)].has(axis);
+    };
+    const Tiles before = tiles_of(product.shape, 1, varies), after = tiles_of(one.box, depth, has);
+    const double waves = std::ceil(after.count / (kBlocks * target_.workers));
+    return {before.products / rate,
+            std::max(after.products / rate * kSlowerWindows * (1 + kEachLoad * (loads - 1)),
+                     std::ceil(depth / kStep) * loads * kLoadSeconds * waves)};
+  }
+
   bool is_faster(const OneSum& one, const Node& sum) const {
     if (!target_.is_gpu())
       return false;
     const Machine machine = usual_machine(target_);
-    // Products in a second where factors are boxes of memory and where they are windows.
-    double boxes = machine.flops_per_second / 2, windows = boxes / 1.55, copies = 0;
+    const Node& product = graph_[sum.inputs[0]];
     const kernel::MatrixUnit* unit = target_.unit(kernel::FragmentLayout::SubgroupFragments);
-    if (unit != nullptr && std::all_of(one.factors.begin(), one.factors.end(),
-                                       [&](const auto& f) { return is_of_16_bits(f); })) {
-      constexpr double kClock = 1.5e9, kSchedulers = 4;
-      const bool queued = target_.unit(kernel::FragmentLayout::SwizzledSharedRows) != nullptr;
-      const double ideal = double(unit->m) * unit->n * unit->k / unit->cycles * kSchedulers *
-                           target_.workers * kClock;
-      boxes = ideal / (queued ? 0.5 : 1.4);
-      windows = ideal / (queued ? 0.62 : 2.5);
-      constexpr double kCopiedBytes = 3e10; // of a multiprocessor in a second
-      copies = 2 * copied_elements(one) / (kCopiedBytes * target_.workers);
+    const bool by_unit =
+        unit != nullptr && std::all_of(one.factors.begin(), one.factors.end(),
+                                       [&](const auto& f) { return is_of_16_bits(f); });
+    Seconds seconds = by_unit ? products_of_unit(one, product, *unit)
+                              : products_of_threads(one, product, machine.flops_per_second / 2);
+    const double moved = 2 * elements_of(sum.shape) * double(size_of(sum.dtype));
+    seconds.placed += moved / machine.bytes_per_second + machine.launch_seconds;
+    if (one.has_phases()) { // from all of them the result is cut out
+      double bytes = 2 * double(size_of(one.rounded.value_or(sum.dtype)));
+      for (const OneSum::Axis& axis : one.result)
+        bytes *= double(axis.extent.value());
+      seconds.whole += bytes / machine.bytes_per_second + machine.launch_seconds;
     }
-    const double bytes = 2 * double(size_of(sum.dtype)); // written and read
-    const double moved = elements_of(sum.shape) * bytes;
-    double moved_after = 0, results = 1;
-    for (const OneSum::Axis& axis : one.result)
-      results *= double(axis.extent.value());
-    if (one.has_phases())
-      // From all phases the result is cut out.
-      moved_after = 2 * results * double(size_of(one.rounded.value_or(sum.dtype)));
-    const double placed = elements_of(graph_[sum.inputs[0]].shape) / boxes +
-                          moved / machine.bytes_per_second + machine.launch_seconds;
-    const double whole = std::max(elements_of(one.box) / windows, copies) +
-                         moved_after / machine.bytes_per_second +
-                         (moved_after > 0 ? machine.launch_seconds : 0);
-    return whole < placed;
+    return seconds.whole < seconds.placed;
   }
 
   const Graph& graph_;

@@ -23,8 +23,9 @@ using ir::NodeId;
 
 struct Gradient {
   std::int64_t spatial = 2, size = 9, kernel = 3, stride = 1, padding = 1, dilation = 1, groups = 1;
-  DType dtype = DType::F32;
-  bool last = false; ///< channels, in memory
+  DType dtype = DType::BF16;
+  std::int64_t batch = 2, channels = 4, outputs = 6; ///< of a group
+  bool last = false;                                 ///< channels, in memory
 
   std::string text() const {
     return fmt::format("{}d, {} by {}, stride {}, padding {}, dilation {}, {} groups, {}{}",
@@ -50,10 +51,10 @@ Graph graph_of(const Gradient& c) {
       order.push_back(i + 1);
     return c.last ? t.permute(order) : t;
   };
-  const std::int64_t channels = 4 * c.groups, outputs = 6 * c.groups;
-  const Tensor seed = cx.tensor(shape(2, outputs, result), c.dtype, "seed"),
+  const std::int64_t channels = c.channels * c.groups, outputs = c.outputs * c.groups;
+  const Tensor seed = cx.tensor(shape(c.batch, outputs, result), c.dtype, "seed"),
                w = cx.tensor(shape(outputs, channels / c.groups, c.kernel), c.dtype, "w");
-  Tensor x = zeros(shape(2, channels, c.size), c.dtype);
+  Tensor x = zeros(shape(c.batch, channels, c.size), c.dtype);
   x.set_requires_grad();
   const ConvOptions options{.stride = PerAxis(c.stride),
                             .padding = PerAxis(c.padding),
@@ -89,7 +90,7 @@ Graph placed(const Graph& before, const std::string& what) {
 }
 
 TEST(PlacedProducts, OfWindowsOneApartAreOneSum) {
-  for (const DType dtype : {DType::F32, DType::BF16})
+  for (const DType dtype : {DType::F16, DType::BF16})
     for (const bool last : {false, true})
       for (const std::int64_t spatial : {1, 2, 3})
         for (const std::int64_t dilation : {1, 2})
@@ -111,7 +112,7 @@ TEST(PlacedProducts, OfWindowsOneApartAreOneSum) {
 
 TEST(PlacedProducts, OfWindowsFurtherApartAreABatchOfPhases) {
   int merged = 0;
-  for (const DType dtype : {DType::F32, DType::BF16})
+  for (const DType dtype : {DType::F16, DType::BF16})
     for (const std::int64_t spatial : {1, 2})
       for (const std::int64_t kernel : {3, 4, 5, 7})
         for (const std::int64_t padding : {0, 1, 3}) {
@@ -151,6 +152,19 @@ TEST(PlacedProducts, OfTransposedConvolutionsAreOneSum) {
     conv_transpose2d(x, w, {}, {.stride = stride, .padding = 1}).retrieve();
     EXPECT_EQ(count(placed(ir::parse_graph(cx.text()), "transposed"), Op::ReduceSum), 1) << stride;
   }
+}
+
+/// Products by threads: windows' elements come through registers.
+TEST(PlacedProducts, OfFullPrecisionAreOneSumWhereColumnsAreManyBytes) {
+  const auto sums = [](const Gradient& c) {
+    return count(with_placed_products(graph_of(c), backend::cuda::known_target(90)), Op::ReduceSum);
+  };
+  Gradient c{.size = 56, .dtype = DType::F32, .batch = 32, .channels = 64, .outputs = 64};
+  EXPECT_EQ(sums(c), 1);
+  c.outputs = 512; // the products are most of the time
+  EXPECT_EQ(sums(c), 2);
+  c = {.size = 32, .dtype = DType::F32, .batch = 8, .channels = 24, .outputs = 64};
+  EXPECT_EQ(sums(c), 2); // few tiles, which wait at each step
 }
 
 TEST(PlacedProducts, AreLeftOnCpus) {
