@@ -15,8 +15,9 @@ enum class Capability : std::uint8_t {
   RegisterReallocation, ///< registers move between subgroups of a block
   MatrixTiles,          ///< registers of a CPU's thread that hold matrices
   Atomics,              ///< integers of 4 and 8 bytes in memory are combined in one step
+  BlockClusters,        ///< neighbouring blocks that run at the same time, with a barrier
 };
-inline constexpr int kCapabilities = static_cast<int>(Capability::Atomics) + 1;
+inline constexpr int kCapabilities = static_cast<int>(Capability::BlockClusters) + 1;
 const char* name_of(Capability capability) noexcept;
 
 /// Who executes an intrinsic together.

@@ -147,9 +147,9 @@ private:
     return dim == stationary_turn() || dim == stationary_share(shares_);
   }
 
-  /// Blocks of a cluster at the most. Bulk tensor copies are of the GPUs that have clusters.
+  /// Blocks of a cluster at the most.
   std::int64_t most_shares() const {
-    return target_.has(Capability::BulkTensorCopies) ? kPortableCluster : 1;
+    return target_.has(Capability::BlockClusters) ? kPortableCluster : 1;
   }
 
   /// Kernels that are no products run as they would alone, where one block or cluster has all rows.

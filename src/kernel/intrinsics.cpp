@@ -546,14 +546,22 @@ const char* name_of(Capability capability) noexcept {
     return "register reallocation";
   case Capability::MatrixTiles:
     return "matrix tiles";
+  case Capability::BlockClusters:
+    return "clusters of blocks";
   }
   return "?";
+}
+
+std::optional<Capability> requirement_of(const Intrinsic& use) {
+  if (use.id == IntrinsicId::GridBarrier && use.number("blocks") > 0)
+    return Capability::BlockClusters;
+  return info_of(use.id).requirement;
 }
 
 std::vector<Capability> requirements_of(const KernelProgram& program) {
   std::array<bool, kCapabilities> needed{};
   const auto add = [&](const Intrinsic& use) {
-    if (const auto& requirement = info_of(use.id).requirement)
+    if (const auto requirement = requirement_of(use))
       needed[static_cast<std::size_t>(*requirement)] = true;
   };
   each_statement(program.body, [&](const Stmt& s) {

@@ -34,11 +34,13 @@ enum class IntrinsicId : std::uint8_t {
               ///< bits of `mask`; all lanes of the subgroup come here
   SubgroupBarrier, ///< the lanes of the subgroup
   CountInOrder,    ///< the lanes of a subgroup, one after the other: the variable (i32) = element
-                ///< `at`, which then is one more; where the mask fails, 0 and nothing. All lanes
+                   ///< `at`, which then is one more; where the mask fails, 0 and nothing. All lanes
                 ///< come here, and no other subgroup counts the element before a barrier. `mark`,
                 ///< for the target's use, is 0 and belongs to `at` alone
   // Blocks that run at the same time
-  GridBarrier, ///< all threads of all blocks, through elements `counter` and the next one
+  GridBarrier, ///< all threads of all blocks, through elements `counter` and the next one; or with
+               ///< `blocks` > 0, without a counter, of a cluster: `blocks` neighbours, whose first
+               ///< has a number that is a multiple of it, and which run at the same time
   LastArriver, ///< Acquire: body in the block that is the last of `arrivals` to come here with
                ///< this element `counter`, which is then zero again. A barrier of the block
   LastArriverOfGroup, ///< the same where only the last `threads` of each block come, which meet at
@@ -181,6 +183,8 @@ struct IntrinsicInfo {
 const IntrinsicInfo& info_of(IntrinsicId id);
 std::span<const IntrinsicInfo> all_intrinsics();
 
+/// What a target must have for the use.
+std::optional<Capability> requirement_of(const Intrinsic& use);
 /// What the program needs of a target beside arithmetic, each once.
 std::vector<Capability> requirements_of(const KernelProgram& program);
 

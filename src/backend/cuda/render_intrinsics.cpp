@@ -9,7 +9,7 @@ using kernel::ValueId;
 
 /// Fails where the target lacks what the intrinsic asks for.
 void CudaRenderer::check_requirement(const Intrinsic& use) const {
-  const auto& requirement = info_of(use.id).requirement;
+  const auto requirement = requirement_of(use);
   if (requirement && !provides(target_, *requirement))
     fail(ErrorKind::Unsupported, "cuda: kernel {} has {}, which {} has not: {}", program_.name,
          info_of(use.id).name, target_.arch(), name_of(*requirement));

@@ -101,6 +101,7 @@ bool provides(const CudaTarget& target, kernel::Capability capability) {
   case kernel::Capability::SubgroupMatrices:
     return target.capability >= 80;
   case kernel::Capability::BulkTensorCopies:
+  case kernel::Capability::BlockClusters:
     return target.capability >= 90;
   case kernel::Capability::RegisterReallocation:
     return target.capability >= 90 && target.specific;

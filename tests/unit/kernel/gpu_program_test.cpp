@@ -135,10 +135,13 @@ TEST(GpuProgram, ClustersAreOfEqualNumbersOfBlocks) {
       for (const std::int64_t blocks : c.barriers)
         d.b.intrinsic({.id = IntrinsicId::GridBarrier, .numbers = {blocks}});
     });
-    if (c.fits)
-      EXPECT_EQ(cluster_blocks(d.b.finish(launch_of(Expr(c.blocks)))), 4);
-    else
+    if (c.fits) {
+      const KernelProgram p = d.b.finish(launch_of(Expr(c.blocks)));
+      EXPECT_EQ(cluster_blocks(p), 4);
+      EXPECT_EQ(requirements_of(p), std::vector{Capability::BlockClusters});
+    } else {
       EXPECT_THROW(cluster_blocks(d.b.finish(launch_of(Expr(c.blocks)))), InternalError);
+    }
   }
 }
 
