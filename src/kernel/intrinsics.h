@@ -35,8 +35,8 @@ enum class IntrinsicId : std::uint8_t {
   SubgroupBarrier, ///< the lanes of the subgroup
   CountInOrder,    ///< the lanes of a subgroup, one after the other: the variable (i32) = element
                    ///< `at`, which then is one more; where the mask fails, 0 and nothing. All lanes
-                ///< come here, and no other subgroup counts the element before a barrier. `mark`,
-                ///< for the target's use, is 0 and belongs to `at` alone
+  ///< come here, and no other subgroup counts the element before a barrier. `mark`,
+  ///< for the target's use, is 0 and belongs to `at` alone
   // Blocks that run at the same time
   GridBarrier, ///< all threads of all blocks, through elements `counter` and the next one; or with
                ///< `blocks` > 0, without a counter, of a cluster: `blocks` neighbours, whose first
