@@ -261,8 +261,9 @@ Schedule windowed_schedule(const WindowedProblem& w, int mr, int nv) {
   s.knobs["window"] = 1;
   s.knobs["pack_right"] = 0;
   // A worker copies for its batch elements, all rows and columns of each; or all workers copy for
-  // one after the other.
-  const bool many = w.problem.batch >= 2 * w.problem.workers || w.problem.workers == 1;
+  // one after the other, which also pays for one worker: where the copy stands in no loop with the
+  // products, their sums keep their registers.
+  const bool many = w.problem.batch >= 2 * w.problem.workers;
   s.knobs["shared"] = many ? 0 : kSharedBoth;
   if (many) {
     s.knobs["mc"] = round_up<std::int64_t>(w.problem.rows, mr);
