@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 namespace egret::compiler {
@@ -78,6 +79,8 @@ private:
   int load(NodeId base, const Point& p, const IndexMap& map, std::vector<int> indirect);
   int gather(NodeId id, const Point& p);
   int condition(const std::vector<Guard>& guards);
+  /// Whether a value, all of whose loads read 0 where a condition fails, is +0 there by itself.
+  bool is_zero_outside(int value) const;
 
   int add(BodyValue value) {
     stage_.body.push_back(std::move(value));
@@ -369,12 +372,44 @@ int StageWriter::viewed(NodeId node, const IndexMap& map, const Point& p) {
   for (const Hole& hole : map.holes)
     inner.used_if.insert(inner.used_if.end(), hole.valid.begin(), hole.valid.end());
   int value = base(node, inner);
+  if (std::all_of(map.holes.begin(), map.holes.end(),
+                  [](const Hole& hole) { return hole.fill.bits == 0; }) &&
+      is_zero_outside(value))
+    return value;
   for (auto hole = map.holes.rbegin(); hole != map.holes.rend(); ++hole) {
     const int valid = condition(hole->valid);
     const int fill = constant(hole->fill);
     value = apply(Op::Select, type, {valid, value, fill});
   }
   return value;
+}
+
+bool StageWriter::is_zero_outside(int value) const {
+  std::vector<bool> zero, scales; // which numbers keep a zero and its sign
+  for (int i = 0; i <= value; ++i) {
+    const BodyValue& v = stage_.body[static_cast<std::size_t>(i)];
+    const auto is = [&](const std::vector<bool>& set, std::size_t arg) {
+      return set[static_cast<std::size_t>(v.args[arg])];
+    };
+    const double number = v.constant.as_double();
+    scales.push_back(v.kind == BodyValue::Kind::Constant && std::isfinite(number) &&
+                     !std::signbit(number));
+    bool here = false;
+    if (v.kind == BodyValue::Kind::Load)
+      here = stage_.loads[static_cast<std::size_t>(v.load)].source == Source::Operand;
+    else if (v.kind == BodyValue::Kind::Constant)
+      here = v.constant.bits == 0;
+    else if (v.kind == BodyValue::Kind::Apply && v.op == Op::Cast)
+      here = is(zero, 0);
+    else if (v.kind == BodyValue::Kind::Apply && (v.op == Op::Add || v.op == Op::Max))
+      here = is(zero, 0) && is(zero, 1);
+    else if (v.kind == BodyValue::Kind::Apply && v.op == Op::Mul)
+      here = (is(zero, 0) && (is(zero, 1) || is(scales, 1))) || (is(zero, 1) && is(scales, 0));
+    else if (v.kind == BodyValue::Kind::Apply && v.op == Op::Select)
+      here = is(zero, 1) && is(zero, 2);
+    zero.push_back(here);
+  }
+  return zero[static_cast<std::size_t>(value)];
 }
 
 int StageWriter::base(NodeId id, const Point& p) {

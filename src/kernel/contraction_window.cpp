@@ -35,7 +35,7 @@ std::optional<WindowedContraction> with_window(const Region& region, const Contr
     std::vector<int> inner = columns.axes;
     inner.insert(inner.end(), form.depth.axes.begin(), form.depth.axes.end());
     auto window = loops::window_over(region, *access, inner, along);
-    if (!window)
+    if (!window || !window->used_if.empty())
       return std::nullopt;
     found.window = std::move(*window);
     if (found.window.elements() * std::int64_t(size_of(form.accumulator)) <= target.l2_bytes / 2)

@@ -139,14 +139,4 @@ StagedOperands staged_alone(const Region& region, const ReduceAxes& axes, Target
   return staged_operands(region, axes, target);
 }
 
-bool prefers_rows(const ReduceAxes& axes, const Region& region, const Target& target) {
-  if (!staged_alone(region, axes, target).windows.empty())
-    return false;
-  const int lanes = lanes_for(region, all_stages(region), target.vector_bytes);
-  const bool short_rows = about(region.axes[std::size_t(axes.reduced_axis)].extent) * 2 < lanes;
-  if (axes.passes.parallel.empty() || axes.parallel_axis < 0)
-    return true;
-  return axes.reduced_score >= axes.parallel_score && !(short_rows && axes.parallel_score >= 0);
-}
-
 } // namespace egret::kernel

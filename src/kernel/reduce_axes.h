@@ -30,7 +30,4 @@ StagedOperands staged_operands(const Region& region, const ReduceAxes& axes, con
 /// Those of one thread, which the order of additions follows: it is the same for any number.
 StagedOperands staged_alone(const Region& region, const ReduceAxes& axes, Target target);
 
-/// Whether lanes along the reduced axis read memory no worse than along the parallel one.
-bool prefers_rows(const ReduceAxes& axes, const Region& region, const Target& target);
-
 } // namespace egret::kernel

@@ -1,10 +1,12 @@
 #include "kernel/loops/estimate.h"
 
 #include "kernel/analysis.h"
+#include "kernel/loops/windows.h"
 #include "kernel/program.h"
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 
 namespace egret::kernel::loops {
 
@@ -28,6 +30,29 @@ double extent_or_usual(const Expr& e) {
   const auto upper = static_cast<double>(e.upper());
   return upper <= kNearBound || e.is_constant() ? std::max(upper, 0.0)
                                                 : std::max(kUsual, static_cast<double>(e.lower()));
+}
+
+/// The stride of an index that is not affine in an axis: 1 where neighbours lie so near each other,
+/// as those of `i // 2` do, that shuffles of a few vectors load them.
+double uneven_stride(const Region& region, const Target& target, const Stage& stage,
+                     const Load& load, int axis) {
+  constexpr std::int64_t kPlaces = 16, kNear = 3;
+  constexpr double kFar = 1e6;
+  const auto access = target.is_gpu() ? std::nullopt : access_of(region, stage, load);
+  const auto extent = region.axes[std::size_t(axis)].extent.constant();
+  if (!access || !extent)
+    return kFar;
+  for (const Expr& v : variables_of(access->offset))
+    if (!v.is_axis())
+      return kFar;
+  const auto at = [&](std::int64_t place) {
+    return evaluate(access->offset,
+                    [&](const Expr& v) { return v.axis_number() == axis ? place : 0; });
+  };
+  for (std::int64_t i = 1; i < std::min(*extent, kPlaces); ++i)
+    if (std::abs(at(i) - at(i - 1)) > kNear)
+      return kFar;
+  return 1;
 }
 
 } // namespace
@@ -62,8 +87,9 @@ void Estimator::describe(int s, StageCost& cost, std::vector<bool>& counted,
       for (const int a : stage.axes)
         if (depends[std::size_t(a)]) {
           const auto stride = stride_of(region_, stage, load, a);
-          access.stride[std::size_t(a)] =
-              stride && *stride != 0 ? std::abs(static_cast<double>(*stride)) : 1e6;
+          access.stride[std::size_t(a)] = stride && *stride != 0
+                                              ? std::abs(static_cast<double>(*stride))
+                                              : uneven_stride(region_, target_, stage, load, a);
         }
     } else {
       const Stage& made = region_.stages[std::size_t(load.number)];

@@ -36,6 +36,8 @@ std::optional<Access> access_of(const Region& region, const Stage& stage, const 
     });
   };
   Access access{over_region(map.coords[0]), {}, {}};
+  access.elements =
+      element_count(region.operands[std::size_t(load.number)].shape).constant().value_or(0);
   for (const Hole& hole : map.holes) {
     access.fill = hole.fill;
     for (const Guard& g : hole.valid)
@@ -87,6 +89,15 @@ std::optional<StagedWindow> window_over(const Region& region, const Access& acce
     const std::vector<int> axes = axes_in(g.value);
     if (std::none_of(axes.begin(), axes.end(), [&](int a) { return contains(inner, a); })) {
       window.valid.push_back(g);
+      continue;
+    }
+    if (std::any_of(axes.begin(), axes.end(),
+                    [&](int a) { return contains(inner, a) && !strides.contains(a); })) {
+      // All elements of the copy are there, whether or not they are used.
+      if (access.fill.bits != 0 || access.offset.lower() < 0 ||
+          access.offset.upper() >= access.elements)
+        return std::nullopt;
+      window.used_if.push_back(g);
       continue;
     }
     Expr rest = g.value;
@@ -200,6 +211,18 @@ Expr StagedWindow::offset(const Point& point) const {
     flat = flat * each * Expr(step) + floormod(at, step) * each + floordiv(at, step);
   }
   return flat;
+}
+
+std::vector<Guard> StagedWindow::conditions(const Point& point) const {
+  const auto there = [&](const Expr& e) {
+    return substitute(e, [&](const Expr& v) -> std::optional<Expr> {
+      return v.is_axis() ? std::optional(point.at[v.axis_number()]) : std::nullopt;
+    });
+  };
+  std::vector<Guard> all;
+  for (const Guard& g : used_if)
+    all.push_back({there(g.value), there(g.lo), there(g.hi)});
+  return all;
 }
 
 void copy_window(Emitter& emitter, int operand, const StagedWindow& window, int buffer,

@@ -16,6 +16,7 @@ struct Access {
   Expr offset;
   std::vector<Guard> valid;
   Scalar fill;
+  std::int64_t elements = 0; ///< of the operand; 0: not known
 };
 std::optional<Access> access_of(const Region& region, const Stage& stage, const Load& load);
 
@@ -41,10 +42,14 @@ struct StagedWindow {
   std::int64_t step = 1; ///< of the last coordinate from lane to lane: the copy has so many phases
   Expr base;             ///< of the offset: what the axes outside of the copy add
   std::vector<Guard> valid; ///< over the values of the coordinates and the axes outside
+  /// Over the region's axes: where these fail, 0 is read. Conditions on axes inside along which the
+  /// operand does not change, as of a weight that is used where there is data.
+  std::vector<Guard> used_if;
   Scalar fill;
   std::int64_t elements() const;
-  /// Where the copy holds the element of a point that sets all region axes.
+  /// Where the copy holds the element of a point that sets all region axes, and whether it is used.
   Expr offset(const Point& point) const;
+  std::vector<Guard> conditions(const Point& point) const;
   /// Points of the axes `inner` for each element; those on which the access does not depend do not
   /// count.
   bool overlaps(const Region& region, const Access& access, std::span<const int> inner,

@@ -83,10 +83,14 @@ void Writer::near_windows(WindowCopy copy, const Tree& near, const Here& h) {
 
 void Writer::provide_windows(int body, const Point& p) {
   for (const WindowCopy& copy : windows_)
-    if (contains(copy.bodies, body))
+    if (contains(copy.bodies, body)) {
+      std::vector<Guard> mask = p.mask;
+      for (Guard& g : copy.window.conditions(p))
+        mask.push_back(std::move(g));
       e_.provide_load(copy.operand,
                       *element_at(r_, r_.stages[std::size_t(copy.stage)], *copy.load, p),
-                      b_.load(copy.buffer, copy.window.offset(p), p.lanes, p.mask));
+                      b_.load(copy.buffer, copy.window.offset(p), p.lanes, std::move(mask)));
+    }
 }
 
 } // namespace egret::kernel::loops

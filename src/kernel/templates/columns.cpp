@@ -5,11 +5,13 @@
 // (`windows`). @split_reduce: few results, with much to sum, are cut into so many parts.
 #include "kernel/analysis.h"
 #include "kernel/families.h"
+#include "kernel/loops/windows.h"
 #include "kernel/map_axes.h"
 #include "kernel/templates/sweeps.h"
 #include "kernel/templates/template.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace egret::kernel {
 
@@ -19,14 +21,44 @@ namespace {
 constexpr std::int64_t kElementsInARow = 8192;
 /// Terms of an axis that are straight code, at the most.
 constexpr std::int64_t kStraight = 8;
+/// Points from lane to lane, at the most.
+constexpr std::int64_t kMostApart = 4;
 /// Additions from which a value is kept rather than computed again, if the schedule names none.
 constexpr std::int64_t kWorthKeeping = 12;
 
 constexpr Knob kColumnsKnobs[] = {
     {"copies", 1, 16}, {"vectors", 1, 16}, {"keep", 0, 1 << 20}, {"windows", 0, 1}};
 
-SweepShape shape_of(const Region& region, const ReduceAxes& axes, const Schedule& schedule,
-                    const Target& target) {
+/// From lane to lane along an axis, the points after which everything that is read lies evenly: a
+/// multiple of the numbers by which indices along it are divided, as those of windows that are
+/// several elements apart are, seen from their elements.
+std::int64_t even_step(const Region& region, int axis) {
+  std::int64_t step = 1;
+  const auto look = [&](const auto& self, const Expr& e) -> void {
+    const ExprNode& node = e.node();
+    if (node.kind == ExprKind::FloorDiv || node.kind == ExprKind::FloorMod) {
+      const auto slope = loops::slope(region, node.operands[0], axis);
+      const auto by = node.operands[1].constant();
+      if (slope && by)
+        step = std::min(std::lcm(step, *by / std::gcd(*slope, *by)), kMostApart + 1);
+    }
+    for (const Expr& part : node.operands)
+      self(self, part);
+  };
+  for (const Stage& stage : region.stages)
+    for (const Load& load : stage.loads)
+      if (const auto access = loops::access_of(region, stage, load)) {
+        look(look, access->offset);
+        for (const Guard& g : access->valid)
+          look(look, g.value);
+      }
+  return step <= kMostApart ? step : 1;
+}
+
+} // namespace
+
+SweepShape column_shape(const Region& region, const ReduceAxes& axes, const Schedule& schedule,
+                        const Target& target) {
   SweepShape s;
   s.lanes_parallel = true;
   s.lanes = lanes_for(region, all_stages(region),
@@ -40,10 +72,15 @@ SweepShape shape_of(const Region& region, const ReduceAxes& axes, const Schedule
   const bool may_stage = schedule.knob("windows", 1) != 0 && schedule.split_reduce <= 1;
   if (may_stage)
     s.staged = staged_operands(region, axes, target);
+  if (s.staged.windows.empty())
+    s.apart = even_step(region, s.tile_axis);
+  for (; s.apart > 1 && s.lanes > 4 && s.lanes * s.apart / 2 >= width; s.lanes /= 2) {
+  }
+  s.points = (s.points + s.apart - 1) / s.apart * s.apart;
   // A window's row is straight code: its loads are neighbours, its weights numbers.
   const auto terms = region.axes[std::size_t(s.inner_axis)].extent.constant();
   s.straight = may_stage && terms && *terms >= 1 && *terms <= kStraight &&
-               !staged_alone(region, axes, target).empty();
+               (s.apart > 1 || !staged_alone(region, axes, target).empty());
   if (s.straight) {
     s.copies = *terms;
     s.accumulators = 1;
@@ -55,6 +92,8 @@ SweepShape shape_of(const Region& region, const ReduceAxes& axes, const Schedule
   s.keep = double(schedule.knob("keep", fits ? kWorthKeeping : 1 << 20));
   return s;
 }
+
+namespace {
 
 class ColumnsTemplate : public Template {
 public:
@@ -109,9 +148,10 @@ protected:
       s.knobs = std::move(knobs);
       out.push_back(s);
     };
-    if (!prefers_rows(axes, region, target)) {
+    if (!prefers_rows(region, axes, target)) {
       s.store_policy = usual_store_policy(region, target);
-      for (std::int64_t parts : numbers_of_parts(region, axes, shape_of(region, axes, s, target))) {
+      for (std::int64_t parts :
+           numbers_of_parts(region, axes, column_shape(region, axes, s, target))) {
         s.split_reduce = parts;
         add({});
       }
@@ -130,7 +170,7 @@ protected:
   Built build(const Region& region, const Schedule& schedule, const Target& target) const override {
     const ReduceAxes axes(region);
     return built_sweeps(region, axes, schedule.split_reduce,
-                        shape_of(region, axes, schedule, target));
+                        column_shape(region, axes, schedule, target));
   }
 };
 

@@ -29,7 +29,8 @@ constexpr std::int64_t kWorthKeepingOfRow = 12;
 constexpr Knob kRowsKnobs[] = {
     {"copies", 1, 16}, {"rows", 1, 8}, {"keep", 0, 1 << 20}, {"online", 0, 2}, {"prefetch", 0, 1}};
 
-/// With `straight`, all of the row.
+} // namespace
+
 SweepShape row_shape(const Region& region, const ReduceAxes& axes, const Schedule& schedule,
                      const Target& target) {
   SweepShape s;
@@ -65,6 +66,8 @@ SweepShape row_shape(const Region& region, const ReduceAxes& axes, const Schedul
   return s;
 }
 
+namespace {
+
 class RowsTemplate : public Template {
 public:
   std::string name() const override { return "rows"; }
@@ -81,7 +84,7 @@ protected:
   std::vector<Schedule> proposals(const Region& region, const Target& target) const override {
     const ReduceAxes axes(region);
     std::vector<Schedule> out;
-    if (!prefers_rows(axes, region, target))
+    if (!prefers_rows(region, axes, target))
       return out;
     const CachePolicy usual = usual_store_policy(region, target);
     const CachePolicy other =

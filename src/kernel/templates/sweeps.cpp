@@ -1,6 +1,7 @@
 #include "kernel/templates/sweeps.h"
 
 #include "kernel/analysis.h"
+#include "kernel/loops/estimate.h"
 #include "kernel/templates/template.h"
 
 #include <algorithm>
@@ -17,6 +18,9 @@ using loops::TreePtr;
 constexpr double kHeavy = 16;
 /// Elements that a part of a reduction has at the least, and the largest number of parts.
 constexpr std::int64_t kLeastPart = 32768, kMostParts = 128;
+/// How much longer lanes along one axis have to take, by the estimate, than along another that
+/// reads memory worse.
+constexpr double kMuchLonger = 1.5;
 /// Tiles that are enough to go without splitting.
 constexpr std::int64_t kEnoughTiles = 16;
 
@@ -141,15 +145,17 @@ private:
 
   TreePtr kept_lanes(TreePtr rest) const {
     return s_.lanes_parallel
-               ? loops::loop(s_.tile_axis, Expr(s_.lanes), 1, Bind::Vector, std::move(rest))
+               ? loops::loop(s_.tile_axis, Expr(s_.lanes), s_.apart, Bind::Vector, std::move(rest))
                : rest;
   }
 
   TreePtr points(TreePtr rest) const {
-    return s_.points == 1
-               ? rest
-               : loops::loop(s_.tile_axis, Expr(s_.points), s_.lanes_parallel ? s_.lanes : 1,
-                             Bind::Unroll, std::move(rest));
+    if (s_.apart > 1) // vectors that begin one point after another
+      rest = loops::loop(s_.tile_axis, Expr(s_.apart), 1, Bind::Unroll, std::move(rest));
+    return s_.points == s_.apart ? rest
+                                 : loops::loop(s_.tile_axis, Expr(s_.points / s_.apart),
+                                               s_.lanes_parallel ? s_.lanes * s_.apart : 1,
+                                               Bind::Unroll, std::move(rest));
   }
 
   /// Where there are elements.
@@ -240,6 +246,26 @@ std::vector<std::int64_t> numbers_of_parts(const Region& region, const ReduceAxe
     if (parts >= 2 && std::find(numbers.begin(), numbers.end(), parts) == numbers.end())
       numbers.push_back(parts);
   return numbers;
+}
+
+bool prefers_rows(const Region& region, const ReduceAxes& axes, const Target& target) {
+  if (!staged_alone(region, axes, target).windows.empty())
+    return false;
+  if (axes.passes.parallel.empty() || axes.parallel_axis < 0)
+    return true;
+  Target alone = target; // the order of additions is the same for any number of threads
+  alone.workers = 1;
+  loops::Estimator estimator(region, alone);
+  const auto seconds = [&](const SweepShape& shape) {
+    return estimator.seconds(*built_sweeps(region, axes, 1, shape).tree);
+  };
+  const double rows = seconds(row_shape(region, axes, {}, alone)),
+               columns = seconds(column_shape(region, axes, {}, alone));
+  if (rows > kMuchLonger * columns || columns > kMuchLonger * rows)
+    return rows < columns;
+  const int lanes = lanes_for(region, all_stages(region), target.vector_bytes);
+  const bool short_rows = about(region.axes[std::size_t(axes.reduced_axis)].extent) * 2 < lanes;
+  return axes.reduced_score >= axes.parallel_score && !(short_rows && axes.parallel_score >= 0);
 }
 
 Built built_sweeps(const Region& region, const ReduceAxes& axes, std::int64_t parts,

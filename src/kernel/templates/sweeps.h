@@ -23,6 +23,7 @@ struct SweepShape {
   std::int64_t lanes = 1;
   int tile_axis = -1;            ///< -1: there is one point
   std::int64_t points = 1;       ///< of a tile; vectors of them where lanes lie along it
+  std::int64_t apart = 1;        ///< points of the tile axis from lane to lane; divides `points`
   std::int64_t chunk = 1;        ///< elements of the tile axis that a thread does in a row
   int inner_axis = -1;           ///< reduced axis of the innermost loop
   std::int64_t copies = 1;       ///< of the body along the inner axis in an iteration
@@ -34,6 +35,16 @@ struct SweepShape {
   std::int64_t part = 0;         ///< iterations of the split axis in each of them
   StagedOperands staged;         ///< operands that are copied; of a reduction that is not split
 };
+
+/// The shapes of the templates with lanes along the reduced axis and along a parallel one.
+SweepShape row_shape(const Region& region, const ReduceAxes& axes, const Schedule& schedule,
+                     const Target& target);
+SweepShape column_shape(const Region& region, const ReduceAxes& axes, const Schedule& schedule,
+                        const Target& target);
+
+/// Whether lanes along the reduced axis take less time than along the parallel one; where estimates
+/// are near each other, whether they read memory no worse.
+bool prefers_rows(const Region& region, const ReduceAxes& axes, const Target& target);
 
 /// Numbers of parts into which a reduction is cut that has too few tiles for several threads, the
 /// likely best first; none where there are tiles enough or too little to sum. They follow from the

@@ -6,6 +6,7 @@
 #include "kernel/loops/estimate.h"
 #include "kernel/loops/gpu_writer.h"
 #include "kernel/loops/settle.h"
+#include "kernel/whole_stores.h"
 
 #include "egret/error.h"
 
@@ -44,7 +45,9 @@ Lowered lower_tree(const Region& region, const loops::TreePtr& tree, const Sched
     const loops::TreePtr ready = loops::settled(region, tree);
     if (target.is_gpu())
       return within_block(loops::GpuWriter(region, *ready, schedule, target).run(), target);
-    return {true, loops::Writer(region, *ready, schedule, target).run(), ""};
+    KernelProgram program = loops::Writer(region, *ready, schedule, target).run();
+    interleave_stores(program);
+    return {true, std::move(program), ""};
   } catch (const Error& e) {
     return {false, {}, e.what()};
   } catch (const loops::Cannot& e) {

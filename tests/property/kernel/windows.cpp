@@ -11,6 +11,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
+#include <limits>
 
 namespace egret {
 namespace {
@@ -183,6 +185,105 @@ TEST(Windows, AreReadFromCopiesByLanesSideBySide) {
   const kernel::Chosen chosen = kernel::lower_greedily(cases[0].region, target);
   EXPECT_EQ(copies_in(chosen.program), 1);
   EXPECT_EQ(testing::run_and_compare(cases[0], chosen.program), "");
+}
+
+/// Elements between the first two lanes of an address.
+std::int64_t between_lanes(const kernel::Address& at) {
+  const auto lane = [&](std::int64_t n) {
+    return substitute(at.index, [n](const Expr& v) -> std::optional<Expr> {
+      return Expr(kernel::lanes_of(v) ? n : 0);
+    });
+  };
+  return (lane(1) - lane(0)).value();
+}
+
+/// The data's gradient of strided windows: lanes take every other place, so that what they read
+/// lies side by side, and leave as whole vectors.
+TEST(Windows, GradientsOfStridedOnesHaveLanesAlongTheImage) {
+  kernel::Target target = testing::test_targets().at(0);
+  for (const Kind kind : {Kind::Depthwise, Kind::Max, Kind::Mean})
+    for (const std::int64_t stride : {2, 3})
+      for (const std::int64_t width : {64, 57}) {
+        const Window w{.kind = kind,
+                       .gradients = true,
+                       .batch = 2,
+                       .channels = 4,
+                       .sizes = {20, width},
+                       .kernel = {3, stride + 1},
+                       .stride = {stride, stride},
+                       .padding = {1, 1},
+                       .dilation = {1, 1}};
+        int images = 0;
+        for (const testing::RegionCase& c : cases_of(w, target, 7)) {
+          const kernel::Chosen chosen = kernel::lower_greedily(c.region, target);
+          EXPECT_EQ(testing::run_and_compare(c, chosen.program), "") << w.text();
+          if (c.region.outputs[0].shape[0].value() != 2 * 4 * 20 * width ||
+              chosen.schedule.generator == "elementwise")
+            continue;
+          ++images;
+          EXPECT_EQ(chosen.schedule.generator, "columns") << w.text();
+          kernel::each_statement(chosen.program.body, [&](const kernel::Stmt& s) {
+            EXPECT_EQ(kernel::made_by<kernel::inst::ReduceLanes>(s), nullptr) << w.text();
+            if (const auto* store = kernel::get_if<kernel::Store>(s)) {
+              EXPECT_EQ(between_lanes(store->to), 1) << w.text() << "\n" << print(chosen.program);
+            }
+          });
+        }
+        EXPECT_EQ(images, 1) << w.text();
+      }
+}
+
+/// With the channels last, weights that are used where there is data are copied for all threads.
+TEST(Windows, CopiesHoldWhatIsUsedUnderConditions) {
+  kernel::Target target = testing::test_targets().at(1);
+  target.workers = 2;
+  egret::Graph cx;
+  Tensor g = cx.tensor({2, 12, 12, 32}, DType::F32, "g"), w = cx.tensor({32, 1, 3, 3});
+  conv_transpose2d(g.permute({0, 3, 1, 2}), w, {}, {.padding = 1, .groups = 32})
+      .permute({0, 2, 3, 1})
+      .retrieve();
+  const ir::Graph graph = ir::parse_graph(cx.text());
+  for (const testing::RegionCase& c :
+       testing::region_cases(graph, testing::random_inputs(graph, 3), target)) {
+    const kernel::Chosen chosen = kernel::lower_greedily(c.region, target);
+    EXPECT_EQ(testing::run_and_compare(c, chosen.program), "");
+    EXPECT_EQ(testing::check_generators(c, target, {}, 3), "");
+  }
+}
+
+/// What is computed where a condition holds needs no choice if it is the fill elsewhere anyway.
+TEST(Windows, ProductsOfNothingAreZeroWithoutAChoice) {
+  const auto choices = [](const std::function<ir::NodeId(ir::Graph&, ir::NodeId)>& value) {
+    ir::Graph g;
+    const ir::NodeId x = g.input("x", DType::F32, {6, 40});
+    const ir::NodeId padded =
+        g.pad(value(g, x), {Expr(0), Expr(2)}, {Expr(0), Expr(3)}, Scalar::of(DType::F32, 0.0));
+    g.outputs = {g.reduce(Op::ReduceSum, padded, {0})};
+    int found = 0;
+    for (const testing::RegionCase& c :
+         testing::region_cases(g, testing::random_inputs(g, 1), testing::test_targets()[0])) {
+      for (const kernel::Stage& stage : c.region.stages)
+        for (const kernel::BodyValue& v : stage.body)
+          found += v.kind == kernel::BodyValue::Kind::Apply && v.op == Op::Select;
+      EXPECT_EQ(testing::check_generators(c, testing::test_targets()[0], {}, 3), "");
+    }
+    return found;
+  };
+  const auto times = [](double number) {
+    return [number](ir::Graph& g, ir::NodeId x) {
+      return g.binary(Op::Mul, x, g.broadcast(g.constant(DType::F32, number), g[x].shape));
+    };
+  };
+  const auto plus = [](double number) {
+    return [number](ir::Graph& g, ir::NodeId x) {
+      return g.binary(Op::Add, x, g.broadcast(g.constant(DType::F32, number), g[x].shape));
+    };
+  };
+  EXPECT_EQ(choices([](ir::Graph& g, ir::NodeId x) { return g.binary(Op::Mul, x, x); }), 0);
+  EXPECT_EQ(choices(times(2)), 0);
+  EXPECT_EQ(choices(times(-2)), 1) << "-0";
+  EXPECT_EQ(choices(times(std::numeric_limits<double>::infinity())), 1) << "NaN";
+  EXPECT_EQ(choices(plus(1)), 1);
 }
 
 } // namespace

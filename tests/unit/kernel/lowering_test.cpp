@@ -4,6 +4,7 @@
 #include "support/random_graph.h"
 #include "support/region_runner.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -318,6 +319,52 @@ TEST(LoweringTest, AWarpReadsAndWritesDifferentBanks) {
     EXPECT_GT(accesses, 1);
     EXPECT_EQ(testing::run_and_compare(c, p), "");
   }
+}
+
+/// Vectors whose lanes go to every n-th element, n of them side by side, are stored as whole ones.
+TEST(Lowering, InterleavesStoresThatFillEachOthersGaps) {
+  for (const DType dtype : {DType::F32, DType::BF16, DType::I8})
+    for (const std::int64_t step : {2, 3, 4})
+      for (const std::int64_t rest : {0, 5}) {
+        Graph g;
+        const std::int64_t n = 4 * 16 * step - rest;
+        const NodeId x = g.input("x", dtype, {n});
+        g.outputs = {g.binary(Op::Add, x, x)};
+        const testing::RegionCase c = only_region(g, cpu());
+        const auto tree = [&](std::int64_t phases) {
+          return fmt::format(
+              "for(0,4,{},core,for(0,{},1,unroll,for(0,16,{},vector,mask(0,body(0)))))", 16 * step,
+              phases, step);
+        };
+        const KernelProgram p = by_tree(c, tree(step), cpu());
+        EXPECT_EQ(testing::run_and_compare(c, p), "") << print(p);
+        int apart = 0, whole = 0;
+        each_statement(p.body, [&](const Stmt& s) {
+          if (const auto* store = get_if<Store>(s)) {
+            const auto lane = coefficient_of(store->to.index, lane_variable(16));
+            ASSERT_TRUE(lane.has_value());
+            (*lane == Expr(1) ? whole : apart) += 1;
+          }
+        });
+        EXPECT_EQ(apart, 0) << print(p);
+        EXPECT_GE(whole, step) << print(p);
+      }
+}
+
+/// Not where another access stands between them.
+TEST(Lowering, LeavesStoresThatDoNotFillARow) {
+  Graph g;
+  const NodeId x = g.input("x", DType::F32, {64});
+  g.outputs = {g.binary(Op::Add, x, x)};
+  const testing::RegionCase c = only_region(g, cpu());
+  const KernelProgram p =
+      by_tree(c, "for(0,2,32,core,for(0,2,1,serial,for(0,16,2,vector,body(0))))", cpu());
+  EXPECT_EQ(testing::run_and_compare(c, p), "") << print(p);
+  each_statement(p.body, [&](const Stmt& s) {
+    if (const auto* store = get_if<Store>(s)) {
+      EXPECT_EQ(coefficient_of(store->to.index, lane_variable(16)), Expr(2)) << print(p);
+    }
+  });
 }
 
 } // namespace
