@@ -38,8 +38,8 @@ void CudaRenderer::intrinsic(const Intrinsic& use, ValueId target) {
   case IntrinsicId::GridBarrier:
     if (use.number("blocks") == 0)
       return line("eg_grid_barrier({});", counter(use.memory[0]));
-    plain("barrier.cluster.arrive.release.aligned");
-    return plain("barrier.cluster.wait.acquire.aligned");
+    plain("barrier.cluster.arrive.release"); // not aligned: threads may come from a condition
+    return plain("barrier.cluster.wait.acquire");
   case IntrinsicId::PublishFlag:
     return line("eg_post({});", counter(use.memory[0]));
   case IntrinsicId::ClearFlags:
