@@ -383,7 +383,7 @@ private:
   /// The same by threads. The elements of windows come through registers, and a step of the depth
   /// waits for each of their loads.
   Seconds products_of_threads(const OneSum& one, const Node& product, double rate) const {
-    constexpr double kSlowerWindows = 1.55, kEachLoad = 0.1, kStep = 16, kLoadSeconds = 7e-7,
+    constexpr double kSlowerWindows = 1.1, kEachLoad = 0.1, kStep = 16, kLoadSeconds = 7e-7,
                      kBlocks = 4; // of a multiprocessor at a time
     double loads = 1, depth = 1;
     for (const OneSum::Factor& factor : one.factors)

@@ -161,7 +161,7 @@ TEST(PlacedProducts, OfFullPrecisionAreOneSumWhereColumnsAreManyBytes) {
   };
   Gradient c{.size = 56, .dtype = DType::F32, .batch = 32, .channels = 64, .outputs = 64};
   EXPECT_EQ(sums(c), 1);
-  c.outputs = 512; // the products are most of the time
+  c.outputs = 2048; // the products are most of the time
   EXPECT_EQ(sums(c), 2);
   c = {.size = 32, .dtype = DType::F32, .batch = 8, .channels = 24, .outputs = 64};
   EXPECT_EQ(sums(c), 2); // few tiles, which wait at each step
