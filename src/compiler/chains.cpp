@@ -21,9 +21,6 @@ namespace {
 
 constexpr int kMostPeriod = 4;
 constexpr int kFewestLaunches = 4;
-/// From the begin of one short kernel to that of the next, which needs its result, on a GPU: 2.1 to
-/// 4.1 us were measured for cells of widths 8 to 128 (bench/gpu_notes.md).
-constexpr double kLaunchSeconds = 2.2e-6;
 
 /// Launches first, first + 1 ... of `turns` times `period` kernels.
 struct RepeatedRun {
@@ -94,7 +91,7 @@ private:
         return false;
       kernel::LoweredChain lowered = lowered_of(*problem);
       if (lowered.ok) {
-        if (lowered.step_seconds >= kLaunchSeconds * run.period)
+        if (lowered.seconds >= lowered.launch_seconds)
           return false;
         append(run, std::move(lowered));
         return true;
@@ -175,7 +172,7 @@ private:
                                  ? plan_.slots[static_cast<std::size_t>(slot)].offset.value()
                                  : 0));
     }
-    chain.seconds = lowered.step_seconds * run.turns;
+    chain.seconds = lowered.seconds;
     chain.program = std::move(lowered.program);
     chains_.push_back(std::move(chain));
   }

@@ -33,7 +33,8 @@ struct LoweredChain {
   bool ok = false;
   KernelProgram program;
   std::vector<ChainArgument> arguments; ///< by pointer argument
-  double step_seconds = 0;              ///< of one turn, predicted
+  double seconds = 0;                   ///< of all turns, predicted
+  double launch_seconds = 0;            ///< of launches of their own instead, predicted
   std::string reason;
   bool has_too_many_arguments = false; ///< for a launch; fewer turns may have few enough
 };

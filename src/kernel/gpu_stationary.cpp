@@ -358,6 +358,22 @@ private:
   KernelProgram& p_;
 };
 
+/// How often blocks follow each other on a multiprocessor. Clusters do not fill every one: they lie
+/// in parts of the chip of several sizes.
+double waves_of(const StationarySizes& z, const StationaryTiles& t, const Target& target) {
+  const double blocks = double(ceil_quotient(z.rows, t.rows) * t.shares);
+  const double fit = t.shares > 1 ? 0.75 * target.workers : target.workers;
+  return std::ceil(blocks / std::max(1.0, fit));
+}
+
+/// Each block reads its part of the right factor from the second cache.
+double load_seconds(const StationarySizes& z, const StationaryTiles& t, std::int64_t size,
+                    const Target& target) {
+  constexpr double kLatency = 1e-6, kBytes = 5e10; // a second, of a multiprocessor
+  return waves_of(z, t, target) *
+         (kLatency + double(z.weights) * double(t.threads) * double(size) / kBytes);
+}
+
 double step_seconds(const StationarySizes& z, const StationaryTiles& t, double epilogue,
                     const Target& target) {
   // No GPU has measured these: three barriers, the way to the second cache and back, and the
@@ -377,10 +393,7 @@ double step_seconds(const StationarySizes& z, const StationaryTiles& t, double e
   const double shared =
       (double(z.spilled) * lanes * 4 + lanes / 32 * vectors * double(t.split) * 16) / kSharedBytes;
   const double ends = std::ceil(rows * double(z.places) / (32 * kSchedulers * 4)) * 4 * epilogue;
-  const double blocks = double(ceil_quotient(z.rows, t.rows) * t.shares);
-  // Clusters do not fill every multiprocessor: they lie in parts of the chip of several sizes.
-  const double fit = t.shares > 1 ? 0.75 * target.workers : target.workers;
-  const double waves = std::ceil(blocks / std::max(1.0, fit));
+  const double waves = waves_of(z, t, target);
   const double fixed = kFixedCycles + (t.shares > 1 ? kExchangeCycles : 0);
   return (fixed + waves * (std::max({issue, chain, shared}) + ends)) / kClock;
 }
@@ -424,6 +437,7 @@ FoundStationary stationary_tiles(const Region& region, const Target& target,
       if (t.shared_bytes + limits.taken_shared_bytes > target.block_shared_bytes - kOtherShared)
         continue;
       t.seconds = step_seconds(z, t, 30 + f.epilogue_flops, target);
+      t.load_seconds = load_seconds(z, t, size, target);
       if (!best.ok || t.seconds < 0.97 * best.tiles.seconds)
         best = {true, t, {}};
     }

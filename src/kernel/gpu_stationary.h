@@ -23,6 +23,7 @@ struct StationaryTiles {
   std::int64_t registers = 0, shared_bytes = 0; ///< of a thread for the factor; of a block
   /// Of one step, by a count of instructions and of the way to memory and back.
   double seconds = 0;
+  double load_seconds = 0; ///< of the right factor, before the steps
 };
 
 /// What other products in the same kernel leave and ask for.

@@ -97,6 +97,14 @@ TEST(Chains, WideCellsShareColumnsInAClusterOfBlocks) {
   }
 }
 
+// A launch of their kernel takes longer than a launch of an empty one.
+TEST(Chains, StepsOfManyRowsPayToo) {
+  const RecurrentProgram p{.kind = RecurrentKind::Lstm, .steps = 16, .batch = 64, .width = 256};
+  const Compiled compiled = chained(graph_of(p));
+  ASSERT_EQ(compiled.chains.size(), 1u) << print(compiled.plan);
+  EXPECT_GE(launches_of(compiled).chained, p.steps - 1);
+}
+
 TEST(Chains, TwoKernelsAStep) {
   const RecurrentProgram p{.kind = RecurrentKind::ResetInside, .batch = 4, .width = 12};
   const ir::Graph graph = graph_of(p);
