@@ -87,6 +87,7 @@ std::vector<Workload> loss_workloads();    ///< and gradients of norms
 std::vector<Workload> compile_workloads(); ///< that take longer to compile than to run
 std::vector<Workload> windows_workloads(); ///< convolutions and pooling
 std::vector<Workload> convolution_gradient_workloads();
+std::vector<Workload> record_workloads(); ///< launches that are recorded, and that are not
 
 /// Inputs of a sample and, for each element of what the workload's function makes of them, the
 /// place of the same element in the full output.

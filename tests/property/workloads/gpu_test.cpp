@@ -9,6 +9,7 @@
 #include "egret/functional.h"
 #include "egret/grad.h"
 #include "egret/graph.h"
+#include "kernel/stream_form.h"
 #include "support/null_device.h"
 #include "support/nvrtc.h"
 #include "support/plan_runner.h"
@@ -70,13 +71,23 @@ bool multiplies_zeros(const ir::Graph& graph) {
   return ir::print(compiler::with_placed_products(graph, small_gpu())) != ir::print(graph);
 }
 
+/// Whether a kernel skips tiles that are masked, of which it does not look at the values: the
+/// formula multiplies them by 0 (docs/streaming-contractions.md).
+bool skips_masked_tiles(const compiler::Compiled& compiled) {
+  return std::any_of(
+      compiled.plan.kernels.begin(), compiled.plan.kernels.end(), [](const auto& kernel) {
+        const auto found = kernel::find_stream(kernel.region, kernel::StreamTakes::Vectors);
+        return kernel.schedule.generator == "gpu_stream" && found.ok && !found.form.bounds.empty();
+      });
+}
+
 TEST(WorkloadsOnGpus, InterpretedKernelsAgreeWithTheReference) {
   ASSERT_GE(programs().size(), 20u);
   for (const Program& program : programs()) {
-    auto inputs = testing::random_inputs(program.graph, 5,
-                                         {.special = !multiplies_zeros(program.graph), .range = 1});
-    const auto expected = backend::reference::expect(program.graph, inputs);
     const auto compiled = compiled_for(program.graph, small_gpu());
+    const bool special = !multiplies_zeros(program.graph) && !skips_masked_tiles(compiled);
+    auto inputs = testing::random_inputs(program.graph, 5, {.special = special, .range = 1});
+    const auto expected = backend::reference::expect(program.graph, inputs);
     const auto actual = testing::run_plan(compiled, program.graph, inputs);
     ASSERT_EQ(actual.size(), expected.size()) << program.name;
     for (std::size_t o = 0; o < actual.size(); ++o) {
