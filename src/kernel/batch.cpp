@@ -125,6 +125,7 @@ public:
     loop.step = Expr(1);
     loop.bind = target_.is_gpu() ? Bind::Grid : Bind::Core;
     loop.body = select(0, pieces_.size(), Expr::axis(number, loop.extent));
+    loop.keeps_invariants = target_.is_gpu() && pieces_.size() > 1; // those of all branches
     program.body.push_back(std::move(loop));
     if (program.launch.threads == 0)
       program.launch.workers = useful_workers(begin_.back(), floordiv(work_, kWakingFactor));

@@ -494,6 +494,7 @@ private:
     in_turn(before);
     before.push_back(std::move(turns));
     rows.body = std::move(before);
+    rows.keeps_invariants = true; // factors that registers and shared memory hold
     KernelProgram& program = splice_.program();
     program.body.push_back(std::move(rows));
     program.uses_barrier = true;

@@ -38,9 +38,8 @@ constexpr double kMostFlops = 8;
 /// Registers of a thread beside its elements, and that an element at hand takes, in straight code
 /// and in loops (NVRTC 13.0, sm_90a).
 constexpr double kRegisters = 28, kElementRegisters = 1.1, kLoopRegisters = 1.25;
-/// Registers are given out by so many; and how times grow with those that a thread lacks (of rows
-/// of 50304, bench/gpu_notes.md).
-constexpr double kStep = 8, kSpilled = 3;
+/// How times grow with the registers that a thread lacks (of rows of 50304, bench/gpu_notes.md).
+constexpr double kSpilled = 3;
 
 /// Stages at the points of rows that `wanted` is made of, up to sums.
 void reach(const Region& region, int wanted, std::set<int>& seen) {
@@ -184,8 +183,7 @@ double RowTime::seconds(const Schedule& schedule) const {
   at_hand *= std::max(1.0, row_reads) * (s.rolled ? kLoopRegisters : kElementRegisters);
   if (s.run > 0 && s.keep != RowKeep::Shared)
     shared = 2 * read_bytes_;
-  const double limit =
-      std::min(255.0, std::floor(double(target_.registers) / s.threads / kStep) * kStep);
+  const auto limit = double(target_.registers_of_thread(s.threads));
   // What all rows read is loaded early if there are registers for it, and once by resident blocks.
   const bool loads_early =
       s.keep == RowKeep::Registers && weights > 0 && kRegisters + at_hand + weights <= limit;

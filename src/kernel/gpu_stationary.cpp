@@ -424,10 +424,8 @@ FoundStationary stationary_tiles(const Region& region, const Target& target,
           (limits.threads > 0 && needed > limits.threads) || all.weights * rows > kMostUnrolled)
         continue;
       t.threads = limits.threads > 0 ? limits.threads : static_cast<int>(needed);
-      const std::int64_t registers =
-          std::min<std::int64_t>(target.registers / t.threads / 8 * 8, 255);
-      const std::int64_t free = registers - kWorkingRegisters - limits.taken_registers -
-                                rows * (all.slices + kAccessLanes) * words;
+      const std::int64_t free = target.registers_of_thread(t.threads) - kWorkingRegisters -
+                                limits.taken_registers - rows * (all.slices + kAccessLanes) * words;
       if (free < 0)
         continue;
       t.held = std::min(all.weights, free / words / kAccessLanes * kAccessLanes);
@@ -450,7 +448,9 @@ Lowered stationary_program(const Region& region, const Target& target, const Sta
   if (!found.ok)
     return {false, {}, found.reason};
   KernelProgram program = GpuStationary(region, found.form, tiles, carried).run();
-  EarlyLoads(program).run(get_if<For>(program.body.back())->body);
+  For& rows = *get_if<For>(program.body.back());
+  rows.keeps_invariants = true; // the factor, part of which goes to shared memory
+  EarlyLoads(program).run(rows.body);
   verify(program);
   return within_block(std::move(program), target);
 }

@@ -134,6 +134,9 @@ struct For {
   Bind bind = Bind::Serial;
   std::optional<Address> queue;
   int unroll = 1; ///< copies of the body a renderer should make
+  /// Of a grid loop: what does not change from one iteration to the next is computed in each of
+  /// them, as there is too much of it for the registers.
+  bool keeps_invariants = false;
   Block body;
 };
 struct If { ///< body where all of `condition` hold (not lane dependent), else `otherwise`

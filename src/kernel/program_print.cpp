@@ -296,6 +296,8 @@ private:
       out_ += fmt::format(", from the queue {}", place(*x.queue));
     if (x.unroll > 1)
       out_ += fmt::format(", {} copies", x.unroll);
+    if (x.keeps_invariants)
+      out_ += ", keeps invariants";
     out_ += "\n";
     block(x.body, depth + 1);
   }

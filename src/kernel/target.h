@@ -32,7 +32,8 @@ struct Target {
   std::int64_t block_shared_bytes = 0; ///< shared memory that one block may ask for
   std::int64_t shared_bytes =
       0; ///< shared memory of a multiprocessor; each block costs 1 KiB of it beside its own
-  std::int64_t registers = 0;       ///< 32-bit registers of a multiprocessor
+  std::int64_t registers = 0; ///< 32-bit registers of a multiprocessor
+  int schedulers = 1; ///< of a multiprocessor, which share out its subgroups and registers evenly
   int threads = 0, blocks = 0;      ///< that a multiprocessor holds at a time
   std::int64_t memory_bytes = 0;    ///< of the device; 0: unknown
   std::int64_t parameter_bytes = 0; ///< of a launch's pointers, dims and scalars at the most
@@ -44,6 +45,10 @@ struct Target {
   bool is_gpu() const { return kind == DeviceKind::Gpu; }
   bool has(Capability c) const { return (capabilities >> static_cast<unsigned>(c) & 1u) != 0; }
   void add(Capability c) { capabilities |= 1u << static_cast<unsigned>(c); }
+  /// 32-bit registers that each thread of a GPU may have at the most, if a block of so many threads
+  /// is to fit a multiprocessor: its subgroups are dealt out to the schedulers, of which one may
+  /// have one more than another.
+  std::int64_t registers_of_thread(std::int64_t threads) const;
   /// The unit whose operands lie so; null when there is none.
   const MatrixUnit* unit(FragmentLayout layout) const;
   /// The same of units that multiply such elements.

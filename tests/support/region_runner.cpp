@@ -252,6 +252,7 @@ kernel::Target test_gpu() {
   t.has_fma = true;
   t.block_shared_bytes = t.shared_bytes = 99 << 10;
   t.registers = 65536;
+  t.schedulers = 4;
   t.threads = 1536;
   t.blocks = 16;
   t.parameter_bytes = 4096;

@@ -245,6 +245,8 @@ void CudaRenderer::grid_loop(const For& stmt) {
   line("#pragma unroll 1");
   open(fmt::format("for ({0} i{1} = ({0})blockIdx.x{2}{3}; i{1} < {4}; i{1} += ({0})gridDim.x{2})",
                    type, stmt.number, step, begin, index_.text(stmt.end)));
+  if (stmt.keeps_invariants)
+    line("const int t = eg_opaque(threadIdx.x);");
   block(stmt.body);
   close();
 }

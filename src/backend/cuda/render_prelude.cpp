@@ -306,6 +306,14 @@ __device__ __forceinline__ int eg_count_in_order(int* c, unsigned* mark, bool he
   return before + __popc(below);
 }
 )"},
+    // The same number, of which the compiler knows nothing: what is derived from it stays behind
+    // it.
+    {"eg_opaque", R"(
+__device__ __forceinline__ int eg_opaque(int n) {
+  asm volatile("" : "+r"(n));
+  return n;
+}
+)"},
     // Programmatic dependent launch: blocks wait until the kernel before has ended and its memory
     // can be seen. The next kernel's blocks may come at once, or else as this one's end.
     {"eg_wait_for_launch_before", R"(

@@ -84,6 +84,7 @@ kernel::Target known_target(int capability) {
   t.l1_bytes = t.shared_bytes = known->shared_multiprocessor;
   t.block_shared_bytes = known->shared_block;
   t.registers = 65536;
+  t.schedulers = 4;
   t.threads = known->threads;
   t.blocks = known->blocks;
   t.parameter_bytes = kParameterBytes;

@@ -74,6 +74,16 @@ TEST_F(CudaDeviceTest, TellsItsTarget) {
   EXPECT_FALSE(device->host_memory());
 }
 
+// Four schedulers share out the registers: of 13 warps one of them has four.
+TEST(KnownTarget, ThreadsHaveTheRegistersOfTheFullestScheduler) {
+  const kernel::Target t = known_target(90);
+  EXPECT_EQ(t.registers_of_thread(32), 255);
+  EXPECT_EQ(t.registers_of_thread(384), 168);
+  EXPECT_EQ(t.registers_of_thread(385), 128);
+  EXPECT_EQ(t.registers_of_thread(416), 128);
+  EXPECT_EQ(t.registers_of_thread(1024), 64);
+}
+
 TEST_F(CudaDeviceTest, CopiesOfAnySizeArriveWhole) {
   // Beyond the ring of staging memory, so that its pieces are used again.
   for (std::size_t bytes : {std::size_t{1}, std::size_t{4096}, std::size_t{4} << 20,
