@@ -381,7 +381,7 @@ std::vector<Job> jobs_of(const Timed& c, const std::vector<std::string>& schedul
   else
     add_schedules(jobs, region, schedules, target);
   if (jobs.size() > 1)
-    std::erase_if(jobs, [](const Job& j) { return j.schedule.generator == "gpu_generic"; });
+    std::erase_if(jobs, [](const Job& j) { return j.schedule.generator == "generic"; });
   return jobs;
 }
 

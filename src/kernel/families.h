@@ -55,21 +55,20 @@ const Generator& batch_generator();
 /// The program that a region would be in a batch; not ok where it cannot be part of one.
 Lowered lower_part(const Region& region, const Target& target);
 
-/// Any region: one loop nest a stage, with a barrier between stages that feed each other through
-/// memory.
+/// Any region except sorts, as schedule trees: one loop nest a stage, with a barrier between stages
+/// that feed each other through memory.
 const Generator& generic_generator();
 
 /// Any region except sorts, as a schedule's loop tree says: see loops/tree.h. The greedy choice
 /// only on a GPU, for one long sum over several axes.
 const Generator& loops_generator();
 
-/// A GPU's: the same forms, and its own generic one.
+// Of a GPU.
 /// Reductions of few terms: a thread makes whole results.
 const Generator& gpu_points_generator();
 const Generator& gpu_rows_generator();
 const Generator& gpu_columns_generator();
 /// Reductions across the contiguous axis, as schedule trees.
 const Generator& reduction_threads_generator();
-const Generator& gpu_generic_generator();
 
 } // namespace egret::kernel

@@ -27,7 +27,7 @@ std::span<const Generator* const> generators(const Target& target) {
                               &gpu_scans_generator(),
                               &gpu_sort_generator(),
                               &gpu_scatter_generator(),
-                              &gpu_generic_generator(),
+                              &generic_generator(),
                               &gpu_library_generator(),
                               &loops_generator()};
   return target.is_gpu() ? std::span<const Generator* const>(gpu)
@@ -70,7 +70,7 @@ std::optional<Chosen> lower_next(const Region& region, const Target& target,
                                  const std::function<bool(const Schedule&)>& tries,
                                  const std::function<bool(Chosen&)>& takes) {
   // Behind the generic one, which takes every region, are those that a search alone may choose.
-  const Generator* const last = target.is_gpu() ? &gpu_generic_generator() : &generic_generator();
+  const Generator* const last = &generic_generator();
   std::vector<const Generator*> order;
   for (const Generator* generator : generators(target)) {
     order.push_back(generator);

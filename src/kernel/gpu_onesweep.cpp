@@ -45,11 +45,6 @@ std::int64_t onesweep_shared_bytes(const RadixShape& s, DType word, DType positi
          std::int64_t(size_of(position)) * (s.digits() + s.threads);
 }
 
-std::int64_t onesweep_flags(const RadixShape& s, std::int64_t rows, std::int64_t length,
-                            int word_bits) {
-  return rows * chunks_for(length, s.tile()) * s.passes(word_bits);
-}
-
 OnesweepSort::OnesweepSort(ProgramBuilder& b, const RadixShape& shape, std::int64_t rows,
                            std::int64_t length, DType word, DType position, int word_bits)
     : b_(b), s_(shape), ranks_(b, shape), thread_(thread_variable(shape.threads)), rows_(rows),

@@ -9,10 +9,8 @@
 
 namespace egret::kernel {
 
-/// Bytes of shared memory, and flags that a sort needs.
+/// Bytes of shared memory that a sort needs.
 std::int64_t onesweep_shared_bytes(const RadixShape& shape, DType word, DType position);
-std::int64_t onesweep_flags(const RadixShape& shape, std::int64_t rows, std::int64_t length,
-                            int word_bits);
 
 /// Rows of one known length. All blocks come to run() and are resident.
 class OnesweepSort {

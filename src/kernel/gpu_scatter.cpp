@@ -436,7 +436,9 @@ constexpr Knob kGpuScatterKnobs[] = {{"way", kCounters, kWarps},
                                      {"bits", 2, 8},
                                      {"each", 1, 32},
                                      {"chunk", 1, 1 << 12},
-                                     {"copies", 1, 32}};
+                                     {"copies", 1, 32},
+                                     {"owners", 1, 1 << 14},
+                                     {"columns", 1, 64}};
 
 int columns_across(const ScatterForm& form, int threads) {
   int across = 1;
@@ -533,6 +535,7 @@ public:
                   out);
     if (integers && !cached)
       by_integers();
+    by_owners(*form, target, out);
     return out;
   }
 
@@ -577,9 +580,12 @@ public:
     case kLast:
       return made(refused_last(form, target),
                   [&] { return scatter_last(region, form, threads, together(4)); });
-    case kColumns:
-      return made(refused_columns(form, region),
-                  [&] { return scatter_by_columns(region, form, threads, together(4)); });
+    case kColumns: {
+      const ColumnShape shape{threads, together(4), int(schedule.knob("owners", 1)),
+                              int(schedule.knob("columns", 1))};
+      return made(refused_columns(form, shape),
+                  [&] { return scatter_by_columns(region, form, shape); });
+    }
     case kWarps:
       return made(refused_warps(form, region),
                   [&] { return scatter_by_warps(region, form, threads, together(4)); });
@@ -610,7 +616,7 @@ private:
   static void by_column(const ScatterForm& form, const Region& region, const Target& target,
                         std::vector<Schedule>& out) {
     const ColumnTimes times = column_times(form, target);
-    const bool threads = refused_columns(form, region).empty() && times.threads < times.others,
+    const bool threads = !is_rounded(form, region) && times.threads < times.others,
                warps = refused_warps(form, region).empty() && times.warps < times.others;
     for (const bool second : {false, true})
       if (second == (times.warps < times.threads)) {
@@ -622,6 +628,25 @@ private:
           if (together == 1 || kWarp * together < 2 * about(form.update_count))
             offer(kWarps, {{"threads", 128}, {"together", together}}, out);
       }
+  }
+
+  /// What is right for all: each of several threads of a column makes the updates of its elements.
+  static void by_owners(const ScatterForm& form, const Target& target, std::vector<Schedule>& out) {
+    struct Offer {
+      int share, columns;
+    };
+    for (const int threads : {128, 256, 64})
+      for (const Offer& offered : {Offer{2, 4}, {1, 4}, {2, 8}, {2, 1}, {8, 1}}) {
+        const int owners = offered.share * power_of_two_upto(target.workers);
+        if (refused_columns(form, {.owners = owners, .columns = offered.columns}).empty())
+          offer(kColumns, {{"threads", threads}, {"owners", owners}, {"columns", offered.columns}},
+                out);
+      }
+  }
+
+  /// Whether sums of many updates are rounded to fewer bits than they are made in.
+  static bool is_rounded(const ScatterForm& form, const Region& region) {
+    return form.monoid == Monoid::Sum && region.outputs[0].dtype != form.state;
   }
 
   /// Updates whose order is of no consequence: in tables of the blocks, where they fit and each

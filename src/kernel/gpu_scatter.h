@@ -123,11 +123,18 @@ inline constexpr std::int64_t kMostFewUpdates = 1 << 13;
 std::string refused_few(const ScatterForm& form);
 KernelProgram scatter_few(const Region& region, const ScatterForm& form, int threads);
 
-/// Many columns of few updates: a thread combines those of a column, in their order, with the
-/// output itself.
-std::string refused_columns(const ScatterForm& form, const Region& region);
-KernelProgram scatter_by_columns(const Region& region, const ScatterForm& form, int threads,
-                                 int together);
+/// A thread combines the updates of a column, in their order, with the output itself, or each of
+/// several `owners` those of its elements: finding out that an update is another's costs the same
+/// for all of an owner's columns.
+struct ColumnShape {
+  int threads = 256;
+  int together = 4; ///< updates that are fetched together by one owner
+  int owners = 1;   ///< a power of two: whose an update is, is then one instruction
+  int columns = 1;  ///< of an owner, as far apart as there are others
+};
+std::string refused_columns(const ScatterForm& form, const ColumnShape& shape);
+KernelProgram scatter_by_columns(const Region& region, const ScatterForm& form,
+                                 const ColumnShape& shape);
 
 /// A warp combines the updates of a column, as many at a time as it has lanes, in their order, with
 /// the output itself.

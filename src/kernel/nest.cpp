@@ -7,9 +7,6 @@ namespace {
 /// Work (element operations) below which another worker costs more to wake than it saves.
 constexpr std::int64_t kLeastWork = 16384;
 
-/// Pieces that share out evenly enough among a few workers.
-constexpr std::int64_t kEnoughPieces = 64;
-
 } // namespace
 
 void vector_loop(ProgramBuilder& b, const Expr& begin, const Expr& end, const Expr& extent,
@@ -57,21 +54,6 @@ void core_loop(ProgramBuilder& b, std::span<const Expr> extents,
       }
     }
     body(at);
-  });
-}
-
-void core_nest(ProgramBuilder& b, std::span<const Expr> extents,
-               const std::function<void(std::span<const Expr>)>& body) {
-  std::size_t outer = 0;
-  Expr pieces(1);
-  while (outer < extents.size() && !(pieces.lower() >= kEnoughPieces))
-    pieces = pieces * extents[outer++];
-  core_loop(b, extents.subspan(0, outer), [&](std::span<const Expr> first) {
-    serial_loops(b, extents.subspan(outer), [&](std::span<const Expr> rest) {
-      std::vector<Expr> at(first.begin(), first.end());
-      at.insert(at.end(), rest.begin(), rest.end());
-      body(at);
-    });
   });
 }
 

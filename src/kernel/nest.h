@@ -27,11 +27,6 @@ void vector_loop(ProgramBuilder& b, const Expr& begin, const Expr& end, const Ex
 void core_loop(ProgramBuilder& b, std::span<const Expr> extents,
                const std::function<void(std::span<const Expr>)>& body);
 
-/// The same points, but only as many outer axes as give the workers enough to share; the inner ones
-/// are serial loops, which need no division to find their coordinates.
-void core_nest(ProgramBuilder& b, std::span<const Expr> extents,
-               const std::function<void(std::span<const Expr>)>& body);
-
 /// A serial loop nest over a box, outermost first.
 void serial_loops(ProgramBuilder& b, std::span<const Expr> extents,
                   const std::function<void(std::span<const Expr>)>& body);

@@ -145,9 +145,10 @@ ValueId combine_updates(ProgramBuilder& b, const ScatterForm& form, ValueId firs
 }
 
 void update_output(Emitter& emitter, const ScatterForm& form, const Expr& element, ValueId state,
-                   const std::vector<Guard>& mask) {
+                   const std::vector<Guard>& mask, int buffer) {
   ProgramBuilder& b = emitter.builder();
-  const int buffer = emitter.output_buffer(0);
+  if (buffer < 0)
+    buffer = emitter.output_buffer(0);
   const DType dtype = b.buffer_dtype(buffer);
   if (form.monoid) {
     const ValueId old = b.cast(b.load(buffer, element, b.type_of(state).lanes, mask), form.state);

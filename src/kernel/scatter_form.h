@@ -45,8 +45,9 @@ ValueId update_of(Emitter& emitter, const ScatterForm& form, const Point& point)
 Expr element_of(const Region& region, const ScatterForm& form, const Point& point, const Expr& bin);
 /// Two states combined; the second one where the last update stays.
 ValueId combine_updates(ProgramBuilder& b, const ScatterForm& form, ValueId first, ValueId second);
-/// Combines `state`, which came after all that is there, into an element of the output.
+/// Combines `state`, which came after all that is there, into an element of the output, or of the
+/// buffer that stands for it.
 void update_output(Emitter& emitter, const ScatterForm& form, const Expr& element, ValueId state,
-                   const std::vector<Guard>& mask);
+                   const std::vector<Guard>& mask, int buffer = -1);
 
 } // namespace egret::kernel

@@ -221,7 +221,7 @@ std::optional<Candidate> quick_loop_tree(const Candidate& greedy, const kernel::
                                          const reference::Bindings& sizes,
                                          std::optional<loops::LoopReport>& report) {
   const std::string& taker = greedy.schedule.generator;
-  if (taker != "generic" && taker != "gpu_generic" && taker != "loops")
+  if (taker != "generic" && taker != "loops")
     return std::nullopt;
   const bool in_order =
       std::ranges::any_of(region.outputs,

@@ -145,8 +145,8 @@ void GpuWriter::collapse(const Tree& t, const Here& h) {
     const std::vector<Guard> whole{{end, Expr(0), count + Expr(1)}};
     if (unproved(whole).empty())
       grouped(true);
-    else if (blocks == Expr(1))
-      grouped(false);
+    else if (blocks == Expr(1) || t.extent == Expr(1))
+      grouped(false); // one point has no other loads to wait for its test
     else
       b_.either(
           whole, [&] { grouped(true); }, [&] { grouped(false); });

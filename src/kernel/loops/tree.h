@@ -35,9 +35,9 @@ enum class Kind : std::uint8_t {
 struct Tree;
 using TreePtr = std::shared_ptr<const Tree>;
 
-/// Bodies of stages stand in the order in which they run. A map that is no output and has no body
-/// is computed where it is read. A result that is read outside of the loops over its point lives in
-/// memory over those loops that lie inside the innermost tree that holds its body and its readers.
+/// Bodies of stages run in the order in which they stand. A map without a body, and a cheap output
+/// that others store, is computed where it is read. What else is read outside of the loops over its
+/// point lives in memory over the loops inside the innermost tree around its body and its readers.
 struct Tree {
   Kind kind = Kind::Body;
   int axis = -1; ///< For, Mask, Prefetch: of the region

@@ -118,11 +118,21 @@ private:
       return no("a collapse is inside of other loops or of an accumulation");
     for (const Tree* l = t.rest.get(); l->kind == Kind::For && l->bind == Bind::Grid;
          l = l->rest.get())
-      for (const Stage& stage : r_.stages)
-        if (stage.kind != StageKind::Map && contains(stage.over, l->axis))
-          return no("a collapse takes no loop along axis {}, which a stage reduces or scans",
-                    l->axis);
+      if (is_reduced_inside(*l->rest, l->axis))
+        return no("a collapse takes no loop along axis {}, which a stage reduces or scans",
+                  l->axis);
     return true;
+  }
+
+  /// Whether a stage whose body stands in the tree reduces or scans the axis.
+  bool is_reduced_inside(const Tree& t, int axis) const {
+    if (t.kind == Kind::Body) {
+      const auto s = std::size_t(t.stage);
+      return t.stage >= 0 && s < r_.stages.size() && r_.stages[s].kind != StageKind::Map &&
+             contains(r_.stages[s].over, axis);
+    }
+    return (t.first && is_reduced_inside(*t.first, axis)) ||
+           (t.rest && is_reduced_inside(*t.rest, axis));
   }
 
   bool known_stage(int s) {

@@ -4,6 +4,7 @@
 
 #include "kernel/analysis.h"
 #include "kernel/nest.h"
+#include "kernel/stored_stages.h"
 #include "kernel/stream_form.h"
 #include "support/fail.h"
 
@@ -57,9 +58,10 @@ Writer::Writer(const Region& region, const Tree& tree, const Schedule& schedule,
                const Target& target)
     : r_(region), tree_(tree), schedule_(schedule), target_(target), b_(region.name),
       e_(b_, region), arithmetic_(arithmetic_of(target)),
-      dealt_(target.is_gpu() ? Bind::Grid : Bind::Core), paths_(body_paths(region, tree)),
-      results_(region.stages.size()), is_read_(region.stages.size(), false),
-      waits_(region.stages.size(), false), open_(region.stages.size()) {
+      dealt_(target.is_gpu() ? Bind::Grid : Bind::Core), stored_(stored_stages(region).stages),
+      paths_(body_paths(region, tree)), results_(region.stages.size()),
+      is_read_(region.stages.size(), false), waits_(region.stages.size(), false),
+      open_(region.stages.size()) {
   e_.load_policy = schedule.load_policy;
   e_.branches = !target.is_gpu(); // where a branch holds back no loads of other threads
   for (std::size_t s = 0; s < paths_.size(); ++s) {
@@ -68,7 +70,7 @@ Writer::Writer(const Region& region, const Tree& tree, const Schedule& schedule,
     if (paths_[s].empty())
       continue;
     computed_[s] = computed_with(r_, paths_, int(s));
-    for (std::size_t i = 0; target.is_gpu() && i < computed_[s].size(); ++i)
+    for (std::size_t i = 0; i < computed_[s].size(); ++i)
       for (const Load& l : r_.stages[std::size_t(computed_[s][i])].loads)
         if (l.source == Source::Stage && !contains(computed_[s], l.number) &&
             is_made_again(l.number, int(s)))
@@ -135,12 +137,15 @@ bool Writer::is_made_again(int maker, int reader) const {
   const auto is_loop = [](const Step& s) {
     return s.node->kind == Kind::For && !is_single(*s.node);
   };
+  const auto is_dealt = [&](const Step& s) {
+    return s.node->kind == Kind::Collapse || (s.node->kind == Kind::For && s.node->bind == dealt_);
+  };
   const auto parted = made.begin() + std::ptrdiff_t(at);
-  return std::any_of(
-             made.begin(), parted,
-             [&](const Step& s) { return s.node->kind == Kind::For && s.node->bind == dealt_; }) &&
-         std::any_of(parted, made.end(),
-                     [&](const Step& s) { return is_loop(s) && s.node->bind == Bind::Serial; });
+  if (std::none_of(made.begin(), parted, is_dealt))
+    return !stored_[std::size_t(maker)] && std::any_of(parted, made.end(), is_dealt);
+  return target_.is_gpu() && std::any_of(parted, made.end(), [&](const Step& s) {
+           return is_loop(s) && s.node->bind == Bind::Serial;
+         });
 }
 
 bool Writer::has_core(const Tree& t) {

@@ -181,8 +181,9 @@ protected:
   const Path& path(int stage) const { return paths_[std::size_t(stage)]; }
   const std::vector<int>& bodies(const Tree& t);
   bool has_core(const Tree& t);
-  /// Whether a map's value is computed where it is read: because it has no body, or on a GPU
-  /// because it is an output, whose elements a block stores in a loop and reads in a later one.
+  /// Whether a map's value is computed where it is read: because it has no body, or because it is
+  /// an output that others' workers have stored and that is not worth a workspace of its own (see
+  /// stored_stages()), or whose elements a GPU's block stores in a loop and reads in a later one.
   bool is_made_again(int maker, int reader) const;
   /// Whether loops along the axis reach beyond its end around some body inside.
   bool overreaches_inside(const Tree& t, int axis);
@@ -324,7 +325,8 @@ protected:
   ProgramBuilder b_;
   Emitter e_;
   Arithmetic arithmetic_;
-  Bind dealt_; ///< of loops that are shared out
+  Bind dealt_;               ///< of loops that are shared out
+  std::vector<bool> stored_; ///< by stage: stored_stages()
   std::vector<Path> paths_;
   std::map<const Tree*, std::vector<int>> bodies_;
   std::vector<std::vector<bool>> overreaches_; ///< by stage and axis

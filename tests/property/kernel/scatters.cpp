@@ -130,6 +130,11 @@ std::vector<Schedule> scatter_schedules(const testing::RegionCase& c, const Targ
       if (rng.chance(0.5))
         more.push_back(
             with_scatter_schedule(generator, {{"way", way}, {"threads", 32}, together()}));
+    // Several owners of a column's elements, each of which may have several columns.
+    more.push_back(with_scatter_schedule(generator, {{"way", 7},
+                                                     {"threads", 32},
+                                                     {"owners", 2 + rng.below(3)},
+                                                     {"columns", 1 + rng.below(2)}}));
     more.push_back(with_scatter_schedule(generator, {{"way", 1},
                                                      {"threads", 32},
                                                      {"each", 1 + 2 * rng.below(2)},
@@ -300,6 +305,24 @@ TEST(Scatters, OfAGpuAreSpreadOverItsBlocks) {
     EXPECT_EQ(chosen.schedule.generator, "gpu_scatter");
     EXPECT_EQ(chosen.schedule.knob("way", -1), c.way) << to_string(chosen.schedule);
     EXPECT_GE(chosen.program.launch.workers.value(), c.blocks) << to_string(chosen.schedule);
+  }
+}
+
+/// Few updates of wide rows, many times fewer than there are elements: sums of both types.
+TEST(Scatters, OfAGpuHaveOwnersOfElementsWhereNothingElseSuits) {
+  for (const DType type : {DType::F32, DType::BF16}) {
+    Graph g;
+    const NodeId data = g.input("data", type, {50000, 4096}),
+                 index = g.input("index", DType::I32, {1000});
+    g.outputs = {g.scatter(Op::ScatterAdd, data, index, g.input("updates", type, {1000, 4096}), 0)};
+    const Target gpu = testing::test_gpu();
+    for (const kernel::Region& region : testing::regions_of(g, gpu))
+      if (classify(region) == kernel::Form::Scatter) {
+        const kernel::Chosen chosen = kernel::lower_greedily(region, gpu);
+        EXPECT_EQ(chosen.schedule.generator, "gpu_scatter");
+        EXPECT_GT(chosen.schedule.knob("owners", 1), gpu.workers) << to_string(chosen.schedule);
+        EXPECT_GE(chosen.program.launch.workers.value(), 16 * gpu.workers);
+      }
   }
 }
 

@@ -66,6 +66,38 @@ TEST(Generators, GenericComesBehindAllThatMayBeChosenGreedily) {
   EXPECT_EQ(all.back()->name(), "loops"); // whose trees are proposed to searches
 }
 
+/// Of a region's workspaces and barriers by the generic template.
+std::pair<int, int> generic_waits(const Region& region, const Target& target) {
+  Schedule schedule;
+  schedule.generator = generic_generator().name();
+  const Lowered lowered = generic_generator().lower(region, schedule, target);
+  EXPECT_TRUE(lowered.ok) << lowered.reason;
+  const auto workspaces = std::ranges::count_if(
+      lowered.program.buffers, [](const Buffer& b) { return b.space == Space::Workspace; });
+  const int barriers = count_matching(lowered.program.body, [](const Stmt& s) {
+    return get_if<Barrier>(s) != nullptr || get_if<Intrinsic>(s) != nullptr;
+  });
+  return {int(workspaces), barriers};
+}
+
+/// The vectors and threads of maps go along the axis that another stage reduces, too.
+TEST(Generators, GenericNestsMeetOnlyWhereResultsAreWorthMemory) {
+  Graph g;
+  const Shape s{40, 4096};
+  const NodeId x = g.input("x", DType::F32, s);
+  const NodeId e = g.unary(Op::Exp, x);
+  g.outputs = {e, g.binary(Op::Mul, e, x)};
+  const Region outputs = only_region_of(g).region;
+  Graph h;
+  const NodeId y = h.input("y", DType::F32, s);
+  h.outputs = {softmax_node(h, y)};
+  const Region rows = only_region_of(h).region;
+  for (const Target& t : {target(), testing::test_gpu()}) {
+    EXPECT_EQ(generic_waits(outputs, t), (std::pair{0, 0})) << "the exponential is computed twice";
+    EXPECT_EQ(generic_waits(rows, t), (std::pair{3, 3})) << "maxima, exponentials, sums";
+  }
+}
+
 TEST(Generators, MapReadsOnceAndWritesOnce) {
   Graph g;
   Shape s{4096};

@@ -298,6 +298,13 @@ TEST(LoopTree, CollapsedGridLoops) {
                  "a collapse is inside of other loops or of an accumulation");
   expect_refused(r, "collapse(64,2,for(2,8,1,grid,for(0,4,1,serial,for(1,6,1,serial,body(0)))))",
                  "a collapse takes no loop along axis 2");
+  Graph g; // sums, and a map over the axis that they reduce
+  const NodeId x = g.input("x", DType::F32, {4, 6});
+  g.outputs = {
+      g.binary(Op::Mul, x, g.expand(g.reshape(g.reduce(Op::ReduceSum, x, {1}), {4, 1}), {4, 6}))};
+  expect_fits(first_region(g),
+              "then(collapse(64,1,for(0,4,1,grid,acc(0,for(1,6,1,serial,body(0))))),"
+              "collapse(64,1,for(0,4,1,grid,for(1,6,1,grid,body(1)))))");
   expect_parse_error(r, "collapse(0,2,body(0))", "a number of threads");
   expect_parse_error(r, "collapse(2048,2,body(0))", "a number of threads");
   expect_parse_error(r, "collapse(64,65,body(0))", "a number of points of a thread");
