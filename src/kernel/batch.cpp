@@ -62,8 +62,6 @@ Lowered choose_part(const Region& region, const Target& target, std::int64_t thr
   Lowered best;
   int tried = 0;
   for (const Generator* generator : generators(target)) {
-    if (generator == &loops_generator())
-      continue; // its trees are not in the order of likely speed
     for (const Schedule& schedule : generator->space(region, target)) {
       if (++tried > kMostTried || (best.ok && choice == 0))
         return best;

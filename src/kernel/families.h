@@ -59,8 +59,8 @@ Lowered lower_part(const Region& region, const Target& target);
 /// that feed each other through memory.
 const Generator& generic_generator();
 
-/// Any region except sorts, as a schedule's loop tree says: see loops/tree.h. The greedy choice
-/// only on a GPU, for one long sum over several axes.
+/// Any region except sorts, as a schedule's loop tree says: see loops/tree.h. Never the greedy
+/// choice: searches propose its trees, and people write them.
 const Generator& loops_generator();
 
 // Of a GPU.

@@ -47,7 +47,7 @@ public:
 };
 
 /// The generators of a target's device, families before the generic one, which supports every
-/// region except sorts (on a GPU also except what is left to schedule trees). Fixed lists.
+/// region except sorts; behind it `loops`, which proposes nothing by itself. Fixed lists.
 std::span<const Generator* const> generators(const Target& target);
 /// The one of a name; null where the target's device has none.
 const Generator* find_generator(std::string_view name, const Target& target);

@@ -79,7 +79,7 @@ RowFacts::RowFacts(const Region& region, Online online)
     }
 }
 
-bool is_left_to_trees(const Region& region, const Target& target) {
+bool is_one_long_sum(const Region& region, const Target& target) {
   if (region.stages.size() != 1)
     return false;
   const Stage& stage = region.stages[0];
@@ -103,7 +103,7 @@ bool is_left_to_trees(const Region& region, const Target& target) {
 bool RowFacts::suits(const Region& region, const Target& target) const {
   if (score > 0)
     return true;
-  if (is_left_to_trees(region, target))
+  if (is_one_long_sum(region, target))
     return false;
   const std::int64_t bytes = bytes_touched(region, inner);
   return std::all_of(passes.parallel.begin(), passes.parallel.end(), [&](int a) {

@@ -30,9 +30,9 @@ struct RowFacts {
   bool suits(const Region& region, const Target& target) const;
 };
 
-/// One sum of very much along several axes, whose operands lie side by side along different ones: a
-/// tree's blocks share it.
-bool is_left_to_trees(const Region& region, const Target& target);
+/// One sum of very much along several axes, whose operands lie side by side along different ones:
+/// blocks make parts of it (templates/generic.cpp).
+bool is_one_long_sum(const Region& region, const Target& target);
 
 /// Bytes of memory that a warp touches for each point of all axes with its threads along `axis`, in
 /// sectors: a whole one for each element that lies apart from its neighbours.

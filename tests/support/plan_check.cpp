@@ -43,7 +43,7 @@ std::vector<const kernel::Generator*> reachable_generators(const kernel::Target&
   const auto all = kernel::generators(target);
   std::vector<const kernel::Generator*> reachable(all.begin(), all.end());
   std::erase(reachable, &kernel::stream_generator());
-  std::erase(reachable, &kernel::loops_generator());
+  std::erase(reachable, &kernel::loops_generator()); // proposes nothing by itself
   // Its counters of each worker are worth their memory from thousands of updates on, which is more
   // than these graphs have; tests/property/kernel/scatters.cpp checks it.
   std::erase(reachable, &kernel::scatter_generator());

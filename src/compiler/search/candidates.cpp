@@ -220,8 +220,7 @@ std::optional<Candidate> quick_loop_tree(const Candidate& greedy, const kernel::
                                          const kernel::Target& target, const Machine& machine,
                                          const reference::Bindings& sizes,
                                          std::optional<loops::LoopReport>& report) {
-  const std::string& taker = greedy.schedule.generator;
-  if (taker != "generic" && taker != "loops")
+  if (greedy.schedule.generator != kernel::generic_generator().name())
     return std::nullopt;
   const bool in_order =
       std::ranges::any_of(region.outputs,

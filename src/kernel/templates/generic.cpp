@@ -2,7 +2,8 @@
 // stored, over its result axes; cheap maps are computed where they are read, and the results that
 // other stages read go through memory. A CPU's workers take points of the axes that may run in any
 // order, and vectors along the one of them that suits memory; a GPU's threads a point each. Axes
-// that must run in order (of scans, and of updates that may meet) are serial loops inside.
+// that must run in order (of scans, and of updates that may meet) are serial loops inside. One long
+// sum over several axes is made in parts by a GPU's blocks.
 #include "kernel/analysis.h"
 #include "kernel/families.h"
 #include "kernel/gpu_row_facts.h"
@@ -102,9 +103,8 @@ protected:
       s.vector_bytes = vector_bytes;
     };
     if (target.is_gpu()) {
-      if (!is_left_to_trees(region, target))
-        for (int threads : {128, 256, 64})
-          add("threads", threads);
+      for (int threads : {128, 256, 64})
+        add("threads", threads);
       return out;
     }
     add(nullptr, 0);
@@ -117,6 +117,8 @@ protected:
   Built build(const Region& region, const Schedule& schedule, const Target& target) const override {
     const std::vector<bool> stored = stored_stages(region).stages;
     const std::int64_t bytes = schedule.vector_bytes ? schedule.vector_bytes : target.vector_bytes;
+    if (target.is_gpu() && is_one_long_sum(region, target))
+      return {parts_of_sum(region), ""};
     std::vector<TreePtr> nests;
     for (std::size_t i = 0; i < region.stages.size(); ++i) {
       const int s = int(i);
@@ -152,6 +154,24 @@ private:
   /// Along which updates of a scatter may meet.
   static std::vector<int> updated_axes(const Stage& stage, const std::vector<int>& free) {
     return axes_but(axes_but(stage.axes, free), stage.over);
+  }
+
+  /// A part for each index of the first axis, by the threads of a block along the last one.
+  static TreePtr parts_of_sum(const Region& region) {
+    constexpr std::int64_t kThreads = 256, kFewThreads = 32;
+    const std::vector<int>& over = region.stages[0].over;
+    const std::int64_t last = region.axes[std::size_t(over.back())].extent.value();
+    TreePtr tree = loops::body(0);
+    if (last >= kFewThreads) {
+      const std::int64_t threads = last < kThreads ? kFewThreads : kThreads;
+      tree = digits(region, over.back(), {{threads, Bind::Serial}, {1, Bind::Lane}},
+                    loops::mask(over.back(), std::move(tree)));
+    } else {
+      tree = digits(region, over.back(), {{1, Bind::Serial}}, std::move(tree));
+    }
+    tree = whole_loops(region, {over.begin() + 1, over.end() - 1}, Bind::Serial, std::move(tree));
+    tree = whole_loops(region, {over[0]}, Bind::Grid, loops::accumulate(0, std::move(tree)));
+    return loops::accumulate(0, std::move(tree));
   }
 
   static TreePtr threads_nest(const Region& region, int s, int threads) {
