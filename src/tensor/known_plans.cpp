@@ -32,6 +32,27 @@ bool may_generalize() {
          !runtime.checked_execution();
 }
 
+// A plan reserves what its largest sizes take, which for several sizes that differ at once may be
+// any multiple of what a walk takes. It may reserve a few times of what the walk's operands,
+// results and reductions take.
+bool reserves_too_much(const runtime::Program& general, const ir::Graph& walk) {
+  constexpr double kAlways = 64 << 20, kTimes = 8;
+  std::vector<char> counts(walk.size());
+  for (const ir::NodeId id : walk.outputs)
+    counts[static_cast<std::size_t>(id)] = 1;
+  double bytes = 0;
+  for (std::size_t i = 0; i < walk.size(); ++i) {
+    const ir::Node& node = walk[static_cast<ir::NodeId>(i)];
+    if (!counts[i] && node.op != Op::Input && info_of(node.op).cls != OpClass::Reduce)
+      continue;
+    double size = static_cast<double>(size_of(node.dtype));
+    for (const Expr& dim : node.shape)
+      size *= static_cast<double>(dim.upper());
+    bytes += size;
+  }
+  return static_cast<double>(general.report().arena_bytes) > std::max(kAlways, kTimes * bytes);
+}
+
 } // namespace
 
 KnownPlans::Family* KnownPlans::family_of(const Words& words) {
@@ -140,7 +161,8 @@ KnownPlan explored(const Walk& walk, KnownPlans::Found found) {
   if (e.general) {
     try {
       e.relative->program = runtime.program(*e.general, {.lazy = true});
-      plan = {e.relative->program, e.relative};
+      if (!reserves_too_much(*e.relative->program, e.graph))
+        plan = {e.relative->program, e.relative};
     } catch (const Error&) { // no kernel for sizes that are not known: it is compiled as it is
     } catch (const InternalError&) {
       if (compiler::strict_by_environment())

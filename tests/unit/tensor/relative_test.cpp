@@ -4,6 +4,7 @@
 #include "egret/explain.h"
 #include "egret/functional.h"
 #include "egret/grad.h"
+#include "egret/memory.h"
 #include "runtime/runtime.h"
 
 #include <gtest/gtest.h>
@@ -174,6 +175,29 @@ TEST_F(Relative, GradientsOfOtherSizesAreRight) {
                   1e-4)
           << n;
   }
+}
+
+// Images, channels, kernels and paddings differ at once: the largest sizes of all together would
+// need terabytes.
+TEST_F(Relative, ManySizesThatDifferAtOnceDoNotReserveTheProductOfTheirLargest) {
+  const auto pass = [&](std::int64_t batch, std::int64_t channels, std::int64_t size,
+                        std::int64_t kernel) {
+    const Tensor x = ramp({batch, channels, size, size});
+    const Tensor w = ramp({channels, channels, kernel, kernel});
+    const auto got = conv2d(x, w, {}, {.padding = kernel / 2}).to_vector();
+    double want = 0; // in the first corner
+    for (std::int64_t c = 0; c < channels; ++c)
+      for (std::int64_t i = kernel / 2; i < kernel; ++i)
+        for (std::int64_t j = kernel / 2; j < kernel; ++j)
+          want += at((c * size + i - kernel / 2) * size + j - kernel / 2) *
+                  at((c * kernel + i) * kernel + j);
+    EXPECT_NEAR(got[0], want, 1e-3);
+  };
+  reset_memory_peak("cpu");
+  pass(32, 128, 7, 3);
+  pass(64, 64, 4, 5);
+  pass(16, 32, 6, 3);
+  EXPECT_LT(memory_stats("cpu").peak, std::uint64_t{1} << 30);
 }
 
 TEST_F(Relative, SizesThatAreMetOftenGetAPlanOfTheirOwn) {
