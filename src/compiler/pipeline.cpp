@@ -188,9 +188,6 @@ void verify_code(const C& c) {
     ensure(chain || c.code.refused_chain, "generate-code: a chain has no machine code");
 }
 
-bool is_gpu(const C& c) {
-  return c.target.is_gpu();
-}
 bool may_chain(const C& c) {
   return c.options.chains && c.target.is_gpu() && c.options.fuse && !c.chain_refused;
 }
@@ -270,7 +267,7 @@ constexpr std::array kPasses = {
   Pass{"attention-delta", Phase::Graph, "rowsum(dP * P) becomes rowsum(dO * O), as in FlashAttention-2",
        nullptr, [](C& c) { c.graph = with_attention_delta(c.graph); }, kDevelopers, verify_graph, print_graph},
   Pass{"placed-products", Phase::Graph, "products that windows place and add become one sum of products",
-       is_gpu, [](C& c) { c.graph = with_placed_products(c.graph, c.target); }, kDevelopers, verify_graph, print_graph},
+       nullptr, [](C& c) { c.graph = with_placed_products(c.graph, c.target); }, kDevelopers, verify_graph, print_graph},
   Pass{"split-slices", Phase::Graph, "an axis along which a product is read in slices is split in two",
        nullptr, [](C& c) { c.graph = split_slices(c.graph); }, kDevelopers, verify_graph, print_graph},
   Pass{"prepare-outputs", Phase::Graph, "each output is a value that one kernel can store",

@@ -17,7 +17,7 @@ namespace egret::compiler {
 /// the gradient; nothing of the size of all windows is stored. Where windows are several elements
 /// apart, so that h selects elements of both factors, each place h modulo that step has products of
 /// its own, which are a batch. It is done where an estimate for the target says that it is faster;
-/// on CPUs products that are placed are. Sums of finite terms change by rounding only.
+/// on CPUs it is without such phases only. Sums of finite terms change by rounding only.
 ir::Graph with_placed_products(const ir::Graph& graph, const kernel::Target& target);
 
 } // namespace egret::compiler

@@ -75,9 +75,10 @@ int count(const Graph& g, Op op) {
   return n;
 }
 
-/// The graph for an H200, whose values are compared.
-Graph placed(const Graph& before, const std::string& what) {
-  Graph after = with_placed_products(before, backend::cuda::known_target(90));
+/// The graph for an H200, or another target, whose values are compared.
+Graph placed(const Graph& before, const std::string& what,
+             const kernel::Target& target = backend::cuda::known_target(90)) {
+  Graph after = with_placed_products(before, target);
   ir::verify(after);
   const auto inputs = testing::random_inputs(before, 5, {.special = false, .range = 1});
   const auto expected = backend::reference::expect(before, inputs);
@@ -141,6 +142,7 @@ TEST(PlacedProducts, OfAllStridesPaddingsAndDilationsKeepTheirValues) {
     c.groups = 1 + random.below(2);
     c.last = random.chance(0.5);
     placed(graph_of(c), c.text());
+    placed(graph_of(c), c.text() + ", on a CPU", {});
   }
 }
 
@@ -167,9 +169,26 @@ TEST(PlacedProducts, OfFullPrecisionAreOneSumWhereColumnsAreManyBytes) {
   EXPECT_EQ(sums(c), 2); // few tiles, which wait at each step
 }
 
-TEST(PlacedProducts, AreLeftOnCpus) {
-  const Graph g = graph_of({});
-  EXPECT_EQ(ir::print(with_placed_products(g, {})), ir::print(g));
+TEST(PlacedProducts, OfACpuAreOneSumWithoutPhasesAndWhereFewProductsAreZeros) {
+  const auto sums = [](const Gradient& c) {
+    const Graph before = graph_of(c), after = with_placed_products(before, {});
+    ir::verify(after);
+    return count(after, Op::ReduceSum);
+  };
+  Gradient c{.size = 28, .dtype = DType::F32, .channels = 16, .outputs = 16};
+  EXPECT_EQ(sums(c), 1);
+  c.groups = 4;
+  EXPECT_EQ(sums(c), 1);
+  c.stride = 2;
+  EXPECT_EQ(sums(c), 2);
+  // One place of each window: as many products of zeros as the kernel has elements.
+  EXPECT_EQ(sums({.size = 8,
+                  .kernel = 8,
+                  .padding = 0,
+                  .dtype = DType::F32,
+                  .channels = 64,
+                  .outputs = 512}),
+            2);
 }
 
 /// sum over w of p[h - w + shift, w] for p = a b, with rows outside of [begin, end) of p left out.
