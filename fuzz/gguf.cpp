@@ -26,7 +26,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       return 0;
     const models::language::Architecture& row =
         models::language::architecture_of(std::get<std::string>(name->second), true, "fuzz");
-    models::language::Keys keys(
+    models::Keys keys(
         models::language::config_of_gguf(header.metadata, header.tensors, row, "fuzz", {}), "fuzz");
     fuzz::check_config(keys, row);
   } catch (const Error& error) {

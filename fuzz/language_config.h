@@ -8,7 +8,7 @@
 namespace egret::fuzz {
 
 /// Reads the configuration and ends the program where sizes contradict each other.
-inline void check_config(models::language::Keys& keys, const models::language::Architecture& row) {
+inline void check_config(models::Keys& keys, const models::language::Architecture& row) {
   const models::LanguageConfig config = models::language::read_config(keys, row, 0);
   if (config.heads % config.kv_heads != 0 || std::ssize(config.sliding) != config.layers ||
       2 * std::ssize(config.rotary.frequencies) > config.head_size)

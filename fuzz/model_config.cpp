@@ -9,8 +9,8 @@
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace egret;
   try {
-    models::language::Keys keys(
-        text::parse_json({reinterpret_cast<const char*>(data), size}, "fuzz"), "fuzz");
+    models::Keys keys(text::parse_json({reinterpret_cast<const char*>(data), size}, "fuzz"),
+                      "fuzz");
     const models::language::Architecture& row =
         models::language::architecture_of(keys.text({"model_type"}), false, "fuzz");
     fuzz::check_config(keys, row);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "egret/nn.h"
+#include "egret/pooling.h"
 #include "egret/tensor.h"
 
 #include <cstdint>
@@ -82,12 +83,12 @@ struct GenerateOptions {
   double frequency_penalty = 0; ///< likewise, times how often each was
   std::uint64_t seed = 0;
   std::optional<std::vector<int>> stop; ///< tokens that end the text; empty: those of the model
-  /// That the text follows (egret/grammar.h): other tokens are never sampled, a stop token only where
-  /// the text is complete. A text also ends, with StopReason::Stop, where nothing may follow.
+  /// That the text follows (egret/grammar.h): other tokens are never sampled, a stop token only
+  /// where the text is complete. A text also ends, with StopReason::Stop, where nothing may follow.
   std::shared_ptr<const TokenGrammar> grammar;
-  std::int64_t top_logprobs = -1; ///< log-probabilities of the sampled token and of so many likeliest
-                                  ///< ones; -1: none
-  std::int64_t lookup = 0;        ///< most tokens that generate() guesses at once, up to 63
+  std::int64_t top_logprobs = -1; ///< log-probabilities of the sampled token and of so many
+                                  ///< likeliest ones; -1: none
+  std::int64_t lookup = 0; ///< most tokens that generate() guesses at once, up to 63
 };
 
 /// The natural logarithms of probabilities: softmax of the logits as the model gives them, without
@@ -99,12 +100,6 @@ struct TokenLogprob {
 struct Logprobs {
   float value = 0;               ///< of the sampled token
   std::vector<TokenLogprob> top; ///< the likeliest first
-};
-
-/// What becomes the embedding of a text.
-enum class Pooling : std::uint8_t {
-  Mean, ///< the mean of the hidden states of its tokens
-  Last  ///< the hidden state of its last token
 };
 
 enum class StopReason : std::uint8_t {

@@ -20,23 +20,32 @@ struct GptOptions {
   bool tied = false; ///< the output uses the token embedding's table
 };
 
-/// Two convolutions with norms, added to their input: relu(x + norm(conv(relu(norm(conv(x)))))).
-struct ResidualBlock {
-  nn::Conv2d conv1, conv2;
-  nn::BatchNorm bn1, bn2;
-  std::optional<nn::Sequential<nn::Conv2d, nn::BatchNorm>> downsample; ///< when sizes change
-
-  ResidualBlock() = default;
-  ResidualBlock(std::int64_t inputs, std::int64_t outputs, std::int64_t stride,
-                Generator& generator);
-  Tensor operator()(const Operand& x, Generator* generator = nullptr) const;
-  EGRET_FIELDS(conv1, bn1, conv2, bn2, downsample)
-};
-
 struct ResNetOptions {
   std::int64_t classes = 1000;
   std::int64_t width = 64; ///< channels of the first layer; each next one has twice as many
   std::vector<std::int64_t> blocks = {2, 2, 2, 2}; ///< of each layer: ResNet-18
+  std::vector<std::int64_t> widths = {};           ///< channels of each layer, instead of `width`
+  std::int64_t stem = 0;                           ///< channels before the first layer; 0: `width`
+  bool bottleneck = false; ///< blocks of three convolutions, whose results have four times `width`
+  std::int64_t groups = 1; ///< of the middle one (ResNeXt, Xie et al. 2017)
+  std::int64_t group_width = 64; ///< channels of a group where a layer's width is 64
+};
+
+/// Two or three convolutions with norms, added to their input: relu(x + norm(conv(relu(norm(conv(
+/// x)))))). Of two the first one has the stride, of three the middle one.
+struct ResidualBlock {
+  nn::Conv2d conv1, conv2;
+  nn::BatchNorm bn1, bn2;
+  std::optional<nn::Conv2d> conv3;
+  std::optional<nn::BatchNorm> bn3;
+  std::optional<nn::Sequential<nn::Conv2d, nn::BatchNorm>> downsample; ///< when sizes change
+
+  ResidualBlock() = default;
+  /// `width` is that of the layer. Of `options` those of blocks count.
+  ResidualBlock(std::int64_t inputs, std::int64_t width, std::int64_t stride, Generator& generator,
+                const ResNetOptions& options = {});
+  Tensor operator()(const Operand& x, Generator* generator = nullptr) const;
+  EGRET_FIELDS(conv1, bn1, conv2, bn2, conv3, bn3, downsample)
 };
 
 /// A residual network for images [batch, 3, height, width] (He et al. 2016). Parameters have the
@@ -49,9 +58,12 @@ struct ResNet {
   nn::Linear fc;
 
   ResNet() = default;
+  /// Error(Value) for sizes that are not positive, and widths that are not as many as blocks.
   ResNet(const ResNetOptions& options, Generator& generator);
   /// Logits [batch, classes]. A generator is given while it trains.
   Tensor operator()(const Operand& images, Generator* generator = nullptr) const;
+  /// What the last layer's channels are on average, [batch, channels].
+  Tensor features(const Operand& images, Generator* generator = nullptr) const;
   template <class V>
   void visit(V& v) {
     v("conv1", conv1);

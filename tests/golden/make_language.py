@@ -86,6 +86,23 @@ def rule(name, shape, model):
     return round(gain * math.sqrt(3 / inputs), 6), 0
 
 
+def described(shapes, gain):
+    """Scale and offset of the tensors of a model whose linear layers are [out, in], by name."""
+    rules = {}
+    for name, shape in shapes.items():
+        norm = ("norm" in name.lower() or ".ln" in name or ".bn" in name) and len(shape) == 1
+        inputs = math.prod(shape[1:]) if len(shape) > 1 else 0
+        scale = 0.3 if norm else 0.2 if not inputs else round(gain * math.sqrt(3 / inputs), 6)
+        rules[name] = {"shape": shape, "scale": scale, "offset": 1 if norm and name.endswith(("weight", "var")) else 0}
+    return rules
+
+
+def filled(rules, seed):
+    """The tensors that described() describes."""
+    return {name: (rule["offset"] + rule["scale"] * numbers(math.prod(rule["shape"]), seed + k)).astype(np.float32).reshape(rule["shape"])
+            for k, (name, rule) in enumerate(sorted(rules.items()))}
+
+
 def gguf_names(arch, layers, tensors):
     known = gguf.get_tensor_name_map(gguf.MODEL_ARCH_NAMES_BY_NAME[arch], layers)
     names = {}

@@ -27,6 +27,10 @@ inline io::TensorMap language_tensors(const nlohmann::json& model) {
     Shape shape;
     for (const auto& dim : of["shape"])
       shape.push_back(dim.get<std::int64_t>());
+    if (of.contains("dtype")) { // a counter of the training
+      tensors.emplace(name, zeros(shape, dtype_named(of["dtype"].get<std::string>())));
+      continue;
+    }
     std::vector<float> values;
     for (const double x : golden_numbers(count_of(shape), seed++))
       values.push_back(

@@ -11,8 +11,11 @@ namespace egret::tool {
 void add_train_command(CLI::App& app); ///< train addition, digits, text
 void add_ask_command(CLI::App& app);
 void add_generate_command(CLI::App& app);
+void add_embed_command(CLI::App& app);
 void add_serve_command(CLI::App& app);
 void add_quantize_command(CLI::App& app);
+void add_transcribe_command(CLI::App& app);
+void add_classify_command(CLI::App& app);
 void add_merge_command(CLI::App& app);
 void add_finetune_command(CLI::App& app);
 void add_eval_command(CLI::App& app); ///< eval ppl

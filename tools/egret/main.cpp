@@ -140,6 +140,9 @@ int main(int argc, char** argv) {
   add_ask_command(app);
   add_generate_command(app);
   add_chat_command(app);
+  add_embed_command(app);
+  add_transcribe_command(app);
+  add_classify_command(app);
   add_serve_command(app);
   add_quantize_command(app);
   add_finetune_command(app);

@@ -1,6 +1,7 @@
 #include "models/language/cached_model.h"
 
 #include "egret/functional.h"
+#include "models/pooling.h"
 #include "support/fail.h"
 
 #include <algorithm>
@@ -84,9 +85,9 @@ void CopyStep::operator()(const Tensor& from, const Tensor& to, Cache& cache) co
                              take(*held, places + from * sizes.capacity, 1), 1));
 }
 
-Tensor Embed::operator()(const Weights& weights, const Tensor& tokens) const {
+Tensor Embed::operator()(const Weights& weights, const Tensor& tokens, Pooling pooling) const {
   const Tensor hidden = decoder->hidden(weights, tokens, nullptr).to(DType::F32);
-  return pooling == Pooling::Mean ? hidden.mean(0) : hidden[-1];
+  return pooled(hidden.unsqueeze(0), pooling).squeeze(0);
 }
 
 Tensor WriteStep::operator()(const Weights& weights, const Tensor& tokens, const Tensor& begin,
@@ -108,10 +109,7 @@ CachedModel::CachedModel(Decoder decoder, Weights weights, CacheSizes sizes)
       check_(CheckStep{decoder_, sizes},
              of_any_length("language model, check", std::min(kMostChecked, sizes.capacity))),
       copy_(CopyStep{sizes}, {.name = "language model, copy of a sequence"}),
-      mean_(Embed{decoder_, Pooling::Mean},
-            of_any_length("language model, mean embedding", sizes.capacity)),
-      last_(Embed{decoder_, Pooling::Last},
-            of_any_length("language model, last embedding", sizes.capacity)) {}
+      embed_(Embed{decoder_}, of_any_length("language model, embedding", sizes.capacity)) {}
 
 void CachedModel::require_tokens(std::span<const int> tokens, const char* who) const {
   if (tokens.empty())
@@ -142,15 +140,9 @@ std::vector<float> CachedModel::log_probabilities(std::span<const int> tokens) {
 
 std::vector<float> CachedModel::embedding(std::span<const int> tokens, Pooling pooling) {
   require_tokens(tokens, "embedding");
-  Compiled<Embed>& embed = pooling == Pooling::Mean ? mean_ : last_;
   std::vector<float> values =
-      embed(weights_, integers(tokens, {1, std::ssize(tokens)})).to_vector<float>();
-  double squares = 0;
-  for (const float x : values)
-    squares += static_cast<double>(x) * x;
-  if (squares > 0)
-    for (float& x : values)
-      x = static_cast<float>(x / std::sqrt(squares));
+      embed_(weights_, integers(tokens, {1, std::ssize(tokens)}), pooling).to_vector<float>();
+  make_unit(values);
   return values;
 }
 

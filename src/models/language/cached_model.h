@@ -27,8 +27,7 @@ struct TokenLoss {
 /// A text's embedding f32 [width] before it is made of length 1, from tokens [1, tokens].
 struct Embed {
   std::shared_ptr<const Decoder> decoder;
-  Pooling pooling;
-  Tensor operator()(const Weights& weights, const Tensor& tokens) const;
+  Tensor operator()(const Weights& weights, const Tensor& tokens, Pooling pooling) const;
 };
 
 struct CacheSizes {
@@ -127,7 +126,7 @@ private:
   Compiled<WriteStep> write_;
   Compiled<CheckStep> check_;
   Compiled<CopyStep> copy_;
-  Compiled<Embed> mean_, last_;
+  Compiled<Embed> embed_;
 };
 
 } // namespace egret::models::language

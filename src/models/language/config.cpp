@@ -61,21 +61,6 @@ constexpr Keys::Names kWithoutEffect = {"architectures",
                                         "use_sliding_window",
                                         "_sliding_window_pattern"};
 
-nn::Activation activation_named(const std::string& name, const std::string& where) {
-  if (name == "silu" || name == "swish")
-    return nn::Activation::Silu;
-  if (name == "gelu")
-    return nn::Activation::Gelu;
-  if (name == "gelu_new" || name == "gelu_pytorch_tanh" || name == "gelu_fast")
-    return nn::Activation::GeluTanh;
-  if (name == "relu")
-    return nn::Activation::Relu;
-  fail(ErrorKind::Unsupported,
-       "{}: egret does not know the activation '{}'; it knows silu, gelu, gelu_new, "
-       "gelu_pytorch_tanh, relu",
-       where, printable(name));
-}
-
 void read_sizes(Keys& keys, const Architecture& row, LanguageConfig& c) {
   c.vocabulary = keys.integer({"vocab_size"}, 1, kMostSize);
   c.width = keys.integer({"hidden_size", "n_embd"}, 1, kMostSize);
@@ -200,16 +185,6 @@ void read_rotary(Keys& keys, const Architecture& row, LanguageConfig& c, std::in
     c.sliding_rotary = make(std::move(sliding));
 }
 
-std::optional<DType> dtype_named(const std::string& name) {
-  if (name == "float32")
-    return DType::F32;
-  if (name == "bfloat16")
-    return DType::BF16;
-  if (name == "float16")
-    return DType::F16;
-  return {};
-}
-
 } // namespace
 
 LanguageConfig read_config(Keys& keys, const Architecture& row, std::int64_t context) {
@@ -248,7 +223,7 @@ LanguageConfig read_config(Keys& keys, const Architecture& row, std::int64_t con
   c.attention_bias = keys.flag({"attention_bias"}, false);
   c.mlp_bias = keys.flag({"mlp_bias"}, false);
   c.stop = keys.tokens({"eos_token_id"});
-  c.dtype = dtype_named(keys.text({"dtype", "torch_dtype"}, ""));
+  c.dtype = stored_dtype_named(keys.text({"dtype", "torch_dtype"}, ""));
   for (const char* name : kWithoutEffect)
     keys.find({name});
   return c;

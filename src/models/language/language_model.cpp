@@ -9,13 +9,11 @@
 #include "models/language/sampling.h"
 #include "models/language/sources.h"
 #include "models/language/weights.h"
+#include "models/pooling.h"
 #include "support/fail.h"
 #include "support/printable.h"
-#include "support/read_text.h"
-#include "text/json_fields.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 namespace egret::models {
 
@@ -41,22 +39,6 @@ std::vector<int> looked_up(std::span<const int> text, std::size_t most) {
             follows.begin() + static_cast<std::ptrdiff_t>(std::min(most, follows.size()))};
   }
   return {};
-}
-
-/// Of the pooling module of a folder as sentence-transformers writes it.
-Pooling pooling_in(const std::filesystem::path& folder) {
-  const std::filesystem::path file = folder / "1_Pooling" / "config.json";
-  if (!std::filesystem::exists(file))
-    return Pooling::Mean;
-  const nlohmann::json json = text::parse_json(read_text(file), file.string());
-  const text::Field config(json, file.string() + ": ");
-  const bool mean = config.flag_or("pooling_mode_mean_tokens", false);
-  const bool last = config.flag_or("pooling_mode_lasttoken", false);
-  if (mean == last)
-    fail(ErrorKind::Unsupported,
-         "{}: either pooling_mode_mean_tokens or pooling_mode_lasttoken must be true",
-         file.string());
-  return mean ? Pooling::Mean : Pooling::Last;
 }
 
 } // namespace

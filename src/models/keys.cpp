@@ -1,11 +1,11 @@
-#include "models/language/config.h"
+#include "models/keys.h"
 
 #include "support/fail.h"
 #include "support/printable.h"
 
 #include <cmath>
 
-namespace egret::models::language {
+namespace egret::models {
 
 using nlohmann::json;
 
@@ -141,4 +141,29 @@ void Keys::require_all_read(const std::vector<std::string>& ignored) const {
            fmt::join(read_, ", "));
 }
 
-} // namespace egret::models::language
+nn::Activation activation_named(const std::string& name, const std::string& where) {
+  if (name == "silu" || name == "swish")
+    return nn::Activation::Silu;
+  if (name == "gelu")
+    return nn::Activation::Gelu;
+  if (name == "gelu_new" || name == "gelu_pytorch_tanh" || name == "gelu_fast")
+    return nn::Activation::GeluTanh;
+  if (name == "relu")
+    return nn::Activation::Relu;
+  fail(ErrorKind::Unsupported,
+       "{}: egret does not know the activation '{}'; it knows silu, gelu, gelu_new, "
+       "gelu_pytorch_tanh, relu",
+       where, printable(name));
+}
+
+std::optional<DType> stored_dtype_named(const std::string& name) {
+  if (name == "float32")
+    return DType::F32;
+  if (name == "bfloat16")
+    return DType::BF16;
+  if (name == "float16")
+    return DType::F16;
+  return {};
+}
+
+} // namespace egret::models
