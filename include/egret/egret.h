@@ -20,6 +20,7 @@
 #include "egret/finetune.h"
 #include "egret/functional.h"
 #include "egret/gguf.h"
+#include "egret/gguf_tokenizer.h"
 #include "egret/grad.h"
 #include "egret/image.h"
 #include "egret/image_model.h"

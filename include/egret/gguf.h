@@ -57,10 +57,42 @@ Tensor dequantized(GgmlType type, const Tensor& bytes);
 /// dequantize() takes. Error(Unsupported) for other types.
 Quantized packed_blocks(GgmlType type, const Tensor& bytes);
 
+/// A tensor as small integers along its last axis, n in all, with a scale and perhaps a minimum for
+/// each group of neighbours, which count units of each block of 256:
+/// value = unit count (integer - offset) - low_unit low_count.
+struct BlockQuantized {
+  Tensor packed; ///< u8 [..., n bits / 8], as pack_bits gives
+  int bits = 4;  ///< 2, 4 or 8
+  int offset = 0;
+  std::int64_t group = 32;
+  Tensor unit;  ///< f16 [..., n / 256]
+  Tensor count; ///< u8 or i8 [..., n / group]
+  std::optional<Tensor> low_unit, low_count;
+
+  template <class V>
+  void visit(V& v) {
+    v("packed", packed);
+    v("bits", bits);
+    v("offset", offset);
+    v("group", group);
+    v("unit", unit);
+    v("count", count);
+    v("low_unit", low_unit);
+    v("low_count", low_count);
+  }
+};
+
+/// The values of Q2_K to Q6_K in that form; integers of 3 bits take 4, of 5 and 6 bits 8.
+/// Error(Unsupported) for other types.
+BlockQuantized packed_k_blocks(GgmlType type, const Tensor& bytes);
+/// The values f32 [..., n], which are those of dequantized().
+Tensor dequantize(const BlockQuantized& blocks);
+
 /// The reverse for F32, F16, BF16, Q8_0 (whose scale is a block's largest magnitude over 127, in
-/// f16) and Q4_0 (whose value of the largest magnitude becomes -8): floats [..., n · values of a
-/// block] to u8. Error(Unsupported) for other types, Error(Shape) unless the last axis consists of
-/// whole blocks.
+/// f16), Q4_0 (whose value of the largest magnitude becomes -8) and Q4_K (whose 32 values of a
+/// scale span from the least, or 0, to the largest, or 0): floats [..., n · values of a block] to
+/// u8. Error(Unsupported) for other types, Error(Shape) unless the last axis consists of whole
+/// blocks.
 Tensor quantized_blocks(GgmlType type, const Tensor& values);
 
 /// A value of the metadata. Integers of all sizes are i64 (or u64 where they do not fit).

@@ -57,8 +57,11 @@ struct LanguageConfig {
 
 struct LanguageModelOptions {
   std::string device;         ///< as use_device(); empty: the one in use
-  std::optional<DType> dtype; ///< of weights and cache; empty: that of the checkpoint, f32 for
+  std::optional<DType> dtype; ///< of weights and states; empty: that of the checkpoint, f32 for
                               ///< quantized tensors
+  /// Of the keys and values in the cache: a float, F8E4M3 and F8E5M2 among them, or I8 with a scale
+  /// for each head and position; empty: as the states.
+  std::optional<DType> cache;
   bool dequantize = false;    ///< packed weights become floats of `dtype` when they are loaded
   std::int64_t context = 0;   ///< positions of the cache; 0: what the model has, at most 4096
   std::int64_t sequences = 1; ///< texts that the cache holds at once, each of so many positions
@@ -88,7 +91,7 @@ struct GenerateOptions {
   std::shared_ptr<const TokenGrammar> grammar;
   std::int64_t top_logprobs = -1; ///< log-probabilities of the sampled token and of so many
                                   ///< likeliest ones; -1: none
-  std::int64_t lookup = 0; ///< most tokens that generate() guesses at once, up to 63
+  std::int64_t lookup = 0;        ///< most tokens that generate() guesses at once, up to 63
 };
 
 /// The natural logarithms of probabilities: softmax of the logits as the model gives them, without
@@ -125,7 +128,8 @@ public:
   /// superfluous or of another shape than the configuration says; each names file and thing.
   /// Likewise for the adapter: Error(Unsupported) for kinds other than plain LoRA and beside a GGUF
   /// file, Error(File) for one that is damaged or was made for another model. Error(Value) for
-  /// options out of range.
+  /// options out of range. Error(Memory), before any weight is read, where weights and cache need
+  /// more than is free, or than set_memory_limit() allows, with what would fit.
   static LanguageModel load(const std::filesystem::path& path,
                             const LanguageModelOptions& options = {});
   ~LanguageModel();
@@ -136,6 +140,7 @@ public:
   std::int64_t context() const noexcept;      ///< positions of the cache, of each sequence
   std::int64_t sequences() const noexcept;    ///< that the cache holds at once
   std::int64_t weight_bytes() const noexcept; ///< of all weights in memory
+  std::int64_t cache_bytes() const noexcept;  ///< of keys and values in memory
   /// What generation_config.json proposes, defaults without it.
   const GenerateOptions& defaults() const noexcept;
 

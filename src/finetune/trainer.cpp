@@ -23,8 +23,7 @@ Frozen frozen_of(const ModelFolder& folder, const Options& options, DType dtype)
   Frozen frozen;
   if (options.lora) {
     models::LanguageConfig config = folder.config;
-    std::optional<DType> wanted = dtype;
-    frozen.weights = read_weights(folder.source, folder.row, config, folder.context, wanted, true);
+    frozen.weights = read_weights(folder.source, folder.row, config, folder.context, dtype, true);
     return frozen;
   }
   const auto& c = folder.config;

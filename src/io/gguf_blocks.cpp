@@ -4,6 +4,9 @@
 #include "egret/gguf.h"
 #include "support/fail.h"
 
+#include <optional>
+#include <utility>
+
 namespace egret::io {
 
 namespace {
@@ -65,54 +68,97 @@ Tensor legacy(const Tensor& blocks, bool fifth_bit, bool with_minimum) {
   return with_minimum ? q * d + half(blocks, 2) : (q - (fifth_bit ? 16 : 8)) * d;
 }
 
-/// Scales and minima of 6 bits, 8 of each in 12 bytes: f32 [rows, blocks, 8].
-struct Scales {
+/// Scales and minima of 6 bits, 8 of each in 12 bytes: u8 [rows, blocks, 8].
+struct Counts {
   Tensor scale, minimum;
 };
-Scales six_bit_scales(const Tensor& bytes) {
+Counts six_bit_counts(const Tensor& bytes) {
   const Tensor a = field(bytes, 0, 4), b = field(bytes, 4, 4), c = field(bytes, 8, 4);
-  return {wide(cat({a & 63, (c & 15) | ((a >> 6) << 4)}, -1)),
-          wide(cat({b & 63, (c >> 4) | ((b >> 6) << 4)}, -1))};
+  return {cat({a & 63, (c & 15) | ((a >> 6) << 4)}, -1),
+          cat({b & 63, (c >> 4) | ((b >> 6) << 4)}, -1)};
+}
+
+/// Blocks of k-quants taken apart: unit · count · (q - offset) - low_unit · low_count.
+struct KBlocks {
+  Tensor q; ///< u8 [rows, blocks, groups, values of a group]
+  int bits; ///< that hold q: 2, 4 or 8
+  int offset;
+  Tensor unit, count; ///< f16 [rows, blocks, 1]; u8 or i8 [rows, blocks, groups]
+  std::optional<Tensor> low_unit = {}, low_count = {};
+};
+
+Tensor half_word(const Tensor& blocks, std::int64_t at) {
+  return word(blocks, at).bitcast(DType::F16);
 }
 
 /// {u8 scales[16], u8 q[64], f16 d, f16 m}
-Tensor q2_k(const Tensor& blocks) {
+KBlocks q2_k(const Tensor& blocks) {
   const Tensor scales = field(blocks, 0, 16);
-  const Tensor q = wide(in_groups(grouped(field(blocks, 16, 64), 2, 4, 2), 16, 256));
-  const Tensor scale = half(blocks, 80) * wide(scales & 15);
-  const Tensor minimum = half(blocks, 82) * wide(scales >> 4);
-  return scale.unsqueeze(-1) * q - minimum.unsqueeze(-1);
+  return {in_groups(grouped(field(blocks, 16, 64), 2, 4, 2), 16, 256),
+          2,
+          0,
+          half_word(blocks, 80),
+          scales & 15,
+          half_word(blocks, 82),
+          scales >> 4};
 }
 
 /// {u8 high[32], u8 low[64], u8 scales[12], f16 d}
-Tensor q3_k(const Tensor& blocks) {
+KBlocks q3_k(const Tensor& blocks) {
   const Tensor low = in_groups(grouped(field(blocks, 32, 64), 2, 4, 2), 16, 256);
   const Tensor high = in_groups(bit_fields(field(blocks, 0, 32), 8, 1), 16, 256);
-  const Tensor q = wide(low) + wide(high) * 4 - 4;
   const Tensor scales = field(blocks, 96, 12);
   const Tensor few = bit_fields(field(scales, 0, 8), 2, 4).reshape(with_last(scales, {16}));
   const Tensor more = bit_fields(field(scales, 8, 4), 4, 2).reshape(with_last(scales, {16}));
-  const Tensor scale = half(blocks, 108) * (wide(few | (more << 4)) - 32);
-  return scale.unsqueeze(-1) * q;
+  return {low | (high << 2), 4, 4, half_word(blocks, 108), (few | (more << 4)).to(DType::I8) - 32};
 }
 
 /// {f16 d, f16 m, u8 scales[12], [u8 high[32],] u8 low[128]}
-Tensor q4_k(const Tensor& blocks, bool fifth_bit) {
-  const auto [scales, minima] = six_bit_scales(field(blocks, 4, 12));
-  const Tensor low = field(blocks, fifth_bit ? 48 : 16, 128);
-  Tensor q = wide(in_groups(grouped(low, 4, 2, 4), 8, 256));
+KBlocks q4_k(const Tensor& blocks, bool fifth_bit) {
+  const auto [scales, minima] = six_bit_counts(field(blocks, 4, 12));
+  Tensor q = in_groups(grouped(field(blocks, fifth_bit ? 48 : 16, 128), 4, 2, 4), 8, 256);
   if (fifth_bit)
-    q = q + wide(bit_fields(field(blocks, 16, 32), 8, 1)) * 16;
-  const Tensor scale = half(blocks, 0) * scales, minimum = half(blocks, 2) * minima;
-  return scale.unsqueeze(-1) * q - minimum.unsqueeze(-1);
+    q = q | (bit_fields(field(blocks, 16, 32), 8, 1) << 4);
+  return {q, fifth_bit ? 8 : 4, 0, half_word(blocks, 0), scales, half_word(blocks, 2), minima};
 }
 
 /// {u8 low[128], u8 high[64], i8 scales[16], f16 d}
-Tensor q6_k(const Tensor& blocks) {
+KBlocks q6_k(const Tensor& blocks) {
   const Tensor low = in_groups(grouped(field(blocks, 0, 128), 2, 2, 4), 16, 256);
   const Tensor high = in_groups(grouped(field(blocks, 128, 64), 2, 4, 2), 16, 256);
-  const Tensor scale = half(blocks, 208) * wide(field(blocks, 192, 16).bitcast(DType::I8));
-  return scale.unsqueeze(-1) * (wide(low | (high << 4)) - 32);
+  return {low | (high << 4), 8, 32, half_word(blocks, 208),
+          field(blocks, 192, 16).bitcast(DType::I8)};
+}
+
+std::optional<KBlocks> k_blocks(GgmlType type, const Tensor& blocks) {
+  switch (type) {
+  case GgmlType::Q2_K:
+    return q2_k(blocks);
+  case GgmlType::Q3_K:
+    return q3_k(blocks);
+  case GgmlType::Q4_K:
+    return q4_k(blocks, false);
+  case GgmlType::Q5_K:
+    return q4_k(blocks, true);
+  case GgmlType::Q6_K:
+    return q6_k(blocks);
+  default:
+    return {};
+  }
+}
+
+/// f32 [..., groups, values of a group] of q [the same], units f16 [..., blocks, 1] and counts
+/// [..., blocks, groups of a block].
+Tensor value_of(const Tensor& q, int offset, const Tensor& unit, const Tensor& count,
+                const std::optional<Tensor>& low_unit, const std::optional<Tensor>& low_count) {
+  const auto each = [](const Tensor& units, const Tensor& counts) {
+    return wide(units) * wide(counts);
+  };
+  Tensor y =
+      each(unit, count).reshape(with_last(q, {1})) * (offset == 0 ? wide(q) : wide(q) - offset);
+  if (low_unit)
+    y = y - each(*low_unit, *low_count).reshape(with_last(q, {1}));
+  return y;
 }
 
 Tensor dequantized_blocks(GgmlType type, const Tensor& blocks) {
@@ -135,17 +181,11 @@ Tensor dequantized_blocks(GgmlType type, const Tensor& blocks) {
     return legacy(blocks, true, true);
   case GgmlType::Q8_0:
     return half(blocks, 0) * wide(field(blocks, 2, 32).bitcast(DType::I8));
-  case GgmlType::Q2_K:
-    return q2_k(blocks);
-  case GgmlType::Q3_K:
-    return q3_k(blocks);
-  case GgmlType::Q4_K:
-    return q4_k(blocks, false);
-  case GgmlType::Q5_K:
-    return q4_k(blocks, true);
-  case GgmlType::Q6_K:
-    return q6_k(blocks);
+  default:
+    break;
   }
+  if (const auto k = k_blocks(type, blocks))
+    return value_of(k->q, k->offset, k->unit, k->count, k->low_unit, k->low_count);
   fail(ErrorKind::Value, "GGUF: type {} is none that egret reads", static_cast<unsigned>(type));
 }
 
@@ -163,6 +203,35 @@ Tensor blocks_of(const GgmlTypeInfo& row, const Tensor& bytes, const char* who) 
     fail(ErrorKind::Shape, "{}: {} is not a number of blocks of {} bytes ({})", who,
          to_string(bytes.shape()), row.bytes, row.name);
   return bytes.reshape({bytes.numel() / bytes.size(-1), bytes.size(-1) / row.bytes, row.bytes});
+}
+
+/// Bytes of Q4_K from values [..., blocks, 8, 32]: a scale and a minimum of 6 bits for each 32.
+Tensor q4_k_bytes(const Tensor& blocks) {
+  const Tensor zero = zeros({1}), low = minimum(blocks.min(-1), zero);
+  const Tensor steps = (maximum(blocks.max(-1), zero) - low) * (1.0 / 15);
+  const auto in_six_bits = [](const Tensor& a) { // of eight numbers: their unit, and how many of it
+    const Tensor unit = (a.max(-1, true) * (1.0 / 63)).to(DType::F16), wide_unit = wide(unit);
+    const Tensor count = clamp(round(where(wide_unit > 0, a / wide_unit, 0.0)), 0, 63);
+    return std::pair(unit, count);
+  };
+  const auto [step_unit, step_count] = in_six_bits(steps);
+  const auto [low_unit, low_count] = in_six_bits(-low);
+  const Tensor step = (wide(step_unit) * step_count).unsqueeze(-1);
+  const Tensor above = blocks + (wide(low_unit) * low_count).unsqueeze(-1);
+  const Tensor q = clamp(round(where(step > 0, above / step, 0.0)), 0, 15).to(DType::U8);
+  Shape in_pairs(q.shape().begin(), q.shape().end() - 2);
+  in_pairs.insert(in_pairs.end(), {4, 2, 32});
+  const Tensor pairs = q.reshape(in_pairs);
+  const Tensor nibbles = pairs.select(-2, 0) | (pairs.select(-2, 1) << 4);
+  const Tensor s = step_count.to(DType::U8), m = low_count.to(DType::U8);
+  const auto half_of = [](const Tensor& a, std::int64_t at) { return a.narrow(-1, at, 4); };
+  const Tensor scales =
+      cat({half_of(s, 0) | ((half_of(s, 4) >> 4) << 6), half_of(m, 0) | ((half_of(m, 4) >> 4) << 6),
+           (half_of(s, 4) & 15) | ((half_of(m, 4) & 15) << 4)},
+          -1);
+  return cat({bytes_of_halves(step_unit).squeeze(-2), bytes_of_halves(low_unit).squeeze(-2), scales,
+              nibbles.flatten(-2, -1)},
+             -1);
 }
 
 } // namespace
@@ -189,6 +258,47 @@ Quantized packed_blocks(GgmlType type, const Tensor& bytes) {
           : pack_bits(bit_fields(field(blocks, 2, 16), 2, 4).reshape(with_last(blocks, {32})), 4);
   return {packed.reshape(with_last(bytes, {count * row.values * bits / 8})),
           word(blocks, 0).bitcast(DType::F16).reshape(with_last(bytes, {count})), bits, row.values};
+}
+
+BlockQuantized packed_k_blocks(GgmlType type, const Tensor& bytes) {
+  const GgmlTypeInfo& row = info_of(type);
+  const auto k = k_blocks(type, blocks_of(row, bytes, "packed_k_blocks"));
+  if (!k)
+    fail(ErrorKind::Unsupported, "packed_k_blocks: {} is none of the k-quants", row.name);
+  const std::int64_t blocks = bytes.size(-1) / row.bytes, groups = k->count.size(-1);
+  const auto last = [&](const Tensor& a, std::int64_t count) {
+    return a.reshape(with_last(bytes, {count}));
+  };
+  const Tensor q = last(k->q, blocks * row.values);
+  BlockQuantized result{k->bits == 8 ? q : pack_bits(q, k->bits),
+                        k->bits,
+                        k->offset,
+                        row.values / groups,
+                        last(k->unit, blocks),
+                        last(k->count, blocks * groups),
+                        {},
+                        {}};
+  if (k->low_unit) {
+    result.low_unit = last(*k->low_unit, blocks);
+    result.low_count = last(*k->low_count, blocks * groups);
+  }
+  return result;
+}
+
+Tensor dequantize(const BlockQuantized& b) {
+  const Tensor q = b.bits == 8 ? b.packed : unpack_bits(b.packed, b.bits);
+  const std::int64_t count = q.size(-1), blocks = b.unit.size(-1);
+  const auto by_block = [&](const Tensor& a) {
+    return a.reshape(with_last(a, {blocks, a.size(-1) / blocks}));
+  };
+  std::optional<Tensor> low_unit, low_count;
+  if (b.low_unit) {
+    low_unit = by_block(*b.low_unit);
+    low_count = by_block(*b.low_count);
+  }
+  return value_of(q.reshape(with_last(q, {count / b.group, b.group})), b.offset, by_block(b.unit),
+                  by_block(b.count), low_unit, low_count)
+      .reshape(q.shape());
 }
 
 Tensor quantized_blocks(GgmlType type, const Tensor& values) {
@@ -227,6 +337,10 @@ Tensor quantized_blocks(GgmlType type, const Tensor& values) {
     const Tensor nibbles = q.narrow(-1, 0, 16) | (q.narrow(-1, 16, 16) << 4);
     return cat({bytes_of_halves(scale.to(DType::F16)).squeeze(-2), nibbles}, -1).reshape(shape);
   }
+  case GgmlType::Q4_K:
+    return q4_k_bytes(values.to(DType::F32)
+                          .reshape(with_last(values, {values.size(-1) / row.values, 8, 32})))
+        .reshape(shape);
   default:
     fail(ErrorKind::Unsupported, "quantized_blocks: {} is read, not written", row.name);
   }

@@ -130,7 +130,11 @@ private:
   }
 
   void unpack(const std::vector<Byte>& packed, std::uint64_t at) {
-    raw_.resize(height_ * (row_ + 1));
+    constexpr std::uint64_t kBestRatio = 1032; // of deflate
+    const std::uint64_t size = height_ * (row_ + 1);
+    if (size > (packed.size() + 1) * kBestRatio || packed.size() > UINT32_MAX)
+      file_.fail(at, "{} bytes of pixels cannot be packed in {}", size, packed.size());
+    raw_.resize(size);
     z_stream stream = {};
     if (inflateInit(&stream) != Z_OK)
       fail(ErrorKind::Memory, "{}: {}: no memory to unpack", file_.format_name(),

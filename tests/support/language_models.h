@@ -76,7 +76,7 @@ inline Tensor interleaved_rows(const Tensor& a, std::int64_t heads) {
 
 /// The same model as llama.cpp's converter writes it.
 inline void write_gguf(const std::filesystem::path& path, const nlohmann::json& model,
-                       io::GgmlType type = io::GgmlType::F32) {
+                       io::GgmlType type = io::GgmlType::F32, const io::GgufMetadata& more = {}) {
   const nlohmann::json& c = model["config"];
   const std::string arch = model["gguf_architecture"];
   const bool gpt2 = arch == "gpt2", gemma = arch.starts_with("gemma");
@@ -86,7 +86,7 @@ inline void write_gguf(const std::filesystem::path& path, const nlohmann::json& 
   const std::int64_t heads = integer("num_attention_heads", "n_head");
   const std::int64_t kv = c.value("num_key_value_heads", heads);
   const std::int64_t width = integer("hidden_size", "n_embd");
-  io::GgufMetadata meta;
+  io::GgufMetadata meta = more;
   const auto put = [&](const char* name, io::GgufValue value) { meta[arch + "." + name] = value; };
   meta["general.architecture"] = arch;
   meta["tokenizer.ggml.eos_token_id"] = std::int64_t(2);

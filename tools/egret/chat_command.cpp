@@ -160,8 +160,7 @@ void add_chat_command(CLI::App& app) {
   command->footer("Each line of standard input is a message. /reset begins a new conversation,\n"
                   "/exit or Ctrl-D ends, Ctrl-C stops an answer. Sampling is as the folder's\n"
                   "generation_config.json proposes, else the likeliest token.");
-  command->add_option("--model", language.model, "A folder, or a GGUF file with --tokenizer")
-      ->required();
+  command->add_option("--model", language.model, "A folder, or a GGUF file")->required();
   command->add_option("--system", options->system, "A message that stands before all others");
   command
       ->add_option("--max-new", language.max_new,

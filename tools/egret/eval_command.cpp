@@ -68,8 +68,7 @@ void add_eval_command(CLI::App& app) {
   command->footer(
       "The text is read in windows; each token is scored once, in the first window that\n"
       "has it. Perplexity is e to the mean of -log p.");
-  command->add_option("--model", language.model, "A folder, or a GGUF file with --tokenizer")
-      ->required();
+  command->add_option("--model", language.model, "A folder, or a GGUF file")->required();
   command->add_option("--text", options->text, "The text, UTF-8")->required();
   auto* length = command
                      ->add_option("--length", options->windows.length,

@@ -5,6 +5,7 @@
 #include "number_option.h"
 
 #include "egret/error.h"
+#include "egret/gguf_tokenizer.h"
 #include "support/fail.h"
 #include "support/printable.h"
 #include "support/read_text.h"
@@ -72,6 +73,10 @@ std::vector<std::string> add_load_options(CLI::App& command, LanguageOptions& o)
            .add_option("--dtype", o.dtype,
                        "Of weights and cache (default: the checkpoint's; f32 for quantized ones)")
            ->check(CLI::IsMember({"f32", "bf16", "f16"})),
+       command
+           .add_option("--cache", o.cache,
+                       "Of keys and values (default: as --dtype); i8 has a scale for each vector")
+           ->check(CLI::IsMember({"f32", "bf16", "f16", "f8e4m3", "i8"})),
        command.add_flag("--dequantize", o.dequantize,
                         "Keep quantized weights as floats: more memory, and faster on a CPU"),
        command
@@ -120,17 +125,20 @@ bool is_language_model(const std::filesystem::path& path) {
          std::string_view(start.data(), start.size()) == "GGUF";
 }
 
+Tokenizer load_tokenizer(const std::filesystem::path& path) {
+  if (!std::filesystem::is_directory(path) && is_language_model(path))
+    return models::gguf_tokenizer(io::GgufFile(path).metadata(), path.string());
+  return Tokenizer::load(path);
+}
+
 Tokenizer tokenizer_of(const LanguageOptions& o) {
   if (!o.tokenizer.empty())
-    return Tokenizer::load(o.tokenizer);
+    return load_tokenizer(o.tokenizer);
   const std::filesystem::path model = o.model;
   if (!std::filesystem::exists(model))
     fail(ErrorKind::File, "{}: there is no such folder or file", o.model);
   if (!std::filesystem::is_directory(model))
-    fail(ErrorKind::File,
-         "{}: the tokenizer in a GGUF file is not read; --tokenizer names a folder that has "
-         "tokenizer.json",
-         o.model);
+    return load_tokenizer(model);
   if (!std::filesystem::exists(model / "tokenizer.json"))
     fail(ErrorKind::File, "{}: there is no tokenizer.json; --tokenizer names another folder",
          o.model);
@@ -152,6 +160,8 @@ models::LanguageModel load_language_model(const LanguageOptions& o) {
   models::LanguageModelOptions options;
   if (!o.dtype.empty())
     options.dtype = dtype_named(o.dtype);
+  if (!o.cache.empty())
+    options.cache = dtype_named(o.cache);
   options.dequantize = o.dequantize;
   options.adapter = o.adapter;
   options.context = o.context;
@@ -160,7 +170,9 @@ models::LanguageModel load_language_model(const LanguageOptions& o) {
   const auto start = Clock::now();
   models::LanguageModel model = models::LanguageModel::load(o.model, options);
   if (o.stats)
-    log("load: {} of weights in {}", bytes_text(static_cast<double>(model.weight_bytes())),
+    log("load: {} of weights and a cache of {} in {}",
+        bytes_text(static_cast<double>(model.weight_bytes())),
+        bytes_text(static_cast<double>(model.cache_bytes())),
         seconds_text(seconds_between(start, Clock::now())));
   return model;
 }

@@ -23,7 +23,7 @@ class App;
 namespace egret::tool {
 
 struct LanguageOptions {
-  std::string model, adapter, tokenizer, dtype;
+  std::string model, adapter, tokenizer, dtype, cache;
   bool dequantize = false;
   std::int64_t context = 0;              ///< 0: what the model has, at most 4096
   std::int64_t sequences = 1;            ///< texts at once
@@ -39,8 +39,8 @@ struct LanguageOptions {
 
 /// --temperature, --top-k and --seed.
 void add_sampling_options(CLI::App& command, LanguageOptions& options);
-/// --adapter, --tokenizer, --dtype, --dequantize, --context, --ignore-key and --stats; their names
-/// are returned.
+/// --adapter, --tokenizer, --dtype, --cache, --dequantize, --context, --ignore-key and --stats;
+/// their names are returned.
 std::vector<std::string> add_load_options(CLI::App& command, LanguageOptions& options);
 /// Those, --top-p, --min-p, --repetition-penalty, --json-schema, --grammar and --lookup; their
 /// names are returned.
@@ -49,7 +49,10 @@ std::vector<std::string> add_language_options(CLI::App& command, LanguageOptions
 /// Whether a path is a folder or a GGUF file, by its name or how it begins.
 bool is_language_model(const std::filesystem::path& path);
 
-/// Error(File) where --tokenizer, or without it the model's folder, has none.
+/// From a tokenizer.json, a folder that has one, or a GGUF file. Error(File) where there is none.
+Tokenizer load_tokenizer(const std::filesystem::path& path);
+/// Of --tokenizer, or without it of the model's folder or GGUF file; Error(File) where there is
+/// none.
 Tokenizer tokenizer_of(const LanguageOptions& options);
 /// Of --json-schema or --grammar; null without them. Errors as Grammar and TokenTexts.
 std::shared_ptr<const TokenGrammar> grammar_of(const LanguageOptions& options,

@@ -84,8 +84,7 @@ void add_serve_command(CLI::App& app) {
   command->footer(
       "Clients of OpenAI's interface connect to http://HOST:PORT/v1 (docs/serving.md).\n"
       "Ctrl-C ends it when the requests under way are answered.");
-  command->add_option("--model", language.model, "A folder, or a GGUF file with --tokenizer")
-      ->required();
+  command->add_option("--model", language.model, "A folder, or a GGUF file")->required();
   command->add_option("--host", server.host, "Address to listen on; others reach 0.0.0.0 and ::")
       ->capture_default_str();
   command->add_option("--port", options->port, "Port; 0: one that is free")

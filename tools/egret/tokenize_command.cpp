@@ -35,7 +35,7 @@ std::string input(const Options& options) {
 }
 
 void tokenize(const Options& options) {
-  const Tokenizer tokenizer = Tokenizer::load(options.tokenizer);
+  const Tokenizer tokenizer = load_tokenizer(options.tokenizer);
   const std::string text = input(options);
   if (options.decode) {
     const std::string out =
@@ -64,7 +64,8 @@ void add_tokenize_command(CLI::App& app) {
   auto* command = app.add_subcommand(
       "tokenize", "Turn text into the ids of a model's tokenizer, or ids into text");
   command
-      ->add_option("--tokenizer", options->tokenizer, "A tokenizer.json, or a folder that has one")
+      ->add_option("--tokenizer", options->tokenizer,
+                   "A tokenizer.json, a folder that has one, or a GGUF file")
       ->required();
   command->add_flag("--decode", options->decode, "The input is ids; print their text");
   command->add_flag("--plain", options->plain,

@@ -53,6 +53,21 @@ std::vector<std::vector<float>> rows_of(const Tensor& logits, std::int64_t vocab
 
 } // namespace
 
+std::int64_t CacheSizes::visible(std::int64_t used) const {
+  constexpr std::int64_t kLeast = 256, kGrowth = 4;
+  for (std::int64_t size = kLeast; size < capacity / 2; size *= kGrowth)
+    if (used <= size)
+      return size;
+  return capacity;
+}
+
+std::int64_t cache_bytes(const LanguageConfig& c, const CacheSizes& sizes) {
+  const auto bytes = static_cast<std::int64_t>(size_of(sizes.dtype));
+  const std::int64_t scale = is_float(sizes.dtype) ? 0 : 4;
+  return 2 * c.layers * c.kv_heads * sizes.sequences * sizes.capacity *
+         (c.head_size * bytes + scale);
+}
+
 Tensor Whole::operator()(const Weights& weights, const Tensor& tokens) const {
   return decoder->logits(weights, decoder->hidden(weights, tokens, nullptr));
 }
@@ -64,25 +79,31 @@ Tensor TokenLoss::operator()(const Weights& weights, const Tensor& tokens,
 }
 
 Tensor ReadStep::operator()(const Weights& weights, const Tensor& tokens, const Tensor& begin,
-                            const Tensor& sequence, Cache& cache) const {
-  CachePlace place{cache, sizes.sequences, sizes.capacity, begin, {}};
+                            const Tensor& sequence, std::int64_t visible, Cache& cache) const {
+  CachePlace place{cache, sizes.sequences, sizes.capacity, visible, begin, {}};
   if (sizes.sequences > 1)
     place.sequence = sequence;
   return decoder->logits(weights, decoder->hidden(weights, tokens, &place)[-1]);
 }
 
 Tensor CheckStep::operator()(const Weights& weights, const Tensor& tokens, const Tensor& begin,
-                             Cache& cache) const {
-  CachePlace place{cache, sizes.sequences, sizes.capacity, begin, {}};
+                             std::int64_t visible, Cache& cache) const {
+  CachePlace place{cache, sizes.sequences, sizes.capacity, visible, begin, {}};
   return decoder->logits(weights, decoder->hidden(weights, tokens, &place));
 }
 
 void CopyStep::operator()(const Tensor& from, const Tensor& to, Cache& cache) const {
   const Tensor places = positions(Expr(sizes.capacity));
-  for (nn::KeyValueCache& layer : cache.layers)
-    for (Tensor* held : {&layer.keys, &layer.values})
-      held->assign(index_put(*held, places + to * sizes.capacity,
-                             take(*held, places + from * sizes.capacity, 1), 1));
+  const auto copy = [&](Tensor& held) {
+    held.assign(index_put(held, places + to * sizes.capacity,
+                          take(held, places + from * sizes.capacity, 1), 1));
+  };
+  for (CacheLayer& layer : cache.layers)
+    for (CachedVectors* held : {&layer.keys, &layer.values}) {
+      copy(held->values);
+      if (held->scales)
+        copy(*held->scales);
+    }
 }
 
 Tensor Embed::operator()(const Weights& weights, const Tensor& tokens, Pooling pooling) const {
@@ -91,15 +112,15 @@ Tensor Embed::operator()(const Weights& weights, const Tensor& tokens, Pooling p
 }
 
 Tensor WriteStep::operator()(const Weights& weights, const Tensor& tokens, const Tensor& begin,
-                             Cache& cache) const {
-  const CachePlace place{cache, sizes.sequences, sizes.capacity, begin, {}};
+                             std::int64_t visible, Cache& cache) const {
+  const CachePlace place{cache, sizes.sequences, sizes.capacity, visible, begin, {}};
   return decoder->logits(weights, decoder->hidden(weights, tokens, &place));
 }
 
 CachedModel::CachedModel(Decoder decoder, Weights weights, CacheSizes sizes)
     : decoder_(std::make_shared<const Decoder>(std::move(decoder))), weights_(std::move(weights)),
       sizes_(sizes), bytes_(bytes_in(weights_)),
-      cache_(decoder_->cache(sizes.sequences, sizes.capacity)),
+      cache_(decoder_->cache(sizes.sequences, sizes.capacity, sizes.dtype)),
       held_(static_cast<std::size_t>(sizes.sequences)),
       whole_(Whole{decoder_}, of_any_length("language model", sizes.capacity)),
       token_loss_(TokenLoss{decoder_},
@@ -160,7 +181,8 @@ std::vector<float> CachedModel::read(std::size_t sequence, std::span<const int> 
     return write(std::array{Next{0, tokens[0]}})[0];
   const Tensor logits = read_(weights_, integers(tokens, {1, std::ssize(tokens)}),
                               tensor<std::int64_t>({std::ssize(held)}),
-                              tensor<std::int64_t>({static_cast<std::int64_t>(sequence)}), cache_);
+                              tensor<std::int64_t>({static_cast<std::int64_t>(sequence)}),
+                              sizes_.visible(std::ssize(held) + std::ssize(tokens)), cache_);
   held.insert(held.end(), tokens.begin(), tokens.end());
   return logits.to_vector<float>();
 }
@@ -171,7 +193,8 @@ std::vector<std::vector<float>> CachedModel::check(std::span<const int> tokens) 
              std::ssize(held) + std::ssize(tokens) <= sizes_.capacity,
          "a sequence beyond its cache");
   const Tensor logits = check_(weights_, integers(tokens, {1, std::ssize(tokens)}),
-                               tensor<std::int64_t>({std::ssize(held)}), cache_);
+                               tensor<std::int64_t>({std::ssize(held)}),
+                               sizes_.visible(std::ssize(held) + std::ssize(tokens)), cache_);
   held.insert(held.end(), tokens.begin(), tokens.end());
   return rows_of(logits, config().vocabulary);
 }
@@ -189,15 +212,19 @@ std::vector<std::vector<float>> CachedModel::write(std::span<const Next> next) {
   std::vector<std::int64_t> tokens(rows, 0), begin(rows);
   for (const Next& one : next)
     tokens[one.sequence] = one.token;
+  std::int64_t most = 0; // positions of those that are used
   for (std::size_t i = 0; i < rows; ++i) {
     const bool used = std::ranges::find(next, i, &Next::sequence) != next.end();
     if (!used && std::ssize(held_[i]) == sizes_.capacity)
       held_[i].pop_back();
     ensure(std::ssize(held_[i]) < sizes_.capacity, "a sequence beyond its cache");
     begin[i] = std::ssize(held_[i]);
+    if (used)
+      most = std::max(most, begin[i] + 1);
   }
   const auto n = static_cast<std::int64_t>(rows);
-  const Tensor logits = write_(weights_, tensor(tokens, Shape{n, 1}), tensor(begin), cache_);
+  const Tensor logits =
+      write_(weights_, tensor(tokens, Shape{n, 1}), tensor(begin), sizes_.visible(most), cache_);
   const std::vector<float> all = logits.to_vector<float>();
   const auto vocabulary = static_cast<std::size_t>(config().vocabulary);
   std::vector<std::vector<float>> each;

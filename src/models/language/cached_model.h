@@ -34,15 +34,22 @@ struct CacheSizes {
   std::int64_t sequences = 1;
   std::int64_t capacity = 1; ///< positions of a sequence
   std::int64_t chunk = 1;    ///< most tokens that one read() takes
+  DType dtype = DType::F32;  ///< of the cache
+
+  /// How many positions of a sequence attention reads where `used` are: few sizes, so that there
+  /// are few traces, and less than eight times as many as are used, or 512.
+  std::int64_t visible(std::int64_t used) const;
 };
+/// Of keys and values of all layers, with scales.
+std::int64_t cache_bytes(const LanguageConfig& config, const CacheSizes& sizes);
 
 /// Logits f32 [vocabulary] behind the last of tokens [1, tokens] of one sequence.
 struct ReadStep {
   std::shared_ptr<const Decoder> decoder;
   CacheSizes sizes;
-  /// `begin` and `sequence` as in CachePlace; the latter [0] where there is only one.
+  /// `begin`, `sequence` and `visible` as in CachePlace; sequence is [0] where there is only one.
   Tensor operator()(const Weights& weights, const Tensor& tokens, const Tensor& begin,
-                    const Tensor& sequence, Cache& cache) const;
+                    const Tensor& sequence, std::int64_t visible, Cache& cache) const;
 };
 
 /// Logits f32 [tokens, vocabulary] behind each of tokens [1, tokens] of the first sequence.
@@ -50,7 +57,7 @@ struct CheckStep {
   std::shared_ptr<const Decoder> decoder;
   CacheSizes sizes;
   Tensor operator()(const Weights& weights, const Tensor& tokens, const Tensor& begin,
-                    Cache& cache) const;
+                    std::int64_t visible, Cache& cache) const;
 };
 
 /// Copies a sequence over another one; both i64 [1].
@@ -64,7 +71,7 @@ struct WriteStep {
   std::shared_ptr<const Decoder> decoder;
   CacheSizes sizes;
   Tensor operator()(const Weights& weights, const Tensor& tokens, const Tensor& begin,
-                    Cache& cache) const;
+                    std::int64_t visible, Cache& cache) const;
 };
 
 class CachedModel {

@@ -21,7 +21,7 @@ public:
     Tensor order = packed != nullptr ? positions(count_).unsqueeze(0) : places_;
     if (place_ != nullptr) {
       order = places_ = places_ + place_->begin.unsqueeze(-1);
-      held = place_->capacity;
+      held = place_->visible;
       const Tensor of = place_->sequence ? *place_->sequence : positions(rows_);
       put_at_ = (places_ + (of * place_->capacity).unsqueeze(-1)).reshape({rows_ * count_});
     }
@@ -120,7 +120,7 @@ private:
     Tensor k = rotated(by_head(layer.key(x), c_.kv_heads, layer.key_norm), rotary, angles);
     Tensor v = by_head(layer.value(x), c_.kv_heads, {});
     if (place_ != nullptr) {
-      nn::KeyValueCache& held = place_->cache.layers[i];
+      CacheLayer& held = place_->cache.layers[i];
       k = cached(held.keys, k);
       v = cached(held.values, v);
     }
@@ -131,14 +131,25 @@ private:
     return layer.output(mixed.transpose(1, 2).reshape({rows_ * count_, c_.heads * c_.head_size}));
   }
 
-  /// Puts new keys or values [rows, kv_heads, tokens, head_size] into the cache; all that the rows
-  /// have then [rows, kv_heads, capacity, head_size].
-  Tensor cached(Tensor& held, const Tensor& fresh) const {
-    held.assign(
-        index_put(held, put_at_,
-                  fresh.transpose(0, 1).reshape({c_.kv_heads, rows_ * count_, c_.head_size}), 1));
+  /// Puts new keys or values [rows, kv_heads, tokens, head_size] into the cache; those that the
+  /// rows see then [rows, kv_heads, visible, head_size].
+  Tensor cached(CachedVectors& held, const Tensor& fresh) const {
+    Tensor rows = fresh.transpose(0, 1).reshape({c_.kv_heads, rows_ * count_, c_.head_size});
+    if (held.scales) {
+      const Tensor wide = rows.to(DType::F32);
+      const Tensor scale = abs(wide).max(-1, true) * (1.0 / 127);
+      held.scales->assign(index_put(*held.scales, put_at_, scale, 1));
+      rows = round(where(scale > 0, wide / scale, 0.0));
+    }
+    held.values.assign(index_put(held.values, put_at_, rows.to(held.values.dtype()), 1));
+    if (!held.scales)
+      return seen_of(held.values).to(decoder_.dtype);
+    return (seen_of(held.values).to(DType::F32) * seen_of(*held.scales)).to(decoder_.dtype);
+  }
+  Tensor seen_of(const Tensor& held) const {
     const Tensor all =
-        held.reshape({c_.kv_heads, place_->sequences, place_->capacity, c_.head_size});
+        held.reshape({c_.kv_heads, place_->sequences, place_->capacity, held.size(-1)})
+            .narrow(2, 0, place_->visible);
     const Tensor used =
         place_->sequence ? take(all, *place_->sequence, 1) : all.narrow(1, 0, rows_);
     return used.transpose(0, 1);
@@ -153,9 +164,13 @@ private:
     return (*layer.down)(hidden);
   }
 
-  /// Mixture of experts (Shazeer et al. 2017): all experts, those that are not chosen weighted 0.
+  /// Mixture of experts (Shazeer et al. 2017). Few tokens read the experts that they chose, more
+  /// tokens all of them, those that are not chosen weighted 0.
   Tensor mixture(const ExpertWeights& experts, const Tensor& x) const {
     const Tensor chances = softmax(linear(x, experts.router).to(DType::F32), -1);
+    const Expr tokens = rows_ * count_;
+    if (tokens.is_constant() && tokens.value() * c_.experts_used < c_.experts)
+      return few_experts(experts, x, chances, tokens.value());
     // An expert is chosen if fewer than experts_used come before it, lower numbers first among
     // equals.
     const Tensor its = chances.unsqueeze(-1), other = chances.unsqueeze(-2);
@@ -165,13 +180,33 @@ private:
     if (c_.normalize_experts)
       shares = shares / shares.sum(-1, true);
     const Tensor weight = shares.transpose(0, 1).unsqueeze(-1); // [experts, tokens, 1]
-    const Tensor all = x.unsqueeze(0);
-    const Tensor hidden =
-        activate(c_.activation, matmul(all, dense(experts.gate, x.dtype()).transpose())) *
-        matmul(all, dense(experts.up, x.dtype()).transpose());
-    const Tensor out =
-        matmul(hidden, dense(experts.down, x.dtype()).transpose()); // [experts, tokens, width]
+    const Tensor out = expert_outputs(experts.gate, experts.up, experts.down, x.unsqueeze(0));
     return (out.to(DType::F32) * weight).sum(0).to(x.dtype());
+  }
+
+  Tensor few_experts(const ExpertWeights& experts, const Tensor& x, const Tensor& chances,
+                     std::int64_t tokens) const {
+    const Sorted best = topk(chances, c_.experts_used); // lower numbers first among equals
+    Tensor shares = best.values;                        // [tokens, used]
+    if (c_.normalize_experts)
+      shares = shares / shares.sum(-1, true);
+    const std::int64_t used = c_.experts_used, count = tokens * used;
+    const Tensor chosen = best.indices.reshape({count});
+    const Tensor each = expand(x.unsqueeze(1), {tokens, used, c_.width});
+    const Tensor out =
+        expert_outputs(taken(experts.gate, chosen), taken(experts.up, chosen),
+                       taken(experts.down, chosen), each.reshape({count, 1, c_.width}));
+    return (out.reshape({tokens, used, c_.width}).to(DType::F32) * shares.unsqueeze(-1))
+        .sum(1)
+        .to(x.dtype());
+  }
+
+  /// [matrices, tokens, width] of x [matrices or 1, tokens, width].
+  Tensor expert_outputs(const Matrix& gate, const Matrix& up, const Matrix& down,
+                        const Tensor& x) const {
+    const Tensor hidden = activate(c_.activation, matmul(x, dense(gate, x.dtype()).transpose())) *
+                          matmul(x, dense(up, x.dtype()).transpose());
+    return matmul(hidden, dense(down, x.dtype()).transpose());
   }
 
   const Decoder& decoder_;
@@ -188,11 +223,17 @@ private:
 
 } // namespace
 
-Cache Decoder::cache(std::int64_t sequences, std::int64_t capacity) const {
+Cache Decoder::cache(std::int64_t sequences, std::int64_t capacity, DType of) const {
   Cache cache;
-  const Shape shape = {config.kv_heads, sequences * capacity, config.head_size};
+  const std::int64_t places = sequences * capacity;
+  const auto vectors = [&] {
+    CachedVectors made{zeros({config.kv_heads, places, config.head_size}, of), {}};
+    if (!is_float(of))
+      made.scales = zeros({config.kv_heads, places, 1});
+    return made;
+  };
   for (std::int64_t i = 0; i < config.layers; ++i)
-    cache.layers.push_back({zeros(shape, dtype), zeros(shape, dtype)});
+    cache.layers.push_back({vectors(), vectors()});
   return cache;
 }
 

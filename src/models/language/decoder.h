@@ -46,10 +46,19 @@ struct Weights {
   EGRET_FIELDS(embedding, positions, layers, norm, head, rotary, sliding_rotary)
 };
 
-/// Keys and values of the positions read so far, state in place. Each sequence has `capacity`
-/// positions of its own, one sequence after the other.
+/// Keys or values of the positions read so far, state in place.
+struct CachedVectors {
+  Tensor values;                ///< [kv_heads, sequences · capacity, head_size]
+  std::optional<Tensor> scales; ///< f32 [kv_heads, sequences · capacity, 1], of integers
+  EGRET_FIELDS(values, scales)
+};
+struct CacheLayer {
+  CachedVectors keys, values;
+  EGRET_FIELDS(keys, values)
+};
+/// Each sequence has `capacity` positions of its own, one sequence after the other.
 struct Cache {
-  std::vector<nn::KeyValueCache> layers; ///< [kv_heads, sequences · capacity, head_size]
+  std::vector<CacheLayer> layers;
   EGRET_FIELDS(layers)
 };
 
@@ -57,7 +66,9 @@ struct Cache {
 struct CachePlace {
   Cache& cache;
   std::int64_t sequences, capacity; ///< of the cache
-  Tensor begin;                     ///< i64 [rows]: positions that are there before the new ones
+  /// Positions of each sequence that attention reads: at least those there and the new ones.
+  std::int64_t visible;
+  Tensor begin; ///< i64 [rows]: positions that are there before the new ones
   /// i64 [1]: the sequence of the only row; without it row i is of sequence i.
   std::optional<Tensor> sequence;
 };
@@ -71,11 +82,12 @@ struct PackedRows {
 /// What the forward needs beside the tensors.
 struct Decoder {
   LanguageConfig config;
-  DType dtype = DType::F32;      ///< of hidden states and the cache
+  DType dtype = DType::F32;      ///< of hidden states
   bool norm_plus_one = false;    ///< norms multiply by 1 + weight
   bool norm_whole_heads = false; ///< norms of queries and keys see all heads at once
 
-  Cache cache(std::int64_t sequences, std::int64_t capacity) const;
+  /// In a float, or in I8: integers with a scale for each head and position.
+  Cache cache(std::int64_t sequences, std::int64_t capacity, DType of) const;
   /// Hidden states [rows · tokens, width] behind the last norm, of tokens [rows, tokens] that
   /// follow those in the cache (which holds them too afterwards), or that stand alone without one.
   Tensor hidden(const Weights& weights, const Tensor& tokens, const CachePlace* place) const;

@@ -5,6 +5,7 @@
 #include "models/language/cached_model.h"
 #include "models/language/config.h"
 #include "models/language/folder.h"
+#include "models/language/memory.h"
 #include "models/language/model_impl.h"
 #include "models/language/sampling.h"
 #include "models/language/sources.h"
@@ -61,6 +62,9 @@ LanguageModel LanguageModel::load(const std::filesystem::path& path,
   if (options.dtype && !is_float(*options.dtype))
     fail(ErrorKind::DType, "LanguageModel: weights in {}; a float is needed",
          egret::name_of(*options.dtype));
+  if (options.cache && !is_float(*options.cache) && *options.cache != DType::I8)
+    fail(ErrorKind::DType, "LanguageModel: a cache in {}; a float or i8 is needed",
+         egret::name_of(*options.cache));
   const auto build = [&](const TensorSource& source, const Architecture& row, LanguageConfig config,
                          GenerateOptions defaults, Pooling pooling) {
     if (row.learned_positions && options.context > config.context)
@@ -75,22 +79,25 @@ LanguageModel LanguageModel::load(const std::filesystem::path& path,
              "LanguageModel: {}: adapters are for folders, not for GGUF files", path.string());
       adapter = load_adapter(options.adapter, parameters_of(source, row, config).layers);
     }
-    std::optional<DType> dtype = options.dtype;
+    const DType dtype = options.dtype.value_or(stored_dtype(source, row, config));
+    const CacheSizes sizes{.sequences = options.sequences,
+                           .capacity = context,
+                           .chunk = std::min(options.chunk, context),
+                           .dtype = options.cache.value_or(dtype)};
+    require_memory(path.string(),
+                   parameters_of(source, row, config).bytes(source, dtype, options.dequantize),
+                   config, sizes);
     Weights weights = read_weights(source, row, config, context, dtype, !options.dequantize);
     if (adapter) {
       for (auto& [module, low] : adapter->layers)
         for (Tensor* tensor : {&low.a, &low.b})
-          *tensor = tensor->to(dtype.value_or(DType::F32)).eval();
+          *tensor = tensor->to(dtype).eval();
       weights = adapted(std::move(weights), *adapter);
     }
-    Decoder decoder{std::move(config), dtype.value_or(DType::F32),
-                    row.norm_plus_one && !source.gguf(), row.query_key_norm == QueryKeyNorm::Whole};
-    return LanguageModel(
-        std::make_unique<Impl>(CachedModel(std::move(decoder), std::move(weights),
-                                           {.sequences = options.sequences,
-                                            .capacity = context,
-                                            .chunk = std::min(options.chunk, context)}),
-                               std::move(defaults), pooling));
+    Decoder decoder{std::move(config), dtype, row.norm_plus_one && !source.gguf(),
+                    row.query_key_norm == QueryKeyNorm::Whole};
+    return LanguageModel(std::make_unique<Impl>(
+        CachedModel(std::move(decoder), std::move(weights), sizes), std::move(defaults), pooling));
   };
   const auto used = [&](std::int64_t most) {
     return options.context > 0 ? options.context : std::min(most, kDefaultContext);
@@ -134,6 +141,10 @@ std::int64_t LanguageModel::weight_bytes() const noexcept {
 }
 const GenerateOptions& LanguageModel::defaults() const noexcept {
   return impl_->defaults;
+}
+
+std::int64_t LanguageModel::cache_bytes() const noexcept {
+  return language::cache_bytes(config(), impl_->model.sizes());
 }
 
 Pooling LanguageModel::pooling() const noexcept {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "egret/functional/packed.h"
+#include "egret/gguf.h"
 #include "egret/nn.h"
 #include "egret/tensor.h"
 #include "egret/tree.h"
@@ -14,8 +15,8 @@
 namespace egret::models::language {
 
 /// A matrix [..., out, in]: floats in the model's dtype, or integers (u8) with scales of any float
-/// dtype.
-using Matrix = std::variant<Tensor, Quantized>;
+/// dtype, or of blocks.
+using Matrix = std::variant<Tensor, Quantized, io::BlockQuantized>;
 
 /// Its values in `dtype`, as a part of the expression that uses them, so that a product reads the
 /// integers and no dequantized matrix is stored. Integers times scales are rounded once, to `dtype`
@@ -25,8 +26,10 @@ Tensor dense(const Matrix& matrix, DType dtype);
 Tensor rows_at(const Matrix& table, const Tensor& index, DType dtype);
 /// Rows begin .. begin + count.
 Matrix narrowed(const Matrix& matrix, std::int64_t begin, std::int64_t count);
-/// Matrices of the same shape, all floats or all integers of the same bits and group, along a new
-/// first axis.
+/// Those at `index` [n] along the first axis.
+Matrix taken(const Matrix& matrices, const Tensor& index);
+/// Matrices of the same shape, all floats or all integers of the same bits and group (none of
+/// blocks), along a new first axis.
 Matrix stacked(const std::vector<Matrix>& each);
 /// Computes it now.
 void evaluate(Matrix& matrix);

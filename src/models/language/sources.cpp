@@ -5,12 +5,35 @@
 #include "support/printable.h"
 
 #include <array>
+#include <optional>
 
 namespace egret::models::language {
 
 namespace {
 
 constexpr std::array<int, 2> kBits = {4, 8};
+
+/// Bits of a value in memory, with its share of scales; nothing for types that become floats.
+std::optional<double> packed_form(io::GgmlType type) {
+  switch (type) {
+  case io::GgmlType::Q8_0:
+    return 8 + 16.0 / 32;
+  case io::GgmlType::Q4_0:
+    return 4 + 16.0 / 32;
+  case io::GgmlType::Q2_K:
+    return 2 + 2 * (8.0 / 16 + 16.0 / 256);
+  case io::GgmlType::Q3_K:
+    return 4 + 8.0 / 16 + 16.0 / 256;
+  case io::GgmlType::Q4_K:
+    return 4 + 2 * (8.0 / 32 + 16.0 / 256);
+  case io::GgmlType::Q5_K:
+    return 8 + 2 * (8.0 / 32 + 16.0 / 256);
+  case io::GgmlType::Q6_K:
+    return 8 + 8.0 / 16 + 16.0 / 256;
+  default:
+    return {};
+  }
+}
 
 } // namespace
 
@@ -79,13 +102,22 @@ std::vector<std::int64_t> FolderSource::shape(const std::string& name) const {
 Tensor FolderSource::read(const std::string& name) const {
   if (!packed(name))
     return tensors_.read(name);
-  const Quantized q = read_packed(name);
+  const Quantized q = integers(name);
   return dequantize({q.packed, q.scale.to(DType::F32), q.bits, q.group});
 }
 
-Quantized FolderSource::read_packed(const std::string& name) const {
+Quantized FolderSource::integers(const std::string& name) const {
   const Packed& packed = packed_.at(name);
   return {tensors_.read(packed.integers), tensors_.read(packed.scale), packed.bits, packed.group};
+}
+
+std::int64_t FolderSource::packed_bytes(const std::string& name) const {
+  const Packed& packed = packed_.at(name);
+  const auto bytes = [&](const std::string& tensor) {
+    const io::TensorInfo& info = tensors_.info(tensor);
+    return static_cast<std::int64_t>(info.end - info.begin);
+  };
+  return bytes(packed.integers) + bytes(packed.scale);
 }
 
 DType FolderSource::dtype(const std::string& name) const {
@@ -106,7 +138,7 @@ std::vector<std::int64_t> MemorySource::shape(const std::string& name) const {
   return shape;
 }
 
-Quantized MemorySource::read_packed(const std::string& name) const {
+Matrix MemorySource::read_packed(const std::string& name) const {
   ensure(false, "tensor '{}' is not packed", name);
   return {};
 }
@@ -118,9 +150,35 @@ std::vector<std::string> GgufSource::names() const {
   return names;
 }
 
-bool GgufSource::packed(const std::string& name) const {
+DType GgufSource::dtype(const std::string& name) const {
+  switch (file_.info(name).type) {
+  case io::GgmlType::F16:
+    return DType::F16;
+  case io::GgmlType::BF16:
+    return DType::BF16;
+  default:
+    return DType::F32;
+  }
+}
+
+Matrix GgufSource::read_packed(const std::string& name) const {
   const io::GgmlType type = file_.info(name).type;
-  return type == io::GgmlType::Q8_0 || type == io::GgmlType::Q4_0;
+  const Tensor bytes = file_.read_bytes(name);
+  if (type == io::GgmlType::Q8_0 || type == io::GgmlType::Q4_0)
+    return io::packed_blocks(type, bytes);
+  return io::packed_k_blocks(type, bytes);
+}
+
+std::int64_t GgufSource::packed_bytes(const std::string& name) const {
+  std::int64_t count = 1;
+  for (const std::int64_t dim : shape(name))
+    count *= dim;
+  return static_cast<std::int64_t>(static_cast<double>(count) *
+                                   packed_form(file_.info(name).type).value_or(32) / 8);
+}
+
+bool GgufSource::packed(const std::string& name) const {
+  return packed_form(file_.info(name).type).has_value();
 }
 
 } // namespace egret::models::language

@@ -29,8 +29,9 @@ public:
   std::vector<std::int64_t> shape(const std::string& name) const override;
   Tensor read(const std::string& name) const override;
   bool packed(const std::string& name) const override { return packed_.contains(name); }
-  Quantized read_packed(const std::string& name) const override;
-  DType dtype(const std::string& name) const; ///< as it is stored; U8 for packed ones
+  Matrix read_packed(const std::string& name) const override { return integers(name); }
+  std::int64_t packed_bytes(const std::string& name) const override;
+  DType dtype(const std::string& name) const override; ///< U8 for packed ones
 
 private:
   struct Packed {
@@ -40,6 +41,7 @@ private:
     std::int64_t group;
   };
   void add_packed(const std::string& name, int bits);
+  Quantized integers(const std::string& name) const;
 
   std::filesystem::path folder_;
   io::ShardedTensors tensors_;
@@ -59,11 +61,11 @@ public:
   std::vector<std::int64_t> shape(const std::string& name) const override {
     return file_.info(name).shape;
   }
+  DType dtype(const std::string& name) const override; ///< F32 for blocks
   Tensor read(const std::string& name) const override { return file_.read(name); }
   bool packed(const std::string& name) const override;
-  Quantized read_packed(const std::string& name) const override {
-    return io::packed_blocks(file_.info(name).type, file_.read_bytes(name));
-  }
+  Matrix read_packed(const std::string& name) const override;
+  std::int64_t packed_bytes(const std::string& name) const override;
 
 private:
   std::filesystem::path path_;
@@ -82,10 +84,12 @@ public:
   std::vector<std::string> names() const override;
   bool contains(const std::string& name) const override { return tensors_.contains(name); }
   std::vector<std::int64_t> shape(const std::string& name) const override;
+  DType dtype(const std::string& name) const override { return tensors_.at(name).dtype(); }
   Tensor read(const std::string& name) const override { return tensors_.at(name); }
   bool packed(const std::string&) const override { return false; }
   /// Never asked for.
-  Quantized read_packed(const std::string& name) const override;
+  Matrix read_packed(const std::string& name) const override;
+  std::int64_t packed_bytes(const std::string&) const override { return 0; }
 
 private:
   const io::TensorMap& tensors_;

@@ -24,7 +24,7 @@ std::pair<int, std::int64_t> form_of(const Matrix& matrix) {
 class WeightReader {
 public:
   WeightReader(const TensorSource& source, const Architecture& row, const LanguageConfig& config,
-               std::optional<DType>& dtype, bool packed, bool evaluates = true)
+               DType dtype, bool packed, bool evaluates = true)
       : source_(source), row_(row), c_(config), dtype_(dtype), packed_(packed),
         evaluates_(evaluates) {
     // Published files of some architectures lack the prefix of the class that they were saved from.
@@ -47,6 +47,16 @@ public:
   Weights read() {
     reading_ = true;
     return all();
+  }
+
+  DType stored_dtype() const {
+    const std::string name = named(Role::TokenEmbedding, -1) + ".weight";
+    if (!source_.contains(name))
+      return DType::F32;
+    if (source_.packed(name))
+      return c_.dtype.value_or(DType::F32);
+    const DType own = source_.dtype(name);
+    return is_float(own) && own != DType::F64 ? own : DType::F32;
   }
 
   /// Of the walk that check() did.
@@ -80,6 +90,9 @@ private:
   bool known_buffer(const std::string& name) const {
     if (name.ends_with("rotary_emb.inv_freq"))
       return true;
+    for (const Role role : {Role::RopeFactors, Role::RopeFactorsLong, Role::RopeFactorsShort})
+      if (!base(role).empty() && name == named(role, -1) + ".weight")
+        return true;
     // A tied head that was saved all the same.
     if (tied_ && name == named(Role::Head, -1) + ".weight")
       return true;
@@ -95,6 +108,9 @@ private:
     if (const Dims have = source_.shape(name); have != shape)
       fail(ErrorKind::File, "{}: tensor '{}' is [{}], the configuration says [{}]",
            source_.path_of(name), name, fmt::join(have, ","), fmt::join(shape, ","));
+    if (!source_.packed(name) && !is_float(source_.dtype(name)))
+      fail(ErrorKind::File, "{}: tensor '{}' is {}; a float is needed", source_.path_of(name), name,
+           egret::name_of(source_.dtype(name)));
   }
 
   /// A tensor in the model's dtype. Until reading it is not touched.
@@ -103,11 +119,7 @@ private:
       require(name, shape);
       return zeros(Shape(shape.begin(), shape.end()));
     }
-    const Tensor stored = source_.read(name);
-    if (!dtype_)
-      dtype_ =
-          is_float(stored.dtype()) && stored.dtype() != DType::F64 ? stored.dtype() : DType::F32;
-    Tensor value = stored.to(*dtype_);
+    Tensor value = source_.read(name).to(dtype_);
     if (evaluates_)
       value.eval();
     return value;
@@ -117,12 +129,8 @@ private:
   Matrix matrix(const std::string& name, const Dims& shape) {
     if (!reading_)
       matrices_[name] = false;
-    else if (source_.packed(name)) {
-      if (!dtype_)
-        dtype_ = c_.dtype.value_or(DType::F32);
-      if (packed_)
-        return stored(source_.read_packed(name));
-    }
+    else if (packed_ && source_.packed(name))
+      return stored(source_.read_packed(name));
     return tensor(name, shape);
   }
 
@@ -279,7 +287,7 @@ private:
   const TensorSource& source_;
   const Architecture& row_;
   const LanguageConfig& c_;
-  std::optional<DType>& dtype_;
+  const DType dtype_;
   const bool packed_, evaluates_;
   std::string prefix_;
   bool reading_ = false, tied_ = false;
@@ -305,8 +313,7 @@ void divide(Rotary& rotary, const std::vector<float>& divisors, const std::strin
 } // namespace
 
 Weights read_weights(const TensorSource& source, const Architecture& architecture,
-                     LanguageConfig& config, std::int64_t context, std::optional<DType>& dtype,
-                     bool packed) {
+                     LanguageConfig& config, std::int64_t context, DType dtype, bool packed) {
   WeightReader reader(source, architecture, config, dtype, packed);
   const std::size_t pairs = config.rotary.frequencies.size();
   const std::int64_t used = context > 0 ? context : config.context;
@@ -326,14 +333,33 @@ Weights read_weights(const TensorSource& source, const Architecture& architectur
 
 Weights expressed_weights(const TensorSource& source, const Architecture& architecture,
                           const LanguageConfig& config, DType dtype) {
-  std::optional<DType> wanted = dtype;
-  return WeightReader(source, architecture, config, wanted, false, false).read();
+  return WeightReader(source, architecture, config, dtype, false, false).read();
+}
+
+DType stored_dtype(const TensorSource& source, const Architecture& architecture,
+                   const LanguageConfig& config) {
+  return WeightReader(source, architecture, config, DType::F32, false).stored_dtype();
+}
+
+std::int64_t Parameters::bytes(const TensorSource& source, DType dtype, bool dequantized) const {
+  std::int64_t sum = 0;
+  for (const std::string& name : names) {
+    const bool packed = source.packed(name);
+    if (packed && !dequantized && matrices.contains(name)) {
+      sum += source.packed_bytes(name);
+      continue;
+    }
+    std::int64_t count = 1;
+    for (const std::int64_t dim : source.shape(name))
+      count *= dim;
+    sum += count * static_cast<std::int64_t>(size_of(dtype));
+  }
+  return sum;
 }
 
 Parameters parameters_of(const TensorSource& source, const Architecture& architecture,
                          const LanguageConfig& config) {
-  std::optional<DType> dtype;
-  WeightReader reader(source, architecture, config, dtype, false);
+  WeightReader reader(source, architecture, config, DType::F32, false);
   reader.check();
   return reader.parameters();
 }

@@ -5,7 +5,6 @@
 #include "models/language/decoder.h"
 
 #include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,19 +20,24 @@ public:
   virtual std::vector<std::string> names() const = 0;
   virtual bool contains(const std::string& name) const = 0;
   virtual std::vector<std::int64_t> shape(const std::string& name) const = 0;
+  virtual DType dtype(const std::string& name) const = 0; ///< of read(), but packed ones
   virtual Tensor read(const std::string& name) const = 0;
   /// Whether it is stored as packed integers, as read_packed() gives them; read() gives f32 then.
   virtual bool packed(const std::string& name) const = 0;
-  virtual Quantized read_packed(const std::string& name) const = 0;
+  virtual Matrix read_packed(const std::string& name) const = 0;
+  virtual std::int64_t packed_bytes(const std::string& name) const = 0; ///< with the scales
 };
 
 /// Checks that the source has every tensor that the configuration asks for, in its shape, and no
-/// others (Error(File) naming the file and the tensor), then reads them in `dtype` (empty: as they
-/// are, all in that of the embedding; it is set then). Packed matrices stay packed if `packed`.
-/// Divisors of frequencies among them change `config`.
+/// others (Error(File) naming the file and the tensor), then reads them in `dtype`. Packed matrices
+/// stay packed if `packed`. Divisors of frequencies among them change `config`.
 Weights read_weights(const TensorSource& source, const Architecture& architecture,
-                     LanguageConfig& config, std::int64_t context, std::optional<DType>& dtype,
-                     bool packed);
+                     LanguageConfig& config, std::int64_t context, DType dtype, bool packed);
+
+/// That of the table of tokens in the source; of a packed one what the configuration says, or F32.
+/// F32 for f64, and for a source without the table.
+DType stored_dtype(const TensorSource& source, const Architecture& architecture,
+                   const LanguageConfig& config);
 
 /// The weights as expressions of the source's tensors, in `dtype`, none computed: gradients lead
 /// through them. Without frequencies of rotary positions.
@@ -56,6 +60,9 @@ struct Parameters {
   /// transposed.
   std::map<std::string, bool> matrices;
   std::vector<LayerMatrix> layers; ///< without those of experts
+  /// Of the weights in memory, in `dtype` and packed where the source has them packed, unless
+  /// `dequantized`.
+  std::int64_t bytes(const TensorSource& source, DType dtype, bool dequantized) const;
 };
 /// Errors as read_weights().
 Parameters parameters_of(const TensorSource& source, const Architecture& architecture,

@@ -41,7 +41,7 @@ Tensor weights(std::int64_t from, std::int64_t to, Interpolation kind) {
       values[static_cast<std::size_t>(i * from + k)] =
           static_cast<float>(row[static_cast<std::size_t>(k - begin)] / sum);
   }
-  return tensor(values, Shape{to, from});
+  return tensor(values).reshape({to, from});
 }
 
 Tensor as_bytes(const Tensor& values) {

@@ -170,7 +170,9 @@ TEST_F(LanguageTool, SaysWhatIsMissingOrDoesNotFit) {
   refused("chat " + model_, "there is no tokenizer.json");
   refused("generate " + model_ + " --prompt a", "there is no tokenizer.json");
   test::write_file(folder_ / "m.gguf", "GGUF");
-  refused("chat --model " + path("m.gguf"), "the tokenizer in a GGUF file is not read");
+  refused("chat --model " + path("m.gguf"), "m.gguf");
+  test::write_gguf(folder_ / "n.gguf", golden_);
+  refused("chat --model " + path("n.gguf"), "'tokenizer.ggml.tokens' is missing");
   test::write_file(folder_ / "characters", "not a checkpoint");
   refused("generate --model " + path("characters") + " --min-p 0.1",
           "--min-p is for folders and GGUF files", 2);

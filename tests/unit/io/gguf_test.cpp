@@ -26,6 +26,24 @@ TEST(Gguf, ReadsEveryTypeAsThePythonPackageDoes) {
   }
 }
 
+TEST(Gguf, PackedKQuantsHaveTheSameValues) {
+  const GgufFile file(golden_file());
+  int count = 0;
+  for (const GgufTensorInfo& info : file.tensors()) {
+    if (info.type < GgmlType::Q2_K || info.type > GgmlType::Q6_K)
+      continue;
+    const Tensor bytes = file.read_bytes(info.name);
+    const BlockQuantized packed = packed_k_blocks(info.type, bytes);
+    EXPECT_EQ(dequantize(packed).to_vector<float>(),
+              dequantized(info.type, bytes).to_vector<float>())
+        << info.name;
+    EXPECT_LE(packed.packed.numel(), 256);
+    ++count;
+  }
+  EXPECT_EQ(count, 5);
+  EXPECT_THROW(packed_k_blocks(GgmlType::Q4_0, zeros({1, 18}, DType::U8)), Error);
+}
+
 TEST(Gguf, ReadsMetadata) {
   const GgufFile file(golden_file());
   const GgufMetadata& meta = file.metadata();
@@ -61,6 +79,48 @@ TEST(Gguf, ReadsWhatItWrites) {
   const auto want = a.to_vector<double>(), got = file.read("a.q8_0").to_vector<double>();
   for (std::size_t i = 0; i < want.size(); ++i)
     EXPECT_NEAR(got[i], want[i], 1.0 / 127) << i; // half a step, and the scale's rounding
+}
+
+} // namespace
+} // namespace egret::io
+
+namespace egret::io {
+namespace {
+
+// Each value is off by at most half a step of its 32 neighbours, but for the rounding of scales and
+// minima to 6 bits, an eighth of a step each at 4 bits' 15 steps and above.
+TEST(GgufBlocks, Q4KIsWrittenWithinItsSteps) {
+  std::vector<float> values;
+  std::uint64_t state = 1;
+  for (int i = 0; i < 3 * 512; ++i) {
+    state = state * 6364136223846793005U + 1442695040888963407U;
+    const double x = static_cast<double>(state >> 33U) / (1U << 30U) - 1;
+    values.push_back(static_cast<float>(i / 32 % 5 == 0 ? 0 : x * (1 + i / 32 % 3) + i / 64 % 2));
+  }
+  const Tensor exact = tensor(values, Shape{3, 512});
+  const Tensor bytes = quantized_blocks(GgmlType::Q4_K, exact);
+  EXPECT_EQ(bytes.sizes(), (std::vector<std::int64_t>{3, 2 * 144}));
+  const auto got = dequantized(GgmlType::Q4_K, bytes).to_vector<float>();
+  for (std::size_t group = 0; group < values.size(); group += 32) {
+    // Scales and minima of a block are multiples of the 63rd part of its largest ones.
+    const std::size_t block = group / 256 * 256;
+    const auto span_of = [&](std::size_t at, std::size_t count) {
+      const auto [low, high] = std::minmax_element(values.begin() + std::ptrdiff_t(at),
+                                                   values.begin() + std::ptrdiff_t(at + count));
+      return std::pair(std::min(*low, 0.0F), std::max(*high, 0.0F));
+    };
+    float widest = 0, deepest = 0;
+    for (std::size_t at = block; at < block + 256; at += 32) {
+      const auto [low, high] = span_of(at, 32);
+      widest = std::max(widest, high - low);
+      deepest = std::max(deepest, -low);
+    }
+    const auto [low, high] = span_of(group, 32);
+    const float step = (high - low) / 15;
+    const float most = step / 2 + (widest + deepest) / 126 + 0.002F * (high - low);
+    for (std::size_t i = group; i < group + 32; ++i)
+      EXPECT_NEAR(got[i], values[i], most) << i;
+  }
 }
 
 } // namespace

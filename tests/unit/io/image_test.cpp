@@ -106,6 +106,7 @@ TEST_F(Image, DamagedFilesAreRefusedWithTheReason) {
   refused(png(header(1, 1, 8, 2, 1), row), "interlaced");
   refused(png(header(1, 1, 8, 2), row, part("HIST", "")), "does not know the part 'HIST'");
   refused(png(header(2, 1, 8, 2), row), "4 bytes of 7 could be unpacked");
+  refused(png(header(1 << 14, 1 << 14, 8, 2), row), "cannot be packed in");
   refused(png(header(1, 1, 8, 2), std::string("\5\x01\x02\x03", 4)), "filtered by method 5");
   refused(png(header(1, 1, 8, 3), std::string("\0\x02", 2), part("PLTE", "abcdef")),
           "colour 2 of a palette of 2");
